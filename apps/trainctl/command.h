@@ -1,0 +1,37 @@
+// A verb of the command line: it parses its options, calls lib/, prints. Each lives in its own
+// cmd_<verb>.cc and has one row in the table of main.cc.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "base/status.h"
+
+namespace trainctl::cli {
+
+// What every verb is given: how to print. Results go to stdout, progress to stderr.
+struct Output {
+  bool json = false;             // --json
+  bool stdout_color = false;     // a terminal, and NO_COLOR is unset
+  bool stderr_terminal = false;  // progress bars are allowed
+};
+
+// Runs the verb after parsing. A non-OK status is printed by main and decides the exit code.
+using Action = std::function<absl::StatusOr<ExitCode>(const Output&)>;
+
+// Adds the verb to `app`; its CLI11 callback sets `action`.
+struct Command {
+  void (*add)(CLI::App& app, Action& action);
+};
+
+void AddVersion(CLI::App& app, Action& action);
+
+// Adds "--json" to a verb that reports something.
+void AddJsonFlag(CLI::App& verb);
+
+// --help ends with an example.
+void SetExample(CLI::App& verb, const std::string& example);
+
+}  // namespace trainctl::cli

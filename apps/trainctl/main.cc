@@ -1,0 +1,68 @@
+// trainctl: the command line. Links no LibTorch; answers in milliseconds.
+
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "apps/trainctl/command.h"
+
+namespace trainctl::cli {
+namespace {
+
+constexpr std::array kCommands = {
+    Command{AddVersion},
+};
+
+bool JsonRequested(const CLI::App& app) {
+  for (const CLI::App* verb : app.get_subcommands()) {
+    const CLI::Option* flag = verb->get_option_no_throw("--json");
+    if (flag != nullptr && flag->count() > 0) return true;
+    if (JsonRequested(*verb)) return true;
+  }
+  return false;
+}
+
+void PrintError(const absl::Status& status, ExitCode code, bool json) {
+  const std::string message(status.message());
+  if (json) {
+    const nlohmann::ordered_json report = {
+        {"schema", "trainctl.error.v1"}, {"exit_code", static_cast<int>(code)}, {"message", message}};
+    std::puts(report.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+  }
+  std::fprintf(stderr, "trainctl: %s\n", message.c_str());
+}
+
+int Main(int argc, char** argv) {
+  CLI::App app("Plan, launch and resume the training of large language models.", "trainctl");
+  app.require_subcommand(1);
+  Action action;
+  for (const Command& command : kCommands) command.add(app, action);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const int code = app.exit(error);
+    return code == 0 ? 0 : static_cast<int>(ExitCode::kUsage);
+  }
+  Output output;
+  output.json = JsonRequested(app);
+  output.stdout_color = isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
+  output.stderr_terminal = isatty(STDERR_FILENO) != 0;
+  const absl::StatusOr<ExitCode> result = action(output);
+  if (result.ok()) return static_cast<int>(*result);
+  const ExitCode code = ExitCodeFor(result.status());
+  PrintError(result.status(), code, output.json);
+  return static_cast<int>(code);
+}
+
+}  // namespace
+
+void AddJsonFlag(CLI::App& verb) { verb.add_flag("--json", "Print the result as JSON"); }
+
+void SetExample(CLI::App& verb, const std::string& example) { verb.footer("Example:\n  " + example); }
+
+}  // namespace trainctl::cli
+
+int main(int argc, char** argv) { return trainctl::cli::Main(argc, argv); }

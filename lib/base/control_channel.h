@@ -1,0 +1,38 @@
+// A worker's line to its agent. lib/rpc implements it over gRPC; tests use their own. Thread safe;
+// nothing here ever blocks the training step.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace trainctl {
+
+enum class DirectiveKind { kNone, kSaveNow, kStopAfterSave, kAbort };
+
+struct Directive {
+  DirectiveKind kind = DirectiveKind::kNone;
+  std::string reason;  // for kAbort
+};
+
+struct Progress {
+  int64_t step = 0;
+  std::string phase;  // "startup", "gather", "forward", ...
+};
+
+struct Failure {
+  int rank = -1;
+  int64_t step = -1;
+  std::string axis;  // mesh axis of the failing collective, or empty
+  std::string message;
+  bool peer_failed = false;  // true when this is the echo of another rank's death
+};
+
+class ControlChannel {
+ public:
+  virtual ~ControlChannel() = default;
+  virtual Directive Poll() = 0;
+  virtual void Report(const Progress& progress) = 0;  // may drop
+  virtual void Fail(const Failure& failure) = 0;      // the first one wins
+};
+
+}  // namespace trainctl

@@ -1,0 +1,66 @@
+// Files: whole reads, durable atomic writes, maps and locks. Errors name the path and the reason of
+// the operating system. Thread safe unless two callers name the same file.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace trainctl {
+
+// "cannot <action> <path>: <strerror>": EnvironmentError (exit 5).
+absl::Status ErrnoError(absl::string_view action, absl::string_view path, int error_number);
+
+absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes = int64_t{1} << 31);
+// Writes a temporary name beside `path`, syncs it, renames it over `path` and syncs the folder.
+absl::Status WriteFileAtomic(const std::string& path, absl::string_view contents);
+absl::Status AppendFile(const std::string& path, absl::string_view contents);
+absl::Status MakeDirs(const std::string& path);
+absl::Status SyncDir(const std::string& path);
+absl::Status SyncFile(const std::string& path);
+bool PathExists(const std::string& path);
+absl::StatusOr<int64_t> FileBytes(const std::string& path);
+absl::Status RemoveAll(const std::string& path);
+
+// A read-only map of a whole file. An empty file maps to an empty span.
+class MappedFile {
+ public:
+  static absl::StatusOr<MappedFile> Open(const std::string& path);
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  ~MappedFile();
+
+  absl::Span<const uint8_t> bytes() const { return {data_, static_cast<size_t>(size_bytes_)}; }
+  const std::string& path() const { return path_; }
+  // The file's current size, to notice a file that shrank under the map (reading past it is SIGBUS).
+  absl::StatusOr<int64_t> CurrentBytes() const;
+
+ private:
+  MappedFile() = default;
+  std::string path_;
+  const uint8_t* data_ = nullptr;
+  int64_t size_bytes_ = 0;
+  int fd_ = -1;
+};
+
+// An advisory lock (flock) held until destruction; released by the kernel when the process dies.
+class FileLock {
+ public:
+  // Does not wait: EnvironmentError when another process holds it; the message has the holder's pid.
+  static absl::StatusOr<FileLock> TryLock(const std::string& path);
+  FileLock(FileLock&& other) noexcept;
+  FileLock& operator=(FileLock&& other) noexcept;
+  ~FileLock();
+
+ private:
+  FileLock() = default;
+  int fd_ = -1;
+};
+
+}  // namespace trainctl

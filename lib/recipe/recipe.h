@@ -1,0 +1,128 @@
+// The recipe as typed, immutable values. std::nullopt in a field stands for "auto". How it is
+// parsed, checked and documented: schema.h. Plain data; thread safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "model/model_spec.h"
+
+namespace trainctl::recipe {
+
+struct RunConfig {
+  std::string name = "run";
+  std::string root = "runs";
+  uint64_t seed = 1234;
+  bool deterministic = false;
+};
+
+// "random", "from" (the Hugging Face folder of model.from) or the path of a checkpoint folder.
+struct ModelConfig {
+  std::string preset;     // exactly one of preset, from, family was given
+  std::string from;       // absolute path
+  model::ModelSpec spec;  // complete: preset or folder, overridden by explicit dimensions
+  std::string weights = "random";
+};
+
+struct DataSource {
+  std::string name;
+  std::vector<std::string> files;  // absolute, globs expanded, bytewise sorted
+  std::string kind = "auto";       // auto | indexed | jsonl | text
+  std::string text_field = "text";
+  std::string prompt_field;      // jsonl: tokens of this field precede the text, loss masked out
+  std::optional<double> weight;  // share of tokens; all sources or none
+  double holdout = 0.0;          // share of documents held out for evaluation
+};
+
+struct DataConfig {
+  std::string tokenizer = "byte";  // "byte" or an absolute path
+  int64_t seq_len = 2048;
+  std::string packing = "documents";  // documents | continuous
+  bool shuffle = true;
+  std::vector<DataSource> train;
+  std::vector<DataSource> eval;
+};
+
+struct TrainConfig {
+  int64_t steps = 0;                   // resolved from steps or tokens
+  int64_t batch_sequences = 0;         // resolved from batch_sequences or batch_tokens
+  std::optional<int64_t> micro_batch;  // sequences
+  std::string precision = "bf16";      // fp32 | bf16 | fp8 | auto
+  std::string gradient_dtype = "fp32";
+  double z_loss = 0.0;
+  int64_t eval_every = 0;  // steps; 0 = only at the end
+  int64_t eval_batches = 50;
+  std::string on_nonfinite = "stop";  // stop | skip (the update of that step)
+};
+
+struct OptimizerConfig {
+  std::string name = "adamw";
+  double lr = 3e-4;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+  double weight_decay = 0.1;
+  std::vector<std::string> no_decay = {"*norm.weight", "*.bias", "*embed_tokens.weight"};
+  double clip_norm = 1.0;              // 0 = off
+  std::string lr_schedule = "cosine";  // cosine | linear | wsd | constant
+  int64_t warmup_steps = 0;
+  std::optional<int64_t> decay_steps;  // auto = train.steps of the first launch, then recorded
+  double decay_fraction = 0.2;         // wsd: the last share of decay_steps
+  double min_lr = 0.0;
+};
+
+struct ParallelConfig {
+  std::optional<int64_t> dp_replicate, dp_shard, tp, cp, pp, ep;
+  std::optional<int64_t> zero_stage;     // 0..3
+  std::optional<std::string> recompute;  // none | full
+  bool prefetch = true;                  // gather the next block while this one computes
+};
+
+struct ClusterConfig {
+  int64_t nodes = 1;
+  int64_t devices_per_node = 1;
+  std::string device = "cpu";
+  std::optional<int64_t> memory_limit_bytes;  // per device
+  std::optional<int64_t> threads_per_worker;
+};
+
+struct CheckpointConfig {
+  std::optional<int64_t> every_steps;
+  std::optional<absl::Duration> every;
+  int64_t keep = 3;
+  int64_t keep_every_steps = 0;  // 0 = off
+};
+
+struct LaunchConfig {
+  std::string backend = "local";
+  int64_t max_restarts = 3;
+  absl::Duration detect_timeout = absl::Seconds(3);
+  absl::Duration stop_timeout = absl::Seconds(30);  // from the stop signal to SIGKILL
+  std::map<std::string, std::string> env;
+};
+
+struct MetricsConfig {
+  int64_t every_steps = 1;
+  bool tensorboard = false;
+  std::vector<int64_t> trace_steps;
+};
+
+struct Recipe {
+  int64_t recipe_version = 1;
+  RunConfig run;
+  ModelConfig model;
+  DataConfig data;
+  TrainConfig train;
+  OptimizerConfig optimizer;
+  ParallelConfig parallel;
+  ClusterConfig cluster;
+  CheckpointConfig checkpoint;
+  LaunchConfig launch;
+  MetricsConfig metrics;
+};
+
+}  // namespace trainctl::recipe
