@@ -59,7 +59,7 @@ int Main(int argc, char** argv) {
 
 }  // namespace
 
-void AddJsonFlag(CLI::App& verb) { verb.add_flag("--json", "Print the result as JSON"); }
+void AddJsonFlag(CLI::App& verb) { verb.add_flag("--json")->description("Print the result as JSON"); }
 
 void SetExample(CLI::App& verb, const std::string& example) { verb.footer("Example:\n  " + example); }
 
