@@ -33,6 +33,7 @@ class Resolver {
     ResizeLists();
     ResolveModel();
     ApplyEntries();
+    ResolveRoot();
     ResolveSources();
     ResolveBatchAndLength();
     ResolveCheckpoint(recipe());
@@ -141,6 +142,11 @@ class Resolver {
         entry.field->set(recipe(), entry.index, entry.value);
       }
     }
+  }
+
+  // The default is relative too.
+  void ResolveRoot() {
+    recipe().run.root = AbsolutePath(recipe().run.root, access_.working_dir);
   }
 
   void ResolveSources() {
