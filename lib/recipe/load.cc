@@ -145,9 +145,7 @@ class Resolver {
   }
 
   // The default is relative too.
-  void ResolveRoot() {
-    recipe().run.root = AbsolutePath(recipe().run.root, access_.working_dir);
-  }
+  void ResolveRoot() { recipe().run.root = AbsolutePath(recipe().run.root, access_.working_dir); }
 
   void ResolveSources() {
     DataConfig& data = recipe().data;
@@ -191,6 +189,11 @@ class Resolver {
       if (i > 0 && found[i].first == found[i - 1].first) {
         issues_.Add(Where(path), absl::StrCat(path, ": ", found[i].first, " is matched twice, by ",
                                               found[i - 1].second, " and by ", found[i].second));
+        break;
+      }
+      if (!IsValidUtf8(found[i].first)) {
+        issues_.Add(Where(path), absl::StrCat(path, ": the name of a file that matches ", found[i].second,
+                                              " is not UTF-8; rename it"));
         break;
       }
       result.push_back(found[i].first);
@@ -286,11 +289,11 @@ absl::StatusOr<LoadedRecipe> LoadRecipe(const std::string& path, absl::Span<cons
 absl::StatusOr<LoadedRecipe> LoadRecipeText(absl::string_view text, const std::string& path,
                                             absl::Span<const std::string> sets, const Access& access) {
   Issues issues;
-  // Without the file's own values every check would complain about what is merely unread.
-  TRAINCTL_RETURN_IF_ERROR(ParseToml(text, path).status());
   Draft draft(access, issues);
   draft.AddFile(path, text);
   draft.AddSets(sets);
+  // Without the values of a file that could not be read every check would complain about them.
+  if (draft.has_unread_file()) return issues.ToStatus(path);
   return Finish(draft, access, path, issues);
 }
 
