@@ -265,6 +265,20 @@ absl::StatusOr<LoadedRecipe> Finish(const Draft& draft, const Access& access, ab
   return loaded;
 }
 
+// A name that is wrong is the caller's mistake; a file that cannot be read is the machine's.
+absl::StatusOr<std::string> ReadNamedFile(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  if (status.type() == std::filesystem::file_type::not_found) {
+    return UsageError(absl::StrCat("there is no file ", path));
+  }
+  if (std::filesystem::is_directory(status))
+    return UsageError(absl::StrCat(path, " is a folder, not a file"));
+  absl::StatusOr<std::string> text = ReadFile(path, kMaxConfigBytes);
+  if (ExitCodeFor(text.status()) == ExitCode::kBadData) return UsageError(text.status().message());
+  return text;
+}
+
 }  // namespace
 
 Access RealAccess() {
@@ -275,7 +289,7 @@ Access RealAccess() {
     const char* value = std::getenv(name.c_str());
     return value == nullptr ? std::nullopt : std::optional<std::string>(value);
   };
-  access.read_file = [](const std::string& path) { return ReadFile(path, kMaxConfigBytes); };
+  access.read_file = ReadNamedFile;
   access.expand_glob = ExpandGlob;
   return access;
 }
