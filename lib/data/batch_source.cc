@@ -146,6 +146,14 @@ std::string NameOf(const recipe::DataSource& source, absl::string_view table, si
   return source.name.empty() ? absl::StrCat("data.", table, "[", index, "]") : source.name;
 }
 
+// The share that each training source holds out: its own, or that of a [[data.eval]] with `holdout`.
+double HoldoutOf(const recipe::DataConfig& data, const recipe::DataSource& source) {
+  double holdout = source.holdout;
+  if (holdout != 0) return holdout;
+  for (const recipe::DataSource& set : data.eval) holdout = std::max(holdout, set.holdout);
+  return holdout;
+}
+
 // The same split for training and evaluation: it depends on the seed, the source's place and its documents.
 absl::StatusOr<Split> OpenSplit(const recipe::Recipe& recipe, size_t index) {
   const recipe::DataSource& source = recipe.data.train[index];
@@ -153,7 +161,7 @@ absl::StatusOr<Split> OpenSplit(const recipe::Recipe& recipe, size_t index) {
   if (source.files.empty()) return UsageError(absl::StrCat("data source ", name, " has no files"));
   TRAINCTL_ASSIGN_OR_RETURN(std::shared_ptr<const DocumentStore> store,
                             OpenDocuments(source, recipe.model.spec.vocab));
-  return SplitDocuments(std::move(store), source.holdout, recipe.run.seed,
+  return SplitDocuments(std::move(store), HoldoutOf(recipe.data, source), recipe.run.seed,
                         StreamOf(absl::StrCat("data.train[", index, "]/holdout")), name);
 }
 
@@ -197,6 +205,30 @@ absl::StatusOr<EvalSet> MakeEvalSet(std::string name, DocumentSet documents, con
   return set;
 }
 
+absl::StatusOr<DocumentSet> OpenEvalFiles(const recipe::Recipe& recipe, const recipe::DataSource& source,
+                                          const std::string& name) {
+  if (source.files.empty()) return UsageError(absl::StrCat("evaluation set ", name, " has no files"));
+  TRAINCTL_ASSIGN_OR_RETURN(std::shared_ptr<const DocumentStore> store,
+                            OpenDocuments(source, recipe.model.spec.vocab));
+  TRAINCTL_ASSIGN_OR_RETURN(Split split, SplitDocuments(std::move(store), 0.0, recipe.run.seed, 0, name));
+  return std::move(split.train);
+}
+
+// What the training sources hold out, as one set.
+absl::StatusOr<DocumentSet> OpenHeldOut(const recipe::Recipe& recipe, const std::string& name) {
+  std::vector<DocumentSet> held_out;
+  for (size_t i = 0; i < recipe.data.train.size(); ++i) {
+    if (HoldoutOf(recipe.data, recipe.data.train[i]) == 0) continue;
+    TRAINCTL_ASSIGN_OR_RETURN(Split split, OpenSplit(recipe, i));
+    held_out.push_back(std::move(split.held_out));
+  }
+  if (held_out.empty())
+    return UsageError(absl::StrCat("evaluation set ", name, ": there is no training source"));
+  if (held_out.size() == 1) return std::move(held_out.front());
+  TRAINCTL_ASSIGN_OR_RETURN(Split all, SplitDocuments(Interleave(std::move(held_out)), 0.0, 0, 0, name));
+  return std::move(all.train);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<BatchSource>> OpenTrainSource(const recipe::Recipe& recipe) {
@@ -219,30 +251,35 @@ absl::StatusOr<std::unique_ptr<BatchSource>> OpenTrainSource(const recipe::Recip
 absl::StatusOr<std::vector<EvalSet>> OpenEvalSets(const recipe::Recipe& recipe) {
   TRAINCTL_ASSIGN_OR_RETURN(const Shape shape, CheckedShape(recipe));
   std::vector<EvalSet> sets;
+  const auto add = [&](absl::StatusOr<DocumentSet> documents, const std::string& name) -> absl::Status {
+    TRAINCTL_RETURN_IF_ERROR(documents.status());
+    TRAINCTL_ASSIGN_OR_RETURN(EvalSet set,
+                              MakeEvalSet(name, *std::move(documents), shape, recipe.train.eval_batches));
+    sets.push_back(std::move(set));
+    return absl::OkStatus();
+  };
+  bool held_out_is_named = false;
   for (size_t i = 0; i < recipe.data.eval.size(); ++i) {
     const recipe::DataSource& source = recipe.data.eval[i];
     const std::string name = NameOf(source, "eval", i);
-    if (source.files.empty()) return UsageError(absl::StrCat("evaluation set ", name, " has no files"));
-    if (source.holdout != 0 || source.weight.has_value()) {
-      return UsageError(absl::StrCat("evaluation set ", name, ": holdout and weight are for data.train"));
+    if (source.weight.has_value()) {
+      return UsageError(absl::StrCat("evaluation set ", name, ": weight is for data.train"));
     }
-    TRAINCTL_ASSIGN_OR_RETURN(std::shared_ptr<const DocumentStore> store,
-                              OpenDocuments(source, recipe.model.spec.vocab));
-    TRAINCTL_ASSIGN_OR_RETURN(Split split, SplitDocuments(std::move(store), 0.0, recipe.run.seed, 0, name));
-    TRAINCTL_ASSIGN_OR_RETURN(EvalSet set,
-                              MakeEvalSet(name, std::move(split.train), shape, recipe.train.eval_batches));
-    sets.push_back(std::move(set));
+    if (source.holdout == 0) {
+      TRAINCTL_RETURN_IF_ERROR(add(OpenEvalFiles(recipe, source, name), name));
+      continue;
+    }
+    if (!source.files.empty() || held_out_is_named) {
+      return UsageError(absl::StrCat(
+          "evaluation set ", name, ": ",
+          held_out_is_named ? "only one set can be the held-out one" : "give either files or holdout"));
+    }
+    held_out_is_named = true;
+    TRAINCTL_RETURN_IF_ERROR(add(OpenHeldOut(recipe, name), name));
   }
   const auto holds_out = [](const recipe::DataSource& source) { return source.holdout != 0; };
-  const bool several = std::count_if(recipe.data.train.begin(), recipe.data.train.end(), holds_out) > 1;
-  for (size_t i = 0; i < recipe.data.train.size(); ++i) {
-    if (!holds_out(recipe.data.train[i])) continue;
-    const std::string name =
-        several ? absl::StrCat("held-out/", NameOf(recipe.data.train[i], "train", i)) : "held-out";
-    TRAINCTL_ASSIGN_OR_RETURN(Split split, OpenSplit(recipe, i));
-    TRAINCTL_ASSIGN_OR_RETURN(EvalSet set,
-                              MakeEvalSet(name, std::move(split.held_out), shape, recipe.train.eval_batches));
-    sets.push_back(std::move(set));
+  if (!held_out_is_named && std::any_of(recipe.data.train.begin(), recipe.data.train.end(), holds_out)) {
+    TRAINCTL_RETURN_IF_ERROR(add(OpenHeldOut(recipe, "held-out"), "held-out"));
   }
   return sets;
 }

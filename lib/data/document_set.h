@@ -12,7 +12,8 @@
 
 namespace trainctl::data {
 
-// Documents chosen from a store, numbered anew 0, 1, ... in the store's order; each has at least one token.
+// Documents chosen from a store, numbered anew 0, 1, ...; each has at least one token. Those that train are
+// in the store's order, those held out in the order in which they were drawn.
 class DocumentSet {
  public:
   int64_t num_documents() const { return num_documents_; }
@@ -48,5 +49,9 @@ struct Split {
 // BadDataError when the source (`name`, for the message) has no token, or too few to split.
 absl::StatusOr<Split> SplitDocuments(std::shared_ptr<const DocumentStore> store, double holdout,
                                      uint64_t seed, uint64_t stream, const std::string& name);
+
+// Several sets as one store: their documents dealt evenly, so that any first part has all sets in their
+// shares.
+std::unique_ptr<DocumentStore> Interleave(std::vector<DocumentSet> sets);
 
 }  // namespace trainctl::data

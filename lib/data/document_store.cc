@@ -144,8 +144,8 @@ absl::StatusOr<std::unique_ptr<DocumentStore>> OpenDocuments(const recipe::DataS
       TRAINCTL_ASSIGN_OR_RETURN(auto store, OpenTextDocuments(std::move(files), end_of_document));
       stores.push_back(std::move(store));
     } else {
-      TRAINCTL_ASSIGN_OR_RETURN(
-          auto store, OpenJsonlDocuments(files, source.text_field, source.prompt_field, end_of_document));
+      const JsonlFields fields = {source.text_field, source.prompt_field};
+      TRAINCTL_ASSIGN_OR_RETURN(auto store, OpenJsonlDocuments(files, fields, end_of_document));
       stores.push_back(std::move(store));
     }
   }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "data/jsonl_reader.h"
 #include "recipe/recipe.h"
 
 namespace trainctl::data {
@@ -53,8 +54,7 @@ absl::StatusOr<std::unique_ptr<DocumentStore>> OpenTextDocuments(std::vector<std
 
 // One document per line, decoded into memory at opening. Each bad line is BadDataError "file:line:column".
 absl::StatusOr<std::unique_ptr<DocumentStore>> OpenJsonlDocuments(const std::vector<std::string>& files,
-                                                                  const std::string& text_field,
-                                                                  const std::string& prompt_field,
+                                                                  const JsonlFields& fields,
                                                                   bool end_of_document);
 
 absl::StatusOr<std::unique_ptr<DocumentStore>> OpenIndexedDocuments(const std::string& prefix, int64_t vocab);

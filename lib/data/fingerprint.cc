@@ -1,45 +1,20 @@
 #include "data/fingerprint.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-#include <xxhash.h>
-
-#include <cerrno>
 #include <set>
+#include <utility>
 
-#include "base/files.h"
 #include "base/status.h"
-#include "data/batch_source.h"
 #include "data/data_file.h"
 #include "data/document_store.h"
 
 namespace trainctl::data {
 
 absl::StatusOr<FileFingerprint> FingerprintFile(const std::string& path) {
-  TRAINCTL_RETURN_IF_ERROR(CheckDataFile(path).status());
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return ErrnoError("open", path, errno);
-  ::posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
-  XXH3_state_t* const state = XXH3_createState();
-  TRAINCTL_CHECK(state != nullptr);
-  XXH3_64bits_reset(state);
-  FileFingerprint fingerprint;
-  fingerprint.path = path;
-  std::string buffer(size_t{1} << 20, '\0');
-  absl::Status status;
+  TRAINCTL_ASSIGN_OR_RETURN(SequentialFile file, SequentialFile::Open(path));
   while (true) {
-    const ssize_t count = ::read(fd, buffer.data(), buffer.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) status = ErrnoError("read", path, errno);
-    if (count <= 0) break;
-    XXH3_64bits_update(state, buffer.data(), static_cast<size_t>(count));
-    fingerprint.size_bytes += count;
+    TRAINCTL_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> piece, file.Next());
+    if (piece.empty()) return FileFingerprint{path, file.bytes_read(), file.xxh3()};
   }
-  fingerprint.xxh3 = XXH3_64bits_digest(state);
-  XXH3_freeState(state);
-  ::close(fd);
-  if (!status.ok()) return status;
-  return fingerprint;
 }
 
 absl::StatusOr<std::vector<FileFingerprint>> Fingerprint(const recipe::DataConfig& data) {
