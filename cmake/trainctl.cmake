@@ -6,7 +6,7 @@ find_package(absl REQUIRED)
 find_package(nlohmann_json REQUIRED)
 
 add_library(trainctl_flags INTERFACE)
-target_compile_options(trainctl_flags INTERFACE -Wall -Wextra -Werror -Wno-unused-parameter -fno-omit-frame-pointer)
+target_compile_options(trainctl_flags INTERFACE -Wall -Wextra -Werror -Wno-unused-parameter -Wno-missing-field-initializers -fno-omit-frame-pointer)
 target_include_directories(trainctl_flags INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/lib)
 if(TRAINCTL_SANITIZE)
   target_compile_options(trainctl_flags INTERFACE -fsanitize=${TRAINCTL_SANITIZE} -fno-sanitize-recover=all -O1)
