@@ -71,10 +71,12 @@ class CheckpointWriter {
   // Rank 0, after the caller's barrier: checks that every element of every tensor was written
   // exactly once (InternalError if not), writes the manifest, syncs, renames, syncs the parent. A
   // committed checkpoint of the same step is replaced without a moment in which neither is there.
-  // Calling it again after success changes nothing.
+  // Calling it again after success changes nothing; after a failure it fails again (a sync that
+  // failed once proves nothing when it succeeds later): start anew with Begin.
   absl::Status Commit(const CheckpointMeta& meta);
 
  private:
+  absl::Status TryCommit(const CheckpointMeta& meta);
   absl::Status Publish();  // temporary folder -> committed folder
 
   std::string root_;
@@ -84,6 +86,8 @@ class CheckpointWriter {
   FileOps* ops_;
   std::string temporary_;
   std::string committed_;
+  bool is_committed_ = false;
+  absl::Status commit_failure_;
 };
 
 struct CheckpointInfo {

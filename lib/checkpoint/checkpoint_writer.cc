@@ -70,6 +70,8 @@ CheckpointWriter::CheckpointWriter(std::string root, int64_t step, int rank, int
 }
 
 absl::Status CheckpointWriter::Begin() {
+  is_committed_ = false;
+  commit_failure_ = absl::OkStatus();
   if (!PathExists(root_)) {
     TRAINCTL_RETURN_IF_ERROR(MakeDirs(root_));
     const size_t slash = root_.find_last_of('/');
@@ -127,11 +129,14 @@ absl::Status CheckpointWriter::Write(absl::Span<const Slice> slices, const Slice
 }
 
 absl::Status CheckpointWriter::Commit(const CheckpointMeta& meta) {
-  TRAINCTL_CHECK_MSG(rank_ == 0 && meta.step == step_, "commit of step ", meta.step, " by the writer of ",
-                     step_);
-  if (!PathExists(temporary_) && PathExists(Join(committed_, kManifestName))) {
-    return SyncFolder(*ops_, root_);  // again after success, or after a failed sync of the parent
-  }
+  TRAINCTL_CHECK_MSG(rank_ == 0 && meta.step == step_, "commit of step ", meta.step, " by rank ", rank_,
+                     " of the writer of step ", step_);
+  if (!is_committed_ && commit_failure_.ok()) commit_failure_ = TryCommit(meta);
+  is_committed_ = commit_failure_.ok();
+  return commit_failure_;
+}
+
+absl::Status CheckpointWriter::TryCommit(const CheckpointMeta& meta) {
   std::vector<RankIndex> indexes;
   for (int rank = 0; rank < world_size_; ++rank) {
     const std::string path = Join(temporary_, RankIndexName(rank));
@@ -169,11 +174,14 @@ absl::Status CheckpointWriter::Publish() {
   if (!PathExists(committed_)) {
     if (ops_->Rename(temporary_, committed_) != 0) return ErrnoError("rename to", committed_, errno);
     TRAINCTL_RETURN_IF_ERROR(SyncFolder(*ops_, root_));
-    return RemoveFolder(*ops_, replaced);
+    (void)RemoveFolder(*ops_, replaced);
+    return absl::OkStatus();
   }
+  // What is left of the older one, here and below, does no harm; ApplyRetention removes it.
   if (ops_->Exchange(temporary_, committed_) == 0) {
     TRAINCTL_RETURN_IF_ERROR(SyncFolder(*ops_, root_));
-    return RemoveFolder(*ops_, temporary_);  // now the older one
+    (void)RemoveFolder(*ops_, temporary_);
+    return absl::OkStatus();
   }
   if (errno != EINVAL && errno != ENOSYS && errno != ENOTSUP) return ErrnoError("replace", committed_, errno);
   // Two renames. In between, the older one counts under its second name (ListCheckpoints).
@@ -182,7 +190,8 @@ absl::Status CheckpointWriter::Publish() {
   TRAINCTL_RETURN_IF_ERROR(SyncFolder(*ops_, root_));
   if (ops_->Rename(temporary_, committed_) != 0) return ErrnoError("rename to", committed_, errno);
   TRAINCTL_RETURN_IF_ERROR(SyncFolder(*ops_, root_));
-  return RemoveFolder(*ops_, replaced);
+  (void)RemoveFolder(*ops_, replaced);
+  return absl::OkStatus();
 }
 
 }  // namespace trainctl::checkpoint

@@ -111,4 +111,29 @@ inline std::string StepPath(const std::string& root, int64_t step) {
   return root + name;
 }
 
+inline std::string ReadOrDie(const std::string& path) {
+  const auto contents = ReadFile(path);
+  EXPECT_TRUE(contents.ok()) << contents.status();
+  return contents.ok() ? *contents : "";
+}
+
+// Replaces the file, without a sync.
+inline void WriteOrDie(const std::string& path, absl::string_view contents) {
+  ::unlink(path.c_str());
+  ASSERT_TRUE(AppendFile(path, contents).ok()) << path;
+}
+
+// "embed" lies in both ranks' files.
+inline std::vector<std::vector<Slice>> TwoRanks() {
+  Slice first = Whole("embed", DType::kF32, {30});
+  Slice second = first;
+  first.count = second.begin = 17;
+  second.count = 13;
+  return {{first, Whole("norm", DType::kBF16, {5})}, {second}};
+}
+
+inline std::vector<Slice> TwoRanksWhole() {
+  return {Whole("embed", DType::kF32, {30}), Whole("norm", DType::kBF16, {5})};
+}
+
 }  // namespace trainctl::checkpoint

@@ -63,10 +63,6 @@ std::string RefusalOf(const std::string& path) {
   return std::string(folder.status().message());
 }
 
-void WriteOrDie(const std::string& path, absl::string_view contents) {
-  ASSERT_TRUE(WriteFileAtomic(path, contents).ok()) << path;
-}
-
 TEST(ModelFolder, AFileOfTheReferenceLibraryIsReadAndWrittenBackByteForByte) {
   TempFolder temp;
   WriteOrDie(temp.path() + "/model.safetensors", ReferenceFile());
