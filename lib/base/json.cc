@@ -32,6 +32,8 @@ absl::StatusOr<Json> ParseJson(absl::string_view text, absl::string_view what, i
     const auto line = std::count(text.begin(), text.begin() + static_cast<ptrdiff_t>(offset), '\n') + 1;
     const size_t line_start = offset == 0 ? 0 : text.rfind('\n', offset - 1) + 1;
     return BadDataError(absl::StrCat(what, ":", line, ":", offset - line_start + 1, ": not valid JSON"));
+  } catch (const Json::exception&) {  // a number that no double can hold
+    return BadDataError(absl::StrCat(what, ": a number is out of range"));
   }
 }
 

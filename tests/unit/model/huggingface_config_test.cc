@@ -1,0 +1,181 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_replace.h"
+#include "base/json.h"
+#include "base/status.h"
+#include "model/model_spec.h"
+
+namespace trainctl::model {
+namespace {
+
+using ::testing::HasSubstr;
+
+// As published with Llama-3.2-1B-Instruct.
+constexpr char kLlama32[] = R"({
+  "architectures": ["LlamaForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+  "bos_token_id": 128000, "eos_token_id": [128001, 128008, 128009], "head_dim": 64, "hidden_act": "silu",
+  "hidden_size": 2048, "initializer_range": 0.02, "intermediate_size": 8192,
+  "max_position_embeddings": 131072, "mlp_bias": false, "model_type": "llama",
+  "num_attention_heads": 32, "num_hidden_layers": 16, "num_key_value_heads": 8, "pretraining_tp": 1,
+  "rms_norm_eps": 1e-05,
+  "rope_scaling": {"factor": 32.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0,
+                   "original_max_position_embeddings": 8192, "rope_type": "llama3"},
+  "rope_theta": 500000.0, "tie_word_embeddings": true, "torch_dtype": "bfloat16",
+  "transformers_version": "4.45.0.dev0", "use_cache": true, "vocab_size": 128256})";
+
+// The least that a configuration can say; everything else is the default of transformers.
+constexpr char kMinimal[] = R"({"model_type": "llama", "hidden_size": 64, "intermediate_size": 96,
+  "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 100})";
+
+std::string With(const char* extra) {
+  return absl::StrReplaceAll(kMinimal, {{"\"vocab_size\"", absl::StrCat(extra, ", \"vocab_size\"")}});
+}
+
+TEST(HuggingFaceConfig, APublishedConfigurationIsThePreset) {
+  const absl::StatusOr<ModelSpec> spec = FromHuggingFaceConfig(kLlama32, "config.json");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(*spec, *Preset("llama3.2-1b"));
+}
+
+TEST(HuggingFaceConfig, AbsentFieldsHaveTheDefaultsOfTransformers) {
+  const absl::StatusOr<ModelSpec> spec = FromHuggingFaceConfig(kMinimal, "config.json");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  ModelSpec expected;
+  expected.layers = 2;
+  expected.hidden = 64;
+  expected.heads = expected.kv_heads = 4;
+  expected.head_dim = 16;
+  expected.ffn = 96;
+  expected.vocab = 100;
+  expected.max_position = 2048;
+  expected.norm_eps = 1e-6;
+  EXPECT_EQ(*spec, expected);
+}
+
+TEST(HuggingFaceConfig, EveryPresetSurvivesTheRoundTrip) {
+  for (const std::string& name : PresetNames()) {
+    const ModelSpec spec = *Preset(name);
+    const absl::StatusOr<ModelSpec> back =
+        FromHuggingFaceConfig(ToHuggingFaceConfig(spec, DType::kBF16), "config.json");
+    ASSERT_TRUE(back.ok()) << name << ": " << back.status();
+    EXPECT_EQ(*back, spec) << name;
+  }
+}
+
+TEST(HuggingFaceConfig, OddValuesSurviveTheRoundTrip) {
+  ModelSpec spec = *Preset("toy-1m");
+  spec.head_dim = 48;
+  spec.norm_eps = 1.1e-7;
+  spec.rope_theta = 12345.678;
+  spec.init_std = 0.1 + 0.2;
+  spec.rope_scaling = RopeScaling{3.7, 1.5, 2.5, 333};
+  spec.tie_embeddings = true;
+  for (int biases = 0; biases < 4; ++biases) {
+    // The four kinds that Hugging Face can express: none, mlp, attention (Llama), q/k/v (Qwen2).
+    spec.mlp_bias = biases == 1;
+    spec.qkv_bias = biases >= 2;
+    spec.attention_out_bias = biases == 2;
+    ASSERT_TRUE(Validate(spec).ok());
+    const std::string text = ToHuggingFaceConfig(spec, DType::kF32);
+    EXPECT_THAT(text, HasSubstr(biases == 3 ? "Qwen2ForCausalLM" : "LlamaForCausalLM"));
+    EXPECT_THAT(text, HasSubstr("\"torch_dtype\": \"float32\""));
+    const absl::StatusOr<ModelSpec> back = FromHuggingFaceConfig(text, "config.json");
+    ASSERT_TRUE(back.ok()) << back.status();
+    EXPECT_EQ(*back, spec) << text;
+  }
+}
+
+TEST(HuggingFaceConfig, NewRopeParametersMeanTheSameAsTheOldFields) {
+  const absl::StatusOr<ModelSpec> spec =
+      FromHuggingFaceConfig(With(R"("rope_parameters": {"rope_type": "llama3", "rope_theta": 5e5, "factor": 8,
+              "low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 8192})"),
+                            "config.json");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->rope_theta, 5e5);
+  EXPECT_EQ(spec->rope_scaling, RopeScaling{});
+}
+
+TEST(HuggingFaceConfig, HarmlessSpellingsAreAccepted) {
+  for (const char* extra :
+       {R"("rope_scaling": null)", R"("rope_scaling": {"type": "default"})",
+        R"("rope_parameters": {"rope_type": "default", "rope_theta": 10000.0})", R"("attention_dropout": 0)",
+        R"("head_dim": null)", R"("num_key_value_heads": null)", R"("torch_dtype": "float16")",
+        R"("layer_types": ["full_attention", "full_attention"])", R"("_name_or_path": "x")"}) {
+    const absl::StatusOr<ModelSpec> spec = FromHuggingFaceConfig(With(extra), "config.json");
+    EXPECT_TRUE(spec.ok()) << extra << ": " << spec.status();
+    if (spec.ok()) {
+      EXPECT_EQ(*spec, *FromHuggingFaceConfig(kMinimal, "config.json")) << extra;
+    }
+  }
+}
+
+TEST(HuggingFaceConfig, WhatWouldChangeTheMathematicsIsAnErrorThatNamesIt) {
+  for (const auto& [extra, named] : std::initializer_list<std::pair<const char*, const char*>>{
+           {R"("hidden_act": "gelu")", "hidden_act"},
+           {R"("attention_dropout": 0.1)", "attention_dropout"},
+           {R"("pretraining_tp": 2)", "pretraining_tp"},
+           {R"("rope_scaling": {"type": "linear", "factor": 2.0})", "linear"},
+           {R"("rope_scaling": {"rope_type": "yarn", "factor": 2.0})", "yarn"},
+           {R"("rope_scaling": {"rope_type": "llama3", "factor": 2.0})", "low_freq_factor"},
+           {R"("rope_scaling": {"rope_type": "default", "attention_factor": 2.0})", "attention_factor"},
+           {R"("rope_scaling": {"factor": 2.0})", "rope_type"},
+           {R"("rope_scaling": 2.0)", "rope_scaling"},
+           {R"("rope_theta": 7.0, "rope_parameters": {"rope_type": "default", "rope_theta": 8.0})",
+            "rope_theta"},
+           {R"("quantization_config": {"bits": 4})", "quantization_config"},
+           {R"("sliding_window": 4096)", "sliding_window"},
+           {R"("logit_scale": 2.0)", "logit_scale"},
+           {R"("layer_types": ["sliding_attention"])", "layer_types"},
+           {R"("num_key_value_heads": 3)", "kv_heads"},
+           {R"("head_dim": 15)", "head_dim"},
+           {R"("rms_norm_eps": "small")", "rms_norm_eps"},
+           {R"("tie_word_embeddings": 1)", "tie_word_embeddings"},
+           {R"("architectures": ["LlamaForSequenceClassification"])", "architectures"},
+           {R"("max_position_embeddings": 18446744073709551615)", "max_position_embeddings"},
+           {R"("initializer_range": 1e999)", "config.json"},
+       }) {
+    const absl::Status status = FromHuggingFaceConfig(With(extra), "dir/config.json").status();
+    EXPECT_EQ(ExitCodeFor(status), ExitCode::kBadData) << extra << ": " << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(named));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("dir/config.json"));
+  }
+}
+
+TEST(HuggingFaceConfig, AMissingDimensionIsNamed) {
+  for (const char* field : {"model_type", "hidden_size", "intermediate_size", "num_hidden_layers",
+                            "num_attention_heads", "vocab_size"}) {
+    const std::string text = absl::StrReplaceAll(kMinimal, {{field, "use_cache"}});
+    const absl::Status status = FromHuggingFaceConfig(text, "config.json").status();
+    EXPECT_EQ(ExitCodeFor(status), ExitCode::kBadData) << field;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(field));
+  }
+}
+
+TEST(HuggingFaceConfig, RubbishIsAnErrorAndNothingWorse) {
+  for (const char* text :
+       {"", "[]", "null", "{", "\xff\xfe", R"({"model_type": 3})", "{\"model_type\": \"\xff\"}"}) {
+    EXPECT_EQ(ExitCodeFor(FromHuggingFaceConfig(text, "config.json").status()), ExitCode::kBadData) << text;
+  }
+  const std::string deep = std::string(100000, '[');
+  EXPECT_EQ(ExitCodeFor(FromHuggingFaceConfig(deep, "config.json").status()), ExitCode::kBadData);
+}
+
+TEST(HuggingFaceConfig, Qwen2IsLlamaWithThreeBiases) {
+  const std::string text =
+      absl::StrReplaceAll(kMinimal, {{"llama", "qwen2"},
+                                     {"\"vocab_size\"",
+                                      "\"use_sliding_window\": false, \"sliding_window\": 9, "
+                                      "\"max_window_layers\": 2, \"vocab_size\""}});
+  const absl::StatusOr<ModelSpec> spec = FromHuggingFaceConfig(text, "config.json");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_TRUE(spec->qkv_bias);
+  EXPECT_FALSE(spec->attention_out_bias);
+  const std::string windowed =
+      absl::StrReplaceAll(text, {{"\"use_sliding_window\": false", "\"use_sliding_window\": true"}});
+  EXPECT_THAT(std::string(FromHuggingFaceConfig(windowed, "config.json").status().message()),
+              HasSubstr("use_sliding_window"));
+}
+
+}  // namespace
+}  // namespace trainctl::model

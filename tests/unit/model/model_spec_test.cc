@@ -1,0 +1,196 @@
+#include "model/model_spec.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <set>
+
+#include "base/status.h"
+
+namespace trainctl::model {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+ModelSpec Tiny() {
+  ModelSpec spec;
+  spec.layers = 2;
+  spec.hidden = 8;
+  spec.heads = 4;
+  spec.kv_heads = 2;
+  spec.head_dim = 6;  // not hidden / heads
+  spec.ffn = 10;
+  spec.vocab = 7;
+  return spec;
+}
+
+// Published by the models' authors (numbers of elements in the released safetensors files).
+TEST(ModelSpec, PresetsHaveThePublishedParameterCounts) {
+  const std::pair<const char*, int64_t> published[] = {
+      {"llama-1b", 1'100'048'384},         // TinyLlama-1.1B
+      {"llama2-7b", 6'738'415'616},        //
+      {"llama2-13b", 13'015'864'320},      //
+      {"llama2-70b", 68'976'648'192},      //
+      {"llama3.2-1b", 1'235'814'400},      //
+      {"llama3.2-3b", 3'212'749'824},      //
+      {"llama3.1-8b", 8'030'261'248},      //
+      {"llama3.1-70b", 70'553'706'496},    //
+      {"llama3.1-405b", 405'853'388'800},  //
+  };
+  for (const auto& [name, count] : published) {
+    const absl::StatusOr<ModelSpec> spec = Preset(name);
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    EXPECT_EQ(NumParameters(*spec), count) << name;
+  }
+}
+
+TEST(ModelSpec, ToyPresetsAreAboutAsLargeAsTheirNamesSay) {
+  const std::pair<const char*, double> nominal[] = {
+      {"toy-1m", 1e6}, {"toy-5m", 5e6}, {"llama-25m", 25e6}, {"llama-120m", 120e6}};
+  for (const auto& [name, count] : nominal) {
+    EXPECT_NEAR(static_cast<double>(NumParameters(*Preset(name))), count, 0.06 * count) << name;
+  }
+}
+
+TEST(ModelSpec, EveryPresetIsValidAndItsInventoryAddsUp) {
+  int64_t previous = 0;
+  for (const std::string& name : PresetNames()) {
+    const absl::StatusOr<ModelSpec> spec = Preset(name);
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    EXPECT_TRUE(Validate(*spec).ok()) << name << ": " << Validate(*spec);
+    int64_t total = 0;
+    std::set<std::string> names;
+    int block = 0;
+    for (const Parameter& parameter : Inventory(*spec)) {
+      int64_t numel = 1;
+      for (int64_t extent : parameter.shape) numel *= extent;
+      EXPECT_EQ(parameter.numel, numel) << parameter.name;
+      EXPECT_GE(parameter.block, block) << parameter.name;
+      block = parameter.block;
+      EXPECT_TRUE(names.insert(parameter.name).second) << parameter.name << " is listed twice";
+      total += numel;
+    }
+    EXPECT_EQ(total, NumParameters(*spec)) << name;
+    EXPECT_GE(total, previous) << "not sorted by size: " << name;
+    previous = total;
+  }
+  EXPECT_EQ(PresetNames().front(), "toy-1m");
+  EXPECT_EQ(PresetNames().back(), "llama3.1-405b");
+}
+
+TEST(ModelSpec, AnUnknownPresetNamesTheKnownOnes) {
+  const absl::Status status = Preset("llama-9b").status();
+  EXPECT_EQ(ExitCodeFor(status), ExitCode::kUsage);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("llama3.1-8b"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("llama-9b"));
+}
+
+TEST(ModelSpec, TheInventoryLiesInTheOrderOfTheFlatBuffers) {
+  ModelSpec spec = Tiny();
+  spec.layers = 1;
+  spec.qkv_bias = spec.attention_out_bias = spec.mlp_bias = true;
+  std::vector<std::string> names;
+  std::vector<std::vector<int64_t>> shapes;
+  for (const Parameter& parameter : Inventory(spec)) {
+    names.push_back(parameter.name);
+    shapes.push_back(parameter.shape);
+  }
+  const std::string layer = "model.layers.0.";
+  EXPECT_THAT(names, ElementsAre("model.embed_tokens.weight", layer + "input_layernorm.weight",
+                                 layer + "self_attn.q_proj.weight", layer + "self_attn.k_proj.weight",
+                                 layer + "self_attn.v_proj.weight", layer + "self_attn.q_proj.bias",
+                                 layer + "self_attn.k_proj.bias", layer + "self_attn.v_proj.bias",
+                                 layer + "self_attn.o_proj.weight", layer + "self_attn.o_proj.bias",
+                                 layer + "post_attention_layernorm.weight", layer + "mlp.gate_proj.weight",
+                                 layer + "mlp.up_proj.weight", layer + "mlp.gate_proj.bias",
+                                 layer + "mlp.up_proj.bias", layer + "mlp.down_proj.weight",
+                                 layer + "mlp.down_proj.bias", "model.norm.weight", "lm_head.weight"));
+  using Shape = std::vector<int64_t>;
+  EXPECT_THAT(shapes,
+              ElementsAre(Shape{7, 8}, Shape{8}, Shape{24, 8}, Shape{12, 8}, Shape{12, 8}, Shape{24},
+                          Shape{12}, Shape{12}, Shape{8, 24}, Shape{8}, Shape{8}, Shape{10, 8}, Shape{10, 8},
+                          Shape{10}, Shape{10}, Shape{8, 10}, Shape{8}, Shape{8}, Shape{7, 8}));
+}
+
+TEST(ModelSpec, TiedEmbeddingsAreOneEntryWithTwoUsers) {
+  ModelSpec spec = Tiny();
+  spec.tie_embeddings = true;
+  const std::vector<Parameter> tied = Inventory(spec);
+  EXPECT_EQ(tied.front().name, "model.embed_tokens.weight");
+  EXPECT_THAT(tied.front().used_by, ElementsAre(0, 3));
+  EXPECT_EQ(tied.back().name, "model.norm.weight");
+  EXPECT_EQ(tied.back().block, HeadBlock(spec));
+  spec.tie_embeddings = false;
+  EXPECT_THAT(Inventory(spec).front().used_by, ElementsAre(0));
+  EXPECT_EQ(Inventory(spec).size(), tied.size() + 1);
+  EXPECT_EQ(NumBlocks(spec), 4);
+}
+
+TEST(ModelSpec, InitializationIsOnesForNormsZerosForBiases) {
+  ModelSpec spec = Tiny();
+  spec.qkv_bias = true;
+  spec.init_std = 0.5;
+  for (const Parameter& parameter : Inventory(spec)) {
+    const bool norm = parameter.name.find("norm") != std::string::npos;
+    const bool bias = parameter.name.find(".bias") != std::string::npos;
+    const Init expected = norm ? Init::kOnes : bias ? Init::kZeros : Init::kNormal;
+    EXPECT_EQ(parameter.init, expected) << parameter.name;
+    if (expected == Init::kNormal) {
+      EXPECT_EQ(parameter.init_std, 0.5) << parameter.name;
+    }
+  }
+}
+
+// 51.48 GFLOP per token is what NVIDIA publishes for Llama-3 8B at 8,192 tokens in its current
+// convention (causal attention, no input embedding).
+TEST(ModelSpec, FlopsPerTokenMatchThePublishedConvention) {
+  EXPECT_NEAR(FlopsPerToken(*Preset("llama3.1-8b"), 8192) / 1e9, 51.48, 0.01);
+}
+
+TEST(ModelSpec, FlopsPerTokenOfATinyModelByHand) {
+  // Per layer: q 24*8, k and v 12*8 each, o 8*24, three of 10*8 = 816; head 7*8 = 56.
+  EXPECT_DOUBLE_EQ(FlopsPerToken(Tiny(), 5), 6.0 * (2 * 816 + 56) + 6.0 * 2 * 24 * 5);
+  ModelSpec tied = Tiny();
+  tied.tie_embeddings = true;  // the output product is still done
+  EXPECT_DOUBLE_EQ(FlopsPerToken(tied, 5), FlopsPerToken(Tiny(), 5));
+}
+
+TEST(ModelSpec, ValidateNamesTheFieldThatIsWrong) {
+  EXPECT_TRUE(Validate(Tiny()).ok()) << Validate(Tiny());
+  const std::pair<const char*, std::function<void(ModelSpec&)>> mistakes[] = {
+      {"model.family", [](ModelSpec& s) { s.family = "gpt"; }},
+      {"model.layers", [](ModelSpec& s) { s.layers = 0; }},
+      {"model.layers", [](ModelSpec& s) { s.layers = int64_t{1} << 40; }},
+      {"model.hidden", [](ModelSpec& s) { s.hidden = -8; }},
+      {"model.heads", [](ModelSpec& s) { s.heads = 3; }},
+      {"model.kv_heads", [](ModelSpec& s) { s.kv_heads = 0; }},
+      {"model.kv_heads", [](ModelSpec& s) { s.kv_heads = 8; }},
+      {"model.head_dim", [](ModelSpec& s) { s.head_dim = 7; }},
+      {"model.head_dim", [](ModelSpec& s) { s.heads = 1 << 14, s.head_dim = 1 << 12; }},
+      {"model.ffn", [](ModelSpec& s) { s.ffn = 0; }},
+      {"model.vocab", [](ModelSpec& s) { s.vocab = INT64_MAX; }},
+      {"model.max_position", [](ModelSpec& s) { s.max_position = 0; }},
+      {"model.norm_eps", [](ModelSpec& s) { s.norm_eps = 0; }},
+      {"model.norm_eps", [](ModelSpec& s) { s.norm_eps = std::nan(""); }},
+      {"model.rope_theta", [](ModelSpec& s) { s.rope_theta = -1; }},
+      {"model.init_std", [](ModelSpec& s) { s.init_std = -0.1; }},
+      {"rope_scaling.factor", [](ModelSpec& s) { s.rope_scaling = RopeScaling{.factor = 0.5}; }},
+      {"low_freq_factor", [](ModelSpec& s) { s.rope_scaling = RopeScaling{.low_freq_factor = 4.0}; }},
+      {"original_max_position",
+       [](ModelSpec& s) { s.rope_scaling = RopeScaling{.original_max_position = 0}; }},
+      {"model.attention_out_bias", [](ModelSpec& s) { s.attention_out_bias = true; }},
+      {"model.qkv_bias", [](ModelSpec& s) { s.qkv_bias = s.mlp_bias = true; }},
+  };
+  for (const auto& [field, spoil] : mistakes) {
+    ModelSpec spec = Tiny();
+    spoil(spec);
+    const absl::Status status = Validate(spec);
+    EXPECT_EQ(ExitCodeFor(status), ExitCode::kUsage) << field;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(field));
+  }
+}
+
+}  // namespace
+}  // namespace trainctl::model
