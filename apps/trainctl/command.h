@@ -26,6 +26,7 @@ struct Command {
   void (*add)(CLI::App& app, Action& action);
 };
 
+void AddRecipe(CLI::App& app, Action& action);
 void AddVersion(CLI::App& app, Action& action);
 
 // Adds "--json" to a verb that reports something.

@@ -1,0 +1,92 @@
+// trainctl recipe check | show | reference.
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "apps/trainctl/command.h"
+#include "base/json.h"
+#include "base/units.h"
+#include "model/model_spec.h"
+#include "recipe/load.h"
+#include "recipe/show.h"
+
+namespace trainctl::cli {
+namespace {
+
+struct RecipeOptions {
+  std::string path;
+  std::vector<std::string> sets;
+};
+
+std::string Summary(const recipe::Recipe& recipe) {
+  const int64_t tokens = recipe.train.steps * recipe.train.batch_sequences * recipe.data.seq_len;
+  return absl::StrFormat("%s parameters, %s tokens in %d steps of %d sequences of %d, %d x %d workers on %s",
+                         FormatCount(model::NumParameters(recipe.model.spec)), FormatCount(tokens),
+                         recipe.train.steps, recipe.train.batch_sequences, recipe.data.seq_len,
+                         recipe.cluster.nodes, recipe.cluster.devices_per_node, recipe.cluster.device);
+}
+
+absl::StatusOr<ExitCode> Check(const RecipeOptions& options, const Output& output) {
+  TRAINCTL_ASSIGN_OR_RETURN(const recipe::LoadedRecipe loaded,
+                            recipe::LoadRecipe(options.path, options.sets));
+  if (output.json) {
+    const Json report = {{"schema", "trainctl.recipe-check.v1"},
+                         {"ok", true},
+                         {"path", options.path},
+                         {"parameters", model::NumParameters(loaded.recipe.model.spec)},
+                         {"steps", loaded.recipe.train.steps},
+                         {"notes", loaded.notes}};
+    std::puts(report.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+    return ExitCode::kOk;
+  }
+  std::printf("%s is valid: %s\n", options.path.c_str(), Summary(loaded.recipe).c_str());
+  for (const std::string& note : loaded.notes) std::printf("note: %s\n", note.c_str());
+  return ExitCode::kOk;
+}
+
+absl::StatusOr<ExitCode> Show(const RecipeOptions& options, const Output& output) {
+  TRAINCTL_ASSIGN_OR_RETURN(const recipe::LoadedRecipe loaded,
+                            recipe::LoadRecipe(options.path, options.sets));
+  std::fputs((output.json ? recipe::ToShowJson(loaded) : recipe::ToToml(loaded)).c_str(), stdout);
+  return ExitCode::kOk;
+}
+
+using Function = absl::StatusOr<ExitCode> (*)(const RecipeOptions&, const Output&);
+
+void AddVerb(CLI::App& parent, Action& action, const char* name, const char* help, Function run) {
+  CLI::App* verb = parent.add_subcommand(name, help);
+  auto options = std::make_shared<RecipeOptions>();
+  verb->add_option("RECIPE", options->path, "The recipe (TOML)")->required();
+  verb->add_option("--set", options->sets, "Override a field: KEY=VALUE (repeatable)")
+      ->allow_extra_args(false)
+      ->type_name("KEY=VALUE");
+  AddJsonFlag(*verb);
+  SetExample(*verb, absl::StrCat("trainctl recipe ", name, " recipes/quickstart.toml --set train.steps=50"));
+  verb->callback([&action, options, run] {
+    action = [options, run](const Output& output) { return run(*options, output); };
+  });
+}
+
+}  // namespace
+
+void AddRecipe(CLI::App& app, Action& action) {
+  CLI::App* recipe = app.add_subcommand("recipe", "Check a recipe, or show it as resolved");
+  recipe->require_subcommand(1);
+  SetExample(*recipe, "trainctl recipe check recipes/quickstart.toml");
+  AddVerb(*recipe, action, "check", "Report every mistake of a recipe, with its place", Check);
+  AddVerb(*recipe, action, "show", "Print the recipe as resolved, with where each value came from", Show);
+  CLI::App* reference = recipe->add_subcommand("reference", "Print the reference of all fields (Markdown)");
+  reference->group("");  // for the maintainers: docs/recipe-reference.md is this output
+  reference->callback([&action] {
+    action = [](const Output&) -> absl::StatusOr<ExitCode> {
+      std::fputs(recipe::ReferencePage().c_str(), stdout);
+      return ExitCode::kOk;
+    };
+  });
+}
+
+}  // namespace trainctl::cli

@@ -1,0 +1,350 @@
+#include "recipe/checks.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "recipe/values.h"
+
+namespace trainctl::recipe {
+namespace {
+
+using Origins = std::map<std::string, std::string>;
+
+class Checker {
+ public:
+  Checker(const Recipe& recipe, const Origins& origin, Issues& issues)
+      : recipe_(recipe), origin_(origin), issues_(issues) {}
+
+  void Run() {
+    CheckRequired();
+    CheckModel();
+    CheckData();
+    CheckBatch();
+    CheckLayout();
+    CheckOptimizer();
+    CheckRest();
+  }
+
+ private:
+  bool Usable(std::initializer_list<absl::string_view> paths) const {
+    return std::none_of(paths.begin(), paths.end(),
+                        [&](absl::string_view path) { return issues_.IsBad(path); });
+  }
+
+  bool IsGiven(absl::string_view path) const {
+    const auto it = origin_.find(std::string(path));
+    return it != origin_.end() && it->second != "default";
+  }
+
+  // Adds a message at the first of `paths` that was given.
+  void Fail(std::initializer_list<absl::string_view> paths, absl::string_view message) {
+    for (const absl::string_view path : paths) {
+      if (IsGiven(path)) return issues_.Add(origin_.at(std::string(path)), message);
+    }
+    issues_.Add("", message);
+  }
+
+  // Loading a file has its own words for these; a stored recipe may lack them.
+  void CheckRequired() {
+    if (recipe_.train.steps < 1 && Usable({"train.steps"})) Missing("train.steps");
+    if (recipe_.train.batch_sequences < 1 && Usable({"train.batch_sequences"})) {
+      Missing("train.batch_sequences");
+    }
+    if (recipe_.data.train.empty() && !issues_.IsBadBelow("data.train")) Missing("data.train");
+  }
+
+  void Missing(absl::string_view path) {
+    issues_.Add("", absl::StrCat(path, " is missing"));
+    issues_.MarkBad(path);
+  }
+
+  void CheckModel() {
+    if (issues_.IsBadBelow("model")) return;
+    const model::ModelSpec& spec = recipe_.model.spec;
+    if (const absl::Status status = model::Validate(spec); !status.ok()) {
+      Fail({"model.preset", "model.from", "model.family"}, absl::StrCat("model: ", status.message()));
+      return;
+    }
+    if (recipe_.data.tokenizer == "byte" && spec.vocab < 256) {
+      Fail({"model.vocab", "model.preset", "model.from"},
+           absl::StrCat("model.vocab (", spec.vocab,
+                        ") is below the 256 tokens of data.tokenizer = \"byte\""));
+    }
+    if (Usable({"data.seq_len"}) && recipe_.data.seq_len > spec.max_position) {
+      Fail({"data.seq_len", "model.max_position"},
+           absl::StrCat("data.seq_len (", recipe_.data.seq_len, ") is above model.max_position (",
+                        spec.max_position,
+                        "); shorten it or set model.max_position = ", recipe_.data.seq_len));
+    }
+    if (recipe_.model.weights == "from" && recipe_.model.from.empty()) {
+      Fail({"model.weights"}, "model.weights = \"from\" needs model.from, the folder with the weights");
+    }
+    if (Usable({"optimizer.no_decay"})) CheckNoDecay(spec);
+  }
+
+  void CheckNoDecay(const model::ModelSpec& spec) {
+    const std::vector<std::string> standard = OptimizerConfig().no_decay;
+    std::vector<model::Parameter> inventory;
+    for (const std::string& pattern : recipe_.optimizer.no_decay) {
+      if (std::count(standard.begin(), standard.end(), pattern) > 0) continue;
+      if (inventory.empty()) inventory = model::Inventory(spec);
+      const bool matches = std::any_of(inventory.begin(), inventory.end(), [&](const model::Parameter& p) {
+        return fnmatch(pattern.c_str(), p.name.c_str(), 0) == 0;
+      });
+      if (matches) continue;
+      Fail({"optimizer.no_decay"}, absl::StrCat("optimizer.no_decay: ", QuoteToml(pattern),
+                                                " matches no parameter; their names are like ",
+                                                inventory[inventory.size() / 2].name));
+    }
+  }
+
+  void CheckData() {
+    const DataConfig& data = recipe_.data;
+    size_t num_weights = 0;
+    size_t without = 0;
+    for (size_t i = 0; i < data.train.size(); ++i) {
+      if (data.train[i].weight.has_value()) {
+        ++num_weights;
+      } else {
+        without = i;
+      }
+    }
+    if (num_weights > 0 && num_weights < data.train.size() && !issues_.IsBadBelow("data.train")) {
+      Fail({absl::StrCat("data.train[", without, "].files")},
+           absl::StrCat("data.train[", without,
+                        "] has no weight but another source has; give a weight to all sources or to none"));
+    }
+    CheckNames("data.train", data.train);
+    CheckNames("data.eval", data.eval);
+    size_t num_holdouts = 0;
+    for (size_t i = 0; i < data.eval.size(); ++i) {
+      if (data.eval[i].holdout <= 0) continue;
+      const std::string path = absl::StrCat("data.eval[", i, "].holdout");
+      if (++num_holdouts > 1) Fail({path}, absl::StrCat(path, ": only one evaluation set can be a holdout"));
+    }
+    if (recipe_.train.eval_every > 0 && data.eval.empty() && !issues_.IsBadBelow("data.eval")) {
+      Fail({"train.eval_every"}, absl::StrCat("train.eval_every = ", recipe_.train.eval_every,
+                                              " but there is no [[data.eval]] to evaluate on"));
+    }
+  }
+
+  void CheckNames(absl::string_view list, const std::vector<DataSource>& sources) {
+    for (size_t i = 0; i < sources.size(); ++i) {
+      for (size_t j = 0; j < i; ++j) {
+        if (sources[i].name != sources[j].name) continue;
+        const std::string path = absl::StrCat(list, "[", i, "].name");
+        Fail(
+            {path, absl::StrCat(list, "[", j, "].name")},
+            absl::StrCat(path, ": ", QuoteToml(sources[i].name), " is also the name of ", list, "[", j, "]"));
+      }
+    }
+  }
+
+  int64_t NumWorkers() const { return recipe_.cluster.nodes * recipe_.cluster.devices_per_node; }
+
+  void CheckBatch() {
+    const TrainConfig& train = recipe_.train;
+    if (!Usable({"cluster.nodes", "cluster.devices_per_node", "train.batch_sequences", "train.batch_tokens",
+                 "data.seq_len"})) {
+      return;
+    }
+    const int64_t batch = train.batch_sequences;
+    const int64_t workers = NumWorkers();
+    const std::string counted = absl::StrCat("train.batch_sequences (", batch, ")");
+    if (batch % workers != 0) {
+      Fail({"train.batch_sequences", "cluster.devices_per_node"},
+           absl::StrCat(counted, " is not a multiple of the ", workers, " workers (", Factors(),
+                        "); the nearest ", Neighbours(batch, workers)));
+    } else if (train.micro_batch.has_value() && Usable({"train.micro_batch"}) &&
+               batch / workers % *train.micro_batch != 0) {
+      Fail({"train.micro_batch", "train.batch_sequences"},
+           absl::StrCat("train.micro_batch (", *train.micro_batch, ") does not divide the ", batch / workers,
+                        " sequences of each worker: ", counted, " / ", workers, " workers"));
+    }
+    constexpr double kMaxTokens = 4e18;
+    const double tokens = static_cast<double>(train.steps) * static_cast<double>(batch) *
+                          static_cast<double>(recipe_.data.seq_len);
+    if (Usable({"train.steps"}) && tokens > kMaxTokens) {
+      Fail({"train.steps"},
+           absl::StrCat("the run would have ", tokens, " tokens (train.steps x ",
+                        "train.batch_sequences x data.seq_len); at most 4e18 can be counted"));
+    }
+  }
+
+  static std::string Neighbours(int64_t value, int64_t divisor) {
+    const int64_t below = value / divisor * divisor;
+    return below > 0 ? absl::StrCat("are ", below, " and ", below + divisor) : absl::StrCat("is ", divisor);
+  }
+
+  std::string Factors() const {
+    return absl::StrCat("cluster.nodes ", recipe_.cluster.nodes, " x cluster.devices_per_node ",
+                        recipe_.cluster.devices_per_node);
+  }
+
+  static std::string Degree(const std::optional<int64_t>& degree) {
+    return degree.has_value() ? absl::StrCat(*degree) : "auto";
+  }
+
+  void CheckLayout() {
+    const ParallelConfig& parallel = recipe_.parallel;
+    if (!Usable({"cluster.nodes", "cluster.devices_per_node", "parallel.dp_replicate", "parallel.dp_shard",
+                 "parallel.zero_stage"})) {
+      return;
+    }
+    const int64_t workers = NumWorkers();
+    const std::string degrees = absl::StrCat("dp_replicate ", Degree(parallel.dp_replicate), " x dp_shard ",
+                                             Degree(parallel.dp_shard), " x tp ", Degree(parallel.tp),
+                                             " x cp ", Degree(parallel.cp), " x pp ", Degree(parallel.pp));
+    const int64_t product = parallel.dp_replicate.value_or(1) * parallel.dp_shard.value_or(1);
+    const bool is_complete = parallel.dp_replicate.has_value() && parallel.dp_shard.has_value();
+    if (is_complete ? product != workers : workers % product != 0) {
+      Fail({"parallel.dp_replicate", "parallel.dp_shard"},
+           absl::StrCat("parallel: ", degrees, is_complete ? " is not the " : " does not divide the ",
+                        workers, workers == 1 ? " worker (" : " workers (", Factors(), ")"));
+      return;
+    }
+    if (!parallel.zero_stage.has_value()) return;
+    const int64_t stage = *parallel.zero_stage;
+    const int64_t shard =
+        parallel.dp_shard.value_or(parallel.dp_replicate.has_value() ? workers / *parallel.dp_replicate
+                                   : stage == 0                      ? 1
+                                                                     : workers);
+    if (stage == 0 && shard > 1) {
+      Fail({"parallel.zero_stage"},
+           absl::StrCat("parallel.zero_stage = 0 shards nothing but dp_shard is ", shard, " (", degrees, ", ",
+                        workers, " workers); set dp_shard = 1 or zero_stage = 1, 2 or 3"));
+    }
+    if (stage > 0 && shard == 1) {
+      Fail({"parallel.zero_stage"},
+           absl::StrCat("parallel.zero_stage = ", stage, " shards over dp_shard but dp_shard is 1 (", degrees,
+                        ", ", workers, workers == 1 ? " worker" : " workers",
+                        "); use more workers with dp_shard > 1, or zero_stage = 0"));
+    }
+  }
+
+  void CheckOptimizer() {
+    const OptimizerConfig& optimizer = recipe_.optimizer;
+    if (Usable({"optimizer.lr", "optimizer.min_lr"}) && optimizer.min_lr > optimizer.lr) {
+      Fail({"optimizer.min_lr", "optimizer.lr"},
+           absl::StrCat("optimizer.min_lr (", FormatDouble(optimizer.min_lr), ") is above optimizer.lr (",
+                        FormatDouble(optimizer.lr), ")"));
+    }
+    const bool is_constant = optimizer.lr_schedule == "constant";
+    if (is_constant || !Usable({"optimizer.warmup_steps", "optimizer.decay_steps", "train.steps",
+                                "optimizer.lr_schedule", "optimizer.decay_fraction"})) {
+      return;
+    }
+    const int64_t decay_steps = optimizer.decay_steps.value_or(recipe_.train.steps);
+    const char* source = optimizer.decay_steps.has_value() ? "optimizer.decay_steps" : "train.steps";
+    const double share = optimizer.lr_schedule == "wsd" ? 1 - optimizer.decay_fraction : 1;
+    const double start = share * static_cast<double>(decay_steps);
+    const bool is_wsd = optimizer.lr_schedule == "wsd";
+    const auto warmup = static_cast<double>(optimizer.warmup_steps);
+    if (optimizer.warmup_steps > 0 && (is_wsd ? warmup > start : warmup >= start)) {
+      Fail({"optimizer.warmup_steps", source},
+           absl::StrCat("optimizer.warmup_steps (", optimizer.warmup_steps, ") leaves no step for the ",
+                        optimizer.lr_schedule, " decay, which ends at step ", decay_steps, " (", source,
+                        is_wsd ? absl::StrCat(") and takes the last ", FormatDouble(optimizer.decay_fraction),
+                                              " of it")
+                               : ")",
+                        "; warm up for fewer steps"));
+    }
+  }
+
+  void CheckRest() {
+    const ClusterConfig& cluster = recipe_.cluster;
+    if (Usable({"launch.backend", "cluster.nodes"}) && recipe_.launch.backend == "local" &&
+        cluster.nodes > 1) {
+      Fail(
+          {"cluster.nodes"},
+          absl::StrCat("cluster.nodes = ", cluster.nodes,
+                       " but launch.backend = \"local\" starts workers on this machine only; set nodes = 1"));
+    }
+    for (const auto& [name, value] : recipe_.launch.env) {
+      const std::string path = absl::StrCat("launch.env.", name);
+      if (!IsVariableName(name)) {
+        Fail({path}, absl::StrCat("launch.env: ", QuoteToml(name), " cannot be the name of a variable"));
+      } else if (IsReserved(name)) {
+        Fail({path},
+             absl::StrCat(path, ": trainctl sets this variable itself",
+                          absl::EndsWith(name, "_NUM_THREADS") ? "; use cluster.threads_per_worker" : ""));
+      }
+    }
+    const std::string& name = recipe_.run.name;
+    if (name.find('/') != std::string::npos || absl::StartsWith(name, ".") || name.size() > 100) {
+      Fail({"run.name"},
+           absl::StrCat("run.name: ", QuoteToml(name), " cannot be the name of a folder: at most 100 ",
+                        "bytes, no '/', no leading '.'"));
+    }
+  }
+
+  static bool IsVariableName(absl::string_view name) {
+    const auto is_word = [](char c) {
+      return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_';
+    };
+    return !name.empty() && std::all_of(name.begin(), name.end(), is_word) &&
+           !absl::ascii_isdigit(static_cast<unsigned char>(name[0]));
+  }
+
+  static bool IsReserved(absl::string_view name) {
+    constexpr absl::string_view kReserved[] = {
+        "RANK",           "WORLD_SIZE",  "LOCAL_RANK",  "LOCAL_WORLD_SIZE",     "NODE_RANK",
+        "GROUP_RANK",     "MASTER_ADDR", "MASTER_PORT", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS",
+        "MKL_NUM_THREADS"};
+    return absl::StartsWith(name, "TRAINCTL_") ||
+           std::find(std::begin(kReserved), std::end(kReserved), name) != std::end(kReserved);
+  }
+
+  const Recipe& recipe_;
+  const Origins& origin_;
+  Issues& issues_;
+};
+
+}  // namespace
+
+void CheckRecipe(const Recipe& recipe, const std::map<std::string, std::string>& origin, Issues& issues) {
+  Checker(recipe, origin, issues).Run();
+}
+
+std::vector<std::string> FindNotes(const Recipe& recipe, const std::map<std::string, std::string>& origin) {
+  std::vector<std::string> notes;
+  const auto note = [&](const std::string& path, bool is_idle, absl::string_view why) {
+    const auto it = origin.find(path);
+    if (!is_idle || it == origin.end() || it->second == "default") return;
+    notes.push_back(absl::StrCat(it->second, ": ", path, " makes no difference: ", why));
+  };
+  const OptimizerConfig& optimizer = recipe.optimizer;
+  const bool is_constant = optimizer.lr_schedule == "constant";
+  note("optimizer.decay_fraction", optimizer.lr_schedule != "wsd", "optimizer.lr_schedule is not \"wsd\"");
+  note("optimizer.min_lr", is_constant, "optimizer.lr_schedule is \"constant\"");
+  note("optimizer.decay_steps", is_constant, "optimizer.lr_schedule is \"constant\"");
+  note("optimizer.no_decay", optimizer.weight_decay == 0, "optimizer.weight_decay is 0");
+  note("train.eval_batches", recipe.data.eval.empty(), "there is no [[data.eval]]");
+  note("run.deterministic", recipe.run.deterministic && recipe.cluster.device == "cpu",
+       "every run on a CPU is deterministic");
+  note("parallel.prefetch", recipe.parallel.zero_stage.has_value() && *recipe.parallel.zero_stage < 3,
+       "parameters are gathered with parallel.zero_stage = 3 only");
+  note("model.init_std", recipe.model.weights != "random", "model.weights is not \"random\"");
+  const auto source = [&](const std::string& list, const std::vector<DataSource>& sources) {
+    for (size_t i = 0; i < sources.size(); ++i) {
+      const std::string path = absl::StrCat(list, "[", i, "].");
+      const std::string& kind = sources[i].kind;
+      const bool no_jsonl = kind == "text" || kind == "indexed";
+      note(path + "text_field", no_jsonl, "the source is not jsonl");
+      note(path + "prompt_field", no_jsonl, "the source is not jsonl");
+      note(path + "kind", sources[i].holdout > 0 && list == "data.eval",
+           "a holdout has the kind of its source");
+    }
+    if (sources.size() == 1) note(list + "[0].weight", true, "there is one source only");
+  };
+  source("data.train", recipe.data.train);
+  source("data.eval", recipe.data.eval);
+  return notes;
+}
+
+}  // namespace trainctl::recipe

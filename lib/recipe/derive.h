@@ -1,0 +1,19 @@
+// Values that follow from others, in one place for loading, stored recipes and resuming. Pure.
+#pragma once
+
+#include <cstdint>
+
+#include "recipe/recipe.h"
+
+namespace trainctl::recipe {
+
+// Steps that see at least `tokens` tokens. Requires a positive batch and seq_len.
+int64_t StepsForTokens(const Recipe& recipe, int64_t tokens);
+
+// Sets the derived share held out of every training source from the holdout of data.eval.
+void DeriveHoldout(Recipe& recipe);
+
+// Gives checkpoint.every_steps = "auto" its value.
+void ResolveCheckpoint(Recipe& recipe);
+
+}  // namespace trainctl::recipe

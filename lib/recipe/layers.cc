@@ -1,0 +1,394 @@
+#include "recipe/layers.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "base/status.h"
+#include "recipe/toml_reader.h"
+#include "recipe/values.h"
+
+namespace trainctl::recipe {
+namespace {
+
+constexpr int kMaxFiles = 64;
+constexpr int64_t kRecipeVersion = 1;
+
+std::string ParentOf(const std::string& path) { return std::filesystem::path(path).parent_path().string(); }
+
+// How a base file is called in messages: relative as its child states it.
+std::string Sibling(const std::string& path, const std::string& relative) {
+  return (std::filesystem::path(ParentOf(path)) / relative).lexically_normal().string();
+}
+
+std::string JoinName(const std::string& table, const std::string& key) {
+  return table.empty() ? key : absl::StrCat(table, ".", key);
+}
+
+// The keys of a table, for an unknown key that is near none.
+std::string KeysOf(const std::string& table) {
+  std::vector<std::string> keys;
+  const std::string prefix = table.empty() ? "" : absl::StrCat(table, ".");
+  for (const Field& field : GetSchema().fields()) {
+    if (!absl::StartsWith(field.name, prefix)) continue;
+    std::string key = field.name.substr(prefix.size());
+    key = key.substr(0, key.find_first_of(".["));
+    if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);
+  }
+  return absl::StrJoin(keys, " ");
+}
+
+// "data.train[2].weight" as the schema's name "data.train[].weight" and 2.
+struct SetPath {
+  std::string name;
+  size_t index = 0;
+  bool has_index = false;
+};
+
+absl::StatusOr<SetPath> ParseSetPath(absl::string_view path) {
+  SetPath result;
+  const size_t open = path.find('[');
+  if (open == absl::string_view::npos) {
+    result.name = std::string(path);
+    return result;
+  }
+  const size_t close = path.find(']', open);
+  const absl::string_view digits =
+      close == absl::string_view::npos ? "" : path.substr(open + 1, close - open - 1);
+  uint32_t index = 0;
+  if (digits.empty() || digits.find_first_not_of("0123456789") != absl::string_view::npos ||
+      !absl::SimpleAtoi(digits, &index)) {
+    return UsageError(absl::StrCat("\"", path, "\" has no index such as [0]"));
+  }
+  result.index = index;
+  result.has_index = true;
+  result.name = absl::StrCat(path.substr(0, open), "[]", path.substr(close + 1));
+  return result;
+}
+
+}  // namespace
+
+void Draft::AddFile(const std::string& path, absl::string_view text) {
+  const absl::StatusOr<RawValue> table = ParseToml(text, path);
+  if (!table.ok()) {
+    issues_.Add(table.status());
+    has_unread_file_ = true;
+    return;
+  }
+  reading_.push_back(AbsolutePath(path, access_.working_dir));
+  AddParsedFile(path, *table);
+  reading_.pop_back();
+}
+
+void Draft::AddParsedFile(const std::string& path, const RawValue& table) {
+  if (!CheckVersion(table)) {
+    has_unread_file_ = true;
+    return;
+  }
+  AddExtends(path, table);
+  this_layer_.clear();
+  base_dir_ = ParentOf(reading_.back());
+  WalkTable(table, "", "", 0);
+}
+
+bool Draft::CheckVersion(const RawValue& table) {
+  for (size_t i = 0; i < table.keys.size(); ++i) {
+    const RawValue& item = table.items[i];
+    if (table.keys[i] != "recipe_version" || item.type != RawValue::Type::kInt) continue;
+    if (item.int_value <= kRecipeVersion) continue;
+    // Other errors would only be about keys that the newer version knows.
+    issues_.Add(item.where,
+                absl::StrCat("recipe_version ", item.int_value, " is newer than this program knows (",
+                             kRecipeVersion, "); use a newer trainctl"));
+    return false;
+  }
+  return true;
+}
+
+void Draft::AddExtends(const std::string& path, const RawValue& table) {
+  const auto key = std::find(table.keys.begin(), table.keys.end(), "extends");
+  if (key == table.keys.end()) return;
+  const RawValue& item = table.items[static_cast<size_t>(key - table.keys.begin())];
+  std::vector<RawValue> bases;
+  if (item.type == RawValue::Type::kString) bases.push_back(item);
+  if (item.type == RawValue::Type::kList) bases = item.items;
+  const bool all_strings = std::all_of(bases.begin(), bases.end(), [](const RawValue& base) {
+    return base.type == RawValue::Type::kString && !base.string_value.empty();
+  });
+  if (bases.empty() || !all_strings) {
+    issues_.Add(item.where, "extends: expected a path or a list of paths");
+    has_unread_file_ = true;
+    return;
+  }
+  for (const RawValue& base : bases) {
+    const absl::StatusOr<std::string> expanded = ExpandVariables(base.string_value, access_.environment);
+    if (!expanded.ok()) {
+      issues_.Add(item.where, absl::StrCat("extends: ", expanded.status().message()));
+      has_unread_file_ = true;
+      continue;
+    }
+    const std::string base_path = Sibling(path, *expanded);
+    const std::string absolute = AbsolutePath(base_path, access_.working_dir);
+    if (std::find(reading_.begin(), reading_.end(), absolute) != reading_.end()) {
+      issues_.Add(item.where, absl::StrCat("extends ", base_path, ", which extends this file in turn"));
+    } else if (++num_files_ > kMaxFiles) {
+      issues_.Add(item.where, absl::StrCat("extends more than ", kMaxFiles, " files"));
+      return;
+    } else {
+      const absl::StatusOr<std::string> text = access_.read_file(base_path);
+      if (text.ok()) {
+        AddFile(base_path, *text);
+      } else {
+        issues_.Add(item.where, absl::StrCat("extends: ", text.status().message()));
+        has_unread_file_ = true;
+      }
+    }
+  }
+}
+
+void Draft::WalkTable(const RawValue& table, const std::string& name, const std::string& path, size_t index) {
+  for (size_t i = 0; i < table.keys.size(); ++i) {
+    const std::string& key = table.keys[i];
+    if (name.empty() && key == "extends" && !is_set_) continue;
+    WalkItem(table.items[i], JoinName(name, key), JoinName(path, key), index);
+  }
+}
+
+void Draft::WalkItem(const RawValue& item, const std::string& name, const std::string& path, size_t index) {
+  const Schema& schema = GetSchema();
+  const Field* field = schema.Find(name);
+  const bool is_table = item.type == RawValue::Type::kTable;
+  if (schema.IsList(name)) {
+    WalkList(item, name);
+  } else if (field != nullptr && field->kind == Kind::kStringMap) {
+    WalkMap(*field, item);
+  } else if (is_table && schema.IsTable(name)) {
+    WalkTable(item, name, path, index);
+  } else if (field != nullptr) {
+    Assign(*field, path, index, "", item);
+  } else if (schema.IsTable(name)) {
+    issues_.Add(item.where, absl::StrCat(path, ": expected a table, got ", TypeName(item.type)));
+  } else {
+    Unknown(item, name, path);
+  }
+}
+
+void Draft::WalkList(const RawValue& list, const std::string& name) {
+  const bool all_tables = std::all_of(list.items.begin(), list.items.end(), [](const RawValue& item) {
+    return item.type == RawValue::Type::kTable;
+  });
+  if (list.type != RawValue::Type::kList || !all_tables) {
+    issues_.Add(list.where, absl::StrCat(name, ": expected a list of tables ([[", name, "]])"));
+    issues_.MarkBad(name);
+    return;
+  }
+  Erase(absl::StrCat(name, "["));
+  lists_[name] = {list.items.size(), list.where};
+  for (size_t i = 0; i < list.items.size(); ++i) {
+    WalkTable(list.items[i], absl::StrCat(name, "[]"), absl::StrCat(name, "[", i, "]"), i);
+  }
+}
+
+void Draft::WalkMap(const Field& field, const RawValue& item) {
+  if (item.type != RawValue::Type::kTable) {
+    issues_.Add(item.where,
+                absl::StrCat(field.name, ": expected a table of strings, got ", TypeName(item.type)));
+    return;
+  }
+  for (size_t i = 0; i < item.keys.size(); ++i) {
+    RawValue one;
+    one.keys = {item.keys[i]};
+    one.items = {item.items[i]};
+    one.where = item.items[i].where;
+    Assign(field, JoinName(field.name, item.keys[i]), 0, item.keys[i], one);
+  }
+}
+
+void Draft::Unknown(const RawValue& item, const std::string& name, const std::string& path) {
+  const std::string near = NearestName(name);
+  const size_t dot = name.rfind('.');
+  const std::string table = dot == std::string::npos ? "" : name.substr(0, dot);
+  const Field* field = GetSchema().Find(table);
+  std::string hint;
+  if (!near.empty()) {
+    hint = absl::StrCat("did you mean ", near, "?");
+    issues_.MarkBad(near);
+  } else if (field != nullptr) {
+    hint = absl::StrCat(table, " is ", Describe(*field));
+  } else {
+    hint = absl::StrCat(table.empty() ? "a recipe" : absl::StrCat("[", table, "]"), " has ", KeysOf(table));
+  }
+  const std::string shown = path.size() <= 100 ? path : absl::StrCat(path.substr(0, 100), "...");
+  issues_.Add(item.where, absl::StrCat("unknown key ", shown, "; ", hint));
+}
+
+void Draft::Assign(const Field& field, const std::string& path, size_t index, const std::string& key,
+                   const RawValue& raw) {
+  ClearExcluded(field, index, path, raw.where);
+  this_layer_[path] = raw.where;
+  taken_back_.erase(path);
+  absl::StatusOr<Value> value = ConvertValue(field, key.empty() ? path : field.name, raw, Spelling::kWritten);
+  if (value.ok()) {
+    value = ResolvePaths(field, *std::move(value));
+    if (!value.ok()) value = Annotate(value.status(), path);
+  }
+  if (!value.ok()) {
+    // A later layer may state it rightly; the error stays, the earlier value would only confuse.
+    entries_.erase(path);
+    issues_.Add(raw.where, value.status().message());
+    issues_.MarkBad(path);
+    return;
+  }
+  entries_[path] = {&field, index, key, *std::move(value), is_set_ ? "--set" : raw.where};
+}
+
+void Draft::ClearExcluded(const Field& field, size_t index, const std::string& path,
+                          const std::string& where) {
+  if (field.group.empty()) return;
+  for (const Field& other : GetSchema().fields()) {
+    if (other.group != field.group || other.alternative == field.alternative) continue;
+    if (other.in_list() && other.list_name() != field.list_name()) continue;
+    const std::string other_path = other.PathAt(index);
+    const auto stated = this_layer_.find(other_path);
+    if (stated != this_layer_.end()) {
+      issues_.Add(where, absl::StrCat(path, " and ", other_path, " (", stated->second,
+                                      ") exclude each other; give one of them"));
+    }
+    entries_.erase(other_path);
+  }
+}
+
+void Draft::Erase(absl::string_view prefix) {
+  auto it = entries_.lower_bound(std::string(prefix));
+  while (it != entries_.end() && absl::StartsWith(it->first, prefix)) it = entries_.erase(it);
+}
+
+absl::StatusOr<Value> Draft::ResolvePaths(const Field& field, Value value) const {
+  if (field.kind != Kind::kPath && field.kind != Kind::kGlobList) return value;
+  const std::string& folder = field.from_working_dir ? access_.working_dir : base_dir_;
+  if (auto* path = std::get_if<std::string>(&value)) {
+    const bool is_word = std::count(field.keywords.begin(), field.keywords.end(), *path) > 0;
+    if (is_word) return value;
+    TRAINCTL_ASSIGN_OR_RETURN(const std::string expanded, ExpandVariables(*path, access_.environment));
+    *path = AbsolutePath(expanded, folder);
+  } else if (auto* paths = std::get_if<std::vector<std::string>>(&value)) {
+    for (std::string& pattern : *paths) {
+      TRAINCTL_ASSIGN_OR_RETURN(const std::string expanded, ExpandVariables(pattern, access_.environment));
+      pattern = AbsolutePath(expanded, folder);
+    }
+  }
+  return value;
+}
+
+void Draft::AddSets(absl::Span<const std::string> sets) {
+  this_layer_.clear();
+  base_dir_ = access_.working_dir;
+  is_set_ = true;
+  for (const std::string& set : sets) AddSet(set);
+  is_set_ = false;
+}
+
+void Draft::AddSet(const std::string& text) {
+  const std::string where =
+      text.size() <= 100 ? absl::StrCat("--set ", text) : absl::StrCat("--set ", text.substr(0, 100), "...");
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    issues_.Add(where, "expected KEY=VALUE, such as train.steps=100");
+    return;
+  }
+  const std::string path(absl::StripAsciiWhitespace(text.substr(0, equals)));
+  const std::string value(absl::StripAsciiWhitespace(text.substr(equals + 1)));
+  const absl::StatusOr<SetPath> parsed = ParseSetPath(path);
+  if (!parsed.ok()) {
+    issues_.Add(where, parsed.status().message());
+    return;
+  }
+  if (path == "recipe_version" || path == "extends") {
+    issues_.Add(where, absl::StrCat(path, " belongs in a file"));
+    return;
+  }
+  const Schema& schema = GetSchema();
+  const Field* field = schema.Find(parsed->name);
+  std::string map_key;
+  if (field == nullptr && absl::StartsWith(path, "launch.env.")) {
+    field = schema.Find("launch.env");
+    map_key = path.substr(field->name.size() + 1);
+  }
+  if (parsed->has_index) {
+    const absl::string_view list = absl::string_view(path).substr(0, path.find('['));
+    if (schema.IsList(list) && parsed->index >= ListSize(list)) {
+      issues_.Add(where, absl::StrCat(list, " has ", ListSize(list),
+                                      ListSize(list) == 1 ? " entry" : " entries", ", numbered from 0"));
+      return;
+    }
+  }
+  const bool is_known = field != nullptr || schema.IsTable(parsed->name) || schema.IsList(parsed->name);
+  if (value == "default" && is_known) {
+    entries_.erase(path);
+    this_layer_.erase(path);
+    taken_back_.insert(path);
+    Erase(absl::StrCat(path, "."));
+    if (schema.IsList(path)) {
+      Erase(absl::StrCat(path, "["));
+      lists_.erase(path);
+    }
+    return;
+  }
+  RawValue raw;
+  const bool is_text =
+      !map_key.empty() || (field != nullptr && (field->kind == Kind::kString || field->kind == Kind::kPath));
+  const bool is_quoted = absl::StartsWith(value, "\"") || absl::StartsWith(value, "'");
+  // Text needs no quotes; what is not TOML ("8M", "30m", "auto") is a string that the type judges.
+  const bool is_table = schema.IsTable(parsed->name) && absl::StartsWith(value, "{");
+  if (is_quoted || is_table || !is_text) {
+    absl::StatusOr<RawValue> toml = ParseTomlValue(value, where);
+    const bool must_parse = is_quoted || absl::StartsWith(value, "[") || absl::StartsWith(value, "{");
+    if (toml.ok()) {
+      raw = *std::move(toml);
+    } else if (must_parse) {
+      issues_.Add(toml.status());
+      issues_.MarkBad(path);
+      return;
+    }
+  }
+  if (raw.where.empty()) {
+    raw.type = RawValue::Type::kString;
+    raw.string_value = value;
+    raw.where = where;
+  }
+  if (!map_key.empty()) {
+    RawValue table;
+    table.where = where;
+    table.keys = {map_key};
+    table.items = {std::move(raw)};
+    WalkMap(*field, table);
+    return;
+  }
+  WalkItem(raw, parsed->name, path, parsed->index);
+}
+
+const Entry* Draft::Find(absl::string_view path) const {
+  const auto it = entries_.find(std::string(path));
+  return it == entries_.end() ? nullptr : &it->second;
+}
+
+size_t Draft::ListSize(absl::string_view list) const {
+  const auto it = lists_.find(list);
+  return it == lists_.end() ? 0 : it->second.num_entries;
+}
+
+std::string Draft::ListOrigin(absl::string_view list) const {
+  const auto it = lists_.find(list);
+  return it == lists_.end() ? "" : it->second.origin;
+}
+
+void Draft::SeedList(absl::string_view list, size_t num_entries, absl::string_view origin) {
+  lists_[std::string(list)] = {num_entries, std::string(origin)};
+}
+
+}  // namespace trainctl::recipe

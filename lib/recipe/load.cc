@@ -1,0 +1,300 @@
+#include "recipe/load.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/files.h"
+#include "base/status.h"
+#include "recipe/checks.h"
+#include "recipe/derive.h"
+#include "recipe/toml_reader.h"
+#include "recipe/values.h"
+
+namespace trainctl::recipe {
+namespace {
+
+constexpr int64_t kDefaultBatchTokens = 262144;
+constexpr int64_t kMaxConfigBytes = 16 << 20;
+
+// Turns merged entries into a Recipe: what a field stands for, not whether the fields agree.
+class Resolver {
+ public:
+  Resolver(const Draft& draft, const Access& access, absl::string_view what, Issues& issues)
+      : draft_(draft), access_(access), what_(what), issues_(issues) {}
+
+  LoadedRecipe Run() {
+    ResizeLists();
+    ResolveModel();
+    ApplyEntries();
+    ResolveRoot();
+    ResolveSources();
+    ResolveBatchAndLength();
+    ResolveCheckpoint(recipe());
+    FillOrigins();
+    return std::move(loaded_);
+  }
+
+ private:
+  Recipe& recipe() { return loaded_.recipe; }
+
+  std::string Where(absl::string_view path) const {
+    const Entry* entry = draft_.Find(path);
+    return entry == nullptr ? std::string(what_) : entry->origin;
+  }
+
+  void ResizeLists() {
+    for (const char* list : {"data.train", "data.eval"}) {
+      Schema::ResizeList(recipe(), list, draft_.ListSize(list));
+    }
+  }
+
+  const std::string* Text(absl::string_view path) const {
+    const Entry* entry = draft_.Find(path);
+    return entry == nullptr ? nullptr : std::get_if<std::string>(&entry->value);
+  }
+
+  // The spec of the preset or folder; the dimensions beside it are applied on top.
+  void ResolveModel() {
+    model::ModelSpec& spec = recipe().model.spec;
+    if (const std::string* preset = Text("model.preset")) {
+      SetBase("model.preset", model::Preset(*preset));
+    } else if (const std::string* folder = Text("model.from")) {
+      const std::string config = absl::StrCat(*folder, "/config.json");
+      const absl::StatusOr<std::string> text = access_.read_file(config);
+      SetBase("model.from", text.ok() ? model::FromHuggingFaceConfig(*text, config) : text.status());
+    } else if (Text("model.family") != nullptr) {
+      base_origin_ = "default";
+      for (const char* name : {"layers", "hidden", "heads", "ffn", "vocab"}) {
+        const std::string path = absl::StrCat("model.", name);
+        if (draft_.Find(path) != nullptr || issues_.IsBad(path)) continue;
+        issues_.Add(Where("model.family"),
+                    absl::StrCat(path, " is missing; model.family has no sizes of its own"));
+        issues_.MarkBad(path);
+      }
+    } else {
+      if (!issues_.IsBad("model.preset") && !issues_.IsBad("model.from") && !issues_.IsBad("model.family") &&
+          !issues_.IsBad("model")) {
+        issues_.Add(what_, absl::StrCat("the model is missing: give model.preset (", PresetList(),
+                                        "), model.from (a Hugging Face folder) or model.family"));
+      }
+      issues_.MarkBad("model.spec");
+    }
+    const model::ModelSpec base = spec;
+    for (const auto& [path, entry] : draft_.entries()) {
+      if (absl::StartsWith(path, "model.") && entry.field->set) entry.field->set(recipe(), 0, entry.value);
+    }
+    DeriveHeads(base, spec);
+  }
+
+  static std::string PresetList() {
+    const std::vector<std::string> names = model::PresetNames();
+    return absl::StrJoin(names, ", ");
+  }
+
+  void SetBase(absl::string_view path, const absl::StatusOr<model::ModelSpec>& base) {
+    if (base.ok()) {
+      recipe().model.spec = *base;
+      base_origin_ = absl::StrCat(Where(path), " (", path, ")");
+      return;
+    }
+    issues_.Add(Where(path), absl::StrCat(path, ": ", base.status().message()));
+    issues_.MarkBad("model.spec");
+  }
+
+  // Head sizes follow hidden and heads unless they are stated or were the base's own choice.
+  void DeriveHeads(const model::ModelSpec& base, model::ModelSpec& spec) {
+    const bool has_heads = draft_.Find("model.heads") != nullptr;
+    const bool has_hidden = draft_.Find("model.hidden") != nullptr;
+    if (draft_.Find("model.kv_heads") == nullptr && has_heads && base.kv_heads == base.heads) {
+      spec.kv_heads = spec.heads;
+      loaded_.origin["model.kv_heads"] = absl::StrCat(Where("model.heads"), " (= model.heads)");
+    }
+    const bool own_size = base.head_dim * base.heads != base.hidden;
+    if (draft_.Find("model.head_dim") != nullptr || own_size || (!has_heads && !has_hidden)) return;
+    if (spec.heads <= 0 || spec.hidden <= 0) return;
+    const std::string where = Where(has_hidden ? "model.hidden" : "model.heads");
+    if (spec.hidden % spec.heads != 0) {
+      issues_.Add(where, absl::StrCat("model.hidden (", spec.hidden, ") is not a multiple of model.heads (",
+                                      spec.heads, "); change one of them or give model.head_dim"));
+      issues_.MarkBad("model.spec");
+      return;
+    }
+    spec.head_dim = spec.hidden / spec.heads;
+    loaded_.origin["model.head_dim"] = absl::StrCat(where, " (model.hidden / model.heads)");
+  }
+
+  void ApplyEntries() {
+    for (const auto& [path, entry] : draft_.entries()) {
+      if (absl::StartsWith(path, "model.") || !entry.field->set) continue;
+      if (entry.field->kind == Kind::kStringMap) {
+        StringMap map = std::get<StringMap>(*entry.field->get(recipe(), 0));
+        map.merge(StringMap(std::get<StringMap>(entry.value)));
+        entry.field->set(recipe(), 0, Value(std::move(map)));
+        loaded_.origin[path] = entry.origin;
+      } else {
+        entry.field->set(recipe(), entry.index, entry.value);
+      }
+    }
+  }
+
+  // The default is relative too.
+  void ResolveRoot() { recipe().run.root = AbsolutePath(recipe().run.root, access_.working_dir); }
+
+  void ResolveSources() {
+    DataConfig& data = recipe().data;
+    if (data.train.empty() && !issues_.IsBadBelow("data.train")) {
+      issues_.Add(what_, "the data is missing: give at least one [[data.train]] with files");
+      issues_.MarkBad("data.train");
+    }
+    for (size_t i = 0; i < data.train.size(); ++i) ResolveSource("data.train", "train", i, data.train[i]);
+    for (size_t i = 0; i < data.eval.size(); ++i) ResolveSource("data.eval", "eval", i, data.eval[i]);
+    DeriveHoldout(recipe());
+  }
+
+  void ResolveSource(const std::string& list, const std::string& prefix, size_t index, DataSource& source) {
+    const std::string path = absl::StrCat(list, "[", index, "]");
+    if (source.name.empty()) source.name = absl::StrCat(prefix, "-", index);
+    const std::string files = absl::StrCat(path, ".files");
+    if (draft_.Find(files) == nullptr) {
+      if (source.holdout > 0 || issues_.IsBadBelow(path) || issues_.IsBadBelow(absl::StrCat(list, "[].")))
+        return;
+      issues_.Add(draft_.ListOrigin(list),
+                  absl::StrCat(files, list == "data.eval" ? " or holdout" : "", " is missing"));
+      return;
+    }
+    source.files = Expand(files, source.files);
+  }
+
+  std::vector<std::string> Expand(const std::string& path, const std::vector<std::string>& patterns) {
+    std::vector<std::pair<std::string, std::string>> found;  // file, pattern
+    if (patterns.empty()) issues_.Add(Where(path), absl::StrCat(path, ": may not be empty"));
+    for (const std::string& pattern : patterns) {
+      const absl::StatusOr<std::vector<std::string>> files = access_.expand_glob(pattern);
+      if (!files.ok()) {
+        issues_.Add(Where(path), absl::StrCat(path, ": ", files.status().message()));
+        continue;
+      }
+      for (const std::string& file : *files) found.emplace_back(file, pattern);
+    }
+    std::sort(found.begin(), found.end());
+    std::vector<std::string> result;
+    for (size_t i = 0; i < found.size(); ++i) {
+      if (i > 0 && found[i].first == found[i - 1].first) {
+        issues_.Add(Where(path), absl::StrCat(path, ": ", found[i].first, " is matched twice, by ",
+                                              found[i - 1].second, " and by ", found[i].second));
+        break;
+      }
+      if (!IsValidUtf8(found[i].first)) {
+        issues_.Add(Where(path), absl::StrCat(path, ": the name of a file that matches ", found[i].second,
+                                              " is not UTF-8; rename it"));
+        break;
+      }
+      result.push_back(found[i].first);
+    }
+    return result;
+  }
+
+  void ResolveBatchAndLength() {
+    TrainConfig& train = recipe().train;
+    const int64_t seq_len = recipe().data.seq_len;
+    const bool bad_seq_len = issues_.IsBad("data.seq_len");
+    if (const Entry* tokens = draft_.Find("train.batch_tokens"); tokens != nullptr && !bad_seq_len) {
+      const int64_t batch_tokens = std::get<int64_t>(tokens->value);
+      if (batch_tokens % seq_len != 0) {
+        const int64_t below = batch_tokens / seq_len * seq_len;
+        issues_.Add(tokens->origin,
+                    absl::StrCat("train.batch_tokens (", batch_tokens,
+                                 ") is not a multiple of data.seq_len (", seq_len, "); the nearest are ",
+                                 below > 0 ? absl::StrCat(below, " and ") : "", below + seq_len));
+        issues_.MarkBad("train.batch_tokens");
+      }
+      train.batch_sequences = std::max<int64_t>(1, batch_tokens / seq_len);
+      loaded_.origin["train.batch_sequences"] = absl::StrCat(tokens->origin, " (train.batch_tokens)");
+    } else if (draft_.Find("train.batch_sequences") == nullptr) {
+      train.batch_sequences = std::max<int64_t>(1, kDefaultBatchTokens / seq_len);
+    }
+    const bool bad_batch = issues_.IsBad("train.batch_tokens") || issues_.IsBad("train.batch_sequences");
+    if (const Entry* tokens = draft_.Find("train.tokens"); tokens != nullptr) {
+      train.steps = StepsForTokens(recipe(), std::get<int64_t>(tokens->value));
+      loaded_.origin["train.steps"] = absl::StrCat(tokens->origin, " (train.tokens)");
+      if (bad_seq_len || bad_batch) issues_.MarkBad("train.steps");
+    } else if (draft_.Find("train.steps") == nullptr) {
+      if (!issues_.IsBad("train.steps") && !issues_.IsBad("train.tokens") && !issues_.IsBad("train")) {
+        issues_.Add(what_, "the length of the run is missing: give train.steps or train.tokens");
+      }
+      issues_.MarkBad("train.steps");
+    }
+  }
+
+  void FillOrigins() {
+    for (const Field& field : GetSchema().fields()) {
+      if (!field.get || field.kind == Kind::kStringMap) continue;
+      const size_t count = field.in_list() ? draft_.ListSize(field.list_name()) : 1;
+      for (size_t i = 0; i < count; ++i) {
+        const std::string path = field.PathAt(i);
+        if (loaded_.origin.count(path) > 0) continue;
+        const Entry* entry = draft_.Find(path);
+        const bool of_spec = absl::StartsWith(path, "model.") && path != "model.preset" &&
+                             path != "model.from" && path != "model.weights";
+        loaded_.origin[path] = entry != nullptr ? entry->origin : of_spec ? base_origin_ : "default";
+      }
+    }
+  }
+
+  const Draft& draft_;
+  const Access& access_;
+  absl::string_view what_;
+  Issues& issues_;
+  LoadedRecipe loaded_;
+  std::string base_origin_ = "default";
+};
+
+absl::StatusOr<LoadedRecipe> Finish(const Draft& draft, const Access& access, absl::string_view what,
+                                    Issues& issues) {
+  LoadedRecipe loaded = Resolver(draft, access, what, issues).Run();
+  CheckRecipe(loaded.recipe, loaded.origin, issues);
+  TRAINCTL_RETURN_IF_ERROR(issues.ToStatus(what));
+  loaded.notes = FindNotes(loaded.recipe, loaded.origin);
+  return loaded;
+}
+
+}  // namespace
+
+Access RealAccess() {
+  Access access;
+  std::error_code error;
+  access.working_dir = std::filesystem::current_path(error).string();
+  access.environment = [](const std::string& name) -> std::optional<std::string> {
+    const char* value = std::getenv(name.c_str());
+    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+  };
+  access.read_file = [](const std::string& path) { return ReadFile(path, kMaxConfigBytes); };
+  access.expand_glob = ExpandGlob;
+  return access;
+}
+
+absl::StatusOr<LoadedRecipe> LoadRecipe(const std::string& path, absl::Span<const std::string> sets,
+                                        const Access& access) {
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string text, access.read_file(path));
+  return LoadRecipeText(text, path, sets, access);
+}
+
+absl::StatusOr<LoadedRecipe> LoadRecipeText(absl::string_view text, const std::string& path,
+                                            absl::Span<const std::string> sets, const Access& access) {
+  Issues issues;
+  Draft draft(access, issues);
+  draft.AddFile(path, text);
+  draft.AddSets(sets);
+  // Without the values of a file that could not be read every check would complain about them.
+  if (draft.has_unread_file()) return issues.ToStatus(path);
+  return Finish(draft, access, path, issues);
+}
+
+}  // namespace trainctl::recipe

@@ -1,0 +1,160 @@
+#include "recipe/paths.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/status.h"
+
+namespace trainctl::recipe {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr size_t kMaxFiles = 1'000'000;
+
+// Walks the components of one pattern and collects the files that match.
+class GlobWalk {
+ public:
+  explicit GlobWalk(const std::string& pattern) : parts_(absl::StrSplit(pattern, '/', absl::SkipEmpty())) {}
+
+  absl::Status Run() {
+    Visit("/", 0);
+    if (files_.size() > kMaxFiles) return UsageError(absl::StrCat("more than ", kMaxFiles, " files match"));
+    std::sort(files_.begin(), files_.end());
+    files_.erase(std::unique(files_.begin(), files_.end()), files_.end());
+    return absl::OkStatus();
+  }
+
+  std::vector<std::string>& files() { return files_; }
+  // The deepest folder that the walk has entered, and why it could not be read (if so).
+  const std::string& deepest() const { return deepest_; }
+  const std::string& reason() const { return reason_; }
+
+ private:
+  static std::string Join(const std::string& folder, absl::string_view name) {
+    return folder == "/" ? absl::StrCat("/", name) : absl::StrCat(folder, "/", name);
+  }
+
+  void Visit(const std::string& folder, size_t part) {
+    if (files_.size() > kMaxFiles) return;
+    if (part >= deepest_part_) {
+      deepest_part_ = part;
+      deepest_ = folder;
+    }
+    const std::string& name = parts_[part];
+    const bool is_last = part + 1 == parts_.size();
+    if (name == "**") {
+      if (!is_last) Visit(folder, part + 1);
+      Scan(folder, [&](const fs::directory_entry& entry, const std::string& path) {
+        std::error_code error;
+        const bool is_folder = entry.is_directory(error) && !entry.is_symlink(error);
+        if (is_folder) Visit(path, part);
+        if (is_last && !is_folder) AddIfFile(path);
+      });
+    } else if (!HasWildcard(name)) {
+      Step(Join(folder, name), part);
+    } else {
+      Scan(folder, [&](const fs::directory_entry&, const std::string& path) {
+        const std::string leaf = path.substr(path.rfind('/') + 1);
+        if (fnmatch(name.c_str(), leaf.c_str(), FNM_PERIOD) == 0) Step(path, part);
+      });
+    }
+  }
+
+  void Step(const std::string& path, size_t part) {
+    if (part + 1 == parts_.size()) {
+      AddIfFile(path);
+    } else {
+      std::error_code error;
+      if (fs::is_directory(path, error)) Visit(path, part + 1);
+    }
+  }
+
+  void AddIfFile(const std::string& path) {
+    std::error_code error;
+    if (fs::is_regular_file(path, error)) files_.push_back(path);
+  }
+
+  template <typename Visitor>
+  void Scan(const std::string& folder, Visitor visit) {
+    std::error_code error;
+    fs::directory_iterator it(folder, error);
+    for (; !error && it != fs::directory_iterator(); it.increment(error)) {
+      const std::string name = it->path().filename().string();
+      if (absl::StartsWith(name, ".")) {
+        // A hidden name is matched by a pattern that starts with a dot only, which fnmatch decides.
+        std::error_code type_error;
+        if (it->is_directory(type_error)) continue;
+      }
+      visit(*it, Join(folder, name));
+    }
+    if (error) reason_ = error.message();
+  }
+
+  std::vector<std::string> parts_;
+  std::vector<std::string> files_;
+  std::string deepest_ = "/";
+  std::string reason_;
+  size_t deepest_part_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<std::string> ExpandVariables(absl::string_view text, const Environment& environment) {
+  std::string result;
+  while (true) {
+    const size_t start = text.find("${");
+    if (start == absl::string_view::npos) break;
+    const size_t end = text.find('}', start);
+    if (end == absl::string_view::npos) {
+      return UsageError(absl::StrCat("\"", text, "\" has a ${ without its }"));
+    }
+    const std::string name(text.substr(start + 2, end - start - 2));
+    const std::optional<std::string> value = environment(name);
+    if (!value.has_value()) {
+      return UsageError(absl::StrCat("the environment variable ${", name, "} is not set"));
+    }
+    absl::StrAppend(&result, text.substr(0, start), *value);
+    text.remove_prefix(end + 1);
+  }
+  absl::StrAppend(&result, text);
+  return result;
+}
+
+std::string AbsolutePath(absl::string_view path, absl::string_view folder) {
+  fs::path absolute = fs::path(std::string(folder)) / std::string(path);
+  std::string normal = absolute.lexically_normal().string();
+  while (normal.size() > 1 && normal.back() == '/') normal.pop_back();
+  return normal;
+}
+
+bool HasWildcard(absl::string_view pattern) {
+  return pattern.find_first_of("*?[") != absl::string_view::npos;
+}
+
+absl::StatusOr<std::vector<std::string>> ExpandGlob(const std::string& pattern) {
+  std::error_code error;
+  if (!HasWildcard(pattern) || fs::is_regular_file(pattern, error)) {
+    const fs::file_status status = fs::status(pattern, error);
+    if (!fs::exists(status)) return UsageError(absl::StrCat("there is no file ", pattern));
+    if (!fs::is_regular_file(status)) {
+      return UsageError(absl::StrCat(pattern, " is not a regular file",
+                                     fs::is_directory(status) ? "; did you mean its files (/*)?" : ""));
+    }
+    return std::vector<std::string>{pattern};
+  }
+  GlobWalk walk(pattern);
+  TRAINCTL_RETURN_IF_ERROR(walk.Run());
+  if (walk.files().empty()) {
+    return UsageError(absl::StrCat("no file matches ", pattern, " (looked in ", walk.deepest(),
+                                   walk.reason().empty() ? "" : ": ", walk.reason(), ")"));
+  }
+  return std::move(walk.files());
+}
+
+}  // namespace trainctl::recipe

@@ -1,0 +1,30 @@
+// Paths in recipes: ${VAR}, relative paths and patterns. Errors have no place; the caller adds it.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace trainctl::recipe {
+
+using Environment = std::function<std::optional<std::string>(const std::string& name)>;
+
+// Replaces ${VAR}; an undefined or unterminated one is a UsageError. "$" elsewhere is itself.
+absl::StatusOr<std::string> ExpandVariables(absl::string_view text, const Environment& environment);
+
+// `path` relative to `folder`, made absolute and normal ("/a/./b/../c" is "/a/c").
+std::string AbsolutePath(absl::string_view path, absl::string_view folder);
+
+bool HasWildcard(absl::string_view pattern);
+
+// The regular files that match an absolute pattern, sorted by bytes. "*", "?" and "[...]" do not match
+// "/" nor a leading "."; a component "**" matches any number of folders (symbolic links to folders
+// are not followed there). UsageError when nothing matches, naming the pattern and the folder in
+// which the search ended, or when a plain path is not a regular file.
+absl::StatusOr<std::vector<std::string>> ExpandGlob(const std::string& pattern);
+
+}  // namespace trainctl::recipe

@@ -1,0 +1,112 @@
+#include "recipe/resume.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/status.h"
+#include "recipe/checks.h"
+#include "recipe/derive.h"
+
+namespace trainctl::recipe {
+namespace {
+
+constexpr char kStored[] = "the stored recipe";
+
+// Tables all of whose fields are free are named as a whole.
+std::string FreeNames() {
+  std::vector<std::string> tables;
+  std::vector<std::string> singles;
+  const auto table_of = [](const Field& field) { return field.name.substr(0, field.name.find('.')); };
+  for (const Field& field : GetSchema().fields()) {
+    if (field.resume != Resume::kFree) continue;
+    const std::string table = table_of(field);
+    const auto fields = GetSchema().fields();
+    const bool all_free = std::all_of(fields.begin(), fields.end(), [&](const Field& other) {
+      return table_of(other) != table || other.resume == Resume::kFree;
+    });
+    std::vector<std::string>& names = all_free ? tables : singles;
+    const std::string name = all_free ? absl::StrCat(table, ".*") : field.name;
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  }
+  singles.insert(singles.end(), tables.begin(), tables.end());
+  return absl::StrJoin(singles, ", ");
+}
+
+// "key=default" on a stored value: what was stored goes, the built-in default comes.
+void TakeBack(const Draft& draft, Recipe& recipe) {
+  for (const std::string& path : draft.taken_back()) {
+    for (const Field& field : GetSchema().fields()) {
+      if (field.resume != Resume::kFree || !field.set) continue;
+      if (field.name == path || absl::StartsWith(field.name, path + ".")) {
+        field.set(recipe, 0, *field.get(Recipe(), 0));
+      } else if (field.kind == Kind::kStringMap && absl::StartsWith(path, field.name + ".")) {
+        StringMap map = std::get<StringMap>(*field.get(recipe, 0));
+        map.erase(path.substr(field.name.size() + 1));
+        field.set(recipe, 0, Value(std::move(map)));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void FreezeForRun(Recipe& recipe) {
+  if (!recipe.optimizer.decay_steps.has_value()) recipe.optimizer.decay_steps = recipe.train.steps;
+}
+
+absl::StatusOr<LoadedRecipe> ApplyResumeSets(const Recipe& stored, absl::Span<const std::string> sets,
+                                             const Access& access) {
+  LoadedRecipe loaded;
+  loaded.recipe = stored;
+  FreezeForRun(loaded.recipe);
+  Recipe& recipe = loaded.recipe;
+  Issues issues;
+  Draft draft(access, issues);
+  for (const char* list : {"data.train", "data.eval"}) {
+    draft.SeedList(list, Schema::ListSize(stored, list), kStored);
+  }
+  draft.AddSets(sets);
+  // A key taken back with "=default" leaves no entry, so identity is decided on the texts.
+  for (const std::string& set : sets) {
+    const std::string path = set.substr(0, std::min(set.find('='), set.find('[')));
+    for (const Field& field : GetSchema().fields()) {
+      const bool is_named = field.name == path || absl::StartsWith(path, field.name + ".") ||
+                            absl::StartsWith(field.name, path + ".") ||
+                            absl::StartsWith(field.name, path + "[");
+      if (!is_named || field.resume == Resume::kFree || path.empty()) continue;
+      issues.Add(absl::StrCat("--set ", set.substr(0, 100)),
+                 absl::StrCat("a resumed run cannot change ", path, "; it can change ", FreeNames()));
+      issues.MarkBad(field.name);
+      break;
+    }
+  }
+  TakeBack(draft, recipe);
+  for (const auto& [path, entry] : draft.entries()) {
+    loaded.origin[path] = entry.origin;
+    if (entry.field->resume != Resume::kFree || !entry.field->set) continue;
+    Value value = entry.value;
+    if (entry.field->kind == Kind::kStringMap) {
+      StringMap map = std::get<StringMap>(value);
+      map.merge(StringMap(std::get<StringMap>(*entry.field->get(recipe, 0))));
+      value = Value(std::move(map));
+    }
+    entry.field->set(recipe, entry.index, value);
+  }
+  if (const Entry* tokens = draft.Find("train.tokens"); tokens != nullptr) {
+    recipe.train.steps = StepsForTokens(recipe, std::get<int64_t>(tokens->value));
+    loaded.origin["train.steps"] = "--set (train.tokens)";
+  }
+  ResolveCheckpoint(recipe);
+  CheckRecipe(recipe, loaded.origin, issues);
+  TRAINCTL_RETURN_IF_ERROR(issues.ToStatus("the changes to the stored recipe"));
+  for (const Field& field : GetSchema().fields()) {
+    if (!field.get || field.kind == Kind::kStringMap) continue;
+    const size_t count = field.in_list() ? Schema::ListSize(recipe, field.list_name()) : 1;
+    for (size_t i = 0; i < count; ++i) loaded.origin.emplace(field.PathAt(i), kStored);
+  }
+  return loaded;
+}
+
+}  // namespace trainctl::recipe

@@ -1,0 +1,23 @@
+// What may change between the first launch of a run and its resumption. Pure but for `Access`.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "recipe/load.h"
+
+namespace trainctl::recipe {
+
+// Records what "auto" means for the whole life of a run: optimizer.decay_steps becomes train.steps, so
+// that a longer resume does not bend the past learning rates. To be called once, at the first launch,
+// before the recipe is stored.
+void FreezeForRun(Recipe& recipe);
+
+// The stored recipe with `sets` on top. UsageError for a field that makes the run what it is
+// (Resume::kIdentity), listing what may be changed, and for everything that LoadRecipe refuses.
+// train.steps and train.tokens both set the length.
+absl::StatusOr<LoadedRecipe> ApplyResumeSets(const Recipe& stored, absl::Span<const std::string> sets,
+                                             const Access& access = RealAccess());
+
+}  // namespace trainctl::recipe

@@ -1,0 +1,197 @@
+#include "recipe/show.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "base/json.h"
+#include "recipe/recipe_json.h"
+#include "recipe/schema.h"
+#include "recipe/values.h"
+
+namespace trainctl::recipe {
+namespace {
+
+constexpr size_t kCommentColumn = 44;
+
+std::string TableOf(const std::string& path) {
+  const size_t dot = path.rfind('.');
+  return dot == std::string::npos ? "" : path.substr(0, dot);
+}
+
+std::string LeafOf(const std::string& path) { return path.substr(path.rfind('.') + 1); }
+
+class TomlWriter {
+ public:
+  explicit TomlWriter(const LoadedRecipe& loaded) : loaded_(loaded) {}
+
+  std::string Run() {
+    // A table ends where the next begins, so plain fields of a table come before its sub-tables.
+    std::vector<const Field*> plain;
+    std::vector<const Field*> nested;
+    std::string top;
+    for (const Field& field : GetSchema().fields()) {
+      const std::string field_top = field.name.substr(0, field.name.find('.'));
+      if (field_top != top) {
+        Flush(plain, nested);
+        top = field_top;
+      }
+      const bool is_plain = std::count(field.name.begin(), field.name.end(), '.') <= 1 && !field.in_list() &&
+                            field.kind != Kind::kStringMap;
+      (is_plain ? plain : nested).push_back(&field);
+    }
+    Flush(plain, nested);
+    for (const std::string& note : loaded_.notes) absl::StrAppend(&text_, "# ", note, "\n");
+    return text_;
+  }
+
+ private:
+  void Flush(std::vector<const Field*>& plain, std::vector<const Field*>& nested) {
+    for (const Field* field : plain) WriteField(*field, 0);
+    for (size_t i = 0; i < nested.size(); ++i) {
+      const Field& field = *nested[i];
+      if (field.kind == Kind::kStringMap) {
+        WriteMap(field);
+      } else if (!field.in_list()) {
+        WriteField(field, 0);
+      } else if (i == 0 || nested[i - 1]->list_name() != field.list_name()) {
+        WriteList(std::string(field.list_name()));
+      }
+    }
+    plain.clear();
+    nested.clear();
+  }
+
+  void WriteList(const std::string& list) {
+    for (size_t i = 0; i < Schema::ListSize(loaded_.recipe, list); ++i) {
+      absl::StrAppend(&text_, "\n[[", list, "]]\n");
+      table_ = absl::StrCat(list, "[", i, "]");
+      for (const Field& field : GetSchema().fields()) {
+        if (field.in_list() && field.list_name() == list) WriteField(field, i);
+      }
+    }
+  }
+
+  void WriteMap(const Field& field) {
+    const std::optional<Value> value = field.get(loaded_.recipe, 0);
+    for (const auto& [key, text] : std::get<StringMap>(*value)) {
+      const std::string path = absl::StrCat(field.name, ".", key);
+      Open(field.name);
+      Line(absl::StrCat(key, " = ", QuoteToml(text)), path);
+    }
+  }
+
+  void WriteField(const Field& field, size_t index) {
+    if (!field.get) return;
+    const ModelConfig& model = loaded_.recipe.model;
+    // The preset or folder has said it.
+    if (field.name == "model.family" && !(model.preset.empty() && model.from.empty())) return;
+    const std::optional<Value> value = field.get(loaded_.recipe, index);
+    if (!value.has_value()) return;
+    const std::string path = field.PathAt(index);
+    Open(TableOf(path));
+    Line(absl::StrCat(LeafOf(path), " = ", ToTomlText(field, *value)), path);
+  }
+
+  void Open(const std::string& table) {
+    if (table == table_) return;
+    table_ = table;
+    absl::StrAppend(&text_, text_.empty() ? "" : "\n", "[", table, "]\n");
+  }
+
+  void Line(const std::string& assignment, const std::string& path) {
+    const auto origin = loaded_.origin.find(path);
+    std::string line = assignment;
+    if (origin != loaded_.origin.end()) {
+      if (line.size() < kCommentColumn) line.resize(kCommentColumn, ' ');
+      absl::StrAppend(&line, "  # ", origin->second);
+    }
+    absl::StrAppend(&text_, line, "\n");
+  }
+
+  const LoadedRecipe& loaded_;
+  std::string text_;
+  std::string table_;
+};
+
+std::string DefaultText(const Field& field) {
+  if (field.is_required) return "required";
+  if (!field.default_text.empty()) return field.default_text;
+  Recipe recipe;
+  if (field.in_list()) Schema::ResizeList(recipe, field.list_name(), 1);
+  if (!field.get) return "none";
+  const std::optional<Value> value = field.get(recipe, 0);
+  return value.has_value() ? absl::StrCat("`", ToTomlText(field, *value), "`") : "none";
+}
+
+std::string ReferenceRow(const Field& field) {
+  std::string doc = field.doc;
+  if (!field.unit.empty()) absl::StrAppend(&doc, " Unit: ", field.unit, ".");
+  for (const Unsupported& unsupported : field.unsupported) {
+    const std::string value = unsupported.value == "*"    ? "Anything but the default"
+                              : unsupported.value == ">1" ? "More than 1"
+                                                          : absl::StrCat("`", unsupported.value, "`");
+    absl::StrAppend(&doc, " ", value, " is an error for now: ", unsupported.why, ".");
+  }
+  return absl::StrCat("| `", LeafOf(field.name), "` | ", Describe(field), " | ", DefaultText(field), " | ",
+                      field.resume == Resume::kFree ? "yes" : "no", " | ", doc, " |\n");
+}
+
+constexpr char kReferenceHead[] = R"(# Recipe reference
+
+<!-- Made by `trainctl recipe reference`; a test compares. Change lib/recipe/schema.cc instead. -->
+
+A recipe is a TOML file. Everything has a default but the model, the data and the length of the run.
+
+- Precedence: built-in default, then the files of `extends` in their order, then the file, then `--set`.
+  No environment variable overrides a recipe. Tables merge, lists replace.
+- `extends = "base.toml"` or a list of paths, relative to the file that states it.
+- `--set key=value` (`--set train.steps=50 --set 'data.train[0].weight=0.5'`) is read by the field's type:
+  text needs no quotes, lists and tables are TOML, `key=default` takes a value back.
+- Fields that exclude each other (steps and tokens, batch_sequences and batch_tokens, preset, from and
+  family): the later layer wins; two in one layer are an error.
+- Counts may be written `10K`, `2M`, `100B`, `1T` (decimal, in quotes). Bytes need a unit (`"80GB"`,
+  `"512MiB"`), and so do durations (`"250ms"`, `"3s"`, `"30m"`, `"2h"`).
+- Relative paths are relative to the file that states them, to the working directory for `--set`.
+  `${VAR}` is expanded in paths only; an undefined one is an error.
+- "resume" says whether `trainctl resume --set` may change the field.
+
+)";
+
+}  // namespace
+
+std::string ToToml(const LoadedRecipe& loaded) { return TomlWriter(loaded).Run(); }
+
+std::string ToShowJson(const LoadedRecipe& loaded) {
+  Json root = Json::object();
+  root["schema"] = "trainctl.recipe-show.v1";
+  const absl::StatusOr<Json> recipe = ParseJson(ToJson(loaded.recipe), "recipe");
+  if (recipe.ok()) root["recipe"] = *recipe;
+  root["origin"] = Json::object();
+  for (const auto& [path, origin] : loaded.origin) root["origin"][path] = origin;
+  root["notes"] = loaded.notes;
+  return root.dump(2) + "\n";
+}
+
+std::string ReferencePage() {
+  std::string page = kReferenceHead;
+  std::string section = "-";
+  for (const Field& field : GetSchema().fields()) {
+    const std::string table = TableOf(field.name);
+    if (table != section) {
+      section = table;
+      std::string title = absl::StrCat("`[", section, "]`");
+      if (section.empty()) title = "Top level";
+      if (field.in_list()) title = absl::StrCat("`[[", field.list_name(), "]]`");
+      absl::StrAppend(&page, page.size() > sizeof(kReferenceHead) ? "\n" : "", "## ", title,
+                      "\n\n| field | type | default | resume | meaning |\n|---|---|---|---|---|\n");
+    }
+    absl::StrAppend(&page, ReferenceRow(field));
+  }
+  absl::StrAppend(&page, "\nPresets, smallest first: ", absl::StrJoin(model::PresetNames(), ", "), ".\n");
+  return page;
+}
+
+}  // namespace trainctl::recipe

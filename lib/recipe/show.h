@@ -1,0 +1,21 @@
+// A recipe and its schema as text for people. Pure; thread safe.
+#pragma once
+
+#include <string>
+
+#include "recipe/load.h"
+
+namespace trainctl::recipe {
+
+// The resolved recipe as TOML, each value with where it came from as a comment. It is itself a
+// recipe that resolves to the same values, wherever it is read.
+std::string ToToml(const LoadedRecipe& loaded);
+
+// The same as one JSON object: {"schema": "trainctl.recipe-show.v1", "recipe": {...}, "origin": {...},
+// "notes": [...]}.
+std::string ToShowJson(const LoadedRecipe& loaded);
+
+// docs/recipe-reference.md, from the schema alone.
+std::string ReferencePage();
+
+}  // namespace trainctl::recipe
