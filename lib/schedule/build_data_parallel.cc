@@ -25,6 +25,11 @@ class DataParallelBuilder {
     schedule_.num_micro_batches = options.num_micro_batches;
     const model::SegmentOptions segment_options{options.shape, options.compute_dtype, options.threads};
     for (int block = 0; block <= head_; ++block) {
+      // The layers are alike: the first stands for all.
+      if (block > 1 && block < head_) {
+        memory_.push_back(memory_[1]);
+        continue;
+      }
       memory_.push_back(
           model::Analyze(model::BuildSegment(spec, ledger.inventory(), block, segment_options)));
     }
@@ -365,7 +370,7 @@ class DataParallelBuilder {
                          .stream = StreamId::kReduce,
                          .bucket = bucket,
                          .micro_batch = m,
-                         .first = m == 0,
+                         .first = m == 0 || !ledger_.gradients_sharded(),
                          .last = last,
                          .waits = {index}};
       SlotState* held = nullptr;
