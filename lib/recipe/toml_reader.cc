@@ -20,7 +20,8 @@ std::string At(absl::string_view what, size_t line, size_t column) {
 // and, since each part of a dotted key is a level too, of the dots since the last separator.
 class NestingCheck {
  public:
-  NestingCheck(absl::string_view text, absl::string_view what) : text_(text), what_(what) {}
+  NestingCheck(absl::string_view text, absl::string_view what, bool is_value)
+      : text_(text), what_(what), is_value_(is_value) {}
 
   absl::Status Run() {
     for (; pos_ < text_.size(); ++pos_) {
@@ -72,12 +73,13 @@ class NestingCheck {
   }
 
   absl::Status TooDeep() const {
-    return UsageError(absl::StrCat(At(what_, line_, pos_ - line_start_ + 1), ": nested deeper than ",
-                                   kMaxNesting, " levels"));
+    return UsageError(absl::StrCat(is_value_ ? std::string(what_) : At(what_, line_, pos_ - line_start_ + 1),
+                                   ": nested deeper than ", kMaxNesting, " levels"));
   }
 
   absl::string_view text_;
   absl::string_view what_;
+  bool is_value_;
   size_t pos_ = 0;
   size_t line_ = 1;
   size_t line_start_ = 0;
@@ -144,17 +146,20 @@ class Converter {
   absl::string_view where_;
 };
 
-absl::StatusOr<toml::table> ParseTable(absl::string_view text, absl::string_view what) {
+// Errors have a line and a column unless `is_value`.
+absl::StatusOr<toml::table> ParseTable(absl::string_view text, absl::string_view what, bool is_value) {
   if (static_cast<int64_t>(text.size()) > kMaxRecipeBytes) {
     return UsageError(
         absl::StrCat(what, ": ", text.size(), " bytes; a recipe has at most ", kMaxRecipeBytes));
   }
-  TRAINCTL_RETURN_IF_ERROR(NestingCheck(text, what).Run());
+  TRAINCTL_RETURN_IF_ERROR(NestingCheck(text, what, is_value).Run());
   toml::parse_result result = toml::parse(std::string_view(text.data(), text.size()));
   if (!result) {
     const toml::parse_error& error = result.error();
-    const std::string_view reason = error.description();
-    return UsageError(absl::StrCat(At(what, error.source().begin.line, error.source().begin.column),
+    const toml::source_position begin = error.source().begin;
+    std::string_view reason = error.description();
+    if (reason.substr(0, 6) == "Error ") reason.remove_prefix(6);
+    return UsageError(absl::StrCat(is_value ? std::string(what) : At(what, begin.line, begin.column),
                                    ": not valid TOML: ", absl::string_view(reason.data(), reason.size())));
   }
   return std::move(result).table();
@@ -185,13 +190,13 @@ const char* TypeName(RawValue::Type type) {
 }
 
 absl::StatusOr<RawValue> ParseToml(absl::string_view text, absl::string_view what) {
-  TRAINCTL_ASSIGN_OR_RETURN(const toml::table table, ParseTable(text, what));
+  TRAINCTL_ASSIGN_OR_RETURN(const toml::table table, ParseTable(text, what, false));
   return Converter(what, "").Convert(table, table.source());
 }
 
 absl::StatusOr<RawValue> ParseTomlValue(absl::string_view text, absl::string_view where) {
   const std::string assignment = absl::StrCat("value = ", text);
-  TRAINCTL_ASSIGN_OR_RETURN(const toml::table table, ParseTable(assignment, where));
+  TRAINCTL_ASSIGN_OR_RETURN(const toml::table table, ParseTable(assignment, where, true));
   // A line break in the text could have started another key.
   if (table.size() != 1) return UsageError(absl::StrCat(where, ": expected one value"));
   return Converter(where, where).Convert(table, table.source()).items[0];
