@@ -101,6 +101,21 @@ TEST(TomlReader, RubbishIsAnErrorWithAPlace) {
             "OK");  // a byte order mark
 }
 
+// An assertion of the parser, which would end the process.
+TEST(TomlReader, AHeaderWithoutANameIsAnError) {
+  const std::string error = ": not valid TOML: expected the name of a table after [";
+  EXPECT_EQ(ErrorOf("[ = 1"), absl::StrCat("f:1:1", error));
+  EXPECT_EQ(ErrorOf("a = 1\n  [[.x]]"), absl::StrCat("f:2:3", error));
+  EXPECT_EQ(ErrorOf("[\xc3\xa9]"), absl::StrCat("f:1:1", error));
+  EXPECT_EQ(ErrorOf("[#]"), absl::StrCat("f:1:1", error));
+  EXPECT_EQ(ErrorOf("[\n]"), absl::StrCat("f:1:1", error));
+  EXPECT_EQ(ErrorOf("[[]]"),
+            "f:1:3: not valid TOML: while parsing table header: tables with blank bare keys are explicitly "
+            "prohibited");
+  EXPECT_NE(ErrorOf("["), "OK");
+  EXPECT_EQ(ErrorOf("[ a ]\n[ \"b\" . 'c' ]\nx = [\n[1], [ ], [\n]]\n[[-_9]]"), "OK");
+}
+
 TEST(TomlReader, AValueIsOneValue) {
   const absl::StatusOr<RawValue> list = ParseTomlValue("[1, {b = 2}]", "--set x");
   ASSERT_TRUE(list.ok()) << list.status();
