@@ -15,6 +15,7 @@ namespace {
 constexpr std::array kCommands = {
     Command{AddData},
     Command{AddRecipe},
+    Command{AddCheckpoint},
     Command{AddVersion},
 };
 

@@ -73,19 +73,11 @@ absl::StatusOr<SetPath> ParseSetPath(absl::string_view path) {
 
 }  // namespace
 
-void Draft::AddFile(const std::string& path) {
-  const absl::StatusOr<std::string> text = access_.read_file(path);
-  if (!text.ok()) {
-    issues_.Add(text.status());
-    return;
-  }
-  AddFile(path, *text);
-}
-
 void Draft::AddFile(const std::string& path, absl::string_view text) {
   const absl::StatusOr<RawValue> table = ParseToml(text, path);
   if (!table.ok()) {
     issues_.Add(table.status());
+    has_unread_file_ = true;
     return;
   }
   reading_.push_back(AbsolutePath(path, access_.working_dir));
@@ -94,7 +86,10 @@ void Draft::AddFile(const std::string& path, absl::string_view text) {
 }
 
 void Draft::AddParsedFile(const std::string& path, const RawValue& table) {
-  if (!CheckVersion(table)) return;
+  if (!CheckVersion(table)) {
+    has_unread_file_ = true;
+    return;
+  }
   AddExtends(path, table);
   this_layer_.clear();
   base_dir_ = ParentOf(reading_.back());
@@ -127,12 +122,14 @@ void Draft::AddExtends(const std::string& path, const RawValue& table) {
   });
   if (bases.empty() || !all_strings) {
     issues_.Add(item.where, "extends: expected a path or a list of paths");
+    has_unread_file_ = true;
     return;
   }
   for (const RawValue& base : bases) {
     const absl::StatusOr<std::string> expanded = ExpandVariables(base.string_value, access_.environment);
     if (!expanded.ok()) {
       issues_.Add(item.where, absl::StrCat("extends: ", expanded.status().message()));
+      has_unread_file_ = true;
       continue;
     }
     const std::string base_path = Sibling(path, *expanded);
@@ -148,6 +145,7 @@ void Draft::AddExtends(const std::string& path, const RawValue& table) {
         AddFile(base_path, *text);
       } else {
         issues_.Add(item.where, absl::StrCat("extends: ", text.status().message()));
+        has_unread_file_ = true;
       }
     }
   }
@@ -346,7 +344,8 @@ void Draft::AddSet(const std::string& text) {
       !map_key.empty() || (field != nullptr && (field->kind == Kind::kString || field->kind == Kind::kPath));
   const bool is_quoted = absl::StartsWith(value, "\"") || absl::StartsWith(value, "'");
   // Text needs no quotes; what is not TOML ("8M", "30m", "auto") is a string that the type judges.
-  if (is_quoted || !is_text) {
+  const bool is_table = schema.IsTable(parsed->name) && absl::StartsWith(value, "{");
+  if (is_quoted || is_table || !is_text) {
     absl::StatusOr<RawValue> toml = ParseTomlValue(value, where);
     const bool must_parse = is_quoted || absl::StartsWith(value, "[") || absl::StartsWith(value, "{");
     if (toml.ok()) {

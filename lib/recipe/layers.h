@@ -43,7 +43,6 @@ class Draft {
 
   // Adds the file and, before it, what it extends. A failure to read or to parse is an issue.
   void AddFile(const std::string& path, absl::string_view text);
-  void AddFile(const std::string& path);
   // "train.steps=100", in the order given; the last one wins.
   void AddSets(absl::Span<const std::string> sets);
 
@@ -55,6 +54,8 @@ class Draft {
   std::string ListOrigin(absl::string_view list) const;
   // Keys that a --set has returned to their default and none has stated since.
   const std::set<std::string>& taken_back() const { return taken_back_; }
+  // A file of the chain could not be read, parsed or understood; the issue says why.
+  bool has_unread_file() const { return has_unread_file_; }
   // Starts from an existing list of `num_entries` (a stored recipe).
   void SeedList(absl::string_view list, size_t num_entries, absl::string_view origin);
 
@@ -90,6 +91,7 @@ class Draft {
   int num_files_ = 0;
   std::string base_dir_;
   bool is_set_ = false;
+  bool has_unread_file_ = false;
 };
 
 }  // namespace trainctl::recipe

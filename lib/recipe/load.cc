@@ -145,9 +145,7 @@ class Resolver {
   }
 
   // The default is relative too.
-  void ResolveRoot() {
-    recipe().run.root = AbsolutePath(recipe().run.root, access_.working_dir);
-  }
+  void ResolveRoot() { recipe().run.root = AbsolutePath(recipe().run.root, access_.working_dir); }
 
   void ResolveSources() {
     DataConfig& data = recipe().data;
@@ -191,6 +189,11 @@ class Resolver {
       if (i > 0 && found[i].first == found[i - 1].first) {
         issues_.Add(Where(path), absl::StrCat(path, ": ", found[i].first, " is matched twice, by ",
                                               found[i - 1].second, " and by ", found[i].second));
+        break;
+      }
+      if (!IsValidUtf8(found[i].first)) {
+        issues_.Add(Where(path), absl::StrCat(path, ": the name of a file that matches ", found[i].second,
+                                              " is not UTF-8; rename it"));
         break;
       }
       result.push_back(found[i].first);
@@ -262,6 +265,20 @@ absl::StatusOr<LoadedRecipe> Finish(const Draft& draft, const Access& access, ab
   return loaded;
 }
 
+// A name that is wrong is the caller's mistake; a file that cannot be read is the machine's.
+absl::StatusOr<std::string> ReadNamedFile(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  if (status.type() == std::filesystem::file_type::not_found) {
+    return UsageError(absl::StrCat("there is no file ", path));
+  }
+  if (std::filesystem::is_directory(status))
+    return UsageError(absl::StrCat(path, " is a folder, not a file"));
+  absl::StatusOr<std::string> text = ReadFile(path, kMaxConfigBytes);
+  if (ExitCodeFor(text.status()) == ExitCode::kBadData) return UsageError(text.status().message());
+  return text;
+}
+
 }  // namespace
 
 Access RealAccess() {
@@ -272,7 +289,7 @@ Access RealAccess() {
     const char* value = std::getenv(name.c_str());
     return value == nullptr ? std::nullopt : std::optional<std::string>(value);
   };
-  access.read_file = [](const std::string& path) { return ReadFile(path, kMaxConfigBytes); };
+  access.read_file = ReadNamedFile;
   access.expand_glob = ExpandGlob;
   return access;
 }
@@ -286,11 +303,11 @@ absl::StatusOr<LoadedRecipe> LoadRecipe(const std::string& path, absl::Span<cons
 absl::StatusOr<LoadedRecipe> LoadRecipeText(absl::string_view text, const std::string& path,
                                             absl::Span<const std::string> sets, const Access& access) {
   Issues issues;
-  // Without the file's own values every check would complain about what is merely unread.
-  TRAINCTL_RETURN_IF_ERROR(ParseToml(text, path).status());
   Draft draft(access, issues);
   draft.AddFile(path, text);
   draft.AddSets(sets);
+  // Without the values of a file that could not be read every check would complain about them.
+  if (draft.has_unread_file()) return issues.ToStatus(path);
   return Finish(draft, access, path, issues);
 }
 

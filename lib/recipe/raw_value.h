@@ -10,7 +10,7 @@
 namespace trainctl::recipe {
 
 struct RawValue {
-  enum class Type : uint8_t { kBool, kInt, kDouble, kString, kList, kTable, kDate };
+  enum class Type : uint8_t { kBool, kInt, kDouble, kString, kList, kTable, kDate, kNull };
 
   Type type = Type::kTable;
   bool bool_value = false;

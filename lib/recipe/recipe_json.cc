@@ -67,7 +67,7 @@ RawValue ToRaw(const Json& json) {
       raw.items.push_back(ToRaw(item));
     }
   } else {
-    raw.type = RawValue::Type::kDate;
+    raw.type = RawValue::Type::kNull;
   }
   return raw;
 }

@@ -178,6 +178,8 @@ const char* TypeName(RawValue::Type type) {
       return "a table";
     case RawValue::Type::kDate:
       return "a date";
+    case RawValue::Type::kNull:
+      return "null";
   }
   return "a value";
 }

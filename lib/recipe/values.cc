@@ -176,6 +176,7 @@ class Conversion {
   absl::StatusOr<std::string> String(const RawValue& raw) const {
     if (raw.type != RawValue::Type::kString) return Expected(raw);
     const std::string& text = raw.string_value;
+    if (!IsValidUtf8(text)) return UsageError(absl::StrCat(path_, ": the value is not UTF-8 text"));
     const auto is_control = [](unsigned char c) { return absl::ascii_iscntrl(c); };
     if (std::any_of(text.begin(), text.end(), is_control)) {
       return UsageError(absl::StrCat(path_, ": ", Shown(raw), " has a control character in it"));
@@ -267,6 +268,31 @@ std::string FormatList(const std::vector<T>& list, Format format) {
 absl::StatusOr<Value> ConvertValue(const Field& field, absl::string_view path, const RawValue& raw,
                                    Spelling spelling) {
   return Conversion(field, path, spelling).Run(raw);
+}
+
+bool IsValidUtf8(absl::string_view text) {
+  size_t i = 0;
+  while (i < text.size()) {
+    const auto lead = static_cast<unsigned char>(text[i]);
+    const size_t length = lead < 0x80   ? 1
+                          : lead < 0xC2 ? 0
+                          : lead < 0xE0 ? 2
+                          : lead < 0xF0 ? 3
+                          : lead < 0xF5 ? 4
+                                        : 0;
+    if (length == 0 || i + length > text.size()) return false;
+    uint32_t code = length == 1 ? lead : lead & (0x7Fu >> length);
+    for (size_t j = 1; j < length; ++j) {
+      const auto byte = static_cast<unsigned char>(text[i + j]);
+      if ((byte & 0xC0) != 0x80) return false;
+      code = code << 6 | (byte & 0x3Fu);
+    }
+    constexpr uint32_t kSmallest[] = {0, 0, 0x80, 0x800, 0x10000};
+    const bool is_surrogate = code >= 0xD800 && code < 0xE000;
+    if (code < kSmallest[length] || code > 0x10FFFF || is_surrogate) return false;
+    i += length;
+  }
+  return true;
 }
 
 std::string QuoteToml(absl::string_view text) {

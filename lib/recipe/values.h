@@ -20,6 +20,7 @@ absl::StatusOr<Value> ConvertValue(const Field& field, absl::string_view path, c
 
 // TOML text that ConvertValue reads back to the same value.
 std::string ToTomlText(const Field& field, const Value& value);
+bool IsValidUtf8(absl::string_view text);
 std::string QuoteToml(absl::string_view text);
 // The shortest decimal that reads back to the same double.
 std::string FormatDouble(double value);

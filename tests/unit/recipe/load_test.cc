@@ -1,0 +1,216 @@
+#include "recipe/load.h"
+
+#include "recipe_test_util.h"
+
+namespace trainctl::recipe {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+LoadedRecipe MustLoad(const std::string& text, const std::vector<std::string>& sets = {}) {
+  absl::StatusOr<LoadedRecipe> loaded = FakeWorld().Load(text, sets);
+  if (!loaded.ok()) {
+    ADD_FAILURE() << loaded.status();
+    return {};
+  }
+  return *std::move(loaded);
+}
+
+TEST(LoadRecipe, AMinimalRecipeTakesEveryOtherValueFromTheDefaults) {
+  const LoadedRecipe loaded = MustLoad(kMinimal);
+  const Recipe& recipe = loaded.recipe;
+  EXPECT_EQ(recipe.model.preset, "toy-1m");
+  EXPECT_EQ(recipe.model.spec, *model::Preset("toy-1m"));
+  EXPECT_EQ(recipe.data.tokenizer, "byte");
+  EXPECT_EQ(recipe.data.train.size(), 1u);
+  EXPECT_EQ(recipe.data.train[0].name, "train-0");
+  EXPECT_THAT(recipe.data.train[0].files, ElementsAre("/work/a.txt"));
+  EXPECT_EQ(recipe.train.steps, 100);
+  EXPECT_EQ(recipe.optimizer.lr, OptimizerConfig().lr);
+  EXPECT_FALSE(recipe.parallel.zero_stage.has_value());
+  EXPECT_EQ(recipe.checkpoint.every_steps, 10);  // a tenth of the run
+  EXPECT_EQ(recipe.run.root, "/work/runs");
+  EXPECT_EQ(loaded.origin.at("train.steps"), "r.toml:9:1");
+  EXPECT_EQ(loaded.origin.at("optimizer.lr"), "default");
+  EXPECT_EQ(loaded.origin.at("model.hidden"), "r.toml:3:1 (model.preset)");
+}
+
+TEST(LoadRecipe, SetIsReadByTheTypeOfTheField) {
+  const Recipe recipe =
+      MustLoad(kMinimal, {"train.steps=1_000", "optimizer.lr=1e-2", "optimizer.betas=[0.8, 0.99]",
+                          "run.name=a b=c", "optimizer.name='adamw'", "data.shuffle=false",
+                          "data.train[0].weight=0.5", "checkpoint.every=90s", "cluster.memory_limit=1.5GiB",
+                          "launch.env.LEVEL=3", "launch.env={OTHER=\"x\"}", "parallel.recompute=full",
+                          "parallel.dp_shard=auto", "optimizer.warmup_steps=0.02K"})
+          .recipe;
+  EXPECT_EQ(recipe.train.steps, 1000);
+  EXPECT_EQ(recipe.optimizer.lr, 0.01);
+  EXPECT_EQ(recipe.optimizer.beta1, 0.8);
+  EXPECT_EQ(recipe.optimizer.beta2, 0.99);
+  EXPECT_EQ(recipe.run.name, "a b=c");
+  EXPECT_FALSE(recipe.data.shuffle);
+  EXPECT_EQ(recipe.data.train[0].weight, 0.5);
+  EXPECT_EQ(recipe.checkpoint.every, absl::Seconds(90));
+  EXPECT_EQ(recipe.checkpoint.every_steps, 0);  // by time only
+  EXPECT_EQ(recipe.cluster.memory_limit_bytes, int64_t{3} << 29);
+  EXPECT_EQ(recipe.launch.env, (StringMap{{"LEVEL", "3"}, {"OTHER", "x"}}));
+  EXPECT_EQ(recipe.parallel.recompute, "full");
+  EXPECT_FALSE(recipe.parallel.dp_shard.has_value());
+  EXPECT_EQ(recipe.optimizer.warmup_steps, 20);
+}
+
+TEST(LoadRecipe, SetDefaultTakesAValueBack) {
+  const std::string text = absl::StrCat(kMinimal, "[launch.env]\nA = '1'\nB = '2'\n[optimizer]\nlr = 1.0\n");
+  const LoadedRecipe loaded =
+      MustLoad(text, {"optimizer.lr=default", "launch.env.A=default", "train.batch_sequences=default"});
+  EXPECT_EQ(loaded.recipe.optimizer.lr, OptimizerConfig().lr);
+  EXPECT_EQ(loaded.origin.at("optimizer.lr"), "default");
+  EXPECT_EQ(loaded.recipe.launch.env, (StringMap{{"B", "2"}}));
+  EXPECT_EQ(loaded.recipe.train.batch_sequences, 262144 / 128);
+  // A string that reads "default" is quoted.
+  EXPECT_EQ(MustLoad(kMinimal, {"run.name='default'"}).recipe.run.name, "default");
+}
+
+TEST(LoadRecipe, TheLastOfSeveralSetsWins) {
+  EXPECT_EQ(MustLoad(kMinimal, {"train.steps=5", "train.steps=6"}).recipe.train.steps, 6);
+}
+
+TEST(LoadRecipe, LayersMergeTablesAndReplaceLists) {
+  FakeWorld world;
+  world.files["/work/base/a.toml"] = R"(
+[model]
+preset = "toy-1m"
+[data]
+seq_len = 64
+[[data.train]]
+files = ["x/*.txt"]
+[[data.train]]
+files = ["y.txt"]
+[optimizer]
+lr = 0.5
+weight_decay = 0.25
+betas = [0.1, 0.2]
+[launch.env]
+A = "base"
+B = "base"
+)";
+  world.files["/work/base/b.toml"] = "extends = \"a.toml\"\n[optimizer]\nlr = 0.125\n";
+  const auto loaded = world.Load(R"(extends = "base/b.toml"
+[train]
+steps = 10
+batch_sequences = 4
+[optimizer]
+betas = [0.3, 0.4]
+[launch.env]
+B = "own"
+)");
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  const Recipe& recipe = loaded->recipe;
+  EXPECT_EQ(recipe.optimizer.lr, 0.125);
+  EXPECT_EQ(recipe.optimizer.weight_decay, 0.25);
+  EXPECT_EQ(recipe.optimizer.beta1, 0.3);
+  EXPECT_EQ(recipe.launch.env, (StringMap{{"A", "base"}, {"B", "own"}}));
+  // Paths are relative to the file that states them.
+  EXPECT_THAT(recipe.data.train[0].files, ElementsAre("/work/base/x/0.txt", "/work/base/x/1.txt"));
+  EXPECT_EQ(loaded->origin.at("optimizer.lr"), "base/b.toml:3:1");
+  EXPECT_EQ(loaded->origin.at("optimizer.weight_decay"), "base/a.toml:12:1");
+  EXPECT_EQ(loaded->origin.at("launch.env.B"), "r.toml:8:1");
+
+  const auto replaced = world.Load(R"(extends = ["base/b.toml"]
+[train]
+steps = 10
+batch_sequences = 4
+[[data.train]]
+files = ["z.txt"]
+)");
+  ASSERT_TRUE(replaced.ok()) << replaced.status();
+  EXPECT_EQ(replaced->recipe.data.train.size(), 1u);
+  EXPECT_THAT(replaced->recipe.data.train[0].files, ElementsAre("/work/z.txt"));
+}
+
+TEST(LoadRecipe, ALaterLayerReplacesTheOtherFieldsOfAGroup) {
+  FakeWorld world;
+  world.files["/work/base.toml"] = kMinimal;
+  const auto loaded = world.Load(
+      "extends = 'base.toml'\n[train]\ntokens = '1M'\nbatch_tokens = '1280'\n[model]\nfamily = 'llama'\n"
+      "layers = 2\nhidden = 64\nheads = 4\nffn = 96\nvocab = 300\n");
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->recipe.train.batch_sequences, 10);
+  EXPECT_EQ(loaded->recipe.train.steps, 782);  // 1,000,000 / 1280 = 781.25
+  EXPECT_EQ(loaded->recipe.model.preset, "");
+  EXPECT_EQ(loaded->recipe.model.spec.kv_heads, 4);
+  EXPECT_EQ(loaded->recipe.model.spec.head_dim, 16);
+  EXPECT_EQ(loaded->origin.at("train.steps"), "r.toml:3:1 (train.tokens)");
+  EXPECT_EQ(MustLoad(kMinimal, {"train.tokens=1536"}).recipe.train.steps, 1);
+  EXPECT_EQ(MustLoad(kMinimal, {"train.tokens=1537"}).recipe.train.steps, 2);
+}
+
+TEST(LoadRecipe, DimensionsBesideAPresetOverrideIt) {
+  const model::ModelSpec base = *model::Preset("toy-1m");
+  model::ModelSpec spec = MustLoad(kMinimal, {"model.layers=2", "model.vocab=300"}).recipe.model.spec;
+  EXPECT_EQ(spec.layers, 2);
+  EXPECT_EQ(spec.vocab, 300);
+  EXPECT_EQ(spec.hidden, base.hidden);
+  // The size of a head follows hidden and heads when it did so in the preset.
+  spec = MustLoad(kMinimal, {"model.hidden=256"}).recipe.model.spec;
+  EXPECT_EQ(spec.head_dim, 256 / base.heads);
+  spec = MustLoad(kMinimal, {"model.hidden=256", "model.head_dim=32"}).recipe.model.spec;
+  EXPECT_EQ(spec.head_dim, 32);
+}
+
+TEST(LoadRecipe, RopeScalingCanBeAddedChangedAndDropped) {
+  EXPECT_FALSE(MustLoad(kMinimal).recipe.model.spec.rope_scaling.has_value());
+  const auto added = MustLoad(kMinimal, {"model.rope_scaling={factor=4.0}"}).recipe.model.spec.rope_scaling;
+  ASSERT_TRUE(added.has_value());
+  EXPECT_EQ(*added, (model::RopeScaling{.factor = 4.0}));
+  const std::vector<std::string> scaled = {"model.preset=llama3.2-1b"};
+  ASSERT_EQ(MustLoad(kMinimal, scaled).recipe.model.spec.rope_scaling->factor, 32.0);
+  const auto changed =
+      MustLoad(kMinimal, {scaled[0], "model.rope_scaling.low_freq_factor=2"}).recipe.model.spec.rope_scaling;
+  EXPECT_EQ(*changed, (model::RopeScaling{.factor = 32.0, .low_freq_factor = 2.0}));
+  EXPECT_FALSE(
+      MustLoad(kMinimal, {scaled[0], "model.rope_scaling=none"}).recipe.model.spec.rope_scaling.has_value());
+}
+
+TEST(LoadRecipe, AModelComesFromAHuggingFaceFolder) {
+  FakeWorld world;
+  const model::ModelSpec spec = *model::Preset("llama3.2-1b");
+  world.files["/work/hf/config.json"] = model::ToHuggingFaceConfig(spec, DType::kBF16);
+  const auto loaded = world.Load(kMinimal, {"model.from=hf", "model.layers=3"});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  model::ModelSpec expected = spec;
+  expected.layers = 3;
+  EXPECT_EQ(loaded->recipe.model.spec, expected);
+  EXPECT_EQ(loaded->recipe.model.from, "/work/hf");
+  EXPECT_EQ(loaded->recipe.model.preset, "");
+  EXPECT_EQ(loaded->origin.at("model.hidden"), "--set (model.from)");
+}
+
+TEST(LoadRecipe, VariablesAreExpandedInPathsOnly) {
+  FakeWorld world;
+  world.variables["D"] = "/data";
+  const auto loaded = world.Load(kMinimal, {"data.train[0].files=['${D}/*.txt']", "run.name=${D}x"});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_THAT(loaded->recipe.data.train[0].files, ElementsAre("/data/0.txt", "/data/1.txt"));
+  EXPECT_EQ(loaded->recipe.run.name, "${D}x");
+}
+
+TEST(LoadRecipe, AHoldoutAppliesToEveryTrainingSource) {
+  const Recipe recipe = MustLoad(absl::StrCat(kMinimal, "[[data.eval]]\nholdout = 0.01\n")).recipe;
+  ASSERT_EQ(recipe.data.eval.size(), 1u);
+  EXPECT_EQ(recipe.data.eval[0].holdout, 0.01);
+  EXPECT_EQ(recipe.data.train[0].holdout, 0.01);
+  EXPECT_TRUE(recipe.data.eval[0].files.empty());
+}
+
+TEST(LoadRecipe, NotesNameWhatMakesNoDifference) {
+  const LoadedRecipe loaded = MustLoad(kMinimal, {"optimizer.decay_fraction=0.5", "train.eval_batches=3"});
+  EXPECT_THAT(
+      loaded.notes,
+      ElementsAre("--set: optimizer.decay_fraction makes no difference: optimizer.lr_schedule is not \"wsd\"",
+                  "--set: train.eval_batches makes no difference: there is no [[data.eval]]"));
+}
+
+}  // namespace
+}  // namespace trainctl::recipe

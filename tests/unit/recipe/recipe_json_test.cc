@@ -1,0 +1,205 @@
+#include "recipe/recipe_json.h"
+
+#include <algorithm>
+
+#include "recipe/show.h"
+#include "recipe_test_util.h"
+
+namespace trainctl::recipe {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A recipe in which every field has a value of its own, so that a field that is not stored or not read
+// back shows.
+const std::vector<std::string>& ManySets() {
+  static const auto* const sets = new std::vector<std::string>{
+      "run.name=x \"y\" \\ é",
+      "run.root=out",
+      "run.seed=9223372036854775807",
+      "run.deterministic=true",
+      "model.layers=3",
+      "model.hidden=96",
+      "model.heads=6",
+      "model.kv_heads=3",
+      "model.head_dim=20",
+      "model.ffn=100",
+      "model.vocab=301",
+      "model.max_position=4096",
+      "model.tie_embeddings=true",
+      "model.qkv_bias=true",
+      "model.attention_out_bias=true",
+      "model.mlp_bias=true",
+      "model.norm_eps=1.1e-7",
+      "model.rope_theta=12345.678",
+      "model.rope_scaling={factor=3.3, low_freq_factor=1.5, high_freq_factor=5, "
+      "original_max_position=77}",
+      "model.init_std=0.0123",
+      "model.weights=ckpt/step-1",
+      "data.seq_len=96",
+      "data.packing=continuous",
+      "data.shuffle=false",
+      "data.train=[{name='a', files=['*.x'], kind='text', weight=0.1}, "
+      "{name='b', files=['b'], kind='jsonl', text_field='t', prompt_field='p', weight=0.3}]",
+      "data.eval=[{name='h', holdout=0.07}, {name='e', files=['e']}]",
+      "train.steps=1234",
+      "train.batch_sequences=36",
+      "train.micro_batch=3",
+      "train.precision=fp32",
+      "train.z_loss=1e-4",
+      "train.eval_every=7",
+      "train.eval_batches=9",
+      "train.on_nonfinite=skip",
+      "optimizer.lr=0.1",
+      "optimizer.betas=[0.7, 0.123456789012345]",
+      "optimizer.eps=3e-9",
+      "optimizer.weight_decay=0.05",
+      "optimizer.no_decay=['*q_proj*']",
+      "optimizer.clip_norm=0.9",
+      "optimizer.lr_schedule=wsd",
+      "optimizer.warmup_steps=11",
+      "optimizer.decay_steps=1000",
+      "optimizer.decay_fraction=0.33",
+      "optimizer.min_lr=1e-3",
+      "parallel.dp_replicate=2",
+      "parallel.dp_shard=3",
+      "parallel.tp=1",
+      "parallel.cp=1",
+      "parallel.pp=1",
+      "parallel.ep=1",
+      "parallel.zero_stage=2",
+      "parallel.recompute=full",
+      "parallel.prefetch=false",
+      "cluster.devices_per_node=6",
+      "cluster.memory_limit=1234.567KB",
+      "cluster.threads_per_worker=2",
+      "checkpoint.every_steps=100",
+      "checkpoint.every=1.5h",
+      "checkpoint.keep=2",
+      "checkpoint.keep_every_steps=500",
+      "launch.max_restarts=5",
+      "launch.detect_timeout=2.5s",
+      "launch.stop_timeout=1m",
+      "launch.env={B='2', A='\"1\"'}",
+      "metrics.every_steps=4"};
+  return *sets;
+}
+
+Recipe Everything() {
+  absl::StatusOr<LoadedRecipe> loaded = FakeWorld().Load(kMinimal, ManySets());
+  if (!loaded.ok()) {
+    ADD_FAILURE() << loaded.status();
+    return {};
+  }
+  return loaded->recipe;
+}
+
+// Fields that have one legal value in this version.
+bool HasOneValueOnly(const std::string& name) {
+  static const char* const kNames[] = {"recipe_version",      "model.from",           "model.family",
+                                       "data.tokenizer",      "train.gradient_dtype", "optimizer.name",
+                                       "cluster.nodes",       "cluster.device",       "launch.backend",
+                                       "metrics.tensorboard", "metrics.trace_steps",  "model.rope_scaling"};
+  return std::count(std::begin(kNames), std::end(kNames), name) > 0;
+}
+
+TEST(RecipeJson, TheTestRecipeLeavesNoFieldAtItsDefault) {
+  const Recipe recipe = Everything();
+  Recipe plain;
+  Schema::ResizeList(plain, "data.train", 2);
+  Schema::ResizeList(plain, "data.eval", 2);
+  for (const Field& field : GetSchema().fields()) {
+    if (!field.get || HasOneValueOnly(field.name)) continue;
+    bool differs = false;
+    const size_t count = field.in_list() ? 2 : 1;
+    for (size_t i = 0; i < count; ++i) differs |= field.get(recipe, i) != field.get(plain, i);
+    const bool is_eval_detail = field.name == "data.eval[].kind" || field.name == "data.eval[].text_field" ||
+                                field.name == "data.eval[].prompt_field";
+    EXPECT_TRUE(differs || is_eval_detail) << field.name;
+  }
+}
+
+TEST(RecipeJson, ReadingGivesBackExactlyWhatWasWritten) {
+  for (const Recipe& recipe : {Everything(), FakeWorld().Load(kMinimal)->recipe}) {
+    const std::string json = ToJson(recipe);
+    const absl::StatusOr<Recipe> read = RecipeFromJson(json, "recipe.json");
+    ASSERT_TRUE(read.ok()) << read.status();
+    for (const Field& field : GetSchema().fields()) {
+      if (!field.get) continue;
+      const size_t count = field.in_list() ? Schema::ListSize(recipe, field.list_name()) : 1;
+      for (size_t i = 0; i < count; ++i) EXPECT_EQ(field.get(*read, i), field.get(recipe, i)) << field.name;
+    }
+    EXPECT_EQ(read->model.spec, recipe.model.spec);
+    EXPECT_EQ(read->data.train.size(), recipe.data.train.size());
+    EXPECT_EQ(read->data.train[0].holdout, recipe.data.train[0].holdout);
+    EXPECT_EQ(ToJson(*read), json);
+  }
+}
+
+TEST(RecipeJson, EveryTruncationIsAnError) {
+  const std::string json = ToJson(Everything());
+  for (size_t length = 0; length + 2 < json.size(); length += 7) {
+    const absl::StatusOr<Recipe> read = RecipeFromJson(absl::string_view(json).substr(0, length), "r.json");
+    ASSERT_FALSE(read.ok()) << length;
+    EXPECT_EQ(ExitCodeFor(read.status()), ExitCode::kBadData);
+  }
+}
+
+std::string JsonErrorOf(const std::string& from, const std::string& to) {
+  std::string json = ToJson(FakeWorld().Load(kMinimal)->recipe);
+  const size_t at = json.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  if (at != std::string::npos) json.replace(at, from.size(), to);
+  const absl::StatusOr<Recipe> read = RecipeFromJson(json, "r.json");
+  if (read.ok()) return "OK";
+  EXPECT_EQ(ExitCodeFor(read.status()), ExitCode::kBadData) << read.status();
+  return std::string(read.status().message());
+}
+
+TEST(RecipeJson, DamageIsNamed) {
+  EXPECT_EQ(JsonErrorOf("recipe.v1", "recipe.v2"),
+            "r.json: schema 'trainctl.recipe.v2' is newer than this program knows; use a newer trainctl");
+  EXPECT_EQ(JsonErrorOf("trainctl.recipe.v1", "plan"), "r.json: schema 'plan' is not a stored recipe");
+  EXPECT_EQ(JsonErrorOf("\"steps\"", "\"stepz\""), "r.json: unexpected field 'train.stepz'");
+  EXPECT_EQ(
+      JsonErrorOf("\"steps\": 100", "\"steps\": -1"),
+      "r.json: train.steps: -1 is out of range; expected a whole number from 1 to 1e+12, such as 10_000 or "
+      "\"10K\"");
+  EXPECT_EQ(
+      JsonErrorOf("\"steps\": 100", "\"steps\": 99999999999999999999"),
+      "r.json: train.steps: expected a whole number from 1 to 1e+12, such as 10_000 or \"10K\", got 1e+20");
+  EXPECT_EQ(JsonErrorOf("\"steps\": 100,", ""), "r.json: train.steps is missing");
+  EXPECT_EQ(JsonErrorOf("\"heads\": 4", "\"heads\": null"),
+            "r.json: model.heads: expected a whole number from 1 to 1e+09, got null");
+  EXPECT_EQ(JsonErrorOf("\"train\": [", "\"train\": [1,"), "r.json: unexpected field 'data.train'");
+  EXPECT_THAT(JsonErrorOf("\"layers\": 4,", ""), HasSubstr("layers"));
+}
+
+TEST(RecipeJson, ALaterFieldThatAnOlderFileLacksTakesItsDefault) {
+  EXPECT_EQ(JsonErrorOf("\"prefetch\": true", "\"zero_stage\": \"auto\""), "OK");
+}
+
+TEST(Show, TheTextIsARecipeOfTheSameValues) {
+  const absl::StatusOr<LoadedRecipe> loaded = FakeWorld().Load(kMinimal, ManySets());
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  const std::string toml = ToToml(*loaded);
+  const absl::StatusOr<LoadedRecipe> again =
+      LoadRecipeText(toml, "/elsewhere/shown.toml", {}, FakeWorld().access());
+  ASSERT_TRUE(again.ok()) << again.status() << toml;
+  EXPECT_EQ(ToJson(again->recipe), ToJson(loaded->recipe));
+}
+
+TEST(Show, EachValueHasItsOrigin) {
+  const absl::StatusOr<LoadedRecipe> loaded = FakeWorld().Load(kMinimal, {"optimizer.lr=0.5"});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  const std::string toml = ToToml(*loaded);
+  EXPECT_THAT(toml, HasSubstr("\nsteps = 100                                   # r.toml:9:1\n"));
+  EXPECT_THAT(toml, HasSubstr("\nlr = 0.5                                      # --set\n"));
+  EXPECT_THAT(toml, HasSubstr("\neps = 1e-08                                   # default\n"));
+  const std::string json = ToShowJson(*loaded);
+  EXPECT_THAT(json, HasSubstr("\"schema\": \"trainctl.recipe-show.v1\""));
+  EXPECT_THAT(json, HasSubstr("\"optimizer.lr\": \"--set\""));
+}
+
+}  // namespace
+}  // namespace trainctl::recipe

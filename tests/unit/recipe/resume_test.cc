@@ -1,0 +1,100 @@
+#include "recipe/resume.h"
+
+#include "recipe/recipe_json.h"
+#include "recipe_test_util.h"
+
+namespace trainctl::recipe {
+namespace {
+
+using ::testing::HasSubstr;
+
+Recipe Stored(const std::vector<std::string>& sets = {}) {
+  absl::StatusOr<LoadedRecipe> loaded = FakeWorld().Load(kMinimal, sets);
+  if (!loaded.ok()) {
+    ADD_FAILURE() << loaded.status();
+    return {};
+  }
+  FreezeForRun(loaded->recipe);
+  return *RecipeFromJson(ToJson(loaded->recipe), "stored");
+}
+
+absl::StatusOr<LoadedRecipe> Resume(const Recipe& stored, const std::vector<std::string>& sets) {
+  return ApplyResumeSets(stored, sets, FakeWorld().access());
+}
+
+TEST(Resume, WithoutChangesTheStoredRecipeComesBack) {
+  const Recipe stored = Stored();
+  const auto loaded = Resume(stored, {});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(ToJson(loaded->recipe), ToJson(stored));
+  EXPECT_EQ(loaded->origin.at("train.steps"), "the stored recipe");
+}
+
+TEST(Resume, ALongerRunDoesNotBendTheLearningRatesOfThePast) {
+  const Recipe stored = Stored();
+  EXPECT_EQ(stored.optimizer.decay_steps, 100);
+  auto loaded = Resume(stored, {"train.steps=400"});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->recipe.train.steps, 400);
+  EXPECT_EQ(loaded->recipe.optimizer.decay_steps, 100);
+  loaded = Resume(stored, {"train.tokens=153_601"});  // 12 x 128 tokens a step
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->recipe.train.steps, 101);
+  EXPECT_EQ(loaded->recipe.optimizer.decay_steps, 100);
+}
+
+TEST(Resume, TheLayoutMayChange) {
+  const Recipe stored = Stored({"cluster.devices_per_node=4", "parallel.zero_stage=3", "launch.env.A=1"});
+  const auto loaded = Resume(stored, {"cluster.devices_per_node=3", "parallel.zero_stage=1",
+                                      "checkpoint.keep=9", "launch.env.B=2", "metrics.every_steps=5"});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->recipe.cluster.devices_per_node, 3);
+  EXPECT_EQ(loaded->recipe.parallel.zero_stage, 1);
+  EXPECT_EQ(loaded->recipe.checkpoint.keep, 9);
+  EXPECT_EQ(loaded->recipe.launch.env, (StringMap{{"A", "1"}, {"B", "2"}}));
+  EXPECT_EQ(loaded->origin.at("parallel.zero_stage"), "--set");
+}
+
+TEST(Resume, DefaultTakesAStoredValueBack) {
+  const Recipe stored = Stored({"cluster.devices_per_node=4", "parallel.zero_stage=3", "launch.env.A=1",
+                                "launch.env.B=2", "checkpoint.every_steps=7"});
+  const auto loaded =
+      Resume(stored, {"parallel.zero_stage=default", "launch.env.A=default", "checkpoint=default"});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_FALSE(loaded->recipe.parallel.zero_stage.has_value());
+  EXPECT_EQ(loaded->recipe.launch.env, (StringMap{{"B", "2"}}));
+  EXPECT_EQ(loaded->recipe.checkpoint.every_steps, 10);
+}
+
+std::string ResumeError(const std::vector<std::string>& sets) {
+  const auto loaded = Resume(Stored(), sets);
+  if (loaded.ok()) return "OK";
+  EXPECT_EQ(ExitCodeFor(loaded.status()), ExitCode::kUsage);
+  return std::string(loaded.status().message());
+}
+
+TEST(Resume, WhatMakesTheRunCannotChange) {
+  const std::string can =
+      "; it can change train.steps, train.tokens, train.micro_batch, parallel.*, cluster.*, checkpoint.*, "
+      "launch.*, metrics.*";
+  EXPECT_EQ(ResumeError({"optimizer.lr=1.0"}),
+            "--set optimizer.lr=1.0: a resumed run cannot change optimizer.lr" + can);
+  EXPECT_EQ(ResumeError({"optimizer.lr=default"}),
+            "--set optimizer.lr=default: a resumed run cannot change optimizer.lr" + can);
+  EXPECT_EQ(ResumeError({"data.train[0].weight=0.5"}),
+            "--set data.train[0].weight=0.5: a resumed run cannot change data.train" + can);
+  EXPECT_EQ(ResumeError({"data={seq_len=5}"}),
+            "--set data={seq_len=5}: a resumed run cannot change data" + can);
+  EXPECT_EQ(ResumeError({"model.layers=9"}),
+            "--set model.layers=9: a resumed run cannot change model.layers" + can);
+}
+
+TEST(Resume, ChangesAreCheckedLikeARecipe) {
+  EXPECT_THAT(ResumeError({"cluster.devices_per_node=5"}), HasSubstr("is not a multiple of the 5 workers"));
+  EXPECT_THAT(ResumeError({"train.stepz=5"}), HasSubstr("did you mean train.steps?"));
+  EXPECT_THAT(ResumeError({"train.steps=0"}), HasSubstr("train.steps: 0 is out of range"));
+  EXPECT_THAT(ResumeError({"train.steps=default"}), HasSubstr("train.steps is missing"));
+}
+
+}  // namespace
+}  // namespace trainctl::recipe
