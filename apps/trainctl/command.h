@@ -26,6 +26,9 @@ struct Command {
   void (*add)(CLI::App& app, Action& action);
 };
 
+void AddStatus(CLI::App& app, Action& action);
+void AddLogs(CLI::App& app, Action& action);
+void AddStop(CLI::App& app, Action& action);
 void AddVersion(CLI::App& app, Action& action);
 
 // Adds "--json" to a verb that reports something.

@@ -13,6 +13,9 @@ namespace trainctl::cli {
 namespace {
 
 constexpr std::array kCommands = {
+    Command{AddStatus},
+    Command{AddLogs},
+    Command{AddStop},
     Command{AddVersion},
 };
 

@@ -23,6 +23,7 @@ using rendezvous::StopMode;
 
 constexpr int kTailLines = 20;
 constexpr absl::Duration kCheckpointScanInterval = absl::Seconds(1);
+constexpr absl::Duration kStopNowTimeout = absl::Seconds(3);  // there is nothing to save
 constexpr absl::Duration kKillTimeout = absl::Seconds(30);
 
 // How many processes the kernel's out-of-memory killer has ended since boot; 0 when unknown.
@@ -64,8 +65,7 @@ absl::StatusOr<AttemptResult> Attempt::Run() {
   oom_kills_before_ = OomKills();
   const absl::Status started = StartWorkers();
   if (!started.ok()) {
-    BeginKilling();
-    kill_deadline_ = job_.clock.Monotonic();
+    BeginKilling(absl::ZeroDuration());
     done_ = true;
   }
   while (!done_ || !AllExited()) {
@@ -202,6 +202,7 @@ void Attempt::HandleExits() {
 void Attempt::HandleSignals() {
   for (const int signal_number : job_.signals.Take()) {
     if (signal_number == SIGINT) ++job_.num_interrupts;
+    if (job_.num_interrupts >= 3 && killing_) kill_deadline_ = job_.clock.Monotonic();
     const StopMode mode = job_.num_interrupts >= 2 ? StopMode::kNow : StopMode::kAfterSave;
     job_.service.Submit(rendezvous::StopRequest{mode, SignalName(signal_number)});
   }
@@ -246,7 +247,7 @@ void Attempt::HandleNotices() {
         if (notice.stop == StopMode::kNow && !done_) {
           result_.kind = AttemptResult::Kind::kStoppedNow;
           done_ = true;
-          BeginKilling();
+          BeginKilling(std::min(job_.options.stop_timeout, kStopNowTimeout));
         }
         break;
       }
@@ -264,7 +265,7 @@ void Attempt::HandleFailure(const Notice& notice) {
     result_.failure.rank = static_cast<int>(i);
     if (workers_[i].exit && !workers_[i].exit->signaled) result_.exit_code = workers_[i].exit->code;
   }
-  BeginKilling();
+  BeginKilling(job_.options.stop_timeout);
 }
 
 void Attempt::NoteCheckpoint() {
@@ -277,9 +278,9 @@ void Attempt::NoteCheckpoint() {
   Journal(std::move(event));
 }
 
-void Attempt::BeginKilling() {
+void Attempt::BeginKilling(absl::Duration grace) {
   if (std::exchange(killing_, true)) return;
-  kill_deadline_ = job_.clock.Monotonic() + job_.options.stop_timeout;
+  kill_deadline_ = job_.clock.Monotonic() + grace;
   for (Worker& worker : workers_) {
     worker.process.SignalGroup(SIGTERM);
     worker.process.SignalGroup(SIGCONT);  // one that is stopped could not obey
