@@ -84,7 +84,9 @@ absl::StatusOr<AttemptResult> Attempt::Run() {
   NoteCheckpoint();
   TRAINCTL_RETURN_IF_ERROR(started);
   if (result_.kind == AttemptResult::Kind::kFailed && result_.failure.rank >= 0) {
-    result_.log_tail = workers_[result_.failure.rank].log.Tail(kTailLines);
+    const Worker& failed = workers_[result_.failure.rank];
+    if (!failed.exit->signaled) result_.exit_code = failed.exit->code;
+    result_.log_tail = failed.log.Tail(kTailLines);
   }
   return std::move(result_);
 }
@@ -263,7 +265,6 @@ void Attempt::HandleFailure(const Notice& notice) {
   for (size_t i = 0; i < workers_.size(); ++i) {
     if (MemberName(kLocalNode, static_cast<int>(i)) != notice.member) continue;
     result_.failure.rank = static_cast<int>(i);
-    if (workers_[i].exit && !workers_[i].exit->signaled) result_.exit_code = workers_[i].exit->code;
   }
   BeginKilling(job_.options.stop_timeout);
 }
