@@ -16,6 +16,9 @@ constexpr std::array kCommands = {
     Command{AddData},
     Command{AddRecipe},
     Command{AddCheckpoint},
+    Command{AddStatus},
+    Command{AddLogs},
+    Command{AddStop},
     Command{AddVersion},
 };
 
