@@ -27,6 +27,7 @@ struct Command {
 };
 
 void AddRecipe(CLI::App& app, Action& action);
+void AddPlan(CLI::App& app, Action& action);
 void AddVersion(CLI::App& app, Action& action);
 
 // Adds "--json" to a verb that reports something.

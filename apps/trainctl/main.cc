@@ -13,6 +13,7 @@ namespace trainctl::cli {
 namespace {
 
 constexpr std::array kCommands = {
+    Command{AddPlan},
     Command{AddRecipe},
     Command{AddVersion},
 };
