@@ -32,6 +32,7 @@ void AddCheckpoint(CLI::App& app, Action& action);
 void AddStatus(CLI::App& app, Action& action);
 void AddLogs(CLI::App& app, Action& action);
 void AddStop(CLI::App& app, Action& action);
+void AddPlan(CLI::App& app, Action& action);
 void AddVersion(CLI::App& app, Action& action);
 
 // Adds "--json" to a verb that reports something.

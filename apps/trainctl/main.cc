@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::array kCommands = {
     Command{AddData},
+    Command{AddPlan},
     Command{AddRecipe},
     Command{AddCheckpoint},
     Command{AddStatus},
