@@ -205,17 +205,6 @@ int64_t SegmentBuilder::AttentionTempBytes(const ModelSpec& spec, const MicroBat
   return 0;
 }
 
-// Follows in_place_of to the value whose storage is used.
-std::vector<int> StorageRoots(const Segment& segment) {
-  std::vector<int> root(segment.values.size());
-  for (size_t i = 0; i < root.size(); ++i) root[i] = static_cast<int>(i);
-  for (const Operator& op : segment.operators) {
-    if (op.in_place_of >= 0)
-      root[static_cast<size_t>(op.outputs[0])] = root[static_cast<size_t>(op.in_place_of)];
-  }
-  return root;
-}
-
 class ByteCounter {
  public:
   void Allocate(int64_t bytes) {
@@ -333,6 +322,16 @@ void CountBackward(const Segment& segment, const Lifetimes& lifetimes, GradientC
 }
 
 }  // namespace
+
+std::vector<int> StorageRoots(const Segment& segment) {
+  std::vector<int> root(segment.values.size());
+  for (size_t i = 0; i < root.size(); ++i) root[i] = static_cast<int>(i);
+  for (const Operator& op : segment.operators) {
+    if (op.in_place_of >= 0)
+      root[static_cast<size_t>(op.outputs[0])] = root[static_cast<size_t>(op.in_place_of)];
+  }
+  return root;
+}
 
 int64_t LogitRowsAtOnce(const MicroBatchShape& shape, int64_t vocab, DType dtype) {
   const int64_t rows = std::max<int64_t>(1, kMaxLogitBytes / (vocab * DTypeBytes(dtype)));

@@ -88,7 +88,7 @@ Segment BuildSegment(const ModelSpec& spec, const std::vector<Parameter>& invent
 // Rows of logits that the head computes at once: it bounds the logits' memory, not the result.
 int64_t LogitRowsAtOnce(const MicroBatchShape& shape, int64_t vocab, DType dtype);
 
-// When storage may be dropped. Index = operator; values are value ids.
+// When storage may be dropped. Index = operator; entries are storage roots.
 struct Lifetimes {
   std::vector<std::vector<int>> forward_drops;    // after this operator's forward, saving for backward
   std::vector<std::vector<int>> inference_drops;  // the same, nothing saved
@@ -96,6 +96,9 @@ struct Lifetimes {
   std::vector<int> saved;                         // distinct, input of the segment excluded
 };
 Lifetimes ComputeLifetimes(const Segment& segment);
+
+// For each value, the value whose storage it uses (itself, or what in_place_of leads to).
+std::vector<int> StorageRoots(const Segment& segment);
 
 // Bytes relative to what lives before the segment starts (its input or output gradient excluded).
 struct SegmentMemory {

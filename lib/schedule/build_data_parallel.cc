@@ -25,22 +25,29 @@ class DataParallelBuilder {
     schedule_.num_micro_batches = options.num_micro_batches;
     const model::SegmentOptions segment_options{options.shape, options.compute_dtype, options.threads};
     for (int block = 0; block <= head_; ++block) {
+      // The layers are alike: the first stands for all.
+      if (block > 1 && block < head_) {
+        memory_.push_back(memory_[1]);
+        continue;
+      }
       memory_.push_back(
           model::Analyze(model::BuildSegment(spec, ledger.inventory(), block, segment_options)));
     }
   }
 
   Schedule Build() {
-    AddPersistentValues();
-    if (ledger_.parameters_sharded())
-      AddSlots(schedule_.parameter_slots, parameter_pool_, DTypeBytes(options_.compute_dtype),
-               "gathered parameters");
-    if (ledger_.gradients_sharded())
-      AddSlots(schedule_.gradient_slots, gradient_pool_, kFp32Bytes, "gradient under way");
-    PlanUses();
+    AddStorage();
+    PlanUses(/*with_backward=*/true);
     Emit({.op = Op::kCountLossTokens});
     for (int m = 0; m < options_.num_micro_batches; ++m) BuildMicroBatch(m);
     BuildUpdate();
+    return std::move(schedule_);
+  }
+
+  Schedule BuildForward() {
+    AddStorage();
+    PlanUses(/*with_backward=*/false);
+    for (int m = 0; m < options_.num_micro_batches; ++m) BuildForwardOf(m);
     return std::move(schedule_);
   }
 
@@ -56,6 +63,15 @@ class DataParallelBuilder {
   using Pool = std::map<int, std::vector<SlotState>>;  // by SlotKind
 
   // ---- values -------------------------------------------------------------------------------
+
+  void AddStorage() {
+    AddPersistentValues();
+    if (ledger_.parameters_sharded())
+      AddSlots(schedule_.parameter_slots, parameter_pool_, DTypeBytes(options_.compute_dtype),
+               "gathered parameters");
+    if (ledger_.gradients_sharded())
+      AddSlots(schedule_.gradient_slots, gradient_pool_, kFp32Bytes, "gradient under way");
+  }
 
   int AddValue(std::string name, Category category, int64_t bytes, bool persistent = false) {
     schedule_.values.push_back({std::move(name), category, bytes, persistent});
@@ -125,11 +141,11 @@ class DataParallelBuilder {
   // ---- which block needs which parameters, in order -----------------------------------------
 
   // One entry per compute instruction that reads parameters (the embedding's backward reads none).
-  void PlanUses() {
+  void PlanUses(bool with_backward) {
     if (!ledger_.parameters_sharded()) return;
     for (int m = 0; m < options_.num_micro_batches; ++m) {
       for (int block = 0; block <= head_; ++block) uses_.push_back(block);
-      for (int block = head_ - 1; block > 0; --block) uses_.push_back(block);
+      for (int block = head_ - 1; with_backward && block > 0; --block) uses_.push_back(block);
     }
   }
 
@@ -310,6 +326,24 @@ class DataParallelBuilder {
     }
   }
 
+  void BuildForwardOf(int m) {
+    int hidden = -1;
+    for (int block = 0; block <= head_; ++block) {
+      const model::SegmentMemory& memory = memory_[static_cast<size_t>(block)];
+      Instruction forward{
+          .op = block == head_ ? Op::kLoss : Op::kForward, .block = block, .micro_batch = m, .keep = false};
+      NeedParameters(forward);
+      if (block > 0) forward.reads = forward.frees = {hidden};
+      if (block < head_) {
+        hidden =
+            AddValue(absl::StrCat("hidden ", block, "/", m), Category::kActivations, memory.output_bytes);
+        forward.writes = {hidden};
+      }
+      forward.peak_extra_bytes = memory.inference_peak;
+      EmitCompute(std::move(forward));
+    }
+  }
+
   int AddSaved(Instruction& forward, int m) {
     const int value = AddValue(absl::StrCat("saved ", forward.block, "/", m), Category::kActivations,
                                memory_[static_cast<size_t>(forward.block)].saved_bytes);
@@ -336,7 +370,7 @@ class DataParallelBuilder {
                          .stream = StreamId::kReduce,
                          .bucket = bucket,
                          .micro_batch = m,
-                         .first = m == 0,
+                         .first = m == 0 || !ledger_.gradients_sharded(),
                          .last = last,
                          .waits = {index}};
       SlotState* held = nullptr;
@@ -391,6 +425,11 @@ int64_t ReceiveBufferBytes(int64_t numel, int degree) {
 Schedule BuildDataParallel(const model::ModelSpec& spec, const sharding::Ledger& ledger,
                            const BuildOptions& options) {
   return DataParallelBuilder(spec, ledger, options).Build();
+}
+
+Schedule BuildForwardOnly(const model::ModelSpec& spec, const sharding::Ledger& ledger,
+                          const BuildOptions& options) {
+  return DataParallelBuilder(spec, ledger, options).BuildForward();
 }
 
 }  // namespace trainctl::schedule

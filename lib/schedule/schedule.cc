@@ -7,9 +7,10 @@
 namespace trainctl::schedule {
 namespace {
 
-constexpr std::array<absl::string_view, 11> kOpNames = {
-    "gather",       "forward",     "loss and gradient", "recompute",      "backward",      "reduce gradient",
-    "count tokens", "reduce loss", "gradient norm",     "optimizer step", "gather updated"};
+constexpr std::array<absl::string_view, 12> kOpNames = {
+    "gather",         "forward",         "loss",         "loss and gradient", "recompute",
+    "backward",       "reduce gradient", "count tokens", "reduce loss",       "gradient norm",
+    "optimizer step", "gather updated"};
 constexpr std::array<absl::string_view, kNumStreams> kStreamNames = {"compute", "gather", "reduce"};
 constexpr std::array<absl::string_view, kNumCategories> kCategoryNames = {
     "parameters", "gradients", "optimizer", "activations", "buffers"};

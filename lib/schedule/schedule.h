@@ -20,6 +20,7 @@ namespace trainctl::schedule {
 enum class Op : uint8_t {
   kGather,           // all-gather `bucket` into `slot` (dp_shard)
   kForward,          // `block`, `micro_batch`: keeps what its backward needs (or only its input)
+  kLoss,             // head block, evaluation: loss alone
   kLossAndGradient,  // head block: loss and gradient of its input, in one pass
   kRecompute,        // forward again from the kept input, keeping what backward needs
   kBackward,         // input and weight gradients of `block`
@@ -105,6 +106,10 @@ int64_t ReceiveBufferBytes(int64_t numel, int degree);
 // The schedule of every rank of a data-parallel layout (all ranks are of one class).
 Schedule BuildDataParallel(const model::ModelSpec& spec, const sharding::Ledger& ledger,
                            const BuildOptions& options);
+
+// Evaluation: forward and loss of every micro-batch, in the slots of the training schedule.
+Schedule BuildForwardOnly(const model::ModelSpec& spec, const sharding::Ledger& ledger,
+                          const BuildOptions& options);
 
 // Proves a schedule: waits point backwards and reach every hazard (a slot is read only after its
 // gather and rewritten only after its last reader), every value is written before it is read, freed

@@ -1,0 +1,28 @@
+# LibTorch as one small imported target. find_package(Torch) is slow, wants a CUDA toolkit and
+# redefines protobuf's targets.
+if(NOT EXISTS ${TRAINCTL_LIBTORCH}/lib/libtorch_cpu.so)
+  message(FATAL_ERROR "TRAINCTL_LIBTORCH='${TRAINCTL_LIBTORCH}' has no lib/libtorch_cpu.so. Run ./dev build, which finds or fetches it, "
+                      "or pass -DTRAINCTL_LIBTORCH=\$(third_party/libtorch.sh).")
+endif()
+
+add_library(libtorch INTERFACE)
+target_include_directories(libtorch SYSTEM INTERFACE ${TRAINCTL_LIBTORCH}/include
+                                                     ${TRAINCTL_LIBTORCH}/include/torch/csrc/api/include)
+target_link_libraries(libtorch INTERFACE ${TRAINCTL_LIBTORCH}/lib/libtorch_cpu.so ${TRAINCTL_LIBTORCH}/lib/libc10.so)
+target_link_options(libtorch INTERFACE -Wl,-rpath,${TRAINCTL_LIBTORCH}/lib -Wl,--allow-shlib-undefined)
+
+# One precompiled header for every LibTorch target (2.8 s instead of 6.8 s a unit).
+add_library(trainctl_torch_pch OBJECT ${PROJECT_SOURCE_DIR}/cmake/torch_pch.cc)
+target_link_libraries(trainctl_torch_pch PUBLIC trainctl_flags libtorch)
+target_precompile_headers(trainctl_torch_pch PRIVATE ${PROJECT_SOURCE_DIR}/cmake/torch_pch.h)
+
+function(trainctl_use_libtorch target)
+  target_link_libraries(${target} PUBLIC trainctl_flags libtorch)
+  get_target_property(type ${target} TYPE)
+  if(type STREQUAL "EXECUTABLE")
+    # The precompiled header is built with -fPIC; an executable's default would be -fPIE.
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(${target} PRIVATE -fPIC)
+  endif()
+  target_precompile_headers(${target} REUSE_FROM trainctl_torch_pch)
+endfunction()

@@ -1,0 +1,2 @@
+#define TRAINCTL_ISA avx512
+#include "kernels/cpu_table.inc.h"

@@ -1,0 +1,2 @@
+#define TRAINCTL_ISA baseline
+#include "kernels/cpu_table.inc.h"

@@ -1,0 +1,322 @@
+// The CPU kernels, compiled once per instruction set with TRAINCTL_ISA naming it. Part one: the
+// functions; part two: the table. Loops are written so that the compiler vectorises them; `omp simd`
+// allows it to reorder the sums that it is put on, the same way on every run.
+#include <cmath>
+#include <cstring>
+
+#include "kernels/kernels.h"
+
+namespace trainctl::kernels {
+namespace TRAINCTL_ISA {
+namespace {
+
+// ---- element types ------------------------------------------------------------------------------
+
+struct BF16 {
+  uint16_t bits;
+};
+
+inline float ToFloat(float x) { return x; }
+inline float ToFloat(BF16 x) {
+  const uint32_t bits = uint32_t{x.bits} << 16;
+  float value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+template <typename T>
+T FromFloat(float x);
+template <>
+inline float FromFloat<float>(float x) {
+  return x;
+}
+template <>
+inline BF16 FromFloat<BF16>(float x) {  // round to nearest even; NaN stays NaN
+  uint32_t bits;
+  std::memcpy(&bits, &x, sizeof(bits));
+  const uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+  const uint32_t quiet = (bits >> 16) | 0x40;
+  return {static_cast<uint16_t>((bits & 0x7fffffff) > 0x7f800000 ? quiet : rounded)};
+}
+
+// exp for vector loops: 2^k * p(r), |r| <= ln2/2, degree-6 polynomial (error below 2 ulp). Inputs
+// are clamped to the normal range, so very negative ones give about 1e-38, not 0.
+inline float Exp(float x) {
+  x = x < -87.0f ? -87.0f : (x > 88.0f ? 88.0f : x);
+  const float shifted = x * 1.44269504f + 12582912.0f;  // adds 1.5 * 2^23: the low bits are round(x / ln2)
+  const float k = shifted - 12582912.0f;
+  const float r = (x - k * 0.693359375f) + k * 2.12194440e-4f;
+  float p = 1.3888889e-3f;
+  p = p * r + 8.3333333e-3f;
+  p = p * r + 4.1666667e-2f;
+  p = p * r + 1.6666667e-1f;
+  p = p * r + 0.5f;
+  p = p * r + 1.0f;
+  p = p * r + 1.0f;
+  const uint32_t exponent = static_cast<uint32_t>(static_cast<int32_t>(k) + 127) << 23;
+  float scale;
+  std::memcpy(&scale, &exponent, sizeof(scale));
+  return p * scale;
+}
+
+// ---- part one: the functions --------------------------------------------------------------------
+
+template <typename T>
+struct Functions {
+  static void Embedding(void* out_raw, const void* table_raw, const int32_t* tokens, int64_t n, int64_t h) {
+    T* out = static_cast<T*>(out_raw);
+    const T* table = static_cast<const T*>(table_raw);
+    for (int64_t i = 0; i < n; ++i)
+      std::memcpy(out + i * h, table + tokens[i] * h, static_cast<size_t>(h) * sizeof(T));
+  }
+
+  static void EmbeddingBackward(float* gradient, const void* dout_raw, const int32_t* tokens, int64_t n,
+                                int64_t h) {
+    const T* dout = static_cast<const T*>(dout_raw);
+    for (int64_t i = 0; i < n; ++i) {
+      float* row = gradient + tokens[i] * h;
+#pragma omp simd
+      for (int64_t j = 0; j < h; ++j) row[j] += ToFloat(dout[i * h + j]);
+    }
+  }
+
+  static void RmsNorm(void* y_raw, float* rstd, const void* x_raw, const void* w_raw, float eps, int64_t n,
+                      int64_t h) {
+    T* y = static_cast<T*>(y_raw);
+    const T* w = static_cast<const T*>(w_raw);
+    for (int64_t i = 0; i < n; ++i) {
+      const T* x = static_cast<const T*>(x_raw) + i * h;
+      float sum = 0;
+#pragma omp simd reduction(+ : sum)
+      for (int64_t j = 0; j < h; ++j) sum += ToFloat(x[j]) * ToFloat(x[j]);
+      const float r = 1.0f / std::sqrt(sum / static_cast<float>(h) + eps);
+      rstd[i] = r;
+#pragma omp simd
+      for (int64_t j = 0; j < h; ++j) y[i * h + j] = FromFloat<T>(ToFloat(x[j]) * r * ToFloat(w[j]));
+    }
+  }
+
+  static void RmsNormBackward(void* dx_raw, float* dw, const void* dy_raw, const void* x_raw,
+                              const float* rstd, const void* w_raw, bool accumulate, int64_t n, int64_t h) {
+    const T* w = static_cast<const T*>(w_raw);
+    for (int64_t i = 0; i < n; ++i) {
+      const T* x = static_cast<const T*>(x_raw) + i * h;
+      const T* dy = static_cast<const T*>(dy_raw) + i * h;
+      T* dx = static_cast<T*>(dx_raw) + i * h;
+      const float r = rstd[i];
+      float dot = 0;
+#pragma omp simd reduction(+ : dot)
+      for (int64_t j = 0; j < h; ++j) {
+        const float scaled = ToFloat(dy[j]) * ToFloat(x[j]);
+        dot += scaled * ToFloat(w[j]);
+      }
+      const float c = dot * r * r / static_cast<float>(h);
+#pragma omp simd
+      for (int64_t j = 0; j < h; ++j) dw[j] += ToFloat(dy[j]) * ToFloat(x[j]) * r;
+      if (accumulate) {
+#pragma omp simd
+        for (int64_t j = 0; j < h; ++j) {
+          dx[j] = FromFloat<T>(ToFloat(dx[j]) + r * (ToFloat(dy[j]) * ToFloat(w[j]) - ToFloat(x[j]) * c));
+        }
+      } else {
+#pragma omp simd
+        for (int64_t j = 0; j < h; ++j)
+          dx[j] = FromFloat<T>(r * (ToFloat(dy[j]) * ToFloat(w[j]) - ToFloat(x[j]) * c));
+      }
+    }
+  }
+
+  static void Rope(void* x_raw, const int32_t* positions, const float* cos, const float* sin, float sign,
+                   int64_t n, int64_t heads, int64_t d, int64_t row_stride) {
+    const int64_t half = d / 2;
+    for (int64_t i = 0; i < n; ++i) {
+      T* row = static_cast<T*>(x_raw) + i * row_stride;
+      const float* c = cos + positions[i] * half;
+      const float* s = sin + positions[i] * half;
+      for (int64_t head = 0; head < heads; ++head) {
+        T* low = row + head * d;
+        T* high = low + half;
+#pragma omp simd
+        for (int64_t j = 0; j < half; ++j) {
+          const float a = ToFloat(low[j]);
+          const float b = ToFloat(high[j]);
+          low[j] = FromFloat<T>(a * c[j] - sign * b * s[j]);
+          high[j] = FromFloat<T>(b * c[j] + sign * a * s[j]);
+        }
+      }
+    }
+  }
+
+  static void SwiGlu(void* out_raw, const void* gate_up_raw, int64_t n, int64_t f) {
+    for (int64_t i = 0; i < n; ++i) {
+      T* out = static_cast<T*>(out_raw) + i * f;
+      const T* gate = static_cast<const T*>(gate_up_raw) + i * 2 * f;
+      const T* up = gate + f;
+#pragma omp simd
+      for (int64_t j = 0; j < f; ++j) {
+        const float g = ToFloat(gate[j]);
+        out[j] = FromFloat<T>(g / (1.0f + Exp(-g)) * ToFloat(up[j]));
+      }
+    }
+  }
+
+  static void SwiGluBackward(void* dgate_up_raw, const void* dout_raw, const void* gate_up_raw, int64_t n,
+                             int64_t f) {
+    for (int64_t i = 0; i < n; ++i) {
+      const T* dout = static_cast<const T*>(dout_raw) + i * f;
+      const T* gate = static_cast<const T*>(gate_up_raw) + i * 2 * f;
+      const T* up = gate + f;
+      T* dgate = static_cast<T*>(dgate_up_raw) + i * 2 * f;
+      T* dup = dgate + f;
+#pragma omp simd
+      for (int64_t j = 0; j < f; ++j) {
+        const float g = ToFloat(gate[j]);
+        const float u = ToFloat(up[j]);
+        const float dy = ToFloat(dout[j]);
+        const float sigmoid = 1.0f / (1.0f + Exp(-g));
+        dgate[j] = FromFloat<T>(dy * u * sigmoid * (1.0f + g * (1.0f - sigmoid)));
+        dup[j] = FromFloat<T>(dy * g * sigmoid);
+      }
+    }
+  }
+
+  static void Add(void* y_raw, const void* x_raw, int64_t count) {
+    T* y = static_cast<T*>(y_raw);
+    const T* x = static_cast<const T*>(x_raw);
+#pragma omp simd
+    for (int64_t i = 0; i < count; ++i) y[i] = FromFloat<T>(ToFloat(y[i]) + ToFloat(x[i]));
+  }
+
+  static void AddBias(void* y_raw, const void* bias_raw, int64_t n, int64_t cols) {
+    const T* bias = static_cast<const T*>(bias_raw);
+    for (int64_t i = 0; i < n; ++i) {
+      T* y = static_cast<T*>(y_raw) + i * cols;
+#pragma omp simd
+      for (int64_t j = 0; j < cols; ++j) y[j] = FromFloat<T>(ToFloat(y[j]) + ToFloat(bias[j]));
+    }
+  }
+
+  static void BiasGradient(float* gradient, const void* dy_raw, int64_t n, int64_t cols) {
+    for (int64_t i = 0; i < n; ++i) Accumulate(gradient, static_cast<const T*>(dy_raw) + i * cols, cols);
+  }
+
+  static void Accumulate(float* sum, const void* x_raw, int64_t count) {
+    const T* x = static_cast<const T*>(x_raw);
+#pragma omp simd
+    for (int64_t i = 0; i < count; ++i) sum[i] += ToFloat(x[i]);
+  }
+
+  static void Assign(float* out, const void* x_raw, int64_t count) {
+    const T* x = static_cast<const T*>(x_raw);
+#pragma omp simd
+    for (int64_t i = 0; i < count; ++i) out[i] = ToFloat(x[i]);
+  }
+
+  static void FromFloats(void* out_raw, const float* x, int64_t count) {
+    T* out = static_cast<T*>(out_raw);
+#pragma omp simd
+    for (int64_t i = 0; i < count; ++i) out[i] = FromFloat<T>(x[i]);
+  }
+
+  static void CrossEntropy(double* loss, void* logits_raw, const int32_t* targets, const uint8_t* mask,
+                           float z_loss, float scale, int64_t n, int64_t vocab) {
+    for (int64_t i = 0; i < n; ++i) {
+      T* row = static_cast<T*>(logits_raw) + i * vocab;
+      if (mask[i] == 0) {
+        if (scale != 0) std::memset(static_cast<void*>(row), 0, static_cast<size_t>(vocab) * sizeof(T));
+        continue;
+      }
+      float maximum = -INFINITY;
+#pragma omp simd reduction(max : maximum)
+      for (int64_t j = 0; j < vocab; ++j) maximum = ToFloat(row[j]) > maximum ? ToFloat(row[j]) : maximum;
+      float sum = 0;
+#pragma omp simd reduction(+ : sum)
+      for (int64_t j = 0; j < vocab; ++j) sum += Exp(ToFloat(row[j]) - maximum);
+      const float lse = maximum + std::log(sum);
+      const float target_logit = ToFloat(row[targets[i]]);
+      // A maximum that skipped a NaN must not hide it.
+      *loss += static_cast<double>(lse - target_logit) + static_cast<double>(z_loss * lse * lse);
+      if (scale == 0) continue;
+      const float factor = scale * (1.0f + 2.0f * z_loss * lse);
+#pragma omp simd
+      for (int64_t j = 0; j < vocab; ++j) row[j] = FromFloat<T>(Exp(ToFloat(row[j]) - lse) * factor);
+      // p - 1 for the target, from the unrounded logit.
+      row[targets[i]] = FromFloat<T>(Exp(target_logit - lse) * factor - scale);
+    }
+  }
+
+  static constexpr TypedKernels Table() {
+    return {.embedding = Embedding,
+            .embedding_backward = EmbeddingBackward,
+            .rms_norm = RmsNorm,
+            .rms_norm_backward = RmsNormBackward,
+            .rope = Rope,
+            .swiglu = SwiGlu,
+            .swiglu_backward = SwiGluBackward,
+            .add = Add,
+            .add_bias = AddBias,
+            .bias_gradient = BiasGradient,
+            .accumulate = Accumulate,
+            .assign = Assign,
+            .from_float = FromFloats,
+            .cross_entropy = CrossEntropy};
+  }
+};
+
+void AdamW(float* master, float* exp_avg, float* exp_avg_sq, const float* gradient, const AdamWOptions& o,
+           int64_t count) {
+  const float decay = 1.0f - o.lr * o.weight_decay;
+  const float step = o.lr / o.bias_correction1;
+  const float inverse_root2 = 1.0f / std::sqrt(o.bias_correction2);
+  const float beta1 = o.beta1, beta2 = o.beta2, eps = o.eps, scale = o.gradient_scale;
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) {
+    const float g = gradient[i] * scale;
+    const float m = beta1 * exp_avg[i] + (1.0f - beta1) * g;
+    const float v = beta2 * exp_avg_sq[i] + (1.0f - beta2) * g * g;
+    exp_avg[i] = m;
+    exp_avg_sq[i] = v;
+    master[i] = master[i] * decay - step * m / (std::sqrt(v) * inverse_root2 + eps);
+  }
+}
+
+double SumOfSquares(const float* x, int64_t count) {
+  double sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < count; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  return sum;
+}
+
+void SumInOrder(float* out, const float* const* inputs, int num_inputs, int64_t count) {
+  if (num_inputs == 2) {
+    const float* a = inputs[0];
+    const float* b = inputs[1];
+#pragma omp simd
+    for (int64_t i = 0; i < count; ++i) out[i] = a[i] + b[i];
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    float sum = inputs[0][i];
+    for (int k = 1; k < num_inputs; ++k) sum += inputs[k][i];
+    out[i] = sum;
+  }
+}
+
+}  // namespace
+
+// ---- part two: the table ------------------------------------------------------------------------
+
+#define TRAINCTL_STRINGIFY_INNER(x) #x
+#define TRAINCTL_STRINGIFY(x) TRAINCTL_STRINGIFY_INNER(x)
+const Kernels& Table() {
+  static constexpr Kernels kTable = {.name = TRAINCTL_STRINGIFY(TRAINCTL_ISA),
+                                     .f32 = Functions<float>::Table(),
+                                     .bf16 = Functions<BF16>::Table(),
+                                     .adamw = AdamW,
+                                     .sum_of_squares = SumOfSquares,
+                                     .sum_in_order = SumInOrder};
+  return kTable;
+}
+
+}  // namespace TRAINCTL_ISA
+}  // namespace trainctl::kernels

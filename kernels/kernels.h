@@ -1,0 +1,80 @@
+// Fused operators of the trainer: a table of functions over raw memory. The CPU table is chosen by
+// the instruction set found at run time; a GPU brings its own. No LibTorch here.
+//
+// Shapes: n rows (tokens), h columns (hidden). Memory rule: activations are written (=), gradients
+// of parameters are added to (+=) unless the name says otherwise. fp32 accumulates inside every
+// kernel, whatever the element type. All pointers are host memory of at least the stated extent;
+// row-major, no overlap unless stated. Deterministic; a call uses one thread.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/strings/string_view.h"
+#include "base/dtype.h"
+
+namespace trainctl::kernels {
+
+// For one element type T (fp32 or bf16), behind void*.
+struct TypedKernels {
+  // out[i] = table[tokens[i]]; rows of h elements.
+  void (*embedding)(void* out, const void* table, const int32_t* tokens, int64_t n, int64_t h);
+  // gradient[tokens[i]] += dout[i]
+  void (*embedding_backward)(float* gradient, const void* dout, const int32_t* tokens, int64_t n, int64_t h);
+  // y = x * rstd * w, rstd[i] = 1 / sqrt(mean(x_i^2) + eps) (Zhang & Sennrich 2019)
+  void (*rms_norm)(void* y, float* rstd, const void* x, const void* w, float eps, int64_t n, int64_t h);
+  // dx = (accumulate ? dx : 0) + ...; dx may be dy's storage when not accumulating. dw is fp32 [h].
+  void (*rms_norm_backward)(void* dx, float* dw, const void* dy, const void* x, const float* rstd,
+                            const void* w, bool accumulate, int64_t n, int64_t h);
+  // In place on the first `heads` heads of each row of x [n, row_stride]: pairs (i, i + d/2) turn by
+  // the angle of positions[row]; sign -1 turns back. cos and sin are [max_position, d/2].
+  void (*rope)(void* x, const int32_t* positions, const float* cos, const float* sin, float sign, int64_t n,
+               int64_t heads, int64_t d, int64_t row_stride);
+  // out [n, f] = silu(gate_up[:, :f]) * gate_up[:, f:]
+  void (*swiglu)(void* out, const void* gate_up, int64_t n, int64_t f);
+  // dgate_up may be gate_up's storage.
+  void (*swiglu_backward)(void* dgate_up, const void* dout, const void* gate_up, int64_t n, int64_t f);
+  void (*add)(void* y, const void* x, int64_t count);                    // y += x
+  void (*add_bias)(void* y, const void* bias, int64_t n, int64_t cols);  // y[i] += bias
+  void (*bias_gradient)(float* gradient, const void* dy, int64_t n, int64_t cols);
+  void (*accumulate)(float* sum, const void* x, int64_t count);  // sum += x
+  void (*assign)(float* out, const void* x, int64_t count);      // out = x
+  void (*from_float)(void* out, const float* x, int64_t count);  // round to nearest even
+  // Softmax cross-entropy over rows of logits [n, vocab]; rows with mask 0 count nothing. Adds to
+  // *loss the sum of (lse - logit[target]) + z_loss * lse^2. With `scale` != 0 the logits become
+  // their gradient times scale; the gradient of a masked row is 0.
+  void (*cross_entropy)(double* loss, void* logits, const int32_t* targets, const uint8_t* mask, float z_loss,
+                        float scale, int64_t n, int64_t vocab);
+};
+
+struct AdamWOptions {
+  float lr = 0;
+  float beta1 = 0.9f;
+  float beta2 = 0.95f;
+  float eps = 1e-8f;
+  float weight_decay = 0;
+  float gradient_scale = 1;    // clipping
+  float bias_correction1 = 1;  // 1 - beta1^t
+  float bias_correction2 = 1;  // 1 - beta2^t
+};
+
+struct Kernels {
+  absl::string_view name;  // "avx512", "avx2", "baseline"
+  TypedKernels f32;
+  TypedKernels bf16;
+  // Decoupled weight decay (Loshchilov & Hutter 2019), in the order of torch.optim.AdamW.
+  void (*adamw)(float* master, float* exp_avg, float* exp_avg_sq, const float* gradient,
+                const AdamWOptions& options, int64_t count);
+  double (*sum_of_squares)(const float* x, int64_t count);
+  // out[i] = inputs[0][i] + inputs[1][i] + ... in that order; out may be one of the inputs.
+  void (*sum_in_order)(float* out, const float* const* inputs, int num_inputs, int64_t count);
+
+  const TypedKernels& For(DType dtype) const { return dtype == DType::kBF16 ? bf16 : f32; }
+};
+
+// The fastest table that this processor runs.
+const Kernels& Cpu();
+// All that this processor runs, slowest first: tests compare them.
+int NumCpuTables();
+const Kernels& CpuTable(int index);
+
+}  // namespace trainctl::kernels

@@ -1,0 +1,28 @@
+// What this machine gives to a run: cores, memory and what its CPU can do. Reads /proc, cgroups and
+// the process's affinity mask; changes nothing. Thread safe.
+//
+//   TRAINCTL_ASSIGN_OR_RETURN(cluster::Host host, cluster::DetectHost());
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace trainctl::cluster {
+
+struct Host {
+  std::string name;
+  std::string cpu;                     // model name, for reports
+  int64_t allowed_cores = 1;           // affinity mask, cut by the cgroup's quota (rounded up)
+  int64_t memory_total_bytes = 0;      // of the machine, cut by the cgroup's limit
+  int64_t memory_available_bytes = 0;  // could be allocated now without swapping
+  bool native_bf16 = false;            // AVX512-BF16, AMX-BF16 or the Arm equivalent
+  bool operator==(const Host&) const = default;
+};
+
+// Both versions of cgroups, each limit of every enclosing group. `root` is where /proc and /sys are
+// found; tests give a folder of their own. EnvironmentError when /proc/meminfo cannot be read.
+absl::StatusOr<Host> DetectHost(const std::string& root = "");
+
+}  // namespace trainctl::cluster

@@ -1,0 +1,86 @@
+// Runs segments (model/segment.h) with tensors on the CPU: forward, backward, and for the head loss
+// and gradient in one pass. No autograd: what is saved, what is dropped and when is the table's
+// word, and Analyze() counts the same bytes.
+//
+// Shapes: n = batch * seq_len tokens, activations [n, hidden] in the compute dtype. Matrix products
+// are ATen's; everything else is kernels/. Not collective. One thread at a time per runner. ATen
+// throws; the callers of lib/parallel catch.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "kernels/kernels.h"
+#include "model/segment.h"
+
+namespace trainctl::nn {
+
+// The token side of one micro-batch, borrowed. Each [batch, seq_len].
+struct TokenView {
+  const int32_t* tokens = nullptr;
+  const int32_t* targets = nullptr;
+  const int32_t* positions = nullptr;
+  const int32_t* document = nullptr;
+  const uint8_t* loss_mask = nullptr;
+};
+
+// Where one parameter lies just now. `data` is in the compute dtype, `gradient` is fp32 (null when
+// no gradient is wanted). With accumulate false the first write replaces what is there.
+struct BoundParameter {
+  void* data = nullptr;
+  float* gradient = nullptr;
+  bool accumulate = true;
+};
+using BoundParameters = std::map<int, BoundParameter>;  // by inventory index
+
+// cos and sin of every position up to max_position: [max_position, head_dim / 2] fp32 each.
+struct RopeTables {
+  at::Tensor cos, sin;
+};
+RopeTables MakeRopeTables(const model::ModelSpec& spec, int64_t max_position);
+
+// Activations kept from forward to backward, by value id.
+using Saved = std::map<int, at::Tensor>;
+
+class SegmentRunner {
+ public:
+  SegmentRunner(const model::ModelSpec& spec, const std::vector<model::Parameter>& inventory,
+                model::Segment segment, const RopeTables* rope, int threads);
+
+  const model::Segment& segment() const { return segment_; }
+
+  // Returns the output. `saved` receives what backward needs; null: nothing is kept.
+  at::Tensor Forward(const BoundParameters& parameters, const at::Tensor& input, const TokenView& view,
+                     Saved* saved) const;
+
+  // Consumes `saved` and `output_gradient`, adds to the parameters' gradients, returns the input's
+  // gradient (undefined for the embedding).
+  at::Tensor Backward(const BoundParameters& parameters, const at::Tensor& input, const TokenView& view,
+                      Saved saved, at::Tensor output_gradient) const;
+
+  // Head only. Adds the summed loss over unmasked targets to *loss; gradients are scaled by `scale`
+  // (1 / global loss tokens). Returns the input's gradient.
+  at::Tensor LossAndGradient(const BoundParameters& parameters, const at::Tensor& input,
+                             const TokenView& view, float z_loss, float scale, double* loss) const;
+  // Head only, no gradient.
+  double Loss(const BoundParameters& parameters, const at::Tensor& input, const TokenView& view) const;
+  // Head only: logits of the given rows, [rows, vocab] in the compute dtype.
+  at::Tensor Logits(const BoundParameters& parameters, const at::Tensor& input,
+                    const std::vector<int64_t>& rows) const;
+
+ private:
+  class Pass;
+  model::ModelSpec spec_;
+  const std::vector<model::Parameter>& inventory_;
+  model::Segment segment_;
+  model::Lifetimes lifetimes_;
+  std::vector<int> roots_;
+  const RopeTables* rope_;
+  int threads_;
+};
+
+}  // namespace trainctl::nn

@@ -1,0 +1,94 @@
+// The executor: runs a schedule's instructions on this rank. The compute stream is the calling
+// thread; gathers and reductions run on streams of their own and overlap it exactly as far as the
+// schedule's waits allow. It decides nothing: order, slots and lifetimes are the schedule's.
+//
+// Every method is collective over the data axes. Errors: WorkerError with the instruction.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "nn/segment_runner.h"
+#include "parallel/sharded_state.h"
+#include "parallel/stream.h"
+#include "schedule/schedule.h"
+
+namespace trainctl::parallel {
+
+// What the optimizer needs to know of one step.
+struct UpdateOptions {
+  float lr = 0;
+  float beta1 = 0.9f;
+  float beta2 = 0.95f;
+  float eps = 1e-8f;
+  float weight_decay = 0;
+  std::vector<bool> decay;    // by inventory index: weight decay applies
+  double clip_norm = 0;       // 0 = off
+  int64_t update_number = 1;  // 1-based count of applied updates, for bias correction
+  float z_loss = 0;
+  bool apply = true;  // false: gradients only (verify, tests)
+};
+
+struct StepResult {
+  double loss = 0;          // mean over the global number of loss tokens
+  double grad_norm = 0;     // before clipping
+  int64_t loss_tokens = 0;  // of the whole step, all ranks
+  bool finite = true;       // loss and norm are finite; false: nothing was updated
+};
+
+struct EvalSums {
+  double loss = 0;  // summed over loss tokens, this rank
+  int64_t loss_tokens = 0;
+};
+
+// Called before each instruction, for fault injection and progress.
+using InstructionHook = std::function<void(const schedule::Instruction&)>;
+
+class Executor {
+ public:
+  Executor(const model::ModelSpec& spec, ShardedState& state, StreamGroups& groups,
+           const schedule::BuildOptions& options);
+  ~Executor();
+
+  // One optimizer step. One view per micro-batch of this rank.
+  absl::StatusOr<StepResult> RunStep(const schedule::Schedule& schedule,
+                                     absl::Span<const nn::TokenView> micro_batches,
+                                     const UpdateOptions& update);
+
+  // Forward and loss of each micro-batch; sums of this rank alone.
+  absl::StatusOr<EvalSums> RunForward(const schedule::Schedule& schedule,
+                                      absl::Span<const nn::TokenView> micro_batches);
+
+  // Sums over both data axes, in place. `name` as in ledger.h.
+  absl::Status ReduceOverData(absl::string_view name, absl::Span<double> values);
+
+  void SetHook(InstructionHook hook) { hook_ = std::move(hook); }
+
+  // Seconds of the last pass spent on the compute thread per instruction kind, and waiting.
+  const std::map<std::string, double>& phase_seconds() const { return phase_seconds_; }
+
+ private:
+  class Pass;
+  friend class Pass;
+
+  const model::ModelSpec& spec_;
+  DataGroups& GroupsOf(schedule::StreamId stream) { return groups_[static_cast<size_t>(stream)]; }
+
+  ShardedState& state_;
+  StreamGroups& groups_;
+  schedule::BuildOptions options_;
+  nn::RopeTables rope_;
+  std::vector<nn::SegmentRunner> runners_;  // by block
+  EventSet events_;
+  std::array<std::unique_ptr<Stream>, schedule::kNumStreams> streams_;
+  InstructionHook hook_;
+  std::map<std::string, double> phase_seconds_;
+  std::vector<int> slot_bucket_;  // what each parameter slot holds, to catch a stale one
+};
+
+}  // namespace trainctl::parallel

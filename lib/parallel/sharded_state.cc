@@ -1,0 +1,118 @@
+#include "parallel/sharded_state.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "base/counter_rng.h"
+#include "base/status.h"
+#include "kernels/kernels.h"
+
+namespace trainctl::parallel {
+
+StreamGroups MakeStreamGroups(comm::Communicator& communicator, const sharding::Mesh& mesh) {
+  const int rank = communicator.rank();
+  const auto group = [&](sharding::Axis axis) {
+    return communicator.MakeGroup(mesh.Group(rank, axis), std::string(sharding::AxisName(axis)));
+  };
+  StreamGroups groups;
+  for (DataGroups& of_stream : groups) {
+    of_stream.dp_shard = group(sharding::Axis::kDpShard);
+    of_stream.dp_replicate = group(sharding::Axis::kDpReplicate);
+  }
+  return groups;
+}
+
+ShardedState::ShardedState(const sharding::Ledger& ledger, const schedule::Schedule& schedule,
+                           DType compute_dtype, int rank)
+    : ledger_(ledger),
+      compute_dtype_(compute_dtype),
+      rank_(rank),
+      shard_index_(ledger.mesh().coordinate(rank, sharding::Axis::kDpShard)) {
+  const at::ScalarType aten_dtype = compute_dtype == DType::kBF16 ? at::kBFloat16 : at::kFloat;
+  int64_t full = 0, shard = 0;
+  for (const sharding::Bucket& bucket : ledger.buckets()) {
+    full += bucket.padded_numel;
+    shard += bucket.shard_numel;
+  }
+  const auto own = [&](int64_t numel, at::ScalarType dtype) {
+    storage_.push_back(at::zeros({numel}, dtype));
+    return static_cast<char*>(storage_.back().data_ptr());
+  };
+  char* whole_parameters = ledger.parameters_sharded() ? nullptr : own(full, aten_dtype);
+  // In fp32 the whole parameters contain the master: it is this rank's part of them.
+  const bool separate_master = ledger.parameters_sharded() || compute_dtype != DType::kF32;
+  float* masters = separate_master ? reinterpret_cast<float*>(own(shard, at::kFloat)) : nullptr;
+  float* first_moments = reinterpret_cast<float*>(own(shard, at::kFloat));
+  float* second_moments = reinterpret_cast<float*>(own(shard, at::kFloat));
+  float* gradients = reinterpret_cast<float*>(own(ledger.gradients_sharded() ? shard : full, at::kFloat));
+
+  int64_t full_offset = 0, shard_offset = 0;
+  for (const sharding::Bucket& bucket : ledger.buckets()) {
+    const int64_t own_offset = full_offset + shard_index_ * bucket.shard_numel;
+    parameters_.push_back(
+        whole_parameters == nullptr ? nullptr : whole_parameters + full_offset * DTypeBytes(compute_dtype));
+    master_.push_back(separate_master ? masters + shard_offset
+                                      : reinterpret_cast<float*>(whole_parameters) + own_offset);
+    exp_avg_.push_back(first_moments + shard_offset);
+    exp_avg_sq_.push_back(second_moments + shard_offset);
+    full_gradient_.push_back(ledger.gradients_sharded() ? nullptr : gradients + full_offset);
+    gradient_part_.push_back(gradients + (ledger.gradients_sharded() ? shard_offset : own_offset));
+    full_offset += bucket.padded_numel;
+    shard_offset += bucket.shard_numel;
+  }
+  for (const schedule::Slot& slot : schedule.parameter_slots)
+    parameter_slot_tensors_.push_back(at::zeros({slot.numel}, aten_dtype));
+  for (const schedule::Slot& slot : schedule.gradient_slots)
+    gradient_slot_tensors_.push_back(at::zeros({slot.numel}, at::kFloat));
+  int64_t receive_bytes = 0;
+  int64_t largest = 0;
+  for (const sharding::Bucket& bucket : ledger.buckets()) largest = std::max(largest, bucket.padded_numel);
+  for (sharding::Axis axis : {sharding::Axis::kDpShard, sharding::Axis::kDpReplicate}) {
+    receive_bytes =
+        std::max(receive_bytes, schedule::ReceiveBufferBytes(largest, ledger.mesh().degree(axis)));
+  }
+  receive_buffer_ = at::zeros({receive_bytes / 4}, at::kFloat);
+}
+
+absl::Span<float> ShardedState::receive_buffer() const {
+  return {receive_buffer_.data_ptr<float>(), static_cast<size_t>(receive_buffer_.numel())};
+}
+
+void ShardedState::Initialize(uint64_t seed) {
+  for (const sharding::Bucket& bucket : ledger_.buckets()) {
+    for (const sharding::ParameterRange& range : OwnRanges(bucket.block)) {
+      const model::Parameter& parameter = ledger_.inventory()[static_cast<size_t>(range.parameter)];
+      float* target = master(bucket.block) + range.offset;
+      if (parameter.init != model::Init::kNormal) {
+        std::fill_n(target, range.count, parameter.init == model::Init::kOnes ? 1.0f : 0.0f);
+        continue;
+      }
+      const uint64_t stream = StreamOf(parameter.name);
+      const float std_dev = static_cast<float>(parameter.init_std);
+      for (int64_t i = 0; i < range.count; ++i) {
+        target[i] = std_dev * RandomNormal(seed, stream, static_cast<uint64_t>(range.begin + i));
+      }
+    }
+  }
+}
+
+void ShardedState::CastMaster(int bucket, void* whole_bucket) const {
+  const int64_t numel = ledger_.buckets()[index(bucket)].shard_numel;
+  char* target = static_cast<char*>(whole_bucket) + shard_index_ * numel * DTypeBytes(compute_dtype_);
+  if (target == reinterpret_cast<char*>(master(bucket))) return;
+  kernels::Cpu().For(compute_dtype_).from_float(target, master(bucket), numel);
+}
+
+absl::Status ShardedState::MaterializeParameters(comm::Group& dp_shard) const {
+  if (ledger_.parameters_sharded()) return absl::OkStatus();
+  for (const sharding::Bucket& bucket : ledger_.buckets()) {
+    CastMaster(bucket.block, parameters(bucket.block));
+    TRAINCTL_RETURN_IF_ERROR(dp_shard.AllGather(absl::StrCat("parameters/", bucket.block),
+                                                parameters(bucket.block),
+                                                bucket.shard_numel * DTypeBytes(compute_dtype_)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace trainctl::parallel

@@ -1,0 +1,82 @@
+// The tensors that live through a run: parameters, master copy, gradients, moments, slots and
+// buffers, laid out by the ledger. One flat tensor a kind; a bucket is a range of it.
+//
+// Threads: not thread safe, but distinct buckets and slots may be used by different streams.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "comm/communicator.h"
+#include "schedule/schedule.h"
+#include "sharding/ledger.h"
+
+namespace trainctl::parallel {
+
+// The groups of one rank, by data axis.
+struct DataGroups {
+  comm::Group dp_shard;
+  comm::Group dp_replicate;
+};
+
+// One set for each stream, since a group serves one thread. Collective in order, not in time.
+using StreamGroups = std::array<DataGroups, schedule::kNumStreams>;
+StreamGroups MakeStreamGroups(comm::Communicator& communicator, const sharding::Mesh& mesh);
+
+class ShardedState {
+ public:
+  // Allocates everything that `schedule` lists as persistent. `rank` is the global rank.
+  ShardedState(const sharding::Ledger& ledger, const schedule::Schedule& schedule, DType compute_dtype,
+               int rank);
+
+  const sharding::Ledger& ledger() const { return ledger_; }
+  int rank() const { return rank_; }
+  DType compute_dtype() const { return compute_dtype_; }
+
+  // The optimizer's part of a bucket, fp32: the shard (stages 1-3) or all of it. optimizer_numel elements.
+  float* master(int bucket) const { return master_[index(bucket)]; }
+  float* exp_avg(int bucket) const { return exp_avg_[index(bucket)]; }
+  float* exp_avg_sq(int bucket) const { return exp_avg_sq_[index(bucket)]; }
+  float* gradient_part(int bucket) const { return gradient_part_[index(bucket)]; }
+
+  // Stages 0-2: the whole bucket in the compute dtype. Stages 0-1: the whole gradient.
+  void* parameters(int bucket) const { return parameters_[index(bucket)]; }
+  float* full_gradient(int bucket) const { return full_gradient_[index(bucket)]; }
+
+  void* parameter_slot(int slot) const { return parameter_slot_tensors_[index(slot)].data_ptr(); }
+  float* gradient_slot(int slot) const { return gradient_slot_tensors_[index(slot)].data_ptr<float>(); }
+  absl::Span<float> receive_buffer() const;
+
+  std::vector<sharding::ParameterRange> OwnRanges(int bucket) const {
+    return ledger_.OptimizerRanges(bucket, rank_);
+  }
+
+  // Fills the master from the counter-based generator: the same model for every layout. Moments are 0.
+  void Initialize(uint64_t seed);
+
+  // Rounds the master into this rank's part of the whole bucket (stages 0-2), or of `slot` (stage 3).
+  void CastMaster(int bucket, void* whole_bucket) const;
+  // Stages 0-2, collective over dp_shard: compute parameters of all buckets from the masters.
+  absl::Status MaterializeParameters(comm::Group& dp_shard) const;
+
+ private:
+  static size_t index(int i) { return static_cast<size_t>(i); }
+
+  const sharding::Ledger& ledger_;
+  DType compute_dtype_;
+  int rank_;
+  int shard_index_;
+  std::vector<at::Tensor> storage_;  // owns everything below
+  std::vector<at::Tensor> parameter_slot_tensors_;
+  std::vector<at::Tensor> gradient_slot_tensors_;
+  at::Tensor receive_buffer_;
+  std::vector<float*> master_, exp_avg_, exp_avg_sq_, gradient_part_, full_gradient_;
+  std::vector<void*> parameters_;
+};
+
+}  // namespace trainctl::parallel

@@ -1,0 +1,85 @@
+#include "parallel/stream.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace trainctl::parallel {
+
+void EventSet::Reset(size_t num_events) {
+  std::lock_guard lock(mutex_);
+  done_.assign(num_events, false);
+  failure_ = absl::OkStatus();
+}
+
+void EventSet::Record(int event) {
+  std::lock_guard lock(mutex_);
+  done_[static_cast<size_t>(event)] = true;
+  changed_.notify_all();
+}
+
+void EventSet::Fail(const absl::Status& status) {
+  std::lock_guard lock(mutex_);
+  if (failure_.ok()) failure_ = status;
+  changed_.notify_all();
+}
+
+absl::Status EventSet::Wait(absl::Span<const int> events) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] {
+    return !failure_.ok() || std::all_of(events.begin(), events.end(),
+                                         [&](int event) { return done_[static_cast<size_t>(event)]; });
+  });
+  return failure_;
+}
+
+absl::Status EventSet::status() const {
+  std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+Stream::Stream(EventSet& events) : events_(events), thread_([this] { Run(); }) {}
+
+Stream::~Stream() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+    changed_.notify_all();
+  }
+  thread_.join();
+}
+
+void Stream::Launch(std::vector<int> waits, int event, std::function<absl::Status()> work) {
+  std::lock_guard lock(mutex_);
+  tasks_.push_back({std::move(waits), event, std::move(work)});
+  changed_.notify_all();
+}
+
+void Stream::Drain() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return tasks_.empty() && !busy_; });
+}
+
+void Stream::Run() {
+  while (true) {
+    Task task;
+    {
+      std::unique_lock lock(mutex_);
+      busy_ = false;
+      changed_.notify_all();
+      changed_.wait(lock, [&] { return stopping_ || !tasks_.empty(); });
+      if (tasks_.empty()) return;
+      task = std::move(tasks_.front());
+      tasks_.pop_front();
+      busy_ = true;
+    }
+    absl::Status status = events_.Wait(task.waits);
+    if (status.ok()) status = task.work();
+    if (status.ok()) {
+      events_.Record(task.event);
+    } else {
+      events_.Fail(status);
+    }
+  }
+}
+
+}  // namespace trainctl::parallel

@@ -1,0 +1,399 @@
+// The equivalence matrix: real processes, every layout against one process, and the mutants that
+// prove that the matrix can fail. Prints one line per world size and a closing count.
+//
+//   equivalence [--world N]
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <string>
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/counter_rng.h"
+#include "comm/communicator.h"
+#include "model/model_spec.h"
+#include "nn/counting_allocator.h"
+#include "parallel/executor.h"
+#include "planner/memory.h"
+
+namespace trainctl {
+namespace {
+
+constexpr int kMaxWorld = 4;
+constexpr int64_t kSequences = 48;  // divides by 1, 2, 3, 4 workers times 4 micro-batches
+constexpr int64_t kSeqLen = 24;
+constexpr int64_t kMaxNumel = 1 << 18;
+constexpr double kGradientTolerance = 1e-5;
+constexpr double kGradientFloor = 1e-3;
+constexpr double kLossTolerance = 1e-6;
+constexpr int64_t kMemorySlackBytes = int64_t{2} << 20;
+
+struct Cell {
+  sharding::Mesh mesh;
+  int stage = 0;
+  int accumulation = 1;
+  schedule::Recompute recompute = schedule::Recompute::kNone;
+  bool tied = false;
+  bool prefetch = false;
+};
+
+std::string Name(const Cell& cell) {
+  return absl::StrCat(cell.mesh.ToString(), " zero_stage=", cell.stage, " accumulation=", cell.accumulation,
+                      cell.recompute == schedule::Recompute::kFull ? " recompute=full" : "",
+                      cell.tied ? " tied" : "", cell.prefetch ? " prefetch" : "");
+}
+
+model::ModelSpec Spec(bool tied) {
+  model::ModelSpec spec;
+  spec.layers = 3;
+  spec.hidden = 40;
+  spec.heads = 4;
+  spec.kv_heads = 2;
+  spec.head_dim = 10;
+  spec.ffn = 56;
+  spec.vocab = 211;  // divides by nothing
+  spec.tie_embeddings = tied;
+  spec.qkv_bias = true;
+  spec.init_std = 0.1;
+  return spec;
+}
+
+// A batch whose loss tokens are unevenly spread; the last of `masked_parts` equal parts counts none.
+struct TestBatch {
+  std::vector<int32_t> tokens, targets, positions, document;
+  std::vector<uint8_t> mask;
+
+  explicit TestBatch(int masked_parts) {
+    for (int64_t s = 0; s < kSequences; ++s) {
+      const int64_t border =
+          1 + static_cast<int64_t>(RandomBelow(1, 1, static_cast<uint64_t>(s), kSeqLen - 1));
+      for (int64_t t = 0; t < kSeqLen; ++t) {
+        const auto i = static_cast<uint64_t>(s * kSeqLen + t);
+        tokens.push_back(static_cast<int32_t>(RandomBelow(1, 2, i, 211)));
+        targets.push_back(static_cast<int32_t>(RandomBelow(1, 3, i, 211)));
+        document.push_back(t < border ? 0 : 1);
+        positions.push_back(static_cast<int32_t>(t < border ? t : t - border));
+        const bool counts = RandomUniform(1, 4, i) < 0.1 + 0.8 * static_cast<double>(s) / kSequences;
+        const bool masked = masked_parts > 1 && s >= kSequences - kSequences / masked_parts;
+        mask.push_back(counts && !masked ? 1 : 0);
+      }
+    }
+  }
+
+  nn::TokenView View(int64_t first_sequence) const {
+    const int64_t i = first_sequence * kSeqLen;
+    return {&tokens[static_cast<size_t>(i)], &targets[static_cast<size_t>(i)],
+            &positions[static_cast<size_t>(i)], &document[static_cast<size_t>(i)],
+            &mask[static_cast<size_t>(i)]};
+  }
+};
+
+// What a cell yields, in memory that all processes share.
+struct Outcome {
+  // As each rank has them: a sum left out may be right on the rank that had everything.
+  double loss[kMaxWorld] = {};
+  double grad_norm[kMaxWorld] = {};
+  double eval_loss[kMaxWorld] = {};  // summed
+  double eval_tokens[kMaxWorld] = {};
+  int64_t measured_peak = 0;
+  int64_t predicted_peak = 0;
+  float gradients[kMaxNumel];
+};
+
+struct Shared {
+  Outcome current;
+  Outcome reference[kMaxWorld + 1][2];  // by masked parts and tying
+  std::atomic<int> cells{0};
+  std::atomic<int> failures{0};
+  std::atomic<int> mutants{0};
+  std::atomic<int> survivors{0};
+  double worst_gradient = 0;
+  double worst_memory = 0;
+};
+
+Shared* g_shared = nullptr;
+
+class Die {
+ public:
+  template <typename T>
+  T operator()(absl::StatusOr<T> result) const {
+    if (!result.ok()) Exit(result.status());
+    return *std::move(result);
+  }
+  void operator()(const absl::Status& status) const {
+    if (!status.ok()) Exit(status);
+  }
+
+ private:
+  [[noreturn]] static void Exit(const absl::Status& status) {
+    std::fprintf(stderr, "equivalence: %s\n", std::string(status.message()).c_str());
+    std::_Exit(1);
+  }
+};
+constexpr Die kOrDie;
+
+// Runs one step of a cell on this rank and leaves the gathered outcome in shared memory.
+void RunCell(const Cell& cell, comm::Communicator& communicator, comm::Group& world, int masked_parts,
+             comm::FaultHook fault, bool drop_token, Outcome* outcome) {
+  const model::ModelSpec spec = Spec(cell.tied);
+  TestBatch batch(masked_parts);
+  if (drop_token) *std::find(batch.mask.begin(), batch.mask.end(), 1) = 0;
+  const sharding::Ledger ledger(model::Inventory(spec), cell.mesh, cell.stage);
+  schedule::BuildOptions options;
+  options.num_micro_batches = cell.accumulation;
+  const int64_t per_rank = kSequences / cell.mesh.data_degree();
+  options.shape = {per_rank / cell.accumulation, kSeqLen};
+  options.recompute = cell.recompute;
+  options.prefetch = cell.prefetch;
+  const schedule::Schedule schedule = schedule::BuildDataParallel(spec, ledger, options);
+  const schedule::Schedule forward = schedule::BuildForwardOnly(spec, ledger, options);
+  // CHECK
+
+  communicator.SetFaultHook(nullptr);
+  const int64_t live_before = nn::LiveTensorBytes();
+  nn::ResetPeakTensorBytes();
+  parallel::ShardedState state(ledger, schedule, DType::kF32, communicator.rank());
+  parallel::StreamGroups groups = parallel::MakeStreamGroups(communicator, cell.mesh);
+  state.Initialize(77);
+  kOrDie(state.MaterializeParameters(groups[0].dp_shard));
+  parallel::Executor executor(spec, state, groups, options);
+
+  std::vector<nn::TokenView> views;
+  for (int m = 0; m < cell.accumulation; ++m) {
+    views.push_back(
+        batch.View(cell.mesh.data_index(communicator.rank()) * per_rank + m * options.shape.batch));
+  }
+  parallel::UpdateOptions update;
+  update.apply = false;
+  update.z_loss = 1e-3f;
+  communicator.SetFaultHook(std::move(fault));
+  const parallel::StepResult result = kOrDie(executor.RunStep(schedule, views, update));
+  outcome->measured_peak = nn::PeakTensorBytes() - live_before;
+  const parallel::EvalSums sums = kOrDie(executor.RunForward(forward, views));
+  double eval[2] = {sums.loss, static_cast<double>(sums.loss_tokens)};
+  kOrDie(executor.ReduceOverData(sharding::kEvalReduction, eval));
+  communicator.SetFaultHook(nullptr);
+
+  double ready = 0;
+  kOrDie(world.AllReduceScalars("ready", absl::MakeSpan(&ready, 1)));
+  if (ledger.WritesCheckpoint(communicator.rank())) {
+    int64_t base = 0;
+    std::vector<int64_t> start;
+    for (const model::Parameter& parameter : ledger.inventory()) {
+      start.push_back(base);
+      base += parameter.numel;
+    }
+    TRAINCTL_CHECK(base <= kMaxNumel);
+    for (const sharding::Bucket& bucket : ledger.buckets()) {
+      for (const sharding::ParameterRange& range : state.OwnRanges(bucket.block)) {
+        std::memcpy(outcome->gradients + start[static_cast<size_t>(range.parameter)] + range.begin,
+                    state.gradient_part(bucket.block) + range.offset,
+                    static_cast<size_t>(range.count) * sizeof(float));
+      }
+    }
+  }
+  const int rank = communicator.rank();
+  outcome->loss[rank] = result.loss;
+  outcome->grad_norm[rank] = result.grad_norm;
+  outcome->eval_loss[rank] = eval[0];
+  outcome->eval_tokens[rank] = eval[1];
+  if (rank == 0) {
+    outcome->predicted_peak = planner::SimulateMemory(schedule).peak_bytes;
+  }
+  kOrDie(world.AllReduceScalars("written", absl::MakeSpan(&ready, 1)));
+}
+
+// The first difference beyond tolerance, or an empty string.
+std::string Compare(const Outcome& outcome, const Outcome& reference, int world_size, bool tied,
+                    double* worst) {
+  const auto relative = [](double a, double b) { return std::abs(a - b) / std::max(std::abs(b), 1e-30); };
+  for (int rank = 0; rank < world_size; ++rank) {
+    if (!(relative(outcome.loss[rank], reference.loss[0]) <= kLossTolerance)) {
+      return absl::StrCat("loss ", outcome.loss[rank], " against ", reference.loss[0]);
+    }
+    if (!(relative(outcome.eval_loss[rank], reference.eval_loss[0]) <= kLossTolerance))
+      return "evaluation loss";
+    if (outcome.eval_tokens[rank] != reference.eval_tokens[0]) return "evaluation tokens";
+    if (!(relative(outcome.grad_norm[rank], reference.grad_norm[0]) <= kGradientTolerance))
+      return "gradient norm";
+  }
+  double all = 0;
+  const std::vector<model::Parameter> inventory = model::Inventory(Spec(tied));
+  int64_t total = 0;
+  for (const model::Parameter& parameter : inventory) total += parameter.numel;
+  for (int64_t i = 0; i < total; ++i)
+    all += static_cast<double>(reference.gradients[i]) * reference.gradients[i];
+  all = std::sqrt(all);
+  int64_t base = 0;
+  for (const model::Parameter& parameter : inventory) {
+    double norm = 0, difference = 0;
+    for (int64_t i = base; i < base + parameter.numel; ++i) {
+      const double r = reference.gradients[i];
+      norm += r * r;
+      difference += (outcome.gradients[i] - r) * (outcome.gradients[i] - r);
+    }
+    base += parameter.numel;
+    const double error = std::sqrt(difference) / std::max(std::sqrt(norm), kGradientFloor * all);
+    if (worst != nullptr) *worst = std::max(*worst, error);
+    if (!(error <= kGradientTolerance))
+      return absl::StrCat("gradient of ", parameter.name, " off by ", error);
+  }
+  return "";
+}
+
+std::vector<Cell> CellsFor(int world) {
+  std::vector<sharding::Mesh> meshes = {{.dp_replicate = world}};
+  if (world > 1) meshes.push_back({.dp_shard = world});
+  if (world == 4) meshes.push_back({.dp_replicate = 2, .dp_shard = 2});
+  std::vector<Cell> cells;
+  for (const sharding::Mesh& mesh : meshes) {
+    for (int stage = 0; stage <= 3; ++stage) {
+      if ((stage == 0) != (mesh.dp_shard == 1) && world > 1) continue;
+      for (int accumulation : {1, 4}) {
+        for (auto recompute : {schedule::Recompute::kNone, schedule::Recompute::kFull}) {
+          for (bool tied : {false, true}) {
+            for (bool prefetch : {false, true})
+              cells.push_back({mesh, stage, accumulation, recompute, tied, prefetch});
+          }
+        }
+      }
+    }
+  }
+  return cells;
+}
+
+void RunMutants(const Cell& cell, comm::Communicator& communicator, comm::Group& world, int world_size) {
+  const sharding::Ledger ledger(model::Inventory(Spec(cell.tied)), cell.mesh, cell.stage);
+  const Outcome& reference = g_shared->reference[world_size][cell.tied];
+  const auto judge = [&](const std::string& name) {
+    if (communicator.rank() != 0) return;
+    ++g_shared->mutants;
+    if (!Compare(g_shared->current, reference, world_size, cell.tied, nullptr).empty()) return;
+    ++g_shared->survivors;
+    std::printf("SURVIVED %s: %s\n", Name(cell).c_str(), name.c_str());
+  };
+  for (const sharding::Reduction& reduction : ledger.Reductions()) {
+    for (comm::Fault fault : {comm::Fault::kSkip, comm::Fault::kDouble}) {
+      const auto hook = [&reduction, fault](absl::string_view name) {
+        return name == reduction.name ? fault : comm::Fault::kNone;
+      };
+      RunCell(cell, communicator, world, world_size, hook, false, &g_shared->current);
+      judge(absl::StrCat(fault == comm::Fault::kSkip ? "without " : "twice ", reduction.name));
+    }
+  }
+  RunCell(cell, communicator, world, world_size, nullptr, true, &g_shared->current);
+  judge("one loss token dropped");
+}
+
+void RunRank(int rank, int world_size, const std::string& store_path) {
+  at::set_num_threads(1);
+  nn::InstallCountingAllocator();
+  auto store = c10::make_intrusive<c10d::FileStore>(store_path, world_size);
+  auto communicator = kOrDie(comm::Communicator::Create(store, rank, world_size, absl::Seconds(60)));
+  std::vector<int> everyone;
+  for (int r = 0; r < world_size; ++r) everyone.push_back(r);
+  comm::Group world = communicator->MakeGroup(everyone, "world");
+
+  if (world_size == 1) {
+    for (int parts = 1; parts <= kMaxWorld; ++parts) {
+      for (bool tied : {false, true}) {
+        Cell cell;
+        cell.tied = tied;
+        RunCell(cell, *communicator, world, parts, nullptr, false, &g_shared->reference[parts][tied]);
+      }
+    }
+  }
+  for (const Cell& cell : CellsFor(world_size)) {
+    RunCell(cell, *communicator, world, world_size, nullptr, false, &g_shared->current);
+    if (rank != 0) continue;
+    ++g_shared->cells;
+    std::string wrong = Compare(g_shared->current, g_shared->reference[world_size][cell.tied], world_size,
+                                cell.tied, &g_shared->worst_gradient);
+    const int64_t off = g_shared->current.predicted_peak - g_shared->current.measured_peak;
+    g_shared->worst_memory = std::max(g_shared->worst_memory, std::abs(static_cast<double>(off)));
+    if (wrong.empty() && std::abs(off) > kMemorySlackBytes) {
+      wrong = absl::StrCat("peak memory predicted ", g_shared->current.predicted_peak, ", measured ",
+                           g_shared->current.measured_peak);
+    }
+    if (wrong.empty()) continue;
+    ++g_shared->failures;
+    std::printf("FAILED %s: %s\n", Name(cell).c_str(), wrong.c_str());
+  }
+  for (const Cell& cell : CellsFor(world_size)) {
+    // Mutants on the plainest and the fullest cell of each mesh and stage.
+    const bool plainest = cell.accumulation == 1 && cell.recompute == schedule::Recompute::kNone &&
+                          !cell.tied && !cell.prefetch;
+    const bool fullest =
+        cell.accumulation == 4 && cell.recompute == schedule::Recompute::kFull && cell.tied && cell.prefetch;
+    if (world_size > 1 && (plainest || fullest)) RunMutants(cell, *communicator, world, world_size);
+  }
+  std::fflush(stdout);
+}
+
+int RunWorld(int world_size) {
+  char folder[] = "/tmp/trainctl-equivalence-XXXXXX";
+  if (mkdtemp(folder) == nullptr) return 1;
+  const std::string store_path = absl::StrCat(folder, "/store");
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < world_size; ++rank) {
+    const pid_t child = fork();
+    if (child == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      RunRank(rank, world_size, store_path);
+      std::_Exit(0);
+    }
+    children.push_back(child);
+  }
+  int bad = 0;
+  for (size_t left = children.size(); left > 0; --left) {
+    int status = 0;
+    const pid_t ended = wait(&status);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) continue;
+    if (bad++ == 0) {
+      std::printf("FAILED a process of world size %d ended with status %d\n", world_size, status);
+      for (pid_t child : children) {
+        if (child != ended) kill(child, SIGKILL);
+      }
+    }
+  }
+  unlink(store_path.c_str());
+  rmdir(folder);
+  return bad;
+}
+
+int Main() {
+  void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return 1;
+  g_shared = new (memory) Shared;
+  int bad = 0;
+  for (int world = 1; world <= kMaxWorld; ++world) {
+    const int before = g_shared->cells;
+    bad += RunWorld(world);
+    std::printf("%d worker(s): %d cells\n", world, g_shared->cells - before);
+    std::fflush(stdout);
+  }
+  std::printf("%d cells, %d failed; worst gradient error %.1e, worst memory error %.0f bytes\n",
+              g_shared->cells.load(), g_shared->failures.load(), g_shared->worst_gradient,
+              g_shared->worst_memory);
+  std::printf("%d mutants, %d survived\n", g_shared->mutants.load(), g_shared->survivors.load());
+  return bad + g_shared->failures + g_shared->survivors > 0 ? 1 : 0;
+}
+
+}  // namespace
+}  // namespace trainctl
+
+int main() { return trainctl::Main(); }
