@@ -466,12 +466,12 @@ void AddCluster(Builder& b) {
 
 void AddRest(Builder& b) {
   b.Add(
-       "checkpoint.every_steps", "Save every so many steps; 0 = only by time, on a stop and at the end.",
+       "checkpoint.every_steps", "Save every so many steps. A stop and the end of the run save as well.",
        [](Recipe & r, size_t) -> auto& { return r.checkpoint.every_steps; })
       .OfKind(Kind::kCount)
       .Unit("steps")
-      .Range(0, 1e12)
-      .AutoIs("auto: a tenth of the run, at most 1000; 0 when `every` is given")
+      .Range(1, 1e12)
+      .AutoIs("auto: a tenth of the run, at most 1000; off when `every` is given")
       .Free();
   b.Add(
        "checkpoint.every", "Save every so much time.",
