@@ -56,7 +56,7 @@ void AddModel(Builder& b) {
        "model.family", "The family of a model that is described by the dimensions below.",
        [](Recipe & r, size_t) -> auto& { return r.model.spec.family; })
       .Choices({"llama"})
-      .Default("that of the preset or folder")
+      .Default("one of preset, from and family is required")
       .Group("model", "family");
   const char* inherited = "that of the preset or folder";
   const auto dimension = [&](const char* name, const char* doc, auto member) {
@@ -115,6 +115,18 @@ void AddModel(Builder& b) {
       .Above(1)
       .AtMost(1e15)
       .Default(inherited);
+  b.Add(
+       "model.init_std", "Standard deviation of the initial weights.",
+       [](Recipe & r, size_t) -> auto& { return r.model.spec.init_std; })
+      .AtLeast(0)
+      .AtMost(10)
+      .Default(inherited);
+  b.Add(
+       "model.weights",
+       "Where the first weights come from: `\"random\"`, `\"from\"` (the folder of model.from) or the path "
+       "of a checkpoint folder.",
+       [](Recipe & r, size_t) -> auto& { return r.model.weights; })
+      .Path({"random", "from"});
   b.AddInput("model.rope_scaling", "`\"none\"` drops the RoPE scaling of the preset or folder.",
              Kind::kString)
       .Choices({"none"})
@@ -158,18 +170,6 @@ void AddModel(Builder& b) {
       "model.rope_scaling.original_max_position", "Llama 3 RoPE scaling: context before the stretch.",
       [](model::RopeScaling & s) -> auto& { return s.original_max_position; })
       .Unit("tokens");
-  b.Add(
-       "model.init_std", "Standard deviation of the initial weights.",
-       [](Recipe & r, size_t) -> auto& { return r.model.spec.init_std; })
-      .AtLeast(0)
-      .AtMost(10)
-      .Default(inherited);
-  b.Add(
-       "model.weights",
-       "Where the first weights come from: `\"random\"`, `\"from\"` (the folder of model.from) or the path "
-       "of a checkpoint folder.",
-       [](Recipe & r, size_t) -> auto& { return r.model.weights; })
-      .Path({"random", "from"});
 }
 
 void AddSource(Builder& b, const std::string& list, std::vector<DataSource>& (*entries)(Recipe&)) {
