@@ -242,10 +242,12 @@ void Attempt::HandleNotices() {
         event.message =
             absl::StrCat(notice.stop == StopMode::kNow ? "stop now: " : "save and stop: ", notice.reason);
         Journal(std::move(event));
-        job_.console.Message(notice.stop == StopMode::kNow
-                                 ? absl::StrCat("stopping now, without saving (", notice.reason, ")")
-                                 : absl::StrCat("saving and stopping (", notice.reason,
-                                                "); press Ctrl-C again to stop at once"));
+        const bool interrupted = notice.reason == SignalName(SIGINT);
+        job_.console.Message(
+            notice.stop == StopMode::kNow
+                ? absl::StrCat("stopping now, without saving (", notice.reason, ")")
+                : absl::StrCat("saving and stopping (", notice.reason, ")",
+                               interrupted ? "; press Ctrl-C again to stop without saving" : ""));
         if (notice.stop == StopMode::kNow && !done_) {
           result_.kind = AttemptResult::Kind::kStoppedNow;
           done_ = true;

@@ -72,17 +72,19 @@ void Coordinator::On(absl::Duration now, const Expect& event, Decision& out) {
 
 Coordinator::Member* Coordinator::Current(const MemberId& id, Decision& out) {
   const auto it = members_.find(id.member);
+  bool rejoin = false;
   if (it == members_.end()) {
     out.reason = absl::StrCat("unknown member ", id.member);
   } else if (!it->second.joined) {
     out.reason = absl::StrCat("member ", id.member, " has not joined");
+    rejoin = true;  // it was sent away and did not know yet
   } else if (it->second.incarnation != id.incarnation) {
     out.reason = absl::StrCat("incarnation ", id.incarnation, " of ", id.member, " is superseded by ",
                               it->second.incarnation);
   } else {
     return &it->second;
   }
-  out.commands.push_back({Command::Kind::kReject, id, generation_, {}, out.reason, false});
+  out.commands.push_back({Command::Kind::kReject, id, generation_, {}, out.reason, rejoin});
   return nullptr;
 }
 
@@ -324,6 +326,7 @@ void Coordinator::On(absl::Duration now, const Exited& event, Decision& out) {
     return;
   }
   Failure failure{member.rank, member.progress.step, "", event.description, false};
+  if (member.left) absl::StrAppend(&failure.message, " after it had left the job");
   if (event.clean) {
     absl::StrAppend(&failure.message,
                     phase_ == Phase::kRunning ? " before the end of the run" : " before it was given a rank");

@@ -177,7 +177,9 @@ class Simulation {
           if (command.generation == member.acked_generation) member.running_generation = command.generation;
           break;
         case Command::Kind::kReject:
-          if (command.rejoin) member.acked_generation = 0;
+          // A worker that is not asked to come back ends.
+          EXPECT_TRUE(command.rejoin || coordinator_.phase_name() == "failed") << command.reason;
+          if (member.running_generation == 0) member.acked_generation = 0;
           break;
         case Command::Kind::kDirective:
           break;
