@@ -69,6 +69,8 @@ class Simulation {
       member = {member.incarnation + 1, true, 0, 0, now_};
     }
     acks_.clear();
+    // The agent tells of an exit before it starts the next process in that place.
+    pending_.remove_if([](const Message& message) { return std::holds_alternative<Exited>(message.event); });
     Apply(coordinator_.Decide(now_, expect));
   }
 
