@@ -259,11 +259,13 @@ void Coordinator::On(absl::Duration now, const ReportFailure& event, Decision& o
   failure.rank = member->rank;
   if (failure.step < 0) failure.step = member->progress.step;
   const absl::Duration wait = failure.peer_failed ? timeouts_.echo : timeouts_.settle;
-  Consider({std::move(failure), event.id.member, now + wait}, out);
+  Consider({std::move(failure), event.id.member, now + wait, false}, out);
 }
 
 void Coordinator::Consider(Candidate candidate, Decision& out) {
-  const bool better = !candidate_ || (candidate_->failure.peer_failed && !candidate.failure.peer_failed);
+  const bool own_words = candidate_ && candidate_->from_exit && candidate_->member == candidate.member;
+  const bool better =
+      !candidate_ || own_words || (candidate_->failure.peer_failed && !candidate.failure.peer_failed);
   out.reason = better ? absl::StrCat("failure of ", candidate.member, " waits for a better explanation")
                       : absl::StrCat("failure of ", candidate_->member, " was first");
   if (better) candidate_ = std::move(candidate);
@@ -340,7 +342,7 @@ void Coordinator::On(absl::Duration now, const Exited& event, Decision& out) {
     out.reason = absl::StrCat(event.member, " ended as it had announced");
     return;
   }
-  Consider({std::move(failure), event.member, now + timeouts_.settle}, out);
+  Consider({std::move(failure), event.member, now + timeouts_.settle, true}, out);
 }
 
 void Coordinator::On(absl::Duration now, const StopRequest& event, Decision& out) {
