@@ -18,5 +18,11 @@ target_precompile_headers(trainctl_torch_pch PRIVATE ${PROJECT_SOURCE_DIR}/cmake
 
 function(trainctl_use_libtorch target)
   target_link_libraries(${target} PUBLIC trainctl_flags libtorch)
+  get_target_property(type ${target} TYPE)
+  if(type STREQUAL "EXECUTABLE")
+    # The precompiled header is built with -fPIC; an executable's default would be -fPIE.
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(${target} PRIVATE -fPIC)
+  endif()
   target_precompile_headers(${target} REUSE_FROM trainctl_torch_pch)
 endfunction()

@@ -26,7 +26,12 @@ struct Command {
   void (*add)(CLI::App& app, Action& action);
 };
 
+void AddData(CLI::App& app, Action& action);
 void AddRecipe(CLI::App& app, Action& action);
+void AddCheckpoint(CLI::App& app, Action& action);
+void AddStatus(CLI::App& app, Action& action);
+void AddLogs(CLI::App& app, Action& action);
+void AddStop(CLI::App& app, Action& action);
 void AddPlan(CLI::App& app, Action& action);
 void AddVersion(CLI::App& app, Action& action);
 

@@ -13,8 +13,13 @@ namespace trainctl::cli {
 namespace {
 
 constexpr std::array kCommands = {
+    Command{AddData},
     Command{AddPlan},
     Command{AddRecipe},
+    Command{AddCheckpoint},
+    Command{AddStatus},
+    Command{AddLogs},
+    Command{AddStop},
     Command{AddVersion},
 };
 

@@ -57,6 +57,8 @@ class FileLock {
   FileLock(FileLock&& other) noexcept;
   FileLock& operator=(FileLock&& other) noexcept;
   ~FileLock();
+  // For a helper process that must keep the lock until it has cleaned up after this one's death.
+  int fd() const { return fd_; }
 
  private:
   FileLock() = default;

@@ -2,11 +2,11 @@
 
 #include <array>
 #include <cmath>
+#include <limits>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_replace.h"
 #include "base/status.h"
 
 namespace trainctl {
@@ -14,56 +14,104 @@ namespace {
 
 struct Suffix {
   absl::string_view name;
-  double factor;
+  int64_t factor;
 };
 constexpr std::array kByteSuffixes = {
-    Suffix{"KiB", 0x1p10}, Suffix{"MiB", 0x1p20}, Suffix{"GiB", 0x1p30}, Suffix{"TiB", 0x1p40},
-    Suffix{"KB", 1e3},     Suffix{"MB", 1e6},     Suffix{"GB", 1e9},     Suffix{"TB", 1e12},
+    Suffix{"KiB", int64_t{1} << 10},
+    Suffix{"MiB", int64_t{1} << 20},
+    Suffix{"GiB", int64_t{1} << 30},
+    Suffix{"TiB", int64_t{1} << 40},
+    Suffix{"KB", 1'000},
+    Suffix{"MB", 1'000'000},
+    Suffix{"GB", 1'000'000'000},
+    Suffix{"TB", 1'000'000'000'000},
 };
-constexpr std::array kCountSuffixes = {Suffix{"K", 1e3}, Suffix{"M", 1e6}, Suffix{"B", 1e9},
-                                       Suffix{"T", 1e12}, Suffix{"", 1}};
-constexpr std::array kDurationSuffixes = {Suffix{"ms", 1e-3}, Suffix{"s", 1}, Suffix{"m", 60},
-                                          Suffix{"h", 3600}};
+constexpr std::array kCountSuffixes = {Suffix{"K", 1'000}, Suffix{"M", 1'000'000}, Suffix{"B", 1'000'000'000},
+                                       Suffix{"T", 1'000'000'000'000}, Suffix{"", 1}};
+constexpr std::array kNanosecondSuffixes = {Suffix{"ms", 1'000'000}, Suffix{"s", 1'000'000'000},
+                                            Suffix{"m", 60'000'000'000}, Suffix{"h", 3'600'000'000'000}};
 
-template <typename Suffixes>
-absl::StatusOr<double> ParseSuffixed(absl::string_view text, const Suffixes& suffixes,
-                                     absl::string_view expected) {
-  for (const Suffix& suffix : suffixes) {
-    if (!absl::EndsWith(text, suffix.name)) continue;
-    std::string digits(text.substr(0, text.size() - suffix.name.size()));
-    while (!digits.empty() && digits.back() == ' ') digits.pop_back();
-    if (digits.empty() || digits.find_first_not_of("0123456789._") != std::string::npos) continue;
-    double value = 0;
-    if (!absl::SimpleAtod(absl::StrReplaceAll(digits, {{"_", ""}}), &value)) continue;
-    return value * suffix.factor;
+// digits / 10^num_decimals, exact: "1.001K" is 1001, which no double product gives.
+struct Decimal {
+  __extension__ unsigned __int128 digits = 0;
+  int num_decimals = 0;
+  bool too_long = false;
+};
+
+// Digits with at most one point and with "_" between digits only.
+bool ParseDecimal(absl::string_view text, Decimal& decimal) {
+  constexpr int kMaxDigits = 25;  // times the largest factor stays below 2^127
+  bool has_point = false;
+  bool after_digit = false;
+  int num_digits = 0;
+  int num_zeros = 0;  // trailing ones after the point do not count
+  for (const char c : text) {
+    if (c >= '0' && c <= '9') {
+      after_digit = true;
+      if (has_point && c == '0') {
+        ++num_zeros;
+        continue;
+      }
+      for (; num_zeros >= 0 && !decimal.too_long; --num_zeros) {
+        decimal.digits = decimal.digits * 10 + (num_zeros == 0 ? static_cast<unsigned>(c - '0') : 0U);
+        decimal.num_decimals += has_point ? 1 : 0;
+        num_digits += decimal.digits == 0 ? 0 : 1;
+        decimal.too_long = num_digits > kMaxDigits || decimal.num_decimals > kMaxDigits;
+      }
+      num_zeros = 0;
+    } else if (c == '_' && after_digit) {
+      after_digit = false;
+    } else if (c == '.' && after_digit && !has_point) {
+      has_point = true;
+      after_digit = false;
+    } else {
+      return false;
+    }
   }
-  return UsageError(absl::StrCat("'", text, "' is not ", expected));
+  return after_digit;
 }
 
-absl::StatusOr<int64_t> Whole(absl::StatusOr<double> value, absl::string_view text) {
-  if (!value.ok()) return value.status();
-  if (*value < 0 || *value > 9e18) return UsageError(absl::StrCat("'", text, "' is out of range"));
-  if (*value != std::floor(*value)) return UsageError(absl::StrCat("'", text, "' is not a whole number"));
-  return static_cast<int64_t>(*value);
+// The value in units of the factors; an error when it is not whole, unless `round_down`.
+template <typename Suffixes>
+absl::StatusOr<int64_t> ParseSuffixed(absl::string_view text, const Suffixes& suffixes,
+                                      absl::string_view expected, bool round_down) {
+  for (const Suffix& suffix : suffixes) {
+    if (!absl::EndsWith(text, suffix.name)) continue;
+    const absl::string_view number =
+        absl::StripTrailingAsciiWhitespace(text.substr(0, text.size() - suffix.name.size()));
+    Decimal decimal;
+    if (!ParseDecimal(number, decimal)) continue;
+    if (decimal.too_long) return UsageError(absl::StrCat("'", text, "' is out of range"));
+    __extension__ unsigned __int128 value = decimal.digits * static_cast<uint64_t>(suffix.factor);
+    for (int i = 0; i < decimal.num_decimals; ++i) {
+      if (value % 10 != 0 && !round_down) {
+        return UsageError(absl::StrCat("'", text, "' is not a whole number"));
+      }
+      value /= 10;
+    }
+    if (value > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+      return UsageError(absl::StrCat("'", text, "' is out of range"));
+    }
+    return static_cast<int64_t>(value);
+  }
+  return UsageError(absl::StrCat("'", text, "' is not ", expected));
 }
 
 }  // namespace
 
 absl::StatusOr<int64_t> ParseBytes(absl::string_view text) {
-  return Whole(ParseSuffixed(text, kByteSuffixes, "a size with a unit, such as \"80GB\" or \"512MiB\""),
-               text);
+  return ParseSuffixed(text, kByteSuffixes, "a size with a unit, such as \"80GB\" or \"512MiB\"", false);
 }
 
 absl::StatusOr<int64_t> ParseCount(absl::string_view text) {
-  return Whole(ParseSuffixed(text, kCountSuffixes, "a count, such as \"2M\" or \"100B\""), text);
+  return ParseSuffixed(text, kCountSuffixes, "a count, such as \"2M\" or \"100B\"", false);
 }
 
 absl::StatusOr<absl::Duration> ParseDuration(absl::string_view text) {
-  TRAINCTL_ASSIGN_OR_RETURN(
-      const double seconds,
-      ParseSuffixed(text, kDurationSuffixes, "a duration with a unit (ms, s, m or h), such as \"30m\""));
-  if (seconds > 1e9) return UsageError(absl::StrCat("'", text, "' is out of range"));
-  return absl::Seconds(seconds);
+  TRAINCTL_ASSIGN_OR_RETURN(const int64_t nanoseconds,
+                            ParseSuffixed(text, kNanosecondSuffixes,
+                                          "a duration with a unit (ms, s, m or h), such as \"30m\"", true));
+  return absl::Nanoseconds(nanoseconds);
 }
 
 std::string FormatBytes(int64_t bytes) {

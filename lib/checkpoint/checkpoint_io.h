@@ -5,11 +5,18 @@
 // Folder `<run>/checkpoints/step-00000042/`: one `rank-00000.safetensors` per writing rank plus
 // `manifest.json`. It is written under a temporary name, synced, and committed by one rename; a
 // half-written one is never loaded and never blocks.
+//
+//   CheckpointWriter writer(root, step, rank, world_size);
+//   if (rank == 0) writer.Begin();          // then a barrier
+//   writer.Write(slices, read);             // then a barrier
+//   if (rank == 0) writer.Commit(meta);
+//   if (rank == 0) ApplyRetention(root, keep, keep_every_steps, step);
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -19,6 +26,9 @@
 #include "base/dtype.h"
 
 namespace trainctl::checkpoint {
+
+class FileOps;
+struct Manifest;
 
 // Elements [begin, begin + count) of the row-major flattened logical tensor.
 struct Slice {
@@ -30,7 +40,9 @@ struct Slice {
 };
 
 // Fills `bytes` (count * DTypeBytes) with the slice's data / consumes them. Called once or more per
-// slice, in order, with sub-slices no larger than the writer's buffer.
+// slice with sub-slices of at most 1 MiB (writing) or 4 MiB (reading); the sub-slice's name, begin
+// and count say what is meant. The order is that of the file (wide element types first), which need
+// not be the caller's. An error ends the operation and is returned.
 using SliceReader = std::function<absl::Status(const Slice&, absl::Span<std::byte>)>;
 using SliceWriter = std::function<absl::Status(const Slice&, absl::Span<const std::byte>)>;
 
@@ -38,28 +50,44 @@ using SliceWriter = std::function<absl::Status(const Slice&, absl::Span<const st
 // fingerprints, recipe, layout, threads, build).
 struct CheckpointMeta {
   int64_t step = 0;
-  std::string state_json = "{}";
+  std::string state_json = "{}";  // one JSON object, at most 64 levels deep; read back as the same value
 };
 
+// One thread per writer. Failures of the operating system (full disk, failed sync, ...) are
+// EnvironmentErrors that name path and reason; they leave a temporary folder that nothing reads and
+// every earlier checkpoint untouched.
 class CheckpointWriter {
  public:
-  // `root` is "<run>/checkpoints". Every rank makes one for the same step and world size.
-  CheckpointWriter(std::string root, int64_t step, int rank, int world_size);
+  // `root` is "<run>/checkpoints". Every rank makes one for the same step and world size. `ops` is
+  // for tests; it must outlive the writer.
+  CheckpointWriter(std::string root, int64_t step, int rank, int world_size, FileOps* ops = nullptr);
 
   // Rank 0 first, before the others start (the caller's barrier): removes leftovers of earlier
   // attempts at this step and makes the temporary folder.
   absl::Status Begin();
-  // Every rank: writes its slices with checksums and syncs the file. Host memory: one buffer.
+  // Every rank, once per Begin: writes its slices with checksums and syncs the file. A rank without
+  // slices calls it too. A slice with count 0 only declares its tensor. Host memory: one buffer.
   absl::Status Write(absl::Span<const Slice> slices, const SliceReader& read);
   // Rank 0, after the caller's barrier: checks that every element of every tensor was written
-  // exactly once, writes the manifest, syncs, renames, syncs the parent. Idempotent.
+  // exactly once (InternalError if not), writes the manifest, syncs, renames, syncs the parent. A
+  // committed checkpoint of the same step is replaced without a moment in which neither is there.
+  // Calling it again after success changes nothing; after a failure it fails again (a sync that
+  // failed once proves nothing when it succeeds later): start anew with Begin.
   absl::Status Commit(const CheckpointMeta& meta);
 
  private:
+  absl::Status TryCommit(const CheckpointMeta& meta);
+  absl::Status Publish();  // temporary folder -> committed folder
+
   std::string root_;
   int64_t step_;
   int rank_;
   int world_size_;
+  FileOps* ops_;
+  std::string temporary_;
+  std::string committed_;
+  bool is_committed_ = false;
+  absl::Status commit_failure_;
 };
 
 struct CheckpointInfo {
@@ -68,50 +96,47 @@ struct CheckpointInfo {
   int64_t bytes = 0;
 };
 
-// Committed checkpoints, oldest first. A missing root is an empty list.
+// Committed checkpoints, oldest first, unopened. A missing root is an empty list.
 absl::StatusOr<std::vector<CheckpointInfo>> ListCheckpoints(const std::string& root);
 
+// Safe to use from several threads. What is read is always verified: BadDataError names file and
+// tensor, for missing, truncated and changed files and for a medium that fails to read.
 class CheckpointReader {
  public:
   // Opens a committed folder and checks manifest version, its own checksum, and the files' sizes.
+  // EnvironmentError when the manifest is intact but of a newer format.
   static absl::StatusOr<CheckpointReader> Open(const std::string& path);
-  const CheckpointMeta& meta() const { return meta_; }
-  // Whole logical tensors, in the manifest's order.
-  const std::vector<Slice>& tensors() const { return tensors_; }
+  const CheckpointMeta& meta() const;
+  int world_size() const;  // ranks that wrote it
+  // Whole logical tensors, in the order of rank 0, then of the others.
+  const std::vector<Slice>& tensors() const;
+  // Null when there is no such tensor.
+  const Slice* Find(const std::string& name) const;
   // Reads what the slices cover, reading only the needed byte ranges; every checksummed chunk that
-  // is touched is verified. BadDataError names file and tensor. `dtype` of a slice must match.
+  // is touched is verified before its bytes are handed out. BadDataError names file and tensor.
+  // `dtype` and `shape` of a slice must match.
   absl::Status Read(absl::Span<const Slice> slices, const SliceWriter& write) const;
-  // Verifies every byte.
+  // Verifies every byte of every file.
   absl::Status Verify() const;
 
  private:
-  struct Piece {  // a contiguous run of a tensor's elements in one file
-    int64_t begin = 0;
-    int64_t count = 0;
-    int file = 0;
-    int64_t offset_bytes = 0;  // within the file's data area
-  };
-  struct FileEntry {
-    std::string name;
-    int64_t size_bytes = 0;
-    int64_t data_offset = 0;
-    int64_t chunk_bytes = 0;
-    std::vector<uint64_t> chunk_xxh3;
-  };
+  friend class ChunkReader;
   CheckpointReader() = default;
   std::string path_;
-  CheckpointMeta meta_;
-  std::vector<Slice> tensors_;
-  std::vector<std::vector<Piece>> pieces_;
-  std::vector<FileEntry> files_;
+  std::shared_ptr<const Manifest> manifest_;
 };
 
 // The newest committed checkpoint that opens and verifies; for each newer one that does not, a line
-// in `warnings`. NotFound when there is none at all, BadDataError when all are damaged.
+// in `warnings`. NotFound when there is none at all, BadDataError when all are damaged. A checkpoint
+// that cannot be judged (newer format, no permission) is that EnvironmentError: falling back
+// silently behind it would lose work.
 absl::StatusOr<CheckpointInfo> FindNewestGood(const std::string& root, std::vector<std::string>* warnings);
 
 // Removes all but the newest `keep` (>= 1) and those whose step is a multiple of keep_every_steps
-// (> 0). Never removes the newest good one; removes leftovers of unfinished saves.
-absl::Status ApplyRetention(const std::string& root, int64_t keep, int64_t keep_every_steps);
+// (> 0). Never removes the newest good one; removes leftovers of unfinished saves, so no save may be
+// under way. Damaged ones do not count towards `keep`. `trusted_step` is a step that this process
+// has just committed, good without being read again.
+absl::Status ApplyRetention(const std::string& root, int64_t keep, int64_t keep_every_steps,
+                            int64_t trusted_step = -1, FileOps* ops = nullptr);
 
 }  // namespace trainctl::checkpoint

@@ -1,0 +1,130 @@
+// trainctl checkpoint ls|verify: what is in a run's checkpoints, and whether every byte of it is
+// what was written.
+
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "apps/trainctl/command.h"
+#include "base/files.h"
+#include "base/units.h"
+#include "checkpoint/checkpoint_io.h"
+
+namespace trainctl::cli {
+namespace {
+
+using checkpoint::CheckpointInfo;
+using checkpoint::CheckpointReader;
+using Json = nlohmann::ordered_json;
+
+void Print(const Json& report) {
+  std::puts(report.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+}
+
+struct Listed {
+  CheckpointInfo info;
+  absl::Status status;
+  int world_size = 0;
+  size_t num_tensors = 0;
+};
+
+Listed Inspect(const CheckpointInfo& info, bool every_byte) {
+  Listed listed{info, absl::OkStatus(), 0, 0};
+  const absl::StatusOr<CheckpointReader> reader = CheckpointReader::Open(info.path);
+  if (!reader.ok()) {
+    listed.status = reader.status();
+    return listed;
+  }
+  listed.info.step = reader->meta().step;
+  listed.world_size = reader->world_size();
+  listed.num_tensors = reader->tensors().size();
+  if (every_byte) listed.status = reader->Verify();
+  return listed;
+}
+
+Json JsonOf(const Listed& listed, const char* good_word) {
+  Json json = {{"path", listed.info.path}, {"step", listed.info.step}};
+  if (listed.info.bytes > 0) json["bytes"] = listed.info.bytes;
+  if (listed.world_size > 0) {
+    json["world_size"] = listed.world_size;
+    json["num_tensors"] = listed.num_tensors;
+  }
+  json["state"] = listed.status.ok() ? good_word : "damaged";
+  if (!listed.status.ok()) json["message"] = std::string(listed.status.message());
+  return json;
+}
+
+absl::StatusOr<std::vector<CheckpointInfo>> CheckpointsOf(const std::string& run) {
+  if (!PathExists(run)) {
+    return UsageError(absl::StrCat("there is no run folder ", run, "; name one: trainctl checkpoint ls RUN"));
+  }
+  return checkpoint::ListCheckpoints(absl::StrCat(run, "/checkpoints"));
+}
+
+absl::StatusOr<ExitCode> List(const std::string& run, const Output& output) {
+  TRAINCTL_ASSIGN_OR_RETURN(const std::vector<CheckpointInfo> list, CheckpointsOf(run));
+  Json report = {{"schema", "trainctl.checkpoint-ls.v1"}, {"run", run}, {"checkpoints", Json::array()}};
+  if (!output.json && !list.empty()) std::printf("%10s  %10s  %7s  %s\n", "step", "size", "tensors", "state");
+  for (const CheckpointInfo& info : list) {
+    const Listed listed = Inspect(info, false);
+    report["checkpoints"].push_back(JsonOf(listed, "committed"));
+    if (output.json) continue;
+    std::printf(
+        "%10lld  %10s  %7zu  %s\n", static_cast<long long>(info.step), FormatBytes(info.bytes).c_str(),
+        listed.num_tensors,
+        listed.status.ok() ? "committed" : absl::StrCat("damaged: ", listed.status.message()).c_str());
+  }
+  if (output.json) Print(report);
+  if (!output.json && list.empty()) std::fprintf(stderr, "%s: no checkpoints yet\n", run.c_str());
+  return ExitCode::kOk;
+}
+
+absl::StatusOr<ExitCode> Verify(const std::string& path, const Output& output) {
+  std::vector<CheckpointInfo> list;
+  if (PathExists(absl::StrCat(path, "/manifest.json")) || !PathExists(absl::StrCat(path, "/checkpoints"))) {
+    if (!PathExists(path)) return UsageError(absl::StrCat("there is no run or checkpoint folder ", path));
+    list.push_back({path, 0, 0});
+  } else {
+    TRAINCTL_ASSIGN_OR_RETURN(list, CheckpointsOf(path));
+    if (list.empty()) return BadDataError(absl::StrCat(path, ": has no checkpoint to verify"));
+  }
+  Json report = {{"schema", "trainctl.checkpoint-verify.v1"}, {"checkpoints", Json::array()}};
+  absl::Status first_failure;
+  for (const CheckpointInfo& info : list) {
+    const Listed listed = Inspect(info, true);
+    report["checkpoints"].push_back(JsonOf(listed, "good"));
+    if (first_failure.ok()) first_failure = listed.status;
+    if (output.json) continue;
+    std::printf("%s  %s\n", listed.status.ok() ? "good   " : "damaged", info.path.c_str());
+    if (!listed.status.ok()) {
+      std::fprintf(stderr, "trainctl: %s\n", std::string(listed.status.message()).c_str());
+    }
+  }
+  if (output.json) Print(report);
+  return ExitCodeFor(first_failure);
+}
+
+}  // namespace
+
+void AddCheckpoint(CLI::App& app, Action& action) {
+  CLI::App* verb = app.add_subcommand("checkpoint", "List and verify the checkpoints of a run");
+  verb->require_subcommand(1);
+  SetExample(*verb, "trainctl checkpoint verify runs/latest");
+
+  auto run = std::make_shared<std::string>("runs/latest");
+  CLI::App* ls = verb->add_subcommand("ls", "List committed checkpoints, oldest first");
+  ls->add_option("RUN", *run, "Run folder")->capture_default_str();
+  AddJsonFlag(*ls);
+  SetExample(*ls, "trainctl checkpoint ls runs/latest --json");
+  ls->callback([&action, run] { action = [run](const Output& output) { return List(*run, output); }; });
+
+  CLI::App* verify = verb->add_subcommand("verify", "Read every byte and compare it with its checksum");
+  verify->add_option("PATH", *run, "Run folder, or one checkpoint's folder")->capture_default_str();
+  AddJsonFlag(*verify);
+  SetExample(*verify, "trainctl checkpoint verify runs/latest/checkpoints/step-00000500");
+  verify->callback([&action, run] { action = [run](const Output& output) { return Verify(*run, output); }; });
+}
+
+}  // namespace trainctl::cli

@@ -1,0 +1,173 @@
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "apps/trainctl/command.h"
+#include "base/units.h"
+#include "data/batch_source.h"
+#include "data/prepare.h"
+#include "recipe/load.h"
+
+namespace trainctl::cli {
+namespace {
+
+void Print(absl::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+
+absl::StatusOr<ExitCode> RunPrepare(data::PrepareOptions options, const Output& output) {
+  if (output.stderr_terminal) {
+    auto shown_percent = std::make_shared<int64_t>(-1);
+    options.progress = [shown_percent](int64_t done_bytes, int64_t total_bytes) {
+      const int64_t percent = static_cast<int64_t>(100.0 * static_cast<double>(done_bytes) /
+                                                   static_cast<double>(total_bytes > 0 ? total_bytes : 1));
+      if (percent == *shown_percent) return;
+      *shown_percent = percent;
+      std::fprintf(stderr, "\r%3d %% of %s", static_cast<int>(percent), FormatBytes(total_bytes).c_str());
+    };
+  }
+  const absl::StatusOr<data::PreparedDataset> dataset = data::Prepare(options);
+  if (output.stderr_terminal) std::fputs("\r\033[K", stderr);
+  TRAINCTL_RETURN_IF_ERROR(dataset.status());
+  if (output.json) {
+    Print(absl::StrCat(data::DatasetJson(*dataset), "\n"));
+  } else {
+    Print(absl::StrCat(
+        "Wrote ", dataset->prefix, ".bin, .idx and .json: ", dataset->documents, " documents, ",
+        dataset->tokens, " tokens (", std::string(data::TokenTypeName(dataset->token_type)),
+        ", for model.vocab >= ", dataset->vocab, ") from ", dataset->sources.size(), " files\n"));
+  }
+  return ExitCode::kOk;
+}
+
+struct BatchOptions {
+  std::string recipe;
+  std::vector<std::string> sets;
+  int64_t step = 0;
+  std::string eval_set;
+};
+
+template <typename T>
+std::string Row(const std::vector<T>& values) {
+  return absl::StrJoin(values, " ", [](std::string* out, T value) { absl::StrAppend(out, int64_t{value}); });
+}
+
+template <typename T>
+std::string JsonRow(const std::vector<T>& values) {
+  return absl::StrCat(
+      "[",
+      absl::StrJoin(values, ",", [](std::string* out, T value) { absl::StrAppend(out, int64_t{value}); }),
+      "]");
+}
+
+void AppendSequence(const data::Batch& batch, int64_t number, bool json, std::string& out) {
+  if (json) {
+    absl::StrAppend(&out, number > 0 ? ",\n" : "\n", "{\"sequence\":", number,
+                    ",\"tokens\":", JsonRow(batch.tokens), ",\"targets\":", JsonRow(batch.targets),
+                    ",\"loss_mask\":", JsonRow(batch.loss_mask), ",\"document\":", JsonRow(batch.document),
+                    ",\"positions\":", JsonRow(batch.positions), "}");
+    return;
+  }
+  int64_t num_targets = 0;
+  for (const uint8_t counts : batch.loss_mask) num_targets += counts;
+  absl::StrAppend(&out, "sequence ", number, ": ", num_targets, " of ", batch.seq_len, " targets count, ",
+                  batch.document.empty() ? 0 : batch.document.back() + 1, " documents\n  tokens    ",
+                  Row(batch.tokens), "\n  targets   ", Row(batch.targets), "\n  loss_mask ",
+                  Row(batch.loss_mask), "\n  document  ", Row(batch.document), "\n  positions ",
+                  Row(batch.positions), "\n");
+}
+
+absl::StatusOr<std::unique_ptr<data::BatchSource>> OpenEvalSet(const recipe::Recipe& recipe,
+                                                               const BatchOptions& options) {
+  TRAINCTL_ASSIGN_OR_RETURN(std::vector<data::EvalSet> sets, data::OpenEvalSets(recipe));
+  std::vector<std::string> names;
+  for (data::EvalSet& set : sets) {
+    names.push_back(set.name);
+    if (set.name != options.eval_set) continue;
+    if (options.step >= set.num_batches) {
+      return UsageError(absl::StrCat("evaluation set ", set.name, " has ", set.num_batches,
+                                     " batches; --step counts from 0"));
+    }
+    return std::move(set.source);
+  }
+  return UsageError(absl::StrCat("there is no evaluation set '", options.eval_set,
+                                 "'; there are: ", names.empty() ? "none" : absl::StrJoin(names, ", ")));
+}
+
+absl::StatusOr<ExitCode> RunBatch(const BatchOptions& options, const Output& output) {
+  TRAINCTL_ASSIGN_OR_RETURN(const recipe::LoadedRecipe loaded,
+                            recipe::LoadRecipe(options.recipe, options.sets));
+  const recipe::Recipe& recipe = loaded.recipe;
+  TRAINCTL_ASSIGN_OR_RETURN(
+      const std::unique_ptr<data::BatchSource> source,
+      options.eval_set.empty() ? data::OpenTrainSource(recipe) : OpenEvalSet(recipe, options));
+  std::string out;  // printed as a whole: an error leaves no half of a report
+  if (output.json) {
+    absl::StrAppend(&out, "{\"schema\":\"trainctl.batch.v1\",\"set\":",
+                    nlohmann::json(options.eval_set.empty() ? "train" : options.eval_set)
+                        .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
+                    ",\"step\":", options.step, ",\"num_sequences\":", recipe.train.batch_sequences,
+                    ",\"seq_len\":", recipe.data.seq_len, ",\"sequences\":[");
+  }
+  for (int64_t i = 0; i < recipe.train.batch_sequences; ++i) {
+    TRAINCTL_ASSIGN_OR_RETURN(const data::Batch batch, source->Get(options.step, {i, 1}));
+    AppendSequence(batch, i, output.json, out);
+  }
+  if (output.json) absl::StrAppend(&out, "\n]}\n");
+  Print(out);
+  return ExitCode::kOk;
+}
+
+void AddPrepare(CLI::App& app, Action& action) {
+  CLI::App* verb = app.add_subcommand("prepare", "Tokenize text or JSONL files into a .bin/.idx dataset");
+  AddJsonFlag(*verb);
+  SetExample(*verb, "trainctl data prepare books/*.txt web.jsonl --tokenizer byte --out data/corpus");
+  auto options = std::make_shared<data::PrepareOptions>();
+  verb->add_option("IN", options->inputs,
+                   ".jsonl and .ndjson: a document per line; anything else: a document per file")
+      ->required();
+  verb->add_option("--tokenizer", options->tokenizer, "\"byte\": one token per byte")->capture_default_str();
+  verb->add_option("--out", options->prefix, "Writes PREFIX.bin, PREFIX.idx and PREFIX.json")
+      ->required()
+      ->type_name("PREFIX");
+  verb->add_option("--text-field", options->text_field, "JSONL: the field with the text")
+      ->capture_default_str();
+  verb->add_flag("--end-of-document", options->end_of_document,
+                 "End each document with token 256; the model needs vocab >= 257");
+  verb->add_flag("--force", options->overwrite, "Replace files that exist");
+  verb->callback([&action, options] {
+    action = [options](const Output& output) { return RunPrepare(*options, output); };
+  });
+}
+
+void AddBatch(CLI::App& app, Action& action) {
+  CLI::App* verb = app.add_subcommand("batch", "Print the exact token ids of a step's batch");
+  AddJsonFlag(*verb);
+  SetExample(*verb, "trainctl data batch recipe.toml --step 100 --json");
+  auto options = std::make_shared<BatchOptions>();
+  verb->add_option("RECIPE", options->recipe, "The recipe (TOML)")->required();
+  verb->add_option("--step", options->step, "The step, counted from 0")->required()->type_name("N");
+  verb->add_option("--set", options->sets, "Override a field: KEY=VALUE (repeatable)")
+      ->allow_extra_args(false)
+      ->type_name("KEY=VALUE");
+  verb->add_option("--eval", options->eval_set, "A batch of this evaluation set instead")->type_name("NAME");
+  verb->callback([&action, options] {
+    action = [options](const Output& output) { return RunBatch(*options, output); };
+  });
+}
+
+}  // namespace
+
+void AddData(CLI::App& app, Action& action) {
+  CLI::App* group = app.add_subcommand("data", "Prepare data; look at batches");
+  group->require_subcommand(1);
+  SetExample(*group, "trainctl data prepare corpus.jsonl --out data/corpus");
+  AddPrepare(*group, action);
+  AddBatch(*group, action);
+}
+
+}  // namespace trainctl::cli

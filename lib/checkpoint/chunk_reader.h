@@ -1,0 +1,45 @@
+// Reads byte ranges of a checkpoint's files through its chunk checksums: no byte is handed out
+// before its chunk was verified. Keeps one file open and one block of chunks. One thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "checkpoint/manifest.h"
+
+namespace trainctl::checkpoint {
+
+// Opens for reading and checks the size: BadDataError when the file is missing or of another size.
+absl::StatusOr<int> OpenSizedFile(const std::string& path, int64_t size_bytes);
+
+class ChunkReader {
+ public:
+  // `manifest` must outlive this.
+  ChunkReader(std::string folder, const Manifest& manifest);
+  ChunkReader(const ChunkReader&) = delete;
+  ~ChunkReader();
+
+  // Verified bytes from `offset` of the file on: at least one and at most `max_bytes`. A view into
+  // the block, valid until the next call. BadDataError names file, chunk and byte range.
+  absl::StatusOr<absl::Span<const std::byte>> BytesAt(int file, int64_t offset, int64_t max_bytes);
+
+ private:
+  absl::Status OpenFile(int file);
+  absl::Status LoadBlock(int64_t first_chunk, int64_t num_chunks);
+
+  std::string folder_;
+  const Manifest& manifest_;
+  int file_ = -1;
+  int fd_ = -1;
+  std::unique_ptr<std::byte[]> block_;
+  int64_t block_capacity_ = 0;
+  int64_t block_begin_ = 0;  // file offset of the first byte in the block
+  int64_t block_bytes_ = 0;
+};
+
+}  // namespace trainctl::checkpoint

@@ -1,0 +1,155 @@
+#include "data/document_store.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/strip.h"
+#include "base/status.h"
+#include "data/indexed_dataset.h"
+
+namespace trainctl::data {
+namespace {
+
+constexpr const char* kNotText[] = {".gz",  ".bz2",     ".xz",    ".zst",  ".zip", ".tar", ".tgz",
+                                    ".npy", ".parquet", ".arrow", ".json", ".csv", ".tsv", ".safetensors"};
+
+class IndexedDocuments : public DocumentStore {
+ public:
+  IndexedDocuments(IndexedDataset dataset, int64_t vocab) : dataset_(std::move(dataset)), vocab_(vocab) {}
+
+  int64_t num_documents() const override { return dataset_.index().num_documents(); }
+  int64_t DocumentTokens(int64_t document) const override {
+    return dataset_.index().DocumentTokens(document);
+  }
+  absl::Status Read(int64_t document, int64_t first, int64_t count, int32_t* tokens,
+                    uint8_t* learn) const override {
+    std::fill_n(learn, count, uint8_t{1});
+    return dataset_.Read(document, first, count, vocab_, tokens);
+  }
+  absl::Status CheckUnchanged() const override { return dataset_.CheckUnchanged(); }
+
+ private:
+  IndexedDataset dataset_;
+  int64_t vocab_;
+};
+
+class ConcatenatedDocuments : public DocumentStore {
+ public:
+  explicit ConcatenatedDocuments(std::vector<std::unique_ptr<DocumentStore>> stores)
+      : stores_(std::move(stores)), first_document_{0} {
+    for (const auto& store : stores_)
+      first_document_.push_back(first_document_.back() + store->num_documents());
+  }
+
+  int64_t num_documents() const override { return first_document_.back(); }
+  int64_t DocumentTokens(int64_t document) const override {
+    const size_t store = StoreOf(document);
+    return stores_[store]->DocumentTokens(document - first_document_[store]);
+  }
+  absl::Status Read(int64_t document, int64_t first, int64_t count, int32_t* tokens,
+                    uint8_t* learn) const override {
+    const size_t store = StoreOf(document);
+    return stores_[store]->Read(document - first_document_[store], first, count, tokens, learn);
+  }
+  absl::Status CheckUnchanged() const override {
+    for (const auto& store : stores_) TRAINCTL_RETURN_IF_ERROR(store->CheckUnchanged());
+    return absl::OkStatus();
+  }
+
+ private:
+  size_t StoreOf(int64_t document) const {
+    const auto next = std::upper_bound(first_document_.begin(), first_document_.end(), document);
+    return static_cast<size_t>(next - first_document_.begin()) - 1;
+  }
+
+  std::vector<std::unique_ptr<DocumentStore>> stores_;
+  std::vector<int64_t> first_document_;  // of each store, and behind the last
+};
+
+}  // namespace
+
+absl::StatusOr<SourceKind> KindOfFile(const recipe::DataSource& source, const std::string& file) {
+  if (source.kind == "indexed") return SourceKind::kIndexed;
+  if (source.kind == "jsonl") return SourceKind::kJsonl;
+  if (source.kind == "text") return SourceKind::kText;
+  if (source.kind != "auto") {
+    return UsageError(
+        absl::StrCat("data source kind '", source.kind, "' is not auto, indexed, jsonl or text"));
+  }
+  const std::string name = absl::AsciiStrToLower(file);
+  if (absl::EndsWith(name, ".bin") || absl::EndsWith(name, ".idx")) return SourceKind::kIndexed;
+  if (absl::EndsWith(name, ".jsonl") || absl::EndsWith(name, ".ndjson")) return SourceKind::kJsonl;
+  for (const char* suffix : kNotText) {
+    if (absl::EndsWith(name, suffix)) {
+      return UsageError(
+          absl::StrCat(file, ": ", suffix,
+                       " files are not read as text by themselves; unpack or convert them, or say "
+                       "kind = \"text\" if they are text"));
+    }
+  }
+  return SourceKind::kText;
+}
+
+std::string IndexedPrefix(const std::string& file) {
+  absl::string_view prefix = file;
+  if (!absl::ConsumeSuffix(&prefix, ".bin")) absl::ConsumeSuffix(&prefix, ".idx");
+  return std::string(prefix);
+}
+
+absl::StatusOr<std::unique_ptr<DocumentStore>> OpenIndexedDocuments(const std::string& prefix,
+                                                                    int64_t vocab) {
+  TRAINCTL_ASSIGN_OR_RETURN(IndexedDataset dataset, IndexedDataset::Open(prefix));
+  return std::make_unique<IndexedDocuments>(std::move(dataset), vocab);
+}
+
+std::unique_ptr<DocumentStore> Concatenate(std::vector<std::unique_ptr<DocumentStore>> stores) {
+  if (stores.size() == 1) return std::move(stores.front());
+  return std::make_unique<ConcatenatedDocuments>(std::move(stores));
+}
+
+absl::StatusOr<std::unique_ptr<DocumentStore>> OpenDocuments(const recipe::DataSource& source,
+                                                             int64_t vocab) {
+  const bool end_of_document = vocab > kByteVocab;
+  std::vector<std::unique_ptr<DocumentStore>> stores;
+  std::set<std::string> prefixes;
+  size_t next = 0;
+  while (next < source.files.size()) {
+    TRAINCTL_ASSIGN_OR_RETURN(const SourceKind kind, KindOfFile(source, source.files[next]));
+    if (kind != SourceKind::kIndexed && vocab < kByteVocab) {
+      return UsageError(absl::StrCat(
+          source.files[next], ": the byte tokenizer needs model.vocab >= ", kByteVocab, ", not ", vocab));
+    }
+    if (kind != SourceKind::kJsonl && !source.prompt_field.empty()) {
+      return UsageError(absl::StrCat(source.files[next], ": prompt_field = '", source.prompt_field,
+                                     "' is for JSONL files only"));
+    }
+    if (kind == SourceKind::kIndexed) {
+      const std::string prefix = IndexedPrefix(source.files[next++]);
+      if (!prefixes.insert(prefix).second) continue;
+      TRAINCTL_ASSIGN_OR_RETURN(auto store, OpenIndexedDocuments(prefix, vocab));
+      stores.push_back(std::move(store));
+      continue;
+    }
+    // A run of files of one kind is one store: a text source may have very many.
+    std::vector<std::string> files;
+    for (; next < source.files.size(); ++next) {
+      TRAINCTL_ASSIGN_OR_RETURN(const SourceKind next_kind, KindOfFile(source, source.files[next]));
+      if (next_kind != kind) break;
+      files.push_back(source.files[next]);
+    }
+    if (kind == SourceKind::kText) {
+      TRAINCTL_ASSIGN_OR_RETURN(auto store, OpenTextDocuments(std::move(files), end_of_document));
+      stores.push_back(std::move(store));
+    } else {
+      const JsonlFields fields = {source.text_field, source.prompt_field};
+      TRAINCTL_ASSIGN_OR_RETURN(auto store, OpenJsonlDocuments(files, fields, end_of_document));
+      stores.push_back(std::move(store));
+    }
+  }
+  return Concatenate(std::move(stores));
+}
+
+}  // namespace trainctl::data

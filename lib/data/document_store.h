@@ -1,0 +1,65 @@
+// Documents of one source, whatever files they come from: numbered 0..num_documents() - 1, each a row of
+// tokens. Immutable after opening; thread safe.
+//
+// The byte tokenizer: a token is a byte's value. When the model's vocabulary is above 256, token 256 ends
+// each text or JSONL document that is not empty; indexed datasets hold their tokens as they are.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "data/jsonl_reader.h"
+#include "recipe/recipe.h"
+
+namespace trainctl::data {
+
+inline constexpr int64_t kByteVocab = 256;
+inline constexpr int32_t kEndOfDocument = 256;
+
+class DocumentStore {
+ public:
+  virtual ~DocumentStore() = default;
+  virtual int64_t num_documents() const = 0;
+  virtual int64_t DocumentTokens(int64_t document) const = 0;
+
+  // Tokens [first, first + count) of a document, which must lie within it. `learn` is 1 where a token may be
+  // a target, 0 within a prompt. BadDataError when a file changed or a token is not in the vocabulary.
+  virtual absl::Status Read(int64_t document, int64_t first, int64_t count, int32_t* tokens,
+                            uint8_t* learn) const = 0;
+
+  // BadDataError when a mapped file no longer has the size it was opened with. Call before Read and
+  // DocumentTokens; what can still happen between the two is in docs/data.md.
+  virtual absl::Status CheckUnchanged() const { return absl::OkStatus(); }
+};
+
+enum class SourceKind { kIndexed, kJsonl, kText };
+
+// The kind of one file: as the source says, or by its name for "auto" (.bin .idx indexed; .jsonl .ndjson
+// JSONL; archives, compressed and tabular files are an error; anything else text).
+absl::StatusOr<SourceKind> KindOfFile(const recipe::DataSource& source, const std::string& file);
+
+// The prefix of an indexed dataset from the name of either of its files, or a prefix.
+std::string IndexedPrefix(const std::string& file);
+
+// Opens all files of a source, in the order given. An indexed dataset named by both of its files counts once.
+// UsageError for an unknown kind; BadDataError and EnvironmentError name the file.
+absl::StatusOr<std::unique_ptr<DocumentStore>> OpenDocuments(const recipe::DataSource& source, int64_t vocab);
+
+// One document per file, read when needed: any number of files, no memory but their names.
+absl::StatusOr<std::unique_ptr<DocumentStore>> OpenTextDocuments(std::vector<std::string> files,
+                                                                 bool end_of_document);
+
+// One document per line, decoded into memory at opening. Each bad line is BadDataError "file:line:column".
+absl::StatusOr<std::unique_ptr<DocumentStore>> OpenJsonlDocuments(const std::vector<std::string>& files,
+                                                                  const JsonlFields& fields,
+                                                                  bool end_of_document);
+
+absl::StatusOr<std::unique_ptr<DocumentStore>> OpenIndexedDocuments(const std::string& prefix, int64_t vocab);
+
+// One store after the other, as one.
+std::unique_ptr<DocumentStore> Concatenate(std::vector<std::unique_ptr<DocumentStore>> stores);
+
+}  // namespace trainctl::data

@@ -1,0 +1,101 @@
+#include "data/indexed_dataset.h"
+
+#include <cstring>
+#include <utility>
+
+#include "base/status.h"
+#include "data/data_file.h"
+
+namespace trainctl::data {
+namespace {
+
+// The position of the first token outside [0, vocab), or `count`.
+template <typename T>
+int64_t Convert(const uint8_t* bytes, int64_t count, int64_t vocab, int32_t* tokens, int64_t& bad_token) {
+  for (int64_t i = 0; i < count; ++i) {
+    T value;
+    std::memcpy(&value, bytes + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
+    const int64_t token = static_cast<int64_t>(value);
+    if (token < 0 || token >= vocab) {
+      bad_token = token;
+      return i;
+    }
+    tokens[i] = static_cast<int32_t>(token);
+  }
+  return count;
+}
+
+int64_t ConvertAs(TokenType type, const uint8_t* bytes, int64_t count, int64_t vocab, int32_t* tokens,
+                  int64_t& bad_token) {
+  switch (type) {
+    case TokenType::kU8:
+      return Convert<uint8_t>(bytes, count, vocab, tokens, bad_token);
+    case TokenType::kI8:
+      return Convert<int8_t>(bytes, count, vocab, tokens, bad_token);
+    case TokenType::kI16:
+      return Convert<int16_t>(bytes, count, vocab, tokens, bad_token);
+    case TokenType::kI32:
+      return Convert<int32_t>(bytes, count, vocab, tokens, bad_token);
+    case TokenType::kI64:
+      return Convert<int64_t>(bytes, count, vocab, tokens, bad_token);
+    case TokenType::kU16:
+      return Convert<uint16_t>(bytes, count, vocab, tokens, bad_token);
+  }
+  return 0;
+}
+
+absl::Status CheckSize(const MappedFile& file) {
+  TRAINCTL_ASSIGN_OR_RETURN(const int64_t now_bytes, file.CurrentBytes());
+  if (now_bytes == static_cast<int64_t>(file.bytes().size())) return absl::OkStatus();
+  return FileChangedError(file.path(), static_cast<int64_t>(file.bytes().size()), now_bytes);
+}
+
+}  // namespace
+
+absl::StatusOr<IndexedDataset> IndexedDataset::Open(const std::string& prefix) {
+  const std::string data_path = prefix + ".bin";
+  const std::string index_path = prefix + ".idx";
+  TRAINCTL_RETURN_IF_ERROR(CheckDataFile(data_path).status());
+  const absl::Status has_index = CheckDataFile(index_path).status();
+  if (!has_index.ok()) {
+    return Annotate(has_index,
+                    absl::StrCat("an indexed dataset is two files, .bin and .idx; beside ", data_path));
+  }
+  TRAINCTL_ASSIGN_OR_RETURN(MappedFile data, MappedFile::Open(data_path));
+  TRAINCTL_ASSIGN_OR_RETURN(MappedFile index, MappedFile::Open(index_path));
+  TRAINCTL_ASSIGN_OR_RETURN(
+      const IndexView view,
+      IndexView::Parse(index.bytes(), index_path, static_cast<int64_t>(data.bytes().size())));
+  return IndexedDataset(std::move(data), std::move(index), view);
+}
+
+absl::Status IndexedDataset::CheckUnchanged() const {
+  TRAINCTL_RETURN_IF_ERROR(CheckSize(data_));
+  return CheckSize(index_);
+}
+
+absl::Status IndexedDataset::Read(int64_t document, int64_t first, int64_t count, int64_t vocab,
+                                  int32_t* tokens) const {
+  if (count == 0) return absl::OkStatus();
+  TRAINCTL_CHECK(document >= 0 && document < view_.num_documents());
+  TRAINCTL_CHECK(first >= 0 && count > 0);
+  const int64_t token_bytes = TokenBytes(view_.token_type());
+  const int64_t document_offset = view_.DocumentOffset(document);
+  const int64_t document_tokens = view_.DocumentTokens(document);
+  const int64_t data_bytes = static_cast<int64_t>(data_.bytes().size());
+  // The index was checked when it was opened; this notices one that was overwritten since.
+  if (document_offset < 0 || first > document_tokens || count > document_tokens - first ||
+      document_offset > data_bytes - (first + count) * token_bytes) {
+    return BadDataError(absl::StrCat(index_.path(), ": the index changed after it was opened"));
+  }
+  const int64_t offset = document_offset + first * token_bytes;
+  int64_t bad_token = 0;
+  const int64_t converted =
+      ConvertAs(view_.token_type(), data_.bytes().data() + offset, count, vocab, tokens, bad_token);
+  if (converted == count) return absl::OkStatus();
+  return BadDataError(absl::StrCat(path(), ": document ", document, ", position ", first + converted,
+                                   ": token ", bad_token, " is not within the vocabulary of ", vocab,
+                                   "; raise model.vocab or prepare the data with the model's tokenizer"));
+}
+
+}  // namespace trainctl::data

@@ -1,0 +1,43 @@
+// The documents of a JSONL file, one after the other. Not thread safe.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "data/data_file.h"
+
+namespace trainctl::data {
+
+struct JsonlFields {
+  std::string text = "text";
+  std::string prompt;  // empty: no prompt
+};
+
+class JsonlReader {
+ public:
+  static absl::StatusOr<JsonlReader> Open(const std::string& path, JsonlFields fields);
+
+  struct Document {
+    std::string prompt;
+    std::string text;
+  };
+  // False at the end. Lines of white space are passed over; any other line that is not an object with the
+  // fields as strings is BadDataError "path:line: ...". A line may have at most 1 GiB.
+  absl::StatusOr<bool> Next(Document& document);
+
+  const SequentialFile& file() const { return file_; }
+
+ private:
+  JsonlReader(SequentialFile file, JsonlFields fields);
+  absl::StatusOr<bool> NextLine(absl::string_view& line);
+
+  SequentialFile file_;
+  JsonlFields fields_;
+  std::string pending_;  // read, not yet handed out from consumed_ on
+  size_t consumed_ = 0;
+  int64_t line_number_ = 0;
+  bool at_end_ = false;
+};
+
+}  // namespace trainctl::data

@@ -1,0 +1,84 @@
+// Runs a job on this machine: starts the workers, supervises them, restarts them after a failure,
+// and ends them, all of them, with everything that they started. See worker_contract.h for what a
+// worker program has to do.
+//
+//   launcher::JobOptions options;
+//   options.run = &run;                       // created or opened; locked here if it is not yet
+//   options.rendezvous = &rpc::StartServer;
+//   options.worker_program = ".../trainctl-worker";
+//   options.num_workers = 2;
+//   TRAINCTL_ASSIGN_OR_RETURN(const auto outcome, launcher::RunJob(options));
+//   return outcome.exit_code();
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/status.h"
+#include "launcher/console.h"
+#include "rendezvous/service.h"
+#include "run/run_folder.h"
+
+namespace trainctl::launcher {
+
+struct JobOptions {
+  run::RunFolder* run = nullptr;
+  rendezvous::RendezvousFactory rendezvous;
+
+  // What to start. The flags of the worker contract come before worker_args.
+  std::string worker_program;  // a path
+  std::vector<std::string> worker_args;
+  int num_workers = 1;
+  std::optional<int> threads_per_worker;   // default: allowed cores / workers
+  std::map<std::string, std::string> env;  // launch.env
+
+  int64_t max_restarts = 3;
+  absl::Duration detect_timeout = absl::Seconds(3);
+  absl::Duration stop_timeout = absl::Seconds(30);  // from SIGTERM to SIGKILL
+
+  std::shared_ptr<JobObserver> observer;  // may be null
+  const Clock* clock = nullptr;           // null: the real one
+};
+
+struct JobOutcome {
+  enum class Kind {
+    kFinished,
+    kStoppedResumable,  // every worker saved and stopped
+    kStoppedUnsaved,    // stopped at once, on request
+    kFailed,
+  };
+  Kind kind = Kind::kFinished;
+  int64_t generation = 0;
+  int64_t num_restarts = 0;
+  // kFailed: the rank that failed first, the step it was in (-1: none yet), what happened and why it
+  // was not restarted, and the end of its log.
+  int rank = -1;
+  int64_t step = -1;
+  std::string message;
+  std::string log_tail;
+  std::optional<int> worker_exit_code;  // when it exited by itself
+
+  // 0, 75, 130 or 4.
+  ExitCode exit_code() const;
+};
+
+// Blocks until the job has ended, and no process of it is left. Must be called from a thread that
+// lives as long as the process (the main thread): the workers die with it. SIGINT, SIGTERM and
+// SIGHUP ask the workers to save and stop; a second SIGINT stops without saving, a third one does not
+// even wait for the workers.
+//
+// An error means that the job could not be run (the run folder is in use, the program cannot be
+// executed, launch.env is wrong); a failed worker is an outcome.
+absl::StatusOr<JobOutcome> RunJob(const JobOptions& options);
+
+// UsageError when launch.env names a variable that the launcher sets itself, or none at all.
+absl::Status CheckWorkerEnv(const std::map<std::string, std::string>& env);
+
+}  // namespace trainctl::launcher

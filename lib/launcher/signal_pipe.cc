@@ -1,0 +1,64 @@
+#include "launcher/signal_pipe.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <utility>
+
+#include "base/files.h"
+#include "base/status.h"
+
+namespace trainctl::launcher {
+namespace {
+
+constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP};
+std::atomic<int> g_write_fd{-1};  // a handler has no other way to find it
+
+void OnSignal(int signal_number) {
+  const int saved_errno = errno;
+  const char byte = static_cast<char>(signal_number);
+  (void)!::write(g_write_fd, &byte, 1);
+  errno = saved_errno;
+}
+
+}  // namespace
+
+absl::StatusOr<SignalPipe> SignalPipe::Install() {
+  int fds[2];
+  if (::pipe2(fds, O_CLOEXEC | O_NONBLOCK) != 0) return ErrnoError("create", "a pipe", errno);
+  SignalPipe pipe;
+  pipe.read_fd_ = fds[0];
+  pipe.write_fd_ = fds[1];
+  TRAINCTL_CHECK(g_write_fd.exchange(fds[1]) == -1);
+  struct sigaction action = {};
+  action.sa_handler = &OnSignal;
+  action.sa_flags = SA_RESTART;
+  for (size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &action, &pipe.former_[i]);
+  return pipe;
+}
+
+SignalPipe::SignalPipe(SignalPipe&& other) noexcept
+    : read_fd_(std::exchange(other.read_fd_, -1)),
+      write_fd_(std::exchange(other.write_fd_, -1)),
+      former_(other.former_) {}
+
+SignalPipe::~SignalPipe() {
+  if (read_fd_ < 0) return;
+  for (size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &former_[i], nullptr);
+  g_write_fd = -1;
+  ::close(read_fd_);
+  ::close(write_fd_);
+}
+
+std::vector<int> SignalPipe::Take() {
+  std::vector<int> signals;
+  char bytes[64];
+  ssize_t count;
+  while ((count = ::read(read_fd_, bytes, sizeof(bytes))) > 0)
+    signals.insert(signals.end(), bytes, bytes + count);
+  return signals;
+}
+
+}  // namespace trainctl::launcher

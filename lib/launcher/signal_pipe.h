@@ -1,0 +1,30 @@
+// Signals as something to poll. While one exists, SIGINT, SIGTERM and SIGHUP arrive here instead of
+// ending the process. One at a time in a process.
+#pragma once
+
+#include <signal.h>
+
+#include <array>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace trainctl::launcher {
+
+class SignalPipe {
+ public:
+  static absl::StatusOr<SignalPipe> Install();
+  SignalPipe(SignalPipe&& other) noexcept;
+  ~SignalPipe();  // puts the former handlers back
+
+  int fd() const { return read_fd_; }
+  std::vector<int> Take();  // the signals that came since the last call
+
+ private:
+  SignalPipe() = default;
+  int read_fd_ = -1;
+  int write_fd_ = -1;
+  std::array<struct sigaction, 3> former_;
+};
+
+}  // namespace trainctl::launcher

@@ -1,0 +1,49 @@
+#include "launcher/worker_contract.h"
+
+#include <set>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+
+namespace trainctl::launcher {
+
+std::vector<std::string> FormatWorkerFlags(const WorkerFlags& flags) {
+  return {"--run-dir",    flags.run_dir,    "--socket",    flags.socket,
+          "--token-file", flags.token_file, "--worker-id", absl::StrCat(flags.worker_id)};
+}
+
+absl::StatusOr<WorkerFlags> ParseWorkerFlags(std::vector<std::string>& args) {
+  WorkerFlags flags;
+  std::string worker_id;
+  std::vector<std::string> others;
+  std::set<std::string> seen;
+  for (size_t i = 0; i < args.size(); ++i) {
+    std::string* target = args[i] == "--run-dir"      ? &flags.run_dir
+                          : args[i] == "--socket"     ? &flags.socket
+                          : args[i] == "--token-file" ? &flags.token_file
+                          : args[i] == "--worker-id"  ? &worker_id
+                                                      : nullptr;
+    if (target == nullptr) {
+      others.push_back(args[i]);
+      continue;
+    }
+    if (i + 1 == args.size()) return UsageError(absl::StrCat(args[i], " needs a value"));
+    if (!seen.insert(args[i]).second) return UsageError(absl::StrCat(args[i], " is given twice"));
+    *target = args[++i];
+  }
+  for (const char* name : {"--run-dir", "--socket", "--token-file", "--worker-id"}) {
+    if (!seen.contains(name)) {
+      return UsageError(absl::StrCat(name, " is missing; a worker is started by 'trainctl launch'"));
+    }
+  }
+  if (!absl::SimpleAtoi(worker_id, &flags.worker_id) || flags.worker_id < 0) {
+    return UsageError(absl::StrCat("--worker-id must be a number from 0, not '", worker_id, "'"));
+  }
+  args = std::move(others);
+  return flags;
+}
+
+std::string MemberName(absl::string_view node, int worker_id) { return absl::StrCat(node, "/", worker_id); }
+
+}  // namespace trainctl::launcher

@@ -1,0 +1,36 @@
+// What the launcher and a worker program agree on: the command line and the exit codes. Plain;
+// thread safe.
+//
+//   worker --run-dir DIR --socket PATH --token-file PATH --worker-id K [more of its own]
+//
+// Exit code 0: finished, 75: stopped after saving (both announced beforehand, see
+// rpc::WorkerClient::Leave); anything else is a failure. 2, 3, 5, 6 and 7 (style of ExitCode) are
+// failures that a restart cannot cure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace trainctl::launcher {
+
+struct WorkerFlags {
+  std::string run_dir;
+  std::string socket;
+  std::string token_file;
+  int worker_id = -1;
+};
+
+std::vector<std::string> FormatWorkerFlags(const WorkerFlags& flags);
+// Takes its own flags out of `args` (argv without the program) and leaves the others, in order.
+// UsageError when one is missing, repeated or not readable.
+absl::StatusOr<WorkerFlags> ParseWorkerFlags(std::vector<std::string>& args);
+
+// The member name of worker `worker_id` of `node`: "<node>/<worker id>".
+std::string MemberName(absl::string_view node, int worker_id);
+inline constexpr char kLocalNode[] = "local";
+
+}  // namespace trainctl::launcher

@@ -1,0 +1,56 @@
+// What a worker prints: every byte goes to its log file; lines, made safe to print, go to a sink.
+// Not thread safe.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace trainctl::launcher {
+
+// Cuts a byte stream into lines. A carriage return starts the line anew, as on a terminal; a line
+// longer than kMaxLineBytes comes in pieces.
+class LineSplitter {
+ public:
+  static constexpr size_t kMaxLineBytes = 16 << 10;
+  using Sink = std::function<void(absl::string_view line)>;
+
+  void Add(absl::string_view bytes, const Sink& sink);
+  // What came after the last newline.
+  void Flush(const Sink& sink);
+
+ private:
+  void Emit(const Sink& sink);
+  std::string pending_;
+};
+
+class WorkerLog {
+ public:
+  // Appends to the file: it holds all attempts of the rank.
+  static absl::StatusOr<WorkerLog> Open(const std::string& path);
+  WorkerLog(WorkerLog&& other) noexcept;
+  WorkerLog& operator=(WorkerLog&& other) noexcept;
+  ~WorkerLog();
+
+  // Never fails: when the file cannot be written (disk full), the first reason is kept in `error`
+  // and the bytes still reach the sink.
+  void Add(absl::string_view bytes, const LineSplitter::Sink& sink);
+  void Flush(const LineSplitter::Sink& sink) { splitter_.Flush(sink); }
+  const absl::Status& error() const { return error_; }
+  // The last lines of what was written since Open, printable, each ending in a newline.
+  std::string Tail(int num_lines) const;
+
+ private:
+  WorkerLog() = default;
+  std::string path_;
+  int fd_ = -1;
+  absl::Status error_;
+  LineSplitter splitter_;
+  std::string recent_;  // the last kTailBytes of output
+};
+
+}  // namespace trainctl::launcher

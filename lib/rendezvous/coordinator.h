@@ -1,0 +1,216 @@
+// Membership of a job as a pure state machine: who has joined, which generation runs, who failed
+// first, what the workers are told. No sockets, no clock, no threads: the caller hands in the time
+// and the event, gets a decision with its reason, and carries out the commands. The same sequence
+// of (time, event) gives the same decisions. Not thread safe.
+//
+//   Expect ──▶ gathering ──all joined──▶ preparing ──all acknowledged──▶ running
+//                  ▲                          │ no acknowledgement            │ first failure
+//                  └──────(new generation)────┘                               ▼
+//                  └───────────────────────── Expect ◀───────────────────── failed
+//
+// Invariants (tests/unit/rendezvous/simulation_test.cc): ranks are unique and dense in a generation,
+// generations only grow, no member is told to go before every member has acknowledged that very
+// assignment, and messages of an older incarnation or generation change nothing.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "base/control_channel.h"
+#include "rendezvous/assignment.h"
+
+namespace trainctl::rendezvous {
+
+// Every timeout follows from detect_timeout, so that their order cannot be broken by a setting.
+struct Timeouts {
+  absl::Duration heartbeat_interval;  // detect / 6: five may be lost
+  absl::Duration detect;              // silence after which a member has failed
+  absl::Duration ack;                 // from PREPARE to the last ACK
+  absl::Duration join;                // from Expect to the last join: loading a program can take long
+  absl::Duration echo;                // an echo waits this long for the cause to arrive
+  // A report or an exit waits this long for the crash that explains it: a survivor can notice a
+  // broken connection, and end, before the agent sees that the dead is dead.
+  absl::Duration settle;
+  absl::Duration tick;  // how often Tick has to come
+
+  static Timeouts FromDetect(absl::Duration detect);
+};
+
+// Who speaks, and in which life of its process.
+struct MemberId {
+  std::string member;
+  int64_t incarnation = 0;
+};
+
+enum class LeaveKind { kFinished, kStopped };
+enum class StopMode { kNone, kAfterSave, kNow };
+
+// ---- events -------------------------------------------------------------------------------------
+struct Expect {  // a new attempt with these slots; whoever joined before is forgotten
+  std::vector<Slot> slots;
+};
+struct Join {
+  MemberId id;
+  int64_t pid = 0;
+};
+struct Ack {
+  MemberId id;
+  int64_t generation = 0;
+  uint64_t hash = 0;
+};
+struct Heartbeat {
+  MemberId id;
+  int64_t generation = 0;
+  Progress progress;
+};
+struct ReportFailure {
+  MemberId id;
+  int64_t generation = 0;
+  Failure failure;
+};
+struct Leave {
+  MemberId id;
+  int64_t generation = 0;
+  LeaveKind kind = LeaveKind::kFinished;
+};
+// The agent saw the process end. `description` reads "killed by SIGSEGV (11)" or "exited with code 3".
+struct Exited {
+  std::string member;
+  bool clean = false;    // exit code 0 or 75
+  bool crashed = false;  // by a signal that no report of another rank explains (SIGKILL, SIGSEGV, ...)
+  std::string description;
+};
+struct StopRequest {
+  StopMode mode = StopMode::kAfterSave;
+  std::string reason;
+};
+struct SaveRequest {};
+struct Tick {};
+
+using Event =
+    std::variant<Expect, Join, Ack, Heartbeat, ReportFailure, Leave, Exited, StopRequest, SaveRequest, Tick>;
+
+// ---- decisions ----------------------------------------------------------------------------------
+// To one member. Losing one is harmless: the member joins again and gets the current ones.
+struct Command {
+  enum class Kind { kPrepare, kGo, kDirective, kReject };
+  Kind kind = Kind::kPrepare;
+  MemberId to;
+  int64_t generation = 0;
+  Directive directive;  // kDirective
+  std::string reason;   // kReject
+  bool rejoin = false;  // kReject: join again; otherwise this process is of the past
+};
+
+// To whoever runs the job.
+struct Notice {
+  enum class Kind { kStarted, kProgress, kFailed, kFinished, kStopRequested };
+  Kind kind = Kind::kStarted;
+  int64_t generation = 0;
+  Failure failure;     // kFailed: rank (-1 before an assignment), step, message
+  std::string member;  // kFailed, kProgress
+  int rank = -1;       // kProgress
+  Progress progress;   // kProgress
+  StopMode stop = StopMode::kNone;
+  std::string reason;  // kStopRequested
+};
+
+struct Decision {
+  std::vector<Command> commands;
+  std::vector<Notice> notices;
+  std::string reason;  // why, with the counts it follows from
+};
+
+struct MemberView {
+  Slot slot;
+  int64_t incarnation = 0;
+  int64_t pid = 0;
+  int rank = -1;
+  Progress progress;
+  std::string state;  // expected, joined, prepared, running, finished, stopped, exited
+  absl::Duration silent;
+};
+
+class Coordinator {
+ public:
+  // The first assignment gets the generation after `last_generation` (of the run's journal).
+  Coordinator(Timeouts timeouts, int64_t last_generation);
+
+  Decision Decide(absl::Duration now, const Event& event);
+
+  int64_t generation() const { return generation_; }
+  bool running() const { return phase_ == Phase::kRunning; }
+  std::string phase_name() const;
+  StopMode stop() const { return stop_; }
+  // The blob of the current assignment; empty before the first.
+  const std::string& assignment_bytes() const { return assignment_bytes_; }
+  uint64_t assignment_hash() const { return assignment_hash_; }
+  std::vector<MemberView> Members(absl::Duration now) const;
+  const Timeouts& timeouts() const { return timeouts_; }
+
+ private:
+  enum class Phase { kIdle, kGathering, kPreparing, kRunning, kFailed, kFinished };
+  struct Member {
+    Slot slot;
+    bool joined = false;
+    int64_t incarnation = 0;
+    int64_t pid = 0;
+    bool acked = false;
+    int rank = -1;
+    absl::Duration last_heard;
+    Progress progress;
+    std::optional<LeaveKind> left;
+    bool exited = false;
+  };
+  struct Candidate {  // a failure that waits for a better explanation
+    Failure failure;
+    std::string member;
+    absl::Duration deadline;
+  };
+
+  void On(absl::Duration now, const Expect& event, Decision& out);
+  void On(absl::Duration now, const Join& event, Decision& out);
+  void On(absl::Duration now, const Ack& event, Decision& out);
+  void On(absl::Duration now, const Heartbeat& event, Decision& out);
+  void On(absl::Duration now, const ReportFailure& event, Decision& out);
+  void On(absl::Duration now, const Leave& event, Decision& out);
+  void On(absl::Duration now, const Exited& event, Decision& out);
+  void On(absl::Duration now, const StopRequest& event, Decision& out);
+  void On(absl::Duration now, const SaveRequest& event, Decision& out);
+  void On(absl::Duration now, const Tick& event, Decision& out);
+
+  // The member if `id` is its current incarnation (and `generation` the current one), else null
+  // with the reason; a member of an older one is fenced with kReject.
+  Member* Current(const MemberId& id, Decision& out);
+  Member* Current(const MemberId& id, int64_t generation, Decision& out);
+  void MaybePrepare(absl::Duration now, Decision& out);
+  void SendPrepare(const Member& member, Decision& out) const;
+  void SendDirectives(const Member& member, Decision& out) const;
+  void Broadcast(const Directive& directive, Decision& out) const;
+  void MaybeFinish(Decision& out);
+  void Consider(Candidate candidate, Decision& out);
+  void Fail(const std::string& member, Failure failure, Decision& out);
+  bool Live() const;  // an attempt is under way
+  std::vector<std::string> MissingMembers() const;
+  MemberId IdOf(const Member& member) const { return {member.slot.member, member.incarnation}; }
+
+  const Timeouts timeouts_;
+  Phase phase_ = Phase::kIdle;
+  int64_t generation_;
+  std::map<std::string, Member> members_;
+  std::vector<std::string> order_;  // of the slots, decides the ranks
+  std::string assignment_bytes_;
+  uint64_t assignment_hash_ = 0;
+  absl::Duration deadline_;  // of joining or acknowledging
+  std::optional<Candidate> candidate_;
+  StopMode stop_ = StopMode::kNone;
+  std::string stop_reason_;
+  std::optional<absl::Duration> last_tick_;
+};
+
+}  // namespace trainctl::rendezvous

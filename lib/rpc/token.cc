@@ -1,0 +1,56 @@
+#include "rpc/token.h"
+
+#include <fcntl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "base/files.h"
+#include "base/status.h"
+
+namespace trainctl::rpc {
+
+absl::StatusOr<std::string> MakeToken() {
+  char bytes[32];
+  if (::getrandom(bytes, sizeof(bytes), 0) != static_cast<ssize_t>(sizeof(bytes))) {
+    return ErrnoError("read", "the kernel's random numbers", errno);
+  }
+  return absl::BytesToHexString(absl::string_view(bytes, sizeof(bytes)));
+}
+
+absl::Status WriteToken(const std::string& path, absl::string_view token) {
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT) return ErrnoError("remove", path, errno);
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0) return ErrnoError("create", path, errno);
+  const ssize_t written = ::write(fd, token.data(), token.size());
+  const int error_number = errno;
+  ::close(fd);
+  if (written == static_cast<ssize_t>(token.size())) return absl::OkStatus();
+  return ErrnoError("write", path, written < 0 ? error_number : ENOSPC);
+}
+
+absl::StatusOr<std::string> ReadToken(const std::string& path) {
+  struct stat info;
+  if (::stat(path.c_str(), &info) != 0) return ErrnoError("read the job's token", path, errno);
+  if ((info.st_mode & 077) != 0) {
+    return EnvironmentError(absl::StrCat("the job's token ", path, " can be read by others; run 'chmod 600 ",
+                                         path, "' and launch again"));
+  }
+  TRAINCTL_ASSIGN_OR_RETURN(std::string token, ReadFile(path, 4096));
+  if (token.empty()) return EnvironmentError(absl::StrCat("the job's token ", path, " is empty"));
+  return token;
+}
+
+bool SameToken(absl::string_view a, absl::string_view b) {
+  unsigned difference = a.size() == b.size() ? 0 : 1;
+  for (size_t i = 0; i < a.size() && i < b.size(); ++i) {
+    difference |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]);
+  }
+  return difference == 0;
+}
+
+}  // namespace trainctl::rpc

@@ -1,0 +1,49 @@
+#include "rpc/wire.h"
+
+#include "absl/strings/str_cat.h"
+#include "launcher/printable_text.h"
+
+namespace trainctl::rpc {
+
+absl::Status FromGrpc(const grpc::Status& status, absl::string_view what) {
+  if (status.ok()) return absl::OkStatus();
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
+                      absl::StrCat(what, ": ", status.error_message()));
+}
+
+grpc::Status ToGrpc(const absl::Status& status) {
+  if (status.ok()) return grpc::Status::OK;
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
+}
+
+v1::DirectiveMessage::Kind ToWire(DirectiveKind kind) {
+  switch (kind) {
+    case DirectiveKind::kSaveNow:
+      return v1::DirectiveMessage::SAVE_NOW;
+    case DirectiveKind::kStopAfterSave:
+      return v1::DirectiveMessage::STOP_AFTER_SAVE;
+    case DirectiveKind::kAbort:
+      return v1::DirectiveMessage::ABORT;
+    default:
+      return v1::DirectiveMessage::NONE;
+  }
+}
+
+DirectiveKind FromWire(v1::DirectiveMessage::Kind kind) {
+  switch (kind) {
+    case v1::DirectiveMessage::SAVE_NOW:
+      return DirectiveKind::kSaveNow;
+    case v1::DirectiveMessage::STOP_AFTER_SAVE:
+      return DirectiveKind::kStopAfterSave;
+    case v1::DirectiveMessage::ABORT:
+      return DirectiveKind::kAbort;
+    default:
+      return DirectiveKind::kNone;
+  }
+}
+
+std::string WireText(absl::string_view text) {
+  return launcher::PrintableText(text.substr(0, kMaxTextBytes), /*keep_newlines=*/true);
+}
+
+}  // namespace trainctl::rpc

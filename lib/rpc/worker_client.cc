@@ -1,0 +1,325 @@
+#include "rpc/worker_client.h"
+
+#include <grpcpp/client_context.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdio>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "base/status.h"
+#include "proto/trainctl.grpc.pb.h"
+#include "rpc/channel.h"
+#include "rpc/store_client.h"
+#include "rpc/token.h"
+#include "rpc/wire.h"
+
+namespace trainctl::rpc {
+namespace {
+
+void ExitBecauseLost(const std::string& reason) {
+  std::fprintf(stderr, "trainctl-worker: %s; exiting\n", reason.c_str());
+  ::_exit(static_cast<int>(ExitCode::kStoppedUnsaved));
+}
+
+}  // namespace
+
+class WorkerClient::Impl : public ControlChannel {
+ public:
+  Impl(WorkerClientOptions options, std::string token)
+      : options_(std::move(options)),
+        member_(launcher::MemberName(launcher::kLocalNode, options_.flags.worker_id)),
+        incarnation_(absl::ToInt64Nanoseconds(RealClock().Monotonic())),
+        channel_(MakeChannel(options_.flags.socket)),
+        stub_(v1::Trainctl::NewStub(channel_)),
+        store_(stub_.get(), token) {
+    context_.AddMetadata(kTokenKey, token);
+    stream_ = stub_->Session(&context_);
+    Enqueue(JoinMessage());
+    writer_ = std::thread([this] { RunWriter(); });
+    reader_ = std::thread([this] { RunReader(); });
+  }
+
+  ~Impl() override {
+    {
+      std::lock_guard lock(mutex_);
+      closing_ = true;
+    }
+    wake_writer_.notify_all();
+    writer_.join();
+    context_.TryCancel();
+    reader_.join();
+    (void)stream_->Finish();
+  }
+
+  absl::StatusOr<rendezvous::WorldAssignment> Join(absl::Duration timeout) {
+    std::unique_lock lock(mutex_);
+    const bool decided = changed_.wait_for(lock, absl::ToChronoMilliseconds(timeout),
+                                           [&] { return running_ || !lost_.empty(); });
+    if (!decided) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("the other workers did not join within ", absl::FormatDuration(timeout)));
+    }
+    if (!running_) return absl::UnavailableError(lost_);
+    return world_;
+  }
+
+  absl::Status Leave(LeaveReason reason) {
+    std::unique_lock lock(mutex_);
+    v1::WorkerMessage message = Message();
+    message.mutable_leave()->set_stopped(reason == LeaveReason::kStopped);
+    Enqueue(std::move(message));
+    closing_ = true;
+    // The server ends the stream when it has read all of it.
+    if (changed_.wait_for(lock, std::chrono::seconds(5), [&] { return ended_; })) return absl::OkStatus();
+    return absl::UnavailableError("the launcher does not answer");
+  }
+
+  StoreClient& store() { return store_; }
+
+  // ---- ControlChannel ---------------------------------------------------------------------------
+  Directive Poll() override {
+    std::lock_guard lock(mutex_);
+    if (directive_.kind == DirectiveKind::kNone) return directive_;
+    Directive current = directive_;
+    if (current.kind == DirectiveKind::kSaveNow) directive_ = {};
+    return current;
+  }
+
+  void Report(const Progress& progress) override {
+    {
+      std::lock_guard lock(mutex_);
+      progress_ = progress;
+      progress_waits_ = true;
+    }
+    wake_writer_.notify_one();
+  }
+
+  void Fail(const Failure& failure) override {
+    std::unique_lock lock(mutex_);
+    if (std::exchange(failed_, true)) return;
+    v1::WorkerMessage message = Message();
+    message.mutable_failure()->set_step(failure.step);
+    message.mutable_failure()->set_axis(WireText(failure.axis));
+    message.mutable_failure()->set_message(WireText(failure.message));
+    message.mutable_failure()->set_peer_failed(failure.peer_failed);
+    // The process is about to end; give the words a moment to leave it.
+    (void)Flush(lock, std::move(message), absl::Milliseconds(500));
+  }
+
+ private:
+  // The rest requires mutex_ unless it says otherwise.
+  v1::WorkerMessage Message() {
+    v1::WorkerMessage message;
+    message.set_protocol_version(kProtocolVersion);
+    message.set_member(member_);
+    message.set_incarnation(incarnation_);
+    message.set_generation(generation_);
+    message.set_seq(++seq_);
+    return message;
+  }
+
+  v1::WorkerMessage JoinMessage() {
+    v1::WorkerMessage message = Message();
+    message.mutable_join()->set_pid(::getpid());
+    return message;
+  }
+
+  void Enqueue(v1::WorkerMessage message) {
+    outgoing_.push_back(std::move(message));
+    ++num_enqueued_;
+    wake_writer_.notify_one();
+  }
+
+  absl::Status Flush(std::unique_lock<std::mutex>& lock, v1::WorkerMessage message, absl::Duration timeout) {
+    Enqueue(std::move(message));
+    const int64_t target = num_enqueued_;
+    const bool sent = changed_.wait_for(lock, absl::ToChronoMilliseconds(timeout),
+                                        [&] { return num_written_ >= target || !lost_.empty(); });
+    if (sent && num_written_ >= target) return absl::OkStatus();
+    return absl::UnavailableError(lost_.empty() ? "the launcher does not answer" : lost_);
+  }
+
+  // Without mutex_.
+  void RunWriter() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      wake_writer_.wait_for(lock, heartbeat_interval_,
+                            [&] { return closing_ || !outgoing_.empty() || (progress_waits_ && running_); });
+      if (outgoing_.empty() && closing_) break;
+      if (!lost_.empty()) {  // nobody listens; wait for the end
+        outgoing_.clear();
+        wake_writer_.wait(lock, [&] { return closing_; });
+        break;
+      }
+      v1::WorkerMessage message;
+      const bool queued = !outgoing_.empty();
+      if (queued) {
+        message = std::move(outgoing_.front());
+        outgoing_.pop_front();
+      } else {
+        message = Message();
+        message.mutable_heartbeat()->set_step(progress_.step);
+        message.mutable_heartbeat()->set_phase(WireText(progress_.phase));
+        progress_waits_ = false;
+      }
+      lock.unlock();
+      const bool ok = stream_->Write(message);
+      lock.lock();
+      if (queued && ok) ++num_written_;
+      changed_.notify_all();
+      if (!ok) {  // the reader finds out why
+        progress_waits_ = false;
+        wake_writer_.wait(lock, [&] { return closing_ || !lost_.empty(); });
+      }
+    }
+    lock.unlock();
+    stream_->WritesDone();
+  }
+
+  // Without mutex_.
+  void RunReader() {
+    v1::CoordinatorMessage message;
+    while (stream_->Read(&message)) {
+      std::string lost;
+      {
+        std::lock_guard lock(mutex_);
+        lost = Receive(message);
+      }
+      if (!lost.empty()) Lose(lost);
+    }
+    bool expected = false;
+    {
+      std::lock_guard lock(mutex_);
+      expected = closing_;
+      ended_ = true;
+    }
+    changed_.notify_all();
+    if (!expected) Lose("the launcher is gone");
+  }
+
+  // Without mutex_.
+  void Lose(const std::string& reason) {
+    bool was_running = false;
+    {
+      std::lock_guard lock(mutex_);
+      if (!lost_.empty()) return;
+      lost_ = reason;
+      was_running = running_;
+    }
+    changed_.notify_all();
+    wake_writer_.notify_all();
+    if (options_.on_lost) {
+      options_.on_lost(reason);
+    } else if (was_running) {  // before that, Join returns the reason
+      ExitBecauseLost(reason);
+    }
+  }
+
+  // Returns why this client is of no more use, or nothing.
+  std::string Receive(const v1::CoordinatorMessage& message) {
+    switch (message.body_case()) {
+      case v1::CoordinatorMessage::kPrepare:
+        return ReceivePrepare(message.prepare());
+      case v1::CoordinatorMessage::kGo:
+        if (message.go().generation() != generation_) return "";
+        store_.set_generation(generation_);
+        running_ = true;
+        changed_.notify_all();
+        return "";
+      case v1::CoordinatorMessage::kDirective:
+        if (message.directive().kind() >= v1::DirectiveMessage::SAVE_NOW &&
+            FromWire(message.directive().kind()) >= directive_.kind) {
+          directive_ = {FromWire(message.directive().kind()), message.directive().reason()};
+        }
+        return "";
+      case v1::CoordinatorMessage::kReject:
+        if (message.reject().rejoin() && !running_) {
+          Enqueue(JoinMessage());
+          return "";
+        }
+        return absl::StrCat("the launcher does not want this process: ", message.reject().reason());
+      case v1::CoordinatorMessage::BODY_NOT_SET:
+        return "";
+    }
+    return "";
+  }
+
+  std::string ReceivePrepare(const v1::Prepare& prepare) {
+    if (prepare.generation() < generation_) return "";
+    if (running_ && prepare.generation() != generation_) {
+      return absl::StrCat("generation ", generation_, " is superseded by ", prepare.generation());
+    }
+    if (rendezvous::AssignmentHash(prepare.assignment()) != prepare.assignment_hash()) {
+      return "the world assignment arrived damaged";
+    }
+    const auto assignment = rendezvous::ParseAssignment(prepare.assignment());
+    if (!assignment.ok()) return std::string(assignment.status().message());
+    const auto world = rendezvous::FindMember(*assignment, member_, incarnation_);
+    if (!world.ok()) return std::string(world.status().message());
+    world_ = *world;
+    generation_ = prepare.generation();
+    if (prepare.heartbeat_interval_ms() > 0) {
+      heartbeat_interval_ = std::chrono::milliseconds(prepare.heartbeat_interval_ms());
+    }
+    v1::WorkerMessage ack = Message();
+    ack.mutable_ack()->set_assignment_hash(prepare.assignment_hash());
+    Enqueue(std::move(ack));
+    return "";
+  }
+
+  const WorkerClientOptions options_;
+  const std::string member_;
+  const int64_t incarnation_;
+  const std::shared_ptr<grpc::Channel> channel_;
+  const std::unique_ptr<v1::Trainctl::Stub> stub_;
+  StoreClient store_;
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReaderWriter<v1::WorkerMessage, v1::CoordinatorMessage>> stream_;
+
+  std::mutex mutex_;
+  std::condition_variable wake_writer_;
+  std::condition_variable changed_;  // for Join, Leave, Fail
+  bool closing_ = false;
+  bool ended_ = false;  // the stream, by the server
+  bool failed_ = false;
+  bool running_ = false;
+  std::string lost_;
+  std::deque<v1::WorkerMessage> outgoing_;
+  int64_t num_enqueued_ = 0;
+  int64_t num_written_ = 0;
+  uint64_t seq_ = 0;
+  int64_t generation_ = 0;
+  std::chrono::milliseconds heartbeat_interval_{100};
+  rendezvous::WorldAssignment world_;
+  Directive directive_;
+  Progress progress_{-1, "startup"};
+  bool progress_waits_ = false;
+  std::thread writer_;
+  std::thread reader_;
+};
+
+WorkerClient::WorkerClient(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+WorkerClient::~WorkerClient() = default;
+
+absl::StatusOr<std::unique_ptr<WorkerClient>> WorkerClient::Connect(WorkerClientOptions options) {
+  TRAINCTL_ASSIGN_OR_RETURN(std::string token, ReadToken(options.flags.token_file));
+  return std::unique_ptr<WorkerClient>(
+      new WorkerClient(std::make_unique<Impl>(std::move(options), std::move(token))));
+}
+
+absl::StatusOr<rendezvous::WorldAssignment> WorkerClient::Join(absl::Duration timeout) {
+  return impl_->Join(timeout);
+}
+
+KeyValueStore& WorkerClient::store() { return impl_->store(); }
+ControlChannel& WorkerClient::control() { return *impl_; }
+absl::Status WorkerClient::Leave(LeaveReason reason) { return impl_->Leave(reason); }
+
+}  // namespace trainctl::rpc

@@ -1,0 +1,203 @@
+#include "run/journal.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/files.h"
+#include "base/json.h"
+#include "base/status.h"
+
+namespace trainctl::run {
+namespace {
+
+constexpr int64_t kVersion = 1;
+
+constexpr std::array<std::pair<EventKind, const char*>, 7> kKindNames = {{
+    {EventKind::kLaunch, "launch"},
+    {EventKind::kGeneration, "generation"},
+    {EventKind::kWorkerExit, "worker_exit"},
+    {EventKind::kCheckpoint, "checkpoint"},
+    {EventKind::kStop, "stop"},
+    {EventKind::kRestart, "restart"},
+    {EventKind::kEnd, "end"},
+}};
+
+constexpr std::array<std::pair<RunStatus, const char*>, 6> kStatusNames = {{
+    {RunStatus::kNew, "new"},
+    {RunStatus::kRunning, "running"},
+    {RunStatus::kFinished, "finished"},
+    {RunStatus::kStopped, "stopped"},
+    {RunStatus::kStoppedUnsaved, "stopped-unsaved"},
+    {RunStatus::kFailed, "failed"},
+}};
+
+std::string FormatEvent(const JournalEvent& event) {
+  Json line = {{"v", kVersion},
+               {"time", absl::FormatTime(absl::RFC3339_full, event.time, absl::UTCTimeZone())}};
+  for (const auto& [kind, name] : kKindNames) {
+    if (kind == event.kind) line["event"] = name;
+  }
+  if (event.generation >= 0) line["generation"] = event.generation;
+  if (event.step >= 0) line["step"] = event.step;
+  if (event.rank >= 0) line["rank"] = event.rank;
+  if (event.world_size > 0) line["world_size"] = event.world_size;
+  if (event.pid > 0) line["pid"] = event.pid;
+  if (event.kind == EventKind::kEnd) line["status"] = std::string(RunStatusName(event.status));
+  if (!event.socket.empty()) line["socket"] = event.socket;
+  if (!event.token_file.empty()) line["token_file"] = event.token_file;
+  if (!event.message.empty()) line["message"] = event.message;
+  return line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+int64_t IntOr(const Json& line, const char* key, int64_t fallback) {
+  const auto it = line.find(key);
+  return it != line.end() && it->is_number_integer() ? it->get<int64_t>() : fallback;
+}
+
+std::string TextOr(const Json& line, const char* key) {
+  const auto it = line.find(key);
+  return it != line.end() && it->is_string() ? it->get<std::string>() : std::string();
+}
+
+absl::StatusOr<JournalEvent> ParseEvent(absl::string_view text, const std::string& what) {
+  TRAINCTL_ASSIGN_OR_RETURN(const Json line, ParseJson(text, what));
+  TRAINCTL_ASSIGN_OR_RETURN(const int64_t version, JsonInt(line, "v", what));
+  if (version > kVersion) {
+    return BadDataError(absl::StrCat(what, ": journal format ", version,
+                                     " is newer than this trainctl reads (", kVersion, "); update trainctl"));
+  }
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string name, JsonString(line, "event", what));
+  JournalEvent event;
+  bool known = false;
+  for (const auto& [kind, kind_name] : kKindNames) {
+    if (name != kind_name) continue;
+    event.kind = kind;
+    known = true;
+  }
+  if (!known) return BadDataError(absl::StrCat(what, ": unknown event '", name, "'"));
+  std::string error;
+  if (!absl::ParseTime(absl::RFC3339_full, TextOr(line, "time"), &event.time, &error)) {
+    return BadDataError(absl::StrCat(what, ": field 'time': ", error));
+  }
+  event.generation = IntOr(line, "generation", -1);
+  event.step = IntOr(line, "step", -1);
+  event.rank = static_cast<int>(IntOr(line, "rank", -1));
+  event.world_size = static_cast<int>(IntOr(line, "world_size", 0));
+  event.pid = IntOr(line, "pid", 0);
+  event.socket = TextOr(line, "socket");
+  event.token_file = TextOr(line, "token_file");
+  event.message = TextOr(line, "message");
+  for (const auto& [status, status_name] : kStatusNames) {
+    if (TextOr(line, "status") == status_name) event.status = status;
+  }
+  return event;
+}
+
+void Apply(const JournalEvent& event, RunState& state) {
+  switch (event.kind) {
+    case EventKind::kLaunch:
+      state.status = RunStatus::kRunning;
+      state.world_size = event.world_size;
+      state.launcher_pid = event.pid;
+      state.socket = event.socket;
+      state.token_file = event.token_file;
+      state.message.clear();
+      state.num_restarts = 0;
+      state.started = event.time;
+      state.ended = absl::InfinitePast();
+      ++state.num_launches;
+      break;
+    case EventKind::kGeneration:
+      state.generation = event.generation;
+      state.world_size = event.world_size;
+      break;
+    case EventKind::kWorkerExit:
+      state.message = event.message;
+      state.last_step = event.step;
+      break;
+    case EventKind::kCheckpoint:
+      state.last_checkpoint_step = event.step;
+      break;
+    case EventKind::kStop:
+      state.message = event.message;
+      break;
+    case EventKind::kRestart:
+      ++state.num_restarts;
+      break;
+    case EventKind::kEnd:
+      state.status = event.status;
+      state.message = event.message;
+      state.ended = event.time;
+      if (event.step >= 0) state.last_step = event.step;
+      break;
+  }
+}
+
+}  // namespace
+
+absl::string_view RunStatusName(RunStatus status) {
+  for (const auto& [candidate, name] : kStatusNames) {
+    if (candidate == status) return name;
+  }
+  return "unknown";
+}
+
+absl::StatusOr<Journal> Journal::Open(const std::string& path, const Clock* clock) {
+  Journal journal;
+  journal.path_ = path;
+  journal.clock_ = clock;
+  journal.fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (journal.fd_ < 0) return ErrnoError("open the journal", path, errno);
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  if (!text.empty() && text.back() != '\n') {
+    const size_t end = text.rfind('\n');
+    const size_t keep_bytes = end == std::string::npos ? 0 : end + 1;
+    if (::ftruncate(journal.fd_, static_cast<off_t>(keep_bytes)) != 0) {
+      return ErrnoError("repair the journal", path, errno);
+    }
+  }
+  return journal;
+}
+
+Journal::Journal(Journal&& other) noexcept
+    : path_(std::move(other.path_)), clock_(other.clock_), fd_(std::exchange(other.fd_, -1)) {}
+
+Journal::~Journal() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+absl::Status Journal::Append(JournalEvent event) {
+  std::lock_guard lock(mutex_);
+  event.time = clock_->Now();
+  const std::string line = FormatEvent(event);
+  // One write: a reader sees all of it or, after a crash, a torn tail.
+  const ssize_t written = ::write(fd_, line.data(), line.size());
+  if (written < 0) return ErrnoError("write the journal", path_, errno);
+  if (written != static_cast<ssize_t>(line.size())) return ErrnoError("write the journal", path_, ENOSPC);
+  if (::fdatasync(fd_) != 0) return ErrnoError("sync the journal", path_, errno);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<RunState> ReplayJournal(absl::string_view text, absl::string_view path) {
+  RunState state;
+  int64_t line_number = 0;
+  while (!text.empty()) {
+    const size_t end = text.find('\n');
+    if (end == absl::string_view::npos) break;  // torn
+    ++line_number;
+    const absl::string_view line = text.substr(0, end);
+    text.remove_prefix(end + 1);
+    if (line.empty()) continue;
+    TRAINCTL_ASSIGN_OR_RETURN(const JournalEvent event,
+                              ParseEvent(line, absl::StrCat(path, ":", line_number)));
+    Apply(event, state);
+  }
+  return state;
+}
+
+}  // namespace trainctl::run

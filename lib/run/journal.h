@@ -1,0 +1,83 @@
+// The journal of a run: what happened to it, one JSON object per line, each synced before the call
+// returns. It can be read while it is written and after any crash: a torn last line is not an event.
+// Format: {"v":1,"time":"<RFC 3339>","event":"<kind>", ...}. Reading is pure; a Journal is thread safe.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+
+namespace trainctl::run {
+
+enum class EventKind {
+  kLaunch,      // world_size, pid, socket, token_file
+  kGeneration,  // generation, world_size: an assignment has started
+  kWorkerExit,  // rank, step, message
+  kCheckpoint,  // step: committed
+  kStop,        // message: who asked
+  kRestart,     // message: why
+  kEnd,         // status, message
+};
+
+// How a launch ended, or that it has not.
+enum class RunStatus { kNew, kRunning, kFinished, kStopped, kStoppedUnsaved, kFailed };
+absl::string_view RunStatusName(RunStatus status);
+
+struct JournalEvent {
+  EventKind kind = EventKind::kLaunch;
+  absl::Time time = absl::UnixEpoch();
+  int64_t generation = -1;
+  int64_t step = -1;
+  int rank = -1;
+  int world_size = 0;
+  int64_t pid = 0;
+  RunStatus status = RunStatus::kNew;
+  std::string socket = {};
+  std::string token_file = {};
+  std::string message = {};
+};
+
+// What the journal says of a run; nothing else is asked.
+struct RunState {
+  RunStatus status = RunStatus::kNew;  // kRunning also after a launcher was killed
+  int64_t generation = 0;              // the last one assigned
+  int world_size = 0;
+  int64_t num_launches = 0;
+  int64_t num_restarts = 0;  // of the last launch
+  int64_t last_step = -1;    // of the last failure or end
+  int64_t last_checkpoint_step = -1;
+  int64_t launcher_pid = 0;
+  std::string socket = {};
+  std::string token_file = {};
+  std::string message;  // of the last failure, stop or end
+  absl::Time started = absl::InfinitePast();
+  absl::Time ended = absl::InfinitePast();
+};
+
+class Journal {
+ public:
+  // Creates the file if need be and cuts off a torn last line. The caller holds the run's lock.
+  static absl::StatusOr<Journal> Open(const std::string& path, const Clock* clock);
+  Journal(Journal&& other) noexcept;
+  ~Journal();
+  // Sets the event's time.
+  absl::Status Append(JournalEvent event);
+
+ private:
+  Journal() = default;
+  std::string path_;
+  const Clock* clock_ = nullptr;
+  int fd_ = -1;
+  std::mutex mutex_;
+};
+
+// Replays the text of a journal. BadDataError names the line; a newer version is refused.
+absl::StatusOr<RunState> ReplayJournal(absl::string_view text, absl::string_view path);
+
+}  // namespace trainctl::run

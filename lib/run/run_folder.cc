@@ -1,0 +1,182 @@
+#include "run/run_folder.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <thread>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+#include "base/status.h"
+
+namespace trainctl::run {
+namespace {
+
+constexpr char kDefaultLatest[] = "runs/latest";
+constexpr size_t kMaxSocketPathBytes = 107;
+constexpr absl::Duration kCleanUpWait = absl::Seconds(10);
+
+absl::StatusOr<std::string> RealPath(const std::string& path) {
+  char resolved[PATH_MAX];
+  if (::realpath(path.c_str(), resolved) == nullptr) return ErrnoError("open folder", path, errno);
+  return std::string(resolved);
+}
+
+// Replaces `<root>/latest` in one step, so that a reader always finds one.
+absl::Status PointLatest(const std::string& root, const std::string& folder_name) {
+  const std::string link = absl::StrCat(root, "/latest");
+  const std::string temporary = absl::StrCat(root, "/.latest.", folder_name, ".", ::getpid());
+  ::unlink(temporary.c_str());
+  if (::symlink(folder_name.c_str(), temporary.c_str()) != 0) return ErrnoError("create", temporary, errno);
+  if (::rename(temporary.c_str(), link.c_str()) != 0) {
+    const int error_number = errno;
+    ::unlink(temporary.c_str());
+    return ErrnoError("replace", link, error_number);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MakeSubfolders(const RunFolder& run) {
+  TRAINCTL_RETURN_IF_ERROR(MakeDirs(run.logs_path()));
+  return MakeDirs(run.checkpoints_path());
+}
+
+bool IsEmptyFolder(const std::string& path) {
+  DIR* dir = ::opendir(path.c_str());
+  if (dir == nullptr) return false;
+  int num_entries = 0;
+  while (::readdir(dir) != nullptr) ++num_entries;
+  ::closedir(dir);
+  return num_entries <= 2;
+}
+
+// The process that the lock file names, 0 when it names none.
+pid_t LockHolder(const std::string& lock_path) {
+  const absl::StatusOr<std::string> text = ReadFile(lock_path, 64);
+  int pid = 0;
+  if (!text.ok() || !absl::SimpleAtoi(*text, &pid)) return 0;
+  return pid;
+}
+
+}  // namespace
+
+absl::StatusOr<RunFolder> RunFolder::Create(const std::string& root, const std::string& name,
+                                            const Clock& clock) {
+  if (name.empty() || name == "." || name == ".." || name.size() > 100 ||
+      name.find('/') != std::string::npos || name.find('\0') != std::string::npos) {
+    return UsageError(
+        absl::StrCat("run.name '", name, "' cannot name a folder: use 1 to 100 characters without '/'"));
+  }
+  TRAINCTL_RETURN_IF_ERROR(MakeDirs(root));
+  const std::string stamp = absl::FormatTime("%Y%m%d-%H%M%S", clock.Now(), absl::UTCTimeZone());
+  for (int attempt = 1; attempt < 10'000; ++attempt) {
+    std::string folder_name = absl::StrCat(name, "-", stamp);
+    if (attempt > 1) absl::StrAppend(&folder_name, "-", attempt);
+    const std::string path = absl::StrCat(root, "/", folder_name);
+    if (::mkdir(path.c_str(), 0755) != 0) {
+      if (errno == EEXIST) continue;
+      return ErrnoError("create folder", path, errno);
+    }
+    TRAINCTL_ASSIGN_OR_RETURN(const std::string resolved, RealPath(path));
+    RunFolder run(resolved);
+    TRAINCTL_RETURN_IF_ERROR(MakeSubfolders(run));
+    TRAINCTL_RETURN_IF_ERROR(PointLatest(root, folder_name));
+    return run;
+  }
+  return EnvironmentError(absl::StrCat("cannot find a free name for a run in ", root));
+}
+
+absl::StatusOr<RunFolder> RunFolder::CreateAt(const std::string& path) {
+  if (path.empty()) return UsageError("the run folder needs a name");
+  // A launch that was refused early leaves the two subfolders and nothing else.
+  const bool is_run = PathExists(path + "/logs") && PathExists(path + "/checkpoints");
+  if (PathExists(path) && !is_run && !IsEmptyFolder(path)) {
+    return UsageError(absl::StrCat(path, " exists and is not a run folder; name an empty or a new one"));
+  }
+  TRAINCTL_RETURN_IF_ERROR(MakeDirs(path));
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string resolved, RealPath(path));
+  RunFolder run(resolved);
+  TRAINCTL_RETURN_IF_ERROR(MakeSubfolders(run));
+  return run;
+}
+
+absl::StatusOr<RunFolder> RunFolder::Open(const std::string& path) {
+  const std::string wanted = path.empty() ? kDefaultLatest : path;
+  if (!PathExists(wanted)) {
+    return UsageError(
+        path.empty() ? absl::StrCat("there is no run here (", wanted, " does not exist); name the run folder")
+                     : absl::StrCat("there is no run folder ", wanted));
+  }
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string resolved, RealPath(wanted));
+  if (!PathExists(resolved + "/journal.jsonl") && !PathExists(resolved + "/recipe.json")) {
+    return UsageError(
+        absl::StrCat(wanted, " is not a run folder: it holds no journal.jsonl and no recipe.json"));
+  }
+  return RunFolder(resolved);
+}
+
+std::string RunFolder::log_path(int rank) const {
+  return absl::StrCat(logs_path(), "/rank-", absl::Dec(rank, absl::kZeroPad5), ".log");
+}
+
+absl::Status RunFolder::Lock() {
+  if (lock_) return absl::OkStatus();
+  const std::string lock_path = path_ + "/lock";
+  const RealClock clock;
+  const absl::Duration give_up = clock.Monotonic() + kCleanUpWait;
+  while (true) {
+    absl::StatusOr<FileLock> lock = FileLock::TryLock(lock_path);
+    if (lock.ok()) {
+      lock_ = std::move(lock).value();
+      return absl::OkStatus();
+    }
+    const pid_t holder = LockHolder(lock_path);
+    const bool holder_is_dead = holder > 0 && ::kill(holder, 0) != 0 && errno == ESRCH;
+    if (!holder_is_dead || clock.Monotonic() > give_up) {
+      if (!absl::StrContains(lock.status().message(), "is locked by")) return lock.status();
+      return EnvironmentError(
+          absl::StrCat(path_, " is in use by process ", holder,
+                       ": only one launch can work on a run folder. See 'trainctl status ", path_,
+                       "', end it with 'trainctl stop ", path_, "', or give another --run-dir"));
+    }
+    // Its launcher was killed; what remains of it is being ended.
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
+absl::StatusOr<std::string> RunFolder::MakeSocketPath() const {
+  const std::string inside = path_ + "/control.sock";
+  if (inside.size() <= kMaxSocketPathBytes) return inside;
+  std::string folder = "/tmp/trainctl-XXXXXX";
+  if (::mkdtemp(folder.data()) == nullptr) return ErrnoError("create folder", folder, errno);  // mode 0700
+  return folder + "/control.sock";
+}
+
+absl::StatusOr<RunState> RunFolder::ReadState() const {
+  if (!PathExists(journal_path())) return RunState{};
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFile(journal_path()));
+  return ReplayJournal(text, journal_path());
+}
+
+int64_t RunFolder::NewestCheckpointStep() const {
+  int64_t newest = -1;
+  DIR* dir = ::opendir(checkpoints_path().c_str());
+  if (dir == nullptr) return newest;
+  while (const dirent* entry = ::readdir(dir)) {
+    absl::string_view name = entry->d_name;
+    int64_t step = -1;
+    if (absl::ConsumePrefix(&name, "step-") && absl::SimpleAtoi(name, &step) && step > newest) newest = step;
+  }
+  ::closedir(dir);
+  return newest;
+}
+
+}  // namespace trainctl::run

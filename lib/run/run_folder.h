@@ -1,0 +1,64 @@
+// The folder of a run: its names, its lock, its journal. One launch at a time works on a folder;
+// whoever only reads needs no lock. Not thread safe.
+//
+//   TRAINCTL_ASSIGN_OR_RETURN(auto run, RunFolder::Create("runs", "llama", RealClock()));
+//   TRAINCTL_RETURN_IF_ERROR(run.Lock());
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "base/files.h"
+#include "run/journal.h"
+
+namespace trainctl::run {
+
+class RunFolder {
+ public:
+  // Makes `<root>/<name>-<UTC yyyymmdd-hhmmss>[-n]`, unique also among concurrent callers, and
+  // points `<root>/latest` at it. UsageError for a name that is not one path component.
+  static absl::StatusOr<RunFolder> Create(const std::string& root, const std::string& name,
+                                          const Clock& clock);
+  // Makes or takes the named folder (`--run-dir`). UsageError when it holds something that is not a
+  // run.
+  static absl::StatusOr<RunFolder> CreateAt(const std::string& path);
+  // An existing run; an empty path means `runs/latest`. UsageError when there is none.
+  static absl::StatusOr<RunFolder> Open(const std::string& path);
+
+  // Absolute, without symbolic links.
+  const std::string& path() const { return path_; }
+  std::string recipe_path() const { return path_ + "/recipe.json"; }
+  std::string plan_path() const { return path_ + "/plan.json"; }
+  std::string journal_path() const { return path_ + "/journal.jsonl"; }
+  std::string metrics_path() const { return path_ + "/metrics.jsonl"; }
+  std::string timings_path() const { return path_ + "/timings.jsonl"; }
+  std::string checkpoints_path() const { return path_ + "/checkpoints"; }
+  std::string logs_path() const { return path_ + "/logs"; }
+  std::string log_path(int rank) const;  // logs/rank-00000.log
+  std::string token_path() const { return path_ + "/token"; }
+
+  // Until destruction. Waits a moment for the helper that cleans up after a killed launcher.
+  // EnvironmentError names the process that works on the run and what to do.
+  absl::Status Lock();
+  bool locked() const { return lock_.has_value(); }
+  int lock_fd() const { return lock_ ? lock_->fd() : -1; }
+
+  // Where the control socket goes: in the folder, or, since a socket's path is limited to 107
+  // bytes, in a new private folder under /tmp.
+  absl::StatusOr<std::string> MakeSocketPath() const;
+
+  absl::StatusOr<RunState> ReadState() const;
+  // Step of the newest committed checkpoint folder (by its name); -1 when there is none.
+  int64_t NewestCheckpointStep() const;
+
+ private:
+  explicit RunFolder(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+  std::optional<FileLock> lock_;
+};
+
+}  // namespace trainctl::run

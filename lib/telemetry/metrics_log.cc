@@ -1,0 +1,38 @@
+#include "telemetry/metrics_log.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace trainctl::telemetry {
+namespace {
+
+// `,"name":{"key":value,...}`; nothing when there are none.
+template <typename Pairs, typename Format>
+std::string ObjectField(const char* name, const Pairs& pairs, const Format& format) {
+  if (pairs.empty()) return "";
+  std::string text = absl::StrCat(",\"", name, "\":{");
+  const char* separator = "";
+  for (const auto& [key, value] : pairs) {
+    absl::StrAppend(&text, separator, JsonQuoted(key), ":", format(value));
+    separator = ",";
+  }
+  return text + "}";
+}
+
+}  // namespace
+
+std::string FormatFields(const StepRecord& record) {
+  return absl::StrCat("\"loss\":", JsonNumber(record.loss), ",\"grad_norm\":", JsonNumber(record.grad_norm),
+                      ",\"lr\":", JsonNumber(record.lr), ",\"tokens\":", record.tokens, ",\"batch_hash\":\"",
+                      absl::StrFormat("%016x", record.batch_hash), "\"",
+                      ObjectField("eval", record.eval, JsonNumber));
+}
+
+std::string FormatFields(const TimingRecord& record) {
+  return absl::StrCat("\"seconds\":", JsonNumber(record.seconds),
+                      ",\"tokens_per_second\":", JsonNumber(record.tokens_per_second),
+                      ObjectField("phases", record.phases, JsonNumber),
+                      ObjectField("memory_bytes", record.memory_bytes, [](int64_t value) { return value; }));
+}
+
+}  // namespace trainctl::telemetry

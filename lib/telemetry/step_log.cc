@@ -1,0 +1,175 @@
+#include "telemetry/step_log.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "base/files.h"
+#include "base/status.h"
+
+namespace trainctl::telemetry {
+namespace {
+
+constexpr absl::string_view kStepKey = "{\"step\":";
+constexpr size_t kReadBytes = size_t{1} << 20;
+// Longer than any line that this module writes; a longer one is not ours.
+constexpr size_t kMaxLineBytes = size_t{16} << 20;
+
+// The step of a complete line; -1 when it is not one of ours.
+int64_t StepOf(absl::string_view line) {
+  if (!absl::ConsumePrefix(&line, kStepKey) || !absl::EndsWith(line, "}")) return -1;
+  int64_t step = -1;
+  const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), step);
+  const bool ends_well = error == std::errc() && (*end == ',' || *end == '}');
+  return ends_well && step >= 0 ? step : -1;
+}
+
+// Finds where to cut: the end of the last line to keep, and its step.
+class Scan {
+ public:
+  Scan(absl::string_view path, int64_t last_step_to_keep) : path_(path), limit_(last_step_to_keep) {}
+
+  // One complete line without its newline, of `num_bytes` with it.
+  absl::Status Line(absl::string_view line, size_t num_bytes) {
+    ++line_number_;
+    const int64_t step = StepOf(line);
+    if (step > last_step_ && step <= limit_) {
+      if (bad_line_ != 0) {
+        return BadDataError(absl::StrCat(path_, ":", bad_line_,
+                                         ": damaged: not a line of this log, and step ", step,
+                                         " follows; move the file away to go on without it"));
+      }
+      last_step_ = step;
+      keep_bytes_ += static_cast<int64_t>(num_bytes);
+      if (beyond_) return BadDataError(absl::StrCat(path_, ":", line_number_, ": steps do not rise"));
+      return absl::OkStatus();
+    }
+    // A later step is cut off. Anything else is damage if a line to keep follows, else the torn end
+    // of a crash.
+    if (step > limit_) {
+      beyond_ = true;
+    } else if (bad_line_ == 0) {
+      bad_line_ = line_number_;
+    }
+    return absl::OkStatus();
+  }
+
+  int64_t keep_bytes() const { return keep_bytes_; }
+  int64_t last_step() const { return last_step_; }
+
+ private:
+  absl::string_view path_;
+  int64_t limit_;
+  int64_t line_number_ = 0;
+  int64_t keep_bytes_ = 0;
+  int64_t last_step_ = -1;
+  int64_t bad_line_ = 0;
+  bool beyond_ = false;
+};
+
+absl::Status ScanFile(int fd, const std::string& path, Scan& scan) {
+  std::string pending;  // begins at a line's start
+  std::string buffer(kReadBytes, '\0');
+  while (true) {
+    const ssize_t count = ::read(fd, buffer.data(), buffer.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return ErrnoError("read", path, errno);
+    if (count == 0) return absl::OkStatus();  // `pending` is a torn line
+    pending.append(buffer.data(), static_cast<size_t>(count));
+    size_t begin = 0;
+    for (size_t end; (end = pending.find('\n', begin)) != std::string::npos; begin = end + 1) {
+      const absl::string_view line = absl::string_view(pending).substr(begin, end - begin);
+      TRAINCTL_RETURN_IF_ERROR(scan.Line(line, line.size() + 1));
+    }
+    pending.erase(0, begin);
+    if (pending.size() > kMaxLineBytes) {
+      return BadDataError(absl::StrCat(path, ": has a line of more than ", kMaxLineBytes,
+                                       " bytes, so it is not a log of steps; move it away"));
+    }
+  }
+}
+
+}  // namespace
+
+std::string JsonNumber(double value) {
+  if (std::isnan(value)) return "\"nan\"";
+  if (std::isinf(value)) return value > 0 ? "\"inf\"" : "\"-inf\"";
+  std::array<char, 32> digits;
+  const auto [end, error] = std::to_chars(digits.data(), digits.data() + digits.size(), value);
+  TRAINCTL_CHECK(error == std::errc());
+  return std::string(digits.data(), end);
+}
+
+std::string JsonQuoted(absl::string_view text) {
+  return nlohmann::json(std::string(text)).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+absl::StatusOr<StepLog> StepLog::Open(const std::string& path, int64_t last_step_to_keep) {
+  StepLog log;
+  log.path_ = path;
+  log.fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (log.fd_ < 0) return ErrnoError("open", path, errno);
+  if (last_step_to_keep >= 0) {
+    Scan scan(path, last_step_to_keep);
+    TRAINCTL_RETURN_IF_ERROR(ScanFile(log.fd_, path, scan));
+    log.size_bytes_ = scan.keep_bytes();
+    log.last_step_ = scan.last_step();
+  }
+  if (::ftruncate(log.fd_, log.size_bytes_) != 0) return ErrnoError("cut back", path, errno);
+  return log;
+}
+
+StepLog::StepLog(StepLog&& other) noexcept
+    : path_(std::move(other.path_)),
+      fd_(std::exchange(other.fd_, -1)),
+      size_bytes_(other.size_bytes_),
+      last_step_(other.last_step_) {}
+
+StepLog& StepLog::operator=(StepLog&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(fd_, other.fd_);
+  std::swap(size_bytes_, other.size_bytes_);
+  std::swap(last_step_, other.last_step_);
+  return *this;
+}
+
+StepLog::~StepLog() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+absl::Status StepLog::Append(int64_t step, absl::string_view fields) {
+  if (step <= last_step_) {
+    return InternalError(absl::StrCat(path_, ": step ", step, " logged after step ", last_step_));
+  }
+  const std::string line = absl::StrCat(kStepKey, step, fields.empty() ? "" : ",", fields, "}\n");
+  ssize_t written;
+  do {
+    written = ::write(fd_, line.data(), line.size());
+  } while (written < 0 && errno == EINTR);
+  if (written != static_cast<ssize_t>(line.size())) {
+    const int error_number = written < 0 ? errno : ENOSPC;
+    if (written > 0 && ::ftruncate(fd_, size_bytes_) != 0) return ErrnoError("cut back", path_, errno);
+    return ErrnoError("write", path_, error_number);
+  }
+  size_bytes_ += static_cast<int64_t>(line.size());
+  last_step_ = step;
+  return absl::OkStatus();
+}
+
+absl::Status StepLog::Sync() {
+  if (::fdatasync(fd_) != 0) return ErrnoError("sync", path_, errno);
+  return absl::OkStatus();
+}
+
+}  // namespace trainctl::telemetry

@@ -1,0 +1,47 @@
+// A file of one JSON object per line and per step, that survives crashes: a line is written by a
+// single write(2), and opening for a resume cuts the file back to the checkpoint's step. One thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace trainctl::telemetry {
+
+// Exact and always the same: the shortest digits that give the same double back. JSON has no
+// numbers for the others, so they are the strings "nan", "inf" and "-inf".
+std::string JsonNumber(double value);
+std::string JsonQuoted(absl::string_view text);  // invalid UTF-8 becomes U+FFFD
+
+class StepLog {
+ public:
+  // Keeps the complete lines with step <= last_step_to_keep (-1: none, the file starts anew); what
+  // follows them, a torn last line included, is cut off. A missing file is made. BadDataError names
+  // the line when one that should be kept is not of this format.
+  static absl::StatusOr<StepLog> Open(const std::string& path, int64_t last_step_to_keep);
+  StepLog(StepLog&& other) noexcept;
+  StepLog& operator=(StepLog&& other) noexcept;
+  ~StepLog();
+
+  // `fields` is the inside of the object after "step": `"loss":2.5,"lr":0.001`. Steps must rise
+  // (InternalError). When the line could not be written in full, none of it stays.
+  absl::Status Append(int64_t step, absl::string_view fields);
+  // Makes everything appended so far durable: before a checkpoint is committed, so that the lines
+  // up to it are there whenever it is.
+  absl::Status Sync();
+  // Step of the last line; -1 when there is none. Less than last_step_to_keep after Open: lines are
+  // missing (the log was lost or never synced).
+  int64_t last_step() const { return last_step_; }
+
+ private:
+  StepLog() = default;
+  std::string path_;
+  int fd_ = -1;
+  int64_t size_bytes_ = 0;
+  int64_t last_step_ = -1;
+};
+
+}  // namespace trainctl::telemetry

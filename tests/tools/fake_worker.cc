@@ -1,0 +1,223 @@
+// A worker without LibTorch that does what its script says. After the flags of the worker contract
+// come commands, carried out in order: `WHO:COMMAND[:ARGUMENT]`, WHO a rank or `*`, with `once+`
+// before the command to do it only in the first process that reaches it. At the end of the script
+// it leaves as finished.
+//
+//   *:barrier:NAME    waits for all ranks through the store
+//   *:steps:N         N steps of about a millisecond; obeys directives (leaves with 75 after a "save")
+//   *:print:TEXT      a line to stdout           *:flood:N        N bytes without a newline
+//   *:raw:HEX         these bytes to stdout
+//   *:signal:N        sends itself signal N      *:exit:N         exits at once, without leaving
+//   *:fail:TEXT       reports a failure, exits with 4
+//   *:echo:TEXT       reports the failure of a peer, exits with 4
+//   *:hang            never returns              *:ignore_term    SIGTERM does nothing from here on
+//   *:orphan:FILE     a grandchild in its own session, out of reach of this one; its pid into FILE
+//   *:bare_orphan:FILE  the same with an empty environment
+//   *:pid:FILE        its own pid into FILE      *:environment    prints threads and cores
+//   *:await_death:FILE  waits until the process whose pid is in FILE is dead
+//   *:touch:FILE      makes an empty FILE
+//   *:await:FILE      waits until FILE exists    *:wait_key:NAME  waits for a key that nobody sets
+
+#include <sched.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "base/files.h"
+#include "base/status.h"
+#include "rpc/worker_client.h"
+
+extern char** environ;
+
+namespace trainctl {
+namespace {
+
+[[noreturn]] void Die(const absl::Status& status) {
+  std::fprintf(stderr, "fake_worker: %s\n", std::string(status.message()).c_str());
+  std::exit(static_cast<int>(ExitCodeFor(status)));
+}
+
+void SleepForever() {
+  while (true) ::pause();
+}
+
+// A grandchild that nothing ties to this process but its parentage.
+void StartOrphan(const std::string& pid_file, bool clear_environment) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::setsid();
+    if (::fork() != 0) ::_exit(0);
+    ::signal(SIGTERM, SIG_IGN);
+    (void)WriteFileAtomic(pid_file, absl::StrCat(::getpid()));
+    const char* arguments[] = {"sleep", "1000", nullptr};
+    char* none[] = {nullptr};
+    ::execve("/bin/sleep", const_cast<char**>(arguments), clear_environment ? none : environ);
+    ::_exit(1);
+  }
+}
+
+std::string Cores() {
+  cpu_set_t set;
+  ::sched_getaffinity(0, sizeof(set), &set);
+  std::string cores;
+  for (int i = 0; i < CPU_SETSIZE; ++i) {
+    if (CPU_ISSET(i, &set)) absl::StrAppend(&cores, cores.empty() ? "" : ",", i);
+  }
+  return cores;
+}
+
+class Script {
+ public:
+  Script(rpc::WorkerClient& client, rendezvous::WorldAssignment world, std::string run_dir)
+      : client_(client), world_(std::move(world)), run_dir_(std::move(run_dir)) {}
+
+  void Run(const std::vector<std::string>& commands) {
+    for (const std::string& entry : commands) {
+      const std::vector<std::string> parts = absl::StrSplit(entry, absl::MaxSplits(':', 2));
+      if (parts.size() < 2) Die(UsageError(absl::StrCat("'", entry, "' is not WHO:COMMAND")));
+      if (parts[0] != "*" && parts[0] != absl::StrCat(world_.rank)) continue;
+      absl::string_view name = parts[1];
+      if (absl::ConsumePrefix(&name, "once+") && !FirstTime(entry)) continue;
+      Do(name, parts.size() > 2 ? parts[2] : "");
+    }
+    (void)client_.Leave(rpc::LeaveReason::kFinished);
+  }
+
+ private:
+  bool FirstTime(const std::string& entry) {
+    const std::string mark = absl::StrCat(run_dir_, "/once-", absl::BytesToHexString(entry));
+    if (PathExists(mark)) return false;
+    (void)WriteFileAtomic(mark, "");
+    return true;
+  }
+
+  void Do(absl::string_view name, const std::string& argument) {
+    int64_t number = 0;
+    (void)absl::SimpleAtoi(argument, &number);
+    if (name == "barrier") {
+      Barrier(argument);
+    } else if (name == "steps") {
+      Steps(number);
+    } else if (name == "print") {
+      Write(argument + "\n");
+    } else if (name == "raw") {
+      Write(absl::HexStringToBytes(argument));
+    } else if (name == "flood") {
+      for (int64_t i = 0; i < number; i += 1000) Write(std::string(1000, 'x'));
+    } else if (name == "signal") {
+      ::kill(::getpid(), static_cast<int>(number));
+      SleepForever();
+    } else if (name == "exit") {
+      ::_exit(static_cast<int>(number));
+    } else if (name == "fail" || name == "echo") {
+      std::fprintf(stderr, "%s\n", argument.c_str());
+      client_.control().Fail({world_.rank, step_, "", argument, name == "echo"});
+      ::_exit(static_cast<int>(ExitCode::kWorkerFailed));
+    } else if (name == "hang") {
+      SleepForever();
+    } else if (name == "ignore_term") {
+      ::signal(SIGTERM, SIG_IGN);
+    } else if (name == "orphan" || name == "bare_orphan") {
+      StartOrphan(argument, name == "bare_orphan");
+      Await(argument);
+    } else if (name == "pid") {
+      (void)WriteFileAtomic(argument, absl::StrCat(::getpid()));
+    } else if (name == "await") {
+      Await(argument);
+    } else if (name == "await_death") {
+      AwaitDeath(argument);
+    } else if (name == "touch") {
+      (void)WriteFileAtomic(argument, "");
+    } else if (name == "environment") {
+      const char* threads = std::getenv("OMP_NUM_THREADS");
+      const char* note = std::getenv("TEST_NOTE");
+      Write(absl::StrCat("threads=", threads == nullptr ? "" : threads, " assigned=", world_.threads,
+                         " cores=", Cores(), " note=", note == nullptr ? "" : note, "\n"));
+    } else if (name == "wait_key") {
+      const absl::Status status = client_.store().Wait({argument}, absl::Minutes(5));
+      client_.control().Fail({world_.rank, step_, "", std::string(status.message()), true});
+      ::_exit(static_cast<int>(ExitCode::kWorkerFailed));
+    } else {
+      Die(UsageError(absl::StrCat("unknown command '", name, "'")));
+    }
+  }
+
+  static void Write(const std::string& bytes) {
+    std::fwrite(bytes.data(), 1, bytes.size(), stdout);
+    std::fflush(stdout);
+  }
+
+  static void Await(const std::string& path) {
+    while (!PathExists(path)) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+
+  // As a peer sees it whose connection breaks: at once, before anybody has reaped the dead.
+  static void AwaitDeath(const std::string& pid_file) {
+    Await(pid_file);
+    const std::string stat = absl::StrCat("/proc/", *ReadFile(pid_file), "/stat");
+    while (true) {
+      const absl::StatusOr<std::string> text = ReadFile(stat);
+      if (!text.ok() || text->find(") Z") != std::string::npos) return;
+      std::this_thread::yield();
+    }
+  }
+
+  void Barrier(const std::string& name) {
+    const auto count = client_.store().Add(absl::StrCat("barrier/", name), 1);
+    if (!count.ok()) Die(count.status());
+    const std::string done = absl::StrCat("barrier-done/", name);
+    if (*count == world_.world_size) {
+      const absl::Status status = client_.store().Set(done, {});
+      if (!status.ok()) Die(status);
+    }
+    const absl::Status status = client_.store().Wait({done}, absl::Minutes(2));
+    if (!status.ok()) Die(status);
+  }
+
+  void Steps(int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
+      client_.control().Report({step_, "forward"});
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      ++step_;
+      const Directive directive = client_.control().Poll();
+      if (directive.kind == DirectiveKind::kAbort) ::_exit(static_cast<int>(ExitCode::kStoppedUnsaved));
+      if (directive.kind != DirectiveKind::kStopAfterSave) continue;
+      (void)MakeDirs(absl::StrCat(run_dir_, "/checkpoints/step-", absl::Dec(step_, absl::kZeroPad8)));
+      (void)client_.Leave(rpc::LeaveReason::kStopped);
+      std::exit(static_cast<int>(ExitCode::kStoppedResumable));
+    }
+  }
+
+  rpc::WorkerClient& client_;
+  const rendezvous::WorldAssignment world_;
+  const std::string run_dir_;
+  int64_t step_ = 0;
+};
+
+int Main(int argc, char** argv) {
+  std::vector<std::string> args(argv + 1, argv + argc);
+  absl::StatusOr<launcher::WorkerFlags> flags = launcher::ParseWorkerFlags(args);
+  if (!flags.ok()) Die(flags.status());
+  const std::string run_dir = flags->run_dir;
+  auto client = rpc::WorkerClient::Connect({*std::move(flags), nullptr});
+  if (!client.ok()) Die(client.status());
+  const auto world = (*client)->Join();
+  if (!world.ok()) Die(world.status());
+  Script(**client, *world, run_dir).Run(args);
+  return 0;
+}
+
+}  // namespace
+}  // namespace trainctl
+
+int main(int argc, char** argv) { return trainctl::Main(argc, argv); }

@@ -1,0 +1,220 @@
+#include "checkpoint/model_folder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/escaping.h"
+#include "tests/unit/checkpoint/checkpoint_test_util.h"
+
+namespace trainctl::checkpoint {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// A file written by the reference library (PyPI safetensors 0.8.0): safetensors.numpy.save({"b.weight":
+// arange(6, float32).reshape(2, 3), "a.weight": arange(3, float16), "c": [7, -1] int64, "d": [True, False],
+// "e": 1.5 float64, "f": zeros((0, 4), float32), "g": [3] uint8, "h": [9] int32, "i": [65535] uint16},
+// {"format": "pt"}).
+std::string ReferenceFile() {
+  return absl::HexStringToBytes("2002000000000000") +
+         R"({"__metadata__":{"format":"pt"},"c":{"dtype":"I64","shape":[2],"data_offsets":[0,16]},)"
+         R"("e":{"dtype":"F64","shape":[],"data_offsets":[16,24]},)"
+         R"("b.weight":{"dtype":"F32","shape":[2,3],"data_offsets":[24,48]},)"
+         R"("f":{"dtype":"F32","shape":[0,4],"data_offsets":[48,48]},)"
+         R"("h":{"dtype":"I32","shape":[1],"data_offsets":[48,52]},)"
+         R"("a.weight":{"dtype":"F16","shape":[3],"data_offsets":[52,58]},)"
+         R"("i":{"dtype":"U16","shape":[1],"data_offsets":[58,60]},)"
+         R"("g":{"dtype":"U8","shape":[1],"data_offsets":[60,61]},)"
+         R"("d":{"dtype":"BOOL","shape":[2],"data_offsets":[61,63]}} )" +
+         absl::HexStringToBytes(
+             "0700000000000000ffffffffffffffff000000000000f83f000000000000803f0000004000004040000080400000a04"
+             "0"
+             "090000000000003c0040ffff030100");
+}
+
+std::vector<ModelTensorSpec> SpecsOf(const ModelFolder& folder) {
+  std::vector<ModelTensorSpec> specs;
+  for (const ModelTensor& tensor : folder.tensors())
+    specs.push_back({tensor.name, tensor.dtype, tensor.shape});
+  return specs;
+}
+
+ModelTensorReader CopyFrom(const ModelFolder& folder) {
+  return [&folder](const ModelTensorSpec& spec, int64_t begin, absl::Span<std::byte> bytes) {
+    return folder.Read(*folder.Find(spec.name), begin, bytes);
+  };
+}
+
+std::string BytesOf(const ModelFolder& folder, const ModelTensor& tensor) {
+  std::string bytes(static_cast<size_t>(tensor.num_bytes), '\0');
+  const absl::Status status =
+      folder.Read(tensor, 0, absl::MakeSpan(reinterpret_cast<std::byte*>(bytes.data()), bytes.size()));
+  EXPECT_TRUE(status.ok()) << status;
+  return bytes;
+}
+
+std::string RefusalOf(const std::string& path) {
+  const auto folder = ModelFolder::Open(path);
+  EXPECT_EQ(ExitCodeFor(folder.status()), ExitCode::kBadData) << folder.status();
+  return std::string(folder.status().message());
+}
+
+TEST(ModelFolder, AFileOfTheReferenceLibraryIsReadAndWrittenBackByteForByte) {
+  TempFolder temp;
+  WriteOrDie(temp.path() + "/model.safetensors", ReferenceFile());
+  const auto folder = ModelFolder::Open(temp.path());
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  ASSERT_EQ(folder->tensors().size(), 9u);
+  const std::string weight = BytesOf(*folder, *folder->Find("b.weight"));
+  float values[6];
+  ASSERT_EQ(weight.size(), sizeof values);
+  std::memcpy(values, weight.data(), sizeof values);
+  EXPECT_THAT(values, ElementsAre(0, 1, 2, 3, 4, 5));
+  EXPECT_THAT(folder->Find("f")->shape, ElementsAre(0, 4));
+
+  const std::string copy = temp.path() + "/copy";
+  ASSERT_TRUE(WriteModelFolder(copy, SpecsOf(*folder), CopyFrom(*folder), int64_t{1} << 30).ok());
+  EXPECT_EQ(*ReadFile(copy + "/model.safetensors"), ReferenceFile());
+}
+
+TEST(ModelFolder, ShardsAreNamedFilledAndIndexedAsHuggingFaceDoes) {
+  TempFolder temp;
+  // 40, 40, 100, 8 and 8 bytes with a limit of 80: [a b] [c alone, over the limit] [d e].
+  const std::vector<ModelTensorSpec> specs = {{"b", DType::kF32, {10}},
+                                              {"a", DType::kF32, {2, 5}},
+                                              {"c", DType::kU8, {100}},
+                                              {"d", DType::kI64, {1}},
+                                              {"e", DType::kBF16, {4}}};
+  const auto fill = [](const ModelTensorSpec& spec, int64_t begin, absl::Span<std::byte> bytes) {
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      bytes[i] = ExpectedByte(3, StreamOf(spec.name), begin + static_cast<int64_t>(i));
+    }
+    return absl::OkStatus();
+  };
+  ASSERT_TRUE(WriteModelFolder(temp.path(), specs, fill, 80).ok());
+  EXPECT_EQ(*ReadFile(temp.path() + "/model.safetensors.index.json"),
+            "{\n  \"metadata\": {\n    \"total_size\": 196\n  },\n  \"weight_map\": {\n"
+            "    \"a\": \"model-00001-of-00003.safetensors\",\n"
+            "    \"b\": \"model-00001-of-00003.safetensors\",\n"
+            "    \"c\": \"model-00002-of-00003.safetensors\",\n"
+            "    \"d\": \"model-00003-of-00003.safetensors\",\n"
+            "    \"e\": \"model-00003-of-00003.safetensors\"\n  }\n}\n");
+  const auto folder = ModelFolder::Open(temp.path());
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  ASSERT_EQ(folder->tensors().size(), 5u);
+  EXPECT_EQ(folder->files().size(), 3u);
+  for (const ModelTensor& tensor : folder->tensors()) {
+    const std::string bytes = BytesOf(*folder, tensor);
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      ASSERT_EQ(static_cast<std::byte>(bytes[i]),
+                ExpectedByte(3, StreamOf(tensor.name), static_cast<int64_t>(i)));
+    }
+  }
+  // A folder that was loaded and saved has the same files.
+  const std::string copy = temp.path() + "/copy";
+  std::vector<ModelTensorSpec> again = specs;
+  ASSERT_TRUE(WriteModelFolder(copy, again, CopyFrom(*folder), 80).ok());
+  for (const std::string& name : folder->files()) {
+    EXPECT_EQ(*ReadFile(copy + "/" + name), *ReadFile(temp.path() + "/" + name)) << name;
+  }
+  // Ranged read, and one beyond the tensor.
+  std::byte two[2];
+  EXPECT_TRUE(folder->Read(*folder->Find("c"), 98, two).ok());
+  EXPECT_EQ(two[1], ExpectedByte(3, StreamOf("c"), 99));
+  EXPECT_EQ(ExitCodeFor(folder->Read(*folder->Find("c"), 99, two)), ExitCode::kInternal);
+}
+
+TEST(ModelFolder, LargeTensorsPassThroughInParts) {
+  TempFolder temp;
+  const std::vector<ModelTensorSpec> specs = {{"large", DType::kBF16, {1'234'567}}, {"odd", DType::kU8, {3}}};
+  int64_t next = 0;
+  ASSERT_TRUE(WriteModelFolder(
+                  temp.path(), specs,
+                  [&](const ModelTensorSpec& spec, int64_t begin, absl::Span<std::byte> bytes) {
+                    if (spec.name == "large") {
+                      EXPECT_EQ(begin, next);
+                      EXPECT_EQ(bytes.size() % 2, 0u);
+                      next += static_cast<int64_t>(bytes.size());
+                    }
+                    std::fill(bytes.begin(), bytes.end(), std::byte{1});
+                    return absl::OkStatus();
+                  },
+                  int64_t{1} << 30)
+                  .ok());
+  EXPECT_EQ(next, 2 * 1'234'567);
+  EXPECT_TRUE(ModelFolder::Open(temp.path()).ok());
+}
+
+TEST(ModelFolder, AFolderThatHoldsWeightsIsNotOverwritten) {
+  TempFolder temp;
+  WriteOrDie(temp.path() + "/model.safetensors", ReferenceFile());
+  const absl::Status status = WriteModelFolder(
+      temp.path(), {}, [](const auto&, int64_t, auto) { return absl::OkStatus(); }, 100);
+  EXPECT_EQ(ExitCodeFor(status), ExitCode::kUsage);
+  EXPECT_EQ(*ReadFile(temp.path() + "/model.safetensors"), ReferenceFile());
+}
+
+TEST(ModelFolder, AFailureWhileWritingLeavesNoFile) {
+  TempFolder temp;
+  const std::string path = temp.path() + "/out";
+  int calls = 0;
+  const absl::Status status = WriteModelFolder(
+      path, {{"a", DType::kU8, {10}}, {"b", DType::kU8, {10}}},
+      [&](const auto&, int64_t, auto) { return ++calls == 2 ? InternalError("lost") : absl::OkStatus(); },
+      10);
+  EXPECT_EQ(status.message(), "lost");
+  EXPECT_EQ(::rmdir(path.c_str()), 0) << "something was left in it";
+}
+
+TEST(ModelFolder, DamagedFoldersAreRefusedByName) {
+  TempFolder temp;
+  const std::string index = temp.path() + "/model.safetensors.index.json";
+  EXPECT_THAT(RefusalOf(temp.path()), HasSubstr("has neither model.safetensors nor"));
+  EXPECT_THAT(RefusalOf(temp.path() + "/none"), HasSubstr("has neither"));
+  for (const char* bad :
+       {"../secret.safetensors", "/etc/passwd", "", "..", ".hidden", "a/b.safetensors", "a\\u0000b"}) {
+    WriteOrDie(index, absl::StrCat(R"({"weight_map":{"w":")", bad, R"("}})"));
+    EXPECT_THAT(RefusalOf(temp.path()), HasSubstr("is not the name of a file in this folder")) << bad;
+  }
+  WriteOrDie(index, R"({"weight_map":{"w":"model-00001-of-00001.safetensors"}})");
+  EXPECT_THAT(RefusalOf(temp.path()), HasSubstr("shard model-00001-of-00001.safetensors"));
+  WriteOrDie(temp.path() + "/model-00001-of-00001.safetensors", ReferenceFile());
+  EXPECT_THAT(RefusalOf(temp.path()),
+              HasSubstr("says that tensor 'w' is in model-00001-of-00001.safetensors"));
+  WriteOrDie(index, R"({"weight_map":{"c":"model-00001-of-00001.safetensors"}})");
+  const auto folder = ModelFolder::Open(temp.path());
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  EXPECT_EQ(folder->tensors().size(), 1u);  // the index decides
+  WriteOrDie(index, R"({"weight_map":["c"]})");
+  EXPECT_THAT(RefusalOf(temp.path()), HasSubstr("no weight_map"));
+  WriteOrDie(index, R"({"weight_map":{"c":1}})");
+  EXPECT_THAT(RefusalOf(temp.path()), HasSubstr("is not a string"));
+
+  const std::string single = temp.path() + "/model.safetensors";
+  for (size_t length = 0; length < ReferenceFile().size(); ++length) {
+    WriteOrDie(single, ReferenceFile().substr(0, length));
+    RefusalOf(temp.path());
+  }
+  WriteOrDie(single, ReferenceFile() + "x");
+  EXPECT_THAT(RefusalOf(temp.path()), HasSubstr("too long"));
+}
+
+TEST(ModelFolder, AFileThatShrinksAfterOpenIsNoticed) {
+  TempFolder temp;
+  const std::string single = temp.path() + "/model.safetensors";
+  WriteOrDie(single, ReferenceFile());
+  const auto folder = ModelFolder::Open(temp.path());
+  ASSERT_TRUE(folder.ok());
+  ASSERT_EQ(::truncate(single.c_str(), 560), 0);
+  std::byte bytes[2];
+  const absl::Status status = folder->Read(*folder->Find("d"), 0, bytes);
+  EXPECT_EQ(ExitCodeFor(status), ExitCode::kBadData);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("'d'"));
+}
+
+}  // namespace
+}  // namespace trainctl::checkpoint

@@ -1,0 +1,244 @@
+// Text and JSONL sources: what becomes of a file's bytes, and which files are refused.
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include <thread>
+
+#include "base/status.h"
+#include "data/batch_source.h"
+#include "data/document_store.h"
+#include "tests/unit/data/data_test_util.h"
+
+namespace trainctl::data {
+namespace {
+
+using testing::HasSubstr;
+
+struct Tokens {
+  std::vector<int32_t> tokens;
+  std::vector<uint8_t> learn;
+};
+
+Tokens ReadDocument(const DocumentStore& store, int64_t document) {
+  const int64_t count = store.DocumentTokens(document);
+  Tokens out{std::vector<int32_t>(static_cast<size_t>(count)),
+             std::vector<uint8_t>(static_cast<size_t>(count))};
+  const absl::Status status = store.Read(document, 0, count, out.tokens.data(), out.learn.data());
+  EXPECT_TRUE(status.ok()) << status;
+  return out;
+}
+
+using Documents = DataTest;
+
+TEST_F(Documents, ATextFileIsADocumentOfItsBytes) {
+  const std::string bytes("\0a\xff\n", 4);
+  const auto store = OpenDocuments(Source({Write("a.txt", bytes), Write("empty", ""), Write("b", "b")}), 256);
+  ASSERT_TRUE(store.ok()) << store.status();
+  ASSERT_EQ((*store)->num_documents(), 3);
+  EXPECT_EQ(ReadDocument(**store, 0).tokens, (std::vector<int32_t>{0, 'a', 255, '\n'}));
+  EXPECT_EQ((*store)->DocumentTokens(1), 0);
+  EXPECT_EQ(ReadDocument(**store, 2).tokens, (std::vector<int32_t>{'b'}));
+}
+
+TEST_F(Documents, AVocabularyAbove256EndsEachDocumentWithAToken) {
+  const std::string jsonl = "{\"text\":\"xy\"}\n{\"text\":\"\"}\n";
+  const auto store =
+      OpenDocuments(Source({Write("a.txt", "ab"), Write("e.txt", ""), Write("c.jsonl", jsonl)}), 257);
+  ASSERT_TRUE(store.ok()) << store.status();
+  EXPECT_EQ(ReadDocument(**store, 0).tokens, (std::vector<int32_t>{'a', 'b', 256}));
+  EXPECT_EQ((*store)->DocumentTokens(1), 0) << "an empty document stays empty";
+  EXPECT_EQ(ReadDocument(**store, 2).tokens, (std::vector<int32_t>{'x', 'y', 256}));
+  EXPECT_EQ((*store)->DocumentTokens(3), 0);
+  // In pieces too: the last byte, the end alone.
+  int32_t token;
+  uint8_t learn;
+  for (const auto& [document, byte] : std::vector<std::pair<int64_t, int32_t>>{{0, 'b'}, {2, 'y'}}) {
+    ASSERT_TRUE((*store)->Read(document, 1, 1, &token, &learn).ok());
+    EXPECT_EQ(token, byte);
+    ASSERT_TRUE((*store)->Read(document, 2, 1, &token, &learn).ok());
+    EXPECT_EQ(token, 256);
+  }
+}
+
+TEST_F(Documents, ALongTextFileIsReadInPieces) {
+  std::string text;
+  for (int i = 0; i < 100000; ++i) text.push_back(static_cast<char>(i * 7 + i / 256));
+  const auto store = OpenDocuments(Source({Write("a.txt", text)}), 256);
+  ASSERT_TRUE(store.ok());
+  const Tokens read = ReadDocument(**store, 0);
+  for (size_t i = 0; i < text.size(); ++i) ASSERT_EQ(read.tokens[i], static_cast<uint8_t>(text[i]));
+}
+
+TEST_F(Documents, JsonlDecodesEscapesAndPassesOverBlankLines) {
+  const auto store = OpenDocuments(
+      Source({Write("a.jsonl", "{\"id\":1,\"text\":\"a\\n\\u00e9\"}\r\n\n  \n{\"text\":\"b\"}")}), 256);
+  ASSERT_TRUE(store.ok()) << store.status();
+  ASSERT_EQ((*store)->num_documents(), 2);
+  EXPECT_EQ(ReadDocument(**store, 0).tokens, (std::vector<int32_t>{'a', '\n', 0xc3, 0xa9}));
+  EXPECT_EQ(ReadDocument(**store, 1).tokens, (std::vector<int32_t>{'b'}));
+}
+
+TEST_F(Documents, APromptComesFirstAndIsNotLearned) {
+  recipe::DataSource source =
+      Source({Write("a.jsonl", "{\"q\":\"ab\",\"a\":\"xyz\"}\n{\"q\":\"\",\"a\":\"w\"}\n")});
+  source.text_field = "a";
+  source.prompt_field = "q";
+  const auto store = OpenDocuments(source, 300);
+  ASSERT_TRUE(store.ok()) << store.status();
+  const Tokens read = ReadDocument(**store, 0);
+  EXPECT_EQ(read.tokens, (std::vector<int32_t>{'a', 'b', 'x', 'y', 'z', 256}));
+  EXPECT_EQ(read.learn, (std::vector<uint8_t>{0, 0, 1, 1, 1, 1}));
+  EXPECT_EQ(ReadDocument(**store, 1).learn, (std::vector<uint8_t>{1, 1}));
+}
+
+TEST_F(Documents, TheLossMaskOfABatchLeavesPromptsOut) {
+  recipe::DataSource source = Source({Write("a.jsonl", "{\"prompt\":\"abc\",\"text\":\"xy\"}\n")});
+  source.prompt_field = "prompt";
+  for (const char* packing : {"documents", "continuous"}) {
+    recipe::Recipe recipe = MakeRecipe({source}, 1, 10, 256);
+    recipe.data.packing = packing;
+    const auto train = OpenTrainSource(recipe);
+    ASSERT_TRUE(train.ok()) << train.status();
+    const auto batch = (*train)->Get(0, {0, 1});
+    ASSERT_TRUE(batch.ok()) << batch.status();
+    // a b c x y a b c x y: only x and y are targets that count.
+    EXPECT_EQ(batch->loss_mask, (std::vector<uint8_t>{0, 0, 1, 1, 0, 0, 0, 1, 1, 0})) << packing;
+  }
+}
+
+TEST_F(Documents, EachBadLineIsNamedWithItsFile) {
+  struct Case {
+    std::string contents;
+    const char* message;
+  };
+  const std::string good = "{\"text\":\"fine\"}\n";
+  for (const Case& c : std::vector<Case>{
+           {good + "{\"text\":\"cut", "a.jsonl:2:"},
+           {good + good + "[1]\n" + good, "a.jsonl:3: each line must be a JSON object"},
+           {"{\"txt\":\"x\"}\n", "a.jsonl:1: field 'text' is missing or not a string"},
+           {good + "\n{\"text\":5}\n", "a.jsonl:3: field 'text'"},
+           {good + "{\"text\":\"\xff\"}\n", "a.jsonl:2:"},
+           {good + std::string("\0\0\0\n", 4), "a.jsonl:2:1: not valid JSON"},
+           {good + std::string(1000, '[') + "\n", "a.jsonl:2"},
+       }) {
+    const absl::Status status = OpenDocuments(Source({Write("a.jsonl", c.contents)}), 256).status();
+    EXPECT_THAT(status.message(), HasSubstr(c.message));
+    EXPECT_EQ(ExitCodeFor(status), ExitCode::kBadData);
+  }
+  recipe::DataSource prompt = Source({Write("a.jsonl", good)});
+  prompt.prompt_field = "question";
+  EXPECT_THAT(OpenDocuments(prompt, 256).status().message(), HasSubstr("a.jsonl:1: field 'question'"));
+}
+
+TEST_F(Documents, KindsFollowTheNameOrTheSource) {
+  recipe::DataSource source;
+  EXPECT_EQ(*KindOfFile(source, "x/a.bin"), SourceKind::kIndexed);
+  EXPECT_EQ(*KindOfFile(source, "x/a.idx"), SourceKind::kIndexed);
+  EXPECT_EQ(*KindOfFile(source, "x/a.JSONL"), SourceKind::kJsonl);
+  EXPECT_EQ(*KindOfFile(source, "x/vector"), SourceKind::kText);
+  for (const char* name : {"a.jsonl.gz", "a.parquet", "a.json"}) {
+    EXPECT_EQ(ExitCodeFor(KindOfFile(source, name).status()), ExitCode::kUsage) << name;
+  }
+  source.kind = "text";
+  EXPECT_EQ(*KindOfFile(source, "a.json"), SourceKind::kText);
+  source.kind = "texts";
+  EXPECT_THAT(KindOfFile(source, "a").status().message(), HasSubstr("'texts'"));
+}
+
+TEST_F(Documents, AnIndexedDatasetNamedTwiceCountsOnce) {
+  WriteIndexed("d", {{1, 2}, {3}});
+  const auto store = OpenDocuments(Source({Path("d.bin"), Path("d.idx")}), 256);
+  ASSERT_TRUE(store.ok()) << store.status();
+  EXPECT_EQ((*store)->num_documents(), 2);
+}
+
+TEST_F(Documents, PromptsAreForJsonlOnly) {
+  recipe::DataSource source = Source({Write("a.txt", "text")});
+  source.prompt_field = "prompt";
+  EXPECT_EQ(ExitCodeFor(OpenDocuments(source, 256).status()), ExitCode::kUsage);
+}
+
+TEST_F(Documents, MissingFilesFoldersPipesAndEmptySourcesAreErrors) {
+  const auto error = [&](const std::string& file) {
+    return OpenTrainSource(MakeRecipe({Source({file})}, 1, 4)).status();
+  };
+  EXPECT_THAT(error(Path("none.txt")).message(), HasSubstr("none.txt: no such data file"));
+  EXPECT_EQ(ExitCodeFor(error(Path("none.txt"))), ExitCode::kBadData);
+  EXPECT_THAT(error(Path(".")).message(), HasSubstr("is a folder"));
+  for (const char* name : {"pipe.txt", "pipe.jsonl", "pipe.bin"}) {
+    ASSERT_EQ(::mkfifo(Path(name).c_str(), 0600), 0);  // opening it would wait for a writer
+    EXPECT_THAT(error(Path(name)).message(), HasSubstr("not a regular file"));
+  }
+  EXPECT_THAT(error(Write("e.txt", "")).message(), HasSubstr("has no token in 1 documents"));
+  EXPECT_THAT(error(Write("e.jsonl", "\n")).message(), HasSubstr("has no token"));
+  EXPECT_EQ(ExitCodeFor(OpenTrainSource(MakeRecipe({}, 1, 4)).status()), ExitCode::kUsage);
+  EXPECT_EQ(ExitCodeFor(OpenTrainSource(MakeRecipe({Source({})}, 1, 4)).status()), ExitCode::kUsage);
+  if (::geteuid() != 0) {
+    const std::string secret = Write("secret.txt", "x");
+    ::chmod(secret.c_str(), 0);
+    EXPECT_EQ(ExitCodeFor(error(secret)), ExitCode::kEnvironment);
+  }
+}
+
+TEST_F(Documents, AFileThatChangesItsSizeUnderTheRunIsAnError) {
+  std::vector<int32_t> long_document(100000, 7);
+  for (const std::string& file :
+       {WriteIndexed("d", {long_document}), Write("t.txt", std::string(100000, 'x'))}) {
+    const auto source = OpenTrainSource(MakeRecipe({Source({file})}, 8, 1000));
+    ASSERT_TRUE(source.ok()) << source.status();
+    EXPECT_TRUE((*source)->Get(0, {0, 8}).ok());
+    // Whole pages go: reading them through the map would be SIGBUS.
+    std::filesystem::resize_file(file, 10);
+    const absl::Status status = (*source)->Get(1, {0, 8}).status();
+    EXPECT_EQ(ExitCodeFor(status), ExitCode::kBadData) << status;
+    EXPECT_THAT(status.message(), HasSubstr(file));
+    EXPECT_THAT(status.message(), HasSubstr("10 now"));
+  }
+  WriteIndexed("i", {long_document});
+  const auto source = OpenTrainSource(MakeRecipe({Source({Path("i.bin")})}, 8, 1000));
+  ASSERT_TRUE(source.ok());
+  std::filesystem::resize_file(Path("i.idx"), 10);
+  EXPECT_THAT((*source)->Get(0, {0, 8}).status().message(), HasSubstr("i.idx"));
+}
+
+TEST_F(Documents, AnIndexOverwrittenUnderTheRunIsAnErrorNotACrash) {
+  std::vector<std::vector<int32_t>> documents(50, std::vector<int32_t>(100, 7));
+  for (const char fill : {'\0', '\x7f', '\xff'}) {
+    const std::string file = WriteIndexed("d", documents);
+    const auto source = OpenTrainSource(MakeRecipe({Source({file})}, 8, 64));
+    ASSERT_TRUE(source.ok()) << source.status();
+    ASSERT_TRUE((*source)->Get(0, {0, 8}).ok());
+    std::fstream index(Path("d.idx"), std::ios::binary | std::ios::in | std::ios::out);
+    const auto bytes = std::filesystem::file_size(Path("d.idx"));
+    index.seekp(34);
+    index << std::string(bytes - 34, fill);
+    index.close();
+    for (int64_t step = 0; step < 20; ++step) {
+      const auto batch = (*source)->Get(step, {0, 8});
+      EXPECT_EQ(ExitCodeFor(batch.status()), ExitCode::kBadData) << batch.status();
+    }
+  }
+}
+
+TEST_F(Documents, ATokenOutsideTheVocabularyNamesItsPlace) {
+  const std::string file = WriteIndexed("d", {{1, 2, 3}, {4, 99, 6}});
+  const auto source = OpenTrainSource(MakeRecipe({Source({file})}, 1, 6, 50));
+  ASSERT_TRUE(source.ok());
+  const absl::Status status = (*source)->Get(0, {0, 1}).status();
+  EXPECT_EQ(ExitCodeFor(status), ExitCode::kBadData);
+  EXPECT_THAT(status.message(),
+              HasSubstr("d.bin: document 1, position 1: token 99 is not within the vocabulary of 50"));
+}
+
+TEST_F(Documents, ASourceMayHaveMoreFilesThanAProcessMayOpen) {
+  std::vector<std::string> files;
+  for (int i = 0; i < 3000; ++i) files.push_back(Write(absl::StrCat("f", i), "ab"));
+  const auto source = OpenTrainSource(MakeRecipe({Source(files)}, 1, 5999, 256));
+  ASSERT_TRUE(source.ok()) << source.status();
+  const auto batch = (*source)->Get(0, {0, 1});
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  EXPECT_EQ(batch->document.back(), 2999);
+}
+
+}  // namespace
+}  // namespace trainctl::data

@@ -1,0 +1,168 @@
+// Fingerprints, and datasets prepared from text.
+#include "data/prepare.h"
+
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "data/document_store.h"
+#include "data/fingerprint.h"
+#include "tests/unit/data/data_test_util.h"
+
+namespace trainctl::data {
+namespace {
+
+using testing::HasSubstr;
+
+std::string Contents(const std::string& path) {
+  std::ostringstream out;
+  out << std::ifstream(path, std::ios::binary).rdbuf();
+  return out.str();
+}
+
+class PrepareTest : public DataTest {
+ protected:
+  PrepareOptions Options(std::vector<std::string> inputs) {
+    PrepareOptions options;
+    options.inputs = std::move(inputs);
+    options.prefix = Path("out/corpus");
+    return options;
+  }
+  size_t NumOutputs() {
+    if (!std::filesystem::exists(Path("out"))) return 0;
+    size_t count = 0;
+    for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(Path("out"))) ++count;
+    return count;
+  }
+};
+
+// The digests were made with the Python package xxhash 3 (xxhash.xxh3_64_hexdigest).
+TEST_F(PrepareTest, FingerprintsAreTheKnownDigests) {
+  std::string large;
+  for (int i = 0; i < 1000000; ++i) large.push_back(static_cast<char>(i * 7 + i / 256));
+  const std::vector<std::pair<std::string, uint64_t>> cases = {
+      {"", 0x2d06800538d394c2}, {"hello", 0x9555e8555c62dcfd}, {large, 0xc44da33b7368a321}};
+  for (const auto& [contents, digest] : cases) {
+    const auto fingerprint = FingerprintFile(Write("f", contents));
+    ASSERT_TRUE(fingerprint.ok());
+    EXPECT_EQ(fingerprint->xxh3, digest);
+    EXPECT_EQ(fingerprint->size_bytes, static_cast<int64_t>(contents.size()));
+  }
+}
+
+TEST_F(PrepareTest, EveryFileOfTheDataIsFingerprintedOnce) {
+  WriteIndexed("d", {{1, 2}});
+  recipe::DataConfig data;
+  data.train = {Source({Path("d.bin"), Write("t.txt", "hello")})};
+  data.eval = {Source({Path("t.txt"), Write("e.jsonl", "{}")})};
+  data.eval.emplace_back().holdout = 0.1;
+  const auto fingerprints = Fingerprint(data);
+  ASSERT_TRUE(fingerprints.ok()) << fingerprints.status();
+  std::vector<std::string> names;
+  for (const auto& f : *fingerprints) names.push_back(std::filesystem::path(f.path).filename().string());
+  EXPECT_EQ(names, (std::vector<std::string>{"d.bin", "d.idx", "t.txt", "e.jsonl"}));
+  data.train[0].files.push_back(Path("none"));
+  EXPECT_THAT(Fingerprint(data).status().message(), HasSubstr("none"));
+}
+
+TEST_F(PrepareTest, APreparedDatasetTrainsLikeItsText) {
+  const std::string text = Write("a.txt", "some text");
+  const std::string jsonl =
+      Write("b.jsonl", "{\"text\":\"one\"}\n{\"text\":\"\"}\n{\"text\":\"two \\u00e9\"}\n");
+  for (const bool end_of_document : {false, true}) {
+    PrepareOptions options = Options({text, jsonl, Write("empty.txt", "")});
+    options.end_of_document = end_of_document;
+    options.overwrite = true;
+    const auto dataset = Prepare(options);
+    ASSERT_TRUE(dataset.ok()) << dataset.status();
+    EXPECT_EQ(dataset->documents, 3);
+    EXPECT_EQ(dataset->tokens, 9 + 3 + 6 + (end_of_document ? 3 : 0));
+
+    // Without the empty documents, both ways give the same tokens in the same order.
+    const int64_t vocab = end_of_document ? 257 : 256;
+    recipe::Recipe from_text = MakeRecipe({Source({text, jsonl})}, 2, 7, vocab);
+    recipe::Recipe from_index = MakeRecipe({Source({Path("out/corpus.bin")})}, 2, 7, vocab);
+    from_text.data.shuffle = from_index.data.shuffle = false;
+    for (int64_t step = 0; step < 5; ++step) {
+      const auto a = (*OpenTrainSource(from_text))->Get(step, {0, 2});
+      const auto b = (*OpenTrainSource(from_index))->Get(step, {0, 2});
+      ASSERT_TRUE(a.ok() && b.ok());
+      EXPECT_TRUE(*a == *b);
+    }
+  }
+}
+
+TEST_F(PrepareTest, TheReportSaysWhereTheTokensCameFrom) {
+  const std::string text = Write("a.txt", "hello");
+  const auto dataset = Prepare(Options({text}));
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  const auto json = ParseJson(Contents(Path("out/corpus.json")), "corpus.json");
+  ASSERT_TRUE(json.ok()) << json.status();
+  EXPECT_EQ((*json)["schema"], "trainctl.dataset.v1");
+  EXPECT_EQ((*json)["tokens"], 5);
+  EXPECT_EQ((*json)["dtype"], "uint8");
+  EXPECT_EQ((*json)["vocab"], 256);
+  EXPECT_EQ((*json)["sources"][0]["path"], text);
+  EXPECT_EQ((*json)["sources"][0]["xxh3"], "9555e8555c62dcfd");
+  EXPECT_EQ((*json)["data"]["xxh3"], "9555e8555c62dcfd") << "bytes are the tokens";
+  EXPECT_EQ(NumOutputs(), 3u);
+}
+
+TEST_F(PrepareTest, ProgressEndsAtAllBytes) {
+  int64_t last = 0, total = 0;
+  PrepareOptions options = Options({Write("a.txt", std::string(700000, 'x')), Write("b.txt", "yy")});
+  options.progress = [&](int64_t done_bytes, int64_t total_bytes) {
+    EXPECT_GT(done_bytes, last);
+    last = done_bytes;
+    total = total_bytes;
+  };
+  ASSERT_TRUE(Prepare(options).ok());
+  EXPECT_EQ(last, 700002);
+  EXPECT_EQ(total, 700002);
+}
+
+TEST_F(PrepareTest, BadInputLeavesNoFileBehind) {
+  const std::string good = Write("a.txt", "hello");
+  struct Case {
+    std::vector<std::string> inputs;
+    ExitCode code;
+    const char* message;
+  };
+  for (const Case& c : std::vector<Case>{
+           {{good, Write("b.jsonl", "{\"text\":\"x\"}\nrubbish\n")}, ExitCode::kBadData, "b.jsonl:2:1"},
+           {{good, Path("none.txt")}, ExitCode::kBadData, "none.txt"},
+           {{good, Path(".")}, ExitCode::kBadData, "is a folder"},
+           {{Write("e.txt", "")}, ExitCode::kBadData, "hold no text"},
+           {{Path("x.bin")}, ExitCode::kUsage, "tokenized already"},
+           {{good, Path("x.parquet")}, ExitCode::kUsage, ".parquet"},
+           {{}, ExitCode::kUsage, "no input"},
+       }) {
+    const absl::Status status = Prepare(Options(c.inputs)).status();
+    EXPECT_EQ(ExitCodeFor(status), c.code) << status;
+    EXPECT_THAT(status.message(), HasSubstr(c.message));
+    EXPECT_EQ(NumOutputs(), 0u);
+  }
+  PrepareOptions options = Options({good});
+  options.tokenizer = "bpe";
+  EXPECT_EQ(ExitCodeFor(Prepare(options).status()), ExitCode::kUsage);
+  options.tokenizer = "byte";
+  options.prefix = Path("a.txt/x");
+  EXPECT_EQ(ExitCodeFor(Prepare(options).status()), ExitCode::kEnvironment);
+}
+
+TEST_F(PrepareTest, WhatExistsIsReplacedOnlyWhenAsked) {
+  PrepareOptions options = Options({Write("a.txt", "hello")});
+  ASSERT_TRUE(Prepare(options).ok());
+  options.inputs = {Write("b.txt", "other")};
+  EXPECT_THAT(Prepare(options).status().message(), HasSubstr("corpus.bin exists"));
+  EXPECT_EQ(Contents(Path("out/corpus.bin")), "hello");
+  options.overwrite = true;
+  ASSERT_TRUE(Prepare(options).ok());
+  EXPECT_EQ(Contents(Path("out/corpus.bin")), "other");
+}
+
+}  // namespace
+}  // namespace trainctl::data

@@ -1,0 +1,171 @@
+#include "telemetry/metrics_log.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <csignal>
+#include <cstdlib>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "base/counter_rng.h"
+#include "base/files.h"
+#include "base/status.h"
+
+namespace trainctl::telemetry {
+namespace {
+
+using testing::HasSubstr;
+
+class MetricsLogTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = testing::TempDir() + "/trainctl_metrics_XXXXXX";
+    folder_ = ::mkdtemp(pattern.data());
+    path_ = folder_ + "/metrics.jsonl";
+  }
+  void TearDown() override { (void)RemoveAll(folder_); }
+
+  std::string Contents() const {
+    auto contents = ReadFile(path_);
+    return contents.ok() ? *contents : std::string(contents.status().message());
+  }
+  void WriteSteps(int64_t from, int64_t to, int64_t keep) {
+    auto log = MetricsLog::Open(path_, keep);
+    ASSERT_TRUE(log.ok()) << log.status();
+    for (int64_t step = from; step <= to; ++step) ASSERT_TRUE(log->Append(Record(step)).ok());
+  }
+  static StepRecord Record(int64_t step) {
+    StepRecord record;
+    record.step = step;
+    record.loss = RandomUniform(1, 2, static_cast<uint64_t>(step));
+    record.grad_norm = RandomUniform(1, 3, static_cast<uint64_t>(step)) * 1e-300;
+    record.lr = 3e-4 / static_cast<double>(step);
+    record.tokens = step * 4096;
+    record.batch_hash = RandomBits(1, 4, static_cast<uint64_t>(step));
+    if (step % 3 == 0) record.eval = {{"held-out", 1.5 / static_cast<double>(step)}, {"a\"b\n", 2}};
+    return record;
+  }
+
+  std::string folder_;
+  std::string path_;
+};
+
+TEST_F(MetricsLogTest, ALineIsWhatTheHeaderShows) {
+  auto log = MetricsLog::Open(path_, -1);
+  ASSERT_TRUE(log.ok());
+  StepRecord record{12, 2.5, 1.25, 0.0003, 98304, 0xf1, {{"held-out", 2.25}}};
+  ASSERT_TRUE(log->Append(record).ok());
+  EXPECT_EQ(Contents(),
+            "{\"step\":12,\"loss\":2.5,\"grad_norm\":1.25,\"lr\":3e-04,\"tokens\":98304,"
+            "\"batch_hash\":\"00000000000000f1\",\"eval\":{\"held-out\":2.25}}\n");
+  path_ = folder_ + "/timings.jsonl";
+  auto timings = TimingsLog::Open(path_, -1);
+  ASSERT_TRUE(timings.ok());
+  ASSERT_TRUE(timings->Append({12, 0.5, 9000, {{"forward", 0.2}}, {{"parameters", 1024}}}).ok());
+  EXPECT_EQ(Contents(),
+            "{\"step\":12,\"seconds\":0.5,\"tokens_per_second\":9000,\"phases\":{\"forward\":0.2},"
+            "\"memory_bytes\":{\"parameters\":1024}}\n");
+}
+
+TEST_F(MetricsLogTest, EveryDoubleReadsBackExactly) {
+  for (uint64_t i = 0; i < 100'000; ++i) {
+    const uint64_t bits = RandomBits(7, 7, i);
+    double value;
+    static_assert(sizeof value == sizeof bits);
+    std::memcpy(&value, &bits, sizeof value);
+    if (!std::isfinite(value)) continue;
+    const std::string text = JsonNumber(value);
+    const double back = std::strtod(text.c_str(), nullptr);
+    ASSERT_EQ(std::memcmp(&back, &value, sizeof value), 0) << text;
+    ASSERT_TRUE(nlohmann::json::accept(text)) << text;
+  }
+  EXPECT_EQ(JsonNumber(0.1), "0.1");
+  EXPECT_EQ(JsonNumber(-0.0), "-0");
+  EXPECT_EQ(JsonNumber(std::numeric_limits<double>::quiet_NaN()), "\"nan\"");
+  EXPECT_EQ(JsonNumber(-std::numeric_limits<double>::infinity()), "\"-inf\"");
+}
+
+TEST_F(MetricsLogTest, ARunThatWasCutBackAtAnyPlaceEndsWithTheSameBytes) {
+  WriteSteps(1, 20, -1);
+  const std::string undisturbed = Contents();
+  ASSERT_EQ(std::count(undisturbed.begin(), undisturbed.end(), '\n'), 20);
+  const size_t end_of_10 = undisturbed.find("{\"step\":11,");
+  // A crash at any byte after the checkpoint of step 10.
+  for (size_t length = end_of_10; length <= undisturbed.size(); ++length) {
+    ASSERT_TRUE(WriteFileAtomic(path_, undisturbed.substr(0, length)).ok());
+    WriteSteps(11, 20, 10);
+    ASSERT_EQ(Contents(), undisturbed) << "crash after byte " << length;
+  }
+}
+
+TEST_F(MetricsLogTest, StartingAnewEmptiesTheFile) {
+  WriteSteps(1, 5, -1);
+  WriteSteps(1, 2, -1);
+  EXPECT_EQ(MetricsLog::Open(path_, 100)->last_step(), 2);
+}
+
+TEST_F(MetricsLogTest, MissingLinesAreSeenInLastStep) {
+  WriteSteps(1, 5, -1);
+  EXPECT_EQ(MetricsLog::Open(path_, 9)->last_step(), 5);
+  EXPECT_EQ(MetricsLog::Open(path_, 3)->last_step(), 3);
+  EXPECT_EQ(MetricsLog::Open(folder_ + "/none.jsonl", 3)->last_step(), -1);
+}
+
+TEST_F(MetricsLogTest, ATailOfZerosAfterAPowerFailureIsCutOff) {
+  WriteSteps(1, 5, -1);
+  const std::string good = Contents();
+  ASSERT_TRUE(AppendFile(path_, std::string(5000, '\0')).ok());
+  ASSERT_TRUE(MetricsLog::Open(path_, 9).ok());
+  EXPECT_EQ(Contents(), good);
+}
+
+TEST_F(MetricsLogTest, DamageBeforeALineToKeepIsNamedAndNothingIsChanged) {
+  WriteSteps(1, 5, -1);
+  std::string damaged = Contents();
+  damaged[damaged.find("{\"step\":3") + 2] = 'X';
+  ASSERT_TRUE(WriteFileAtomic(path_, damaged).ok());
+  const auto log = MetricsLog::Open(path_, 5);
+  EXPECT_EQ(ExitCodeFor(log.status()), ExitCode::kBadData);
+  EXPECT_THAT(std::string(log.status().message()), HasSubstr("metrics.jsonl:3:"));
+  EXPECT_EQ(Contents(), damaged);
+}
+
+TEST_F(MetricsLogTest, AFileOfAnotherKindIsNotCut) {
+  const std::string other(17 << 20, 'x');
+  ASSERT_TRUE(WriteFileAtomic(path_, other).ok());
+  EXPECT_EQ(ExitCodeFor(MetricsLog::Open(path_, 5).status()), ExitCode::kBadData);
+  EXPECT_EQ(*FileBytes(path_), static_cast<int64_t>(other.size()));
+}
+
+TEST_F(MetricsLogTest, StepsMustRise) {
+  auto log = MetricsLog::Open(path_, -1);
+  ASSERT_TRUE(log->Append(Record(4)).ok());
+  EXPECT_EQ(ExitCodeFor(log->Append(Record(4))), ExitCode::kInternal);
+  EXPECT_TRUE(log->Append(Record(5)).ok());
+}
+
+TEST_F(MetricsLogTest, ALineThatDoesNotFitLeavesNoHalf) {
+  auto log = MetricsLog::Open(path_, -1);
+  ASSERT_TRUE(log->Append(Record(1)).ok());
+  const std::string before = Contents();
+  rlimit saved;
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &saved), 0);
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit limit = saved;
+  limit.rlim_cur = before.size() + 20;  // the second line ends in the middle
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  const absl::Status status = log->Append(Record(2));
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &saved), 0);
+  std::signal(SIGXFSZ, old_handler);
+  EXPECT_EQ(ExitCodeFor(status), ExitCode::kEnvironment) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr(path_));
+  EXPECT_EQ(Contents(), before);
+  EXPECT_TRUE(log->Append(Record(2)).ok());
+}
+
+}  // namespace
+}  // namespace trainctl::telemetry
