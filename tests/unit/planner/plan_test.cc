@@ -205,6 +205,10 @@ TEST(Plan, MistakesAreUsageErrorsThatNameTheField) {
       {"cluster.nodes", [](recipe::Recipe& r) { r.cluster.nodes = int64_t{1} << 40; }},
       {"cluster.nodes", [](recipe::Recipe& r) { r.cluster.nodes = 0; }},
       {"model.heads", [](recipe::Recipe& r) { r.model.spec.heads = 0; }},
+      {"train.batch_sequences", [](recipe::Recipe& r) { r.train.batch_sequences = int64_t{1} << 60; }},
+      {"data.seq_len", [](recipe::Recipe& r) { r.data.seq_len = INT64_MAX; }},
+      {"train.micro_batch",
+       [](recipe::Recipe& r) { r.train.batch_sequences = 1 << 20, r.train.micro_batch = 1; }},
   };
   for (const auto& [named, spoil] : mistakes) {
     recipe::Recipe recipe = SmallRecipe(4);
