@@ -1,6 +1,6 @@
 """What a finished run achieved, from the files of its folder.
 
-    python3 recipes/quickstart_report.py RUN
+    python3 recipes/quickstart_report.py RUN TRAINCTL
 """
 import json
 import os
@@ -18,7 +18,7 @@ def mib(num_bytes):
 
 
 def main():
-    run = sys.argv[1]
+    run, trainctl = sys.argv[1:]
     evaluated = [record for record in lines(os.path.join(run, "metrics.jsonl")) if record.get("eval")]
     timings = lines(os.path.join(run, "timings.jsonl"))
     with open(os.path.join(run, "memory.json"), encoding="utf-8") as file:
@@ -32,7 +32,7 @@ def main():
     print(f"{'peak memory':20} {mib(memory['predicted_peak_bytes'])} predicted, "
           f"{mib(memory['measured_peak_bytes'])} measured (tensors of one worker)")
     print(f"{'run':20} {run}")
-    print(f"{'train it longer':20} build/release/bin/trainctl resume {run} --set train.steps={2 * evaluated[-1]['step']}")
+    print(f"{'train it longer':20} {trainctl} resume {run} --set train.steps={2 * evaluated[-1]['step']}")
 
 
 main()
