@@ -1,22 +1,17 @@
 # libFuzzer targets: tests/fuzz/<name>_fuzz.cc becomes <name>_fuzz and the ctest entry fuzz/<name>, which
 # looks for new inputs for a short while, starting from tests/fuzz/corpus/<name>/ where there is one.
-# Included when TRAINCTL_FUZZ is on; cmake/trainctl.cmake then compiles everything with ASan, UBSan and
-# coverage. Only clang has libFuzzer.
-if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-  message(FATAL_ERROR "TRAINCTL_FUZZ needs clang: pass -DCMAKE_CXX_COMPILER=clang++")
+if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang" OR NOT TRAINCTL_SANITIZE MATCHES "fuzzer-no-link")
+  message(FATAL_ERROR "TRAINCTL_FUZZ needs -DCMAKE_CXX_COMPILER=clang++ -DTRAINCTL_SANITIZE=address,undefined,fuzzer-no-link")
 endif()
 set(TRAINCTL_FUZZ_SECONDS 10 CACHE STRING "How long each fuzz target runs under ctest")
 
-enable_testing()
-add_custom_target(fuzzers)
 file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/fuzz/*_fuzz.cc)
 foreach(source IN LISTS sources)
   get_filename_component(name ${source} NAME_WE)
   string(REGEX REPLACE "_fuzz$" "" subject ${name})
-  add_executable(${name} EXCLUDE_FROM_ALL ${source})
+  add_executable(${name} ${source})
   target_link_libraries(${name} PRIVATE trainctl_recipe trainctl_data trainctl_checkpoint)
   target_link_options(${name} PRIVATE -fsanitize=fuzzer)
-  add_dependencies(fuzzers ${name})
   set(found ${CMAKE_BINARY_DIR}/corpus/${subject})
   file(MAKE_DIRECTORY ${found})
   set(seeds ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/${subject})

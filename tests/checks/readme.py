@@ -28,7 +28,7 @@ def blocks(text):
 
 def run(commands, folder):
     """The exit status of a block, and what it printed; nothing of it is left running."""
-    environment = dict(os.environ, TRAINCTL_QUICKSTART_STEPS="20", NO_COLOR="1")
+    environment = dict(os.environ, TRAINCTL_QUICKSTART_STEPS="30", NO_COLOR="1")
     process = subprocess.Popen(["sh", "-euxc", commands], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
     try:
