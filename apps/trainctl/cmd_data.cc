@@ -127,7 +127,7 @@ void AddPrepare(CLI::App& app, Action& action) {
   AddJsonFlag(*verb);
   SetExample(*verb, "trainctl data prepare books/*.txt web.jsonl --tokenizer byte --out data/corpus");
   auto options = std::make_shared<data::PrepareOptions>();
-  verb->add_option("inputs", options->inputs,
+  verb->add_option("IN", options->inputs,
                    ".jsonl and .ndjson: a document per line; anything else: a document per file")
       ->required();
   verb->add_option("--tokenizer", options->tokenizer, "\"byte\": one token per byte")->capture_default_str();
@@ -149,11 +149,11 @@ void AddBatch(CLI::App& app, Action& action) {
   AddJsonFlag(*verb);
   SetExample(*verb, "trainctl data batch recipe.toml --step 100 --json");
   auto options = std::make_shared<BatchOptions>();
-  verb->add_option("recipe", options->recipe, "The recipe")->required()->type_name("R.toml");
-  verb->add_option("--step", options->step, "The step, counted from 0")
-      ->required()
-      ->check(CLI::NonNegativeNumber);
-  verb->add_option("--set", options->sets, "Override a field: key=value")->type_name("KEY=VALUE");
+  verb->add_option("RECIPE", options->recipe, "The recipe (TOML)")->required();
+  verb->add_option("--step", options->step, "The step, counted from 0")->required()->type_name("N");
+  verb->add_option("--set", options->sets, "Override a field: KEY=VALUE (repeatable)")
+      ->allow_extra_args(false)
+      ->type_name("KEY=VALUE");
   verb->add_option("--eval", options->eval_set, "A batch of this evaluation set instead")->type_name("NAME");
   verb->callback([&action, options] {
     action = [options](const Output& output) { return RunBatch(*options, output); };

@@ -29,6 +29,10 @@ struct Command {
 void AddData(CLI::App& app, Action& action);
 void AddRecipe(CLI::App& app, Action& action);
 void AddCheckpoint(CLI::App& app, Action& action);
+void AddStatus(CLI::App& app, Action& action);
+void AddLogs(CLI::App& app, Action& action);
+void AddStop(CLI::App& app, Action& action);
+void AddPlan(CLI::App& app, Action& action);
 void AddVersion(CLI::App& app, Action& action);
 
 // Adds "--json" to a verb that reports something.

@@ -14,8 +14,12 @@ namespace {
 
 constexpr std::array kCommands = {
     Command{AddData},
+    Command{AddPlan},
     Command{AddRecipe},
     Command{AddCheckpoint},
+    Command{AddStatus},
+    Command{AddLogs},
+    Command{AddStop},
     Command{AddVersion},
 };
 

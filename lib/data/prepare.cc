@@ -89,7 +89,7 @@ absl::Status CheckOptions(const PrepareOptions& options) {
   for (const char* suffix : {".bin", ".idx", ".json"}) {
     const std::string path = options.prefix + suffix;
     if (PathExists(path))
-      return UsageError(absl::StrCat(path, " exists; choose another output or overwrite it"));
+      return UsageError(absl::StrCat(path, " exists; choose another output, or replace it with --force"));
   }
   return absl::OkStatus();
 }

@@ -23,6 +23,7 @@ using rendezvous::StopMode;
 
 constexpr int kTailLines = 20;
 constexpr absl::Duration kCheckpointScanInterval = absl::Seconds(1);
+constexpr absl::Duration kStopNowTimeout = absl::Seconds(3);  // there is nothing to save
 constexpr absl::Duration kKillTimeout = absl::Seconds(30);
 
 // How many processes the kernel's out-of-memory killer has ended since boot; 0 when unknown.
@@ -64,8 +65,7 @@ absl::StatusOr<AttemptResult> Attempt::Run() {
   oom_kills_before_ = OomKills();
   const absl::Status started = StartWorkers();
   if (!started.ok()) {
-    BeginKilling();
-    kill_deadline_ = job_.clock.Monotonic();
+    BeginKilling(absl::ZeroDuration());
     done_ = true;
   }
   while (!done_ || !AllExited()) {
@@ -84,7 +84,9 @@ absl::StatusOr<AttemptResult> Attempt::Run() {
   NoteCheckpoint();
   TRAINCTL_RETURN_IF_ERROR(started);
   if (result_.kind == AttemptResult::Kind::kFailed && result_.failure.rank >= 0) {
-    result_.log_tail = workers_[result_.failure.rank].log.Tail(kTailLines);
+    const Worker& failed = workers_[result_.failure.rank];
+    if (!failed.exit->signaled) result_.exit_code = failed.exit->code;
+    result_.log_tail = failed.log.Tail(kTailLines);
   }
   return std::move(result_);
 }
@@ -202,6 +204,7 @@ void Attempt::HandleExits() {
 void Attempt::HandleSignals() {
   for (const int signal_number : job_.signals.Take()) {
     if (signal_number == SIGINT) ++job_.num_interrupts;
+    if (job_.num_interrupts >= 3 && killing_) kill_deadline_ = job_.clock.Monotonic();
     const StopMode mode = job_.num_interrupts >= 2 ? StopMode::kNow : StopMode::kAfterSave;
     job_.service.Submit(rendezvous::StopRequest{mode, SignalName(signal_number)});
   }
@@ -246,7 +249,7 @@ void Attempt::HandleNotices() {
         if (notice.stop == StopMode::kNow && !done_) {
           result_.kind = AttemptResult::Kind::kStoppedNow;
           done_ = true;
-          BeginKilling();
+          BeginKilling(std::min(job_.options.stop_timeout, kStopNowTimeout));
         }
         break;
       }
@@ -262,9 +265,8 @@ void Attempt::HandleFailure(const Notice& notice) {
   for (size_t i = 0; i < workers_.size(); ++i) {
     if (MemberName(kLocalNode, static_cast<int>(i)) != notice.member) continue;
     result_.failure.rank = static_cast<int>(i);
-    if (workers_[i].exit && !workers_[i].exit->signaled) result_.exit_code = workers_[i].exit->code;
   }
-  BeginKilling();
+  BeginKilling(job_.options.stop_timeout);
 }
 
 void Attempt::NoteCheckpoint() {
@@ -277,9 +279,9 @@ void Attempt::NoteCheckpoint() {
   Journal(std::move(event));
 }
 
-void Attempt::BeginKilling() {
+void Attempt::BeginKilling(absl::Duration grace) {
   if (std::exchange(killing_, true)) return;
-  kill_deadline_ = job_.clock.Monotonic() + job_.options.stop_timeout;
+  kill_deadline_ = job_.clock.Monotonic() + grace;
   for (Worker& worker : workers_) {
     worker.process.SignalGroup(SIGTERM);
     worker.process.SignalGroup(SIGCONT);  // one that is stopped could not obey

@@ -72,7 +72,7 @@ class Attempt {
   void HandleNotices();
   void HandleFailure(const rendezvous::Notice& notice);
   void NoteCheckpoint();
-  void BeginKilling();
+  void BeginKilling(absl::Duration grace);  // SIGTERM now, SIGKILL after `grace`
   void KillEverything();
   bool AllExited() const;
   void Journal(run::JournalEvent event);

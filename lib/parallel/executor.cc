@@ -153,8 +153,9 @@ class Executor::Pass {
     void* slot = e_.state_.parameter_slot(instruction.slot);
     e_.slot_bucket_[static_cast<size_t>(instruction.slot)] = -1;
     e_.state_.CastMaster(instruction.bucket, slot);
-    TRAINCTL_RETURN_IF_ERROR(e_.groups_.dp_shard.AllGather(absl::StrCat("parameters/", instruction.bucket),
-                                                           slot, ShardBytes(instruction.bucket)));
+    TRAINCTL_RETURN_IF_ERROR(e_.GroupsOf(StreamId::kGather)
+                                 .dp_shard.AllGather(absl::StrCat("parameters/", instruction.bucket), slot,
+                                                     ShardBytes(instruction.bucket)));
     e_.slot_bucket_[static_cast<size_t>(instruction.slot)] = instruction.bucket;
     return absl::OkStatus();
   }

@@ -34,6 +34,7 @@ class Pricer {
   double Seconds(const Instruction& instruction) const {
     switch (instruction.op) {
       case Op::kForward:
+      case Op::kLoss:
       case Op::kRecompute:
         return Compute(instruction, 1, 1);
       case Op::kBackward:  // reads the weights, reads and writes their gradient

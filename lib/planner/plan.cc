@@ -200,10 +200,16 @@ absl::StatusOr<Plan> MakePlan(const recipe::Recipe& recipe, const cluster::Host&
                                         WhyNotFits(smallest.memory, plan.memory_limit_bytes), " (in ",
                                         smallest.memory.peak_where, "); ", NearestThatFits(problem)));
   }
-  const Candidate& candidate = plan.candidates[static_cast<size_t>(chosen)];
-  plan.layout = candidate.layout;
-  plan.predicted = candidate.memory;
+  plan.layout = plan.candidates[static_cast<size_t>(chosen)].layout;
+  plan.predicted = plan.candidates[static_cast<size_t>(chosen)].memory;
   NoteChoices(recipe, plan.layout, plan.notes);
+  const std::vector<Candidate> ruled_out = RuledOut(problem, plan.layout);
+  plan.candidates.insert(plan.candidates.end(), ruled_out.begin(), ruled_out.end());
+  std::stable_sort(plan.candidates.begin(), plan.candidates.end(),
+                   [](const Candidate& a, const Candidate& b) {
+                     return std::make_pair(a.layout.zero_stage, a.layout.mesh.dp_shard) <
+                            std::make_pair(b.layout.zero_stage, b.layout.mesh.dp_shard);
+                   });
   return plan;
 }
 

@@ -147,6 +147,32 @@ std::string SettingsOf(const Problem& asked, const Candidate& candidate) {
   return absl::StrJoin(settings, ", ");
 }
 
+// Every mesh and stage, in the order of stages and of growing dp_shard.
+template <typename Function>
+void ForEachStrategy(int world_size, const Function& visit) {
+  for (int stage = 0; stage <= 3; ++stage) {
+    for (int shard = 1; shard <= world_size; ++shard) {
+      // Stage 0 shards nothing; the others shard over more than one worker.
+      if (world_size % shard != 0 || (stage == 0) != (shard == 1)) continue;
+      visit(sharding::Mesh{.dp_replicate = world_size / shard, .dp_shard = shard}, stage);
+    }
+  }
+}
+
+// The setting of the recipe that rules a strategy out, or "".
+std::string RulingSetting(const Problem& problem, const sharding::Mesh& mesh, int stage) {
+  if (problem.zero_stage.has_value() && *problem.zero_stage != stage) {
+    return absl::StrCat("parallel.zero_stage = ", *problem.zero_stage);
+  }
+  if (problem.dp_shard.has_value() && *problem.dp_shard != mesh.dp_shard) {
+    return absl::StrCat("parallel.dp_shard = ", *problem.dp_shard);
+  }
+  if (problem.dp_replicate.has_value() && *problem.dp_replicate != mesh.dp_replicate) {
+    return absl::StrCat("parallel.dp_replicate = ", *problem.dp_replicate);
+  }
+  return "";
+}
+
 // The one with the least memory, or nullptr.
 const Candidate* Smallest(const std::vector<Candidate>& candidates) {
   const auto smallest = std::min_element(
@@ -171,18 +197,28 @@ schedule::BuildOptions OptionsOf(const Problem& problem, const Layout& layout, i
 std::vector<Candidate> Weigh(const Problem& problem) {
   const std::vector<model::Parameter> inventory = model::Inventory(*problem.spec);
   std::vector<Candidate> candidates;
-  for (int stage = 0; stage <= 3; ++stage) {
-    if (problem.zero_stage.has_value() && *problem.zero_stage != stage) continue;
-    for (int shard = 1; shard <= problem.world_size; ++shard) {
-      // Stage 0 shards nothing; the others shard over more than one worker.
-      if (problem.world_size % shard != 0 || (stage == 0) != (shard == 1)) continue;
-      const sharding::Mesh mesh{.dp_replicate = problem.world_size / shard, .dp_shard = shard};
-      if (problem.dp_shard.has_value() && *problem.dp_shard != shard) continue;
-      if (problem.dp_replicate.has_value() && *problem.dp_replicate != mesh.dp_replicate) continue;
-      const std::vector<Candidate> variants = Strategy(problem, inventory, mesh, stage).WeighVariants();
-      candidates.insert(candidates.end(), variants.begin(), variants.end());
+  ForEachStrategy(problem.world_size, [&](const sharding::Mesh& mesh, int stage) {
+    if (!RulingSetting(problem, mesh, stage).empty()) return;
+    const std::vector<Candidate> variants = Strategy(problem, inventory, mesh, stage).WeighVariants();
+    candidates.insert(candidates.end(), variants.begin(), variants.end());
+  });
+  return candidates;
+}
+
+std::vector<Candidate> RuledOut(const Problem& problem, const Layout& chosen) {
+  const std::vector<model::Parameter> inventory = model::Inventory(*problem.spec);
+  std::vector<Candidate> candidates;
+  ForEachStrategy(problem.world_size, [&](const sharding::Mesh& mesh, int stage) {
+    const std::string setting = RulingSetting(problem, mesh, stage);
+    if (setting.empty()) return;
+    candidates.push_back(
+        Strategy(problem, inventory, mesh, stage).WeighVariant(chosen.micro_batch, chosen.recompute));
+    Candidate& candidate = candidates.back();
+    candidate.reason = absl::StrCat("the recipe says ", setting);
+    if (!candidate.fits) {
+      absl::StrAppend(&candidate.reason, "; ", WhyNotFits(candidate.memory, problem.memory_limit_bytes));
     }
-  }
+  });
   return candidates;
 }
 
@@ -202,8 +238,12 @@ int Choose(const Problem& problem, std::vector<Candidate>& candidates) {
     Candidate& candidate = candidates[i];
     if (static_cast<int>(i) == chosen) {
       candidate.chosen = true;
-      candidate.reason = candidates.size() == 1 ? "the only layout that the recipe allows"
-                                                : "the simplest of the fastest that fit";
+      const bool one_strategy =
+          std::all_of(candidates.begin(), candidates.end(), [&](const Candidate& other) {
+            return other.layout.mesh == candidate.layout.mesh &&
+                   other.layout.zero_stage == candidate.layout.zero_stage;
+          });
+      candidate.reason = one_strategy ? "what the recipe asks for" : "the simplest of the fastest that fit";
     } else if (!candidate.fits) {
       candidate.reason = WhyNotFits(candidate.memory, problem.memory_limit_bytes);
     } else {

@@ -37,6 +37,10 @@ std::vector<Candidate> Weigh(const Problem& problem);
 // when nothing fits.
 int Choose(const Problem& problem, std::vector<Candidate>& candidates);
 
+// The strategies that the recipe rules out, as the chosen layout's micro-batch and recompute would make
+// them, for comparison: the reason names the setting.
+std::vector<Candidate> RuledOut(const Problem& problem, const Layout& chosen);
+
 // "needs 3.10 GiB of 2.00 GiB: optimizer 1.20 GiB, ..."
 std::string WhyNotFits(const MemoryReport& memory, int64_t limit_bytes);
 

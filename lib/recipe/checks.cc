@@ -67,7 +67,7 @@ class Checker {
     if (issues_.IsBadBelow("model")) return;
     const model::ModelSpec& spec = recipe_.model.spec;
     if (const absl::Status status = model::Validate(spec); !status.ok()) {
-      Fail({"model.preset", "model.from", "model.family"}, absl::StrCat("model: ", status.message()));
+      FailModel(status.message());
       return;
     }
     if (recipe_.data.tokenizer == "byte" && spec.vocab < 256) {
@@ -85,6 +85,17 @@ class Checker {
       Fail({"model.weights"}, "model.weights = \"from\" needs model.from, the folder with the weights");
     }
     if (Usable({"optimizer.no_decay"})) CheckNoDecay(spec);
+  }
+
+  // At the stated dimension that the message is about, else at the choice of the model.
+  void FailModel(absl::string_view message) {
+    for (const auto& [path, where] : origin_) {
+      const bool is_stated = where != "default" && !absl::EndsWith(where, ")");
+      if (absl::StartsWith(path, "model.") && is_stated && absl::StrContains(message, path)) {
+        return issues_.Add(where, message);
+      }
+    }
+    Fail({"model.preset", "model.from", "model.family"}, message);
   }
 
   void CheckNoDecay(const model::ModelSpec& spec) {

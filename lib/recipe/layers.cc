@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -28,6 +29,14 @@ std::string Sibling(const std::string& path, const std::string& relative) {
 
 std::string JoinName(const std::string& table, const std::string& key) {
   return table.empty() ? key : absl::StrCat(table, ".", key);
+}
+
+// Text from outside that fits a message.
+std::string OneLine(const std::string& text) {
+  std::string line = text.size() <= 100 ? text : absl::StrCat(text.substr(0, 100), "...");
+  const auto is_control = [](unsigned char c) { return absl::ascii_iscntrl(c); };
+  const bool is_plain = IsValidUtf8(line) && std::none_of(line.begin(), line.end(), is_control);
+  return is_plain ? line : absl::CHexEscape(line);
 }
 
 // The keys of a table, for an unknown key that is near none.
@@ -90,6 +99,7 @@ void Draft::AddParsedFile(const std::string& path, const RawValue& table) {
     has_unread_file_ = true;
     return;
   }
+  num_keys_ += table.keys.size();
   AddExtends(path, table);
   this_layer_.clear();
   base_dir_ = ParentOf(reading_.back());
@@ -136,6 +146,7 @@ void Draft::AddExtends(const std::string& path, const RawValue& table) {
     const std::string absolute = AbsolutePath(base_path, access_.working_dir);
     if (std::find(reading_.begin(), reading_.end(), absolute) != reading_.end()) {
       issues_.Add(item.where, absl::StrCat("extends ", base_path, ", which extends this file in turn"));
+      has_unread_file_ = true;
     } else if (++num_files_ > kMaxFiles) {
       issues_.Add(item.where, absl::StrCat("extends more than ", kMaxFiles, " files"));
       return;
@@ -188,7 +199,8 @@ void Draft::WalkList(const RawValue& list, const std::string& name) {
     return;
   }
   Erase(absl::StrCat(name, "["));
-  lists_[name] = {list.items.size(), list.where};
+  List& state = lists_[name] = {};
+  for (const RawValue& item : list.items) state.where.push_back(item.where);
   for (size_t i = 0; i < list.items.size(); ++i) {
     WalkTable(list.items[i], absl::StrCat(name, "[]"), absl::StrCat(name, "[", i, "]"), i);
   }
@@ -223,8 +235,7 @@ void Draft::Unknown(const RawValue& item, const std::string& name, const std::st
   } else {
     hint = absl::StrCat(table.empty() ? "a recipe" : absl::StrCat("[", table, "]"), " has ", KeysOf(table));
   }
-  const std::string shown = path.size() <= 100 ? path : absl::StrCat(path.substr(0, 100), "...");
-  issues_.Add(item.where, absl::StrCat("unknown key ", shown, "; ", hint));
+  issues_.Add(item.where, absl::StrCat("unknown key ", OneLine(path), "; ", hint));
 }
 
 void Draft::Assign(const Field& field, const std::string& path, size_t index, const std::string& key,
@@ -258,6 +269,8 @@ void Draft::ClearExcluded(const Field& field, size_t index, const std::string& p
     if (stated != this_layer_.end()) {
       issues_.Add(where, absl::StrCat(path, " and ", other_path, " (", stated->second,
                                       ") exclude each other; give one of them"));
+      issues_.MarkBad(path);
+      issues_.MarkBad(other_path);
     }
     entries_.erase(other_path);
   }
@@ -294,8 +307,7 @@ void Draft::AddSets(absl::Span<const std::string> sets) {
 }
 
 void Draft::AddSet(const std::string& text) {
-  const std::string where =
-      text.size() <= 100 ? absl::StrCat("--set ", text) : absl::StrCat("--set ", text.substr(0, 100), "...");
+  const std::string where = absl::StrCat("--set ", OneLine(text));
   const size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0) {
     issues_.Add(where, "expected KEY=VALUE, such as train.steps=100");
@@ -379,16 +391,15 @@ const Entry* Draft::Find(absl::string_view path) const {
 
 size_t Draft::ListSize(absl::string_view list) const {
   const auto it = lists_.find(list);
-  return it == lists_.end() ? 0 : it->second.num_entries;
+  return it == lists_.end() ? 0 : it->second.where.size();
 }
 
-std::string Draft::ListOrigin(absl::string_view list) const {
-  const auto it = lists_.find(list);
-  return it == lists_.end() ? "" : it->second.origin;
+std::string Draft::EntryOrigin(absl::string_view list, size_t index) const {
+  return lists_.find(list)->second.where.at(index);
 }
 
 void Draft::SeedList(absl::string_view list, size_t num_entries, absl::string_view origin) {
-  lists_[std::string(list)] = {num_entries, std::string(origin)};
+  lists_[std::string(list)].where.assign(num_entries, std::string(origin));
 }
 
 }  // namespace trainctl::recipe

@@ -50,19 +50,20 @@ class Draft {
   const std::map<std::string, Entry>& entries() const { return entries_; }
   const Entry* Find(absl::string_view path) const;
   size_t ListSize(absl::string_view list) const;
-  // Where the list "data.train" was stated, or "".
-  std::string ListOrigin(absl::string_view list) const;
+  // Where an entry of the list "data.train" was stated. Requires index < ListSize(list).
+  std::string EntryOrigin(absl::string_view list, size_t index) const;
   // Keys that a --set has returned to their default and none has stated since.
   const std::set<std::string>& taken_back() const { return taken_back_; }
   // A file of the chain could not be read, parsed or understood; the issue says why.
+  // No file had a key.
+  bool is_empty() const { return num_keys_ == 0; }
   bool has_unread_file() const { return has_unread_file_; }
   // Starts from an existing list of `num_entries` (a stored recipe).
   void SeedList(absl::string_view list, size_t num_entries, absl::string_view origin);
 
  private:
   struct List {
-    size_t num_entries = 0;
-    std::string origin;
+    std::vector<std::string> where;  // of each entry
   };
 
   void AddParsedFile(const std::string& path, const RawValue& table);
@@ -89,6 +90,7 @@ class Draft {
   std::set<std::string> taken_back_;
   std::vector<std::string> reading_;  // the chain of extends, outermost first
   int num_files_ = 0;
+  size_t num_keys_ = 0;
   std::string base_dir_;
   bool is_set_ = false;
   bool has_unread_file_ = false;

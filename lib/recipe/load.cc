@@ -69,8 +69,9 @@ class Resolver {
       const std::string config = absl::StrCat(*folder, "/config.json");
       const absl::StatusOr<std::string> text = access_.read_file(config);
       SetBase("model.from", text.ok() ? model::FromHuggingFaceConfig(*text, config) : text.status());
+    } else if (issues_.IsBad("model.family")) {
+      issues_.MarkBad("model.spec");
     } else if (Text("model.family") != nullptr) {
-      base_origin_ = "default";
       for (const char* name : {"layers", "hidden", "heads", "ffn", "vocab"}) {
         const std::string path = absl::StrCat("model.", name);
         if (draft_.Find(path) != nullptr || issues_.IsBad(path)) continue;
@@ -104,7 +105,9 @@ class Resolver {
       base_origin_ = absl::StrCat(Where(path), " (", path, ")");
       return;
     }
-    issues_.Add(Where(path), absl::StrCat(path, ": ", base.status().message()));
+    const absl::string_view message = base.status().message();
+    issues_.Add(Where(path),
+                absl::StartsWith(message, path) ? std::string(message) : absl::StrCat(path, ": ", message));
     issues_.MarkBad("model.spec");
   }
 
@@ -165,7 +168,7 @@ class Resolver {
     if (draft_.Find(files) == nullptr) {
       if (source.holdout > 0 || issues_.IsBadBelow(path) || issues_.IsBadBelow(absl::StrCat(list, "[].")))
         return;
-      issues_.Add(draft_.ListOrigin(list),
+      issues_.Add(draft_.EntryOrigin(list, index),
                   absl::StrCat(files, list == "data.eval" ? " or holdout" : "", " is missing"));
       return;
     }
@@ -211,8 +214,8 @@ class Resolver {
         const int64_t below = batch_tokens / seq_len * seq_len;
         issues_.Add(tokens->origin,
                     absl::StrCat("train.batch_tokens (", batch_tokens,
-                                 ") is not a multiple of data.seq_len (", seq_len, "); the nearest are ",
-                                 below > 0 ? absl::StrCat(below, " and ") : "", below + seq_len));
+                                 ") is not a multiple of data.seq_len (", seq_len, "); the nearest ",
+                                 below > 0 ? absl::StrCat("are ", below, " and ") : "is ", below + seq_len));
         issues_.MarkBad("train.batch_tokens");
       }
       train.batch_sequences = std::max<int64_t>(1, batch_tokens / seq_len);
@@ -306,6 +309,9 @@ absl::StatusOr<LoadedRecipe> LoadRecipeText(absl::string_view text, const std::s
   Draft draft(access, issues);
   draft.AddFile(path, text);
   draft.AddSets(sets);
+  if (draft.is_empty() && !draft.has_unread_file() && sets.empty()) {
+    return UsageError(absl::StrCat(path, " is empty; a recipe has at least a model, data and train.steps"));
+  }
   // Without the values of a file that could not be read every check would complain about them.
   if (draft.has_unread_file()) return issues.ToStatus(path);
   return Finish(draft, access, path, issues);

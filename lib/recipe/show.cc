@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "absl/strings/match.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -106,7 +106,10 @@ class TomlWriter {
     std::string line = assignment;
     if (origin != loaded_.origin.end()) {
       if (line.size() < kCommentColumn) line.resize(kCommentColumn, ' ');
-      absl::StrAppend(&line, "  # ", origin->second);
+      absl::StrAppend(&line, "  # ");
+      // A line break in a file's name would end the comment.
+      for (const char c : origin->second)
+        line += absl::ascii_iscntrl(static_cast<unsigned char>(c)) ? '?' : c;
     }
     absl::StrAppend(&text_, line, "\n");
   }

@@ -1,12 +1,22 @@
 #include "recipe/toml_reader.h"
 
-#include <toml++/toml.h>
-
 #include <algorithm>
 #include <string_view>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+
+// toml++ 3.3 checks some properties of its input with assertions: "[ = 1" ends the process, or is
+// undefined behaviour where NDEBUG turns assertions into assumptions. Here a failed one is an
+// exception that ends in ParseTable. No other file includes toml++.
+namespace trainctl::recipe {
+struct TomlAssertion {};
+[[gnu::noinline]] static void FailTomlAssertion() { throw TomlAssertion(); }
+}  // namespace trainctl::recipe
+#undef NDEBUG
+#define TOML_ASSERT(expression) ((expression) ? (void)0 : ::trainctl::recipe::FailTomlAssertion())
+#include <toml++/toml.h>
 
 namespace trainctl::recipe {
 namespace {
@@ -15,16 +25,22 @@ std::string At(absl::string_view what, size_t line, size_t column) {
   return absl::StrCat(what, ":", line, ":", column);
 }
 
-// Walks the text once, without recursion, and refuses deep nesting. Its view of strings and comments
+// Walks the text once, without recursion, and refuses what the parser cannot bear: deep nesting and
+// headers without a name. Its view of strings and comments
 // is that of TOML up to the first error, where the parser stops as well. Keeps a count of brackets
 // and, since each part of a dotted key is a level too, of the dots since the last separator.
-class NestingCheck {
+class TextCheck {
  public:
-  NestingCheck(absl::string_view text, absl::string_view what) : text_(text), what_(what) {}
+  TextCheck(absl::string_view text, absl::string_view what, bool is_value)
+      : text_(text), what_(what), is_value_(is_value) {}
 
   absl::Status Run() {
     for (; pos_ < text_.size(); ++pos_) {
       const char c = text_[pos_];
+      if (c == '[' && brackets_ == 0 && is_line_start_ && !HeaderHasName()) {
+        return Error("not valid TOML: expected the name of a table after [");
+      }
+      if (c != ' ' && c != '\t') is_line_start_ = false;
       if (c == '"' || c == '\'') {
         SkipString(c);
       } else if (c == '#') {
@@ -40,8 +56,14 @@ class NestingCheck {
       } else if (c == '=' || c == ',' || c == '\n') {
         dots_ = 0;
       }
-      if (brackets_ > kMaxNesting || dots_ >= kMaxNesting) return TooDeep();
-      if (c == '\n') line_start_ = pos_ + 1, ++line_;
+      if (brackets_ > kMaxNesting || dots_ >= kMaxNesting) {
+        return Error(absl::StrCat("nested deeper than ", kMaxNesting, " levels"));
+      }
+      if (c == '\n') {
+        line_start_ = pos_ + 1;
+        ++line_;
+        is_line_start_ = true;
+      }
     }
     return absl::OkStatus();
   }
@@ -71,16 +93,33 @@ class NestingCheck {
     }
   }
 
-  absl::Status TooDeep() const {
-    return UsageError(absl::StrCat(At(what_, line_, pos_ - line_start_ + 1), ": nested deeper than ",
-                                   kMaxNesting, " levels"));
+  // Whether the "[" or "[[" at pos_ is followed by a key (or by its end, which the parser refuses).
+  bool HeaderHasName() const {
+    size_t next = pos_ + 1;
+    const auto skip_blanks = [&] {
+      while (next < text_.size() && (text_[next] == ' ' || text_[next] == '\t')) ++next;
+    };
+    skip_blanks();
+    if (next < text_.size() && text_[next] == '[') ++next;
+    skip_blanks();
+    if (next == text_.size()) return true;
+    const char c = text_[next];
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' || c == '"' ||
+           c == '\'' || c == ']';
+  }
+
+  absl::Status Error(absl::string_view message) const {
+    const std::string place = is_value_ ? std::string(what_) : At(what_, line_, pos_ - line_start_ + 1);
+    return UsageError(absl::StrCat(place, ": ", message));
   }
 
   absl::string_view text_;
   absl::string_view what_;
+  bool is_value_;
   size_t pos_ = 0;
   size_t line_ = 1;
   size_t line_start_ = 0;
+  bool is_line_start_ = true;
   int brackets_ = 0;
   int dots_ = 0;
 };
@@ -144,17 +183,25 @@ class Converter {
   absl::string_view where_;
 };
 
-absl::StatusOr<toml::table> ParseTable(absl::string_view text, absl::string_view what) {
+// Errors have a line and a column unless `is_value`.
+absl::StatusOr<toml::table> ParseTable(absl::string_view text, absl::string_view what, bool is_value) {
   if (static_cast<int64_t>(text.size()) > kMaxRecipeBytes) {
     return UsageError(
         absl::StrCat(what, ": ", text.size(), " bytes; a recipe has at most ", kMaxRecipeBytes));
   }
-  TRAINCTL_RETURN_IF_ERROR(NestingCheck(text, what).Run());
-  toml::parse_result result = toml::parse(std::string_view(text.data(), text.size()));
+  TRAINCTL_RETURN_IF_ERROR(TextCheck(text, what, is_value).Run());
+  toml::parse_result result;
+  try {
+    result = toml::parse(std::string_view(text.data(), text.size()));
+  } catch (const TomlAssertion&) {
+    return UsageError(absl::StrCat(what, ": not valid TOML, in a way that has no further explanation"));
+  }
   if (!result) {
     const toml::parse_error& error = result.error();
-    const std::string_view reason = error.description();
-    return UsageError(absl::StrCat(At(what, error.source().begin.line, error.source().begin.column),
+    const toml::source_position begin = error.source().begin;
+    std::string_view reason = error.description();
+    if (reason.substr(0, 6) == "Error ") reason.remove_prefix(6);
+    return UsageError(absl::StrCat(is_value ? std::string(what) : At(what, begin.line, begin.column),
                                    ": not valid TOML: ", absl::string_view(reason.data(), reason.size())));
   }
   return std::move(result).table();
@@ -185,13 +232,13 @@ const char* TypeName(RawValue::Type type) {
 }
 
 absl::StatusOr<RawValue> ParseToml(absl::string_view text, absl::string_view what) {
-  TRAINCTL_ASSIGN_OR_RETURN(const toml::table table, ParseTable(text, what));
+  TRAINCTL_ASSIGN_OR_RETURN(const toml::table table, ParseTable(text, what, false));
   return Converter(what, "").Convert(table, table.source());
 }
 
 absl::StatusOr<RawValue> ParseTomlValue(absl::string_view text, absl::string_view where) {
   const std::string assignment = absl::StrCat("value = ", text);
-  TRAINCTL_ASSIGN_OR_RETURN(const toml::table table, ParseTable(assignment, where));
+  TRAINCTL_ASSIGN_OR_RETURN(const toml::table table, ParseTable(assignment, where, true));
   // A line break in the text could have started another key.
   if (table.size() != 1) return UsageError(absl::StrCat(where, ": expected one value"));
   return Converter(where, where).Convert(table, table.source()).items[0];

@@ -20,10 +20,11 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // A number as a person would write it: 1e12 and not 1000000000000.
 std::string Bound(double value) {
   return value == std::floor(value) && std::abs(value) < 1e7 ? absl::StrCat(static_cast<int64_t>(value))
-                                                             : absl::StrFormat("%g", value);
+                                                             : FormatDouble(value);
 }
 
 std::string RangeText(const Field& field) {
+  if (field.min_value == field.max_value) return absl::StrCat(" equal to ", Bound(field.min_value));
   const bool low = field.min_value > -kInfinity;
   const bool high = field.max_value < kInfinity;
   const std::string unit = field.kind == Kind::kDuration ? " s" : "";
@@ -314,6 +315,13 @@ std::string FormatDouble(double value) {
   char buffer[64];
   const std::to_chars_result end = std::to_chars(buffer, buffer + sizeof(buffer), value);
   std::string text(buffer, end.ptr);
+  // 1e-5 and 1e12, not 1e-05 and 1e+12.
+  if (const size_t exponent = text.find('e'); exponent != std::string::npos) {
+    size_t digits = exponent + 1;
+    if (text[digits] == '+') text.erase(digits, 1);
+    if (text[digits] == '-') ++digits;
+    while (text[digits] == '0' && digits + 1 < text.size()) text.erase(digits, 1);
+  }
   if (std::isfinite(value) && text.find_first_of(".e") == std::string::npos) text += ".0";
   return text;
 }

@@ -16,8 +16,8 @@ Timeouts Timeouts::FromDetect(absl::Duration detect) {
   timeouts.ack = detect;
   timeouts.join = std::max(absl::Seconds(120), 20 * detect);
   timeouts.echo = detect;
-  timeouts.settle = std::min(detect / 4, absl::Milliseconds(50));
-  timeouts.tick = std::clamp(detect / 20, absl::Milliseconds(10), absl::Milliseconds(100));
+  timeouts.settle = std::min(detect / 4, absl::Milliseconds(100));
+  timeouts.tick = std::clamp(detect / 20, absl::Milliseconds(10), absl::Milliseconds(50));
   return timeouts;
 }
 
@@ -256,7 +256,6 @@ void Coordinator::On(absl::Duration now, const ReportFailure& event, Decision& o
   Failure failure = event.failure;
   failure.rank = member->rank;
   if (failure.step < 0) failure.step = member->progress.step;
-  // The report of a survivor can overtake the agent's news of the death it tells about.
   const absl::Duration wait = failure.peer_failed ? timeouts_.echo : timeouts_.settle;
   Consider({std::move(failure), event.id.member, now + wait}, out);
 }
@@ -329,21 +328,16 @@ void Coordinator::On(absl::Duration now, const Exited& event, Decision& out) {
     absl::StrAppend(&failure.message,
                     phase_ == Phase::kRunning ? " before the end of the run" : " before it was given a rank");
   }
-  // Its own words say more than its exit code.
-  if (candidate_ && candidate_->member == event.member && !candidate_->failure.peer_failed) {
-    Fail(event.member, std::move(candidate_->failure), out);
-    return;
-  }
-  // It told of another's death and then exited as it should: still only an echo.
-  if (candidate_ && candidate_->member == event.member && !event.crashed) {
-    out.reason = absl::StrCat(event.member, " exited after an echo; the cause is awaited");
-    return;
-  }
-  if (event.crashed || !candidate_ || candidate_->failure.peer_failed) {
+  if (event.crashed) {
     Fail(event.member, std::move(failure), out);
     return;
   }
-  out.reason = absl::StrCat("failure of ", candidate_->member, " was first");
+  // What it said of itself says more than its exit code; what it said of others is still an echo.
+  if (candidate_ && candidate_->member == event.member) {
+    out.reason = absl::StrCat(event.member, " ended as it had announced");
+    return;
+  }
+  Consider({std::move(failure), event.member, now + timeouts_.settle}, out);
 }
 
 void Coordinator::On(absl::Duration now, const StopRequest& event, Decision& out) {

@@ -33,8 +33,10 @@ struct Timeouts {
   absl::Duration ack;                 // from PREPARE to the last ACK
   absl::Duration join;                // from Expect to the last join: loading a program can take long
   absl::Duration echo;                // an echo waits this long for the cause to arrive
-  absl::Duration settle;              // a report waits this long for a death that explains it
-  absl::Duration tick;                // how often Tick has to come
+  // A report or an exit waits this long for the crash that explains it: a survivor can notice a
+  // broken connection, and end, before the agent sees that the dead is dead.
+  absl::Duration settle;
+  absl::Duration tick;  // how often Tick has to come
 
   static Timeouts FromDetect(absl::Duration detect);
 };

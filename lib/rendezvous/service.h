@@ -28,7 +28,6 @@ class RendezvousService {
   virtual std::vector<Notice> TakeNotices() = 0;
   // Readable while there are notices to take: for poll(2).
   virtual int notice_fd() const = 0;
-  virtual std::vector<MemberView> Members() = 0;
 };
 
 // Serves until destroyed.

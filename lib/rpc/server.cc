@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -19,6 +20,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/files.h"
+#include "base/logging.h"
 #include "base/status.h"
 #include "proto/trainctl.grpc.pb.h"
 #include "rpc/store_service.h"
@@ -127,11 +129,6 @@ class Server : public rendezvous::RendezvousService, public v1::Trainctl::Callba
 
   int notice_fd() const override { return notice_fd_; }
 
-  std::vector<rendezvous::MemberView> Members() override {
-    std::lock_guard lock(mutex_);
-    return coordinator_.Members(clock_.Monotonic());
-  }
-
   // ---- sessions ---------------------------------------------------------------------------------
   void Handle(WorkerStream* session, const v1::WorkerMessage& message) {
     const rendezvous::MemberId id{message.member(), message.incarnation()};
@@ -238,12 +235,13 @@ class Server : public rendezvous::RendezvousService, public v1::Trainctl::Callba
     return reactor;
   }
 
-  grpc::Status Authorize(const grpc::CallbackServerContext& context) const {
+  grpc::Status Authorize(const grpc::CallbackServerContext& context) {
     const auto it = context.client_metadata().find(kTokenKey);
     if (it != context.client_metadata().end() &&
         SameToken(absl::string_view(it->second.data(), it->second.size()), token_)) {
       return grpc::Status::OK;
     }
+    if (!refused_.exchange(true)) LogWarning("a call to the job without its token was refused");
     return {grpc::StatusCode::UNAUTHENTICATED, "the job's token is missing or wrong"};
   }
 
@@ -317,6 +315,7 @@ class Server : public rendezvous::RendezvousService, public v1::Trainctl::Callba
   const rendezvous::ServiceOptions options_;
   const RealClock clock_;
   std::string token_;
+  std::atomic<bool> refused_{false};  // a call has been; said once
   int notice_fd_ = -1;
   StoreService store_;
   std::mutex mutex_;

@@ -1,8 +1,6 @@
 #include "rpc/worker_client.h"
 
-#include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
-#include <grpcpp/create_channel.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -17,6 +15,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "proto/trainctl.grpc.pb.h"
+#include "rpc/channel.h"
 #include "rpc/store_client.h"
 #include "rpc/token.h"
 #include "rpc/wire.h"
@@ -115,16 +114,6 @@ class WorkerClient::Impl : public ControlChannel {
   }
 
  private:
-  static std::shared_ptr<grpc::Channel> MakeChannel(const std::string& socket) {
-    grpc::ChannelArguments arguments;
-    arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
-    arguments.SetMaxSendMessageSize(kMaxMessageBytes);
-    // A peer on this machine needs no proxy, no service configuration from DNS.
-    arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-    arguments.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
-    return grpc::CreateCustomChannel("unix:" + socket, grpc::InsecureChannelCredentials(), arguments);
-  }
-
   // The rest requires mutex_ unless it says otherwise.
   v1::WorkerMessage Message() {
     v1::WorkerMessage message;

@@ -96,8 +96,9 @@ absl::StatusOr<RunFolder> RunFolder::Create(const std::string& root, const std::
 
 absl::StatusOr<RunFolder> RunFolder::CreateAt(const std::string& path) {
   if (path.empty()) return UsageError("the run folder needs a name");
-  if (PathExists(path) && !IsEmptyFolder(path) && !PathExists(path + "/journal.jsonl") &&
-      !PathExists(path + "/recipe.json") && !PathExists(path + "/lock")) {
+  // A launch that was refused early leaves the two subfolders and nothing else.
+  const bool is_run = PathExists(path + "/logs") && PathExists(path + "/checkpoints");
+  if (PathExists(path) && !is_run && !IsEmptyFolder(path)) {
     return UsageError(absl::StrCat(path, " exists and is not a run folder; name an empty or a new one"));
   }
   TRAINCTL_RETURN_IF_ERROR(MakeDirs(path));

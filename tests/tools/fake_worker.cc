@@ -14,6 +14,8 @@
 //   *:orphan:FILE     a grandchild in its own session, out of reach of this one; its pid into FILE
 //   *:bare_orphan:FILE  the same with an empty environment
 //   *:pid:FILE        its own pid into FILE      *:environment    prints threads and cores
+//   *:await_death:FILE  waits until the process whose pid is in FILE is dead
+//   *:touch:FILE      makes an empty FILE
 //   *:await:FILE      waits until FILE exists    *:wait_key:NAME  waits for a key that nobody sets
 
 #include <sched.h>
@@ -132,6 +134,10 @@ class Script {
       (void)WriteFileAtomic(argument, absl::StrCat(::getpid()));
     } else if (name == "await") {
       Await(argument);
+    } else if (name == "await_death") {
+      AwaitDeath(argument);
+    } else if (name == "touch") {
+      (void)WriteFileAtomic(argument, "");
     } else if (name == "environment") {
       const char* threads = std::getenv("OMP_NUM_THREADS");
       const char* note = std::getenv("TEST_NOTE");
@@ -153,6 +159,17 @@ class Script {
 
   static void Await(const std::string& path) {
     while (!PathExists(path)) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+
+  // As a peer sees it whose connection breaks: at once, before anybody has reaped the dead.
+  static void AwaitDeath(const std::string& pid_file) {
+    Await(pid_file);
+    const std::string stat = absl::StrCat("/proc/", *ReadFile(pid_file), "/stat");
+    while (true) {
+      const absl::StatusOr<std::string> text = ReadFile(stat);
+      if (!text.ok() || text->find(") Z") != std::string::npos) return;
+      std::this_thread::yield();
+    }
   }
 
   void Barrier(const std::string& name) {

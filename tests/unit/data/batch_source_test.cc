@@ -104,6 +104,34 @@ TEST_F(DataTest, EveryEpochHasEachTokenOnceInAnOrderOfItsOwn) {
   EXPECT_EQ(orders.size(), 6u);
 }
 
+TEST_F(DataTest, ThePiecesOfOneLongDocumentAreSpreadOverItsEpoch) {
+  const std::string file = WriteTagged("a", {960});  // 120 sequences of 8
+  recipe::Recipe recipe = MakeRecipe({Source({file})}, 12, 8);
+  for (const bool shuffle : {true, false}) {
+    recipe.data.shuffle = shuffle;
+    const auto source = MustOpen(recipe);
+    for (int64_t epoch = 0; epoch < 3; ++epoch) {
+      std::set<int32_t> seen;
+      int neighbours = 0;
+      int32_t previous = -1;
+      for (int64_t step = 0; step < 10; ++step) {
+        const Batch batch = MustGet(*source, epoch * 10 + step, {0, 12});
+        seen.insert(batch.tokens.begin(), batch.tokens.end());
+        for (size_t row = 0; row < 12; ++row) {
+          if (batch.tokens[row * 8] == previous + 8) ++neighbours;
+          previous = batch.tokens[row * 8];
+        }
+      }
+      EXPECT_EQ(seen.size(), 960u) << "each token once an epoch";
+      if (shuffle) {
+        EXPECT_LT(neighbours, 12);  // about 1 of 120 by chance
+      } else {
+        EXPECT_EQ(neighbours, 119);
+      }
+    }
+  }
+}
+
 TEST_F(DataTest, ASequenceThatDoesNotFitGoesOnInTheNextEpoch) {
   const std::string file = WriteTagged("a", {7, 4});  // 11 tokens, sequences of 8
   const auto source = MustOpen(MakeRecipe({Source({file})}, 11, 8));
@@ -112,6 +140,16 @@ TEST_F(DataTest, ASequenceThatDoesNotFitGoesOnInTheNextEpoch) {
   for (const int32_t token : MustGet(*source, 0, {0, 11}).tokens) ++count[token];
   EXPECT_EQ(count.size(), 11u);
   for (const auto& [token, times] : count) EXPECT_EQ(times, 8) << token;
+}
+
+TEST_F(DataTest, TokensLeftOverAtTheEndOfAnEpochAreNotLost) {
+  const std::string file = WriteTagged("a", {30, 1, 50, 19});  // 100 tokens, sequences of 8: 4 are left over
+  const auto source = MustOpen(MakeRecipe({Source({file})}, 300, 8));
+  // 300 sequences of 8 are 24 epochs of 100: each token 24 times.
+  std::map<int32_t, int> count;
+  for (const int32_t token : MustGet(*source, 0, {0, 300}).tokens) ++count[token];
+  EXPECT_EQ(count.size(), 100u);
+  for (const auto& [token, times] : count) EXPECT_EQ(times, 24) << token;
 }
 
 TEST_F(DataTest, ASourceShorterThanASequenceIsRepeated) {

@@ -1,0 +1,120 @@
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "apps/trainctl/command.h"
+#include "launcher/worker_log.h"
+#include "run/run_folder.h"
+
+namespace trainctl::cli {
+namespace {
+
+constexpr auto kFollowInterval = std::chrono::milliseconds(200);
+
+// One rank's log, read to its present end as often as wanted. Alone it is copied byte by byte;
+// among others its lines are prefixed.
+class LogReader {
+ public:
+  LogReader(int rank, std::string path, bool prefix) : rank_(rank), path_(std::move(path)), prefix_(prefix) {}
+  LogReader(LogReader&& other) noexcept
+      : rank_(other.rank_),
+        path_(std::move(other.path_)),
+        prefix_(other.prefix_),
+        fd_(std::exchange(other.fd_, -1)),
+        splitter_(std::move(other.splitter_)) {}
+  ~LogReader() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+
+  absl::Status CopyNew() {
+    if (fd_ < 0) fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd_ < 0) return ErrnoError("open the log", path_, errno);
+    char buffer[64 << 10];
+    ssize_t count;
+    while ((count = ::read(fd_, buffer, sizeof(buffer))) > 0) {
+      const absl::string_view bytes(buffer, static_cast<size_t>(count));
+      if (prefix_) {
+        splitter_.Add(bytes, [&](absl::string_view line) { PrintLine(line); });
+      } else {
+        std::fwrite(bytes.data(), 1, bytes.size(), stdout);
+      }
+    }
+    return count < 0 ? ErrnoError("read the log", path_, errno) : absl::OkStatus();
+  }
+
+  void Finish() {
+    splitter_.Flush([&](absl::string_view line) { PrintLine(line); });
+  }
+
+ private:
+  void PrintLine(absl::string_view line) const {
+    std::printf("[rank %d] %.*s\n", rank_, static_cast<int>(line.size()), line.data());
+  }
+
+  int rank_;
+  std::string path_;
+  bool prefix_;
+  int fd_ = -1;
+  launcher::LineSplitter splitter_;
+};
+
+bool IsRunning(const run::RunFolder& run) {
+  const absl::StatusOr<run::RunState> state = run.ReadState();
+  if (!state.ok() || state->status != run::RunStatus::kRunning) return false;
+  return ::kill(static_cast<pid_t>(state->launcher_pid), 0) == 0 || errno == EPERM;
+}
+
+absl::Status PrintLogs(const std::string& path, int rank, bool follow) {
+  TRAINCTL_ASSIGN_OR_RETURN(const run::RunFolder run, run::RunFolder::Open(path));
+  std::vector<LogReader> readers;
+  if (rank >= 0) {
+    readers.emplace_back(rank, run.log_path(rank), false);
+  } else {
+    for (int i = 0; PathExists(run.log_path(i)); ++i) readers.emplace_back(i, run.log_path(i), true);
+  }
+  if (readers.empty()) return EnvironmentError(absl::StrCat(run.path(), " has no logs yet"));
+  while (true) {
+    // Asked before reading: what was written before the end is then read.
+    const bool more = follow && IsRunning(run);
+    for (LogReader& reader : readers) TRAINCTL_RETURN_IF_ERROR(reader.CopyNew());
+    std::fflush(stdout);
+    if (std::ferror(stdout) != 0) return EnvironmentError("cannot write to stdout");
+    if (!more) break;
+    std::this_thread::sleep_for(kFollowInterval);
+  }
+  for (LogReader& reader : readers) reader.Finish();
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddLogs(CLI::App& app, Action& action) {
+  CLI::App* verb = app.add_subcommand("logs", "Print what the workers of a run wrote");
+  struct Options {
+    std::string path;
+    int rank = -1;
+    bool follow = false;
+  };
+  auto options = std::make_shared<Options>();
+  verb->add_option("RUN", options->path, "Run folder (default: runs/latest)");
+  verb->add_option("--rank", options->rank, "Only this rank, byte for byte")->check(CLI::NonNegativeNumber);
+  verb->add_flag("--follow,-f", options->follow, "Go on until the run ends");
+  SetExample(*verb, "trainctl logs --rank 0 --follow");
+  verb->callback([&action, options] {
+    action = [options](const Output& output) -> absl::StatusOr<ExitCode> {
+      TRAINCTL_RETURN_IF_ERROR(PrintLogs(options->path, options->rank, options->follow));
+      return ExitCode::kOk;
+    };
+  });
+}
+
+}  // namespace trainctl::cli

@@ -1,0 +1,131 @@
+// `trainctl plan`: the layouts side by side, the chosen one, and why each other was turned down.
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "apps/trainctl/command.h"
+#include "base/units.h"
+#include "cluster/host.h"
+#include "planner/plan.h"
+#include "recipe/load.h"
+
+namespace trainctl::cli {
+namespace {
+
+struct PlanOptions {
+  std::string recipe;
+  std::vector<std::string> sets;
+};
+
+// One row for each strategy: the variant that stands for it.
+std::vector<const planner::Candidate*> RowsOf(const planner::Plan& plan) {
+  const auto better = [](const planner::Candidate& a, const planner::Candidate& b) {
+    if (a.chosen != b.chosen) return a.chosen;
+    if (a.fits != b.fits) return a.fits;
+    return a.fits ? a.step_seconds < b.step_seconds : a.memory.peak_bytes < b.memory.peak_bytes;
+  };
+  std::vector<const planner::Candidate*> rows;
+  for (const planner::Candidate& candidate : plan.candidates) {
+    const bool same_strategy = !rows.empty() && rows.back()->layout.mesh == candidate.layout.mesh &&
+                               rows.back()->layout.zero_stage == candidate.layout.zero_stage;
+    if (!same_strategy) {
+      rows.push_back(&candidate);
+    } else if (better(candidate, *rows.back())) {
+      rows.back() = &candidate;
+    }
+  }
+  return rows;
+}
+
+std::string MiB(int64_t bytes) { return absl::StrFormat("%.1f", static_cast<double>(bytes) / (1 << 20)); }
+
+std::vector<std::string> Cells(const planner::Candidate& candidate) {
+  const planner::Layout& layout = candidate.layout;
+  std::vector<std::string> cells = {candidate.chosen ? "*" : "",
+                                    std::string(planner::StrategyName(layout.zero_stage)),
+                                    absl::StrCat(layout.mesh.dp_replicate),
+                                    absl::StrCat(layout.mesh.dp_shard),
+                                    absl::StrCat(layout.micro_batch),
+                                    std::string(planner::RecomputeName(layout.recompute))};
+  for (int64_t bytes : candidate.memory.at_peak) cells.push_back(MiB(bytes));
+  cells.push_back(MiB(candidate.memory.peak_bytes));
+  cells.push_back(candidate.reason);
+  return cells;
+}
+
+void PrintTable(const planner::Plan& plan, bool color) {
+  std::vector<std::vector<std::string>> table = {{"", "strategy", "replicate", "shard", "micro", "recompute",
+                                                  "parameters", "gradients", "optimizer", "activations",
+                                                  "buffers", "total", ""}};
+  std::vector<bool> chosen = {false};
+  for (const planner::Candidate* row : RowsOf(plan)) {
+    table.push_back(Cells(*row));
+    chosen.push_back(row->chosen);
+  }
+  std::vector<size_t> widths(table[0].size(), 0);
+  for (const auto& row : table) {
+    for (size_t i = 0; i + 1 < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  for (size_t r = 0; r < table.size(); ++r) {
+    std::string line;
+    for (size_t i = 0; i < table[r].size(); ++i) {
+      const std::string pad(widths[i] - std::min(widths[i], table[r][i].size()), ' ');
+      const bool left = i < 2 || i == 5 || i + 1 == table[r].size();
+      absl::StrAppend(&line, i == 0 ? "" : "  ", left ? table[r][i] : pad, left ? pad : table[r][i]);
+    }
+    while (!line.empty() && line.back() == ' ') line.pop_back();
+    const char* const begin = !color ? "" : chosen[r] ? "\x1b[1;32m" : r == 0 ? "\x1b[1m" : "";
+    std::printf("%s%s%s\n", begin, line.c_str(), *begin == '\0' ? "" : "\x1b[0m");
+  }
+}
+
+void Print(const planner::Plan& plan, const recipe::Recipe& recipe, const std::vector<std::string>& notes,
+           bool color) {
+  std::printf("%s: %s parameters, %s, %d worker%s, %d sequences of %d tokens a step\n",
+              recipe.run.name.c_str(), FormatCount(plan.num_parameters).c_str(),
+              plan.compute_dtype == DType::kBF16 ? "bf16" : "fp32", plan.layout.mesh.world_size(),
+              plan.layout.mesh.world_size() == 1 ? "" : "s", static_cast<int>(recipe.train.batch_sequences),
+              static_cast<int>(plan.seq_len));
+  std::printf("Tensor memory of one worker at its peak, in MiB (limit %s):\n\n",
+              MiB(plan.memory_limit_bytes).c_str());
+  PrintTable(plan, color);
+  std::printf("\nChosen: %s, accumulation %d; peak %s in %s\n", plan.layout.ToString().c_str(),
+              static_cast<int>(plan.layout.num_micro_batches), FormatBytes(plan.predicted.peak_bytes).c_str(),
+              plan.predicted.peak_where.c_str());
+  for (const std::string& note : plan.notes) std::printf("  %s\n", note.c_str());
+  for (const std::string& note : notes) std::printf("  %s\n", note.c_str());
+}
+
+absl::StatusOr<ExitCode> RunPlan(const PlanOptions& options, const Output& output) {
+  TRAINCTL_ASSIGN_OR_RETURN(const recipe::LoadedRecipe loaded,
+                            recipe::LoadRecipe(options.recipe, options.sets));
+  TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, cluster::DetectHost());
+  TRAINCTL_ASSIGN_OR_RETURN(const planner::Plan plan, planner::MakePlan(loaded.recipe, host));
+  if (output.json) {
+    std::fputs(planner::PlanToJson(plan).c_str(), stdout);
+  } else {
+    Print(plan, loaded.recipe, loaded.notes, output.stdout_color);
+  }
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+void AddPlan(CLI::App& app, Action& action) {
+  CLI::App* verb = app.add_subcommand("plan", "Weigh the layouts of a recipe and say which one fits best");
+  auto options = std::make_shared<PlanOptions>();
+  verb->add_option("recipe", options->recipe, "The recipe (TOML)")->required();
+  verb->add_option("--set", options->sets, "Override a field: key=value; may be repeated")
+      ->allow_extra_args(false);
+  AddJsonFlag(*verb);
+  SetExample(*verb, "trainctl plan recipes/quickstart.toml --set cluster.memory_limit=2GiB");
+  verb->callback(
+      [&action, options] { action = [options](const Output& output) { return RunPlan(*options, output); }; });
+}
+
+}  // namespace trainctl::cli

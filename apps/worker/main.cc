@@ -1,0 +1,145 @@
+// trainctl-worker: one rank of a run, or a one-process job on a run's checkpoint (generate, eval,
+// export). Started by trainctl; see lib/launcher/worker_contract.h.
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "base/clock.h"
+#include "base/files.h"
+#include "launcher/worker_contract.h"
+#include "recipe/recipe_json.h"
+#include "rpc/worker_client.h"
+#include "run/run_folder.h"
+#include "trainer/run_worker.h"
+
+namespace trainctl {
+namespace {
+
+int Fail(const absl::Status& status) {
+  std::fflush(stdout);
+  std::fprintf(stderr, "trainctl-worker: %s\n", std::string(status.message()).c_str());
+  return static_cast<int>(ExitCodeFor(status));
+}
+
+// "--name value" pairs.
+absl::StatusOr<std::map<std::string, std::string>> ParsePairs(const std::vector<std::string>& args) {
+  std::map<std::string, std::string> pairs;
+  for (size_t i = 0; i + 1 < args.size(); i += 2) pairs[args[i]] = args[i + 1];
+  if (args.size() % 2 != 0)
+    return UsageError("trainctl-worker is started by trainctl, not by hand: an option lacks its value");
+  return pairs;
+}
+
+std::string Get(const std::map<std::string, std::string>& pairs, const std::string& name,
+                const std::string& otherwise) {
+  const auto it = pairs.find(name);
+  return it == pairs.end() ? otherwise : it->second;
+}
+
+int64_t GetInt(const std::map<std::string, std::string>& pairs, const std::string& name, int64_t otherwise) {
+  int64_t value = otherwise;
+  return absl::SimpleAtoi(Get(pairs, name, ""), &value) ? value : otherwise;
+}
+
+absl::StatusOr<recipe::Recipe> ReadRecipe(const run::RunFolder& folder) {
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFile(folder.recipe_path()));
+  return recipe::RecipeFromJson(text, folder.recipe_path());
+}
+
+absl::StatusOr<int> Train(std::vector<std::string> args) {
+  TRAINCTL_ASSIGN_OR_RETURN(const launcher::WorkerFlags flags, launcher::ParseWorkerFlags(args));
+  TRAINCTL_ASSIGN_OR_RETURN(const auto options, ParsePairs(args));
+  TRAINCTL_ASSIGN_OR_RETURN(const run::RunFolder folder, run::RunFolder::Open(flags.run_dir));
+  TRAINCTL_ASSIGN_OR_RETURN(const recipe::Recipe recipe, ReadRecipe(folder));
+  RealClock clock;
+  trainer::WorkerDeps deps;
+  deps.recipe = &recipe;
+  TRAINCTL_ASSIGN_OR_RETURN(deps.plan_json, ReadFile(folder.plan_path()));
+  TRAINCTL_ASSIGN_OR_RETURN(const auto client, rpc::WorkerClient::Connect({.flags = flags}));
+  TRAINCTL_ASSIGN_OR_RETURN(const rendezvous::WorldAssignment world, client->Join());
+  deps.rank = world.rank;
+  deps.world_size = world.world_size;
+  deps.store = &client->store();
+  deps.control = &client->control();
+  deps.clock = &clock;
+  deps.checkpoints_path = folder.checkpoints_path();
+  deps.metrics_path = folder.metrics_path();
+  deps.timings_path = folder.timings_path();
+  deps.report_path = folder.path() + "/memory.json";
+  deps.stop_after = GetInt(options, "--stop-after", -1);
+  if (const char* fault = std::getenv("TRAINCTL_FAULT");
+      fault != nullptr && world.rank == GetInt(options, "--fault-rank", 0)) {
+    // Once per run: a restarted job must not die of the same fault again.
+    const std::string done = folder.path() + "/fault-injected";
+    if (!PathExists(done)) {
+      deps.fault = fault;
+      TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(done, fault));
+    }
+  }
+  const absl::StatusOr<trainer::RunOutcome> outcome = trainer::RunWorker(deps);
+  if (!outcome.ok()) {
+    client->control().Fail({.rank = world.rank,
+                            .message = std::string(outcome.status().message()),
+                            .peer_failed = outcome.status().code() == absl::StatusCode::kAborted});
+    return outcome.status();
+  }
+  const bool finished = *outcome == trainer::RunOutcome::kFinished;
+  TRAINCTL_RETURN_IF_ERROR(
+      client->Leave(finished ? rpc::LeaveReason::kFinished : rpc::LeaveReason::kStopped));
+  return static_cast<int>(finished ? ExitCode::kOk : ExitCode::kStoppedResumable);
+}
+
+// ---- one-process jobs --------------------------------------------------------------------------
+
+absl::StatusOr<int> OnRun(const std::string& verb, const std::vector<std::string>& args) {
+  TRAINCTL_ASSIGN_OR_RETURN(const auto options, ParsePairs(args));
+  TRAINCTL_ASSIGN_OR_RETURN(const run::RunFolder folder, run::RunFolder::Open(Get(options, "--run-dir", "")));
+  TRAINCTL_ASSIGN_OR_RETURN(const recipe::Recipe recipe, ReadRecipe(folder));
+  trainer::InferenceDeps deps;
+  deps.recipe = &recipe;
+  deps.checkpoint_path = Get(options, "--checkpoint", "");
+  deps.threads = static_cast<int>(GetInt(options, "--threads", 1));
+  if (verb == "export") {
+    TRAINCTL_RETURN_IF_ERROR(
+        trainer::RunExport(deps, Get(options, "--out", ""), Get(options, "--dtype", "fp32") == "bf16"));
+    return 0;
+  }
+  std::string text;
+  if (verb == "generate") {
+    trainer::GenerateOptions generate;
+    generate.prompt = Get(options, "--prompt", "");
+    generate.max_tokens = GetInt(options, "--max-tokens", generate.max_tokens);
+    generate.seed = static_cast<uint64_t>(GetInt(options, "--seed", 0));
+    if (!absl::SimpleAtod(Get(options, "--temperature", "0.8"), &generate.temperature))
+      return UsageError("--temperature is not a number");
+    TRAINCTL_ASSIGN_OR_RETURN(text, trainer::RunGenerate(deps, generate));
+  } else {
+    TRAINCTL_ASSIGN_OR_RETURN(text, trainer::RunEval(deps));
+  }
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  return 0;
+}
+
+int Main(int argc, char** argv) {
+  std::vector<std::string> args(argv + 1, argv + argc);
+  if (!args.empty() && (args[0] == "generate" || args[0] == "eval" || args[0] == "export")) {
+    const std::string verb = args[0];
+    args.erase(args.begin());
+    const absl::StatusOr<int> code = OnRun(verb, args);
+    return code.ok() ? *code : Fail(code.status());
+  }
+  const absl::StatusOr<int> code = Train(std::move(args));
+  return code.ok() ? *code : Fail(code.status());
+}
+
+}  // namespace
+}  // namespace trainctl
+
+int main(int argc, char** argv) { return trainctl::Main(argc, argv); }

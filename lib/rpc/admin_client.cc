@@ -1,0 +1,66 @@
+#include "rpc/admin_client.h"
+
+#include <grpcpp/client_context.h>
+#include <grpcpp/create_channel.h>
+
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/status.h"
+#include "proto/trainctl.grpc.pb.h"
+#include "rpc/channel.h"
+#include "rpc/token.h"
+#include "rpc/wire.h"
+
+namespace trainctl::rpc {
+namespace {
+
+// One call to the job that listens on `socket`.
+template <typename Request, typename Reply>
+absl::StatusOr<Reply> Call(const std::string& socket, const std::string& token_file, absl::Duration timeout,
+                           grpc::Status (v1::Trainctl::Stub::*method)(grpc::ClientContext*, const Request&,
+                                                                      Reply*),
+                           const Request& request) {
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string token, ReadToken(token_file));
+  const std::unique_ptr<v1::Trainctl::Stub> stub = v1::Trainctl::NewStub(MakeChannel(socket));
+  grpc::ClientContext context;
+  context.AddMetadata(kTokenKey, token);
+  context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+  Reply reply;
+  const grpc::Status status = (stub.get()->*method)(&context, request, &reply);
+  if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
+    return absl::UnavailableError(absl::StrCat("the job's launcher does not answer on ", socket));
+  }
+  TRAINCTL_RETURN_IF_ERROR(FromGrpc(status, absl::StrCat("job at ", socket)));
+  return reply;
+}
+
+}  // namespace
+
+absl::StatusOr<JobStatus> GetJobStatus(const std::string& socket, const std::string& token_file,
+                                       absl::Duration timeout) {
+  TRAINCTL_ASSIGN_OR_RETURN(
+      const v1::StatusReply reply,
+      Call(socket, token_file, timeout, &v1::Trainctl::Stub::Status, v1::StatusRequest()));
+  JobStatus job;
+  job.phase = reply.phase();
+  job.generation = reply.generation();
+  job.stop = reply.stop();
+  job.pid = reply.pid();
+  for (const v1::MemberStatus& member : reply.members()) {
+    job.workers.push_back({member.rank(), member.pid(), member.step(), member.phase(), member.state(),
+                           absl::Milliseconds(member.silent_ms())});
+  }
+  return job;
+}
+
+absl::Status StopJob(const std::string& socket, const std::string& token_file, bool now,
+                     absl::string_view reason, absl::Duration timeout) {
+  v1::StopRequest request;
+  request.set_now(now);
+  request.set_reason(WireText(reason));
+  return Call(socket, token_file, timeout, &v1::Trainctl::Stub::Stop, request).status();
+}
+
+}  // namespace trainctl::rpc

@@ -1,0 +1,39 @@
+// Asking a running job and telling it to stop. Whoever can read the job's token may. Thread safe.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+
+namespace trainctl::rpc {
+
+struct WorkerStatus {
+  int rank = -1;
+  int64_t pid = 0;
+  int64_t step = -1;
+  std::string phase;
+  std::string state;  // expected, joined, prepared, running, finished, stopped, exited
+  absl::Duration silent;
+};
+
+struct JobStatus {
+  std::string phase;  // gathering, preparing, running, failed, finished
+  int64_t generation = 0;
+  std::string stop;  // "", "after save", "now"
+  int64_t pid = 0;   // of the launcher
+  std::vector<WorkerStatus> workers;
+};
+
+// Unavailable when nobody listens on the socket or it does not answer within `timeout`.
+absl::StatusOr<JobStatus> GetJobStatus(const std::string& socket, const std::string& token_file,
+                                       absl::Duration timeout = absl::Seconds(3));
+// Returns when the job has taken note, not when it has stopped.
+absl::Status StopJob(const std::string& socket, const std::string& token_file, bool now,
+                     absl::string_view reason, absl::Duration timeout = absl::Seconds(3));
+
+}  // namespace trainctl::rpc

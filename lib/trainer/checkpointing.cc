@@ -1,0 +1,143 @@
+#include "trainer/checkpointing.h"
+
+#include <cstring>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+#include "checkpoint/checkpoint_io.h"
+#include "checkpoint/model_folder.h"
+#include "kernels/kernels.h"
+
+namespace trainctl::trainer {
+namespace {
+
+constexpr char kFirstMoment[] = "optimizer.exp_avg/";
+constexpr char kSecondMoment[] = "optimizer.exp_avg_sq/";
+
+// This rank's part of one logical tensor, in memory.
+struct Part {
+  float* data = nullptr;
+  int64_t begin = 0;
+};
+
+struct OwnSlices {
+  std::vector<checkpoint::Slice> slices;
+  std::map<std::string, Part> parts;  // by tensor name: a rank holds at most one range of each
+};
+
+OwnSlices SlicesOf(const parallel::ShardedState& state, bool weights_only) {
+  OwnSlices own;
+  for (const sharding::Bucket& bucket : state.ledger().buckets()) {
+    const std::vector<std::pair<std::string, float*>> kinds = {
+        {"", state.master(bucket.block)},
+        {kFirstMoment, state.exp_avg(bucket.block)},
+        {kSecondMoment, state.exp_avg_sq(bucket.block)}};
+    for (const sharding::ParameterRange& range : state.OwnRanges(bucket.block)) {
+      const model::Parameter& parameter = state.ledger().inventory()[static_cast<size_t>(range.parameter)];
+      for (const auto& [prefix, data] : kinds) {
+        if (weights_only && !prefix.empty()) continue;
+        const std::string name = prefix + parameter.name;
+        own.slices.push_back({name, DType::kF32, parameter.shape, range.begin, range.count});
+        own.parts[name] = {data + range.offset, range.begin};
+      }
+    }
+  }
+  return own;
+}
+
+std::string StateJson(const RunCounters& counters, const std::string& description_json) {
+  Json state = {{"step", counters.step}, {"updates", counters.updates}, {"tokens", counters.tokens}};
+  state["run"] = Json::parse(description_json);
+  return state.dump();
+}
+
+absl::Status Barrier(comm::Group& world, absl::string_view name, const absl::Status& own) {
+  // A rank that failed tells the others, so that all of them stop here with one voice.
+  double failed = own.ok() ? 0 : 1;
+  const absl::Status status = world.AllReduceScalars(name, absl::MakeSpan(&failed, 1));
+  if (!own.ok()) return own;
+  if (!status.ok()) return status;
+  return failed > 0 ? WorkerError(absl::StrCat("another rank failed in ", name)) : absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status SaveCheckpoint(const SaveOptions& options, const parallel::ShardedState& state,
+                            const RunCounters& counters, comm::Group& world) {
+  const sharding::Ledger& ledger = state.ledger();
+  const bool writes = ledger.WritesCheckpoint(state.rank());
+  const bool first = state.rank() == 0;
+  checkpoint::CheckpointWriter writer(options.root, counters.step,
+                                      ledger.mesh().coordinate(state.rank(), sharding::Axis::kDpShard),
+                                      ledger.mesh().dp_shard);
+  TRAINCTL_RETURN_IF_ERROR(Barrier(world, "checkpoint/begin", first ? writer.Begin() : absl::OkStatus()));
+  absl::Status status;
+  if (writes) {
+    const OwnSlices own = SlicesOf(state, false);
+    status = writer.Write(own.slices, [&](const checkpoint::Slice& slice, absl::Span<std::byte> bytes) {
+      const Part& part = own.parts.at(slice.name);
+      std::memcpy(bytes.data(), part.data + (slice.begin - part.begin), bytes.size());
+      return absl::OkStatus();
+    });
+  }
+  TRAINCTL_RETURN_IF_ERROR(Barrier(world, "checkpoint/write", status));
+  status = absl::OkStatus();
+  if (first) {
+    status = writer.Commit({counters.step, StateJson(counters, options.description_json)});
+    if (status.ok())
+      status =
+          checkpoint::ApplyRetention(options.root, options.keep, options.keep_every_steps, counters.step);
+  }
+  return Barrier(world, "checkpoint/commit", status);
+}
+
+absl::StatusOr<RunCounters> LoadCheckpoint(const std::string& path, parallel::ShardedState& state,
+                                           bool weights_only, std::string* description_json) {
+  TRAINCTL_ASSIGN_OR_RETURN(const checkpoint::CheckpointReader reader,
+                            checkpoint::CheckpointReader::Open(path));
+  const OwnSlices own = SlicesOf(state, weights_only);
+  TRAINCTL_RETURN_IF_ERROR(
+      reader.Read(own.slices, [&](const checkpoint::Slice& slice, absl::Span<const std::byte> bytes) {
+        const Part& part = own.parts.at(slice.name);
+        std::memcpy(part.data + (slice.begin - part.begin), bytes.data(), bytes.size());
+        return absl::OkStatus();
+      }));
+  const std::string what = path + "/manifest.json";
+  TRAINCTL_ASSIGN_OR_RETURN(const Json json, ParseJson(reader.meta().state_json, what));
+  RunCounters counters;
+  TRAINCTL_ASSIGN_OR_RETURN(counters.step, JsonInt(json, "step", what));
+  TRAINCTL_ASSIGN_OR_RETURN(counters.updates, JsonInt(json, "updates", what));
+  TRAINCTL_ASSIGN_OR_RETURN(counters.tokens, JsonInt(json, "tokens", what));
+  if (description_json != nullptr && json.contains("run")) *description_json = json["run"].dump();
+  return counters;
+}
+
+absl::Status LoadModelFolder(const std::string& path, parallel::ShardedState& state) {
+  TRAINCTL_ASSIGN_OR_RETURN(const checkpoint::ModelFolder folder, checkpoint::ModelFolder::Open(path));
+  const OwnSlices own = SlicesOf(state, true);
+  for (const checkpoint::Slice& slice : own.slices) {
+    const checkpoint::ModelTensor* tensor = folder.Find(slice.name);
+    if (tensor == nullptr) return BadDataError(absl::StrCat(path, " has no tensor ", slice.name));
+    if (tensor->shape != slice.shape)
+      return BadDataError(absl::StrCat(path, ": the shape of ", slice.name, " is not the model's"));
+    const Part& part = own.parts.at(slice.name);
+    const int64_t element_bytes = DTypeBytes(tensor->dtype);
+    if (tensor->dtype == DType::kF32) {
+      TRAINCTL_RETURN_IF_ERROR(folder.Read(
+          *tensor, slice.begin * element_bytes,
+          {reinterpret_cast<std::byte*>(part.data), static_cast<size_t>(slice.count * element_bytes)}));
+    } else if (tensor->dtype == DType::kBF16) {
+      std::vector<std::byte> raw(static_cast<size_t>(slice.count * element_bytes));
+      TRAINCTL_RETURN_IF_ERROR(folder.Read(*tensor, slice.begin * element_bytes, absl::MakeSpan(raw)));
+      kernels::Cpu().bf16.assign(part.data, raw.data(), slice.count);
+    } else {
+      return BadDataError(absl::StrCat(path, ": ", slice.name, " is ", DTypeName(tensor->dtype),
+                                       "; F32 and BF16 can be loaded"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace trainctl::trainer

@@ -1,0 +1,207 @@
+// One-process jobs on a checkpoint: generate, evaluate, export.
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/counter_rng.h"
+#include "base/files.h"
+#include "base/json.h"
+#include "checkpoint/model_folder.h"
+#include "data/batch_source.h"
+#include "kernels/kernels.h"
+#include "parallel/executor.h"
+#include "trainer/checkpointing.h"
+#include "trainer/run_worker.h"
+
+namespace trainctl::trainer {
+namespace {
+
+constexpr int64_t kMaxShardBytes = int64_t{5} << 30;
+
+// The model alone in one process, in fp32.
+class Model {
+ public:
+  Model(const InferenceDeps& deps, model::MicroBatchShape shape)
+      : spec_(deps.recipe->model.spec),
+        ledger_(model::Inventory(spec_), sharding::Mesh{}, 0),
+        options_{.shape = shape, .threads = deps.threads},
+        forward_(schedule::BuildForwardOnly(spec_, ledger_, options_)),
+        state_(ledger_, forward_, DType::kF32, 0) {}
+
+  absl::Status Load(const InferenceDeps& deps) {
+    if (!deps.checkpoint_path.empty())
+      return LoadCheckpoint(deps.checkpoint_path, state_, true, nullptr).status();
+    if (deps.recipe->model.weights == "from") return LoadModelFolder(deps.recipe->model.from, state_);
+    state_.Initialize(deps.recipe->run.seed);
+    return absl::OkStatus();
+  }
+
+  const model::ModelSpec& spec() const { return spec_; }
+  const sharding::Ledger& ledger() const { return ledger_; }
+  parallel::ShardedState& state() { return state_; }
+  const schedule::BuildOptions& options() const { return options_; }
+  const schedule::Schedule& forward() const { return forward_; }
+
+ private:
+  const model::ModelSpec spec_;
+  const sharding::Ledger ledger_;
+  const schedule::BuildOptions options_;
+  const schedule::Schedule forward_;
+  parallel::ShardedState state_;
+};
+
+// Logits of the last position of `tokens`.
+at::Tensor LastLogits(Model& model, const std::vector<int32_t>& tokens, int threads) {
+  const int64_t n = static_cast<int64_t>(tokens.size());
+  const std::vector<int32_t> zeros(tokens.size(), 0);
+  std::vector<int32_t> positions(tokens.size());
+  for (size_t i = 0; i < positions.size(); ++i) positions[i] = static_cast<int32_t>(i);
+  const nn::TokenView view{tokens.data(), nullptr, positions.data(), zeros.data(), nullptr};
+  const nn::RopeTables rope = nn::MakeRopeTables(model.spec(), n);
+  at::Tensor hidden;
+  for (int block = 0; block <= model::HeadBlock(model.spec()); ++block) {
+    nn::BoundParameters bound;
+    for (int bucket_index : model.ledger().buckets_of_block(block)) {
+      const sharding::Bucket& bucket = model.ledger().buckets()[static_cast<size_t>(bucket_index)];
+      for (size_t k = 0; k < bucket.parameters.size(); ++k) {
+        bound[bucket.parameters[k]].data = model.state().master(bucket_index) + bucket.offsets[k];
+      }
+    }
+    const nn::SegmentRunner runner(
+        model.spec(), model.ledger().inventory(),
+        model::BuildSegment(model.spec(), model.ledger().inventory(), block, {{1, n}, DType::kF32, threads}),
+        &rope, threads);
+    if (block == model::HeadBlock(model.spec())) return runner.Logits(bound, hidden, {n - 1});
+    hidden = runner.Forward(bound, hidden, view, nullptr);
+  }
+  return hidden;
+}
+
+int32_t Sample(const at::Tensor& logits, const GenerateOptions& options, int64_t position) {
+  const float* values = logits.data_ptr<float>();
+  const int64_t vocab = logits.numel();
+  const int64_t best = std::max_element(values, values + vocab) - values;
+  if (options.temperature <= 0) return static_cast<int32_t>(best);
+  std::vector<double> weights(static_cast<size_t>(vocab));
+  double sum = 0;
+  for (int64_t i = 0; i < vocab; ++i) {
+    weights[static_cast<size_t>(i)] = std::exp((values[i] - values[best]) / options.temperature);
+    sum += weights[static_cast<size_t>(i)];
+  }
+  double left = RandomUniform(options.seed, StreamOf("generate"), static_cast<uint64_t>(position)) * sum;
+  for (int64_t i = 0; i < vocab; ++i) {
+    left -= weights[static_cast<size_t>(i)];
+    if (left < 0) return static_cast<int32_t>(i);
+  }
+  return static_cast<int32_t>(best);
+}
+
+absl::StatusOr<std::string> Generate(const InferenceDeps& deps, const GenerateOptions& options) {
+  if (deps.recipe->data.tokenizer != "byte")
+    return UsageError("generate works with data.tokenizer = \"byte\" in this version");
+  std::vector<int32_t> tokens;
+  for (unsigned char byte : options.prompt) tokens.push_back(byte);
+  if (tokens.empty()) tokens.push_back('\n');
+  Model model(deps, {1, 1});
+  TRAINCTL_RETURN_IF_ERROR(model.Load(deps));
+  const size_t context = static_cast<size_t>(deps.recipe->data.seq_len);
+  std::string text;
+  for (int64_t i = 0; i < options.max_tokens; ++i) {
+    const size_t begin = tokens.size() > context ? tokens.size() - context : 0;
+    const int32_t next = Sample(
+        LastLogits(model, {tokens.begin() + static_cast<ptrdiff_t>(begin), tokens.end()}, deps.threads),
+        options, i);
+    if (next >= 256) break;  // the end of a document
+    tokens.push_back(next);
+    text.push_back(static_cast<char>(next));
+  }
+  return text;
+}
+
+absl::StatusOr<std::string> Eval(const InferenceDeps& deps) {
+  TRAINCTL_ASSIGN_OR_RETURN(const std::vector<data::EvalSet> sets, data::OpenEvalSets(*deps.recipe));
+  if (sets.empty()) return UsageError("the recipe has no evaluation set; give data.eval or a holdout");
+  Model model(deps, {1, deps.recipe->data.seq_len});
+  TRAINCTL_RETURN_IF_ERROR(model.Load(deps));
+  TRAINCTL_ASSIGN_OR_RETURN(const auto communicator,
+                            comm::Communicator::Create(nullptr, 0, 1, absl::Minutes(1)));
+  parallel::StreamGroups groups = parallel::MakeStreamGroups(*communicator, sharding::Mesh{});
+  parallel::Executor executor(model.spec(), model.state(), groups, model.options());
+  Json report = {
+      {"schema", "trainctl.eval.v1"}, {"checkpoint", deps.checkpoint_path}, {"sets", Json::array()}};
+  for (const data::EvalSet& set : sets) {
+    parallel::EvalSums sums;
+    for (int64_t i = 0; i < set.num_batches; ++i) {
+      for (int64_t s = 0; s < deps.recipe->train.batch_sequences; ++s) {
+        TRAINCTL_ASSIGN_OR_RETURN(const data::Batch batch, set.source->Get(i, {s, 1}));
+        const nn::TokenView view{batch.tokens.data(), batch.targets.data(), batch.positions.data(),
+                                 batch.document.data(), batch.loss_mask.data()};
+        TRAINCTL_ASSIGN_OR_RETURN(const parallel::EvalSums part,
+                                  executor.RunForward(model.forward(), {&view, 1}));
+        sums.loss += part.loss;
+        sums.loss_tokens += part.loss_tokens;
+      }
+    }
+    report["sets"].push_back(
+        {{"name", set.name},
+         {"loss", sums.loss_tokens > 0 ? sums.loss / static_cast<double>(sums.loss_tokens) : 0.0},
+         {"loss_tokens", sums.loss_tokens}});
+  }
+  return report.dump() + "\n";
+}
+
+absl::Status Export(const InferenceDeps& deps, const std::string& out_folder, bool bf16) {
+  Model model(deps, {1, 1});
+  TRAINCTL_RETURN_IF_ERROR(model.Load(deps));
+  const DType dtype = bf16 ? DType::kBF16 : DType::kF32;
+  std::vector<checkpoint::ModelTensorSpec> tensors;
+  std::map<std::string, const float*> data;
+  for (size_t i = 0; i < model.ledger().inventory().size(); ++i) {
+    const model::Parameter& parameter = model.ledger().inventory()[i];
+    tensors.push_back({parameter.name, dtype, parameter.shape});
+    data[parameter.name] =
+        model.state().master(parameter.block) + model.ledger().offset_of(static_cast<int>(i));
+  }
+  TRAINCTL_RETURN_IF_ERROR(MakeDirs(out_folder));
+  TRAINCTL_RETURN_IF_ERROR(checkpoint::WriteModelFolder(
+      out_folder, tensors,
+      [&](const checkpoint::ModelTensorSpec& tensor, int64_t begin_bytes, absl::Span<std::byte> bytes) {
+        const int64_t element_bytes = DTypeBytes(dtype);
+        const float* source = data.at(tensor.name) + begin_bytes / element_bytes;
+        kernels::Cpu().For(dtype).from_float(bytes.data(), source,
+                                             static_cast<int64_t>(bytes.size()) / element_bytes);
+        return absl::OkStatus();
+      },
+      kMaxShardBytes));
+  return WriteFileAtomic(out_folder + "/config.json", model::ToHuggingFaceConfig(model.spec(), dtype));
+}
+
+template <typename Function>
+auto Guarded(const InferenceDeps& deps, const Function& function) -> decltype(function()) {
+  try {
+    at::set_num_threads(deps.threads);
+    return function();
+  } catch (const std::exception& error) {
+    return InternalError(error.what());
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> RunGenerate(const InferenceDeps& deps, const GenerateOptions& options) {
+  return Guarded(deps, [&] { return Generate(deps, options); });
+}
+
+absl::StatusOr<std::string> RunEval(const InferenceDeps& deps) {
+  return Guarded(deps, [&] { return Eval(deps); });
+}
+
+absl::Status RunExport(const InferenceDeps& deps, const std::string& out_folder, bool bf16) {
+  return Guarded(deps, [&] { return Export(deps, out_folder, bf16); });
+}
+
+}  // namespace trainctl::trainer

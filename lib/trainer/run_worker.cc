@@ -1,0 +1,496 @@
+// The training loop.
+
+#include "trainer/run_worker.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/Version.h>
+#include <ATen/core/Tensor.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "base/counter_rng.h"
+#include "base/files.h"
+#include "base/json.h"
+#include "base/units.h"
+#include "checkpoint/checkpoint_io.h"
+#include "checkpoint/phase_hook.h"
+#include "comm/c10d_store.h"
+#include "comm/communicator.h"
+#include "data/batch_source.h"
+#include "nn/counting_allocator.h"
+#include "optim/lr_schedule.h"
+#include "parallel/executor.h"
+#include "planner/plan.h"
+#include "telemetry/metrics_log.h"
+#include "trainer/checkpointing.h"
+
+namespace trainctl::trainer {
+namespace {
+
+constexpr char kStartKey[] = "start_checkpoint";
+constexpr absl::Duration kStartTimeout = absl::Minutes(5);
+constexpr absl::Duration kCollectiveTimeout = absl::Minutes(10);
+
+// The end of the process at a chosen moment, for crash tests: "<phase>:<n>" kills at the n-th time
+// that the phase is reached (1-based).
+class FaultInjector {
+ public:
+  explicit FaultInjector(const std::string& fault) {
+    const std::vector<std::string> parts = absl::StrSplit(fault, ':');
+    if (parts.size() == 2 && absl::SimpleAtoi(parts[1], &countdown_)) phase_ = parts[0];
+  }
+  void Reach(absl::string_view phase) {
+    if (phase_.empty() || phase != phase_ || --countdown_ > 0) return;
+    std::fprintf(stderr, "fault injected at %s\n", phase_.c_str());
+    std::fflush(nullptr);
+    kill(getpid(), SIGKILL);
+  }
+
+ private:
+  std::string phase_;
+  int64_t countdown_ = 0;
+};
+
+absl::string_view FaultPhase(schedule::Op op) {
+  switch (op) {
+    case schedule::Op::kGather:
+    case schedule::Op::kGatherUpdated:
+      return "gather";
+    case schedule::Op::kReduceGradient:
+      return "reduce";
+    case schedule::Op::kForward:
+      return "forward";
+    case schedule::Op::kBackward:
+      return "backward";
+    case schedule::Op::kOptimizerStep:
+      return "optimizer";
+    default:
+      return "step";
+  }
+}
+
+// A hash of a batch that does not depend on which rank holds which sequence.
+std::pair<double, double> HashSequences(const data::Batch& batch, int64_t first_sequence) {
+  uint64_t low = 0, high = 0;
+  for (int64_t s = 0; s < batch.num_sequences; ++s) {
+    const auto* row = reinterpret_cast<const char*>(&batch.tokens[static_cast<size_t>(s * batch.seq_len)]);
+    const uint64_t hash = RandomBits(StreamOf({row, static_cast<size_t>(batch.seq_len) * sizeof(int32_t)}), 0,
+                                     static_cast<uint64_t>(first_sequence + s));
+    low += hash & 0xffffffff;
+    high += hash >> 32;
+  }
+  return {static_cast<double>(low & 0xffffffff), static_cast<double>(high & 0xffffffff)};
+}
+
+uint64_t JoinHash(double low, double high) {
+  return (static_cast<uint64_t>(high) & 0xffffffff) << 32 | (static_cast<uint64_t>(low) & 0xffffffff);
+}
+
+class Trainer {
+ public:
+  Trainer(const WorkerDeps& deps, planner::Plan plan)
+      : d_(deps),
+        recipe_(*deps.recipe),
+        spec_(recipe_.model.spec),
+        plan_(std::move(plan)),
+        planned_(planner::PlannedSchedule(plan_, spec_)),
+        forward_(schedule::BuildForwardOnly(spec_, planned_.ledger, planned_.options)),
+        fault_(deps.fault) {}
+
+  absl::StatusOr<RunOutcome> Run() {
+    if (plan_.layout.mesh.world_size() != d_.world_size) {
+      return UsageError(absl::StrCat("the plan is for ", plan_.layout.mesh.world_size(), " workers, ",
+                                     d_.world_size, " were started"));
+    }
+    fault_.Reach("startup");
+    TRAINCTL_RETURN_IF_ERROR(Connect());
+    TRAINCTL_RETURN_IF_ERROR(OpenData());
+    TRAINCTL_RETURN_IF_ERROR(MakeState());
+    TRAINCTL_RETURN_IF_ERROR(Restore());
+    TRAINCTL_RETURN_IF_ERROR(OpenLogs());
+    return Loop();
+  }
+
+ private:
+  bool first_rank() const { return d_.rank == 0; }
+
+  // ---- start --------------------------------------------------------------------------------
+
+  absl::Status Connect() {
+    d_.control->Report({.step = 0, .phase = "connect"});
+    TRAINCTL_ASSIGN_OR_RETURN(
+        communicator_, comm::Communicator::Create(comm::MakeC10dStore(*d_.store), d_.rank, d_.world_size,
+                                                  kCollectiveTimeout));
+    std::vector<int> everyone;
+    for (int rank = 0; rank < d_.world_size; ++rank) everyone.push_back(rank);
+    world_ = communicator_->MakeGroup(everyone, "world");
+    groups_ = parallel::MakeStreamGroups(*communicator_, plan_.layout.mesh);
+    double ready = 1;
+    TRAINCTL_RETURN_IF_ERROR(world_->AllReduceScalars("ready", absl::MakeSpan(&ready, 1)));
+    if (first_rank()) Say(absl::StrFormat("%d worker(s) connected", d_.world_size));
+    return absl::OkStatus();
+  }
+
+  absl::Status OpenData() {
+    TRAINCTL_ASSIGN_OR_RETURN(train_, data::OpenTrainSource(recipe_));
+    TRAINCTL_ASSIGN_OR_RETURN(eval_sets_, data::OpenEvalSets(recipe_));
+    return absl::OkStatus();
+  }
+
+  absl::Status MakeState() {
+    state_ = std::make_unique<parallel::ShardedState>(planned_.ledger, planned_.schedule, plan_.compute_dtype,
+                                                      d_.rank);
+    executor_ = std::make_unique<parallel::Executor>(spec_, *state_, groups_, planned_.options);
+    if (!d_.fault.empty()) {
+      executor_->SetHook(
+          [this](const schedule::Instruction& instruction) { fault_.Reach(FaultPhase(instruction.op)); });
+      checkpoint::SetPhaseHook([this](const char* phase) { fault_.Reach(phase); });
+    }
+    for (const model::Parameter& parameter : planned_.ledger.inventory()) {
+      const auto& patterns = recipe_.optimizer.no_decay;
+      decay_.push_back(std::none_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
+        return optim::GlobMatch(pattern, parameter.name);
+      }));
+    }
+    return absl::OkStatus();
+  }
+
+  // Rank 0 chooses the checkpoint and tells the others, so that all start from the same one.
+  absl::StatusOr<std::string> ChooseStart() {
+    if (first_rank()) {
+      std::vector<std::string> warnings;
+      const absl::StatusOr<checkpoint::CheckpointInfo> newest =
+          checkpoint::FindNewestGood(d_.checkpoints_path, &warnings);
+      for (const std::string& warning : warnings) Say("warning: " + warning);
+      if (!newest.ok() && newest.status().code() != absl::StatusCode::kNotFound) return newest.status();
+      const std::string chosen = newest.ok() ? newest->path : "";
+      const std::string value = "=" + chosen;  // never empty: an absent key is an empty value
+      TRAINCTL_RETURN_IF_ERROR(
+          d_.store->Set(kStartKey, {reinterpret_cast<const uint8_t*>(value.data()), value.size()}));
+      return chosen;
+    }
+    TRAINCTL_ASSIGN_OR_RETURN(const std::vector<uint8_t> value, d_.store->Get(kStartKey, kStartTimeout));
+    return std::string(value.begin() + 1, value.end());
+  }
+
+  absl::Status Restore() {
+    TRAINCTL_ASSIGN_OR_RETURN(const std::string start, ChooseStart());
+    if (!start.empty()) {
+      std::string saved_under;
+      TRAINCTL_ASSIGN_OR_RETURN(counters_, LoadCheckpoint(start, *state_, false, &saved_under));
+      if (first_rank()) {
+        Say(absl::StrCat("resuming after step ", counters_.step, " from ", start));
+        if (const std::string changed = DescribeChange(saved_under); !changed.empty())
+          Say("warning: " + changed);
+      }
+      saved_step_ = counters_.step;
+    } else if (recipe_.model.weights == "random") {
+      state_->Initialize(recipe_.run.seed);
+    } else if (recipe_.model.weights == "from") {
+      TRAINCTL_RETURN_IF_ERROR(LoadModelFolder(recipe_.model.from, *state_));
+    } else {
+      TRAINCTL_RETURN_IF_ERROR(LoadCheckpoint(recipe_.model.weights, *state_, true, nullptr).status());
+    }
+    return state_->MaterializeParameters(groups_[0].dp_shard);
+  }
+
+  absl::Status OpenLogs() {
+    if (!first_rank()) return absl::OkStatus();
+    const int64_t keep = saved_step_;
+    TRAINCTL_ASSIGN_OR_RETURN(auto metrics, telemetry::MetricsLog::Open(d_.metrics_path, keep));
+    metrics_ = std::make_unique<telemetry::MetricsLog>(std::move(metrics));
+    TRAINCTL_ASSIGN_OR_RETURN(auto timings, telemetry::TimingsLog::Open(d_.timings_path, keep));
+    timings_ = std::make_unique<telemetry::TimingsLog>(std::move(timings));
+    return absl::OkStatus();
+  }
+
+  // What identifies the numerics of this process: another value may reorder sums.
+  std::string Description() const {
+    const Json description = {{"layout", plan_.layout.ToString()},
+                              {"world_size", d_.world_size},
+                              {"threads", plan_.threads_per_worker},
+                              {"precision", std::string(DTypeName(plan_.compute_dtype))},
+                              {"cpu", std::string(kernels::Cpu().name) + " " + at::get_cpu_capability()}};
+    return description.dump();
+  }
+
+  std::string DescribeChange(const std::string& saved_under) const {
+    if (saved_under.empty() || saved_under == Description()) return "";
+    return absl::StrCat("this run continues as ", Description(), "; it was saved as ", saved_under,
+                        ": equal up to the order of sums, not bit for bit");
+  }
+
+  // ---- the loop -----------------------------------------------------------------------------
+
+  absl::StatusOr<RunOutcome> Loop() {
+    last_save_time_ = d_.clock->Monotonic();
+    if (counters_.step == 0) TRAINCTL_RETURN_IF_ERROR(RecordInitialLoss());
+    bool stop = false;
+    while (counters_.step < recipe_.train.steps && !stop) {
+      TRAINCTL_RETURN_IF_ERROR(TrainStep());
+      bool save = false;
+      TRAINCTL_RETURN_IF_ERROR(Agree(&stop, &save));
+      if (save || stop) TRAINCTL_RETURN_IF_ERROR(Save());
+    }
+    if (saved_step_ != counters_.step) TRAINCTL_RETURN_IF_ERROR(Save());
+    TRAINCTL_RETURN_IF_ERROR(Report());
+    return counters_.step < recipe_.train.steps ? RunOutcome::kStoppedOnRequest : RunOutcome::kFinished;
+  }
+
+  absl::StatusOr<data::Batch> LocalBatch(const data::BatchSource& source, int64_t step) const {
+    const int64_t per_rank = recipe_.train.batch_sequences / plan_.layout.mesh.data_degree();
+    return source.Get(step, {plan_.layout.mesh.data_index(d_.rank) * per_rank, per_rank});
+  }
+
+  std::vector<nn::TokenView> Views(const data::Batch& batch) const {
+    std::vector<nn::TokenView> views;
+    const int64_t tokens = planned_.options.shape.tokens();
+    for (int m = 0; m < planned_.options.num_micro_batches; ++m) {
+      const size_t at = static_cast<size_t>(m * tokens);
+      views.push_back({&batch.tokens[at], &batch.targets[at], &batch.positions[at], &batch.document[at],
+                       &batch.loss_mask[at]});
+    }
+    return views;
+  }
+
+  absl::Status TrainStep() {
+    const absl::Duration begin = d_.clock->Monotonic();
+    const int64_t step = counters_.step;
+    d_.control->Report({.step = step, .phase = "data"});
+    TRAINCTL_ASSIGN_OR_RETURN(const data::Batch batch, LocalBatch(*train_, step));
+    const double data_seconds = absl::ToDoubleSeconds(d_.clock->Monotonic() - begin);
+    d_.control->Report({.step = step, .phase = "step"});
+
+    parallel::UpdateOptions update;
+    update.lr = static_cast<float>(optim::LearningRate(Schedule(), step));
+    update.beta1 = static_cast<float>(recipe_.optimizer.beta1);
+    update.beta2 = static_cast<float>(recipe_.optimizer.beta2);
+    update.eps = static_cast<float>(recipe_.optimizer.eps);
+    update.weight_decay = static_cast<float>(recipe_.optimizer.weight_decay);
+    update.decay = decay_;
+    update.clip_norm = recipe_.optimizer.clip_norm;
+    update.update_number = counters_.updates + 1;
+    update.z_loss = static_cast<float>(recipe_.train.z_loss);
+    TRAINCTL_ASSIGN_OR_RETURN(result_, executor_->RunStep(planned_.schedule, Views(batch), update));
+    TRAINCTL_RETURN_IF_ERROR(HandleNonFinite());
+
+    std::tie(hash_low_, hash_high_) =
+        HashSequences(batch, plan_.layout.mesh.data_index(d_.rank) * batch.num_sequences);
+    ++counters_.step;
+    if (result_.finite) ++counters_.updates;
+    counters_.tokens += recipe_.train.batch_sequences * recipe_.data.seq_len;
+    step_seconds_ = absl::ToDoubleSeconds(d_.clock->Monotonic() - begin);
+    phases_ = {{"data", data_seconds}};
+    for (const auto& [phase, seconds] : executor_->phase_seconds()) phases_.emplace_back(phase, seconds);
+    lr_ = update.lr;
+    return absl::OkStatus();
+  }
+
+  optim::LrSchedule Schedule() const {
+    const recipe::OptimizerConfig& o = recipe_.optimizer;
+    return {o.lr_schedule,   o.lr, o.min_lr, o.warmup_steps, o.decay_steps.value_or(recipe_.train.steps),
+            o.decay_fraction};
+  }
+
+  // Loss and norm are the same on every rank, so all of them decide alike.
+  absl::Status HandleNonFinite() {
+    if (result_.finite) return absl::OkStatus();
+    const std::string what = absl::StrFormat("step %d: loss %g, gradient norm %g are not finite",
+                                             counters_.step + 1, result_.loss, result_.grad_norm);
+    if (recipe_.train.on_nonfinite == "skip") {
+      if (first_rank()) Say("warning: " + what + "; the update is skipped");
+      return absl::OkStatus();
+    }
+    return CheckFailedError(
+        what +
+        ". The last checkpoint is good; lower optimizer.lr, raise optimizer.warmup_steps, or set "
+        "train.on_nonfinite = \"skip\"");
+  }
+
+  // What all ranks must decide alike: stop, save. Directives and clocks differ between ranks, so
+  // they are summed; the batch hash rides along.
+  absl::Status Agree(bool* stop, bool* save) {
+    const Directive directive = d_.control->Poll();
+    if (directive.kind == DirectiveKind::kAbort) return WorkerError("told to abort: " + directive.reason);
+    const recipe::CheckpointConfig& c = recipe_.checkpoint;
+    const bool time_is_up = c.every.has_value() && d_.clock->Monotonic() - last_save_time_ >= *c.every;
+    double votes[4] = {directive.kind == DirectiveKind::kStopAfterSave ? 1.0 : 0.0,
+                       directive.kind == DirectiveKind::kSaveNow || (first_rank() && time_is_up) ? 1.0 : 0.0,
+                       hash_low_, hash_high_};
+    TRAINCTL_RETURN_IF_ERROR(executor_->ReduceOverData("agree", votes));
+    *stop = votes[0] > 0 ||
+            (d_.stop_after >= 0 && counters_.step >= d_.stop_after && counters_.step < recipe_.train.steps);
+    *save = votes[1] > 0 || (c.every_steps.has_value() && counters_.step % *c.every_steps == 0);
+    return LogStep(JoinHash(votes[2], votes[3]));
+  }
+
+  absl::Status LogStep(uint64_t batch_hash) {
+    telemetry::StepRecord record;
+    record.step = counters_.step;
+    record.loss = result_.loss;
+    record.grad_norm = result_.grad_norm;
+    record.lr = lr_;
+    record.tokens = counters_.tokens;
+    record.batch_hash = batch_hash;
+    const bool last = counters_.step == recipe_.train.steps;
+    if (last || (recipe_.train.eval_every > 0 && counters_.step % recipe_.train.eval_every == 0)) {
+      TRAINCTL_ASSIGN_OR_RETURN(record.eval, Evaluate());
+    }
+    if (!first_rank()) return absl::OkStatus();
+    if (last || !record.eval.empty() || counters_.step % recipe_.metrics.every_steps == 0) {
+      TRAINCTL_RETURN_IF_ERROR(metrics_->Append(record));
+    }
+    const double tokens_per_second =
+        static_cast<double>(recipe_.train.batch_sequences * recipe_.data.seq_len) / step_seconds_;
+    TRAINCTL_RETURN_IF_ERROR(
+        timings_->Append({record.step,
+                          step_seconds_,
+                          tokens_per_second,
+                          phases_,
+                          {{"tensor_peak", nn::PeakTensorBytes()}, {"tensor_live", nn::LiveTensorBytes()}}}));
+    const absl::Duration now = d_.clock->Monotonic();
+    if (last || !record.eval.empty() || now - last_line_ >= absl::Seconds(1)) {
+      last_line_ = now;
+      std::string line =
+          absl::StrFormat("step %d/%d loss %.4f grad_norm %.3f lr %.3g %.0f tokens/s", record.step,
+                          recipe_.train.steps, record.loss, record.grad_norm, record.lr, tokens_per_second);
+      for (const auto& [name, loss] : record.eval) absl::StrAppendFormat(&line, " %s %.4f", name, loss);
+      Say(line);
+    }
+    return absl::OkStatus();
+  }
+
+  // ---- evaluation ---------------------------------------------------------------------------
+
+  // Loss per set, over all its tokens: the same whatever the layout.
+  absl::StatusOr<std::map<std::string, double>> Evaluate() {
+    std::map<std::string, double> losses;
+    for (const data::EvalSet& set : eval_sets_) {
+      double sums[2] = {0, 0};
+      for (int64_t i = 0; i < set.num_batches; ++i) {
+        TRAINCTL_ASSIGN_OR_RETURN(const data::Batch batch, LocalBatch(*set.source, i));
+        TRAINCTL_ASSIGN_OR_RETURN(const parallel::EvalSums part,
+                                  executor_->RunForward(forward_, Views(batch)));
+        sums[0] += part.loss;
+        sums[1] += static_cast<double>(part.loss_tokens);
+      }
+      TRAINCTL_RETURN_IF_ERROR(executor_->ReduceOverData(sharding::kEvalReduction, sums));
+      losses[set.name] = sums[1] > 0 ? sums[0] / sums[1] : 0;
+    }
+    return losses;
+  }
+
+  absl::Status RecordInitialLoss() {
+    if (eval_sets_.empty()) return absl::OkStatus();
+    telemetry::StepRecord record;
+    TRAINCTL_ASSIGN_OR_RETURN(record.eval, Evaluate());
+    if (!first_rank()) return absl::OkStatus();
+    TRAINCTL_RETURN_IF_ERROR(metrics_->Append(record));
+    std::string line = "before training:";
+    for (const auto& [name, loss] : record.eval) absl::StrAppendFormat(&line, " %s %.4f", name, loss);
+    Say(line);
+    return absl::OkStatus();
+  }
+
+  // ---- saving and the end -------------------------------------------------------------------
+
+  absl::Status Save() {
+    d_.control->Report({.step = counters_.step, .phase = "save"});
+    fault_.Reach("save");
+    if (first_rank()) {
+      TRAINCTL_RETURN_IF_ERROR(metrics_->Sync());
+      TRAINCTL_RETURN_IF_ERROR(timings_->Sync());
+    }
+    const SaveOptions options{d_.checkpoints_path, recipe_.checkpoint.keep,
+                              recipe_.checkpoint.keep_every_steps, Description()};
+    TRAINCTL_RETURN_IF_ERROR(SaveCheckpoint(options, *state_, counters_, *world_));
+    saved_step_ = counters_.step;
+    last_save_time_ = d_.clock->Monotonic();
+    if (first_rank()) Say(absl::StrCat("checkpoint saved after step ", counters_.step));
+    return absl::OkStatus();
+  }
+
+  absl::Status Report() {
+    double peaks[kMaxReportedRanks] = {};
+    const size_t slots = static_cast<size_t>(std::min<int>(d_.world_size, kMaxReportedRanks));
+    if (d_.rank < kMaxReportedRanks) peaks[d_.rank] = static_cast<double>(nn::PeakTensorBytes());
+    TRAINCTL_RETURN_IF_ERROR(world_->AllReduceScalars("report", absl::MakeSpan(peaks, slots)));
+    if (!first_rank()) return absl::OkStatus();
+    const int64_t measured = static_cast<int64_t>(*std::max_element(peaks, peaks + slots));
+    Json categories = Json::object();
+    for (int c = 0; c < schedule::kNumCategories; ++c) {
+      categories[std::string(schedule::CategoryName(static_cast<schedule::Category>(c)))] =
+          plan_.predicted.at_peak[static_cast<size_t>(c)];
+    }
+    const Json report = {{"schema", "trainctl.memory.v1"},
+                         {"predicted_peak_bytes", plan_.predicted.peak_bytes},
+                         {"measured_peak_bytes", measured},
+                         {"predicted_at_peak", categories}};
+    TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(d_.report_path, report.dump(2) + "\n"));
+    Say(absl::StrFormat("tensor memory per worker: predicted %s, measured %s",
+                        FormatBytes(plan_.predicted.peak_bytes), FormatBytes(measured)));
+    return absl::OkStatus();
+  }
+
+  static void Say(const std::string& line) {
+    std::printf("%s\n", line.c_str());
+    std::fflush(stdout);
+  }
+
+  static constexpr int kMaxReportedRanks = 64;
+
+  const WorkerDeps& d_;
+  const recipe::Recipe& recipe_;
+  const model::ModelSpec& spec_;
+  const planner::Plan plan_;
+  const planner::PlannedStep planned_;
+  const schedule::Schedule forward_;
+  FaultInjector fault_;
+
+  std::unique_ptr<comm::Communicator> communicator_;
+  std::optional<comm::Group> world_;
+  parallel::StreamGroups groups_;
+  std::unique_ptr<data::BatchSource> train_;
+  std::vector<data::EvalSet> eval_sets_;
+  std::unique_ptr<parallel::ShardedState> state_;
+  std::unique_ptr<parallel::Executor> executor_;
+  std::unique_ptr<telemetry::MetricsLog> metrics_;
+  std::unique_ptr<telemetry::TimingsLog> timings_;
+  std::vector<bool> decay_;
+
+  RunCounters counters_;
+  int64_t saved_step_ = -1;
+  absl::Duration last_save_time_;
+  absl::Duration last_line_ = -absl::InfiniteDuration();
+  parallel::StepResult result_;
+  double hash_low_ = 0, hash_high_ = 0;
+  double step_seconds_ = 0;
+  double lr_ = 0;
+  std::vector<std::pair<std::string, double>> phases_;
+};
+
+}  // namespace
+
+absl::StatusOr<RunOutcome> RunWorker(const WorkerDeps& deps) {
+  try {
+    TRAINCTL_ASSIGN_OR_RETURN(planner::Plan plan, planner::PlanFromJson(deps.plan_json, "plan.json"));
+    nn::InstallCountingAllocator();
+    at::set_num_threads(static_cast<int>(plan.threads_per_worker));
+    return Trainer(deps, std::move(plan)).Run();
+  } catch (const std::exception& error) {
+    return InternalError(absl::StrCat("rank ", deps.rank, ": ", error.what()));
+  }
+}
+
+}  // namespace trainctl::trainer

@@ -1,0 +1,59 @@
+// The one door from apps/worker into LibTorch: trains, evaluates, saves. c10 exceptions end here.
+// Every rank of the world must call the same function with the same recipe and plan.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/control_channel.h"
+#include "base/key_value_store.h"
+#include "recipe/recipe.h"
+
+namespace trainctl::trainer {
+
+struct WorkerDeps {
+  const recipe::Recipe* recipe = nullptr;
+  std::string plan_json;  // plan.json of the run folder
+  int rank = 0;
+  int world_size = 1;
+  KeyValueStore* store = nullptr;
+  ControlChannel* control = nullptr;
+  const Clock* clock = nullptr;
+  std::string checkpoints_path;
+  std::string metrics_path;
+  std::string timings_path;
+  std::string report_path;  // memory predicted and measured, written at the end by rank 0
+  int64_t stop_after = -1;  // save and stop when this step is done; -1: no
+  std::string fault;        // fault injection for crash tests: "<phase>:<n-th time>"; empty: none
+};
+
+enum class RunOutcome { kFinished, kStoppedOnRequest };
+
+// Trains from the newest good checkpoint (or from the start) to train.steps.
+absl::StatusOr<RunOutcome> RunWorker(const WorkerDeps& deps);
+
+struct InferenceDeps {
+  const recipe::Recipe* recipe = nullptr;
+  std::string checkpoint_path;  // empty: initial weights
+  int threads = 1;
+};
+
+struct GenerateOptions {
+  std::string prompt;
+  int64_t max_tokens = 200;
+  double temperature = 0.8;  // 0: the most likely token
+  uint64_t seed = 0;
+};
+// One process. The text after the prompt, as bytes.
+absl::StatusOr<std::string> RunGenerate(const InferenceDeps& deps, const GenerateOptions& options);
+
+// One process. Held-out loss per evaluation set, as JSON ("trainctl.eval.v1").
+absl::StatusOr<std::string> RunEval(const InferenceDeps& deps);
+
+// One process. Writes a Hugging Face folder with the checkpoint's weights, in fp32 or bf16.
+absl::Status RunExport(const InferenceDeps& deps, const std::string& out_folder, bool bf16);
+
+}  // namespace trainctl::trainer

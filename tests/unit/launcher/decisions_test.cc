@@ -1,0 +1,119 @@
+// The launcher's pure parts: restarts, cores, the worker's command line.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "launcher/cpu_layout.h"
+#include "launcher/restart_policy.h"
+#include "launcher/worker_contract.h"
+
+namespace trainctl::launcher {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+FailureFacts At(int64_t step) {
+  return {.rank = 1, .step = step, .checkpoint_step = -1, .exit_code = std::nullopt};
+}
+
+TEST(RestartPolicyTest, AFirstFailureIsRestartedFromTheCheckpoint) {
+  FailureFacts facts = At(57);
+  facts.checkpoint_step = 50;
+  const RestartDecision decision = DecideRestart(facts, std::nullopt, 0, 3, false);
+  EXPECT_TRUE(decision.restart);
+  EXPECT_EQ(decision.reason, "restarting all workers (1 of 3) from the checkpoint of step 50");
+}
+
+TEST(RestartPolicyTest, ProgressEarnsAnotherRestart) {
+  EXPECT_TRUE(DecideRestart(At(57), At(20), 1, 3, false).restart);
+  EXPECT_TRUE(DecideRestart(At(20), At(57), 1, 3, false).restart) << "another place: not the same cause";
+  EXPECT_TRUE(DecideRestart(At(0), At(-1), 1, 3, false).restart) << "it came past start-up";
+}
+
+TEST(RestartPolicyTest, TheSamePlaceTwiceIsNotRestarted) {
+  for (const int64_t step : {-1, 0, 57}) {
+    const RestartDecision decision = DecideRestart(At(step), At(step), 1, 3, false);
+    EXPECT_FALSE(decision.restart);
+    EXPECT_THAT(decision.reason, HasSubstr("no progress"));
+  }
+  EXPECT_FALSE(DecideRestart(At(58), At(57), 1, 3, false).restart) << "reports can be one step late";
+}
+
+TEST(RestartPolicyTest, RestartsAreLimited) {
+  EXPECT_TRUE(DecideRestart(At(9), At(5), 2, 3, false).restart);
+  EXPECT_THAT(DecideRestart(At(9), At(5), 3, 3, false).reason,
+              HasSubstr("launch.max_restarts = 3 is used up"));
+  EXPECT_FALSE(DecideRestart(At(9), std::nullopt, 0, 0, false).restart);
+}
+
+TEST(RestartPolicyTest, NothingIsRestartedAgainstAStopOrABadInput) {
+  EXPECT_FALSE(DecideRestart(At(9), std::nullopt, 0, 3, true).restart);
+  for (const int code : {2, 3, 5, 6, 7}) {
+    FailureFacts facts = At(9);
+    facts.exit_code = code;
+    EXPECT_FALSE(DecideRestart(facts, std::nullopt, 0, 3, false).restart) << code;
+  }
+  for (const int code : {1, 4, 134}) {
+    FailureFacts facts = At(9);
+    facts.exit_code = code;
+    EXPECT_TRUE(DecideRestart(facts, std::nullopt, 0, 3, false).restart) << code;
+  }
+}
+
+TEST(CpuLayoutTest, WorkersGetDisjointNeighbours) {
+  const auto shares = DivideCores({0, 1, 2, 3, 8, 9, 10, 11}, 2, std::nullopt);
+  EXPECT_EQ(shares[0].threads, 4);
+  EXPECT_THAT(shares[0].cores, ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(shares[1].cores, ElementsAre(8, 9, 10, 11));
+}
+
+TEST(CpuLayoutTest, LeftOverCoresStayFree) {
+  const auto shares = DivideCores({0, 1, 2, 3, 4, 5, 6}, 3, std::nullopt);
+  EXPECT_THAT(shares[2].cores, ElementsAre(4, 5));
+}
+
+TEST(CpuLayoutTest, MoreWorkersThanCoresShareThem) {
+  const auto shares = DivideCores({4, 7}, 3, std::nullopt);
+  EXPECT_EQ(shares[0].threads, 1);
+  EXPECT_THAT(shares[0].cores, ElementsAre(4));
+  EXPECT_THAT(shares[1].cores, ElementsAre(7));
+  EXPECT_THAT(shares[2].cores, ElementsAre(4));
+}
+
+TEST(CpuLayoutTest, ThreadsAsAskedOnAtMostAllCores) {
+  EXPECT_THAT(DivideCores({0, 1, 2, 3}, 2, 1)[1].cores, ElementsAre(1));
+  const auto shares = DivideCores({0, 1}, 2, 8);
+  EXPECT_EQ(shares[1].threads, 8);
+  EXPECT_THAT(shares[1].cores, ElementsAre(0, 1));
+}
+
+TEST(WorkerContractTest, FlagsSurviveTheTripAndOthersStay) {
+  std::vector<std::string> args = FormatWorkerFlags({"/runs/a b", "/tmp/s", "/tmp/t", 3});
+  args.insert(args.begin(), "--generate");
+  args.push_back("prompt");
+  const auto flags = ParseWorkerFlags(args);
+  ASSERT_TRUE(flags.ok()) << flags.status();
+  EXPECT_EQ(flags->run_dir, "/runs/a b");
+  EXPECT_EQ(flags->socket, "/tmp/s");
+  EXPECT_EQ(flags->token_file, "/tmp/t");
+  EXPECT_EQ(flags->worker_id, 3);
+  EXPECT_THAT(args, ElementsAre("--generate", "prompt"));
+}
+
+TEST(WorkerContractTest, BadFlagsAreUsageErrors) {
+  const std::vector<std::string> good = FormatWorkerFlags({"/r", "/s", "/t", 0});
+  std::vector<std::vector<std::string>> bad = {{}, {good.begin(), good.end() - 1}, good, good, good};
+  bad[2].back() = "-1";
+  bad[3].back() = "x";
+  bad[4].insert(bad[4].end(), {"--socket", "/again"});
+  for (std::vector<std::string>& args : bad) {
+    EXPECT_EQ(ExitCodeFor(ParseWorkerFlags(args).status()), ExitCode::kUsage);
+  }
+}
+
+}  // namespace
+}  // namespace trainctl::launcher

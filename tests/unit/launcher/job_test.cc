@@ -1,0 +1,230 @@
+#include "launcher/job.h"
+
+#include <gmock/gmock.h>
+
+#include "launcher/cpu_layout.h"
+#include "tests/unit/launcher/job_fixture.h"
+
+namespace trainctl::launcher {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using Kind = JobOutcome::Kind;
+
+TEST_F(JobTest, WorkersMeetAndFinish) {
+  const auto outcome = Run({"*:barrier:start", "*:steps:3", "0:print:zero", "1:print:one"});
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->kind, Kind::kFinished);
+  EXPECT_EQ(outcome->exit_code(), ExitCode::kOk);
+  EXPECT_EQ(outcome->generation, 1);
+  EXPECT_THAT(observer_->LinesOf(0), ElementsAre("zero"));
+  EXPECT_THAT(observer_->LinesOf(1), ElementsAre("one"));
+  EXPECT_EQ(State().status, run::RunStatus::kFinished);
+  EXPECT_FALSE(PathExists(Path("run/control.sock")));
+}
+
+TEST_F(JobTest, GenerationsGrowOverLaunches) {
+  ASSERT_TRUE(Run({"*:barrier:a"}).ok());
+  const auto second = Run({"*:barrier:a"});
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ(second->generation, 2);
+  EXPECT_EQ(State().num_launches, 2);
+}
+
+TEST_F(JobTest, ASignalIsNamedWithItsRankStepAndLog) {
+  const auto outcome =
+      Run({"*:barrier:a", "*:steps:5", "1:print:last words", "1:signal:11", "0:wait_key:never"});
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->kind, Kind::kFailed);
+  EXPECT_EQ(outcome->exit_code(), ExitCode::kWorkerFailed);
+  EXPECT_EQ(outcome->rank, 1);
+  EXPECT_THAT(outcome->message, HasSubstr("killed by SIGSEGV (11)"));
+  EXPECT_THAT(outcome->log_tail, HasSubstr("last words\n"));
+  EXPECT_EQ(State().status, run::RunStatus::kFailed);
+}
+
+TEST_F(JobTest, AnExceptionIsNamedThoughOthersReportItsEcho) {
+  options_.num_workers = 3;
+  const auto outcome = Run({"*:barrier:a", "0:wait_key:never", "1:echo:connection closed by peer",
+                            "2:fail:loss is not a number in layers.3"});
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->rank, 2);
+  EXPECT_THAT(outcome->message, HasSubstr("loss is not a number in layers.3"));
+  EXPECT_EQ(outcome->worker_exit_code, 4);
+}
+
+// A survivor that does not know that it only tells of another's death can be faster than the
+// launcher's own look at the dead.
+TEST_F(JobTest, ACrashComesBeforeTheUnmarkedReportsThatItCaused) {
+  options_.num_workers = 4;
+  for (int i = 0; i < 5; ++i) {
+    const std::string pid_file = Path(absl::StrCat("pid", i));
+    const std::string await = absl::StrCat("await_death:", pid_file);
+    const auto outcome = Run({"2:pid:" + pid_file, "*:barrier:a", "2:signal:9", "0:" + await, "1:" + await,
+                              "3:" + await, "*:fail:connection closed by peer"});
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    EXPECT_EQ(outcome->rank, 2) << outcome->message;
+    EXPECT_THAT(outcome->message, HasSubstr("SIGKILL"));
+  }
+}
+
+TEST_F(JobTest, LeavingWithoutAWordIsAFailureEvenWithCodeZero) {
+  const auto outcome = Run({"*:barrier:a", "1:exit:0", "0:wait_key:never"});
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->kind, Kind::kFailed);
+  EXPECT_EQ(outcome->rank, 1);
+  EXPECT_THAT(outcome->message, HasSubstr("exited with code 0 before the end of the run"));
+}
+
+TEST_F(JobTest, DyingBeforeTheOthersHaveJoinedIsSeen) {
+  // Rank 1 never gets a rank: its program refuses its command line at once.
+  options_.worker_program = Path("program");
+  ASSERT_TRUE(
+      WriteFileAtomic(options_.worker_program,
+                      absl::StrCat("#!/bin/sh\ncase \"$*\" in *'--worker-id 1'*) echo bad flag; exit 3;; "
+                                   "esac\nexec ",
+                                   kFakeWorker, " \"$@\"\n"))
+          .ok());
+  ASSERT_EQ(::chmod(options_.worker_program.c_str(), 0755), 0);
+  options_.max_restarts = 3;
+  const auto outcome = Run({"*:barrier:a"});
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->kind, Kind::kFailed);
+  EXPECT_EQ(outcome->rank, 1);
+  EXPECT_THAT(outcome->message, HasSubstr("exited with code 3"));
+  EXPECT_EQ(outcome->log_tail, "bad flag\n");
+  EXPECT_EQ(outcome->num_restarts, 0) << "exit code 3 is not cured by a restart";
+}
+
+TEST_F(JobTest, AStoppedWorkerIsDetectedByItsSilence) {
+  options_.detect_timeout = absl::Milliseconds(600);
+  const auto outcome =
+      Run({"*:barrier:a", "*:pid:" + Path("pid"), absl::StrCat("1:signal:", SIGSTOP), "0:hang"});
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->kind, Kind::kFailed);
+  EXPECT_EQ(outcome->rank, 1);
+  EXPECT_THAT(outcome->message, HasSubstr("no heartbeat"));
+  EXPECT_FALSE(IsAlive(Path("pid")));
+}
+
+TEST_F(JobTest, AWorkerThatIgnoresSigtermIsKilled) {
+  options_.stop_timeout = absl::Milliseconds(100);
+  const auto outcome =
+      Run({"0:ignore_term", "0:pid:" + Path("pid"), "*:barrier:a", "1:fail:broken", "0:hang"});
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->rank, 1);
+  EXPECT_FALSE(IsAlive(Path("pid")));
+}
+
+TEST_F(JobTest, GrandchildrenThatLeftTheirSessionEndWithTheJob) {
+  const auto outcome = Run({"0:orphan:" + Path("orphan"), "1:bare_orphan:" + Path("bare"), "*:barrier:a"});
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->kind, Kind::kFinished);
+  EXPECT_FALSE(IsAlive(Path("orphan")));
+  EXPECT_FALSE(IsAlive(Path("bare")));
+}
+
+TEST_F(JobTest, ALostWorkerIsRestartedInANewGeneration) {
+  options_.max_restarts = 3;
+  const auto outcome = Run({"*:barrier:a", "*:steps:20", "1:once+signal:9", "*:barrier:b", "*:print:done"});
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->kind, Kind::kFinished);
+  EXPECT_EQ(outcome->num_restarts, 1);
+  EXPECT_EQ(outcome->generation, 2);
+  EXPECT_THAT(observer_->LinesOf(0), ElementsAre("done"));
+  EXPECT_THAT(observer_->messages(), HasSubstr("rank 1 failed"));
+  EXPECT_THAT(observer_->messages(), HasSubstr("restarting all workers (1 of 3)"));
+}
+
+TEST_F(JobTest, FailingAgainAtTheSameStepEndsTheRestarts) {
+  options_.max_restarts = 10;
+  const auto outcome = Run({"*:barrier:a", "*:steps:30", "1:signal:11", "0:wait_key:never"});
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->kind, Kind::kFailed);
+  EXPECT_EQ(outcome->num_restarts, 1);
+  EXPECT_THAT(outcome->message, HasSubstr("made no progress"));
+}
+
+TEST_F(JobTest, WorkersAreToldTheirThreadsAndPinned) {
+  options_.env = {{"TEST_NOTE", "from the recipe"}};
+  options_.threads_per_worker = 1;
+  const auto outcome = Run({"*:environment"});
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  const std::vector<int> cores = *AllowedCores();
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_THAT(observer_->LinesOf(rank),
+                ElementsAre(absl::StrCat("threads=1 assigned=1 cores=", cores[rank % cores.size()],
+                                         " note=from the recipe")));
+  }
+}
+
+TEST_F(JobTest, ANameThatTheLauncherSetsItselfIsRefused) {
+  options_.env = {{"OMP_NUM_THREADS", "8"}};
+  const auto outcome = Run({});
+  EXPECT_EQ(ExitCodeFor(outcome.status()), ExitCode::kUsage);
+  EXPECT_THAT(outcome.status().message(), HasSubstr("launch.env.OMP_NUM_THREADS"));
+}
+
+TEST_F(JobTest, AProgramThatCannotBeExecutedIsAnError) {
+  options_.worker_program = Path("nowhere");
+  EXPECT_THAT(Run({}).status().message(), HasSubstr("nowhere"));
+  ASSERT_TRUE(WriteFileAtomic(Path("rubbish"),
+                              "\x7f"
+                              "ELF but not really")
+                  .ok());
+  ASSERT_EQ(::chmod(Path("rubbish").c_str(), 0755), 0);
+  options_.worker_program = Path("rubbish");
+  const auto outcome = Run({});
+  EXPECT_EQ(ExitCodeFor(outcome.status()), ExitCode::kEnvironment);
+  EXPECT_THAT(std::string(outcome.status().message()), HasSubstr("rubbish: Exec format error"));
+}
+
+TEST_F(JobTest, LogsAreByteExactAndConsoleLinesAreSafe) {
+  // "a\0b\r\n", an escape sequence, invalid UTF-8, a progress bar, no newline at the end.
+  const auto outcome = Run({"0:raw:6100620d0a1b5b326aff0a3130250d3230250a656e64"});
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(Log(0), std::string("a\0b\r\n\x1b[2j\xff\n10%\r20%\nend", 22));
+  EXPECT_THAT(observer_->LinesOf(0), ElementsAre("a\xEF\xBF\xBD"
+                                                 "b",
+                                                 "\xEF\xBF\xBD[2j\xEF\xBF\xBD", "20%", "end"));
+}
+
+TEST_F(JobTest, LogsOfARankGrowOverLaunches) {
+  ASSERT_TRUE(Run({"0:print:first"}).ok());
+  ASSERT_TRUE(Run({"0:print:second"}).ok());
+  EXPECT_EQ(Log(0), "first\nsecond\n");
+}
+
+// Shows nothing before the workers have written everything: they cannot have waited for it.
+class StuckObserver : public JobObserver {
+ public:
+  explicit StuckObserver(std::string release) : release_(std::move(release)) {}
+  void OnWorkerLine(int rank, absl::string_view line) override {
+    while (!PathExists(release_)) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  void OnMessage(absl::string_view line) override {}
+
+ private:
+  const std::string release_;
+};
+
+TEST_F(JobTest, AStuckConsoleBlocksNoWorker) {
+  options_.observer = std::make_shared<StuckObserver>(Path("written"));
+  const auto outcome = Run({"*:flood:12000000", "*:barrier:a", "0:touch:" + Path("written")});
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->kind, Kind::kFinished);
+  EXPECT_EQ(*FileBytes(Path("run/logs/rank-00000.log")), 12'000'000);
+  EXPECT_EQ(*FileBytes(Path("run/logs/rank-00001.log")), 12'000'000);
+}
+
+TEST_F(JobTest, ALongRunPathStillGetsASocket) {
+  folder_ += "/" + std::string(100, 'd');
+  const auto outcome = Run({"*:barrier:a"});
+  folder_.resize(folder_.size() - 101);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->kind, Kind::kFinished);
+}
+
+}  // namespace
+}  // namespace trainctl::launcher

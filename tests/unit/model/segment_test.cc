@@ -1,0 +1,162 @@
+#include "model/segment.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace trainctl::model {
+namespace {
+
+Segment Build(const ModelSpec& spec, int block, MicroBatchShape shape, DType dtype) {
+  return BuildSegment(spec, Inventory(spec), block, {shape, dtype, 1});
+}
+
+std::vector<ModelSpec> Variants() {
+  std::vector<ModelSpec> specs = {*Preset("toy-1m"), *Preset("llama-120m"), *Preset("llama3.2-1b")};
+  specs.push_back(specs[0]);
+  specs.back().head_dim = 48;  // heads * head_dim != hidden
+  specs.push_back(specs[0]);
+  specs.back().qkv_bias = specs.back().attention_out_bias = specs.back().mlp_bias = true;
+  return specs;
+}
+
+// What a Llama layer keeps for its backward, as the literature counts it: 12 h + 4 h kv/a + 6 f bytes
+// in bf16 and the softmax statistics, of which 2 h is the layer's input (held by the layer before);
+// two reciprocal norms in fp32 besides.
+TEST(Segment, ALayerSavesWhatThePublishedFormulaSays) {
+  for (const char* name : {"llama-25m", "llama2-7b", "llama3.1-8b", "llama3.1-405b"}) {
+    const ModelSpec spec = *Preset(name);
+    const MicroBatchShape shape{2, 64};
+    const SegmentMemory memory = Analyze(Build(spec, 1, shape, DType::kBF16));
+    const int64_t per_token = 12 * spec.hidden + 4 * spec.hidden * spec.kv_heads / spec.heads + 6 * spec.ffn +
+                              4 * spec.heads + 4 * 2 - 2 * spec.hidden;
+    EXPECT_EQ(memory.saved_bytes, per_token * shape.tokens()) << name;
+    EXPECT_EQ(memory.output_bytes, 2 * spec.hidden * shape.tokens()) << name;
+  }
+}
+
+// By hand: hidden 4, two heads of 2, one key-value head, ffn 3, one token, fp32.
+TEST(Segment, ATinyLayerWalkedByHand) {
+  ModelSpec spec;
+  spec.layers = 1;
+  spec.hidden = 4;
+  spec.heads = 2;
+  spec.kv_heads = 1;
+  spec.head_dim = 2;
+  spec.ffn = 3;
+  spec.vocab = 8;
+  const SegmentMemory memory = Analyze(Build(spec, 1, {1, 1}, DType::kF32));
+  // normed 16 + rstd 4 + qkv 32 + attended 16 + lse 8 + middle 16 + normed 16 + rstd 4 + gate_up 24 +
+  // activated 12; the output (16) takes the storage of the last product.
+  EXPECT_EQ(memory.saved_bytes, 148);
+  EXPECT_EQ(memory.output_bytes, 16);
+  // Nothing that is not saved lives beside the output at the end, and no temporaries in fp32.
+  EXPECT_EQ(memory.forward_peak, 148 + 16);
+  // Not saving, the widest moment is attention: qkv 32 + attended 16 + lse 8 (as wide again: the middle
+  // stream 16 + normed 16 + gate and up 24).
+  EXPECT_EQ(memory.inference_peak, 56);
+  EXPECT_EQ(memory.input_gradient_bytes, 0);  // written over the output's gradient
+}
+
+TEST(Segment, BytesAreProportionalToTheTokens) {
+  for (const ModelSpec& spec : Variants()) {
+    for (int block : {0, 1, HeadBlock(spec)}) {
+      const SegmentMemory one = Analyze(Build(spec, block, {1, 8}, DType::kF32));
+      const SegmentMemory five = Analyze(Build(spec, block, {5, 8}, DType::kF32));
+      EXPECT_EQ(five.saved_bytes, 5 * one.saved_bytes);
+      EXPECT_EQ(five.output_bytes, 5 * one.output_bytes);
+      EXPECT_EQ(five.forward_peak, 5 * one.forward_peak);
+      EXPECT_EQ(five.inference_peak, 5 * one.inference_peak);
+      EXPECT_EQ(five.backward_peak, 5 * one.backward_peak);
+    }
+  }
+}
+
+TEST(Segment, NotSavingNeverNeedsMoreThanSaving) {
+  for (const ModelSpec& spec : Variants()) {
+    for (DType dtype : {DType::kF32, DType::kBF16}) {
+      const SegmentMemory memory = Analyze(Build(spec, 1, {2, 16}, dtype));
+      EXPECT_LE(memory.inference_peak, memory.forward_peak);
+      EXPECT_LE(memory.saved_bytes + memory.output_bytes, memory.forward_peak);
+      EXPECT_GE(memory.backward_peak, 0);
+    }
+  }
+}
+
+// The table is a program: values are written before they are read, storage is dropped once, and
+// never while something later reads it.
+TEST(Segment, StorageLivesExactlyAsLongAsItIsRead) {
+  for (const ModelSpec& spec : Variants()) {
+    for (int block : {0, 1, HeadBlock(spec)}) {
+      const Segment segment = Build(spec, block, {2, 4}, DType::kBF16);
+      const Lifetimes lifetimes = ComputeLifetimes(segment);
+      const std::vector<int> root = StorageRoots(segment);
+      const auto root_of = [&](int value) { return root[static_cast<size_t>(value)]; };
+      for (bool keep : {true, false}) {
+        const auto& drops = keep ? lifetimes.forward_drops : lifetimes.inference_drops;
+        std::set<int> live;
+        if (segment.input >= 0) live.insert(segment.input);
+        for (size_t i = 0; i < segment.operators.size(); ++i) {
+          const Operator& op = segment.operators[i];
+          for (int input : op.inputs)
+            EXPECT_EQ(live.count(root_of(input)), 1u) << segment.values[static_cast<size_t>(input)].name;
+          for (int output : op.outputs) live.insert(root_of(output));
+          for (int value : drops[i]) EXPECT_EQ(live.erase(value), 1u);
+        }
+        std::set<int> expected;
+        if (segment.input >= 0) expected.insert(segment.input);
+        if (segment.output >= 0) expected.insert(root_of(segment.output));
+        if (keep) expected.insert(lifetimes.saved.begin(), lifetimes.saved.end());
+        EXPECT_EQ(live, expected);
+      }
+      // Backward, from the last operator: what it reads still lives, and all of it is gone at the end.
+      std::set<int> live(lifetimes.saved.begin(), lifetimes.saved.end());
+      if (segment.input >= 0) live.insert(segment.input);
+      for (size_t i = segment.operators.size(); i-- > 0;) {
+        for (int value : segment.operators[i].saved) EXPECT_EQ(live.count(root_of(value)), 1u);
+        for (int value : lifetimes.backward_drops[i]) EXPECT_EQ(live.erase(value), 1u);
+      }
+      if (segment.input >= 0) live.erase(segment.input);
+      EXPECT_TRUE(live.empty());
+    }
+  }
+}
+
+TEST(Segment, EveryWeightOfABlockIsUsedOnceAndFusedOnesAreAdjacent) {
+  for (const ModelSpec& spec : Variants()) {
+    const std::vector<Parameter> inventory = Inventory(spec);
+    for (int block = 0; block <= HeadBlock(spec); ++block) {
+      const Segment segment = Build(spec, block, {1, 4}, DType::kF32);
+      std::set<int> used;
+      for (const Operator& op : segment.operators) {
+        for (const std::vector<int>* list : {&op.weights, &op.biases}) {
+          for (size_t k = 0; k < list->size(); ++k) {
+            EXPECT_TRUE(used.insert((*list)[k]).second);
+            if (k > 0) {
+              EXPECT_EQ((*list)[k], (*list)[k - 1] + 1);
+            }
+          }
+        }
+      }
+      std::set<int> expected;
+      for (size_t i = 0; i < inventory.size(); ++i) {
+        for (int user : inventory[i].used_by) {
+          if (user == block) expected.insert(static_cast<int>(i));
+        }
+      }
+      EXPECT_EQ(used, expected) << "block " << block;
+    }
+  }
+}
+
+TEST(Segment, LogitsAreComputedInPiecesThatStayBelowTheirBound) {
+  EXPECT_EQ(LogitRowsAtOnce({1, 4}, 1000, DType::kF32), 4);  // all at once
+  const int64_t rows = LogitRowsAtOnce({64, 4096}, 128256, DType::kBF16);
+  EXPECT_LE(rows * 128256 * 2, int64_t{32} << 20);
+  EXPECT_GT((rows + 1) * 128256 * 2, int64_t{32} << 20);
+  EXPECT_EQ(LogitRowsAtOnce({1, 4}, int64_t{1} << 40, DType::kF32), 1);  // at least one
+}
+
+}  // namespace
+}  // namespace trainctl::model

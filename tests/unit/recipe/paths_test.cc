@@ -1,0 +1,106 @@
+#include "recipe/paths.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "base/files.h"
+#include "base/status.h"
+
+namespace trainctl::recipe {
+namespace {
+
+using ::testing::ElementsAre;
+
+TEST(Paths, VariablesAreExpandedAndMustBeDefined) {
+  const Environment environment = [](const std::string& name) -> std::optional<std::string> {
+    if (name == "A") return "/data";
+    if (name == "EMPTY") return "";
+    return std::nullopt;
+  };
+  EXPECT_EQ(*ExpandVariables("${A}/x${EMPTY}/${A}", environment), "/data/x//data");
+  EXPECT_EQ(*ExpandVariables("$A $ }{ {", environment), "$A $ }{ {");
+  EXPECT_EQ(ExpandVariables("x/${B}", environment).status().message(),
+            "the environment variable ${B} is not set");
+  EXPECT_EQ(ExpandVariables("x/${}", environment).status().message(),
+            "the environment variable ${} is not set");
+  EXPECT_EQ(ExpandVariables("x/${A", environment).status().message(), "\"x/${A\" has a ${ without its }");
+}
+
+TEST(Paths, AbsolutePathsAreNormal) {
+  EXPECT_EQ(AbsolutePath("b", "/a"), "/a/b");
+  EXPECT_EQ(AbsolutePath("./b/../c/", "/a"), "/a/c");
+  EXPECT_EQ(AbsolutePath("../x", "/a/b"), "/a/x");
+  EXPECT_EQ(AbsolutePath("/x/./y", "/a"), "/x/y");
+  EXPECT_EQ(AbsolutePath("/", "/a"), "/");
+}
+
+class Glob : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = absl::StrCat(::testing::TempDir(), "glob_test_XXXXXX");
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    dir_ = std::filesystem::canonical(pattern).string();
+    for (const char* name : {"b.bin", "a.bin", "B.bin", "a10.bin", "a9.bin", "x.txt", ".hidden.bin",
+                             "sub/c.bin", "sub/deep/d.bin", "sub/.git/e.bin", "star*.bin", "\xc3\xa9.bin"}) {
+      const std::string path = absl::StrCat(dir_, "/", name);
+      ASSERT_TRUE(MakeDirs(std::filesystem::path(path).parent_path().string()).ok());
+      ASSERT_TRUE(AppendFile(path, "x").ok());
+    }
+    ASSERT_TRUE(MakeDirs(absl::StrCat(dir_, "/folder.bin")).ok());
+    // A link to its own parent: "**" must not follow it for ever.
+    std::filesystem::create_directory_symlink(dir_, absl::StrCat(dir_, "/sub/loop"));
+    std::filesystem::create_symlink(absl::StrCat(dir_, "/x.txt"), absl::StrCat(dir_, "/sub/link.bin"));
+  }
+  void TearDown() override { std::filesystem::remove_all(dir_); }
+
+  std::vector<std::string> Names(absl::string_view pattern) const {
+    const absl::StatusOr<std::vector<std::string>> files = ExpandGlob(absl::StrCat(dir_, "/", pattern));
+    if (!files.ok()) return {absl::StrReplaceAll(files.status().message(), {{dir_, "DIR"}})};
+    std::vector<std::string> names;
+    for (const std::string& file : *files) names.push_back(file.substr(dir_.size() + 1));
+    return names;
+  }
+
+  std::string dir_;
+};
+
+TEST_F(Glob, MatchesAreSortedByBytesAndAreFiles) {
+  EXPECT_THAT(Names("*.bin"),
+              ElementsAre("B.bin", "a.bin", "a10.bin", "a9.bin", "b.bin", "star*.bin", "\xc3\xa9.bin"));
+  EXPECT_THAT(Names("a?.bin"), ElementsAre("a9.bin"));
+  EXPECT_THAT(Names("[ab].bin"), ElementsAre("a.bin", "b.bin"));
+  EXPECT_THAT(Names(".*.bin"), ElementsAre(".hidden.bin"));
+  EXPECT_THAT(Names("s*b/*.bin"), ElementsAre("sub/c.bin", "sub/link.bin"));
+}
+
+TEST_F(Glob, TwoStarsMatchAnyNumberOfFolders) {
+  EXPECT_THAT(Names("**/[cdx].*"), ElementsAre("sub/c.bin", "sub/deep/d.bin", "x.txt"));
+  EXPECT_THAT(Names("sub/**"), ElementsAre("sub/c.bin", "sub/deep/d.bin", "sub/link.bin"));
+  EXPECT_THAT(Names("**/**/**/d.bin"), ElementsAre("sub/deep/d.bin"));
+  EXPECT_THAT(Names("**/deep/d.bin"), ElementsAre("sub/deep/d.bin"));
+}
+
+TEST_F(Glob, APlainPathIsItself) {
+  EXPECT_THAT(Names("a.bin"), ElementsAre("a.bin"));
+  EXPECT_THAT(Names(".hidden.bin"), ElementsAre(".hidden.bin"));
+  // The name of a file that looks like a pattern is that file.
+  EXPECT_THAT(Names("star*.bin"), ElementsAre("star*.bin"));
+}
+
+TEST_F(Glob, NothingIsAnErrorThatSaysWhereItLooked) {
+  EXPECT_THAT(Names("*.nope"), ElementsAre("no file matches DIR/*.nope (looked in DIR)"));
+  EXPECT_THAT(Names("sub/*/z*"), ElementsAre("no file matches DIR/sub/*/z* (looked in DIR/sub/loop)"));
+  EXPECT_THAT(Names("nope/*.bin"), ElementsAre("no file matches DIR/nope/*.bin (looked in DIR)"));
+  EXPECT_THAT(Names("nope.bin"), ElementsAre("there is no file DIR/nope.bin"));
+  EXPECT_THAT(Names("sub"), ElementsAre("DIR/sub is not a regular file; did you mean its files (/*)?"));
+  EXPECT_THAT(Names("folder*"), ElementsAre("no file matches DIR/folder* (looked in DIR)"));
+}
+
+}  // namespace
+}  // namespace trainctl::recipe

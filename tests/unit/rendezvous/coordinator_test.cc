@@ -1,0 +1,303 @@
+#include "rendezvous/coordinator.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace trainctl::rendezvous {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+// Drives a coordinator by hand; time passes only when a test says so.
+class CoordinatorTest : public testing::Test {
+ protected:
+  void Expect(int num_members) {
+    rendezvous::Expect expect;
+    for (int i = 0; i < num_members; ++i) expect.slots.push_back({Name(i), "n", i, 1, {i}});
+    Give(expect);
+  }
+  static std::string Name(int i) { return absl::StrCat("n/", i); }
+  MemberId Id(int i, int64_t incarnation = 1) const { return {Name(i), incarnation}; }
+  Decision Give(const Event& event) { return last_ = coordinator_.Decide(now_, event); }
+  Decision GiveJoin(int i, int64_t incarnation = 1) { return Give(Join{Id(i, incarnation), 100 + i}); }
+  Decision GiveAck(int i) {
+    return Give(Ack{Id(i), coordinator_.generation(), coordinator_.assignment_hash()});
+  }
+  void Start(int num_members) {
+    Expect(num_members);
+    for (int i = 0; i < num_members; ++i) GiveJoin(i);
+    for (int i = 0; i < num_members; ++i) GiveAck(i);
+    ASSERT_TRUE(coordinator_.running());
+  }
+  // Time passes, with ticks as they come in life; `heard` members keep up their heartbeats.
+  std::vector<Notice> Pass(absl::Duration duration, const std::vector<int>& heard) {
+    std::vector<Notice> notices;
+    const absl::Duration end = now_ + duration;
+    while (now_ < end) {
+      now_ += coordinator_.timeouts().tick;
+      for (const int i : heard) Give(Heartbeat{Id(i), coordinator_.generation(), {}});
+      const Decision decision = Give(Tick{});
+      notices.insert(notices.end(), decision.notices.begin(), decision.notices.end());
+    }
+    return notices;
+  }
+  static int Count(const Decision& decision, Command::Kind kind) {
+    int count = 0;
+    for (const Command& command : decision.commands) count += command.kind == kind ? 1 : 0;
+    return count;
+  }
+
+  Coordinator coordinator_{Timeouts::FromDetect(absl::Seconds(3)), 7};
+  absl::Duration now_ = absl::Seconds(1000);
+  Decision last_;
+};
+
+TEST_F(CoordinatorTest, NobodyGoesBeforeEverybodyHasAcknowledged) {
+  Expect(3);
+  EXPECT_THAT(GiveJoin(0).commands, IsEmpty());
+  EXPECT_THAT(GiveJoin(2).commands, IsEmpty());
+  EXPECT_EQ(Count(GiveJoin(1), Command::Kind::kPrepare), 3);
+  EXPECT_EQ(coordinator_.generation(), 8) << "the generation after the journal's";
+  EXPECT_EQ(Count(GiveAck(0), Command::Kind::kGo), 0);
+  EXPECT_EQ(Count(GiveAck(1), Command::Kind::kGo), 0);
+  EXPECT_EQ(Count(GiveAck(2), Command::Kind::kGo), 3);
+  ASSERT_THAT(last_.notices, SizeIs(1));
+  EXPECT_EQ(last_.notices[0].kind, Notice::Kind::kStarted);
+}
+
+TEST_F(CoordinatorTest, RanksFollowTheSlotsAndLocalRanksTheNode) {
+  rendezvous::Expect expect;
+  for (const auto& [node, id] : std::vector<std::pair<std::string, int>>{{"a", 0}, {"b", 0}, {"a", 1}}) {
+    expect.slots.push_back({absl::StrCat(node, "/", id), node, id, 4, {}});
+  }
+  Give(expect);
+  for (const char* name : {"b/0", "a/1", "a/0"}) Give(Join{{name, 5}, 1});
+  const auto assignment = ParseAssignment(coordinator_.assignment_bytes());
+  ASSERT_TRUE(assignment.ok());
+  const auto world = FindMember(*assignment, "a/1", 5);
+  ASSERT_TRUE(world.ok());
+  EXPECT_EQ(world->rank, 2);
+  EXPECT_EQ(world->local_rank, 1);
+  EXPECT_EQ(world->world_size, 3);
+  EXPECT_EQ(world->threads, 4);
+  EXPECT_FALSE(FindMember(*assignment, "a/1", 4).ok());
+}
+
+TEST_F(CoordinatorTest, JoiningTwiceChangesNothing) {
+  Start(2);
+  const Decision again = GiveJoin(1);
+  EXPECT_EQ(Count(again, Command::Kind::kPrepare), 1);
+  EXPECT_EQ(Count(again, Command::Kind::kGo), 1);
+  EXPECT_THAT(again.notices, IsEmpty());
+  EXPECT_EQ(coordinator_.generation(), 8);
+}
+
+TEST_F(CoordinatorTest, AnOlderIncarnationIsFencedOff) {
+  Expect(2);
+  GiveJoin(0, 5);
+  EXPECT_EQ(Count(GiveJoin(0, 4), Command::Kind::kReject), 1);
+  EXPECT_EQ(Count(Give(Heartbeat{Id(0, 4), 0, {}}), Command::Kind::kReject), 1);
+  EXPECT_FALSE(last_.commands[0].rejoin);
+}
+
+TEST_F(CoordinatorTest, AMissingAcknowledgementLeadsToANewGeneration) {
+  Expect(3);
+  for (int i = 0; i < 3; ++i) GiveJoin(i);
+  GiveAck(0);
+  GiveAck(2);
+  EXPECT_THAT(Pass(absl::Seconds(2), {0, 1, 2}), IsEmpty());
+  EXPECT_EQ(coordinator_.phase_name(), "preparing");
+  Pass(absl::Seconds(1.1), {0, 1, 2});
+  EXPECT_EQ(coordinator_.phase_name(), "gathering");
+  EXPECT_EQ(Count(GiveJoin(1), Command::Kind::kPrepare), 3) << "the others do not have to join again";
+  EXPECT_EQ(coordinator_.generation(), 9);
+  for (int i = 0; i < 3; ++i) GiveAck(i);
+  EXPECT_TRUE(coordinator_.running());
+}
+
+TEST_F(CoordinatorTest, AnAcknowledgementOfAnOlderGenerationDoesNotCount) {
+  Expect(2);
+  GiveJoin(0);
+  GiveJoin(1);
+  const uint64_t old_hash = coordinator_.assignment_hash();
+  GiveAck(0);
+  GiveJoin(1, 2);  // its process was replaced
+  EXPECT_EQ(coordinator_.generation(), 9);
+  Give(Ack{Id(0), 8, old_hash});
+  Give(Ack{Id(1, 2), 9, coordinator_.assignment_hash()});
+  EXPECT_FALSE(coordinator_.running()) << "0 has not acknowledged generation 9";
+  Give(Ack{Id(0), 9, old_hash});
+  EXPECT_FALSE(coordinator_.running()) << "nor with the hash of generation 8";
+  Give(Ack{Id(0), 9, coordinator_.assignment_hash()});
+  EXPECT_TRUE(coordinator_.running());
+}
+
+TEST_F(CoordinatorTest, WhoeverDoesNotJoinIsNamed) {
+  Expect(3);
+  GiveJoin(0);
+  GiveJoin(2);
+  const std::vector<Notice> notices = Pass(coordinator_.timeouts().join + absl::Seconds(1), {0, 2});
+  ASSERT_THAT(notices, SizeIs(1));
+  EXPECT_EQ(notices[0].member, Name(1));
+  EXPECT_THAT(notices[0].failure.message, HasSubstr("missing: n/1"));
+}
+
+TEST_F(CoordinatorTest, SilenceIsAFailureWithItsRankAndStep) {
+  Start(3);
+  Give(Heartbeat{Id(1), 8, {42, "backward"}});
+  EXPECT_THAT(Pass(absl::Seconds(2.9), {0, 2}), IsEmpty());
+  const std::vector<Notice> notices = Pass(absl::Seconds(0.3), {0, 2});
+  ASSERT_THAT(notices, SizeIs(1));
+  EXPECT_EQ(notices[0].kind, Notice::Kind::kFailed);
+  EXPECT_EQ(notices[0].failure.rank, 1);
+  EXPECT_EQ(notices[0].failure.step, 42);
+  EXPECT_THAT(notices[0].failure.message, HasSubstr("last seen in backward"));
+}
+
+TEST_F(CoordinatorTest, ACoordinatorThatStoodStillBlamesNobody) {
+  Start(2);
+  now_ += absl::Minutes(10);  // suspended
+  EXPECT_THAT(Give(Tick{}).notices, IsEmpty());
+  EXPECT_THAT(last_.reason, HasSubstr("stood still"));
+  EXPECT_THAT(Pass(absl::Seconds(1), {0, 1}), IsEmpty());
+  EXPECT_THAT(Pass(absl::Seconds(4), {0}), SizeIs(1)) << "real silence still counts";
+}
+
+TEST_F(CoordinatorTest, AnEchoWaitsForItsCause) {
+  Start(3);
+  Give(ReportFailure{Id(0), 8, {0, 5, "dp", "connection closed", true}});
+  EXPECT_THAT(last_.notices, IsEmpty());
+  Give(Exited{Name(0), false, false, "exited with code 4"});
+  EXPECT_THAT(last_.notices, IsEmpty()) << "it only tells of another's death";
+  Give(Exited{Name(2), false, true, "killed by SIGSEGV (11)"});
+  ASSERT_THAT(last_.notices, SizeIs(1));
+  EXPECT_EQ(last_.notices[0].failure.rank, 2);
+}
+
+TEST_F(CoordinatorTest, AnEchoWithoutACauseIsReportedInTheEnd) {
+  Start(2);
+  Give(ReportFailure{Id(0), 8, {0, 5, "dp", "connection closed", true}});
+  const std::vector<Notice> notices = Pass(absl::Seconds(3.2), {0, 1});
+  ASSERT_THAT(notices, SizeIs(1));
+  EXPECT_EQ(notices[0].failure.rank, 0);
+}
+
+TEST_F(CoordinatorTest, AReportThatOvertakesTheDeathItTellsOfYields) {
+  Start(3);
+  Give(ReportFailure{Id(0), 8, {0, 5, "", "unmarked: connection reset", false}});
+  EXPECT_THAT(last_.notices, IsEmpty());
+  now_ += absl::Milliseconds(1);
+  Give(Exited{Name(1), false, true, "killed by SIGKILL (9)"});
+  ASSERT_THAT(last_.notices, SizeIs(1));
+  EXPECT_EQ(last_.notices[0].failure.rank, 1);
+}
+
+TEST_F(CoordinatorTest, TheFirstOfTwoReportsWins) {
+  Start(3);
+  Give(ReportFailure{Id(2), 8, {2, 5, "", "first", false}});
+  Give(ReportFailure{Id(0), 8, {0, 5, "", "second", false}});
+  Give(Exited{Name(0), false, false, "exited with code 4"});
+  EXPECT_THAT(last_.notices, IsEmpty());
+  Give(Exited{Name(2), false, false, "exited with code 4"});
+  now_ += coordinator_.timeouts().settle;
+  Give(Tick{});
+  ASSERT_THAT(last_.notices, SizeIs(1));
+  EXPECT_EQ(last_.notices[0].failure.message, "first");
+  EXPECT_EQ(Count(last_, Command::Kind::kDirective), 1) << "only rank 1 is left to be told";
+}
+
+TEST_F(CoordinatorTest, AnExitThatOvertakesTheDeathItFollowsFromYields) {
+  Start(3);
+  Give(ReportFailure{Id(0), 8, {0, 5, "", "unmarked: connection reset", false}});
+  Give(Exited{Name(0), false, false, "exited with code 4"});
+  EXPECT_THAT(last_.notices, IsEmpty());
+  Give(Exited{Name(1), false, true, "killed by SIGKILL (9)"});
+  ASSERT_THAT(last_.notices, SizeIs(1));
+  EXPECT_EQ(last_.notices[0].failure.rank, 1);
+}
+
+TEST_F(CoordinatorTest, AnExitCodeWithoutWordsIsAFailureToo) {
+  Start(2);
+  Give(Exited{Name(1), false, false, "exited with code 3"});
+  now_ += coordinator_.timeouts().settle;
+  Give(Tick{});
+  ASSERT_THAT(last_.notices, SizeIs(1));
+  EXPECT_EQ(last_.notices[0].failure.message, "exited with code 3");
+}
+
+TEST_F(CoordinatorTest, OneFailureIsReportedOnce) {
+  Start(3);
+  Give(Exited{Name(2), false, true, "killed by SIGSEGV (11)"});
+  EXPECT_THAT(last_.notices, SizeIs(1));
+  EXPECT_THAT(Give(Exited{Name(1), false, true, "killed by SIGSEGV (11)"}).notices, IsEmpty());
+  EXPECT_THAT(Give(ReportFailure{Id(0), 8, {0, 5, "", "late", false}}).notices, IsEmpty());
+  EXPECT_THAT(Pass(absl::Minutes(5), {}), IsEmpty());
+}
+
+TEST_F(CoordinatorTest, TheEndNeedsBothTheWordAndTheExitOfEverybody) {
+  Start(2);
+  Give(Leave{Id(0), 8, LeaveKind::kFinished});
+  Give(Exited{Name(0), true, false, "exited with code 0"});
+  EXPECT_THAT(last_.notices, IsEmpty());
+  Give(Leave{Id(1), 8, LeaveKind::kFinished});
+  EXPECT_THAT(last_.notices, IsEmpty());
+  Give(Exited{Name(1), true, false, "exited with code 0"});
+  ASSERT_THAT(last_.notices, SizeIs(1));
+  EXPECT_EQ(last_.notices[0].kind, Notice::Kind::kFinished);
+}
+
+TEST_F(CoordinatorTest, SlowlyEndingAfterTheLastWordIsNoSilence) {
+  Start(2);
+  Give(Leave{Id(0), 8, LeaveKind::kFinished});
+  EXPECT_THAT(Pass(absl::Seconds(30), {1}), IsEmpty());
+  EXPECT_THAT(Pass(coordinator_.timeouts().join, {1}), SizeIs(1)) << "but it may not take forever";
+}
+
+TEST_F(CoordinatorTest, AStopReachesTheRunningAndThoseWhoComeLater) {
+  Start(2);
+  EXPECT_EQ(Count(Give(StopRequest{StopMode::kAfterSave, "SIGTERM"}), Command::Kind::kDirective), 2);
+  ASSERT_THAT(last_.notices, SizeIs(1));
+  EXPECT_THAT(Give(StopRequest{StopMode::kAfterSave, "SIGTERM"}).commands, IsEmpty()) << "it is known";
+  EXPECT_EQ(Count(Give(StopRequest{StopMode::kNow, "SIGINT"}), Command::Kind::kDirective), 2);
+  Expect(1);
+  GiveJoin(0, 2);
+  Give(Ack{Id(0, 2), coordinator_.generation(), coordinator_.assignment_hash()});
+  EXPECT_EQ(Count(last_, Command::Kind::kDirective), 1);
+}
+
+TEST_F(CoordinatorTest, TimeoutsKeepTheirOrder) {
+  for (const absl::Duration detect : {absl::Milliseconds(100), absl::Seconds(3), absl::Minutes(10)}) {
+    const Timeouts timeouts = Timeouts::FromDetect(detect);
+    EXPECT_LT(timeouts.tick, timeouts.detect);
+    EXPECT_LE(2 * timeouts.heartbeat_interval, timeouts.detect);
+    EXPECT_LT(timeouts.settle, timeouts.echo);
+    EXPECT_LT(timeouts.detect, timeouts.join);
+  }
+}
+
+TEST(AssignmentTest, OnlyWhatWasWrittenIsRead) {
+  EXPECT_FALSE(ParseAssignment("").ok());
+  EXPECT_FALSE(ParseAssignment("{\"version\":1,\"generation\":1}").ok());
+  EXPECT_THAT(ParseAssignment("{\"version\":2,\"generation\":1,\"members\":[]}").status().message(),
+              HasSubstr("version 2"));
+  Assignment assignment;
+  assignment.generation = 3;
+  assignment.members.push_back({{"a/0", "a", 0, 2, {4, 5}}, 77, 0, 0});
+  const std::string bytes = SerializeAssignment(assignment);
+  const auto parsed = ParseAssignment(bytes);
+  ASSERT_TRUE(parsed.ok());
+  EXPECT_EQ(SerializeAssignment(*parsed), bytes);
+  std::string damaged = bytes;
+  damaged[damaged.size() / 2] ^= 1;
+  EXPECT_NE(AssignmentHash(damaged), AssignmentHash(bytes));
+}
+
+}  // namespace
+}  // namespace trainctl::rendezvous

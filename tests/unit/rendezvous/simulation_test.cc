@@ -1,0 +1,212 @@
+// Random histories: members join, die, are replaced, fall silent; messages are delayed, lost,
+// doubled and reordered. Whatever happens, the invariants of coordinator.h hold, and once the world
+// is kind again the job runs.
+#include <gtest/gtest.h>
+
+#include <list>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "rendezvous/coordinator.h"
+
+namespace trainctl::rendezvous {
+namespace {
+
+constexpr absl::Duration kDetect = absl::Seconds(3);
+
+// A worker that does what rpc::WorkerClient does, in virtual time.
+struct SimulatedMember {
+  int64_t incarnation = 1;
+  bool alive = true;
+  int64_t acked_generation = 0;
+  int64_t running_generation = 0;
+  absl::Duration next_send;
+};
+
+class Simulation {
+ public:
+  Simulation(uint64_t seed, int num_members)
+      : random_(seed), num_members_(num_members), coordinator_(Timeouts::FromDetect(kDetect), 0) {
+    StartAttempt();
+  }
+
+  // Chaos for a while, then none; true if the job runs in the end.
+  bool Run() {
+    for (int i = 0; i < 3000 && !testing::Test::HasFailure(); ++i) Step();
+    chaos_ = false;
+    for (int i = 0; i < 2000 && !AllRun() && !testing::Test::HasFailure(); ++i) Step();
+    return AllRun();
+  }
+
+ private:
+  struct Message {
+    absl::Duration arrival;
+    Event event;
+  };
+
+  bool Chance(double probability) { return std::uniform_real_distribution<>(0, 1)(random_) < probability; }
+  int Below(int bound) { return std::uniform_int_distribution<>(0, bound - 1)(random_); }
+  static std::string Name(int i) { return absl::StrCat("n/", i); }
+
+  bool AllRun() const {
+    if (!coordinator_.running()) return false;
+    for (const SimulatedMember& member : members_) {
+      if (!member.alive || member.running_generation != coordinator_.generation()) return false;
+    }
+    return true;
+  }
+
+  // What the launcher does: all processes are new.
+  void StartAttempt() {
+    Expect expect;
+    for (int i = 0; i < num_members_; ++i) expect.slots.push_back({Name(i), "n", i, 1, {}});
+    members_.resize(num_members_);
+    for (SimulatedMember& member : members_) {
+      member = {member.incarnation + 1, true, 0, 0, now_};
+    }
+    acks_.clear();
+    Apply(coordinator_.Decide(now_, expect));
+  }
+
+  void Step() {
+    now_ += absl::Milliseconds(20);
+    if (chaos_ && Chance(0.002)) now_ += absl::Seconds(Below(20));  // the coordinator stands still
+    for (int i = 0; i < num_members_; ++i) ActAs(i);
+    for (auto it = pending_.begin(); it != pending_.end();) {
+      if (it->arrival > now_) {
+        ++it;
+        continue;
+      }
+      const Event event = it->event;
+      it = pending_.erase(it);
+      Deliver(event);
+    }
+    Deliver(Tick{});
+    if (failed_) {
+      failed_ = false;
+      StartAttempt();
+    }
+  }
+
+  void ActAs(int i) {
+    SimulatedMember& member = members_[i];
+    if (chaos_ && member.alive && Chance(0.0005)) {  // dies; the agent may be slow to tell
+      member.alive = false;
+      Send(Exited{Name(i), Chance(0.1), Chance(0.5), "died"}, /*reliable=*/true);
+    }
+    if (chaos_ && Chance(0.0003)) member.next_send = now_ + absl::Seconds(Below(10));  // silent
+    if (!member.alive || now_ < member.next_send) return;
+    member.next_send = now_ + absl::Milliseconds(500);
+    const MemberId id{Name(i), member.incarnation};
+    if (member.acked_generation == 0) {
+      Send(Join{id, 1}, /*reliable=*/false);
+    } else {
+      Send(Heartbeat{id, member.running_generation, {Below(100), "step"}}, /*reliable=*/false);
+    }
+    if (chaos_ && Chance(0.001)) {
+      Send(ReportFailure{id, member.running_generation, {i, 1, "", "broken", Chance(0.5)}},
+           /*reliable=*/false);
+    }
+  }
+
+  void Send(const Event& event, bool reliable) {
+    if (chaos_ && !reliable && Chance(0.1)) return;
+    const int copies = chaos_ && Chance(0.05) ? 2 : 1;
+    for (int i = 0; i < copies; ++i) {
+      pending_.push_back({now_ + absl::Milliseconds(chaos_ ? Below(400) : 1), event});
+    }
+  }
+
+  void Deliver(const Event& event) {
+    const int64_t before = coordinator_.generation();
+    if (const Ack* ack = std::get_if<Ack>(&event)) {
+      if (ack->hash == coordinator_.assignment_hash() && ack->generation == before) {
+        acks_[ack->generation].insert(absl::StrCat(ack->id.member, "@", ack->id.incarnation));
+      }
+    }
+    Apply(coordinator_.Decide(now_, event));
+    EXPECT_GE(coordinator_.generation(), before);
+    if (coordinator_.generation() != before) CheckAssignment();
+  }
+
+  void CheckAssignment() {
+    const auto assignment = ParseAssignment(coordinator_.assignment_bytes());
+    ASSERT_TRUE(assignment.ok());
+    EXPECT_EQ(assignment->generation, coordinator_.generation());
+    ASSERT_EQ(static_cast<int>(assignment->members.size()), num_members_);
+    std::set<std::string> names;
+    for (int rank = 0; rank < num_members_; ++rank) {
+      EXPECT_EQ(assignment->members[rank].rank, rank);
+      EXPECT_TRUE(names.insert(assignment->members[rank].slot.member).second);
+    }
+    EXPECT_TRUE(assignments_.emplace(coordinator_.generation(), *assignment).second)
+        << "generation used twice";
+  }
+
+  void Apply(const Decision& decision) {
+    for (const Command& command : decision.commands) Obey(command);
+    for (const Notice& notice : decision.notices) {
+      if (notice.kind == Notice::Kind::kFailed) failed_ = true;
+    }
+  }
+
+  void Obey(const Command& command) {
+    if (command.kind == Command::Kind::kGo) {
+      for (const AssignedMember& member : assignments_.at(command.generation).members) {
+        EXPECT_TRUE(
+            acks_[command.generation].contains(absl::StrCat(member.slot.member, "@", member.incarnation)))
+            << member.slot.member << " had not acknowledged generation " << command.generation;
+      }
+    }
+    for (int i = 0; i < num_members_; ++i) {
+      SimulatedMember& member = members_[i];
+      if (command.to.member != Name(i) || command.to.incarnation != member.incarnation || !member.alive)
+        continue;
+      switch (command.kind) {
+        case Command::Kind::kPrepare:
+          if (command.generation < member.acked_generation) break;
+          member.acked_generation = command.generation;
+          to_ack_.push_back(
+              {{Name(i), member.incarnation}, command.generation, coordinator_.assignment_hash()});
+          break;
+        case Command::Kind::kGo:
+          if (command.generation == member.acked_generation) member.running_generation = command.generation;
+          break;
+        case Command::Kind::kReject:
+          if (command.rejoin) member.acked_generation = 0;
+          break;
+        case Command::Kind::kDirective:
+          break;
+      }
+    }
+    for (const Ack& ack : to_ack_) Send(ack, /*reliable=*/false);
+    to_ack_.clear();
+  }
+
+  std::mt19937_64 random_;
+  const int num_members_;
+  absl::Duration now_ = absl::Seconds(1);
+  Coordinator coordinator_;
+  std::vector<SimulatedMember> members_;
+  std::list<Message> pending_;  // delivering one may add others
+  std::map<int64_t, Assignment> assignments_;
+  std::map<int64_t, std::set<std::string>> acks_;
+  std::vector<Ack> to_ack_;
+  bool failed_ = false;
+  bool chaos_ = true;
+};
+
+TEST(SimulationTest, InvariantsHoldAndTheJobRunsInTheEnd) {
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    const int num_members = 1 + static_cast<int>(seed % 7);
+    EXPECT_TRUE(Simulation(seed, num_members).Run()) << "stuck with seed " << seed;
+    ASSERT_FALSE(testing::Test::HasFailure()) << "seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace trainctl::rendezvous

@@ -1,0 +1,146 @@
+#include "run/journal.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <string>
+
+#include "base/files.h"
+#include "base/status.h"
+
+namespace trainctl::run {
+namespace {
+
+using testing::HasSubstr;
+
+class JournalTest : public testing::Test {
+ protected:
+  JournalTest() {
+    std::string folder = "/tmp/trainctl-journal-test-XXXXXX";
+    EXPECT_NE(::mkdtemp(folder.data()), nullptr);
+    folder_ = folder;
+    path_ = folder_ + "/journal.jsonl";
+  }
+  ~JournalTest() override { (void)RemoveAll(folder_); }
+
+  void Append(JournalEvent event) {
+    absl::StatusOr<Journal> journal = Journal::Open(path_, &clock_);
+    ASSERT_TRUE(journal.ok()) << journal.status();
+    ASSERT_TRUE(journal->Append(std::move(event)).ok());
+  }
+  std::string Text() const { return *ReadFile(path_); }
+
+  FakeClock clock_;
+  std::string folder_;
+  std::string path_;
+};
+
+JournalEvent Event(EventKind kind) {
+  JournalEvent event;
+  event.kind = kind;
+  return event;
+}
+
+// A whole life: launch, failure, restart, checkpoint, stop; then a second launch.
+TEST_F(JournalTest, StateFollowsTheEvents) {
+  JournalEvent event = Event(EventKind::kLaunch);
+  event.world_size = 4;
+  event.pid = 123;
+  event.socket = "/tmp/s";
+  event.token_file = "/tmp/t";
+  Append(event);
+  event = Event(EventKind::kGeneration);
+  event.generation = 1;
+  event.world_size = 4;
+  Append(event);
+  event = Event(EventKind::kWorkerExit);
+  event.rank = 2;
+  event.step = 17;
+  event.message = "killed by SIGSEGV (11)";
+  Append(event);
+  Append(Event(EventKind::kRestart));
+  event = Event(EventKind::kCheckpoint);
+  event.step = 20;
+  Append(event);
+
+  auto state = ReplayJournal(Text(), path_);
+  ASSERT_TRUE(state.ok()) << state.status();
+  EXPECT_EQ(state->status, RunStatus::kRunning);
+  EXPECT_EQ(state->world_size, 4);
+  EXPECT_EQ(state->launcher_pid, 123);
+  EXPECT_EQ(state->socket, "/tmp/s");
+  EXPECT_EQ(state->token_file, "/tmp/t");
+  EXPECT_EQ(state->generation, 1);
+  EXPECT_EQ(state->num_restarts, 1);
+  EXPECT_EQ(state->last_checkpoint_step, 20);
+  EXPECT_EQ(state->last_step, 17);
+  EXPECT_EQ(state->message, "killed by SIGSEGV (11)");
+
+  event = Event(EventKind::kEnd);
+  event.status = RunStatus::kStopped;
+  event.message = "saved and stopped";
+  Append(event);
+  state = ReplayJournal(Text(), path_);
+  EXPECT_EQ(state->status, RunStatus::kStopped);
+  EXPECT_EQ(state->ended, clock_.Now());
+
+  Append(Event(EventKind::kLaunch));
+  state = ReplayJournal(Text(), path_);
+  EXPECT_EQ(state->status, RunStatus::kRunning);
+  EXPECT_EQ(state->num_launches, 2);
+  EXPECT_EQ(state->num_restarts, 0) << "restarts are of one launch";
+  EXPECT_EQ(state->generation, 1) << "generations are of the run";
+  EXPECT_EQ(state->last_checkpoint_step, 20);
+}
+
+TEST_F(JournalTest, EveryPrefixOfBytesIsReadable) {
+  for (const int64_t generation : {1, 2, 3}) {
+    JournalEvent event = Event(EventKind::kGeneration);
+    event.generation = generation;
+    Append(event);
+  }
+  const std::string text = Text();
+  for (size_t length = 0; length <= text.size(); ++length) {
+    const std::string prefix = text.substr(0, length);
+    const auto state = ReplayJournal(prefix, path_);
+    ASSERT_TRUE(state.ok()) << state.status() << " after " << length << " bytes";
+    EXPECT_EQ(state->generation, std::count(prefix.begin(), prefix.end(), '\n'));
+  }
+}
+
+TEST_F(JournalTest, ATornLineIsCutOffBeforeTheNextEvent) {
+  JournalEvent event = Event(EventKind::kGeneration);
+  event.generation = 1;
+  Append(event);
+  ASSERT_TRUE(AppendFile(path_, "{\"v\":1,\"ti").ok());
+  event.generation = 2;
+  Append(event);
+  const auto state = ReplayJournal(Text(), path_);
+  ASSERT_TRUE(state.ok()) << state.status();
+  EXPECT_EQ(state->generation, 2);
+}
+
+TEST_F(JournalTest, DamageInTheMiddleIsNamedWithItsLine) {
+  Append(Event(EventKind::kLaunch));
+  ASSERT_TRUE(AppendFile(path_, "rubbish\n").ok());
+  const auto state = ReplayJournal(Text(), path_);
+  EXPECT_EQ(ExitCodeFor(state.status()), ExitCode::kBadData);
+  EXPECT_THAT(std::string(state.status().message()), HasSubstr("journal.jsonl:2"));
+}
+
+TEST_F(JournalTest, ANewerFormatIsRefused) {
+  const auto state =
+      ReplayJournal("{\"v\":2,\"time\":\"2026-01-01T00:00:00+00:00\",\"event\":\"launch\"}\n", path_);
+  EXPECT_EQ(ExitCodeFor(state.status()), ExitCode::kBadData);
+  EXPECT_THAT(std::string(state.status().message()), HasSubstr("newer than this trainctl reads"));
+}
+
+TEST_F(JournalTest, AnUnknownEventIsRefused) {
+  const auto state =
+      ReplayJournal("{\"v\":1,\"time\":\"2026-01-01T00:00:00+00:00\",\"event\":\"teleport\"}\n", path_);
+  EXPECT_THAT(std::string(state.status().message()), HasSubstr("unknown event 'teleport'"));
+}
+
+}  // namespace
+}  // namespace trainctl::run

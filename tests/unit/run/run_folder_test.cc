@@ -1,0 +1,152 @@
+#include "run/run_folder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <climits>
+#include <string>
+
+#include "base/status.h"
+
+namespace trainctl::run {
+namespace {
+
+using testing::EndsWith;
+using testing::HasSubstr;
+
+class RunFolderTest : public testing::Test {
+ protected:
+  RunFolderTest() {
+    std::string folder = "/tmp/trainctl-run-test-XXXXXX";
+    EXPECT_NE(::mkdtemp(folder.data()), nullptr);
+    char resolved[PATH_MAX];
+    EXPECT_NE(::realpath(folder.c_str(), resolved), nullptr);
+    folder_ = resolved;
+    root_ = folder_ + "/runs";
+  }
+  ~RunFolderTest() override { (void)RemoveAll(folder_); }
+  static std::string Error(const absl::Status& status) { return std::string(status.message()); }
+
+  FakeClock clock_;  // starts at 2023-11-14 22:13:20 UTC
+  std::string folder_;
+  std::string root_;
+};
+
+TEST_F(RunFolderTest, NamesCarryTheTimeAndStayUnique) {
+  const auto first = RunFolder::Create(root_, "llama", clock_);
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(first->path(), root_ + "/llama-20231114-221320");
+  const auto second = RunFolder::Create(root_, "llama", clock_);
+  EXPECT_EQ(second->path(), root_ + "/llama-20231114-221320-2");
+  EXPECT_TRUE(PathExists(first->logs_path()));
+  EXPECT_TRUE(PathExists(first->checkpoints_path()));
+  EXPECT_THAT(first->log_path(7), EndsWith("/logs/rank-00007.log"));
+}
+
+TEST_F(RunFolderTest, LatestPointsAtTheNewest) {
+  ASSERT_TRUE(RunFolder::Create(root_, "a", clock_).ok());
+  const auto newest = RunFolder::Create(root_, "b", clock_);
+  ASSERT_TRUE(WriteFileAtomic(newest->recipe_path(), "{}").ok());
+  const auto opened = RunFolder::Open(root_ + "/latest");
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  EXPECT_EQ(opened->path(), newest->path());
+}
+
+TEST_F(RunFolderTest, OpenRefusesWhatIsNoRun) {
+  EXPECT_EQ(ExitCodeFor(RunFolder::Open(folder_ + "/nowhere").status()), ExitCode::kUsage);
+  EXPECT_THAT(Error(RunFolder::Open(folder_).status()), HasSubstr("is not a run folder"));
+  ASSERT_EQ(::chdir(folder_.c_str()), 0);
+  EXPECT_THAT(Error(RunFolder::Open("").status()), HasSubstr("there is no run here"));
+  EXPECT_EQ(::chdir("/"), 0);
+}
+
+TEST_F(RunFolderTest, CreateAtDoesNotSettleInAForeignFolder) {
+  ASSERT_TRUE(WriteFileAtomic(folder_ + "/thesis.tex", "").ok());
+  EXPECT_THAT(Error(RunFolder::CreateAt(folder_).status()), HasSubstr("is not a run folder"));
+  EXPECT_TRUE(RunFolder::CreateAt(folder_ + "/new").ok());
+  EXPECT_TRUE(RunFolder::CreateAt(folder_ + "/new").ok()) << "what it made itself it takes again";
+}
+
+TEST_F(RunFolderTest, NamesThatAreNoFolderNamesAreRefused) {
+  for (const char* name : {"", "..", "a/b"}) {
+    EXPECT_EQ(ExitCodeFor(RunFolder::Create(root_, name, clock_).status()), ExitCode::kUsage) << name;
+  }
+}
+
+TEST_F(RunFolderTest, ALockedFolderNamesItsHolder) {
+  auto first = RunFolder::CreateAt(folder_ + "/run");
+  auto second = RunFolder::CreateAt(folder_ + "/run");
+  ASSERT_TRUE(first->Lock().ok());
+  EXPECT_TRUE(first->Lock().ok()) << "twice by the same is fine";
+  const absl::Status refused = second->Lock();
+  EXPECT_EQ(ExitCodeFor(refused), ExitCode::kEnvironment);
+  EXPECT_THAT(Error(refused), HasSubstr(absl::StrCat("in use by process ", ::getpid())));
+}
+
+// The holder is dead, but what cleans up after it still holds the lock.
+TEST_F(RunFolderTest, TheCleanUpAfterADeadHolderIsAwaited) {
+  const std::string path = folder_ + "/run";
+  ASSERT_TRUE(RunFolder::CreateAt(path).ok());
+  int cleaned[2];  // written by the cleaner before it ends
+  ASSERT_EQ(::pipe(cleaned), 0);
+  int locked[2];
+  ASSERT_EQ(::pipe(locked), 0);
+  const pid_t holder = ::fork();
+  if (holder == 0) {
+    auto run = RunFolder::CreateAt(path);
+    if (!run->Lock().ok()) ::_exit(1);
+    if (::fork() == 0) {
+      (void)!::write(locked[1], "l", 1);
+      while (::kill(::getppid(), 0) == 0 && ::getppid() != 1) ::usleep(1000);
+      ::usleep(50'000);
+      (void)!::write(cleaned[1], "c", 1);
+      ::_exit(0);
+    }
+    ::_exit(0);
+  }
+  char byte;
+  ASSERT_EQ(::read(locked[0], &byte, 1), 1);
+  ASSERT_EQ(::waitpid(holder, nullptr, 0), holder);
+  auto run = RunFolder::CreateAt(path);
+  EXPECT_TRUE(run->Lock().ok());
+  ::close(cleaned[1]);
+  EXPECT_EQ(::read(cleaned[0], &byte, 1), 1) << "the lock was given away before the cleaner was done";
+  for (const int fd : {cleaned[0], locked[0], locked[1]}) ::close(fd);
+}
+
+TEST_F(RunFolderTest, ASocketPathIsNeverTooLong) {
+  const auto near = RunFolder::CreateAt(folder_ + "/run");
+  EXPECT_EQ(*near->MakeSocketPath(), near->path() + "/control.sock");
+  const auto far = RunFolder::CreateAt(folder_ + "/" + std::string(120, 'x'));
+  const std::string socket = *far->MakeSocketPath();
+  EXPECT_LE(socket.size(), 107u);
+  const std::string parent = socket.substr(0, socket.rfind('/'));
+  struct stat info;
+  ASSERT_EQ(::stat(parent.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0700u);
+  (void)RemoveAll(parent);
+}
+
+TEST_F(RunFolderTest, OnlyCommittedCheckpointsCount) {
+  const auto run = RunFolder::CreateAt(folder_ + "/run");
+  EXPECT_EQ(run->NewestCheckpointStep(), -1);
+  for (const char* name :
+       {"step-00000020", "step-00000100", ".tmp-step-00000200", "step-00000300.tmp", "other"}) {
+    ASSERT_TRUE(MakeDirs(run->checkpoints_path() + "/" + name).ok());
+  }
+  EXPECT_EQ(run->NewestCheckpointStep(), 100);
+}
+
+TEST_F(RunFolderTest, ARunWithoutAJournalIsNew) {
+  const auto run = RunFolder::CreateAt(folder_ + "/run");
+  const auto state = run->ReadState();
+  ASSERT_TRUE(state.ok());
+  EXPECT_EQ(state->status, RunStatus::kNew);
+}
+
+}  // namespace
+}  // namespace trainctl::run
