@@ -3,7 +3,6 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
-#include <fnmatch.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,6 +19,7 @@
 #include "checkpoint/safetensors.h"
 #include "comm/communicator.h"
 #include "model/model_spec.h"
+#include "optim/lr_schedule.h"
 #include "parallel/executor.h"
 #include "recipe/recipe.h"
 
@@ -260,7 +260,7 @@ parallel::UpdateOptions Update(const sharding::Ledger& ledger, int64_t step) {
   for (const model::Parameter& parameter : ledger.inventory()) {
     const std::vector<std::string> patterns = recipe::OptimizerConfig().no_decay;
     update.decay.push_back(std::none_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
-      return fnmatch(pattern.c_str(), parameter.name.c_str(), 0) == 0;
+      return optim::GlobMatch(pattern, parameter.name);
     }));
   }
   return update;
