@@ -1,11 +1,8 @@
 // trainctl-worker: one rank of a run, or a one-process job on a run's checkpoint (generate, eval,
 // export). Started by trainctl; see lib/launcher/worker_contract.h.
 
-#include <unistd.h>
-
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <map>
 #include <string>
 #include <vector>
@@ -74,15 +71,8 @@ absl::StatusOr<int> Train(std::vector<std::string> args) {
   deps.timings_path = folder.timings_path();
   deps.report_path = folder.path() + "/memory.json";
   deps.stop_after = GetInt(options, "--stop-after", -1);
-  if (const char* fault = std::getenv("TRAINCTL_FAULT");
-      fault != nullptr && world.rank == GetInt(options, "--fault-rank", 0)) {
-    // Once per run: a restarted job must not die of the same fault again.
-    const std::string done = folder.path() + "/fault-injected";
-    if (!PathExists(done)) {
-      deps.fault = fault;
-      TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(done, fault));
-    }
-  }
+  if (const char* fault = std::getenv("TRAINCTL_FAULT"); fault != nullptr) deps.fault = fault;
+  deps.fault_mark_path = folder.path() + "/fault-injected";
   const absl::StatusOr<trainer::RunOutcome> outcome = trainer::RunWorker(deps);
   if (!outcome.ok()) {
     client->control().Fail({.rank = world.rank,

@@ -5,20 +5,16 @@
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
 #include <ATen/core/Tensor.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
-#include <csignal>
 #include <cstdio>
 #include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_split.h"
 #include "base/counter_rng.h"
 #include "base/files.h"
 #include "base/json.h"
@@ -34,6 +30,7 @@
 #include "planner/plan.h"
 #include "telemetry/metrics_log.h"
 #include "trainer/checkpointing.h"
+#include "trainer/fault_injector.h"
 
 namespace trainctl::trainer {
 namespace {
@@ -41,26 +38,6 @@ namespace {
 constexpr char kStartKey[] = "start_checkpoint";
 constexpr absl::Duration kStartTimeout = absl::Minutes(5);
 constexpr absl::Duration kCollectiveTimeout = absl::Minutes(10);
-
-// The end of the process at a chosen moment, for crash tests: "<phase>:<n>" kills at the n-th time
-// that the phase is reached (1-based).
-class FaultInjector {
- public:
-  explicit FaultInjector(const std::string& fault) {
-    const std::vector<std::string> parts = absl::StrSplit(fault, ':');
-    if (parts.size() == 2 && absl::SimpleAtoi(parts[1], &countdown_)) phase_ = parts[0];
-  }
-  void Reach(absl::string_view phase) {
-    if (phase_.empty() || phase != phase_ || --countdown_ > 0) return;
-    std::fprintf(stderr, "fault injected at %s\n", phase_.c_str());
-    std::fflush(nullptr);
-    kill(getpid(), SIGKILL);
-  }
-
- private:
-  std::string phase_;
-  int64_t countdown_ = 0;
-};
 
 absl::string_view FaultPhase(schedule::Op op) {
   switch (op) {
@@ -106,7 +83,7 @@ class Trainer {
         plan_(std::move(plan)),
         planned_(planner::PlannedSchedule(plan_, spec_)),
         forward_(schedule::BuildForwardOnly(spec_, planned_.ledger, planned_.options)),
-        fault_(deps.fault) {}
+        fault_(deps.fault, deps.rank, deps.fault_mark_path) {}
 
   absl::StatusOr<RunOutcome> Run() {
     if (plan_.layout.mesh.world_size() != d_.world_size) {
@@ -152,7 +129,7 @@ class Trainer {
     state_ = std::make_unique<parallel::ShardedState>(planned_.ledger, planned_.schedule, plan_.compute_dtype,
                                                       d_.rank);
     executor_ = std::make_unique<parallel::Executor>(spec_, *state_, groups_, planned_.options);
-    if (!d_.fault.empty()) {
+    if (fault_.armed()) {
       executor_->SetHook(
           [this](const schedule::Instruction& instruction) { fault_.Reach(FaultPhase(instruction.op)); });
       checkpoint::SetPhaseHook([this](const char* phase) { fault_.Reach(phase); });

@@ -1,0 +1,92 @@
+// `trainctl generate`, `trainctl eval`: one-process jobs on a run's newest good checkpoint. They
+// become the worker program, since this one never loads LibTorch.
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "apps/trainctl/command.h"
+#include "apps/trainctl/worker_program.h"
+#include "checkpoint/checkpoint_io.h"
+#include "cluster/host.h"
+#include "run/run_folder.h"
+
+namespace trainctl::cli {
+namespace {
+
+struct OnRunOptions {
+  std::string run;
+  std::string prompt;
+  int64_t max_tokens = 200;
+  double temperature = 0.8;
+  int64_t seed = 0;
+};
+
+// The arguments that every one-process job takes.
+absl::StatusOr<std::vector<std::string>> CommonArgs(const std::string& verb, const std::string& run_path) {
+  TRAINCTL_ASSIGN_OR_RETURN(const run::RunFolder run, run::RunFolder::Open(run_path));
+  std::vector<std::string> warnings;
+  const absl::StatusOr<checkpoint::CheckpointInfo> newest =
+      checkpoint::FindNewestGood(run.checkpoints_path(), &warnings);
+  for (const std::string& warning : warnings) std::fprintf(stderr, "warning: %s\n", warning.c_str());
+  if (newest.status().code() == absl::StatusCode::kNotFound) {
+    return BadDataError(absl::StrCat(run.path(), " has no checkpoint yet"));
+  }
+  if (!newest.ok()) return newest.status();
+  TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, cluster::DetectHost());
+  return std::vector<std::string>{verb,
+                                  "--run-dir",
+                                  run.path(),
+                                  "--checkpoint",
+                                  newest->path,
+                                  "--threads",
+                                  absl::StrCat(host.allowed_cores)};
+}
+
+absl::StatusOr<ExitCode> Generate(const OnRunOptions& options) {
+  TRAINCTL_ASSIGN_OR_RETURN(std::vector<std::string> args, CommonArgs("generate", options.run));
+  for (const auto& [name, value] :
+       std::vector<std::pair<std::string, std::string>>{{"--prompt", options.prompt},
+                                                        {"--max-tokens", absl::StrCat(options.max_tokens)},
+                                                        {"--temperature", absl::StrCat(options.temperature)},
+                                                        {"--seed", absl::StrCat(options.seed)}}) {
+    args.push_back(name);
+    args.push_back(value);
+  }
+  std::fputs(options.prompt.c_str(), stdout);
+  return ExecWorker(args);
+}
+
+absl::StatusOr<ExitCode> Eval(const OnRunOptions& options) {
+  TRAINCTL_ASSIGN_OR_RETURN(const std::vector<std::string> args, CommonArgs("eval", options.run));
+  return ExecWorker(args);
+}
+
+}  // namespace
+
+void AddGenerate(CLI::App& app, Action& action) {
+  CLI::App* verb = app.add_subcommand("generate", "Let a run's newest checkpoint continue a prompt");
+  auto options = std::make_shared<OnRunOptions>();
+  verb->add_option("run", options->run, "The run folder (default: the latest)");
+  verb->add_option("--prompt", options->prompt, "The text to continue")->required();
+  verb->add_option("--max-tokens", options->max_tokens, "How many tokens to write at most")
+      ->check(CLI::Range(1, 1 << 20));
+  verb->add_option("--temperature", options->temperature, "0 takes the most likely token")
+      ->check(CLI::Range(0.0, 100.0));
+  verb->add_option("--seed", options->seed, "Of the sampling")->check(CLI::NonNegativeNumber);
+  SetExample(*verb, "trainctl generate runs/latest --prompt '#include <'");
+  verb->callback([&action, options] { action = [options](const Output&) { return Generate(*options); }; });
+}
+
+void AddEval(CLI::App& app, Action& action) {
+  CLI::App* verb = app.add_subcommand("eval", "Held-out loss of a run's newest checkpoint, as JSON");
+  auto options = std::make_shared<OnRunOptions>();
+  verb->add_option("run", options->run, "The run folder (default: the latest)");
+  AddJsonFlag(*verb);
+  SetExample(*verb, "trainctl eval runs/latest");
+  verb->callback([&action, options] { action = [options](const Output&) { return Eval(*options); }; });
+}
+
+}  // namespace trainctl::cli

@@ -1,0 +1,236 @@
+// `trainctl launch` and `trainctl resume`: plan, prepare the run folder, run the workers.
+
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "apps/trainctl/command.h"
+#include "apps/trainctl/job_console.h"
+#include "apps/trainctl/worker_program.h"
+#include "base/clock.h"
+#include "base/files.h"
+#include "base/json.h"
+#include "base/units.h"
+#include "cluster/host.h"
+#include "data/batch_source.h"
+#include "launcher/job.h"
+#include "planner/plan.h"
+#include "recipe/load.h"
+#include "recipe/recipe_json.h"
+#include "recipe/resume.h"
+#include "rpc/server.h"
+#include "run/run_folder.h"
+
+namespace trainctl::cli {
+namespace {
+
+struct LaunchOptions {
+  std::string recipe;
+  std::string run;  // resume
+  std::vector<std::string> sets;
+  std::string run_dir;
+  int64_t stop_after = -1;
+  bool dry_run = false;
+};
+
+constexpr char kDataSchema[] = "trainctl.data.v1";
+
+std::string DataPath(const run::RunFolder& run) { return run.path() + "/data.json"; }
+
+std::string FingerprintsToJson(const std::vector<data::FileFingerprint>& files) {
+  Json json = {{"schema", kDataSchema}, {"files", Json::array()}};
+  for (const data::FileFingerprint& file : files) {
+    json["files"].push_back(
+        {{"path", file.path}, {"bytes", file.size_bytes}, {"xxh3", absl::StrFormat("%016x", file.xxh3)}});
+  }
+  return json.dump(2) + "\n";
+}
+
+// The data of a run is frozen at its first launch: a file that changed since would silently bend it.
+absl::Status CheckDataUnchanged(const run::RunFolder& run, const recipe::Recipe& recipe) {
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string stored, ReadFile(DataPath(run)));
+  TRAINCTL_ASSIGN_OR_RETURN(const Json before, ParseJson(stored, DataPath(run)));
+  TRAINCTL_ASSIGN_OR_RETURN(const std::vector<data::FileFingerprint> files, data::Fingerprint(recipe.data));
+  TRAINCTL_ASSIGN_OR_RETURN(const Json now, ParseJson(FingerprintsToJson(files), "data"));
+  if (!before.contains("files") || before["files"].size() != now["files"].size()) {
+    return BadDataError(absl::StrCat("the list of data files is not the one in ", DataPath(run)));
+  }
+  for (size_t i = 0; i < now["files"].size(); ++i) {
+    if (before["files"][i] == now["files"][i]) continue;
+    return BadDataError(absl::StrCat(files[i].path,
+                                     " has changed since the run began (size or checksum, see ",
+                                     DataPath(run), "); restore it, or launch a new run"));
+  }
+  return absl::OkStatus();
+}
+
+void PrintChoice(const planner::Plan& plan, const recipe::Recipe& recipe) {
+  std::fprintf(
+      stderr, "%s: %s parameters, %s, %s, %d x %d thread(s), predicted tensor memory %s per worker\n",
+      recipe.run.name.c_str(), FormatCount(plan.num_parameters).c_str(), plan.layout.ToString().c_str(),
+      plan.compute_dtype == DType::kBF16 ? "bf16" : "fp32", plan.layout.mesh.world_size(),
+      static_cast<int>(plan.threads_per_worker), FormatBytes(plan.predicted.peak_bytes).c_str());
+  for (const std::string& note : plan.notes) std::fprintf(stderr, "  %s\n", note.c_str());
+}
+
+void PrintOutcome(const launcher::JobOutcome& outcome, const run::RunFolder& run, const Output& output) {
+  using Kind = launcher::JobOutcome::Kind;
+  const int code = static_cast<int>(outcome.exit_code());
+  if (output.json) {
+    const Json report = {{"schema", "trainctl.launch.v1"},
+                         {"run", run.path()},
+                         {"exit_code", code},
+                         {"restarts", outcome.num_restarts},
+                         {"checkpoint_step", run.NewestCheckpointStep()},
+                         {"message", outcome.message}};
+    std::puts(report.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+  }
+  switch (outcome.kind) {
+    case Kind::kFinished:
+      if (!output.json) std::printf("finished: %s\n", run.path().c_str());
+      return;
+    case Kind::kStoppedResumable:
+      std::fprintf(stderr, "stopped after saving step %d; continue with: trainctl resume %s\n",
+                   static_cast<int>(run.NewestCheckpointStep()), run.path().c_str());
+      return;
+    case Kind::kStoppedUnsaved:
+      std::fprintf(stderr, "stopped at once; the last checkpoint is of step %d: trainctl resume %s\n",
+                   static_cast<int>(run.NewestCheckpointStep()), run.path().c_str());
+      return;
+    case Kind::kFailed:
+      std::fprintf(stderr, "trainctl: rank %d failed%s: %s\n", outcome.rank,
+                   outcome.step >= 0 ? absl::StrCat(" in step ", outcome.step + 1).c_str() : "",
+                   outcome.message.c_str());
+      if (!outcome.log_tail.empty())
+        std::fprintf(stderr, "the end of its log:\n%s\n", outcome.log_tail.c_str());
+      std::fprintf(stderr, "logs: %s   once mended: trainctl resume %s\n", run.logs_path().c_str(),
+                   run.path().c_str());
+      return;
+  }
+}
+
+// What the workers read is complete before the first of them starts.
+absl::Status WriteRunFiles(const run::RunFolder& run, const recipe::Recipe& recipe,
+                           const planner::Plan& plan) {
+  TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(run.plan_path(), planner::PlanToJson(plan)));
+  return WriteFileAtomic(run.recipe_path(), recipe::ToJson(recipe));
+}
+
+absl::StatusOr<ExitCode> RunWorkers(run::RunFolder& run, const recipe::Recipe& recipe,
+                                    const planner::Plan& plan, const LaunchOptions& options,
+                                    const Output& output) {
+  launcher::JobOptions job;
+  job.run = &run;
+  job.rendezvous = &rpc::StartServer;
+  TRAINCTL_ASSIGN_OR_RETURN(job.worker_program, FindWorkerProgram());
+  if (options.stop_after >= 0) job.worker_args = {"--stop-after", absl::StrCat(options.stop_after)};
+  job.num_workers = plan.layout.mesh.world_size();
+  job.threads_per_worker = static_cast<int>(plan.threads_per_worker);
+  job.env = recipe.launch.env;
+  job.max_restarts = recipe.launch.max_restarts;
+  job.detect_timeout = recipe.launch.detect_timeout;
+  job.stop_timeout = recipe.launch.stop_timeout;
+  job.observer = MakeJobConsole(output.stderr_terminal);
+  TRAINCTL_ASSIGN_OR_RETURN(const launcher::JobOutcome outcome, launcher::RunJob(job));
+  job.observer.reset();
+  PrintOutcome(outcome, run, output);
+  // A worker's own verdict on its input (a damaged file, a loss that is not finite) says more than
+  // "a worker failed".
+  if (outcome.kind == launcher::JobOutcome::Kind::kFailed && outcome.worker_exit_code.has_value()) {
+    const int code = *outcome.worker_exit_code;
+    if (code == 2 || code == 3 || code == 5 || code == 6 || code == 7) return static_cast<ExitCode>(code);
+  }
+  return outcome.exit_code();
+}
+
+absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& output) {
+  TRAINCTL_ASSIGN_OR_RETURN(recipe::LoadedRecipe loaded, recipe::LoadRecipe(options.recipe, options.sets));
+  TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, cluster::DetectHost());
+  TRAINCTL_ASSIGN_OR_RETURN(const planner::Plan plan, planner::MakePlan(loaded.recipe, host));
+  for (const std::string& note : loaded.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
+  TRAINCTL_RETURN_IF_ERROR(launcher::CheckWorkerEnv(loaded.recipe.launch.env));
+  PrintChoice(plan, loaded.recipe);
+  TRAINCTL_RETURN_IF_ERROR(data::OpenTrainSource(loaded.recipe).status());
+  if (options.dry_run) {
+    if (output.json) std::fputs(planner::PlanToJson(plan).c_str(), stdout);
+    return ExitCode::kOk;
+  }
+  recipe::FreezeForRun(loaded.recipe);
+  TRAINCTL_ASSIGN_OR_RETURN(const std::vector<data::FileFingerprint> files,
+                            data::Fingerprint(loaded.recipe.data));
+  TRAINCTL_ASSIGN_OR_RETURN(
+      run::RunFolder run,
+      options.run_dir.empty()
+          ? run::RunFolder::Create(loaded.recipe.run.root, loaded.recipe.run.name, RealClock())
+          : run::RunFolder::CreateAt(options.run_dir));
+  TRAINCTL_RETURN_IF_ERROR(run.Lock());
+  if (PathExists(run.recipe_path())) {
+    return UsageError(
+        absl::StrCat(run.path(), " already holds a run; continue it with: trainctl resume ", run.path()));
+  }
+  std::fprintf(stderr, "run folder: %s\n", run.path().c_str());
+  TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(DataPath(run), FingerprintsToJson(files)));
+  TRAINCTL_RETURN_IF_ERROR(WriteRunFiles(run, loaded.recipe, plan));
+  return RunWorkers(run, loaded.recipe, plan, options, output);
+}
+
+absl::StatusOr<ExitCode> Resume(const LaunchOptions& options, const Output& output) {
+  TRAINCTL_ASSIGN_OR_RETURN(run::RunFolder run, run::RunFolder::Open(options.run));
+  TRAINCTL_RETURN_IF_ERROR(run.Lock());
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string stored, ReadFile(run.recipe_path()));
+  TRAINCTL_ASSIGN_OR_RETURN(const recipe::Recipe before, recipe::RecipeFromJson(stored, run.recipe_path()));
+  TRAINCTL_ASSIGN_OR_RETURN(const recipe::LoadedRecipe loaded, recipe::ApplyResumeSets(before, options.sets));
+  TRAINCTL_RETURN_IF_ERROR(CheckDataUnchanged(run, loaded.recipe));
+  const int64_t done = run.NewestCheckpointStep();
+  if (done >= loaded.recipe.train.steps) {
+    std::fprintf(stderr, "%s has done its %d steps; for more: trainctl resume %s --set train.steps=N\n",
+                 run.path().c_str(), static_cast<int>(done), run.path().c_str());
+    return ExitCode::kOk;
+  }
+  TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, cluster::DetectHost());
+  TRAINCTL_ASSIGN_OR_RETURN(const planner::Plan plan, planner::MakePlan(loaded.recipe, host));
+  PrintChoice(plan, loaded.recipe);
+  if (options.dry_run) return ExitCode::kOk;
+  TRAINCTL_RETURN_IF_ERROR(WriteRunFiles(run, loaded.recipe, plan));
+  return RunWorkers(run, loaded.recipe, plan, options, output);
+}
+
+void AddCommon(CLI::App& verb, LaunchOptions& options) {
+  verb.add_option("--set", options.sets, "Override a field: key=value; may be repeated")
+      ->allow_extra_args(false);
+  verb.add_option("--stop-after", options.stop_after, "Save and stop when this step is done (exit code 75)")
+      ->check(CLI::NonNegativeNumber);
+  verb.add_flag("--dry-run", options.dry_run)->description("Plan and check everything, start nothing");
+  AddJsonFlag(verb);
+}
+
+}  // namespace
+
+void AddLaunch(CLI::App& app, Action& action) {
+  CLI::App* verb = app.add_subcommand("launch", "Train a recipe from the start");
+  auto options = std::make_shared<LaunchOptions>();
+  verb->add_option("recipe", options->recipe, "The recipe (TOML)")->required();
+  verb->add_option("--run-dir", options->run_dir,
+                   "The run folder itself, instead of a new one under run.root");
+  AddCommon(*verb, *options);
+  SetExample(*verb,
+             "trainctl launch recipes/quickstart.toml --set train.steps=50 --set parallel.zero_stage=1");
+  verb->callback(
+      [&action, options] { action = [options](const Output& output) { return Launch(*options, output); }; });
+}
+
+void AddResume(CLI::App& app, Action& action) {
+  CLI::App* verb = app.add_subcommand("resume", "Continue a run from its newest good checkpoint");
+  auto options = std::make_shared<LaunchOptions>();
+  verb->add_option("run", options->run, "The run folder (default: the latest)");
+  AddCommon(*verb, *options);
+  SetExample(*verb, "trainctl resume runs/latest --set train.steps=400");
+  verb->callback(
+      [&action, options] { action = [options](const Output& output) { return Resume(*options, output); }; });
+}
+
+}  // namespace trainctl::cli

@@ -1,0 +1,35 @@
+#include "apps/trainctl/worker_program.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+
+#include "base/files.h"
+
+namespace trainctl::cli {
+
+absl::StatusOr<std::string> FindWorkerProgram() {
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return ErrnoError("read", "/proc/self/exe", error.value());
+  const std::string program = (self.parent_path() / "trainctl-worker").string();
+  if (access(program.c_str(), X_OK) != 0) {
+    return EnvironmentError(
+        absl::StrCat(program, " does not exist or cannot be executed; build it with ./dev build"));
+  }
+  return program;
+}
+
+absl::Status ExecWorker(const std::vector<std::string>& args) {
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string program, FindWorkerProgram());
+  std::vector<char*> argv = {const_cast<char*>(program.c_str())};
+  for (const std::string& arg : args) argv.push_back(const_cast<char*>(arg.c_str()));
+  argv.push_back(nullptr);
+  std::fflush(nullptr);
+  execv(program.c_str(), argv.data());
+  return ErrnoError("execute", program, errno);
+}
+
+}  // namespace trainctl::cli
