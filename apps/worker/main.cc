@@ -75,9 +75,14 @@ absl::StatusOr<int> Train(std::vector<std::string> args) {
   deps.fault_mark_path = folder.path() + "/fault-injected";
   const absl::StatusOr<trainer::RunOutcome> outcome = trainer::RunWorker(deps);
   if (!outcome.ok()) {
-    client->control().Fail({.rank = world.rank,
-                            .message = std::string(outcome.status().message()),
-                            .peer_failed = outcome.status().code() == absl::StatusCode::kAborted});
+    // What the exit code says better (bad data, a full disk, a loss that is not finite) is left to
+    // it: the launcher does not restart on those.
+    const ExitCode code = ExitCodeFor(outcome.status());
+    if (code == ExitCode::kWorkerFailed || code == ExitCode::kInternal) {
+      client->control().Fail({.rank = world.rank,
+                              .message = std::string(outcome.status().message()),
+                              .peer_failed = code == ExitCode::kWorkerFailed});
+    }
     return outcome.status();
   }
   const bool finished = *outcome == trainer::RunOutcome::kFinished;

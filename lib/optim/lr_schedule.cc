@@ -19,23 +19,4 @@ double LearningRate(const LrSchedule& s, int64_t step) {
   return s.min_lr + (s.lr - s.min_lr) * share;
 }
 
-bool GlobMatch(absl::string_view pattern, absl::string_view name) {
-  size_t p = 0, n = 0, star = absl::string_view::npos, mark = 0;
-  while (n < name.size()) {
-    if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == name[n])) {
-      ++p, ++n;
-    } else if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      mark = n;
-    } else if (star != absl::string_view::npos) {
-      p = star + 1;
-      n = ++mark;
-    } else {
-      return false;
-    }
-  }
-  while (p < pattern.size() && pattern[p] == '*') ++p;
-  return p == pattern.size();
-}
-
 }  // namespace trainctl::optim

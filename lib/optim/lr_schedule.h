@@ -1,12 +1,9 @@
-// Learning-rate schedules and the globs of parameter groups. Pure; thread safe.
+// Learning-rate schedules. Pure; thread safe.
 #pragma once
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
-#include "absl/strings/string_view.h"
-#include "absl/types/span.h"
 
 namespace trainctl::optim {
 
@@ -21,8 +18,5 @@ struct LrSchedule {
 
 // The rate of `step` (0-based). Warm-up is linear from lr / warmup_steps.
 double LearningRate(const LrSchedule& schedule, int64_t step);
-
-// Whether `name` matches a glob ("*" any run of characters, "?" one).
-bool GlobMatch(absl::string_view pattern, absl::string_view name);
 
 }  // namespace trainctl::optim

@@ -77,7 +77,9 @@ class GlobWalk {
 
   void AddIfFile(const std::string& path) {
     std::error_code error;
-    if (fs::is_regular_file(path, error)) files_.push_back(path);
+    // A link that leads nowhere was meant to be a file: it is kept, and opening it says so.
+    const bool dangling = fs::is_symlink(path, error) && !fs::exists(path, error);
+    if (dangling || fs::is_regular_file(path, error)) files_.push_back(path);
   }
 
   template <typename Visitor>

@@ -19,6 +19,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/units.h"
+#include "base/wildcard.h"
 #include "checkpoint/checkpoint_io.h"
 #include "checkpoint/phase_hook.h"
 #include "comm/c10d_store.h"
@@ -137,7 +138,7 @@ class Trainer {
     for (const model::Parameter& parameter : planned_.ledger.inventory()) {
       const auto& patterns = recipe_.optimizer.no_decay;
       decay_.push_back(std::none_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
-        return optim::GlobMatch(pattern, parameter.name);
+        return MatchesWildcard(pattern, parameter.name);
       }));
     }
     return absl::OkStatus();
@@ -242,11 +243,11 @@ class Trainer {
   }
 
   absl::Status TrainStep() {
-    const absl::Duration begin = d_.clock->Monotonic();
+    step_begin_ = d_.clock->Monotonic();
     const int64_t step = counters_.step;
     d_.control->Report({.step = step, .phase = "data"});
     TRAINCTL_ASSIGN_OR_RETURN(const data::Batch batch, LocalBatch(*train_, step));
-    const double data_seconds = absl::ToDoubleSeconds(d_.clock->Monotonic() - begin);
+    const double data_seconds = absl::ToDoubleSeconds(d_.clock->Monotonic() - step_begin_);
     d_.control->Report({.step = step, .phase = "step"});
 
     parallel::UpdateOptions update;
@@ -267,7 +268,6 @@ class Trainer {
     ++counters_.step;
     if (result_.finite) ++counters_.updates;
     counters_.tokens += recipe_.train.batch_sequences * recipe_.data.seq_len;
-    step_seconds_ = absl::ToDoubleSeconds(d_.clock->Monotonic() - begin);
     phases_ = {{"data", data_seconds}};
     for (const auto& [phase, seconds] : executor_->phase_seconds()) phases_.emplace_back(phase, seconds);
     lr_ = update.lr;
@@ -313,6 +313,7 @@ class Trainer {
   }
 
   absl::Status LogStep(uint64_t batch_hash) {
+    const double step_seconds = absl::ToDoubleSeconds(d_.clock->Monotonic() - step_begin_);
     telemetry::StepRecord record;
     record.step = counters_.step;
     record.loss = result_.loss;
@@ -329,10 +330,10 @@ class Trainer {
       TRAINCTL_RETURN_IF_ERROR(metrics_->Append(record));
     }
     const double tokens_per_second =
-        static_cast<double>(recipe_.train.batch_sequences * recipe_.data.seq_len) / step_seconds_;
+        static_cast<double>(recipe_.train.batch_sequences * recipe_.data.seq_len) / step_seconds;
     TRAINCTL_RETURN_IF_ERROR(
         timings_->Append({record.step,
-                          step_seconds_,
+                          step_seconds,
                           tokens_per_second,
                           phases_,
                           {{"tensor_peak", nn::PeakTensorBytes()}, {"tensor_live", nn::LiveTensorBytes()}}}));
@@ -452,7 +453,7 @@ class Trainer {
   absl::Duration last_line_ = -absl::InfiniteDuration();
   parallel::StepResult result_;
   double hash_low_ = 0, hash_high_ = 0;
-  double step_seconds_ = 0;
+  absl::Duration step_begin_;
   double lr_ = 0;
   std::vector<std::pair<std::string, double>> phases_;
 };

@@ -1,0 +1,322 @@
+#!/usr/bin/env python3
+"""What a person types wrong, and what breaks under a run: the right exit code, an error that names
+the matter, nothing left behind, nothing damaged.
+
+    cli_test.py TRAINCTL [FILTER]
+"""
+
+import glob
+import json
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+TRAINCTL = os.path.abspath(sys.argv[1])
+FILTER = sys.argv[2] if len(sys.argv) > 2 else ""
+FAILURES = []
+
+RECIPE = """
+recipe_version = 1
+[run]
+name = "cli"
+[model]
+family = "llama"
+layers = 2
+hidden = 32
+heads = 4
+kv_heads = 2
+ffn = 64
+vocab = 257
+[data]
+seq_len = 32
+[[data.train]]
+files = ["text/*.txt"]
+[[data.eval]]
+name = "held-out"
+holdout = 0.2
+[train]
+steps = 6
+batch_sequences = 8
+precision = "fp32"
+[parallel]
+zero_stage = 3
+[cluster]
+devices_per_node = 2
+[checkpoint]
+every_steps = 2
+keep = 3
+"""
+
+
+class Case:
+    """A scratch folder with a recipe and text, and the checks."""
+
+    def __init__(self, name):
+        self.name = name
+        self.dir = tempfile.mkdtemp(prefix="trainctl-cli-")
+        os.mkdir(self.dir + "/text")
+        for i in range(20):
+            with open("%s/text/%02d.txt" % (self.dir, i), "w") as text:
+                text.write("the quick brown fox %d jumps over the lazy dog. " % i * 8)
+        self.write(RECIPE)
+
+    def write(self, recipe, name="recipe.toml"):
+        with open(self.dir + "/" + name, "wb") as file:
+            file.write(recipe if isinstance(recipe, bytes) else recipe.encode())
+
+    def run(self, *args, env=None, timeout=120):
+        return subprocess.run([TRAINCTL, *args], cwd=self.dir, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              text=True, errors="replace", timeout=timeout, env={**os.environ, **(env or {})})
+
+    def start(self, *args):
+        return subprocess.Popen([TRAINCTL, *args], cwd=self.dir, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                text=True, errors="replace")
+
+    def expect(self, result, code, *words):
+        output = result.stdout
+        if result.returncode != code:
+            self.fail("exit code %d, not %d:\n%s" % (result.returncode, code, output))
+        for word in words:
+            if word not in output:
+                self.fail("does not say '%s':\n%s" % (word, output))
+        for ugly in ("terminate called", "Segmentation", "core dumped", "internal error", "Exception raised from"):
+            if ugly in output:
+                self.fail("shows '%s':\n%s" % (ugly, output))
+
+    def fail(self, text):
+        FAILURES.append("%s: %s" % (self.name, text))
+        print("FAILED", FAILURES[-1], flush=True)
+
+    def close(self):
+        left = []
+        for path in glob.glob("/proc/[0-9]*/cmdline"):
+            try:
+                if self.dir.encode() in open(path, "rb").read():
+                    left.append(path)
+            except OSError:
+                pass
+        if left:
+            self.fail("processes are left: %s" % left)
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+
+def case(function):
+    if FILTER in function.__name__:
+        CASES.append(function)
+    return function
+
+
+CASES = []
+
+
+@case
+def recipe_that_cannot_be_read(c):
+    c.write("")
+    c.expect(c.run("launch", "recipe.toml"), 2, "recipe.toml", "model")
+    c.write(bytes(range(256)) * 8)
+    c.expect(c.run("launch", "recipe.toml"), 2, "recipe.toml")
+    c.write("a = " + "[" * 1000 + "]" * 1000)
+    c.expect(c.run("launch", "recipe.toml"), 2, "recipe.toml")
+    c.write(RECIPE.replace("recipe_version = 1", "recipe_version = 99"))
+    c.expect(c.run("launch", "recipe.toml"), 2, "99")
+    c.expect(c.run("launch", "absent.toml"), 2, "absent.toml")
+    c.expect(c.run("plan", "absent.toml", "--json"), 2, "trainctl.error.v1")
+
+
+@case
+def values_that_make_no_sense(c):
+    for setting, word in [("train.steps=99999999999999999999", "train.steps"), ("train.batch_sequences=7", "7"),
+                          ("train.stepz=3", "train.steps"), ("nonsense", "nonsense"), ("=", "="),
+                          ("optimizer.lr=fast", "optimizer.lr"), ("parallel.tp=2", "tp"),
+                          ("train.precision=fp8", "fp8"), ("model.vocab=100", "vocab"),
+                          ("cluster.device=h100-sxm-80gb", "h100-sxm-80gb")]:
+        c.expect(c.run("launch", "recipe.toml", "--set", setting), 2, word)
+    if os.path.exists(c.dir + "/runs"):
+        c.fail("a refused launch made a run folder")
+
+
+@case
+def not_enough_memory(c):
+    c.expect(c.run("launch", "recipe.toml", "--set", "cluster.memory_limit=1KiB"), 3, "memory")
+
+
+@case
+def data_that_is_not_there(c):
+    c.expect(c.run("launch", "recipe.toml", "--set", 'data.train[0].files=["none/*.txt"]'), 2, "none/*.txt")
+    os.remove(c.dir + "/text/00.txt")
+    os.symlink("nowhere", c.dir + "/text/00.txt")
+    result = c.run("launch", "recipe.toml")
+    if result.returncode not in (2, 6):
+        c.fail("exit code %d for a dangling link:\n%s" % (result.returncode, result.stdout))
+
+
+@case
+def tokens_beyond_the_vocabulary(c):
+    tokens = [5, 6, 60000] * 400
+    with open(c.dir + "/bad.bin", "wb") as file:
+        file.write(struct.pack("<%dH" % len(tokens), *tokens))
+    with open(c.dir + "/bad.idx", "wb") as file:  # one sequence, one document
+        file.write(b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, 1, 2) + struct.pack("<i", len(tokens)) +
+                   struct.pack("<q", 0) + struct.pack("<qq", 0, 1))
+    recipe = RECIPE.replace('text/*.txt', 'bad.bin').replace('[[data.eval]]\nname = "held-out"\nholdout = 0.2\n', "")
+    c.write(recipe)
+    c.expect(c.run("launch", "recipe.toml"), 6, "60000", "bad")
+
+
+@case
+def nowhere_to_write(c):
+    open(c.dir + "/file", "w").close()
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "file/run"), 5, "file/run")
+
+
+@case
+def two_launches_on_one_folder(c):
+    first = c.start("launch", "recipe.toml", "--run-dir", "run", "--set", "train.steps=100000")
+    try:
+        for line in first.stdout:
+            if "step 1/" in line:
+                break
+        c.expect(c.run("resume", "run"), 5, "run")
+        c.expect(c.run("launch", "recipe.toml", "--run-dir", "run"), 5, "run")
+        c.expect(c.run("status", "run"), 0, "running")
+    finally:
+        first.send_signal(signal.SIGINT)
+        output = first.stdout.read()
+        if first.wait(timeout=60) != 75:
+            c.fail("Ctrl-C ended with %d:\n%s" % (first.returncode, output))
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "run"), 2, "trainctl resume")
+    step = len(open(c.dir + "/run/metrics.jsonl").readlines()) - 1
+    c.expect(c.run("resume", "run", "--set", "train.steps=%d" % (step + 2)), 0, "finished")
+
+
+@case
+def stop_from_another_terminal(c):
+    job = c.start("launch", "recipe.toml", "--run-dir", "run", "--set", "train.steps=100000")
+    for line in job.stdout:
+        if "step 1/" in line:
+            break
+    c.expect(c.run("stop", "run"), 0)
+    job.stdout.read()
+    if job.wait(timeout=60) != 75:
+        c.fail("stop ended the job with %d" % job.returncode)
+    c.expect(c.run("checkpoint", "ls", "run", "--json"), 0, "step")
+
+
+@case
+def stop_after(c):
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--stop-after", "3"), 75, "trainctl resume")
+    c.expect(c.run("resume", "run"), 0, "resuming after step 3")
+    c.expect(c.run("resume", "run"), 0, "train.steps=N")
+    c.expect(c.run("resume", "run", "--set", "optimizer.lr=1"), 2, "optimizer.lr")
+
+
+@case
+def data_changed_before_a_resume(c):
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--stop-after", "2"), 75)
+    with open(c.dir + "/text/03.txt", "a") as text:
+        text.write("more")
+    c.expect(c.run("resume", "run"), 6, "03.txt")
+
+
+@case
+def damaged_checkpoints(c):
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--stop-after", "5"), 75)
+    saved = sorted(glob.glob(c.dir + "/run/checkpoints/step-*"))
+    keep = tempfile.mkdtemp(prefix="trainctl-cli-")
+    shutil.copytree(c.dir + "/run", keep + "/run", symlinks=True)
+
+    def again():
+        shutil.rmtree(c.dir + "/run")
+        shutil.copytree(keep + "/run", c.dir + "/run", symlinks=True)
+
+    def flip(path):
+        with open(path, "r+b") as file:
+            file.seek(os.path.getsize(path) * 2 // 3)
+            byte = file.read(1)
+            file.seek(-1, 1)
+            file.write(bytes([byte[0] ^ 4]))
+
+    def truncate(path):
+        os.truncate(path, os.path.getsize(path) // 2)
+
+    try:
+        for damage in (flip, truncate, os.remove):
+            for name in ("rank-00001.safetensors", "manifest.json"):
+                damage(saved[-1] + "/" + name)
+                c.expect(c.run("checkpoint", "verify", "run"), 6, os.path.basename(saved[-1]))
+                c.expect(c.run("resume", "run"), 0, "warning", "resuming after step 4")
+                again()
+        for folder in saved:
+            flip(folder + "/rank-00000.safetensors")
+        c.expect(c.run("resume", "run"), 6, "rank-00000.safetensors")
+        for folder in saved:
+            if not os.path.isdir(folder):
+                c.fail("a damaged checkpoint was removed")
+    finally:
+        shutil.rmtree(keep)
+
+
+@case
+def full_disk(c):
+    os.mkdir(c.dir + "/small")
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2500k", "none", c.dir + "/small"],
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if mounted.returncode != 0:
+        print("full_disk: not tried, a small file system cannot be mounted here: " + mounted.stdout.strip())
+        return
+    try:
+        c.expect(c.run("launch", "recipe.toml", "--run-dir", "small/run", "--stop-after", "2"), 75)
+        filler = os.open(c.dir + "/small/filler", os.O_WRONLY | os.O_CREAT)
+        try:
+            while True:
+                os.write(filler, b"x" * 4096)
+        except OSError:
+            os.close(filler)
+        c.expect(c.run("resume", "small/run"), 5, "No space left")
+        os.remove(c.dir + "/small/filler")
+        c.expect(c.run("resume", "small/run"), 0, "resuming after step 2", "finished")
+    finally:
+        subprocess.run(["umount", c.dir + "/small"], check=False)
+
+
+@case
+def loss_that_is_not_finite(c):
+    c.expect(c.run("launch", "recipe.toml", "--set", "model.init_std=1e19"), 7, "not finite")
+
+
+@case
+def help_has_an_example(c):
+    listing = c.run("--help").stdout
+    verbs = [line.split()[0] for line in listing.split("Subcommands:")[1].splitlines() if line.startswith("  ")]
+    if len(verbs) < 12:
+        c.fail("too few verbs: %s" % verbs)
+    for verb in verbs:
+        result = c.run(verb, "--help")
+        if verb in ("recipe", "data", "checkpoint"):
+            c.expect(result, 0)
+        else:
+            c.expect(result, 0, "Example:", "trainctl " + verb)
+
+
+def main():
+    for function in CASES:
+        begin = time.monotonic()
+        c = Case(function.__name__)
+        before = len(FAILURES)
+        try:
+            function(c)
+        except Exception as error:  # a check that broke is a failure of its case
+            c.fail(repr(error))
+        c.close()
+        print("%-36s %s  %.1f s" % (function.__name__, "ok" if len(FAILURES) == before else "FAILED",
+                                    time.monotonic() - begin), flush=True)
+    print("%d passed, %d failed" % (len(CASES) - len({f.split(":")[0] for f in FAILURES}), len({f.split(":")[0] for f in FAILURES})))
+    sys.exit(1 if FAILURES else 0)
+
+
+main()
