@@ -20,7 +20,7 @@ namespace {
 
 Access MemoryAccess(const std::string& base) {
   Access access;
-  access.working_dir = "/work";
+  access.working_dir = "/cwd";
   access.environment = [](const std::string& name) -> std::optional<std::string> {
     return name.empty() ? std::nullopt : std::optional<std::string>("/" + name);
   };

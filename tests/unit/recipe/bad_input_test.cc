@@ -179,7 +179,7 @@ const Case kCases[] = {
      "model.max_position = 4096"},
     {"MissingHuggingFaceFolder",
      "![model]\nfrom = 'hf'\n[data]\nseq_len = 128\n[[data.train]]\nfiles = ['a']\n[train]\nsteps = 1\n",
-     "r.toml:2:1: model.from: cannot open /work/hf/config.json: not there"},
+     "r.toml:2:1: model.from: cannot open /cwd/hf/config.json: not there"},
     {"TokenizerFile",
      "![model]\npreset = 'toy-1m'\n[data]\ntokenizer = 'tokenizer.json'\nseq_len = "
      "128\n[[data.train]]\nfiles = ['a']\n[train]\nsteps = 1\n",
@@ -189,9 +189,9 @@ const Case kCases[] = {
      "r.toml:4:1: data.train: expected a list of tables ([[data.train]])"},
     {"SourceWithoutFiles", "[[data.train]]\nname = 'x'\n", "r.toml:11:1: data.train[1].files is missing"},
     {"NoFileMatches", "[[data.train]]\nfiles = ['missing/*.bin']\n",
-     "r.toml:12:1: data.train[1].files: no file matches /work/missing/*.bin"},
+     "r.toml:12:1: data.train[1].files: no file matches /cwd/missing/*.bin"},
     {"FileTwice", "[[data.train]]\nfiles = ['b*.bin', 'b1.bin']\n",
-     "r.toml:12:1: data.train[1].files: /work/b1.bin is matched twice, by /work/b*.bin and by /work/b1.bin"},
+     "r.toml:12:1: data.train[1].files: /cwd/b1.bin is matched twice, by /cwd/b*.bin and by /cwd/b1.bin"},
     {"EmptyFileList", "[[data.train]]\nfiles = []\n", "r.toml:12:1: data.train[1].files: may not be empty"},
     {"SomeWeights", "[[data.train]]\nfiles = ['b']\nweight = 0.5\n",
      "r.toml:7:1: data.train[0] has no weight but another source has; give a weight to all sources or to "
@@ -265,7 +265,7 @@ const Case kCases[] = {
     {"MissingWeights",
      "!recipe_version = 1\n[model]\npreset = 'toy-1m'\nweights = 'missing/step-1'\n[data]\nseq_len = "
      "128\n[[data.train]]\nfiles = ['a']\n[train]\nsteps = 1\nbatch_sequences = 1\n",
-     "r.toml:4:1: model.weights: there is no checkpoint folder /work/missing/step-1"},
+     "r.toml:4:1: model.weights: there is no checkpoint folder /cwd/missing/step-1"},
     {"EveryZeroSteps", "[checkpoint]\nevery_steps = 0\n",
      "r.toml:12:1: checkpoint.every_steps: 0 is out of range; expected a whole number from 1 to 1e12, such "
      "as 10_000 or \"10K\", or \"auto\""},

@@ -25,12 +25,12 @@ TEST(LoadRecipe, AMinimalRecipeTakesEveryOtherValueFromTheDefaults) {
   EXPECT_EQ(recipe.data.tokenizer, "byte");
   EXPECT_EQ(recipe.data.train.size(), 1u);
   EXPECT_EQ(recipe.data.train[0].name, "train-0");
-  EXPECT_THAT(recipe.data.train[0].files, ElementsAre("/work/a.txt"));
+  EXPECT_THAT(recipe.data.train[0].files, ElementsAre("/cwd/a.txt"));
   EXPECT_EQ(recipe.train.steps, 100);
   EXPECT_EQ(recipe.optimizer.lr, OptimizerConfig().lr);
   EXPECT_FALSE(recipe.parallel.zero_stage.has_value());
   EXPECT_EQ(recipe.checkpoint.every_steps, 10);  // a tenth of the run
-  EXPECT_EQ(recipe.run.root, "/work/runs");
+  EXPECT_EQ(recipe.run.root, "/cwd/runs");
   EXPECT_EQ(loaded.origin.at("train.steps"), "r.toml:9:1");
   EXPECT_EQ(loaded.origin.at("optimizer.lr"), "default");
   EXPECT_EQ(loaded.origin.at("model.hidden"), "r.toml:3:1 (model.preset)");
@@ -78,7 +78,7 @@ TEST(LoadRecipe, TheLastOfSeveralSetsWins) {
 
 TEST(LoadRecipe, LayersMergeTablesAndReplaceLists) {
   FakeWorld world;
-  world.files["/work/base/a.toml"] = R"(
+  world.files["/cwd/base/a.toml"] = R"(
 [model]
 preset = "toy-1m"
 [data]
@@ -95,7 +95,7 @@ betas = [0.1, 0.2]
 A = "base"
 B = "base"
 )";
-  world.files["/work/base/b.toml"] = "extends = \"a.toml\"\n[optimizer]\nlr = 0.125\n";
+  world.files["/cwd/base/b.toml"] = "extends = \"a.toml\"\n[optimizer]\nlr = 0.125\n";
   const auto loaded = world.Load(R"(extends = "base/b.toml"
 [train]
 steps = 10
@@ -112,7 +112,7 @@ B = "own"
   EXPECT_EQ(recipe.optimizer.beta1, 0.3);
   EXPECT_EQ(recipe.launch.env, (StringMap{{"A", "base"}, {"B", "own"}}));
   // Paths are relative to the file that states them.
-  EXPECT_THAT(recipe.data.train[0].files, ElementsAre("/work/base/x/0.txt", "/work/base/x/1.txt"));
+  EXPECT_THAT(recipe.data.train[0].files, ElementsAre("/cwd/base/x/0.txt", "/cwd/base/x/1.txt"));
   EXPECT_EQ(loaded->origin.at("optimizer.lr"), "base/b.toml:3:1");
   EXPECT_EQ(loaded->origin.at("optimizer.weight_decay"), "base/a.toml:12:1");
   EXPECT_EQ(loaded->origin.at("launch.env.B"), "r.toml:8:1");
@@ -126,12 +126,12 @@ files = ["z.txt"]
 )");
   ASSERT_TRUE(replaced.ok()) << replaced.status();
   EXPECT_EQ(replaced->recipe.data.train.size(), 1u);
-  EXPECT_THAT(replaced->recipe.data.train[0].files, ElementsAre("/work/z.txt"));
+  EXPECT_THAT(replaced->recipe.data.train[0].files, ElementsAre("/cwd/z.txt"));
 }
 
 TEST(LoadRecipe, ALaterLayerReplacesTheOtherFieldsOfAGroup) {
   FakeWorld world;
-  world.files["/work/base.toml"] = kMinimal;
+  world.files["/cwd/base.toml"] = kMinimal;
   const auto loaded = world.Load(
       "extends = 'base.toml'\n[train]\ntokens = '1M'\nbatch_tokens = '1280'\n[model]\nfamily = 'llama'\n"
       "layers = 2\nhidden = 64\nheads = 4\nffn = 96\nvocab = 300\n");
@@ -176,13 +176,13 @@ TEST(LoadRecipe, RopeScalingCanBeAddedChangedAndDropped) {
 TEST(LoadRecipe, AModelComesFromAHuggingFaceFolder) {
   FakeWorld world;
   const model::ModelSpec spec = *model::Preset("llama3.2-1b");
-  world.files["/work/hf/config.json"] = model::ToHuggingFaceConfig(spec, DType::kBF16);
+  world.files["/cwd/hf/config.json"] = model::ToHuggingFaceConfig(spec, DType::kBF16);
   const auto loaded = world.Load(kMinimal, {"model.from=hf", "model.layers=3"});
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   model::ModelSpec expected = spec;
   expected.layers = 3;
   EXPECT_EQ(loaded->recipe.model.spec, expected);
-  EXPECT_EQ(loaded->recipe.model.from, "/work/hf");
+  EXPECT_EQ(loaded->recipe.model.from, "/cwd/hf");
   EXPECT_EQ(loaded->recipe.model.preset, "");
   EXPECT_EQ(loaded->origin.at("model.hidden"), "--set (model.from)");
 }

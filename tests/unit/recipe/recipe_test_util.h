@@ -34,13 +34,13 @@ struct FakeWorld {
 
   Access access() const {
     Access access;
-    access.working_dir = "/work";
+    access.working_dir = "/cwd";
     access.environment = [this](const std::string& name) -> std::optional<std::string> {
       const auto it = variables.find(name);
       return it == variables.end() ? std::nullopt : std::optional<std::string>(it->second);
     };
     access.read_file = [this](const std::string& path) -> absl::StatusOr<std::string> {
-      const auto it = files.find(AbsolutePath(path, "/work"));
+      const auto it = files.find(AbsolutePath(path, "/cwd"));
       if (it == files.end()) return EnvironmentError(absl::StrCat("cannot open ", path, ": not there"));
       return it->second;
     };
