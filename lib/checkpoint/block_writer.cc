@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <system_error>
 #include <utility>
 
 #include "base/files.h"
@@ -14,10 +15,30 @@
 namespace trainctl::checkpoint {
 namespace {
 
-// Large enough to keep a device busy with one write at a time.
-constexpr size_t kBufferBytes = size_t{16} << 20;
+// Large enough that one write at a time keeps a device busy.
+constexpr size_t kHalfBytes = size_t{8} << 20;
+constexpr size_t kBufferBytes = 2 * kHalfBytes;
 constexpr size_t kDirectAlignment = 4096;  // of addresses, offsets and lengths
-static_assert(kBufferBytes % kChunkBytes == 0 && kChunkBytes % kDirectAlignment == 0);
+static_assert(kHalfBytes % kChunkBytes == 0 && kChunkBytes % kDirectAlignment == 0);
+
+// Writes all of it; whether the file is still written directly.
+absl::StatusOr<bool> WriteOut(FileOps& ops, int fd, const std::string& path, const std::byte* data,
+                              size_t num_bytes, bool is_direct) {
+  while (num_bytes > 0) {
+    const ssize_t written = ops.Write(fd, data, num_bytes);
+    if (written >= 0) {
+      data += written;
+      num_bytes -= static_cast<size_t>(written);
+    } else if (errno == EINVAL && is_direct) {
+      // The file system wants another alignment, or a short write broke it.
+      if (ops.EndDirect(fd) != 0) return ErrnoError("write", path, errno);
+      is_direct = false;
+    } else if (errno != EINTR) {
+      return ErrnoError("write", path, errno);
+    }
+  }
+  return is_direct;
+}
 
 }  // namespace
 
@@ -38,13 +59,16 @@ BlockWriter::BlockWriter(BlockWriter&& other) noexcept
       path_(std::move(other.path_)),
       fd_(std::exchange(other.fd_, -1)),
       buffer_(std::move(other.buffer_)),
+      half_(other.half_),
       filled_bytes_(other.filled_bytes_),
       size_bytes_(other.size_bytes_),
       is_direct_(other.is_direct_),
+      pending_(std::move(other.pending_)),
       chunk_xxh3_(std::move(other.chunk_xxh3_)) {}
 
 BlockWriter::~BlockWriter() {
   if (fd_ < 0) return;
+  if (pending_.valid()) pending_.wait();
   ops_->Close(fd_);
   ops_->Unlink(path_);  // gives the room back; half a file is of no use
 }
@@ -55,17 +79,19 @@ absl::StatusOr<BlockWriter> BlockWriter::Create(FileOps& ops, const std::string&
   return BlockWriter(ops, path, fd);
 }
 
+std::byte* BlockWriter::Half() const { return buffer_.get() + half_ * kHalfBytes; }
+
 absl::Span<std::byte> BlockWriter::Space() const {
-  return {buffer_.get() + filled_bytes_, kChunkBytes - filled_bytes_ % kChunkBytes};
+  return {Half() + filled_bytes_, kChunkBytes - filled_bytes_ % kChunkBytes};
 }
 
 absl::Status BlockWriter::Advance(size_t num_bytes) {
   filled_bytes_ += num_bytes;
   size_bytes_ += static_cast<int64_t>(num_bytes);
   if (num_bytes > 0 && filled_bytes_ % kChunkBytes == 0) {
-    chunk_xxh3_.push_back(ChecksumXxh3(buffer_.get() + filled_bytes_ - kChunkBytes, kChunkBytes));
+    chunk_xxh3_.push_back(ChecksumXxh3(Half() + filled_bytes_ - kChunkBytes, kChunkBytes));
   }
-  return filled_bytes_ == kBufferBytes ? Flush() : absl::OkStatus();
+  return filled_bytes_ == kHalfBytes ? Flush() : absl::OkStatus();
 }
 
 absl::Status BlockWriter::Append(absl::string_view bytes) {
@@ -79,11 +105,28 @@ absl::Status BlockWriter::Append(absl::string_view bytes) {
   return absl::OkStatus();
 }
 
+absl::Status BlockWriter::AwaitWrite() {
+  if (!pending_.valid()) return absl::OkStatus();
+  TRAINCTL_ASSIGN_OR_RETURN(is_direct_, pending_.get());
+  return absl::OkStatus();
+}
+
 absl::Status BlockWriter::Flush() {
-  TRAINCTL_RETURN_IF_ERROR(WriteOut(0, filled_bytes_));
-  // Without O_DIRECT the kernel starts on the device now instead of at the sync.
-  if (!is_direct_)
-    ops_->StartWriteBack(fd_, size_bytes_ - static_cast<int64_t>(filled_bytes_), filled_bytes_);
+  TRAINCTL_RETURN_IF_ERROR(AwaitWrite());
+  const int64_t offset = size_bytes_ - static_cast<int64_t>(kHalfBytes);
+  const auto write = [ops = ops_, fd = fd_, path = path_, data = Half(), direct = is_direct_,
+                      offset]() -> absl::StatusOr<bool> {
+    TRAINCTL_ASSIGN_OR_RETURN(const bool still_direct, WriteOut(*ops, fd, path, data, kHalfBytes, direct));
+    // Without O_DIRECT the kernel starts on the device now instead of at the sync.
+    if (!still_direct) ops->StartWriteBack(fd, offset, kHalfBytes);
+    return still_direct;
+  };
+  try {
+    pending_ = std::async(std::launch::async, write);
+  } catch (const std::system_error&) {  // no thread to be had: write it here
+    TRAINCTL_ASSIGN_OR_RETURN(is_direct_, write());
+  }
+  half_ = 1 - half_;
   filled_bytes_ = 0;
   return absl::OkStatus();
 }
@@ -93,29 +136,17 @@ absl::Status BlockWriter::LeaveDirect() {
   return absl::OkStatus();
 }
 
-absl::Status BlockWriter::WriteOut(size_t begin, size_t end) {
-  while (begin < end) {
-    const ssize_t written = ops_->Write(fd_, buffer_.get() + begin, end - begin);
-    if (written >= 0) {
-      begin += static_cast<size_t>(written);
-    } else if (errno == EINVAL && is_direct_) {
-      TRAINCTL_RETURN_IF_ERROR(LeaveDirect());  // another alignment, or a short write broke it
-    } else if (errno != EINTR) {
-      return ErrnoError("write", path_, errno);
-    }
-  }
-  return absl::OkStatus();
-}
-
 absl::Status BlockWriter::Finish() {
   const size_t last_chunk_bytes = filled_bytes_ % kChunkBytes;
   if (last_chunk_bytes > 0) {
-    chunk_xxh3_.push_back(ChecksumXxh3(buffer_.get() + filled_bytes_ - last_chunk_bytes, last_chunk_bytes));
+    chunk_xxh3_.push_back(ChecksumXxh3(Half() + filled_bytes_ - last_chunk_bytes, last_chunk_bytes));
   }
+  TRAINCTL_RETURN_IF_ERROR(AwaitWrite());
   const size_t aligned_bytes = filled_bytes_ - filled_bytes_ % kDirectAlignment;
-  TRAINCTL_RETURN_IF_ERROR(WriteOut(0, aligned_bytes));
+  TRAINCTL_ASSIGN_OR_RETURN(is_direct_, WriteOut(*ops_, fd_, path_, Half(), aligned_bytes, is_direct_));
   TRAINCTL_RETURN_IF_ERROR(LeaveDirect());
-  TRAINCTL_RETURN_IF_ERROR(WriteOut(aligned_bytes, filled_bytes_));
+  TRAINCTL_ASSIGN_OR_RETURN(is_direct_, WriteOut(*ops_, fd_, path_, Half() + aligned_bytes,
+                                                 filled_bytes_ - aligned_bytes, is_direct_));
   // A failed sync may drop the dirty pages and report success the next time: never try it again.
   if (ops_->Fsync(fd_) != 0) return ErrnoError("sync", path_, errno);
   if (ops_->Close(std::exchange(fd_, -1)) != 0) {

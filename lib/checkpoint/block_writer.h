@@ -1,7 +1,8 @@
 // Writes one file front to back from a single buffer that the caller fills in place, with an
 // XXH3-64 of each chunk taken while the bytes are hot in the cache. The buffer goes to the device
 // directly where the file system allows it (O_DIRECT): a save neither copies through the page cache
-// nor pushes other data out of it. One thread per writer.
+// nor pushes other data out of it. One half of the buffer is written, by a thread of the writer's
+// own, while the caller fills the other. One calling thread per writer.
 //
 //   TRAINCTL_ASSIGN_OR_RETURN(BlockWriter out, BlockWriter::Create(ops, path));
 //   while (...) { n = Produce(out.Space()); TRAINCTL_RETURN_IF_ERROR(out.Advance(n)); }
@@ -10,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <string>
 #include <vector>
@@ -49,17 +51,20 @@ class BlockWriter {
     void operator()(std::byte* buffer) const;
   };
   BlockWriter(FileOps& ops, std::string path, int fd);
-  absl::Status Flush();  // a full buffer
-  absl::Status WriteOut(size_t begin, size_t end);
+  std::byte* Half() const;  // the one that is being filled
+  absl::Status Flush();     // a full half
+  absl::Status AwaitWrite();
   absl::Status LeaveDirect();
 
   FileOps* ops_;
   std::string path_;
   int fd_;
   std::unique_ptr<std::byte[], FreeBuffer> buffer_;
-  size_t filled_bytes_ = 0;
-  int64_t size_bytes_ = 0;  // filled and flushed
-  bool is_direct_ = true;
+  int half_ = 0;
+  size_t filled_bytes_ = 0;  // of the current half
+  int64_t size_bytes_ = 0;   // filled and flushed
+  bool is_direct_ = true;    // not to be touched while a write is pending
+  std::future<absl::StatusOr<bool>> pending_;
   std::vector<uint64_t> chunk_xxh3_;
 };
 

@@ -40,7 +40,7 @@ struct Slice {
 };
 
 // Fills `bytes` (count * DTypeBytes) with the slice's data / consumes them. Called once or more per
-// slice with sub-slices of at most 1 MiB (writing) or 4 MiB (reading); the sub-slice's name, begin
+// slice with sub-slices of at most 1 MiB (writing) or 8 MiB (reading); the sub-slice's name, begin
 // and count say what is meant. The order is that of the file (wide element types first), which need
 // not be the caller's. An error ends the operation and is returned.
 using SliceReader = std::function<absl::Status(const Slice&, absl::Span<std::byte>)>;
@@ -120,7 +120,6 @@ class CheckpointReader {
   absl::Status Verify() const;
 
  private:
-  friend class ChunkReader;
   CheckpointReader() = default;
   std::string path_;
   std::shared_ptr<const Manifest> manifest_;

@@ -29,6 +29,9 @@ class ChunkReader {
   absl::StatusOr<absl::Span<const std::byte>> BytesAt(int file, int64_t offset, int64_t max_bytes);
 
  private:
+  struct FreeBlock {
+    void operator()(std::byte* block) const;
+  };
   absl::Status OpenFile(int file);
   absl::Status LoadBlock(int64_t first_chunk, int64_t num_chunks);
 
@@ -36,7 +39,8 @@ class ChunkReader {
   const Manifest& manifest_;
   int file_ = -1;
   int fd_ = -1;
-  std::unique_ptr<std::byte[]> block_;
+  bool is_direct_ = false;
+  std::unique_ptr<std::byte[], FreeBlock> block_;
   int64_t block_capacity_ = 0;
   int64_t block_begin_ = 0;  // file offset of the first byte in the block
   int64_t block_bytes_ = 0;

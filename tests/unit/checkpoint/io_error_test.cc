@@ -138,6 +138,27 @@ TEST(CheckpointIoErrors, ShortAndInterruptedWritesAreContinued) {
   ExpectContents(*CheckpointReader::Open(StepPath(folder.path(), 2)), {large}, 2);
 }
 
+// More than the writer's buffer, so that most of it is written while the rest is being filled.
+TEST(CheckpointIoErrors, LargeFilesComeBackAndAFailureInTheMiddleIsReported) {
+  TempFolder folder;
+  const std::vector<Slice> slices = {Whole("w", DType::kF32, {6'000'001}),
+                                     Whole("v", DType::kBF16, {3, 1'000'003}), Whole("u", DType::kU8, {5})};
+  int num_failures = 0;
+  for (int fail_at = 0;; ++fail_at) {
+    FailingOps ops(Kind::kWrite, fail_at, EIO);
+    const absl::Status status = Save(folder.path(), 1, {slices}, 1, &ops);
+    if (!ops.has_failed()) {
+      EXPECT_TRUE(status.ok()) << status;
+      break;
+    }
+    ++num_failures;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("Input/output error"));
+    EXPECT_TRUE(ListCheckpoints(folder.path())->empty());
+  }
+  EXPECT_GE(num_failures, 5);
+  ExpectContents(*CheckpointReader::Open(StepPath(folder.path(), 1)), slices, 1);
+}
+
 TEST(CheckpointIoErrors, AFullDiskIsAnErrorAndGivesTheRoomBack) {
   // A mount of its own that ends with this process.
   if (::unshare(CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
