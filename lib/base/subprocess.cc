@@ -31,6 +31,8 @@ struct ChildPlan {
   bool new_session = false;
   bool die_with_parent = false;
   int stdio[3];
+  const int* inherited_fds = nullptr;
+  size_t num_inherited = 0;
   int error_fd = -1;
   pid_t parent = 0;
 };
@@ -59,6 +61,7 @@ struct ChildPlan {
   }
   // Whatever else this process has open is not the child's business.
   ::syscall(SYS_close_range, 3U, ~0U, 4U /* CLOSE_RANGE_CLOEXEC */);
+  for (size_t i = 0; i < plan.num_inherited; ++i) ::fcntl(plan.inherited_fds[i], F_SETFD, 0);
   struct sigaction action = {};
   action.sa_handler = SIG_DFL;
   ::sigaction(SIGPIPE, &action, nullptr);
@@ -105,6 +108,8 @@ absl::StatusOr<Subprocess> Subprocess::Start(const SpawnOptions& options) {
   plan.stdio[1] = options.stdout_fd;
   plan.stdio[2] = options.stderr_fd;
   plan.error_fd = error_pipe[1];
+  plan.inherited_fds = options.inherited_fds.data();
+  plan.num_inherited = options.inherited_fds.size();
   plan.parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid == 0) RunChild(plan);

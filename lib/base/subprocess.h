@@ -35,6 +35,7 @@ struct SpawnOptions {
   int stdin_fd = -1;  // -1: /dev/null
   int stdout_fd = 1;
   int stderr_fd = 2;
+  std::vector<int> inherited_fds;  // above 2; kept open under their numbers, all others are closed
 };
 
 class Subprocess {

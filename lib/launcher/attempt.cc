@@ -106,13 +106,15 @@ absl::Status Attempt::StartWorkers() {
 absl::Status Attempt::StartWorker(int worker_id) {
   const run::RunFolder& run = *job_.options.run;
   TRAINCTL_ASSIGN_OR_RETURN(WorkerLog log, WorkerLog::Open(run.log_path(worker_id)));
+  TRAINCTL_ASSIGN_OR_RETURN(ProgressBoard board, ProgressBoard::Create());
   // The child's end blocks, ours does not.
   int output[2];
   if (::pipe2(output, O_CLOEXEC) != 0) return ErrnoError("create", "a pipe", errno);
   ::fcntl(output[0], F_SETFL, O_NONBLOCK);
   SpawnOptions spawn;
   spawn.argv = {job_.options.worker_program};
-  for (std::string& flag : FormatWorkerFlags({run.path(), job_.socket_path, run.token_path(), worker_id})) {
+  for (std::string& flag :
+       FormatWorkerFlags({run.path(), job_.socket_path, run.token_path(), worker_id, board.fd()})) {
     spawn.argv.push_back(std::move(flag));
   }
   spawn.argv.insert(spawn.argv.end(), job_.options.worker_args.begin(), job_.options.worker_args.end());
@@ -125,6 +127,7 @@ absl::Status Attempt::StartWorker(int worker_id) {
   spawn.die_with_parent = true;
   spawn.stdout_fd = output[1];
   spawn.stderr_fd = output[1];
+  spawn.inherited_fds = {board.fd()};
   absl::StatusOr<Subprocess> process = Subprocess::Start(spawn);
   ::close(output[1]);
   if (!process.ok()) {
@@ -132,7 +135,8 @@ absl::Status Attempt::StartWorker(int worker_id) {
     return process.status();
   }
   job_.tree.AddOwn(process->pid());
-  workers_.push_back({std::move(process).value(), std::move(log), output[0], std::nullopt, false});
+  workers_.push_back(
+      {std::move(process).value(), std::move(log), std::move(board), output[0], std::nullopt, false});
   return absl::OkStatus();
 }
 
@@ -192,7 +196,7 @@ void Attempt::HandleExits() {
                                         : ": by another process, or for lack of memory in its container");
     }
     job_.service.Submit(rendezvous::Exited{MemberName(kLocalNode, static_cast<int>(i)), IsClean(exit),
-                                           IsCrash(exit), std::move(description)});
+                                           IsCrash(exit), std::move(description), workers_[i].board.Read()});
   }
 }
 

@@ -13,6 +13,7 @@
 #include "launcher/cpu_layout.h"
 #include "launcher/job.h"
 #include "launcher/process_tree.h"
+#include "launcher/progress_board.h"
 #include "launcher/signal_pipe.h"
 #include "launcher/worker_log.h"
 #include "rendezvous/service.h"
@@ -57,6 +58,7 @@ class Attempt {
   struct Worker {
     Subprocess process;
     WorkerLog log;
+    ProgressBoard board;
     int output_fd = -1;  // -1 once it is closed
     std::optional<ExitStatus> exit;
     bool log_error_shown = false;

@@ -44,7 +44,8 @@ struct JobOptions {
   absl::Duration stop_timeout = absl::Seconds(30);  // from SIGTERM to SIGKILL
 
   std::shared_ptr<JobObserver> observer;  // may be null
-  const Clock* clock = nullptr;           // null: the real one
+  // Null: the real one. Deadlines of this process follow it, those of the rendezvous do not.
+  const Clock* clock = nullptr;
 };
 
 struct JobOutcome {

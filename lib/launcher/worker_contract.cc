@@ -9,21 +9,26 @@
 namespace trainctl::launcher {
 
 std::vector<std::string> FormatWorkerFlags(const WorkerFlags& flags) {
-  return {"--run-dir",    flags.run_dir,    "--socket",    flags.socket,
-          "--token-file", flags.token_file, "--worker-id", absl::StrCat(flags.worker_id)};
+  std::vector<std::string> args = {
+      "--run-dir",    flags.run_dir,    "--socket",    flags.socket,
+      "--token-file", flags.token_file, "--worker-id", absl::StrCat(flags.worker_id)};
+  if (flags.progress_fd >= 0) args.insert(args.end(), {"--progress-fd", absl::StrCat(flags.progress_fd)});
+  return args;
 }
 
 absl::StatusOr<WorkerFlags> ParseWorkerFlags(std::vector<std::string>& args) {
   WorkerFlags flags;
   std::string worker_id;
+  std::string progress_fd;
   std::vector<std::string> others;
   std::set<std::string> seen;
   for (size_t i = 0; i < args.size(); ++i) {
-    std::string* target = args[i] == "--run-dir"      ? &flags.run_dir
-                          : args[i] == "--socket"     ? &flags.socket
-                          : args[i] == "--token-file" ? &flags.token_file
-                          : args[i] == "--worker-id"  ? &worker_id
-                                                      : nullptr;
+    std::string* target = args[i] == "--run-dir"       ? &flags.run_dir
+                          : args[i] == "--socket"      ? &flags.socket
+                          : args[i] == "--token-file"  ? &flags.token_file
+                          : args[i] == "--worker-id"   ? &worker_id
+                          : args[i] == "--progress-fd" ? &progress_fd
+                                                       : nullptr;
     if (target == nullptr) {
       others.push_back(args[i]);
       continue;
@@ -39,6 +44,9 @@ absl::StatusOr<WorkerFlags> ParseWorkerFlags(std::vector<std::string>& args) {
   }
   if (!absl::SimpleAtoi(worker_id, &flags.worker_id) || flags.worker_id < 0) {
     return UsageError(absl::StrCat("--worker-id must be a number from 0, not '", worker_id, "'"));
+  }
+  if (!progress_fd.empty() && (!absl::SimpleAtoi(progress_fd, &flags.progress_fd) || flags.progress_fd < 3)) {
+    return UsageError(absl::StrCat("--progress-fd must be a descriptor, not '", progress_fd, "'"));
   }
   args = std::move(others);
   return flags;

@@ -1,7 +1,7 @@
 // What the launcher and a worker program agree on: the command line and the exit codes. Plain;
 // thread safe.
 //
-//   worker --run-dir DIR --socket PATH --token-file PATH --worker-id K [more of its own]
+//   worker --run-dir DIR --socket PATH --token-file PATH --worker-id K [--progress-fd N] [more of its own]
 //
 // Exit code 0: finished, 75: stopped after saving (both announced beforehand, see
 // rpc::WorkerClient::Leave); anything else is a failure. 2, 3, 5, 6 and 7 (style of ExitCode) are
@@ -22,6 +22,7 @@ struct WorkerFlags {
   std::string socket;
   std::string token_file;
   int worker_id = -1;
+  int progress_fd = -1;  // an inherited ProgressBoard; -1: none
 };
 
 std::vector<std::string> FormatWorkerFlags(const WorkerFlags& flags);

@@ -319,6 +319,7 @@ void Coordinator::On(absl::Duration now, const Exited& event, Decision& out) {
   }
   Member& member = it->second;
   member.exited = true;
+  if (event.last.step >= std::max<int64_t>(member.progress.step, 0)) member.progress = event.last;
   if (!Live()) {
     out.reason = absl::StrCat(event.member, " ", event.description, " while ", phase_name());
     return;

@@ -84,6 +84,7 @@ struct Exited {
   bool clean = false;    // exit code 0 or 75
   bool crashed = false;  // by a signal that no report of another rank explains (SIGKILL, SIGSEGV, ...)
   std::string description;
+  Progress last{-1, ""};  // what the agent knows of its progress, if that is more than was heard
 };
 struct StopRequest {
   StopMode mode = StopMode::kAfterSave;

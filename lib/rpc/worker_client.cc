@@ -8,12 +8,14 @@
 #include <cstdio>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "launcher/progress_board.h"
 #include "proto/trainctl.grpc.pb.h"
 #include "rpc/channel.h"
 #include "rpc/store_client.h"
@@ -32,8 +34,9 @@ void ExitBecauseLost(const std::string& reason) {
 
 class WorkerClient::Impl : public ControlChannel {
  public:
-  Impl(WorkerClientOptions options, std::string token)
+  Impl(WorkerClientOptions options, std::string token, std::optional<launcher::ProgressBoard> board)
       : options_(std::move(options)),
+        board_(std::move(board)),
         member_(launcher::MemberName(launcher::kLocalNode, options_.flags.worker_id)),
         incarnation_(absl::ToInt64Nanoseconds(RealClock().Monotonic())),
         channel_(MakeChannel(options_.flags.socket)),
@@ -96,6 +99,7 @@ class WorkerClient::Impl : public ControlChannel {
   void Report(const Progress& progress) override {
     {
       std::lock_guard lock(mutex_);
+      if (board_) board_->Write(progress);
       progress_ = progress;
       progress_waits_ = true;
     }
@@ -287,6 +291,7 @@ class WorkerClient::Impl : public ControlChannel {
   }
 
   const WorkerClientOptions options_;
+  std::optional<launcher::ProgressBoard> board_;
   const std::string member_;
   const int64_t incarnation_;
   const std::shared_ptr<grpc::Channel> channel_;
@@ -322,8 +327,12 @@ WorkerClient::~WorkerClient() = default;
 
 absl::StatusOr<std::unique_ptr<WorkerClient>> WorkerClient::Connect(WorkerClientOptions options) {
   TRAINCTL_ASSIGN_OR_RETURN(std::string token, ReadToken(options.flags.token_file));
+  std::optional<launcher::ProgressBoard> board;
+  if (options.flags.progress_fd >= 0) {
+    TRAINCTL_ASSIGN_OR_RETURN(board, launcher::ProgressBoard::Open(options.flags.progress_fd));
+  }
   return std::unique_ptr<WorkerClient>(
-      new WorkerClient(std::make_unique<Impl>(std::move(options), std::move(token))));
+      new WorkerClient(std::make_unique<Impl>(std::move(options), std::move(token), std::move(board))));
 }
 
 absl::StatusOr<rendezvous::WorldAssignment> WorkerClient::Join(absl::Duration timeout) {

@@ -1,12 +1,15 @@
 // The launcher's pure parts: restarts, cores, the worker's command line.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <string>
 #include <vector>
 
 #include "base/status.h"
 #include "launcher/cpu_layout.h"
+#include "launcher/progress_board.h"
 #include "launcher/restart_policy.h"
 #include "launcher/worker_contract.h"
 
@@ -92,7 +95,7 @@ TEST(CpuLayoutTest, ThreadsAsAskedOnAtMostAllCores) {
 }
 
 TEST(WorkerContractTest, FlagsSurviveTheTripAndOthersStay) {
-  std::vector<std::string> args = FormatWorkerFlags({"/runs/a b", "/tmp/s", "/tmp/t", 3});
+  std::vector<std::string> args = FormatWorkerFlags({"/runs/a b", "/tmp/s", "/tmp/t", 3, 17});
   args.insert(args.begin(), "--generate");
   args.push_back("prompt");
   const auto flags = ParseWorkerFlags(args);
@@ -101,6 +104,7 @@ TEST(WorkerContractTest, FlagsSurviveTheTripAndOthersStay) {
   EXPECT_EQ(flags->socket, "/tmp/s");
   EXPECT_EQ(flags->token_file, "/tmp/t");
   EXPECT_EQ(flags->worker_id, 3);
+  EXPECT_EQ(flags->progress_fd, 17);
   EXPECT_THAT(args, ElementsAre("--generate", "prompt"));
 }
 
@@ -113,6 +117,22 @@ TEST(WorkerContractTest, BadFlagsAreUsageErrors) {
   for (std::vector<std::string>& args : bad) {
     EXPECT_EQ(ExitCodeFor(ParseWorkerFlags(args).status()), ExitCode::kUsage);
   }
+}
+
+TEST(ProgressBoardTest, BothSidesSeeTheSame) {
+  auto board = ProgressBoard::Create();
+  ASSERT_TRUE(board.ok()) << board.status();
+  EXPECT_EQ(board->Read().step, -1);
+  auto other = ProgressBoard::Open(::dup(board->fd()));
+  ASSERT_TRUE(other.ok()) << other.status();
+  other->Write({42, "a phase whose name is longer than the board has room for it"});
+  EXPECT_EQ(board->Read().step, 42);
+  EXPECT_EQ(board->Read().phase, "a phase whose name is longer than the board has");
+  other->Write({43, "save"});
+  EXPECT_EQ(board->Read().phase, "save");
+  const int not_a_board = ::open("/dev/null", O_RDWR);
+  EXPECT_FALSE(ProgressBoard::Open(not_a_board).ok());
+  ::close(not_a_board);
 }
 
 }  // namespace

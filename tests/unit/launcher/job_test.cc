@@ -39,6 +39,7 @@ TEST_F(JobTest, ASignalIsNamedWithItsRankStepAndLog) {
   EXPECT_EQ(outcome->kind, Kind::kFailed);
   EXPECT_EQ(outcome->exit_code(), ExitCode::kWorkerFailed);
   EXPECT_EQ(outcome->rank, 1);
+  EXPECT_EQ(outcome->step, 4) << "the step it was in, though it had no time to say so";
   EXPECT_THAT(outcome->message, HasSubstr("killed by SIGSEGV (11)"));
   EXPECT_THAT(outcome->log_tail, HasSubstr("last words\n"));
   EXPECT_EQ(State().status, run::RunStatus::kFailed);

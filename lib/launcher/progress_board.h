@@ -1,0 +1,35 @@
+// The last step of a worker, in memory that it shares with its agent: exact even when the worker is
+// killed in the middle of it, and free to update. Lock-free; one writer, any readers.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "base/control_channel.h"
+
+namespace trainctl::launcher {
+
+class ProgressBoard {
+ public:
+  // The agent's side: a new, empty board, for the worker to inherit as fd().
+  static absl::StatusOr<ProgressBoard> Create();
+  // The worker's side. EnvironmentError when `fd` is not a board.
+  static absl::StatusOr<ProgressBoard> Open(int fd);
+  ProgressBoard(ProgressBoard&& other) noexcept;
+  ProgressBoard& operator=(ProgressBoard&& other) noexcept;
+  ~ProgressBoard();
+
+  int fd() const { return fd_; }
+  void Write(const Progress& progress);
+  // Step -1 while nothing was written. The phase is empty if the writer died while writing it.
+  Progress Read() const;
+
+ private:
+  struct Page;
+  ProgressBoard() = default;
+  static absl::StatusOr<ProgressBoard> Map(int fd);
+  int fd_ = -1;
+  Page* page_ = nullptr;
+};
+
+}  // namespace trainctl::launcher
