@@ -141,6 +141,13 @@ int64_t ResolveThreads(const recipe::ClusterConfig& cluster, const cluster::Host
   return threads;
 }
 
+// A plan is handed out only with a schedule that is proven; a few micro-batches stand for all.
+absl::Status Prove(const Problem& problem, const Layout& layout) {
+  const sharding::Ledger ledger(model::Inventory(*problem.spec), layout.mesh, layout.zero_stage);
+  const schedule::BuildOptions options = OptionsOf(problem, layout, kMicroBatchesToPrice);
+  return schedule::Check(BuildDataParallel(*problem.spec, ledger, options), ledger);
+}
+
 void NoteChoices(const recipe::Recipe& recipe, const Layout& layout, std::vector<std::string>& notes) {
   const auto note = [&](const char* name, bool is_auto, const std::string& value) {
     if (is_auto) notes.push_back(absl::StrCat(name, " = auto: ", value));
@@ -228,6 +235,7 @@ absl::StatusOr<Plan> MakePlan(const recipe::Recipe& recipe, const cluster::Host&
   }
   plan.layout = plan.candidates[static_cast<size_t>(chosen)].layout;
   plan.predicted = plan.candidates[static_cast<size_t>(chosen)].memory;
+  TRAINCTL_RETURN_IF_ERROR(Prove(problem, plan.layout));
   NoteChoices(recipe, plan.layout, plan.notes);
   const std::vector<Candidate> ruled_out = RuledOut(problem, plan.layout);
   plan.candidates.insert(plan.candidates.end(), ruled_out.begin(), ruled_out.end());
