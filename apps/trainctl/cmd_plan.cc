@@ -119,9 +119,10 @@ absl::StatusOr<ExitCode> RunPlan(const PlanOptions& options, const Output& outpu
 void AddPlan(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand("plan", "Weigh the layouts of a recipe and say which one fits best");
   auto options = std::make_shared<PlanOptions>();
-  verb->add_option("recipe", options->recipe, "The recipe (TOML)")->required();
-  verb->add_option("--set", options->sets, "Override a field: key=value; may be repeated")
-      ->allow_extra_args(false);
+  verb->add_option("RECIPE", options->recipe, "The recipe (TOML)")->required();
+  verb->add_option("--set", options->sets, "Override a field: KEY=VALUE (repeatable)")
+      ->allow_extra_args(false)
+      ->type_name("KEY=VALUE");
   AddJsonFlag(*verb);
   SetExample(*verb, "trainctl plan recipes/quickstart.toml --set cluster.memory_limit=2GiB");
   verb->callback(

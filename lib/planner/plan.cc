@@ -113,6 +113,8 @@ absl::StatusOr<std::optional<schedule::Recompute>> ResolveRecompute(const std::o
   return UsageError(absl::StrCat("parallel.recompute = \"", *name, "\" is not available; use none or full"));
 }
 
+std::string Workers(int64_t count) { return absl::StrCat(count, count == 1 ? " worker" : " workers"); }
+
 // Tensor memory of one worker.
 int64_t ResolveMemoryLimit(const recipe::ClusterConfig& cluster, const cluster::Host& host,
                            std::vector<std::string>& notes) {
@@ -122,7 +124,7 @@ int64_t ResolveMemoryLimit(const recipe::ClusterConfig& cluster, const cluster::
   const int64_t limit = std::max<int64_t>(share, 0);
   notes.push_back(absl::StrCat("cluster.memory_limit = auto: ", FormatBytes(limit),
                                " for each worker's tensors (", FormatBytes(host.memory_available_bytes),
-                               " available, ", cluster.devices_per_node, " workers on this machine)"));
+                               " available, ", Workers(cluster.devices_per_node), " on this machine)"));
   return limit;
 }
 
@@ -131,12 +133,19 @@ int64_t ResolveThreads(const recipe::ClusterConfig& cluster, const cluster::Host
   if (cluster.threads_per_worker.has_value()) return *cluster.threads_per_worker;
   const int64_t threads = std::max<int64_t>(1, host.allowed_cores / cluster.devices_per_node);
   notes.push_back(absl::StrCat("cluster.threads_per_worker = auto: ", threads, " (", host.allowed_cores,
-                               " cores, ", cluster.devices_per_node, " workers on this machine)"));
+                               " cores, ", Workers(cluster.devices_per_node), " on this machine)"));
   if (cluster.devices_per_node > host.allowed_cores) {
     notes.push_back(absl::StrCat(cluster.devices_per_node, " workers share ", host.allowed_cores,
                                  " cores: expect them to slow each other down"));
   }
   return threads;
+}
+
+// A plan is handed out only with a schedule that is proven; a few micro-batches stand for all.
+absl::Status Prove(const Problem& problem, const Layout& layout) {
+  const sharding::Ledger ledger(model::Inventory(*problem.spec), layout.mesh, layout.zero_stage);
+  const schedule::BuildOptions options = OptionsOf(problem, layout, kMicroBatchesToPrice);
+  return schedule::Check(BuildDataParallel(*problem.spec, ledger, options), ledger);
 }
 
 void NoteChoices(const recipe::Recipe& recipe, const Layout& layout, std::vector<std::string>& notes) {
@@ -226,6 +235,7 @@ absl::StatusOr<Plan> MakePlan(const recipe::Recipe& recipe, const cluster::Host&
   }
   plan.layout = plan.candidates[static_cast<size_t>(chosen)].layout;
   plan.predicted = plan.candidates[static_cast<size_t>(chosen)].memory;
+  TRAINCTL_RETURN_IF_ERROR(Prove(problem, plan.layout));
   NoteChoices(recipe, plan.layout, plan.notes);
   const std::vector<Candidate> ruled_out = RuledOut(problem, plan.layout);
   plan.candidates.insert(plan.candidates.end(), ruled_out.begin(), ruled_out.end());

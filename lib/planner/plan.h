@@ -64,7 +64,8 @@ struct Plan {
 // Weighs every layout that the recipe allows. `host` is the machine that the workers will run on (all
 // nodes are taken to be alike). UsageError: degrees that do not multiply to the number of workers, a
 // batch that does not divide, a device or precision that is not there. InfeasibleError: nothing fits;
-// says what each category needs and the nearest recipe that would.
+// says what each category needs and the nearest recipe that would. InternalError: the chosen schedule
+// is not proven correct (schedule::Check), which is our mistake.
 absl::StatusOr<Plan> MakePlan(const recipe::Recipe& recipe, const cluster::Host& host);
 
 // What the workers run: the one place where a plan becomes a schedule.
