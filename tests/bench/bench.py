@@ -1,0 +1,403 @@
+"""Benchmarks of trainctl side by side with what it is an alternative to.
+
+Ours and the peers take turns; each pair gives a ratio, and the median ratio counts. The table goes
+between the markers of docs/benchmarks.md with --write; progress goes to stderr.
+
+    tests/bench/run.sh --write                  # everything, as published
+    tests/bench/run.sh --only train --smoke     # micro-sizes: does it work at all (under a minute)
+"""
+
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import platform
+import re
+import shutil
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+SOURCE = HERE.parent.parent
+DOCS = SOURCE / "docs" / "benchmarks.md"
+BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
+
+# The dimensions of our presets in the words of LlamaConfig. Held against our parameter count.
+PEER_MODELS = {
+    "toy-1m": dict(hidden_size=128, intermediate_size=384, num_hidden_layers=4, num_attention_heads=4,
+                   num_key_value_heads=2, head_dim=32, vocab_size=1024),
+    "llama-25m": dict(hidden_size=384, intermediate_size=1024, num_hidden_layers=8, num_attention_heads=6,
+                      num_key_value_heads=2, head_dim=64, vocab_size=16384),
+    "llama-120m": dict(hidden_size=768, intermediate_size=2048, num_hidden_layers=12, num_attention_heads=12,
+                       num_key_value_heads=4, head_dim=64, vocab_size=32000),
+}
+
+RECIPE = """recipe_version = 1
+[run]
+name = "bench"
+[model]
+preset = "{preset}"
+[data]
+seq_len = {seq_len}
+packing = "continuous"
+[[data.train]]
+files = ["{data}"]
+kind = "indexed"
+[train]
+steps = {steps}
+batch_sequences = {batch}
+micro_batch = {micro_batch}
+precision = "{precision}"
+[optimizer]
+lr = 3e-4
+lr_schedule = "constant"
+[parallel]
+dp_replicate = {dp_replicate}
+dp_shard = {dp_shard}
+zero_stage = {zero_stage}
+recompute = "none"
+[cluster]
+devices_per_node = {workers}
+threads_per_worker = 1
+[launch]
+max_restarts = 0
+"""
+
+
+class BenchError(Exception):
+    pass
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def run(command, **options):
+    """stdout of a command that must succeed."""
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, **options)
+    if done.returncode != 0:
+        tail = "\n".join((done.stdout + done.stderr).splitlines()[-15:])
+        raise BenchError(f"{' '.join(map(str, command))}: exit {done.returncode}\n{tail}")
+    return done.stdout
+
+
+def seconds_to_line(command, pattern, **options):
+    """Seconds from exec to the first line that matches; the command must then end well."""
+    begin = time.perf_counter()
+    with subprocess.Popen([str(c) for c in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          stdin=subprocess.DEVNULL, text=True, **options) as process:
+        seen, lines = None, []
+        for line in process.stdout:
+            lines.append(line)
+            if seen is None and re.search(pattern, line):
+                seen = time.perf_counter() - begin
+    if process.returncode != 0 or seen is None:
+        raise BenchError(f"{' '.join(map(str, command))}: exit {process.returncode}, "
+                         f"{'no' if seen is None else 'a'} line like {pattern!r}\n{''.join(lines[-15:])}")
+    return seen
+
+
+class Bench:
+    def __init__(self, arguments, folder):
+        self.a = arguments
+        self.folder = pathlib.Path(folder)
+        self.trainctl = arguments.bin / "trainctl"
+        self.torchrun = arguments.python.parent / "torchrun"
+        # One thread a rank. The launcher sets it for its workers, torchrun when it is unset, a person by hand.
+        self.environment = {**os.environ, "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
+        self.num_files = 0
+
+    def fresh(self, name):
+        self.num_files += 1
+        return self.folder / f"{self.num_files:04d}-{name}"
+
+    # ---- inputs --------------------------------------------------------------------------------
+
+    def dataset(self, vocab):
+        """Tokens drawn like words (rank r with weight 1 / (r + 10)), as an indexed dataset of uint16."""
+        import random  # the standard library: this process needs no numpy
+
+        prefix = self.folder / f"tokens-{vocab}"
+        if not prefix.with_suffix(".idx").exists():
+            draw = random.Random(vocab)
+            words = list(range(vocab))
+            draw.shuffle(words)
+            weights = [1.0 / (rank + 10) for rank in range(vocab)]
+            documents = [draw.choices(words, weights, k=4096) for _ in range(self.a.documents)]
+            prefix.with_suffix(".bin").write_bytes(b"".join(struct.pack("<4096H", *d) for d in documents))
+            count = len(documents)
+            prefix.with_suffix(".idx").write_bytes(
+                b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, count, count + 1) + struct.pack(f"<{count}i", *[4096] * count)
+                + struct.pack(f"<{count}q", *[8192 * i for i in range(count)])
+                + struct.pack(f"<{count + 1}q", *range(count + 1)))
+        return prefix.with_suffix(".bin")
+
+    def recipe(self, preset, steps, layout="one", seq_len=None, batch=None, micro_batch=None, precision="bf16"):
+        workers = 1 if layout == "one" else 2
+        path = self.fresh(f"{preset}-{layout}.toml")
+        path.write_text(RECIPE.format(
+            preset=preset, steps=steps, data=self.dataset(PEER_MODELS[preset]["vocab_size"]), precision=precision,
+            seq_len=seq_len or self.a.seq_len, batch=batch or self.a.batch, micro_batch=micro_batch or self.a.micro_batch,
+            workers=workers, dp_replicate=2 if layout == "ddp" else 1, dp_shard=2 if layout == "zero3" else 1,
+            zero_stage=3 if layout == "zero3" else 0))
+        return path
+
+    def batches(self, recipe, steps):
+        """The very tokens that a recipe trains on, as a numpy file."""
+        path = self.fresh("tokens.npy")
+        rows = [json.loads(run([self.trainctl, "data", "batch", recipe, "--step", step, "--json"]))
+                for step in range(steps)]
+        tokens = [[sequence["tokens"] for sequence in row["sequences"]] for row in rows]
+        run([self.a.python, "-c", "import json, numpy, sys\n"
+             "numpy.save(sys.argv[1], numpy.array(json.load(sys.stdin), dtype=numpy.int32))", path],
+            input=json.dumps(tokens))
+        return path
+
+    # ---- one measurement each ------------------------------------------------------------------
+
+    def start_ours(self, recipe):
+        run_dir = self.fresh("run")
+        seconds = seconds_to_line([self.trainctl, "launch", recipe, "--run-dir", run_dir], r"worker\(s\) connected",
+                                  env=self.environment)
+        shutil.rmtree(run_dir)
+        return seconds
+
+    def start_torchrun(self):
+        return seconds_to_line([self.torchrun, "--standalone", "--nproc_per_node", 2, HERE / "allreduce_torchrun.py"],
+                               "first all-reduce done", env=self.environment)
+
+    def train_ours(self, recipe):
+        run_dir = self.fresh("run")
+        run([self.trainctl, "launch", recipe, "--run-dir", run_dir], env=self.environment)
+        lines = [json.loads(line) for line in (run_dir / "timings.jsonl").read_text().splitlines()]
+        timed = [line["seconds"] for line in lines if line["step"] > self.a.warmup]
+        losses = [json.loads(line).get("loss") for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+        shutil.rmtree(run_dir)
+        if len(timed) != self.a.steps:
+            raise BenchError(f"{run_dir}/timings.jsonl has {len(timed)} timed steps, not {self.a.steps}")
+        return {"value": self.a.steps * self.a.batch * self.a.seq_len / sum(timed), "losses": losses}
+
+    def train_torch(self, mode, precision, preset, tokens):
+        start = [self.a.python] if mode == "eager" else [self.torchrun, "--standalone", "--nproc_per_node", 2]
+        # Positions and norms of the presets are the defaults of both sides, but for the epsilon.
+        model = json.dumps({**PEER_MODELS[preset], "rms_norm_eps": 1e-5})
+        out = run([*start, HERE / "train_torch.py", "--mode", mode, "--precision", precision, "--tokens", tokens,
+                   "--model", model, "--micro-batch", self.a.micro_batch, "--warmup", self.a.warmup],
+                  env=self.environment)
+        report = json.loads(out.splitlines()[-1])
+        return {"value": report["tokens_per_second"], "losses": report["losses"], "parameters": report["parameters"]}
+
+    def latency(self, command):
+        """Median milliseconds of a command, after a few that warm the page cache."""
+        milliseconds = []
+        for i in range(3 + self.a.latency_runs):
+            begin = time.perf_counter()
+            run(command)
+            if i >= 3:
+                milliseconds.append(1e3 * (time.perf_counter() - begin))
+        return statistics.median(milliseconds)
+
+    def save(self, kind):
+        folder = self.fresh("save")
+        seconds = float(run([self.a.bin / "checkpoint_save", kind, folder, self.a.checkpoint_mib << 20]))
+        shutil.rmtree(folder)
+        return self.a.checkpoint_mib / seconds
+
+    # ---- benchmarks: rows of (name, unit, {who: function}, peer that counts, bound) -----------------
+
+    def rounds(self, name, sides):
+        """{side: [result of each round]}, the sides taking turns; the first round begins with ours."""
+        results = {side: [] for side in sides}
+        for i in range(self.a.repeat):
+            order = list(sides) if i % 2 == 0 else list(sides)[::-1]
+            for side in order:
+                result = sides[side]()
+                results[side].append(result if isinstance(result, dict) else {"value": result})
+            values = ", ".join(f"{side} {results[side][-1]['value']:.4g}" for side in sides)
+            say(f"{name}, round {i + 1} of {self.a.repeat}: {values}")
+        return results
+
+    def row(self, name, unit, results, peer, target):
+        """`target`: (sense, bound) on the median of ours / peer, or on ours alone without a peer."""
+        ours = [r["value"] for r in results["trainctl"]]
+        other = [r["value"] for r in results[peer]] if peer else [1.0] * len(ours)
+        ratio = statistics.median(a / b for a, b in zip(ours, other))
+        sense, bound = target
+        return {"name": name, "unit": unit, "peer": peer, "ours": statistics.median(ours),
+                "theirs": statistics.median(other) if peer else None, "ratio": ratio if peer else None,
+                "target": f"{sense} {bound:g}" + ("×" if peer else f" {unit}"),
+                "met": ratio <= bound if sense == "≤" else ratio >= bound, "rounds": results}
+
+    def bench_start(self):
+        recipe = self.recipe("toy-1m", steps=1, layout="ddp", seq_len=64, batch=2, micro_batch=1, precision="fp32")
+        results = self.rounds("start", {"trainctl": lambda: self.start_ours(recipe), "torchrun": self.start_torchrun})
+        yield self.row("from `launch` to the first all-reduce, 2 workers", "s", results, "torchrun", ("≤", 0.35))
+
+    def bench_train(self):
+        for preset in self.a.presets.split(","):
+            for layout, mode, label in (("one", "eager", "1 worker"), ("ddp", "ddp", "2 workers, DDP"),
+                                        ("zero3", "fsdp2", "2 workers, ZeRO-3")):
+                if self.a.layouts and layout not in self.a.layouts.split(","):
+                    continue
+                yield from self.train_rows(preset, layout, mode, label)
+
+    def train_rows(self, preset, layout, mode, label):
+        steps = self.a.warmup + self.a.steps
+        recipe = self.recipe(preset, steps, layout)
+        tokens = self.batches(recipe, steps)
+        title = {"eager": "Hugging Face", "ddp": "DDP", "fsdp2": "FSDP2"}[mode]
+        peers = {f"{title}, {precision}": precision for precision in ("autocast", "bf16")}
+        sides = {"trainctl": lambda: self.train_ours(recipe)}
+        for name, precision in peers.items():
+            sides[name] = lambda precision=precision: self.train_torch(mode, precision, preset, tokens)
+        results = self.rounds(f"{preset}, {label}", sides)
+        self.check_same_work(recipe, results)
+        bound = 1.0 if (preset, layout) == ("llama-120m", "one") else 1.1
+        # What counts is the peer that keeps fp32 weights, as we do. The other is shown beside it.
+        counts, shown = peers
+        yield self.row(f"training {preset}, {label}", "tokens/s", results, counts, ("≥", bound))
+        extra = self.row(f"training {preset}, {label}", "tokens/s", results, shown, ("≥", 0))
+        yield {**extra, "target": "(no fp32 weights)", "met": None}
+
+    def check_same_work(self, recipe, results):
+        ours = json.loads(run([self.trainctl, "plan", recipe, "--json"]))["num_parameters"]
+        for side, rounds in results.items():
+            theirs = rounds[0].get("parameters", ours)
+            if theirs != ours:
+                raise BenchError(f"{side} has {theirs} parameters, ours has {ours}")
+            # Other random weights, the same tokens: the first losses agree to a few hundredths.
+            if abs(rounds[0]["losses"][0] - results["trainctl"][0]["losses"][0]) > 0.1:
+                raise BenchError(f"{side} starts with a loss of {rounds[0]['losses'][0]}, "
+                                 f"ours with {results['trainctl'][0]['losses'][0]}")
+
+    def bench_latency(self):
+        recipe = SOURCE / "recipes" / "toy_1m_cpu.toml"
+        for name, command in (("`trainctl plan`", ["plan"]), ("`trainctl recipe check`", ["recipe", "check"])):
+            results = self.rounds(name, {"trainctl": lambda: self.latency([self.trainctl, *command, recipe])})
+            yield self.row(f"{name} {recipe.name}", "ms", results, None, ("≤", 50))
+
+    def bench_checkpoint(self):
+        results = self.rounds("checkpoint", {"trainctl": lambda: self.save("ours"),
+                                             "plain writing": lambda: self.save("plain")})
+        yield self.row(f"checkpoint save, {self.a.checkpoint_mib} MiB, checksums on", "MiB/s", results, "plain writing",
+                       ("≥", 0.8))
+
+
+# ---- report -----------------------------------------------------------------------------------------
+
+
+def number(value):
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def cpu_model():
+    found = re.search(r"^model name\s*:\s*(.*)$", pathlib.Path("/proc/cpuinfo").read_text(), re.M)
+    return found.group(1) if found else platform.processor()
+
+
+def versions(bench):
+    torch = run([bench.a.python, "-c", "import torch, transformers\nprint(torch.__version__, transformers.__version__)"])
+    ours = run([bench.trainctl, "version"]).splitlines()[0]
+    commit = subprocess.run(["git", "-C", SOURCE, "describe", "--always", "--dirty"], capture_output=True, text=True)
+    return {"trainctl": f"{ours} ({commit.stdout.strip() or 'no git'})", "torch": torch.split()[0],
+            "transformers": torch.split()[1]}
+
+
+def table(rows, bench, command):
+    a, v = bench.a, versions(bench)
+    lines = [
+        f"- machine: {cpu_model()}, {len(os.sched_getaffinity(0))} cores, "
+        f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') >> 30} GiB, Linux {platform.release()}; "
+        f"load when it began {bench.load:.2f}",
+        f"- date: {datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d}",
+        f"- command: `{command}`",
+        f"- versions: {v['trainctl']}; PyTorch {v['torch']}, transformers {v['transformers']}",
+        f"- median of {a.repeat} alternating rounds; training: bf16, one thread per rank, T = {a.seq_len}, {a.batch} "
+        f"sequences a step in micro-batches of {a.micro_batch}, {a.steps} steps after {a.warmup} to warm up", "",
+        "| what | unit | trainctl | peer | | ratio | target | |", "|---|---|--:|---|--:|--:|---|---|"]
+    for row in rows:
+        ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f}×"
+        met = {True: "met", False: "**missed**", None: ""}[row["met"]]
+        lines.append(f"| {row['name']} | {row['unit']} | {number(row['ours'])} | {row['peer'] or ''} | "
+                     f"{number(row['theirs'])} | {ratio} | {row['target']} | {met} |")
+    return "\n".join(lines)
+
+
+def write_between_markers(path, text):
+    page = path.read_text()
+    before, found, rest = page.partition(BEGIN)
+    _, also_found, after = rest.partition(END)
+    if not found or not also_found:
+        raise BenchError(f"{path} has no {BEGIN} and {END}")
+    path.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")
+
+
+BENCHES = {"start": Bench.bench_start, "latency": Bench.bench_latency, "checkpoint": Bench.bench_checkpoint,
+           "train": Bench.bench_train}
+SMOKE = dict(presets="toy-1m", seq_len=64, batch=4, micro_batch=2, steps=2, warmup=1, repeat=1, latency_runs=2,
+             checkpoint_mib=16, documents=4)
+FULL = dict(presets="llama-25m,llama-120m", seq_len=512, batch=8, micro_batch=4, steps=8, warmup=2, repeat=5,
+            latency_runs=20, checkpoint_mib=1024, documents=64)
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default=",".join(BENCHES), help=f"a list of {', '.join(BENCHES)} (default: all)")
+    parser.add_argument("--smoke", action="store_true", help="micro-sizes; never written to docs")
+    parser.add_argument("--write", action="store_true", help=f"put the table into {DOCS.relative_to(SOURCE)}")
+    parser.add_argument("--json", type=pathlib.Path, help="write all measurements to this file")
+    parser.add_argument("--bin", type=pathlib.Path, default=SOURCE / "build" / "release" / "bin")
+    parser.add_argument("--python", type=lambda p: pathlib.Path(os.path.abspath(p)), required=True,
+                        help="a Python with torch and transformers (run.sh gives it)")
+    parser.add_argument("--folder", type=pathlib.Path, help="where runs and checkpoints are written (default: a temporary one)")
+    parser.add_argument("--layouts", help="of train: a list of one, ddp, zero3 (default: all)")
+    for name, value in FULL.items():
+        parser.add_argument("--" + name.replace("_", "-"), type=type(value), help=f"default {value}")
+    arguments = parser.parse_args()
+    for name, value in (SMOKE if arguments.smoke else FULL).items():
+        if getattr(arguments, name) is None:
+            setattr(arguments, name, value)
+    if unknown := [name for name in arguments.only.split(",") if name not in BENCHES]:
+        parser.error(f"--only: {unknown[0]} is none of {', '.join(BENCHES)}")
+    if unknown := [name for name in arguments.presets.split(",") if name not in PEER_MODELS]:
+        parser.error(f"--presets: {unknown[0]} is none of {', '.join(PEER_MODELS)}")
+    if arguments.smoke and arguments.write:
+        parser.error("--smoke measures nothing worth writing down; leave out --write")
+    arguments.bin = arguments.bin.resolve()
+    return arguments
+
+
+def main():
+    arguments = parse()
+    command = " ".join(["tests/bench/run.sh", *[a for i, a in enumerate(sys.argv[1:]) if a != "--python" and
+                                                (i == 0 or sys.argv[i] != "--python")]])
+    folder = tempfile.mkdtemp(prefix="trainctl-bench-", dir=arguments.folder)
+    try:
+        bench = Bench(arguments, folder)
+        bench.load = os.getloadavg()[0]
+        if bench.load > 0.5 and not arguments.smoke:
+            say(f"bench: the machine is busy (load {bench.load:.2f}); the numbers will show it")
+        rows = [row for name in arguments.only.split(",") for row in BENCHES[name](bench)]
+        text = table(rows, bench, command)
+        print(text)
+        if arguments.json:
+            arguments.json.write_text(json.dumps({"schema": "trainctl.bench.v1", "rows": rows}, indent=1) + "\n")
+        if arguments.write:
+            write_between_markers(DOCS, text)
+    except BenchError as error:
+        say(f"bench: {error}")
+        return 1
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return 7 if not arguments.smoke and any(row["met"] is False for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

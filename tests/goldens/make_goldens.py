@@ -1,0 +1,184 @@
+"""Makes the golden files of this folder: what `transformers` and PyTorch compute in fp32.
+
+    python tests/goldens/make_goldens.py [--out DIR] [variant ...]
+
+Each variant becomes a Hugging Face folder (config.json, model.safetensors as save_pretrained writes
+them) and a golden.safetensors beside them. README.md says what is in it and what it was made with.
+"""
+
+import argparse
+import math
+import os
+import pathlib
+
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import torch
+import torch.nn.functional as F
+import transformers
+from safetensors.torch import save_file
+from transformers import LlamaConfig, LlamaForCausalLM
+
+HERE = pathlib.Path(__file__).parent
+STEPS = 20
+LR, BETAS, EPS, WEIGHT_DECAY, CLIP_NORM = 1e-3, (0.9, 0.95), 1e-8, 0.1, 1.0
+LOGIT_ROWS = 24
+
+# What differs from BASE. batch, seq_len and packed are of the data, the rest of LlamaConfig.
+BASE = dict(hidden_size=16, intermediate_size=28, num_hidden_layers=2, num_attention_heads=4,
+            num_key_value_heads=4, head_dim=4, vocab_size=61, max_position_embeddings=64,
+            rms_norm_eps=1e-5, rope_theta=10000.0, tie_word_embeddings=False)
+VARIANTS = {
+    "plain": dict(),
+    # Fewer key-value heads, and a head size that is not hidden / heads.
+    "gqa": dict(num_attention_heads=6, num_key_value_heads=2, head_dim=6, rms_norm_eps=1e-6),
+    "tied": dict(num_key_value_heads=2, tie_word_embeddings=True),
+    # Wavelengths 6, 30, 140, 665 against bands at 24 and 96: one frequency is kept, one blended,
+    # two are divided. Positions go far enough for each to turn visibly.
+    "rope_scaled": dict(num_key_value_heads=2, head_dim=8, rope_theta=500.0, max_position_embeddings=768,
+                        rope_scaling=dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0,
+                                          high_freq_factor=4.0, original_max_position_embeddings=96),
+                        batch=2, seq_len=64),
+    "biased": dict(num_key_value_heads=2, attention_bias=True, mlp_bias=True),
+    # Two documents in each sequence: positions restart, attention does not cross the border.
+    "packed": dict(num_key_value_heads=2, head_dim=6, packed=True, batch=3, seq_len=24),
+}
+
+
+def build_model(options, generator):
+    model = LlamaForCausalLM(LlamaConfig(**{**BASE, **options}, attn_implementation="eager"))
+    model.to(torch.float32).eval()  # Llama has no dropout; eval keeps it so
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            noise = torch.randn(parameter.shape, generator=generator)
+            if name.endswith("norm.weight"):
+                parameter.copy_(1.0 + 0.2 * noise)
+            else:
+                # Wide enough that attention is far from uniform and every gradient matters.
+                parameter.copy_((0.1 if name.endswith(".bias") else 0.3) * noise)
+    return model
+
+
+def make_batches(steps, batch, seq_len, vocab, packed, generator):
+    """STEPS batches drawn one after the other from one generator; all of them are stored."""
+
+    def uniform(low, high, shape):
+        return torch.randint(low, high, shape, generator=generator)
+
+    ids = uniform(0, vocab, (steps, batch, seq_len + 1))
+    for t in range(seq_len):  # mostly a rule that can be learned, so that the losses move
+        follow = torch.rand((steps, batch), generator=generator) < 0.7
+        ids[:, :, t + 1] = torch.where(follow, (3 * ids[:, :, t] + 7) % vocab, ids[:, :, t + 1])
+    position = torch.arange(seq_len).expand(steps, batch, seq_len)
+    border = uniform(2, seq_len - 1, (steps, batch, 1)) if packed else torch.full((steps, batch, 1), seq_len)
+    document = (position >= border).long()
+    position = torch.where(document == 1, position - border, position)
+    # Unequal masks: few loss tokens in the first sequence, nearly all in the last.
+    share = torch.linspace(0.15, 0.95, batch).view(1, batch, 1)
+    mask = torch.rand((steps, batch, seq_len), generator=generator) < share
+    mask[1, 0, :] = False  # and once a sequence without any
+    return dict(tokens=ids[:, :, :-1], targets=ids[:, :, 1:], positions=position, document=document, mask=mask)
+
+
+def attention_mask(document):
+    """[batch, 1, T, T], added to the scores: causal, and within a document."""
+    seq_len = document.shape[-1]
+    causal = torch.ones(seq_len, seq_len, dtype=torch.bool).tril()
+    allowed = causal & (document.unsqueeze(2) == document.unsqueeze(1))
+    return torch.zeros(allowed.shape).masked_fill(~allowed, torch.finfo(torch.float32).min).unsqueeze(1)
+
+
+def forward(model, data, step):
+    # A document of its own everywhere is what the library does by itself: leave it to the library.
+    packed = bool((data["document"] != 0).any())
+    return model(input_ids=data["tokens"][step], position_ids=data["positions"][step], use_cache=False,
+                 attention_mask=attention_mask(data["document"][step]) if packed else None).logits
+
+
+def mean_loss(logits, data, step):
+    """Mean over the loss tokens of the whole batch. Targets are given: nothing is shifted."""
+    losses = F.cross_entropy(logits.flatten(0, 1), data["targets"][step].flatten(), reduction="none")
+    return losses[data["mask"][step].flatten()].mean()
+
+
+def check_documents_alone(model, data):
+    """The packed forward must be that of every document alone."""
+    logits = forward(model, data, 0)
+    for row in range(logits.shape[0]):
+        for document in (0, 1):
+            where = data["document"][0, row] == document
+            alone = model(input_ids=data["tokens"][0, row][where].unsqueeze(0), use_cache=False).logits[0]
+            assert (alone - logits[row][where]).abs().max() < 1e-5, "documents see each other"
+
+
+def decays(name):
+    return not (name.endswith("norm.weight") or name.endswith(".bias") or name.endswith("embed_tokens.weight"))
+
+
+def train(model, data):
+    parameters = dict(model.named_parameters())
+    optimizer = torch.optim.AdamW(
+        [{"params": [p for n, p in parameters.items() if decays(n)], "weight_decay": WEIGHT_DECAY},
+         {"params": [p for n, p in parameters.items() if not decays(n)], "weight_decay": 0.0}],
+        lr=LR, betas=BETAS, eps=EPS, foreach=False)
+    losses, norms = [], []
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        loss = mean_loss(forward(model, data, step), data, step)
+        loss.backward()
+        norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP_NORM).item())
+        optimizer.step()
+        losses.append(loss.item())
+    return losses, norms
+
+
+def make(name, options, out):
+    options = dict(options)
+    batch, seq_len = options.pop("batch", 4), options.pop("seq_len", 16)
+    packed = options.pop("packed", False)
+    generator = torch.Generator().manual_seed(1234 + list(VARIANTS).index(name))
+    model = build_model(options, generator)
+    folder = out / name
+    model.save_pretrained(folder, safe_serialization=True)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    data = make_batches(STEPS, batch, seq_len, model.config.vocab_size, packed, generator)
+    if packed:
+        check_documents_alone(model, data)
+
+    logits = forward(model, data, 0)
+    loss = mean_loss(logits, data, 0)
+    loss.backward()
+    rows = torch.linspace(0, batch * seq_len - 1, min(LOGIT_ROWS, batch * seq_len)).long()
+    golden = {key: data[key].to(torch.uint8 if key == "mask" else torch.int32) for key in data}
+    golden["logit_rows"] = rows.to(torch.int32)
+    golden["logits"] = logits.detach().flatten(0, 1)[rows]
+    golden["loss"] = loss.detach().double().reshape(1)
+    for parameter_name, parameter in model.named_parameters():
+        golden["gradient/" + parameter_name] = parameter.grad.clone()
+    losses, norms = train(model, data)
+    assert losses[0] == loss.item() and all(map(math.isfinite, losses))
+    golden["losses"] = torch.tensor(losses, dtype=torch.float64)
+    golden["grad_norms"] = torch.tensor(norms, dtype=torch.float64)
+    save_file({key: value.contiguous() for key, value in golden.items()}, folder / "golden.safetensors")
+    print(f"{name}: loss {losses[0]:.4f} -> {losses[-1]:.4f}, gradient norms {min(norms):.2f} to {max(norms):.2f}, "
+          f"{sum(f.stat().st_size for f in folder.iterdir())} bytes")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=pathlib.Path, default=HERE)
+    parser.add_argument("variants", nargs="*", metavar="variant", help=", ".join(VARIANTS))
+    arguments = parser.parse_args()
+    if unknown := set(arguments.variants) - set(VARIANTS):
+        parser.error(f"no variant is named {', '.join(sorted(unknown))}")
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    print(f"torch {torch.__version__}, transformers {transformers.__version__}")
+    for name, options in VARIANTS.items():
+        if not arguments.variants or name in arguments.variants:
+            make(name, options, arguments.out)
+
+
+if __name__ == "__main__":
+    main()
