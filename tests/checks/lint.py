@@ -1,4 +1,4 @@
-"""Formatting of every C++ file, and clang-tidy over those that do not need LibTorch.
+"""Formatting of every C++ file, and clang-tidy over the product's files that do not need LibTorch.
 
     python3 tests/checks/lint.py [--format-only] [FILE...]
 
@@ -89,11 +89,11 @@ def check_tidy(files):
     os.makedirs(CACHE, exist_ok=True)
     waiting = {}
     for path in files:
-        if path in compiled:
+        if path in compiled and not path.startswith(os.path.join(ROOT, "tests")):
             marker = os.path.join(CACHE, contents.closure_hash(path, version, checks, compiled[path]))
             if not os.path.exists(marker):
                 waiting[path] = marker
-    print(f"lint: clang-tidy on {len(waiting)} of {len(compiled)} files", file=sys.stderr)
+    print(f"lint: clang-tidy on {len(waiting)} files that changed since they passed", file=sys.stderr)
     passed = True
     jobs = int(os.environ.get("TRAINCTL_JOBS", os.cpu_count() or 1))
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:

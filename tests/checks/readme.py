@@ -2,9 +2,9 @@
 
     python3 tests/checks/readme.py
 
-Every block that starts with ```sh is run, in order, in one scratch folder in which the tree appears by
-links; all must succeed. A block after the comment `<!-- not run: REASON -->` is left out, and the reason is
-printed. The quickstart is made shorter by TRAINCTL_QUICKSTART_STEPS, which ./dev quickstart understands.
+The blocks that start with ```sh are run as one script, as a reader would type them, in a scratch folder in
+which the tree appears by links; each command must succeed. A block after the comment `<!-- not run: REASON -->`
+is left out, and the reason is printed. The quickstart is made shorter by TRAINCTL_QUICKSTART_STEPS, which ./dev quickstart understands.
 """
 import os
 import re
@@ -16,7 +16,7 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LINKS = ("apps", "build", "dev", "docs", "lib", "recipes", "tests")
-TIMEOUT_SECONDS = 600
+TIMEOUT_SECONDS = 1500
 BLOCK = re.compile(r"(?:<!-- not run: (?P<reason>[^>]*?) -->\n)?```sh\n(?P<commands>.*?)```", re.DOTALL)
 
 
@@ -27,9 +27,9 @@ def blocks(text):
 
 
 def run(commands, folder):
-    """The exit status of a block, and what it printed; nothing of it is left running."""
+    """The exit status of a script, and what it printed; nothing of it is left running."""
     environment = dict(os.environ, TRAINCTL_QUICKSTART_STEPS="30", NO_COLOR="1")
-    process = subprocess.Popen(["sh", "-euxc", commands], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
+    process = subprocess.Popen(["sh", "-euc", commands], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
     try:
         output = process.communicate(timeout=TIMEOUT_SECONDS)[0]
@@ -46,18 +46,17 @@ def main():
     try:
         for name in LINKS:
             os.symlink(os.path.join(ROOT, name), os.path.join(folder, name))
-        num_run = 0
+        script = ""
         for line, reason, commands in found:
-            if reason is not None:
-                print(f"README.md:{line}: not run: {reason}", flush=True)
-                continue
-            status, output = run(commands, folder)
-            print(f"README.md:{line}: exit {status}\n{output}", flush=True)
-            if status != 0:
-                sys.exit(1)
-            num_run += 1
-        print(f"{num_run} blocks ran")
-        sys.exit(0 if num_run > 0 else 1)
+            if reason is None:
+                script += f"echo '== README.md:{line}'\n{commands}"
+            else:
+                script += f"echo '== README.md:{line} is not run: {reason}'\n"
+        status, output = run(script, folder)
+        print(output)
+        if status != 0:
+            print(f"exit status {status} in the block named last")
+        sys.exit(0 if status == 0 and found else 1)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -8,6 +8,7 @@ import unittest
 
 import deps
 import firewall
+import links
 import readme
 
 DEPS = "# comment\nbase:\nrpc: base\nrun: base\n---- LibTorch begins here ----\ncomm: base\n"
@@ -92,6 +93,16 @@ class Checks(unittest.TestCase):
         both = '#include "comm/comm.h"\n#include "rpc/wire.h"\n'
         found = firewall.check_sources(self.tree(**{"lib/comm/b.cc": both}))
         self.one(found, "and gRPC and protobuf")
+
+    def test_names_in_the_documentation(self):
+        page = "[a](a.md) `lib/run/run.h` `Suite.IsThere`\n"
+        tests = "TEST_F(Suite, IsThere) {\n"
+        sound = {"docs/a.md": page, "tests/unit/run/a_test.cc": tests}
+        self.assertEqual(links.violations(self.tree(**sound)), [])
+        for wrong in ("[a](b.md)", "`lib/run/gone.h`", "`Suite.IsGone`"):
+            with self.subTest(wrong):
+                found = links.violations(self.tree(**{**sound, "docs/a.md": page + wrong + "\n"}))
+                self.one(found, "docs/a.md:2")
 
     def test_blocks_of_a_readme(self):
         text = "# a\n```sh\none\n```\n<!-- not run: long -->\n```sh\ntwo\n```\n```text\nthree\n```\n"
