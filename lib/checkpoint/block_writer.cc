@@ -14,11 +14,10 @@
 namespace trainctl::checkpoint {
 namespace {
 
-// One chunk: it stays in the L2 cache between being filled, checksummed and copied by write(2),
-// which is faster than a larger buffer that saves system calls.
-constexpr size_t kBufferBytes = kChunkBytes;
-// The kernel starts writing to the device this often instead of at the fsync.
-constexpr int64_t kWriteBackBytes = int64_t{16} << 20;
+// Large enough to keep a device busy with one write at a time.
+constexpr size_t kBufferBytes = size_t{16} << 20;
+constexpr size_t kDirectAlignment = 4096;  // of addresses, offsets and lengths
+static_assert(kBufferBytes % kChunkBytes == 0 && kChunkBytes % kDirectAlignment == 0);
 
 }  // namespace
 
@@ -30,7 +29,7 @@ BlockWriter::BlockWriter(FileOps& ops, std::string path, int fd)
     : ops_(&ops),
       path_(std::move(path)),
       fd_(fd),
-      buffer_(static_cast<std::byte*>(std::aligned_alloc(4096, kBufferBytes))) {
+      buffer_(static_cast<std::byte*>(std::aligned_alloc(kDirectAlignment, kBufferBytes))) {
   TRAINCTL_CHECK_MSG(buffer_ != nullptr, "out of memory for a buffer of ", kBufferBytes, " bytes");
 }
 
@@ -41,7 +40,7 @@ BlockWriter::BlockWriter(BlockWriter&& other) noexcept
       buffer_(std::move(other.buffer_)),
       filled_bytes_(other.filled_bytes_),
       size_bytes_(other.size_bytes_),
-      written_back_bytes_(other.written_back_bytes_),
+      is_direct_(other.is_direct_),
       chunk_xxh3_(std::move(other.chunk_xxh3_)) {}
 
 BlockWriter::~BlockWriter() {
@@ -51,18 +50,21 @@ BlockWriter::~BlockWriter() {
 }
 
 absl::StatusOr<BlockWriter> BlockWriter::Create(FileOps& ops, const std::string& path) {
-  const int fd = ops.CreateNew(path);
+  const int fd = ops.CreateNew(path, true);
   if (fd < 0) return ErrnoError("create", path, errno);
   return BlockWriter(ops, path, fd);
 }
 
 absl::Span<std::byte> BlockWriter::Space() const {
-  return {buffer_.get() + filled_bytes_, kBufferBytes - filled_bytes_};
+  return {buffer_.get() + filled_bytes_, kChunkBytes - filled_bytes_ % kChunkBytes};
 }
 
 absl::Status BlockWriter::Advance(size_t num_bytes) {
   filled_bytes_ += num_bytes;
   size_bytes_ += static_cast<int64_t>(num_bytes);
+  if (num_bytes > 0 && filled_bytes_ % kChunkBytes == 0) {
+    chunk_xxh3_.push_back(ChecksumXxh3(buffer_.get() + filled_bytes_ - kChunkBytes, kChunkBytes));
+  }
   return filled_bytes_ == kBufferBytes ? Flush() : absl::OkStatus();
 }
 
@@ -78,20 +80,42 @@ absl::Status BlockWriter::Append(absl::string_view bytes) {
 }
 
 absl::Status BlockWriter::Flush() {
-  if (filled_bytes_ == 0) return absl::OkStatus();
-  chunk_xxh3_.push_back(ChecksumXxh3(buffer_.get(), filled_bytes_));
-  const absl::string_view bytes(reinterpret_cast<const char*>(buffer_.get()), filled_bytes_);
-  TRAINCTL_RETURN_IF_ERROR(WriteFully(*ops_, fd_, bytes, path_));
+  TRAINCTL_RETURN_IF_ERROR(WriteOut(0, filled_bytes_));
+  // Without O_DIRECT the kernel starts on the device now instead of at the sync.
+  if (!is_direct_)
+    ops_->StartWriteBack(fd_, size_bytes_ - static_cast<int64_t>(filled_bytes_), filled_bytes_);
   filled_bytes_ = 0;
-  if (size_bytes_ - written_back_bytes_ >= kWriteBackBytes) {
-    ops_->StartWriteBack(fd_, written_back_bytes_, size_bytes_ - written_back_bytes_);
-    written_back_bytes_ = size_bytes_;
+  return absl::OkStatus();
+}
+
+absl::Status BlockWriter::LeaveDirect() {
+  if (std::exchange(is_direct_, false) && ops_->EndDirect(fd_) != 0) return ErrnoError("write", path_, errno);
+  return absl::OkStatus();
+}
+
+absl::Status BlockWriter::WriteOut(size_t begin, size_t end) {
+  while (begin < end) {
+    const ssize_t written = ops_->Write(fd_, buffer_.get() + begin, end - begin);
+    if (written >= 0) {
+      begin += static_cast<size_t>(written);
+    } else if (errno == EINVAL && is_direct_) {
+      TRAINCTL_RETURN_IF_ERROR(LeaveDirect());  // another alignment, or a short write broke it
+    } else if (errno != EINTR) {
+      return ErrnoError("write", path_, errno);
+    }
   }
   return absl::OkStatus();
 }
 
 absl::Status BlockWriter::Finish() {
-  TRAINCTL_RETURN_IF_ERROR(Flush());
+  const size_t last_chunk_bytes = filled_bytes_ % kChunkBytes;
+  if (last_chunk_bytes > 0) {
+    chunk_xxh3_.push_back(ChecksumXxh3(buffer_.get() + filled_bytes_ - last_chunk_bytes, last_chunk_bytes));
+  }
+  const size_t aligned_bytes = filled_bytes_ - filled_bytes_ % kDirectAlignment;
+  TRAINCTL_RETURN_IF_ERROR(WriteOut(0, aligned_bytes));
+  TRAINCTL_RETURN_IF_ERROR(LeaveDirect());
+  TRAINCTL_RETURN_IF_ERROR(WriteOut(aligned_bytes, filled_bytes_));
   // A failed sync may drop the dirty pages and report success the next time: never try it again.
   if (ops_->Fsync(fd_) != 0) return ErrnoError("sync", path_, errno);
   if (ops_->Close(std::exchange(fd_, -1)) != 0) {

@@ -1,5 +1,7 @@
 // Writes one file front to back from a single buffer that the caller fills in place, with an
-// XXH3-64 of each chunk taken while the bytes are hot in the cache. One thread per writer.
+// XXH3-64 of each chunk taken while the bytes are hot in the cache. The buffer goes to the device
+// directly where the file system allows it (O_DIRECT): a save neither copies through the page cache
+// nor pushes other data out of it. One thread per writer.
 //
 //   TRAINCTL_ASSIGN_OR_RETURN(BlockWriter out, BlockWriter::Create(ops, path));
 //   while (...) { n = Produce(out.Space()); TRAINCTL_RETURN_IF_ERROR(out.Advance(n)); }
@@ -30,7 +32,7 @@ class BlockWriter {
   BlockWriter& operator=(BlockWriter&&) = delete;
   ~BlockWriter();
 
-  // Free room in the buffer: never empty, a multiple of 8 as long as all before it was.
+  // Room up to the end of the current chunk: never empty, a multiple of 8 as long as all before it was.
   absl::Span<std::byte> Space() const;
   // The first `num_bytes` of Space() are filled.
   absl::Status Advance(size_t num_bytes);
@@ -47,15 +49,17 @@ class BlockWriter {
     void operator()(std::byte* buffer) const;
   };
   BlockWriter(FileOps& ops, std::string path, int fd);
-  absl::Status Flush();
+  absl::Status Flush();  // a full buffer
+  absl::Status WriteOut(size_t begin, size_t end);
+  absl::Status LeaveDirect();
 
   FileOps* ops_;
   std::string path_;
   int fd_;
   std::unique_ptr<std::byte[], FreeBuffer> buffer_;
   size_t filled_bytes_ = 0;
-  int64_t size_bytes_ = 0;          // filled and flushed
-  int64_t written_back_bytes_ = 0;  // write-back was started for these
+  int64_t size_bytes_ = 0;  // filled and flushed
+  bool is_direct_ = true;
   std::vector<uint64_t> chunk_xxh3_;
 };
 

@@ -14,8 +14,19 @@
 
 namespace trainctl::checkpoint {
 
-int FileOps::CreateNew(const std::string& path) {
-  return ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+int FileOps::CreateNew(const std::string& path, bool direct) {
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
+  if (direct) {
+    const int fd = ::open(path.c_str(), kFlags | O_DIRECT, 0644);
+    if (fd >= 0 || errno != EINVAL) return fd;
+    ::unlink(path.c_str());  // some file systems create it before they refuse the flag
+  }
+  return ::open(path.c_str(), kFlags, 0644);
+}
+
+int FileOps::EndDirect(int fd) {
+  const int flags = ::fcntl(fd, F_GETFL);
+  return flags < 0 ? -1 : ::fcntl(fd, F_SETFL, flags & ~O_DIRECT);
 }
 
 ssize_t FileOps::Write(int fd, const void* data, size_t num_bytes) { return ::write(fd, data, num_bytes); }
@@ -68,7 +79,7 @@ absl::Status WriteFully(FileOps& ops, int fd, absl::string_view contents, const 
 }
 
 absl::Status WriteSyncedFile(FileOps& ops, const std::string& path, absl::string_view contents) {
-  const int fd = ops.CreateNew(path);
+  const int fd = ops.CreateNew(path, false);
   if (fd < 0) return ErrnoError("create", path, errno);
   absl::Status status = WriteFully(ops, fd, contents, path);
   // A failed sync may drop the dirty pages and report success the next time: never try it again.

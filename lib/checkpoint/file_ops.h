@@ -17,7 +17,9 @@ namespace trainctl::checkpoint {
 class FileOps {
  public:
   virtual ~FileOps() = default;
-  virtual int CreateNew(const std::string& path);  // open(O_WRONLY | O_CREAT | O_EXCL)
+  // open(O_WRONLY | O_CREAT | O_EXCL), with O_DIRECT when `direct` is set and the file system has it.
+  virtual int CreateNew(const std::string& path, bool direct);
+  virtual int EndDirect(int fd);  // takes O_DIRECT off
   virtual ssize_t Write(int fd, const void* data, size_t num_bytes);
   virtual void StartWriteBack(int fd, int64_t offset, int64_t num_bytes);  // a hint; never fails
   virtual int Fsync(int fd);

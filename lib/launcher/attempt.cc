@@ -180,15 +180,10 @@ void Attempt::DrainOutput() {
 }
 
 void Attempt::HandleExits() {
-  std::vector<int> exited;
   for (size_t i = 0; i < workers_.size(); ++i) {
     if (workers_[i].exit) continue;
     workers_[i].exit = workers_[i].process.TryWait();
-    if (workers_[i].exit) exited.push_back(static_cast<int>(i));
-  }
-  // Of deaths seen in one look, a crash comes before what may follow from it.
-  std::stable_partition(exited.begin(), exited.end(), [&](int i) { return IsCrash(*workers_[i].exit); });
-  for (const int i : exited) {
+    if (!workers_[i].exit) continue;
     const ExitStatus& exit = *workers_[i].exit;
     std::string description = exit.Describe();
     if (exit.signaled && exit.code == SIGKILL && !killing_) {
@@ -196,8 +191,8 @@ void Attempt::HandleExits() {
                                         ? ": the machine ran out of memory and the kernel ended it"
                                         : ": by another process, or for lack of memory in its container");
     }
-    job_.service.Submit(
-        rendezvous::Exited{MemberName(kLocalNode, i), IsClean(exit), IsCrash(exit), std::move(description)});
+    job_.service.Submit(rendezvous::Exited{MemberName(kLocalNode, static_cast<int>(i)), IsClean(exit),
+                                           IsCrash(exit), std::move(description)});
   }
 }
 
@@ -242,10 +237,12 @@ void Attempt::HandleNotices() {
         event.message =
             absl::StrCat(notice.stop == StopMode::kNow ? "stop now: " : "save and stop: ", notice.reason);
         Journal(std::move(event));
-        job_.console.Message(notice.stop == StopMode::kNow
-                                 ? absl::StrCat("stopping now, without saving (", notice.reason, ")")
-                                 : absl::StrCat("saving and stopping (", notice.reason,
-                                                "); press Ctrl-C again to stop at once"));
+        const bool interrupted = notice.reason == SignalName(SIGINT);
+        job_.console.Message(
+            notice.stop == StopMode::kNow
+                ? absl::StrCat("stopping now, without saving (", notice.reason, ")")
+                : absl::StrCat("saving and stopping (", notice.reason, ")",
+                               interrupted ? "; press Ctrl-C again to stop without saving" : ""));
         if (notice.stop == StopMode::kNow && !done_) {
           result_.kind = AttemptResult::Kind::kStoppedNow;
           done_ = true;

@@ -179,6 +179,7 @@ absl::StatusOr<JobOutcome> RunJob(const JobOptions& options) {
   TRAINCTL_ASSIGN_OR_RETURN(const Warden warden, Warden::Start(marker, run.lock_fd()));
   tree.AddOwn(warden.pid());
 
+  run.RemoveSocket(state.socket);  // left behind by a launcher that was killed
   rendezvous::ServiceOptions service_options;
   TRAINCTL_ASSIGN_OR_RETURN(service_options.socket_path, run.MakeSocketPath());
   service_options.token_path = run.token_path();
@@ -205,6 +206,7 @@ absl::StatusOr<JobOutcome> RunJob(const JobOptions& options) {
     job.checkpoint_step = run.NewestCheckpointStep();
     outcome = RunAttempts(job);
   }
+  run.RemoveSocket(service_options.socket_path);
   run::JournalEvent end{run::EventKind::kEnd};
   end.status = outcome.ok() ? StatusOf(outcome->kind) : run::RunStatus::kFailed;
   end.message = outcome.ok() ? outcome->message : std::string(outcome.status().message());

@@ -13,7 +13,7 @@
 namespace trainctl::launcher {
 namespace {
 
-constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP};
+constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
 std::atomic<int> g_write_fd{-1};  // a handler has no other way to find it
 
 void OnSignal(int signal_number) {
@@ -33,9 +33,13 @@ absl::StatusOr<SignalPipe> SignalPipe::Install() {
   pipe.write_fd_ = fds[1];
   TRAINCTL_CHECK(g_write_fd.exchange(fds[1]) == -1);
   struct sigaction action = {};
-  action.sa_handler = &OnSignal;
   action.sa_flags = SA_RESTART;
-  for (size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &action, &pipe.former_[i]);
+  for (size_t i = 0; i < kSignals.size(); ++i) {
+    action.sa_handler = kSignals[i] == SIGPIPE ? SIG_IGN : &OnSignal;
+    ::sigaction(kSignals[i], &action, &pipe.former_[i]);
+    const bool under_nohup = kSignals[i] == SIGHUP && pipe.former_[i].sa_handler == SIG_IGN;
+    if (under_nohup) ::sigaction(SIGHUP, &pipe.former_[i], nullptr);
+  }
   return pipe;
 }
 

@@ -1,5 +1,6 @@
 // Signals as something to poll. While one exists, SIGINT, SIGTERM and SIGHUP arrive here instead of
-// ending the process. One at a time in a process.
+// ending the process (SIGHUP stays ignored under nohup), and SIGPIPE is ignored: a closed terminal
+// ends no job. One at a time in a process.
 #pragma once
 
 #include <signal.h>
@@ -24,7 +25,7 @@ class SignalPipe {
   SignalPipe() = default;
   int read_fd_ = -1;
   int write_fd_ = -1;
-  std::array<struct sigaction, 3> former_;
+  std::array<struct sigaction, 4> former_;
 };
 
 }  // namespace trainctl::launcher

@@ -9,6 +9,7 @@
 namespace trainctl::model {
 namespace {
 
+constexpr int64_t kFp32Bytes = 4;
 // Bounds the memory of the logits; large enough that the products stay efficient.
 constexpr int64_t kMaxLogitBytes = int64_t{32} << 20;
 
@@ -154,8 +155,8 @@ class SegmentBuilder {
     const int lse = NewValue("attention_lse", DType::kF32, spec_.heads, n);
     op.outputs = {output, lse};
     op.saved = {input, output, lse};
-    op.forward_temp_bytes = AttentionForwardTemp();
-    op.backward_temp_bytes = AttentionBackwardTemp();
+    op.forward_temp_bytes = AttentionTemp(/*backward=*/false);
+    op.backward_temp_bytes = AttentionTemp(/*backward=*/true);
     segment_.operators.push_back(std::move(op));
     return output;
   }
@@ -181,29 +182,27 @@ class SegmentBuilder {
     return output;
   }
 
-  int64_t AttentionForwardTemp() const {
-    return AttentionTempBytes(spec_, segment_.shape, segment_.dtype, threads_, false);
+  // lib/nn/attention.cc computes one kv head at a time: its outputs before they are put in place, and
+  // the kernel's tiles of scores (ATen's _scaled_dot_product_flash_attention_for_cpu).
+  int64_t AttentionTemp(bool backward) const {
+    const int64_t group_numel = segment_.shape.tokens() * spec_.heads / spec_.kv_heads;
+    const int64_t element = DTypeBytes(segment_.dtype);
+    const int64_t seq_len = segment_.shape.seq_len;
+    const int64_t q_tile = std::min<int64_t>(seq_len, seq_len >= 768 ? 256 : seq_len >= 192 ? 64 : 32);
+    const int64_t kv_tile = std::min<int64_t>(seq_len, 512);
+    const int64_t tiles = backward ? 2 : 1;  // scores, and their gradient
+    const int64_t rounded = segment_.dtype == DType::kF32 ? 0 : element;
+    const int64_t workspace =
+        threads_ * q_tile * (tiles * kv_tile * (kFp32Bytes + rounded) + (spec_.head_dim + 2) * kFp32Bytes);
+    const int64_t results = group_numel * ((backward ? 3 : 1) * spec_.head_dim * element + kFp32Bytes);
+    return results + workspace;
   }
-  int64_t AttentionBackwardTemp() const {
-    return AttentionTempBytes(spec_, segment_.shape, segment_.dtype, threads_, true);
-  }
-
-  static int64_t AttentionTempBytes(const ModelSpec& spec, const MicroBatchShape& shape, DType dtype,
-                                    int64_t threads, bool backward);
 
   const ModelSpec& spec_;
   const std::vector<Parameter>& inventory_;
   Segment segment_;
   int64_t threads_ = 1;
 };
-
-// Workspace of the attention kernel (kernels/attention.h): per thread one tile of scores and the
-// accumulators of one query tile, in fp32.
-int64_t SegmentBuilder::AttentionTempBytes(const ModelSpec& spec, const MicroBatchShape& shape, DType dtype,
-                                           int64_t threads, bool backward) {
-  (void)spec, (void)shape, (void)dtype, (void)threads, (void)backward;
-  return 0;
-}
 
 class ByteCounter {
  public:

@@ -60,6 +60,29 @@ absl::Status CheckBatch(const recipe::TrainConfig& train, int64_t world_size) {
   return absl::OkStatus();
 }
 
+// Byte counts must stay far below 2^63, and a schedule must fit in memory.
+absl::Status CheckSize(const recipe::Recipe& recipe, int64_t world_size) {
+  const model::ModelSpec& spec = recipe.model.spec;
+  const double share = static_cast<double>(recipe.train.batch_sequences / world_size);
+  const double columns = static_cast<double>(8 * spec.hidden + 4 * spec.heads * spec.head_dim + 4 * spec.ffn);
+  const double layers = static_cast<double>(spec.layers);
+  const double bytes = share * static_cast<double>(recipe.data.seq_len) * 8 *
+                       (columns * layers + static_cast<double>(spec.vocab));
+  if (bytes > 1e18) {
+    return UsageError(absl::StrCat("train.batch_sequences ", recipe.train.batch_sequences, " x data.seq_len ",
+                                   recipe.data.seq_len, " is more than one step of this model can hold"));
+  }
+  if (!recipe.train.micro_batch.has_value()) return absl::OkStatus();
+  const int64_t most = kMaxBlockRuns / model::NumBlocks(spec);
+  const int64_t accumulation = recipe.train.batch_sequences / world_size / *recipe.train.micro_batch;
+  if (accumulation > most) {
+    return UsageError(absl::StrCat("train.micro_batch = ", *recipe.train.micro_batch, " makes ", accumulation,
+                                   " micro-batches a step, more than the ", most,
+                                   " that this version schedules; raise it"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<DType> ResolvePrecision(const std::string& precision, const cluster::Host& host,
                                        std::vector<std::string>& notes) {
   if (precision == "fp32") return DType::kF32;
@@ -160,6 +183,7 @@ absl::StatusOr<Plan> MakePlan(const recipe::Recipe& recipe, const cluster::Host&
   const int64_t world_size = nodes * devices;
   TRAINCTL_RETURN_IF_ERROR(CheckDegrees(recipe, world_size));
   TRAINCTL_RETURN_IF_ERROR(CheckBatch(recipe.train, world_size));
+  TRAINCTL_RETURN_IF_ERROR(CheckSize(recipe, world_size));
 
   Plan plan;
   plan.seq_len = recipe.data.seq_len;

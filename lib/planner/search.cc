@@ -49,7 +49,8 @@ class Strategy {
     const int64_t share = problem_.batch_sequences / problem_.world_size;
     std::vector<int64_t> sizes;
     for (int64_t size = 1; size < share; size *= 2) {
-      if (share % size == 0) sizes.push_back(size);
+      const bool too_many = share / size > kMaxBlockRuns / model::NumBlocks(*problem_.spec);
+      if (share % size == 0 && !too_many) sizes.push_back(size);
     }
     sizes.push_back(share);
     return sizes;

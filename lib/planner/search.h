@@ -24,6 +24,9 @@ struct Problem {
   std::optional<schedule::Recompute> recompute;
 };
 
+// Blocks run forward and backward in one step, at most: a schedule is a list in memory.
+inline constexpr int64_t kMaxBlockRuns = int64_t{1} << 18;
+
 // The layout's schedule options for at most `max_micro_batches`.
 schedule::BuildOptions OptionsOf(const Problem& problem, const Layout& layout, int64_t max_micro_batches);
 

@@ -1,13 +1,12 @@
 #include "recipe/checks.h"
 
-#include <fnmatch.h>
-
 #include <algorithm>
 #include <iterator>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/wildcard.h"
 #include "recipe/values.h"
 
 namespace trainctl::recipe {
@@ -105,7 +104,7 @@ class Checker {
       if (std::count(standard.begin(), standard.end(), pattern) > 0) continue;
       if (inventory.empty()) inventory = model::Inventory(spec);
       const bool matches = std::any_of(inventory.begin(), inventory.end(), [&](const model::Parameter& p) {
-        return fnmatch(pattern.c_str(), p.name.c_str(), 0) == 0;
+        return MatchesWildcard(pattern, p.name);
       });
       if (matches) continue;
       Fail({"optimizer.no_decay"}, absl::StrCat("optimizer.no_decay: ", QuoteToml(pattern),

@@ -17,9 +17,9 @@ void DeriveHoldout(Recipe& recipe) {
 
 void ResolveCheckpoint(Recipe& recipe) {
   CheckpointConfig& checkpoint = recipe.checkpoint;
-  if (checkpoint.every_steps.has_value()) return;
+  if (checkpoint.every_steps.has_value() || checkpoint.every.has_value()) return;
   const int64_t tenth = std::max<int64_t>(1, recipe.train.steps / 10);
-  checkpoint.every_steps = checkpoint.every.has_value() ? 0 : std::min<int64_t>(1000, tenth);
+  checkpoint.every_steps = std::min<int64_t>(1000, tenth);
 }
 
 }  // namespace trainctl::recipe

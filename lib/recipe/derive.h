@@ -13,7 +13,7 @@ int64_t StepsForTokens(const Recipe& recipe, int64_t tokens);
 // Sets the derived share held out of every training source from the holdout of data.eval.
 void DeriveHoldout(Recipe& recipe);
 
-// Gives checkpoint.every_steps = "auto" its value.
+// Gives checkpoint.every_steps = "auto" its value; it stays empty (off) when `every` is given.
 void ResolveCheckpoint(Recipe& recipe);
 
 }  // namespace trainctl::recipe

@@ -25,6 +25,7 @@ struct Access {
   Environment environment;
   std::function<absl::StatusOr<std::string>(const std::string& path)> read_file;
   std::function<absl::StatusOr<std::vector<std::string>>(const std::string& pattern)> expand_glob;
+  std::function<bool(const std::string& path)> is_folder;
 };
 
 // The value of one field, or of one variable of launch.env.

@@ -33,6 +33,7 @@ class Resolver {
     ResizeLists();
     ResolveModel();
     ApplyEntries();
+    CheckWeights();
     ResolveRoot();
     ResolveSources();
     ResolveBatchAndLength();
@@ -145,6 +146,14 @@ class Resolver {
         entry.field->set(recipe(), entry.index, entry.value);
       }
     }
+  }
+
+  void CheckWeights() {
+    const std::string& weights = recipe().model.weights;
+    if (draft_.Find("model.weights") == nullptr || weights == "random" || weights == "from") return;
+    if (access_.is_folder(weights)) return;
+    issues_.Add(Where("model.weights"),
+                absl::StrCat("model.weights: there is no checkpoint folder ", weights));
   }
 
   // The default is relative too.
@@ -294,6 +303,10 @@ Access RealAccess() {
   };
   access.read_file = ReadNamedFile;
   access.expand_glob = ExpandGlob;
+  access.is_folder = [](const std::string& path) {
+    std::error_code ignored;
+    return std::filesystem::is_directory(path, ignored);
+  };
   return access;
 }
 

@@ -91,7 +91,7 @@ struct ClusterConfig {
 };
 
 struct CheckpointConfig {
-  std::optional<int64_t> every_steps;
+  std::optional<int64_t> every_steps;  // once loaded: empty = by time only
   std::optional<absl::Duration> every;
   int64_t keep = 3;
   int64_t keep_every_steps = 0;  // 0 = off

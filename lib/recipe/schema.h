@@ -1,5 +1,5 @@
 // The recipe's schema: ONE table of fields. The parser, the checks, `recipe show`, the stored JSON
-// and the reference page are all derived from it; adding an option is one row in schema.cc (and a
+// and the reference page are all derived from it; adding an option is one row in schema_fields.cc (and a
 // member in recipe.h). Defaults are the initializers of recipe.h. Immutable; thread safe.
 //
 //   const Field* field = GetSchema().Find("train.steps");
@@ -90,6 +90,9 @@ struct Field {
   // The name with the index in it: "data.train[2].files".
   std::string PathAt(size_t index) const;
 };
+
+// The table itself (schema_fields.cc), in the order in which fields are shown.
+std::vector<Field> AllFields();
 
 class Schema {
  public:

@@ -144,7 +144,7 @@ std::string ReferenceRow(const Field& field) {
 
 constexpr char kReferenceHead[] = R"(# Recipe reference
 
-<!-- Made by `trainctl recipe reference`; a test compares. Change lib/recipe/schema.cc instead. -->
+<!-- Made by `trainctl recipe reference`; a test compares. Change lib/recipe/schema_fields.cc instead. -->
 
 A recipe is a TOML file. Everything has a default but the model, the data and the length of the run.
 
@@ -159,6 +159,7 @@ A recipe is a TOML file. Everything has a default but the model, the data and th
   `"512MiB"`), and so do durations (`"250ms"`, `"3s"`, `"30m"`, `"2h"`).
 - Relative paths are relative to the file that states them, to the working directory for `--set`.
   `${VAR}` is expanded in paths only; an undefined one is an error.
+- `"auto"` is possible where the type says so; what it became is printed and stored.
 - "resume" says whether `trainctl resume --set` may change the field.
 
 )";

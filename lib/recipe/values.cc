@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "base/status.h"
 #include "base/units.h"
 
@@ -19,8 +20,9 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // A number as a person would write it: 1e12 and not 1000000000000.
 std::string Bound(double value) {
-  return value == std::floor(value) && std::abs(value) < 1e7 ? absl::StrCat(static_cast<int64_t>(value))
-                                                             : FormatDouble(value);
+  if (value == std::floor(value) && std::abs(value) < 1e7) return absl::StrCat(static_cast<int64_t>(value));
+  const std::string text = FormatDouble(value);
+  return std::string(absl::StripSuffix(text, ".0"));
 }
 
 std::string RangeText(const Field& field) {

@@ -72,17 +72,19 @@ void Coordinator::On(absl::Duration now, const Expect& event, Decision& out) {
 
 Coordinator::Member* Coordinator::Current(const MemberId& id, Decision& out) {
   const auto it = members_.find(id.member);
+  bool rejoin = false;
   if (it == members_.end()) {
     out.reason = absl::StrCat("unknown member ", id.member);
   } else if (!it->second.joined) {
     out.reason = absl::StrCat("member ", id.member, " has not joined");
+    rejoin = true;  // it was sent away and did not know yet
   } else if (it->second.incarnation != id.incarnation) {
     out.reason = absl::StrCat("incarnation ", id.incarnation, " of ", id.member, " is superseded by ",
                               it->second.incarnation);
   } else {
     return &it->second;
   }
-  out.commands.push_back({Command::Kind::kReject, id, generation_, {}, out.reason, false});
+  out.commands.push_back({Command::Kind::kReject, id, generation_, {}, out.reason, rejoin});
   return nullptr;
 }
 
@@ -257,11 +259,13 @@ void Coordinator::On(absl::Duration now, const ReportFailure& event, Decision& o
   failure.rank = member->rank;
   if (failure.step < 0) failure.step = member->progress.step;
   const absl::Duration wait = failure.peer_failed ? timeouts_.echo : timeouts_.settle;
-  Consider({std::move(failure), event.id.member, now + wait}, out);
+  Consider({std::move(failure), event.id.member, now + wait, false}, out);
 }
 
 void Coordinator::Consider(Candidate candidate, Decision& out) {
-  const bool better = !candidate_ || (candidate_->failure.peer_failed && !candidate.failure.peer_failed);
+  const bool own_words = candidate_ && candidate_->from_exit && candidate_->member == candidate.member;
+  const bool better =
+      !candidate_ || own_words || (candidate_->failure.peer_failed && !candidate.failure.peer_failed);
   out.reason = better ? absl::StrCat("failure of ", candidate.member, " waits for a better explanation")
                       : absl::StrCat("failure of ", candidate_->member, " was first");
   if (better) candidate_ = std::move(candidate);
@@ -324,6 +328,7 @@ void Coordinator::On(absl::Duration now, const Exited& event, Decision& out) {
     return;
   }
   Failure failure{member.rank, member.progress.step, "", event.description, false};
+  if (member.left) absl::StrAppend(&failure.message, " after it had left the job");
   if (event.clean) {
     absl::StrAppend(&failure.message,
                     phase_ == Phase::kRunning ? " before the end of the run" : " before it was given a rank");
@@ -337,7 +342,7 @@ void Coordinator::On(absl::Duration now, const Exited& event, Decision& out) {
     out.reason = absl::StrCat(event.member, " ended as it had announced");
     return;
   }
-  Consider({std::move(failure), event.member, now + timeouts_.settle}, out);
+  Consider({std::move(failure), event.member, now + timeouts_.settle, true}, out);
 }
 
 void Coordinator::On(absl::Duration now, const StopRequest& event, Decision& out) {

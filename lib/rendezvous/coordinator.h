@@ -171,6 +171,7 @@ class Coordinator {
     Failure failure;
     std::string member;
     absl::Duration deadline;
+    bool from_exit = false;  // only the exit code is known
   };
 
   void On(absl::Duration now, const Expect& event, Decision& out);

@@ -72,6 +72,7 @@ class WorkerClient::Impl : public ControlChannel {
 
   absl::Status Leave(LeaveReason reason) {
     std::unique_lock lock(mutex_);
+    EnqueueProgress();
     v1::WorkerMessage message = Message();
     message.mutable_leave()->set_stopped(reason == LeaveReason::kStopped);
     Enqueue(std::move(message));
@@ -104,6 +105,7 @@ class WorkerClient::Impl : public ControlChannel {
   void Fail(const Failure& failure) override {
     std::unique_lock lock(mutex_);
     if (std::exchange(failed_, true)) return;
+    EnqueueProgress();
     v1::WorkerMessage message = Message();
     message.mutable_failure()->set_step(failure.step);
     message.mutable_failure()->set_axis(WireText(failure.axis));
@@ -129,6 +131,19 @@ class WorkerClient::Impl : public ControlChannel {
     v1::WorkerMessage message = Message();
     message.mutable_join()->set_pid(::getpid());
     return message;
+  }
+
+  v1::WorkerMessage HeartbeatMessage() {
+    v1::WorkerMessage message = Message();
+    message.mutable_heartbeat()->set_step(progress_.step);
+    message.mutable_heartbeat()->set_phase(WireText(progress_.phase));
+    progress_waits_ = false;
+    return message;
+  }
+
+  // Last words come after the last step.
+  void EnqueueProgress() {
+    if (progress_waits_) Enqueue(HeartbeatMessage());
   }
 
   void Enqueue(v1::WorkerMessage message) {
@@ -164,10 +179,7 @@ class WorkerClient::Impl : public ControlChannel {
         message = std::move(outgoing_.front());
         outgoing_.pop_front();
       } else {
-        message = Message();
-        message.mutable_heartbeat()->set_step(progress_.step);
-        message.mutable_heartbeat()->set_phase(WireText(progress_.phase));
-        progress_waits_ = false;
+        message = HeartbeatMessage();
       }
       lock.unlock();
       const bool ok = stream_->Write(message);

@@ -21,6 +21,7 @@ namespace trainctl::run {
 namespace {
 
 constexpr char kDefaultLatest[] = "runs/latest";
+constexpr char kSocketFolderPrefix[] = "/tmp/trainctl-";
 constexpr size_t kMaxSocketPathBytes = 107;
 constexpr absl::Duration kCleanUpWait = absl::Seconds(10);
 
@@ -155,9 +156,17 @@ absl::Status RunFolder::Lock() {
 absl::StatusOr<std::string> RunFolder::MakeSocketPath() const {
   const std::string inside = path_ + "/control.sock";
   if (inside.size() <= kMaxSocketPathBytes) return inside;
-  std::string folder = "/tmp/trainctl-XXXXXX";
+  std::string folder = absl::StrCat(kSocketFolderPrefix, "XXXXXX");
   if (::mkdtemp(folder.data()) == nullptr) return ErrnoError("create folder", folder, errno);  // mode 0700
   return folder + "/control.sock";
+}
+
+void RunFolder::RemoveSocket(const std::string& socket_path) const {
+  if (socket_path.empty()) return;
+  ::unlink(socket_path.c_str());
+  if (absl::StartsWith(socket_path, kSocketFolderPrefix)) {
+    ::rmdir(socket_path.substr(0, socket_path.rfind('/')).c_str());
+  }
 }
 
 absl::StatusOr<RunState> RunFolder::ReadState() const {

@@ -50,6 +50,8 @@ class RunFolder {
   // Where the control socket goes: in the folder, or, since a socket's path is limited to 107
   // bytes, in a new private folder under /tmp.
   absl::StatusOr<std::string> MakeSocketPath() const;
+  // Removes the socket, and the folder that MakeSocketPath made for it. Best effort.
+  void RemoveSocket(const std::string& socket_path) const;
 
   absl::StatusOr<RunState> ReadState() const;
   // Step of the newest committed checkpoint folder (by its name); -1 when there is none.

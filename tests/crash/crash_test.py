@@ -48,6 +48,8 @@ tokenizer = "byte"
 seq_len = 32
 [[data.train]]
 files = ["text/*.txt"]
+[[data.eval]]
+name = "held-out"
 holdout = 0.2
 [train]
 steps = %d

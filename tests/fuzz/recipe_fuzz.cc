@@ -33,6 +33,7 @@ Access MemoryAccess(const std::string& base) {
     if (pattern.size() % 7 == 3) return UsageError("no file matches " + pattern);
     return std::vector<std::string>{pattern};
   };
+  access.is_folder = [](const std::string& path) { return path.size() % 5 != 2; };
   return access;
 }
 

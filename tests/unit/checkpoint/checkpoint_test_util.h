@@ -20,8 +20,8 @@ namespace trainctl::checkpoint {
 
 class TempFolder {
  public:
-  TempFolder() {
-    std::string pattern = testing::TempDir() + "/trainctl_checkpoint_XXXXXX";
+  explicit TempFolder(const std::string& parent = testing::TempDir()) {
+    std::string pattern = parent + "/trainctl_checkpoint_XXXXXX";
     path_ = ::mkdtemp(pattern.data());
   }
   TempFolder(const TempFolder&) = delete;

@@ -27,8 +27,8 @@ class FailingOps : public FileOps {
       : kind_(kind), fail_at_(fail_at), error_number_(error_number) {}
   bool has_failed() const { return calls_ > fail_at_; }
 
-  int CreateNew(const std::string& path) override {
-    return Fails(Kind::kCreate) ? -1 : FileOps::CreateNew(path);
+  int CreateNew(const std::string& path, bool direct) override {
+    return Fails(Kind::kCreate) ? -1 : FileOps::CreateNew(path, direct);
   }
   ssize_t Write(int fd, const void* data, size_t num_bytes) override {
     return Fails(Kind::kWrite) ? -1 : FileOps::Write(fd, data, num_bytes);
@@ -110,25 +110,32 @@ TEST(CheckpointIoErrors, ACommitWhoseSyncFailedStaysFailed) {
   }
 }
 
+// Also breaks the alignment of direct writes, which then end.
 class ShortWrites : public FileOps {
  public:
+  explicit ShortWrites(size_t max_bytes) : max_bytes_(max_bytes) {}
   ssize_t Write(int fd, const void* data, size_t num_bytes) override {
     if (++calls_ % 3 == 0) {
       errno = EINTR;
       return -1;
     }
-    return FileOps::Write(fd, data, std::min<size_t>(num_bytes, 7));
+    return FileOps::Write(fd, data, std::min<size_t>(num_bytes, max_bytes_));
   }
 
  private:
+  size_t max_bytes_;
   int calls_ = 0;
 };
 
 TEST(CheckpointIoErrors, ShortAndInterruptedWritesAreContinued) {
   TempFolder folder;
-  ShortWrites ops;
-  ASSERT_TRUE(Save(folder.path(), 1, TwoRanks(), 1, &ops).ok());
+  ShortWrites few_bytes(7);
+  ASSERT_TRUE(Save(folder.path(), 1, TwoRanks(), 1, &few_bytes).ok());
   ExpectContents(*CheckpointReader::Open(StepPath(folder.path(), 1)), TwoRanksWhole(), 1);
+  ShortWrites odd_sizes(100'001);
+  const Slice large = Whole("w", DType::kF32, {1'000'003});
+  ASSERT_TRUE(Save(folder.path(), 2, {{large}}, 2, &odd_sizes).ok());
+  ExpectContents(*CheckpointReader::Open(StepPath(folder.path(), 2)), {large}, 2);
 }
 
 TEST(CheckpointIoErrors, AFullDiskIsAnErrorAndGivesTheRoomBack) {

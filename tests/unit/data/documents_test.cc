@@ -120,6 +120,7 @@ TEST_F(Documents, EachBadLineIsNamedWithItsFile) {
            {good + "{\"text\":\"\xff\"}\n", "a.jsonl:2:"},
            {good + std::string("\0\0\0\n", 4), "a.jsonl:2:1: not valid JSON"},
            {good + std::string(1000, '[') + "\n", "a.jsonl:2"},
+           {good + "{\"text\":\"x\",\"n\":1e999}\n", "a.jsonl:2: a number is out of range"},
        }) {
     const absl::Status status = OpenDocuments(Source({Write("a.jsonl", c.contents)}), 256).status();
     EXPECT_THAT(status.message(), HasSubstr(c.message));

@@ -82,7 +82,7 @@ class JobTest : public testing::Test {
   }
   ~JobTest() override { (void)RemoveAll(folder_); }
 
-  std::string Path(absl::string_view name) const { return absl::StrCat(folder_, "/", name); }
+  std::string Path(absl::string_view name) const { return absl::StrCat(folder_, "/", long_name_, name); }
 
   // In this process, on the run folder "run".
   absl::StatusOr<JobOutcome> Run(std::vector<std::string> script) {
@@ -137,6 +137,7 @@ class JobTest : public testing::Test {
   }
 
   std::string folder_;
+  std::string long_name_;  // "" or a folder between, with its slash
   std::shared_ptr<RecordingObserver> observer_ = std::make_shared<RecordingObserver>();
   JobOptions options_;
 };

@@ -219,11 +219,13 @@ TEST_F(JobTest, AStuckConsoleBlocksNoWorker) {
 }
 
 TEST_F(JobTest, ALongRunPathStillGetsASocket) {
-  folder_ += "/" + std::string(100, 'd');
+  long_name_ = std::string(100, 'd') + "/";
   const auto outcome = Run({"*:barrier:a"});
-  folder_.resize(folder_.size() - 101);
   ASSERT_TRUE(outcome.ok()) << outcome.status();
   EXPECT_EQ(outcome->kind, Kind::kFinished);
+  const std::string socket = State().socket;
+  EXPECT_LE(socket.size(), 107u);
+  EXPECT_FALSE(PathExists(socket.substr(0, socket.rfind('/')))) << "its folder is not left behind";
 }
 
 }  // namespace

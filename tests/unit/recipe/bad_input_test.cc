@@ -55,7 +55,7 @@ const Case kCases[] = {
     {"FractionForACount", "[checkpoint]\nkeep = 2.5\n",
      "r.toml:12:1: checkpoint.keep: expected a whole number from 1 to 1000000, got 2.5"},
     {"ExponentForACount", "[checkpoint]\nevery_steps = 1e3\n",
-     "r.toml:12:1: checkpoint.every_steps: expected a whole number from 0 to 1e12, such as 10_000 or "
+     "r.toml:12:1: checkpoint.every_steps: expected a whole number from 1 to 1e12, such as 10_000 or "
      "\"10K\", or \"auto\", got 1000.0"},
     {"DateForAString", "[run]\nname = 2024-01-01\n", "r.toml:12:1: run.name: expected a string, got a date"},
     {"NumberForABool", "[run]\ndeterministic = 1\n",
@@ -87,7 +87,7 @@ const Case kCases[] = {
      "r.toml:12:1: launch.detect_timeout: \"1ms\" is out of range; expected a duration with a unit (ms, s, m "
      "or h) from 0.1 s to 3600 s, such as \"30m\""},
     {"CountThatIsNotWhole", "[checkpoint]\nevery_steps = '1.0005K'\n",
-     "r.toml:12:1: checkpoint.every_steps: '1.0005K' is not a whole number; expected a whole number from 0 "
+     "r.toml:12:1: checkpoint.every_steps: '1.0005K' is not a whole number; expected a whole number from 1 "
      "to 1e12, such as 10_000 or \"10K\", or \"auto\""},
     {"AutoWhereItIsNotPossible", "[optimizer]\nlr = 'auto'\n",
      "r.toml:12:1: optimizer.lr: \"auto\" is not possible here; expected a number from 0 to 1000"},
@@ -262,6 +262,17 @@ const Case kCases[] = {
      "!recipe_version = 1\n[model]\npreset = 'toy-1m'\nweights = 'from'\n[data]\nseq_len = "
      "128\n[[data.train]]\nfiles = ['a']\n[train]\nsteps = 1\nbatch_sequences = 1\n",
      "r.toml:4:1: model.weights = \"from\" needs model.from, the folder with the weights"},
+    {"MissingWeights",
+     "!recipe_version = 1\n[model]\npreset = 'toy-1m'\nweights = 'missing/step-1'\n[data]\nseq_len = "
+     "128\n[[data.train]]\nfiles = ['a']\n[train]\nsteps = 1\nbatch_sequences = 1\n",
+     "r.toml:4:1: model.weights: there is no checkpoint folder /work/missing/step-1"},
+    {"EveryZeroSteps", "[checkpoint]\nevery_steps = 0\n",
+     "r.toml:12:1: checkpoint.every_steps: 0 is out of range; expected a whole number from 1 to 1e12, such "
+     "as 10_000 or \"10K\", or \"auto\""},
+    {"BracketsInAPattern", "[optimizer]\nno_decay = ['*[bw]*']\n",
+     "r.toml:12:1: optimizer.no_decay: \"*[bw]*\" matches no parameter; their names are like "
+     "model.layers.2.input_layernorm.weight"},
+    {"HeaderWithoutAName", "[ = 1\n", "r.toml:11:1: not valid TOML: expected the name of a table after ["},
     {"EnvThatTheLauncherSets", "[launch.env]\nRANK = '1'\nOMP_NUM_THREADS = '2'\n",
      "2 errors in r.toml:\n  r.toml:13:1: launch.env.OMP_NUM_THREADS: trainctl sets this variable itself; "
      "use cluster.threads_per_worker\n  r.toml:12:1: launch.env.RANK: trainctl sets this variable itself"},

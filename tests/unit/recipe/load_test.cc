@@ -52,7 +52,7 @@ TEST(LoadRecipe, SetIsReadByTheTypeOfTheField) {
   EXPECT_FALSE(recipe.data.shuffle);
   EXPECT_EQ(recipe.data.train[0].weight, 0.5);
   EXPECT_EQ(recipe.checkpoint.every, absl::Seconds(90));
-  EXPECT_EQ(recipe.checkpoint.every_steps, 0);  // by time only
+  EXPECT_FALSE(recipe.checkpoint.every_steps.has_value());  // by time only
   EXPECT_EQ(recipe.cluster.memory_limit_bytes, int64_t{3} << 29);
   EXPECT_EQ(recipe.launch.env, (StringMap{{"LEVEL", "3"}, {"OTHER", "x"}}));
   EXPECT_EQ(recipe.parallel.recompute, "full");

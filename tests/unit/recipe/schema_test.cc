@@ -85,7 +85,7 @@ TEST(Values, Utf8IsCheckedStrictly) {
 TEST(Reference, TheFileInTheTreeIsTheOutput) {
   const absl::StatusOr<std::string> page = ReadFile(TRAINCTL_SOURCE_DIR "/docs/recipe-reference.md");
   ASSERT_TRUE(page.ok()) << page.status();
-  EXPECT_EQ(*page, ReferencePage()) << "run: trainctl recipe reference > docs/recipe-reference.md";
+  EXPECT_TRUE(*page == ReferencePage()) << "run: trainctl recipe reference > docs/recipe-reference.md";
 }
 
 TEST(Reference, NamesEveryField) {

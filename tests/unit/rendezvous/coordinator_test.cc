@@ -223,6 +223,27 @@ TEST_F(CoordinatorTest, AnExitThatOvertakesTheDeathItFollowsFromYields) {
   EXPECT_EQ(last_.notices[0].failure.rank, 1);
 }
 
+TEST_F(CoordinatorTest, WordsThatArriveAfterTheExitStillCount) {
+  Start(3);
+  Give(Exited{Name(1), false, false, "exited with code 4"});
+  Give(ReportFailure{Id(1), 8, {1, 5, "", "loss is not a number", false}});
+  now_ += coordinator_.timeouts().settle;
+  Give(Tick{});
+  ASSERT_THAT(last_.notices, SizeIs(1));
+  EXPECT_EQ(last_.notices[0].failure.message, "loss is not a number");
+}
+
+TEST_F(CoordinatorTest, AnEchoThatArrivesAfterItsExitStillWaitsForItsCause) {
+  Start(3);
+  Give(Exited{Name(1), false, false, "exited with code 4"});
+  Give(ReportFailure{Id(1), 8, {1, 5, "", "connection closed", true}});
+  EXPECT_THAT(Pass(absl::Seconds(1), {0, 2}), IsEmpty());
+  Give(Exited{Name(2), false, false, "exited with code 3"});
+  const std::vector<Notice> notices = Pass(absl::Seconds(0.5), {0});
+  ASSERT_THAT(notices, SizeIs(1));
+  EXPECT_EQ(notices[0].failure.rank, 2);
+}
+
 TEST_F(CoordinatorTest, AnExitCodeWithoutWordsIsAFailureToo) {
   Start(2);
   Give(Exited{Name(1), false, false, "exited with code 3"});

@@ -69,6 +69,8 @@ class Simulation {
       member = {member.incarnation + 1, true, 0, 0, now_};
     }
     acks_.clear();
+    // The agent tells of an exit before it starts the next process in that place.
+    pending_.remove_if([](const Message& message) { return std::holds_alternative<Exited>(message.event); });
     Apply(coordinator_.Decide(now_, expect));
   }
 
@@ -177,7 +179,9 @@ class Simulation {
           if (command.generation == member.acked_generation) member.running_generation = command.generation;
           break;
         case Command::Kind::kReject:
-          if (command.rejoin) member.acked_generation = 0;
+          // A worker that is not asked to come back ends.
+          EXPECT_TRUE(command.rejoin || coordinator_.phase_name() == "failed") << command.reason;
+          if (member.running_generation == 0) member.acked_generation = 0;
           break;
         case Command::Kind::kDirective:
           break;

@@ -1,0 +1,559 @@
+// The table: one row for each field of a recipe.
+
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "recipe/schema.h"
+#include "recipe/schema_builder.h"
+
+namespace trainctl::recipe {
+namespace {
+
+constexpr double kMaxCount = 1e18;
+
+void AddRun(Builder& b) {
+  b.Add(
+       "recipe_version", "Format of the recipe. A newer one than this program knows is refused.",
+       [](Recipe & r, size_t) -> auto& { return r.recipe_version; })
+      .Range(1, 1);
+  b.Add(
+      "run.name", "Start of the run folder's name: `<root>/<name>-<UTC yyyymmdd-hhmmss>`.",
+      [](Recipe & r, size_t) -> auto& { return r.run.name; });
+  b.Add(
+       "run.root", "Folder of the run folders, relative to the working directory.",
+       [](Recipe & r, size_t) -> auto& { return r.run.root; })
+      .Path()
+      .FromWorkingDir();
+  b.Add(
+       "run.seed", "Seed of the initial weights and of the data order.",
+       [](Recipe & r, size_t) -> auto& { return r.run.seed; })
+      .AtLeast(0);
+  b.Add(
+      "run.deterministic",
+      "Use only algorithms that give the same bits each time. On a CPU every run does, so there it makes "
+      "no difference.",
+      [](Recipe & r, size_t) -> auto& { return r.run.deterministic; });
+}
+
+void AddModel(Builder& b) {
+  b.Add(
+       "model.preset", "A built-in model; the list is at the end of this page.",
+       [](Recipe & r, size_t) -> auto& { return r.model.preset; })
+      .OmitEmpty()
+      .Default("one of preset, from and family is required")
+      .Group("model", "preset");
+  b.Add(
+       "model.from", "A Hugging Face folder whose config.json describes the model.",
+       [](Recipe & r, size_t) -> auto& { return r.model.from; })
+      .Path()
+      .OmitEmpty()
+      .Default("one of preset, from and family is required")
+      .Group("model", "from");
+  b.Add(
+       "model.family", "The family of a model that is described by the dimensions below.",
+       [](Recipe & r, size_t) -> auto& { return r.model.spec.family; })
+      .Choices({"llama"})
+      .Default("one of preset, from and family is required")
+      .Group("model", "family");
+  const char* inherited = "that of the preset or folder";
+  const auto dimension = [&](const char* name, const char* doc, auto member) {
+    return b.Add(name, doc, member).Range(1, 1e9).Default(inherited);
+  };
+  dimension(
+      "model.layers", "Transformer layers.", [](Recipe & r, size_t) -> auto& { return r.model.spec.layers; })
+      .AtMost(10000);
+  dimension(
+      "model.hidden", "Width of the residual stream.",
+      [](Recipe & r, size_t) -> auto& { return r.model.spec.hidden; });
+  dimension(
+      "model.heads", "Query heads.", [](Recipe & r, size_t) -> auto& { return r.model.spec.heads; });
+  dimension(
+      "model.kv_heads", "Key and value heads; a divisor of heads.",
+      [](Recipe & r, size_t) -> auto& { return r.model.spec.kv_heads; })
+      .Default("that of the preset or folder; with family: heads");
+  dimension(
+      "model.head_dim", "Size of one head.",
+      [](Recipe & r, size_t) -> auto& { return r.model.spec.head_dim; })
+      .Default("hidden / heads, unless the preset or folder has its own");
+  dimension(
+      "model.ffn", "Inner width of the MLP.", [](Recipe & r, size_t) -> auto& { return r.model.spec.ffn; });
+  dimension(
+      "model.vocab", "Rows of the embedding.",
+      [](Recipe & r, size_t) -> auto& { return r.model.spec.vocab; });
+  dimension(
+      "model.max_position", "Longest sequence that the model is meant for.",
+      [](Recipe & r, size_t) -> auto& { return r.model.spec.max_position; })
+      .Unit("tokens");
+  b.Add(
+       "model.tie_embeddings", "The output projection is the embedding.",
+       [](Recipe & r, size_t) -> auto& { return r.model.spec.tie_embeddings; })
+      .Default(inherited);
+  b.Add(
+       "model.qkv_bias", "Biases in the query, key and value projections.",
+       [](Recipe & r, size_t) -> auto& { return r.model.spec.qkv_bias; })
+      .Default(inherited);
+  b.Add(
+       "model.attention_out_bias", "A bias in the attention's output projection.",
+       [](Recipe & r, size_t) -> auto& { return r.model.spec.attention_out_bias; })
+      .Default(inherited);
+  b.Add(
+       "model.mlp_bias", "Biases in the MLP.",
+       [](Recipe & r, size_t) -> auto& { return r.model.spec.mlp_bias; })
+      .Default(inherited);
+  b.Add(
+       "model.norm_eps", "Epsilon of RMSNorm.",
+       [](Recipe & r, size_t) -> auto& { return r.model.spec.norm_eps; })
+      .Above(0)
+      .AtMost(1)
+      .Default(inherited);
+  b.Add(
+       "model.rope_theta", "Base of the rotary position frequencies.",
+       [](Recipe & r, size_t) -> auto& { return r.model.spec.rope_theta; })
+      .Above(1)
+      .AtMost(1e15)
+      .Default(inherited);
+  b.Add(
+       "model.init_std", "Standard deviation of the initial weights.",
+       [](Recipe & r, size_t) -> auto& { return r.model.spec.init_std; })
+      .AtLeast(0)
+      .AtMost(10)
+      .Default(inherited);
+  b.Add(
+       "model.weights",
+       "Where the first weights come from: `\"random\"`, `\"from\"` (the folder of model.from) or the path "
+       "of a checkpoint folder.",
+       [](Recipe & r, size_t) -> auto& { return r.model.weights; })
+      .Path({"random", "from"});
+  b.AddInput("model.rope_scaling", "`\"none\"` drops the RoPE scaling of the preset or folder.",
+             Kind::kString)
+      .Choices({"none"})
+      .Default(inherited)
+      .Group("rope_scaling", "none")
+      .Accessors(
+          [](const Recipe& r, size_t) -> std::optional<Value> {
+            if (r.model.spec.rope_scaling.has_value()) return std::nullopt;
+            return Value(std::string("none"));
+          },
+          [](Recipe& r, size_t, const Value&) { r.model.spec.rope_scaling.reset(); });
+  const auto scaling = [&](const char* name, const char* doc, auto member) {
+    using T = std::remove_reference_t<decltype(member(std::declval<model::RopeScaling&>()))>;
+    return b.AddInput(name, doc, KindOf<T>())
+        .Above(0)
+        .AtMost(1e9)
+        .Default(inherited)
+        .Group("rope_scaling", "table")
+        .Accessors(
+            [member](const Recipe& r, size_t) -> std::optional<Value> {
+              if (!r.model.spec.rope_scaling.has_value()) return std::nullopt;
+              model::RopeScaling scaling = *r.model.spec.rope_scaling;
+              return ToValue(member(scaling));
+            },
+            [member](Recipe& r, size_t, const Value& value) {
+              std::optional<model::RopeScaling>& scaling = r.model.spec.rope_scaling;
+              if (!scaling.has_value()) scaling.emplace();
+              FromValue(value, member(*scaling));
+            });
+  };
+  scaling(
+      "model.rope_scaling.factor", "Llama 3 RoPE scaling: how much the low frequencies are stretched.",
+      [](model::RopeScaling & s) -> auto& { return s.factor; });
+  scaling(
+      "model.rope_scaling.low_freq_factor", "Llama 3 RoPE scaling: start of the blend.",
+      [](model::RopeScaling & s) -> auto& { return s.low_freq_factor; });
+  scaling(
+      "model.rope_scaling.high_freq_factor", "Llama 3 RoPE scaling: end of the blend.",
+      [](model::RopeScaling & s) -> auto& { return s.high_freq_factor; });
+  scaling(
+      "model.rope_scaling.original_max_position", "Llama 3 RoPE scaling: context before the stretch.",
+      [](model::RopeScaling & s) -> auto& { return s.original_max_position; })
+      .Unit("tokens");
+}
+
+void AddSource(Builder& b, const std::string& list, std::vector<DataSource>& (*entries)(Recipe&)) {
+  const bool is_train = list == "data.train";
+  const auto name = [&](const char* leaf) { return absl::StrCat(list, "[].", leaf); };
+  b.Add(
+       name("name"), "Name of the source in reports and metrics.",
+       [entries](Recipe & r, size_t i) -> auto& { return entries(r)[i].name; })
+      .Default(is_train ? "`train-<number>`" : "`eval-<number>`");
+  Row files = b.Add(
+                   name("files"), "Files, or patterns with `*`, `?`, `[...]` and `**`; sorted by bytes.",
+                   [entries](Recipe & r, size_t i) -> auto& { return entries(r)[i].files; })
+                  .OfKind(Kind::kGlobList);
+  if (is_train) {
+    files.Required();
+  } else {
+    files.OmitEmpty().Default("none: then holdout").Group("eval_source", "files");
+  }
+  b.Add(
+       name("kind"), "Format of the files; `auto` goes by their names.",
+       [entries](Recipe & r, size_t i) -> auto& { return entries(r)[i].kind; })
+      .Choices({"auto", "indexed", "jsonl", "text"});
+  b.Add(
+      name("text_field"), "For jsonl: the field with the text.", [entries](Recipe & r, size_t i) -> auto& {
+        return entries(r)[i].text_field;
+      });
+  b.Add(
+       name("prompt_field"),
+       "For jsonl: a field whose text goes before the text and does not count in the loss.",
+       [entries](Recipe & r, size_t i) -> auto& { return entries(r)[i].prompt_field; })
+      .OmitEmpty()
+      .Default("none");
+  if (is_train) {
+    b.Add(
+         name("weight"), "Share of the tokens drawn from this source; for all sources or for none.",
+         [entries](Recipe & r, size_t i) -> auto& { return entries(r)[i].weight; })
+        .Above(0)
+        .AtMost(1e9)
+        .AutoIs("by size");
+  } else {
+    b.Add(
+         name("holdout"),
+         "Instead of files: this share of the documents of every training source is held out from training "
+         "and evaluated.",
+         [entries](Recipe & r, size_t i) -> auto& { return entries(r)[i].holdout; })
+        .Above(0)
+        .Below(1)
+        .OmitEmpty()
+        .Default("none: then files")
+        .Group("eval_source", "holdout");
+  }
+}
+
+void AddData(Builder& b) {
+  b.Add(
+       "data.tokenizer", "`\"byte\"` (one token per byte) or the path of a tokenizer.json.",
+       [](Recipe & r, size_t) -> auto& { return r.data.tokenizer; })
+      .Path({"byte"})
+      .Refuse("*",
+              "this version tokenizes bytes only; files that hold tokens already (.bin/.idx) need no "
+              "tokenizer");
+  b.Add(
+       "data.seq_len", "Length of one sequence.", [](Recipe & r, size_t) -> auto& { return r.data.seq_len; })
+      .Unit("tokens")
+      .Range(1, 1 << 24);
+  b.Add(
+       "data.packing",
+       "How documents share a sequence: with attention inside each document only, or as one stream.",
+       [](Recipe & r, size_t) -> auto& { return r.data.packing; })
+      .Choices({"documents", "continuous"});
+  b.Add(
+      "data.shuffle", "Draw the documents in a random order that depends on run.seed alone.",
+      [](Recipe & r, size_t) -> auto& { return r.data.shuffle; });
+  AddSource(
+      b, "data.train", [](Recipe & r) -> auto& { return r.data.train; });
+  AddSource(
+      b, "data.eval", [](Recipe & r) -> auto& { return r.data.eval; });
+}
+
+void AddTrain(Builder& b) {
+  b.Add(
+       "train.steps", "Length of the run.", [](Recipe & r, size_t) -> auto& { return r.train.steps; })
+      .OfKind(Kind::kCount)
+      .Unit("steps")
+      .Range(1, 1e12)
+      .Default("from tokens; one of the two is required")
+      .Free()
+      .Group("length", "steps");
+  b.AddInput("train.tokens", "Length of the run in tokens, padding included; rounded up to a step.",
+             Kind::kCount)
+      .Unit("tokens")
+      .Range(1, kMaxCount)
+      .Free()
+      .Group("length", "tokens");
+  b.Add(
+       "train.batch_sequences", "Sequences of one step, over all workers.",
+       [](Recipe & r, size_t) -> auto& { return r.train.batch_sequences; })
+      .OfKind(Kind::kCount)
+      .Unit("sequences")
+      .Range(1, 1e9)
+      .Default("262,144 tokens, at least one sequence")
+      .Group("batch", "sequences");
+  b.AddInput("train.batch_tokens", "Tokens of one step; a multiple of data.seq_len.", Kind::kCount)
+      .Unit("tokens")
+      .Range(1, kMaxCount)
+      .Group("batch", "tokens");
+  b.Add(
+       "train.micro_batch",
+       "Sequences that one worker computes at a time. Accumulation = batch / (micro_batch x dp_replicate x "
+       "dp_shard).",
+       [](Recipe & r, size_t) -> auto& { return r.train.micro_batch; })
+      .Unit("sequences")
+      .Range(1, 1e9)
+      .AutoIs("auto: the largest that fits, chosen by the planner")
+      .Free();
+  b.Add(
+       "train.precision",
+       "Type of the weights and activations that are computed with; `auto` takes fp32 on a CPU without bf16 "
+       "instructions and bf16 elsewhere.",
+       [](Recipe & r, size_t) -> auto& { return r.train.precision; })
+      .Choices({"fp32", "bf16", "fp8", "auto"})
+      .Refuse("fp8", "this version trains in fp32 and bf16");
+  b.Add(
+       "train.gradient_dtype", "Type in which gradients are accumulated and reduced.",
+       [](Recipe & r, size_t) -> auto& { return r.train.gradient_dtype; })
+      .Choices({"fp32", "bf16"})
+      .Refuse("bf16", "this version accumulates and reduces gradients in fp32");
+  b.Add(
+       "train.z_loss", "Weight of the square of the log of the softmax's denominator in the loss.",
+       [](Recipe & r, size_t) -> auto& { return r.train.z_loss; })
+      .Range(0, 1);
+  b.Add(
+       "train.eval_every", "Evaluate every so many steps; 0 = only at the end.",
+       [](Recipe & r, size_t) -> auto& { return r.train.eval_every; })
+      .OfKind(Kind::kCount)
+      .Unit("steps")
+      .Range(0, 1e12);
+  b.Add(
+       "train.eval_batches", "At most so many batches in one evaluation of one set.",
+       [](Recipe & r, size_t) -> auto& { return r.train.eval_batches; })
+      .OfKind(Kind::kCount)
+      .Unit("batches")
+      .Range(1, 1e12);
+  b.Add(
+       "train.on_nonfinite",
+       "When a loss or gradient is not finite: stop, or skip the update of that step, on all workers alike.",
+       [](Recipe & r, size_t) -> auto& { return r.train.on_nonfinite; })
+      .Choices({"stop", "skip"});
+}
+
+void AddOptimizer(Builder& b) {
+  b.Add(
+       "optimizer.name", "The optimizer.", [](Recipe & r, size_t) -> auto& { return r.optimizer.name; })
+      .Choices({"adamw"});
+  b.Add(
+       "optimizer.lr", "Learning rate after the warm-up.",
+       [](Recipe & r, size_t) -> auto& { return r.optimizer.lr; })
+      .Range(0, 1000);
+  b.AddInput("optimizer.betas", "The two decay rates of AdamW.", Kind::kDoubleList)
+      .AtLeast(0)
+      .Below(1)
+      .Accessors(
+          [](const Recipe& r, size_t) -> std::optional<Value> {
+            return Value(std::vector<double>{r.optimizer.beta1, r.optimizer.beta2});
+          },
+          [](Recipe& r, size_t, const Value& value) {
+            const auto& betas = std::get<std::vector<double>>(value);
+            r.optimizer.beta1 = betas.at(0);
+            r.optimizer.beta2 = betas.at(1);
+          })
+      .Length(2);
+  b.Add(
+       "optimizer.eps", "Epsilon of AdamW.", [](Recipe & r, size_t) -> auto& { return r.optimizer.eps; })
+      .Above(0)
+      .AtMost(1);
+  b.Add(
+       "optimizer.weight_decay", "Decoupled weight decay.",
+       [](Recipe & r, size_t) -> auto& { return r.optimizer.weight_decay; })
+      .Range(0, 1000);
+  b.Add(
+      "optimizer.no_decay",
+      "Patterns (`*`, `?`) over parameter names that get no weight decay. One that matches nothing is an "
+      "error, unless it is in the default.",
+      [](Recipe & r, size_t) -> auto& { return r.optimizer.no_decay; });
+  b.Add(
+       "optimizer.clip_norm", "Largest global gradient norm; 0 = off.",
+       [](Recipe & r, size_t) -> auto& { return r.optimizer.clip_norm; })
+      .Range(0, 1e9);
+  b.Add(
+       "optimizer.lr_schedule", "How the learning rate goes from lr to min_lr after the warm-up.",
+       [](Recipe & r, size_t) -> auto& { return r.optimizer.lr_schedule; })
+      .Choices({"cosine", "linear", "wsd", "constant"});
+  b.Add(
+       "optimizer.warmup_steps", "Steps in which the learning rate grows to lr.",
+       [](Recipe & r, size_t) -> auto& { return r.optimizer.warmup_steps; })
+      .OfKind(Kind::kCount)
+      .Unit("steps")
+      .Range(0, 1e12);
+  b.Add(
+       "optimizer.decay_steps", "Step at which the learning rate has reached min_lr.",
+       [](Recipe & r, size_t) -> auto& { return r.optimizer.decay_steps; })
+      .OfKind(Kind::kCount)
+      .Unit("steps")
+      .Range(1, 1e12)
+      .AutoIs(
+          "auto: train.steps of the first launch, recorded, so that a longer resume keeps the past curve");
+  b.Add(
+       "optimizer.decay_fraction", "For wsd: the last share of decay_steps, in which the rate falls.",
+       [](Recipe & r, size_t) -> auto& { return r.optimizer.decay_fraction; })
+      .Above(0)
+      .AtMost(1);
+  b.Add(
+       "optimizer.min_lr", "Learning rate at the end of the decay.",
+       [](Recipe & r, size_t) -> auto& { return r.optimizer.min_lr; })
+      .Range(0, 1000);
+}
+
+void AddParallel(Builder& b) {
+  const auto degree = [&](const char* name, const char* doc, auto member) {
+    return b.Add(name, doc, member).Range(1, 1e6).AutoIs("auto: chosen by the planner").Free();
+  };
+  degree(
+      "parallel.dp_replicate", "Replicas of the (sharded) model.",
+      [](Recipe & r, size_t) -> auto& { return r.parallel.dp_replicate; });
+  degree(
+      "parallel.dp_shard", "Workers over which ZeRO shards one replica.",
+      [](Recipe & r, size_t) -> auto& { return r.parallel.dp_shard; });
+  const auto only_one = [&](const char* name, const char* doc, const char* what, auto member) {
+    degree(name, doc, member).Refuse(">1", what);
+  };
+  only_one(
+      "parallel.tp", "Tensor parallelism.", "this version does not train with tensor parallelism",
+      [](Recipe & r, size_t) -> auto& { return r.parallel.tp; });
+  only_one(
+      "parallel.cp", "Context parallelism.", "this version does not train with context parallelism",
+      [](Recipe & r, size_t) -> auto& { return r.parallel.cp; });
+  only_one(
+      "parallel.pp", "Pipeline parallelism.", "this version does not train with pipeline parallelism",
+      [](Recipe & r, size_t) -> auto& { return r.parallel.pp; });
+  only_one(
+      "parallel.ep", "Expert parallelism.", "this version does not train with expert parallelism",
+      [](Recipe & r, size_t) -> auto& { return r.parallel.ep; });
+  b.Add(
+       "parallel.zero_stage",
+       "What is sharded over dp_shard: 1 the optimizer, 2 and the gradients, 3 and the parameters; 0 is "
+       "plain "
+       "data parallelism (DDP) and needs dp_shard = 1.",
+       [](Recipe & r, size_t) -> auto& { return r.parallel.zero_stage; })
+      .Range(0, 3)
+      .AutoIs("auto: chosen by the planner")
+      .Free();
+  b.Add(
+       "parallel.recompute", "Whether activations are kept or computed again in the backward pass.",
+       [](Recipe & r, size_t) -> auto& { return r.parallel.recompute; })
+      .Choices({"none", "selective", "full"})
+      .AutoIs("auto: chosen by the planner")
+      .Refuse("selective", "this version knows \"none\" and \"full\"")
+      .Free();
+  b.Add(
+       "parallel.prefetch", "Gather the parameters of the next block while this one computes.",
+       [](Recipe & r, size_t) -> auto& { return r.parallel.prefetch; })
+      .Free();
+}
+
+void AddCluster(Builder& b) {
+  b.Add(
+       "cluster.nodes", "Machines.", [](Recipe & r, size_t) -> auto& { return r.cluster.nodes; })
+      .Range(1, 1e6)
+      .Free();
+  b.Add(
+       "cluster.devices_per_node", "Workers on each machine.",
+       [](Recipe & r, size_t) -> auto& { return r.cluster.devices_per_node; })
+      .Range(1, 1024)
+      .Free();
+  b.Add(
+       "cluster.device", "What a worker computes on.",
+       [](Recipe & r, size_t) -> auto& { return r.cluster.device; })
+      .Refuse("*", "this build computes on \"cpu\" only; the CUDA plugin is not part of it")
+      .Free();
+  b.Add(
+       "cluster.memory_limit", "Memory that one worker may use.",
+       [](Recipe & r, size_t) -> auto& { return r.cluster.memory_limit_bytes; })
+      .OfKind(Kind::kBytes)
+      .Range(1, kMaxCount)
+      .AutoIs("auto: what the machine has, divided by its workers")
+      .Free();
+  b.Add(
+       "cluster.threads_per_worker", "Threads of one worker.",
+       [](Recipe & r, size_t) -> auto& { return r.cluster.threads_per_worker; })
+      .Range(1, 4096)
+      .AutoIs("auto: allowed cores / workers, at least 1")
+      .Free();
+}
+
+void AddRest(Builder& b) {
+  b.Add(
+       "checkpoint.every_steps", "Save every so many steps. A stop and the end of the run save as well.",
+       [](Recipe & r, size_t) -> auto& { return r.checkpoint.every_steps; })
+      .OfKind(Kind::kCount)
+      .Unit("steps")
+      .Range(1, 1e12)
+      .AutoIs("auto: a tenth of the run, at most 1000; off when `every` is given")
+      .Free();
+  b.Add(
+       "checkpoint.every", "Save every so much time.",
+       [](Recipe & r, size_t) -> auto& { return r.checkpoint.every; })
+      .Range(1, 1e9)
+      .AutoIs("auto: off")
+      .Free();
+  b.Add(
+       "checkpoint.keep", "Newest checkpoints that are kept.",
+       [](Recipe & r, size_t) -> auto& { return r.checkpoint.keep; })
+      .Range(1, 1e6)
+      .Free();
+  b.Add(
+       "checkpoint.keep_every_steps", "Checkpoints at multiples of this step are never deleted; 0 = off.",
+       [](Recipe & r, size_t) -> auto& { return r.checkpoint.keep_every_steps; })
+      .OfKind(Kind::kCount)
+      .Unit("steps")
+      .Range(0, 1e12)
+      .Free();
+  b.Add(
+       "launch.backend", "How workers are started.",
+       [](Recipe & r, size_t) -> auto& { return r.launch.backend; })
+      .Choices({"local", "ssh", "slurm", "kubernetes"})
+      .Refuse("ssh", "this version starts workers on this machine only")
+      .Refuse("slurm", "this version starts workers on this machine only")
+      .Refuse("kubernetes", "this version starts workers on this machine only")
+      .Free();
+  b.Add(
+       "launch.max_restarts", "Restarts from the last checkpoint after a failure; 0 = none.",
+       [](Recipe & r, size_t) -> auto& { return r.launch.max_restarts; })
+      .Range(0, 1e6)
+      .Free();
+  b.Add(
+       "launch.detect_timeout", "Silence after which a worker counts as lost.",
+       [](Recipe & r, size_t) -> auto& { return r.launch.detect_timeout; })
+      .Range(0.1, 3600)
+      .Free();
+  b.Add(
+       "launch.stop_timeout", "Time from the stop signal to the kill signal.",
+       [](Recipe & r, size_t) -> auto& { return r.launch.stop_timeout; })
+      .Range(0, 86400)
+      .Free();
+  b.Add(
+       "launch.env", "Environment variables for the workers, by name. Not for secrets: recipes are stored.",
+       [](Recipe & r, size_t) -> auto& { return r.launch.env; })
+      .Default("none")
+      .Free();
+  b.Add(
+       "metrics.every_steps", "Write a line of metrics every so many steps.",
+       [](Recipe & r, size_t) -> auto& { return r.metrics.every_steps; })
+      .OfKind(Kind::kCount)
+      .Unit("steps")
+      .Range(1, 1e12)
+      .Free();
+  b.Add(
+       "metrics.tensorboard", "Write TensorBoard events.",
+       [](Recipe & r, size_t) -> auto& { return r.metrics.tensorboard; })
+      .Refuse("true", "this version writes metrics.jsonl and timings.jsonl only")
+      .Free();
+  b.Add(
+       "metrics.trace_steps", "Steps of which a trace is written.",
+       [](Recipe & r, size_t) -> auto& { return r.metrics.trace_steps; })
+      .Default("none")
+      .AtLeast(0)
+      .Refuse("*", "this version writes no traces")
+      .Free();
+}
+
+}  // namespace
+
+std::vector<Field> AllFields() {
+  std::vector<Field> fields;
+  Builder builder(fields);
+  AddRun(builder);
+  AddModel(builder);
+  AddData(builder);
+  AddTrain(builder);
+  AddOptimizer(builder);
+  AddParallel(builder);
+  AddCluster(builder);
+  AddRest(builder);
+  return fields;
+}
+
+}  // namespace trainctl::recipe

@@ -1,0 +1,108 @@
+"""The checks of this folder can fail: each is shown a small tree with one thing wrong.
+
+    python3 tests/checks/selftest.py
+"""
+import os
+import tempfile
+import unittest
+
+import deps
+import firewall
+import readme
+
+DEPS = "# comment\nbase:\nrpc: base\nrun: base\n---- LibTorch begins here ----\ncomm: base\n"
+SOUND = {
+    "lib/DEPS": DEPS,
+    "lib/base/a.h": "#include <string>\n",
+    "lib/base/logging.cc": '#include <spdlog/spdlog.h>\n#include "base/a.h"\n',
+    "lib/run/run.cc": '#include "base/a.h"\n',
+    "lib/rpc/wire.h": '#include <grpcpp/channel.h>\n',
+    "lib/comm/comm.h": '#include <ATen/ATen.h>\n#include "base/a.h"\n',
+    "lib/comm/comm.cc": '#include "comm/comm.h"\n',
+    "apps/trainctl/main.cc": '#include <CLI/CLI.hpp>\n#include "run/run.h"\n',
+    "lib/run/run.h": "",
+}
+
+
+class Checks(unittest.TestCase):
+    def tree(self, **changed):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        for path, text in {**SOUND, **changed}.items():
+            full = os.path.join(folder.name, path)
+            os.makedirs(os.path.dirname(full), exist_ok=True)
+            with open(full, "w", encoding="utf-8") as file:
+                file.write(text)
+        return folder.name
+
+    def one(self, found, words):
+        self.assertEqual(len(found), 1, found)
+        self.assertIn(words, found[0])
+
+    def test_a_sound_tree_passes(self):
+        self.assertEqual(deps.violations(self.tree()), [])
+        self.assertEqual(firewall.check_sources(self.tree()), [])
+
+    def test_an_include_that_deps_does_not_list(self):
+        self.one(deps.violations(self.tree(**{"lib/base/b.cc": '#include "run/run.h"\n'})), "does not list 'run'")
+
+    def test_a_module_without_a_line(self):
+        self.one(deps.violations(self.tree(**{"lib/new/b.cc": '#include "base/a.h"\n'})), "has no line")
+
+    def test_deps_across_the_line(self):
+        found = deps.violations(self.tree(**{"lib/DEPS": DEPS.replace("run: base", "run: base comm")}))
+        self.one(found, "below it")
+
+    def test_deps_in_a_cycle(self):
+        found = deps.violations(self.tree(**{"lib/DEPS": DEPS.replace("base:\n", "base: run\n", 1)}))
+        self.one(found, "comes later")
+
+    def test_a_module_on_rpc(self):
+        found = deps.violations(self.tree(**{"lib/DEPS": DEPS.replace("run: base", "run: base rpc")}))
+        self.one(found, "only apps/")
+
+    def test_the_command_line_on_libtorch(self):
+        found = deps.violations(self.tree(**{"apps/trainctl/b.cc": '#include "comm/comm.h"\n'}))
+        self.one(found, "below LibTorch's line")
+
+    def test_a_module_on_a_program(self):
+        found = deps.violations(self.tree(**{"lib/run/b.cc": '#include "apps/trainctl/main.cc"\n'}))
+        self.one(found, "neither programs nor tests")
+
+    def test_libtorch_above_the_line(self):
+        found = firewall.check_sources(self.tree(**{"lib/run/run.h": "#include <c10/core/Device.h>\n"}))
+        self.assertEqual(len([line for line in found if "LibTorch is not for this file" in line]), 1, found)
+        # Whoever includes it reads LibTorch too.
+        self.assertTrue(any(line.startswith("apps/trainctl/main.cc reads LibTorch") for line in found), found)
+
+    def test_the_whole_of_libtorch(self):
+        found = firewall.check_sources(self.tree(**{"lib/comm/b.cc": "#include <torch/torch.h>\n"}))
+        self.one(found, "narrow headers")
+
+    def test_families_in_the_wrong_place(self):
+        for header, family in (("grpcpp/server.h", "gRPC"), ("google/protobuf/message.h", "gRPC"),
+                               ("proto/trainctl.pb.h", "gRPC"), ("spdlog/spdlog.h", "spdlog"),
+                               ("fmt/format.h", "spdlog"), ("toml++/toml.h", "toml++"),
+                               ("CLI/CLI.hpp", "CLI11"), ("gloo/context.h", "Gloo")):
+            with self.subTest(header):
+                found = firewall.check_sources(self.tree(**{"lib/run/run.cc": f'#include "{header}"\n'}))
+                self.one(found, family)
+
+    def test_one_file_that_reads_libtorch_and_grpc_through_headers(self):
+        both = '#include "comm/comm.h"\n#include "rpc/wire.h"\n'
+        found = firewall.check_sources(self.tree(**{"lib/comm/b.cc": both}))
+        self.one(found, "and gRPC and protobuf")
+
+    def test_blocks_of_a_readme(self):
+        text = "# a\n```sh\none\n```\n<!-- not run: long -->\n```sh\ntwo\n```\n```text\nthree\n```\n"
+        self.assertEqual(readme.blocks(text), [(3, None, "one\n"), (7, "long", "two\n")])
+
+    def test_a_command_of_the_readme_that_fails(self):
+        status, output = readme.run("echo before\nfalse\necho after\n", self.tree())
+        self.assertNotEqual(status, 0)
+        self.assertIn("\nbefore\n", "\n" + output)
+        self.assertNotIn("\nafter\n", output)
+
+
+if __name__ == "__main__":
+    unittest.main()

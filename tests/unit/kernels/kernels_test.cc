@@ -1,0 +1,218 @@
+// Every table against plain double-precision formulae written here, and the tables against each
+// other.
+
+#include "kernels/kernels.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "base/counter_rng.h"
+
+namespace trainctl::kernels {
+namespace {
+
+std::vector<float> Random(int64_t count, uint64_t stream, float scale = 1) {
+  std::vector<float> values;
+  for (int64_t i = 0; i < count; ++i)
+    values.push_back(scale * RandomNormal(7, stream, static_cast<uint64_t>(i)));
+  return values;
+}
+
+class KernelsTest : public ::testing::TestWithParam<int> {
+ protected:
+  const Kernels& k() const { return CpuTable(GetParam()); }
+};
+
+constexpr int64_t kRows = 5;
+constexpr int64_t kCols = 37;  // no multiple of a vector
+
+TEST_P(KernelsTest, RmsNormAndItsGradient) {
+  const auto x = Random(kRows * kCols, 1), w = Random(kCols, 2), dy = Random(kRows * kCols, 3);
+  std::vector<float> y(x.size()), rstd(kRows), dx(x.size()), dw(kCols, 0.5f);
+  k().f32.rms_norm(y.data(), rstd.data(), x.data(), w.data(), 1e-5f, kRows, kCols);
+  k().f32.rms_norm_backward(dx.data(), dw.data(), dy.data(), x.data(), rstd.data(), w.data(), false, kRows,
+                            kCols);
+  std::vector<double> dw_reference(kCols, 0.5);
+  for (int64_t i = 0; i < kRows; ++i) {
+    double squares = 0, dot = 0;
+    for (int64_t j = 0; j < kCols; ++j) squares += double(x[i * kCols + j]) * x[i * kCols + j];
+    const double r = 1 / std::sqrt(squares / kCols + 1e-5);
+    for (int64_t j = 0; j < kCols; ++j) dot += double(dy[i * kCols + j]) * w[j] * x[i * kCols + j];
+    for (int64_t j = 0; j < kCols; ++j) {
+      const size_t at = static_cast<size_t>(i * kCols + j);
+      EXPECT_NEAR(y[at], x[at] * r * w[j], 1e-5);
+      EXPECT_NEAR(dx[at], r * (dy[at] * w[j] - x[at] * r * r * dot / kCols), 1e-5);
+      dw_reference[j] += dy[at] * x[at] * r;
+    }
+  }
+  for (int64_t j = 0; j < kCols; ++j) EXPECT_NEAR(dw[j], dw_reference[j], 1e-5);
+  // Added to, and written over the output's gradient.
+  auto sum = Random(kRows * kCols, 4);
+  const auto before = sum;
+  k().f32.rms_norm_backward(sum.data(), dw.data(), dy.data(), x.data(), rstd.data(), w.data(), true, kRows,
+                            kCols);
+  auto in_place = dy;
+  k().f32.rms_norm_backward(in_place.data(), dw.data(), in_place.data(), x.data(), rstd.data(), w.data(),
+                            false, kRows, kCols);
+  for (size_t i = 0; i < sum.size(); ++i) {
+    EXPECT_NEAR(sum[i], before[i] + dx[i], 1e-5);
+    EXPECT_EQ(in_place[i], dx[i]);
+  }
+}
+
+TEST_P(KernelsTest, SwiGluAndItsGradientOverTheInput) {
+  auto gate_up = Random(kRows * 2 * kCols, 1, 3);
+  const auto dy = Random(kRows * kCols, 2);
+  std::vector<float> out(kRows * kCols);
+  k().f32.swiglu(out.data(), gate_up.data(), kRows, kCols);
+  const auto input = gate_up;
+  k().f32.swiglu_backward(gate_up.data(), dy.data(), gate_up.data(), kRows, kCols);
+  for (int64_t i = 0; i < kRows; ++i) {
+    for (int64_t j = 0; j < kCols; ++j) {
+      const double g = input[i * 2 * kCols + j], u = input[i * 2 * kCols + kCols + j], d = dy[i * kCols + j];
+      const double s = 1 / (1 + std::exp(-g));
+      EXPECT_NEAR(out[i * kCols + j], g * s * u, 2e-5);
+      EXPECT_NEAR(gate_up[i * 2 * kCols + j], d * u * (s + g * s * (1 - s)), 2e-5);
+      EXPECT_NEAR(gate_up[i * 2 * kCols + kCols + j], d * g * s, 2e-5);
+    }
+  }
+}
+
+TEST_P(KernelsTest, RopeTurnsPairsAndBack) {
+  const int64_t n = 3, heads = 2, d = 8, stride = 20;
+  auto x = Random(n * stride, 1);
+  const auto before = x;
+  const std::vector<int32_t> positions = {0, 4, 2};
+  std::vector<float> cos, sin;
+  for (int p = 0; p < 5; ++p) {
+    for (int j = 0; j < d / 2; ++j) {
+      cos.push_back(static_cast<float>(std::cos(0.3 * p * (j + 1))));
+      sin.push_back(static_cast<float>(std::sin(0.3 * p * (j + 1))));
+    }
+  }
+  k().f32.rope(x.data(), positions.data(), cos.data(), sin.data(), 1, n, heads, d, stride);
+  for (int64_t i = 0; i < n; ++i) {
+    for (int64_t h = 0; h < heads; ++h) {
+      for (int64_t j = 0; j < d / 2; ++j) {
+        const size_t low = static_cast<size_t>(i * stride + h * d + j), high = low + d / 2;
+        const double angle = 0.3 * positions[i] * (j + 1);
+        EXPECT_NEAR(x[low], before[low] * std::cos(angle) - before[high] * std::sin(angle), 1e-5);
+        EXPECT_NEAR(x[high], before[high] * std::cos(angle) + before[low] * std::sin(angle), 1e-5);
+      }
+    }
+    for (int64_t j = heads * d; j < stride; ++j) EXPECT_EQ(x[i * stride + j], before[i * stride + j]);
+  }
+  k().f32.rope(x.data(), positions.data(), cos.data(), sin.data(), -1, n, heads, d, stride);
+  for (size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(x[i], before[i], 1e-5);
+}
+
+TEST_P(KernelsTest, CrossEntropyWithMaskAndZLoss) {
+  auto logits = Random(kRows * kCols, 1, 4);
+  const auto before = logits;
+  const std::vector<int32_t> targets = {0, 36, 5, 7, 9};
+  const std::vector<uint8_t> mask = {1, 1, 0, 1, 1};
+  const double z = 1e-2, scale = 0.125;
+  double loss = 1, expected = 1;
+  k().f32.cross_entropy(&loss, logits.data(), targets.data(), mask.data(), float(z), float(scale), kRows,
+                        kCols);
+  for (int64_t i = 0; i < kRows; ++i) {
+    double sum = 0;
+    for (int64_t j = 0; j < kCols; ++j) sum += std::exp(double(before[i * kCols + j]));
+    const double lse = std::log(sum);
+    if (mask[i] != 0) expected += lse - before[i * kCols + targets[i]] + z * lse * lse;
+    for (int64_t j = 0; j < kCols; ++j) {
+      const double p = std::exp(before[i * kCols + j] - lse);
+      const double gradient = mask[i] == 0 ? 0 : scale * (p * (1 + 2 * z * lse) - (j == targets[i] ? 1 : 0));
+      EXPECT_NEAR(logits[i * kCols + j], gradient, 1e-6);
+    }
+  }
+  EXPECT_NEAR(loss, expected, 1e-5);
+}
+
+TEST_P(KernelsTest, CrossEntropyShowsNonFiniteLogits) {
+  for (float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    std::vector<float> logits(kCols, 0.5f);
+    logits[3] = bad;
+    const int32_t target = 1;
+    const uint8_t mask = 1;
+    double loss = 0;
+    k().f32.cross_entropy(&loss, logits.data(), &target, &mask, 0, 0, 1, kCols);
+    EXPECT_FALSE(std::isfinite(loss)) << bad;
+  }
+}
+
+TEST_P(KernelsTest, AdamWFollowsItsDefinition) {
+  const int64_t count = 41;
+  auto master = Random(count, 1), m = Random(count, 2, 0.1f), g = Random(count, 4);
+  std::vector<float> v;
+  for (float x : Random(count, 3, 0.1f)) v.push_back(x * x);
+  const auto master0 = master, m0 = m, v0 = v;
+  const AdamWOptions o{.lr = 1e-2f,
+                       .beta1 = 0.9f,
+                       .beta2 = 0.95f,
+                       .eps = 1e-8f,
+                       .weight_decay = 0.1f,
+                       .gradient_scale = 0.5f,
+                       .bias_correction1 = 1 - 0.9f * 0.9f,
+                       .bias_correction2 = 1 - 0.95f * 0.95f};
+  k().adamw(master.data(), m.data(), v.data(), g.data(), o, count);
+  for (int64_t i = 0; i < count; ++i) {
+    const double gradient = 0.5 * g[i], m1 = 0.9 * m0[i] + 0.1 * gradient,
+                 v1 = 0.95 * v0[i] + 0.05 * gradient * gradient;
+    const double update = (m1 / o.bias_correction1) / (std::sqrt(v1 / o.bias_correction2) + 1e-8);
+    EXPECT_NEAR(master[i], master0[i] * (1 - 1e-2 * 0.1) - 1e-2 * update, 1e-6);
+    EXPECT_NEAR(m[i], m1, 1e-6);
+    EXPECT_NEAR(v[i], v1, 1e-6);
+  }
+}
+
+TEST_P(KernelsTest, BF16RoundsToNearestEven) {
+  const std::vector<float> values = {
+      1.0f, 1.00390625f, 1.01171875f, -1.00390625f, 3.4e38f, 0.0f, std::numeric_limits<float>::infinity()};
+  const std::vector<uint16_t> expected = {0x3f80, 0x3f80, 0x3f82, 0xbf80,
+                                          0x7f80, 0x0000, 0x7f80};  // 1 + 2^-8 and 1 + 3 * 2^-8 are ties
+  std::vector<uint16_t> rounded(values.size());
+  k().bf16.from_float(rounded.data(), values.data(), static_cast<int64_t>(values.size()));
+  EXPECT_EQ(rounded, expected);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  uint16_t bits = 0;
+  k().bf16.from_float(&bits, &nan, 1);
+  EXPECT_EQ(bits & 0x7f80, 0x7f80);
+  EXPECT_NE(bits & 0x007f, 0);
+}
+
+TEST_P(KernelsTest, SumsKeepTheOrderOfTheirInputs) {
+  // (big + -big) + small = small, big + (-big + small) = 0 in fp32.
+  const std::vector<float> a(20, 1e8f), b(20, -1e8f), c(20, 1.0f);
+  std::vector<float> out(20);
+  const float* in_order[] = {a.data(), b.data(), c.data()};
+  k().sum_in_order(out.data(), in_order, 3, 20);
+  for (float x : out) EXPECT_EQ(x, 1.0f);
+  const float* other[] = {c.data(), a.data(), b.data()};
+  k().sum_in_order(out.data(), other, 3, 20);
+  for (float x : out) EXPECT_EQ(x, 0.0f);
+}
+
+TEST_P(KernelsTest, EmbeddingAddsRepeatedTokens) {
+  const auto table = Random(4 * kCols, 1), dout = Random(3 * kCols, 2);
+  const std::vector<int32_t> tokens = {2, 0, 2};
+  std::vector<float> out(3 * kCols), gradient(4 * kCols, 0.0f);
+  k().f32.embedding(out.data(), table.data(), tokens.data(), 3, kCols);
+  k().f32.embedding_backward(gradient.data(), dout.data(), tokens.data(), 3, kCols);
+  for (int64_t j = 0; j < kCols; ++j) {
+    EXPECT_EQ(out[j], table[2 * kCols + j]);
+    EXPECT_FLOAT_EQ(gradient[2 * kCols + j], dout[j] + dout[2 * kCols + j]);
+    EXPECT_FLOAT_EQ(gradient[j], dout[kCols + j]);
+    EXPECT_EQ(gradient[kCols + j], 0.0f);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tables, KernelsTest, ::testing::Range(0, NumCpuTables()),
+                         [](const auto& info) { return std::string(CpuTable(info.param).name); });
+
+}  // namespace
+}  // namespace trainctl::kernels

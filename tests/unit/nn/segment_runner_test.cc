@@ -1,0 +1,213 @@
+#include "nn/segment_runner.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/counter_rng.h"
+#include "nn/counting_allocator.h"
+
+namespace trainctl::nn {
+namespace {
+
+class CountedEnvironment : public ::testing::Environment {
+ public:
+  void SetUp() override {
+    InstallCountingAllocator();
+    at::set_num_threads(1);
+  }
+};
+const auto* const kEnvironment = ::testing::AddGlobalTestEnvironment(new CountedEnvironment);
+
+model::ModelSpec Spec(int64_t hidden, int64_t heads, int64_t kv_heads, int64_t vocab) {
+  model::ModelSpec spec;
+  spec.layers = 1;
+  spec.hidden = hidden;
+  spec.heads = heads;
+  spec.kv_heads = kv_heads;
+  spec.head_dim = hidden / heads;
+  spec.ffn = 2 * hidden;
+  spec.vocab = vocab;
+  spec.qkv_bias = true;
+  return spec;
+}
+
+// One block with random weights and tokens, everything that a segment needs.
+struct Bench {
+  model::ModelSpec spec;
+  std::vector<model::Parameter> inventory;
+  model::Segment segment;
+  RopeTables rope;
+  std::vector<at::Tensor> weights, gradients;
+  BoundParameters bound;
+  std::vector<int32_t> tokens, targets, positions, document;
+  std::vector<uint8_t> mask;
+
+  Bench(const model::ModelSpec& model, int block, model::MicroBatchShape shape, DType dtype,
+        int64_t documents)
+      : spec(model),
+        inventory(model::Inventory(model)),
+        segment(model::BuildSegment(spec, inventory, block, {shape, dtype, 1})) {
+    rope = MakeRopeTables(spec, shape.seq_len);
+    int64_t numel = 0;
+    for (const model::Parameter& parameter : inventory) numel += parameter.numel;
+    at::Tensor flat = (at::randn({numel}) * 0.05).to(dtype == DType::kBF16 ? at::kBFloat16 : at::kFloat);
+    at::Tensor gradient = at::zeros({numel}, at::kFloat);
+    weights.push_back(flat);
+    gradients.push_back(gradient);
+    int64_t offset = 0;
+    for (size_t i = 0; i < inventory.size(); ++i) {
+      bound[static_cast<int>(i)] = {static_cast<char*>(flat.data_ptr()) + offset * DTypeBytes(dtype),
+                                    gradient.data_ptr<float>() + offset, true};
+      offset += inventory[i].numel;
+    }
+    for (int64_t i = 0; i < shape.tokens(); ++i) {
+      const int64_t t = i % shape.seq_len;
+      const int64_t length = (shape.seq_len + documents - 1) / documents;
+      tokens.push_back(static_cast<int32_t>(
+          RandomBelow(1, 1, static_cast<uint64_t>(i), static_cast<uint64_t>(spec.vocab))));
+      targets.push_back(static_cast<int32_t>(
+          RandomBelow(1, 2, static_cast<uint64_t>(i), static_cast<uint64_t>(spec.vocab))));
+      positions.push_back(static_cast<int32_t>(t % length));
+      document.push_back(static_cast<int32_t>(t / length));
+      mask.push_back(1);
+    }
+  }
+
+  SegmentRunner Runner() const { return {spec, inventory, segment, &rope, 1}; }
+  TokenView View() const {
+    return {tokens.data(), targets.data(), positions.data(), document.data(), mask.data()};
+  }
+};
+
+struct Case {
+  int64_t hidden, heads, kv_heads;
+  model::MicroBatchShape shape;
+  DType dtype;
+  int64_t documents;
+};
+
+class SegmentMemoryTest : public ::testing::TestWithParam<Case> {};
+
+// In bf16 the matrix library packs its operands in scratch of its own, which the allocator sees.
+constexpr int64_t kLibraryScratchBytes = int64_t{1} << 20;
+
+int64_t SlackOf(int64_t predicted, DType dtype) {
+  return predicted / 100 + (dtype == DType::kBF16 ? kLibraryScratchBytes : 0);
+}
+
+int64_t PeakOf(const std::function<void()>& work) {
+  const int64_t before = LiveTensorBytes();
+  ResetPeakTensorBytes();
+  work();
+  return PeakTensorBytes() - before;
+}
+
+// Analyze() is what the planner believes; the counting allocator is what happened.
+TEST_P(SegmentMemoryTest, LayerUsesTheBytesThatAnalyzeSays) {
+  const Case& c = GetParam();
+  const model::ModelSpec spec = Spec(c.hidden, c.heads, c.kv_heads, 128);
+  const Bench bench(spec, 1, c.shape, c.dtype, c.documents);
+  const SegmentRunner runner = bench.Runner();
+  const model::SegmentMemory memory = model::Analyze(bench.segment);
+  const at::Tensor input =
+      at::randn({c.shape.tokens(), c.hidden}).to(c.dtype == DType::kBF16 ? at::kBFloat16 : at::kFloat);
+  const TokenView view = bench.View();
+  Saved saved;
+  at::Tensor output;
+  runner.Forward(bench.bound, input, view, nullptr);  // whatever the libraries set up once
+
+  const auto near = [&](int64_t measured, int64_t predicted, const char* what) {
+    EXPECT_LE(std::abs(measured - predicted), SlackOf(predicted, c.dtype))
+        << what << ": measured " << measured << ", predicted " << predicted;
+  };
+  near(PeakOf([&] { runner.Forward(bench.bound, input, view, nullptr); }), memory.inference_peak,
+       "inference");
+  near(PeakOf([&] { output = runner.Forward(bench.bound, input, view, &saved); }), memory.forward_peak,
+       "forward");
+  int64_t kept = 0;
+  for (const auto& [id, tensor] : saved) kept += static_cast<int64_t>(tensor.nbytes());
+  EXPECT_EQ(kept, memory.saved_bytes);
+  at::Tensor gradient = at::randn_like(output);
+  output.reset();
+  near(PeakOf([&] { runner.Backward(bench.bound, input, view, std::move(saved), std::move(gradient)); }),
+       memory.backward_peak, "backward");
+}
+
+TEST_P(SegmentMemoryTest, HeadUsesTheBytesThatAnalyzeSays) {
+  const Case& c = GetParam();
+  const model::ModelSpec spec = Spec(c.hidden, c.heads, c.kv_heads, 3000);
+  const Bench bench(spec, 2, c.shape, c.dtype, c.documents);
+  const SegmentRunner runner = bench.Runner();
+  const at::Tensor input =
+      at::randn({c.shape.tokens(), c.hidden}).to(c.dtype == DType::kBF16 ? at::kBFloat16 : at::kFloat);
+  double loss = 0;
+  runner.LossAndGradient(bench.bound, input, bench.View(), 0, 1.0f, &loss);
+  const int64_t measured =
+      PeakOf([&] { runner.LossAndGradient(bench.bound, input, bench.View(), 0, 1.0f, &loss); });
+  const int64_t predicted = model::Analyze(bench.segment).loss_peak;
+  EXPECT_LE(std::abs(measured - predicted), SlackOf(predicted, c.dtype))
+      << "measured " << measured << ", predicted " << predicted;
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, SegmentMemoryTest,
+                         ::testing::Values(Case{64, 4, 4, {2, 256}, DType::kF32, 1},
+                                           Case{64, 4, 2, {2, 256}, DType::kF32, 3},
+                                           Case{64, 4, 4, {2, 256}, DType::kBF16, 1},
+                                           Case{64, 4, 1, {1, 512}, DType::kBF16, 2},
+                                           Case{256, 4, 4, {1, 1024}, DType::kBF16, 1},
+                                           Case{256, 8, 2, {4, 128}, DType::kF32, 1}));
+
+// The gradient of a layer against differences of its own forward: independent of any autograd.
+TEST(SegmentRunner, LayerGradientMatchesFiniteDifferences) {
+  const model::ModelSpec spec = Spec(16, 4, 2, 64);
+  const model::MicroBatchShape shape{2, 12};
+  Bench bench(spec, 1, shape, DType::kF32, 2);
+  const SegmentRunner runner = bench.Runner();
+  const at::Tensor input = at::randn({shape.tokens(), 16});
+  const at::Tensor direction = at::randn({shape.tokens(), 16});
+  const auto value = [&](const at::Tensor& x) {
+    return (runner.Forward(bench.bound, x, bench.View(), nullptr).to(at::kDouble) * direction.to(at::kDouble))
+        .sum()
+        .item<double>();
+  };
+  Saved saved;
+  runner.Forward(bench.bound, input, bench.View(), &saved);
+  const at::Tensor dx =
+      runner.Backward(bench.bound, input, bench.View(), std::move(saved), direction.clone());
+  const double step = 1e-2;
+  const at::Tensor along = at::randn_like(input);
+  const double difference = (value(input + step * along) - value(input - step * along)) / (2 * step);
+  EXPECT_NEAR((dx * along).sum().item<double>() / difference, 1, 1e-3);
+
+  at::Tensor& flat = bench.weights[0];
+  const at::Tensor before = flat.clone();
+  const at::Tensor weight_along = at::randn_like(flat) * 0.05;
+  flat.copy_(before + step * weight_along);
+  const double plus = value(input);
+  flat.copy_(before - step * weight_along);
+  const double minus = value(input);
+  flat.copy_(before);
+  EXPECT_NEAR((bench.gradients[0] * weight_along).sum().item<double>() / ((plus - minus) / (2 * step)), 1,
+              1e-3);
+}
+
+// Tokens of one document must not see another: changing one leaves the other's outputs alone.
+TEST(SegmentRunner, DocumentsDoNotSeeEachOther) {
+  const model::ModelSpec spec = Spec(16, 4, 2, 64);
+  const model::MicroBatchShape shape{1, 12};
+  const Bench bench(spec, 1, shape, DType::kF32, 2);
+  const SegmentRunner runner = bench.Runner();
+  const at::Tensor input = at::randn({12, 16});
+  at::Tensor changed = input.clone();
+  changed.narrow(0, 0, 6).add_(1.0);
+  const at::Tensor a = runner.Forward(bench.bound, input, bench.View(), nullptr);
+  const at::Tensor b = runner.Forward(bench.bound, changed, bench.View(), nullptr);
+  EXPECT_TRUE(at::equal(a.narrow(0, 6, 6), b.narrow(0, 6, 6)));
+  EXPECT_FALSE(at::equal(a.narrow(0, 0, 6), b.narrow(0, 0, 6)));
+}
+
+}  // namespace
+}  // namespace trainctl::nn

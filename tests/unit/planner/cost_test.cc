@@ -1,0 +1,90 @@
+#include "planner/cost.h"
+
+#include <gtest/gtest.h>
+
+namespace trainctl::planner {
+namespace {
+
+struct Priced {
+  StepCost cost;
+  double parameters = 0;
+};
+
+Priced Price(int stage, int workers, int64_t num_micro_batches, int64_t priced_micro_batches,
+             bool overlap = false) {
+  model::ModelSpec spec = *model::Preset("toy-5m");
+  spec.layers = 12;
+  sharding::Mesh mesh;
+  (stage == 0 ? mesh.dp_replicate : mesh.dp_shard) = workers;
+  const sharding::Ledger ledger(model::Inventory(spec), mesh, stage);
+  schedule::BuildOptions options;
+  options.shape = {2, 64};
+  options.num_micro_batches = static_cast<int>(priced_micro_batches);
+  Rates rates = CpuRates(1, DType::kF32, false);
+  rates.overlap = overlap;
+  return {
+      PriceStep(BuildDataParallel(spec, ledger, options), spec, ledger, options, num_micro_batches, rates),
+      static_cast<double>(model::NumParameters(spec))};
+}
+
+// The ZeRO paper: data parallelism and stages 1 and 2 move 2 elements per parameter (times (n-1)/n),
+// stage 3 half as much again: it gathers once more. What is still in its slot is not gathered twice.
+TEST(Cost, BytesMovedAreThoseOfTheZeroPaper) {
+  for (int workers : {2, 4}) {
+    for (int stage = 0; stage <= 2; ++stage) {
+      const Priced priced = Price(stage, workers, 1, 1);
+      const double expected = 2 * 4 * priced.parameters * (workers - 1) / workers;
+      EXPECT_NEAR(static_cast<double>(priced.cost.sent_bytes), expected, 0.01 * expected)
+          << "stage " << stage;
+    }
+    const double ratio = static_cast<double>(Price(3, workers, 1, 1).cost.sent_bytes) /
+                         static_cast<double>(Price(0, workers, 1, 1).cost.sent_bytes);
+    EXPECT_LE(ratio, 1.5);
+    EXPECT_GT(ratio, 1.3);
+  }
+  EXPECT_EQ(Price(0, 1, 1, 1).cost.sent_bytes, 0);
+}
+
+TEST(Cost, AccumulationIsFreeForStage1AndNotForStages2And3) {
+  EXPECT_EQ(Price(1, 2, 6, 3).cost.sent_bytes, Price(1, 2, 1, 1).cost.sent_bytes);
+  EXPECT_GT(Price(2, 2, 6, 3).cost.sent_bytes, 3 * Price(2, 2, 1, 1).cost.sent_bytes);
+  EXPECT_GT(Price(3, 2, 6, 3).cost.sent_bytes, 5 * Price(3, 2, 1, 1).cost.sent_bytes);
+}
+
+// Three micro-batches stand for many: exact, as the whole schedule shows.
+TEST(Cost, TheMiddleMicroBatchStandsForTheOthers) {
+  for (int stage = 0; stage <= 3; ++stage) {
+    for (bool overlap : {false, true}) {
+      const StepCost whole = Price(stage, 2, 9, 9, overlap).cost;
+      const StepCost extended = Price(stage, 2, 9, kMicroBatchesToPrice, overlap).cost;
+      EXPECT_EQ(extended.sent_bytes, whole.sent_bytes) << "stage " << stage;
+      EXPECT_NEAR(extended.compute_seconds, whole.compute_seconds, 1e-9);
+      EXPECT_NEAR(extended.seconds, whole.seconds, overlap ? 0.01 * whole.seconds : 1e-9)
+          << "stage " << stage;
+    }
+  }
+}
+
+TEST(Cost, OverlapHidesCollectivesAndNeverCompute) {
+  const StepCost serial = Price(3, 2, 4, 3, false).cost;
+  const StepCost overlapped = Price(3, 2, 4, 3, true).cost;
+  EXPECT_LT(overlapped.seconds, serial.seconds);
+  EXPECT_GE(overlapped.seconds, overlapped.compute_seconds);
+  EXPECT_EQ(overlapped.compute_seconds, serial.compute_seconds);
+}
+
+TEST(Cost, TheMatrixProductsOfAStepAreTheModelsFlops) {
+  const model::ModelSpec spec = *model::Preset("toy-5m");
+  const sharding::Ledger ledger(model::Inventory(spec), sharding::Mesh{}, 0);
+  schedule::BuildOptions options;
+  options.shape = {2, 64};
+  Rates rates;
+  rates.flops_per_second = 1;
+  rates.memory_bytes_per_second = rates.link_bytes_per_second = 1e30;
+  const StepCost cost = PriceStep(BuildDataParallel(spec, ledger, options), spec, ledger, options, 1, rates);
+  const double expected = model::FlopsPerToken(spec, 64) * 128;
+  EXPECT_NEAR(cost.compute_seconds, expected, 1e-9 * expected);
+}
+
+}  // namespace
+}  // namespace trainctl::planner

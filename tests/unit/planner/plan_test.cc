@@ -1,0 +1,303 @@
+#include "planner/plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_replace.h"
+#include "base/counter_rng.h"
+#include "base/status.h"
+
+namespace trainctl::planner {
+namespace {
+
+using schedule::Recompute;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+
+recipe::Recipe SmallRecipe(int64_t workers) {
+  recipe::Recipe recipe;
+  recipe.model.spec = *model::Preset("toy-5m");
+  recipe.data.seq_len = 256;
+  recipe.train.batch_sequences = 24;
+  recipe.train.precision = "fp32";
+  recipe.cluster.devices_per_node = workers;
+  recipe.cluster.memory_limit_bytes = 1024 * kMiB;
+  return recipe;
+}
+
+cluster::Host SomeHost() {
+  cluster::Host host;
+  host.allowed_cores = 4;
+  host.memory_total_bytes = host.memory_available_bytes = 16384 * kMiB;
+  return host;
+}
+
+std::string MessageOf(const absl::StatusOr<Plan>& plan) { return std::string(plan.status().message()); }
+
+Plan MustPlan(const recipe::Recipe& recipe) {
+  const absl::StatusOr<Plan> plan = MakePlan(recipe, SomeHost());
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return plan.ok() ? *plan : Plan();
+}
+
+void ExpectSound(const Plan& plan, const recipe::Recipe& recipe) {
+  const Layout& layout = plan.layout;
+  const int64_t workers = recipe.cluster.nodes * recipe.cluster.devices_per_node;
+  EXPECT_EQ(layout.mesh.world_size(), workers);
+  EXPECT_EQ(layout.micro_batch * layout.num_micro_batches * workers, recipe.train.batch_sequences);
+  EXPECT_EQ(layout.zero_stage == 0, layout.mesh.dp_shard == 1);
+  EXPECT_LE(plan.predicted.peak_bytes, plan.memory_limit_bytes);
+  EXPECT_EQ(layout.zero_stage, recipe.parallel.zero_stage.value_or(layout.zero_stage));
+  EXPECT_EQ(layout.mesh.dp_shard, recipe.parallel.dp_shard.value_or(layout.mesh.dp_shard));
+  EXPECT_EQ(layout.micro_batch, recipe.train.micro_batch.value_or(layout.micro_batch));
+  EXPECT_EQ(RecomputeName(layout.recompute),
+            recipe.parallel.recompute.value_or(std::string(RecomputeName(layout.recompute))));
+  int num_chosen = 0;
+  for (const Candidate& candidate : plan.candidates) {
+    EXPECT_FALSE(candidate.reason.empty());
+    if (!candidate.chosen) continue;
+    ++num_chosen;
+    EXPECT_EQ(candidate.layout, layout);
+    EXPECT_EQ(candidate.memory, plan.predicted);
+    EXPECT_TRUE(candidate.fits);
+  }
+  EXPECT_EQ(num_chosen, 1);
+  // What the workers will run is correct, and needs what was predicted.
+  const PlannedStep step = PlannedSchedule(plan, recipe.model.spec);
+  EXPECT_TRUE(Check(step.schedule, step.ledger).ok()) << Check(step.schedule, step.ledger);
+  EXPECT_EQ(SimulateMemory(step.schedule), plan.predicted);
+}
+
+TEST(Plan, RandomRecipesGetSoundPlansOrAReason) {
+  int num_planned = 0, num_infeasible = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    uint64_t draws = 0;
+    const auto below = [&](uint64_t bound) { return RandomBelow(seed, 1, draws++, bound); };
+    recipe::Recipe recipe = SmallRecipe(1 + static_cast<int64_t>(below(8)));
+    recipe.model.spec.layers = 1 + static_cast<int64_t>(below(4));
+    recipe.model.spec.tie_embeddings = below(2) == 0;
+    const int64_t workers = recipe.cluster.devices_per_node;
+    recipe.train.batch_sequences = workers * (1 + static_cast<int64_t>(below(12)));
+    recipe.train.precision = below(2) == 0 ? "fp32" : "bf16";
+    recipe.parallel.prefetch = below(2) == 0;
+    recipe.cluster.memory_limit_bytes = kMiB * static_cast<int64_t>(8 + below(120));
+    if (below(3) == 0) recipe.parallel.zero_stage = workers == 1 ? 0 : static_cast<int64_t>(below(4));
+    if (below(4) == 0) recipe.parallel.recompute = below(2) == 0 ? "none" : "full";
+    if (below(4) == 0) recipe.train.micro_batch = 1;
+    const absl::StatusOr<Plan> plan = MakePlan(recipe, SomeHost());
+    if (plan.ok()) {
+      ++num_planned;
+      ExpectSound(*plan, recipe);
+    } else {
+      ++num_infeasible;
+      EXPECT_EQ(ExitCodeFor(plan.status()), ExitCode::kInfeasible) << plan.status();
+      EXPECT_THAT(MessageOf(plan), HasSubstr("needs"));
+    }
+    if (HasFailure()) FAIL() << "seed " << seed;
+  }
+  EXPECT_GT(num_planned, 50);
+  EXPECT_GT(num_infeasible, 20);
+}
+
+TEST(Plan, WithMemoryToSpareNothingIsShardedAndNothingComputedTwice) {
+  const Plan plan = MustPlan(SmallRecipe(4));
+  EXPECT_EQ(plan.layout.zero_stage, 0);
+  EXPECT_EQ(plan.layout.recompute, Recompute::kNone);
+}
+
+TEST(Plan, ATighterLimitLeadsToMoreShardingAndThenToRecompute) {
+  recipe::Recipe recipe = SmallRecipe(4);
+  recipe.train.batch_sequences = 4;
+  recipe.model.spec.layers = 24;  // states dominate
+  int stage = 0;
+  int64_t limit = MustPlan(recipe).predicted.peak_bytes;
+  bool recomputed = false;
+  while (true) {
+    recipe.cluster.memory_limit_bytes = limit - 1;
+    const absl::StatusOr<Plan> plan = MakePlan(recipe, SomeHost());
+    if (!plan.ok()) break;
+    ExpectSound(*plan, recipe);
+    stage = std::max(stage, plan->layout.zero_stage);
+    recomputed |= plan->layout.recompute == Recompute::kFull;
+    limit = plan->predicted.peak_bytes;  // the next must be smaller
+  }
+  EXPECT_EQ(stage, 3);
+  EXPECT_TRUE(recomputed);
+}
+
+TEST(Plan, EveryStrategyIsListedWithItsReason) {
+  recipe::Recipe recipe = SmallRecipe(4);
+  recipe.parallel.zero_stage = 2;
+  const Plan plan = MustPlan(recipe);
+  std::set<std::pair<int, int>> strategies;
+  for (const Candidate& candidate : plan.candidates) {
+    strategies.insert({candidate.layout.zero_stage, candidate.layout.mesh.dp_shard});
+    if (candidate.layout.zero_stage != 2) {
+      EXPECT_THAT(candidate.reason, HasSubstr("parallel.zero_stage = 2"));
+    }
+  }
+  EXPECT_EQ(strategies.size(), 7u);  // DDP, and three stages over 2 or 4 workers
+}
+
+TEST(Plan, WhatDoesNotFitSaysWhichCategoryAndWhatWouldFit) {
+  recipe::Recipe recipe = SmallRecipe(4);
+  recipe.parallel.zero_stage = 0;
+  recipe.parallel.recompute = "none";
+  recipe.train.micro_batch = 1;
+  recipe.model.spec.layers = 24;
+  const int64_t needed = MustPlan(recipe).predicted.peak_bytes;
+  recipe.cluster.memory_limit_bytes = needed * 3 / 4;
+  const absl::StatusOr<Plan> plan = MakePlan(recipe, SomeHost());
+  ASSERT_EQ(ExitCodeFor(plan.status()), ExitCode::kInfeasible) << plan.status();
+  EXPECT_THAT(MessageOf(plan), HasSubstr("optimizer"));
+  // The advice works, when followed.
+  EXPECT_THAT(MessageOf(plan), HasSubstr("parallel.zero_stage = 1"));
+  recipe.parallel.zero_stage = 1;
+  ExpectSound(MustPlan(recipe), recipe);
+}
+
+TEST(Plan, AMicroBatchThatIsTooLargeIsAdvisedDown) {
+  recipe::Recipe recipe = SmallRecipe(2);
+  recipe.parallel.zero_stage = 3;
+  recipe.parallel.recompute = "none";
+  recipe.train.micro_batch = 12;
+  recipe.cluster.memory_limit_bytes = MustPlan(recipe).predicted.peak_bytes / 2;
+  const absl::StatusOr<Plan> plan = MakePlan(recipe, SomeHost());
+  ASSERT_EQ(ExitCodeFor(plan.status()), ExitCode::kInfeasible);
+  EXPECT_THAT(MessageOf(plan), HasSubstr("train.micro_batch = "));
+  EXPECT_THAT(MessageOf(plan), ::testing::Not(HasSubstr("parallel.zero_stage =")));
+}
+
+TEST(Plan, WhenOnlyMoreWorkersHelpItSaysHowMany) {
+  recipe::Recipe recipe = SmallRecipe(1);
+  recipe.model.spec.layers = 48;
+  recipe.data.seq_len = 16;
+  recipe.train.batch_sequences = 8;
+  recipe.cluster.memory_limit_bytes = 180 * kMiB;  // 16 bytes x 36 M parameters do not fit
+  const absl::StatusOr<Plan> plan = MakePlan(recipe, SomeHost());
+  ASSERT_EQ(ExitCodeFor(plan.status()), ExitCode::kInfeasible);
+  EXPECT_THAT(MessageOf(plan), HasSubstr("4 workers with parallel.zero_stage = 3"));
+  recipe.cluster.devices_per_node = 4;
+  recipe.parallel.zero_stage = 3;
+  recipe.parallel.recompute = "full";
+  recipe.train.micro_batch = 1;
+  ExpectSound(MustPlan(recipe), recipe);
+}
+
+TEST(Plan, MistakesAreUsageErrorsThatNameTheField) {
+  const std::pair<const char*, std::function<void(recipe::Recipe&)>> mistakes[] = {
+      {"train.batch_sequences", [](recipe::Recipe& r) { r.train.batch_sequences = 22; }},
+      {"20 and 24", [](recipe::Recipe& r) { r.train.batch_sequences = 22; }},
+      {"train.micro_batch", [](recipe::Recipe& r) { r.train.micro_batch = 4; }},
+      {"parallel.tp", [](recipe::Recipe& r) { r.parallel.tp = 2; }},
+      {"parallel.pp", [](recipe::Recipe& r) { r.parallel.pp = 2; }},
+      {"dp_shard 3", [](recipe::Recipe& r) { r.parallel.dp_shard = 3; }},
+      {"dp_replicate 2", [](recipe::Recipe& r) { r.parallel.dp_replicate = 2, r.parallel.dp_shard = 4; }},
+      {"zero_stage", [](recipe::Recipe& r) { r.parallel.zero_stage = 0, r.parallel.dp_shard = 2; }},
+      {"zero_stage", [](recipe::Recipe& r) { r.parallel.zero_stage = 3, r.parallel.dp_replicate = 4; }},
+      {"train.precision", [](recipe::Recipe& r) { r.train.precision = "fp8"; }},
+      {"cluster.device", [](recipe::Recipe& r) { r.cluster.device = "h100-sxm-80gb"; }},
+      {"parallel.recompute", [](recipe::Recipe& r) { r.parallel.recompute = "selective"; }},
+      {"cluster.nodes", [](recipe::Recipe& r) { r.cluster.nodes = int64_t{1} << 40; }},
+      {"cluster.nodes", [](recipe::Recipe& r) { r.cluster.nodes = 0; }},
+      {"model.heads", [](recipe::Recipe& r) { r.model.spec.heads = 0; }},
+      {"train.batch_sequences", [](recipe::Recipe& r) { r.train.batch_sequences = int64_t{1} << 60; }},
+      {"data.seq_len", [](recipe::Recipe& r) { r.data.seq_len = INT64_MAX; }},
+      {"train.micro_batch",
+       [](recipe::Recipe& r) { r.train.batch_sequences = 1 << 20, r.train.micro_batch = 1; }},
+  };
+  for (const auto& [named, spoil] : mistakes) {
+    recipe::Recipe recipe = SmallRecipe(4);
+    spoil(recipe);
+    const absl::StatusOr<Plan> plan = MakePlan(recipe, SomeHost());
+    EXPECT_EQ(ExitCodeFor(plan.status()), ExitCode::kUsage) << named << ": " << plan.status();
+    EXPECT_THAT(MessageOf(plan), HasSubstr(named));
+  }
+}
+
+TEST(Plan, AutomaticPrecisionFollowsTheCpuAndSaysSo) {
+  recipe::Recipe recipe = SmallRecipe(2);
+  recipe.train.precision = "auto";
+  cluster::Host host = SomeHost();
+  absl::StatusOr<Plan> plan = MakePlan(recipe, host);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->compute_dtype, DType::kF32);
+  EXPECT_THAT(plan->notes, Contains(HasSubstr("train.precision = auto: fp32")));
+  host.native_bf16 = true;
+  plan = MakePlan(recipe, host);
+  EXPECT_EQ(plan->compute_dtype, DType::kBF16);
+  EXPECT_THAT(plan->notes, Contains(HasSubstr("train.precision = auto: bf16")));
+}
+
+TEST(Plan, ThreadsAndMemoryAreTheMachinesShare) {
+  recipe::Recipe recipe = SmallRecipe(2);
+  recipe.cluster.memory_limit_bytes.reset();
+  const Plan plan = MustPlan(recipe);
+  EXPECT_EQ(plan.threads_per_worker, 2);
+  // Two workers of a machine with 16 GiB: each less than half of it, more than a third.
+  EXPECT_LT(plan.memory_limit_bytes, 8192 * kMiB);
+  EXPECT_GT(plan.memory_limit_bytes, 16384 * kMiB / 3);
+  recipe.cluster.threads_per_worker = 3;
+  EXPECT_EQ(MustPlan(recipe).threads_per_worker, 3);
+  recipe.cluster.threads_per_worker.reset();
+  recipe.cluster.devices_per_node = 8;
+  EXPECT_EQ(MustPlan(recipe).threads_per_worker, 1);
+  EXPECT_THAT(MustPlan(recipe).notes, Contains(HasSubstr("8 workers share 4 cores")));
+}
+
+TEST(PlanJson, SurvivesTheRoundTrip) {
+  for (int64_t workers : {1, 2, 6}) {
+    recipe::Recipe recipe = SmallRecipe(workers);
+    recipe.train.precision = workers == 2 ? "bf16" : "fp32";
+    recipe.parallel.prefetch = workers != 2;
+    recipe.parallel.recompute = workers == 6 ? "full" : "none";
+    const Plan plan = MustPlan(recipe);
+    const absl::StatusOr<Plan> back = PlanFromJson(PlanToJson(plan), "plan.json");
+    ASSERT_TRUE(back.ok()) << back.status();
+    EXPECT_EQ(*back, plan);
+  }
+}
+
+TEST(PlanJson, ANewerVersionIsRefusedWithAClearWord) {
+  const std::string text =
+      absl::StrReplaceAll(PlanToJson(MustPlan(SmallRecipe(2))), {{"plan.v1", "plan.v2"}});
+  const absl::Status status = PlanFromJson(text, "run/plan.json").status();
+  EXPECT_EQ(ExitCodeFor(status), ExitCode::kBadData);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("newer trainctl"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("run/plan.json"));
+}
+
+TEST(PlanJson, DamageIsAnErrorThatNamesTheFieldAndNothingWorse) {
+  const std::string text = PlanToJson(MustPlan(SmallRecipe(2)));
+  const std::pair<std::pair<const char*, const char*>, const char*> damages[] = {
+      {{"\"zero_stage\": 0", "\"zero_stage\": 7"}, "zero_stage"},
+      {{"\"dp_replicate\": 2", "\"dp_replicate\": 2000000000"}, "mesh"},
+      {{"\"accumulation\"", "\"accumulations\""}, "accumulation"},
+      {{"\"micro_batch\": ", "\"micro_batch\": -"}, "micro_batch"},
+      {{"\"recompute\": \"none\"", "\"recompute\": \"some\""}, "recompute"},
+      {{"\"compute_dtype\": \"F32\"", "\"compute_dtype\": \"I32\""}, "compute_dtype"},
+      {{"\"prefetch\": true", "\"prefetch\": 1"}, "prefetch"},
+      {{"\"fits\": true", "\"fits\": null"}, "fits"},
+      {{"trainctl.plan", "trainctl.flan"}, "schema"},
+      {{"\"candidates\": [", "\"candidates\": [3,"}, "candidates[0]"},
+  };
+  for (const auto& [replacement, named] : damages) {
+    const std::string damaged = absl::StrReplaceAll(text, {replacement});
+    ASSERT_NE(damaged, text) << named;
+    const absl::Status status = PlanFromJson(damaged, "plan.json").status();
+    EXPECT_EQ(ExitCodeFor(status), ExitCode::kBadData) << named << ": " << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(named));
+  }
+  // Every truncation but that of the final newline.
+  for (size_t length = 0; length + 1 < text.size(); length += 7) {
+    EXPECT_EQ(ExitCodeFor(PlanFromJson(absl::string_view(text).substr(0, length), "plan.json").status()),
+              ExitCode::kBadData);
+  }
+}
+
+}  // namespace
+}  // namespace trainctl::planner
