@@ -374,6 +374,10 @@ def parse():
     if arguments.smoke and arguments.write:
         parser.error("--smoke measures nothing worth writing down; leave out --write")
     arguments.bin = arguments.bin.resolve()
+    for program in ("trainctl", "trainctl-worker", "checkpoint_save"):
+        if not (arguments.bin / program).exists():
+            say(f"bench: {arguments.bin / program} does not exist; run ./dev build, or name the folder with --bin")
+            sys.exit(5)
     return arguments
 
 

@@ -15,13 +15,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
-#include "checkpoint/model_folder.h"
 #include "checkpoint/safetensors.h"
 #include "comm/communicator.h"
 #include "model/model_spec.h"
 #include "optim/lr_schedule.h"
 #include "parallel/executor.h"
 #include "recipe/recipe.h"
+#include "trainer/checkpointing.h"
 
 namespace trainctl {
 namespace {
@@ -122,7 +122,8 @@ class Trainer {
         communicator_(OrDie(comm::Communicator::Create(nullptr, 0, 1, absl::Seconds(1)))),
         groups_(parallel::MakeStreamGroups(*communicator_, ledger_.mesh())),
         state_(ledger_, schedule_, DType::kF32, 0) {
-    LoadWeights();
+    OrDie(trainer::LoadModelFolder(golden.folder, state_));
+    OrDie(state_.MaterializeParameters(groups_[0].dp_shard));
     executor_ = std::make_unique<parallel::Executor>(golden.spec, state_, groups_, options_);
   }
 
@@ -164,22 +165,6 @@ class Trainer {
   }
 
  private:
-  void LoadWeights() {
-    const auto folder = OrDie(checkpoint::ModelFolder::Open(golden_.folder));
-    TRAINCTL_CHECK(folder.tensors().size() == ledger_.inventory().size());
-    for (int i = 0; i < static_cast<int>(ledger_.inventory().size()); ++i) {
-      const model::Parameter& parameter = ledger_.inventory()[static_cast<size_t>(i)];
-      const checkpoint::ModelTensor* tensor = folder.Find(parameter.name);
-      TRAINCTL_CHECK_MSG(tensor != nullptr, parameter.name, " is not in ", golden_.folder);
-      TRAINCTL_CHECK_MSG(tensor->shape == parameter.shape, parameter.name);
-      TRAINCTL_CHECK(tensor->dtype == DType::kF32);
-      float* target = state_.master(parameter.block) + ledger_.offset_of(i);
-      OrDie(folder.Read(*tensor, 0,
-                        {reinterpret_cast<std::byte*>(target), static_cast<size_t>(tensor->num_bytes)}));
-    }
-    OrDie(state_.MaterializeParameters(groups_[0].dp_shard));
-  }
-
   const Golden& golden_;
   sharding::Ledger ledger_;
   schedule::BuildOptions options_;
