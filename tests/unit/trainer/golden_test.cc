@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -279,6 +280,26 @@ TEST_P(GoldenTest, AccumulationAndRecomputeChangeNothing) {
       WorstLossOfTraining(golden_, static_cast<int>(golden_.batch), schedule::Recompute::kFull);
   RecordProperty("worst", absl::StrCat(worst));
   EXPECT_LE(worst, kLossTolerance);
+}
+
+TEST(LoadModelFolderTest, WeightsThatTheModelHasNoPlaceForAreAnError) {
+  const Golden golden("biased");
+  const auto load = [&](const model::ModelSpec& spec) {
+    const sharding::Ledger ledger(model::Inventory(spec), sharding::Mesh{}, 0);
+    const schedule::BuildOptions options{.shape = {golden.batch, golden.seq_len}};
+    parallel::ShardedState state(ledger, schedule::BuildDataParallel(spec, ledger, options), DType::kF32, 0);
+    return trainer::LoadModelFolder(golden.folder, state);
+  };
+  EXPECT_TRUE(load(golden.spec).ok());
+  model::ModelSpec unbiased = golden.spec;
+  unbiased.mlp_bias = false;
+  const absl::Status status = load(unbiased);
+  EXPECT_EQ(ExitCodeFor(status), ExitCode::kBadData);
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("mlp.down_proj.bias"));
+  // A folder may hold the embedding a second time when it is tied.
+  model::ModelSpec tied = golden.spec;
+  tied.tie_embeddings = true;
+  EXPECT_TRUE(load(tied).ok());
 }
 
 INSTANTIATE_TEST_SUITE_P(Variants, GoldenTest,
