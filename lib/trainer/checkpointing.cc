@@ -2,9 +2,12 @@
 
 #include <cstring>
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "base/json.h"
 #include "checkpoint/checkpoint_io.h"
 #include "checkpoint/model_folder.h"
@@ -114,6 +117,27 @@ absl::StatusOr<RunCounters> LoadCheckpoint(const std::string& path, parallel::Sh
   return counters;
 }
 
+namespace {
+
+// A weight of the folder that the model has no place for, a bias say, would silently make another
+// model of it. Old files carry the rotary table, and tied models may carry the embedding twice.
+absl::Status CheckEveryTensorIsKnown(const checkpoint::ModelFolder& folder, const std::string& path,
+                                     const std::vector<model::Parameter>& inventory) {
+  std::set<absl::string_view> known;
+  for (const model::Parameter& parameter : inventory) known.insert(parameter.name);
+  const bool tied = known.count("lm_head.weight") == 0;
+  for (const checkpoint::ModelTensor& tensor : folder.tensors()) {
+    if (known.count(tensor.name) > 0 || (tied && tensor.name == "lm_head.weight")) continue;
+    if (absl::EndsWith(tensor.name, ".rotary_emb.inv_freq")) continue;
+    return BadDataError(absl::StrCat(path, " has a tensor ", tensor.name,
+                                     " that the model of the recipe does not have; "
+                                     "do its config.json and the recipe's [model] agree?"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::Status LoadModelFolder(const std::string& path, parallel::ShardedState& state) {
   TRAINCTL_ASSIGN_OR_RETURN(const checkpoint::ModelFolder folder, checkpoint::ModelFolder::Open(path));
   const OwnSlices own = SlicesOf(state, true);
@@ -137,7 +161,7 @@ absl::Status LoadModelFolder(const std::string& path, parallel::ShardedState& st
                                        "; F32 and BF16 can be loaded"));
     }
   }
-  return absl::OkStatus();
+  return CheckEveryTensorIsKnown(folder, path, state.ledger().inventory());
 }
 
 }  // namespace trainctl::trainer

@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,13 +16,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
-#include "checkpoint/model_folder.h"
 #include "checkpoint/safetensors.h"
 #include "comm/communicator.h"
 #include "model/model_spec.h"
 #include "optim/lr_schedule.h"
 #include "parallel/executor.h"
 #include "recipe/recipe.h"
+#include "trainer/checkpointing.h"
 
 namespace trainctl {
 namespace {
@@ -122,7 +123,8 @@ class Trainer {
         communicator_(OrDie(comm::Communicator::Create(nullptr, 0, 1, absl::Seconds(1)))),
         groups_(parallel::MakeStreamGroups(*communicator_, ledger_.mesh())),
         state_(ledger_, schedule_, DType::kF32, 0) {
-    LoadWeights();
+    OrDie(trainer::LoadModelFolder(golden.folder, state_));
+    OrDie(state_.MaterializeParameters(groups_[0].dp_shard));
     executor_ = std::make_unique<parallel::Executor>(golden.spec, state_, groups_, options_);
   }
 
@@ -164,22 +166,6 @@ class Trainer {
   }
 
  private:
-  void LoadWeights() {
-    const auto folder = OrDie(checkpoint::ModelFolder::Open(golden_.folder));
-    TRAINCTL_CHECK(folder.tensors().size() == ledger_.inventory().size());
-    for (int i = 0; i < static_cast<int>(ledger_.inventory().size()); ++i) {
-      const model::Parameter& parameter = ledger_.inventory()[static_cast<size_t>(i)];
-      const checkpoint::ModelTensor* tensor = folder.Find(parameter.name);
-      TRAINCTL_CHECK_MSG(tensor != nullptr, parameter.name, " is not in ", golden_.folder);
-      TRAINCTL_CHECK_MSG(tensor->shape == parameter.shape, parameter.name);
-      TRAINCTL_CHECK(tensor->dtype == DType::kF32);
-      float* target = state_.master(parameter.block) + ledger_.offset_of(i);
-      OrDie(folder.Read(*tensor, 0,
-                        {reinterpret_cast<std::byte*>(target), static_cast<size_t>(tensor->num_bytes)}));
-    }
-    OrDie(state_.MaterializeParameters(groups_[0].dp_shard));
-  }
-
   const Golden& golden_;
   sharding::Ledger ledger_;
   schedule::BuildOptions options_;
@@ -294,6 +280,26 @@ TEST_P(GoldenTest, AccumulationAndRecomputeChangeNothing) {
       WorstLossOfTraining(golden_, static_cast<int>(golden_.batch), schedule::Recompute::kFull);
   RecordProperty("worst", absl::StrCat(worst));
   EXPECT_LE(worst, kLossTolerance);
+}
+
+TEST(LoadModelFolderTest, WeightsThatTheModelHasNoPlaceForAreAnError) {
+  const Golden golden("biased");
+  const auto load = [&](const model::ModelSpec& spec) {
+    const sharding::Ledger ledger(model::Inventory(spec), sharding::Mesh{}, 0);
+    const schedule::BuildOptions options{.shape = {golden.batch, golden.seq_len}};
+    parallel::ShardedState state(ledger, schedule::BuildDataParallel(spec, ledger, options), DType::kF32, 0);
+    return trainer::LoadModelFolder(golden.folder, state);
+  };
+  EXPECT_TRUE(load(golden.spec).ok());
+  model::ModelSpec unbiased = golden.spec;
+  unbiased.mlp_bias = false;
+  const absl::Status status = load(unbiased);
+  EXPECT_EQ(ExitCodeFor(status), ExitCode::kBadData);
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("mlp.down_proj.bias"));
+  // A folder may hold the embedding a second time when it is tied.
+  model::ModelSpec tied = golden.spec;
+  tied.tie_embeddings = true;
+  EXPECT_TRUE(load(tied).ok());
 }
 
 INSTANTIATE_TEST_SUITE_P(Variants, GoldenTest,
