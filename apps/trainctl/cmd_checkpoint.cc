@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "apps/trainctl/command.h"
+#include "apps/trainctl/worker_program.h"
 #include "base/files.h"
 #include "base/units.h"
 #include "checkpoint/checkpoint_io.h"
@@ -106,10 +107,22 @@ absl::StatusOr<ExitCode> Verify(const std::string& path, const Output& output) {
   return ExitCodeFor(first_failure);
 }
 
+struct ExportOptions {
+  std::string run;
+  std::string out;
+  std::string dtype = "fp32";
+};
+
+absl::StatusOr<ExitCode> Export(const ExportOptions& options) {
+  TRAINCTL_ASSIGN_OR_RETURN(std::vector<std::string> args, OneProcessArgs("export", options.run));
+  args.insert(args.end(), {"--out", options.out, "--dtype", options.dtype});
+  return ExecWorker(args);
+}
+
 }  // namespace
 
 void AddCheckpoint(CLI::App& app, Action& action) {
-  CLI::App* verb = app.add_subcommand("checkpoint", "List and verify the checkpoints of a run");
+  CLI::App* verb = app.add_subcommand("checkpoint", "List, verify and export the checkpoints of a run");
   verb->require_subcommand(1);
   SetExample(*verb, "trainctl checkpoint verify runs/latest");
 
@@ -124,6 +137,16 @@ void AddCheckpoint(CLI::App& app, Action& action) {
   verify->add_option("PATH", *run, "Run folder, or one checkpoint's folder")->capture_default_str();
   AddJsonFlag(*verify);
   SetExample(*verify, "trainctl checkpoint verify runs/latest/checkpoints/step-00000500");
+  auto options = std::make_shared<ExportOptions>();
+  CLI::App* exporting =
+      verb->add_subcommand("export", "Write the newest checkpoint as a Hugging Face folder");
+  exporting->add_option("RUN", options->run, "Run folder (default: the latest)");
+  exporting->add_option("--out", options->out, "The folder to write")->required();
+  exporting->add_option("--dtype", options->dtype, "Of the weights")
+      ->check(CLI::IsMember({"fp32", "bf16"}))
+      ->capture_default_str();
+  SetExample(*exporting, "trainctl checkpoint export runs/latest --out model --dtype bf16");
+  exporting->callback([&action, options] { action = [options](const Output&) { return Export(*options); }; });
   verify->callback([&action, run] { action = [run](const Output& output) { return Verify(*run, output); }; });
 }
 

@@ -9,9 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "apps/trainctl/command.h"
 #include "apps/trainctl/worker_program.h"
-#include "checkpoint/checkpoint_io.h"
-#include "cluster/host.h"
-#include "run/run_folder.h"
 
 namespace trainctl::cli {
 namespace {
@@ -24,29 +21,8 @@ struct OnRunOptions {
   int64_t seed = 0;
 };
 
-// The arguments that every one-process job takes.
-absl::StatusOr<std::vector<std::string>> CommonArgs(const std::string& verb, const std::string& run_path) {
-  TRAINCTL_ASSIGN_OR_RETURN(const run::RunFolder run, run::RunFolder::Open(run_path));
-  std::vector<std::string> warnings;
-  const absl::StatusOr<checkpoint::CheckpointInfo> newest =
-      checkpoint::FindNewestGood(run.checkpoints_path(), &warnings);
-  for (const std::string& warning : warnings) std::fprintf(stderr, "warning: %s\n", warning.c_str());
-  if (newest.status().code() == absl::StatusCode::kNotFound) {
-    return BadDataError(absl::StrCat(run.path(), " has no checkpoint yet"));
-  }
-  if (!newest.ok()) return newest.status();
-  TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, cluster::DetectHost());
-  return std::vector<std::string>{verb,
-                                  "--run-dir",
-                                  run.path(),
-                                  "--checkpoint",
-                                  newest->path,
-                                  "--threads",
-                                  absl::StrCat(host.allowed_cores)};
-}
-
 absl::StatusOr<ExitCode> Generate(const OnRunOptions& options) {
-  TRAINCTL_ASSIGN_OR_RETURN(std::vector<std::string> args, CommonArgs("generate", options.run));
+  TRAINCTL_ASSIGN_OR_RETURN(std::vector<std::string> args, OneProcessArgs("generate", options.run));
   for (const auto& [name, value] :
        std::vector<std::pair<std::string, std::string>>{{"--prompt", options.prompt},
                                                         {"--max-tokens", absl::StrCat(options.max_tokens)},
@@ -60,7 +36,7 @@ absl::StatusOr<ExitCode> Generate(const OnRunOptions& options) {
 }
 
 absl::StatusOr<ExitCode> Eval(const OnRunOptions& options) {
-  TRAINCTL_ASSIGN_OR_RETURN(const std::vector<std::string> args, CommonArgs("eval", options.run));
+  TRAINCTL_ASSIGN_OR_RETURN(const std::vector<std::string> args, OneProcessArgs("eval", options.run));
   return ExecWorker(args);
 }
 

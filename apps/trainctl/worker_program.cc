@@ -7,6 +7,9 @@
 #include <filesystem>
 
 #include "base/files.h"
+#include "checkpoint/checkpoint_io.h"
+#include "cluster/host.h"
+#include "run/run_folder.h"
 
 namespace trainctl::cli {
 
@@ -20,6 +23,27 @@ absl::StatusOr<std::string> FindWorkerProgram() {
         absl::StrCat(program, " does not exist or cannot be executed; build it with ./dev build"));
   }
   return program;
+}
+
+absl::StatusOr<std::vector<std::string>> OneProcessArgs(const std::string& verb,
+                                                        const std::string& run_path) {
+  TRAINCTL_ASSIGN_OR_RETURN(const run::RunFolder run, run::RunFolder::Open(run_path));
+  std::vector<std::string> warnings;
+  const absl::StatusOr<checkpoint::CheckpointInfo> newest =
+      checkpoint::FindNewestGood(run.checkpoints_path(), &warnings);
+  for (const std::string& warning : warnings) std::fprintf(stderr, "warning: %s\n", warning.c_str());
+  if (newest.status().code() == absl::StatusCode::kNotFound) {
+    return BadDataError(absl::StrCat(run.path(), " has no checkpoint yet"));
+  }
+  if (!newest.ok()) return newest.status();
+  TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, cluster::DetectHost());
+  return std::vector<std::string>{verb,
+                                  "--run-dir",
+                                  run.path(),
+                                  "--checkpoint",
+                                  newest->path,
+                                  "--threads",
+                                  absl::StrCat(host.allowed_cores)};
 }
 
 absl::Status ExecWorker(const std::vector<std::string>& args) {

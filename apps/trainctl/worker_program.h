@@ -12,6 +12,9 @@ namespace trainctl::cli {
 // Beside this program. EnvironmentError when it is not there.
 absl::StatusOr<std::string> FindWorkerProgram();
 
+// The arguments of a one-process job on the newest good checkpoint of a run (empty: the latest run).
+absl::StatusOr<std::vector<std::string>> OneProcessArgs(const std::string& verb, const std::string& run_path);
+
 // Replaces this process by the worker program; returns only when that fails.
 absl::Status ExecWorker(const std::vector<std::string>& args);
 

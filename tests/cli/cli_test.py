@@ -285,8 +285,22 @@ def full_disk(c):
 
 
 @case
-def loss_that_is_not_finite(c):
-    c.expect(c.run("launch", "recipe.toml", "--set", "model.init_std=1e19"), 7, "not finite")
+def exported_weights_and_a_loss_that_is_not_finite(c):
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--set", "train.steps=2"), 0)
+    c.expect(c.run("checkpoint", "export", "run", "--out", "model"), 0)
+    c.expect(c.run("checkpoint", "export", "run", "--out", "model"), 2, "model")
+    family = 'family = "llama"\nlayers = 2\nhidden = 32\nheads = 4\nkv_heads = 2\nffn = 64\nvocab = 257\n'
+    c.write(RECIPE.replace(family, 'from = "model"\nweights = "from"\n'))
+    result = c.run("launch", "recipe.toml", "--run-dir", "second", "--set", "train.steps=1")
+    c.expect(result, 0)
+    before, after = (json.loads(open(c.dir + "/" + run + "/metrics.jsonl").readlines()[i])["eval"]["held-out"]
+                     for run, i in (("run", -1), ("second", 0)))
+    if abs(before - after) > 1e-6:
+        c.fail("the exported model's held-out loss is %r, it was %r" % (after, before))
+    with open(c.dir + "/model/model.safetensors", "r+b") as weights:
+        weights.seek(-4, 2)
+        weights.write(struct.pack("<f", float("nan")))
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "third"), 7, "not finite")
 
 
 @case

@@ -176,7 +176,7 @@ TEST(RecipeJson, DamageIsNamed) {
 }
 
 TEST(RecipeJson, ALaterFieldThatAnOlderFileLacksTakesItsDefault) {
-  EXPECT_EQ(JsonErrorOf("\"prefetch\": true", "\"zero_stage\": \"auto\""), "OK");
+  EXPECT_EQ(JsonErrorOf("\"micro_batch\": \"auto\",", ""), "OK");
 }
 
 TEST(Show, TheTextIsARecipeOfTheSameValues) {
