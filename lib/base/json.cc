@@ -1,6 +1,6 @@
 #include "base/json.h"
 
-#include <algorithm>
+#include "base/strict_json.h"
 
 namespace trainctl {
 namespace {
@@ -18,23 +18,7 @@ const Json* Find(const Json& object, absl::string_view key) {
 }  // namespace
 
 absl::StatusOr<Json> ParseJson(absl::string_view text, absl::string_view what, int max_depth) {
-  bool too_deep = false;
-  const auto limit = [&](int depth, Json::parse_event_t, Json&) {
-    if (depth > max_depth) too_deep = true;
-    return !too_deep;
-  };
-  try {
-    Json value = Json::parse(text.begin(), text.end(), limit);
-    if (too_deep) return BadDataError(absl::StrCat(what, ": nested deeper than ", max_depth, " levels"));
-    return value;
-  } catch (const Json::parse_error& error) {
-    const size_t offset = std::min(text.size(), error.byte > 0 ? error.byte - 1 : 0);
-    const auto line = std::count(text.begin(), text.begin() + static_cast<ptrdiff_t>(offset), '\n') + 1;
-    const size_t line_start = offset == 0 ? 0 : text.rfind('\n', offset - 1) + 1;
-    return BadDataError(absl::StrCat(what, ":", line, ":", offset - line_start + 1, ": not valid JSON"));
-  } catch (const Json::exception&) {  // a number that no double can hold
-    return BadDataError(absl::StrCat(what, ": a number is out of range"));
-  }
+  return ParseStrictJson<Json>(text, what, max_depth);
 }
 
 absl::StatusOr<int64_t> JsonInt(const Json& object, absl::string_view key, absl::string_view what) {

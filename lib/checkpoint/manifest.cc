@@ -10,9 +10,9 @@
 #include "absl/strings/strip.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "base/strict_json.h"
 #include "checkpoint/block_writer.h"
 #include "checkpoint/safetensors.h"
-#include "checkpoint/strict_json.h"
 
 namespace trainctl::checkpoint {
 namespace {

@@ -15,10 +15,10 @@
 #include "absl/strings/str_format.h"
 #include "base/files.h"
 #include "base/status.h"
+#include "base/strict_json.h"
 #include "checkpoint/block_writer.h"
 #include "checkpoint/file_ops.h"
 #include "checkpoint/safetensors.h"
-#include "checkpoint/strict_json.h"
 
 namespace trainctl::checkpoint {
 namespace {

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
-#include "checkpoint/strict_json.h"
+#include "base/strict_json.h"
 
 namespace trainctl::checkpoint {
 namespace {

@@ -25,7 +25,7 @@ TEST(Json, DeepNestingIsAnErrorAndNotARecursion) {
   EXPECT_TRUE(ParseJson(nested(64), "f").ok());
   EXPECT_EQ(ErrorOf(ParseJson(nested(1000), "f").status()), "f: nested deeper than 64 levels");
   EXPECT_EQ(ErrorOf(ParseJson(nested(100000), "f").status()), "f: nested deeper than 64 levels");
-  EXPECT_EQ(ErrorOf(ParseJson(std::string(1000000, '['), "f").status()), "f:1:1000001: not valid JSON");
+  EXPECT_EQ(ErrorOf(ParseJson(std::string(1000000, '['), "f").status()), "f: nested deeper than 64 levels");
 }
 
 // A number too large for a double is an out_of_range exception of the library.

@@ -16,10 +16,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
+#include "base/wildcard.h"
 #include "checkpoint/safetensors.h"
 #include "comm/communicator.h"
 #include "model/model_spec.h"
-#include "optim/lr_schedule.h"
 #include "parallel/executor.h"
 #include "recipe/recipe.h"
 #include "trainer/checkpointing.h"
@@ -246,7 +246,7 @@ parallel::UpdateOptions Update(const sharding::Ledger& ledger, int64_t step) {
   for (const model::Parameter& parameter : ledger.inventory()) {
     const std::vector<std::string> patterns = recipe::OptimizerConfig().no_decay;
     update.decay.push_back(std::none_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
-      return optim::GlobMatch(pattern, parameter.name);
+      return MatchesWildcard(pattern, parameter.name);
     }));
   }
   return update;

@@ -3,6 +3,7 @@
 // the end of each child). No exceptions. For .cc files only.
 #pragma once
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -12,13 +13,14 @@
 #include "absl/strings/string_view.h"
 #include "base/status.h"
 
-namespace trainctl::checkpoint {
+namespace trainctl {
 
 template <typename JsonType>
 class StrictJsonBuilder : public nlohmann::json_sax<JsonType> {
  public:
   using Base = nlohmann::json_sax<JsonType>;
-  StrictJsonBuilder(absl::string_view what, int max_depth) : what_(what), max_depth_(max_depth) {}
+  StrictJsonBuilder(absl::string_view text, absl::string_view what, int max_depth)
+      : text_(text), what_(what), max_depth_(max_depth) {}
 
   bool null() override { return Put(nullptr) != nullptr; }
   bool boolean(bool value) override { return Put(value) != nullptr; }
@@ -40,8 +42,12 @@ class StrictJsonBuilder : public nlohmann::json_sax<JsonType> {
   }
   bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception& error) override {
     constexpr int kNumberOverflow = 406;
-    return Fail(absl::StrCat(error.id == kNumberOverflow ? "a number out of range" : "not valid JSON",
-                             " at byte ", position));
+    if (error.id == kNumberOverflow) return Fail("a number is out of range");
+    const size_t offset = std::min(text_.size(), position > 0 ? position - 1 : 0);
+    const auto line = std::count(text_.begin(), text_.begin() + static_cast<ptrdiff_t>(offset), '\n') + 1;
+    const size_t line_start = offset == 0 ? 0 : text_.rfind('\n', offset - 1) + 1;
+    status_ = BadDataError(absl::StrCat(what_, ":", line, ":", offset - line_start + 1, ": not valid JSON"));
+    return false;
   }
 
   JsonType Take() { return std::move(root_); }
@@ -83,6 +89,7 @@ class StrictJsonBuilder : public nlohmann::json_sax<JsonType> {
     return false;
   }
 
+  absl::string_view text_;
   absl::string_view what_;
   int max_depth_;
   JsonType root_;
@@ -93,9 +100,9 @@ class StrictJsonBuilder : public nlohmann::json_sax<JsonType> {
 // JsonType: nlohmann::json (large flat objects: its objects are sorted maps) or ordered_json.
 template <typename JsonType>
 absl::StatusOr<JsonType> ParseStrictJson(absl::string_view text, absl::string_view what, int max_depth = 64) {
-  StrictJsonBuilder<JsonType> builder(what, max_depth);
+  StrictJsonBuilder<JsonType> builder(text, what, max_depth);
   if (JsonType::sax_parse(text.begin(), text.end(), &builder)) return builder.Take();
   return builder.status();
 }
 
-}  // namespace trainctl::checkpoint
+}  // namespace trainctl
