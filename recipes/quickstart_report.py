@@ -26,7 +26,7 @@ def main():
     print()
     for name, before in evaluated[0]["eval"].items():
         after = evaluated[-1]["eval"][name]
-        print(f"{name + ' loss':20} {before:.3f} before, {after:.3f} after step {evaluated[-1]['step']} (nats per token)")
+        print(f"{name + ' loss':20} {before:.3f} before, {after:.3f} after step {evaluated[-1]['step']} (nats per byte)")
     speeds = [record["tokens_per_second"] for record in timings if "tokens_per_second" in record]
     print(f"{'speed':20} {statistics.median(speeds):,.0f} tokens/s (median of {len(speeds)} steps)")
     print(f"{'peak memory':20} {mib(memory['predicted_peak_bytes'])} predicted, "
