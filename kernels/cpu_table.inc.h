@@ -53,7 +53,10 @@ inline float Exp(float x) {
   p = p * r + 0.5f;
   p = p * r + 1.0f;
   p = p * r + 1.0f;
-  const uint32_t exponent = static_cast<uint32_t>(static_cast<int32_t>(k) + 127) << 23;
+  // The bits of `shifted` rather than a conversion of k, which is undefined for NaN; 1.5 * 2^23 has no low bits.
+  uint32_t bits;
+  std::memcpy(&bits, &shifted, sizeof(bits));
+  const uint32_t exponent = (bits + 127) << 23;
   float scale;
   std::memcpy(&scale, &exponent, sizeof(scale));
   return p * scale;

@@ -63,7 +63,8 @@ absl::Status CheckBatch(const recipe::TrainConfig& train, int64_t world_size) {
 // Byte counts must stay far below 2^63, and a schedule must fit in memory.
 absl::Status CheckSize(const recipe::Recipe& recipe, int64_t world_size) {
   const model::ModelSpec& spec = recipe.model.spec;
-  const double share = static_cast<double>(recipe.train.batch_sequences / world_size);
+  const int64_t sequences = recipe.train.batch_sequences / world_size;
+  const double share = static_cast<double>(sequences);
   const double columns = static_cast<double>(8 * spec.hidden + 4 * spec.heads * spec.head_dim + 4 * spec.ffn);
   const double layers = static_cast<double>(spec.layers);
   const double bytes = share * static_cast<double>(recipe.data.seq_len) * 8 *

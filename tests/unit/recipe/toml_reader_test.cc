@@ -94,6 +94,8 @@ TEST(TomlReader, RubbishIsAnErrorWithAPlace) {
   EXPECT_THAT(ErrorOf("a = 1e99999"), StartsWith("f:1:"));
   EXPECT_THAT(ErrorOf("a = 0x"), StartsWith("f:1:"));
   EXPECT_THAT(ErrorOf("a = 9223372036854775808"), HasSubstr("is not representable in 64 bits"));
+  EXPECT_THAT(ErrorOf("\xef\xbb\xbb"), StartsWith("f:1:1: not valid TOML"));  // U+FEFB, a letter
+  EXPECT_EQ(ErrorOf("a = \"\"\"\\\n\xef\xbb\xbb\"\"\""), "OK");
   EXPECT_EQ(ErrorOf(std::string(kMaxRecipeBytes + 1, '#')), "f: 1048577 bytes; a recipe has at most 1048576");
   EXPECT_EQ(ErrorOf(""), "OK");
   EXPECT_EQ(ErrorOf("\xef\xbb\xbf"
