@@ -53,7 +53,8 @@ inline float Exp(float x) {
   p = p * r + 0.5f;
   p = p * r + 1.0f;
   p = p * r + 1.0f;
-  // The bits of `shifted` rather than a conversion of k, which is undefined for NaN; 1.5 * 2^23 has no low bits.
+  // The bits of `shifted` rather than a conversion of k, which is undefined for NaN; 1.5 * 2^23 has no low
+  // bits.
   uint32_t bits;
   std::memcpy(&bits, &shifted, sizeof(bits));
   const uint32_t exponent = (bits + 127) << 23;

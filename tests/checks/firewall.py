@@ -26,7 +26,8 @@ FAMILIES = {
 }
 FOREIGN = ("gRPC and protobuf", "spdlog and fmt")  # of which LibTorch has its own
 OUTSIDE = re.compile(r"/(?:usr|usr/local)/include/(?:grpc|grpcpp|grpc\+\+|google/protobuf|spdlog|fmt)/|/generated/proto/")
-LIBTORCH = re.compile(r"/include/(?:ATen|c10|torch)/")
+# The precompiled header stands for what it was made of.
+LIBTORCH = re.compile(r"/include/(?:ATen|c10|torch)/|/cmake_pch\.hxx")
 
 
 def may_see_libtorch(path, above):
