@@ -223,11 +223,11 @@ struct Functions {
   }
 
   static void CrossEntropy(double* loss, void* logits_raw, const int32_t* targets, const uint8_t* mask,
-                           float z_loss, float scale, int64_t n, int64_t vocab) {
+                           float z_loss, bool want_gradient, float scale, int64_t n, int64_t vocab) {
     for (int64_t i = 0; i < n; ++i) {
       T* row = static_cast<T*>(logits_raw) + i * vocab;
       if (mask[i] == 0) {
-        if (scale != 0) std::memset(static_cast<void*>(row), 0, static_cast<size_t>(vocab) * sizeof(T));
+        if (want_gradient) std::memset(static_cast<void*>(row), 0, static_cast<size_t>(vocab) * sizeof(T));
         continue;
       }
       float maximum = -INFINITY;
@@ -240,7 +240,7 @@ struct Functions {
       const float target_logit = ToFloat(row[targets[i]]);
       // A maximum that skipped a NaN must not hide it.
       *loss += static_cast<double>(lse - target_logit) + static_cast<double>(z_loss * lse * lse);
-      if (scale == 0) continue;
+      if (!want_gradient) continue;
       const float factor = scale * (1.0f + 2.0f * z_loss * lse);
 #pragma omp simd
       for (int64_t j = 0; j < vocab; ++j) row[j] = FromFloat<T>(Exp(ToFloat(row[j]) - lse) * factor);

@@ -40,10 +40,10 @@ struct TypedKernels {
   void (*assign)(float* out, const void* x, int64_t count);      // out = x
   void (*from_float)(void* out, const float* x, int64_t count);  // round to nearest even
   // Softmax cross-entropy over rows of logits [n, vocab]; rows with mask 0 count nothing. Adds to
-  // *loss the sum of (lse - logit[target]) + z_loss * lse^2. With `scale` != 0 the logits become
+  // *loss the sum of (lse - logit[target]) + z_loss * lse^2. With want_gradient the logits become
   // their gradient times scale; the gradient of a masked row is 0.
   void (*cross_entropy)(double* loss, void* logits, const int32_t* targets, const uint8_t* mask, float z_loss,
-                        float scale, int64_t n, int64_t vocab);
+                        bool want_gradient, float scale, int64_t n, int64_t vocab);
 };
 
 struct AdamWOptions {

@@ -15,6 +15,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/units.h"
+#include "checkpoint/checkpoint_io.h"
 #include "cluster/host.h"
 #include "data/batch_source.h"
 #include "launcher/job.h"
@@ -155,11 +156,14 @@ absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& outp
   TRAINCTL_RETURN_IF_ERROR(launcher::CheckWorkerEnv(loaded.recipe.launch.env));
   PrintChoice(plan, loaded.recipe);
   TRAINCTL_RETURN_IF_ERROR(data::OpenTrainSource(loaded.recipe).status());
+  TRAINCTL_RETURN_IF_ERROR(data::OpenEvalSets(loaded.recipe).status());
   if (options.dry_run) {
     if (output.json) std::fputs(planner::PlanToJson(plan).c_str(), stdout);
     return ExitCode::kOk;
   }
   recipe::FreezeForRun(loaded.recipe);
+  // What "auto" became stays: another machine must not change the numerics of a run.
+  loaded.recipe.train.precision = plan.compute_dtype == DType::kBF16 ? "bf16" : "fp32";
   TRAINCTL_ASSIGN_OR_RETURN(const std::vector<data::FileFingerprint> files,
                             data::Fingerprint(loaded.recipe.data));
   TRAINCTL_ASSIGN_OR_RETURN(
@@ -185,7 +189,15 @@ absl::StatusOr<ExitCode> Resume(const LaunchOptions& options, const Output& outp
   TRAINCTL_ASSIGN_OR_RETURN(const recipe::Recipe before, recipe::RecipeFromJson(stored, run.recipe_path()));
   TRAINCTL_ASSIGN_OR_RETURN(const recipe::LoadedRecipe loaded, recipe::ApplyResumeSets(before, options.sets));
   TRAINCTL_RETURN_IF_ERROR(CheckDataUnchanged(run, loaded.recipe));
-  const int64_t done = run.NewestCheckpointStep();
+  int64_t done = run.NewestCheckpointStep();
+  if (done >= loaded.recipe.train.steps) {
+    // Only a checkpoint that can be read proves it.
+    std::vector<std::string> warnings;
+    const auto newest = checkpoint::FindNewestGood(run.checkpoints_path(), &warnings);
+    for (const std::string& warning : warnings) std::fprintf(stderr, "warning: %s\n", warning.c_str());
+    if (!newest.ok()) return newest.status();
+    done = newest->step;
+  }
   if (done >= loaded.recipe.train.steps) {
     std::fprintf(stderr, "%s has done its %d steps; for more: trainctl resume %s --set train.steps=N\n",
                  run.path().c_str(), static_cast<int>(done), run.path().c_str());
@@ -194,7 +206,10 @@ absl::StatusOr<ExitCode> Resume(const LaunchOptions& options, const Output& outp
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, cluster::DetectHost());
   TRAINCTL_ASSIGN_OR_RETURN(const planner::Plan plan, planner::MakePlan(loaded.recipe, host));
   PrintChoice(plan, loaded.recipe);
-  if (options.dry_run) return ExitCode::kOk;
+  if (options.dry_run) {
+    if (output.json) std::fputs(planner::PlanToJson(plan).c_str(), stdout);
+    return ExitCode::kOk;
+  }
   TRAINCTL_RETURN_IF_ERROR(WriteRunFiles(run, loaded.recipe, plan));
   return RunWorkers(run, loaded.recipe, plan, options, output);
 }
@@ -203,7 +218,7 @@ void AddCommon(CLI::App& verb, LaunchOptions& options) {
   verb.add_option("--set", options.sets, "Override a field: key=value; may be repeated")
       ->allow_extra_args(false);
   verb.add_option("--stop-after", options.stop_after, "Save and stop when this step is done (exit code 75)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::PositiveNumber);
   verb.add_flag("--dry-run", options.dry_run)->description("Plan and check everything, start nothing");
   AddJsonFlag(verb);
 }

@@ -115,7 +115,7 @@ class SegmentRunner::Pass {
       const at::Tensor x_rows = x.narrow(0, begin, rows);
       at::Tensor piece = logits.narrow(0, 0, rows);
       at::mm_out(piece, x_rows, weight.t());
-      loss += LossOfRows(piece, begin, rows, z_loss, want_gradient ? scale : 0.0f);
+      loss += LossOfRows(piece, begin, rows, z_loss, want_gradient, scale);
       if (!want_gradient) continue;
       AddWeightGradient(op.weights, vocab, hidden_, piece, x_rows, accumulate);
       accumulate = true;
@@ -327,7 +327,8 @@ class SegmentRunner::Pass {
     Gradient(value) = std::move(gradient);
   }
 
-  double LossOfRows(at::Tensor& logits, int64_t first, int64_t rows, float z_loss, float scale) {
+  double LossOfRows(at::Tensor& logits, int64_t first, int64_t rows, float z_loss, bool want_gradient,
+                    float scale) {
     const int chunks = NumChunks();
     std::vector<double> partial(static_cast<size_t>(chunks), 0.0);
     const int64_t each = (rows + chunks - 1) / chunks;
@@ -336,8 +337,8 @@ class SegmentRunner::Pass {
         const int64_t begin = std::min(rows, chunk * each);
         const int64_t end = std::min(rows, begin + each);
         typed_.cross_entropy(&partial[static_cast<size_t>(chunk)], Row(logits, begin),
-                             view_.targets + first + begin, view_.loss_mask + first + begin, z_loss, scale,
-                             end - begin, logits.size(1));
+                             view_.targets + first + begin, view_.loss_mask + first + begin, z_loss,
+                             want_gradient, scale, end - begin, logits.size(1));
       }
     });
     double loss = 0;

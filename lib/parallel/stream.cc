@@ -1,9 +1,22 @@
 #include "parallel/stream.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 namespace trainctl::parallel {
+
+namespace {
+
+absl::Status Guarded(const std::function<absl::Status()>& work) {
+  try {
+    return work();
+  } catch (const std::exception& error) {
+    return absl::InternalError(error.what());
+  }
+}
+
+}  // namespace
 
 void EventSet::Reset(size_t num_events) {
   std::lock_guard lock(mutex_);
@@ -73,7 +86,7 @@ void Stream::Run() {
       busy_ = true;
     }
     absl::Status status = events_.Wait(task.waits);
-    if (status.ok()) status = task.work();
+    if (status.ok()) status = Guarded(task.work);
     if (status.ok()) {
       events_.Record(task.event);
     } else {

@@ -56,6 +56,22 @@ std::string StateJson(const RunCounters& counters, const std::string& descriptio
   return state.dump();
 }
 
+// A tensor that the model has no place for means another model: loading the rest would be silent damage.
+absl::Status CheckNoTensorIsLeft(const std::string& path, const checkpoint::CheckpointReader& reader,
+                                 const sharding::Ledger& ledger) {
+  std::set<std::string> known;
+  for (const model::Parameter& parameter : ledger.inventory()) {
+    for (const char* prefix : {"", kFirstMoment, kSecondMoment}) known.insert(prefix + parameter.name);
+  }
+  for (const checkpoint::Slice& tensor : reader.tensors()) {
+    if (known.count(tensor.name) == 0) {
+      return BadDataError(absl::StrCat(path, " holds ", tensor.name,
+                                       ", which this model does not have: it is of another model"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Barrier(comm::Group& world, absl::string_view name, const absl::Status& own) {
   // A rank that failed tells the others, so that all of them stop here with one voice.
   double failed = own.ok() ? 0 : 1;
@@ -100,6 +116,7 @@ absl::StatusOr<RunCounters> LoadCheckpoint(const std::string& path, parallel::Sh
                                            bool weights_only, std::string* description_json) {
   TRAINCTL_ASSIGN_OR_RETURN(const checkpoint::CheckpointReader reader,
                             checkpoint::CheckpointReader::Open(path));
+  TRAINCTL_RETURN_IF_ERROR(CheckNoTensorIsLeft(path, reader, state.ledger()));
   const OwnSlices own = SlicesOf(state, weights_only);
   TRAINCTL_RETURN_IF_ERROR(
       reader.Read(own.slices, [&](const checkpoint::Slice& slice, absl::Span<const std::byte> bytes) {

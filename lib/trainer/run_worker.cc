@@ -37,7 +37,8 @@ namespace trainctl::trainer {
 namespace {
 
 constexpr char kStartKey[] = "start_checkpoint";
-constexpr absl::Duration kStartTimeout = absl::Minutes(5);
+// Rank 0 verifies every byte of the newest checkpoint first; a rank that fails ends the wait.
+constexpr absl::Duration kStartTimeout = absl::Hours(24);
 constexpr absl::Duration kCollectiveTimeout = absl::Minutes(10);
 
 absl::string_view FaultPhase(schedule::Op op) {

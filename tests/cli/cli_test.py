@@ -251,6 +251,12 @@ def damaged_checkpoints(c):
                 c.expect(c.run("checkpoint", "verify", "run"), 6, os.path.basename(saved[-1]))
                 c.expect(c.run("resume", "run"), 0, "warning", "resuming after step 4")
                 again()
+        c.expect(c.run("resume", "run"), 0, "finished")
+        flip(sorted(glob.glob(c.dir + "/run/checkpoints/step-*"))[-1] + "/rank-00000.safetensors")
+        c.expect(c.run("resume", "run"), 0, "warning", "finished")  # "done" needs a checkpoint that can be read
+        again()
+        c.expect(c.run("launch", "recipe.toml", "--set", "model.weights=" + saved[-1],
+                       "--set", "model.tie_embeddings=true"), 6, "lm_head.weight")
         for folder in saved:
             flip(folder + "/rank-00000.safetensors")
         c.expect(c.run("resume", "run"), 6, "rank-00000.safetensors")

@@ -117,8 +117,8 @@ TEST_P(KernelsTest, CrossEntropyWithMaskAndZLoss) {
   const std::vector<uint8_t> mask = {1, 1, 0, 1, 1};
   const double z = 1e-2, scale = 0.125;
   double loss = 1, expected = 1;
-  k().f32.cross_entropy(&loss, logits.data(), targets.data(), mask.data(), float(z), float(scale), kRows,
-                        kCols);
+  k().f32.cross_entropy(&loss, logits.data(), targets.data(), mask.data(), float(z), true, float(scale),
+                        kRows, kCols);
   for (int64_t i = 0; i < kRows; ++i) {
     double sum = 0;
     for (int64_t j = 0; j < kCols; ++j) sum += std::exp(double(before[i * kCols + j]));
@@ -140,7 +140,7 @@ TEST_P(KernelsTest, CrossEntropyShowsNonFiniteLogits) {
     const int32_t target = 1;
     const uint8_t mask = 1;
     double loss = 0;
-    k().f32.cross_entropy(&loss, logits.data(), &target, &mask, 0, 0, 1, kCols);
+    k().f32.cross_entropy(&loss, logits.data(), &target, &mask, 0, false, 0, 1, kCols);
     EXPECT_FALSE(std::isfinite(loss)) << bad;
   }
 }

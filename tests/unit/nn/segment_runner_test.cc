@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/counter_rng.h"
@@ -192,6 +193,23 @@ TEST(SegmentRunner, LayerGradientMatchesFiniteDifferences) {
   flat.copy_(before);
   EXPECT_NEAR((bench.gradients[0] * weight_along).sum().item<double>() / ((plus - minus) / (2 * step)), 1,
               1e-3);
+}
+
+// A step without any loss token has no gradient: the logits themselves must not pass for one.
+TEST(SegmentRunner, NothingToLearnIsNoGradient) {
+  for (DType dtype : {DType::kF32, DType::kBF16}) {
+    const model::ModelSpec spec = Spec(16, 4, 2, 64);
+    Bench bench(spec, 2, {1, 12}, dtype, 1);
+    std::fill(bench.mask.begin(), bench.mask.end(), 0);
+    const at::Tensor input = at::randn({12, 16}).to(dtype == DType::kBF16 ? at::kBFloat16 : at::kFloat);
+    double loss = 0;
+    for (float scale : {0.0f, 1.0f}) {
+      const at::Tensor dx = bench.Runner().LossAndGradient(bench.bound, input, bench.View(), 0, scale, &loss);
+      EXPECT_EQ(loss, 0);
+      EXPECT_EQ(dx.abs().max().item<float>(), 0);
+      EXPECT_EQ(bench.gradients[0].abs().max().item<float>(), 0);
+    }
+  }
 }
 
 // Tokens of one document must not see another: changing one leaves the other's outputs alone.
