@@ -13,10 +13,6 @@
 namespace trainctl::comm {
 namespace {
 
-// One message at most; it bounds the scratch of sums. Equal to schedule::kReducePieceBytes, which
-// the memory model counts.
-constexpr int64_t kPieceNumel = (int64_t{4} << 20) / 4;
-
 at::Tensor Bytes(const void* data, int64_t bytes) {
   return at::from_blob(const_cast<void*>(data), {bytes}, at::TensorOptions(at::kByte));
 }
@@ -88,10 +84,6 @@ absl::Status Group::AllGather(absl::string_view name, void* buffer, int64_t shar
   });
 }
 
-int64_t Group::ScratchNumel(int64_t shard_numel) const {
-  return (size() - 1) * std::min(shard_numel, kPieceNumel);
-}
-
 // Rank i of the group ends with out = sum of everyone's chunks[i], a piece at a time: send the piece
 // of each peer's chunk, receive each peer's piece of ours, add in rank order. `out` may be the
 // place of our chunk in `in`.
@@ -101,9 +93,9 @@ absl::Status Group::SumChunks(absl::string_view name, const float* in, float* ou
   const Fault fault = FaultOf(name);
   int64_t longest = 0;
   for (const auto& [first, count] : chunks) longest = std::max(longest, count);
-  const int64_t piece = std::min(longest, kPieceNumel);
+  const int64_t piece = std::min<int64_t>(longest, static_cast<int64_t>(scratch.size()) / (size() - 1));
   const kernels::Kernels& cpu = kernels::Cpu();
-  TRAINCTL_CHECK(static_cast<int64_t>(scratch.size()) >= (size() - 1) * piece);
+  TRAINCTL_CHECK(longest == 0 || piece > 0);
   for (int64_t begin = 0; begin < longest; begin += piece) {
     const int64_t own_piece = std::clamp<int64_t>(own_count - begin, 0, piece);
     TRAINCTL_RETURN_IF_ERROR(Exchange(name, [&] {

@@ -34,17 +34,16 @@ class Group {
   absl::Status AllGather(absl::string_view name, void* buffer, int64_t shard_bytes);
 
   // out = (accumulate ? out : 0) + sum over ranks of their shard index(). `in` [size() *
-  // shard_numel] is left alone. `scratch`: ScratchNumel(shard_numel) elements.
+  // shard_numel] is left alone. `scratch` takes one piece from each peer at a time, so its size (the
+  // same on every rank) decides how many messages there are, not the result; never empty.
   absl::Status ReduceScatter(absl::string_view name, const float* in, float* out, int64_t shard_numel,
                              bool accumulate, absl::Span<float> scratch);
 
-  // In place. `scratch` as for shards of ceil(numel / size()).
+  // In place. `scratch` as above.
   absl::Status AllReduce(absl::string_view name, float* buffer, int64_t numel, absl::Span<float> scratch);
 
   // Few scalars, summed in rank order in fp64.
   absl::Status AllReduceScalars(absl::string_view name, absl::Span<double> values);
-
-  int64_t ScratchNumel(int64_t shard_numel) const;
 
  private:
   friend class Communicator;
