@@ -201,6 +201,7 @@ absl::StatusOr<ExitCode> Resume(const LaunchOptions& options, const Output& outp
   if (done >= loaded.recipe.train.steps) {
     std::fprintf(stderr, "%s has done its %d steps; for more: trainctl resume %s --set train.steps=N\n",
                  run.path().c_str(), static_cast<int>(done), run.path().c_str());
+    PrintOutcome({.kind = launcher::JobOutcome::Kind::kFinished}, run, output);
     return ExitCode::kOk;
   }
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, cluster::DetectHost());

@@ -7,28 +7,46 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 
 namespace trainctl::cli {
 namespace {
 
-constexpr int kBarCells = 24;
+constexpr int kBarCells = 16;
 
 int TerminalColumns() {
   winsize size = {};
   return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-// "step 12/400 loss ..." of the first rank.
-bool ParseStep(absl::string_view line, int64_t* step, int64_t* steps) {
-  long long done = 0, all = 0;
-  if (std::sscanf(std::string(line).c_str(), "step %lld/%lld ", &done, &all) != 2 || all <= 0) return false;
-  *step = done;
-  *steps = all;
+// What a step's line of the first rank says: "step 12/400 loss 2.1 ... 9000 tokens/s mem 27.2 MiB ...".
+struct StepLine {
+  int64_t step = 0;
+  int64_t steps = 0;
+  std::string loss, tokens_per_second, memory;
+  bool has_more = false;  // an evaluation: worth a line of its own
+};
+
+bool ParseStep(absl::string_view line, StepLine* parsed) {
+  const std::vector<std::string> words = absl::StrSplit(line, ' ');
+  long long step = 0, steps = 0;
+  if (words.size() < 2 || words[0] != "step") return false;
+  if (std::sscanf(words[1].c_str(), "%lld/%lld", &step, &steps) != 2 || steps <= 0) return false;
+  parsed->step = step;
+  parsed->steps = steps;
+  for (size_t i = 2; i < words.size(); ++i) {
+    if (words[i] == "loss" && i + 1 < words.size()) parsed->loss = words[i + 1];
+    if (words[i] == "tokens/s") parsed->tokens_per_second = words[i - 1];
+    if (words[i] == "mem" && i + 2 < words.size()) {
+      parsed->memory = absl::StrCat(words[i + 1], " ", words[i + 2]);
+      parsed->has_more = i + 3 < words.size();
+    }
+  }
   return true;
 }
 
@@ -40,30 +58,36 @@ class TerminalConsole : public launcher::JobObserver {
   }
 
   void OnWorkerLine(int rank, absl::string_view line) override {
-    int64_t step = 0, steps = 0;
-    if (rank == 0 && ParseStep(line, &step, &steps)) return ShowStep(line, step, steps);
-    Scroll(absl::StrCat("[rank ", rank, "] ", line));
+    StepLine step;
+    const bool is_step = rank == 0 && ParseStep(line, &step);
+    if (!is_step || step.has_more) Scroll(absl::StrCat("[rank ", rank, "] ", line));
+    if (is_step) ShowStep(step);
   }
   void OnMessage(absl::string_view line) override { Scroll(absl::StrCat("trainctl: ", line)); }
 
  private:
-  void ShowStep(absl::string_view line, int64_t step, int64_t steps) {
+  void ShowStep(const StepLine& at) {
     const absl::Time now = absl::Now();
-    if (first_step_ < 0 || step < first_step_) {
-      first_step_ = step;
+    if (first_step_ < 0 || at.step < first_step_) {
+      first_step_ = at.step;
       first_time_ = now;
     }
-    const int filled = static_cast<int>(kBarCells * step / steps);
-    std::string text = absl::StrCat("[", std::string(static_cast<size_t>(filled), '#'),
-                                    std::string(static_cast<size_t>(kBarCells - filled), '.'), "] ", line);
-    if (step > first_step_) {
-      const absl::Duration each = (now - first_time_) / (step - first_step_);
-      const int64_t left = absl::ToInt64Seconds(each * (steps - step));
-      absl::StrAppendFormat(&text, ", %d:%02d left", left / 60, left % 60);
+    const size_t filled = static_cast<size_t>(kBarCells * std::min(at.step, at.steps) / at.steps);
+    std::string text =
+        absl::StrCat("[", std::string(filled, '#'), std::string(kBarCells - filled, '.'), "] ", at.step, "/",
+                     at.steps, " loss ", at.loss, " ", at.tokens_per_second, " tok/s ", at.memory);
+    if (at.step > first_step_) {
+      const absl::Duration each = (now - first_time_) / (at.step - first_step_);
+      absl::StrAppend(&text, " ", TimeLeft(absl::ToInt64Seconds(each * (at.steps - at.step))), " left");
     }
     text.resize(std::min(text.size(), static_cast<size_t>(TerminalColumns() - 1)));
     status_ = text;
     Draw();
+  }
+
+  static std::string TimeLeft(int64_t seconds) {
+    if (seconds < 3600) return absl::StrFormat("%d:%02d", seconds / 60, seconds % 60);
+    return absl::StrFormat("%d:%02d:%02d", seconds / 3600, seconds / 60 % 60, seconds % 60);
   }
 
   void Scroll(const std::string& line) {

@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "kernels/kernels.h"
+#include "nn/counting_allocator.h"
 
 namespace trainctl::parallel {
 namespace {
@@ -327,11 +328,11 @@ class Executor::Pass {
 
 Executor::Executor(const model::ModelSpec& spec, ShardedState& state, StreamGroups& groups,
                    const schedule::BuildOptions& options)
-    : spec_(spec),
-      state_(state),
-      groups_(groups),
-      options_(options),
-      rope_(nn::MakeRopeTables(spec, options.shape.seq_len)) {
+    : spec_(spec), state_(state), groups_(groups), options_(options) {
+  {
+    const nn::ScopedMemoryTag tag(MemoryTag(schedule::Category::kBuffers));
+    rope_ = nn::MakeRopeTables(spec, options.shape.seq_len);
+  }
   const model::SegmentOptions segment_options{options.shape, options.compute_dtype, options.threads};
   const std::vector<model::Parameter>& inventory = state.ledger().inventory();
   for (int block = 0; block <= model::HeadBlock(spec); ++block) {

@@ -7,6 +7,7 @@
 #include "base/counter_rng.h"
 #include "base/status.h"
 #include "kernels/kernels.h"
+#include "nn/counting_allocator.h"
 
 namespace trainctl::parallel {
 
@@ -35,17 +36,25 @@ ShardedState::ShardedState(const sharding::Ledger& ledger, const schedule::Sched
     full += bucket.padded_numel;
     shard += bucket.shard_numel;
   }
-  const auto own = [&](int64_t numel, at::ScalarType dtype) {
+  using schedule::Category;
+  const auto own = [&](int64_t numel, at::ScalarType dtype, Category category) {
+    const nn::ScopedMemoryTag tag(MemoryTag(category));
     storage_.push_back(at::zeros({numel}, dtype));
     return static_cast<char*>(storage_.back().data_ptr());
   };
-  char* whole_parameters = ledger.parameters_sharded() ? nullptr : own(full, aten_dtype);
+  char* whole_parameters =
+      ledger.parameters_sharded() ? nullptr : own(full, aten_dtype, Category::kParameters);
   // In fp32 the whole parameters contain the master: it is this rank's part of them.
   const bool separate_master = ledger.parameters_sharded() || compute_dtype != DType::kF32;
-  float* masters = separate_master ? reinterpret_cast<float*>(own(shard, at::kFloat)) : nullptr;
-  float* first_moments = reinterpret_cast<float*>(own(shard, at::kFloat));
-  float* second_moments = reinterpret_cast<float*>(own(shard, at::kFloat));
-  float* gradients = reinterpret_cast<float*>(own(ledger.gradients_sharded() ? shard : full, at::kFloat));
+  const auto own_floats = [&](int64_t numel, Category category) {
+    return reinterpret_cast<float*>(own(numel, at::kFloat, category));
+  };
+  // Stage 3 has no other parameters than the master shard.
+  const Category master_category = ledger.parameters_sharded() ? Category::kParameters : Category::kOptimizer;
+  float* masters = separate_master ? own_floats(shard, master_category) : nullptr;
+  float* first_moments = own_floats(shard, Category::kOptimizer);
+  float* second_moments = own_floats(shard, Category::kOptimizer);
+  float* gradients = own_floats(ledger.gradients_sharded() ? shard : full, Category::kGradients);
 
   int64_t full_offset = 0, shard_offset = 0;
   for (const sharding::Bucket& bucket : ledger.buckets()) {
@@ -61,6 +70,7 @@ ShardedState::ShardedState(const sharding::Ledger& ledger, const schedule::Sched
     full_offset += bucket.padded_numel;
     shard_offset += bucket.shard_numel;
   }
+  const nn::ScopedMemoryTag tag(MemoryTag(Category::kBuffers));
   for (const schedule::Slot& slot : schedule.parameter_slots)
     parameter_slot_tensors_.push_back(at::zeros({slot.numel}, aten_dtype));
   for (const schedule::Slot& slot : schedule.gradient_slots)

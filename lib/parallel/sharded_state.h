@@ -28,6 +28,10 @@ struct DataGroups {
 using StreamGroups = std::array<DataGroups, schedule::kNumStreams>;
 StreamGroups MakeStreamGroups(comm::Communicator& communicator, const sharding::Mesh& mesh);
 
+// The tag under which the counting allocator keeps tensors of a category; the work of a step, which
+// nobody tags, is activations.
+constexpr int MemoryTag(schedule::Category category) { return 1 + static_cast<int>(category); }
+
 class ShardedState {
  public:
   // Allocates everything that `schedule` lists as persistent. `rank` is the global rank.

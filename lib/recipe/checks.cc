@@ -337,8 +337,8 @@ std::vector<std::string> FindNotes(const Recipe& recipe, const std::map<std::str
   note("train.eval_batches", recipe.data.eval.empty(), "there is no [[data.eval]]");
   note("run.deterministic", recipe.run.deterministic && recipe.cluster.device == "cpu",
        "every run on a CPU is deterministic");
-  note("parallel.prefetch", recipe.parallel.zero_stage.has_value() && *recipe.parallel.zero_stage < 3,
-       "parameters are gathered with parallel.zero_stage = 3 only");
+  note("parallel.prefetch", recipe.parallel.zero_stage.has_value() && *recipe.parallel.zero_stage < 2,
+       "parallel.zero_stage 0 and 1 move no block beside the compute");
   note("model.init_std", recipe.model.weights != "random", "model.weights is not \"random\"");
   const auto source = [&](const std::string& list, const std::vector<DataSource>& sources) {
     for (size_t i = 0; i < sources.size(); ++i) {

@@ -15,11 +15,14 @@ void DeriveHoldout(Recipe& recipe) {
   for (DataSource& source : recipe.data.train) source.holdout = holdout;
 }
 
+int64_t DefaultSaveInterval(const Recipe& recipe) {
+  return std::clamp<int64_t>(recipe.train.steps / 10, 1, 1000);
+}
+
 void ResolveCheckpoint(Recipe& recipe) {
   CheckpointConfig& checkpoint = recipe.checkpoint;
   if (checkpoint.every_steps.has_value() || checkpoint.every.has_value()) return;
-  const int64_t tenth = std::max<int64_t>(1, recipe.train.steps / 10);
-  checkpoint.every_steps = std::min<int64_t>(1000, tenth);
+  checkpoint.every_steps = DefaultSaveInterval(recipe);
 }
 
 }  // namespace trainctl::recipe

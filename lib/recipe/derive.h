@@ -13,6 +13,9 @@ int64_t StepsForTokens(const Recipe& recipe, int64_t tokens);
 // Sets the derived share held out of every training source from the holdout of data.eval.
 void DeriveHoldout(Recipe& recipe);
 
+// What checkpoint.every_steps = "auto" stands for: a tenth of the run, at most 1000 steps.
+int64_t DefaultSaveInterval(const Recipe& recipe);
+
 // Gives checkpoint.every_steps = "auto" its value; it stays empty (off) when `every` is given.
 void ResolveCheckpoint(Recipe& recipe);
 

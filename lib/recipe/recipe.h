@@ -79,7 +79,7 @@ struct ParallelConfig {
   std::optional<int64_t> dp_replicate, dp_shard, tp, cp, pp, ep;
   std::optional<int64_t> zero_stage;     // 0..3
   std::optional<std::string> recompute;  // none | full
-  bool prefetch = true;                  // gather the next block while this one computes
+  bool prefetch = true;                  // two slots a kind: communicate beside the compute
 };
 
 struct ClusterConfig {
@@ -102,6 +102,7 @@ struct LaunchConfig {
   int64_t max_restarts = 3;
   absl::Duration detect_timeout = absl::Seconds(3);
   absl::Duration stop_timeout = absl::Seconds(30);  // from the stop signal to SIGKILL
+  absl::Duration collective_timeout = absl::Minutes(10);
   std::map<std::string, std::string> env;
 };
 

@@ -98,6 +98,11 @@ absl::StatusOr<LoadedRecipe> ApplyResumeSets(const Recipe& stored, absl::Span<co
     recipe.train.steps = StepsForTokens(recipe, std::get<int64_t>(tokens->value));
     loaded.origin["train.steps"] = "--set (train.tokens)";
   }
+  // An interval that nobody wrote gives way to the time that is given now.
+  if (draft.Find("checkpoint.every") != nullptr && draft.Find("checkpoint.every_steps") == nullptr &&
+      stored.checkpoint.every_steps == DefaultSaveInterval(stored)) {
+    recipe.checkpoint.every_steps.reset();
+  }
   ResolveCheckpoint(recipe);
   CheckRecipe(recipe, loaded.origin, issues);
   TRAINCTL_RETURN_IF_ERROR(issues.ToStatus("the changes to the stored recipe"));

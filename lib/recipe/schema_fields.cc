@@ -429,7 +429,8 @@ void AddParallel(Builder& b) {
       .Refuse("selective", "this version knows \"none\" and \"full\"")
       .Free();
   b.Add(
-       "parallel.prefetch", "Gather the parameters of the next block while this one computes.",
+       "parallel.prefetch",
+       "Gather the next block's parameters and reduce the last one's gradients while this one computes.",
        [](Recipe & r, size_t) -> auto& { return r.parallel.prefetch; })
       .Free();
 }
@@ -513,6 +514,13 @@ void AddRest(Builder& b) {
        "launch.stop_timeout", "Time from the stop signal to the kill signal.",
        [](Recipe & r, size_t) -> auto& { return r.launch.stop_timeout; })
       .Range(0, 86400)
+      .Free();
+  b.Add(
+       "launch.collective_timeout",
+       "Time that a rank waits for the others in a collective before the job counts as hung; longer than "
+       "the slowest rank needs to write its part of a checkpoint.",
+       [](Recipe & r, size_t) -> auto& { return r.launch.collective_timeout; })
+      .Range(1, 86400)
       .Free();
   b.Add(
        "launch.env", "Environment variables for the workers, by name. Not for secrets: recipes are stored.",

@@ -7,9 +7,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -39,7 +41,6 @@ namespace {
 constexpr char kStartKey[] = "start_checkpoint";
 // Rank 0 verifies every byte of the newest checkpoint first; a rank that fails ends the wait.
 constexpr absl::Duration kStartTimeout = absl::Hours(24);
-constexpr absl::Duration kCollectiveTimeout = absl::Minutes(10);
 
 absl::string_view FaultPhase(schedule::Op op) {
   switch (op) {
@@ -92,6 +93,9 @@ class Trainer {
       return UsageError(absl::StrCat("the plan is for ", plan_.layout.mesh.world_size(), " workers, ",
                                      d_.world_size, " were started"));
     }
+    // The checker's proof is of what runs here, whoever built the plan.
+    TRAINCTL_RETURN_IF_ERROR(schedule::Check(planned_.schedule, planned_.ledger));
+    TRAINCTL_RETURN_IF_ERROR(schedule::Check(forward_, planned_.ledger));
     fault_.Reach("startup");
     TRAINCTL_RETURN_IF_ERROR(Connect());
     TRAINCTL_RETURN_IF_ERROR(OpenData());
@@ -110,7 +114,7 @@ class Trainer {
     d_.control->Report({.step = 0, .phase = "connect"});
     TRAINCTL_ASSIGN_OR_RETURN(
         communicator_, comm::Communicator::Create(comm::MakeC10dStore(*d_.store), d_.rank, d_.world_size,
-                                                  kCollectiveTimeout));
+                                                  recipe_.launch.collective_timeout));
     std::vector<int> everyone;
     for (int rank = 0; rank < d_.world_size; ++rank) everyone.push_back(rank);
     world_ = communicator_->MakeGroup(everyone, "world");
@@ -341,9 +345,9 @@ class Trainer {
     const absl::Duration now = d_.clock->Monotonic();
     if (last || !record.eval.empty() || now - last_line_ >= absl::Seconds(1)) {
       last_line_ = now;
-      std::string line =
-          absl::StrFormat("step %d/%d loss %.4f grad_norm %.3f lr %.3g %.0f tokens/s", record.step,
-                          recipe_.train.steps, record.loss, record.grad_norm, record.lr, tokens_per_second);
+      std::string line = absl::StrFormat("step %d/%d loss %.4f grad_norm %.3f lr %.3g %.0f tokens/s mem %s",
+                                         record.step, recipe_.train.steps, record.loss, record.grad_norm,
+                                         record.lr, tokens_per_second, FormatBytes(nn::PeakTensorBytes()));
       for (const auto& [name, loss] : record.eval) absl::StrAppendFormat(&line, " %s %.4f", name, loss);
       Say(line);
     }
@@ -400,34 +404,63 @@ class Trainer {
     return absl::OkStatus();
   }
 
+  // Predicted against measured, of the rank that needed most.
   absl::Status Report() {
-    double peaks[kMaxReportedRanks] = {};
-    const size_t slots = static_cast<size_t>(std::min<int>(d_.world_size, kMaxReportedRanks));
-    if (d_.rank < kMaxReportedRanks) peaks[d_.rank] = static_cast<double>(nn::PeakTensorBytes());
-    TRAINCTL_RETURN_IF_ERROR(world_->AllReduceScalars("report", absl::MakeSpan(peaks, slots)));
-    if (!first_rank()) return absl::OkStatus();
-    const int64_t measured = static_cast<int64_t>(*std::max_element(peaks, peaks + slots));
-    Json categories = Json::object();
-    for (int c = 0; c < schedule::kNumCategories; ++c) {
-      categories[std::string(schedule::CategoryName(static_cast<schedule::Category>(c)))] =
-          plan_.predicted.at_peak[static_cast<size_t>(c)];
+    std::vector<double> measured(static_cast<size_t>(d_.world_size) * schedule::kNumCategories);
+    const nn::TaggedBytes own = nn::TensorBytesAtPeak();
+    for (size_t c = 0; c < schedule::kNumCategories; ++c) {
+      const auto category = static_cast<schedule::Category>(c);
+      double& cell = measured[static_cast<size_t>(d_.rank) * schedule::kNumCategories + c];
+      cell = static_cast<double>(own[static_cast<size_t>(parallel::MemoryTag(category))]);
+      if (category == schedule::Category::kActivations) cell += static_cast<double>(own[0]);
     }
+    TRAINCTL_RETURN_IF_ERROR(world_->AllReduceScalars("report", absl::MakeSpan(measured)));
+    if (!first_rank()) return absl::OkStatus();
+    MemoryByCategory largest = {};
+    for (size_t rank = 0; rank < static_cast<size_t>(d_.world_size); ++rank) {
+      MemoryByCategory of_rank = {};
+      for (size_t c = 0; c < of_rank.size(); ++c)
+        of_rank[c] = static_cast<int64_t>(measured[rank * schedule::kNumCategories + c]);
+      if (Total(of_rank) > Total(largest)) largest = of_rank;
+    }
+    return WriteMemoryReport(largest);
+  }
+
+  using MemoryByCategory = std::array<int64_t, schedule::kNumCategories>;
+  static int64_t Total(const MemoryByCategory& bytes) {
+    return std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
+  }
+
+  absl::Status WriteMemoryReport(const MemoryByCategory& measured) const {
+    const MemoryByCategory& predicted = plan_.predicted.at_peak;
     const Json report = {{"schema", "trainctl.memory.v1"},
                          {"predicted_peak_bytes", plan_.predicted.peak_bytes},
-                         {"measured_peak_bytes", measured},
-                         {"predicted_at_peak", categories}};
+                         {"measured_peak_bytes", Total(measured)},
+                         {"predicted_at_peak", CategoriesToJson(predicted)},
+                         {"measured_at_peak", CategoriesToJson(measured)}};
     TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(d_.report_path, report.dump(2) + "\n"));
-    Say(absl::StrFormat("tensor memory per worker: predicted %s, measured %s",
-                        FormatBytes(plan_.predicted.peak_bytes), FormatBytes(measured)));
+    Say(absl::StrFormat("tensor memory per worker: predicted %s, measured %s; at the peak:",
+                        FormatBytes(plan_.predicted.peak_bytes), FormatBytes(Total(measured))));
+    for (size_t c = 0; c < measured.size(); ++c) {
+      Say(absl::StrFormat("  %-12s predicted %10s, measured %10s",
+                          schedule::CategoryName(static_cast<schedule::Category>(c)),
+                          FormatBytes(predicted[c]), FormatBytes(measured[c])));
+    }
     return absl::OkStatus();
+  }
+
+  static Json CategoriesToJson(const MemoryByCategory& bytes) {
+    Json json = Json::object();
+    for (size_t c = 0; c < bytes.size(); ++c) {
+      json[std::string(schedule::CategoryName(static_cast<schedule::Category>(c)))] = bytes[c];
+    }
+    return json;
   }
 
   static void Say(const std::string& line) {
     std::printf("%s\n", line.c_str());
     std::fflush(stdout);
   }
-
-  static constexpr int kMaxReportedRanks = 64;
 
   const WorkerDeps& d_;
   const recipe::Recipe& recipe_;

@@ -5,15 +5,19 @@ the matter, nothing left behind, nothing damaged.
     cli_test.py TRAINCTL [FILTER]
 """
 
+import fcntl
 import glob
 import json
 import os
+import pty
+import re
 import shutil
 import signal
 import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 
 TRAINCTL = os.path.abspath(sys.argv[1])
@@ -307,6 +311,115 @@ def exported_weights_and_a_loss_that_is_not_finite(c):
         weights.seek(-4, 2)
         weights.write(struct.pack("<f", float("nan")))
     c.expect(c.run("launch", "recipe.toml", "--run-dir", "third"), 7, "not finite")
+
+
+def on_a_terminal(c, columns, *args, **env):
+    """What the command writes to a terminal of its own."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(c.dir)
+        os.execve(TRAINCTL, [TRAINCTL, *args], {**os.environ, **env})
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    output = b""
+    while True:
+        try:
+            part = os.read(terminal, 65536)
+        except OSError:  # the other side is closed
+            break
+        if not part:
+            break
+        output += part
+    _, status = os.waitpid(pid, 0)
+    os.close(terminal)
+    if status != 0:
+        c.fail("ended with status %d:\n%s" % (status, output.decode(errors="replace")))
+    return output.decode(errors="replace")
+
+
+@case
+def progress_on_a_terminal(c):
+    os.environ.pop("NO_COLOR", None)
+    # Long enough that a second passes, and with it a step line that is not the last.
+    launch = ["launch", "recipe.toml", "--set", "train.steps=400", "--set", "checkpoint.every_steps=400"]
+    shown = on_a_terminal(c, 100, *launch)
+    bars = re.findall(r"\[(#*)(\.*)\] (\d+)/400 loss [\d.]+ \d+ tok/s [\d.]+ [KMG]iB(?: \d+:\d\d left)?", shown)
+    if not bars or bars[-1][2] != "400" or bars[-1][1]:
+        c.fail("the bar does not end full at step 400: %s\n%s" % (bars[-1:], shown))
+    if not any(0 < len(done) < len(done + rest) for done, rest, _ in bars):
+        c.fail("the bar was never in between:\n%s" % shown)
+    if " left" not in shown:
+        c.fail("no time left is shown:\n%s" % shown)
+    if "\x1b[36m" not in shown:
+        c.fail("no colour on a terminal:\n%s" % shown)
+    if "held-out" not in re.sub(r"\x1b[^\n]*\[#", "", shown):
+        c.fail("the evaluation is not kept above the bar:\n%s" % shown)
+    plain = on_a_terminal(c, 40, *launch, NO_COLOR="1")
+    if "\x1b[36m" in plain:
+        c.fail("colour in spite of NO_COLOR")
+    widest = max(len(line) for line in re.findall(r"\[#*\.*\] [^\r\n\x1b]*", plain))
+    if widest > 39:
+        c.fail("a bar of %d characters on a terminal of 40" % widest)
+    if "\x1b" in c.run(*launch).stdout:
+        c.fail("escape sequences without a terminal")
+
+
+@case
+def a_run_that_is_done(c):
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "run"), 0)
+    result = subprocess.run([TRAINCTL, "resume", "run", "--json"], cwd=c.dir, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True)
+    report = json.loads(result.stdout)
+    if report["schema"] != "trainctl.launch.v1" or report["exit_code"] != 0 or report["checkpoint_step"] != 6:
+        c.fail("resume --json of a finished run reports %s" % report)
+    memory = json.load(open(c.dir + "/run/memory.json"))
+    if sum(memory["measured_at_peak"].values()) != memory["measured_peak_bytes"]:
+        c.fail("the measured categories do not sum to the peak: %s" % memory)
+    for category, predicted in memory["predicted_at_peak"].items():
+        # Small tensors that the libraries keep for themselves count as activations.
+        slack = 2 << 20 if category == "activations" else 0
+        if abs(memory["measured_at_peak"][category] - predicted) > slack:
+            c.fail("%s: predicted %d, measured %d" % (category, predicted, memory["measured_at_peak"][category]))
+
+
+@case
+def plan_in_a_table_and_in_json(c):
+    result = c.run("plan", "recipe.toml", "--set", "parallel.zero_stage=auto")
+    c.expect(result, 0, "strategy", "parameters", "gradients", "optimizer", "activations", "buffers", "total", "Chosen:")
+    rows = [line for line in result.stdout.splitlines() if re.match(r"(\*|\s)\s+(DDP|ZeRO-\d)\s", line)]
+    if len(rows) < 4 or sum(row.startswith("*") for row in rows) != 1:
+        c.fail("not all strategies, or not one choice:\n%s" % result.stdout)
+    for row in rows:
+        numbers = [float(word) for word in re.findall(r"\d+\.\d", row)[:6]]
+        if len(numbers) != 6 or abs(sum(numbers[:5]) - numbers[5]) > 0.3:
+            c.fail("the categories do not sum to the total: %s" % row)
+        if not row.startswith("*") and not re.search(r"\d\.\d  \S", row):
+            c.fail("a strategy that was not chosen has no reason: %s" % row)
+    plan = json.loads(c.run("plan", "recipe.toml", "--json").stdout)
+    if not plan["schema"].startswith("trainctl.plan."):
+        c.fail("the plan's schema is %s" % plan["schema"])
+
+
+@case
+def prepared_data_is_the_text_it_was_made_of(c):
+    texts = sorted(glob.glob(c.dir + "/text/*.txt"))
+    c.expect(c.run("data", "prepare", *texts, "--tokenizer", "byte", "--end-of-document", "--out", "set"), 0, "20 documents")
+    c.expect(c.run("data", "prepare", *texts, "--tokenizer", "byte", "--out", "set"), 2, "set.bin")
+    c.expect(c.run("data", "prepare", "absent.txt", "--tokenizer", "byte", "--out", "other"), 6, "absent.txt")
+    c.expect(c.run("data", "prepare", *texts, "--tokenizer", "nonsense", "--out", "other"), 2, "nonsense")
+    c.write(RECIPE.replace('files = ["text/*.txt"]', 'files = ["set.bin"]'), "prepared.toml")
+    documents = {open(text, "rb").read() for text in texts}
+    for step in ("0", "7"):
+        batch = json.loads(c.run("data", "batch", "prepared.toml", "--step", step, "--json").stdout)
+        if batch["schema"] != "trainctl.batch.v1" or len(batch["sequences"]) != 8:
+            c.fail("a batch of %d sequences, schema %s" % (len(batch["sequences"]), batch["schema"]))
+        for sequence in batch["sequences"]:
+            for piece in "".join(map(chr, sequence["tokens"])).split(chr(256)):
+                if not any(piece.encode("latin-1") in document for document in documents):
+                    c.fail("step %s: %r stands in no document" % (step, piece))
+    if c.run("data", "batch", "prepared.toml", "--step", "7", "--json").stdout == c.run(
+            "data", "batch", "prepared.toml", "--step", "8", "--json").stdout:
+        c.fail("two steps have the same batch")
+    c.expect(c.run("launch", "prepared.toml"), 0)
 
 
 @case

@@ -66,6 +66,17 @@ TEST(Resume, DefaultTakesAStoredValueBack) {
   EXPECT_EQ(loaded->recipe.checkpoint.every_steps, 10);
 }
 
+TEST(Resume, TimeReplacesAnIntervalThatNobodyWrote) {
+  const auto by_time = Resume(Stored(), {"checkpoint.every=10m"});
+  ASSERT_TRUE(by_time.ok()) << by_time.status();
+  EXPECT_EQ(by_time->recipe.checkpoint.every, absl::Minutes(10));
+  EXPECT_FALSE(by_time->recipe.checkpoint.every_steps.has_value());
+
+  const auto both = Resume(Stored({"checkpoint.every_steps=7"}), {"checkpoint.every=10m"});
+  ASSERT_TRUE(both.ok()) << both.status();
+  EXPECT_EQ(both->recipe.checkpoint.every_steps, 7);
+}
+
 std::string ResumeError(const std::vector<std::string>& sets) {
   const auto loaded = Resume(Stored(), sets);
   if (loaded.ok()) return "OK";
