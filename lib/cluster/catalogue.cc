@@ -125,6 +125,12 @@ bool IsNoise(absl::string_view word) {
   return std::find(std::begin(kNoise), std::end(kNoise), word) != std::end(kNoise);
 }
 
+// Words that make another device of a name: an RTX 3090 Ti is none of ours.
+bool IsOtherModel(absl::string_view word) {
+  constexpr absl::string_view kModels[] = {"ti", "super", "d", "s", "l", "x", "max", "mobile", "laptop"};
+  return std::find(std::begin(kModels), std::end(kModels), word) != std::end(kModels);
+}
+
 // Splits "a100sxm4" and "rtx4090" into words; leaves "v100s" alone, which is another device.
 std::vector<std::string> SplitGlued(const std::vector<std::string>& words) {
   std::vector<std::string> split;
@@ -261,10 +267,11 @@ absl::StatusOr<DeviceMatch> FindDevice(absl::string_view text) {
     if (!Words(text).empty()) return Unknown(text);
     return UsageError("no device is named; give one such as h100-sxm-80gb");
   }
-  // "6000" alone may be three generations of cards, "a100 v100" nothing at all.
+  // "6000" alone may be a card of three generations.
   if (said.family == "6000" && std::find(said.forms.begin(), said.forms.end(), "ada") == said.forms.end()) {
     return Unknown(text);
   }
+  if (std::any_of(said.unknown.begin(), said.unknown.end(), IsOtherModel)) return Unknown(text);
   std::vector<const Variant*> fitting;
   bool memory_from_note = false;
   if (said.memory_gb == 0 && note.memory_gb != 0) {
@@ -287,6 +294,15 @@ absl::StatusOr<DeviceMatch> FindDevice(absl::string_view text) {
     }
     return UsageError(absl::StrCat("the catalogue has no device ", Quoted(text), ": of ", said.family,
                                    " it has ", NamesOf(family)));
+  }
+  if (fitting.size() > 1 && !note.forms.empty()) {
+    Wording with_form = said;
+    with_form.forms.insert(with_form.forms.end(), note.forms.begin(), note.forms.end());
+    std::vector<const Variant*> narrower;
+    for (const Variant* variant : fitting) {
+      if (Fits(*variant, with_form)) narrower.push_back(variant);
+    }
+    if (!narrower.empty()) fitting = narrower;
   }
   const Device* device = DeviceNamed(fitting.front()->device);
   return DeviceMatch{device, Assumption(said, note, *device, fitting, memory_from_note)};

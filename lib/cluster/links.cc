@@ -20,8 +20,7 @@ constexpr Constant kNoSwitchReduction = {0, "none: nothing in this link reduces"
 constexpr Constant kNoNetworkReduction = {
     0, "not counted: SHARP in the network's switches has to be set up, and NCCL does not use it by default"};
 constexpr Constant kScaleUpLatency = {0, NCCL_TUNING ": hwLatencies already holds a step inside a node"};
-constexpr Constant kNetworkLimit = {0, "not used: between nodes the limit follows the number of nodes (" NCCL_TUNING
-                                       ", llMaxBws)"};
+constexpr Constant kNetworkLimit = {0, "not used: between nodes only the Simple protocol is priced"};
 constexpr Constant kIbLatency = {0, "NVIDIA/nccl@5067397c src/transport/net_ib/init.cc: latency = 0; hwLatencies "
                                     "of tuning.cc already holds a network step"};
 constexpr Constant kSocketLatency = {0, "NVIDIA/nccl@5067397c src/transport/net_socket.cc: latency = 0; nothing "
@@ -127,7 +126,8 @@ const Link kLinks[] = {
      .latency_s = kScaleUpLatency,
      .all_reduce = {682.2 / 900, ML_ENGINEERING ": 8x B200, all-reduce, NVLS off: 682.2 GB/s of 900"},
      .all_gather = kNvlink5AllGather, .reduce_scatter = kNvlink5ReduceScatter, .all_to_all = kNvlink5AllToAll,
-     .in_network_all_reduce = {838.0 / 1.75 / 900, ML_ENGINEERING ": 8x B200, 8 GiB, all-reduce, NVLS: bus bandwidth 838.0 GB/s of 900 (factor 2*7/8 taken out)"},
+     .in_network_all_reduce = {740.64 / 1.75 / 900, ML_ENGINEERING ": 8x B200, all-reduce of 4 GiB, NVLS: bus bandwidth 740.64 GB/s of 900 (factor 2*7/8 "
+                                                                    "taken out); 8 GiB and more reach 839"},
      .low_latency_limit = kLlBlackwell, .domain = 8},
     {.name = "nvlink-5-nvl72", .description = "NVLink 5 of GB200 and GB300, 72 GPUs in one domain", .kind = LinkKind::kNvlink,
      .bandwidth = {900.0 * kGB, "NVIDIA GB200 NVL72 specifications: NVLink 130 TB/s for 72 GPUs in both directions"},
@@ -197,16 +197,16 @@ const Link kLinks[] = {
      .bandwidth = {50.0 * kGB, "IEEE 802.3: 400 Gb/s"}, .latency_s = kIbLatency, RDMA_SHARES},
     {.name = "efa-1", .description = "EFA v1 (p4d), 100 Gb/s an adapter",
      .bandwidth = {12.5 * kGB, "Amazon EC2 accelerated computing, network: p4d.24xlarge 4x 100 Gb/s"},
-     .latency_s = {20e-6, OFI_TUNER ": net_lat 20.0 us of P5; none is published for p4d"}, RDMA_SHARES},
+     .latency_s = {20e-6, OFI_TUNER ": net_lat 20.0 us of P5; none is published for p4d"}, RDMA_SHARES, .ring_only = true},
     {.name = "efa-2", .description = "EFA v2 (p5), 100 Gb/s an adapter",
      .bandwidth = {12.5 * kGB, "Amazon EC2 accelerated computing, network: p5.48xlarge 32x 100 Gb/s"},
-     .latency_s = {20e-6, OFI_TUNER ": P5 and P5e, net_lat 20.0 us"}, RDMA_SHARES},
+     .latency_s = {20e-6, OFI_TUNER ": P5 and P5e, net_lat 20.0 us"}, RDMA_SHARES, .ring_only = true},
     {.name = "efa-3", .description = "EFA v3 (p5en), 200 Gb/s an adapter",
      .bandwidth = {25.0 * kGB, "Amazon EC2 accelerated computing, network: p5en.48xlarge 16x 200 Gb/s"},
-     .latency_s = {18e-6, OFI_TUNER ": P5en, net_lat 18.0 us"}, RDMA_SHARES},
+     .latency_s = {18e-6, OFI_TUNER ": P5en, net_lat 18.0 us"}, RDMA_SHARES, .ring_only = true},
     {.name = "efa-4", .description = "EFA v4 (p6-b200, p6-b300), 400 Gb/s an adapter",
      .bandwidth = {50.0 * kGB, ML_ENGINEERING ": p6-b200, 8 EFA devices of 400 Gb/s as the device reports"},
-     .latency_s = {18e-6, OFI_TUNER ": net_lat 18.0 us of P5en; none is published for p6"}, RDMA_SHARES},
+     .latency_s = {18e-6, OFI_TUNER ": net_lat 18.0 us of P5en; none is published for p6"}, RDMA_SHARES, .ring_only = true},
     {.name = "ethernet-10", .description = "TCP over 10 Gb/s Ethernet",
      .bandwidth = {1.25 * kGB, "IEEE 802.3: 10 Gb/s"}, TCP_SHARES},
     {.name = "ethernet-25", .description = "TCP over 25 Gb/s Ethernet",

@@ -46,6 +46,9 @@ struct Link {
 
   // Equal point-to-point links that `bandwidth` is the sum of; 0 for a switch, where one peer may take all of it.
   int peer_links = 0;
+  // Between nodes NCCL takes rings alone: AWS's plug-in has its own tuner, which chose them on a 4-node p5en
+  // (stas00/ml-engineering@744d01e1 network/README.md).
+  bool ring_only = false;
   int domain = 0;  // GPUs that it joins as built; 0 for a network
 };
 
