@@ -1,0 +1,50 @@
+// One training job as it is priced: model, batch, precision, degrees, machine and framework.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "cluster/catalogue.h"
+#include "planner/architecture.h"
+#include "planner/framework.h"
+
+namespace trainctl::planner {
+
+enum class Precision : uint8_t { kFp32, kFp16, kBf16, kFp8, kMxfp8, kNvfp4 };
+enum class RecomputeKind : uint8_t { kNone, kSelective, kFull };
+
+// Degrees of parallelism. World size = tp * pp * cp * dp.
+struct Degrees {
+  int64_t tp = 1;
+  int64_t pp = 1;
+  int64_t virtual_stages = 1;  // chunks of the model per pipeline rank
+  int64_t cp = 1;
+  int64_t ep = 1;  // expert parallelism, out of the ranks of dp, cp and tp
+  int64_t dp = 1;
+  int zero_stage = 0;       // 0: replicated, 1: optimizer, 2: and gradients, 3: and parameters sharded
+  int64_t shard_group = 1;  // data-parallel ranks that share one copy of what is sharded
+  int64_t world_size() const { return tp * pp * cp * dp; }
+};
+
+struct Workload {
+  Architecture model;
+  int64_t seq_len = 0;
+  int64_t micro_batch = 1;   // sequences
+  int64_t global_batch = 1;  // sequences
+  Precision precision = Precision::kBf16;
+  RecomputeKind recompute = RecomputeKind::kNone;
+  Degrees degrees;
+  const cluster::Device* device = nullptr;
+  const cluster::Node* node = nullptr;
+  const FrameworkProfile* framework = nullptr;
+
+  int64_t num_micro_batches() const { return global_batch / (micro_batch * degrees.dp); }
+  bool IsFp8() const {
+    return precision == Precision::kFp8 || precision == Precision::kMxfp8 || precision == Precision::kNvfp4;
+  }
+};
+
+// UsageError naming what contradicts: degrees that do not divide heads, layers or the batch.
+absl::Status Validate(const Workload& workload);
+
+}  // namespace trainctl::planner
