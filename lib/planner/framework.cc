@@ -36,10 +36,10 @@ const FrameworkProfile kFrameworks[] = {
      .default_recompute = "full"},
     {.name = "fsdp1",
      .label = "FSDP of PyTorch 1.x and 2.0 (llm-foundry, Composer)",
-     .source = "mosaicml/llm-foundry scripts/train/yamls/pretrain/*.yaml: FULL_SHARD, flash attention, no "
-               "compilation",
-     .weight_bytes = 2,
-     .attention = AttentionKernel::kFlash2,
+     .source = "mosaicml/llm-foundry scripts/train/yamls/pretrain/*.yaml: FULL_SHARD, attn_impl triton, no "
+               "compilation; PyTorch's LayerNorm and GELU are one kernel each",
+     .attention = AttentionKernel::kFlash1,
+     .fused_elementwise = true,
      .metric = MemoryMetric::kReserved},
     {.name = "torchtitan",
      .label = "torchtitan (FSDP2, torch.compile)",
@@ -47,6 +47,7 @@ const FrameworkProfile kFrameworks[] = {
                "checkpointing, compiled blocks; its log prints reserved memory",
      .sequence_parallel = true,
      .fused_elementwise = true,
+     .selects_operators = true,
      .logit_bytes = 8,
      .metric = MemoryMetric::kReserved,
      .default_recompute = "selective"},

@@ -11,6 +11,7 @@ namespace trainctl::planner {
 
 enum class AttentionKernel : uint8_t {
   kScores,  // the scores are written to memory: batch matrix products and a fused softmax
+  kFlash1,  // the first FlashAttention, and its Triton version
   kFlash2,  // FlashAttention-2
   kVendor,  // the vendor's fused kernel for the newest devices (cuDNN, FlashAttention-3)
 };
@@ -39,6 +40,7 @@ struct FrameworkProfile {
   bool fused_elementwise = false;    // norms, activations and residuals are one kernel each
   bool fp8_saves_inputs = false;     // a linear layer keeps its input as fp8
   bool weight_gradient_buffer = false;  // a bf16 buffer for each shape of weight
+  bool selects_operators = false;  // selective recompute works by operator, not the scores alone
   bool overlap_data_parallel = true;    // gradient reductions run beside the backward
   bool overlap_tensor_parallel = false;
   bool checkpoints_are_cut = false;  // full recompute keeps its inputs cut over the tensor-parallel ranks

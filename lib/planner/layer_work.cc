@@ -51,9 +51,9 @@ class LayerBuilder {
   }
 
   void AddMatmul(Module module, double rows, double inner, double columns, double saved_bytes,
-                 bool recomputed = false, double batch = 1) {
+                 double recomputed = 0, double batch = 1) {
     Add({.kind = WorkKind::kMatmul, .module = module, .batch = batch, .rows = rows, .inner = inner,
-         .columns = columns, .saved_bytes = saved_bytes, .fp8 = true, .recomputed_by_selection = recomputed});
+         .columns = columns, .saved_bytes = saved_bytes, .fp8 = true, .share_recomputed_by_selection = recomputed});
   }
 
   // Heads of keys and values are repeated where there are fewer of them than ranks.
@@ -75,13 +75,14 @@ class LayerBuilder {
     const double dim = static_cast<double>(m_.head_dim);
     const double queries = Heads() * dim;
     const double keys = KeyValueHeads() * dim;
-    // Selective recompute keeps every second product: of q, k, v, o these are q and v.
+    // Selective recompute keeps every second product: of q, k, v and o these are q and v, of gate, up and
+    // down all but up.
     AddMatmul(Module::kAttentionInput, tokens_, hidden_, queries + 2 * keys,
-              tokens_ / cut_ * hidden_ * linear_input_);
+              tokens_ / cut_ * hidden_ * linear_input_, /*recomputed=*/keys / (queries + 2 * keys));
     Add({.kind = WorkKind::kElementwise, .module = Module::kAttentionInput,
          .moved_bytes = 2 * tokens_ * (queries + keys) * kHalf});
     AddCoreAttention(dim, dim, tokens_ * (queries + 2 * keys) * kHalf);
-    AddMatmul(Module::kAttentionOutput, tokens_, queries, hidden_, 0, /*recomputed=*/true);
+    AddMatmul(Module::kAttentionOutput, tokens_, queries, hidden_, 0, /*recomputed=*/1);
   }
 
   void AddLatentAttention() {
@@ -104,14 +105,15 @@ class LayerBuilder {
     const double saved = tokens_ * Heads() * (2 * query_dim + value_dim) * kHalf;
     Add({.kind = WorkKind::kElementwise, .module = Module::kAttentionInput, .moved_bytes = 2 * saved});
     AddCoreAttention(query_dim, value_dim, saved);
-    AddMatmul(Module::kAttentionOutput, tokens_, Heads() * value_dim, hidden_, 0, /*recomputed=*/true);
+    AddMatmul(Module::kAttentionOutput, tokens_, Heads() * value_dim, hidden_, 0, /*recomputed=*/1);
   }
 
   void AddMlp(double ffn, bool input_is_saved) {
     const double columns = ffn / tp_;
     const double gates = m_.gated_mlp ? 2 : 1;
     AddMatmul(Module::kMlp, tokens_, hidden_, gates * columns,
-              input_is_saved ? tokens_ / cut_ * hidden_ * linear_input_ : 0);
+              input_is_saved ? tokens_ / cut_ * hidden_ * linear_input_ : 0,
+              /*recomputed=*/m_.gated_mlp ? 0.5 : 0);
     Add({.kind = WorkKind::kElementwise, .module = Module::kActivation,
          .moved_bytes = tokens_ * columns * (gates + 1) * kHalf, .saved_bytes = tokens_ * columns * gates * kHalf});
     AddMatmul(Module::kMlp, tokens_, columns, hidden_, tokens_ * columns * linear_input_);
@@ -132,10 +134,10 @@ class LayerBuilder {
     Add({.kind = WorkKind::kElementwise, .module = Module::kExperts, .moved_bytes = 8 * routed * hidden_ * kHalf});
     if (ep > 1) work_.expert_bytes = routed * hidden_ * kHalf;
     AddMatmul(Module::kExperts, routed / local_experts, hidden_, gates * ffn, routed * hidden_ * linear_input_,
-              false, local_experts);
+              0, local_experts);
     Add({.kind = WorkKind::kElementwise, .module = Module::kActivation,
          .moved_bytes = routed * ffn * (gates + 1) * kHalf, .saved_bytes = routed * ffn * gates * kHalf});
-    AddMatmul(Module::kExperts, routed / local_experts, ffn, hidden_, routed * ffn * linear_input_, false,
+    AddMatmul(Module::kExperts, routed / local_experts, ffn, hidden_, routed * ffn * linear_input_, 0,
               local_experts);
     if (e.shared_ffn > 0) AddMlp(static_cast<double>(e.shared_ffn), /*input_is_saved=*/false);
   }
@@ -163,7 +165,7 @@ double SavedBytes(const LayerWork& work, const Workload& w) {
   double saved = 0;
   for (const WorkItem& item : work.items) saved += item.saved_bytes;
   if (w.recompute == RecomputeKind::kNone) return saved;
-  if (w.framework->attention == AttentionKernel::kScores || w.framework->name == FindFramework("megatron-core")->name) {
+  if (!w.framework->selects_operators) {
     // Selective recompute of Megatron-LM: the scores alone, which flash attention never keeps.
     if (w.framework->attention != AttentionKernel::kScores) return saved;
     const double tokens = static_cast<double>(w.micro_batch * w.seq_len / w.degrees.cp);

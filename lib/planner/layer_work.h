@@ -26,8 +26,8 @@ struct WorkItem {
   double moved_bytes = 0;  // kElementwise: read and written by the forward; the backward moves twice that
   double saved_bytes = 0;  // kept from forward to backward
   bool fp8 = false;        // a product that low precision applies to
-  // Selective recompute as torchtitan's: this output is not kept but computed again.
-  bool recomputed_by_selection = false;
+  // Of this product, what selective recompute as torchtitan's does again.
+  double share_recomputed_by_selection = 0;
 };
 
 struct LayerWork {

@@ -23,6 +23,9 @@ constexpr double kUnmeasuredBandwidthShare = 0.85;
 // A100; arXiv 2407.08608: the same kernel reaches 35 % on H100, FlashAttention-3 75 % forward and less backward).
 constexpr double kFlash2Forward = 0.62, kFlash2Backward = 0.52;
 constexpr double kFlash2OnHopper = 0.35;
+// FlashAttention-2 is some two times faster than the first, and 1.3 to 1.5 times than its Triton version
+// (arXiv 2307.08691, section 4.1; the Triton version is the one that was used for training).
+constexpr double kFlash1OfFlash2 = 1 / 1.5;
 constexpr double kVendorForward = 0.65, kVendorBackward = 0.5;
 constexpr double kAttentionBackwardWork = 2.5;  // five products against two
 
@@ -117,11 +120,14 @@ class Pricer {
         const double softmax = ElementwiseSeconds(device_, 2 * 2 * item.rows * context * item.columns);
         return {2 * product + softmax, 4 * product + 1.5 * softmax};
       }
+      case AttentionKernel::kFlash1:
       case AttentionKernel::kFlash2: {
         const bool old = IsBeforeHopper(device_);
-        const double forward = std::max(kKernelSeconds, flops / (peak * (old ? kFlash2Forward : kFlash2OnHopper)));
-        const double backward = kAttentionBackwardWork * flops / (peak * (old ? kFlash2Backward : kFlash2OnHopper));
-        return {forward, std::max(kKernelSeconds, backward)};
+        const double of_second = w_.framework->attention == AttentionKernel::kFlash1 ? kFlash1OfFlash2 : 1;
+        const double forward_share = of_second * (old ? kFlash2Forward : kFlash2OnHopper);
+        const double backward_share = of_second * (old ? kFlash2Backward : kFlash2OnHopper);
+        return {std::max(kKernelSeconds, flops / (peak * forward_share)),
+                std::max(kKernelSeconds, kAttentionBackwardWork * flops / (peak * backward_share))};
       }
       case AttentionKernel::kVendor: {
         const double forward = std::max(kKernelSeconds, flops / (peak * kVendorForward));
@@ -170,11 +176,7 @@ class Pricer {
       const Seconds seconds = ItemSeconds(item);
       parts.forward += seconds.forward;
       parts.backward += seconds.backward;
-      if (w_.recompute == RecomputeKind::kFull ||
-          (w_.recompute == RecomputeKind::kSelective &&
-           (item.recomputed_by_selection || item.kind == WorkKind::kElementwise))) {
-        parts.recompute += seconds.forward;
-      }
+      parts.recompute += RecomputedShare(item) * seconds.forward;
     }
     const double passes = w_.recompute == RecomputeKind::kFull ? 3 : 2;  // forward, backward, forward again
     if (work.tensor_parallel_bytes > 0) parts.tensor = passes * TensorSeconds(work.tensor_parallel_bytes);
@@ -185,6 +187,16 @@ class Pricer {
     }
     if (w_.degrees.cp > 1) parts.context = ContextSeconds(parts);
     return parts;
+  }
+
+  double RecomputedShare(const WorkItem& item) const {
+    if (w_.recompute == RecomputeKind::kNone) return 0;
+    if (w_.recompute == RecomputeKind::kFull) return 1;
+    // Selective: Megatron's is the scores alone.
+    if (!w_.framework->selects_operators) {
+      return w_.framework->attention == AttentionKernel::kScores && item.kind == WorkKind::kAttention ? 1 : 0;
+    }
+    return item.kind == WorkKind::kElementwise ? 1 : item.share_recomputed_by_selection;
   }
 
   // Two exchanges a layer and pass: an all-reduce each, or a gather and a scatter of the same size.
