@@ -71,7 +71,8 @@ double& Part(MemoryPrice& price, MemoryPart part) { return price.parts[static_ca
 
 double LogitBytes(const Workload& w) {
   const double tokens = static_cast<double>(w.micro_batch * w.seq_len) / static_cast<double>(w.degrees.cp);
-  return tokens * PaddedVocab(w) / static_cast<double>(w.degrees.tp) * w.framework->logit_bytes;
+  return tokens * PaddedVocab(w) / static_cast<double>(w.degrees.tp) * w.framework->logit_bytes /
+         static_cast<double>(w.loss_chunks);
 }
 
 MemoryPrice PriceRank(const Workload& w, int64_t rank) {
@@ -85,14 +86,15 @@ MemoryPrice PriceRank(const Workload& w, int64_t rank) {
   // Fully sharded trainers keep the fp32 shard as the parameter, and gather what a block needs.
   const double whole = stage.dense + stage.experts;
   if (zero == 3) {
-    const double master = std::min(4.0, f.optimizer_bytes);
+    const double master = std::min(4.0, w.OptimizerBytes());
     Part(price, MemoryPart::kParameters) = Cut(stage, groups, true) * master;
-    Part(price, MemoryPart::kOptimizer) = Cut(stage, groups, true) * (f.optimizer_bytes - master);
+    Part(price, MemoryPart::kOptimizer) = Cut(stage, groups, true) * (w.OptimizerBytes() - master);
   } else {
     Part(price, MemoryPart::kParameters) = whole * f.weight_bytes;
-    Part(price, MemoryPart::kOptimizer) = Cut(stage, groups, zero >= 1) * f.optimizer_bytes;
+    Part(price, MemoryPart::kOptimizer) = Cut(stage, groups, zero >= 1) * w.OptimizerBytes();
   }
-  Part(price, MemoryPart::kGradients) = Cut(stage, groups, zero >= 2) * f.gradient_bytes;
+  const double gradients = w.optimizer_in_backward ? stage.largest_layer : Cut(stage, groups, zero >= 2);
+  Part(price, MemoryPart::kGradients) = gradients * f.gradient_bytes;
 
   const auto [first, count] = LayersOfRank(w, rank);
   double per_micro_batch = 0;
@@ -108,7 +110,8 @@ MemoryPrice PriceRank(const Workload& w, int64_t rank) {
     const double again = w.recompute == RecomputeKind::kNone ? 0 : all - SavedBytes(work, w);
     largest_work = std::max(largest_work, again + widest);
   }
-  Part(price, MemoryPart::kActivations) = per_micro_batch * MicroBatchesInFlight(w, rank);
+  Part(price, MemoryPart::kActivations) =
+      w.activations_on_host ? 0 : per_micro_batch * MicroBatchesInFlight(w, rank);
   Part(price, MemoryPart::kWork) = largest_work;
   if (zero == 3) {
     // The block under way and the next one, and the gradient of one block before it is scattered.

@@ -346,7 +346,7 @@ class Pricer {
     const double parameters = static_cast<double>(NumParameters(w_.model)) /
                               static_cast<double>(d.tp * d.pp) / (w_.model.experts.has_value() ? static_cast<double>(std::max<int64_t>(1, d.ep / d.tp)) : 1);
     const double own = d.zero_stage >= 1 ? parameters / static_cast<double>(d.shard_group) : parameters;
-    const double bytes = 2 * w_.framework->optimizer_bytes + w_.framework->gradient_bytes + w_.framework->weight_bytes;
+    const double bytes = 2 * w_.OptimizerBytes() + w_.framework->gradient_bytes + w_.framework->weight_bytes;
     price_.optimizer_seconds = own * bytes / BytesPerSecond(device_);
   }
 

@@ -90,6 +90,7 @@ class RowReader {
     TRAINCTL_RETURN_IF_ERROR(ReadDegrees(w));
     TRAINCTL_RETURN_IF_ERROR(ReadBatch(w));
     TRAINCTL_RETURN_IF_ERROR(ReadRecompute(w));
+    TRAINCTL_RETURN_IF_ERROR(ReadSwitches(w));
     TRAINCTL_RETURN_IF_ERROR(Validate(w));
     return w;
   }
@@ -271,6 +272,25 @@ class RowReader {
     return absl::OkStatus();
   }
 
+  // What the optimizer column and the notes switch on.
+  absl::Status ReadSwitches(Workload& w) {
+    const std::string optimizer = absl::AsciiStrToLower(Cell("optimizer"));
+    const std::string notes = absl::AsciiStrToLower(Cell("notes"));
+    if (absl::StrContains(optimizer, "8bit")) {
+      // The moments take a byte each; the master copy, where there is one, stays.
+      w.optimizer_bytes = framework_->optimizer_bytes > 8 ? 6 : 2;
+    }
+    w.activations_on_host = absl::StrContains(notes, "activation offload") || absl::StrContains(optimizer, "8bit");
+    if (absl::StrContains(notes, "unpacked")) Assume("sequences of full length, though not packed");
+    if (absl::StrContains(notes, "chunked ce") || absl::StrContains(notes, "activation ckpt") ||
+        absl::StrContains(notes, "optimizer in backward") || absl::StrContains(notes, "adamw")) {
+      // Of a series in which each row adds one: later rows have what earlier ones had.
+      w.loss_chunks = 8;
+    }
+    w.optimizer_in_backward = absl::StrContains(notes, "optimizer in backward") || w.activations_on_host;
+    return absl::OkStatus();
+  }
+
   std::string Configuration(const Workload& w) const {
     std::vector<std::string> parts = {w.framework->name, w.device->name, Cell("activation_recompute"), Cell("dp_shard"),
                                       Cell("precision"), Cell("optimizer"), Cell("model")};
@@ -280,6 +300,11 @@ class RowReader {
                            w.global_batch, d.tp, d.pp, d.virtual_stages, d.cp, d.ep, d.dp, d.shard_group}) {
       parts.push_back(absl::StrCat(number));
     }
+    // Switches that have no column stand in the notes; so do figures, which differ between repeats.
+    std::string notes = Cell("notes");
+    notes.erase(std::remove_if(notes.begin(), notes.end(), [](unsigned char c) { return absl::ascii_isdigit(c); }),
+                notes.end());
+    parts.push_back(std::move(notes));
     return absl::StrJoin(parts, "|");
   }
 

@@ -38,6 +38,13 @@ struct Workload {
   const cluster::Node* node = nullptr;
   const FrameworkProfile* framework = nullptr;
 
+  // Where the job differs from its framework's way.
+  double optimizer_bytes = 0;           // per parameter; 0: as the framework
+  int64_t loss_chunks = 1;              // logits are formed so many times, for a part of the tokens each
+  bool activations_on_host = false;     // kept activations wait in host memory for the backward
+  bool optimizer_in_backward = false;   // a gradient is applied and dropped as soon as it is there
+
+  double OptimizerBytes() const { return optimizer_bytes > 0 ? optimizer_bytes : framework->optimizer_bytes; }
   int64_t num_micro_batches() const { return global_batch / (micro_batch * degrees.dp); }
   bool IsFp8() const {
     return precision == Precision::kFp8 || precision == Precision::kMxfp8 || precision == Precision::kNvfp4;
