@@ -23,11 +23,17 @@ const FrameworkProfile kFrameworks[] = {
     {.name = "megatron-deepspeed",
      .label = "Megatron-DeepSpeed with ZeRO-1 (BLOOM)",
      .source = "bigscience-workshop/Megatron-DeepSpeed; its training scripts for fp16, fused softmax and "
-               "activation checkpointing; arXiv 1909.08053 (no sequence parallelism)",
+               "activation checkpointing; arXiv 1909.08053 (no sequence parallelism); DeepSpeed "
+               "docs/_pages/config-json.md: reduce_bucket_size and allgather_bucket_size 5e8 elements each; "
+               "runtime/zero/stage_1_and_2.py: the partition's gradient is fp32 during the step; "
+               "runtime/bf16_optimizer.py: fp32 gradients of all parameters beside the bf16 ones",
      .gradient_bytes = 2,
+     .bf16_gradient_bytes = 6,
+     .optimizer_bytes = 16,
      .attention = AttentionKernel::kScores,
      .fused_elementwise = true,
      .overlap_data_parallel = false,
+     .bucket_elements = 1e9,
      .logit_bytes = 6,
      .vocab_multiple = 128,
      .embedding_counts_as_layer = true,

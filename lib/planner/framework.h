@@ -33,7 +33,8 @@ struct FrameworkProfile {
   // Bytes per parameter where nothing is sharded.
   double weight_bytes = 2;
   double gradient_bytes = 4;
-  double optimizer_bytes = 12;  // master copy and two moments, fp32
+  double bf16_gradient_bytes = 0;  // where bf16 has another optimizer; 0: as above
+  double optimizer_bytes = 12;  // master copy and two moments, fp32; what else is cut like them
 
   AttentionKernel attention = AttentionKernel::kFlash2;
   bool sequence_parallel = false;    // with tensor parallelism: norms and residuals cut too
@@ -44,6 +45,7 @@ struct FrameworkProfile {
   bool overlap_data_parallel = true;    // gradient reductions run beside the backward
   bool overlap_tensor_parallel = false;
   bool checkpoints_are_cut = false;  // full recompute keeps its inputs cut over the tensor-parallel ranks
+  double bucket_elements = 0;        // of the buffers that gradients and parameters are exchanged through
   double logit_bytes = 8;            // bytes per logit at the peak of the loss
   int64_t vocab_multiple = 1;        // times tp: the vocabulary is padded to it
   bool embedding_counts_as_layer = false;  // when layers are cut into stages

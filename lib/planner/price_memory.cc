@@ -94,7 +94,7 @@ MemoryPrice PriceRank(const Workload& w, int64_t rank) {
     Part(price, MemoryPart::kOptimizer) = Cut(stage, groups, zero >= 1) * w.OptimizerBytes();
   }
   const double gradients = w.optimizer_in_backward ? stage.largest_layer : Cut(stage, groups, zero >= 2);
-  Part(price, MemoryPart::kGradients) = gradients * f.gradient_bytes;
+  Part(price, MemoryPart::kGradients) = gradients * w.GradientBytes();
 
   const auto [first, count] = LayersOfRank(w, rank);
   double per_micro_batch = 0;
@@ -117,6 +117,7 @@ MemoryPrice PriceRank(const Workload& w, int64_t rank) {
     // The block under way and the next one, and the gradient of one block before it is scattered.
     Part(price, MemoryPart::kWork) += stage.largest_layer * (2 * 2 + 4);
   }
+  Part(price, MemoryPart::kWork) += f.bucket_elements * 2;
   if (f.weight_gradient_buffer) Part(price, MemoryPart::kWork) += stage.largest_layer * 2;
 
   // The loss is formed before the first backward frees anything, so that logits and the last layer's work

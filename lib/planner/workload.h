@@ -45,6 +45,10 @@ struct Workload {
   bool optimizer_in_backward = false;   // a gradient is applied and dropped as soon as it is there
 
   double OptimizerBytes() const { return optimizer_bytes > 0 ? optimizer_bytes : framework->optimizer_bytes; }
+  double GradientBytes() const {
+    const bool other = precision == Precision::kBf16 && framework->bf16_gradient_bytes > 0;
+    return other ? framework->bf16_gradient_bytes : framework->gradient_bytes;
+  }
   int64_t num_micro_batches() const { return global_batch / (micro_batch * degrees.dp); }
   bool IsFp8() const {
     return precision == Precision::kFp8 || precision == Precision::kMxfp8 || precision == Precision::kNvfp4;
