@@ -15,21 +15,31 @@ using cluster::Collective;
 // No kernel is shorter on the device: an empty kernel takes this from launch to launch
 // (NVIDIA developer blog "Employing CUDA Graphs in a Dynamic Environment": 2.2 us launch, 5 us eager).
 constexpr double kKernelSeconds = 5e-6;
+// Of the best rate that was ever measured, what products of training's shapes reach in whole tiles and waves: mean of
+// 183 shapes measured on an A100 PCIe (MooreThreads/SimuMax configs/system/a100_pcie.json) against that device's best
+// (stas00/ml-engineering), priced as below, 0.91. On H100 the same share of 794 TFLOP/s is the 720 that SemiAnalysis
+// measured with cuBLAS ("MI300X vs H100 vs H200 Benchmark Part 1", December 2024).
+constexpr double kTrainingShapeShare = 0.91;
+// What of that low precision reaches: 1,280 of 1,979 against 720 of 989 TFLOP/s on H100 (the same article).
+constexpr double kLowPrecisionShare = 0.89;
 // Of the nominal rate, where nobody published a measured one: what A100, H100 and MI300X reach between them
 // (stas00/ml-engineering, achievable matmul FLOPS: 87 %, 80 %, 58 %).
 constexpr double kUnmeasuredMatmulShare = 0.75;
 constexpr double kUnmeasuredBandwidthShare = 0.85;
-// Of the dense half-precision peak, forward and backward (arXiv 2307.08691 figures 4 to 6 for FlashAttention-2 on
-// A100; arXiv 2407.08608: the same kernel reaches 35 % on H100, FlashAttention-3 75 % forward and less backward).
-constexpr double kFlash2Forward = 0.62, kFlash2Backward = 0.52;
-constexpr double kFlash2OnHopper = 0.35;
+// Of the dense half-precision peak, causal, forward and backward. A100: means of the tables of SimuMax (a100_pcie.json,
+// sdp_fwd 0.963 and sdp_bwd 0.837 of the whole square, of which the mask leaves half). H100: arXiv 2407.08608 figures
+// 5 and 6, FlashAttention-2 and -3. Blackwell: SimuMax (b200_bf16_ceperm.json, 0.706 and 0.694 of the square).
+constexpr double kFlash2Forward = 0.48, kFlash2Backward = 0.42;
+constexpr double kFlash2OnHopper = 0.35, kFlash2BackwardOnHopper = 0.30;
 // FlashAttention-2 is some two times faster than the first, and 1.3 to 1.5 times than its Triton version
 // (arXiv 2307.08691, section 4.1; the Triton version is the one that was used for training).
 constexpr double kFlash1OfFlash2 = 1 / 1.5;
-constexpr double kVendorForward = 0.65, kVendorBackward = 0.5;
+constexpr double kVendorOnHopper = 0.62, kVendorBackwardOnHopper = 0.5;
+constexpr double kVendorOnBlackwell = 0.35, kVendorBackwardOnBlackwell = 0.35;
 constexpr double kAttentionBackwardWork = 2.5;  // five products against two
 
 bool IsBeforeHopper(const cluster::Device& device) { return device.fp8_flops.value == 0; }
+bool IsBlackwell(const cluster::Device& device) { return device.fp4_flops.value > 0; }
 
 double BytesPerSecond(const cluster::Device& device) {
   return device.measured_memory_bandwidth.value > 0
@@ -38,16 +48,18 @@ double BytesPerSecond(const cluster::Device& device) {
 }
 
 double PeakFlops(const cluster::Device& device, Precision precision) {
-  const double share = device.measured_half_flops.value > 0
-                           ? device.measured_half_flops.value / device.half_flops.value
-                           : kUnmeasuredMatmulShare;
+  double share = kTrainingShapeShare * (device.measured_half_flops.value > 0
+                                            ? device.measured_half_flops.value / device.half_flops.value
+                                            : kUnmeasuredMatmulShare);
   double nominal = device.half_flops.value;
   if (precision == Precision::kFp32) {
     nominal = device.tf32_flops.value > 0 ? device.tf32_flops.value : device.fp32_flops.value;
   } else if (precision == Precision::kNvfp4 && device.fp4_flops.value > 0) {
     nominal = device.fp4_flops.value;
+    share *= kLowPrecisionShare;
   } else if (precision != Precision::kBf16 && precision != Precision::kFp16 && device.fp8_flops.value > 0) {
     nominal = device.fp8_flops.value;
+    share *= kLowPrecisionShare;
   }
   return nominal * share;
 }
@@ -125,13 +137,20 @@ class Pricer {
         const bool old = IsBeforeHopper(device_);
         const double of_second = w_.framework->attention == AttentionKernel::kFlash1 ? kFlash1OfFlash2 : 1;
         const double forward_share = of_second * (old ? kFlash2Forward : kFlash2OnHopper);
-        const double backward_share = of_second * (old ? kFlash2Backward : kFlash2OnHopper);
+        const double backward_share = of_second * (old ? kFlash2Backward : kFlash2BackwardOnHopper);
         return {std::max(kKernelSeconds, flops / (peak * forward_share)),
                 std::max(kKernelSeconds, kAttentionBackwardWork * flops / (peak * backward_share))};
       }
       case AttentionKernel::kVendor: {
-        const double forward = std::max(kKernelSeconds, flops / (peak * kVendorForward));
-        return {forward, std::max(kKernelSeconds, kAttentionBackwardWork * flops / (peak * kVendorBackward))};
+        if (IsBeforeHopper(device_)) {
+          return {std::max(kKernelSeconds, flops / (peak * kFlash2Forward)),
+                  std::max(kKernelSeconds, kAttentionBackwardWork * flops / (peak * kFlash2Backward))};
+        }
+        const bool newest = IsBlackwell(device_);
+        const double forward_share = newest ? kVendorOnBlackwell : kVendorOnHopper;
+        const double backward_share = newest ? kVendorBackwardOnBlackwell : kVendorBackwardOnHopper;
+        return {std::max(kKernelSeconds, flops / (peak * forward_share)),
+                std::max(kKernelSeconds, kAttentionBackwardWork * flops / (peak * backward_share))};
       }
     }
     return {};
