@@ -444,18 +444,21 @@ def prepared_data_is_the_text_it_was_made_of(c):
     c.expect(c.run("launch", "prepared.toml"), 0)
 
 
+def verbs_of(help_text):
+    """The subcommands that a help page lists."""
+    listing = help_text.split("Subcommands:")[1] if "Subcommands:" in help_text else ""
+    return [line.split()[0] for line in listing.splitlines() if re.match(r"  \w", line)]
+
+
 @case
 def help_has_an_example(c):
-    listing = c.run("--help").stdout
-    verbs = [line.split()[0] for line in listing.split("Subcommands:")[1].splitlines() if line.startswith("  ")]
+    verbs = verbs_of(c.run("--help").stdout)
     if len(verbs) < 12:
         c.fail("too few verbs: %s" % verbs)
     for verb in verbs:
-        result = c.run(verb, "--help")
-        if verb in ("recipe", "data", "checkpoint"):
-            c.expect(result, 0)
-        else:
-            c.expect(result, 0, "Example:", "trainctl " + verb)
+        for nested in verbs_of(c.run(verb, "--help").stdout) or [""]:
+            words = [verb, nested] if nested else [verb]
+            c.expect(c.run(*words, "--help"), 0, "Example:", "trainctl " + " ".join(words))
 
 
 def main():
