@@ -34,18 +34,20 @@ int64_t LayerVectors(const Architecture& a, bool plain_mlp) {
 }  // namespace
 
 absl::Status Validate(const Architecture& a) {
-  const std::pair<const char*, int64_t> sizes[] = {
-      {"layers", a.layers}, {"hidden", a.hidden}, {"heads", a.heads},
-      {"kv_heads", a.kv_heads}, {"head_dim", a.head_dim}, {"vocab", a.vocab}};
+  const std::pair<const char*, int64_t> sizes[] = {{"layers", a.layers},     {"hidden", a.hidden},
+                                                   {"heads", a.heads},       {"kv_heads", a.kv_heads},
+                                                   {"head_dim", a.head_dim}, {"vocab", a.vocab}};
   for (const auto& [name, value] : sizes) {
     if (value <= 0) return UsageError(absl::StrCat(name, " is ", value, "; a decoder has at least one"));
-    if (value > int64_t{1} << 32) return UsageError(absl::StrCat(name, " is ", value, ", which no decoder has"));
+    if (value > int64_t{1} << 32)
+      return UsageError(absl::StrCat(name, " is ", value, ", which no decoder has"));
   }
   if (a.heads % a.kv_heads != 0) {
     return UsageError(absl::StrCat("heads (", a.heads, ") is not a multiple of kv_heads (", a.kv_heads, ")"));
   }
   const bool needs_mlp = !a.experts.has_value() || a.experts->dense_layers > 0;
-  if (needs_mlp && a.ffn <= 0) return UsageError(absl::StrCat("ffn is ", a.ffn, "; the MLP has at least one"));
+  if (needs_mlp && a.ffn <= 0)
+    return UsageError(absl::StrCat("ffn is ", a.ffn, "; the MLP has at least one"));
   if (!a.experts.has_value()) return absl::OkStatus();
   const Experts& e = *a.experts;
   if (e.count <= 0 || e.ffn <= 0) return UsageError("the experts have no number or no ffn");

@@ -40,13 +40,13 @@ struct Architecture {
   int64_t kv_heads = 0;
   int64_t head_dim = 0;
   int64_t vocab = 0;
-  bool gated_mlp = true;        // three matrices (SwiGLU), or two (GELU)
-  bool linear_bias = false;     // of every linear layer but the head
-  bool qkv_bias = false;        // of the queries, keys and values alone
-  bool layer_norm = false;      // LayerNorm with a bias, or RMSNorm
+  bool gated_mlp = true;     // three matrices (SwiGLU), or two (GELU)
+  bool linear_bias = false;  // of every linear layer but the head
+  bool qkv_bias = false;     // of the queries, keys and values alone
+  bool layer_norm = false;   // LayerNorm with a bias, or RMSNorm
   bool tied_embeddings = false;
-  bool dropout = false;            // two masks of a byte an element and layer are kept
-  int64_t learned_positions = 0;   // rows of a table; 0: rotary, ALiBi or none
+  bool dropout = false;           // two masks of a byte an element and layer are kept
+  int64_t learned_positions = 0;  // rows of a table; 0: rotary, ALiBi or none
   std::optional<Experts> experts = std::nullopt;
   std::optional<LatentAttention> latent = std::nullopt;
   bool operator==(const Architecture&) const = default;
@@ -59,9 +59,9 @@ absl::Status Validate(const Architecture& architecture);
 
 // Elements. Those of the experts are apart, because other ranks share them.
 struct LayerParameters {
-  int64_t matrices = 0;         // cut by tensor parallelism
-  int64_t vectors = 0;          // norms and biases: on every rank (a cut bias is a matter of bytes)
-  int64_t routed_experts = 0;   // cut by expert parallelism
+  int64_t matrices = 0;        // cut by tensor parallelism
+  int64_t vectors = 0;         // norms and biases: on every rank (a cut bias is a matter of bytes)
+  int64_t routed_experts = 0;  // cut by expert parallelism
   int64_t router = 0;
   int64_t total() const { return matrices + vectors + routed_experts + router; }
 };

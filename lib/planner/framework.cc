@@ -42,18 +42,20 @@ const FrameworkProfile kFrameworks[] = {
      .default_recompute = "full"},
     {.name = "fsdp1",
      .label = "FSDP of PyTorch 1.x and 2.0 (llm-foundry, Composer)",
-     .source = "mosaicml/llm-foundry scripts/train/yamls/pretrain/*.yaml: FULL_SHARD, attn_impl triton, no "
-               "compilation; PyTorch's LayerNorm and GELU are one kernel each; loss_fn fused_crossentropy keeps "
-               "the logits and writes their gradient, both half precision",
+     .source =
+         "mosaicml/llm-foundry scripts/train/yamls/pretrain/*.yaml: FULL_SHARD, attn_impl triton, no "
+         "compilation; PyTorch's LayerNorm and GELU are one kernel each; loss_fn fused_crossentropy keeps "
+         "the logits and writes their gradient, both half precision",
      .attention = AttentionKernel::kFlash1,
      .fused_elementwise = true,
      .logit_bytes = 4,
      .metric = MemoryMetric::kReserved},
     {.name = "torchtitan",
      .label = "torchtitan (FSDP2, torch.compile)",
-     .source = "pytorch/torchtitan README and docs: FSDP2 with fp32 shards, per-operator activation "
-               "checkpointing, compiled blocks and loss (half-precision logits and their gradient); its log prints "
-               "reserved memory",
+     .source =
+         "pytorch/torchtitan README and docs: FSDP2 with fp32 shards, per-operator activation "
+         "checkpointing, compiled blocks and loss (half-precision logits and their gradient); its log prints "
+         "reserved memory",
      .sequence_parallel = true,
      .fused_elementwise = true,
      .selects_operators = true,

@@ -34,14 +34,14 @@ struct FrameworkProfile {
   double weight_bytes = 2;
   double gradient_bytes = 4;
   double bf16_gradient_bytes = 0;  // where bf16 has another optimizer; 0: as above
-  double optimizer_bytes = 12;  // master copy and two moments, fp32; what else is cut like them
+  double optimizer_bytes = 12;     // master copy and two moments, fp32; what else is cut like them
 
   AttentionKernel attention = AttentionKernel::kFlash2;
-  bool sequence_parallel = false;    // with tensor parallelism: norms and residuals cut too
-  bool fused_elementwise = false;    // norms, activations and residuals are one kernel each
-  bool fp8_saves_inputs = false;     // a linear layer keeps its input as fp8
+  bool sequence_parallel = false;       // with tensor parallelism: norms and residuals cut too
+  bool fused_elementwise = false;       // norms, activations and residuals are one kernel each
+  bool fp8_saves_inputs = false;        // a linear layer keeps its input as fp8
   bool weight_gradient_buffer = false;  // a bf16 buffer for each shape of weight
-  bool selects_operators = false;  // selective recompute works by operator, not the scores alone
+  bool selects_operators = false;       // selective recompute works by operator, not the scores alone
   bool overlap_data_parallel = true;    // gradient reductions run beside the backward
   bool overlap_tensor_parallel = false;
   bool checkpoints_are_cut = false;  // full recompute keeps its inputs cut over the tensor-parallel ranks

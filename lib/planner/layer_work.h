@@ -11,7 +11,15 @@ namespace trainctl::planner {
 
 enum class WorkKind : uint8_t { kMatmul, kAttention, kElementwise };
 // Part of a layer that a framework may recompute by itself.
-enum class Module : uint8_t { kNorm, kAttentionInput, kCoreAttention, kAttentionOutput, kMlp, kActivation, kExperts };
+enum class Module : uint8_t {
+  kNorm,
+  kAttentionInput,
+  kCoreAttention,
+  kAttentionOutput,
+  kMlp,
+  kActivation,
+  kExperts
+};
 
 struct WorkItem {
   WorkKind kind = WorkKind::kElementwise;

@@ -134,8 +134,8 @@ MemoryPrice PriceRank(const Workload& w, int64_t rank) {
   for (int64_t degree : {w.degrees.tp, w.degrees.pp, w.degrees.cp, w.degrees.ep}) communicators += degree > 1;
   Part(price, MemoryPart::kOutside) = kContextBytes + communicators * kCommunicatorBytes;
 
-  price.allocated_bytes = std::accumulate(price.parts.begin(), price.parts.end(), 0.0) -
-                          Part(price, MemoryPart::kOutside);
+  price.allocated_bytes =
+      std::accumulate(price.parts.begin(), price.parts.end(), 0.0) - Part(price, MemoryPart::kOutside);
   price.reserved_bytes = price.allocated_bytes * kReservedShare;
   price.device_bytes = price.reserved_bytes + Part(price, MemoryPart::kOutside);
   price.upper_bytes = price.device_bytes * kUpperShare;

@@ -11,13 +11,13 @@
 namespace trainctl::planner {
 
 enum class MemoryPart : uint8_t {
-  kParameters,   // compute copies, sharded or not, and gathered blocks
+  kParameters,  // compute copies, sharded or not, and gathered blocks
   kGradients,
   kOptimizer,    // master copy and moments
   kActivations,  // kept for the backward by all micro-batches in flight
   kWork,         // of the block under way: recomputed activations, gradients, temporary buffers
   kLogits,
-  kOutside,      // CUDA context, libraries, communication buffers: not tensors
+  kOutside,  // CUDA context, libraries, communication buffers: not tensors
 };
 inline constexpr int kNumMemoryParts = 7;
 absl::string_view MemoryPartName(MemoryPart part);

@@ -15,10 +15,10 @@ using cluster::Collective;
 // No kernel is shorter on the device: an empty kernel takes this from launch to launch
 // (NVIDIA developer blog "Employing CUDA Graphs in a Dynamic Environment": 2.2 us launch, 5 us eager).
 constexpr double kKernelSeconds = 5e-6;
-// Of the best rate that was ever measured, what products of training's shapes reach in whole tiles and waves: mean of
-// 183 shapes measured on an A100 PCIe (MooreThreads/SimuMax configs/system/a100_pcie.json) against that device's best
-// (stas00/ml-engineering), priced as below, 0.91. On H100 the same share of 794 TFLOP/s is the 720 that SemiAnalysis
-// measured with cuBLAS ("MI300X vs H100 vs H200 Benchmark Part 1", December 2024).
+// Of the best rate that was ever measured, what products of training's shapes reach in whole tiles and waves:
+// mean of 183 shapes measured on an A100 PCIe (MooreThreads/SimuMax configs/system/a100_pcie.json) against
+// that device's best (stas00/ml-engineering), priced as below, 0.91. On H100 the same share of 794 TFLOP/s is
+// the 720 that SemiAnalysis measured with cuBLAS ("MI300X vs H100 vs H200 Benchmark Part 1", December 2024).
 constexpr double kTrainingShapeShare = 0.91;
 // What of that low precision reaches: 1,280 of 1,979 against 720 of 989 TFLOP/s on H100 (the same article).
 constexpr double kLowPrecisionShare = 0.89;
@@ -26,9 +26,10 @@ constexpr double kLowPrecisionShare = 0.89;
 // (stas00/ml-engineering, achievable matmul FLOPS: 87 %, 80 %, 58 %).
 constexpr double kUnmeasuredMatmulShare = 0.75;
 constexpr double kUnmeasuredBandwidthShare = 0.85;
-// Of the dense half-precision peak, causal, forward and backward. A100: means of the tables of SimuMax (a100_pcie.json,
-// sdp_fwd 0.963 and sdp_bwd 0.837 of the whole square, of which the mask leaves half). H100: arXiv 2407.08608 figures
-// 5 and 6, FlashAttention-2 and -3. Blackwell: SimuMax (b200_bf16_ceperm.json, 0.706 and 0.694 of the square).
+// Of the dense half-precision peak, causal, forward and backward. A100: means of the tables of SimuMax
+// (a100_pcie.json, sdp_fwd 0.963 and sdp_bwd 0.837 of the whole square, of which the mask leaves half). H100:
+// arXiv 2407.08608 figures 5 and 6, FlashAttention-2 and -3. Blackwell: SimuMax (b200_bf16_ceperm.json, 0.706
+// and 0.694 of the square).
 constexpr double kFlash2Forward = 0.48, kFlash2Backward = 0.42;
 constexpr double kFlash2OnHopper = 0.35, kFlash2BackwardOnHopper = 0.30;
 // FlashAttention-2 is some two times faster than the first, and 1.3 to 1.5 times than its Triton version
@@ -127,8 +128,8 @@ class Pricer {
         // Batch products over the whole square, and a softmax that passes over the scores.
         const double context = 2 * item.inner;
         const double heads = item.columns * item.rows / static_cast<double>(w_.seq_len);
-        const double product =
-            MatmulSeconds(device_, w_.precision, heads, static_cast<double>(w_.seq_len), item.head_dim, context);
+        const double product = MatmulSeconds(device_, w_.precision, heads, static_cast<double>(w_.seq_len),
+                                             item.head_dim, context);
         const double softmax = ElementwiseSeconds(device_, 2 * 2 * item.rows * context * item.columns);
         return {2 * product + softmax, 4 * product + 1.5 * softmax};
       }
@@ -235,16 +236,18 @@ class Pricer {
   // Keys and values pass round the ring beside attention; what attention does not cover is exposed.
   double ContextSeconds(const Parts& parts) const {
     const double tokens = static_cast<double>(w_.micro_batch * w_.seq_len / w_.degrees.cp);
-    const double width = static_cast<double>(2 * w_.model.kv_heads * w_.model.head_dim) / static_cast<double>(w_.degrees.tp);
+    const double width =
+        static_cast<double>(2 * w_.model.kv_heads * w_.model.head_dim) / static_cast<double>(w_.degrees.tp);
     const double bytes = tokens * std::max(1.0, width) * 2;
-    const double hop = cluster::CollectiveSeconds(
-        Collective::kSendRecv, bytes, {2, w_.degrees.tp * 2 <= w_.node->gpus ? 2 : 1}, *w_.node);
+    const double hop = cluster::CollectiveSeconds(Collective::kSendRecv, bytes,
+                                                  {2, w_.degrees.tp * 2 <= w_.node->gpus ? 2 : 1}, *w_.node);
     const double steps = static_cast<double>(w_.degrees.cp - 1);
     return std::max(0.0, 3 * steps * hop - 0.5 * (parts.forward + parts.backward) * 0.3);
   }
 
   Parts HeadParts() const {
-    const double tokens = static_cast<double>(w_.micro_batch * w_.seq_len) / static_cast<double>(w_.degrees.cp);
+    const double tokens =
+        static_cast<double>(w_.micro_batch * w_.seq_len) / static_cast<double>(w_.degrees.cp);
     const double columns = static_cast<double>(w_.model.vocab) / static_cast<double>(w_.degrees.tp);
     const Precision precision = w_.IsFp8() ? Precision::kBf16 : w_.precision;
     const double hidden = static_cast<double>(w_.model.hidden);
@@ -286,14 +289,17 @@ class Pricer {
     double all = 0;
     for (const Parts& stage : stages_) all += stage.total();
     const double v = static_cast<double>(w_.degrees.virtual_stages);
-    const double tokens = static_cast<double>(w_.micro_batch * w_.seq_len) / static_cast<double>(w_.degrees.cp);
-    const double bytes = tokens * static_cast<double>(w_.model.hidden) * 2 / static_cast<double>(w_.degrees.tp);
+    const double tokens =
+        static_cast<double>(w_.micro_batch * w_.seq_len) / static_cast<double>(w_.degrees.cp);
+    const double bytes =
+        tokens * static_cast<double>(w_.model.hidden) * 2 / static_cast<double>(w_.degrees.tp);
     const int64_t apart = w_.degrees.tp * w_.degrees.cp * w_.degrees.dp;
     const double hop = cluster::CollectiveSeconds(Collective::kSendRecv, bytes,
                                                   {2, apart * 2 <= w_.node->gpus ? 2 : 1}, *w_.node);
     const double m = static_cast<double>(w_.num_micro_batches());
-    const double transfers = w_.degrees.virtual_stages > 1 ? 2 * static_cast<double>(w_.degrees.pp - 1) * hop
-                                                           : 2 * (m + static_cast<double>(w_.degrees.pp - 1)) * hop;
+    const double transfers = w_.degrees.virtual_stages > 1
+                                 ? 2 * static_cast<double>(w_.degrees.pp - 1) * hop
+                                 : 2 * (m + static_cast<double>(w_.degrees.pp - 1)) * hop;
     price_.pipeline_seconds = (all - slowest_.total()) / v + transfers;
   }
 
@@ -305,7 +311,8 @@ class Pricer {
     const auto [first, count] = LayersOfRank(w_, 0);
     for (int64_t layer = first; layer < first + count; ++layer) {
       const LayerParameters p = ParametersOfLayer(w_.model, layer);
-      dense += static_cast<double>(p.matrices) / static_cast<double>(d.tp) + static_cast<double>(p.vectors + p.router);
+      dense += static_cast<double>(p.matrices) / static_cast<double>(d.tp) +
+               static_cast<double>(p.vectors + p.router);
       experts += static_cast<double>(p.routed_experts) / static_cast<double>(d.ep);
     }
     const double table = static_cast<double>(w_.model.vocab * w_.model.hidden) / static_cast<double>(d.tp);
@@ -316,7 +323,9 @@ class Pricer {
     const cluster::GroupPlacement expert_group = PlacementOf(expert_ranks, d.ep);
     const auto exchange = [&](Collective op, double bytes_per_element) {
       return cluster::CollectiveSeconds(op, (dense + table) * bytes_per_element, group, *w_.node) +
-             (experts > 0 ? cluster::CollectiveSeconds(op, experts * bytes_per_element, expert_group, *w_.node) : 0);
+             (experts > 0
+                  ? cluster::CollectiveSeconds(op, experts * bytes_per_element, expert_group, *w_.node)
+                  : 0);
     };
     double reduce = 0, gather = 0;
     if (d.zero_stage == 0) {
@@ -341,20 +350,23 @@ class Pricer {
     const double layers = static_cast<double>(w_.model.layers) / static_cast<double>(d.pp);
     const double elements = layers_elements / layers;
     const double gather = cluster::CollectiveSeconds(Collective::kAllGather, elements * 2, group, *w_.node);
-    const double scatter = cluster::CollectiveSeconds(Collective::kReduceScatter,
-                                                      elements * w_.framework->gradient_bytes, group, *w_.node);
+    const double scatter = cluster::CollectiveSeconds(
+        Collective::kReduceScatter, elements * w_.framework->gradient_bytes, group, *w_.node);
     const double m = static_cast<double>(w_.num_micro_batches());
     const double forward = (slowest_.forward + slowest_.tensor / 2) / layers;
     const double backward = (slowest_.backward + slowest_.recompute + slowest_.tensor / 2) / layers;
-    price_.data_seconds = m * layers * (std::max(0.0, gather - forward) + std::max(0.0, gather + scatter - backward));
+    price_.data_seconds =
+        m * layers * (std::max(0.0, gather - forward) + std::max(0.0, gather + scatter - backward));
     // The first gather and the last scatter have nothing to hide behind.
     price_.data_seconds += m * (gather + scatter);
     if (table > 0) {
-      price_.data_seconds += m * cluster::CollectiveSeconds(Collective::kAllGather, table * 2, group, *w_.node);
+      price_.data_seconds +=
+          m * cluster::CollectiveSeconds(Collective::kAllGather, table * 2, group, *w_.node);
     }
     if (d.dp > d.shard_group) {
       price_.data_seconds += cluster::CollectiveSeconds(
-          Collective::kAllReduce, layers_elements * w_.framework->gradient_bytes / static_cast<double>(d.shard_group),
+          Collective::kAllReduce,
+          layers_elements * w_.framework->gradient_bytes / static_cast<double>(d.shard_group),
           PlacementOf(d.dp / d.shard_group, d.shard_group * d.tp), *w_.node);
     }
   }
@@ -362,8 +374,9 @@ class Pricer {
   // Master copy, moments and gradient are read, all but the gradient written, and the compute copy.
   void PriceOptimizer() {
     const Degrees& d = w_.degrees;
-    const double parameters = static_cast<double>(NumParameters(w_.model)) /
-                              static_cast<double>(d.tp * d.pp) / (w_.model.experts.has_value() ? static_cast<double>(std::max<int64_t>(1, d.ep / d.tp)) : 1);
+    const double parameters =
+        static_cast<double>(NumParameters(w_.model)) / static_cast<double>(d.tp * d.pp) /
+        (w_.model.experts.has_value() ? static_cast<double>(std::max<int64_t>(1, d.ep / d.tp)) : 1);
     const double own = d.zero_stage >= 1 ? parameters / static_cast<double>(d.shard_group) : parameters;
     const double bytes = 2 * w_.OptimizerBytes() + w_.framework->gradient_bytes + w_.framework->weight_bytes;
     price_.optimizer_seconds = own * bytes / BytesPerSecond(device_);
@@ -378,16 +391,17 @@ class Pricer {
 
 }  // namespace
 
-double MatmulSeconds(const cluster::Device& device, Precision precision, double batch, double rows, double inner,
-                     double columns) {
+double MatmulSeconds(const cluster::Device& device, Precision precision, double batch, double rows,
+                     double inner, double columns) {
   if (batch * rows * inner * columns <= 0) return 0;
   const double units = std::max(1.0, device.compute_units.value);
   const double flops = PeakFlops(device, precision);
   // Whole tiles, in waves over the compute units; the better orientation of the tile.
   double compute = 0;
-  for (const auto& [tile_rows, tile_columns] : {std::pair<double, double>{cluster::kMatmulTileRows, cluster::kMatmulTileColumns},
-                                                {cluster::kMatmulTileColumns, cluster::kMatmulTileRows},
-                                                {cluster::kMatmulTileColumns, cluster::kMatmulTileColumns}}) {
+  for (const auto& [tile_rows, tile_columns] :
+       {std::pair<double, double>{cluster::kMatmulTileRows, cluster::kMatmulTileColumns},
+        {cluster::kMatmulTileColumns, cluster::kMatmulTileRows},
+        {cluster::kMatmulTileColumns, cluster::kMatmulTileColumns}}) {
     const double tiles = batch * std::ceil(rows / tile_rows) * std::ceil(columns / tile_columns);
     const double waves = std::ceil(tiles / units);
     const double seconds = waves * 2 * tile_rows * tile_columns * inner / (flops / units);

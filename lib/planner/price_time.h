@@ -11,13 +11,13 @@ namespace trainctl::planner {
 
 // Seconds of one optimizer step; the parts sum to step_seconds.
 struct TimePrice {
-  double compute_seconds = 0;     // forward and backward of all micro-batches on the slowest stage
-  double recompute_seconds = 0;   // the second forward
-  double tensor_seconds = 0;      // exposed collectives of tensor parallelism
-  double expert_seconds = 0;      // exposed exchange of tokens
-  double context_seconds = 0;     // exposed exchange of keys and values
-  double pipeline_seconds = 0;    // bubble and transfers between stages
-  double data_seconds = 0;        // exposed reductions and gathers of data parallelism
+  double compute_seconds = 0;    // forward and backward of all micro-batches on the slowest stage
+  double recompute_seconds = 0;  // the second forward
+  double tensor_seconds = 0;     // exposed collectives of tensor parallelism
+  double expert_seconds = 0;     // exposed exchange of tokens
+  double context_seconds = 0;    // exposed exchange of keys and values
+  double pipeline_seconds = 0;   // bubble and transfers between stages
+  double data_seconds = 0;       // exposed reductions and gathers of data parallelism
   double optimizer_seconds = 0;
   double step_seconds = 0;
 };

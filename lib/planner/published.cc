@@ -22,11 +22,15 @@ constexpr size_t kErrorsShown = 10;
 
 // Cells that must be numbers where they are not empty.
 const std::vector<std::string>& NumberColumns() {
-  static const auto* const columns = new std::vector<std::string>{
-      "n_params_b", "layers",      "hidden",      "ffn",          "heads",
-      "kv_heads",   "vocab",       "seq_len",     "n_gpus",       "tp",
-      "pp",         "vpp",         "cp",          "ep",           "micro_batch",
-      "global_batch_seqs", "peak_mem_gib", "tokens_per_sec_per_gpu"};
+  static const auto* const columns = new std::vector<std::string>{"n_params_b",   "layers",
+                                                                  "hidden",       "ffn",
+                                                                  "heads",        "kv_heads",
+                                                                  "vocab",        "seq_len",
+                                                                  "n_gpus",       "tp",
+                                                                  "pp",           "vpp",
+                                                                  "cp",           "ep",
+                                                                  "micro_batch",  "global_batch_seqs",
+                                                                  "peak_mem_gib", "tokens_per_sec_per_gpu"};
   return *columns;
 }
 
@@ -47,10 +51,11 @@ class RowReader {
       run.reason = std::string(workload.status().message());
       return run;
     }
-    const double tokens_per_second = Number("tokens_per_sec_per_gpu") * static_cast<double>(workload->degrees.world_size());
+    const double tokens_per_second =
+        Number("tokens_per_sec_per_gpu") * static_cast<double>(workload->degrees.world_size());
     if (tokens_per_second > 0) {
-      run.measured_step_seconds =
-          static_cast<double>(workload->global_batch) * static_cast<double>(workload->seq_len) / tokens_per_second;
+      run.measured_step_seconds = static_cast<double>(workload->global_batch) *
+                                  static_cast<double>(workload->seq_len) / tokens_per_second;
     }
     run.workload = *std::move(workload);
     run.reason = absl::StrJoin(assumptions_, "; ");
@@ -69,14 +74,18 @@ class RowReader {
     double value = 0;
     return absl::SimpleAtod(Cell(column), &value) ? value : 0;
   }
-  int64_t Count(const std::string& column) const { return static_cast<int64_t>(std::llround(Number(column))); }
+  int64_t Count(const std::string& column) const {
+    return static_cast<int64_t>(std::llround(Number(column)));
+  }
   void Assume(std::string text) { assumptions_.push_back(std::move(text)); }
   static absl::Status Unknown(absl::string_view what) { return BadDataError(what); }
 
   MemoryMetric MetricOf() const {
     const std::string notes = absl::AsciiStrToLower(Cell("notes"));
-    if (absl::StrContains(notes, "nvidia-smi") || absl::StrContains(notes, "device memory")) return MemoryMetric::kDevice;
-    if (absl::StrContains(notes, "allocated") || absl::StrContains(notes, "active")) return MemoryMetric::kAllocated;
+    if (absl::StrContains(notes, "nvidia-smi") || absl::StrContains(notes, "device memory"))
+      return MemoryMetric::kDevice;
+    if (absl::StrContains(notes, "allocated") || absl::StrContains(notes, "active"))
+      return MemoryMetric::kAllocated;
     if (absl::StrContains(notes, "reserved")) return MemoryMetric::kReserved;
     return framework_->metric;
   }
@@ -122,7 +131,8 @@ class RowReader {
     const KnownModel* known = FindKnownModel(name);
     if (known != nullptr) {
       a = known->architecture;
-      if (!Has("ffn") || a.experts.has_value() || !Has("heads")) Assume(absl::StrCat("model from ", known->source));
+      if (!Has("ffn") || a.experts.has_value() || !Has("heads"))
+        Assume(absl::StrCat("model from ", known->source));
     }
     const std::string family = ApplyFamily(name, w.seq_len, a);
     const auto take = [&](const char* column, int64_t& field) {
@@ -139,7 +149,8 @@ class RowReader {
     if (a.heads <= 0) return Unknown("heads is not stated");
     if (Has("kv_heads")) a.kv_heads = Count("kv_heads");
     if (a.kv_heads <= 0) a.kv_heads = a.heads;
-    if (known == nullptr || a.head_dim <= 0) a.head_dim = absl::StrContains(Normalized(name), "qwen3") ? 128 : a.hidden / a.heads;
+    if (known == nullptr || a.head_dim <= 0)
+      a.head_dim = absl::StrContains(Normalized(name), "qwen3") ? 128 : a.hidden / a.heads;
     FillFfn(a);
     FillLayers(a);
     if (a.layers <= 0) return Unknown("layers is not stated");
@@ -160,7 +171,8 @@ class RowReader {
   void FillFfn(Architecture& a) {
     if (a.ffn > 0 || (a.experts.has_value() && a.experts->dense_layers == 0)) return;
     a.ffn = a.gated_mlp ? (a.hidden * 8 / 3 + 255) / 256 * 256 : 4 * a.hidden;
-    Assume(absl::StrCat("ffn = ", a.ffn, a.gated_mlp ? " (8/3 of hidden, rounded up to 256)" : " (4 x hidden)"));
+    Assume(
+        absl::StrCat("ffn = ", a.ffn, a.gated_mlp ? " (8/3 of hidden, rounded up to 256)" : " (4 x hidden)"));
   }
 
   void FillLayers(Architecture& a) {
@@ -211,7 +223,8 @@ class RowReader {
     d.ep = degree("ep");
     const int64_t model_parallel = d.tp * d.pp * d.cp;
     if (model_parallel <= 0 || gpus % model_parallel != 0) {
-      return Unknown(absl::StrCat("tp ", d.tp, " x pp ", d.pp, " x cp ", d.cp, " does not divide ", gpus, " GPUs"));
+      return Unknown(
+          absl::StrCat("tp ", d.tp, " x pp ", d.pp, " x cp ", d.cp, " does not divide ", gpus, " GPUs"));
     }
     d.dp = gpus / model_parallel;
     const std::string how = absl::AsciiStrToLower(Cell("dp_shard"));
@@ -280,7 +293,8 @@ class RowReader {
       // The moments take a byte each; the master copy, where there is one, stays.
       w.optimizer_bytes = framework_->optimizer_bytes > 8 ? 6 : 2;
     }
-    w.activations_on_host = absl::StrContains(notes, "activation offload") || absl::StrContains(optimizer, "8bit");
+    w.activations_on_host =
+        absl::StrContains(notes, "activation offload") || absl::StrContains(optimizer, "8bit");
     if (absl::StrContains(notes, "unpacked")) Assume("sequences of full length, though not packed");
     if (absl::StrContains(notes, "chunked ce") || absl::StrContains(notes, "activation ckpt") ||
         absl::StrContains(notes, "optimizer in backward") || absl::StrContains(notes, "adamw")) {
@@ -292,8 +306,9 @@ class RowReader {
   }
 
   std::string Configuration(const Workload& w) const {
-    std::vector<std::string> parts = {w.framework->name, w.device->name, Cell("activation_recompute"), Cell("dp_shard"),
-                                      Cell("precision"), Cell("optimizer"), Cell("model")};
+    std::vector<std::string> parts = {w.framework->name, w.device->name,    Cell("activation_recompute"),
+                                      Cell("dp_shard"),  Cell("precision"), Cell("optimizer"),
+                                      Cell("model")};
     const Architecture& a = w.model;
     const Degrees& d = w.degrees;
     for (int64_t number : {a.layers, a.hidden, a.ffn, a.heads, a.kv_heads, a.vocab, w.seq_len, w.micro_batch,
@@ -302,8 +317,9 @@ class RowReader {
     }
     // Switches that have no column stand in the notes; so do figures, which differ between repeats.
     std::string notes = Cell("notes");
-    notes.erase(std::remove_if(notes.begin(), notes.end(), [](unsigned char c) { return absl::ascii_isdigit(c); }),
-                notes.end());
+    notes.erase(
+        std::remove_if(notes.begin(), notes.end(), [](unsigned char c) { return absl::ascii_isdigit(c); }),
+        notes.end());
     parts.push_back(std::move(notes));
     return absl::StrJoin(parts, "|");
   }
@@ -316,25 +332,50 @@ class RowReader {
 }  // namespace
 
 const std::vector<std::string>& PublishedColumns() {
-  static const auto* const columns = new std::vector<std::string>{
-      "id",       "source",   "model",       "n_params_b", "layers",       "hidden",
-      "ffn",      "heads",    "kv_heads",    "vocab",      "seq_len",      "gpu_type",
-      "n_gpus",   "tp",       "pp",          "vpp",        "cp",           "ep",
-      "dp_replicate", "dp_shard", "micro_batch", "global_batch_seqs", "precision", "activation_recompute",
-      "optimizer", "peak_mem_gib", "tokens_per_sec_per_gpu", "notes"};
+  static const auto* const columns = new std::vector<std::string>{"id",
+                                                                  "source",
+                                                                  "model",
+                                                                  "n_params_b",
+                                                                  "layers",
+                                                                  "hidden",
+                                                                  "ffn",
+                                                                  "heads",
+                                                                  "kv_heads",
+                                                                  "vocab",
+                                                                  "seq_len",
+                                                                  "gpu_type",
+                                                                  "n_gpus",
+                                                                  "tp",
+                                                                  "pp",
+                                                                  "vpp",
+                                                                  "cp",
+                                                                  "ep",
+                                                                  "dp_replicate",
+                                                                  "dp_shard",
+                                                                  "micro_batch",
+                                                                  "global_batch_seqs",
+                                                                  "precision",
+                                                                  "activation_recompute",
+                                                                  "optimizer",
+                                                                  "peak_mem_gib",
+                                                                  "tokens_per_sec_per_gpu",
+                                                                  "notes"};
   return *columns;
 }
 
-absl::StatusOr<std::vector<PublishedRun>> ReadPublishedRuns(absl::string_view csv_text, absl::string_view what) {
+absl::StatusOr<std::vector<PublishedRun>> ReadPublishedRuns(absl::string_view csv_text,
+                                                            absl::string_view what) {
   TRAINCTL_ASSIGN_OR_RETURN(const std::vector<CsvRecord> records, ParseCsv(csv_text, what));
-  if (records.empty()) return BadDataError(absl::StrCat(what, ": is empty; the first line names the columns"));
+  if (records.empty())
+    return BadDataError(absl::StrCat(what, ": is empty; the first line names the columns"));
   const std::vector<std::string>& header = records[0].cells;
   std::vector<std::string> missing;
   for (const std::string& column : PublishedColumns()) {
     if (std::find(header.begin(), header.end(), column) == header.end()) missing.push_back(column);
   }
   if (!missing.empty()) {
-    return BadDataError(absl::StrCat(what, ":", records[0].line, ": missing columns: ", absl::StrJoin(missing, ", "),
+    return BadDataError(absl::StrCat(what, ":", records[0].line,
+                                     ": missing columns: ", absl::StrJoin(missing, ", "),
                                      "; a cell may be empty, a column must be there"));
   }
   std::vector<std::string> errors;
@@ -342,8 +383,8 @@ absl::StatusOr<std::vector<PublishedRun>> ReadPublishedRuns(absl::string_view cs
   for (size_t r = 1; r < records.size(); ++r) {
     const CsvRecord& record = records[r];
     if (record.cells.size() != header.size()) {
-      errors.push_back(absl::StrCat(what, ":", record.line, ": ", record.cells.size(), " cells, but ", header.size(),
-                                    " columns"));
+      errors.push_back(absl::StrCat(what, ":", record.line, ": ", record.cells.size(), " cells, but ",
+                                    header.size(), " columns"));
       continue;
     }
     std::map<std::string, std::string> cells;
@@ -354,8 +395,11 @@ absl::StatusOr<std::vector<PublishedRun>> ReadPublishedRuns(absl::string_view cs
     for (const std::string& column : NumberColumns()) {
       double value = 0;
       const std::string& cell = cells[column];
-      if (cell.empty() || (absl::SimpleAtod(cell, &value) && std::isfinite(value) && value >= 0 && value < 1e15)) continue;
-      errors.push_back(absl::StrCat(what, ":", record.line, ": ", column, " is '", cell.substr(0, 40), "', not a number"));
+      if (cell.empty() ||
+          (absl::SimpleAtod(cell, &value) && std::isfinite(value) && value >= 0 && value < 1e15))
+        continue;
+      errors.push_back(
+          absl::StrCat(what, ":", record.line, ": ", column, " is '", cell.substr(0, 40), "', not a number"));
     }
     if (errors.size() == errors_before) runs.push_back(RowReader(std::move(cells)).Read());
   }

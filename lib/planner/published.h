@@ -30,6 +30,7 @@ const std::vector<std::string>& PublishedColumns();
 
 // BadDataError with every missing column, or with line and column name of each cell that should be a
 // number and is not (at most ten are listed).
-absl::StatusOr<std::vector<PublishedRun>> ReadPublishedRuns(absl::string_view csv_text, absl::string_view what);
+absl::StatusOr<std::vector<PublishedRun>> ReadPublishedRuns(absl::string_view csv_text,
+                                                            absl::string_view what);
 
 }  // namespace trainctl::planner

@@ -94,9 +94,12 @@ SourceScore SummarizeSource(const std::string& name, absl::Span<const ScoredRow>
 }
 
 Json ToJson(const ErrorSummary& summary) {
-  return {{"count", summary.count},           {"mean_absolute_percent", summary.mean_absolute},
-          {"mean_percent", summary.mean},     {"median_percent", summary.median},
-          {"p95_percent", summary.percentile_95}, {"worst_percent", summary.worst}};
+  return {{"count", summary.count},
+          {"mean_absolute_percent", summary.mean_absolute},
+          {"mean_percent", summary.mean},
+          {"median_percent", summary.median},
+          {"p95_percent", summary.percentile_95},
+          {"worst_percent", summary.worst}};
 }
 
 std::string Number(double value, const char* format) {
@@ -147,15 +150,16 @@ Score ScoreRuns(absl::Span<const PublishedRun> runs) {
   for (const ScoredRow& row : score.rows) sources.push_back(Repository(row.source));
   std::sort(sources.begin(), sources.end());
   sources.erase(std::unique(sources.begin(), sources.end()), sources.end());
-  for (const std::string& source : sources) score.sources.push_back(SummarizeSource(source, score.rows, false));
+  for (const std::string& source : sources)
+    score.sources.push_back(SummarizeSource(source, score.rows, false));
   score.sources.push_back(SummarizeSource("all", score.rows, true));
   return score;
 }
 
 std::string ScoreToCsv(const Score& score) {
-  std::string out = CsvLine({"id", "source", "status", "reason", "predicted_mem_gib", "upper_mem_gib",
-                             "measured_mem_gib", "mem_error_pct", "predicted_step_s", "measured_step_s",
-                             "time_error_pct"});
+  std::string out =
+      CsvLine({"id", "source", "status", "reason", "predicted_mem_gib", "upper_mem_gib", "measured_mem_gib",
+               "mem_error_pct", "predicted_step_s", "measured_step_s", "time_error_pct"});
   for (const ScoredRow& row : score.rows) {
     out += CsvLine({row.id, row.source, std::string(ScoreStatusName(row.status)), row.reason,
                     Number(row.predicted_memory_gib, "%.5g"), Number(row.upper_memory_gib, "%.5g"),

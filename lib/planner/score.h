@@ -37,9 +37,9 @@ struct ErrorSummary {
   int64_t count = 0;
   double mean_absolute = 0;
   double mean = 0;
-  double median = 0;           // signed
-  double percentile_95 = 0;    // of the absolute errors
-  double worst = 0;            // the signed error of the largest absolute value
+  double median = 0;         // signed
+  double percentile_95 = 0;  // of the absolute errors
+  double worst = 0;          // the signed error of the largest absolute value
 };
 ErrorSummary Summarize(std::vector<double> errors);
 
@@ -50,8 +50,8 @@ struct SourceScore {
 };
 
 struct Score {
-  std::vector<ScoredRow> rows;        // in the order of the file
-  std::vector<SourceScore> sources;   // by name, then "all"
+  std::vector<ScoredRow> rows;       // in the order of the file
+  std::vector<SourceScore> sources;  // by name, then "all"
 };
 
 Score ScoreRuns(absl::Span<const PublishedRun> runs);

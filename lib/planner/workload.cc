@@ -8,11 +8,16 @@ namespace trainctl::planner {
 absl::Status Validate(const Workload& w) {
   TRAINCTL_RETURN_IF_ERROR(Validate(w.model));
   const Degrees& d = w.degrees;
-  const std::pair<const char*, int64_t> positive[] = {
-      {"seq_len", w.seq_len}, {"micro_batch", w.micro_batch}, {"global_batch", w.global_batch},
-      {"tp", d.tp},           {"pp", d.pp},                   {"virtual_stages", d.virtual_stages},
-      {"cp", d.cp},           {"ep", d.ep},                   {"dp", d.dp},
-      {"shard_group", d.shard_group}};
+  const std::pair<const char*, int64_t> positive[] = {{"seq_len", w.seq_len},
+                                                      {"micro_batch", w.micro_batch},
+                                                      {"global_batch", w.global_batch},
+                                                      {"tp", d.tp},
+                                                      {"pp", d.pp},
+                                                      {"virtual_stages", d.virtual_stages},
+                                                      {"cp", d.cp},
+                                                      {"ep", d.ep},
+                                                      {"dp", d.dp},
+                                                      {"shard_group", d.shard_group}};
   for (const auto& [name, value] : positive) {
     if (value <= 0 || value > 1'000'000'000) {
       return UsageError(absl::StrCat(name, " is ", value, "; it is between 1 and 1e9"));
@@ -33,8 +38,9 @@ absl::Status Validate(const Workload& w) {
     return UsageError(absl::StrCat("ep ", d.ep, " does not divide the ", w.model.experts->count, " experts"));
   }
   if (w.global_batch % (w.micro_batch * d.dp) != 0) {
-    return UsageError(absl::StrCat("a batch of ", w.global_batch, " sequences is not a multiple of micro-batch ",
-                                   w.micro_batch, " x dp ", d.dp));
+    return UsageError(absl::StrCat("a batch of ", w.global_batch,
+                                   " sequences is not a multiple of micro-batch ", w.micro_batch, " x dp ",
+                                   d.dp));
   }
   return absl::OkStatus();
 }

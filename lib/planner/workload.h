@@ -39,10 +39,10 @@ struct Workload {
   const FrameworkProfile* framework = nullptr;
 
   // Where the job differs from its framework's way.
-  double optimizer_bytes = 0;           // per parameter; 0: as the framework
-  int64_t loss_chunks = 1;              // logits are formed so many times, for a part of the tokens each
-  bool activations_on_host = false;     // kept activations wait in host memory for the backward
-  bool optimizer_in_backward = false;   // a gradient is applied and dropped as soon as it is there
+  double optimizer_bytes = 0;          // per parameter; 0: as the framework
+  int64_t loss_chunks = 1;             // logits are formed so many times, for a part of the tokens each
+  bool activations_on_host = false;    // kept activations wait in host memory for the backward
+  bool optimizer_in_backward = false;  // a gradient is applied and dropped as soon as it is there
 
   double OptimizerBytes() const { return optimizer_bytes > 0 ? optimizer_bytes : framework->optimizer_bytes; }
   double GradientBytes() const {

@@ -23,9 +23,9 @@ TEST(Architecture, PublishedSizesComeOut) {
   const struct {
     const char* name;
     double total, active;
-  } kPublished[] = {{"DeepSeek-V3 671B", 671, 37},    {"Mixtral 8x22B", 141, 39},   {"Mixtral-8x7B", 46.7, 12.9},
-                    {"Qwen3-30B-A3B", 30.5, 3.3},     {"Qwen3-235B-A22B", 235, 22}, {"gpt-oss-120b", 116.8, 5.1},
-                    {"gpt-oss-20b", 20.9, 3.6},       {"Kimi-K2 1T", 1026, 32},     {"Moonlight 16B-A3B", 16, 3},
+  } kPublished[] = {{"DeepSeek-V3 671B", 671, 37}, {"Mixtral 8x22B", 141, 39},   {"Mixtral-8x7B", 46.7, 12.9},
+                    {"Qwen3-30B-A3B", 30.5, 3.3},  {"Qwen3-235B-A22B", 235, 22}, {"gpt-oss-120b", 116.8, 5.1},
+                    {"gpt-oss-20b", 20.9, 3.6},    {"Kimi-K2 1T", 1026, 32},     {"Moonlight 16B-A3B", 16, 3},
                     {"GPT3-175B", 175, 175}};
   for (const auto& published : kPublished) {
     const KnownModel* known = FindKnownModel(published.name);
@@ -35,13 +35,19 @@ TEST(Architecture, PublishedSizesComeOut) {
     ASSERT_TRUE(Validate(a).ok()) << published.name << ": " << Validate(a);
     EXPECT_NEAR(static_cast<double>(NumParameters(a)) / 1e9 / published.total, 1, 0.02) << published.name;
     // The authors leave out now the embedding, now more; a factor would still show.
-    EXPECT_NEAR(static_cast<double>(NumActiveParameters(a)) / 1e9 / published.active, 1, 0.2) << published.name;
+    EXPECT_NEAR(static_cast<double>(NumActiveParameters(a)) / 1e9 / published.active, 1, 0.2)
+        << published.name;
   }
 }
 
 // llm-foundry prints its models' sizes with the table of positions of each length.
 TEST(Architecture, TablesOfPositionsCount) {
-  Architecture a = {.layers = 40, .hidden = 5120, .ffn = 20480, .heads = 40, .kv_heads = 40, .head_dim = 128,
+  Architecture a = {.layers = 40,
+                    .hidden = 5120,
+                    .ffn = 20480,
+                    .heads = 40,
+                    .kv_heads = 40,
+                    .head_dim = 128,
                     .vocab = 50368};
   EXPECT_EQ(ApplyFamily("MPT-13b", 16384, a), "mpt");
   EXPECT_NEAR(static_cast<double>(NumParameters(a)) / 1e9, 12.9274, 0.005);
@@ -50,7 +56,8 @@ TEST(Architecture, TablesOfPositionsCount) {
 }
 
 TEST(Architecture, ContradictionsAreNamed) {
-  Architecture a = {.layers = 2, .hidden = 64, .ffn = 128, .heads = 6, .kv_heads = 4, .head_dim = 16, .vocab = 100};
+  Architecture a = {
+      .layers = 2, .hidden = 64, .ffn = 128, .heads = 6, .kv_heads = 4, .head_dim = 16, .vocab = 100};
   EXPECT_EQ(Validate(a).message(), "heads (6) is not a multiple of kv_heads (4)");
   a.layers = 0;
   EXPECT_EQ(Validate(a).message(), "layers is 0; a decoder has at least one");

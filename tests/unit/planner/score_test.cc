@@ -19,13 +19,26 @@ std::string Header() { return absl::StrCat(absl::StrJoin(PublishedColumns(), ","
 
 // A row of Llama 3 8B on 64 H100 under FSDP2; `changes` replaces cells.
 std::string Row(const std::map<std::string, std::string>& changes = {}) {
-  std::map<std::string, std::string> cells = {
-      {"id", "row-1"},       {"source", "pytorch/torchtitan@1:x.md"}, {"model", "Llama 3 8B"},  {"layers", "32"},
-      {"hidden", "4096"},    {"ffn", "14336"},                        {"heads", "32"},          {"kv_heads", "8"},
-      {"vocab", "128256"},   {"seq_len", "8192"},                     {"gpu_type", "H100"},     {"n_gpus", "64"},
-      {"tp", "1"},           {"pp", "1"},                             {"dp_shard", "fsdp2(64)"}, {"micro_batch", "1"},
-      {"global_batch_seqs", "64"}, {"precision", "bf16"},             {"activation_recompute", "full"},
-      {"tokens_per_sec_per_gpu", "5000"}};
+  std::map<std::string, std::string> cells = {{"id", "row-1"},
+                                              {"source", "pytorch/torchtitan@1:x.md"},
+                                              {"model", "Llama 3 8B"},
+                                              {"layers", "32"},
+                                              {"hidden", "4096"},
+                                              {"ffn", "14336"},
+                                              {"heads", "32"},
+                                              {"kv_heads", "8"},
+                                              {"vocab", "128256"},
+                                              {"seq_len", "8192"},
+                                              {"gpu_type", "H100"},
+                                              {"n_gpus", "64"},
+                                              {"tp", "1"},
+                                              {"pp", "1"},
+                                              {"dp_shard", "fsdp2(64)"},
+                                              {"micro_batch", "1"},
+                                              {"global_batch_seqs", "64"},
+                                              {"precision", "bf16"},
+                                              {"activation_recompute", "full"},
+                                              {"tokens_per_sec_per_gpu", "5000"}};
   for (const auto& [column, cell] : changes) cells[column] = cell;
   std::vector<std::string> row;
   for (const std::string& column : PublishedColumns()) row.push_back(cells[column]);
@@ -58,9 +71,11 @@ TEST(PublishedRuns, ARowIsReadAsItStands) {
 TEST(PublishedRuns, WhatIsMissingIsFilledInOrSaid) {
   EXPECT_THAT(Read({{"ffn", ""}}).reason, HasSubstr("ffn = 11008"));
   EXPECT_THAT(Read({{"activation_recompute", ""}}).reason, HasSubstr("recompute = selective (torchtitan)"));
-  const std::pair<const char*, const char*> kNeeded[] = {
-      {"hidden", "hidden is not stated"}, {"tp", "tp is not stated"}, {"micro_batch", "micro_batch is not stated"},
-      {"gpu_type", "gpu_type is not stated"}, {"vocab", "vocab is not stated"}};
+  const std::pair<const char*, const char*> kNeeded[] = {{"hidden", "hidden is not stated"},
+                                                         {"tp", "tp is not stated"},
+                                                         {"micro_batch", "micro_batch is not stated"},
+                                                         {"gpu_type", "gpu_type is not stated"},
+                                                         {"vocab", "vocab is not stated"}};
   for (const auto& [column, reason] : kNeeded) {
     const PublishedRun run = Read({{column, ""}});
     EXPECT_FALSE(run.workload.has_value()) << column;
@@ -82,18 +97,19 @@ TEST(PublishedRuns, AFileThatIsWrongIsNamedWithLinesAndColumns) {
 }
 
 TEST(Score, ErrorsAreSignedAndRepeatsShareTheirMedian) {
-  const auto runs = ReadPublishedRuns(
-      Header() + Row({{"id", "a"}, {"tokens_per_sec_per_gpu", "4000"}}) + Row({{"id", "b"}, {"tokens_per_sec_per_gpu", "5000"}}) +
-          Row({{"id", "c"}, {"tokens_per_sec_per_gpu", "8000"}}) + Row({{"id", "d"}, {"hidden", ""}}),
-      "r.csv");
+  const auto runs = ReadPublishedRuns(Header() + Row({{"id", "a"}, {"tokens_per_sec_per_gpu", "4000"}}) +
+                                          Row({{"id", "b"}, {"tokens_per_sec_per_gpu", "5000"}}) +
+                                          Row({{"id", "c"}, {"tokens_per_sec_per_gpu", "8000"}}) +
+                                          Row({{"id", "d"}, {"hidden", ""}}),
+                                      "r.csv");
   ASSERT_TRUE(runs.ok()) << runs.status();
   const Score score = ScoreRuns(*runs);
   ASSERT_EQ(score.rows.size(), 4u);
   for (int i = 0; i < 3; ++i) EXPECT_DOUBLE_EQ(score.rows[i].measured_step_seconds, 8192 / 5000.0);
   EXPECT_EQ(score.rows[3].status, ScoreStatus::kSkipped);
   const ScoredRow& row = score.rows[0];
-  EXPECT_DOUBLE_EQ(row.time_error_percent,
-                   100 * (row.predicted_step_seconds - row.measured_step_seconds) / row.measured_step_seconds);
+  EXPECT_DOUBLE_EQ(row.time_error_percent, 100 * (row.predicted_step_seconds - row.measured_step_seconds) /
+                                               row.measured_step_seconds);
   EXPECT_TRUE(std::isnan(row.memory_error_percent));
   EXPECT_EQ(score.sources.back().source, "all");
   EXPECT_EQ(score.sources.back().skipped, 1);
@@ -123,13 +139,16 @@ TEST(PriceMemory, ActivationsAreThePublishedFormula) {
 // Megatron-LM's README: 18 bytes per parameter, 6 + 12/d with the distributed optimizer.
 TEST(PriceMemory, StatesAreThePublishedBytesPerParameter) {
   for (int64_t dp : {1, 8, 64}) {
-    Workload w = Priced({{"source", "NVIDIA/Megatron-LM"}, {"dp_shard", ""}, {"n_gpus", absl::StrCat(dp)},
+    Workload w = Priced({{"source", "NVIDIA/Megatron-LM"},
+                         {"dp_shard", ""},
+                         {"n_gpus", absl::StrCat(dp)},
                          {"global_batch_seqs", absl::StrCat(dp)}});
     w.framework = FindFramework("megatron-core");
     w.model.vocab = 128;  // not padded
     const MemoryPrice price = PriceMemory(w);
     const double states = price.parts[0] + price.parts[1] + price.parts[2];
-    const double parameters = static_cast<double>(NumParameters(w.model)) - static_cast<double>(w.model.hidden);
+    const double parameters =
+        static_cast<double>(NumParameters(w.model)) - static_cast<double>(w.model.hidden);
     EXPECT_NEAR(states / parameters, 6 + 12.0 / static_cast<double>(dp), 0.01);
   }
 }
@@ -159,10 +178,12 @@ TEST(PriceMemory, CategoriesSumAndLayersAreAllThere) {
 
 TEST(PriceTime, PartsSumAndABubbleIsThePublishedOne) {
   // Equal stages without transfers that matter: (p - 1) / m of the compute.
-  Workload w = Priced({{"n_gpus", "4"}, {"pp", "4"}, {"dp_shard", ""}, {"global_batch_seqs", "16"}, {"vocab", "8"}});
+  Workload w =
+      Priced({{"n_gpus", "4"}, {"pp", "4"}, {"dp_shard", ""}, {"global_batch_seqs", "16"}, {"vocab", "8"}});
   const TimePrice price = PriceTime(w);
-  const double sum = price.compute_seconds + price.recompute_seconds + price.tensor_seconds + price.expert_seconds +
-                     price.context_seconds + price.pipeline_seconds + price.data_seconds + price.optimizer_seconds;
+  const double sum = price.compute_seconds + price.recompute_seconds + price.tensor_seconds +
+                     price.expert_seconds + price.context_seconds + price.pipeline_seconds +
+                     price.data_seconds + price.optimizer_seconds;
   EXPECT_NEAR(sum, price.step_seconds, 1e-12);
   EXPECT_NEAR(price.pipeline_seconds / (price.compute_seconds + price.recompute_seconds), 3.0 / 16, 0.01);
 }
