@@ -13,8 +13,7 @@ class LayerBuilder {
       : w_(workload),
         m_(workload.model),
         tp_(static_cast<double>(workload.degrees.tp)),
-        tokens_(static_cast<double>(workload.micro_batch) * static_cast<double>(workload.seq_len) /
-                static_cast<double>(workload.degrees.cp)),
+        tokens_(workload.TokensPerRank()),
         cut_(workload.framework->sequence_parallel ? tp_ : 1),
         hidden_(static_cast<double>(m_.hidden)),
         linear_input_(workload.IsFp8() && workload.framework->fp8_saves_inputs ? 1 : kHalf),
@@ -200,13 +199,13 @@ double SavedBytes(const LayerWork& work, const Workload& w) {
   if (!w.framework->selects_operators) {
     // Selective recompute of Megatron-LM: the scores alone, which flash attention never keeps.
     if (w.framework->attention != AttentionKernel::kScores) return saved;
-    const double tokens = static_cast<double>(w.micro_batch * w.seq_len / w.degrees.cp);
+    const double tokens = w.TokensPerRank();
     return saved - tokens * static_cast<double>(w.model.heads) / static_cast<double>(w.degrees.tp) *
                        static_cast<double>(w.seq_len) * (w.model.dropout ? 5 : kHalf);
   }
   // torchtitan's policy (torchtitan/distributed/activation_checkpoint.py): the output of attention and of
   // every second product, q, v, the gate and the down projection, and the input of the layer.
-  const double tokens = static_cast<double>(w.micro_batch * w.seq_len / w.degrees.cp);
+  const double tokens = w.TokensPerRank();
   const double tp = static_cast<double>(w.degrees.tp);
   const double dim = static_cast<double>(w.model.head_dim);
   const double heads = static_cast<double>(w.model.heads) / tp;

@@ -27,7 +27,8 @@ struct StageParameters {
 
 double PaddedVocab(const Workload& w) {
   const int64_t multiple = w.framework->vocab_multiple > 1 ? w.framework->vocab_multiple * w.degrees.tp : 1;
-  return static_cast<double>((w.model.vocab + multiple - 1) / multiple * multiple);
+  const int64_t padded = (w.model.vocab + multiple - 1) / multiple * multiple;
+  return static_cast<double>(padded);
 }
 
 StageParameters ParametersOfRank(const Workload& w, int64_t rank) {
@@ -70,7 +71,7 @@ double Cut(const StageParameters& stage, const Sharding& groups, bool sharded) {
 double& Part(MemoryPrice& price, MemoryPart part) { return price.parts[static_cast<size_t>(part)]; }
 
 double LogitBytes(const Workload& w) {
-  const double tokens = static_cast<double>(w.micro_batch * w.seq_len) / static_cast<double>(w.degrees.cp);
+  const double tokens = w.TokensPerRank();
   return tokens * PaddedVocab(w) / static_cast<double>(w.degrees.tp) * w.framework->logit_bytes /
          static_cast<double>(w.loss_chunks);
 }

@@ -235,7 +235,7 @@ class Pricer {
 
   // Keys and values pass round the ring beside attention; what attention does not cover is exposed.
   double ContextSeconds(const Parts& parts) const {
-    const double tokens = static_cast<double>(w_.micro_batch * w_.seq_len / w_.degrees.cp);
+    const double tokens = w_.TokensPerRank();
     const double width =
         static_cast<double>(2 * w_.model.kv_heads * w_.model.head_dim) / static_cast<double>(w_.degrees.tp);
     const double bytes = tokens * std::max(1.0, width) * 2;
@@ -246,8 +246,7 @@ class Pricer {
   }
 
   Parts HeadParts() const {
-    const double tokens =
-        static_cast<double>(w_.micro_batch * w_.seq_len) / static_cast<double>(w_.degrees.cp);
+    const double tokens = w_.TokensPerRank();
     const double columns = static_cast<double>(w_.model.vocab) / static_cast<double>(w_.degrees.tp);
     const Precision precision = w_.IsFp8() ? Precision::kBf16 : w_.precision;
     const double hidden = static_cast<double>(w_.model.hidden);
@@ -289,8 +288,7 @@ class Pricer {
     double all = 0;
     for (const Parts& stage : stages_) all += stage.total();
     const double v = static_cast<double>(w_.degrees.virtual_stages);
-    const double tokens =
-        static_cast<double>(w_.micro_batch * w_.seq_len) / static_cast<double>(w_.degrees.cp);
+    const double tokens = w_.TokensPerRank();
     const double bytes =
         tokens * static_cast<double>(w_.model.hidden) * 2 / static_cast<double>(w_.degrees.tp);
     const int64_t apart = w_.degrees.tp * w_.degrees.cp * w_.degrees.dp;

@@ -102,9 +102,9 @@ Json ToJson(const ErrorSummary& summary) {
           {"worst_percent", summary.worst}};
 }
 
-std::string Number(double value, const char* format) {
+std::string Cell(double value) {
   if (value == 0 || std::isnan(value)) return "";
-  return absl::StrFormat(absl::ParsedFormat<'g'>(format), value);
+  return absl::StrFormat("%.5g", value);
 }
 
 }  // namespace
@@ -162,10 +162,9 @@ std::string ScoreToCsv(const Score& score) {
                "mem_error_pct", "predicted_step_s", "measured_step_s", "time_error_pct"});
   for (const ScoredRow& row : score.rows) {
     out += CsvLine({row.id, row.source, std::string(ScoreStatusName(row.status)), row.reason,
-                    Number(row.predicted_memory_gib, "%.5g"), Number(row.upper_memory_gib, "%.5g"),
-                    Number(row.measured_memory_gib, "%.5g"), Number(row.memory_error_percent, "%.4g"),
-                    Number(row.predicted_step_seconds, "%.5g"), Number(row.measured_step_seconds, "%.5g"),
-                    Number(row.time_error_percent, "%.4g")});
+                    Cell(row.predicted_memory_gib), Cell(row.upper_memory_gib), Cell(row.measured_memory_gib),
+                    Cell(row.memory_error_percent), Cell(row.predicted_step_seconds),
+                    Cell(row.measured_step_seconds), Cell(row.time_error_percent)});
   }
   return out;
 }

@@ -49,6 +49,10 @@ struct Workload {
     const bool other = precision == Precision::kBf16 && framework->bf16_gradient_bytes > 0;
     return other ? framework->bf16_gradient_bytes : framework->gradient_bytes;
   }
+  // Of one micro-batch, on one rank; context parallelism cuts the sequences.
+  double TokensPerRank() const {
+    return static_cast<double>(micro_batch) * static_cast<double>(seq_len) / static_cast<double>(degrees.cp);
+  }
   int64_t num_micro_batches() const { return global_batch / (micro_batch * degrees.dp); }
   bool IsFp8() const {
     return precision == Precision::kFp8 || precision == Precision::kMxfp8 || precision == Precision::kNvfp4;
