@@ -111,7 +111,8 @@ std::string Form(absl::string_view word) {
   if (absl::StartsWith(word, "sxm") && word.size() <= 4) return "sxm";
   if (word == "dgx" || word == "hgx") return "sxm";
   if (word == "pcie" || word == "pci") return "pcie";
-  if (word == "nvl" || word == "nvl72" || word == "ada" || word == "oam" || word == "gcd" || word == "hbm2e") {
+  if (word == "nvl" || word == "nvl72" || word == "ada" || word == "oam" || word == "gcd" ||
+      word == "hbm2e") {
     return std::string(word);
   }
   return "";
@@ -119,9 +120,9 @@ std::string Form(absl::string_view word) {
 
 // Words that say nothing about which device is meant.
 bool IsNoise(absl::string_view word) {
-  constexpr absl::string_view kNoise[] = {"nvidia", "amd",  "instinct", "tesla", "geforce",    "quadro", "gpu",
-                                          "gpus",   "rtx",  "tensor",   "core",  "generation", "ac",     "hbm2",
-                                          "hbm3",   "hbm3e", "sm100",   "sm90",  "sm80",       "superchip"};
+  constexpr absl::string_view kNoise[] = {
+      "nvidia", "amd",        "instinct", "tesla", "geforce", "quadro", "gpu",   "gpus", "rtx",  "tensor",
+      "core",   "generation", "ac",       "hbm2",  "hbm3",    "hbm3e",  "sm100", "sm90", "sm80", "superchip"};
   return std::find(std::begin(kNoise), std::end(kNoise), word) != std::end(kNoise);
 }
 
@@ -202,7 +203,8 @@ bool Fits(const Variant& variant, const Wording& wording) {
 }
 
 std::string NamesOf(const std::vector<const Variant*>& variants) {
-  return absl::StrJoin(variants, ", ", [](std::string* out, const Variant* v) { absl::StrAppend(out, v->device); });
+  return absl::StrJoin(variants, ", ",
+                       [](std::string* out, const Variant* v) { absl::StrAppend(out, v->device); });
 }
 
 absl::Status Unknown(absl::string_view text) {
@@ -218,9 +220,11 @@ std::string Assumption(const Wording& said, const Wording& note, const Device& d
   std::vector<std::string> parts;
   if (fitting.size() > 1) {
     std::vector<const Variant*> others(fitting.begin() + 1, fitting.end());
-    parts.push_back(absl::StrCat("taken as ", device.name, ", which the text does not tell from ", NamesOf(others)));
+    parts.push_back(
+        absl::StrCat("taken as ", device.name, ", which the text does not tell from ", NamesOf(others)));
   } else if (memory_from_note) {
-    parts.push_back(absl::StrCat("taken as ", device.name, " by the memory in parentheses, ", note.memory_gb, " GB"));
+    parts.push_back(
+        absl::StrCat("taken as ", device.name, " by the memory in parentheses, ", note.memory_gb, " GB"));
   }
   if (!memory_from_note && said.memory_gb != 0 && note.memory_gb != 0 && said.memory_gb != note.memory_gb) {
     parts.push_back(absl::StrCat("the ", note.memory_gb, " GB in parentheses are not followed"));

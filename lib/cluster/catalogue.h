@@ -33,14 +33,15 @@ struct Device {
 
   // At most ten numbers, each with its source; rates are dense, never those with structured sparsity; 0 means
   // that the hardware does not have it, or for the two measured ones that nobody published it.
-  Constant memory_bytes;      // what the driver lets a process allocate in all; the source says so if it is nominal
+  Constant
+      memory_bytes;  // what the driver lets a process allocate in all; the source says so if it is nominal
   Constant memory_bandwidth;  // bytes/s
   Constant fp32_flops;        // without tensor cores, FLOP/s
   Constant tf32_flops;
   Constant half_flops;  // fp16 and, where has_bf16, bf16 matrix products that accumulate in fp32
   Constant fp8_flops;
   Constant fp4_flops;
-  Constant compute_units;  // SMs or CUs
+  Constant compute_units;              // SMs or CUs
   Constant measured_half_flops;        // best matrix product that somebody published, FLOP/s
   Constant measured_memory_bandwidth;  // of a large copy or element-wise kernel, bytes/s
 
@@ -76,13 +77,13 @@ struct DeviceMatch {
 };
 
 // The device that people mean by `text`: a canonical name, the driver's name ("NVIDIA A100-SXM4-80GB"), or a
-// loose spelling ("h100", "A100 40GB", "MI300X", "B200 (power limited)"). Words in parentheses are read only for
-// what the rest leaves open. Defaults: SXM over PCIe, 80 GB A100, 32 GB V100. UsageError with the nearest
+// loose spelling ("h100", "A100 40GB", "MI300X", "B200 (power limited)"). Words in parentheses are read only
+// for what the rest leaves open. Defaults: SXM over PCIe, 80 GB A100, 32 GB V100. UsageError with the nearest
 // names for an unknown one, and with the variants when the stated memory or form does not exist.
 absl::StatusOr<DeviceMatch> FindDevice(absl::string_view text);
 
-// By canonical name or the usual spellings ("DGX H100", "p5.48xlarge", "Jean Zay"). UsageError with the nearest
-// names otherwise.
+// By canonical name or the usual spellings ("DGX H100", "p5.48xlarge", "Jean Zay"). UsageError with the
+// nearest names otherwise.
 absl::StatusOr<const Node*> FindNode(absl::string_view text);
 
 // The node of the catalogue in which `device` (a row of the catalogue) is most often met.

@@ -50,10 +50,10 @@ std::string NearestNames(absl::string_view text, const std::vector<std::string>&
     const std::string normal = NormalName(name);
     int distance = EditDistance(wanted, normal);
     // "h100" is nearer to "h100-sxm-80gb" than to "h200" by what people mean.
-    const size_t common = std::mismatch(wanted.begin(), wanted.begin() + std::min(wanted.size(), normal.size()),
-                                        normal.begin())
-                              .first -
-                          wanted.begin();
+    const size_t common =
+        std::mismatch(wanted.begin(), wanted.begin() + std::min(wanted.size(), normal.size()), normal.begin())
+            .first -
+        wanted.begin();
     distance -= 2 * static_cast<int>(common);
     ranked.emplace_back(distance, name);
   }

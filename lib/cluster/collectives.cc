@@ -29,7 +29,8 @@ constexpr Latencies kPciTree = {{1.0, 1.9, 4.0}};
 constexpr Latencies kPciRing = {{1.0, 2.5, 5.7}};
 constexpr double kNetworkStep = 14 * kMicro;  // Simple, ring and tree
 constexpr double kNvlsLatency = 25 * kMicro;
-// Ibid., ncclTopoTuneModel: LL sends a flag with each word, LL128 eight bytes in 128; trees reach 0.92 of a ring.
+// Ibid., ncclTopoTuneModel: LL sends a flag with each word, LL128 eight bytes in 128; trees reach 0.92 of a
+// ring.
 constexpr double kLlShare = 0.5;
 constexpr double kLl128Share = 0.92;
 constexpr double kTreeShare = 0.92;
@@ -62,7 +63,8 @@ Group PlaceGroup(const GroupPlacement& placement, const Node& node) {
     const int peers = std::clamp(group.ranks_in_node - 1, 1, node.scale_up->peer_links);
     group.scale_up *= static_cast<double>(peers) / node.scale_up->peer_links;
   }
-  group.scale_out = node.scale_out->bandwidth.value * node.nics * group.ranks_in_node / std::max(1, node.gpus);
+  group.scale_out =
+      node.scale_out->bandwidth.value * node.nics * group.ranks_in_node / std::max(1, node.gpus);
   return group;
 }
 
@@ -116,8 +118,7 @@ void ConsiderRings(Collective collective, double bytes, const Group& group, cons
     if (protocol == kLl128) rate *= kLl128Share;
     const double inside = (group.nvlink ? kNvlinkRing : kPciRing)[protocol];
     const double between = kNetworkStep + node.scale_out->latency_s.value;
-    const double latency =
-        kBaseRing[protocol] + (steps - network_steps) * inside + network_steps * between;
+    const double latency = kBaseRing[protocol] + (steps - network_steps) * inside + network_steps * between;
     Consider(latency, BusFactor(collective, group.ranks) * bytes / rate, kRingNames[protocol], best);
   }
 }
@@ -138,9 +139,10 @@ void ConsiderTrees(double bytes, const Group& group, const Node& node, Collectiv
     if (protocol == kLl) rate = std::min(rate * kTreeLlShare, LlLimit(node));
     if (protocol == kLl128) rate *= kTreeLl128Share;
     const double depth = group.nodes > 1 ? std::ceil(std::log2(group.nodes)) : 0;
-    const double latency = kBaseTree[protocol] +
-                           2 * ((group.ranks_in_node - 1) * (group.nvlink ? kNvlinkTree : kPciTree)[protocol] +
-                                depth * (kNetworkStep + node.scale_out->latency_s.value));
+    const double latency =
+        kBaseTree[protocol] +
+        2 * ((group.ranks_in_node - 1) * (group.nvlink ? kNvlinkTree : kPciTree)[protocol] +
+             depth * (kNetworkStep + node.scale_out->latency_s.value));
     Consider(latency, 2 * bytes / rate, kTreeNames[protocol], best);
   }
 }
@@ -164,9 +166,9 @@ void ConsiderExchange(double bytes, const Group& group, const Node& node, Collec
   if (far > 0) {
     between = far * message * group.ranks_in_node / (group.scale_out * node.scale_out->all_to_all.value);
   }
-  const double latency =
-      kBaseRing[kSimple] + Batches(near) * (group.nvlink ? kNvlinkRing : kPciRing)[kSimple] +
-      Batches(far) * (kNetworkStep + node.scale_out->latency_s.value);
+  const double latency = kBaseRing[kSimple] +
+                         Batches(near) * (group.nvlink ? kNvlinkRing : kPciRing)[kSimple] +
+                         Batches(far) * (kNetworkStep + node.scale_out->latency_s.value);
   Consider(latency, std::max(inside, between), "direct", best);
 }
 

@@ -44,7 +44,8 @@ struct Link {
   // Bus bandwidth, bytes/s, that NCCL's low-latency protocol (LL) reaches at most; scale-up only.
   Constant low_latency_limit;
 
-  // Equal point-to-point links that `bandwidth` is the sum of; 0 for a switch, where one peer may take all of it.
+  // Equal point-to-point links that `bandwidth` is the sum of; 0 for a switch, where one peer may take all of
+  // it.
   int peer_links = 0;
   // Between nodes NCCL takes rings alone: AWS's plug-in has its own tuner, which chose them on a 4-node p5en
   // (stas00/ml-engineering@744d01e1 network/README.md).

@@ -35,7 +35,8 @@ DeviceMatch Found(const std::string& text) {
 }
 
 bool IsCanonical(const std::string& name) {
-  return !name.empty() && name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-.") == std::string::npos;
+  return !name.empty() &&
+         name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-.") == std::string::npos;
 }
 
 // A printed figure has a digit in it; a reason for having none has words.
@@ -55,9 +56,11 @@ TEST(Catalogue, EveryDeviceHasAtMostTenConstantsAndEachNamesItsSource) {
   for (const Device& device : Devices()) {
     const auto constants = DeviceConstants(device);
     EXPECT_LE(constants.size(), 10u);
-    for (const auto& [name, constant] : constants) ExpectSourced(constant, std::string(device.name) + "." + name);
+    for (const auto& [name, constant] : constants)
+      ExpectSourced(constant, std::string(device.name) + "." + name);
     // Constants that the list does not show would escape the count: the rest of a device are names and words.
-    static_assert(sizeof(Device) == 3 * sizeof(char*) + kDeviceConstants * sizeof(Constant) + 4 * sizeof(char*));
+    static_assert(sizeof(Device) ==
+                  3 * sizeof(char*) + kDeviceConstants * sizeof(Constant) + 4 * sizeof(char*));
   }
 }
 
@@ -76,7 +79,9 @@ TEST(Catalogue, EveryLinkNamesTheSourceOfItsConstants) {
       EXPECT_LE(share.value, 1.0) << name << ": more than the wire carries";
     }
     EXPECT_EQ(link.domain == 0, link.kind == LinkKind::kNetwork) << name;
-    if (link.kind != LinkKind::kNetwork) EXPECT_GT(link.low_latency_limit.value, 0) << name;
+    if (link.kind != LinkKind::kNetwork) {
+      EXPECT_GT(link.low_latency_limit.value, 0) << name;
+    }
   }
 }
 
@@ -108,16 +113,22 @@ TEST(Catalogue, RatesStandInTheOrderThatHardwareGivesThem) {
     EXPECT_EQ(device.compute_units.value, std::floor(device.compute_units.value));
     const double half = device.half_flops.value;
     // Each halving of the width doubles the rate, to the rounding of data sheets.
-    if (device.tf32_flops.value > 0) EXPECT_NEAR(device.tf32_flops.value / half, 0.5, 0.01);
-    if (device.fp8_flops.value > 0) EXPECT_NEAR(device.fp8_flops.value / half, 2.0, 0.03);
-    if (device.fp4_flops.value > 0) EXPECT_GE(device.fp4_flops.value, 1.99 * device.fp8_flops.value);
+    if (device.tf32_flops.value > 0) {
+      EXPECT_NEAR(device.tf32_flops.value / half, 0.5, 0.01);
+    }
+    if (device.fp8_flops.value > 0) {
+      EXPECT_NEAR(device.fp8_flops.value / half, 2.0, 0.03);
+    }
+    if (device.fp4_flops.value > 0) {
+      EXPECT_GE(device.fp4_flops.value, 1.99 * device.fp8_flops.value);
+    }
     EXPECT_LT(device.measured_half_flops.value, half);
     EXPECT_LT(device.measured_memory_bandwidth.value, device.memory_bandwidth.value);
   }
 }
 
-// Peak = clock x units x operations per clock and unit, from white papers; a figure with sparsity would be twice
-// as much.
+// Peak = clock x units x operations per clock and unit, from white papers; a figure with sparsity would be
+// twice as much.
 TEST(Catalogue, MatrixPeaksAreDense) {
   struct Arithmetic {
     const char* device;
@@ -125,9 +136,9 @@ TEST(Catalogue, MatrixPeaksAreDense) {
   };
   constexpr Arithmetic kPeaks[] = {
       {"v100-sxm2-32gb", 1530, 1024}, {"a100-sxm-80gb", 1410, 2048}, {"h100-sxm-80gb", 1830, 4096},
-      {"rtx-3090", 1695, 512},       {"rtx-4090", 2520, 512},
-      {"rtx-a6000", 1800, 1024},      {"l40s", 2520, 1024},          {"a10g", 1710, 512},
-      {"mi250x-gcd", 1700, 1024},     {"mi300x", 2100, 2048},        {"mi355x", 2400, 4096},
+      {"rtx-3090", 1695, 512},        {"rtx-4090", 2520, 512},       {"rtx-a6000", 1800, 1024},
+      {"l40s", 2520, 1024},           {"a10g", 1710, 512},           {"mi250x-gcd", 1700, 1024},
+      {"mi300x", 2100, 2048},         {"mi355x", 2400, 4096},
   };
   for (const Arithmetic& row : kPeaks) {
     const Device& device = Named(row.device);
@@ -138,9 +149,10 @@ TEST(Catalogue, MatrixPeaksAreDense) {
 
 TEST(Catalogue, TheDriverReportsNoMoreThanTheDataSheetSells) {
   // The sheets' GB are GiB on all but the newest.
-  const std::pair<const char*, double> kSold[] = {{"v100-sxm2-16gb", 16}, {"a100-sxm-40gb", 40}, {"a100-sxm-80gb", 80},
-                                                  {"h100-sxm-80gb", 80},  {"rtx-4090", 24},      {"rtx-a6000", 48},
-                                                  {"mi300x", 192},        {"mi325x", 256},       {"mi355x", 288}};
+  const std::pair<const char*, double> kSold[] = {
+      {"v100-sxm2-16gb", 16}, {"a100-sxm-40gb", 40}, {"a100-sxm-80gb", 80},
+      {"h100-sxm-80gb", 80},  {"rtx-4090", 24},      {"rtx-a6000", 48},
+      {"mi300x", 192},        {"mi325x", 256},       {"mi355x", 288}};
   for (const auto& [name, gib] : kSold) {
     const double sold = gib * (1 << 30);
     EXPECT_LE(Named(name).memory_bytes.value, sold) << name;
@@ -187,7 +199,8 @@ TEST(Catalogue, WhatATextLeavesOpenIsSaid) {
   EXPECT_THAT(Found("A100-40GB").assumption, AllOf(HasSubstr("a100-pcie-40gb"), Not(HasSubstr("80gb"))));
   EXPECT_THAT(Found("B200 (power limited)").assumption, HasSubstr("power limit"));
   EXPECT_THAT(Found("H100 SXM 80GB 400W").assumption, HasSubstr("400 W is not modelled"));
-  EXPECT_THAT(Found("A100-80GB (README says 40GB)").assumption, HasSubstr("40 GB in parentheses are not followed"));
+  EXPECT_THAT(Found("A100-80GB (README says 40GB)").assumption,
+              HasSubstr("40 GB in parentheses are not followed"));
   EXPECT_THAT(Found("H200 (as printed; text implies B200)").assumption, HasSubstr("'b200'"));
   EXPECT_THAT(Found("Blackwell SM100 (~184GiB)").assumption, HasSubstr("184 GB"));
   EXPECT_THAT(Found("MI250X").assumption, HasSubstr("two dies"));
@@ -199,8 +212,8 @@ TEST(Catalogue, AnExactTextNeedsNoAssumption) {
     EXPECT_EQ(Found(device.name).device, &device);
     EXPECT_THAT(Found(device.name).assumption, IsEmpty());
   }
-  for (const char* text : {"A100-SXM4-80GB", "H100-SXM5-80GB", "H100-80GB (DGX)", "H100-95GB-HBM2e", "H200", "B200 (DGX)",
-                           "MI300X", "RTX 4090"}) {
+  for (const char* text : {"A100-SXM4-80GB", "H100-SXM5-80GB", "H100-80GB (DGX)", "H100-95GB-HBM2e", "H200",
+                           "B200 (DGX)", "MI300X", "RTX 4090"}) {
     EXPECT_THAT(Found(text).assumption, IsEmpty()) << text;
   }
 }
@@ -242,11 +255,21 @@ TEST(Catalogue, DriverNamesAndLooseSpellingsAreUnderstood) {
 
 TEST(Catalogue, AnUnknownDeviceIsRefusedWithTheNearestNames) {
   const std::pair<const char*, const char*> kRefused[] = {
-      {"", "no device is named"},       {"()", "no device is named"},     {"H20", "h200-sxm-141gb"},
-      {"L40", "l40s"},                  {"A10", "a10g"},                  {"MI300", "mi300x"},
-      {"V100S", "v100"},                {"RTX 3090 Ti", "rtx-3090"},      {"rtx4090ti", "rtx-4090"},
-      {"RTX 6000", "rtx-6000-ada"},     {"h1000", "h100"},                {"gpu", "nearest"},
-      {"H100 40GB", "h100-nvl-94gb"},   {"H200 NVL", "h200-sxm-141gb"},   {"A100 141GB", "a100-sxm-80gb"},
+      {"", "no device is named"},
+      {"()", "no device is named"},
+      {"H20", "h200-sxm-141gb"},
+      {"L40", "l40s"},
+      {"A10", "a10g"},
+      {"MI300", "mi300x"},
+      {"V100S", "v100"},
+      {"RTX 3090 Ti", "rtx-3090"},
+      {"rtx4090ti", "rtx-4090"},
+      {"RTX 6000", "rtx-6000-ada"},
+      {"h1000", "h100"},
+      {"gpu", "nearest"},
+      {"H100 40GB", "h100-nvl-94gb"},
+      {"H200 NVL", "h200-sxm-141gb"},
+      {"A100 141GB", "a100-sxm-80gb"},
       {"99999999999999999999GB", "nearest"},
   };
   for (const auto& [text, words] : kRefused) {
@@ -265,7 +288,8 @@ TEST(Catalogue, NoTextMakesALookUpFailOtherwise) {
   const std::string alphabet("hab1023068 -()gbxsmpcie\0\xff,;w", 30);
   for (int i = 0; i < 20000; ++i) {
     std::string text;
-    for (unsigned length = random() % 24; length > 0; --length) text.push_back(alphabet[random() % alphabet.size()]);
+    for (unsigned length = random() % 24; length > 0; --length)
+      text.push_back(alphabet[random() % alphabet.size()]);
     const absl::StatusOr<DeviceMatch> device = FindDevice(text);
     if (device.ok()) {
       ASSERT_NE(device->device, nullptr) << text;
@@ -313,25 +337,28 @@ TEST(Catalogue, TheNodesThatMeasurementsWereTakenOn) {
 
 TEST(Catalogue, LinksAndNodesAreFoundByUsualSpellings) {
   const std::pair<const char*, const char*> kLinks[] = {
-      {"NVLink 4", "nvlink-4"},      {"nvlink5", "nvlink-5"},   {"InfiniBand NDR400", "ib-ndr"}, {"IB HDR", "ib-hdr"},
-      {"PCIe Gen5", "pcie-5"},       {"EFA v2", "efa-2"},       {"25GbE", "ethernet-25"},        {"Omni-Path", "omni-path-100"},
-      {"RoCE 400", "roce-400"},      {"xGMI", "xgmi-mi300x"}};
+      {"NVLink 4", "nvlink-4"}, {"nvlink5", "nvlink-5"},        {"InfiniBand NDR400", "ib-ndr"},
+      {"IB HDR", "ib-hdr"},     {"PCIe Gen5", "pcie-5"},        {"EFA v2", "efa-2"},
+      {"25GbE", "ethernet-25"}, {"Omni-Path", "omni-path-100"}, {"RoCE 400", "roce-400"},
+      {"xGMI", "xgmi-mi300x"}};
   for (const auto& [text, expected] : kLinks) {
     const absl::StatusOr<const Link*> link = FindLink(text);
     ASSERT_TRUE(link.ok()) << link.status();
     EXPECT_STREQ((*link)->name, expected) << text;
   }
   EXPECT_THAT(FindLink("nvlink-9").status().message(), AllOf(HasSubstr("'nvlink-9'"), HasSubstr("nvlink-4")));
-  EXPECT_THAT(FindNode("dgx-h1000").status().message(), AllOf(HasSubstr("'dgx-h1000'"), HasSubstr("dgx-h100")));
+  EXPECT_THAT(FindNode("dgx-h1000").status().message(),
+              AllOf(HasSubstr("'dgx-h1000'"), HasSubstr("dgx-h100")));
 }
 
 TEST(Catalogue, AliasesLeadSomewhere) {
-  for (const char* text : {"nvlink", "nvl72", "pcie", "infiniband", "hdr", "ndr", "xdr", "opa", "slingshot", "roce", "efa",
-                           "ethernet", "10gbe", "100gbe", "infinityfabric"}) {
+  for (const char* text : {"nvlink", "nvl72", "pcie", "infiniband", "hdr", "ndr", "xdr", "opa", "slingshot",
+                           "roce", "efa", "ethernet", "10gbe", "100gbe", "infinityfabric"}) {
     EXPECT_TRUE(FindLink(text).ok()) << text;
   }
-  for (const char* text : {"hgxh100", "p4d", "p4de", "p5", "p5en", "p6", "g5", "gb200", "gb300", "frontier", "grandteton",
-                           "jean-zay", "internlm-a800", "4090 workstation", "mi300x oam", "dgx a100 320gb"}) {
+  for (const char* text :
+       {"hgxh100", "p4d", "p4de", "p5", "p5en", "p6", "g5", "gb200", "gb300", "frontier", "grandteton",
+        "jean-zay", "internlm-a800", "4090 workstation", "mi300x oam", "dgx a100 320gb"}) {
     EXPECT_TRUE(FindNode(text).ok()) << text;
   }
 }
