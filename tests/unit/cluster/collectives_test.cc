@@ -276,6 +276,7 @@ TEST(Collectives, ValuesOutOfRangeAreBroughtIntoIt) {
     EXPECT_EQ(CollectiveSeconds(collective, 1e6, {16, 8}, unconnected),
               std::numeric_limits<double>::infinity());
     EXPECT_TRUE(std::isfinite(CollectiveSeconds(collective, 1e6, {8, 8}, unconnected)));
+    EXPECT_FALSE(std::isnan(CollectiveSeconds(collective, 0, {16, 8}, unconnected)));
   }
 }
 
