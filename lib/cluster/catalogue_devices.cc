@@ -297,11 +297,10 @@ const Device kDevices[] = {
      .fp8_flops = {4500 * kTera, ML_ENGINEERING " (DGX B200 data sheet): FP8 4500 dense"},
      .fp4_flops = {9000 * kTera, ML_ENGINEERING " (DGX B200 data sheet): FP4 9000 dense"},
      .compute_units = kBlackwellSms,
-     .measured_half_flops =
-         {1281 * kTera,
-          "MooreThreads/SimuMax configs/system/b200_bf16_ceperm.json: 514 training shapes "
-          "reach 0.488 of 2,250 on average, which this rate gives in whole tiles (the best "
-          "single shape: 1745, stas00/ml-engineering)"},
+     .measured_half_flops = {1281 * kTera,
+                             "MooreThreads/SimuMax configs/system/b200_bf16_ceperm.json: 514 training shapes "
+                             "reach 0.488 of 2,250 on average, which this rate gives in whole tiles (the "
+                             "best single shape: 1745, stas00/ml-engineering)"},
      .measured_memory_bandwidth = kNotMeasured,
      .scale_up = "nvlink-5",
      .default_node = "dgx-b200",

@@ -160,12 +160,16 @@ const Link kLinks[] = {
      .bandwidth = {150.0 * kGB, "NVIDIA V100 data sheet: NVLink 300 GB/s in both directions"},
      .latency_s = kScaleUpLatency,
      .all_reduce = {1329.4242 / 2 * 1.5 / 8 / 150,
-                    "bigscience-workshop/bigscience@9e64edec experiments/bandwidth: 4x V100, 2S/t = "
-                    "1329.4242 Gbps of 1200"},
+                    "bigscience-workshop/bigscience@9e64edec experiments/bandwidth: 4x V100, all-reduce 2S/t "
+                    "= 1329.4242 Gbps, a bus bandwidth of 997 of 1200"},
      .all_gather = {1329.4242 / 2 * 1.5 / 8 / 150,
-                    "as the all-reduce of bigscience experiments/bandwidth, not measured on its own"},
+                    "bigscience-workshop/bigscience@9e64edec experiments/bandwidth: 4x V100, all-reduce: bus "
+                    "bandwidth 997 Gbps of 1200; "
+                    "this case was not measured on its own"},
      .reduce_scatter = {1329.4242 / 2 * 1.5 / 8 / 150,
-                        "as the all-reduce of bigscience experiments/bandwidth, not measured on its own"},
+                        "bigscience-workshop/bigscience@9e64edec experiments/bandwidth: 4x V100, all-reduce: "
+                        "bus bandwidth 997 Gbps of 1200; "
+                        "this case was not measured on its own"},
      .all_to_all = {210.0 / 300,
                     GTC25 " 13, the share that NVLink3 reaches (210 GB/s of 300): none measured on its own"},
      .in_network_all_reduce = kNoSwitchReduction,
