@@ -33,6 +33,7 @@ void AddStatus(CLI::App& app, Action& action);
 void AddLogs(CLI::App& app, Action& action);
 void AddStop(CLI::App& app, Action& action);
 void AddPlan(CLI::App& app, Action& action);
+void AddScore(CLI::App& app, Action& action);
 void AddLaunch(CLI::App& app, Action& action);
 void AddResume(CLI::App& app, Action& action);
 void AddGenerate(CLI::App& app, Action& action);

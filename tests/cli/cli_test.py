@@ -400,6 +400,28 @@ def plan_in_a_table_and_in_json(c):
 
 
 @case
+def score_of_measured_runs(c):
+    columns = ("id,source,model,n_params_b,layers,hidden,ffn,heads,kv_heads,vocab,seq_len,gpu_type,n_gpus,tp,pp,vpp,cp,ep,"
+               "dp_replicate,dp_shard,micro_batch,global_batch_seqs,precision,activation_recompute,optimizer,peak_mem_gib,"
+               "tokens_per_sec_per_gpu,notes")
+    row = "a,me/runs@1,Llama 3 8B,8.03,32,4096,14336,32,8,128256,8192,H100,8,1,1,,,,1,fsdp2(8),1,8,bf16,full,,30,5000,torchtitan"
+    c.write(columns + "\n" + row + "\n", "runs.csv")
+    c.expect(c.run("score", "runs.csv", "--out", "scored.csv"), 0, "me/runs", "all")
+    with open(c.dir + "/scored.csv") as scored:
+        lines = scored.read().splitlines()
+    if len(lines) != 2 or not lines[1].startswith("a,me/runs@1,scored,"):
+        c.fail("scored.csv holds %s" % lines)
+    report = json.loads(c.run("score", "runs.csv", "--json").stdout)
+    if report["schema"] != "trainctl.score.v1" or report["sources"][-1]["scored"] != 1:
+        c.fail("the report is %s" % report)
+    c.write(columns + "\n" + row.replace(",8,1,1,", ",eight,1,1,", 1) + "\n", "words.csv")
+    c.expect(c.run("score", "words.csv"), 6, "words.csv:2", "n_gpus is 'eight', not a number")
+    c.write("id,model\n", "columns.csv")
+    c.expect(c.run("score", "columns.csv"), 6, "missing columns: source")
+    c.expect(c.run("score", "absent.csv"), 6, "absent.csv")
+
+
+@case
 def prepared_data_is_the_text_it_was_made_of(c):
     texts = sorted(glob.glob(c.dir + "/text/*.txt"))
     c.expect(c.run("data", "prepare", *texts, "--tokenizer", "byte", "--end-of-document", "--out", "set"), 0, "20 documents")

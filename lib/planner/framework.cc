@@ -1,0 +1,126 @@
+#include "planner/framework.h"
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+
+namespace trainctl::planner {
+namespace {
+
+const FrameworkProfile kFrameworks[] = {
+    {.name = "megatron-core",
+     .label = "Megatron-LM, Megatron-Bridge and NeMo (Megatron Core with Transformer Engine)",
+     .source = "NVIDIA/Megatron-LM README (bytes per parameter, distributed optimizer); arXiv 2205.05198 "
+               "(sequence parallelism)",
+     .attention = AttentionKernel::kVendor,
+     .sequence_parallel = true,
+     .fused_elementwise = true,
+     .fp8_saves_inputs = true,
+     .weight_gradient_buffer = true,
+     .overlap_tensor_parallel = true,
+     .logit_bytes = 6,
+     .vocab_multiple = 128,
+     .metric = MemoryMetric::kAllocated},
+    {.name = "megatron-deepspeed",
+     .label = "Megatron-DeepSpeed with ZeRO-1 (BLOOM)",
+     .source = "bigscience-workshop/Megatron-DeepSpeed; its training scripts for fp16, fused softmax and "
+               "activation checkpointing; arXiv 1909.08053 (no sequence parallelism); DeepSpeed "
+               "docs/_pages/config-json.md: reduce_bucket_size and allgather_bucket_size 5e8 elements each; "
+               "runtime/zero/stage_1_and_2.py: the partition's gradient is fp32 during the step; "
+               "runtime/bf16_optimizer.py: fp32 gradients of all parameters beside the bf16 ones",
+     .gradient_bytes = 2,
+     .bf16_gradient_bytes = 6,
+     .optimizer_bytes = 16,
+     .attention = AttentionKernel::kScores,
+     .fused_elementwise = true,
+     .overlap_data_parallel = false,
+     .bucket_elements = 1e9,
+     .logit_bytes = 6,
+     .vocab_multiple = 128,
+     .embedding_counts_as_layer = true,
+     .metric = MemoryMetric::kDevice,
+     .default_precision = "fp16",
+     .default_recompute = "full"},
+    {.name = "fsdp1",
+     .label = "FSDP of PyTorch 1.x and 2.0 (llm-foundry, Composer)",
+     .source =
+         "mosaicml/llm-foundry scripts/train/yamls/pretrain/*.yaml: FULL_SHARD, attn_impl triton, no "
+         "compilation; PyTorch's LayerNorm and GELU are one kernel each; loss_fn fused_crossentropy keeps "
+         "the logits and writes their gradient, both half precision",
+     .attention = AttentionKernel::kFlash1,
+     .fused_elementwise = true,
+     .logit_bytes = 4,
+     .metric = MemoryMetric::kReserved},
+    {.name = "torchtitan",
+     .label = "torchtitan (FSDP2, torch.compile)",
+     .source =
+         "pytorch/torchtitan README and docs: FSDP2 with fp32 shards, per-operator activation "
+         "checkpointing, compiled blocks and loss (half-precision logits and their gradient); its log prints "
+         "reserved memory",
+     .sequence_parallel = true,
+     .fused_elementwise = true,
+     .selects_operators = true,
+     .logit_bytes = 4,
+     .metric = MemoryMetric::kReserved,
+     .default_recompute = "selective"},
+    {.name = "torchtune",
+     .label = "torchtune, one device, everything in bf16",
+     .source = "pytorch/torchtune README: memory table; bf16 parameters, gradients and AdamW states",
+     .gradient_bytes = 2,
+     .optimizer_bytes = 4,
+     .metric = MemoryMetric::kAllocated},
+    {.name = "internevo",
+     .label = "InternEvo (ZeRO-1 in groups)",
+     .source = "InternLM/InternEvo doc/en/train_performance.md; configs/7B_sft.py",
+     .gradient_bytes = 2,
+     .fused_elementwise = true,
+     .logit_bytes = 6,
+     .metric = MemoryMetric::kDevice},
+};
+
+const FrameworkProfile* Named(const char* name) {
+  const FrameworkProfile* found = FindFramework(name);
+  return found;
+}
+
+}  // namespace
+
+absl::string_view MetricName(MemoryMetric metric) {
+  switch (metric) {
+    case MemoryMetric::kAllocated:
+      return "allocated";
+    case MemoryMetric::kReserved:
+      return "reserved";
+    case MemoryMetric::kDevice:
+      return "device";
+  }
+  return "";
+}
+
+absl::Span<const FrameworkProfile> Frameworks() { return kFrameworks; }
+
+const FrameworkProfile* FindFramework(absl::string_view name) {
+  for (const FrameworkProfile& framework : kFrameworks) {
+    if (name == framework.name) return &framework;
+  }
+  return nullptr;
+}
+
+const FrameworkProfile* FrameworkOf(absl::string_view source, absl::string_view notes,
+                                    absl::string_view sharding) {
+  const std::string where = absl::AsciiStrToLower(source);
+  const std::string more = absl::AsciiStrToLower(notes);
+  const auto says = [&](const char* word) {
+    return absl::StrContains(where, word) || absl::StrContains(more, word);
+  };
+  if (says("torchtune")) return Named("torchtune");
+  if (says("torchtitan") || says("pytorch/ao")) return Named("torchtitan");
+  if (says("llm-foundry") || says("composer")) return Named("fsdp1");
+  if (says("internevo") || says("internlm")) return Named("internevo");
+  if (says("bigscience") || says("megatron-deepspeed") || says("bloom")) return Named("megatron-deepspeed");
+  if (says("megatron") || says("nemo")) return Named("megatron-core");
+  const std::string how = absl::AsciiStrToLower(sharding);
+  if (absl::StrContains(how, "fsdp")) return Named("torchtitan");
+  return Named("megatron-core");
+}
+
+}  // namespace trainctl::planner

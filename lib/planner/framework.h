@@ -1,0 +1,67 @@
+// How other trainers run a model, as data: which bytes they keep, what they fuse and what they
+// overlap. Switches and buffer sizes alone; no factor of efficiency is in here. Thread safe.
+#pragma once
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace trainctl::planner {
+
+enum class AttentionKernel : uint8_t {
+  kScores,  // the scores are written to memory: batch matrix products and a fused softmax
+  kFlash1,  // the first FlashAttention, and its Triton version
+  kFlash2,  // FlashAttention-2
+  kVendor,  // the vendor's fused kernel for the newest devices (cuDNN, FlashAttention-3)
+};
+
+// What a reported memory figure counts.
+enum class MemoryMetric : uint8_t {
+  kAllocated,  // tensors: torch.cuda.max_memory_allocated
+  kReserved,   // what the caching allocator holds: max_memory_reserved
+  kDevice,     // what the driver shows: reserved, the CUDA context and communication buffers
+};
+absl::string_view MetricName(MemoryMetric metric);
+
+struct FrameworkProfile {
+  const char* name = "";
+  const char* label = "";
+  // Where the switches below stand in the framework.
+  const char* source = "";
+
+  // Bytes per parameter where nothing is sharded.
+  double weight_bytes = 2;
+  double gradient_bytes = 4;
+  double bf16_gradient_bytes = 0;  // where bf16 has another optimizer; 0: as above
+  double optimizer_bytes = 12;     // master copy and two moments, fp32; what else is cut like them
+
+  AttentionKernel attention = AttentionKernel::kFlash2;
+  bool sequence_parallel = false;       // with tensor parallelism: norms and residuals cut too
+  bool fused_elementwise = false;       // norms, activations and residuals are one kernel each
+  bool fp8_saves_inputs = false;        // a linear layer keeps its input as fp8
+  bool weight_gradient_buffer = false;  // a bf16 buffer for each shape of weight
+  bool selects_operators = false;       // selective recompute works by operator, not the scores alone
+  bool overlap_data_parallel = true;    // gradient reductions run beside the backward
+  bool overlap_tensor_parallel = false;
+  bool checkpoints_are_cut = false;  // full recompute keeps its inputs cut over the tensor-parallel ranks
+  double bucket_elements = 0;        // of the buffers that gradients and parameters are exchanged through
+  double logit_bytes = 8;            // bytes per logit at the peak of the loss
+  int64_t vocab_multiple = 1;        // times tp: the vocabulary is padded to it
+  bool embedding_counts_as_layer = false;  // when layers are cut into stages
+  MemoryMetric metric = MemoryMetric::kReserved;
+  // What a missing cell means; every use is told in the row's reason.
+  const char* default_precision = "bf16";
+  const char* default_recompute = "none";
+};
+
+absl::Span<const FrameworkProfile> Frameworks();
+const FrameworkProfile* FindFramework(absl::string_view name);  // null: unknown
+
+// The framework that produced a published row: by its source ("owner/repository@..."), what its
+// notes say, and how its sharding is called. Never null: what nothing names is Megatron-LM's way for
+// a mapping of degrees, and FSDP2's otherwise.
+const FrameworkProfile* FrameworkOf(absl::string_view source, absl::string_view notes,
+                                    absl::string_view sharding);
+
+}  // namespace trainctl::planner

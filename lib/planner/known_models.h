@@ -1,0 +1,29 @@
+// Models that tables name without giving all their sizes. The trainer's presets are elsewhere
+// (model/presets); these are what the planner needs to price what others have run.
+#pragma once
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "planner/architecture.h"
+
+namespace trainctl::planner {
+
+struct KnownModel {
+  const char* pattern = "";  // in the name, letters and digits alone, lower case
+  const char* source = "";   // where the sizes stand
+  Architecture architecture;
+};
+
+// The first row whose pattern is in `name`, or null.
+const KnownModel* FindKnownModel(absl::string_view name);
+
+// What a family has beyond its sizes: gates, biases, norms, tied embeddings, a table of positions
+// (`seq_len` rows where there is one). `name` decides; a name that says nothing is a Llama.
+// Returns the name of the family that was taken.
+std::string ApplyFamily(absl::string_view name, int64_t seq_len, Architecture& architecture);
+
+// Letters and digits of `text`, in lower case.
+std::string Normalized(absl::string_view text);
+
+}  // namespace trainctl::planner

@@ -1,0 +1,55 @@
+// What one rank does in one layer for one micro-batch: products, attention and passes over memory, with
+// what each keeps for the backward, and the collectives between them. Memory and time are both
+// priced from this table. Pure; thread safe.
+#pragma once
+
+#include <vector>
+
+#include "planner/workload.h"
+
+namespace trainctl::planner {
+
+enum class WorkKind : uint8_t { kMatmul, kAttention, kElementwise };
+// Part of a layer that a framework may recompute by itself.
+enum class Module : uint8_t {
+  kNorm,
+  kAttentionInput,
+  kCoreAttention,
+  kAttentionOutput,
+  kMlp,
+  kActivation,
+  kExperts
+};
+
+struct WorkItem {
+  WorkKind kind = WorkKind::kElementwise;
+  Module module = Module::kNorm;
+  // kMatmul: `batch` products [rows, inner] x [inner, columns]. kAttention: rows = queries of this rank,
+  // inner = keys that each sees on average, columns = heads, head_dim below.
+  double batch = 1;
+  double rows = 0;
+  double inner = 0;
+  double columns = 0;
+  double head_dim = 0;
+  double moved_bytes = 0;  // kElementwise: read and written by the forward; the backward moves twice that
+  double saved_bytes = 0;  // kept from forward to backward
+  bool fp8 = false;        // a product that low precision applies to
+  // Of this product, what selective recompute as torchtitan's does again.
+  double share_recomputed_by_selection = 0;
+};
+
+struct LayerWork {
+  std::vector<WorkItem> items;
+  double input_bytes = 0;  // kept by full recompute: the input of the layer
+  // Forward; the backward has the same again (products of weights gather their input once more).
+  double tensor_parallel_bytes = 0;  // of one gathered activation; two of them a layer
+  double expert_bytes = 0;           // sent to other ranks by one dispatch; the combine sends as much
+};
+
+// `layer` decides between experts and a plain MLP.
+LayerWork WorkOfLayer(const Workload& workload, int64_t layer);
+
+// Bytes kept per layer and micro-batch under the workload's recompute.
+double SavedBytes(const LayerWork& work, const Workload& workload);
+
+}  // namespace trainctl::planner

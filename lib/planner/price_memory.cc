@@ -1,0 +1,201 @@
+#include "planner/price_memory.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "planner/layer_work.h"
+
+namespace trainctl::planner {
+namespace {
+
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+// CUDA context with the kernels of the libraries, cuBLAS and cuDNN workspaces: PyTorch on A100 and
+// H100 shows some 0.5 GiB for the context alone (pytorch/pytorch#20532, nvidia-smi after the first kernel).
+constexpr double kContextBytes = 0.75 * kGiB;
+// NCCL's buffers per communicator: channels x (send + receive) x 4 MiB protocols; 16 channels
+// (NVIDIA/nccl src/include/comm.h, NCCL_BUFFSIZE 4 MiB).
+constexpr double kCommunicatorBytes = 16 * 2 * 4.0 * 1024 * 1024;
+// The caching allocator rounds blocks and cannot always reuse what it holds.
+constexpr double kReservedShare = 1.05;
+constexpr double kUpperShare = 1.05;
+
+struct StageParameters {
+  double dense = 0;    // elements of this rank that all data-parallel ranks share
+  double experts = 0;  // of routed experts on this rank, shared by data-parallel ranks / ep
+  double largest_layer = 0;
+};
+
+double PaddedVocab(const Workload& w) {
+  const int64_t multiple = w.framework->vocab_multiple > 1 ? w.framework->vocab_multiple * w.degrees.tp : 1;
+  const int64_t padded = (w.model.vocab + multiple - 1) / multiple * multiple;
+  return static_cast<double>(padded);
+}
+
+StageParameters ParametersOfRank(const Workload& w, int64_t rank) {
+  const double tp = static_cast<double>(w.degrees.tp);
+  StageParameters stage;
+  const auto [first, count] = LayersOfRank(w, rank);
+  for (int64_t layer = first; layer < first + count; ++layer) {
+    const LayerParameters p = ParametersOfLayer(w.model, layer);
+    const double dense = static_cast<double>(p.matrices) / tp + static_cast<double>(p.vectors + p.router);
+    const double experts = static_cast<double>(p.routed_experts) / static_cast<double>(w.degrees.ep);
+    stage.dense += dense;
+    stage.experts += experts;
+    stage.largest_layer = std::max(stage.largest_layer, dense + experts);
+  }
+  const double table = PaddedVocab(w) * static_cast<double>(w.model.hidden) / tp;
+  const bool last = rank == w.degrees.pp - 1;
+  if (rank == 0) stage.dense += table + static_cast<double>(w.model.learned_positions * w.model.hidden);
+  // Tied embeddings over several stages are a copy on the last one.
+  if (last && (!w.model.tied_embeddings || w.degrees.pp > 1)) stage.dense += table;
+  return stage;
+}
+
+// Ranks over which a state is cut.
+struct Sharding {
+  double dense = 1;
+  double experts = 1;
+};
+
+Sharding GroupsOf(const Workload& w) {
+  const double group = static_cast<double>(w.degrees.shard_group * w.degrees.cp);
+  const double replicas = group * static_cast<double>(w.degrees.tp) / static_cast<double>(w.degrees.ep);
+  return {group, std::max(1.0, replicas)};
+}
+
+double Cut(const StageParameters& stage, const Sharding& groups, bool sharded) {
+  if (!sharded) return stage.dense + stage.experts;
+  return stage.dense / groups.dense + stage.experts / groups.experts;
+}
+
+double& Part(MemoryPrice& price, MemoryPart part) { return price.parts[static_cast<size_t>(part)]; }
+
+double LogitBytes(const Workload& w) {
+  const double tokens = w.TokensPerRank();
+  return tokens * PaddedVocab(w) / static_cast<double>(w.degrees.tp) * w.framework->logit_bytes /
+         static_cast<double>(w.loss_chunks);
+}
+
+MemoryPrice PriceRank(const Workload& w, int64_t rank) {
+  const FrameworkProfile& f = *w.framework;
+  const int zero = w.degrees.zero_stage;
+  const StageParameters stage = ParametersOfRank(w, rank);
+  const Sharding groups = GroupsOf(w);
+  MemoryPrice price;
+  price.stage = static_cast<int>(rank);
+
+  // Fully sharded trainers keep the fp32 shard as the parameter, and gather what a block needs.
+  const double whole = stage.dense + stage.experts;
+  if (zero == 3) {
+    const double master = std::min(4.0, w.OptimizerBytes());
+    Part(price, MemoryPart::kParameters) = Cut(stage, groups, true) * master;
+    Part(price, MemoryPart::kOptimizer) = Cut(stage, groups, true) * (w.OptimizerBytes() - master);
+  } else {
+    Part(price, MemoryPart::kParameters) = whole * f.weight_bytes;
+    Part(price, MemoryPart::kOptimizer) = Cut(stage, groups, zero >= 1) * w.OptimizerBytes();
+  }
+  const double gradients = w.optimizer_in_backward ? stage.largest_layer : Cut(stage, groups, zero >= 2);
+  Part(price, MemoryPart::kGradients) = gradients * w.GradientBytes();
+
+  const auto [first, count] = LayersOfRank(w, rank);
+  double per_micro_batch = 0;
+  double largest_work = 0;
+  for (int64_t layer = first; layer < first + count; ++layer) {
+    const LayerWork work = WorkOfLayer(w, layer);
+    per_micro_batch += SavedBytes(work, w);
+    double all = 0;
+    for (const WorkItem& item : work.items) all += item.saved_bytes;
+    // A recomputed layer lives whole while its backward runs; any layer has the gradient of its widest value.
+    double widest = 0;
+    for (const WorkItem& item : work.items) widest = std::max(widest, item.saved_bytes);
+    const double again = w.recompute == RecomputeKind::kNone ? 0 : all - SavedBytes(work, w);
+    largest_work = std::max(largest_work, again + widest);
+  }
+  Part(price, MemoryPart::kActivations) =
+      w.activations_on_host ? 0 : per_micro_batch * MicroBatchesInFlight(w, rank);
+  Part(price, MemoryPart::kWork) = largest_work;
+  if (zero == 3) {
+    // The block under way and the next one, and the gradient of one block before it is scattered.
+    Part(price, MemoryPart::kWork) += stage.largest_layer * (2 * 2 + 4);
+  }
+  Part(price, MemoryPart::kWork) += f.bucket_elements * 2;
+  if (f.weight_gradient_buffer) Part(price, MemoryPart::kWork) += stage.largest_layer * 2;
+
+  // The loss is formed before the first backward frees anything, so that logits and the last layer's work
+  // are not there together.
+  if (rank == w.degrees.pp - 1) {
+    const double logits = LogitBytes(w);
+    if (logits > Part(price, MemoryPart::kWork)) {
+      Part(price, MemoryPart::kLogits) = logits;
+      Part(price, MemoryPart::kWork) = 0;
+    }
+  }
+
+  int communicators = 1;
+  for (int64_t degree : {w.degrees.tp, w.degrees.pp, w.degrees.cp, w.degrees.ep}) communicators += degree > 1;
+  Part(price, MemoryPart::kOutside) = kContextBytes + communicators * kCommunicatorBytes;
+
+  price.allocated_bytes =
+      std::accumulate(price.parts.begin(), price.parts.end(), 0.0) - Part(price, MemoryPart::kOutside);
+  price.reserved_bytes = price.allocated_bytes * kReservedShare;
+  price.device_bytes = price.reserved_bytes + Part(price, MemoryPart::kOutside);
+  price.upper_bytes = price.device_bytes * kUpperShare;
+  return price;
+}
+
+}  // namespace
+
+absl::string_view MemoryPartName(MemoryPart part) {
+  constexpr absl::string_view kNames[] = {"parameters", "gradients", "optimizer", "activations",
+                                          "work",       "logits",    "outside"};
+  return kNames[static_cast<size_t>(part)];
+}
+
+double MemoryPrice::Of(MemoryMetric metric) const {
+  switch (metric) {
+    case MemoryMetric::kAllocated:
+      return allocated_bytes;
+    case MemoryMetric::kReserved:
+      return reserved_bytes;
+    case MemoryMetric::kDevice:
+      return device_bytes;
+  }
+  return device_bytes;
+}
+
+double MicroBatchesInFlight(const Workload& w, int64_t rank) {
+  const int64_t p = w.degrees.pp;
+  const int64_t v = w.degrees.virtual_stages;
+  const int64_t m = w.num_micro_batches();
+  if (p == 1) return 1;
+  if (v == 1) return static_cast<double>(std::min(m, p - rank));
+  const int64_t chunks = std::min(m * v, (p - rank - 1) * 2 + (v - 1) * p + 1);
+  return static_cast<double>(chunks) / static_cast<double>(v);
+}
+
+std::array<int64_t, 2> LayersOfRank(const Workload& w, int64_t rank) {
+  const int64_t p = w.degrees.pp;
+  // Embedding and head are units of their own where they count as layers.
+  const int64_t ends = w.framework->embedding_counts_as_layer && p > 1 ? 2 : 0;
+  const int64_t units = w.model.layers + ends;
+  const int64_t base = units / p;
+  const int64_t extra = units % p;
+  const auto begin_of = [&](int64_t r) {
+    const int64_t unit = r * base + std::min(r, extra);
+    return std::clamp<int64_t>(unit - ends / 2, 0, w.model.layers);
+  };
+  const int64_t first = begin_of(rank);
+  const int64_t end = rank == p - 1 ? w.model.layers : begin_of(rank + 1);
+  return {first, end - first};
+}
+
+MemoryPrice PriceMemory(const Workload& workload) {
+  MemoryPrice worst;
+  for (int64_t rank = 0; rank < workload.degrees.pp; ++rank) {
+    const MemoryPrice price = PriceRank(workload, rank);
+    if (rank == 0 || price.allocated_bytes > worst.allocated_bytes) worst = price;
+  }
+  return worst;
+}
+
+}  // namespace trainctl::planner

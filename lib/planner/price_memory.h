@@ -1,0 +1,46 @@
+// Memory of the rank that needs most, of any job that can be described. The states follow from the
+// degrees, the activations from the layers' work and the micro-batches in flight, the buffers from
+// the framework. Everything is counted at the instant of the peak. Pure; thread safe.
+#pragma once
+
+#include <array>
+
+#include "absl/strings/string_view.h"
+#include "planner/workload.h"
+
+namespace trainctl::planner {
+
+enum class MemoryPart : uint8_t {
+  kParameters,  // compute copies, sharded or not, and gathered blocks
+  kGradients,
+  kOptimizer,    // master copy and moments
+  kActivations,  // kept for the backward by all micro-batches in flight
+  kWork,         // of the block under way: recomputed activations, gradients, temporary buffers
+  kLogits,
+  kOutside,  // CUDA context, libraries, communication buffers: not tensors
+};
+inline constexpr int kNumMemoryParts = 7;
+absl::string_view MemoryPartName(MemoryPart part);
+
+struct MemoryPrice {
+  std::array<double, kNumMemoryParts> parts = {};  // bytes at the peak, by MemoryPart
+  int stage = 0;                                   // pipeline rank of the peak
+  double allocated_bytes = 0;                      // tensors: all parts but kOutside
+  double reserved_bytes = 0;                       // with what the caching allocator loses
+  double device_bytes = 0;                         // with kOutside
+  double upper_bytes = 0;                          // a bound to plan with: device_bytes and a margin
+
+  double Of(MemoryMetric metric) const;
+};
+
+// Micro-batches (in units of one stage's whole activations) that pipeline rank `rank` holds at its
+// peak under 1F1B, interleaved where there are virtual stages (Megatron-LM's warm-up counts).
+double MicroBatchesInFlight(const Workload& workload, int64_t rank);
+
+// Layers of each pipeline rank, first and last lighter where the framework counts the embedding as a
+// layer. Sums to the model's layers.
+std::array<int64_t, 2> LayersOfRank(const Workload& workload, int64_t rank);  // first layer, number
+
+MemoryPrice PriceMemory(const Workload& workload);
+
+}  // namespace trainctl::planner

@@ -1,0 +1,415 @@
+#include "planner/price_time.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cluster/collectives.h"
+#include "planner/price_memory.h"
+
+namespace trainctl::planner {
+namespace {
+
+using cluster::Collective;
+
+// Shared by all devices and frameworks.
+// No kernel is shorter on the device: an empty kernel takes this from launch to launch
+// (NVIDIA developer blog "Employing CUDA Graphs in a Dynamic Environment": 2.2 us launch, 5 us eager).
+constexpr double kKernelSeconds = 5e-6;
+// Of the best rate that was ever measured, what products of training's shapes reach in whole tiles and waves:
+// mean of 183 shapes measured on an A100 PCIe (MooreThreads/SimuMax configs/system/a100_pcie.json) against
+// that device's best (stas00/ml-engineering), priced as below, 0.91. On H100 the same share of 794 TFLOP/s is
+// the 720 that SemiAnalysis measured with cuBLAS ("MI300X vs H100 vs H200 Benchmark Part 1", December 2024).
+constexpr double kTrainingShapeShare = 0.91;
+// What of that low precision reaches: 1,280 of 1,979 against 720 of 989 TFLOP/s on H100 (the same article).
+constexpr double kLowPrecisionShare = 0.89;
+// Of the nominal rate, where nobody published a measured one: what A100, H100 and MI300X reach between them
+// (stas00/ml-engineering, achievable matmul FLOPS: 87 %, 80 %, 58 %).
+constexpr double kUnmeasuredMatmulShare = 0.75;
+constexpr double kUnmeasuredBandwidthShare = 0.85;
+// Of the dense half-precision peak, causal, forward and backward. A100: means of the tables of SimuMax
+// (a100_pcie.json, sdp_fwd 0.963 and sdp_bwd 0.837 of the whole square, of which the mask leaves half). H100:
+// arXiv 2407.08608 figures 5 and 6, FlashAttention-2 and -3. Blackwell: SimuMax (b200_bf16_ceperm.json, 0.706
+// and 0.694 of the square).
+constexpr double kFlash2Forward = 0.48, kFlash2Backward = 0.42;
+constexpr double kFlash2OnHopper = 0.35, kFlash2BackwardOnHopper = 0.30;
+// FlashAttention-2 is some two times faster than the first, and 1.3 to 1.5 times than its Triton version
+// (arXiv 2307.08691, section 4.1; the Triton version is the one that was used for training).
+constexpr double kFlash1OfFlash2 = 1 / 1.5;
+constexpr double kVendorOnHopper = 0.62, kVendorBackwardOnHopper = 0.5;
+constexpr double kVendorOnBlackwell = 0.35, kVendorBackwardOnBlackwell = 0.35;
+constexpr double kAttentionBackwardWork = 2.5;  // five products against two
+
+bool IsBeforeHopper(const cluster::Device& device) { return device.fp8_flops.value == 0; }
+bool IsBlackwell(const cluster::Device& device) { return device.fp4_flops.value > 0; }
+
+double BytesPerSecond(const cluster::Device& device) {
+  return device.measured_memory_bandwidth.value > 0
+             ? device.measured_memory_bandwidth.value
+             : device.memory_bandwidth.value * kUnmeasuredBandwidthShare;
+}
+
+double PeakFlops(const cluster::Device& device, Precision precision) {
+  double share = kTrainingShapeShare * (device.measured_half_flops.value > 0
+                                            ? device.measured_half_flops.value / device.half_flops.value
+                                            : kUnmeasuredMatmulShare);
+  double nominal = device.half_flops.value;
+  if (precision == Precision::kFp32) {
+    nominal = device.tf32_flops.value > 0 ? device.tf32_flops.value : device.fp32_flops.value;
+  } else if (precision == Precision::kNvfp4 && device.fp4_flops.value > 0) {
+    nominal = device.fp4_flops.value;
+    share *= kLowPrecisionShare;
+  } else if (precision != Precision::kBf16 && precision != Precision::kFp16 && device.fp8_flops.value > 0) {
+    nominal = device.fp8_flops.value;
+    share *= kLowPrecisionShare;
+  }
+  return nominal * share;
+}
+
+double OperandBytes(Precision precision) {
+  switch (precision) {
+    case Precision::kFp32:
+      return 4;
+    case Precision::kFp16:
+    case Precision::kBf16:
+      return 2;
+    case Precision::kFp8:
+    case Precision::kMxfp8:
+      return 1;
+    case Precision::kNvfp4:
+      return 0.5;
+  }
+  return 2;
+}
+
+double ElementwiseSeconds(const cluster::Device& device, double bytes) {
+  return std::max(kKernelSeconds, bytes / BytesPerSecond(device));
+}
+
+struct Seconds {
+  double forward = 0;
+  double backward = 0;
+};
+
+class Pricer {
+ public:
+  explicit Pricer(const Workload& workload) : w_(workload), device_(*workload.device) {}
+
+  TimePrice Price() {
+    PriceStages();
+    PricePipeline();
+    PriceDataParallel();
+    PriceOptimizer();
+    price_.step_seconds = price_.compute_seconds + price_.recompute_seconds + price_.tensor_seconds +
+                          price_.expert_seconds + price_.context_seconds + price_.pipeline_seconds +
+                          price_.data_seconds + price_.optimizer_seconds;
+    return price_;
+  }
+
+ private:
+  // One layer or one stage, one micro-batch.
+  struct Parts {
+    double forward = 0, backward = 0, recompute = 0, tensor = 0, expert = 0, context = 0;
+    double total() const { return forward + backward + recompute + tensor + expert + context; }
+    void Add(const Parts& o) {
+      forward += o.forward;
+      backward += o.backward;
+      recompute += o.recompute;
+      tensor += o.tensor;
+      expert += o.expert;
+      context += o.context;
+    }
+  };
+
+  Seconds AttentionSeconds(const WorkItem& item) const {
+    const double flops = 4 * item.rows * item.inner * item.columns * item.head_dim;
+    const double peak = device_.half_flops.value;
+    switch (w_.framework->attention) {
+      case AttentionKernel::kScores: {
+        // Batch products over the whole square, and a softmax that passes over the scores.
+        const double context = 2 * item.inner;
+        const double heads = item.columns * item.rows / static_cast<double>(w_.seq_len);
+        const double product = MatmulSeconds(device_, w_.precision, heads, static_cast<double>(w_.seq_len),
+                                             item.head_dim, context);
+        const double softmax = ElementwiseSeconds(device_, 2 * 2 * item.rows * context * item.columns);
+        return {2 * product + softmax, 4 * product + 1.5 * softmax};
+      }
+      case AttentionKernel::kFlash1:
+      case AttentionKernel::kFlash2: {
+        const bool old = IsBeforeHopper(device_);
+        const double of_second = w_.framework->attention == AttentionKernel::kFlash1 ? kFlash1OfFlash2 : 1;
+        const double forward_share = of_second * (old ? kFlash2Forward : kFlash2OnHopper);
+        const double backward_share = of_second * (old ? kFlash2Backward : kFlash2BackwardOnHopper);
+        return {std::max(kKernelSeconds, flops / (peak * forward_share)),
+                std::max(kKernelSeconds, kAttentionBackwardWork * flops / (peak * backward_share))};
+      }
+      case AttentionKernel::kVendor: {
+        if (IsBeforeHopper(device_)) {
+          return {std::max(kKernelSeconds, flops / (peak * kFlash2Forward)),
+                  std::max(kKernelSeconds, kAttentionBackwardWork * flops / (peak * kFlash2Backward))};
+        }
+        const bool newest = IsBlackwell(device_);
+        const double forward_share = newest ? kVendorOnBlackwell : kVendorOnHopper;
+        const double backward_share = newest ? kVendorBackwardOnBlackwell : kVendorBackwardOnHopper;
+        return {std::max(kKernelSeconds, flops / (peak * forward_share)),
+                std::max(kKernelSeconds, kAttentionBackwardWork * flops / (peak * backward_share))};
+      }
+    }
+    return {};
+  }
+
+  Seconds ItemSeconds(const WorkItem& item) const {
+    switch (item.kind) {
+      case WorkKind::kMatmul: {
+        const Precision precision = item.fp8 || !w_.IsFp8() ? w_.precision : Precision::kBf16;
+        const auto product = [&](double rows, double inner, double columns) {
+          return MatmulSeconds(device_, precision, item.batch, rows, inner, columns);
+        };
+        // To low precision and back: the operands pass through memory once more.
+        double casts = 0;
+        if (w_.IsFp8() && item.fp8) {
+          casts = 3 * item.batch * (item.rows * item.inner) / BytesPerSecond(device_);
+        }
+        return {product(item.rows, item.inner, item.columns) + casts,
+                product(item.rows, item.columns, item.inner) + product(item.inner, item.rows, item.columns) +
+                    2 * casts};
+      }
+      case WorkKind::kAttention:
+        return AttentionSeconds(item);
+      case WorkKind::kElementwise: {
+        const double passes = w_.framework->fused_elementwise ? 1 : 2;
+        return {ElementwiseSeconds(device_, passes * item.moved_bytes),
+                ElementwiseSeconds(device_, 2 * passes * item.moved_bytes)};
+      }
+    }
+    return {};
+  }
+
+  cluster::GroupPlacement PlacementOf(int64_t ranks, int64_t stride) const {
+    const int64_t per_node = std::max<int64_t>(1, w_.node->gpus / std::max<int64_t>(1, stride));
+    return {static_cast<int>(ranks), static_cast<int>(std::min(ranks, per_node))};
+  }
+
+  Parts LayerParts(int64_t layer) const {
+    const LayerWork work = WorkOfLayer(w_, layer);
+    Parts parts;
+    for (const WorkItem& item : work.items) {
+      const Seconds seconds = ItemSeconds(item);
+      parts.forward += seconds.forward;
+      parts.backward += seconds.backward;
+      parts.recompute += RecomputedShare(item) * seconds.forward;
+    }
+    const double passes = w_.recompute == RecomputeKind::kFull ? 3 : 2;  // forward, backward, forward again
+    if (work.tensor_parallel_bytes > 0) parts.tensor = passes * TensorSeconds(work.tensor_parallel_bytes);
+    if (work.expert_bytes > 0) {
+      const double one = cluster::CollectiveSeconds(Collective::kAllToAll, work.expert_bytes,
+                                                    PlacementOf(w_.degrees.ep, 1), *w_.node);
+      parts.expert = passes * 2 * one;
+    }
+    if (w_.degrees.cp > 1) parts.context = ContextSeconds(parts);
+    return parts;
+  }
+
+  double RecomputedShare(const WorkItem& item) const {
+    if (w_.recompute == RecomputeKind::kNone) return 0;
+    if (w_.recompute == RecomputeKind::kFull) return 1;
+    // Selective: Megatron's is the scores alone.
+    if (!w_.framework->selects_operators) {
+      return w_.framework->attention == AttentionKernel::kScores && item.kind == WorkKind::kAttention ? 1 : 0;
+    }
+    return item.kind == WorkKind::kElementwise ? 1 : item.share_recomputed_by_selection;
+  }
+
+  // Two exchanges a layer and pass: an all-reduce each, or a gather and a scatter of the same size.
+  double TensorSeconds(double bytes) const {
+    const cluster::GroupPlacement group = PlacementOf(w_.degrees.tp, 1);
+    double seconds = 0;
+    if (w_.framework->sequence_parallel) {
+      seconds = 2 * (cluster::CollectiveSeconds(Collective::kAllGather, bytes, group, *w_.node) +
+                     cluster::CollectiveSeconds(Collective::kReduceScatter, bytes, group, *w_.node));
+    } else {
+      seconds = 2 * cluster::CollectiveSeconds(Collective::kAllReduce, bytes, group, *w_.node);
+    }
+    // Cut into as many pieces as there are ranks, all but the first run beside the products.
+    return w_.framework->overlap_tensor_parallel ? seconds / static_cast<double>(w_.degrees.tp) : seconds;
+  }
+
+  // Keys and values pass round the ring beside attention; what attention does not cover is exposed.
+  double ContextSeconds(const Parts& parts) const {
+    const double tokens = w_.TokensPerRank();
+    const double width =
+        static_cast<double>(2 * w_.model.kv_heads * w_.model.head_dim) / static_cast<double>(w_.degrees.tp);
+    const double bytes = tokens * std::max(1.0, width) * 2;
+    const double hop = cluster::CollectiveSeconds(Collective::kSendRecv, bytes,
+                                                  {2, w_.degrees.tp * 2 <= w_.node->gpus ? 2 : 1}, *w_.node);
+    const double steps = static_cast<double>(w_.degrees.cp - 1);
+    return std::max(0.0, 3 * steps * hop - 0.5 * (parts.forward + parts.backward) * 0.3);
+  }
+
+  Parts HeadParts() const {
+    const double tokens = w_.TokensPerRank();
+    const double columns = static_cast<double>(w_.model.vocab) / static_cast<double>(w_.degrees.tp);
+    const Precision precision = w_.IsFp8() ? Precision::kBf16 : w_.precision;
+    const double hidden = static_cast<double>(w_.model.hidden);
+    const double product = MatmulSeconds(device_, precision, 1, tokens, hidden, columns);
+    Parts parts;
+    parts.forward = product + ElementwiseSeconds(device_, tokens * columns * 6);
+    parts.backward = 2 * product + ElementwiseSeconds(device_, tokens * columns * 6);
+    return parts;
+  }
+
+  void PriceStages() {
+    std::vector<Parts> kinds(2);
+    const int64_t dense = w_.model.experts.has_value() ? w_.model.experts->dense_layers : w_.model.layers;
+    if (dense > 0) kinds[0] = LayerParts(0);
+    if (dense < w_.model.layers) kinds[1] = LayerParts(w_.model.layers - 1);
+    for (int64_t rank = 0; rank < w_.degrees.pp; ++rank) {
+      const auto [first, count] = LayersOfRank(w_, rank);
+      Parts stage;
+      for (int64_t layer = first; layer < first + count; ++layer) stage.Add(kinds[layer < dense ? 0 : 1]);
+      if (rank == w_.degrees.pp - 1) stage.Add(HeadParts());
+      stages_.push_back(stage);
+    }
+    slowest_ = stages_[0];
+    for (const Parts& stage : stages_) {
+      if (stage.total() > slowest_.total()) slowest_ = stage;
+    }
+    const double m = static_cast<double>(w_.num_micro_batches());
+    price_.compute_seconds = m * (slowest_.forward + slowest_.backward);
+    price_.recompute_seconds = m * slowest_.recompute;
+    price_.tensor_seconds = m * slowest_.tensor;
+    price_.expert_seconds = m * slowest_.expert;
+    price_.context_seconds = m * slowest_.context;
+  }
+
+  // Filling and draining takes the other stages once, divided by the chunks that a rank holds; a transfer is
+  // exposed where nothing else is to be done meanwhile.
+  void PricePipeline() {
+    if (w_.degrees.pp == 1) return;
+    double all = 0;
+    for (const Parts& stage : stages_) all += stage.total();
+    const double v = static_cast<double>(w_.degrees.virtual_stages);
+    const double tokens = w_.TokensPerRank();
+    const double bytes =
+        tokens * static_cast<double>(w_.model.hidden) * 2 / static_cast<double>(w_.degrees.tp);
+    const int64_t apart = w_.degrees.tp * w_.degrees.cp * w_.degrees.dp;
+    const double hop = cluster::CollectiveSeconds(Collective::kSendRecv, bytes,
+                                                  {2, apart * 2 <= w_.node->gpus ? 2 : 1}, *w_.node);
+    const double m = static_cast<double>(w_.num_micro_batches());
+    const double transfers = w_.degrees.virtual_stages > 1
+                                 ? 2 * static_cast<double>(w_.degrees.pp - 1) * hop
+                                 : 2 * (m + static_cast<double>(w_.degrees.pp - 1)) * hop;
+    price_.pipeline_seconds = (all - slowest_.total()) / v + transfers;
+  }
+
+  void PriceDataParallel() {
+    const Degrees& d = w_.degrees;
+    const int64_t ranks = d.dp * d.cp;
+    if (ranks == 1) return;
+    double dense = 0, experts = 0;
+    const auto [first, count] = LayersOfRank(w_, 0);
+    for (int64_t layer = first; layer < first + count; ++layer) {
+      const LayerParameters p = ParametersOfLayer(w_.model, layer);
+      dense += static_cast<double>(p.matrices) / static_cast<double>(d.tp) +
+               static_cast<double>(p.vectors + p.router);
+      experts += static_cast<double>(p.routed_experts) / static_cast<double>(d.ep);
+    }
+    const double table = static_cast<double>(w_.model.vocab * w_.model.hidden) / static_cast<double>(d.tp);
+    if (d.zero_stage == 3) return PriceFullySharded(dense, table);
+
+    const cluster::GroupPlacement group = PlacementOf(ranks, d.tp);
+    const int64_t expert_ranks = std::max<int64_t>(1, ranks * d.tp / d.ep);
+    const cluster::GroupPlacement expert_group = PlacementOf(expert_ranks, d.ep);
+    const auto exchange = [&](Collective op, double bytes_per_element) {
+      return cluster::CollectiveSeconds(op, (dense + table) * bytes_per_element, group, *w_.node) +
+             (experts > 0
+                  ? cluster::CollectiveSeconds(op, experts * bytes_per_element, expert_group, *w_.node)
+                  : 0);
+    };
+    double reduce = 0, gather = 0;
+    if (d.zero_stage == 0) {
+      reduce = exchange(Collective::kAllReduce, w_.framework->gradient_bytes);
+    } else {
+      reduce = exchange(Collective::kReduceScatter, w_.framework->gradient_bytes);
+      gather = exchange(Collective::kAllGather, 2);
+    }
+    if (w_.framework->overlap_data_parallel) {
+      // The last micro-batch's backward covers the reductions, the first one's forward the gathers.
+      reduce = std::max(reduce * 0.05, reduce - slowest_.backward);
+      gather = std::max(gather * 0.05, gather - slowest_.forward);
+    }
+    price_.data_seconds = reduce + gather;
+  }
+
+  // Each block is gathered for the forward and again for the backward, and its gradient scattered, beside the
+  // block before it: of compute and communication the longer counts, micro-batch by micro-batch.
+  void PriceFullySharded(double layers_elements, double table) {
+    const Degrees& d = w_.degrees;
+    const cluster::GroupPlacement group = PlacementOf(d.shard_group, d.tp);
+    const double layers = static_cast<double>(w_.model.layers) / static_cast<double>(d.pp);
+    const double elements = layers_elements / layers;
+    const double gather = cluster::CollectiveSeconds(Collective::kAllGather, elements * 2, group, *w_.node);
+    const double scatter = cluster::CollectiveSeconds(
+        Collective::kReduceScatter, elements * w_.framework->gradient_bytes, group, *w_.node);
+    const double m = static_cast<double>(w_.num_micro_batches());
+    const double forward = (slowest_.forward + slowest_.tensor / 2) / layers;
+    const double backward = (slowest_.backward + slowest_.recompute + slowest_.tensor / 2) / layers;
+    price_.data_seconds =
+        m * layers * (std::max(0.0, gather - forward) + std::max(0.0, gather + scatter - backward));
+    // The first gather and the last scatter have nothing to hide behind.
+    price_.data_seconds += m * (gather + scatter);
+    if (table > 0) {
+      price_.data_seconds +=
+          m * cluster::CollectiveSeconds(Collective::kAllGather, table * 2, group, *w_.node);
+    }
+    if (d.dp > d.shard_group) {
+      price_.data_seconds += cluster::CollectiveSeconds(
+          Collective::kAllReduce,
+          layers_elements * w_.framework->gradient_bytes / static_cast<double>(d.shard_group),
+          PlacementOf(d.dp / d.shard_group, d.shard_group * d.tp), *w_.node);
+    }
+  }
+
+  // Master copy, moments and gradient are read, all but the gradient written, and the compute copy.
+  void PriceOptimizer() {
+    const Degrees& d = w_.degrees;
+    const double parameters =
+        static_cast<double>(NumParameters(w_.model)) / static_cast<double>(d.tp * d.pp) /
+        (w_.model.experts.has_value() ? static_cast<double>(std::max<int64_t>(1, d.ep / d.tp)) : 1);
+    const double own = d.zero_stage >= 1 ? parameters / static_cast<double>(d.shard_group) : parameters;
+    const double bytes = 2 * w_.OptimizerBytes() + w_.framework->gradient_bytes + w_.framework->weight_bytes;
+    price_.optimizer_seconds = own * bytes / BytesPerSecond(device_);
+  }
+
+  const Workload& w_;
+  const cluster::Device& device_;
+  std::vector<Parts> stages_;
+  Parts slowest_;
+  TimePrice price_;
+};
+
+}  // namespace
+
+double MatmulSeconds(const cluster::Device& device, Precision precision, double batch, double rows,
+                     double inner, double columns) {
+  if (batch * rows * inner * columns <= 0) return 0;
+  const double units = std::max(1.0, device.compute_units.value);
+  const double flops = PeakFlops(device, precision);
+  // Whole tiles, in waves over the compute units; the better orientation of the tile.
+  double compute = 0;
+  for (const auto& [tile_rows, tile_columns] :
+       {std::pair<double, double>{cluster::kMatmulTileRows, cluster::kMatmulTileColumns},
+        {cluster::kMatmulTileColumns, cluster::kMatmulTileRows},
+        {cluster::kMatmulTileColumns, cluster::kMatmulTileColumns}}) {
+    const double tiles = batch * std::ceil(rows / tile_rows) * std::ceil(columns / tile_columns);
+    const double waves = std::ceil(tiles / units);
+    const double seconds = waves * 2 * tile_rows * tile_columns * inner / (flops / units);
+    compute = compute == 0 ? seconds : std::min(compute, seconds);
+  }
+  const double element = OperandBytes(precision);
+  const double bytes = batch * ((rows * inner + inner * columns) * element + rows * columns * 2);
+  return std::max({kKernelSeconds, compute, bytes / BytesPerSecond(device)});
+}
+
+TimePrice PriceTime(const Workload& workload) { return Pricer(workload).Price(); }
+
+}  // namespace trainctl::planner

@@ -1,0 +1,415 @@
+#include "planner/published.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/csv.h"
+#include "base/status.h"
+#include "planner/known_models.h"
+
+namespace trainctl::planner {
+namespace {
+
+constexpr size_t kErrorsShown = 10;
+
+// Cells that must be numbers where they are not empty.
+const std::vector<std::string>& NumberColumns() {
+  static const auto* const columns = new std::vector<std::string>{"n_params_b",   "layers",
+                                                                  "hidden",       "ffn",
+                                                                  "heads",        "kv_heads",
+                                                                  "vocab",        "seq_len",
+                                                                  "n_gpus",       "tp",
+                                                                  "pp",           "vpp",
+                                                                  "cp",           "ep",
+                                                                  "micro_batch",  "global_batch_seqs",
+                                                                  "peak_mem_gib", "tokens_per_sec_per_gpu"};
+  return *columns;
+}
+
+// One row while it is read: its cells, and the assumptions made so far.
+class RowReader {
+ public:
+  explicit RowReader(std::map<std::string, std::string> cells) : cells_(std::move(cells)) {}
+
+  PublishedRun Read() {
+    PublishedRun run;
+    run.id = Cell("id");
+    run.source = Cell("source");
+    run.measured_memory_gib = Number("peak_mem_gib");
+    framework_ = FrameworkOf(run.source, Cell("notes"), Cell("dp_shard"));
+    run.metric = MetricOf();
+    absl::StatusOr<Workload> workload = ReadWorkload();
+    if (!workload.ok()) {
+      run.reason = std::string(workload.status().message());
+      return run;
+    }
+    const double tokens_per_second =
+        Number("tokens_per_sec_per_gpu") * static_cast<double>(workload->degrees.world_size());
+    if (tokens_per_second > 0) {
+      run.measured_step_seconds = static_cast<double>(workload->global_batch) *
+                                  static_cast<double>(workload->seq_len) / tokens_per_second;
+    }
+    run.workload = *std::move(workload);
+    run.reason = absl::StrJoin(assumptions_, "; ");
+    run.configuration = Configuration(*run.workload);
+    return run;
+  }
+
+ private:
+  std::string Cell(const std::string& column) const {
+    const auto it = cells_.find(column);
+    return it == cells_.end() ? "" : it->second;
+  }
+  bool Has(const std::string& column) const { return !Cell(column).empty(); }
+  // 0 where the cell is empty; that it is a number has been checked.
+  double Number(const std::string& column) const {
+    double value = 0;
+    return absl::SimpleAtod(Cell(column), &value) ? value : 0;
+  }
+  int64_t Count(const std::string& column) const {
+    return static_cast<int64_t>(std::llround(Number(column)));
+  }
+  void Assume(std::string text) { assumptions_.push_back(std::move(text)); }
+  static absl::Status Unknown(absl::string_view what) { return BadDataError(what); }
+
+  MemoryMetric MetricOf() const {
+    const std::string notes = absl::AsciiStrToLower(Cell("notes"));
+    if (absl::StrContains(notes, "nvidia-smi") || absl::StrContains(notes, "device memory"))
+      return MemoryMetric::kDevice;
+    if (absl::StrContains(notes, "allocated") || absl::StrContains(notes, "active"))
+      return MemoryMetric::kAllocated;
+    if (absl::StrContains(notes, "reserved")) return MemoryMetric::kReserved;
+    return framework_->metric;
+  }
+
+  absl::StatusOr<Workload> ReadWorkload() {
+    Workload w;
+    w.framework = framework_;
+    TRAINCTL_RETURN_IF_ERROR(ReadMachine(w));
+    TRAINCTL_RETURN_IF_ERROR(ReadModel(w));
+    TRAINCTL_RETURN_IF_ERROR(ReadPrecision(w));
+    TRAINCTL_RETURN_IF_ERROR(ReadDegrees(w));
+    TRAINCTL_RETURN_IF_ERROR(ReadBatch(w));
+    TRAINCTL_RETURN_IF_ERROR(ReadRecompute(w));
+    TRAINCTL_RETURN_IF_ERROR(ReadSwitches(w));
+    TRAINCTL_RETURN_IF_ERROR(Validate(w));
+    return w;
+  }
+
+  absl::Status ReadMachine(Workload& w) {
+    if (!Has("gpu_type")) return Unknown("gpu_type is not stated");
+    TRAINCTL_ASSIGN_OR_RETURN(const cluster::DeviceMatch match, cluster::FindDevice(Cell("gpu_type")));
+    w.device = match.device;
+    if (!match.assumption.empty()) Assume(match.assumption);
+    w.node = &cluster::DefaultNodeFor(*w.device);
+    // Where the source is known for its own machines.
+    const char* named = nullptr;
+    if (absl::StrContains(Cell("gpu_type"), "Jean Zay")) named = "jean-zay-a100";
+    if (absl::StrContains(Cell("notes"), "4x100Gb RoCE")) named = "internevo-a100";
+    if (named != nullptr) {
+      TRAINCTL_ASSIGN_OR_RETURN(w.node, cluster::FindNode(named));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadModel(Workload& w) {
+    const std::string name = Cell("model");
+    if (absl::StrContains(absl::AsciiStrToLower(name), "nemotron")) {
+      return Unknown("layers that are not attention and MLP (Mamba) are not priced");
+    }
+    if (!Has("seq_len")) return Unknown("seq_len is not stated");
+    w.seq_len = Count("seq_len");
+    Architecture& a = w.model;
+    const KnownModel* known = FindKnownModel(name);
+    if (known != nullptr) {
+      a = known->architecture;
+      if (!Has("ffn") || a.experts.has_value() || !Has("heads"))
+        Assume(absl::StrCat("model from ", known->source));
+    }
+    const std::string family = ApplyFamily(name, w.seq_len, a);
+    const auto take = [&](const char* column, int64_t& field) {
+      if (Has(column)) field = Count(column);
+    };
+    take("layers", a.layers);
+    take("hidden", a.hidden);
+    take("vocab", a.vocab);
+    take("heads", a.heads);
+    if (known == nullptr || !a.experts.has_value()) take("ffn", a.ffn);
+    if (a.hidden <= 0) return Unknown("hidden is not stated");
+    if (a.vocab <= 0) return Unknown("vocab is not stated");
+    FillHeads(a);
+    if (a.heads <= 0) return Unknown("heads is not stated");
+    if (Has("kv_heads")) a.kv_heads = Count("kv_heads");
+    if (a.kv_heads <= 0) a.kv_heads = a.heads;
+    if (known == nullptr || a.head_dim <= 0)
+      a.head_dim = absl::StrContains(Normalized(name), "qwen3") ? 128 : a.hidden / a.heads;
+    FillFfn(a);
+    FillLayers(a);
+    if (a.layers <= 0) return Unknown("layers is not stated");
+    return absl::OkStatus();
+  }
+
+  void FillHeads(Architecture& a) {
+    if (a.heads > 0) return;
+    // The largest multiple of 32 that divides the width and leaves a head of at least 128.
+    for (int64_t heads = a.hidden / 128 / 32 * 32; heads > 0; heads -= 32) {
+      if (a.hidden % heads != 0) continue;
+      a.heads = heads;
+      Assume(absl::StrCat("heads = ", heads));
+      return;
+    }
+  }
+
+  void FillFfn(Architecture& a) {
+    if (a.ffn > 0 || (a.experts.has_value() && a.experts->dense_layers == 0)) return;
+    a.ffn = a.gated_mlp ? (a.hidden * 8 / 3 + 255) / 256 * 256 : 4 * a.hidden;
+    Assume(
+        absl::StrCat("ffn = ", a.ffn, a.gated_mlp ? " (8/3 of hidden, rounded up to 256)" : " (4 x hidden)"));
+  }
+
+  void FillLayers(Architecture& a) {
+    if (a.layers > 0 || !Has("n_params_b")) return;
+    a.layers = 1;
+    const double outside = static_cast<double>(EmbeddingParameters(a) + HeadParameters(a));
+    const double layer = static_cast<double>(ParametersOfLayer(a, 0).total());
+    a.layers = std::max<int64_t>(1, std::llround((Number("n_params_b") * 1e9 - outside) / layer));
+    Assume(absl::StrCat("layers = ", a.layers, " (from the number of parameters)"));
+  }
+
+  absl::Status ReadPrecision(Workload& w) {
+    std::string precision = absl::AsciiStrToLower(Cell("precision"));
+    if (precision.empty()) {
+      precision = framework_->default_precision;
+      Assume(absl::StrCat("precision = ", precision, " (", framework_->name, ")"));
+    }
+    const std::pair<const char*, Precision> names[] = {
+        {"fp32", Precision::kFp32}, {"fp16", Precision::kFp16},   {"bf16", Precision::kBf16},
+        {"fp8", Precision::kFp8},   {"mxfp8", Precision::kMxfp8}, {"nvfp4", Precision::kNvfp4}};
+    for (const auto& [name, value] : names) {
+      if (precision == name) {
+        w.precision = value;
+        return absl::OkStatus();
+      }
+    }
+    return Unknown(absl::StrCat("precision '", precision, "' is not known"));
+  }
+
+  // "fsdp2(32)", "zero1 (8-GPU subgroup)": the first number that is not part of a name.
+  static int64_t GroupIn(const std::string& text) {
+    const size_t open = text.find('(');
+    return open == std::string::npos ? 0 : std::atoll(text.c_str() + open + 1);
+  }
+
+  absl::Status ReadDegrees(Workload& w) {
+    Degrees& d = w.degrees;
+    if (!Has("n_gpus")) return Unknown("n_gpus is not stated");
+    const int64_t gpus = Count("n_gpus");
+    if (gpus <= 0) return Unknown(absl::StrCat("n_gpus is ", gpus));
+    if (gpus > 1 && !Has("tp")) return Unknown("tp is not stated");
+    if (gpus > 1 && !Has("pp")) return Unknown("pp is not stated");
+    const auto degree = [&](const char* column) { return Has(column) ? Count(column) : 1; };
+    d.tp = degree("tp");
+    d.pp = degree("pp");
+    d.virtual_stages = degree("vpp");
+    d.cp = degree("cp");
+    d.ep = degree("ep");
+    const int64_t model_parallel = d.tp * d.pp * d.cp;
+    if (model_parallel <= 0 || gpus % model_parallel != 0) {
+      return Unknown(
+          absl::StrCat("tp ", d.tp, " x pp ", d.pp, " x cp ", d.cp, " does not divide ", gpus, " GPUs"));
+    }
+    d.dp = gpus / model_parallel;
+    const std::string how = absl::AsciiStrToLower(Cell("dp_shard"));
+    if (absl::StrContains(how, "offload")) return Unknown("offload to the host is not priced");
+    d.shard_group = d.dp;
+    if (absl::StrContains(how, "zero3") || absl::StartsWith(how, "fsdp")) {
+      d.zero_stage = absl::StrContains(how, "shard_grad_op") ? 2 : 3;
+    } else if (absl::StrContains(how, "zero2")) {
+      d.zero_stage = 2;
+    } else if (absl::StrContains(how, "zero1")) {
+      d.zero_stage = 1;
+    } else if (how == "none" || absl::StrContains(how, "zero0")) {
+      d.zero_stage = 0;
+    } else if (absl::string_view(framework_->name) == "megatron-core") {
+      d.zero_stage = 1;
+      Assume("the distributed optimizer (megatron-core)");
+    }
+    const int64_t group = GroupIn(how);
+    if (group > 0 && !absl::StrContains(how, "fsdp=")) d.shard_group = group;
+    if (d.dp % d.shard_group != 0) {
+      return Unknown(absl::StrCat("a sharding group of ", d.shard_group, " does not divide dp ", d.dp));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadBatch(Workload& w) {
+    if (!Has("micro_batch")) return Unknown("micro_batch is not stated");
+    w.micro_batch = Count("micro_batch");
+    if (Has("global_batch_seqs")) {
+      w.global_batch = Count("global_batch_seqs");
+      return absl::OkStatus();
+    }
+    int64_t accumulation = 1;
+    const std::string notes = Cell("notes");
+    if (const size_t at = notes.find("micro_num="); at != std::string::npos) {
+      accumulation = std::max<int64_t>(1, std::atoll(notes.c_str() + at + 10));
+    }
+    w.global_batch = w.micro_batch * w.degrees.dp * accumulation;
+    Assume(absl::StrCat("global batch = ", w.global_batch, " (", accumulation, " micro-batch a rank)"));
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadRecompute(Workload& w) {
+    std::string recompute = absl::AsciiStrToLower(Cell("activation_recompute"));
+    if (recompute.empty()) {
+      recompute = framework_->default_recompute;
+      Assume(absl::StrCat("recompute = ", recompute, " (", framework_->name, ")"));
+    }
+    if (recompute == "none") {
+      w.recompute = RecomputeKind::kNone;
+    } else if (recompute == "full") {
+      w.recompute = RecomputeKind::kFull;
+    } else if (absl::StartsWith(recompute, "selective")) {
+      w.recompute = RecomputeKind::kSelective;
+    } else {
+      return Unknown(absl::StrCat("activation_recompute '", recompute, "' is not known"));
+    }
+    return absl::OkStatus();
+  }
+
+  // What the optimizer column and the notes switch on.
+  absl::Status ReadSwitches(Workload& w) {
+    const std::string optimizer = absl::AsciiStrToLower(Cell("optimizer"));
+    const std::string notes = absl::AsciiStrToLower(Cell("notes"));
+    if (absl::StrContains(optimizer, "8bit")) {
+      // The moments take a byte each; the master copy, where there is one, stays.
+      w.optimizer_bytes = framework_->optimizer_bytes > 8 ? 6 : 2;
+    }
+    w.activations_on_host =
+        absl::StrContains(notes, "activation offload") || absl::StrContains(optimizer, "8bit");
+    if (absl::StrContains(notes, "unpacked")) Assume("sequences of full length, though not packed");
+    if (absl::StrContains(notes, "chunked ce") || absl::StrContains(notes, "activation ckpt") ||
+        absl::StrContains(notes, "optimizer in backward") || absl::StrContains(notes, "adamw")) {
+      // Of a series in which each row adds one: later rows have what earlier ones had.
+      w.loss_chunks = 8;
+    }
+    w.optimizer_in_backward = absl::StrContains(notes, "optimizer in backward") || w.activations_on_host;
+    return absl::OkStatus();
+  }
+
+  std::string Configuration(const Workload& w) const {
+    std::vector<std::string> parts = {w.framework->name, w.device->name,    Cell("activation_recompute"),
+                                      Cell("dp_shard"),  Cell("precision"), Cell("optimizer"),
+                                      Cell("model")};
+    const Architecture& a = w.model;
+    const Degrees& d = w.degrees;
+    for (int64_t number : {a.layers, a.hidden, a.ffn, a.heads, a.kv_heads, a.vocab, w.seq_len, w.micro_batch,
+                           w.global_batch, d.tp, d.pp, d.virtual_stages, d.cp, d.ep, d.dp, d.shard_group}) {
+      parts.push_back(absl::StrCat(number));
+    }
+    // Switches that have no column stand in the notes; so do figures, which differ between repeats.
+    std::string notes = Cell("notes");
+    notes.erase(
+        std::remove_if(notes.begin(), notes.end(), [](unsigned char c) { return absl::ascii_isdigit(c); }),
+        notes.end());
+    parts.push_back(std::move(notes));
+    return absl::StrJoin(parts, "|");
+  }
+
+  std::map<std::string, std::string> cells_;
+  const FrameworkProfile* framework_ = nullptr;
+  std::vector<std::string> assumptions_;
+};
+
+}  // namespace
+
+const std::vector<std::string>& PublishedColumns() {
+  static const auto* const columns = new std::vector<std::string>{"id",
+                                                                  "source",
+                                                                  "model",
+                                                                  "n_params_b",
+                                                                  "layers",
+                                                                  "hidden",
+                                                                  "ffn",
+                                                                  "heads",
+                                                                  "kv_heads",
+                                                                  "vocab",
+                                                                  "seq_len",
+                                                                  "gpu_type",
+                                                                  "n_gpus",
+                                                                  "tp",
+                                                                  "pp",
+                                                                  "vpp",
+                                                                  "cp",
+                                                                  "ep",
+                                                                  "dp_replicate",
+                                                                  "dp_shard",
+                                                                  "micro_batch",
+                                                                  "global_batch_seqs",
+                                                                  "precision",
+                                                                  "activation_recompute",
+                                                                  "optimizer",
+                                                                  "peak_mem_gib",
+                                                                  "tokens_per_sec_per_gpu",
+                                                                  "notes"};
+  return *columns;
+}
+
+absl::StatusOr<std::vector<PublishedRun>> ReadPublishedRuns(absl::string_view csv_text,
+                                                            absl::string_view what) {
+  TRAINCTL_ASSIGN_OR_RETURN(const std::vector<CsvRecord> records, ParseCsv(csv_text, what));
+  if (records.empty())
+    return BadDataError(absl::StrCat(what, ": is empty; the first line names the columns"));
+  const std::vector<std::string>& header = records[0].cells;
+  std::vector<std::string> missing;
+  for (const std::string& column : PublishedColumns()) {
+    if (std::find(header.begin(), header.end(), column) == header.end()) missing.push_back(column);
+  }
+  if (!missing.empty()) {
+    return BadDataError(absl::StrCat(what, ":", records[0].line,
+                                     ": missing columns: ", absl::StrJoin(missing, ", "),
+                                     "; a cell may be empty, a column must be there"));
+  }
+  std::vector<std::string> errors;
+  std::vector<PublishedRun> runs;
+  for (size_t r = 1; r < records.size(); ++r) {
+    const CsvRecord& record = records[r];
+    if (record.cells.size() != header.size()) {
+      errors.push_back(absl::StrCat(what, ":", record.line, ": ", record.cells.size(), " cells, but ",
+                                    header.size(), " columns"));
+      continue;
+    }
+    std::map<std::string, std::string> cells;
+    for (size_t c = 0; c < header.size(); ++c) {
+      cells[header[c]] = std::string(absl::StripAsciiWhitespace(record.cells[c]));
+    }
+    const size_t errors_before = errors.size();
+    for (const std::string& column : NumberColumns()) {
+      double value = 0;
+      const std::string& cell = cells[column];
+      if (cell.empty() ||
+          (absl::SimpleAtod(cell, &value) && std::isfinite(value) && value >= 0 && value < 1e15))
+        continue;
+      errors.push_back(
+          absl::StrCat(what, ":", record.line, ": ", column, " is '", cell.substr(0, 40), "', not a number"));
+    }
+    if (errors.size() == errors_before) runs.push_back(RowReader(std::move(cells)).Read());
+  }
+  if (errors.empty()) return runs;
+  const size_t all = errors.size();
+  if (all > kErrorsShown) {
+    errors.resize(kErrorsShown);
+    errors.push_back(absl::StrCat("and ", all - kErrorsShown, " more"));
+  }
+  return BadDataError(absl::StrJoin(errors, "\n"));
+}
+
+}  // namespace trainctl::planner

@@ -1,0 +1,36 @@
+// Runs that others measured and published, one per row of a CSV: what each trained, on what, and how
+// much memory and time it took. An empty cell is filled in where the framework or the model says what
+// it must have been, and the reason says so; what cannot be known is left out with a reason. Pure.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "planner/workload.h"
+
+namespace trainctl::planner {
+
+struct PublishedRun {
+  std::string id;
+  std::string source;
+  std::optional<Workload> workload;  // empty: not enough is known to price it
+  std::string reason;                // why it is empty, or which cells were filled in and with what
+  MemoryMetric metric = MemoryMetric::kReserved;
+  double measured_memory_gib = 0;    // 0: not published
+  double measured_step_seconds = 0;  // 0: not published
+  // All that decides the price, for finding repeats of one configuration.
+  std::string configuration;
+};
+
+// The columns that a file must have, in any order; others are ignored.
+const std::vector<std::string>& PublishedColumns();
+
+// BadDataError with every missing column, or with line and column name of each cell that should be a
+// number and is not (at most ten are listed).
+absl::StatusOr<std::vector<PublishedRun>> ReadPublishedRuns(absl::string_view csv_text,
+                                                            absl::string_view what);
+
+}  // namespace trainctl::planner

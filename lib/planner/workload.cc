@@ -1,0 +1,48 @@
+#include "planner/workload.h"
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+
+namespace trainctl::planner {
+
+absl::Status Validate(const Workload& w) {
+  TRAINCTL_RETURN_IF_ERROR(Validate(w.model));
+  const Degrees& d = w.degrees;
+  const std::pair<const char*, int64_t> positive[] = {{"seq_len", w.seq_len},
+                                                      {"micro_batch", w.micro_batch},
+                                                      {"global_batch", w.global_batch},
+                                                      {"tp", d.tp},
+                                                      {"pp", d.pp},
+                                                      {"virtual_stages", d.virtual_stages},
+                                                      {"cp", d.cp},
+                                                      {"ep", d.ep},
+                                                      {"dp", d.dp},
+                                                      {"shard_group", d.shard_group}};
+  for (const auto& [name, value] : positive) {
+    if (value <= 0 || value > 1'000'000'000) {
+      return UsageError(absl::StrCat(name, " is ", value, "; it is between 1 and 1e9"));
+    }
+  }
+  if (w.device == nullptr || w.node == nullptr || w.framework == nullptr) {
+    return UsageError("a workload needs a device, a node and a framework");
+  }
+  if (w.model.heads % d.tp != 0) {
+    return UsageError(absl::StrCat("tp ", d.tp, " does not divide the ", w.model.heads, " heads"));
+  }
+  if (d.pp * d.virtual_stages > w.model.layers + 2) {
+    return UsageError(absl::StrCat("pp ", d.pp, " x virtual stages ", d.virtual_stages, " is more than the ",
+                                   w.model.layers, " layers"));
+  }
+  if (d.ep > 1 && !w.model.experts.has_value()) return UsageError("ep needs a model with experts");
+  if (w.model.experts.has_value() && w.model.experts->count % d.ep != 0) {
+    return UsageError(absl::StrCat("ep ", d.ep, " does not divide the ", w.model.experts->count, " experts"));
+  }
+  if (w.global_batch % (w.micro_batch * d.dp) != 0) {
+    return UsageError(absl::StrCat("a batch of ", w.global_batch,
+                                   " sequences is not a multiple of micro-batch ", w.micro_batch, " x dp ",
+                                   d.dp));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace trainctl::planner

@@ -1,0 +1,65 @@
+// One training job as it is priced: model, batch, precision, degrees, machine and framework.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "cluster/catalogue.h"
+#include "planner/architecture.h"
+#include "planner/framework.h"
+
+namespace trainctl::planner {
+
+enum class Precision : uint8_t { kFp32, kFp16, kBf16, kFp8, kMxfp8, kNvfp4 };
+enum class RecomputeKind : uint8_t { kNone, kSelective, kFull };
+
+// Degrees of parallelism. World size = tp * pp * cp * dp.
+struct Degrees {
+  int64_t tp = 1;
+  int64_t pp = 1;
+  int64_t virtual_stages = 1;  // chunks of the model per pipeline rank
+  int64_t cp = 1;
+  int64_t ep = 1;  // expert parallelism, out of the ranks of dp, cp and tp
+  int64_t dp = 1;
+  int zero_stage = 0;       // 0: replicated, 1: optimizer, 2: and gradients, 3: and parameters sharded
+  int64_t shard_group = 1;  // data-parallel ranks that share one copy of what is sharded
+  int64_t world_size() const { return tp * pp * cp * dp; }
+};
+
+struct Workload {
+  Architecture model;
+  int64_t seq_len = 0;
+  int64_t micro_batch = 1;   // sequences
+  int64_t global_batch = 1;  // sequences
+  Precision precision = Precision::kBf16;
+  RecomputeKind recompute = RecomputeKind::kNone;
+  Degrees degrees;
+  const cluster::Device* device = nullptr;
+  const cluster::Node* node = nullptr;
+  const FrameworkProfile* framework = nullptr;
+
+  // Where the job differs from its framework's way.
+  double optimizer_bytes = 0;          // per parameter; 0: as the framework
+  int64_t loss_chunks = 1;             // logits are formed so many times, for a part of the tokens each
+  bool activations_on_host = false;    // kept activations wait in host memory for the backward
+  bool optimizer_in_backward = false;  // a gradient is applied and dropped as soon as it is there
+
+  double OptimizerBytes() const { return optimizer_bytes > 0 ? optimizer_bytes : framework->optimizer_bytes; }
+  double GradientBytes() const {
+    const bool other = precision == Precision::kBf16 && framework->bf16_gradient_bytes > 0;
+    return other ? framework->bf16_gradient_bytes : framework->gradient_bytes;
+  }
+  // Of one micro-batch, on one rank; context parallelism cuts the sequences.
+  double TokensPerRank() const {
+    return static_cast<double>(micro_batch) * static_cast<double>(seq_len) / static_cast<double>(degrees.cp);
+  }
+  int64_t num_micro_batches() const { return global_batch / (micro_batch * degrees.dp); }
+  bool IsFp8() const {
+    return precision == Precision::kFp8 || precision == Precision::kMxfp8 || precision == Precision::kNvfp4;
+  }
+};
+
+// UsageError naming what contradicts: degrees that do not divide heads, layers or the batch.
+absl::Status Validate(const Workload& workload);
+
+}  // namespace trainctl::planner

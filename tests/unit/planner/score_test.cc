@@ -1,0 +1,202 @@
+#include "planner/score.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "planner/price_memory.h"
+#include "planner/price_time.h"
+
+namespace trainctl::planner {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string Header() { return absl::StrCat(absl::StrJoin(PublishedColumns(), ","), "\n"); }
+
+// A row of Llama 3 8B on 64 H100 under FSDP2; `changes` replaces cells.
+std::string Row(const std::map<std::string, std::string>& changes = {}) {
+  std::map<std::string, std::string> cells = {{"id", "row-1"},
+                                              {"source", "pytorch/torchtitan@1:x.md"},
+                                              {"model", "Llama 3 8B"},
+                                              {"layers", "32"},
+                                              {"hidden", "4096"},
+                                              {"ffn", "14336"},
+                                              {"heads", "32"},
+                                              {"kv_heads", "8"},
+                                              {"vocab", "128256"},
+                                              {"seq_len", "8192"},
+                                              {"gpu_type", "H100"},
+                                              {"n_gpus", "64"},
+                                              {"tp", "1"},
+                                              {"pp", "1"},
+                                              {"dp_shard", "fsdp2(64)"},
+                                              {"micro_batch", "1"},
+                                              {"global_batch_seqs", "64"},
+                                              {"precision", "bf16"},
+                                              {"activation_recompute", "full"},
+                                              {"tokens_per_sec_per_gpu", "5000"}};
+  for (const auto& [column, cell] : changes) cells[column] = cell;
+  std::vector<std::string> row;
+  for (const std::string& column : PublishedColumns()) row.push_back(cells[column]);
+  return absl::StrCat(absl::StrJoin(row, ","), "\n");
+}
+
+PublishedRun Read(const std::map<std::string, std::string>& changes = {}) {
+  const auto runs = ReadPublishedRuns(Header() + Row(changes), "r.csv");
+  EXPECT_TRUE(runs.ok()) << runs.status();
+  return runs.ok() ? (*runs)[0] : PublishedRun{};
+}
+
+Workload Priced(const std::map<std::string, std::string>& changes = {}) {
+  const PublishedRun run = Read(changes);
+  EXPECT_TRUE(run.workload.has_value()) << run.reason;
+  return run.workload.value_or(Workload{});
+}
+
+TEST(PublishedRuns, ARowIsReadAsItStands) {
+  const PublishedRun run = Read();
+  ASSERT_TRUE(run.workload.has_value()) << run.reason;
+  EXPECT_EQ(run.workload->degrees.dp, 64);
+  EXPECT_EQ(run.workload->degrees.zero_stage, 3);
+  EXPECT_EQ(run.workload->num_micro_batches(), 1);
+  EXPECT_STREQ(run.workload->framework->name, "torchtitan");
+  EXPECT_STREQ(run.workload->device->name, "h100-sxm-80gb");
+  EXPECT_DOUBLE_EQ(run.measured_step_seconds, 64 * 8192 / (5000.0 * 64));
+}
+
+TEST(PublishedRuns, WhatIsMissingIsFilledInOrSaid) {
+  EXPECT_THAT(Read({{"ffn", ""}}).reason, HasSubstr("ffn = 11008"));
+  EXPECT_THAT(Read({{"activation_recompute", ""}}).reason, HasSubstr("recompute = selective (torchtitan)"));
+  const std::pair<const char*, const char*> kNeeded[] = {{"hidden", "hidden is not stated"},
+                                                         {"tp", "tp is not stated"},
+                                                         {"micro_batch", "micro_batch is not stated"},
+                                                         {"gpu_type", "gpu_type is not stated"},
+                                                         {"vocab", "vocab is not stated"}};
+  for (const auto& [column, reason] : kNeeded) {
+    const PublishedRun run = Read({{column, ""}});
+    EXPECT_FALSE(run.workload.has_value()) << column;
+    EXPECT_EQ(run.reason, reason);
+  }
+  EXPECT_THAT(Read({{"global_batch_seqs", "63"}}).reason, HasSubstr("63 sequences is not a multiple"));
+  EXPECT_THAT(Read({{"gpu_type", "H101"}}).reason, HasSubstr("h100"));
+  EXPECT_THAT(Read({{"tp", "5"}}).reason, HasSubstr("does not divide 64 GPUs"));
+}
+
+TEST(PublishedRuns, AFileThatIsWrongIsNamedWithLinesAndColumns) {
+  const auto columns = ReadPublishedRuns("id,model\nx,y\n", "r.csv");
+  EXPECT_THAT(std::string(columns.status().message()), HasSubstr("r.csv:1: missing columns: source"));
+  const auto words = ReadPublishedRuns(Header() + Row({{"tp", "eight"}}) + Row({{"pp", "-1"}}), "r.csv");
+  EXPECT_THAT(std::string(words.status().message()), HasSubstr("r.csv:2: tp is 'eight', not a number"));
+  EXPECT_THAT(std::string(words.status().message()), HasSubstr("r.csv:3: pp is '-1', not a number"));
+  EXPECT_FALSE(ReadPublishedRuns("", "r.csv").ok());
+  EXPECT_FALSE(ReadPublishedRuns(Header() + "a,b\n", "r.csv").ok());
+}
+
+TEST(Score, ErrorsAreSignedAndRepeatsShareTheirMedian) {
+  const auto runs = ReadPublishedRuns(Header() + Row({{"id", "a"}, {"tokens_per_sec_per_gpu", "4000"}}) +
+                                          Row({{"id", "b"}, {"tokens_per_sec_per_gpu", "5000"}}) +
+                                          Row({{"id", "c"}, {"tokens_per_sec_per_gpu", "8000"}}) +
+                                          Row({{"id", "d"}, {"hidden", ""}}),
+                                      "r.csv");
+  ASSERT_TRUE(runs.ok()) << runs.status();
+  const Score score = ScoreRuns(*runs);
+  ASSERT_EQ(score.rows.size(), 4u);
+  for (int i = 0; i < 3; ++i) EXPECT_DOUBLE_EQ(score.rows[i].measured_step_seconds, 8192 / 5000.0);
+  EXPECT_EQ(score.rows[3].status, ScoreStatus::kSkipped);
+  const ScoredRow& row = score.rows[0];
+  EXPECT_DOUBLE_EQ(row.time_error_percent, 100 * (row.predicted_step_seconds - row.measured_step_seconds) /
+                                               row.measured_step_seconds);
+  EXPECT_TRUE(std::isnan(row.memory_error_percent));
+  EXPECT_EQ(score.sources.back().source, "all");
+  EXPECT_EQ(score.sources.back().skipped, 1);
+}
+
+TEST(Score, SummariesAreThoseOfTheirDefinitions) {
+  const ErrorSummary summary = Summarize({-10, 20, 5, -1});
+  EXPECT_EQ(summary.count, 4);
+  EXPECT_DOUBLE_EQ(summary.mean_absolute, 9);
+  EXPECT_DOUBLE_EQ(summary.mean, 3.5);
+  EXPECT_DOUBLE_EQ(summary.median, 2);
+  EXPECT_DOUBLE_EQ(summary.worst, 20);
+  EXPECT_DOUBLE_EQ(summary.percentile_95, 20);
+}
+
+// "Reducing Activation Recomputation in Large Transformer Models", arXiv 2205.05198, and the same derived for
+// Llama: per layer sb(12h + 4h kv/a + 6f) bytes and four for each head's log-sum.
+TEST(PriceMemory, ActivationsAreThePublishedFormula) {
+  Workload w = Priced({{"activation_recompute", "none"}, {"micro_batch", "2"}, {"global_batch_seqs", "128"}});
+  const LayerWork work = WorkOfLayer(w, 0);
+  const double h = 4096, f = 14336, kv_share = 8.0 / 32, tokens = 2 * 8192;
+  EXPECT_DOUBLE_EQ(SavedBytes(work, w), tokens * (12 * h + 4 * h * kv_share + 6 * f + 4 * 32));
+  w.recompute = RecomputeKind::kFull;
+  EXPECT_DOUBLE_EQ(SavedBytes(work, w), tokens * 2 * h);
+}
+
+// Megatron-LM's README: 18 bytes per parameter, 6 + 12/d with the distributed optimizer.
+TEST(PriceMemory, StatesAreThePublishedBytesPerParameter) {
+  for (int64_t dp : {1, 8, 64}) {
+    Workload w = Priced({{"source", "NVIDIA/Megatron-LM"},
+                         {"dp_shard", ""},
+                         {"n_gpus", absl::StrCat(dp)},
+                         {"global_batch_seqs", absl::StrCat(dp)}});
+    w.framework = FindFramework("megatron-core");
+    w.model.vocab = 128;  // not padded
+    const MemoryPrice price = PriceMemory(w);
+    const double states = price.parts[0] + price.parts[1] + price.parts[2];
+    const double parameters =
+        static_cast<double>(NumParameters(w.model)) - static_cast<double>(w.model.hidden);
+    EXPECT_NEAR(states / parameters, 6 + 12.0 / static_cast<double>(dp), 0.01);
+  }
+}
+
+TEST(PriceMemory, InFlightMicroBatchesAreThoseOfTheSchedules) {
+  Workload w = Priced({{"n_gpus", "8"}, {"pp", "8"}, {"dp_shard", ""}, {"global_batch_seqs", "64"}});
+  EXPECT_DOUBLE_EQ(MicroBatchesInFlight(w, 0), 8);
+  EXPECT_DOUBLE_EQ(MicroBatchesInFlight(w, 7), 1);
+  // Megatron-LM: p (1 + (p - 1) / (p v)) for the first stage.
+  w.degrees.virtual_stages = 4;
+  EXPECT_DOUBLE_EQ(MicroBatchesInFlight(w, 0), 8 * (1 + 7.0 / (8 * 4)) - 0.0);
+  w.global_batch = 2;
+  w.degrees.virtual_stages = 1;
+  EXPECT_DOUBLE_EQ(MicroBatchesInFlight(w, 0), 2);
+}
+
+TEST(PriceMemory, CategoriesSumAndLayersAreAllThere) {
+  Workload w = Priced({{"n_gpus", "6"}, {"pp", "6"}, {"dp_shard", ""}, {"global_batch_seqs", "12"}});
+  int64_t layers = 0;
+  for (int64_t rank = 0; rank < 6; ++rank) layers += LayersOfRank(w, rank)[1];
+  EXPECT_EQ(layers, 32);
+  const MemoryPrice price = PriceMemory(w);
+  double sum = 0;
+  for (double part : price.parts) sum += part;
+  EXPECT_NEAR(sum - price.parts[static_cast<size_t>(MemoryPart::kOutside)], price.allocated_bytes, 1);
+}
+
+TEST(PriceTime, PartsSumAndABubbleIsThePublishedOne) {
+  // Equal stages without transfers that matter: (p - 1) / m of the compute.
+  Workload w =
+      Priced({{"n_gpus", "4"}, {"pp", "4"}, {"dp_shard", ""}, {"global_batch_seqs", "16"}, {"vocab", "8"}});
+  const TimePrice price = PriceTime(w);
+  const double sum = price.compute_seconds + price.recompute_seconds + price.tensor_seconds +
+                     price.expert_seconds + price.context_seconds + price.pipeline_seconds +
+                     price.data_seconds + price.optimizer_seconds;
+  EXPECT_NEAR(sum, price.step_seconds, 1e-12);
+  EXPECT_NEAR(price.pipeline_seconds / (price.compute_seconds + price.recompute_seconds), 3.0 / 16, 0.01);
+}
+
+TEST(PriceTime, ProductsPayForWholeTiles) {
+  const Workload w = Priced();
+  const cluster::Device& h100 = *w.device;
+  const double even = MatmulSeconds(h100, Precision::kBf16, 1, 8192, 8192, 8192);
+  // Nothing is faster than the device's best published rate.
+  EXPECT_GE(even, 2 * std::pow(8192.0, 3) / h100.measured_half_flops.value);
+  EXPECT_LE(even, 1.25 * 2 * std::pow(8192.0, 3) / h100.measured_half_flops.value);
+  EXPECT_GE(MatmulSeconds(h100, Precision::kBf16, 1, 8192, 8192, 8193), even);
+}
+
+}  // namespace
+}  // namespace trainctl::planner
