@@ -41,6 +41,7 @@ void Print(const planner::Score& score) {
 }
 
 absl::StatusOr<ExitCode> RunScore(const ScoreOptions& options, const Output& output) {
+  if (!PathExists(options.file)) return UsageError(absl::StrCat(options.file, ": no such file"));
   TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFile(options.file));
   TRAINCTL_ASSIGN_OR_RETURN(const std::vector<planner::PublishedRun> runs,
                             planner::ReadPublishedRuns(text, options.file));

@@ -418,7 +418,7 @@ def score_of_measured_runs(c):
     c.expect(c.run("score", "words.csv"), 6, "words.csv:2", "n_gpus is 'eight', not a number")
     c.write("id,model\n", "columns.csv")
     c.expect(c.run("score", "columns.csv"), 6, "missing columns: source")
-    c.expect(c.run("score", "absent.csv"), 6, "absent.csv")
+    c.expect(c.run("score", "absent.csv"), 2, "absent.csv: no such file")
 
 
 @case
@@ -446,7 +446,7 @@ def prepared_data_is_the_text_it_was_made_of(c):
 
 def verbs_of(help_text):
     """The subcommands that a help page lists."""
-    listing = help_text.split("Subcommands:")[1] if "Subcommands:" in help_text else ""
+    listing = help_text.split("Subcommands:\n")[1].split("\n\n")[0] if "Subcommands:" in help_text else ""
     return [line.split()[0] for line in listing.splitlines() if re.match(r"  \w", line)]
 
 
