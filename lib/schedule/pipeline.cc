@@ -52,8 +52,8 @@ constexpr std::array<KindRow, kNumPipelineKinds> kKinds = {{
     {"dualpipev", TwoInAV(2), Layout::kV, BuildDualPipeV, ""},
 }};
 
-// Passes of one schedule that are built at most: a step of more would take gigabytes.
-constexpr int64_t kMaxPasses = int64_t{100} << 20;
+// Stages times micro-batches of one schedule at most; lowered, that many take about two gigabytes.
+constexpr int64_t kMaxPasses = int64_t{8} << 20;
 
 const KindRow& RowOf(PipelineKind kind) { return kKinds[static_cast<size_t>(kind)]; }
 
@@ -126,7 +126,7 @@ absl::Status CheckPipelineShape(PipelineKind kind, const PipelineShape& shape) {
   if (stages > kMaxPasses || stages * shape.num_micro_batches > kMaxPasses) {
     return UsageError(absl::StrCat(shape.ranks, " ranks x ", shape.virtual_stages, " stages x ",
                                    shape.num_micro_batches, " micro-batches are more than the ", kMaxPasses,
-                                   " passes that one schedule may have; take fewer micro-batches"));
+                                   " that one schedule may have; take fewer micro-batches"));
   }
   if (row.limits.even_ranks && shape.ranks % 2 != 0) {
     return UsageError(absl::StrCat("the ", row.name, " schedule needs an even number of ranks, not ",

@@ -144,6 +144,11 @@ class PipelineChecker {
       }
       ranks_[r].slots.resize(static_cast<size_t>(lowered_.num_slots[r]));
       ranks_[r].buffers.resize(static_cast<size_t>(lowered_.num_buffers[r]));
+      for (const Instruction& i : ListOf(r)) {
+        if (static_cast<size_t>(i.op) >= static_cast<size_t>(kNumPipelineOps)) {
+          return FailWhole("rank ", r, " has an unknown instruction");
+        }
+      }
       for (size_t i = 0; i < most; ++i) TRAINCTL_RETURN_IF_ERROR(CheckInstruction(r, i));
     }
     return absl::OkStatus();
@@ -151,8 +156,6 @@ class PipelineChecker {
 
   absl::Status CheckInstruction(size_t r, size_t index) {
     const Instruction& i = ListOf(r)[index];
-    if (static_cast<size_t>(i.op) >= static_cast<size_t>(kNumPipelineOps))
-      return FailWhole("has an unknown instruction");
     if (i.stage < 0 || i.stage >= place_.num_stages || i.micro_batch < 0 ||
         i.micro_batch >= place_.num_micro_batches) {
       return Fail(r, index, "is outside of ", place_.num_stages, " stages and ", place_.num_micro_batches,
@@ -180,9 +183,15 @@ class PipelineChecker {
 
   absl::Status CheckJoined(size_t r, size_t index) const {
     const std::vector<Instruction>& list = ListOf(r);
-    if (list[index].op != PipelineOp::kForward || index + 1 == list.size() ||
-        (list[index + 1].op != PipelineOp::kBackward && list[index + 1].op != PipelineOp::kBackwardInput)) {
+    if (list[index].op != PipelineOp::kForward || index + 1 == list.size()) {
       return Fail(r, index, "is joined, but not a forward before a backward");
+    }
+    const Instruction& next = list[index + 1];
+    if (next.op != PipelineOp::kBackward && next.op != PipelineOp::kBackwardInput) {
+      return Fail(r, index, "is joined with a ", PipelineOpName(next.op), ", which is no backward");
+    }
+    if (next.stage == list[index].stage && next.micro_batch == list[index].micro_batch) {
+      return Fail(r, index, "is joined with its own backward, which has to wait for it");
     }
     return absl::OkStatus();
   }

@@ -168,6 +168,10 @@ class Player {
   PipelineTimes times_;
 };
 
+double Largest(const std::vector<double>& seconds) {
+  return seconds.empty() ? 0 : *std::max_element(seconds.begin(), seconds.end());
+}
+
 absl::Status CheckCosts(const LoweredPipeline& lowered, const PipelineCosts& costs) {
   const size_t num_stages = static_cast<size_t>(lowered.placement.num_stages);
   if (costs.stages.size() != 1 && costs.stages.size() != num_stages) {
@@ -195,10 +199,8 @@ absl::Status CheckCosts(const LoweredPipeline& lowered, const PipelineCosts& cos
 
 }  // namespace
 
-double PipelineTimes::max_bubble_s() const { return *std::max_element(bubble_s.begin(), bubble_s.end()); }
-double PipelineTimes::max_inner_bubble_s() const {
-  return *std::max_element(inner_bubble_s.begin(), inner_bubble_s.end());
-}
+double PipelineTimes::max_bubble_s() const { return Largest(bubble_s); }
+double PipelineTimes::max_inner_bubble_s() const { return Largest(inner_bubble_s); }
 
 absl::StatusOr<PipelineTimes> SimulatePipeline(const LoweredPipeline& lowered, const PipelineCosts& costs,
                                                bool keep_intervals) {
