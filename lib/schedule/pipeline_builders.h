@@ -53,8 +53,8 @@ class DepthFirstOrder {
 
 // Completes orders of forwards and input backwards with the weight backwards: plays them with
 // passes of one unit each, everything as early as possible. A weight backward runs where the rank
-// would wait otherwise, or where a forward would exceed `max_in_flight[rank]` stage activations
-// (held from the forward to the weight backward). Oldest weight backward first.
+// would wait otherwise, or where the forwards that come next would exceed `max_in_flight[rank]`
+// stage activations (held from the forward to the weight backward). Oldest weight backward first.
 void FillWithWeightBackwards(PipelineSchedule& schedule, const std::vector<int>& max_in_flight);
 
 }  // namespace trainctl::schedule

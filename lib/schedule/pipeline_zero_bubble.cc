@@ -63,13 +63,25 @@ class Filler {
     return action.stage == place_.num_stages - 1 || input_end_[at + stride] <= now;
   }
 
+  // Whether the forwards that follow one another from here fit. If they do not, weight backwards come
+  // before the first of them rather than in between, where they would delay the ranks that wait for
+  // the second; with none to run, one forward at a time has to do.
+  static bool HasRoom(const Rank& rank, int max_in_flight) {
+    if (rank.pending_weights == 0) return rank.in_flight < max_in_flight;
+    int in_flight = rank.in_flight;
+    for (size_t i = rank.next; i < rank.order.size() && rank.order[i].op == PipelineOp::kForward; ++i) {
+      if (++in_flight > max_in_flight) return false;
+    }
+    return true;
+  }
+
   // What rank `r` does at `now`, if anything; it lasts one unit.
   bool Step(size_t r, int now) {
     Rank& rank = ranks_[r];
     if (rank.next < rank.order.size()) {
       const PipelineAction& action = rank.order[rank.next];
       const bool forward = action.op == PipelineOp::kForward;
-      if ((!forward || rank.in_flight < max_in_flight_[r]) && Ready(action, now)) {
+      if ((!forward || HasRoom(rank, max_in_flight_[r])) && Ready(action, now)) {
         (forward ? forward_end_ : input_end_)[Index(action)] = now + 1;
         ++(forward ? rank.in_flight : rank.pending_weights);
         rank.result->push_back(action);

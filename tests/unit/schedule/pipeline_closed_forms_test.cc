@@ -170,6 +170,23 @@ TEST(PipelineClosedForms, VHalf) {
   }
 }
 
+// The playground again: V-Half has no bubble but at both ends as long as W + 2I >= 2F and
+// W + 2F >= 2I; beyond that a micro-batch waits for what is missing.
+TEST(PipelineClosedForms, VHalfToleratesUnequalPasses) {
+  for (int p : {3, 4, 5, 8, 16}) {
+    const auto per_micro_batch = [&](const StageCosts& c) {
+      return (Times(PipelineKind::kVHalf, {p, 128, 2}, c).max_bubble_s() -
+              Times(PipelineKind::kVHalf, {p, 64, 2}, c).max_bubble_s()) /
+             64;
+    };
+    for (const StageCosts& c :
+         std::vector<StageCosts>{{4, 5, 4}, {5, 4, 4}, {4, 4, 3}, {3, 4, 2}, {6, 4, 4}}) {
+      EXPECT_EQ(per_micro_batch(c), 0) << p << " " << c.forward_s << " " << c.input_backward_s;
+    }
+    EXPECT_LE(per_micro_batch({4, 8, 4}), 2 * 8 - (4 + 2 * 4)) << p;
+  }
+}
+
 // The same: two thirds of 1F1B's bubble and a constant, and floor((p+4)/3) micro-batches.
 TEST(PipelineClosedForms, VMin) {
   for (int p : kRanks) {
