@@ -1,0 +1,119 @@
+// Pipeline-parallel schedules as data: which rank runs which pass of which stage and micro-batch,
+// in which order. Published schedules are rebuilt here from their definitions; docs/schedules.md
+// draws them and gives their closed forms. Pure functions, thread safe, no LibTorch.
+//
+//   ASSIGN(PipelineSchedule schedule, BuildPipeline(PipelineKind::k1F1B, {.ranks = 4, .num_micro_batches =
+//   8})); ASSIGN(LoweredPipeline lowered, LowerPipeline(schedule));             // pipeline_lowered.h
+//   RETURN_IF_ERROR(CheckPipeline(lowered).status());                     // pipeline_lowered.h
+//   PipelineTimes times = SimulatePipeline(lowered, costs);               // pipeline_simulate.h
+//
+// Words: a *stage* is a chunk of consecutive blocks; a model has ranks * virtual_stages of them,
+// numbered from the input. A *pass* is one of forward, backward, input backward, weight backward of
+// one stage and one micro-batch. A DualPipe holds two *copies* of the model that run in opposite
+// directions; every other schedule holds one.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace trainctl::schedule {
+
+enum class PipelineKind : uint8_t {
+  kGPipe,                  // all forwards, then all backwards (AFAB)
+  k1F1B,                   // one forward, one backward (PipeDream-Flush)
+  kInterleaved1F1B,        // 1F1B over several stages per rank, depth first
+  kLoopedBreadthFirst,     // AFAB over several stages per rank, stage by stage
+  kZbH1,                   // weight gradients fill the bubble, memory of 1F1B
+  kZbH2,                   // no bubble, twice the memory
+  kInterleavedZeroBubble,  // interleaved, with weight gradients as filling
+  kZbv,                    // two stages per rank in a V, no bubble, memory of 1F1B
+  kVHalf,                  // V, half the memory
+  kVMin,                   // V, a third of the memory
+  kDualPipe,               // two copies of the model, from both ends
+  kDualPipeV,              // DualPipe cut in half, as a V
+};
+inline constexpr int kNumPipelineKinds = 12;
+
+absl::string_view PipelineKindName(PipelineKind kind);
+// UsageError lists the names.
+absl::StatusOr<PipelineKind> ParsePipelineKind(absl::string_view name);
+
+struct PipelineShape {
+  int ranks = 1;
+  int num_micro_batches = 1;
+  int virtual_stages = 1;  // stages per rank (DualPipe: per rank and copy)
+};
+
+// What a kind can be built for; the least number of stages per rank is also the one to propose.
+struct PipelineLimits {
+  int min_virtual_stages = 1;
+  int max_virtual_stages = 1;
+  bool even_ranks = false;
+  bool even_micro_batches = false;
+  int micro_batches_per_rank = 0;  // at least so many times the ranks
+  bool splits_backward = false;    // uses weight backward passes
+};
+PipelineLimits LimitsOf(PipelineKind kind);
+
+// UsageError says what is wrong with the shape and which would do.
+absl::Status CheckPipelineShape(PipelineKind kind, const PipelineShape& shape);
+
+// Passes are the first four; the rest is what lowering adds (pipeline_lowered.h).
+enum class PipelineOp : uint8_t {
+  kForward,         // F
+  kBackward,        // B: gradients of the input and of the weights
+  kBackwardInput,   // I: gradient of the input alone
+  kBackwardWeight,  // W: gradients of the weights, after I
+  kSendActivation,  // output of `stage` to the rank of the next one
+  kRecvActivation,  // input of `stage` from the rank of the one before
+  kSendGradient,    // gradient of the input of `stage` to the rank of the one before
+  kRecvGradient,    // gradient of the output of `stage` from the rank of the next one
+};
+inline constexpr int kNumPipelineOps = 8;
+absl::string_view PipelineOpName(PipelineOp op);  // "forward", "send activation"
+char PipelinePassLetter(PipelineOp op);           // F, B, I, W; '?' for the others
+
+struct PipelineAction {
+  PipelineOp op = PipelineOp::kForward;
+  bool joined = false;  // a forward that overlaps with the next action, a backward of another micro-batch
+  int stage = 0;
+  int micro_batch = 0;
+  bool operator==(const PipelineAction&) const = default;
+};
+
+// Where the stages lie. Copy c of the model sees the c-th part of the micro-batches.
+struct PipelinePlacement {
+  int num_ranks = 0;
+  int num_stages = 0;  // of the model, ranks * virtual_stages
+  int num_micro_batches = 0;
+  int num_copies = 1;
+  std::vector<int> stage_ranks;  // [copy * num_stages + stage] -> rank
+
+  int CopyOf(int micro_batch) const {
+    return num_copies == 1 ? 0 : static_cast<int>(int64_t{micro_batch} * num_copies / num_micro_batches);
+  }
+  int RankOf(int stage, int micro_batch) const {
+    return stage_ranks[static_cast<size_t>(CopyOf(micro_batch) * num_stages + stage)];
+  }
+  // Stages that `rank` holds the weights of, ascending, over all copies.
+  std::vector<int> StagesOf(int rank) const;
+  bool operator==(const PipelinePlacement&) const = default;
+};
+
+struct PipelineSchedule {
+  std::string name;  // of the kind, or of the file
+  PipelinePlacement placement;
+  std::vector<std::vector<PipelineAction>> actions;  // by rank, in order
+};
+
+// The schedule of one step. UsageError as CheckPipelineShape.
+absl::StatusOr<PipelineSchedule> BuildPipeline(PipelineKind kind, const PipelineShape& shape);
+
+// "forward of stage 3, micro-batch 1"
+std::string DescribePass(PipelineOp op, int stage, int micro_batch);
+
+}  // namespace trainctl::schedule
