@@ -318,7 +318,8 @@ class Pricer {
     const int64_t played = m <= 5 * p ? m : 4 * p + m % p;
     const double seconds = Makespan(costs, played);
     if (played == m) return seconds;
-    return seconds + static_cast<double>((m - played) / p) * (seconds - Makespan(costs, played - p));
+    const int64_t more_rounds = (m - played) / p;
+    return seconds + static_cast<double>(more_rounds) * (seconds - Makespan(costs, played - p));
   }
 
   double Makespan(const schedule::PipelineCosts& costs, int64_t micro_batches) const {
