@@ -34,8 +34,7 @@ double PaddedVocab(const Workload& w) {
 StageParameters ParametersOfRank(const Workload& w, int64_t rank) {
   const double tp = static_cast<double>(w.degrees.tp);
   StageParameters stage;
-  const auto [first, count] = LayersOfRank(w, rank);
-  for (int64_t layer = first; layer < first + count; ++layer) {
+  for (int64_t layer : LayersOfRank(w, rank)) {
     const LayerParameters p = ParametersOfLayer(w.model, layer);
     const double dense = static_cast<double>(p.matrices) / tp + static_cast<double>(p.vectors + p.router);
     const double experts = static_cast<double>(p.routed_experts) / static_cast<double>(w.degrees.ep);
@@ -97,10 +96,9 @@ MemoryPrice PriceRank(const Workload& w, int64_t rank) {
   const double gradients = w.optimizer_in_backward ? stage.largest_layer : Cut(stage, groups, zero >= 2);
   Part(price, MemoryPart::kGradients) = gradients * w.GradientBytes();
 
-  const auto [first, count] = LayersOfRank(w, rank);
   double per_micro_batch = 0;
   double largest_work = 0;
-  for (int64_t layer = first; layer < first + count; ++layer) {
+  for (int64_t layer : LayersOfRank(w, rank)) {
     const LayerWork work = WorkOfLayer(w, layer);
     per_micro_batch += SavedBytes(work, w);
     double all = 0;
@@ -173,20 +171,27 @@ double MicroBatchesInFlight(const Workload& w, int64_t rank) {
   return static_cast<double>(chunks) / static_cast<double>(v);
 }
 
-std::array<int64_t, 2> LayersOfRank(const Workload& w, int64_t rank) {
-  const int64_t p = w.degrees.pp;
+LayerRange LayersOfStage(const Workload& w, int64_t stage) {
+  const int64_t stages = w.degrees.pp * w.degrees.virtual_stages;
   // Embedding and head are units of their own where they count as layers.
-  const int64_t ends = w.framework->embedding_counts_as_layer && p > 1 ? 2 : 0;
+  const int64_t ends = w.framework->embedding_counts_as_layer && stages > 1 ? 2 : 0;
   const int64_t units = w.model.layers + ends;
-  const int64_t base = units / p;
-  const int64_t extra = units % p;
-  const auto begin_of = [&](int64_t r) {
-    const int64_t unit = r * base + std::min(r, extra);
-    return std::clamp<int64_t>(unit - ends / 2, 0, w.model.layers);
+  const int64_t base = units / stages;
+  const int64_t extra = units % stages;
+  const auto begin_of = [&](int64_t s) {
+    if (s == stages) return w.model.layers;
+    return std::clamp<int64_t>(s * base + std::min(s, extra) - ends / 2, 0, w.model.layers);
   };
-  const int64_t first = begin_of(rank);
-  const int64_t end = rank == p - 1 ? w.model.layers : begin_of(rank + 1);
-  return {first, end - first};
+  return {begin_of(stage), begin_of(stage + 1) - begin_of(stage)};
+}
+
+std::vector<int64_t> LayersOfRank(const Workload& w, int64_t rank) {
+  std::vector<int64_t> layers;
+  for (int64_t chunk = 0; chunk < w.degrees.virtual_stages; ++chunk) {
+    const LayerRange range = LayersOfStage(w, chunk * w.degrees.pp + rank);
+    for (int64_t i = 0; i < range.count; ++i) layers.push_back(range.first + i);
+  }
+  return layers;
 }
 
 MemoryPrice PriceMemory(const Workload& workload) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "planner/workload.h"
@@ -37,9 +38,15 @@ struct MemoryPrice {
 // peak under 1F1B, interleaved where there are virtual stages (Megatron-LM's warm-up counts).
 double MicroBatchesInFlight(const Workload& workload, int64_t rank);
 
-// Layers of each pipeline rank, first and last lighter where the framework counts the embedding as a
-// layer. Sums to the model's layers.
-std::array<int64_t, 2> LayersOfRank(const Workload& workload, int64_t rank);  // first layer, number
+// Layers of one stage, of pp * virtual_stages in the order of the model: the first and their number. The
+// first and the last stage have fewer where the framework counts the embedding as a layer.
+struct LayerRange {
+  int64_t first = 0;
+  int64_t count = 0;
+};
+LayerRange LayersOfStage(const Workload& workload, int64_t stage);
+// The stages of a rank are rank, rank + pp, rank + 2 pp and so on.
+std::vector<int64_t> LayersOfRank(const Workload& workload, int64_t rank);
 
 MemoryPrice PriceMemory(const Workload& workload);
 

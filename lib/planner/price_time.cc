@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/status.h"
 #include "cluster/collectives.h"
 #include "planner/price_memory.h"
+#include "schedule/pipeline_simulate.h"
 
 namespace trainctl::planner {
 namespace {
@@ -192,8 +194,10 @@ class Pricer {
   Parts LayerParts(int64_t layer) const {
     const LayerWork work = WorkOfLayer(w_, layer);
     Parts parts;
+    double attention = 0;
     for (const WorkItem& item : work.items) {
       const Seconds seconds = ItemSeconds(item);
+      if (item.kind == WorkKind::kAttention) attention += seconds.forward + seconds.backward;
       parts.forward += seconds.forward;
       parts.backward += seconds.backward;
       parts.recompute += RecomputedShare(item) * seconds.forward;
@@ -205,7 +209,7 @@ class Pricer {
                                                     PlacementOf(w_.degrees.ep, 1), *w_.node);
       parts.expert = passes * 2 * one;
     }
-    if (w_.degrees.cp > 1) parts.context = ContextSeconds(parts);
+    if (w_.degrees.cp > 1) parts.context = ContextSeconds(attention);
     return parts;
   }
 
@@ -234,7 +238,7 @@ class Pricer {
   }
 
   // Keys and values pass round the ring beside attention; what attention does not cover is exposed.
-  double ContextSeconds(const Parts& parts) const {
+  double ContextSeconds(double attention) const {
     const double tokens = w_.TokensPerRank();
     const double width =
         static_cast<double>(2 * w_.model.kv_heads * w_.model.head_dim) / static_cast<double>(w_.degrees.tp);
@@ -242,7 +246,7 @@ class Pricer {
     const double hop = cluster::CollectiveSeconds(Collective::kSendRecv, bytes,
                                                   {2, w_.degrees.tp * 2 <= w_.node->gpus ? 2 : 1}, *w_.node);
     const double steps = static_cast<double>(w_.degrees.cp - 1);
-    return std::max(0.0, 3 * steps * hop - 0.5 * (parts.forward + parts.backward) * 0.3);
+    return std::max(0.0, 3 * steps * hop - attention);
   }
 
   Parts HeadParts() const {
@@ -262,17 +266,18 @@ class Pricer {
     const int64_t dense = w_.model.experts.has_value() ? w_.model.experts->dense_layers : w_.model.layers;
     if (dense > 0) kinds[0] = LayerParts(0);
     if (dense < w_.model.layers) kinds[1] = LayerParts(w_.model.layers - 1);
-    for (int64_t rank = 0; rank < w_.degrees.pp; ++rank) {
-      const auto [first, count] = LayersOfRank(w_, rank);
+    const int64_t num_stages = w_.degrees.pp * w_.degrees.virtual_stages;
+    std::vector<Parts> ranks(static_cast<size_t>(w_.degrees.pp));
+    for (int64_t s = 0; s < num_stages; ++s) {
+      const LayerRange range = LayersOfStage(w_, s);
       Parts stage;
-      for (int64_t layer = first; layer < first + count; ++layer) stage.Add(kinds[layer < dense ? 0 : 1]);
-      if (rank == w_.degrees.pp - 1) stage.Add(HeadParts());
+      for (int64_t i = 0; i < range.count; ++i) stage.Add(kinds[range.first + i < dense ? 0 : 1]);
+      if (s == num_stages - 1) stage.Add(HeadParts());
       stages_.push_back(stage);
+      ranks[static_cast<size_t>(s % w_.degrees.pp)].Add(stage);
     }
-    slowest_ = stages_[0];
-    for (const Parts& stage : stages_) {
-      if (stage.total() > slowest_.total()) slowest_ = stage;
-    }
+    slowest_ = *std::max_element(ranks.begin(), ranks.end(),
+                                 [](const Parts& a, const Parts& b) { return a.total() < b.total(); });
     const double m = static_cast<double>(w_.num_micro_batches());
     price_.compute_seconds = m * (slowest_.forward + slowest_.backward);
     price_.recompute_seconds = m * slowest_.recompute;
@@ -281,24 +286,50 @@ class Pricer {
     price_.context_seconds = m * slowest_.context;
   }
 
-  // Filling and draining takes the other stages once, divided by the chunks that a rank holds; a transfer is
-  // exposed where nothing else is to be done meanwhile.
+  // What the schedule takes beyond the work of its slowest rank: the bubble, uneven stages, exposed
+  // transfers.
   void PricePipeline() {
     if (w_.degrees.pp == 1) return;
-    double all = 0;
-    for (const Parts& stage : stages_) all += stage.total();
-    const double v = static_cast<double>(w_.degrees.virtual_stages);
-    const double tokens = w_.TokensPerRank();
+    schedule::PipelineCosts costs;
+    // Of the exchanges of a pass, the forward has one part in as many as there are passes.
+    const double forwards = w_.recompute == RecomputeKind::kFull ? 1.0 / 3 : 1.0 / 2;
+    for (const Parts& stage : stages_) {
+      schedule::StageCosts cost;
+      cost.forward_s = stage.forward + forwards * (stage.tensor + stage.expert + stage.context);
+      cost.backward_s = stage.total() - cost.forward_s;
+      costs.stages.push_back(cost);
+    }
     const double bytes =
-        tokens * static_cast<double>(w_.model.hidden) * 2 / static_cast<double>(w_.degrees.tp);
+        w_.TokensPerRank() * static_cast<double>(w_.model.hidden) * 2 / static_cast<double>(w_.degrees.tp);
     const int64_t apart = w_.degrees.tp * w_.degrees.cp * w_.degrees.dp;
-    const double hop = cluster::CollectiveSeconds(Collective::kSendRecv, bytes,
-                                                  {2, apart * 2 <= w_.node->gpus ? 2 : 1}, *w_.node);
+    costs.send_s = cluster::CollectiveSeconds(Collective::kSendRecv, bytes,
+                                              {2, apart * 2 <= w_.node->gpus ? 2 : 1}, *w_.node);
+    // Megatron-LM sends beside the passes where it interleaves, and between them where it does not.
+    costs.overlap_sends = w_.degrees.virtual_stages > 1;
     const double m = static_cast<double>(w_.num_micro_batches());
-    const double transfers = w_.degrees.virtual_stages > 1
-                                 ? 2 * static_cast<double>(w_.degrees.pp - 1) * hop
-                                 : 2 * (m + static_cast<double>(w_.degrees.pp - 1)) * hop;
-    price_.pipeline_seconds = (all - slowest_.total()) / v + transfers;
+    price_.pipeline_seconds = std::max(0.0, PipelineMakespan(costs) - m * slowest_.total());
+  }
+
+  // Once the pipeline is full every p micro-batches take the same time, so that long steps need not be
+  // played.
+  double PipelineMakespan(const schedule::PipelineCosts& costs) const {
+    const int64_t p = w_.degrees.pp;
+    const int64_t m = w_.num_micro_batches();
+    const int64_t played = m <= 5 * p ? m : 4 * p + m % p;
+    const double seconds = Makespan(costs, played);
+    if (played == m) return seconds;
+    const int64_t more_rounds = (m - played) / p;
+    return seconds + static_cast<double>(more_rounds) * (seconds - Makespan(costs, played - p));
+  }
+
+  double Makespan(const schedule::PipelineCosts& costs, int64_t micro_batches) const {
+    const auto built = schedule::BuildPipeline(w_.Pipeline(), w_.PipelineShapeFor(micro_batches));
+    TRAINCTL_CHECK_MSG(built.ok(), built.status().message());
+    const auto lowered = schedule::LowerPipeline(*built);
+    TRAINCTL_CHECK_MSG(lowered.ok(), lowered.status().message());
+    const auto times = schedule::SimulatePipeline(*lowered, costs);
+    TRAINCTL_CHECK_MSG(times.ok(), times.status().message());
+    return times->makespan_s;
   }
 
   void PriceDataParallel() {
@@ -306,8 +337,7 @@ class Pricer {
     const int64_t ranks = d.dp * d.cp;
     if (ranks == 1) return;
     double dense = 0, experts = 0;
-    const auto [first, count] = LayersOfRank(w_, 0);
-    for (int64_t layer = first; layer < first + count; ++layer) {
+    for (int64_t layer : LayersOfRank(w_, 0)) {
       const LayerParameters p = ParametersOfLayer(w_.model, layer);
       dense += static_cast<double>(p.matrices) / static_cast<double>(d.tp) +
                static_cast<double>(p.vectors + p.router);

@@ -22,6 +22,7 @@ struct TimePrice {
   double step_seconds = 0;
 };
 
+// `workload` is valid (Validate).
 TimePrice PriceTime(const Workload& workload);
 
 // A product of `batch` x [rows, inner] x [inner, columns] in the workload's precision.

@@ -42,7 +42,12 @@ absl::Status Validate(const Workload& w) {
                                    " sequences is not a multiple of micro-batch ", w.micro_batch, " x dp ",
                                    d.dp));
   }
-  return absl::OkStatus();
+  if (d.pp > 1024 || d.virtual_stages > 1024 || w.num_micro_batches() > 1'000'000) {
+    return UsageError(absl::StrCat("pp ", d.pp, ", ", d.virtual_stages, " virtual stages and ",
+                                   w.num_micro_batches(), " micro-batches are more than any run had"));
+  }
+  return d.pp == 1 ? absl::OkStatus()
+                   : schedule::CheckPipelineShape(w.Pipeline(), w.PipelineShapeFor(w.num_micro_batches()));
 }
 
 }  // namespace trainctl::planner

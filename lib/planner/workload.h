@@ -7,6 +7,7 @@
 #include "cluster/catalogue.h"
 #include "planner/architecture.h"
 #include "planner/framework.h"
+#include "schedule/pipeline.h"
 
 namespace trainctl::planner {
 
@@ -54,6 +55,15 @@ struct Workload {
     return static_cast<double>(micro_batch) * static_cast<double>(seq_len) / static_cast<double>(degrees.cp);
   }
   int64_t num_micro_batches() const { return global_batch / (micro_batch * degrees.dp); }
+  // The pipeline schedule of all frameworks here.
+  schedule::PipelineKind Pipeline() const {
+    return degrees.virtual_stages > 1 ? schedule::PipelineKind::kInterleaved1F1B
+                                      : schedule::PipelineKind::k1F1B;
+  }
+  schedule::PipelineShape PipelineShapeFor(int64_t micro_batches) const {
+    return {static_cast<int>(degrees.pp), static_cast<int>(micro_batches),
+            static_cast<int>(degrees.virtual_stages)};
+  }
   bool IsFp8() const {
     return precision == Precision::kFp8 || precision == Precision::kMxfp8 || precision == Precision::kNvfp4;
   }

@@ -167,9 +167,15 @@ TEST(PriceMemory, InFlightMicroBatchesAreThoseOfTheSchedules) {
 
 TEST(PriceMemory, CategoriesSumAndLayersAreAllThere) {
   Workload w = Priced({{"n_gpus", "6"}, {"pp", "6"}, {"dp_shard", ""}, {"global_batch_seqs", "12"}});
-  int64_t layers = 0;
-  for (int64_t rank = 0; rank < 6; ++rank) layers += LayersOfRank(w, rank)[1];
-  EXPECT_EQ(layers, 32);
+  for (int64_t virtual_stages : {1, 2, 3}) {
+    w.degrees.virtual_stages = virtual_stages;
+    std::vector<int> seen(32, 0);
+    for (int64_t rank = 0; rank < 6; ++rank) {
+      for (int64_t layer : LayersOfRank(w, rank)) ++seen[static_cast<size_t>(layer)];
+    }
+    EXPECT_EQ(seen, std::vector<int>(32, 1));
+  }
+  w.degrees.virtual_stages = 1;
   const MemoryPrice price = PriceMemory(w);
   double sum = 0;
   for (double part : price.parts) sum += part;
@@ -186,6 +192,35 @@ TEST(PriceTime, PartsSumAndABubbleIsThePublishedOne) {
                      price.data_seconds + price.optimizer_seconds;
   EXPECT_NEAR(sum, price.step_seconds, 1e-12);
   EXPECT_NEAR(price.pipeline_seconds / (price.compute_seconds + price.recompute_seconds), 3.0 / 16, 0.01);
+}
+
+// Jobs at the edges of what can be described: a reason or a price, never a crash or a NaN.
+TEST(PriceTime, OddJobsArePricedOrRefused) {
+  int priced = 0;
+  for (const char* gpus : {"1", "2", "6", "64", "100000", "1000000000"}) {
+    for (const char* pp : {"1", "2", "3", "1000000000"}) {
+      for (const char* vpp : {"", "1", "2", "40", "1000000000"}) {
+        for (const char* batch : {"1", "2", "64", "1000000000"}) {
+          const PublishedRun run = Read({{"n_gpus", gpus},
+                                         {"pp", pp},
+                                         {"vpp", vpp},
+                                         {"global_batch_seqs", batch},
+                                         {"dp_shard", ""},
+                                         {"source", "NVIDIA/Megatron-LM"}});
+          if (!run.workload.has_value()) {
+            EXPECT_FALSE(run.reason.empty());
+            continue;
+          }
+          ++priced;
+          const double seconds = PriceTime(*run.workload).step_seconds;
+          EXPECT_TRUE(std::isfinite(seconds) && seconds > 0)
+              << gpus << " " << pp << " " << vpp << " " << batch;
+          EXPECT_TRUE(std::isfinite(PriceMemory(*run.workload).upper_bytes));
+        }
+      }
+    }
+  }
+  EXPECT_GT(priced, 20);
 }
 
 TEST(PriceTime, ProductsPayForWholeTiles) {
