@@ -1,9 +1,16 @@
 #include "planner/workload.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 
 namespace trainctl::planner {
+namespace {
+
+constexpr double kMostPasses = 4e6;
+
+}  // namespace
 
 absl::Status Validate(const Workload& w) {
   TRAINCTL_RETURN_IF_ERROR(Validate(w.model));
@@ -42,9 +49,12 @@ absl::Status Validate(const Workload& w) {
                                    " sequences is not a multiple of micro-batch ", w.micro_batch, " x dp ",
                                    d.dp));
   }
-  if (d.pp > 1024 || d.virtual_stages > 1024 || w.num_micro_batches() > 1'000'000) {
-    return UsageError(absl::StrCat("pp ", d.pp, ", ", d.virtual_stages, " virtual stages and ",
-                                   w.num_micro_batches(), " micro-batches are more than any run had"));
+  // What is played to time it: passes of at most five rounds of micro-batches on all stages.
+  const double passes = 2.0 * static_cast<double>(d.pp) * static_cast<double>(d.virtual_stages) *
+                        static_cast<double>(std::min(w.num_micro_batches(), 5 * d.pp));
+  if (d.pp > 1 && passes > kMostPasses) {
+    return UsageError(
+        absl::StrCat("pp ", d.pp, " with ", d.virtual_stages, " virtual stages is more than any run had"));
   }
   return d.pp == 1 ? absl::OkStatus()
                    : schedule::CheckPipelineShape(w.Pipeline(), w.PipelineShapeFor(w.num_micro_batches()));

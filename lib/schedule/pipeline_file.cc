@@ -63,6 +63,7 @@ class Reader {
         TRAINCTL_RETURN_IF_ERROR(ReadPass(cell, false));
       }
     }
+    if (schedule_.actions.back().empty()) return FailAt(line, "a rank without a pass");
     return absl::OkStatus();
   }
 

@@ -285,7 +285,8 @@ TEST(Catalogue, NoTextMakesALookUpFailOtherwise) {
   EXPECT_FALSE(FindDevice(huge).ok());
   EXPECT_LT(FindDevice(huge).status().message().size(), 300u);
   std::mt19937 random(7);
-  const std::string alphabet("hab1023068 -()gbxsmpcie\0\xff,;w", 30);
+  constexpr char kAlphabet[] = "hab1023068 -()gbxsmpcie\0\xff,;w";  // with its NULs
+  const std::string alphabet(kAlphabet, sizeof(kAlphabet));
   for (int i = 0; i < 20000; ++i) {
     std::string text;
     for (unsigned length = random() % 24; length > 0; --length)

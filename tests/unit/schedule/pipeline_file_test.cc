@@ -50,6 +50,7 @@ TEST(PipelineFile, ErrorsHaveLineAndColumn) {
     return std::string(status.message());
   };
   EXPECT_THAT(complaint(""), HasSubstr("my.csv: is empty"));
+  EXPECT_THAT(complaint("0F0,0B0\n ,,\n"), HasSubstr("my.csv:2:1: a rank without a pass"));
   EXPECT_THAT(complaint("\n \n"), HasSubstr("is empty"));
   EXPECT_THAT(complaint("0F0,0B0\n1F0,  1X0\n"), HasSubstr("my.csv:2:7: '1X0' is not a pass"));
   EXPECT_THAT(complaint("0F0,F0"), HasSubstr("my.csv:1:5: 'F0' is not a pass"));
