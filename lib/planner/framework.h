@@ -2,6 +2,7 @@
 // overlap. Switches and buffer sizes alone; no factor of efficiency is in here. Thread safe.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "absl/strings/string_view.h"

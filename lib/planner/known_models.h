@@ -2,6 +2,7 @@
 // (model/presets); these are what the planner needs to price what others have run.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "absl/strings/string_view.h"

@@ -3,6 +3,7 @@
 // priced from this table. Pure; thread safe.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "planner/workload.h"

@@ -1,6 +1,7 @@
 // Holds the planner's prices against runs that were measured: `trainctl score`. Pure.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 

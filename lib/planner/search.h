@@ -1,6 +1,7 @@
 // Enumerates and weighs the layouts of a data-parallel step. Internal to the planner. Pure.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
