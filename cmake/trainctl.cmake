@@ -8,6 +8,9 @@ find_package(spdlog REQUIRED)
 
 add_library(trainctl_flags INTERFACE)
 target_compile_options(trainctl_flags INTERFACE -Wall -Wextra -Werror -Wno-unused-parameter -Wno-missing-field-initializers -fno-omit-frame-pointer)
+# g++ 13 takes any reference that a function of a temporary argument returns for a dangling one.
+target_compile_options(trainctl_flags INTERFACE
+  $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_GREATER_EQUAL:$<CXX_COMPILER_VERSION>,13>>:-Wno-dangling-reference>)
 target_include_directories(trainctl_flags INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/lib)
 if(TRAINCTL_SANITIZE)
   target_compile_options(trainctl_flags INTERFACE -fsanitize=${TRAINCTL_SANITIZE} -fno-sanitize-recover=all -O1)
