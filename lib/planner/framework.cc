@@ -77,24 +77,7 @@ const FrameworkProfile kFrameworks[] = {
      .metric = MemoryMetric::kDevice},
 };
 
-const FrameworkProfile* Named(const char* name) {
-  const FrameworkProfile* found = FindFramework(name);
-  return found;
-}
-
 }  // namespace
-
-absl::string_view MetricName(MemoryMetric metric) {
-  switch (metric) {
-    case MemoryMetric::kAllocated:
-      return "allocated";
-    case MemoryMetric::kReserved:
-      return "reserved";
-    case MemoryMetric::kDevice:
-      return "device";
-  }
-  return "";
-}
 
 absl::Span<const FrameworkProfile> Frameworks() { return kFrameworks; }
 
@@ -112,15 +95,16 @@ const FrameworkProfile* FrameworkOf(absl::string_view source, absl::string_view 
   const auto says = [&](const char* word) {
     return absl::StrContains(where, word) || absl::StrContains(more, word);
   };
-  if (says("torchtune")) return Named("torchtune");
-  if (says("torchtitan") || says("pytorch/ao")) return Named("torchtitan");
-  if (says("llm-foundry") || says("composer")) return Named("fsdp1");
-  if (says("internevo") || says("internlm")) return Named("internevo");
-  if (says("bigscience") || says("megatron-deepspeed") || says("bloom")) return Named("megatron-deepspeed");
-  if (says("megatron") || says("nemo")) return Named("megatron-core");
+  if (says("torchtune")) return FindFramework("torchtune");
+  if (says("torchtitan") || says("pytorch/ao")) return FindFramework("torchtitan");
+  if (says("llm-foundry") || says("composer")) return FindFramework("fsdp1");
+  if (says("internevo") || says("internlm")) return FindFramework("internevo");
+  if (says("bigscience") || says("megatron-deepspeed") || says("bloom"))
+    return FindFramework("megatron-deepspeed");
+  if (says("megatron") || says("nemo")) return FindFramework("megatron-core");
   const std::string how = absl::AsciiStrToLower(sharding);
-  if (absl::StrContains(how, "fsdp")) return Named("torchtitan");
-  return Named("megatron-core");
+  if (absl::StrContains(how, "fsdp")) return FindFramework("torchtitan");
+  return FindFramework("megatron-core");
 }
 
 }  // namespace trainctl::planner

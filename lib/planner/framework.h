@@ -23,7 +23,6 @@ enum class MemoryMetric : uint8_t {
   kReserved,   // what the caching allocator holds: max_memory_reserved
   kDevice,     // what the driver shows: reserved, the CUDA context and communication buffers
 };
-absl::string_view MetricName(MemoryMetric metric);
 
 struct FrameworkProfile {
   const char* name = "";
@@ -45,10 +44,9 @@ struct FrameworkProfile {
   bool selects_operators = false;       // selective recompute works by operator, not the scores alone
   bool overlap_data_parallel = true;    // gradient reductions run beside the backward
   bool overlap_tensor_parallel = false;
-  bool checkpoints_are_cut = false;  // full recompute keeps its inputs cut over the tensor-parallel ranks
-  double bucket_elements = 0;        // of the buffers that gradients and parameters are exchanged through
-  double logit_bytes = 8;            // bytes per logit at the peak of the loss
-  int64_t vocab_multiple = 1;        // times tp: the vocabulary is padded to it
+  double bucket_elements = 0;  // of the buffers that gradients and parameters are exchanged through
+  double logit_bytes = 8;      // bytes per logit at the peak of the loss
+  int64_t vocab_multiple = 1;  // times tp: the vocabulary is padded to it
   bool embedding_counts_as_layer = false;  // when layers are cut into stages
   MemoryMetric metric = MemoryMetric::kReserved;
   // What a missing cell means; every use is told in the row's reason.

@@ -40,24 +40,19 @@ class LayerBuilder {
   // Reads and writes the stream; keeps its input. Its output is kept by the product that reads it.
   void AddNorm() {
     const double bytes = tokens_ / cut_ * hidden_ * kHalf;
-    Add({.kind = WorkKind::kElementwise,
-         .module = Module::kNorm,
-         .moved_bytes = 2 * bytes,
-         .saved_bytes = bytes});
+    Add({.kind = WorkKind::kElementwise, .moved_bytes = 2 * bytes, .saved_bytes = bytes});
   }
 
   void AddResidual() {
     const double elements = tokens_ / cut_ * hidden_;
     Add({.kind = WorkKind::kElementwise,
-         .module = Module::kNorm,
          .moved_bytes = 3 * elements * kHalf,
          .saved_bytes = m_.dropout ? elements : 0});
   }
 
-  void AddMatmul(Module module, double rows, double inner, double columns, double saved_bytes,
-                 double recomputed = 0, double batch = 1) {
+  void AddMatmul(double rows, double inner, double columns, double saved_bytes, double recomputed = 0,
+                 double batch = 1) {
     Add({.kind = WorkKind::kMatmul,
-         .module = module,
          .batch = batch,
          .rows = rows,
          .inner = inner,
@@ -79,7 +74,6 @@ class LayerBuilder {
       saved += tokens_ * Heads() * static_cast<double>(w_.seq_len) * (m_.dropout ? 5 : kHalf);
     }
     Add({.kind = WorkKind::kAttention,
-         .module = Module::kCoreAttention,
          .rows = tokens_,
          .inner = context,
          .columns = Heads(),
@@ -93,13 +87,11 @@ class LayerBuilder {
     const double keys = KeyValueHeads() * dim;
     // Selective recompute keeps every second product: of q, k, v and o these are q and v, of gate, up and
     // down all but up.
-    AddMatmul(Module::kAttentionInput, tokens_, hidden_, queries + 2 * keys,
-              tokens_ / cut_ * hidden_ * linear_input_, /*recomputed=*/keys / (queries + 2 * keys));
-    Add({.kind = WorkKind::kElementwise,
-         .module = Module::kAttentionInput,
-         .moved_bytes = 2 * tokens_ * (queries + keys) * kHalf});
+    AddMatmul(tokens_, hidden_, queries + 2 * keys, tokens_ / cut_ * hidden_ * linear_input_,
+              /*recomputed=*/keys / (queries + 2 * keys));
+    Add({.kind = WorkKind::kElementwise, .moved_bytes = 2 * tokens_ * (queries + keys) * kHalf});
     AddCoreAttention(dim, dim, tokens_ * (queries + 2 * keys) * kHalf);
-    AddMatmul(Module::kAttentionOutput, tokens_, queries, hidden_, 0, /*recomputed=*/1);
+    AddMatmul(tokens_, queries, hidden_, 0, /*recomputed=*/1);
   }
 
   void AddLatentAttention() {
@@ -110,34 +102,29 @@ class LayerBuilder {
     const double kv_rank = static_cast<double>(l.key_value_rank);
     const double kv_columns = Heads() * static_cast<double>(l.nope_dim + l.value_dim);
     if (query_rank > 0) {
-      AddMatmul(Module::kAttentionInput, tokens_, hidden_, query_rank,
-                tokens_ / cut_ * hidden_ * linear_input_);
-      AddMatmul(Module::kAttentionInput, tokens_, query_rank, Heads() * query_dim,
-                tokens_ * query_rank * (kHalf + linear_input_));
+      AddMatmul(tokens_, hidden_, query_rank, tokens_ / cut_ * hidden_ * linear_input_);
+      AddMatmul(tokens_, query_rank, Heads() * query_dim, tokens_ * query_rank * (kHalf + linear_input_));
     } else {
-      AddMatmul(Module::kAttentionInput, tokens_, hidden_, Heads() * query_dim,
-                tokens_ / cut_ * hidden_ * linear_input_);
+      AddMatmul(tokens_, hidden_, Heads() * query_dim, tokens_ / cut_ * hidden_ * linear_input_);
     }
-    AddMatmul(Module::kAttentionInput, tokens_, hidden_, kv_rank + static_cast<double>(l.rope_dim), 0);
-    AddMatmul(Module::kAttentionInput, tokens_, kv_rank, kv_columns,
-              tokens_ * kv_rank * (kHalf + linear_input_));
+    AddMatmul(tokens_, hidden_, kv_rank + static_cast<double>(l.rope_dim), 0);
+    AddMatmul(tokens_, kv_rank, kv_columns, tokens_ * kv_rank * (kHalf + linear_input_));
     const double saved = tokens_ * Heads() * (2 * query_dim + value_dim) * kHalf;
-    Add({.kind = WorkKind::kElementwise, .module = Module::kAttentionInput, .moved_bytes = 2 * saved});
+    Add({.kind = WorkKind::kElementwise, .moved_bytes = 2 * saved});
     AddCoreAttention(query_dim, value_dim, saved);
-    AddMatmul(Module::kAttentionOutput, tokens_, Heads() * value_dim, hidden_, 0, /*recomputed=*/1);
+    AddMatmul(tokens_, Heads() * value_dim, hidden_, 0, /*recomputed=*/1);
   }
 
   void AddMlp(double ffn, bool input_is_saved) {
     const double columns = ffn / tp_;
     const double gates = m_.gated_mlp ? 2 : 1;
-    AddMatmul(Module::kMlp, tokens_, hidden_, gates * columns,
+    AddMatmul(tokens_, hidden_, gates * columns,
               input_is_saved ? tokens_ / cut_ * hidden_ * linear_input_ : 0,
               /*recomputed=*/m_.gated_mlp ? 0.5 : 0);
     Add({.kind = WorkKind::kElementwise,
-         .module = Module::kActivation,
          .moved_bytes = tokens_ * columns * (gates + 1) * kHalf,
          .saved_bytes = tokens_ * columns * gates * kHalf});
-    AddMatmul(Module::kMlp, tokens_, columns, hidden_, tokens_ * columns * linear_input_);
+    AddMatmul(tokens_, columns, hidden_, tokens_ * columns * linear_input_);
   }
 
   // Experts are whole on their rank; with tensor parallelism each rank routes its part of the tokens.
@@ -150,24 +137,19 @@ class LayerBuilder {
     const double ep = static_cast<double>(w_.degrees.ep);
     const double local_experts = static_cast<double>(e.count) / ep;
     Add({.kind = WorkKind::kMatmul,
-         .module = Module::kExperts,
          .rows = own_tokens,
          .inner = hidden_,
          .columns = static_cast<double>(e.count),
          .saved_bytes = own_tokens * hidden_ * kHalf});
     // Permuted to the experts' order and back, on both sides of the exchange.
-    Add({.kind = WorkKind::kElementwise,
-         .module = Module::kExperts,
-         .moved_bytes = 8 * routed * hidden_ * kHalf});
+    Add({.kind = WorkKind::kElementwise, .moved_bytes = 8 * routed * hidden_ * kHalf});
     if (ep > 1) work_.expert_bytes = routed * hidden_ * kHalf;
-    AddMatmul(Module::kExperts, routed / local_experts, hidden_, gates * ffn,
-              routed * hidden_ * linear_input_, 0, local_experts);
+    AddMatmul(routed / local_experts, hidden_, gates * ffn, routed * hidden_ * linear_input_, 0,
+              local_experts);
     Add({.kind = WorkKind::kElementwise,
-         .module = Module::kActivation,
          .moved_bytes = routed * ffn * (gates + 1) * kHalf,
          .saved_bytes = routed * ffn * gates * kHalf});
-    AddMatmul(Module::kExperts, routed / local_experts, ffn, hidden_, routed * ffn * linear_input_, 0,
-              local_experts);
+    AddMatmul(routed / local_experts, ffn, hidden_, routed * ffn * linear_input_, 0, local_experts);
     if (e.shared_ffn > 0) AddMlp(static_cast<double>(e.shared_ffn), /*input_is_saved=*/false);
   }
 
@@ -189,10 +171,7 @@ LayerWork WorkOfLayer(const Workload& workload, int64_t layer) {
 }
 
 double SavedBytes(const LayerWork& work, const Workload& w) {
-  if (w.recompute == RecomputeKind::kFull) {
-    const bool cut = w.framework->checkpoints_are_cut && !w.framework->sequence_parallel;
-    return cut ? work.input_bytes / static_cast<double>(w.degrees.tp) : work.input_bytes;
-  }
+  if (w.recompute == RecomputeKind::kFull) return work.input_bytes;
   double saved = 0;
   for (const WorkItem& item : work.items) saved += item.saved_bytes;
   if (w.recompute == RecomputeKind::kNone) return saved;

@@ -11,20 +11,9 @@
 namespace trainctl::planner {
 
 enum class WorkKind : uint8_t { kMatmul, kAttention, kElementwise };
-// Part of a layer that a framework may recompute by itself.
-enum class Module : uint8_t {
-  kNorm,
-  kAttentionInput,
-  kCoreAttention,
-  kAttentionOutput,
-  kMlp,
-  kActivation,
-  kExperts
-};
 
 struct WorkItem {
   WorkKind kind = WorkKind::kElementwise;
-  Module module = Module::kNorm;
   // kMatmul: `batch` products [rows, inner] x [inner, columns]. kAttention: rows = queries of this rank,
   // inner = keys that each sees on average, columns = heads, head_dim below.
   double batch = 1;

@@ -19,52 +19,10 @@ constexpr double kCommunicatorBytes = 16 * 2 * 4.0 * 1024 * 1024;
 constexpr double kReservedShare = 1.05;
 constexpr double kUpperShare = 1.05;
 
-struct StageParameters {
-  double dense = 0;    // elements of this rank that all data-parallel ranks share
-  double experts = 0;  // of routed experts on this rank, shared by data-parallel ranks / ep
-  double largest_layer = 0;
-};
-
 double PaddedVocab(const Workload& w) {
   const int64_t multiple = w.framework->vocab_multiple > 1 ? w.framework->vocab_multiple * w.degrees.tp : 1;
   const int64_t padded = (w.model.vocab + multiple - 1) / multiple * multiple;
   return static_cast<double>(padded);
-}
-
-StageParameters ParametersOfRank(const Workload& w, int64_t rank) {
-  const double tp = static_cast<double>(w.degrees.tp);
-  StageParameters stage;
-  for (int64_t layer : LayersOfRank(w, rank)) {
-    const LayerParameters p = ParametersOfLayer(w.model, layer);
-    const double dense = static_cast<double>(p.matrices) / tp + static_cast<double>(p.vectors + p.router);
-    const double experts = static_cast<double>(p.routed_experts) / static_cast<double>(w.degrees.ep);
-    stage.dense += dense;
-    stage.experts += experts;
-    stage.largest_layer = std::max(stage.largest_layer, dense + experts);
-  }
-  const double table = PaddedVocab(w) * static_cast<double>(w.model.hidden) / tp;
-  const bool last = rank == w.degrees.pp - 1;
-  if (rank == 0) stage.dense += table + static_cast<double>(w.model.learned_positions * w.model.hidden);
-  // Tied embeddings over several stages are a copy on the last one.
-  if (last && (!w.model.tied_embeddings || w.degrees.pp > 1)) stage.dense += table;
-  return stage;
-}
-
-// Ranks over which a state is cut.
-struct Sharding {
-  double dense = 1;
-  double experts = 1;
-};
-
-Sharding GroupsOf(const Workload& w) {
-  const double group = static_cast<double>(w.degrees.shard_group * w.degrees.cp);
-  const double replicas = group * static_cast<double>(w.degrees.tp) / static_cast<double>(w.degrees.ep);
-  return {group, std::max(1.0, replicas)};
-}
-
-double Cut(const StageParameters& stage, const Sharding& groups, bool sharded) {
-  if (!sharded) return stage.dense + stage.experts;
-  return stage.dense / groups.dense + stage.experts / groups.experts;
 }
 
 double& Part(MemoryPrice& price, MemoryPart part) { return price.parts[static_cast<size_t>(part)]; }
@@ -78,22 +36,22 @@ double LogitBytes(const Workload& w) {
 MemoryPrice PriceRank(const Workload& w, int64_t rank) {
   const FrameworkProfile& f = *w.framework;
   const int zero = w.degrees.zero_stage;
-  const StageParameters stage = ParametersOfRank(w, rank);
-  const Sharding groups = GroupsOf(w);
+  const RankParameters stage = ParametersOfRank(w, rank);
+  const double shard = ShardedElements(stage, w);
   MemoryPrice price;
   price.stage = static_cast<int>(rank);
 
   // Fully sharded trainers keep the fp32 shard as the parameter, and gather what a block needs.
-  const double whole = stage.dense + stage.experts;
+  const double whole = stage.all();
   if (zero == 3) {
     const double master = std::min(4.0, w.OptimizerBytes());
-    Part(price, MemoryPart::kParameters) = Cut(stage, groups, true) * master;
-    Part(price, MemoryPart::kOptimizer) = Cut(stage, groups, true) * (w.OptimizerBytes() - master);
+    Part(price, MemoryPart::kParameters) = shard * master;
+    Part(price, MemoryPart::kOptimizer) = shard * (w.OptimizerBytes() - master);
   } else {
     Part(price, MemoryPart::kParameters) = whole * f.weight_bytes;
-    Part(price, MemoryPart::kOptimizer) = Cut(stage, groups, zero >= 1) * w.OptimizerBytes();
+    Part(price, MemoryPart::kOptimizer) = (zero >= 1 ? shard : whole) * w.OptimizerBytes();
   }
-  const double gradients = w.optimizer_in_backward ? stage.largest_layer : Cut(stage, groups, zero >= 2);
+  const double gradients = w.optimizer_in_backward ? stage.largest_layer : (zero >= 2 ? shard : whole);
   Part(price, MemoryPart::kGradients) = gradients * w.GradientBytes();
 
   double per_micro_batch = 0;
@@ -143,10 +101,31 @@ MemoryPrice PriceRank(const Workload& w, int64_t rank) {
 
 }  // namespace
 
-absl::string_view MemoryPartName(MemoryPart part) {
-  constexpr absl::string_view kNames[] = {"parameters", "gradients", "optimizer", "activations",
-                                          "work",       "logits",    "outside"};
-  return kNames[static_cast<size_t>(part)];
+RankParameters ParametersOfRank(const Workload& w, int64_t rank) {
+  const double tp = static_cast<double>(w.degrees.tp);
+  RankParameters parameters;
+  for (int64_t layer : LayersOfRank(w, rank)) {
+    const LayerParameters p = ParametersOfLayer(w.model, layer);
+    const double dense = static_cast<double>(p.matrices) / tp + static_cast<double>(p.vectors + p.router);
+    const double experts = static_cast<double>(p.routed_experts) / static_cast<double>(w.degrees.ep);
+    parameters.layers += dense;
+    parameters.experts += experts;
+    parameters.largest_layer = std::max(parameters.largest_layer, dense + experts);
+  }
+  const double table = PaddedVocab(w) * static_cast<double>(w.model.hidden) / tp;
+  if (rank == 0) {
+    parameters.tables += table + static_cast<double>(w.model.learned_positions * w.model.hidden);
+  }
+  // Tied embeddings over several stages are a copy on the last one.
+  const bool last = rank == w.degrees.pp - 1;
+  if (last && (!w.model.tied_embeddings || w.degrees.pp > 1)) parameters.tables += table;
+  return parameters;
+}
+
+double ShardedElements(const RankParameters& parameters, const Workload& w) {
+  const double group = static_cast<double>(w.degrees.shard_group * w.degrees.cp);
+  const double expert_group = group * static_cast<double>(w.degrees.tp) / static_cast<double>(w.degrees.ep);
+  return parameters.dense() / group + parameters.experts / std::max(1.0, expert_group);
 }
 
 double MemoryPrice::Of(MemoryMetric metric) const {

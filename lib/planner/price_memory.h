@@ -22,7 +22,6 @@ enum class MemoryPart : uint8_t {
   kOutside,  // CUDA context, libraries, communication buffers: not tensors
 };
 inline constexpr int kNumMemoryParts = 7;
-absl::string_view MemoryPartName(MemoryPart part);
 
 struct MemoryPrice {
   std::array<double, kNumMemoryParts> parts = {};  // bytes at the peak, by MemoryPart
@@ -48,6 +47,21 @@ struct LayerRange {
 LayerRange LayersOfStage(const Workload& workload, int64_t stage);
 // The stages of a rank are rank, rank + pp, rank + 2 pp and so on.
 std::vector<int64_t> LayersOfRank(const Workload& workload, int64_t rank);
+
+// Elements of a pipeline rank, on one of its tensor-parallel ranks.
+struct RankParameters {
+  double layers = 0;   // all but routed experts
+  double tables = 0;   // embedding and output matrix
+  double experts = 0;  // routed
+  double largest_layer = 0;
+  double dense() const { return layers + tables; }
+  double all() const { return dense() + experts; }
+};
+RankParameters ParametersOfRank(const Workload& workload, int64_t rank);
+
+// What one rank keeps of them where they are sharded: data and context parallel ranks share the dense part,
+// and those of them that hold the same experts the routed one.
+double ShardedElements(const RankParameters& parameters, const Workload& workload);
 
 MemoryPrice PriceMemory(const Workload& workload);
 

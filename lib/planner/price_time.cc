@@ -336,23 +336,16 @@ class Pricer {
     const Degrees& d = w_.degrees;
     const int64_t ranks = d.dp * d.cp;
     if (ranks == 1) return;
-    double dense = 0, experts = 0;
-    for (int64_t layer : LayersOfRank(w_, 0)) {
-      const LayerParameters p = ParametersOfLayer(w_.model, layer);
-      dense += static_cast<double>(p.matrices) / static_cast<double>(d.tp) +
-               static_cast<double>(p.vectors + p.router);
-      experts += static_cast<double>(p.routed_experts) / static_cast<double>(d.ep);
-    }
-    const double table = static_cast<double>(w_.model.vocab * w_.model.hidden) / static_cast<double>(d.tp);
-    if (d.zero_stage == 3) return PriceFullySharded(dense, table);
+    const RankParameters own = ParametersOfRank(w_, 0);
+    if (d.zero_stage == 3) return PriceFullySharded(own);
 
     const cluster::GroupPlacement group = PlacementOf(ranks, d.tp);
     const int64_t expert_ranks = std::max<int64_t>(1, ranks * d.tp / d.ep);
     const cluster::GroupPlacement expert_group = PlacementOf(expert_ranks, d.ep);
     const auto exchange = [&](Collective op, double bytes_per_element) {
-      return cluster::CollectiveSeconds(op, (dense + table) * bytes_per_element, group, *w_.node) +
-             (experts > 0
-                  ? cluster::CollectiveSeconds(op, experts * bytes_per_element, expert_group, *w_.node)
+      return cluster::CollectiveSeconds(op, own.dense() * bytes_per_element, group, *w_.node) +
+             (own.experts > 0
+                  ? cluster::CollectiveSeconds(op, own.experts * bytes_per_element, expert_group, *w_.node)
                   : 0);
     };
     double reduce = 0, gather = 0;
@@ -372,11 +365,11 @@ class Pricer {
 
   // Each block is gathered for the forward and again for the backward, and its gradient scattered, beside the
   // block before it: of compute and communication the longer counts, micro-batch by micro-batch.
-  void PriceFullySharded(double layers_elements, double table) {
+  void PriceFullySharded(const RankParameters& own) {
     const Degrees& d = w_.degrees;
     const cluster::GroupPlacement group = PlacementOf(d.shard_group, d.tp);
     const double layers = static_cast<double>(w_.model.layers) / static_cast<double>(d.pp);
-    const double elements = layers_elements / layers;
+    const double elements = (own.layers + own.experts) / layers;
     const double gather = cluster::CollectiveSeconds(Collective::kAllGather, elements * 2, group, *w_.node);
     const double scatter = cluster::CollectiveSeconds(
         Collective::kReduceScatter, elements * w_.framework->gradient_bytes, group, *w_.node);
@@ -387,14 +380,14 @@ class Pricer {
         m * layers * (std::max(0.0, gather - forward) + std::max(0.0, gather + scatter - backward));
     // The first gather and the last scatter have nothing to hide behind.
     price_.data_seconds += m * (gather + scatter);
-    if (table > 0) {
+    if (own.tables > 0) {
       price_.data_seconds +=
-          m * cluster::CollectiveSeconds(Collective::kAllGather, table * 2, group, *w_.node);
+          m * cluster::CollectiveSeconds(Collective::kAllGather, own.tables * 2, group, *w_.node);
     }
     if (d.dp > d.shard_group) {
       price_.data_seconds += cluster::CollectiveSeconds(
           Collective::kAllReduce,
-          layers_elements * w_.framework->gradient_bytes / static_cast<double>(d.shard_group),
+          (own.layers + own.experts) * w_.framework->gradient_bytes / static_cast<double>(d.shard_group),
           PlacementOf(d.dp / d.shard_group, d.shard_group * d.tp), *w_.node);
     }
   }
@@ -402,10 +395,8 @@ class Pricer {
   // Master copy, moments and gradient are read, all but the gradient written, and the compute copy.
   void PriceOptimizer() {
     const Degrees& d = w_.degrees;
-    const double parameters =
-        static_cast<double>(NumParameters(w_.model)) / static_cast<double>(d.tp * d.pp) /
-        (w_.model.experts.has_value() ? static_cast<double>(std::max<int64_t>(1, d.ep / d.tp)) : 1);
-    const double own = d.zero_stage >= 1 ? parameters / static_cast<double>(d.shard_group) : parameters;
+    const RankParameters parameters = ParametersOfRank(w_, 0);
+    const double own = d.zero_stage >= 1 ? ShardedElements(parameters, w_) : parameters.all();
     const double bytes = 2 * w_.OptimizerBytes() + w_.framework->gradient_bytes + w_.framework->weight_bytes;
     price_.optimizer_seconds = own * bytes / BytesPerSecond(device_);
   }
