@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "apps/trainctl/command.h"
 #include "base/files.h"
-#include "planner/score.h"
+#include "pricing/score.h"
 
 namespace trainctl::cli {
 namespace {
@@ -17,7 +17,7 @@ struct ScoreOptions {
   std::string out;
 };
 
-void PrintSummary(const planner::ErrorSummary& summary) {
+void PrintSummary(const pricing::ErrorSummary& summary) {
   if (summary.count == 0) {
     std::printf("  %5s %7s %7s %7s %8s", "-", "", "", "", "");
     return;
@@ -26,12 +26,12 @@ void PrintSummary(const planner::ErrorSummary& summary) {
               summary.mean_absolute, summary.median, summary.percentile_95, summary.worst);
 }
 
-void Print(const planner::Score& score) {
+void Print(const pricing::Score& score) {
   std::printf("%-34s %6s %7s %8s  %37s  %37s\n", "", "", "", "", "memory: rows, mean |error|, median,",
               "step time: rows, mean |error|, median,");
   std::printf("%-34s %6s %7s %8s  %37s  %37s\n", "source", "scored", "skipped", "rejected",
               "95th percentile, worst", "95th percentile, worst");
-  for (const planner::SourceScore& source : score.sources) {
+  for (const pricing::SourceScore& source : score.sources) {
     std::printf("%-34.34s %6lld %7lld %8lld", source.source.c_str(), static_cast<long long>(source.scored),
                 static_cast<long long>(source.skipped), static_cast<long long>(source.rejected));
     PrintSummary(source.memory);
@@ -43,13 +43,13 @@ void Print(const planner::Score& score) {
 absl::StatusOr<ExitCode> RunScore(const ScoreOptions& options, const Output& output) {
   if (!PathExists(options.file)) return UsageError(absl::StrCat(options.file, ": no such file"));
   TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFile(options.file));
-  TRAINCTL_ASSIGN_OR_RETURN(const std::vector<planner::PublishedRun> runs,
-                            planner::ReadPublishedRuns(text, options.file));
-  const planner::Score score = planner::ScoreRuns(runs);
+  TRAINCTL_ASSIGN_OR_RETURN(const std::vector<pricing::PublishedRun> runs,
+                            pricing::ReadPublishedRuns(text, options.file));
+  const pricing::Score score = pricing::ScoreRuns(runs);
   if (!options.out.empty())
-    TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(options.out, planner::ScoreToCsv(score)));
+    TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(options.out, pricing::ScoreToCsv(score)));
   if (output.json) {
-    std::fputs(planner::ScoreToJson(score).c_str(), stdout);
+    std::fputs(pricing::ScoreToJson(score).c_str(), stdout);
   } else {
     Print(score);
   }

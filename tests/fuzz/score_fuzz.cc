@@ -7,9 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
-#include "planner/score.h"
+#include "pricing/score.h"
 
-namespace trainctl::planner {
+namespace trainctl::pricing {
 namespace {
 
 void FuzzOne(const std::string& input) {
@@ -30,9 +30,9 @@ void FuzzOne(const std::string& input) {
 }
 
 }  // namespace
-}  // namespace trainctl::planner
+}  // namespace trainctl::pricing
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size_bytes) {
-  trainctl::planner::FuzzOne(std::string(reinterpret_cast<const char*>(data), size_bytes));
+  trainctl::pricing::FuzzOne(std::string(reinterpret_cast<const char*>(data), size_bytes));
   return 0;
 }

@@ -1,4 +1,4 @@
-#include "planner/score.h"
+#include "pricing/score.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,10 +7,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "planner/price_memory.h"
-#include "planner/price_time.h"
+#include "pricing/price_memory.h"
+#include "pricing/operator_time.h"
+#include "pricing/price_time.h"
 
-namespace trainctl::planner {
+namespace trainctl::pricing {
 namespace {
 
 using ::testing::HasSubstr;
@@ -234,4 +235,4 @@ TEST(PriceTime, ProductsPayForWholeTiles) {
 }
 
 }  // namespace
-}  // namespace trainctl::planner
+}  // namespace trainctl::pricing

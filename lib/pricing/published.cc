@@ -1,4 +1,4 @@
-#include "planner/published.h"
+#include "pricing/published.h"
 
 #include <algorithm>
 #include <cmath>
@@ -13,9 +13,9 @@
 #include "absl/strings/str_join.h"
 #include "base/csv.h"
 #include "base/status.h"
-#include "planner/known_models.h"
+#include "pricing/known_models.h"
 
-namespace trainctl::planner {
+namespace trainctl::pricing {
 namespace {
 
 constexpr size_t kErrorsShown = 10;
@@ -412,4 +412,4 @@ absl::StatusOr<std::vector<PublishedRun>> ReadPublishedRuns(absl::string_view cs
   return BadDataError(absl::StrJoin(errors, "\n"));
 }
 
-}  // namespace trainctl::planner
+}  // namespace trainctl::pricing

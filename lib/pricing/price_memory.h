@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "planner/workload.h"
+#include "pricing/workload.h"
 
-namespace trainctl::planner {
+namespace trainctl::pricing {
 
 enum class MemoryPart : uint8_t {
   kParameters,  // compute copies, sharded or not, and gathered blocks
@@ -65,4 +65,4 @@ double ShardedElements(const RankParameters& parameters, const Workload& workloa
 
 MemoryPrice PriceMemory(const Workload& workload);
 
-}  // namespace trainctl::planner
+}  // namespace trainctl::pricing

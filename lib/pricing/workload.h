@@ -2,17 +2,25 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "cluster/catalogue.h"
-#include "planner/architecture.h"
-#include "planner/framework.h"
+#include "pricing/architecture.h"
+#include "pricing/framework.h"
 #include "schedule/pipeline.h"
 
-namespace trainctl::planner {
+namespace trainctl::pricing {
 
 enum class Precision : uint8_t { kFp32, kFp16, kBf16, kFp8, kMxfp8, kNvfp4 };
 enum class RecomputeKind : uint8_t { kNone, kSelective, kFull };
+// How context-parallel ranks see each other's keys and values.
+enum class ContextKind : uint8_t {
+  kRing,       // they pass round beside the attention (arXiv 2310.01889)
+  kAllGather,  // all of them are gathered first (arXiv 2407.21783, section 3.3.2)
+  kAllToAll,   // heads are exchanged for tokens and back (arXiv 2309.14509)
+};
 
 // Degrees of parallelism. World size = tp * pp * cp * dp.
 struct Degrees {
@@ -20,7 +28,8 @@ struct Degrees {
   int64_t pp = 1;
   int64_t virtual_stages = 1;  // chunks of the model per pipeline rank
   int64_t cp = 1;
-  int64_t ep = 1;  // expert parallelism, out of the ranks of dp, cp and tp
+  int64_t ep = 1;   // expert parallelism, out of the ranks of dp, cp and tp
+  int64_t etp = 1;  // tensor parallelism of each expert; ep * etp divides tp * cp * dp
   int64_t dp = 1;
   int zero_stage = 0;       // 0: replicated, 1: optimizer, 2: and gradients, 3: and parameters sharded
   int64_t shard_group = 1;  // data-parallel ranks that share one copy of what is sharded
@@ -39,10 +48,19 @@ struct Workload {
   const cluster::Node* node = nullptr;
   const FrameworkProfile* framework = nullptr;
 
+  std::optional<schedule::PipelineKind> pipeline;  // empty: 1F1B, interleaved with virtual stages
+  ContextKind context = ContextKind::kRing;
+  // With kFull: layers of each pipeline rank that are recomputed, the rest keep theirs; empty: all.
+  std::optional<int64_t> recomputed_layers;
+  // Layers of each of the pp * virtual_stages stages, in the order of the model; empty: the framework's way.
+  std::vector<int64_t> stage_layers;
+
   // Where the job differs from its framework's way.
+  std::optional<bool> sequence_parallel;
   double optimizer_bytes = 0;          // per parameter; 0: as the framework
   int64_t loss_chunks = 1;             // logits are formed so many times, for a part of the tokens each
   bool activations_on_host = false;    // kept activations wait in host memory for the backward
+  bool optimizer_on_host = false;      // master copy and moments live and are updated in host memory
   bool optimizer_in_backward = false;  // a gradient is applied and dropped as soon as it is there
 
   double OptimizerBytes() const { return optimizer_bytes > 0 ? optimizer_bytes : framework->optimizer_bytes; }
@@ -55,8 +73,9 @@ struct Workload {
     return static_cast<double>(micro_batch) * static_cast<double>(seq_len) / static_cast<double>(degrees.cp);
   }
   int64_t num_micro_batches() const { return global_batch / (micro_batch * degrees.dp); }
-  // The pipeline schedule of all frameworks here.
+  bool SequenceParallel() const { return sequence_parallel.value_or(framework->sequence_parallel); }
   schedule::PipelineKind Pipeline() const {
+    if (pipeline.has_value()) return *pipeline;
     return degrees.virtual_stages > 1 ? schedule::PipelineKind::kInterleaved1F1B
                                       : schedule::PipelineKind::k1F1B;
   }
@@ -72,4 +91,4 @@ struct Workload {
 // UsageError naming what contradicts: degrees that do not divide heads, layers or the batch.
 absl::Status Validate(const Workload& workload);
 
-}  // namespace trainctl::planner
+}  // namespace trainctl::pricing

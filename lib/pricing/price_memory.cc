@@ -1,11 +1,11 @@
-#include "planner/price_memory.h"
+#include "pricing/price_memory.h"
 
 #include <algorithm>
 #include <numeric>
 
-#include "planner/layer_work.h"
+#include "pricing/layer_work.h"
 
-namespace trainctl::planner {
+namespace trainctl::pricing {
 namespace {
 
 constexpr double kGiB = 1024.0 * 1024 * 1024;
@@ -182,4 +182,4 @@ MemoryPrice PriceMemory(const Workload& workload) {
   return worst;
 }
 
-}  // namespace trainctl::planner
+}  // namespace trainctl::pricing

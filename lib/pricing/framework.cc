@@ -1,9 +1,9 @@
-#include "planner/framework.h"
+#include "pricing/framework.h"
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 
-namespace trainctl::planner {
+namespace trainctl::pricing {
 namespace {
 
 const FrameworkProfile kFrameworks[] = {
@@ -107,4 +107,4 @@ const FrameworkProfile* FrameworkOf(absl::string_view source, absl::string_view 
   return FindFramework("megatron-core");
 }
 
-}  // namespace trainctl::planner
+}  // namespace trainctl::pricing

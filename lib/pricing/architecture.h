@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "model/model_spec.h"
 
-namespace trainctl::planner {
+namespace trainctl::pricing {
 
 // Routed experts in place of the MLP.
 struct Experts {
@@ -74,4 +74,4 @@ int64_t NumActiveParameters(const Architecture& architecture);
 
 Architecture FromModelSpec(const model::ModelSpec& spec);
 
-}  // namespace trainctl::planner
+}  // namespace trainctl::pricing

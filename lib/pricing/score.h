@@ -7,9 +7,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "planner/published.h"
+#include "pricing/published.h"
 
-namespace trainctl::planner {
+namespace trainctl::pricing {
 
 enum class ScoreStatus : uint8_t {
   kScored,
@@ -61,4 +61,4 @@ Score ScoreRuns(absl::Span<const PublishedRun> runs);
 std::string ScoreToCsv(const Score& score);
 std::string ScoreToJson(const Score& score);
 
-}  // namespace trainctl::planner
+}  // namespace trainctl::pricing

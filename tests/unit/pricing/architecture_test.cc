@@ -1,12 +1,12 @@
-#include "planner/architecture.h"
+#include "pricing/architecture.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "planner/known_models.h"
+#include "pricing/known_models.h"
 
-namespace trainctl::planner {
+namespace trainctl::pricing {
 namespace {
 
 // What the trainer's own inventory counts, tensor by tensor.
@@ -64,4 +64,4 @@ TEST(Architecture, ContradictionsAreNamed) {
 }
 
 }  // namespace
-}  // namespace trainctl::planner
+}  // namespace trainctl::pricing

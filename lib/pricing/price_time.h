@@ -4,10 +4,10 @@
 // runs that it is scored on. Pure; thread safe.
 #pragma once
 
-#include "planner/layer_work.h"
-#include "planner/workload.h"
+#include "pricing/layer_work.h"
+#include "pricing/workload.h"
 
-namespace trainctl::planner {
+namespace trainctl::pricing {
 
 // Seconds of one optimizer step; the parts sum to step_seconds.
 struct TimePrice {
@@ -25,8 +25,4 @@ struct TimePrice {
 // `workload` is valid (Validate).
 TimePrice PriceTime(const Workload& workload);
 
-// A product of `batch` x [rows, inner] x [inner, columns] in the workload's precision.
-double MatmulSeconds(const cluster::Device& device, Precision precision, double batch, double rows,
-                     double inner, double columns);
-
-}  // namespace trainctl::planner
+}  // namespace trainctl::pricing

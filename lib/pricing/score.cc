@@ -1,4 +1,4 @@
-#include "planner/score.h"
+#include "pricing/score.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,10 +9,10 @@
 #include "absl/strings/str_format.h"
 #include "base/csv.h"
 #include "base/json.h"
-#include "planner/price_memory.h"
-#include "planner/price_time.h"
+#include "pricing/price_memory.h"
+#include "pricing/price_time.h"
 
-namespace trainctl::planner {
+namespace trainctl::pricing {
 namespace {
 
 constexpr double kGiB = 1024.0 * 1024 * 1024;
@@ -183,4 +183,4 @@ std::string ScoreToJson(const Score& score) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-}  // namespace trainctl::planner
+}  // namespace trainctl::pricing

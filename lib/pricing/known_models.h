@@ -6,9 +6,9 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "planner/architecture.h"
+#include "pricing/architecture.h"
 
-namespace trainctl::planner {
+namespace trainctl::pricing {
 
 struct KnownModel {
   const char* pattern = "";  // in the name, letters and digits alone, lower case
@@ -27,4 +27,4 @@ std::string ApplyFamily(absl::string_view name, int64_t seq_len, Architecture& a
 // Letters and digits of `text`, in lower case.
 std::string Normalized(absl::string_view text);
 
-}  // namespace trainctl::planner
+}  // namespace trainctl::pricing

@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "planner/workload.h"
+#include "pricing/workload.h"
 
-namespace trainctl::planner {
+namespace trainctl::pricing {
 
 enum class WorkKind : uint8_t { kMatmul, kAttention, kElementwise };
 
@@ -42,4 +42,4 @@ LayerWork WorkOfLayer(const Workload& workload, int64_t layer);
 // Bytes kept per layer and micro-batch under the workload's recompute.
 double SavedBytes(const LayerWork& work, const Workload& workload);
 
-}  // namespace trainctl::planner
+}  // namespace trainctl::pricing

@@ -1,9 +1,9 @@
-#include "planner/architecture.h"
+#include "pricing/architecture.h"
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 
-namespace trainctl::planner {
+namespace trainctl::pricing {
 namespace {
 
 int64_t MlpMatrices(const Architecture& a) { return a.gated_mlp ? 3 : 2; }
@@ -108,4 +108,4 @@ Architecture FromModelSpec(const model::ModelSpec& spec) {
   return a;
 }
 
-}  // namespace trainctl::planner
+}  // namespace trainctl::pricing

@@ -1,9 +1,9 @@
-#include "planner/known_models.h"
+#include "pricing/known_models.h"
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 
-namespace trainctl::planner {
+namespace trainctl::pricing {
 namespace {
 
 constexpr LatentAttention kDeepSeekV3Attention = {
@@ -197,4 +197,4 @@ std::string ApplyFamily(absl::string_view name, int64_t seq_len, Architecture& a
   return "llama";
 }
 
-}  // namespace trainctl::planner
+}  // namespace trainctl::pricing

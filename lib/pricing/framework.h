@@ -8,7 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
-namespace trainctl::planner {
+namespace trainctl::pricing {
 
 enum class AttentionKernel : uint8_t {
   kScores,  // the scores are written to memory: batch matrix products and a fused softmax
@@ -63,4 +63,4 @@ const FrameworkProfile* FindFramework(absl::string_view name);  // null: unknown
 const FrameworkProfile* FrameworkOf(absl::string_view source, absl::string_view notes,
                                     absl::string_view sharding);
 
-}  // namespace trainctl::planner
+}  // namespace trainctl::pricing

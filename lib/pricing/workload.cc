@@ -1,11 +1,11 @@
-#include "planner/workload.h"
+#include "pricing/workload.h"
 
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 
-namespace trainctl::planner {
+namespace trainctl::pricing {
 namespace {
 
 constexpr double kMostPasses = 4e6;
@@ -60,4 +60,4 @@ absl::Status Validate(const Workload& w) {
                    : schedule::CheckPipelineShape(w.Pipeline(), w.PipelineShapeFor(w.num_micro_batches()));
 }
 
-}  // namespace trainctl::planner
+}  // namespace trainctl::pricing

@@ -9,9 +9,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "planner/workload.h"
+#include "pricing/workload.h"
 
-namespace trainctl::planner {
+namespace trainctl::pricing {
 
 struct PublishedRun {
   std::string id;
@@ -33,4 +33,4 @@ const std::vector<std::string>& PublishedColumns();
 absl::StatusOr<std::vector<PublishedRun>> ReadPublishedRuns(absl::string_view csv_text,
                                                             absl::string_view what);
 
-}  // namespace trainctl::planner
+}  // namespace trainctl::pricing

@@ -1,8 +1,8 @@
-#include "planner/layer_work.h"
+#include "pricing/layer_work.h"
 
 #include <algorithm>
 
-namespace trainctl::planner {
+namespace trainctl::pricing {
 namespace {
 
 constexpr double kHalf = 2;  // bytes of an activation
@@ -14,7 +14,7 @@ class LayerBuilder {
         m_(workload.model),
         tp_(static_cast<double>(workload.degrees.tp)),
         tokens_(workload.TokensPerRank()),
-        cut_(workload.framework->sequence_parallel ? tp_ : 1),
+        cut_(workload.SequenceParallel() ? tp_ : 1),
         hidden_(static_cast<double>(m_.hidden)),
         linear_input_(workload.IsFp8() && workload.framework->fp8_saves_inputs ? 1 : kHalf),
         has_experts_(m_.HasExperts(layer)) {}
@@ -192,7 +192,7 @@ double SavedBytes(const LayerWork& work, const Workload& w) {
   const double ffn = static_cast<double>(w.model.ffn) / tp;
   const double hidden = static_cast<double>(w.model.hidden);
   return work.input_bytes + tokens * kHalf * (2 * heads * dim + kv_heads * dim + ffn) +
-         tokens / (w.framework->sequence_parallel ? tp : 1) * hidden * kHalf;
+         tokens / (w.SequenceParallel() ? tp : 1) * hidden * kHalf;
 }
 
-}  // namespace trainctl::planner
+}  // namespace trainctl::pricing
