@@ -179,6 +179,7 @@ MemoryPrice PriceMemory(const Workload& workload) {
     const MemoryPrice price = PriceRank(workload, rank);
     if (rank == 0 || price.allocated_bytes > worst.allocated_bytes) worst = price;
   }
+  TuneMemory(workload.tuning, worst);
   return worst;
 }
 

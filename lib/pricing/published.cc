@@ -11,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "base/csv.h"
 #include "base/status.h"
 #include "pricing/known_models.h"
@@ -44,6 +45,8 @@ class RowReader {
     run.id = Cell("id");
     run.source = Cell("source");
     run.measured_memory_gib = Number("peak_mem_gib");
+    run.has_time = Number("tokens_per_sec_per_gpu") > 0;
+    run.outcome = Outcome(run.has_time);
     framework_ = FrameworkOf(run.source, Cell("notes"), Cell("dp_shard"));
     run.metric = MetricOf();
     absl::StatusOr<Workload> workload = ReadWorkload();
@@ -79,6 +82,21 @@ class RowReader {
   }
   void Assume(std::string text) { assumptions_.push_back(std::move(text)); }
   static absl::Status Unknown(absl::string_view what) { return BadDataError(what); }
+
+  bool NotesSayOutOfMemory() const {
+    const std::string notes = absl::AsciiStrToLower(Cell("notes"));
+    for (absl::string_view part : absl::StrSplit(notes, ';')) {
+      part = absl::StripAsciiWhitespace(part);
+      if (absl::StartsWith(part, "oom") || absl::StartsWith(part, "out of memory")) return true;
+    }
+    return false;
+  }
+
+  RunOutcome Outcome(bool has_time) const {
+    if (has_time) return RunOutcome::kRan;
+    if (!NotesSayOutOfMemory()) return Has("peak_mem_gib") ? RunOutcome::kRan : RunOutcome::kUnknown;
+    return Has("peak_mem_gib") ? RunOutcome::kUnknown : RunOutcome::kOutOfMemory;
+  }
 
   MemoryMetric MetricOf() const {
     const std::string notes = absl::AsciiStrToLower(Cell("notes"));

@@ -9,6 +9,7 @@
 #include "cluster/catalogue.h"
 #include "pricing/architecture.h"
 #include "pricing/framework.h"
+#include "pricing/tuning.h"
 #include "schedule/pipeline.h"
 
 namespace trainctl::pricing {
@@ -62,6 +63,8 @@ struct Workload {
   bool activations_on_host = false;    // kept activations wait in host memory for the backward
   bool optimizer_on_host = false;      // master copy and moments live and are updated in host memory
   bool optimizer_in_backward = false;  // a gradient is applied and dropped as soon as it is there
+
+  Tuning tuning;  // of the machine; its rates are in `device` and `node` already (TunedMachine)
 
   double OptimizerBytes() const { return optimizer_bytes > 0 ? optimizer_bytes : framework->optimizer_bytes; }
   double GradientBytes() const {

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
-#include "pricing/score.h"
+#include "pricing/score_report.h"
 
 namespace trainctl::pricing {
 namespace {

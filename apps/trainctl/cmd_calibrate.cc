@@ -1,0 +1,77 @@
+// `trainctl calibrate`: the few constants of a machine, fitted to its runs, as a hardware profile.
+
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "apps/trainctl/command.h"
+#include "apps/trainctl/profile_option.h"
+#include "base/files.h"
+#include "pricing/score_report.h"
+
+namespace trainctl::cli {
+namespace {
+
+struct Options {
+  std::string file;
+  std::string out;
+};
+
+void PrintErrors(const char* what, const pricing::ErrorSummary& before, const pricing::ErrorSummary& after) {
+  if (before.count == 0) {
+    std::printf("%-10s nothing was measured\n", what);
+    return;
+  }
+  std::printf(
+      "%-10s %5lld configurations, mean |error| %.1f %% before, %.1f %% after; median %+.1f %%, %+.1f "
+      "%%\n",
+      what, static_cast<long long>(before.count), before.mean_absolute, after.mean_absolute, before.median,
+      after.median);
+}
+
+void Print(const pricing::Calibration& calibration) {
+  const pricing::HardwareProfile& profile = calibration.profile;
+  std::printf("measured on %s\n", absl::StrJoin(profile.devices, ", ").c_str());
+  for (const auto& [name, member] : pricing::TuningConstants()) {
+    std::printf("  %-18s %.3f x the data sheet\n", name, profile.tuning.*member);
+  }
+  PrintErrors("step time", calibration.time_before, calibration.time_after);
+  PrintErrors("memory", calibration.memory_before, calibration.memory_after);
+}
+
+absl::StatusOr<ExitCode> RunCalibrate(const Options& options, const Output& output) {
+  TRAINCTL_ASSIGN_OR_RETURN(const std::vector<pricing::PublishedRun> runs, ReadRuns(options.file));
+  TRAINCTL_ASSIGN_OR_RETURN(pricing::Calibration calibration, pricing::Calibrate(runs));
+  calibration.profile.made_by = absl::StrCat("trainctl calibrate ", options.file);
+  if (!options.out.empty())
+    TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(options.out, pricing::ProfileToJson(calibration.profile)));
+  if (output.json) {
+    std::fputs(pricing::CalibrationToJson(calibration).c_str(), stdout);
+    return ExitCode::kOk;
+  }
+  Print(calibration);
+  if (!options.out.empty()) {
+    std::printf("written to %s; use it with --profile %s\n", options.out.c_str(), options.out.c_str());
+  }
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+void AddCalibrate(CLI::App& app, Action& action) {
+  CLI::App* verb =
+      app.add_subcommand("calibrate", "Fit the planner's few constants of a machine to its measured runs");
+  auto options = std::make_shared<Options>();
+  verb->add_option("FILE", options->file, "A CSV of measured runs; docs/pricing.md lists its columns")
+      ->required();
+  verb->add_option("--out", options->out, "Write the hardware profile that --profile takes");
+  AddJsonFlag(*verb);
+  SetExample(*verb, "trainctl calibrate measured.csv --out cluster.json");
+  verb->callback([&action, options] {
+    action = [options](const Output& output) { return RunCalibrate(*options, output); };
+  });
+}
+
+}  // namespace trainctl::cli
