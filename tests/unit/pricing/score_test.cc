@@ -147,19 +147,19 @@ TEST(Score, RowsThatRanOutOfMemoryAndRowsThatRanAreJudged) {
     cells["global_batch_seqs"] = batch;
     return Row(cells);
   };
-  const Score score = ScoreRuns(
-      ReadAll(with(oom, "rejected", "4096", "262144") + with(oom, "missed", "1", "64") +
-              with({}, "ran", "1", "64") + with({}, "refused", "4096", "262144") +
-              // Neither measured nor out of memory: it says nothing. Nor does a figure beside the word.
-              with({{"tokens_per_sec_per_gpu", ""}, {"notes", "the next one OOMs"}}, "unknown", "1", "64") +
-              with({{"tokens_per_sec_per_gpu", ""}, {"peak_mem_gib", "70"}, {"notes", "OOM later"}}, "both",
-                   "1", "64")));
+  const Score score = ScoreRuns(ReadAll(
+      with(oom, "rejected", "4096", "262144") + with(oom, "missed", "1", "64") + with({}, "ran", "1", "64") +
+      with({}, "ran too", "1", "64") + with({}, "refused", "4096", "262144") +
+      // Neither measured nor out of memory: it says nothing. Nor does a figure beside the word.
+      with({{"tokens_per_sec_per_gpu", ""}, {"notes", "the next one OOMs"}}, "unknown", "1", "64") +
+      with({{"tokens_per_sec_per_gpu", ""}, {"peak_mem_gib", "70"}, {"notes", "OOM later"}}, "both", "1",
+           "64")));
   EXPECT_EQ(score.rows[0].status, ScoreStatus::kRejected);
   EXPECT_EQ(score.sources.back().out_of_memory, 2);
   EXPECT_EQ(score.sources.back().missed, 1);
   EXPECT_EQ(score.complete.missed, std::vector<std::string>{"missed"});
   EXPECT_EQ(score.complete.rejected, std::vector<std::string>{"refused"});
-  EXPECT_EQ(score.sources.back().ran, 2);
+  EXPECT_EQ(score.sources.back().ran, 3);
   EXPECT_EQ(score.sources.back().wrongly_rejected, 1);
 }
 
