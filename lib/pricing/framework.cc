@@ -48,6 +48,7 @@ const FrameworkProfile kFrameworks[] = {
          "the logits and writes their gradient, both half precision",
      .attention = AttentionKernel::kFlash1,
      .fused_elementwise = true,
+     .gathers_by_block = true,
      .logit_bytes = 4,
      .metric = MemoryMetric::kReserved},
     {.name = "torchtitan",
@@ -59,6 +60,8 @@ const FrameworkProfile kFrameworks[] = {
      .sequence_parallel = true,
      .fused_elementwise = true,
      .selects_operators = true,
+     .gathers_by_block = true,
+     .copies_gathered_blocks = true,
      .logit_bytes = 4,
      .metric = MemoryMetric::kReserved,
      .default_recompute = "selective"},
@@ -70,9 +73,14 @@ const FrameworkProfile kFrameworks[] = {
      .metric = MemoryMetric::kAllocated},
     {.name = "internevo",
      .label = "InternEvo (ZeRO-1 in groups)",
-     .source = "InternLM/InternEvo doc/en/train_performance.md; configs/7B_sft.py",
+     .source = "InternLM/InternEvo doc/en/train_performance.md; configs/7B_sft.py (overlap_sync_grad, not "
+               "overlap_sync_param, reduce_bucket_size 512 Mi); "
+               "internlm/solver/optimizer/hybrid_zero_optim.py: reduce_rank None all-reduces the gradients, "
+               "broadcast_params",
      .gradient_bytes = 2,
      .fused_elementwise = true,
+     .owners_broadcast = true,
+     .overlap_bucket_elements = 512.0 * 1024 * 1024,
      .logit_bytes = 6,
      .metric = MemoryMetric::kDevice},
 };

@@ -44,9 +44,16 @@ struct FrameworkProfile {
   bool selects_operators = false;       // selective recompute works by operator, not the scores alone
   bool overlap_data_parallel = true;    // gradient reductions run beside the backward
   bool overlap_tensor_parallel = false;
-  double bucket_elements = 0;  // of the buffers that gradients and parameters are exchanged through
-  double logit_bytes = 8;      // bytes per logit at the peak of the loss
-  int64_t vocab_multiple = 1;  // times tp: the vocabulary is padded to it
+  // ZeRO-1 and 2: gradients are all-reduced whole rather than scattered, each rank owns whole tensors and
+  // broadcasts them after the update.
+  bool owners_broadcast = false;
+  bool gathers_by_block = false;        // ZeRO-2 too gathers block by block beside the forward
+  bool copies_gathered_blocks = false;  // a gathered block is copied into its parameters (FSDP2)
+  double overlap_bucket_elements = 0;   // of gradients that are reduced beside the backward; 0: Megatron's
+  double exchanged_gradient_bytes = 0;  // bytes per gradient on the wire; 0: gradient_bytes
+  double bucket_elements = 0;           // of the buffers that gradients and parameters are exchanged through
+  double logit_bytes = 8;               // bytes per logit at the peak of the loss
+  int64_t vocab_multiple = 1;           // times tp: the vocabulary is padded to it
   bool embedding_counts_as_layer = false;  // when layers are cut into stages
   MemoryMetric metric = MemoryMetric::kReserved;
   // What a missing cell means; every use is told in the row's reason.

@@ -22,6 +22,12 @@ enum class ContextKind : uint8_t {
   kAllToAll,   // heads are exchanged for tokens and back (arXiv 2309.14509)
 };
 
+// How tokens reach the ranks of their experts.
+enum class ExpertDispatch : uint8_t {
+  kAllToAll,   // a copy for each expert that a token visits
+  kNodeAware,  // one to each node, from there one to each rank (DeepEP, HybridEP)
+};
+
 // Degrees of parallelism. World size = tp * pp * cp * dp.
 struct Degrees {
   int64_t tp = 1;
@@ -62,6 +68,9 @@ struct Workload {
   bool activations_on_host = false;    // kept activations wait in host memory for the backward
   bool optimizer_on_host = false;      // master copy and moments live and are updated in host memory
   bool optimizer_in_backward = false;  // a gradient is applied and dropped as soon as it is there
+  bool frozen_weights = false;         // adapters (LoRA) are trained alone: no gradients of the weights
+  ExpertDispatch expert_dispatch = ExpertDispatch::kAllToAll;
+  bool overlap_experts = false;  // exchanges of tokens run beside another micro-batch's passes
 
   double OptimizerBytes() const { return optimizer_bytes > 0 ? optimizer_bytes : framework->optimizer_bytes; }
   double GradientBytes() const {
