@@ -62,7 +62,7 @@ Lowered ScheduleOf(const Workload& w, int64_t micro_batches) {
 int64_t PlayedMicroBatches(const Workload& w) {
   const int64_t p = w.degrees.pp;
   const int64_t m = w.num_micro_batches();
-  return m <= 5 * p ? m : 4 * p + m % p;
+  return m <= 4 * p ? m : 3 * p + m % p;
 }
 
 double Makespan(const Workload& w, const schedule::PipelineCosts& costs, int64_t micro_batches) {
