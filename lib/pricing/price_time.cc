@@ -15,7 +15,7 @@ using cluster::Collective;
 
 class Pricer {
  public:
-  explicit Pricer(const Workload& workload) : w_(workload), device_(*workload.device) {}
+  explicit Pricer(const Workload& workload) : w_(workload) {}
 
   TimePrice Price() {
     PriceStages();
@@ -107,14 +107,10 @@ class Pricer {
   }
 
   Parts HeadParts() const {
-    const double tokens = w_.TokensPerRank();
-    const double columns = static_cast<double>(w_.model.vocab) / static_cast<double>(w_.degrees.tp);
-    const Precision precision = w_.IsFp8() ? Precision::kBf16 : w_.precision;
-    const double hidden = static_cast<double>(w_.model.hidden);
-    const double product = MatmulSeconds(device_, precision, 1, tokens, hidden, columns);
+    const ForwardBackward seconds = HeadSeconds(w_);
     Parts parts;
-    parts.forward = product + ElementwiseSeconds(device_, tokens * columns * 6);
-    parts.backward = 2 * product + ElementwiseSeconds(device_, tokens * columns * 6);
+    parts.forward = seconds.forward;
+    parts.backward = seconds.backward;
     return parts;
   }
 
@@ -249,17 +245,14 @@ class Pricer {
     }
   }
 
-  // Master copy, moments and gradient are read, all but the gradient written, and the compute copy.
   void PriceOptimizer() {
     const Degrees& d = w_.degrees;
     const RankParameters parameters = ParametersOfRank(w_, 0);
     const double own = d.zero_stage >= 1 ? ShardedElements(parameters, w_) : parameters.all();
-    const double bytes = 2 * w_.OptimizerBytes() + w_.framework->gradient_bytes + w_.framework->weight_bytes;
-    price_.optimizer_seconds = own * bytes / BytesPerSecond(device_);
+    price_.optimizer_seconds = OptimizerSeconds(w_, own);
   }
 
   const Workload& w_;
-  const cluster::Device& device_;
   std::vector<Parts> stages_;
   Parts slowest_;
   TimePrice price_;
