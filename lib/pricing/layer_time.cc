@@ -198,15 +198,12 @@ PassTimes LayerPassTimes(const Workload& workload, int64_t layer, bool recompute
 
 PassTimes HeadPassTimes(const Workload& w) {
   const double tokens = w.TokensPerRank();
-  const double tp = static_cast<double>(w.degrees.tp);
-  const double columns = static_cast<double>(w.model.vocab) / tp;
   const double hidden = static_cast<double>(w.model.hidden);
-  const Precision precision = w.IsFp8() ? Precision::kBf16 : w.precision;
-  const double product = MatmulSeconds(*w.device, precision, 1, tokens, hidden, columns);
+  const ForwardBackward seconds = HeadSeconds(w);
   PassTimes times;
-  times.forward = product + ElementwiseSeconds(*w.device, tokens * columns * 6);
-  times.input_backward = product + ElementwiseSeconds(*w.device, tokens * columns * 6);
-  if (!w.frozen_weights) times.weight_backward = product;
+  times.forward = seconds.forward;
+  times.input_backward = seconds.backward / 2;
+  if (!w.frozen_weights) times.weight_backward = seconds.backward / 2;
   if (w.degrees.tp > 1) {
     // The input is gathered and its gradient scattered, or all-reduced; of a token its largest logit, the sum
     // and the target's are all-reduced, fp32 each.
@@ -221,24 +218,6 @@ PassTimes HeadPassTimes(const Workload& w) {
       times.tensor_backward = seconds(Collective::kReduceScatter, bytes);
     } else {
       times.tensor_backward = seconds(Collective::kAllReduce, bytes);
-    }
-  }
-  return times;
-}
-
-PassTimes EmbeddingPassTimes(const Workload& w) {
-  const double tokens = w.TokensPerRank();
-  const double bytes = tokens * static_cast<double>(w.model.hidden) * kHalf;
-  PassTimes times;
-  times.forward = ElementwiseSeconds(*w.device, 2 * bytes);
-  if (!w.frozen_weights) times.weight_backward = ElementwiseSeconds(*w.device, 3 * bytes);
-  if (w.degrees.tp > 1) {
-    const cluster::GroupPlacement group = PlacementOf(w, w.degrees.tp, 1);
-    const bool cut = w.SequenceParallel();
-    times.tensor_forward = cluster::CollectiveSeconds(
-        cut ? Collective::kReduceScatter : Collective::kAllReduce, bytes, group, *w.node);
-    if (cut) {
-      times.tensor_backward = cluster::CollectiveSeconds(Collective::kAllGather, bytes, group, *w.node);
     }
   }
   return times;

@@ -36,7 +36,5 @@ struct PassTimes {
 PassTimes LayerPassTimes(const Workload& workload, int64_t layer, bool recomputed, bool contention);
 // Output matrix and loss, with the exchanges of a vocabulary that is cut.
 PassTimes HeadPassTimes(const Workload& workload);
-// Look-up of the tokens, and the sum of their gradients.
-PassTimes EmbeddingPassTimes(const Workload& workload);
 
 }  // namespace trainctl::pricing

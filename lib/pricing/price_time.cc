@@ -51,7 +51,6 @@ std::vector<PassTimes> TimeStages(const Workload& w, bool contention) {
       times.Add(layers.Of(i, *still_recomputed > 0));
       --*still_recomputed;
     }
-    if (stage == 0) times.Add(EmbeddingPassTimes(w));
     if (stage == num_stages - 1) times.Add(HeadPassTimes(w));
   };
   if (!w.recomputed_layers.has_value()) {

@@ -37,9 +37,7 @@ double UpdateSeconds(const Workload& w) {
   const Degrees& d = w.degrees;
   const RankParameters parameters = ParametersOfRank(w, 0);
   const double own = d.zero_stage >= 1 ? ShardedElements(parameters, w) : parameters.all();
-  // Read for the norm, scaled in place.
-  const double clip = 3 * w.framework->gradient_bytes;
-  double seconds = own * clip / BytesPerSecond(*w.device);
+  double seconds = 0;
   if (d.world_size() > 1) {
     seconds += cluster::CollectiveSeconds(cluster::Collective::kAllReduce, 4,
                                           PlacementOf(w, d.world_size(), 1), *w.node);
@@ -50,9 +48,7 @@ double UpdateSeconds(const Workload& w) {
     const double sharers = static_cast<double>(std::min<int64_t>(w.node->gpus, d.world_size()));
     return seconds + copies + own * sharers / kHostUpdatesPerSecond;
   }
-  // Master copy, moments and gradient are read, all but the gradient written, and the compute copy.
-  const double bytes = 2 * w.OptimizerBytes() + w.framework->gradient_bytes + w.framework->weight_bytes;
-  return seconds + own * bytes / BytesPerSecond(*w.device);
+  return seconds + OptimizerSeconds(w, own);
 }
 
 double ActivationOffloadSeconds(const Workload& w, const PassTimes& micro_batch) {
