@@ -28,20 +28,14 @@ class Pricer {
     return price_;
   }
 
+  StepParts PriceParts() {
+    parts_.price = Price();
+    parts_.stages = stages_;
+    return parts_;
+  }
+
  private:
-  // One layer or one stage, one micro-batch.
-  struct Parts {
-    double forward = 0, backward = 0, recompute = 0, tensor = 0, expert = 0, context = 0;
-    double total() const { return forward + backward + recompute + tensor + expert + context; }
-    void Add(const Parts& o) {
-      forward += o.forward;
-      backward += o.backward;
-      recompute += o.recompute;
-      tensor += o.tensor;
-      expert += o.expert;
-      context += o.context;
-    }
-  };
+  using Parts = StageSeconds;  // of one layer too
 
   cluster::GroupPlacement PlacementOf(int64_t ranks, int64_t stride) const {
     const int64_t per_node = std::max<int64_t>(1, w_.node->gpus / std::max<int64_t>(1, stride));
@@ -146,16 +140,19 @@ class Pricer {
   // What the schedule takes beyond the work of its slowest rank: the bubble, uneven stages, exposed
   // transfers.
   void PricePipeline() {
-    if (w_.degrees.pp == 1) return;
-    schedule::PipelineCosts costs;
+    schedule::PipelineCosts& costs = parts_.pipeline;
     // Of the exchanges of a pass, the forward has one part in as many as there are passes.
     const double forwards = w_.recompute == RecomputeKind::kFull ? 1.0 / 3 : 1.0 / 2;
     for (const Parts& stage : stages_) {
       schedule::StageCosts cost;
       cost.forward_s = stage.forward + forwards * (stage.tensor + stage.expert + stage.context);
       cost.backward_s = stage.total() - cost.forward_s;
+      // Of the backward's products one half is for the weights.
+      cost.weight_backward_s = stage.backward / 2;
+      cost.input_backward_s = cost.backward_s - cost.weight_backward_s;
       costs.stages.push_back(cost);
     }
+    if (w_.degrees.pp == 1) return;
     const double bytes =
         w_.TokensPerRank() * static_cast<double>(w_.model.hidden) * 2 / static_cast<double>(w_.degrees.tp);
     const int64_t apart = w_.degrees.tp * w_.degrees.cp * w_.degrees.dp;
@@ -212,11 +209,15 @@ class Pricer {
       reduce = exchange(Collective::kReduceScatter, w_.framework->gradient_bytes);
       gather = exchange(Collective::kAllGather, 2);
     }
+    parts_.reduce_seconds = reduce;
+    parts_.gather_seconds = gather;
     if (w_.framework->overlap_data_parallel) {
       // The last micro-batch's backward covers the reductions, the first one's forward the gathers.
       reduce = std::max(reduce * 0.05, reduce - slowest_.backward);
       gather = std::max(gather * 0.05, gather - slowest_.forward);
     }
+    parts_.exposed_reduce_seconds = reduce;
+    parts_.exposed_gather_seconds = gather;
     price_.data_seconds = reduce + gather;
   }
 
@@ -263,10 +264,12 @@ class Pricer {
   std::vector<Parts> stages_;
   Parts slowest_;
   TimePrice price_;
+  StepParts parts_;
 };
 
 }  // namespace
 
 TimePrice PriceTime(const Workload& workload) { return Pricer(workload).Price(); }
+StepParts PartsOfStep(const Workload& workload) { return Pricer(workload).PriceParts(); }
 
 }  // namespace trainctl::pricing
