@@ -24,13 +24,17 @@ class Exchanger {
   Exchanger(const Workload& workload, const PassTimes& micro_batch, bool contention)
       : w_(workload), d_(workload.degrees), micro_batch_(micro_batch), contention_(contention) {}
 
-  double Seconds() const {
-    if (w_.frozen_weights) return 0;  // adapters are too small to count
-    double seconds = SharedTableSeconds();
-    if (d_.dp * d_.cp == 1) return seconds;
-    const RankParameters own = ParametersOfRank(w_, 0);
-    const bool by_block = d_.zero_stage == 3 || (d_.zero_stage == 2 && w_.framework->gathers_by_block);
-    return seconds + (by_block ? BlockSeconds(own) : BucketSeconds(own));
+  DataParallelTimes Time() {
+    if (w_.frozen_weights) return times_;  // adapters are too small to count
+    if (d_.dp * d_.cp > 1) {
+      const RankParameters own = ParametersOfRank(w_, 0);
+      const bool by_block = d_.zero_stage == 3 || (d_.zero_stage == 2 && w_.framework->gathers_by_block);
+      by_block ? ExchangeBlocks(own) : ExchangeBuckets(own);
+    }
+    const double tables = SharedTableSeconds();
+    times_.reduce_seconds += tables;
+    times_.exposed_reduce_seconds += tables;
+    return times_;
   }
 
  private:
@@ -88,28 +92,36 @@ class Exchanger {
 
   // ZeRO-1 and 2 and plain replicas: gradients in buckets beside the last backward, the last bucket after
   // it; parameters beside the next forward, the first bucket before it.
-  double BucketSeconds(const RankParameters& own) const {
+  void ExchangeBuckets(const RankParameters& own) {
     const Groups dense = DenseGroups();
     const Groups experts = ExpertGroups();
     const double reduce = Reduce(own.dense(), dense) + Reduce(own.experts, experts);
     const double gather = Gather(own.dense(), dense) + Gather(own.experts, experts);
-    if (!w_.framework->overlap_data_parallel) return reduce + gather;
+    times_.reduce_seconds = times_.exposed_reduce_seconds = reduce;
+    times_.gather_seconds = times_.exposed_gather_seconds = gather;
+    if (!w_.framework->overlap_data_parallel) return;
     const double bucket =
         w_.framework->overlap_bucket_elements > 0
             ? w_.framework->overlap_bucket_elements
             : std::max(kBucketElements, kBucketElementsPerRank * static_cast<double>(d_.dp));
     const double share = std::min(1.0, bucket / std::max(1.0, own.all()));
     const double left = SpeedLeft(Whole(dense), w_, contention_);
-    const double reduce_seconds =
-        share * reduce + SecondsBeyondCompute(micro_batch_.BackwardPass(), (1 - share) * reduce, left);
-    if (w_.framework->owners_broadcast) return reduce_seconds + gather;
-    return reduce_seconds + share * gather +
-           SecondsBeyondCompute(micro_batch_.ForwardPass(), (1 - share) * gather, left);
+    times_.exposed_reduce_seconds = Beside(micro_batch_.BackwardPass(), reduce, share, left);
+    if (w_.framework->owners_broadcast) return;
+    times_.exposed_gather_seconds = Beside(micro_batch_.ForwardPass(), gather, share, left);
+  }
+
+  // What of an exchange is exposed when all but a `share` of it runs beside `compute`.
+  double Beside(double compute, double exchange, double share, double left) {
+    const double beside = (1 - share) * exchange;
+    const double exposed = std::max(0.0, beside - compute);
+    times_.spread_seconds += SecondsBeyondCompute(compute, beside, left) - exposed;
+    return share * exchange + exposed;
   }
 
   // Each block is gathered before its forward and again before its backward (kept, where parameters are
   // not sharded), its gradient scattered after it, all beside the block that is under way.
-  double BlockSeconds(const RankParameters& own) const {
+  void ExchangeBlocks(const RankParameters& own) {
     const double layers = std::max(1.0, static_cast<double>(w_.model.layers) / static_cast<double>(d_.pp));
     const Groups dense = DenseGroups();
     const Groups experts = ExpertGroups();
@@ -132,7 +144,7 @@ class Exchanger {
     const double copies = (w_.framework->copies_gathered_blocks ? 2 * kHalf * (again > 0 ? 2 : 1) : 0) +
                           kHalf + GradientBytes();
     seconds += own.all() * copies / BytesPerSecond(*w_.device);
-    return seconds * static_cast<double>(w_.num_micro_batches());
+    times_.spread_seconds = seconds * static_cast<double>(w_.num_micro_batches());
   }
 
   // Tied tables live on the first and the last pipeline rank, which add up their gradients.
@@ -148,12 +160,13 @@ class Exchanger {
   const Degrees& d_;
   const PassTimes& micro_batch_;
   const bool contention_;
+  DataParallelTimes times_;
 };
 
 }  // namespace
 
-double DataParallelSeconds(const Workload& workload, const PassTimes& micro_batch, bool contention) {
-  return Exchanger(workload, micro_batch, contention).Seconds();
+DataParallelTimes TimeDataParallel(const Workload& workload, const PassTimes& micro_batch, bool contention) {
+  return Exchanger(workload, micro_batch, contention).Time();
 }
 
 }  // namespace trainctl::pricing

@@ -8,7 +8,16 @@
 
 namespace trainctl::pricing {
 
+// Seconds of a step. What is exposed, with `spread_seconds`, is what the step pays.
+struct DataParallelTimes {
+  double gather_seconds = 0, exposed_gather_seconds = 0;  // parameters, about the first forward
+  double reduce_seconds = 0, exposed_reduce_seconds = 0;  // gradients, about the last backward
+  // Exposed bit by bit throughout the passes, and what compute loses to the exchanges beside it.
+  double spread_seconds = 0;
+  double total() const { return exposed_gather_seconds + exposed_reduce_seconds + spread_seconds; }
+};
+
 // `micro_batch`: one micro-batch on all stages of the first pipeline rank, whose reductions end last.
-double DataParallelSeconds(const Workload& workload, const PassTimes& micro_batch, bool contention);
+DataParallelTimes TimeDataParallel(const Workload& workload, const PassTimes& micro_batch, bool contention);
 
 }  // namespace trainctl::pricing

@@ -6,6 +6,7 @@
 #include "cluster/collectives.h"
 #include "pricing/operator_time.h"
 #include "pricing/overlap.h"
+#include "pricing/update_time.h"
 
 namespace trainctl::pricing {
 namespace {
@@ -25,6 +26,7 @@ class LayerTimer {
     if (work.tensor_parallel_bytes > 0) AddTensorExchanges(work.tensor_parallel_bytes);
     if (w_.degrees.cp > 1) AddContextExchanges();
     if (work.expert_bytes > 0) AddExpertExchanges(work.expert_bytes);
+    if (w_.activations_on_host) AddOffload(SavedBytes(work, w_));
     return times_;
   }
 
@@ -157,6 +159,13 @@ class LayerTimer {
     times_.expert_backward += backward;
   }
 
+  // What the backward needs goes to the host beside the forward, and comes back beside the backward.
+  void AddOffload(double bytes) {
+    const double copy = bytes / HostLinkBytesPerSecond(*w_.device);
+    times_.offload_forward = SecondsBeyondCompute(times_.ForwardPass(), copy, 1);
+    times_.offload_backward = SecondsBeyondCompute(times_.BackwardPass(), copy, 1);
+  }
+
   // Of `places` equal groups of experts, how many hold at least one of `top_k` experts drawn evenly.
   static double Visited(double places, double top_k) {
     return places * (1 - std::pow(1 - 1 / places, top_k));
@@ -184,12 +193,25 @@ void PassTimes::Add(const PassTimes& o) {
   expert_backward += o.expert_backward;
   context_forward += o.context_forward;
   context_backward += o.context_backward;
+  offload_forward += o.offload_forward;
+  offload_backward += o.offload_backward;
 }
 
 PassTimes PassTimes::Times(double count) const {
-  return {forward * count,         input_backward * count,  weight_backward * count, recompute * count,
-          tensor_forward * count,  tensor_backward * count, expert_forward * count,  expert_backward * count,
-          context_forward * count, context_backward * count};
+  PassTimes times;
+  times.forward = forward * count;
+  times.input_backward = input_backward * count;
+  times.weight_backward = weight_backward * count;
+  times.recompute = recompute * count;
+  times.tensor_forward = tensor_forward * count;
+  times.tensor_backward = tensor_backward * count;
+  times.expert_forward = expert_forward * count;
+  times.expert_backward = expert_backward * count;
+  times.context_forward = context_forward * count;
+  times.context_backward = context_backward * count;
+  times.offload_forward = offload_forward * count;
+  times.offload_backward = offload_backward * count;
+  return times;
 }
 
 PassTimes LayerPassTimes(const Workload& workload, int64_t layer, bool recomputed, bool contention) {

@@ -17,16 +17,21 @@ struct PassTimes {
   double tensor_forward = 0, tensor_backward = 0;
   double expert_forward = 0, expert_backward = 0;
   double context_forward = 0, context_backward = 0;
+  double offload_forward = 0, offload_backward = 0;  // copies of activations to the host and back
 
-  double ForwardPass() const { return forward + tensor_forward + expert_forward + context_forward; }
+  double ForwardPass() const {
+    return forward + tensor_forward + expert_forward + context_forward + offload_forward;
+  }
   double InputBackwardPass() const {
-    return input_backward + recompute + tensor_backward + expert_backward + context_backward;
+    return input_backward + recompute + tensor_backward + expert_backward + context_backward +
+           offload_backward;
   }
   double BackwardPass() const { return InputBackwardPass() + weight_backward; }
   double compute() const { return forward + input_backward + weight_backward; }
   double tensor() const { return tensor_forward + tensor_backward; }
   double expert() const { return expert_forward + expert_backward; }
   double context() const { return context_forward + context_backward; }
+  double offload() const { return offload_forward + offload_backward; }
   double total() const { return ForwardPass() + BackwardPass(); }
   void Add(const PassTimes& other);
   PassTimes Times(double count) const;

@@ -8,7 +8,6 @@
 #include "base/status.h"
 #include "cluster/collectives.h"
 #include "pricing/overlap.h"
-#include "schedule/pipeline_simulate.h"
 
 namespace trainctl::pricing {
 namespace {
@@ -62,7 +61,7 @@ Lowered ScheduleOf(const Workload& w, int64_t micro_batches) {
 int64_t PlayedMicroBatches(const Workload& w) {
   const int64_t p = w.degrees.pp;
   const int64_t m = w.num_micro_batches();
-  return m <= 4 * p ? m : 3 * p + m % p;
+  return m <= 5 * p ? m : 4 * p + m % p;
 }
 
 double Makespan(const Workload& w, const schedule::PipelineCosts& costs, int64_t micro_batches) {
@@ -93,7 +92,10 @@ double JoinedOverlap(const Workload& w, const PassTimes& stage, bool contention)
   return shorter > 0 ? std::clamp((forward + backward - joined) / shorter, 0.0, 1.0) : 0;
 }
 
-schedule::PipelineCosts CostsOf(const Workload& w, const std::vector<PassTimes>& stages, bool contention) {
+}  // namespace
+
+schedule::PipelineCosts PipelineCostsOf(const Workload& w, const std::vector<PassTimes>& stages,
+                                        bool contention) {
   schedule::PipelineCosts costs;
   PassTimes all;
   for (const PassTimes& stage : stages) {
@@ -101,9 +103,11 @@ schedule::PipelineCosts CostsOf(const Workload& w, const std::vector<PassTimes>&
     cost.forward_s = stage.ForwardPass();
     cost.input_backward_s = stage.InputBackwardPass();
     cost.weight_backward_s = stage.weight_backward;
+    cost.backward_s = stage.BackwardPass();
     costs.stages.push_back(cost);
     all.Add(stage);
   }
+  if (w.degrees.pp == 1) return costs;
   costs.joined_overlap = JoinedOverlap(w, all, contention);
   const double bytes =
       w.TokensPerRank() * static_cast<double>(w.model.hidden) * 2 / static_cast<double>(w.degrees.tp);
@@ -115,8 +119,6 @@ schedule::PipelineCosts CostsOf(const Workload& w, const std::vector<PassTimes>&
   costs.overlap_sends = kind != schedule::PipelineKind::k1F1B && kind != schedule::PipelineKind::kGPipe;
   return costs;
 }
-
-}  // namespace
 
 std::vector<int64_t> StagesOfRank(const Workload& w, int64_t rank) {
   if (w.degrees.pp == 1) {
@@ -152,7 +154,7 @@ PipelineTimes TimePipeline(const Workload& w, const std::vector<PassTimes>& stag
   result.busiest = *std::max_element(ranks.begin(), ranks.end(), [](const PassTimes& a, const PassTimes& b) {
     return a.total() < b.total();
   });
-  result.waiting_seconds = StepMakespan(w, CostsOf(w, stages, contention)) - result.busiest.total();
+  result.waiting_seconds = StepMakespan(w, PipelineCostsOf(w, stages, contention)) - result.busiest.total();
   return result;
 }
 

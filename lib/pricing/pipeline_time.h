@@ -6,6 +6,7 @@
 
 #include "pricing/layer_time.h"
 #include "pricing/workload.h"
+#include "schedule/pipeline_simulate.h"
 
 namespace trainctl::pricing {
 
@@ -16,6 +17,10 @@ struct PipelineTimes {
   // that are joined hide of each other's exchanges.
   double waiting_seconds = 0;
 };
+
+// What the schedule is played with.
+schedule::PipelineCosts PipelineCostsOf(const Workload& workload, const std::vector<PassTimes>& stages,
+                                        bool contention);
 
 // `stages`: one micro-batch through each of the pp * virtual_stages stages, in the order of the model.
 PipelineTimes TimePipeline(const Workload& workload, const std::vector<PassTimes>& stages, bool contention);

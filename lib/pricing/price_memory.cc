@@ -182,4 +182,6 @@ MemoryPrice PriceMemory(const Workload& workload) {
   return worst;
 }
 
+MemoryPrice PriceMemoryOfRank(const Workload& workload, int64_t rank) { return PriceRank(workload, rank); }
+
 }  // namespace trainctl::pricing

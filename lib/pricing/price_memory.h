@@ -63,6 +63,8 @@ RankParameters ParametersOfRank(const Workload& workload, int64_t rank);
 // and those of them that hold the same experts the routed one.
 double ShardedElements(const RankParameters& parameters, const Workload& workload);
 
+// `workload` is valid (Validate). The rank that needs most, and any of the pp pipeline ranks.
 MemoryPrice PriceMemory(const Workload& workload);
+MemoryPrice PriceMemoryOfRank(const Workload& workload, int64_t rank);
 
 }  // namespace trainctl::pricing

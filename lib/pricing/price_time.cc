@@ -72,15 +72,21 @@ std::vector<PassTimes> TimeStages(const Workload& w, bool contention) {
   return stages;
 }
 
-}  // namespace
-
-TimePrice PriceTime(const Workload& w, const TimeOptions& options) {
-  const std::vector<PassTimes> stages = TimeStages(w, options.contention);
-  const PipelineTimes pipeline = TimePipeline(w, stages, options.contention);
-  PassTimes first_rank;
-  for (int64_t s : StagesOfRank(w, 0)) first_rank.Add(stages[static_cast<size_t>(s)]);
-
+struct Priced {
   TimePrice price;
+  std::vector<PassTimes> stages;
+  DataParallelTimes data;
+};
+
+Priced Price(const Workload& w, const TimeOptions& options) {
+  Priced priced;
+  priced.stages = TimeStages(w, options.contention);
+  const PipelineTimes pipeline = TimePipeline(w, priced.stages, options.contention);
+  PassTimes first_rank;
+  for (int64_t s : StagesOfRank(w, 0)) first_rank.Add(priced.stages[static_cast<size_t>(s)]);
+  priced.data = TimeDataParallel(w, first_rank, options.contention);
+
+  TimePrice& price = priced.price;
   price.compute_seconds = pipeline.busiest.compute();
   price.recompute_seconds = pipeline.busiest.recompute;
   price.tensor_seconds = pipeline.busiest.tensor();
@@ -88,14 +94,37 @@ TimePrice PriceTime(const Workload& w, const TimeOptions& options) {
   price.pipeline_seconds = std::max(0.0, pipeline.waiting_seconds);
   price.expert_seconds = std::max(0.0, pipeline.busiest.expert() + std::min(0.0, pipeline.waiting_seconds));
   price.context_seconds = pipeline.busiest.context();
-  price.data_seconds = DataParallelSeconds(w, first_rank, options.contention);
+  price.data_seconds = priced.data.total();
   price.optimizer_seconds = UpdateSeconds(w);
-  price.offload_seconds =
-      static_cast<double>(w.num_micro_batches()) * ActivationOffloadSeconds(w, first_rank);
+  price.offload_seconds = pipeline.busiest.offload();
   price.step_seconds = price.compute_seconds + price.recompute_seconds + price.tensor_seconds +
                        price.expert_seconds + price.context_seconds + price.pipeline_seconds +
                        price.data_seconds + price.optimizer_seconds + price.offload_seconds;
-  return price;
+  return priced;
+}
+
+}  // namespace
+
+TimePrice PriceTime(const Workload& workload, const TimeOptions& options) {
+  return Price(workload, options).price;
+}
+
+StepParts PartsOfStep(const Workload& workload, const TimeOptions& options) {
+  const Priced priced = Price(workload, options);
+  StepParts parts;
+  parts.price = priced.price;
+  for (const PassTimes& stage : priced.stages) {
+    // Copies to the host are drawn with the passes that wait for them.
+    parts.stages.push_back({stage.forward + stage.offload_forward,
+                            stage.input_backward + stage.weight_backward + stage.offload_backward,
+                            stage.recompute, stage.tensor(), stage.expert(), stage.context()});
+  }
+  parts.pipeline = PipelineCostsOf(workload, priced.stages, options.contention);
+  parts.gather_seconds = priced.data.gather_seconds;
+  parts.exposed_gather_seconds = priced.data.exposed_gather_seconds;
+  parts.reduce_seconds = priced.data.reduce_seconds;
+  parts.exposed_reduce_seconds = priced.data.exposed_reduce_seconds;
+  return parts;
 }
 
 }  // namespace trainctl::pricing

@@ -5,7 +5,10 @@
 // only; nothing is fitted to the runs that it is scored on. Pure; thread safe.
 #pragma once
 
+#include <vector>
+
 #include "pricing/workload.h"
+#include "schedule/pipeline_simulate.h"
 
 namespace trainctl::pricing {
 
@@ -29,7 +32,33 @@ struct TimePrice {
   double step_seconds = 0;
 };
 
+// One micro-batch through one stage: computing, and the exchanges that it waits for.
+struct StageSeconds {
+  double forward = 0, backward = 0, recompute = 0, tensor = 0, expert = 0, context = 0;
+  double total() const { return forward + backward + recompute + tensor + expert + context; }
+  void Add(const StageSeconds& o) {
+    forward += o.forward;
+    backward += o.backward;
+    recompute += o.recompute;
+    tensor += o.tensor;
+    expert += o.expert;
+    context += o.context;
+  }
+};
+
+// What a step is made of, for whoever draws it.
+struct StepParts {
+  TimePrice price;
+  std::vector<StageSeconds> stages;  // pp * virtual_stages of them, in the order of the model
+  schedule::PipelineCosts pipeline;  // what the schedule is played with
+  // Of data parallelism, in all and the part that nothing covers. What data_seconds has beyond the two
+  // exposed ones is exposed bit by bit throughout the passes.
+  double gather_seconds = 0, exposed_gather_seconds = 0;  // parameters, before the first forward
+  double reduce_seconds = 0, exposed_reduce_seconds = 0;  // gradients, after the last backward
+};
+
 // `workload` is valid (Validate).
 TimePrice PriceTime(const Workload& workload, const TimeOptions& options = {});
+StepParts PartsOfStep(const Workload& workload, const TimeOptions& options = {});
 
 }  // namespace trainctl::pricing

@@ -5,7 +5,6 @@
 #include "absl/strings/match.h"
 #include "cluster/collectives.h"
 #include "cluster/links.h"
-#include "pricing/layer_work.h"
 #include "pricing/operator_time.h"
 #include "pricing/overlap.h"
 #include "pricing/price_memory.h"
@@ -49,15 +48,6 @@ double UpdateSeconds(const Workload& w) {
     return seconds + copies + own * sharers / kHostUpdatesPerSecond;
   }
   return seconds + OptimizerSeconds(w, own);
-}
-
-double ActivationOffloadSeconds(const Workload& w, const PassTimes& micro_batch) {
-  if (!w.activations_on_host) return 0;
-  const double layers = static_cast<double>(w.model.layers) / static_cast<double>(w.degrees.pp);
-  const double bytes = layers * SavedBytes(WorkOfLayer(w, w.model.layers - 1), w);
-  const double copy = bytes / HostLinkBytesPerSecond(*w.device);
-  return SecondsBeyondCompute(micro_batch.ForwardPass(), copy, 1) +
-         SecondsBeyondCompute(micro_batch.BackwardPass(), copy, 1);
 }
 
 }  // namespace trainctl::pricing
