@@ -57,11 +57,14 @@ Lowered ScheduleOf(const Workload& w, int64_t micro_batches) {
   return cache.Get(w.Pipeline(), w.PipelineShapeFor(micro_batches));
 }
 
-// Long steps repeat themselves every `pp` micro-batches; so many are played.
+// Long steps repeat themselves every `pp` micro-batches: five rounds are played, of short pipelines more.
+constexpr int64_t kRounds = 5;
+constexpr int64_t kLeastPlayed = 32;
 int64_t PlayedMicroBatches(const Workload& w) {
   const int64_t p = w.degrees.pp;
   const int64_t m = w.num_micro_batches();
-  return m <= 5 * p ? m : 4 * p + m % p;
+  const int64_t rounds = std::max(kRounds, kLeastPlayed / p);
+  return m <= rounds * p ? m : (rounds - 1) * p + m % p;
 }
 
 double Makespan(const Workload& w, const schedule::PipelineCosts& costs, int64_t micro_batches) {
