@@ -79,7 +79,8 @@ double StepMakespan(const Workload& w, const schedule::PipelineCosts& costs) {
   const double seconds = Makespan(w, costs, played);
   if (played == m) return seconds;
   const double round = seconds - Makespan(w, costs, played - w.degrees.pp);
-  return seconds + static_cast<double>((m - played) / w.degrees.pp) * round;
+  const int64_t rounds_left = (m - played) / w.degrees.pp;
+  return seconds + static_cast<double>(rounds_left) * round;
 }
 
 // Where a forward and a backward run as one, the exchanges of tokens of either run beside the passes of the
