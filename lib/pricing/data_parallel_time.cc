@@ -6,7 +6,7 @@
 #include "cluster/collectives.h"
 #include "pricing/operator_time.h"
 #include "pricing/overlap.h"
-#include "pricing/price_memory.h"
+#include "pricing/pipeline_rank.h"
 
 namespace trainctl::pricing {
 namespace {
@@ -25,7 +25,7 @@ class Exchanger {
       : w_(workload), d_(workload.degrees), micro_batch_(micro_batch), contention_(contention) {}
 
   DataParallelTimes Time() {
-    if (w_.frozen_weights) return times_;  // adapters are too small to count
+    if (w_.frozen) return times_;  // adapters are too small to count
     if (d_.dp * d_.cp > 1) {
       const RankParameters own = ParametersOfRank(w_, 0);
       const bool by_block = d_.zero_stage == 3 || (d_.zero_stage == 2 && w_.framework->gathers_by_block);

@@ -43,7 +43,7 @@ class LayerTimer {
     if (item.kind == WorkKind::kMatmul) {
       // Both gradients are products of the same size.
       times_.input_backward += seconds.backward / 2;
-      if (!w_.frozen_weights) times_.weight_backward += seconds.backward / 2;
+      if (!w_.frozen) times_.weight_backward += seconds.backward / 2;
     } else {
       times_.input_backward += seconds.backward;
     }
@@ -225,7 +225,7 @@ PassTimes HeadPassTimes(const Workload& w) {
   PassTimes times;
   times.forward = seconds.forward;
   times.input_backward = seconds.backward / 2;
-  if (!w.frozen_weights) times.weight_backward = seconds.backward / 2;
+  if (!w.frozen) times.weight_backward = seconds.backward / 2;
   if (w.degrees.tp > 1) {
     // The input is gathered and its gradient scattered, or all-reduced; of a token its largest logit, the sum
     // and the target's are all-reduced, fp32 each.

@@ -124,19 +124,6 @@ schedule::PipelineCosts PipelineCostsOf(const Workload& w, const std::vector<Pas
   return costs;
 }
 
-std::vector<int64_t> StagesOfRank(const Workload& w, int64_t rank) {
-  if (w.degrees.pp == 1) {
-    std::vector<int64_t> all;
-    for (int64_t s = 0; s < w.degrees.virtual_stages; ++s) all.push_back(s);
-    return all;
-  }
-  std::vector<int64_t> stages;
-  for (int stage : ScheduleOf(w, PlayedMicroBatches(w))->placement.StagesOf(static_cast<int>(rank))) {
-    stages.push_back(stage);
-  }
-  return stages;
-}
-
 PipelineTimes TimePipeline(const Workload& w, const std::vector<PassTimes>& stages, bool contention) {
   const double m = static_cast<double>(w.num_micro_batches());
   PipelineTimes result;

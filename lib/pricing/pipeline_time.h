@@ -25,7 +25,4 @@ schedule::PipelineCosts PipelineCostsOf(const Workload& workload, const std::vec
 // `stages`: one micro-batch through each of the pp * virtual_stages stages, in the order of the model.
 PipelineTimes TimePipeline(const Workload& workload, const std::vector<PassTimes>& stages, bool contention);
 
-// Stages that a pipeline rank holds, ascending.
-std::vector<int64_t> StagesOfRank(const Workload& workload, int64_t rank);
-
 }  // namespace trainctl::pricing

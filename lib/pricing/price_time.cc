@@ -7,8 +7,8 @@
 
 #include "pricing/data_parallel_time.h"
 #include "pricing/layer_time.h"
+#include "pricing/pipeline_rank.h"
 #include "pricing/pipeline_time.h"
-#include "pricing/price_memory.h"
 #include "pricing/update_time.h"
 
 namespace trainctl::pricing {
@@ -31,14 +31,6 @@ class LayerTable {
   std::array<std::array<std::optional<PassTimes>, 2>, 2> kinds_;
 };
 
-LayerRange LayersOf(const Workload& w, int64_t stage) {
-  if (w.stage_layers.empty()) return LayersOfStage(w, stage);
-  LayerRange range;
-  for (int64_t s = 0; s < stage; ++s) range.first += w.stage_layers[static_cast<size_t>(s)];
-  range.count = w.stage_layers[static_cast<size_t>(stage)];
-  return range;
-}
-
 // One micro-batch through each stage. Of a rank's layers the first ones are recomputed, where not all are.
 std::vector<PassTimes> TimeStages(const Workload& w, bool contention) {
   const int64_t num_stages = w.degrees.pp * w.degrees.virtual_stages;
@@ -46,7 +38,7 @@ std::vector<PassTimes> TimeStages(const Workload& w, bool contention) {
   LayerTable layers(w, contention);
   const auto time_stage = [&](int64_t stage, int64_t* still_recomputed) {
     PassTimes& times = stages[static_cast<size_t>(stage)];
-    const LayerRange range = LayersOf(w, stage);
+    const LayerRange range = LayersOfStage(w, stage);
     for (int64_t i = range.first; i < range.first + range.count; ++i) {
       times.Add(layers.Of(i, *still_recomputed > 0));
       --*still_recomputed;

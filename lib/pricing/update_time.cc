@@ -7,7 +7,7 @@
 #include "cluster/links.h"
 #include "pricing/operator_time.h"
 #include "pricing/overlap.h"
-#include "pricing/price_memory.h"
+#include "pricing/pipeline_rank.h"
 
 namespace trainctl::pricing {
 namespace {
@@ -32,7 +32,7 @@ double HostLinkBytesPerSecond(const cluster::Device& device) {
 }
 
 double UpdateSeconds(const Workload& w) {
-  if (w.frozen_weights) return 0;
+  if (w.frozen) return 0;
   const Degrees& d = w.degrees;
   const RankParameters parameters = ParametersOfRank(w, 0);
   const double own = d.zero_stage >= 1 ? ShardedElements(parameters, w) : parameters.all();

@@ -95,7 +95,7 @@ TEST(LayerTime, NodeAwareDispatchSendsATokenOnceToANode) {
 TEST(LayerTime, FrozenWeightsHaveNoGradientProducts) {
   Workload w = SmallJob();
   const PassTimes trained = LayerPassTimes(w, 0, true, true);
-  w.frozen_weights = true;
+  w.frozen = true;
   const PassTimes frozen = LayerPassTimes(w, 0, true, true);
   EXPECT_GT(trained.weight_backward, 0);
   EXPECT_EQ(frozen.weight_backward, 0);
