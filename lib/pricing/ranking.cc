@@ -20,20 +20,6 @@ struct Entry {
   const Workload& w() const { return *run->workload; }
 };
 
-bool SameMapping(const Workload& a, const Workload& b) {
-  const Degrees& c = a.degrees;
-  const Degrees& d = b.degrees;
-  return c.tp == d.tp && c.pp == d.pp && c.virtual_stages == d.virtual_stages && c.cp == d.cp &&
-         c.ep == d.ep && c.etp == d.etp && c.dp == d.dp && c.zero_stage == d.zero_stage &&
-         c.shard_group == d.shard_group && a.micro_batch == b.micro_batch &&
-         a.global_batch == b.global_batch && a.recompute == b.recompute &&
-         a.recomputed_layers == b.recomputed_layers && a.stage_layers == b.stage_layers &&
-         a.pipeline == b.pipeline && a.context == b.context && a.sequence_parallel == b.sequence_parallel &&
-         a.optimizer_bytes == b.optimizer_bytes && a.loss_chunks == b.loss_chunks &&
-         a.activations_on_host == b.activations_on_host && a.optimizer_on_host == b.optimizer_on_host &&
-         a.optimizer_in_backward == b.optimizer_in_backward;
-}
-
 bool SameSweep(SweepKind kind, const Entry& a, const Entry& b) {
   const Workload& v = a.w();
   const Workload& w = b.w();
@@ -102,8 +88,7 @@ Sweep BuildSweep(SweepKind kind, const std::vector<Entry>& entries) {
   std::vector<std::vector<Entry>> groups;
   for (const Entry& entry : entries) {
     const auto same = std::find_if(groups.begin(), groups.end(), [&](const std::vector<Entry>& group) {
-      return SameMapping(group[0].w(), entry.w()) &&
-             group[0].w().degrees.world_size() == entry.w().degrees.world_size();
+      return group[0].w() == entry.w();
     });
     (same == groups.end() ? groups.emplace_back() : *same).push_back(entry);
   }

@@ -21,6 +21,7 @@ struct Tuning {
   double memory_bandwidth = 1;  // of kernels that only move bytes, and of the optimizer
   double link_bandwidth = 1;    // of all links, within a node and between them
   double reserved_share = 1;    // of what the caching allocator holds beyond the tensors
+  bool operator==(const Tuning&) const = default;
 };
 
 inline constexpr int kNumTuningConstants = 4;

@@ -53,6 +53,7 @@ struct Degrees {
   int zero_stage = 0;       // 0: replicated, 1: optimizer, 2: and gradients, 3: and parameters sharded
   int64_t shard_group = 1;  // data-parallel ranks that share one copy of what is sharded
   int64_t world_size() const { return tp * pp * cp * dp; }
+  bool operator==(const Degrees&) const = default;
 };
 
 struct Workload {
@@ -116,6 +117,8 @@ struct Workload {
   bool IsFp8() const {
     return precision == Precision::kFp8 || precision == Precision::kMxfp8 || precision == Precision::kNvfp4;
   }
+  // The same job, and so the same price.
+  bool operator==(const Workload&) const = default;
 };
 
 // UsageError naming what contradicts: degrees that do not divide heads, layers or the batch.

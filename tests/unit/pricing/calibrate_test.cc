@@ -126,16 +126,16 @@ TEST(TunedMachine, AtOneItIsTheDataSheetAndSlowerPartsAreSlowerJobs) {
       Workload w = *run.workload;
       const TunedMachine machine(tuning, *w.device, *w.node);
       machine.Apply(w);
-      return PriceTime(w).step_seconds;
+      return PriceTime(w, {.contention = false}).step_seconds;
     };
-    const double plain = PriceTime(*run.workload).step_seconds;
+    const double plain = PriceTime(*run.workload, {.contention = false}).step_seconds;
     EXPECT_DOUBLE_EQ(seconds_on({}), plain);
     EXPECT_DOUBLE_EQ(seconds_on({.reserved_share = 4}), plain);
     for (const auto& [name, member] : TuningConstants()) {
       Tuning slower;
       slower.*member = 0.5;
-      // Where links or memory are the bound, slower products may hide behind them.
-      EXPECT_GE(seconds_on(slower), plain) << name;
+      // Slower products may hide behind links or memory.
+      EXPECT_GE(seconds_on(slower), plain * (1 - 1e-9)) << name;
       slowdown[name] += seconds_on(slower) / plain - 1;
     }
   }

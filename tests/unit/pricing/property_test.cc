@@ -32,10 +32,10 @@ void ForRandomJobs(uint64_t seed, int jobs, Check check) {
 }
 
 std::vector<std::pair<const char*, double>> TimeParts(const TimePrice& t) {
-  return {{"compute", t.compute_seconds}, {"recompute", t.recompute_seconds},
-          {"tensor", t.tensor_seconds},   {"expert", t.expert_seconds},
-          {"context", t.context_seconds}, {"pipeline", t.pipeline_seconds},
-          {"data", t.data_seconds},       {"optimizer", t.optimizer_seconds}};
+  return {
+      {"compute", t.compute_seconds}, {"recompute", t.recompute_seconds}, {"tensor", t.tensor_seconds},
+      {"expert", t.expert_seconds},   {"context", t.context_seconds},     {"pipeline", t.pipeline_seconds},
+      {"data", t.data_seconds},       {"optimizer", t.optimizer_seconds}, {"offload", t.offload_seconds}};
 }
 
 TEST(Properties, MemoryIsTheSumOfItsCategoriesAndNoneIsNegative) {
@@ -94,12 +94,14 @@ TEST(Properties, AFasterMachineIsNeverSlower) {
     Tuning faster;
     faster.*member = 1.7;
     ForRandomJobs(4, kJobs, [&](const Workload& w) -> std::string {
-      if (w.degrees.zero_stage == 3 || w.degrees.cp > 1) return "";  // what hides behind compute is shared
+      // Blocks of the first pipeline rank are gathered beside its own passes, and what they take is added to
+      // the slowest rank's, which may be another.
+      if (w.degrees.pp > 1 && w.degrees.zero_stage >= 2) return "";
       const TunedMachine machine(faster, *w.device, *w.node);
       Workload on_faster = w;
       machine.Apply(on_faster);
-      const double before = PriceTime(w).step_seconds;
-      const double after = PriceTime(on_faster).step_seconds;
+      const double before = PriceTime(w, {.contention = false}).step_seconds;
+      const double after = PriceTime(on_faster, {.contention = false}).step_seconds;
       if (after <= before * (1 + kRounding)) return "";
       return absl::StrCat(name, " 1.7 times as high: ", before, " s become ", after, " s");
     });
@@ -128,20 +130,20 @@ TEST(Properties, DoublingDataParallelismAtTheSameBatchNeverRaisesActivations) {
     if (!Validate(doubled).ok()) return "";  // too few micro-batches for it
     ++compared;
     for (int64_t rank = 0; rank < w.degrees.pp; ++rank) {
-      const double before = MicroBatchesInFlight(w, rank);
-      const double after = MicroBatchesInFlight(doubled, rank);
-      if (after > before) return absl::StrCat("rank ", rank, " holds ", after, " after ", before);
+      const MemoryPrice before = PriceMemoryOfRank(w, rank);
+      const MemoryPrice after = PriceMemoryOfRank(doubled, rank);
+      // At another moment other things are there: while the optimizer runs no activation is left.
+      if (before.moment == after.moment) {
+        const auto activations = static_cast<size_t>(MemoryPart::kActivations);
+        if (after.parts[activations] > before.parts[activations] * (1 + kRounding))
+          return absl::StrCat("activations ", before.parts[activations], " become ",
+                              after.parts[activations]);
+      }
+      // ZeRO-3 over more than one rank needs room for gathered blocks, which one rank alone does not.
+      const bool begins_to_gather = w.degrees.zero_stage == 3 && w.degrees.shard_group == 1;
+      if (!begins_to_gather && after.allocated_bytes > before.allocated_bytes * (1 + kRounding))
+        return absl::StrCat("tensors ", before.allocated_bytes, " become ", after.allocated_bytes);
     }
-    const MemoryPrice before = PriceMemory(w);
-    const MemoryPrice after = PriceMemory(doubled);
-    // The fullest rank may be another one, which holds more of one category and less of the others.
-    if (before.stage == after.stage) {
-      const auto activations = static_cast<size_t>(MemoryPart::kActivations);
-      if (after.parts[activations] > before.parts[activations] * (1 + kRounding))
-        return absl::StrCat("activations ", before.parts[activations], " become ", after.parts[activations]);
-    }
-    if (after.allocated_bytes > before.allocated_bytes * (1 + kRounding))
-      return absl::StrCat("tensors ", before.allocated_bytes, " become ", after.allocated_bytes);
     return "";
   });
   EXPECT_GT(compared, kJobs / 4);
