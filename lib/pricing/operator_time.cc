@@ -1,6 +1,7 @@
 #include "pricing/operator_time.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace trainctl::pricing {
 namespace {
@@ -94,7 +95,9 @@ ForwardBackward HeadSeconds(const Workload& w) {
   const cluster::Device& device = *w.device;
   const double tokens = w.TokensPerRank();
   const double hidden = static_cast<double>(w.model.hidden);
-  const double columns = static_cast<double>(w.model.vocab) / static_cast<double>(w.degrees.tp);
+  const double tp = static_cast<double>(w.degrees.tp);
+  const double multiple = static_cast<double>(w.framework->vocab_multiple) * tp;
+  const double columns = std::ceil(static_cast<double>(w.model.vocab) / multiple) * multiple / tp;
   const Precision precision = w.IsFp8() ? Precision::kBf16 : w.precision;
   const double loss = ElementwiseSeconds(device, tokens * columns * w.framework->logit_moved_bytes / 2);
   const bool adds = w.framework->accumulates_in_product;
