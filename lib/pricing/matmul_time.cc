@@ -132,6 +132,14 @@ double MatmulSeconds(const cluster::Device& device, Precision precision, const M
     }
     compute = compute == 0 ? seconds : std::min(compute, seconds);
   }
+  // Short loops do not hide the writing of the tile before (EleutherAI/cookbook, ibid., h_sweep.out: scores
+  // of heads of 128 reach 92 TFLOP/s), nor longer ones that it is read and added to first (SimuMax, ibid.,
+  // group_matmul: gradients of experts' weights from 512 rows each, 493 TFLOP/s on B200).
+  const bool adds = s.result_bytes > 4;
+  if (s.inner <= (adds ? 8 : 2) * kFillSteps) {
+    const double exposed = s.inner <= 2 * kFillSteps && adds ? s.result_bytes / 2 : s.result_bytes;
+    compute += s.batch * s.rows * s.columns * exposed / bandwidth;
+  }
   const double bytes =
       s.batch * ((s.rows * s.inner + s.inner * s.columns) * element + s.rows * s.columns * s.result_bytes);
   return std::max({kKernelSeconds, compute, bytes / bandwidth});
