@@ -78,9 +78,11 @@ ForwardBackward ScoresSeconds(const WorkItem& item, const Workload& w) {
   const double bandwidth = BytesPerSecond(device);
   const double softmax = scores * 4 / bandwidth;
   const double dropout = w.model.dropout ? scores * 5 / bandwidth : 0;
+  // The result's heads are brought back beside each other.
+  const double transpose = item.rows * item.columns * item.head_dim * 4 / bandwidth;
   // Backward: two products each; the softmax reads its output too.
-  return {scores_product + values_product + softmax + dropout,
-          2 * (scores_product + values_product) + 1.5 * softmax + dropout};
+  return {scores_product + values_product + softmax + dropout + transpose,
+          2 * (scores_product + values_product) + 1.5 * softmax + dropout + transpose};
 }
 
 }  // namespace

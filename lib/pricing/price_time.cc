@@ -233,6 +233,7 @@ class Pricer {
         m * layers * (std::max(0.0, gather - forward) + std::max(0.0, gather + scatter - backward));
     // The first gather and the last scatter have nothing to hide behind.
     price_.data_seconds += m * (gather + scatter);
+    price_.data_seconds += m * ShardedCopySeconds(w_, own.all());
     if (own.tables > 0) {
       price_.data_seconds +=
           m * cluster::CollectiveSeconds(Collective::kAllGather, own.tables * 2, group, *w_.node);
