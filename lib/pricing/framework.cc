@@ -35,16 +35,25 @@ const FrameworkProfile kFrameworks[] = {
          "are kernels of their own; bigscience train/tr11-176B-ml: CUDA_LAUNCH_BLOCKING=1",
      .gradient_bytes = 2,
      .bf16_gradient_bytes = 6,
-     .optimizer_bytes = 16,
+     .optimizer_bytes = 12,
      .attention = AttentionKernel::kScores,
      .overlap_data_parallel = false,
-     .bucket_elements = 1e9,
      .logit_bytes = 6,
      .logit_moved_bytes = 50,
      .rotary = RotaryKernel::kNone,
      .blocking_launches = true,
      .vocab_multiple = 128,
-     .embedding_counts_as_layer = true,
+     .step_bytes = 6,
+     .step_is_flat = true,
+     .gradient_twice = true,
+     .embedding_norm = true,
+     .fills_stages = true,
+     .context_bytes = 1573.0 * 1024 * 1024,
+     .nccl_channels = 24,
+     .nccl_connects_all = true,
+     .tensor_groups = 2,
+     .data_groups = 1,
+     .world_groups = 2,
      .metric = MemoryMetric::kDevice,
      .default_precision = "fp16",
      .default_recompute = "full"},
@@ -55,9 +64,9 @@ const FrameworkProfile kFrameworks[] = {
          "compilation; PyTorch's LayerNorm and GELU are one kernel each; loss_fn fused_crossentropy keeps "
          "the logits and writes their gradient, both half precision",
      .attention = AttentionKernel::kFlash1,
+     .gathers_by_block = true,
      .logit_bytes = 4,
      .quantize_bytes = 4,
-     .sharded_copy_bytes = 8,
      .rotary = RotaryKernel::kNone,
      .metric = MemoryMetric::kReserved},
     {.name = "torchtitan",
@@ -72,9 +81,10 @@ const FrameworkProfile kFrameworks[] = {
          "then the cast, in two layouts",
      .sequence_parallel = true,
      .selects_operators = true,
+     .gathers_by_block = true,
+     .copies_gathered_blocks = true,
      .logit_bytes = 4,
      .quantize_bytes = 6,
-     .sharded_copy_bytes = 14,
      .rotary = RotaryKernel::kComplex,
      .metric = MemoryMetric::kReserved,
      .default_recompute = "selective"},
@@ -89,18 +99,23 @@ const FrameworkProfile kFrameworks[] = {
      .metric = MemoryMetric::kAllocated},
     {.name = "internevo",
      .label = "InternEvo (ZeRO-1 in groups)",
-     .source =
-         "InternLM/InternEvo doc/en/train_performance.md; configs/7B_sft.py; @f5f5446 (August 2023): "
-         "doc/en/install.md (flash-attention 1.0.5), internlm/model/modeling_internlm.py (norms read the "
-         "stream "
-         "in fp32 and run again in the backward), internlm/model/linear.py (activation and product of the "
-         "gate apart), internlm/core/naive_amp.py (logits to fp32)",
+     .source = "InternLM/InternEvo doc/en/train_performance.md; configs/7B_sft.py (overlap_sync_grad, not "
+               "overlap_sync_param, reduce_bucket_size 512 Mi); "
+               "internlm/solver/optimizer/hybrid_zero_optim.py: reduce_rank None all-reduces the gradients, "
+               "broadcast_params; @f5f5446 (August 2023): doc/en/install.md (flash-attention 1.0.5), "
+               "internlm/model/modeling_internlm.py (norms read the stream in fp32 and run again in the "
+               "backward), internlm/model/linear.py (activation and product of the gate apart)",
      .gradient_bytes = 2,
      .attention = AttentionKernel::kFlash1,
+     .owners_broadcast = true,
+     .overlap_bucket_elements = 512.0 * 1024 * 1024,
      .logit_bytes = 6,
      .norm_forward_bytes = 12,
      .norm_backward_bytes = 34,
      .fused_activation = false,
+     .step_bytes = 12,
+     .step_is_flat = true,
+     .nccl_connects_all = true,
      .metric = MemoryMetric::kDevice},
 };
 

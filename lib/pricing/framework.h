@@ -50,19 +50,39 @@ struct FrameworkProfile {
   bool selects_operators = false;       // selective recompute works by operator, not the scores alone
   bool overlap_data_parallel = true;    // gradient reductions run beside the backward
   bool overlap_tensor_parallel = false;
-  double bucket_elements = 0;  // of the buffers that gradients and parameters are exchanged through
-  double logit_bytes = 8;      // bytes per logit at the peak of the loss
+  // ZeRO-1 and 2: gradients are all-reduced whole rather than scattered, each rank owns whole tensors and
+  // broadcasts them after the update.
+  bool owners_broadcast = false;
+  bool gathers_by_block = false;        // ZeRO-2 too gathers block by block beside the forward
+  bool copies_gathered_blocks = false;  // a gathered block is copied into its parameters (FSDP2)
+  double overlap_bucket_elements = 0;   // of gradients that are reduced beside the backward; 0: Megatron's
+  double exchanged_gradient_bytes = 0;  // bytes per gradient on the wire; 0: gradient_bytes
+  double bucket_elements = 0;           // of the buffers that gradients and parameters are exchanged through
+  double logit_bytes = 8;               // bytes per logit at the peak of the loss
   // Bytes that kernels read and write, of an element of what they work on.
   double logit_moved_bytes = 12;  // loss, forward and backward together
   double norm_forward_bytes = 4, norm_backward_bytes = 10;
-  double quantize_bytes = 0;      // an operand brought to low precision, in both layouts
-  double sharded_copy_bytes = 0;  // a parameter gathered and its gradient scattered, per micro-batch
+  double quantize_bytes = 0;  // an operand brought to low precision, in both layouts
   RotaryKernel rotary = RotaryKernel::kFused;
   bool fused_activation = true;         // the gate's activation and product are one kernel
   bool accumulates_in_product = false;  // gradients of weights are added to fp32 ones by the product itself
   bool blocking_launches = false;       // the host waits for every kernel
   int64_t vocab_multiple = 1;           // times tp: the vocabulary is padded to it
   bool embedding_counts_as_layer = false;  // when layers are cut into stages
+  // Memory: what is there beside states and activations.
+  double step_bytes = 0;         // per updated parameter while the optimizer runs, gone afterwards
+  bool step_is_flat = false;     // in blocks too large to be cut from freed activations
+  bool gradient_twice = false;   // a weight's gradient is formed beside the one that it is added to
+  bool embedding_norm = false;   // a norm follows the embedding: its input is kept
+  bool fills_stages = false;     // an uneven cut gives each stage the most, the last one the rest
+  bool selects_modules = false;  // selective recompute names modules (RecomputeModule)
+  double context_bytes = 0.5 * 1024 * 1024 * 1024;  // CUDA context with kernels loaded when first used
+  double workspace_bytes = 0;                       // of cuBLAS, outside the caching allocator
+  double nccl_channels = 16;                        // inside a machine
+  bool nccl_connects_all = false;                   // trees too are connected at once
+  double tensor_groups = 1;                         // communicators over the tensor-parallel ranks
+  double data_groups = 1;                           // over the data-parallel ranks
+  double world_groups = 1;                          // over all ranks, or one replica of the model
   MemoryMetric metric = MemoryMetric::kReserved;
   // What a missing cell means; every use is told in the row's reason.
   const char* default_precision = "bf16";

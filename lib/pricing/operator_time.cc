@@ -138,10 +138,6 @@ ForwardBackward HeadSeconds(const Workload& w) {
               MatmulSeconds(device, precision, {1, hidden, tokens, columns, adds ? 8.0 : 2.0}) + loss};
 }
 
-double ShardedCopySeconds(const Workload& w, double elements) {
-  return elements * w.framework->sharded_copy_bytes / BytesPerSecond(*w.device);
-}
-
 double OptimizerSeconds(const Workload& w, double elements) {
   // Norm: read. Clip: read and written. Update: master copy, moments and gradient read, all but the gradient
   // written, and the copy for the products. Clear: written.

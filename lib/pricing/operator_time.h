@@ -23,10 +23,6 @@ ForwardBackward OperatorSeconds(const WorkItem& item, const Workload& workload);
 // Head and loss of one micro-batch: the product with the vocabulary and the passes over the logits.
 ForwardBackward HeadSeconds(const Workload& workload);
 
-// What gathering `elements` parameters for a block's passes and scattering their gradients copies on the
-// device.
-double ShardedCopySeconds(const Workload& workload, double elements);
-
 // One optimizer step over `elements` parameters of this rank: norm and clipping of the gradients, the update,
 // the copy for the products, and the clearing of the gradients.
 double OptimizerSeconds(const Workload& workload, double elements);
