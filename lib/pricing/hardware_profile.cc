@@ -65,16 +65,11 @@ absl::Status ReadDevices(const Json& devices, const std::string& what, HardwareP
 std::string ProfileToJson(const HardwareProfile& profile) {
   Json tuning = Json::object();
   for (const auto& [name, member] : TuningConstants()) tuning[name] = profile.tuning.*member;
-  Json json = {{"schema", absl::StrCat(kSchemaPrefix, kSchemaVersion)},
-               {"made_by", profile.made_by},
-               {"rows", profile.rows},
-               {"devices", profile.devices},
-               {"tuning", std::move(tuning)}};
-  if (profile.cpu.has_value()) {
-    Json cpu = Json::object();
-    for (const auto& [name, member] : kCpuRates) cpu[name] = *profile.cpu.*member;
-    json["cpu"] = std::move(cpu);
-  }
+  const Json json = {{"schema", absl::StrCat(kSchemaPrefix, kSchemaVersion)},
+                     {"made_by", profile.made_by},
+                     {"rows", profile.rows},
+                     {"devices", profile.devices},
+                     {"tuning", std::move(tuning)}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -95,9 +90,6 @@ absl::StatusOr<HardwareProfile> ParseProfile(absl::string_view text, absl::strin
     } else if (key == "tuning") {
       TRAINCTL_RETURN_IF_ERROR(ReadNumbers(value, absl::StrCat(what, ": tuning"), TuningConstants(),
                                            kLeastMultiplier, kMostMultiplier, profile.tuning));
-    } else if (key == "cpu") {
-      TRAINCTL_RETURN_IF_ERROR(
-          ReadNumbers(value, absl::StrCat(what, ": cpu"), kCpuRates, 0.0, 1e18, profile.cpu.emplace()));
     } else {
       return BadDataError(absl::StrCat(what, ": '", key.substr(0, 60), "' is not a field of a profile"));
     }
