@@ -303,4 +303,8 @@ MemoryPrice PriceMemory(const Workload& workload) {
   return worst;
 }
 
+MemoryPrice PriceMemoryOfRank(const Workload& workload, int64_t rank) {
+  return RankPricer(workload).Price(rank);
+}
+
 }  // namespace trainctl::pricing

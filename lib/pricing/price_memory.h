@@ -50,6 +50,8 @@ struct MemoryPrice {
   double Of(MemoryMetric metric) const;
 };
 
+// `workload` is valid (Validate). The rank that needs most, and any of the pp pipeline ranks.
 MemoryPrice PriceMemory(const Workload& workload);
+MemoryPrice PriceMemoryOfRank(const Workload& workload, int64_t rank);
 
 }  // namespace trainctl::pricing
