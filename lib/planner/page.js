@@ -271,13 +271,13 @@
     const y = (b) => bottom - (b / top) * (bottom - 6);
     drawAxis(context, width, bottom, bottom, scale);
     const unit = top >= 2 ** 30 ? 2 ** 30 : 2 ** 20;
-    const step = niceStep(top / unit, 4);
+    const step = niceStep(top / unit, 5);
     context.textAlign = 'right';
     for (let k = 0; k * step * unit <= top; ++k) {
       context.fillStyle = color('line');
       context.fillRect(gutter(), y(k * step * unit), right - gutter(), 1);
       context.fillStyle = color('soft');
-      const label = +(k * step).toPrecision(6) + (unit === 2 ** 30 ? ' GiB' : ' MiB');
+      const label = k === 0 ? '0' : +(k * step).toPrecision(6) + (unit === 2 ** 30 ? ' GiB' : ' MiB');
       context.fillText(label, gutter() - 6, Math.min(bottom - 6, y(k * step * unit)));
     }
     context.save();
