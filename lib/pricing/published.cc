@@ -295,6 +295,7 @@ class RowReader {
     }
     w.activations_on_host =
         absl::StrContains(notes, "activation offload") || absl::StrContains(optimizer, "8bit");
+    if (absl::string_view(framework_->name) == "megatron-deepspeed") ReadChronicle(w);
     if (absl::StrContains(notes, "unpacked")) Assume("sequences of full length, though not packed");
     if (absl::StrContains(notes, "chunked ce") || absl::StrContains(notes, "activation ckpt") ||
         absl::StrContains(notes, "optimizer in backward") || absl::StrContains(notes, "adamw")) {
@@ -303,6 +304,18 @@ class RowReader {
     }
     w.optimizer_in_backward = absl::StrContains(notes, "optimizer in backward") || w.activations_on_host;
     return absl::OkStatus();
+  }
+
+  // What the sections of BLOOM's chronicle say of all their runs (bigscience-workshop/bigscience,
+  // train/tr11-176B-ml/chronicles-prequel.md:899-901, README.md:308-312).
+  void ReadChronicle(Workload& w) {
+    const std::string notes = Cell("notes");
+    w.model.dropout = true;
+    // "From now on" embeddings count as layers, and bf16 has an optimizer of its own, with fp32 gradients. The
+    // 106 layers of the section before it were cut in this way too (line 888).
+    const bool rebalanced = absl::StrContains(notes, "Rebalancing layers");
+    w.embedding_is_layer = rebalanced || (absl::StrContains(notes, "Re-do") && w.model.layers == 106);
+    if (w.precision == Precision::kBf16 && absl::StrContains(notes, "sect") && !rebalanced) w.gradient_bytes = 2;
   }
 
   std::string Configuration(const Workload& w) const {
