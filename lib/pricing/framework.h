@@ -10,6 +10,13 @@
 
 namespace trainctl::pricing {
 
+// Rotary embeddings of queries and keys.
+enum class RotaryKernel : uint8_t {
+  kNone,     // other positions: learned, ALiBi
+  kFused,    // one kernel
+  kComplex,  // to fp32, a product of complex numbers, back: three kernels that no compiler joins
+};
+
 enum class AttentionKernel : uint8_t {
   kScores,  // the scores are written to memory: batch matrix products and a fused softmax
   kFlash1,  // the first FlashAttention, and its Triton version
@@ -44,8 +51,20 @@ struct FrameworkProfile {
   bool selects_operators = false;       // selective recompute works by operator, not the scores alone
   bool overlap_data_parallel = true;    // gradient reductions run beside the backward
   bool overlap_tensor_parallel = false;
-  double bucket_elements = 0;  // of the buffers that gradients and parameters are exchanged through
-  double logit_bytes = 8;      // bytes per logit at the peak of the loss
+  // ZeRO-1 and 2: gradients are all-reduced whole rather than scattered, each rank owns whole tensors and
+  // broadcasts them after the update.
+  bool owners_broadcast = false;
+  bool gathers_by_block = false;        // ZeRO-2 too gathers block by block beside the forward
+  bool copies_gathered_blocks = false;  // a gathered block is copied into its parameters (FSDP2)
+  double overlap_bucket_elements = 0;   // of gradients that are reduced beside the backward; 0: Megatron's
+  double exchanged_gradient_bytes = 0;  // bytes per gradient on the wire; 0: gradient_bytes
+  double bucket_elements = 0;     // of the buffers that gradients and parameters are exchanged through
+  double logit_bytes = 8;         // bytes per logit at the peak of the loss
+  double logit_moved_bytes = 12;  // read and written per logit by the loss, forward and backward
+  RotaryKernel rotary = RotaryKernel::kFused;
+  bool norm_is_two_passes = true;       // backward: the weights' gradient reads the operands once more
+  bool accumulates_in_product = false;  // gradients of weights are added to fp32 ones by the product itself
+  double quantize_bytes = 0;   // moved per element of an operand brought to low precision, both layouts
   int64_t vocab_multiple = 1;  // times tp: the vocabulary is padded to it
   bool embedding_counts_as_layer = false;  // when layers are cut into stages
   // Memory: what is there beside states and activations.

@@ -40,12 +40,16 @@ class LayerBuilder {
   // Reads and writes the stream; keeps its input. Its output is kept by the product that reads it.
   void AddNorm() {
     const double bytes = tokens_ / cut_ * hidden_ * kHalf;
-    Add({.kind = WorkKind::kElementwise, .moved_bytes = 2 * bytes, .saved_bytes = bytes});
+    Add({.kind = WorkKind::kElementwise,
+         .pass = PassKind::kNorm,
+         .moved_bytes = 2 * bytes,
+         .saved_bytes = bytes});
   }
 
   void AddResidual() {
     const double elements = tokens_ / cut_ * hidden_;
     Add({.kind = WorkKind::kElementwise,
+         .pass = PassKind::kResidual,
          .moved_bytes = 3 * elements * kHalf,
          .saved_bytes = m_.dropout ? elements : 0});
   }
@@ -89,7 +93,9 @@ class LayerBuilder {
     // down all but up.
     AddMatmul(tokens_, hidden_, queries + 2 * keys, tokens_ / cut_ * hidden_ * linear_input_,
               /*recomputed=*/keys / (queries + 2 * keys));
-    Add({.kind = WorkKind::kElementwise, .moved_bytes = 2 * tokens_ * (queries + keys) * kHalf});
+    Add({.kind = WorkKind::kElementwise,
+         .pass = PassKind::kRotary,
+         .moved_bytes = 2 * tokens_ * (queries + keys) * kHalf});
     AddCoreAttention(dim, dim, tokens_ * (queries + 2 * keys) * kHalf);
     AddMatmul(tokens_, queries, hidden_, 0, /*recomputed=*/1);
   }
@@ -110,7 +116,7 @@ class LayerBuilder {
     AddMatmul(tokens_, hidden_, kv_rank + static_cast<double>(l.rope_dim), 0);
     AddMatmul(tokens_, kv_rank, kv_columns, tokens_ * kv_rank * (kHalf + linear_input_));
     const double saved = tokens_ * Heads() * (2 * query_dim + value_dim) * kHalf;
-    Add({.kind = WorkKind::kElementwise, .moved_bytes = 2 * saved});
+    Add({.kind = WorkKind::kElementwise, .pass = PassKind::kRotary, .moved_bytes = 2 * saved});
     AddCoreAttention(query_dim, value_dim, saved);
     AddMatmul(tokens_, Heads() * value_dim, hidden_, 0, /*recomputed=*/1);
   }
@@ -122,6 +128,7 @@ class LayerBuilder {
               input_is_saved ? tokens_ / cut_ * hidden_ * linear_input_ : 0,
               /*recomputed=*/m_.gated_mlp ? 0.5 : 0);
     Add({.kind = WorkKind::kElementwise,
+         .pass = m_.gated_mlp ? PassKind::kGatedActivation : PassKind::kActivation,
          .moved_bytes = tokens_ * columns * (gates + 1) * kHalf,
          .saved_bytes = tokens_ * columns * gates * kHalf});
     AddMatmul(tokens_, columns, hidden_, tokens_ * columns * linear_input_);
@@ -142,11 +149,14 @@ class LayerBuilder {
          .columns = static_cast<double>(e.count),
          .saved_bytes = own_tokens * hidden_ * kHalf});
     // Permuted to the experts' order and back, on both sides of the exchange.
-    Add({.kind = WorkKind::kElementwise, .moved_bytes = 8 * routed * hidden_ * kHalf});
+    Add({.kind = WorkKind::kElementwise,
+         .pass = PassKind::kPermute,
+         .moved_bytes = 8 * routed * hidden_ * kHalf});
     if (ep > 1) work_.expert_bytes = routed * hidden_ * kHalf;
     AddMatmul(routed / local_experts, hidden_, gates * ffn, routed * hidden_ * linear_input_, 0,
               local_experts);
     Add({.kind = WorkKind::kElementwise,
+         .pass = m_.gated_mlp ? PassKind::kGatedActivation : PassKind::kActivation,
          .moved_bytes = routed * ffn * (gates + 1) * kHalf,
          .saved_bytes = routed * ffn * gates * kHalf});
     AddMatmul(routed / local_experts, ffn, hidden_, routed * ffn * linear_input_, 0, local_experts);

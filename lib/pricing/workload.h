@@ -22,14 +22,20 @@ enum class ContextKind : uint8_t {
   kAllToAll,   // heads are exchanged for tokens and back (arXiv 2309.14509)
 };
 
+// How tokens reach the ranks of their experts.
+enum class ExpertDispatch : uint8_t {
+  kAllToAll,   // a copy for each expert that a token visits
+  kNodeAware,  // one to each node, from there one to each rank (DeepEP, HybridEP)
+};
+
 // What selective recompute does again, by the names of Megatron Core's recompute_modules
 // (megatron/core/transformer/transformer_config.py); bits of a set.
 enum RecomputeModule : uint32_t {
-  kCoreAttention = 1 << 0,  // core_attn: the scores, which fused kernels never keep
-  kLayerNorms = 1 << 1,     // layernorm: outputs of the norms before attention and MLP
-  kLatentUp = 1 << 2,       // mla_up_proj: queries, keys and values from the latent vectors
-  kPlainMlp = 1 << 3,       // mlp: the whole plain MLP
-  kSharedExperts = 1 << 4,  // shared_experts
+  kCoreAttention = 1 << 0,     // core_attn: the scores, which fused kernels never keep
+  kLayerNorms = 1 << 1,        // layernorm: outputs of the norms before attention and MLP
+  kLatentUp = 1 << 2,          // mla_up_proj: queries, keys and values from the latent vectors
+  kPlainMlp = 1 << 3,          // mlp: the whole plain MLP
+  kSharedExperts = 1 << 4,     // shared_experts
   kExpertActivation = 1 << 5,  // moe_act: what the experts' activation writes
   kWholeExperts = 1 << 6,      // moe: router, exchange and experts
 };
@@ -70,16 +76,18 @@ struct Workload {
 
   // Where the job differs from its framework's way.
   std::optional<bool> sequence_parallel;
-  double optimizer_bytes = 0;          // per parameter; 0: as the framework
-  double gradient_bytes = 0;           // per parameter; 0: as the framework
-  bool weights_in_fp8 = false;         // matrices are kept in low precision alone, and gathered so
-  bool frozen = false;                 // adapters alone are trained: no gradients, no optimizer of the rest
+  double optimizer_bytes = 0;   // per parameter; 0: as the framework
+  double gradient_bytes = 0;    // per parameter; 0: as the framework
+  bool weights_in_fp8 = false;  // matrices are kept in low precision alone, and gathered so
+  bool frozen = false;          // adapters alone are trained: no gradients, no optimizer of the rest
   std::optional<bool> embedding_is_layer;  // when layers are cut into stages; empty: as the framework
-  int64_t loss_chunks = 1;             // logits are formed so many times, for a part of the tokens each
-  bool activations_on_host = false;    // kept activations wait in host memory for the backward
+  int64_t loss_chunks = 1;                 // logits are formed so many times, for a part of the tokens each
+  bool activations_on_host = false;        // kept activations wait in host memory for the backward
   int64_t offloaded_layers = 0;        // of each pipeline rank: their kept activations wait in host memory
   bool optimizer_on_host = false;      // master copy and moments live and are updated in host memory
   bool optimizer_in_backward = false;  // a gradient is applied and dropped as soon as it is there
+  ExpertDispatch expert_dispatch = ExpertDispatch::kAllToAll;
+  bool overlap_experts = false;  // exchanges of tokens run beside another micro-batch's passes
 
   double OptimizerBytes() const { return optimizer_bytes > 0 ? optimizer_bytes : framework->optimizer_bytes; }
   double GradientBytes() const {
