@@ -227,7 +227,8 @@ Json EncodeTimeline(const pricing::Timeline& timeline, Json& notes) {
             {"context parallel", Finite(price.context_seconds)},
             {"pipeline: bubble and transfers", Finite(price.pipeline_seconds)},
             {"data parallel", Finite(price.data_seconds)},
-            {"optimizer", Finite(price.optimizer_seconds)}}}};
+            {"optimizer", Finite(price.optimizer_seconds)},
+            {"copies to the host", Finite(price.offload_seconds)}}}};
 }
 
 Json EncodeInput(const PageInput& input) {

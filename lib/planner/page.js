@@ -582,7 +582,7 @@
     byId('stacks').append(rows);
   };
 
-  const TIME_COLORS = ['forward', 'weight', 'exchange', 'several', 'input', 'outside', 'data', 'optimizer'];
+  const TIME_COLORS = ['forward', 'weight', 'exchange', 'several', 'input', 'outside', 'data', 'optimizer', 'send'];
   const fillTimes = () => {
     const parts = Object.entries(line.time).map(([name, s], k) => [name, s, TIME_COLORS[k]]).filter(([, s]) => s > 0);
     const whole = parts.reduce((sum, [, s]) => sum + s, 0) || 1;

@@ -71,9 +71,7 @@ std::string Name(const Workload& w) {
 std::vector<Workload> Jobs() {
   std::vector<Workload> jobs;
   for (const Case& c : AllKinds()) {
-    // A rank of a DualPipe over two has all of the model, which PriceTime's slowest rank does not know.
-    const bool dual = c.kind == schedule::PipelineKind::kDualPipe;
-    for (const int64_t pp : {dual ? 6 : 2, 4, 8}) {
+    for (const int64_t pp : {2, 4, 8}) {
       for (const int64_t m : {16, 24}) jobs.push_back(Gpt(c.kind, c.virtual_stages, pp, m));
     }
   }
