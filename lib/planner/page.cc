@@ -242,7 +242,7 @@ Json EncodeInput(const PageInput& input) {
   json["facts"] = Json::array();
   for (const PageFact& fact : input.facts) json["facts"].push_back(Json::array({fact.label, fact.value}));
   json["what_if"] = Json::array();
-  for (const WhatIfRow& row : input.what_if) {
+  for (const Neighbour& row : input.what_if) {
     json["what_if"].push_back({{"name", row.name},
                                {"fits", row.fits},
                                {"bytes", Finite(row.device_bytes)},

@@ -3,7 +3,7 @@
 // that it shows may contain anything. Pure; thread safe.
 //
 //   planner::PageInput input = planner::PageOf(workload, "GPT-3 175B");
-//   input.what_if = ...; input.pareto = ...;
+//   input.pareto = ...; input.notes = ...;
 //   WriteFileAtomic("plan.html", planner::PlanPage(input));
 //
 // The page draws itself; when it has, <html> has the attribute data-check: "ok <N> intervals", or "error" and
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "planner/neighbours.h"
 #include "pricing/timeline.h"
 #include "pricing/workload.h"
 
@@ -23,15 +24,6 @@ namespace trainctl::planner {
 struct PageFact {
   std::string label;
   std::string value;
-};
-
-// A neighbour of the plan: the same job with something changed.
-struct WhatIfRow {
-  std::string name;  // "tp 8 -> 4"
-  bool fits = true;
-  double device_bytes = 0;  // at the peak of the rank that needs most; 0: not priced
-  double step_seconds = 0;  // 0: not priced
-  std::string reason;       // why not, or what it would mean
 };
 
 // Lower is better on both axes.
@@ -62,7 +54,7 @@ struct PageInput {
   int64_t devices = 1;
   double memory_limit_bytes = 0;  // of one device; 0: none
   pricing::Timeline timeline;
-  std::vector<WhatIfRow> what_if;
+  std::vector<Neighbour> what_if;
   ParetoChart pareto;
   std::vector<PageConstant> constants;
   std::vector<std::string> notes;

@@ -110,6 +110,7 @@ PageInput PageOf(const Workload& w, absl::string_view model_name) {
   page.devices = d.world_size();
   page.memory_limit_bytes = w.device->memory_bytes.value;
   page.timeline = pricing::BuildTimeline(w, {.max_passes = kPassesOnPage});
+  page.what_if = NeighboursOf(w, page.memory_limit_bytes);
   page.constants = ConstantsOf(w);
   const std::string schedule =
       d.pp == 1

@@ -18,9 +18,6 @@ using trainctl::schedule::PipelineKind;
 PageInput Everything() {
   PageInput input = PageOf(GptToDraw(PipelineKind::k1F1B, 1, 8, 32), "GPT-3 175B");
   const double step = input.timeline.parts.price.step_seconds;
-  input.what_if = {{"tp 8 -> 4", false, 91.3e9, 0, "rank 0 needs 85.0 GiB of 79.1 GiB"},
-                   {"recompute full -> none", true, 70e9, 0.86 * step, "fits"},
-                   {"pp 8 -> 16", true, 40e9, 1.07 * step, "more of the time is bubble"}};
   input.pareto = {"devices",
                   "step, s",
                   {{"128", 128, step, true, true},

@@ -102,7 +102,7 @@ TEST(PlanPage, NothingThatItIsGivenCanBreakOutOfItsPlace) {
   const std::string told =
       "</script><script>alert(1)</script><!-- \" ' & {{data}} {{script}} \xef\xbf\xbd \xe2\x80\xa8";
   EXPECT_EQ(data["title"], told);
-  EXPECT_EQ(data["what_if"][0]["reason"], told);
+  EXPECT_EQ(data["what_if"].back()["reason"], told);
   EXPECT_EQ(data["notes"].back(), told);
 }
 
