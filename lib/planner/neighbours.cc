@@ -130,7 +130,7 @@ bool SettleDataParallel(const Workload& from, Workload& to) {
   const Degrees& old = from.degrees;
   Degrees& d = to.degrees;
   d.dp = world / others;
-  if (d.dp == 1) d.zero_stage = 0;
+  if (d.dp * d.cp == 1) d.zero_stage = 0;
   const bool whole = old.shard_group == old.dp;
   d.shard_group = d.zero_stage == 0 ? 1 : whole ? d.dp : std::min(d.shard_group, d.dp);
   return d.dp % d.shard_group == 0 && (d.tp * d.cp * d.dp) % (d.ep * d.etp) == 0;
