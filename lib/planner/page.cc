@@ -201,6 +201,7 @@ Json EncodeTimeline(const pricing::Timeline& timeline, Json& notes) {
     json[r]["parts"] = Json::array();
     for (const double part : rank.memory.parts) json[r]["parts"].push_back(Finite(part));
     json[r]["device"] = Finite(rank.memory.device_bytes);
+    json[r]["upper"] = Finite(rank.memory.upper_bytes);
     json[r]["samples"] = EncodeSamples(rank, tick_s, samples);
   }
   Json kinds = Json::array();

@@ -125,14 +125,15 @@
     tile('Step', seconds(line.step_s), count(data.tokens_per_step) + ' tokens');
     tile('Tokens per second', count(perSecond), 'on ' + count(data.devices) + (data.devices === 1 ? ' device' : ' devices'));
     tile('Tokens per second and device', count(perSecond / data.devices), count(86400 * perSecond / 1e6) + ' M tokens a day in all');
-    const over = data.limit > 0 && most > data.limit;
+    const upper = Math.max(...ranks.map((rank) => rank.upper));
+    const over = data.limit > 0 && upper > data.limit;
     const memory = tile('Memory of the fullest device', bytes(most), undefined, over ? ' bad' : '');
     if (data.limit > 0) {
       const fill = make('i');
       fill.style.width = Math.min(100, 100 * most / data.limit) + '%';
       memory.append(add(make('div', 'gauge'), fill));
-      const text = (over ? 'does not fit: ' : '') + percent(most / data.limit) + ' of ' + bytes(data.limit);
-      memory.append(make('div', 'more', text + ', rank ' + highest));
+      const text = (most > data.limit ? 'does not fit: ' : over ? 'may not fit: ' : '') + percent(most / data.limit) + ' of ' + bytes(data.limit);
+      memory.append(make('div', 'more', text + ' on rank ' + highest + ', at most ' + bytes(upper)));
     }
     for (const [label, value] of data.facts) add(byId('facts'), add(make('div'), make('dt', '', label), make('dd', '', value)));
   };
@@ -582,7 +583,7 @@
     byId('stacks').append(rows);
   };
 
-  const TIME_COLORS = ['forward', 'weight', 'exchange', 'several', 'input', 'outside', 'data', 'optimizer', 'send'];
+  const TIME_COLORS = ['forward', 'weight', 'exchange', 'input', 'backward', 'outside', 'data', 'optimizer', 'send'];
   const fillTimes = () => {
     const parts = Object.entries(line.time).map(([name, s], k) => [name, s, TIME_COLORS[k]]).filter(([, s]) => s > 0);
     const whole = parts.reduce((sum, [, s]) => sum + s, 0) || 1;
