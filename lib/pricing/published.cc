@@ -323,10 +323,12 @@ class RowReader {
     } else if (absl::StartsWith(recompute, "selective")) {
       w.recompute = RecomputeKind::kSelective;
       const size_t colon = recompute.find(':');
-      if (colon != std::string::npos &&
-          !ParseRecomputeModules(recompute.substr(colon + 1), w.recompute_modules)) {
-        return Unknown(
-            absl::StrCat("activation_recompute '", recompute, "' names a module that is not known"));
+      // Other trainers name policies there: one that is not known recomputes what the framework's own does.
+      uint32_t modules = w.recompute_modules;
+      if (colon != std::string::npos && !ParseRecomputeModules(recompute.substr(colon + 1), modules)) {
+        Assume(absl::StrCat("recompute '", recompute, "' is taken as selective (", framework_->name, ")"));
+      } else {
+        w.recompute_modules = modules;
       }
     } else {
       return Unknown(absl::StrCat("activation_recompute '", recompute, "' is not known"));
