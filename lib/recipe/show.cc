@@ -88,6 +88,9 @@ class TomlWriter {
     const ModelConfig& model = loaded_.recipe.model;
     // The preset or folder has said it.
     if (field.name == "model.family" && !(model.preset.empty() && model.from.empty())) return;
+    const bool is_dimension = field.name.rfind("model.", 0) == 0 && field.group != "model";
+    if (model.beyond_spec && is_dimension && loaded_.stated.count(field.name) == 0) return;
+    if (field.name == "train.steps" && loaded_.recipe.train.steps == 0) return;
     const std::optional<Value> value = field.get(loaded_.recipe, index);
     if (!value.has_value()) return;
     const std::string path = field.PathAt(index);
@@ -156,7 +159,7 @@ A recipe is a TOML file. Everything has a default but the model, the data and th
 - Fields that exclude each other (steps and tokens, batch_sequences and batch_tokens, preset, from and
   family): the later layer wins; two in one layer are an error.
 - Counts may be written `10K`, `2M`, `100B`, `1T` (decimal, in quotes). Bytes need a unit (`"80GB"`,
-  `"512MiB"`), and so do durations (`"250ms"`, `"3s"`, `"30m"`, `"2h"`).
+  `"512MiB"`), bandwidths (`"3.35TB/s"` in bytes, `"400Gb/s"` in bits), and so do durations (`"250ms"`, `"3s"`, `"30m"`, `"2h"`).
 - Relative paths are relative to the file that states them, to the working directory for `--set`.
   `${VAR}` is expanded in paths only; an undefined one is an error.
 - `"auto"` is possible where the type says so; what it became is printed and stored.
