@@ -119,7 +119,8 @@ absl::StatusOr<std::shared_ptr<const Machine>> MachineOf(const LoadedRecipe& loa
   const absl::StatusOr<cluster::DeviceMatch> match = cluster::FindDevice(c.device);
   if (!match.ok()) return at("cluster.device", match.status());
   machine->device = match->device;
-  if (!match->assumption.empty()) machine->notes.push_back(absl::StrCat("cluster.device: ", match->assumption));
+  if (!match->assumption.empty())
+    machine->notes.push_back(absl::StrCat("cluster.device: ", match->assumption));
   if (c.node.has_value()) {
     const absl::StatusOr<const cluster::Node*> node = cluster::FindNode(*c.node);
     if (!node.ok()) return at("cluster.node", node.status());
@@ -137,10 +138,10 @@ absl::StatusOr<std::shared_ptr<const Machine>> MachineOf(const LoadedRecipe& loa
   const int64_t devices_per_node = has_count ? c.devices_per_node : machine->node->gpus;
   machine->num_nodes = c.nodes;
   if (c.nodes > kMostGpus / devices_per_node) {
-    return UsageError(AtField(loaded, "cluster.nodes",
-                              absl::StrCat("cluster.nodes ", c.nodes, " x cluster.devices_per_node ",
-                                           devices_per_node, " is more than the ", kMostGpus,
-                                           " devices that a plan can have")));
+    return UsageError(
+        AtField(loaded, "cluster.nodes",
+                absl::StrCat("cluster.nodes ", c.nodes, " x cluster.devices_per_node ", devices_per_node,
+                             " is more than the ", kMostGpus, " devices that a plan can have")));
   }
   if (c.memory_bytes.has_value() || c.memory_bandwidth.has_value() || c.half_flops.has_value() ||
       c.fp8_flops.has_value()) {

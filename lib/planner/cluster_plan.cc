@@ -71,15 +71,16 @@ absl::Status NothingFits(const recipe::LoadedRecipe& loaded, const ClusterPlan& 
                          const SearchResult& found) {
   if (found.nearest.has_value() && found.nearest->fits) {
     const double seconds = found.nearest->time.step_seconds * static_cast<double>(loaded.recipe.train.steps);
-    return InfeasibleError(absl::StrCat(
-        "nothing meets plan.deadline: the fastest layout that fits, ", DescribeLayout(found.nearest->workload),
-        ", takes ", absl::FormatDuration(absl::Seconds(std::round(seconds))), " of ",
-        absl::FormatDuration(absl::Seconds(plan.goal.deadline_seconds)), "; ", NearestChange(loaded, plan)));
+    return InfeasibleError(absl::StrCat("nothing meets plan.deadline: the fastest layout that fits, ",
+                                        DescribeLayout(found.nearest->workload), ", takes ",
+                                        absl::FormatDuration(absl::Seconds(std::round(seconds))), " of ",
+                                        absl::FormatDuration(absl::Seconds(plan.goal.deadline_seconds)), "; ",
+                                        NearestChange(loaded, plan)));
   }
-  const std::string smallest = found.nearest.has_value()
-                                   ? absl::StrCat("The smallest, ", DescribeLayout(found.nearest->workload), ", ",
-                                                  Shortage(*found.nearest, plan.memory_limit_bytes), "; ")
-                                   : "";
+  const std::string smallest =
+      found.nearest.has_value() ? absl::StrCat("The smallest, ", DescribeLayout(found.nearest->workload),
+                                               ", ", Shortage(*found.nearest, plan.memory_limit_bytes), "; ")
+                                : "";
   return InfeasibleError(absl::StrCat("no layout fits. ", smallest, NearestChange(loaded, plan)));
 }
 
@@ -102,8 +103,8 @@ double ModelFlopsPerToken(const pricing::Architecture& a, int64_t seq_len) {
   }
   // Products of weights: all but the look-up of the embedding, and the head once more where it is tied.
   const int64_t head = a.vocab * a.hidden;
-  const int64_t multiplied = pricing::NumActiveParameters(a) - pricing::EmbeddingParameters(a) +
-                             (a.tied_embeddings ? head : 0);
+  const int64_t multiplied =
+      pricing::NumActiveParameters(a) - pricing::EmbeddingParameters(a) + (a.tied_embeddings ? head : 0);
   const double attention =
       layers * static_cast<double>(a.heads) * (key + value) * static_cast<double>(seq_len) / 2;
   return 6 * (static_cast<double>(multiplied) + attention);
@@ -117,14 +118,14 @@ Figures FiguresOf(const ClusterPlan& plan, const Choice& choice) {
   Figures figures;
   figures.tokens_per_second_per_gpu = tokens / step / gpus;
   figures.model_flops_per_token = ModelFlopsPerToken(w.model, w.seq_len);
-  figures.mfu = figures.model_flops_per_token * figures.tokens_per_second_per_gpu /
-                PeakFlops(*w.device, w.precision);
+  figures.mfu =
+      figures.model_flops_per_token * figures.tokens_per_second_per_gpu / PeakFlops(*w.device, w.precision);
   figures.bubble_share = choice.time.pipeline_seconds / step;
   FillEffectiveShare(plan, choice, figures);
   figures.gpu_hours_per_billion_tokens =
       1e9 / figures.tokens_per_second_per_gpu / 3600 / figures.effective_share;
   figures.dollars_per_billion_tokens = figures.gpu_hours_per_billion_tokens * plan.goal.price_per_gpu_hour;
-  figures.run_seconds = static_cast<double>(plan.goal.tokens) / tokens * step / figures.effective_share;
+  figures.run_seconds = static_cast<double>(plan.run_tokens) / tokens * step / figures.effective_share;
   figures.run_dollars = figures.run_seconds / 3600 * gpus * plan.goal.price_per_gpu_hour;
   return figures;
 }
@@ -132,16 +133,20 @@ Figures FiguresOf(const ClusterPlan& plan, const Choice& choice) {
 std::string DescribeLayout(const pricing::Workload& w) {
   const pricing::Degrees& d = w.degrees;
   std::vector<std::string> words;
-  if (d.tp > 1) words.push_back(absl::StrCat("tp ", d.tp, w.SequenceParallel() ? "" : " without sequence parallel"));
+  if (d.tp > 1)
+    words.push_back(absl::StrCat("tp ", d.tp, w.SequenceParallel() ? "" : " without sequence parallel"));
   if (d.pp > 1) {
-    const std::string stages = d.virtual_stages > 1 ? absl::StrCat(", ", d.virtual_stages, " stages a rank") : "";
+    const std::string stages =
+        d.virtual_stages > 1 ? absl::StrCat(", ", d.virtual_stages, " stages a rank") : "";
     words.push_back(absl::StrCat("pp ", d.pp, " (", schedule::PipelineKindName(w.Pipeline()), stages, ")"));
   }
   if (d.cp > 1) words.push_back(absl::StrCat("cp ", d.cp, " (", ContextName(w.context), ")"));
-  if (d.ep > 1 || d.etp > 1) words.push_back(absl::StrCat("ep ", d.ep, d.etp > 1 ? absl::StrCat(" x etp ", d.etp) : ""));
+  if (d.ep > 1 || d.etp > 1)
+    words.push_back(absl::StrCat("ep ", d.ep, d.etp > 1 ? absl::StrCat(" x etp ", d.etp) : ""));
   const std::string zero =
       d.zero_stage == 0 ? "replicated" : absl::StrCat("ZeRO-", d.zero_stage, " over ", d.shard_group);
-  words.push_back(absl::StrCat("dp ", d.dp, d.dp > 1 || d.zero_stage > 0 ? absl::StrCat(" (", zero, ")") : ""));
+  words.push_back(
+      absl::StrCat("dp ", d.dp, d.dp > 1 || d.zero_stage > 0 ? absl::StrCat(" (", zero, ")") : ""));
   words.push_back(absl::StrCat("micro-batch ", w.micro_batch));
   words.push_back(absl::StrCat("recompute ", RecomputeName(w.recompute)));
   if (w.optimizer_on_host) words.push_back("optimizer in host memory");
@@ -166,14 +171,15 @@ absl::string_view PrecisionName(Precision precision) {
 
 const std::array<TimeTerm, kNumTimeTerms>& TimeTerms() {
   using pricing::TimePrice;
-  static constexpr std::array<TimeTerm, kNumTimeTerms> kTerms = {{{"compute", &TimePrice::compute_seconds},
-                                                                 {"recompute", &TimePrice::recompute_seconds},
-                                                                 {"tensor", &TimePrice::tensor_seconds},
-                                                                 {"expert", &TimePrice::expert_seconds},
-                                                                 {"context", &TimePrice::context_seconds},
-                                                                 {"pipeline", &TimePrice::pipeline_seconds},
-                                                                 {"data", &TimePrice::data_seconds},
-                                                                 {"optimizer", &TimePrice::optimizer_seconds}}};
+  static constexpr std::array<TimeTerm, kNumTimeTerms> kTerms = {
+      {{"compute", &TimePrice::compute_seconds},
+       {"recompute", &TimePrice::recompute_seconds},
+       {"tensor", &TimePrice::tensor_seconds},
+       {"expert", &TimePrice::expert_seconds},
+       {"context", &TimePrice::context_seconds},
+       {"pipeline", &TimePrice::pipeline_seconds},
+       {"data", &TimePrice::data_seconds},
+       {"optimizer", &TimePrice::optimizer_seconds}}};
   return kTerms;
 }
 
@@ -195,8 +201,10 @@ absl::StatusOr<ClusterPlan> MakeClusterPlan(const recipe::LoadedRecipe& loaded,
   TRAINCTL_ASSIGN_OR_RETURN(plan.space, SpaceOf(loaded, plan.model, *plan.machine, plan.notes));
   TRAINCTL_ASSIGN_OR_RETURN(plan.goal, GoalOf(loaded));
   plan.failures = FailuresOf(loaded);
-  plan.memory_limit_bytes =
-      plan.space.memory_limit_bytes > 0 ? plan.space.memory_limit_bytes : plan.machine->device->memory_bytes.value;
+  const recipe::Recipe& recipe = loaded.recipe;
+  plan.run_tokens = recipe.train.steps * recipe.train.batch_sequences * recipe.data.seq_len;
+  plan.memory_limit_bytes = plan.space.memory_limit_bytes > 0 ? plan.space.memory_limit_bytes
+                                                              : plan.machine->device->memory_bytes.value;
   ExploreOptions search;
   search.keep = std::max(1, options.keep);
   if (options.pareto) search.pareto_step = 0.05;

@@ -41,6 +41,7 @@ struct ClusterPlan {
   Goal goal;
   std::optional<Failures> failures;
   double memory_limit_bytes = 0;  // per device
+  int64_t run_tokens = 0;         // 0: the recipe has no length
   Choice chosen;
   std::vector<Choice> alternatives;  // the next best
   std::vector<Choice> pareto;        // fastest first; empty unless asked for
@@ -54,8 +55,8 @@ struct ClusterPlanOptions {
 };
 
 // UsageError: unknown names (with the nearest), degrees that contradict each other or the model, a batch
-// that nothing divides. InfeasibleError: nothing fits, or nothing meets the deadline; says by how much and the
-// nearest change that helps.
+// that nothing divides. InfeasibleError: nothing fits, or nothing meets the deadline; says by how much and
+// the nearest change that helps.
 absl::StatusOr<ClusterPlan> MakeClusterPlan(const recipe::LoadedRecipe& loaded,
                                             const ClusterPlanOptions& options = {});
 
@@ -69,7 +70,7 @@ struct Figures {
   double dollars_per_billion_tokens = 0;  // 0 without a price
   double run_seconds = 0;                 // 0 without a length
   double run_dollars = 0;
-  double effective_share = 1;   // of the time, under failures
+  double effective_share = 1;     // of the time, under failures
   double save_every_seconds = 0;  // with failures: as the recipe says, or best
 };
 Figures FiguresOf(const ClusterPlan& plan, const Choice& choice);
@@ -78,8 +79,9 @@ Figures FiguresOf(const ClusterPlan& plan, const Choice& choice);
 double ModelFlopsPerToken(const pricing::Architecture& model, int64_t seq_len);
 
 // The share of the time in which steps are made, first order in the rates (Daly, "A higher order estimate of
-// the optimum checkpoint interval", 2006, equation 4): a save every `save_every` seconds stalls `save_seconds`,
-// a failure every `mtbf` costs the restart and half an interval. The interval that is best: sqrt(2 save mtbf).
+// the optimum checkpoint interval", 2006, equation 4): a save every `save_every` seconds stalls
+// `save_seconds`, a failure every `mtbf` costs the restart and half an interval. The interval that is best:
+// sqrt(2 save mtbf).
 double EffectiveShare(double save_every, double save_seconds, double restart_seconds, double mtbf);
 
 // "tp 8, pp 16 (interleaved-1f1b, 2 stages a rank), dp 128 (ZeRO-1 over 64), micro-batch 1, recompute full".
@@ -97,7 +99,5 @@ absl::string_view MemoryPartName(pricing::MemoryPart part);
 
 // The recipe with everything fixed as `choice` has it: TOML that plans to the same choice.
 std::string FixedRecipe(const recipe::LoadedRecipe& loaded, const ClusterPlan& plan, const Choice& choice);
-
-std::string ClusterPlanToJson(const ClusterPlan& plan);
 
 }  // namespace trainctl::planner

@@ -30,9 +30,9 @@ absl::StatusOr<const pricing::FrameworkProfile*> FrameworkOf(const LoadedRecipe&
   const std::string names =
       absl::StrJoin(pricing::Frameworks(), ", ",
                     [](std::string* out, const pricing::FrameworkProfile& f) { out->append(f.name); });
-  return UsageError(AtField(loaded, "plan.framework",
-                            absl::StrCat("plan.framework = ", cluster::Quoted(name),
-                                         " has no profile; there are ", names)));
+  return UsageError(AtField(
+      loaded, "plan.framework",
+      absl::StrCat("plan.framework = ", cluster::Quoted(name), " has no profile; there are ", names)));
 }
 
 std::vector<Precision> PrecisionsOf(const LoadedRecipe& loaded, const cluster::Device& device,
@@ -41,10 +41,11 @@ std::vector<Precision> PrecisionsOf(const LoadedRecipe& loaded, const cluster::D
   if (name == "auto") {
     std::vector<Precision> precisions = {device.has_bf16 ? Precision::kBf16 : Precision::kFp16};
     if (device.fp8_flops.value > 0) precisions.push_back(Precision::kFp8);
-    notes.push_back(absl::StrCat("train.precision = auto: the better of ",
-                                 absl::StrJoin(precisions, " and ", [](std::string* out, Precision precision) {
-                                   absl::StrAppend(out, PrecisionName(precision));
-                                 })));
+    notes.push_back(
+        absl::StrCat("train.precision = auto: the better of ",
+                     absl::StrJoin(precisions, " and ", [](std::string* out, Precision precision) {
+                       absl::StrAppend(out, PrecisionName(precision));
+                     })));
     return precisions;
   }
   for (const Precision precision : {Precision::kFp32, Precision::kFp16, Precision::kBf16, Precision::kFp8,
@@ -57,14 +58,15 @@ std::vector<Precision> PrecisionsOf(const LoadedRecipe& loaded, const cluster::D
 absl::Status CheckPrecision(const LoadedRecipe& loaded, Precision precision, const cluster::Device& device) {
   const auto missing = [&](const char* what, const char* instead) {
     return UsageError(AtField(loaded, "train.precision",
-                              absl::StrCat("train.precision = \"", PrecisionName(precision), "\": ", device.name,
-                                           " has no ", what, "; use ", instead)));
+                              absl::StrCat("train.precision = \"", PrecisionName(precision),
+                                           "\": ", device.name, " has no ", what, "; use ", instead)));
   };
   if (precision == Precision::kBf16 && !device.has_bf16) return missing("bf16", "\"fp16\"");
   if ((precision == Precision::kFp8 || precision == Precision::kMxfp8) && device.fp8_flops.value <= 0) {
     return missing("fp8", device.has_bf16 ? "\"bf16\"" : "\"fp16\"");
   }
-  if (precision == Precision::kNvfp4 && device.fp4_flops.value <= 0) return missing("fp4", "\"fp8\" or \"bf16\"");
+  if (precision == Precision::kNvfp4 && device.fp4_flops.value <= 0)
+    return missing("fp4", "\"fp8\" or \"bf16\"");
   return absl::OkStatus();
 }
 
@@ -83,16 +85,18 @@ absl::Status FixDataParallel(const LoadedRecipe& loaded, SearchSpace& space) {
     return absl::OkStatus();
   }
   if (!p.tp.has_value() || !p.pp.has_value() || !p.cp.has_value()) {
-    return UsageError(AtField(loaded, "parallel.dp_replicate",
-                              absl::StrCat("parallel.dp_replicate = ", replicas,
-                                           " says nothing while tp, pp or cp are free; give parallel.dp_shard "
-                                           "with it, or those three")));
+    return UsageError(
+        AtField(loaded, "parallel.dp_replicate",
+                absl::StrCat("parallel.dp_replicate = ", replicas,
+                             " says nothing while tp, pp or cp are free; give parallel.dp_shard "
+                             "with it, or those three")));
   }
   const int64_t model_ranks = *p.tp * *p.pp * *p.cp;
   if (space.num_gpus % (model_ranks * replicas) != 0) {
-    return UsageError(AtField(loaded, "parallel.dp_replicate",
-                              absl::StrCat("parallel: dp_replicate ", replicas, " x tp ", *p.tp, " x cp ", *p.cp,
-                                           " x pp ", *p.pp, " does not divide the ", space.num_gpus, " devices")));
+    return UsageError(
+        AtField(loaded, "parallel.dp_replicate",
+                absl::StrCat("parallel: dp_replicate ", replicas, " x tp ", *p.tp, " x cp ", *p.cp, " x pp ",
+                             *p.pp, " does not divide the ", space.num_gpus, " devices")));
   }
   space.dp = {space.num_gpus / model_ranks};
   space.shard_group = {space.dp[0] / replicas};
@@ -109,8 +113,8 @@ absl::Status FixLayout(const LoadedRecipe& loaded, SearchSpace& space) {
   space.virtual_stages = Fixed(p.virtual_stages);
   space.micro_batch = Fixed(loaded.recipe.train.micro_batch);
   if (p.zero_stage.has_value()) space.zero_stage = {static_cast<int>(*p.zero_stage)};
-  for (const auto kind : {pricing::RecomputeKind::kNone, pricing::RecomputeKind::kSelective,
-                          pricing::RecomputeKind::kFull}) {
+  for (const auto kind :
+       {pricing::RecomputeKind::kNone, pricing::RecomputeKind::kSelective, pricing::RecomputeKind::kFull}) {
     if (p.recompute == std::string(RecomputeName(kind))) space.recompute = {kind};
   }
   for (const auto kind :
@@ -184,11 +188,12 @@ absl::StatusOr<Goal> GoalOf(const LoadedRecipe& loaded) {
   if (objective == "headroom") goal.objective = Objective::kHeadroom;
   if (objective == "fewest_gpus") goal.objective = Objective::kFewestGpus;
   goal.price_per_gpu_hour = recipe.plan.price_per_gpu_hour;
-  goal.tokens = recipe.train.steps * recipe.train.batch_sequences * recipe.data.seq_len;
   if (recipe.plan.deadline.has_value()) {
+    goal.tokens = recipe.train.steps * recipe.train.batch_sequences * recipe.data.seq_len;
     if (goal.tokens == 0) {
-      return UsageError(AtField(loaded, "plan.deadline",
-                                "plan.deadline needs the length of the run: give train.steps or train.tokens"));
+      return UsageError(
+          AtField(loaded, "plan.deadline",
+                  "plan.deadline needs the length of the run: give train.steps or train.tokens"));
     }
     goal.deadline_seconds = absl::ToDoubleSeconds(*recipe.plan.deadline);
   }
@@ -261,7 +266,24 @@ std::vector<Release> Releases() {
   };
 }
 
+// Where nothing fits a search has no best to prune with; whether anything does is asked of those layouts that
+// need least.
 std::optional<Choice> BestOf(const SearchSpace& space, const Goal& goal) {
+  SearchSpace smallest = space;
+  const auto at_least = [](auto& axis, auto value) {
+    if (axis.empty()) axis = {value};
+  };
+  at_least(smallest.micro_batch, int64_t{1});
+  at_least(smallest.recompute, pricing::RecomputeKind::kFull);
+  at_least(smallest.virtual_stages, int64_t{1});
+  at_least(smallest.pipeline, schedule::PipelineKind::k1F1B);
+  at_least(smallest.cp, int64_t{1});
+  at_least(smallest.optimizer_on_host, false);
+  at_least(smallest.activations_on_host, false);
+  if (smallest.zero_stage.empty()) smallest.zero_stage = {0, 1, 3};
+  smallest.precision.resize(1);
+  const absl::StatusOr<SearchResult> feasible = Explore(smallest, goal, {.keep = 1});
+  if (!feasible.ok() || feasible->best.empty()) return std::nullopt;
   ExploreOptions options;
   options.keep = 1;
   absl::StatusOr<SearchResult> found = Explore(space, goal, options);
@@ -288,8 +310,8 @@ std::string NearestChange(const LoadedRecipe& loaded, const ClusterPlan& plan) {
     release.apply(released);
     ++num_released;
     if (const std::optional<Choice> choice = BestOf(space, plan.goal)) {
-      return absl::StrCat("the nearest that does: ", release.field, " = ", release.value(choice->workload), ", ",
-                          Outcome(*choice));
+      return absl::StrCat("the nearest that does: ", release.field, " = ", release.value(choice->workload),
+                          ", ", Outcome(*choice));
     }
   }
   if (num_released > 1) {
@@ -306,8 +328,8 @@ std::string NearestChange(const LoadedRecipe& loaded, const ClusterPlan& plan) {
     space.num_gpus *= times;
     space.gpu_counts.clear();
     if (const std::optional<Choice> choice = BestOf(space, plan.goal)) {
-      return absl::StrCat("the nearest that does: cluster.nodes = ", plan.machine->num_nodes * times, kept, ", ",
-                          Outcome(*choice));
+      return absl::StrCat("the nearest that does: cluster.nodes = ", plan.machine->num_nodes * times, kept,
+                          ", ", Outcome(*choice));
     }
   }
   return absl::StrCat("nor does any on up to ", int64_t{1} << kMostDoublings,

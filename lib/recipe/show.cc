@@ -25,7 +25,9 @@ std::string LeafOf(const std::string& path) { return path.substr(path.rfind('.')
 
 class TomlWriter {
  public:
-  explicit TomlWriter(const LoadedRecipe& loaded) : loaded_(loaded) {}
+  // `paths`: null for all fields.
+  TomlWriter(const LoadedRecipe& loaded, const std::set<std::string>* paths)
+      : loaded_(loaded), paths_(paths) {}
 
   std::string Run() {
     // A table ends where the next begins, so plain fields of a table come before its sub-tables.
@@ -78,6 +80,7 @@ class TomlWriter {
     const std::optional<Value> value = field.get(loaded_.recipe, 0);
     for (const auto& [key, text] : std::get<StringMap>(*value)) {
       const std::string path = absl::StrCat(field.name, ".", key);
+      if (!IsWanted(path)) continue;
       Open(field.name);
       Line(absl::StrCat(key, " = ", QuoteToml(text)), path);
     }
@@ -94,9 +97,12 @@ class TomlWriter {
     const std::optional<Value> value = field.get(loaded_.recipe, index);
     if (!value.has_value()) return;
     const std::string path = field.PathAt(index);
+    if (!IsWanted(path)) return;
     Open(TableOf(path));
     Line(absl::StrCat(LeafOf(path), " = ", ToTomlText(field, *value)), path);
   }
+
+  bool IsWanted(const std::string& path) const { return paths_ == nullptr || paths_->count(path) > 0; }
 
   void Open(const std::string& table) {
     if (table == table_) return;
@@ -118,6 +124,7 @@ class TomlWriter {
   }
 
   const LoadedRecipe& loaded_;
+  const std::set<std::string>* paths_;
   std::string text_;
   std::string table_;
 };
@@ -169,7 +176,11 @@ A recipe is a TOML file. Everything has a default but the model, the data and th
 
 }  // namespace
 
-std::string ToToml(const LoadedRecipe& loaded) { return TomlWriter(loaded).Run(); }
+std::string ToToml(const LoadedRecipe& loaded) { return TomlWriter(loaded, nullptr).Run(); }
+
+std::string ToToml(const LoadedRecipe& loaded, const std::set<std::string>& paths) {
+  return TomlWriter(loaded, &paths).Run();
+}
 
 std::string ToShowJson(const LoadedRecipe& loaded) {
   Json root = Json::object();
