@@ -149,7 +149,7 @@ TEST(ExploreTest, TheAnswerIsThatOfPricingEveryCandidate) {
   RandomSpaces random(1);
   int answered = 0, misfits = 0, impossible = 0;
   int64_t candidates = 0, simulated = 0;
-  for (int i = 0; answered + misfits < 1000; ++i) {
+  for (int i = 0; answered + misfits < 250; ++i) {
     ASSERT_LT(i, 10'000);
     const SearchSpace space = random.Space();
     const Goal goal = random.AnyGoal(space);
@@ -176,9 +176,9 @@ TEST(ExploreTest, TheAnswerIsThatOfPricingEveryCandidate) {
   RecordProperty("impossible", impossible);
   RecordProperty("candidates", absl::StrCat(candidates));
   RecordProperty("simulated", absl::StrCat(simulated));
-  EXPECT_GT(answered, 400);
-  EXPECT_GT(misfits, 50);
-  EXPECT_GT(candidates, 100'000);
+  EXPECT_GT(answered, 100);
+  EXPECT_GT(misfits, 10);
+  EXPECT_GT(candidates, 20'000);
 }
 
 TEST(ExploreTest, WhatIsImpossibleIsAUsageErrorThatNamesTheConstraint) {
