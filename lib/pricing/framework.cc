@@ -19,6 +19,29 @@ const FrameworkProfile kFrameworks[] = {
      .overlap_tensor_parallel = true,
      .logit_bytes = 6,
      .vocab_multiple = 128,
+     .selects_modules = true,
+     .gradients_stay = true,
+     .metric = MemoryMetric::kAllocated},
+    {.name = "megatron-bridge",
+     .label = "Megatron-Bridge's recipes (Megatron Core with Transformer Engine)",
+     .source =
+         "NVIDIA-NeMo/Megatron-Bridge@067f987 src/megatron/bridge/perf_recipes/_common.py:62-64,111: "
+         "gradients are reduced, and so kept, in bf16; the distributed optimizer copies its part to fp32 "
+         "(megatron/core/optimizer/distrib_optimizer.py, _copy_model_grads_to_main_grads); "
+         "training/utils/train_utils.py:1204: memory is reported in units of 1e9 bytes",
+     .gradient_bytes = 2,
+     .attention = AttentionKernel::kVendor,
+     .sequence_parallel = true,
+     .fused_elementwise = true,
+     .fp8_saves_inputs = true,
+     .weight_gradient_buffer = true,
+     .overlap_tensor_parallel = true,
+     .logit_bytes = 6,
+     .vocab_multiple = 128,
+     .step_bytes = 4,
+     .selects_modules = true,
+     .gradients_stay = true,
+     .reports_decimal_units = true,
      .metric = MemoryMetric::kAllocated},
     {.name = "megatron-deepspeed",
      .label = "Megatron-DeepSpeed with ZeRO-1 (BLOOM)",
@@ -29,14 +52,23 @@ const FrameworkProfile kFrameworks[] = {
                "runtime/bf16_optimizer.py: fp32 gradients of all parameters beside the bf16 ones",
      .gradient_bytes = 2,
      .bf16_gradient_bytes = 6,
-     .optimizer_bytes = 16,
+     .optimizer_bytes = 12,
      .attention = AttentionKernel::kScores,
      .fused_elementwise = true,
      .overlap_data_parallel = false,
-     .bucket_elements = 1e9,
      .logit_bytes = 6,
      .vocab_multiple = 128,
-     .embedding_counts_as_layer = true,
+     .step_bytes = 6,
+     .step_is_flat = true,
+     .gradient_twice = true,
+     .embedding_norm = true,
+     .fills_stages = true,
+     .context_bytes = 1573.0 * 1024 * 1024,
+     .nccl_channels = 24,
+     .nccl_connects_all = true,
+     .tensor_groups = 2,
+     .data_groups = 1,
+     .world_groups = 2,
      .metric = MemoryMetric::kDevice,
      .default_precision = "fp16",
      .default_recompute = "full"},
@@ -67,6 +99,8 @@ const FrameworkProfile kFrameworks[] = {
      .source = "pytorch/torchtune README: memory table; bf16 parameters, gradients and AdamW states",
      .gradient_bytes = 2,
      .optimizer_bytes = 4,
+     .logit_bytes = 12,
+     .kept_logit_bytes = 4,
      .metric = MemoryMetric::kAllocated},
     {.name = "internevo",
      .label = "InternEvo (ZeRO-1 in groups)",
@@ -74,6 +108,9 @@ const FrameworkProfile kFrameworks[] = {
      .gradient_bytes = 2,
      .fused_elementwise = true,
      .logit_bytes = 6,
+     .step_bytes = 14,
+     .step_is_flat = true,
+     .nccl_connects_all = true,
      .metric = MemoryMetric::kDevice},
     {.name = "trainctl",
      .label = "trainctl's own trainer as it would run on a GPU; it runs on CPUs today",
@@ -112,6 +149,7 @@ const FrameworkProfile* FrameworkOf(absl::string_view source, absl::string_view 
   if (says("internevo") || says("internlm")) return FindFramework("internevo");
   if (says("bigscience") || says("megatron-deepspeed") || says("bloom"))
     return FindFramework("megatron-deepspeed");
+  if (absl::StrContains(where, "megatron-bridge")) return FindFramework("megatron-bridge");
   if (says("megatron") || says("nemo")) return FindFramework("megatron-core");
   const std::string how = absl::AsciiStrToLower(sharding);
   if (absl::StrContains(how, "fsdp")) return FindFramework("torchtitan");

@@ -48,6 +48,23 @@ struct FrameworkProfile {
   double logit_bytes = 8;      // bytes per logit at the peak of the loss
   int64_t vocab_multiple = 1;  // times tp: the vocabulary is padded to it
   bool embedding_counts_as_layer = false;  // when layers are cut into stages
+  // Memory: what is there beside states and activations.
+  double step_bytes = 0;         // per updated parameter while the optimizer runs, gone afterwards
+  bool step_is_flat = false;     // in blocks too large to be cut from freed activations
+  bool gradient_twice = false;   // a weight's gradient is formed beside the one that it is added to
+  bool embedding_norm = false;   // a norm follows the embedding: its input is kept
+  bool fills_stages = false;     // an uneven cut gives each stage the most, the last one the rest
+  bool selects_modules = false;  // selective recompute names modules (RecomputeModule)
+  bool gradients_stay = false;   // their buffers are there from the start; else from the first backward on
+  double kept_logit_bytes = 0;   // of logit_bytes, those that a loss in chunks keeps for all tokens
+  bool reports_decimal_units = false;               // its "GB" are 1e9 bytes
+  double context_bytes = 0.5 * 1024 * 1024 * 1024;  // CUDA context with kernels loaded when first used
+  double workspace_bytes = 0;                       // of cuBLAS, outside the caching allocator
+  double nccl_channels = 16;                        // inside a machine
+  bool nccl_connects_all = false;                   // trees too are connected at once
+  double tensor_groups = 1;                         // communicators over the tensor-parallel ranks
+  double data_groups = 1;                           // over the data-parallel ranks
+  double world_groups = 1;                          // over all ranks, or one replica of the model
   MemoryMetric metric = MemoryMetric::kReserved;
   // What a missing cell means; every use is told in the row's reason.
   const char* default_precision = "bf16";

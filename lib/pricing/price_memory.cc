@@ -3,130 +3,283 @@
 #include <algorithm>
 #include <numeric>
 
+#include "pricing/device_memory.h"
 #include "pricing/layer_work.h"
 
 namespace trainctl::pricing {
 namespace {
 
-constexpr double kGiB = 1024.0 * 1024 * 1024;
-// CUDA context with the kernels of the libraries, cuBLAS and cuDNN workspaces: PyTorch on A100 and
-// H100 shows some 0.5 GiB for the context alone (pytorch/pytorch#20532, nvidia-smi after the first kernel).
-constexpr double kContextBytes = 0.75 * kGiB;
-// NCCL's buffers per communicator: channels x (send + receive) x 4 MiB protocols; 16 channels
-// (NVIDIA/nccl src/include/comm.h, NCCL_BUFFSIZE 4 MiB).
-constexpr double kCommunicatorBytes = 16 * 2 * 4.0 * 1024 * 1024;
-// The caching allocator rounds blocks and cannot always reuse what it holds.
-constexpr double kReservedShare = 1.05;
-constexpr double kUpperShare = 1.05;
+constexpr double kHalf = 2;  // bytes of a half-precision element
+constexpr double kMiB = 1024.0 * 1024;
+// The caching allocator takes large blocks in units of 2 MiB and leaves a rest below 1 MiB unused
+// (pytorch/pytorch c10/cuda/CUDACachingAllocator.cpp: kRoundLarge, kSmallSize, kMinLargeAlloc).
+constexpr double kLossPerBlock = 1 * kMiB;
 
-double PaddedVocab(const Workload& w) {
-  const int64_t multiple = w.framework->vocab_multiple > 1 ? w.framework->vocab_multiple * w.degrees.tp : 1;
-  const int64_t padded = (w.model.vocab + multiple - 1) / multiple * multiple;
-  return static_cast<double>(padded);
+// What one layer keeps and needs, for one micro-batch.
+struct LayerMemory {
+  double kept = 0;    // as the workload recomputes
+  double whole = 0;   // without recompute
+  double widest = 0;  // its largest value
+  double blocks = 0;  // tensors kept
+};
+
+LayerMemory MemoryOfLayer(const Workload& w, int64_t layer) {
+  const LayerWork work = WorkOfLayer(w, layer);
+  LayerMemory memory;
+  memory.kept = SavedBytes(work, w);
+  for (const WorkItem& item : work.items) {
+    memory.whole += item.saved_bytes;
+    memory.widest = std::max(memory.widest, item.saved_bytes);
+    memory.blocks += item.saved_bytes > 0;
+  }
+  if (w.recompute == RecomputeKind::kFull) memory.blocks = 1;
+  return memory;
 }
 
-double& Part(MemoryPrice& price, MemoryPart part) { return price.parts[static_cast<size_t>(part)]; }
-
-double LogitBytes(const Workload& w) {
-  const double tokens = w.TokensPerRank();
-  return tokens * PaddedVocab(w) / static_cast<double>(w.degrees.tp) * w.framework->logit_bytes /
-         static_cast<double>(w.loss_chunks);
-}
-
-MemoryPrice PriceRank(const Workload& w, int64_t rank) {
-  const FrameworkProfile& f = *w.framework;
-  const int zero = w.degrees.zero_stage;
-  const RankParameters stage = ParametersOfRank(w, rank);
-  const double shard = ShardedElements(stage, w);
-  MemoryPrice price;
-  price.stage = static_cast<int>(rank);
-
-  // Fully sharded trainers keep the fp32 shard as the parameter, and gather what a block needs.
-  const double whole = stage.all();
-  if (zero == 3) {
-    const double master = std::min(4.0, w.OptimizerBytes());
-    Part(price, MemoryPart::kParameters) = shard * master;
-    Part(price, MemoryPart::kOptimizer) = shard * (w.OptimizerBytes() - master);
-  } else {
-    Part(price, MemoryPart::kParameters) = whole * f.weight_bytes;
-    Part(price, MemoryPart::kOptimizer) = (zero >= 1 ? shard : whole) * w.OptimizerBytes();
+class RankPricer {
+ public:
+  explicit RankPricer(const Workload& workload) : w_(workload), f_(*workload.framework) {
+    const int64_t dense = w_.model.experts.has_value() ? w_.model.experts->dense_layers : w_.model.layers;
+    if (dense > 0) dense_ = MemoryOfLayer(w_, 0);
+    if (dense < w_.model.layers) experts_ = MemoryOfLayer(w_, w_.model.layers - 1);
+    outside_ = OutsideBytes(w_);
   }
-  const double gradients = w.optimizer_in_backward ? stage.largest_layer : (zero >= 2 ? shard : whole);
-  Part(price, MemoryPart::kGradients) = gradients * w.GradientBytes();
 
-  double per_micro_batch = 0;
-  double largest_work = 0;
-  for (int64_t layer : LayersOfRank(w, rank)) {
-    const LayerWork work = WorkOfLayer(w, layer);
-    per_micro_batch += SavedBytes(work, w);
-    double all = 0;
-    for (const WorkItem& item : work.items) all += item.saved_bytes;
-    // A recomputed layer lives whole while its backward runs; any layer has the gradient of its widest value.
-    double widest = 0;
-    for (const WorkItem& item : work.items) widest = std::max(widest, item.saved_bytes);
-    const double again = w.recompute == RecomputeKind::kNone ? 0 : all - SavedBytes(work, w);
-    largest_work = std::max(largest_work, again + widest);
-  }
-  Part(price, MemoryPart::kActivations) =
-      w.activations_on_host ? 0 : per_micro_batch * MicroBatchesInFlight(w, rank);
-  Part(price, MemoryPart::kWork) = largest_work;
-  if (zero == 3) {
-    // The block under way and the next one, and the gradient of one block before it is scattered.
-    Part(price, MemoryPart::kWork) += stage.largest_layer * (2 * 2 + 4);
-  }
-  Part(price, MemoryPart::kWork) += f.bucket_elements * 2;
-  if (f.weight_gradient_buffer) Part(price, MemoryPart::kWork) += stage.largest_layer * 2;
+  MemoryPrice Price(int64_t rank) {
+    MemoryPrice price;
+    price.stage = static_cast<int>(rank);
+    layers_ = LayerKindsOfRank(w_, rank);
+    parameters_ = ParametersOfRank(w_, rank);
+    shard_ = ShardedElements(parameters_, w_);
+    AddStates(price);
+    const double states = Tensors(price);
+    AddActivations(price, rank);
+    const double kept = Of(price, MemoryPart::kActivations);
+    // Gradients that are not buffers come to be as activations go: of a single micro-batch none is there yet
+    // when most activations are.
+    const double all_gradients = GradientBytes();
+    const bool from_start = f_.gradients_stay || w_.num_micro_batches() > 1;
+    const double gradients = from_start ? all_gradients : 0;
+    const Parts moments[] = {
+        {.moment = MemoryMoment::kBackward, .gradients = gradients, .activations = kept, .work = WorkBytes()},
+        {.moment = MemoryMoment::kLoss,
+         .gradients = gradients,
+         .activations = kept,
+         .work = layers_.last ? HeadBytes() : 0,
+         .logits = layers_.last ? LogitBytes() : 0},
+        {.moment = MemoryMoment::kEnd, .gradients = all_gradients, .work = WorkBytes()},
+        {.moment = MemoryMoment::kStep, .gradients = all_gradients, .work = StepBytes()}};
+    const Parts* peak = &moments[0];
+    for (const Parts& moment : moments) {
+      if (moment.sum() > peak->sum()) peak = &moment;
+    }
+    price.moment = peak->moment;
+    Of(price, MemoryPart::kGradients) = peak->gradients;
+    Of(price, MemoryPart::kActivations) = peak->activations;
+    Of(price, MemoryPart::kWork) = peak->work;
+    Of(price, MemoryPart::kLogits) = peak->logits;
+    Of(price, MemoryPart::kOutside) = outside_;
+    price.allocated_bytes = Tensors(price);
 
-  // The loss is formed before the first backward frees anything, so that logits and the last layer's work
-  // are not there together.
-  if (rank == w.degrees.pp - 1) {
-    const double logits = LogitBytes(w);
-    if (logits > Part(price, MemoryPart::kWork)) {
-      Part(price, MemoryPart::kLogits) = logits;
-      Part(price, MemoryPart::kWork) = 0;
+    double passes = 0;
+    for (const Parts& moment : moments) {
+      if (moment.moment != MemoryMoment::kStep) passes = std::max(passes, moment.sum());
+    }
+    price.reserved_bytes =
+        states + ReservedBytes(passes, moments[3].gradients, moments[3].work) + blocks_ * kLossPerBlock / 2;
+    price.device_bytes = price.reserved_bytes + outside_;
+    price.upper_bytes = price.device_bytes * 1.05;
+    AddCheckpoint(price);
+    return price;
+  }
+
+ private:
+  struct Parts {
+    MemoryMoment moment = MemoryMoment::kBackward;
+    double gradients = 0, activations = 0, work = 0, logits = 0;
+    double sum() const { return gradients + activations + work + logits; }
+  };
+
+  static double& Of(MemoryPrice& price, MemoryPart part) { return price.parts[static_cast<size_t>(part)]; }
+  static double Tensors(const MemoryPrice& price) {
+    return std::accumulate(price.parts.begin(), price.parts.end(), 0.0) -
+           price.parts[static_cast<size_t>(MemoryPart::kOutside)];
+  }
+
+  void AddStates(MemoryPrice& price) {
+    const int zero = w_.degrees.zero_stage;
+    const double whole = parameters_.all();
+    if (w_.frozen) {
+      Of(price, MemoryPart::kParameters) = zero == 3 ? shard_ * f_.weight_bytes : WeightBytes();
+      return;
+    }
+    if (zero == 3) {
+      // Fully sharded trainers keep the fp32 shard as the parameter, and gather what a block needs.
+      const double master = std::min(4.0, w_.OptimizerBytes());
+      Of(price, MemoryPart::kParameters) = shard_ * master;
+      Of(price, MemoryPart::kOptimizer) = shard_ * (w_.OptimizerBytes() - master);
+    } else {
+      Of(price, MemoryPart::kParameters) = WeightBytes();
+      Of(price, MemoryPart::kOptimizer) = (zero >= 1 ? shard_ : whole) * w_.OptimizerBytes();
+    }
+    if (w_.optimizer_on_host) {
+      // Its gradients are copied out as they come; the host has them in fp32.
+      price.host_bytes += Of(price, MemoryPart::kOptimizer) + (zero >= 1 ? shard_ : whole) * 4;
+      Of(price, MemoryPart::kOptimizer) = 0;
     }
   }
 
-  int communicators = 1;
-  for (int64_t degree : {w.degrees.tp, w.degrees.pp, w.degrees.cp, w.degrees.ep}) communicators += degree > 1;
-  Part(price, MemoryPart::kOutside) = kContextBytes + communicators * kCommunicatorBytes;
+  // Of all parameters, when the backward has ended; of one tensor where each is applied at once.
+  double GradientBytes() const {
+    if (w_.frozen) return 0;
+    const double table =
+        PaddedVocab(w_) * static_cast<double>(w_.model.hidden) / static_cast<double>(w_.degrees.tp);
+    const double largest = std::max(parameters_.largest_layer, layers_.first || layers_.last ? table : 0);
+    const double elements =
+        w_.optimizer_in_backward ? largest : (w_.degrees.zero_stage >= 2 ? shard_ : parameters_.all());
+    return elements * w_.GradientBytes();
+  }
 
-  price.allocated_bytes =
-      std::accumulate(price.parts.begin(), price.parts.end(), 0.0) - Part(price, MemoryPart::kOutside);
-  price.reserved_bytes = price.allocated_bytes * kReservedShare;
-  price.device_bytes = price.reserved_bytes + Part(price, MemoryPart::kOutside);
-  price.upper_bytes = price.device_bytes * kUpperShare;
-  return price;
-}
+  double WeightBytes() const {
+    if (!w_.weights_in_fp8) return parameters_.all() * f_.weight_bytes;
+    return (parameters_.layers + parameters_.experts) + parameters_.tables * f_.weight_bytes;
+  }
+
+  void AddActivations(MemoryPrice& price, int64_t rank) {
+    const double in_flight = MicroBatchesInFlight(w_, rank);
+    // The two copies of the model under DualPipe share the micro-batches.
+    const bool two_copies = w_.degrees.pp > 1 && w_.Pipeline() == schedule::PipelineKind::kDualPipe;
+    const double share = two_copies ? 0.5 : 1;
+    const double count = static_cast<double>(layers_.count());
+    double kept = static_cast<double>(layers_.dense) * dense_.kept +
+                  static_cast<double>(layers_.experts) * experts_.kept;
+    if (w_.recompute == RecomputeKind::kFull && w_.recomputed_layers.has_value() && count > 0) {
+      const double again = std::min(count, static_cast<double>(*w_.recomputed_layers)) / count;
+      const double whole = static_cast<double>(layers_.dense) * dense_.whole +
+                           static_cast<double>(layers_.experts) * experts_.whole;
+      kept = again * kept + (1 - again) * whole;
+    }
+    double embedding = 0;
+    if (layers_.first) {
+      const double elements = w_.TokensPerRank() * static_cast<double>(w_.model.hidden) /
+                              (w_.SequenceParallel() ? static_cast<double>(w_.degrees.tp) : 1);
+      if (f_.embedding_norm) embedding += elements * kHalf;
+      if (w_.model.dropout) embedding += elements;
+    }
+    const double all = (kept * share + embedding) * in_flight;
+    blocks_ = in_flight * share *
+              (static_cast<double>(layers_.dense) * dense_.blocks +
+               static_cast<double>(layers_.experts) * experts_.blocks);
+    const double away = w_.activations_on_host
+                            ? 1
+                            : std::min(1.0, static_cast<double>(w_.offloaded_layers) / std::max(1.0, count));
+    price.host_bytes += away * all;
+    Of(price, MemoryPart::kActivations) = (1 - away) * all;
+    if (away == 1) blocks_ = 0;
+  }
+
+  // Of the block under way in the backward.
+  double WorkBytes() const {
+    double work = 0;
+    for (const auto& [layer, count] :
+         {std::pair(&dense_, layers_.dense), std::pair(&experts_, layers_.experts)}) {
+      if (count == 0) continue;
+      // A recomputed layer lives whole while its backward runs; any layer has the gradient of its widest
+      // value.
+      const double again = w_.recompute == RecomputeKind::kNone ? 0 : layer->whole - layer->kept;
+      work = std::max(work, again + layer->widest);
+    }
+    if (w_.degrees.zero_stage == 3 && w_.degrees.shard_group > 1) {
+      // The block under way and the next one, and the gradient of one block before it is scattered.
+      work += parameters_.largest_layer * (2 * kHalf + 4);
+    }
+    work += f_.bucket_elements * kHalf;
+    if (f_.weight_gradient_buffer) work += parameters_.largest_layer * kHalf;
+    return work + ContextBytes();
+  }
+
+  // What context parallelism exchanges in the layer under way.
+  double ContextBytes() const {
+    if (w_.degrees.cp == 1) return 0;
+    const double tp = static_cast<double>(w_.degrees.tp);
+    const double dim = static_cast<double>(w_.model.head_dim);
+    const double keys = std::max(1.0, static_cast<double>(w_.model.kv_heads) / tp) * dim;
+    const double queries = static_cast<double>(w_.model.heads) / tp * dim;
+    const double own = w_.TokensPerRank() * 2 * keys * kHalf;
+    switch (w_.context) {
+      case ContextKind::kRing:
+        // The block that comes beside the one in use, and their gradients that go round in fp32 halves.
+        return 2 * own;
+      case ContextKind::kAllGather:
+        // Keys and values of all, and their gradients before they are scattered.
+        return 2 * own * static_cast<double>(w_.degrees.cp);
+      case ContextKind::kAllToAll:
+        // Queries, keys, values and the output once more, in the other layout.
+        return w_.TokensPerRank() * (2 * queries + 2 * keys) * kHalf;
+    }
+    return 0;
+  }
+
+  double LogitBytes() const {
+    const double logits = w_.TokensPerRank() * PaddedVocab(w_) / static_cast<double>(w_.degrees.tp);
+    if (w_.loss_chunks == 1) return logits * w_.LogitBytes();
+    const double kept = std::min(f_.kept_logit_bytes, w_.LogitBytes());
+    return logits * (kept + (w_.LogitBytes() - kept) / static_cast<double>(w_.loss_chunks));
+  }
+
+  // Of the output matrix while the loss is formed: gathered, its gradient, and that in the precision of the
+  // reduction. Without shards the gradient alone, which is counted where gradients stay.
+  double HeadBytes() const {
+    const double table =
+        PaddedVocab(w_) * static_cast<double>(w_.model.hidden) / static_cast<double>(w_.degrees.tp);
+    const bool gathered = w_.degrees.zero_stage == 3 && w_.degrees.shard_group > 1;
+    if (w_.frozen) return gathered ? table * kHalf : 0;
+    if (gathered) return table * (2 * kHalf + w_.GradientBytes());
+    return f_.gradients_stay || w_.num_micro_batches() > 1 ? 0 : table * w_.GradientBytes();
+  }
+
+  double StepBytes() const {
+    if (w_.frozen || w_.optimizer_in_backward || w_.optimizer_on_host) return 0;
+    return (w_.degrees.zero_stage >= 1 ? shard_ : parameters_.all()) * StepBytesPerElement();
+  }
+  // The bf16 optimizer has its gradients in fp32 already.
+  bool HasOwnGradients() const {
+    return w_.precision == Precision::kBf16 && w_.gradient_bytes == 0 && f_.bf16_gradient_bytes > 0;
+  }
+  double StepBytesPerElement() const { return HasOwnGradients() ? 0 : f_.step_bytes; }
+
+  // What the passes freed is cut up, so that a flat buffer of the step finds no room in it; small blocks do.
+  double ReservedBytes(double passes, double gradients, double step) const {
+    double reserved = f_.step_is_flat ? passes + step : std::max(passes, gradients + step);
+    if (f_.gradient_twice && w_.num_micro_batches() > 1) {
+      const double table =
+          PaddedVocab(w_) * static_cast<double>(w_.model.hidden) / static_cast<double>(w_.degrees.tp);
+      if (layers_.first || layers_.last) reserved += table * (HasOwnGradients() ? 4 : kHalf);
+    }
+    return reserved;
+  }
+
+  void AddCheckpoint(MemoryPrice& price) const {
+    const bool sharded = w_.degrees.zero_stage >= 1;
+    const double weights = w_.degrees.zero_stage == 3 ? 0 : parameters_.all() * kHalf;
+    const double states = (sharded ? shard_ : parameters_.all()) * (w_.frozen ? 0 : w_.OptimizerBytes());
+    price.checkpoint_bytes = weights + states;
+    const double gathered = std::max(parameters_.largest_layer, parameters_.tables) * kHalf;
+    price.load_bytes =
+        Of(price, MemoryPart::kParameters) + Of(price, MemoryPart::kOptimizer) + gathered + outside_;
+  }
+
+  const Workload& w_;
+  const FrameworkProfile& f_;
+  LayerMemory dense_, experts_;
+  RankLayers layers_;
+  RankParameters parameters_;
+  double shard_ = 0;
+  double blocks_ = 0;
+  double outside_ = 0;
+};
 
 }  // namespace
-
-RankParameters ParametersOfRank(const Workload& w, int64_t rank) {
-  const double tp = static_cast<double>(w.degrees.tp);
-  RankParameters parameters;
-  for (int64_t layer : LayersOfRank(w, rank)) {
-    const LayerParameters p = ParametersOfLayer(w.model, layer);
-    const double dense = static_cast<double>(p.matrices) / tp + static_cast<double>(p.vectors + p.router);
-    const double experts = static_cast<double>(p.routed_experts) / static_cast<double>(w.degrees.ep);
-    parameters.layers += dense;
-    parameters.experts += experts;
-    parameters.largest_layer = std::max(parameters.largest_layer, dense + experts);
-  }
-  const double table = PaddedVocab(w) * static_cast<double>(w.model.hidden) / tp;
-  if (rank == 0) {
-    parameters.tables += table + static_cast<double>(w.model.learned_positions * w.model.hidden);
-  }
-  // Tied embeddings over several stages are a copy on the last one.
-  const bool last = rank == w.degrees.pp - 1;
-  if (last && (!w.model.tied_embeddings || w.degrees.pp > 1)) parameters.tables += table;
-  return parameters;
-}
-
-double ShardedElements(const RankParameters& parameters, const Workload& w) {
-  const double group = static_cast<double>(w.degrees.shard_group * w.degrees.cp);
-  const double expert_group = group * static_cast<double>(w.degrees.tp) / static_cast<double>(w.degrees.ep);
-  return parameters.dense() / group + parameters.experts / std::max(1.0, expert_group);
-}
 
 double MemoryPrice::Of(MemoryMetric metric) const {
   switch (metric) {
@@ -140,44 +293,12 @@ double MemoryPrice::Of(MemoryMetric metric) const {
   return device_bytes;
 }
 
-double MicroBatchesInFlight(const Workload& w, int64_t rank) {
-  const int64_t p = w.degrees.pp;
-  const int64_t v = w.degrees.virtual_stages;
-  const int64_t m = w.num_micro_batches();
-  if (p == 1) return 1;
-  if (v == 1) return static_cast<double>(std::min(m, p - rank));
-  const int64_t chunks = std::min(m * v, (p - rank - 1) * 2 + (v - 1) * p + 1);
-  return static_cast<double>(chunks) / static_cast<double>(v);
-}
-
-LayerRange LayersOfStage(const Workload& w, int64_t stage) {
-  const int64_t stages = w.degrees.pp * w.degrees.virtual_stages;
-  // Embedding and head are units of their own where they count as layers.
-  const int64_t ends = w.framework->embedding_counts_as_layer && stages > 1 ? 2 : 0;
-  const int64_t units = w.model.layers + ends;
-  const int64_t base = units / stages;
-  const int64_t extra = units % stages;
-  const auto begin_of = [&](int64_t s) {
-    if (s == stages) return w.model.layers;
-    return std::clamp<int64_t>(s * base + std::min(s, extra) - ends / 2, 0, w.model.layers);
-  };
-  return {begin_of(stage), begin_of(stage + 1) - begin_of(stage)};
-}
-
-std::vector<int64_t> LayersOfRank(const Workload& w, int64_t rank) {
-  std::vector<int64_t> layers;
-  for (int64_t chunk = 0; chunk < w.degrees.virtual_stages; ++chunk) {
-    const LayerRange range = LayersOfStage(w, chunk * w.degrees.pp + rank);
-    for (int64_t i = 0; i < range.count; ++i) layers.push_back(range.first + i);
-  }
-  return layers;
-}
-
 MemoryPrice PriceMemory(const Workload& workload) {
+  RankPricer pricer(workload);
   MemoryPrice worst;
   for (int64_t rank = 0; rank < workload.degrees.pp; ++rank) {
-    const MemoryPrice price = PriceRank(workload, rank);
-    if (rank == 0 || price.allocated_bytes > worst.allocated_bytes) worst = price;
+    const MemoryPrice price = pricer.Price(rank);
+    if (rank == 0 || price.reserved_bytes > worst.reserved_bytes) worst = price;
   }
   return worst;
 }

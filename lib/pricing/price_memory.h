@@ -5,63 +5,50 @@
 
 #include <array>
 #include <cstdint>
-#include <vector>
 
-#include "absl/strings/string_view.h"
+#include "pricing/pipeline_rank.h"
 #include "pricing/workload.h"
 
 namespace trainctl::pricing {
 
 enum class MemoryPart : uint8_t {
-  kParameters,  // compute copies, sharded or not, and gathered blocks
+  kParameters,  // compute copies, sharded or not
   kGradients,
   kOptimizer,    // master copy and moments
   kActivations,  // kept for the backward by all micro-batches in flight
-  kWork,         // of the block under way: recomputed activations, gradients, temporary buffers
+  kWork,         // of the block under way: recomputed activations, gradients, gathered blocks, buffers
   kLogits,
   kOutside,  // CUDA context, libraries, communication buffers: not tensors
 };
 inline constexpr int kNumMemoryParts = 7;
 
+// A step's memory has its peak at one of these.
+enum class MemoryMoment : uint8_t {
+  kBackward,  // the first backward: all activations are there
+  kLoss,      // so are they, and the logits of the last stage
+  kEnd,       // the last backward ends: all gradients are there
+  kStep,      // the optimizer runs
+};
+
 struct MemoryPrice {
   std::array<double, kNumMemoryParts> parts = {};  // bytes at the peak, by MemoryPart
   int stage = 0;                                   // pipeline rank of the peak
-  double allocated_bytes = 0;                      // tensors: all parts but kOutside
-  double reserved_bytes = 0;                       // with what the caching allocator loses
-  double device_bytes = 0;                         // with kOutside
-  double upper_bytes = 0;                          // a bound to plan with: device_bytes and a margin
+  MemoryMoment moment = MemoryMoment::kBackward;
+  double allocated_bytes = 0;  // tensors: all parts but kOutside
+  double reserved_bytes = 0;   // with what the caching allocator holds for other moments
+  double device_bytes = 0;     // with kOutside
+  double upper_bytes = 0;      // a bound to plan with
+  // Of one rank, in host memory: states and activations that wait there.
+  double host_bytes = 0;
+  // What is written and read of one rank by a checkpoint: weights in the compute precision or their master
+  // copy, and moments; each rank its own part. On the host it is there once while it is written.
+  double checkpoint_bytes = 0;
+  // Of the device while a checkpoint is loaded: states without gradients and activations, and the largest
+  // tensor of the file beside them.
+  double load_bytes = 0;
 
   double Of(MemoryMetric metric) const;
 };
-
-// Micro-batches (in units of one stage's whole activations) that pipeline rank `rank` holds at its
-// peak under 1F1B, interleaved where there are virtual stages (Megatron-LM's warm-up counts).
-double MicroBatchesInFlight(const Workload& workload, int64_t rank);
-
-// Layers of one stage, of pp * virtual_stages in the order of the model: the first and their number. The
-// first and the last stage have fewer where the framework counts the embedding as a layer.
-struct LayerRange {
-  int64_t first = 0;
-  int64_t count = 0;
-};
-LayerRange LayersOfStage(const Workload& workload, int64_t stage);
-// The stages of a rank are rank, rank + pp, rank + 2 pp and so on.
-std::vector<int64_t> LayersOfRank(const Workload& workload, int64_t rank);
-
-// Elements of a pipeline rank, on one of its tensor-parallel ranks.
-struct RankParameters {
-  double layers = 0;   // all but routed experts
-  double tables = 0;   // embedding and output matrix
-  double experts = 0;  // routed
-  double largest_layer = 0;
-  double dense() const { return layers + tables; }
-  double all() const { return dense() + experts; }
-};
-RankParameters ParametersOfRank(const Workload& workload, int64_t rank);
-
-// What one rank keeps of them where they are sharded: data and context parallel ranks share the dense part,
-// and those of them that hold the same experts the routed one.
-double ShardedElements(const RankParameters& parameters, const Workload& workload);
 
 MemoryPrice PriceMemory(const Workload& workload);
 

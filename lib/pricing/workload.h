@@ -22,6 +22,18 @@ enum class ContextKind : uint8_t {
   kAllToAll,   // heads are exchanged for tokens and back (arXiv 2309.14509)
 };
 
+// What selective recompute does again, by the names of Megatron Core's recompute_modules
+// (megatron/core/transformer/transformer_config.py); bits of a set.
+enum RecomputeModule : uint32_t {
+  kCoreAttention = 1 << 0,     // core_attn: the scores, which fused kernels never keep
+  kLayerNorms = 1 << 1,        // layernorm: outputs of the norms before attention and MLP
+  kLatentUp = 1 << 2,          // mla_up_proj: queries, keys and values from the latent vectors
+  kPlainMlp = 1 << 3,          // mlp: the whole plain MLP
+  kSharedExperts = 1 << 4,     // shared_experts
+  kExpertActivation = 1 << 5,  // moe_act: what the experts' activation writes
+  kWholeExperts = 1 << 6,      // moe: router, exchange and experts
+};
+
 // Degrees of parallelism. World size = tp * pp * cp * dp.
 struct Degrees {
   int64_t tp = 1;
@@ -43,6 +55,7 @@ struct Workload {
   int64_t global_batch = 1;  // sequences
   Precision precision = Precision::kBf16;
   RecomputeKind recompute = RecomputeKind::kNone;
+  uint32_t recompute_modules = kCoreAttention;  // with kSelective, where the framework selects modules
   Degrees degrees;
   const cluster::Device* device = nullptr;
   const cluster::Node* node = nullptr;
@@ -57,14 +70,23 @@ struct Workload {
 
   // Where the job differs from its framework's way.
   std::optional<bool> sequence_parallel;
-  double optimizer_bytes = 0;          // per parameter; 0: as the framework
-  int64_t loss_chunks = 1;             // logits are formed so many times, for a part of the tokens each
-  bool activations_on_host = false;    // kept activations wait in host memory for the backward
+  bool recompute_attention = false;       // selection by operators does not know the attention kernel
+  std::optional<bool> fused_elementwise;  // a compiler joins norms and activations; empty: as the framework
+  double logit_bytes = 0;                 // per logit at the peak of the loss; 0: as the framework
+  double optimizer_bytes = 0;             // per parameter; 0: as the framework
+  double gradient_bytes = 0;              // per parameter; 0: as the framework
+  bool weights_in_fp8 = false;            // matrices are kept in low precision alone, and gathered so
+  bool frozen = false;  // adapters alone are trained: no gradients, no optimizer of the rest
+  std::optional<bool> embedding_is_layer;  // when layers are cut into stages; empty: as the framework
+  int64_t loss_chunks = 1;                 // logits are formed so many times, for a part of the tokens each
+  bool activations_on_host = false;        // kept activations wait in host memory for the backward
+  int64_t offloaded_layers = 0;        // of each pipeline rank: their kept activations wait in host memory
   bool optimizer_on_host = false;      // master copy and moments live and are updated in host memory
   bool optimizer_in_backward = false;  // a gradient is applied and dropped as soon as it is there
 
   double OptimizerBytes() const { return optimizer_bytes > 0 ? optimizer_bytes : framework->optimizer_bytes; }
   double GradientBytes() const {
+    if (gradient_bytes > 0) return gradient_bytes;
     const bool other = precision == Precision::kBf16 && framework->bf16_gradient_bytes > 0;
     return other ? framework->bf16_gradient_bytes : framework->gradient_bytes;
   }
@@ -73,6 +95,8 @@ struct Workload {
     return static_cast<double>(micro_batch) * static_cast<double>(seq_len) / static_cast<double>(degrees.cp);
   }
   int64_t num_micro_batches() const { return global_batch / (micro_batch * degrees.dp); }
+  bool FusedElementwise() const { return fused_elementwise.value_or(framework->fused_elementwise); }
+  double LogitBytes() const { return logit_bytes > 0 ? logit_bytes : framework->logit_bytes; }
   bool SequenceParallel() const { return sequence_parallel.value_or(framework->sequence_parallel); }
   schedule::PipelineKind Pipeline() const {
     if (pipeline.has_value()) return *pipeline;
