@@ -89,6 +89,9 @@ class RowReader {
   void Assume(std::string text) { assumptions_.push_back(std::move(text)); }
   static absl::Status Unknown(absl::string_view what) { return BadDataError(what); }
 
+  bool Is(absl::string_view framework) const { return framework == framework_->name; }
+  bool IsMegatronCore() const { return Is("megatron-core") || Is("megatron-bridge"); }
+
   bool NotesSayOutOfMemory() const {
     const std::string notes = absl::AsciiStrToLower(Cell("notes"));
     for (absl::string_view part : absl::StrSplit(notes, ';')) {
@@ -103,8 +106,6 @@ class RowReader {
     if (!NotesSayOutOfMemory()) return Has("peak_mem_gib") ? RunOutcome::kRan : RunOutcome::kUnknown;
     return Has("peak_mem_gib") ? RunOutcome::kUnknown : RunOutcome::kOutOfMemory;
   }
-  bool Is(absl::string_view framework) const { return framework == framework_->name; }
-  bool IsMegatronCore() const { return Is("megatron-core") || Is("megatron-bridge"); }
 
   MemoryMetric MetricOf() const {
     const std::string notes = absl::AsciiStrToLower(Cell("notes"));
