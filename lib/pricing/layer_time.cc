@@ -52,6 +52,8 @@ class LayerTimer {
       attention_backward_ += seconds.backward;
     }
     if (item.kind == WorkKind::kMatmul) {
+      products_forward_ += seconds.forward;
+      products_backward_ += w_.frozen ? seconds.backward / 2 : seconds.backward;
       // Both gradients are products of the same size.
       times_.input_backward += seconds.backward / 2;
       if (!w_.frozen) times_.weight_backward += seconds.backward / 2;
@@ -79,25 +81,27 @@ class LayerTimer {
   void AddTensorExchanges(double bytes) {
     const cluster::GroupPlacement group = PlacementOf(w_, w_.degrees.tp, 1);
     const double pairs = w_.model.HasExperts(layer_) && w_.degrees.etp == 1 ? 1 : 2;
+    const double left = SpeedLeft(group, w_, contention_);
     double forward = 0, backward = 0;
     if (w_.SequenceParallel()) {
-      const double gather = Seconds(Collective::kAllGather, bytes, group);
-      const double scatter = Seconds(Collective::kReduceScatter, bytes, group);
-      forward = pairs * (gather + scatter);
-      backward = forward;
-      // Backward of a product whose input was gathered: that input is gathered again beside the product for
-      // its gradient.
-      const double again = pairs * gather;
-      const double products = times_.input_backward - attention_backward_;
-      backward += SecondsBeyondCompute(products, again, SpeedLeft(group, w_, contention_));
+      const double gather = pairs * Seconds(Collective::kAllGather, bytes, group);
+      forward = gather + pairs * Seconds(Collective::kReduceScatter, bytes, group);
+      // In the backward of a product whose input was gathered that input is gathered again.
+      if (w_.framework->overlap_tensor_parallel && !w_.model.experts.has_value()) {
+        // Cut into as many pieces as there are ranks, all but the first run beside the products; what these
+        // do not cover is exposed.
+        const double first = 1 / static_cast<double>(w_.degrees.tp);
+        const auto exposed = [&](double exchange, double compute) {
+          return first * exchange + SecondsBeyondCompute(compute, (1 - first) * exchange, left);
+        };
+        backward = exposed(forward + gather, products_backward_);
+        forward = exposed(forward, products_forward_);
+      } else {
+        backward = forward + SecondsBeyondCompute(products_backward_, gather, left);
+      }
     } else {
       forward = pairs * Seconds(Collective::kAllReduce, bytes, group);
       backward = forward;
-    }
-    // Cut into as many pieces as there are ranks, all but the first run beside the products.
-    if (w_.framework->overlap_tensor_parallel && w_.SequenceParallel() && !w_.model.experts.has_value()) {
-      forward /= static_cast<double>(w_.degrees.tp);
-      backward /= static_cast<double>(w_.degrees.tp);
     }
     times_.tensor_forward += forward;
     times_.tensor_backward += backward + (FullyRecomputed() ? forward : 0);
@@ -188,6 +192,8 @@ class LayerTimer {
   const bool recomputed_;
   const bool offloaded_;
   const bool contention_;
+  double products_forward_ = 0;
+  double products_backward_ = 0;
   double attention_forward_ = 0;
   double attention_backward_ = 0;
   PassTimes times_;
