@@ -22,6 +22,8 @@ namespace trainctl::pricing {
 namespace {
 
 constexpr size_t kErrorsShown = 10;
+constexpr double kMostSequences = 1e12;
+constexpr int64_t kMicroBatchesPerStage = 4;  // of a pipeline whose batch is not stated
 
 // Cells that must be numbers where they are not empty.
 const std::vector<std::string>& NumberColumns() {
@@ -284,13 +286,16 @@ class RowReader {
       w.global_batch = Count("global_batch_seqs");
       return absl::OkStatus();
     }
-    if (w.degrees.pp > 1)
-      return Unknown("global_batch_seqs is not stated, which a pipeline's step depends on");
-    int64_t accumulation = 1;
+    // A pipeline is not run with fewer micro-batches than stages; four for each leave a fifth of bubble at
+    // most.
+    int64_t accumulation = w.degrees.pp > 1 ? kMicroBatchesPerStage * w.degrees.pp : 1;
     const std::string notes = Cell("notes");
     if (const size_t at = notes.find("micro_num="); at != std::string::npos) {
       accumulation = std::max<int64_t>(1, std::atoll(notes.c_str() + at + 10));
     }
+    const double sequences = static_cast<double>(w.micro_batch) * static_cast<double>(w.degrees.dp) *
+                             static_cast<double>(accumulation);
+    if (sequences > kMostSequences) return Unknown("micro_batch and n_gpus make a batch that no run had");
     w.global_batch = w.micro_batch * w.degrees.dp * accumulation;
     Assume(absl::StrCat("global batch = ", w.global_batch, " (", accumulation, " micro-batch a rank)"));
     return absl::OkStatus();

@@ -56,6 +56,16 @@ TEST(PublishedRuns, WhatIsMissingIsFilledInOrSaid) {
   EXPECT_THAT(Read({{"global_batch_seqs", "63"}}).reason, HasSubstr("63 sequences is not a multiple"));
   EXPECT_THAT(Read({{"gpu_type", "H101"}}).reason, HasSubstr("h100"));
   EXPECT_THAT(Read({{"tp", "5"}}).reason, HasSubstr("does not divide 64 GPUs"));
+  // Without a batch: a micro-batch a rank, four for each stage of a pipeline, or what the notes say.
+  EXPECT_EQ(Read({{"global_batch_seqs", ""}}).workload->num_micro_batches(), 1);
+  const std::map<std::string, std::string> pipeline = {
+      {"global_batch_seqs", ""}, {"n_gpus", "8"}, {"pp", "4"}, {"dp_shard", ""}};
+  EXPECT_EQ(Read(pipeline).workload->num_micro_batches(), 16);
+  auto stated = pipeline;
+  stated["notes"] = "memory only; micro_num=6";
+  EXPECT_EQ(Read(stated).workload->num_micro_batches(), 6);
+  EXPECT_THAT(Read({{"global_batch_seqs", ""}, {"micro_batch", "1e14"}, {"n_gpus", "6.4e14"}}).reason,
+              HasSubstr("a batch that no run had"));
 }
 
 TEST(PublishedRuns, AFileThatIsWrongIsNamedWithLinesAndColumns) {
