@@ -73,7 +73,21 @@ TEST(PublishedRuns, AFileThatIsWrongIsNamedWithLinesAndColumns) {
   EXPECT_THAT(std::string(columns.status().message()), HasSubstr("r.csv:1: missing columns: source"));
   const auto words = ReadPublishedRuns(Header() + Row({{"tp", "eight"}}) + Row({{"pp", "-1"}}), "r.csv");
   EXPECT_THAT(std::string(words.status().message()), HasSubstr("r.csv:2: tp is 'eight', not a number"));
-  EXPECT_THAT(std::string(words.status().message()), HasSubstr("r.csv:3: pp is '-1', not a number"));
+  EXPECT_THAT(std::string(words.status().message()),
+              HasSubstr("r.csv:3: pp is '-1', which cannot be negative"));
+  const auto odd = ReadPublishedRuns(Header() + Row({{"layers", "0"}}) + Row({{"tp", "2.5"}}) +
+                                         Row({{"seq_len", "inf"}}) + Row({{"n_gpus", "1e30"}}),
+                                     "r.csv");
+  for (const char* message :
+       {"r.csv:2: layers is '0', which is at least 1", "r.csv:3: tp is '2.5', which is a whole",
+        "r.csv:4: seq_len is 'inf', not a number", "r.csv:5: n_gpus is '1e30', more than"}) {
+    EXPECT_THAT(std::string(odd.status().message()), HasSubstr(message));
+  }
+  // None of something is no mistake.
+  const PublishedRun none = Read({{"vpp", "0"}, {"cp", "0"}, {"ep", "0"}, {"kv_heads", "0"}, {"ffn", "0"}});
+  ASSERT_TRUE(none.workload.has_value()) << none.reason;
+  EXPECT_EQ(none.workload->degrees.cp, 1);
+  EXPECT_EQ(none.workload->model.kv_heads, 32);
   EXPECT_FALSE(ReadPublishedRuns("", "r.csv").ok());
   EXPECT_FALSE(ReadPublishedRuns(Header() + "a,b\n", "r.csv").ok());
 }
