@@ -226,9 +226,7 @@ class RankPricer {
     const bool gathered = w_.degrees.zero_stage == 3 && w_.degrees.shard_group > 1;
     if (w_.frozen) return gathered ? table * kHalf : 0;
     if (gathered) return table * (2 * kHalf + w_.GradientBytes());
-    // Shards of gradients do not hold the whole one that is formed.
-    const bool has_whole = w_.degrees.zero_stage < 2 && (f_.gradients_stay || w_.num_micro_batches() > 1);
-    return has_whole ? 0 : table * w_.GradientBytes();
+    return f_.gradients_stay || w_.num_micro_batches() > 1 ? 0 : table * w_.GradientBytes();
   }
 
   double StepBytes() const {
