@@ -49,7 +49,7 @@ class InspectTest : public ::testing::Test {
 TEST_F(InspectTest, AHealthyMachineWithoutAccelerators) {
   const Machine machine = Inspect();
   EXPECT_EQ(Find(machine, "cpu").health, Health::kGood);
-  EXPECT_THAT(Find(machine, "memory").value, HasSubstr("12.0 GiB free of 16.0 GiB"));
+  EXPECT_THAT(Find(machine, "memory").value, HasSubstr("12.00 GiB free of 16.00 GiB"));
   EXPECT_EQ(Find(machine, "load").health, Health::kGood);
   EXPECT_EQ(machine.device, nullptr);
   EXPECT_THAT(ClusterTable(machine), HasSubstr("device = \"cpu\""));
