@@ -108,7 +108,7 @@ TEST(LayerTime, FrozenWeightsHaveNoGradientProducts) {
 TEST(LayerTime, ARecomputationMayStopBeforeTheLastProduct) {
   // Of the products' work 3 x 14336 of the MLP's and 2 x 4096 + 2 x 1024 of attention's, a third of the
   // former is not done again.
-  Workload w = SmallJob("fsdp1");
+  Workload w = SmallJob("torchtitan");
   w.recompute = RecomputeKind::kFull;
   const PassTimes times = LayerPassTimes(w, 0, {}, true);
   const double products = 1 - 14336.0 / (3 * 14336 + 2 * 4096 + 2 * 1024);
