@@ -64,33 +64,15 @@ class LayerTimer {
   double RecomputedShare(const WorkItem& item) const {
     if (w_.recompute == RecomputeKind::kNone) return 0;
     if (w_.recompute == RecomputeKind::kFull) return recomputed_ ? 1 : 0;
-    if (w_.framework->selects_modules) return RecomputedWithModules(item);
-    // Selective: Megatron's is the scores alone.
+    // Selective: Megatron's is by modules, the scores alone where it says nothing else.
     if (!w_.framework->selects_operators) {
-      return w_.framework->attention == AttentionKernel::kScores && item.kind == WorkKind::kAttention ? 1 : 0;
+      const uint32_t modules =
+          w_.framework->selects_modules ? w_.recompute_modules : uint32_t{kCoreAttention};
+      const bool scores =
+          w_.framework->attention == AttentionKernel::kScores && item.kind == WorkKind::kAttention;
+      return (item.again_by & modules) != 0 || (scores && (modules & kCoreAttention) != 0) ? 1 : 0;
     }
     return item.kind == WorkKind::kElementwise ? 1 : item.share_recomputed_by_selection;
-  }
-
-  // What a module drops its own operator, or the one before it, makes again: norms for the products behind
-  // them, the activation for the product behind it, of the latent vectors' way up the products.
-  double RecomputedWithModules(const WorkItem& item) const {
-    const uint32_t modules = w_.recompute_modules;
-    const bool drops = (item.dropped_by & modules) != 0;
-    switch (item.kind) {
-      case WorkKind::kAttention:
-        return (modules & kCoreAttention) != 0 && w_.framework->attention == AttentionKernel::kScores ? 1 : 0;
-      case WorkKind::kMatmul:
-        return drops && (item.dropped_by & modules & ~uint32_t{kLayerNorms | kExpertActivation}) != 0 ? 1 : 0;
-      case WorkKind::kElementwise:
-        if (item.pass == PassKind::kNorm) return (modules & kLayerNorms) != 0 ? 1 : 0;
-        if (item.pass == PassKind::kActivation || item.pass == PassKind::kGatedActivation) {
-          const bool experts = (item.dropped_by & kWholeExperts) != 0;
-          return drops || (experts && (modules & kExpertActivation) != 0) ? 1 : 0;
-        }
-        return drops ? 1 : 0;
-    }
-    return 0;
   }
 
   double Seconds(Collective collective, double bytes, const cluster::GroupPlacement& group) const {
@@ -158,7 +140,8 @@ class LayerTimer {
     times_.context_backward += backward + (FullyRecomputed() ? forward : 0);
   }
 
-  // Dispatch and combine, in the forward and again in the backward. `bytes`: a copy for each part of each expert.
+  // Dispatch and combine, in the forward and again in the backward. `bytes`: a copy for each part of each
+  // expert.
   void AddExpertExchanges(double bytes) {
     const Degrees& d = w_.degrees;
     const cluster::GroupPlacement group = PlacementOf(w_, d.ep, d.etp);
@@ -181,7 +164,10 @@ class LayerTimer {
              2;
     }
     double forward = 2 * one;
-    double backward = forward + (FullyRecomputed() ? forward : 0);
+    const bool again =
+        FullyRecomputed() || (w_.recompute == RecomputeKind::kSelective && w_.framework->selects_modules &&
+                              (w_.recompute_modules & kWholeExperts) != 0);
+    double backward = forward + (again ? forward : 0);
     if (w_.overlap_experts) {
       const double left = SpeedLeft(group, w_, contention_);
       forward = SecondsBeyondCompute(times_.forward, forward, left);

@@ -118,6 +118,25 @@ TEST(LayerTime, ARecomputationMayStopBeforeTheLastProduct) {
   EXPECT_NEAR(whole.recompute, whole.forward, 1e-12);
 }
 
+TEST(LayerTime, ModulesAreRecomputedAlone) {
+  Workload w = WithExperts();
+  w.recompute = RecomputeKind::kSelective;
+  const auto again = [&](uint32_t modules) {
+    w.recompute_modules = modules;
+    return LayerPassTimes(w, 0, {}, true).recompute;
+  };
+  EXPECT_EQ(again(kCoreAttention), 0);  // a fused kernel keeps no scores
+  EXPECT_EQ(again(kPlainMlp), 0);       // this layer has none
+  EXPECT_GT(again(kLayerNorms), 0);
+  EXPECT_GT(again(kExpertActivation), 0);
+  EXPECT_GT(again(kWholeExperts), 5 * again(kExpertActivation));
+  EXPECT_NEAR(again(kLayerNorms | kExpertActivation), again(kLayerNorms) + again(kExpertActivation), 1e-12);
+  w.model.experts.reset();
+  EXPECT_GT(again(kPlainMlp), 0);
+  // Its two products are most of an MLP, which is most of the products.
+  EXPECT_GT(again(kPlainMlp), 0.5 * LayerPassTimes(w, 0, {}, true).forward);
+}
+
 TEST(LayerTime, OffloadIsExposedWhereTheHostLinkIsSlower) {
   Workload w = SmallJob();
   const PassTimes kept = LayerPassTimes(w, 0, {}, true);
