@@ -52,6 +52,7 @@ class LayerTimer {
       attention_backward_ += seconds.backward;
     }
     if (item.kind == WorkKind::kMatmul) {
+      if (OverlapsTensorExchanges()) AddPieces(item, seconds.forward);
       // Both gradients are products of the same size.
       times_.input_backward += seconds.backward / 2;
       if (!w_.frozen) times_.weight_backward += seconds.backward / 2;
@@ -79,6 +80,25 @@ class LayerTimer {
     return cluster::CollectiveSeconds(collective, bytes, group, *w_.node);
   }
 
+  bool OverlapsTensorExchanges() const {
+    return w_.framework->overlap_tensor_parallel && w_.degrees.tp > 1 && w_.SequenceParallel() &&
+           !w_.model.experts.has_value();
+  }
+
+  // A product whose input arrives, or whose result leaves, piece by piece runs as so many small ones, which
+  // fill the device less well (user buffers' ring exchange, of all products in the forward and those behind
+  // attention and MLP in the backward: NVIDIA-NeMo/Megatron-Bridge@067f987
+  // src/megatron/bridge/training/comm_overlap.py, userbuffers_*).
+  void AddPieces(const WorkItem& item, double whole) {
+    const double tp = static_cast<double>(w_.degrees.tp);
+    WorkItem piece = item;
+    piece.rows /= tp;
+    const double more = std::max(0.0, tp * OperatorSeconds(piece, w_).forward - whole);
+    pieces_forward_ += more;
+    const bool leaves = item.columns == static_cast<double>(w_.model.hidden);
+    if (leaves) pieces_backward_ += more;
+  }
+
   // Attention has an exchange before it and one after it, and so has an MLP; experts have their own.
   void AddTensorExchanges(double bytes) {
     const cluster::GroupPlacement group = PlacementOf(w_, w_.degrees.tp, 1);
@@ -98,9 +118,9 @@ class LayerTimer {
       backward = forward;
     }
     // Cut into as many pieces as there are ranks, all but the first run beside the products.
-    if (w_.framework->overlap_tensor_parallel && w_.SequenceParallel() && !w_.model.experts.has_value()) {
-      forward /= static_cast<double>(w_.degrees.tp);
-      backward /= static_cast<double>(w_.degrees.tp);
+    if (OverlapsTensorExchanges()) {
+      forward = forward / static_cast<double>(w_.degrees.tp) + pieces_forward_;
+      backward = backward / static_cast<double>(w_.degrees.tp) + pieces_backward_;
     }
     times_.tensor_forward += forward;
     times_.tensor_backward += backward + (FullyRecomputed() ? forward : 0);
@@ -197,6 +217,8 @@ class LayerTimer {
   const bool contention_;
   double attention_forward_ = 0;
   double attention_backward_ = 0;
+  double pieces_forward_ = 0;  // what products lose that are cut into pieces
+  double pieces_backward_ = 0;
   PassTimes times_;
 };
 

@@ -48,6 +48,18 @@ TEST(LayerTime, TensorParallelismWithoutOverlapIsFourAllReducesAndSixWithRecompu
   EXPECT_EQ(kept.recompute, 0);
 }
 
+TEST(LayerTime, OverlappedExchangesCostTheProductsTheirSize) {
+  // Eight pieces of 512 rows are two tiles high each; of few columns they leave much of the device idle.
+  Workload w = SmallJob();
+  w.degrees.tp = 8;
+  const PassTimes cut = LayerPassTimes(w, 0, {}, true);
+  const double all = 2 * (Collect(w, Collective::kAllGather, 4096.0 * 4096 * 2, {8, 8}) +
+                          Collect(w, Collective::kReduceScatter, 4096.0 * 4096 * 2, {8, 8}));
+  EXPECT_GT(cut.tensor_forward, all / 8);
+  w.framework = FindFramework("torchtitan");  // sequence parallel, no overlap
+  EXPECT_NEAR(LayerPassTimes(w, 0, {}, true).tensor_forward, all, 1e-9);
+}
+
 TEST(LayerTime, ARingHidesBehindAttentionAndOtherKindsDoNot) {
   Workload w = SmallJob();
   w.seq_len = 65536;
