@@ -113,6 +113,7 @@ const FrameworkProfile kFrameworks[] = {
      .sequence_parallel = true,
      .fused_elementwise = true,
      .selects_operators = true,
+     .launches_operators = false,
      .stops_recompute_early = true,
      .gathers_by_block = true,
      .copies_gathered_blocks = true,

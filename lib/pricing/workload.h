@@ -90,7 +90,8 @@ struct Workload {
   bool optimizer_on_host = false;      // master copy and moments live and are updated in host memory
   bool optimizer_in_backward = false;  // a gradient is applied and dropped as soon as it is there
   ExpertDispatch expert_dispatch = ExpertDispatch::kAllToAll;
-  bool overlap_experts = false;  // exchanges of tokens run beside another micro-batch's passes
+  bool overlap_experts = false;            // exchanges of tokens run beside another micro-batch's passes
+  std::optional<bool> launches_operators;  // by the host, one by one; empty: as the framework
 
   double OptimizerBytes() const { return optimizer_bytes > 0 ? optimizer_bytes : framework->optimizer_bytes; }
   double GradientBytes() const {

@@ -130,6 +130,25 @@ TEST(LayerTime, ARecomputationMayStopBeforeTheLastProduct) {
   EXPECT_NEAR(whole.recompute, whole.forward, 1e-12);
 }
 
+TEST(LayerTime, ASmallLayerWaitsForItsHost) {
+  Workload w = SmallJob("fsdp1");
+  w.seq_len = 16;
+  w.model.hidden = 512;
+  w.model.ffn = 1024;
+  w.model.heads = w.model.kv_heads = 8;
+  w.model.head_dim = 64;
+  // Four products, attention and seven passes at least, 13.48 us each.
+  const PassTimes eager = LayerPassTimes(w, 0, {}, true);
+  EXPECT_GT(eager.ForwardPass(), 10 * 13.48e-6);
+  w.launches_operators = false;
+  EXPECT_LT(LayerPassTimes(w, 0, {}, true).ForwardPass(), eager.ForwardPass());
+  // A large one does not.
+  w.seq_len = 8192;
+  const double graphs = LayerPassTimes(w, 0, {}, true).total();
+  w.launches_operators = true;
+  EXPECT_EQ(LayerPassTimes(w, 0, {}, true).total(), graphs);
+}
+
 TEST(LayerTime, ModulesAreRecomputedAlone) {
   Workload w = WithExperts();
   w.recompute = RecomputeKind::kSelective;
