@@ -125,7 +125,8 @@ class LayerTimer {
       // Backward of a product whose input was gathered: that input is gathered again beside the product for
       // its gradient.
       const double again = pairs * gather;
-      backward += SecondsBeyondCompute(times_.input_backward, again, SpeedLeft(group, w_, contention_));
+      const double products = times_.input_backward - attention_backward_;
+      backward += SecondsBeyondCompute(products, again, SpeedLeft(group, w_, contention_));
     } else {
       forward = pairs * Seconds(Collective::kAllReduce, bytes, group);
       backward = forward;
@@ -214,21 +215,24 @@ class LayerTimer {
   // A layer takes no less than the host needs to launch its operators one by one.
   void WaitForHost(const LayerWork& work) {
     if (!w_.launches_operators.value_or(w_.framework->launches_operators)) return;
-    double operators = 0;
+    double operators = 0, again = 0;
     for (const WorkItem& item : work.items) {
-      if (item.kind != WorkKind::kMatmul) {
-        operators += 1;
-      } else if (item.batch > 1) {
-        operators += item.batch * kOperatorsPerExpert / 2;  // the two products of an expert
-      } else {
-        operators += w_.framework->selects_modules ? kTransformerEngine : 1;
+      double count = 1;
+      if (item.kind == WorkKind::kMatmul) {
+        if (item.batch > 1) {
+          count = item.batch * kOperatorsPerExpert / 2;  // the two products of an expert
+        } else if (w_.framework->selects_modules) {
+          count = kTransformerEngine;
+        }
       }
+      operators += count;
+      again += RecomputedShare(item) * count;
     }
     const bool grace = absl::StartsWith(w_.device->name, "gb");
-    const double host = operators * (grace ? kGraceOperator : kHostOperator);
-    const double again = times_.forward > 0 ? times_.recompute / times_.forward : 0;
-    times_.forward += std::max(0.0, host - times_.ForwardPass());
-    times_.input_backward += std::max(0.0, (kBackwardOfForward + again) * host - times_.BackwardPass());
+    const double host = grace ? kGraceOperator : kHostOperator;
+    times_.forward += std::max(0.0, operators * host - times_.ForwardPass());
+    times_.input_backward +=
+        std::max(0.0, (kBackwardOfForward * operators + again) * host - times_.BackwardPass());
   }
 
   // What the backward needs goes to the host beside the forward, and comes back beside the backward.

@@ -9,6 +9,7 @@
 #include "cluster/catalogue.h"
 #include "pricing/architecture.h"
 #include "pricing/framework.h"
+#include "pricing/tuning.h"
 #include "schedule/pipeline.h"
 
 namespace trainctl::pricing {
@@ -52,6 +53,7 @@ struct Degrees {
   int zero_stage = 0;       // 0: replicated, 1: optimizer, 2: and gradients, 3: and parameters sharded
   int64_t shard_group = 1;  // data-parallel ranks that share one copy of what is sharded
   int64_t world_size() const { return tp * pp * cp * dp; }
+  bool operator==(const Degrees&) const = default;
 };
 
 struct Workload {
@@ -93,6 +95,8 @@ struct Workload {
   bool overlap_experts = false;            // exchanges of tokens run beside another micro-batch's passes
   std::optional<bool> launches_operators;  // by the host, one by one; empty: as the framework
 
+  Tuning tuning;  // of the machine; its rates are in `device` and `node` already (TunedMachine)
+
   double OptimizerBytes() const { return optimizer_bytes > 0 ? optimizer_bytes : framework->optimizer_bytes; }
   double GradientBytes() const {
     if (gradient_bytes > 0) return gradient_bytes;
@@ -104,7 +108,7 @@ struct Workload {
     return static_cast<double>(micro_batch) * static_cast<double>(seq_len) / static_cast<double>(degrees.cp);
   }
   int64_t num_micro_batches() const { return global_batch / (micro_batch * degrees.dp); }
-  bool FusedElementwise() const { return fused_elementwise.value_or(framework->fused_elementwise); }
+  bool FusedElementwise() const { return fused_elementwise.value_or(framework->fused_activation); }
   double LogitBytes() const { return logit_bytes > 0 ? logit_bytes : framework->logit_bytes; }
   bool SequenceParallel() const { return sequence_parallel.value_or(framework->sequence_parallel); }
   schedule::PipelineKind Pipeline() const {
@@ -119,6 +123,8 @@ struct Workload {
   bool IsFp8() const {
     return precision == Precision::kFp8 || precision == Precision::kMxfp8 || precision == Precision::kNvfp4;
   }
+  // The same job, and so the same price.
+  bool operator==(const Workload&) const = default;
 };
 
 // UsageError naming what contradicts: degrees that do not divide heads, layers or the batch.
