@@ -22,6 +22,9 @@ Workload SmallJob(const Workload& w, int64_t layers, bool moe) {
   job.model.layers = layers;
   if (job.model.experts.has_value()) job.model.experts->dense_layers = moe ? 0 : layers;
   job.stage_layers.clear();
+  // Where not all layers are recomputed, or not all wait on the host, none of a bound does.
+  if (job.recomputed_layers.has_value()) job.recomputed_layers = 0;
+  job.offloaded_layers = 0;
   job.pipeline = std::nullopt;
   job.degrees.pp = 1;
   job.degrees.virtual_stages = 1;
@@ -72,6 +75,7 @@ TimeTerms TimeTermsOf(const Workload& w) {
     of_layer = WorkSeconds(SmallJob(w, 2, moe)) - of_one;
     (moe ? terms.moe_layer : terms.dense_layer) = of_layer;
   }
+  if (w.model.experts.has_value()) terms.moe_exchanges = PriceTime(SmallJob(w, 1, true)).expert_seconds;
   terms.ends = std::max(0.0, of_one - of_layer);
   return terms;
 }
@@ -84,7 +88,11 @@ double PipelineSeconds(const TimeTerms& terms, const StageCounts& counts, schedu
   // A V and a DualPipe lay their stages otherwise: on average a rank has an equal share, wherever they lie.
   if (pp > 1 && limits.splits_backward) {
     double all = terms.ends;
-    for (const LayerCounts& rank : counts.ranks) all += terms.Of(rank);
+    const bool joins =
+        kind == schedule::PipelineKind::kDualPipe || kind == schedule::PipelineKind::kDualPipeV;
+    for (const LayerCounts& rank : counts.ranks) {
+      all += terms.Of(rank) - (joins ? static_cast<double>(rank.moe) * terms.moe_exchanges : 0);
+    }
     return kRounding * m * all / static_cast<double>(pp);
   }
   double seconds = 0;

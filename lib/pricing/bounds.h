@@ -44,7 +44,8 @@ StageCounts StageCountsOf(const Workload& workload);
 struct TimeTerms {
   double dense_layer = 0;  // seconds: forward, backward, recompute and exposed exchanges of one layer
   double moe_layer = 0;
-  double ends = 0;  // embedding, head and loss
+  double moe_exchanges = 0;  // of it the exchanges of tokens, which joined passes may hide
+  double ends = 0;           // embedding, head and loss
   double Of(const LayerCounts& counts) const {
     return static_cast<double>(counts.dense) * dense_layer + static_cast<double>(counts.moe) * moe_layer;
   }

@@ -92,7 +92,8 @@ struct Workload {
   bool optimizer_on_host = false;      // master copy and moments live and are updated in host memory
   bool optimizer_in_backward = false;  // a gradient is applied and dropped as soon as it is there
   ExpertDispatch expert_dispatch = ExpertDispatch::kAllToAll;
-  bool overlap_experts = false;  // exchanges of tokens run beside another micro-batch's passes
+  bool overlap_experts = false;            // exchanges of tokens run beside another micro-batch's passes
+  std::optional<bool> launches_operators;  // by the host, one by one; empty: as the framework
 
   Tuning tuning;  // of the machine; its rates are in `device` and `node` already (TunedMachine)
 
