@@ -67,7 +67,10 @@ class RankPricer {
          .activations = kept,
          .work = layers_.last ? HeadBytes() : 0,
          .logits = layers_.last ? LogitBytes() : 0},
-        {.moment = MemoryMoment::kEnd, .gradients = all_gradients, .work = WorkBytes()},
+        {.moment = MemoryMoment::kEnd,
+         .gradients = all_gradients,
+         .activations = w_.num_micro_batches() > 1 ? kept * (1 - 1 / MicroBatchesInFlight(w_, rank)) : 0,
+         .work = std::max(WorkBytes(), TableGradientBytes())},
         {.moment = MemoryMoment::kStep, .gradients = all_gradients, .work = StepBytes()}};
     const Parts* peak = &moments[0];
     for (const Parts& moment : moments) {
@@ -85,8 +88,14 @@ class RankPricer {
     for (const Parts& moment : moments) {
       if (moment.moment != MemoryMoment::kStep) passes = std::max(passes, moment.sum());
     }
-    price.reserved_bytes =
-        states + ReservedBytes(passes, moments[3].gradients, moments[3].work) + blocks_ * kLossPerBlock / 2;
+    const Parts& step = moments[3];
+    // What the passes freed is cut up, so that a flat buffer of the step finds no room in it; small blocks
+    // do.
+    price.reserved_bytes = states + blocks_ * kLossPerBlock / 2 + OtherPoolBytes() +
+                           (f_.flat_step_bytes > 0 ? passes + FlatStepBytes() : std::max(passes, step.sum()));
+    // Before it fails it gives back what it holds and nobody uses.
+    const double room = w_.device->memory_bytes.value - outside_;
+    price.reserved_bytes = std::max(price.allocated_bytes, std::min(price.reserved_bytes, room));
     price.device_bytes = price.reserved_bytes + outside_;
     price.upper_bytes = price.device_bytes * 1.05;
     AddCheckpoint(price);
@@ -247,16 +256,32 @@ class RankPricer {
     return w_.precision == Precision::kBf16 && w_.gradient_bytes == 0 && f_.bf16_gradient_bytes > 0;
   }
   double StepBytesPerElement() const { return HasOwnGradients() ? 0 : f_.step_bytes; }
+  // Where parameters are sharded the step works on their shards one by one, not on flat copies.
+  double FlatStepBytes() const {
+    if (StepBytes() == 0 || w_.degrees.zero_stage == 3) return StepBytes();
+    return StepBytes() / f_.step_bytes * f_.flat_step_bytes;
+  }
 
-  // What the passes freed is cut up, so that a flat buffer of the step finds no room in it; small blocks do.
-  double ReservedBytes(double passes, double gradients, double step) const {
-    double reserved = f_.step_is_flat ? passes + step : std::max(passes, gradients + step);
-    if (f_.gradient_twice && w_.num_micro_batches() > 1) {
+  // A second gradient of the embedding beside the one that it is added to.
+  double TableGradientBytes() const {
+    if (!f_.gradient_twice || w_.num_micro_batches() == 1 || !(layers_.first || layers_.last)) return 0;
+    const double table =
+        PaddedVocab(w_) * static_cast<double>(w_.model.hidden) / static_cast<double>(w_.degrees.tp);
+    return table * (HasOwnGradients() ? 4 : kHalf);
+  }
+
+  // Blocks that other streams allocated serve them alone: what is gathered before it is copied out, and
+  // buffers that are not there at the peak but larger than anything freed.
+  double OtherPoolBytes() const {
+    double bytes = TableGradientBytes();
+    if (f_.gathers_in_own_pool && w_.degrees.zero_stage == 3 && w_.degrees.shard_group > 1) {
       const double table =
-          PaddedVocab(w_) * static_cast<double>(w_.model.hidden) / static_cast<double>(w_.degrees.tp);
-      if (layers_.first || layers_.last) reserved += table * (HasOwnGradients() ? 4 : kHalf);
+          layers_.first || layers_.last
+              ? PaddedVocab(w_) * static_cast<double>(w_.model.hidden) / static_cast<double>(w_.degrees.tp)
+              : 0;
+      bytes += std::max(parameters_.largest_layer, table) * kHalf;
     }
-    return reserved;
+    return bytes;
   }
 
   void AddCheckpoint(MemoryPrice& price) const {

@@ -113,7 +113,8 @@ TEST(PriceMemory, AnOptimizerMayNeedMoreThanThePasses) {
   const MemoryPrice price = PriceMemory(w);
   EXPECT_EQ(price.moment, MemoryMoment::kStep);
   const double parameters = static_cast<double>(NumParameters(w.model)) - static_cast<double>(w.model.hidden);
-  EXPECT_NEAR(price.allocated_bytes / parameters, 30, 1e-3);
+  EXPECT_NEAR(price.allocated_bytes / parameters, 28, 1e-3);
+  EXPECT_GE(price.reserved_bytes / parameters, 34);
   EXPECT_DOUBLE_EQ(Part(price, MemoryPart::kActivations), 0);
 }
 
