@@ -123,6 +123,8 @@ const FrameworkProfile kFrameworks[] = {
      .step_bytes = 12,
      .flat_step_bytes = 18,
      .nccl_connects_all = true,
+     .data_groups = 2,
+     .world_groups = 2,
      .metric = MemoryMetric::kDevice},
 };
 

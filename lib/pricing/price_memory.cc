@@ -84,11 +84,10 @@ class RankPricer {
     Of(price, MemoryPart::kOutside) = outside_;
     price.allocated_bytes = Tensors(price);
 
-    double passes = 0;
-    for (const Parts& moment : moments) {
-      if (moment.moment != MemoryMoment::kStep) passes = std::max(passes, moment.sum());
-    }
+    const Parts& end = moments[2];
     const Parts& step = moments[3];
+    // The second gradient of the embedding has blocks of its own.
+    const double passes = std::max({moments[0].sum(), moments[1].sum(), end.sum() - end.work + WorkBytes()});
     // What the passes freed is cut up, so that a flat buffer of the step finds no room in it; small blocks
     // do.
     price.reserved_bytes = states + blocks_ * kLossPerBlock / 2 + OtherPoolBytes() +
@@ -274,6 +273,8 @@ class RankPricer {
   // buffers that are not there at the peak but larger than anything freed.
   double OtherPoolBytes() const {
     double bytes = TableGradientBytes();
+    // Of a layer, too, gradients are formed beside those that they are added to, and activations cut up the blocks.
+    if (bytes > 0) bytes += parameters_.largest_layer * (HasOwnGradients() ? 4 : kHalf);
     if (f_.gathers_in_own_pool && w_.degrees.zero_stage == 3 && w_.degrees.shard_group > 1) {
       const double table =
           layers_.first || layers_.last

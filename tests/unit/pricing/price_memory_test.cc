@@ -110,6 +110,7 @@ TEST(PriceMemory, AnOptimizerMayNeedMoreThanThePasses) {
   w.recompute = RecomputeKind::kFull;
   w.seq_len = 128;
   w.model.vocab = 1000;
+  w.model.layers = 14;
   const MemoryPrice price = PriceMemory(w);
   EXPECT_EQ(price.moment, MemoryMoment::kStep);
   const double parameters = static_cast<double>(NumParameters(w.model)) - static_cast<double>(w.model.hidden);
