@@ -14,6 +14,9 @@ constexpr double kMiB = 1024.0 * 1024;
 // The caching allocator takes large blocks in units of 2 MiB and leaves a rest below 1 MiB unused
 // (pytorch/pytorch c10/cuda/CUDACachingAllocator.cpp: kRoundLarge, kSmallSize, kMinLargeAlloc).
 constexpr double kLossPerBlock = 1 * kMiB;
+// Of what other micro-batches keep, the holes between them: a simulation of that allocator's rules (best fit,
+// splitting, its units) came to about a sixth; allocator_test.cc repeats it.
+constexpr double kHoles = 1.0 / 6;
 
 // What one layer keeps and needs, for one micro-batch.
 struct LayerMemory {
@@ -90,7 +93,7 @@ class RankPricer {
     const double passes = std::max({moments[0].sum(), moments[1].sum(), end.sum() - end.work + WorkBytes()});
     // What the passes freed is cut up, so that a flat buffer of the step finds no room in it; small blocks
     // do.
-    price.reserved_bytes = states + blocks_ * kLossPerBlock / 2 + OtherPoolBytes() +
+    price.reserved_bytes = states + blocks_ * kLossPerBlock / 2 + OtherPoolBytes() + HoleBytes(kept, rank) +
                            (f_.flat_step_bytes > 0 ? passes + FlatStepBytes() : std::max(passes, step.sum()));
     // Before it fails it gives back what it holds and nobody uses.
     const double room = w_.device->memory_bytes.value - outside_;
@@ -186,17 +189,21 @@ class RankPricer {
     if (away == 1) blocks_ = 0;
   }
 
-  // Of the block under way in the backward.
-  double WorkBytes() const {
-    double work = 0;
+  // A recomputed layer lives whole while its backward runs; any layer has the gradient of its widest value.
+  double LayerBytes() const {
+    double bytes = 0;
     for (const auto& [layer, count] :
          {std::pair(&dense_, layers_.dense), std::pair(&experts_, layers_.experts)}) {
       if (count == 0) continue;
-      // A recomputed layer lives whole while its backward runs; any layer has the gradient of its widest
-      // value.
       const double again = w_.recompute == RecomputeKind::kNone ? 0 : layer->whole - layer->kept;
-      work = std::max(work, again + layer->widest);
+      bytes = std::max(bytes, again + layer->widest);
     }
+    return bytes;
+  }
+
+  // Of the block under way in the backward.
+  double WorkBytes() const {
+    double work = LayerBytes();
     if (w_.degrees.zero_stage == 3 && w_.degrees.shard_group > 1) {
       // The block under way and the next one, and the gradient of one block before it is scattered.
       work += parameters_.largest_layer * (2 * kHalf + 4);
@@ -269,11 +276,19 @@ class RankPricer {
     return table * (HasOwnGradients() ? 4 : kHalf);
   }
 
+  // What waits for its backward cuts up the blocks in which the layer under way worked before, so that it
+  // needs others: at most its working set again, and a part of what the other micro-batches keep.
+  double HoleBytes(double kept, int64_t rank) const {
+    const double others = kept * (1 - 1 / MicroBatchesInFlight(w_, rank));
+    return std::min(LayerBytes(), others * kHoles);
+  }
+
   // Blocks that other streams allocated serve them alone: what is gathered before it is copied out, and
   // buffers that are not there at the peak but larger than anything freed.
   double OtherPoolBytes() const {
     double bytes = TableGradientBytes();
-    // Of a layer, too, gradients are formed beside those that they are added to, and activations cut up the blocks.
+    // Of a layer, too, gradients are formed beside those that they are added to, and activations cut up the
+    // blocks.
     if (bytes > 0) bytes += parameters_.largest_layer * (HasOwnGradients() ? 4 : kHalf);
     if (f_.gathers_in_own_pool && w_.degrees.zero_stage == 3 && w_.degrees.shard_group > 1) {
       const double table =
