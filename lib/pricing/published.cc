@@ -325,7 +325,8 @@ class RowReader {
     w.activations_on_host =
         absl::StrContains(notes, "activation offload") || absl::StrContains(optimizer, "8bit");
     if (Is("megatron-deepspeed")) ReadChronicle(w);
-    if (Is("megatron-bridge")) ReadBridge(w, notes);
+    if (Is("megatron-bridge")) ReadBridge(w);
+    w.frozen = IsMegatronCore() && absl::StrContains(notes, "lora");
     if (Is("torchtune")) ReadTune(w, notes);
     if (Is("torchtitan")) ReadTitan(w);
     w.optimizer_in_backward |= absl::StrContains(notes, "optimizer in backward") || w.activations_on_host;
@@ -335,11 +336,10 @@ class RowReader {
   // Parameters in FP8 (NVIDIA-NeMo/Megatron-Bridge src/megatron/bridge/training/mixed_precision.py:285-302;
   // MXFP8 keeps a copy along rows and one along columns, which is as much as bf16). On Hopper, whose products
   // need a transposed copy too, Llama's recipes drop it (perf_recipes/llama/h100/llama3.py:209,252,351).
-  void ReadBridge(Workload& w, const std::string& notes) {
+  void ReadBridge(Workload& w) {
     const bool needs_transposed = absl::StartsWith(w.device->name, "h");
     const bool is_llama = absl::StrContains(Normalized(Cell("model")), "llama");
     w.weights_in_fp8 = w.precision == Precision::kFp8 && (is_llama || !needs_transposed);
-    w.frozen = absl::StrContains(notes, "lora");
   }
 
   // pytorch/torchtune@bd2a0fc README.md:117-160: two tables. One adds a switch a row; the other is of the

@@ -43,7 +43,7 @@ ScoredRow ScoreRun(const PublishedRun& run) {
   if (!run.workload.has_value()) return row;
   const MemoryPrice memory = PriceMemory(*run.workload);
   row.predicted_memory_gib = memory.Of(run.metric) / kGiB;
-  row.upper_memory_gib = memory.upper_bytes / kGiB;
+  row.upper_memory_gib = memory.UpperOf(run.metric) / kGiB;
   row.predicted_step_seconds = PriceTime(*run.workload).step_seconds;
   row.status = memory.device_bytes > run.workload->device->memory_bytes.value ? ScoreStatus::kRejected
                                                                               : ScoreStatus::kScored;
