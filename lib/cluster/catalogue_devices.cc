@@ -297,10 +297,7 @@ const Device kDevices[] = {
      .fp8_flops = {4500 * kTera, ML_ENGINEERING " (DGX B200 data sheet): FP8 4500 dense"},
      .fp4_flops = {9000 * kTera, ML_ENGINEERING " (DGX B200 data sheet): FP4 9000 dense"},
      .compute_units = kBlackwellSms,
-     .measured_half_flops = {1281 * kTera,
-                             "MooreThreads/SimuMax configs/system/b200_bf16_ceperm.json: 514 training shapes "
-                             "reach 0.488 of 2,250 on average, which this rate gives in whole tiles (the "
-                             "best single shape: 1745, stas00/ml-engineering)"},
+     .measured_half_flops = {1745 * kTera, ML_ENGINEERING ": MAMF of B200 SXM, BF16 1745"},
      .measured_memory_bandwidth = kNotMeasured,
      .scale_up = "nvlink-5",
      .default_node = "dgx-b200",
@@ -318,7 +315,10 @@ const Device kDevices[] = {
      .fp4_flops = {14000 * kTera,
                    B300_SHEET "FP4 14 PFLOPS dense (pytorch/ao@36027d82 roofline_utils.py: 14e15)"},
      .compute_units = {148, "public micro-benchmarks of 'NVIDIA B300 SXM6 AC (sm_103a, 148 SMs)'"},
-     .measured_half_flops = {1769 * kTera, ML_ENGINEERING ": MAMF of B300 SXM, BF16 1769"},
+     .measured_half_flops =
+         {0.82 * 2250 * kTera,
+          "pytorch/ao@36027d82 roofline_utils.py: pct_achievable_gemm_tops 0.82 of 2.25e15, "
+          "measured (stas00/ml-engineering: 1769)"},
      .measured_memory_bandwidth =
          {0.84 * 8000 * kGB,
           "pytorch/ao@36027d82 roofline_utils.py: pct_achievable_mem_bw 0.84 of 8e12, measured"},
@@ -355,7 +355,9 @@ const Device kDevices[] = {
      .fp4_flops = {15000 * kTera, ML_ENGINEERING " (GB300 NVL72 specifications): FP4 15000 dense"},
      .compute_units = {152, "as the GB200 (" CUDA_PRINTS
                             "multi_processor_count=152); none found for the GB300 itself"},
-     .measured_half_flops = kNotMeasured,
+     .measured_half_flops = {0.82 * 2500 * kTera,
+                             "as the B300, of its own peak (pytorch/ao@36027d82 roofline_utils.py: "
+                             "0.82, measured); none found for the GB300 itself"},
      .measured_memory_bandwidth = kNotMeasured,
      .scale_up = "nvlink-5-nvl72",
      .default_node = "gb300-nvl72",

@@ -41,6 +41,11 @@ constexpr int kNvlsRanks = 5;
 // NVIDIA/nccl@5067397c src/include/device.h: NCCL_MAX_DEV_WORK_P2P_PER_BATCH, peers served at a time.
 constexpr int kPeersPerBatch = 8;
 
+// What the header says of channels.
+constexpr int kChannelsInNode = 24;
+constexpr int kChannelsPerAdapter = 2;
+constexpr int kLeastChannelsOfHopper = 16;
+
 // The group on its nodes, and the rates that it has there.
 struct Group {
   int ranks;
@@ -229,6 +234,37 @@ CollectiveCost PriceCollective(Collective collective, double bytes, const GroupP
       break;
   }
   return best;
+}
+
+int ComputeUnitsTaken(const GroupPlacement& placement, const Node& node) {
+  const Group group = PlaceGroup(placement, node);
+  if (group.ranks <= 1) return 0;
+  if (group.nodes == 1) return kChannelsInNode;
+  // A group that has a part of the node's GPUs has that part of its adapters, and one of them at least.
+  const int adapters = std::max(1, node.nics * group.ranks_in_node / std::max(1, node.gpus));
+  const int channels = std::min(kChannelsInNode, kChannelsPerAdapter * adapters);
+  const bool since_hopper = group.nvlink && node.device != nullptr && node.device->fp8_flops.value > 0;
+  return since_hopper ? std::max(channels, kLeastChannelsOfHopper) : channels;
+}
+
+double TokenExchangeSeconds(double bytes, double copies_to_nodes, double copies_to_ranks,
+                            const GroupPlacement& placement, const Node& node) {
+  const Group group = PlaceGroup(placement, node);
+  if (group.ranks <= 1) return 0;
+  bytes = std::max(0.0, bytes);
+  double inside = 0, between = 0;
+  double latency = kBaseRing[kSimple];
+  if (group.ranks_in_node > 1) {
+    inside = bytes * copies_to_ranks / (group.scale_up * node.scale_up->all_to_all.value);
+    latency += (group.nvlink ? kNvlinkRing : kPciRing)[kSimple];
+  }
+  if (group.nodes > 1) {
+    // What all ranks of the node send leaves by all adapters that the group may use.
+    between =
+        bytes * copies_to_nodes * group.ranks_in_node / (group.scale_out * node.scale_out->all_to_all.value);
+    latency += kNetworkStep + node.scale_out->latency_s.value;
+  }
+  return latency + std::max(inside, between);
 }
 
 double CollectiveSeconds(Collective collective, double bytes, const GroupPlacement& placement,

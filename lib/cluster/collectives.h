@@ -26,9 +26,9 @@
 // they promise for LL and LL128. Messages below 64 KiB between nodes are therefore priced up to twice too
 // slow.
 //
-// Not in it: congestion above the first switch, other traffic on the same links, the compute units that a
-// collective takes from kernels, and the launch by the host (benchmarks that time single calls from Python
-// show some 40 us more).
+// Not in it: congestion above the first switch, other traffic on the same links, and the launch by the host
+// (benchmarks that time single calls from Python show some 40 us more). What a collective takes from kernels
+// that run beside it is ComputeUnitsTaken.
 #pragma once
 
 #include <string>
@@ -59,6 +59,19 @@ struct CollectiveCost {
 };
 CollectiveCost PriceCollective(Collective collective, double bytes, const GroupPlacement& placement,
                                const Node& node);
+
+// Compute units that a collective's kernel occupies while it runs, one for each channel. Within a node 24 (an
+// all-gather on 8x H100 launches 24 blocks: NVIDIA developer forum topic 337991, "Compute-Communication
+// Overlap Causes Severe GEMM Performance Degradation"); between nodes two for each adapter, and 16 at least
+// on links of Hopper and newer (NVIDIA/nccl@5067397c src/graph/connect.cc, ncclTopoPostset). 0 for one rank.
+int ComputeUnitsTaken(const GroupPlacement& placement, const Node& node);
+
+// Seconds of the exchange of tokens with experts where a token goes once to each node that holds one of its
+// experts, and from there over the scale-up link to each rank that does (DeepEP, HybridEP). Both legs at the
+// same time; `bytes` is one token's times the tokens of a rank, `copies_to_nodes` and `copies_to_ranks` how
+// many other nodes and other ranks a token goes to on average.
+double TokenExchangeSeconds(double bytes, double copies_to_nodes, double copies_to_ranks,
+                            const GroupPlacement& placement, const Node& node);
 
 // What nccl-tests divides by: 2(n-1)/n for all-reduce, (n-1)/n for all-gather, reduce-scatter and all-to-all,
 // 1 otherwise. Bus bandwidth = BusFactor * bytes / seconds.

@@ -13,11 +13,13 @@ const FrameworkProfile kFrameworks[] = {
                "(sequence parallelism)",
      .attention = AttentionKernel::kVendor,
      .sequence_parallel = true,
-     .fused_elementwise = true,
      .fp8_saves_inputs = true,
      .weight_gradient_buffer = true,
      .overlap_tensor_parallel = true,
      .logit_bytes = 6,
+     .norm_backward_bytes = 6,
+     .quantize_bytes = 4,
+     .accumulates_in_product = true,
      .vocab_multiple = 128,
      .selects_modules = true,
      .gradients_stay = true,
@@ -32,11 +34,13 @@ const FrameworkProfile kFrameworks[] = {
      .gradient_bytes = 2,
      .attention = AttentionKernel::kVendor,
      .sequence_parallel = true,
-     .fused_elementwise = true,
      .fp8_saves_inputs = true,
      .weight_gradient_buffer = true,
      .overlap_tensor_parallel = true,
      .logit_bytes = 6,
+     .norm_backward_bytes = 6,
+     .quantize_bytes = 4,
+     .accumulates_in_product = true,
      .vocab_multiple = 128,
      .step_bytes = 4,
      .selects_modules = true,
@@ -53,14 +57,18 @@ const FrameworkProfile kFrameworks[] = {
          "gradient buffers in stage 1; runtime/zero/stage_1_and_2.py:1686-1692: the step flattens the "
          "partition's gradients and copies them to fp32; runtime/bf16_optimizer.py: fp32 gradients of all "
          "parameters beside the bf16 ones; bigscience train/tr11-176B-ml/chronicles-prequel.md:144: the "
-         "context takes 1573 MiB; NCCL 2.10 (PyTorch 1.11)",
+         "context takes 1573 MiB; NCCL 2.10 (PyTorch 1.11); "
+         "cross_entropy.py: largest, difference, exponential, sum and quotient are kernels of their own; "
+         "bigscience train/tr11-176B-ml: CUDA_LAUNCH_BLOCKING=1",
      .gradient_bytes = 2,
      .bf16_gradient_bytes = 6,
      .optimizer_bytes = 12,
      .attention = AttentionKernel::kScores,
-     .fused_elementwise = true,
      .overlap_data_parallel = false,
      .logit_bytes = 6,
+     .logit_moved_bytes = 50,
+     .rotary = RotaryKernel::kNone,
+     .blocking_launches = true,
      .vocab_multiple = 128,
      .step_bytes = 6,
      .flat_step_bytes = 6,
@@ -83,19 +91,28 @@ const FrameworkProfile kFrameworks[] = {
          "compilation; PyTorch's LayerNorm and GELU are one kernel each; loss_fn fused_crossentropy keeps "
          "the logits and writes their gradient, both half precision",
      .attention = AttentionKernel::kFlash1,
-     .fused_elementwise = true,
+     .gathers_by_block = true,
      .logit_bytes = 4,
+     .quantize_bytes = 4,
+     .rotary = RotaryKernel::kNone,
      .metric = MemoryMetric::kReserved},
     {.name = "torchtitan",
      .label = "torchtitan (FSDP2, torch.compile)",
      .source =
          "pytorch/torchtitan README and docs: FSDP2 with fp32 shards, per-operator activation "
          "checkpointing, compiled blocks and loss (half-precision logits and their gradient); its log prints "
-         "reserved memory",
+         "reserved memory; torchtitan/models/llama3/model.py: rotary embedding of complex numbers in fp32; "
+         "PyTorch "
+         "torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py: gathered parameters are copied out, "
+         "gradients copied in as fp32; pytorch/ao torchao/testing/training/roofline_utils.py: largest value, "
+         "then the cast, in two layouts",
      .sequence_parallel = true,
-     .fused_elementwise = true,
      .selects_operators = true,
+     .gathers_by_block = true,
+     .copies_gathered_blocks = true,
      .logit_bytes = 4,
+     .quantize_bytes = 6,
+     .rotary = RotaryKernel::kComplex,
      .gathers_in_own_pool = true,
      .metric = MemoryMetric::kReserved,
      .default_recompute = "selective"},
@@ -105,21 +122,36 @@ const FrameworkProfile kFrameworks[] = {
      .gradient_bytes = 2,
      .optimizer_bytes = 4,
      .logit_bytes = 12,
+     .norm_forward_bytes = 28,
+     .norm_backward_bytes = 48,
+     .fused_activation = false,
      .kept_logit_bytes = 4,
      .metric = MemoryMetric::kAllocated},
     {.name = "internevo",
      .label = "InternEvo (ZeRO-1 in groups)",
      .source =
-         "InternLM/InternEvo doc/en/train_performance.md; configs/7B_sft.py; internlm/solver/optimizer/"
+         "InternLM/InternEvo doc/en/train_performance.md; configs/7B_sft.py (overlap_sync_grad, not "
+         "overlap_sync_param, reduce_bucket_size 512 Mi); "
+         "internlm/solver/optimizer/hybrid_zero_optim.py: reduce_rank None all-reduces the gradients, "
+         "broadcast_params; @f5f5446 (August 2023): doc/en/install.md (flash-attention 1.0.5), "
+         "internlm/model/modeling_internlm.py (norms read the stream in fp32 and run again in the "
+         "backward), internlm/model/linear.py (activation and product of the gate apart); "
          "hybrid_zero_optim.py:749-764: the step holds fp32 gradients (4 bytes), and AdamW of torch 2.0 two "
          "temporaries of the moments' size (torch/optim/adamw.py _multi_tensor_adamw, fused only from 2.1 "
          "on: "
          "internlm/train/pipeline.py:306); before them fp32 copies for the norm "
          "(solver/optimizer/utils.py:235) "
-         "and a flat bf16 one",
+         "and a flat bf16 one; internlm/core/context/process_group_initializer.py: data, zero1, model and "
+         "global "
+         "groups are apart",
      .gradient_bytes = 2,
-     .fused_elementwise = true,
+     .attention = AttentionKernel::kFlash1,
+     .owners_broadcast = true,
+     .overlap_bucket_elements = 512.0 * 1024 * 1024,
      .logit_bytes = 6,
+     .norm_forward_bytes = 12,
+     .norm_backward_bytes = 34,
+     .fused_activation = false,
      .step_bytes = 12,
      .flat_step_bytes = 18,
      .nccl_connects_all = true,

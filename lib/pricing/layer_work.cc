@@ -58,6 +58,7 @@ class LayerBuilder {
   void AddNorm() {
     const double bytes = tokens_ / cut_ * hidden_ * kHalf;
     Add({.kind = WorkKind::kElementwise,
+         .pass = PassKind::kNorm,
          .moved_bytes = 2 * bytes,
          .saved_bytes = fused_ ? bytes : 3 * bytes});
   }
@@ -65,6 +66,7 @@ class LayerBuilder {
   void AddResidual() {
     const double elements = tokens_ / cut_ * hidden_;
     Add({.kind = WorkKind::kElementwise,
+         .pass = PassKind::kResidual,
          .moved_bytes = 3 * elements * kHalf,
          .saved_bytes = m_.dropout ? elements : 0});
   }
@@ -113,6 +115,7 @@ class LayerBuilder {
               /*recomputed=*/keys / (queries + 2 * keys))
         .dropped_by = kLayerNorms;
     Add({.kind = WorkKind::kElementwise,
+         .pass = PassKind::kRotary,
          .moved_bytes = 2 * tokens_ * (queries + keys) * kHalf,
          .saved_bytes = tokens_ * (queries + 2 * keys) * kHalf});
     AddCoreAttention(dim, dim);
@@ -141,6 +144,7 @@ class LayerBuilder {
     AddMatmul(tokens_, kv_rank, kv_columns, tokens_ * kv_rank * (kHalf + linear_input_));
     const double saved = tokens_ * Heads() * (2 * query_dim + value_dim) * kHalf;
     Add({.kind = WorkKind::kElementwise,
+         .pass = PassKind::kRotary,
          .moved_bytes = 2 * saved,
          .saved_bytes = saved,
          .dropped_by = kLatentUp});
@@ -158,6 +162,7 @@ class LayerBuilder {
         .dropped_by = kLayerNorms;
     // Kernel by kernel the gate is kept before and after its activation.
     Add({.kind = WorkKind::kElementwise,
+         .pass = m_.gated_mlp ? PassKind::kGatedActivation : PassKind::kActivation,
          .moved_bytes = tokens_ * columns * (gates + 1) * kHalf,
          .saved_bytes = tokens_ * columns * (gates + (m_.gated_mlp && !fused_ ? 1 : 0)) * kHalf,
          .dropped_by = dropped_by});
@@ -182,12 +187,15 @@ class LayerBuilder {
          .saved_bytes = own_tokens * hidden_ * kHalf,
          .dropped_by = kLayerNorms});
     // Permuted to the experts' order and back, on both sides of the exchange.
-    Add({.kind = WorkKind::kElementwise, .moved_bytes = 8 * routed * hidden_ * kHalf});
+    Add({.kind = WorkKind::kElementwise,
+         .pass = PassKind::kPermute,
+         .moved_bytes = 8 * routed * hidden_ * kHalf});
     if (ep > 1) work_.expert_bytes = routed * hidden_ * kHalf;
     AddMatmul(routed / local_experts, hidden_, gates * ffn / etp, routed * hidden_ * linear_input_, 0,
               local_experts)
         .dropped_by = kWholeExperts;
     Add({.kind = WorkKind::kElementwise,
+         .pass = m_.gated_mlp ? PassKind::kGatedActivation : PassKind::kActivation,
          .moved_bytes = routed * ffn / etp * (gates + 1) * kHalf,
          .saved_bytes = routed * ffn / etp * gates * kHalf,
          .dropped_by = kWholeExperts});

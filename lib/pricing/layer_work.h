@@ -12,6 +12,9 @@ namespace trainctl::pricing {
 
 enum class WorkKind : uint8_t { kMatmul, kAttention, kElementwise };
 
+// What a pass over memory does, which decides how many kernels it is and what its backward moves.
+enum class PassKind : uint8_t { kNorm, kResidual, kRotary, kActivation, kGatedActivation, kPermute };
+
 struct WorkItem {
   WorkKind kind = WorkKind::kElementwise;
   // kMatmul: `batch` products [rows, inner] x [inner, columns]. kAttention: rows = queries of this rank,
@@ -21,7 +24,8 @@ struct WorkItem {
   double inner = 0;
   double columns = 0;
   double head_dim = 0;
-  double moved_bytes = 0;  // kElementwise: read and written by the forward; the backward moves twice that
+  PassKind pass = PassKind::kNorm;
+  double moved_bytes = 0;  // kElementwise: read and written by the forward as one kernel
   double saved_bytes = 0;  // kept from forward to backward
   bool fp8 = false;        // a product that low precision applies to
   // Of this product, what selective recompute as torchtitan's does again.

@@ -1,20 +1,14 @@
-// Time of one operator alone on a device: matrix products on the roofline in whole tiles and waves,
-// attention by its kernel, memory-bound operators by the bytes that they move. Data-sheet and published
-// constants only, shared by all devices and frameworks. Pure; thread safe.
+// Time of one operator alone on a device, with the kernels that the workload's framework runs: matrix
+// products (matmul_time.h), attention (attention_time.h), and passes over memory by the bytes that they move.
+// Data-sheet and published constants only, shared by all devices and frameworks. Pure; thread safe.
 #pragma once
 
+#include "pricing/attention_time.h"
 #include "pricing/layer_work.h"
+#include "pricing/matmul_time.h"
 #include "pricing/workload.h"
 
 namespace trainctl::pricing {
-
-struct ForwardBackward {
-  double forward = 0;   // seconds
-  double backward = 0;  // of the input's and the weights' gradients together
-};
-
-// Of a large copy, measured where somebody published it.
-double BytesPerSecond(const cluster::Device& device);
 
 // A kernel that reads and writes `bytes` in all.
 double ElementwiseSeconds(const cluster::Device& device, double bytes);
@@ -25,5 +19,12 @@ double MatmulSeconds(const cluster::Device& device, Precision precision, double 
 
 // One row of a layer's table, with the kernels of the workload's framework.
 ForwardBackward OperatorSeconds(const WorkItem& item, const Workload& workload);
+
+// Head and loss of one micro-batch: the product with the vocabulary and the passes over the logits.
+ForwardBackward HeadSeconds(const Workload& workload);
+
+// One optimizer step over `elements` parameters of this rank: norm and clipping of the gradients, the update,
+// the copy for the products, and the clearing of the gradients.
+double OptimizerSeconds(const Workload& workload, double elements);
 
 }  // namespace trainctl::pricing

@@ -64,23 +64,19 @@ class RankPricer {
     const double all_gradients = GradientBytes();
     const bool from_start = f_.gradients_stay || w_.num_micro_batches() > 1;
     const double gradients = from_start ? all_gradients : 0;
-    const Parts moments[] = {
-        {.moment = MemoryMoment::kBackward, .gradients = gradients, .activations = kept, .work = WorkBytes()},
-        {.moment = MemoryMoment::kLoss,
-         .gradients = gradients,
-         .activations = kept,
-         .work = layers_.last ? HeadBytes() : 0,
-         .logits = layers_.last ? LogitBytes() : 0},
-        {.moment = MemoryMoment::kEnd,
-         .gradients = all_gradients,
-         .activations = w_.num_micro_batches() > 1 ? kept * (1 - 1 / MicroBatchesInFlight(w_, rank)) : 0,
-         .work = std::max(WorkBytes(), TableGradientBytes())},
-        {.moment = MemoryMoment::kStep, .gradients = all_gradients, .work = StepBytes()}};
-    const Parts* peak = &moments[0];
-    for (const Parts& moment : moments) {
-      if (moment.sum() > peak->sum()) peak = &moment;
-    }
-    price.moment = peak->moment;
+    price.moments = {
+        {{.gradients = gradients, .activations = kept, .work = WorkBytes()},
+         {.gradients = gradients,
+          .activations = kept,
+          .work = layers_.last ? HeadBytes() : 0,
+          .logits = layers_.last ? LogitBytes() : 0},
+         {.gradients = all_gradients,
+          .activations = w_.num_micro_batches() > 1 ? kept * (1 - 1 / MicroBatchesInFlight(w_, rank)) : 0,
+          .work = std::max(WorkBytes(), TableGradientBytes())},
+         {.gradients = all_gradients, .work = StepBytes()}}};
+    const auto peak = std::max_element(price.moments.begin(), price.moments.end(),
+                                       [](const auto& a, const auto& b) { return a.sum() < b.sum(); });
+    price.moment = static_cast<MemoryMoment>(peak - price.moments.begin());
     Of(price, MemoryPart::kGradients) = peak->gradients;
     Of(price, MemoryPart::kActivations) = peak->activations;
     Of(price, MemoryPart::kWork) = peak->work;
@@ -88,10 +84,11 @@ class RankPricer {
     Of(price, MemoryPart::kOutside) = outside_;
     price.allocated_bytes = Tensors(price);
 
-    const Parts& end = moments[2];
-    const Parts& step = moments[3];
+    const MemoryPrice::Moment& end = price.At(MemoryMoment::kEnd);
+    const MemoryPrice::Moment& step = price.At(MemoryMoment::kStep);
     // The second gradient of the embedding has blocks of its own.
-    const double passes = std::max({moments[0].sum(), moments[1].sum(), end.sum() - end.work + WorkBytes()});
+    const double passes = std::max({price.At(MemoryMoment::kBackward).sum(),
+                                    price.At(MemoryMoment::kLoss).sum(), end.sum() - end.work + WorkBytes()});
     // What the passes freed is cut up, so that a flat buffer of the step finds no room in it; small blocks
     // do.
     price.reserved_bytes = states + blocks_ * kLossPerBlock / 2 + OtherPoolBytes() + HoleBytes(kept, rank) +
@@ -106,12 +103,6 @@ class RankPricer {
   }
 
  private:
-  struct Parts {
-    MemoryMoment moment = MemoryMoment::kBackward;
-    double gradients = 0, activations = 0, work = 0, logits = 0;
-    double sum() const { return gradients + activations + work + logits; }
-  };
-
   static double& Of(MemoryPrice& price, MemoryPart part) { return price.parts[static_cast<size_t>(part)]; }
   static double Tensors(const MemoryPrice& price) {
     return std::accumulate(price.parts.begin(), price.parts.end(), 0.0) -
@@ -345,6 +336,10 @@ MemoryPrice PriceMemory(const Workload& workload) {
     if (rank == 0 || price.reserved_bytes > worst.reserved_bytes) worst = price;
   }
   return worst;
+}
+
+MemoryPrice PriceMemoryOfRank(const Workload& workload, int64_t rank) {
+  return RankPricer(workload).Price(rank);
 }
 
 }  // namespace trainctl::pricing

@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "base/csv.h"
 #include "base/status.h"
+#include "pricing/expert_recipes.h"
 #include "pricing/known_models.h"
 #include "pricing/recipes.h"
 
@@ -265,6 +266,8 @@ class RowReader {
       w.global_batch = Count("global_batch_seqs");
       return absl::OkStatus();
     }
+    if (w.degrees.pp > 1)
+      return Unknown("global_batch_seqs is not stated, which a pipeline's step depends on");
     int64_t accumulation = 1;
     const std::string notes = Cell("notes");
     if (const size_t at = notes.find("micro_num="); at != std::string::npos) {
@@ -322,6 +325,9 @@ class RowReader {
       // The moments take a byte each; the master copy, where there is one, stays.
       w.optimizer_bytes = framework_->optimizer_bytes > 8 ? 6 : 2;
     }
+    if (ApplyExpertRecipe(Cell("model"), Cell("notes"), w)) Assume("dispatch as in that release's recipes");
+    if (absl::StrContains(notes, "hybridep")) w.expert_dispatch = ExpertDispatch::kNodeAware;
+    if (absl::StrContains(notes, "ep overlap on")) w.overlap_experts = true;
     w.activations_on_host =
         absl::StrContains(notes, "activation offload") || absl::StrContains(optimizer, "8bit");
     if (Is("megatron-deepspeed")) ReadChronicle(w);

@@ -22,6 +22,12 @@ enum class ContextKind : uint8_t {
   kAllToAll,   // heads are exchanged for tokens and back (arXiv 2309.14509)
 };
 
+// How tokens reach the ranks of their experts.
+enum class ExpertDispatch : uint8_t {
+  kAllToAll,   // a copy for each expert that a token visits
+  kNodeAware,  // one to each node, from there one to each rank (DeepEP, HybridEP)
+};
+
 // What selective recompute does again, by the names of Megatron Core's recompute_modules
 // (megatron/core/transformer/transformer_config.py); bits of a set.
 enum RecomputeModule : uint32_t {
@@ -83,6 +89,8 @@ struct Workload {
   int64_t offloaded_layers = 0;        // of each pipeline rank: their kept activations wait in host memory
   bool optimizer_on_host = false;      // master copy and moments live and are updated in host memory
   bool optimizer_in_backward = false;  // a gradient is applied and dropped as soon as it is there
+  ExpertDispatch expert_dispatch = ExpertDispatch::kAllToAll;
+  bool overlap_experts = false;  // exchanges of tokens run beside another micro-batch's passes
 
   double OptimizerBytes() const { return optimizer_bytes > 0 ? optimizer_bytes : framework->optimizer_bytes; }
   double GradientBytes() const {
@@ -95,7 +103,7 @@ struct Workload {
     return static_cast<double>(micro_batch) * static_cast<double>(seq_len) / static_cast<double>(degrees.cp);
   }
   int64_t num_micro_batches() const { return global_batch / (micro_batch * degrees.dp); }
-  bool FusedElementwise() const { return fused_elementwise.value_or(framework->fused_elementwise); }
+  bool FusedElementwise() const { return fused_elementwise.value_or(framework->fused_activation); }
   double LogitBytes() const { return logit_bytes > 0 ? logit_bytes : framework->logit_bytes; }
   bool SequenceParallel() const { return sequence_parallel.value_or(framework->sequence_parallel); }
   schedule::PipelineKind Pipeline() const {

@@ -1,0 +1,331 @@
+#include "pricing/timeline.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "pricing/layer_work.h"
+#include "schedule/pipeline_lowered.h"
+
+namespace trainctl::pricing {
+namespace {
+
+using schedule::PipelineInstruction;
+using schedule::PipelineOp;
+
+bool IsPass(PipelineOp op) { return op <= PipelineOp::kBackwardWeight; }
+bool IsSend(PipelineOp op) { return op == PipelineOp::kSendActivation || op == PipelineOp::kSendGradient; }
+
+SpanKind KindOf(PipelineOp op) {
+  switch (op) {
+    case PipelineOp::kForward:
+      return SpanKind::kForward;
+    case PipelineOp::kBackward:
+      return SpanKind::kBackward;
+    case PipelineOp::kBackwardInput:
+      return SpanKind::kBackwardInput;
+    case PipelineOp::kBackwardWeight:
+      return SpanKind::kBackwardWeight;
+    case PipelineOp::kSendActivation:
+      return SpanKind::kSendActivation;
+    case PipelineOp::kSendGradient:
+      return SpanKind::kSendGradient;
+    default:
+      return SpanKind::kWait;
+  }
+}
+
+// What is exposed bit by bit throughout the passes.
+double SpreadSeconds(const StepParts& parts) {
+  return std::max(0.0,
+                  parts.price.data_seconds - parts.exposed_gather_seconds - parts.exposed_reduce_seconds);
+}
+
+void Append(Stream& stream, const Span& span) {
+  if (span.end_s > span.start_s) stream.spans.push_back(span);
+}
+
+class Builder {
+ public:
+  Builder(const Workload& workload, const TimelineOptions& options) : w_(workload), options_(options) {}
+
+  Timeline Run() {
+    timeline_.parts = PartsOfStep(w_);
+    played_ = PlayPipeline(w_, timeline_.parts, options_);
+    timeline_.num_stages = played_.lowered.placement.num_stages;
+    timeline_.num_micro_batches = w_.num_micro_batches();
+    timeline_.left_out_micro_batches = played_.left_out_micro_batches;
+    MergeStages();
+    const StepParts& parts = timeline_.parts;
+    begin_s_ = parts.exposed_gather_seconds;
+    for (size_t r = 0; r < played_.lowered.instructions.size(); ++r) {
+      timeline_.ranks.emplace_back();
+      AddPasses(r);
+      AddMemory(r);
+    }
+    EndStep();
+    return std::move(timeline_);
+  }
+
+ private:
+  // Without a pipeline all stages are one.
+  void MergeStages() {
+    stages_ = timeline_.parts.stages;
+    if (static_cast<int64_t>(stages_.size()) == timeline_.num_stages) return;
+    StageSeconds all;
+    for (const StageSeconds& stage : stages_) all.Add(stage);
+    stages_ = {all};
+  }
+
+  void AddPasses(size_t r) {
+    RankTimeline& rank = timeline_.ranks[r];
+    rank.streams.push_back({StreamKind::kCompute, "compute", {}});
+    rank.streams.push_back({StreamKind::kExchange, "exchange", {}});
+    std::map<int, Stream> sends;
+    const std::vector<PipelineInstruction>& list = played_.lowered.instructions[r];
+    const std::vector<schedule::Interval>& times = played_.times.intervals[r];
+    for (size_t i = 0; i < list.size(); ++i) {
+      Span span = {begin_s_ + times[i].start_s, begin_s_ + times[i].end_s,
+                   KindOf(list[i].op),          list[i].stage,
+                   list[i].micro_batch,         list[i].peer};
+      if (IsSend(list[i].op)) {
+        Stream& stream = sends[list[i].peer];
+        stream.kind = StreamKind::kSend;
+        stream.name = absl::StrCat("send to rank ", list[i].peer);
+        Append(stream, span);
+        continue;
+      }
+      if (!IsPass(list[i].op)) {
+        Append(rank.streams[0], span);
+        continue;
+      }
+      rank.end_s = span.end_s;
+      if (list[i].joined && i + 1 < list.size()) {
+        // Both have the interval of the pair; each is drawn with its share of it.
+        const double first = PassSeconds(list[i]);
+        const double both = first + PassSeconds(list[i + 1]);
+        const double border = span.start_s + (both > 0 ? first / both : 0.5) * (span.end_s - span.start_s);
+        AddPass(rank, {span.start_s, border, span.kind, span.stage, span.micro_batch, -1});
+        ++i;
+        AddPass(rank, {border, span.end_s, KindOf(list[i].op), list[i].stage, list[i].micro_batch, -1});
+      } else {
+        AddPass(rank, span);
+      }
+    }
+    for (auto& [peer, stream] : sends) {
+      if (!stream.spans.empty()) rank.streams.push_back(std::move(stream));
+    }
+  }
+
+  double PassSeconds(const PipelineInstruction& pass) const {
+    const schedule::StageCosts& cost = played_.costs.stages[static_cast<size_t>(pass.stage)];
+    if (pass.op == PipelineOp::kForward) return cost.forward_s;
+    if (pass.op == PipelineOp::kBackwardInput) return cost.input_backward_s;
+    if (pass.op == PipelineOp::kBackwardWeight) return cost.weight_backward_s;
+    return cost.backward_s;
+  }
+
+  void AddPass(RankTimeline& rank, const Span& pass) {
+    Append(rank.streams[0], pass);
+    double end = pass.end_s;
+    const double data =
+        pass.kind == SpanKind::kForward ? played_.data_per_forward_s : played_.data_per_backward_s;
+    if (data > 0) {
+      spread_.push_back({end - data, end, SpanKind::kSpread, pass.stage, pass.micro_batch, -1});
+      end -= data;
+    }
+    const StageSeconds& stage = stages_[static_cast<size_t>(pass.stage)];
+    const double exchanges = stage.tensor + stage.expert + stage.context;
+    if (exchanges <= 0 || pass.kind == SpanKind::kBackwardWeight) return;
+    // What the forward does not wait for, the backward does.
+    const double whole = played_.costs.stages[static_cast<size_t>(pass.stage)].forward_s;
+    const double forward =
+        std::clamp((whole - played_.data_per_forward_s - stage.forward) / exchanges, 0.0, 1.0);
+    const double share = pass.kind == SpanKind::kForward ? forward : 1 - forward;
+    std::vector<Span> spans;
+    for (const auto& [kind, seconds] :
+         {std::pair(SpanKind::kContext, stage.context), std::pair(SpanKind::kExpert, stage.expert),
+          std::pair(SpanKind::kTensor, stage.tensor)}) {
+      const double start = std::max(pass.start_s, end - share * seconds);
+      spans.push_back({start, end, kind, pass.stage, pass.micro_batch, -1});
+      end = start;
+    }
+    for (auto span = spans.rbegin(); span != spans.rend(); ++span) Append(rank.streams[1], *span);
+  }
+
+  // ---- memory ----
+
+  // Bytes that one micro-batch keeps in a stage. PriceMemory decides on the whole; this is for the shares.
+  double KeptBytes(int64_t first_layer, int64_t num_layers) const {
+    double bytes = 0;
+    for (int64_t layer = first_layer; layer < first_layer + num_layers; ++layer) {
+      bytes += SavedBytes(WorkOfLayer(w_, layer), w_);
+    }
+    return bytes;
+  }
+
+  double KeptBytesOfStage(int stage) {
+    if (kept_bytes_.empty()) kept_bytes_.assign(static_cast<size_t>(timeline_.num_stages), -1);
+    double& kept = kept_bytes_[static_cast<size_t>(stage)];
+    if (kept >= 0) return kept;
+    if (w_.degrees.pp == 1) {
+      kept = KeptBytes(0, w_.model.layers);
+    } else {
+      const LayerRange range = LayersOfStage(w_, stage);
+      kept = KeptBytes(range.first, range.count);
+    }
+    return kept;
+  }
+
+  // What comes to be of gradients while the activations go.
+  static double GrownGradients(const MemoryPrice& memory) {
+    return memory.At(MemoryMoment::kEnd).gradients - memory.At(MemoryMoment::kBackward).gradients;
+  }
+
+  void AddMemory(size_t r) {
+    RankTimeline& rank = timeline_.ranks[r];
+    rank.memory = PriceMemoryOfRank(w_, static_cast<int64_t>(r));
+    const auto part = [&](MemoryPart p) { return rank.memory.parts[static_cast<size_t>(p)]; };
+    rank.state_bytes = part(MemoryPart::kParameters) + part(MemoryPart::kOptimizer) +
+                       rank.memory.At(MemoryMoment::kBackward).gradients;
+    rank.outside_bytes = rank.memory.device_bytes - rank.memory.allocated_bytes;
+    const auto at = [&](MemoryMoment m) { return rank.memory.At(m); };
+    rank.samples.push_back({0, 0, 0});
+    double kept = 0;
+    double most = 0;
+    for (const Span& span : rank.streams[0].spans) {
+      if (span.kind > SpanKind::kBackwardWeight) continue;
+      const bool forward = span.kind == SpanKind::kForward;
+      if (forward) kept += KeptBytesOfStage(span.stage);
+      most = std::max(most, kept);
+      const bool loss = forward && span.stage == timeline_.num_stages - 1;
+      const double work = loss      ? at(MemoryMoment::kLoss).logits + at(MemoryMoment::kLoss).work
+                          : forward ? 0
+                                    : at(MemoryMoment::kBackward).work;
+      rank.samples.push_back({span.start_s, kept, work});
+      if (span.kind == SpanKind::kBackward || span.kind == SpanKind::kBackwardWeight) {
+        kept -= KeptBytesOfStage(span.stage);
+      }
+      rank.samples.push_back({span.end_s, std::max(0.0, kept), 0});
+    }
+    const MemorySample end = rank.samples.back();
+    rank.samples.back().work_bytes = at(MemoryMoment::kEnd).work + GrownGradients(rank.memory);
+    rank.samples.push_back(end);
+    const double scale = most > 0 ? at(MemoryMoment::kBackward).activations / most : 0;
+    for (MemorySample& sample : rank.samples) sample.activation_bytes *= scale;
+  }
+
+  // ---- data parallelism and the optimizer ----
+
+  void EndStep() {
+    const StepParts& parts = timeline_.parts;
+    const double spread = played_.data_per_forward_s > 0 ? 0 : SpreadSeconds(parts);
+    const double passes_end = begin_s_ + played_.times.makespan_s;
+    const double exchanged = passes_end + parts.exposed_reduce_seconds + spread;
+    for (RankTimeline& rank : timeline_.ranks) {
+      Stream data = {StreamKind::kData, "data parallel", {}};
+      const double gathered = std::min(parts.gather_seconds, rank.end_s);
+      Append(data, {0, gathered, SpanKind::kGather, -1, -1, -1});
+      for (const Span& span : spread_) Append(data, span);
+      // What is hidden runs beside the rank's last backwards.
+      const double hidden = parts.reduce_seconds - parts.exposed_reduce_seconds;
+      const double start = std::max(gathered, rank.end_s - hidden);
+      const double reduced = rank.end_s + parts.exposed_reduce_seconds;
+      Append(data, {start, reduced, SpanKind::kReduce, -1, -1, -1});
+      Append(data, {reduced, reduced + spread, SpanKind::kSpread, -1, -1, -1});
+      if (!data.spans.empty()) rank.streams.push_back(std::move(data));
+      Append(rank.streams[0],
+             {exchanged, exchanged + parts.price.optimizer_seconds, SpanKind::kOptimizer, -1, -1, -1});
+      if (rank.streams[1].spans.empty()) rank.streams.erase(rank.streams.begin() + 1);
+    }
+    for (RankTimeline& rank : timeline_.ranks) {
+      const double work = rank.memory.At(MemoryMoment::kStep).work + GrownGradients(rank.memory);
+      if (work <= 0) continue;
+      rank.samples.push_back({exchanged, 0, work});
+      rank.samples.push_back({exchanged + parts.price.optimizer_seconds, 0, 0});
+    }
+    timeline_.end_s = exchanged + parts.price.optimizer_seconds;
+    if (timeline_.left_out_micro_batches > 0) {
+      timeline_.left_out_s = std::max(0.0, parts.price.step_seconds - timeline_.end_s);
+    }
+  }
+
+  const Workload& w_;
+  const TimelineOptions& options_;
+  Timeline timeline_;
+  PlayedPipeline played_;
+  std::vector<StageSeconds> stages_;
+  std::vector<double> kept_bytes_;
+  std::vector<Span> spread_;  // without a pipeline
+  double begin_s_ = 0;
+};
+
+}  // namespace
+
+absl::string_view SpanKindName(SpanKind kind) {
+  static constexpr absl::string_view kNames[kNumSpanKinds] = {"forward",
+                                                              "backward",
+                                                              "input backward",
+                                                              "weight backward",
+                                                              "wait",
+                                                              "send activation",
+                                                              "send gradient",
+                                                              "tensor parallel",
+                                                              "expert parallel",
+                                                              "context parallel",
+                                                              "gather parameters",
+                                                              "reduce gradients",
+                                                              "gathers and reductions",
+                                                              "optimizer"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+PlayedPipeline PlayPipeline(const Workload& w, const StepParts& parts, const TimelineOptions& options) {
+  PlayedPipeline played;
+  played.costs = parts.pipeline;
+  schedule::PipelineKind kind = w.Pipeline();
+  const int64_t p = w.degrees.pp;
+  const int64_t m = w.num_micro_batches();
+  int64_t stages = p * w.degrees.virtual_stages;
+  if (p == 1) {
+    schedule::StageCosts all;
+    for (const schedule::StageCosts& stage : parts.pipeline.stages) {
+      all.forward_s += stage.forward_s;
+      all.input_backward_s += stage.input_backward_s;
+      all.weight_backward_s += stage.weight_backward_s;
+    }
+    // The forward waits for parameters, the backward for parameters and gradients.
+    const double data = SpreadSeconds(parts) / static_cast<double>(m);
+    played.data_per_forward_s = data / 3;
+    played.data_per_backward_s = data - data / 3;
+    all.forward_s += played.data_per_forward_s;
+    all.input_backward_s += played.data_per_backward_s;
+    all.backward_s = all.input_backward_s + all.weight_backward_s;
+    played.costs.stages = {all};
+    kind = schedule::PipelineKind::k1F1B;
+    stages = 1;
+  }
+  // PriceTime's shortest play is the least to draw.
+  const int64_t fits = std::max(options.max_passes / (2 * stages), 4 * p + m % p);
+  const int64_t rounds = m > fits ? (m - fits + p - 1) / p : 0;
+  played.left_out_micro_batches = std::max<int64_t>(0, std::min(rounds * p, m - (4 * p + m % p)));
+  schedule::PipelineShape shape = w.PipelineShapeFor(m - played.left_out_micro_batches);
+  if (p == 1) shape.virtual_stages = 1;
+  const auto built = schedule::BuildPipeline(kind, shape);
+  TRAINCTL_CHECK_MSG(built.ok(), built.status().message());
+  auto lowered = schedule::LowerPipeline(*built);
+  TRAINCTL_CHECK_MSG(lowered.ok(), lowered.status().message());
+  played.lowered = *std::move(lowered);
+  auto times = schedule::SimulatePipeline(played.lowered, played.costs, /*keep_intervals=*/true);
+  TRAINCTL_CHECK_MSG(times.ok(), times.status().message());
+  played.times = *std::move(times);
+  return played;
+}
+
+Timeline BuildTimeline(const Workload& workload, const TimelineOptions& options) {
+  return Builder(workload, options).Run();
+}
+
+}  // namespace trainctl::pricing

@@ -1,0 +1,53 @@
+#include "pricing/update_time.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "cluster/collectives.h"
+#include "cluster/links.h"
+#include "pricing/operator_time.h"
+#include "pricing/overlap.h"
+#include "pricing/pipeline_rank.h"
+
+namespace trainctl::pricing {
+namespace {
+
+// Adam in host memory, of a whole node: 10 billion parameters in 2.57 s (ZeRO-Offload, arXiv 2101.06840,
+// table 4, CPU-Adam).
+constexpr double kHostUpdatesPerSecond = 10e9 / 2.57;
+// NVLink-C2C of a Grace with two Blackwells: 900 GB/s in both directions for the pair (GB200 data sheet).
+constexpr double kChipToChip = 225e9;
+
+}  // namespace
+
+double HostLinkBytesPerSecond(const cluster::Device& device) {
+  const absl::string_view name = device.name;
+  if (absl::StartsWith(name, "gb")) return kChipToChip;
+  // Hopper and its contemporaries have PCIe 5, Ampere PCIe 4, Volta PCIe 3; copies reach what a ring reaches.
+  const char* pcie = device.fp8_flops.value > 0 ? "pcie-5" : device.has_bf16 ? "pcie-4" : "pcie-3";
+  for (const cluster::Link& link : cluster::Links()) {
+    if (absl::string_view(link.name) == pcie) return link.bandwidth.value * link.all_gather.value;
+  }
+  return 0;
+}
+
+double UpdateSeconds(const Workload& w) {
+  if (w.frozen) return 0;
+  const Degrees& d = w.degrees;
+  const RankParameters parameters = ParametersOfRank(w, 0);
+  const double own = d.zero_stage >= 1 ? ShardedElements(parameters, w) : parameters.all();
+  double seconds = 0;
+  if (d.world_size() > 1) {
+    seconds += cluster::CollectiveSeconds(cluster::Collective::kAllReduce, 4,
+                                          PlacementOf(w, d.world_size(), 1), *w.node);
+  }
+  if (w.optimizer_on_host) {
+    const double copies =
+        own * (w.framework->gradient_bytes + w.framework->weight_bytes) / HostLinkBytesPerSecond(*w.device);
+    const double sharers = static_cast<double>(std::min<int64_t>(w.node->gpus, d.world_size()));
+    return seconds + copies + own * sharers / kHostUpdatesPerSecond;
+  }
+  return seconds + OptimizerSeconds(w, own);
+}
+
+}  // namespace trainctl::pricing

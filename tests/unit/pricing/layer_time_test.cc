@@ -1,0 +1,159 @@
+#include "pricing/layer_time.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "cluster/collectives.h"
+#include "pricing/operator_time.h"
+#include "pricing/overlap.h"
+#include "pricing/price_time.h"
+#include "pricing/update_time.h"
+#include "tests/unit/pricing/time_job.h"
+
+namespace trainctl::pricing {
+namespace {
+
+using cluster::Collective;
+
+double Collect(const Workload& w, Collective collective, double bytes, cluster::GroupPlacement group) {
+  return cluster::CollectiveSeconds(collective, bytes, group, *w.node);
+}
+
+TEST(Overlap, HiddenCommunicationCostsTheUnitsThatItTakes) {
+  // 10 s of compute beside 4 s of communication that leave it 80 %: 0.8 s of work remain undone meanwhile.
+  EXPECT_DOUBLE_EQ(SecondsBeyondCompute(10, 4, 0.8), 0.2 * 4);
+  EXPECT_DOUBLE_EQ(SecondsBeyondCompute(10, 4, 1), 0);
+  // Compute ends within 20 s of communication: 10 s are exposed whether it is slowed or not.
+  EXPECT_DOUBLE_EQ(SecondsBeyondCompute(10, 20, 0.8), 10);
+  // The two meet where compute just fills the communication.
+  EXPECT_NEAR(SecondsBeyondCompute(8, 10, 0.8), 2, 1e-12);
+  const Workload w = SmallJob();
+  // 24 of 132 SMs on one node, 16 between nodes (two for each of eight adapters).
+  EXPECT_DOUBLE_EQ(SpeedLeft({8, 8}, w, true), 1 - 24.0 / 132);
+  EXPECT_DOUBLE_EQ(SpeedLeft({64, 8}, w, true), 1 - 16.0 / 132);
+  EXPECT_DOUBLE_EQ(SpeedLeft({8, 8}, w, false), 1);
+}
+
+TEST(LayerTime, TensorParallelismWithoutOverlapIsFourAllReducesAndSixWithRecompute) {
+  Workload w = SmallJob("megatron-deepspeed");
+  w.degrees.tp = 4;
+  const double one = Collect(w, Collective::kAllReduce, 4096.0 * 4096 * 2, {4, 4});
+  EXPECT_NEAR(LayerPassTimes(w, 0, {}, true).tensor(), 4 * one, 1e-9);
+  w.recompute = RecomputeKind::kFull;
+  EXPECT_NEAR(LayerPassTimes(w, 0, {}, true).tensor(), 6 * one, 1e-9);
+  // A layer that is not among those recomputed.
+  const PassTimes kept = LayerPassTimes(w, 0, {.recomputed = false}, true);
+  EXPECT_NEAR(kept.tensor(), 4 * one, 1e-9);
+  EXPECT_EQ(kept.recompute, 0);
+}
+
+TEST(LayerTime, ARingHidesBehindAttentionAndOtherKindsDoNot) {
+  Workload w = SmallJob();
+  w.seq_len = 65536;
+  w.degrees.cp = 4;
+  // 2 hops x 16k tokens x 1024 elements x 2 x 2 B against attention over 16k x 16k.
+  EXPECT_EQ(LayerPassTimes(w, 0, {}, false).context(), 0);
+  const double slowed = LayerPassTimes(w, 0, {}, true).context();
+  EXPECT_GT(slowed, 0);
+  const double keys = 16384.0 * 2 * 1024 * 2;
+  w.context = ContextKind::kAllGather;
+  EXPECT_NEAR(LayerPassTimes(w, 0, {}, true).context(),
+              2 * Collect(w, Collective::kAllGather, 4 * keys, {4, 4}) +
+                  Collect(w, Collective::kReduceScatter, 4 * keys, {4, 4}),
+              1e-9);
+  w.context = ContextKind::kAllToAll;
+  EXPECT_NEAR(LayerPassTimes(w, 0, {}, true).context(),
+              2 * (Collect(w, Collective::kAllToAll, 16384.0 * (4096 + 2048) * 2, {4, 4}) +
+                   Collect(w, Collective::kAllToAll, 16384.0 * 4096 * 2, {4, 4})),
+              1e-9);
+}
+
+Workload WithExperts() {
+  Workload w = SmallJob();
+  w.model.experts = Experts{.count = 64, .top_k = 8, .ffn = 1408};
+  w.degrees.dp = 16;
+  w.degrees.ep = 16;
+  w.global_batch = 16;
+  return w;
+}
+
+TEST(LayerTime, NodeAwareDispatchSendsATokenOnceToANode) {
+  Workload w = WithExperts();
+  const double all_to_all = LayerPassTimes(w, 0, {}, false).expert();
+  EXPECT_NEAR(all_to_all, 4 * Collect(w, Collective::kAllToAll, 4096.0 * 8 * 4096 * 2, {16, 8}), 1e-9);
+  w.expert_dispatch = ExpertDispatch::kNodeAware;
+  const double aware = LayerPassTimes(w, 0, {}, false).expert();
+  // Of two nodes the other one is visited by nearly every token: one copy of the four that went there.
+  const double network =
+      4096.0 * 4096 * 2 * (2 * (1 - std::pow(0.5, 8)) / 2) / (50e9 * w.node->scale_out->all_to_all.value);
+  EXPECT_GT(aware, 4 * network);
+  EXPECT_LT(aware, 0.5 * all_to_all);
+  // Beside another micro-batch nothing but what is longer than the passes remains.
+  w.overlap_experts = true;
+  EXPECT_LT(LayerPassTimes(w, 0, {}, false).expert(), aware);
+}
+
+TEST(LayerTime, FrozenWeightsHaveNoGradientProducts) {
+  Workload w = SmallJob();
+  const PassTimes trained = LayerPassTimes(w, 0, {}, true);
+  w.frozen = true;
+  const PassTimes frozen = LayerPassTimes(w, 0, {}, true);
+  EXPECT_GT(trained.weight_backward, 0);
+  EXPECT_EQ(frozen.weight_backward, 0);
+  EXPECT_EQ(frozen.input_backward, trained.input_backward);
+  EXPECT_LT(PriceTime(w).step_seconds, PriceTime(SmallJob()).step_seconds);
+}
+
+TEST(LayerTime, GradientsOfLaterMicroBatchesAreAddedByAPass) {
+  // megatron-deepspeed, fp16: 6 bytes a gradient in 7 of 8 micro-batches, 218 million elements a layer.
+  Workload w = SmallJob("megatron-deepspeed");
+  w.precision = Precision::kFp16;
+  const double eight = LayerPassTimes(w, 0, {}, true).weight_backward;
+  w.global_batch = 1;
+  const double one = LayerPassTimes(w, 0, {}, true).weight_backward;
+  const double elements = 2 * 4096.0 * 4096 + 2 * 4096.0 * 1024 + 3 * 4096.0 * 14336 + 2 * 4096;
+  EXPECT_NEAR(eight - one, 7.0 / 8 * 6 * elements / BytesPerSecond(*w.device), 1e-6);
+}
+
+TEST(LayerTime, OffloadIsExposedWhereTheHostLinkIsSlower) {
+  Workload w = SmallJob();
+  const PassTimes kept = LayerPassTimes(w, 0, {}, true);
+  const PassTimes offloaded = LayerPassTimes(w, 0, {.offloaded = true}, true);
+  const double copy = SavedBytes(WorkOfLayer(w, 0), w) / HostLinkBytesPerSecond(*w.device);
+  EXPECT_NEAR(offloaded.ForwardPass(), std::max(kept.ForwardPass(), copy), 1e-12);
+  EXPECT_NEAR(offloaded.BackwardPass(), std::max(kept.BackwardPass(), copy), 1e-12);
+  // 64 GB/s at most between an H100 and its host; nothing to wait for at 225 of a GB200.
+  EXPECT_GT(offloaded.offload(), 0);
+}
+
+TEST(PriceTime, FasterLinksAreNeverSlowerWithoutContention) {
+  for (const char* framework : {"megatron-core", "megatron-deepspeed", "torchtitan", "fsdp1", "internevo"}) {
+    Workload w = SmallJob(framework);
+    w.degrees.dp = 16;
+    w.degrees.shard_group = 16;
+    w.degrees.tp = 2;
+    w.global_batch = 32;
+    for (const int zero : {0, 1, 2, 3}) {
+      w.degrees.zero_stage = zero;
+      double before = 1e9;
+      for (const double factor : {0.1, 0.5, 1.0, 2.0, 10.0}) {
+        cluster::Link fast = *w.node->scale_up, far = *w.node->scale_out;
+        fast.bandwidth.value *= factor;
+        far.bandwidth.value *= factor;
+        cluster::Node node = *w.node;
+        node.scale_up = &fast;
+        node.scale_out = &far;
+        Workload changed = w;
+        changed.node = &node;
+        const double seconds = PriceTime(changed, {.contention = false}).step_seconds;
+        EXPECT_LE(seconds, before * (1 + 1e-12)) << framework << " zero " << zero << " x" << factor;
+        EXPECT_LE(seconds, PriceTime(changed).step_seconds * (1 + 1e-12));
+        before = seconds;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trainctl::pricing
