@@ -266,11 +266,13 @@ class RowReader {
       w.global_batch = Count("global_batch_seqs");
       return absl::OkStatus();
     }
-    if (w.degrees.pp > 1)
-      return Unknown("global_batch_seqs is not stated, which a pipeline's step depends on");
     int64_t accumulation = 1;
     const std::string notes = Cell("notes");
-    if (const size_t at = notes.find("micro_num="); at != std::string::npos) {
+    const size_t at = notes.find("micro_num=");
+    if (w.degrees.pp > 1 && at == std::string::npos) {
+      return Unknown("global_batch_seqs is not stated, which a pipeline's step depends on");
+    }
+    if (at != std::string::npos) {
       accumulation = std::max<int64_t>(1, std::atoll(notes.c_str() + at + 10));
     }
     w.global_batch = w.micro_batch * w.degrees.dp * accumulation;
@@ -308,8 +310,8 @@ class RowReader {
       const size_t colon = recompute.find(':');
       if (colon != std::string::npos &&
           !ParseRecomputeModules(recompute.substr(colon + 1), w.recompute_modules)) {
-        return Unknown(
-            absl::StrCat("activation_recompute '", recompute, "' names a module that is not known"));
+        w.recompute_modules = kCoreAttention;
+        Assume(absl::StrCat("'", recompute, "' taken as core_attn: it names a module that is not known"));
       }
     } else {
       return Unknown(absl::StrCat("activation_recompute '", recompute, "' is not known"));
