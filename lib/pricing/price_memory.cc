@@ -89,13 +89,14 @@ class RankPricer {
     // The second gradient of the embedding has blocks of its own.
     const double passes = std::max({price.At(MemoryMoment::kBackward).sum(),
                                     price.At(MemoryMoment::kLoss).sum(), end.sum() - end.work + WorkBytes()});
+    const double at_passes = passes + blocks_ * kLossPerBlock / 2 + OtherPoolBytes() + HoleBytes(kept, rank);
     // What the passes freed is cut up, so that a flat buffer of the step finds no room in it; small blocks
-    // do.
-    price.reserved_bytes = states + blocks_ * kLossPerBlock / 2 + OtherPoolBytes() + HoleBytes(kept, rank) +
-                           (f_.flat_step_bytes > 0 ? passes + FlatStepBytes() : std::max(passes, step.sum()));
-    // Before it fails it gives back what it holds and nobody uses.
-    const double room = w_.device->memory_bytes.value - outside_;
-    price.reserved_bytes = std::max(price.allocated_bytes, std::min(price.reserved_bytes, room));
+    // do. Where both do not fit the allocator gives back what nobody uses before it fails, and the step or
+    // the passes need it again.
+    const double together =
+        f_.flat_step_bytes > 0 ? at_passes + FlatStepBytes() : std::max(at_passes, step.sum());
+    const double room = w_.device->memory_bytes.value - outside_ - states;
+    price.reserved_bytes = states + std::max({at_passes, step.sum(), std::min(together, room)});
     price.device_bytes = price.reserved_bytes + outside_;
     price.upper_bytes = price.device_bytes * kUpperShare;
     AddCheckpoint(price);
