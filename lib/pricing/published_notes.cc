@@ -69,7 +69,10 @@ class NotesReader {
     }
     if (Says("chunked ce") || Says("activation ckpt") || Says("optimizer in backward") ||
         Says("activation offload") || Says("8-bit adamw")) {
+      // Casts to fp32 and back are compiled into the chunk's loss (torchtune/modules/loss/
+      // ce_chunked_output_loss.py:32-34): half-precision logits and gradients are left.
       w_.loss_chunks = 8;
+      w_.logit_bytes = 4;
     }
   }
 
