@@ -9,8 +9,10 @@ namespace {
 const FrameworkProfile kFrameworks[] = {
     {.name = "megatron-core",
      .label = "Megatron-LM, Megatron-Bridge and NeMo (Megatron Core with Transformer Engine)",
-     .source = "NVIDIA/Megatron-LM README (bytes per parameter, distributed optimizer); arXiv 2205.05198 "
-               "(sequence parallelism)",
+     .source =
+         "NVIDIA/Megatron-LM README (bytes per parameter, distributed optimizer); arXiv 2205.05198 "
+         "(sequence parallelism); NVIDIA/TransformerEngine transformer_engine/common/gemm/cublaslt_gemm.cu: "
+         "grouped products on four streams",
      .attention = AttentionKernel::kVendor,
      .sequence_parallel = true,
      .fp8_saves_inputs = true,
@@ -20,6 +22,25 @@ const FrameworkProfile kFrameworks[] = {
      .norm_backward_bytes = 6,
      .quantize_bytes = 4,
      .accumulates_in_product = true,
+     .expert_streams = 4,
+     .vocab_multiple = 128,
+     .metric = MemoryMetric::kAllocated},
+    {.name = "megatron-core-fused-experts",
+     .label = "Megatron-Bridge from 26.06, MXFP8 experts on Blackwell",
+     .source = "as megatron-core; NVIDIA-NeMo/Megatron-Bridge@067f987df "
+               "src/megatron/bridge/perf_recipes/gpt_oss/common.py: use_transformer_engine_op_fuser, "
+               "moe_mlp_glu_interleave_size, fp8_output_proj",
+     .attention = AttentionKernel::kVendor,
+     .sequence_parallel = true,
+     .fp8_saves_inputs = true,
+     .weight_gradient_buffer = true,
+     .overlap_tensor_parallel = true,
+     .logit_bytes = 6,
+     .norm_backward_bytes = 6,
+     .quantize_bytes = 4,
+     .accumulates_in_product = true,
+     .fused_experts = true,
+     .low_precision_head = true,
      .vocab_multiple = 128,
      .metric = MemoryMetric::kAllocated},
     {.name = "megatron-deepspeed",

@@ -148,11 +148,14 @@ class LayerBuilder {
          .inner = hidden_,
          .columns = static_cast<double>(e.count),
          .saved_bytes = own_tokens * hidden_ * kHalf});
-    // Permuted to the experts' order and back, on both sides of the exchange.
+    // Permuted to the experts' order and back on both sides of the exchange; on this side a token is read, or
+    // written, once for all of its experts. Experts of one rank need no sorting.
+    const double sorts = local_experts > 1 ? 4 : 0;
     Add({.kind = WorkKind::kElementwise,
          .pass = PassKind::kPermute,
-         .moved_bytes = 8 * routed * hidden_ * kHalf});
+         .moved_bytes = ((2 + sorts) * routed + 2 * own_tokens) * hidden_ * kHalf});
     if (ep > 1) work_.expert_bytes = routed * hidden_ * kHalf;
+    const size_t first = work_.items.size();
     AddMatmul(routed / local_experts, hidden_, gates * ffn, routed * hidden_ * linear_input_, 0,
               local_experts);
     Add({.kind = WorkKind::kElementwise,
@@ -160,6 +163,7 @@ class LayerBuilder {
          .moved_bytes = routed * ffn * (gates + 1) * kHalf,
          .saved_bytes = routed * ffn * gates * kHalf});
     AddMatmul(routed / local_experts, ffn, hidden_, routed * ffn * linear_input_, 0, local_experts);
+    for (size_t i = first; i < work_.items.size(); ++i) work_.items[i].expert = true;
     if (e.shared_ffn > 0) AddMlp(static_cast<double>(e.shared_ffn), /*input_is_saved=*/false);
   }
 

@@ -23,6 +23,7 @@ double PassSeconds(const cluster::Device& device, double bytes, double kernels) 
 // Passes that a fused kernel of the forward stands for, and those of the backward, in units of its bytes.
 ForwardBackward PassesOf(const WorkItem& item, const Workload& w) {
   const FrameworkProfile& f = *w.framework;
+  if (item.expert && f.fused_experts && w.IsFp8()) return {0, 0};
   switch (item.pass) {
     case PassKind::kNorm:
       return {f.norm_forward_bytes / 4, f.norm_backward_bytes / 4};
@@ -40,8 +41,12 @@ ForwardBackward PassesOf(const WorkItem& item, const Workload& w) {
     case PassKind::kGatedActivation:
       // r r w; dy, gate, up, two gradients. Without fusion the activation's result is written and read.
       return f.fused_activation ? ForwardBackward{1, 10.0 / 6} : ForwardBackward{10.0 / 6, 3};
-    case PassKind::kPermute:
-      return {1 / kPermuteShare, 1 / kPermuteShare};
+    case PassKind::kPermute: {
+      // Tokens that are sent once to each rank are spread to its experts by the exchange's own kernels, half
+      // of the passes.
+      const double passes = (w.expert_dispatch == ExpertDispatch::kNodeAware ? 0.5 : 1) / kPermuteShare;
+      return {passes, passes};
+    }
   }
   return {1, 1};
 }
@@ -79,9 +84,17 @@ ForwardBackward DeviceSeconds(const WorkItem& item, const Workload& w) {
     case WorkKind::kMatmul: {
       const bool low = w.IsFp8() && item.fp8;
       const Precision precision = low || !w.IsFp8() ? w.precision : Precision::kBf16;
+      const auto launch = [&](double batch, double rows, double inner, double columns, double result_bytes) {
+        return batch > 0 ? MatmulSeconds(device, precision, {batch, rows, inner, columns, result_bytes}) : 0;
+      };
+      const double streams = w.framework->expert_streams;
       const auto product = [&](double rows, double inner, double columns, double result_bytes) {
-        return MatmulSeconds(device, precision, {item.batch, rows, inner, columns, result_bytes}) +
-               kKernelGapSeconds;
+        if (!item.expert || streams == 0) {
+          return launch(item.batch, rows, inner, columns, result_bytes) + kKernelGapSeconds;
+        }
+        const double rounds = std::floor(item.batch / streams);
+        return rounds * launch(streams, rows, inner, columns, result_bytes) +
+               launch(item.batch - rounds * streams, rows, inner, columns, result_bytes) + kKernelGapSeconds;
       };
       const bool adds = w.framework->accumulates_in_product;
       ForwardBackward seconds = {product(item.rows, item.inner, item.columns, 2),
@@ -95,8 +108,11 @@ ForwardBackward DeviceSeconds(const WorkItem& item, const Workload& w) {
         // The input is brought to low precision before the forward, the output's gradient before the
         // backward.
         const double bytes = w.framework->quantize_bytes * item.batch * item.rows;
-        seconds.forward += PassSeconds(device, bytes * item.inner, 1);
-        seconds.backward += PassSeconds(device, bytes * item.columns, 1);
+        // Fused, the two products of an expert's MLP hand on what they make in low precision.
+        const bool fused = item.expert && w.framework->fused_experts;
+        const bool last = item.columns == static_cast<double>(w.model.hidden);
+        if (!fused || !last) seconds.forward += PassSeconds(device, bytes * item.inner, 1);
+        if (!fused || last) seconds.backward += PassSeconds(device, bytes * item.columns, 1);
       }
       return seconds;
     }
@@ -130,7 +146,7 @@ ForwardBackward HeadSeconds(const Workload& w) {
   const double tp = static_cast<double>(w.degrees.tp);
   const double multiple = static_cast<double>(w.framework->vocab_multiple) * tp;
   const double columns = std::ceil(static_cast<double>(w.model.vocab) / multiple) * multiple / tp;
-  const Precision precision = w.IsFp8() ? Precision::kBf16 : w.precision;
+  const Precision precision = w.IsFp8() && !w.framework->low_precision_head ? Precision::kBf16 : w.precision;
   const double loss = ElementwiseSeconds(device, tokens * columns * w.framework->logit_moved_bytes / 2);
   const bool adds = w.framework->accumulates_in_product;
   return {MatmulSeconds(device, precision, {1, tokens, hidden, columns, 2}) + loss,

@@ -102,7 +102,8 @@ class RankPricer {
       Of(price, MemoryPart::kParameters) = WeightBytes();
       Of(price, MemoryPart::kOptimizer) = (zero >= 1 ? shard_ : whole) * w_.OptimizerBytes();
     }
-    const double gradients = w_.optimizer_in_backward ? parameters_.largest_layer : (zero >= 2 ? shard_ : whole);
+    const double gradients =
+        w_.optimizer_in_backward ? parameters_.largest_layer : (zero >= 2 ? shard_ : whole);
     Of(price, MemoryPart::kGradients) = gradients * w_.GradientBytes();
     if (w_.optimizer_on_host) {
       // Its gradients are copied out as they come; the host has them in fp32.
@@ -122,7 +123,8 @@ class RankPricer {
     const bool two_copies = w_.degrees.pp > 1 && w_.Pipeline() == schedule::PipelineKind::kDualPipe;
     const double share = two_copies ? 0.5 : 1;
     const double count = static_cast<double>(layers_.count());
-    double kept = static_cast<double>(layers_.dense) * dense_.kept + static_cast<double>(layers_.experts) * experts_.kept;
+    double kept = static_cast<double>(layers_.dense) * dense_.kept +
+                  static_cast<double>(layers_.experts) * experts_.kept;
     if (w_.recompute == RecomputeKind::kFull && w_.recomputed_layers.has_value() && count > 0) {
       const double again = std::min(count, static_cast<double>(*w_.recomputed_layers)) / count;
       const double whole = static_cast<double>(layers_.dense) * dense_.whole +
@@ -138,8 +140,11 @@ class RankPricer {
     }
     const double all = (kept * share + embedding) * in_flight;
     blocks_ = in_flight * share *
-              (static_cast<double>(layers_.dense) * dense_.blocks + static_cast<double>(layers_.experts) * experts_.blocks);
-    const double away = w_.activations_on_host ? 1 : std::min(1.0, static_cast<double>(w_.offloaded_layers) / std::max(1.0, count));
+              (static_cast<double>(layers_.dense) * dense_.blocks +
+               static_cast<double>(layers_.experts) * experts_.blocks);
+    const double away = w_.activations_on_host
+                            ? 1
+                            : std::min(1.0, static_cast<double>(w_.offloaded_layers) / std::max(1.0, count));
     price.host_bytes += away * all;
     Of(price, MemoryPart::kActivations) = (1 - away) * all;
     if (away == 1) blocks_ = 0;
@@ -148,9 +153,11 @@ class RankPricer {
   // Of the block under way in the backward.
   double WorkBytes() const {
     double work = 0;
-    for (const auto& [layer, count] : {std::pair(&dense_, layers_.dense), std::pair(&experts_, layers_.experts)}) {
+    for (const auto& [layer, count] :
+         {std::pair(&dense_, layers_.dense), std::pair(&experts_, layers_.experts)}) {
       if (count == 0) continue;
-      // A recomputed layer lives whole while its backward runs; any layer has the gradient of its widest value.
+      // A recomputed layer lives whole while its backward runs; any layer has the gradient of its widest
+      // value.
       const double again = w_.recompute == RecomputeKind::kNone ? 0 : layer->whole - layer->kept;
       work = std::max(work, again + layer->widest);
     }
@@ -204,7 +211,8 @@ class RankPricer {
   double ReservedBytes(double passes, double step) const {
     double reserved = f_.step_is_flat ? passes + step : std::max(passes, step);
     if (f_.gradient_twice && w_.num_micro_batches() > 1) {
-      const double table = PaddedVocab(w_) * static_cast<double>(w_.model.hidden) / static_cast<double>(w_.degrees.tp);
+      const double table =
+          PaddedVocab(w_) * static_cast<double>(w_.model.hidden) / static_cast<double>(w_.degrees.tp);
       if (layers_.first || layers_.last) reserved += table * (HasOwnGradients() ? 4 : kHalf);
     }
     return reserved;
@@ -216,7 +224,8 @@ class RankPricer {
     const double states = (sharded ? shard_ : parameters_.all()) * (w_.frozen ? 0 : w_.OptimizerBytes());
     price.checkpoint_bytes = weights + states;
     const double gathered = std::max(parameters_.largest_layer, parameters_.tables) * kHalf;
-    price.load_bytes = Of(price, MemoryPart::kParameters) + Of(price, MemoryPart::kOptimizer) + gathered + outside_;
+    price.load_bytes =
+        Of(price, MemoryPart::kParameters) + Of(price, MemoryPart::kOptimizer) + gathered + outside_;
   }
 
   const Workload& w_;

@@ -14,6 +14,7 @@
 #include "base/csv.h"
 #include "base/status.h"
 #include "pricing/known_models.h"
+#include "pricing/published_recipe.h"
 
 namespace trainctl::pricing {
 namespace {
@@ -303,6 +304,9 @@ class RowReader {
       w.loss_chunks = 8;
     }
     w.optimizer_in_backward = absl::StrContains(notes, "optimizer in backward") || w.activations_on_host;
+    if (const std::string recipe = ApplyPublishedRecipe(Cell("model"), Cell("notes"), w); !recipe.empty()) {
+      Assume(recipe);
+    }
     return absl::OkStatus();
   }
 
@@ -311,11 +315,12 @@ class RowReader {
   void ReadChronicle(Workload& w) {
     const std::string notes = Cell("notes");
     w.model.dropout = true;
-    // "From now on" embeddings count as layers, and bf16 has an optimizer of its own, with fp32 gradients. The
-    // 106 layers of the section before it were cut in this way too (line 888).
+    // "From now on" embeddings count as layers, and bf16 has an optimizer of its own, with fp32 gradients.
+    // The 106 layers of the section before it were cut in this way too (line 888).
     const bool rebalanced = absl::StrContains(notes, "Rebalancing layers");
     w.embedding_is_layer = rebalanced || (absl::StrContains(notes, "Re-do") && w.model.layers == 106);
-    if (w.precision == Precision::kBf16 && absl::StrContains(notes, "sect") && !rebalanced) w.gradient_bytes = 2;
+    if (w.precision == Precision::kBf16 && absl::StrContains(notes, "sect") && !rebalanced)
+      w.gradient_bytes = 2;
   }
 
   std::string Configuration(const Workload& w) const {
