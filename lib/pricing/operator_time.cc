@@ -12,6 +12,10 @@ constexpr double kKernelGapSeconds = 2e-6;
 // What the host takes to launch one: a linear layer of PyTorch on a DGX H100 (NVIDIA/TransformerEngine#2053:
 // 13.48 us). It shows where the host waits for every kernel.
 constexpr double kHostSeconds = 13.5e-6;
+// All ranks wait for the slowest device. Eight of one node differ by 5 % and more (stas00/ml-engineering,
+// compute/accelerator/README.md, "Not all accelerators are created equal"), which is 2.85 standard
+// deviations.
+constexpr double kDeviceSpread = 0.05 / 2.85;
 // Of the bandwidth of other passes, what gathers by index reach: 0.50 against 0.67 of nominal on B200
 // (MooreThreads/SimuMax configs/system/b200_bf16_ceperm.json, permute_fwd and default).
 constexpr double kPermuteShare = 0.75;
@@ -129,8 +133,27 @@ ForwardBackward DeviceSeconds(const WorkItem& item, const Workload& w) {
 
 }  // namespace
 
+namespace {
+
+// How much longer than the mean device the slowest of all takes: the expected largest of as many normal
+// draws.
+double SlowestDevice(const Workload& w) {
+  const double devices = static_cast<double>(w.degrees.world_size());
+  if (devices < 2) return 1;
+  const double root = std::sqrt(2 * std::log(devices));
+  const double deviations = root - (std::log(std::log(devices)) + std::log(4 * M_PI)) / (2 * root);
+  return 1 + kDeviceSpread * std::max(0.0, deviations);
+}
+
+}  // namespace
+
 ForwardBackward OperatorSeconds(const WorkItem& item, const Workload& w) {
   ForwardBackward seconds = DeviceSeconds(item, w);
+  if (item.kind != WorkKind::kElementwise) {
+    const double slowest = SlowestDevice(w);
+    seconds.forward *= slowest;
+    seconds.backward *= slowest;
+  }
   if (w.framework->blocking_launches) {
     const ForwardBackward kernels = KernelsOf(item.kind);
     seconds.forward += kernels.forward * kHostSeconds;
