@@ -21,7 +21,7 @@ def main():
     run, trainctl = sys.argv[1:]
     evaluated = [record for record in lines(os.path.join(run, "metrics.jsonl")) if record.get("eval")]
     timings = lines(os.path.join(run, "timings.jsonl"))
-    with open(os.path.join(run, "memory.json"), encoding="utf-8") as file:
+    with open(os.path.join(run, "report.json"), encoding="utf-8") as file:
         memory = json.load(file)
     print()
     for name, before in evaluated[0]["eval"].items():

@@ -10,7 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "apps/trainctl/command.h"
 #include "apps/trainctl/job_console.h"
-#include "apps/trainctl/worker_program.h"
+#include "apps/trainctl/planned_job.h"
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/json.h"
@@ -23,7 +23,6 @@
 #include "recipe/load.h"
 #include "recipe/recipe_json.h"
 #include "recipe/resume.h"
-#include "rpc/server.h"
 #include "run/run_folder.h"
 
 namespace trainctl::cli {
@@ -114,27 +113,11 @@ void PrintOutcome(const launcher::JobOutcome& outcome, const run::RunFolder& run
   }
 }
 
-// What the workers read is complete before the first of them starts.
-absl::Status WriteRunFiles(const run::RunFolder& run, const recipe::Recipe& recipe,
-                           const planner::Plan& plan) {
-  TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(run.plan_path(), planner::PlanToJson(plan)));
-  return WriteFileAtomic(run.recipe_path(), recipe::ToJson(recipe));
-}
-
 absl::StatusOr<ExitCode> RunWorkers(run::RunFolder& run, const recipe::Recipe& recipe,
                                     const planner::Plan& plan, const LaunchOptions& options,
                                     const Output& output) {
-  launcher::JobOptions job;
-  job.run = &run;
-  job.rendezvous = &rpc::StartServer;
-  TRAINCTL_ASSIGN_OR_RETURN(job.worker_program, FindWorkerProgram());
+  TRAINCTL_ASSIGN_OR_RETURN(launcher::JobOptions job, PlannedJob(run, recipe, plan));
   if (options.stop_after >= 0) job.worker_args = {"--stop-after", absl::StrCat(options.stop_after)};
-  job.num_workers = plan.layout.mesh.world_size();
-  job.threads_per_worker = static_cast<int>(plan.threads_per_worker);
-  job.env = recipe.launch.env;
-  job.max_restarts = recipe.launch.max_restarts;
-  job.detect_timeout = recipe.launch.detect_timeout;
-  job.stop_timeout = recipe.launch.stop_timeout;
   job.observer = MakeJobConsole(output.stderr_terminal);
   TRAINCTL_ASSIGN_OR_RETURN(const launcher::JobOutcome outcome, launcher::RunJob(job));
   job.observer.reset();
@@ -151,7 +134,7 @@ absl::StatusOr<ExitCode> RunWorkers(run::RunFolder& run, const recipe::Recipe& r
 absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& output) {
   TRAINCTL_ASSIGN_OR_RETURN(recipe::LoadedRecipe loaded, recipe::LoadRecipe(options.recipe, options.sets));
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, cluster::DetectHost());
-  TRAINCTL_ASSIGN_OR_RETURN(const planner::Plan plan, planner::MakePlan(loaded.recipe, host));
+  TRAINCTL_ASSIGN_OR_RETURN(const planner::Plan plan, planner::MakePlanFor(loaded.recipe, host));
   for (const std::string& note : loaded.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
   TRAINCTL_RETURN_IF_ERROR(launcher::CheckWorkerEnv(loaded.recipe.launch.env));
   PrintChoice(plan, loaded.recipe);
@@ -205,7 +188,7 @@ absl::StatusOr<ExitCode> Resume(const LaunchOptions& options, const Output& outp
     return ExitCode::kOk;
   }
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, cluster::DetectHost());
-  TRAINCTL_ASSIGN_OR_RETURN(const planner::Plan plan, planner::MakePlan(loaded.recipe, host));
+  TRAINCTL_ASSIGN_OR_RETURN(const planner::Plan plan, planner::MakePlanFor(loaded.recipe, host));
   PrintChoice(plan, loaded.recipe);
   if (options.dry_run) {
     if (output.json) std::fputs(planner::PlanToJson(plan).c_str(), stdout);

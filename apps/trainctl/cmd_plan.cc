@@ -105,7 +105,7 @@ absl::StatusOr<ExitCode> RunPlan(const PlanOptions& options, const Output& outpu
   TRAINCTL_ASSIGN_OR_RETURN(const recipe::LoadedRecipe loaded,
                             recipe::LoadRecipe(options.recipe, options.sets));
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, cluster::DetectHost());
-  TRAINCTL_ASSIGN_OR_RETURN(const planner::Plan plan, planner::MakePlan(loaded.recipe, host));
+  TRAINCTL_ASSIGN_OR_RETURN(const planner::Plan plan, planner::MakePlanFor(loaded.recipe, host));
   if (output.json) {
     std::fputs(planner::PlanToJson(plan).c_str(), stdout);
   } else {

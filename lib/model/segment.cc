@@ -337,6 +337,12 @@ int64_t LogitRowsAtOnce(const MicroBatchShape& shape, int64_t vocab, DType dtype
   return std::min(rows, shape.tokens());
 }
 
+absl::string_view OpKindName(OpKind kind) {
+  static constexpr absl::string_view kNames[kNumOpKinds] = {
+      "embedding", "rms norm", "linear", "rope", "attention", "swiglu", "add", "linear cross entropy"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
 Segment BuildSegment(const ModelSpec& spec, const std::vector<Parameter>& inventory, int block,
                      const SegmentOptions& options) {
   SegmentBuilder builder(spec, inventory, block, options);

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "base/dtype.h"
 #include "model/model_spec.h"
 
@@ -26,6 +27,8 @@ enum class OpKind : uint8_t {
   kAdd,                 // residual; in place of its second input
   kLinearCrossEntropy,  // [n, hidden] -> loss; its gradient is formed together with it
 };
+inline constexpr int kNumOpKinds = 8;
+absl::string_view OpKindName(OpKind kind);  // "linear"
 
 // Where the gradient of an operator's first input goes. A gradient that already exists (a residual
 // stream) is always added to, in place when nothing else refers to it.

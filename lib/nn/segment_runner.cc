@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <numbers>
@@ -20,6 +21,24 @@ at::ScalarType ToAten(DType dtype) { return dtype == DType::kBF16 ? at::kBFloat1
 at::Tensor View(void* data, int64_t rows, int64_t cols, at::ScalarType dtype) {
   return at::from_blob(data, {rows, cols}, at::TensorOptions(dtype));
 }
+
+// Adds the time that it lives to a sum; null: does nothing.
+class ScopedSeconds {
+ public:
+  explicit ScopedSeconds(double* sum) : sum_(sum), begin_(sum == nullptr ? 0 : Now()) {}
+  ~ScopedSeconds() {
+    if (sum_ != nullptr) *sum_ += Now() - begin_;
+  }
+  ScopedSeconds(const ScopedSeconds&) = delete;
+  ScopedSeconds& operator=(const ScopedSeconds&) = delete;
+
+ private:
+  static double Now() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  }
+  double* sum_;
+  double begin_;
+};
 
 // Llama-3 frequency scaling (transformers' modeling_rope_utils, "llama3"): low frequencies are
 // divided by `factor`, high ones kept, those between blended.
@@ -79,6 +98,8 @@ class SegmentRunner::Pass {
   void RunForward(size_t num_operators, const std::vector<std::vector<int>>& drops) {
     for (size_t i = 0; i < num_operators; ++i) {
       const model::Operator& op = r_.segment_.operators[i];
+      const ScopedSeconds timer(r_.seconds_ == nullptr ? nullptr
+                                                       : &r_.seconds_->forward[static_cast<size_t>(op.kind)]);
       Allocate(op);
       ForwardOperator(op);
       // Storage lives under its root's id; an in-place output is another name for it.
@@ -89,6 +110,8 @@ class SegmentRunner::Pass {
   void RunBackward(size_t num_operators) {
     for (size_t i = num_operators; i-- > 0;) {
       const model::Operator& op = r_.segment_.operators[i];
+      const ScopedSeconds timer(
+          r_.seconds_ == nullptr ? nullptr : &r_.seconds_->backward[static_cast<size_t>(op.kind)]);
       BackwardOperator(op, r_.lifetimes_.backward_drops[i]);
       for (int value : r_.lifetimes_.backward_drops[i]) DropStorage(value);
       for (int output : op.outputs) Gradient(output).reset();
@@ -101,6 +124,8 @@ class SegmentRunner::Pass {
   // The head's last operator: logits in pieces of rows, loss, and with `scale` the gradients.
   double CrossEntropy(float z_loss, float scale, bool want_gradient) {
     const model::Operator& op = r_.segment_.operators.back();
+    const ScopedSeconds timer(r_.seconds_ == nullptr ? nullptr
+                                                     : &r_.seconds_->forward[static_cast<size_t>(op.kind)]);
     const int64_t vocab = r_.spec_.vocab;
     const int64_t rows_at_once = model::LogitRowsAtOnce(r_.segment_.shape, vocab, r_.segment_.dtype);
     const at::Tensor& x = Value(op.inputs[0]);

@@ -9,6 +9,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -46,12 +47,22 @@ RopeTables MakeRopeTables(const model::ModelSpec& spec, int64_t max_position);
 // Activations kept from forward to backward, by value id.
 using Saved = std::map<int, at::Tensor>;
 
+// Seconds that operators took, by OpKind, added up. The head's product and loss count as forward,
+// gradients included.
+struct OperatorSeconds {
+  std::array<double, model::kNumOpKinds> forward = {};
+  std::array<double, model::kNumOpKinds> backward = {};
+};
+
 class SegmentRunner {
  public:
   SegmentRunner(const model::ModelSpec& spec, const std::vector<model::Parameter>& inventory,
                 model::Segment segment, const RopeTables* rope, int threads);
 
   const model::Segment& segment() const { return segment_; }
+
+  // From now on the time of every operator is added to `seconds`, which must outlive this.
+  void MeasureInto(OperatorSeconds* seconds) { seconds_ = seconds; }
 
   // Returns the output. `saved` receives what backward needs; null: nothing is kept.
   at::Tensor Forward(const BoundParameters& parameters, const at::Tensor& input, const TokenView& view,
@@ -81,6 +92,7 @@ class SegmentRunner {
   std::vector<int> roots_;
   const RopeTables* rope_;
   int threads_;
+  OperatorSeconds* seconds_ = nullptr;
 };
 
 }  // namespace trainctl::nn

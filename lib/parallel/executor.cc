@@ -54,6 +54,7 @@ class Executor::Pass {
     }
     e_.events_.Reset(schedule_.instructions.size());
     e_.phase_seconds_.clear();
+    e_.operator_seconds_ = {};
     for (size_t i = 0; i < schedule_.instructions.size(); ++i) {
       const Instruction& instruction = schedule_.instructions[i];
       const int event = static_cast<int>(i);
@@ -338,6 +339,7 @@ Executor::Executor(const model::ModelSpec& spec, ShardedState& state, StreamGrou
   for (int block = 0; block <= model::HeadBlock(spec); ++block) {
     runners_.emplace_back(spec, inventory, model::BuildSegment(spec, inventory, block, segment_options),
                           &rope_, static_cast<int>(options.threads));
+    runners_.back().MeasureInto(&operator_seconds_);
   }
   streams_[static_cast<size_t>(StreamId::kGather)] = std::make_unique<Stream>(events_);
   streams_[static_cast<size_t>(StreamId::kReduce)] = std::make_unique<Stream>(events_);
@@ -360,6 +362,16 @@ absl::StatusOr<EvalSums> Executor::RunForward(const schedule::Schedule& schedule
   Pass pass(*this, schedule, micro_batches, nullptr);
   TRAINCTL_RETURN_IF_ERROR(pass.Run());
   return EvalSums{pass.local_loss, pass.local_loss_tokens};
+}
+
+std::map<std::string, double> Executor::operator_seconds() const {
+  std::map<std::string, double> seconds;
+  for (size_t kind = 0; kind < model::kNumOpKinds; ++kind) {
+    const std::string name(model::OpKindName(static_cast<model::OpKind>(kind)));
+    if (operator_seconds_.forward[kind] > 0) seconds[name] = operator_seconds_.forward[kind];
+    if (operator_seconds_.backward[kind] > 0) seconds[name + " backward"] = operator_seconds_.backward[kind];
+  }
+  return seconds;
 }
 
 absl::Status Executor::ReduceOverData(absl::string_view name, absl::Span<double> values) {

@@ -71,6 +71,8 @@ class Executor {
 
   // Seconds of the last pass spent on the compute thread per instruction kind, and waiting.
   const std::map<std::string, double>& phase_seconds() const { return phase_seconds_; }
+  // Of the last pass, by operator: "linear", "linear backward". Those that did not run are absent.
+  std::map<std::string, double> operator_seconds() const;
 
  private:
   class Pass;
@@ -88,6 +90,7 @@ class Executor {
   std::array<std::unique_ptr<Stream>, schedule::kNumStreams> streams_;
   InstructionHook hook_;
   std::map<std::string, double> phase_seconds_;
+  nn::OperatorSeconds operator_seconds_;
   std::vector<int> slot_bucket_;  // what each parameter slot holds, to catch a stale one
 };
 

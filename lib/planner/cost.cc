@@ -1,8 +1,11 @@
 #include "planner/cost.h"
 
 #include <algorithm>
-#include <array>
+#include <utility>
 #include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "planner/operator_work.h"
 
 namespace trainctl::planner {
 namespace {
@@ -10,80 +13,146 @@ namespace {
 using schedule::Instruction;
 using schedule::Op;
 
-constexpr int64_t kFp32Bytes = 4;
-// AdamW in fp32 reads gradient, parameter and two moments, and writes the last three.
-constexpr int64_t kOptimizerBytesPerElement = 7 * kFp32Bytes;
-
-double ForwardFlops(const model::ModelSpec& spec, int block, const model::MicroBatchShape& shape) {
-  const double n = static_cast<double>(shape.tokens());
-  const double hidden = static_cast<double>(spec.hidden);
-  if (block == model::EmbeddingBlock()) return 0;
-  if (block == model::HeadBlock(spec)) return 2 * n * hidden * static_cast<double>(spec.vocab);
-  const double q_rows = static_cast<double>(spec.heads * spec.head_dim);
-  const double kv_rows = static_cast<double>(spec.kv_heads * spec.head_dim);
-  const double weights = hidden * (2 * q_rows + 2 * kv_rows) + 3 * hidden * static_cast<double>(spec.ffn);
-  return n * (2 * weights + 2 * q_rows * static_cast<double>(shape.seq_len));
-}
-
-class Pricer {
+// What instructions ask for, by the names of the measurements.
+class WorkTable {
  public:
-  Pricer(const model::ModelSpec& spec, const sharding::Ledger& ledger, const schedule::BuildOptions& options,
-         const Rates& rates)
-      : spec_(spec), ledger_(ledger), options_(options), rates_(rates) {}
+  WorkTable(const model::ModelSpec& spec, const sharding::Ledger& ledger,
+            const schedule::BuildOptions& options)
+      : spec_(spec), ledger_(ledger), options_(options) {
+    const model::SegmentOptions segment{options.shape, options.compute_dtype, options.threads};
+    // The first layer stands for all.
+    for (int block : {model::EmbeddingBlock(), model::EmbeddingBlock() + 1, model::HeadBlock(spec)}) {
+      segments_.push_back(model::BuildSegment(spec, ledger.inventory(), block, segment));
+    }
+  }
 
-  double Seconds(const Instruction& instruction) const {
+  template <typename Add>  // void(name, work)
+  void Visit(const Instruction& instruction, const Add& add) const {
     switch (instruction.op) {
       case Op::kForward:
-      case Op::kLoss:
       case Op::kRecompute:
-        return Compute(instruction, 1, 1);
-      case Op::kBackward:  // reads the weights, reads and writes their gradient
-        return Compute(instruction, 2, 3);
+        return VisitBlock(instruction, Pass::kForward, add);
+      case Op::kBackward:
+        return VisitBlock(instruction, Pass::kBackward, add);
+      case Op::kLoss:
+        return VisitBlock(instruction, Pass::kForward, add);
       case Op::kLossAndGradient:
-        return Compute(instruction, 3, 4);
-      case Op::kOptimizerStep:
-        return rates_.instruction_seconds +
-               static_cast<double>(ledger_.optimizer_numel(instruction.bucket) * kOptimizerBytesPerElement) /
-                   rates_.memory_bytes_per_second;
-      default: {
-        const int64_t bytes = SentBytes(instruction, ledger_, options_.compute_dtype);
-        return bytes == 0
-                   ? 0
-                   : rates_.collective_seconds + static_cast<double>(bytes) / rates_.link_bytes_per_second;
+        return VisitBlock(instruction, Pass::kForwardAndBackward, add);
+      case Op::kOptimizerStep: {
+        Work work;
+        work[Resource::kOptimizerElements] = static_cast<double>(ledger_.optimizer_numel(instruction.bucket));
+        work[Resource::kOperators] = 1;
+        return add("optimizer step", work);
+      }
+      case Op::kGradNorm: {
+        Work work;
+        work[Resource::kMovedBytes] = GradientPartBytes();
+        add("gradient norm", work);
+        return add(kCommunication, Collective(0));
+      }
+      case Op::kCountLossTokens:
+      case Op::kReduceLoss:
+        return add(kCommunication, Collective(0));
+      default:
+        return add(kCommunication, Collective(SentBytes(instruction, ledger_, options_.compute_dtype)));
+    }
+  }
+
+  Work WorkOf(const Instruction& instruction) const {
+    Work sum;
+    Visit(instruction, [&](const std::string&, const Work& work) { sum += work; });
+    return sum;
+  }
+
+ private:
+  template <typename Add>
+  void VisitBlock(const Instruction& instruction, Pass pass, const Add& add) const {
+    const int block = instruction.block;
+    const model::Segment& segment = block == model::EmbeddingBlock()   ? segments_.front()
+                                    : block == model::HeadBlock(spec_) ? segments_.back()
+                                                                       : segments_[1];
+    const bool accumulate = std::find(instruction.accumulate.begin(), instruction.accumulate.end(), false) ==
+                            instruction.accumulate.end();
+    for (const model::Operator& op : segment.operators) {
+      const std::string name(model::OpKindName(op.kind));
+      const bool fused = op.kind == model::OpKind::kLinearCrossEntropy;
+      if (pass != Pass::kBackward) {
+        add(name, fused ? LossWork(spec_, segment, pass == Pass::kForwardAndBackward)
+                        : ForwardWork(spec_, segment, op));
+      }
+      if (pass != Pass::kForward && !fused) {
+        add(absl::StrCat(name, " backward"), BackwardWork(spec_, segment, op, accumulate));
       }
     }
   }
 
- private:
-  double Compute(const Instruction& instruction, double passes, double weight_passes) const {
-    int64_t weight_bytes = 0;
-    for (int bucket : ledger_.buckets_of_block(instruction.block)) {
-      // The embedding reads rows, not the table.
-      if (instruction.block == model::EmbeddingBlock()) continue;
-      weight_bytes +=
-          ledger_.buckets()[static_cast<size_t>(bucket)].numel * DTypeBytes(options_.compute_dtype);
+  // Between one worker and itself nothing is exchanged.
+  Work Collective(int64_t bytes) const {
+    Work work;
+    if (ledger_.mesh().world_size() == 1) return work;
+    work[Resource::kSentBytes] = static_cast<double>(bytes);
+    work[Resource::kCollectives] = 1;
+    return work;
+  }
+
+  double GradientPartBytes() const {
+    double bytes = 0;
+    for (size_t bucket = 0; bucket < ledger_.buckets().size(); ++bucket) {
+      bytes += static_cast<double>(ledger_.optimizer_numel(static_cast<int>(bucket))) * sizeof(float);
     }
-    return rates_.instruction_seconds +
-           passes * ForwardFlops(spec_, instruction.block, options_.shape) / rates_.flops_per_second +
-           weight_passes * static_cast<double>(weight_bytes) / rates_.memory_bytes_per_second;
+    return bytes;
   }
 
   const model::ModelSpec& spec_;
   const sharding::Ledger& ledger_;
   const schedule::BuildOptions& options_;
-  const Rates& rates_;
+  std::vector<model::Segment> segments_;  // embedding, layer, head
 };
 
 }  // namespace
 
+Work& Work::operator+=(const Work& other) {
+  for (size_t i = 0; i < units.size(); ++i) units[i] += other.units[i];
+  return *this;
+}
+
+double Rates::Seconds(const Work& work) const {
+  double seconds = 0;
+  for (size_t i = 0; i < work.units.size(); ++i) seconds += work.units[i] * seconds_per_unit[i];
+  return seconds;
+}
+
+absl::string_view ResourceName(Resource resource) {
+  static constexpr absl::string_view kNames[kNumResources] = {"matmul_flops",
+                                                              "attention_flops",
+                                                              "attention_backward_flops",
+                                                              "logits",
+                                                              "operand_bytes",
+                                                              "moved_bytes",
+                                                              "optimizer_elements",
+                                                              "operators",
+                                                              "sent_bytes",
+                                                              "collectives",
+                                                              "steps"};
+  return kNames[static_cast<size_t>(resource)];
+}
+
 Rates CpuRates(int64_t threads, DType compute_dtype, bool native_bf16) {
   Rates rates;
-  const double bf16 = native_bf16 ? 1.5 : 0.2;
-  rates.flops_per_second = 40e9 * static_cast<double>(threads) * (compute_dtype == DType::kBF16 ? bf16 : 1.0);
-  rates.memory_bytes_per_second = 8e9;
-  rates.link_bytes_per_second = 1.5e9;
-  rates.collective_seconds = 1e-4;
-  rates.instruction_seconds = 1e-4;
+  const double cores = static_cast<double>(threads);
+  const double of_fp32 = compute_dtype != DType::kBF16 ? 1.0 : native_bf16 ? 1.5 : 0.2;
+  const double flops = 40e9 * cores * of_fp32;
+  rates[Resource::kMatmulFlops] = 1 / flops;
+  rates[Resource::kAttentionFlops] = 1 / flops;
+  rates[Resource::kAttentionBackwardFlops] = 1 / flops;
+  rates[Resource::kLogits] = 1 / (2e8 * cores);
+  rates[Resource::kOperandBytes] = 1 / 8e9;
+  rates[Resource::kMovedBytes] = 1 / 8e9;
+  rates[Resource::kOptimizerElements] = 28 / 8e9;
+  rates[Resource::kOperators] = 1e-5;
+  rates[Resource::kSentBytes] = 1 / 1.5e9;
+  rates[Resource::kCollectives] = 1e-4;
+  rates[Resource::kSteps] = 1e-3;
   rates.overlap = false;
   return rates;
 }
@@ -101,17 +170,29 @@ int64_t SentBytes(const Instruction& instruction, const sharding::Ledger& ledger
       const int64_t replicas = ledger.mesh().dp_replicate;
       const int64_t part = (bucket.shard_numel + replicas - 1) / replicas;
       const int64_t to_replicas = instruction.last ? 2 * part * (replicas - 1) : 0;
-      return (to_shards + to_replicas) * kFp32Bytes;
+      return (to_shards + to_replicas) * static_cast<int64_t>(sizeof(float));
     }
     default:
       return 0;
   }
 }
 
+std::map<std::string, Work> WorkOfStep(const schedule::Schedule& schedule, const model::ModelSpec& spec,
+                                       const sharding::Ledger& ledger,
+                                       const schedule::BuildOptions& options) {
+  const WorkTable table(spec, ledger, options);
+  std::map<std::string, Work> by_name;
+  for (const Instruction& instruction : schedule.instructions) {
+    table.Visit(instruction, [&](const std::string& name, const Work& work) { by_name[name] += work; });
+  }
+  by_name[kOther][Resource::kSteps] = 1;
+  return by_name;
+}
+
 StepCost PriceStep(const schedule::Schedule& schedule, const model::ModelSpec& spec,
                    const sharding::Ledger& ledger, const schedule::BuildOptions& options,
                    int64_t num_micro_batches, const Rates& rates) {
-  const Pricer pricer(spec, ledger, options, rates);
+  const WorkTable table(spec, ledger, options);
   StepCost cost;
   std::vector<double> end(schedule.instructions.size(), 0.0);
   std::array<double, schedule::kNumStreams> stream_end = {};
@@ -134,12 +215,12 @@ StepCost PriceStep(const schedule::Schedule& schedule, const model::ModelSpec& s
     }
     double begin = stream_end[stream];
     for (int wait : instruction.waits) begin = std::max(begin, end[static_cast<size_t>(wait)]);
-    const double seconds = pricer.Seconds(instruction);
+    const double seconds = rates.Seconds(table.WorkOf(instruction));
     end[i] = stream_end[stream] = begin + seconds;
     if (compute) cost.compute_seconds += seconds;
     cost.sent_bytes += SentBytes(instruction, ledger, options.compute_dtype);
   }
-  cost.seconds = *std::max_element(stream_end.begin(), stream_end.end());
+  cost.seconds = *std::max_element(stream_end.begin(), stream_end.end()) + rates[Resource::kSteps];
   const int64_t repeats = num_micro_batches - schedule.num_micro_batches;
   if (repeats > 0) {
     cost.seconds += static_cast<double>(repeats) * (middle_end - middle_begin);

@@ -1,29 +1,59 @@
-// Rough times of a schedule's instructions, and the schedule played against its streams. Good for
-// comparing layouts on one machine, not for predicting a wall clock: the rates below are orders of
-// magnitude, not measurements. Pure; thread safe.
+// Time of a step on CPU workers: what each instruction asks of the machine, in units of a few resources,
+// times the seconds that a unit takes. The work follows from the operator tables that the executor runs;
+// the seconds are orders of magnitude until `trainctl calibrate` has measured them (machine.h). Pure;
+// thread safe.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <map>
+#include <string>
 
+#include "absl/strings/string_view.h"
 #include "model/model_spec.h"
 #include "schedule/schedule.h"
 #include "sharding/ledger.h"
 
 namespace trainctl::planner {
 
-// Rates of one worker.
-struct Rates {
-  double flops_per_second = 0;         // matrix products
-  double memory_bytes_per_second = 0;  // streaming weights and optimizer state
-  double link_bytes_per_second = 0;    // to its peers, each direction
-  double collective_seconds = 0;       // fixed cost of one collective
-  double instruction_seconds = 0;      // fixed cost of one compute instruction
-  bool overlap = true;                 // collectives run beside compute; false: they take its time
+// What time is made of, and what `trainctl calibrate` finds the seconds per unit of.
+enum class Resource : uint8_t {
+  kMatmulFlops,
+  kAttentionFlops,          // causal, forward
+  kAttentionBackwardFlops,  // the five products of the backward
+  kLogits,                  // logits through softmax, loss and gradient
+  kOperandBytes,            // of products, results and sums of gradients among them
+  kMovedBytes,              // read and written by passes over memory
+  kOptimizerElements,       // AdamW: 28 bytes each, and the compute copy
+  kOperators,               // fixed cost of starting one
+  kSentBytes,               // by one worker to its peers
+  kCollectives,             // fixed cost of one
+  kSteps,                   // fixed cost of a step: data, log
+};
+inline constexpr int kNumResources = 11;
+absl::string_view ResourceName(Resource resource);  // "matmul_flops"
+
+struct Work {
+  std::array<double, kNumResources> units = {};
+  double& operator[](Resource resource) { return units[static_cast<size_t>(resource)]; }
+  double operator[](Resource resource) const { return units[static_cast<size_t>(resource)]; }
+  Work& operator+=(const Work& other);
 };
 
-// CPU workers: a core does some 40 GFLOP/s in fp32 and half as much again in native bf16 (a fifth
-// where bf16 is emulated), streams 8 GB/s; loopback moves 1.5 GB/s and costs 0.1 ms a collective.
-// Its cores move the bytes as well, so that nothing overlaps.
+// Of one worker, under the load that its neighbours on the machine make.
+struct Rates {
+  std::array<double, kNumResources> seconds_per_unit = {};
+  bool overlap = true;    // collectives run beside compute; false: they take its time
+  bool measured = false;  // by `trainctl calibrate`, on this machine
+  double& operator[](Resource resource) { return seconds_per_unit[static_cast<size_t>(resource)]; }
+  double operator[](Resource resource) const { return seconds_per_unit[static_cast<size_t>(resource)]; }
+  bool operator==(const Rates&) const = default;
+  double Seconds(const Work& work) const;
+};
+
+// CPU workers of whom nothing was measured: a core does some 40 GFLOP/s in fp32 and half as much again in
+// native bf16 (a fifth where bf16 is emulated), streams 8 GB/s; loopback moves 1.5 GB/s and costs 0.1 ms
+// a collective. Its cores move the bytes as well, so that nothing overlaps.
 Rates CpuRates(int64_t threads, DType compute_dtype, bool native_bf16);
 
 struct StepCost {
@@ -38,6 +68,14 @@ inline constexpr int kMicroBatchesToPrice = 3;
 StepCost PriceStep(const schedule::Schedule& schedule, const model::ModelSpec& spec,
                    const sharding::Ledger& ledger, const schedule::BuildOptions& options,
                    int64_t num_micro_batches, const Rates& rates);
+
+// Work of a whole schedule by the names under which timings.jsonl tells what was measured: operators
+// ("linear", "linear backward"), "optimizer step", "gradient norm", and under kCommunication and kOther
+// what is left of a step.
+inline constexpr char kCommunication[] = "communication";
+inline constexpr char kOther[] = "other";
+std::map<std::string, Work> WorkOfStep(const schedule::Schedule& schedule, const model::ModelSpec& spec,
+                                       const sharding::Ledger& ledger, const schedule::BuildOptions& options);
 
 // Bytes that one worker sends for an instruction; 0 for compute instructions.
 int64_t SentBytes(const schedule::Instruction& instruction, const sharding::Ledger& ledger,

@@ -162,6 +162,15 @@ void NoteChoices(const recipe::Recipe& recipe, const Layout& layout, std::vector
        std::string(RecomputeName(layout.recompute)));
 }
 
+Rates RatesOf(const Plan& plan, const cluster::Host& host, const MachineProfile* measured, int64_t workers) {
+  if (measured != nullptr) {
+    const std::optional<Rates> rates =
+        measured->RatesFor(plan.compute_dtype, workers, plan.threads_per_worker);
+    if (rates.has_value()) return *rates;
+  }
+  return CpuRates(plan.threads_per_worker, plan.compute_dtype, host.native_bf16);
+}
+
 }  // namespace
 
 absl::string_view RecomputeName(schedule::Recompute recompute) {
@@ -178,7 +187,8 @@ std::string Layout::ToString() const {
                       " recompute=", RecomputeName(recompute));
 }
 
-absl::StatusOr<Plan> MakePlan(const recipe::Recipe& recipe, const cluster::Host& host) {
+absl::StatusOr<Plan> MakePlan(const recipe::Recipe& recipe, const cluster::Host& host,
+                              const MachineProfile* measured) {
   TRAINCTL_RETURN_IF_ERROR(model::Validate(recipe.model.spec));
   const int64_t nodes = recipe.cluster.nodes, devices = recipe.cluster.devices_per_node;
   if (nodes < 1 || devices < 1 || nodes > kMaxWorkers / devices) {
@@ -204,6 +214,8 @@ absl::StatusOr<Plan> MakePlan(const recipe::Recipe& recipe, const cluster::Host&
   plan.threads_per_worker = ResolveThreads(recipe.cluster, host, plan.notes);
   plan.memory_limit_bytes = ResolveMemoryLimit(recipe.cluster, host, plan.notes);
 
+  plan.rates = RatesOf(plan, host, measured, devices);
+
   Problem problem{.spec = &recipe.model.spec,
                   .world_size = static_cast<int>(world_size),
                   .batch_sequences = recipe.train.batch_sequences,
@@ -212,7 +224,7 @@ absl::StatusOr<Plan> MakePlan(const recipe::Recipe& recipe, const cluster::Host&
                   .prefetch = plan.prefetch,
                   .threads = plan.threads_per_worker,
                   .memory_limit_bytes = plan.memory_limit_bytes,
-                  .rates = CpuRates(plan.threads_per_worker, plan.compute_dtype, host.native_bf16),
+                  .rates = plan.rates,
                   .dp_replicate = recipe.parallel.dp_replicate,
                   .dp_shard = recipe.parallel.dp_shard,
                   .zero_stage = recipe.parallel.zero_stage,
@@ -246,6 +258,21 @@ absl::StatusOr<Plan> MakePlan(const recipe::Recipe& recipe, const cluster::Host&
                             std::make_pair(b.layout.zero_stage, b.layout.mesh.dp_shard);
                    });
   return plan;
+}
+
+absl::StatusOr<Plan> MakePlanFor(const recipe::Recipe& recipe, const cluster::Host& host) {
+  std::vector<std::string> notes;
+  TRAINCTL_ASSIGN_OR_RETURN(const std::optional<MachineProfile> measured, LoadMachineProfile(host, notes));
+  TRAINCTL_ASSIGN_OR_RETURN(Plan plan, MakePlan(recipe, host, measured ? &*measured : nullptr));
+  plan.notes.insert(plan.notes.end(), notes.begin(), notes.end());
+  return plan;
+}
+
+const Candidate& Chosen(const Plan& plan) {
+  const auto chosen = std::find_if(plan.candidates.begin(), plan.candidates.end(),
+                                   [](const Candidate& candidate) { return candidate.chosen; });
+  TRAINCTL_CHECK_MSG(chosen != plan.candidates.end(), "a plan without a chosen layout");
+  return *chosen;
 }
 
 PlannedStep PlannedSchedule(const Plan& plan, const model::ModelSpec& spec) {

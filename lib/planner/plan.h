@@ -14,6 +14,8 @@
 #include "base/dtype.h"
 #include "cluster/host.h"
 #include "model/model_spec.h"
+#include "planner/cost.h"
+#include "planner/machine.h"
 #include "planner/memory.h"
 #include "recipe/recipe.h"
 #include "schedule/schedule.h"
@@ -37,7 +39,7 @@ struct Layout {
 struct Candidate {
   Layout layout;
   MemoryReport memory;
-  double step_seconds = 0;  // a rough estimate, good for comparing; see cost.h
+  double step_seconds = 0;  // good for comparing; for more where plan.rates were measured
   int64_t sent_bytes = 0;   // per worker and step
   bool fits = false;
   bool chosen = false;
@@ -54,6 +56,7 @@ struct Plan {
   std::string device = "cpu";
   int64_t num_parameters = 0;
   double flops_per_token = 0;
+  Rates rates;                        // that the candidates' times are made of
   int64_t memory_limit_bytes = 0;     // tensor memory per worker
   MemoryReport predicted;             // of the chosen layout
   std::vector<Candidate> candidates;  // in the order of strategies; the chosen one among them
@@ -62,11 +65,14 @@ struct Plan {
 };
 
 // Weighs every layout that the recipe allows. `host` is the machine that the workers will run on (all
-// nodes are taken to be alike). UsageError: degrees that do not multiply to the number of workers, a
-// batch that does not divide, a device or precision that is not there. InfeasibleError: nothing fits;
-// says what each category needs and the nearest recipe that would. InternalError: the chosen schedule
-// is not proven correct (schedule::Check), which is our mistake.
-absl::StatusOr<Plan> MakePlan(const recipe::Recipe& recipe, const cluster::Host& host);
+// nodes are taken to be alike), `measured` its profile; null: times are orders of magnitude. UsageError:
+// degrees that do not multiply to the number of workers, a batch that does not divide, a device or precision
+// that is not there. InfeasibleError: nothing fits; says what each category needs and the nearest recipe that
+// would. InternalError: the chosen schedule is not proven correct (schedule::Check), which is our mistake.
+absl::StatusOr<Plan> MakePlan(const recipe::Recipe& recipe, const cluster::Host& host,
+                              const MachineProfile* measured = nullptr);
+// The same with what was measured of `host`, if anything was (machine.h).
+absl::StatusOr<Plan> MakePlanFor(const recipe::Recipe& recipe, const cluster::Host& host);
 
 // What the workers run: the one place where a plan becomes a schedule.
 struct PlannedStep {
@@ -75,6 +81,9 @@ struct PlannedStep {
   schedule::Schedule schedule;
 };
 PlannedStep PlannedSchedule(const Plan& plan, const model::ModelSpec& spec);
+
+// What the plan says of the chosen layout's step.
+const Candidate& Chosen(const Plan& plan);
 
 std::string PlanToJson(const Plan& plan);
 // BadDataError naming `what` and the field; a newer schema version is refused with a clear word.

@@ -52,6 +52,15 @@ Json ToJson(const Candidate& candidate) {
           {"reason", candidate.reason}};
 }
 
+Json ToJson(const Rates& rates) {
+  Json json = {{"measured", rates.measured}, {"overlap", rates.overlap}};
+  for (int i = 0; i < kNumResources; ++i) {
+    const auto resource = static_cast<Resource>(i);
+    json[absl::StrCat(ResourceName(resource), "_seconds")] = rates[resource];
+  }
+  return json;
+}
+
 // Reads fields of one object; the first mistake sticks.
 class Reader {
  public:
@@ -147,6 +156,17 @@ absl::Status FromJson(const Json& json, const std::string& what, Layout* layout)
   return absl::OkStatus();
 }
 
+absl::Status FromJson(const Json& json, const std::string& what, Rates* rates) {
+  Reader reader(json, what);
+  reader.Bool("measured", &rates->measured);
+  reader.Bool("overlap", &rates->overlap);
+  for (int i = 0; i < kNumResources; ++i) {
+    const auto resource = static_cast<Resource>(i);
+    reader.Double(absl::StrCat(ResourceName(resource), "_seconds").c_str(), &(*rates)[resource]);
+  }
+  return reader.status();
+}
+
 absl::Status FromJson(const Json& json, const std::string& what, MemoryReport* memory) {
   Reader reader(json, what);
   reader.Int("peak_bytes", &memory->peak_bytes, 0);
@@ -220,6 +240,7 @@ std::string PlanToJson(const Plan& plan) {
                {"device", plan.device},
                {"num_parameters", plan.num_parameters},
                {"flops_per_token", plan.flops_per_token},
+               {"rates", ToJson(plan.rates)},
                {"memory_limit_bytes", plan.memory_limit_bytes},
                {"predicted", ToJson(plan.predicted)},
                {"notes", plan.notes},
@@ -236,6 +257,7 @@ absl::StatusOr<Plan> PlanFromJson(absl::string_view text, absl::string_view what
   Reader reader(json, where);
   TRAINCTL_RETURN_IF_ERROR(FromJson(reader.Object("layout"), where + ": layout", &plan.layout));
   TRAINCTL_RETURN_IF_ERROR(FromJson(reader.Object("predicted"), where + ": predicted", &plan.predicted));
+  TRAINCTL_RETURN_IF_ERROR(FromJson(reader.Object("rates"), where + ": rates", &plan.rates));
   reader.Int("seq_len", &plan.seq_len, 1);
   std::string dtype;
   reader.String("compute_dtype", &dtype);

@@ -15,6 +15,7 @@ const FrameworkProfile kFrameworks[] = {
          "grouped products on four streams",
      .attention = AttentionKernel::kVendor,
      .sequence_parallel = true,
+     .fused_elementwise = true,
      .fp8_saves_inputs = true,
      .weight_gradient_buffer = true,
      .overlap_tensor_parallel = true,
@@ -25,13 +26,17 @@ const FrameworkProfile kFrameworks[] = {
      .expert_streams = 4,
      .vocab_multiple = 128,
      .metric = MemoryMetric::kAllocated},
-    {.name = "megatron-core-fused-experts",
-     .label = "Megatron-Bridge from 26.06, MXFP8 experts on Blackwell",
-     .source = "as megatron-core; NVIDIA-NeMo/Megatron-Bridge@067f987df "
-               "src/megatron/bridge/perf_recipes/gpt_oss/common.py: use_transformer_engine_op_fuser, "
-               "moe_mlp_glu_interleave_size, fp8_output_proj",
+    {.name = "megatron-bridge",
+     .label = "Megatron-Bridge's recipes (Megatron Core with Transformer Engine)",
+     .source =
+         "NVIDIA-NeMo/Megatron-Bridge@067f987 src/megatron/bridge/perf_recipes/_common.py:62-64,111: "
+         "gradients are reduced, and so kept, in bf16; the distributed optimizer copies its part to fp32 "
+         "(megatron/core/optimizer/distrib_optimizer.py, _copy_model_grads_to_main_grads); "
+         "training/utils/train_utils.py:1204: memory is reported in units of 1e9 bytes",
+     .gradient_bytes = 2,
      .attention = AttentionKernel::kVendor,
      .sequence_parallel = true,
+     .fused_elementwise = true,
      .fp8_saves_inputs = true,
      .weight_gradient_buffer = true,
      .overlap_tensor_parallel = true,
@@ -39,9 +44,12 @@ const FrameworkProfile kFrameworks[] = {
      .norm_backward_bytes = 6,
      .quantize_bytes = 4,
      .accumulates_in_product = true,
-     .fused_experts = true,
-     .low_precision_head = true,
+     .expert_streams = 4,
      .vocab_multiple = 128,
+     .step_bytes = 4,
+     .selects_modules = true,
+     .gradients_stay = true,
+     .reports_decimal_units = true,
      .metric = MemoryMetric::kAllocated},
     {.name = "megatron-deepspeed",
      .label = "Megatron-DeepSpeed with ZeRO-1 (BLOOM)",
@@ -58,6 +66,7 @@ const FrameworkProfile kFrameworks[] = {
      .bf16_gradient_bytes = 6,
      .optimizer_bytes = 12,
      .attention = AttentionKernel::kScores,
+     .fused_elementwise = true,
      .overlap_data_parallel = false,
      .logit_bytes = 6,
      .logit_moved_bytes = 50,
@@ -83,8 +92,11 @@ const FrameworkProfile kFrameworks[] = {
      .source =
          "mosaicml/llm-foundry scripts/train/yamls/pretrain/*.yaml: FULL_SHARD, attn_impl triton, no "
          "compilation; PyTorch's LayerNorm and GELU are one kernel each; loss_fn fused_crossentropy keeps "
-         "the logits and writes their gradient, both half precision",
+         "the logits and writes their gradient, both half precision; activation_checkpointing_reentrant: "
+         "false, "
+         "with which PyTorch's torch/utils/checkpoint.py stops early (set_checkpoint_early_stop)",
      .attention = AttentionKernel::kFlash1,
+     .fused_elementwise = true,
      .gathers_by_block = true,
      .logit_bytes = 4,
      .quantize_bytes = 4,
@@ -101,7 +113,9 @@ const FrameworkProfile kFrameworks[] = {
          "gradients copied in as fp32; pytorch/ao torchao/testing/training/roofline_utils.py: largest value, "
          "then the cast, in two layouts",
      .sequence_parallel = true,
+     .fused_elementwise = true,
      .selects_operators = true,
+     .stops_recompute_early = true,
      .gathers_by_block = true,
      .copies_gathered_blocks = true,
      .logit_bytes = 4,
@@ -114,9 +128,12 @@ const FrameworkProfile kFrameworks[] = {
      .source = "pytorch/torchtune README: memory table; bf16 parameters, gradients and AdamW states",
      .gradient_bytes = 2,
      .optimizer_bytes = 4,
+     .stops_recompute_early = true,
+     .logit_bytes = 12,
      .norm_forward_bytes = 28,
      .norm_backward_bytes = 48,
      .fused_activation = false,
+     .kept_logit_bytes = 4,
      .metric = MemoryMetric::kAllocated},
     {.name = "internevo",
      .label = "InternEvo (ZeRO-1 in groups)",
@@ -128,13 +145,14 @@ const FrameworkProfile kFrameworks[] = {
                "backward), internlm/model/linear.py (activation and product of the gate apart)",
      .gradient_bytes = 2,
      .attention = AttentionKernel::kFlash1,
+     .fused_elementwise = true,
      .owners_broadcast = true,
      .overlap_bucket_elements = 512.0 * 1024 * 1024,
      .logit_bytes = 6,
      .norm_forward_bytes = 12,
      .norm_backward_bytes = 34,
      .fused_activation = false,
-     .step_bytes = 12,
+     .step_bytes = 14,
      .step_is_flat = true,
      .nccl_connects_all = true,
      .metric = MemoryMetric::kDevice},
@@ -164,6 +182,7 @@ const FrameworkProfile* FrameworkOf(absl::string_view source, absl::string_view 
   if (says("internevo") || says("internlm")) return FindFramework("internevo");
   if (says("bigscience") || says("megatron-deepspeed") || says("bloom"))
     return FindFramework("megatron-deepspeed");
+  if (absl::StrContains(where, "megatron-bridge")) return FindFramework("megatron-bridge");
   if (says("megatron") || says("nemo")) return FindFramework("megatron-core");
   const std::string how = absl::AsciiStrToLower(sharding);
   if (absl::StrContains(how, "fsdp")) return FindFramework("torchtitan");

@@ -45,9 +45,11 @@ struct FrameworkProfile {
 
   AttentionKernel attention = AttentionKernel::kFlash2;
   bool sequence_parallel = false;       // with tensor parallelism: norms and residuals cut too
+  bool fused_elementwise = false;       // memory: norms, activations and residuals keep nothing of their own
   bool fp8_saves_inputs = false;        // a linear layer keeps its input as fp8
   bool weight_gradient_buffer = false;  // a bf16 buffer for each shape of weight
   bool selects_operators = false;       // selective recompute works by operator, not the scores alone
+  bool stops_recompute_early = false;   // full recompute ends when all that the backward needs is there
   bool overlap_data_parallel = true;    // gradient reductions run beside the backward
   bool overlap_tensor_parallel = false;
   // ZeRO-1 and 2: gradients are all-reduced whole rather than scattered, each rank owns whole tensors and
@@ -67,10 +69,8 @@ struct FrameworkProfile {
   bool fused_activation = true;         // the gate's activation and product are one kernel
   bool accumulates_in_product = false;  // gradients of weights are added to fp32 ones by the product itself
   double expert_streams = 0;            // products of experts run side by side, each a launch; 0: all in one
-  bool fused_experts = false;       // experts' MLP: activation and casts inside the products (low precision)
-  bool low_precision_head = false;  // the output matrix too
-  bool blocking_launches = false;   // the host waits for every kernel
-  int64_t vocab_multiple = 1;       // times tp: the vocabulary is padded to it
+  bool blocking_launches = false;       // the host waits for every kernel
+  int64_t vocab_multiple = 1;           // times tp: the vocabulary is padded to it
   bool embedding_counts_as_layer = false;  // when layers are cut into stages
   // Memory: what is there beside states and activations.
   double step_bytes = 0;         // per updated parameter while the optimizer runs, gone afterwards
@@ -79,6 +79,9 @@ struct FrameworkProfile {
   bool embedding_norm = false;   // a norm follows the embedding: its input is kept
   bool fills_stages = false;     // an uneven cut gives each stage the most, the last one the rest
   bool selects_modules = false;  // selective recompute names modules (RecomputeModule)
+  bool gradients_stay = false;   // their buffers are there from the start; else from the first backward on
+  double kept_logit_bytes = 0;   // of logit_bytes, those that a loss in chunks keeps for all tokens
+  bool reports_decimal_units = false;               // its "GB" are 1e9 bytes
   double context_bytes = 0.5 * 1024 * 1024 * 1024;  // CUDA context with kernels loaded when first used
   double workspace_bytes = 0;                       // of cuBLAS, outside the caching allocator
   double nccl_channels = 16;                        // inside a machine

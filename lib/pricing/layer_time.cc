@@ -17,23 +17,34 @@ constexpr double kHalf = 2;  // bytes of an activation
 
 class LayerTimer {
  public:
-  LayerTimer(const Workload& workload, int64_t layer, bool recomputed, bool contention)
-      : w_(workload), layer_(layer), recomputed_(recomputed), contention_(contention) {}
+  LayerTimer(const Workload& workload, int64_t layer, const LayerSwitches& switches, bool contention)
+      : w_(workload),
+        layer_(layer),
+        recomputed_(switches.recomputed),
+        offloaded_(switches.offloaded),
+        contention_(contention) {}
 
   PassTimes Time() {
     const LayerWork work = WorkOfLayer(w_, layer_);
-    for (const WorkItem& item : work.items) AddOperator(item);
+    // Where a recomputation ends as soon as all inputs are there, the last product and what follows it are
+    // not among it.
+    size_t last = work.items.size();
+    if (w_.framework->stops_recompute_early && w_.recompute == RecomputeKind::kFull) {
+      while (last > 0 && work.items[last - 1].kind != WorkKind::kMatmul) --last;
+      if (last > 0) --last;
+    }
+    for (size_t i = 0; i < work.items.size(); ++i) AddOperator(work.items[i], i < last);
     if (work.tensor_parallel_bytes > 0) AddTensorExchanges(work.tensor_parallel_bytes);
     if (w_.degrees.cp > 1) AddContextExchanges();
     if (work.expert_bytes > 0) AddExpertExchanges(work.expert_bytes);
-    if (w_.activations_on_host) AddOffload(SavedBytes(work, w_));
+    if (w_.activations_on_host || offloaded_) AddOffload(SavedBytes(work, w_));
     return times_;
   }
 
  private:
   bool FullyRecomputed() const { return w_.recompute == RecomputeKind::kFull && recomputed_; }
 
-  void AddOperator(const WorkItem& item) {
+  void AddOperator(const WorkItem& item, bool may_be_recomputed) {
     const ForwardBackward seconds = OperatorSeconds(item, w_);
     times_.forward += seconds.forward;
     if (item.kind == WorkKind::kAttention) {
@@ -47,17 +58,39 @@ class LayerTimer {
     } else {
       times_.input_backward += seconds.backward;
     }
-    times_.recompute += RecomputedShare(item) * seconds.forward;
+    if (may_be_recomputed) times_.recompute += RecomputedShare(item) * seconds.forward;
   }
 
   double RecomputedShare(const WorkItem& item) const {
     if (w_.recompute == RecomputeKind::kNone) return 0;
     if (w_.recompute == RecomputeKind::kFull) return recomputed_ ? 1 : 0;
+    if (w_.framework->selects_modules) return RecomputedWithModules(item);
     // Selective: Megatron's is the scores alone.
     if (!w_.framework->selects_operators) {
       return w_.framework->attention == AttentionKernel::kScores && item.kind == WorkKind::kAttention ? 1 : 0;
     }
     return item.kind == WorkKind::kElementwise ? 1 : item.share_recomputed_by_selection;
+  }
+
+  // What a module drops its own operator, or the one before it, makes again: norms for the products behind
+  // them, the activation for the product behind it, of the latent vectors' way up the products.
+  double RecomputedWithModules(const WorkItem& item) const {
+    const uint32_t modules = w_.recompute_modules;
+    const bool drops = (item.dropped_by & modules) != 0;
+    switch (item.kind) {
+      case WorkKind::kAttention:
+        return (modules & kCoreAttention) != 0 && w_.framework->attention == AttentionKernel::kScores ? 1 : 0;
+      case WorkKind::kMatmul:
+        return drops && (item.dropped_by & modules & ~uint32_t{kLayerNorms | kExpertActivation}) != 0 ? 1 : 0;
+      case WorkKind::kElementwise:
+        if (item.pass == PassKind::kNorm) return (modules & kLayerNorms) != 0 ? 1 : 0;
+        if (item.pass == PassKind::kActivation || item.pass == PassKind::kGatedActivation) {
+          const bool experts = (item.dropped_by & kWholeExperts) != 0;
+          return drops || (experts && (modules & kExpertActivation) != 0) ? 1 : 0;
+        }
+        return drops ? 1 : 0;
+    }
+    return 0;
   }
 
   double Seconds(Collective collective, double bytes, const cluster::GroupPlacement& group) const {
@@ -125,26 +158,27 @@ class LayerTimer {
     times_.context_backward += backward + (FullyRecomputed() ? forward : 0);
   }
 
-  // Dispatch and combine, in the forward and again in the backward. `bytes`: a copy for each expert.
+  // Dispatch and combine, in the forward and again in the backward. `bytes`: a copy for each part of each
+  // expert.
   void AddExpertExchanges(double bytes) {
     const Degrees& d = w_.degrees;
     const cluster::GroupPlacement group = PlacementOf(w_, d.ep, d.etp);
     const double top_k = static_cast<double>(w_.model.experts->top_k);
+    const double sent = bytes / static_cast<double>(d.etp);
     double one = 0;
     if (w_.expert_dispatch == ExpertDispatch::kNodeAware) {
       const double nodes = std::ceil(static_cast<double>(group.ranks) / group.ranks_per_node);
       const double ranks = group.ranks;
-      one = cluster::TokenExchangeSeconds(bytes / top_k, Visited(nodes, top_k) * (nodes - 1) / nodes,
+      one = cluster::TokenExchangeSeconds(sent / top_k, Visited(nodes, top_k) * (nodes - 1) / nodes,
                                           Visited(ranks, top_k) * (ranks - 1) / ranks, group, *w_.node);
     } else {
-      one = Seconds(Collective::kAllToAll, bytes, group);
+      one = Seconds(Collective::kAllToAll, sent, group);
     }
     if (d.etp > 1) {
       // The ranks of an expert see each other's tokens, and add up what they make of them.
       const cluster::GroupPlacement same_expert = PlacementOf(w_, d.etp, 1);
-      const double gathered = bytes * static_cast<double>(d.etp);
-      one += (Seconds(Collective::kAllGather, gathered, same_expert) +
-              Seconds(Collective::kReduceScatter, gathered, same_expert)) /
+      one += (Seconds(Collective::kAllGather, bytes, same_expert) +
+              Seconds(Collective::kReduceScatter, bytes, same_expert)) /
              2;
     }
     double forward = 2 * one;
@@ -174,6 +208,7 @@ class LayerTimer {
   const Workload& w_;
   const int64_t layer_;
   const bool recomputed_;
+  const bool offloaded_;
   const bool contention_;
   double attention_forward_ = 0;
   double attention_backward_ = 0;
@@ -214,8 +249,9 @@ PassTimes PassTimes::Times(double count) const {
   return times;
 }
 
-PassTimes LayerPassTimes(const Workload& workload, int64_t layer, bool recomputed, bool contention) {
-  return LayerTimer(workload, layer, recomputed, contention).Time();
+PassTimes LayerPassTimes(const Workload& workload, int64_t layer, const LayerSwitches& switches,
+                         bool contention) {
+  return LayerTimer(workload, layer, switches, contention).Time();
 }
 
 PassTimes HeadPassTimes(const Workload& w) {

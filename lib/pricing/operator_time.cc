@@ -27,9 +27,11 @@ double PassSeconds(const cluster::Device& device, double bytes, double kernels) 
 // Passes that a fused kernel of the forward stands for, and those of the backward, in units of its bytes.
 ForwardBackward PassesOf(const WorkItem& item, const Workload& w) {
   const FrameworkProfile& f = *w.framework;
-  if (item.expert && f.fused_experts && w.IsFp8()) return {0, 0};
+  if (item.expert && w.fused_experts && w.IsFp8()) return {0, 0};
+  const bool compiled = w.fused_elementwise.value_or(false);  // where the job says so itself
   switch (item.pass) {
     case PassKind::kNorm:
+      if (compiled) return {1, 2.5};
       return {f.norm_forward_bytes / 4, f.norm_backward_bytes / 4};
     case PassKind::kResidual:
       // Forward r r w; the backward adds the gradients of both branches. Dropout reads or writes its
@@ -44,7 +46,7 @@ ForwardBackward PassesOf(const WorkItem& item, const Workload& w) {
       return {1, 1.5};  // r w; dy, x, dx
     case PassKind::kGatedActivation:
       // r r w; dy, gate, up, two gradients. Without fusion the activation's result is written and read.
-      return f.fused_activation ? ForwardBackward{1, 10.0 / 6} : ForwardBackward{10.0 / 6, 3};
+      return compiled || f.fused_activation ? ForwardBackward{1, 10.0 / 6} : ForwardBackward{10.0 / 6, 3};
     case PassKind::kPermute: {
       // Tokens that are sent once to each rank are spread to its experts by the exchange's own kernels, half
       // of the passes.
@@ -93,7 +95,7 @@ ForwardBackward DeviceSeconds(const WorkItem& item, const Workload& w) {
       };
       const double streams = w.framework->expert_streams;
       const auto product = [&](double rows, double inner, double columns, double result_bytes) {
-        if (!item.expert || streams == 0) {
+        if (!item.expert || streams == 0 || w.fused_experts) {
           return launch(item.batch, rows, inner, columns, result_bytes) + kKernelGapSeconds;
         }
         const double rounds = std::floor(item.batch / streams);
@@ -113,7 +115,7 @@ ForwardBackward DeviceSeconds(const WorkItem& item, const Workload& w) {
         // backward.
         const double bytes = w.framework->quantize_bytes * item.batch * item.rows;
         // Fused, the two products of an expert's MLP hand on what they make in low precision.
-        const bool fused = item.expert && w.framework->fused_experts;
+        const bool fused = item.expert && w.fused_experts;
         const bool last = item.columns == static_cast<double>(w.model.hidden);
         if (!fused || !last) seconds.forward += PassSeconds(device, bytes * item.inner, 1);
         if (!fused || last) seconds.backward += PassSeconds(device, bytes * item.columns, 1);
@@ -169,7 +171,7 @@ ForwardBackward HeadSeconds(const Workload& w) {
   const double tp = static_cast<double>(w.degrees.tp);
   const double multiple = static_cast<double>(w.framework->vocab_multiple) * tp;
   const double columns = std::ceil(static_cast<double>(w.model.vocab) / multiple) * multiple / tp;
-  const Precision precision = w.IsFp8() && !w.framework->low_precision_head ? Precision::kBf16 : w.precision;
+  const Precision precision = w.IsFp8() && !w.fused_experts ? Precision::kBf16 : w.precision;
   const double loss = ElementwiseSeconds(device, tokens * columns * w.framework->logit_moved_bytes / 2);
   const bool adds = w.framework->accumulates_in_product;
   return {MatmulSeconds(device, precision, {1, tokens, hidden, columns, 2}) + loss,

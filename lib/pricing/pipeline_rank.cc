@@ -104,7 +104,8 @@ RankLayers LayerKindsOfRank(const Workload& w, int64_t rank) {
 
 double PaddedVocab(const Workload& w) {
   const int64_t multiple = w.framework->vocab_multiple > 1 ? w.framework->vocab_multiple * w.degrees.tp : 1;
-  return static_cast<double>((w.model.vocab + multiple - 1) / multiple * multiple);
+  const int64_t rows = (w.model.vocab + multiple - 1) / multiple * multiple;
+  return static_cast<double>(rows);
 }
 
 RankParameters ParametersOfRank(const Workload& w, int64_t rank) {

@@ -54,20 +54,39 @@ class RankPricer {
     AddStates(price);
     const double states = Tensors(price);
     AddActivations(price, rank);
-    const Parts at_backward = {.activations = Of(price, MemoryPart::kActivations), .work = WorkBytes()};
-    const Parts at_loss = {.activations = at_backward.activations, .logits = layers_.last ? LogitBytes() : 0};
-    const Parts at_step = {.work = StepBytes()};
-    const Parts* peak = &at_backward;
-    if (at_loss.sum() > peak->sum()) peak = &at_loss, price.moment = MemoryMoment::kLoss;
-    if (at_step.sum() > peak->sum()) peak = &at_step, price.moment = MemoryMoment::kStep;
+    const double kept = Of(price, MemoryPart::kActivations);
+    // Gradients that are not buffers come to be as activations go: of a single micro-batch none is there yet
+    // when most activations are.
+    const double all_gradients = GradientBytes();
+    const bool from_start = f_.gradients_stay || w_.num_micro_batches() > 1;
+    const double gradients = from_start ? all_gradients : 0;
+    const Parts moments[] = {
+        {.moment = MemoryMoment::kBackward, .gradients = gradients, .activations = kept, .work = WorkBytes()},
+        {.moment = MemoryMoment::kLoss,
+         .gradients = gradients,
+         .activations = kept,
+         .work = layers_.last ? HeadBytes() : 0,
+         .logits = layers_.last ? LogitBytes() : 0},
+        {.moment = MemoryMoment::kEnd, .gradients = all_gradients, .work = WorkBytes()},
+        {.moment = MemoryMoment::kStep, .gradients = all_gradients, .work = StepBytes()}};
+    const Parts* peak = &moments[0];
+    for (const Parts& moment : moments) {
+      if (moment.sum() > peak->sum()) peak = &moment;
+    }
+    price.moment = peak->moment;
+    Of(price, MemoryPart::kGradients) = peak->gradients;
     Of(price, MemoryPart::kActivations) = peak->activations;
     Of(price, MemoryPart::kWork) = peak->work;
     Of(price, MemoryPart::kLogits) = peak->logits;
     Of(price, MemoryPart::kOutside) = outside_;
     price.allocated_bytes = Tensors(price);
 
-    const double passes = std::max(at_backward.sum(), at_loss.sum());
-    price.reserved_bytes = states + ReservedBytes(passes, at_step.sum()) + blocks_ * kLossPerBlock / 2;
+    double passes = 0;
+    for (const Parts& moment : moments) {
+      if (moment.moment != MemoryMoment::kStep) passes = std::max(passes, moment.sum());
+    }
+    price.reserved_bytes =
+        states + ReservedBytes(passes, moments[3].gradients, moments[3].work) + blocks_ * kLossPerBlock / 2;
     price.device_bytes = price.reserved_bytes + outside_;
     price.upper_bytes = price.device_bytes * 1.05;
     AddCheckpoint(price);
@@ -76,8 +95,9 @@ class RankPricer {
 
  private:
   struct Parts {
-    double activations = 0, work = 0, logits = 0;
-    double sum() const { return activations + work + logits; }
+    MemoryMoment moment = MemoryMoment::kBackward;
+    double gradients = 0, activations = 0, work = 0, logits = 0;
+    double sum() const { return gradients + activations + work + logits; }
   };
 
   static double& Of(MemoryPrice& price, MemoryPart part) { return price.parts[static_cast<size_t>(part)]; }
@@ -102,14 +122,22 @@ class RankPricer {
       Of(price, MemoryPart::kParameters) = WeightBytes();
       Of(price, MemoryPart::kOptimizer) = (zero >= 1 ? shard_ : whole) * w_.OptimizerBytes();
     }
-    const double gradients =
-        w_.optimizer_in_backward ? parameters_.largest_layer : (zero >= 2 ? shard_ : whole);
-    Of(price, MemoryPart::kGradients) = gradients * w_.GradientBytes();
     if (w_.optimizer_on_host) {
       // Its gradients are copied out as they come; the host has them in fp32.
       price.host_bytes += Of(price, MemoryPart::kOptimizer) + (zero >= 1 ? shard_ : whole) * 4;
       Of(price, MemoryPart::kOptimizer) = 0;
     }
+  }
+
+  // Of all parameters, when the backward has ended; of one tensor where each is applied at once.
+  double GradientBytes() const {
+    if (w_.frozen) return 0;
+    const double table =
+        PaddedVocab(w_) * static_cast<double>(w_.model.hidden) / static_cast<double>(w_.degrees.tp);
+    const double largest = std::max(parameters_.largest_layer, layers_.first || layers_.last ? table : 0);
+    const double elements =
+        w_.optimizer_in_backward ? largest : (w_.degrees.zero_stage >= 2 ? shard_ : parameters_.all());
+    return elements * w_.GradientBytes();
   }
 
   double WeightBytes() const {
@@ -193,8 +221,21 @@ class RankPricer {
   }
 
   double LogitBytes() const {
-    return w_.TokensPerRank() * PaddedVocab(w_) / static_cast<double>(w_.degrees.tp) * f_.logit_bytes /
-           static_cast<double>(w_.loss_chunks);
+    const double logits = w_.TokensPerRank() * PaddedVocab(w_) / static_cast<double>(w_.degrees.tp);
+    if (w_.loss_chunks == 1) return logits * w_.LogitBytes();
+    const double kept = std::min(f_.kept_logit_bytes, w_.LogitBytes());
+    return logits * (kept + (w_.LogitBytes() - kept) / static_cast<double>(w_.loss_chunks));
+  }
+
+  // Of the output matrix while the loss is formed: gathered, its gradient, and that in the precision of the
+  // reduction. Without shards the gradient alone, which is counted where gradients stay.
+  double HeadBytes() const {
+    const double table =
+        PaddedVocab(w_) * static_cast<double>(w_.model.hidden) / static_cast<double>(w_.degrees.tp);
+    const bool gathered = w_.degrees.zero_stage == 3 && w_.degrees.shard_group > 1;
+    if (w_.frozen) return gathered ? table * kHalf : 0;
+    if (gathered) return table * (2 * kHalf + w_.GradientBytes());
+    return f_.gradients_stay || w_.num_micro_batches() > 1 ? 0 : table * w_.GradientBytes();
   }
 
   double StepBytes() const {
@@ -208,8 +249,8 @@ class RankPricer {
   double StepBytesPerElement() const { return HasOwnGradients() ? 0 : f_.step_bytes; }
 
   // What the passes freed is cut up, so that a flat buffer of the step finds no room in it; small blocks do.
-  double ReservedBytes(double passes, double step) const {
-    double reserved = f_.step_is_flat ? passes + step : std::max(passes, step);
+  double ReservedBytes(double passes, double gradients, double step) const {
+    double reserved = f_.step_is_flat ? passes + step : std::max(passes, gradients + step);
     if (f_.gradient_twice && w_.num_micro_batches() > 1) {
       const double table =
           PaddedVocab(w_) * static_cast<double>(w_.model.hidden) / static_cast<double>(w_.degrees.tp);

@@ -24,9 +24,10 @@ inline constexpr int kNumMemoryParts = 7;
 
 // A step's memory has its peak at one of these.
 enum class MemoryMoment : uint8_t {
-  kBackward,  // the first backward of the fullest rank
-  kLoss,      // the logits of the last stage are there
-  kStep,      // the optimizer runs; no activation is left
+  kBackward,  // the first backward: all activations are there
+  kLoss,      // so are they, and the logits of the last stage
+  kEnd,       // the last backward ends: all gradients are there
+  kStep,      // the optimizer runs
 };
 
 struct MemoryPrice {

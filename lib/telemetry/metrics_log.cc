@@ -32,6 +32,7 @@ std::string FormatFields(const TimingRecord& record) {
   return absl::StrCat("\"seconds\":", JsonNumber(record.seconds),
                       ",\"tokens_per_second\":", JsonNumber(record.tokens_per_second),
                       ObjectField("phases", record.phases, JsonNumber),
+                      ObjectField("operators", record.operators, JsonNumber),
                       ObjectField("memory_bytes", record.memory_bytes, [](int64_t value) { return value; }));
 }
 

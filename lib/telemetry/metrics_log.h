@@ -31,12 +31,13 @@ struct StepRecord {
   std::map<std::string, double> eval;  // loss per evaluation set, on steps that evaluate
 };
 
-// {"step":12,"seconds":0.5,"tokens_per_second":9000,"phases":{"forward":0.2},"memory_bytes":{"parameters":1024}}
+// {"step":12,"seconds":0.5,"tokens_per_second":9000,"phases":{"forward":0.2},"operators":{"linear":0.1},"memory_bytes":{"parameters":1024}}
 struct TimingRecord {
   int64_t step = 0;
   double seconds = 0;
   double tokens_per_second = 0;
   std::vector<std::pair<std::string, double>> phases;  // name, seconds; in the order of the step
+  std::vector<std::pair<std::string, double>> operators;  // name, seconds within forward and backward
   std::vector<std::pair<std::string, int64_t>> memory_bytes;
 };
 

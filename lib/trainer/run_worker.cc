@@ -34,6 +34,7 @@
 #include "telemetry/metrics_log.h"
 #include "trainer/checkpointing.h"
 #include "trainer/fault_injector.h"
+#include "trainer/run_report.h"
 
 namespace trainctl::trainer {
 namespace {
@@ -275,6 +276,8 @@ class Trainer {
     counters_.tokens += recipe_.train.batch_sequences * recipe_.data.seq_len;
     phases_ = {{"data", data_seconds}};
     for (const auto& [phase, seconds] : executor_->phase_seconds()) phases_.emplace_back(phase, seconds);
+    const std::map<std::string, double> operators = executor_->operator_seconds();
+    operators_.assign(operators.begin(), operators.end());
     lr_ = update.lr;
     return absl::OkStatus();
   }
@@ -330,6 +333,7 @@ class Trainer {
     if (last || (recipe_.train.eval_every > 0 && counters_.step % recipe_.train.eval_every == 0)) {
       TRAINCTL_ASSIGN_OR_RETURN(record.eval, Evaluate());
     }
+    times_.Add(step_seconds, phases_, operators_);
     if (!first_rank()) return absl::OkStatus();
     if (last || !record.eval.empty() || counters_.step % recipe_.metrics.every_steps == 0) {
       TRAINCTL_RETURN_IF_ERROR(metrics_->Append(record));
@@ -341,6 +345,7 @@ class Trainer {
                           step_seconds,
                           tokens_per_second,
                           phases_,
+                          operators_,
                           {{"tensor_peak", nn::PeakTensorBytes()}, {"tensor_live", nn::LiveTensorBytes()}}}));
     const absl::Duration now = d_.clock->Monotonic();
     if (last || !record.eval.empty() || now - last_line_ >= absl::Seconds(1)) {
@@ -423,38 +428,14 @@ class Trainer {
         of_rank[c] = static_cast<int64_t>(measured[rank * schedule::kNumCategories + c]);
       if (Total(of_rank) > Total(largest)) largest = of_rank;
     }
-    return WriteMemoryReport(largest);
-  }
-
-  using MemoryByCategory = std::array<int64_t, schedule::kNumCategories>;
-  static int64_t Total(const MemoryByCategory& bytes) {
-    return std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
-  }
-
-  absl::Status WriteMemoryReport(const MemoryByCategory& measured) const {
-    const MemoryByCategory& predicted = plan_.predicted.at_peak;
-    const Json report = {{"schema", "trainctl.memory.v1"},
-                         {"predicted_peak_bytes", plan_.predicted.peak_bytes},
-                         {"measured_peak_bytes", Total(measured)},
-                         {"predicted_at_peak", CategoriesToJson(predicted)},
-                         {"measured_at_peak", CategoriesToJson(measured)}};
-    TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(d_.report_path, report.dump(2) + "\n"));
-    Say(absl::StrFormat("tensor memory per worker: predicted %s, measured %s; at the peak:",
-                        FormatBytes(plan_.predicted.peak_bytes), FormatBytes(Total(measured))));
-    for (size_t c = 0; c < measured.size(); ++c) {
-      Say(absl::StrFormat("  %-12s predicted %10s, measured %10s",
-                          schedule::CategoryName(static_cast<schedule::Category>(c)),
-                          FormatBytes(predicted[c]), FormatBytes(measured[c])));
-    }
+    TRAINCTL_ASSIGN_OR_RETURN(const std::vector<std::string> lines,
+                              WriteReport(d_.report_path, plan_, spec_, planned_, largest, times_));
+    for (const std::string& line : lines) Say(line);
     return absl::OkStatus();
   }
 
-  static Json CategoriesToJson(const MemoryByCategory& bytes) {
-    Json json = Json::object();
-    for (size_t c = 0; c < bytes.size(); ++c) {
-      json[std::string(schedule::CategoryName(static_cast<schedule::Category>(c)))] = bytes[c];
-    }
-    return json;
+  static int64_t Total(const MemoryByCategory& bytes) {
+    return std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
   }
 
   static void Say(const std::string& line) {
@@ -489,7 +470,8 @@ class Trainer {
   double hash_low_ = 0, hash_high_ = 0;
   absl::Duration step_begin_;
   double lr_ = 0;
-  std::vector<std::pair<std::string, double>> phases_;
+  std::vector<std::pair<std::string, double>> phases_, operators_;
+  StepTimes times_;
 };
 
 }  // namespace

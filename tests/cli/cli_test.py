@@ -23,6 +23,7 @@ import time
 TRAINCTL = os.path.abspath(sys.argv[1])
 FILTER = sys.argv[2] if len(sys.argv) > 2 else ""
 FAILURES = []
+os.environ["XDG_CONFIG_HOME"] = "/nonexistent"  # no profile of this machine but those that a case makes
 
 RECIPE = """
 recipe_version = 1
@@ -371,7 +372,7 @@ def a_run_that_is_done(c):
     report = json.loads(result.stdout)
     if report["schema"] != "trainctl.launch.v1" or report["exit_code"] != 0 or report["checkpoint_step"] != 6:
         c.fail("resume --json of a finished run reports %s" % report)
-    memory = json.load(open(c.dir + "/run/memory.json"))
+    memory = json.load(open(c.dir + "/run/report.json"))
     if sum(memory["measured_at_peak"].values()) != memory["measured_peak_bytes"]:
         c.fail("the measured categories do not sum to the peak: %s" % memory)
     for category, predicted in memory["predicted_at_peak"].items():
@@ -379,6 +380,29 @@ def a_run_that_is_done(c):
         slack = 2 << 20 if category == "activations" else 0
         if abs(memory["measured_at_peak"][category] - predicted) > slack:
             c.fail("%s: predicted %d, measured %d" % (category, predicted, memory["measured_at_peak"][category]))
+
+
+@case
+def the_machine_is_measured_and_plans_and_reports_say_so(c):
+    env = {"XDG_CONFIG_HOME": c.dir + "/config"}
+    one = ["--set", "cluster.devices_per_node=1", "--set", "cluster.threads_per_worker=1", "--set", "parallel.zero_stage=0"]
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "rough", *one, env=env), 0, "trainctl calibrate")
+    c.expect(c.run("calibrate", "--precision", "fp32", "--workers", "1", "--threads", "1", env=env, timeout=600), 0,
+             "fp32, 1 worker x 1 thread", "matmul_flops", "config/trainctl/machine.json")
+    rates = json.loads(c.run("plan", "recipe.toml", "--json", *one, env=env).stdout)["rates"]
+    profile = json.load(open(c.dir + "/config/trainctl/machine.json"))["measured"][0]["seconds_per_unit"]
+    if not rates["measured"] or rates["matmul_flops_seconds"] != profile["matmul_flops"]:
+        c.fail("the plan does not use what was measured: %s, %s" % (rates, profile))
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", *one, env=env), 0, "step time: predicted")
+    report = json.load(open(c.dir + "/run/report.json"))
+    if not report["rates_measured"] or set(report["predicted_seconds"]) != set(report["measured_seconds"]):
+        c.fail("the report does not compare: %s" % report)
+    if abs(sum(report["measured_seconds"].values()) / report["measured_step_seconds"] - 1) > 0.5:
+        c.fail("the parts are not those of the step: %s" % report)
+    # A damaged profile is an error, not a guess.
+    c.write("{", "config/trainctl/machine.json")
+    c.expect(c.run("plan", "recipe.toml", *one, env=env), 6, "machine.json")
+    c.expect(c.run("calibrate", "--workers", "0", env=env), 2, "--workers")
 
 
 @case

@@ -62,7 +62,7 @@ def main():
                         print("FAILED %s: exit code %d\n%s" % (" ".join(sets), done.returncode, done.stdout))
                         continue
                     planned = json.load(open(run + "/plan.json"))["predicted"]["peak_bytes"]
-                    measured = json.load(open(run + "/memory.json"))["measured_peak_bytes"]
+                    measured = json.load(open(run + "/report.json"))["measured_peak_bytes"]
                     error = planned / measured - 1
                     good = abs(error) <= TOLERANCE and measured >= LARGE_BYTES
                     failures += not good

@@ -79,8 +79,8 @@ TEST(Cost, TheMatrixProductsOfAStepAreTheModelsFlops) {
   schedule::BuildOptions options;
   options.shape = {2, 64};
   Rates rates;
-  rates.flops_per_second = 1;
-  rates.memory_bytes_per_second = rates.link_bytes_per_second = 1e30;
+  rates[Resource::kMatmulFlops] = rates[Resource::kAttentionFlops] = 1;
+  rates[Resource::kAttentionBackwardFlops] = 4.0 / 5;  // the table counts five products, FlopsPerToken four
   const StepCost cost = PriceStep(BuildDataParallel(spec, ledger, options), spec, ledger, options, 1, rates);
   const double expected = model::FlopsPerToken(spec, 64) * 128;
   EXPECT_NEAR(cost.compute_seconds, expected, 1e-9 * expected);

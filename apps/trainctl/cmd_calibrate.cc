@@ -1,0 +1,146 @@
+// `trainctl calibrate`: measures this machine, so that plans tell its times.
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "apps/trainctl/command.h"
+#include "apps/trainctl/measure_machine.h"
+#include "base/files.h"
+#include "base/json.h"
+#include "cluster/host.h"
+#include "planner/machine.h"
+
+namespace trainctl::cli {
+namespace {
+
+struct CalibrateOptions {
+  std::string out;
+  std::string precision;
+  int64_t workers = 0;
+  int64_t threads = 0;
+};
+
+// The loads that were asked for, of the usual ones or one of its own.
+absl::StatusOr<std::vector<Load>> LoadsOf(const CalibrateOptions& options, const cluster::Host& host) {
+  const bool any_precision = options.precision.empty();
+  if (options.precision == "bf16" && !host.native_bf16) {
+    return UsageError(absl::StrCat("--precision bf16: ", host.cpu, " has no bf16 instructions"));
+  }
+  std::vector<Load> loads;
+  const bool own = options.workers > 0 || options.threads > 0;
+  for (Load load : UsualLoads(host)) {
+    if (!any_precision && (load.dtype == DType::kBF16) != (options.precision == "bf16")) continue;
+    if (own) {
+      load.workers = std::max<int64_t>(1, options.workers);
+      load.threads =
+          options.threads > 0 ? options.threads : std::max<int64_t>(1, host.allowed_cores / load.workers);
+      const bool again = std::any_of(loads.begin(), loads.end(),
+                                     [&](const Load& other) { return other.dtype == load.dtype; });
+      if (again) continue;
+    }
+    loads.push_back(load);
+  }
+  return loads;
+}
+
+// What is measured now replaces what was; other loads of this machine stay.
+absl::StatusOr<planner::MachineProfile> Merged(const std::string& path, const cluster::Host& host,
+                                               const planner::MachineProfile& measured) {
+  planner::MachineProfile merged = measured;
+  if (!PathExists(path)) return merged;
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  const absl::StatusOr<planner::MachineProfile> before = planner::MachineFromJson(text, path);
+  if (!before.ok() || !before->IsOf(host)) return merged;
+  for (const planner::MeasuredRates& old : before->measured) {
+    const bool replaced = std::any_of(
+        measured.measured.begin(), measured.measured.end(), [&](const planner::MeasuredRates& rates) {
+          return rates.dtype == old.dtype && rates.workers == old.workers && rates.threads == old.threads;
+        });
+    if (!replaced) merged.measured.push_back(old);
+  }
+  return merged;
+}
+
+std::string Rate(double seconds_per_unit, const char* unit) {
+  if (seconds_per_unit <= 0) return "free";
+  const double rate = 1 / seconds_per_unit;
+  if (rate >= 1e9) return absl::StrFormat("%.3g G%s/s", rate / 1e9, unit);
+  if (rate >= 1e6) return absl::StrFormat("%.3g M%s/s", rate / 1e6, unit);
+  return absl::StrFormat("%.3g us each", seconds_per_unit * 1e6);
+}
+
+void Print(const MachineMeasurement& measurement) {
+  using planner::Resource;
+  constexpr std::pair<Resource, const char*> kUnits[] = {{Resource::kMatmulFlops, "FLOP"},
+                                                         {Resource::kAttentionFlops, "FLOP"},
+                                                         {Resource::kAttentionBackwardFlops, "FLOP"},
+                                                         {Resource::kLogits, ""},
+                                                         {Resource::kOperandBytes, "B"},
+                                                         {Resource::kMovedBytes, "B"},
+                                                         {Resource::kOptimizerElements, ""},
+                                                         {Resource::kOperators, ""},
+                                                         {Resource::kSentBytes, "B"},
+                                                         {Resource::kCollectives, ""},
+                                                         {Resource::kSteps, ""}};
+  std::printf("%s, %d cores\n", measurement.profile.cpu.c_str(), static_cast<int>(measurement.profile.cores));
+  for (size_t i = 0; i < measurement.fits.size(); ++i) {
+    const MachineMeasurement::Fit& fit = measurement.fits[i];
+    std::printf("\n%s: step times of %d probes met within %.1f %% (mean), %+.1f %% (worst)\n",
+                fit.load.c_str(), fit.num_probes, 100 * fit.mean_error, 100 * fit.worst_error);
+    for (const auto& [resource, unit] : kUnits) {
+      std::printf("  %-26s %s\n", std::string(planner::ResourceName(resource)).c_str(),
+                  Rate(measurement.profile.measured[i].rates[resource], unit).c_str());
+    }
+  }
+}
+
+absl::StatusOr<ExitCode> CalibrateMachine(const CalibrateOptions& options, const Output& output) {
+  const std::string path = options.out.empty() ? planner::MachineProfilePath() : options.out;
+  if (path.empty()) return UsageError("neither HOME nor XDG_CONFIG_HOME is set; name a file with --out");
+  TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, cluster::DetectHost());
+  TRAINCTL_ASSIGN_OR_RETURN(const std::vector<Load> loads, LoadsOf(options, host));
+  std::fprintf(stderr, "measuring this machine; other work on it spoils the result\n");
+  TRAINCTL_ASSIGN_OR_RETURN(const MachineMeasurement measurement,
+                            MeasureMachine(host, loads, [](const std::string& what) {
+                              std::fprintf(stderr, "  %s\n", what.c_str());
+                            }));
+  TRAINCTL_ASSIGN_OR_RETURN(const planner::MachineProfile profile, Merged(path, host, measurement.profile));
+  const std::string json = planner::MachineToJson(profile);
+  const size_t slash = path.rfind('/');
+  if (slash != std::string::npos && slash > 0) TRAINCTL_RETURN_IF_ERROR(MakeDirs(path.substr(0, slash)));
+  TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(path, json));
+  if (output.json) {
+    std::fputs(json.c_str(), stdout);
+  } else {
+    Print(measurement);
+    std::printf("\nwritten: %s\n", path.c_str());
+  }
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+void AddCalibrate(CLI::App& app, Action& action) {
+  CLI::App* verb = app.add_subcommand("calibrate", "Measure this machine, so that plans tell its times");
+  auto options = std::make_shared<CalibrateOptions>();
+  verb->add_option("--out", options->out, "Where to write the profile (default: the user's configuration)");
+  verb->add_option("--precision", options->precision, "Only this type")
+      ->check(CLI::IsMember({"fp32", "bf16"}));
+  verb->add_option("--workers", options->workers, "Only with so many workers at once")
+      ->check(CLI::Range(int64_t{1}, int64_t{1024}));
+  verb->add_option("--threads", options->threads, "Only with so many threads a worker")
+      ->check(CLI::Range(int64_t{1}, int64_t{1024}));
+  AddJsonFlag(*verb);
+  SetExample(*verb, "trainctl calibrate && trainctl plan recipes/quickstart.toml");
+  verb->callback([&action, options] {
+    action = [options](const Output& output) { return CalibrateMachine(*options, output); };
+  });
+}
+
+}  // namespace trainctl::cli

@@ -1,0 +1,182 @@
+#include "apps/trainctl/measure_machine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "apps/trainctl/planned_job.h"
+#include "base/files.h"
+#include "base/json.h"
+#include "base/status.h"
+#include "planner/calibration.h"
+#include "planner/plan.h"
+#include "recipe/load.h"
+
+namespace trainctl::cli {
+namespace {
+
+// A small model: wide and narrow, long and short, with few and with many words, so that no two
+// resources grow together.
+struct ProbeShape {
+  int layers, hidden, ffn, heads, kv_heads, vocab, seq_len, micro_batch, accumulation, zero_stage;
+};
+constexpr ProbeShape kShapes[] = {
+    {4, 128, 352, 4, 2, 512, 128, 2, 2, 1},   {2, 256, 704, 4, 4, 4096, 512, 1, 2, 2},
+    {2, 512, 1408, 8, 4, 1024, 256, 4, 1, 3}, {1, 768, 2048, 12, 12, 8192, 128, 4, 1, 0},
+    {2, 256, 1024, 4, 2, 512, 1024, 1, 1, 3}, {3, 384, 1024, 6, 6, 2048, 256, 2, 3, 0},
+};
+constexpr int kSteps = 11;
+constexpr int kWarmUpSteps = 3;  // pages are touched, libraries choose their kernels
+
+// Letters of no meaning: the time of a step does not depend on them.
+std::string ProbeText() {
+  std::string text;
+  uint32_t state = 1;
+  while (text.size() < size_t{1} << 20) {
+    state = state * 1664525 + 1013904223;
+    text.push_back(static_cast<char>('a' + (state >> 24) % 26));
+  }
+  return text;
+}
+
+std::string ProbeRecipe(const ProbeShape& shape, const Load& load, const std::string& data) {
+  const bool sharded = shape.zero_stage > 0 && load.workers > 1;
+  return absl::StrCat(
+      "recipe_version = 1\n[run]\nname = \"probe\"\n[model]\nfamily = \"llama\"\nlayers = ", shape.layers,
+      "\nhidden = ", shape.hidden, "\nffn = ", shape.ffn, "\nheads = ", shape.heads,
+      "\nkv_heads = ", shape.kv_heads, "\nvocab = ", shape.vocab,
+      "\n[data]\ntokenizer = \"byte\"\nseq_len = ", shape.seq_len,
+      "\npacking = \"continuous\"\n[[data.train]]\nname = \"text\"\nkind = \"text\"\nfiles = [\"", data,
+      "\"]\n[train]\nsteps = ", kSteps,
+      "\nbatch_sequences = ", shape.micro_batch * shape.accumulation * load.workers,
+      "\nmicro_batch = ", shape.micro_batch, "\nprecision = \"", load.dtype == DType::kBF16 ? "bf16" : "fp32",
+      "\"\n[parallel]\nrecompute = \"none\"\nzero_stage = ", sharded ? shape.zero_stage : 0,
+      "\ndp_shard = ", sharded ? load.workers : 1, "\n[cluster]\ndevices_per_node = ", load.workers,
+      "\nthreads_per_worker = ", load.threads, "\n[checkpoint]\nevery_steps = 1000000\n");
+}
+
+// What other programs take from the machine makes steps longer, never shorter.
+double LowerQuartile(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 4];
+}
+
+// The lower quartiles over the steps after the warm-up, under the names of planner::WorkOfStep.
+absl::Status ReadTimings(const std::string& path, planner::Probe& probe) {
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  std::vector<double> steps;
+  std::map<std::string, std::vector<double>> seconds;
+  for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    TRAINCTL_ASSIGN_OR_RETURN(const Json json, ParseJson(line, path));
+    TRAINCTL_ASSIGN_OR_RETURN(const int64_t step, JsonInt(json, "step", path));
+    if (step <= kWarmUpSteps) continue;
+    TRAINCTL_ASSIGN_OR_RETURN(steps.emplace_back(), JsonDouble(json, "seconds", path));
+    for (const char* group : {"operators", "phases"}) {
+      const auto found = json.find(group);
+      if (found == json.end() || !found->is_object()) return BadDataError(absl::StrCat(path, ": no ", group));
+      for (const auto& [name, value] : found->items()) {
+        if (probe.work.count(name) > 0) seconds[name].push_back(value.get<double>());
+      }
+    }
+  }
+  if (steps.empty()) return BadDataError(absl::StrCat(path, ": no step was timed"));
+  probe.step_seconds = LowerQuartile(std::move(steps));
+  for (auto& [name, values] : seconds) probe.seconds[name] = LowerQuartile(std::move(values));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<planner::Probe> RunProbe(const ProbeShape& shape, const Load& load, const cluster::Host& host,
+                                        const std::string& folder) {
+  const std::string text = ProbeRecipe(shape, load, folder + "/text.txt");
+  TRAINCTL_ASSIGN_OR_RETURN(const recipe::LoadedRecipe loaded,
+                            recipe::LoadRecipeText(text, folder + "/probe.toml", {}, recipe::RealAccess()));
+  TRAINCTL_ASSIGN_OR_RETURN(const planner::Plan plan, planner::MakePlan(loaded.recipe, host));
+  const std::string path = folder + "/run";
+  TRAINCTL_RETURN_IF_ERROR(RemoveAll(path));
+  planner::Probe probe;
+  {
+    TRAINCTL_ASSIGN_OR_RETURN(run::RunFolder run, run::RunFolder::CreateAt(path));
+    TRAINCTL_RETURN_IF_ERROR(run.Lock());
+    TRAINCTL_RETURN_IF_ERROR(WriteRunFiles(run, loaded.recipe, plan));
+    TRAINCTL_ASSIGN_OR_RETURN(launcher::JobOptions job, PlannedJob(run, loaded.recipe, plan));
+    job.max_restarts = 0;
+    TRAINCTL_ASSIGN_OR_RETURN(const launcher::JobOutcome outcome, launcher::RunJob(job));
+    if (outcome.kind != launcher::JobOutcome::Kind::kFinished) {
+      return EnvironmentError(absl::StrCat("a probe run (", load.ToString(),
+                                           ") did not finish: ", outcome.message,
+                                           outcome.log_tail.empty() ? "" : "\n", outcome.log_tail));
+    }
+    const planner::PlannedStep step = planner::PlannedSchedule(plan, loaded.recipe.model.spec);
+    probe.work = planner::WorkOfStep(step.schedule, loaded.recipe.model.spec, step.ledger, step.options);
+    TRAINCTL_RETURN_IF_ERROR(ReadTimings(run.timings_path(), probe));
+  }
+  return probe;
+}
+
+absl::StatusOr<std::string> MakeTemporaryFolder() {
+  const char* const base = std::getenv("TMPDIR");
+  std::string path =
+      absl::StrCat(base != nullptr && *base == '/' ? base : "/tmp", "/trainctl-calibrate-XXXXXX");
+  if (mkdtemp(path.data()) == nullptr) return ErrnoError("make", path, errno);
+  return path;
+}
+
+absl::Status MeasureLoads(const cluster::Host& host, const std::vector<Load>& loads,
+                          const std::string& folder, const std::function<void(const std::string&)>& progress,
+                          MachineMeasurement& measurement) {
+  TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(folder + "/text.txt", ProbeText()));
+  for (const Load& load : loads) {
+    progress(load.ToString());
+    std::vector<planner::Probe> probes;
+    for (const ProbeShape& shape : kShapes) {
+      TRAINCTL_ASSIGN_OR_RETURN(probes.emplace_back(), RunProbe(shape, load, host, folder));
+    }
+    const planner::Rates initial = planner::CpuRates(load.threads, load.dtype, host.native_bf16);
+    planner::MeasuredRates measured{load.dtype, load.workers, load.threads,
+                                    planner::FitRates(probes, initial)};
+    MachineMeasurement::Fit fit{.load = load.ToString(), .num_probes = static_cast<int>(probes.size())};
+    for (double error : planner::ErrorsOf(probes, measured.rates)) {
+      fit.mean_error += std::abs(error) / static_cast<double>(probes.size());
+      if (std::abs(error) > std::abs(fit.worst_error)) fit.worst_error = error;
+    }
+    measurement.fits.push_back(std::move(fit));
+    measurement.profile.measured.push_back(std::move(measured));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string Load::ToString() const {
+  return absl::StrCat(dtype == DType::kBF16 ? "bf16" : "fp32", ", ", workers, " worker",
+                      workers == 1 ? "" : "s", " x ", threads, " thread", threads == 1 ? "" : "s");
+}
+
+std::vector<Load> UsualLoads(const cluster::Host& host) {
+  std::vector<Load> loads;
+  for (DType dtype : {DType::kF32, DType::kBF16}) {
+    if (dtype == DType::kBF16 && !host.native_bf16) continue;
+    loads.push_back({dtype, 1, host.allowed_cores});
+    if (host.allowed_cores == 1) continue;
+    loads.push_back({dtype, 1, 1});
+    loads.push_back({dtype, host.allowed_cores, 1});
+  }
+  return loads;
+}
+
+absl::StatusOr<MachineMeasurement> MeasureMachine(const cluster::Host& host, const std::vector<Load>& loads,
+                                                  const std::function<void(const std::string&)>& progress) {
+  MachineMeasurement measurement;
+  measurement.profile.cpu = host.cpu;
+  measurement.profile.cores = host.allowed_cores;
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string folder, MakeTemporaryFolder());
+  const absl::Status status = MeasureLoads(host, loads, folder, progress, measurement);
+  const absl::Status removed = RemoveAll(folder);
+  TRAINCTL_RETURN_IF_ERROR(status);
+  TRAINCTL_RETURN_IF_ERROR(removed);
+  return measurement;
+}
+
+}  // namespace trainctl::cli

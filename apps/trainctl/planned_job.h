@@ -1,0 +1,20 @@
+// A plan made ready to run: the files that its workers read, and the launcher's options.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "launcher/job.h"
+#include "planner/plan.h"
+#include "recipe/recipe.h"
+#include "run/run_folder.h"
+
+namespace trainctl::cli {
+
+// Complete before the first worker starts.
+absl::Status WriteRunFiles(const run::RunFolder& run, const recipe::Recipe& recipe,
+                           const planner::Plan& plan);
+
+// `run` must outlive the job. EnvironmentError: the worker program is not there.
+absl::StatusOr<launcher::JobOptions> PlannedJob(run::RunFolder& run, const recipe::Recipe& recipe,
+                                                const planner::Plan& plan);
+
+}  // namespace trainctl::cli

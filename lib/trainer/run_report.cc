@@ -1,0 +1,135 @@
+#include "trainer/run_report.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/files.h"
+#include "base/json.h"
+#include "base/units.h"
+
+namespace trainctl::trainer {
+namespace {
+
+constexpr int kWarmUpSteps = 3;
+
+// The parts of a step that people look at.
+enum Part { kProducts, kAttention, kLoss, kOtherOperators, kOptimizer, kRest, kNumParts };
+constexpr const char* kPartNames[kNumParts] = {"linear layers",   "attention", "head and loss",
+                                               "other operators", "optimizer", "communication and rest"};
+using SecondsByPart = std::array<double, kNumParts>;
+
+Part PartOf(const std::string& name) {
+  if (absl::StartsWith(name, "linear cross entropy")) return kLoss;
+  if (absl::StartsWith(name, "linear")) return kProducts;
+  if (absl::StartsWith(name, "attention")) return kAttention;
+  if (name == "optimizer step" || name == "gradient norm") return kOptimizer;
+  if (name == planner::kCommunication || name == planner::kOther) return kRest;
+  return kOtherOperators;
+}
+
+Json MemoryToJson(const MemoryByCategory& bytes) {
+  Json json = Json::object();
+  for (size_t c = 0; c < bytes.size(); ++c) {
+    json[std::string(schedule::CategoryName(static_cast<schedule::Category>(c)))] = bytes[c];
+  }
+  return json;
+}
+
+Json PartsToJson(const SecondsByPart& seconds) {
+  Json json = Json::object();
+  for (size_t part = 0; part < seconds.size(); ++part) json[kPartNames[part]] = seconds[part];
+  return json;
+}
+
+int64_t Total(const MemoryByCategory& bytes) {
+  return std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
+}
+
+void TellMemory(const planner::Plan& plan, const MemoryByCategory& measured,
+                std::vector<std::string>& lines) {
+  lines.push_back(absl::StrFormat("tensor memory per worker: predicted %s, measured %s; at the peak:",
+                                  FormatBytes(plan.predicted.peak_bytes), FormatBytes(Total(measured))));
+  for (size_t c = 0; c < measured.size(); ++c) {
+    lines.push_back(absl::StrFormat("  %-22s predicted %10s, measured %10s",
+                                    schedule::CategoryName(static_cast<schedule::Category>(c)),
+                                    FormatBytes(plan.predicted.at_peak[c]), FormatBytes(measured[c])));
+  }
+}
+
+void TellTime(const planner::Plan& plan, const StepTimes& times, const SecondsByPart& predicted,
+              const SecondsByPart& measured, std::vector<std::string>& lines) {
+  lines.push_back(
+      absl::StrFormat("step time: predicted %.4g s%s, measured %.4g s (median of %d steps); of it:",
+                      planner::Chosen(plan).step_seconds,
+                      plan.rates.measured ? "" : " (roughly; `trainctl calibrate` measures this machine)",
+                      times.MedianSeconds(), times.count()));
+  for (size_t part = 0; part < measured.size(); ++part) {
+    lines.push_back(absl::StrFormat("  %-22s predicted %8.4g s, measured %8.4g s", kPartNames[part],
+                                    predicted[part], measured[part]));
+  }
+}
+
+}  // namespace
+
+void StepTimes::Add(double step_seconds, const Named& phases, const Named& operators) {
+  if (++seen_ <= kWarmUpSteps) return;
+  steps_.push_back(step_seconds);
+  for (const Named* group : {&phases, &operators}) {
+    for (const auto& [name, seconds] : *group) sums_[name] += seconds;
+  }
+}
+
+double StepTimes::MedianSeconds() const {
+  if (steps_.empty()) return 0;
+  std::vector<double> sorted = steps_;
+  std::sort(sorted.begin(), sorted.end());
+  return sorted[sorted.size() / 2];
+}
+
+std::map<std::string, double> StepTimes::MeanByName() const {
+  std::map<std::string, double> means = sums_;
+  for (auto& [name, seconds] : means) seconds /= static_cast<double>(std::max<size_t>(steps_.size(), 1));
+  return means;
+}
+
+absl::StatusOr<std::vector<std::string>> WriteReport(const std::string& path, const planner::Plan& plan,
+                                                     const model::ModelSpec& spec,
+                                                     const planner::PlannedStep& planned,
+                                                     const MemoryByCategory& measured_memory,
+                                                     const StepTimes& times) {
+  const auto work = planner::WorkOfStep(planned.schedule, spec, planned.ledger, planned.options);
+  const std::map<std::string, double> means = times.MeanByName();
+  SecondsByPart predicted = {}, measured = {};
+  measured[kRest] = times.MedianSeconds();
+  for (const auto& [name, units] : work) {
+    predicted[PartOf(name)] += plan.rates.Seconds(units);
+    const auto mean = means.find(name);
+    if (mean == means.end()) continue;
+    measured[PartOf(name)] += mean->second;
+    measured[kRest] -= mean->second;
+  }
+  measured[kRest] = std::max(measured[kRest], 0.0);
+
+  Json report = {{"schema", "trainctl.report.v1"},
+                 {"predicted_peak_bytes", plan.predicted.peak_bytes},
+                 {"measured_peak_bytes", Total(measured_memory)},
+                 {"predicted_at_peak", MemoryToJson(plan.predicted.at_peak)},
+                 {"measured_at_peak", MemoryToJson(measured_memory)}};
+  std::vector<std::string> lines;
+  TellMemory(plan, measured_memory, lines);
+  if (times.count() > 0) {
+    report["rates_measured"] = plan.rates.measured;
+    report["predicted_step_seconds"] = planner::Chosen(plan).step_seconds;
+    report["measured_step_seconds"] = times.MedianSeconds();
+    report["predicted_seconds"] = PartsToJson(predicted);
+    report["measured_seconds"] = PartsToJson(measured);
+    TellTime(plan, times, predicted, measured, lines);
+  }
+  TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(path, report.dump(2) + "\n"));
+  return lines;
+}
+
+}  // namespace trainctl::trainer

@@ -1,0 +1,42 @@
+// What was predicted of a run against what was measured: report.json and the last lines of rank 0.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "planner/plan.h"
+
+namespace trainctl::trainer {
+
+using MemoryByCategory = std::array<int64_t, schedule::kNumCategories>;  // bytes
+
+// The steps of one process, without the first ones, in which pages are touched and kernels chosen.
+class StepTimes {
+ public:
+  using Named = std::vector<std::pair<std::string, double>>;
+  void Add(double step_seconds, const Named& phases, const Named& operators);
+  int count() const { return static_cast<int>(steps_.size()); }
+  double MedianSeconds() const;  // 0: there were none
+  // Mean seconds a step, by the names of timings.jsonl.
+  std::map<std::string, double> MeanByName() const;
+
+ private:
+  int seen_ = 0;
+  std::vector<double> steps_;
+  std::map<std::string, double> sums_;
+};
+
+// Writes the report to `path` and returns the lines for people. `measured_memory` is of the rank that
+// needed most, `times` of this one.
+absl::StatusOr<std::vector<std::string>> WriteReport(const std::string& path, const planner::Plan& plan,
+                                                     const model::ModelSpec& spec,
+                                                     const planner::PlannedStep& planned,
+                                                     const MemoryByCategory& measured_memory,
+                                                     const StepTimes& times);
+
+}  // namespace trainctl::trainer
