@@ -106,7 +106,7 @@ struct Workload {
     return static_cast<double>(micro_batch) * static_cast<double>(seq_len) / static_cast<double>(degrees.cp);
   }
   int64_t num_micro_batches() const { return global_batch / (micro_batch * degrees.dp); }
-  bool FusedElementwise() const { return fused_elementwise.value_or(framework->fused_elementwise); }
+  bool FusedElementwise() const { return fused_elementwise.value_or(framework->fused_activation); }
   double LogitBytes() const { return logit_bytes > 0 ? logit_bytes : framework->logit_bytes; }
   bool SequenceParallel() const { return sequence_parallel.value_or(framework->sequence_parallel); }
   schedule::PipelineKind Pipeline() const {
