@@ -110,7 +110,8 @@ class LayerTimer {
       // Backward of a product whose input was gathered: that input is gathered again beside the product for
       // its gradient.
       const double again = pairs * gather;
-      backward += SecondsBeyondCompute(times_.input_backward, again, SpeedLeft(group, w_, contention_));
+      const double products = times_.input_backward - attention_backward_;
+      backward += SecondsBeyondCompute(products, again, SpeedLeft(group, w_, contention_));
     } else {
       forward = pairs * Seconds(Collective::kAllReduce, bytes, group);
       backward = forward;
