@@ -25,6 +25,8 @@ const FrameworkProfile kFrameworks[] = {
      .accumulates_in_product = true,
      .expert_streams = 4,
      .vocab_multiple = 128,
+     .selects_modules = true,
+     .gradients_stay = true,
      .metric = MemoryMetric::kAllocated},
     {.name = "megatron-bridge",
      .label = "Megatron-Bridge's recipes (Megatron Core with Transformer Engine)",
@@ -36,6 +38,7 @@ const FrameworkProfile kFrameworks[] = {
      .gradient_bytes = 2,
      .attention = AttentionKernel::kVendor,
      .sequence_parallel = true,
+     .fused_elementwise = true,
      .fp8_saves_inputs = true,
      .weight_gradient_buffer = true,
      .overlap_tensor_parallel = true,
@@ -114,6 +117,7 @@ const FrameworkProfile kFrameworks[] = {
      .sequence_parallel = true,
      .fused_elementwise = true,
      .selects_operators = true,
+     .launches_operators = false,
      .stops_recompute_early = true,
      .gathers_by_block = true,
      .copies_gathered_blocks = true,
@@ -155,17 +159,6 @@ const FrameworkProfile kFrameworks[] = {
      .step_is_flat = true,
      .nccl_connects_all = true,
      .metric = MemoryMetric::kDevice},
-    {.name = "trainctl",
-     .label = "trainctl's own trainer as it would run on a GPU; it runs on CPUs today",
-     .source =
-         "lib/sharding/ledger.h and docs/planner.md of this project (bf16 compute copies; fp32 gradients, "
-         "master weights and two moments; at stage 3 the fp32 shard is the master), lib/model/segment.cc (one "
-         "kernel each for norms, activations and the loss, whose logits are formed for some rows at a time); "
-         "assumed for the GPU: FlashAttention-2, sequence parallelism with tensor parallelism",
-     .sequence_parallel = true,
-     .fused_elementwise = true,
-     .logit_bytes = 4,
-     .metric = MemoryMetric::kAllocated},
 };
 
 }  // namespace

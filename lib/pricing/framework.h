@@ -49,6 +49,7 @@ struct FrameworkProfile {
   bool fp8_saves_inputs = false;        // a linear layer keeps its input as fp8
   bool weight_gradient_buffer = false;  // a bf16 buffer for each shape of weight
   bool selects_operators = false;       // selective recompute works by operator, not the scores alone
+  bool launches_operators = true;       // one by one from the host; else they are compiled, or graphs
   bool stops_recompute_early = false;   // full recompute ends when all that the backward needs is there
   bool overlap_data_parallel = true;    // gradient reductions run beside the backward
   bool overlap_tensor_parallel = false;

@@ -33,6 +33,8 @@ struct WorkItem {
   double share_recomputed_by_selection = 0;
   // Modules (RecomputeModule): if one of them is done again, saved_bytes are not kept.
   uint32_t dropped_by = 0;
+  // Modules that do this operator again in the backward, if they are recomputed.
+  uint32_t again_by = 0;
 };
 
 struct LayerWork {

@@ -98,6 +98,7 @@ struct Workload {
   bool fused_experts = false;
 
   Tuning tuning;  // of the machine; its rates are in `device` and `node` already (TunedMachine)
+  std::optional<bool> launches_operators;  // by the host, one by one; empty: as the framework
 
   double OptimizerBytes() const { return optimizer_bytes > 0 ? optimizer_bytes : framework->optimizer_bytes; }
   double GradientBytes() const {
