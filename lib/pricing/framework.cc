@@ -9,8 +9,10 @@ namespace {
 const FrameworkProfile kFrameworks[] = {
     {.name = "megatron-core",
      .label = "Megatron-LM, Megatron-Bridge and NeMo (Megatron Core with Transformer Engine)",
-     .source = "NVIDIA/Megatron-LM README (bytes per parameter, distributed optimizer); arXiv 2205.05198 "
-               "(sequence parallelism)",
+     .source =
+         "NVIDIA/Megatron-LM README (bytes per parameter, distributed optimizer); arXiv 2205.05198 "
+         "(sequence parallelism); NVIDIA/TransformerEngine transformer_engine/common/gemm/cublaslt_gemm.cu: "
+         "grouped products on four streams",
      .attention = AttentionKernel::kVendor,
      .sequence_parallel = true,
      .fused_elementwise = true,
@@ -21,6 +23,7 @@ const FrameworkProfile kFrameworks[] = {
      .norm_backward_bytes = 6,
      .quantize_bytes = 4,
      .accumulates_in_product = true,
+     .expert_streams = 4,
      .vocab_multiple = 128,
      .selects_modules = true,
      .gradients_stay = true,
@@ -35,6 +38,7 @@ const FrameworkProfile kFrameworks[] = {
      .gradient_bytes = 2,
      .attention = AttentionKernel::kVendor,
      .sequence_parallel = true,
+     .fused_elementwise = true,
      .fp8_saves_inputs = true,
      .weight_gradient_buffer = true,
      .overlap_tensor_parallel = true,
@@ -42,6 +46,7 @@ const FrameworkProfile kFrameworks[] = {
      .norm_backward_bytes = 6,
      .quantize_bytes = 4,
      .accumulates_in_product = true,
+     .expert_streams = 4,
      .vocab_multiple = 128,
      .step_bytes = 4,
      .selects_modules = true,
@@ -177,6 +182,7 @@ const FrameworkProfile kFrameworks[] = {
          "kernel each for norms, activations and the loss, whose logits are formed for some rows at a time); "
          "assumed for the GPU: FlashAttention-2, sequence parallelism with tensor parallelism",
      .sequence_parallel = true,
+     .fused_elementwise = true,
      .logit_bytes = 4,
      .metric = MemoryMetric::kAllocated},
 };

@@ -69,6 +69,7 @@ struct FrameworkProfile {
   RotaryKernel rotary = RotaryKernel::kFused;
   bool fused_activation = true;         // the gate's activation and product are one kernel
   bool accumulates_in_product = false;  // gradients of weights are added to fp32 ones by the product itself
+  double expert_streams = 0;            // products of experts run side by side, each a launch; 0: all in one
   bool blocking_launches = false;       // the host waits for every kernel
   int64_t vocab_multiple = 1;           // times tp: the vocabulary is padded to it
   bool embedding_counts_as_layer = false;  // when layers are cut into stages
