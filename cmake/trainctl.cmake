@@ -62,6 +62,35 @@ function(trainctl_module_dir module out)
   endif()
 endfunction()
 
+# What a page is made of: lib/<module>/page.css becomes `const char kPageCss[]` in the module's namespace.
+function(trainctl_page_texts module dir out)
+  file(GLOB texts CONFIGURE_DEPENDS ${dir}/*.html ${dir}/*.css ${dir}/*.js)
+  set(generated)
+  foreach(text IN LISTS texts)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${text})
+    get_filename_component(file ${text} NAME)
+    set(constant k)
+    string(REGEX MATCHALL "[a-z]+" words ${file})
+    foreach(word IN LISTS words)
+      string(SUBSTRING ${word} 0 1 first)
+      string(SUBSTRING ${word} 1 -1 rest)
+      string(TOUPPER ${first} first)
+      string(APPEND constant ${first}${rest})
+    endforeach()
+    file(READ ${text} content)
+    set(source ${CMAKE_BINARY_DIR}/generated/${module}/${file}.cc)
+    file(CONFIGURE OUTPUT ${source} CONTENT [[
+// Made from @file@.
+namespace trainctl::@module@ {
+extern const char @constant@[];
+const char @constant@[] = R"text(@content@)text";
+}
+]] @ONLY)
+    list(APPEND generated ${source})
+  endforeach()
+  set(${out} ${generated} PARENT_SCOPE)
+endfunction()
+
 function(trainctl_add_module module)
   trainctl_module_dir(${module} dir)
   file(GLOB sources CONFIGURE_DEPENDS ${dir}/*.cc)
@@ -76,7 +105,8 @@ function(trainctl_add_module module)
     target_link_libraries(trainctl_${module} INTERFACE ${libs})
     return()
   endif()
-  add_library(trainctl_${module} STATIC ${sources})
+  trainctl_page_texts(${module} ${dir} texts)
+  add_library(trainctl_${module} STATIC ${sources} ${texts})
   target_link_libraries(trainctl_${module} PUBLIC ${libs} PRIVATE ${TRAINCTL_PRIVATE_PACKAGES_${module}})
   if(module IN_LIST TRAINCTL_TORCH_MODULES)
     trainctl_use_libtorch(trainctl_${module})

@@ -29,4 +29,8 @@ absl::Status WriteTrace(const pricing::Workload& workload, absl::string_view tit
   return WriteFileAtomic(path, planner::TraceJson(pricing::BuildTimeline(workload), title));
 }
 
+absl::Status WritePage(const planner::PageInput& page, const std::string& path) {
+  return WriteFileAtomic(path, planner::PlanPage(page));
+}
+
 }  // namespace trainctl::cli

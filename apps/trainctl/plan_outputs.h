@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "planner/page.h"
 #include "pricing/workload.h"
 
 namespace trainctl::cli {
@@ -18,5 +19,8 @@ void PrintDrawing(const pricing::Workload& workload, bool color);
 
 // --trace OUT: EnvironmentError where it cannot be written.
 absl::Status WriteTrace(const pricing::Workload& workload, absl::string_view title, const std::string& path);
+
+// --html OUT: `page` is planner::PageOf(workload, name) with what the caller knows beside it.
+absl::Status WritePage(const planner::PageInput& page, const std::string& path);
 
 }  // namespace trainctl::cli

@@ -18,12 +18,24 @@ std::string Seconds(double seconds) {
   return absl::StrFormat("%.0f us", seconds * 1e6);
 }
 
-// Of the stages, so that one with few layers does not make all others wide.
-double MedianForward(const schedule::PipelineCosts& costs) {
-  std::vector<double> seconds;
-  for (const schedule::StageCosts& stage : costs.stages) seconds.push_back(stage.forward_s);
-  std::sort(seconds.begin(), seconds.end());
-  return seconds.empty() ? 0 : seconds[seconds.size() / 2];
+// The shortest pass, so that none is lost between two cells; but not one so short (a stage of next to no
+// layers) that it would make all others wide.
+double CellSeconds(const schedule::PipelineCosts& costs, bool split_backwards) {
+  std::vector<double> passes;
+  for (const schedule::StageCosts& stage : costs.stages) {
+    passes.push_back(stage.forward_s);
+    if (split_backwards) {
+      passes.insert(passes.end(), {stage.input_backward_s, stage.weight_backward_s});
+    } else {
+      passes.push_back(stage.backward_s);
+    }
+  }
+  std::sort(passes.begin(), passes.end());
+  const double least = passes[passes.size() / 2] / 4;
+  for (const double seconds : passes) {
+    if (seconds >= least) return seconds;
+  }
+  return least;
 }
 
 }  // namespace
@@ -42,14 +54,16 @@ std::string DrawStep(const pricing::Workload& w, const DrawStepOptions& options)
   for (const double seconds : played.times.busy_s) busy += seconds;
   const double idle = 1 - busy / (played.times.makespan_s * static_cast<double>(played.times.busy_s.size()));
 
+  const bool split = w.degrees.pp > 1 && schedule::LimitsOf(w.Pipeline()).splits_backward;
+  const double cell_s = CellSeconds(played.costs, split);
   std::string text;
-  absl::StrAppendFormat(&text, "%s: %d rank%s, %d micro-batch%s; a cell is %s, one forward\n", name,
-                        w.degrees.pp, w.degrees.pp == 1 ? "" : "s", micro_batches,
-                        micro_batches == 1 ? "" : "es", Seconds(MedianForward(played.costs)));
+  absl::StrAppendFormat(&text, "%s: %d rank%s, %d micro-batch%s; a cell is %s\n", name, w.degrees.pp,
+                        w.degrees.pp == 1 ? "" : "s", micro_batches, micro_batches == 1 ? "" : "es",
+                        Seconds(cell_s));
   schedule::DrawOptions draw;
   draw.width = options.width;
   draw.color = options.color;
-  draw.cell_s = MedianForward(played.costs);
+  draw.cell_s = cell_s;
   absl::StrAppend(&text, schedule::DrawPipeline(played.lowered, played.times, draw));
   absl::StrAppendFormat(&text,
                         "First stage: forward %s, backward %s. Idle: %.1f %% of the time of all ranks.\n",

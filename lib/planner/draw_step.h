@@ -13,8 +13,8 @@ struct DrawStepOptions {
   bool color = false;  // ANSI
 };
 
-// A line on the schedule, one line per rank, a legend, and what a rank does all the time. Each cell is the
-// forward of a typical stage; a step that is wider than the text is cut, and the text says where.
+// A line on the schedule, one line per rank, a legend, and what a rank does all the time. A cell is about
+// the shortest pass; a step that is wider than the text is cut, and the text says where.
 // `workload` is valid (pricing::Validate).
 std::string DrawStep(const pricing::Workload& workload, const DrawStepOptions& options = {});
 

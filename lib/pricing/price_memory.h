@@ -29,6 +29,7 @@ enum class MemoryMoment : uint8_t {
   kEnd,       // the last backward ends: all gradients are there
   kStep,      // the optimizer runs
 };
+inline constexpr int kNumMemoryMoments = 4;
 
 struct MemoryPrice {
   std::array<double, kNumMemoryParts> parts = {};  // bytes at the peak, by MemoryPart
@@ -46,6 +47,14 @@ struct MemoryPrice {
   // Of the device while a checkpoint is loaded: states without gradients and activations, and the largest
   // tensor of the file beside them.
   double load_bytes = 0;
+
+  // What is there beside weights and optimizer at each MemoryMoment; `parts` has those of the highest one.
+  struct Moment {
+    double gradients = 0, activations = 0, work = 0, logits = 0;
+    double sum() const { return gradients + activations + work + logits; }
+  };
+  std::array<Moment, kNumMemoryMoments> moments = {};
+  const Moment& At(MemoryMoment when) const { return moments[static_cast<size_t>(when)]; }
 
   double Of(MemoryMetric metric) const;
 };

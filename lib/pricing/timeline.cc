@@ -179,30 +179,41 @@ class Builder {
     return kept;
   }
 
+  // What comes to be of gradients while the activations go.
+  static double GrownGradients(const MemoryPrice& memory) {
+    return memory.At(MemoryMoment::kEnd).gradients - memory.At(MemoryMoment::kBackward).gradients;
+  }
+
   void AddMemory(size_t r) {
     RankTimeline& rank = timeline_.ranks[r];
     rank.memory = PriceMemoryOfRank(w_, static_cast<int64_t>(r));
     const auto part = [&](MemoryPart p) { return rank.memory.parts[static_cast<size_t>(p)]; };
-    rank.state_bytes =
-        part(MemoryPart::kParameters) + part(MemoryPart::kGradients) + part(MemoryPart::kOptimizer);
+    rank.state_bytes = part(MemoryPart::kParameters) + part(MemoryPart::kOptimizer) +
+                       rank.memory.At(MemoryMoment::kBackward).gradients;
     rank.outside_bytes = rank.memory.device_bytes - rank.memory.allocated_bytes;
-    const double logits = part(MemoryPart::kLogits);
+    const auto at = [&](MemoryMoment m) { return rank.memory.At(m); };
     rank.samples.push_back({0, 0, 0});
     double kept = 0;
     double most = 0;
     for (const Span& span : rank.streams[0].spans) {
       if (span.kind > SpanKind::kBackwardWeight) continue;
-      if (span.kind == SpanKind::kForward) kept += KeptBytesOfStage(span.stage);
+      const bool forward = span.kind == SpanKind::kForward;
+      if (forward) kept += KeptBytesOfStage(span.stage);
       most = std::max(most, kept);
-      const bool loss = logits > 0 && span.stage == timeline_.num_stages - 1;
-      const double work = part(MemoryPart::kWork) + (loss ? logits : 0);
+      const bool loss = forward && span.stage == timeline_.num_stages - 1;
+      const double work = loss      ? at(MemoryMoment::kLoss).logits + at(MemoryMoment::kLoss).work
+                          : forward ? 0
+                                    : at(MemoryMoment::kBackward).work;
       rank.samples.push_back({span.start_s, kept, work});
       if (span.kind == SpanKind::kBackward || span.kind == SpanKind::kBackwardWeight) {
         kept -= KeptBytesOfStage(span.stage);
       }
       rank.samples.push_back({span.end_s, std::max(0.0, kept), 0});
     }
-    const double scale = most > 0 ? part(MemoryPart::kActivations) / most : 0;
+    const MemorySample end = rank.samples.back();
+    rank.samples.back().work_bytes = at(MemoryMoment::kEnd).work + GrownGradients(rank.memory);
+    rank.samples.push_back(end);
+    const double scale = most > 0 ? at(MemoryMoment::kBackward).activations / most : 0;
     for (MemorySample& sample : rank.samples) sample.activation_bytes *= scale;
   }
 
@@ -228,6 +239,12 @@ class Builder {
       Append(rank.streams[0],
              {exchanged, exchanged + parts.price.optimizer_seconds, SpanKind::kOptimizer, -1, -1, -1});
       if (rank.streams[1].spans.empty()) rank.streams.erase(rank.streams.begin() + 1);
+    }
+    for (RankTimeline& rank : timeline_.ranks) {
+      const double work = rank.memory.At(MemoryMoment::kStep).work + GrownGradients(rank.memory);
+      if (work <= 0) continue;
+      rank.samples.push_back({exchanged, 0, work});
+      rank.samples.push_back({exchanged + parts.price.optimizer_seconds, 0, 0});
     }
     timeline_.end_s = exchanged + parts.price.optimizer_seconds;
     if (timeline_.left_out_micro_batches > 0) {

@@ -1,0 +1,136 @@
+// What a page shows of a workload before anybody adds to it.
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "base/units.h"
+#include "planner/page.h"
+
+namespace trainctl::planner {
+namespace {
+
+using pricing::Degrees;
+using pricing::Workload;
+
+// Passes that a page draws one by one; of longer steps whole rounds are left out.
+constexpr int64_t kPassesOnPage = 36'000;
+
+std::string PrecisionName(pricing::Precision precision) {
+  static constexpr const char* kNames[] = {"fp32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4"};
+  return kNames[static_cast<size_t>(precision)];
+}
+
+std::string RecomputeName(const Workload& w) {
+  static constexpr const char* kNames[] = {"none", "selective", "full"};
+  std::string name = kNames[static_cast<size_t>(w.recompute)];
+  if (w.recompute == pricing::RecomputeKind::kFull && w.recomputed_layers.has_value()) {
+    absl::StrAppend(&name, ", ", *w.recomputed_layers, " layers a rank");
+  }
+  return name;
+}
+
+std::string LayoutName(const Degrees& d) {
+  std::vector<std::string> parts;
+  const auto add = [&parts](const char* name, int64_t degree) {
+    if (degree > 1) parts.push_back(absl::StrCat(name, " ", degree));
+  };
+  add("tp", d.tp);
+  add("pp", d.pp);
+  add("cp", d.cp);
+  add("dp", d.dp);
+  add("ep", d.ep);
+  add("etp", d.etp);
+  if (parts.empty()) parts.push_back("one device");
+  if (d.zero_stage > 0) {
+    parts.push_back(absl::StrCat("ZeRO-", d.zero_stage, " over ", d.shard_group));
+  }
+  return absl::StrJoin(parts, " \u00d7 ");
+}
+
+std::string Scaled(double value, const char* unit) {
+  static constexpr const char* kPrefixes[] = {"", "k", "M", "G", "T", "P"};
+  int prefix = 0;
+  while (std::fabs(value) >= 1000 && prefix < 5) {
+    value /= 1000;
+    ++prefix;
+  }
+  return absl::StrFormat("%.4g %s%s", value, kPrefixes[prefix], unit);
+}
+
+// By the name of the constant, which says what it counts.
+std::string ValueOf(absl::string_view name, double value) {
+  if (name == "memory_bytes") return FormatBytes(static_cast<int64_t>(value));
+  if (name == "memory_bandwidth" || name == "measured_memory_bandwidth") return Scaled(value, "B/s");
+  if (name == "compute_units") return absl::StrFormat("%.0f", value);
+  return Scaled(value, "FLOP/s");
+}
+
+void AddLink(const cluster::Link& link, bool between_nodes, std::vector<PageConstant>& constants) {
+  const std::string prefix =
+      absl::StrCat(between_nodes ? "between nodes, " : "within a node, ", link.name, ": ");
+  const auto add = [&](const char* name, const cluster::Constant& constant, bool measured,
+                       const std::string& value) {
+    if (constant.value != 0)
+      constants.push_back({absl::StrCat(prefix, name), value, constant.source, measured});
+  };
+  add("bandwidth", link.bandwidth, false, Scaled(link.bandwidth.value, "B/s"));
+  add("latency of a step", link.latency_s, true, absl::StrFormat("%.1f us", link.latency_s.value * 1e6));
+  const auto share = [&](const char* name, const cluster::Constant& constant) {
+    add(name, constant, true, absl::StrFormat("%.2f of the bandwidth", constant.value));
+  };
+  share("all-reduce", link.all_reduce);
+  share("all-gather", link.all_gather);
+  share("reduce-scatter", link.reduce_scatter);
+  share("all-to-all", link.all_to_all);
+  share("all-reduce in the switch", link.in_network_all_reduce);
+}
+
+}  // namespace
+
+std::vector<PageConstant> ConstantsOf(const Workload& w) {
+  std::vector<PageConstant> constants;
+  for (const auto& [name, constant] : cluster::DeviceConstants(*w.device)) {
+    if (constant.value == 0) continue;
+    const bool measured = absl::string_view(name).substr(0, 8) == "measured";
+    constants.push_back(
+        {absl::StrCat(w.device->name, ": ", name), ValueOf(name, constant.value), constant.source, measured});
+  }
+  if (w.node->scale_up != nullptr) AddLink(*w.node->scale_up, false, constants);
+  if (w.node->scale_out != nullptr) AddLink(*w.node->scale_out, true, constants);
+  return constants;
+}
+
+PageInput PageOf(const Workload& w, absl::string_view model_name) {
+  const Degrees& d = w.degrees;
+  PageInput page;
+  page.title = std::string(model_name);
+  page.tokens_per_step = w.global_batch * w.seq_len;
+  page.devices = d.world_size();
+  page.memory_limit_bytes = w.device->memory_bytes.value;
+  page.timeline = pricing::BuildTimeline(w, {.max_passes = kPassesOnPage});
+  page.what_if = NeighboursOf(w, page.memory_limit_bytes);
+  page.constants = ConstantsOf(w);
+  const std::string schedule =
+      d.pp == 1
+          ? std::string("no pipeline")
+          : absl::StrCat(std::string(schedule::PipelineKindName(w.Pipeline())),
+                         d.virtual_stages > 1 ? absl::StrCat(", ", d.virtual_stages, " stages a rank") : "");
+  page.facts = {
+      {"Model", absl::StrCat(FormatCount(pricing::NumParameters(w.model)), " parameters, ", w.model.layers,
+                             " layers of ", w.model.hidden)},
+      {"Cluster", absl::StrCat(d.world_size(), " \u00d7 ", w.device->label, ", ", w.node->name)},
+      {"Layout", LayoutName(d)},
+      {"Schedule", schedule},
+      {"Batch",
+       absl::StrCat(w.global_batch, " sequences of ", w.seq_len, ": ", w.num_micro_batches(),
+                    w.num_micro_batches() == 1 ? " micro-batch of " : " micro-batches of ", w.micro_batch)},
+      {"Precision", PrecisionName(w.precision)},
+      {"Recompute", RecomputeName(w)},
+      {"Run as", w.framework->label},
+  };
+  return page;
+}
+
+}  // namespace trainctl::planner

@@ -1,0 +1,158 @@
+"""The pages of `plan --html` in a real browser, headless.
+
+    python3 tests/browser/plan_page_test.py PLAN_PAGES
+
+PLAN_PAGES writes them. Each must draw itself without an error, report as many intervals as its data has, and
+answer to pointing, zooming, choosing and changing the theme. Skipped, with the reason, where there is no browser.
+"""
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+
+SKIPPED = 77  # ctest's word for a test that could not run
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+TIMEOUT_S = 120
+
+# Runs in the page after its own script, and says in data-hands what it found.
+HANDS = """
+<script>
+(() => {
+  const root = document.documentElement, say = (text) => { root.dataset.hands = text; };
+  try {
+    const canvas = document.getElementById('timeline'), tip = document.getElementById('tip');
+    const box = () => canvas.getBoundingClientRect();
+    const send = (target, type, x, y, more) => target.dispatchEvent(new (type === 'wheel' ? WheelEvent : PointerEvent)(type,
+      { clientX: x, clientY: y, bubbles: true, cancelable: true, button: 0, pointerId: 1, ...more }));
+    canvas.setPointerCapture = () => {};
+    document.getElementById('memory').setPointerCapture = () => {};
+    const seen = new Set();
+    for (let x = box().left + 80; x < box().right - 12; x += 3) {
+      send(canvas, 'pointermove', x, box().top + 12);
+      if (!tip.hidden) seen.add(tip.querySelector('b').textContent.split(' ')[0]);
+    }
+    if (!seen.has('Forward') || !(seen.has('Backward') || seen.has('Input'))) throw new Error('pointing finds ' + [...seen]);
+    const middle = (box().left + box().right) / 2, y = box().top + 12;
+    const before = send(canvas, 'wheel', middle, y, { deltaY: 100 });
+    if (!before) throw new Error('the wheel alone does not move the page');
+    if (send(canvas, 'wheel', middle, y, { deltaY: -900, ctrlKey: true })) throw new Error('Ctrl + wheel does not zoom');
+    send(canvas, 'pointerdown', middle, y);
+    send(canvas, 'pointermove', middle - 200, y);
+    send(canvas, 'pointerup', middle - 200, y);
+    send(canvas, 'dblclick', middle, y);
+    const ranks = document.getElementById('rank');
+    ranks.value = String(ranks.options.length - 1);
+    ranks.dispatchEvent(new Event('change'));
+    const bold = document.querySelectorAll('.stack.selected');
+    if (bold.length !== 1 || bold[0].dataset.rank !== ranks.value) throw new Error('choosing a rank does not show');
+    const memory = document.getElementById('memory').getBoundingClientRect();
+    send(document.getElementById('memory'), 'pointermove', memory.left + 200, memory.top + 40);
+    if (tip.hidden || !tip.textContent.startsWith('Rank ' + ranks.value)) throw new Error('memory does not answer');
+    for (const id of ['zoom-in', 'zoom-out', 'zoom-all', 'theme', 'theme', 'theme']) document.getElementById(id).click();
+    canvas.dispatchEvent(new KeyboardEvent('keydown', { key: '+', bubbles: true }));
+    // Something other than one colour is on both canvases.
+    for (const id of ['timeline', 'memory']) {
+      const target = document.getElementById(id);
+      const pixels = target.getContext('2d').getImageData(0, 0, target.width, target.height).data;
+      const colors = new Set();
+      for (let i = 0; i < pixels.length; i += 4 * 97) colors.add(pixels[i] * 65536 + pixels[i + 1] * 256 + pixels[i + 2]);
+      if (colors.size < 4) throw new Error(id + ' is empty');
+    }
+    if (document.querySelector('h1').textContent !== JSON.parse(document.getElementById('data').textContent).title) {
+      throw new Error('the title is another');
+    }
+    if (document.documentElement.scrollWidth > innerWidth) throw new Error('wider than the window: ' + document.documentElement.scrollWidth);
+    say('ok');
+  } catch (error) {
+    say('error ' + error.message);
+  }
+})();
+</script>
+"""
+
+
+def browser():
+    for name in BROWSERS:
+        path = shutil.which(name)
+        if path:
+            return path
+    return None
+
+
+def dom_of(program, page, profile, size):
+    """The document after its scripts have run."""
+    command = [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+               "--no-first-run", "--disable-extensions", "--disable-background-networking",
+               "--virtual-time-budget=2000", "--window-size=" + size, "--user-data-dir=" + profile,
+               "--dump-dom", "file://" + page]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+    try:
+        out, err = process.communicate(timeout=TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        return None, f"the browser did not end within {TIMEOUT_S} s"
+    finally:
+        # The browser's own helpers end with it; nothing of its group may stay.
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    return out.decode(errors="replace"), err.decode(errors="replace")
+
+
+def attribute(dom, name):
+    found = re.search(rf'<html[^>]*\sdata-{name}="([^"]*)"', dom)
+    return found.group(1) if found else None
+
+
+def intervals_of(text):
+    data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL).group(1))
+    return sum(len(stream["spans"]) // 3 for rank in data["timeline"]["ranks"] for stream in rank["streams"])
+
+
+def main():
+    program = browser()
+    if program is None:
+        print(f"skipped: none of {', '.join(BROWSERS)} is installed; ./dev setup as root installs chromium")
+        return SKIPPED
+    failures = []
+    with tempfile.TemporaryDirectory(prefix="trainctl-page-") as folder:
+        subprocess.run([sys.argv[1], folder], check=True, timeout=TIMEOUT_S)
+        profile = os.path.join(folder, "profile")
+
+        def check(name, text, expected, hands, size="1400,1000"):
+            path = os.path.join(folder, name + ".checked.html")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+            dom, problem = dom_of(program, path, profile, size)
+            if not dom or "<html" not in dom:
+                failures.append(f"{name}: nothing came back from {program}: {problem[-600:]}")
+                return
+            told = attribute(dom, "check"), attribute(dom, "hands")
+            if not re.fullmatch(expected, told[0] or "") or told[1] != hands:
+                failures.append(f"{name} at {size}: the page says {told}, expected ({expected!r}, {hands!r})")
+
+        pages = sorted(name for name in os.listdir(folder) if name.endswith(".html"))
+        for page in pages:
+            with open(os.path.join(folder, page), encoding="utf-8") as file:
+                text = file.read()
+            expected = f"ok {intervals_of(text)} intervals"
+            check(page[:-5], text.replace("</body>", HANDS + "</body>"), expected, "ok")
+            if page == "everything.html":
+                check("narrow", text.replace("</body>", HANDS + "</body>"), expected, "ok", "500,900")
+                # The check itself can fail.
+                check("damaged", text.replace('"timeline":{', '"timeline":{,', 1), "error .*JSON.*", None)
+                check("incomplete", text.replace('"stages":[', '"no_stages":[', 1), "error .*", None)
+        print(f"{len(pages)} pages in {program}")
+    for failure in failures:
+        print(failure)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
