@@ -183,6 +183,7 @@ class LayoutWalk {
   std::vector<bool> SequenceParallel(int64_t tp) const;
   std::vector<pricing::ContextKind> Contexts(int64_t tp, int64_t cp) const;
   const std::vector<Stages>& StagesFor(int64_t pp);
+  std::vector<StageSplit> Splits(int64_t pp) const;
   const std::vector<StateAxes>& States(const LayerAxes& layer, const PipeAxes& pipe);
   bool ShapeIsPossible(const PipeAxes& pipe) const;
   std::vector<pricing::RecomputeKind> Recomputes() const;

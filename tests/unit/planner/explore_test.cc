@@ -112,6 +112,7 @@ class RandomSpaces {
     for (int k = 0; k < schedule::kNumPipelineKinds; ++k)
       kinds.push_back(static_cast<schedule::PipelineKind>(k));
     Maybe(1, space.pipeline, kinds);
+    if (Chance(0.7)) space.stage_split = {Chance(0.5) ? StageSplit::kEven : StageSplit::kEmbeddingAware};
     Maybe(0.2, space.precision, {pricing::Precision::kBf16, pricing::Precision::kFp8});
     return space;
   }
@@ -334,6 +335,22 @@ TEST(ExploreTest, AFixedLayoutIsTheAnswer) {
   EXPECT_EQ(w.degrees.virtual_stages, 2);
   EXPECT_EQ(w.num_micro_batches(), 8);
   EXPECT_EQ(found->best[0].time.step_seconds, pricing::PriceTime(w).step_seconds);
+}
+
+TEST(ExploreTest, AGivenCutIsTheOnlyOne) {
+  SearchSpace space = SpaceOf(Llama8B(), 64);
+  space.base.stage_layers = {7, 9, 9, 7};
+  const auto found = Explore(space, Goal());
+  ASSERT_TRUE(found.ok()) << found.status();
+  for (const Choice& choice : found->best) {
+    EXPECT_EQ(choice.workload.degrees.pp * choice.workload.degrees.virtual_stages, 4);
+    EXPECT_EQ(choice.workload.stage_layers, space.base.stage_layers);
+  }
+  space.base.stage_layers = {7, 9, 9, 8};
+  EXPECT_THAT(std::string(Explore(space, Goal()).status().message()), HasSubstr("add up to 33"));
+  space.base.stage_layers = {7, 9, 9, 7};
+  space.pp = {8};
+  EXPECT_THAT(std::string(Explore(space, Goal()).status().message()), HasSubstr("stage_layers of 4 stages"));
 }
 
 TEST(ExploreTest, WhatFitsNowhereHasANearest) {
