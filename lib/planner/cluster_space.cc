@@ -180,6 +180,32 @@ absl::StatusOr<SearchSpace> SpaceOf(const LoadedRecipe& loaded, const PlannedMod
   return space;
 }
 
+absl::StatusOr<std::vector<int64_t>> StageLayersOf(const LoadedRecipe& loaded, SearchSpace& space) {
+  const recipe::ParallelConfig& p = loaded.recipe.parallel;
+  if (!p.stage_layers.has_value()) return std::vector<int64_t>();
+  const auto wrong = [&](const std::string& why) {
+    return UsageError(AtField(loaded, "parallel.stage_layers", absl::StrCat("parallel.stage_layers: ", why)));
+  };
+  if (!p.pp.has_value()) return wrong("give parallel.pp with it");
+  const auto stages = static_cast<int64_t>(p.stage_layers->size());
+  if (stages == 0 || stages % *p.pp != 0) {
+    return wrong(absl::StrCat(stages, " numbers are no multiple of parallel.pp (", *p.pp, ")"));
+  }
+  const int64_t virtual_stages = stages / *p.pp;
+  if (p.virtual_stages.value_or(virtual_stages) != virtual_stages) {
+    return wrong(absl::StrCat(stages, " numbers are not the ", *p.pp, " x ", *p.virtual_stages,
+                              " stages of parallel.pp and virtual_stages"));
+  }
+  int64_t sum = 0;
+  for (const int64_t layers : *p.stage_layers) sum += layers;
+  if (sum != space.base.model.layers) {
+    return wrong(
+        absl::StrCat("they add up to ", sum, " and the model has ", space.base.model.layers, " layers"));
+  }
+  space.virtual_stages = {virtual_stages};
+  return *p.stage_layers;
+}
+
 absl::StatusOr<Goal> GoalOf(const LoadedRecipe& loaded) {
   const recipe::Recipe& recipe = loaded.recipe;
   Goal goal;

@@ -15,6 +15,9 @@ namespace trainctl::planner {
 // `notes`.
 absl::StatusOr<SearchSpace> SpaceOf(const recipe::LoadedRecipe& loaded, const PlannedModel& model,
                                     const Machine& machine, std::vector<std::string>& notes);
+// Of parallel.stage_layers: empty, or one number for each of pp x virtual_stages stages, which `space` then
+// fixes. UsageError where they do not add up.
+absl::StatusOr<std::vector<int64_t>> StageLayersOf(const recipe::LoadedRecipe& loaded, SearchSpace& space);
 absl::StatusOr<Goal> GoalOf(const recipe::LoadedRecipe& loaded);
 std::optional<Failures> FailuresOf(const recipe::LoadedRecipe& loaded);
 
