@@ -25,7 +25,7 @@
 //   sequence_parallel  both with tp > 1
 //   context         all kinds with cp > 1; all-to-all where its degree divides the heads
 //   recompute       none, full; selective where the framework's differs from none
-//   recomputed_layers  with full recompute and where it is fixed by nothing else: all
+//   recomputed_layers  with full recompute: all, or one to three quarters of a rank's layers
 //   the others      as in `base`
 // Only if nothing of that fits are looked at, unless fixed: tp beyond a node, optimizer and activations in
 // host memory.
@@ -105,8 +105,10 @@ struct SearchCounts {
 };
 
 struct SearchResult {
-  std::vector<Choice> best;    // best first, at most ExploreOptions::keep
-  std::vector<Choice> pareto;  // fastest first, see ExploreOptions::pareto_step
+  std::vector<Choice> best;  // best first, at most ExploreOptions::keep
+  // Fastest first, see ExploreOptions::pareto_step: step time against memory, or under kFewestGpus against
+  // the number of GPUs.
+  std::vector<Choice> pareto;
   // Where `best` is empty: the layout that needs least memory; or, if some fit but none meets the deadline,
   // the fastest of them (then `fits` is true).
   std::optional<Choice> nearest;
@@ -118,7 +120,8 @@ struct ExploreOptions {
   // Times (or costs, or bytes) within this share of each other count as equal, and the simpler layout goes
   // first: smaller tp * pp * cp * ep, nothing in host memory, no recompute, lower stage.
   double hair = 1e-3;
-  // Of the front only points that save at least this share of memory against all faster ones. 0: no front.
+  // Each point of the Pareto front needs at least this share of memory less than the one before. 0: no front,
+  // which takes about as long again as the answer.
   double pareto_step = 0;
 };
 

@@ -80,7 +80,7 @@ LayoutKey KeyOf(const LayoutPoint& point) {
   const auto& [layer, pipe, state] = point;
   int recompute = 0;
   if (layer.recompute == RecomputeKind::kSelective) recompute = 1;
-  if (layer.recompute == RecomputeKind::kFull) recompute = layer.recomputed_layers >= 0 ? 2 : 3;
+  if (layer.recompute == RecomputeKind::kFull) recompute = pipe.recomputed_layers >= 0 ? 2 : 3;
   return {layer.tp * pipe.pp * layer.cp * layer.ep,
           layer.activations_on_host + state.optimizer_on_host,
           recompute,
@@ -97,7 +97,7 @@ LayoutKey KeyOf(const LayoutPoint& point) {
           layer.sequence_parallel ? 0 : 1,
           static_cast<int64_t>(layer.context),
           state.zero_stage > 0 ? pipe.dp / state.shard_group : 0,
-          layer.recomputed_layers,
+          pipe.recomputed_layers,
           static_cast<int64_t>(layer.precision),
           layer.activations_on_host,
           state.optimizer_on_host,
@@ -134,7 +134,7 @@ pricing::Workload WorkloadOf(const pricing::Workload& base, const LayoutPoint& p
   w.precision = layer.precision;
   w.recompute = layer.recompute;
   w.recomputed_layers = std::nullopt;
-  if (layer.recomputed_layers >= 0) w.recomputed_layers = layer.recomputed_layers;
+  if (pipe.recomputed_layers >= 0) w.recomputed_layers = pipe.recomputed_layers;
   w.pipeline = std::nullopt;
   if (pipe.pp > 1) w.pipeline = pipe.kind;
   w.context = layer.context;
@@ -195,28 +195,30 @@ LayoutWalk::LayoutWalk(const Axes& axes) : axes_(axes), space_(*axes.space), rec
   };
   activations_on_host_ = switches(space_.activations_on_host, space_.base.activations_on_host);
   optimizer_on_host_ = switches(space_.optimizer_on_host, space_.base.optimizer_on_host);
+  recomputed_layers_ = OnceEach(space_.recomputed_layers);
 }
 
-std::vector<LayoutWalk::Recompute> LayoutWalk::Recomputes() const {
+std::vector<RecomputeKind> LayoutWalk::Recomputes() const {
   std::vector<RecomputeKind> kinds = OnceEach(space_.recompute);
-  if (kinds.empty()) {
-    kinds = {RecomputeKind::kNone, RecomputeKind::kFull};
-    const pricing::FrameworkProfile& framework = *space_.base.framework;
-    if (framework.selects_operators || framework.attention == pricing::AttentionKernel::kScores) {
-      kinds.push_back(RecomputeKind::kSelective);
-    }
+  if (!kinds.empty()) return kinds;
+  kinds = {RecomputeKind::kNone, RecomputeKind::kFull};
+  const pricing::FrameworkProfile& framework = *space_.base.framework;
+  if (framework.selects_operators || framework.attention == pricing::AttentionKernel::kScores) {
+    kinds.push_back(RecomputeKind::kSelective);
   }
-  std::vector<int64_t> layers = OnceEach(space_.recomputed_layers);
-  if (layers.empty()) layers = {-1};
-  std::vector<Recompute> recomputes;
-  for (const RecomputeKind kind : kinds) {
-    if (kind != RecomputeKind::kFull) {
-      recomputes.push_back({kind, -1});
-      continue;
-    }
-    for (const int64_t count : layers) recomputes.push_back({kind, count});
-  }
-  return recomputes;
+  return kinds;
+}
+
+const std::vector<int64_t>& LayoutWalk::RecomputedLayers(RecomputeKind recompute, int64_t pp) {
+  if (recompute != RecomputeKind::kFull) return all_layers_;
+  if (!space_.recomputed_layers.empty()) return recomputed_layers_;
+  // All, and one to three quarters of a rank's layers.
+  const int64_t layers = (space_.base.model.layers + pp - 1) / pp;
+  recomputed_layers_ = {-1, layers / 4, layers / 2, layers - layers / 4};
+  std::erase(recomputed_layers_, 0);
+  std::erase(recomputed_layers_, layers);
+  DropRepeats(recomputed_layers_);
+  return recomputed_layers_;
 }
 
 std::vector<int64_t> LayoutWalk::ContextDegrees(int64_t tp) const {
@@ -388,12 +390,14 @@ struct AnyLayout {
   std::string refusal;
 
   bool Layer(const LayerAxes&) { return !found; }
-  bool Pipe(const LayerAxes&, const PipeAxes&) { return true; }
-  bool State(const LayerAxes& layer, const PipeAxes& pipe, const StateAxes& state) {
-    const absl::Status status = pricing::Validate(WorkloadOf(base, {layer, pipe, state}));
-    found = status.ok();
-    if (!found) refusal = std::string(status.message());
-    return !found && ++tried < 1000;
+  bool Pipe(const LayerAxes& layer, const PipeAxes& pipe, const std::vector<StateAxes>& states) {
+    for (const StateAxes& state : states) {
+      const absl::Status status = pricing::Validate(WorkloadOf(base, {layer, pipe, state}));
+      found = status.ok();
+      if (found || ++tried > 1000) return false;
+      refusal = std::string(status.message());
+    }
+    return true;
   }
   void Refused() {}
 };
