@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "base/units.h"
 #include "cluster/catalogue_names.h"
+#include "planner/framework_ways.h"
 
 namespace trainctl::planner {
 namespace {
@@ -148,6 +149,25 @@ std::vector<int64_t> DeviceCounts(const Machine& machine) {
 
 }  // namespace
 
+void LimitToFramework(SearchSpace& space) {
+  const FrameworkWays* ways = FindWays(space.base.framework->name);
+  if (ways == nullptr) return;
+  const auto only = [](auto& axis, auto values) {
+    if (axis.empty()) axis = std::move(values);
+  };
+  const std::vector<int64_t> one = {1};
+  if (!ways->tensor) only(space.tp, one);
+  if (!ways->context) only(space.cp, one);
+  if (!ways->expert) only(space.ep, one);
+  if (ways->schedules.empty()) {
+    only(space.pp, one);
+  } else {
+    only(space.pipeline, ways->schedules);
+  }
+  if (!ways->contexts.empty()) only(space.context, ways->contexts);
+  only(space.zero_stage, ways->zero_stages);
+}
+
 absl::StatusOr<SearchSpace> SpaceOf(const LoadedRecipe& loaded, const PlannedModel& model,
                                     const Machine& machine, std::vector<std::string>& notes) {
   const recipe::Recipe& recipe = loaded.recipe;
@@ -177,6 +197,7 @@ absl::StatusOr<SearchSpace> SpaceOf(const LoadedRecipe& loaded, const PlannedMod
     space.memory_limit_bytes = static_cast<double>(*recipe.cluster.memory_limit_bytes);
   }
   TRAINCTL_RETURN_IF_ERROR(FixLayout(loaded, space));
+  LimitToFramework(space);
   return space;
 }
 
@@ -337,6 +358,7 @@ std::string NearestChange(const LoadedRecipe& loaded, const ClusterPlan& plan) {
     if (loaded.stated.count(release.field) == 0) continue;
     SearchSpace space = plan.space;
     release.apply(space);
+    LimitToFramework(space);
     release.apply(released);
     ++num_released;
     if (const std::optional<Choice> choice = BestOf(space, plan.goal)) {
@@ -344,6 +366,7 @@ std::string NearestChange(const LoadedRecipe& loaded, const ClusterPlan& plan) {
                           ", ", Outcome(*choice));
     }
   }
+  LimitToFramework(released);
   if (num_released > 1) {
     if (const std::optional<Choice> choice = BestOf(released, plan.goal)) {
       return absl::StrCat("no single setting of [parallel] is in the way; with all of them at \"auto\", ",
