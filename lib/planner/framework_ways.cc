@@ -14,6 +14,13 @@ const std::vector<FrameworkWays>& Ways() {
        .schedules = {PipelineKind::k1F1B, PipelineKind::kInterleaved1F1B},
        .contexts = {ContextKind::kRing, ContextKind::kAllGather, ContextKind::kAllToAll},
        .zero_stages = {0, 1}},
+      {.name = "megatron-bridge",
+       .source = "as Megatron Core, which it runs: NVIDIA/Megatron-LM "
+                 "megatron/core/pipeline_parallel/schedules.py (1F1B with and without "
+                 "interleaving); --cp-comm-type p2p, all_gather, a2a; --use-distributed-optimizer",
+       .schedules = {PipelineKind::k1F1B, PipelineKind::kInterleaved1F1B},
+       .contexts = {ContextKind::kRing, ContextKind::kAllGather, ContextKind::kAllToAll},
+       .zero_stages = {0, 1}},
       {.name = "megatron-deepspeed",
        .source = "DeepSpeed deepspeed/runtime/pipe/schedule.py (TrainSchedule is 1F1B); its pipeline engine "
                  "refuses ZeRO-2 and ZeRO-3",

@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <set>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "planner/cluster_plan_json.h"
+#include "planner/framework_ways.h"
 
 namespace trainctl::planner {
 namespace {
@@ -263,6 +265,51 @@ TEST(ClusterPlan, ModelsOfTheCatalogueAndOfFoldersAreTheSame) {
   const auto half = recipe::LoadRecipeText(kSmall, "r.toml", folder, access, recipe::Purpose::kPlan);
   ASSERT_TRUE(half.ok()) << half.status();
   EXPECT_EQ(MakeClusterPlan(*half)->space.base.model.layers, 16);
+}
+
+TEST(ClusterPlan, AFrameworkIsProposedOnlyWhatItHas) {
+  const auto plan_as = [](const char* framework, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> sets = {"cluster.nodes=4", absl::StrCat("plan.framework=", framework)};
+    sets.insert(sets.end(), more.begin(), more.end());
+    const absl::StatusOr<ClusterPlan> plan = PlanOf(kSmall, sets);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    std::vector<Choice> all = plan->alternatives;
+    all.push_back(plan->chosen);
+    return all;
+  };
+  for (const Choice& choice : plan_as("fsdp1")) {
+    EXPECT_EQ(choice.workload.degrees.tp * choice.workload.degrees.pp * choice.workload.degrees.cp, 1);
+  }
+  for (const Choice& choice : plan_as("megatron-core")) {
+    EXPECT_LE(choice.workload.degrees.zero_stage, 1);
+    EXPECT_THAT(choice.workload.Pipeline(),
+                testing::AnyOf(schedule::PipelineKind::k1F1B, schedule::PipelineKind::kInterleaved1F1B));
+  }
+  // What the recipe states is priced all the same.
+  const std::vector<Choice> stated = plan_as("megatron-core", {"parallel.pp=4", "parallel.schedule=zb-h1"});
+  EXPECT_EQ(stated.back().workload.Pipeline(), schedule::PipelineKind::kZbH1);
+  for (const pricing::FrameworkProfile& framework : pricing::Frameworks()) {
+    const bool is_ours = absl::string_view(framework.name) == "trainctl";
+    EXPECT_EQ(FindWays(framework.name) == nullptr, is_ours) << framework.name;
+  }
+}
+
+// Every recipe for planning that is shipped, and as each framework.
+TEST(ClusterPlan, ShippedRecipesHaveAPlan) {
+  int num_recipes = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(TRAINCTL_SOURCE_DIR "/recipes/plan")) {
+    ++num_recipes;
+    const auto loaded =
+        recipe::LoadRecipe(entry.path().string(), {}, recipe::RealAccess(), recipe::Purpose::kPlan);
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    EXPECT_TRUE(loaded->notes.empty()) << loaded->notes[0];
+    const absl::StatusOr<ClusterPlan> plan = MakeClusterPlan(*loaded);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    const absl::StatusOr<ClusterPlan> again = PlanOf(FixedRecipe(*loaded, *plan, plan->chosen));
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(ChoiceToJson(*again, again->chosen).dump(1), ChoiceToJson(*plan, plan->chosen).dump(1));
+  }
+  EXPECT_GE(num_recipes, 2);
 }
 
 TEST(ClusterPlan, EveryMistakeIsOneClearError) {
