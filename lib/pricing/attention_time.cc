@@ -15,23 +15,25 @@ constexpr double kTileRows = 128;      // queries of a tile of the forward, keys
 struct KernelRates {
   double forward, backward;
   double small_head_forward, small_head_backward;
-  double large_head;
   double tile_rows;  // queries of a tile of the forward
 };
 // A100, FlashAttention-2: SimuMax's table (configs/system/a100_pcie.json, sdp_fwd and sdp_bwd of 4 to 128
 // heads of 4,096 tokens: 185 and 157 TFLOP/s at 64 heads; 158 and 122 for heads of 192 and 128); heads of 64:
 // as H100.
-constexpr KernelRates kFlash2OnAmpere = {0.67, 0.55, 0.89, 0.9, 0.8, 128};
+constexpr KernelRates kFlash2OnAmpere = {0.67, 0.55, 0.89, 0.9, 128};
 // H100: arXiv 2407.08608, figures 5 and 6, 16,384 tokens in one sequence: FlashAttention-2 335 and 322
 // TFLOP/s (299 and 291 with heads of 64), cuDNN 539 and 516 (388 and 433).
-constexpr KernelRates kFlash2OnHopper = {0.38, 0.34, 0.89, 0.9, 0.85, 128};
-constexpr KernelRates kVendorOnHopper = {0.61, 0.54, 0.72, 0.84, 0.85, 128};
+constexpr KernelRates kFlash2OnHopper = {0.38, 0.34, 0.89, 0.9, 128};
+constexpr KernelRates kVendorOnHopper = {0.61, 0.54, 0.72, 0.84, 128};
 // Blackwell, cuDNN: SimuMax (configs/system/b200_bf16_ceperm.json, as above: 1,121 and 936 TFLOP/s at 128
 // heads; 934 and 723 for heads of 192 and 128); heads of 64: as cuDNN on H100.
-constexpr KernelRates kVendorOnBlackwell = {0.59, 0.45, 0.72, 0.84, 0.8, 256};
+constexpr KernelRates kVendorOnBlackwell = {0.59, 0.45, 0.72, 0.84, 256};
 // FlashAttention-2 is some two times faster than the first, and 1.3 to 2.5 times than its Triton version
 // (arXiv 2307.08691, section 4.1; the Triton version is the one that was used for training).
 constexpr double kFlash1OfFlash2 = 1 / 1.7;
+// Heads of 192 and 128 (latent attention), A100 and B200 alike: SimuMax, ibid., 167 and 125, 996 and 685
+// TFLOP/s.
+constexpr double kLargeHeadForward = 0.9, kLargeHeadBackward = 0.77;
 // Tiles on the mask's diagonal are done whole, and every tile fills and drains its loop: as many keys more
 // for every query. arXiv 2407.08608, ibid.: FlashAttention-2 goes from 191 to 335 (forward) and 214 to 322
 // TFLOP/s (backward) from 512 to 16,384 tokens, cuDNN alike.
@@ -76,9 +78,11 @@ ForwardBackward ScoresSeconds(const WorkItem& item, const Workload& w) {
   const double bandwidth = BytesPerSecond(device);
   const double softmax = scores * 4 / bandwidth;
   const double dropout = w.model.dropout ? scores * 5 / bandwidth : 0;
+  // The result's heads are brought back beside each other.
+  const double transpose = item.rows * item.columns * item.head_dim * 4 / bandwidth;
   // Backward: two products each; the softmax reads its output too.
-  return {scores_product + values_product + softmax + dropout,
-          2 * (scores_product + values_product) + 1.5 * softmax + dropout};
+  return {scores_product + values_product + softmax + dropout + transpose,
+          2 * (scores_product + values_product) + 1.5 * softmax + dropout + transpose};
 }
 
 }  // namespace
@@ -97,8 +101,8 @@ ForwardBackward AttentionSeconds(const WorkItem& item, const Workload& w) {
     forward *= rates.small_head_forward;
     backward *= rates.small_head_backward;
   } else if (item.head_dim > 128) {
-    forward *= rates.large_head;
-    backward *= rates.large_head;
+    forward *= kLargeHeadForward;
+    backward *= kLargeHeadBackward;
   }
   const double flops_per_key = 4 * item.rows * item.columns * item.head_dim;
   const double units = device.compute_units.value;

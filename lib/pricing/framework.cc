@@ -13,32 +13,35 @@ const FrameworkProfile kFrameworks[] = {
                "(sequence parallelism)",
      .attention = AttentionKernel::kVendor,
      .sequence_parallel = true,
-     .fused_elementwise = true,
      .fp8_saves_inputs = true,
      .weight_gradient_buffer = true,
      .overlap_tensor_parallel = true,
      .logit_bytes = 6,
-     .norm_is_two_passes = false,
-     .accumulates_in_product = true,
+     .norm_backward_bytes = 6,
      .quantize_bytes = 4,
+     .accumulates_in_product = true,
      .vocab_multiple = 128,
      .metric = MemoryMetric::kAllocated},
     {.name = "megatron-deepspeed",
      .label = "Megatron-DeepSpeed with ZeRO-1 (BLOOM)",
-     .source = "bigscience-workshop/Megatron-DeepSpeed; its training scripts for fp16, fused softmax and "
-               "activation checkpointing; arXiv 1909.08053 (no sequence parallelism); DeepSpeed "
-               "docs/_pages/config-json.md: reduce_bucket_size and allgather_bucket_size 5e8 elements each; "
-               "runtime/zero/stage_1_and_2.py: the partition's gradient is fp32 during the step; "
-               "runtime/bf16_optimizer.py: fp32 gradients of all parameters beside the bf16 ones",
+     .source =
+         "bigscience-workshop/Megatron-DeepSpeed; its training scripts for fp16, fused softmax and "
+         "activation checkpointing; arXiv 1909.08053 (no sequence parallelism); DeepSpeed "
+         "docs/_pages/config-json.md: reduce_bucket_size and allgather_bucket_size 5e8 elements each; "
+         "runtime/zero/stage_1_and_2.py: the partition's gradient is fp32 during the step; "
+         "runtime/bf16_optimizer.py: fp32 gradients of all parameters beside the bf16 ones; "
+         "Megatron-DeepSpeed "
+         "megatron/mpu/cross_entropy.py: logits to fp32, largest, difference, exponential, sum and quotient "
+         "are kernels of their own; bigscience train/tr11-176B-ml: CUDA_LAUNCH_BLOCKING=1",
      .gradient_bytes = 2,
      .bf16_gradient_bytes = 6,
      .optimizer_bytes = 12,
      .attention = AttentionKernel::kScores,
-     .fused_elementwise = true,
      .overlap_data_parallel = false,
      .logit_bytes = 6,
      .logit_moved_bytes = 50,
      .rotary = RotaryKernel::kNone,
+     .blocking_launches = true,
      .vocab_multiple = 128,
      .step_bytes = 6,
      .step_is_flat = true,
@@ -61,9 +64,9 @@ const FrameworkProfile kFrameworks[] = {
          "compilation; PyTorch's LayerNorm and GELU are one kernel each; loss_fn fused_crossentropy keeps "
          "the logits and writes their gradient, both half precision",
      .attention = AttentionKernel::kFlash1,
-     .fused_elementwise = true,
      .gathers_by_block = true,
      .logit_bytes = 4,
+     .quantize_bytes = 4,
      .rotary = RotaryKernel::kNone,
      .metric = MemoryMetric::kReserved},
     {.name = "torchtitan",
@@ -71,15 +74,18 @@ const FrameworkProfile kFrameworks[] = {
      .source =
          "pytorch/torchtitan README and docs: FSDP2 with fp32 shards, per-operator activation "
          "checkpointing, compiled blocks and loss (half-precision logits and their gradient); its log prints "
-         "reserved memory",
+         "reserved memory; torchtitan/models/llama3/model.py: rotary embedding of complex numbers in fp32; "
+         "PyTorch "
+         "torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py: gathered parameters are copied out, "
+         "gradients copied in as fp32; pytorch/ao torchao/testing/training/roofline_utils.py: largest value, "
+         "then the cast, in two layouts",
      .sequence_parallel = true,
-     .fused_elementwise = true,
      .selects_operators = true,
      .gathers_by_block = true,
      .copies_gathered_blocks = true,
      .logit_bytes = 4,
-     .rotary = RotaryKernel::kComplex,
      .quantize_bytes = 6,
+     .rotary = RotaryKernel::kComplex,
      .metric = MemoryMetric::kReserved,
      .default_recompute = "selective"},
     {.name = "torchtune",
@@ -87,18 +93,26 @@ const FrameworkProfile kFrameworks[] = {
      .source = "pytorch/torchtune README: memory table; bf16 parameters, gradients and AdamW states",
      .gradient_bytes = 2,
      .optimizer_bytes = 4,
+     .norm_forward_bytes = 28,
+     .norm_backward_bytes = 48,
+     .fused_activation = false,
      .metric = MemoryMetric::kAllocated},
     {.name = "internevo",
      .label = "InternEvo (ZeRO-1 in groups)",
      .source = "InternLM/InternEvo doc/en/train_performance.md; configs/7B_sft.py (overlap_sync_grad, not "
                "overlap_sync_param, reduce_bucket_size 512 Mi); "
                "internlm/solver/optimizer/hybrid_zero_optim.py: reduce_rank None all-reduces the gradients, "
-               "broadcast_params",
+               "broadcast_params; @f5f5446 (August 2023): doc/en/install.md (flash-attention 1.0.5), "
+               "internlm/model/modeling_internlm.py (norms read the stream in fp32 and run again in the "
+               "backward), internlm/model/linear.py (activation and product of the gate apart)",
      .gradient_bytes = 2,
-     .fused_elementwise = true,
+     .attention = AttentionKernel::kFlash1,
      .owners_broadcast = true,
      .overlap_bucket_elements = 512.0 * 1024 * 1024,
      .logit_bytes = 6,
+     .norm_forward_bytes = 12,
+     .norm_backward_bytes = 34,
+     .fused_activation = false,
      .step_bytes = 12,
      .step_is_flat = true,
      .nccl_connects_all = true,

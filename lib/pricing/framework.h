@@ -45,7 +45,6 @@ struct FrameworkProfile {
 
   AttentionKernel attention = AttentionKernel::kFlash2;
   bool sequence_parallel = false;       // with tensor parallelism: norms and residuals cut too
-  bool fused_elementwise = false;       // norms, activations and residuals are one kernel each
   bool fp8_saves_inputs = false;        // a linear layer keeps its input as fp8
   bool weight_gradient_buffer = false;  // a bf16 buffer for each shape of weight
   bool selects_operators = false;       // selective recompute works by operator, not the scores alone
@@ -58,14 +57,17 @@ struct FrameworkProfile {
   bool copies_gathered_blocks = false;  // a gathered block is copied into its parameters (FSDP2)
   double overlap_bucket_elements = 0;   // of gradients that are reduced beside the backward; 0: Megatron's
   double exchanged_gradient_bytes = 0;  // bytes per gradient on the wire; 0: gradient_bytes
-  double bucket_elements = 0;     // of the buffers that gradients and parameters are exchanged through
-  double logit_bytes = 8;         // bytes per logit at the peak of the loss
-  double logit_moved_bytes = 12;  // read and written per logit by the loss, forward and backward
+  double bucket_elements = 0;           // of the buffers that gradients and parameters are exchanged through
+  double logit_bytes = 8;               // bytes per logit at the peak of the loss
+  // Bytes that kernels read and write, of an element of what they work on.
+  double logit_moved_bytes = 12;  // loss, forward and backward together
+  double norm_forward_bytes = 4, norm_backward_bytes = 10;
+  double quantize_bytes = 0;  // an operand brought to low precision, in both layouts
   RotaryKernel rotary = RotaryKernel::kFused;
-  bool norm_is_two_passes = true;       // backward: the weights' gradient reads the operands once more
+  bool fused_activation = true;         // the gate's activation and product are one kernel
   bool accumulates_in_product = false;  // gradients of weights are added to fp32 ones by the product itself
-  double quantize_bytes = 0;   // moved per element of an operand brought to low precision, both layouts
-  int64_t vocab_multiple = 1;  // times tp: the vocabulary is padded to it
+  bool blocking_launches = false;       // the host waits for every kernel
+  int64_t vocab_multiple = 1;           // times tp: the vocabulary is padded to it
   bool embedding_counts_as_layer = false;  // when layers are cut into stages
   // Memory: what is there beside states and activations.
   double step_bytes = 0;         // per updated parameter while the optimizer runs, gone afterwards

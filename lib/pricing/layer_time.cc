@@ -17,8 +17,12 @@ constexpr double kHalf = 2;  // bytes of an activation
 
 class LayerTimer {
  public:
-  LayerTimer(const Workload& workload, int64_t layer, bool recomputed, bool contention)
-      : w_(workload), layer_(layer), recomputed_(recomputed), contention_(contention) {}
+  LayerTimer(const Workload& workload, int64_t layer, const LayerSwitches& switches, bool contention)
+      : w_(workload),
+        layer_(layer),
+        recomputed_(switches.recomputed),
+        offloaded_(switches.offloaded),
+        contention_(contention) {}
 
   PassTimes Time() {
     const LayerWork work = WorkOfLayer(w_, layer_);
@@ -26,7 +30,8 @@ class LayerTimer {
     if (work.tensor_parallel_bytes > 0) AddTensorExchanges(work.tensor_parallel_bytes);
     if (w_.degrees.cp > 1) AddContextExchanges();
     if (work.expert_bytes > 0) AddExpertExchanges(work.expert_bytes);
-    if (w_.activations_on_host) AddOffload(SavedBytes(work, w_));
+    if (!w_.frozen && !w_.framework->accumulates_in_product) AddAccumulation();
+    if (w_.activations_on_host || offloaded_) AddOffload(SavedBytes(work, w_));
     return times_;
   }
 
@@ -159,6 +164,21 @@ class LayerTimer {
     times_.expert_backward += backward;
   }
 
+  // From the second micro-batch on gradients are added to those that are there by a pass of its own: new ones
+  // are read, the sum is read and written. Where they are scattered block by block only shards are kept.
+  void AddAccumulation() {
+    const double m = static_cast<double>(w_.num_micro_batches());
+    if (w_.degrees.zero_stage >= 2 || w_.optimizer_in_backward || m <= 1) return;
+    const LayerParameters parameters = ParametersOfLayer(w_.model, layer_);
+    const double elements =
+        static_cast<double>(parameters.matrices) / static_cast<double>(w_.degrees.tp) +
+        static_cast<double>(parameters.vectors + parameters.router) +
+        static_cast<double>(parameters.routed_experts) / static_cast<double>(w_.degrees.ep * w_.degrees.etp);
+    // Of 6 bytes per gradient 2 are the new one and 4 the sum.
+    const double sum_bytes = w_.GradientBytes() >= 6 ? 4 : w_.GradientBytes();
+    times_.weight_backward += (m - 1) / m * elements * (kHalf + 2 * sum_bytes) / BytesPerSecond(*w_.device);
+  }
+
   // What the backward needs goes to the host beside the forward, and comes back beside the backward.
   void AddOffload(double bytes) {
     const double copy = bytes / HostLinkBytesPerSecond(*w_.device);
@@ -174,6 +194,7 @@ class LayerTimer {
   const Workload& w_;
   const int64_t layer_;
   const bool recomputed_;
+  const bool offloaded_;
   const bool contention_;
   double attention_forward_ = 0;
   double attention_backward_ = 0;
@@ -214,8 +235,9 @@ PassTimes PassTimes::Times(double count) const {
   return times;
 }
 
-PassTimes LayerPassTimes(const Workload& workload, int64_t layer, bool recomputed, bool contention) {
-  return LayerTimer(workload, layer, recomputed, contention).Time();
+PassTimes LayerPassTimes(const Workload& workload, int64_t layer, const LayerSwitches& switches,
+                         bool contention) {
+  return LayerTimer(workload, layer, switches, contention).Time();
 }
 
 PassTimes HeadPassTimes(const Workload& w) {

@@ -37,8 +37,13 @@ struct PassTimes {
   PassTimes Times(double count) const;
 };
 
-// `recomputed`: under full recompute, whether this layer is among those that are.
-PassTimes LayerPassTimes(const Workload& workload, int64_t layer, bool recomputed, bool contention);
+// Where the layers of a rank differ.
+struct LayerSwitches {
+  bool recomputed = true;  // under full recompute: this layer is among those that are
+  bool offloaded = false;  // what it keeps for the backward waits in host memory
+};
+PassTimes LayerPassTimes(const Workload& workload, int64_t layer, const LayerSwitches& switches,
+                         bool contention);
 // Output matrix and loss, with the exchanges of a vocabulary that is cut.
 PassTimes HeadPassTimes(const Workload& workload);
 

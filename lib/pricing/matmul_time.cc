@@ -67,13 +67,14 @@ double ElementBytes(Precision precision) {
   return 2;
 }
 
-// Rows of an operand start every `elements`; loads are whole only where that is a multiple of 16 bytes
-// (NVIDIA, "Matrix Multiplication Background User's Guide", section 2.1: Tensor Cores want multiples of 16
-// bytes). Narrower loads need as many more instructions.
+// Rows of an operand start every `elements`. Those that do not start at 16 bytes are loaded in pieces. A100,
+// 8,192 rows, 51,136 to 51,264 columns and 14,336 to 14,464 inner steps (EleutherAI/cookbook@27dff48d
+// sizing/results/transformer_data/vocab_{v,h}_sweep.out, the data of arXiv 2401.14489): 255 TFLOP/s at
+// multiples of 8 elements, 138 (columns) and 173 (inner) at multiples of 2, 73 at odd ones.
 double LoadShare(double elements, double element_bytes) {
   const double bytes = elements * element_bytes;
   if (std::fmod(bytes, 16) == 0) return 1;
-  return std::fmod(bytes, 8) == 0 ? 0.5 : 0.25;
+  return std::fmod(bytes, 4) == 0 ? 0.6 : 0.29;
 }
 
 }  // namespace
@@ -130,6 +131,14 @@ double MatmulSeconds(const cluster::Device& device, Precision precision, const M
       }
     }
     compute = compute == 0 ? seconds : std::min(compute, seconds);
+  }
+  // Short loops do not hide the writing of the tile before (EleutherAI/cookbook, ibid., h_sweep.out: scores
+  // of heads of 128 reach 92 TFLOP/s), nor longer ones that it is read and added to first (SimuMax, ibid.,
+  // group_matmul: gradients of experts' weights from 512 rows each, 493 TFLOP/s on B200).
+  const bool adds = s.result_bytes > 4;
+  if (s.inner <= (adds ? 8 : 2) * kFillSteps) {
+    const double exposed = s.inner <= 2 * kFillSteps && adds ? s.result_bytes / 2 : s.result_bytes;
+    compute += s.batch * s.rows * s.columns * exposed / bandwidth;
   }
   const double bytes =
       s.batch * ((s.rows * s.inner + s.inner * s.columns) * element + s.rows * s.columns * s.result_bytes);

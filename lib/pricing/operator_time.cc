@@ -1,6 +1,7 @@
 #include "pricing/operator_time.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace trainctl::pricing {
 namespace {
@@ -8,6 +9,9 @@ namespace {
 // From the end of one kernel to the first byte of the next: a kernel of one element takes this
 // (pytorch/ao torchao/testing/training/roofline_utils.py, KERNEL_LAUNCH_OVERHEAD_SEC, H100).
 constexpr double kKernelGapSeconds = 2e-6;
+// What the host takes to launch one: a linear layer of PyTorch on a DGX H100 (NVIDIA/TransformerEngine#2053:
+// 13.48 us). It shows where the host waits for every kernel.
+constexpr double kHostSeconds = 13.5e-6;
 // Of the bandwidth of other passes, what gathers by index reach: 0.50 against 0.67 of nominal on B200
 // (MooreThreads/SimuMax configs/system/b200_bf16_ceperm.json, permute_fwd and default).
 constexpr double kPermuteShare = 0.75;
@@ -21,23 +25,21 @@ ForwardBackward PassesOf(const WorkItem& item, const Workload& w) {
   const FrameworkProfile& f = *w.framework;
   switch (item.pass) {
     case PassKind::kNorm:
-      // Forward r w. Backward: dy, x, dx, and dy and x again for the weights where that is another kernel.
-      // Without fusion: to fp32, square and mean, scale, back, times the weights.
-      return f.fused_elementwise ? ForwardBackward{1, f.norm_is_two_passes ? 2.5 : 1.5}
-                                 : ForwardBackward{7, 12};
+      return {f.norm_forward_bytes / 4, f.norm_backward_bytes / 4};
     case PassKind::kResidual:
       // Forward r r w; the backward adds the gradients of both branches. Dropout reads or writes its
       // mask, and its backward is a pass of its own.
       return w.model.dropout ? ForwardBackward{7.0 / 6, 11.0 / 6} : ForwardBackward{1, 1};
     case PassKind::kRotary:
-      if (f.rotary == RotaryKernel::kNone) return {0, 0};
+      // Without it the gradients of queries, keys and values are still joined: r w of all three.
+      if (f.rotary == RotaryKernel::kNone) return {0, 1.5};
       if (f.rotary == RotaryKernel::kComplex) return {5, 5};  // 2 + 4, 4 + 4, 4 + 2 bytes against 2 + 2
       return {1, 1};
     case PassKind::kActivation:
       return {1, 1.5};  // r w; dy, x, dx
     case PassKind::kGatedActivation:
       // r r w; dy, gate, up, two gradients. Without fusion the activation's result is written and read.
-      return f.fused_elementwise ? ForwardBackward{1, 10.0 / 6} : ForwardBackward{10.0 / 6, 3};
+      return f.fused_activation ? ForwardBackward{1, 10.0 / 6} : ForwardBackward{10.0 / 6, 3};
     case PassKind::kPermute:
       return {1 / kPermuteShare, 1 / kPermuteShare};
   }
@@ -56,7 +58,22 @@ double MatmulSeconds(const cluster::Device& device, Precision precision, double 
                        MatmulShape{.batch = batch, .rows = rows, .inner = inner, .columns = columns});
 }
 
-ForwardBackward OperatorSeconds(const WorkItem& item, const Workload& w) {
+namespace {
+
+// Kernels of an operator where none are fused beyond what its kind says.
+ForwardBackward KernelsOf(WorkKind kind) {
+  switch (kind) {
+    case WorkKind::kMatmul:
+      return {1, 2};
+    case WorkKind::kAttention:
+      return {5, 9};  // two products, softmax, dropout, transposition; four, three and copies back
+    case WorkKind::kElementwise:
+      return {1, 2};
+  }
+  return {1, 1};
+}
+
+ForwardBackward DeviceSeconds(const WorkItem& item, const Workload& w) {
   const cluster::Device& device = *w.device;
   switch (item.kind) {
     case WorkKind::kMatmul: {
@@ -70,6 +87,10 @@ ForwardBackward OperatorSeconds(const WorkItem& item, const Workload& w) {
       ForwardBackward seconds = {product(item.rows, item.inner, item.columns, 2),
                                  product(item.rows, item.columns, item.inner, 2) +
                                      product(item.inner, item.rows, item.columns, adds ? 8 : 2)};
+      if (!adds && w.degrees.zero_stage < 3 && w.num_micro_batches() > 1) {
+        // Added to the gradient of the micro-batches before: r r w.
+        seconds.backward += PassSeconds(device, 6 * item.batch * item.inner * item.columns, 1);
+      }
       if (low) {
         // The input is brought to low precision before the forward, the output's gradient before the
         // backward.
@@ -90,11 +111,25 @@ ForwardBackward OperatorSeconds(const WorkItem& item, const Workload& w) {
   return {};
 }
 
+}  // namespace
+
+ForwardBackward OperatorSeconds(const WorkItem& item, const Workload& w) {
+  ForwardBackward seconds = DeviceSeconds(item, w);
+  if (w.framework->blocking_launches) {
+    const ForwardBackward kernels = KernelsOf(item.kind);
+    seconds.forward += kernels.forward * kHostSeconds;
+    seconds.backward += kernels.backward * kHostSeconds;
+  }
+  return seconds;
+}
+
 ForwardBackward HeadSeconds(const Workload& w) {
   const cluster::Device& device = *w.device;
   const double tokens = w.TokensPerRank();
   const double hidden = static_cast<double>(w.model.hidden);
-  const double columns = static_cast<double>(w.model.vocab) / static_cast<double>(w.degrees.tp);
+  const double tp = static_cast<double>(w.degrees.tp);
+  const double multiple = static_cast<double>(w.framework->vocab_multiple) * tp;
+  const double columns = std::ceil(static_cast<double>(w.model.vocab) / multiple) * multiple / tp;
   const Precision precision = w.IsFp8() ? Precision::kBf16 : w.precision;
   const double loss = ElementwiseSeconds(device, tokens * columns * w.framework->logit_moved_bytes / 2);
   const bool adds = w.framework->accumulates_in_product;

@@ -19,48 +19,41 @@ class LayerTable {
  public:
   LayerTable(const Workload& workload, bool contention) : w_(workload), contention_(contention) {}
 
-  const PassTimes& Of(int64_t layer, bool recomputed) {
-    std::optional<PassTimes>& times = kinds_[w_.model.HasExperts(layer) ? 1 : 0][recomputed ? 1 : 0];
-    if (!times.has_value()) times = LayerPassTimes(w_, layer, recomputed, contention_);
+  const PassTimes& Of(int64_t layer, const LayerSwitches& switches) {
+    std::optional<PassTimes>& times = kinds_[(w_.model.HasExperts(layer) ? 4 : 0) +
+                                             (switches.recomputed ? 2 : 0) + (switches.offloaded ? 1 : 0)];
+    if (!times.has_value()) times = LayerPassTimes(w_, layer, switches, contention_);
     return *times;
   }
 
  private:
   const Workload& w_;
   const bool contention_;
-  std::array<std::array<std::optional<PassTimes>, 2>, 2> kinds_;
+  std::array<std::optional<PassTimes>, 8> kinds_;
 };
 
-// One micro-batch through each stage. Of a rank's layers the first ones are recomputed, where not all are.
+// One micro-batch through each stage. Of a rank's layers the first ones are recomputed, where not all are,
+// and the first ones' activations wait in host memory.
 std::vector<PassTimes> TimeStages(const Workload& w, bool contention) {
   const int64_t num_stages = w.degrees.pp * w.degrees.virtual_stages;
   std::vector<PassTimes> stages(static_cast<size_t>(num_stages));
-  LayerTable layers(w, contention);
-  const auto time_stage = [&](int64_t stage, int64_t* still_recomputed) {
-    PassTimes& times = stages[static_cast<size_t>(stage)];
-    const LayerRange range = LayersOfStage(w, stage);
-    for (int64_t i = range.first; i < range.first + range.count; ++i) {
-      times.Add(layers.Of(i, *still_recomputed > 0));
-      --*still_recomputed;
-    }
-    if (stage == num_stages - 1) times.Add(HeadPassTimes(w));
-  };
-  if (!w.recomputed_layers.has_value()) {
-    int64_t all = w.model.layers;
-    for (int64_t s = 0; s < num_stages; ++s) {
-      all = w.model.layers;
-      time_stage(s, &all);
-    }
-    return stages;
-  }
   std::vector<bool> timed(stages.size(), false);
+  LayerTable layers(w, contention);
   for (int64_t rank = 0; rank < w.degrees.pp; ++rank) {
-    int64_t still = *w.recomputed_layers;
+    int64_t before = 0;  // layers of this rank
     for (int64_t s : StagesOfRank(w, rank)) {
-      if (!timed[static_cast<size_t>(s)]) time_stage(s, &still);
+      const LayerRange range = LayersOfStage(w, s);
+      PassTimes& times = stages[static_cast<size_t>(s)];
+      const bool is_timed = timed[static_cast<size_t>(s)];
       timed[static_cast<size_t>(s)] = true;
+      for (int64_t i = range.first; i < range.first + range.count; ++i, ++before) {
+        if (is_timed) continue;  // two ranks of a DualPipe hold it
+        times.Add(layers.Of(i, {.recomputed = before < w.recomputed_layers.value_or(w.model.layers),
+                                .offloaded = before < w.offloaded_layers}));
+      }
     }
   }
+  stages.back().Add(HeadPassTimes(w));
   return stages;
 }
 

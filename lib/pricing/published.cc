@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "base/csv.h"
 #include "base/status.h"
+#include "pricing/expert_recipes.h"
 #include "pricing/known_models.h"
 
 namespace trainctl::pricing {
@@ -257,6 +258,8 @@ class RowReader {
       w.global_batch = Count("global_batch_seqs");
       return absl::OkStatus();
     }
+    if (w.degrees.pp > 1)
+      return Unknown("global_batch_seqs is not stated, which a pipeline's step depends on");
     int64_t accumulation = 1;
     const std::string notes = Cell("notes");
     if (const size_t at = notes.find("micro_num="); at != std::string::npos) {
@@ -293,6 +296,9 @@ class RowReader {
       // The moments take a byte each; the master copy, where there is one, stays.
       w.optimizer_bytes = framework_->optimizer_bytes > 8 ? 6 : 2;
     }
+    if (ApplyExpertRecipe(Cell("model"), Cell("notes"), w)) Assume("dispatch as in that release's recipes");
+    if (absl::StrContains(notes, "hybridep")) w.expert_dispatch = ExpertDispatch::kNodeAware;
+    if (absl::StrContains(notes, "ep overlap on")) w.overlap_experts = true;
     w.activations_on_host =
         absl::StrContains(notes, "activation offload") || absl::StrContains(optimizer, "8bit");
     if (absl::string_view(framework_->name) == "megatron-deepspeed") ReadChronicle(w);
@@ -311,11 +317,12 @@ class RowReader {
   void ReadChronicle(Workload& w) {
     const std::string notes = Cell("notes");
     w.model.dropout = true;
-    // "From now on" embeddings count as layers, and bf16 has an optimizer of its own, with fp32 gradients. The
-    // 106 layers of the section before it were cut in this way too (line 888).
+    // "From now on" embeddings count as layers, and bf16 has an optimizer of its own, with fp32 gradients.
+    // The 106 layers of the section before it were cut in this way too (line 888).
     const bool rebalanced = absl::StrContains(notes, "Rebalancing layers");
     w.embedding_is_layer = rebalanced || (absl::StrContains(notes, "Re-do") && w.model.layers == 106);
-    if (w.precision == Precision::kBf16 && absl::StrContains(notes, "sect") && !rebalanced) w.gradient_bytes = 2;
+    if (w.precision == Precision::kBf16 && absl::StrContains(notes, "sect") && !rebalanced)
+      w.gradient_bytes = 2;
   }
 
   std::string Configuration(const Workload& w) const {

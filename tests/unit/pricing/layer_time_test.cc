@@ -5,8 +5,10 @@
 #include <cmath>
 
 #include "cluster/collectives.h"
+#include "pricing/operator_time.h"
 #include "pricing/overlap.h"
 #include "pricing/price_time.h"
+#include "pricing/update_time.h"
 #include "tests/unit/pricing/time_job.h"
 
 namespace trainctl::pricing {
@@ -37,11 +39,11 @@ TEST(LayerTime, TensorParallelismWithoutOverlapIsFourAllReducesAndSixWithRecompu
   Workload w = SmallJob("megatron-deepspeed");
   w.degrees.tp = 4;
   const double one = Collect(w, Collective::kAllReduce, 4096.0 * 4096 * 2, {4, 4});
-  EXPECT_NEAR(LayerPassTimes(w, 0, true, true).tensor(), 4 * one, 1e-9);
+  EXPECT_NEAR(LayerPassTimes(w, 0, {}, true).tensor(), 4 * one, 1e-9);
   w.recompute = RecomputeKind::kFull;
-  EXPECT_NEAR(LayerPassTimes(w, 0, true, true).tensor(), 6 * one, 1e-9);
+  EXPECT_NEAR(LayerPassTimes(w, 0, {}, true).tensor(), 6 * one, 1e-9);
   // A layer that is not among those recomputed.
-  const PassTimes kept = LayerPassTimes(w, 0, false, true);
+  const PassTimes kept = LayerPassTimes(w, 0, {.recomputed = false}, true);
   EXPECT_NEAR(kept.tensor(), 4 * one, 1e-9);
   EXPECT_EQ(kept.recompute, 0);
 }
@@ -51,17 +53,17 @@ TEST(LayerTime, ARingHidesBehindAttentionAndOtherKindsDoNot) {
   w.seq_len = 65536;
   w.degrees.cp = 4;
   // 2 hops x 16k tokens x 1024 elements x 2 x 2 B against attention over 16k x 16k.
-  EXPECT_EQ(LayerPassTimes(w, 0, true, false).context(), 0);
-  const double slowed = LayerPassTimes(w, 0, true, true).context();
+  EXPECT_EQ(LayerPassTimes(w, 0, {}, false).context(), 0);
+  const double slowed = LayerPassTimes(w, 0, {}, true).context();
   EXPECT_GT(slowed, 0);
   const double keys = 16384.0 * 2 * 1024 * 2;
   w.context = ContextKind::kAllGather;
-  EXPECT_NEAR(LayerPassTimes(w, 0, true, true).context(),
+  EXPECT_NEAR(LayerPassTimes(w, 0, {}, true).context(),
               2 * Collect(w, Collective::kAllGather, 4 * keys, {4, 4}) +
                   Collect(w, Collective::kReduceScatter, 4 * keys, {4, 4}),
               1e-9);
   w.context = ContextKind::kAllToAll;
-  EXPECT_NEAR(LayerPassTimes(w, 0, true, true).context(),
+  EXPECT_NEAR(LayerPassTimes(w, 0, {}, true).context(),
               2 * (Collect(w, Collective::kAllToAll, 16384.0 * (4096 + 2048) * 2, {4, 4}) +
                    Collect(w, Collective::kAllToAll, 16384.0 * 4096 * 2, {4, 4})),
               1e-9);
@@ -78,10 +80,10 @@ Workload WithExperts() {
 
 TEST(LayerTime, NodeAwareDispatchSendsATokenOnceToANode) {
   Workload w = WithExperts();
-  const double all_to_all = LayerPassTimes(w, 0, true, false).expert();
+  const double all_to_all = LayerPassTimes(w, 0, {}, false).expert();
   EXPECT_NEAR(all_to_all, 4 * Collect(w, Collective::kAllToAll, 4096.0 * 8 * 4096 * 2, {16, 8}), 1e-9);
   w.expert_dispatch = ExpertDispatch::kNodeAware;
-  const double aware = LayerPassTimes(w, 0, true, false).expert();
+  const double aware = LayerPassTimes(w, 0, {}, false).expert();
   // Of two nodes the other one is visited by nearly every token: one copy of the four that went there.
   const double network =
       4096.0 * 4096 * 2 * (2 * (1 - std::pow(0.5, 8)) / 2) / (50e9 * w.node->scale_out->all_to_all.value);
@@ -89,18 +91,40 @@ TEST(LayerTime, NodeAwareDispatchSendsATokenOnceToANode) {
   EXPECT_LT(aware, 0.5 * all_to_all);
   // Beside another micro-batch nothing but what is longer than the passes remains.
   w.overlap_experts = true;
-  EXPECT_LT(LayerPassTimes(w, 0, true, false).expert(), aware);
+  EXPECT_LT(LayerPassTimes(w, 0, {}, false).expert(), aware);
 }
 
 TEST(LayerTime, FrozenWeightsHaveNoGradientProducts) {
   Workload w = SmallJob();
-  const PassTimes trained = LayerPassTimes(w, 0, true, true);
+  const PassTimes trained = LayerPassTimes(w, 0, {}, true);
   w.frozen = true;
-  const PassTimes frozen = LayerPassTimes(w, 0, true, true);
+  const PassTimes frozen = LayerPassTimes(w, 0, {}, true);
   EXPECT_GT(trained.weight_backward, 0);
   EXPECT_EQ(frozen.weight_backward, 0);
   EXPECT_EQ(frozen.input_backward, trained.input_backward);
   EXPECT_LT(PriceTime(w).step_seconds, PriceTime(SmallJob()).step_seconds);
+}
+
+TEST(LayerTime, GradientsOfLaterMicroBatchesAreAddedByAPass) {
+  // megatron-deepspeed, fp16: 6 bytes a gradient in 7 of 8 micro-batches, 218 million elements a layer.
+  Workload w = SmallJob("megatron-deepspeed");
+  w.precision = Precision::kFp16;
+  const double eight = LayerPassTimes(w, 0, {}, true).weight_backward;
+  w.global_batch = 1;
+  const double one = LayerPassTimes(w, 0, {}, true).weight_backward;
+  const double elements = 2 * 4096.0 * 4096 + 2 * 4096.0 * 1024 + 3 * 4096.0 * 14336 + 2 * 4096;
+  EXPECT_NEAR(eight - one, 7.0 / 8 * 6 * elements / BytesPerSecond(*w.device), 1e-6);
+}
+
+TEST(LayerTime, OffloadIsExposedWhereTheHostLinkIsSlower) {
+  Workload w = SmallJob();
+  const PassTimes kept = LayerPassTimes(w, 0, {}, true);
+  const PassTimes offloaded = LayerPassTimes(w, 0, {.offloaded = true}, true);
+  const double copy = SavedBytes(WorkOfLayer(w, 0), w) / HostLinkBytesPerSecond(*w.device);
+  EXPECT_NEAR(offloaded.ForwardPass(), std::max(kept.ForwardPass(), copy), 1e-12);
+  EXPECT_NEAR(offloaded.BackwardPass(), std::max(kept.BackwardPass(), copy), 1e-12);
+  // 64 GB/s at most between an H100 and its host; nothing to wait for at 225 of a GB200.
+  EXPECT_GT(offloaded.offload(), 0);
 }
 
 TEST(PriceTime, FasterLinksAreNeverSlowerWithoutContention) {

@@ -1,0 +1,85 @@
+#include "pricing/expert_recipes.h"
+
+#include <cstdlib>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "pricing/known_models.h"
+
+namespace trainctl::pricing {
+namespace {
+
+constexpr ExpertDispatch kPlain = ExpertDispatch::kAllToAll;
+constexpr ExpertDispatch kAware = ExpertDispatch::kNodeAware;
+
+// Releases as year * 100 + month of the container.
+constexpr int kFirst = 0, kLast = 9999;
+
+struct ExpertRecipe {
+  const char* model;   // part of the normalized name
+  const char* device;  // beginning of the device's name
+  bool mxfp8_only;
+  int from, to;  // releases, both inclusive
+  ExpertDispatch dispatch;
+  bool overlap;
+};
+
+// NVIDIA-NeMo/Megatron-Bridge: moe_flex_dispatcher_backend ("hybridep", "deepep": node aware; none:
+// all-to-all) and moe_a2a_overlap or overlap_moe_expert_parallel_comm. Tags v0.2.0 (containers up to 25.11),
+// v0.3.0 (26.02), v0.4.0 (26.04): scripts/performance/configs/*/*workload_base_configs.py. v0.5.0 (26.06):
+// the same and
+// *_llm_pretrain.py, where full-iteration graphs, of MXFP8 alone, come with overlap. v0.6.0 (26.08):
+// src/megatron/bridge/perf_recipes. The first line that fits counts.
+constexpr ExpertRecipe kRecipes[] = {
+    {"deepseekv3", "h", false, kFirst, 2511, kAware, true},
+    {"deepseekv3", "b", false, kFirst, 2511, kPlain, false},
+    {"deepseekv3", "", true, 2606, kLast, kAware, true},
+    {"deepseekv3", "", false, kFirst, kLast, kAware, false},
+    {"kimik2", "", false, kFirst, kLast, kAware, false},
+    {"qwen330b", "h", false, kFirst, 2511, kPlain, true},
+    {"qwen330b", "h", false, 2602, 2602, kAware, true},
+    {"qwen330b", "b200", false, kFirst, 2602, kPlain, false},
+    {"qwen330b", "h", false, 2604, kLast, kAware, false},
+    {"qwen330b", "", true, 2606, kLast, kAware, true},
+    {"qwen330b", "", false, kFirst, kLast, kAware, false},
+    {"qwen3235b", "h", false, kFirst, kLast, kPlain, true},
+    {"qwen3235b", "b200", false, kFirst, 2511, kPlain, true},
+    {"qwen3235b", "b300", false, kFirst, 2602, kPlain, true},
+    {"qwen3235b", "b300", false, 2604, 2604, kPlain, false},
+    {"qwen3235b", "", true, 2606, kLast, kAware, true},
+    {"qwen3235b", "b200", false, kFirst, kLast, kPlain, false},
+    {"qwen3235b", "", false, kFirst, kLast, kAware, false},
+    {"gptoss", "", false, kFirst, 2602, kPlain, false},
+    {"gptoss", "gb200", false, 2604, kLast, kAware, true},
+    {"gptoss", "", false, kFirst, kLast, kAware, false},
+};
+
+// 0: the notes name no container.
+int ReleaseIn(absl::string_view notes) {
+  const size_t at = notes.find(" NeMo Container");
+  if (at == absl::string_view::npos) return 0;
+  size_t start = at;
+  while (start > 0 && notes[start - 1] != ' ' && notes[start - 1] != ';') --start;
+  const std::string release(notes.substr(start, at - start));  // "26.04", "26.04.01"
+  if (release.size() < 5 || release[2] != '.') return 0;
+  return 100 * std::atoi(release.substr(0, 2).c_str()) + std::atoi(release.substr(3, 2).c_str());
+}
+
+}  // namespace
+
+bool ApplyExpertRecipe(absl::string_view model, absl::string_view notes, Workload& w) {
+  const int release = ReleaseIn(notes);
+  if (release == 0 || !w.model.experts.has_value()) return false;
+  const std::string name = Normalized(model);
+  for (const ExpertRecipe& recipe : kRecipes) {
+    if (!absl::StrContains(name, recipe.model) || !absl::StartsWith(w.device->name, recipe.device)) continue;
+    if (recipe.mxfp8_only && w.precision != Precision::kMxfp8) continue;
+    if (release < recipe.from || release > recipe.to) continue;
+    w.expert_dispatch = recipe.dispatch;
+    w.overlap_experts = recipe.overlap;
+    return true;
+  }
+  return false;
+}
+
+}  // namespace trainctl::pricing

@@ -1,0 +1,14 @@
+// How the performance recipes of Megatron-Bridge exchange tokens with experts, release by release: its
+// published rows do not say. Data with sources. Pure; thread safe.
+#pragma once
+
+#include "absl/strings/string_view.h"
+#include "pricing/workload.h"
+
+namespace trainctl::pricing {
+
+// Sets expert_dispatch and overlap_experts of a row whose notes name a NeMo container ("26.04 NeMo
+// Container"). False, and nothing is set, where no recipe is known.
+bool ApplyExpertRecipe(absl::string_view model, absl::string_view notes, Workload& workload);
+
+}  // namespace trainctl::pricing

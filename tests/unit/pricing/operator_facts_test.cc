@@ -1,0 +1,168 @@
+// The operators' times against what others measured of single kernels and published: none of these runs is
+// among those that whole steps are scored on.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "cluster/catalogue.h"
+#include "pricing/operator_time.h"
+
+namespace trainctl::pricing {
+namespace {
+
+const cluster::Device& Device(const char* name) {
+  const auto match = cluster::FindDevice(name);
+  EXPECT_TRUE(match.ok()) << match.status();
+  return *match->device;
+}
+
+struct MatmulFact {
+  const char* device;
+  Precision precision;
+  MatmulShape shape;
+  double tera_flops;  // published
+  double tolerance;   // of the time
+  const char* source;
+};
+
+constexpr char kSimuMaxA100[] = "MooreThreads/SimuMax configs/system/a100_pcie.json";
+constexpr char kSimuMaxB200[] = "MooreThreads/SimuMax configs/system/b200_bf16_ceperm.json";
+constexpr char kSizing[] = "EleutherAI/cookbook@27dff48d sizing/results (A100)";
+constexpr char kSemiAnalysis[] = "SemiAnalysis, MI300X vs H100 vs H200 Benchmark Part 1, 8192 cubed";
+
+// {batch, rows, inner, columns, bytes moved per element of the result}
+const MatmulFact kMatmuls[] = {
+    {"a100-pcie-80gb", Precision::kBf16, {1, 4096, 8192, 8192, 2}, 229, 0.08, kSimuMaxA100},
+    {"a100-pcie-80gb", Precision::kBf16, {1, 4096, 1536, 24576, 2}, 217.5, 0.1, kSimuMaxA100},
+    {"a100-pcie-80gb", Precision::kBf16, {1, 1536, 4096, 5120, 8}, 194.8, 0.12, kSimuMaxA100},
+    {"a100-pcie-80gb", Precision::kBf16, {1, 4096, 512, 4096, 2}, 190, 0.12, kSimuMaxA100},
+    // Experts' products: few rows each.
+    {"a100-pcie-80gb", Precision::kBf16, {40, 616, 5120, 3072, 2}, 197, 0.15, kSimuMaxA100},
+    {"a100-pcie-80gb", Precision::kBf16, {20, 1232, 5120, 3072, 2}, 221, 0.15, kSimuMaxA100},
+    {"a100-sxm-80gb", Precision::kBf16, {1, 8192, 4096, 12288, 2}, 241.6, 0.05, kSizing},
+    {"a100-sxm-80gb", Precision::kBf16, {1, 8192, 16384, 4096, 2}, 252.8, 0.05, kSizing},
+    {"a100-sxm-80gb", Precision::kBf16, {1, 8192, 14336, 51136, 2}, 255.4, 0.05, kSizing},
+    // Two columns more, and one: their rows start off 16 and off 4 bytes.
+    {"a100-sxm-80gb", Precision::kBf16, {1, 8192, 14336, 51138, 2}, 136.9, 0.15, kSizing},
+    {"a100-sxm-80gb", Precision::kBf16, {1, 8192, 14336, 51137, 2}, 76.1, 0.1, kSizing},
+    // The scores of one layer's attention, written to memory.
+    {"a100-sxm-80gb", Precision::kBf16, {64, 2048, 128, 2048, 2}, 91.6, 0.15, kSizing},
+    {"h100-sxm-80gb", Precision::kBf16, {1, 8192, 8192, 8192, 2}, 720, 0.05, kSemiAnalysis},
+    {"h100-sxm-80gb", Precision::kFp8, {1, 8192, 8192, 8192, 2}, 1280, 0.08, kSemiAnalysis},
+    {"b200-sxm-180gb", Precision::kBf16, {1, 4096, 8192, 8192, 2}, 1040, 0.15, kSimuMaxB200},
+    {"b200-sxm-180gb", Precision::kBf16, {1, 16384, 16384, 8192, 2}, 1104, 0.1, kSimuMaxB200},
+    {"b200-sxm-180gb", Precision::kBf16, {40, 616, 5120, 3072, 2}, 1039, 0.3, kSimuMaxB200},
+    // Gradients of experts' weights are bound by the fp32 results that they are added to.
+    {"b200-sxm-180gb", Precision::kBf16, {160, 3072, 154, 5120, 8}, 211, 0.25, kSimuMaxB200},
+    {"b200-sxm-180gb", Precision::kBf16, {64, 4096, 512, 7168, 8}, 493, 0.3, kSimuMaxB200},
+};
+
+TEST(OperatorFacts, ProductsTakeWhatWasMeasured) {
+  for (const MatmulFact& fact : kMatmuls) {
+    const MatmulShape& s = fact.shape;
+    const double seconds = MatmulSeconds(Device(fact.device), fact.precision, s);
+    const double measured = 2 * s.batch * s.rows * s.inner * s.columns / (fact.tera_flops * 1e12);
+    EXPECT_LT(std::abs(seconds / measured - 1), fact.tolerance)
+        << fact.device << " " << s.batch << " x [" << s.rows << ", " << s.inner << ", " << s.columns
+        << "]: " << seconds * 1e6 << " us against " << measured * 1e6 << " (" << fact.source << ")";
+  }
+}
+
+struct AttentionFact {
+  const char* device;
+  AttentionKernel kernel;
+  double sequences, seq_len, heads, head_dim;
+  double forward, backward;  // TFLOP/s of the causal half; 0: not published
+  double tolerance;
+  const char* source;
+};
+
+constexpr char kFlash3[] = "arXiv 2407.08608, figures 5 (causal) and 6 (unmasked)";
+
+const AttentionFact kAttentions[] = {
+    {"a100-pcie-80gb", AttentionKernel::kFlash2, 1, 4096, 64, 128, 185, 157, 0.05, kSimuMaxA100},
+    {"a100-pcie-80gb", AttentionKernel::kFlash2, 1, 4096, 16, 128, 154, 139, 0.08, kSimuMaxA100},
+    {"a100-pcie-80gb", AttentionKernel::kFlash2, 1, 4096, 4, 128, 80, 105, 0.15, kSimuMaxA100},
+    {"a100-pcie-80gb", AttentionKernel::kFlash2, 1, 4096, 128, 160, 167, 125, 0.12, kSimuMaxA100},
+    {"h100-sxm-80gb", AttentionKernel::kFlash2, 32, 512, 16, 128, 191, 214, 0.15, kFlash3},
+    {"h100-sxm-80gb", AttentionKernel::kFlash2, 8, 2048, 16, 128, 298, 291, 0.06, kFlash3},
+    {"h100-sxm-80gb", AttentionKernel::kFlash2, 1, 16384, 16, 128, 335, 322, 0.05, kFlash3},
+    {"h100-sxm-80gb", AttentionKernel::kFlash2, 1, 16384, 32, 64, 299, 291, 0.08, kFlash3},
+    {"h100-sxm-80gb", AttentionKernel::kVendor, 8, 2048, 16, 128, 484, 465, 0.06, kFlash3},
+    {"h100-sxm-80gb", AttentionKernel::kVendor, 1, 16384, 16, 128, 539, 516, 0.06, kFlash3},
+    {"h100-sxm-80gb", AttentionKernel::kVendor, 1, 16384, 32, 64, 388, 433, 0.1, kFlash3},
+    {"b200-sxm-180gb", AttentionKernel::kVendor, 1, 4096, 128, 128, 1121, 936, 0.05, kSimuMaxB200},
+    {"b200-sxm-180gb", AttentionKernel::kVendor, 1, 4096, 16, 128, 651, 850, 0.15, kSimuMaxB200},
+    {"b200-sxm-180gb", AttentionKernel::kVendor, 1, 32768, 16, 128, 1311, 981, 0.15, kSimuMaxB200},
+    {"b200-sxm-180gb", AttentionKernel::kVendor, 1, 4096, 64, 160, 996, 685, 0.15, kSimuMaxB200},
+};
+
+TEST(OperatorFacts, AttentionTakesWhatWasMeasured) {
+  for (const AttentionFact& fact : kAttentions) {
+    FrameworkProfile framework;
+    framework.attention = fact.kernel;
+    Workload w;
+    w.device = &Device(fact.device);
+    w.framework = &framework;
+    w.seq_len = static_cast<int64_t>(fact.seq_len);
+    const WorkItem item = {.kind = WorkKind::kAttention,
+                           .rows = fact.sequences * fact.seq_len,
+                           .inner = fact.seq_len / 2,
+                           .columns = fact.heads,
+                           .head_dim = fact.head_dim};
+    const ForwardBackward seconds = OperatorSeconds(item, w);
+    const double flops = 4 * item.rows * item.inner * item.columns * item.head_dim / 1e12;
+    const std::string what = absl::StrCat(fact.device, " ", fact.sequences, " x ", fact.seq_len, " tokens, ",
+                                          fact.heads, " heads of ", fact.head_dim, " (", fact.source, ")");
+    EXPECT_LT(std::abs(seconds.forward / (flops / fact.forward) - 1), fact.tolerance)
+        << "forward " << flops / seconds.forward << " TFLOP/s against " << fact.forward << ", " << what;
+    EXPECT_LT(std::abs(seconds.backward / (2.5 * flops / fact.backward) - 1), fact.tolerance)
+        << "backward " << 2.5 * flops / seconds.backward << " TFLOP/s against " << fact.backward << ", "
+        << what;
+  }
+}
+
+// EleutherAI/cookbook, ibid., h_sweep_tp.out: forward of Megatron-DeepSpeed's unfused attention, with its two
+// products of weights, 4 sequences of 2,048, 128 heads.
+TEST(OperatorFacts, AttentionThroughMemoryTakesWhatWasMeasured) {
+  FrameworkProfile framework;
+  framework.attention = AttentionKernel::kScores;
+  Workload w;
+  w.device = &Device("a100-sxm-80gb");
+  w.framework = &framework;
+  w.seq_len = 2048;
+  w.micro_batch = 4;
+  w.model.dropout = true;
+  const std::pair<double, double> kHiddenAndMilliseconds[] = {{8192, 38.8},  {8320, 53.3},  {10240, 51.2},
+                                                              {13824, 77.3}, {14336, 79.5}, {16384, 95.8}};
+  for (const auto& [hidden, milliseconds] : kHiddenAndMilliseconds) {
+    const double tokens = 4 * 2048;
+    const ForwardBackward scores = OperatorSeconds({.kind = WorkKind::kAttention,
+                                                    .rows = tokens,
+                                                    .inner = 1024,
+                                                    .columns = 128,
+                                                    .head_dim = hidden / 128},
+                                                   w);
+    const double seconds = scores.forward +
+                           MatmulSeconds(*w.device, w.precision, 1, tokens, hidden, 3 * hidden) +
+                           MatmulSeconds(*w.device, w.precision, 1, tokens, hidden, hidden);
+    EXPECT_LT(std::abs(seconds * 1e3 / milliseconds - 1), 0.1) << hidden << ": " << seconds * 1e3 << " ms";
+  }
+}
+
+// Among shapes of one device, what is slower there is slower here: the order is what a search lives on.
+TEST(OperatorFacts, WastedTilesCost) {
+  const cluster::Device& a100 = Device("a100-sxm-80gb");
+  const auto per_flop = [&](double rows, double columns) {
+    return MatmulSeconds(a100, Precision::kBf16, 1, rows, 4096, columns) / (rows * columns);
+  };
+  EXPECT_GT(per_flop(130, 4096), 1.3 * per_flop(8192, 4096));
+  EXPECT_GT(per_flop(8192, 4100), per_flop(8192, 4096));
+  // Two rows more than what one wave takes.
+  EXPECT_GT(per_flop(256 * 27 + 2, 128 * 4), 1.1 * per_flop(256 * 27, 128 * 4));
+}
+
+}  // namespace
+}  // namespace trainctl::pricing
