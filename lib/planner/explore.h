@@ -1,0 +1,134 @@
+// The search over all layouts of a job on a cluster, priced by lib/pricing: which degrees, schedule,
+// sharding, micro-batch and recompute reach the goal. Exact: the answer is that of pricing every
+// candidate, but most are ruled out by lower bounds of their own memory and time (pricing/bounds.h).
+// Pure; thread safe. docs/planner.md says how it works.
+//
+//   planner::SearchSpace space;
+//   space.base = workload;  // model, batch, precision, device, node, framework
+//   space.num_gpus = 64;
+//   space.tp = {8};         // a constraint; an axis that is left empty is free
+//   TRAINCTL_ASSIGN_OR_RETURN(planner::SearchResult found, planner::Explore(space, planner::Goal()));
+//   if (!found.best.empty()) Use(found.best[0].workload);
+//
+// What a free axis ranges over ("everything that makes sense"):
+//   tp              divisors of the heads and of the node's GPUs
+//   cp              powers of two that leave a rank 2,048 tokens of a sequence, an even number of pieces
+//   ep, etp         divisors of the experts; etp 1 or tp; ep * etp divides tp * cp * dp
+//   pp              divisors of what is left of the GPUs, at most a stage a layer and 256
+//   pipeline        all kinds for pp > 1 that the shape allows; DualPipe and DualPipeV only where asked for,
+//                   since they are made for the overlap of an exchange of tokens: with experts
+//   virtual_stages  divisors of the layers of a rank, at most 16 (where pp divides the layers), or all of
+//                   2, 3, 4, 6, 8, 12, 16 that leave a stage a layer
+//   micro_batch     powers of two
+//   zero_stage      0 to 3; 2 not with pp > 1, where gradients of several micro-batches are kept anyway
+//   shard_group     divisors of dp above 1 (1 at stage 0)
+//   sequence_parallel  both with tp > 1
+//   context         all kinds with cp > 1; all-to-all where its degree divides the heads
+//   recompute       none, full; selective where the framework's differs from none
+//   recomputed_layers  with full recompute and where it is fixed by nothing else: all
+//   the others      as in `base`
+// Only if nothing of that fits are looked at, unless fixed: tp beyond a node, optimizer and activations in
+// host memory.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "pricing/price_memory.h"
+#include "pricing/price_time.h"
+#include "pricing/workload.h"
+#include "schedule/pipeline.h"
+
+namespace trainctl::planner {
+
+// How layers are cut into stages.
+enum class StageSplit : uint8_t {
+  kEven,            // the framework's way
+  kEmbeddingAware,  // embedding and head count as a layer each, so that the first and last stage have fewer
+};
+
+struct SearchSpace {
+  // What is fixed: model, seq_len, global_batch, precision, device, node, framework. Degrees, micro_batch,
+  // recompute, pipeline and stage_layers are overwritten.
+  pricing::Workload base;
+  int64_t num_gpus = 0;  // of the cluster; all are used unless gpu_counts or the goal says otherwise
+  std::vector<int64_t> gpu_counts;  // numbers to choose from
+  double memory_limit_bytes = 0;    // per device, for MemoryPrice::upper_bytes; 0: the device's memory
+
+  // Empty: see above. Else only these values.
+  std::vector<int64_t> tp, pp, virtual_stages, cp, ep, etp, micro_batch, shard_group, dp;
+  std::vector<int> zero_stage;
+  std::vector<pricing::RecomputeKind> recompute;
+  std::vector<int64_t> recomputed_layers;  // of a pipeline rank, with full recompute; -1: all
+  std::vector<schedule::PipelineKind> pipeline;
+  std::vector<pricing::ContextKind> context;
+  std::vector<bool> sequence_parallel, optimizer_on_host, activations_on_host;
+  std::vector<pricing::Precision> precision;
+  std::vector<StageSplit> stage_split;
+};
+
+enum class Objective : uint8_t {
+  kStepTime,
+  kCost,        // price_per_gpu_hour * GPUs * time
+  kHeadroom,    // least memory
+  kFewestGpus,  // that fit (and meet the deadline); of those the fastest
+};
+
+struct Goal {
+  Objective objective = Objective::kStepTime;
+  double price_per_gpu_hour = 0;  // any currency; of kCost only, where 0 counts GPU hours
+  // With both positive, `tokens` are trained in `deadline_seconds`, or the choice does not count.
+  double deadline_seconds = 0;
+  int64_t tokens = 0;
+};
+
+struct Choice {
+  pricing::Workload workload;
+  pricing::MemoryPrice memory;
+  pricing::TimePrice time;
+  bool fits = false;
+
+  int64_t num_gpus() const { return workload.degrees.world_size(); }
+};
+
+struct SearchCounts {
+  int64_t enumerated = 0;        // refused + bounded
+  int64_t refused = 0;           // shapes that cannot be; of a whole branch one is counted
+  int64_t bounded = 0;           // own memory and time bounds were evaluated
+  int64_t pruned_by_memory = 0;  // bound above the limit
+  int64_t pruned_by_time = 0;    // bound above what was found
+  int64_t misfits = 0;           // bound below the limit, price above it
+  int64_t simulated = 0;         // PriceTime
+  double seconds = 0;
+};
+
+struct SearchResult {
+  std::vector<Choice> best;    // best first, at most ExploreOptions::keep
+  std::vector<Choice> pareto;  // fastest first, see ExploreOptions::pareto_step
+  // Where `best` is empty: the layout that needs least memory; or, if some fit but none meets the deadline,
+  // the fastest of them (then `fits` is true).
+  std::optional<Choice> nearest;
+  SearchCounts counts;
+};
+
+struct ExploreOptions {
+  int keep = 10;
+  // Times (or costs, or bytes) within this share of each other count as equal, and the simpler layout goes
+  // first: smaller tp * pp * cp * ep, nothing in host memory, no recompute, lower stage.
+  double hair = 1e-3;
+  // Of the front only points that save at least this share of memory against all faster ones. 0: no front.
+  double pareto_step = 0;
+};
+
+// UsageError: what base or a constraint has wrong, or which constraint excludes everything. Nothing that
+// fits is not an error: `best` is empty and `nearest` is set.
+absl::StatusOr<SearchResult> Explore(const SearchSpace& space, const Goal& goal,
+                                     const ExploreOptions& options = {});
+
+// The same by pricing every candidate: for tests and for whoever distrusts a bound.
+absl::StatusOr<SearchResult> ExploreAll(const SearchSpace& space, const Goal& goal,
+                                        const ExploreOptions& options = {});
+
+}  // namespace trainctl::planner
