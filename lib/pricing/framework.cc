@@ -125,7 +125,6 @@ const FrameworkProfile kFrameworks[] = {
          "kernel each for norms, activations and the loss, whose logits are formed for some rows at a time); "
          "assumed for the GPU: FlashAttention-2, sequence parallelism with tensor parallelism",
      .sequence_parallel = true,
-     .fused_elementwise = true,
      .logit_bytes = 4,
      .metric = MemoryMetric::kAllocated},
 };
