@@ -34,7 +34,8 @@ double OutsideBytes(const Workload& w) {
   const Degrees& d = w.degrees;
   const int64_t node = std::max<int64_t>(1, w.node->gpus);
   const auto group = [&](int64_t ranks, int64_t stride) {
-    return CommunicatorBytes(w, ranks, std::max<int64_t>(1, std::min(ranks, node / std::max<int64_t>(1, stride))));
+    return CommunicatorBytes(w, ranks,
+                             std::max<int64_t>(1, std::min(ranks, node / std::max<int64_t>(1, stride))));
   };
   double bytes = f.context_bytes + f.workspace_bytes;
   bytes += f.tensor_groups * group(d.tp, 1);

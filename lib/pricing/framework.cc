@@ -21,6 +21,31 @@ const FrameworkProfile kFrameworks[] = {
      .quantize_bytes = 4,
      .accumulates_in_product = true,
      .vocab_multiple = 128,
+     .selects_modules = true,
+     .gradients_stay = true,
+     .metric = MemoryMetric::kAllocated},
+    {.name = "megatron-bridge",
+     .label = "Megatron-Bridge's recipes (Megatron Core with Transformer Engine)",
+     .source =
+         "NVIDIA-NeMo/Megatron-Bridge@067f987 src/megatron/bridge/perf_recipes/_common.py:62-64,111: "
+         "gradients are reduced, and so kept, in bf16; the distributed optimizer copies its part to fp32 "
+         "(megatron/core/optimizer/distrib_optimizer.py, _copy_model_grads_to_main_grads); "
+         "training/utils/train_utils.py:1204: memory is reported in units of 1e9 bytes",
+     .gradient_bytes = 2,
+     .attention = AttentionKernel::kVendor,
+     .sequence_parallel = true,
+     .fp8_saves_inputs = true,
+     .weight_gradient_buffer = true,
+     .overlap_tensor_parallel = true,
+     .logit_bytes = 6,
+     .norm_backward_bytes = 6,
+     .quantize_bytes = 4,
+     .accumulates_in_product = true,
+     .vocab_multiple = 128,
+     .step_bytes = 4,
+     .selects_modules = true,
+     .gradients_stay = true,
+     .reports_decimal_units = true,
      .metric = MemoryMetric::kAllocated},
     {.name = "megatron-deepspeed",
      .label = "Megatron-DeepSpeed with ZeRO-1 (BLOOM)",
@@ -93,9 +118,11 @@ const FrameworkProfile kFrameworks[] = {
      .source = "pytorch/torchtune README: memory table; bf16 parameters, gradients and AdamW states",
      .gradient_bytes = 2,
      .optimizer_bytes = 4,
+     .logit_bytes = 12,
      .norm_forward_bytes = 28,
      .norm_backward_bytes = 48,
      .fused_activation = false,
+     .kept_logit_bytes = 4,
      .metric = MemoryMetric::kAllocated},
     {.name = "internevo",
      .label = "InternEvo (ZeRO-1 in groups)",
@@ -113,7 +140,7 @@ const FrameworkProfile kFrameworks[] = {
      .norm_forward_bytes = 12,
      .norm_backward_bytes = 34,
      .fused_activation = false,
-     .step_bytes = 12,
+     .step_bytes = 14,
      .step_is_flat = true,
      .nccl_connects_all = true,
      .metric = MemoryMetric::kDevice},
@@ -153,6 +180,7 @@ const FrameworkProfile* FrameworkOf(absl::string_view source, absl::string_view 
   if (says("internevo") || says("internlm")) return FindFramework("internevo");
   if (says("bigscience") || says("megatron-deepspeed") || says("bloom"))
     return FindFramework("megatron-deepspeed");
+  if (absl::StrContains(where, "megatron-bridge")) return FindFramework("megatron-bridge");
   if (says("megatron") || says("nemo")) return FindFramework("megatron-core");
   const std::string how = absl::AsciiStrToLower(sharding);
   if (absl::StrContains(how, "fsdp")) return FindFramework("torchtitan");

@@ -76,6 +76,9 @@ struct FrameworkProfile {
   bool embedding_norm = false;   // a norm follows the embedding: its input is kept
   bool fills_stages = false;     // an uneven cut gives each stage the most, the last one the rest
   bool selects_modules = false;  // selective recompute names modules (RecomputeModule)
+  bool gradients_stay = false;   // their buffers are there from the start; else from the first backward on
+  double kept_logit_bytes = 0;   // of logit_bytes, those that a loss in chunks keeps for all tokens
+  bool reports_decimal_units = false;               // its "GB" are 1e9 bytes
   double context_bytes = 0.5 * 1024 * 1024 * 1024;  // CUDA context with kernels loaded when first used
   double workspace_bytes = 0;                       // of cuBLAS, outside the caching allocator
   double nccl_channels = 16;                        // inside a machine

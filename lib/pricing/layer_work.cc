@@ -7,6 +7,21 @@ namespace {
 
 constexpr double kHalf = 2;  // bytes of an activation
 
+// Bytes of an element that a linear layer keeps of its input for the gradient of its weights. Low precision
+// is kept as it was computed with, its scales included: one byte for 32 elements of MXFP8, for 16 of NVFP4
+// (NVIDIA/TransformerEngine transformer_engine/pytorch/module/linear.py saves the quantized input).
+double LinearInputBytes(const Workload& w) {
+  if (!w.IsFp8() || !w.framework->fp8_saves_inputs) return kHalf;
+  switch (w.precision) {
+    case Precision::kMxfp8:
+      return 1 + 1.0 / 32;
+    case Precision::kNvfp4:
+      return 0.5 + 1.0 / 16;
+    default:
+      return 1;
+  }
+}
+
 class LayerBuilder {
  public:
   LayerBuilder(const Workload& workload, int64_t layer)
@@ -16,7 +31,8 @@ class LayerBuilder {
         tokens_(workload.TokensPerRank()),
         cut_(workload.SequenceParallel() ? tp_ : 1),
         hidden_(static_cast<double>(m_.hidden)),
-        linear_input_(workload.IsFp8() && workload.framework->fp8_saves_inputs ? 1 : kHalf),
+        linear_input_(LinearInputBytes(workload)),
+        fused_(workload.FusedElementwise()),
         has_experts_(m_.HasExperts(layer)) {}
 
   LayerWork Build() {
@@ -37,13 +53,14 @@ class LayerBuilder {
     return work_.items.back();
   }
 
-  // Reads and writes the stream; keeps its input. Its output is kept by the product that reads it.
+  // Reads and writes the stream; keeps its input. Its output is kept by the product that reads it. One kernel
+  // by one it keeps its input in fp32 and what is scaled, and the stream itself not.
   void AddNorm() {
     const double bytes = tokens_ / cut_ * hidden_ * kHalf;
     Add({.kind = WorkKind::kElementwise,
          .pass = PassKind::kNorm,
          .moved_bytes = 2 * bytes,
-         .saved_bytes = bytes});
+         .saved_bytes = fused_ ? bytes : 3 * bytes});
   }
 
   void AddResidual() {
@@ -54,28 +71,31 @@ class LayerBuilder {
          .saved_bytes = m_.dropout ? elements : 0});
   }
 
-  void AddMatmul(double rows, double inner, double columns, double saved_bytes, double recomputed = 0,
-                 double batch = 1) {
-    Add({.kind = WorkKind::kMatmul,
-         .batch = batch,
-         .rows = rows,
-         .inner = inner,
-         .columns = columns,
-         .saved_bytes = saved_bytes,
-         .fp8 = true,
-         .share_recomputed_by_selection = recomputed});
+  WorkItem& AddMatmul(double rows, double inner, double columns, double saved_bytes, double recomputed = 0,
+                      double batch = 1) {
+    return Add({.kind = WorkKind::kMatmul,
+                .batch = batch,
+                .rows = rows,
+                .inner = inner,
+                .columns = columns,
+                .saved_bytes = saved_bytes,
+                .fp8 = true,
+                .share_recomputed_by_selection = recomputed});
   }
 
   // Heads of keys and values are repeated where there are fewer of them than ranks.
   double KeyValueHeads() const { return std::max(1.0, static_cast<double>(m_.kv_heads) / tp_); }
   double Heads() const { return static_cast<double>(m_.heads) / tp_; }
 
-  void AddCoreAttention(double query_dim, double value_dim, double saved_inputs) {
+  // Keeps its output and four bytes a head and query; its inputs are kept by who made them.
+  void AddCoreAttention(double query_dim, double value_dim) {
     const double context = static_cast<double>(w_.seq_len) / 2;  // a causal query sees half of it on average
-    double saved = saved_inputs + tokens_ * Heads() * value_dim * kHalf + tokens_ * Heads() * 4;
+    const double saved = tokens_ * Heads() * value_dim * kHalf + tokens_ * Heads() * 4;
     if (w_.framework->attention == AttentionKernel::kScores) {
       // The softmax's output, and its dropped copy with the mask (arXiv 2205.05198: 5 a s^2 b with dropout).
-      saved += tokens_ * Heads() * static_cast<double>(w_.seq_len) * (m_.dropout ? 5 : kHalf);
+      Add({.kind = WorkKind::kElementwise,
+           .saved_bytes = tokens_ * Heads() * static_cast<double>(w_.seq_len) * (m_.dropout ? 5 : kHalf),
+           .dropped_by = kCoreAttention});
     }
     Add({.kind = WorkKind::kAttention,
          .rows = tokens_,
@@ -92,13 +112,18 @@ class LayerBuilder {
     // Selective recompute keeps every second product: of q, k, v and o these are q and v, of gate, up and
     // down all but up.
     AddMatmul(tokens_, hidden_, queries + 2 * keys, tokens_ / cut_ * hidden_ * linear_input_,
-              /*recomputed=*/keys / (queries + 2 * keys));
+              /*recomputed=*/keys / (queries + 2 * keys))
+        .dropped_by = kLayerNorms;
     Add({.kind = WorkKind::kElementwise,
          .pass = PassKind::kRotary,
-         .moved_bytes = 2 * tokens_ * (queries + keys) * kHalf});
-    AddCoreAttention(dim, dim, tokens_ * (queries + 2 * keys) * kHalf);
-    AddMatmul(tokens_, queries, hidden_, 0, /*recomputed=*/1);
+         .moved_bytes = 2 * tokens_ * (queries + keys) * kHalf,
+         .saved_bytes = tokens_ * (queries + 2 * keys) * kHalf});
+    AddCoreAttention(dim, dim);
+    AddMatmul(tokens_, queries, hidden_, tokens_ * queries * OwnCopyBytes(), /*recomputed=*/1);
   }
+
+  // A linear layer in low precision keeps its own copy of what attention keeps too.
+  double OwnCopyBytes() const { return linear_input_ < kHalf ? linear_input_ : 0; }
 
   void AddLatentAttention() {
     const LatentAttention& l = *m_.latent;
@@ -108,37 +133,49 @@ class LayerBuilder {
     const double kv_rank = static_cast<double>(l.key_value_rank);
     const double kv_columns = Heads() * static_cast<double>(l.nope_dim + l.value_dim);
     if (query_rank > 0) {
-      AddMatmul(tokens_, hidden_, query_rank, tokens_ / cut_ * hidden_ * linear_input_);
+      AddMatmul(tokens_, hidden_, query_rank, tokens_ / cut_ * hidden_ * linear_input_).dropped_by =
+          kLayerNorms;
       AddMatmul(tokens_, query_rank, Heads() * query_dim, tokens_ * query_rank * (kHalf + linear_input_));
     } else {
-      AddMatmul(tokens_, hidden_, Heads() * query_dim, tokens_ / cut_ * hidden_ * linear_input_);
+      AddMatmul(tokens_, hidden_, Heads() * query_dim, tokens_ / cut_ * hidden_ * linear_input_).dropped_by =
+          kLayerNorms;
     }
     AddMatmul(tokens_, hidden_, kv_rank + static_cast<double>(l.rope_dim), 0);
     AddMatmul(tokens_, kv_rank, kv_columns, tokens_ * kv_rank * (kHalf + linear_input_));
     const double saved = tokens_ * Heads() * (2 * query_dim + value_dim) * kHalf;
-    Add({.kind = WorkKind::kElementwise, .pass = PassKind::kRotary, .moved_bytes = 2 * saved});
-    AddCoreAttention(query_dim, value_dim, saved);
-    AddMatmul(tokens_, Heads() * value_dim, hidden_, 0, /*recomputed=*/1);
+    Add({.kind = WorkKind::kElementwise,
+         .pass = PassKind::kRotary,
+         .moved_bytes = 2 * saved,
+         .saved_bytes = saved,
+         .dropped_by = kLatentUp});
+    AddCoreAttention(query_dim, value_dim);
+    AddMatmul(tokens_, Heads() * value_dim, hidden_, tokens_ * Heads() * value_dim * OwnCopyBytes(),
+              /*recomputed=*/1);
   }
 
-  void AddMlp(double ffn, bool input_is_saved) {
+  void AddMlp(double ffn, bool input_is_saved, uint32_t dropped_by = kPlainMlp) {
     const double columns = ffn / tp_;
     const double gates = m_.gated_mlp ? 2 : 1;
     AddMatmul(tokens_, hidden_, gates * columns,
               input_is_saved ? tokens_ / cut_ * hidden_ * linear_input_ : 0,
-              /*recomputed=*/m_.gated_mlp ? 0.5 : 0);
+              /*recomputed=*/m_.gated_mlp ? 0.5 : 0)
+        .dropped_by = kLayerNorms;
+    // Kernel by kernel the gate is kept before and after its activation.
     Add({.kind = WorkKind::kElementwise,
          .pass = m_.gated_mlp ? PassKind::kGatedActivation : PassKind::kActivation,
          .moved_bytes = tokens_ * columns * (gates + 1) * kHalf,
-         .saved_bytes = tokens_ * columns * gates * kHalf});
-    AddMatmul(tokens_, columns, hidden_, tokens_ * columns * linear_input_);
+         .saved_bytes = tokens_ * columns * (gates + (m_.gated_mlp && !fused_ ? 1 : 0)) * kHalf,
+         .dropped_by = dropped_by});
+    AddMatmul(tokens_, columns, hidden_, tokens_ * columns * linear_input_).dropped_by = dropped_by;
   }
 
-  // Experts are whole on their rank; with tensor parallelism each rank routes its part of the tokens.
+  // Each tensor-parallel rank routes its part of the tokens. Experts are whole on their rank, or cut in etp
+  // parts whose ranks see the same tokens.
   void AddExperts() {
     const Experts& e = *m_.experts;
+    const double etp = static_cast<double>(w_.degrees.etp);
     const double own_tokens = tokens_ / tp_;
-    const double routed = own_tokens * static_cast<double>(e.top_k);
+    const double routed = own_tokens * static_cast<double>(e.top_k) * etp;
     const double ffn = static_cast<double>(e.ffn);
     const double gates = m_.gated_mlp ? 2 : 1;
     const double ep = static_cast<double>(w_.degrees.ep);
@@ -147,20 +184,27 @@ class LayerBuilder {
          .rows = own_tokens,
          .inner = hidden_,
          .columns = static_cast<double>(e.count),
-         .saved_bytes = own_tokens * hidden_ * kHalf});
+         .saved_bytes = own_tokens * hidden_ * kHalf,
+         .dropped_by = kLayerNorms});
     // Permuted to the experts' order and back, on both sides of the exchange.
     Add({.kind = WorkKind::kElementwise,
          .pass = PassKind::kPermute,
          .moved_bytes = 8 * routed * hidden_ * kHalf});
     if (ep > 1) work_.expert_bytes = routed * hidden_ * kHalf;
-    AddMatmul(routed / local_experts, hidden_, gates * ffn, routed * hidden_ * linear_input_, 0,
-              local_experts);
+    AddMatmul(routed / local_experts, hidden_, gates * ffn / etp, routed * hidden_ * linear_input_, 0,
+              local_experts)
+        .dropped_by = kWholeExperts;
     Add({.kind = WorkKind::kElementwise,
          .pass = m_.gated_mlp ? PassKind::kGatedActivation : PassKind::kActivation,
-         .moved_bytes = routed * ffn * (gates + 1) * kHalf,
-         .saved_bytes = routed * ffn * gates * kHalf});
-    AddMatmul(routed / local_experts, ffn, hidden_, routed * ffn * linear_input_, 0, local_experts);
-    if (e.shared_ffn > 0) AddMlp(static_cast<double>(e.shared_ffn), /*input_is_saved=*/false);
+         .moved_bytes = routed * ffn / etp * (gates + 1) * kHalf,
+         .saved_bytes = routed * ffn / etp * gates * kHalf,
+         .dropped_by = kWholeExperts});
+    AddMatmul(routed / local_experts, ffn / etp, hidden_, routed * ffn / etp * linear_input_, 0,
+              local_experts)
+        .dropped_by = kWholeExperts | kExpertActivation;
+    if (e.shared_ffn > 0) {
+      AddMlp(static_cast<double>(e.shared_ffn), /*input_is_saved=*/false, kWholeExperts | kSharedExperts);
+    }
   }
 
   const Workload& w_;
@@ -170,9 +214,29 @@ class LayerBuilder {
   const double cut_;  // the stream between the products is cut into so many parts
   const double hidden_;
   const double linear_input_;
+  const bool fused_;
   const bool has_experts_;
   LayerWork work_;
 };
+
+// torchtitan's policy (pytorch/torchtitan@6fc499f torchtitan/models/llama3/infra/parallelize.py:234-290):
+// kept are the input of the layer, the output of attention and that of every second product: q, v, the gate
+// and the down projection. Products in NVFP4 are none of those that it lists (pytorch/ao nvfp4_linear.py
+// calls scaled_mm), and all layers but the last 15 % have them (torchtitan/components/quantization/nvfp4.md).
+double SelectedBytes(const LayerWork& work, const Workload& w) {
+  const double tokens = w.TokensPerRank();
+  const double tp = static_cast<double>(w.degrees.tp);
+  const double dim = static_cast<double>(w.model.head_dim);
+  const double heads = static_cast<double>(w.model.heads) / tp;
+  const double kv_heads = std::max(1.0, static_cast<double>(w.model.kv_heads) / tp);
+  const double ffn = static_cast<double>(w.model.ffn) / tp;
+  const double hidden = static_cast<double>(w.model.hidden);
+  const double attention = tokens * heads * (dim * kHalf + 4);
+  const double products = tokens * kHalf * (heads * dim + kv_heads * dim + ffn) +
+                          tokens / (w.SequenceParallel() ? tp : 1) * hidden * kHalf;
+  const double kept_products = w.precision == Precision::kNvfp4 ? 0.15 : 1;
+  return work.input_bytes + (w.recompute_attention ? 0 : attention) + kept_products * products;
+}
 
 }  // namespace
 
@@ -182,27 +246,18 @@ LayerWork WorkOfLayer(const Workload& workload, int64_t layer) {
 
 double SavedBytes(const LayerWork& work, const Workload& w) {
   if (w.recompute == RecomputeKind::kFull) return work.input_bytes;
-  double saved = 0;
-  for (const WorkItem& item : work.items) saved += item.saved_bytes;
-  if (w.recompute == RecomputeKind::kNone) return saved;
-  if (!w.framework->selects_operators) {
-    // Selective recompute of Megatron-LM: the scores alone, which flash attention never keeps.
-    if (w.framework->attention != AttentionKernel::kScores) return saved;
-    const double tokens = w.TokensPerRank();
-    return saved - tokens * static_cast<double>(w.model.heads) / static_cast<double>(w.degrees.tp) *
-                       static_cast<double>(w.seq_len) * (w.model.dropout ? 5 : kHalf);
+  if (w.recompute == RecomputeKind::kSelective && w.framework->selects_operators)
+    return SelectedBytes(work, w);
+  // Selective recompute of Megatron: the scores alone, or the modules that are named.
+  uint32_t again = 0;
+  if (w.recompute == RecomputeKind::kSelective) {
+    again = w.framework->selects_modules ? w.recompute_modules : uint32_t{kCoreAttention};
   }
-  // torchtitan's policy (torchtitan/distributed/activation_checkpoint.py): the output of attention and of
-  // every second product, q, v, the gate and the down projection, and the input of the layer.
-  const double tokens = w.TokensPerRank();
-  const double tp = static_cast<double>(w.degrees.tp);
-  const double dim = static_cast<double>(w.model.head_dim);
-  const double heads = static_cast<double>(w.model.heads) / tp;
-  const double kv_heads = std::max(1.0, static_cast<double>(w.model.kv_heads) / tp);
-  const double ffn = static_cast<double>(w.model.ffn) / tp;
-  const double hidden = static_cast<double>(w.model.hidden);
-  return work.input_bytes + tokens * kHalf * (2 * heads * dim + kv_heads * dim + ffn) +
-         tokens / (w.SequenceParallel() ? tp : 1) * hidden * kHalf;
+  double saved = 0;
+  for (const WorkItem& item : work.items) {
+    if ((item.dropped_by & again) == 0) saved += item.saved_bytes;
+  }
+  return saved;
 }
 
 }  // namespace trainctl::pricing

@@ -30,6 +30,8 @@ struct WorkItem {
   bool fp8 = false;        // a product that low precision applies to
   // Of this product, what selective recompute as torchtitan's does again.
   double share_recomputed_by_selection = 0;
+  // Modules (RecomputeModule): if one of them is done again, saved_bytes are not kept.
+  uint32_t dropped_by = 0;
 };
 
 struct LayerWork {

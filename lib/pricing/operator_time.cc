@@ -87,10 +87,6 @@ ForwardBackward DeviceSeconds(const WorkItem& item, const Workload& w) {
       ForwardBackward seconds = {product(item.rows, item.inner, item.columns, 2),
                                  product(item.rows, item.columns, item.inner, 2) +
                                      product(item.inner, item.rows, item.columns, adds ? 8 : 2)};
-      if (!adds && w.degrees.zero_stage < 3 && w.num_micro_batches() > 1) {
-        // Added to the gradient of the micro-batches before: r r w.
-        seconds.backward += PassSeconds(device, 6 * item.batch * item.inner * item.columns, 1);
-      }
       if (low) {
         // The input is brought to low precision before the forward, the output's gradient before the
         // backward.

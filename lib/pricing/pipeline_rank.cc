@@ -104,7 +104,8 @@ RankLayers LayerKindsOfRank(const Workload& w, int64_t rank) {
 
 double PaddedVocab(const Workload& w) {
   const int64_t multiple = w.framework->vocab_multiple > 1 ? w.framework->vocab_multiple * w.degrees.tp : 1;
-  return static_cast<double>((w.model.vocab + multiple - 1) / multiple * multiple);
+  const int64_t rows = (w.model.vocab + multiple - 1) / multiple * multiple;
+  return static_cast<double>(rows);
 }
 
 RankParameters ParametersOfRank(const Workload& w, int64_t rank) {
@@ -124,7 +125,8 @@ RankParameters ParametersOfRank(const Workload& w, int64_t rank) {
   add(0, kinds.dense);
   add(w.model.layers - 1, kinds.experts);
   const double table = PaddedVocab(w) * static_cast<double>(w.model.hidden) / tp;
-  if (kinds.first) parameters.tables += table + static_cast<double>(w.model.learned_positions * w.model.hidden);
+  if (kinds.first)
+    parameters.tables += table + static_cast<double>(w.model.learned_positions * w.model.hidden);
   // Tied embeddings over several stages are a copy on the last one.
   if (kinds.last && !(w.model.tied_embeddings && kinds.first)) parameters.tables += table;
   return parameters;
@@ -150,7 +152,8 @@ double MicroBatchesInFlight(const Workload& w, int64_t rank) {
       return static_cast<double>(std::min(m, p - rank));
     case PipelineKind::kInterleaved1F1B: {
       if (v == 1) return static_cast<double>(std::min(m, p - rank));
-      // Megatron-LM's warm-up: two chunks less for each rank on, and all chunks but the last of p micro-batches.
+      // Megatron-LM's warm-up: two chunks less for each rank on, and all chunks but the last of p
+      // micro-batches.
       const int64_t chunks = std::min(m * v, (p - rank - 1) * 2 + (v - 1) * p + 1);
       return static_cast<double>(chunks) / static_cast<double>(v);
     }

@@ -53,10 +53,11 @@ double ShardedElements(const RankParameters& parameters, const Workload& workloa
 // Rows of the vocabulary with what the framework pads.
 double PaddedVocab(const Workload& workload);
 
-// Micro-batches, in units of one rank's whole activations, that wait for their backward on pipeline rank `rank`
-// at its peak. Of GPipe, 1F1B and its interleaved forms by their closed forms; of the others from the schedule
-// itself, played for at most three rounds of micro-batches, after which nothing new happens. A split backward
-// holds on until its weight gradients are done. Under DualPipe the unit is one stage, half of what the rank holds.
+// Micro-batches, in units of one rank's whole activations, that wait for their backward on pipeline rank
+// `rank` at its peak. Of GPipe, 1F1B and its interleaved forms by their closed forms; of the others from the
+// schedule itself, played for at most three rounds of micro-batches, after which nothing new happens. A split
+// backward holds on until its weight gradients are done. Under DualPipe the unit is one stage, half of what
+// the rank holds.
 double MicroBatchesInFlight(const Workload& workload, int64_t rank);
 
 }  // namespace trainctl::pricing

@@ -54,22 +54,43 @@ class RankPricer {
     AddStates(price);
     const double states = Tensors(price);
     AddActivations(price, rank);
-    using Parts = MemoryPrice::Moment;
-    const Parts at_backward = {.activations = Of(price, MemoryPart::kActivations), .work = WorkBytes()};
-    const Parts at_loss = {.activations = at_backward.activations, .logits = layers_.last ? LogitBytes() : 0};
-    const Parts at_step = {.work = StepBytes()};
-    price.moments = {at_backward, at_loss, at_step};
-    const Parts* peak = &at_backward;
-    if (at_loss.sum() > peak->sum()) peak = &at_loss, price.moment = MemoryMoment::kLoss;
-    if (at_step.sum() > peak->sum()) peak = &at_step, price.moment = MemoryMoment::kStep;
+    const double kept = Of(price, MemoryPart::kActivations);
+    // Gradients that are not buffers come to be as activations go: of a single micro-batch none is there yet
+    // when most activations are.
+    const double all_gradients = GradientBytes();
+    const bool from_start = f_.gradients_stay || w_.num_micro_batches() > 1;
+    const double gradients = from_start ? all_gradients : 0;
+    const Parts moments[] = {
+        {.moment = MemoryMoment::kBackward, .gradients = gradients, .activations = kept, .work = WorkBytes()},
+        {.moment = MemoryMoment::kLoss,
+         .gradients = gradients,
+         .activations = kept,
+         .work = layers_.last ? HeadBytes() : 0,
+         .logits = layers_.last ? LogitBytes() : 0},
+        {.moment = MemoryMoment::kEnd, .gradients = all_gradients, .work = WorkBytes()},
+        {.moment = MemoryMoment::kStep, .gradients = all_gradients, .work = StepBytes()}};
+    const Parts* peak = &moments[0];
+    for (const Parts& moment : moments) {
+      price.moments[static_cast<size_t>(moment.moment)] = {moment.gradients, moment.activations, moment.work,
+                                                           moment.logits};
+      if (moment.sum() > peak->sum()) peak = &moment;
+    }
+    price.moment = peak->moment;
+    Of(price, MemoryPart::kGradients) = peak->gradients;
     Of(price, MemoryPart::kActivations) = peak->activations;
     Of(price, MemoryPart::kWork) = peak->work;
     Of(price, MemoryPart::kLogits) = peak->logits;
     Of(price, MemoryPart::kOutside) = outside_;
     price.allocated_bytes = Tensors(price);
 
-    const double passes = std::max(at_backward.sum(), at_loss.sum());
-    price.reserved_bytes = states + ReservedBytes(passes, at_step.sum()) + blocks_ * kLossPerBlock / 2;
+    double passes = 0;
+    for (const Parts& moment : moments) {
+      price.moments[static_cast<size_t>(moment.moment)] = {moment.gradients, moment.activations, moment.work,
+                                                           moment.logits};
+      if (moment.moment != MemoryMoment::kStep) passes = std::max(passes, moment.sum());
+    }
+    price.reserved_bytes =
+        states + ReservedBytes(passes, moments[3].gradients, moments[3].work) + blocks_ * kLossPerBlock / 2;
     price.device_bytes = price.reserved_bytes + outside_;
     price.upper_bytes = price.device_bytes * 1.05;
     AddCheckpoint(price);
@@ -77,6 +98,12 @@ class RankPricer {
   }
 
  private:
+  struct Parts {
+    MemoryMoment moment = MemoryMoment::kBackward;
+    double gradients = 0, activations = 0, work = 0, logits = 0;
+    double sum() const { return gradients + activations + work + logits; }
+  };
+
   static double& Of(MemoryPrice& price, MemoryPart part) { return price.parts[static_cast<size_t>(part)]; }
   static double Tensors(const MemoryPrice& price) {
     return std::accumulate(price.parts.begin(), price.parts.end(), 0.0) -
@@ -99,13 +126,22 @@ class RankPricer {
       Of(price, MemoryPart::kParameters) = WeightBytes();
       Of(price, MemoryPart::kOptimizer) = (zero >= 1 ? shard_ : whole) * w_.OptimizerBytes();
     }
-    const double gradients = w_.optimizer_in_backward ? parameters_.largest_layer : (zero >= 2 ? shard_ : whole);
-    Of(price, MemoryPart::kGradients) = gradients * w_.GradientBytes();
     if (w_.optimizer_on_host) {
       // Its gradients are copied out as they come; the host has them in fp32.
       price.host_bytes += Of(price, MemoryPart::kOptimizer) + (zero >= 1 ? shard_ : whole) * 4;
       Of(price, MemoryPart::kOptimizer) = 0;
     }
+  }
+
+  // Of all parameters, when the backward has ended; of one tensor where each is applied at once.
+  double GradientBytes() const {
+    if (w_.frozen) return 0;
+    const double table =
+        PaddedVocab(w_) * static_cast<double>(w_.model.hidden) / static_cast<double>(w_.degrees.tp);
+    const double largest = std::max(parameters_.largest_layer, layers_.first || layers_.last ? table : 0);
+    const double elements =
+        w_.optimizer_in_backward ? largest : (w_.degrees.zero_stage >= 2 ? shard_ : parameters_.all());
+    return elements * w_.GradientBytes();
   }
 
   double WeightBytes() const {
@@ -119,7 +155,8 @@ class RankPricer {
     const bool two_copies = w_.degrees.pp > 1 && w_.Pipeline() == schedule::PipelineKind::kDualPipe;
     const double share = two_copies ? 0.5 : 1;
     const double count = static_cast<double>(layers_.count());
-    double kept = static_cast<double>(layers_.dense) * dense_.kept + static_cast<double>(layers_.experts) * experts_.kept;
+    double kept = static_cast<double>(layers_.dense) * dense_.kept +
+                  static_cast<double>(layers_.experts) * experts_.kept;
     if (w_.recompute == RecomputeKind::kFull && w_.recomputed_layers.has_value() && count > 0) {
       const double again = std::min(count, static_cast<double>(*w_.recomputed_layers)) / count;
       const double whole = static_cast<double>(layers_.dense) * dense_.whole +
@@ -135,8 +172,11 @@ class RankPricer {
     }
     const double all = (kept * share + embedding) * in_flight;
     blocks_ = in_flight * share *
-              (static_cast<double>(layers_.dense) * dense_.blocks + static_cast<double>(layers_.experts) * experts_.blocks);
-    const double away = w_.activations_on_host ? 1 : std::min(1.0, static_cast<double>(w_.offloaded_layers) / std::max(1.0, count));
+              (static_cast<double>(layers_.dense) * dense_.blocks +
+               static_cast<double>(layers_.experts) * experts_.blocks);
+    const double away = w_.activations_on_host
+                            ? 1
+                            : std::min(1.0, static_cast<double>(w_.offloaded_layers) / std::max(1.0, count));
     price.host_bytes += away * all;
     Of(price, MemoryPart::kActivations) = (1 - away) * all;
     if (away == 1) blocks_ = 0;
@@ -145,9 +185,11 @@ class RankPricer {
   // Of the block under way in the backward.
   double WorkBytes() const {
     double work = 0;
-    for (const auto& [layer, count] : {std::pair(&dense_, layers_.dense), std::pair(&experts_, layers_.experts)}) {
+    for (const auto& [layer, count] :
+         {std::pair(&dense_, layers_.dense), std::pair(&experts_, layers_.experts)}) {
       if (count == 0) continue;
-      // A recomputed layer lives whole while its backward runs; any layer has the gradient of its widest value.
+      // A recomputed layer lives whole while its backward runs; any layer has the gradient of its widest
+      // value.
       const double again = w_.recompute == RecomputeKind::kNone ? 0 : layer->whole - layer->kept;
       work = std::max(work, again + layer->widest);
     }
@@ -183,8 +225,21 @@ class RankPricer {
   }
 
   double LogitBytes() const {
-    return w_.TokensPerRank() * PaddedVocab(w_) / static_cast<double>(w_.degrees.tp) * f_.logit_bytes /
-           static_cast<double>(w_.loss_chunks);
+    const double logits = w_.TokensPerRank() * PaddedVocab(w_) / static_cast<double>(w_.degrees.tp);
+    if (w_.loss_chunks == 1) return logits * w_.LogitBytes();
+    const double kept = std::min(f_.kept_logit_bytes, w_.LogitBytes());
+    return logits * (kept + (w_.LogitBytes() - kept) / static_cast<double>(w_.loss_chunks));
+  }
+
+  // Of the output matrix while the loss is formed: gathered, its gradient, and that in the precision of the
+  // reduction. Without shards the gradient alone, which is counted where gradients stay.
+  double HeadBytes() const {
+    const double table =
+        PaddedVocab(w_) * static_cast<double>(w_.model.hidden) / static_cast<double>(w_.degrees.tp);
+    const bool gathered = w_.degrees.zero_stage == 3 && w_.degrees.shard_group > 1;
+    if (w_.frozen) return gathered ? table * kHalf : 0;
+    if (gathered) return table * (2 * kHalf + w_.GradientBytes());
+    return f_.gradients_stay || w_.num_micro_batches() > 1 ? 0 : table * w_.GradientBytes();
   }
 
   double StepBytes() const {
@@ -198,10 +253,11 @@ class RankPricer {
   double StepBytesPerElement() const { return HasOwnGradients() ? 0 : f_.step_bytes; }
 
   // What the passes freed is cut up, so that a flat buffer of the step finds no room in it; small blocks do.
-  double ReservedBytes(double passes, double step) const {
-    double reserved = f_.step_is_flat ? passes + step : std::max(passes, step);
+  double ReservedBytes(double passes, double gradients, double step) const {
+    double reserved = f_.step_is_flat ? passes + step : std::max(passes, gradients + step);
     if (f_.gradient_twice && w_.num_micro_batches() > 1) {
-      const double table = PaddedVocab(w_) * static_cast<double>(w_.model.hidden) / static_cast<double>(w_.degrees.tp);
+      const double table =
+          PaddedVocab(w_) * static_cast<double>(w_.model.hidden) / static_cast<double>(w_.degrees.tp);
       if (layers_.first || layers_.last) reserved += table * (HasOwnGradients() ? 4 : kHalf);
     }
     return reserved;
@@ -213,7 +269,8 @@ class RankPricer {
     const double states = (sharded ? shard_ : parameters_.all()) * (w_.frozen ? 0 : w_.OptimizerBytes());
     price.checkpoint_bytes = weights + states;
     const double gathered = std::max(parameters_.largest_layer, parameters_.tables) * kHalf;
-    price.load_bytes = Of(price, MemoryPart::kParameters) + Of(price, MemoryPart::kOptimizer) + gathered + outside_;
+    price.load_bytes =
+        Of(price, MemoryPart::kParameters) + Of(price, MemoryPart::kOptimizer) + gathered + outside_;
   }
 
   const Workload& w_;

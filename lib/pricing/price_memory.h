@@ -24,10 +24,12 @@ inline constexpr int kNumMemoryParts = 7;
 
 // A step's memory has its peak at one of these.
 enum class MemoryMoment : uint8_t {
-  kBackward,  // the first backward of the fullest rank
-  kLoss,      // the logits of the last stage are there
-  kStep,      // the optimizer runs; no activation is left
+  kBackward,  // the first backward: all activations are there
+  kLoss,      // so are they, and the logits of the last stage
+  kEnd,       // the last backward ends: all gradients are there
+  kStep,      // the optimizer runs
 };
+inline constexpr int kNumMemoryMoments = 4;
 
 struct MemoryPrice {
   std::array<double, kNumMemoryParts> parts = {};  // bytes at the peak, by MemoryPart
@@ -46,12 +48,11 @@ struct MemoryPrice {
   // tensor of the file beside them.
   double load_bytes = 0;
 
-  // What is there beside the states at each MemoryMoment; `parts` has those of the highest one.
+  // What is there at each MemoryMoment beside parameters and optimizer; `parts` has those of the highest one.
   struct Moment {
-    double activations = 0, work = 0, logits = 0;
-    double sum() const { return activations + work + logits; }
+    double gradients = 0, activations = 0, work = 0, logits = 0;
   };
-  std::array<Moment, 3> moments = {};
+  std::array<Moment, kNumMemoryMoments> moments = {};
 
   double Of(MemoryMetric metric) const;
 };

@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "pricing/expert_recipes.h"
 #include "pricing/known_models.h"
+#include "pricing/recipes.h"
 
 namespace trainctl::pricing {
 namespace {
@@ -46,6 +47,10 @@ class RowReader {
     run.source = Cell("source");
     run.measured_memory_gib = Number("peak_mem_gib");
     framework_ = FrameworkOf(run.source, Cell("notes"), Cell("dp_shard"));
+    if (framework_->reports_decimal_units && run.measured_memory_gib > 0) {
+      run.measured_memory_gib *= 1e9 / (1024.0 * 1024 * 1024);
+      Assume(absl::StrCat("measured in units of 1e9 bytes (", framework_->name, ")"));
+    }
     run.metric = MetricOf();
     absl::StatusOr<Workload> workload = ReadWorkload();
     if (!workload.ok()) {
@@ -80,6 +85,9 @@ class RowReader {
   }
   void Assume(std::string text) { assumptions_.push_back(std::move(text)); }
   static absl::Status Unknown(absl::string_view what) { return BadDataError(what); }
+
+  bool Is(absl::string_view framework) const { return framework == framework_->name; }
+  bool IsMegatronCore() const { return Is("megatron-core") || Is("megatron-bridge"); }
 
   MemoryMetric MetricOf() const {
     const std::string notes = absl::AsciiStrToLower(Cell("notes"));
@@ -239,9 +247,9 @@ class RowReader {
       d.zero_stage = 1;
     } else if (how == "none" || absl::StrContains(how, "zero0")) {
       d.zero_stage = 0;
-    } else if (absl::string_view(framework_->name) == "megatron-core") {
+    } else if (IsMegatronCore()) {
       d.zero_stage = 1;
-      Assume("the distributed optimizer (megatron-core)");
+      Assume(absl::StrCat("the distributed optimizer (", framework_->name, ")"));
     }
     const int64_t group = GroupIn(how);
     if (group > 0 && !absl::StrContains(how, "fsdp=")) d.shard_group = group;
@@ -272,6 +280,21 @@ class RowReader {
 
   absl::Status ReadRecompute(Workload& w) {
     std::string recompute = absl::AsciiStrToLower(Cell("activation_recompute"));
+    const Recipe* recipe = Is("megatron-bridge") ? FindRecipe(Cell("model"), w.device->name,
+                                                              absl::AsciiStrToLower(Cell("precision")),
+                                                              w.degrees.zero_stage == 3)
+                                                 : nullptr;
+    if (recipe != nullptr) {
+      w.optimizer_bytes = recipe->optimizer_bytes;
+      w.offloaded_layers = recipe->offloaded_layers;
+      Assume(absl::StrCat("what is not stated as Megatron-Bridge's ", recipe->source));
+    }
+    if (recompute.empty() && recipe != nullptr) {
+      w.recompute = recipe->recompute;
+      w.recompute_modules = recipe->modules;
+      if (recipe->recomputed_layers > 0) w.recomputed_layers = recipe->recomputed_layers;
+      return absl::OkStatus();
+    }
     if (recompute.empty()) {
       recompute = framework_->default_recompute;
       Assume(absl::StrCat("recompute = ", recompute, " (", framework_->name, ")"));
@@ -282,6 +305,12 @@ class RowReader {
       w.recompute = RecomputeKind::kFull;
     } else if (absl::StartsWith(recompute, "selective")) {
       w.recompute = RecomputeKind::kSelective;
+      const size_t colon = recompute.find(':');
+      if (colon != std::string::npos &&
+          !ParseRecomputeModules(recompute.substr(colon + 1), w.recompute_modules)) {
+        return Unknown(
+            absl::StrCat("activation_recompute '", recompute, "' names a module that is not known"));
+      }
     } else {
       return Unknown(absl::StrCat("activation_recompute '", recompute, "' is not known"));
     }
@@ -301,15 +330,68 @@ class RowReader {
     if (absl::StrContains(notes, "ep overlap on")) w.overlap_experts = true;
     w.activations_on_host =
         absl::StrContains(notes, "activation offload") || absl::StrContains(optimizer, "8bit");
-    if (absl::string_view(framework_->name) == "megatron-deepspeed") ReadChronicle(w);
-    if (absl::StrContains(notes, "unpacked")) Assume("sequences of full length, though not packed");
+    if (Is("megatron-deepspeed")) ReadChronicle(w);
+    if (Is("megatron-bridge")) ReadBridge(w, notes);
+    if (Is("torchtune")) ReadTune(w, notes);
+    if (Is("torchtitan")) ReadTitan(w);
+    w.optimizer_in_backward |= absl::StrContains(notes, "optimizer in backward") || w.activations_on_host;
+    return absl::OkStatus();
+  }
+
+  // Parameters in FP8 (NVIDIA-NeMo/Megatron-Bridge src/megatron/bridge/training/mixed_precision.py:285-302;
+  // MXFP8 keeps a copy along rows and one along columns, which is as much as bf16). On Hopper, whose products
+  // need a transposed copy too, Llama's recipes drop it (perf_recipes/llama/h100/llama3.py:209,252,351).
+  void ReadBridge(Workload& w, const std::string& notes) {
+    const bool needs_transposed = absl::StartsWith(w.device->name, "h");
+    const bool is_llama = absl::StrContains(Normalized(Cell("model")), "llama");
+    w.weights_in_fp8 = w.precision == Precision::kFp8 && (is_llama || !needs_transposed);
+    w.frozen = absl::StrContains(notes, "lora");
+  }
+
+  // pytorch/torchtune@bd2a0fc README.md:117-160: two tables. One adds a switch a row; the other is of the
+  // recipe recipes/configs/llama3_1/8B_full_single_device.yaml:60-80, compiled.
+  void ReadTune(Workload& w, const std::string& notes) {
+    const bool series = absl::StrContains(notes, "cumulative");
+    if (!series && absl::StrContains(notes, "single-device recipe")) {
+      w.optimizer_bytes = 0.001;  // paged 8-bit moments: in host memory
+      w.optimizer_in_backward = true;
+      w.recompute = RecomputeKind::kFull;
+      w.loss_chunks = 8;
+      w.logit_bytes = 12;
+      Assume("recompute, optimizer in backward and paged moments of 8B_full_single_device.yaml");
+    }
+    // Later rows have what earlier ones had.
+    const bool packed_alone = absl::StrContains(notes, "+packed");
+    w.fused_elementwise = !absl::StrContains(notes, "unpacked") && !packed_alone;
+    if (absl::StrContains(notes, "unpacked")) {
+      w.seq_len = 512;
+      Assume(
+          "sequences of 512, to which Alpaca's own script cuts them (tatsu-lab/stanford_alpaca train.py), "
+          "unpacked");
+    }
     if (absl::StrContains(notes, "chunked ce") || absl::StrContains(notes, "activation ckpt") ||
-        absl::StrContains(notes, "optimizer in backward") || absl::StrContains(notes, "adamw")) {
-      // Of a series in which each row adds one: later rows have what earlier ones had.
+        absl::StrContains(notes, "optimizer in backward") || absl::StrContains(notes, "activation offload") ||
+        absl::StrContains(notes, "8-bit adamw")) {
       w.loss_chunks = 8;
     }
-    w.optimizer_in_backward = absl::StrContains(notes, "optimizer in backward") || w.activations_on_host;
-    return absl::OkStatus();
+  }
+
+  void ReadTitan(Workload& w) {
+    // Its page names torchtitan 0.0.2 for the H100 (docs/source/workflows/training.md:56-57), where the
+    // compilation of the loss is commented out (torchtitan@048f65d torchtitan/components/loss.py:18): half
+    // logits, in fp32 with their log-softmax and gradient.
+    if (!absl::StrContains(Cell("source"), "pytorch/ao")) return;
+    if (absl::StartsWith(w.device->name, "h100")) {
+      w.logit_bytes = 14;
+      Assume("the loss is not compiled (torchtitan 0.0.2)");
+    }
+    // The B200's page names torchtitan@6fc499f (line 308), whose list of operators to keep
+    // (torchtitan/models/llama3/infra/parallelize.py:234-243) lacks the attention that it uses there
+    // (torchtitan/models/attention.py:211); later ones have it.
+    if (absl::StartsWith(w.device->name, "b200")) {
+      w.recompute_attention = true;
+      Assume("attention is recomputed (torchtitan@6fc499f on Blackwell)");
+    }
   }
 
   // What the sections of BLOOM's chronicle say of all their runs (bigscience-workshop/bigscience,

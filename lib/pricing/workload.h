@@ -76,10 +76,13 @@ struct Workload {
 
   // Where the job differs from its framework's way.
   std::optional<bool> sequence_parallel;
-  double optimizer_bytes = 0;   // per parameter; 0: as the framework
-  double gradient_bytes = 0;    // per parameter; 0: as the framework
-  bool weights_in_fp8 = false;  // matrices are kept in low precision alone, and gathered so
-  bool frozen = false;          // adapters alone are trained: no gradients, no optimizer of the rest
+  bool recompute_attention = false;       // selection by operators does not know the attention kernel
+  std::optional<bool> fused_elementwise;  // a compiler joins norms and activations; empty: as the framework
+  double logit_bytes = 0;                 // per logit at the peak of the loss; 0: as the framework
+  double optimizer_bytes = 0;             // per parameter; 0: as the framework
+  double gradient_bytes = 0;              // per parameter; 0: as the framework
+  bool weights_in_fp8 = false;            // matrices are kept in low precision alone, and gathered so
+  bool frozen = false;  // adapters alone are trained: no gradients, no optimizer of the rest
   std::optional<bool> embedding_is_layer;  // when layers are cut into stages; empty: as the framework
   int64_t loss_chunks = 1;                 // logits are formed so many times, for a part of the tokens each
   bool activations_on_host = false;        // kept activations wait in host memory for the backward
@@ -100,6 +103,8 @@ struct Workload {
     return static_cast<double>(micro_batch) * static_cast<double>(seq_len) / static_cast<double>(degrees.cp);
   }
   int64_t num_micro_batches() const { return global_batch / (micro_batch * degrees.dp); }
+  bool FusedElementwise() const { return fused_elementwise.value_or(framework->fused_activation); }
+  double LogitBytes() const { return logit_bytes > 0 ? logit_bytes : framework->logit_bytes; }
   bool SequenceParallel() const { return sequence_parallel.value_or(framework->sequence_parallel); }
   schedule::PipelineKind Pipeline() const {
     if (pipeline.has_value()) return *pipeline;

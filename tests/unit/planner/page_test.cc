@@ -74,8 +74,9 @@ TEST(PlanPage, HasThePassesAndTheMemoryOfTheTimeline) {
 
       const Json& memory = line["ranks"][r];
       double peak_mib = 0;
-      for (size_t i = 0; i < memory["samples"].size(); i += 3) {
-        const double above = memory["samples"][i + 1].get<double>() + memory["samples"][i + 2].get<double>();
+      for (size_t i = 0; i < memory["samples"].size(); i += 4) {
+        const double above = memory["samples"][i + 1].get<double>() + memory["samples"][i + 2].get<double>() +
+                             memory["samples"][i + 3].get<double>();
         peak_mib = std::max(peak_mib, above);
       }
       const double states = memory["states"].get<double>() + memory["outside"].get<double>();

@@ -65,10 +65,11 @@ TEST_F(MetricsLogTest, ALineIsWhatTheHeaderShows) {
   path_ = folder_ + "/timings.jsonl";
   auto timings = TimingsLog::Open(path_, -1);
   ASSERT_TRUE(timings.ok());
-  ASSERT_TRUE(timings->Append({12, 0.5, 9000, {{"forward", 0.2}}, {{"parameters", 1024}}}).ok());
+  ASSERT_TRUE(
+      timings->Append({12, 0.5, 9000, {{"forward", 0.2}}, {{"linear", 0.1}}, {{"parameters", 1024}}}).ok());
   EXPECT_EQ(Contents(),
             "{\"step\":12,\"seconds\":0.5,\"tokens_per_second\":9000,\"phases\":{\"forward\":0.2},"
-            "\"memory_bytes\":{\"parameters\":1024}}\n");
+            "\"operators\":{\"linear\":0.1},\"memory_bytes\":{\"parameters\":1024}}\n");
 }
 
 TEST_F(MetricsLogTest, EveryDoubleReadsBackExactly) {

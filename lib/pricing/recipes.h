@@ -1,0 +1,32 @@
+// What published recipes switch on for a model, a device and a precision, where a published row says nothing
+// of it: data, each line with its source. Pure; thread safe.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/strings/string_view.h"
+#include "pricing/workload.h"
+
+namespace trainctl::pricing {
+
+struct Recipe {
+  const char* model = "";      // part of the normalized name
+  const char* device = "";     // beginning of the device's name; "": any
+  const char* precision = "";  // "": any
+  bool fully_sharded = false;
+  RecomputeKind recompute = RecomputeKind::kNone;
+  uint32_t modules = 0;           // with kSelective
+  int64_t recomputed_layers = 0;  // of each rank, with kFull; 0: all
+  int64_t offloaded_layers = 0;   // whose activations wait in host memory
+  double optimizer_bytes = 0;     // per parameter; 0: as the framework
+  const char* source = "";
+};
+
+// Of Megatron-Bridge. Null: nothing but the framework's own defaults. `model` as a published row names it.
+const Recipe* FindRecipe(absl::string_view model, absl::string_view device, absl::string_view precision,
+                         bool fully_sharded);
+
+// "mla_up_proj+mlp" -> bits. False: a name that is not known.
+bool ParseRecomputeModules(absl::string_view text, uint32_t& modules);
+
+}  // namespace trainctl::pricing

@@ -1,0 +1,239 @@
+#include "pricing/price_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "cluster/catalogue.h"
+#include "pricing/device_memory.h"
+#include "pricing/framework.h"
+#include "pricing/layer_work.h"
+#include "pricing/recipes.h"
+
+namespace trainctl::pricing {
+namespace {
+
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+
+// Llama 3.2 3B (config.json of meta-llama/Llama-3.2-3B).
+Workload Llama3b() {
+  Workload w;
+  w.model = {.layers = 28,
+             .hidden = 3072,
+             .ffn = 8192,
+             .heads = 24,
+             .kv_heads = 8,
+             .head_dim = 128,
+             .vocab = 128256,
+             .tied_embeddings = true};
+  w.seq_len = 4096;
+  w.micro_batch = 2;
+  w.global_batch = 2;
+  w.framework = FindFramework("torchtune");
+  w.device = cluster::FindDevice("A100-80GB")->device;
+  w.node = &cluster::DefaultNodeFor(*w.device);
+  return w;
+}
+
+double Part(const MemoryPrice& price, MemoryPart part) { return price.parts[static_cast<size_t>(part)]; }
+
+// A mixture of experts with latent attention, two tensor-parallel ranks.
+Workload Mixture() {
+  Workload w = Llama3b();
+  w.model = {.layers = 4,
+             .hidden = 2048,
+             .ffn = 11264,
+             .heads = 16,
+             .kv_heads = 16,
+             .head_dim = 128,
+             .vocab = 163840,
+             .experts = Experts{.count = 64, .top_k = 6, .ffn = 1408, .shared_ffn = 2816, .dense_layers = 1},
+             .latent = LatentAttention{
+                 .query_rank = 0, .key_value_rank = 512, .nope_dim = 128, .rope_dim = 64, .value_dim = 128}};
+  w.framework = FindFramework("megatron-bridge");
+  w.micro_batch = 1;
+  w.global_batch = 4;
+  w.degrees = {.tp = 2, .ep = 8, .dp = 4, .zero_stage = 1, .shard_group = 4};
+  return w;
+}
+
+TEST(PriceMemory, PartsAddUpAtThePeakOfAnyJob) {
+  for (const char* framework : {"megatron-core", "megatron-bridge", "megatron-deepspeed", "fsdp1",
+                                "torchtitan", "torchtune", "internevo"}) {
+    for (RecomputeKind recompute : {RecomputeKind::kNone, RecomputeKind::kSelective, RecomputeKind::kFull}) {
+      for (int64_t pp : {1, 4}) {
+        Workload w = Llama3b();
+        w.framework = FindFramework(framework);
+        w.recompute = recompute;
+        w.global_batch = 16;
+        w.degrees.pp = pp;
+        const MemoryPrice price = PriceMemory(w);
+        double sum = 0;
+        for (double part : price.parts) sum += part;
+        EXPECT_NEAR(sum - Part(price, MemoryPart::kOutside), price.allocated_bytes, 1) << framework;
+        EXPECT_LE(price.allocated_bytes, price.reserved_bytes);
+        EXPECT_LT(price.reserved_bytes, price.device_bytes);
+        EXPECT_LT(price.device_bytes, price.upper_bytes);
+      }
+    }
+  }
+}
+
+// Of one micro-batch gradients come as activations go: the loss has the one, the end of the backward the
+// other.
+TEST(PriceMemory, APeakIsAtOneMoment) {
+  Workload w = Llama3b();
+  const MemoryPrice kept = PriceMemory(w);
+  EXPECT_EQ(kept.moment, MemoryMoment::kLoss);
+  EXPECT_DOUBLE_EQ(Part(kept, MemoryPart::kGradients), 0);
+  EXPECT_GT(Part(kept, MemoryPart::kLogits), 0);
+  // Few tokens: everything but the gradients is small.
+  w.seq_len = 128;
+  const MemoryPrice small = PriceMemory(w);
+  EXPECT_EQ(small.moment, MemoryMoment::kEnd);
+  const double parameters = static_cast<double>(NumParameters(w.model)) - static_cast<double>(w.model.hidden);
+  EXPECT_NEAR(Part(small, MemoryPart::kGradients), 2 * parameters, 1e-6 * parameters);
+  EXPECT_DOUBLE_EQ(Part(small, MemoryPart::kActivations), 0);
+  // A second micro-batch finds the gradients of the first.
+  w = Llama3b();
+  w.global_batch = 4;
+  EXPECT_GT(Part(PriceMemory(w), MemoryPart::kGradients), 0);
+}
+
+// InternEvo's step: bf16 weights and gradients 2 + 2, master copy and moments 12, the gradients flat in bf16
+// and in fp32, and AdamW's two temporary buffers 2 + 4 + 8 (its hybrid_zero_optim.py:745-764; torch 2.0's
+// adamw).
+TEST(PriceMemory, AnOptimizerMayNeedMoreThanThePasses) {
+  Workload w = Llama3b();
+  w.framework = FindFramework("internevo");
+  w.degrees.zero_stage = 1;
+  w.recompute = RecomputeKind::kFull;
+  w.seq_len = 128;
+  w.model.vocab = 1000;
+  const MemoryPrice price = PriceMemory(w);
+  EXPECT_EQ(price.moment, MemoryMoment::kStep);
+  const double parameters = static_cast<double>(NumParameters(w.model)) - static_cast<double>(w.model.hidden);
+  EXPECT_NEAR(price.allocated_bytes / parameters, 30, 1e-3);
+  EXPECT_DOUBLE_EQ(Part(price, MemoryPart::kActivations), 0);
+}
+
+TEST(PriceMemory, DualPipeHasTheModelTwice) {
+  Workload w = Llama3b();
+  w.framework = FindFramework("megatron-core");
+  w.model.tied_embeddings = false;
+  w.degrees.pp = 4;
+  w.global_batch = 32;
+  const MemoryPrice plain = PriceMemory(w);
+  w.pipeline = schedule::PipelineKind::kDualPipe;
+  const MemoryPrice dual = PriceMemory(w);
+  // The outer ranks have both tables, the first one's and the last one's.
+  EXPECT_GT(Part(dual, MemoryPart::kParameters), 1.99 * Part(plain, MemoryPart::kParameters));
+  // p + 1 stages of activations against p: of the same size.
+  EXPECT_NEAR(Part(dual, MemoryPart::kActivations) / Part(plain, MemoryPart::kActivations), 5.0 / 4, 0.01);
+}
+
+TEST(PriceMemory, RecomputedAndOffloadedLayersAreCounted) {
+  Workload w = Llama3b();
+  w.framework = FindFramework("megatron-core");
+  const double none = Part(PriceMemory(w), MemoryPart::kActivations);
+  w.recompute = RecomputeKind::kFull;
+  const double all = Part(PriceMemory(w), MemoryPart::kActivations);
+  w.recomputed_layers = 7;
+  EXPECT_NEAR(Part(PriceMemory(w), MemoryPart::kActivations), 0.25 * all + 0.75 * none, 1);
+  w.recompute = RecomputeKind::kNone;
+  w.offloaded_layers = 14;
+  const MemoryPrice half = PriceMemory(w);
+  EXPECT_NEAR(Part(half, MemoryPart::kActivations), none / 2, 0.01 * none);
+  EXPECT_NEAR(half.host_bytes, none / 2, 0.01 * none);
+}
+
+TEST(PriceMemory, AnOptimizerOnTheHostIsThere) {
+  Workload w = Llama3b();
+  w.framework = FindFramework("megatron-core");
+  const MemoryPrice here = PriceMemory(w);
+  w.optimizer_on_host = true;
+  const MemoryPrice there = PriceMemory(w);
+  EXPECT_DOUBLE_EQ(Part(there, MemoryPart::kOptimizer), 0);
+  // fp32 master copy, two moments and the gradient: 16 bytes.
+  EXPECT_NEAR(there.host_bytes, Part(here, MemoryPart::kOptimizer) / 12 * 16, 1);
+}
+
+TEST(PriceMemory, ContextParallelKindsHaveTheirBuffers) {
+  Workload w = Llama3b();
+  w.framework = FindFramework("megatron-core");
+  w.micro_batch = 1;
+  w.seq_len = 131072;
+  w.degrees.cp = 8;
+  w.loss_chunks = 64;
+  const double keys = 131072.0 / 8 * 2 * 8 * 128 * 2;  // bytes of this rank's keys and values
+  w.context = ContextKind::kRing;
+  const double ring = PriceMemory(w).allocated_bytes;
+  w.context = ContextKind::kAllGather;
+  EXPECT_NEAR(PriceMemory(w).allocated_bytes - ring, 2 * keys * 7, 1);
+  w.context = ContextKind::kAllToAll;
+  const double queries = 131072.0 / 8 * 24 * 128 * 2;
+  EXPECT_NEAR(PriceMemory(w).allocated_bytes - ring, 2 * queries + keys - 2 * keys, 1);
+}
+
+// Megatron Core's modules by what their checkpoints keep (megatron/core/transformer/transformer_config.py,
+// recompute_modules).
+TEST(SavedBytes, EachModuleDropsWhatItFormsAgain) {
+  Workload w = Mixture();
+  w.recompute = RecomputeKind::kSelective;
+  const double tokens = 4096;
+  const double routed = tokens / 2 * 6;
+  const auto kept = [&](uint32_t modules, int64_t layer) {
+    w.recompute_modules = modules;
+    return SavedBytes(WorkOfLayer(w, layer), w);
+  };
+  const double none = kept(0, 1);
+  EXPECT_DOUBLE_EQ(none - kept(kCoreAttention, 1), 0);  // a fused kernel keeps no scores
+  EXPECT_DOUBLE_EQ(none - kept(kExpertActivation, 1), routed * 1408 * 2);
+  EXPECT_DOUBLE_EQ(none - kept(kLatentUp, 1), tokens * 8 * (192 + 192 + 128) * 2);
+  EXPECT_DOUBLE_EQ(none - kept(kSharedExperts, 1), tokens * 2816 / 2 * 3 * 2);
+  EXPECT_DOUBLE_EQ(none - kept(kWholeExperts, 1), routed * (2048 + 3 * 1408) * 2 + tokens * 2816 / 2 * 3 * 2);
+  EXPECT_DOUBLE_EQ(none - kept(kLayerNorms, 1), 2 * tokens / 2 * 2048 * 2);
+  EXPECT_DOUBLE_EQ(none - kept(kPlainMlp, 1), 0);  // a layer of experts has none
+  EXPECT_DOUBLE_EQ(kept(0, 0) - kept(kPlainMlp, 0), tokens * 11264 / 2 * 3 * 2);
+}
+
+TEST(SavedBytes, ExpertsOfTwoTensorRanksSeeTheTokensOfBoth) {
+  Workload w = Mixture();
+  const double one = SavedBytes(WorkOfLayer(w, 1), w);
+  w.degrees.ep = 4;
+  w.degrees.etp = 2;
+  // Twice the inputs of the experts, the rest of them cut in two.
+  EXPECT_DOUBLE_EQ(SavedBytes(WorkOfLayer(w, 1), w) - one, 4096.0 / 2 * 6 * 2048 * 2);
+}
+
+TEST(DeviceMemory, ACommunicatorHasBuffersByChannelAndConnection) {
+  Workload w = Llama3b();
+  w.framework = FindFramework("megatron-deepspeed");
+  // 4 MiB + 120 x 640 x 8 x 8 + 8 x 512 x 8 x 16 bytes a connection; 24 channels, a ring and a tree up and
+  // down.
+  EXPECT_DOUBLE_EQ(CommunicatorBytes(w, 8, 8), 24 * 3 * (4194304.0 + 4915200 + 524288));
+  EXPECT_DOUBLE_EQ(CommunicatorBytes(w, 1, 1), 0);
+  EXPECT_GT(OutsideBytes(w), 1.5 * kGiB);
+}
+
+TEST(Recipes, ModulesAreReadByName) {
+  uint32_t modules = 0;
+  EXPECT_TRUE(ParseRecomputeModules("mla_up_proj+mlp", modules));
+  EXPECT_EQ(modules, uint32_t{kLatentUp | kPlainMlp});
+  EXPECT_TRUE(ParseRecomputeModules("", modules));
+  EXPECT_EQ(modules, 0u);
+  EXPECT_FALSE(ParseRecomputeModules("moe_act+attention", modules));
+}
+
+TEST(Recipes, TheFirstThatFitsCounts) {
+  const Recipe* const recipe = FindRecipe("DeepSeek-V3 671B-A37B", "gb200-186gb", "mxfp8", false);
+  ASSERT_NE(recipe, nullptr);
+  EXPECT_EQ(recipe->modules, uint32_t{kLatentUp});
+  EXPECT_EQ(FindRecipe("DeepSeek-V3 671B-A37B", "gb200-186gb", "fp8", false)->modules, uint32_t{kPlainMlp});
+  EXPECT_EQ(FindRecipe("Qwen3 30B-A3B", "h100-sxm-80gb", "bf16", false), nullptr);
+  EXPECT_EQ(FindRecipe("Llama3 70B", "gb200-186gb", "fp8", false), nullptr);
+  EXPECT_EQ(FindRecipe("Llama3 70B", "gb200-186gb", "fp8", true)->offloaded_layers, 40);
+}
+
+}  // namespace
+}  // namespace trainctl::pricing

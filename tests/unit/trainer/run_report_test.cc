@@ -1,0 +1,94 @@
+#include "trainer/run_report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <numeric>
+
+#include "base/files.h"
+#include "base/json.h"
+#include "recipe/load.h"
+
+namespace trainctl::trainer {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(StepTimes, TheFirstStepsDoNotCount) {
+  StepTimes times;
+  for (double seconds : {9.0, 9.0, 9.0}) times.Add(seconds, {{"optimizer step", 8}}, {});
+  EXPECT_EQ(times.count(), 0);
+  EXPECT_EQ(times.MedianSeconds(), 0);
+  for (double seconds : {1.0, 5.0, 2.0}) {
+    times.Add(seconds, {{"optimizer step", seconds / 2}}, {{"linear", seconds / 4}});
+  }
+  EXPECT_EQ(times.count(), 3);
+  EXPECT_EQ(times.MedianSeconds(), 2);
+  EXPECT_DOUBLE_EQ(times.MeanByName().at("linear"), 8.0 / 3 / 4);
+}
+
+// A plan of the smallest preset for one worker.
+planner::Plan SomePlan(recipe::Recipe& recipe) {
+  recipe.model.spec = *model::Preset("toy-1m");
+  recipe.data.seq_len = 32;
+  recipe.train.batch_sequences = 4;
+  recipe.train.precision = "fp32";
+  cluster::Host host;
+  host.memory_total_bytes = host.memory_available_bytes = int64_t{8} << 30;
+  const auto plan = planner::MakePlan(recipe, host);
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return *plan;
+}
+
+TEST(RunReport, ComparesMemoryAndEveryPartOfTheStep) {
+  recipe::Recipe recipe;
+  const planner::Plan plan = SomePlan(recipe);
+  const planner::PlannedStep planned = planner::PlannedSchedule(plan, recipe.model.spec);
+  StepTimes times;
+  for (int step = 0; step < 5; ++step) {
+    times.Add(
+        1.0, {{"optimizer step", 0.1}, {"forward", 0.5}, {"data", 0.05}},
+        {{"linear", 0.3}, {"linear backward", 0.2}, {"attention", 0.1}, {"linear cross entropy", 0.15}});
+  }
+  const char* const tmp = std::getenv("TMPDIR");
+  std::string path = absl::StrCat(tmp != nullptr ? tmp : "/tmp", "/report-XXXXXX");
+  const int fd = mkstemp(path.data());
+  ASSERT_GE(fd, 0);
+  close(fd);
+  const MemoryByCategory memory = {5, 4, 3, 2, 1};
+  const auto lines = WriteReport(path, plan, recipe.model.spec, planned, memory, times);
+  ASSERT_TRUE(lines.ok()) << lines.status();
+  const Json report = *ParseJson(*ReadFile(path), path);
+  ASSERT_TRUE(RemoveAll(path).ok());
+
+  EXPECT_EQ(report["measured_peak_bytes"], 15);
+  EXPECT_EQ(report["measured_step_seconds"], 1.0);
+  const Json& measured = report["measured_seconds"];
+  EXPECT_DOUBLE_EQ(measured["linear layers"].get<double>(), 0.5);
+  EXPECT_DOUBLE_EQ(measured["head and loss"].get<double>(), 0.15);
+  EXPECT_NEAR(measured["communication and rest"].get<double>(), 1 - 0.5 - 0.1 - 0.15 - 0.1, 1e-12);
+  // What is predicted of the parts is what is predicted of the step.
+  double predicted = 0;
+  for (const auto& [part, seconds] : report["predicted_seconds"].items()) predicted += seconds.get<double>();
+  EXPECT_NEAR(predicted, report["predicted_step_seconds"].get<double>(), 1e-9);
+  EXPECT_THAT(*lines, ::testing::Contains(HasSubstr("trainctl calibrate")));
+}
+
+TEST(RunReport, ARunTooShortToTimeTellsItsMemoryAlone) {
+  recipe::Recipe recipe;
+  const planner::Plan plan = SomePlan(recipe);
+  const planner::PlannedStep planned = planner::PlannedSchedule(plan, recipe.model.spec);
+  std::string path = "/tmp/report-XXXXXX";
+  const int fd = mkstemp(path.data());
+  ASSERT_GE(fd, 0);
+  close(fd);
+  const auto lines = WriteReport(path, plan, recipe.model.spec, planned, {}, StepTimes());
+  ASSERT_TRUE(lines.ok()) << lines.status();
+  const Json report = *ParseJson(*ReadFile(path), path);
+  ASSERT_TRUE(RemoveAll(path).ok());
+  EXPECT_FALSE(report.contains("measured_step_seconds"));
+}
+
+}  // namespace
+}  // namespace trainctl::trainer
