@@ -62,7 +62,8 @@ struct PageInput {
 
 // All that follows from the workload itself: what_if, pareto and notes are the caller's. Of long steps as
 // much is drawn as a page can hold. `workload` is valid (pricing::Validate).
-PageInput PageOf(const pricing::Workload& workload, absl::string_view model_name);
+PageInput PageOf(const pricing::Workload& workload, absl::string_view model_name,
+                 double memory_limit_bytes = 0);
 
 // The device's and its links' constants with their sources; those that do not exist are left out.
 std::vector<PageConstant> ConstantsOf(const pricing::Workload& workload);

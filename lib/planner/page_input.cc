@@ -102,13 +102,13 @@ std::vector<PageConstant> ConstantsOf(const Workload& w) {
   return constants;
 }
 
-PageInput PageOf(const Workload& w, absl::string_view model_name) {
+PageInput PageOf(const Workload& w, absl::string_view model_name, double memory_limit_bytes) {
   const Degrees& d = w.degrees;
   PageInput page;
   page.title = std::string(model_name);
   page.tokens_per_step = w.global_batch * w.seq_len;
   page.devices = d.world_size();
-  page.memory_limit_bytes = w.device->memory_bytes.value;
+  page.memory_limit_bytes = memory_limit_bytes > 0 ? memory_limit_bytes : w.device->memory_bytes.value;
   page.timeline = pricing::BuildTimeline(w, {.max_passes = kPassesOnPage});
   page.what_if = NeighboursOf(w, page.memory_limit_bytes);
   page.constants = ConstantsOf(w);
