@@ -60,22 +60,16 @@ class RankPricer {
     const double all_gradients = GradientBytes();
     const bool from_start = f_.gradients_stay || w_.num_micro_batches() > 1;
     const double gradients = from_start ? all_gradients : 0;
-    const Parts moments[] = {
-        {.moment = MemoryMoment::kBackward, .gradients = gradients, .activations = kept, .work = WorkBytes()},
-        {.moment = MemoryMoment::kLoss,
-         .gradients = gradients,
-         .activations = kept,
-         .work = layers_.last ? HeadBytes() : 0,
-         .logits = layers_.last ? LogitBytes() : 0},
-        {.moment = MemoryMoment::kEnd, .gradients = all_gradients, .work = WorkBytes()},
-        {.moment = MemoryMoment::kStep, .gradients = all_gradients, .work = StepBytes()}};
-    const Parts* peak = &moments[0];
-    for (const Parts& moment : moments) {
-      price.moments[static_cast<size_t>(moment.moment)] = {moment.gradients, moment.activations, moment.work,
-                                                           moment.logits};
-      if (moment.sum() > peak->sum()) peak = &moment;
-    }
-    price.moment = peak->moment;
+    price.moments = {{{.gradients = gradients, .activations = kept, .work = WorkBytes()},
+                      {.gradients = gradients,
+                       .activations = kept,
+                       .work = layers_.last ? HeadBytes() : 0,
+                       .logits = layers_.last ? LogitBytes() : 0},
+                      {.gradients = all_gradients, .work = WorkBytes()},
+                      {.gradients = all_gradients, .work = StepBytes()}}};
+    const auto peak = std::max_element(price.moments.begin(), price.moments.end(),
+                                       [](const auto& a, const auto& b) { return a.sum() < b.sum(); });
+    price.moment = static_cast<MemoryMoment>(peak - price.moments.begin());
     Of(price, MemoryPart::kGradients) = peak->gradients;
     Of(price, MemoryPart::kActivations) = peak->activations;
     Of(price, MemoryPart::kWork) = peak->work;
@@ -84,13 +78,12 @@ class RankPricer {
     price.allocated_bytes = Tensors(price);
 
     double passes = 0;
-    for (const Parts& moment : moments) {
-      price.moments[static_cast<size_t>(moment.moment)] = {moment.gradients, moment.activations, moment.work,
-                                                           moment.logits};
-      if (moment.moment != MemoryMoment::kStep) passes = std::max(passes, moment.sum());
+    for (MemoryMoment moment : {MemoryMoment::kBackward, MemoryMoment::kLoss, MemoryMoment::kEnd}) {
+      passes = std::max(passes, price.At(moment).sum());
     }
+    const MemoryPrice::Moment& step = price.At(MemoryMoment::kStep);
     price.reserved_bytes =
-        states + ReservedBytes(passes, moments[3].gradients, moments[3].work) + blocks_ * kLossPerBlock / 2;
+        states + ReservedBytes(passes, step.gradients, step.work) + blocks_ * kLossPerBlock / 2;
     price.device_bytes = price.reserved_bytes + outside_;
     price.upper_bytes = price.device_bytes * 1.05;
     AddCheckpoint(price);
@@ -98,12 +91,6 @@ class RankPricer {
   }
 
  private:
-  struct Parts {
-    MemoryMoment moment = MemoryMoment::kBackward;
-    double gradients = 0, activations = 0, work = 0, logits = 0;
-    double sum() const { return gradients + activations + work + logits; }
-  };
-
   static double& Of(MemoryPrice& price, MemoryPart part) { return price.parts[static_cast<size_t>(part)]; }
   static double Tensors(const MemoryPrice& price) {
     return std::accumulate(price.parts.begin(), price.parts.end(), 0.0) -

@@ -48,11 +48,13 @@ struct MemoryPrice {
   // tensor of the file beside them.
   double load_bytes = 0;
 
-  // What is there at each MemoryMoment beside parameters and optimizer; `parts` has those of the highest one.
+  // What is there beside weights and optimizer at each MemoryMoment; `parts` has those of the highest one.
   struct Moment {
     double gradients = 0, activations = 0, work = 0, logits = 0;
+    double sum() const { return gradients + activations + work + logits; }
   };
   std::array<Moment, kNumMemoryMoments> moments = {};
+  const Moment& At(MemoryMoment when) const { return moments[static_cast<size_t>(when)]; }
 
   double Of(MemoryMetric metric) const;
 };

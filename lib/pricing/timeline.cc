@@ -184,9 +184,9 @@ class Builder {
     RankTimeline& rank = timeline_.ranks[r];
     rank.memory = PriceMemoryOfRank(w_, static_cast<int64_t>(r));
     const auto part = [&](MemoryPart p) { return rank.memory.parts[static_cast<size_t>(p)]; };
-    const auto& backward = rank.memory.moments[static_cast<size_t>(MemoryMoment::kBackward)];
-    const auto& loss = rank.memory.moments[static_cast<size_t>(MemoryMoment::kLoss)];
-    const auto& end = rank.memory.moments[static_cast<size_t>(MemoryMoment::kEnd)];
+    const auto& backward = rank.memory.At(MemoryMoment::kBackward);
+    const auto& loss = rank.memory.At(MemoryMoment::kLoss);
+    const auto& end = rank.memory.At(MemoryMoment::kEnd);
     rank.state_bytes = part(MemoryPart::kParameters) + part(MemoryPart::kOptimizer) + backward.gradients;
     rank.outside_bytes = rank.memory.device_bytes - rank.memory.allocated_bytes;
     // Where gradients come to be in the step, each backward makes its share of them.
@@ -262,7 +262,7 @@ class Builder {
       if (rank.streams[1].spans.empty()) rank.streams.erase(rank.streams.begin() + 1);
     }
     for (RankTimeline& rank : timeline_.ranks) {
-      const auto& step = rank.memory.moments[static_cast<size_t>(MemoryMoment::kStep)];
+      const auto& step = rank.memory.At(MemoryMoment::kStep);
       MemorySample sample = rank.samples.back();
       if (step.work <= 0 && sample.gradient_bytes <= 0) continue;
       sample.time_s = exchanged;
