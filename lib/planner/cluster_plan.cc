@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "base/units.h"
 #include "planner/cluster_space.h"
-#include "pricing/layer_work.h"
+#include "pricing/effective_time.h"
 
 namespace trainctl::planner {
 namespace {
@@ -19,8 +19,6 @@ using pricing::Precision;
 // A pinned copy to host memory over PCIe 4.0 x16, of the 32 GB/s that it has; saves go on from there
 // beside the steps.
 constexpr double kHostCopyBytesPerSecond = 25e9;
-// Master weights and two moments.
-constexpr double kSavedBytesPerParameter = 12;
 
 double PeakFlops(const cluster::Device& device, Precision precision) {
   switch (precision) {
@@ -40,15 +38,17 @@ double PeakFlops(const cluster::Device& device, Precision precision) {
 
 void FillEffectiveShare(const ClusterPlan& plan, const Choice& choice, Figures& figures) {
   if (!plan.failures.has_value()) return;
-  const double gpus = static_cast<double>(choice.num_gpus());
-  const double mtbf = absl::ToDoubleSeconds(plan.failures->gpu_mtbf) / gpus;
-  const double parameters = static_cast<double>(pricing::NumParameters(plan.model.architecture));
-  const double save = parameters * kSavedBytesPerParameter / gpus / kHostCopyBytesPerSecond;
-  figures.save_every_seconds = plan.failures->save_every.has_value()
-                                   ? absl::ToDoubleSeconds(*plan.failures->save_every)
-                                   : std::max(std::sqrt(2 * save * mtbf), choice.time.step_seconds);
-  figures.effective_share = EffectiveShare(figures.save_every_seconds, save,
-                                           absl::ToDoubleSeconds(plan.failures->restart_time), mtbf);
+  pricing::Reliability reliability;
+  reliability.checkpoint_stall_seconds = choice.memory.checkpoint_bytes / kHostCopyBytesPerSecond;
+  if (plan.failures->save_every.has_value()) {
+    reliability.checkpoint_interval_seconds = absl::ToDoubleSeconds(*plan.failures->save_every);
+  }
+  reliability.failures_per_gpu_hour = 1 / absl::ToDoubleHours(plan.failures->gpu_mtbf);
+  reliability.restart_seconds = absl::ToDoubleSeconds(plan.failures->restart_time);
+  const pricing::EffectiveTime time =
+      pricing::PriceEffectiveTime(choice.time.step_seconds, choice.num_gpus(), reliability);
+  figures.effective_share = time.share_of_time;
+  figures.save_every_seconds = time.checkpoint_interval_seconds;
 }
 
 // A misfit in words, largest terms first.
@@ -85,13 +85,6 @@ absl::Status NothingFits(const recipe::LoadedRecipe& loaded, const ClusterPlan& 
 }
 
 }  // namespace
-
-double EffectiveShare(double save_every, double save_seconds, double restart_seconds, double mtbf) {
-  if (save_every <= 0 || mtbf <= 0) return 0;
-  const double saving = save_every / (save_every + save_seconds);
-  const double lost = (restart_seconds + (save_every + save_seconds) / 2) / mtbf;
-  return saving / (1 + lost);
-}
 
 double ModelFlopsPerToken(const pricing::Architecture& a, int64_t seq_len) {
   const double layers = static_cast<double>(a.layers);
@@ -179,7 +172,8 @@ const std::array<TimeTerm, kNumTimeTerms>& TimeTerms() {
        {"context", &TimePrice::context_seconds},
        {"pipeline", &TimePrice::pipeline_seconds},
        {"data", &TimePrice::data_seconds},
-       {"optimizer", &TimePrice::optimizer_seconds}}};
+       {"optimizer", &TimePrice::optimizer_seconds},
+       {"offload", &TimePrice::offload_seconds}}};
   return kTerms;
 }
 

@@ -266,9 +266,9 @@ std::vector<Release> Releases() {
   };
 }
 
-// Where nothing fits a search has no best to prune with; whether anything does is asked of those layouts that
-// need least.
-std::optional<Choice> BestOf(const SearchSpace& space, const Goal& goal) {
+// Where nothing fits a search has no best to prune with, so whether anything does is asked of those layouts
+// that need least.
+std::optional<Choice> SmallestOf(const SearchSpace& space, const Goal& goal) {
   SearchSpace smallest = space;
   const auto at_least = [](auto& axis, auto value) {
     if (axis.empty()) axis = {value};
@@ -282,12 +282,16 @@ std::optional<Choice> BestOf(const SearchSpace& space, const Goal& goal) {
   at_least(smallest.activations_on_host, false);
   if (smallest.zero_stage.empty()) smallest.zero_stage = {0, 1, 3};
   smallest.precision.resize(1);
-  const absl::StatusOr<SearchResult> feasible = Explore(smallest, goal, {.keep = 1});
-  if (!feasible.ok() || feasible->best.empty()) return std::nullopt;
-  ExploreOptions options;
-  options.keep = 1;
-  absl::StatusOr<SearchResult> found = Explore(space, goal, options);
+  absl::StatusOr<SearchResult> found = Explore(smallest, goal, {.keep = 1});
   if (!found.ok() || found->best.empty()) return std::nullopt;
+  return std::move(found->best[0]);
+}
+
+std::optional<Choice> BestOf(const SearchSpace& space, const Goal& goal) {
+  std::optional<Choice> smallest = SmallestOf(space, goal);
+  if (!smallest.has_value()) return std::nullopt;
+  absl::StatusOr<SearchResult> found = Explore(space, goal, {.keep = 1});
+  if (!found.ok() || found->best.empty()) return smallest;
   return std::move(found->best[0]);
 }
 
@@ -327,7 +331,7 @@ std::string NearestChange(const LoadedRecipe& loaded, const ClusterPlan& plan) {
     if (space.num_gpus > kMostGpus / times) break;
     space.num_gpus *= times;
     space.gpu_counts.clear();
-    if (const std::optional<Choice> choice = BestOf(space, plan.goal)) {
+    if (const std::optional<Choice> choice = SmallestOf(space, plan.goal)) {
       return absl::StrCat("the nearest that does: cluster.nodes = ", plan.machine->num_nodes * times, kept,
                           ", ", Outcome(*choice));
     }

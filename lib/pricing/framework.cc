@@ -153,6 +153,7 @@ const FrameworkProfile kFrameworks[] = {
          "assumed for the GPU: FlashAttention-2, sequence parallelism with tensor parallelism",
      .sequence_parallel = true,
      .logit_bytes = 4,
+     .accumulates_in_product = true,
      .metric = MemoryMetric::kAllocated},
 };
 

@@ -105,18 +105,22 @@ TEST(ClusterPlan, FiguresFollowFromTheStep) {
   EXPECT_NEAR(figures.mfu, figures.model_flops_per_token * figures.tokens_per_second_per_gpu / 312e12, 1e-9);
 }
 
-TEST(EffectiveShare, IsThatOfTheFirstOrder) {
-  // Nothing fails and saving is free.
-  EXPECT_NEAR(EffectiveShare(3600, 0, 0, 1e15), 1, 1e-9);
-  // A minute in an hour goes to saving, half an hour and ten minutes of 30 hours to failures.
-  EXPECT_NEAR(EffectiveShare(3540, 60, 600, 30 * 3600), (3540.0 / 3600) / (1 + 2400.0 / 108000), 1e-12);
-  // The best interval is that of Young: no other is better.
-  const double save = 30;
-  const double mtbf = 4 * 3600;
-  const double best = std::sqrt(2 * save * mtbf);
-  for (const double factor : {0.5, 0.8, 1.25, 2.0}) {
-    EXPECT_GT(EffectiveShare(best, save, 0, mtbf), EffectiveShare(best * factor, save, 0, mtbf)) << factor;
-  }
+TEST(ClusterPlan, FailuresTakeTheirShare) {
+  const std::vector<std::string> layout = {"parallel.tp=8", "plan.gpu_mtbf=1000h", "plan.restart_time=30m"};
+  const absl::StatusOr<ClusterPlan> plan = PlanOf(kSmall, layout);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const Figures best = FiguresOf(*plan, plan->chosen);
+  // A failure in 125 hours on eight devices: the restart alone is half an hour of them.
+  EXPECT_LT(best.effective_share, 1 - 0.5 / 126);
+  EXPECT_GT(best.effective_share, 0.98);
+  std::vector<std::string> rarely = layout;
+  rarely.emplace_back("checkpoint.every=50h");
+  const absl::StatusOr<ClusterPlan> other = PlanOf(kSmall, rarely);
+  ASSERT_TRUE(other.ok()) << other.status();
+  const Figures worse = FiguresOf(*other, other->chosen);
+  EXPECT_EQ(worse.save_every_seconds, 50 * 3600);
+  EXPECT_LT(worse.effective_share, best.effective_share);
+  EXPECT_GT(worse.gpu_hours_per_billion_tokens, best.gpu_hours_per_billion_tokens);
 }
 
 TEST(ClusterPlan, AMachineOfOnesOwnIsPriced) {
