@@ -87,8 +87,11 @@ const FrameworkProfile kFrameworks[] = {
      .source =
          "mosaicml/llm-foundry scripts/train/yamls/pretrain/*.yaml: FULL_SHARD, attn_impl triton, no "
          "compilation; PyTorch's LayerNorm and GELU are one kernel each; loss_fn fused_crossentropy keeps "
-         "the logits and writes their gradient, both half precision",
+         "the logits and writes their gradient, both half precision; activation_checkpointing_reentrant: "
+         "false, "
+         "with which PyTorch's torch/utils/checkpoint.py stops early (set_checkpoint_early_stop)",
      .attention = AttentionKernel::kFlash1,
+     .stops_recompute_early = true,
      .gathers_by_block = true,
      .logit_bytes = 4,
      .quantize_bytes = 4,
@@ -106,6 +109,7 @@ const FrameworkProfile kFrameworks[] = {
          "then the cast, in two layouts",
      .sequence_parallel = true,
      .selects_operators = true,
+     .stops_recompute_early = true,
      .gathers_by_block = true,
      .copies_gathered_blocks = true,
      .logit_bytes = 4,
@@ -118,6 +122,7 @@ const FrameworkProfile kFrameworks[] = {
      .source = "pytorch/torchtune README: memory table; bf16 parameters, gradients and AdamW states",
      .gradient_bytes = 2,
      .optimizer_bytes = 4,
+     .stops_recompute_early = true,
      .logit_bytes = 12,
      .norm_forward_bytes = 28,
      .norm_backward_bytes = 48,

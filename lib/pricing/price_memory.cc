@@ -291,6 +291,7 @@ MemoryPrice PriceMemory(const Workload& workload) {
     const MemoryPrice price = pricer.Price(rank);
     if (rank == 0 || price.reserved_bytes > worst.reserved_bytes) worst = price;
   }
+  TuneMemory(workload.tuning, worst);
   return worst;
 }
 
