@@ -153,7 +153,8 @@ const FrameworkProfile kFrameworks[] = {
      .label = "trainctl's own trainer as it would run on a GPU; it runs on CPUs today",
      .source =
          "lib/sharding/ledger.h and docs/planner.md of this project (bf16 compute copies; fp32 gradients, "
-         "master weights and two moments; at stage 3 the fp32 shard is the master), lib/model/segment.cc (one "
+         "master weights and two moments; at stage 3 the fp32 shard is the master), lib/model/segment.cc "
+         "(one "
          "kernel each for norms, activations and the loss, whose logits are formed for some rows at a time); "
          "assumed for the GPU: FlashAttention-2, sequence parallelism with tensor parallelism",
      .sequence_parallel = true,
