@@ -20,24 +20,26 @@ std::string Seconds(double seconds) {
   return absl::StrFormat("%.0f us", seconds * 1e6);
 }
 
-// The shortest pass, so that none is lost between two cells; but not one so short (a stage of next to no
-// layers) that it would make all others wide.
+// The shortest pass, so that none is lost between two cells; but not that of a stage of next to no layers,
+// which would make all others wide.
 double CellSeconds(const schedule::PipelineCosts& costs, bool split_backwards) {
-  std::vector<double> passes;
-  for (const schedule::StageCosts& stage : costs.stages) {
-    passes.push_back(stage.forward_s);
-    if (split_backwards) {
-      passes.insert(passes.end(), {stage.input_backward_s, stage.weight_backward_s});
-    } else {
-      passes.push_back(stage.backward_s);
-    }
+  using Cost = double schedule::StageCosts::*;
+  std::vector<Cost> kinds = {&schedule::StageCosts::forward_s, &schedule::StageCosts::backward_s};
+  if (split_backwards) {
+    kinds = {&schedule::StageCosts::forward_s, &schedule::StageCosts::input_backward_s,
+             &schedule::StageCosts::weight_backward_s};
   }
-  std::sort(passes.begin(), passes.end());
-  const double least = passes[passes.size() / 2] / 2;
-  for (const double seconds : passes) {
-    if (seconds >= least) return seconds;
+  double shortest = 0;
+  for (const Cost kind : kinds) {
+    std::vector<double> passes;
+    for (const schedule::StageCosts& stage : costs.stages) passes.push_back(stage.*kind);
+    std::sort(passes.begin(), passes.end());
+    const double least = passes[passes.size() / 2] / 2;
+    const auto pass =
+        std::find_if(passes.begin(), passes.end(), [&](double s) { return s > 0 && s >= least; });
+    if (pass != passes.end() && (shortest == 0 || *pass < shortest)) shortest = *pass;
   }
-  return least;
+  return shortest;
 }
 
 // ANSI backgrounds of F, B, I, W as pipeline_draw.cc has them; brighter for every second round of stages.
