@@ -263,7 +263,7 @@ Json EncodeInput(const PageInput& input) {
   json["constants"] = Json::array();
   for (const PageConstant& c : input.constants) {
     json["constants"].push_back(
-        {{"name", c.name}, {"value", c.value}, {"source", c.source}, {"measured", c.measured}});
+        {{"name", c.name}, {"value", c.value}, {"source", c.source}, {"origin", c.origin}});
   }
   json["notes"] = std::move(notes);
   return json;

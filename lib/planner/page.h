@@ -44,7 +44,9 @@ struct PageConstant {
   std::string name;
   std::string value;
   std::string source;
-  bool measured = false;  // by somebody, or on this machine; else from a data sheet
+  // "data sheet"; "measured" (by somebody who published it, or told by a driver); "inferred" from one that
+  // was measured in a like case; "stated" in the recipe.
+  std::string origin = "data sheet";
 };
 
 struct PageInput {

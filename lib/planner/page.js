@@ -679,7 +679,7 @@
     const table = tableOf([['constant'], ['value', 'num'], [''], ['source']]);
     for (const row of data.constants) {
       table.append(add(make('tr'), make('td', 'name', row.name), make('td', 'num', row.value),
-        add(make('td'), make('span', 'tag' + (row.measured ? ' yes' : ''), row.measured ? 'measured' : 'data sheet')), make('td', 'wide', row.source)));
+        add(make('td'), make('span', 'tag' + (row.origin === 'measured' ? ' yes' : ''), row.origin)), make('td', 'wide', row.source)));
     }
     byId('constants').querySelector('.scroll-x').append(table);
   };
