@@ -130,6 +130,27 @@ TEST(Timeline, MemoryIsBackToTheStatesAtTheEnd) {
   }
 }
 
+// Of a single micro-batch the backward makes the gradients, and the optimizer finds all of them.
+TEST(Timeline, GradientsThatTheStepMakesAreThereForTheOptimizer) {
+  Workload w = Gpt(schedule::PipelineKind::k1F1B, 1, 1, 1);
+  w.framework = FindFramework("torchtitan");
+  w.degrees.zero_stage = 3;
+  const Timeline timeline = BuildTimeline(w);
+  const RankTimeline& rank = timeline.ranks[0];
+  const double made =
+      rank.memory.At(MemoryMoment::kEnd).gradients - rank.memory.At(MemoryMoment::kBackward).gradients;
+  ASSERT_GT(made, 0);
+  EXPECT_EQ(rank.samples.front().gradient_bytes, 0);
+  const double optimizer_s = rank.streams[0].spans.back().start_s;
+  int found = 0;
+  for (const MemorySample& sample : rank.samples) {
+    if (sample.time_s != optimizer_s) continue;
+    ++found;
+    EXPECT_NEAR(sample.gradient_bytes, made, 1e-9 * made);
+  }
+  EXPECT_GT(found, 0);
+}
+
 TEST(Timeline, SpansOfAStreamFollowOneAnother) {
   for (const Workload& w : Jobs()) {
     const Timeline timeline = BuildTimeline(w);
