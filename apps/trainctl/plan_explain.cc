@@ -71,7 +71,7 @@ void PrintExplanation(const planner::ClusterPlan& plan, const planner::Explanati
   Title("Constants", color);
   TextTable constants({"constant", "value", "kind", "source"}, {0, 1, 2, 3});
   for (const planner::PageConstant& c : explanation.constants) {
-    constants.Add({c.name, c.value, c.measured ? "measured" : "data sheet", c.source});
+    constants.Add({c.name, c.value, c.origin, c.source});
   }
   constants.Print(color);
 }
@@ -90,7 +90,7 @@ Json ExplanationToJson(const planner::Explanation& explanation) {
   }
   for (const planner::PageConstant& c : explanation.constants) {
     json["constants"].push_back(
-        {{"name", c.name}, {"value", c.value}, {"measured", c.measured}, {"source", c.source}});
+        {{"name", c.name}, {"value", c.value}, {"origin", c.origin}, {"source", c.source}});
   }
   return json;
 }

@@ -106,11 +106,8 @@ Explanation Explain(const ClusterPlan& plan) {
 }
 
 PageInput PageOfPlan(const ClusterPlan& plan) {
-  PageInput page = PageOf(plan.chosen.workload, plan.model.name);
-  page.memory_limit_bytes = plan.memory_limit_bytes;
-  page.what_if = NeighboursOf(plan.chosen.workload, plan.memory_limit_bytes);
+  PageInput page = PageOf(plan.chosen.workload, plan.model.name, plan.memory_limit_bytes);
   const Figures figures = FiguresOf(plan, plan.chosen);
-  page.facts.push_back({"tokens/s per GPU", absl::StrFormat("%.0f", figures.tokens_per_second_per_gpu)});
   page.facts.push_back({"MFU", Percent(figures.mfu)});
   if (plan.goal.price_per_gpu_hour > 0) {
     page.facts.push_back({"cost of 1B tokens", absl::StrFormat("$%.0f", figures.dollars_per_billion_tokens)});
