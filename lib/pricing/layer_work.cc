@@ -194,12 +194,15 @@ class LayerBuilder {
          .saved_bytes = own_tokens * hidden_ * kHalf,
          .dropped_by = kLayerNorms,
          .again_by = kWholeExperts});
-    // Permuted to the experts' order and back, on both sides of the exchange.
+    // Permuted to the experts' order and back on both sides of the exchange; on this side a token is read, or
+    // written, once for all of its experts. Experts of one rank need no sorting.
+    const double sorts = local_experts > 1 ? 4 : 0;
     Add({.kind = WorkKind::kElementwise,
          .pass = PassKind::kPermute,
-         .moved_bytes = 8 * routed * hidden_ * kHalf,
+         .moved_bytes = ((2 + sorts) * routed + 2 * own_tokens) * hidden_ * kHalf,
          .again_by = kWholeExperts});
     if (ep > 1) work_.expert_bytes = routed * hidden_ * kHalf;
+    const size_t first = work_.items.size();
     WorkItem& up = AddMatmul(routed / local_experts, hidden_, gates * ffn / etp,
                              routed * hidden_ * linear_input_, 0, local_experts);
     up.dropped_by = up.again_by = kWholeExperts;
@@ -213,6 +216,7 @@ class LayerBuilder {
                                0, local_experts);
     down.dropped_by = kWholeExperts | kExpertActivation;
     down.again_by = kWholeExperts;
+    for (size_t i = first; i < work_.items.size(); ++i) work_.items[i].expert = true;
     if (e.shared_ffn > 0) {
       AddMlp(static_cast<double>(e.shared_ffn), /*input_is_saved=*/false, kWholeExperts | kSharedExperts);
     }
