@@ -184,6 +184,7 @@ const FrameworkProfile kFrameworks[] = {
      .sequence_parallel = true,
      .fused_elementwise = true,
      .logit_bytes = 4,
+     .accumulates_in_product = true,
      .metric = MemoryMetric::kAllocated},
 };
 
