@@ -49,10 +49,10 @@ constexpr ExpertRecipe kRecipes[] = {
     {"qwen3235b", "", true, 2606, kLast, kAware, true},
     {"qwen3235b", "b200", false, kFirst, kLast, kPlain, false},
     {"qwen3235b", "", false, kFirst, kLast, kAware, false},
-    {"gptoss", "", false, kFirst, 2602, kPlain, false},
-    {"gptoss", "", true, 2606, kLast, kAware, true},
+    {"gptoss", "gb", true, 2606, kLast, kAware, true},
     {"gptoss", "gb200", false, 2604, kLast, kAware, true},
-    {"gptoss", "", false, kFirst, kLast, kAware, false},
+    {"gptoss", "b", false, 2604, kLast, kAware, false},
+    {"gptoss", "", false, kFirst, kLast, kPlain, false},
 };
 
 // 0: the notes name no container.

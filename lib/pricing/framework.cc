@@ -56,17 +56,19 @@ const FrameworkProfile kFrameworks[] = {
     {.name = "megatron-deepspeed",
      .label = "Megatron-DeepSpeed with ZeRO-1 (BLOOM)",
      .source =
-         "bigscience-workshop/Megatron-DeepSpeed; its training scripts for fp16, fused softmax and "
-         "activation checkpointing; arXiv 1909.08053 (no sequence parallelism); DeepSpeed "
-         "docs/_pages/config-json.md: reduce_bucket_size and allgather_bucket_size 5e8 elements each; "
-         "runtime/zero/stage_1_and_2.py: the partition's gradient is fp32 during the step; "
-         "runtime/bf16_optimizer.py: fp32 gradients of all parameters beside the bf16 ones; "
-         "Megatron-DeepSpeed "
-         "megatron/mpu/cross_entropy.py: logits to fp32, largest, difference, exponential, sum and quotient "
-         "are kernels of their own; bigscience train/tr11-176B-ml: CUDA_LAUNCH_BLOCKING=1; "
-         "EleutherAI/cookbook@27dff48d sizing/results/transformer_data/h_sweep_tp.out: with "
-         "bias_dropout_fusion the "
-         "norms and residuals of Megatron's layer still move 38 bytes an element and more, as without it",
+         "bigscience-workshop/Megatron-DeepSpeed; its training scripts for fp16, fused softmax, activation "
+         "checkpointing and --embed-layernorm; arXiv 1909.08053 (no sequence parallelism); "
+         "megatron/mpu/cross_entropy.py works in place on fp32 logits; megatron/model/gpt_model.py: "
+         "type:transformer, and DeepSpeed fills the stages; DeepSpeed v0.5.10 runtime/engine.py:1338: no "
+         "gradient buffers in stage 1; runtime/zero/stage_1_and_2.py:1686-1692: the step flattens the "
+         "partition's gradients and copies them to fp32; runtime/bf16_optimizer.py: fp32 gradients of all "
+         "parameters beside the bf16 ones; bigscience train/tr11-176B-ml/chronicles-prequel.md:144: the "
+         "context takes 1573 MiB; NCCL 2.10 (PyTorch 1.11); "
+         "cross_entropy.py: largest, difference, exponential, sum and quotient are kernels of their own; "
+         "bigscience train/tr11-176B-ml: CUDA_LAUNCH_BLOCKING=1; EleutherAI/cookbook@27dff48d "
+         "sizing/results/transformer_data/h_sweep_tp.out: with bias_dropout_fusion the norms and residuals "
+         "of "
+         "Megatron's layer still move 38 bytes an element and more, as without it",
      .gradient_bytes = 2,
      .bf16_gradient_bytes = 6,
      .optimizer_bytes = 12,
@@ -80,7 +82,7 @@ const FrameworkProfile kFrameworks[] = {
      .blocking_launches = true,
      .vocab_multiple = 128,
      .step_bytes = 6,
-     .step_is_flat = true,
+     .flat_step_bytes = 6,
      .gradient_twice = true,
      .embedding_norm = true,
      .fills_stages = true,
@@ -128,6 +130,7 @@ const FrameworkProfile kFrameworks[] = {
      .logit_bytes = 4,
      .quantize_bytes = 6,
      .rotary = RotaryKernel::kComplex,
+     .gathers_in_own_pool = true,
      .metric = MemoryMetric::kReserved,
      .default_recompute = "selective"},
     {.name = "torchtune",
@@ -144,12 +147,21 @@ const FrameworkProfile kFrameworks[] = {
      .metric = MemoryMetric::kAllocated},
     {.name = "internevo",
      .label = "InternEvo (ZeRO-1 in groups)",
-     .source = "InternLM/InternEvo doc/en/train_performance.md; configs/7B_sft.py (overlap_sync_grad, not "
-               "overlap_sync_param, reduce_bucket_size 512 Mi); "
-               "internlm/solver/optimizer/hybrid_zero_optim.py: reduce_rank None all-reduces the gradients, "
-               "broadcast_params; @f5f5446 (August 2023): doc/en/install.md (flash-attention 1.0.5), "
-               "internlm/model/modeling_internlm.py (norms read the stream in fp32 and run again in the "
-               "backward), internlm/model/linear.py (activation and product of the gate apart)",
+     .source =
+         "InternLM/InternEvo doc/en/train_performance.md; configs/7B_sft.py (overlap_sync_grad, not "
+         "overlap_sync_param, reduce_bucket_size 512 Mi); "
+         "internlm/solver/optimizer/hybrid_zero_optim.py: reduce_rank None all-reduces the gradients, "
+         "broadcast_params; @f5f5446 (August 2023): doc/en/install.md (flash-attention 1.0.5), "
+         "internlm/model/modeling_internlm.py (norms read the stream in fp32 and run again in the "
+         "backward), internlm/model/linear.py (activation and product of the gate apart); "
+         "hybrid_zero_optim.py:749-764: the step holds fp32 gradients (4 bytes), and AdamW of torch 2.0 two "
+         "temporaries of the moments' size (torch/optim/adamw.py _multi_tensor_adamw, fused only from 2.1 "
+         "on: "
+         "internlm/train/pipeline.py:306); before them fp32 copies for the norm "
+         "(solver/optimizer/utils.py:235) "
+         "and a flat bf16 one; internlm/core/context/process_group_initializer.py: data, zero1, model and "
+         "global "
+         "groups are apart",
      .gradient_bytes = 2,
      .attention = AttentionKernel::kFlash1,
      .fused_elementwise = true,
@@ -159,9 +171,11 @@ const FrameworkProfile kFrameworks[] = {
      .norm_forward_bytes = 12,
      .norm_backward_bytes = 34,
      .fused_activation = false,
-     .step_bytes = 14,
-     .step_is_flat = true,
+     .step_bytes = 12,
+     .flat_step_bytes = 18,
      .nccl_connects_all = true,
+     .data_groups = 2,
+     .world_groups = 2,
      .metric = MemoryMetric::kDevice},
     {.name = "trainctl",
      .label = "trainctl's own trainer as it would run on a GPU; it runs on CPUs today",
@@ -174,6 +188,7 @@ const FrameworkProfile kFrameworks[] = {
      .sequence_parallel = true,
      .fused_elementwise = true,
      .logit_bytes = 4,
+     .accumulates_in_product = true,
      .metric = MemoryMetric::kAllocated},
 };
 

@@ -75,14 +75,17 @@ struct FrameworkProfile {
   int64_t vocab_multiple = 1;           // times tp: the vocabulary is padded to it
   bool embedding_counts_as_layer = false;  // when layers are cut into stages
   // Memory: what is there beside states and activations.
-  double step_bytes = 0;         // per updated parameter while the optimizer runs, gone afterwards
-  bool step_is_flat = false;     // in blocks too large to be cut from freed activations
-  bool gradient_twice = false;   // a weight's gradient is formed beside the one that it is added to
-  bool embedding_norm = false;   // a norm follows the embedding: its input is kept
-  bool fills_stages = false;     // an uneven cut gives each stage the most, the last one the rest
-  bool selects_modules = false;  // selective recompute names modules (RecomputeModule)
-  bool gradients_stay = false;   // their buffers are there from the start; else from the first backward on
-  double kept_logit_bytes = 0;   // of logit_bytes, those that a loss in chunks keeps for all tokens
+  double step_bytes = 0;  // per updated parameter while the optimizer runs, gone afterwards
+  // The same by the blocks that it takes one after the other, too large to be cut from freed activations; 0:
+  // they are cut from those.
+  double flat_step_bytes = 0;
+  bool gathers_in_own_pool = false;  // of blocks that no other stream may use, and copied out of them
+  bool gradient_twice = false;       // a weight's gradient is formed beside the one that it is added to
+  bool embedding_norm = false;       // a norm follows the embedding: its input is kept
+  bool fills_stages = false;         // an uneven cut gives each stage the most, the last one the rest
+  bool selects_modules = false;      // selective recompute names modules (RecomputeModule)
+  bool gradients_stay = false;  // their buffers are there from the start; else from the first backward on
+  double kept_logit_bytes = 0;  // of logit_bytes, those that a loss in chunks keeps for all tokens
   bool reports_decimal_units = false;               // its "GB" are 1e9 bytes
   double context_bytes = 0.5 * 1024 * 1024 * 1024;  // CUDA context with kernels loaded when first used
   double workspace_bytes = 0;                       // of cuBLAS, outside the caching allocator

@@ -217,20 +217,22 @@ class LayerTimer {
     if (!w_.launches_operators.value_or(w_.framework->launches_operators)) return;
     double operators = 0, again = 0;
     for (const WorkItem& item : work.items) {
-      double launched = 1;
+      double count = 1;
       if (item.kind == WorkKind::kMatmul) {
-        launched = item.batch > 1 ? item.batch * kOperatorsPerExpert / 2  // the two products of an expert
-                   : w_.framework->selects_modules ? kTransformerEngine
-                                                   : 1;
+        if (item.batch > 1) {
+          count = item.batch * kOperatorsPerExpert / 2;  // the two products of an expert
+        } else if (w_.framework->selects_modules) {
+          count = kTransformerEngine;
+        }
       }
-      operators += launched;
-      again += launched * RecomputedShare(item);
+      operators += count;
+      again += RecomputedShare(item) * count;
     }
     const bool grace = absl::StartsWith(w_.device->name, "gb");
-    const double each = grace ? kGraceOperator : kHostOperator;
-    times_.forward += std::max(0.0, operators * each - times_.ForwardPass());
+    const double host = grace ? kGraceOperator : kHostOperator;
+    times_.forward += std::max(0.0, operators * host - times_.ForwardPass());
     times_.input_backward +=
-        std::max(0.0, (kBackwardOfForward * operators + again) * each - times_.BackwardPass());
+        std::max(0.0, (kBackwardOfForward * operators + again) * host - times_.BackwardPass());
   }
 
   // What the backward needs goes to the host beside the forward, and comes back beside the backward.
