@@ -6,6 +6,7 @@
 
 #include "pricing/data_parallel_time.h"
 #include "pricing/device_memory.h"
+#include "pricing/overlap.h"
 #include "pricing/update_time.h"
 
 namespace trainctl::pricing {
@@ -117,6 +118,7 @@ void AddPasses(LayerTerms& terms, const Workload& workload) {
   Workload w = workload;
   w.global_batch = w.micro_batch * w.degrees.dp;
   terms.halves_unknown = w.activations_on_host;
+  terms.speed_beside_tokens = SpeedLeft(PlacementOf(w, w.degrees.ep, w.degrees.etp), w, /*contention=*/true);
   for (const bool moe : {false, true}) {
     if (!HasLayersOf(w.model, moe)) continue;
     const int64_t layer = moe ? w.model.layers - 1 : 0;
@@ -216,12 +218,14 @@ PipelineLoad LoadOf(const Workload& w) {
     first += count;
     const bool descends = pp > 1 && IsVShaped(kind) && s / pp % 2 == 1;
     const auto rank = static_cast<size_t>(descends ? pp - 1 - s % pp : s % pp);
+    load.stages.push_back(stage);
     if (!seen[rank]) load.before[rank] = before;
     seen[rank] = true;
     load.own[rank].Add(stage);
     if (two_copies) load.own[static_cast<size_t>(pp - 1 - s)].Add(stage);
     before.Add(stage);
   }
+  load.model = before;
   return load;
 }
 
@@ -292,6 +296,18 @@ LayerTerms::Passes PassesOf(const LayerTerms& terms, const RankLoad& load, int64
 
 }  // namespace
 
+namespace {
+
+// Forwards of one rank that run joined with a backward, at most.
+double MostJoined(PipelineKind kind, size_t pp, double num_micro_batches) {
+  const double p = static_cast<double>(pp);
+  const double joined =
+      kind == PipelineKind::kDualPipe ? num_micro_batches - p - 1 : 2 * num_micro_batches - 2 * p - 1;
+  return std::max(0.0, joined);
+}
+
+}  // namespace
+
 double PassSecondsBound(const LayerTerms& terms, const PipelineLoad& load, PipelineKind kind,
                         int64_t num_micro_batches, int64_t recomputed_layers, int zero_stage) {
   const double m = static_cast<double>(num_micro_batches);
@@ -303,18 +319,36 @@ double PassSecondsBound(const LayerTerms& terms, const PipelineLoad& load, Pipel
   if (pp == 1) return kRounding * m * passes_of(load.own[0], recomputed_layers).total();
   const bool splits = schedule::LimitsOf(kind).splits_backward;
   const double copies = kind == PipelineKind::kDualPipe ? 2 : 1;
-  LayerTerms::Passes all;
-  for (const RankLoad& rank : load.own) all.Add(passes_of(rank, recomputed_layers), 1);
-  // Of a forward that is joined with a backward, so much of the shorter one hides at most.
-  const double shorter = std::min(all.forward, all.total() - all.forward);
-  const double hides = IsJoined(kind) && shorter > 0 ? std::min(1.0, all.tokens / shorter) : 0;
-  double seconds = 0;
+  const int64_t none_or_all = recomputed_layers < 0 ? kAllLayers : 0;
+  const LayerTerms::Passes all = passes_of(load.model, none_or_all);
+  double hides = 0;
+  if (IsJoined(kind)) {
+    // Of a forward that is joined with a backward, so much of the shorter one hides at most: exchanges of
+    // tokens beside passes, as far as these are not slowed by them. With some layers recomputed the shares
+    // differ.
+    const LayerTerms::Passes most = passes_of(load.model, kAllLayers);
+    const double shorter = std::min(all.forward, all.total() - all.forward);
+    const double beside = std::min(terms.speed_beside_tokens * most.tokens, most.total() - most.tokens);
+    hides = shorter > 0 ? std::min(1.0, beside / shorter) : 0;
+  }
+  // The last micro-batch to begin has all others before it on the first stage, then its whole way.
+  const LayerTerms::Passes first = passes_of(load.stages.front(), none_or_all);
+  const double way =
+      all.forward + all.input_backward + (splits ? first.weight_backward : all.weight_backward);
+  double seconds = (m / copies - 1) * first.forward + way;
   for (size_t r = 0; r < pp; ++r) {
     const LayerTerms::Passes own = passes_of(load.own[r], recomputed_layers);
     // Under DualPipe both ends feed the pipeline; what comes before a rank is not counted.
     const LayerTerms::Passes before =
-        copies > 1 ? LayerTerms::Passes() : passes_of(load.before[r], recomputed_layers < 0 ? kAllLayers : 0);
-    const double busy = m / copies * (own.total() - hides * own.forward);
+        copies > 1 ? LayerTerms::Passes() : passes_of(load.before[r], none_or_all);
+    double busy = m / copies * own.total();
+    if (hides > 0) {
+      // On the way up, or of the other copy, a rank has another stage.
+      const size_t other = copies > 1 ? pp - 1 - r : 2 * pp - 1 - r;
+      const double forward = std::max(passes_of(load.stages[r], none_or_all).forward,
+                                      passes_of(load.stages[other], none_or_all).forward);
+      busy -= hides * std::min(m / copies * own.forward, MostJoined(kind, pp, m) * forward);
+    }
     if (!splits) {
       seconds = std::max(seconds, before.total() + busy);
       continue;
