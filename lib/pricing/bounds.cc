@@ -43,6 +43,7 @@ Workload SmallJob(const Workload& w, int64_t layers, bool moe, int64_t num_micro
   job.degrees.pp = 1;
   job.degrees.virtual_stages = 1;
   job.offloaded_layers = 0;
+  job.tuning = {};
   job.global_batch = num_micro_batches * job.micro_batch * job.degrees.dp;
   return job;
 }
@@ -64,17 +65,19 @@ Workload WithoutStates(Workload job) {
 }
 
 double Of(const MemoryPrice& price, MemoryPart part) { return price.parts[static_cast<size_t>(part)]; }
-// Gradients that are applied at once do not add up over layers: left out.
-double StatesOf(const Workload& w) {
+
+// Weights and optimizer, and the gradients that are there at a moment. Those that are applied at once do not
+// add up over layers: left out.
+double StatesOf(const Workload& w, MemoryMoment moment) {
   const MemoryPrice price = PriceMemory(w);
   return Of(price, MemoryPart::kParameters) + Of(price, MemoryPart::kOptimizer) +
-         (w.optimizer_in_backward ? 0 : Of(price, MemoryPart::kGradients));
+         (w.optimizer_in_backward ? 0 : price.At(moment).gradients);
 }
 
+// Of the first backward, and of the loss where the head is there.
 double BesideLayers(const MemoryPrice& price) {
-  return price.device_bytes - Of(price, MemoryPart::kParameters) - Of(price, MemoryPart::kGradients) -
-         Of(price, MemoryPart::kOptimizer) - Of(price, MemoryPart::kActivations) -
-         Of(price, MemoryPart::kOutside);
+  const MemoryPrice::Moment& loss = price.At(MemoryMoment::kLoss);
+  return std::max(price.At(MemoryMoment::kBackward).work, loss.work + loss.logits);
 }
 
 // Some buffers are there with one micro-batch alone, others with several.
@@ -84,11 +87,10 @@ double LeastBesideLayers(Workload job) {
   return std::min(of_one, BesideLayers(PriceMemory(job)));
 }
 
-// Of the states that are there at the peak of jobs with micro-batches of that size.
-StateBytes::Parts StatesOfJobs(const Workload& w, int64_t num_micro_batches, int64_t micro_batch) {
+StateBytes::Parts StatesAt(const Workload& w, MemoryMoment moment, int64_t num_micro_batches) {
   StateBytes::Parts parts;
   Workload small = w;
-  small.micro_batch = micro_batch;
+  small.micro_batch = 1;
   small.seq_len = w.degrees.cp;
   small.recompute = RecomputeKind::kNone;
   small.recomputed_layers = std::nullopt;
@@ -98,11 +100,11 @@ StateBytes::Parts StatesOfJobs(const Workload& w, int64_t num_micro_batches, int
     Workload job = SmallJob(small, 1, moe, num_micro_batches);
     job.model.tied_embeddings = true;  // one table
     job.model.learned_positions = 0;
-    const double one = StatesOf(job);
-    parts.layer[moe ? 1 : 0] = StatesOf(WithTwoLayers(job, moe)) - one;
+    const double one = StatesOf(job, moment);
+    parts.layer[moe ? 1 : 0] = StatesOf(WithTwoLayers(job, moe), moment) - one;
     // Twice the rows: one table more.
     job.model.vocab *= 2;
-    parts.table = StatesOf(job) - one;
+    parts.table = StatesOf(job, moment) - one;
   }
   return parts;
 }
@@ -168,12 +170,10 @@ void AddBytes(LayerTerms& terms, const Workload& w) {
       least_with_head = std::min(least_with_head, LeastBesideLayers(job));
       job.model.vocab = TinyVocab(w);
       least = std::min(least, LeastBesideLayers(job));
-      // Of several micro-batches, whose gradients are there from the start: so the peak has activations.
-      job.global_batch *= 2;
       const MemoryPrice one = PriceMemory(job);
       const MemoryPrice two = PriceMemory(WithTwoLayers(job, moe));
       terms.kept_bytes[r][moe ? 1 : 0] =
-          Of(two, MemoryPart::kActivations) - Of(one, MemoryPart::kActivations);
+          two.At(MemoryMoment::kBackward).activations - one.At(MemoryMoment::kBackward).activations;
       const double slope = (two.upper_bytes - one.upper_bytes) / (two.device_bytes - one.device_bytes);
       terms.upper_scale = std::isfinite(slope) ? slope : 1;
       terms.upper_margin_bytes = one.upper_bytes - terms.upper_scale * one.device_bytes;
@@ -238,12 +238,8 @@ LayerTerms LayerTermsOf(const Workload& w) {
 
 StateBytes StateBytesOf(const Workload& w) {
   StateBytes states;
-  for (const int64_t num_micro_batches : {1, 2}) {
-    // With activations that outweigh everything, and with next to none.
-    states.beside[num_micro_batches > 1 ? 1 : 0] =
-        StatesOfJobs(w, num_micro_batches, /*micro_batch=*/1 << 20);
-    if (num_micro_batches > 1) states.alone = StatesOfJobs(w, num_micro_batches, /*micro_batch=*/1);
-  }
+  states.beside = {StatesAt(w, MemoryMoment::kBackward, 1), StatesAt(w, MemoryMoment::kBackward, 2)};
+  states.alone = StatesAt(w, MemoryMoment::kStep, 1);
   return states;
 }
 
