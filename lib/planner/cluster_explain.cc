@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/units.h"
+#include "planner/cluster_space.h"
 
 namespace trainctl::planner {
 namespace {
@@ -38,6 +39,7 @@ SearchSpace Freed(const SearchSpace& space) {
   freed.memory_limit_bytes = space.memory_limit_bytes;
   freed.precision = space.precision;
   freed.sequence_parallel = space.sequence_parallel;
+  LimitToFramework(freed);
   return freed;
 }
 

@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "base/units.h"
 #include "cluster/catalogue_names.h"
+#include "planner/framework_ways.h"
 
 namespace trainctl::planner {
 namespace {
@@ -148,6 +149,25 @@ std::vector<int64_t> DeviceCounts(const Machine& machine) {
 
 }  // namespace
 
+void LimitToFramework(SearchSpace& space) {
+  const FrameworkWays* ways = FindWays(space.base.framework->name);
+  if (ways == nullptr) return;
+  const auto only = [](auto& axis, auto values) {
+    if (axis.empty()) axis = std::move(values);
+  };
+  const std::vector<int64_t> one = {1};
+  if (!ways->tensor) only(space.tp, one);
+  if (!ways->context) only(space.cp, one);
+  if (!ways->expert) only(space.ep, one);
+  if (ways->schedules.empty()) {
+    only(space.pp, one);
+  } else {
+    only(space.pipeline, ways->schedules);
+  }
+  if (!ways->contexts.empty()) only(space.context, ways->contexts);
+  only(space.zero_stage, ways->zero_stages);
+}
+
 absl::StatusOr<SearchSpace> SpaceOf(const LoadedRecipe& loaded, const PlannedModel& model,
                                     const Machine& machine, std::vector<std::string>& notes) {
   const recipe::Recipe& recipe = loaded.recipe;
@@ -177,7 +197,34 @@ absl::StatusOr<SearchSpace> SpaceOf(const LoadedRecipe& loaded, const PlannedMod
     space.memory_limit_bytes = static_cast<double>(*recipe.cluster.memory_limit_bytes);
   }
   TRAINCTL_RETURN_IF_ERROR(FixLayout(loaded, space));
+  LimitToFramework(space);
   return space;
+}
+
+absl::StatusOr<std::vector<int64_t>> StageLayersOf(const LoadedRecipe& loaded, SearchSpace& space) {
+  const recipe::ParallelConfig& p = loaded.recipe.parallel;
+  if (!p.stage_layers.has_value()) return std::vector<int64_t>();
+  const auto wrong = [&](const std::string& why) {
+    return UsageError(AtField(loaded, "parallel.stage_layers", absl::StrCat("parallel.stage_layers: ", why)));
+  };
+  if (!p.pp.has_value()) return wrong("give parallel.pp with it");
+  const auto stages = static_cast<int64_t>(p.stage_layers->size());
+  if (stages == 0 || stages % *p.pp != 0) {
+    return wrong(absl::StrCat(stages, " numbers are no multiple of parallel.pp (", *p.pp, ")"));
+  }
+  const int64_t virtual_stages = stages / *p.pp;
+  if (p.virtual_stages.value_or(virtual_stages) != virtual_stages) {
+    return wrong(absl::StrCat(stages, " numbers are not the ", *p.pp, " x ", *p.virtual_stages,
+                              " stages of parallel.pp and virtual_stages"));
+  }
+  int64_t sum = 0;
+  for (const int64_t layers : *p.stage_layers) sum += layers;
+  if (sum != space.base.model.layers) {
+    return wrong(
+        absl::StrCat("they add up to ", sum, " and the model has ", space.base.model.layers, " layers"));
+  }
+  space.virtual_stages = {virtual_stages};
+  return *p.stage_layers;
 }
 
 absl::StatusOr<Goal> GoalOf(const LoadedRecipe& loaded) {
@@ -311,6 +358,7 @@ std::string NearestChange(const LoadedRecipe& loaded, const ClusterPlan& plan) {
     if (loaded.stated.count(release.field) == 0) continue;
     SearchSpace space = plan.space;
     release.apply(space);
+    LimitToFramework(space);
     release.apply(released);
     ++num_released;
     if (const std::optional<Choice> choice = BestOf(space, plan.goal)) {
@@ -318,6 +366,7 @@ std::string NearestChange(const LoadedRecipe& loaded, const ClusterPlan& plan) {
                           ", ", Outcome(*choice));
     }
   }
+  LimitToFramework(released);
   if (num_released > 1) {
     if (const std::optional<Choice> choice = BestOf(released, plan.goal)) {
       return absl::StrCat("no single setting of [parallel] is in the way; with all of them at \"auto\", ",

@@ -9,10 +9,13 @@ namespace {
 const FrameworkProfile kFrameworks[] = {
     {.name = "megatron-core",
      .label = "Megatron-LM, Megatron-Bridge and NeMo (Megatron Core with Transformer Engine)",
-     .source = "NVIDIA/Megatron-LM README (bytes per parameter, distributed optimizer); arXiv 2205.05198 "
-               "(sequence parallelism)",
+     .source =
+         "NVIDIA/Megatron-LM README (bytes per parameter, distributed optimizer); arXiv 2205.05198 "
+         "(sequence parallelism); NVIDIA/TransformerEngine transformer_engine/common/gemm/cublaslt_gemm.cu: "
+         "grouped products on four streams",
      .attention = AttentionKernel::kVendor,
      .sequence_parallel = true,
+     .fused_elementwise = true,
      .fp8_saves_inputs = true,
      .weight_gradient_buffer = true,
      .overlap_tensor_parallel = true,
@@ -20,6 +23,7 @@ const FrameworkProfile kFrameworks[] = {
      .norm_backward_bytes = 6,
      .quantize_bytes = 4,
      .accumulates_in_product = true,
+     .expert_streams = 4,
      .vocab_multiple = 128,
      .selects_modules = true,
      .gradients_stay = true,
@@ -34,6 +38,7 @@ const FrameworkProfile kFrameworks[] = {
      .gradient_bytes = 2,
      .attention = AttentionKernel::kVendor,
      .sequence_parallel = true,
+     .fused_elementwise = true,
      .fp8_saves_inputs = true,
      .weight_gradient_buffer = true,
      .overlap_tensor_parallel = true,
@@ -41,6 +46,7 @@ const FrameworkProfile kFrameworks[] = {
      .norm_backward_bytes = 6,
      .quantize_bytes = 4,
      .accumulates_in_product = true,
+     .expert_streams = 4,
      .vocab_multiple = 128,
      .step_bytes = 4,
      .selects_modules = true,
@@ -50,18 +56,21 @@ const FrameworkProfile kFrameworks[] = {
     {.name = "megatron-deepspeed",
      .label = "Megatron-DeepSpeed with ZeRO-1 (BLOOM)",
      .source =
-         "bigscience-workshop/Megatron-DeepSpeed; its training scripts for fp16, fused softmax and "
-         "activation checkpointing; arXiv 1909.08053 (no sequence parallelism); DeepSpeed "
-         "docs/_pages/config-json.md: reduce_bucket_size and allgather_bucket_size 5e8 elements each; "
-         "runtime/zero/stage_1_and_2.py: the partition's gradient is fp32 during the step; "
-         "runtime/bf16_optimizer.py: fp32 gradients of all parameters beside the bf16 ones; "
-         "Megatron-DeepSpeed "
-         "megatron/mpu/cross_entropy.py: logits to fp32, largest, difference, exponential, sum and quotient "
-         "are kernels of their own; bigscience train/tr11-176B-ml: CUDA_LAUNCH_BLOCKING=1",
+         "bigscience-workshop/Megatron-DeepSpeed; its training scripts for fp16, fused softmax, activation "
+         "checkpointing and --embed-layernorm; arXiv 1909.08053 (no sequence parallelism); "
+         "megatron/mpu/cross_entropy.py works in place on fp32 logits; megatron/model/gpt_model.py: "
+         "type:transformer, and DeepSpeed fills the stages; DeepSpeed v0.5.10 runtime/engine.py:1338: no "
+         "gradient buffers in stage 1; runtime/zero/stage_1_and_2.py:1686-1692: the step flattens the "
+         "partition's gradients and copies them to fp32; runtime/bf16_optimizer.py: fp32 gradients of all "
+         "parameters beside the bf16 ones; bigscience train/tr11-176B-ml/chronicles-prequel.md:144: the "
+         "context takes 1573 MiB; NCCL 2.10 (PyTorch 1.11); "
+         "cross_entropy.py: largest, difference, exponential, sum and quotient are kernels of their own; "
+         "bigscience train/tr11-176B-ml: CUDA_LAUNCH_BLOCKING=1",
      .gradient_bytes = 2,
      .bf16_gradient_bytes = 6,
      .optimizer_bytes = 12,
      .attention = AttentionKernel::kScores,
+     .fused_elementwise = true,
      .overlap_data_parallel = false,
      .logit_bytes = 6,
      .logit_moved_bytes = 50,
@@ -69,7 +78,7 @@ const FrameworkProfile kFrameworks[] = {
      .blocking_launches = true,
      .vocab_multiple = 128,
      .step_bytes = 6,
-     .step_is_flat = true,
+     .flat_step_bytes = 6,
      .gradient_twice = true,
      .embedding_norm = true,
      .fills_stages = true,
@@ -91,7 +100,7 @@ const FrameworkProfile kFrameworks[] = {
          "false, "
          "with which PyTorch's torch/utils/checkpoint.py stops early (set_checkpoint_early_stop)",
      .attention = AttentionKernel::kFlash1,
-     .stops_recompute_early = true,
+     .fused_elementwise = true,
      .gathers_by_block = true,
      .logit_bytes = 4,
      .quantize_bytes = 4,
@@ -108,13 +117,16 @@ const FrameworkProfile kFrameworks[] = {
          "gradients copied in as fp32; pytorch/ao torchao/testing/training/roofline_utils.py: largest value, "
          "then the cast, in two layouts",
      .sequence_parallel = true,
+     .fused_elementwise = true,
      .selects_operators = true,
+     .launches_operators = false,
      .stops_recompute_early = true,
      .gathers_by_block = true,
      .copies_gathered_blocks = true,
      .logit_bytes = 4,
      .quantize_bytes = 6,
      .rotary = RotaryKernel::kComplex,
+     .gathers_in_own_pool = true,
      .metric = MemoryMetric::kReserved,
      .default_recompute = "selective"},
     {.name = "torchtune",
@@ -131,23 +143,35 @@ const FrameworkProfile kFrameworks[] = {
      .metric = MemoryMetric::kAllocated},
     {.name = "internevo",
      .label = "InternEvo (ZeRO-1 in groups)",
-     .source = "InternLM/InternEvo doc/en/train_performance.md; configs/7B_sft.py (overlap_sync_grad, not "
-               "overlap_sync_param, reduce_bucket_size 512 Mi); "
-               "internlm/solver/optimizer/hybrid_zero_optim.py: reduce_rank None all-reduces the gradients, "
-               "broadcast_params; @f5f5446 (August 2023): doc/en/install.md (flash-attention 1.0.5), "
-               "internlm/model/modeling_internlm.py (norms read the stream in fp32 and run again in the "
-               "backward), internlm/model/linear.py (activation and product of the gate apart)",
+     .source =
+         "InternLM/InternEvo doc/en/train_performance.md; configs/7B_sft.py (overlap_sync_grad, not "
+         "overlap_sync_param, reduce_bucket_size 512 Mi); "
+         "internlm/solver/optimizer/hybrid_zero_optim.py: reduce_rank None all-reduces the gradients, "
+         "broadcast_params; @f5f5446 (August 2023): doc/en/install.md (flash-attention 1.0.5), "
+         "internlm/model/modeling_internlm.py (norms read the stream in fp32 and run again in the "
+         "backward), internlm/model/linear.py (activation and product of the gate apart); "
+         "hybrid_zero_optim.py:749-764: the step holds fp32 gradients (4 bytes), and AdamW of torch 2.0 two "
+         "temporaries of the moments' size (torch/optim/adamw.py _multi_tensor_adamw, fused only from 2.1 "
+         "on: "
+         "internlm/train/pipeline.py:306); before them fp32 copies for the norm "
+         "(solver/optimizer/utils.py:235) "
+         "and a flat bf16 one; internlm/core/context/process_group_initializer.py: data, zero1, model and "
+         "global "
+         "groups are apart",
      .gradient_bytes = 2,
      .attention = AttentionKernel::kFlash1,
+     .fused_elementwise = true,
      .owners_broadcast = true,
      .overlap_bucket_elements = 512.0 * 1024 * 1024,
      .logit_bytes = 6,
      .norm_forward_bytes = 12,
      .norm_backward_bytes = 34,
      .fused_activation = false,
-     .step_bytes = 14,
-     .step_is_flat = true,
+     .step_bytes = 12,
+     .flat_step_bytes = 18,
      .nccl_connects_all = true,
+     .data_groups = 2,
+     .world_groups = 2,
      .metric = MemoryMetric::kDevice},
     {.name = "trainctl",
      .label = "trainctl's own trainer as it would run on a GPU; it runs on CPUs today",
@@ -158,6 +182,7 @@ const FrameworkProfile kFrameworks[] = {
          "kernel each for norms, activations and the loss, whose logits are formed for some rows at a time); "
          "assumed for the GPU: FlashAttention-2, sequence parallelism with tensor parallelism",
      .sequence_parallel = true,
+     .fused_elementwise = true,
      .logit_bytes = 4,
      .accumulates_in_product = true,
      .metric = MemoryMetric::kAllocated},

@@ -45,9 +45,11 @@ struct FrameworkProfile {
 
   AttentionKernel attention = AttentionKernel::kFlash2;
   bool sequence_parallel = false;       // with tensor parallelism: norms and residuals cut too
+  bool fused_elementwise = false;       // memory: norms, activations and residuals keep nothing of their own
   bool fp8_saves_inputs = false;        // a linear layer keeps its input as fp8
   bool weight_gradient_buffer = false;  // a bf16 buffer for each shape of weight
   bool selects_operators = false;       // selective recompute works by operator, not the scores alone
+  bool launches_operators = true;       // one by one from the host; else they are compiled, or graphs
   bool stops_recompute_early = false;   // full recompute ends when all that the backward needs is there
   bool overlap_data_parallel = true;    // gradient reductions run beside the backward
   bool overlap_tensor_parallel = false;
@@ -67,18 +69,22 @@ struct FrameworkProfile {
   RotaryKernel rotary = RotaryKernel::kFused;
   bool fused_activation = true;         // the gate's activation and product are one kernel
   bool accumulates_in_product = false;  // gradients of weights are added to fp32 ones by the product itself
+  double expert_streams = 0;            // products of experts run side by side, each a launch; 0: all in one
   bool blocking_launches = false;       // the host waits for every kernel
   int64_t vocab_multiple = 1;           // times tp: the vocabulary is padded to it
   bool embedding_counts_as_layer = false;  // when layers are cut into stages
   // Memory: what is there beside states and activations.
-  double step_bytes = 0;         // per updated parameter while the optimizer runs, gone afterwards
-  bool step_is_flat = false;     // in blocks too large to be cut from freed activations
-  bool gradient_twice = false;   // a weight's gradient is formed beside the one that it is added to
-  bool embedding_norm = false;   // a norm follows the embedding: its input is kept
-  bool fills_stages = false;     // an uneven cut gives each stage the most, the last one the rest
-  bool selects_modules = false;  // selective recompute names modules (RecomputeModule)
-  bool gradients_stay = false;   // their buffers are there from the start; else from the first backward on
-  double kept_logit_bytes = 0;   // of logit_bytes, those that a loss in chunks keeps for all tokens
+  double step_bytes = 0;  // per updated parameter while the optimizer runs, gone afterwards
+  // The same by the blocks that it takes one after the other, too large to be cut from freed activations; 0:
+  // they are cut from those.
+  double flat_step_bytes = 0;
+  bool gathers_in_own_pool = false;  // of blocks that no other stream may use, and copied out of them
+  bool gradient_twice = false;       // a weight's gradient is formed beside the one that it is added to
+  bool embedding_norm = false;       // a norm follows the embedding: its input is kept
+  bool fills_stages = false;         // an uneven cut gives each stage the most, the last one the rest
+  bool selects_modules = false;      // selective recompute names modules (RecomputeModule)
+  bool gradients_stay = false;  // their buffers are there from the start; else from the first backward on
+  double kept_logit_bytes = 0;  // of logit_bytes, those that a loss in chunks keeps for all tokens
   bool reports_decimal_units = false;               // its "GB" are 1e9 bytes
   double context_bytes = 0.5 * 1024 * 1024 * 1024;  // CUDA context with kernels loaded when first used
   double workspace_bytes = 0;                       // of cuBLAS, outside the caching allocator

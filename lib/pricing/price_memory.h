@@ -38,7 +38,7 @@ struct MemoryPrice {
   double allocated_bytes = 0;  // tensors: all parts but kOutside
   double reserved_bytes = 0;   // with what the caching allocator holds for other moments
   double device_bytes = 0;     // with kOutside
-  double upper_bytes = 0;      // a bound to plan with
+  double upper_bytes = 0;      // a bound to plan with: device_bytes and what prices were off at most
   // Of one rank, in host memory: states and activations that wait there.
   double host_bytes = 0;
   // What is written and read of one rank by a checkpoint: weights in the compute precision or their master
@@ -57,6 +57,8 @@ struct MemoryPrice {
   const Moment& At(MemoryMoment when) const { return moments[static_cast<size_t>(when)]; }
 
   double Of(MemoryMetric metric) const;
+  // The same with the margin of upper_bytes.
+  double UpperOf(MemoryMetric metric) const;
 };
 
 // `workload` is valid (Validate). The rank that needs most, and any of the pp pipeline ranks.

@@ -14,8 +14,8 @@
 #include "absl/strings/str_split.h"
 #include "base/csv.h"
 #include "base/status.h"
-#include "pricing/expert_recipes.h"
 #include "pricing/known_models.h"
+#include "pricing/published_notes.h"
 #include "pricing/recipes.h"
 
 namespace trainctl::pricing {
@@ -126,7 +126,7 @@ class RowReader {
     TRAINCTL_RETURN_IF_ERROR(ReadDegrees(w));
     TRAINCTL_RETURN_IF_ERROR(ReadBatch(w));
     TRAINCTL_RETURN_IF_ERROR(ReadRecompute(w));
-    TRAINCTL_RETURN_IF_ERROR(ReadSwitches(w));
+    ApplyNotes({Cell("source"), Cell("model"), Cell("optimizer"), Cell("notes")}, w, assumptions_);
     TRAINCTL_RETURN_IF_ERROR(Validate(w));
     return w;
   }
@@ -136,6 +136,12 @@ class RowReader {
     TRAINCTL_ASSIGN_OR_RETURN(const cluster::DeviceMatch match, cluster::FindDevice(Cell("gpu_type")));
     w.device = match.device;
     if (!match.assumption.empty()) Assume(match.assumption);
+    if (absl::StartsWith(Cell("source"), "pytorch/ao@") && Cell("gpu_type") == "H100") {
+      // torchao/testing/training/roofline_utils.py there: "2.4 TB per second, custom to Meta's H100 variant".
+      TRAINCTL_ASSIGN_OR_RETURN(const cluster::DeviceMatch own, cluster::FindDevice("h100-sxm-96gb-hbm2e"));
+      w.device = own.device;
+      Assume("H100 = the repository's own variant, 96 GB at 2.4 TB/s");
+    }
     w.node = &cluster::DefaultNodeFor(*w.device);
     // Where the source is known for its own machines.
     const char* named = nullptr;
@@ -284,11 +290,13 @@ class RowReader {
       w.global_batch = Count("global_batch_seqs");
       return absl::OkStatus();
     }
-    if (w.degrees.pp > 1)
-      return Unknown("global_batch_seqs is not stated, which a pipeline's step depends on");
     int64_t accumulation = 1;
     const std::string notes = Cell("notes");
-    if (const size_t at = notes.find("micro_num="); at != std::string::npos) {
+    const size_t at = notes.find("micro_num=");
+    if (w.degrees.pp > 1 && at == std::string::npos) {
+      return Unknown("global_batch_seqs is not stated, which a pipeline's step depends on");
+    }
+    if (at != std::string::npos) {
       accumulation = std::max<int64_t>(1, std::atoll(notes.c_str() + at + 10));
     }
     w.global_batch = w.micro_batch * w.degrees.dp * accumulation;
@@ -326,103 +334,13 @@ class RowReader {
       const size_t colon = recompute.find(':');
       if (colon != std::string::npos &&
           !ParseRecomputeModules(recompute.substr(colon + 1), w.recompute_modules)) {
-        return Unknown(
-            absl::StrCat("activation_recompute '", recompute, "' names a module that is not known"));
+        w.recompute_modules = kCoreAttention;
+        Assume(absl::StrCat("'", recompute, "' taken as core_attn: it names a module that is not known"));
       }
     } else {
       return Unknown(absl::StrCat("activation_recompute '", recompute, "' is not known"));
     }
     return absl::OkStatus();
-  }
-
-  // What the optimizer column and the notes switch on.
-  absl::Status ReadSwitches(Workload& w) {
-    const std::string optimizer = absl::AsciiStrToLower(Cell("optimizer"));
-    const std::string notes = absl::AsciiStrToLower(Cell("notes"));
-    if (absl::StrContains(optimizer, "8bit")) {
-      // The moments take a byte each; the master copy, where there is one, stays.
-      w.optimizer_bytes = framework_->optimizer_bytes > 8 ? 6 : 2;
-    }
-    if (ApplyExpertRecipe(Cell("model"), Cell("notes"), w)) Assume("dispatch as in that release's recipes");
-    if (absl::StrContains(notes, "hybridep")) w.expert_dispatch = ExpertDispatch::kNodeAware;
-    if (absl::StrContains(notes, "ep overlap on")) w.overlap_experts = true;
-    w.activations_on_host =
-        absl::StrContains(notes, "activation offload") || absl::StrContains(optimizer, "8bit");
-    if (Is("megatron-deepspeed")) ReadChronicle(w);
-    if (Is("megatron-bridge")) ReadBridge(w, notes);
-    if (Is("torchtune")) ReadTune(w, notes);
-    if (Is("torchtitan")) ReadTitan(w);
-    w.optimizer_in_backward |= absl::StrContains(notes, "optimizer in backward") || w.activations_on_host;
-    return absl::OkStatus();
-  }
-
-  // Parameters in FP8 (NVIDIA-NeMo/Megatron-Bridge src/megatron/bridge/training/mixed_precision.py:285-302;
-  // MXFP8 keeps a copy along rows and one along columns, which is as much as bf16). On Hopper, whose products
-  // need a transposed copy too, Llama's recipes drop it (perf_recipes/llama/h100/llama3.py:209,252,351).
-  void ReadBridge(Workload& w, const std::string& notes) {
-    const bool needs_transposed = absl::StartsWith(w.device->name, "h");
-    const bool is_llama = absl::StrContains(Normalized(Cell("model")), "llama");
-    w.weights_in_fp8 = w.precision == Precision::kFp8 && (is_llama || !needs_transposed);
-    w.frozen = absl::StrContains(notes, "lora");
-  }
-
-  // pytorch/torchtune@bd2a0fc README.md:117-160: two tables. One adds a switch a row; the other is of the
-  // recipe recipes/configs/llama3_1/8B_full_single_device.yaml:60-80, compiled.
-  void ReadTune(Workload& w, const std::string& notes) {
-    const bool series = absl::StrContains(notes, "cumulative");
-    if (!series && absl::StrContains(notes, "single-device recipe")) {
-      w.optimizer_bytes = 0.001;  // paged 8-bit moments: in host memory
-      w.optimizer_in_backward = true;
-      w.recompute = RecomputeKind::kFull;
-      w.loss_chunks = 8;
-      w.logit_bytes = 12;
-      Assume("recompute, optimizer in backward and paged moments of 8B_full_single_device.yaml");
-    }
-    // Later rows have what earlier ones had.
-    const bool packed_alone = absl::StrContains(notes, "+packed");
-    w.fused_elementwise = !absl::StrContains(notes, "unpacked") && !packed_alone;
-    if (absl::StrContains(notes, "unpacked")) {
-      w.seq_len = 512;
-      Assume(
-          "sequences of 512, to which Alpaca's own script cuts them (tatsu-lab/stanford_alpaca train.py), "
-          "unpacked");
-    }
-    if (absl::StrContains(notes, "chunked ce") || absl::StrContains(notes, "activation ckpt") ||
-        absl::StrContains(notes, "optimizer in backward") || absl::StrContains(notes, "activation offload") ||
-        absl::StrContains(notes, "8-bit adamw")) {
-      w.loss_chunks = 8;
-    }
-  }
-
-  void ReadTitan(Workload& w) {
-    // Its page names torchtitan 0.0.2 for the H100 (docs/source/workflows/training.md:56-57), where the
-    // compilation of the loss is commented out (torchtitan@048f65d torchtitan/components/loss.py:18): half
-    // logits, in fp32 with their log-softmax and gradient.
-    if (!absl::StrContains(Cell("source"), "pytorch/ao")) return;
-    if (absl::StartsWith(w.device->name, "h100")) {
-      w.logit_bytes = 14;
-      Assume("the loss is not compiled (torchtitan 0.0.2)");
-    }
-    // The B200's page names torchtitan@6fc499f (line 308), whose list of operators to keep
-    // (torchtitan/models/llama3/infra/parallelize.py:234-243) lacks the attention that it uses there
-    // (torchtitan/models/attention.py:211); later ones have it.
-    if (absl::StartsWith(w.device->name, "b200")) {
-      w.recompute_attention = true;
-      Assume("attention is recomputed (torchtitan@6fc499f on Blackwell)");
-    }
-  }
-
-  // What the sections of BLOOM's chronicle say of all their runs (bigscience-workshop/bigscience,
-  // train/tr11-176B-ml/chronicles-prequel.md:899-901, README.md:308-312).
-  void ReadChronicle(Workload& w) {
-    const std::string notes = Cell("notes");
-    w.model.dropout = true;
-    // "From now on" embeddings count as layers, and bf16 has an optimizer of its own, with fp32 gradients.
-    // The 106 layers of the section before it were cut in this way too (line 888).
-    const bool rebalanced = absl::StrContains(notes, "Rebalancing layers");
-    w.embedding_is_layer = rebalanced || (absl::StrContains(notes, "Re-do") && w.model.layers == 106);
-    if (w.precision == Precision::kBf16 && absl::StrContains(notes, "sect") && !rebalanced)
-      w.gradient_bytes = 2;
   }
 
   std::string Configuration(const Workload& w) const {

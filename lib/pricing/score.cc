@@ -49,7 +49,7 @@ ScoredRow ScoreRun(const PublishedRun& run, const Tuning& tuning) {
   machine.Apply(workload);
   const MemoryPrice memory = PriceMemory(workload);
   row.predicted_memory_gib = memory.Of(run.metric) / kGiB;
-  row.upper_memory_gib = memory.upper_bytes / kGiB;
+  row.upper_memory_gib = memory.UpperOf(run.metric) / kGiB;
   row.predicted_step_seconds = PriceTime(workload).step_seconds;
   row.status = memory.device_bytes > workload.device->memory_bytes.value ? ScoreStatus::kRejected
                                                                          : ScoreStatus::kScored;

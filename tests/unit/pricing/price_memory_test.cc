@@ -110,10 +110,12 @@ TEST(PriceMemory, AnOptimizerMayNeedMoreThanThePasses) {
   w.recompute = RecomputeKind::kFull;
   w.seq_len = 128;
   w.model.vocab = 1000;
+  w.model.layers = 14;
   const MemoryPrice price = PriceMemory(w);
   EXPECT_EQ(price.moment, MemoryMoment::kStep);
   const double parameters = static_cast<double>(NumParameters(w.model)) - static_cast<double>(w.model.hidden);
-  EXPECT_NEAR(price.allocated_bytes / parameters, 30, 1e-3);
+  EXPECT_NEAR(price.allocated_bytes / parameters, 28, 1e-3);
+  EXPECT_GE(price.reserved_bytes / parameters, 34);
   EXPECT_DOUBLE_EQ(Part(price, MemoryPart::kActivations), 0);
 }
 

@@ -1,0 +1,120 @@
+#include "pricing/published_notes.h"
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "pricing/expert_recipes.h"
+#include "pricing/known_models.h"
+
+namespace trainctl::pricing {
+namespace {
+
+class NotesReader {
+ public:
+  NotesReader(const RunText& text, Workload& workload, std::vector<std::string>& assumptions)
+      : text_(text), notes_(absl::AsciiStrToLower(text.notes)), w_(workload), assumptions_(assumptions) {}
+
+  void Read() {
+    const std::string optimizer = absl::AsciiStrToLower(text_.optimizer);
+    if (absl::StrContains(optimizer, "8bit")) {
+      // The moments take a byte each; the master copy, where there is one, stays.
+      w_.optimizer_bytes = w_.framework->optimizer_bytes > 8 ? 6 : 2;
+    }
+    if (ApplyExpertRecipe(text_.model, text_.notes, w_)) Assume("dispatch as in that release's recipes");
+    if (Says("hybridep")) w_.expert_dispatch = ExpertDispatch::kNodeAware;
+    if (Says("ep overlap on")) w_.overlap_experts = true;
+    w_.activations_on_host = Says("activation offload") || absl::StrContains(optimizer, "8bit");
+    if (Is("megatron-deepspeed")) ReadChronicle();
+    if (Is("megatron-bridge")) ReadBridge();
+    w_.frozen = (Is("megatron-core") || Is("megatron-bridge")) && Says("lora");
+    if (Is("torchtune")) ReadTune();
+    if (Is("torchtitan")) ReadTitan();
+    w_.optimizer_in_backward |= Says("optimizer in backward") || w_.activations_on_host;
+  }
+
+ private:
+  void Assume(const char* text) { assumptions_.emplace_back(text); }
+  bool Says(const char* words) const { return absl::StrContains(notes_, words); }
+  bool Is(absl::string_view framework) const { return framework == w_.framework->name; }
+
+  // Parameters in FP8 (NVIDIA-NeMo/Megatron-Bridge src/megatron/bridge/training/mixed_precision.py:285-302;
+  // MXFP8 keeps a copy along rows and one along columns, which is as much as bf16). On Hopper, whose products
+  // need a transposed copy too, Llama's recipes drop it (perf_recipes/llama/h100/llama3.py:209,252,351).
+  void ReadBridge() {
+    const bool needs_transposed = absl::StartsWith(w_.device->name, "h");
+    const bool is_llama = absl::StrContains(Normalized(text_.model), "llama");
+    w_.weights_in_fp8 = w_.precision == Precision::kFp8 && (is_llama || !needs_transposed);
+  }
+
+  // pytorch/torchtune@bd2a0fc README.md:117-160: two tables. One adds a switch a row; the other is of the
+  // recipe recipes/configs/llama3_1/8B_full_single_device.yaml:60-80, compiled.
+  void ReadTune() {
+    const bool series = Says("cumulative");
+    if (!series && Says("single-device recipe")) {
+      w_.optimizer_bytes = 2;
+      w_.optimizer_on_host = true;  // paged
+      w_.optimizer_in_backward = true;
+      w_.recompute = RecomputeKind::kFull;
+      w_.loss_chunks = 8;
+      w_.logit_bytes = 12;
+      Assume("recompute, optimizer in backward and paged moments of 8B_full_single_device.yaml");
+    }
+    // Later rows have what earlier ones had.
+    const bool packed_alone = Says("+packed");
+    w_.fused_elementwise = !Says("unpacked") && !packed_alone;
+    if (Says("unpacked")) {
+      w_.seq_len = 512;
+      Assume(
+          "sequences of 512, to which Alpaca's own script cuts them (tatsu-lab/stanford_alpaca train.py), "
+          "unpacked");
+    }
+    if (Says("chunked ce") || Says("activation ckpt") || Says("optimizer in backward") ||
+        Says("activation offload") || Says("8-bit adamw")) {
+      // Casts to fp32 and back are compiled into the chunk's loss (torchtune/modules/loss/
+      // ce_chunked_output_loss.py:32-34): half-precision logits and gradients are left.
+      w_.loss_chunks = 8;
+      w_.logit_bytes = 4;
+    }
+  }
+
+  void ReadTitan() {
+    // Its page names torchtitan 0.0.2 for the H100 (docs/source/workflows/training.md:56-57), where the
+    // compilation of the loss is commented out (torchtitan@048f65d torchtitan/components/loss.py:18): half
+    // logits, in fp32 with their log-softmax and gradient.
+    if (!absl::StrContains(text_.source, "pytorch/ao")) return;
+    if (absl::StartsWith(w_.device->name, "h100")) {
+      w_.logit_bytes = 14;
+      Assume("the loss is not compiled (torchtitan 0.0.2)");
+    }
+    // The B200's page names torchtitan@6fc499f (line 308), whose list of operators to keep
+    // (torchtitan/models/llama3/infra/parallelize.py:234-243) lacks the attention that it uses there
+    // (torchtitan/models/attention.py:211); later ones have it.
+    if (absl::StartsWith(w_.device->name, "b200")) {
+      w_.recompute_attention = true;
+      Assume("attention is recomputed (torchtitan@6fc499f on Blackwell)");
+    }
+  }
+
+  // What the sections of BLOOM's chronicle say of all their runs (bigscience-workshop/bigscience,
+  // train/tr11-176B-ml/chronicles-prequel.md:899-901, README.md:308-312).
+  void ReadChronicle() {
+    w_.model.dropout = true;
+    // "From now on" embeddings count as layers, and bf16 has an optimizer of its own, with fp32 gradients.
+    // The 106 layers of the section before it were cut in this way too (line 888).
+    const bool rebalanced = Says("rebalancing layers");
+    w_.embedding_is_layer = rebalanced || (Says("re-do") && w_.model.layers == 106);
+    if (w_.precision == Precision::kBf16 && Says("sect") && !rebalanced) w_.gradient_bytes = 2;
+  }
+
+  const RunText& text_;
+  const std::string notes_;  // in lower case
+  Workload& w_;
+  std::vector<std::string>& assumptions_;
+};
+
+}  // namespace
+
+void ApplyNotes(const RunText& text, Workload& workload, std::vector<std::string>& assumptions) {
+  NotesReader(text, workload, assumptions).Read();
+}
+
+}  // namespace trainctl::pricing

@@ -1,0 +1,106 @@
+#include "pricing/published_notes.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cluster/catalogue.h"
+#include "pricing/framework.h"
+
+namespace trainctl::pricing {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+Workload Of(const char* framework, const char* device) {
+  Workload w;
+  w.model.layers = 70;
+  w.seq_len = 4096;
+  w.framework = FindFramework(framework);
+  w.device = cluster::FindDevice(device)->device;
+  w.node = &cluster::DefaultNodeFor(*w.device);
+  return w;
+}
+
+std::vector<std::string> Apply(const RunText& text, Workload& w) {
+  std::vector<std::string> assumptions;
+  ApplyNotes(text, w, assumptions);
+  return assumptions;
+}
+
+// bigscience-workshop/bigscience train/tr11-176B-ml/chronicles-prequel.md:899-901.
+TEST(ApplyNotes, BloomsSectionsDecideStagesAndGradients) {
+  Workload before = Of("megatron-deepspeed", "A100-80GB");
+  Apply({.notes = "BLOOM prep, sect \"Best TFLOPs\""}, before);
+  EXPECT_EQ(before.embedding_is_layer, false);
+  EXPECT_DOUBLE_EQ(before.GradientBytes(), 2);
+  Workload after = Of("megatron-deepspeed", "A100-80GB");
+  Apply({.notes = "BLOOM prep, sect \"Rebalancing layers\""}, after);
+  EXPECT_EQ(after.embedding_is_layer, true);
+  EXPECT_DOUBLE_EQ(after.GradientBytes(), 6);  // bf16, and fp32 of all parameters
+  EXPECT_TRUE(after.model.dropout);
+}
+
+TEST(ApplyNotes, ASeriesAddsASwitchARow) {
+  const auto row = [](const char* notes, const char* optimizer = "AdamW") {
+    Workload w = Of("torchtune", "A100-80GB");
+    Apply({.source = "pytorch/torchtune", .optimizer = optimizer, .notes = notes}, w);
+    return w;
+  };
+  EXPECT_EQ(row("cumulative baseline (unpacked)").seq_len, 512);
+  EXPECT_FALSE(row("cumulative +packed").FusedElementwise());
+  EXPECT_TRUE(row("cumulative +compile").FusedElementwise());
+  EXPECT_EQ(row("cumulative +compile").loss_chunks, 1);
+  EXPECT_EQ(row("cumulative +chunked CE").loss_chunks, 8);
+  EXPECT_FALSE(row("cumulative +chunked CE").optimizer_in_backward);
+  EXPECT_TRUE(row("cumulative +optimizer in backward").optimizer_in_backward);
+  EXPECT_TRUE(row("cumulative +activation offload").activations_on_host);
+  const Workload last = row("cumulative +8-bit AdamW", "AdamW8bit");
+  EXPECT_TRUE(last.activations_on_host && last.optimizer_in_backward);
+  EXPECT_DOUBLE_EQ(last.OptimizerBytes(), 2);
+}
+
+TEST(ApplyNotes, OneDevicesRecipePagesItsMoments) {
+  Workload w = Of("torchtune", "RTX 4090");
+  EXPECT_THAT(Apply({.notes = "packed 2048, compile; single-device recipe"}, w),
+              Contains(HasSubstr("8B_full_single_device.yaml")));
+  EXPECT_TRUE(w.optimizer_on_host && w.optimizer_in_backward);
+  EXPECT_EQ(w.recompute, RecomputeKind::kFull);
+}
+
+TEST(ApplyNotes, LowPrecisionKeepsItsWeightsInIt) {
+  const auto in_fp8 = [](const char* device, const char* model, Precision precision) {
+    Workload w = Of("megatron-bridge", device);
+    w.precision = precision;
+    Apply({.model = model}, w);
+    return w.weights_in_fp8;
+  };
+  EXPECT_TRUE(in_fp8("GB200", "DeepSeek-V3", Precision::kFp8));
+  EXPECT_FALSE(in_fp8("GB200", "DeepSeek-V3", Precision::kMxfp8));  // two copies, as much as bf16
+  EXPECT_FALSE(in_fp8("H100-80GB", "DeepSeek-V3", Precision::kFp8));
+  EXPECT_TRUE(in_fp8("H100-80GB", "Llama3 70B", Precision::kFp8));
+  EXPECT_FALSE(in_fp8("GB200", "Llama3 70B", Precision::kBf16));
+}
+
+TEST(ApplyNotes, AdaptersLeaveTheRestAsItIs) {
+  Workload w = Of("megatron-bridge", "H100-80GB");
+  Apply({.notes = "LoRA; 26.06 NeMo Container"}, w);
+  EXPECT_TRUE(w.frozen);
+}
+
+TEST(ApplyNotes, TorchaosTablesAreOfTwoReleases) {
+  Workload h100 = Of("torchtitan", "H100");
+  Apply({.source = "pytorch/ao@1:x.md"}, h100);
+  EXPECT_DOUBLE_EQ(h100.LogitBytes(), 14);
+  EXPECT_FALSE(h100.recompute_attention);
+  Workload b200 = Of("torchtitan", "B200");
+  Apply({.source = "pytorch/ao@1:x.md"}, b200);
+  EXPECT_DOUBLE_EQ(b200.LogitBytes(), 4);
+  EXPECT_TRUE(b200.recompute_attention);
+  Workload other = Of("torchtitan", "B200");
+  Apply({.source = "pytorch/torchtitan@1:x.md"}, other);
+  EXPECT_FALSE(other.recompute_attention);
+}
+
+}  // namespace
+}  // namespace trainctl::pricing
