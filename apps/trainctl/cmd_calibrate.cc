@@ -1,4 +1,5 @@
-// `trainctl calibrate`: measures this machine, so that plans tell its times.
+// `trainctl calibrate`: measures this machine, so that plans tell its times; with a file of measured runs it
+// fits the few constants of the machine that they ran on (calibrate_runs.h).
 
 #include <algorithm>
 #include <cstdio>
@@ -9,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "apps/trainctl/calibrate_runs.h"
 #include "apps/trainctl/command.h"
 #include "apps/trainctl/measure_machine.h"
 #include "base/files.h"
@@ -20,6 +22,7 @@ namespace trainctl::cli {
 namespace {
 
 struct CalibrateOptions {
+  std::string file;  // empty: this machine
   std::string out;
   std::string precision;
   int64_t workers = 0;
@@ -124,12 +127,27 @@ absl::StatusOr<ExitCode> CalibrateMachine(const CalibrateOptions& options, const
   return ExitCode::kOk;
 }
 
+absl::StatusOr<ExitCode> RunCalibrate(const CalibrateOptions& options, const Output& output) {
+  if (options.file.empty()) return CalibrateMachine(options, output);
+  if (!options.precision.empty() || options.workers > 0 || options.threads > 0) {
+    return UsageError(
+        "--precision, --workers and --threads are of this machine; runs of a file state their own");
+  }
+  return CalibrateToRuns(options.file, options.out, output);
+}
+
 }  // namespace
 
 void AddCalibrate(CLI::App& app, Action& action) {
-  CLI::App* verb = app.add_subcommand("calibrate", "Measure this machine, so that plans tell its times");
+  CLI::App* verb = app.add_subcommand(
+      "calibrate", "Measure this machine, so that plans tell its times; or fit another to its runs");
   auto options = std::make_shared<CalibrateOptions>();
-  verb->add_option("--out", options->out, "Where to write the profile (default: the user's configuration)");
+  verb->add_option(
+      "FILE", options->file,
+      "A CSV of measured runs (docs/pricing.md lists its columns): fit the constants of the machine "
+      "that they ran on, instead of measuring this one");
+  verb->add_option("--out", options->out,
+                   "Where to write the profile (default: the user's configuration; with FILE: nowhere)");
   verb->add_option("--precision", options->precision, "Only this type")
       ->check(CLI::IsMember({"fp32", "bf16"}));
   verb->add_option("--workers", options->workers, "Only with so many workers at once")
@@ -139,7 +157,7 @@ void AddCalibrate(CLI::App& app, Action& action) {
   AddJsonFlag(*verb);
   SetExample(*verb, "trainctl calibrate && trainctl plan recipes/quickstart.toml");
   verb->callback([&action, options] {
-    action = [options](const Output& output) { return CalibrateMachine(*options, output); };
+    action = [options](const Output& output) { return RunCalibrate(*options, output); };
   });
 }
 

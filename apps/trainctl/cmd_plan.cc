@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "apps/trainctl/command.h"
+#include "apps/trainctl/plan_cluster.h"
 #include "base/units.h"
 #include "cluster/host.h"
 #include "planner/plan.h"
@@ -16,11 +17,6 @@
 
 namespace trainctl::cli {
 namespace {
-
-struct PlanOptions {
-  std::string recipe;
-  std::vector<std::string> sets;
-};
 
 // One row for each strategy: the variant that stands for it.
 std::vector<const planner::Candidate*> RowsOf(const planner::Plan& plan) {
@@ -102,8 +98,16 @@ void Print(const planner::Plan& plan, const recipe::Recipe& recipe, const std::v
 }
 
 absl::StatusOr<ExitCode> RunPlan(const PlanOptions& options, const Output& output) {
-  TRAINCTL_ASSIGN_OR_RETURN(const recipe::LoadedRecipe loaded,
-                            recipe::LoadRecipe(options.recipe, options.sets));
+  if (!options.sweeps.empty()) return SweepPlans(options, output);
+  TRAINCTL_ASSIGN_OR_RETURN(
+      const recipe::LoadedRecipe loaded,
+      recipe::LoadRecipe(options.recipe, options.sets, recipe::RealAccess(), recipe::Purpose::kPlan));
+  if (loaded.purpose == recipe::Purpose::kPlan) return PlanForCluster(loaded, options, output);
+  if (const std::string option = options.ClusterOnly(); !option.empty()) {
+    return UsageError(absl::StrCat(option,
+                                   " is for accelerators and cluster.device is \"cpu\"; name one, such as ",
+                                   "--set cluster.device=h100"));
+  }
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, cluster::DetectHost());
   TRAINCTL_ASSIGN_OR_RETURN(const planner::Plan plan, planner::MakePlanFor(loaded.recipe, host));
   if (output.json) {
@@ -123,6 +127,26 @@ void AddPlan(CLI::App& app, Action& action) {
   verb->add_option("--set", options->sets, "Override a field: KEY=VALUE (repeatable)")
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
+  // These are fields of the recipe as well; an option says it in one word.
+  const auto stands_for = [&](const char* option, const char* field, const char* type, const char* help) {
+    verb->add_option_function<std::string>(
+            option,
+            [options, field](const std::string& value) {
+              options->sets.push_back(absl::StrCat(field, "=", value));
+            },
+            help)
+        ->type_name(type);
+  };
+  stands_for("--objective", "plan.objective", "WHAT", "step_time, cost, headroom or fewest_gpus");
+  stands_for("--price", "plan.price_per_gpu_hour", "DOLLARS", "Price of one GPU for one hour");
+  stands_for("--as", "plan.framework", "FRAMEWORK", "Price it as another trainer would run it");
+  verb->add_option("--top", options->top, "Layouts to show")->check(CLI::Range(1, 1000))->type_name("N");
+  verb->add_option("--sweep", options->sweeps, "Plan for each of several values: KEY=V1,V2,... (repeatable)")
+      ->allow_extra_args(false)
+      ->type_name("KEY=V1,V2");
+  verb->add_option("--write", options->write, "Write a recipe with everything fixed as it was chosen")
+      ->type_name("OUT.toml");
+  verb->add_flag("--pareto", options->pareto, "Also the layouts that need less memory for more time");
   AddJsonFlag(*verb);
   SetExample(*verb, "trainctl plan recipes/quickstart.toml --set cluster.memory_limit=2GiB");
   verb->callback(

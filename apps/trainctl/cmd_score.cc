@@ -1,20 +1,32 @@
 // `trainctl score`: the planner's prices against runs that were measured.
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "apps/trainctl/command.h"
+#include "apps/trainctl/profile_option.h"
 #include "base/files.h"
-#include "pricing/score.h"
+#include "pricing/score_report.h"
 
 namespace trainctl::cli {
 namespace {
 
-struct ScoreOptions {
+constexpr size_t kIdsShown = 12;
+
+struct Options {
   std::string file;
   std::string out;
+  std::string complete;
+  std::string profile;
+  bool ranking = false;
+  bool leave_one_out = false;
 };
 
 void PrintSummary(const pricing::ErrorSummary& summary) {
@@ -26,12 +38,12 @@ void PrintSummary(const pricing::ErrorSummary& summary) {
               summary.mean_absolute, summary.median, summary.percentile_95, summary.worst);
 }
 
-void Print(const pricing::Score& score) {
+void PrintSources(const std::vector<pricing::SourceScore>& sources) {
   std::printf("%-34s %6s %7s %8s  %37s  %37s\n", "", "", "", "", "memory: rows, mean |error|, median,",
               "step time: rows, mean |error|, median,");
   std::printf("%-34s %6s %7s %8s  %37s  %37s\n", "source", "scored", "skipped", "rejected",
               "95th percentile, worst", "95th percentile, worst");
-  for (const pricing::SourceScore& source : score.sources) {
+  for (const pricing::SourceScore& source : sources) {
     std::printf("%-34.34s %6lld %7lld %8lld", source.source.c_str(), static_cast<long long>(source.scored),
                 static_cast<long long>(source.skipped), static_cast<long long>(source.rejected));
     PrintSummary(source.memory);
@@ -40,19 +52,123 @@ void Print(const pricing::Score& score) {
   }
 }
 
-absl::StatusOr<ExitCode> RunScore(const ScoreOptions& options, const Output& output) {
-  if (!PathExists(options.file)) return UsageError(absl::StrCat(options.file, ": no such file"));
-  TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFile(options.file));
-  TRAINCTL_ASSIGN_OR_RETURN(const std::vector<pricing::PublishedRun> runs,
-                            pricing::ReadPublishedRuns(text, options.file));
-  const pricing::Score score = pricing::ScoreRuns(runs);
+std::string SomeIds(const std::vector<std::string>& ids) {
+  if (ids.empty()) return "";
+  const std::vector<std::string> shown(ids.begin(),
+                                       ids.begin() + static_cast<ptrdiff_t>(std::min(ids.size(), kIdsShown)));
+  return absl::StrCat(
+      ": ", absl::StrJoin(shown, " "),
+      ids.size() > shown.size() ? absl::StrCat(" and ", ids.size() - shown.size(), " more") : "");
+}
+
+void PrintErrors(const char* what, const pricing::ErrorSummary& errors) {
+  if (errors.count == 0) {
+    std::printf("  %-26s nothing was measured\n", what);
+    return;
+  }
+  std::printf("  %-26s %5lld rows, mean |error| %.1f %%, median %+.1f %%, 95th percentile %.1f %%\n", what,
+              static_cast<long long>(errors.count), errors.mean_absolute, errors.median,
+              errors.percentile_95);
+}
+
+void PrintComplete(const pricing::CompleteScore& complete, bool with_sources) {
+  if (complete.listed) {
+    std::printf("\ncomplete rows: %lld of the list", static_cast<long long>(complete.rows));
+    if (complete.absent > 0)
+      std::printf(", %lld more are not in the file", static_cast<long long>(complete.absent));
+    std::printf("; %lld were skipped and count as 100 %% off\n",
+                static_cast<long long>(complete.all().skipped));
+  } else {
+    std::printf("\nall rows that can be priced: %lld\n", static_cast<long long>(complete.rows));
+  }
+  if (with_sources) PrintSources(complete.sources);
+  PrintErrors("memory", complete.all().memory);
+  PrintErrors("of it allocated bytes", complete.allocated);
+  PrintErrors("step time", complete.all().time);
+  const auto bounded = complete.covered + static_cast<int64_t>(complete.above.size());
+  if (bounded > 0) {
+    std::printf("  %-26s %lld of %lld rows are below it, on average by %.1f %%%s\n", "upper bound of memory",
+                static_cast<long long>(complete.covered), static_cast<long long>(bounded),
+                complete.mean_headroom_percent, complete.above.empty() ? "" : ";");
+    if (!complete.above.empty()) std::printf("  %-26s above%s\n", "", SomeIds(complete.above).c_str());
+  }
+  std::printf("  %-26s %lld of %lld rejected%s\n", "ran out of memory",
+              static_cast<long long>(complete.all().out_of_memory - complete.all().missed),
+              static_cast<long long>(complete.all().out_of_memory),
+              complete.missed.empty() ? "" : absl::StrCat("; missed", SomeIds(complete.missed)).c_str());
+  std::printf("  %-26s %lld of %lld wrongly rejected%s\n", "ran",
+              static_cast<long long>(complete.all().wrongly_rejected),
+              static_cast<long long>(complete.all().ran), SomeIds(complete.rejected).c_str());
+}
+
+void PrintRanking(const pricing::Ranking& ranking) {
+  std::printf("\nmappings of one model on the same GPUs with the same batch\n");
+  for (const pricing::Sweep& sweep : ranking.sweeps) {
+    if (sweep.kind != pricing::SweepKind::kMapping) continue;
+    const pricing::SweepCandidate& chosen = sweep.candidates[sweep.chosen];
+    const pricing::SweepCandidate& best = sweep.candidates[sweep.best];
+    std::printf("  %s: %s\n", sweep.source.c_str(), sweep.what.c_str());
+    std::printf("    of %zu chosen [%s] %s; best [%s] %.4g s; %+.1f %%; pairs in order %lld of %lld\n",
+                sweep.candidates.size(), chosen.mapping.c_str(),
+                chosen.out_of_memory ? "ran out of memory"
+                                     : absl::StrCat(std::round(chosen.measured * 1e4) / 1e4, " s").c_str(),
+                best.mapping.c_str(), best.measured, sweep.regret_percent,
+                static_cast<long long>(sweep.concordant), static_cast<long long>(sweep.pairs));
+  }
+  std::printf("\n%-11s %-34s %7s %11s %12s %7s %7s %12s\n", "kind", "source", "sweeps", "within 3 %",
+              "mean regret", "worst", "pairs", "Kendall tau");
+  for (const pricing::RankingSummary& s : ranking.summaries) {
+    std::printf("%-11s %-34.34s %7lld %11lld %10.1f %% %5.1f %% %7lld %12s\n",
+                std::string(pricing::SweepKindName(s.kind)).c_str(), s.source.c_str(),
+                static_cast<long long>(s.sweeps), static_cast<long long>(s.good), s.mean_regret_percent,
+                s.worst_regret_percent, static_cast<long long>(s.pairs),
+                s.pairs > 0 ? absl::StrCat(std::round(s.kendall_tau * 1000) / 1000).c_str() : "-");
+  }
+}
+
+void PrintLeftOut(const std::vector<pricing::LeftOut>& left_out) {
+  std::printf("\nfitted to all sources but one, mean |error| on that one (before: data sheet)\n");
+  std::printf("%-34s %5s %8s %8s  %5s %8s %8s  %s\n", "source", "rows", "memory", "after", "rows", "time",
+              "after", "matmul, memory bandwidth, link bandwidth, reserved");
+  for (const pricing::LeftOut& left : left_out) {
+    std::printf("%-34.34s %5lld %7.1f%% %7.1f%%  %5lld %7.1f%% %7.1f%%  %.2f %.2f %.2f %.2f\n",
+                left.source.c_str(), static_cast<long long>(left.memory_before.count),
+                left.memory_before.mean_absolute, left.memory_after.mean_absolute,
+                static_cast<long long>(left.time_before.count), left.time_before.mean_absolute,
+                left.time_after.mean_absolute, left.tuning.matmul_rate, left.tuning.memory_bandwidth,
+                left.tuning.link_bandwidth, left.tuning.reserved_share);
+  }
+}
+
+absl::StatusOr<ExitCode> RunScore(const Options& options, const Output& output) {
+  TRAINCTL_ASSIGN_OR_RETURN(const std::vector<pricing::PublishedRun> runs, ReadRuns(options.file));
+  pricing::ScoreOptions score_options;
+  if (!options.complete.empty()) {
+    TRAINCTL_ASSIGN_OR_RETURN(const std::string list, ReadFileOfUser(options.complete));
+    TRAINCTL_ASSIGN_OR_RETURN(score_options.complete_ids, pricing::ReadIdList(list, options.complete));
+  }
+  if (!options.profile.empty()) {
+    TRAINCTL_ASSIGN_OR_RETURN(const pricing::HardwareProfile profile, ReadProfile(options.profile));
+    score_options.tuning = profile.tuning;
+  }
+  const pricing::Score score = pricing::ScoreRuns(runs, score_options);
+  if (score.complete.rows == 0 && score.complete.listed) {
+    return UsageError(absl::StrCat(options.complete, ": none of its ids is in ", options.file));
+  }
+  pricing::Ranking ranking;
+  if (options.ranking) ranking = pricing::RankSweeps(runs, score);
+  std::vector<pricing::LeftOut> left_out;
+  if (options.leave_one_out) left_out = pricing::LeaveOneSourceOut(runs);
   if (!options.out.empty())
     TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(options.out, pricing::ScoreToCsv(score)));
   if (output.json) {
-    std::fputs(pricing::ScoreToJson(score).c_str(), stdout);
-  } else {
-    Print(score);
+    std::fputs(pricing::ScoreToJson(score, options.ranking ? &ranking : nullptr, left_out).c_str(), stdout);
+    return ExitCode::kOk;
   }
+  PrintSources(score.sources);
+  PrintComplete(score.complete, score.complete.listed);
+  if (options.ranking) PrintRanking(ranking);
+  if (options.leave_one_out) PrintLeftOut(left_out);
   return ExitCode::kOk;
 }
 
@@ -60,10 +176,18 @@ absl::StatusOr<ExitCode> RunScore(const ScoreOptions& options, const Output& out
 
 void AddScore(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand("score", "Hold the planner's prices against runs that were measured");
-  auto options = std::make_shared<ScoreOptions>();
-  verb->add_option("FILE", options->file, "A CSV of measured runs; docs/planner.md lists its columns")
+  auto options = std::make_shared<Options>();
+  verb->add_option("FILE", options->file, "A CSV of measured runs; docs/pricing.md lists its columns")
       ->required();
   verb->add_option("--out", options->out, "Write a CSV with the prediction and the error of every row");
+  verb->add_option("--complete", options->complete,
+                   "A list of ids, one a line: rows that state all that a price needs. One that is skipped "
+                   "counts as 100 % off");
+  verb->add_option("--profile", options->profile, "Price with a profile of `trainctl calibrate`");
+  verb->add_flag("--ranking", options->ranking,
+                 "In each sweep over mappings, which one is chosen and how far it is from the best");
+  verb->add_flag("--leave-one-out", options->leave_one_out,
+                 "Calibrate on all sources but one and print the errors on that one, for each");
   AddJsonFlag(*verb);
   SetExample(*verb, "trainctl score measured.csv --out scored.csv");
   verb->callback([&action, options] {

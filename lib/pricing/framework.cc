@@ -89,12 +89,17 @@ const FrameworkProfile kFrameworks[] = {
      .source =
          "mosaicml/llm-foundry scripts/train/yamls/pretrain/*.yaml: FULL_SHARD, attn_impl triton, no "
          "compilation; PyTorch's LayerNorm and GELU are one kernel each; loss_fn fused_crossentropy keeps "
-         "the logits and writes their gradient, both half precision",
+         "the logits and writes their gradient, both half precision; activation_checkpointing_reentrant: "
+         "false, "
+         "with which PyTorch's torch/utils/checkpoint.py stops early (set_checkpoint_early_stop); "
+         "torch/distributed/fsdp/_runtime_utils.py: blocks are gathered on a stream of their own",
      .attention = AttentionKernel::kFlash1,
+     .stops_recompute_early = true,
      .gathers_by_block = true,
      .logit_bytes = 4,
      .quantize_bytes = 4,
      .rotary = RotaryKernel::kNone,
+     .gathers_in_own_pool = true,
      .metric = MemoryMetric::kReserved},
     {.name = "torchtitan",
      .label = "torchtitan (FSDP2, torch.compile)",
@@ -108,6 +113,7 @@ const FrameworkProfile kFrameworks[] = {
          "then the cast, in two layouts",
      .sequence_parallel = true,
      .selects_operators = true,
+     .stops_recompute_early = true,
      .gathers_by_block = true,
      .copies_gathered_blocks = true,
      .logit_bytes = 4,
@@ -121,6 +127,7 @@ const FrameworkProfile kFrameworks[] = {
      .source = "pytorch/torchtune README: memory table; bf16 parameters, gradients and AdamW states",
      .gradient_bytes = 2,
      .optimizer_bytes = 4,
+     .stops_recompute_early = true,
      .logit_bytes = 12,
      .norm_forward_bytes = 28,
      .norm_backward_bytes = 48,
@@ -154,10 +161,22 @@ const FrameworkProfile kFrameworks[] = {
      .fused_activation = false,
      .step_bytes = 12,
      .flat_step_bytes = 18,
+     .gathers_in_own_pool = true,
      .nccl_connects_all = true,
      .data_groups = 2,
      .world_groups = 2,
      .metric = MemoryMetric::kDevice},
+    {.name = "trainctl",
+     .label = "trainctl's own trainer as it would run on a GPU; it runs on CPUs today",
+     .source =
+         "lib/sharding/ledger.h and docs/planner.md of this project (bf16 compute copies; fp32 gradients, "
+         "master weights and two moments; at stage 3 the fp32 shard is the master), lib/model/segment.cc "
+         "(one "
+         "kernel each for norms, activations and the loss, whose logits are formed for some rows at a time); "
+         "assumed for the GPU: FlashAttention-2, sequence parallelism with tensor parallelism",
+     .sequence_parallel = true,
+     .logit_bytes = 4,
+     .metric = MemoryMetric::kAllocated},
 };
 
 }  // namespace

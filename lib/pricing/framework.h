@@ -48,6 +48,7 @@ struct FrameworkProfile {
   bool fp8_saves_inputs = false;        // a linear layer keeps its input as fp8
   bool weight_gradient_buffer = false;  // a bf16 buffer for each shape of weight
   bool selects_operators = false;       // selective recompute works by operator, not the scores alone
+  bool stops_recompute_early = false;   // full recompute ends when all that the backward needs is there
   bool overlap_data_parallel = true;    // gradient reductions run beside the backward
   bool overlap_tensor_parallel = false;
   // ZeRO-1 and 2: gradients are all-reduced whole rather than scattered, each rank owns whole tensors and

@@ -155,6 +155,8 @@ std::string Normalized(absl::string_view text) {
   return out;
 }
 
+absl::Span<const KnownModel> KnownModels() { return kModels; }
+
 const KnownModel* FindKnownModel(absl::string_view name) {
   const std::string key = Normalized(name);
   for (const KnownModel& model : kModels) {

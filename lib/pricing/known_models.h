@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "pricing/architecture.h"
 
 namespace trainctl::pricing {
@@ -15,6 +16,8 @@ struct KnownModel {
   const char* source = "";   // where the sizes stand
   Architecture architecture;
 };
+
+absl::Span<const KnownModel> KnownModels();
 
 // The first row whose pattern is in `name`, or null.
 const KnownModel* FindKnownModel(absl::string_view name);

@@ -26,11 +26,17 @@ class LayerTimer {
 
   PassTimes Time() {
     const LayerWork work = WorkOfLayer(w_, layer_);
-    for (const WorkItem& item : work.items) AddOperator(item);
+    // Where a recomputation ends as soon as all inputs are there, the last product and what follows it are
+    // not among it.
+    size_t last = work.items.size();
+    if (w_.framework->stops_recompute_early && w_.recompute == RecomputeKind::kFull) {
+      while (last > 0 && work.items[last - 1].kind != WorkKind::kMatmul) --last;
+      if (last > 0) --last;
+    }
+    for (size_t i = 0; i < work.items.size(); ++i) AddOperator(work.items[i], i < last);
     if (work.tensor_parallel_bytes > 0) AddTensorExchanges(work.tensor_parallel_bytes);
     if (w_.degrees.cp > 1) AddContextExchanges();
     if (work.expert_bytes > 0) AddExpertExchanges(work.expert_bytes);
-    if (!w_.frozen && !w_.framework->accumulates_in_product) AddAccumulation();
     if (w_.activations_on_host || offloaded_) AddOffload(SavedBytes(work, w_));
     return times_;
   }
@@ -38,7 +44,7 @@ class LayerTimer {
  private:
   bool FullyRecomputed() const { return w_.recompute == RecomputeKind::kFull && recomputed_; }
 
-  void AddOperator(const WorkItem& item) {
+  void AddOperator(const WorkItem& item, bool may_be_recomputed) {
     const ForwardBackward seconds = OperatorSeconds(item, w_);
     times_.forward += seconds.forward;
     if (item.kind == WorkKind::kAttention) {
@@ -52,7 +58,7 @@ class LayerTimer {
     } else {
       times_.input_backward += seconds.backward;
     }
-    times_.recompute += RecomputedShare(item) * seconds.forward;
+    if (may_be_recomputed) times_.recompute += RecomputedShare(item) * seconds.forward;
   }
 
   double RecomputedShare(const WorkItem& item) const {
@@ -82,7 +88,8 @@ class LayerTimer {
       // Backward of a product whose input was gathered: that input is gathered again beside the product for
       // its gradient.
       const double again = pairs * gather;
-      backward += SecondsBeyondCompute(times_.input_backward, again, SpeedLeft(group, w_, contention_));
+      const double products = times_.input_backward - attention_backward_;
+      backward += SecondsBeyondCompute(products, again, SpeedLeft(group, w_, contention_));
     } else {
       forward = pairs * Seconds(Collective::kAllReduce, bytes, group);
       backward = forward;
@@ -162,21 +169,6 @@ class LayerTimer {
     }
     times_.expert_forward += forward;
     times_.expert_backward += backward;
-  }
-
-  // From the second micro-batch on gradients are added to those that are there by a pass of its own: new ones
-  // are read, the sum is read and written. Where they are scattered block by block only shards are kept.
-  void AddAccumulation() {
-    const double m = static_cast<double>(w_.num_micro_batches());
-    if (w_.degrees.zero_stage >= 2 || w_.optimizer_in_backward || m <= 1) return;
-    const LayerParameters parameters = ParametersOfLayer(w_.model, layer_);
-    const double elements =
-        static_cast<double>(parameters.matrices) / static_cast<double>(w_.degrees.tp) +
-        static_cast<double>(parameters.vectors + parameters.router) +
-        static_cast<double>(parameters.routed_experts) / static_cast<double>(w_.degrees.ep * w_.degrees.etp);
-    // Of 6 bytes per gradient 2 are the new one and 4 the sum.
-    const double sum_bytes = w_.GradientBytes() >= 6 ? 4 : w_.GradientBytes();
-    times_.weight_backward += (m - 1) / m * elements * (kHalf + 2 * sum_bytes) / BytesPerSecond(*w_.device);
   }
 
   // What the backward needs goes to the host beside the forward, and comes back beside the backward.

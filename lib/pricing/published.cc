@@ -11,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "base/csv.h"
 #include "base/status.h"
 #include "pricing/known_models.h"
@@ -46,6 +47,8 @@ class RowReader {
     run.id = Cell("id");
     run.source = Cell("source");
     run.measured_memory_gib = Number("peak_mem_gib");
+    run.has_time = Number("tokens_per_sec_per_gpu") > 0;
+    run.outcome = Outcome(run.has_time);
     framework_ = FrameworkOf(run.source, Cell("notes"), Cell("dp_shard"));
     if (framework_->reports_decimal_units && run.measured_memory_gib > 0) {
       run.measured_memory_gib *= 1e9 / (1024.0 * 1024 * 1024);
@@ -88,6 +91,21 @@ class RowReader {
 
   bool Is(absl::string_view framework) const { return framework == framework_->name; }
   bool IsMegatronCore() const { return Is("megatron-core") || Is("megatron-bridge"); }
+
+  bool NotesSayOutOfMemory() const {
+    const std::string notes = absl::AsciiStrToLower(Cell("notes"));
+    for (absl::string_view part : absl::StrSplit(notes, ';')) {
+      part = absl::StripAsciiWhitespace(part);
+      if (absl::StartsWith(part, "oom") || absl::StartsWith(part, "out of memory")) return true;
+    }
+    return false;
+  }
+
+  RunOutcome Outcome(bool has_time) const {
+    if (has_time) return RunOutcome::kRan;
+    if (!NotesSayOutOfMemory()) return Has("peak_mem_gib") ? RunOutcome::kRan : RunOutcome::kUnknown;
+    return Has("peak_mem_gib") ? RunOutcome::kUnknown : RunOutcome::kOutOfMemory;
+  }
 
   MemoryMetric MetricOf() const {
     const std::string notes = absl::AsciiStrToLower(Cell("notes"));

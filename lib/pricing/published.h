@@ -3,6 +3,7 @@
 // it must have been, and the reason says so; what cannot be known is left out with a reason. Pure.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,6 +14,14 @@
 
 namespace trainctl::pricing {
 
+// Whether it fitted the device, as far as its source says.
+enum class RunOutcome : uint8_t {
+  kUnknown,      // nothing was measured; or a figure stands beside words about running out of memory
+  kRan,          // a rate, or a memory figure, was measured
+  kOutOfMemory,  // nothing was measured, and a part of the notes (up to ";") begins with "OOM" or "out of
+                 // memory"
+};
+
 struct PublishedRun {
   std::string id;
   std::string source;
@@ -20,7 +29,9 @@ struct PublishedRun {
   std::string reason;                // why it is empty, or which cells were filled in and with what
   MemoryMetric metric = MemoryMetric::kReserved;
   double measured_memory_gib = 0;    // 0: not published
-  double measured_step_seconds = 0;  // 0: not published
+  double measured_step_seconds = 0;  // 0: not published, or not known for want of the batch
+  bool has_time = false;             // its source gives a rate, whether or not the rest can be priced
+  RunOutcome outcome = RunOutcome::kUnknown;
   // All that decides the price, for finding repeats of one configuration.
   std::string configuration;
 };

@@ -4,11 +4,13 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
+#include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "base/csv.h"
-#include "base/json.h"
+#include "absl/strings/str_split.h"
 #include "pricing/price_memory.h"
 #include "pricing/price_time.h"
 
@@ -16,6 +18,7 @@ namespace trainctl::pricing {
 namespace {
 
 constexpr double kGiB = 1024.0 * 1024 * 1024;
+constexpr double kSkippedPercent = -100;  // a listed row without a price
 constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
 
 double Median(std::vector<double> values) {
@@ -25,14 +28,11 @@ double Median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-// "owner/repository@commit:file#line" -> "owner/repository".
-std::string Repository(const std::string& source) { return source.substr(0, source.find_first_of("@:#")); }
-
 double PercentOff(double predicted, double measured) {
   return measured > 0 ? 100 * (predicted - measured) / measured : kNotMeasured;
 }
 
-ScoredRow ScoreRun(const PublishedRun& run) {
+ScoredRow ScoreRun(const PublishedRun& run, const Tuning& tuning) {
   ScoredRow row;
   row.id = run.id;
   row.source = run.source;
@@ -40,71 +40,105 @@ ScoredRow ScoreRun(const PublishedRun& run) {
   row.measured_memory_gib = run.measured_memory_gib;
   row.measured_step_seconds = run.measured_step_seconds;
   row.memory_error_percent = row.time_error_percent = kNotMeasured;
+  row.metric = run.metric;
+  row.has_time = run.has_time;
+  row.outcome = run.outcome;
   if (!run.workload.has_value()) return row;
-  const MemoryPrice memory = PriceMemory(*run.workload);
-  row.predicted_memory_gib = memory.Of(run.metric) / kGiB;
-  row.upper_memory_gib = memory.UpperOf(run.metric) / kGiB;
-  row.predicted_step_seconds = PriceTime(*run.workload).step_seconds;
-  row.status = memory.device_bytes > run.workload->device->memory_bytes.value ? ScoreStatus::kRejected
-                                                                              : ScoreStatus::kScored;
+  Workload workload = *run.workload;
+  const TunedMachine machine(tuning, *workload.device, *workload.node);
+  machine.Apply(workload);
+  const MemoryPrice memory = PriceMemory(workload);
+  // A device that is full shows no more than it has, where what the allocator could give back is the rest.
+  const double capacity = workload.device->memory_bytes.value;
+  const bool fits = memory.needed_bytes <= capacity;
+  row.predicted_memory_gib =
+      (fits ? std::min(memory.Of(run.metric), capacity) : memory.Of(run.metric)) / kGiB;
+  row.upper_memory_gib =
+      (fits ? std::min(memory.UpperOf(run.metric), capacity) : memory.UpperOf(run.metric)) / kGiB;
+  row.predicted_step_seconds = PriceTime(workload).step_seconds;
+  row.status = fits ? ScoreStatus::kScored : ScoreStatus::kRejected;
   if (row.status == ScoreStatus::kRejected) {
-    row.reason = absl::StrCat(absl::StrFormat("needs %.1f GiB of %.1f GiB", memory.device_bytes / kGiB,
-                                              run.workload->device->memory_bytes.value / kGiB),
-                              row.reason.empty() ? "" : "; ", row.reason);
+    row.reason = absl::StrCat(
+        absl::StrFormat("needs %.1f GiB of %.1f GiB", memory.needed_bytes / kGiB, capacity / kGiB),
+        row.reason.empty() ? "" : "; ", row.reason);
   }
   row.memory_error_percent = PercentOff(row.predicted_memory_gib, row.measured_memory_gib);
   row.time_error_percent = PercentOff(row.predicted_step_seconds, row.measured_step_seconds);
   return row;
 }
 
-// Repeats of one configuration are held against their median, as one measurement.
-std::vector<PublishedRun> WithMedians(absl::Span<const PublishedRun> runs) {
-  std::map<std::string, std::pair<std::vector<double>, std::vector<double>>> measured;
-  for (const PublishedRun& run : runs) {
-    if (!run.workload.has_value()) continue;
-    auto& [memory, time] = measured[run.configuration];
-    if (run.measured_memory_gib > 0) memory.push_back(run.measured_memory_gib);
-    if (run.measured_step_seconds > 0) time.push_back(run.measured_step_seconds);
-  }
-  std::vector<PublishedRun> out(runs.begin(), runs.end());
-  for (PublishedRun& run : out) {
-    if (!run.workload.has_value()) continue;
-    const auto& [memory, time] = measured[run.configuration];
-    if (run.measured_memory_gib > 0) run.measured_memory_gib = Median(memory);
-    if (run.measured_step_seconds > 0) run.measured_step_seconds = Median(time);
-  }
-  return out;
-}
-
-SourceScore SummarizeSource(const std::string& name, absl::Span<const ScoredRow> rows, bool all) {
+// The rows of `name`, or of all sources. `listed`: a row that was skipped counts as 100 % too low.
+SourceScore SummarizeSource(const std::string& name, absl::Span<const ScoredRow> rows, bool all,
+                            bool listed) {
   SourceScore score;
   score.source = name;
   std::vector<double> memory, time;
   for (const ScoredRow& row : rows) {
-    if (!all && Repository(row.source) != name) continue;
+    if (!all && SourceRepository(row.source) != name) continue;
+    const bool skipped = row.status == ScoreStatus::kSkipped;
     score.scored += row.status == ScoreStatus::kScored;
-    score.skipped += row.status == ScoreStatus::kSkipped;
+    score.skipped += skipped;
     score.rejected += row.status == ScoreStatus::kRejected;
     if (!std::isnan(row.memory_error_percent)) memory.push_back(row.memory_error_percent);
     if (!std::isnan(row.time_error_percent)) time.push_back(row.time_error_percent);
+    if (skipped) {
+      if (listed && row.measured_memory_gib > 0) memory.push_back(kSkippedPercent);
+      if (listed && row.has_time) time.push_back(kSkippedPercent);
+      continue;
+    }
+    score.ran += row.ran();
+    score.wrongly_rejected += row.ran() && row.status == ScoreStatus::kRejected;
+    score.out_of_memory += row.out_of_memory();
+    score.missed += row.out_of_memory() && row.status == ScoreStatus::kScored;
   }
   score.memory = Summarize(memory);
   score.time = Summarize(time);
   return score;
 }
 
-Json ToJson(const ErrorSummary& summary) {
-  return {{"count", summary.count},
-          {"mean_absolute_percent", summary.mean_absolute},
-          {"mean_percent", summary.mean},
-          {"median_percent", summary.median},
-          {"p95_percent", summary.percentile_95},
-          {"worst_percent", summary.worst}};
+std::vector<SourceScore> SummarizeSources(absl::Span<const ScoredRow> rows, bool listed) {
+  std::set<std::string> sources;
+  for (const ScoredRow& row : rows) sources.insert(SourceRepository(row.source));
+  std::vector<SourceScore> scores;
+  for (const std::string& source : sources) scores.push_back(SummarizeSource(source, rows, false, listed));
+  scores.push_back(SummarizeSource("all", rows, true, listed));
+  return scores;
 }
 
-std::string Cell(double value) {
-  if (value == 0 || std::isnan(value)) return "";
-  return absl::StrFormat("%.5g", value);
+CompleteScore ScoreComplete(absl::Span<const ScoredRow> all_rows, absl::Span<const std::string> ids) {
+  CompleteScore score;
+  score.listed = !ids.empty();
+  std::set<std::string> wanted(ids.begin(), ids.end());
+  std::vector<ScoredRow> rows;
+  for (const ScoredRow& row : all_rows) {
+    if (score.listed ? wanted.contains(row.id) : row.status != ScoreStatus::kSkipped) rows.push_back(row);
+  }
+  for (const ScoredRow& row : rows) wanted.erase(row.id);
+  score.absent = static_cast<int64_t>(wanted.size());
+  score.rows = static_cast<int64_t>(rows.size());
+  score.sources = SummarizeSources(rows, score.listed);
+  std::vector<double> allocated;
+  double headroom = 0;
+  int64_t measured = 0;
+  for (const ScoredRow& row : rows) {
+    const bool skipped = row.status == ScoreStatus::kSkipped;
+    if (row.measured_memory_gib > 0) {
+      if (row.metric == MemoryMetric::kAllocated)
+        allocated.push_back(skipped ? kSkippedPercent : row.memory_error_percent);
+      if (!skipped) {
+        ++measured;
+        headroom += PercentOff(row.upper_memory_gib, row.measured_memory_gib);
+        const bool covered = row.measured_memory_gib <= row.upper_memory_gib;
+        score.covered += covered;
+        if (!covered) score.above.push_back(row.id);
+      }
+    }
+    if (row.out_of_memory() && row.status == ScoreStatus::kScored) score.missed.push_back(row.id);
+    if (row.ran() && row.status == ScoreStatus::kRejected) score.rejected.push_back(row.id);
+  }
+  score.allocated = Summarize(allocated);
+  if (measured > 0) score.mean_headroom_percent = headroom / static_cast<double>(measured);
+  return score;
 }
 
 }  // namespace
@@ -143,44 +177,50 @@ ErrorSummary Summarize(std::vector<double> errors) {
   return summary;
 }
 
-Score ScoreRuns(absl::Span<const PublishedRun> runs) {
-  Score score;
-  for (const PublishedRun& run : WithMedians(runs)) score.rows.push_back(ScoreRun(run));
-  std::vector<std::string> sources;
-  for (const ScoredRow& row : score.rows) sources.push_back(Repository(row.source));
-  std::sort(sources.begin(), sources.end());
-  sources.erase(std::unique(sources.begin(), sources.end()), sources.end());
-  for (const std::string& source : sources)
-    score.sources.push_back(SummarizeSource(source, score.rows, false));
-  score.sources.push_back(SummarizeSource("all", score.rows, true));
-  return score;
-}
-
-std::string ScoreToCsv(const Score& score) {
-  std::string out =
-      CsvLine({"id", "source", "status", "reason", "predicted_mem_gib", "upper_mem_gib", "measured_mem_gib",
-               "mem_error_pct", "predicted_step_s", "measured_step_s", "time_error_pct"});
-  for (const ScoredRow& row : score.rows) {
-    out += CsvLine({row.id, row.source, std::string(ScoreStatusName(row.status)), row.reason,
-                    Cell(row.predicted_memory_gib), Cell(row.upper_memory_gib), Cell(row.measured_memory_gib),
-                    Cell(row.memory_error_percent), Cell(row.predicted_step_seconds),
-                    Cell(row.measured_step_seconds), Cell(row.time_error_percent)});
+std::vector<PublishedRun> WithMedians(absl::Span<const PublishedRun> runs) {
+  std::map<std::string, std::pair<std::vector<double>, std::vector<double>>> measured;
+  for (const PublishedRun& run : runs) {
+    if (!run.workload.has_value()) continue;
+    auto& [memory, time] = measured[run.configuration];
+    if (run.measured_memory_gib > 0) memory.push_back(run.measured_memory_gib);
+    if (run.measured_step_seconds > 0) time.push_back(run.measured_step_seconds);
+  }
+  std::vector<PublishedRun> out(runs.begin(), runs.end());
+  for (PublishedRun& run : out) {
+    if (!run.workload.has_value()) continue;
+    const auto& [memory, time] = measured[run.configuration];
+    if (run.measured_memory_gib > 0) run.measured_memory_gib = Median(memory);
+    if (run.measured_step_seconds > 0) run.measured_step_seconds = Median(time);
   }
   return out;
 }
 
-std::string ScoreToJson(const Score& score) {
-  Json sources = Json::array();
-  for (const SourceScore& source : score.sources) {
-    sources.push_back({{"source", source.source},
-                       {"scored", source.scored},
-                       {"skipped", source.skipped},
-                       {"rejected", source.rejected},
-                       {"memory", ToJson(source.memory)},
-                       {"time", ToJson(source.time)}});
+std::string SourceRepository(absl::string_view source) {
+  return std::string(source.substr(0, source.find_first_of("@:#")));
+}
+
+absl::StatusOr<std::vector<std::string>> ReadIdList(absl::string_view text, absl::string_view what) {
+  std::vector<std::string> ids;
+  std::set<absl::string_view> seen;
+  int line_number = 0;
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    ++line_number;
+    const absl::string_view id = absl::StripAsciiWhitespace(line.substr(0, line.find('#')));
+    if (id.empty()) continue;
+    if (!seen.insert(id).second)
+      return BadDataError(absl::StrCat(what, ":", line_number, ": ", id.substr(0, 60), " is listed twice"));
+    ids.emplace_back(id);
   }
-  const Json json = {{"schema", "trainctl.score.v1"}, {"sources", std::move(sources)}};
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  if (ids.empty()) return BadDataError(absl::StrCat(what, ": lists no row; it has one id a line"));
+  return ids;
+}
+
+Score ScoreRuns(absl::Span<const PublishedRun> runs, const ScoreOptions& options) {
+  Score score;
+  for (const PublishedRun& run : WithMedians(runs)) score.rows.push_back(ScoreRun(run, options.tuning));
+  score.sources = SummarizeSources(score.rows, /*listed=*/false);
+  score.complete = ScoreComplete(score.rows, options.complete_ids);
+  return score;
 }
 
 }  // namespace trainctl::pricing

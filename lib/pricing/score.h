@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "pricing/published.h"
 
@@ -31,6 +32,11 @@ struct ScoredRow {
   // Signed, in percent of the measured value; NaN where nothing was measured.
   double memory_error_percent = 0;
   double time_error_percent = 0;
+  MemoryMetric metric = MemoryMetric::kReserved;
+  bool has_time = false;
+  RunOutcome outcome = RunOutcome::kUnknown;
+  bool ran() const { return outcome == RunOutcome::kRan; }
+  bool out_of_memory() const { return outcome == RunOutcome::kOutOfMemory; }
 };
 
 // Of the signed errors of some rows.
@@ -48,17 +54,49 @@ struct SourceScore {
   std::string source;  // "owner/repository"; "all" for the last one
   int64_t scored = 0, skipped = 0, rejected = 0;
   ErrorSummary memory, time;
+  // Of the rows that can be priced: those that ran and were rejected all the same, and those that ran out of
+  // memory and were said to fit.
+  int64_t ran = 0, wrongly_rejected = 0;
+  int64_t out_of_memory = 0, missed = 0;
+};
+
+// The rows that state all that a price needs, as somebody listed them before looking at their errors.
+struct CompleteScore {
+  bool listed = false;  // false: there was no list, and every row counts that can be priced
+  int64_t rows = 0;
+  int64_t absent = 0;  // ids of the list that the file does not have
+  // A listed row that was skipped is 100 % too low in all that it measured.
+  std::vector<SourceScore> sources;   // by name, then "all"
+  ErrorSummary allocated;             // memory of the rows that report what tensors take
+  int64_t covered = 0;                // rows whose measured memory is not above the upper bound
+  double mean_headroom_percent = 0;   // of the upper bound over the measured memory, of priced rows
+  std::vector<std::string> above;     // ids of rows above the bound
+  std::vector<std::string> missed;    // ids of rows that ran out of memory and were said to fit
+  std::vector<std::string> rejected;  // ids of rows that ran and were rejected
+  const SourceScore& all() const { return sources.back(); }
 };
 
 struct Score {
   std::vector<ScoredRow> rows;       // in the order of the file
   std::vector<SourceScore> sources;  // by name, then "all"
+  CompleteScore complete;
 };
 
-Score ScoreRuns(absl::Span<const PublishedRun> runs);
+struct ScoreOptions {
+  std::vector<std::string> complete_ids;  // empty: no list
+  Tuning tuning;
+};
 
-// The columns of `trainctl score --out`.
-std::string ScoreToCsv(const Score& score);
-std::string ScoreToJson(const Score& score);
+Score ScoreRuns(absl::Span<const PublishedRun> runs, const ScoreOptions& options = {});
+
+// Repeats of one configuration are held against their median, as one measurement: `runs` with it.
+std::vector<PublishedRun> WithMedians(absl::Span<const PublishedRun> runs);
+
+// "owner/repository@commit:file#line" -> "owner/repository".
+std::string SourceRepository(absl::string_view source);
+
+// The ids of a list: one a line; empty lines and what follows '#' are left out. BadDataError for a list
+// without any, and for an id that is listed twice.
+absl::StatusOr<std::vector<std::string>> ReadIdList(absl::string_view text, absl::string_view what);
 
 }  // namespace trainctl::pricing

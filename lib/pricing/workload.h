@@ -9,6 +9,7 @@
 #include "cluster/catalogue.h"
 #include "pricing/architecture.h"
 #include "pricing/framework.h"
+#include "pricing/tuning.h"
 #include "schedule/pipeline.h"
 
 namespace trainctl::pricing {
@@ -52,6 +53,7 @@ struct Degrees {
   int zero_stage = 0;       // 0: replicated, 1: optimizer, 2: and gradients, 3: and parameters sharded
   int64_t shard_group = 1;  // data-parallel ranks that share one copy of what is sharded
   int64_t world_size() const { return tp * pp * cp * dp; }
+  bool operator==(const Degrees&) const = default;
 };
 
 struct Workload {
@@ -92,6 +94,8 @@ struct Workload {
   ExpertDispatch expert_dispatch = ExpertDispatch::kAllToAll;
   bool overlap_experts = false;  // exchanges of tokens run beside another micro-batch's passes
 
+  Tuning tuning;  // of the machine; its rates are in `device` and `node` already (TunedMachine)
+
   double OptimizerBytes() const { return optimizer_bytes > 0 ? optimizer_bytes : framework->optimizer_bytes; }
   double GradientBytes() const {
     if (gradient_bytes > 0) return gradient_bytes;
@@ -118,6 +122,8 @@ struct Workload {
   bool IsFp8() const {
     return precision == Precision::kFp8 || precision == Precision::kMxfp8 || precision == Precision::kNvfp4;
   }
+  // The same job, and so the same price.
+  bool operator==(const Workload&) const = default;
 };
 
 // UsageError naming what contradicts: degrees that do not divide heads, layers or the batch.

@@ -26,6 +26,18 @@ class Checker {
     CheckBatch();
     CheckLayout();
     CheckOptimizer();
+    CheckBackend();
+    CheckRest();
+  }
+
+  // The planner looks at the rest: it knows more models and layouts.
+  void RunForPlan() {
+    if (!recipe_.model.beyond_spec && !issues_.IsBadBelow("model")) {
+      if (const absl::Status status = model::Validate(recipe_.model.spec); !status.ok()) {
+        FailModel(status.message());
+      }
+    }
+    CheckTokens();
     CheckRest();
   }
 
@@ -176,8 +188,14 @@ class Checker {
            absl::StrCat("train.micro_batch (", *train.micro_batch, ") does not divide the ", batch / workers,
                         " sequences of each worker: ", counted, " / ", workers, " workers"));
     }
+    CheckTokens();
+  }
+
+  void CheckTokens() {
+    if (!Usable({"train.batch_sequences", "train.batch_tokens", "data.seq_len"})) return;
     constexpr double kMaxTokens = 4e18;
-    const double tokens = static_cast<double>(train.steps) * static_cast<double>(batch) *
+    const TrainConfig& train = recipe_.train;
+    const double tokens = static_cast<double>(train.steps) * static_cast<double>(train.batch_sequences) *
                           static_cast<double>(recipe_.data.seq_len);
     if (Usable({"train.steps"}) && tokens > kMaxTokens) {
       Fail({"train.steps"},
@@ -266,7 +284,7 @@ class Checker {
     }
   }
 
-  void CheckRest() {
+  void CheckBackend() {
     const ClusterConfig& cluster = recipe_.cluster;
     if (Usable({"launch.backend", "cluster.nodes"}) && recipe_.launch.backend == "local" &&
         cluster.nodes > 1) {
@@ -275,6 +293,9 @@ class Checker {
           absl::StrCat("cluster.nodes = ", cluster.nodes,
                        " but launch.backend = \"local\" starts workers on this machine only; set nodes = 1"));
     }
+  }
+
+  void CheckRest() {
     for (const auto& [name, value] : recipe_.launch.env) {
       const std::string path = absl::StrCat("launch.env.", name);
       if (!IsVariableName(name)) {
@@ -317,8 +338,14 @@ class Checker {
 
 }  // namespace
 
-void CheckRecipe(const Recipe& recipe, const std::map<std::string, std::string>& origin, Issues& issues) {
-  Checker(recipe, origin, issues).Run();
+void CheckRecipe(const Recipe& recipe, const std::map<std::string, std::string>& origin, Issues& issues,
+                 Purpose purpose) {
+  Checker checker(recipe, origin, issues);
+  if (purpose == Purpose::kPlan) {
+    checker.RunForPlan();
+  } else {
+    checker.Run();
+  }
 }
 
 std::vector<std::string> FindNotes(const Recipe& recipe, const std::map<std::string, std::string>& origin) {
@@ -339,6 +366,17 @@ std::vector<std::string> FindNotes(const Recipe& recipe, const std::map<std::str
        "every run on a CPU is deterministic");
   note("parallel.prefetch", recipe.parallel.zero_stage.has_value() && *recipe.parallel.zero_stage < 2,
        "parallel.zero_stage 0 and 1 move no block beside the compute");
+  const bool is_cpu = recipe.cluster.device == "cpu";
+  for (const char* path : {"cluster.node", "cluster.memory", "cluster.memory_bandwidth", "cluster.half_flops",
+                           "cluster.fp8_flops", "cluster.scale_up_bandwidth", "cluster.scale_out_bandwidth",
+                           "cluster.nics", "cluster.host_memory"}) {
+    note(path, is_cpu, "it describes accelerators and cluster.device is \"cpu\"");
+  }
+  for (const char* path : {"plan.framework", "plan.objective", "plan.price_per_gpu_hour", "plan.deadline",
+                           "plan.gpu_mtbf", "plan.restart_time"}) {
+    note(path, is_cpu, "it is for planning an accelerator's run and cluster.device is \"cpu\"");
+  }
+  note("cluster.threads_per_worker", !is_cpu, "workers of an accelerator are not planned by threads");
   note("model.init_std", recipe.model.weights != "random", "model.weights is not \"random\"");
   const auto source = [&](const std::string& list, const std::vector<DataSource>& sources) {
     for (size_t i = 0; i < sources.size(); ++i) {

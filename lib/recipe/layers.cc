@@ -243,7 +243,8 @@ void Draft::Assign(const Field& field, const std::string& path, size_t index, co
   ClearExcluded(field, index, path, raw.where);
   this_layer_[path] = raw.where;
   taken_back_.erase(path);
-  absl::StatusOr<Value> value = ConvertValue(field, key.empty() ? path : field.name, raw, Spelling::kWritten);
+  absl::StatusOr<Value> value =
+      ConvertValue(field, key.empty() ? path : field.name, raw, Spelling::kWritten, purpose_);
   if (value.ok()) {
     value = ResolvePaths(field, *std::move(value));
     if (!value.ok()) value = Annotate(value.status(), path);

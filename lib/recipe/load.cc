@@ -26,14 +26,16 @@ constexpr int64_t kMaxConfigBytes = 16 << 20;
 // Turns merged entries into a Recipe: what a field stands for, not whether the fields agree.
 class Resolver {
  public:
-  Resolver(const Draft& draft, const Access& access, absl::string_view what, Issues& issues)
-      : draft_(draft), access_(access), what_(what), issues_(issues) {}
+  Resolver(const Draft& draft, const Access& access, absl::string_view what, Issues& issues, Purpose purpose)
+      : draft_(draft), access_(access), what_(what), issues_(issues), is_plan_(purpose == Purpose::kPlan) {
+    loaded_.purpose = purpose;
+  }
 
   LoadedRecipe Run() {
     ResizeLists();
     ResolveModel();
     ApplyEntries();
-    CheckWeights();
+    if (!is_plan_) CheckWeights();
     ResolveRoot();
     ResolveSources();
     ResolveBatchAndLength();
@@ -65,11 +67,21 @@ class Resolver {
   void ResolveModel() {
     model::ModelSpec& spec = recipe().model.spec;
     if (const std::string* preset = Text("model.preset")) {
-      SetBase("model.preset", model::Preset(*preset));
+      const absl::StatusOr<model::ModelSpec> base = model::Preset(*preset);
+      if (is_plan_ && !base.ok()) {
+        SetBeyondSpec("model.preset");
+      } else {
+        SetBase("model.preset", base);
+      }
     } else if (const std::string* folder = Text("model.from")) {
       const std::string config = absl::StrCat(*folder, "/config.json");
       const absl::StatusOr<std::string> text = access_.read_file(config);
-      SetBase("model.from", text.ok() ? model::FromHuggingFaceConfig(*text, config) : text.status());
+      if (is_plan_ && text.ok()) {
+        SetBeyondSpec("model.from");
+        recipe().model.config_json = *text;
+      } else {
+        SetBase("model.from", text.ok() ? model::FromHuggingFaceConfig(*text, config) : text.status());
+      }
     } else if (issues_.IsBad("model.family")) {
       issues_.MarkBad("model.spec");
     } else if (Text("model.family") != nullptr) {
@@ -92,7 +104,12 @@ class Resolver {
     for (const auto& [path, entry] : draft_.entries()) {
       if (absl::StartsWith(path, "model.") && entry.field->set) entry.field->set(recipe(), 0, entry.value);
     }
-    DeriveHeads(base, spec);
+    if (!recipe().model.beyond_spec) DeriveHeads(base, spec);
+  }
+
+  void SetBeyondSpec(absl::string_view path) {
+    recipe().model.beyond_spec = true;
+    base_origin_ = absl::StrCat(Where(path), " (", path, ")");
   }
 
   static std::string PresetList() {
@@ -161,7 +178,7 @@ class Resolver {
 
   void ResolveSources() {
     DataConfig& data = recipe().data;
-    if (data.train.empty() && !issues_.IsBadBelow("data.train")) {
+    if (data.train.empty() && !issues_.IsBadBelow("data.train") && !is_plan_) {
       issues_.Add(what_, "the data is missing: give at least one [[data.train]] with files");
       issues_.MarkBad("data.train");
     }
@@ -181,7 +198,7 @@ class Resolver {
                   absl::StrCat(files, list == "data.eval" ? " or holdout" : "", " is missing"));
       return;
     }
-    source.files = Expand(files, source.files);
+    if (!is_plan_) source.files = Expand(files, source.files);
   }
 
   std::vector<std::string> Expand(const std::string& path, const std::vector<std::string>& patterns) {
@@ -238,7 +255,8 @@ class Resolver {
       loaded_.origin["train.steps"] = absl::StrCat(tokens->origin, " (train.tokens)");
       if (bad_seq_len || bad_batch) issues_.MarkBad("train.steps");
     } else if (draft_.Find("train.steps") == nullptr) {
-      if (!issues_.IsBad("train.steps") && !issues_.IsBad("train.tokens") && !issues_.IsBad("train")) {
+      if (!issues_.IsBad("train.steps") && !issues_.IsBad("train.tokens") && !issues_.IsBad("train") &&
+          !is_plan_) {
         issues_.Add(what_, "the length of the run is missing: give train.steps or train.tokens");
       }
       issues_.MarkBad("train.steps");
@@ -246,6 +264,7 @@ class Resolver {
   }
 
   void FillOrigins() {
+    for (const auto& [path, entry] : draft_.entries()) loaded_.stated.insert(path);
     for (const Field& field : GetSchema().fields()) {
       if (!field.get || field.kind == Kind::kStringMap) continue;
       const size_t count = field.in_list() ? draft_.ListSize(field.list_name()) : 1;
@@ -264,17 +283,23 @@ class Resolver {
   const Access& access_;
   absl::string_view what_;
   Issues& issues_;
+  bool is_plan_;
   LoadedRecipe loaded_;
   std::string base_origin_ = "default";
 };
 
 absl::StatusOr<LoadedRecipe> Finish(const Draft& draft, const Access& access, absl::string_view what,
-                                    Issues& issues) {
-  LoadedRecipe loaded = Resolver(draft, access, what, issues).Run();
-  CheckRecipe(loaded.recipe, loaded.origin, issues);
+                                    Issues& issues, Purpose purpose) {
+  LoadedRecipe loaded = Resolver(draft, access, what, issues, purpose).Run();
+  CheckRecipe(loaded.recipe, loaded.origin, issues, purpose);
   TRAINCTL_RETURN_IF_ERROR(issues.ToStatus(what));
   loaded.notes = FindNotes(loaded.recipe, loaded.origin);
   return loaded;
+}
+
+bool IsForCpu(const Draft& draft) {
+  const Entry* device = draft.Find("cluster.device");
+  return device == nullptr || device->value == Value(ClusterConfig().device);
 }
 
 // A name that is wrong is the caller's mistake; a file that cannot be read is the machine's.
@@ -311,23 +336,25 @@ Access RealAccess() {
 }
 
 absl::StatusOr<LoadedRecipe> LoadRecipe(const std::string& path, absl::Span<const std::string> sets,
-                                        const Access& access) {
+                                        const Access& access, Purpose purpose) {
   TRAINCTL_ASSIGN_OR_RETURN(const std::string text, access.read_file(path));
-  return LoadRecipeText(text, path, sets, access);
+  return LoadRecipeText(text, path, sets, access, purpose);
 }
 
 absl::StatusOr<LoadedRecipe> LoadRecipeText(absl::string_view text, const std::string& path,
-                                            absl::Span<const std::string> sets, const Access& access) {
+                                            absl::Span<const std::string> sets, const Access& access,
+                                            Purpose purpose) {
   Issues issues;
-  Draft draft(access, issues);
+  Draft draft(access, issues, purpose);
   draft.AddFile(path, text);
   draft.AddSets(sets);
+  if (purpose == Purpose::kPlan && IsForCpu(draft)) return LoadRecipeText(text, path, sets, access);
   if (draft.is_empty() && !draft.has_unread_file() && sets.empty()) {
     return UsageError(absl::StrCat(path, " is empty; a recipe has at least a model, data and train.steps"));
   }
   // Without the values of a file that could not be read every check would complain about them.
   if (draft.has_unread_file()) return issues.ToStatus(path);
-  return Finish(draft, access, path, issues);
+  return Finish(draft, access, path, issues, purpose);
 }
 
 }  // namespace trainctl::recipe

@@ -22,8 +22,12 @@ struct RunConfig {
 
 // "random", "from" (the Hugging Face folder of model.from) or the path of a checkpoint folder.
 struct ModelConfig {
-  std::string preset;     // exactly one of preset, from, family was given
-  std::string from;       // absolute path
+  std::string preset;  // exactly one of preset, from, family was given
+  std::string from;    // absolute path
+  // Planning only: the preset, or the config.json below, describes a model that only the planner knows. The
+  // spec then has the dimensions that were stated beside it (LoadedRecipe::stated) and no others.
+  bool beyond_spec = false;
+  std::string config_json;
   model::ModelSpec spec;  // complete: preset or folder, overridden by explicit dimensions
   std::string weights = "random";
 };
@@ -78,8 +82,16 @@ struct OptimizerConfig {
 struct ParallelConfig {
   std::optional<int64_t> dp_replicate, dp_shard, tp, cp, pp, ep;
   std::optional<int64_t> zero_stage;     // 0..3
-  std::optional<std::string> recompute;  // none | full
+  std::optional<std::string> recompute;  // none | selective | full
   bool prefetch = true;                  // two slots a kind: communicate beside the compute
+  // Of what the planner prices and this version's trainer does not run yet.
+  std::optional<int64_t> etp;
+  std::optional<std::string> schedule;  // a name of schedule::PipelineKindName
+  std::optional<int64_t> virtual_stages;
+  std::optional<std::vector<int64_t>> stage_layers;  // of each stage, in the order of the model
+  std::optional<std::string> context;                // ring | all-gather | all-to-all
+  std::optional<bool> sequence_parallel;
+  std::optional<std::vector<std::string>> offload;  // of optimizer, activations
 };
 
 struct ClusterConfig {
@@ -88,6 +100,20 @@ struct ClusterConfig {
   std::string device = "cpu";
   std::optional<int64_t> memory_limit_bytes;  // per device
   std::optional<int64_t> threads_per_worker;
+  // Accelerators: the node of the catalogue, and what this machine has instead of what stands there.
+  std::optional<std::string> node;
+  std::optional<int64_t> memory_bytes, memory_bandwidth, half_flops, fp8_flops;
+  std::optional<int64_t> scale_up_bandwidth, scale_out_bandwidth, nics, host_memory_bytes;
+};
+
+// What planning for an accelerator is told beyond the job itself.
+struct PlanConfig {
+  std::string framework = "trainctl";  // a name of pricing::Frameworks
+  std::string objective = "step_time";
+  double price_per_gpu_hour = 0;  // 0: not given
+  std::optional<absl::Duration> deadline;
+  std::optional<absl::Duration> gpu_mtbf;  // mean time between failures of one device
+  absl::Duration restart_time = absl::Minutes(10);
 };
 
 struct CheckpointConfig {
@@ -124,6 +150,7 @@ struct Recipe {
   CheckpointConfig checkpoint;
   LaunchConfig launch;
   MetricsConfig metrics;
+  PlanConfig plan;
 };
 
 }  // namespace trainctl::recipe

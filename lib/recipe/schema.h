@@ -36,9 +36,10 @@ using Value = std::variant<Auto, bool, int64_t, double, std::string, absl::Durat
 enum class Kind : uint8_t {
   kBool,
   kInt,
-  kCount,     // an integer that may be written "10K", "2M"
-  kBytes,     // "80GB", "512MiB"
-  kDuration,  // "30m"
+  kCount,      // an integer that may be written "10K", "2M"
+  kBytes,      // "80GB", "512MiB"
+  kBandwidth,  // bytes/s: "3.35TB/s", or in bits "400Gb/s"
+  kDuration,   // "30m"
   kDouble,
   kString,
   kPath,  // made absolute, ${VAR} expanded
@@ -50,6 +51,10 @@ enum class Kind : uint8_t {
 };
 
 enum class Resume : uint8_t { kIdentity, kFree };
+
+// What a recipe is read for. Planning for an accelerator needs no data and no length, and takes what this
+// version's trainer does not run.
+enum class Purpose : uint8_t { kTrain, kPlan };
 
 // A value that the schema knows and this version cannot honour: an error, never ignored.
 struct Unsupported {

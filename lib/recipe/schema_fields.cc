@@ -288,10 +288,15 @@ void AddTrain(Builder& b) {
   b.Add(
        "train.precision",
        "Type of the weights and activations that are computed with; `auto` takes fp32 on a CPU without bf16 "
-       "instructions and bf16 elsewhere.",
+       "instructions and bf16 elsewhere. Planning for an accelerator, `auto` is the fastest of bf16 (fp16 "
+       "where "
+       "there is none) and fp8.",
        [](Recipe & r, size_t) -> auto& { return r.train.precision; })
-      .Choices({"fp32", "bf16", "fp8", "auto"})
-      .Refuse("fp8", "this version trains in fp32 and bf16");
+      .Choices({"fp32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4", "auto"})
+      .Refuse("fp16", "this version trains in fp32 and bf16")
+      .Refuse("fp8", "this version trains in fp32 and bf16")
+      .Refuse("mxfp8", "this version trains in fp32 and bf16")
+      .Refuse("nvfp4", "this version trains in fp32 and bf16");
   b.Add(
        "train.gradient_dtype", "Type in which gradients are accumulated and reduced.",
        [](Recipe & r, size_t) -> auto& { return r.train.gradient_dtype; })
@@ -412,6 +417,48 @@ void AddParallel(Builder& b) {
   only_one(
       "parallel.ep", "Expert parallelism.", "this version does not train with expert parallelism",
       [](Recipe & r, size_t) -> auto& { return r.parallel.ep; });
+  only_one(
+      "parallel.etp", "Tensor parallelism of each expert.",
+      "this version does not train with expert parallelism",
+      [](Recipe & r, size_t) -> auto& { return r.parallel.etp; });
+  const char* no_pipeline = "this version does not train with pipeline parallelism";
+  only_one(
+      "parallel.virtual_stages", "Stages of the model on each pipeline rank.", no_pipeline,
+      [](Recipe & r, size_t) -> auto& { return r.parallel.virtual_stages; });
+  const auto planned = [&](const char* name, const char* doc, auto member) {
+    return b.Add(name, doc, member).AutoIs("auto: chosen by the planner").Free();
+  };
+  planned(
+      "parallel.schedule", "The order of the pipeline's passes; docs/schedules.md draws them.",
+      [](Recipe & r, size_t) -> auto& { return r.parallel.schedule; })
+      .Choices({"gpipe", "1f1b", "interleaved-1f1b", "looped-bfs", "zb-h1", "zb-h2", "interleaved-zb", "zbv",
+                "v-half", "v-min", "dualpipe", "dualpipev"})
+      .Refuse("*", no_pipeline);
+  planned(
+      "parallel.stage_layers", "Layers of each of the pp x virtual_stages stages, in the order of the model.",
+      [](Recipe & r, size_t) -> auto& { return r.parallel.stage_layers; })
+      .Range(0, 10000)
+      .AutoIs("auto: as even as they come")
+      .Refuse("*", no_pipeline);
+  planned(
+      "parallel.context",
+      "How context-parallel ranks see each other's keys and values: passed round in a ring, gathered first, "
+      "or "
+      "heads exchanged for tokens.",
+      [](Recipe & r, size_t) -> auto& { return r.parallel.context; })
+      .Choices({"ring", "all-gather", "all-to-all"})
+      .Refuse("*", "this version does not train with context parallelism");
+  planned(
+      "parallel.sequence_parallel",
+      "With tensor parallelism: norms and residuals are cut along the sequence too.",
+      [](Recipe & r, size_t) -> auto& { return r.parallel.sequence_parallel; })
+      .AutoIs("auto: as the framework does it")
+      .Refuse("*", "this version does not train with tensor parallelism");
+  planned(
+      "parallel.offload", "What waits in host memory: `\"optimizer\"`, `\"activations\"`; `[]` is nothing.",
+      [](Recipe & r, size_t) -> auto& { return r.parallel.offload; })
+      .Choices({"optimizer", "activations"})
+      .Refuse("*", "this version offloads nothing");
   b.Add(
        "parallel.zero_stage",
        "What is sharded over dp_shard: 1 the optimizer, 2 and the gradients, 3 and the parameters; 0 is "
@@ -435,6 +482,49 @@ void AddParallel(Builder& b) {
       .Free();
 }
 
+// A machine that the catalogue does not have, by what differs from one that it has.
+void AddMachine(Builder& b) {
+  const auto own = [&](const char* name, const char* doc, Kind kind, auto member) {
+    return b.Add(name, doc, member)
+        .OfKind(kind)
+        .Range(1, kMaxCount)
+        .AutoIs("auto: as in the catalogue")
+        .Free();
+  };
+  b.Add(
+       "cluster.node", "The machine of the catalogue that the accelerators are in.",
+       [](Recipe & r, size_t) -> auto& { return r.cluster.node; })
+      .AutoIs("auto: the one that the device is most often met in")
+      .Free();
+  own(
+      "cluster.memory", "Memory of one device, all that the driver gives.", Kind::kBytes,
+      [](Recipe & r, size_t) -> auto& { return r.cluster.memory_bytes; });
+  own(
+      "cluster.memory_bandwidth", "Of one device's memory, by its data sheet.", Kind::kBandwidth,
+      [](Recipe & r, size_t) -> auto& { return r.cluster.memory_bandwidth; });
+  own(
+      "cluster.half_flops", "Dense bf16 matrix products of one device.", Kind::kCount,
+      [](Recipe & r, size_t) -> auto& { return r.cluster.half_flops; })
+      .Unit("FLOP/s");
+  own(
+      "cluster.fp8_flops", "Dense fp8 matrix products of one device.", Kind::kCount,
+      [](Recipe & r, size_t) -> auto& { return r.cluster.fp8_flops; })
+      .Unit("FLOP/s");
+  own(
+      "cluster.scale_up_bandwidth", "From one device to its neighbours in the node, one direction.",
+      Kind::kBandwidth, [](Recipe & r, size_t) -> auto& { return r.cluster.scale_up_bandwidth; });
+  own(
+      "cluster.scale_out_bandwidth", "Of one network adapter, one direction.", Kind::kBandwidth,
+      [](Recipe & r, size_t) -> auto& { return r.cluster.scale_out_bandwidth; });
+  own(
+      "cluster.nics", "Network adapters of a node that collectives use.", Kind::kInt,
+      [](Recipe & r, size_t) -> auto& { return r.cluster.nics; })
+      .AtMost(1024);
+  own(
+      "cluster.host_memory", "Main memory of a node, for offload.", Kind::kBytes,
+      [](Recipe & r, size_t) -> auto& { return r.cluster.host_memory_bytes; });
+}
+
 void AddCluster(Builder& b) {
   b.Add(
        "cluster.nodes", "Machines.", [](Recipe & r, size_t) -> auto& { return r.cluster.nodes; })
@@ -444,9 +534,13 @@ void AddCluster(Builder& b) {
        "cluster.devices_per_node", "Workers on each machine.",
        [](Recipe & r, size_t) -> auto& { return r.cluster.devices_per_node; })
       .Range(1, 1024)
+      .Default("`1`; planning for an accelerator: as many as the node has")
       .Free();
   b.Add(
-       "cluster.device", "What a worker computes on.",
+       "cluster.device",
+       "What a worker computes on: `\"cpu\"`, or for `trainctl plan` an accelerator of docs/catalogue.md in "
+       "any "
+       "spelling (`\"h100-sxm-80gb\"`, `\"A100 40GB\"`).",
        [](Recipe & r, size_t) -> auto& { return r.cluster.device; })
       .Refuse("*", "this build computes on \"cpu\" only; the CUDA plugin is not part of it")
       .Free();
@@ -455,13 +549,59 @@ void AddCluster(Builder& b) {
        [](Recipe & r, size_t) -> auto& { return r.cluster.memory_limit_bytes; })
       .OfKind(Kind::kBytes)
       .Range(1, kMaxCount)
-      .AutoIs("auto: what the machine has, divided by its workers")
+      .AutoIs("auto: what the machine has, divided by its workers; of an accelerator all it has")
       .Free();
   b.Add(
        "cluster.threads_per_worker", "Threads of one worker.",
        [](Recipe & r, size_t) -> auto& { return r.cluster.threads_per_worker; })
       .Range(1, 4096)
       .AutoIs("auto: allowed cores / workers, at least 1")
+      .Free();
+  AddMachine(b);
+}
+
+void AddPlan(Builder& b) {
+  b.Add(
+       "plan.framework",
+       "Whose way of running the model is priced: `\"trainctl\"`, or another trainer by a name of "
+       "docs/pricing.md "
+       "(`\"megatron-core\"`, `\"torchtitan\"`).",
+       [](Recipe & r, size_t) -> auto& { return r.plan.framework; })
+      .Free();
+  b.Add(
+       "plan.objective",
+       "What the plan is the best in: time of a step, cost of a token (GPU-hours where there is no price), "
+       "free "
+       "memory, or the number of GPUs that meets the deadline.",
+       [](Recipe & r, size_t) -> auto& { return r.plan.objective; })
+      .Choices({"step_time", "cost", "headroom", "fewest_gpus"})
+      .Free();
+  b.Add(
+       "plan.price_per_gpu_hour", "What one device costs.",
+       [](Recipe & r, size_t) -> auto& { return r.plan.price_per_gpu_hour; })
+      .Unit("dollars")
+      .Range(0, 1e6)
+      .Default("`0.0`: costs are told in GPU-hours")
+      .Free();
+  b.Add(
+       "plan.deadline", "Time in which the whole run must be over; needs train.steps or train.tokens.",
+       [](Recipe & r, size_t) -> auto& { return r.plan.deadline; })
+      .Range(1, 1e10)
+      .AutoIs("auto: none")
+      .Free();
+  b.Add(
+       "plan.gpu_mtbf",
+       "Mean time between failures of one device, of whatever stops the job; the effective time of the run "
+       "is "
+       "told with it.",
+       [](Recipe & r, size_t) -> auto& { return r.plan.gpu_mtbf; })
+      .Range(1, 1e12)
+      .AutoIs("auto: failures are left out")
+      .Free();
+  b.Add(
+       "plan.restart_time", "From a failure to the first step after it.",
+       [](Recipe & r, size_t) -> auto& { return r.plan.restart_time; })
+      .Range(0, 1e7)
       .Free();
 }
 
@@ -561,6 +701,7 @@ std::vector<Field> AllFields() {
   AddParallel(builder);
   AddCluster(builder);
   AddRest(builder);
+  AddPlan(builder);
   return fields;
 }
 

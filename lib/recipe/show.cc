@@ -25,7 +25,9 @@ std::string LeafOf(const std::string& path) { return path.substr(path.rfind('.')
 
 class TomlWriter {
  public:
-  explicit TomlWriter(const LoadedRecipe& loaded) : loaded_(loaded) {}
+  // `paths`: null for all fields.
+  TomlWriter(const LoadedRecipe& loaded, const std::set<std::string>* paths)
+      : loaded_(loaded), paths_(paths) {}
 
   std::string Run() {
     // A table ends where the next begins, so plain fields of a table come before its sub-tables.
@@ -78,6 +80,7 @@ class TomlWriter {
     const std::optional<Value> value = field.get(loaded_.recipe, 0);
     for (const auto& [key, text] : std::get<StringMap>(*value)) {
       const std::string path = absl::StrCat(field.name, ".", key);
+      if (!IsWanted(path)) continue;
       Open(field.name);
       Line(absl::StrCat(key, " = ", QuoteToml(text)), path);
     }
@@ -88,12 +91,18 @@ class TomlWriter {
     const ModelConfig& model = loaded_.recipe.model;
     // The preset or folder has said it.
     if (field.name == "model.family" && !(model.preset.empty() && model.from.empty())) return;
+    const bool is_dimension = field.name.rfind("model.", 0) == 0 && field.group != "model";
+    if (model.beyond_spec && is_dimension && loaded_.stated.count(field.name) == 0) return;
+    if (field.name == "train.steps" && loaded_.recipe.train.steps == 0) return;
     const std::optional<Value> value = field.get(loaded_.recipe, index);
     if (!value.has_value()) return;
     const std::string path = field.PathAt(index);
+    if (!IsWanted(path)) return;
     Open(TableOf(path));
     Line(absl::StrCat(LeafOf(path), " = ", ToTomlText(field, *value)), path);
   }
+
+  bool IsWanted(const std::string& path) const { return paths_ == nullptr || paths_->count(path) > 0; }
 
   void Open(const std::string& table) {
     if (table == table_) return;
@@ -115,6 +124,7 @@ class TomlWriter {
   }
 
   const LoadedRecipe& loaded_;
+  const std::set<std::string>* paths_;
   std::string text_;
   std::string table_;
 };
@@ -156,7 +166,7 @@ A recipe is a TOML file. Everything has a default but the model, the data and th
 - Fields that exclude each other (steps and tokens, batch_sequences and batch_tokens, preset, from and
   family): the later layer wins; two in one layer are an error.
 - Counts may be written `10K`, `2M`, `100B`, `1T` (decimal, in quotes). Bytes need a unit (`"80GB"`,
-  `"512MiB"`), and so do durations (`"250ms"`, `"3s"`, `"30m"`, `"2h"`).
+  `"512MiB"`), bandwidths (`"3.35TB/s"` in bytes, `"400Gb/s"` in bits), and so do durations (`"250ms"`, `"3s"`, `"30m"`, `"2h"`).
 - Relative paths are relative to the file that states them, to the working directory for `--set`.
   `${VAR}` is expanded in paths only; an undefined one is an error.
 - `"auto"` is possible where the type says so; what it became is printed and stored.
@@ -166,7 +176,11 @@ A recipe is a TOML file. Everything has a default but the model, the data and th
 
 }  // namespace
 
-std::string ToToml(const LoadedRecipe& loaded) { return TomlWriter(loaded).Run(); }
+std::string ToToml(const LoadedRecipe& loaded) { return TomlWriter(loaded, nullptr).Run(); }
+
+std::string ToToml(const LoadedRecipe& loaded, const std::set<std::string>& paths) {
+  return TomlWriter(loaded, &paths).Run();
+}
 
 std::string ToShowJson(const LoadedRecipe& loaded) {
   Json root = Json::object();

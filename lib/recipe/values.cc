@@ -56,11 +56,25 @@ std::string Shown(const RawValue& raw) {
   }
 }
 
+absl::StatusOr<int64_t> ParseBandwidth(absl::string_view text) {
+  const absl::Status wrong =
+      UsageError(absl::StrCat(QuoteToml(text.substr(0, 60)),
+                              " is not a bandwidth, such as \"3.35TB/s\" (bytes) or \"400Gb/s\" (bits)"));
+  absl::string_view amount = text;
+  if (!absl::ConsumeSuffix(&amount, "/s") || amount.size() < 2) return wrong;
+  const bool is_bits = amount.back() == 'b';
+  std::string bytes(amount);
+  bytes.back() = 'B';
+  const absl::StatusOr<int64_t> parsed = ParseBytes(bytes);
+  if (!parsed.ok() || (amount.back() != 'b' && amount.back() != 'B')) return wrong;
+  return is_bits ? *parsed / 8 : *parsed;
+}
+
 // One conversion; its members name the field in every message.
 class Conversion {
  public:
-  Conversion(const Field& field, absl::string_view path, Spelling spelling)
-      : field_(field), path_(path), spelling_(spelling) {}
+  Conversion(const Field& field, absl::string_view path, Spelling spelling, Purpose purpose)
+      : field_(field), path_(path), spelling_(spelling), purpose_(purpose) {}
 
   absl::StatusOr<Value> Run(const RawValue& raw) const {
     if (raw.type == RawValue::Type::kString && raw.string_value == "auto" && !HasWord("auto")) {
@@ -71,7 +85,7 @@ class Conversion {
       }
     }
     TRAINCTL_ASSIGN_OR_RETURN(Value value, Typed(raw));
-    TRAINCTL_RETURN_IF_ERROR(CheckSupport(value, raw));
+    if (purpose_ == Purpose::kTrain) TRAINCTL_RETURN_IF_ERROR(CheckSupport(value, raw));
     return value;
   }
 
@@ -93,7 +107,9 @@ class Conversion {
       case Kind::kCount:
         return Wrap(Integer(raw));
       case Kind::kBytes:
-        return Wrap(Bytes(raw));
+        return Wrap(Bytes(raw, ParseBytes));
+      case Kind::kBandwidth:
+        return Wrap(Bytes(raw, ParseBandwidth));
       case Kind::kDuration:
         return Wrap(Duration(raw));
       case Kind::kDouble:
@@ -143,13 +159,14 @@ class Conversion {
     return value;
   }
 
-  absl::StatusOr<int64_t> Bytes(const RawValue& raw) const {
+  absl::StatusOr<int64_t> Bytes(const RawValue& raw,
+                                absl::StatusOr<int64_t> (*parse)(absl::string_view)) const {
     if (raw.type == RawValue::Type::kInt && spelling_ == Spelling::kStored) {
       TRAINCTL_RETURN_IF_ERROR(CheckRange(static_cast<double>(raw.int_value), raw));
       return raw.int_value;
     }
     if (raw.type != RawValue::Type::kString) return Expected(raw);
-    const absl::StatusOr<int64_t> bytes = ParseBytes(raw.string_value);
+    const absl::StatusOr<int64_t> bytes = parse(raw.string_value);
     if (!bytes.ok()) return UsageError(absl::StrCat(path_, ": ", bytes.status().message()));
     TRAINCTL_RETURN_IF_ERROR(CheckRange(static_cast<double>(*bytes), raw));
     return *bytes;
@@ -242,6 +259,7 @@ class Conversion {
   const Field& field_;
   absl::string_view path_;
   Spelling spelling_;
+  Purpose purpose_;
 };
 
 std::string FormatExactBytes(int64_t bytes) {
@@ -269,8 +287,8 @@ std::string FormatList(const std::vector<T>& list, Format format) {
 }  // namespace
 
 absl::StatusOr<Value> ConvertValue(const Field& field, absl::string_view path, const RawValue& raw,
-                                   Spelling spelling) {
-  return Conversion(field, path, spelling).Run(raw);
+                                   Spelling spelling, Purpose purpose) {
+  return Conversion(field, path, spelling, purpose).Run(raw);
 }
 
 bool IsValidUtf8(absl::string_view text) {
@@ -345,7 +363,9 @@ std::string ToTomlText(const Field& field, const Value& value) {
     std::string operator()(const Auto&) const { return "\"auto\""; }
     std::string operator()(bool flag) const { return flag ? "true" : "false"; }
     std::string operator()(int64_t number) const {
-      return field.kind == Kind::kBytes ? QuoteToml(FormatExactBytes(number)) : absl::StrCat(number);
+      if (field.kind == Kind::kBytes) return QuoteToml(FormatExactBytes(number));
+      if (field.kind == Kind::kBandwidth) return QuoteToml(absl::StrCat(FormatExactBytes(number), "/s"));
+      return absl::StrCat(number);
     }
     std::string operator()(double number) const { return FormatDouble(number); }
     std::string operator()(const std::string& text) const { return QuoteToml(text); }
@@ -381,6 +401,9 @@ std::string Describe(const Field& field) {
       break;
     case Kind::kBytes:
       text = "a size with a unit, such as \"80GB\" or \"512MiB\"";
+      break;
+    case Kind::kBandwidth:
+      text = "a bandwidth, such as \"3.35TB/s\" (bytes) or \"400Gb/s\" (bits)";
       break;
     case Kind::kDuration:
       text = absl::StrCat("a duration with a unit (ms, s, m or h)", RangeText(field), ", such as \"30m\"");

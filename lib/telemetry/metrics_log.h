@@ -36,7 +36,7 @@ struct TimingRecord {
   int64_t step = 0;
   double seconds = 0;
   double tokens_per_second = 0;
-  std::vector<std::pair<std::string, double>> phases;  // name, seconds; in the order of the step
+  std::vector<std::pair<std::string, double>> phases;     // name, seconds; in the order of the step
   std::vector<std::pair<std::string, double>> operators;  // name, seconds within forward and backward
   std::vector<std::pair<std::string, int64_t>> memory_bytes;
 };

@@ -443,6 +443,35 @@ def score_of_measured_runs(c):
     c.write("id,model\n", "columns.csv")
     c.expect(c.run("score", "columns.csv"), 6, "missing columns: source")
     c.expect(c.run("score", "absent.csv"), 2, "absent.csv: no such file")
+    c.write("a\nelsewhere # not in the file\n", "list.txt")
+    c.expect(c.run("score", "runs.csv", "--complete", "list.txt"), 0, "complete rows: 1 of the list, 1 more are not in the file")
+    c.write("elsewhere\n", "other.txt")
+    c.expect(c.run("score", "runs.csv", "--complete", "other.txt"), 2, "none of its ids is in runs.csv")
+    c.expect(c.run("score", "runs.csv", "--ranking", "--leave-one-out"), 0, "Kendall tau", "all sources but one")
+
+
+@case
+def calibrated_to_the_runs_of_a_machine(c):
+    columns = ("id,source,model,n_params_b,layers,hidden,ffn,heads,kv_heads,vocab,seq_len,gpu_type,n_gpus,tp,pp,vpp,cp,ep,"
+               "dp_replicate,dp_shard,micro_batch,global_batch_seqs,precision,activation_recompute,optimizer,peak_mem_gib,"
+               "tokens_per_sec_per_gpu,notes")
+    row = "%d,me/runs@1,Llama 3 8B,8.03,32,4096,14336,32,8,128256,%d,H100,8,1,1,,,,1,fsdp2(8),1,8,bf16,full,,,%d,torchtitan"
+    # A machine on which everything takes some twice as long as it should.
+    c.write("\n".join([columns] + [row % (i, 1024 * i, 4000) for i in range(4, 16)]) + "\n", "slow.csv")
+    c.expect(c.run("calibrate", "slow.csv", "--out", "slow.json"), 0, "h100-sxm-80gb", "matmul_rate", "before", "written to slow.json")
+    before = json.loads(c.run("score", "slow.csv", "--json").stdout)["sources"][-1]["time"]["mean_absolute_percent"]
+    after = json.loads(c.run("score", "slow.csv", "--profile", "slow.json", "--json").stdout)["sources"][-1]["time"]["mean_absolute_percent"]
+    if not after < before / 2:
+        c.fail("errors of %s %% became %s %%" % (before, after))
+    c.write(open(c.dir + "/slow.json").read().replace("link_bandwidth", "link_width"), "odd.json")
+    c.expect(c.run("score", "slow.csv", "--profile", "odd.json"), 6, "odd.json: tuning: 'link_width' is not a field")
+    c.write("x" * 100, "words.json")
+    c.expect(c.run("score", "slow.csv", "--profile", "words.json"), 6, "words.json")
+    c.expect(c.run("score", "slow.csv", "--profile", "absent.json"), 2, "absent.json: no such file")
+    c.write("\n".join([columns, (row % (1, 4096, 4000)).replace("H100", "")]) + "\n", "nothing.csv")
+    c.expect(c.run("calibrate", "nothing.csv", "--out", "nothing.json"), 2, "no row can be priced")
+    if os.path.exists(c.dir + "/nothing.json"):
+        c.fail("a profile of nothing was written")
 
 
 @case

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
-#include "pricing/score.h"
+#include "pricing/score_report.h"
 
 namespace trainctl::pricing {
 namespace {
@@ -25,8 +25,13 @@ void FuzzOne(const std::string& input) {
     TRAINCTL_CHECK(std::isfinite(row.predicted_memory_gib) && std::isfinite(row.predicted_step_seconds));
     TRAINCTL_CHECK(row.status == ScoreStatus::kScored || !row.reason.empty());
   }
+  const Ranking ranking = RankSweeps(*runs, score);
+  for (const Sweep& sweep : ranking.sweeps) {
+    TRAINCTL_CHECK(std::isfinite(sweep.regret_percent) && sweep.regret_percent >= 0);
+    TRAINCTL_CHECK(sweep.concordant + sweep.discordant <= sweep.pairs);
+  }
   (void)ScoreToCsv(score);
-  (void)ScoreToJson(score);
+  (void)ScoreToJson(score, &ranking);
 }
 
 }  // namespace

@@ -7,44 +7,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "pricing/price_memory.h"
 #include "pricing/operator_time.h"
+#include "pricing/price_memory.h"
 #include "pricing/price_time.h"
+#include "tests/unit/pricing/score_rows.h"
 
 namespace trainctl::pricing {
 namespace {
 
 using ::testing::HasSubstr;
-
-std::string Header() { return absl::StrCat(absl::StrJoin(PublishedColumns(), ","), "\n"); }
-
-// A row of Llama 3 8B on 64 H100 under FSDP2; `changes` replaces cells.
-std::string Row(const std::map<std::string, std::string>& changes = {}) {
-  std::map<std::string, std::string> cells = {{"id", "row-1"},
-                                              {"source", "pytorch/torchtitan@1:x.md"},
-                                              {"model", "Llama 3 8B"},
-                                              {"layers", "32"},
-                                              {"hidden", "4096"},
-                                              {"ffn", "14336"},
-                                              {"heads", "32"},
-                                              {"kv_heads", "8"},
-                                              {"vocab", "128256"},
-                                              {"seq_len", "8192"},
-                                              {"gpu_type", "H100"},
-                                              {"n_gpus", "64"},
-                                              {"tp", "1"},
-                                              {"pp", "1"},
-                                              {"dp_shard", "fsdp2(64)"},
-                                              {"micro_batch", "1"},
-                                              {"global_batch_seqs", "64"},
-                                              {"precision", "bf16"},
-                                              {"activation_recompute", "full"},
-                                              {"tokens_per_sec_per_gpu", "5000"}};
-  for (const auto& [column, cell] : changes) cells[column] = cell;
-  std::vector<std::string> row;
-  for (const std::string& column : PublishedColumns()) row.push_back(cells[column]);
-  return absl::StrCat(absl::StrJoin(row, ","), "\n");
-}
 
 PublishedRun Read(const std::map<std::string, std::string>& changes = {}) {
   const auto runs = ReadPublishedRuns(Header() + Row(changes), "r.csv");
@@ -124,6 +95,81 @@ TEST(Score, SummariesAreThoseOfTheirDefinitions) {
   EXPECT_DOUBLE_EQ(summary.median, 2);
   EXPECT_DOUBLE_EQ(summary.worst, 20);
   EXPECT_DOUBLE_EQ(summary.percentile_95, 20);
+}
+
+std::vector<PublishedRun> ReadAll(const std::string& rows) {
+  const auto runs = ReadPublishedRuns(Header() + rows, "r.csv");
+  EXPECT_TRUE(runs.ok()) << runs.status();
+  return runs.ok() ? *runs : std::vector<PublishedRun>{};
+}
+
+TEST(Score, ListedRowsThatAreSkippedAreAHundredPercentOff) {
+  const std::vector<PublishedRun> runs =
+      ReadAll(Row({{"id", "a"}, {"peak_mem_gib", "40"}}) +
+              Row({{"id", "b"}, {"hidden", ""}, {"peak_mem_gib", "40"}}) +
+              Row({{"id", "c"}, {"hidden", ""}, {"tokens_per_sec_per_gpu", ""}, {"peak_mem_gib", "40"}}) +
+              Row({{"id", "d"}, {"hidden", ""}}));
+  const Score listed = ScoreRuns(runs, {.complete_ids = {"a", "b", "c", "elsewhere"}, .tuning = {}});
+  EXPECT_EQ(listed.complete.rows, 3);
+  EXPECT_EQ(listed.complete.absent, 1);
+  const double memory = std::abs(listed.rows[0].memory_error_percent);
+  const double time = std::abs(listed.rows[0].time_error_percent);
+  EXPECT_EQ(listed.complete.all().memory.count, 3);
+  EXPECT_NEAR(listed.complete.all().memory.mean_absolute, (memory + 200) / 3, 1e-9);
+  EXPECT_EQ(listed.complete.all().time.count, 2);  // c published no time
+  EXPECT_NEAR(listed.complete.all().time.mean_absolute, (time + 100) / 2, 1e-9);
+  // Without a list the rows count that can be priced; the table of sources is of every row either way.
+  const Score unlisted = ScoreRuns(runs);
+  EXPECT_EQ(unlisted.complete.rows, 1);
+  EXPECT_EQ(unlisted.complete.all().memory.count, 1);
+  EXPECT_EQ(listed.sources.back().skipped, 3);
+  EXPECT_EQ(listed.sources.back().memory.count, 1);
+}
+
+TEST(Score, TheUpperBoundIsHeldAgainstWhatWasMeasured) {
+  const double upper = ScoreRuns(ReadAll(Row())).rows[0].upper_memory_gib;
+  const Score score = ScoreRuns(ReadAll(
+      Row({{"id", "a"}, {"peak_mem_gib", absl::StrCat(upper / 1.25)}}) +
+      Row({{"id", "b"}, {"micro_batch", "2"}, {"global_batch_seqs", "128"}, {"peak_mem_gib", "10000"}})));
+  EXPECT_EQ(score.complete.covered, 1);
+  EXPECT_EQ(score.complete.above, std::vector<std::string>{"b"});
+  const double headroom_b = 100 * (score.rows[1].upper_memory_gib / 10000 - 1);
+  EXPECT_NEAR(score.complete.mean_headroom_percent, (25 + headroom_b) / 2, 1e-2);
+}
+
+TEST(Score, RowsThatRanOutOfMemoryAndRowsThatRanAreJudged) {
+  const std::map<std::string, std::string> oom = {{"tokens_per_sec_per_gpu", ""},
+                                                  {"notes", "a sweep; OOM; iteration 2"}};
+  const auto with = [](std::map<std::string, std::string> cells, const std::string& id,
+                       const char* micro_batch, const char* batch) {
+    cells["id"] = id;
+    cells["micro_batch"] = micro_batch;
+    cells["global_batch_seqs"] = batch;
+    return Row(cells);
+  };
+  const Score score = ScoreRuns(ReadAll(
+      with(oom, "rejected", "4096", "262144") + with(oom, "missed", "1", "64") + with({}, "ran", "1", "64") +
+      with({}, "ran too", "1", "64") + with({}, "refused", "4096", "262144") +
+      // Neither measured nor out of memory: it says nothing. Nor does a figure beside the word.
+      with({{"tokens_per_sec_per_gpu", ""}, {"notes", "the next one OOMs"}}, "unknown", "1", "64") +
+      with({{"tokens_per_sec_per_gpu", ""}, {"peak_mem_gib", "70"}, {"notes", "OOM later"}}, "both", "1",
+           "64")));
+  EXPECT_EQ(score.rows[0].status, ScoreStatus::kRejected);
+  EXPECT_EQ(score.sources.back().out_of_memory, 2);
+  EXPECT_EQ(score.sources.back().missed, 1);
+  EXPECT_EQ(score.complete.missed, std::vector<std::string>{"missed"});
+  EXPECT_EQ(score.complete.rejected, std::vector<std::string>{"refused"});
+  EXPECT_EQ(score.sources.back().ran, 3);
+  EXPECT_EQ(score.sources.back().wrongly_rejected, 1);
+}
+
+TEST(Score, ListsOfIdsAreReadWithTheirComments) {
+  const auto ids = ReadIdList("# first\na\n\n  b # why\nc", "l.txt");
+  ASSERT_TRUE(ids.ok()) << ids.status();
+  EXPECT_EQ(*ids, (std::vector<std::string>{"a", "b", "c"}));
+  EXPECT_THAT(std::string(ReadIdList("a\nb\na\n", "l.txt").status().message()),
+              HasSubstr("l.txt:3: a is listed twice"));
+  EXPECT_THAT(std::string(ReadIdList("# none\n", "l.txt").status().message()), HasSubstr("lists no row"));
 }
 
 // "Reducing Activation Recomputation in Large Transformer Models", arXiv 2205.05198, and the same derived for

@@ -212,5 +212,96 @@ TEST(LoadRecipe, NotesNameWhatMakesNoDifference) {
                   "--set: train.eval_batches makes no difference: there is no [[data.eval]]"));
 }
 
+// A recipe that only the planner can read: no data, no length, an accelerator, a model of the planner's own.
+constexpr char kForPlanning[] = R"(recipe_version = 1
+[model]
+preset = "mixtral-8x7b"
+layers = 8
+[train]
+batch_sequences = 64
+precision = "fp8"
+[parallel]
+tp = 4
+schedule = "zbv"
+stage_layers = [3, 5]
+offload = ["optimizer"]
+sequence_parallel = true
+[cluster]
+device = "h100"
+nodes = 16
+scale_out_bandwidth = "400Gb/s"
+memory_bandwidth = "3.35TB/s"
+[plan]
+objective = "cost"
+)";
+
+absl::StatusOr<LoadedRecipe> LoadForPlanning(const std::string& text,
+                                             const std::vector<std::string>& sets = {}) {
+  FakeWorld world;
+  world.files["/cwd/m/config.json"] = "{}";
+  return LoadRecipeText(text, "r.toml", sets, world.access(), Purpose::kPlan);
+}
+
+TEST(LoadRecipe, PlanningForAnAcceleratorTakesWhatTheTrainerDoesNotRun) {
+  const absl::StatusOr<LoadedRecipe> loaded = LoadForPlanning(kForPlanning);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->purpose, Purpose::kPlan);
+  EXPECT_TRUE(loaded->recipe.model.beyond_spec);
+  EXPECT_EQ(loaded->recipe.model.spec.layers, 8);
+  EXPECT_EQ(loaded->recipe.model.spec.hidden, 0);
+  EXPECT_EQ(loaded->stated.count("model.layers"), 1U);
+  EXPECT_EQ(loaded->stated.count("model.hidden"), 0U);
+  EXPECT_EQ(loaded->recipe.train.steps, 0);
+  EXPECT_EQ(loaded->recipe.parallel.tp, 4);
+  EXPECT_EQ(*loaded->recipe.parallel.stage_layers, (std::vector<int64_t>{3, 5}));
+  EXPECT_EQ(loaded->recipe.cluster.scale_out_bandwidth, 50'000'000'000);
+  EXPECT_EQ(loaded->recipe.cluster.memory_bandwidth, 3'350'000'000'000);
+
+  const absl::StatusOr<LoadedRecipe> folder =
+      LoadForPlanning(kForPlanning, {"model.preset=default", "model.from=m"});
+  ASSERT_TRUE(folder.ok()) << folder.status();
+  EXPECT_EQ(folder->recipe.model.config_json, "{}");
+}
+
+TEST(LoadRecipe, TheTrainerRefusesWhatIsForPlanning) {
+  const std::string error = ErrorOf(kForPlanning);
+  for (const char* word :
+       {"model.preset = \"mixtral-8x7b\" is not known", "the data is missing",
+        "parallel.tp = 4: this version does not", "parallel.schedule = \"zbv\"", "parallel.offload",
+        "parallel.sequence_parallel", "parallel.stage_layers", "train.precision = \"fp8\"",
+        "cluster.device = \"h100\"", "the length of the run is missing"}) {
+    EXPECT_THAT(error, HasSubstr(word));
+  }
+}
+
+// On a CPU the plan is for our own trainer, so what it cannot run is refused when planning too.
+TEST(LoadRecipe, PlanningForACpuIsLoadingForTraining) {
+  const absl::StatusOr<LoadedRecipe> loaded = LoadForPlanning(kForPlanning, {"cluster.device=cpu"});
+  ASSERT_FALSE(loaded.ok());
+  EXPECT_THAT(std::string(loaded.status().message()), HasSubstr("parallel.tp = 4: this version does not"));
+  const absl::StatusOr<LoadedRecipe> minimal = LoadForPlanning(kMinimal);
+  ASSERT_TRUE(minimal.ok()) << minimal.status();
+  EXPECT_EQ(minimal->purpose, Purpose::kTrain);
+}
+
+TEST(LoadRecipe, WhatPlanningReadsIsStillCheckedForItself) {
+  const auto error = [](const char* set) {
+    const absl::StatusOr<LoadedRecipe> loaded = LoadForPlanning(kForPlanning, {set});
+    return loaded.ok() ? std::string("OK") : std::string(loaded.status().message());
+  };
+  EXPECT_THAT(error("model.layers=0"), HasSubstr("model.layers: 0 is out of range"));
+  EXPECT_THAT(error("cluster.nodes=0"), HasSubstr("cluster.nodes: 0 is out of range"));
+  EXPECT_THAT(error("cluster.nodes=1000000000"), HasSubstr("is out of range"));
+  EXPECT_THAT(error("plan.price_per_gpu_hour=-2"), HasSubstr("plan.price_per_gpu_hour: -2 is out of range"));
+  EXPECT_THAT(error("plan.objective=fun"), HasSubstr("\"headroom\" or \"fewest_gpus\""));
+  EXPECT_THAT(error("cluster.memory_bandwidth=3TB"), HasSubstr("is not a bandwidth"));
+  EXPECT_THAT(error("cluster.memory_bandwidth=/s"), HasSubstr("is not a bandwidth"));
+  EXPECT_THAT(error("parallel.offload=['weights']"), HasSubstr("parallel.offload: expected"));
+  EXPECT_THAT(error("model.preset=llama3.1-8b"), HasSubstr("OK"));
+  EXPECT_EQ(error("model={preset='llama3.1-8b', heads=7}"),
+            "--set: model.hidden (4096) is not a multiple of model.heads (7); change one of them or give "
+            "model.head_dim");
+}
+
 }  // namespace
 }  // namespace trainctl::recipe

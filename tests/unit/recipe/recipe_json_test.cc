@@ -82,7 +82,24 @@ const std::vector<std::string>& ManySets() {
       "launch.stop_timeout=1m",
       "launch.collective_timeout=20m",
       "launch.env={B='2', A='\"1\"'}",
-      "metrics.every_steps=4"};
+      "metrics.every_steps=4",
+      "parallel.etp=1",
+      "parallel.virtual_stages=1",
+      "cluster.node=dgx-h100",
+      "cluster.memory=141GB",
+      "cluster.memory_bandwidth=3.35TB/s",
+      "cluster.half_flops=989T",
+      "cluster.fp8_flops=1979T",
+      "cluster.scale_up_bandwidth=450GB/s",
+      "cluster.scale_out_bandwidth=400Gb/s",
+      "cluster.nics=9",
+      "cluster.host_memory=2TiB",
+      "plan.framework=torchtitan",
+      "plan.objective=cost",
+      "plan.price_per_gpu_hour=2.5",
+      "plan.deadline=720h",
+      "plan.gpu_mtbf=50000h",
+      "plan.restart_time=5m"};
   return *sets;
 }
 
@@ -97,10 +114,23 @@ Recipe Everything() {
 
 // Fields that have one legal value in this version.
 bool HasOneValueOnly(const std::string& name) {
-  static const char* const kNames[] = {"recipe_version",      "model.from",           "model.family",
-                                       "data.tokenizer",      "train.gradient_dtype", "optimizer.name",
-                                       "cluster.nodes",       "cluster.device",       "launch.backend",
-                                       "metrics.tensorboard", "metrics.trace_steps",  "model.rope_scaling"};
+  static const char* const kNames[] = {"recipe_version",
+                                       "model.from",
+                                       "model.family",
+                                       "data.tokenizer",
+                                       "train.gradient_dtype",
+                                       "optimizer.name",
+                                       "cluster.nodes",
+                                       "cluster.device",
+                                       "launch.backend",
+                                       "metrics.tensorboard",
+                                       "metrics.trace_steps",
+                                       "model.rope_scaling",
+                                       "parallel.schedule",
+                                       "parallel.context",
+                                       "parallel.stage_layers",
+                                       "parallel.offload",
+                                       "parallel.sequence_parallel"};
   return std::count(std::begin(kNames), std::end(kNames), name) > 0;
 }
 

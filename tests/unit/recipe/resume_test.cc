@@ -87,7 +87,7 @@ std::string ResumeError(const std::vector<std::string>& sets) {
 TEST(Resume, WhatMakesTheRunCannotChange) {
   const std::string can =
       "; it can change train.steps, train.tokens, train.micro_batch, parallel.*, cluster.*, checkpoint.*, "
-      "launch.*, metrics.*";
+      "launch.*, metrics.*, plan.*";
   EXPECT_EQ(ResumeError({"optimizer.lr=1.0"}),
             "--set optimizer.lr=1.0: a resumed run cannot change optimizer.lr" + can);
   EXPECT_EQ(ResumeError({"optimizer.lr=default"}),

@@ -1,0 +1,57 @@
+#include "apps/trainctl/calibrate_runs.h"
+
+#include <cstdio>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "apps/trainctl/profile_option.h"
+#include "base/files.h"
+#include "pricing/score_report.h"
+
+namespace trainctl::cli {
+namespace {
+
+void PrintErrors(const char* what, const pricing::ErrorSummary& before, const pricing::ErrorSummary& after) {
+  if (before.count == 0) {
+    std::printf("%-10s nothing was measured\n", what);
+    return;
+  }
+  std::printf(
+      "%-10s %5lld configurations, mean |error| %.1f %% before, %.1f %% after; median %+.1f %%, %+.1f "
+      "%%\n",
+      what, static_cast<long long>(before.count), before.mean_absolute, after.mean_absolute, before.median,
+      after.median);
+}
+
+void Print(const pricing::Calibration& calibration) {
+  const pricing::HardwareProfile& profile = calibration.profile;
+  std::printf("measured on %s\n", absl::StrJoin(profile.devices, ", ").c_str());
+  for (const auto& [name, member] : pricing::TuningConstants()) {
+    std::printf("  %-18s %.3f x the data sheet\n", name, profile.tuning.*member);
+  }
+  PrintErrors("step time", calibration.time_before, calibration.time_after);
+  PrintErrors("memory", calibration.memory_before, calibration.memory_after);
+}
+
+}  // namespace
+
+absl::StatusOr<ExitCode> CalibrateToRuns(const std::string& file, const std::string& out,
+                                         const Output& output) {
+  TRAINCTL_ASSIGN_OR_RETURN(const std::vector<pricing::PublishedRun> runs, ReadRuns(file));
+  TRAINCTL_ASSIGN_OR_RETURN(pricing::Calibration calibration, pricing::Calibrate(runs));
+  calibration.profile.made_by = absl::StrCat("trainctl calibrate ", file);
+  if (!out.empty())
+    TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(out, pricing::ProfileToJson(calibration.profile)));
+  if (output.json) {
+    std::fputs(pricing::CalibrationToJson(calibration).c_str(), stdout);
+    return ExitCode::kOk;
+  }
+  Print(calibration);
+  if (!out.empty()) {
+    std::printf("written to %s; use it with --profile %s\n", out.c_str(), out.c_str());
+  }
+  return ExitCode::kOk;
+}
+
+}  // namespace trainctl::cli

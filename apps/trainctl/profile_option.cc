@@ -1,0 +1,24 @@
+#include "apps/trainctl/profile_option.h"
+
+#include "absl/strings/str_cat.h"
+#include "base/files.h"
+#include "base/status.h"
+
+namespace trainctl::cli {
+
+absl::StatusOr<std::string> ReadFileOfUser(const std::string& path) {
+  if (!PathExists(path)) return UsageError(absl::StrCat(path, ": no such file"));
+  return ReadFile(path);
+}
+
+absl::StatusOr<std::vector<pricing::PublishedRun>> ReadRuns(const std::string& path) {
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFileOfUser(path));
+  return pricing::ReadPublishedRuns(text, path);
+}
+
+absl::StatusOr<pricing::HardwareProfile> ReadProfile(const std::string& path) {
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFileOfUser(path));
+  return pricing::ParseProfile(text, path);
+}
+
+}  // namespace trainctl::cli

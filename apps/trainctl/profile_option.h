@@ -1,0 +1,19 @@
+// What `score`, `calibrate` and `plan` read alike: tables of measured runs, and hardware profiles.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "pricing/hardware_profile.h"
+#include "pricing/published.h"
+
+namespace trainctl::cli {
+
+// UsageError if there is no such file, or a folder in its place.
+absl::StatusOr<std::string> ReadFileOfUser(const std::string& path);
+
+absl::StatusOr<std::vector<pricing::PublishedRun>> ReadRuns(const std::string& path);
+absl::StatusOr<pricing::HardwareProfile> ReadProfile(const std::string& path);
+
+}  // namespace trainctl::cli

@@ -1,0 +1,220 @@
+#include "planner/cluster_plan.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "base/status.h"
+#include "base/units.h"
+#include "planner/cluster_space.h"
+#include "pricing/layer_work.h"
+
+namespace trainctl::planner {
+namespace {
+
+using pricing::Precision;
+
+// A pinned copy to host memory over PCIe 4.0 x16, of the 32 GB/s that it has; saves go on from there
+// beside the steps.
+constexpr double kHostCopyBytesPerSecond = 25e9;
+// Master weights and two moments.
+constexpr double kSavedBytesPerParameter = 12;
+
+double PeakFlops(const cluster::Device& device, Precision precision) {
+  switch (precision) {
+    case Precision::kFp32:
+      return device.tf32_flops.value > 0 ? device.tf32_flops.value : device.fp32_flops.value;
+    case Precision::kFp8:
+    case Precision::kMxfp8:
+      return device.fp8_flops.value > 0 ? device.fp8_flops.value : device.half_flops.value;
+    case Precision::kNvfp4:
+      return device.fp4_flops.value > 0 ? device.fp4_flops.value : device.half_flops.value;
+    case Precision::kFp16:
+    case Precision::kBf16:
+      return device.half_flops.value;
+  }
+  return device.half_flops.value;
+}
+
+void FillEffectiveShare(const ClusterPlan& plan, const Choice& choice, Figures& figures) {
+  if (!plan.failures.has_value()) return;
+  const double gpus = static_cast<double>(choice.num_gpus());
+  const double mtbf = absl::ToDoubleSeconds(plan.failures->gpu_mtbf) / gpus;
+  const double parameters = static_cast<double>(pricing::NumParameters(plan.model.architecture));
+  const double save = parameters * kSavedBytesPerParameter / gpus / kHostCopyBytesPerSecond;
+  figures.save_every_seconds = plan.failures->save_every.has_value()
+                                   ? absl::ToDoubleSeconds(*plan.failures->save_every)
+                                   : std::max(std::sqrt(2 * save * mtbf), choice.time.step_seconds);
+  figures.effective_share = EffectiveShare(figures.save_every_seconds, save,
+                                           absl::ToDoubleSeconds(plan.failures->restart_time), mtbf);
+}
+
+// A misfit in words, largest terms first.
+std::string Shortage(const Choice& choice, double limit) {
+  std::vector<std::pair<double, std::string>> parts;
+  for (int i = 0; i < pricing::kNumMemoryParts; ++i) {
+    const double bytes = choice.memory.parts[static_cast<size_t>(i)];
+    if (bytes <= 0) continue;
+    parts.emplace_back(-bytes, absl::StrCat(MemoryPartName(static_cast<pricing::MemoryPart>(i)), " ",
+                                            FormatBytes(static_cast<int64_t>(bytes))));
+  }
+  std::sort(parts.begin(), parts.end());
+  std::vector<std::string> words;
+  for (const auto& [order, text] : parts) words.push_back(text);
+  return absl::StrCat("needs up to ", FormatBytes(static_cast<int64_t>(choice.memory.upper_bytes)), " of ",
+                      FormatBytes(static_cast<int64_t>(limit)), ": ", absl::StrJoin(words, ", "));
+}
+
+absl::Status NothingFits(const recipe::LoadedRecipe& loaded, const ClusterPlan& plan,
+                         const SearchResult& found) {
+  if (found.nearest.has_value() && found.nearest->fits) {
+    const double seconds = found.nearest->time.step_seconds * static_cast<double>(loaded.recipe.train.steps);
+    return InfeasibleError(absl::StrCat("nothing meets plan.deadline: the fastest layout that fits, ",
+                                        DescribeLayout(found.nearest->workload), ", takes ",
+                                        absl::FormatDuration(absl::Seconds(std::round(seconds))), " of ",
+                                        absl::FormatDuration(absl::Seconds(plan.goal.deadline_seconds)), "; ",
+                                        NearestChange(loaded, plan)));
+  }
+  const std::string smallest =
+      found.nearest.has_value() ? absl::StrCat("The smallest, ", DescribeLayout(found.nearest->workload),
+                                               ", ", Shortage(*found.nearest, plan.memory_limit_bytes), "; ")
+                                : "";
+  return InfeasibleError(absl::StrCat("no layout fits. ", smallest, NearestChange(loaded, plan)));
+}
+
+}  // namespace
+
+double EffectiveShare(double save_every, double save_seconds, double restart_seconds, double mtbf) {
+  if (save_every <= 0 || mtbf <= 0) return 0;
+  const double saving = save_every / (save_every + save_seconds);
+  const double lost = (restart_seconds + (save_every + save_seconds) / 2) / mtbf;
+  return saving / (1 + lost);
+}
+
+double ModelFlopsPerToken(const pricing::Architecture& a, int64_t seq_len) {
+  const double layers = static_cast<double>(a.layers);
+  double key = static_cast<double>(a.head_dim);
+  double value = key;
+  if (a.latent.has_value()) {
+    key = static_cast<double>(a.latent->nope_dim + a.latent->rope_dim);
+    value = static_cast<double>(a.latent->value_dim);
+  }
+  // Products of weights: all but the look-up of the embedding, and the head once more where it is tied.
+  const int64_t head = a.vocab * a.hidden;
+  const int64_t multiplied =
+      pricing::NumActiveParameters(a) - pricing::EmbeddingParameters(a) + (a.tied_embeddings ? head : 0);
+  const double attention =
+      layers * static_cast<double>(a.heads) * (key + value) * static_cast<double>(seq_len) / 2;
+  return 6 * (static_cast<double>(multiplied) + attention);
+}
+
+Figures FiguresOf(const ClusterPlan& plan, const Choice& choice) {
+  const pricing::Workload& w = choice.workload;
+  const double gpus = static_cast<double>(choice.num_gpus());
+  const double step = choice.time.step_seconds;
+  const double tokens = static_cast<double>(w.global_batch) * static_cast<double>(w.seq_len);
+  Figures figures;
+  figures.tokens_per_second_per_gpu = tokens / step / gpus;
+  figures.model_flops_per_token = ModelFlopsPerToken(w.model, w.seq_len);
+  figures.mfu =
+      figures.model_flops_per_token * figures.tokens_per_second_per_gpu / PeakFlops(*w.device, w.precision);
+  figures.bubble_share = choice.time.pipeline_seconds / step;
+  FillEffectiveShare(plan, choice, figures);
+  figures.gpu_hours_per_billion_tokens =
+      1e9 / figures.tokens_per_second_per_gpu / 3600 / figures.effective_share;
+  figures.dollars_per_billion_tokens = figures.gpu_hours_per_billion_tokens * plan.goal.price_per_gpu_hour;
+  figures.run_seconds = static_cast<double>(plan.run_tokens) / tokens * step / figures.effective_share;
+  figures.run_dollars = figures.run_seconds / 3600 * gpus * plan.goal.price_per_gpu_hour;
+  return figures;
+}
+
+std::string DescribeLayout(const pricing::Workload& w) {
+  const pricing::Degrees& d = w.degrees;
+  std::vector<std::string> words;
+  if (d.tp > 1)
+    words.push_back(absl::StrCat("tp ", d.tp, w.SequenceParallel() ? "" : " without sequence parallel"));
+  if (d.pp > 1) {
+    const std::string stages =
+        d.virtual_stages > 1 ? absl::StrCat(", ", d.virtual_stages, " stages a rank") : "";
+    words.push_back(absl::StrCat("pp ", d.pp, " (", schedule::PipelineKindName(w.Pipeline()), stages, ")"));
+  }
+  if (d.cp > 1) words.push_back(absl::StrCat("cp ", d.cp, " (", ContextName(w.context), ")"));
+  if (d.ep > 1 || d.etp > 1)
+    words.push_back(absl::StrCat("ep ", d.ep, d.etp > 1 ? absl::StrCat(" x etp ", d.etp) : ""));
+  const std::string zero =
+      d.zero_stage == 0 ? "replicated" : absl::StrCat("ZeRO-", d.zero_stage, " over ", d.shard_group);
+  words.push_back(
+      absl::StrCat("dp ", d.dp, d.dp > 1 || d.zero_stage > 0 ? absl::StrCat(" (", zero, ")") : ""));
+  words.push_back(absl::StrCat("micro-batch ", w.micro_batch));
+  words.push_back(absl::StrCat("recompute ", RecomputeName(w.recompute)));
+  if (w.optimizer_on_host) words.push_back("optimizer in host memory");
+  if (w.activations_on_host) words.push_back("activations in host memory");
+  return absl::StrJoin(words, ", ");
+}
+
+absl::string_view RecomputeName(pricing::RecomputeKind kind) {
+  constexpr absl::string_view kNames[] = {"none", "selective", "full"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+absl::string_view ContextName(pricing::ContextKind kind) {
+  constexpr absl::string_view kNames[] = {"ring", "all-gather", "all-to-all"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+absl::string_view PrecisionName(Precision precision) {
+  constexpr absl::string_view kNames[] = {"fp32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4"};
+  return kNames[static_cast<size_t>(precision)];
+}
+
+const std::array<TimeTerm, kNumTimeTerms>& TimeTerms() {
+  using pricing::TimePrice;
+  static constexpr std::array<TimeTerm, kNumTimeTerms> kTerms = {
+      {{"compute", &TimePrice::compute_seconds},
+       {"recompute", &TimePrice::recompute_seconds},
+       {"tensor", &TimePrice::tensor_seconds},
+       {"expert", &TimePrice::expert_seconds},
+       {"context", &TimePrice::context_seconds},
+       {"pipeline", &TimePrice::pipeline_seconds},
+       {"data", &TimePrice::data_seconds},
+       {"optimizer", &TimePrice::optimizer_seconds}}};
+  return kTerms;
+}
+
+absl::string_view MemoryPartName(pricing::MemoryPart part) {
+  constexpr absl::string_view kNames[] = {"parameters", "gradients", "optimizer", "activations",
+                                          "work",       "logits",    "outside"};
+  static_assert(std::size(kNames) == pricing::kNumMemoryParts);
+  return kNames[static_cast<size_t>(part)];
+}
+
+absl::StatusOr<ClusterPlan> MakeClusterPlan(const recipe::LoadedRecipe& loaded,
+                                            const ClusterPlanOptions& options) {
+  ClusterPlan plan;
+  plan.run_name = loaded.recipe.run.name;
+  TRAINCTL_ASSIGN_OR_RETURN(plan.model, ModelOf(loaded));
+  TRAINCTL_ASSIGN_OR_RETURN(plan.machine, MachineOf(loaded));
+  plan.notes = plan.machine->notes;
+  plan.notes.insert(plan.notes.end(), plan.model.notes.begin(), plan.model.notes.end());
+  TRAINCTL_ASSIGN_OR_RETURN(plan.space, SpaceOf(loaded, plan.model, *plan.machine, plan.notes));
+  TRAINCTL_ASSIGN_OR_RETURN(plan.goal, GoalOf(loaded));
+  plan.failures = FailuresOf(loaded);
+  const recipe::Recipe& recipe = loaded.recipe;
+  plan.run_tokens = recipe.train.steps * recipe.train.batch_sequences * recipe.data.seq_len;
+  plan.memory_limit_bytes = plan.space.memory_limit_bytes > 0 ? plan.space.memory_limit_bytes
+                                                              : plan.machine->device->memory_bytes.value;
+  ExploreOptions search;
+  search.keep = std::max(1, options.keep);
+  if (options.pareto) search.pareto_step = 0.05;
+  TRAINCTL_ASSIGN_OR_RETURN(SearchResult found, Explore(plan.space, plan.goal, search));
+  plan.counts = found.counts;
+  if (found.best.empty()) return NothingFits(loaded, plan, found);
+  plan.chosen = found.best[0];
+  plan.alternatives.assign(found.best.begin() + 1, found.best.end());
+  plan.pareto = std::move(found.pareto);
+  return plan;
+}
+
+}  // namespace trainctl::planner

@@ -1,0 +1,164 @@
+#include "pricing/config_json.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/status.h"
+
+namespace trainctl::pricing {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Published {
+  const char* name;
+  const char* config;  // the sizes of its config.json
+  double parameters;   // in all, as its model card or the index of its weights says
+  double active;       // 0: not compared
+};
+
+// Totals: the sum of the tensors in the published weights (safetensors metadata on the model's page), of
+// DeepSeek-V3 without its layer that predicts a further token (671B in arXiv 2412.19437). What an
+// Architecture does not have (norms of queries and keys, a gate of shared experts, a norm of the embedding)
+// is far below the tolerance of 0.1 %.
+constexpr Published kPublished[] = {
+    {"meta-llama/Llama-3.1-8B",
+     R"({"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+         "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256, "attention_bias": false,
+         "mlp_bias": false, "tie_word_embeddings": false})",
+     8030261248, 8030261248},
+    {"mistralai/Mistral-7B-v0.1",
+     R"({"model_type": "mistral", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+         "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 32000, "sliding_window": 4096})",
+     7241732096, 0},
+    {"Qwen/Qwen2.5-7B",
+     R"({"model_type": "qwen2", "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28,
+         "num_attention_heads": 28, "num_key_value_heads": 4, "vocab_size": 152064})",
+     7615616512, 0},
+    {"Qwen/Qwen2.5-0.5B, tied",
+     R"({"model_type": "qwen2", "hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24,
+         "num_attention_heads": 14, "num_key_value_heads": 2, "vocab_size": 151936,
+         "tie_word_embeddings": true})",
+     494032768, 0},
+    {"mistralai/Mixtral-8x7B-v0.1",
+     R"({"model_type": "mixtral", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+         "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 32000, "num_local_experts": 8,
+         "num_experts_per_tok": 2})",
+     46702792704, 12.9e9},
+    {"Qwen/Qwen3-30B-A3B",
+     R"({"model_type": "qwen3_moe", "hidden_size": 2048, "intermediate_size": 6144, "num_hidden_layers": 48,
+         "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128, "vocab_size": 151936,
+         "num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768, "decoder_sparse_step": 1,
+         "mlp_only_layers": [], "attention_bias": false})",
+     30532122624, 3.3e9},
+    {"Qwen/Qwen1.5-MoE-A2.7B",
+     R"({"model_type": "qwen2_moe", "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 24,
+         "num_attention_heads": 16, "num_key_value_heads": 16, "vocab_size": 151936, "num_experts": 60,
+         "num_experts_per_tok": 4, "moe_intermediate_size": 1408, "shared_expert_intermediate_size": 5632})",
+     14315784192, 2.7e9},
+    {"deepseek-ai/DeepSeek-V2-Lite",
+     R"({"model_type": "deepseek_v2", "hidden_size": 2048, "intermediate_size": 10944, "num_hidden_layers": 27,
+         "num_attention_heads": 16, "num_key_value_heads": 16, "vocab_size": 102400, "q_lora_rank": null,
+         "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+         "n_routed_experts": 64, "n_shared_experts": 2, "num_experts_per_tok": 6,
+         "moe_intermediate_size": 1408, "first_k_dense_replace": 1, "moe_layer_freq": 1})",
+     15706484224, 2.7e9},
+    {"deepseek-ai/DeepSeek-V2",
+     R"({"model_type": "deepseek_v2", "hidden_size": 5120, "intermediate_size": 12288, "num_hidden_layers": 60,
+         "num_attention_heads": 128, "num_key_value_heads": 128, "vocab_size": 102400, "q_lora_rank": 1536,
+         "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+         "n_routed_experts": 160, "n_shared_experts": 2, "num_experts_per_tok": 6,
+         "moe_intermediate_size": 1536, "first_k_dense_replace": 1, "moe_layer_freq": 1})",
+     235741434880, 21e9},
+    {"deepseek-ai/DeepSeek-V3",
+     R"({"model_type": "deepseek_v3", "hidden_size": 7168, "intermediate_size": 18432, "num_hidden_layers": 61,
+         "num_attention_heads": 128, "num_key_value_heads": 128, "vocab_size": 129280, "q_lora_rank": 1536,
+         "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+         "n_routed_experts": 256, "n_shared_experts": 1, "num_experts_per_tok": 8,
+         "moe_intermediate_size": 2048, "first_k_dense_replace": 3, "moe_layer_freq": 1,
+         "num_nextn_predict_layers": 1})",
+     671026419200, 37e9},
+    {"openai-community/gpt2",
+     R"({"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024,
+         "vocab_size": 50257, "n_inner": null})",
+     124439808, 0},
+    {"bigscience/bloom",
+     R"({"model_type": "bloom", "hidden_size": 14336, "n_layer": 70, "num_attention_heads": 112,
+         "vocab_size": 250880})",
+     176247271424, 0},
+    {"facebook/opt-125m",
+     R"({"model_type": "opt", "hidden_size": 768, "ffn_dim": 3072, "num_hidden_layers": 12,
+         "num_attention_heads": 12, "max_position_embeddings": 2048, "vocab_size": 50272,
+         "word_embed_proj_dim": 768})",
+     125239296, 0},
+    {"EleutherAI/pythia-6.9b",
+     R"({"model_type": "gpt_neox", "hidden_size": 4096, "intermediate_size": 16384, "num_hidden_layers": 32,
+         "num_attention_heads": 32, "vocab_size": 50432, "tie_word_embeddings": false})",
+     6857302016, 0},
+    {"google/gemma-7b",
+     R"({"model_type": "gemma", "hidden_size": 3072, "intermediate_size": 24576, "num_hidden_layers": 28,
+         "num_attention_heads": 16, "num_key_value_heads": 16, "head_dim": 256, "vocab_size": 256000})",
+     8537680896, 0},
+};
+
+TEST(ConfigJson, HasThePublishedNumberOfParameters) {
+  for (const Published& published : kPublished) {
+    const absl::StatusOr<ConfigModel> model = FromConfigJson(published.config, "config.json");
+    ASSERT_TRUE(model.ok()) << published.name << ": " << model.status();
+    const auto total = static_cast<double>(NumParameters(model->architecture));
+    EXPECT_NEAR(total / published.parameters, 1, 1e-3) << published.name << " has " << total;
+    if (published.active > 0) {
+      // Told with two digits.
+      const auto active = static_cast<double>(NumActiveParameters(model->architecture));
+      EXPECT_NEAR(active / published.active, 1, 0.05) << published.name << " has " << active << " active";
+    }
+  }
+}
+
+TEST(ConfigJson, SaysWhatItLeavesOut) {
+  const absl::StatusOr<ConfigModel> mistral = FromConfigJson(kPublished[1].config, "config.json");
+  ASSERT_TRUE(mistral.ok());
+  ASSERT_EQ(mistral->notes.size(), 1U);
+  EXPECT_THAT(mistral->notes[0], HasSubstr("sliding window"));
+  EXPECT_TRUE(FromConfigJson(kPublished[0].config, "config.json")->notes.empty());
+}
+
+std::string ErrorOf(const char* text) {
+  const absl::StatusOr<ConfigModel> model = FromConfigJson(text, "m/config.json");
+  if (model.ok()) return "OK";
+  EXPECT_EQ(ExitCodeFor(model.status()), ExitCode::kBadData);
+  return std::string(model.status().message());
+}
+
+TEST(ConfigJson, NamesTheFieldThatIsWrong) {
+  EXPECT_THAT(ErrorOf(R"({"model_type": "mamba"})"),
+              HasSubstr("m/config.json: field 'model_type' is \"mamba\" but must be one of bloom, "));
+  EXPECT_THAT(ErrorOf("[]"), HasSubstr("must be a JSON object"));
+  EXPECT_THAT(ErrorOf("{"), HasSubstr("m/config.json"));
+  EXPECT_THAT(ErrorOf(R"({"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4,
+                          "vocab_size": 100, "intermediate_size": 5})"),
+              HasSubstr("field 'num_hidden_layers' is absent but must be a whole number of at least 1"));
+  EXPECT_THAT(ErrorOf(R"({"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4,
+                          "num_hidden_layers": 0, "vocab_size": 100, "intermediate_size": 5})"),
+              HasSubstr("field 'num_hidden_layers' is 0 but"));
+  EXPECT_THAT(ErrorOf(R"({"model_type": "llama", "hidden_size": 64, "num_attention_heads": 5,
+                          "num_hidden_layers": 1, "vocab_size": 100, "intermediate_size": 5})"),
+              HasSubstr("field 'num_attention_heads' is 5 but must be a divisor of hidden_size"));
+  EXPECT_THAT(ErrorOf(R"({"model_type": "llama", "hidden_size": "big", "num_attention_heads": 5,
+                          "num_hidden_layers": 1, "vocab_size": 100, "intermediate_size": 5})"),
+              HasSubstr("field 'hidden_size' is \"big\""));
+  EXPECT_THAT(ErrorOf(R"({"model_type": "llama", "hidden_size": 1e30, "num_attention_heads": 5,
+                          "num_hidden_layers": 1, "vocab_size": 100, "intermediate_size": 5})"),
+              HasSubstr("field 'hidden_size'"));
+  EXPECT_THAT(ErrorOf(R"({"model_type": "qwen3_moe", "hidden_size": 64, "num_attention_heads": 4,
+                          "num_hidden_layers": 4, "vocab_size": 100, "intermediate_size": 5, "num_experts": 4,
+                          "num_experts_per_tok": 2, "mlp_only_layers": [2]})"),
+              HasSubstr("field 'mlp_only_layers' is [2] but must be the leading layers"));
+  EXPECT_THAT(ErrorOf(R"({"model_type": "mixtral", "hidden_size": 64, "num_attention_heads": 4,
+                          "num_hidden_layers": 4, "vocab_size": 100, "intermediate_size": 5,
+                          "num_local_experts": 4, "num_experts_per_tok": 9})"),
+              HasSubstr("a token visits 9 of 4 experts"));
+}
+
+}  // namespace
+}  // namespace trainctl::pricing
