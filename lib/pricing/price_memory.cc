@@ -14,8 +14,7 @@ constexpr double kMiB = 1024.0 * 1024;
 // The caching allocator takes large blocks in units of 2 MiB and leaves a rest below 1 MiB unused
 // (pytorch/pytorch c10/cuda/CUDACachingAllocator.cpp: kRoundLarge, kSmallSize, kMinLargeAlloc).
 constexpr double kLossPerBlock = 1 * kMiB;
-constexpr double kUpperShare =
-    1 / 0.88;  // 95 % of the measured rows are at most 12 % off (docs/benchmarks.md)
+constexpr double kUpperShare = 1.125;  // 97 % of the measured rows are below it (docs/pricing.md)
 // Of what other micro-batches keep, the holes between them: a simulation of that allocator's rules (best fit,
 // splitting, its units) came to about a sixth; allocator_test.cc repeats it.
 constexpr double kHoles = 1.0 / 6;
