@@ -102,13 +102,15 @@ const FrameworkProfile kFrameworks[] = {
          "compilation; PyTorch's LayerNorm and GELU are one kernel each; loss_fn fused_crossentropy keeps "
          "the logits and writes their gradient, both half precision; activation_checkpointing_reentrant: "
          "false, "
-         "with which PyTorch's torch/utils/checkpoint.py stops early (set_checkpoint_early_stop)",
+         "with which PyTorch's torch/utils/checkpoint.py stops early (set_checkpoint_early_stop); "
+         "torch/distributed/fsdp/_runtime_utils.py: blocks are gathered on a stream of their own",
      .attention = AttentionKernel::kFlash1,
      .fused_elementwise = true,
      .gathers_by_block = true,
      .logit_bytes = 4,
      .quantize_bytes = 4,
      .rotary = RotaryKernel::kNone,
+     .gathers_in_own_pool = true,
      .metric = MemoryMetric::kReserved},
     {.name = "torchtitan",
      .label = "torchtitan (FSDP2, torch.compile)",
@@ -173,6 +175,7 @@ const FrameworkProfile kFrameworks[] = {
      .fused_activation = false,
      .step_bytes = 12,
      .flat_step_bytes = 18,
+     .gathers_in_own_pool = true,
      .nccl_connects_all = true,
      .data_groups = 2,
      .world_groups = 2,
