@@ -62,11 +62,12 @@ TEST(RulesOfThumb, ALayerThatDoesNotFitIsCut) {
   EXPECT_GT(Plan("wide-127b_64xa100", {"parallel.zero_stage=3"}).workload.degrees.tp, 1);
 }
 
-TEST(RulesOfThumb, SeveralNodesTakeZeroOverFastLinksAndPipelinesOverSlowOnes) {
+TEST(RulesOfThumb, SeveralNodesTakeZeroOrPipelinesOverFastLinksAndPipelinesAloneOverSlowOnes) {
   const Choice fast = Plan("llama3.1-70b_64xh100");
   const Choice slow = Plan("llama3.1-70b_64xh100_ethernet");
-  EXPECT_EQ(fast.workload.degrees.pp, 1);
-  EXPECT_GE(fast.workload.degrees.zero_stage, 1);
+  EXPECT_TRUE(fast.workload.degrees.pp > 1 || fast.workload.degrees.zero_stage >= 1);
+  // Over fast links ZeRO without a pipeline is as good, or nearly.
+  EXPECT_LT(Plan("llama3.1-70b_64xh100", {"parallel.pp=1"}).time.step_seconds, 1.15 * fast.time.step_seconds);
   EXPECT_GT(slow.workload.degrees.pp, 1);
   // What is exchanged often stays within a node.
   EXPECT_LE(slow.workload.degrees.tp * slow.workload.degrees.cp, 8);
