@@ -50,8 +50,8 @@ class NotesReader {
   void ReadTune() {
     const bool series = Says("cumulative");
     if (!series && Says("single-device recipe")) {
-      w_.optimizer_bytes = 2;
-      w_.optimizer_on_host = true;  // paged
+      // Paged: the driver moves the moments in as the update, on the device, comes to them.
+      w_.optimizer_bytes = 1e-3;
       w_.optimizer_in_backward = true;
       w_.recompute = RecomputeKind::kFull;
       w_.loss_chunks = 8;

@@ -48,15 +48,19 @@ ScoredRow ScoreRun(const PublishedRun& run, const Tuning& tuning) {
   const TunedMachine machine(tuning, *workload.device, *workload.node);
   machine.Apply(workload);
   const MemoryPrice memory = PriceMemory(workload);
-  row.predicted_memory_gib = memory.Of(run.metric) / kGiB;
-  row.upper_memory_gib = memory.UpperOf(run.metric) / kGiB;
+  // A device that is full shows no more than it has, where what the allocator could give back is the rest.
+  const double capacity = workload.device->memory_bytes.value;
+  const bool fits = memory.needed_bytes <= capacity;
+  row.predicted_memory_gib =
+      (fits ? std::min(memory.Of(run.metric), capacity) : memory.Of(run.metric)) / kGiB;
+  row.upper_memory_gib =
+      (fits ? std::min(memory.UpperOf(run.metric), capacity) : memory.UpperOf(run.metric)) / kGiB;
   row.predicted_step_seconds = PriceTime(workload).step_seconds;
-  row.status = memory.device_bytes > workload.device->memory_bytes.value ? ScoreStatus::kRejected
-                                                                         : ScoreStatus::kScored;
+  row.status = fits ? ScoreStatus::kScored : ScoreStatus::kRejected;
   if (row.status == ScoreStatus::kRejected) {
-    row.reason = absl::StrCat(absl::StrFormat("needs %.1f GiB of %.1f GiB", memory.device_bytes / kGiB,
-                                              workload.device->memory_bytes.value / kGiB),
-                              row.reason.empty() ? "" : "; ", row.reason);
+    row.reason = absl::StrCat(
+        absl::StrFormat("needs %.1f GiB of %.1f GiB", memory.needed_bytes / kGiB, capacity / kGiB),
+        row.reason.empty() ? "" : "; ", row.reason);
   }
   row.memory_error_percent = PercentOff(row.predicted_memory_gib, row.measured_memory_gib);
   row.time_error_percent = PercentOff(row.predicted_step_seconds, row.measured_step_seconds);

@@ -50,6 +50,7 @@ void TuneMemory(const Tuning& tuning, MemoryPrice& price) {
   const double more = (price.reserved_bytes - price.allocated_bytes) * (tuning.reserved_share - 1);
   price.reserved_bytes += more;
   price.device_bytes += more;
+  price.needed_bytes += more;
   price.upper_bytes += more;
 }
 
