@@ -212,7 +212,7 @@ class Builder {
       rank.samples.push_back(now);
       if (span.kind == SpanKind::kBackward || span.kind == SpanKind::kBackwardWeight) {
         const double share = all_kept > 0 ? made * own / all_kept : 0;
-        if (share > 0) AddSlope(span, own, share, end.work, now, rank.samples);
+        if (share > 0 || end.work > backward.work) AddSlope(span, own, share, end.work, now, rank.samples);
         now.activation_bytes = std::max(0.0, now.activation_bytes - own);
         now.gradient_bytes += share;
       }
@@ -221,20 +221,29 @@ class Builder {
       rank.samples.push_back(now);
     }
     const double scale = most > 0 ? backward.activations / most : 0;
-    for (MemorySample& sample : rank.samples) sample.activation_bytes *= scale;
+    // The price frees a whole micro-batch before the end of the first stage's backward, the schedule one
+    // stage of it: where a rank has several, what the end needs is cut so that the drawing stays below the
+    // price.
+    const double limit = rank.memory.allocated_bytes - rank.state_bytes;
+    for (MemorySample& sample : rank.samples) {
+      sample.activation_bytes *= scale;
+      const double room = limit - sample.activation_bytes - sample.gradient_bytes;
+      sample.work_bytes = std::min(sample.work_bytes, std::max(0.0, room));
+    }
   }
 
-  // A backward frees activations layer by layer, and makes gradients in their place.
+  // A backward frees activations layer by layer, and makes gradients in their place; its end may need more
+  // than its layers do.
   static void AddSlope(const Span& span, double freed, double made, double work_at_end,
                        const MemorySample& begin, std::vector<MemorySample>& samples) {
-    constexpr int kSteps = 8;
-    for (int k = 1; k <= kSteps; ++k) {
-      const double done = static_cast<double>(k) / kSteps;
+    const int steps = made > 0 ? 8 : 1;
+    for (int k = 1; k <= steps; ++k) {
+      const double done = static_cast<double>(k) / steps;
       MemorySample sample = begin;
-      sample.time_s = span.start_s + (span.end_s - span.start_s) * k / (kSteps + 1);
+      sample.time_s = span.start_s + (span.end_s - span.start_s) * 0.9 * done;
       sample.activation_bytes = std::max(0.0, begin.activation_bytes - done * freed);
       sample.gradient_bytes += done * made;
-      if (k == kSteps) sample.work_bytes = work_at_end;
+      if (k == steps) sample.work_bytes = work_at_end;
       samples.push_back(sample);
     }
   }

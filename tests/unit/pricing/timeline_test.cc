@@ -245,10 +245,11 @@ TEST(Timeline, AgreesWithThePricesOfRandomJobs) {
       if (LayersOfRank(w, static_cast<int64_t>(r)).empty()) continue;
       const MemoryPrice& memory = timeline.ranks[r].memory;
       const double drawn = Peak(timeline.ranks[r]);
-      // With several stages a rank may not hold all of its activations yet when the loss is formed; the price
-      // says that it does.
-      const double least = memory.moment == MemoryMoment::kLoss && timeline.num_stages > w.degrees.pp
-                               ? memory.allocated_bytes - memory.At(MemoryMoment::kLoss).sum() +
+      // With several stages a rank may not hold all of its activations yet when the loss is formed, or not
+      // any more when the embedding has its backward; the price says that it does.
+      const bool other = memory.moment == MemoryMoment::kLoss || memory.moment == MemoryMoment::kEnd;
+      const double least = other && timeline.num_stages > w.degrees.pp
+                               ? memory.allocated_bytes - memory.At(memory.moment).sum() +
                                      memory.At(MemoryMoment::kBackward).sum()
                                : memory.allocated_bytes;
       if (!(drawn >= least * (1 - 1e-9) && drawn <= memory.allocated_bytes * (1 + 1e-9))) {
