@@ -146,6 +146,13 @@ void AddPlan(CLI::App& app, Action& action) {
       ->type_name("KEY=V1,V2");
   verb->add_option("--write", options->write, "Write a recipe with everything fixed as it was chosen")
       ->type_name("OUT.toml");
+  verb->add_flag(
+      "--explain", options->explain,
+      "Every term of memory and time, what binds, why not another layout, and where constants are from");
+  verb->add_flag("--draw", options->draw, "Draw the step: ranks and time");
+  verb->add_option("--trace", options->trace, "Write the step as a trace for Perfetto")
+      ->type_name("OUT.json");
+  verb->add_option("--html", options->html, "Write one self-contained page")->type_name("OUT.html");
   verb->add_flag("--pareto", options->pareto, "Also the layouts that need less memory for more time");
   AddJsonFlag(*verb);
   SetExample(*verb, "trainctl plan recipes/quickstart.toml --set cluster.memory_limit=2GiB");

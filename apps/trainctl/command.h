@@ -34,6 +34,7 @@ void AddLogs(CLI::App& app, Action& action);
 void AddStop(CLI::App& app, Action& action);
 void AddPlan(CLI::App& app, Action& action);
 void AddScore(CLI::App& app, Action& action);
+void AddDoctor(CLI::App& app, Action& action);
 void AddCalibrate(CLI::App& app, Action& action);
 void AddLaunch(CLI::App& app, Action& action);
 void AddResume(CLI::App& app, Action& action);

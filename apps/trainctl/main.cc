@@ -15,7 +15,7 @@ namespace {
 constexpr std::array kCommands = {
     Command{AddData}, Command{AddPlan},  Command{AddRecipe},    Command{AddCheckpoint}, Command{AddStatus},
     Command{AddLogs}, Command{AddStop},  Command{AddLaunch},    Command{AddResume},     Command{AddGenerate},
-    Command{AddEval}, Command{AddScore}, Command{AddCalibrate}, Command{AddVersion},
+    Command{AddEval}, Command{AddScore}, Command{AddCalibrate}, Command{AddDoctor},     Command{AddVersion},
 };
 
 bool JsonRequested(const CLI::App& app) {

@@ -6,9 +6,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "apps/trainctl/plan_explain.h"
+#include "apps/trainctl/plan_outputs.h"
 #include "apps/trainctl/text_table.h"
 #include "base/files.h"
 #include "base/units.h"
+#include "planner/cluster_explain.h"
 #include "planner/cluster_plan.h"
 #include "planner/cluster_plan_json.h"
 
@@ -157,6 +160,9 @@ std::string PlanOptions::ClusterOnly() const {
   if (!sweeps.empty()) return "--sweep";
   if (!write.empty()) return "--write";
   if (explain) return "--explain";
+  if (draw) return "--draw";
+  if (!trace.empty()) return "--trace";
+  if (!html.empty()) return "--html";
   if (pareto) return "--pareto";
   return "";
 }
@@ -165,13 +171,18 @@ absl::StatusOr<ExitCode> PlanForCluster(const recipe::LoadedRecipe& loaded, cons
                                         const Output& output) {
   planner::ClusterPlanOptions plan_options;
   plan_options.keep = options.top;
-  plan_options.pareto = options.pareto;
+  plan_options.pareto = options.pareto || !options.html.empty();
   TRAINCTL_ASSIGN_OR_RETURN(const ClusterPlan plan, planner::MakeClusterPlan(loaded, plan_options));
   if (!options.write.empty()) {
     TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(options.write, planner::FixedRecipe(loaded, plan, plan.chosen)));
   }
+  if (!options.trace.empty()) {
+    TRAINCTL_RETURN_IF_ERROR(WriteTrace(plan.chosen.workload, plan.run_name, options.trace));
+  }
+  if (!options.html.empty()) TRAINCTL_RETURN_IF_ERROR(WritePage(planner::PageOfPlan(plan), options.html));
   if (output.json) {
     Json json = planner::PlanToJsonObject(plan);
+    if (options.explain) json["explanation"] = ExplanationToJson(planner::Explain(plan));
     for (const std::string& note : loaded.notes) json["notes"].push_back(note);
     std::puts(json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
     return ExitCode::kOk;
@@ -187,7 +198,14 @@ absl::StatusOr<ExitCode> PlanForCluster(const recipe::LoadedRecipe& loaded, cons
     PrintChoices(plan, choices, output.stdout_color);
   }
   PrintFoot(plan, loaded.notes);
-  if (!options.write.empty()) std::printf("  written to %s\n", options.write.c_str());
+  for (const std::string* path : {&options.write, &options.trace, &options.html}) {
+    if (!path->empty()) std::printf("  written to %s\n", path->c_str());
+  }
+  if (options.draw) {
+    std::printf("\n");
+    PrintDrawing(plan.chosen.workload, output.stdout_color);
+  }
+  if (options.explain) PrintExplanation(plan, planner::Explain(plan), output.stdout_color);
   return ExitCode::kOk;
 }
 

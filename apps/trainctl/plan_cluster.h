@@ -14,9 +14,10 @@ struct PlanOptions {
   std::string recipe;
   std::vector<std::string> sets;  // with those that --price, --objective and --as stand for
   std::vector<std::string> sweeps;
-  std::string write;
+  std::string write, trace, html;
   int top = 5;
   bool explain = false;
+  bool draw = false;
   bool pareto = false;
 
   // The options that only a plan for accelerators has, for saying so.

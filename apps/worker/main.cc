@@ -124,6 +124,10 @@ absl::StatusOr<int> OnRun(const std::string& verb, const std::vector<std::string
 
 int Main(int argc, char** argv) {
   std::vector<std::string> args(argv + 1, argv + argc);
+  if (args == std::vector<std::string>{"version"}) {
+    std::printf("starts, with LibTorch %s\n", trainer::LibTorchVersion());
+    return 0;
+  }
   if (!args.empty() && (args[0] == "generate" || args[0] == "eval" || args[0] == "export")) {
     const std::string verb = args[0];
     args.erase(args.begin());

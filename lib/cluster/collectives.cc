@@ -255,7 +255,7 @@ double TokenExchangeSeconds(double bytes, double copies_to_nodes, double copies_
   double inside = 0, between = 0;
   double latency = kBaseRing[kSimple];
   if (group.ranks_in_node > 1) {
-    inside = bytes * copies_to_ranks / (group.scale_up * node.scale_up->all_to_all.value);
+    inside = bytes * std::max(0.0, copies_to_ranks) / (group.scale_up * node.scale_up->all_to_all.value);
     latency += (group.nvlink ? kNvlinkRing : kPciRing)[kSimple];
   }
   if (group.nodes > 1) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -9,18 +10,17 @@
 #include "base/status.h"
 #include "base/units.h"
 #include "planner/cluster_space.h"
-#include "pricing/layer_work.h"
+#include "pricing/effective_time.h"
 
 namespace trainctl::planner {
 namespace {
 
 using pricing::Precision;
 
+constexpr double kUnlimitedBytes = 1e18;
 // A pinned copy to host memory over PCIe 4.0 x16, of the 32 GB/s that it has; saves go on from there
 // beside the steps.
 constexpr double kHostCopyBytesPerSecond = 25e9;
-// Master weights and two moments.
-constexpr double kSavedBytesPerParameter = 12;
 
 double PeakFlops(const cluster::Device& device, Precision precision) {
   switch (precision) {
@@ -40,15 +40,17 @@ double PeakFlops(const cluster::Device& device, Precision precision) {
 
 void FillEffectiveShare(const ClusterPlan& plan, const Choice& choice, Figures& figures) {
   if (!plan.failures.has_value()) return;
-  const double gpus = static_cast<double>(choice.num_gpus());
-  const double mtbf = absl::ToDoubleSeconds(plan.failures->gpu_mtbf) / gpus;
-  const double parameters = static_cast<double>(pricing::NumParameters(plan.model.architecture));
-  const double save = parameters * kSavedBytesPerParameter / gpus / kHostCopyBytesPerSecond;
-  figures.save_every_seconds = plan.failures->save_every.has_value()
-                                   ? absl::ToDoubleSeconds(*plan.failures->save_every)
-                                   : std::max(std::sqrt(2 * save * mtbf), choice.time.step_seconds);
-  figures.effective_share = EffectiveShare(figures.save_every_seconds, save,
-                                           absl::ToDoubleSeconds(plan.failures->restart_time), mtbf);
+  pricing::Reliability reliability;
+  reliability.checkpoint_stall_seconds = choice.memory.checkpoint_bytes / kHostCopyBytesPerSecond;
+  if (plan.failures->save_every.has_value()) {
+    reliability.checkpoint_interval_seconds = absl::ToDoubleSeconds(*plan.failures->save_every);
+  }
+  reliability.failures_per_gpu_hour = 1 / absl::ToDoubleHours(plan.failures->gpu_mtbf);
+  reliability.restart_seconds = absl::ToDoubleSeconds(plan.failures->restart_time);
+  const pricing::EffectiveTime time =
+      pricing::PriceEffectiveTime(choice.time.step_seconds, choice.num_gpus(), reliability);
+  figures.effective_share = time.share_of_time;
+  figures.save_every_seconds = time.checkpoint_interval_seconds;
 }
 
 // A misfit in words, largest terms first.
@@ -65,6 +67,85 @@ std::string Shortage(const Choice& choice, double limit) {
   for (const auto& [order, text] : parts) words.push_back(text);
   return absl::StrCat("needs up to ", FormatBytes(static_cast<int64_t>(choice.memory.upper_bytes)), " of ",
                       FormatBytes(static_cast<int64_t>(limit)), ": ", absl::StrJoin(words, ", "));
+}
+
+// Layouts that differ in more than how states are sharded, the best of each kind; `best` is sorted.
+std::vector<Choice> Different(const std::vector<Choice>& best, size_t keep) {
+  const auto kind = [](const Choice& choice) {
+    const pricing::Workload& w = choice.workload;
+    const pricing::Degrees& d = w.degrees;
+    return std::make_tuple(d.tp, d.pp, d.cp, d.ep, d.etp, d.world_size(), w.recompute, w.precision,
+                           w.optimizer_on_host, w.activations_on_host);
+  };
+  std::vector<Choice> different;
+  for (size_t i = 1; i < best.size() && different.size() + 1 < keep; ++i) {
+    const bool is_new = std::none_of(best.begin(), best.begin() + static_cast<std::ptrdiff_t>(i),
+                                     [&](const Choice& other) { return kind(other) == kind(best[i]); });
+    if (is_new) different.push_back(best[i]);
+  }
+  return different;
+}
+
+// What waits in host memory has to fit there too, where the node's is known.
+bool FitsHost(const Choice& choice) {
+  const cluster::Node& node = *choice.workload.node;
+  const double ranks = static_cast<double>(std::min<int64_t>(node.gpus, choice.num_gpus()));
+  return node.cpu_memory_bytes <= 0 ||
+         choice.memory.host_bytes * ranks <= static_cast<double>(node.cpu_memory_bytes);
+}
+
+// The search knows even cuts; given ones are priced in their place.
+void Recut(const ClusterPlan& plan, const std::vector<int64_t>& stage_layers, SearchResult& found) {
+  std::vector<Choice> priced;
+  for (Choice& choice : found.best) {
+    choice.workload.stage_layers = stage_layers;
+    if (!pricing::Validate(choice.workload).ok()) continue;
+    choice.memory = pricing::PriceMemory(choice.workload);
+    choice.time = pricing::PriceTime(choice.workload);
+    choice.fits = choice.memory.upper_bytes <= plan.memory_limit_bytes;
+    priced.push_back(std::move(choice));
+  }
+  const bool by_memory = plan.goal.objective == Objective::kHeadroom;
+  std::stable_sort(priced.begin(), priced.end(), [&](const Choice& a, const Choice& b) {
+    if (a.fits != b.fits) return a.fits;
+    if (by_memory || !a.fits) return a.memory.upper_bytes < b.memory.upper_bytes;
+    return a.time.step_seconds < b.time.step_seconds;
+  });
+  found.best.clear();
+  for (Choice& choice : priced) {
+    if (choice.fits) {
+      found.best.push_back(std::move(choice));
+    } else if (found.best.empty() && !found.nearest.has_value()) {
+      found.nearest = std::move(choice);
+    }
+  }
+}
+
+constexpr int kSearchedPerShown = 12;
+constexpr int kRecut = 256;
+
+absl::StatusOr<SearchResult> Search(const ClusterPlan& plan, const std::vector<int64_t>& stage_layers,
+                                    const ClusterPlanOptions& options) {
+  ExploreOptions search;
+  search.keep = stage_layers.empty() ? std::max(1, options.keep) * kSearchedPerShown : kRecut;
+  if (options.pareto && stage_layers.empty()) search.pareto_step = 0.05;
+  SearchSpace space = plan.space;
+  if (!stage_layers.empty()) space.memory_limit_bytes = kUnlimitedBytes;
+  TRAINCTL_ASSIGN_OR_RETURN(SearchResult found, Explore(space, plan.goal, search));
+  if (!stage_layers.empty()) Recut(plan, stage_layers, found);
+  const bool had_any = !found.best.empty();
+  const auto misfits = std::stable_partition(found.best.begin(), found.best.end(), FitsHost);
+  if (had_any && misfits == found.best.begin()) {
+    const Choice& choice = found.best[0];
+    const cluster::Node& node = *choice.workload.node;
+    return InfeasibleError(
+        absl::StrCat("no layout fits: ", DescribeLayout(choice.workload), " keeps ",
+                     FormatBytes(static_cast<int64_t>(choice.memory.host_bytes * node.gpus)),
+                     " in the host memory of a node, which has ", FormatBytes(node.cpu_memory_bytes),
+                     "; use more nodes, or set cluster.host_memory if it has more"));
+  }
+  found.best.erase(misfits, found.best.end());
+  return found;
 }
 
 absl::Status NothingFits(const recipe::LoadedRecipe& loaded, const ClusterPlan& plan,
@@ -85,13 +166,6 @@ absl::Status NothingFits(const recipe::LoadedRecipe& loaded, const ClusterPlan& 
 }
 
 }  // namespace
-
-double EffectiveShare(double save_every, double save_seconds, double restart_seconds, double mtbf) {
-  if (save_every <= 0 || mtbf <= 0) return 0;
-  const double saving = save_every / (save_every + save_seconds);
-  const double lost = (restart_seconds + (save_every + save_seconds) / 2) / mtbf;
-  return saving / (1 + lost);
-}
 
 double ModelFlopsPerToken(const pricing::Architecture& a, int64_t seq_len) {
   const double layers = static_cast<double>(a.layers);
@@ -179,7 +253,8 @@ const std::array<TimeTerm, kNumTimeTerms>& TimeTerms() {
        {"context", &TimePrice::context_seconds},
        {"pipeline", &TimePrice::pipeline_seconds},
        {"data", &TimePrice::data_seconds},
-       {"optimizer", &TimePrice::optimizer_seconds}}};
+       {"optimizer", &TimePrice::optimizer_seconds},
+       {"offload", &TimePrice::offload_seconds}}};
   return kTerms;
 }
 
@@ -205,14 +280,12 @@ absl::StatusOr<ClusterPlan> MakeClusterPlan(const recipe::LoadedRecipe& loaded,
   plan.run_tokens = recipe.train.steps * recipe.train.batch_sequences * recipe.data.seq_len;
   plan.memory_limit_bytes = plan.space.memory_limit_bytes > 0 ? plan.space.memory_limit_bytes
                                                               : plan.machine->device->memory_bytes.value;
-  ExploreOptions search;
-  search.keep = std::max(1, options.keep);
-  if (options.pareto) search.pareto_step = 0.05;
-  TRAINCTL_ASSIGN_OR_RETURN(SearchResult found, Explore(plan.space, plan.goal, search));
+  TRAINCTL_ASSIGN_OR_RETURN(const std::vector<int64_t> stage_layers, StageLayersOf(loaded, plan.space));
+  TRAINCTL_ASSIGN_OR_RETURN(SearchResult found, Search(plan, stage_layers, options));
   plan.counts = found.counts;
   if (found.best.empty()) return NothingFits(loaded, plan, found);
   plan.chosen = found.best[0];
-  plan.alternatives.assign(found.best.begin() + 1, found.best.end());
+  plan.alternatives = Different(found.best, static_cast<size_t>(std::max(1, options.keep)));
   plan.pareto = std::move(found.pareto);
   return plan;
 }

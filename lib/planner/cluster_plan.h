@@ -30,7 +30,7 @@ inline constexpr char kClusterPlanSchema[] = "trainctl.cluster-plan.v1";
 
 struct Failures {
   absl::Duration gpu_mtbf, restart_time;
-  std::optional<absl::Duration> save_every;  // the recipe's, else the best
+  std::optional<absl::Duration> save_every;  // the recipe's; empty: the best
 };
 
 struct ClusterPlan {
@@ -78,12 +78,6 @@ Figures FiguresOf(const ClusterPlan& plan, const Choice& choice);
 // Of the matrix products of one token, forward and backward.
 double ModelFlopsPerToken(const pricing::Architecture& model, int64_t seq_len);
 
-// The share of the time in which steps are made, first order in the rates (Daly, "A higher order estimate of
-// the optimum checkpoint interval", 2006, equation 4): a save every `save_every` seconds stalls
-// `save_seconds`, a failure every `mtbf` costs the restart and half an interval. The interval that is best:
-// sqrt(2 save mtbf).
-double EffectiveShare(double save_every, double save_seconds, double restart_seconds, double mtbf);
-
 // "tp 8, pp 16 (interleaved-1f1b, 2 stages a rank), dp 128 (ZeRO-1 over 64), micro-batch 1, recompute full".
 std::string DescribeLayout(const pricing::Workload& workload);
 
@@ -93,7 +87,7 @@ absl::string_view PrecisionName(pricing::Precision precision);
 
 // Terms of the prices with their names, in the order in which they are shown.
 using TimeTerm = std::pair<const char*, double pricing::TimePrice::*>;
-inline constexpr int kNumTimeTerms = 8;
+inline constexpr int kNumTimeTerms = 9;
 const std::array<TimeTerm, kNumTimeTerms>& TimeTerms();
 absl::string_view MemoryPartName(pricing::MemoryPart part);
 

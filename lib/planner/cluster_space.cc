@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "base/units.h"
 #include "cluster/catalogue_names.h"
+#include "planner/framework_ways.h"
 
 namespace trainctl::planner {
 namespace {
@@ -148,6 +149,25 @@ std::vector<int64_t> DeviceCounts(const Machine& machine) {
 
 }  // namespace
 
+void LimitToFramework(SearchSpace& space) {
+  const FrameworkWays* ways = FindWays(space.base.framework->name);
+  if (ways == nullptr) return;
+  const auto only = [](auto& axis, auto values) {
+    if (axis.empty()) axis = std::move(values);
+  };
+  const std::vector<int64_t> one = {1};
+  if (!ways->tensor) only(space.tp, one);
+  if (!ways->context) only(space.cp, one);
+  if (!ways->expert) only(space.ep, one);
+  if (ways->schedules.empty()) {
+    only(space.pp, one);
+  } else {
+    only(space.pipeline, ways->schedules);
+  }
+  if (!ways->contexts.empty()) only(space.context, ways->contexts);
+  only(space.zero_stage, ways->zero_stages);
+}
+
 absl::StatusOr<SearchSpace> SpaceOf(const LoadedRecipe& loaded, const PlannedModel& model,
                                     const Machine& machine, std::vector<std::string>& notes) {
   const recipe::Recipe& recipe = loaded.recipe;
@@ -177,7 +197,34 @@ absl::StatusOr<SearchSpace> SpaceOf(const LoadedRecipe& loaded, const PlannedMod
     space.memory_limit_bytes = static_cast<double>(*recipe.cluster.memory_limit_bytes);
   }
   TRAINCTL_RETURN_IF_ERROR(FixLayout(loaded, space));
+  LimitToFramework(space);
   return space;
+}
+
+absl::StatusOr<std::vector<int64_t>> StageLayersOf(const LoadedRecipe& loaded, SearchSpace& space) {
+  const recipe::ParallelConfig& p = loaded.recipe.parallel;
+  if (!p.stage_layers.has_value()) return std::vector<int64_t>();
+  const auto wrong = [&](const std::string& why) {
+    return UsageError(AtField(loaded, "parallel.stage_layers", absl::StrCat("parallel.stage_layers: ", why)));
+  };
+  if (!p.pp.has_value()) return wrong("give parallel.pp with it");
+  const auto stages = static_cast<int64_t>(p.stage_layers->size());
+  if (stages == 0 || stages % *p.pp != 0) {
+    return wrong(absl::StrCat(stages, " numbers are no multiple of parallel.pp (", *p.pp, ")"));
+  }
+  const int64_t virtual_stages = stages / *p.pp;
+  if (p.virtual_stages.value_or(virtual_stages) != virtual_stages) {
+    return wrong(absl::StrCat(stages, " numbers are not the ", *p.pp, " x ", *p.virtual_stages,
+                              " stages of parallel.pp and virtual_stages"));
+  }
+  int64_t sum = 0;
+  for (const int64_t layers : *p.stage_layers) sum += layers;
+  if (sum != space.base.model.layers) {
+    return wrong(
+        absl::StrCat("they add up to ", sum, " and the model has ", space.base.model.layers, " layers"));
+  }
+  space.virtual_stages = {virtual_stages};
+  return *p.stage_layers;
 }
 
 absl::StatusOr<Goal> GoalOf(const LoadedRecipe& loaded) {
@@ -266,9 +313,9 @@ std::vector<Release> Releases() {
   };
 }
 
-// Where nothing fits a search has no best to prune with; whether anything does is asked of those layouts that
-// need least.
-std::optional<Choice> BestOf(const SearchSpace& space, const Goal& goal) {
+// Where nothing fits a search has no best to prune with, so whether anything does is asked of those layouts
+// that need least.
+std::optional<Choice> SmallestOf(const SearchSpace& space, const Goal& goal) {
   SearchSpace smallest = space;
   const auto at_least = [](auto& axis, auto value) {
     if (axis.empty()) axis = {value};
@@ -282,12 +329,16 @@ std::optional<Choice> BestOf(const SearchSpace& space, const Goal& goal) {
   at_least(smallest.activations_on_host, false);
   if (smallest.zero_stage.empty()) smallest.zero_stage = {0, 1, 3};
   smallest.precision.resize(1);
-  const absl::StatusOr<SearchResult> feasible = Explore(smallest, goal, {.keep = 1});
-  if (!feasible.ok() || feasible->best.empty()) return std::nullopt;
-  ExploreOptions options;
-  options.keep = 1;
-  absl::StatusOr<SearchResult> found = Explore(space, goal, options);
+  absl::StatusOr<SearchResult> found = Explore(smallest, goal, {.keep = 1});
   if (!found.ok() || found->best.empty()) return std::nullopt;
+  return std::move(found->best[0]);
+}
+
+std::optional<Choice> BestOf(const SearchSpace& space, const Goal& goal) {
+  std::optional<Choice> smallest = SmallestOf(space, goal);
+  if (!smallest.has_value()) return std::nullopt;
+  absl::StatusOr<SearchResult> found = Explore(space, goal, {.keep = 1});
+  if (!found.ok() || found->best.empty()) return smallest;
   return std::move(found->best[0]);
 }
 
@@ -307,6 +358,7 @@ std::string NearestChange(const LoadedRecipe& loaded, const ClusterPlan& plan) {
     if (loaded.stated.count(release.field) == 0) continue;
     SearchSpace space = plan.space;
     release.apply(space);
+    LimitToFramework(space);
     release.apply(released);
     ++num_released;
     if (const std::optional<Choice> choice = BestOf(space, plan.goal)) {
@@ -314,6 +366,7 @@ std::string NearestChange(const LoadedRecipe& loaded, const ClusterPlan& plan) {
                           ", ", Outcome(*choice));
     }
   }
+  LimitToFramework(released);
   if (num_released > 1) {
     if (const std::optional<Choice> choice = BestOf(released, plan.goal)) {
       return absl::StrCat("no single setting of [parallel] is in the way; with all of them at \"auto\", ",
@@ -327,7 +380,7 @@ std::string NearestChange(const LoadedRecipe& loaded, const ClusterPlan& plan) {
     if (space.num_gpus > kMostGpus / times) break;
     space.num_gpus *= times;
     space.gpu_counts.clear();
-    if (const std::optional<Choice> choice = BestOf(space, plan.goal)) {
+    if (const std::optional<Choice> choice = SmallestOf(space, plan.goal)) {
       return absl::StrCat("the nearest that does: cluster.nodes = ", plan.machine->num_nodes * times, kept,
                           ", ", Outcome(*choice));
     }

@@ -13,9 +13,9 @@ struct DrawStepOptions {
   bool color = false;  // ANSI
 };
 
-// A line on the schedule, one line per rank, a legend, and what a rank does all the time. A cell is about
-// the shortest pass; a step that is wider than the text is cut, and the text says where.
-// `workload` is valid (pricing::Validate).
+// A line on the schedule; where the step is wider than the text, all of it with a letter a column (the pass
+// that takes most of it); then pass by pass with their micro-batches, cut where the text ends; a legend, and
+// where the time goes. Small letters as in pipeline_draw.h. `workload` is valid (pricing::Validate).
 std::string DrawStep(const pricing::Workload& workload, const DrawStepOptions& options = {});
 
 }  // namespace trainctl::planner

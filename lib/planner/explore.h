@@ -13,7 +13,8 @@
 // What a free axis ranges over ("everything that makes sense"):
 //   tp              divisors of the heads and of the node's GPUs
 //   cp              powers of two that leave a rank 2,048 tokens of a sequence, an even number of pieces
-//   ep, etp         divisors of the experts; etp 1 or tp; ep * etp divides tp * cp * dp
+//   ep, etp         divisors of the experts; etp 1, or tp where that leaves a rank 1,024 of an expert's ffn;
+//                   ep * etp divides tp * cp * dp
 //   pp              divisors of what is left of the GPUs, at most a stage a layer and 256
 //   pipeline        all kinds for pp > 1 that the shape allows; DualPipe and DualPipeV only where asked for,
 //                   since they are made for the overlap of an exchange of tokens: with experts
@@ -25,7 +26,8 @@
 //   sequence_parallel  both with tp > 1
 //   context         all kinds with cp > 1; all-to-all where its degree divides the heads
 //   recompute       none, full; selective where the framework's differs from none
-//   recomputed_layers  with full recompute and where it is fixed by nothing else: all
+//   recomputed_layers  with full recompute: all, or one to three quarters of a rank's layers
+//   stage_split     with pp > 1 even and embedding-aware, unless the framework's way is that already
 //   the others      as in `base`
 // Only if nothing of that fits are looked at, unless fixed: tp beyond a node, optimizer and activations in
 // host memory.
@@ -47,11 +49,13 @@ namespace trainctl::planner {
 enum class StageSplit : uint8_t {
   kEven,            // the framework's way
   kEmbeddingAware,  // embedding and head count as a layer each, so that the first and last stage have fewer
+  kGiven,           // base.stage_layers
 };
 
 struct SearchSpace {
   // What is fixed: model, seq_len, global_batch, precision, device, node, framework. Degrees, micro_batch,
-  // recompute, pipeline and stage_layers are overwritten.
+  // recompute and pipeline are overwritten. stage_layers, where there are any, are the only cut, and
+  // pp * virtual_stages is their number.
   pricing::Workload base;
   int64_t num_gpus = 0;  // of the cluster; all are used unless gpu_counts or the goal says otherwise
   std::vector<int64_t> gpu_counts;  // numbers to choose from
@@ -105,8 +109,10 @@ struct SearchCounts {
 };
 
 struct SearchResult {
-  std::vector<Choice> best;    // best first, at most ExploreOptions::keep
-  std::vector<Choice> pareto;  // fastest first, see ExploreOptions::pareto_step
+  std::vector<Choice> best;  // best first, at most ExploreOptions::keep
+  // Fastest first, see ExploreOptions::pareto_step: step time against memory, or under kFewestGpus against
+  // the number of GPUs.
+  std::vector<Choice> pareto;
   // Where `best` is empty: the layout that needs least memory; or, if some fit but none meets the deadline,
   // the fastest of them (then `fits` is true).
   std::optional<Choice> nearest;
@@ -118,7 +124,8 @@ struct ExploreOptions {
   // Times (or costs, or bytes) within this share of each other count as equal, and the simpler layout goes
   // first: smaller tp * pp * cp * ep, nothing in host memory, no recompute, lower stage.
   double hair = 1e-3;
-  // Of the front only points that save at least this share of memory against all faster ones. 0: no front.
+  // Each point of the Pareto front needs at least this share of memory less than the one before. 0: no front,
+  // which takes about as long again as the answer.
   double pareto_step = 0;
 };
 

@@ -15,6 +15,7 @@ using schedule::PipelineKind;
 
 constexpr int64_t kMostGpus = 1'000'000'000;
 constexpr int64_t kLeastTokensOfContextRank = 2048;
+constexpr int64_t kLeastFfnOfExpertRank = 1024;
 constexpr int64_t kMostPipelineRanks = 256;
 constexpr int64_t kMostVirtualStages = 16;
 constexpr size_t kMostValues = 1000;
@@ -80,7 +81,7 @@ LayoutKey KeyOf(const LayoutPoint& point) {
   const auto& [layer, pipe, state] = point;
   int recompute = 0;
   if (layer.recompute == RecomputeKind::kSelective) recompute = 1;
-  if (layer.recompute == RecomputeKind::kFull) recompute = layer.recomputed_layers >= 0 ? 2 : 3;
+  if (layer.recompute == RecomputeKind::kFull) recompute = pipe.recomputed_layers >= 0 ? 2 : 3;
   return {layer.tp * pipe.pp * layer.cp * layer.ep,
           layer.activations_on_host + state.optimizer_on_host,
           recompute,
@@ -97,7 +98,7 @@ LayoutKey KeyOf(const LayoutPoint& point) {
           layer.sequence_parallel ? 0 : 1,
           static_cast<int64_t>(layer.context),
           state.zero_stage > 0 ? pipe.dp / state.shard_group : 0,
-          layer.recomputed_layers,
+          pipe.recomputed_layers,
           static_cast<int64_t>(layer.precision),
           layer.activations_on_host,
           state.optimizer_on_host,
@@ -107,6 +108,7 @@ LayoutKey KeyOf(const LayoutPoint& point) {
 
 std::vector<int64_t> StageLayersOf(const pricing::Workload& base, const PipeAxes& pipe) {
   if (pipe.split == StageSplit::kEven) return {};
+  if (pipe.split == StageSplit::kGiven) return base.stage_layers;
   // Units are layers and the two ends; the ends' stages have a layer less.
   const int64_t stages = pipe.pp * pipe.virtual_stages;
   const int64_t units = base.model.layers + 2;
@@ -134,7 +136,7 @@ pricing::Workload WorkloadOf(const pricing::Workload& base, const LayoutPoint& p
   w.precision = layer.precision;
   w.recompute = layer.recompute;
   w.recomputed_layers = std::nullopt;
-  if (layer.recomputed_layers >= 0) w.recomputed_layers = layer.recomputed_layers;
+  if (pipe.recomputed_layers >= 0) w.recomputed_layers = pipe.recomputed_layers;
   w.pipeline = std::nullopt;
   if (pipe.pp > 1) w.pipeline = pipe.kind;
   w.context = layer.context;
@@ -167,6 +169,22 @@ absl::StatusOr<Axes> ResolveAxes(const SearchSpace& space, const Goal& goal, boo
     if (stage < 0 || stage > 3) return UsageError(absl::StrCat("zero_stage ", stage, " is none of 0 to 3"));
   }
 
+  for (const StageSplit split : space.stage_split) {
+    if (split == StageSplit::kGiven) return UsageError("stage_split names stage_layers that are not given");
+  }
+  int64_t layers = 0;
+  for (const int64_t count : space.base.stage_layers) {
+    if (count < 0 || count > space.base.model.layers) {
+      return UsageError(
+          absl::StrCat("a stage of stage_layers has ", count, " layers of ", space.base.model.layers));
+    }
+    layers += count;
+  }
+  if (!space.base.stage_layers.empty() && layers != space.base.model.layers) {
+    return UsageError(absl::StrCat("stage_layers add up to ", layers, ", the model has ",
+                                   space.base.model.layers, " layers"));
+  }
+
   Axes axes;
   axes.space = &space;
   axes.wide = wide;
@@ -195,28 +213,30 @@ LayoutWalk::LayoutWalk(const Axes& axes) : axes_(axes), space_(*axes.space), rec
   };
   activations_on_host_ = switches(space_.activations_on_host, space_.base.activations_on_host);
   optimizer_on_host_ = switches(space_.optimizer_on_host, space_.base.optimizer_on_host);
+  recomputed_layers_ = OnceEach(space_.recomputed_layers);
 }
 
-std::vector<LayoutWalk::Recompute> LayoutWalk::Recomputes() const {
+std::vector<RecomputeKind> LayoutWalk::Recomputes() const {
   std::vector<RecomputeKind> kinds = OnceEach(space_.recompute);
-  if (kinds.empty()) {
-    kinds = {RecomputeKind::kNone, RecomputeKind::kFull};
-    const pricing::FrameworkProfile& framework = *space_.base.framework;
-    if (framework.selects_operators || framework.attention == pricing::AttentionKernel::kScores) {
-      kinds.push_back(RecomputeKind::kSelective);
-    }
+  if (!kinds.empty()) return kinds;
+  kinds = {RecomputeKind::kNone, RecomputeKind::kFull};
+  const pricing::FrameworkProfile& framework = *space_.base.framework;
+  if (framework.selects_operators || framework.attention == pricing::AttentionKernel::kScores) {
+    kinds.push_back(RecomputeKind::kSelective);
   }
-  std::vector<int64_t> layers = OnceEach(space_.recomputed_layers);
-  if (layers.empty()) layers = {-1};
-  std::vector<Recompute> recomputes;
-  for (const RecomputeKind kind : kinds) {
-    if (kind != RecomputeKind::kFull) {
-      recomputes.push_back({kind, -1});
-      continue;
-    }
-    for (const int64_t count : layers) recomputes.push_back({kind, count});
-  }
-  return recomputes;
+  return kinds;
+}
+
+const std::vector<int64_t>& LayoutWalk::RecomputedLayers(RecomputeKind recompute, int64_t pp) {
+  if (recompute != RecomputeKind::kFull) return all_layers_;
+  if (!space_.recomputed_layers.empty()) return recomputed_layers_;
+  // All, and one to three quarters of a rank's layers.
+  const int64_t layers = (space_.base.model.layers + pp - 1) / pp;
+  recomputed_layers_ = {-1, layers / 4, layers / 2, layers - layers / 4};
+  std::erase(recomputed_layers_, 0);
+  std::erase(recomputed_layers_, layers);
+  DropRepeats(recomputed_layers_);
+  return recomputed_layers_;
 }
 
 std::vector<int64_t> LayoutWalk::ContextDegrees(int64_t tp) const {
@@ -242,8 +262,10 @@ std::vector<std::pair<int64_t, int64_t>> LayoutWalk::ExpertDegrees(int64_t tp) c
   for (const int64_t ep : degrees) {
     if (ep > 1 && (!experts.has_value() || experts->count % ep != 0)) continue;
     std::vector<int64_t> cuts = OnceEach(space_.etp);
-    if (cuts.empty())
-      cuts = experts.has_value() && tp > 1 ? std::vector<int64_t>{1, tp} : std::vector<int64_t>{1};
+    if (cuts.empty()) {
+      cuts = {1};
+      if (experts.has_value() && tp > 1 && experts->ffn / tp >= kLeastFfnOfExpertRank) cuts.push_back(tp);
+    }
     for (const int64_t etp : cuts) {
       if (etp == 1 || (experts.has_value() && experts->ffn % etp == 0)) pairs.emplace_back(ep, etp);
     }
@@ -289,6 +311,15 @@ std::vector<ContextKind> LayoutWalk::Contexts(int64_t tp, int64_t cp) const {
   return kinds;
 }
 
+std::vector<StageSplit> LayoutWalk::Splits(int64_t pp) const {
+  if (!space_.base.stage_layers.empty()) return {StageSplit::kGiven};
+  if (!space_.stage_split.empty()) return OnceEach(space_.stage_split);
+  const pricing::Workload& base = space_.base;
+  const bool ends_count = base.embedding_is_layer.value_or(base.framework->embedding_counts_as_layer);
+  if (pp == 1 || ends_count) return {StageSplit::kEven};
+  return {StageSplit::kEven, StageSplit::kEmbeddingAware};
+}
+
 const std::vector<LayoutWalk::Stages>& LayoutWalk::StagesFor(int64_t pp) {
   for (const auto& [degree, stages] : stages_) {
     if (degree == pp) return stages;
@@ -296,11 +327,12 @@ const std::vector<LayoutWalk::Stages>& LayoutWalk::StagesFor(int64_t pp) {
   std::vector<Stages> found;
   const int64_t layers = space_.base.model.layers;
   const auto may_have = [&](int64_t v) { return MayUse(space_.virtual_stages, v); };
+  std::vector<int64_t> given_stages;
+  if (!space_.base.stage_layers.empty()) {
+    given_stages.push_back(static_cast<int64_t>(space_.base.stage_layers.size()));
+  }
   if (pp == 1) {
-    if (may_have(1) && (space_.stage_split.empty() || space_.stage_split[0] == StageSplit::kEven ||
-                        space_.stage_split.size() > 1)) {
-      found.push_back({1, PipelineKind::k1F1B, StageSplit::kEven});
-    }
+    if (may_have(1) && MayUse(given_stages, 1)) found.push_back({1, PipelineKind::k1F1B, StageSplit::kEven});
     return stages_.emplace_back(pp, std::move(found)).second;
   }
   std::vector<PipelineKind> kinds = OnceEach(space_.pipeline);
@@ -311,8 +343,7 @@ const std::vector<LayoutWalk::Stages>& LayoutWalk::StagesFor(int64_t pp) {
       kinds.push_back(kind);
     }
   }
-  std::vector<StageSplit> splits = OnceEach(space_.stage_split);
-  if (splits.empty()) splits = {StageSplit::kEven};
+  const std::vector<StageSplit> splits = Splits(pp);
   for (const PipelineKind kind : kinds) {
     const schedule::PipelineLimits limits = schedule::LimitsOf(kind);
     std::vector<int64_t> chunks = OnceEach(space_.virtual_stages);
@@ -326,10 +357,8 @@ const std::vector<LayoutWalk::Stages>& LayoutWalk::StagesFor(int64_t pp) {
     }
     for (const int64_t v : chunks) {
       if (v < limits.min_virtual_stages || v > limits.max_virtual_stages || pp * v > layers) continue;
-      for (const StageSplit split : splits) {
-        if (split == StageSplit::kEmbeddingAware && pp * v < 2) continue;
-        found.push_back({v, kind, split});
-      }
+      if (!MayUse(given_stages, pp * v)) continue;
+      for (const StageSplit split : splits) found.push_back({v, kind, split});
     }
   }
   return stages_.emplace_back(pp, std::move(found)).second;
@@ -388,12 +417,14 @@ struct AnyLayout {
   std::string refusal;
 
   bool Layer(const LayerAxes&) { return !found; }
-  bool Pipe(const LayerAxes&, const PipeAxes&) { return true; }
-  bool State(const LayerAxes& layer, const PipeAxes& pipe, const StateAxes& state) {
-    const absl::Status status = pricing::Validate(WorkloadOf(base, {layer, pipe, state}));
-    found = status.ok();
-    if (!found) refusal = std::string(status.message());
-    return !found && ++tried < 1000;
+  bool Pipe(const LayerAxes& layer, const PipeAxes& pipe, const std::vector<StateAxes>& states) {
+    for (const StateAxes& state : states) {
+      const absl::Status status = pricing::Validate(WorkloadOf(base, {layer, pipe, state}));
+      found = status.ok();
+      if (found || ++tried > 1000) return false;
+      refusal = std::string(status.message());
+    }
+    return true;
   }
   void Refused() {}
 };
@@ -449,6 +480,8 @@ std::string WhatExcludesAll(const SearchSpace& space, const Goal& goal) {
   TRAINCTL_CONSIDER(pipeline, "pipeline")
   TRAINCTL_CONSIDER(context, "context")
   TRAINCTL_CONSIDER(stage_split, "stage_split")
+  TRAINCTL_CONSIDER(base.stage_layers,
+                    absl::StrCat("stage_layers of ", space.base.stage_layers.size(), " stages"))
 #undef TRAINCTL_CONSIDER_LIST
 #undef TRAINCTL_CONSIDER
   const std::string where = absl::StrCat("no layout of ", space.num_gpus, " GPUs with a batch of ",

@@ -21,7 +21,6 @@ struct LayerAxes {
   bool sequence_parallel = false;
   pricing::ContextKind context = pricing::ContextKind::kRing;
   pricing::RecomputeKind recompute = pricing::RecomputeKind::kNone;
-  int64_t recomputed_layers = -1;  // -1: all
   bool activations_on_host = false;
 };
 
@@ -32,6 +31,7 @@ struct PipeAxes {
   int64_t num_micro_batches = 1;
   schedule::PipelineKind kind = schedule::PipelineKind::k1F1B;
   StageSplit split = StageSplit::kEven;
+  int64_t recomputed_layers = -1;  // of a rank, with full recompute; -1: all
 };
 
 // What decides where the states are.
@@ -74,10 +74,11 @@ std::string WhatExcludesAll(const SearchSpace& space, const Goal& goal);
 
 // Calls, of a Visitor:
 //   bool Layer(const LayerAxes&)                    false: leave this branch out
-//   bool Pipe(const LayerAxes&, const PipeAxes&)    false: likewise
-//   bool State(const LayerAxes&, const PipeAxes&, const StateAxes&)   false: stop the walk
+//   bool Pipe(const LayerAxes&, const PipeAxes&, const std::vector<StateAxes>&)   false: stop the walk
 //   void Refused()
-// Layer is called with everything below it unknown to be possible.
+// Layer is called while it is open whether anything below it is possible. Combinations come with the degrees
+// (precision, tp, cp, ep, etp) in the outer loops; the list of states is the same for the same dp, cp > 1 and
+// pp > 1.
 class LayoutWalk {
  public:
   explicit LayoutWalk(const Axes& axes);
@@ -101,10 +102,6 @@ class LayoutWalk {
     int64_t virtual_stages;
     schedule::PipelineKind kind;
     StageSplit split;
-  };
-  struct Recompute {
-    pricing::RecomputeKind kind;
-    int64_t layers;
   };
 
   template <typename Visitor>
@@ -134,9 +131,8 @@ class LayoutWalk {
         layer.sequence_parallel = sequence_parallel;
         for (const pricing::ContextKind context : Contexts(layer.tp, layer.cp)) {
           layer.context = context;
-          for (const Recompute& recompute : recomputes_) {
-            layer.recompute = recompute.kind;
-            layer.recomputed_layers = recompute.layers;
+          for (const pricing::RecomputeKind recompute : recomputes_) {
+            layer.recompute = recompute;
             for (const bool on_host : activations_on_host_) {
               layer.activations_on_host = on_host;
               if (!visitor.Layer(layer)) continue;
@@ -168,9 +164,9 @@ class LayoutWalk {
         visitor.Refused();
         continue;
       }
-      if (!visitor.Pipe(layer, pipe)) continue;
-      for (const StateAxes& state : states) {
-        if (!visitor.State(layer, pipe, state)) return false;
+      for (const int64_t recomputed : RecomputedLayers(layer.recompute, pipe.pp)) {
+        pipe.recomputed_layers = recomputed;
+        if (!visitor.Pipe(layer, pipe, states)) return false;
       }
     }
     return true;
@@ -187,13 +183,16 @@ class LayoutWalk {
   std::vector<bool> SequenceParallel(int64_t tp) const;
   std::vector<pricing::ContextKind> Contexts(int64_t tp, int64_t cp) const;
   const std::vector<Stages>& StagesFor(int64_t pp);
+  std::vector<StageSplit> Splits(int64_t pp) const;
   const std::vector<StateAxes>& States(const LayerAxes& layer, const PipeAxes& pipe);
   bool ShapeIsPossible(const PipeAxes& pipe) const;
-  std::vector<Recompute> Recomputes() const;
+  std::vector<pricing::RecomputeKind> Recomputes() const;
+  const std::vector<int64_t>& RecomputedLayers(pricing::RecomputeKind recompute, int64_t pp);
 
   const Axes& axes_;
   const SearchSpace& space_;
-  std::vector<Recompute> recomputes_;
+  std::vector<pricing::RecomputeKind> recomputes_;
+  std::vector<int64_t> recomputed_layers_, all_layers_ = {-1};
   std::vector<bool> activations_on_host_, optimizer_on_host_;
   std::vector<std::pair<int64_t, std::vector<Stages>>> stages_;
   std::vector<std::pair<std::array<int64_t, 3>, std::vector<StateAxes>>> states_;

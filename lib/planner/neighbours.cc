@@ -62,10 +62,15 @@ class Prices {
  public:
   Prices(const Workload& workload, double limit_bytes)
       : limit_bytes_(limit_bytes),
+        own_tp_(workload.degrees.tp),
         memory_(pricing::PriceMemory(workload)),
         time_(pricing::PriceTime(workload)) {}
 
   void Add(std::string name, const Workload& other) {
+    const Degrees& d = other.degrees;
+    // Nobody would have a stage without a layer, or tensor parallelism beyond a node.
+    if (d.pp > 1 && d.pp * d.virtual_stages > other.model.layers) return;
+    if (d.tp > std::max<int64_t>(other.node->gpus, own_tp_)) return;
     if (!pricing::Validate(other).ok()) return;
     const MemoryPrice memory = pricing::PriceMemory(other);
     Neighbour row;
@@ -113,6 +118,7 @@ class Prices {
   }
 
   const double limit_bytes_;
+  const int64_t own_tp_;
   const MemoryPrice memory_;
   const TimePrice time_;
   std::vector<Neighbour> rows_;

@@ -112,6 +112,7 @@ Json EncodeSamples(const RankTimeline& rank, double tick_s, int64_t most) {
     const auto push = [&](const MemorySample& sample) {
       const int64_t at = std::max(time, Whole(sample.time_s / tick_s));
       list.push_back(at - time);
+      list.push_back(Whole(sample.gradient_bytes / kUnit));
       list.push_back(Whole(sample.activation_bytes / kUnit));
       list.push_back(Whole(sample.work_bytes / kUnit));
       time = at;
@@ -262,7 +263,7 @@ Json EncodeInput(const PageInput& input) {
   json["constants"] = Json::array();
   for (const PageConstant& c : input.constants) {
     json["constants"].push_back(
-        {{"name", c.name}, {"value", c.value}, {"source", c.source}, {"measured", c.measured}});
+        {{"name", c.name}, {"value", c.value}, {"source", c.source}, {"origin", c.origin}});
   }
   json["notes"] = std::move(notes);
   return json;

@@ -44,7 +44,9 @@ struct PageConstant {
   std::string name;
   std::string value;
   std::string source;
-  bool measured = false;  // by somebody, or on this machine; else from a data sheet
+  // "data sheet"; "measured" (by somebody who published it, or told by a driver); "inferred" from one that
+  // was measured in a like case; "stated" in the recipe.
+  std::string origin = "data sheet";
 };
 
 struct PageInput {
@@ -62,7 +64,8 @@ struct PageInput {
 
 // All that follows from the workload itself: what_if, pareto and notes are the caller's. Of long steps as
 // much is drawn as a page can hold. `workload` is valid (pricing::Validate).
-PageInput PageOf(const pricing::Workload& workload, absl::string_view model_name);
+PageInput PageOf(const pricing::Workload& workload, absl::string_view model_name,
+                 double memory_limit_bytes = 0);
 
 // The device's and its links' constants with their sources; those that do not exist are left out.
 std::vector<PageConstant> ConstantsOf(const pricing::Workload& workload);

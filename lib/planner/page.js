@@ -67,16 +67,19 @@
   };
   const ranks = line.ranks.map((rank) => {
     const streams = rank.streams.map(decode);
-    const n = rank.samples.length / 3;
-    const time = new Float64Array(n), activations = new Float64Array(n), work = new Float64Array(n);
+    const n = rank.samples.length / 4;
+    const time = new Float64Array(n), gradients = new Float64Array(n), activations = new Float64Array(n), work = new Float64Array(n);
     let tick = 0;
     for (let i = 0; i < n; ++i) {
-      time[i] = (tick += rank.samples[3 * i]) * line.tick_s;
-      activations[i] = rank.samples[3 * i + 1] * 2 ** 20;
-      work[i] = rank.samples[3 * i + 2] * 2 ** 20;
+      time[i] = (tick += rank.samples[4 * i]) * line.tick_s;
+      gradients[i] = rank.samples[4 * i + 1] * 2 ** 20;
+      activations[i] = rank.samples[4 * i + 2] * 2 ** 20;
+      work[i] = rank.samples[4 * i + 3] * 2 ** 20;
     }
     const others = streams.filter((s) => s.kind !== STREAM.compute);
-    return { ...rank, compute: streams.find((s) => s.kind === STREAM.compute), others, time, activations, work };
+    const states = (i) => rank.states + gradients[i];
+    const held = (i) => rank.outside + states(i) + activations[i] + work[i];
+    return { ...rank, compute: streams.find((s) => s.kind === STREAM.compute), others, time, states, held, activations, work };
   });
   let highest = 0;
   for (let r = 1; r < numRanks; ++r) if (ranks[r].device > ranks[highest].device) highest = r;
@@ -286,11 +289,10 @@
     context.rect(gutter(), 0, right - gutter(), bottom);
     context.clip();
     const rank = ranks[selected];
-    const base = rank.outside + rank.states;
     const layers = [
-      ['work', (i) => base + rank.activations[i] + rank.work[i]],
-      ['activations', (i) => base + rank.activations[i]],
-      ['states', () => base],
+      ['work', rank.held],
+      ['activations', (i) => rank.held(i) - rank.work[i]],
+      ['states', (i) => rank.outside + rank.states(i)],
       ['outside', () => rank.outside],
     ];
     for (const [name, value] of layers) {
@@ -303,7 +305,7 @@
     context.globalAlpha = 0.45;
     ranks.forEach((other, r) => {
       if (r === selected || numRanks > 32) return;
-      stepPath(context, other, (i) => other.outside + other.states + other.activations[i] + other.work[i], x, y);
+      stepPath(context, other, other.held, x, y);
       context.stroke();
     });
     context.globalAlpha = 1;
@@ -415,7 +417,7 @@
       }
     }
     const at = memoryAt(rank, t);
-    found[1].push('rank ' + r + ' holds ' + bytes(rank.outside + rank.states + rank.activations[at] + rank.work[at]));
+    found[1].push('rank ' + r + ' holds ' + bytes(rank.held(at)));
     showTip(event, found[0], found[1]);
     redraw();
   };
@@ -424,10 +426,10 @@
     if (t < view.start || t > Math.min(view.end, line.end_s)) return hideTip();
     hover = { time: t };
     const rank = ranks[selected], i = memoryAt(rank, t);
-    showTip(event, 'Rank ' + selected + ' at ' + seconds(t) + ': ' + bytes(rank.outside + rank.states + rank.activations[i] + rank.work[i]), [
+    showTip(event, 'Rank ' + selected + ' at ' + seconds(t) + ': ' + bytes(rank.held(i)), [
       'pass under way ' + bytes(rank.work[i]),
       'activations ' + bytes(rank.activations[i]),
-      'parameters, gradients, optimizer ' + bytes(rank.states),
+      'parameters, gradients, optimizer ' + bytes(rank.states(i)),
       'no tensors, and allocator ' + bytes(rank.outside),
     ]);
     redraw();
@@ -677,7 +679,7 @@
     const table = tableOf([['constant'], ['value', 'num'], [''], ['source']]);
     for (const row of data.constants) {
       table.append(add(make('tr'), make('td', 'name', row.name), make('td', 'num', row.value),
-        add(make('td'), make('span', 'tag' + (row.measured ? ' yes' : ''), row.measured ? 'measured' : 'data sheet')), make('td', 'wide', row.source)));
+        add(make('td'), make('span', 'tag' + (row.origin === 'measured' ? ' yes' : ''), row.origin)), make('td', 'wide', row.source)));
     }
     byId('constants').querySelector('.scroll-x').append(table);
   };

@@ -2,10 +2,12 @@
 
 #include <cmath>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/units.h"
+#include "planner/cluster_inputs.h"
 #include "planner/page.h"
 
 namespace trainctl::planner {
@@ -67,13 +69,23 @@ std::string ValueOf(absl::string_view name, double value) {
   return Scaled(value, "FLOP/s");
 }
 
+// The catalogue's sources say it in words where a number is not of its own.
+std::string OriginOf(bool measured, absl::string_view source) {
+  if (source == kStatedSource) return "stated";
+  for (const char* const words : {"not measured", "none measured", "none is published", "the same ring"}) {
+    if (absl::StrContains(source, words)) return "inferred";
+  }
+  return measured || absl::StrContains(source, "CUDA") ? "measured" : "data sheet";
+}
+
 void AddLink(const cluster::Link& link, bool between_nodes, std::vector<PageConstant>& constants) {
   const std::string prefix =
       absl::StrCat(between_nodes ? "between nodes, " : "within a node, ", link.name, ": ");
   const auto add = [&](const char* name, const cluster::Constant& constant, bool measured,
                        const std::string& value) {
-    if (constant.value != 0)
-      constants.push_back({absl::StrCat(prefix, name), value, constant.source, measured});
+    if (constant.value == 0) return;
+    constants.push_back(
+        {absl::StrCat(prefix, name), value, constant.source, OriginOf(measured, constant.source)});
   };
   add("bandwidth", link.bandwidth, false, Scaled(link.bandwidth.value, "B/s"));
   add("latency of a step", link.latency_s, true, absl::StrFormat("%.1f us", link.latency_s.value * 1e6));
@@ -94,21 +106,21 @@ std::vector<PageConstant> ConstantsOf(const Workload& w) {
   for (const auto& [name, constant] : cluster::DeviceConstants(*w.device)) {
     if (constant.value == 0) continue;
     const bool measured = absl::string_view(name).substr(0, 8) == "measured";
-    constants.push_back(
-        {absl::StrCat(w.device->name, ": ", name), ValueOf(name, constant.value), constant.source, measured});
+    constants.push_back({absl::StrCat(w.device->name, ": ", name), ValueOf(name, constant.value),
+                         constant.source, OriginOf(measured, constant.source)});
   }
   if (w.node->scale_up != nullptr) AddLink(*w.node->scale_up, false, constants);
   if (w.node->scale_out != nullptr) AddLink(*w.node->scale_out, true, constants);
   return constants;
 }
 
-PageInput PageOf(const Workload& w, absl::string_view model_name) {
+PageInput PageOf(const Workload& w, absl::string_view model_name, double memory_limit_bytes) {
   const Degrees& d = w.degrees;
   PageInput page;
   page.title = std::string(model_name);
   page.tokens_per_step = w.global_batch * w.seq_len;
   page.devices = d.world_size();
-  page.memory_limit_bytes = w.device->memory_bytes.value;
+  page.memory_limit_bytes = memory_limit_bytes > 0 ? memory_limit_bytes : w.device->memory_bytes.value;
   page.timeline = pricing::BuildTimeline(w, {.max_passes = kPassesOnPage});
   page.what_if = NeighboursOf(w, page.memory_limit_bytes);
   page.constants = ConstantsOf(w);

@@ -114,11 +114,12 @@ class Writer {
   void WriteMemory(size_t r, const RankTimeline& rank) {
     for (const pricing::MemorySample& sample : rank.samples) {
       Begin();
-      absl::StrAppendFormat(&text_,
-                            "{\"ph\":\"C\",\"pid\":%d,\"name\":\"memory, bytes\",\"ts\":%s,\"args\":{"
-                            "\"outside\":%.0f,\"states\":%.0f,\"activations\":%.0f,\"work\":%.0f}}",
-                            r, Micros(Nanoseconds(sample.time_s)), rank.outside_bytes, rank.state_bytes,
-                            sample.activation_bytes, sample.work_bytes);
+      absl::StrAppendFormat(
+          &text_,
+          "{\"ph\":\"C\",\"pid\":%d,\"name\":\"memory, bytes\",\"ts\":%s,\"args\":{"
+          "\"outside\":%.0f,\"states\":%.0f,\"gradients\":%.0f,\"activations\":%.0f,\"work\":%.0f}}",
+          r, Micros(Nanoseconds(sample.time_s)), rank.outside_bytes, rank.state_bytes, sample.gradient_bytes,
+          sample.activation_bytes, sample.work_bytes);
     }
   }
 

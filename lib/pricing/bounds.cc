@@ -1,23 +1,39 @@
 #include "pricing/bounds.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
-#include "pricing/price_time.h"
+#include "pricing/data_parallel_time.h"
+#include "pricing/device_memory.h"
+#include "pricing/update_time.h"
 
 namespace trainctl::pricing {
 namespace {
 
+using schedule::PipelineKind;
+
 // Sums of doubles in another order than the price's.
 constexpr double kRounding = 1 - 1e-9;
+// Of a pass that lasts for ever, in seconds; small enough that sums with it stay exact.
+constexpr double kForEver = 1e6;
 
 bool HasLayersOf(const Architecture& model, bool moe) {
-  const int64_t dense =
-      model.experts.has_value() ? std::min(model.experts->dense_layers, model.layers) : model.layers;
+  const int64_t dense = model.experts.has_value() ? model.experts->dense_layers : model.layers;
   return moe ? dense < model.layers : dense > 0;
 }
 
-// The job of `layers` layers of one kind on one pipeline rank, of one micro-batch, with nothing sharded.
-Workload SmallJob(const Workload& w, int64_t layers, bool moe) {
+bool IsVShaped(PipelineKind kind) {
+  return kind == PipelineKind::kZbv || kind == PipelineKind::kVHalf || kind == PipelineKind::kVMin ||
+         kind == PipelineKind::kDualPipeV;
+}
+
+bool IsJoined(PipelineKind kind) {
+  return kind == PipelineKind::kDualPipe || kind == PipelineKind::kDualPipeV;
+}
+
+// The job of `layers` layers of one kind on one pipeline rank.
+Workload SmallJob(const Workload& w, int64_t layers, bool moe, int64_t num_micro_batches) {
   Workload job = w;
   job.model.layers = layers;
   if (job.model.experts.has_value()) job.model.experts->dense_layers = moe ? 0 : layers;
@@ -25,74 +41,374 @@ Workload SmallJob(const Workload& w, int64_t layers, bool moe) {
   job.pipeline = std::nullopt;
   job.degrees.pp = 1;
   job.degrees.virtual_stages = 1;
-  job.degrees.zero_stage = 0;
-  job.degrees.shard_group = 1;
-  job.degrees.dp = std::max<int64_t>(1, w.degrees.ep * w.degrees.etp / (w.degrees.tp * w.degrees.cp));
-  job.global_batch = job.micro_batch * job.degrees.dp;
+  job.offloaded_layers = 0;
+  job.global_batch = num_micro_batches * job.micro_batch * job.degrees.dp;
   return job;
 }
 
-double WorkSeconds(const Workload& job) {
-  const TimePrice price = PriceTime(job);
-  return price.compute_seconds + price.recompute_seconds + price.tensor_seconds + price.expert_seconds +
-         price.context_seconds;
+Workload WithTwoLayers(Workload job, bool moe) {
+  job.model.layers = 2;
+  if (job.model.experts.has_value() && !moe) job.model.experts->dense_layers = 2;
+  return job;
 }
 
-void Add(LayerCounts& to, const LayerCounts& counts) {
-  to.dense += counts.dense;
-  to.moe += counts.moe;
+// With next to no gradients and optimizer, and nothing that data parallelism needs: those are counted apart.
+Workload WithoutStates(Workload job) {
+  job.degrees.zero_stage = 2;
+  job.degrees.shard_group = 1 << 20;
+  job.global_batch = job.num_micro_batches() * job.micro_batch;
+  job.degrees.dp = 1;
+  job.optimizer_on_host = true;
+  return job;
+}
+
+double Of(const MemoryPrice& price, MemoryPart part) { return price.parts[static_cast<size_t>(part)]; }
+// Gradients that are applied at once do not add up over layers: left out.
+double StatesOf(const Workload& w) {
+  const MemoryPrice price = PriceMemory(w);
+  return Of(price, MemoryPart::kParameters) + Of(price, MemoryPart::kOptimizer) +
+         (w.optimizer_in_backward ? 0 : Of(price, MemoryPart::kGradients));
+}
+
+// What is reserved was so for the moment with all activations, wherever the tensors' own peak is.
+double BesideLayers(const MemoryPrice& price) {
+  return price.device_bytes - Of(price, MemoryPart::kParameters) - Of(price, MemoryPart::kGradients) -
+         Of(price, MemoryPart::kOptimizer) - price.At(MemoryMoment::kBackward).activations -
+         Of(price, MemoryPart::kOutside);
+}
+
+// Some buffers are there with one micro-batch alone, others with several.
+double LeastBesideLayers(Workload job) {
+  const MemoryPrice one = PriceMemory(job);
+  double least = BesideLayers(one);
+  // Where gradients come as activations go, the logits are gone when all of them are there.
+  if (!job.framework->gradients_stay) least = std::min(least, one.At(MemoryMoment::kEnd).work);
+  job.global_batch *= 2;
+  return std::min(least, BesideLayers(PriceMemory(job)));
+}
+
+// Of the states that are there at the peak of jobs with micro-batches of that size.
+StateBytes::Parts StatesOfJobs(const Workload& w, int64_t num_micro_batches, int64_t micro_batch) {
+  StateBytes::Parts parts;
+  Workload small = w;
+  small.micro_batch = micro_batch;
+  small.seq_len = w.degrees.cp;
+  small.recompute = RecomputeKind::kNone;
+  small.recomputed_layers = std::nullopt;
+  small.degrees.dp = w.degrees.shard_group;
+  for (const bool moe : {false, true}) {
+    if (!HasLayersOf(w.model, moe)) continue;
+    Workload job = SmallJob(small, 1, moe, num_micro_batches);
+    job.model.tied_embeddings = true;  // one table
+    job.model.learned_positions = 0;
+    const double one = StatesOf(job);
+    parts.layer[moe ? 1 : 0] = StatesOf(WithTwoLayers(job, moe)) - one;
+    // Twice the rows: one table more.
+    job.model.vocab *= 2;
+    parts.table = StatesOf(job) - one;
+  }
+  return parts;
+}
+
+LayerTerms::Passes PassesOf(const PassTimes& times) {
+  return {.forward = times.ForwardPass(),
+          .input_backward = times.InputBackwardPass(),
+          .weight_backward = times.weight_backward,
+          .tokens = times.expert()};
+}
+
+void AddPasses(LayerTerms& terms, const Workload& workload) {
+  Workload w = workload;
+  w.global_batch = w.micro_batch * w.degrees.dp;
+  terms.halves_unknown = w.activations_on_host;
+  for (const bool moe : {false, true}) {
+    if (!HasLayersOf(w.model, moe)) continue;
+    const int64_t layer = moe ? w.model.layers - 1 : 0;
+    for (const bool recomputed : {false, true}) {
+      auto& passes = terms.layer[recomputed ? 1 : 0][moe ? 1 : 0];
+      if (recomputed && w.recompute != RecomputeKind::kFull) {
+        passes = terms.layer[0][moe ? 1 : 0];
+      } else {
+        passes = PassesOf(LayerPassTimes(w, layer, {.recomputed = recomputed}, /*contention=*/true));
+      }
+    }
+    for (const int shards : {0, 1}) {
+      // Of two micro-batches one has something to add to: of a mean pass that is half.
+      Workload two = w;
+      two.global_batch *= 2;
+      two.degrees.zero_stage = shards == 1 ? 3 : 1;
+      const PassTimes times = LayerPassTimes(two, layer, {.recomputed = false}, /*contention=*/true);
+      const double more = times.weight_backward - terms.layer[0][moe ? 1 : 0].weight_backward;
+      // Copies to the host hide behind that as well.
+      if (w.activations_on_host) continue;
+      terms.accumulation[static_cast<size_t>(shards)][moe ? 1 : 0] = std::max(0.0, 2 * more);
+    }
+  }
+  terms.head = PassesOf(HeadPassTimes(w));
+}
+
+// A vocabulary that needs next to nothing.
+int64_t TinyVocab(const Workload& w) { return w.degrees.tp; }
+
+void AddBytes(LayerTerms& terms, const Workload& w) {
+  const bool recomputes = w.recompute == RecomputeKind::kFull;
+  for (const bool recomputed : {false, true}) {
+    const size_t r = recomputed ? 1 : 0;
+    if (recomputed && !recomputes) {
+      terms.kept_bytes[1] = terms.kept_bytes[0];
+      terms.other_bytes[1] = terms.other_bytes[0];
+      continue;
+    }
+    double least = std::numeric_limits<double>::infinity();
+    double least_with_head = least;
+    for (const bool moe : {false, true}) {
+      if (!HasLayersOf(w.model, moe)) continue;
+      Workload job = WithoutStates(SmallJob(w, 1, moe, 1));
+      job.recomputed_layers = std::nullopt;
+      if (!recomputed && recomputes) job.recompute = RecomputeKind::kNone;
+      // Of several kinds of layers a rank may have the one that needs less.
+      least_with_head = std::min(least_with_head, LeastBesideLayers(job));
+      job.model.vocab = TinyVocab(w);
+      least = std::min(least, LeastBesideLayers(job));
+      // Of several micro-batches, whose gradients are there from the start: so the peak has activations.
+      job.global_batch *= 2;
+      const MemoryPrice one = PriceMemory(job);
+      const MemoryPrice two = PriceMemory(WithTwoLayers(job, moe));
+      terms.kept_bytes[r][moe ? 1 : 0] =
+          Of(two, MemoryPart::kActivations) - Of(one, MemoryPart::kActivations);
+      const double slope = (two.upper_bytes - one.upper_bytes) / (two.device_bytes - one.device_bytes);
+      terms.upper_scale = std::isfinite(slope) ? slope : 1;
+      terms.upper_margin_bytes = one.upper_bytes - terms.upper_scale * one.device_bytes;
+    }
+    terms.other_bytes[r] = {least, least_with_head};
+  }
 }
 
 }  // namespace
 
-StageCounts StageCountsOf(const Workload& w) {
-  StageCounts counts;
-  const int64_t pp = w.degrees.pp;
-  counts.num_stages = pp * w.degrees.virtual_stages;
-  counts.ranks.resize(static_cast<size_t>(pp));
-  const int64_t dense = w.model.experts.has_value() ? w.model.experts->dense_layers : w.model.layers;
-  LayerCounts before;
-  for (int64_t s = 0; s < counts.num_stages; ++s) {
-    const LayerRange range = LayersOfStage(w, s);
-    const int64_t plain = std::clamp<int64_t>(dense - range.first, 0, range.count);
-    const LayerCounts stage = {plain, range.count - plain};
-    if (s < pp) counts.before.push_back(before);
-    Add(before, stage);
-    Add(counts.ranks[static_cast<size_t>(s % pp)], stage);
-  }
-  return counts;
+void RankLoad::Add(const RankLoad& other) {
+  dense += other.dense;
+  moe += other.moe;
+  embedding = embedding || other.embedding;
+  head = head || other.head;
 }
 
-TimeTerms TimeTermsOf(const Workload& w) {
-  TimeTerms terms;
-  double of_one = 0, of_layer = 0;
-  for (const bool moe : {false, true}) {
-    if (!HasLayersOf(w.model, moe)) continue;
-    of_one = WorkSeconds(SmallJob(w, 1, moe));
-    of_layer = WorkSeconds(SmallJob(w, 2, moe)) - of_one;
-    (moe ? terms.moe_layer : terms.dense_layer) = of_layer;
+void LayerTerms::Passes::Add(const Passes& other, double count) {
+  forward += count * other.forward;
+  input_backward += count * other.input_backward;
+  weight_backward += count * other.weight_backward;
+  tokens += count * other.tokens;
+}
+
+PipelineLoad LoadOf(const Workload& w) {
+  const int64_t pp = w.degrees.pp;
+  const int64_t num_stages = pp * w.degrees.virtual_stages;
+  const PipelineKind kind = w.Pipeline();
+  const bool two_copies = pp > 1 && kind == PipelineKind::kDualPipe;
+  const int64_t dense = w.model.experts.has_value() ? w.model.experts->dense_layers : w.model.layers;
+  PipelineLoad load;
+  load.own.resize(static_cast<size_t>(pp));
+  load.before.resize(static_cast<size_t>(pp));
+  std::vector<bool> seen(static_cast<size_t>(pp), false);
+  RankLoad before;
+  int64_t first = 0;
+  for (int64_t s = 0; s < num_stages; ++s) {
+    const int64_t count =
+        w.stage_layers.empty() ? LayersOfStage(w, s).count : w.stage_layers[static_cast<size_t>(s)];
+    const int64_t plain = std::clamp<int64_t>(dense - first, 0, count);
+    const RankLoad stage = {plain, count - plain, s == 0, s == num_stages - 1};
+    first += count;
+    const bool descends = pp > 1 && IsVShaped(kind) && s / pp % 2 == 1;
+    const auto rank = static_cast<size_t>(descends ? pp - 1 - s % pp : s % pp);
+    if (!seen[rank]) load.before[rank] = before;
+    seen[rank] = true;
+    load.own[rank].Add(stage);
+    if (two_copies) load.own[static_cast<size_t>(pp - 1 - s)].Add(stage);
+    before.Add(stage);
   }
-  terms.ends = std::max(0.0, of_one - of_layer);
+  return load;
+}
+
+LayerTerms LayerTermsOf(const Workload& w) {
+  LayerTerms terms;
+  AddPasses(terms, w);
+  AddBytes(terms, w);
   return terms;
 }
 
-double PipelineSeconds(const TimeTerms& terms, const StageCounts& counts, schedule::PipelineKind kind,
-                       int64_t num_micro_batches) {
-  const double m = static_cast<double>(num_micro_batches);
-  const size_t pp = counts.ranks.size();
-  const schedule::PipelineLimits limits = schedule::LimitsOf(kind);
-  // A V and a DualPipe lay their stages otherwise: on average a rank has an equal share, wherever they lie.
-  if (pp > 1 && limits.splits_backward) {
-    double all = terms.ends;
-    for (const LayerCounts& rank : counts.ranks) all += terms.Of(rank);
-    return kRounding * m * all / static_cast<double>(pp);
+StateBytes StateBytesOf(const Workload& w) {
+  StateBytes states;
+  for (const int64_t num_micro_batches : {1, 2}) {
+    // With activations that outweigh everything, and with next to none.
+    states.beside[num_micro_batches > 1 ? 1 : 0] =
+        StatesOfJobs(w, num_micro_batches, /*micro_batch=*/1 << 20);
+    if (num_micro_batches > 1) states.alone = StatesOfJobs(w, num_micro_batches, /*micro_batch=*/1);
   }
+  return states;
+}
+
+StateTerms StateTermsOf(const Workload& w) {
+  StateTerms terms;
+  terms.update = UpdateSeconds(w);
+  terms.outside_bytes = OutsideBytes(w);
+  Workload job = w;
+  job.global_batch = w.micro_batch * w.degrees.dp;
+  PassTimes nothing, for_ever;
+  for_ever.forward = for_ever.input_backward = kForEver;
+  const auto exchanges = [&](const PassTimes& beside) {
+    return TimeDataParallel(job, beside, /*contention=*/true).total();
+  };
+  terms.bare = exchanges(nothing);
+  terms.hidden = exchanges(for_ever);
+  job.global_batch *= 2;
+  terms.bare_more = std::max(0.0, exchanges(nothing) - terms.bare);
+  terms.hidden_more = std::max(0.0, exchanges(for_ever) - terms.hidden);
+  // Differences that are rounding.
+  if (terms.bare_more < 1e-9 * terms.bare) terms.bare_more = terms.hidden_more = 0;
+  return terms;
+}
+
+namespace {
+
+// One micro-batch through what a rank has, or what lies before it. `recomputed` of its layers are; `adds` is
+// the share of micro-batches whose gradients are added to others.
+LayerTerms::Passes PassesOf(const LayerTerms& terms, const RankLoad& load, int64_t recomputed, double adds,
+                            int zero_stage) {
+  LayerTerms::Passes passes;
+  const double all = static_cast<double>(load.layers());
+  const double again = recomputed < 0 ? all : std::min(all, static_cast<double>(recomputed));
+  const auto add = [&](bool moe, int64_t count) {
+    if (count == 0) return;
+    // Which kinds of layers are recomputed is left open: the cheaper way for a rank that has both.
+    const double share = all > 0 ? again / all : 0;
+    const bool both = load.dense > 0 && load.moe > 0 && share < 1;
+    passes.Add(terms.layer[1][moe ? 1 : 0], both ? 0 : share * static_cast<double>(count));
+    passes.Add(terms.layer[0][moe ? 1 : 0], (both ? 1 : 1 - share) * static_cast<double>(count));
+  };
+  add(false, load.dense);
+  add(true, load.moe);
+  if (load.head) passes.Add(terms.head, 1);
+  const auto& accumulation = terms.accumulation[zero_stage >= 2 ? 1 : 0];
+  passes.weight_backward += adds * (static_cast<double>(load.dense) * accumulation[0] +
+                                    static_cast<double>(load.moe) * accumulation[1]);
+  return passes;
+}
+
+}  // namespace
+
+double PassSecondsBound(const LayerTerms& terms, const PipelineLoad& load, PipelineKind kind,
+                        int64_t num_micro_batches, int64_t recomputed_layers, int zero_stage) {
+  const double m = static_cast<double>(num_micro_batches);
+  const size_t pp = load.own.size();
+  const double adds = (m - 1) / m;
+  const auto passes_of = [&](const RankLoad& rank, int64_t recomputed) {
+    return PassesOf(terms, rank, recomputed, adds, zero_stage);
+  };
+  if (pp == 1) return kRounding * m * passes_of(load.own[0], recomputed_layers).total();
+  const bool splits = schedule::LimitsOf(kind).splits_backward;
+  const double copies = kind == PipelineKind::kDualPipe ? 2 : 1;
+  LayerTerms::Passes all;
+  for (const RankLoad& rank : load.own) all.Add(passes_of(rank, recomputed_layers), 1);
+  // Of a forward that is joined with a backward, so much of the shorter one hides at most.
+  const double shorter = std::min(all.forward, all.total() - all.forward);
+  const double hides = IsJoined(kind) && shorter > 0 ? std::min(1.0, all.tokens / shorter) : 0;
   double seconds = 0;
   for (size_t r = 0; r < pp; ++r) {
-    const double own = terms.Of(counts.ranks[r]) + (r + 1 == pp ? terms.ends : 0);
-    seconds = std::max(seconds, terms.Of(counts.before[r]) + m * own);
+    const LayerTerms::Passes own = passes_of(load.own[r], recomputed_layers);
+    // Under DualPipe both ends feed the pipeline; what comes before a rank is not counted.
+    const LayerTerms::Passes before =
+        copies > 1 ? LayerTerms::Passes() : passes_of(load.before[r], recomputed_layers < 0 ? kAllLayers : 0);
+    const double busy = m / copies * (own.total() - hides * own.forward);
+    if (!splits) {
+      seconds = std::max(seconds, before.total() + busy);
+      continue;
+    }
+    seconds = std::max(seconds, before.forward + busy);
+    if (r + 1 == pp && !terms.halves_unknown &&
+        (kind == PipelineKind::kZbH1 || kind == PipelineKind::kZbH2)) {
+      // The last rank's weight backwards wait for so many micro-batches at most, the others have run when its
+      // last gradient begins its way back.
+      const double waiting = static_cast<double>(kind == PipelineKind::kZbH1 ? pp : 2 * pp - 1);
+      seconds = std::max(seconds, before.forward + busy - std::min(m, waiting) * own.weight_backward +
+                                      before.input_backward);
+    }
   }
   return kRounding * seconds;
+}
+
+double FirstRankSeconds(const LayerTerms& terms, const PipelineLoad& load) {
+  // An upper bound: where only some layers are recomputed, which ones is open.
+  return PassesOf(terms, load.own[0], kAllLayers, /*adds=*/1, /*zero_stage=*/0).total() / kRounding;
+}
+
+MemoryTerms MemoryTermsOf(const LayerTerms& terms, const PipelineLoad& load, const Workload& w,
+                          int64_t num_micro_batches, int64_t recomputed_layers) {
+  MemoryTerms memory;
+  memory.several = num_micro_batches > 1 ? 1 : 0;
+  const int64_t pp = static_cast<int64_t>(load.own.size());
+  const PipelineKind kind = w.Pipeline();
+  for (const bool last : {false, true}) {
+    RankBytes& rank = memory.ranks[last ? 1 : 0];
+    const RankLoad& own = last ? load.own.back() : load.own.front();
+    rank.dense = static_cast<double>(own.dense);
+    rank.moe = static_cast<double>(own.moe);
+    rank.tables = (own.embedding ? 1 : 0) + (own.head ? 1 : 0);
+    if (w.model.tied_embeddings) rank.tables = std::min(1.0, rank.tables);
+    const double all = rank.dense + rank.moe;
+    if (all == 0) continue;  // a rank without layers has states alone
+    double in_flight = 1;
+    if (pp > 1 && !last) in_flight = LeastInFlight(kind, pp, w.degrees.virtual_stages, num_micro_batches);
+    // The two copies of DualPipe share the micro-batches.
+    if (pp > 1 && kind == PipelineKind::kDualPipe) in_flight /= 2;
+    const double again =
+        recomputed_layers < 0 ? 1 : std::min(1.0, static_cast<double>(recomputed_layers) / all);
+    const double away = std::min(1.0, static_cast<double>(w.offloaded_layers) / all);
+    double kept = 0;
+    for (const bool moe : {false, true}) {
+      const size_t e = moe ? 1 : 0;
+      kept += (moe ? rank.moe : rank.dense) *
+              (again * terms.kept_bytes[1][e] + (1 - again) * terms.kept_bytes[0][e]);
+    }
+    // Where only some layers are recomputed, what one of them needs may be less than what the others do.
+    const size_t head = own.head ? 1 : 0;
+    const double other = recomputed_layers < 0
+                             ? terms.other_bytes[1][head]
+                             : std::min(terms.other_bytes[0][head], terms.other_bytes[1][head]);
+    rank.beside_states = kRounding * (in_flight * (1 - away) * kept + other);
+  }
+  return memory;
+}
+
+double LeastInFlight(PipelineKind kind, int64_t pp, int64_t virtual_stages, int64_t num_micro_batches) {
+  const int64_t m = num_micro_batches;
+  const auto chunks = [](int64_t count, int64_t per_rank) {
+    return static_cast<double>(count) / static_cast<double>(per_rank);
+  };
+  switch (kind) {
+    case PipelineKind::kGPipe:
+    case PipelineKind::kLoopedBreadthFirst:
+      return static_cast<double>(m);
+    case PipelineKind::k1F1B:
+    case PipelineKind::kZbH1:
+    case PipelineKind::kInterleavedZeroBubble:
+    case PipelineKind::kZbv:
+      return static_cast<double>(std::min(m, pp));
+    case PipelineKind::kZbH2:
+      return static_cast<double>(std::min(m, 2 * pp - 1));
+    case PipelineKind::kInterleaved1F1B:
+      if (virtual_stages == 1) return static_cast<double>(std::min(m, pp));
+      return chunks(std::min(m * virtual_stages, (pp - 1) * 2 + (virtual_stages - 1) * pp + 1),
+                    virtual_stages);
+    case PipelineKind::kVHalf:
+      return chunks(std::min(m + 1, (pp + 2) / 2 * 2), 2);
+    case PipelineKind::kVMin:
+      return chunks(std::min(m + 1, (2 * pp + 5) / 3), 2);
+    case PipelineKind::kDualPipe:
+      return static_cast<double>(pp + 1);
+    case PipelineKind::kDualPipeV:
+      return chunks(2 * pp + 1, 2);
+  }
+  return 1;
 }
 
 }  // namespace trainctl::pricing

@@ -49,9 +49,10 @@ constexpr ExpertRecipe kRecipes[] = {
     {"qwen3235b", "", true, 2606, kLast, kAware, true},
     {"qwen3235b", "b200", false, kFirst, kLast, kPlain, false},
     {"qwen3235b", "", false, kFirst, kLast, kAware, false},
-    {"gptoss", "", false, kFirst, 2602, kPlain, false},
+    {"gptoss", "gb", true, 2606, kLast, kAware, true},
     {"gptoss", "gb200", false, 2604, kLast, kAware, true},
-    {"gptoss", "", false, kFirst, kLast, kAware, false},
+    {"gptoss", "b", false, 2604, kLast, kAware, false},
+    {"gptoss", "", false, kFirst, kLast, kPlain, false},
 };
 
 // 0: the notes name no container.
@@ -77,6 +78,9 @@ bool ApplyExpertRecipe(absl::string_view model, absl::string_view notes, Workloa
     if (release < recipe.from || release > recipe.to) continue;
     w.expert_dispatch = recipe.dispatch;
     w.overlap_experts = recipe.overlap;
+    // The same recipes set use_transformer_engine_op_fuser with moe_mlp_glu_interleave_size and
+    // fp8_output_proj (v0.6.0 src/megatron/bridge/perf_recipes/{deepseek,gpt_oss,qwen}/common.py).
+    w.fused_experts = recipe.mxfp8_only;
     return true;
   }
   return false;

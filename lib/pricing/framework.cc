@@ -9,10 +9,13 @@ namespace {
 const FrameworkProfile kFrameworks[] = {
     {.name = "megatron-core",
      .label = "Megatron-LM, Megatron-Bridge and NeMo (Megatron Core with Transformer Engine)",
-     .source = "NVIDIA/Megatron-LM README (bytes per parameter, distributed optimizer); arXiv 2205.05198 "
-               "(sequence parallelism)",
+     .source =
+         "NVIDIA/Megatron-LM README (bytes per parameter, distributed optimizer); arXiv 2205.05198 "
+         "(sequence parallelism); NVIDIA/TransformerEngine transformer_engine/common/gemm/cublaslt_gemm.cu: "
+         "grouped products on four streams",
      .attention = AttentionKernel::kVendor,
      .sequence_parallel = true,
+     .fused_elementwise = true,
      .fp8_saves_inputs = true,
      .weight_gradient_buffer = true,
      .overlap_tensor_parallel = true,
@@ -20,6 +23,7 @@ const FrameworkProfile kFrameworks[] = {
      .norm_backward_bytes = 6,
      .quantize_bytes = 4,
      .accumulates_in_product = true,
+     .expert_streams = 4,
      .vocab_multiple = 128,
      .selects_modules = true,
      .gradients_stay = true,
@@ -34,6 +38,7 @@ const FrameworkProfile kFrameworks[] = {
      .gradient_bytes = 2,
      .attention = AttentionKernel::kVendor,
      .sequence_parallel = true,
+     .fused_elementwise = true,
      .fp8_saves_inputs = true,
      .weight_gradient_buffer = true,
      .overlap_tensor_parallel = true,
@@ -41,6 +46,7 @@ const FrameworkProfile kFrameworks[] = {
      .norm_backward_bytes = 6,
      .quantize_bytes = 4,
      .accumulates_in_product = true,
+     .expert_streams = 4,
      .vocab_multiple = 128,
      .step_bytes = 4,
      .selects_modules = true,
@@ -64,6 +70,7 @@ const FrameworkProfile kFrameworks[] = {
      .bf16_gradient_bytes = 6,
      .optimizer_bytes = 12,
      .attention = AttentionKernel::kScores,
+     .fused_elementwise = true,
      .overlap_data_parallel = false,
      .logit_bytes = 6,
      .logit_moved_bytes = 50,
@@ -94,7 +101,7 @@ const FrameworkProfile kFrameworks[] = {
          "with which PyTorch's torch/utils/checkpoint.py stops early (set_checkpoint_early_stop); "
          "torch/distributed/fsdp/_runtime_utils.py: blocks are gathered on a stream of their own",
      .attention = AttentionKernel::kFlash1,
-     .stops_recompute_early = true,
+     .fused_elementwise = true,
      .gathers_by_block = true,
      .logit_bytes = 4,
      .quantize_bytes = 4,
@@ -112,7 +119,9 @@ const FrameworkProfile kFrameworks[] = {
          "gradients copied in as fp32; pytorch/ao torchao/testing/training/roofline_utils.py: largest value, "
          "then the cast, in two layouts",
      .sequence_parallel = true,
+     .fused_elementwise = true,
      .selects_operators = true,
+     .launches_operators = false,
      .stops_recompute_early = true,
      .gathers_by_block = true,
      .copies_gathered_blocks = true,
@@ -153,6 +162,7 @@ const FrameworkProfile kFrameworks[] = {
          "groups are apart",
      .gradient_bytes = 2,
      .attention = AttentionKernel::kFlash1,
+     .fused_elementwise = true,
      .owners_broadcast = true,
      .overlap_bucket_elements = 512.0 * 1024 * 1024,
      .logit_bytes = 6,
@@ -175,7 +185,9 @@ const FrameworkProfile kFrameworks[] = {
          "kernel each for norms, activations and the loss, whose logits are formed for some rows at a time); "
          "assumed for the GPU: FlashAttention-2, sequence parallelism with tensor parallelism",
      .sequence_parallel = true,
+     .fused_elementwise = true,
      .logit_bytes = 4,
+     .accumulates_in_product = true,
      .metric = MemoryMetric::kAllocated},
 };
 

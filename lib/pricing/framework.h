@@ -45,9 +45,11 @@ struct FrameworkProfile {
 
   AttentionKernel attention = AttentionKernel::kFlash2;
   bool sequence_parallel = false;       // with tensor parallelism: norms and residuals cut too
+  bool fused_elementwise = false;       // memory: norms, activations and residuals keep nothing of their own
   bool fp8_saves_inputs = false;        // a linear layer keeps its input as fp8
   bool weight_gradient_buffer = false;  // a bf16 buffer for each shape of weight
   bool selects_operators = false;       // selective recompute works by operator, not the scores alone
+  bool launches_operators = true;       // one by one from the host; else they are compiled, or graphs
   bool stops_recompute_early = false;   // full recompute ends when all that the backward needs is there
   bool overlap_data_parallel = true;    // gradient reductions run beside the backward
   bool overlap_tensor_parallel = false;
@@ -67,6 +69,7 @@ struct FrameworkProfile {
   RotaryKernel rotary = RotaryKernel::kFused;
   bool fused_activation = true;         // the gate's activation and product are one kernel
   bool accumulates_in_product = false;  // gradients of weights are added to fp32 ones by the product itself
+  double expert_streams = 0;            // products of experts run side by side, each a launch; 0: all in one
   bool blocking_launches = false;       // the host waits for every kernel
   int64_t vocab_multiple = 1;           // times tp: the vocabulary is padded to it
   bool embedding_counts_as_layer = false;  // when layers are cut into stages

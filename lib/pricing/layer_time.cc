@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/strings/match.h"
 #include "cluster/collectives.h"
 #include "pricing/operator_time.h"
 #include "pricing/overlap.h"
@@ -14,6 +15,17 @@ namespace {
 using cluster::Collective;
 
 constexpr double kHalf = 2;  // bytes of an activation
+
+// What the host takes to launch one operator of PyTorch, and one linear layer of Transformer Engine over
+// that: NVIDIA/TransformerEngine#2053, CPU runtime of a bf16 Linear: 13.48 us on a DGX H100, 37.08 on a GB200
+// (whose host is a Grace); TE 99.66 us there.
+constexpr double kHostOperator = 13.48e-6;
+constexpr double kGraceOperator = 37.08e-6;
+constexpr double kTransformerEngine = 99.66 / 37.08;
+// Experts as grouped products of Transformer Engine on a GB200: 1.2 ms forward, 2.1 ms backward for 64 of
+// them (NVIDIA/TransformerEngine#2897), in operators per expert. Their ratio serves all backwards.
+constexpr double kOperatorsPerExpert = 1.2e-3 / 64 / kGraceOperator;
+constexpr double kBackwardOfForward = 2.1 / 1.2;
 
 class LayerTimer {
  public:
@@ -37,6 +49,7 @@ class LayerTimer {
     if (work.tensor_parallel_bytes > 0) AddTensorExchanges(work.tensor_parallel_bytes);
     if (w_.degrees.cp > 1) AddContextExchanges();
     if (work.expert_bytes > 0) AddExpertExchanges(work.expert_bytes);
+    WaitForHost(work);
     if (w_.activations_on_host || offloaded_) AddOffload(SavedBytes(work, w_));
     return times_;
   }
@@ -52,6 +65,7 @@ class LayerTimer {
       attention_backward_ += seconds.backward;
     }
     if (item.kind == WorkKind::kMatmul) {
+      if (OverlapsTensorExchanges()) AddPieces(item, seconds.forward);
       // Both gradients are products of the same size.
       times_.input_backward += seconds.backward / 2;
       if (!w_.frozen) times_.weight_backward += seconds.backward / 2;
@@ -64,15 +78,38 @@ class LayerTimer {
   double RecomputedShare(const WorkItem& item) const {
     if (w_.recompute == RecomputeKind::kNone) return 0;
     if (w_.recompute == RecomputeKind::kFull) return recomputed_ ? 1 : 0;
-    // Selective: Megatron's is the scores alone.
+    // Selective: Megatron's is by modules, the scores alone where it says nothing else.
     if (!w_.framework->selects_operators) {
-      return w_.framework->attention == AttentionKernel::kScores && item.kind == WorkKind::kAttention ? 1 : 0;
+      const uint32_t modules =
+          w_.framework->selects_modules ? w_.recompute_modules : uint32_t{kCoreAttention};
+      const bool scores =
+          w_.framework->attention == AttentionKernel::kScores && item.kind == WorkKind::kAttention;
+      return (item.again_by & modules) != 0 || (scores && (modules & kCoreAttention) != 0) ? 1 : 0;
     }
     return item.kind == WorkKind::kElementwise ? 1 : item.share_recomputed_by_selection;
   }
 
   double Seconds(Collective collective, double bytes, const cluster::GroupPlacement& group) const {
     return cluster::CollectiveSeconds(collective, bytes, group, *w_.node);
+  }
+
+  bool OverlapsTensorExchanges() const {
+    return w_.framework->overlap_tensor_parallel && w_.degrees.tp > 1 && w_.SequenceParallel() &&
+           !w_.model.experts.has_value();
+  }
+
+  // A product whose input arrives, or whose result leaves, piece by piece runs as so many small ones, which
+  // fill the device less well (user buffers' ring exchange, of all products in the forward and those behind
+  // attention and MLP in the backward: NVIDIA-NeMo/Megatron-Bridge@067f987
+  // src/megatron/bridge/training/comm_overlap.py, userbuffers_*).
+  void AddPieces(const WorkItem& item, double whole) {
+    const double tp = static_cast<double>(w_.degrees.tp);
+    WorkItem piece = item;
+    piece.rows /= tp;
+    const double more = std::max(0.0, tp * OperatorSeconds(piece, w_).forward - whole);
+    pieces_forward_ += more;
+    const bool leaves = item.columns == static_cast<double>(w_.model.hidden);
+    if (leaves) pieces_backward_ += more;
   }
 
   // Attention has an exchange before it and one after it, and so has an MLP; experts have their own.
@@ -95,9 +132,9 @@ class LayerTimer {
       backward = forward;
     }
     // Cut into as many pieces as there are ranks, all but the first run beside the products.
-    if (w_.framework->overlap_tensor_parallel && w_.SequenceParallel() && !w_.model.experts.has_value()) {
-      forward /= static_cast<double>(w_.degrees.tp);
-      backward /= static_cast<double>(w_.degrees.tp);
+    if (OverlapsTensorExchanges()) {
+      forward = forward / static_cast<double>(w_.degrees.tp) + pieces_forward_;
+      backward = backward / static_cast<double>(w_.degrees.tp) + pieces_backward_;
     }
     times_.tensor_forward += forward;
     times_.tensor_backward += backward + (FullyRecomputed() ? forward : 0);
@@ -137,30 +174,34 @@ class LayerTimer {
     times_.context_backward += backward + (FullyRecomputed() ? forward : 0);
   }
 
-  // Dispatch and combine, in the forward and again in the backward. `bytes`: a copy for each expert.
+  // Dispatch and combine, in the forward and again in the backward. `bytes`: a copy for each part of each
+  // expert.
   void AddExpertExchanges(double bytes) {
     const Degrees& d = w_.degrees;
     const cluster::GroupPlacement group = PlacementOf(w_, d.ep, d.etp);
     const double top_k = static_cast<double>(w_.model.experts->top_k);
+    const double sent = bytes / static_cast<double>(d.etp);
     double one = 0;
     if (w_.expert_dispatch == ExpertDispatch::kNodeAware) {
       const double nodes = std::ceil(static_cast<double>(group.ranks) / group.ranks_per_node);
       const double ranks = group.ranks;
-      one = cluster::TokenExchangeSeconds(bytes / top_k, Visited(nodes, top_k) * (nodes - 1) / nodes,
+      one = cluster::TokenExchangeSeconds(sent / top_k, Visited(nodes, top_k) * (nodes - 1) / nodes,
                                           Visited(ranks, top_k) * (ranks - 1) / ranks, group, *w_.node);
     } else {
-      one = Seconds(Collective::kAllToAll, bytes, group);
+      one = Seconds(Collective::kAllToAll, sent, group);
     }
     if (d.etp > 1) {
       // The ranks of an expert see each other's tokens, and add up what they make of them.
       const cluster::GroupPlacement same_expert = PlacementOf(w_, d.etp, 1);
-      const double gathered = bytes * static_cast<double>(d.etp);
-      one += (Seconds(Collective::kAllGather, gathered, same_expert) +
-              Seconds(Collective::kReduceScatter, gathered, same_expert)) /
+      one += (Seconds(Collective::kAllGather, bytes, same_expert) +
+              Seconds(Collective::kReduceScatter, bytes, same_expert)) /
              2;
     }
     double forward = 2 * one;
-    double backward = forward + (FullyRecomputed() ? forward : 0);
+    const bool again =
+        FullyRecomputed() || (w_.recompute == RecomputeKind::kSelective && w_.framework->selects_modules &&
+                              (w_.recompute_modules & kWholeExperts) != 0);
+    double backward = forward + (again ? forward : 0);
     if (w_.overlap_experts) {
       const double left = SpeedLeft(group, w_, contention_);
       forward = SecondsBeyondCompute(times_.forward, forward, left);
@@ -169,6 +210,29 @@ class LayerTimer {
     }
     times_.expert_forward += forward;
     times_.expert_backward += backward;
+  }
+
+  // A layer takes no less than the host needs to launch its operators one by one.
+  void WaitForHost(const LayerWork& work) {
+    if (!w_.launches_operators.value_or(w_.framework->launches_operators)) return;
+    double operators = 0, again = 0;
+    for (const WorkItem& item : work.items) {
+      double count = 1;
+      if (item.kind == WorkKind::kMatmul) {
+        if (item.batch > 1) {
+          count = item.batch * kOperatorsPerExpert / 2;  // the two products of an expert
+        } else if (w_.framework->selects_modules) {
+          count = kTransformerEngine;
+        }
+      }
+      operators += count;
+      again += RecomputedShare(item) * count;
+    }
+    const bool grace = absl::StartsWith(w_.device->name, "gb");
+    const double host = grace ? kGraceOperator : kHostOperator;
+    times_.forward += std::max(0.0, operators * host - times_.ForwardPass());
+    times_.input_backward +=
+        std::max(0.0, (kBackwardOfForward * operators + again) * host - times_.BackwardPass());
   }
 
   // What the backward needs goes to the host beside the forward, and comes back beside the backward.
@@ -190,6 +254,8 @@ class LayerTimer {
   const bool contention_;
   double attention_forward_ = 0;
   double attention_backward_ = 0;
+  double pieces_forward_ = 0;  // what products lose that are cut into pieces
+  double pieces_backward_ = 0;
   PassTimes times_;
 };
 

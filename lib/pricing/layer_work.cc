@@ -60,7 +60,8 @@ class LayerBuilder {
     Add({.kind = WorkKind::kElementwise,
          .pass = PassKind::kNorm,
          .moved_bytes = 2 * bytes,
-         .saved_bytes = fused_ ? bytes : 3 * bytes});
+         .saved_bytes = fused_ ? bytes : 3 * bytes,
+         .again_by = kLayerNorms});
   }
 
   void AddResidual() {
@@ -135,19 +136,21 @@ class LayerBuilder {
     if (query_rank > 0) {
       AddMatmul(tokens_, hidden_, query_rank, tokens_ / cut_ * hidden_ * linear_input_).dropped_by =
           kLayerNorms;
-      AddMatmul(tokens_, query_rank, Heads() * query_dim, tokens_ * query_rank * (kHalf + linear_input_));
+      AddMatmul(tokens_, query_rank, Heads() * query_dim, tokens_ * query_rank * (kHalf + linear_input_))
+          .again_by = kLatentUp;
     } else {
       AddMatmul(tokens_, hidden_, Heads() * query_dim, tokens_ / cut_ * hidden_ * linear_input_).dropped_by =
           kLayerNorms;
     }
     AddMatmul(tokens_, hidden_, kv_rank + static_cast<double>(l.rope_dim), 0);
-    AddMatmul(tokens_, kv_rank, kv_columns, tokens_ * kv_rank * (kHalf + linear_input_));
+    AddMatmul(tokens_, kv_rank, kv_columns, tokens_ * kv_rank * (kHalf + linear_input_)).again_by = kLatentUp;
     const double saved = tokens_ * Heads() * (2 * query_dim + value_dim) * kHalf;
     Add({.kind = WorkKind::kElementwise,
          .pass = PassKind::kRotary,
          .moved_bytes = 2 * saved,
          .saved_bytes = saved,
-         .dropped_by = kLatentUp});
+         .dropped_by = kLatentUp,
+         .again_by = kLatentUp});
     AddCoreAttention(query_dim, value_dim);
     AddMatmul(tokens_, Heads() * value_dim, hidden_, tokens_ * Heads() * value_dim * OwnCopyBytes(),
               /*recomputed=*/1);
@@ -156,17 +159,21 @@ class LayerBuilder {
   void AddMlp(double ffn, bool input_is_saved, uint32_t dropped_by = kPlainMlp) {
     const double columns = ffn / tp_;
     const double gates = m_.gated_mlp ? 2 : 1;
-    AddMatmul(tokens_, hidden_, gates * columns,
-              input_is_saved ? tokens_ / cut_ * hidden_ * linear_input_ : 0,
-              /*recomputed=*/m_.gated_mlp ? 0.5 : 0)
-        .dropped_by = kLayerNorms;
+    WorkItem& up = AddMatmul(tokens_, hidden_, gates * columns,
+                             input_is_saved ? tokens_ / cut_ * hidden_ * linear_input_ : 0,
+                             /*recomputed=*/m_.gated_mlp ? 0.5 : 0);
+    up.dropped_by = kLayerNorms;
+    up.again_by = dropped_by;
     // Kernel by kernel the gate is kept before and after its activation.
     Add({.kind = WorkKind::kElementwise,
          .pass = m_.gated_mlp ? PassKind::kGatedActivation : PassKind::kActivation,
          .moved_bytes = tokens_ * columns * (gates + 1) * kHalf,
          .saved_bytes = tokens_ * columns * (gates + (m_.gated_mlp && !fused_ ? 1 : 0)) * kHalf,
-         .dropped_by = dropped_by});
-    AddMatmul(tokens_, columns, hidden_, tokens_ * columns * linear_input_).dropped_by = dropped_by;
+         .dropped_by = dropped_by,
+         .again_by = dropped_by});
+    WorkItem& down = AddMatmul(tokens_, columns, hidden_, tokens_ * columns * linear_input_);
+    down.dropped_by = dropped_by;
+    down.again_by = dropped_by;
   }
 
   // Each tensor-parallel rank routes its part of the tokens. Experts are whole on their rank, or cut in etp
@@ -185,23 +192,31 @@ class LayerBuilder {
          .inner = hidden_,
          .columns = static_cast<double>(e.count),
          .saved_bytes = own_tokens * hidden_ * kHalf,
-         .dropped_by = kLayerNorms});
-    // Permuted to the experts' order and back, on both sides of the exchange.
+         .dropped_by = kLayerNorms,
+         .again_by = kWholeExperts});
+    // Permuted to the experts' order and back on both sides of the exchange; on this side a token is read, or
+    // written, once for all of its experts. Experts of one rank need no sorting.
+    const double sorts = local_experts > 1 ? 4 : 0;
     Add({.kind = WorkKind::kElementwise,
          .pass = PassKind::kPermute,
-         .moved_bytes = 8 * routed * hidden_ * kHalf});
+         .moved_bytes = ((2 + sorts) * routed + 2 * own_tokens) * hidden_ * kHalf,
+         .again_by = kWholeExperts});
     if (ep > 1) work_.expert_bytes = routed * hidden_ * kHalf;
-    AddMatmul(routed / local_experts, hidden_, gates * ffn / etp, routed * hidden_ * linear_input_, 0,
-              local_experts)
-        .dropped_by = kWholeExperts;
+    const size_t first = work_.items.size();
+    WorkItem& up = AddMatmul(routed / local_experts, hidden_, gates * ffn / etp,
+                             routed * hidden_ * linear_input_, 0, local_experts);
+    up.dropped_by = up.again_by = kWholeExperts;
     Add({.kind = WorkKind::kElementwise,
          .pass = m_.gated_mlp ? PassKind::kGatedActivation : PassKind::kActivation,
          .moved_bytes = routed * ffn / etp * (gates + 1) * kHalf,
          .saved_bytes = routed * ffn / etp * gates * kHalf,
-         .dropped_by = kWholeExperts});
-    AddMatmul(routed / local_experts, ffn / etp, hidden_, routed * ffn / etp * linear_input_, 0,
-              local_experts)
-        .dropped_by = kWholeExperts | kExpertActivation;
+         .dropped_by = kWholeExperts,
+         .again_by = kWholeExperts | kExpertActivation});
+    WorkItem& down = AddMatmul(routed / local_experts, ffn / etp, hidden_, routed * ffn / etp * linear_input_,
+                               0, local_experts);
+    down.dropped_by = kWholeExperts | kExpertActivation;
+    down.again_by = kWholeExperts;
+    for (size_t i = first; i < work_.items.size(); ++i) work_.items[i].expert = true;
     if (e.shared_ffn > 0) {
       AddMlp(static_cast<double>(e.shared_ffn), /*input_is_saved=*/false, kWholeExperts | kSharedExperts);
     }

@@ -28,10 +28,13 @@ struct WorkItem {
   double moved_bytes = 0;  // kElementwise: read and written by the forward as one kernel
   double saved_bytes = 0;  // kept from forward to backward
   bool fp8 = false;        // a product that low precision applies to
+  bool expert = false;     // of routed experts
   // Of this product, what selective recompute as torchtitan's does again.
   double share_recomputed_by_selection = 0;
   // Modules (RecomputeModule): if one of them is done again, saved_bytes are not kept.
   uint32_t dropped_by = 0;
+  // Modules that do this operator again in the backward, if they are recomputed.
+  uint32_t again_by = 0;
 };
 
 struct LayerWork {

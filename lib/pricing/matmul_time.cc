@@ -22,6 +22,8 @@ constexpr double kSustainedShareBlackwell = 0.68;
 // compute/accelerator/README.md, MAMF): 0.98, 0.95, 0.99.
 constexpr double kFp8ShareHopper = 0.89;
 constexpr double kFp8ShareBlackwell = 0.97;
+// CDNA 3: 990 against 620 TFLOP/s (SemiAnalysis, ibid.).
+constexpr double kFp8ShareCdna = 0.8;
 // Of the nominal rate, where nobody published a measured one: what A100, H100 and MI300X reach between them
 // (stas00/ml-engineering, ibid.: 87 %, 80 %, 51 %).
 constexpr double kUnmeasuredMatmulShare = 0.75;
@@ -46,6 +48,19 @@ constexpr std::array<Tile, 7> kTiles = {{
     {128, 64, kSmallTileShare* kSmallTileShare},
     {64, 128, kSmallTileShare* kSmallTileShare},
 }};
+
+double LowPrecisionShare(Generation generation) {
+  switch (generation) {
+    case Generation::kBlackwell:
+      return kFp8ShareBlackwell;
+    case Generation::kOther:
+      return kFp8ShareCdna;
+    case Generation::kAmpere:
+    case Generation::kHopper:
+      break;
+  }
+  return kFp8ShareHopper;
+}
 
 bool IsLow(Precision precision) {
   return precision == Precision::kFp8 || precision == Precision::kMxfp8 || precision == Precision::kNvfp4;
@@ -101,7 +116,7 @@ double SustainedFlops(const cluster::Device& device, Precision precision) {
   if (precision == Precision::kFp32) {
     nominal = device.tf32_flops.value > 0 ? device.tf32_flops.value : device.fp32_flops.value;
   } else if (IsLow(precision) && device.fp8_flops.value > 0) {
-    share *= blackwell ? kFp8ShareBlackwell : kFp8ShareHopper;
+    share *= LowPrecisionShare(GenerationOf(device));
     nominal = precision == Precision::kNvfp4 && device.fp4_flops.value > 0 ? device.fp4_flops.value
                                                                            : device.fp8_flops.value;
   }

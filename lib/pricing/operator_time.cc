@@ -12,6 +12,10 @@ constexpr double kKernelGapSeconds = 2e-6;
 // What the host takes to launch one: a linear layer of PyTorch on a DGX H100 (NVIDIA/TransformerEngine#2053:
 // 13.48 us). It shows where the host waits for every kernel.
 constexpr double kHostSeconds = 13.5e-6;
+// All ranks wait for the slowest device. Eight of one node differ by 5 % and more (stas00/ml-engineering,
+// compute/accelerator/README.md, "Not all accelerators are created equal"), which is 2.85 standard
+// deviations.
+constexpr double kDeviceSpread = 0.05 / 2.85;
 // Of the bandwidth of other passes, what gathers by index reach: 0.50 against 0.67 of nominal on B200
 // (MooreThreads/SimuMax configs/system/b200_bf16_ceperm.json, permute_fwd and default).
 constexpr double kPermuteShare = 0.75;
@@ -23,8 +27,11 @@ double PassSeconds(const cluster::Device& device, double bytes, double kernels) 
 // Passes that a fused kernel of the forward stands for, and those of the backward, in units of its bytes.
 ForwardBackward PassesOf(const WorkItem& item, const Workload& w) {
   const FrameworkProfile& f = *w.framework;
+  if (item.expert && w.fused_experts && w.IsFp8()) return {0, 0};
+  const bool compiled = w.fused_elementwise.value_or(false);  // where the job says so itself
   switch (item.pass) {
     case PassKind::kNorm:
+      if (compiled) return {1, 2.5};
       return {f.norm_forward_bytes / 4, f.norm_backward_bytes / 4};
     case PassKind::kResidual:
       // Forward r r w; the backward adds the gradients of both branches. Dropout reads or writes its
@@ -39,9 +46,13 @@ ForwardBackward PassesOf(const WorkItem& item, const Workload& w) {
       return {1, 1.5};  // r w; dy, x, dx
     case PassKind::kGatedActivation:
       // r r w; dy, gate, up, two gradients. Without fusion the activation's result is written and read.
-      return f.fused_activation ? ForwardBackward{1, 10.0 / 6} : ForwardBackward{10.0 / 6, 3};
-    case PassKind::kPermute:
-      return {1 / kPermuteShare, 1 / kPermuteShare};
+      return compiled || f.fused_activation ? ForwardBackward{1, 10.0 / 6} : ForwardBackward{10.0 / 6, 3};
+    case PassKind::kPermute: {
+      // Tokens that are sent once to each rank are spread to its experts by the exchange's own kernels, half
+      // of the passes.
+      const double passes = (w.expert_dispatch == ExpertDispatch::kNodeAware ? 0.5 : 1) / kPermuteShare;
+      return {passes, passes};
+    }
   }
   return {1, 1};
 }
@@ -79,9 +90,17 @@ ForwardBackward DeviceSeconds(const WorkItem& item, const Workload& w) {
     case WorkKind::kMatmul: {
       const bool low = w.IsFp8() && item.fp8;
       const Precision precision = low || !w.IsFp8() ? w.precision : Precision::kBf16;
+      const auto launch = [&](double batch, double rows, double inner, double columns, double result_bytes) {
+        return batch > 0 ? MatmulSeconds(device, precision, {batch, rows, inner, columns, result_bytes}) : 0;
+      };
+      const double streams = w.framework->expert_streams;
       const auto product = [&](double rows, double inner, double columns, double result_bytes) {
-        return MatmulSeconds(device, precision, {item.batch, rows, inner, columns, result_bytes}) +
-               kKernelGapSeconds;
+        if (!item.expert || streams == 0 || w.fused_experts) {
+          return launch(item.batch, rows, inner, columns, result_bytes) + kKernelGapSeconds;
+        }
+        const double rounds = std::floor(item.batch / streams);
+        return rounds * launch(streams, rows, inner, columns, result_bytes) +
+               launch(item.batch - rounds * streams, rows, inner, columns, result_bytes) + kKernelGapSeconds;
       };
       const bool adds = w.framework->accumulates_in_product;
       ForwardBackward seconds = {product(item.rows, item.inner, item.columns, 2),
@@ -91,8 +110,11 @@ ForwardBackward DeviceSeconds(const WorkItem& item, const Workload& w) {
         // The input is brought to low precision before the forward, the output's gradient before the
         // backward.
         const double bytes = w.framework->quantize_bytes * item.batch * item.rows;
-        seconds.forward += PassSeconds(device, bytes * item.inner, 1);
-        seconds.backward += PassSeconds(device, bytes * item.columns, 1);
+        // Fused, the two products of an expert's MLP hand on what they make in low precision.
+        const bool fused = item.expert && w.fused_experts;
+        const bool last = item.columns == static_cast<double>(w.model.hidden);
+        if (!fused || !last) seconds.forward += PassSeconds(device, bytes * item.inner, 1);
+        if (!fused || last) seconds.backward += PassSeconds(device, bytes * item.columns, 1);
       }
       return seconds;
     }
@@ -109,8 +131,27 @@ ForwardBackward DeviceSeconds(const WorkItem& item, const Workload& w) {
 
 }  // namespace
 
+namespace {
+
+// How much longer than the mean device the slowest of all takes: the expected largest of as many normal
+// draws.
+double SlowestDevice(const Workload& w) {
+  const double devices = static_cast<double>(w.degrees.world_size());
+  if (devices < 2) return 1;
+  const double root = std::sqrt(2 * std::log(devices));
+  const double deviations = root - (std::log(std::log(devices)) + std::log(4 * M_PI)) / (2 * root);
+  return 1 + kDeviceSpread * std::max(0.0, deviations);
+}
+
+}  // namespace
+
 ForwardBackward OperatorSeconds(const WorkItem& item, const Workload& w) {
   ForwardBackward seconds = DeviceSeconds(item, w);
+  if (item.kind != WorkKind::kElementwise) {
+    const double slowest = SlowestDevice(w);
+    seconds.forward *= slowest;
+    seconds.backward *= slowest;
+  }
   if (w.framework->blocking_launches) {
     const ForwardBackward kernels = KernelsOf(item.kind);
     seconds.forward += kernels.forward * kHostSeconds;
@@ -126,7 +167,7 @@ ForwardBackward HeadSeconds(const Workload& w) {
   const double tp = static_cast<double>(w.degrees.tp);
   const double multiple = static_cast<double>(w.framework->vocab_multiple) * tp;
   const double columns = std::ceil(static_cast<double>(w.model.vocab) / multiple) * multiple / tp;
-  const Precision precision = w.IsFp8() ? Precision::kBf16 : w.precision;
+  const Precision precision = w.IsFp8() && !w.fused_experts ? Precision::kBf16 : w.precision;
   const double loss = ElementwiseSeconds(device, tokens * columns * w.framework->logit_moved_bytes / 2);
   const bool adds = w.framework->accumulates_in_product;
   return {MatmulSeconds(device, precision, {1, tokens, hidden, columns, 2}) + loss,

@@ -73,12 +73,14 @@ double Makespan(const Workload& w, const schedule::PipelineCosts& costs, int64_t
   return times->makespan_s;
 }
 
-double StepMakespan(const Workload& w, const schedule::PipelineCosts& costs) {
+// `busiest_s`: what the busiest rank does for one micro-batch. No round is shorter than that of all of it.
+double StepMakespan(const Workload& w, const schedule::PipelineCosts& costs, double busiest_s) {
   const int64_t m = w.num_micro_batches();
   const int64_t played = PlayedMicroBatches(w);
   const double seconds = Makespan(w, costs, played);
   if (played == m) return seconds;
-  const double round = seconds - Makespan(w, costs, played - w.degrees.pp);
+  const double round = std::max(seconds - Makespan(w, costs, played - w.degrees.pp),
+                                static_cast<double>(w.degrees.pp) * busiest_s);
   const int64_t rounds_left = (m - played) / w.degrees.pp;
   return seconds + static_cast<double>(rounds_left) * round;
 }
@@ -145,7 +147,12 @@ PipelineTimes TimePipeline(const Workload& w, const std::vector<PassTimes>& stag
   result.busiest = *std::max_element(ranks.begin(), ranks.end(), [](const PassTimes& a, const PassTimes& b) {
     return a.total() < b.total();
   });
-  result.waiting_seconds = StepMakespan(w, PipelineCostsOf(w, stages, contention)) - result.busiest.total();
+  const schedule::PipelineCosts costs = PipelineCostsOf(w, stages, contention);
+  const bool joins =
+      w.Pipeline() == schedule::PipelineKind::kDualPipe || w.Pipeline() == schedule::PipelineKind::kDualPipeV;
+  const double hidden = joins ? costs.joined_overlap * result.busiest.ForwardPass() : 0;
+  result.waiting_seconds =
+      StepMakespan(w, costs, (result.busiest.total() - hidden) / m) - result.busiest.total();
   return result;
 }
 

@@ -136,6 +136,12 @@ class RowReader {
     TRAINCTL_ASSIGN_OR_RETURN(const cluster::DeviceMatch match, cluster::FindDevice(Cell("gpu_type")));
     w.device = match.device;
     if (!match.assumption.empty()) Assume(match.assumption);
+    if (absl::StartsWith(Cell("source"), "pytorch/ao@") && Cell("gpu_type") == "H100") {
+      // torchao/testing/training/roofline_utils.py there: "2.4 TB per second, custom to Meta's H100 variant".
+      TRAINCTL_ASSIGN_OR_RETURN(const cluster::DeviceMatch own, cluster::FindDevice("h100-sxm-96gb-hbm2e"));
+      w.device = own.device;
+      Assume("H100 = the repository's own variant, 96 GB at 2.4 TB/s");
+    }
     w.node = &cluster::DefaultNodeFor(*w.device);
     // Where the source is known for its own machines.
     const char* named = nullptr;

@@ -163,7 +163,8 @@ class Builder {
     for (int64_t layer = first_layer; layer < first_layer + num_layers; ++layer) {
       bytes += SavedBytes(WorkOfLayer(w_, layer), w_);
     }
-    return bytes;
+    // Where nothing is kept the shares are as the passes.
+    return bytes > 0 ? bytes : 1;
   }
 
   double KeptBytesOfStage(int stage) {
@@ -179,42 +180,62 @@ class Builder {
     return kept;
   }
 
-  // What comes to be of gradients while the activations go.
-  static double GrownGradients(const MemoryPrice& memory) {
-    return memory.At(MemoryMoment::kEnd).gradients - memory.At(MemoryMoment::kBackward).gradients;
-  }
-
   void AddMemory(size_t r) {
     RankTimeline& rank = timeline_.ranks[r];
     rank.memory = PriceMemoryOfRank(w_, static_cast<int64_t>(r));
     const auto part = [&](MemoryPart p) { return rank.memory.parts[static_cast<size_t>(p)]; };
-    rank.state_bytes = part(MemoryPart::kParameters) + part(MemoryPart::kOptimizer) +
-                       rank.memory.At(MemoryMoment::kBackward).gradients;
+    const auto& backward = rank.memory.At(MemoryMoment::kBackward);
+    const auto& loss = rank.memory.At(MemoryMoment::kLoss);
+    const auto& end = rank.memory.At(MemoryMoment::kEnd);
+    rank.state_bytes = part(MemoryPart::kParameters) + part(MemoryPart::kOptimizer) + backward.gradients;
     rank.outside_bytes = rank.memory.device_bytes - rank.memory.allocated_bytes;
-    const auto at = [&](MemoryMoment m) { return rank.memory.At(m); };
-    rank.samples.push_back({0, 0, 0});
-    double kept = 0;
+    // Where gradients come to be in the step, each backward makes its share of them.
+    const double made = end.gradients - backward.gradients;
+    double all_kept = 0;
+    for (const Span& span : rank.streams[0].spans) {
+      if (span.kind == SpanKind::kForward) all_kept += KeptBytesOfStage(span.stage);
+    }
+    rank.samples.push_back({});
+    MemorySample now;
     double most = 0;
     for (const Span& span : rank.streams[0].spans) {
       if (span.kind > SpanKind::kBackwardWeight) continue;
-      const bool forward = span.kind == SpanKind::kForward;
-      if (forward) kept += KeptBytesOfStage(span.stage);
-      most = std::max(most, kept);
-      const bool loss = forward && span.stage == timeline_.num_stages - 1;
-      const double work = loss      ? at(MemoryMoment::kLoss).logits + at(MemoryMoment::kLoss).work
-                          : forward ? 0
-                                    : at(MemoryMoment::kBackward).work;
-      rank.samples.push_back({span.start_s, kept, work});
-      if (span.kind == SpanKind::kBackward || span.kind == SpanKind::kBackwardWeight) {
-        kept -= KeptBytesOfStage(span.stage);
+      const double own = KeptBytesOfStage(span.stage);
+      now.time_s = span.start_s;
+      now.work_bytes = backward.work;
+      if (span.kind == SpanKind::kForward) {
+        now.activation_bytes += own;
+        now.work_bytes = span.stage == timeline_.num_stages - 1 ? loss.work + loss.logits : 0;
       }
-      rank.samples.push_back({span.end_s, std::max(0.0, kept), 0});
+      most = std::max(most, now.activation_bytes);
+      rank.samples.push_back(now);
+      if (span.kind == SpanKind::kBackward || span.kind == SpanKind::kBackwardWeight) {
+        const double share = all_kept > 0 ? made * own / all_kept : 0;
+        if (share > 0) AddSlope(span, own, share, end.work, now, rank.samples);
+        now.activation_bytes = std::max(0.0, now.activation_bytes - own);
+        now.gradient_bytes += share;
+      }
+      now.time_s = span.end_s;
+      now.work_bytes = 0;
+      rank.samples.push_back(now);
     }
-    const MemorySample end = rank.samples.back();
-    rank.samples.back().work_bytes = at(MemoryMoment::kEnd).work + GrownGradients(rank.memory);
-    rank.samples.push_back(end);
-    const double scale = most > 0 ? at(MemoryMoment::kBackward).activations / most : 0;
+    const double scale = most > 0 ? backward.activations / most : 0;
     for (MemorySample& sample : rank.samples) sample.activation_bytes *= scale;
+  }
+
+  // A backward frees activations layer by layer, and makes gradients in their place.
+  static void AddSlope(const Span& span, double freed, double made, double work_at_end,
+                       const MemorySample& begin, std::vector<MemorySample>& samples) {
+    constexpr int kSteps = 8;
+    for (int k = 1; k <= kSteps; ++k) {
+      const double done = static_cast<double>(k) / kSteps;
+      MemorySample sample = begin;
+      sample.time_s = span.start_s + (span.end_s - span.start_s) * k / (kSteps + 1);
+      sample.activation_bytes = std::max(0.0, begin.activation_bytes - done * freed);
+      sample.gradient_bytes += done * made;
+      if (k == kSteps) sample.work_bytes = work_at_end;
+      samples.push_back(sample);
+    }
   }
 
   // ---- data parallelism and the optimizer ----
@@ -241,10 +262,13 @@ class Builder {
       if (rank.streams[1].spans.empty()) rank.streams.erase(rank.streams.begin() + 1);
     }
     for (RankTimeline& rank : timeline_.ranks) {
-      const double work = rank.memory.At(MemoryMoment::kStep).work + GrownGradients(rank.memory);
-      if (work <= 0) continue;
-      rank.samples.push_back({exchanged, 0, work});
-      rank.samples.push_back({exchanged + parts.price.optimizer_seconds, 0, 0});
+      const auto& step = rank.memory.At(MemoryMoment::kStep);
+      MemorySample sample = rank.samples.back();
+      if (step.work <= 0 && sample.gradient_bytes <= 0) continue;
+      sample.time_s = exchanged;
+      sample.work_bytes = step.work;
+      rank.samples.push_back(sample);
+      rank.samples.push_back({.time_s = exchanged + parts.price.optimizer_seconds});
     }
     timeline_.end_s = exchanged + parts.price.optimizer_seconds;
     if (timeline_.left_out_micro_batches > 0) {

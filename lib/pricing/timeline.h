@@ -65,6 +65,7 @@ struct Stream {
 // Beyond what a rank always holds, from this instant to the next sample.
 struct MemorySample {
   double time_s = 0;
+  double gradient_bytes = 0;  // those that were not there when the step began
   double activation_bytes = 0;
   double work_bytes = 0;  // of the pass under way, with logits
 };
@@ -72,7 +73,7 @@ struct MemorySample {
 struct RankTimeline {
   std::vector<Stream> streams;  // kCompute first
   MemoryPrice memory;           // at the rank's peak
-  double state_bytes = 0;       // parameters, gradients, optimizer: throughout
+  double state_bytes = 0;       // parameters, optimizer, gradients that stay: throughout
   double outside_bytes = 0;     // what is no tensor, and what the allocator loses: throughout
   std::vector<MemorySample> samples;
   double end_s = 0;  // of its last pass
@@ -112,7 +113,8 @@ PlayedPipeline PlayPipeline(const Workload& workload, const StepParts& parts,
 
 // Bytes at the instant of `sample`, on the device.
 inline double DeviceBytes(const RankTimeline& rank, const MemorySample& sample) {
-  return rank.state_bytes + rank.outside_bytes + sample.activation_bytes + sample.work_bytes;
+  return rank.state_bytes + rank.outside_bytes + sample.gradient_bytes + sample.activation_bytes +
+         sample.work_bytes;
 }
 
 }  // namespace trainctl::pricing

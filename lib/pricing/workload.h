@@ -93,8 +93,12 @@ struct Workload {
   bool optimizer_in_backward = false;  // a gradient is applied and dropped as soon as it is there
   ExpertDispatch expert_dispatch = ExpertDispatch::kAllToAll;
   bool overlap_experts = false;  // exchanges of tokens run beside another micro-batch's passes
+  // With low precision: the activation and the casts of experts' MLPs happen inside their products, and the
+  // output matrix is in low precision too.
+  bool fused_experts = false;
 
   Tuning tuning;  // of the machine; its rates are in `device` and `node` already (TunedMachine)
+  std::optional<bool> launches_operators;  // by the host, one by one; empty: as the framework
 
   double OptimizerBytes() const { return optimizer_bytes > 0 ? optimizer_bytes : framework->optimizer_bytes; }
   double GradientBytes() const {

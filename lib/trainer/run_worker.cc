@@ -5,6 +5,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
 #include <ATen/core/Tensor.h>
+#include <torch/headeronly/version.h>
 
 #include <algorithm>
 #include <array>
@@ -475,6 +476,8 @@ class Trainer {
 };
 
 }  // namespace
+
+const char* LibTorchVersion() { return TORCH_VERSION; }
 
 absl::StatusOr<RunOutcome> RunWorker(const WorkerDeps& deps) {
   try {

@@ -57,4 +57,7 @@ absl::StatusOr<std::string> RunEval(const InferenceDeps& deps);
 // One process. Writes a Hugging Face folder with the checkpoint's weights, in fp32 or bf16.
 absl::Status RunExport(const InferenceDeps& deps, const std::string& out_folder, bool bf16);
 
+// Of the headers that this was built with; programs and library are installed together.
+const char* LibTorchVersion();
+
 }  // namespace trainctl::trainer

@@ -84,6 +84,13 @@ void Print(const char* what, const Choice& choice) {
       static_cast<int>(w.num_micro_batches()), static_cast<int>(w.recompute), w.SequenceParallel() ? 1 : 0);
 }
 
+double CpuSeconds() {
+  rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+         1e-6 * static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+}
+
 void Run(const Case& job) {
   SearchSpace space;
   space.base.model = job.model;
@@ -95,19 +102,22 @@ void Run(const Case& job) {
   space.num_gpus = job.num_gpus;
   Goal goal;
   goal.objective = job.objective;
+  const double before_s = CpuSeconds();
   const auto result = Explore(space, goal);
+  const double cpu_s = CpuSeconds() - before_s;
   if (!result.ok()) {
     std::printf("%s: %s\n", job.name, std::string(result.status().message()).c_str());
     return;
   }
   const auto& c = result->counts;
   std::printf(
-      "%s: %.3f s; %lld enumerated, %lld refused, %lld bounded, %lld over the memory, %lld too slow, %lld "
-      "misfits, %lld simulated; %.2f million bounded a second\n",
-      job.name, c.seconds, static_cast<long long>(c.enumerated), static_cast<long long>(c.refused),
+      "%s: %.3f s, %.3f s of one core; %lld enumerated, %lld refused, %lld bounded, %lld over the memory, "
+      "%lld too slow, %lld "
+      "misfits, %lld simulated; %.2f million bounded a second of a core\n",
+      job.name, c.seconds, cpu_s, static_cast<long long>(c.enumerated), static_cast<long long>(c.refused),
       static_cast<long long>(c.bounded), static_cast<long long>(c.pruned_by_memory),
       static_cast<long long>(c.pruned_by_time), static_cast<long long>(c.misfits),
-      static_cast<long long>(c.simulated), static_cast<double>(c.bounded) / c.seconds / 1e6);
+      static_cast<long long>(c.simulated), static_cast<double>(c.bounded) / cpu_s / 1e6);
   for (const Choice& choice : result->best) Print("fits", choice);
   if (result->nearest.has_value()) Print("nearest", *result->nearest);
   std::fflush(stdout);

@@ -1,8 +1,8 @@
 """The pages of `plan --html` in a real browser, headless.
 
-    python3 tests/browser/plan_page_test.py PLAN_PAGES
+    python3 tests/browser/plan_page_test.py PLAN_PAGES TRAINCTL
 
-PLAN_PAGES writes them. Each must draw itself without an error, report as many intervals as its data has, and
+PLAN_PAGES writes most of them, TRAINCTL one from a recipe. Each must draw itself without an error, report as many intervals as its data has, and
 answer to pointing, zooming, choosing and changing the theme. Skipped, with the reason, where there is no browser.
 """
 import json
@@ -15,6 +15,10 @@ import sys
 import tempfile
 
 SKIPPED = 77  # ctest's word for a test that could not run
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+# Few layouts are left to search.
+PLAN = ["plan", os.path.join(ROOT, "recipes", "plan", "llama3.1-405b_16384xh100.toml"), "--set", "cluster.nodes=64",
+        "--set", "parallel.tp=8", "--set", "parallel.pp=8", "--set", "parallel.cp=1"]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 TIMEOUT_S = 120
 
@@ -123,6 +127,14 @@ def main():
     failures = []
     with tempfile.TemporaryDirectory(prefix="trainctl-page-") as folder:
         subprocess.run([sys.argv[1], folder], check=True, timeout=TIMEOUT_S)
+        html, trace = os.path.join(folder, "from_a_recipe.html"), os.path.join(folder, "trace.json")
+        told = subprocess.run([sys.argv[2], *PLAN, "--draw", "--html", html, "--trace", trace], check=True,
+                              timeout=TIMEOUT_S, capture_output=True, text=True).stdout
+        with open(trace, encoding="utf-8") as file:
+            if not json.load(file)["traceEvents"]:
+                failures.append("plan --trace writes a trace without events")
+        if "\nrank 7 |" not in told or "\x1b" in told:
+            failures.append("plan --draw does not draw eight ranks without colours into a pipe")
         profile = os.path.join(folder, "profile")
 
         def check(name, text, expected, hands, size="1400,1000"):

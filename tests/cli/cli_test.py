@@ -150,6 +150,98 @@ def not_enough_memory(c):
     c.expect(c.run("launch", "recipe.toml", "--set", "cluster.memory_limit=1KiB"), 3, "memory")
 
 
+PLAN = """
+recipe_version = 1
+[run]
+name = "big"
+[model]
+preset = "llama2-7b"
+[data]
+seq_len = 4096
+[train]
+tokens = "2000B"
+batch_sequences = 64
+[cluster]
+device = "A100 SXM 80GB"
+nodes = 2
+[plan]
+framework = "megatron-core"
+"""
+
+
+@case
+def planning_for_accelerators(c):
+    c.write(PLAN)
+    result = c.run("plan", "recipe.toml", "--price", "2")
+    c.expect(result, 0, "16 x a100-sxm-80gb", "6.74B parameters", "MFU", "Chosen: ", "the run of 2T tokens takes", "$")
+    if len([line for line in result.stdout.splitlines() if line.startswith("*")]) != 1:
+        c.fail("not one layout is marked:\n" + result.stdout)
+    plan = json.loads(c.run("plan", "recipe.toml", "--json", "--top", "3").stdout)
+    chosen = plan["chosen"]
+    if plan["schema"] != "trainctl.cluster-plan.v1" or len(plan["alternatives"]) != 2:
+        c.fail("--json --top 3 has %s and %d alternatives" % (plan["schema"], len(plan["alternatives"])))
+    layout = chosen["layout"]
+    gpus = layout["tp"] * layout["pp"] * layout["cp"] * layout["dp_replicate"] * layout["dp_shard"]
+    if gpus != 16 or chosen["gpus"] != 16 or not chosen["fits"]:
+        c.fail("the layout is for %d devices: %s" % (gpus, chosen))
+    parts = sum(chosen["time"]["parts_seconds"].values())
+    if abs(parts / chosen["time"]["step_seconds"] - 1) > 1e-9:
+        c.fail("the terms of time add up to %g: %s" % (parts, chosen["time"]))
+    allocated = sum(b for part, b in chosen["memory"]["parts_bytes"].items() if part != "outside")
+    if abs(allocated / chosen["memory"]["allocated_bytes"] - 1) > 1e-6:
+        c.fail("the terms of memory add up to %g: %s" % (allocated, chosen["memory"]))
+
+    c.expect(c.run("plan", "recipe.toml", "--write", "fixed.toml"), 0, "written to fixed.toml")
+    again = json.loads(c.run("plan", "fixed.toml", "--json").stdout)
+    if again["chosen"] != chosen or again["alternatives"]:
+        c.fail("the written recipe plans to something else: %s" % again)
+    c.expect(c.run("launch", "fixed.toml"), 2, "cluster.device")
+
+    c.expect(c.run("plan", "recipe.toml", "--explain"), 0, "activations", "What binds", "Why not", "data sheet",
+             "measured", "megatron")
+    c.expect(c.run("plan", "recipe.toml", "--as", "torchtitan", "--objective", "headroom"), 0, "as torchtitan")
+    c.expect(c.run("plan", "recipe.toml", "--draw", "--trace", "t.json", "--html", "p.html"), 0, "written to p.html")
+    if "traceEvents" not in json.load(open(c.dir + "/t.json")) or "<html" not in open(c.dir + "/p.html").read():
+        c.fail("the trace or the page is none")
+
+    curve = json.loads(c.run("plan", "recipe.toml", "--json", "--sweep", "model.layers=8,16",
+                             "--sweep", "cluster.nodes=1,2,4").stdout)
+    if curve["keys"] != ["model.layers", "cluster.nodes"] or len(curve["points"]) != 6:
+        c.fail("the sweep has %d points" % len(curve["points"]))
+    steps = {tuple(point["values"].values()): point["chosen"]["time"]["step_seconds"] for point in curve["points"]}
+    for layers in ("8", "16"):
+        if not steps[layers, "1"] > steps[layers, "2"] > steps[layers, "4"]:
+            c.fail("more nodes are not faster: %s" % steps)
+    c.expect(c.run("plan", "recipe.toml", "--sweep", "parallel.tp=1,16,64"), 0, "parallel.tp", "64")
+
+
+@case
+def plans_that_make_no_sense(c):
+    c.write(PLAN)
+    for setting, code, word in [
+            ("model.layers=0", 2, "model.layers"), ("model.heads=7", 2, "model.heads"), ("cluster.nodes=0", 2, "nodes"),
+            ("cluster.nodes=125000000", 2, "cluster.nodes"), ("cluster.nodes=1000000", 2, "cluster.nodes"),
+            ("plan.price_per_gpu_hour=-1", 2, "price"), ("cluster.device=h900", 2, "cluster.device"),
+            ("model.preset=mixtral-9x7b", 2, "mixtral8x7b"), ("plan.framework=megatron", 2, "megatron-core"),
+            ("parallel.tp=5", 2, "tp"), ("train.batch_sequences=0", 2, "train.batch_sequences"),
+            ("model.from=nowhere", 2, "nowhere/config.json"), ("cluster.memory=1GiB", 3, "no layout fits")]:
+        sets = ["--set", setting] if "from" not in setting else ["--set", "model.preset=default", "--set", setting]
+        c.expect(c.run("plan", "recipe.toml", *sets), code, word)
+    c.expect(c.run("plan", "recipe.toml", "--price=-3"), 2, "price")
+    c.expect(c.run("plan", "recipe.toml", "--objective", "fun"), 2, "objective")
+    c.expect(c.run("plan", "recipe.toml", "--sweep", "cluster.nodes"), 2, "--sweep")
+    c.expect(c.run("plan", "recipe.toml", "--sweep", "cluster.nodez=1,2"), 2, "cluster.nodes")
+    c.expect(c.run("plan", "recipe.toml", "--top", "0"), 2, "--top")
+    c.expect(c.run("plan", "recipe.toml", "--write", "no/such/folder.toml"), 5, "no/such/folder.toml")
+    os.mkdir(c.dir + "/m")
+    with open(c.dir + "/m/config.json", "w") as config:
+        config.write('{"model_type": "mamba"}')
+    c.expect(c.run("plan", "recipe.toml", "--set", "model.preset=default", "--set", "model.from=m"), 6, "mamba")
+    c.write(RECIPE)
+    for option in ("--explain", "--draw", "--pareto"):
+        c.expect(c.run("plan", "recipe.toml", option), 2, option, "cpu")
+
+
 @case
 def data_that_is_not_there(c):
     c.expect(c.run("launch", "recipe.toml", "--set", 'data.train[0].files=["none/*.txt"]'), 2, "none/*.txt")

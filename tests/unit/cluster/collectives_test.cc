@@ -280,5 +280,30 @@ TEST(Collectives, ValuesOutOfRangeAreBroughtIntoIt) {
   }
 }
 
+TEST(Collectives, ChannelsTakeComputeUnits) {
+  // 24 blocks of an all-gather on 8x H100; between nodes two for each adapter that the group may use, and 16
+  // at least since Hopper.
+  EXPECT_EQ(ComputeUnitsTaken({8, 8}, Named("dgx-h100")), 24);
+  EXPECT_EQ(ComputeUnitsTaken({64, 8}, Named("dgx-h100")), 16);
+  EXPECT_EQ(ComputeUnitsTaken({64, 1}, Named("dgx-h100")), 16);
+  EXPECT_EQ(ComputeUnitsTaken({64, 1}, Named("dgx-a100")), 2);
+  EXPECT_EQ(ComputeUnitsTaken({1, 1}, Named("dgx-h100")), 0);
+}
+
+TEST(Collectives, ATokenGoesOnceToEachNode) {
+  const Node& node = Named("dgx-h100");
+  // One copy to the other node through an adapter a rank; those inside it are hidden behind it.
+  const double network = kGiB / (50e9 * node.scale_out->all_to_all.value);
+  EXPECT_NEAR(TokenExchangeSeconds(kGiB, 1, 2, {16, 8}, node), network, 1e-3 * network + 1e-4);
+  const double inside = kGiB * 5 / (450e9 * node.scale_up->all_to_all.value);
+  EXPECT_NEAR(TokenExchangeSeconds(kGiB, 0, 5, {8, 8}, node), inside, 1e-3 * inside + 1e-4);
+  EXPECT_EQ(TokenExchangeSeconds(kGiB, 1, 1, {1, 1}, node), 0);
+  Node unconnected = node;
+  unconnected.nics = 0;
+  EXPECT_TRUE(std::isinf(TokenExchangeSeconds(1, 1, 1, {16, 8}, unconnected)));
+  EXPECT_TRUE(std::isfinite(TokenExchangeSeconds(0, 1, 1, {16, 8}, unconnected)));
+  EXPECT_TRUE(std::isfinite(TokenExchangeSeconds(std::nan(""), -1, -1, {16, 8}, node)));
+}
+
 }  // namespace
 }  // namespace trainctl::cluster

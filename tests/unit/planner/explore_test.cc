@@ -4,16 +4,22 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <random>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "cluster/catalogue.h"
 #include "planner/explore_axes.h"
+#include "planner/explore_bounder.h"
+#include "planner/explore_rank.h"
+#include "pricing/price_memory.h"
+#include "pricing/price_time.h"
 
 namespace trainctl::planner {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 pricing::Workload Llama8B() {
@@ -98,14 +104,15 @@ class RandomSpaces {
     Maybe(0.2, space.virtual_stages, {1, 2, 3});
     Maybe(0.5, space.cp, {1, 1, 2});
     Maybe(0.4, space.micro_batch, {1, 1, 2, 4});
-    Maybe(0.2, space.shard_group, {1, 2, 4, 8});
+    Maybe(0.35, space.shard_group, {1, 1, 2, 4});
     Maybe(0.3, space.zero_stage, {0, 1, 2, 3});
     Maybe(0.3, space.recompute,
           {pricing::RecomputeKind::kNone, pricing::RecomputeKind::kSelective, pricing::RecomputeKind::kFull});
     std::vector<schedule::PipelineKind> kinds;
     for (int k = 0; k < schedule::kNumPipelineKinds; ++k)
       kinds.push_back(static_cast<schedule::PipelineKind>(k));
-    Maybe(0.8, space.pipeline, kinds);
+    Maybe(1, space.pipeline, kinds);
+    if (Chance(0.7)) space.stage_split = {Chance(0.5) ? StageSplit::kEven : StageSplit::kEmbeddingAware};
     Maybe(0.2, space.precision, {pricing::Precision::kBf16, pricing::Precision::kFp8});
     return space;
   }
@@ -145,15 +152,22 @@ class RandomSpaces {
   std::mt19937_64 random_;
 };
 
+void ExpectSame(const std::vector<Choice>& quick, const std::vector<Choice>& all, absl::string_view what) {
+  ASSERT_EQ(quick.size(), all.size()) << what;
+  for (size_t k = 0; k < quick.size(); ++k) {
+    ASSERT_EQ(Describe(quick[k]), Describe(all[k])) << what << ", place " << k;
+  }
+}
+
 TEST(ExploreTest, TheAnswerIsThatOfPricingEveryCandidate) {
   RandomSpaces random(1);
   int answered = 0, misfits = 0, impossible = 0;
   int64_t candidates = 0, simulated = 0;
-  for (int i = 0; answered + misfits < 250; ++i) {
+  for (int i = 0; answered + misfits < 1000; ++i) {
     ASSERT_LT(i, 10'000);
     const SearchSpace space = random.Space();
     const Goal goal = random.AnyGoal(space);
-    const ExploreOptions options{.keep = random.Chance(0.5) ? 1 : 5};
+    const ExploreOptions options{.keep = random.Chance(0.5) ? 1 : 5, .pareto_step = i % 4 == 0 ? 0.05 : 0};
     const auto quick = Explore(space, goal, options);
     const auto all = ExploreAll(space, goal, options);
     ASSERT_EQ(quick.ok(), all.ok()) << i << ": " << quick.status() << " " << all.status();
@@ -161,10 +175,8 @@ TEST(ExploreTest, TheAnswerIsThatOfPricingEveryCandidate) {
       ++impossible;
       continue;
     }
-    ASSERT_EQ(quick->best.size(), all->best.size()) << i;
-    for (size_t k = 0; k < quick->best.size(); ++k) {
-      ASSERT_EQ(Describe(quick->best[k]), Describe(all->best[k])) << "space " << i << ", place " << k;
-    }
+    ExpectSame(quick->best, all->best, absl::StrCat("best of space ", i));
+    ExpectSame(quick->pareto, all->pareto, absl::StrCat("front of space ", i));
     ASSERT_EQ(quick->nearest.has_value(), all->nearest.has_value()) << i;
     if (quick->nearest.has_value()) {
       ASSERT_EQ(Describe(*quick->nearest), Describe(*all->nearest)) << i;
@@ -176,18 +188,281 @@ TEST(ExploreTest, TheAnswerIsThatOfPricingEveryCandidate) {
   RecordProperty("impossible", impossible);
   RecordProperty("candidates", absl::StrCat(candidates));
   RecordProperty("simulated", absl::StrCat(simulated));
-  EXPECT_GT(answered, 100);
-  EXPECT_GT(misfits, 10);
-  EXPECT_GT(candidates, 20'000);
+  EXPECT_GT(answered, 400);
+  EXPECT_GT(misfits, 50);
+  EXPECT_GT(candidates, 100'000);
+  // Of what everybody else prices, next to nothing: otherwise the bounds say nothing.
+  EXPECT_LT(simulated, candidates / 20);
+}
+
+// Holds each candidate's bounds against its prices.
+class BoundsAgainstPrices : public BoundSink {
+ public:
+  explicit BoundsAgainstPrices(const pricing::Workload& base) : base_(base) {}
+  void Consider(const LayerAxes& layer, const PipeAxes& pipe, const StateAxes& state, double seconds,
+                double bytes) override {
+    Choice choice;
+    choice.workload = WorkloadOf(base_, {layer, pipe, state});
+    if (wrong > 5 || !pricing::Validate(choice.workload).ok()) return;
+    choice.memory = pricing::PriceMemory(choice.workload);
+    choice.time = pricing::PriceTime(choice.workload);
+    EXPECT_LE(bytes, choice.memory.upper_bytes) << Describe(choice);
+    EXPECT_LE(seconds, choice.time.step_seconds) << Describe(choice);
+    wrong += bytes > choice.memory.upper_bytes || seconds > choice.time.step_seconds;
+    ++seen;
+  }
+  int64_t seen = 0;
+  int wrong = 0;
+
+ private:
+  const pricing::Workload& base_;
+};
+
+TEST(ExploreTest, NoCandidateIsPricedBelowItsBounds) {
+  RandomSpaces random(2);
+  int64_t seen = 0;
+  for (int i = 0; i < 400; ++i) {
+    const SearchSpace space = random.Space();
+    const auto axes = ResolveAxes(space, Goal(), /*wide=*/i % 4 == 0);
+    ASSERT_TRUE(axes.ok());
+    SearchCounts counts;
+    BoundsAgainstPrices sink(space.base);
+    Bounder bounder(space.base, sink, counts);
+    LayoutWalk(*axes).Run(bounder);
+    ASSERT_EQ(sink.wrong, 0);
+    seen += sink.seen;
+  }
+  EXPECT_GT(seen, 50'000);
+}
+
+TEST(ExploreTest, TheOrderOfTheValuesChangesNothing) {
+  RandomSpaces random(3);
+  int answered = 0;
+  for (int i = 0; i < 200; ++i) {
+    SearchSpace space = random.Space();
+    // All values of some axes, which are walked in the order in which they are given.
+    space.tp = {1, 2, 4, 8};
+    space.pp = {1, 2, 3, 4};
+    space.micro_batch = {1, 2, 3, 4};
+    space.zero_stage = {0, 1, 2, 3};
+    space.shard_group.clear();
+    const Goal goal = random.AnyGoal(space);
+    const ExploreOptions options{.keep = 5, .pareto_step = 0.1};
+    const auto first = Explore(space, goal, options);
+    random.Shuffle(space.tp);
+    random.Shuffle(space.pp);
+    random.Shuffle(space.micro_batch);
+    random.Shuffle(space.zero_stage);
+    random.Shuffle(space.recompute);
+    random.Shuffle(space.pipeline);
+    random.Shuffle(space.cp);
+    const auto second = Explore(space, goal, options);
+    ASSERT_EQ(first.ok(), second.ok());
+    if (!first.ok()) continue;
+    ExpectSame(first->best, second->best, "best");
+    ExpectSame(first->pareto, second->pareto, "front");
+    ASSERT_EQ(first->nearest.has_value(), second->nearest.has_value());
+    answered += first->best.empty() ? 0 : 1;
+  }
+  EXPECT_GT(answered, 50);
+}
+
+TEST(ExploreTest, EveryChoiceIsAValidWorkloadOnAllGpus) {
+  const auto found = Explore(SpaceOf(Llama8B(), 64), Goal(), {.keep = 50});
+  ASSERT_TRUE(found.ok()) << found.status();
+  ASSERT_EQ(found->best.size(), 50u);
+  for (const Choice& choice : found->best) {
+    EXPECT_TRUE(pricing::Validate(choice.workload).ok());
+    EXPECT_EQ(choice.num_gpus(), 64);
+    EXPECT_TRUE(choice.fits);
+    EXPECT_LE(choice.memory.upper_bytes, choice.workload.device->memory_bytes.value);
+  }
+  EXPECT_FALSE(found->nearest.has_value());
+}
+
+TEST(ExploreTest, TheFrontIsFasterWhereItNeedsMore) {
+  const auto found = Explore(SpaceOf(Llama8B(), 64), Goal(), {.pareto_step = 0.1});
+  ASSERT_TRUE(found.ok()) << found.status();
+  ASSERT_GT(found->pareto.size(), 3u);
+  EXPECT_EQ(Describe(found->pareto[0]), Describe(found->best[0]));
+  for (size_t i = 1; i < found->pareto.size(); ++i) {
+    EXPECT_LE(found->pareto[i].memory.upper_bytes, 0.9 * found->pareto[i - 1].memory.upper_bytes);
+    EXPECT_GE(found->pareto[i].time.step_seconds, found->pareto[i - 1].time.step_seconds * (1 - 1e-3));
+  }
+}
+
+// A million candidates are bounded, and few simulated.
+TEST(ExploreTest, TheLargestModelOnTheLargestCluster) {
+  pricing::Workload base = Llama8B();
+  base.model.layers = 126;
+  base.model.hidden = 16384;
+  base.model.ffn = 53248;
+  base.model.heads = 128;
+  base.global_batch = 2048;
+  const auto found = Explore(SpaceOf(base, 16384), Goal());
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_GE(found->counts.bounded, 1'000'000);
+  EXPECT_EQ(found->counts.enumerated, found->counts.bounded + found->counts.refused);
+  EXPECT_LE(found->counts.simulated, 3000);
+  EXPECT_EQ(found->counts.bounded, found->counts.pruned_by_memory + found->counts.pruned_by_time +
+                                       found->counts.misfits + found->counts.simulated);
+  ASSERT_FALSE(found->best.empty());
+}
+
+TEST(ExploreTest, AFixedLayoutIsTheAnswer) {
+  SearchSpace space = SpaceOf(Llama8B(), 64);
+  space.tp = {4};
+  space.pp = {2};
+  space.cp = {1};
+  space.virtual_stages = {2};
+  space.micro_batch = {2};
+  space.zero_stage = {1};
+  space.shard_group = {8};
+  space.recompute = {pricing::RecomputeKind::kFull};
+  space.recomputed_layers = {-1};
+  space.pipeline = {schedule::PipelineKind::kInterleaved1F1B};
+  space.sequence_parallel = {true};
+  space.stage_split = {StageSplit::kEven};
+  const auto found = Explore(space, Goal());
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->counts.bounded, 1);
+  ASSERT_EQ(found->best.size(), 1u);
+  const pricing::Workload& w = found->best[0].workload;
+  EXPECT_EQ(w.degrees.tp, 4);
+  EXPECT_EQ(w.degrees.pp, 2);
+  EXPECT_EQ(w.degrees.dp, 8);
+  EXPECT_EQ(w.degrees.shard_group, 8);
+  EXPECT_EQ(w.degrees.virtual_stages, 2);
+  EXPECT_EQ(w.num_micro_batches(), 8);
+  EXPECT_EQ(found->best[0].time.step_seconds, pricing::PriceTime(w).step_seconds);
+}
+
+TEST(ExploreTest, AGivenCutIsTheOnlyOne) {
+  SearchSpace space = SpaceOf(Llama8B(), 64);
+  space.base.stage_layers = {7, 9, 9, 7};
+  const auto found = Explore(space, Goal());
+  ASSERT_TRUE(found.ok()) << found.status();
+  for (const Choice& choice : found->best) {
+    EXPECT_EQ(choice.workload.degrees.pp * choice.workload.degrees.virtual_stages, 4);
+    EXPECT_EQ(choice.workload.stage_layers, space.base.stage_layers);
+  }
+  space.base.stage_layers = {7, 9, 9, 8};
+  EXPECT_THAT(std::string(Explore(space, Goal()).status().message()), HasSubstr("add up to 33"));
+  space.base.stage_layers = {7, 9, 9, 7};
+  space.pp = {8};
+  EXPECT_THAT(std::string(Explore(space, Goal()).status().message()), HasSubstr("stage_layers of 4 stages"));
+}
+
+TEST(ExploreTest, WhatFitsNowhereHasANearest) {
+  SearchSpace space = SpaceOf(Llama8B(), 1);
+  space.memory_limit_bytes = 2e9;
+  const auto found = Explore(space, Goal());
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_TRUE(found->best.empty());
+  ASSERT_TRUE(found->nearest.has_value());
+  EXPECT_FALSE(found->nearest->fits);
+  EXPECT_GT(found->nearest->memory.upper_bytes, 2e9);
+  // With what it needs, it is found.
+  space.memory_limit_bytes = found->nearest->memory.upper_bytes;
+  const auto again = Explore(space, Goal());
+  ASSERT_TRUE(again.ok());
+  EXPECT_FALSE(again->best.empty());
+}
+
+TEST(ExploreTest, TheFewestGpusForADeadline) {
+  SearchSpace space = SpaceOf(Llama8B(), 128);
+  Goal goal{.objective = Objective::kFewestGpus, .deadline_seconds = 30 * 86400.0, .tokens = 200'000'000'000};
+  const auto found = Explore(space, goal, {.keep = 1, .pareto_step = 0.1});
+  ASSERT_TRUE(found.ok()) << found.status();
+  ASSERT_FALSE(found->best.empty());
+  const double steps = 2e11 / (128.0 * 8192);
+  EXPECT_LE(found->best[0].time.step_seconds * steps, goal.deadline_seconds);
+  // Half of them would not do.
+  SearchSpace half = space;
+  half.gpu_counts = {found->best[0].num_gpus() / 2};
+  const auto too_late = Explore(half, goal);
+  ASSERT_TRUE(too_late.ok());
+  EXPECT_TRUE(too_late->best.empty());
+  ASSERT_TRUE(too_late->nearest.has_value());
+  EXPECT_TRUE(too_late->nearest->fits);
+  EXPECT_GT(too_late->nearest->time.step_seconds * steps, goal.deadline_seconds);
+  for (size_t i = 1; i < found->pareto.size(); ++i) {
+    EXPECT_LT(found->pareto[i].num_gpus(), found->pareto[i - 1].num_gpus());
+  }
+}
+
+TEST(ExploreTest, CostCountsGpusAndTime) {
+  SearchSpace space = SpaceOf(Llama8B(), 128);
+  space.gpu_counts = {16, 32, 64, 128};
+  const auto cheap = Explore(space, {.objective = Objective::kCost, .price_per_gpu_hour = 2}, {.keep = 1});
+  const auto fast = Explore(space, {.objective = Objective::kStepTime}, {.keep = 1});
+  ASSERT_TRUE(cheap.ok() && fast.ok());
+  const auto cost = [](const Choice& c) { return static_cast<double>(c.num_gpus()) * c.time.step_seconds; };
+  EXPECT_LE(cost(cheap->best[0]), cost(fast->best[0]) * 1.001);
+  EXPECT_LE(fast->best[0].time.step_seconds, cheap->best[0].time.step_seconds * 1.001);
+  EXPECT_EQ(fast->best[0].num_gpus(), 128);
+}
+
+Priced PricedAt(double seconds, int64_t simplicity) {
+  Priced priced{};
+  priced.score = {0, seconds};
+  priced.key = {simplicity};
+  return priced;
+}
+
+TEST(ExploreTest, WithinAHairTheSimplerGoesFirst) {
+  // 1.0005 is within a hair of 1, 1.0015 is not, but of what is left then.
+  std::vector<Priced> priced = {PricedAt(1.0, 5), PricedAt(1.0005, 2), PricedAt(1.0015, 1), PricedAt(3, 0)};
+  const auto times = [&] {
+    std::vector<double> best;
+    for (const size_t i : BestOf(priced, {.keep = 3, .hair = 1e-3})) best.push_back(priced[i].score.minor);
+    return best;
+  };
+  const std::vector<double> expected = {1.0005, 1.0, 1.0015};
+  EXPECT_EQ(times(), expected);
+  std::reverse(priced.begin(), priced.end());
+  EXPECT_EQ(times(), expected);
 }
 
 TEST(ExploreTest, WhatIsImpossibleIsAUsageErrorThatNamesTheConstraint) {
-  SearchSpace space = SpaceOf(Llama8B(), 64);
-  space.tp = {3};
-  auto result = Explore(space, Goal());
-  ASSERT_FALSE(result.ok());
-  EXPECT_EQ(ExitCodeFor(result.status()), ExitCode::kUsage);
-  EXPECT_THAT(std::string(result.status().message()), HasSubstr("tp = 3"));
+  const auto message = [](const SearchSpace& space, const Goal& goal = {},
+                          const ExploreOptions& options = {}) {
+    const auto result = Explore(space, goal, options);
+    EXPECT_FALSE(result.ok());
+    EXPECT_EQ(ExitCodeFor(result.status()), ExitCode::kUsage);
+    return std::string(result.status().message());
+  };
+  const SearchSpace good = SpaceOf(Llama8B(), 64);
+  const auto with = [&](const auto& change) {
+    SearchSpace space = good;
+    change(space);
+    return space;
+  };
+  EXPECT_THAT(message(with([](SearchSpace& s) { s.tp = {3}; })), HasSubstr("tp = 3"));
+  EXPECT_THAT(message(with([](SearchSpace& s) { s.dp = {5}; })), HasSubstr("dp = 5"));
+  EXPECT_THAT(message(with([](SearchSpace& s) { s.micro_batch = {1000}; })), HasSubstr("micro_batch = 1000"));
+  EXPECT_THAT(message(with([](SearchSpace& s) { s.ep = {8}; })), HasSubstr("ep = 8"));
+  EXPECT_THAT(message(with([](SearchSpace& s) { s.pp = {16}, s.tp = {8}; })),
+              AllOf(HasSubstr("pp = 16"), HasSubstr("tp = 8")));
+  EXPECT_THAT(message(with([](SearchSpace& s) { s.tp = {0}; })), HasSubstr("tp 0"));
+  EXPECT_THAT(message(with([](SearchSpace& s) { s.tp = {-2}; })), HasSubstr("tp -2"));
+  EXPECT_THAT(message(with([](SearchSpace& s) { s.zero_stage = {4}; })), HasSubstr("zero_stage 4"));
+  EXPECT_THAT(message(with([](SearchSpace& s) { s.num_gpus = 0; })), HasSubstr("num_gpus is 0"));
+  EXPECT_THAT(message(with([](SearchSpace& s) { s.num_gpus = 2'000'000'000; })), HasSubstr("num_gpus"));
+  // Nothing divides the batch among so many.
+  EXPECT_THAT(message(with([](SearchSpace& s) { s.num_gpus = 1'000'000'000; })), HasSubstr("128 sequences"));
+  EXPECT_THAT(message(with([](SearchSpace& s) { s.num_gpus = 999'999'937; })), HasSubstr("128 sequences"));
+  EXPECT_THAT(message(with([](SearchSpace& s) { s.memory_limit_bytes = -1; })),
+              HasSubstr("memory_limit_bytes"));
+  EXPECT_THAT(message(with([](SearchSpace& s) { s.base.device = nullptr; })), HasSubstr("device"));
+  EXPECT_THAT(message(with([](SearchSpace& s) { s.base.model.layers = 0; })), HasSubstr("layers"));
+  EXPECT_THAT(message(with([](SearchSpace& s) { s.base.global_batch = 0; })), HasSubstr("global_batch"));
+  EXPECT_THAT(message(with([](SearchSpace& s) { s.tp.assign(5000, 1); })), HasSubstr("5000"));
+  EXPECT_THAT(message(good, {.price_per_gpu_hour = -3}), HasSubstr("price_per_gpu_hour"));
+  EXPECT_THAT(message(good, {.deadline_seconds = 5}), HasSubstr("deadline"));
+  EXPECT_THAT(message(good, {}, {.keep = 0}), HasSubstr("keep"));
+  EXPECT_THAT(message(good, {}, {.pareto_step = 1}), HasSubstr("pareto_step"));
+  EXPECT_THAT(message(good, {}, {.hair = std::nan("")}), HasSubstr("hair"));
 }
 
 }  // namespace

@@ -80,6 +80,15 @@ TEST(Neighbours, OneThatDoesNotFitSaysWhatItNeeds) {
   EXPECT_TRUE(row->fits);
 }
 
+// As the search has it.
+TEST(Neighbours, LeaveOutWhatNobodyWouldHave) {
+  Workload w = GptToDraw(PipelineKind::kInterleaved1F1B, 6, 16, 32);
+  EXPECT_EQ(Find(NeighboursOf(w, 0), "pp 16 \u2192 32"), nullptr);  // 192 stages of 96 layers
+  EXPECT_EQ(Find(NeighboursOf(w, 0), "tp 8 \u2192 16"), nullptr);   // of 8 GPUs in a node
+  w.degrees.virtual_stages = 3;
+  EXPECT_NE(Find(NeighboursOf(w, 0), "pp 16 \u2192 32"), nullptr);
+}
+
 // One GPU has no neighbours in its degrees, and all of its others.
 TEST(Neighbours, OneDeviceHasSomeToo) {
   Workload w = GptToDraw(PipelineKind::k1F1B, 1, 1, 4);

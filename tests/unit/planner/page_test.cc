@@ -14,6 +14,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "plan_picture_util.h"
+#include "planner/cluster_inputs.h"
 #include "planner/page_assets.h"
 
 namespace trainctl::planner {
@@ -74,8 +75,9 @@ TEST(PlanPage, HasThePassesAndTheMemoryOfTheTimeline) {
 
       const Json& memory = line["ranks"][r];
       double peak_mib = 0;
-      for (size_t i = 0; i < memory["samples"].size(); i += 3) {
-        const double above = memory["samples"][i + 1].get<double>() + memory["samples"][i + 2].get<double>();
+      for (size_t i = 0; i < memory["samples"].size(); i += 4) {
+        const double above = memory["samples"][i + 1].get<double>() + memory["samples"][i + 2].get<double>() +
+                             memory["samples"][i + 3].get<double>();
         peak_mib = std::max(peak_mib, above);
       }
       const double states = memory["states"].get<double>() + memory["outside"].get<double>();
@@ -91,7 +93,7 @@ TEST(PlanPage, NothingThatItIsGivenCanBreakOutOfItsPlace) {
   input.facts.push_back({evil, evil});
   input.what_if.push_back({evil, true, 1e9, 1, evil});
   input.pareto = {evil, evil, {{evil, 1, 2, true, true}}};
-  input.constants.push_back({evil, evil, evil, true});
+  input.constants.push_back({evil, evil, evil, evil});
   input.notes.push_back(evil);
   const std::string page = PlanPage(input);
   EXPECT_EQ(CountOf("<script", page), 2);
@@ -154,15 +156,33 @@ TEST(ConstantsOf, NameTheirSources) {
   for (const PageConstant& constant : constants) {
     EXPECT_FALSE(constant.source.empty()) << constant.name;
     EXPECT_FALSE(constant.value.empty()) << constant.name;
-    measured += constant.measured;
+    measured += constant.origin == "measured";
   }
   EXPECT_GT(measured, 0);
   EXPECT_LT(measured, static_cast<int>(constants.size()));
   const auto half = std::find_if(constants.begin(), constants.end(), [](const PageConstant& constant) {
-    return absl::EndsWith(constant.name, "half_flops") && !constant.measured;
+    return absl::EndsWith(constant.name, "half_flops") && constant.origin == "data sheet";
   });
   ASSERT_NE(half, constants.end());
   EXPECT_EQ(half->value, "989.5 TFLOP/s");
+}
+
+TEST(ConstantsOf, SayWhatIsInferredOrStated) {
+  pricing::Workload w = GptToDraw(PipelineKind::k1F1B, 1, 2, 4);
+  const auto origin_of = [&w](const std::string& name) {
+    for (const PageConstant& constant : ConstantsOf(w)) {
+      if (absl::EndsWith(constant.name, name)) return constant.origin;
+    }
+    return std::string("none");
+  };
+  EXPECT_EQ(origin_of("memory_bytes"), "measured");  // as CUDA tells it
+  // The source of InfiniBand's gathers is a ring of all-reduces.
+  EXPECT_EQ(origin_of("ib-ndr: all-reduce"), "measured");
+  EXPECT_EQ(origin_of("ib-ndr: all-gather"), "inferred");
+  cluster::Device own = *w.device;
+  own.memory_bytes = {64e9, kStatedSource};
+  w.device = &own;
+  EXPECT_EQ(origin_of("memory_bytes"), "stated");
 }
 
 }  // namespace

@@ -48,6 +48,18 @@ TEST(LayerTime, TensorParallelismWithoutOverlapIsFourAllReducesAndSixWithRecompu
   EXPECT_EQ(kept.recompute, 0);
 }
 
+TEST(LayerTime, OverlappedExchangesCostTheProductsTheirSize) {
+  // Eight pieces of 512 rows are two tiles high each; of few columns they leave much of the device idle.
+  Workload w = SmallJob();
+  w.degrees.tp = 8;
+  const PassTimes cut = LayerPassTimes(w, 0, {}, true);
+  const double all = 2 * (Collect(w, Collective::kAllGather, 4096.0 * 4096 * 2, {8, 8}) +
+                          Collect(w, Collective::kReduceScatter, 4096.0 * 4096 * 2, {8, 8}));
+  EXPECT_GT(cut.tensor_forward, all / 8);
+  w.framework = FindFramework("torchtitan");  // sequence parallel, no overlap
+  EXPECT_NEAR(LayerPassTimes(w, 0, {}, true).tensor_forward, all, 1e-9);
+}
+
 TEST(LayerTime, ARingHidesBehindAttentionAndOtherKindsDoNot) {
   Workload w = SmallJob();
   w.seq_len = 65536;
@@ -108,7 +120,7 @@ TEST(LayerTime, FrozenWeightsHaveNoGradientProducts) {
 TEST(LayerTime, ARecomputationMayStopBeforeTheLastProduct) {
   // Of the products' work 3 x 14336 of the MLP's and 2 x 4096 + 2 x 1024 of attention's, a third of the
   // former is not done again.
-  Workload w = SmallJob("fsdp1");
+  Workload w = SmallJob("torchtitan");
   w.recompute = RecomputeKind::kFull;
   const PassTimes times = LayerPassTimes(w, 0, {}, true);
   const double products = 1 - 14336.0 / (3 * 14336 + 2 * 4096 + 2 * 1024);
@@ -116,6 +128,44 @@ TEST(LayerTime, ARecomputationMayStopBeforeTheLastProduct) {
   w.framework = FindFramework("megatron-core");
   const PassTimes whole = LayerPassTimes(w, 0, {}, true);
   EXPECT_NEAR(whole.recompute, whole.forward, 1e-12);
+}
+
+TEST(LayerTime, ASmallLayerWaitsForItsHost) {
+  Workload w = SmallJob("fsdp1");
+  w.seq_len = 16;
+  w.model.hidden = 512;
+  w.model.ffn = 1024;
+  w.model.heads = w.model.kv_heads = 8;
+  w.model.head_dim = 64;
+  // Four products, attention and seven passes at least, 13.48 us each.
+  const PassTimes eager = LayerPassTimes(w, 0, {}, true);
+  EXPECT_GT(eager.ForwardPass(), 10 * 13.48e-6);
+  w.launches_operators = false;
+  EXPECT_LT(LayerPassTimes(w, 0, {}, true).ForwardPass(), eager.ForwardPass());
+  // A large one does not.
+  w.seq_len = 8192;
+  const double graphs = LayerPassTimes(w, 0, {}, true).total();
+  w.launches_operators = true;
+  EXPECT_EQ(LayerPassTimes(w, 0, {}, true).total(), graphs);
+}
+
+TEST(LayerTime, ModulesAreRecomputedAlone) {
+  Workload w = WithExperts();
+  w.recompute = RecomputeKind::kSelective;
+  const auto again = [&](uint32_t modules) {
+    w.recompute_modules = modules;
+    return LayerPassTimes(w, 0, {}, true).recompute;
+  };
+  EXPECT_EQ(again(kCoreAttention), 0);  // a fused kernel keeps no scores
+  EXPECT_EQ(again(kPlainMlp), 0);       // this layer has none
+  EXPECT_GT(again(kLayerNorms), 0);
+  EXPECT_GT(again(kExpertActivation), 0);
+  EXPECT_GT(again(kWholeExperts), 5 * again(kExpertActivation));
+  EXPECT_NEAR(again(kLayerNorms | kExpertActivation), again(kLayerNorms) + again(kExpertActivation), 1e-12);
+  w.model.experts.reset();
+  EXPECT_GT(again(kPlainMlp), 0);
+  // Its two products are most of an MLP, which is most of the products.
+  EXPECT_GT(again(kPlainMlp), 0.5 * LayerPassTimes(w, 0, {}, true).forward);
 }
 
 TEST(LayerTime, OffloadIsExposedWhereTheHostLinkIsSlower) {

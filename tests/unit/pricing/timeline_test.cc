@@ -58,7 +58,7 @@ std::vector<Case> AllKinds() {
 double Peak(const RankTimeline& rank) {
   double peak = 0;
   for (const MemorySample& sample : rank.samples) {
-    peak = std::max(peak, rank.state_bytes + sample.activation_bytes + sample.work_bytes);
+    peak = std::max(peak, DeviceBytes(rank, sample) - rank.outside_bytes);
   }
   return peak;
 }
@@ -79,6 +79,11 @@ std::vector<Workload> Jobs() {
     Workload w = Gpt(schedule::PipelineKind::k1F1B, 1, 1, 5);
     w.degrees.zero_stage = zero;
     jobs.push_back(w);
+    // One micro-batch: gradients that are no buffers come to be in its backward.
+    w.framework = FindFramework("torchtitan");
+    w.global_batch = w.degrees.dp;
+    jobs.push_back(w);
+    w = jobs[jobs.size() - 2];
     w.degrees.pp = 4;
     jobs.push_back(w);
   }
@@ -113,15 +118,37 @@ TEST(Timeline, MemoryPeaksWherePriceMemorySays) {
 TEST(Timeline, MemoryIsBackToTheStatesAtTheEnd) {
   for (const Workload& w : Jobs()) {
     for (const RankTimeline& rank : BuildTimeline(w).ranks) {
-      const double most = rank.memory.parts[static_cast<size_t>(MemoryPart::kActivations)];
+      const double most = rank.memory.moments[static_cast<size_t>(MemoryMoment::kBackward)].activations;
       EXPECT_GT(most, 0);
       EXPECT_NEAR(rank.samples.back().activation_bytes, 0, 1e-9 * most) << Name(w);
       EXPECT_EQ(rank.samples.back().work_bytes, 0);
+      EXPECT_EQ(rank.samples.back().gradient_bytes, 0);
       EXPECT_TRUE(
           std::is_sorted(rank.samples.begin(), rank.samples.end(),
                          [](const MemorySample& a, const MemorySample& b) { return a.time_s < b.time_s; }));
     }
   }
+}
+
+// Of a single micro-batch the backward makes the gradients, and the optimizer finds all of them.
+TEST(Timeline, GradientsThatTheStepMakesAreThereForTheOptimizer) {
+  Workload w = Gpt(schedule::PipelineKind::k1F1B, 1, 1, 1);
+  w.framework = FindFramework("torchtitan");
+  w.degrees.zero_stage = 3;
+  const Timeline timeline = BuildTimeline(w);
+  const RankTimeline& rank = timeline.ranks[0];
+  const double made =
+      rank.memory.At(MemoryMoment::kEnd).gradients - rank.memory.At(MemoryMoment::kBackward).gradients;
+  ASSERT_GT(made, 0);
+  EXPECT_EQ(rank.samples.front().gradient_bytes, 0);
+  const double optimizer_s = rank.streams[0].spans.back().start_s;
+  int found = 0;
+  for (const MemorySample& sample : rank.samples) {
+    if (sample.time_s != optimizer_s) continue;
+    ++found;
+    EXPECT_NEAR(sample.gradient_bytes, made, 1e-9 * made);
+  }
+  EXPECT_GT(found, 0);
 }
 
 TEST(Timeline, SpansOfAStreamFollowOneAnother) {

@@ -1,0 +1,27 @@
+// Which parallel ways each framework has, so that a plan "as" one proposes what it can run. What a recipe
+// states is priced whether or not it is in here. Immutable; thread safe.
+#pragma once
+
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "pricing/workload.h"
+#include "schedule/pipeline.h"
+
+namespace trainctl::planner {
+
+struct FrameworkWays {
+  const char* name = "";  // of pricing::FrameworkProfile
+  const char* source = "";
+  bool tensor = true;
+  bool context = true;
+  bool expert = true;
+  std::vector<schedule::PipelineKind> schedules;  // empty: no pipeline parallelism
+  std::vector<pricing::ContextKind> contexts;
+  std::vector<int> zero_stages;
+};
+
+// Null: nothing is known to be missing, as of our own trainer, whose schedules are all built and checked.
+const FrameworkWays* FindWays(absl::string_view framework);
+
+}  // namespace trainctl::planner

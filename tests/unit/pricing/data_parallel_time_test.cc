@@ -1,0 +1,115 @@
+#include "pricing/data_parallel_time.h"
+
+#include <gtest/gtest.h>
+
+#include "cluster/collectives.h"
+#include "pricing/operator_time.h"
+#include "pricing/pipeline_rank.h"
+#include "tests/unit/pricing/time_job.h"
+
+namespace trainctl::pricing {
+namespace {
+
+using cluster::Collective;
+
+Workload Replicated(const char* framework, int64_t dp, int zero) {
+  Workload w = SmallJob(framework);
+  w.degrees.dp = dp;
+  w.degrees.shard_group = dp;
+  w.degrees.zero_stage = zero;
+  w.global_batch = dp;
+  return w;
+}
+
+double Collect(const Workload& w, Collective collective, double bytes, cluster::GroupPlacement group) {
+  return cluster::CollectiveSeconds(collective, bytes, group, *w.node);
+}
+
+// Compute that covers everything, and none.
+PassTimes Endless() {
+  PassTimes times;
+  times.forward = times.input_backward = 1e6;
+  return times;
+}
+
+TEST(DataParallelTime, WithoutOverlapAllOfItIsExposed) {
+  const Workload w = Replicated("megatron-deepspeed", 16, 1);
+  const double elements = ParametersOfRank(w, 0).all();
+  const double expected =
+      Collect(w, Collective::kReduceScatter, elements * w.framework->gradient_bytes, {16, 8}) +
+      Collect(w, Collective::kAllGather, elements * 2, {16, 8});
+  EXPECT_NEAR(TimeDataParallel(w, Endless(), true).total(), expected, 1e-9);
+  EXPECT_NEAR(TimeDataParallel(w, PassTimes{}, true).total(), expected, 1e-9);
+}
+
+TEST(DataParallelTime, BesideThePassesTheLastBucketIsExposed) {
+  const Workload w = Replicated("megatron-core", 16, 1);
+  const double elements = ParametersOfRank(w, 0).all();
+  // Buckets of 40 million elements: one of 201.
+  const DataParallelTimes hidden = TimeDataParallel(w, Endless(), false);
+  EXPECT_NEAR(hidden.exposed_reduce_seconds / hidden.reduce_seconds, 40e6 / elements, 1e-9);
+  EXPECT_NEAR(hidden.exposed_gather_seconds / hidden.gather_seconds, 40e6 / elements, 1e-9);
+  EXPECT_NEAR(hidden.spread_seconds, 0, 1e-9);
+  // Compute is slower beside it: 16 of 132 units.
+  const DataParallelTimes slowed = TimeDataParallel(w, Endless(), true);
+  EXPECT_NEAR(slowed.spread_seconds,
+              16.0 / 132 * (1 - 40e6 / elements) * (slowed.reduce_seconds + slowed.gather_seconds), 1e-6);
+  const DataParallelTimes exposed = TimeDataParallel(w, PassTimes{}, true);
+  EXPECT_NEAR(exposed.total(), exposed.reduce_seconds + exposed.gather_seconds, 1e-9);
+}
+
+TEST(DataParallelTime, OwnersBroadcastWhatOthersGather) {
+  // 16 ranks own a sixteenth each; all gradients are all-reduced.
+  const Workload w = Replicated("internevo", 16, 1);
+  const double elements = ParametersOfRank(w, 0).all();
+  const DataParallelTimes times = TimeDataParallel(w, Endless(), true);
+  EXPECT_NEAR(times.reduce_seconds, Collect(w, Collective::kAllReduce, elements * 2, {16, 8}), 1e-9);
+  EXPECT_NEAR(times.exposed_gather_seconds,
+              16 * Collect(w, Collective::kBroadcast, elements * 2 / 16, {16, 8}), 1e-9);
+}
+
+TEST(DataParallelTime, FullyShardedBlocksAreGatheredTwiceAndCopied) {
+  const Workload w = Replicated("torchtitan", 8, 3);
+  const RankParameters own = ParametersOfRank(w, 0);
+  const DataParallelTimes hidden = TimeDataParallel(w, Endless(), false);
+  const double layer = own.layers / 32;
+  const double gather = Collect(w, Collective::kAllGather, layer * 2, {8, 8});
+  const double scatter = Collect(w, Collective::kReduceScatter, layer * 4, {8, 8});
+  // First gather, last scatter, the embedding's; 2 x (2 + 2) bytes copied out, 2 + 4 copied in.
+  const double tables = Collect(w, Collective::kAllGather, own.tables / 2 * 2, {8, 8}) +
+                        Collect(w, Collective::kReduceScatter, own.tables / 2 * 4, {8, 8});
+  const double copies = own.all() * 14 / BytesPerSecond(*w.device);
+  EXPECT_NEAR(hidden.total(), gather + scatter + tables + copies, 1e-9);
+  // With nothing to hide behind, every layer pays two gathers and a scatter.
+  EXPECT_NEAR(TimeDataParallel(w, PassTimes{}, false).total() - hidden.total(), 32 * (2 * gather + scatter),
+              1e-9);
+  // Each micro-batch again.
+  Workload twice = w;
+  twice.global_batch *= 2;
+  EXPECT_NEAR(TimeDataParallel(twice, Endless(), false).total(), 2 * hidden.total(), 1e-9);
+}
+
+TEST(DataParallelTime, ReplicasOfShardsReduceWhatWasScattered) {
+  Workload w = Replicated("megatron-deepspeed", 16, 1);
+  w.degrees.shard_group = 8;
+  const double bytes = ParametersOfRank(w, 0).all() * w.framework->gradient_bytes;
+  EXPECT_NEAR(TimeDataParallel(w, Endless(), true).reduce_seconds,
+              Collect(w, Collective::kReduceScatter, bytes, {8, 8}) +
+                  Collect(w, Collective::kAllReduce, bytes / 8, {2, 1}),
+              1e-9);
+}
+
+TEST(DataParallelTime, TiedTablesAreSummedAcrossThePipeline) {
+  Workload w = Replicated("megatron-core", 1, 0);
+  w.degrees.pp = 4;
+  w.global_batch = 8;
+  EXPECT_EQ(TimeDataParallel(w, Endless(), true).total(), 0);
+  w.model.tied_embeddings = true;
+  EXPECT_NEAR(TimeDataParallel(w, Endless(), true).total(),
+              Collect(w, Collective::kAllReduce, 128256.0 * 4096 * 4, {2, 2}), 1e-9);
+  w.frozen = true;
+  EXPECT_EQ(TimeDataParallel(w, Endless(), true).total(), 0);
+}
+
+}  // namespace
+}  // namespace trainctl::pricing

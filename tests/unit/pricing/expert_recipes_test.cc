@@ -1,0 +1,57 @@
+#include "pricing/expert_recipes.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/pricing/time_job.h"
+
+namespace trainctl::pricing {
+namespace {
+
+Workload MoeOn(const char* device) {
+  Workload w = SmallJob("megatron-bridge", device);
+  w.model.experts = Experts{.count = 128, .top_k = 8, .ffn = 768};
+  return w;
+}
+
+TEST(ExpertRecipes, AReleaseDecidesHowTokensTravel) {
+  // Qwen3 30B on H100: all-to-all beside another micro-batch until 25.11, DeepEP so in 26.02, HybridEP
+  // without overlap from 26.04 on.
+  Workload w = MoeOn("h100-sxm-80gb");
+  EXPECT_TRUE(ApplyExpertRecipe("Qwen3 30B-A3B", "25.11 NeMo Container; Pre-Training Performance", w));
+  EXPECT_EQ(w.expert_dispatch, ExpertDispatch::kAllToAll);
+  EXPECT_TRUE(w.overlap_experts);
+  EXPECT_TRUE(ApplyExpertRecipe("Qwen3 30B-A3B", "26.02.01 NeMo Container", w));
+  EXPECT_EQ(w.expert_dispatch, ExpertDispatch::kNodeAware);
+  EXPECT_TRUE(w.overlap_experts);
+  EXPECT_TRUE(ApplyExpertRecipe("Qwen3 30B-A3B", "x; 26.04 NeMo Container", w));
+  EXPECT_EQ(w.expert_dispatch, ExpertDispatch::kNodeAware);
+  EXPECT_FALSE(w.overlap_experts);
+}
+
+TEST(ExpertRecipes, FullIterationGraphsOfMxfp8ComeWithOverlap) {
+  Workload w = MoeOn("gb200-186gb");
+  w.precision = Precision::kMxfp8;
+  EXPECT_TRUE(ApplyExpertRecipe("DeepSeek-V3 671B-A37B", "26.04 NeMo Container", w));
+  EXPECT_FALSE(w.overlap_experts);
+  EXPECT_TRUE(ApplyExpertRecipe("DeepSeek-V3 671B-A37B", "26.06 NeMo Container", w));
+  EXPECT_TRUE(w.overlap_experts);
+  w.precision = Precision::kBf16;
+  EXPECT_TRUE(ApplyExpertRecipe("DeepSeek-V3 671B-A37B", "26.06 NeMo Container", w));
+  EXPECT_FALSE(w.overlap_experts);
+}
+
+TEST(ExpertRecipes, NothingIsAssumedWithoutAReleaseOrExperts) {
+  Workload w = MoeOn("h100-sxm-80gb");
+  w.overlap_experts = true;
+  for (const char* notes :
+       {"", " NeMo Container", "NeMo Container", "latest NeMo Container", "26 NeMo Container"}) {
+    EXPECT_FALSE(ApplyExpertRecipe("Qwen3 30B-A3B", notes, w)) << notes;
+  }
+  EXPECT_FALSE(ApplyExpertRecipe("Mixtral 8x7B", "26.04 NeMo Container", w));
+  w.model.experts.reset();
+  EXPECT_FALSE(ApplyExpertRecipe("Qwen3 30B-A3B", "26.04 NeMo Container", w));
+  EXPECT_TRUE(w.overlap_experts);
+}
+
+}  // namespace
+}  // namespace trainctl::pricing

@@ -1,0 +1,50 @@
+#include "pricing/update_time.h"
+
+#include <gtest/gtest.h>
+
+#include "pricing/operator_time.h"
+#include "pricing/pipeline_rank.h"
+#include "tests/unit/pricing/time_job.h"
+
+namespace trainctl::pricing {
+namespace {
+
+TEST(UpdateTime, AHostUpdatesAsFastAsZeroOffloadDid) {
+  // 10 billion parameters took 2.57 s; those of all ranks of a node share its host, each has a link of its
+  // own.
+  Workload w = SmallJob("megatron-core");
+  w.degrees.dp = 8;
+  w.degrees.shard_group = 8;
+  w.degrees.zero_stage = 1;
+  const double device = UpdateSeconds(w);
+  w.optimizer_on_host = true;
+  const double all = ParametersOfRank(w, 0).all();
+  const double adam = all * 2.57 / 10e9;
+  const double copies = all / 8 * (4 + 2) / HostLinkBytesPerSecond(*w.device);
+  EXPECT_NEAR(UpdateSeconds(w), adam + copies, 1e-3);
+  EXPECT_GT(UpdateSeconds(w), 20 * device);
+}
+
+TEST(UpdateTime, ShardsAreUpdatedOnceAndFrozenWeightsNever) {
+  Workload w = SmallJob("megatron-core");
+  w.degrees.dp = 8;
+  w.degrees.shard_group = 8;
+  w.degrees.zero_stage = 0;
+  const double whole = UpdateSeconds(w);
+  w.degrees.zero_stage = 1;
+  EXPECT_NEAR(UpdateSeconds(w), whole / 8, 1e-4);
+  w.frozen = true;
+  EXPECT_EQ(UpdateSeconds(w), 0);
+}
+
+TEST(UpdateTime, HostLinksFollowTheGeneration) {
+  const auto rate = [](const char* device) {
+    return HostLinkBytesPerSecond(*SmallJob("fsdp1", device).device);
+  };
+  EXPECT_GT(rate("gb200-186gb"), rate("h100-sxm-80gb"));
+  EXPECT_GT(rate("h100-sxm-80gb"), rate("a100-sxm-80gb"));
+  EXPECT_LT(rate("a100-sxm-80gb"), 31.5e9);  // PCIe 4 at most
+}
+
+}  // namespace
+}  // namespace trainctl::pricing
