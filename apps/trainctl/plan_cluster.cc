@@ -123,8 +123,9 @@ void PrintHead(const ClusterPlan& plan) {
               active == total ? "" : absl::StrCat(" (", FormatCount(active), " active)").c_str(),
               static_cast<int>(plan.machine->num_gpus()), base.device->name,
               static_cast<int>(plan.machine->num_nodes), base.node->name.c_str(), base.framework->name);
-  std::printf("%s sequences of %s tokens a step, %s; %s GiB of memory each\n\n",
-              absl::StrCat(base.global_batch).c_str(), absl::StrCat(base.seq_len).c_str(),
+  std::printf("%s of %s tokens a step, %s; %s GiB of memory each\n\n",
+              absl::StrCat(base.global_batch, base.global_batch == 1 ? " sequence" : " sequences").c_str(),
+              absl::StrCat(base.seq_len).c_str(),
               std::string(planner::PrecisionName(plan.chosen.workload.precision)).c_str(),
               GiB(plan.memory_limit_bytes).c_str());
 }

@@ -1,12 +1,14 @@
 #include "planner/cluster_explain.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/units.h"
 #include "planner/cluster_space.h"
+#include "planner/published_errors.h"
 
 namespace trainctl::planner {
 namespace {
@@ -83,12 +85,30 @@ std::vector<std::string> BindingsOf(const ClusterPlan& plan) {
   return bindings;
 }
 
+std::string ErrorText(const char* what, int rows, double percent, double median_percent,
+                      const char* framework) {
+  if (rows == 0) return absl::StrCat(what, ": no published run of ", framework, " was compared");
+  return absl::StrFormat(
+      "%s: off by %.1f %% in the mean over %d published runs of %s, in the middle %.1f %% too %s", what,
+      percent, rows, framework, std::abs(median_percent), median_percent < 0 ? "low" : "high");
+}
+
 std::vector<std::string> TrustIn(const ClusterPlan& plan) {
   const pricing::MemoryPrice& memory = plan.chosen.memory;
   const pricing::FrameworkProfile& framework = *plan.chosen.workload.framework;
   std::vector<std::string> trust;
   trust.push_back(absl::StrCat("memory: ", Bytes(memory.device_bytes), " is expected and ",
                                Bytes(memory.upper_bytes), " is the bound that has to fit"));
+  if (const PublishedError* error = FindPublishedError(framework.name)) {
+    trust.push_back(ErrorText("memory", error->memory_rows, error->memory_percent,
+                              error->memory_median_percent, framework.name));
+    trust.push_back(
+        ErrorText("time", error->time_rows, error->time_percent, error->time_median_percent, framework.name));
+  } else {
+    trust.push_back(absl::StrCat("no run of ", framework.name,
+                                 " on accelerators was measured: how far off this is "
+                                 "nobody knows yet"));
+  }
   trust.push_back(absl::StrCat("framework: ", framework.source));
   trust.push_back(
       "docs/benchmarks.md has the errors against published runs, by source; `trainctl score` of your "

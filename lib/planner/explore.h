@@ -98,8 +98,8 @@ struct Choice {
 };
 
 struct SearchCounts {
-  int64_t enumerated = 0;        // refused + bounded
-  int64_t refused = 0;           // shapes that cannot be; of a whole branch one is counted
+  int64_t enumerated = 0;        // by the walk: refused or bounded
+  int64_t refused = 0;           // shapes that cannot be, one for a whole branch; what Validate refuses
   int64_t bounded = 0;           // own memory and time bounds were evaluated
   int64_t pruned_by_memory = 0;  // bound above the limit
   int64_t pruned_by_time = 0;    // bound above what was found

@@ -89,7 +89,8 @@ void Finder::Keep(Priced priced) {
 }
 
 void FindByBound(const Axes& axes, const Question& question, Finder& finder, SearchCounts& counts) {
-  SearchCounts again;  // later walks count nothing
+  SearchCounts again;   // later walks count nothing
+  int64_t refused = 0;  // by the walk; what Validate refuses later has been bounded
   Score floor = {-std::numeric_limits<double>::infinity(), 0};
   for (bool first = true;; first = false) {
     SearchCounts& walk = first ? counts : again;
@@ -97,7 +98,10 @@ void FindByBound(const Axes& axes, const Question& question, Finder& finder, Sea
     by_score.list().Start(floor);
     Bounder bounder(axes.space->base, by_score, walk);
     LayoutWalk(axes).Run(bounder);
-    if (first) counts.enumerated += counts.refused + counts.bounded;
+    if (first) {
+      refused = counts.refused;
+      counts.enumerated = counts.refused + counts.bounded;
+    }
     for (const Waiting& waiting : by_score.list().Sorted()) {
       if (!finder.MayMatter(waiting.bound)) break;
       finder.Price(waiting.point);
@@ -105,7 +109,8 @@ void FindByBound(const Axes& axes, const Question& question, Finder& finder, Sea
     floor = by_score.list().ceiling();
     if (std::isinf(floor.major) || !finder.MayMatter(floor)) break;
   }
-  counts.pruned_by_time = counts.bounded - counts.pruned_by_memory - counts.simulated - counts.misfits;
+  counts.pruned_by_time = counts.bounded - counts.pruned_by_memory - counts.simulated - counts.misfits -
+                          (counts.refused - refused);
 }
 
 }  // namespace trainctl::planner

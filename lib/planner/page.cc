@@ -124,19 +124,19 @@ Json EncodeSamples(const RankTimeline& rank, double tick_s, int64_t most) {
   return list;
 }
 
-// By stage: forward, backward, recompute, then what the forward and the backward wait for: tensor, expert and
-// context parallel exchanges of each.
+// By stage: forward, backward, recompute, then what the forward and the backward wait for: tensor, expert,
+// context and data parallel ranks, of each.
 Json EncodeStages(const pricing::Timeline& timeline) {
   const pricing::StepParts& parts = timeline.parts;
-  std::vector<std::array<double, 9>> stages;
+  std::vector<std::array<double, 11>> stages;
   for (size_t i = 0; i < parts.stages.size(); ++i) {
     const pricing::StageSeconds& s = parts.stages[i];
     const double exchanges = s.tensor + s.expert + s.context;
     const double waited = parts.pipeline.stages[i].forward_s - s.forward;
     const double f = exchanges > 0 ? std::clamp(waited / exchanges, 0.0, 1.0) : 0;
     const double b = 1 - f;
-    stages.push_back({s.forward, s.backward, s.recompute, f * s.tensor, f * s.expert, f * s.context,
-                      b * s.tensor, b * s.expert, b * s.context});
+    stages.push_back({s.forward, s.backward, s.recompute, f * s.tensor, f * s.expert, f * s.context, 0,
+                      b * s.tensor, b * s.expert, b * s.context, 0});
   }
   // Without a pipeline all stages are one.
   if (static_cast<int64_t>(stages.size()) != timeline.num_stages && !stages.empty()) {
@@ -144,6 +144,10 @@ Json EncodeStages(const pricing::Timeline& timeline) {
       for (size_t k = 0; k < stages[0].size(); ++k) stages[0][k] += stages[i][k];
     }
     stages.resize(1);
+  }
+  for (auto& stage : stages) {
+    stage[6] = timeline.data_per_forward_s;
+    stage[10] = timeline.data_per_backward_s;
   }
   Json list = Json::array();
   for (const auto& stage : stages) {

@@ -43,7 +43,7 @@
 
   const KIND = { forward: 0, backward: 1, input: 2, weight: 3, sendActivation: 5, sendGradient: 6, gather: 10, reduce: 11, spread: 12, optimizer: 13, several: 14 };
   const STREAM = { compute: 0, exchange: 1, send: 2, data: 3 };
-  const EXCHANGES = ['tensor parallel', 'expert parallel', 'context parallel'];
+  const EXCHANGES = ['tensor parallel', 'expert parallel', 'context parallel', 'data parallel'];
   const numRanks = line.ranks.length;
   let intervals = 0;
 
@@ -95,9 +95,9 @@
     return low;
   };
   const exposed = (pass) => {
-    if (pass.stage < 0 || pass.kind > KIND.input) return [0, 0, 0];
+    if (pass.stage < 0 || pass.kind > KIND.input) return [0, 0, 0, 0];
     const stage = line.stages[pass.stage];
-    return pass.kind === KIND.forward ? stage.slice(3, 6) : stage.slice(6, 9);
+    return pass.kind === KIND.forward ? stage.slice(3, 7) : stage.slice(7, 11);
   };
 
   // ---- colours ---------------------------------------------------------------------------------
@@ -381,7 +381,7 @@
     if (stream.kind === STREAM.send) title += ', ' + stream.name;
     lines.push(seconds(length) + ', from ' + seconds(stream.start[i]));
     const waits = stream.kind === STREAM.compute ? exposed(span) : [];
-    waits.forEach((s, k) => { if (s > 0) lines.push('of it ' + EXCHANGES[k] + ' ' + seconds(s) + ' (in its layers)'); });
+    waits.forEach((s, k) => { if (s > 0) lines.push('of it ' + EXCHANGES[k] + ' ' + seconds(s) + ' (between its layers)'); });
     const stage = line.stages[span.stage];
     if (stage && stage[2] > 0 && (span.kind === KIND.backward || span.kind === KIND.input)) {
       lines.push('of it recompute ' + seconds(stage[2]));
@@ -525,7 +525,7 @@
     PASSES.forEach((name, kind) => { if (used.has(kind)) legend.append(legendItem(line.kinds[kind], name)); });
     if (used.has(KIND.several)) legend.append(legendItem(line.kinds[KIND.several], 'several'));
     legend.append(legendItem('idle', 'idle'), legendItem('optimizer', 'optimizer'));
-    if (line.stages.some((s) => s.slice(3).some((t) => t > 0))) legend.append(legendItem('waits for tensor, expert or context parallel ranks', 'exchange', 'thin'));
+    if (line.stages.some((s) => s.slice(3).some((t) => t > 0))) legend.append(legendItem('waits for tensor, expert, context or data parallel ranks', 'exchange', 'thin'));
     if (used.has(KIND.sendActivation) || used.has(KIND.sendGradient)) legend.append(legendItem('sends between stages', 'send', 'thin'));
     if (used.has(KIND.gather) || used.has(KIND.reduce) || used.has(KIND.spread)) legend.append(legendItem('data parallel', 'data', 'thin'));
     let hint = 'Numbers are micro-batches' + (line.num_stages > numRanks ? '; the lighter shade is every second stage of a rank' : '') +

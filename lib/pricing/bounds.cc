@@ -6,6 +6,7 @@
 
 #include "pricing/data_parallel_time.h"
 #include "pricing/device_memory.h"
+#include "pricing/overlap.h"
 #include "pricing/update_time.h"
 
 namespace trainctl::pricing {
@@ -42,6 +43,7 @@ Workload SmallJob(const Workload& w, int64_t layers, bool moe, int64_t num_micro
   job.degrees.pp = 1;
   job.degrees.virtual_stages = 1;
   job.offloaded_layers = 0;
+  job.tuning = {};
   job.global_batch = num_micro_batches * job.micro_batch * job.degrees.dp;
   return job;
 }
@@ -63,35 +65,32 @@ Workload WithoutStates(Workload job) {
 }
 
 double Of(const MemoryPrice& price, MemoryPart part) { return price.parts[static_cast<size_t>(part)]; }
-// Gradients that are applied at once do not add up over layers: left out.
-double StatesOf(const Workload& w) {
+
+// Weights and optimizer, and the gradients that are there at a moment. Those that are applied at once do not
+// add up over layers: left out.
+double StatesOf(const Workload& w, MemoryMoment moment) {
   const MemoryPrice price = PriceMemory(w);
   return Of(price, MemoryPart::kParameters) + Of(price, MemoryPart::kOptimizer) +
-         (w.optimizer_in_backward ? 0 : Of(price, MemoryPart::kGradients));
+         (w.optimizer_in_backward ? 0 : price.At(moment).gradients);
 }
 
-// What is reserved was so for the moment with all activations, wherever the tensors' own peak is.
+// Of the first backward, and of the loss where the head is there.
 double BesideLayers(const MemoryPrice& price) {
-  return price.device_bytes - Of(price, MemoryPart::kParameters) - Of(price, MemoryPart::kGradients) -
-         Of(price, MemoryPart::kOptimizer) - price.At(MemoryMoment::kBackward).activations -
-         Of(price, MemoryPart::kOutside);
+  const MemoryPrice::Moment& loss = price.At(MemoryMoment::kLoss);
+  return std::max(price.At(MemoryMoment::kBackward).work, loss.work + loss.logits);
 }
 
 // Some buffers are there with one micro-batch alone, others with several.
 double LeastBesideLayers(Workload job) {
-  const MemoryPrice one = PriceMemory(job);
-  double least = BesideLayers(one);
-  // Where gradients come as activations go, the logits are gone when all of them are there.
-  if (!job.framework->gradients_stay) least = std::min(least, one.At(MemoryMoment::kEnd).work);
+  const double of_one = BesideLayers(PriceMemory(job));
   job.global_batch *= 2;
-  return std::min(least, BesideLayers(PriceMemory(job)));
+  return std::min(of_one, BesideLayers(PriceMemory(job)));
 }
 
-// Of the states that are there at the peak of jobs with micro-batches of that size.
-StateBytes::Parts StatesOfJobs(const Workload& w, int64_t num_micro_batches, int64_t micro_batch) {
+StateBytes::Parts StatesAt(const Workload& w, MemoryMoment moment, int64_t num_micro_batches) {
   StateBytes::Parts parts;
   Workload small = w;
-  small.micro_batch = micro_batch;
+  small.micro_batch = 1;
   small.seq_len = w.degrees.cp;
   small.recompute = RecomputeKind::kNone;
   small.recomputed_layers = std::nullopt;
@@ -101,11 +100,11 @@ StateBytes::Parts StatesOfJobs(const Workload& w, int64_t num_micro_batches, int
     Workload job = SmallJob(small, 1, moe, num_micro_batches);
     job.model.tied_embeddings = true;  // one table
     job.model.learned_positions = 0;
-    const double one = StatesOf(job);
-    parts.layer[moe ? 1 : 0] = StatesOf(WithTwoLayers(job, moe)) - one;
+    const double one = StatesOf(job, moment);
+    parts.layer[moe ? 1 : 0] = StatesOf(WithTwoLayers(job, moe), moment) - one;
     // Twice the rows: one table more.
     job.model.vocab *= 2;
-    parts.table = StatesOf(job) - one;
+    parts.table = StatesOf(job, moment) - one;
   }
   return parts;
 }
@@ -121,6 +120,7 @@ void AddPasses(LayerTerms& terms, const Workload& workload) {
   Workload w = workload;
   w.global_batch = w.micro_batch * w.degrees.dp;
   terms.halves_unknown = w.activations_on_host;
+  terms.speed_beside_tokens = SpeedLeft(PlacementOf(w, w.degrees.ep, w.degrees.etp), w, /*contention=*/true);
   for (const bool moe : {false, true}) {
     if (!HasLayersOf(w.model, moe)) continue;
     const int64_t layer = moe ? w.model.layers - 1 : 0;
@@ -170,12 +170,10 @@ void AddBytes(LayerTerms& terms, const Workload& w) {
       least_with_head = std::min(least_with_head, LeastBesideLayers(job));
       job.model.vocab = TinyVocab(w);
       least = std::min(least, LeastBesideLayers(job));
-      // Of several micro-batches, whose gradients are there from the start: so the peak has activations.
-      job.global_batch *= 2;
       const MemoryPrice one = PriceMemory(job);
       const MemoryPrice two = PriceMemory(WithTwoLayers(job, moe));
       terms.kept_bytes[r][moe ? 1 : 0] =
-          Of(two, MemoryPart::kActivations) - Of(one, MemoryPart::kActivations);
+          two.At(MemoryMoment::kBackward).activations - one.At(MemoryMoment::kBackward).activations;
       const double slope = (two.upper_bytes - one.upper_bytes) / (two.device_bytes - one.device_bytes);
       terms.upper_scale = std::isfinite(slope) ? slope : 1;
       terms.upper_margin_bytes = one.upper_bytes - terms.upper_scale * one.device_bytes;
@@ -220,12 +218,14 @@ PipelineLoad LoadOf(const Workload& w) {
     first += count;
     const bool descends = pp > 1 && IsVShaped(kind) && s / pp % 2 == 1;
     const auto rank = static_cast<size_t>(descends ? pp - 1 - s % pp : s % pp);
+    load.stages.push_back(stage);
     if (!seen[rank]) load.before[rank] = before;
     seen[rank] = true;
     load.own[rank].Add(stage);
     if (two_copies) load.own[static_cast<size_t>(pp - 1 - s)].Add(stage);
     before.Add(stage);
   }
+  load.model = before;
   return load;
 }
 
@@ -238,12 +238,8 @@ LayerTerms LayerTermsOf(const Workload& w) {
 
 StateBytes StateBytesOf(const Workload& w) {
   StateBytes states;
-  for (const int64_t num_micro_batches : {1, 2}) {
-    // With activations that outweigh everything, and with next to none.
-    states.beside[num_micro_batches > 1 ? 1 : 0] =
-        StatesOfJobs(w, num_micro_batches, /*micro_batch=*/1 << 20);
-    if (num_micro_batches > 1) states.alone = StatesOfJobs(w, num_micro_batches, /*micro_batch=*/1);
-  }
+  states.beside = {StatesAt(w, MemoryMoment::kBackward, 1), StatesAt(w, MemoryMoment::kBackward, 2)};
+  states.alone = StatesAt(w, MemoryMoment::kStep, 1);
   return states;
 }
 
@@ -296,6 +292,18 @@ LayerTerms::Passes PassesOf(const LayerTerms& terms, const RankLoad& load, int64
 
 }  // namespace
 
+namespace {
+
+// Forwards of one rank that run joined with a backward, at most.
+double MostJoined(PipelineKind kind, size_t pp, double num_micro_batches) {
+  const double p = static_cast<double>(pp);
+  const double joined =
+      kind == PipelineKind::kDualPipe ? num_micro_batches - p - 1 : 2 * num_micro_batches - 2 * p - 1;
+  return std::max(0.0, joined);
+}
+
+}  // namespace
+
 double PassSecondsBound(const LayerTerms& terms, const PipelineLoad& load, PipelineKind kind,
                         int64_t num_micro_batches, int64_t recomputed_layers, int zero_stage) {
   const double m = static_cast<double>(num_micro_batches);
@@ -307,18 +315,36 @@ double PassSecondsBound(const LayerTerms& terms, const PipelineLoad& load, Pipel
   if (pp == 1) return kRounding * m * passes_of(load.own[0], recomputed_layers).total();
   const bool splits = schedule::LimitsOf(kind).splits_backward;
   const double copies = kind == PipelineKind::kDualPipe ? 2 : 1;
-  LayerTerms::Passes all;
-  for (const RankLoad& rank : load.own) all.Add(passes_of(rank, recomputed_layers), 1);
-  // Of a forward that is joined with a backward, so much of the shorter one hides at most.
-  const double shorter = std::min(all.forward, all.total() - all.forward);
-  const double hides = IsJoined(kind) && shorter > 0 ? std::min(1.0, all.tokens / shorter) : 0;
-  double seconds = 0;
+  const int64_t none_or_all = recomputed_layers < 0 ? kAllLayers : 0;
+  const LayerTerms::Passes all = passes_of(load.model, none_or_all);
+  double hides = 0;
+  if (IsJoined(kind)) {
+    // Of a forward that is joined with a backward, so much of the shorter one hides at most: exchanges of
+    // tokens beside passes, as far as these are not slowed by them. With some layers recomputed the shares
+    // differ.
+    const LayerTerms::Passes most = passes_of(load.model, kAllLayers);
+    const double shorter = std::min(all.forward, all.total() - all.forward);
+    const double beside = std::min(terms.speed_beside_tokens * most.tokens, most.total() - most.tokens);
+    hides = shorter > 0 ? std::min(1.0, beside / shorter) : 0;
+  }
+  // The last micro-batch to begin has all others before it on the first stage, then its whole way.
+  const LayerTerms::Passes first = passes_of(load.stages.front(), none_or_all);
+  const double way =
+      all.forward + all.input_backward + (splits ? first.weight_backward : all.weight_backward);
+  double seconds = (m / copies - 1) * first.forward + way;
   for (size_t r = 0; r < pp; ++r) {
     const LayerTerms::Passes own = passes_of(load.own[r], recomputed_layers);
     // Under DualPipe both ends feed the pipeline; what comes before a rank is not counted.
     const LayerTerms::Passes before =
-        copies > 1 ? LayerTerms::Passes() : passes_of(load.before[r], recomputed_layers < 0 ? kAllLayers : 0);
-    const double busy = m / copies * (own.total() - hides * own.forward);
+        copies > 1 ? LayerTerms::Passes() : passes_of(load.before[r], none_or_all);
+    double busy = m / copies * own.total();
+    if (hides > 0) {
+      // On the way up, or of the other copy, a rank has another stage.
+      const size_t other = copies > 1 ? pp - 1 - r : 2 * pp - 1 - r;
+      const double forward = std::max(passes_of(load.stages[r], none_or_all).forward,
+                                      passes_of(load.stages[other], none_or_all).forward);
+      busy -= hides * std::min(m / copies * own.forward, MostJoined(kind, pp, m) * forward);
+    }
     if (!splits) {
       seconds = std::max(seconds, before.total() + busy);
       continue;

@@ -45,6 +45,8 @@ struct PipelineLoad {
   // By pipeline rank: its stages, and all stages before the first of them. Under DualPipe the stages of both
   // copies; each runs half of the micro-batches.
   std::vector<RankLoad> own, before;
+  std::vector<RankLoad> stages;
+  RankLoad model;  // all stages once
 };
 PipelineLoad LoadOf(const Workload& workload);
 
@@ -64,6 +66,7 @@ struct LayerTerms {
   // Seconds more of a layer's weight backward for each micro-batch but the first, whose gradients are there
   // already: [shards gradients][experts].
   std::array<std::array<double, 2>, 2> accumulation = {};
+  double speed_beside_tokens = 1;  // of passes while tokens are exchanged beside them
   // What of a backward is the weights' part is not known: copies from the host hide behind either.
   bool halves_unknown = false;
 

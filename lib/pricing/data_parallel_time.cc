@@ -13,7 +13,7 @@ namespace {
 
 using cluster::Collective;
 
-constexpr double kHalf = 2;  // bytes of a parameter as it is gathered
+constexpr double kHalf = 2;  // bytes of a parameter
 // NVIDIA/Megatron-LM megatron/core/distributed/distributed_data_parallel.py: bucket_size =
 // max(40000000, 1000000 * dp_size) elements.
 constexpr double kBucketElements = 40e6;
@@ -64,6 +64,9 @@ class Exchanger {
                                                       : w_.framework->gradient_bytes;
   }
 
+  // Of a parameter as it is gathered.
+  double WeightBytes() const { return w_.weights_in_fp8 ? 1 : kHalf; }
+
   // Gradients of `elements`: scattered to their shards and these summed over the replicas, or all-reduced.
   double Reduce(double elements, const Groups& groups) const {
     const double bytes = elements * GradientBytes();
@@ -82,12 +85,13 @@ class Exchanger {
 
   double Gather(double elements, const Groups& groups) const {
     if (d_.zero_stage == 0) return 0;
-    if (!w_.framework->owners_broadcast) return Run(Collective::kAllGather, elements * kHalf, groups.shard);
+    if (!w_.framework->owners_broadcast)
+      return Run(Collective::kAllGather, elements * WeightBytes(), groups.shard);
     // Each owner sends its tensors to all others; there are no more owners than tensors.
     const double layers = static_cast<double>(w_.model.layers) / static_cast<double>(d_.pp);
     const double tensors = layers * (w_.model.gated_mlp ? 7 : 6) + 3;
     const double owners = std::min<double>(groups.shard.ranks, std::ceil(tensors));
-    return owners * Run(Collective::kBroadcast, elements * kHalf / owners, groups.shard);
+    return owners * Run(Collective::kBroadcast, elements * WeightBytes() / owners, groups.shard);
   }
 
   // ZeRO-1 and 2 and plain replicas: gradients in buckets beside the last backward, the last bucket after
@@ -126,8 +130,8 @@ class Exchanger {
     const Groups dense = DenseGroups();
     const Groups experts = ExpertGroups();
     const auto gather_of = [&](double layer, double expert) {
-      return Run(Collective::kAllGather, layer * kHalf, dense.shard) +
-             Run(Collective::kAllGather, expert * kHalf, experts.shard);
+      return Run(Collective::kAllGather, layer * WeightBytes(), dense.shard) +
+             Run(Collective::kAllGather, expert * WeightBytes(), experts.shard);
     };
     const double gather = gather_of(own.layers / layers, own.experts / layers);
     const double scatter = Reduce(own.layers / layers, dense) + Reduce(own.experts / layers, experts);
@@ -141,8 +145,9 @@ class Exchanger {
     seconds +=
         gather + scatter + Run(Collective::kAllGather, tables * kHalf, dense.shard) + Reduce(tables, dense);
     // Gathered blocks are copied into their parameters, gradients into the buffer that is scattered.
-    const double copies = (w_.framework->copies_gathered_blocks ? 2 * kHalf * (again > 0 ? 2 : 1) : 0) +
-                          kHalf + GradientBytes();
+    const double copies =
+        (w_.framework->copies_gathered_blocks ? 2 * WeightBytes() * (again > 0 ? 2 : 1) : 0) + kHalf +
+        GradientBytes();
     seconds += own.all() * copies / BytesPerSecond(*w_.device);
     times_.spread_seconds = seconds * static_cast<double>(w_.num_micro_batches());
   }

@@ -22,19 +22,52 @@ namespace trainctl::pricing {
 namespace {
 
 constexpr size_t kErrorsShown = 10;
+constexpr double kMostSequences = 1e12;
+constexpr double kMostOfAnything = 1e15;
+constexpr int64_t kMicroBatchesPerStage = 4;  // of a pipeline whose batch is not stated
 
-// Cells that must be numbers where they are not empty.
-const std::vector<std::string>& NumberColumns() {
-  static const auto* const columns = new std::vector<std::string>{"n_params_b",   "layers",
-                                                                  "hidden",       "ffn",
-                                                                  "heads",        "kv_heads",
-                                                                  "vocab",        "seq_len",
-                                                                  "n_gpus",       "tp",
-                                                                  "pp",           "vpp",
-                                                                  "cp",           "ep",
-                                                                  "micro_batch",  "global_batch_seqs",
-                                                                  "peak_mem_gib", "tokens_per_sec_per_gpu"};
+// What may stand in a cell that is not empty.
+enum class CellKind : uint8_t {
+  kNumber,
+  kCount,     // whole, 0 for none
+  kPositive,  // whole, and 0 makes no sense
+};
+
+const std::vector<std::pair<std::string, CellKind>>& NumberColumns() {
+  using enum CellKind;
+  static const auto* const columns =
+      new std::vector<std::pair<std::string, CellKind>>{{"n_params_b", kNumber},
+                                                        {"layers", kPositive},
+                                                        {"hidden", kPositive},
+                                                        {"ffn", kCount},
+                                                        {"heads", kPositive},
+                                                        {"kv_heads", kCount},
+                                                        {"vocab", kPositive},
+                                                        {"seq_len", kPositive},
+                                                        {"n_gpus", kPositive},
+                                                        {"tp", kPositive},
+                                                        {"pp", kPositive},
+                                                        {"vpp", kCount},
+                                                        {"cp", kCount},
+                                                        {"ep", kCount},
+                                                        {"micro_batch", kPositive},
+                                                        {"global_batch_seqs", kPositive},
+                                                        {"peak_mem_gib", kNumber},
+                                                        {"tokens_per_sec_per_gpu", kNumber}};
   return *columns;
+}
+
+// What a cell has wrong; empty if nothing.
+std::string NumberProblem(const std::string& cell, CellKind kind) {
+  if (cell.empty()) return "";
+  double value = 0;
+  if (!absl::SimpleAtod(cell, &value) || !std::isfinite(value)) return "not a number";
+  if (value < 0) return "which cannot be negative";
+  if (value >= kMostOfAnything) return "more than anyone has";
+  if (kind == CellKind::kNumber) return "";
+  if (value == 0 && kind == CellKind::kPositive)
+    return "which is at least 1; what is not stated is left empty";
+  return value == std::floor(value) ? "" : "which is a whole number";
 }
 
 // One row while it is read: its cells, and the assumptions made so far.
@@ -248,7 +281,7 @@ class RowReader {
     if (gpus <= 0) return Unknown(absl::StrCat("n_gpus is ", gpus));
     if (gpus > 1 && !Has("tp")) return Unknown("tp is not stated");
     if (gpus > 1 && !Has("pp")) return Unknown("pp is not stated");
-    const auto degree = [&](const char* column) { return Has(column) ? Count(column) : 1; };
+    const auto degree = [&](const char* column) { return std::max<int64_t>(1, Count(column)); };
     d.tp = degree("tp");
     d.pp = degree("pp");
     d.virtual_stages = degree("vpp");
@@ -299,6 +332,9 @@ class RowReader {
     if (at != std::string::npos) {
       accumulation = std::max<int64_t>(1, std::atoll(notes.c_str() + at + 10));
     }
+    const double sequences = static_cast<double>(w.micro_batch) * static_cast<double>(w.degrees.dp) *
+                             static_cast<double>(accumulation);
+    if (sequences > kMostSequences) return Unknown("micro_batch and n_gpus make a batch that no run had");
     w.global_batch = w.micro_batch * w.degrees.dp * accumulation;
     Assume(absl::StrCat("global batch = ", w.global_batch, " (", accumulation, " micro-batch a rank)"));
     return absl::OkStatus();
@@ -430,14 +466,11 @@ absl::StatusOr<std::vector<PublishedRun>> ReadPublishedRuns(absl::string_view cs
       cells[header[c]] = std::string(absl::StripAsciiWhitespace(record.cells[c]));
     }
     const size_t errors_before = errors.size();
-    for (const std::string& column : NumberColumns()) {
-      double value = 0;
-      const std::string& cell = cells[column];
-      if (cell.empty() ||
-          (absl::SimpleAtod(cell, &value) && std::isfinite(value) && value >= 0 && value < 1e15))
-        continue;
-      errors.push_back(
-          absl::StrCat(what, ":", record.line, ": ", column, " is '", cell.substr(0, 40), "', not a number"));
+    for (const auto& [column, kind] : NumberColumns()) {
+      const std::string problem = NumberProblem(cells[column], kind);
+      if (!problem.empty())
+        errors.push_back(absl::StrCat(what, ":", record.line, ": ", column, " is '",
+                                      cells[column].substr(0, 40), "', ", problem));
     }
     if (errors.size() == errors_before) runs.push_back(RowReader(std::move(cells)).Read());
   }

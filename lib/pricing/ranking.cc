@@ -65,6 +65,9 @@ std::vector<std::pair<const char*, std::string>> MappingWords(const Workload& w)
           {"micro-batch", absl::StrCat(w.micro_batch)},
           {"batch", absl::StrCat(w.global_batch)},
           {"recompute", RecomputeName(w.recompute)},
+          {"modules", absl::StrCat(w.recompute_modules)},
+          {"dispatch", w.expert_dispatch == ExpertDispatch::kNodeAware ? "node-aware" : "all-to-all"},
+          {"overlap of experts", w.overlap_experts ? "yes" : "no"},
           {"optimizer bytes", absl::StrCat(w.OptimizerBytes())},
           {"loss chunks", absl::StrCat(w.loss_chunks)}};
 }

@@ -57,6 +57,8 @@ class Builder {
     timeline_.num_stages = played_.lowered.placement.num_stages;
     timeline_.num_micro_batches = w_.num_micro_batches();
     timeline_.left_out_micro_batches = played_.left_out_micro_batches;
+    timeline_.data_per_forward_s = played_.data_per_forward_s;
+    timeline_.data_per_backward_s = played_.data_per_backward_s;
     MergeStages();
     const StepParts& parts = timeline_.parts;
     begin_s_ = parts.exposed_gather_seconds;
@@ -129,26 +131,25 @@ class Builder {
 
   void AddPass(RankTimeline& rank, const Span& pass) {
     Append(rank.streams[0], pass);
-    double end = pass.end_s;
-    const double data =
-        pass.kind == SpanKind::kForward ? played_.data_per_forward_s : played_.data_per_backward_s;
-    if (data > 0) {
-      spread_.push_back({end - data, end, SpanKind::kSpread, pass.stage, pass.micro_batch, -1});
-      end -= data;
-    }
+    const bool is_forward = pass.kind == SpanKind::kForward;
     const StageSeconds& stage = stages_[static_cast<size_t>(pass.stage)];
     const double exchanges = stage.tensor + stage.expert + stage.context;
-    if (exchanges <= 0 || pass.kind == SpanKind::kBackwardWeight) return;
-    // What the forward does not wait for, the backward does.
-    const double whole = played_.costs.stages[static_cast<size_t>(pass.stage)].forward_s;
-    const double forward =
-        std::clamp((whole - played_.data_per_forward_s - stage.forward) / exchanges, 0.0, 1.0);
-    const double share = pass.kind == SpanKind::kForward ? forward : 1 - forward;
+    double share = 0;
+    if (exchanges > 0 && pass.kind != SpanKind::kBackwardWeight) {
+      // What the forward does not wait for, the backward does.
+      const double whole = played_.costs.stages[static_cast<size_t>(pass.stage)].forward_s;
+      const double forward =
+          std::clamp((whole - played_.data_per_forward_s - stage.forward) / exchanges, 0.0, 1.0);
+      share = is_forward ? forward : 1 - forward;
+    }
+    double end = pass.end_s;
     std::vector<Span> spans;
     for (const auto& [kind, seconds] :
-         {std::pair(SpanKind::kContext, stage.context), std::pair(SpanKind::kExpert, stage.expert),
-          std::pair(SpanKind::kTensor, stage.tensor)}) {
-      const double start = std::max(pass.start_s, end - share * seconds);
+         {std::pair(SpanKind::kSpread, is_forward ? played_.data_per_forward_s : played_.data_per_backward_s),
+          std::pair(SpanKind::kContext, share * stage.context),
+          std::pair(SpanKind::kExpert, share * stage.expert),
+          std::pair(SpanKind::kTensor, share * stage.tensor)}) {
+      const double start = std::max(pass.start_s, end - seconds);
       spans.push_back({start, end, kind, pass.stage, pass.micro_batch, -1});
       end = start;
     }
@@ -249,7 +250,6 @@ class Builder {
       Stream data = {StreamKind::kData, "data parallel", {}};
       const double gathered = std::min(parts.gather_seconds, rank.end_s);
       Append(data, {0, gathered, SpanKind::kGather, -1, -1, -1});
-      for (const Span& span : spread_) Append(data, span);
       // What is hidden runs beside the rank's last backwards.
       const double hidden = parts.reduce_seconds - parts.exposed_reduce_seconds;
       const double start = std::max(gathered, rank.end_s - hidden);
@@ -282,7 +282,6 @@ class Builder {
   PlayedPipeline played_;
   std::vector<StageSeconds> stages_;
   std::vector<double> kept_bytes_;
-  std::vector<Span> spread_;  // without a pipeline
   double begin_s_ = 0;
 };
 
@@ -301,7 +300,7 @@ absl::string_view SpanKindName(SpanKind kind) {
                                                               "context parallel",
                                                               "gather parameters",
                                                               "reduce gradients",
-                                                              "gathers and reductions",
+                                                              "data parallel, exposed",
                                                               "optimizer"};
   return kNames[static_cast<size_t>(kind)];
 }

@@ -33,7 +33,8 @@ enum class SpanKind : uint8_t {
   kContext,
   kGather,  // of parameters, over the data-parallel ranks
   kReduce,  // of gradients
-  kSpread,  // gathers and reductions that are exposed bit by bit throughout the passes, drawn together
+  kSpread,  // exposed data parallelism throughout the passes, and what passes lose to exchanges beside them:
+            // at the end of each as the ones above, or after all of them (kData) where there is a pipeline
   kOptimizer,
 };
 inline constexpr int kNumSpanKinds = 14;
@@ -50,7 +51,7 @@ struct Span {
 
 enum class StreamKind : uint8_t {
   kCompute,   // passes, waits, the optimizer
-  kExchange,  // exposed exchanges of tensor, expert and context parallelism; a pass of kCompute spans them
+  kExchange,  // what passes wait for: tensor, expert, context, data parallelism; a pass of kCompute spans it
   kSend,      // to one other pipeline rank
   kData,      // data parallelism, hidden behind passes or not
 };
@@ -87,6 +88,7 @@ struct Timeline {
   // Of very long steps the schedule repeats itself; some rounds are left out then.
   int64_t left_out_micro_batches = 0;
   double left_out_s = 0;
+  double data_per_forward_s = 0, data_per_backward_s = 0;  // kSpread of each pass
   double end_s = 0;  // of the optimizer; end_s + left_out_s is the time of the step
 };
 

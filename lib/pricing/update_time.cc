@@ -15,6 +15,9 @@ namespace {
 // Adam in host memory, of a whole node: 10 billion parameters in 2.57 s (ZeRO-Offload, arXiv 2101.06840,
 // table 4, CPU-Adam).
 constexpr double kHostUpdatesPerSecond = 10e9 / 2.57;
+// Bytes per parameter from which on the host is what updates: two moments in fp32. Smaller ones are paged:
+// the device updates them where they lie (bitsandbytes' paged optimizers, in managed memory).
+constexpr double kLeastOnHost = 8;
 // NVLink-C2C of a Grace with two Blackwells: 900 GB/s in both directions for the pair (GB200 data sheet).
 constexpr double kChipToChip = 225e9;
 
@@ -41,7 +44,7 @@ double UpdateSeconds(const Workload& w) {
     seconds += cluster::CollectiveSeconds(cluster::Collective::kAllReduce, 4,
                                           PlacementOf(w, d.world_size(), 1), *w.node);
   }
-  if (w.optimizer_on_host) {
+  if (w.optimizer_on_host && w.OptimizerBytes() >= kLeastOnHost) {
     const double copies =
         own * (w.framework->gradient_bytes + w.framework->weight_bytes) / HostLinkBytesPerSecond(*w.device);
     const double sharers = static_cast<double>(std::min<int64_t>(w.node->gpus, d.world_size()));

@@ -7,9 +7,12 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/status.h"
+#include "planner/cluster_explain.h"
 #include "planner/cluster_plan_json.h"
 #include "planner/framework_ways.h"
+#include "planner/published_errors.h"
 
 namespace trainctl::planner {
 namespace {
@@ -292,6 +295,33 @@ TEST(ClusterPlan, AFrameworkIsProposedOnlyWhatItHas) {
     const bool is_ours = absl::string_view(framework.name) == "trainctl";
     EXPECT_EQ(FindWays(framework.name) == nullptr, is_ours) << framework.name;
   }
+}
+
+TEST(Explain, SaysHowFarToTrustAPlan) {
+  const auto trust = [](const char* framework) {
+    const absl::StatusOr<ClusterPlan> plan =
+        PlanOf(kSmall, {absl::StrCat("plan.framework=", framework), "parallel.tp=8"});
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    return absl::StrJoin(Explain(*plan).trust, "\n");
+  };
+  EXPECT_THAT(trust("megatron-deepspeed"), HasSubstr("published runs of megatron-deepspeed"));
+  EXPECT_THAT(trust("trainctl"), HasSubstr("no run of trainctl on accelerators was measured"));
+  for (const PublishedError& error : PublishedErrors()) {
+    EXPECT_NE(pricing::FindFramework(error.framework), nullptr) << error.framework;
+  }
+}
+
+// With little memory the fastest layout does not fit: then memory is what binds.
+TEST(Explain, NamesWhatBinds) {
+  const auto bindings = [](const std::vector<std::string>& sets) {
+    const absl::StatusOr<ClusterPlan> plan = PlanOf(kSmall, sets);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    return absl::StrJoin(Explain(*plan).bindings, "\n");
+  };
+  EXPECT_THAT(bindings({"cluster.memory_limit=22GB"}), HasSubstr("memory: "));
+  EXPECT_THAT(bindings({"parallel.recompute=full", "cluster.memory=600GB"}),
+              testing::AllOf(HasSubstr("the recipe's own settings: "), testing::Not(HasSubstr("memory: "))));
+  EXPECT_THAT(bindings({"cluster.memory=600GB"}), testing::StartsWith("compute: "));
 }
 
 // Every recipe for planning that is shipped, and as each framework.

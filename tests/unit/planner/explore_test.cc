@@ -100,13 +100,13 @@ class RandomSpaces {
     space.memory_limit_bytes =
         Chance(0.2) ? 0 : std::exp(std::uniform_real_distribution(20.8, 24.5)(random_));
     Maybe(0.5, space.tp, {1, 1, 2, 4});
-    Maybe(0.4, space.pp, {1, 1, 2, 3, 4});
+    Maybe(0.5, space.pp, {1, 1, 2, 3, 4});
     Maybe(0.2, space.virtual_stages, {1, 2, 3});
-    Maybe(0.5, space.cp, {1, 1, 2});
-    Maybe(0.4, space.micro_batch, {1, 1, 2, 4});
+    Maybe(0.7, space.cp, {1, 1, 2});
+    Maybe(0.6, space.micro_batch, {1, 1, 2, 4});
     Maybe(0.35, space.shard_group, {1, 1, 2, 4});
-    Maybe(0.3, space.zero_stage, {0, 1, 2, 3});
-    Maybe(0.3, space.recompute,
+    Maybe(0.5, space.zero_stage, {0, 1, 2, 3});
+    Maybe(0.6, space.recompute,
           {pricing::RecomputeKind::kNone, pricing::RecomputeKind::kSelective, pricing::RecomputeKind::kFull});
     std::vector<schedule::PipelineKind> kinds;
     for (int k = 0; k < schedule::kNumPipelineKinds; ++k)
@@ -238,7 +238,7 @@ TEST(ExploreTest, NoCandidateIsPricedBelowItsBounds) {
 TEST(ExploreTest, TheOrderOfTheValuesChangesNothing) {
   RandomSpaces random(3);
   int answered = 0;
-  for (int i = 0; i < 200; ++i) {
+  for (int i = 0; i < 100; ++i) {
     SearchSpace space = random.Space();
     // All values of some axes, which are walked in the order in which they are given.
     space.tp = {1, 2, 4, 8};
@@ -264,7 +264,7 @@ TEST(ExploreTest, TheOrderOfTheValuesChangesNothing) {
     ASSERT_EQ(first->nearest.has_value(), second->nearest.has_value());
     answered += first->best.empty() ? 0 : 1;
   }
-  EXPECT_GT(answered, 50);
+  EXPECT_GT(answered, 30);
 }
 
 TEST(ExploreTest, EveryChoiceIsAValidWorkloadOnAllGpus) {

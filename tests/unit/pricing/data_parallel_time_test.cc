@@ -58,6 +58,14 @@ TEST(DataParallelTime, BesideThePassesTheLastBucketIsExposed) {
   EXPECT_NEAR(exposed.total(), exposed.reduce_seconds + exposed.gather_seconds, 1e-9);
 }
 
+TEST(DataParallelTime, WeightsInFp8AreGatheredSo) {
+  Workload w = Replicated("megatron-core", 16, 1);
+  const double elements = ParametersOfRank(w, 0).all();
+  w.weights_in_fp8 = true;
+  EXPECT_NEAR(TimeDataParallel(w, Endless(), true).gather_seconds,
+              Collect(w, Collective::kAllGather, elements, {16, 8}), 1e-9);
+}
+
 TEST(DataParallelTime, OwnersBroadcastWhatOthersGather) {
   // 16 ranks own a sixteenth each; all gradients are all-reduced.
   const Workload w = Replicated("internevo", 16, 1);

@@ -108,15 +108,16 @@ TEST(Properties, AFasterMachineIsNeverSlower) {
   }
 }
 
-TEST(Properties, MoreMemoryChangesNoPrice) {
+TEST(Properties, MoreMemoryChangesNeitherTimeNorTensors) {
   ForRandomJobs(5, 300, [](const Workload& w) -> std::string {
     cluster::Device larger = *w.device;
     larger.memory_bytes.value *= 2;
     Workload on_larger = w;
     on_larger.device = &larger;
     if (PriceTime(on_larger).step_seconds > PriceTime(w).step_seconds) return "slower with more memory";
-    if (PriceMemory(on_larger).device_bytes > PriceMemory(w).device_bytes)
-      return "needs more where there is more";
+    // The allocator may keep more of what it freed; the tensors are the same.
+    if (PriceMemory(on_larger).allocated_bytes != PriceMemory(w).allocated_bytes)
+      return "other tensors where there is more memory";
     return "";
   });
 }

@@ -56,6 +56,16 @@ TEST(PublishedRuns, WhatIsMissingIsFilledInOrSaid) {
   EXPECT_THAT(Read({{"global_batch_seqs", "63"}}).reason, HasSubstr("63 sequences is not a multiple"));
   EXPECT_THAT(Read({{"gpu_type", "H101"}}).reason, HasSubstr("h100"));
   EXPECT_THAT(Read({{"tp", "5"}}).reason, HasSubstr("does not divide 64 GPUs"));
+  // Without a batch: a micro-batch a rank, four for each stage of a pipeline, or what the notes say.
+  EXPECT_EQ(Read({{"global_batch_seqs", ""}}).workload->num_micro_batches(), 1);
+  const std::map<std::string, std::string> pipeline = {
+      {"global_batch_seqs", ""}, {"n_gpus", "8"}, {"pp", "4"}, {"dp_shard", ""}};
+  EXPECT_EQ(Read(pipeline).workload->num_micro_batches(), 16);
+  auto stated = pipeline;
+  stated["notes"] = "memory only; micro_num=6";
+  EXPECT_EQ(Read(stated).workload->num_micro_batches(), 6);
+  EXPECT_THAT(Read({{"global_batch_seqs", ""}, {"micro_batch", "1e14"}, {"n_gpus", "6.4e14"}}).reason,
+              HasSubstr("a batch that no run had"));
 }
 
 TEST(PublishedRuns, AFileThatIsWrongIsNamedWithLinesAndColumns) {
@@ -63,7 +73,21 @@ TEST(PublishedRuns, AFileThatIsWrongIsNamedWithLinesAndColumns) {
   EXPECT_THAT(std::string(columns.status().message()), HasSubstr("r.csv:1: missing columns: source"));
   const auto words = ReadPublishedRuns(Header() + Row({{"tp", "eight"}}) + Row({{"pp", "-1"}}), "r.csv");
   EXPECT_THAT(std::string(words.status().message()), HasSubstr("r.csv:2: tp is 'eight', not a number"));
-  EXPECT_THAT(std::string(words.status().message()), HasSubstr("r.csv:3: pp is '-1', not a number"));
+  EXPECT_THAT(std::string(words.status().message()),
+              HasSubstr("r.csv:3: pp is '-1', which cannot be negative"));
+  const auto odd = ReadPublishedRuns(Header() + Row({{"layers", "0"}}) + Row({{"tp", "2.5"}}) +
+                                         Row({{"seq_len", "inf"}}) + Row({{"n_gpus", "1e30"}}),
+                                     "r.csv");
+  for (const char* message :
+       {"r.csv:2: layers is '0', which is at least 1", "r.csv:3: tp is '2.5', which is a whole",
+        "r.csv:4: seq_len is 'inf', not a number", "r.csv:5: n_gpus is '1e30', more than"}) {
+    EXPECT_THAT(std::string(odd.status().message()), HasSubstr(message));
+  }
+  // None of something is no mistake.
+  const PublishedRun none = Read({{"vpp", "0"}, {"cp", "0"}, {"ep", "0"}, {"kv_heads", "0"}, {"ffn", "0"}});
+  ASSERT_TRUE(none.workload.has_value()) << none.reason;
+  EXPECT_EQ(none.workload->degrees.cp, 1);
+  EXPECT_EQ(none.workload->model.kv_heads, 32);
   EXPECT_FALSE(ReadPublishedRuns("", "r.csv").ok());
   EXPECT_FALSE(ReadPublishedRuns(Header() + "a,b\n", "r.csv").ok());
 }

@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "pricing/architecture.h"
 #include "pricing/framework.h"
+#include "tests/unit/pricing/random_workload.h"
 
 namespace trainctl::pricing {
 namespace {
@@ -214,6 +216,59 @@ TEST(Timeline, VeryLongStepsAreCutAndSayHowMuch) {
   const Timeline whole = BuildTimeline(w);
   EXPECT_EQ(whole.left_out_micro_batches, 0);
   EXPECT_NEAR(whole.end_s, timeline.end_s + timeline.left_out_s, 1e-9 * whole.end_s);
+}
+
+// Any model, machine, framework, degrees and schedule.
+TEST(Timeline, AgreesWithThePricesOfRandomJobs) {
+  RandomJobs random(11);
+  int failures = 0;
+  for (int i = 0; i < 1500 && failures < 5; ++i) {
+    Workload w = random.Next();
+    if (w.degrees.pp > 1) {
+      const auto kind = static_cast<schedule::PipelineKind>(random.Below(schedule::kNumPipelineKinds));
+      Workload other = w;
+      other.pipeline = kind;
+      other.degrees.virtual_stages = schedule::LimitsOf(kind).min_virtual_stages;
+      if (Validate(other).ok()) w = other;
+    }
+    const Timeline timeline = BuildTimeline(w);
+    const double step = PriceTime(w).step_seconds;
+    // Of long steps PriceTime plays some rounds and repeats them.
+    const double tolerance = w.num_micro_batches() > 5 * w.degrees.pp ? 2e-2 : 1e-9;
+    std::string problem;
+    if (!(std::fabs(timeline.end_s + timeline.left_out_s - step) <= tolerance * step)) {
+      absl::StrAppend(&problem, "ends at ", timeline.end_s, " + ", timeline.left_out_s, " s, the step takes ",
+                      step);
+    }
+    for (size_t r = 0; r < timeline.ranks.size(); ++r) {
+      // Passes of stages without a layer take no time.
+      if (LayersOfRank(w, static_cast<int64_t>(r)).empty()) continue;
+      const MemoryPrice& memory = timeline.ranks[r].memory;
+      const double drawn = Peak(timeline.ranks[r]);
+      // With several stages a rank may not hold all of its activations yet when the loss is formed; the price
+      // says that it does.
+      const double least = memory.moment == MemoryMoment::kLoss && timeline.num_stages > w.degrees.pp
+                               ? memory.allocated_bytes - memory.At(MemoryMoment::kLoss).sum() +
+                                     memory.At(MemoryMoment::kBackward).sum()
+                               : memory.allocated_bytes;
+      if (!(drawn >= least * (1 - 1e-9) && drawn <= memory.allocated_bytes * (1 + 1e-9))) {
+        absl::StrAppend(&problem, "\n  rank ", r, " peaks at ", drawn, " bytes, priced at ",
+                        memory.allocated_bytes, ", moment ", static_cast<int>(memory.moment));
+        break;
+      }
+      for (const Stream& stream : timeline.ranks[r].streams) {
+        double end = 0;
+        for (const Span& span : stream.spans) {
+          if (span.start_s < end - 1e-12 * step)
+            absl::StrAppend(&problem, "\n  spans of ", stream.name, " overlap");
+          end = span.end_s;
+        }
+      }
+    }
+    if (problem.empty()) continue;
+    ++failures;
+    ADD_FAILURE() << problem << "\n  job " << i << ": " << Name(w) << ", " << DescribeJob(w);
+  }
 }
 
 }  // namespace

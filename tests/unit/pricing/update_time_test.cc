@@ -23,6 +23,8 @@ TEST(UpdateTime, AHostUpdatesAsFastAsZeroOffloadDid) {
   const double copies = all / 8 * (4 + 2) / HostLinkBytesPerSecond(*w.device);
   EXPECT_NEAR(UpdateSeconds(w), adam + copies, 1e-3);
   EXPECT_GT(UpdateSeconds(w), 20 * device);
+  w.optimizer_bytes = 2;  // moments of a byte each, paged
+  EXPECT_LT(UpdateSeconds(w), device);
 }
 
 TEST(UpdateTime, ShardsAreUpdatedOnceAndFrozenWeightsNever) {
