@@ -9,11 +9,7 @@
 namespace trainctl::pricing {
 namespace {
 
-constexpr double kHalf = 2;  // bytes of a half-precision element
-constexpr double kMiB = 1024.0 * 1024;
-// The caching allocator takes large blocks in units of 2 MiB and leaves a rest below 1 MiB unused
-// (pytorch/pytorch c10/cuda/CUDACachingAllocator.cpp: kRoundLarge, kSmallSize, kMinLargeAlloc).
-constexpr double kLossPerBlock = 1 * kMiB;
+constexpr double kHalf = 2;            // bytes of a half-precision element
 constexpr double kUpperShare = 1.125;  // 97 % of the measured rows are below it (docs/pricing.md)
 // Of what other micro-batches keep, the holes between them: a simulation of that allocator's rules (best fit,
 // splitting, its units) came to about a sixth; allocator_test.cc repeats it.
@@ -24,7 +20,6 @@ struct LayerMemory {
   double kept = 0;    // as the workload recomputes
   double whole = 0;   // without recompute
   double widest = 0;  // its largest value
-  double blocks = 0;  // tensors kept
 };
 
 LayerMemory MemoryOfLayer(const Workload& w, int64_t layer) {
@@ -34,9 +29,7 @@ LayerMemory MemoryOfLayer(const Workload& w, int64_t layer) {
   for (const WorkItem& item : work.items) {
     memory.whole += item.saved_bytes;
     memory.widest = std::max(memory.widest, item.saved_bytes);
-    memory.blocks += item.saved_bytes > 0;
   }
-  if (w.recompute == RecomputeKind::kFull) memory.blocks = 1;
   return memory;
 }
 
@@ -89,14 +82,14 @@ class RankPricer {
     // The second gradient of the embedding has blocks of its own.
     const double passes = std::max({price.At(MemoryMoment::kBackward).sum(),
                                     price.At(MemoryMoment::kLoss).sum(), end.sum() - end.work + WorkBytes()});
-    const double at_passes = passes + blocks_ * kLossPerBlock / 2 + OtherPoolBytes() + HoleBytes(kept, rank);
+    const double at_passes = passes + OtherPoolBytes() + HoleBytes(kept, rank);
     // What the passes freed is cut up, so that a flat buffer of the step finds no room in it; small blocks
     // do.
     const double together =
         f_.flat_step_bytes > 0 ? at_passes + FlatStepBytes() : std::max(at_passes, step.sum());
-    price.reserved_bytes = states + std::max(together, step.sum());
+    price.reserved_bytes = std::max(price.allocated_bytes, states + std::max(together, step.sum()));
     // Where both do not fit the allocator gives back, before it fails, what nobody uses.
-    price.needed_bytes = states + std::max(at_passes, step.sum()) + outside_;
+    price.needed_bytes = std::max(price.allocated_bytes, states + std::max(at_passes, step.sum())) + outside_;
     price.device_bytes = price.reserved_bytes + outside_;
     price.upper_bytes = price.device_bytes * kUpperShare;
     AddCheckpoint(price);
@@ -171,15 +164,11 @@ class RankPricer {
       if (w_.model.dropout) embedding += elements;
     }
     const double all = (kept * share + embedding) * in_flight;
-    blocks_ = in_flight * share *
-              (static_cast<double>(layers_.dense) * dense_.blocks +
-               static_cast<double>(layers_.experts) * experts_.blocks);
     const double away = w_.activations_on_host
                             ? 1
                             : std::min(1.0, static_cast<double>(w_.offloaded_layers) / std::max(1.0, count));
     price.host_bytes += away * all;
     Of(price, MemoryPart::kActivations) = (1 - away) * all;
-    if (away == 1) blocks_ = 0;
   }
 
   // A recomputed layer lives whole while its backward runs; any layer has the gradient of its widest value.
@@ -309,7 +298,6 @@ class RankPricer {
   RankLayers layers_;
   RankParameters parameters_;
   double shard_ = 0;
-  double blocks_ = 0;
   double outside_ = 0;
 };
 

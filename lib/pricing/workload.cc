@@ -10,6 +10,35 @@ namespace {
 
 constexpr double kMostPasses = 4e6;
 
+// Degrees of the experts, and layers that are named one by one.
+absl::Status ValidateParts(const Workload& w) {
+  const Degrees& d = w.degrees;
+  if (d.etp <= 0 || d.etp > d.world_size()) return UsageError(absl::StrCat("etp is ", d.etp));
+  if (d.etp > 1 && (d.tp * d.cp * d.dp) % (d.ep * d.etp) != 0) {
+    return UsageError(
+        absl::StrCat("ep ", d.ep, " x etp ", d.etp, " does not divide tp x cp x dp = ", d.tp * d.cp * d.dp));
+  }
+  if (w.recomputed_layers.value_or(0) < 0 || w.offloaded_layers < 0) {
+    return UsageError("recomputed and offloaded layers are not below 0");
+  }
+  if (w.stage_layers.empty()) return absl::OkStatus();
+  const int64_t stages = d.pp * d.virtual_stages;
+  if (static_cast<int64_t>(w.stage_layers.size()) != stages) {
+    return UsageError(absl::StrCat("layers are given for ", w.stage_layers.size(), " stages, but pp ", d.pp,
+                                   " x virtual stages ", d.virtual_stages, " are ", stages));
+  }
+  int64_t layers = 0;
+  for (int64_t count : w.stage_layers) {
+    if (count < 0 || count > w.model.layers)
+      return UsageError(absl::StrCat("a stage has ", count, " layers"));
+    layers += count;
+  }
+  if (layers != w.model.layers) {
+    return UsageError(absl::StrCat("the stages have ", layers, " layers, the model ", w.model.layers));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status Validate(const Workload& w) {
@@ -44,6 +73,7 @@ absl::Status Validate(const Workload& w) {
   if (w.model.experts.has_value() && w.model.experts->count % d.ep != 0) {
     return UsageError(absl::StrCat("ep ", d.ep, " does not divide the ", w.model.experts->count, " experts"));
   }
+  TRAINCTL_RETURN_IF_ERROR(ValidateParts(w));
   if (w.global_batch % (w.micro_batch * d.dp) != 0) {
     return UsageError(absl::StrCat("a batch of ", w.global_batch,
                                    " sequences is not a multiple of micro-batch ", w.micro_batch, " x dp ",

@@ -1,9 +1,11 @@
 #include "pricing/pipeline_rank.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <numeric>
 
+#include "cluster/catalogue.h"
 #include "pricing/framework.h"
 #include "schedule/pipeline_lowered.h"
 
@@ -115,6 +117,27 @@ TEST(PipelineRank, StagesAreCutAsTheJobSaysOrAsTheFrameworkDoes) {
   EXPECT_EQ(LayersOfStage(bloom, 0).count, 5);
   EXPECT_EQ(LayersOfStage(bloom, 5).count, 6);
   EXPECT_EQ(LayersOfStage(bloom, 11).count, 5);
+}
+
+TEST(Validate, NamedLayersAndExpertDegreesMustAddUp) {
+  Workload w = Job(4, 1, 16);
+  w.device = cluster::FindDevice("A100-80GB")->device;
+  w.node = &cluster::DefaultNodeFor(*w.device);
+  ASSERT_TRUE(Validate(w).ok()) << Validate(w);
+  const auto message = [&] { return std::string(Validate(w).message()); };
+  w.stage_layers = {12, 12, 24};
+  EXPECT_THAT(message(), ::testing::HasSubstr("for 3 stages"));
+  w.stage_layers = {12, 12, 12, 11};
+  EXPECT_THAT(message(), ::testing::HasSubstr("have 47 layers, the model 48"));
+  w.stage_layers = {60, -12, 0, 0};
+  EXPECT_THAT(message(), ::testing::HasSubstr("a stage has 60 layers"));
+  w.stage_layers = {12, 12, 12, 12};
+  EXPECT_TRUE(Validate(w).ok()) << message();
+  w.recomputed_layers = -1;
+  EXPECT_FALSE(Validate(w).ok());
+  w.recomputed_layers.reset();
+  w.degrees.etp = 0;
+  EXPECT_FALSE(Validate(w).ok());
 }
 
 TEST(PipelineRank, ExpertsAreCutByBothTheirDegrees) {
