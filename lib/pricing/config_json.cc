@@ -96,7 +96,7 @@ class Reader {
   int64_t Int(std::initializer_list<const char*> keys, int64_t fallback) {
     const Json* value = Find(keys);
     if (value == nullptr) return fallback;
-    if (!value->is_number_integer() || *value < -1 || *value > (int64_t{1} << 40)) {
+    if (!value->is_number_integer() || *value < 0 || *value > (int64_t{1} << 40)) {
       Fail(NameOf(keys), "a whole number");
       return fallback;
     }
