@@ -17,6 +17,8 @@ namespace trainctl::planner {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+// Some hundred million candidates would be weighed for hours.
+constexpr int64_t kMostGpus = int64_t{1} << 22;
 
 // Prices everything.
 struct PriceEach {
@@ -82,6 +84,14 @@ class Explorer {
       if (value <= 0 || value > 1'000'000'000) {
         return UsageError(absl::StrCat(name, " is ", value, "; it is between 1 and 1e9"));
       }
+    }
+    for (const int64_t count : space_.gpu_counts) {
+      if (count > kMostGpus)
+        return UsageError(absl::StrCat("gpu_counts has ", count, "; no cluster has as many"));
+    }
+    if (space_.num_gpus > kMostGpus) {
+      return UsageError(
+          absl::StrCat("num_gpus is ", space_.num_gpus, "; no cluster has more than ", kMostGpus));
     }
     const std::pair<const char*, double> non_negative[] = {{"memory_limit_bytes", space_.memory_limit_bytes},
                                                            {"price_per_gpu_hour", goal_.price_per_gpu_hour},

@@ -449,9 +449,10 @@ TEST(ExploreTest, WhatIsImpossibleIsAUsageErrorThatNamesTheConstraint) {
   EXPECT_THAT(message(with([](SearchSpace& s) { s.zero_stage = {4}; })), HasSubstr("zero_stage 4"));
   EXPECT_THAT(message(with([](SearchSpace& s) { s.num_gpus = 0; })), HasSubstr("num_gpus is 0"));
   EXPECT_THAT(message(with([](SearchSpace& s) { s.num_gpus = 2'000'000'000; })), HasSubstr("num_gpus"));
+  EXPECT_THAT(message(with([](SearchSpace& s) { s.num_gpus = 1'000'000'000; })), HasSubstr("num_gpus"));
+  EXPECT_THAT(message(with([](SearchSpace& s) { s.gpu_counts = {1'000'000'000}; })), HasSubstr("gpu_counts"));
   // Nothing divides the batch among so many.
-  EXPECT_THAT(message(with([](SearchSpace& s) { s.num_gpus = 1'000'000'000; })), HasSubstr("128 sequences"));
-  EXPECT_THAT(message(with([](SearchSpace& s) { s.num_gpus = 999'999'937; })), HasSubstr("128 sequences"));
+  EXPECT_THAT(message(with([](SearchSpace& s) { s.num_gpus = 4'194'301; })), HasSubstr("128 sequences"));
   EXPECT_THAT(message(with([](SearchSpace& s) { s.memory_limit_bytes = -1; })),
               HasSubstr("memory_limit_bytes"));
   EXPECT_THAT(message(with([](SearchSpace& s) { s.base.device = nullptr; })), HasSubstr("device"));
