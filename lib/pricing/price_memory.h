@@ -38,9 +38,10 @@ struct MemoryPrice {
   double allocated_bytes = 0;  // tensors: all parts but kOutside
   double reserved_bytes = 0;   // with what the caching allocator holds for other moments
   double device_bytes = 0;     // with kOutside
-  // Of device_bytes what cannot do without: the rest is given back where a device has less. A job fits if this does.
+  // Of device_bytes what cannot do without: the rest is given back where a device has less. A job fits if
+  // this does.
   double needed_bytes = 0;
-  double upper_bytes = 0;      // a bound to plan with: device_bytes and what prices were off at most
+  double upper_bytes = 0;  // a bound to plan with: device_bytes and what prices were off at most
   // Of one rank, in host memory: states and activations that wait there.
   double host_bytes = 0;
   // What is written and read of one rank by a checkpoint: weights in the compute precision or their master
