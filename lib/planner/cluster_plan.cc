@@ -17,7 +17,6 @@ namespace {
 
 using pricing::Precision;
 
-constexpr double kUnlimitedBytes = 1e18;
 // A pinned copy to host memory over PCIe 4.0 x16, of the 32 GB/s that it has; saves go on from there
 // beside the steps.
 constexpr double kHostCopyBytesPerSecond = 25e9;
@@ -94,45 +93,13 @@ bool FitsHost(const Choice& choice) {
          choice.memory.host_bytes * ranks <= static_cast<double>(node.cpu_memory_bytes);
 }
 
-// The search knows even cuts; given ones are priced in their place.
-void Recut(const ClusterPlan& plan, const std::vector<int64_t>& stage_layers, SearchResult& found) {
-  std::vector<Choice> priced;
-  for (Choice& choice : found.best) {
-    choice.workload.stage_layers = stage_layers;
-    if (!pricing::Validate(choice.workload).ok()) continue;
-    choice.memory = pricing::PriceMemory(choice.workload);
-    choice.time = pricing::PriceTime(choice.workload);
-    choice.fits = choice.memory.upper_bytes <= plan.memory_limit_bytes;
-    priced.push_back(std::move(choice));
-  }
-  const bool by_memory = plan.goal.objective == Objective::kHeadroom;
-  std::stable_sort(priced.begin(), priced.end(), [&](const Choice& a, const Choice& b) {
-    if (a.fits != b.fits) return a.fits;
-    if (by_memory || !a.fits) return a.memory.upper_bytes < b.memory.upper_bytes;
-    return a.time.step_seconds < b.time.step_seconds;
-  });
-  found.best.clear();
-  for (Choice& choice : priced) {
-    if (choice.fits) {
-      found.best.push_back(std::move(choice));
-    } else if (found.best.empty() && !found.nearest.has_value()) {
-      found.nearest = std::move(choice);
-    }
-  }
-}
-
 constexpr int kSearchedPerShown = 12;
-constexpr int kRecut = 256;
 
-absl::StatusOr<SearchResult> Search(const ClusterPlan& plan, const std::vector<int64_t>& stage_layers,
-                                    const ClusterPlanOptions& options) {
+absl::StatusOr<SearchResult> Search(const ClusterPlan& plan, const ClusterPlanOptions& options) {
   ExploreOptions search;
-  search.keep = stage_layers.empty() ? std::max(1, options.keep) * kSearchedPerShown : kRecut;
-  if (options.pareto && stage_layers.empty()) search.pareto_step = 0.05;
-  SearchSpace space = plan.space;
-  if (!stage_layers.empty()) space.memory_limit_bytes = kUnlimitedBytes;
-  TRAINCTL_ASSIGN_OR_RETURN(SearchResult found, Explore(space, plan.goal, search));
-  if (!stage_layers.empty()) Recut(plan, stage_layers, found);
+  search.keep = std::max(1, options.keep) * kSearchedPerShown;
+  if (options.pareto) search.pareto_step = 0.05;
+  TRAINCTL_ASSIGN_OR_RETURN(SearchResult found, Explore(plan.space, plan.goal, search));
   const bool had_any = !found.best.empty();
   const auto misfits = std::stable_partition(found.best.begin(), found.best.end(), FitsHost);
   if (had_any && misfits == found.best.begin()) {
@@ -280,8 +247,8 @@ absl::StatusOr<ClusterPlan> MakeClusterPlan(const recipe::LoadedRecipe& loaded,
   plan.run_tokens = recipe.train.steps * recipe.train.batch_sequences * recipe.data.seq_len;
   plan.memory_limit_bytes = plan.space.memory_limit_bytes > 0 ? plan.space.memory_limit_bytes
                                                               : plan.machine->device->memory_bytes.value;
-  TRAINCTL_ASSIGN_OR_RETURN(const std::vector<int64_t> stage_layers, StageLayersOf(loaded, plan.space));
-  TRAINCTL_ASSIGN_OR_RETURN(SearchResult found, Search(plan, stage_layers, options));
+  TRAINCTL_ASSIGN_OR_RETURN(plan.space.base.stage_layers, StageLayersOf(loaded, plan.space));
+  TRAINCTL_ASSIGN_OR_RETURN(SearchResult found, Search(plan, options));
   plan.counts = found.counts;
   if (found.best.empty()) return NothingFits(loaded, plan, found);
   plan.chosen = found.best[0];

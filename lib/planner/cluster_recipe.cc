@@ -58,6 +58,10 @@ std::string FixedRecipe(const recipe::LoadedRecipe& loaded, const ClusterPlan& p
     p.context = std::string(ContextName(w.context));
     decided("parallel.context");
   }
+  if (w.recompute == pricing::RecomputeKind::kFull) {
+    p.recomputed_layers = w.recomputed_layers.value_or(w.model.layers);
+    decided("parallel.recomputed_layers");
+  }
   if (!w.stage_layers.empty()) {
     p.stage_layers = w.stage_layers;
     decided("parallel.stage_layers");

@@ -118,6 +118,10 @@ absl::Status FixLayout(const LoadedRecipe& loaded, SearchSpace& space) {
        {pricing::RecomputeKind::kNone, pricing::RecomputeKind::kSelective, pricing::RecomputeKind::kFull}) {
     if (p.recompute == std::string(RecomputeName(kind))) space.recompute = {kind};
   }
+  if (p.recomputed_layers.has_value()) {
+    const bool all = *p.recomputed_layers >= space.base.model.layers;
+    space.recomputed_layers = {all ? -1 : *p.recomputed_layers};
+  }
   for (const auto kind :
        {pricing::ContextKind::kRing, pricing::ContextKind::kAllGather, pricing::ContextKind::kAllToAll}) {
     if (p.context == std::string(ContextName(kind))) space.context = {kind};

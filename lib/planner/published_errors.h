@@ -1,6 +1,7 @@
 // How far the prices were off the published runs of each framework, for telling beside a plan. The numbers
-// are those of `trainctl score` over the published measurements that docs/benchmarks.md is about, summed up
-// by framework; they are to be renewed with that page. Immutable; thread safe.
+// are those that `trainctl score --complete LIST --json` over the published measurements of
+// docs/benchmarks.md has under complete.frameworks; they are to be renewed with that page. Immutable; thread
+// safe.
 #pragma once
 
 #include "absl/strings/string_view.h"

@@ -44,6 +44,7 @@ ScoredRow ScoreRun(const PublishedRun& run, const Tuning& tuning) {
   row.has_time = run.has_time;
   row.outcome = run.outcome;
   if (!run.workload.has_value()) return row;
+  row.framework = run.workload->framework->name;
   Workload workload = *run.workload;
   const TunedMachine machine(tuning, *workload.device, *workload.node);
   machine.Apply(workload);
@@ -67,14 +68,18 @@ ScoredRow ScoreRun(const PublishedRun& run, const Tuning& tuning) {
   return row;
 }
 
-// The rows of `name`, or of all sources. `listed`: a row that was skipped counts as 100 % too low.
-SourceScore SummarizeSource(const std::string& name, absl::Span<const ScoredRow> rows, bool all,
-                            bool listed) {
+std::string SourceOf(const ScoredRow& row) { return SourceRepository(row.source); }
+std::string FrameworkOfRow(const ScoredRow& row) { return row.framework; }
+using Key = std::string (*)(const ScoredRow&);
+
+// The rows whose key is `name`, or all. `listed`: a row that was skipped counts as 100 % too low.
+SourceScore SummarizeRows(const std::string& name, absl::Span<const ScoredRow> rows, Key key, bool all,
+                          bool listed) {
   SourceScore score;
   score.source = name;
   std::vector<double> memory, time;
   for (const ScoredRow& row : rows) {
-    if (!all && SourceRepository(row.source) != name) continue;
+    if (!all && key(row) != name) continue;
     const bool skipped = row.status == ScoreStatus::kSkipped;
     score.scored += row.status == ScoreStatus::kScored;
     score.skipped += skipped;
@@ -96,12 +101,12 @@ SourceScore SummarizeSource(const std::string& name, absl::Span<const ScoredRow>
   return score;
 }
 
-std::vector<SourceScore> SummarizeSources(absl::Span<const ScoredRow> rows, bool listed) {
+std::vector<SourceScore> SummarizeBy(Key key, absl::Span<const ScoredRow> rows, bool listed) {
   std::set<std::string> sources;
-  for (const ScoredRow& row : rows) sources.insert(SourceRepository(row.source));
+  for (const ScoredRow& row : rows) sources.insert(key(row));
   std::vector<SourceScore> scores;
-  for (const std::string& source : sources) scores.push_back(SummarizeSource(source, rows, false, listed));
-  scores.push_back(SummarizeSource("all", rows, true, listed));
+  for (const std::string& source : sources) scores.push_back(SummarizeRows(source, rows, key, false, listed));
+  scores.push_back(SummarizeRows("all", rows, key, true, listed));
   return scores;
 }
 
@@ -116,7 +121,8 @@ CompleteScore ScoreComplete(absl::Span<const ScoredRow> all_rows, absl::Span<con
   for (const ScoredRow& row : rows) wanted.erase(row.id);
   score.absent = static_cast<int64_t>(wanted.size());
   score.rows = static_cast<int64_t>(rows.size());
-  score.sources = SummarizeSources(rows, score.listed);
+  score.sources = SummarizeBy(SourceOf, rows, score.listed);
+  score.frameworks = SummarizeBy(FrameworkOfRow, rows, score.listed);
   std::vector<double> allocated;
   double headroom = 0;
   int64_t measured = 0;
@@ -218,7 +224,7 @@ absl::StatusOr<std::vector<std::string>> ReadIdList(absl::string_view text, absl
 Score ScoreRuns(absl::Span<const PublishedRun> runs, const ScoreOptions& options) {
   Score score;
   for (const PublishedRun& run : WithMedians(runs)) score.rows.push_back(ScoreRun(run, options.tuning));
-  score.sources = SummarizeSources(score.rows, /*listed=*/false);
+  score.sources = SummarizeBy(SourceOf, score.rows, /*listed=*/false);
   score.complete = ScoreComplete(score.rows, options.complete_ids);
   return score;
 }

@@ -22,6 +22,7 @@ absl::string_view ScoreStatusName(ScoreStatus status);
 struct ScoredRow {
   std::string id;
   std::string source;
+  std::string framework;  // whose way it was priced; empty for a skipped one
   ScoreStatus status = ScoreStatus::kSkipped;
   std::string reason;
   double predicted_memory_gib = 0;  // in the metric that the source reports
@@ -66,13 +67,14 @@ struct CompleteScore {
   int64_t rows = 0;
   int64_t absent = 0;  // ids of the list that the file does not have
   // A listed row that was skipped is 100 % too low in all that it measured.
-  std::vector<SourceScore> sources;   // by name, then "all"
-  ErrorSummary allocated;             // memory of the rows that report what tensors take
-  int64_t covered = 0;                // rows whose measured memory is not above the upper bound
-  double mean_headroom_percent = 0;   // of the upper bound over the measured memory, of priced rows
-  std::vector<std::string> above;     // ids of rows above the bound
-  std::vector<std::string> missed;    // ids of rows that ran out of memory and were said to fit
-  std::vector<std::string> rejected;  // ids of rows that ran and were rejected
+  std::vector<SourceScore> sources;     // by name, then "all"
+  std::vector<SourceScore> frameworks;  // the same by framework
+  ErrorSummary allocated;               // memory of the rows that report what tensors take
+  int64_t covered = 0;                  // rows whose measured memory is not above the upper bound
+  double mean_headroom_percent = 0;     // of the upper bound over the measured memory, of priced rows
+  std::vector<std::string> above;       // ids of rows above the bound
+  std::vector<std::string> missed;      // ids of rows that ran out of memory and were said to fit
+  std::vector<std::string> rejected;    // ids of rows that ran and were rejected
   const SourceScore& all() const { return sources.back(); }
 };
 

@@ -42,6 +42,7 @@ Json ToJson(const CompleteScore& complete) {
           {"rows", complete.rows},
           {"absent", complete.absent},
           {"sources", ToJson(complete.sources)},
+          {"frameworks", ToJson(complete.frameworks)},
           {"allocated_memory", ToJson(complete.allocated)},
           {"below_upper_bound", complete.covered},
           {"above_upper_bound", complete.above},

@@ -88,6 +88,7 @@ struct ParallelConfig {
   std::optional<int64_t> etp;
   std::optional<std::string> schedule;  // a name of schedule::PipelineKindName
   std::optional<int64_t> virtual_stages;
+  std::optional<int64_t> recomputed_layers;          // with recompute = "full", of a pipeline rank
   std::optional<std::vector<int64_t>> stage_layers;  // of each stage, in the order of the model
   std::optional<std::string> context;                // ring | all-gather | all-to-all
   std::optional<bool> sequence_parallel;

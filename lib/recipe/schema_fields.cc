@@ -435,6 +435,14 @@ void AddParallel(Builder& b) {
                 "v-half", "v-min", "dualpipe", "dualpipev"})
       .Refuse("*", no_pipeline);
   planned(
+      "parallel.recomputed_layers",
+      "With recompute = \"full\": layers of each pipeline rank that are recomputed, the others keep what "
+      "they "
+      "need; as many as the model has are all.",
+      [](Recipe & r, size_t) -> auto& { return r.parallel.recomputed_layers; })
+      .Range(0, 10000)
+      .Refuse("*", "this version recomputes all blocks or none");
+  planned(
       "parallel.stage_layers", "Layers of each of the pp x virtual_stages stages, in the order of the model.",
       [](Recipe & r, size_t) -> auto& { return r.parallel.stage_layers; })
       .Range(0, 10000)

@@ -114,23 +114,15 @@ Recipe Everything() {
 
 // Fields that have one legal value in this version.
 bool HasOneValueOnly(const std::string& name) {
-  static const char* const kNames[] = {"recipe_version",
-                                       "model.from",
-                                       "model.family",
-                                       "data.tokenizer",
-                                       "train.gradient_dtype",
-                                       "optimizer.name",
-                                       "cluster.nodes",
-                                       "cluster.device",
-                                       "launch.backend",
-                                       "metrics.tensorboard",
-                                       "metrics.trace_steps",
-                                       "model.rope_scaling",
-                                       "parallel.schedule",
-                                       "parallel.context",
-                                       "parallel.stage_layers",
-                                       "parallel.offload",
-                                       "parallel.sequence_parallel"};
+  static const char* const kNames[] = {"recipe_version",       "model.from",
+                                       "model.family",         "data.tokenizer",
+                                       "train.gradient_dtype", "optimizer.name",
+                                       "cluster.nodes",        "cluster.device",
+                                       "launch.backend",       "metrics.tensorboard",
+                                       "metrics.trace_steps",  "model.rope_scaling",
+                                       "parallel.schedule",    "parallel.recomputed_layers",
+                                       "parallel.context",     "parallel.stage_layers",
+                                       "parallel.offload",     "parallel.sequence_parallel"};
   return std::count(std::begin(kNames), std::end(kNames), name) > 0;
 }
 
