@@ -19,7 +19,7 @@
 //   pipeline        all kinds for pp > 1 that the shape allows; DualPipe and DualPipeV only where asked for,
 //                   since they are made for the overlap of an exchange of tokens: with experts
 //   virtual_stages  divisors of the layers of a rank, at most 16 (where pp divides the layers), or all of
-//                   2, 3, 4, 6, 8, 12, 16 that leave a stage a layer
+//                   2, 3, 4, 6, 8, 12, 16 that leave a stage a layer; at most 512 stages in all
 //   micro_batch     powers of two
 //   zero_stage      0 to 3; 2 not with pp > 1, where gradients of several micro-batches are kept anyway
 //   shard_group     divisors of dp above 1 (1 at stage 0)

@@ -18,6 +18,8 @@ constexpr int64_t kLeastTokensOfContextRank = 2048;
 constexpr int64_t kLeastFfnOfExpertRank = 1024;
 constexpr int64_t kMostPipelineRanks = 256;
 constexpr int64_t kMostVirtualStages = 16;
+// Longer pipelines than any run had take long to play.
+constexpr int64_t kMostStages = 512;
 constexpr size_t kMostValues = 1000;
 
 // Ascending.
@@ -348,7 +350,7 @@ const std::vector<LayoutWalk::Stages>& LayoutWalk::StagesFor(int64_t pp) {
     const schedule::PipelineLimits limits = schedule::LimitsOf(kind);
     std::vector<int64_t> chunks = OnceEach(space_.virtual_stages);
     if (chunks.empty()) {
-      for (int64_t v = 1; v <= kMostVirtualStages; ++v) {
+      for (int64_t v = 1; v <= kMostVirtualStages && pp * v <= kMostStages; ++v) {
         const bool usual = v <= 4 || v == 6 || v == 8 || v == 12 || v == 16;
         if (pp * v <= layers && (layers % pp == 0 ? layers / pp % v == 0 : usual)) chunks.push_back(v);
       }
