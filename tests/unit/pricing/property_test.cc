@@ -93,6 +93,7 @@ TEST(Properties, AFasterMachineIsNeverSlower) {
     if (member == &Tuning::reserved_share) continue;
     Tuning faster;
     faster.*member = 1.7;
+    const std::string raised(name);
     ForRandomJobs(4, kJobs, [&](const Workload& w) -> std::string {
       // Blocks of the first pipeline rank are gathered beside its own passes, and what they take is added to
       // the slowest rank's, which may be another.
@@ -103,7 +104,7 @@ TEST(Properties, AFasterMachineIsNeverSlower) {
       const double before = PriceTime(w, {.contention = false}).step_seconds;
       const double after = PriceTime(on_faster, {.contention = false}).step_seconds;
       if (after <= before * (1 + kRounding)) return "";
-      return absl::StrCat(name, " 1.7 times as high: ", before, " s become ", after, " s");
+      return absl::StrCat(raised, " 1.7 times as high: ", before, " s become ", after, " s");
     });
   }
 }
