@@ -57,13 +57,13 @@ std::string ProbeRecipe(const ProbeShape& shape, const Load& load, const std::st
       "\nthreads_per_worker = ", load.threads, "\n[checkpoint]\nevery_steps = 1000000\n");
 }
 
-// What other programs take from the machine makes steps longer, never shorter.
-double LowerQuartile(std::vector<double> values) {
+double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
-  return values[values.size() / 4];
+  return values[values.size() / 2];
 }
 
-// The lower quartiles over the steps after the warm-up, under the names of planner::WorkOfStep.
+// The medians, as at the end of a run, over the steps after the warm-up, under the names of
+// planner::WorkOfStep.
 absl::Status ReadTimings(const std::string& path, planner::Probe& probe) {
   TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   std::vector<double> steps;
@@ -82,8 +82,8 @@ absl::Status ReadTimings(const std::string& path, planner::Probe& probe) {
     }
   }
   if (steps.empty()) return BadDataError(absl::StrCat(path, ": no step was timed"));
-  probe.step_seconds = LowerQuartile(std::move(steps));
-  for (auto& [name, values] : seconds) probe.seconds[name] = LowerQuartile(std::move(values));
+  probe.step_seconds = Median(std::move(steps));
+  for (auto& [name, values] : seconds) probe.seconds[name] = Median(std::move(values));
   return absl::OkStatus();
 }
 
