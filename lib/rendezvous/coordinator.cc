@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
@@ -55,7 +56,7 @@ bool Coordinator::Live() const {
 void Coordinator::On(absl::Duration now, const Expect& event, Decision& out) {
   members_.clear();
   order_.clear();
-  candidate_.reset();
+  candidates_.clear();
   for (const Slot& slot : event.slots) {
     Member member;
     member.slot = slot;
@@ -262,13 +263,30 @@ void Coordinator::On(absl::Duration now, const ReportFailure& event, Decision& o
   Consider({std::move(failure), event.id.member, now + wait, false}, out);
 }
 
+// Every member's is kept: exits and words of several members arrive in any order, and the one that
+// looks best now can turn out to be an echo.
 void Coordinator::Consider(Candidate candidate, Decision& out) {
-  const bool own_words = candidate_ && candidate_->from_exit && candidate_->member == candidate.member;
-  const bool better =
-      !candidate_ || own_words || (candidate_->failure.peer_failed && !candidate.failure.peer_failed);
-  out.reason = better ? absl::StrCat("failure of ", candidate.member, " waits for a better explanation")
-                      : absl::StrCat("failure of ", candidate_->member, " was first");
-  if (better) candidate_ = std::move(candidate);
+  Candidate* const same = CandidateOf(candidate.member);
+  if (same == nullptr) {
+    candidates_.push_back(candidate);
+  } else if (same->from_exit) {
+    *same = candidate;
+  }
+  const std::string& best = BestCandidate()->member;
+  out.reason = best == candidate.member
+                   ? absl::StrCat("failure of ", best, " waits for a better explanation")
+                   : absl::StrCat("failure of ", candidate.member, " is kept, that of ", best, " was first");
+}
+
+Coordinator::Candidate* Coordinator::BestCandidate() {
+  const auto cause = absl::c_find_if(candidates_, [](const Candidate& c) { return !c.failure.peer_failed; });
+  if (cause != candidates_.end()) return &*cause;
+  return candidates_.empty() ? nullptr : &candidates_.front();
+}
+
+Coordinator::Candidate* Coordinator::CandidateOf(const std::string& member) {
+  const auto it = absl::c_find_if(candidates_, [&](const Candidate& c) { return c.member == member; });
+  return it == candidates_.end() ? nullptr : &*it;
 }
 
 void Coordinator::Fail(const std::string& member, Failure failure, Decision& out) {
@@ -276,7 +294,7 @@ void Coordinator::Fail(const std::string& member, Failure failure, Decision& out
   out.reason = absl::StrCat(member, " failed: ", failure.message);
   Broadcast({DirectiveKind::kAbort, absl::StrCat("rank ", failure.rank, " failed: ", failure.message)}, out);
   phase_ = Phase::kFailed;
-  candidate_.reset();
+  candidates_.clear();
   Notice failed;
   failed.kind = Notice::Kind::kFailed;
   failed.generation = generation_;
@@ -339,7 +357,7 @@ void Coordinator::On(absl::Duration now, const Exited& event, Decision& out) {
     return;
   }
   // What it said of itself says more than its exit code; what it said of others is still an echo.
-  if (candidate_ && candidate_->member == event.member) {
+  if (CandidateOf(event.member) != nullptr) {
     out.reason = absl::StrCat(event.member, " ended as it had announced");
     return;
   }
@@ -375,13 +393,13 @@ void Coordinator::On(absl::Duration now, const Tick& event, Decision& out) {
   if (gap > timeouts_.detect / 2) {
     for (auto& [name, member] : members_) member.last_heard += gap;
     deadline_ += gap;
-    if (candidate_) candidate_->deadline += gap;
+    for (Candidate& candidate : candidates_) candidate.deadline += gap;
     out.reason = absl::StrCat("the coordinator itself stood still for ", absl::FormatDuration(gap));
     return;
   }
-  if (candidate_ && now >= candidate_->deadline) {
-    const std::string member = candidate_->member;
-    Fail(member, std::move(candidate_->failure), out);
+  if (const Candidate* best = BestCandidate(); best != nullptr && now >= best->deadline) {
+    const Candidate cause = *best;
+    Fail(cause.member, cause.failure, out);
     return;
   }
   for (const std::string& name : order_) {

@@ -196,6 +196,9 @@ class Coordinator {
   void Broadcast(const Directive& directive, Decision& out) const;
   void MaybeFinish(Decision& out);
   void Consider(Candidate candidate, Decision& out);
+  // The first candidate that does not only tell of another's failure, else the first; null without any.
+  Candidate* BestCandidate();
+  Candidate* CandidateOf(const std::string& member);
   void Fail(const std::string& member, Failure failure, Decision& out);
   bool Live() const;  // an attempt is under way
   std::vector<std::string> MissingMembers() const;
@@ -208,8 +211,8 @@ class Coordinator {
   std::vector<std::string> order_;  // of the slots, decides the ranks
   std::string assignment_bytes_;
   uint64_t assignment_hash_ = 0;
-  absl::Duration deadline_;  // of joining or acknowledging
-  std::optional<Candidate> candidate_;
+  absl::Duration deadline_;            // of joining or acknowledging
+  std::vector<Candidate> candidates_;  // of this attempt, at most one per member, as they were heard of
   StopMode stop_ = StopMode::kNone;
   std::string stop_reason_;
   std::optional<absl::Duration> last_tick_;

@@ -244,6 +244,22 @@ TEST_F(CoordinatorTest, AnEchoThatArrivesAfterItsExitStillWaitsForItsCause) {
   EXPECT_EQ(notices[0].failure.rank, 2);
 }
 
+// A busy machine shows exits before the words of the dead: rank 1, that only tells of rank 2's end, is
+// seen to end first, and its words come last.
+TEST_F(CoordinatorTest, ACauseHeardBetweenAnExitAndItsEchoIsNamed) {
+  Start(3);
+  Give(Exited{Name(1), false, false, "exited with code 4"});
+  Give(ReportFailure{Id(2), 8, {2, 5, "", "index out of range", false}});
+  Give(Exited{Name(2), false, false, "exited with code 4"});
+  Give(ReportFailure{Id(1), 8, {1, 5, "", "connection closed", true}});
+  EXPECT_THAT(last_.notices, IsEmpty());
+  now_ += coordinator_.timeouts().settle;
+  Give(Tick{});
+  ASSERT_THAT(last_.notices, SizeIs(1));
+  EXPECT_EQ(last_.notices[0].failure.rank, 2);
+  EXPECT_EQ(last_.notices[0].failure.message, "index out of range");
+}
+
 TEST_F(CoordinatorTest, AnExitCodeWithoutWordsIsAFailureToo) {
   Start(2);
   Give(Exited{Name(1), false, false, "exited with code 3"});
