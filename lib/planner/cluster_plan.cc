@@ -159,8 +159,8 @@ Figures FiguresOf(const ClusterPlan& plan, const Choice& choice) {
   Figures figures;
   figures.tokens_per_second_per_gpu = tokens / step / gpus;
   figures.model_flops_per_token = ModelFlopsPerToken(w.model, w.seq_len);
-  figures.mfu =
-      figures.model_flops_per_token * figures.tokens_per_second_per_gpu / PeakFlops(*w.device, w.precision);
+  figures.mfu = figures.model_flops_per_token * figures.tokens_per_second_per_gpu /
+                PeakFlops(*plan.machine->device, w.precision);
   figures.bubble_share = choice.time.pipeline_seconds / step;
   FillEffectiveShare(plan, choice, figures);
   figures.gpu_hours_per_billion_tokens =
@@ -232,6 +232,22 @@ absl::string_view MemoryPartName(pricing::MemoryPart part) {
   return kNames[static_cast<size_t>(part)];
 }
 
+namespace {
+
+// The plan's machine with the rates that a calibration found.
+void UseProfile(const pricing::HardwareProfile& profile, ClusterPlan& plan) {
+  const cluster::Device& device = *plan.machine->device;
+  plan.tuned = std::make_shared<pricing::TunedMachine>(profile.tuning, device, *plan.machine->node);
+  plan.tuned->Apply(plan.space.base);
+  plan.notes.push_back(absl::StrCat("rates as fitted by ", profile.made_by, " to ", profile.rows, " runs on ",
+                                    absl::StrJoin(profile.devices, ", ")));
+  if (std::find(profile.devices.begin(), profile.devices.end(), device.name) == profile.devices.end()) {
+    plan.notes.push_back(absl::StrCat("none of those runs was on ", device.name));
+  }
+}
+
+}  // namespace
+
 absl::StatusOr<ClusterPlan> MakeClusterPlan(const recipe::LoadedRecipe& loaded,
                                             const ClusterPlanOptions& options) {
   ClusterPlan plan;
@@ -241,6 +257,7 @@ absl::StatusOr<ClusterPlan> MakeClusterPlan(const recipe::LoadedRecipe& loaded,
   plan.notes = plan.machine->notes;
   plan.notes.insert(plan.notes.end(), plan.model.notes.begin(), plan.model.notes.end());
   TRAINCTL_ASSIGN_OR_RETURN(plan.space, SpaceOf(loaded, plan.model, *plan.machine, plan.notes));
+  if (options.profile.has_value()) UseProfile(*options.profile, plan);
   TRAINCTL_ASSIGN_OR_RETURN(plan.goal, GoalOf(loaded));
   plan.failures = FailuresOf(loaded);
   const recipe::Recipe& recipe = loaded.recipe;

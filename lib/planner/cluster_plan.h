@@ -22,6 +22,7 @@
 #include "absl/time/time.h"
 #include "planner/cluster_inputs.h"
 #include "planner/explore.h"
+#include "pricing/hardware_profile.h"
 #include "recipe/load.h"
 
 namespace trainctl::planner {
@@ -37,6 +38,8 @@ struct ClusterPlan {
   std::string run_name;
   PlannedModel model;
   std::shared_ptr<const Machine> machine;  // the workloads point into it
+  // With a profile of `trainctl calibrate`: the machine as they point into it instead.
+  std::shared_ptr<const pricing::TunedMachine> tuned;
   SearchSpace space;
   Goal goal;
   std::optional<Failures> failures;
@@ -52,6 +55,7 @@ struct ClusterPlan {
 struct ClusterPlanOptions {
   int keep = 5;  // the chosen one and its alternatives
   bool pareto = false;
+  std::optional<pricing::HardwareProfile> profile;  // rates fitted to a user's own runs
 };
 
 // UsageError: unknown names (with the nearest), degrees that contradict each other or the model, a batch

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <set>
 
@@ -55,6 +56,39 @@ std::string ErrorOf(const std::vector<std::string>& sets, ExitCode code = ExitCo
   if (plan.ok()) return "OK";
   EXPECT_EQ(ExitCodeFor(plan.status()), code) << plan.status();
   return std::string(plan.status().message());
+}
+
+// Half the rate of products doubles their time, and the share of the data sheet that is reached halves with
+// it; every bound and price sees the same machine.
+TEST(ClusterPlan, AProfileScalesTheMachine) {
+  const absl::StatusOr<recipe::LoadedRecipe> loaded =
+      Load(kSmall, {"parallel.tp=8", "parallel.pp=1", "parallel.dp_shard=1", "train.micro_batch=4",
+                    "parallel.recompute=none"});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  ClusterPlanOptions with;
+  with.profile = pricing::HardwareProfile{.made_by = "trainctl calibrate runs.csv",
+                                          .rows = 40,
+                                          .devices = {"h100-sxm-80gb"},
+                                          .tuning = {.matmul_rate = 0.5, .link_bandwidth = 0.5}};
+  const absl::StatusOr<ClusterPlan> plain = MakeClusterPlan(*loaded);
+  const absl::StatusOr<ClusterPlan> tuned = MakeClusterPlan(*loaded, with);
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  ASSERT_TRUE(tuned.ok()) << tuned.status();
+  const pricing::TimePrice& a = plain->chosen.time;
+  const pricing::TimePrice& b = tuned->chosen.time;
+  EXPECT_GT(b.compute_seconds, 1.5 * a.compute_seconds) << "most of it is products";
+  EXPECT_LT(b.compute_seconds, 2 * a.compute_seconds) << "norms and the like keep their rate";
+  EXPECT_GT(b.tensor_seconds, 1.5 * a.tensor_seconds);
+  const double faster = a.step_seconds / b.step_seconds;
+  EXPECT_NEAR(FiguresOf(*tuned, tuned->chosen).mfu / FiguresOf(*plain, plain->chosen).mfu, faster, 1e-9);
+  EXPECT_THAT(absl::StrJoin(tuned->notes, "\n"),
+              HasSubstr("fitted by trainctl calibrate runs.csv to 40 runs"));
+  EXPECT_THAT(absl::StrJoin(tuned->notes, "\n"), HasSubstr("none of those runs was on a100-sxm-80gb"));
+  const Explanation explanation = Explain(*tuned);
+  EXPECT_EQ(
+      std::count_if(explanation.constants.begin(), explanation.constants.end(),
+                    [](const PageConstant& c) { return c.origin == "measured" && c.value == "x 0.500"; }),
+      2);
 }
 
 TEST(ClusterPlan, WhatTheRecipeFixesIsFixed) {
