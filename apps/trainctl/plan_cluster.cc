@@ -144,7 +144,7 @@ void PrintFoot(const ClusterPlan& plan, const std::vector<std::string>& recipe_n
         Span(figures.run_seconds).c_str(),
         plan.goal.price_per_gpu_hour > 0 ? absl::StrFormat(" and $%.0f", figures.run_dollars).c_str() : "");
   }
-  if (plan.failures.has_value()) {
+  if (plan.goal.failures.has_value()) {
     std::printf("  failures: %.1f%% of the time makes steps, with a save every %s\n",
                 figures.effective_share * 100, Span(figures.save_every_seconds).c_str());
   }

@@ -10,16 +10,11 @@
 #include "base/status.h"
 #include "base/units.h"
 #include "planner/cluster_space.h"
-#include "pricing/effective_time.h"
 
 namespace trainctl::planner {
 namespace {
 
 using pricing::Precision;
-
-// A pinned copy to host memory over PCIe 4.0 x16, of the 32 GB/s that it has; saves go on from there
-// beside the steps.
-constexpr double kHostCopyBytesPerSecond = 25e9;
 
 double PeakFlops(const cluster::Device& device, Precision precision) {
   switch (precision) {
@@ -35,21 +30,6 @@ double PeakFlops(const cluster::Device& device, Precision precision) {
       return device.half_flops.value;
   }
   return device.half_flops.value;
-}
-
-void FillEffectiveShare(const ClusterPlan& plan, const Choice& choice, Figures& figures) {
-  if (!plan.failures.has_value()) return;
-  pricing::Reliability reliability;
-  reliability.checkpoint_stall_seconds = choice.memory.checkpoint_bytes / kHostCopyBytesPerSecond;
-  if (plan.failures->save_every.has_value()) {
-    reliability.checkpoint_interval_seconds = absl::ToDoubleSeconds(*plan.failures->save_every);
-  }
-  reliability.failures_per_gpu_hour = 1 / absl::ToDoubleHours(plan.failures->gpu_mtbf);
-  reliability.restart_seconds = absl::ToDoubleSeconds(plan.failures->restart_time);
-  const pricing::EffectiveTime time =
-      pricing::PriceEffectiveTime(choice.time.step_seconds, choice.num_gpus(), reliability);
-  figures.effective_share = time.share_of_time;
-  figures.save_every_seconds = time.checkpoint_interval_seconds;
 }
 
 // A misfit in words, largest terms first.
@@ -118,7 +98,8 @@ absl::StatusOr<SearchResult> Search(const ClusterPlan& plan, const ClusterPlanOp
 absl::Status NothingFits(const recipe::LoadedRecipe& loaded, const ClusterPlan& plan,
                          const SearchResult& found) {
   if (found.nearest.has_value() && found.nearest->fits) {
-    const double seconds = found.nearest->time.step_seconds * static_cast<double>(loaded.recipe.train.steps);
+    const double seconds = EffectiveTimeOf(plan.goal, *found.nearest).step_seconds *
+                           static_cast<double>(loaded.recipe.train.steps);
     return InfeasibleError(absl::StrCat("nothing meets plan.deadline: the fastest layout that fits, ",
                                         DescribeLayout(found.nearest->workload), ", takes ",
                                         absl::FormatDuration(absl::Seconds(std::round(seconds))), " of ",
@@ -162,7 +143,9 @@ Figures FiguresOf(const ClusterPlan& plan, const Choice& choice) {
   figures.mfu = figures.model_flops_per_token * figures.tokens_per_second_per_gpu /
                 PeakFlops(*plan.machine->device, w.precision);
   figures.bubble_share = choice.time.pipeline_seconds / step;
-  FillEffectiveShare(plan, choice, figures);
+  const pricing::EffectiveTime effective = EffectiveTimeOf(plan.goal, choice);
+  figures.effective_share = effective.share_of_time;
+  if (plan.goal.failures.has_value()) figures.save_every_seconds = effective.checkpoint_interval_seconds;
   figures.gpu_hours_per_billion_tokens =
       1e9 / figures.tokens_per_second_per_gpu / 3600 / figures.effective_share;
   figures.dollars_per_billion_tokens = figures.gpu_hours_per_billion_tokens * plan.goal.price_per_gpu_hour;
@@ -259,7 +242,7 @@ absl::StatusOr<ClusterPlan> MakeClusterPlan(const recipe::LoadedRecipe& loaded,
   TRAINCTL_ASSIGN_OR_RETURN(plan.space, SpaceOf(loaded, plan.model, *plan.machine, plan.notes));
   if (options.profile.has_value()) UseProfile(*options.profile, plan);
   TRAINCTL_ASSIGN_OR_RETURN(plan.goal, GoalOf(loaded));
-  plan.failures = FailuresOf(loaded);
+  plan.goal.failures = FailuresOf(loaded);
   const recipe::Recipe& recipe = loaded.recipe;
   plan.run_tokens = recipe.train.steps * recipe.train.batch_sequences * recipe.data.seq_len;
   plan.memory_limit_bytes = plan.space.memory_limit_bytes > 0 ? plan.space.memory_limit_bytes

@@ -29,11 +29,6 @@ namespace trainctl::planner {
 
 inline constexpr char kClusterPlanSchema[] = "trainctl.cluster-plan.v1";
 
-struct Failures {
-  absl::Duration gpu_mtbf, restart_time;
-  std::optional<absl::Duration> save_every;  // the recipe's; empty: the best
-};
-
 struct ClusterPlan {
   std::string run_name;
   PlannedModel model;
@@ -42,7 +37,6 @@ struct ClusterPlan {
   std::shared_ptr<const pricing::TunedMachine> tuned;
   SearchSpace space;
   Goal goal;
-  std::optional<Failures> failures;
   double memory_limit_bytes = 0;  // per device
   int64_t run_tokens = 0;         // 0: the recipe has no length
   Choice chosen;

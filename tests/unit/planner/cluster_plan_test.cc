@@ -162,6 +162,18 @@ TEST(ClusterPlan, FailuresTakeTheirShare) {
   EXPECT_GT(worse.gpu_hours_per_billion_tokens, best.gpu_hours_per_billion_tokens);
 }
 
+// On eight devices of 100 hours each something fails every 12.5: half an hour of restart is 4 % of that.
+TEST(ClusterPlan, ADeadlineCountsFailures) {
+  std::vector<std::string> sets = {"parallel.tp=8", "train.steps=1000"};
+  const absl::StatusOr<ClusterPlan> plan = PlanOf(kSmall, sets);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const double seconds = 1000 * plan->chosen.time.step_seconds;
+  sets.push_back(absl::StrCat("plan.deadline=", static_cast<int64_t>(1.02 * seconds), "s"));
+  EXPECT_TRUE(PlanOf(kSmall, sets).ok());
+  sets.insert(sets.end(), {"plan.gpu_mtbf=100h", "plan.restart_time=30m"});
+  EXPECT_THAT(ErrorOf(sets, ExitCode::kInfeasible), HasSubstr("nothing meets plan.deadline"));
+}
+
 TEST(ClusterPlan, AMachineOfOnesOwnIsPriced) {
   const std::vector<std::string> layout = {"parallel.tp=8", "parallel.recompute=none"};
   const absl::StatusOr<ClusterPlan> plain = PlanOf(kSmall, layout);
