@@ -163,7 +163,9 @@ const FrameworkProfile kFrameworks[] = {
          "(solver/optimizer/utils.py:235) "
          "and a flat bf16 one; internlm/core/context/process_group_initializer.py: data, zero1, model and "
          "global "
-         "groups are apart",
+         "groups are apart; internlm/solver/optimizer/fsdp_optimizer.py:55-63: a fp32 copy beside FSDP's "
+         "bf16 "
+         "shard",
      .gradient_bytes = 2,
      .attention = AttentionKernel::kFlash1,
      .fused_elementwise = true,
@@ -173,6 +175,7 @@ const FrameworkProfile kFrameworks[] = {
      .norm_forward_bytes = 12,
      .norm_backward_bytes = 34,
      .fused_activation = false,
+     .half_shards = true,
      .step_bytes = 12,
      .flat_step_bytes = 18,
      .gathers_in_own_pool = true,

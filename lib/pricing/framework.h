@@ -75,7 +75,8 @@ struct FrameworkProfile {
   int64_t vocab_multiple = 1;           // times tp: the vocabulary is padded to it
   bool embedding_counts_as_layer = false;  // when layers are cut into stages
   // Memory: what is there beside states and activations.
-  double step_bytes = 0;  // per updated parameter while the optimizer runs, gone afterwards
+  bool half_shards = false;  // fully sharded, a rank keeps its part in half precision beside the fp32 one
+  double step_bytes = 0;     // per updated parameter while the optimizer runs, gone afterwards
   // The same by the blocks that it takes one after the other, too large to be cut from freed activations; 0:
   // they are cut from those.
   double flat_step_bytes = 0;

@@ -83,6 +83,7 @@ struct Workload {
   double logit_bytes = 0;                 // per logit at the peak of the loss; 0: as the framework
   double optimizer_bytes = 0;             // per parameter; 0: as the framework
   double gradient_bytes = 0;              // per parameter; 0: as the framework
+  bool half_moments = false;              // moments in half precision, which the update unpacks to fp32
   bool weights_in_fp8 = false;            // matrices are kept in low precision alone, and gathered so
   bool frozen = false;  // adapters alone are trained: no gradients, no optimizer of the rest
   std::optional<bool> embedding_is_layer;  // when layers are cut into stages; empty: as the framework

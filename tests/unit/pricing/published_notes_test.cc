@@ -67,6 +67,12 @@ TEST(ApplyNotes, OneDevicesRecipePagesItsMoments) {
   EXPECT_TRUE(w.optimizer_in_backward);
   EXPECT_LT(w.OptimizerBytes(), 0.01);
   EXPECT_EQ(w.recompute, RecomputeKind::kFull);
+  // The same table's row with most tokens a second, on 48 GB.
+  Workload fast = Of("torchtune", "A6000");
+  EXPECT_THAT(Apply({.notes = "packed 2048, compile; single-device recipe"}, fast),
+              Contains(HasSubstr("without its recompute")));
+  EXPECT_EQ(fast.recompute, RecomputeKind::kNone);
+  EXPECT_LT(fast.OptimizerBytes(), 0.01);
 }
 
 TEST(ApplyNotes, LowPrecisionKeepsItsWeightsInIt) {
