@@ -67,8 +67,13 @@ struct FrameworkProfile {
   double norm_forward_bytes = 4, norm_backward_bytes = 10;
   double quantize_bytes = 0;  // an operand brought to low precision, in both layouts
   RotaryKernel rotary = RotaryKernel::kFused;
-  bool fused_residual = true;           // bias, dropout and the residual's addition are one kernel
-  bool fused_activation = true;         // the gate's activation and product are one kernel
+  bool fused_residual = true;    // bias, dropout and the residual's addition are one kernel
+  bool fused_activation = true;  // the gate's activation and product are one kernel
+  // Rotary embeddings with stretched positions: a kernel for each step.
+  bool stretched_rotary_apart = false;
+  // What experts do beyond products and activation, clamps and the bias of what they give, are kernels of
+  // their own.
+  bool expert_extras_apart = false;
   bool accumulates_in_product = false;  // gradients of weights are added to fp32 ones by the product itself
   double expert_streams = 0;            // products of experts run side by side, each a launch; 0: all in one
   bool blocking_launches = false;       // the host waits for every kernel

@@ -43,6 +43,13 @@ ForwardBackward PassesOf(const WorkItem& item, const Workload& w) {
       // Without it the gradients of queries, keys and values are still joined: r w of all three.
       if (f.rotary == RotaryKernel::kNone) return {0, 1.5};
       if (f.rotary == RotaryKernel::kComplex) return {5, 5};  // 2 + 4, 4 + 4, 4 + 2 bytes against 2 + 2
+      // NVIDIA/Megatron-LM@d98e8a64 megatron/core/models/common/embeddings/rope_utils.py,
+      // _apply_rotary_pos_emb_bshd, in bytes of an element: times cosine 4, half negated 2, joined 4, times
+      // sine 4, added 6, joined with what is not rotated 4, against 4; backward 4 + 4 + 2 + 4 + 6.
+      // NVIDIA-NeMo/Megatron-Bridge v0.3.0 src/megatron/bridge/utils/fusions.py:66: no fusion for "yarn".
+      if (w.model.stretched_positions && !w.model.latent.has_value() && f.stretched_rotary_apart) {
+        return {6, 5};
+      }
       return {1, 1};
     case PassKind::kActivation:
       return {1, 1.5};  // r w; dy, x, dx
@@ -54,6 +61,12 @@ ForwardBackward PassesOf(const WorkItem& item, const Workload& w) {
       // of the passes.
       const double passes = (w.expert_dispatch == ExpertDispatch::kNodeAware ? 0.5 : 1) / kPermuteShare;
       return {passes, passes};
+    }
+    case PassKind::kClamp:
+      return {1, 10.0 / 8};  // gradient and input read, written; both halves' gradients joined
+    case PassKind::kExpertBias: {
+      const ExpertBiasBytes bytes = BytesOfExpertBias(w);
+      return {1, bytes.backward / bytes.forward};
     }
   }
   return {1, 1};
