@@ -73,11 +73,24 @@ double MatmulSeconds(const cluster::Device& device, Precision precision, double 
 
 namespace {
 
+// Bytes that are moved, per weight, to add a gradient to those before it; 0: the product does it, or each
+// micro-batch's gradients are scattered and added as shards.
+double AddedGradientBytes(const Workload& w) {
+  const FrameworkProfile& f = *w.framework;
+  if (f.accumulates_in_product || w.frozen || w.degrees.zero_stage == 3) return 0;
+  if (w.precision == Precision::kBf16 && f.bf16_added_gradient_bytes > 0) return f.bf16_added_gradient_bytes;
+  // Two read, one written (PyTorch torch/csrc/autograd/functions/accumulate_grad.h, variable_grad +=
+  // new_grad).
+  return 3 * f.weight_bytes;
+}
+
 // Kernels of an operator where none are fused beyond what its kind says.
-ForwardBackward KernelsOf(WorkKind kind) {
-  switch (kind) {
+ForwardBackward KernelsOf(const WorkItem& item, const Workload& w) {
+  const double adds = w.framework->accumulates_in_product || w.frozen ? 0 : 1;
+  switch (item.kind) {
     case WorkKind::kMatmul:
-      return {1, 2};
+      // A bias: its gradient is summed, and added too.
+      return {1, 2 + adds + (w.model.linear_bias ? 1 + adds : 0)};
     case WorkKind::kAttention:
       return {5, 9};  // two products, softmax, dropout, transposition; four, three and copies back
     case WorkKind::kElementwise:
@@ -108,6 +121,10 @@ ForwardBackward DeviceSeconds(const WorkItem& item, const Workload& w) {
       ForwardBackward seconds = {product(item.rows, item.inner, item.columns, 2),
                                  product(item.rows, item.columns, item.inner, 2) +
                                      product(item.inner, item.rows, item.columns, adds ? 8 : 2)};
+      if (w.model.linear_bias && !item.expert && !adds && !w.frozen) {
+        // The bias's gradient: those of the outputs are read and summed over the tokens.
+        seconds.backward += PassSeconds(device, item.batch * item.rows * item.columns * 2, 1);
+      }
       if (low) {
         // The input is brought to low precision before the forward, the output's gradient before the
         // backward.
@@ -155,11 +172,17 @@ ForwardBackward OperatorSeconds(const WorkItem& item, const Workload& w) {
     seconds.backward *= slowest;
   }
   if (w.framework->blocking_launches) {
-    const ForwardBackward kernels = KernelsOf(item.kind);
+    const ForwardBackward kernels = KernelsOf(item, w);
     seconds.forward += kernels.forward * kHostSeconds;
     seconds.backward += kernels.backward * kHostSeconds;
   }
   return seconds;
+}
+
+double GradientAdditionSeconds(const Workload& w, double elements) {
+  const double micro_batches = static_cast<double>(w.num_micro_batches());
+  const double seconds = PassSeconds(*w.device, AddedGradientBytes(w) * elements, 1);
+  return seconds * (micro_batches - 1) / micro_batches;
 }
 
 ForwardBackward HeadSeconds(const Workload& w) {
