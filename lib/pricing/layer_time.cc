@@ -140,7 +140,7 @@ class LayerTimer {
         backward = forward + SecondsBeyondCompute(products_backward_, gather, left);
       }
     } else {
-      forward = pairs * Seconds(Collective::kAllReduce, bytes, group);
+      forward = pairs * (Seconds(Collective::kAllReduce, bytes, group) + LaunchSeconds(w_, 1));
       backward = forward;
     }
     times_.tensor_forward += forward;

@@ -73,13 +73,37 @@ TEST(ScoreBias, IsWrittenForTheProductThatReadsIt) {
   const ForwardBackward alibi = OperatorSeconds(item, w);
   framework.score_bias_bytes = 0;
   const ForwardBackward none = OperatorSeconds(item, w);
-  // Eight heads of 4096 x 4096 scores, two bytes written and two read.
-  EXPECT_NEAR(alibi.forward - none.forward, 8 * 4096.0 * 4096 * 4 / kA100, 1e-9);
+  // Eight heads of 4096 x 4096 scores, two bytes written and two read, and one more kernel to wait for.
+  EXPECT_NEAR(alibi.forward - none.forward, 8 * 4096.0 * 4096 * 4 / kA100 + 37e-6, 1e-9);
   EXPECT_EQ(alibi.backward, none.backward);
   // Learned positions are part of the embedding.
   framework.score_bias_bytes = 4;
   w.model.learned_positions = 4096;
   EXPECT_EQ(OperatorSeconds(item, w).forward, none.forward);
+}
+
+TEST(Launches, AWaitingHostAddsItsTimeToEveryKernel) {
+  FrameworkProfile framework = *FindFramework("megatron-deepspeed");
+  Workload w = SmallJob("megatron-deepspeed", "a100-sxm-80gb");
+  w.framework = &framework;
+  w.model.gated_mlp = false;
+  w.model.linear_bias = true;
+  w.degrees.tp = 2;
+  w.recompute = RecomputeKind::kFull;
+  const PassTimes waits = LayerPassTimes(w, 0, {}, true);
+  framework.blocking_launches = false;
+  const PassTimes runs = LayerPassTimes(w, 0, {}, true);
+  // Forward: four products, six kernels of attention, two norms, two times three of a residual, one
+  // activation.
+  EXPECT_NEAR(waits.forward - runs.forward, 19 * 37e-6, 1e-9);
+  EXPECT_NEAR(waits.recompute - runs.recompute, 19 * 37e-6, 1e-9);
+  // Backward: of a product two and the addition, of its bias the sum and the addition; nine of attention; of
+  // a norm three and two additions; two of a residual; the joining of queries, keys and values; the
+  // activation.
+  EXPECT_NEAR(waits.input_backward + waits.weight_backward - runs.input_backward - runs.weight_backward,
+              (4 * 5 + 9 + 2 * 5 + 2 * 2 + 1 + 1) * 37e-6, 1e-9);
+  // Two all-reduces a pass.
+  EXPECT_NEAR(waits.tensor() - runs.tensor(), 6 * 37e-6, 1e-9);
 }
 
 }  // namespace
