@@ -72,7 +72,11 @@ const FrameworkProfile kFrameworks[] = {
          "bigscience train/tr11-176B-ml: CUDA_LAUNCH_BLOCKING=1; EleutherAI/cookbook@27dff48d "
          "sizing/results/transformer_data/h_sweep_tp.out: with bias_dropout_fusion the norms and residuals "
          "of "
-         "Megatron's layer still move 38 bytes an element and more, as without it",
+         "Megatron's layer still move 38 bytes an element and more, as without it; ALiBi, "
+         "megatron/model/transformer.py: baddbmm, which PyTorch copies it for (written, then read by the "
+         "product: 4 bytes); DeepSpeed v0.6.3 runtime/bf16_optimizer.py:393: a gradient is copied to fp32 "
+         "and "
+         "added to the fp32 ones (2 + 4, 4 + 4 + 4 bytes)",
      .gradient_bytes = 2,
      .bf16_gradient_bytes = 6,
      .optimizer_bytes = 12,
@@ -83,6 +87,8 @@ const FrameworkProfile kFrameworks[] = {
      .logit_moved_bytes = 50,
      .rotary = RotaryKernel::kNone,
      .fused_residual = false,
+     .bf16_added_gradient_bytes = 18,
+     .score_bias_bytes = 4,
      .blocking_launches = true,
      .vocab_multiple = 128,
      .step_bytes = 6,

@@ -75,9 +75,14 @@ struct FrameworkProfile {
   // their own.
   bool expert_extras_apart = false;
   bool accumulates_in_product = false;  // gradients of weights are added to fp32 ones by the product itself
-  double expert_streams = 0;            // products of experts run side by side, each a launch; 0: all in one
-  bool blocking_launches = false;       // the host waits for every kernel
-  int64_t vocab_multiple = 1;           // times tp: the vocabulary is padded to it
+  // Moved per weight by kernels that add every micro-batch's gradient to fp32 ones, where bf16 has another
+  // optimizer; 0: autograd adds it in place to those before it, where the product does not.
+  double bf16_added_gradient_bytes = 0;
+  // Moved per score where the product adds a bias of the positions to it, unless these are learned.
+  double score_bias_bytes = 0;
+  double expert_streams = 0;       // products of experts run side by side, each a launch; 0: all in one
+  bool blocking_launches = false;  // the host waits for every kernel
+  int64_t vocab_multiple = 1;      // times tp: the vocabulary is padded to it
   bool embedding_counts_as_layer = false;  // when layers are cut into stages
   // Memory: what is there beside states and activations.
   bool half_shards = false;  // fully sharded, a rank keeps its part in half precision beside the fp32 one
