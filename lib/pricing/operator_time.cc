@@ -117,6 +117,8 @@ ForwardBackward DeviceSeconds(const WorkItem& item, const Workload& w) {
         const bool last = item.columns == static_cast<double>(w.model.hidden);
         if (!fused || !last) seconds.forward += PassSeconds(device, bytes * item.inner, 1);
         if (!fused || last) seconds.backward += PassSeconds(device, bytes * item.columns, 1);
+      } else if (w.framework->bias_gradient_passes && w.model.linear_bias) {
+        seconds.backward += PassSeconds(device, 2 * item.batch * item.rows * item.columns, 1);
       }
       return seconds;
     }
@@ -181,7 +183,10 @@ double OptimizerSeconds(const Workload& w, double elements) {
   // Norm: read. Clip: read and written. Update: master copy, moments and gradient read, all but the gradient
   // written, and the copy for the products. Clear: written.
   const double gradient = w.framework->gradient_bytes;
-  const double bytes = 4 * gradient + 2 * w.OptimizerBytes() + gradient + w.framework->weight_bytes;
+  const double update = w.framework->update_moved_bytes > 0
+                            ? w.framework->update_moved_bytes
+                            : 2 * w.OptimizerBytes() + gradient + w.framework->weight_bytes;
+  const double bytes = 4 * gradient + update;
   return elements * bytes / BytesPerSecond(*w.device);
 }
 

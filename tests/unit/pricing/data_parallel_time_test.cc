@@ -97,6 +97,23 @@ TEST(DataParallelTime, FullyShardedBlocksAreGatheredTwiceAndCopied) {
   EXPECT_NEAR(TimeDataParallel(twice, Endless(), false).total(), 2 * hidden.total(), 1e-9);
 }
 
+TEST(DataParallelTime, FlatGradientsAreJoinedCastAndDivided) {
+  Workload w = Replicated("fsdp1", 8, 3);
+  const RankParameters own = ParametersOfRank(w, 0);
+  const auto expected = [&](double wire, double copied) {
+    const double gather = Collect(w, Collective::kAllGather, own.layers / 32 * 2, {8, 8}) +
+                          Collect(w, Collective::kAllGather, own.tables / 2 * 2, {8, 8});
+    const double scatter = Collect(w, Collective::kReduceScatter, own.layers / 32 * wire, {8, 8}) +
+                           Collect(w, Collective::kReduceScatter, own.tables / 2 * wire, {8, 8});
+    return gather + scatter + own.all() * copied / BytesPerSecond(*w.device);
+  };
+  // Joined 2 + 2, cast 2 + 4, divided in place 4 + 4.
+  EXPECT_NEAR(TimeDataParallel(w, Endless(), false).total(), expected(4, 18), 1e-9);
+  // In bf16 there is nothing to cast: joined 2 + 2, divided 2 + 2.
+  w.exchanged_gradient_bytes = 2;
+  EXPECT_NEAR(TimeDataParallel(w, Endless(), false).total(), expected(2, 8), 1e-9);
+}
+
 TEST(DataParallelTime, ReplicasOfShardsReduceWhatWasScattered) {
   Workload w = Replicated("megatron-deepspeed", 16, 1);
   w.degrees.shard_group = 8;
