@@ -144,6 +144,8 @@ void AddPlan(CLI::App& app, Action& action) {
   verb->add_option("--sweep", options->sweeps, "Plan for each of several values: KEY=V1,V2,... (repeatable)")
       ->allow_extra_args(false)
       ->type_name("KEY=V1,V2");
+  verb->add_option("--profile", options->profile, "Price with the rates of `trainctl calibrate FILE.csv`")
+      ->type_name("PROFILE");
   verb->add_option("--write", options->write, "Write a recipe with everything fixed as it was chosen")
       ->type_name("OUT.toml");
   verb->add_flag(

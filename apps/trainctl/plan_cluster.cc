@@ -8,11 +8,11 @@
 #include "absl/strings/str_join.h"
 #include "apps/trainctl/plan_explain.h"
 #include "apps/trainctl/plan_outputs.h"
+#include "apps/trainctl/profile_option.h"
 #include "apps/trainctl/text_table.h"
 #include "base/files.h"
 #include "base/units.h"
 #include "planner/cluster_explain.h"
-#include "planner/cluster_plan.h"
 #include "planner/cluster_plan_json.h"
 
 namespace trainctl::cli {
@@ -144,7 +144,7 @@ void PrintFoot(const ClusterPlan& plan, const std::vector<std::string>& recipe_n
         Span(figures.run_seconds).c_str(),
         plan.goal.price_per_gpu_hour > 0 ? absl::StrFormat(" and $%.0f", figures.run_dollars).c_str() : "");
   }
-  if (plan.failures.has_value()) {
+  if (plan.goal.failures.has_value()) {
     std::printf("  failures: %.1f%% of the time makes steps, with a save every %s\n",
                 figures.effective_share * 100, Span(figures.save_every_seconds).c_str());
   }
@@ -159,6 +159,7 @@ void PrintFoot(const ClusterPlan& plan, const std::vector<std::string>& recipe_n
 
 std::string PlanOptions::ClusterOnly() const {
   if (!sweeps.empty()) return "--sweep";
+  if (!profile.empty()) return "--profile";
   if (!write.empty()) return "--write";
   if (explain) return "--explain";
   if (draw) return "--draw";
@@ -168,10 +169,18 @@ std::string PlanOptions::ClusterOnly() const {
   return "";
 }
 
+absl::StatusOr<planner::ClusterPlanOptions> SearchOptionsOf(const PlanOptions& options, int keep) {
+  planner::ClusterPlanOptions search;
+  search.keep = keep;
+  if (!options.profile.empty()) {
+    TRAINCTL_ASSIGN_OR_RETURN(search.profile, ReadProfile(options.profile));
+  }
+  return search;
+}
+
 absl::StatusOr<ExitCode> PlanForCluster(const recipe::LoadedRecipe& loaded, const PlanOptions& options,
                                         const Output& output) {
-  planner::ClusterPlanOptions plan_options;
-  plan_options.keep = options.top;
+  TRAINCTL_ASSIGN_OR_RETURN(planner::ClusterPlanOptions plan_options, SearchOptionsOf(options, options.top));
   plan_options.pareto = options.pareto || !options.html.empty();
   TRAINCTL_ASSIGN_OR_RETURN(const ClusterPlan plan, planner::MakeClusterPlan(loaded, plan_options));
   if (!options.write.empty()) {

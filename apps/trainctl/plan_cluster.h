@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "apps/trainctl/command.h"
+#include "planner/cluster_plan.h"
 #include "recipe/load.h"
 
 namespace trainctl::cli {
@@ -14,6 +15,7 @@ struct PlanOptions {
   std::string recipe;
   std::vector<std::string> sets;  // with those that --price, --objective and --as stand for
   std::vector<std::string> sweeps;
+  std::string profile;  // of `trainctl calibrate FILE.csv`
   std::string write, trace, html;
   int top = 5;
   bool explain = false;
@@ -23,6 +25,9 @@ struct PlanOptions {
   // The options that only a plan for accelerators has, for saying so.
   std::string ClusterOnly() const;
 };
+
+// Keeps `keep` layouts and reads the profile.
+absl::StatusOr<planner::ClusterPlanOptions> SearchOptionsOf(const PlanOptions& options, int keep);
 
 absl::StatusOr<ExitCode> PlanForCluster(const recipe::LoadedRecipe& loaded, const PlanOptions& options,
                                         const Output& output);

@@ -65,7 +65,9 @@ struct Point {
   std::optional<planner::ClusterPlan> plan;
 };
 
-absl::StatusOr<planner::ClusterPlan> PlanAt(const PlanOptions& options, const std::vector<Axis>& axes,
+absl::StatusOr<planner::ClusterPlan> PlanAt(const PlanOptions& options,
+                                            const planner::ClusterPlanOptions& search,
+                                            const std::vector<Axis>& axes,
                                             const std::vector<std::string>& values) {
   std::vector<std::string> sets = options.sets;
   for (size_t i = 0; i < axes.size(); ++i) sets.push_back(absl::StrCat(axes[i].key, "=", values[i]));
@@ -75,9 +77,7 @@ absl::StatusOr<planner::ClusterPlan> PlanAt(const PlanOptions& options, const st
   if (loaded.purpose != recipe::Purpose::kPlan) {
     return UsageError("--sweep is for accelerators and cluster.device is \"cpu\"");
   }
-  planner::ClusterPlanOptions plan_options;
-  plan_options.keep = 1;
-  return planner::MakeClusterPlan(loaded, plan_options);
+  return planner::MakeClusterPlan(loaded, search);
 }
 
 // Last axis fastest.
@@ -147,10 +147,11 @@ Json PointsToJson(const std::vector<Axis>& axes, const std::vector<Point>& point
 
 absl::StatusOr<ExitCode> SweepPlans(const PlanOptions& options, const Output& output) {
   TRAINCTL_ASSIGN_OR_RETURN(const std::vector<Axis> axes, ParseAxes(options.sweeps));
+  TRAINCTL_ASSIGN_OR_RETURN(const planner::ClusterPlanOptions search, SearchOptionsOf(options, 1));
   std::vector<Point> points = PointsOf(axes);
   bool has_plan = false;
   for (Point& point : points) {
-    absl::StatusOr<planner::ClusterPlan> plan = PlanAt(options, axes, point.values);
+    absl::StatusOr<planner::ClusterPlan> plan = PlanAt(options, search, axes, point.values);
     point.status = plan.status();
     if (!plan.ok()) continue;
     has_plan = true;

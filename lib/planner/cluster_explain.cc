@@ -51,7 +51,9 @@ bool IsFaster(const ClusterPlan& plan, const Choice& choice) {
 
 std::vector<std::string> BindingsOf(const ClusterPlan& plan) {
   std::vector<std::string> bindings;
-  const Goal fastest = {.deadline_seconds = plan.goal.deadline_seconds, .tokens = plan.goal.tokens};
+  const Goal fastest = {.deadline_seconds = plan.goal.deadline_seconds,
+                        .tokens = plan.goal.tokens,
+                        .failures = plan.goal.failures};
   if (plan.goal.objective != Objective::kStepTime) {
     const std::optional<Choice> choice = BestIn(plan.space, fastest);
     if (choice.has_value() && IsFaster(plan, *choice)) {

@@ -10,16 +10,11 @@
 #include "base/status.h"
 #include "base/units.h"
 #include "planner/cluster_space.h"
-#include "pricing/effective_time.h"
 
 namespace trainctl::planner {
 namespace {
 
 using pricing::Precision;
-
-// A pinned copy to host memory over PCIe 4.0 x16, of the 32 GB/s that it has; saves go on from there
-// beside the steps.
-constexpr double kHostCopyBytesPerSecond = 25e9;
 
 double PeakFlops(const cluster::Device& device, Precision precision) {
   switch (precision) {
@@ -35,21 +30,6 @@ double PeakFlops(const cluster::Device& device, Precision precision) {
       return device.half_flops.value;
   }
   return device.half_flops.value;
-}
-
-void FillEffectiveShare(const ClusterPlan& plan, const Choice& choice, Figures& figures) {
-  if (!plan.failures.has_value()) return;
-  pricing::Reliability reliability;
-  reliability.checkpoint_stall_seconds = choice.memory.checkpoint_bytes / kHostCopyBytesPerSecond;
-  if (plan.failures->save_every.has_value()) {
-    reliability.checkpoint_interval_seconds = absl::ToDoubleSeconds(*plan.failures->save_every);
-  }
-  reliability.failures_per_gpu_hour = 1 / absl::ToDoubleHours(plan.failures->gpu_mtbf);
-  reliability.restart_seconds = absl::ToDoubleSeconds(plan.failures->restart_time);
-  const pricing::EffectiveTime time =
-      pricing::PriceEffectiveTime(choice.time.step_seconds, choice.num_gpus(), reliability);
-  figures.effective_share = time.share_of_time;
-  figures.save_every_seconds = time.checkpoint_interval_seconds;
 }
 
 // A misfit in words, largest terms first.
@@ -118,7 +98,8 @@ absl::StatusOr<SearchResult> Search(const ClusterPlan& plan, const ClusterPlanOp
 absl::Status NothingFits(const recipe::LoadedRecipe& loaded, const ClusterPlan& plan,
                          const SearchResult& found) {
   if (found.nearest.has_value() && found.nearest->fits) {
-    const double seconds = found.nearest->time.step_seconds * static_cast<double>(loaded.recipe.train.steps);
+    const double seconds = EffectiveTimeOf(plan.goal, *found.nearest).step_seconds *
+                           static_cast<double>(loaded.recipe.train.steps);
     return InfeasibleError(absl::StrCat("nothing meets plan.deadline: the fastest layout that fits, ",
                                         DescribeLayout(found.nearest->workload), ", takes ",
                                         absl::FormatDuration(absl::Seconds(std::round(seconds))), " of ",
@@ -159,10 +140,12 @@ Figures FiguresOf(const ClusterPlan& plan, const Choice& choice) {
   Figures figures;
   figures.tokens_per_second_per_gpu = tokens / step / gpus;
   figures.model_flops_per_token = ModelFlopsPerToken(w.model, w.seq_len);
-  figures.mfu =
-      figures.model_flops_per_token * figures.tokens_per_second_per_gpu / PeakFlops(*w.device, w.precision);
+  figures.mfu = figures.model_flops_per_token * figures.tokens_per_second_per_gpu /
+                PeakFlops(*plan.machine->device, w.precision);
   figures.bubble_share = choice.time.pipeline_seconds / step;
-  FillEffectiveShare(plan, choice, figures);
+  const pricing::EffectiveTime effective = EffectiveTimeOf(plan.goal, choice);
+  figures.effective_share = effective.share_of_time;
+  if (plan.goal.failures.has_value()) figures.save_every_seconds = effective.checkpoint_interval_seconds;
   figures.gpu_hours_per_billion_tokens =
       1e9 / figures.tokens_per_second_per_gpu / 3600 / figures.effective_share;
   figures.dollars_per_billion_tokens = figures.gpu_hours_per_billion_tokens * plan.goal.price_per_gpu_hour;
@@ -232,6 +215,22 @@ absl::string_view MemoryPartName(pricing::MemoryPart part) {
   return kNames[static_cast<size_t>(part)];
 }
 
+namespace {
+
+// The plan's machine with the rates that a calibration found.
+void UseProfile(const pricing::HardwareProfile& profile, ClusterPlan& plan) {
+  const cluster::Device& device = *plan.machine->device;
+  plan.tuned = std::make_shared<pricing::TunedMachine>(profile.tuning, device, *plan.machine->node);
+  plan.tuned->Apply(plan.space.base);
+  plan.notes.push_back(absl::StrCat("rates as fitted by ", profile.made_by, " to ", profile.rows, " runs on ",
+                                    absl::StrJoin(profile.devices, ", ")));
+  if (std::find(profile.devices.begin(), profile.devices.end(), device.name) == profile.devices.end()) {
+    plan.notes.push_back(absl::StrCat("none of those runs was on ", device.name));
+  }
+}
+
+}  // namespace
+
 absl::StatusOr<ClusterPlan> MakeClusterPlan(const recipe::LoadedRecipe& loaded,
                                             const ClusterPlanOptions& options) {
   ClusterPlan plan;
@@ -241,8 +240,9 @@ absl::StatusOr<ClusterPlan> MakeClusterPlan(const recipe::LoadedRecipe& loaded,
   plan.notes = plan.machine->notes;
   plan.notes.insert(plan.notes.end(), plan.model.notes.begin(), plan.model.notes.end());
   TRAINCTL_ASSIGN_OR_RETURN(plan.space, SpaceOf(loaded, plan.model, *plan.machine, plan.notes));
+  if (options.profile.has_value()) UseProfile(*options.profile, plan);
   TRAINCTL_ASSIGN_OR_RETURN(plan.goal, GoalOf(loaded));
-  plan.failures = FailuresOf(loaded);
+  plan.goal.failures = FailuresOf(loaded);
   const recipe::Recipe& recipe = loaded.recipe;
   plan.run_tokens = recipe.train.steps * recipe.train.batch_sequences * recipe.data.seq_len;
   plan.memory_limit_bytes = plan.space.memory_limit_bytes > 0 ? plan.space.memory_limit_bytes

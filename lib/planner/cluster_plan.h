@@ -22,24 +22,21 @@
 #include "absl/time/time.h"
 #include "planner/cluster_inputs.h"
 #include "planner/explore.h"
+#include "pricing/hardware_profile.h"
 #include "recipe/load.h"
 
 namespace trainctl::planner {
 
 inline constexpr char kClusterPlanSchema[] = "trainctl.cluster-plan.v1";
 
-struct Failures {
-  absl::Duration gpu_mtbf, restart_time;
-  std::optional<absl::Duration> save_every;  // the recipe's; empty: the best
-};
-
 struct ClusterPlan {
   std::string run_name;
   PlannedModel model;
   std::shared_ptr<const Machine> machine;  // the workloads point into it
+  // With a profile of `trainctl calibrate`: the machine as they point into it instead.
+  std::shared_ptr<const pricing::TunedMachine> tuned;
   SearchSpace space;
   Goal goal;
-  std::optional<Failures> failures;
   double memory_limit_bytes = 0;  // per device
   int64_t run_tokens = 0;         // 0: the recipe has no length
   Choice chosen;
@@ -52,6 +49,7 @@ struct ClusterPlan {
 struct ClusterPlanOptions {
   int keep = 5;  // the chosen one and its alternatives
   bool pareto = false;
+  std::optional<pricing::HardwareProfile> profile;  // rates fitted to a user's own runs
 };
 
 // UsageError: unknown names (with the nearest), degrees that contradict each other or the model, a batch

@@ -77,7 +77,7 @@ Json ChoiceToJson(const ClusterPlan& plan, const Choice& choice) {
     json["run_seconds"] = figures.run_seconds;
     if (plan.goal.price_per_gpu_hour > 0) json["run_dollars"] = figures.run_dollars;
   }
-  if (plan.failures.has_value()) {
+  if (plan.goal.failures.has_value()) {
     json["effective_share"] = figures.effective_share;
     json["save_every_seconds"] = figures.save_every_seconds;
   }

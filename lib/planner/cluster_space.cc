@@ -254,7 +254,10 @@ absl::StatusOr<Goal> GoalOf(const LoadedRecipe& loaded) {
 std::optional<Failures> FailuresOf(const LoadedRecipe& loaded) {
   const recipe::Recipe& recipe = loaded.recipe;
   if (!recipe.plan.gpu_mtbf.has_value()) return std::nullopt;
-  return Failures{*recipe.plan.gpu_mtbf, recipe.plan.restart_time, recipe.checkpoint.every};
+  const std::optional<absl::Duration>& every = recipe.checkpoint.every;
+  return Failures{absl::ToDoubleSeconds(*recipe.plan.gpu_mtbf),
+                  absl::ToDoubleSeconds(recipe.plan.restart_time),
+                  every.has_value() ? absl::ToDoubleSeconds(*every) : 0};
 }
 
 namespace {

@@ -38,6 +38,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "pricing/effective_time.h"
 #include "pricing/price_memory.h"
 #include "pricing/price_time.h"
 #include "pricing/workload.h"
@@ -80,12 +81,20 @@ enum class Objective : uint8_t {
   kFewestGpus,  // that fit (and meet the deadline); of those the fastest
 };
 
+struct Failures {
+  double gpu_mtbf_seconds = 0;    // mean time between failures of one device
+  double restart_seconds = 0;     // from a failure to the first repeated step
+  double save_every_seconds = 0;  // 0: the best interval
+};
+
 struct Goal {
   Objective objective = Objective::kStepTime;
   double price_per_gpu_hour = 0;  // any currency; of kCost only, where 0 counts GPU hours
   // With both positive, `tokens` are trained in `deadline_seconds`, or the choice does not count.
   double deadline_seconds = 0;
   int64_t tokens = 0;
+  // Counted in steps that last: of every choice what EffectiveTimeOf says.
+  std::optional<Failures> failures;
 };
 
 struct Choice {
@@ -96,6 +105,9 @@ struct Choice {
 
   int64_t num_gpus() const { return workload.degrees.world_size(); }
 };
+
+// A choice's step with what saves and failures take; the step itself where nothing fails.
+pricing::EffectiveTime EffectiveTimeOf(const Goal& goal, const Choice& choice);
 
 struct SearchCounts {
   int64_t enumerated = 0;        // by the walk: refused or bounded

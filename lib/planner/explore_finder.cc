@@ -56,9 +56,10 @@ std::optional<Priced> PriceCandidate(const pricing::Workload& base, const Layout
   }
   ++counts.simulated;
   choice.time = pricing::PriceTime(choice.workload);
-  if (choice.time.step_seconds > question.slowest_step_s) return std::nullopt;
-  priced.score =
-      ScoreOf(question.goal, point.pipe.num_gpus, choice.memory.upper_bytes, choice.time.step_seconds);
+  // Never less than the step itself, so that bounds of that are bounds of this.
+  const double seconds = EffectiveTimeOf(question.goal, choice).step_seconds;
+  if (seconds > question.slowest_step_s) return std::nullopt;
+  priced.score = ScoreOf(question.goal, point.pipe.num_gpus, choice.memory.upper_bytes, seconds);
   return priced;
 }
 

@@ -7,6 +7,10 @@
 namespace trainctl::planner {
 namespace {
 
+// A pinned copy to host memory over PCIe 4.0 x16, of the 32 GB/s that it has; saves go on from there
+// beside the steps.
+constexpr double kHostCopyBytesPerSecond = 25e9;
+
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 bool WithinHair(const Score& best, const Score& other, double hair) {
@@ -28,6 +32,17 @@ Score ScoreOf(const Goal& goal, int64_t num_gpus, double memory_bytes, double st
       return {gpus, step_seconds};
   }
   return {};
+}
+
+pricing::EffectiveTime EffectiveTimeOf(const Goal& goal, const Choice& choice) {
+  pricing::Reliability reliability;
+  if (goal.failures.has_value()) {
+    reliability.checkpoint_stall_seconds = choice.memory.checkpoint_bytes / kHostCopyBytesPerSecond;
+    reliability.checkpoint_interval_seconds = goal.failures->save_every_seconds;
+    reliability.failures_per_gpu_hour = 3600 / goal.failures->gpu_mtbf_seconds;
+    reliability.restart_seconds = goal.failures->restart_seconds;
+  }
+  return pricing::PriceEffectiveTime(choice.time.step_seconds, choice.num_gpus(), reliability);
 }
 
 double SlowestStep(const Goal& goal, const pricing::Workload& base) {

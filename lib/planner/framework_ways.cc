@@ -1,5 +1,7 @@
 #include "planner/framework_ways.h"
 
+#include <algorithm>
+
 namespace trainctl::planner {
 namespace {
 
@@ -66,6 +68,19 @@ const FrameworkWays* FindWays(absl::string_view framework) {
     if (framework == ways.name) return &ways;
   }
   return nullptr;
+}
+
+bool HasWaysOf(const pricing::Workload& w) {
+  const FrameworkWays* ways = FindWays(w.framework->name);
+  if (ways == nullptr) return true;
+  const pricing::Degrees& d = w.degrees;
+  const auto has = [](const auto& list, auto value) {
+    return std::find(list.begin(), list.end(), value) != list.end();
+  };
+  return (ways->tensor || d.tp == 1) && (ways->context || d.cp == 1) && (ways->expert || d.ep == 1) &&
+         (d.pp == 1 || has(ways->schedules, w.Pipeline())) &&
+         (d.cp == 1 || ways->contexts.empty() || has(ways->contexts, w.context)) &&
+         has(ways->zero_stages, d.zero_stage);
 }
 
 }  // namespace trainctl::planner

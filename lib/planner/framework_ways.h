@@ -24,4 +24,7 @@ struct FrameworkWays {
 // Null: nothing is known to be missing, as of our own trainer, whose schedules are all built and checked.
 const FrameworkWays* FindWays(absl::string_view framework);
 
+// Whether the workload's framework has all ways that it uses.
+bool HasWaysOf(const pricing::Workload& workload);
+
 }  // namespace trainctl::planner

@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/units.h"
+#include "planner/framework_ways.h"
 #include "pricing/price_memory.h"
 #include "pricing/price_time.h"
 
@@ -63,6 +64,7 @@ class Prices {
   Prices(const Workload& workload, double limit_bytes)
       : limit_bytes_(limit_bytes),
         own_tp_(workload.degrees.tp),
+        framework_has_it_(HasWaysOf(workload)),
         memory_(pricing::PriceMemory(workload)),
         time_(pricing::PriceTime(workload)) {}
 
@@ -72,6 +74,8 @@ class Prices {
     if (d.pp > 1 && d.pp * d.virtual_stages > other.model.layers) return;
     if (d.tp > std::max<int64_t>(other.node->gpus, own_tp_)) return;
     if (!pricing::Validate(other).ok()) return;
+    // Nor what the framework cannot run, unless it is priced with a thing that it lacks already.
+    if (framework_has_it_ && !HasWaysOf(other)) return;
     const MemoryPrice memory = pricing::PriceMemory(other);
     Neighbour row;
     row.name = std::move(name);
@@ -119,6 +123,7 @@ class Prices {
 
   const double limit_bytes_;
   const int64_t own_tp_;
+  const bool framework_has_it_;
   const MemoryPrice memory_;
   const TimePrice time_;
   std::vector<Neighbour> rows_;

@@ -18,9 +18,9 @@ struct Neighbour {
 
 // The valid layouts that differ from `workload` in one choice: half or twice a degree (data parallelism takes
 // up what that leaves, so that the devices and the batch stay), micro-batch, stage of sharding and its group,
-// schedule, recompute. The upper bound of their memory is held against `memory_limit_bytes`; 0: no limit.
-// Those that fit come first, the fastest first; then the others by what they lack. `workload` is valid
-// (pricing::Validate); its price is not in here.
+// schedule, recompute; of what the framework has (framework_ways.h). The upper bound of their memory is held
+// against `memory_limit_bytes`; 0: no limit. Those that fit come first, the fastest first; then the others by
+// what they lack. `workload` is valid (pricing::Validate); its price is not in here.
 std::vector<Neighbour> NeighboursOf(const pricing::Workload& workload, double memory_limit_bytes);
 
 }  // namespace trainctl::planner

@@ -111,6 +111,12 @@ std::vector<PageConstant> ConstantsOf(const Workload& w) {
   }
   if (w.node->scale_up != nullptr) AddLink(*w.node->scale_up, false, constants);
   if (w.node->scale_out != nullptr) AddLink(*w.node->scale_out, true, constants);
+  // The rates above are scaled already.
+  for (const auto& [name, member] : pricing::TuningConstants()) {
+    if (w.tuning.*member == 1) continue;
+    constants.push_back({absl::StrCat("calibration: ", name), absl::StrFormat("x %.3f", w.tuning.*member),
+                         "fitted to your runs; what the constants above are scaled by", "measured"});
+  }
   return constants;
 }
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <set>
 
@@ -55,6 +56,39 @@ std::string ErrorOf(const std::vector<std::string>& sets, ExitCode code = ExitCo
   if (plan.ok()) return "OK";
   EXPECT_EQ(ExitCodeFor(plan.status()), code) << plan.status();
   return std::string(plan.status().message());
+}
+
+// Half the rate of products doubles their time, and the share of the data sheet that is reached halves with
+// it; every bound and price sees the same machine.
+TEST(ClusterPlan, AProfileScalesTheMachine) {
+  const absl::StatusOr<recipe::LoadedRecipe> loaded =
+      Load(kSmall, {"parallel.tp=8", "parallel.pp=1", "parallel.dp_shard=1", "train.micro_batch=4",
+                    "parallel.recompute=none"});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  ClusterPlanOptions with;
+  with.profile = pricing::HardwareProfile{.made_by = "trainctl calibrate runs.csv",
+                                          .rows = 40,
+                                          .devices = {"h100-sxm-80gb"},
+                                          .tuning = {.matmul_rate = 0.5, .link_bandwidth = 0.5}};
+  const absl::StatusOr<ClusterPlan> plain = MakeClusterPlan(*loaded);
+  const absl::StatusOr<ClusterPlan> tuned = MakeClusterPlan(*loaded, with);
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  ASSERT_TRUE(tuned.ok()) << tuned.status();
+  const pricing::TimePrice& a = plain->chosen.time;
+  const pricing::TimePrice& b = tuned->chosen.time;
+  EXPECT_GT(b.compute_seconds, 1.5 * a.compute_seconds) << "most of it is products";
+  EXPECT_LT(b.compute_seconds, 2 * a.compute_seconds) << "norms and the like keep their rate";
+  EXPECT_GT(b.tensor_seconds, 1.5 * a.tensor_seconds);
+  const double faster = a.step_seconds / b.step_seconds;
+  EXPECT_NEAR(FiguresOf(*tuned, tuned->chosen).mfu / FiguresOf(*plain, plain->chosen).mfu, faster, 1e-9);
+  EXPECT_THAT(absl::StrJoin(tuned->notes, "\n"),
+              HasSubstr("fitted by trainctl calibrate runs.csv to 40 runs"));
+  EXPECT_THAT(absl::StrJoin(tuned->notes, "\n"), HasSubstr("none of those runs was on a100-sxm-80gb"));
+  const Explanation explanation = Explain(*tuned);
+  EXPECT_EQ(
+      std::count_if(explanation.constants.begin(), explanation.constants.end(),
+                    [](const PageConstant& c) { return c.origin == "measured" && c.value == "x 0.500"; }),
+      2);
 }
 
 TEST(ClusterPlan, WhatTheRecipeFixesIsFixed) {
@@ -126,6 +160,18 @@ TEST(ClusterPlan, FailuresTakeTheirShare) {
   EXPECT_EQ(worse.save_every_seconds, 50 * 3600);
   EXPECT_LT(worse.effective_share, best.effective_share);
   EXPECT_GT(worse.gpu_hours_per_billion_tokens, best.gpu_hours_per_billion_tokens);
+}
+
+// On eight devices of 100 hours each something fails every 12.5: half an hour of restart is 4 % of that.
+TEST(ClusterPlan, ADeadlineCountsFailures) {
+  std::vector<std::string> sets = {"parallel.tp=8", "train.steps=1000"};
+  const absl::StatusOr<ClusterPlan> plan = PlanOf(kSmall, sets);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const double seconds = 1000 * plan->chosen.time.step_seconds;
+  sets.push_back(absl::StrCat("plan.deadline=", static_cast<int64_t>(1.02 * seconds), "s"));
+  EXPECT_TRUE(PlanOf(kSmall, sets).ok());
+  sets.insert(sets.end(), {"plan.gpu_mtbf=100h", "plan.restart_time=30m"});
+  EXPECT_THAT(ErrorOf(sets, ExitCode::kInfeasible), HasSubstr("nothing meets plan.deadline"));
 }
 
 TEST(ClusterPlan, AMachineOfOnesOwnIsPriced) {

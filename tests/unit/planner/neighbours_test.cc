@@ -16,6 +16,7 @@ namespace {
 using pricing::Workload;
 using schedule::PipelineKind;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 const Neighbour* Find(const std::vector<Neighbour>& rows, const std::string& name) {
   for (const Neighbour& row : rows) {
@@ -90,6 +91,22 @@ TEST(Neighbours, LeaveOutWhatNobodyWouldHave) {
 }
 
 // One GPU has no neighbours in its degrees, and all of its others.
+TEST(Neighbours, AreOfWhatTheFrameworkHas) {
+  Workload w = GptToDraw(PipelineKind::k1F1B, 1, 1, 32);
+  w.framework = pricing::FindFramework("torchtune");  // one device, or all states sharded
+  w.degrees.dp = w.degrees.tp * w.degrees.dp;
+  w.degrees.tp = 1;
+  w.degrees.zero_stage = 3;
+  w.degrees.shard_group = w.degrees.dp;
+  const std::vector<Neighbour> rows = NeighboursOf(w, 0);
+  EXPECT_NE(Find(rows, "micro-batch 1 \u2192 2"), nullptr);
+  for (const Neighbour& row : rows) {
+    for (const char* const lacking : {"tp ", "pp ", "cp ", "ZeRO-1", "ZeRO-2"}) {
+      EXPECT_THAT(row.name, Not(HasSubstr(lacking)));
+    }
+  }
+}
+
 TEST(Neighbours, OneDeviceHasSomeToo) {
   Workload w = GptToDraw(PipelineKind::k1F1B, 1, 1, 4);
   w.model.layers = 12;
