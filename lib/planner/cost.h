@@ -19,7 +19,7 @@ namespace trainctl::planner {
 // What time is made of, and what `trainctl calibrate` finds the seconds per unit of.
 enum class Resource : uint8_t {
   kMatmulFlops,
-  kAttentionFlops,          // causal, forward
+  kAttentionFlops,          // forward, of the scores that the kernel computes
   kAttentionBackwardFlops,  // the five products of the backward
   kLogits,                  // logits through softmax, loss and gradient
   kOperandBytes,            // of products, results and sums of gradients among them

@@ -23,10 +23,26 @@ double WeightGradientBytes(const model::Segment& segment, double numel, bool acc
 // Heads of keys and values are computed one after the other, each a call of its own.
 double AttentionCalls(const model::ModelSpec& spec) { return static_cast<double>(spec.kv_heads); }
 
-// Two products over the half of the scores that a causal mask leaves.
-double AttentionFlops(const model::ModelSpec& spec, const model::Segment& segment) {
+// Two products over the scores that the kernel computes. `tasks` of a call are dealt to the threads whole:
+// all wait for the one that has most.
+double AttentionFlops(const model::ModelSpec& spec, const model::Segment& segment, int64_t tasks) {
+  const double scores =
+      static_cast<double>(segment.shape.batch * model::ScoresComputed(segment.shape.seq_len));
   const double width = static_cast<double>(spec.heads * spec.head_dim);
-  return 2 * Tokens(segment) * static_cast<double>(segment.shape.seq_len) * width;
+  const int64_t threads = segment.threads;
+  const double wait =
+      static_cast<double>((tasks + threads - 1) / threads * threads) / static_cast<double>(tasks);
+  return 4 * scores * width * wait;
+}
+
+// Of one call: query heads of all sequences.
+int64_t AttentionHeads(const model::ModelSpec& spec, const model::Segment& segment) {
+  return segment.shape.batch * spec.heads / spec.kv_heads;
+}
+
+int64_t QueryTiles(const model::Segment& segment) {
+  const int64_t queries = model::AttentionTilesOf(segment.shape.seq_len).queries;
+  return (segment.shape.seq_len + queries - 1) / queries;
 }
 
 }  // namespace
@@ -56,7 +72,8 @@ Work ForwardWork(const model::ModelSpec& spec, const model::Segment& segment, co
       break;
     }
     case OpKind::kAttention:
-      work[Resource::kAttentionFlops] = AttentionFlops(spec, segment);
+      work[Resource::kAttentionFlops] =
+          AttentionFlops(spec, segment, AttentionHeads(spec, segment) * QueryTiles(segment));
       work[Resource::kOperators] = AttentionCalls(spec);
       break;
     case OpKind::kLinearCrossEntropy:
@@ -99,7 +116,8 @@ Work BackwardWork(const model::ModelSpec& spec, const model::Segment& segment, c
       break;
     }
     case OpKind::kAttention:
-      work[Resource::kAttentionBackwardFlops] = 2.5 * AttentionFlops(spec, segment);
+      work[Resource::kAttentionBackwardFlops] =
+          2.5 * AttentionFlops(spec, segment, AttentionHeads(spec, segment));
       work[Resource::kOperators] = AttentionCalls(spec);
       break;
     case OpKind::kLinearCrossEntropy:
