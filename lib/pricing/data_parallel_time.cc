@@ -106,7 +106,7 @@ class Exchanger {
             ? w_.framework->overlap_bucket_elements
             : std::max(kBucketElements, kBucketElementsPerRank * static_cast<double>(d_.dp));
     const double share = std::min(1.0, bucket / std::max(1.0, own.all()));
-    const double left = SpeedLeft(Whole(dense), w_, contention_);
+    const double left = SpeedLeftByRing(Whole(dense), w_, contention_);
     times_.exposed_reduce_seconds = Beside(micro_batch_.BackwardPass(), reduce, share, left);
     if (w_.framework->owners_broadcast) return;
     times_.exposed_gather_seconds = Beside(micro_batch_.ForwardPass(), gather, share, left);
@@ -132,7 +132,7 @@ class Exchanger {
     };
     const double gather = gather_of(own.layers / layers, own.experts / layers);
     const double scatter = Reduce(own.layers / layers, dense) + Reduce(own.experts / layers, experts);
-    const double left = SpeedLeft(Whole(dense), w_, contention_);
+    const double left = SpeedLeftByRing(Whole(dense), w_, contention_);
     const double again = d_.zero_stage == 3 ? gather : 0;
     double seconds =
         layers * (SecondsBeyondCompute(micro_batch_.ForwardPass() / layers, gather, left) +
