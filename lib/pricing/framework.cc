@@ -119,7 +119,6 @@ const FrameworkProfile kFrameworks[] = {
      .stops_recompute_early = true,
      .gathers_by_block = true,
      .flat_gradients = true,
-     .bias_gradient_passes = true,
      .logit_bytes = 4,
      .logit_moved_bytes = 34,
      .quantize_bytes = 4,

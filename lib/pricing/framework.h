@@ -59,7 +59,6 @@ struct FrameworkProfile {
   bool gathers_by_block = false;        // ZeRO-2 too gathers block by block beside the forward
   bool copies_gathered_blocks = false;  // a gathered block is copied into its parameters (FSDP2)
   bool flat_gradients = false;  // of a block: joined into one, cast to what is reduced, divided in place
-  bool bias_gradient_passes = false;    // a bias's gradient is a kernel that reads its output's
   double overlap_bucket_elements = 0;   // of gradients that are reduced beside the backward; 0: Megatron's
   double exchanged_gradient_bytes = 0;  // bytes per gradient on the wire; 0: gradient_bytes
   double bucket_elements = 0;           // of the buffers that gradients and parameters are exchanged through

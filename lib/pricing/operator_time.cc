@@ -117,8 +117,6 @@ ForwardBackward DeviceSeconds(const WorkItem& item, const Workload& w) {
         const bool last = item.columns == static_cast<double>(w.model.hidden);
         if (!fused || !last) seconds.forward += PassSeconds(device, bytes * item.inner, 1);
         if (!fused || last) seconds.backward += PassSeconds(device, bytes * item.columns, 1);
-      } else if (w.framework->bias_gradient_passes && w.model.linear_bias) {
-        seconds.backward += PassSeconds(device, 2 * item.batch * item.rows * item.columns, 1);
       }
       return seconds;
     }

@@ -130,19 +130,6 @@ TEST(LayerTime, ARecomputationMayStopBeforeTheLastProduct) {
   EXPECT_NEAR(whole.recompute, whole.forward, 1e-12);
 }
 
-TEST(LayerTime, ABiasWantsAPassOverTheGradientOfItsOutput) {
-  Workload w = SmallJob("fsdp1");
-  const double without = LayerPassTimes(w, 0, {}, true).total();
-  w.model.linear_bias = true;
-  // 6144 columns of queries, keys and values, 4096, 2 x 14336, 4096; and 2 us for each of the four kernels.
-  const double bytes = 4096.0 * (6144 + 4096 + 2 * 14336 + 4096) * 2;
-  EXPECT_NEAR(LayerPassTimes(w, 0, {}, true).total() - without, bytes / (0.85 * 3.35e12) + 4 * 2e-6, 1e-9);
-  w.framework = FindFramework("megatron-core");  // a by-product of the product
-  const double fused = LayerPassTimes(w, 0, {}, true).total();
-  w.model.linear_bias = false;
-  EXPECT_EQ(LayerPassTimes(w, 0, {}, true).total(), fused);
-}
-
 TEST(LayerTime, MetricsOfTrainingReadTheLogitsAgain) {
   // Two cross-entropies beside the loss: a logit is cast to fp32 and its log-softmax written, 14 bytes each.
   const Workload w = SmallJob("fsdp1");
