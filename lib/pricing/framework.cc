@@ -112,13 +112,28 @@ const FrameworkProfile kFrameworks[] = {
          "compilation; PyTorch's LayerNorm and GELU are one kernel each; loss_fn fused_crossentropy keeps "
          "the logits and writes their gradient, both half precision; activation_checkpointing_reentrant: "
          "false, "
-         "with which PyTorch's torch/utils/checkpoint.py stops early (set_checkpoint_early_stop); "
-         "torch/distributed/fsdp/_runtime_utils.py: blocks are gathered on a stream of their own",
+         "with which PyTorch's torch/utils/checkpoint.py stops early (set_checkpoint_early_stop, PyTorch "
+         "2.1); "
+         "torch/distributed/fsdp/_runtime_utils.py: blocks are gathered on a stream of their own, gradients "
+         "cast to what is reduced; flat_param.py: parameters are split views, whose backward joins the "
+         "gradients; algorithms/_comm_hooks/default_hooks.py: divided before they are scattered; "
+         "llmfoundry/models/mpt/modeling_mpt.py@b2a43a14:698: two metrics of every micro-batch in training, "
+         "each a cross-entropy over all logits (mosaicml/composer@v0.16.4 composer/metrics/nlp.py:121, "
+         "trainer/trainer.py:2473), which autocast brings to fp32 first: 2 + 4, then 4 + 4 for the "
+         "log-softmax, beside 2 + 4 of the loss itself; composer/optim/decoupled_weight_decay.py:242-275: "
+         "eight kernels a tensor, of 8, 12, 8, 12, 8, 8, 8 and 16 bytes, after one for its step counter, "
+         "which "
+         "the host reads",
      .attention = AttentionKernel::kFlash1,
      .fused_elementwise = true,
+     .stops_recompute_early = true,
      .gathers_by_block = true,
+     .flat_gradients = true,
      .logit_bytes = 4,
+     .logit_moved_bytes = 34,
      .quantize_bytes = 4,
+     .update_moved_bytes = 80,
+     .update_kernels = 10,
      .rotary = RotaryKernel::kNone,
      .gathers_in_own_pool = true,
      .metric = MemoryMetric::kReserved},

@@ -58,6 +58,7 @@ struct FrameworkProfile {
   bool owners_broadcast = false;
   bool gathers_by_block = false;        // ZeRO-2 too gathers block by block beside the forward
   bool copies_gathered_blocks = false;  // a gathered block is copied into its parameters (FSDP2)
+  bool flat_gradients = false;  // of a block: joined into one, cast to what is reduced, divided in place
   double overlap_bucket_elements = 0;   // of gradients that are reduced beside the backward; 0: Megatron's
   double exchanged_gradient_bytes = 0;  // bytes per gradient on the wire; 0: gradient_bytes
   double bucket_elements = 0;           // of the buffers that gradients and parameters are exchanged through
@@ -66,6 +67,10 @@ struct FrameworkProfile {
   double logit_moved_bytes = 12;  // loss, forward and backward together
   double norm_forward_bytes = 4, norm_backward_bytes = 10;
   double quantize_bytes = 0;  // an operand brought to low precision, in both layouts
+  // The optimizer where it is not one kernel for all tensors but some for each: bytes that they read and
+  // write of a parameter, and how many the host launches for each tensor.
+  double update_moved_bytes = 0;
+  double update_kernels = 0;
   RotaryKernel rotary = RotaryKernel::kFused;
   bool fused_residual = true;    // bias, dropout and the residual's addition are one kernel
   bool fused_activation = true;  // the gate's activation and product are one kernel

@@ -41,7 +41,7 @@ class LayerTimer {
     // Where a recomputation ends as soon as all inputs are there, the last product and what follows it are
     // not among it.
     size_t last = work.items.size();
-    if (w_.framework->stops_recompute_early && w_.recompute == RecomputeKind::kFull) {
+    if (w_.StopsRecomputeEarly() && w_.recompute == RecomputeKind::kFull) {
       while (last > 0 && work.items[last - 1].kind != WorkKind::kMatmul) --last;
       if (last > 0) --last;
     }

@@ -241,7 +241,10 @@ double OptimizerSeconds(const Workload& w, double elements) {
   // Norm: read. Clip: read and written. Update: master copy, moments and gradient read, all but the gradient
   // written, and the copy for the products. Clear: written.
   const double gradient = w.framework->gradient_bytes;
-  const double bytes = 4 * gradient + 2 * w.OptimizerBytes() + gradient + w.framework->weight_bytes;
+  const double update = w.framework->update_moved_bytes > 0
+                            ? w.framework->update_moved_bytes
+                            : 2 * w.OptimizerBytes() + gradient + w.framework->weight_bytes;
+  const double bytes = 4 * gradient + update;
   return elements * bytes / BytesPerSecond(*w.device);
 }
 

@@ -130,6 +130,17 @@ TEST(LayerTime, ARecomputationMayStopBeforeTheLastProduct) {
   EXPECT_NEAR(whole.recompute, whole.forward, 1e-12);
 }
 
+TEST(LayerTime, MetricsOfTrainingReadTheLogitsAgain) {
+  // Two cross-entropies beside the loss: a logit is cast to fp32 and its log-softmax written, 14 bytes each.
+  const Workload w = SmallJob("fsdp1");
+  FrameworkProfile plain = *w.framework;
+  plain.logit_moved_bytes = 2 + 4;
+  Workload without = w;
+  without.framework = &plain;
+  EXPECT_NEAR(HeadPassTimes(w).total() - HeadPassTimes(without).total(),
+              4096.0 * 128256 * 2 * 14 / (0.85 * 3.35e12), 1e-9);
+}
+
 TEST(LayerTime, ASmallLayerWaitsForItsHost) {
   Workload w = SmallJob("fsdp1");
   w.seq_len = 16;
