@@ -127,6 +127,8 @@ ForwardBackward KernelsOf(const WorkItem& item, const Workload& w) {
     case PassKind::kActivation:
     case PassKind::kGatedActivation:
     case PassKind::kPermute:
+    case PassKind::kClamp:
+    case PassKind::kExpertBias:
       break;
   }
   return {1, 1};
