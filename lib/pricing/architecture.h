@@ -45,8 +45,14 @@ struct Architecture {
   bool qkv_bias = false;     // of the queries, keys and values alone
   bool layer_norm = false;   // LayerNorm with a bias, or RMSNorm
   bool tied_embeddings = false;
-  bool dropout = false;           // two masks of a byte an element and layer are kept
-  int64_t learned_positions = 0;  // rows of a table; 0: rotary, ALiBi or none
+  bool dropout = false;              // two masks of a byte an element and layer are kept
+  int64_t learned_positions = 0;     // rows of a table; 0: rotary, ALiBi or none
+  bool stretched_positions = false;  // rotary positions beyond those of the pre-training (YaRN)
+  bool query_key_norm = false;       // queries and keys are normalized, head by head
+  bool clamped_gate = false;         // gate and product of a gated MLP are clamped before they meet
+  // Of every `window_every`-th layer: earlier tokens that a query sees, itself included; 0: all.
+  int64_t window = 0;
+  int64_t window_every = 1;
   std::optional<Experts> experts = std::nullopt;
   std::optional<LatentAttention> latent = std::nullopt;
   bool operator==(const Architecture&) const = default;

@@ -31,6 +31,7 @@ struct Family {
   bool bias_default = false;  // where the file does not say
   bool tied_default = false;  // where the file does not say
   bool learned_positions = false;
+  bool query_key_norm = false;
   Mixture mixture = Mixture::kNone;
 };
 
@@ -40,8 +41,8 @@ constexpr Family kFamilies[] = {
     {.model_type = "mixtral", .mixture = Mixture::kRouted},
     {.model_type = "qwen2", .bias = Bias::kQkv},
     {.model_type = "qwen2_moe", .bias = Bias::kQkv, .mixture = Mixture::kRouted},
-    {.model_type = "qwen3", .bias = Bias::kByFile},
-    {.model_type = "qwen3_moe", .bias = Bias::kByFile, .mixture = Mixture::kRouted},
+    {.model_type = "qwen3", .bias = Bias::kByFile, .query_key_norm = true},
+    {.model_type = "qwen3_moe", .bias = Bias::kByFile, .query_key_norm = true, .mixture = Mixture::kRouted},
     {.model_type = "deepseek_v2", .mixture = Mixture::kLatent},
     {.model_type = "deepseek_v3", .mixture = Mixture::kLatent},
     {.model_type = "kimi_k2", .mixture = Mixture::kLatent},
@@ -229,7 +230,16 @@ void ReadExperts(Reader& reader, Architecture& a, std::vector<std::string>& note
   a.experts = e;
 }
 
+// modeling_gpt_oss.py: every second layer has a window, gate and product are clamped, positions are YaRN's.
+void ReadGptOss(Reader& reader, Architecture& a) {
+  a.window = reader.Int({"sliding_window"}, 0);
+  a.window_every = 2;
+  a.clamped_gate = true;
+  a.stretched_positions = reader.Find({"rope_scaling"}) != nullptr;
+}
+
 void NoteWhatIsSimpler(Reader& reader, absl::string_view model_type, std::vector<std::string>& notes) {
+  if (model_type == "gpt_oss") return;
   const Json* window = reader.Find({"sliding_window"});
   const Json* used = reader.Find({"use_sliding_window"});
   if (window != nullptr && window->is_number() && (used == nullptr || *used == true)) {
@@ -277,6 +287,8 @@ absl::StatusOr<ConfigModel> FromConfigJson(absl::string_view text, absl::string_
   a.tied_embeddings = reader.Bool("tie_word_embeddings", family->tied_default);
   if (family->mixture == Mixture::kLatent) ReadLatentAttention(reader, a);
   if (family->mixture != Mixture::kNone) ReadExperts(reader, a, model.notes);
+  a.query_key_norm = family->query_key_norm;
+  if (model.model_type == "gpt_oss") ReadGptOss(reader, a);
   if (reader.Int({"word_embed_proj_dim"}, a.hidden) != a.hidden) {
     reader.Fail("word_embed_proj_dim", "equal to hidden_size");
   }

@@ -22,6 +22,8 @@ const FrameworkProfile kFrameworks[] = {
      .logit_bytes = 6,
      .norm_backward_bytes = 6,
      .quantize_bytes = 4,
+     .stretched_rotary_apart = true,
+     .expert_extras_apart = true,
      .accumulates_in_product = true,
      .expert_streams = 4,
      .vocab_multiple = 128,
@@ -45,6 +47,8 @@ const FrameworkProfile kFrameworks[] = {
      .logit_bytes = 6,
      .norm_backward_bytes = 6,
      .quantize_bytes = 4,
+     .stretched_rotary_apart = true,
+     .expert_extras_apart = true,
      .accumulates_in_product = true,
      .expert_streams = 4,
      .vocab_multiple = 128,
@@ -72,7 +76,11 @@ const FrameworkProfile kFrameworks[] = {
          "bigscience train/tr11-176B-ml: CUDA_LAUNCH_BLOCKING=1; EleutherAI/cookbook@27dff48d "
          "sizing/results/transformer_data/h_sweep_tp.out: with bias_dropout_fusion the norms and residuals "
          "of "
-         "Megatron's layer still move 38 bytes an element and more, as without it",
+         "Megatron's layer still move 38 bytes an element and more, as without it; ALiBi, "
+         "megatron/model/transformer.py: baddbmm, which PyTorch copies it for (written, then read by the "
+         "product: 4 bytes); DeepSpeed v0.6.3 runtime/bf16_optimizer.py:393: a gradient is copied to fp32 "
+         "and "
+         "added to the fp32 ones (2 + 4, 4 + 4 + 4 bytes)",
      .gradient_bytes = 2,
      .bf16_gradient_bytes = 6,
      .optimizer_bytes = 12,
@@ -83,6 +91,8 @@ const FrameworkProfile kFrameworks[] = {
      .logit_moved_bytes = 50,
      .rotary = RotaryKernel::kNone,
      .fused_residual = false,
+     .bf16_added_gradient_bytes = 18,
+     .score_bias_bytes = 4,
      .blocking_launches = true,
      .vocab_multiple = 128,
      .step_bytes = 6,
@@ -108,13 +118,28 @@ const FrameworkProfile kFrameworks[] = {
          "compilation; PyTorch's LayerNorm and GELU are one kernel each; loss_fn fused_crossentropy keeps "
          "the logits and writes their gradient, both half precision; activation_checkpointing_reentrant: "
          "false, "
-         "with which PyTorch's torch/utils/checkpoint.py stops early (set_checkpoint_early_stop); "
-         "torch/distributed/fsdp/_runtime_utils.py: blocks are gathered on a stream of their own",
+         "with which PyTorch's torch/utils/checkpoint.py stops early (set_checkpoint_early_stop, PyTorch "
+         "2.1); "
+         "torch/distributed/fsdp/_runtime_utils.py: blocks are gathered on a stream of their own, gradients "
+         "cast to what is reduced; flat_param.py: parameters are split views, whose backward joins the "
+         "gradients; algorithms/_comm_hooks/default_hooks.py: divided before they are scattered; "
+         "llmfoundry/models/mpt/modeling_mpt.py@b2a43a14:698: two metrics of every micro-batch in training, "
+         "each a cross-entropy over all logits (mosaicml/composer@v0.16.4 composer/metrics/nlp.py:121, "
+         "trainer/trainer.py:2473), which autocast brings to fp32 first: 2 + 4, then 4 + 4 for the "
+         "log-softmax, beside 2 + 4 of the loss itself; composer/optim/decoupled_weight_decay.py:242-275: "
+         "eight kernels a tensor, of 8, 12, 8, 12, 8, 8, 8 and 16 bytes, after one for its step counter, "
+         "which "
+         "the host reads",
      .attention = AttentionKernel::kFlash1,
      .fused_elementwise = true,
+     .stops_recompute_early = true,
      .gathers_by_block = true,
+     .flat_gradients = true,
      .logit_bytes = 4,
+     .logit_moved_bytes = 34,
      .quantize_bytes = 4,
+     .update_moved_bytes = 80,
+     .update_kernels = 10,
      .rotary = RotaryKernel::kNone,
      .gathers_in_own_pool = true,
      .metric = MemoryMetric::kReserved},

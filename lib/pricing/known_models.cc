@@ -74,6 +74,7 @@ const KnownModel kModels[] = {
       .kv_heads = 4,
       .head_dim = 128,
       .vocab = 151936,
+      .query_key_norm = true,
       .experts = Experts{.count = 128, .top_k = 8, .ffn = 1536}}},
     {"qwen330ba3b",
      "config.json of Qwen/Qwen3-30B-A3B",
@@ -84,6 +85,7 @@ const KnownModel kModels[] = {
       .kv_heads = 4,
       .head_dim = 128,
       .vocab = 151936,
+      .query_key_norm = true,
       .experts = Experts{.count = 128, .top_k = 8, .ffn = 768}}},
     {"gptoss120b",
      "config.json of openai/gpt-oss-120b",
@@ -95,6 +97,10 @@ const KnownModel kModels[] = {
       .head_dim = 64,
       .vocab = 201088,
       .linear_bias = true,
+      .stretched_positions = true,
+      .clamped_gate = true,
+      .window = 128,
+      .window_every = 2,
       .experts = Experts{.count = 128, .top_k = 4, .ffn = 2880}}},
     {"gptoss20b",
      "config.json of openai/gpt-oss-20b",
@@ -106,6 +112,10 @@ const KnownModel kModels[] = {
       .head_dim = 64,
       .vocab = 201088,
       .linear_bias = true,
+      .stretched_positions = true,
+      .clamped_gate = true,
+      .window = 128,
+      .window_every = 2,
       .experts = Experts{.count = 32, .top_k = 4, .ffn = 2880}}},
     {"internlm20b",
      "internlm/internlm-20b configuration",
@@ -169,11 +179,16 @@ std::string ApplyFamily(absl::string_view name, int64_t seq_len, Architecture& a
   const std::string key = Normalized(name);
   if (HasAny(key, {"gptoss"})) {
     a.linear_bias = true;
+    a.stretched_positions = true;
+    a.clamped_gate = true;
+    a.window = 128;
+    a.window_every = 2;
     return "gpt-oss";
   }
   if (HasAny(key, {"mpt"})) {
     a.gated_mlp = false;
     a.layer_norm = true;
+    a.linear_bias = true;  // no_bias: false (mosaicml/llm-foundry llmfoundry/models/mpt/configuration_mpt.py)
     a.tied_embeddings = true;
     a.learned_positions = seq_len;
     return "mpt";
@@ -190,6 +205,10 @@ std::string ApplyFamily(absl::string_view name, int64_t seq_len, Architecture& a
     a.linear_bias = false;
     a.qkv_bias = true;
     return "internlm";
+  }
+  if (HasAny(key, {"qwen3"})) {
+    a.query_key_norm = true;
+    return "qwen3";
   }
   if (HasAny(key, {"qwen25", "qwen2"})) {
     a.qkv_bias = true;

@@ -41,7 +41,7 @@ class LayerTimer {
     // Where a recomputation ends as soon as all inputs are there, the last product and what follows it are
     // not among it.
     size_t last = work.items.size();
-    if (w_.framework->stops_recompute_early && w_.recompute == RecomputeKind::kFull) {
+    if (w_.StopsRecomputeEarly() && w_.recompute == RecomputeKind::kFull) {
       while (last > 0 && work.items[last - 1].kind != WorkKind::kMatmul) --last;
       if (last > 0) --last;
     }
@@ -50,6 +50,7 @@ class LayerTimer {
     if (w_.degrees.cp > 1) AddContextExchanges();
     if (work.expert_bytes > 0) AddExpertExchanges(work.expert_bytes);
     WaitForHost(work);
+    times_.weight_backward += GradientAdditionSeconds(w_, weights_);
     if (w_.activations_on_host || offloaded_) AddOffload(SavedBytes(work, w_));
     return times_;
   }
@@ -71,6 +72,7 @@ class LayerTimer {
       // Both gradients are products of the same size.
       times_.input_backward += seconds.backward / 2;
       if (!w_.frozen) times_.weight_backward += seconds.backward / 2;
+      weights_ += item.batch * item.inner * item.columns;
     } else {
       times_.input_backward += seconds.backward;
     }
@@ -138,7 +140,7 @@ class LayerTimer {
         backward = forward + SecondsBeyondCompute(products_backward_, gather, left);
       }
     } else {
-      forward = pairs * Seconds(Collective::kAllReduce, bytes, group);
+      forward = pairs * (Seconds(Collective::kAllReduce, bytes, group) + LaunchSeconds(w_, 1));
       backward = forward;
     }
     times_.tensor_forward += forward;
@@ -257,6 +259,7 @@ class LayerTimer {
   const bool recomputed_;
   const bool offloaded_;
   const bool contention_;
+  double weights_ = 0;  // elements of this rank's matrices
   double products_forward_ = 0;
   double products_backward_ = 0;
   double attention_forward_ = 0;
@@ -313,6 +316,8 @@ PassTimes HeadPassTimes(const Workload& w) {
   times.forward = seconds.forward;
   times.input_backward = seconds.backward / 2;
   if (!w.frozen) times.weight_backward = seconds.backward / 2;
+  times.weight_backward += GradientAdditionSeconds(
+      w, hidden * static_cast<double>(w.model.vocab) / static_cast<double>(w.degrees.tp));
   if (w.degrees.tp > 1) {
     // The input is gathered and its gradient scattered, or all-reduced; of a token its largest logit, the sum
     // and the target's are all-reduced, fp32 each.

@@ -92,9 +92,20 @@ class LayerBuilder {
   double KeyValueHeads() const { return std::max(1.0, static_cast<double>(m_.kv_heads) / tp_); }
   double Heads() const { return static_cast<double>(m_.heads) / tp_; }
 
+  // Keys that a causal query sees on average: half of the sequence, or of a window's length all but what the
+  // first queries lack. Layers with a window and without are priced as one kind, their mean.
+  double MeanKeys() const {
+    const double length = static_cast<double>(w_.seq_len);
+    const double all = length / 2;
+    if (m_.window <= 0) return all;
+    const double window = std::min(static_cast<double>(m_.window), length);
+    const double share = 1 / static_cast<double>(std::max<int64_t>(1, m_.window_every));
+    return share * (window - window * window / (2 * length)) + (1 - share) * all;
+  }
+
   // Keeps its output and four bytes a head and query; its inputs are kept by who made them.
   void AddCoreAttention(double query_dim, double value_dim) {
-    const double context = static_cast<double>(w_.seq_len) / 2;  // a causal query sees half of it on average
+    const double context = MeanKeys();
     const double saved = tokens_ * Heads() * value_dim * kHalf + tokens_ * Heads() * 4;
     if (w_.framework->attention == AttentionKernel::kScores) {
       // The softmax's output, and its dropped copy with the mask (arXiv 2205.05198: 5 a s^2 b with dropout).
@@ -118,6 +129,12 @@ class LayerBuilder {
     // down all but up.
     AddMatmul(tokens_, hidden_, queries + 2 * keys, tokens_ / cut_ * hidden_ * linear_input_,
               /*recomputed=*/keys / (queries + 2 * keys));
+    if (m_.query_key_norm) {
+      Add({.kind = WorkKind::kElementwise,
+           .pass = PassKind::kNorm,
+           .moved_bytes = 2 * tokens_ * (queries + keys) * kHalf,
+           .saved_bytes = tokens_ * (queries + keys) * kHalf});
+    }
     Add({.kind = WorkKind::kElementwise,
          .pass = PassKind::kRotary,
          .moved_bytes = 2 * tokens_ * (queries + keys) * kHalf,
@@ -208,6 +225,14 @@ class LayerBuilder {
     WorkItem& up = AddMatmul(routed / local_experts, hidden_, gates * ffn / etp,
                              routed * hidden_ * linear_input_, 0, local_experts);
     up.dropped_by = up.again_by = kWholeExperts;
+    const bool apart = w_.framework->expert_extras_apart;
+    if (apart && m_.clamped_gate) {
+      // Two clamps of half the columns each, and both joined again: r w, r w.
+      Add({.kind = WorkKind::kElementwise,
+           .pass = PassKind::kClamp,
+           .moved_bytes = routed * ffn / etp * gates * 4 * kHalf,
+           .again_by = kWholeExperts | kExpertActivation});
+    }
     Add({.kind = WorkKind::kElementwise,
          .pass = m_.gated_mlp ? PassKind::kGatedActivation : PassKind::kActivation,
          .moved_bytes = routed * ffn / etp * (gates + 1) * kHalf,
@@ -218,6 +243,12 @@ class LayerBuilder {
                                0, local_experts);
     down.dropped_by = kWholeExperts | kExpertActivation;
     down.again_by = kWholeExperts;
+    if (apart && m_.linear_bias) {
+      Add({.kind = WorkKind::kElementwise,
+           .pass = PassKind::kExpertBias,
+           .moved_bytes = routed * hidden_ * BytesOfExpertBias(w_).forward,
+           .again_by = kWholeExperts});
+    }
     for (size_t i = first; i < work_.items.size(); ++i) work_.items[i].expert = true;
     if (e.shared_ffn > 0) {
       AddMlp(static_cast<double>(e.shared_ffn), /*input_is_saved=*/false, kWholeExperts | kSharedExperts);
@@ -259,6 +290,16 @@ double SelectedBytes(const LayerWork& work, const Workload& w) {
 
 LayerWork WorkOfLayer(const Workload& workload, int64_t layer) {
   return LayerBuilder(workload, layer).Build();
+}
+
+// NVIDIA/Megatron-LM@d98e8a64 megatron/core/transformer/moe/experts.py, TEGroupedMLP._apply_bias, of each
+// expert bias times probability, added, all joined: w, r r w, r w; backward the split's gradients joined,
+// gradient times probability and times bias with their sums: r w, and twice r w and r. Probabilities in fp32,
+// as token_dispatcher.py makes them for HybridEP ("only supports float32 probs"), bring all between the
+// product and the last result to fp32, and casts to and from it.
+ExpertBiasBytes BytesOfExpertBias(const Workload& w) {
+  if (w.expert_dispatch != ExpertDispatch::kNodeAware) return {2 + 6 + 4, 4 + 2 * 6};
+  return {4 + 10 + 8 + 6, 6 + 6 + 4 + 2 * 12};
 }
 
 double SavedBytes(const LayerWork& work, const Workload& w) {

@@ -13,7 +13,16 @@ namespace trainctl::pricing {
 enum class WorkKind : uint8_t { kMatmul, kAttention, kElementwise };
 
 // What a pass over memory does, which decides how many kernels it is and what its backward moves.
-enum class PassKind : uint8_t { kNorm, kResidual, kRotary, kActivation, kGatedActivation, kPermute };
+enum class PassKind : uint8_t {
+  kNorm,
+  kResidual,
+  kRotary,
+  kActivation,
+  kGatedActivation,
+  kPermute,
+  kClamp,       // of gate and product, before the activation
+  kExpertBias,  // of what experts give, weighted by the token's probability
+};
 
 struct WorkItem {
   WorkKind kind = WorkKind::kElementwise;
@@ -47,6 +56,12 @@ struct LayerWork {
 
 // `layer` decides between experts and a plain MLP.
 LayerWork WorkOfLayer(const Workload& workload, int64_t layer);
+
+// Bytes that the kernels of PassKind::kExpertBias read and write of an element.
+struct ExpertBiasBytes {
+  double forward = 0, backward = 0;
+};
+ExpertBiasBytes BytesOfExpertBias(const Workload& workload);
 
 // Bytes kept per layer and micro-batch under the workload's recompute.
 double SavedBytes(const LayerWork& work, const Workload& workload);

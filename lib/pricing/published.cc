@@ -180,6 +180,12 @@ class RowReader {
     const char* named = nullptr;
     if (absl::StrContains(Cell("gpu_type"), "Jean Zay")) named = "jean-zay-a100";
     if (absl::StrContains(Cell("notes"), "4x100Gb RoCE")) named = "internevo-a100";
+    if (absl::StartsWith(Cell("source"), "pytorch/torchtitan@") &&
+        absl::string_view(w.device->name) == "a100-sxm-80gb") {
+      // multinode_trainer.slurm of those days: "optimized for AWS with EFA", 96 CPUs a node.
+      named = "p4de.24xlarge";
+      Assume("torchtitan's A100 are AWS's p4de.24xlarge (its multinode_trainer.slurm)");
+    }
     if (named != nullptr) {
       TRAINCTL_ASSIGN_OR_RETURN(w.node, cluster::FindNode(named));
     }

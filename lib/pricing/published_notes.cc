@@ -30,6 +30,7 @@ class NotesReader {
     w_.frozen = (Is("megatron-core") || Is("megatron-bridge")) && Says("lora");
     if (Is("torchtune")) ReadTune();
     if (Is("torchtitan")) ReadTitan();
+    if (Is("fsdp1")) ReadFoundry();
     w_.optimizer_in_backward |= Says("optimizer in backward") || w_.activations_on_host;
   }
 
@@ -100,6 +101,22 @@ class NotesReader {
     if (absl::StartsWith(w_.device->name, "b200")) {
       w_.recompute_attention = true;
       Assume("attention is recomputed (torchtitan@6fc499f on Blackwell)");
+    }
+  }
+
+  // Two generations of tables. That of April 2023, where the precision is still called bf16, ran under
+  // PyTorch 1.13.1 (mosaicml/llm-foundry@9fa3ceb9 examples/llm/throughput/sweep.sh), before recomputation
+  // stopped early; that of October 2023 under 2.1.0 (@b2a43a14 scripts/train/benchmarking/sweep.sh). PURE
+  // reduces gradients in bf16, DEFAULT in fp32 (mosaicml/composer@v0.16.4
+  // composer/trainer/mosaic_fsdp_utils.py:84).
+  void ReadFoundry() {
+    if (Says("raw precision=bf16")) {
+      w_.stops_recompute_early = false;
+      Assume("recomputation to the end of each block (PyTorch 1.13.1)");
+    }
+    if (Says("mp mode=pure")) {
+      w_.exchanged_gradient_bytes = 2;
+      Assume("gradients reduced in bf16 (PURE)");
     }
   }
 

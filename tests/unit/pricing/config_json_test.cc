@@ -161,4 +161,21 @@ TEST(ConfigJson, NamesTheFieldThatIsWrong) {
 }
 
 }  // namespace
+TEST(ConfigJson, NormsWindowsAndClampsOfAFamilyAreRead) {
+  const auto read = [](const char* text) { return FromConfigJson(text, "config.json")->architecture; };
+  const Architecture qwen = read(
+      R"({"model_type": "qwen3", "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28,
+          "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936})");
+  EXPECT_TRUE(qwen.query_key_norm);
+  EXPECT_EQ(qwen.window, 0);
+  const Architecture oss = read(
+      R"({"model_type": "gpt_oss", "hidden_size": 2880, "intermediate_size": 2880, "num_hidden_layers": 24,
+          "num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 64, "vocab_size": 201088,
+          "num_local_experts": 32, "num_experts_per_tok": 4, "sliding_window": 128,
+          "rope_scaling": {"rope_type": "yarn", "factor": 32.0}})");
+  EXPECT_EQ(oss.window, 128);
+  EXPECT_EQ(oss.window_every, 2);
+  EXPECT_TRUE(oss.clamped_gate && oss.stretched_positions && oss.linear_bias && !oss.query_key_norm);
+}
+
 }  // namespace trainctl::pricing

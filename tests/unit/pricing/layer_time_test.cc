@@ -38,7 +38,7 @@ TEST(Overlap, HiddenCommunicationCostsTheUnitsThatItTakes) {
 TEST(LayerTime, TensorParallelismWithoutOverlapIsFourAllReducesAndSixWithRecompute) {
   Workload w = SmallJob("megatron-deepspeed");
   w.degrees.tp = 4;
-  const double one = Collect(w, Collective::kAllReduce, 4096.0 * 4096 * 2, {4, 4});
+  const double one = Collect(w, Collective::kAllReduce, 4096.0 * 4096 * 2, {4, 4}) + LaunchSeconds(w, 1);
   EXPECT_NEAR(LayerPassTimes(w, 0, {}, true).tensor(), 4 * one, 1e-9);
   w.recompute = RecomputeKind::kFull;
   EXPECT_NEAR(LayerPassTimes(w, 0, {}, true).tensor(), 6 * one, 1e-9);
@@ -130,6 +130,17 @@ TEST(LayerTime, ARecomputationMayStopBeforeTheLastProduct) {
   EXPECT_NEAR(whole.recompute, whole.forward, 1e-12);
 }
 
+TEST(LayerTime, MetricsOfTrainingReadTheLogitsAgain) {
+  // Two cross-entropies beside the loss: a logit is cast to fp32 and its log-softmax written, 14 bytes each.
+  const Workload w = SmallJob("fsdp1");
+  FrameworkProfile plain = *w.framework;
+  plain.logit_moved_bytes = 2 + 4;
+  Workload without = w;
+  without.framework = &plain;
+  EXPECT_NEAR(HeadPassTimes(w).total() - HeadPassTimes(without).total(),
+              4096.0 * 128256 * 2 * 14 / (0.85 * 3.35e12), 1e-9);
+}
+
 TEST(LayerTime, ASmallLayerWaitsForItsHost) {
   Workload w = SmallJob("fsdp1");
   w.seq_len = 16;
@@ -147,6 +158,79 @@ TEST(LayerTime, ASmallLayerWaitsForItsHost) {
   const double graphs = LayerPassTimes(w, 0, {}, true).total();
   w.launches_operators = true;
   EXPECT_EQ(LayerPassTimes(w, 0, {}, true).total(), graphs);
+}
+
+// Seconds of the layer that `job` has and `without` has not, forward and backward.
+PassTimes Difference(const Workload& job, const Workload& without) {
+  PassTimes times = LayerPassTimes(job, 0, {}, true);
+  times.Add(LayerPassTimes(without, 0, {}, true).Times(-1));
+  return times;
+}
+
+TEST(LayerTime, WhatGptOssAddsToExpertsAreKernelsOfTheirOwn) {
+  // 4,096 tokens to eight experts each, 4,096 wide: 12 bytes an element forward and 16 backward for the bias,
+  // 28 and 40 where probabilities are fp32; a kernel more or less is 2 us.
+  Workload w = WithExperts();
+  w.launches_operators = false;
+  w.model.linear_bias = true;
+  Workload plain = w;
+  plain.model.linear_bias = false;
+  const double rate = BytesPerSecond(*w.device);
+  const double elements = 4096.0 * static_cast<double>(w.model.experts->top_k * w.model.hidden);
+  EXPECT_NEAR(Difference(w, plain).forward, 12 * elements / rate, 3e-6);
+  EXPECT_NEAR(Difference(w, plain).input_backward, 16 * elements / rate, 3e-6);
+  w.expert_dispatch = plain.expert_dispatch = ExpertDispatch::kNodeAware;
+  EXPECT_NEAR(Difference(w, plain).forward, 28 * elements / rate, 3e-6);
+  EXPECT_NEAR(Difference(w, plain).input_backward, 40 * elements / rate, 3e-6);
+  // Clamps: r w of gate and product, r w of both joined; r r w and r w backward.
+  w = plain;
+  w.model.clamped_gate = true;
+  const double columns = 4096.0 * static_cast<double>(w.model.experts->top_k * 2 * w.model.experts->ffn);
+  EXPECT_NEAR(Difference(w, plain).forward, 8 * columns / rate, 3e-6);
+  EXPECT_NEAR(Difference(w, plain).input_backward, 10 * columns / rate, 3e-6);
+  // Others have them in one kernel with the activation, or with the product.
+  w.framework = plain.framework = FindFramework("torchtitan");
+  EXPECT_EQ(Difference(w, plain).total(), 0);
+}
+
+TEST(LayerTime, StretchedPositionsAreRotatedStepByStep) {
+  // 24 bytes an element of queries and keys instead of 4, and 20 instead of 4 backward.
+  Workload w = SmallJob();
+  Workload fused = w;
+  w.model.stretched_positions = true;
+  const double rotated = 4096.0 * (32 + 8) * 128;
+  const double rate = BytesPerSecond(*w.device);
+  EXPECT_NEAR(Difference(w, fused).forward, 20 * rotated / rate, 1e-9);
+  EXPECT_NEAR(Difference(w, fused).input_backward, 16 * rotated / rate, 1e-9);
+}
+
+TEST(LayerTime, NormsOfQueriesAndKeysMoveThem) {
+  // Four bytes an element forward, six backward (the profile's own figures), and 2 us for each kernel.
+  Workload w = SmallJob();
+  const Workload without = w;
+  w.model.query_key_norm = true;
+  const double normed = 4096.0 * (32 + 8) * 128;
+  const double rate = BytesPerSecond(*w.device);
+  EXPECT_NEAR(Difference(w, without).forward, 4 * normed / rate + 2e-6, 1e-9);
+  EXPECT_NEAR(Difference(w, without).input_backward, 6 * normed / rate + 2e-6, 1e-9);
+}
+
+TEST(LayerWork, AWindowLimitsTheKeysThatAQuerySees) {
+  Workload w = SmallJob();
+  const auto keys = [&] {
+    for (const WorkItem& item : WorkOfLayer(w, 0).items) {
+      if (item.kind == WorkKind::kAttention) return item.inner;
+    }
+    return 0.0;
+  };
+  EXPECT_EQ(keys(), 2048);
+  // 128 each, but for the first 128 queries half of that: 128 - 128 * 64 / 4096.
+  w.model.window = 128;
+  EXPECT_EQ(keys(), 126);
+  w.model.window_every = 2;
+  EXPECT_EQ(keys(), (126 + 2048) / 2.0);
+  w.model.window = 100'000;  // longer than the sequence
+  EXPECT_EQ(keys(), 2048);
 }
 
 TEST(LayerTime, ModulesAreRecomputedAlone) {

@@ -95,6 +95,19 @@ TEST(ApplyNotes, AdaptersLeaveTheRestAsItIs) {
   EXPECT_TRUE(w.frozen);
 }
 
+// mosaicml/llm-foundry@9fa3ceb9 and @b2a43a14, sweep.sh: PyTorch 1.13.1 and 2.1.0.
+TEST(ApplyNotes, FoundrysTablesAreOfTwoReleases) {
+  Workload april = Of("fsdp1", "A100-40GB");
+  EXPECT_THAT(Apply({.notes = "grad_accum=8; raw precision=bf16 MP mode=PURE"}, april),
+              Contains(HasSubstr("PURE")));
+  EXPECT_FALSE(april.StopsRecomputeEarly());
+  EXPECT_DOUBLE_EQ(april.ExchangedGradientBytes(), 2);
+  Workload october = Of("fsdp1", "H100-80GB");
+  EXPECT_TRUE(Apply({.notes = "grad_accum=1; raw precision=amp_bf16 MP mode=DEFAULT"}, october).empty());
+  EXPECT_TRUE(october.StopsRecomputeEarly());
+  EXPECT_DOUBLE_EQ(october.ExchangedGradientBytes(), 4);
+}
+
 TEST(ApplyNotes, TorchaosTablesAreOfTwoReleases) {
   Workload h100 = Of("torchtitan", "H100");
   Apply({.source = "pytorch/ao@1:x.md"}, h100);
