@@ -65,8 +65,12 @@ const FrameworkProfile kFrameworks[] = {
          "megatron/mpu/cross_entropy.py works in place on fp32 logits; megatron/model/gpt_model.py: "
          "type:transformer, and DeepSpeed fills the stages; DeepSpeed v0.5.10 runtime/engine.py:1338: no "
          "gradient buffers in stage 1; runtime/zero/stage_1_and_2.py:1686-1692: the step flattens the "
-         "partition's gradients and copies them to fp32; runtime/bf16_optimizer.py: fp32 gradients of all "
-         "parameters beside the bf16 ones; bigscience train/tr11-176B-ml/chronicles-prequel.md:144: the "
+         "partition's gradients and copies them to fp32; 1205-1208, 1319-1325: before it, buckets of 500 "
+         "million "
+         "gradients are flattened to be reduced; runtime/bf16_optimizer.py: fp32 gradients of all "
+         "parameters beside the bf16 ones; v0.6.5 runtime/pipe/engine.py:270-274, runtime/engine.py:733-742, "
+         "2107-2113: they are reduced by groups of parameters, each as a bf16 copy; bigscience "
+         "train/tr11-176B-ml/chronicles-prequel.md:144: the "
          "context takes 1573 MiB; NCCL 2.10 (PyTorch 1.11); "
          "cross_entropy.py: largest, difference, exponential, sum and quotient are kernels of their own; "
          "bigscience train/tr11-176B-ml: CUDA_LAUNCH_BLOCKING=1; EleutherAI/cookbook@27dff48d "
@@ -93,6 +97,8 @@ const FrameworkProfile kFrameworks[] = {
      .vocab_multiple = 128,
      .step_bytes = 6,
      .flat_step_bytes = 6,
+     .reduced_copy_elements = 5e8,
+     .bf16_reduced_copy_bytes = 2,
      .gradient_twice = true,
      .embedding_norm = true,
      .fills_stages = true,

@@ -95,11 +95,13 @@ struct FrameworkProfile {
   // The same by the blocks that it takes one after the other, too large to be cut from freed activations; 0:
   // they are cut from those.
   double flat_step_bytes = 0;
-  bool gathers_in_own_pool = false;  // of blocks that no other stream may use, and copied out of them
-  bool gradient_twice = false;       // a weight's gradient is formed beside the one that it is added to
-  bool embedding_norm = false;       // a norm follows the embedding: its input is kept
-  bool fills_stages = false;         // an uneven cut gives each stage the most, the last one the rest
-  bool selects_modules = false;      // selective recompute names modules (RecomputeModule)
+  double reduced_copy_elements = 0;    // of gradients that are copied to one flat buffer to be reduced
+  double bf16_reduced_copy_bytes = 0;  // with an optimizer for bf16: the same of all gradients, bytes of each
+  bool gathers_in_own_pool = false;    // of blocks that no other stream may use, and copied out of them
+  bool gradient_twice = false;         // a weight's gradient is formed beside the one that it is added to
+  bool embedding_norm = false;         // a norm follows the embedding: its input is kept
+  bool fills_stages = false;           // an uneven cut gives each stage the most, the last one the rest
+  bool selects_modules = false;        // selective recompute names modules (RecomputeModule)
   bool gradients_stay = false;  // their buffers are there from the start; else from the first backward on
   double kept_logit_bytes = 0;  // of logit_bytes, those that a loss in chunks keeps for all tokens
   bool reports_decimal_units = false;               // its "GB" are 1e9 bytes
