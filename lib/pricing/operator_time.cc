@@ -62,6 +62,8 @@ ForwardBackward PassesOf(const WorkItem& item, const Workload& w) {
       const double passes = (w.expert_dispatch == ExpertDispatch::kNodeAware ? 0.5 : 1) / kPermuteShare;
       return {passes, passes};
     }
+    case PassKind::kCopy:
+      return {1, 1};
     case PassKind::kClamp:
       return {1, 10.0 / 8};  // gradient and input read, written; both halves' gradients joined
     case PassKind::kExpertBias: {
@@ -99,6 +101,23 @@ ForwardBackward KernelsOf(WorkKind kind) {
   return {1, 1};
 }
 
+// Rows of an expert are as many as its scales need: 16 of FP8, 32 of MXFP8, 64 of NVFP4 (NVIDIA/Megatron-LM
+// megatron/core/fp8_utils.py and fp4_utils.py, get_..._align_size). At half precision any number will do, and
+// no operand's rows are as long as that.
+double ExpertRows(double rows, Precision precision) {
+  const double multiple = precision == Precision::kNvfp4   ? 64
+                          : precision == Precision::kMxfp8 ? 32
+                          : precision == Precision::kFp8   ? 16
+                                                           : 8;
+  return std::ceil(rows / multiple) * multiple;
+}
+
+// Of an operand that is brought to low precision, in all. One scale for all of it, which current scaling of
+// FP8 has, is found first; scales of 16 or 32 elements are found as these are read.
+double QuantizeBytes(const Workload& w) {
+  return w.framework->quantize_bytes + (w.precision == Precision::kFp8 ? w.framework->largest_bytes : 0);
+}
+
 ForwardBackward DeviceSeconds(const WorkItem& item, const Workload& w) {
   const cluster::Device& device = *w.device;
   switch (item.kind) {
@@ -109,6 +128,8 @@ ForwardBackward DeviceSeconds(const WorkItem& item, const Workload& w) {
         return batch > 0 ? MatmulSeconds(device, precision, {batch, rows, inner, columns, result_bytes}) : 0;
       };
       const double streams = w.framework->expert_streams;
+      const double rows =
+          item.expert ? ExpertRows(item.rows, low ? w.precision : Precision::kBf16) : item.rows;
       const auto product = [&](double rows, double inner, double columns, double result_bytes) {
         if (!item.expert || streams == 0 || w.fused_experts) {
           return launch(item.batch, rows, inner, columns, result_bytes) + kKernelGapSeconds;
@@ -118,13 +139,13 @@ ForwardBackward DeviceSeconds(const WorkItem& item, const Workload& w) {
                launch(item.batch - rounds * streams, rows, inner, columns, result_bytes) + kKernelGapSeconds;
       };
       const bool adds = w.framework->accumulates_in_product;
-      ForwardBackward seconds = {product(item.rows, item.inner, item.columns, 2),
-                                 product(item.rows, item.columns, item.inner, 2) +
-                                     product(item.inner, item.rows, item.columns, adds ? 8 : 2)};
+      ForwardBackward seconds = {
+          product(rows, item.inner, item.columns, 2),
+          product(rows, item.columns, item.inner, 2) + product(item.inner, rows, item.columns, adds ? 8 : 2)};
       if (low) {
         // The input is brought to low precision before the forward, the output's gradient before the
         // backward.
-        const double bytes = w.framework->quantize_bytes * item.batch * item.rows;
+        const double bytes = QuantizeBytes(w) * item.batch * rows;
         // Fused, the two products of an expert's MLP hand on what they make in low precision.
         const bool fused = item.expert && w.fused_experts;
         const bool last = item.columns == static_cast<double>(w.model.hidden);
