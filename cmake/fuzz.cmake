@@ -1,5 +1,5 @@
 # libFuzzer targets: tests/fuzz/<name>_fuzz.cc becomes <name>_fuzz and the ctest entry fuzz/<name>, which
-# looks for new inputs for a short while, starting from tests/fuzz/corpus/<name>/ where there is one.
+# looks for new inputs for a short while, starting from tests/fuzz/corpus/<name>/ where there is one (plans: from the recipes that are shipped).
 if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang" OR NOT TRAINCTL_SANITIZE MATCHES "fuzzer-no-link")
   message(FATAL_ERROR "TRAINCTL_FUZZ needs -DCMAKE_CXX_COMPILER=clang++ -DTRAINCTL_SANITIZE=address,undefined,fuzzer-no-link")
 endif()
@@ -10,11 +10,15 @@ foreach(source IN LISTS sources)
   get_filename_component(name ${source} NAME_WE)
   string(REGEX REPLACE "_fuzz$" "" subject ${name})
   add_executable(${name} ${source})
-  target_link_libraries(${name} PRIVATE trainctl_recipe trainctl_data trainctl_checkpoint trainctl_pricing trainctl_schedule)
+  target_link_libraries(${name} PRIVATE trainctl_recipe trainctl_data trainctl_checkpoint trainctl_pricing trainctl_schedule
+                        trainctl_planner)
   target_link_options(${name} PRIVATE -fsanitize=fuzzer)
   set(found ${CMAKE_BINARY_DIR}/corpus/${subject})
   file(MAKE_DIRECTORY ${found})
   set(seeds ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/${subject})
+  if(subject STREQUAL "plan")
+    set(seeds ${PROJECT_SOURCE_DIR}/recipes/plan)
+  endif()
   if(NOT IS_DIRECTORY ${seeds})
     set(seeds)
   endif()

@@ -83,6 +83,7 @@ void Print(const MachineMeasurement& measurement) {
   constexpr std::pair<Resource, const char*> kUnits[] = {{Resource::kMatmulFlops, "FLOP"},
                                                          {Resource::kAttentionFlops, "FLOP"},
                                                          {Resource::kAttentionBackwardFlops, "FLOP"},
+                                                         {Resource::kAttentionTiles, ""},
                                                          {Resource::kLogits, ""},
                                                          {Resource::kOperandBytes, "B"},
                                                          {Resource::kMovedBytes, "B"},

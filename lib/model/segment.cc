@@ -21,7 +21,7 @@ class SegmentBuilder {
     segment_.block = block;
     segment_.shape = options.shape;
     segment_.dtype = options.dtype;
-    threads_ = options.threads;
+    segment_.threads = options.threads;
   }
 
   Segment BuildEmbedding() {
@@ -183,17 +183,17 @@ class SegmentBuilder {
   }
 
   // lib/nn/attention.cc computes one kv head at a time: its outputs before they are put in place, and
-  // the kernel's tiles of scores (ATen's _scaled_dot_product_flash_attention_for_cpu).
+  // the kernel's tiles of scores.
   int64_t AttentionTemp(bool backward) const {
     const int64_t group_numel = segment_.shape.tokens() * spec_.heads / spec_.kv_heads;
     const int64_t element = DTypeBytes(segment_.dtype);
     const int64_t seq_len = segment_.shape.seq_len;
-    const int64_t q_tile = std::min<int64_t>(seq_len, seq_len >= 768 ? 256 : seq_len >= 192 ? 64 : 32);
-    const int64_t kv_tile = std::min<int64_t>(seq_len, 512);
+    const AttentionTiles tile = AttentionTilesOf(seq_len);
     const int64_t tiles = backward ? 2 : 1;  // scores, and their gradient
     const int64_t rounded = segment_.dtype == DType::kF32 ? 0 : element;
     const int64_t workspace =
-        threads_ * q_tile * (tiles * kv_tile * (kFp32Bytes + rounded) + (spec_.head_dim + 2) * kFp32Bytes);
+        segment_.threads * tile.queries *
+        (tiles * tile.keys * (kFp32Bytes + rounded) + (spec_.head_dim + 2) * kFp32Bytes);
     const int64_t results = group_numel * ((backward ? 3 : 1) * spec_.head_dim * element + kFp32Bytes);
     return results + workspace;
   }
@@ -201,7 +201,6 @@ class SegmentBuilder {
   const ModelSpec& spec_;
   const std::vector<Parameter>& inventory_;
   Segment segment_;
-  int64_t threads_ = 1;
 };
 
 class ByteCounter {
@@ -330,6 +329,24 @@ std::vector<int> StorageRoots(const Segment& segment) {
       root[static_cast<size_t>(op.outputs[0])] = root[static_cast<size_t>(op.in_place_of)];
   }
   return root;
+}
+
+AttentionTiles AttentionTilesOf(int64_t seq_len) {
+  return {std::min<int64_t>(seq_len, seq_len >= 768   ? 256
+                                     : seq_len >= 192 ? 64
+                                                      : 32),
+          std::min<int64_t>(seq_len, 512)};
+}
+
+int64_t ScoresComputed(int64_t seq_len) {
+  const AttentionTiles tile = AttentionTilesOf(seq_len);
+  int64_t scores = 0;
+  for (int64_t first = 0; first < seq_len; first += tile.queries) {
+    const int64_t end = std::min(first + tile.queries, seq_len);
+    const int64_t keys = (end + tile.keys - 1) / tile.keys * tile.keys;
+    scores += (end - first) * std::min(keys, seq_len);
+  }
+  return scores;
 }
 
 int64_t LogitRowsAtOnce(const MicroBatchShape& shape, int64_t vocab, DType dtype) {

@@ -72,6 +72,7 @@ struct Segment {
   int block = 0;
   MicroBatchShape shape;
   DType dtype = DType::kF32;  // of activations
+  int64_t threads = 1;
   std::vector<Value> values;
   std::vector<Operator> operators;
   int input = -1;   // value id; -1 for the embedding
@@ -87,6 +88,16 @@ struct SegmentOptions {
 // The table of `block`. `inventory` is Inventory(spec).
 Segment BuildSegment(const ModelSpec& spec, const std::vector<Parameter>& inventory, int block,
                      const SegmentOptions& options);
+
+// Scores that the attention kernel (ATen's _scaled_dot_product_flash_attention_for_cpu) computes at once, of
+// one head and sequence. A tile always reaches over all of its keys, so that a causal mask saves whole tiles
+// only: up to 512 tokens nothing.
+struct AttentionTiles {
+  int64_t queries = 0, keys = 0;
+};
+AttentionTiles AttentionTilesOf(int64_t seq_len);
+// Of one head and sequence, all tiles together.
+int64_t ScoresComputed(int64_t seq_len);
 
 // Rows of logits that the head computes at once: it bounds the logits' memory, not the result.
 int64_t LogitRowsAtOnce(const MicroBatchShape& shape, int64_t vocab, DType dtype);

@@ -126,6 +126,7 @@ absl::string_view ResourceName(Resource resource) {
   static constexpr absl::string_view kNames[kNumResources] = {"matmul_flops",
                                                               "attention_flops",
                                                               "attention_backward_flops",
+                                                              "attention_tiles",
                                                               "logits",
                                                               "operand_bytes",
                                                               "moved_bytes",
@@ -145,6 +146,7 @@ Rates CpuRates(int64_t threads, DType compute_dtype, bool native_bf16) {
   rates[Resource::kMatmulFlops] = 1 / flops;
   rates[Resource::kAttentionFlops] = 1 / flops;
   rates[Resource::kAttentionBackwardFlops] = 1 / flops;
+  rates[Resource::kAttentionTiles] = 1e-6 / cores;
   rates[Resource::kLogits] = 1 / (2e8 * cores);
   rates[Resource::kOperandBytes] = 1 / 8e9;
   rates[Resource::kMovedBytes] = 1 / 8e9;

@@ -19,8 +19,9 @@ namespace trainctl::planner {
 // What time is made of, and what `trainctl calibrate` finds the seconds per unit of.
 enum class Resource : uint8_t {
   kMatmulFlops,
-  kAttentionFlops,          // causal, forward
+  kAttentionFlops,          // forward, of the scores that the kernel computes
   kAttentionBackwardFlops,  // the five products of the backward
+  kAttentionTiles,          // fixed cost of one product of a tile of scores
   kLogits,                  // logits through softmax, loss and gradient
   kOperandBytes,            // of products, results and sums of gradients among them
   kMovedBytes,              // read and written by passes over memory
@@ -30,7 +31,7 @@ enum class Resource : uint8_t {
   kCollectives,             // fixed cost of one
   kSteps,                   // fixed cost of a step: data, log
 };
-inline constexpr int kNumResources = 11;
+inline constexpr int kNumResources = 12;
 absl::string_view ResourceName(Resource resource);  // "matmul_flops"
 
 struct Work {

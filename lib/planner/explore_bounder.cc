@@ -27,7 +27,8 @@ bool Bounder::Pipe(const LayerAxes& layer, const PipeAxes& pipe, const std::vect
   workload_.pipeline = pipe.kind;
   workload_.degrees.virtual_stages = pipe.virtual_stages;
   // Gradients are added up otherwise where they are sharded.
-  const bool same = layer_terms_.accumulation[0] == layer_terms_.accumulation[1];
+  const bool same = layer_terms_.accumulation[0] == layer_terms_.accumulation[1] &&
+                    layer_terms_.head_accumulation[0] == layer_terms_.head_accumulation[1];
   const auto passes = [&](int zero_stage) {
     return pricing::PassSecondsBound(layer_terms_, load, pipe.kind, pipe.num_micro_batches,
                                      pipe.recomputed_layers, zero_stage);

@@ -19,8 +19,9 @@ double RunningThreads(int64_t cores, int64_t workers, int64_t threads) {
 
 // What the processor does, as against the fixed costs and the links.
 constexpr Resource kScaledByThreads[] = {
-    Resource::kMatmulFlops,  Resource::kAttentionFlops, Resource::kAttentionBackwardFlops, Resource::kLogits,
-    Resource::kOperandBytes, Resource::kMovedBytes,     Resource::kOptimizerElements};
+    Resource::kMatmulFlops,    Resource::kAttentionFlops,   Resource::kAttentionBackwardFlops,
+    Resource::kAttentionTiles, Resource::kLogits,           Resource::kOperandBytes,
+    Resource::kMovedBytes,     Resource::kOptimizerElements};
 
 absl::StatusOr<MeasuredRates> ReadRates(const Json& json, const std::string& what) {
   MeasuredRates measured;

@@ -23,10 +23,25 @@ double WeightGradientBytes(const model::Segment& segment, double numel, bool acc
 // Heads of keys and values are computed one after the other, each a call of its own.
 double AttentionCalls(const model::ModelSpec& spec) { return static_cast<double>(spec.kv_heads); }
 
-// Two products over the half of the scores that a causal mask leaves.
-double AttentionFlops(const model::ModelSpec& spec, const model::Segment& segment) {
-  const double width = static_cast<double>(spec.heads * spec.head_dim);
-  return 2 * Tokens(segment) * static_cast<double>(segment.shape.seq_len) * width;
+// What the attention kernel does: `products` over all scores that it computes. Heads and, forward, tiles of
+// queries are dealt to the threads whole: all wait for the one that has most.
+Work AttentionWork(const model::ModelSpec& spec, const model::Segment& segment, bool backward) {
+  const model::MicroBatchShape& shape = segment.shape;
+  const model::AttentionTiles tile = model::AttentionTilesOf(shape.seq_len);
+  const int64_t query_tiles = (shape.seq_len + tile.queries - 1) / tile.queries;
+  const int64_t tasks = shape.batch * spec.heads / spec.kv_heads * (backward ? 1 : query_tiles);
+  const int64_t threads = segment.threads;
+  const double wait =
+      static_cast<double>((tasks + threads - 1) / threads * threads) / static_cast<double>(tasks);
+  const double products = backward ? 5 : 2;
+  const double heads = static_cast<double>(shape.batch * spec.heads) * wait * products;
+  const double scores = static_cast<double>(model::ScoresComputed(shape.seq_len));
+  Work work;
+  work[backward ? Resource::kAttentionBackwardFlops : Resource::kAttentionFlops] =
+      heads * 2 * scores * static_cast<double>(spec.head_dim);
+  work[Resource::kAttentionTiles] = heads * scores / static_cast<double>(tile.queries * tile.keys);
+  work[Resource::kOperators] = AttentionCalls(spec);
+  return work;
 }
 
 }  // namespace
@@ -56,9 +71,7 @@ Work ForwardWork(const model::ModelSpec& spec, const model::Segment& segment, co
       break;
     }
     case OpKind::kAttention:
-      work[Resource::kAttentionFlops] = AttentionFlops(spec, segment);
-      work[Resource::kOperators] = AttentionCalls(spec);
-      break;
+      return AttentionWork(spec, segment, /*backward=*/false);
     case OpKind::kLinearCrossEntropy:
       break;  // LossWork
   }
@@ -99,9 +112,7 @@ Work BackwardWork(const model::ModelSpec& spec, const model::Segment& segment, c
       break;
     }
     case OpKind::kAttention:
-      work[Resource::kAttentionBackwardFlops] = 2.5 * AttentionFlops(spec, segment);
-      work[Resource::kOperators] = AttentionCalls(spec);
-      break;
+      return AttentionWork(spec, segment, /*backward=*/true);
     case OpKind::kLinearCrossEntropy:
       break;  // LossWork
   }

@@ -76,12 +76,13 @@ ForwardBackward ScoresSeconds(const WorkItem& item, const Workload& w) {
   const double scores_product = product(queries, item.head_dim, context);
   const double values_product = product(queries, context, item.head_dim);
   const double bandwidth = BytesPerSecond(device);
+  const double bias = w.model.learned_positions == 0 ? scores * w.framework->score_bias_bytes / bandwidth : 0;
   const double softmax = scores * 4 / bandwidth;
   const double dropout = w.model.dropout ? scores * 5 / bandwidth : 0;
   // The result's heads are brought back beside each other.
   const double transpose = item.rows * item.columns * item.head_dim * 4 / bandwidth;
   // Backward: two products each; the softmax reads its output too.
-  return {scores_product + values_product + softmax + dropout + transpose,
+  return {scores_product + values_product + bias + softmax + dropout + transpose,
           2 * (scores_product + values_product) + 1.5 * softmax + dropout + transpose};
 }
 

@@ -145,6 +145,13 @@ void AddPasses(LayerTerms& terms, const Workload& workload) {
     }
   }
   terms.head = PassesOf(HeadPassTimes(w));
+  for (const int shards : {0, 1}) {
+    Workload two = w;
+    two.global_batch *= 2;
+    two.degrees.zero_stage = shards == 1 ? 3 : 1;
+    terms.head_accumulation[static_cast<size_t>(shards)] =
+        2 * std::max(0.0, HeadPassTimes(two).weight_backward - terms.head.weight_backward);
+  }
 }
 
 // A vocabulary that needs next to nothing.
@@ -284,9 +291,11 @@ LayerTerms::Passes PassesOf(const LayerTerms& terms, const RankLoad& load, int64
   add(false, load.dense);
   add(true, load.moe);
   if (load.head) passes.Add(terms.head, 1);
-  const auto& accumulation = terms.accumulation[zero_stage >= 2 ? 1 : 0];
+  const size_t shards = zero_stage >= 3 ? 1 : 0;
+  const auto& accumulation = terms.accumulation[shards];
   passes.weight_backward += adds * (static_cast<double>(load.dense) * accumulation[0] +
-                                    static_cast<double>(load.moe) * accumulation[1]);
+                                    static_cast<double>(load.moe) * accumulation[1] +
+                                    (load.head ? terms.head_accumulation[shards] : 0));
   return passes;
 }
 

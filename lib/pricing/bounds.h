@@ -66,7 +66,8 @@ struct LayerTerms {
   // Seconds more of a layer's weight backward for each micro-batch but the first, whose gradients are there
   // already: [shards gradients][experts].
   std::array<std::array<double, 2>, 2> accumulation = {};
-  double speed_beside_tokens = 1;  // of passes while tokens are exchanged beside them
+  std::array<double, 2> head_accumulation = {};  // the same of the head
+  double speed_beside_tokens = 1;                // of passes while tokens are exchanged beside them
   // What of a backward is the weights' part is not known: copies from the host hide behind either.
   bool halves_unknown = false;
 

@@ -59,10 +59,7 @@ class Exchanger {
   double Run(Collective collective, double bytes, const cluster::GroupPlacement& group) const {
     return bytes > 0 ? cluster::CollectiveSeconds(collective, bytes, group, *w_.node) : 0;
   }
-  double GradientBytes() const {
-    return w_.framework->exchanged_gradient_bytes > 0 ? w_.framework->exchanged_gradient_bytes
-                                                      : w_.framework->gradient_bytes;
-  }
+  double GradientBytes() const { return w_.ExchangedGradientBytes(); }
 
   // Of a parameter as it is gathered.
   double WeightBytes() const { return w_.weights_in_fp8 ? 1 : kHalf; }
@@ -109,7 +106,7 @@ class Exchanger {
             ? w_.framework->overlap_bucket_elements
             : std::max(kBucketElements, kBucketElementsPerRank * static_cast<double>(d_.dp));
     const double share = std::min(1.0, bucket / std::max(1.0, own.all()));
-    const double left = SpeedLeft(Whole(dense), w_, contention_);
+    const double left = SpeedLeftByRing(Whole(dense), w_, contention_);
     times_.exposed_reduce_seconds = Beside(micro_batch_.BackwardPass(), reduce, share, left);
     if (w_.framework->owners_broadcast) return;
     times_.exposed_gather_seconds = Beside(micro_batch_.ForwardPass(), gather, share, left);
@@ -135,7 +132,7 @@ class Exchanger {
     };
     const double gather = gather_of(own.layers / layers, own.experts / layers);
     const double scatter = Reduce(own.layers / layers, dense) + Reduce(own.experts / layers, experts);
-    const double left = SpeedLeft(Whole(dense), w_, contention_);
+    const double left = SpeedLeftByRing(Whole(dense), w_, contention_);
     const double again = d_.zero_stage == 3 ? gather : 0;
     double seconds =
         layers * (SecondsBeyondCompute(micro_batch_.ForwardPass() / layers, gather, left) +
@@ -144,10 +141,15 @@ class Exchanger {
     const double tables = w_.model.tied_embeddings ? own.tables : own.tables / 2;
     seconds +=
         gather + scatter + Run(Collective::kAllGather, tables * kHalf, dense.shard) + Reduce(tables, dense);
-    // Gathered blocks are copied into their parameters, gradients into the buffer that is scattered.
+    // Gathered blocks are copied into their parameters, gradients into the buffer that is scattered. Flat
+    // ones are joined first, then cast, and divided in place by a part of the number of ranks.
+    const double wire = GradientBytes();
+    const double gradient_copies = w_.framework->flat_gradients
+                                       ? 2 * kHalf + (wire > kHalf ? kHalf + wire : 0) + 2 * wire
+                                       : kHalf + wire;
     const double copies =
-        (w_.framework->copies_gathered_blocks ? 2 * WeightBytes() * (again > 0 ? 2 : 1) : 0) + kHalf +
-        GradientBytes();
+        (w_.framework->copies_gathered_blocks ? 2 * WeightBytes() * (again > 0 ? 2 : 1) : 0) +
+        gradient_copies;
     seconds += own.all() * copies / BytesPerSecond(*w_.device);
     times_.spread_seconds = seconds * static_cast<double>(w_.num_micro_batches());
   }

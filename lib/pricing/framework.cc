@@ -16,7 +16,10 @@ const FrameworkProfile kFrameworks[] = {
          "skills/nemo-mbridge-perf-moe-comm-overlap/SKILL.md: 463,348 kernels in a step of Qwen3-30B-A3B, 64 "
          "micro-batches of 48 layers with 8 local experts: 151 a layer, of which its operators here are 79 "
          "(16 "
-         "and 32 products of experts, 11 and 16 others, 4 exchanges)",
+         "and 32 products of experts, 11 and 16 others, 4 exchanges); NVIDIA/Megatron-LM@d98e8a64 "
+         "megatron/core/transformer/moe/token_dispatcher.py, cuda_sync_point, and \"will cause a CPU sync\" "
+         "of "
+         "HybridEP",
      .attention = AttentionKernel::kVendor,
      .sequence_parallel = true,
      .fused_elementwise = true,
@@ -29,6 +32,7 @@ const FrameworkProfile kFrameworks[] = {
      .stretched_rotary_apart = true,
      .expert_extras_apart = true,
      .expert_layer_kernels = 72,
+     .waits_for_counts = true,
      .accumulates_in_product = true,
      .expert_streams = 4,
      .vocab_multiple = 128,
@@ -55,6 +59,7 @@ const FrameworkProfile kFrameworks[] = {
      .stretched_rotary_apart = true,
      .expert_extras_apart = true,
      .expert_layer_kernels = 72,
+     .waits_for_counts = true,
      .largest_bytes = 2,
      .accumulates_in_product = true,
      .expert_streams = 4,
@@ -79,7 +84,11 @@ const FrameworkProfile kFrameworks[] = {
          "bigscience train/tr11-176B-ml: CUDA_LAUNCH_BLOCKING=1; EleutherAI/cookbook@27dff48d "
          "sizing/results/transformer_data/h_sweep_tp.out: with bias_dropout_fusion the norms and residuals "
          "of "
-         "Megatron's layer still move 38 bytes an element and more, as without it",
+         "Megatron's layer still move 38 bytes an element and more, as without it; ALiBi, "
+         "megatron/model/transformer.py: baddbmm, which PyTorch copies it for (written, then read by the "
+         "product: 4 bytes); DeepSpeed v0.6.3 runtime/bf16_optimizer.py:393: a gradient is copied to fp32 "
+         "and "
+         "added to the fp32 ones (2 + 4, 4 + 4 + 4 bytes)",
      .gradient_bytes = 2,
      .bf16_gradient_bytes = 6,
      .optimizer_bytes = 12,
@@ -90,6 +99,8 @@ const FrameworkProfile kFrameworks[] = {
      .logit_moved_bytes = 50,
      .rotary = RotaryKernel::kNone,
      .fused_residual = false,
+     .bf16_added_gradient_bytes = 18,
+     .score_bias_bytes = 4,
      .blocking_launches = true,
      .vocab_multiple = 128,
      .step_bytes = 6,
@@ -113,13 +124,28 @@ const FrameworkProfile kFrameworks[] = {
          "compilation; PyTorch's LayerNorm and GELU are one kernel each; loss_fn fused_crossentropy keeps "
          "the logits and writes their gradient, both half precision; activation_checkpointing_reentrant: "
          "false, "
-         "with which PyTorch's torch/utils/checkpoint.py stops early (set_checkpoint_early_stop); "
-         "torch/distributed/fsdp/_runtime_utils.py: blocks are gathered on a stream of their own",
+         "with which PyTorch's torch/utils/checkpoint.py stops early (set_checkpoint_early_stop, PyTorch "
+         "2.1); "
+         "torch/distributed/fsdp/_runtime_utils.py: blocks are gathered on a stream of their own, gradients "
+         "cast to what is reduced; flat_param.py: parameters are split views, whose backward joins the "
+         "gradients; algorithms/_comm_hooks/default_hooks.py: divided before they are scattered; "
+         "llmfoundry/models/mpt/modeling_mpt.py@b2a43a14:698: two metrics of every micro-batch in training, "
+         "each a cross-entropy over all logits (mosaicml/composer@v0.16.4 composer/metrics/nlp.py:121, "
+         "trainer/trainer.py:2473), which autocast brings to fp32 first: 2 + 4, then 4 + 4 for the "
+         "log-softmax, beside 2 + 4 of the loss itself; composer/optim/decoupled_weight_decay.py:242-275: "
+         "eight kernels a tensor, of 8, 12, 8, 12, 8, 8, 8 and 16 bytes, after one for its step counter, "
+         "which "
+         "the host reads",
      .attention = AttentionKernel::kFlash1,
      .fused_elementwise = true,
+     .stops_recompute_early = true,
      .gathers_by_block = true,
+     .flat_gradients = true,
      .logit_bytes = 4,
+     .logit_moved_bytes = 34,
      .quantize_bytes = 4,
+     .update_moved_bytes = 80,
+     .update_kernels = 10,
      .rotary = RotaryKernel::kNone,
      .gathers_in_own_pool = true,
      .metric = MemoryMetric::kReserved},
@@ -174,7 +200,9 @@ const FrameworkProfile kFrameworks[] = {
          "(solver/optimizer/utils.py:235) "
          "and a flat bf16 one; internlm/core/context/process_group_initializer.py: data, zero1, model and "
          "global "
-         "groups are apart",
+         "groups are apart; internlm/solver/optimizer/fsdp_optimizer.py:55-63: a fp32 copy beside FSDP's "
+         "bf16 "
+         "shard",
      .gradient_bytes = 2,
      .attention = AttentionKernel::kFlash1,
      .fused_elementwise = true,
@@ -184,6 +212,7 @@ const FrameworkProfile kFrameworks[] = {
      .norm_forward_bytes = 12,
      .norm_backward_bytes = 34,
      .fused_activation = false,
+     .half_shards = true,
      .step_bytes = 12,
      .flat_step_bytes = 18,
      .gathers_in_own_pool = true,

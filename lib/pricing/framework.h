@@ -58,6 +58,7 @@ struct FrameworkProfile {
   bool owners_broadcast = false;
   bool gathers_by_block = false;        // ZeRO-2 too gathers block by block beside the forward
   bool copies_gathered_blocks = false;  // a gathered block is copied into its parameters (FSDP2)
+  bool flat_gradients = false;  // of a block: joined into one, cast to what is reduced, divided in place
   double overlap_bucket_elements = 0;   // of gradients that are reduced beside the backward; 0: Megatron's
   double exchanged_gradient_bytes = 0;  // bytes per gradient on the wire; 0: gradient_bytes
   double bucket_elements = 0;           // of the buffers that gradients and parameters are exchanged through
@@ -66,6 +67,10 @@ struct FrameworkProfile {
   double logit_moved_bytes = 12;  // loss, forward and backward together
   double norm_forward_bytes = 4, norm_backward_bytes = 10;
   double quantize_bytes = 0;  // an operand brought to low precision, in both layouts
+  // The optimizer where it is not one kernel for all tensors but some for each: bytes that they read and
+  // write of a parameter, and how many the host launches for each tensor.
+  double update_moved_bytes = 0;
+  double update_kernels = 0;
   RotaryKernel rotary = RotaryKernel::kFused;
   bool fused_residual = true;    // bias, dropout and the residual's addition are one kernel
   bool fused_activation = true;  // the gate's activation and product are one kernel
@@ -77,14 +82,22 @@ struct FrameworkProfile {
   // Kernels of a layer with experts, forward and backward, that are not operators of its table: of routing,
   // of counts and indices, of sums of partial results.
   double expert_layer_kernels = 0;
+  // The host waits until it knows how many tokens each expert gets before it launches what comes next.
+  bool waits_for_counts = false;
   double largest_bytes = 0;  // read to find the largest value, where one scale serves a whole operand
   bool accumulates_in_product = false;  // gradients of weights are added to fp32 ones by the product itself
-  double expert_streams = 0;            // products of experts run side by side, each a launch; 0: all in one
-  bool blocking_launches = false;       // the host waits for every kernel
-  int64_t vocab_multiple = 1;           // times tp: the vocabulary is padded to it
+  // Moved per weight by kernels that add every micro-batch's gradient to fp32 ones, where bf16 has another
+  // optimizer; 0: autograd adds it in place to those before it, where the product does not.
+  double bf16_added_gradient_bytes = 0;
+  // Moved per score where the product adds a bias of the positions to it, unless these are learned.
+  double score_bias_bytes = 0;
+  double expert_streams = 0;       // products of experts run side by side, each a launch; 0: all in one
+  bool blocking_launches = false;  // the host waits for every kernel
+  int64_t vocab_multiple = 1;      // times tp: the vocabulary is padded to it
   bool embedding_counts_as_layer = false;  // when layers are cut into stages
   // Memory: what is there beside states and activations.
-  double step_bytes = 0;  // per updated parameter while the optimizer runs, gone afterwards
+  bool half_shards = false;  // fully sharded, a rank keeps its part in half precision beside the fp32 one
+  double step_bytes = 0;     // per updated parameter while the optimizer runs, gone afterwards
   // The same by the blocks that it takes one after the other, too large to be cut from freed activations; 0:
   // they are cut from those.
   double flat_step_bytes = 0;

@@ -188,6 +188,7 @@ std::string ApplyFamily(absl::string_view name, int64_t seq_len, Architecture& a
   if (HasAny(key, {"mpt"})) {
     a.gated_mlp = false;
     a.layer_norm = true;
+    a.linear_bias = true;  // no_bias: false (mosaicml/llm-foundry llmfoundry/models/mpt/configuration_mpt.py)
     a.tied_embeddings = true;
     a.learned_positions = seq_len;
     return "mpt";

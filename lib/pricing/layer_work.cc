@@ -38,10 +38,14 @@ class LayerBuilder {
   LayerWork Build() {
     work_.input_bytes = tokens_ / cut_ * hidden_ * kHalf;
     work_.tensor_parallel_bytes = tp_ > 1 ? tokens_ * hidden_ * kHalf : 0;
-    AddNorm();
+    // Norms that can be recomputed are modules of their own: before latent attention and before experts. The
+    // others are part of the product behind them (NVIDIA/Megatron-LM
+    // megatron/core/models/gpt/gpt_layer_specs.py: input_layernorm, pre_mlp_layernorm;
+    // megatron/core/transformer/transformer_layer.py: IdentityOp).
+    AddNorm(m_.latent.has_value());
     m_.latent.has_value() ? AddLatentAttention() : AddAttention();
     AddResidual();
-    AddNorm();
+    AddNorm(has_experts_);
     has_experts_ ? AddExperts() : AddMlp(static_cast<double>(m_.ffn), /*input_is_saved=*/true);
     AddResidual();
     return std::move(work_);
@@ -55,13 +59,13 @@ class LayerBuilder {
 
   // Reads and writes the stream; keeps its input. Its output is kept by the product that reads it. One kernel
   // by one it keeps its input in fp32 and what is scaled, and the stream itself not.
-  void AddNorm() {
+  void AddNorm(bool is_module) {
     const double bytes = tokens_ / cut_ * hidden_ * kHalf;
     Add({.kind = WorkKind::kElementwise,
          .pass = PassKind::kNorm,
          .moved_bytes = 2 * bytes,
          .saved_bytes = fused_ ? bytes : 3 * bytes,
-         .again_by = kLayerNorms});
+         .again_by = is_module ? uint32_t{kLayerNorms} : 0});
   }
 
   void AddResidual() {
@@ -124,8 +128,7 @@ class LayerBuilder {
     // Selective recompute keeps every second product: of q, k, v and o these are q and v, of gate, up and
     // down all but up.
     AddMatmul(tokens_, hidden_, queries + 2 * keys, tokens_ / cut_ * hidden_ * linear_input_,
-              /*recomputed=*/keys / (queries + 2 * keys))
-        .dropped_by = kLayerNorms;
+              /*recomputed=*/keys / (queries + 2 * keys));
     if (m_.query_key_norm) {
       Add({.kind = WorkKind::kElementwise,
            .pass = PassKind::kNorm,
@@ -179,7 +182,6 @@ class LayerBuilder {
     WorkItem& up = AddMatmul(tokens_, hidden_, gates * columns,
                              input_is_saved ? tokens_ / cut_ * hidden_ * linear_input_ : 0,
                              /*recomputed=*/m_.gated_mlp ? 0.5 : 0);
-    up.dropped_by = kLayerNorms;
     up.again_by = dropped_by;
     // Kernel by kernel the gate is kept before and after its activation.
     Add({.kind = WorkKind::kElementwise,
@@ -230,7 +232,8 @@ class LayerBuilder {
     // NVIDIA/Megatron-LM@d98e8a64 megatron/core/transformer/moe/experts.py, quantization_padding and
     // quantization_unpadding; HybridEP and DeepEP pad as they sort.
     const bool apart = w_.framework->expert_extras_apart;
-    const bool pads = apart && w_.IsFp8() && ep > 1 && w_.expert_dispatch == ExpertDispatch::kAllToAll;
+    const bool pads =
+        apart && w_.IsFp8() && !w_.drops_tokens && ep > 1 && w_.expert_dispatch == ExpertDispatch::kAllToAll;
     if (pads) AddCopy(routed);
     WorkItem& up = AddMatmul(routed / local_experts, hidden_, gates * ffn / etp,
                              routed * hidden_ * linear_input_, 0, local_experts);

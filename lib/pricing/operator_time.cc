@@ -9,9 +9,15 @@ namespace {
 // From the end of one kernel to the first byte of the next: a kernel of one element takes this
 // (pytorch/ao torchao/testing/training/roofline_utils.py, KERNEL_LAUNCH_OVERHEAD_SEC, H100).
 constexpr double kKernelGapSeconds = 2e-6;
-// What the host takes to launch one: a linear layer of PyTorch on a DGX H100 (NVIDIA/TransformerEngine#2053:
-// 13.48 us). It shows where the host waits for every kernel.
-constexpr double kHostSeconds = 13.5e-6;
+// What a kernel costs where the host waits for each one: it ends, the host hears of it, runs Python to the
+// next and launches that. bigscience-workshop/bigscience@9e64edec train/tr11-176B-ml/chronicles-prequel.md,
+// "dealing with JZ hanging", 80 A100s, 512 sequences of one model of 80 layers at pp 10: 91.04 TFLOP/s with
+// CUDA_LAUNCH_BLOCKING=1, 97.20 without (ibid., "Best TFLOPs": 844.81 s for 2,048 sequences at 98.87): 14.5 s
+// of 521 passes of eight layers of 89 kernels, as they are counted below, and of the head's 40. (On 160
+// neither was faster.)
+constexpr double kBlockingSeconds = 37e-6;
+// Of head and loss: Megatron-LM megatron/mpu/cross_entropy.py, operator by operator.
+constexpr double kHeadKernelsForward = 26, kHeadKernelsBackward = 14;
 // All ranks wait for the slowest device. Eight of one node differ by 5 % and more (stas00/ml-engineering,
 // compute/accelerator/README.md, "Not all accelerators are created equal"), which is 2.85 standard
 // deviations.
@@ -54,6 +60,10 @@ ForwardBackward PassesOf(const WorkItem& item, const Workload& w) {
     case PassKind::kActivation:
       return {1, 1.5};  // r w; dy, x, dx
     case PassKind::kGatedActivation:
+      // Of experts the probability's gradient is a sum over the columns beside it, which a compiler makes a
+      // kernel of its own: r r r (NVIDIA/Megatron-LM@d98e8a64 megatron/core/fusions/fused_bias_swiglu.py,
+      // weighted_swiglu_back).
+      if (item.expert && f.expert_extras_apart) return {1, 16.0 / 6};
       // r r w; dy, gate, up, two gradients. Without fusion the activation's result is written and read.
       return compiled || f.fused_activation ? ForwardBackward{1, 10.0 / 6} : ForwardBackward{10.0 / 6, 3};
     case PassKind::kPermute: {
@@ -88,15 +98,45 @@ double MatmulSeconds(const cluster::Device& device, Precision precision, double 
 
 namespace {
 
+// Bytes that are moved, per weight, to add a gradient to those before it; 0: the product does it, or each
+// micro-batch's gradients are scattered and added as shards.
+double AddedGradientBytes(const Workload& w) {
+  const FrameworkProfile& f = *w.framework;
+  if (f.accumulates_in_product || w.frozen || w.degrees.zero_stage == 3) return 0;
+  if (w.precision == Precision::kBf16 && f.bf16_added_gradient_bytes > 0) return f.bf16_added_gradient_bytes;
+  // Two read, one written (PyTorch torch/csrc/autograd/functions/accumulate_grad.h, variable_grad +=
+  // new_grad).
+  return 3 * f.weight_bytes;
+}
+
 // Kernels of an operator where none are fused beyond what its kind says.
-ForwardBackward KernelsOf(WorkKind kind) {
-  switch (kind) {
+ForwardBackward KernelsOf(const WorkItem& item, const Workload& w) {
+  const double adds = w.framework->accumulates_in_product || w.frozen ? 0 : 1;
+  switch (item.kind) {
     case WorkKind::kMatmul:
-      return {1, 2};
+      // A bias: its gradient is summed, and added too.
+      return {1, 2 + adds + (w.model.linear_bias ? 1 + adds : 0)};
     case WorkKind::kAttention:
-      return {5, 9};  // two products, softmax, dropout, transposition; four, three and copies back
+      // Two products, softmax, dropout, transposition, the copy of a bias; four, three and copies back.
+      return {w.framework->score_bias_bytes > 0 && w.model.learned_positions == 0 ? 6.0 : 5.0, 9};
     case WorkKind::kElementwise:
-      return {1, 2};
+      break;
+  }
+  if (item.moved_bytes == 0) return {0, 0};
+  switch (item.pass) {
+    case PassKind::kNorm:
+      return {1, 3 + 2 * adds};  // the input's gradient, the weights' in two parts
+    case PassKind::kResidual:
+      return w.framework->fused_residual ? ForwardBackward{1, 2} : ForwardBackward{3, 2};
+    case PassKind::kRotary:
+      return {w.framework->rotary == RotaryKernel::kNone ? 0.0 : 1.0, 1};
+    case PassKind::kActivation:
+    case PassKind::kGatedActivation:
+    case PassKind::kPermute:
+    case PassKind::kCopy:
+    case PassKind::kClamp:
+    case PassKind::kExpertBias:
+      break;
   }
   return {1, 1};
 }
@@ -142,6 +182,10 @@ ForwardBackward DeviceSeconds(const WorkItem& item, const Workload& w) {
       ForwardBackward seconds = {
           product(rows, item.inner, item.columns, 2),
           product(rows, item.columns, item.inner, 2) + product(item.inner, rows, item.columns, adds ? 8 : 2)};
+      if (w.model.linear_bias && !item.expert && !adds && !w.frozen) {
+        // The bias's gradient: those of the outputs are read and summed over the tokens.
+        seconds.backward += PassSeconds(device, item.batch * item.rows * item.columns * 2, 1);
+      }
       if (low) {
         // The input is brought to low precision before the forward, the output's gradient before the
         // backward.
@@ -188,12 +232,20 @@ ForwardBackward OperatorSeconds(const WorkItem& item, const Workload& w) {
     seconds.forward *= slowest;
     seconds.backward *= slowest;
   }
-  if (w.framework->blocking_launches) {
-    const ForwardBackward kernels = KernelsOf(item.kind);
-    seconds.forward += kernels.forward * kHostSeconds;
-    seconds.backward += kernels.backward * kHostSeconds;
-  }
+  const ForwardBackward kernels = KernelsOf(item, w);
+  seconds.forward += LaunchSeconds(w, kernels.forward);
+  seconds.backward += LaunchSeconds(w, kernels.backward);
   return seconds;
+}
+
+double LaunchSeconds(const Workload& w, double kernels) {
+  return w.framework->blocking_launches ? kernels * kBlockingSeconds : 0;
+}
+
+double GradientAdditionSeconds(const Workload& w, double elements) {
+  const double micro_batches = static_cast<double>(w.num_micro_batches());
+  const double seconds = PassSeconds(*w.device, AddedGradientBytes(w) * elements, 1);
+  return seconds * (micro_batches - 1) / micro_batches;
 }
 
 ForwardBackward HeadSeconds(const Workload& w) {
@@ -206,16 +258,21 @@ ForwardBackward HeadSeconds(const Workload& w) {
   const Precision precision = w.IsFp8() && !w.fused_experts ? Precision::kBf16 : w.precision;
   const double loss = ElementwiseSeconds(device, tokens * columns * w.framework->logit_moved_bytes / 2);
   const bool adds = w.framework->accumulates_in_product;
-  return {MatmulSeconds(device, precision, {1, tokens, hidden, columns, 2}) + loss,
+  return {MatmulSeconds(device, precision, {1, tokens, hidden, columns, 2}) + loss +
+              LaunchSeconds(w, kHeadKernelsForward),
           MatmulSeconds(device, precision, {1, tokens, columns, hidden, 2}) +
-              MatmulSeconds(device, precision, {1, hidden, tokens, columns, adds ? 8.0 : 2.0}) + loss};
+              MatmulSeconds(device, precision, {1, hidden, tokens, columns, adds ? 8.0 : 2.0}) + loss +
+              LaunchSeconds(w, kHeadKernelsBackward)};
 }
 
 double OptimizerSeconds(const Workload& w, double elements) {
   // Norm: read. Clip: read and written. Update: master copy, moments and gradient read, all but the gradient
   // written, and the copy for the products. Clear: written.
   const double gradient = w.framework->gradient_bytes;
-  const double bytes = 4 * gradient + 2 * w.OptimizerBytes() + gradient + w.framework->weight_bytes;
+  const double update = w.framework->update_moved_bytes > 0
+                            ? w.framework->update_moved_bytes
+                            : 2 * w.OptimizerBytes() + gradient + w.framework->weight_bytes;
+  const double bytes = 4 * gradient + update;
   return elements * bytes / BytesPerSecond(*w.device);
 }
 

@@ -20,6 +20,13 @@ double MatmulSeconds(const cluster::Device& device, Precision precision, double 
 // One row of a layer's table, with the kernels of the workload's framework.
 ForwardBackward OperatorSeconds(const WorkItem& item, const Workload& workload);
 
+// What the host adds to so many kernels where it waits for each one.
+double LaunchSeconds(const Workload& workload, double kernels);
+
+// Adding the gradients of `elements` weights to those of the micro-batches before, by kernels of its own; of
+// the micro-batches' mean, as the first one has nothing to add to.
+double GradientAdditionSeconds(const Workload& workload, double elements);
+
 // Head and loss of one micro-batch: the product with the vocabulary and the passes over the logits.
 ForwardBackward HeadSeconds(const Workload& workload);
 

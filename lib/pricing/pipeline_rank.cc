@@ -136,7 +136,11 @@ double ShardedElements(const RankParameters& parameters, const Workload& w) {
   const double group = static_cast<double>(w.degrees.shard_group * w.degrees.cp);
   const double expert_group = group * static_cast<double>(w.degrees.tp) /
                               (static_cast<double>(w.degrees.ep) * static_cast<double>(w.degrees.etp));
-  return parameters.dense() / group + parameters.experts / std::max(1.0, expert_group);
+  return ShardedDenseElements(parameters, w) + parameters.experts / std::max(1.0, expert_group);
+}
+
+double ShardedDenseElements(const RankParameters& parameters, const Workload& w) {
+  return parameters.dense() / static_cast<double>(w.degrees.shard_group * w.degrees.cp);
 }
 
 double MicroBatchesInFlight(const Workload& w, int64_t rank) {

@@ -49,6 +49,7 @@ RankParameters ParametersOfRank(const Workload& workload, int64_t rank);
 // What one rank keeps of them where they are sharded: data and context parallel ranks share the dense part,
 // and those of them that hold the same experts the routed one.
 double ShardedElements(const RankParameters& parameters, const Workload& workload);
+double ShardedDenseElements(const RankParameters& parameters, const Workload& workload);  // of the dense part
 
 // Rows of the vocabulary with what the framework pads.
 double PaddedVocab(const Workload& workload);

@@ -110,8 +110,11 @@ class RankPricer {
       Of(price, MemoryPart::kParameters) = zero == 3 ? shard_ * f_.weight_bytes : WeightBytes();
       return;
     }
-    if (zero == 3) {
-      // Fully sharded trainers keep the fp32 shard as the parameter, and gather what a block needs.
+    if (zero == 3 && f_.half_shards) {
+      Of(price, MemoryPart::kParameters) = shard_ * f_.weight_bytes;
+      Of(price, MemoryPart::kOptimizer) = shard_ * w_.OptimizerBytes();
+    } else if (zero == 3) {
+      // Most fully sharded trainers keep the fp32 shard as the parameter, and gather what a block needs.
       const double master = std::min(4.0, w_.OptimizerBytes());
       Of(price, MemoryPart::kParameters) = shard_ * master;
       Of(price, MemoryPart::kOptimizer) = shard_ * (w_.OptimizerBytes() - master);
@@ -237,7 +240,18 @@ class RankPricer {
 
   double StepBytes() const {
     if (w_.frozen || w_.optimizer_in_backward || w_.optimizer_on_host) return 0;
-    return (w_.degrees.zero_stage >= 1 ? shard_ : parameters_.all()) * StepBytesPerElement();
+    const double all = w_.degrees.zero_stage >= 1 ? shard_ : parameters_.all();
+    if (!w_.half_moments) return all * StepBytesPerElement();
+    // Both moments as fp32, of all tensors of a group of parameters before the kernel runs; experts are a
+    // group of their own (NVIDIA/TransformerEngine transformer_engine/pytorch/optimizers/fused_adam.py, step
+    // and get_unscaled_state; NVIDIA/Megatron-LM megatron/core/optimizer/__init__.py, _get_param_groups).
+    // Beside bf16 weights that optimizer reads the gradients as they are (distrib_optimizer.py,
+    // decoupled_grad).
+    const double dense =
+        w_.degrees.zero_stage >= 1 ? ShardedDenseElements(parameters_, w_) : parameters_.dense();
+    const double group = std::max(dense, all - dense);
+    const double gradients = w_.precision == Precision::kBf16 ? 0 : all * StepBytesPerElement();
+    return gradients + group * 8;
   }
   // The bf16 optimizer has its gradients in fp32 already.
   bool HasOwnGradients() const {

@@ -181,6 +181,12 @@ class RowReader {
     const char* named = nullptr;
     if (absl::StrContains(Cell("gpu_type"), "Jean Zay")) named = "jean-zay-a100";
     if (absl::StrContains(Cell("notes"), "4x100Gb RoCE")) named = "internevo-a100";
+    if (absl::StartsWith(Cell("source"), "pytorch/torchtitan@") &&
+        absl::string_view(w.device->name) == "a100-sxm-80gb") {
+      // multinode_trainer.slurm of those days: "optimized for AWS with EFA", 96 CPUs a node.
+      named = "p4de.24xlarge";
+      Assume("torchtitan's A100 are AWS's p4de.24xlarge (its multinode_trainer.slurm)");
+    }
     if (named != nullptr) {
       TRAINCTL_ASSIGN_OR_RETURN(w.node, cluster::FindNode(named));
     }
@@ -347,7 +353,13 @@ class RowReader {
                          w.degrees.zero_stage == 3, ReleaseIn(Cell("notes")))
             : nullptr;
     if (recipe != nullptr) {
-      w.optimizer_bytes = recipe->optimizer_bytes;
+      w.half_moments = recipe->half_moments;
+      // bf16 weights are the upper half of their fp32 copy, so that the lower half is kept alone
+      // (NVIDIA/Megatron-LM megatron/core/optimizer/optimizer_config.py, store_param_remainders, on by
+      // default); FP8 weights and Megatron's own shards have the whole copy (the same file,
+      // use_precision_aware_optimizer_no_fp8_or_ds_fp8).
+      const bool halves = w.precision == Precision::kBf16 && w.degrees.zero_stage < 3;
+      if (recipe->half_moments) w.optimizer_bytes = halves ? 2 + 2 + 2 : 4 + 2 + 2;
       w.offloaded_layers = recipe->offloaded_layers;
       Assume(absl::StrCat("what is not stated as Megatron-Bridge's ", recipe->source));
     }
@@ -356,6 +368,11 @@ class RowReader {
       w.recompute_modules = recipe->modules;
       if (recipe->recomputed_layers > 0) w.recomputed_layers = recipe->recomputed_layers;
       return absl::OkStatus();
+    }
+    if (recompute.empty() && absl::StartsWith(Cell("source"), "AMD-AGI/Primus@") &&
+        w.degrees.zero_stage == 3) {
+      recompute = "full";
+      Assume("recompute = full (examples/megatron/configs/MI300X/llama3.1_70B-FP8-pretrain.yaml there)");
     }
     if (recompute.empty()) {
       recompute = framework_->default_recompute;

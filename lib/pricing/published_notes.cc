@@ -8,6 +8,8 @@
 namespace trainctl::pricing {
 namespace {
 
+constexpr double kSmallDevice = 24.0 * 1024 * 1024 * 1024;  // of the devices that people have at home
+
 class NotesReader {
  public:
   NotesReader(const RunText& text, Workload& workload, std::vector<std::string>& assumptions)
@@ -20,6 +22,7 @@ class NotesReader {
       w_.optimizer_bytes = w_.framework->optimizer_bytes > 8 ? 6 : 2;
     }
     if (ApplyExpertRecipe(text_.model, text_.notes, w_)) Assume("dispatch as in that release's recipes");
+    w_.drops_tokens = absl::StrContains(Normalized(text_.model), "tokendrop");
     if (Says("hybridep")) w_.expert_dispatch = ExpertDispatch::kNodeAware;
     if (Says("ep overlap on")) w_.overlap_experts = true;
     w_.activations_on_host = Says("activation offload") || absl::StrContains(optimizer, "8bit");
@@ -28,6 +31,7 @@ class NotesReader {
     w_.frozen = (Is("megatron-core") || Is("megatron-bridge")) && Says("lora");
     if (Is("torchtune")) ReadTune();
     if (Is("torchtitan")) ReadTitan();
+    if (Is("fsdp1")) ReadFoundry();
     w_.optimizer_in_backward |= Says("optimizer in backward") || w_.activations_on_host;
   }
 
@@ -53,10 +57,17 @@ class NotesReader {
       // Paged: the driver moves the moments in as the update, on the device, comes to them.
       w_.optimizer_bytes = 1e-3;
       w_.optimizer_in_backward = true;
-      w_.recompute = RecomputeKind::kFull;
+      // The table has two rows a method, the one with least memory and the one with most tokens a second
+      // (torchtune issue 925). Recompute is what the second leaves out: its other switches cost no speed, it
+      // 21 % (README.md:150-153).
+      const bool least_memory = w_.device->memory_bytes.value <= kSmallDevice;
+      w_.recompute = least_memory ? RecomputeKind::kFull : RecomputeKind::kNone;
       w_.loss_chunks = 8;
       w_.logit_bytes = 12;
-      Assume("recompute, optimizer in backward and paged moments of 8B_full_single_device.yaml");
+      Assume(least_memory
+                 ? "recompute, optimizer in backward and paged moments of 8B_full_single_device.yaml"
+                 : "optimizer in backward and paged moments of 8B_full_single_device.yaml, without its "
+                   "recompute");
     }
     // Later rows have what earlier ones had.
     const bool packed_alone = Says("+packed");
@@ -91,6 +102,22 @@ class NotesReader {
     if (absl::StartsWith(w_.device->name, "b200")) {
       w_.recompute_attention = true;
       Assume("attention is recomputed (torchtitan@6fc499f on Blackwell)");
+    }
+  }
+
+  // Two generations of tables. That of April 2023, where the precision is still called bf16, ran under
+  // PyTorch 1.13.1 (mosaicml/llm-foundry@9fa3ceb9 examples/llm/throughput/sweep.sh), before recomputation
+  // stopped early; that of October 2023 under 2.1.0 (@b2a43a14 scripts/train/benchmarking/sweep.sh). PURE
+  // reduces gradients in bf16, DEFAULT in fp32 (mosaicml/composer@v0.16.4
+  // composer/trainer/mosaic_fsdp_utils.py:84).
+  void ReadFoundry() {
+    if (Says("raw precision=bf16")) {
+      w_.stops_recompute_early = false;
+      Assume("recomputation to the end of each block (PyTorch 1.13.1)");
+    }
+    if (Says("mp mode=pure")) {
+      w_.exchanged_gradient_bytes = 2;
+      Assume("gradients reduced in bf16 (PURE)");
     }
   }
 

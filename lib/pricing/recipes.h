@@ -19,7 +19,7 @@ struct Recipe {
   uint32_t modules = 0;           // with kSelective
   int64_t recomputed_layers = 0;  // of each rank, with kFull; 0: all
   int64_t offloaded_layers = 0;   // whose activations wait in host memory
-  double optimizer_bytes = 0;     // per parameter; 0: as the framework
+  bool half_moments = false;      // the precision-aware optimizer with moments in bf16
   const char* source = "";
 };
 

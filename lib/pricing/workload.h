@@ -83,15 +83,19 @@ struct Workload {
   double logit_bytes = 0;                 // per logit at the peak of the loss; 0: as the framework
   double optimizer_bytes = 0;             // per parameter; 0: as the framework
   double gradient_bytes = 0;              // per parameter; 0: as the framework
+  bool half_moments = false;              // moments in half precision, which the update unpacks to fp32
   bool weights_in_fp8 = false;            // matrices are kept in low precision alone, and gathered so
   bool frozen = false;  // adapters alone are trained: no gradients, no optimizer of the rest
-  std::optional<bool> embedding_is_layer;  // when layers are cut into stages; empty: as the framework
-  int64_t loss_chunks = 1;                 // logits are formed so many times, for a part of the tokens each
-  bool activations_on_host = false;        // kept activations wait in host memory for the backward
+  std::optional<bool> stops_recompute_early;  // empty: as the framework
+  double exchanged_gradient_bytes = 0;        // per gradient on the wire; 0: as the framework
+  std::optional<bool> embedding_is_layer;     // when layers are cut into stages; empty: as the framework
+  int64_t loss_chunks = 1;             // logits are formed so many times, for a part of the tokens each
+  bool activations_on_host = false;    // kept activations wait in host memory for the backward
   int64_t offloaded_layers = 0;        // of each pipeline rank: their kept activations wait in host memory
   bool optimizer_on_host = false;      // master copy and moments live and are updated in host memory
   bool optimizer_in_backward = false;  // a gradient is applied and dropped as soon as it is there
   ExpertDispatch expert_dispatch = ExpertDispatch::kAllToAll;
+  bool drops_tokens = false;  // experts get a fixed number of tokens, the rest of theirs is dropped or filled
   bool overlap_experts = false;  // exchanges of tokens run beside another micro-batch's passes
   // With low precision: the activation and the casts of experts' MLPs happen inside their products, and the
   // output matrix is in low precision too.
@@ -105,6 +109,14 @@ struct Workload {
     if (gradient_bytes > 0) return gradient_bytes;
     const bool other = precision == Precision::kBf16 && framework->bf16_gradient_bytes > 0;
     return other ? framework->bf16_gradient_bytes : framework->gradient_bytes;
+  }
+  double ExchangedGradientBytes() const {
+    if (exchanged_gradient_bytes > 0) return exchanged_gradient_bytes;
+    return framework->exchanged_gradient_bytes > 0 ? framework->exchanged_gradient_bytes
+                                                   : framework->gradient_bytes;
+  }
+  bool StopsRecomputeEarly() const {
+    return stops_recompute_early.value_or(framework->stops_recompute_early);
   }
   // Of one micro-batch, on one rank; context parallelism cuts the sequences.
   double TokensPerRank() const {

@@ -141,8 +141,10 @@ class Script {
     } else if (name == "environment") {
       const char* threads = std::getenv("OMP_NUM_THREADS");
       const char* note = std::getenv("TEST_NOTE");
+      const char* spin = std::getenv("GOMP_SPINCOUNT");
       Write(absl::StrCat("threads=", threads == nullptr ? "" : threads, " assigned=", world_.threads,
-                         " cores=", Cores(), " note=", note == nullptr ? "" : note, "\n"));
+                         " cores=", Cores(), " note=", note == nullptr ? "" : note,
+                         " spin=", spin == nullptr ? "" : spin, "\n"));
     } else if (name == "wait_key") {
       const absl::Status status = client_.store().Wait({argument}, absl::Minutes(5));
       client_.control().Fail({world_.rank, step_, "", std::string(status.message()), true});

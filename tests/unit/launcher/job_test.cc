@@ -158,8 +158,20 @@ TEST_F(JobTest, WorkersAreToldTheirThreadsAndPinned) {
   for (int rank = 0; rank < 2; ++rank) {
     EXPECT_THAT(observer_->LinesOf(rank),
                 ElementsAre(absl::StrCat("threads=1 assigned=1 cores=", cores[rank % cores.size()],
-                                         " note=from the recipe")));
+                                         " note=from the recipe spin=4000")));
   }
+}
+
+TEST_F(JobTest, HowThreadsWaitIsTheUsersToSay) {
+  options_.env = {{"GOMP_SPINCOUNT", "7"}};
+  ASSERT_TRUE(Run({"*:environment"}).ok());
+  EXPECT_THAT(observer_->LinesOf(0), ElementsAre(HasSubstr("spin=7")));
+}
+
+TEST_F(JobTest, AWaitPolicyIsNotContradicted) {
+  options_.env = {{"OMP_WAIT_POLICY", "active"}};
+  ASSERT_TRUE(Run({"*:environment"}).ok());
+  EXPECT_THAT(observer_->LinesOf(0), ElementsAre(testing::EndsWith("spin=")));
 }
 
 TEST_F(JobTest, ANameThatTheLauncherSetsItselfIsRefused) {

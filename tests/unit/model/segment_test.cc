@@ -59,6 +59,15 @@ TEST(Segment, ATinyLayerWalkedByHand) {
   EXPECT_EQ(memory.input_gradient_bytes, 0);  // written over the output's gradient
 }
 
+// By hand: 1,024 tokens are four tiles of 256 queries, which see 256, 512, 768 and 1,024 keys in tiles of
+// 512.
+TEST(Segment, ScoresAreComputedInWholeTiles) {
+  EXPECT_EQ(ScoresComputed(64), 64 * 64);
+  EXPECT_EQ(ScoresComputed(384), 384 * 384);
+  EXPECT_EQ(ScoresComputed(600), 8 * 64 * 512 + 88 * 600);
+  EXPECT_EQ(ScoresComputed(1024), 256 * (512 + 512 + 1024 + 1024));
+}
+
 TEST(Segment, BytesAreProportionalToTheTokens) {
   for (const ModelSpec& spec : Variants()) {
     for (int block : {0, 1, HeadBlock(spec)}) {

@@ -82,8 +82,32 @@ TEST(Cost, TheMatrixProductsOfAStepAreTheModelsFlops) {
   rates[Resource::kMatmulFlops] = rates[Resource::kAttentionFlops] = 1;
   rates[Resource::kAttentionBackwardFlops] = 4.0 / 5;  // the table counts five products, FlopsPerToken four
   const StepCost cost = PriceStep(BuildDataParallel(spec, ledger, options), spec, ledger, options, 1, rates);
-  const double expected = model::FlopsPerToken(spec, 64) * 128;
+  // Of 64 tokens the kernel masks half of the scores, and computes them all.
+  const double products = model::FlopsPerToken(spec, 0);
+  const double expected = (products + 2 * (model::FlopsPerToken(spec, 64) - products)) * 128;
   EXPECT_NEAR(cost.compute_seconds, expected, 1e-9 * expected);
+}
+
+// One sequence and as many heads of keys as of queries: each call of the backward is a single task, for which
+// a second thread does nothing; the forward's four tiles of queries are shared by two, not by three.
+TEST(Cost, AttentionWaitsForTheThreadThatHasMost) {
+  model::ModelSpec spec = *model::Preset("toy-5m");
+  spec.kv_heads = spec.heads;
+  const sharding::Ledger ledger(model::Inventory(spec), sharding::Mesh{}, 0);
+  const auto work = [&](int64_t threads) {
+    schedule::BuildOptions options;
+    options.shape = {1, 256};
+    options.threads = threads;
+    return WorkOfStep(BuildDataParallel(spec, ledger, options), spec, ledger, options);
+  };
+  const auto forward = [&](int64_t threads) { return work(threads)["attention"][Resource::kAttentionFlops]; };
+  const auto backward = [&](int64_t threads) {
+    return work(threads)["attention backward"][Resource::kAttentionBackwardFlops];
+  };
+  EXPECT_DOUBLE_EQ(backward(1) / forward(1), 2.5) << "five products for two";
+  EXPECT_DOUBLE_EQ(backward(2), 2 * backward(1));
+  EXPECT_DOUBLE_EQ(forward(2), forward(1));
+  EXPECT_DOUBLE_EQ(forward(3), 1.5 * forward(1)) << "one of three has two of the four";
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ TEST(Overlap, HiddenCommunicationCostsTheUnitsThatItTakes) {
 TEST(LayerTime, TensorParallelismWithoutOverlapIsFourAllReducesAndSixWithRecompute) {
   Workload w = SmallJob("megatron-deepspeed");
   w.degrees.tp = 4;
-  const double one = Collect(w, Collective::kAllReduce, 4096.0 * 4096 * 2, {4, 4});
+  const double one = Collect(w, Collective::kAllReduce, 4096.0 * 4096 * 2, {4, 4}) + LaunchSeconds(w, 1);
   EXPECT_NEAR(LayerPassTimes(w, 0, {}, true).tensor(), 4 * one, 1e-9);
   w.recompute = RecomputeKind::kFull;
   EXPECT_NEAR(LayerPassTimes(w, 0, {}, true).tensor(), 6 * one, 1e-9);
@@ -128,6 +128,17 @@ TEST(LayerTime, ARecomputationMayStopBeforeTheLastProduct) {
   w.framework = FindFramework("megatron-core");
   const PassTimes whole = LayerPassTimes(w, 0, {}, true);
   EXPECT_NEAR(whole.recompute, whole.forward, 1e-12);
+}
+
+TEST(LayerTime, MetricsOfTrainingReadTheLogitsAgain) {
+  // Two cross-entropies beside the loss: a logit is cast to fp32 and its log-softmax written, 14 bytes each.
+  const Workload w = SmallJob("fsdp1");
+  FrameworkProfile plain = *w.framework;
+  plain.logit_moved_bytes = 2 + 4;
+  Workload without = w;
+  without.framework = &plain;
+  EXPECT_NEAR(HeadPassTimes(w).total() - HeadPassTimes(without).total(),
+              4096.0 * 128256 * 2 * 14 / (0.85 * 3.35e12), 1e-9);
 }
 
 TEST(LayerTime, ASmallLayerWaitsForItsHost) {

@@ -119,6 +119,41 @@ TEST(PriceMemory, AnOptimizerMayNeedMoreThanThePasses) {
   EXPECT_DOUBLE_EQ(Part(price, MemoryPart::kActivations), 0);
 }
 
+// Its fully sharded way: a bf16 shard, and a fp32 copy of it with the moments (fsdp_optimizer.py:55-63).
+TEST(PriceMemory, AShardMayBeThereInTwoPrecisions) {
+  Workload w = Llama3b();
+  w.framework = FindFramework("internevo");
+  w.degrees = {.dp = 4, .zero_stage = 3, .shard_group = 4};
+  w.global_batch = 8;
+  const double parameters = static_cast<double>(NumParameters(w.model)) - static_cast<double>(w.model.hidden);
+  const MemoryPrice two = PriceMemory(w);
+  EXPECT_NEAR(Part(two, MemoryPart::kParameters), parameters / 4 * 2, 1);
+  EXPECT_NEAR(Part(two, MemoryPart::kOptimizer), parameters / 4 * (4 + 8), 1);
+  w.framework = FindFramework("torchtitan");
+  const MemoryPrice one = PriceMemory(w);
+  EXPECT_NEAR(Part(one, MemoryPart::kParameters), parameters / 4 * 4, 1);
+  EXPECT_NEAR(Part(one, MemoryPart::kOptimizer), parameters / 4 * 8, 1);
+}
+
+// The precision-aware optimizer: beside bf16 weights both moments of the experts, the larger group, as fp32;
+// in low precision the gradients of all as fp32 too.
+TEST(PriceMemory, HalfMomentsAreUnpackedForTheUpdate) {
+  Workload w = Mixture();
+  w.half_moments = true;
+  w.optimizer_bytes = 6;
+  const double routed = 3.0 * 8 * (3 * 2048 * 1408);  // three layers of experts, eight of 64 on a rank
+  const MemoryPrice bf16 = PriceMemory(w);
+  EXPECT_DOUBLE_EQ(bf16.At(MemoryMoment::kStep).work, routed * (4 + 4));
+  w.precision = Precision::kFp8;
+  w.optimizer_bytes = 8;
+  const MemoryPrice fp8 = PriceMemory(w);
+  const double updated = Part(fp8, MemoryPart::kOptimizer) / 8;
+  EXPECT_GT(updated, routed);
+  EXPECT_DOUBLE_EQ(fp8.At(MemoryMoment::kStep).work, updated * 4 + routed * (4 + 4));
+  w.half_moments = false;
+  EXPECT_DOUBLE_EQ(PriceMemory(w).At(MemoryMoment::kStep).work, updated * 4);
+}
+
 TEST(PriceMemory, DualPipeHasTheModelTwice) {
   Workload w = Llama3b();
   w.framework = FindFramework("megatron-core");
@@ -197,6 +232,21 @@ TEST(SavedBytes, EachModuleDropsWhatItFormsAgain) {
   EXPECT_DOUBLE_EQ(none - kept(kLayerNorms, 1), 2 * tokens / 2 * 2048 * 2);
   EXPECT_DOUBLE_EQ(none - kept(kPlainMlp, 1), 0);  // a layer of experts has none
   EXPECT_DOUBLE_EQ(kept(0, 0) - kept(kPlainMlp, 0), tokens * 11264 / 2 * 3 * 2);
+}
+
+// Where the norm is part of the product behind it there is nothing to recompute.
+TEST(SavedBytes, ANormThatIsPartOfAProductStays) {
+  Workload w = Mixture();
+  w.model.latent.reset();
+  w.recompute = RecomputeKind::kSelective;
+  const auto dropped = [&](int64_t layer) {
+    w.recompute_modules = 0;
+    const double all = SavedBytes(WorkOfLayer(w, layer), w);
+    w.recompute_modules = kLayerNorms;
+    return all - SavedBytes(WorkOfLayer(w, layer), w);
+  };
+  EXPECT_DOUBLE_EQ(dropped(0), 0);                      // a dense layer
+  EXPECT_DOUBLE_EQ(dropped(1), 4096.0 / 2 * 2048 * 2);  // the one before the experts alone
 }
 
 TEST(SavedBytes, ExpertsOfTwoTensorRanksSeeTheTokensOfBoth) {

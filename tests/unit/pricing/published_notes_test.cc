@@ -67,6 +67,12 @@ TEST(ApplyNotes, OneDevicesRecipePagesItsMoments) {
   EXPECT_TRUE(w.optimizer_in_backward);
   EXPECT_LT(w.OptimizerBytes(), 0.01);
   EXPECT_EQ(w.recompute, RecomputeKind::kFull);
+  // The same table's row with most tokens a second, on 48 GB.
+  Workload fast = Of("torchtune", "A6000");
+  EXPECT_THAT(Apply({.notes = "packed 2048, compile; single-device recipe"}, fast),
+              Contains(HasSubstr("without its recompute")));
+  EXPECT_EQ(fast.recompute, RecomputeKind::kNone);
+  EXPECT_LT(fast.OptimizerBytes(), 0.01);
 }
 
 TEST(ApplyNotes, LowPrecisionKeepsItsWeightsInIt) {
@@ -87,6 +93,19 @@ TEST(ApplyNotes, AdaptersLeaveTheRestAsItIs) {
   Workload w = Of("megatron-bridge", "H100-80GB");
   Apply({.notes = "LoRA; 26.06 NeMo Container"}, w);
   EXPECT_TRUE(w.frozen);
+}
+
+// mosaicml/llm-foundry@9fa3ceb9 and @b2a43a14, sweep.sh: PyTorch 1.13.1 and 2.1.0.
+TEST(ApplyNotes, FoundrysTablesAreOfTwoReleases) {
+  Workload april = Of("fsdp1", "A100-40GB");
+  EXPECT_THAT(Apply({.notes = "grad_accum=8; raw precision=bf16 MP mode=PURE"}, april),
+              Contains(HasSubstr("PURE")));
+  EXPECT_FALSE(april.StopsRecomputeEarly());
+  EXPECT_DOUBLE_EQ(april.ExchangedGradientBytes(), 2);
+  Workload october = Of("fsdp1", "H100-80GB");
+  EXPECT_TRUE(Apply({.notes = "grad_accum=1; raw precision=amp_bf16 MP mode=DEFAULT"}, october).empty());
+  EXPECT_TRUE(october.StopsRecomputeEarly());
+  EXPECT_DOUBLE_EQ(october.ExchangedGradientBytes(), 4);
 }
 
 TEST(ApplyNotes, TorchaosTablesAreOfTwoReleases) {

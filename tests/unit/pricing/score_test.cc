@@ -68,6 +68,32 @@ TEST(PublishedRuns, WhatIsMissingIsFilledInOrSaid) {
               HasSubstr("a batch that no run had"));
 }
 
+// With bf16 weights the precision-aware optimizer keeps two bytes of the master copy, else all four.
+TEST(PublishedRuns, HalfMomentsComeFromTheRecipe) {
+  std::map<std::string, std::string> changes = {{"source", "NVIDIA-NeMo/Megatron-Bridge@1:x.md"},
+                                                {"model", "Moonlight 16B-A3B"},
+                                                {"layers", "27"},
+                                                {"n_gpus", "8"},
+                                                {"tp", "2"},
+                                                {"ep", "8"},
+                                                {"dp_shard", ""},
+                                                {"global_batch_seqs", "4"},
+                                                {"activation_recompute", "none"}};
+  for (const char* column : {"hidden", "ffn", "heads", "kv_heads", "vocab"}) changes[column] = "";
+  EXPECT_TRUE(Priced(changes).half_moments);
+  EXPECT_DOUBLE_EQ(Priced(changes).OptimizerBytes(), 2 + 2 + 2);
+  changes["precision"] = "fp8";
+  EXPECT_DOUBLE_EQ(Priced(changes).OptimizerBytes(), 4 + 2 + 2);
+}
+
+TEST(PublishedRuns, APrimusRunRecomputesWhereItIsFullySharded) {
+  std::map<std::string, std::string> changes = {
+      {"source", "AMD-AGI/Primus@1:x.md"}, {"gpu_type", "MI325X"}, {"activation_recompute", ""}};
+  EXPECT_EQ(Priced(changes).recompute, RecomputeKind::kFull);
+  changes["activation_recompute"] = "none";
+  EXPECT_EQ(Priced(changes).recompute, RecomputeKind::kNone);
+}
+
 TEST(PublishedRuns, AFileThatIsWrongIsNamedWithLinesAndColumns) {
   const auto columns = ReadPublishedRuns("id,model\nx,y\n", "r.csv");
   EXPECT_THAT(std::string(columns.status().message()), HasSubstr("r.csv:1: missing columns: source"));

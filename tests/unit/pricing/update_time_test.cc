@@ -39,6 +39,20 @@ TEST(UpdateTime, ShardsAreUpdatedOnceAndFrozenWeightsNever) {
   EXPECT_EQ(UpdateSeconds(w), 0);
 }
 
+TEST(UpdateTime, AnOptimizerInPythonMovesMoreAndIsLaunchedTensorByTensor) {
+  Workload w = SmallJob("fsdp1");
+  w.degrees.dp = w.degrees.shard_group = 8;
+  w.degrees.zero_stage = 3;
+  // Norm and clipping 4 + 8 bytes, cleared 4, and 8 + 12 + 8 + 12 + 8 + 8 + 8 + 16 of the eight kernels; 3.35
+  // TB/s nominal, of which 0.85.
+  EXPECT_NEAR(UpdateSeconds(w), ParametersOfRank(w, 0).all() / 8 * 96 / (0.85 * 3.35e12), 1e-3);
+  // Of 32 blocks and the rest, a rank of many has hardly more than a part of one tensor each: ten launches.
+  w.degrees.dp = w.degrees.shard_group = 8192;
+  EXPECT_NEAR(UpdateSeconds(w), 33 * 10 * 13.48e-6, 0.5e-3);
+  w.framework = FindFramework("torchtitan");  // one fused kernel
+  EXPECT_LT(UpdateSeconds(w), 1e-3);
+}
+
 TEST(UpdateTime, HostLinksFollowTheGeneration) {
   const auto rate = [](const char* device) {
     return HostLinkBytesPerSecond(*SmallJob("fsdp1", device).device);

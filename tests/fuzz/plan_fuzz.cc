@@ -1,0 +1,73 @@
+// Fuzzes recipes for planning: what loads gets a plan or one clear error, and what a plan fixes plans to the
+// same layout again. Large searches are left out: they would only make the fuzzing slow.
+
+#include <cstdint>
+#include <string>
+
+#include "base/status.h"
+#include "planner/cluster_plan.h"
+#include "recipe/load.h"
+
+namespace trainctl::planner {
+namespace {
+
+constexpr int64_t kMostDevices = 64;
+constexpr int64_t kMostLayers = 64;
+
+recipe::Access NoFiles() {
+  recipe::Access access;
+  access.working_dir = "/cwd";
+  access.environment = [](const std::string&) { return std::optional<std::string>(); };
+  access.read_file = [](const std::string& path) -> absl::StatusOr<std::string> {
+    return UsageError("there is no file " + path);
+  };
+  access.expand_glob = [](const std::string& pattern) -> absl::StatusOr<std::vector<std::string>> {
+    return std::vector<std::string>{pattern};
+  };
+  access.is_folder = [](const std::string&) { return false; };
+  return access;
+}
+
+absl::StatusOr<recipe::LoadedRecipe> Load(const std::string& text) {
+  return recipe::LoadRecipeText(text, "fuzz.toml", {}, NoFiles(), recipe::Purpose::kPlan);
+}
+
+bool IsSmall(const recipe::LoadedRecipe& loaded) {
+  const absl::StatusOr<PlannedModel> model = ModelOf(loaded);
+  const absl::StatusOr<std::shared_ptr<const Machine>> machine = MachineOf(loaded);
+  return !model.ok() || !machine.ok() ||
+         (model->architecture.layers <= kMostLayers && (*machine)->num_gpus() <= kMostDevices);
+}
+
+void FuzzOne(const std::string& input) {
+  const absl::StatusOr<recipe::LoadedRecipe> loaded = Load(input);
+  if (!loaded.ok()) {
+    TRAINCTL_CHECK(ExitCodeFor(loaded.status()) == ExitCode::kUsage && !loaded.status().message().empty());
+    return;
+  }
+  if (loaded->purpose != recipe::Purpose::kPlan || !IsSmall(*loaded)) return;
+  ClusterPlanOptions options;
+  options.keep = 1;
+  const absl::StatusOr<ClusterPlan> plan = MakeClusterPlan(*loaded, options);
+  if (!plan.ok()) {
+    const ExitCode code = ExitCodeFor(plan.status());
+    TRAINCTL_CHECK_MSG(code == ExitCode::kUsage || code == ExitCode::kInfeasible, plan.status().ToString());
+    TRAINCTL_CHECK(!plan.status().message().empty());
+    return;
+  }
+  TRAINCTL_CHECK(plan->chosen.fits && plan->chosen.time.step_seconds > 0);
+  const std::string fixed = FixedRecipe(*loaded, *plan, plan->chosen);
+  const absl::StatusOr<recipe::LoadedRecipe> reloaded = Load(fixed);
+  TRAINCTL_CHECK_MSG(reloaded.ok(), reloaded.status().ToString(), "\n", fixed);
+  const absl::StatusOr<ClusterPlan> again = MakeClusterPlan(*reloaded, options);
+  TRAINCTL_CHECK_MSG(again.ok(), again.status().ToString(), "\n", fixed);
+  TRAINCTL_CHECK_MSG(DescribeLayout(again->chosen.workload) == DescribeLayout(plan->chosen.workload), fixed);
+}
+
+}  // namespace
+}  // namespace trainctl::planner
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size_bytes) {
+  trainctl::planner::FuzzOne(std::string(reinterpret_cast<const char*>(data), size_bytes));
+  return 0;
+}
