@@ -12,7 +12,14 @@ const FrameworkProfile kFrameworks[] = {
      .source =
          "NVIDIA/Megatron-LM README (bytes per parameter, distributed optimizer); arXiv 2205.05198 "
          "(sequence parallelism); NVIDIA/TransformerEngine transformer_engine/common/gemm/cublaslt_gemm.cu: "
-         "grouped products on four streams",
+         "grouped products on four streams; NVIDIA-NeMo/Megatron-Bridge@067f987 "
+         "skills/nemo-mbridge-perf-moe-comm-overlap/SKILL.md: 463,348 kernels in a step of Qwen3-30B-A3B, 64 "
+         "micro-batches of 48 layers with 8 local experts: 151 a layer, of which its operators here are 79 "
+         "(16 "
+         "and 32 products of experts, 11 and 16 others, 4 exchanges); NVIDIA/Megatron-LM@d98e8a64 "
+         "megatron/core/transformer/moe/token_dispatcher.py, cuda_sync_point, and \"will cause a CPU sync\" "
+         "of "
+         "HybridEP",
      .attention = AttentionKernel::kVendor,
      .sequence_parallel = true,
      .fused_elementwise = true,
@@ -24,6 +31,8 @@ const FrameworkProfile kFrameworks[] = {
      .quantize_bytes = 4,
      .stretched_rotary_apart = true,
      .expert_extras_apart = true,
+     .expert_layer_kernels = 72,
+     .waits_for_counts = true,
      .accumulates_in_product = true,
      .expert_streams = 4,
      .vocab_multiple = 128,
@@ -49,6 +58,9 @@ const FrameworkProfile kFrameworks[] = {
      .quantize_bytes = 4,
      .stretched_rotary_apart = true,
      .expert_extras_apart = true,
+     .expert_layer_kernels = 72,
+     .waits_for_counts = true,
+     .largest_bytes = 2,
      .accumulates_in_product = true,
      .expert_streams = 4,
      .vocab_multiple = 128,

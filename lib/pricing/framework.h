@@ -76,9 +76,15 @@ struct FrameworkProfile {
   bool fused_activation = true;  // the gate's activation and product are one kernel
   // Rotary embeddings with stretched positions: a kernel for each step.
   bool stretched_rotary_apart = false;
-  // What experts do beyond products and activation, clamps and the bias of what they give, are kernels of
-  // their own.
+  // What experts do beyond products and activation is kernels of its own: clamps, the bias of what they give,
+  // and in low precision copies to and from so many rows of each expert as its scales need.
   bool expert_extras_apart = false;
+  // Kernels of a layer with experts, forward and backward, that are not operators of its table: of routing,
+  // of counts and indices, of sums of partial results.
+  double expert_layer_kernels = 0;
+  // The host waits until it knows how many tokens each expert gets before it launches what comes next.
+  bool waits_for_counts = false;
+  double largest_bytes = 0;  // read to find the largest value, where one scale serves a whole operand
   bool accumulates_in_product = false;  // gradients of weights are added to fp32 ones by the product itself
   // Moved per weight by kernels that add every micro-batch's gradient to fp32 ones, where bf16 has another
   // optimizer; 0: autograd adds it in place to those before it, where the product does not.

@@ -22,6 +22,7 @@ class NotesReader {
       w_.optimizer_bytes = w_.framework->optimizer_bytes > 8 ? 6 : 2;
     }
     if (ApplyExpertRecipe(text_.model, text_.notes, w_)) Assume("dispatch as in that release's recipes");
+    w_.drops_tokens = absl::StrContains(Normalized(text_.model), "tokendrop");
     if (Says("hybridep")) w_.expert_dispatch = ExpertDispatch::kNodeAware;
     if (Says("ep overlap on")) w_.overlap_experts = true;
     w_.activations_on_host = Says("activation offload") || absl::StrContains(optimizer, "8bit");

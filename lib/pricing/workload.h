@@ -95,6 +95,7 @@ struct Workload {
   bool optimizer_on_host = false;      // master copy and moments live and are updated in host memory
   bool optimizer_in_backward = false;  // a gradient is applied and dropped as soon as it is there
   ExpertDispatch expert_dispatch = ExpertDispatch::kAllToAll;
+  bool drops_tokens = false;  // experts get a fixed number of tokens, the rest of theirs is dropped or filled
   bool overlap_experts = false;  // exchanges of tokens run beside another micro-batch's passes
   // With low precision: the activation and the casts of experts' MLPs happen inside their products, and the
   // output matrix is in low precision too.

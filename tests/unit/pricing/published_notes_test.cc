@@ -41,6 +41,14 @@ TEST(ApplyNotes, BloomsSectionsDecideStagesAndGradients) {
   EXPECT_TRUE(after.model.dropout);
 }
 
+TEST(ApplyNotes, TheModelsNameSaysThatTokensAreDropped) {
+  Workload w = Of("megatron-bridge", "H100-80GB");
+  Apply({.model = "Qwen3-30B-A3B (tokendrop)"}, w);
+  EXPECT_TRUE(w.drops_tokens);
+  Apply({.model = "Qwen3-30B-A3B (dropless)"}, w);
+  EXPECT_FALSE(w.drops_tokens);
+}
+
 TEST(ApplyNotes, ASeriesAddsASwitchARow) {
   const auto row = [](const char* notes, const char* optimizer = "AdamW") {
     Workload w = Of("torchtune", "A100-80GB");
