@@ -126,6 +126,8 @@ ForwardBackward KernelsOf(const WorkItem& item, const Workload& w) {
       return {w.framework->rotary == RotaryKernel::kNone ? 0.0 : 1.0, 1};
     case PassKind::kActivation:
     case PassKind::kGatedActivation:
+    case PassKind::kClamp:
+    case PassKind::kExpertBias:
     case PassKind::kPermute:
       break;
   }
