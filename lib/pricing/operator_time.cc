@@ -126,9 +126,9 @@ ForwardBackward KernelsOf(const WorkItem& item, const Workload& w) {
       return {w.framework->rotary == RotaryKernel::kNone ? 0.0 : 1.0, 1};
     case PassKind::kActivation:
     case PassKind::kGatedActivation:
+    case PassKind::kPermute:
     case PassKind::kClamp:
     case PassKind::kExpertBias:
-    case PassKind::kPermute:
       break;
   }
   return {1, 1};
