@@ -161,7 +161,7 @@ const FrameworkProfile kFrameworks[] = {
          "pytorch/torchtitan README and docs: FSDP2 with fp32 shards, per-operator activation "
          "checkpointing, compiled blocks and loss (half-precision logits and their gradient); its log prints "
          "reserved memory; torchtitan/models/llama3/model.py: rotary embedding of complex numbers in fp32; "
-         "PyTorch "
+         "wq, wk, wv and w1, w3 are apart; PyTorch "
          "torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py: gathered parameters are copied out, "
          "gradients copied in as fp32; pytorch/ao torchao/testing/training/roofline_utils.py: largest value, "
          "then the cast, in two layouts",
@@ -175,12 +175,16 @@ const FrameworkProfile kFrameworks[] = {
      .logit_bytes = 4,
      .quantize_bytes = 6,
      .rotary = RotaryKernel::kComplex,
+     .joined_gradients = 3,
      .gathers_in_own_pool = true,
      .metric = MemoryMetric::kReserved,
      .default_recompute = "selective"},
     {.name = "torchtune",
      .label = "torchtune, one device, everything in bf16",
-     .source = "pytorch/torchtune README: memory table; bf16 parameters, gradients and AdamW states",
+     .source =
+         "pytorch/torchtune README: memory table; bf16 parameters, gradients and AdamW states; "
+         "torchtune/modules/attention.py:234, feed_forward.py:50: queries, keys, values, gate and up are "
+         "apart",
      .gradient_bytes = 2,
      .optimizer_bytes = 4,
      .stops_recompute_early = true,
@@ -188,6 +192,7 @@ const FrameworkProfile kFrameworks[] = {
      .norm_forward_bytes = 28,
      .norm_backward_bytes = 48,
      .fused_activation = false,
+     .joined_gradients = 3,
      .kept_logit_bytes = 4,
      .metric = MemoryMetric::kAllocated},
     {.name = "internevo",
@@ -206,7 +211,15 @@ const FrameworkProfile kFrameworks[] = {
          "(solver/optimizer/utils.py:235) "
          "and a flat bf16 one; internlm/core/context/process_group_initializer.py: data, zero1, model and "
          "global "
-         "groups are apart; internlm/solver/optimizer/fsdp_optimizer.py:55-63: a fp32 copy beside FSDP's "
+         "groups are apart; @f5f5446: core/naive_amp.py:134 brings the logits to fp32 (2 + 4), "
+         "flash-attention's "
+         "loss reads them twice and writes their gradient in place (8, 4 + 4), and that goes back (4 + 2); "
+         "model/linear.py: w1 and w3 are apart; hybrid_zero_optim.py and utils.py: of a parameter the fp32 "
+         "copy "
+         "for the norm 6 and its reading 4, flattening 4, to fp32 6, scaling 8, AdamW of torch 2.0 "
+         "(_multi_tensor_adamw: 8, 8 + 12, 8 + 12, 8, 8, 8, 16) 88, to bf16 6, less the 8 that all "
+         "frameworks "
+         "have; internlm/solver/optimizer/fsdp_optimizer.py:55-63: a fp32 copy beside FSDP's "
          "bf16 "
          "shard",
      .gradient_bytes = 2,
@@ -215,9 +228,12 @@ const FrameworkProfile kFrameworks[] = {
      .owners_broadcast = true,
      .overlap_bucket_elements = 512.0 * 1024 * 1024,
      .logit_bytes = 6,
+     .logit_moved_bytes = 28,
      .norm_forward_bytes = 12,
      .norm_backward_bytes = 34,
+     .update_moved_bytes = 114,
      .fused_activation = false,
+     .joined_gradients = 1,
      .half_shards = true,
      .step_bytes = 12,
      .flat_step_bytes = 18,

@@ -74,6 +74,9 @@ struct FrameworkProfile {
   RotaryKernel rotary = RotaryKernel::kFused;
   bool fused_residual = true;    // bias, dropout and the residual's addition are one kernel
   bool fused_activation = true;  // the gate's activation and product are one kernel
+  // Products that share an input and are apart (queries, keys and values; gate and up): the gradients that
+  // each makes of it are added up, so often in a layer.
+  double joined_gradients = 0;
   // Rotary embeddings with stretched positions: a kernel for each step.
   bool stretched_rotary_apart = false;
   // What experts do beyond products and activation is kernels of its own: clamps, the bias of what they give,

@@ -41,10 +41,10 @@ ForwardBackward PassesOf(const WorkItem& item, const Workload& w) {
       return {f.norm_forward_bytes / 4, f.norm_backward_bytes / 4};
     case PassKind::kResidual:
       // Forward r r w; the backward adds the gradients of both branches. Dropout reads or writes its mask,
-      // and its backward is a pass of its own. Apart: r w, r w and mask, r r w; r w and mask, r for the bias,
-      // r r w.
-      if (!w.model.dropout) return {1, 1};
-      return f.fused_residual ? ForwardBackward{7.0 / 6, 11.0 / 6} : ForwardBackward{15.0 / 6, 13.0 / 6};
+      // and its backward is a pass of its own. Apart: r w, r w and mask, r r w. Of the gradients of an input
+      // that several products make each of a layer's two residuals has half: r r w.
+      if (!w.model.dropout) return {1, 1 + f.joined_gradients / 2};
+      return {f.fused_residual ? 7.0 / 6 : 15.0 / 6, 11.0 / 6 + f.joined_gradients / 2};
     case PassKind::kRotary:
       // Without it the gradients of queries, keys and values are still joined: r w of all three.
       if (f.rotary == RotaryKernel::kNone) return {0, 1.5};
