@@ -62,7 +62,7 @@ class Exchanger {
   double GradientBytes() const { return w_.ExchangedGradientBytes(); }
 
   // Of a parameter as it is gathered.
-  double WeightBytes() const { return w_.weights_in_fp8 ? 1 : kHalf; }
+  double WeightBytes() const { return w_.weights_in_fp8 || w_.gathers_fp8 ? 1 : kHalf; }
 
   // Gradients of `elements`: scattered to their shards and these summed over the replicas, or all-reduced.
   double Reduce(double elements, const Groups& groups) const {

@@ -66,7 +66,8 @@ struct FrameworkProfile {
   // Bytes that kernels read and write, of an element of what they work on.
   double logit_moved_bytes = 12;  // loss, forward and backward together
   double norm_forward_bytes = 4, norm_backward_bytes = 10;
-  double quantize_bytes = 0;  // an operand brought to low precision, in both layouts
+  double quantize_bytes = 0;       // an operand brought to low precision, in both layouts
+  bool quantizes_weights = false;  // for every micro-batch, not once a step
   // The optimizer where it is not one kernel for all tensors but some for each: bytes that they read and
   // write of a parameter, and how many the host launches for each tensor.
   double update_moved_bytes = 0;

@@ -83,6 +83,18 @@ TEST(DataParallelTime, WeightsInFp8AreGatheredSo) {
               Collect(w, Collective::kAllGather, elements, {16, 8}), 1e-9);
 }
 
+TEST(DataParallelTime, WhatIsCastBeforeItIsGatheredTakesHalfTheWay) {
+  Workload w = Replicated("torchtitan", 8, 3);
+  const double own = ParametersOfRank(w, 0).all(), layers = ParametersOfRank(w, 0).layers;
+  const double whole = TimeDataParallel(w, Endless(), false).total();
+  w.gathers_fp8 = true;
+  // The first block's gather of half the bytes, and what is copied out of gathered blocks: 4 bytes, not 8.
+  const double gather = Collect(w, Collective::kAllGather, layers / 32 * 2, {8, 8}) -
+                        Collect(w, Collective::kAllGather, layers / 32, {8, 8});
+  EXPECT_NEAR(whole - TimeDataParallel(w, Endless(), false).total(),
+              gather + own * 4 / BytesPerSecond(*w.device), 1e-9);
+}
+
 TEST(DataParallelTime, OwnersBroadcastWhatOthersGather) {
   // 16 ranks own a sixteenth each; all gradients are all-reduced.
   const Workload w = Replicated("internevo", 16, 1);
