@@ -100,6 +100,7 @@ class Exchanger {
     const double gather = Gather(own.dense(), dense) + Gather(own.experts, experts);
     times_.reduce_seconds = times_.exposed_reduce_seconds = reduce;
     times_.gather_seconds = times_.exposed_gather_seconds = gather;
+    times_.spread_seconds = own.all() * w_.framework->bucket_copy_bytes / BytesPerSecond(*w_.device);
     if (!w_.framework->overlap_data_parallel) return;
     const double bucket =
         w_.framework->overlap_bucket_elements > 0

@@ -223,15 +223,27 @@ const FrameworkProfile kFrameworks[] = {
          "global "
          "groups are apart; internlm/solver/optimizer/fsdp_optimizer.py:55-63: a fp32 copy beside FSDP's "
          "bf16 "
-         "shard",
+         "shard. Moved bytes, all @f5f5446: hybrid_zero_optim.py _reduce_and_copy flattens a bucket, "
+         "divides and "
+         "copies it back, 4 each; its step has 6 + 4 for the norm, 4 and 6 for the flat copy and its cast, 8 "
+         "to "
+         "unscale, AdamW's nine kernels of 8, 8, 12, 8, 12, 8, 8, 8 and 16, and 6 for the copy back: 122, of "
+         "which "
+         "8 are counted as norm, clipping and clearing; internlm/model/metrics.py, of a logit in every "
+         "micro-batch: "
+         "a second loss 2, clone 4, largest twice and its place 2 each, difference 4, exponential 4, sum 2, "
+         "beside 6 of the loss",
      .gradient_bytes = 2,
      .attention = AttentionKernel::kFlash1,
      .fused_elementwise = true,
      .owners_broadcast = true,
+     .bucket_copy_bytes = 12,
      .overlap_bucket_elements = 512.0 * 1024 * 1024,
      .logit_bytes = 6,
+     .logit_moved_bytes = 28,
      .norm_forward_bytes = 12,
      .norm_backward_bytes = 34,
+     .update_moved_bytes = 114,
      .fused_activation = false,
      .half_shards = true,
      .step_bytes = 12,

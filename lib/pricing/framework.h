@@ -58,6 +58,8 @@ struct FrameworkProfile {
   bool owners_broadcast = false;
   bool gathers_by_block = false;        // ZeRO-2 too gathers block by block beside the forward
   bool copies_gathered_blocks = false;  // a gathered block is copied into its parameters (FSDP2)
+  // Read and written of a gradient that is brought into a bucket, divided there, and brought back.
+  double bucket_copy_bytes = 0;
   bool flat_gradients = false;  // of a block: joined into one, cast to what is reduced, divided in place
   double overlap_bucket_elements = 0;   // of gradients that are reduced beside the backward; 0: Megatron's
   double exchanged_gradient_bytes = 0;  // bytes per gradient on the wire; 0: gradient_bytes

@@ -103,6 +103,8 @@ TEST(DataParallelTime, OwnersBroadcastWhatOthersGather) {
   EXPECT_NEAR(times.reduce_seconds, Collect(w, Collective::kAllReduce, elements * 2, {16, 8}), 1e-9);
   EXPECT_NEAR(times.exposed_gather_seconds,
               16 * Collect(w, Collective::kBroadcast, elements * 2 / 16, {16, 8}), 1e-9);
+  // Flattened, divided and copied back, 4 bytes each; nothing else where there is nothing to run beside.
+  EXPECT_NEAR(TimeDataParallel(w, PassTimes{}, true).spread_seconds, elements * 12 / (0.85 * 3.35e12), 1e-9);
 }
 
 TEST(DataParallelTime, FullyShardedBlocksAreGatheredTwiceAndCopied) {
