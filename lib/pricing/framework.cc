@@ -141,7 +141,9 @@ const FrameworkProfile kFrameworks[] = {
          "log-softmax, beside 2 + 4 of the loss itself; composer/optim/decoupled_weight_decay.py:242-275: "
          "eight kernels a tensor, of 8, 12, 8, 12, 8, 8, 8 and 16 bytes, after one for its step counter, "
          "which "
-         "the host reads",
+         "the host reads; llmfoundry/models/layers/fc.py: te.Linear, which casts its weights whenever it "
+         "runs "
+         "unless it is told which micro-batch is the first",
      .attention = AttentionKernel::kFlash1,
      .fused_elementwise = true,
      .stops_recompute_early = true,
@@ -150,6 +152,7 @@ const FrameworkProfile kFrameworks[] = {
      .logit_bytes = 4,
      .logit_moved_bytes = 34,
      .quantize_bytes = 4,
+     .quantizes_weights = true,
      .update_moved_bytes = 80,
      .update_kernels = 10,
      .rotary = RotaryKernel::kNone,
@@ -164,7 +167,9 @@ const FrameworkProfile kFrameworks[] = {
          "wq, wk, wv and w1, w3 are apart; PyTorch "
          "torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py: gathered parameters are copied out, "
          "gradients copied in as fp32; pytorch/ao torchao/testing/training/roofline_utils.py: largest value, "
-         "then the cast, in two layouts",
+         "then the cast, in two layouts, of weights too (torchao/float8/float8_linear.py, unless they are "
+         "gathered "
+         "in float8)",
      .sequence_parallel = true,
      .fused_elementwise = true,
      .selects_operators = true,
@@ -174,8 +179,36 @@ const FrameworkProfile kFrameworks[] = {
      .copies_gathered_blocks = true,
      .logit_bytes = 4,
      .quantize_bytes = 6,
+     .quantizes_weights = true,
      .rotary = RotaryKernel::kComplex,
      .joined_gradients = 3,
+     .gathers_in_own_pool = true,
+     .metric = MemoryMetric::kReserved,
+     .default_recompute = "selective"},
+    {.name = "torchtitan-eager",
+     .label = "torchtitan without torch.compile",
+     .source =
+         "as torchtitan; what its kernels read and write one by one (pytorch/torchtitan@9dec370, the default "
+         "of its configuration: training.compile false, norm_type rmsnorm, optimizer.fused false). "
+         "torchtitan/models/norms.py: to fp32 6 bytes, square 8, mean 4, scaled 8, back 6, weight 4; the "
+         "backward of each: 4 + 6 + 2, 6, 8 + 12 + 4, 24, 12 for the sum, 6. "
+         "torchtitan/models/llama/model.py:255: silu and product apart; :442: logits to fp32 6, log-softmax "
+         "8, its gradient 4 + 12, back 6. PyTorch torch/optim/adamw.py _multi_tensor_adamw: 8, 12, 8, 12, 8, "
+         "8, 8 and 16 bytes",
+     .sequence_parallel = true,
+     .selects_operators = true,
+     .stops_recompute_early = true,
+     .gathers_by_block = true,
+     .copies_gathered_blocks = true,
+     .logit_bytes = 14,
+     .logit_moved_bytes = 36,
+     .norm_forward_bytes = 36,
+     .norm_backward_bytes = 84,
+     .quantize_bytes = 6,
+     .quantizes_weights = true,
+     .update_moved_bytes = 80,
+     .rotary = RotaryKernel::kComplex,
+     .fused_activation = false,
      .gathers_in_own_pool = true,
      .metric = MemoryMetric::kReserved,
      .default_recompute = "selective"},
@@ -221,11 +254,21 @@ const FrameworkProfile kFrameworks[] = {
          "frameworks "
          "have; internlm/solver/optimizer/fsdp_optimizer.py:55-63: a fp32 copy beside FSDP's "
          "bf16 "
-         "shard",
+         "shard. Moved bytes, all @f5f5446: hybrid_zero_optim.py _reduce_and_copy flattens a bucket, "
+         "divides and "
+         "copies it back, 4 each; its step has 6 + 4 for the norm, 4 and 6 for the flat copy and its cast, 8 "
+         "to "
+         "unscale, AdamW's nine kernels of 8, 8, 12, 8, 12, 8, 8, 8 and 16, and 6 for the copy back: 122, of "
+         "which "
+         "8 are counted as norm, clipping and clearing; internlm/model/metrics.py, of a logit in every "
+         "micro-batch: "
+         "a second loss 2, clone 4, largest twice and its place 2 each, difference 4, exponential 4, sum 2, "
+         "beside 6 of the loss",
      .gradient_bytes = 2,
      .attention = AttentionKernel::kFlash1,
      .fused_elementwise = true,
      .owners_broadcast = true,
+     .bucket_copy_bytes = 12,
      .overlap_bucket_elements = 512.0 * 1024 * 1024,
      .logit_bytes = 6,
      .logit_moved_bytes = 28,
@@ -276,7 +319,11 @@ const FrameworkProfile* FrameworkOf(absl::string_view source, absl::string_view 
     return absl::StrContains(where, word) || absl::StrContains(more, word);
   };
   if (says("torchtune")) return FindFramework("torchtune");
-  if (says("torchtitan") || says("pytorch/ao")) return FindFramework("torchtitan");
+  if (says("pytorch/ao")) return FindFramework("torchtitan");
+  if (says("torchtitan")) {
+    // Compilation has to be asked for, and float8 asks for it (its docs/float8.md).
+    return FindFramework(says("compile") || says("float8") ? "torchtitan" : "torchtitan-eager");
+  }
   if (says("llm-foundry") || says("composer")) return FindFramework("fsdp1");
   if (says("internevo") || says("internlm")) return FindFramework("internevo");
   if (says("bigscience") || says("megatron-deepspeed") || says("bloom"))

@@ -58,6 +58,8 @@ struct FrameworkProfile {
   bool owners_broadcast = false;
   bool gathers_by_block = false;        // ZeRO-2 too gathers block by block beside the forward
   bool copies_gathered_blocks = false;  // a gathered block is copied into its parameters (FSDP2)
+  // Read and written of a gradient that is brought into a bucket, divided there, and brought back.
+  double bucket_copy_bytes = 0;
   bool flat_gradients = false;  // of a block: joined into one, cast to what is reduced, divided in place
   double overlap_bucket_elements = 0;   // of gradients that are reduced beside the backward; 0: Megatron's
   double exchanged_gradient_bytes = 0;  // bytes per gradient on the wire; 0: gradient_bytes
@@ -66,7 +68,8 @@ struct FrameworkProfile {
   // Bytes that kernels read and write, of an element of what they work on.
   double logit_moved_bytes = 12;  // loss, forward and backward together
   double norm_forward_bytes = 4, norm_backward_bytes = 10;
-  double quantize_bytes = 0;  // an operand brought to low precision, in both layouts
+  double quantize_bytes = 0;       // an operand brought to low precision, in both layouts
+  bool quantizes_weights = false;  // for every micro-batch, not once a step
   // The optimizer where it is not one kernel for all tensors but some for each: bytes that they read and
   // write of a parameter, and how many the host launches for each tensor.
   double update_moved_bytes = 0;

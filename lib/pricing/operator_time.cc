@@ -37,7 +37,7 @@ ForwardBackward PassesOf(const WorkItem& item, const Workload& w) {
   const bool compiled = w.fused_elementwise.value_or(false);  // where the job says so itself
   switch (item.pass) {
     case PassKind::kNorm:
-      if (compiled) return {1, 2.5};
+      if (compiled || w.fused_norms) return {1, 2.5};
       return {f.norm_forward_bytes / 4, f.norm_backward_bytes / 4};
     case PassKind::kResidual:
       // Forward r r w; the backward adds the gradients of both branches. Dropout reads or writes its mask,
@@ -195,6 +195,10 @@ ForwardBackward DeviceSeconds(const WorkItem& item, const Workload& w) {
         const bool last = item.columns == static_cast<double>(w.model.hidden);
         if (!fused || !last) seconds.forward += PassSeconds(device, bytes * item.inner, 1);
         if (!fused || last) seconds.backward += PassSeconds(device, bytes * item.columns, 1);
+        if (w.framework->quantizes_weights && !w.gathers_fp8 && !w.weights_in_fp8) {
+          seconds.forward +=
+              PassSeconds(device, w.framework->quantize_bytes * item.batch * item.inner * item.columns, 1);
+        }
       }
       return seconds;
     }
