@@ -65,34 +65,13 @@ std::vector<Choice> Different(const std::vector<Choice>& best, size_t keep) {
   return different;
 }
 
-// What waits in host memory has to fit there too, where the node's is known.
-bool FitsHost(const Choice& choice) {
-  const cluster::Node& node = *choice.workload.node;
-  const double ranks = static_cast<double>(std::min<int64_t>(node.gpus, choice.num_gpus()));
-  return node.cpu_memory_bytes <= 0 ||
-         choice.memory.host_bytes * ranks <= static_cast<double>(node.cpu_memory_bytes);
-}
-
 constexpr int kSearchedPerShown = 12;
 
 absl::StatusOr<SearchResult> Search(const ClusterPlan& plan, const ClusterPlanOptions& options) {
   ExploreOptions search;
   search.keep = std::max(1, options.keep) * kSearchedPerShown;
   if (options.pareto) search.pareto_step = 0.05;
-  TRAINCTL_ASSIGN_OR_RETURN(SearchResult found, Explore(plan.space, plan.goal, search));
-  const bool had_any = !found.best.empty();
-  const auto misfits = std::stable_partition(found.best.begin(), found.best.end(), FitsHost);
-  if (had_any && misfits == found.best.begin()) {
-    const Choice& choice = found.best[0];
-    const cluster::Node& node = *choice.workload.node;
-    return InfeasibleError(
-        absl::StrCat("no layout fits: ", DescribeLayout(choice.workload), " keeps ",
-                     FormatBytes(static_cast<int64_t>(choice.memory.host_bytes * node.gpus)),
-                     " in the host memory of a node, which has ", FormatBytes(node.cpu_memory_bytes),
-                     "; use more nodes, or set cluster.host_memory if it has more"));
-  }
-  found.best.erase(misfits, found.best.end());
-  return found;
+  return Explore(plan.space, plan.goal, search);
 }
 
 absl::Status NothingFits(const recipe::LoadedRecipe& loaded, const ClusterPlan& plan,
@@ -105,6 +84,15 @@ absl::Status NothingFits(const recipe::LoadedRecipe& loaded, const ClusterPlan& 
                                         absl::FormatDuration(absl::Seconds(std::round(seconds))), " of ",
                                         absl::FormatDuration(absl::Seconds(plan.goal.deadline_seconds)), "; ",
                                         NearestChange(loaded, plan)));
+  }
+  if (found.nearest.has_value() && found.nearest->memory.upper_bytes <= plan.memory_limit_bytes) {
+    const Choice& choice = *found.nearest;
+    const cluster::Node& node = *choice.workload.node;
+    return InfeasibleError(
+        absl::StrCat("no layout fits: ", DescribeLayout(choice.workload), " keeps ",
+                     FormatBytes(static_cast<int64_t>(choice.memory.host_bytes * node.gpus)),
+                     " in the host memory of a node, which has ", FormatBytes(node.cpu_memory_bytes),
+                     "; use more nodes, or set cluster.host_memory if it has more"));
   }
   const std::string smallest =
       found.nearest.has_value() ? absl::StrCat("The smallest, ", DescribeLayout(found.nearest->workload),

@@ -162,7 +162,7 @@ class Explorer {
   }
 
   // The layout that needs least memory, whatever is there; or the fastest that fits where only the deadline
-  // is missed. Empty: no layout is possible.
+  // is missed; or one that fits the devices and not the host's memory. Empty: no layout is possible.
   absl::StatusOr<std::optional<Choice>> Nearest(const Axes& axes, const Question& question) const {
     const ExploreOptions one{.keep = 1, .hair = options_.hair};
     SearchCounts ignored;
@@ -175,9 +175,13 @@ class Explorer {
     }
     Question least = question;
     least.goal.objective = Objective::kHeadroom;
-    least.memory_limit_bytes = kInfinity;
     least.slowest_step_s = kInfinity;
+    least.any_host = true;
     std::vector<Choice> smallest = Answer(axes, least, one, ignored);
+    if (smallest.empty()) {
+      least.memory_limit_bytes = kInfinity;
+      smallest = Answer(axes, least, one, ignored);
+    }
     if (smallest.empty()) return std::optional<Choice>();
     smallest[0].fits = false;
     return smallest[0];

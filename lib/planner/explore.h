@@ -125,8 +125,8 @@ struct SearchResult {
   // Fastest first, see ExploreOptions::pareto_step: step time against memory, or under kFewestGpus against
   // the number of GPUs.
   std::vector<Choice> pareto;
-  // Where `best` is empty: the layout that needs least memory; or, if some fit but none meets the deadline,
-  // the fastest of them (then `fits` is true).
+  // Where `best` is empty: the layout that needs least memory (within the limit if only the host's memory is
+  // too small); or, if some fit but none meets the deadline, the fastest of them (then `fits` is true).
   std::optional<Choice> nearest;
   SearchCounts counts;
 };

@@ -37,6 +37,14 @@ class ByScore : public BoundSink {
   WaitingList list_;
 };
 
+// What waits in host memory has to fit there too, where the node's is known.
+bool FitsHost(const Choice& choice) {
+  const cluster::Node& node = *choice.workload.node;
+  const double ranks = static_cast<double>(std::min<int64_t>(node.gpus, choice.num_gpus()));
+  return node.cpu_memory_bytes <= 0 ||
+         choice.memory.host_bytes * ranks <= static_cast<double>(node.cpu_memory_bytes);
+}
+
 }  // namespace
 
 std::optional<Priced> PriceCandidate(const pricing::Workload& base, const LayoutPoint& point,
@@ -51,6 +59,10 @@ std::optional<Priced> PriceCandidate(const pricing::Workload& base, const Layout
   choice.memory = pricing::PriceMemory(choice.workload);
   choice.fits = true;
   if (choice.memory.upper_bytes > question.memory_limit_bytes) {
+    ++counts.misfits;
+    return std::nullopt;
+  }
+  if (!question.any_host && !FitsHost(choice)) {
     ++counts.misfits;
     return std::nullopt;
   }

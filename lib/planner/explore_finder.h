@@ -16,6 +16,7 @@ struct Question {
   Goal goal;
   double memory_limit_bytes = 0;
   double slowest_step_s = std::numeric_limits<double>::infinity();
+  bool any_host = false;  // what waits in host memory need not fit there
 };
 
 // The candidate's prices; empty where it is refused, does not fit or is too slow.
