@@ -12,8 +12,8 @@ namespace {
 constexpr ExpertDispatch kPlain = ExpertDispatch::kAllToAll;
 constexpr ExpertDispatch kAware = ExpertDispatch::kNodeAware;
 
-// Releases as year * 100 + month of the container.
-constexpr int kFirst = 0, kLast = 9999;
+// Releases as ReleaseIn gives them.
+constexpr int kFirst = 0, kLast = 999999;
 
 struct ExpertRecipe {
   const char* model;   // part of the normalized name
@@ -22,40 +22,46 @@ struct ExpertRecipe {
   int from, to;  // releases, both inclusive
   ExpertDispatch dispatch;
   bool overlap;
+  bool fused = false;
 };
 
 // NVIDIA-NeMo/Megatron-Bridge: moe_flex_dispatcher_backend ("hybridep", "deepep": node aware; none:
 // all-to-all) and moe_a2a_overlap or overlap_moe_expert_parallel_comm. Tags v0.2.0 (containers up to 25.11),
-// v0.3.0 (26.02), v0.4.0 (26.04): scripts/performance/configs/*/*workload_base_configs.py. v0.5.0 (26.06):
-// the same and
-// *_llm_pretrain.py, where full-iteration graphs, of MXFP8 alone, come with overlap. v0.6.0 (26.08):
-// src/megatron/bridge/perf_recipes. The first line that fits counts.
+// v0.3.0 (26.02), v0.4.0 (26.04), v0.4.2 (26.04.01): scripts/performance/configs/*/*workload_base_configs.py.
+// v0.5.0 (26.06): the same and *_llm_pretrain.py, where full-iteration graphs, of MXFP8 alone, come with
+// overlap and fused experts. v0.6.0 (26.08): src/megatron/bridge/perf_recipes. The kernels of gpt-oss's fused
+// experts had regressed in 26.06.01 (release notes of v0.5.1, "Known issues"): priced as not fused. The first
+// line that fits counts.
 constexpr ExpertRecipe kRecipes[] = {
-    {"deepseekv3", "h", false, kFirst, 2511, kAware, true},
-    {"deepseekv3", "b", false, kFirst, 2511, kPlain, false},
-    {"deepseekv3", "", true, 2606, kLast, kAware, true},
+    {"deepseekv3", "h", false, kFirst, 251199, kAware, true},
+    {"deepseekv3", "b", false, kFirst, 251199, kPlain, false},
+    {"deepseekv3", "b200", true, 260401, kLast, kAware, true},
+    {"deepseekv3", "gb", true, 260600, kLast, kAware, true, true},
+    {"deepseekv3", "b300", true, 260601, kLast, kAware, true, true},
     {"deepseekv3", "", false, kFirst, kLast, kAware, false},
     {"kimik2", "", false, kFirst, kLast, kAware, false},
-    {"qwen330b", "h", false, kFirst, 2511, kPlain, true},
-    {"qwen330b", "h", false, 2602, 2602, kAware, true},
-    {"qwen330b", "b200", false, kFirst, 2602, kPlain, false},
-    {"qwen330b", "h", false, 2604, kLast, kAware, false},
-    {"qwen330b", "", true, 2606, kLast, kAware, true},
+    {"qwen330b", "h", false, kFirst, 251199, kPlain, true},
+    {"qwen330b", "h", false, 260200, 260299, kAware, true},
+    {"qwen330b", "b200", false, kFirst, 260299, kPlain, false},
+    {"qwen330b", "h", false, 260400, kLast, kAware, false},
+    {"qwen330b", "", true, 260600, kLast, kAware, true, true},
     {"qwen330b", "", false, kFirst, kLast, kAware, false},
     {"qwen3235b", "h", false, kFirst, kLast, kPlain, true},
-    {"qwen3235b", "b200", false, kFirst, 2511, kPlain, true},
-    {"qwen3235b", "b300", false, kFirst, 2602, kPlain, true},
-    {"qwen3235b", "b300", false, 2604, 2604, kPlain, false},
-    {"qwen3235b", "", true, 2606, kLast, kAware, true},
+    {"qwen3235b", "b200", false, kFirst, 251199, kPlain, true},
+    {"qwen3235b", "b300", false, kFirst, 260299, kPlain, true},
+    {"qwen3235b", "b300", false, 260400, 260499, kPlain, false},
+    {"qwen3235b", "", true, 260600, kLast, kAware, true, true},
     {"qwen3235b", "b200", false, kFirst, kLast, kPlain, false},
     {"qwen3235b", "", false, kFirst, kLast, kAware, false},
-    {"gptoss", "gb", true, 2606, kLast, kAware, true},
-    {"gptoss", "gb200", false, 2604, kLast, kAware, true},
-    {"gptoss", "b", false, 2604, kLast, kAware, false},
+    {"gptoss", "gb", true, 260601, 260699, kAware, true},
+    {"gptoss", "gb", true, 260600, kLast, kAware, true, true},
+    {"gptoss", "gb200", false, 260400, kLast, kAware, true},
+    {"gptoss", "b", false, 260400, kLast, kAware, false},
     {"gptoss", "", false, kFirst, kLast, kPlain, false},
 };
 
-// 0: the notes name no container.
+}  // namespace
+
 int ReleaseIn(absl::string_view notes) {
   const size_t at = notes.find(" NeMo Container");
   if (at == absl::string_view::npos) return 0;
@@ -63,10 +69,9 @@ int ReleaseIn(absl::string_view notes) {
   while (start > 0 && notes[start - 1] != ' ' && notes[start - 1] != ';') --start;
   const std::string release(notes.substr(start, at - start));  // "26.04", "26.04.01"
   if (release.size() < 5 || release[2] != '.') return 0;
-  return 100 * std::atoi(release.substr(0, 2).c_str()) + std::atoi(release.substr(3, 2).c_str());
+  const int month = 100 * std::atoi(release.substr(0, 2).c_str()) + std::atoi(release.substr(3, 2).c_str());
+  return 100 * month + (release.size() == 8 && release[5] == '.' ? std::atoi(release.c_str() + 6) : 0);
 }
-
-}  // namespace
 
 bool ApplyExpertRecipe(absl::string_view model, absl::string_view notes, Workload& w) {
   const int release = ReleaseIn(notes);
@@ -77,10 +82,12 @@ bool ApplyExpertRecipe(absl::string_view model, absl::string_view notes, Workloa
     if (recipe.mxfp8_only && w.precision != Precision::kMxfp8) continue;
     if (release < recipe.from || release > recipe.to) continue;
     w.expert_dispatch = recipe.dispatch;
-    w.overlap_experts = recipe.overlap;
+    // With a pipeline the overlap needs several stages of a rank (src/megatron/bridge/training/
+    // comm_overlap.py).
+    w.overlap_experts = recipe.overlap && (w.degrees.pp == 1 || w.degrees.virtual_stages > 1);
     // The same recipes set use_transformer_engine_op_fuser with moe_mlp_glu_interleave_size and
     // fp8_output_proj (v0.6.0 src/megatron/bridge/perf_recipes/{deepseek,gpt_oss,qwen}/common.py).
-    w.fused_experts = recipe.mxfp8_only;
+    w.fused_experts = recipe.fused;
     return true;
   }
   return false;

@@ -7,8 +7,12 @@
 
 namespace trainctl::pricing {
 
-// Sets expert_dispatch and overlap_experts of a row whose notes name a NeMo container ("26.04 NeMo
-// Container"). False, and nothing is set, where no recipe is known.
+// Year, month and patch of the container that notes name, "26.04.01 NeMo Container": 260401; "26.04": 260400.
+// 0: none.
+int ReleaseIn(absl::string_view notes);
+
+// Sets expert_dispatch, overlap_experts and fused_experts of a row whose notes name a NeMo container ("26.04
+// NeMo Container"). False, and nothing is set, where no recipe is known.
 bool ApplyExpertRecipe(absl::string_view model, absl::string_view notes, Workload& workload);
 
 }  // namespace trainctl::pricing

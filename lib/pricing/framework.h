@@ -58,6 +58,8 @@ struct FrameworkProfile {
   bool owners_broadcast = false;
   bool gathers_by_block = false;        // ZeRO-2 too gathers block by block beside the forward
   bool copies_gathered_blocks = false;  // a gathered block is copied into its parameters (FSDP2)
+  // Read and written of a gradient that is brought into a bucket, divided there, and brought back.
+  double bucket_copy_bytes = 0;
   bool flat_gradients = false;  // of a block: joined into one, cast to what is reduced, divided in place
   double overlap_bucket_elements = 0;   // of gradients that are reduced beside the backward; 0: Megatron's
   double exchanged_gradient_bytes = 0;  // bytes per gradient on the wire; 0: gradient_bytes
@@ -66,7 +68,8 @@ struct FrameworkProfile {
   // Bytes that kernels read and write, of an element of what they work on.
   double logit_moved_bytes = 12;  // loss, forward and backward together
   double norm_forward_bytes = 4, norm_backward_bytes = 10;
-  double quantize_bytes = 0;  // an operand brought to low precision, in both layouts
+  double quantize_bytes = 0;       // an operand brought to low precision, in both layouts
+  bool quantizes_weights = false;  // for every micro-batch, not once a step
   // The optimizer where it is not one kernel for all tensors but some for each: bytes that they read and
   // write of a parameter, and how many the host launches for each tensor.
   double update_moved_bytes = 0;
@@ -74,11 +77,20 @@ struct FrameworkProfile {
   RotaryKernel rotary = RotaryKernel::kFused;
   bool fused_residual = true;    // bias, dropout and the residual's addition are one kernel
   bool fused_activation = true;  // the gate's activation and product are one kernel
+  // Products that share an input and are apart (queries, keys and values; gate and up): the gradients that
+  // each makes of it are added up, so often in a layer.
+  double joined_gradients = 0;
   // Rotary embeddings with stretched positions: a kernel for each step.
   bool stretched_rotary_apart = false;
-  // What experts do beyond products and activation, clamps and the bias of what they give, are kernels of
-  // their own.
+  // What experts do beyond products and activation is kernels of its own: clamps, the bias of what they give,
+  // and in low precision copies to and from so many rows of each expert as its scales need.
   bool expert_extras_apart = false;
+  // Kernels of a layer with experts, forward and backward, that are not operators of its table: of routing,
+  // of counts and indices, of sums of partial results.
+  double expert_layer_kernels = 0;
+  // The host waits until it knows how many tokens each expert gets before it launches what comes next.
+  bool waits_for_counts = false;
+  double largest_bytes = 0;  // read to find the largest value, where one scale serves a whole operand
   bool accumulates_in_product = false;  // gradients of weights are added to fp32 ones by the product itself
   // Moved per weight by kernels that add every micro-batch's gradient to fp32 ones, where bf16 has another
   // optimizer; 0: autograd adds it in place to those before it, where the product does not.

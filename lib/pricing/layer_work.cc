@@ -64,7 +64,7 @@ class LayerBuilder {
     Add({.kind = WorkKind::kElementwise,
          .pass = PassKind::kNorm,
          .moved_bytes = 2 * bytes,
-         .saved_bytes = fused_ ? bytes : 3 * bytes,
+         .saved_bytes = fused_ || w_.fused_norms ? bytes : 3 * bytes,
          .again_by = is_module ? uint32_t{kLayerNorms} : 0});
   }
 
@@ -195,6 +195,13 @@ class LayerBuilder {
     down.again_by = dropped_by;
   }
 
+  void AddCopy(double tokens) {
+    Add({.kind = WorkKind::kElementwise,
+         .pass = PassKind::kCopy,
+         .moved_bytes = 2 * tokens * hidden_ * kHalf,
+         .again_by = kWholeExperts});
+  }
+
   // Each tensor-parallel rank routes its part of the tokens. Experts are whole on their rank, or cut in etp
   // parts whose ranks see the same tokens.
   void AddExperts() {
@@ -222,10 +229,15 @@ class LayerBuilder {
          .again_by = kWholeExperts});
     if (ep > 1) work_.expert_bytes = routed * hidden_ * kHalf;
     const size_t first = work_.items.size();
+    // NVIDIA/Megatron-LM@d98e8a64 megatron/core/transformer/moe/experts.py, quantization_padding and
+    // quantization_unpadding; HybridEP and DeepEP pad as they sort.
+    const bool apart = w_.framework->expert_extras_apart;
+    const bool pads =
+        apart && w_.IsFp8() && !w_.drops_tokens && ep > 1 && w_.expert_dispatch == ExpertDispatch::kAllToAll;
+    if (pads) AddCopy(routed);
     WorkItem& up = AddMatmul(routed / local_experts, hidden_, gates * ffn / etp,
                              routed * hidden_ * linear_input_, 0, local_experts);
     up.dropped_by = up.again_by = kWholeExperts;
-    const bool apart = w_.framework->expert_extras_apart;
     if (apart && m_.clamped_gate) {
       // Two clamps of half the columns each, and both joined again: r w, r w.
       Add({.kind = WorkKind::kElementwise,
@@ -249,6 +261,7 @@ class LayerBuilder {
            .moved_bytes = routed * hidden_ * BytesOfExpertBias(w_).forward,
            .again_by = kWholeExperts});
     }
+    if (pads) AddCopy(routed);
     for (size_t i = first; i < work_.items.size(); ++i) work_.items[i].expert = true;
     if (e.shared_ffn > 0) {
       AddMlp(static_cast<double>(e.shared_ffn), /*input_is_saved=*/false, kWholeExperts | kSharedExperts);

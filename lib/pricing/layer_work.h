@@ -20,6 +20,7 @@ enum class PassKind : uint8_t {
   kActivation,
   kGatedActivation,
   kPermute,
+  kCopy,        // read and written, and so is the gradient
   kClamp,       // of gate and product, before the activation
   kExpertBias,  // of what experts give, weighted by the token's probability
 };

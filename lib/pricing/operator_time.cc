@@ -37,14 +37,14 @@ ForwardBackward PassesOf(const WorkItem& item, const Workload& w) {
   const bool compiled = w.fused_elementwise.value_or(false);  // where the job says so itself
   switch (item.pass) {
     case PassKind::kNorm:
-      if (compiled) return {1, 2.5};
+      if (compiled || w.fused_norms) return {1, 2.5};
       return {f.norm_forward_bytes / 4, f.norm_backward_bytes / 4};
     case PassKind::kResidual:
       // Forward r r w; the backward adds the gradients of both branches. Dropout reads or writes its mask,
-      // and its backward is a pass of its own. Apart: r w, r w and mask, r r w; r w and mask, r for the bias,
-      // r r w.
-      if (!w.model.dropout) return {1, 1};
-      return f.fused_residual ? ForwardBackward{7.0 / 6, 11.0 / 6} : ForwardBackward{15.0 / 6, 13.0 / 6};
+      // and its backward is a pass of its own. Apart: r w, r w and mask, r r w. Of the gradients of an input
+      // that several products make each of a layer's two residuals has half: r r w.
+      if (!w.model.dropout) return {1, 1 + f.joined_gradients / 2};
+      return {f.fused_residual ? 7.0 / 6 : 15.0 / 6, 11.0 / 6 + f.joined_gradients / 2};
     case PassKind::kRotary:
       // Without it the gradients of queries, keys and values are still joined: r w of all three.
       if (f.rotary == RotaryKernel::kNone) return {0, 1.5};
@@ -60,6 +60,10 @@ ForwardBackward PassesOf(const WorkItem& item, const Workload& w) {
     case PassKind::kActivation:
       return {1, 1.5};  // r w; dy, x, dx
     case PassKind::kGatedActivation:
+      // Of experts the probability's gradient is a sum over the columns beside it, which a compiler makes a
+      // kernel of its own: r r r (NVIDIA/Megatron-LM@d98e8a64 megatron/core/fusions/fused_bias_swiglu.py,
+      // weighted_swiglu_back).
+      if (item.expert && f.expert_extras_apart) return {1, 16.0 / 6};
       // r r w; dy, gate, up, two gradients. Without fusion the activation's result is written and read.
       return compiled || f.fused_activation ? ForwardBackward{1, 10.0 / 6} : ForwardBackward{10.0 / 6, 3};
     case PassKind::kPermute: {
@@ -68,6 +72,8 @@ ForwardBackward PassesOf(const WorkItem& item, const Workload& w) {
       const double passes = (w.expert_dispatch == ExpertDispatch::kNodeAware ? 0.5 : 1) / kPermuteShare;
       return {passes, passes};
     }
+    case PassKind::kCopy:
+      return {1, 1};
     case PassKind::kClamp:
       return {1, 10.0 / 8};  // gradient and input read, written; both halves' gradients joined
     case PassKind::kExpertBias: {
@@ -127,11 +133,29 @@ ForwardBackward KernelsOf(const WorkItem& item, const Workload& w) {
     case PassKind::kActivation:
     case PassKind::kGatedActivation:
     case PassKind::kPermute:
+    case PassKind::kCopy:
     case PassKind::kClamp:
     case PassKind::kExpertBias:
       break;
   }
   return {1, 1};
+}
+
+// Rows of an expert are as many as its scales need: 16 of FP8, 32 of MXFP8, 64 of NVFP4 (NVIDIA/Megatron-LM
+// megatron/core/fp8_utils.py and fp4_utils.py, get_..._align_size). At half precision any number will do, and
+// no operand's rows are as long as that.
+double ExpertRows(double rows, Precision precision) {
+  const double multiple = precision == Precision::kNvfp4   ? 64
+                          : precision == Precision::kMxfp8 ? 32
+                          : precision == Precision::kFp8   ? 16
+                                                           : 8;
+  return std::ceil(rows / multiple) * multiple;
+}
+
+// Of an operand that is brought to low precision, in all. One scale for all of it, which current scaling of
+// FP8 has, is found first; scales of 16 or 32 elements are found as these are read.
+double QuantizeBytes(const Workload& w) {
+  return w.framework->quantize_bytes + (w.precision == Precision::kFp8 ? w.framework->largest_bytes : 0);
 }
 
 ForwardBackward DeviceSeconds(const WorkItem& item, const Workload& w) {
@@ -144,6 +168,8 @@ ForwardBackward DeviceSeconds(const WorkItem& item, const Workload& w) {
         return batch > 0 ? MatmulSeconds(device, precision, {batch, rows, inner, columns, result_bytes}) : 0;
       };
       const double streams = w.framework->expert_streams;
+      const double rows =
+          item.expert ? ExpertRows(item.rows, low ? w.precision : Precision::kBf16) : item.rows;
       const auto product = [&](double rows, double inner, double columns, double result_bytes) {
         if (!item.expert || streams == 0 || w.fused_experts) {
           return launch(item.batch, rows, inner, columns, result_bytes) + kKernelGapSeconds;
@@ -153,9 +179,9 @@ ForwardBackward DeviceSeconds(const WorkItem& item, const Workload& w) {
                launch(item.batch - rounds * streams, rows, inner, columns, result_bytes) + kKernelGapSeconds;
       };
       const bool adds = w.framework->accumulates_in_product;
-      ForwardBackward seconds = {product(item.rows, item.inner, item.columns, 2),
-                                 product(item.rows, item.columns, item.inner, 2) +
-                                     product(item.inner, item.rows, item.columns, adds ? 8 : 2)};
+      ForwardBackward seconds = {
+          product(rows, item.inner, item.columns, 2),
+          product(rows, item.columns, item.inner, 2) + product(item.inner, rows, item.columns, adds ? 8 : 2)};
       if (w.model.linear_bias && !item.expert && !adds && !w.frozen) {
         // The bias's gradient: those of the outputs are read and summed over the tokens.
         seconds.backward += PassSeconds(device, item.batch * item.rows * item.columns * 2, 1);
@@ -163,12 +189,16 @@ ForwardBackward DeviceSeconds(const WorkItem& item, const Workload& w) {
       if (low) {
         // The input is brought to low precision before the forward, the output's gradient before the
         // backward.
-        const double bytes = w.framework->quantize_bytes * item.batch * item.rows;
+        const double bytes = QuantizeBytes(w) * item.batch * rows;
         // Fused, the two products of an expert's MLP hand on what they make in low precision.
         const bool fused = item.expert && w.fused_experts;
         const bool last = item.columns == static_cast<double>(w.model.hidden);
         if (!fused || !last) seconds.forward += PassSeconds(device, bytes * item.inner, 1);
         if (!fused || last) seconds.backward += PassSeconds(device, bytes * item.columns, 1);
+        if (w.framework->quantizes_weights && !w.gathers_fp8 && !w.weights_in_fp8) {
+          seconds.forward +=
+              PassSeconds(device, w.framework->quantize_bytes * item.batch * item.inner * item.columns, 1);
+        }
       }
       return seconds;
     }

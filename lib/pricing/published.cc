@@ -14,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "base/csv.h"
 #include "base/status.h"
+#include "pricing/expert_recipes.h"
 #include "pricing/known_models.h"
 #include "pricing/published_notes.h"
 #include "pricing/recipes.h"
@@ -346,10 +347,11 @@ class RowReader {
 
   absl::Status ReadRecompute(Workload& w) {
     std::string recompute = absl::AsciiStrToLower(Cell("activation_recompute"));
-    const Recipe* recipe = Is("megatron-bridge") ? FindRecipe(Cell("model"), w.device->name,
-                                                              absl::AsciiStrToLower(Cell("precision")),
-                                                              w.degrees.zero_stage == 3)
-                                                 : nullptr;
+    const Recipe* recipe =
+        Is("megatron-bridge")
+            ? FindRecipe(Cell("model"), w.device->name, absl::AsciiStrToLower(Cell("precision")),
+                         w.degrees.zero_stage == 3, ReleaseIn(Cell("notes")))
+            : nullptr;
     if (recipe != nullptr) {
       w.half_moments = recipe->half_moments;
       // bf16 weights are the upper half of their fp32 copy, so that the lower half is kept alone

@@ -31,6 +31,12 @@ const Recipe kRecipes[] = {
      .source = "deepseek/gb300/deepseek_v3.py:46"},
     {.model = "deepseekv3",
      .device = "gb300",
+     .precision = "mxfp8",
+     .from = 260600,
+     .half_moments = true,
+     .source = "deepseek/gb300/deepseek_v3.py:148, and of v0.5.0"},
+    {.model = "deepseekv3",
+     .device = "gb300",
      .recompute = kSome,
      .modules = kLatentUp,
      .half_moments = true,
@@ -89,6 +95,11 @@ const Recipe kRecipes[] = {
     {.model = "kimik2", .recompute = kSome, .modules = kLatentUp, .source = "kimi/b200/kimi_k2.py:47"},
     {.model = "gptoss120b", .device = "gb300", .source = "gpt_oss/gb300/gpt_oss.py:180"},
     {.model = "gptoss120b", .device = "b300", .source = "gpt_oss/b300/gpt_oss.py"},
+    {.model = "gptoss120b",
+     .device = "gb200",
+     .precision = "mxfp8",
+     .from = 260600,
+     .source = "gpt_oss/gpt_oss_workload_base_configs.py:214 of v0.5.0, below scripts/performance/configs"},
     {.model = "gptoss120b",
      .recompute = kSome,
      .modules = kLayerNorms | kExpertActivation,
@@ -152,11 +163,11 @@ const std::pair<const char*, RecomputeModule> kModuleNames[] = {
 }  // namespace
 
 const Recipe* FindRecipe(absl::string_view model, absl::string_view device, absl::string_view precision,
-                         bool fully_sharded) {
+                         bool fully_sharded, int release) {
   const std::string key = Normalized(model);
   for (const Recipe& recipe : kRecipes) {
     if (!absl::StrContains(key, recipe.model) || !absl::StartsWith(device, recipe.device)) continue;
-    if (recipe.fully_sharded != fully_sharded) continue;
+    if (recipe.fully_sharded != fully_sharded || release < recipe.from) continue;
     const absl::string_view needed = recipe.precision;
     if (needed.empty() || needed == precision) return &recipe;
   }

@@ -13,6 +13,7 @@ struct Recipe {
   const char* model = "";      // part of the normalized name
   const char* device = "";     // beginning of the device's name; "": any
   const char* precision = "";  // "": any
+  int from = 0;                // release of the container, as ReleaseIn gives it
   bool fully_sharded = false;
   RecomputeKind recompute = RecomputeKind::kNone;
   uint32_t modules = 0;           // with kSelective
@@ -24,7 +25,7 @@ struct Recipe {
 
 // Of Megatron-Bridge. Null: nothing but the framework's own defaults. `model` as a published row names it.
 const Recipe* FindRecipe(absl::string_view model, absl::string_view device, absl::string_view precision,
-                         bool fully_sharded);
+                         bool fully_sharded, int release);
 
 // "mla_up_proj+mlp" -> bits. False: a name that is not known.
 bool ParseRecomputeModules(absl::string_view text, uint32_t& modules);

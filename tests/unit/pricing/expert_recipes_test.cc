@@ -40,6 +40,37 @@ TEST(ExpertRecipes, FullIterationGraphsOfMxfp8ComeWithOverlap) {
   EXPECT_FALSE(w.overlap_experts);
 }
 
+TEST(ExpertRecipes, APipelineOverlapsWithSeveralStagesOfARankAlone) {
+  Workload w = MoeOn("b200-180gb");
+  w.precision = Precision::kMxfp8;
+  w.degrees.pp = 16;
+  EXPECT_TRUE(ApplyExpertRecipe("DeepSeek-V3 671B-A37B", "26.04.01 NeMo Container", w));
+  EXPECT_FALSE(w.overlap_experts);
+  w.degrees.pp = 8;
+  w.degrees.virtual_stages = 2;
+  EXPECT_TRUE(ApplyExpertRecipe("DeepSeek-V3 671B-A37B", "26.04.01 NeMo Container", w));
+  EXPECT_TRUE(w.overlap_experts);
+  EXPECT_FALSE(w.fused_experts);
+}
+
+TEST(ExpertRecipes, FusedExpertsOfGptOssHadRegressedInOnePatch) {
+  Workload w = MoeOn("gb200-186gb");
+  w.precision = Precision::kMxfp8;
+  for (const auto& [notes, fused] : {std::pair{"26.06 NeMo Container", true},
+                                     {"26.06.01 NeMo Container", false},
+                                     {"26.08 NeMo Container", true}}) {
+    EXPECT_TRUE(ApplyExpertRecipe("gpt-oss-120b", notes, w));
+    EXPECT_EQ(w.fused_experts, fused) << notes;
+    EXPECT_TRUE(w.overlap_experts) << notes;
+  }
+}
+
+TEST(ExpertRecipes, ReleasesAreRead) {
+  EXPECT_EQ(ReleaseIn("26.04.01 NeMo Container; x"), 260401);
+  EXPECT_EQ(ReleaseIn("x; 25.11 NeMo Container"), 251100);
+  EXPECT_EQ(ReleaseIn("NeMo Container"), 0);
+}
+
 TEST(ExpertRecipes, NothingIsAssumedWithoutAReleaseOrExperts) {
   Workload w = MoeOn("h100-sxm-80gb");
   w.overlap_experts = true;

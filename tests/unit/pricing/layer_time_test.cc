@@ -130,6 +130,29 @@ TEST(LayerTime, ARecomputationMayStopBeforeTheLastProduct) {
   EXPECT_NEAR(whole.recompute, whole.forward, 1e-12);
 }
 
+TEST(LayerTime, WeightsAreCastForEveryMicroBatchUnlessTheyComeSo) {
+  Workload w = SmallJob("torchtitan");
+  w.precision = Precision::kFp8;
+  const double cast = LayerPassTimes(w, 0, {}, true).forward;
+  w.gathers_fp8 = true;
+  // Six bytes of 4096 x (6144 + 4096 + 2 x 14336 + 14336) weights, and 2 us for each of the four kernels.
+  const double bytes = 6 * 4096.0 * (6144 + 4096 + 2 * 14336 + 14336);
+  EXPECT_NEAR(cast - LayerPassTimes(w, 0, {}, true).forward, bytes / (0.85 * 3.35e12) + 4 * 2e-6, 1e-9);
+}
+
+TEST(LayerTime, WithoutACompilerNormsAndGatesAreKernelByKernel) {
+  // Of an element: two norms with 36 + 84 bytes against 4 + 10, and a gate whose activation is written and
+  // read: 4 bytes of the product's width, 8 in the backward.
+  Workload w = SmallJob("torchtitan");
+  const double compiled = LayerPassTimes(w, 0, {}, true).total();
+  w.framework = FindFramework("torchtitan-eager");
+  const double norms = 4096.0 * 4096 * 2 * (120 - 14);
+  const double gates = 4096.0 * 14336 * (4 + 8);
+  EXPECT_NEAR(LayerPassTimes(w, 0, {}, true).total() - compiled, (norms + gates) / (0.85 * 3.35e12), 1e-9);
+  w.fused_norms = true;
+  EXPECT_NEAR(LayerPassTimes(w, 0, {}, true).total() - compiled, gates / (0.85 * 3.35e12), 1e-9);
+}
+
 TEST(LayerTime, MetricsOfTrainingReadTheLogitsAgain) {
   // Two cross-entropies beside the loss: a logit is cast to fp32 and its log-softmax written, 14 bytes each.
   const Workload w = SmallJob("fsdp1");
@@ -191,6 +214,120 @@ TEST(LayerTime, WhatGptOssAddsToExpertsAreKernelsOfTheirOwn) {
   // Others have them in one kernel with the activation, or with the product.
   w.framework = plain.framework = FindFramework("torchtitan");
   EXPECT_EQ(Difference(w, plain).total(), 0);
+}
+
+TEST(LayerTime, HiddenExchangesAreTheShareThatAProfileShows) {
+  // 36.55 % of them, where there is compute enough beside them.
+  Workload w = WithExperts();
+  w.expert_dispatch = ExpertDispatch::kNodeAware;
+  const PassTimes apart = LayerPassTimes(w, 0, {}, true);
+  w.overlap_experts = true;
+  const PassTimes beside = LayerPassTimes(w, 0, {}, true);
+  ASSERT_LT(apart.expert_forward, apart.forward);
+  EXPECT_NEAR(beside.expert(), (1 - 0.3655) * apart.expert(), 1e-9);
+}
+
+TEST(LayerTime, RowsOfExpertsAreFilledUpInLowPrecision) {
+  // In FP8 two copies of all that 8 of 64 experts get, in and out, 4 bytes an element, and as many backward;
+  // none where the exchange itself pads.
+  Workload w = WithExperts();
+  w.launches_operators = false;
+  w.precision = Precision::kMxfp8;
+  const auto copies = [&] {
+    int count = 0;
+    for (const WorkItem& item : WorkOfLayer(w, 0).items) {
+      if (item.pass != PassKind::kCopy) continue;
+      EXPECT_EQ(item.moved_bytes, 4096.0 * 8 * 4096 * 4);
+      ++count;
+    }
+    return count;
+  };
+  EXPECT_EQ(copies(), 2);
+  w.expert_dispatch = ExpertDispatch::kNodeAware;
+  EXPECT_EQ(copies(), 0);
+  w.expert_dispatch = ExpertDispatch::kAllToAll;
+  w.precision = Precision::kBf16;
+  EXPECT_EQ(copies(), 0);
+}
+
+TEST(OperatorTime, ExpertsWithOddRowsArePadded) {
+  // 65,536 rows of six experts are 10,922 2/3 each: 10,944 with 32 at a time, and no operand of odd rows.
+  Workload w = SmallJob("megatron-bridge", "gb300-279gb");
+  w.model.experts = Experts{.count = 384, .top_k = 8, .ffn = 2048};
+  w.precision = Precision::kMxfp8;
+  WorkItem item{.kind = WorkKind::kMatmul, .batch = 6, .rows = 65536.0 / 6, .inner = 7168, .columns = 4096};
+  item.fp8 = item.expert = true;
+  const ForwardBackward odd = OperatorSeconds(item, w);
+  item.rows = 10944;
+  const ForwardBackward even = OperatorSeconds(item, w);
+  EXPECT_EQ(odd.forward, even.forward);
+  EXPECT_EQ(odd.backward, even.backward);
+}
+
+TEST(OperatorTime, OneScaleForAnOperandIsFoundFirst) {
+  // Two bytes an element more of 4,096 x 8,192, in FP8 alone; its products take as long as those of MXFP8.
+  Workload w = SmallJob("megatron-bridge", "b200-180gb");
+  WorkItem item{.kind = WorkKind::kMatmul, .rows = 4096, .inner = 8192, .columns = 8192};
+  item.fp8 = true;
+  w.precision = Precision::kMxfp8;
+  const double blocks = OperatorSeconds(item, w).forward;
+  w.precision = Precision::kFp8;
+  EXPECT_NEAR(OperatorSeconds(item, w).forward - blocks, 2 * 4096.0 * 8192 / BytesPerSecond(*w.device), 1e-9);
+}
+
+TEST(LayerTime, SmallKernelsOfExpertLayersFollowEachOther) {
+  // 463,348 kernels of a step of 64 micro-batches and 48 layers (see framework.cc) are 151 a layer, 72 of
+  // them of no operator here: 2 us each, a third in the forward.
+  Workload w = WithExperts();
+  w.launches_operators = false;
+  FrameworkProfile without = *w.framework;
+  without.expert_layer_kernels = 0;
+  Workload none = w;
+  none.framework = &without;
+  EXPECT_NEAR(Difference(w, none).forward, 24 * 2e-6, 1e-8);
+  EXPECT_NEAR(Difference(w, none).input_backward, 48 * 2e-6, 1e-8);
+  w.model.experts.reset();
+  none.model.experts.reset();
+  EXPECT_EQ(Difference(w, none).total(), 0);
+}
+
+TEST(LayerTime, TheDeviceIdlesWhileTheHostWaitsForCounts) {
+  // (24.7138 - 22.821) s of 64 micro-batches and 48 layers, in the forward alone.
+  Workload w = WithExperts();
+  FrameworkProfile without = *w.framework;
+  without.waits_for_counts = false;
+  Workload none = w;
+  none.framework = &without;
+  EXPECT_NEAR(Difference(w, none).total(), 1.8928 / 3072, 1e-9);
+  EXPECT_NEAR(Difference(w, none).forward, 1.8928 / 3072, 1e-9);
+  // Not where another micro-batch runs meanwhile, numbers are fixed, all is one graph, or nothing is sent.
+  const auto waits = [&](auto&& change) {
+    Workload a = w, b = none;
+    change(a);
+    change(b);
+    return Difference(a, b).total();
+  };
+  EXPECT_EQ(waits([](Workload& x) { x.overlap_experts = true; }), 0);
+  EXPECT_EQ(waits([](Workload& x) { x.drops_tokens = true; }), 0);
+  EXPECT_EQ(waits([](Workload& x) { x.fused_experts = true; }), 0);
+  EXPECT_EQ(waits([](Workload& x) { x.launches_operators = false; }), 0);
+  EXPECT_EQ(waits([](Workload& x) { x.degrees.ep = 1; }), 0);
+  EXPECT_EQ(waits([](Workload& x) { x.model.experts.reset(); }), 0);
+}
+
+TEST(OperatorTime, ProbabilitiesOfExpertsHaveAGradientOfTheirOwn) {
+  // Gate, product and gradient read once more: three times two bytes an element.
+  Workload w = WithExperts();
+  double bytes = 0, seconds = 0;
+  for (const WorkItem& item : WorkOfLayer(w, 0).items) {
+    if (item.pass != PassKind::kGatedActivation || item.kind != WorkKind::kElementwise) continue;
+    WorkItem plain = item;
+    plain.expert = false;
+    seconds += OperatorSeconds(item, w).backward - OperatorSeconds(plain, w).backward;
+    bytes += item.moved_bytes;
+  }
+  EXPECT_EQ(bytes, 4096.0 * 8 * 1408 * 6);
+  EXPECT_NEAR(seconds, bytes / BytesPerSecond(*w.device), 1e-9);
 }
 
 TEST(LayerTime, StretchedPositionsAreRotatedStepByStep) {

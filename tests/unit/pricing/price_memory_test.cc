@@ -309,13 +309,19 @@ TEST(Recipes, ModulesAreReadByName) {
 }
 
 TEST(Recipes, TheFirstThatFitsCounts) {
-  const Recipe* const recipe = FindRecipe("DeepSeek-V3 671B-A37B", "gb200-186gb", "mxfp8", false);
+  const Recipe* const recipe = FindRecipe("DeepSeek-V3 671B-A37B", "gb200-186gb", "mxfp8", false, 0);
   ASSERT_NE(recipe, nullptr);
   EXPECT_EQ(recipe->modules, uint32_t{kLatentUp});
-  EXPECT_EQ(FindRecipe("DeepSeek-V3 671B-A37B", "gb200-186gb", "fp8", false)->modules, uint32_t{kPlainMlp});
-  EXPECT_EQ(FindRecipe("Qwen3 30B-A3B", "h100-sxm-80gb", "bf16", false), nullptr);
-  EXPECT_EQ(FindRecipe("Llama3 70B", "gb200-186gb", "fp8", false), nullptr);
-  EXPECT_EQ(FindRecipe("Llama3 70B", "gb200-186gb", "fp8", true)->offloaded_layers, 40);
+  EXPECT_EQ(FindRecipe("DeepSeek-V3 671B-A37B", "gb200-186gb", "fp8", false, 0)->modules,
+            uint32_t{kPlainMlp});
+  EXPECT_EQ(FindRecipe("Qwen3 30B-A3B", "h100-sxm-80gb", "bf16", false, 0), nullptr);
+  EXPECT_EQ(FindRecipe("Llama3 70B", "gb200-186gb", "fp8", false, 0), nullptr);
+  EXPECT_EQ(FindRecipe("Llama3 70B", "gb200-186gb", "fp8", true, 0)->offloaded_layers, 40);
+  // From 26.06 on the recipe of MXFP8 recomputes nothing.
+  EXPECT_EQ(FindRecipe("DeepSeek-V3 671B-A37B", "gb300-279gb", "mxfp8", false, 260401)->modules,
+            uint32_t{kLatentUp});
+  EXPECT_EQ(FindRecipe("DeepSeek-V3 671B-A37B", "gb300-279gb", "mxfp8", false, 260600)->recompute,
+            RecomputeKind::kNone);
 }
 
 }  // namespace

@@ -41,6 +41,14 @@ TEST(ApplyNotes, BloomsSectionsDecideStagesAndGradients) {
   EXPECT_TRUE(after.model.dropout);
 }
 
+TEST(ApplyNotes, TheModelsNameSaysThatTokensAreDropped) {
+  Workload w = Of("megatron-bridge", "H100-80GB");
+  Apply({.model = "Qwen3-30B-A3B (tokendrop)"}, w);
+  EXPECT_TRUE(w.drops_tokens);
+  Apply({.model = "Qwen3-30B-A3B (dropless)"}, w);
+  EXPECT_FALSE(w.drops_tokens);
+}
+
 TEST(ApplyNotes, ASeriesAddsASwitchARow) {
   const auto row = [](const char* notes, const char* optimizer = "AdamW") {
     Workload w = Of("torchtune", "A100-80GB");
@@ -93,6 +101,28 @@ TEST(ApplyNotes, AdaptersLeaveTheRestAsItIs) {
   Workload w = Of("megatron-bridge", "H100-80GB");
   Apply({.notes = "LoRA; 26.06 NeMo Container"}, w);
   EXPECT_TRUE(w.frozen);
+}
+
+TEST(ApplyNotes, TensorwiseFloat8IsGatheredAsSuch) {
+  const auto gathers = [](const char* notes, Precision precision) {
+    Workload w = Of("torchtitan", "H100");
+    w.precision = precision;
+    Apply({.source = "pytorch/ao@1:x.md", .notes = notes}, w);
+    return w.gathers_fp8;
+  };
+  EXPECT_TRUE(gathers("tensorwise fp8 all-gather; torchtitan+compile", Precision::kFp8));
+  EXPECT_TRUE(gathers("float8 tensorwise", Precision::kFp8));
+  EXPECT_FALSE(gathers("float8 rowwise", Precision::kFp8));
+  EXPECT_FALSE(gathers("tensorwise", Precision::kBf16));
+  Workload small = Of("torchtitan-eager", "A100-80GB");
+  small.model.hidden = 5120;
+  Workload large = small;
+  large.model.hidden = 8192;
+  const RunText text = {.source = "pytorch/torchtitan@1:docs/performance.md#L44"};
+  Apply(text, small);
+  Apply(text, large);
+  EXPECT_TRUE(small.fused_norms);
+  EXPECT_FALSE(large.fused_norms);
 }
 
 // mosaicml/llm-foundry@9fa3ceb9 and @b2a43a14, sweep.sh: PyTorch 1.13.1 and 2.1.0.
