@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "absl/strings/match.h"
 #include "pricing/device_memory.h"
 #include "pricing/layer_work.h"
 
@@ -292,6 +293,11 @@ class RankPricer {
   // needs others: at most its working set again, and a part of what the other micro-batches keep.
   double HoleBytes(double kept, int64_t rank) const {
     const double others = kept * (1 - 1 / MicroBatchesInFlight(w_, rank));
+    // Of one micro-batch the layers that are gathered and dropped leave their blocks among what is kept: each
+    // pass needs a block's working set once more, unless segments grow.
+    const bool gathers = w_.degrees.zero_stage == 3 && w_.degrees.shard_group > 1;
+    const bool grows = f_.expandable_segments && !absl::StartsWith(w_.device->name, "mi");
+    if (gathers && !grows) return WorkBytes();
     return std::min(LayerBytes(), others * kHoles);
   }
 
