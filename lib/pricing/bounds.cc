@@ -94,6 +94,8 @@ StateBytes::Parts StatesAt(const Workload& w, MemoryMoment moment, int64_t num_m
   small.seq_len = w.degrees.cp;
   small.recompute = RecomputeKind::kNone;
   small.recomputed_layers = std::nullopt;
+  // Eight bytes of the larger of two groups of parameters do not add up over layers; four of all are no more.
+  small.half_moments = false;
   small.degrees.dp = w.degrees.shard_group;
   for (const bool moe : {false, true}) {
     if (!HasLayersOf(w.model, moe)) continue;

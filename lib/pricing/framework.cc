@@ -45,7 +45,8 @@ const FrameworkProfile kFrameworks[] = {
          "NVIDIA-NeMo/Megatron-Bridge@067f987 src/megatron/bridge/perf_recipes/_common.py:62-64,111: "
          "gradients are reduced, and so kept, in bf16; the distributed optimizer copies its part to fp32 "
          "(megatron/core/optimizer/distrib_optimizer.py, _copy_model_grads_to_main_grads); "
-         "training/utils/train_utils.py:1204: memory is reported in units of 1e9 bytes",
+         "training/utils/train_utils.py:1204: memory is reported in units of 1e9 bytes; "
+         "perf_recipes/llama/h100/llama3.py:60: expandable segments",
      .gradient_bytes = 2,
      .attention = AttentionKernel::kVendor,
      .sequence_parallel = true,
@@ -65,6 +66,7 @@ const FrameworkProfile kFrameworks[] = {
      .expert_streams = 4,
      .vocab_multiple = 128,
      .step_bytes = 4,
+     .expandable_segments = true,
      .selects_modules = true,
      .gradients_stay = true,
      .reports_decimal_units = true,
@@ -182,6 +184,7 @@ const FrameworkProfile kFrameworks[] = {
      .quantizes_weights = true,
      .rotary = RotaryKernel::kComplex,
      .joined_gradients = 3,
+     .expandable_segments = true,
      .gathers_in_own_pool = true,
      .metric = MemoryMetric::kReserved,
      .default_recompute = "selective"},
@@ -210,6 +213,7 @@ const FrameworkProfile kFrameworks[] = {
      .rotary = RotaryKernel::kComplex,
      .fused_activation = false,
      .joined_gradients = 3,
+     .expandable_segments = true,
      .gathers_in_own_pool = true,
      .metric = MemoryMetric::kReserved,
      .default_recompute = "selective"},
@@ -285,6 +289,7 @@ const FrameworkProfile kFrameworks[] = {
      .fused_elementwise = true,
      .logit_bytes = 4,
      .accumulates_in_product = true,
+     .expandable_segments = true,
      .metric = MemoryMetric::kAllocated},
 };
 

@@ -109,6 +109,7 @@ struct FrameworkProfile {
   double flat_step_bytes = 0;
   double reduced_copy_elements = 0;    // of gradients that are copied to one flat buffer to be reduced
   double bf16_reduced_copy_bytes = 0;  // with an optimizer for bf16: the same of all gradients, bytes of each
+  bool expandable_segments = false;    // asked of the allocator; AMD's devices do not have them
   bool gathers_in_own_pool = false;    // of blocks that no other stream may use, and copied out of them
   bool gradient_twice = false;         // a weight's gradient is formed beside the one that it is added to
   bool embedding_norm = false;         // a norm follows the embedding: its input is kept

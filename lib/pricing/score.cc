@@ -54,8 +54,10 @@ ScoredRow ScoreRun(const PublishedRun& run, const Tuning& tuning) {
   const bool fits = memory.needed_bytes <= capacity;
   row.predicted_memory_gib =
       (fits ? std::min(memory.Of(run.metric), capacity) : memory.Of(run.metric)) / kGiB;
+  // Figures of full devices are rounded to whole units, up too.
+  const double full = std::ceil(capacity / kGiB) * kGiB;
   row.upper_memory_gib =
-      (fits ? std::min(memory.UpperOf(run.metric), capacity) : memory.UpperOf(run.metric)) / kGiB;
+      (fits ? std::min(memory.UpperOf(run.metric), full) : memory.UpperOf(run.metric)) / kGiB;
   row.predicted_step_seconds = PriceTime(workload).step_seconds;
   row.status = fits ? ScoreStatus::kScored : ScoreStatus::kRejected;
   if (row.status == ScoreStatus::kRejected) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <numeric>
 #include <set>
 #include <utility>
 #include <vector>
@@ -267,6 +268,141 @@ TEST(CachingAllocator, HolesAreWhatThePriceAdds) {
   }
   EXPECT_GT(simulated / layouts, 1);
   EXPECT_NEAR(priced / simulated, 1, 0.25);
+}
+
+// Llama 3 8B fully sharded over eight ranks as torchtitan runs it: a block's weights are gathered while the
+// block before runs and dropped after it, kept of a block are its input, attention and every second product.
+class ShardedModel {
+ public:
+  explicit ShardedModel(double tokens)
+      : stream_(tokens * 4096 * 2), keys_(tokens * 1024 * 2), wide_(tokens * 14336 * 2) {}
+
+  double Run() {
+    for (int i = 0; i < kLayers; ++i) Shards(states_);
+    for (int step = 0; step < 3; ++step) {
+      std::vector<Address> gradients;
+      Forward();
+      Backward(gradients);
+      if (step == 0) {
+        for (int i = 0; i < 2 * kLayers; ++i) Shards(states_);  // both moments
+      }
+      a_.DeleteAll(gradients);
+    }
+    return a_.beyond_peak();
+  }
+
+  double block() const { return block_; }
+  double stream() const { return stream_; }
+  double keys() const { return keys_; }
+  double wide() const { return wide_; }
+
+ private:
+  using Address = Allocator::Address;
+  static constexpr int kLayers = 32;
+
+  std::vector<Address> Gather() {
+    std::vector<Address> weights;
+    for (double weight : weights_) weights.push_back(a_.New(weight));
+    return weights;
+  }
+  void Shards(std::vector<Address>& shards) {
+    for (double weight : weights_) shards.push_back(a_.New(weight / 2 * 4 / 8));
+  }
+
+  void Forward() {
+    Address x = a_.New(stream_);
+    std::vector<Address> weights = Gather();
+    for (int i = 0; i < kLayers; ++i) {
+      const std::vector<Address> next = i + 1 < kLayers ? Gather() : std::vector<Address>();
+      const Address norm = a_.New(stream_), q = a_.New(stream_), k = a_.New(keys_), v = a_.New(keys_);
+      a_.Delete(norm);
+      const Address turned_q = a_.New(stream_), turned_k = a_.New(keys_);
+      a_.Delete(k);
+      const Address attended = a_.New(stream_);
+      a_.DeleteAll({turned_q, turned_k});
+      const Address projected = a_.New(stream_), middle = a_.New(stream_);
+      a_.Delete(projected);
+      const Address second_norm = a_.New(stream_), gate = a_.New(wide_), up = a_.New(wide_);
+      a_.Delete(second_norm);
+      const Address product = a_.New(wide_);
+      a_.Delete(up);
+      const Address down = a_.New(stream_);
+      a_.Delete(product);
+      kept_.push_back({x, q, v, attended, gate, down});
+      x = a_.New(stream_);
+      a_.Delete(middle);
+      a_.DeleteAll(weights);
+      weights = next;
+    }
+    a_.Delete(x);
+  }
+
+  void Backward(std::vector<Address>& gradients) {
+    Address gradient = a_.New(stream_);
+    std::vector<Address> weights = Gather(), sent;
+    for (int i = kLayers - 1; i >= 0; --i) {
+      const std::vector<Address> next = i > 0 ? Gather() : std::vector<Address>();
+      const std::vector<Address> kept = kept_.back();
+      kept_.pop_back();
+      const Address norm = a_.New(stream_), k = a_.New(keys_), turned_q = a_.New(stream_);
+      const Address turned_k = a_.New(keys_);
+      a_.Delete(k);
+      const Address middle = a_.New(stream_), second_norm = a_.New(stream_);
+      const Address up = a_.New(wide_), product = a_.New(wide_);
+      std::vector<Address> mine = {a_.New(weights_[6])};
+      const Address at_product = a_.New(wide_);
+      a_.Delete(product);
+      const Address at_gate = a_.New(wide_), at_up = a_.New(wide_);
+      a_.DeleteAll({at_product, up, kept[4]});
+      mine.push_back(a_.New(weights_[4]));
+      const Address from_gate = a_.New(stream_);
+      a_.Delete(at_gate);
+      mine.push_back(a_.New(weights_[5]));
+      const Address from_up = a_.New(stream_);
+      a_.DeleteAll({at_up, second_norm});
+      const Address at_middle = a_.New(stream_);
+      a_.DeleteAll({from_gate, from_up, middle, kept[5], gradient});
+      mine.push_back(a_.New(weights_[3]));
+      const Address at_attended = a_.New(stream_), at_q = a_.New(stream_), at_k = a_.New(keys_);
+      const Address at_v = a_.New(keys_);
+      a_.DeleteAll({at_attended, turned_q, turned_k, kept[1], kept[2], kept[3]});
+      for (size_t w : {0, 1, 2}) mine.push_back(a_.New(weights_[w]));
+      const Address at_norm = a_.New(stream_);
+      a_.DeleteAll({at_q, at_k, at_v, norm});
+      gradient = a_.New(stream_);
+      a_.DeleteAll({at_norm, at_middle, kept[0]});
+      const Address flat = a_.New(block_ * 2);  // fp32, while the one before is on its way
+      a_.DeleteAll(sent);
+      sent = {flat};
+      Shards(gradients);
+      a_.DeleteAll(mine);
+      a_.DeleteAll(weights);
+      weights = next;
+    }
+    a_.DeleteAll(sent);
+    a_.Delete(gradient);
+  }
+
+  const std::vector<double> weights_ = {4096.0 * 4096 * 2, 4096.0 * 1024 * 2,  4096.0 * 1024 * 2,
+                                        4096.0 * 4096 * 2, 4096.0 * 14336 * 2, 4096.0 * 14336 * 2,
+                                        4096.0 * 14336 * 2};
+  const double block_ = std::accumulate(weights_.begin(), weights_.end(), 0.0);
+  double stream_, keys_, wide_;
+  Allocator a_;
+  std::vector<Address> states_;
+  std::vector<std::vector<Address>> kept_;
+};
+
+// What price_memory.cc adds without segments that grow: the working set of a block once more, which is what
+// it recomputes, the gradient of its widest value, two gathered blocks and a block's gradient in fp32.
+TEST(CachingAllocator, AShardedModelNeedsABlocksWorkingSetTwice) {
+  for (double tokens : {8192.0, 16384.0}) {
+    ShardedModel model(tokens);
+    const double beyond = model.Run();
+    const double recomputed = 4 * model.stream() + 2 * model.keys() + 2 * model.wide();
+    const double working_set = recomputed + 2 * model.wide() + model.block() * 2 + model.block() * 2;
+    EXPECT_NEAR(beyond / working_set, 1, 0.25) << tokens << " tokens: " << beyond / kGiB << " GiB";
+  }
 }
 
 }  // namespace

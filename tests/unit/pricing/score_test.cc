@@ -199,6 +199,30 @@ TEST(Score, TheUpperBoundIsHeldAgainstWhatWasMeasured) {
   EXPECT_NEAR(score.complete.mean_headroom_percent, (25 + headroom_b) / 2, 1e-2);
 }
 
+// A full A100 of 79.3 GiB is printed as 80 by whole units; ten layers of BLOOM's width on eight of them fill
+// it (train/tr11-176B-ml/chronicles-prequel.md:660).
+TEST(Score, AFullDeviceMayBePrintedRoundedUp) {
+  const Score score = ScoreRuns(ReadAll(Row({{"source", "bigscience-workshop/bigscience@1:x.md"},
+                                             {"model", "GPT/BLOOM-proto 18B"},
+                                             {"layers", "10"},
+                                             {"hidden", "14336"},
+                                             {"ffn", "57344"},
+                                             {"heads", "64"},
+                                             {"kv_heads", "64"},
+                                             {"vocab", "250000"},
+                                             {"seq_len", "2048"},
+                                             {"gpu_type", "A100-80GB"},
+                                             {"n_gpus", "8"},
+                                             {"tp", "8"},
+                                             {"dp_shard", "zero1"},
+                                             {"global_batch_seqs", "512"},
+                                             {"precision", "fp16"},
+                                             {"peak_mem_gib", "80"}})));
+  EXPECT_EQ(score.rows[0].status, ScoreStatus::kScored);
+  EXPECT_DOUBLE_EQ(score.rows[0].upper_memory_gib, 80);
+  EXPECT_LT(score.rows[0].predicted_memory_gib, 80);
+}
+
 TEST(Score, RowsThatRanOutOfMemoryAndRowsThatRanAreJudged) {
   const std::map<std::string, std::string> oom = {{"tokens_per_sec_per_gpu", ""},
                                                   {"notes", "a sweep; OOM; iteration 2"}};
