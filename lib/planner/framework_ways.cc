@@ -45,6 +45,15 @@ const std::vector<FrameworkWays>& Ways() {
                      PipelineKind::kZbv},
        .contexts = {ContextKind::kRing, ContextKind::kAllGather},
        .zero_stages = {0, 2, 3}},
+      {.name = "torchtitan-eager",
+       .source =
+           "torch.distributed.pipelining.schedules; torchtitan's context_parallel_rotate_method; FSDP2's "
+           "reshard_after_forward (ZeRO-3, or ZeRO-2 where it is off)",
+       .schedules = {PipelineKind::kGPipe, PipelineKind::k1F1B, PipelineKind::kInterleaved1F1B,
+                     PipelineKind::kLoopedBreadthFirst, PipelineKind::kInterleavedZeroBubble,
+                     PipelineKind::kZbv},
+       .contexts = {ContextKind::kRing, ContextKind::kAllGather},
+       .zero_stages = {0, 2, 3}},
       {.name = "torchtune",
        .source = "pytorch/torchtune recipes: one device, or FSDP2",
        .tensor = false,

@@ -62,7 +62,7 @@ class Exchanger {
   double GradientBytes() const { return w_.ExchangedGradientBytes(); }
 
   // Of a parameter as it is gathered.
-  double WeightBytes() const { return w_.weights_in_fp8 ? 1 : kHalf; }
+  double WeightBytes() const { return w_.weights_in_fp8 || w_.gathers_fp8 ? 1 : kHalf; }
 
   // Gradients of `elements`: scattered to their shards and these summed over the replicas, or all-reduced.
   double Reduce(double elements, const Groups& groups) const {
@@ -100,6 +100,7 @@ class Exchanger {
     const double gather = Gather(own.dense(), dense) + Gather(own.experts, experts);
     times_.reduce_seconds = times_.exposed_reduce_seconds = reduce;
     times_.gather_seconds = times_.exposed_gather_seconds = gather;
+    times_.spread_seconds = own.all() * w_.framework->bucket_copy_bytes / BytesPerSecond(*w_.device);
     if (!w_.framework->overlap_data_parallel) return;
     const double bucket =
         w_.framework->overlap_bucket_elements > 0

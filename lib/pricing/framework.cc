@@ -77,8 +77,12 @@ const FrameworkProfile kFrameworks[] = {
          "megatron/mpu/cross_entropy.py works in place on fp32 logits; megatron/model/gpt_model.py: "
          "type:transformer, and DeepSpeed fills the stages; DeepSpeed v0.5.10 runtime/engine.py:1338: no "
          "gradient buffers in stage 1; runtime/zero/stage_1_and_2.py:1686-1692: the step flattens the "
-         "partition's gradients and copies them to fp32; runtime/bf16_optimizer.py: fp32 gradients of all "
-         "parameters beside the bf16 ones; bigscience train/tr11-176B-ml/chronicles-prequel.md:144: the "
+         "partition's gradients and copies them to fp32; 1205-1208, 1319-1325: before it, buckets of 500 "
+         "million "
+         "gradients are flattened to be reduced; runtime/bf16_optimizer.py: fp32 gradients of all "
+         "parameters beside the bf16 ones; v0.6.5 runtime/pipe/engine.py:270-274, runtime/engine.py:733-742, "
+         "2107-2113: they are reduced by groups of parameters, each as a bf16 copy; bigscience "
+         "train/tr11-176B-ml/chronicles-prequel.md:144: the "
          "context takes 1573 MiB; NCCL 2.10 (PyTorch 1.11); "
          "cross_entropy.py: largest, difference, exponential, sum and quotient are kernels of their own; "
          "bigscience train/tr11-176B-ml: CUDA_LAUNCH_BLOCKING=1; EleutherAI/cookbook@27dff48d "
@@ -105,6 +109,8 @@ const FrameworkProfile kFrameworks[] = {
      .vocab_multiple = 128,
      .step_bytes = 6,
      .flat_step_bytes = 6,
+     .reduced_copy_elements = 5e8,
+     .bf16_reduced_copy_bytes = 2,
      .gradient_twice = true,
      .embedding_norm = true,
      .fills_stages = true,
@@ -135,7 +141,9 @@ const FrameworkProfile kFrameworks[] = {
          "log-softmax, beside 2 + 4 of the loss itself; composer/optim/decoupled_weight_decay.py:242-275: "
          "eight kernels a tensor, of 8, 12, 8, 12, 8, 8, 8 and 16 bytes, after one for its step counter, "
          "which "
-         "the host reads",
+         "the host reads; llmfoundry/models/layers/fc.py: te.Linear, which casts its weights whenever it "
+         "runs "
+         "unless it is told which micro-batch is the first",
      .attention = AttentionKernel::kFlash1,
      .fused_elementwise = true,
      .stops_recompute_early = true,
@@ -144,6 +152,7 @@ const FrameworkProfile kFrameworks[] = {
      .logit_bytes = 4,
      .logit_moved_bytes = 34,
      .quantize_bytes = 4,
+     .quantizes_weights = true,
      .update_moved_bytes = 80,
      .update_kernels = 10,
      .rotary = RotaryKernel::kNone,
@@ -155,10 +164,12 @@ const FrameworkProfile kFrameworks[] = {
          "pytorch/torchtitan README and docs: FSDP2 with fp32 shards, per-operator activation "
          "checkpointing, compiled blocks and loss (half-precision logits and their gradient); its log prints "
          "reserved memory; torchtitan/models/llama3/model.py: rotary embedding of complex numbers in fp32; "
-         "PyTorch "
+         "wq, wk, wv and w1, w3 are apart; PyTorch "
          "torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py: gathered parameters are copied out, "
          "gradients copied in as fp32; pytorch/ao torchao/testing/training/roofline_utils.py: largest value, "
-         "then the cast, in two layouts",
+         "then the cast, in two layouts, of weights too (torchao/float8/float8_linear.py, unless they are "
+         "gathered "
+         "in float8)",
      .sequence_parallel = true,
      .fused_elementwise = true,
      .selects_operators = true,
@@ -168,13 +179,45 @@ const FrameworkProfile kFrameworks[] = {
      .copies_gathered_blocks = true,
      .logit_bytes = 4,
      .quantize_bytes = 6,
+     .quantizes_weights = true,
      .rotary = RotaryKernel::kComplex,
+     .joined_gradients = 3,
+     .gathers_in_own_pool = true,
+     .metric = MemoryMetric::kReserved,
+     .default_recompute = "selective"},
+    {.name = "torchtitan-eager",
+     .label = "torchtitan without torch.compile",
+     .source =
+         "as torchtitan; what its kernels read and write one by one (pytorch/torchtitan@9dec370, the default "
+         "of its configuration: training.compile false, norm_type rmsnorm, optimizer.fused false). "
+         "torchtitan/models/norms.py: to fp32 6 bytes, square 8, mean 4, scaled 8, back 6, weight 4; the "
+         "backward of each: 4 + 6 + 2, 6, 8 + 12 + 4, 24, 12 for the sum, 6. "
+         "torchtitan/models/llama/model.py:255: silu and product apart; :442: logits to fp32 6, log-softmax "
+         "8, its gradient 4 + 12, back 6. PyTorch torch/optim/adamw.py _multi_tensor_adamw: 8, 12, 8, 12, 8, "
+         "8, 8 and 16 bytes",
+     .sequence_parallel = true,
+     .selects_operators = true,
+     .stops_recompute_early = true,
+     .gathers_by_block = true,
+     .copies_gathered_blocks = true,
+     .logit_bytes = 14,
+     .logit_moved_bytes = 36,
+     .norm_forward_bytes = 36,
+     .norm_backward_bytes = 84,
+     .quantize_bytes = 6,
+     .quantizes_weights = true,
+     .update_moved_bytes = 80,
+     .rotary = RotaryKernel::kComplex,
+     .fused_activation = false,
      .gathers_in_own_pool = true,
      .metric = MemoryMetric::kReserved,
      .default_recompute = "selective"},
     {.name = "torchtune",
      .label = "torchtune, one device, everything in bf16",
-     .source = "pytorch/torchtune README: memory table; bf16 parameters, gradients and AdamW states",
+     .source =
+         "pytorch/torchtune README: memory table; bf16 parameters, gradients and AdamW states; "
+         "torchtune/modules/attention.py:234, feed_forward.py:50: queries, keys, values, gate and up are "
+         "apart",
      .gradient_bytes = 2,
      .optimizer_bytes = 4,
      .stops_recompute_early = true,
@@ -182,6 +225,7 @@ const FrameworkProfile kFrameworks[] = {
      .norm_forward_bytes = 28,
      .norm_backward_bytes = 48,
      .fused_activation = false,
+     .joined_gradients = 3,
      .kept_logit_bytes = 4,
      .metric = MemoryMetric::kAllocated},
     {.name = "internevo",
@@ -200,18 +244,39 @@ const FrameworkProfile kFrameworks[] = {
          "(solver/optimizer/utils.py:235) "
          "and a flat bf16 one; internlm/core/context/process_group_initializer.py: data, zero1, model and "
          "global "
-         "groups are apart; internlm/solver/optimizer/fsdp_optimizer.py:55-63: a fp32 copy beside FSDP's "
+         "groups are apart; @f5f5446: core/naive_amp.py:134 brings the logits to fp32 (2 + 4), "
+         "flash-attention's "
+         "loss reads them twice and writes their gradient in place (8, 4 + 4), and that goes back (4 + 2); "
+         "model/linear.py: w1 and w3 are apart; hybrid_zero_optim.py and utils.py: of a parameter the fp32 "
+         "copy "
+         "for the norm 6 and its reading 4, flattening 4, to fp32 6, scaling 8, AdamW of torch 2.0 "
+         "(_multi_tensor_adamw: 8, 8 + 12, 8 + 12, 8, 8, 8, 16) 88, to bf16 6, less the 8 that all "
+         "frameworks "
+         "have; internlm/solver/optimizer/fsdp_optimizer.py:55-63: a fp32 copy beside FSDP's "
          "bf16 "
-         "shard",
+         "shard. Moved bytes, all @f5f5446: hybrid_zero_optim.py _reduce_and_copy flattens a bucket, "
+         "divides and "
+         "copies it back, 4 each; its step has 6 + 4 for the norm, 4 and 6 for the flat copy and its cast, 8 "
+         "to "
+         "unscale, AdamW's nine kernels of 8, 8, 12, 8, 12, 8, 8, 8 and 16, and 6 for the copy back: 122, of "
+         "which "
+         "8 are counted as norm, clipping and clearing; internlm/model/metrics.py, of a logit in every "
+         "micro-batch: "
+         "a second loss 2, clone 4, largest twice and its place 2 each, difference 4, exponential 4, sum 2, "
+         "beside 6 of the loss",
      .gradient_bytes = 2,
      .attention = AttentionKernel::kFlash1,
      .fused_elementwise = true,
      .owners_broadcast = true,
+     .bucket_copy_bytes = 12,
      .overlap_bucket_elements = 512.0 * 1024 * 1024,
      .logit_bytes = 6,
+     .logit_moved_bytes = 28,
      .norm_forward_bytes = 12,
      .norm_backward_bytes = 34,
+     .update_moved_bytes = 114,
      .fused_activation = false,
+     .joined_gradients = 1,
      .half_shards = true,
      .step_bytes = 12,
      .flat_step_bytes = 18,
@@ -254,7 +319,11 @@ const FrameworkProfile* FrameworkOf(absl::string_view source, absl::string_view 
     return absl::StrContains(where, word) || absl::StrContains(more, word);
   };
   if (says("torchtune")) return FindFramework("torchtune");
-  if (says("torchtitan") || says("pytorch/ao")) return FindFramework("torchtitan");
+  if (says("pytorch/ao")) return FindFramework("torchtitan");
+  if (says("torchtitan")) {
+    // Compilation has to be asked for, and float8 asks for it (its docs/float8.md).
+    return FindFramework(says("compile") || says("float8") ? "torchtitan" : "torchtitan-eager");
+  }
   if (says("llm-foundry") || says("composer")) return FindFramework("fsdp1");
   if (says("internevo") || says("internlm")) return FindFramework("internevo");
   if (says("bigscience") || says("megatron-deepspeed") || says("bloom"))

@@ -58,6 +58,8 @@ struct FrameworkProfile {
   bool owners_broadcast = false;
   bool gathers_by_block = false;        // ZeRO-2 too gathers block by block beside the forward
   bool copies_gathered_blocks = false;  // a gathered block is copied into its parameters (FSDP2)
+  // Read and written of a gradient that is brought into a bucket, divided there, and brought back.
+  double bucket_copy_bytes = 0;
   bool flat_gradients = false;  // of a block: joined into one, cast to what is reduced, divided in place
   double overlap_bucket_elements = 0;   // of gradients that are reduced beside the backward; 0: Megatron's
   double exchanged_gradient_bytes = 0;  // bytes per gradient on the wire; 0: gradient_bytes
@@ -66,7 +68,8 @@ struct FrameworkProfile {
   // Bytes that kernels read and write, of an element of what they work on.
   double logit_moved_bytes = 12;  // loss, forward and backward together
   double norm_forward_bytes = 4, norm_backward_bytes = 10;
-  double quantize_bytes = 0;  // an operand brought to low precision, in both layouts
+  double quantize_bytes = 0;       // an operand brought to low precision, in both layouts
+  bool quantizes_weights = false;  // for every micro-batch, not once a step
   // The optimizer where it is not one kernel for all tensors but some for each: bytes that they read and
   // write of a parameter, and how many the host launches for each tensor.
   double update_moved_bytes = 0;
@@ -74,6 +77,9 @@ struct FrameworkProfile {
   RotaryKernel rotary = RotaryKernel::kFused;
   bool fused_residual = true;    // bias, dropout and the residual's addition are one kernel
   bool fused_activation = true;  // the gate's activation and product are one kernel
+  // Products that share an input and are apart (queries, keys and values; gate and up): the gradients that
+  // each makes of it are added up, so often in a layer.
+  double joined_gradients = 0;
   // Rotary embeddings with stretched positions: a kernel for each step.
   bool stretched_rotary_apart = false;
   // What experts do beyond products and activation is kernels of its own: clamps, the bias of what they give,
@@ -101,11 +107,13 @@ struct FrameworkProfile {
   // The same by the blocks that it takes one after the other, too large to be cut from freed activations; 0:
   // they are cut from those.
   double flat_step_bytes = 0;
-  bool gathers_in_own_pool = false;  // of blocks that no other stream may use, and copied out of them
-  bool gradient_twice = false;       // a weight's gradient is formed beside the one that it is added to
-  bool embedding_norm = false;       // a norm follows the embedding: its input is kept
-  bool fills_stages = false;         // an uneven cut gives each stage the most, the last one the rest
-  bool selects_modules = false;      // selective recompute names modules (RecomputeModule)
+  double reduced_copy_elements = 0;    // of gradients that are copied to one flat buffer to be reduced
+  double bf16_reduced_copy_bytes = 0;  // with an optimizer for bf16: the same of all gradients, bytes of each
+  bool gathers_in_own_pool = false;    // of blocks that no other stream may use, and copied out of them
+  bool gradient_twice = false;         // a weight's gradient is formed beside the one that it is added to
+  bool embedding_norm = false;         // a norm follows the embedding: its input is kept
+  bool fills_stages = false;           // an uneven cut gives each stage the most, the last one the rest
+  bool selects_modules = false;        // selective recompute names modules (RecomputeModule)
   bool gradients_stay = false;  // their buffers are there from the start; else from the first backward on
   double kept_logit_bytes = 0;  // of logit_bytes, those that a loss in chunks keeps for all tokens
   bool reports_decimal_units = false;               // its "GB" are 1e9 bytes

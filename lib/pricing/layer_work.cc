@@ -64,7 +64,7 @@ class LayerBuilder {
     Add({.kind = WorkKind::kElementwise,
          .pass = PassKind::kNorm,
          .moved_bytes = 2 * bytes,
-         .saved_bytes = fused_ ? bytes : 3 * bytes,
+         .saved_bytes = fused_ || w_.fused_norms ? bytes : 3 * bytes,
          .again_by = is_module ? uint32_t{kLayerNorms} : 0});
   }
 

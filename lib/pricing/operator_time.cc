@@ -37,14 +37,14 @@ ForwardBackward PassesOf(const WorkItem& item, const Workload& w) {
   const bool compiled = w.fused_elementwise.value_or(false);  // where the job says so itself
   switch (item.pass) {
     case PassKind::kNorm:
-      if (compiled) return {1, 2.5};
+      if (compiled || w.fused_norms) return {1, 2.5};
       return {f.norm_forward_bytes / 4, f.norm_backward_bytes / 4};
     case PassKind::kResidual:
       // Forward r r w; the backward adds the gradients of both branches. Dropout reads or writes its mask,
-      // and its backward is a pass of its own. Apart: r w, r w and mask, r r w; r w and mask, r for the bias,
-      // r r w.
-      if (!w.model.dropout) return {1, 1};
-      return f.fused_residual ? ForwardBackward{7.0 / 6, 11.0 / 6} : ForwardBackward{15.0 / 6, 13.0 / 6};
+      // and its backward is a pass of its own. Apart: r w, r w and mask, r r w. Of the gradients of an input
+      // that several products make each of a layer's two residuals has half: r r w.
+      if (!w.model.dropout) return {1, 1 + f.joined_gradients / 2};
+      return {f.fused_residual ? 7.0 / 6 : 15.0 / 6, 11.0 / 6 + f.joined_gradients / 2};
     case PassKind::kRotary:
       // Without it the gradients of queries, keys and values are still joined: r w of all three.
       if (f.rotary == RotaryKernel::kNone) return {0, 1.5};
@@ -195,6 +195,10 @@ ForwardBackward DeviceSeconds(const WorkItem& item, const Workload& w) {
         const bool last = item.columns == static_cast<double>(w.model.hidden);
         if (!fused || !last) seconds.forward += PassSeconds(device, bytes * item.inner, 1);
         if (!fused || last) seconds.backward += PassSeconds(device, bytes * item.columns, 1);
+        if (w.framework->quantizes_weights && !w.gathers_fp8 && !w.weights_in_fp8) {
+          seconds.forward +=
+              PassSeconds(device, w.framework->quantize_bytes * item.batch * item.inner * item.columns, 1);
+        }
       }
       return seconds;
     }

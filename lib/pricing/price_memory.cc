@@ -240,8 +240,10 @@ class RankPricer {
 
   double StepBytes() const {
     if (w_.frozen || w_.optimizer_in_backward || w_.optimizer_on_host) return 0;
+    // Before the step all gradients are there once more, to be reduced; the step needs nothing.
+    if (HasOwnGradients()) return parameters_.all() * f_.bf16_reduced_copy_bytes;
     const double all = w_.degrees.zero_stage >= 1 ? shard_ : parameters_.all();
-    if (!w_.half_moments) return all * StepBytesPerElement();
+    if (!w_.half_moments) return all * f_.step_bytes;
     // Both moments as fp32, of all tensors of a group of parameters before the kernel runs; experts are a
     // group of their own (NVIDIA/TransformerEngine transformer_engine/pytorch/optimizers/fused_adam.py, step
     // and get_unscaled_state; NVIDIA/Megatron-LM megatron/core/optimizer/__init__.py, _get_param_groups).
@@ -250,18 +252,32 @@ class RankPricer {
     const double dense =
         w_.degrees.zero_stage >= 1 ? ShardedDenseElements(parameters_, w_) : parameters_.dense();
     const double group = std::max(dense, all - dense);
-    const double gradients = w_.precision == Precision::kBf16 ? 0 : all * StepBytesPerElement();
+    const double gradients = w_.precision == Precision::kBf16 ? 0 : all * f_.step_bytes;
     return gradients + group * 8;
   }
   // The bf16 optimizer has its gradients in fp32 already.
   bool HasOwnGradients() const {
     return w_.precision == Precision::kBf16 && w_.gradient_bytes == 0 && f_.bf16_gradient_bytes > 0;
   }
-  double StepBytesPerElement() const { return HasOwnGradients() ? 0 : f_.step_bytes; }
-  // Where parameters are sharded the step works on their shards one by one, not on flat copies.
+  // Where parameters are sharded the step works on their shards one by one, not on flat copies. Before them a
+  // bucket of gradients is reduced as one flat copy, whose block the first of them takes if it is large
+  // enough.
   double FlatStepBytes() const {
-    if (StepBytes() == 0 || w_.degrees.zero_stage == 3) return StepBytes();
-    return StepBytes() / f_.step_bytes * f_.flat_step_bytes;
+    if (HasOwnGradients() || StepBytes() == 0 || w_.degrees.zero_stage == 3) return StepBytes();
+    const double flat = StepBytes() / f_.step_bytes * f_.flat_step_bytes;
+    const double bucket = std::min(f_.reduced_copy_elements, parameters_.all()) * w_.GradientBytes();
+    const double first = StepBytes() / f_.step_bytes * kHalf;
+    return flat + (first <= bucket ? bucket - first : bucket);
+  }
+
+  // The largest weight of a layer that is not routed: gradients are formed weight by weight, and the largest
+  // block serves all of them.
+  double LargestWeight() const {
+    const double ffn = static_cast<double>(w_.model.ffn) * (w_.model.gated_mlp ? 2 : 1);
+    const double attention =
+        static_cast<double>((w_.model.heads + 2 * w_.model.kv_heads) * w_.model.head_dim);
+    return std::max(ffn, attention) * static_cast<double>(w_.model.hidden) /
+           static_cast<double>(w_.degrees.tp);
   }
 
   // A second gradient of the embedding beside the one that it is added to.
@@ -283,9 +299,10 @@ class RankPricer {
   // buffers that are not there at the peak but larger than anything freed.
   double OtherPoolBytes() const {
     double bytes = TableGradientBytes();
-    // Of a layer, too, gradients are formed beside those that they are added to, and activations cut up the
-    // blocks.
-    if (bytes > 0) bytes += parameters_.largest_layer * (HasOwnGradients() ? 4 : kHalf);
+    // Of a layer, too, gradients are formed beside those that they are added to; where each is copied to fp32
+    // after the backward the embedding's block serves all.
+    if (f_.gradient_twice && w_.num_micro_batches() > 1 && (!HasOwnGradients() || bytes == 0))
+      bytes += LargestWeight() * (HasOwnGradients() ? 4 : kHalf);
     if (f_.gathers_in_own_pool && w_.degrees.zero_stage == 3 && w_.degrees.shard_group > 1) {
       const double table =
           layers_.first || layers_.last

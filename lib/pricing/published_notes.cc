@@ -31,6 +31,7 @@ class NotesReader {
     w_.frozen = (Is("megatron-core") || Is("megatron-bridge")) && Says("lora");
     if (Is("torchtune")) ReadTune();
     if (Is("torchtitan")) ReadTitan();
+    if (Is("torchtitan-eager")) ReadEagerTitan();
     if (Is("fsdp1")) ReadFoundry();
     w_.optimizer_in_backward |= Says("optimizer in backward") || w_.activations_on_host;
   }
@@ -87,7 +88,11 @@ class NotesReader {
     }
   }
 
+  // Tensorwise float8 is gathered as such: pytorch/ao@36027d82 benchmarks/float8/training/llama3.sh and
+  // pytorch/torchtitan@3faaa1a0 train_configs/llama3_405b.toml, enable_fsdp_float8_all_gather.
   void ReadTitan() {
+    w_.gathers_fp8 =
+        w_.precision == Precision::kFp8 && !Says("rowwise") && (Says("float8") || Says("tensorwise"));
     // Its page names torchtitan 0.0.2 for the H100 (docs/source/workflows/training.md:56-57), where the
     // compilation of the loss is commented out (torchtitan@048f65d torchtitan/components/loss.py:18): half
     // logits, in fp32 with their log-softmax and gradient.
@@ -103,6 +108,14 @@ class NotesReader {
       w_.recompute_attention = true;
       Assume("attention is recomputed (torchtitan@6fc499f on Blackwell)");
     }
+  }
+
+  // Norms of the smaller models of April 2024 are Triton kernels, of the larger ones not
+  // (pytorch/torchtitan@1ea476e9 train_configs/llama3_8b.toml:21, llama2_13b.toml:21: fused_rmsnorm).
+  void ReadEagerTitan() {
+    if (!absl::StrContains(text_.source, "docs/performance.md") || w_.model.hidden >= 8192) return;
+    w_.fused_norms = true;
+    Assume("norms are one kernel each (fused_rmsnorm)");
   }
 
   // Two generations of tables. That of April 2023, where the precision is still called bf16, ran under

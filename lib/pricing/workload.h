@@ -88,6 +88,8 @@ struct Workload {
   bool frozen = false;  // adapters alone are trained: no gradients, no optimizer of the rest
   std::optional<bool> stops_recompute_early;  // empty: as the framework
   double exchanged_gradient_bytes = 0;        // per gradient on the wire; 0: as the framework
+  bool gathers_fp8 = false;                   // matrices are brought to FP8 before they are gathered
+  bool fused_norms = false;                   // each a kernel, whatever the framework's are
   std::optional<bool> embedding_is_layer;     // when layers are cut into stages; empty: as the framework
   int64_t loss_chunks = 1;             // logits are formed so many times, for a part of the tokens each
   bool activations_on_host = false;    // kept activations wait in host memory for the backward

@@ -234,7 +234,7 @@ def plans_that_make_no_sense(c):
     c.expect(c.run("plan", "recipe.toml", "--top", "0"), 2, "--top")
     c.expect(c.run("plan", "recipe.toml", "--write", "no/such/folder.toml"), 5, "no/such/folder.toml")
     c.expect(c.run("plan", "recipe.toml", "--profile", "nowhere.json"), 2, "nowhere.json")
-    c.expect(c.run("plan", "recipe.toml", "--profile", "recipe.toml"), 6, "recipe.toml:1")
+    c.expect(c.run("plan", "recipe.toml", "--profile", "recipe.toml"), 6, "not valid JSON")
     os.mkdir(c.dir + "/m")
     with open(c.dir + "/m/config.json", "w") as config:
         config.write('{"model_type": "mamba"}')

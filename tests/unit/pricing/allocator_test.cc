@@ -126,7 +126,7 @@ class Rank {
     return a_.beyond_peak();
   }
 
-  double layer_gradients() const { return 12 * square_; }
+  double largest_gradient() const { return 4 * square_; }
   double table() const { return table_; }
   // As arXiv 2205.05198 counts a layer with dropout, and the gradient of its widest value.
   double layer_bytes() const {
@@ -243,8 +243,9 @@ class Rank {
   bool has_table_ = false;
 };
 
-// What price_memory.cc adds for it: the gradients of the embedding and of a layer that are formed beside
-// those they are added to, and a layer's working set again, at most a sixth of what other micro-batches keep.
+// What price_memory.cc adds for it: the gradients of the embedding and of the largest weight of a layer,
+// formed beside those they are added to, and a layer's working set again, at most a sixth of what other
+// micro-batches keep.
 TEST(CachingAllocator, HolesAreWhatThePriceAdds) {
   double simulated = 0, priced = 0;
   int layouts = 0;
@@ -255,7 +256,7 @@ TEST(CachingAllocator, HolesAreWhatThePriceAdds) {
           for (int64_t micro_batch : {1, 2, 4}) {
             Rank rank({hidden, heads, tp, pp, 8, micro_batch, 250880});
             simulated += rank.Run() / kGiB;
-            priced += (rank.table() + rank.layer_gradients() +
+            priced += (rank.table() + rank.largest_gradient() +
                        std::min(rank.layer_bytes(), rank.kept_by_others() / 6)) /
                       kGiB;
             ++layouts;

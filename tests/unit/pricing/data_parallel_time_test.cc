@@ -83,6 +83,18 @@ TEST(DataParallelTime, WeightsInFp8AreGatheredSo) {
               Collect(w, Collective::kAllGather, elements, {16, 8}), 1e-9);
 }
 
+TEST(DataParallelTime, WhatIsCastBeforeItIsGatheredTakesHalfTheWay) {
+  Workload w = Replicated("torchtitan", 8, 3);
+  const double own = ParametersOfRank(w, 0).all(), layers = ParametersOfRank(w, 0).layers;
+  const double whole = TimeDataParallel(w, Endless(), false).total();
+  w.gathers_fp8 = true;
+  // The first block's gather of half the bytes, and what is copied out of gathered blocks: 4 bytes, not 8.
+  const double gather = Collect(w, Collective::kAllGather, layers / 32 * 2, {8, 8}) -
+                        Collect(w, Collective::kAllGather, layers / 32, {8, 8});
+  EXPECT_NEAR(whole - TimeDataParallel(w, Endless(), false).total(),
+              gather + own * 4 / BytesPerSecond(*w.device), 1e-9);
+}
+
 TEST(DataParallelTime, OwnersBroadcastWhatOthersGather) {
   // 16 ranks own a sixteenth each; all gradients are all-reduced.
   const Workload w = Replicated("internevo", 16, 1);
@@ -91,6 +103,8 @@ TEST(DataParallelTime, OwnersBroadcastWhatOthersGather) {
   EXPECT_NEAR(times.reduce_seconds, Collect(w, Collective::kAllReduce, elements * 2, {16, 8}), 1e-9);
   EXPECT_NEAR(times.exposed_gather_seconds,
               16 * Collect(w, Collective::kBroadcast, elements * 2 / 16, {16, 8}), 1e-9);
+  // Flattened, divided and copied back, 4 bytes each; nothing else where there is nothing to run beside.
+  EXPECT_NEAR(TimeDataParallel(w, PassTimes{}, true).spread_seconds, elements * 12 / (0.85 * 3.35e12), 1e-9);
 }
 
 TEST(DataParallelTime, FullyShardedBlocksAreGatheredTwiceAndCopied) {

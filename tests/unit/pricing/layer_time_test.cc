@@ -130,6 +130,29 @@ TEST(LayerTime, ARecomputationMayStopBeforeTheLastProduct) {
   EXPECT_NEAR(whole.recompute, whole.forward, 1e-12);
 }
 
+TEST(LayerTime, WeightsAreCastForEveryMicroBatchUnlessTheyComeSo) {
+  Workload w = SmallJob("torchtitan");
+  w.precision = Precision::kFp8;
+  const double cast = LayerPassTimes(w, 0, {}, true).forward;
+  w.gathers_fp8 = true;
+  // Six bytes of 4096 x (6144 + 4096 + 2 x 14336 + 14336) weights, and 2 us for each of the four kernels.
+  const double bytes = 6 * 4096.0 * (6144 + 4096 + 2 * 14336 + 14336);
+  EXPECT_NEAR(cast - LayerPassTimes(w, 0, {}, true).forward, bytes / (0.85 * 3.35e12) + 4 * 2e-6, 1e-9);
+}
+
+TEST(LayerTime, WithoutACompilerNormsAndGatesAreKernelByKernel) {
+  // Of an element: two norms with 36 + 84 bytes against 4 + 10, and a gate whose activation is written and
+  // read: 4 bytes of the product's width, 8 in the backward.
+  Workload w = SmallJob("torchtitan");
+  const double compiled = LayerPassTimes(w, 0, {}, true).total();
+  w.framework = FindFramework("torchtitan-eager");
+  const double norms = 4096.0 * 4096 * 2 * (120 - 14);
+  const double gates = 4096.0 * 14336 * (4 + 8);
+  EXPECT_NEAR(LayerPassTimes(w, 0, {}, true).total() - compiled, (norms + gates) / (0.85 * 3.35e12), 1e-9);
+  w.fused_norms = true;
+  EXPECT_NEAR(LayerPassTimes(w, 0, {}, true).total() - compiled, gates / (0.85 * 3.35e12), 1e-9);
+}
+
 TEST(LayerTime, MetricsOfTrainingReadTheLogitsAgain) {
   // Two cross-entropies beside the loss: a logit is cast to fp32 and its log-softmax written, 14 bytes each.
   const Workload w = SmallJob("fsdp1");

@@ -64,6 +64,25 @@ TEST(Bias, ItsGradientReadsThoseOfTheOutputs) {
   EXPECT_EQ(OperatorSeconds(item, w).backward, fused);
 }
 
+TEST(JoinedGradients, AreAddedUpInTheBackward) {
+  // Queries, keys and values make three gradients of their input, gate and up two: three additions a layer,
+  // of two tensors to one, bf16, beside the two where a residual leaves the stream.
+  FrameworkProfile framework = *FindFramework("torchtitan");
+  Workload w = SmallJob("torchtitan", "a100-sxm-80gb");
+  w.framework = &framework;
+  const PassTimes apart = LayerPassTimes(w, 0, {}, true);
+  framework.joined_gradients = 0;
+  const PassTimes joined = LayerPassTimes(w, 0, {}, true);
+  EXPECT_NEAR(apart.input_backward - joined.input_backward, 3 * 4096.0 * 4096 * 6 / kA100, 1e-9);
+  EXPECT_EQ(apart.forward, joined.forward);
+}
+
+TEST(Update, MovesWhatItsKernelsMove) {
+  // InternEvo: 122 bytes of a parameter (framework.cc), of which clearing and reading of gradients are eight.
+  const Workload w = SmallJob("internevo", "a100-sxm-80gb");
+  EXPECT_NEAR(OptimizerSeconds(w, 1e9), 122e9 / kA100, 1e-9);
+}
+
 TEST(ScoreBias, IsWrittenForTheProductThatReadsIt) {
   FrameworkProfile framework = *FindFramework("megatron-deepspeed");
   Workload w = SmallJob("megatron-deepspeed", "a100-sxm-80gb");

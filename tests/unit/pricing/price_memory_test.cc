@@ -154,6 +154,37 @@ TEST(PriceMemory, HalfMomentsAreUnpackedForTheUpdate) {
   EXPECT_DOUBLE_EQ(PriceMemory(w).At(MemoryMoment::kStep).work, updated * 4);
 }
 
+// DeepSpeed's reduction before the step: of fp16 gradients one bucket of 500 million at a time, of those of
+// its bf16 optimizer a bf16 copy of all; both too large for what the passes freed.
+TEST(PriceMemory, GradientsAreCopiedToBeReduced) {
+  Workload w = Llama3b();
+  w.framework = FindFramework("megatron-deepspeed");
+  w.recompute = RecomputeKind::kFull;
+  w.precision = Precision::kFp16;
+  w.degrees = {.dp = 4, .zero_stage = 1, .shard_group = 4};
+  w.global_batch = 16;
+  const double parameters = static_cast<double>(NumParameters(w.model)) - static_cast<double>(w.model.hidden);
+  const MemoryPrice fp16 = PriceMemory(w);
+  // Flat gradients of a quarter, 2 + 4 bytes each. That quarter, 0.8 thousand million, needs more than a
+  // bucket.
+  EXPECT_NEAR((fp16.device_bytes - fp16.needed_bytes) / (parameters / 4 * 6 + 5e8 * 2), 1, 1e-3);
+  w.degrees = {.dp = 8, .zero_stage = 1, .shard_group = 8};
+  w.global_batch = 32;
+  const MemoryPrice eight = PriceMemory(w);  // an eighth takes the bucket's block
+  EXPECT_NEAR((eight.device_bytes - eight.needed_bytes) / (parameters / 8 * 4 + 5e8 * 2), 1, 1e-3);
+  w.precision = Precision::kBf16;
+  const MemoryPrice bf16 = PriceMemory(w);
+  EXPECT_NEAR((bf16.device_bytes - bf16.needed_bytes) / (parameters * 2), 1, 1e-3);
+  // What is there then has to fit: weights, gradients in two precisions and their copy.
+  w.seq_len = 16;
+  w.model.layers = 200;
+  const MemoryPrice deep = PriceMemory(w);
+  const double all = static_cast<double>(NumParameters(w.model));
+  EXPECT_EQ(deep.moment, MemoryMoment::kStep);
+  EXPECT_NEAR(deep.allocated_bytes / all, 2 + 2 + 4 + 12.0 / 8 + 2, 1e-3);
+  EXPECT_GE(deep.needed_bytes, deep.allocated_bytes);
+}
+
 TEST(PriceMemory, DualPipeHasTheModelTwice) {
   Workload w = Llama3b();
   w.framework = FindFramework("megatron-core");

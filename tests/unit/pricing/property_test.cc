@@ -163,7 +163,7 @@ TEST(Properties, TheBubbleIsTheClosedForm) {
     Degrees& d = w.degrees;
     if (d.pp == 1 || w.framework->embedding_counts_as_layer || w.model.experts.has_value()) continue;
     // Equal stages, a head and transfers that weigh little.
-    w.model.layers = d.pp * d.virtual_stages * (1 + random.Below(4));
+    w.model.layers = d.pp * d.virtual_stages * (2 + random.Below(4));
     w.model.hidden = 8192;
     w.model.heads = w.model.kv_heads = 64;
     w.model.head_dim = 128;

@@ -103,6 +103,28 @@ TEST(ApplyNotes, AdaptersLeaveTheRestAsItIs) {
   EXPECT_TRUE(w.frozen);
 }
 
+TEST(ApplyNotes, TensorwiseFloat8IsGatheredAsSuch) {
+  const auto gathers = [](const char* notes, Precision precision) {
+    Workload w = Of("torchtitan", "H100");
+    w.precision = precision;
+    Apply({.source = "pytorch/ao@1:x.md", .notes = notes}, w);
+    return w.gathers_fp8;
+  };
+  EXPECT_TRUE(gathers("tensorwise fp8 all-gather; torchtitan+compile", Precision::kFp8));
+  EXPECT_TRUE(gathers("float8 tensorwise", Precision::kFp8));
+  EXPECT_FALSE(gathers("float8 rowwise", Precision::kFp8));
+  EXPECT_FALSE(gathers("tensorwise", Precision::kBf16));
+  Workload small = Of("torchtitan-eager", "A100-80GB");
+  small.model.hidden = 5120;
+  Workload large = small;
+  large.model.hidden = 8192;
+  const RunText text = {.source = "pytorch/torchtitan@1:docs/performance.md#L44"};
+  Apply(text, small);
+  Apply(text, large);
+  EXPECT_TRUE(small.fused_norms);
+  EXPECT_FALSE(large.fused_norms);
+}
+
 // mosaicml/llm-foundry@9fa3ceb9 and @b2a43a14, sweep.sh: PyTorch 1.13.1 and 2.1.0.
 TEST(ApplyNotes, FoundrysTablesAreOfTwoReleases) {
   Workload april = Of("fsdp1", "A100-40GB");

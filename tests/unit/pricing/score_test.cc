@@ -40,6 +40,16 @@ TEST(PublishedRuns, ARowIsReadAsItStands) {
   EXPECT_DOUBLE_EQ(run.measured_step_seconds, 64 * 8192 / (5000.0 * 64));
 }
 
+TEST(PublishedRuns, TorchtitanCompilesWhenItIsAskedTo) {
+  EXPECT_STREQ(Priced({{"notes", ""}}).framework->name, "torchtitan-eager");
+  EXPECT_STREQ(Priced({{"notes", "Float8"}}).framework->name, "torchtitan");
+  EXPECT_STREQ(Priced({{"source", "pytorch/ao@1:x.md"}, {"notes", "torchtitan"}}).framework->name,
+               "torchtitan");
+  // Its A100 of April 2024 are AWS's: 50 GB/s a node.
+  EXPECT_EQ(Priced({{"gpu_type", "A100-80GB"}}).node->name, "p4de.24xlarge");
+  EXPECT_EQ(Priced({{"gpu_type", "A100-80GB"}, {"source", "x/y@1:z.md"}}).node->name, "dgx-a100");
+}
+
 TEST(PublishedRuns, WhatIsMissingIsFilledInOrSaid) {
   EXPECT_THAT(Read({{"ffn", ""}}).reason, HasSubstr("ffn = 11008"));
   EXPECT_THAT(Read({{"activation_recompute", ""}}).reason, HasSubstr("recompute = selective (torchtitan)"));

@@ -49,6 +49,12 @@ TEST(UpdateTime, AnOptimizerInPythonMovesMoreAndIsLaunchedTensorByTensor) {
   // Of 32 blocks and the rest, a rank of many has hardly more than a part of one tensor each: ten launches.
   w.degrees.dp = w.degrees.shard_group = 8192;
   EXPECT_NEAR(UpdateSeconds(w), 33 * 10 * 13.48e-6, 0.5e-3);
+  // InternEvo's: 10 for the norm, 10 for the flat fp32 copy, 8 unscaled, 88 of AdamW, 6 back.
+  w.framework = FindFramework("internevo");
+  w.degrees.dp = w.degrees.shard_group = 8;
+  w.degrees.zero_stage = 1;
+  EXPECT_NEAR(UpdateSeconds(w), ParametersOfRank(w, 0).all() / 8 * 122 / (0.85 * 3.35e12), 1e-3);
+  w.degrees.dp = w.degrees.shard_group = 8192;
   w.framework = FindFramework("torchtitan");  // one fused kernel
   EXPECT_LT(UpdateSeconds(w), 1e-3);
 }
