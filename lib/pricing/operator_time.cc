@@ -153,9 +153,15 @@ double ExpertRows(double rows, Precision precision) {
 }
 
 // Of an operand that is brought to low precision, in all. One scale for all of it, which current scaling of
-// FP8 has, is found first; scales of 16 or 32 elements are found as these are read.
+// FP8 has, is found first; scales of 16 or 32 elements are found as these are read. With one scale
+// Blackwell's products take an operand in either layout: there is no transposed copy to write
+// (NVIDIA/TransformerEngine transformer_engine/pytorch/csrc/quantizer.cpp,
+// nvte_is_non_tn_fp8_gemm_supported).
 double QuantizeBytes(const Workload& w) {
-  return w.framework->quantize_bytes + (w.precision == Precision::kFp8 ? w.framework->largest_bytes : 0);
+  const FrameworkProfile& f = *w.framework;
+  if (w.precision != Precision::kFp8 || f.largest_bytes == 0) return f.quantize_bytes;
+  const double transposed = GenerationOf(*w.device) == Generation::kBlackwell ? 1 : 0;
+  return f.quantize_bytes + f.largest_bytes - transposed;
 }
 
 ForwardBackward DeviceSeconds(const WorkItem& item, const Workload& w) {
