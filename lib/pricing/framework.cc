@@ -209,6 +209,7 @@ const FrameworkProfile kFrameworks[] = {
      .update_moved_bytes = 80,
      .rotary = RotaryKernel::kComplex,
      .fused_activation = false,
+     .joined_gradients = 3,
      .gathers_in_own_pool = true,
      .metric = MemoryMetric::kReserved,
      .default_recompute = "selective"},
