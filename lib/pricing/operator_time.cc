@@ -164,6 +164,16 @@ double QuantizeBytes(const Workload& w) {
   return f.quantize_bytes + f.largest_bytes - transposed;
 }
 
+// Transformer Engine casts the operand of each expert on its own, unless history has the scales ready;
+// current scaling finds its largest value and then its scale before (NVIDIA/TransformerEngine
+// transformer_engine/pytorch/csrc/extensions/cast.cpp, multi_tensor_quantize_impl).
+double QuantizeKernels(const WorkItem& item, const Workload& w) {
+  const bool current = w.precision == Precision::kFp8 && w.framework->largest_bytes > 0;
+  const bool apart = item.expert && w.framework->expert_streams > 0 && !w.fused_experts &&
+                     (current || w.precision != Precision::kFp8);
+  return (apart ? item.batch : 1) * (current ? 3 : 1);
+}
+
 ForwardBackward DeviceSeconds(const WorkItem& item, const Workload& w) {
   const cluster::Device& device = *w.device;
   switch (item.kind) {
@@ -199,8 +209,9 @@ ForwardBackward DeviceSeconds(const WorkItem& item, const Workload& w) {
         // Fused, the two products of an expert's MLP hand on what they make in low precision.
         const bool fused = item.expert && w.fused_experts;
         const bool last = item.columns == static_cast<double>(w.model.hidden);
-        if (!fused || !last) seconds.forward += PassSeconds(device, bytes * item.inner, 1);
-        if (!fused || last) seconds.backward += PassSeconds(device, bytes * item.columns, 1);
+        const double kernels = QuantizeKernels(item, w);
+        if (!fused || !last) seconds.forward += PassSeconds(device, bytes * item.inner, kernels);
+        if (!fused || last) seconds.backward += PassSeconds(device, bytes * item.columns, kernels);
         if (w.framework->quantizes_weights && !w.gathers_fp8 && !w.weights_in_fp8) {
           seconds.forward +=
               PassSeconds(device, w.framework->quantize_bytes * item.batch * item.inner * item.columns, 1);
@@ -212,8 +223,15 @@ ForwardBackward DeviceSeconds(const WorkItem& item, const Workload& w) {
       return AttentionSeconds(item, w);
     case WorkKind::kElementwise: {
       const ForwardBackward passes = PassesOf(item, w);
-      return {PassSeconds(device, passes.forward * item.moved_bytes, 1),
-              PassSeconds(device, passes.backward * item.moved_bytes, 1)};
+      ForwardBackward kernels = {1, 1};
+      if (item.pass == PassKind::kExpertBias) {
+        // Two for each expert and one to join them, six and one in the backward (see BytesOfExpertBias).
+        const double experts =
+            static_cast<double>(w.model.experts->count) / static_cast<double>(w.degrees.ep);
+        kernels = {2 * experts + 1, 6 * experts + 1};
+      }
+      return {PassSeconds(device, passes.forward * item.moved_bytes, kernels.forward),
+              PassSeconds(device, passes.backward * item.moved_bytes, kernels.backward)};
     }
   }
   return {};
