@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "pricing/matmul_time.h"
 
 namespace trainctl::pricing {
@@ -25,19 +26,43 @@ constexpr KernelRates kFlash2OnAmpere = {0.67, 0.55, 0.89, 0.9, 128};
 // TFLOP/s (299 and 291 with heads of 64), cuDNN 539 and 516 (388 and 433).
 constexpr KernelRates kFlash2OnHopper = {0.38, 0.34, 0.89, 0.9, 128};
 constexpr KernelRates kVendorOnHopper = {0.61, 0.54, 0.72, 0.84, 128};
-// Blackwell, cuDNN: SimuMax (configs/system/b200_bf16_ceperm.json, as above: 1,121 and 936 TFLOP/s at 128
-// heads; 934 and 723 for heads of 192 and 128); heads of 64: as cuDNN on H100.
-constexpr KernelRates kVendorOnBlackwell = {0.59, 0.45, 0.72, 0.84, 256};
+// B200, cuDNN: SimuMax (configs/system/b200_bf16_ceperm.json, as above: 1,121 and 936 TFLOP/s at 128 heads;
+// 934 and 723 for heads of 192 and 128); heads of 64: as GB200.
+constexpr KernelRates kVendorOnB200 = {0.59, 0.45, 0.41, 0.54, 256};
+// GB200, GB300: NVIDIA/cudnn-frontend benchmark/sdpa_benchmark_training/results/gb200_919_only_cudnn and
+// gb300_919_only_cudnn, llama3.1_20260226_*.csv: 64 heads of 4,096 and of 8,192 tokens under the causal mask,
+// 0.206 and 0.688 ms forward, 0.607 and 2.097 ms backward; GB300, which does twice the exponentials, 0.164
+// and 0.583, 0.575 and 1.985 ms. B300: as GB300.
+// Heads of 64: ibid., gpt_oss_20260226_*.csv, two sequences of 4,096 tokens in a window of 1,024: 0.209 and
+// 0.487 ms, 0.178 and 0.472 ms.
+constexpr KernelRates kVendorOnGb200 = {0.72, 0.53, 0.41, 0.54, 256};
+constexpr KernelRates kVendorOnGb300 = {0.87, 0.56, 0.40, 0.52, 256};
 // FlashAttention-2 is some two times faster than the first, and 1.3 to 2.5 times than its Triton version
 // (arXiv 2307.08691, section 4.1; the Triton version is the one that was used for training).
 constexpr double kFlash1OfFlash2 = 1 / 1.7;
-// Heads of 192 and 128 (latent attention), A100 and B200 alike: SimuMax, ibid., 167 and 125, 996 and 685
-// TFLOP/s.
+// Heads of 192 and 128 (latent attention). A100 and B200 alike: SimuMax, ibid., 167 and 125, 996 and 685
+// TFLOP/s. GB200, GB300: cudnn-frontend, ibid., dsv3_20260226_*.csv: 128 heads of 4,096 and of 8,192 tokens,
+// 0.509 and 1.800, 1.613 and 5.728 ms; 0.454 and 1.548, 1.544 and 5.432 ms.
 constexpr double kLargeHeadForward = 0.9, kLargeHeadBackward = 0.77;
+constexpr double kLargeHeadBackwardGrace = 0.91;
+// In FP8 so many times faster, ibid., 4,096 tokens: 0.161 and 0.559 ms, latent attention 0.359 and 1.310 ms,
+// gpt-oss 0.203 and 0.862 ms on GB200; 0.118 and 0.525, 0.285 and 1.197, 0.148 and 0.792 ms on GB300. The
+// backward in FP8 leaves out nothing of what a window does: gpt-oss's takes four times as long for twice the
+// tokens.
+struct Fp8Speeds {
+  ForwardBackward small_heads, heads, large_heads;
+};
+constexpr Fp8Speeds kFp8OnGb200 = {{1.03, 1.20}, {1.28, 1.09}, {1.42, 1.23}};
+constexpr Fp8Speeds kFp8OnGb300 = {{1.20, 1.29}, {1.39, 1.10}, {1.59, 1.29}};
 // Tiles on the mask's diagonal are done whole, and every tile fills and drains its loop: as many keys more
 // for every query. arXiv 2407.08608, ibid.: FlashAttention-2 goes from 191 to 335 (forward) and 214 to 322
 // TFLOP/s (backward) from 512 to 16,384 tokens, cuDNN alike.
 constexpr double kDiagonalForward = 150, kDiagonalBackward = 110;
+
+bool IsGb300(const cluster::Device& device) {
+  return absl::StartsWith(device.name, "b300") || absl::StartsWith(device.name, "gb300");
+}
+bool IsGb200(const cluster::Device& device) { return absl::StartsWith(device.name, "gb200"); }
 
 const KernelRates& RatesOf(AttentionKernel kernel, const cluster::Device& device) {
   switch (GenerationOf(device)) {
@@ -48,7 +73,7 @@ const KernelRates& RatesOf(AttentionKernel kernel, const cluster::Device& device
     case Generation::kBlackwell:
       // PyTorch and Transformer Engine both take cuDNN's kernel (torchtitan
       // torchtitan/models/common/attention.py lists it first).
-      return kVendorOnBlackwell;
+      return IsGb300(device) ? kVendorOnGb300 : IsGb200(device) ? kVendorOnGb200 : kVendorOnB200;
     case Generation::kOther:
       return kFlash2OnHopper;
   }
@@ -103,7 +128,17 @@ ForwardBackward AttentionSeconds(const WorkItem& item, const Workload& w) {
     backward *= rates.small_head_backward;
   } else if (item.head_dim > 128) {
     forward *= kLargeHeadForward;
-    backward *= kLargeHeadBackward;
+    backward *= IsGb200(device) || IsGb300(device) ? kLargeHeadBackwardGrace : kLargeHeadBackward;
+  }
+  double backward_keys = item.inner;
+  if (w.fp8_attention && (IsGb200(device) || IsGb300(device))) {
+    const Fp8Speeds& speeds = IsGb300(device) ? kFp8OnGb300 : kFp8OnGb200;
+    const ForwardBackward& speed = item.head_dim <= 64    ? speeds.small_heads
+                                   : item.head_dim <= 128 ? speeds.heads
+                                                          : speeds.large_heads;
+    forward *= speed.forward;
+    backward *= speed.backward;
+    backward_keys = static_cast<double>(w.seq_len) / 2;
   }
   const double flops_per_key = 4 * item.rows * item.columns * item.head_dim;
   const double units = device.compute_units.value;
@@ -111,7 +146,7 @@ ForwardBackward AttentionSeconds(const WorkItem& item, const Workload& w) {
   return {std::max(kKernelSeconds, WithTail(flops_per_key * (item.inner + kDiagonalForward) / forward,
                                             head_rows / rates.tile_rows, units, 1.5)),
           std::max(kKernelSeconds,
-                   WithTail(kBackwardWork * flops_per_key * (item.inner + kDiagonalBackward) / backward,
+                   WithTail(kBackwardWork * flops_per_key * (backward_keys + kDiagonalBackward) / backward,
                             head_rows / kTileRows, units, 0.7))};
 }
 

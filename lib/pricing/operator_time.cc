@@ -153,9 +153,25 @@ double ExpertRows(double rows, Precision precision) {
 }
 
 // Of an operand that is brought to low precision, in all. One scale for all of it, which current scaling of
-// FP8 has, is found first; scales of 16 or 32 elements are found as these are read.
+// FP8 has, is found first; scales of 16 or 32 elements are found as these are read. With one scale
+// Blackwell's products take an operand in either layout: there is no transposed copy to write
+// (NVIDIA/TransformerEngine transformer_engine/pytorch/csrc/quantizer.cpp,
+// nvte_is_non_tn_fp8_gemm_supported).
 double QuantizeBytes(const Workload& w) {
-  return w.framework->quantize_bytes + (w.precision == Precision::kFp8 ? w.framework->largest_bytes : 0);
+  const FrameworkProfile& f = *w.framework;
+  if (w.precision != Precision::kFp8 || f.largest_bytes == 0) return f.quantize_bytes;
+  const double transposed = GenerationOf(*w.device) == Generation::kBlackwell ? 1 : 0;
+  return f.quantize_bytes + f.largest_bytes - transposed;
+}
+
+// Transformer Engine casts the operand of each expert on its own, unless history has the scales ready;
+// current scaling finds its largest value and then its scale before (NVIDIA/TransformerEngine
+// transformer_engine/pytorch/csrc/extensions/cast.cpp, multi_tensor_quantize_impl).
+double QuantizeKernels(const WorkItem& item, const Workload& w) {
+  const bool current = w.precision == Precision::kFp8 && w.framework->largest_bytes > 0;
+  const bool apart = item.expert && w.framework->expert_streams > 0 && !w.fused_experts &&
+                     (current || w.precision != Precision::kFp8);
+  return (apart ? item.batch : 1) * (current ? 3 : 1);
 }
 
 ForwardBackward DeviceSeconds(const WorkItem& item, const Workload& w) {
@@ -193,8 +209,9 @@ ForwardBackward DeviceSeconds(const WorkItem& item, const Workload& w) {
         // Fused, the two products of an expert's MLP hand on what they make in low precision.
         const bool fused = item.expert && w.fused_experts;
         const bool last = item.columns == static_cast<double>(w.model.hidden);
-        if (!fused || !last) seconds.forward += PassSeconds(device, bytes * item.inner, 1);
-        if (!fused || last) seconds.backward += PassSeconds(device, bytes * item.columns, 1);
+        const double kernels = QuantizeKernels(item, w);
+        if (!fused || !last) seconds.forward += PassSeconds(device, bytes * item.inner, kernels);
+        if (!fused || last) seconds.backward += PassSeconds(device, bytes * item.columns, kernels);
         if (w.framework->quantizes_weights && !w.gathers_fp8 && !w.weights_in_fp8) {
           seconds.forward +=
               PassSeconds(device, w.framework->quantize_bytes * item.batch * item.inner * item.columns, 1);
@@ -206,8 +223,15 @@ ForwardBackward DeviceSeconds(const WorkItem& item, const Workload& w) {
       return AttentionSeconds(item, w);
     case WorkKind::kElementwise: {
       const ForwardBackward passes = PassesOf(item, w);
-      return {PassSeconds(device, passes.forward * item.moved_bytes, 1),
-              PassSeconds(device, passes.backward * item.moved_bytes, 1)};
+      ForwardBackward kernels = {1, 1};
+      if (item.pass == PassKind::kExpertBias) {
+        // Two for each expert and one to join them, six and one in the backward (see BytesOfExpertBias).
+        const double experts =
+            static_cast<double>(w.model.experts->count) / static_cast<double>(w.degrees.ep);
+        kernels = {2 * experts + 1, 6 * experts + 1};
+      }
+      return {PassSeconds(device, passes.forward * item.moved_bytes, kernels.forward),
+              PassSeconds(device, passes.backward * item.moved_bytes, kernels.backward)};
     }
   }
   return {};

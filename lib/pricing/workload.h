@@ -102,6 +102,7 @@ struct Workload {
   // With low precision: the activation and the casts of experts' MLPs happen inside their products, and the
   // output matrix is in low precision too.
   bool fused_experts = false;
+  bool fp8_attention = false;  // scores and values too are products of FP8
 
   Tuning tuning;  // of the machine; its rates are in `device` and `node` already (TunedMachine)
   std::optional<bool> launches_operators;  // by the host, one by one; empty: as the framework

@@ -35,6 +35,9 @@ TEST(ExpertRecipes, FullIterationGraphsOfMxfp8ComeWithOverlap) {
   EXPECT_FALSE(w.overlap_experts);
   EXPECT_TRUE(ApplyExpertRecipe("DeepSeek-V3 671B-A37B", "26.06 NeMo Container", w));
   EXPECT_TRUE(w.overlap_experts);
+  EXPECT_FALSE(w.fp8_attention);  // on GB300 alone
+  EXPECT_TRUE(ApplyExpertRecipe("Qwen3 30B-A3B", "26.06 NeMo Container", w));
+  EXPECT_TRUE(w.fp8_attention);
   w.precision = Precision::kBf16;
   EXPECT_TRUE(ApplyExpertRecipe("DeepSeek-V3 671B-A37B", "26.06 NeMo Container", w));
   EXPECT_FALSE(w.overlap_experts);

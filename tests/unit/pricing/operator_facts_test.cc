@@ -28,6 +28,8 @@ struct MatmulFact {
 };
 
 constexpr char kSimuMaxA100[] = "MooreThreads/SimuMax configs/system/a100_pcie.json";
+constexpr char kCudnn[] =
+    "NVIDIA/cudnn-frontend benchmark/sdpa_benchmark_training/results/gb*_919_only_cudnn";
 constexpr char kSimuMaxB200[] = "MooreThreads/SimuMax configs/system/b200_bf16_ceperm.json";
 constexpr char kSizing[] = "EleutherAI/cookbook@27dff48d sizing/results (A100)";
 constexpr char kSemiAnalysis[] = "SemiAnalysis, MI300X vs H100 vs H200 Benchmark Part 1, 8192 cubed";
@@ -97,6 +99,13 @@ const AttentionFact kAttentions[] = {
     {"b200-sxm-180gb", AttentionKernel::kVendor, 1, 4096, 16, 128, 651, 850, 0.15, kSimuMaxB200},
     {"b200-sxm-180gb", AttentionKernel::kVendor, 1, 32768, 16, 128, 1311, 981, 0.15, kSimuMaxB200},
     {"b200-sxm-180gb", AttentionKernel::kVendor, 1, 4096, 64, 160, 996, 685, 0.15, kSimuMaxB200},
+    // 4 x heads x tokens x mean keys x head size, 2.5 times backward, over the milliseconds of the tables.
+    {"gb200-186gb", AttentionKernel::kVendor, 1, 4096, 64, 128, 1335, 1132, 0.2, kCudnn},
+    {"gb200-186gb", AttentionKernel::kVendor, 1, 8192, 64, 128, 1598, 1311, 0.12, kCudnn},
+    {"gb200-186gb", AttentionKernel::kVendor, 1, 8192, 128, 160, 1527, 1248, 0.12, kCudnn},
+    {"gb300-288gb", AttentionKernel::kVendor, 1, 4096, 64, 128, 1672, 1195, 0.2, kCudnn},
+    {"gb300-288gb", AttentionKernel::kVendor, 1, 8192, 64, 128, 1887, 1385, 0.12, kCudnn},
+    {"gb300-288gb", AttentionKernel::kVendor, 1, 4096, 128, 160, 1515, 1158, 0.15, kCudnn},
 };
 
 TEST(OperatorFacts, AttentionTakesWhatWasMeasured) {
@@ -121,6 +130,60 @@ TEST(OperatorFacts, AttentionTakesWhatWasMeasured) {
     EXPECT_LT(std::abs(seconds.backward / (2.5 * flops / fact.backward) - 1), fact.tolerance)
         << "backward " << 2.5 * flops / seconds.backward << " TFLOP/s against " << fact.backward << ", "
         << what;
+  }
+}
+
+// cudnn-frontend, ibid.: milliseconds of 4,096 tokens in FP8.
+TEST(OperatorFacts, AttentionOfGptOssTakesWhatWasMeasured) {
+  // Two sequences of 4,096 tokens, 64 heads of 64, in a window of 1,024: queries see 1,024 - 1,024^2 / 8,192
+  // keys on average. The backward in FP8 takes what it does without a window.
+  struct Fact {
+    const char* device;
+    bool fp8;
+    double forward_ms, backward_ms;
+  };
+  for (const Fact& fact :
+       {Fact{"gb200-186gb", false, 0.209, 0.487}, Fact{"gb200-186gb", true, 0.203, 0.862},
+        Fact{"gb300-288gb", false, 0.178, 0.472}, Fact{"gb300-288gb", true, 0.148, 0.792}}) {
+    FrameworkProfile framework;
+    framework.attention = AttentionKernel::kVendor;
+    Workload w;
+    w.device = &Device(fact.device);
+    w.framework = &framework;
+    w.seq_len = 4096;
+    w.fp8_attention = fact.fp8;
+    const WorkItem item = {
+        .kind = WorkKind::kAttention, .rows = 2 * 4096, .inner = 896, .columns = 64, .head_dim = 64};
+    const ForwardBackward seconds = OperatorSeconds(item, w);
+    EXPECT_NEAR(seconds.forward * 1e3 / fact.forward_ms, 1, 0.05) << fact.device << " " << fact.fp8;
+    EXPECT_NEAR(seconds.backward * 1e3 / fact.backward_ms, 1, 0.05) << fact.device << " " << fact.fp8;
+  }
+}
+
+TEST(OperatorFacts, AttentionInFp8TakesWhatWasMeasured) {
+  struct Fact {
+    const char* device;
+    double heads, head_dim, forward_ms, backward_ms;
+  };
+  for (const Fact& fact :
+       {Fact{"gb200-186gb", 64, 128, 0.161, 0.559}, Fact{"gb200-186gb", 128, 160, 0.359, 1.31},
+        Fact{"gb300-288gb", 64, 128, 0.118, 0.525}, Fact{"gb300-288gb", 128, 160, 0.285, 1.197}}) {
+    FrameworkProfile framework;
+    framework.attention = AttentionKernel::kVendor;
+    Workload w;
+    w.device = &Device(fact.device);
+    w.framework = &framework;
+    w.seq_len = 4096;
+    w.precision = Precision::kMxfp8;
+    w.fp8_attention = true;
+    const WorkItem item = {.kind = WorkKind::kAttention,
+                           .rows = 4096,
+                           .inner = 2048,
+                           .columns = fact.heads,
+                           .head_dim = fact.head_dim};
+    const ForwardBackward seconds = OperatorSeconds(item, w);
+    EXPECT_NEAR(seconds.forward * 1e3 / fact.forward_ms, 1, 0.15) << fact.device << " " << fact.head_dim;
+    EXPECT_NEAR(seconds.backward * 1e3 / fact.backward_ms, 1, 0.18) << fact.device << " " << fact.head_dim;
   }
 }
 
