@@ -71,7 +71,7 @@ class RandomJobs {
     w.micro_batch = PowerOfTwo(3);
     const int64_t micro_batches = Below(3) == 0 ? d.pp * PowerOfTwo(3) : 1 + Below(64);
     w.global_batch = w.micro_batch * d.dp * micro_batches;
-    w.half_moments = w.framework->selects_modules && Below(4) == 0;
+    w.half_moments = w.framework->selects_modules && a.vocab % 4 == 0;
     return w;
   }
 
