@@ -16,6 +16,7 @@ constexpr double kTera = 1e12;
 #define H100_SHEET "NVIDIA H100 data sheet: "
 #define H100_2022 "NVIDIA H100 data sheet (2022), PCIe: "
 #define H200_SHEET "NVIDIA H200 data sheet: "
+#define B100_SHEET "NVIDIA Blackwell architecture technical brief, HGX B100, 700 W, per GPU: "
 #define B200_SHEET "NVIDIA DGX B200 data sheet / Blackwell data sheet, per GPU: "
 #define B300_SHEET "NVIDIA Blackwell Ultra data sheet, HGX B300 per GPU: "
 #define GB200_SHEET "NVIDIA GB200 NVL72 specifications, per GPU: "
@@ -285,6 +286,23 @@ const Device kDevices[] = {
      .default_node = "dgx-h200",
      .note = "up to 700 W"},
 
+    {.name = "b100-sxm-192gb",
+     .label = "NVIDIA B100 SXM 192 GB, the B200 at 700 W",
+     .vendor = "nvidia",
+     .memory_bytes = {178.35 * kGiB,
+                      "as the B200 (pytorch/ao#4002: 178.35 GiB), which has the same memory, 192 GB nominal"},
+     .memory_bandwidth = {7700 * kGB, B100_SHEET "up to 8 TB/s; as the B200 7.7 (hmc-tech.com/gpus, B100)"},
+     .fp32_flops = {60 * kTera, B100_SHEET "FP32 60 TFLOPS"},
+     .tf32_flops = {875 * kTera, B100_SHEET "TF32 1,750" SPARSE_HALVED},
+     .half_flops = {1750 * kTera, B100_SHEET "BF16 3,500" SPARSE_HALVED},
+     .fp8_flops = {3500 * kTera, B100_SHEET "FP8 7,000" SPARSE_HALVED},
+     .fp4_flops = {7000 * kTera, B100_SHEET "FP4 14,000" SPARSE_HALVED},
+     .compute_units = kBlackwellSms,
+     .measured_half_flops = kNotMeasured,
+     .measured_memory_bandwidth = kNotMeasured,
+     .scale_up = "nvlink-5",
+     .default_node = "hgx-b100",
+     .note = "up to 700 W"},
     {.name = "b200-sxm-180gb",
      .label = "NVIDIA B200 SXM 180 GB",
      .vendor = "nvidia",

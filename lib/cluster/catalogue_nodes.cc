@@ -85,6 +85,8 @@ constexpr NodeRow kRows[] = {
      8, 0,
      "pytorch/torchtitan@b5bcd76c benchmarks/llama3_h100_202412_torchtitan.md: 8 H100, RDMA 400 Gb/s per "
      "GPU"},
+    {"hgx-b100", "Eight B100 with NVSwitch", "b100-sxm-192gb", 8, "nvlink-5", "ib-ndr", 8, 2048 * kGB,
+     ASSUMED "the network and memory of a DGX B200"},
     {"hgx-h800", "Eight H800 with NVSwitch", "h800-sxm-80gb", 8, "nvlink-4-h800", "ib-ndr", 8, 2048 * kGB,
      "DeepSeek-V3 technical report, 3.1 and 3.2.2: 8 H800 by NVLink and NVSwitch, InfiniBand 50 GB/s; memory "
      "as a DGX H100, an assumption"},

@@ -240,31 +240,18 @@ const FrameworkProfile kFrameworks[] = {
          "backward), internlm/model/linear.py (activation and product of the gate apart); "
          "hybrid_zero_optim.py:749-764: the step holds fp32 gradients (4 bytes), and AdamW of torch 2.0 two "
          "temporaries of the moments' size (torch/optim/adamw.py _multi_tensor_adamw, fused only from 2.1 "
-         "on: "
-         "internlm/train/pipeline.py:306); before them fp32 copies for the norm "
-         "(solver/optimizer/utils.py:235) "
-         "and a flat bf16 one; internlm/core/context/process_group_initializer.py: data, zero1, model and "
-         "global "
-         "groups are apart; @f5f5446: core/naive_amp.py:134 brings the logits to fp32 (2 + 4), "
-         "flash-attention's "
-         "loss reads them twice and writes their gradient in place (8, 4 + 4), and that goes back (4 + 2); "
-         "model/linear.py: w1 and w3 are apart; hybrid_zero_optim.py and utils.py: of a parameter the fp32 "
-         "copy "
-         "for the norm 6 and its reading 4, flattening 4, to fp32 6, scaling 8, AdamW of torch 2.0 "
-         "(_multi_tensor_adamw: 8, 8 + 12, 8 + 12, 8, 8, 8, 16) 88, to bf16 6, less the 8 that all "
-         "frameworks "
-         "have; internlm/solver/optimizer/fsdp_optimizer.py:55-63: a fp32 copy beside FSDP's "
-         "bf16 "
-         "shard. Moved bytes, all @f5f5446: hybrid_zero_optim.py _reduce_and_copy flattens a bucket, "
-         "divides and "
-         "copies it back, 4 each; its step has 6 + 4 for the norm, 4 and 6 for the flat copy and its cast, 8 "
-         "to "
-         "unscale, AdamW's nine kernels of 8, 8, 12, 8, 12, 8, 8, 8 and 16, and 6 for the copy back: 122, of "
-         "which "
-         "8 are counted as norm, clipping and clearing; internlm/model/metrics.py, of a logit in every "
-         "micro-batch: "
-         "a second loss 2, clone 4, largest twice and its place 2 each, difference 4, exponential 4, sum 2, "
-         "beside 6 of the loss",
+         "on: internlm/train/pipeline.py:306); before them fp32 copies for the norm "
+         "(solver/optimizer/utils.py:235) and a flat bf16 one; "
+         "internlm/core/context/process_group_initializer.py: data, zero1, model and global groups are "
+         "apart; @f5f5446: core/naive_amp.py:134 brings the logits to fp32 (2 + 4), flash-attention's loss "
+         "reads them twice and writes their gradient in place (8, 4 + 4), and that goes back (4 + 2); "
+         "internlm/model/metrics.py in every micro-batch: a second loss 4, clone 8, largest twice and its "
+         "place 4 each, difference 8, exponential 8, sum 4; model/linear.py: w1 and w3 are apart; "
+         "hybrid_zero_optim.py, _reduce_and_copy: a bucket is flattened, divided and copied back, 4 bytes "
+         "each; that file and utils.py: of a parameter the fp32 copy for the norm 6 and its reading 4, "
+         "flattening 4, to fp32 6, scaling 8, AdamW of torch 2.0 (_multi_tensor_adamw: 8, 8 + 12, 8 + 12, 8, "
+         "8, 8, 16) 88, to bf16 6, less the 8 that all frameworks have; "
+         "internlm/solver/optimizer/fsdp_optimizer.py:55-63: a fp32 copy beside FSDP's bf16 shard",
      .gradient_bytes = 2,
      .attention = AttentionKernel::kFlash1,
      .fused_elementwise = true,
@@ -272,7 +259,7 @@ const FrameworkProfile kFrameworks[] = {
      .bucket_copy_bytes = 12,
      .overlap_bucket_elements = 512.0 * 1024 * 1024,
      .logit_bytes = 6,
-     .logit_moved_bytes = 28,
+     .logit_moved_bytes = 72,
      .norm_forward_bytes = 12,
      .norm_backward_bytes = 34,
      .update_moved_bytes = 114,

@@ -104,7 +104,7 @@ class NotesReader {
     // The B200's page names torchtitan@6fc499f (line 308), whose list of operators to keep
     // (torchtitan/models/llama3/infra/parallelize.py:234-243) lacks the attention that it uses there
     // (torchtitan/models/attention.py:211); later ones have it.
-    if (absl::StartsWith(w_.device->name, "b200")) {
+    if (absl::StartsWith(w_.device->name, "b200") || absl::StartsWith(w_.device->name, "b100")) {
       w_.recompute_attention = true;
       Assume("attention is recomputed (torchtitan@6fc499f on Blackwell)");
     }
