@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
 
 namespace trainctl::pricing {
@@ -17,6 +18,19 @@ constexpr double kSustainedShare = 0.95;
 // Blackwell holds its best rate for a tenth of a millisecond, and less at its power limit: least squares over
 // 514 shapes on B200 (SimuMax configs/system/b200_bf16_ceperm.json) against 1,745 TFLOP/s.
 constexpr double kSustainedShareBlackwell = 0.68;
+// Its larger versions are the same silicon with more power, and at the limit an operation takes the energy
+// that it takes on B200, of FP4 a quarter of bf16's: 1200, 1400 and 1100 W against 1000
+// (cluster/catalogue_devices.cc), times 0.68 of 1,745 TFLOP/s, over their own best of 1,822, 2,050 and 1,845;
+// in FP4 the best of the latter two is six times that of bf16, not four.
+struct PowerShare {
+  const char* device;  // beginning of its name
+  double share, fp4_share;
+};
+constexpr PowerShare kPowerShares[] = {
+    {"gb200", 0.68 * 1.2 * 1745 / 1822, 0.68 * 1.2 * 1745 / 1822},
+    {"gb300", 0.68 * 1.4 * 1745 / 2050, 0.68 * 1.4 * 4 * 1745 / (6 * 2050)},
+    {"b300", 0.68 * 1.1 * 1745 / 1845, 0.68 * 1.1 * 4 * 1745 / (6.22 * 1845)},
+};
 // Of twice the half-precision rate, what fp8 reaches. Hopper: 1,280 against 720 TFLOP/s (SemiAnalysis,
 // ibid.). Blackwell: best products published of fp8 and bf16 on B200, B300 and GB200 (stas00/ml-engineering,
 // compute/accelerator/README.md, MAMF): 0.98, 0.95, 0.99.
@@ -106,12 +120,24 @@ Generation GenerationOf(const cluster::Device& device) {
   return device.fp8_flops.value > 0 ? Generation::kHopper : Generation::kAmpere;
 }
 
+namespace {
+
+double SustainedShare(const cluster::Device& device, Precision precision) {
+  if (GenerationOf(device) != Generation::kBlackwell) return kSustainedShare;
+  for (const PowerShare& known : kPowerShares) {
+    if (!absl::StartsWith(device.name, known.device)) continue;
+    return precision == Precision::kNvfp4 ? known.fp4_share : known.share;
+  }
+  return kSustainedShareBlackwell;
+}
+
+}  // namespace
+
 double SustainedFlops(const cluster::Device& device, Precision precision) {
-  const bool blackwell = GenerationOf(device) == Generation::kBlackwell;
   double share =
-      (blackwell ? kSustainedShareBlackwell : kSustainedShare) *
-      (device.measured_half_flops.value > 0 ? device.measured_half_flops.value / device.half_flops.value
-                                            : kUnmeasuredMatmulShare);
+      SustainedShare(device, precision) * (device.measured_half_flops.value > 0
+                                               ? device.measured_half_flops.value / device.half_flops.value
+                                               : kUnmeasuredMatmulShare);
   double nominal = device.half_flops.value;
   if (precision == Precision::kFp32) {
     nominal = device.tf32_flops.value > 0 ? device.tf32_flops.value : device.fp32_flops.value;

@@ -108,6 +108,19 @@ const AttentionFact kAttentions[] = {
     {"gb300-288gb", AttentionKernel::kVendor, 1, 4096, 128, 160, 1515, 1158, 0.15, kCudnn},
 };
 
+// The same silicon with 1200, 1400 and 1100 W against 1000: at the power limit the rate goes with the power,
+// and what GB300's and B300's FP4 can do at best over B200's does not help.
+TEST(OperatorFacts, BlackwellAtItsLimitIsAsFastAsItsPower) {
+  const auto over_b200 = [](const char* device, Precision precision) {
+    return SustainedFlops(Device(device), precision) / SustainedFlops(Device("b200-sxm-180gb"), precision);
+  };
+  for (const Precision precision : {Precision::kBf16, Precision::kFp8, Precision::kNvfp4}) {
+    EXPECT_NEAR(over_b200("gb300-288gb", precision), 1.4, 0.03);
+    EXPECT_NEAR(over_b200("b300-sxm-288gb", precision), 1.1, 0.03);
+  }
+  EXPECT_NEAR(over_b200("gb200-186gb", Precision::kBf16), 1.2, 0.03);
+}
+
 TEST(OperatorFacts, AttentionTakesWhatWasMeasured) {
   for (const AttentionFact& fact : kAttentions) {
     FrameworkProfile framework;
