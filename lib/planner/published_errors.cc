@@ -4,13 +4,14 @@ namespace trainctl::planner {
 namespace {
 
 constexpr PublishedError kErrors[] = {
-    {"megatron-core", 0, 0, 0, 20, 10, -8.9},
-    {"megatron-bridge", 13, 6.3, -3.3, 246, 19.1, -7.7},
-    {"megatron-deepspeed", 103, 4.6, -1.6, 136, 15.5, -11},
-    {"fsdp1", 0, 0, 0, 216, 10.9, -9.3},
-    {"torchtitan", 20, 4.1, -3.3, 34, 22.9, -14.1},
-    {"torchtune", 10, 7.7, -2.5, 10, 18.4, -3.9},
-    {"internevo", 11, 5.7, -6.2, 54, 13.5, -11.3},
+    {"megatron-core", 0, 0, 0, 20, 9.7, -8.9},
+    {"megatron-bridge", 13, 5.6, 2.1, 246, 14.2, -7.1},
+    {"megatron-deepspeed", 103, 4.4, 1.5, 136, 11.4, -7.9},
+    {"fsdp1", 0, 0, 0, 216, 7.2, -5.7},
+    {"torchtitan", 20, 2.8, -2.3, 25, 23.6, -19.5},
+    {"torchtitan-eager", 0, 0, 0, 9, 6.9, -5.1},
+    {"torchtune", 10, 3.4, -2.5, 10, 15, -3.3},
+    {"internevo", 11, 2.1, -0.2, 54, 8.5, -6},
 };
 
 }  // namespace
