@@ -50,9 +50,9 @@ struct Architecture {
   bool stretched_positions = false;  // rotary positions beyond those of the pre-training (YaRN)
   bool query_key_norm = false;       // queries and keys are normalized, head by head
   bool clamped_gate = false;         // gate and product of a gated MLP are clamped before they meet
-  // Of every `window_every`-th layer: earlier tokens that a query sees, itself included; 0: all.
+  // Of a share of the layers: earlier tokens that a query sees, itself included; 0: all.
   int64_t window = 0;
-  int64_t window_every = 1;
+  double window_share = 1;
   std::optional<Experts> experts = std::nullopt;
   std::optional<LatentAttention> latent = std::nullopt;
   bool operator==(const Architecture&) const = default;

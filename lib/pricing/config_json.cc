@@ -21,6 +21,10 @@ enum class Bias : uint8_t {
   kUseBias  // use_bias, bias or no_bias says it for every linear layer; see `bias_default`
 };
 
+// Which layers attend within a sliding window (transformers, modeling_<family>.py): all; all but every n-th;
+// every second; those from max_window_layers on, if use_sliding_window says so.
+enum class Windows : uint8_t { kNone, kAll, kPattern, kEverySecond, kUpper };
+
 // What a family has beyond the sizes in its file, from its modeling_*.py and configuration_*.py in
 // huggingface/transformers.
 struct Family {
@@ -32,30 +36,38 @@ struct Family {
   bool tied_default = false;  // where the file does not say
   bool learned_positions = false;
   bool query_key_norm = false;
+  Windows windows = Windows::kNone;
   Mixture mixture = Mixture::kNone;
 };
 
 constexpr Family kFamilies[] = {
     {.model_type = "llama", .bias = Bias::kByFile},
-    {.model_type = "mistral"},
-    {.model_type = "mixtral", .mixture = Mixture::kRouted},
-    {.model_type = "qwen2", .bias = Bias::kQkv},
-    {.model_type = "qwen2_moe", .bias = Bias::kQkv, .mixture = Mixture::kRouted},
-    {.model_type = "qwen3", .bias = Bias::kByFile, .query_key_norm = true},
-    {.model_type = "qwen3_moe", .bias = Bias::kByFile, .query_key_norm = true, .mixture = Mixture::kRouted},
+    {.model_type = "mistral", .windows = Windows::kAll},
+    {.model_type = "mixtral", .windows = Windows::kAll, .mixture = Mixture::kRouted},
+    {.model_type = "qwen2", .bias = Bias::kQkv, .windows = Windows::kUpper},
+    {.model_type = "qwen2_moe", .bias = Bias::kQkv, .windows = Windows::kUpper, .mixture = Mixture::kRouted},
+    {.model_type = "qwen3", .bias = Bias::kByFile, .query_key_norm = true, .windows = Windows::kUpper},
+    {.model_type = "qwen3_moe",
+     .bias = Bias::kByFile,
+     .query_key_norm = true,
+     .windows = Windows::kUpper,
+     .mixture = Mixture::kRouted},
     {.model_type = "deepseek_v2", .mixture = Mixture::kLatent},
     {.model_type = "deepseek_v3", .mixture = Mixture::kLatent},
     {.model_type = "kimi_k2", .mixture = Mixture::kLatent},
-    {.model_type = "olmoe", .mixture = Mixture::kRouted},
-    {.model_type = "gpt_oss", .bias = Bias::kAll, .mixture = Mixture::kRouted},
-    {.model_type = "olmo2", .bias = Bias::kByFile},
+    {.model_type = "olmoe", .query_key_norm = true, .mixture = Mixture::kRouted},
+    {.model_type = "gpt_oss",
+     .bias = Bias::kAll,
+     .windows = Windows::kEverySecond,
+     .mixture = Mixture::kRouted},
+    {.model_type = "olmo2", .bias = Bias::kByFile, .query_key_norm = true},
     {.model_type = "smollm3", .bias = Bias::kByFile, .tied_default = true},
     {.model_type = "granite", .bias = Bias::kByFile, .tied_default = true},
     {.model_type = "gemma", .tied_default = true},
-    {.model_type = "gemma2", .tied_default = true},
-    {.model_type = "gemma3_text", .tied_default = true},
+    {.model_type = "gemma2", .tied_default = true, .windows = Windows::kEverySecond},
+    {.model_type = "gemma3_text", .tied_default = true, .query_key_norm = true, .windows = Windows::kPattern},
     {.model_type = "internlm2", .bias = Bias::kUseBias},
-    {.model_type = "phi3"},
+    {.model_type = "phi3", .windows = Windows::kAll},
     {.model_type = "phi", .gated = false, .layer_norm = true, .bias = Bias::kAll},
     {.model_type = "gpt2",
      .gated = false,
@@ -77,7 +89,8 @@ constexpr Family kFamilies[] = {
      .layer_norm = true,
      .bias = Bias::kUseBias,
      .bias_default = true,
-     .tied_default = true},
+     .tied_default = true,
+     .windows = Windows::kAll},
 };
 
 // Of one object; the first mistake sticks.
@@ -230,21 +243,47 @@ void ReadExperts(Reader& reader, Architecture& a, std::vector<std::string>& note
   a.experts = e;
 }
 
-// modeling_gpt_oss.py: every second layer has a window, gate and product are clamped, positions are YaRN's.
-void ReadGptOss(Reader& reader, Architecture& a) {
+// Of the layers, those that attend within a window: what the file says of each layer, else its family's rule.
+double WindowShare(Reader& reader, Windows windows, int64_t layers) {
+  const Json* types = reader.Find({"layer_types"});
+  if (types != nullptr && types->is_array() && !types->empty()) {
+    const auto sliding = std::count(types->begin(), types->end(), Json("sliding_attention"));
+    return static_cast<double>(sliding) / static_cast<double>(types->size());
+  }
+  switch (windows) {
+    case Windows::kNone:
+      return 0;
+    case Windows::kAll:
+      return 1;
+    case Windows::kEverySecond:
+      return 0.5;
+    case Windows::kPattern: {
+      const auto pattern =
+          static_cast<double>(std::max<int64_t>(1, reader.Int({"sliding_window_pattern"}, 6)));
+      return (pattern - 1) / pattern;
+    }
+    case Windows::kUpper: {
+      const int64_t below = std::min(layers, reader.Int({"max_window_layers"}, 28));
+      return static_cast<double>(layers - below) / static_cast<double>(std::max<int64_t>(1, layers));
+    }
+  }
+  return 0;
+}
+
+void ReadWindow(Reader& reader, Windows windows, Architecture& a) {
+  if (windows == Windows::kNone || !reader.Bool("use_sliding_window", windows != Windows::kUpper)) return;
   a.window = reader.Int({"sliding_window"}, 0);
-  a.window_every = 2;
+  a.window_share = WindowShare(reader, windows, a.layers);
+  if (a.window_share == 0) a.window = 0;
+}
+
+// modeling_gpt_oss.py: gate and product are clamped, positions are YaRN's.
+void ReadGptOss(Reader& reader, Architecture& a) {
   a.clamped_gate = true;
   a.stretched_positions = reader.Find({"rope_scaling"}) != nullptr;
 }
 
-void NoteWhatIsSimpler(Reader& reader, absl::string_view model_type, std::vector<std::string>& notes) {
-  if (model_type == "gpt_oss") return;
-  const Json* window = reader.Find({"sliding_window"});
-  const Json* used = reader.Find({"use_sliding_window"});
-  if (window != nullptr && window->is_number() && (used == nullptr || *used == true)) {
-    notes.push_back("attention within a sliding window is priced as attention to all earlier tokens");
-  }
+void NoteWhatIsSimpler(absl::string_view model_type, std::vector<std::string>& notes) {
   if (model_type == "gemma2" || model_type == "gemma3_text") {
     notes.push_back("the norms after attention and MLP are left out");
   }
@@ -288,11 +327,12 @@ absl::StatusOr<ConfigModel> FromConfigJson(absl::string_view text, absl::string_
   if (family->mixture == Mixture::kLatent) ReadLatentAttention(reader, a);
   if (family->mixture != Mixture::kNone) ReadExperts(reader, a, model.notes);
   a.query_key_norm = family->query_key_norm;
+  ReadWindow(reader, family->windows, a);
   if (model.model_type == "gpt_oss") ReadGptOss(reader, a);
   if (reader.Int({"word_embed_proj_dim"}, a.hidden) != a.hidden) {
     reader.Fail("word_embed_proj_dim", "equal to hidden_size");
   }
-  NoteWhatIsSimpler(reader, model.model_type, model.notes);
+  NoteWhatIsSimpler(model.model_type, model.notes);
   TRAINCTL_RETURN_IF_ERROR(reader.status());
   const absl::Status valid = Validate(a);
   if (!valid.ok()) return BadDataError(absl::StrCat(what, ": ", valid.message()));

@@ -100,7 +100,7 @@ const KnownModel kModels[] = {
       .stretched_positions = true,
       .clamped_gate = true,
       .window = 128,
-      .window_every = 2,
+      .window_share = 0.5,
       .experts = Experts{.count = 128, .top_k = 4, .ffn = 2880}}},
     {"gptoss20b",
      "config.json of openai/gpt-oss-20b",
@@ -115,7 +115,7 @@ const KnownModel kModels[] = {
       .stretched_positions = true,
       .clamped_gate = true,
       .window = 128,
-      .window_every = 2,
+      .window_share = 0.5,
       .experts = Experts{.count = 32, .top_k = 4, .ffn = 2880}}},
     {"internlm20b",
      "internlm/internlm-20b configuration",
@@ -182,7 +182,7 @@ std::string ApplyFamily(absl::string_view name, int64_t seq_len, Architecture& a
     a.stretched_positions = true;
     a.clamped_gate = true;
     a.window = 128;
-    a.window_every = 2;
+    a.window_share = 0.5;
     return "gpt-oss";
   }
   if (HasAny(key, {"mpt"})) {

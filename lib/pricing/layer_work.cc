@@ -99,7 +99,7 @@ class LayerBuilder {
     const double all = length / 2;
     if (m_.window <= 0) return all;
     const double window = std::min(static_cast<double>(m_.window), length);
-    const double share = 1 / static_cast<double>(std::max<int64_t>(1, m_.window_every));
+    const double share = m_.window_share;
     return share * (window - window * window / (2 * length)) + (1 - share) * all;
   }
 

@@ -115,11 +115,39 @@ TEST(ConfigJson, HasThePublishedNumberOfParameters) {
   }
 }
 
-TEST(ConfigJson, SaysWhatItLeavesOut) {
+TEST(ConfigJson, WindowsAreThoseOfTheFamily) {
   const absl::StatusOr<ConfigModel> mistral = FromConfigJson(kPublished[1].config, "config.json");
   ASSERT_TRUE(mistral.ok());
-  ASSERT_EQ(mistral->notes.size(), 1U);
-  EXPECT_THAT(mistral->notes[0], HasSubstr("sliding window"));
+  EXPECT_EQ(mistral->architecture.window, 4096);
+  EXPECT_EQ(mistral->architecture.window_share, 1);
+  EXPECT_TRUE(mistral->notes.empty());
+  const auto share = [](const char* more) {
+    const absl::StatusOr<ConfigModel> model = FromConfigJson(
+        absl::StrCat(
+            R"({"hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 24, "vocab_size": 1000,
+                         "num_attention_heads": 8, "sliding_window": 512, )",
+            more, "}"),
+        "config.json");
+    EXPECT_TRUE(model.ok()) << model.status();
+    return model->architecture.window == 0 ? 0 : model->architecture.window_share;
+  };
+  EXPECT_EQ(share(R"("model_type": "llama")"), 0) << "it has none, whatever the file says";
+  EXPECT_EQ(share(R"("model_type": "qwen2")"), 0) << "its files name a window that is off";
+  EXPECT_EQ(share(R"("model_type": "qwen2", "use_sliding_window": true, "max_window_layers": 18)"), 0.25);
+  EXPECT_EQ(share(R"("model_type": "gemma2")"), 0.5);
+  EXPECT_DOUBLE_EQ(share(R"("model_type": "gemma3_text")"), 5.0 / 6);
+  EXPECT_DOUBLE_EQ(
+      share(R"("model_type": "gemma3_text", "layer_types": ["sliding_attention", "full_attention"])"), 0.5);
+}
+
+TEST(ConfigJson, SaysWhatItLeavesOut) {
+  const absl::StatusOr<ConfigModel> gemma = FromConfigJson(
+      R"({"model_type": "gemma2", "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 24,
+          "num_attention_heads": 8, "vocab_size": 1000})",
+      "config.json");
+  ASSERT_TRUE(gemma.ok()) << gemma.status();
+  ASSERT_EQ(gemma->notes.size(), 1U);
+  EXPECT_THAT(gemma->notes[0], HasSubstr("norms after attention"));
   EXPECT_TRUE(FromConfigJson(kPublished[0].config, "config.json")->notes.empty());
 }
 
@@ -174,7 +202,7 @@ TEST(ConfigJson, NormsWindowsAndClampsOfAFamilyAreRead) {
           "num_local_experts": 32, "num_experts_per_tok": 4, "sliding_window": 128,
           "rope_scaling": {"rope_type": "yarn", "factor": 32.0}})");
   EXPECT_EQ(oss.window, 128);
-  EXPECT_EQ(oss.window_every, 2);
+  EXPECT_EQ(oss.window_share, 0.5);
   EXPECT_TRUE(oss.clamped_gate && oss.stretched_positions && oss.linear_bias && !oss.query_key_norm);
 }
 

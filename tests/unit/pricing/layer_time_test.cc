@@ -384,7 +384,7 @@ TEST(LayerWork, AWindowLimitsTheKeysThatAQuerySees) {
   // 128 each, but for the first 128 queries half of that: 128 - 128 * 64 / 4096.
   w.model.window = 128;
   EXPECT_EQ(keys(), 126);
-  w.model.window_every = 2;
+  w.model.window_share = 0.5;
   EXPECT_EQ(keys(), (126 + 2048) / 2.0);
   w.model.window = 100'000;  // longer than the sequence
   EXPECT_EQ(keys(), 2048);
