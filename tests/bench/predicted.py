@@ -3,8 +3,9 @@
 
     predicted.py TRAINCTL [--profile FILE]   (FILE: a profile that is there already; otherwise it is measured first)
 
-Layouts that no probe of `calibrate` has: other sizes, strategies and numbers of workers. Prints one line for each and
-exits with 7 when one is off by more than 15 %. Other work on the machine spoils it.
+Layouts that no probe of `calibrate` has: other sizes, strategies and numbers of workers. Each is run --repeats times, in
+rounds over all layouts, and the median run counts: on a machine that is shared with others single runs are slowed down.
+Prints one line for each and exits with 7 when one is off by more than 15 %. Other work on the machine spoils it.
 """
 
 import argparse
@@ -17,7 +18,7 @@ import sys
 import tempfile
 
 LIMIT = 0.15
-STEPS = 12
+STEPS = 9
 
 MODELS = {
     # layers, hidden, ffn, heads, kv_heads, vocab, seq_len
@@ -69,10 +70,31 @@ every_steps = 1000000
 """
 
 
+PRECISION = {"BF16": "bf16", "F32": "fp32"}
+
+
+def run(trainctl, work, environment, job):
+    """The report of one run."""
+    dtype, name, (workers, threads, stage, micro_batch, accumulation, recompute) = job
+    layers, hidden, ffn, heads, kv_heads, vocab, seq_len = MODELS[name]
+    recipe = RECIPE.format(layers=layers, hidden=hidden, ffn=ffn, heads=heads, kv_heads=kv_heads, vocab=vocab, seq_len=seq_len,
+                           steps=STEPS, batch=workers * micro_batch * accumulation, micro_batch=micro_batch,
+                           precision=PRECISION[dtype], zero_stage=stage, dp_shard=workers if stage else 1, recompute=recompute,
+                           workers=workers, threads=threads)
+    with open(work + "/recipe.toml", "w", encoding="ascii") as file:
+        file.write(recipe)
+    shutil.rmtree(work + "/run", ignore_errors=True)
+    subprocess.run([trainctl, "launch", "recipe.toml", "--run-dir", "run"], cwd=work, env=environment, check=True,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with open(work + "/run/report.json", encoding="ascii") as file:
+        return json.load(file)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("trainctl")
     parser.add_argument("--profile")
+    parser.add_argument("--repeats", type=int, default=3)
     args = parser.parse_args()
     trainctl = os.path.abspath(args.trainctl)
     work = tempfile.mkdtemp(prefix="trainctl-predicted-")
@@ -88,30 +110,23 @@ def main():
         with open(work + "/text.txt", "w", encoding="ascii") as text:
             text.write("".join(random.choice("etaoin shrdlu") for _ in range(1 << 20)))
         types = sorted({rates["dtype"] for rates in json.load(open(profile))["measured"]})
-        errors = []
-        for dtype in types:
-            precision = "bf16" if dtype == "BF16" else "fp32"
-            for name, (layers, hidden, ffn, heads, kv_heads, vocab, seq_len) in MODELS.items():
-                for workers, threads, stage, micro_batch, accumulation, recompute in LAYOUTS:
-                    recipe = RECIPE.format(layers=layers, hidden=hidden, ffn=ffn, heads=heads, kv_heads=kv_heads, vocab=vocab,
-                                           seq_len=seq_len, steps=STEPS, batch=workers * micro_batch * accumulation,
-                                           micro_batch=micro_batch, precision=precision, zero_stage=stage,
-                                           dp_shard=workers if stage else 1, recompute=recompute, workers=workers,
-                                           threads=threads)
-                    with open(work + "/recipe.toml", "w", encoding="ascii") as file:
-                        file.write(recipe)
-                    shutil.rmtree(work + "/run", ignore_errors=True)
-                    subprocess.run([trainctl, "launch", "recipe.toml", "--run-dir", "run"], cwd=work, env=environment,
-                                   check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-                    report = json.load(open(work + "/run/report.json"))
-                    ratio = report["predicted_step_seconds"] / report["measured_step_seconds"]
-                    errors.append(ratio - 1)
-                    print("%s  %-8s %d worker(s) x %d  ZeRO-%d  micro %d x %d  recompute %-4s  predicted %6.1f ms  measured "
-                          "%6.1f ms  %+5.1f %%" % (precision, name, workers, threads, stage, micro_batch, accumulation,
-                                                   recompute, 1e3 * report["predicted_step_seconds"],
-                                                   1e3 * report["measured_step_seconds"], 100 * errors[-1]), flush=True)
+        jobs = [(dtype, name, layout) for dtype in types for name in MODELS for layout in LAYOUTS]
+        reports = {job: [] for job in jobs}
+        for _ in range(args.repeats):
+            for job in jobs:
+                reports[job].append(run(trainctl, work, environment, job))
     finally:
         shutil.rmtree(work, ignore_errors=True)
+    errors = []
+    for job in jobs:
+        dtype, name, (workers, threads, stage, micro_batch, accumulation, recompute) = job
+        predicted = reports[job][0]["predicted_step_seconds"]
+        measured = sorted(report["measured_step_seconds"] for report in reports[job])
+        median = measured[len(measured) // 2]
+        errors.append(predicted / median - 1)
+        print("%s  %-8s %d worker(s) x %d  ZeRO-%d  micro %d x %d  recompute %-4s  predicted %6.1f ms  measured %6.1f ms "
+              "(%.1f to %.1f)  %+5.1f %%" % (PRECISION[dtype], name, workers, threads, stage, micro_batch, accumulation, recompute,
+                                          1e3 * predicted, 1e3 * median, 1e3 * measured[0], 1e3 * measured[-1], 100 * errors[-1]))
     worst = max(errors, key=abs)
     mean = sum(abs(error) for error in errors) / len(errors)
     print("%d layouts: mean |error| %.1f %%, worst %+.1f %%" % (len(errors), 100 * mean, 100 * worst))
