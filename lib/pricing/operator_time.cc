@@ -174,72 +174,85 @@ double QuantizeKernels(const WorkItem& item, const Workload& w) {
   return (apart ? item.batch : 1) * (current ? 3 : 1);
 }
 
-ForwardBackward DeviceSeconds(const WorkItem& item, const Workload& w) {
+// One of the products that an item stands for. Those of experts run `expert_streams` at a time, unless they
+// are one kernel.
+double ProductSeconds(const WorkItem& item, const Workload& w, Precision precision, MatmulShape shape) {
+  const auto launch = [&](double batch) {
+    shape.batch = batch;
+    return batch > 0 ? MatmulSeconds(*w.device, precision, shape) : 0;
+  };
+  const double streams = w.framework->expert_streams;
+  if (!item.expert || streams == 0 || w.fused_experts) return launch(item.batch) + kKernelGapSeconds;
+  const double rounds = std::floor(item.batch / streams);
+  return rounds * launch(streams) + launch(item.batch - rounds * streams) + kKernelGapSeconds;
+}
+
+// The input is brought to low precision before the forward, the output's gradient before the backward; the
+// weights for every micro-batch where they do not come so.
+ForwardBackward QuantizeSeconds(const WorkItem& item, const Workload& w, double rows) {
   const cluster::Device& device = *w.device;
+  const double bytes = QuantizeBytes(w) * item.batch * rows;
+  const double kernels = QuantizeKernels(item, w);
+  // Fused, the two products of an expert's MLP hand on what they make in low precision.
+  const bool fused = item.expert && w.fused_experts;
+  const bool last = item.columns == static_cast<double>(w.model.hidden);
+  ForwardBackward seconds;
+  if (!fused || !last) seconds.forward += PassSeconds(device, bytes * item.inner, kernels);
+  if (!fused || last) seconds.backward += PassSeconds(device, bytes * item.columns, kernels);
+  if (w.framework->quantizes_weights && !w.gathers_fp8 && !w.weights_in_fp8) {
+    const double weights = item.batch * item.inner * item.columns;
+    seconds.forward += PassSeconds(device, w.framework->quantize_bytes * weights, 1);
+  }
+  return seconds;
+}
+
+ForwardBackward ProductsSeconds(const WorkItem& item, const Workload& w) {
+  const bool low = w.IsFp8() && item.fp8;
+  const Precision precision = low || !w.IsFp8() ? w.precision : Precision::kBf16;
+  const double rows = item.expert ? ExpertRows(item.rows, low ? w.precision : Precision::kBf16) : item.rows;
+  const auto product = [&](double m, double inner, double columns, double result_bytes) {
+    return ProductSeconds(item, w, precision,
+                          {.rows = m, .inner = inner, .columns = columns, .result_bytes = result_bytes});
+  };
+  const bool adds = w.framework->accumulates_in_product;
+  ForwardBackward seconds = {
+      product(rows, item.inner, item.columns, 2),
+      product(rows, item.columns, item.inner, 2) + product(item.inner, rows, item.columns, adds ? 8 : 2)};
+  if (w.model.linear_bias && !item.expert && !adds && !w.frozen) {
+    // The bias's gradient: those of the outputs are read and summed over the tokens.
+    seconds.backward += PassSeconds(*w.device, item.batch * item.rows * item.columns * 2, 1);
+  }
+  if (low) {
+    const ForwardBackward quantize = QuantizeSeconds(item, w, rows);
+    seconds.forward += quantize.forward;
+    seconds.backward += quantize.backward;
+  }
+  return seconds;
+}
+
+ForwardBackward PassesSeconds(const WorkItem& item, const Workload& w) {
+  const ForwardBackward passes = PassesOf(item, w);
+  ForwardBackward kernels = {1, 1};
+  if (item.pass == PassKind::kExpertBias) {
+    // Two for each expert and one to join them, six and one in the backward (see BytesOfExpertBias).
+    const double experts = static_cast<double>(w.model.experts->count) / static_cast<double>(w.degrees.ep);
+    kernels = {2 * experts + 1, 6 * experts + 1};
+  }
+  return {PassSeconds(*w.device, passes.forward * item.moved_bytes, kernels.forward),
+          PassSeconds(*w.device, passes.backward * item.moved_bytes, kernels.backward)};
+}
+
+ForwardBackward DeviceSeconds(const WorkItem& item, const Workload& w) {
   switch (item.kind) {
-    case WorkKind::kMatmul: {
-      const bool low = w.IsFp8() && item.fp8;
-      const Precision precision = low || !w.IsFp8() ? w.precision : Precision::kBf16;
-      const auto launch = [&](double batch, double rows, double inner, double columns, double result_bytes) {
-        return batch > 0 ? MatmulSeconds(device, precision, {batch, rows, inner, columns, result_bytes}) : 0;
-      };
-      const double streams = w.framework->expert_streams;
-      const double rows =
-          item.expert ? ExpertRows(item.rows, low ? w.precision : Precision::kBf16) : item.rows;
-      const auto product = [&](double rows, double inner, double columns, double result_bytes) {
-        if (!item.expert || streams == 0 || w.fused_experts) {
-          return launch(item.batch, rows, inner, columns, result_bytes) + kKernelGapSeconds;
-        }
-        const double rounds = std::floor(item.batch / streams);
-        return rounds * launch(streams, rows, inner, columns, result_bytes) +
-               launch(item.batch - rounds * streams, rows, inner, columns, result_bytes) + kKernelGapSeconds;
-      };
-      const bool adds = w.framework->accumulates_in_product;
-      ForwardBackward seconds = {
-          product(rows, item.inner, item.columns, 2),
-          product(rows, item.columns, item.inner, 2) + product(item.inner, rows, item.columns, adds ? 8 : 2)};
-      if (w.model.linear_bias && !item.expert && !adds && !w.frozen) {
-        // The bias's gradient: those of the outputs are read and summed over the tokens.
-        seconds.backward += PassSeconds(device, item.batch * item.rows * item.columns * 2, 1);
-      }
-      if (low) {
-        // The input is brought to low precision before the forward, the output's gradient before the
-        // backward.
-        const double bytes = QuantizeBytes(w) * item.batch * rows;
-        // Fused, the two products of an expert's MLP hand on what they make in low precision.
-        const bool fused = item.expert && w.fused_experts;
-        const bool last = item.columns == static_cast<double>(w.model.hidden);
-        const double kernels = QuantizeKernels(item, w);
-        if (!fused || !last) seconds.forward += PassSeconds(device, bytes * item.inner, kernels);
-        if (!fused || last) seconds.backward += PassSeconds(device, bytes * item.columns, kernels);
-        if (w.framework->quantizes_weights && !w.gathers_fp8 && !w.weights_in_fp8) {
-          seconds.forward +=
-              PassSeconds(device, w.framework->quantize_bytes * item.batch * item.inner * item.columns, 1);
-        }
-      }
-      return seconds;
-    }
+    case WorkKind::kMatmul:
+      return ProductsSeconds(item, w);
     case WorkKind::kAttention:
       return AttentionSeconds(item, w);
-    case WorkKind::kElementwise: {
-      const ForwardBackward passes = PassesOf(item, w);
-      ForwardBackward kernels = {1, 1};
-      if (item.pass == PassKind::kExpertBias) {
-        // Two for each expert and one to join them, six and one in the backward (see BytesOfExpertBias).
-        const double experts =
-            static_cast<double>(w.model.experts->count) / static_cast<double>(w.degrees.ep);
-        kernels = {2 * experts + 1, 6 * experts + 1};
-      }
-      return {PassSeconds(device, passes.forward * item.moved_bytes, kernels.forward),
-              PassSeconds(device, passes.backward * item.moved_bytes, kernels.backward)};
-    }
+    case WorkKind::kElementwise:
+      return PassesSeconds(item, w);
   }
   return {};
 }
-
-}  // namespace
-
-namespace {
 
 // How much longer than the mean device the slowest of all takes: the expected largest of as many normal
 // draws.
