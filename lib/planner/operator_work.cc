@@ -31,8 +31,8 @@ Work AttentionWork(const model::ModelSpec& spec, const model::Segment& segment, 
   const int64_t query_tiles = (shape.seq_len + tile.queries - 1) / tile.queries;
   const int64_t tasks = shape.batch * spec.heads / spec.kv_heads * (backward ? 1 : query_tiles);
   const int64_t threads = segment.threads;
-  const double wait =
-      static_cast<double>((tasks + threads - 1) / threads * threads) / static_cast<double>(tasks);
+  const int64_t rounds = (tasks + threads - 1) / threads;
+  const double wait = static_cast<double>(rounds * threads) / static_cast<double>(tasks);
   const double products = backward ? 5 : 2;
   const double heads = static_cast<double>(shape.batch * spec.heads) * wait * products;
   const double scores = static_cast<double>(model::ScoresComputed(shape.seq_len));

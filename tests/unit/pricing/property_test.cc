@@ -94,10 +94,10 @@ TEST(Properties, AFasterMachineIsNeverSlower) {
     Tuning faster;
     faster.*member = 1.7;
     const std::string raised(name);
+    const bool links = member == &Tuning::link_bandwidth;
     ForRandomJobs(4, kJobs, [&](const Workload& w) -> std::string {
       // Blocks of the first pipeline rank are gathered beside its own passes, and what they take is added to
       // the slowest rank's, which may be another: faster passes of the one hide less.
-      const bool links = member == &Tuning::link_bandwidth;
       if (!links && w.degrees.pp > 1 && w.degrees.zero_stage >= 2) return "";
       const TunedMachine machine(faster, *w.device, *w.node);
       Workload on_faster = w;
