@@ -13,6 +13,7 @@ import json
 import os
 import random
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -122,7 +123,7 @@ def main():
         dtype, name, (workers, threads, stage, micro_batch, accumulation, recompute) = job
         predicted = reports[job][0]["predicted_step_seconds"]
         measured = sorted(report["measured_step_seconds"] for report in reports[job])
-        median = measured[len(measured) // 2]
+        median = statistics.median(measured)
         errors.append(predicted / median - 1)
         print("%s  %-8s %d worker(s) x %d  ZeRO-%d  micro %d x %d  recompute %-4s  predicted %6.1f ms  measured %6.1f ms "
               "(%.1f to %.1f)  %+5.1f %%" % (PRECISION[dtype], name, workers, threads, stage, micro_batch, accumulation, recompute,
