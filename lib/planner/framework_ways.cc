@@ -10,33 +10,26 @@ using schedule::PipelineKind;
 
 const std::vector<FrameworkWays>& Ways() {
   static const auto* const ways = new std::vector<FrameworkWays>{
-      {.name = "megatron-core",
+      {.names = {"megatron-core", "megatron-bridge"},
        .source = "NVIDIA/Megatron-LM megatron/core/pipeline_parallel/schedules.py (1F1B with and without "
                  "interleaving); --cp-comm-type p2p, all_gather, a2a; --use-distributed-optimizer",
        .schedules = {PipelineKind::k1F1B, PipelineKind::kInterleaved1F1B},
        .contexts = {ContextKind::kRing, ContextKind::kAllGather, ContextKind::kAllToAll},
        .zero_stages = {0, 1}},
-      {.name = "megatron-bridge",
-       .source = "as Megatron Core, which it runs: NVIDIA/Megatron-LM "
-                 "megatron/core/pipeline_parallel/schedules.py (1F1B with and without "
-                 "interleaving); --cp-comm-type p2p, all_gather, a2a; --use-distributed-optimizer",
-       .schedules = {PipelineKind::k1F1B, PipelineKind::kInterleaved1F1B},
-       .contexts = {ContextKind::kRing, ContextKind::kAllGather, ContextKind::kAllToAll},
-       .zero_stages = {0, 1}},
-      {.name = "megatron-deepspeed",
+      {.names = {"megatron-deepspeed"},
        .source = "DeepSpeed deepspeed/runtime/pipe/schedule.py (TrainSchedule is 1F1B); its pipeline engine "
                  "refuses ZeRO-2 and ZeRO-3",
        .context = false,
        .expert = false,
        .schedules = {PipelineKind::k1F1B},
        .zero_stages = {0, 1}},
-      {.name = "fsdp1",
+      {.names = {"fsdp1"},
        .source = "torch.distributed.fsdp.ShardingStrategy: NO_SHARD, SHARD_GRAD_OP, FULL_SHARD",
        .tensor = false,
        .context = false,
        .expert = false,
        .zero_stages = {0, 2, 3}},
-      {.name = "torchtitan",
+      {.names = {"torchtitan", "torchtitan-eager"},
        .source =
            "torch.distributed.pipelining.schedules; torchtitan's context_parallel_rotate_method; FSDP2's "
            "reshard_after_forward (ZeRO-3, or ZeRO-2 where it is off)",
@@ -45,22 +38,13 @@ const std::vector<FrameworkWays>& Ways() {
                      PipelineKind::kZbv},
        .contexts = {ContextKind::kRing, ContextKind::kAllGather},
        .zero_stages = {0, 2, 3}},
-      {.name = "torchtitan-eager",
-       .source =
-           "torch.distributed.pipelining.schedules; torchtitan's context_parallel_rotate_method; FSDP2's "
-           "reshard_after_forward (ZeRO-3, or ZeRO-2 where it is off)",
-       .schedules = {PipelineKind::kGPipe, PipelineKind::k1F1B, PipelineKind::kInterleaved1F1B,
-                     PipelineKind::kLoopedBreadthFirst, PipelineKind::kInterleavedZeroBubble,
-                     PipelineKind::kZbv},
-       .contexts = {ContextKind::kRing, ContextKind::kAllGather},
-       .zero_stages = {0, 2, 3}},
-      {.name = "torchtune",
+      {.names = {"torchtune"},
        .source = "pytorch/torchtune recipes: one device, or FSDP2",
        .tensor = false,
        .context = false,
        .expert = false,
        .zero_stages = {0, 3}},
-      {.name = "internevo",
+      {.names = {"internevo"},
        .source = "InternLM/InternEvo: parallel = dict(zero1, tensor, pipeline(interleaved_overlap))",
        .context = false,
        .expert = false,
@@ -74,7 +58,7 @@ const std::vector<FrameworkWays>& Ways() {
 
 const FrameworkWays* FindWays(absl::string_view framework) {
   for (const FrameworkWays& ways : Ways()) {
-    if (framework == ways.name) return &ways;
+    if (std::find(ways.names.begin(), ways.names.end(), framework) != ways.names.end()) return &ways;
   }
   return nullptr;
 }

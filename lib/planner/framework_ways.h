@@ -11,7 +11,7 @@
 namespace trainctl::planner {
 
 struct FrameworkWays {
-  const char* name = "";  // of pricing::FrameworkProfile
+  std::vector<absl::string_view> names;  // of pricing::FrameworkProfile
   const char* source = "";
   bool tensor = true;
   bool context = true;

@@ -16,10 +16,8 @@ using cluster::Collective;
 
 constexpr double kHalf = 2;  // bytes of an activation
 
-// What the host takes to launch one operator of PyTorch, and one linear layer of Transformer Engine over
-// that: NVIDIA/TransformerEngine#2053, CPU runtime of a bf16 Linear: 13.48 us on a DGX H100, 37.08 on a GB200
-// (whose host is a Grace); TE 99.66 us there.
-constexpr double kHostOperator = 13.48e-6;
+// kHostOperatorSeconds where the host is a Grace, and one linear layer of Transformer Engine over that
+// (ibid.: 37.08 and 99.66 us on a GB200).
 constexpr double kGraceOperator = 37.08e-6;
 constexpr double kTransformerEngine = 99.66 / 37.08;
 // Experts as grouped products of Transformer Engine on a GB200: 1.2 ms forward, 2.1 ms backward for 64 of
@@ -260,7 +258,7 @@ class LayerTimer {
       again += RecomputedShare(item) * count;
     }
     const bool grace = absl::StartsWith(w_.device->name, "gb");
-    const double host = grace ? kGraceOperator : kHostOperator;
+    const double host = grace ? kGraceOperator : kHostOperatorSeconds;
     times_.forward += std::max(0.0, operators * host - times_.ForwardPass());
     times_.input_backward +=
         std::max(0.0, (kBackwardOfForward * operators + again) * host - times_.BackwardPass());

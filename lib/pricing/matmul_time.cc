@@ -27,9 +27,11 @@ struct PowerShare {
   double share, fp4_share;
 };
 constexpr PowerShare kPowerShares[] = {
-    {"gb200", 0.68 * 1.2 * 1745 / 1822, 0.68 * 1.2 * 1745 / 1822},
-    {"gb300", 0.68 * 1.4 * 1745 / 2050, 0.68 * 1.4 * 4 * 1745 / (6 * 2050)},
-    {"b300", 0.68 * 1.1 * 1745 / 1845, 0.68 * 1.1 * 4 * 1745 / (6.22 * 1845)},
+    {"gb200", kSustainedShareBlackwell * 1.2 * 1745 / 1822, kSustainedShareBlackwell * 1.2 * 1745 / 1822},
+    {"gb300", kSustainedShareBlackwell * 1.4 * 1745 / 2050,
+     kSustainedShareBlackwell * 1.4 * 4 * 1745 / (6 * 2050)},
+    {"b300", kSustainedShareBlackwell * 1.1 * 1745 / 1845,
+     kSustainedShareBlackwell * 1.1 * 4 * 1745 / (6.22 * 1845)},
 };
 // Of twice the half-precision rate, what fp8 reaches. Hopper: 1,280 against 720 TFLOP/s (SemiAnalysis,
 // ibid.). Blackwell: best products published of fp8 and bf16 on B200, B300 and GB200 (stas00/ml-engineering,

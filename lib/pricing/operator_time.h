@@ -10,6 +10,10 @@
 
 namespace trainctl::pricing {
 
+// What the host takes to launch one operator of PyTorch: NVIDIA/TransformerEngine#2053, CPU runtime of a bf16
+// Linear on a DGX H100.
+inline constexpr double kHostOperatorSeconds = 13.48e-6;
+
 // A kernel that reads and writes `bytes` in all.
 double ElementwiseSeconds(const cluster::Device& device, double bytes);
 

@@ -20,20 +20,16 @@ constexpr double kHostUpdatesPerSecond = 10e9 / 2.57;
 constexpr double kLeastOnHost = 8;
 // NVLink-C2C of a Grace with two Blackwells: 900 GB/s in both directions for the pair (GB200 data sheet).
 constexpr double kChipToChip = 225e9;
-// What the host takes to launch an operator of PyTorch, as in layer_time.cc: NVIDIA/TransformerEngine#2053,
-// 13.48 us on a DGX H100.
-constexpr double kHostOperator = 13.48e-6;
-
 // Where the optimizer goes from tensor to tensor. Shards are cut from a block's parameters end to end, so
 // that a rank has a part of one of them more than its share.
-double LaunchSeconds(const Workload& w) {
+double UpdateLaunchSeconds(const Workload& w) {
   if (w.framework->update_kernels == 0) return 0;
   const double blocks = static_cast<double>(w.model.layers) / static_cast<double>(w.degrees.pp) + 1;
   const double matrices = w.model.gated_mlp ? 7 : 4;
   const double vectors = (w.model.layer_norm ? 4 : 2) + (w.model.linear_bias ? matrices : 0);
   const double ranks = w.degrees.zero_stage >= 1 ? static_cast<double>(w.degrees.shard_group) : 1;
   const double tensors = ranks > 1 ? 1 + (matrices + vectors) / ranks : matrices + vectors;
-  return blocks * tensors * w.framework->update_kernels * kHostOperator;
+  return blocks * tensors * w.framework->update_kernels * kHostOperatorSeconds;
 }
 
 }  // namespace
@@ -65,7 +61,7 @@ double UpdateSeconds(const Workload& w) {
     const double sharers = static_cast<double>(std::min<int64_t>(w.node->gpus, d.world_size()));
     return seconds + copies + own * sharers / kHostUpdatesPerSecond;
   }
-  return seconds + std::max(OptimizerSeconds(w, own), LaunchSeconds(w));
+  return seconds + std::max(OptimizerSeconds(w, own), UpdateLaunchSeconds(w));
 }
 
 }  // namespace trainctl::pricing

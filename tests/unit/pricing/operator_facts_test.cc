@@ -146,7 +146,22 @@ TEST(OperatorFacts, AttentionTakesWhatWasMeasured) {
   }
 }
 
-// cudnn-frontend, ibid.: milliseconds of 4,096 tokens in FP8.
+// The vendor's kernel over causal sequences of 4,096 tokens, `keys` of which a query sees on average.
+ForwardBackward VendorSeconds(const char* device, bool fp8, double queries, double keys, double heads,
+                              double head_dim) {
+  FrameworkProfile framework;
+  framework.attention = AttentionKernel::kVendor;
+  Workload w;
+  w.device = &Device(device);
+  w.framework = &framework;
+  w.seq_len = 4096;
+  w.fp8_attention = fp8;
+  return OperatorSeconds(
+      {.kind = WorkKind::kAttention, .rows = queries, .inner = keys, .columns = heads, .head_dim = head_dim},
+      w);
+}
+
+// cudnn-frontend, ibid.
 TEST(OperatorFacts, AttentionOfGptOssTakesWhatWasMeasured) {
   // Two sequences of 4,096 tokens, 64 heads of 64, in a window of 1,024: queries see 1,024 - 1,024^2 / 8,192
   // keys on average. The backward in FP8 takes what it does without a window.
@@ -158,21 +173,13 @@ TEST(OperatorFacts, AttentionOfGptOssTakesWhatWasMeasured) {
   for (const Fact& fact :
        {Fact{"gb200-186gb", false, 0.209, 0.487}, Fact{"gb200-186gb", true, 0.203, 0.862},
         Fact{"gb300-288gb", false, 0.178, 0.472}, Fact{"gb300-288gb", true, 0.148, 0.792}}) {
-    FrameworkProfile framework;
-    framework.attention = AttentionKernel::kVendor;
-    Workload w;
-    w.device = &Device(fact.device);
-    w.framework = &framework;
-    w.seq_len = 4096;
-    w.fp8_attention = fact.fp8;
-    const WorkItem item = {
-        .kind = WorkKind::kAttention, .rows = 2 * 4096, .inner = 896, .columns = 64, .head_dim = 64};
-    const ForwardBackward seconds = OperatorSeconds(item, w);
+    const ForwardBackward seconds = VendorSeconds(fact.device, fact.fp8, 2 * 4096, 896, 64, 64);
     EXPECT_NEAR(seconds.forward * 1e3 / fact.forward_ms, 1, 0.05) << fact.device << " " << fact.fp8;
     EXPECT_NEAR(seconds.backward * 1e3 / fact.backward_ms, 1, 0.05) << fact.device << " " << fact.fp8;
   }
 }
 
+// cudnn-frontend, ibid.: milliseconds of 4,096 tokens in FP8.
 TEST(OperatorFacts, AttentionInFp8TakesWhatWasMeasured) {
   struct Fact {
     const char* device;
@@ -181,20 +188,8 @@ TEST(OperatorFacts, AttentionInFp8TakesWhatWasMeasured) {
   for (const Fact& fact :
        {Fact{"gb200-186gb", 64, 128, 0.161, 0.559}, Fact{"gb200-186gb", 128, 160, 0.359, 1.31},
         Fact{"gb300-288gb", 64, 128, 0.118, 0.525}, Fact{"gb300-288gb", 128, 160, 0.285, 1.197}}) {
-    FrameworkProfile framework;
-    framework.attention = AttentionKernel::kVendor;
-    Workload w;
-    w.device = &Device(fact.device);
-    w.framework = &framework;
-    w.seq_len = 4096;
-    w.precision = Precision::kMxfp8;
-    w.fp8_attention = true;
-    const WorkItem item = {.kind = WorkKind::kAttention,
-                           .rows = 4096,
-                           .inner = 2048,
-                           .columns = fact.heads,
-                           .head_dim = fact.head_dim};
-    const ForwardBackward seconds = OperatorSeconds(item, w);
+    const ForwardBackward seconds =
+        VendorSeconds(fact.device, /*fp8=*/true, 4096, 2048, fact.heads, fact.head_dim);
     EXPECT_NEAR(seconds.forward * 1e3 / fact.forward_ms, 1, 0.15) << fact.device << " " << fact.head_dim;
     EXPECT_NEAR(seconds.backward * 1e3 / fact.backward_ms, 1, 0.18) << fact.device << " " << fact.head_dim;
   }
