@@ -1,5 +1,8 @@
 #include "pricing/architecture.h"
 
+#include <algorithm>
+#include <span>
+
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 
@@ -31,28 +34,70 @@ int64_t LayerVectors(const Architecture& a, bool plain_mlp) {
   return vectors;
 }
 
+absl::Status CheckExperts(const Experts& e) {
+  if (e.count <= 0 || e.ffn <= 0) return UsageError("the experts have no number or no ffn");
+  if (e.top_k <= 0 || e.top_k > e.count) {
+    return UsageError(absl::StrCat("a token visits ", e.top_k, " of ", e.count, " experts"));
+  }
+  return absl::OkStatus();
+}
+
+// The largest sizes are far above every decoder, and so small that no product of them here overflows.
+struct Size {
+  const char* name;
+  int64_t value;
+  int64_t least;
+  int64_t most;
+};
+
+absl::Status CheckSizes(std::span<const Size> sizes) {
+  for (const Size& size : sizes) {
+    if (size.value < size.least || size.value > size.most) {
+      return UsageError(
+          absl::StrCat(size.name, " is ", size.value, "; it is between ", size.least, " and ", size.most));
+    }
+  }
+  return absl::OkStatus();
+}
+
+constexpr int64_t kMostColumns = 1 << 20;
+constexpr int64_t kMostInner = 1 << 22;
+constexpr int64_t kMostRows = 1 << 26;  // of a table
+constexpr double kMostParameters = 1e18;
+
 }  // namespace
 
 absl::Status Validate(const Architecture& a) {
-  const std::pair<const char*, int64_t> sizes[] = {{"layers", a.layers},     {"hidden", a.hidden},
-                                                   {"heads", a.heads},       {"kv_heads", a.kv_heads},
-                                                   {"head_dim", a.head_dim}, {"vocab", a.vocab}};
-  for (const auto& [name, value] : sizes) {
-    if (value <= 0) return UsageError(absl::StrCat(name, " is ", value, "; a decoder has at least one"));
-    if (value > int64_t{1} << 32)
-      return UsageError(absl::StrCat(name, " is ", value, ", which no decoder has"));
-  }
+  const LatentAttention latent = a.latent.value_or(LatentAttention{});
+  const Experts experts = a.experts.value_or(Experts{});
+  const Size sizes[] = {{"layers", a.layers, 1, 100'000},
+                        {"hidden", a.hidden, 1, kMostColumns},
+                        {"ffn", a.ffn, 0, kMostInner},
+                        {"heads", a.heads, 1, 1 << 16},
+                        {"kv_heads", a.kv_heads, 1, 1 << 16},
+                        {"head_dim", a.head_dim, 1, 1 << 14},
+                        {"vocab", a.vocab, 1, kMostRows},
+                        {"learned positions", a.learned_positions, 0, kMostRows},
+                        {"query rank", latent.query_rank, 0, kMostColumns},
+                        {"key_value rank", latent.key_value_rank, 0, kMostColumns},
+                        {"nope_dim", latent.nope_dim, 0, 1 << 14},
+                        {"rope_dim", latent.rope_dim, 0, 1 << 14},
+                        {"value_dim", latent.value_dim, 0, 1 << 14},
+                        {"experts", experts.count, 0, 1 << 16},
+                        {"the experts' ffn", experts.ffn, 0, kMostColumns},
+                        {"the shared experts' ffn", experts.shared_ffn, 0, kMostInner}};
+  TRAINCTL_RETURN_IF_ERROR(CheckSizes(sizes));
   if (a.heads % a.kv_heads != 0) {
     return UsageError(absl::StrCat("heads (", a.heads, ") is not a multiple of kv_heads (", a.kv_heads, ")"));
   }
   const bool needs_mlp = !a.experts.has_value() || a.experts->dense_layers > 0;
   if (needs_mlp && a.ffn <= 0)
     return UsageError(absl::StrCat("ffn is ", a.ffn, "; the MLP has at least one"));
-  if (!a.experts.has_value()) return absl::OkStatus();
-  const Experts& e = *a.experts;
-  if (e.count <= 0 || e.ffn <= 0) return UsageError("the experts have no number or no ffn");
-  if (e.top_k <= 0 || e.top_k > e.count) {
-    return UsageError(absl::StrCat("a token visits ", e.top_k, " of ", e.count, " experts"));
+  if (a.experts.has_value()) TRAINCTL_RETURN_IF_ERROR(CheckExperts(*a.experts));
+  const auto of_last = static_cast<double>(ParametersOfLayer(a, a.layers - 1).total());
+  const auto of_first = static_cast<double>(ParametersOfLayer(a, 0).total());
+  if (std::max(of_first, of_last) * static_cast<double>(a.layers) > kMostParameters) {
+    return UsageError(absl::StrCat("the model has more than ", kMostParameters, " parameters"));
   }
   return absl::OkStatus();
 }

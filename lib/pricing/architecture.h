@@ -60,7 +60,8 @@ struct Architecture {
   bool HasExperts(int64_t layer) const { return experts.has_value() && layer >= experts->dense_layers; }
 };
 
-// UsageError naming the field: sizes that are not positive, heads that kv_heads does not divide.
+// UsageError naming the field: sizes that are not positive or that no decoder has, heads that kv_heads does
+// not divide.
 absl::Status Validate(const Architecture& architecture);
 
 // Elements. Those of the experts are apart, because other ranks share them.

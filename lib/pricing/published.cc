@@ -25,6 +25,7 @@ namespace {
 constexpr size_t kErrorsShown = 10;
 constexpr double kMostSequences = 1e12;
 constexpr double kMostOfAnything = 1e15;
+constexpr double kMostToCount = 1e9;
 constexpr int64_t kMicroBatchesPerStage = 4;  // of a pipeline whose batch is not stated
 
 // What may stand in a cell that is not empty.
@@ -66,6 +67,7 @@ std::string NumberProblem(const std::string& cell, CellKind kind) {
   if (value < 0) return "which cannot be negative";
   if (value >= kMostOfAnything) return "more than anyone has";
   if (kind == CellKind::kNumber) return "";
+  if (value > kMostToCount) return "more than anyone has";
   if (value == 0 && kind == CellKind::kPositive)
     return "which is at least 1; what is not stated is left empty";
   return value == std::floor(value) ? "" : "which is a whole number";
@@ -233,8 +235,7 @@ class RowReader {
     if (known == nullptr || a.head_dim <= 0)
       a.head_dim = absl::StrContains(Normalized(name), "qwen3") ? 128 : a.hidden / a.heads;
     FillFfn(a);
-    FillLayers(a);
-    if (a.layers <= 0) return Unknown("layers is not stated");
+    if (a.layers <= 0) return FillLayers(a);
     return absl::OkStatus();
   }
 
@@ -256,13 +257,16 @@ class RowReader {
         absl::StrCat("ffn = ", a.ffn, a.gated_mlp ? " (8/3 of hidden, rounded up to 256)" : " (4 x hidden)"));
   }
 
-  void FillLayers(Architecture& a) {
-    if (a.layers > 0 || !Has("n_params_b")) return;
+  absl::Status FillLayers(Architecture& a) {
+    if (!Has("n_params_b")) return Unknown("layers is not stated");
     a.layers = 1;
+    TRAINCTL_RETURN_IF_ERROR(Validate(a));
     const double outside = static_cast<double>(EmbeddingParameters(a) + HeadParameters(a));
     const double layer = static_cast<double>(ParametersOfLayer(a, 0).total());
-    a.layers = std::max<int64_t>(1, std::llround((Number("n_params_b") * 1e9 - outside) / layer));
+    const double layers = std::round((Number("n_params_b") * 1e9 - outside) / layer);
+    a.layers = static_cast<int64_t>(std::clamp(layers, 1.0, kMostToCount));
     Assume(absl::StrCat("layers = ", a.layers, " (from the number of parameters)"));
+    return absl::OkStatus();
   }
 
   absl::Status ReadPrecision(Workload& w) {
@@ -302,8 +306,9 @@ class RowReader {
     d.virtual_stages = degree("vpp");
     d.cp = degree("cp");
     d.ep = degree("ep");
-    const int64_t model_parallel = d.tp * d.pp * d.cp;
-    if (model_parallel <= 0 || gpus % model_parallel != 0) {
+    const double ranks = static_cast<double>(d.tp) * static_cast<double>(d.pp) * static_cast<double>(d.cp);
+    const int64_t model_parallel = ranks > static_cast<double>(gpus) ? 0 : d.tp * d.pp * d.cp;
+    if (model_parallel == 0 || gpus % model_parallel != 0) {
       return Unknown(
           absl::StrCat("tp ", d.tp, " x pp ", d.pp, " x cp ", d.cp, " does not divide ", gpus, " GPUs"));
     }

@@ -9,6 +9,8 @@ namespace trainctl::pricing {
 namespace {
 
 constexpr double kMostPasses = 4e6;
+constexpr double kMostRanks = 1e9;
+constexpr double kMostTokens = 1e12;  // in a step
 
 // Degrees of the experts, and layers that are named one by one.
 absl::Status ValidateParts(const Workload& w) {
@@ -58,6 +60,18 @@ absl::Status Validate(const Workload& w) {
     if (value <= 0 || value > 1'000'000'000) {
       return UsageError(absl::StrCat(name, " is ", value, "; it is between 1 and 1e9"));
     }
+  }
+  const double ranks = static_cast<double>(d.tp) * static_cast<double>(d.pp) * static_cast<double>(d.cp) *
+                       static_cast<double>(d.dp);
+  if (ranks > kMostRanks)
+    return UsageError(
+        absl::StrCat("tp x pp x cp x dp are ", ranks, " ranks; at most ", kMostRanks, " are priced"));
+  if (static_cast<double>(d.pp) * static_cast<double>(d.virtual_stages) > kMostRanks)
+    return UsageError(absl::StrCat("virtual_stages is ", d.virtual_stages));
+  const double tokens = static_cast<double>(w.global_batch) * static_cast<double>(w.seq_len);
+  if (tokens > kMostTokens) {
+    return UsageError(absl::StrCat("a step of ", w.global_batch, " sequences of ", w.seq_len,
+                                   " is more than ", kMostTokens, " tokens"));
   }
   if (w.device == nullptr || w.node == nullptr || w.framework == nullptr) {
     return UsageError("a workload needs a device, a node and a framework");

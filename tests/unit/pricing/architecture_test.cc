@@ -60,7 +60,12 @@ TEST(Architecture, ContradictionsAreNamed) {
       .layers = 2, .hidden = 64, .ffn = 128, .heads = 6, .kv_heads = 4, .head_dim = 16, .vocab = 100};
   EXPECT_EQ(Validate(a).message(), "heads (6) is not a multiple of kv_heads (4)");
   a.layers = 0;
-  EXPECT_EQ(Validate(a).message(), "layers is 0; a decoder has at least one");
+  EXPECT_EQ(Validate(a).message(), "layers is 0; it is between 1 and 100000");
+  a.layers = 100'000;
+  a.heads = 4;
+  a.experts = Experts{.count = 1 << 16, .top_k = 2, .ffn = 1 << 20};
+  a.hidden = 1 << 20;
+  EXPECT_EQ(Validate(a).message(), "the model has more than 1e+18 parameters");
 }
 
 }  // namespace

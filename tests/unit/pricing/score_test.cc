@@ -76,7 +76,7 @@ TEST(PublishedRuns, WhatIsMissingIsFilledInOrSaid) {
   auto stated = pipeline;
   stated["notes"] = "memory only; micro_num=6";
   EXPECT_EQ(Read(stated).workload->num_micro_batches(), 6);
-  EXPECT_THAT(Read({{"global_batch_seqs", ""}, {"micro_batch", "1e14"}, {"n_gpus", "6.4e14"}}).reason,
+  EXPECT_THAT(Read({{"global_batch_seqs", ""}, {"micro_batch", "1e9"}, {"n_gpus", "6.4e8"}}).reason,
               HasSubstr("a batch that no run had"));
 }
 
@@ -325,6 +325,24 @@ TEST(PriceTime, PartsSumAndABubbleIsThePublishedOne) {
                      price.data_seconds + price.optimizer_seconds;
   EXPECT_NEAR(sum, price.step_seconds, 1e-12);
   EXPECT_NEAR(price.pipeline_seconds / (price.compute_seconds + price.recompute_seconds), 3.0 / 16, 0.01);
+}
+
+// Products of such sizes are beyond 64 bits, and a loop over such layers does not end. Rows as this are what
+// fuzzing found.
+TEST(PublishedRuns, SizesThatNoModelHasAreRefused) {
+  const std::vector<std::map<std::string, std::string>> rows = {
+      {{"hidden", "941033664"}, {"ffn", ""}},
+      {{"hidden", "999999999"}, {"layers", ""}, {"n_params_b", "8"}},
+      {{"layers", "564444444"}},
+      {{"layers", ""}, {"n_params_b", "900000000000000"}},
+      {{"tp", "1000000000"}, {"pp", "1000000000"}, {"cp", "1000000000"}}};
+  for (const auto& row : rows) {
+    const PublishedRun run = Read(row);
+    EXPECT_FALSE(run.workload.has_value());
+    EXPECT_FALSE(run.reason.empty());
+  }
+  EXPECT_THAT(Read({{"layers", "564444444"}}).reason,
+              HasSubstr("layers is 564444444; it is between 1 and 100000"));
 }
 
 // Jobs at the edges of what can be described: a reason or a price, never a crash or a NaN.
