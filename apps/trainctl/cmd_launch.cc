@@ -199,8 +199,9 @@ absl::StatusOr<ExitCode> Resume(const LaunchOptions& options, const Output& outp
 }
 
 void AddCommon(CLI::App& verb, LaunchOptions& options) {
-  verb.add_option("--set", options.sets, "Override a field: key=value; may be repeated")
-      ->allow_extra_args(false);
+  verb.add_option("--set", options.sets, "Override a field: KEY=VALUE (repeatable)")
+      ->allow_extra_args(false)
+      ->type_name("KEY=VALUE");
   verb.add_option("--stop-after", options.stop_after, "Save and stop when this step is done (exit code 75)")
       ->check(CLI::PositiveNumber);
   verb.add_flag("--dry-run", options.dry_run)->description("Plan and check everything, start nothing");
@@ -214,7 +215,8 @@ void AddLaunch(CLI::App& app, Action& action) {
   auto options = std::make_shared<LaunchOptions>();
   verb->add_option("recipe", options->recipe, "The recipe (TOML)")->required();
   verb->add_option("--run-dir", options->run_dir,
-                   "The run folder itself, instead of a new one under run.root");
+                   "The run folder itself, instead of a new one under run.root")
+      ->type_name("FOLDER");
   AddCommon(*verb, *options);
   SetExample(*verb,
              "trainctl launch recipes/quickstart.toml --set train.steps=50 --set parallel.zero_stage=1");

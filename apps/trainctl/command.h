@@ -41,6 +41,8 @@ void AddLaunch(CLI::App& app, Action& action);
 void AddResume(CLI::App& app, Action& action);
 void AddGenerate(CLI::App& app, Action& action);
 void AddEval(CLI::App& app, Action& action);
+void AddCompletions(CLI::App& app, Action& action);
+void AddMan(CLI::App& app, Action& action);
 void AddVersion(CLI::App& app, Action& action);
 
 // Adds "--json" to a verb that reports something.
