@@ -89,8 +89,8 @@ bool BackgroundSaver::Advance() {
 absl::Status BackgroundSaver::Drain(comm::Group& world) {
   while (!idle()) {
     if (work_.valid()) result_ = work_.get();
-    TRAINCTL_RETURN_IF_ERROR(AllSucceeded(
-        world, phase_ == Phase::kWriting ? "checkpoint/write" : "checkpoint/commit", result_));
+    TRAINCTL_RETURN_IF_ERROR(
+        AllSucceeded(world, phase_ == Phase::kWriting ? "checkpoint/write" : "checkpoint/commit", result_));
     Advance();
   }
   return absl::OkStatus();

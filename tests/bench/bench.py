@@ -290,8 +290,9 @@ class Bench:
     def save_wait(self, recipe, beside):
         """Mean seconds that training waited for a save, the last one left out: nothing follows it."""
         run_dir = self.fresh("run")
-        out = run([self.trainctl, "launch", recipe, "--run-dir", run_dir, "--set", "checkpoint.every_steps=2",
-                   "--set", f"checkpoint.async={beside}"], env=self.environment)
+        run([self.trainctl, "launch", recipe, "--run-dir", run_dir, "--set", "checkpoint.every_steps=2",
+             "--set", f"checkpoint.async={beside}"], env=self.environment)
+        out = run([self.trainctl, "logs", run_dir])
         shutil.rmtree(run_dir)
         waits = [float(seconds) for seconds in re.findall(r"checkpoint saved after step \d+ \(training waited ([0-9.]+) s",
                                                           out)]

@@ -184,8 +184,7 @@ TEST_F(BackgroundSave, OtherRanksWaitForTheFirst) {
   for (int rank = 0; rank < 2; ++rank) {
     states.push_back(std::make_unique<parallel::ShardedState>(ledger, schedule, DType::kF32, rank));
     Fill(*states.back(), static_cast<float>(10 * rank));
-    savers.push_back(
-        std::make_unique<BackgroundSaver>(*states.back(), store_, std::vector<std::string>{}));
+    savers.push_back(std::make_unique<BackgroundSaver>(*states.back(), store_, std::vector<std::string>{}));
   }
   savers[1]->Start(options_, {.step = 4});
   EXPECT_FALSE(PathExists(options_.root));  // begun by rank 0 alone
