@@ -30,6 +30,7 @@ void AddData(CLI::App& app, Action& action);
 void AddNew(CLI::App& app, Action& action);
 void AddRecipe(CLI::App& app, Action& action);
 void AddCheckpoint(CLI::App& app, Action& action);
+void AddRuns(CLI::App& app, Action& action);
 void AddStatus(CLI::App& app, Action& action);
 void AddLogs(CLI::App& app, Action& action);
 void AddStop(CLI::App& app, Action& action);

@@ -92,6 +92,39 @@ def new_never_overwrites(c):
     c.expect(0, ["new", "--out", "-"], "recipe_version = 1")
 
 
+def make_run(c, folder, events, steps=0, total=40):
+    c.write(folder + "/journal.jsonl", "".join(json.dumps({"v": 1, **event}) + "\n" for event in events))
+    c.write(folder + "/recipe.json", json.dumps({"train": {"steps": total}}))
+    c.write(folder + "/metrics.jsonl", "".join('{"step":%d,"loss":%.2f}\n' % (i, 4 - i / 10) for i in range(1, steps + 1)))
+    c.write(folder + "/timings.jsonl", "".join('{"step":%d,"tokens_per_second":5000}\n' % i for i in range(1, steps + 1)))
+
+
+@case
+def runs_are_listed(c):
+    c.expect(0, ["runs"], "no runs in runs")
+    if json.loads(c.expect(0, ["runs", "--json"]))["runs"] != []:
+        c.fail("runs of nothing")
+    c.expect(2, ["runs", "elsewhere"], "elsewhere is no folder")
+    launch = {"time": "2026-01-02T10:00:00+00:00", "event": "launch", "world_size": 2, "pid": 2 ** 22 + 1}
+    make_run(c, "runs/done", [launch, {"time": "2026-01-02T11:00:00+00:00", "event": "end", "status": "finished"}], 40)
+    os.makedirs(c.dir + "/runs/done/checkpoints/step-00000040")
+    # No machine has a process of that number.
+    make_run(c, "runs/lost", [{**launch, "time": "2026-01-03T10:00:00+00:00"}], 3)
+    c.write("runs/torn/journal.jsonl", "{}\n")
+    text = c.expect(0, ["runs"], "started (UTC)")
+    lines = [line.split() for line in text.splitlines()]
+    if ["done", "2026-01-02", "10:00", "finished", "40", "40", "0.0000", "5000", "40"] not in lines:
+        c.fail("done: %s" % text)
+    if ["lost", "2026-01-03", "10:00", "interrupted", "3", "40", "3.7000", "5000", "-"] not in lines:
+        c.fail("lost: %s" % text)
+    if "damaged" not in text or [line[0] for line in lines[1:4]] != ["lost", "done", "torn"]:
+        c.fail("order: %s" % text)
+    runs = json.loads(c.expect(0, ["runs", "--json"]))["runs"]
+    if [run["name"] for run in runs] != ["lost", "done", "torn"] or runs[1]["checkpoint_step"] != 40 or runs[2]["step"] is not None:
+        c.fail("--json: %s" % runs)
+    c.expect(0, ["runs", "runs/done"], "finished")
+
+
 @case
 def keys_are_explained(c):
     c.expect(0, ["recipe", "explain", "train.steps"], "Length of the run", "train.tokens")
