@@ -12,6 +12,7 @@
 #include "data/fingerprint.h"
 #include "data/indexed_writer.h"
 #include "data/jsonl_reader.h"
+#include "data/unpacked_file.h"
 
 namespace trainctl::data {
 namespace {
@@ -34,15 +35,16 @@ class Preparation {
 
  private:
   absl::StatusOr<FileFingerprint> AddText(const std::string& path) {
-    TRAINCTL_ASSIGN_OR_RETURN(SequentialFile file, SequentialFile::Open(path));
+    TRAINCTL_ASSIGN_OR_RETURN(UnpackedFile file, UnpackedFile::Open(path));
+    const int64_t tokens_before = writer_.num_tokens();
     while (true) {
       TRAINCTL_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> piece, file.Next());
       if (piece.empty()) break;
       TRAINCTL_RETURN_IF_ERROR(writer_.AppendBytes(piece));
-      Report(file);
+      Report(file.file());
     }
-    if (file.bytes_read() > 0) TRAINCTL_RETURN_IF_ERROR(EndDocument());
-    return FileFingerprint{path, file.bytes_read(), file.xxh3()};
+    if (writer_.num_tokens() > tokens_before) TRAINCTL_RETURN_IF_ERROR(EndDocument());
+    return FileFingerprint{path, file.file().bytes_read(), file.file().xxh3()};
   }
 
   absl::StatusOr<FileFingerprint> AddJsonl(const std::string& path) {
@@ -94,8 +96,10 @@ absl::Status CheckOptions(const PrepareOptions& options) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<SourceKind> InputKind(const std::string& path) {
-  TRAINCTL_ASSIGN_OR_RETURN(const SourceKind kind, KindOfFile(recipe::DataSource(), path));
+absl::StatusOr<SourceKind> InputKind(const std::string& path, const std::string& kind_of_all) {
+  recipe::DataSource source;
+  source.kind = kind_of_all;
+  TRAINCTL_ASSIGN_OR_RETURN(const SourceKind kind, KindOfFile(source, path));
   if (kind == SourceKind::kIndexed) {
     return UsageError(absl::StrCat(path, " is tokenized already; name it in a recipe as it is"));
   }
@@ -113,7 +117,7 @@ absl::StatusOr<PreparedDataset> Prepare(const PrepareOptions& options) {
   std::vector<SourceKind> kinds;
   int64_t total_bytes = 0;
   for (const std::string& path : options.inputs) {
-    TRAINCTL_ASSIGN_OR_RETURN(const SourceKind kind, InputKind(path));
+    TRAINCTL_ASSIGN_OR_RETURN(const SourceKind kind, InputKind(path, options.kind));
     TRAINCTL_ASSIGN_OR_RETURN(const int64_t size_bytes, CheckDataFile(path));
     kinds.push_back(kind);
     total_bytes += size_bytes;

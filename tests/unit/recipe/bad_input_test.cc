@@ -123,8 +123,6 @@ const Case kCases[] = {
      "is not part of it"},
     {"Slurm", "[launch]\nbackend = 'slurm'\n",
      "r.toml:12:1: launch.backend = \"slurm\": this version starts workers on this machine only"},
-    {"TensorBoard", "[metrics]\ntensorboard = true\n",
-     "r.toml:12:1: metrics.tensorboard = true: this version writes metrics.jsonl and timings.jsonl only"},
     {"Traces", "[metrics]\ntrace_steps = [10, 11]\n",
      "r.toml:12:1: metrics.trace_steps = [10, 11]: this version writes no traces"},
     {"TwoNodes", "[cluster]\nnodes = 2\n",
