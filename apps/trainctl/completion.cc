@@ -306,6 +306,43 @@ std::vector<std::string> SplitShellLine(absl::string_view line) {
   return words;
 }
 
+std::string UnknownWord(const CLI::App& root, const std::vector<std::string>& words) {
+  std::vector<std::string> before;
+  std::string path = "trainctl";
+  for (const std::string& word : words) {
+    const Position position = Walk(root, before);
+    const bool is_option = word.size() > 1 && word[0] == '-' && !position.only_positionals && word != "--";
+    const CLI::App* const verb = is_option ? nullptr : FindVerb(*position.app, word);
+    const bool is_known =
+        position.waiting != nullptr || word == "--" || verb != nullptr ||
+        (is_option ? FindOption(*position.app, word) != nullptr : !Positionals(*position.app).empty());
+    if (is_known) {
+      if (position.waiting == nullptr && verb != nullptr) absl::StrAppend(&path, " ", word);
+      before.push_back(word);
+      continue;
+    }
+    const std::string shown = word.substr(0, std::min<size_t>(word.find('='), 60));
+    Completion known;
+    if (is_option) {
+      AddOptions({position.app}, known);
+    } else {
+      known = CompleteWord(*position.app, {}, "");
+    }
+    const Candidate* nearest = nullptr;
+    int nearest_distance = std::max(2, static_cast<int>(shown.size()) / 3) + 1;
+    for (const Candidate& candidate : known.candidates) {
+      const int distance = recipe::EditDistance(shown, candidate.text);
+      if (distance >= nearest_distance) continue;
+      nearest_distance = distance;
+      nearest = &candidate;
+    }
+    return absl::StrCat("there is no ", is_option ? "option" : "verb", " '", shown, "' of ", path, "; ",
+                        nearest == nullptr ? "" : absl::StrCat("did you mean ", nearest->text, "? "), "`",
+                        path, " --help` lists what there is");
+  }
+  return "";
+}
+
 int PrintCompletion(const CLI::App& root, const std::vector<std::string>& arguments) {
   if (arguments.empty()) return static_cast<int>(ExitCode::kUsage);
   const bool is_bash = arguments[0] == "bash";

@@ -41,6 +41,10 @@ std::vector<std::string> SplitShellLine(absl::string_view line);
 // description.
 int PrintCompletion(const CLI::App& root, const std::vector<std::string>& arguments);
 
+// What is wrong with the first verb or option that the tree does not have, with the nearest that it has:
+// "trainctl has no verb 'lanch'; did you mean launch?". Empty: none of the words is such.
+std::string UnknownWord(const CLI::App& root, const std::vector<std::string>& words);
+
 // The script for "bash", "zsh" or "fish", and nullptr for other shells.
 const char* CompletionScript(absl::string_view shell);
 

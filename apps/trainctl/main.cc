@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -52,6 +53,13 @@ int Main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
+    const std::vector<std::string> words(argv + 1, argv + argc);
+    const std::string unknown = error.get_exit_code() == 0 ? "" : UnknownWord(app, words);
+    if (!unknown.empty()) {
+      const bool json = std::find(words.begin(), words.end(), "--json") != words.end();
+      PrintError(UsageError(unknown), ExitCode::kUsage, json);
+      return static_cast<int>(ExitCode::kUsage);
+    }
     const int code = app.exit(error);
     return code == 0 ? 0 : static_cast<int>(ExitCode::kUsage);
   }
