@@ -27,6 +27,7 @@ struct Command {
 };
 
 void AddData(CLI::App& app, Action& action);
+void AddTokenizer(CLI::App& app, Action& action);
 void AddRecipe(CLI::App& app, Action& action);
 void AddCheckpoint(CLI::App& app, Action& action);
 void AddStatus(CLI::App& app, Action& action);

@@ -13,9 +13,10 @@ namespace trainctl::cli {
 namespace {
 
 constexpr std::array kCommands = {
-    Command{AddData}, Command{AddPlan},  Command{AddRecipe},    Command{AddCheckpoint}, Command{AddStatus},
-    Command{AddLogs}, Command{AddStop},  Command{AddLaunch},    Command{AddResume},     Command{AddGenerate},
-    Command{AddEval}, Command{AddScore}, Command{AddCalibrate}, Command{AddDoctor},     Command{AddVersion},
+    Command{AddData},       Command{AddTokenizer}, Command{AddPlan},     Command{AddRecipe},
+    Command{AddCheckpoint}, Command{AddStatus},    Command{AddLogs},     Command{AddStop},
+    Command{AddLaunch},     Command{AddResume},    Command{AddGenerate}, Command{AddEval},
+    Command{AddScore},      Command{AddCalibrate}, Command{AddDoctor},   Command{AddVersion},
 };
 
 bool JsonRequested(const CLI::App& app) {
