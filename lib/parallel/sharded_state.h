@@ -32,6 +32,13 @@ StreamGroups MakeStreamGroups(comm::Communicator& communicator, const sharding::
 // nobody tags, is activations.
 constexpr int MemoryTag(schedule::Category category) { return 1 + static_cast<int>(category); }
 
+// The optimizer's part of a bucket, fp32: the shard (stages 1-3) or all of it. optimizer_numel elements each.
+struct OptimizerParts {
+  float* master = nullptr;
+  float* exp_avg = nullptr;
+  float* exp_avg_sq = nullptr;
+};
+
 class ShardedState {
  public:
   // Allocates everything that `schedule` lists as persistent. `rank` is the global rank.
@@ -42,7 +49,7 @@ class ShardedState {
   int rank() const { return rank_; }
   DType compute_dtype() const { return compute_dtype_; }
 
-  // The optimizer's part of a bucket, fp32: the shard (stages 1-3) or all of it. optimizer_numel elements.
+  OptimizerParts parts(int bucket) const { return {master(bucket), exp_avg(bucket), exp_avg_sq(bucket)}; }
   float* master(int bucket) const { return master_[index(bucket)]; }
   float* exp_avg(int bucket) const { return exp_avg_[index(bucket)]; }
   float* exp_avg_sq(int bucket) const { return exp_avg_sq_[index(bucket)]; }

@@ -208,6 +208,7 @@ absl::StatusOr<Plan> MakePlan(const recipe::Recipe& recipe, const cluster::Host&
   Plan plan;
   plan.seq_len = recipe.data.seq_len;
   plan.prefetch = recipe.parallel.prefetch;
+  plan.checkpoint_copy = recipe.checkpoint.async;
   plan.num_parameters = model::NumParameters(recipe.model.spec);
   plan.flops_per_token = model::FlopsPerToken(recipe.model.spec, recipe.data.seq_len);
   TRAINCTL_ASSIGN_OR_RETURN(plan.compute_dtype, ResolvePrecision(recipe.train.precision, host, plan.notes));
@@ -222,6 +223,7 @@ absl::StatusOr<Plan> MakePlan(const recipe::Recipe& recipe, const cluster::Host&
                   .seq_len = plan.seq_len,
                   .compute_dtype = plan.compute_dtype,
                   .prefetch = plan.prefetch,
+                  .checkpoint_copy = plan.checkpoint_copy,
                   .threads = plan.threads_per_worker,
                   .memory_limit_bytes = plan.memory_limit_bytes,
                   .rates = plan.rates,
@@ -282,6 +284,7 @@ PlannedStep PlannedSchedule(const Plan& plan, const model::ModelSpec& spec) {
   options.compute_dtype = plan.compute_dtype;
   options.recompute = plan.layout.recompute;
   options.prefetch = plan.prefetch;
+  options.checkpoint_copy = plan.checkpoint_copy;
   options.threads = plan.threads_per_worker;
   sharding::Ledger ledger(model::Inventory(spec), plan.layout.mesh, plan.layout.zero_stage);
   schedule::Schedule schedule = BuildDataParallel(spec, ledger, options);

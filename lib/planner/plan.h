@@ -52,6 +52,7 @@ struct Plan {
   int64_t seq_len = 0;
   DType compute_dtype = DType::kF32;
   bool prefetch = true;
+  bool checkpoint_copy = false;  // checkpoints are written from a copy, beside training
   int64_t threads_per_worker = 1;
   std::string device = "cpu";
   int64_t num_parameters = 0;

@@ -236,6 +236,7 @@ std::string PlanToJson(const Plan& plan) {
                {"seq_len", plan.seq_len},
                {"compute_dtype", std::string(DTypeName(plan.compute_dtype))},
                {"prefetch", plan.prefetch},
+               {"checkpoint_copy", plan.checkpoint_copy},
                {"threads_per_worker", plan.threads_per_worker},
                {"device", plan.device},
                {"num_parameters", plan.num_parameters},
@@ -262,6 +263,7 @@ absl::StatusOr<Plan> PlanFromJson(absl::string_view text, absl::string_view what
   std::string dtype;
   reader.String("compute_dtype", &dtype);
   reader.Bool("prefetch", &plan.prefetch);
+  if (json.contains("checkpoint_copy")) reader.Bool("checkpoint_copy", &plan.checkpoint_copy);
   reader.Int("threads_per_worker", &plan.threads_per_worker, 1);
   reader.String("device", &plan.device);
   reader.Int("num_parameters", &plan.num_parameters, 1);

@@ -191,6 +191,7 @@ schedule::BuildOptions OptionsOf(const Problem& problem, const Layout& layout, i
   options.compute_dtype = problem.compute_dtype;
   options.recompute = layout.recompute;
   options.prefetch = problem.prefetch;
+  options.checkpoint_copy = problem.checkpoint_copy;
   options.threads = problem.threads;
   return options;
 }

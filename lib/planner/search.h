@@ -18,6 +18,7 @@ struct Problem {
   int64_t seq_len = 1;
   DType compute_dtype = DType::kF32;
   bool prefetch = true;
+  bool checkpoint_copy = false;
   int64_t threads = 1;
   int64_t memory_limit_bytes = 0;
   Rates rates;

@@ -122,6 +122,8 @@ struct CheckpointConfig {
   std::optional<absl::Duration> every;
   int64_t keep = 3;
   int64_t keep_every_steps = 0;  // 0 = off
+  bool async = false;
+  std::string when_busy = "wait";  // "wait", "skip"
 };
 
 struct LaunchConfig {

@@ -641,6 +641,19 @@ void AddRest(Builder& b) {
       .Range(0, 1e12)
       .Free();
   b.Add(
+       "checkpoint.async",
+       "Copy the state in memory, which needs room for one copy of each worker's masters and moments, and "
+       "write the copy while training goes on.",
+       [](Recipe & r, size_t) -> auto& { return r.checkpoint.async; })
+      .Free();
+  b.Add(
+       "checkpoint.when_busy",
+       "When a save is due and the one before is still being written: wait for it, or skip the new one. A "
+       "stop, a request and the end of the run always wait.",
+       [](Recipe & r, size_t) -> auto& { return r.checkpoint.when_busy; })
+      .Choices({"wait", "skip"})
+      .Free();
+  b.Add(
        "launch.backend", "How workers are started.",
        [](Recipe & r, size_t) -> auto& { return r.launch.backend; })
       .Choices({"local", "ssh", "slurm", "kubernetes"})

@@ -95,6 +95,8 @@ class DataParallelBuilder {
     AddValue("gradients", Category::kGradients, (ledger_.gradients_sharded() ? shard : full) * kFp32Bytes,
              true);
     AddValue("first and second moments", Category::kOptimizer, 2 * shard * kFp32Bytes, true);
+    if (options_.checkpoint_copy)
+      AddValue("checkpoint copy", Category::kBuffers, 3 * shard * kFp32Bytes, true);
     const int64_t rope_bytes = 2 * options_.shape.seq_len * (spec_.head_dim / 2) * kFp32Bytes;
     AddValue("rotary tables", Category::kBuffers, rope_bytes, true);
     AddReceiveBuffer();

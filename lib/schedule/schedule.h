@@ -94,6 +94,7 @@ struct BuildOptions {
   Recompute recompute = Recompute::kNone;
   bool prefetch = true;  // gather the next block while this one computes; two slots a kind
   int64_t threads = 1;
+  bool checkpoint_copy = false;  // room for a copy of the optimizer's part, which is written beside training
 };
 
 // Bytes that one piece of a collective moves at a time, per peer: it bounds the receive buffer.

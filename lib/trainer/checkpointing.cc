@@ -30,15 +30,14 @@ struct OwnSlices {
   std::map<std::string, Part> parts;  // by tensor name: a rank holds at most one range of each
 };
 
-OwnSlices SlicesOf(const parallel::ShardedState& state, bool weights_only) {
+OwnSlices SlicesOf(const sharding::Ledger& ledger, int rank, const PartsOf& parts_of, bool weights_only) {
   OwnSlices own;
-  for (const sharding::Bucket& bucket : state.ledger().buckets()) {
+  for (const sharding::Bucket& bucket : ledger.buckets()) {
+    const parallel::OptimizerParts parts = parts_of(bucket.block);
     const std::vector<std::pair<std::string, float*>> kinds = {
-        {"", state.master(bucket.block)},
-        {kFirstMoment, state.exp_avg(bucket.block)},
-        {kSecondMoment, state.exp_avg_sq(bucket.block)}};
-    for (const sharding::ParameterRange& range : state.OwnRanges(bucket.block)) {
-      const model::Parameter& parameter = state.ledger().inventory()[static_cast<size_t>(range.parameter)];
+        {"", parts.master}, {kFirstMoment, parts.exp_avg}, {kSecondMoment, parts.exp_avg_sq}};
+    for (const sharding::ParameterRange& range : ledger.OptimizerRanges(bucket.block, rank)) {
+      const model::Parameter& parameter = ledger.inventory()[static_cast<size_t>(range.parameter)];
       for (const auto& [prefix, data] : kinds) {
         if (weights_only && !prefix.empty()) continue;
         const std::string name = prefix + parameter.name;
@@ -48,6 +47,11 @@ OwnSlices SlicesOf(const parallel::ShardedState& state, bool weights_only) {
     }
   }
   return own;
+}
+
+OwnSlices SlicesOf(const parallel::ShardedState& state, bool weights_only) {
+  return SlicesOf(
+      state.ledger(), state.rank(), [&](int bucket) { return state.parts(bucket); }, weights_only);
 }
 
 std::string StateJson(const RunCounters& counters, const std::string& description_json) {
@@ -72,8 +76,9 @@ absl::Status CheckNoTensorIsLeft(const std::string& path, const checkpoint::Chec
   return absl::OkStatus();
 }
 
-absl::Status Barrier(comm::Group& world, absl::string_view name, const absl::Status& own) {
-  // A rank that failed tells the others, so that all of them stop here with one voice.
+}  // namespace
+
+absl::Status AllSucceeded(comm::Group& world, absl::string_view name, const absl::Status& own) {
   double failed = own.ok() ? 0 : 1;
   const absl::Status status = world.AllReduceScalars(name, absl::MakeSpan(&failed, 1));
   if (!own.ok()) return own;
@@ -81,35 +86,42 @@ absl::Status Barrier(comm::Group& world, absl::string_view name, const absl::Sta
   return failed > 0 ? WorkerError(absl::StrCat("another rank failed in ", name)) : absl::OkStatus();
 }
 
-}  // namespace
+RankSave::RankSave(const SaveOptions& options, const sharding::Ledger& ledger, int rank, PartsOf parts,
+                   const RunCounters& counters)
+    : options_(options),
+      ledger_(ledger),
+      rank_(rank),
+      parts_(std::move(parts)),
+      counters_(counters),
+      writer_(options.root, counters.step, ledger.mesh().coordinate(rank, sharding::Axis::kDpShard),
+              ledger.mesh().dp_shard) {}
+
+absl::Status RankSave::Begin() { return rank_ == 0 ? writer_.Begin() : absl::OkStatus(); }
+
+absl::Status RankSave::Write(const std::atomic<bool>* cancelled) {
+  if (!ledger_.WritesCheckpoint(rank_)) return absl::OkStatus();
+  const OwnSlices own = SlicesOf(ledger_, rank_, parts_, false);
+  return writer_.Write(own.slices, [&](const checkpoint::Slice& slice, absl::Span<std::byte> bytes) {
+    if (cancelled != nullptr && *cancelled) return absl::CancelledError("the save was given up");
+    const Part& part = own.parts.at(slice.name);
+    std::memcpy(bytes.data(), part.data + (slice.begin - part.begin), bytes.size());
+    return absl::OkStatus();
+  });
+}
+
+absl::Status RankSave::Commit() {
+  if (rank_ != 0) return absl::OkStatus();
+  TRAINCTL_RETURN_IF_ERROR(writer_.Commit({counters_.step, StateJson(counters_, options_.description_json)}));
+  return checkpoint::ApplyRetention(options_.root, options_.keep, options_.keep_every_steps, counters_.step);
+}
 
 absl::Status SaveCheckpoint(const SaveOptions& options, const parallel::ShardedState& state,
                             const RunCounters& counters, comm::Group& world) {
-  const sharding::Ledger& ledger = state.ledger();
-  const bool writes = ledger.WritesCheckpoint(state.rank());
-  const bool first = state.rank() == 0;
-  checkpoint::CheckpointWriter writer(options.root, counters.step,
-                                      ledger.mesh().coordinate(state.rank(), sharding::Axis::kDpShard),
-                                      ledger.mesh().dp_shard);
-  TRAINCTL_RETURN_IF_ERROR(Barrier(world, "checkpoint/begin", first ? writer.Begin() : absl::OkStatus()));
-  absl::Status status;
-  if (writes) {
-    const OwnSlices own = SlicesOf(state, false);
-    status = writer.Write(own.slices, [&](const checkpoint::Slice& slice, absl::Span<std::byte> bytes) {
-      const Part& part = own.parts.at(slice.name);
-      std::memcpy(bytes.data(), part.data + (slice.begin - part.begin), bytes.size());
-      return absl::OkStatus();
-    });
-  }
-  TRAINCTL_RETURN_IF_ERROR(Barrier(world, "checkpoint/write", status));
-  status = absl::OkStatus();
-  if (first) {
-    status = writer.Commit({counters.step, StateJson(counters, options.description_json)});
-    if (status.ok())
-      status =
-          checkpoint::ApplyRetention(options.root, options.keep, options.keep_every_steps, counters.step);
-  }
-  return Barrier(world, "checkpoint/commit", status);
+  RankSave save(
+      options, state.ledger(), state.rank(), [&](int bucket) { return state.parts(bucket); }, counters);
+  TRAINCTL_RETURN_IF_ERROR(AllSucceeded(world, "checkpoint/begin", save.Begin()));
+  TRAINCTL_RETURN_IF_ERROR(AllSucceeded(world, "checkpoint/write", save.Write(nullptr)));
+  return AllSucceeded(world, "checkpoint/commit", save.Commit());
 }
 
 absl::StatusOr<RunCounters> LoadCheckpoint(const std::string& path, parallel::ShardedState& state,

@@ -2,10 +2,13 @@
 // slices come from the ledger, so any layout reads what any other wrote.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "checkpoint/checkpoint_io.h"
 #include "comm/communicator.h"
 #include "parallel/sharded_state.h"
 #include "recipe/recipe.h"
@@ -27,7 +30,35 @@ struct SaveOptions {
   std::string description_json;  // layout, threads, build: for people and for the resume warning
 };
 
-// Collective over `world`.
+// Where this rank's part of a bucket lies: in the state, or in a copy of it.
+using PartsOf = std::function<parallel::OptimizerParts(int bucket)>;
+
+// What one rank does for a save, in three parts; between two of them every rank must have done the first.
+// Only rank 0 has something to begin and to commit. Host memory: one buffer. Failures are those of
+// checkpoint::CheckpointWriter.
+class RankSave {
+ public:
+  // `ledger` and what `parts` names must outlive it.
+  RankSave(const SaveOptions& options, const sharding::Ledger& ledger, int rank, PartsOf parts,
+           const RunCounters& counters);
+  absl::Status Begin();
+  absl::Status Write(const std::atomic<bool>* cancelled);  // null, or true: ends soon, with kCancelled
+  absl::Status Commit();                                   // and retention
+  int64_t step() const { return counters_.step; }
+
+ private:
+  const SaveOptions options_;
+  const sharding::Ledger& ledger_;
+  const int rank_;
+  const PartsOf parts_;
+  const RunCounters counters_;
+  checkpoint::CheckpointWriter writer_;
+};
+
+// Collective: a rank that failed tells the others, so that all of them stop here with one voice.
+absl::Status AllSucceeded(comm::Group& world, absl::string_view name, const absl::Status& own);
+
+// Collective over `world`. Returns when the checkpoint is committed.
 absl::Status SaveCheckpoint(const SaveOptions& options, const parallel::ShardedState& state,
                             const RunCounters& counters, comm::Group& world);
 

@@ -33,6 +33,7 @@
 #include "parallel/executor.h"
 #include "planner/plan.h"
 #include "telemetry/metrics_log.h"
+#include "trainer/background_save.h"
 #include "trainer/checkpointing.h"
 #include "trainer/fault_injector.h"
 #include "trainer/run_report.h"
@@ -142,6 +143,10 @@ class Trainer {
           [this](const schedule::Instruction& instruction) { fault_.Reach(FaultPhase(instruction.op)); });
       checkpoint::SetPhaseHook([this](const char* phase) { fault_.Reach(phase); });
     }
+    if (plan_.checkpoint_copy) {
+      saver_ = std::make_unique<BackgroundSaver>(*state_, *d_.store,
+                                                 std::vector<std::string>{d_.metrics_path, d_.timings_path});
+    }
     for (const model::Parameter& parameter : planned_.ledger.inventory()) {
       const auto& patterns = recipe_.optimizer.no_decay;
       decay_.push_back(std::none_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
@@ -224,11 +229,13 @@ class Trainer {
     bool stop = false;
     while (counters_.step < recipe_.train.steps && !stop) {
       TRAINCTL_RETURN_IF_ERROR(TrainStep());
-      bool save = false;
+      SaveKind save = SaveKind::kNone;
       TRAINCTL_RETURN_IF_ERROR(Agree(&stop, &save));
-      if (save || stop) TRAINCTL_RETURN_IF_ERROR(Save());
+      if (stop || counters_.step == recipe_.train.steps) save = SaveKind::kAsked;
+      if (save != SaveKind::kNone) TRAINCTL_RETURN_IF_ERROR(Save(save));
     }
-    if (saved_step_ != counters_.step) TRAINCTL_RETURN_IF_ERROR(Save());
+    if (saved_step_ != counters_.step) TRAINCTL_RETURN_IF_ERROR(Save(SaveKind::kAsked));
+    TRAINCTL_RETURN_IF_ERROR(FinishSaving());
     TRAINCTL_RETURN_IF_ERROR(Report());
     return counters_.step < recipe_.train.steps ? RunOutcome::kStoppedOnRequest : RunOutcome::kFinished;
   }
@@ -304,21 +311,35 @@ class Trainer {
         "train.on_nonfinite = \"skip\"");
   }
 
-  // What all ranks must decide alike: stop, save. Directives and clocks differ between ranks, so
-  // they are summed; the batch hash rides along.
-  absl::Status Agree(bool* stop, bool* save) {
+  // One that was asked for is made in any case; one that is due may be skipped.
+  enum class SaveKind : uint8_t { kNone, kDue, kAsked };
+
+  // What all ranks must decide alike: stop, save, and how far the save under way is. Directives, clocks and
+  // disks differ between ranks, so they are summed; the batch hash rides along.
+  absl::Status Agree(bool* stop, SaveKind* save) {
     const Directive directive = d_.control->Poll();
     if (directive.kind == DirectiveKind::kAbort) return WorkerError("told to abort: " + directive.reason);
     const recipe::CheckpointConfig& c = recipe_.checkpoint;
     const bool time_is_up = c.every.has_value() && d_.clock->Monotonic() - last_save_time_ >= *c.every;
-    double votes[4] = {directive.kind == DirectiveKind::kStopAfterSave ? 1.0 : 0.0,
-                       directive.kind == DirectiveKind::kSaveNow || (first_rank() && time_is_up) ? 1.0 : 0.0,
-                       hash_low_, hash_high_};
+    const bool saving = saver_ != nullptr && !saver_->idle();
+    const bool busy = saving && !saver_->IsDone();
+    const bool failed = saving && !busy && !saver_->result().ok();
+    const auto vote = [](bool yes) { return yes ? 1.0 : 0.0; };
+    double votes[] = {vote(directive.kind == DirectiveKind::kStopAfterSave),
+                      vote(directive.kind == DirectiveKind::kSaveNow),
+                      vote(first_rank() && time_is_up),
+                      vote(busy),
+                      vote(failed),
+                      hash_low_,
+                      hash_high_};
     TRAINCTL_RETURN_IF_ERROR(executor_->ReduceOverData("agree", votes));
     *stop = votes[0] > 0 ||
             (d_.stop_after >= 0 && counters_.step >= d_.stop_after && counters_.step < recipe_.train.steps);
-    *save = votes[1] > 0 || (c.every_steps.has_value() && counters_.step % *c.every_steps == 0);
-    return LogStep(JoinHash(votes[2], votes[3]));
+    const bool due = votes[2] > 0 || (c.every_steps.has_value() && counters_.step % *c.every_steps == 0);
+    *save = votes[1] > 0 ? SaveKind::kAsked : due ? SaveKind::kDue : SaveKind::kNone;
+    if (votes[4] > 0) return failed ? saver_->result() : WorkerError("another rank failed to save");
+    if (saving && votes[3] == 0 && saver_->Advance()) SaySaved(saver_->step());
+    return LogStep(JoinHash(votes[5], votes[6]));
   }
 
   absl::Status LogStep(uint64_t batch_hash) {
@@ -394,20 +415,54 @@ class Trainer {
 
   // ---- saving and the end -------------------------------------------------------------------
 
-  absl::Status Save() {
+  absl::Status Save(SaveKind kind) {
+    if (saver_ != nullptr && !saver_->idle() && kind == SaveKind::kDue &&
+        recipe_.checkpoint.when_busy == "skip") {
+      if (first_rank()) {
+        Say(absl::StrCat("no checkpoint after step ", counters_.step, ": that of step ", saver_->step(),
+                         " is still being written"));
+      }
+      last_save_time_ = d_.clock->Monotonic();
+      return absl::OkStatus();
+    }
+    const absl::Duration begin = d_.clock->Monotonic();
     d_.control->Report({.step = counters_.step, .phase = "save"});
     fault_.Reach("save");
+    const SaveOptions options{d_.checkpoints_path, recipe_.checkpoint.keep,
+                              recipe_.checkpoint.keep_every_steps, Description()};
+    if (saver_ != nullptr) {
+      TRAINCTL_RETURN_IF_ERROR(FinishSaving());
+      saver_->Start(options, counters_);
+    } else {
+      TRAINCTL_RETURN_IF_ERROR(SaveBetweenSteps(options));
+    }
+    saved_step_ = counters_.step;
+    last_save_time_ = d_.clock->Monotonic();
+    save_wait_ = last_save_time_ - begin;
+    if (saver_ == nullptr) SaySaved(saved_step_);
+    return absl::OkStatus();
+  }
+
+  absl::Status SaveBetweenSteps(const SaveOptions& options) {
     if (first_rank()) {
       TRAINCTL_RETURN_IF_ERROR(metrics_->Sync());
       TRAINCTL_RETURN_IF_ERROR(timings_->Sync());
     }
-    const SaveOptions options{d_.checkpoints_path, recipe_.checkpoint.keep,
-                              recipe_.checkpoint.keep_every_steps, Description()};
-    TRAINCTL_RETURN_IF_ERROR(SaveCheckpoint(options, *state_, counters_, *world_));
-    saved_step_ = counters_.step;
-    last_save_time_ = d_.clock->Monotonic();
-    if (first_rank()) Say(absl::StrCat("checkpoint saved after step ", counters_.step));
+    return SaveCheckpoint(options, *state_, counters_, *world_);
+  }
+
+  // Waits until what is being written is committed.
+  absl::Status FinishSaving() {
+    if (saver_ == nullptr || saver_->idle()) return absl::OkStatus();
+    TRAINCTL_RETURN_IF_ERROR(saver_->Drain(*world_));
+    SaySaved(saver_->step());
     return absl::OkStatus();
+  }
+
+  void SaySaved(int64_t step) const {
+    if (!first_rank()) return;
+    Say(absl::StrFormat("checkpoint saved after step %d (training waited %.3f s)", step,
+                        absl::ToDoubleSeconds(save_wait_)));
   }
 
   // Predicted against measured, of the rank that needed most.
@@ -459,6 +514,8 @@ class Trainer {
   std::vector<data::EvalSet> eval_sets_;
   std::unique_ptr<parallel::ShardedState> state_;
   std::unique_ptr<parallel::Executor> executor_;
+  std::unique_ptr<BackgroundSaver> saver_;  // checkpoint.async
+  absl::Duration save_wait_;
   std::unique_ptr<telemetry::MetricsLog> metrics_;
   std::unique_ptr<telemetry::TimingsLog> timings_;
   std::vector<bool> decay_;

@@ -287,6 +287,26 @@ class Bench:
                        ("≥", 0.8))
 
 
+    def save_wait(self, recipe, beside):
+        """Mean seconds that training waited for a save, the last one left out: nothing follows it."""
+        run_dir = self.fresh("run")
+        run([self.trainctl, "launch", recipe, "--run-dir", run_dir, "--set", "checkpoint.every_steps=2",
+             "--set", f"checkpoint.async={beside}"], env=self.environment)
+        out = run([self.trainctl, "logs", run_dir])
+        shutil.rmtree(run_dir)
+        waits = [float(seconds) for seconds in re.findall(r"checkpoint saved after step \d+ \(training waited ([0-9.]+) s",
+                                                          out)]
+        return statistics.mean(waits[:-1])
+
+    def bench_async(self):
+        preset = self.a.presets.split(",")[0]
+        recipe = self.recipe(preset, 6, "zero3")
+        results = self.rounds("wait for a save", {"trainctl": lambda: self.save_wait(recipe, "true"),
+                                                  "written between steps": lambda: self.save_wait(recipe, "false")})
+        yield self.row(f"training waits for a checkpoint of {preset}, 2 workers, ZeRO-3, written beside training", "s",
+                       results, "written between steps", ("≤", 0.5))
+
+
 # ---- report -----------------------------------------------------------------------------------------
 
 
@@ -339,6 +359,7 @@ def write_between_markers(path, text):
 
 
 BENCHES = {"start": Bench.bench_start, "latency": Bench.bench_latency, "checkpoint": Bench.bench_checkpoint,
+           "async": Bench.bench_async,
            "train": Bench.bench_train}
 SMOKE = dict(presets="toy-1m", seq_len=64, batch=4, micro_batch=2, steps=2, warmup=1, repeat=1, latency_runs=2,
              checkpoint_mib=16, documents=4, peer_precisions="autocast")

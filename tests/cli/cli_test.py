@@ -367,6 +367,29 @@ def damaged_checkpoints(c):
 
 
 @case
+def checkpoints_beside_training(c):
+    def saved(result, words):
+        return [int(step) for step in re.findall(words + " after step ([0-9]+)", result.stdout)]
+
+    beside = ["--set", "checkpoint.async=true", "--set", "checkpoint.every_steps=1", "--set", "train.steps=30"]
+    waits = c.run("launch", "recipe.toml", "--run-dir", "wait", *beside)
+    c.expect(waits, 0, "training waited", "finished")
+    if saved(waits, "checkpoint saved") != list(range(1, 31)):
+        c.fail("not every checkpoint was saved, in order: %s" % saved(waits, "checkpoint saved"))
+    skips = c.run("launch", "recipe.toml", "--run-dir", "skip", *beside, "--set", "checkpoint.when_busy=skip")
+    c.expect(skips, 0, "finished")
+    both = saved(skips, "checkpoint saved") + saved(skips, "no checkpoint")
+    if sorted(both) != list(range(1, 31)) or saved(skips, "checkpoint saved")[-1] != 30:
+        c.fail("a checkpoint is neither saved nor skipped, or the last one is missing: %s" % both)
+    for run in ("wait", "skip"):
+        c.expect(c.run("checkpoint", "verify", run), 0)
+    contents = [open(c.dir + "/%s/checkpoints/step-00000030/rank-00000.safetensors" % run, "rb").read()
+                for run in ("wait", "skip")]
+    if contents[0] != contents[1]:
+        c.fail("waiting and skipping end in different weights")
+
+
+@case
 def full_disk(c):
     os.mkdir(c.dir + "/small")
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2500k", "none", c.dir + "/small"],
@@ -383,6 +406,7 @@ def full_disk(c):
         except OSError:
             os.close(filler)
         c.expect(c.run("resume", "small/run"), 5, "No space left")
+        c.expect(c.run("resume", "small/run", "--set", "checkpoint.async=true"), 5, "No space left")
         os.remove(c.dir + "/small/filler")
         c.expect(c.run("resume", "small/run"), 0, "resuming after step 2", "finished")
     finally:

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Kills a run at chosen moments and proves that nothing of it is lost or bent.
 
-    crash_test.py TRAINCTL [--kills 54] [--seed 1]
+    crash_test.py TRAINCTL [--kills 56] [--seed 1] [--async]
 
 One run is left undisturbed. In the others rank 0 or 1 sends SIGKILL to itself or to the launcher when
 it reaches a phase for the n-th time (TRAINCTL_FAULT, see lib/trainer/fault_injector.h). A killed
 worker is restarted by its launcher; after a killed launcher the run is resumed by hand. At the end
 metrics.jsonl and the tensors of the last checkpoint must equal the undisturbed ones byte for byte.
+--async: the same where checkpoints are written beside training; the undisturbed run is still one that
+writes them between steps, so that the two kinds are held against each other as well.
 """
 
 import argparse
@@ -26,6 +28,7 @@ PHASES = {  # phase: how often a rank reaches it at most, for the seeded choice
     "gather": 40,
     "reduce": 40,
     "save": 4,
+    "saving": 4,
     "before_commit_rename": 4,
     "after_commit_rename": 4,
 }
@@ -101,8 +104,9 @@ def survivors(run_dir):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("trainctl")
-    parser.add_argument("--kills", type=int, default=54)
+    parser.add_argument("--kills", type=int, default=56)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--async", action="store_true", dest="beside")
     args = parser.parse_args()
     chooser = random.Random(args.seed)
     work = tempfile.mkdtemp(prefix="trainctl-crash-")
@@ -120,6 +124,7 @@ def main():
             sys.exit("the undisturbed run failed (%d):\n%s" % (done.returncode, done.stdout))
         wanted = state_of(plain)
 
+        how = ["--set", "checkpoint.async=true"] if args.beside else []
         for i in range(args.kills):
             phase = list(PHASES)[i % len(PHASES)]
             target = "launcher" if (i // len(PHASES)) % 3 == 2 else "worker"
@@ -127,7 +132,7 @@ def main():
             nth = chooser.randint(1, PHASES[phase])
             fault = "%s:%d:%s:%d" % (phase, nth, target, rank)
             run_dir = "%s/kill-%d" % (work, i)
-            ended = run([args.trainctl, "launch", recipe, "--run-dir", run_dir], {"TRAINCTL_FAULT": fault})
+            ended = run([args.trainctl, "launch", recipe, "--run-dir", run_dir] + how, {"TRAINCTL_FAULT": fault})
             log = ended.stdout
             if ended.returncode != 0:
                 ended = run([args.trainctl, "resume", run_dir], {"TRAINCTL_FAULT": fault})

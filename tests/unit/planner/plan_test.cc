@@ -84,6 +84,7 @@ TEST(Plan, RandomRecipesGetSoundPlansOrAReason) {
     recipe.train.batch_sequences = workers * (1 + static_cast<int64_t>(below(12)));
     recipe.train.precision = below(2) == 0 ? "fp32" : "bf16";
     recipe.parallel.prefetch = below(2) == 0;
+    recipe.checkpoint.async = below(2) == 0;
     recipe.cluster.memory_limit_bytes = kMiB * static_cast<int64_t>(8 + below(120));
     if (below(3) == 0) recipe.parallel.zero_stage = workers == 1 ? 0 : static_cast<int64_t>(below(4));
     if (below(4) == 0) recipe.parallel.recompute = below(2) == 0 ? "none" : "full";
@@ -254,6 +255,7 @@ TEST(PlanJson, SurvivesTheRoundTrip) {
     recipe::Recipe recipe = SmallRecipe(workers);
     recipe.train.precision = workers == 2 ? "bf16" : "fp32";
     recipe.parallel.prefetch = workers != 2;
+    recipe.checkpoint.async = workers == 2;
     recipe.parallel.recompute = workers == 6 ? "full" : "none";
     const Plan plan = MustPlan(recipe);
     const absl::StatusOr<Plan> back = PlanFromJson(PlanToJson(plan), "plan.json");

@@ -77,6 +77,8 @@ const std::vector<std::string>& ManySets() {
       "checkpoint.every=1.5h",
       "checkpoint.keep=2",
       "checkpoint.keep_every_steps=500",
+      "checkpoint.async=true",
+      "checkpoint.when_busy=skip",
       "launch.max_restarts=5",
       "launch.detect_timeout=2.5s",
       "launch.stop_timeout=1m",

@@ -1,0 +1,28 @@
+// A second place for what a checkpoint holds of this rank: its masters and moments. Taken between two
+// steps, it stays what it is while the next steps change the state, so that a thread can write it out.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "parallel/sharded_state.h"
+
+namespace trainctl::parallel {
+
+class OptimizerCopy {
+ public:
+  // Allocates what the schedule calls "checkpoint copy" (BuildOptions::checkpoint_copy): 12 bytes for each
+  // element of this rank's shards.
+  explicit OptimizerCopy(const ShardedState& state);
+
+  void Take();  // no step may be running
+  OptimizerParts parts(int bucket) const;
+
+ private:
+  const ShardedState& state_;
+  at::Tensor storage_;
+  std::vector<int64_t> offsets_;  // of each bucket's parts within storage_, in elements
+};
+
+}  // namespace trainctl::parallel

@@ -1,0 +1,205 @@
+// Checkpoints written beside training: what they hold, and what becomes of them when something fails.
+
+#include "trainer/background_save.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_format.h"
+#include "base/files.h"
+#include "base/status.h"
+#include "checkpoint/phase_hook.h"
+#include "comm/communicator.h"
+#include "model/model_spec.h"
+#include "parallel/sharded_state.h"
+#include "schedule/schedule.h"
+
+namespace trainctl::trainer {
+namespace {
+
+using ::testing::HasSubstr;
+
+model::ModelSpec SmallSpec() {
+  model::ModelSpec spec;
+  spec.layers = 2;
+  spec.hidden = 64;
+  spec.heads = 4;
+  spec.kv_heads = 4;
+  spec.head_dim = 16;
+  spec.ffn = 128;
+  spec.vocab = 300;
+  return spec;
+}
+
+void Fill(parallel::ShardedState& state, float value) {
+  for (const sharding::Bucket& bucket : state.ledger().buckets()) {
+    for (float* part :
+         {state.master(bucket.block), state.exp_avg(bucket.block), state.exp_avg_sq(bucket.block)}) {
+      std::fill_n(part, state.ledger().optimizer_numel(bucket.block), value);
+      value += 1;
+    }
+  }
+}
+
+// One rank with a state, and a folder of its own.
+class BackgroundSave : public ::testing::Test {
+ protected:
+  BackgroundSave()
+      : spec_(SmallSpec()),
+        ledger_(model::Inventory(spec_), sharding::Mesh{}, 0),
+        schedule_(schedule::BuildDataParallel(spec_, ledger_, {.shape = {1, 16}, .checkpoint_copy = true})),
+        state_(ledger_, schedule_, DType::kF32, 0),
+        world_(communicator_->MakeGroup({0}, "world")) {
+    std::string pattern = ::testing::TempDir() + "trainctl-save-XXXXXX";
+    folder_ = mkdtemp(pattern.data());
+    options_ = {.root = folder_ + "/checkpoints", .keep = 3, .description_json = "{}"};
+  }
+  ~BackgroundSave() override {
+    checkpoint::SetPhaseHook({});
+    (void)RemoveAll(folder_);
+  }
+
+  // Holds the thread that writes, half way through its file, until Release.
+  void HoldWriting() {
+    checkpoint::SetPhaseHook([this](const char* phase) {
+      if (std::string(phase) != "saving") return;
+      reached_.set_value();
+      released_.get_future().wait();
+    });
+  }
+  void Release() { released_.set_value(); }
+
+  // Every tensor of the checkpoint of `step` is what Fill(value) left.
+  void ExpectHolds(int64_t step, float value) {
+    parallel::ShardedState wanted(ledger_, schedule_, DType::kF32, 0);
+    Fill(wanted, value);
+    parallel::ShardedState loaded(ledger_, schedule_, DType::kF32, 0);
+    const auto counters =
+        LoadCheckpoint(absl::StrFormat("%s/step-%08d", options_.root, step), loaded, false, nullptr);
+    ASSERT_TRUE(counters.ok()) << counters.status();
+    EXPECT_EQ(counters->step, step);
+    for (const sharding::Bucket& bucket : ledger_.buckets()) {
+      for (const sharding::ParameterRange& range : ledger_.OptimizerRanges(bucket.block, 0)) {
+        const int64_t last = range.offset + range.count - 1;
+        EXPECT_EQ(loaded.master(bucket.block)[last], wanted.master(bucket.block)[last]);
+        EXPECT_EQ(loaded.exp_avg(bucket.block)[last], wanted.exp_avg(bucket.block)[last]);
+        EXPECT_EQ(loaded.exp_avg_sq(bucket.block)[last], wanted.exp_avg_sq(bucket.block)[last]);
+      }
+    }
+  }
+
+  const model::ModelSpec spec_;
+  const sharding::Ledger ledger_;
+  const schedule::Schedule schedule_;
+  parallel::ShardedState state_;
+  std::unique_ptr<comm::Communicator> communicator_ =
+      *comm::Communicator::Create(nullptr, 0, 1, absl::Seconds(1));
+  comm::Group world_;
+  InMemoryKeyValueStore store_;
+  std::string folder_;
+  SaveOptions options_;
+  std::promise<void> reached_, released_;
+};
+
+TEST_F(BackgroundSave, HoldsTheStateOfItsStepThoughTrainingWentOn) {
+  BackgroundSaver saver(state_, store_, {});
+  HoldWriting();
+  Fill(state_, 1);
+  saver.Start(options_, {.step = 5, .updates = 5, .tokens = 80});
+  reached_.get_future().wait();
+  EXPECT_FALSE(saver.idle());
+  EXPECT_FALSE(saver.IsDone());
+  EXPECT_FALSE(PathExists(options_.root + "/step-00000005"));
+  Fill(state_, 1000);  // the next steps
+  Release();
+  ASSERT_TRUE(saver.Drain(world_).ok());
+  EXPECT_TRUE(saver.idle());
+  ExpectHolds(5, 1);
+}
+
+TEST_F(BackgroundSave, IsCommittedByTheStepsThatFollow) {
+  ASSERT_TRUE(WriteFileAtomic(folder_ + "/metrics.jsonl", "{}\n").ok());
+  BackgroundSaver saver(state_, store_, {folder_ + "/metrics.jsonl"});
+  for (int64_t step = 1; step <= 3; ++step) {
+    Fill(state_, static_cast<float>(step));
+    saver.Start(options_, {.step = step});
+    bool committed = false;
+    while (!committed) {
+      if (!saver.IsDone()) continue;
+      ASSERT_TRUE(saver.result().ok()) << saver.result();
+      committed = saver.Advance();
+    }
+    EXPECT_EQ(saver.step(), step);
+  }
+  for (int64_t step = 1; step <= 3; ++step) ExpectHolds(step, static_cast<float>(step));
+}
+
+TEST_F(BackgroundSave, AFailureIsReportedAndTheCheckpointBeforeStays) {
+  BackgroundSaver saver(state_, store_, {});
+  Fill(state_, 1);
+  saver.Start(options_, {.step = 1});
+  ASSERT_TRUE(saver.Drain(world_).ok());
+  // A log that cannot be synced, and a folder that cannot be made.
+  BackgroundSaver unsynced(state_, store_, {folder_ + "/not-there.jsonl"});
+  unsynced.Start(options_, {.step = 2});
+  EXPECT_THAT(std::string(unsynced.Drain(world_).message()), HasSubstr("not-there.jsonl"));
+  ASSERT_TRUE(WriteFileAtomic(folder_ + "/file", "").ok());
+  SaveOptions nowhere = options_;
+  nowhere.root = folder_ + "/file/checkpoints";
+  BackgroundSaver lost(state_, store_, {});
+  lost.Start(nowhere, {.step = 3});
+  const absl::Status status = lost.Drain(world_);
+  EXPECT_EQ(ExitCodeFor(status), ExitCode::kEnvironment) << status;
+  ExpectHolds(1, 1);
+  EXPECT_FALSE(PathExists(options_.root + "/step-00000002"));
+}
+
+TEST_F(BackgroundSave, IsGivenUpWhenTheRunEnds) {
+  Fill(state_, 1);
+  auto saver = std::make_unique<BackgroundSaver>(state_, store_, std::vector<std::string>{});
+  HoldWriting();
+  saver->Start(options_, {.step = 1});
+  reached_.get_future().wait();
+  std::future<void> ended = std::async(std::launch::async, [&] { saver.reset(); });
+  Release();
+  ended.wait();
+  EXPECT_FALSE(PathExists(options_.root + "/step-00000001"));
+}
+
+// Rank 1 of two replicas has nothing to write; rank 1 of two shards writes when rank 0 has begun.
+TEST_F(BackgroundSave, OtherRanksWaitForTheFirst) {
+  sharding::Mesh mesh;
+  mesh.dp_shard = 2;
+  const sharding::Ledger ledger(model::Inventory(spec_), mesh, 3);
+  const schedule::Schedule schedule =
+      schedule::BuildDataParallel(spec_, ledger, {.shape = {1, 16}, .checkpoint_copy = true});
+  std::vector<std::unique_ptr<parallel::ShardedState>> states;
+  std::vector<std::unique_ptr<BackgroundSaver>> savers;
+  for (int rank = 0; rank < 2; ++rank) {
+    states.push_back(std::make_unique<parallel::ShardedState>(ledger, schedule, DType::kF32, rank));
+    Fill(*states.back(), static_cast<float>(10 * rank));
+    savers.push_back(std::make_unique<BackgroundSaver>(*states.back(), store_, std::vector<std::string>{}));
+  }
+  savers[1]->Start(options_, {.step = 4});
+  EXPECT_FALSE(PathExists(options_.root));  // begun by rank 0 alone
+  savers[0]->Start(options_, {.step = 4});
+  for (bool committed = false; !committed;) {
+    if (!savers[0]->IsDone() || !savers[1]->IsDone()) continue;
+    ASSERT_TRUE(savers[0]->result().ok() && savers[1]->result().ok());
+    committed = savers[0]->Advance();
+    EXPECT_EQ(savers[1]->Advance(), committed);
+  }
+  EXPECT_TRUE(PathExists(options_.root + "/step-00000004/rank-00001.safetensors"));
+  parallel::ShardedState loaded(ledger, schedule, DType::kF32, 1);
+  ASSERT_TRUE(LoadCheckpoint(options_.root + "/step-00000004", loaded, false, nullptr).ok());
+  EXPECT_EQ(loaded.master(0)[0], states[1]->master(0)[0]);
+}
+
+}  // namespace
+}  // namespace trainctl::trainer
