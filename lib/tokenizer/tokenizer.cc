@@ -22,17 +22,22 @@ constexpr const char* kEnds[] = {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Load(const std::string& path) {
+absl::StatusOr<std::string> Tokenizer::FindFile(const std::string& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
     for (const char* name : {"/tokenizer.json", "/tokenizer.model"}) {
-      if (PathExists(path + name)) return Load(path + name);
+      if (std::filesystem::is_regular_file(path + name, ignored)) return path + name;
     }
     return UsageError(absl::StrCat(path, ": the folder has neither tokenizer.json nor tokenizer.model"));
   }
   if (!std::filesystem::is_regular_file(path, ignored)) {
     return UsageError(absl::StrCat(path, ": no such tokenizer file"));
   }
+  return path;
+}
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Load(const std::string& given) {
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string path, FindFile(given));
   TRAINCTL_ASSIGN_OR_RETURN(const int64_t file_bytes, FileBytes(path));
   if (file_bytes > kMaxFileBytes) {
     return BadDataError(absl::StrCat(path, ": ", file_bytes, " bytes are more than a tokenizer may have (",

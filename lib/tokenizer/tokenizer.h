@@ -23,6 +23,9 @@
 
 namespace trainctl::tokenizer {
 
+// A longer text is not taken as one.
+inline constexpr size_t kMaxTextBytes = size_t{1} << 30;
+
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
@@ -30,6 +33,8 @@ class Tokenizer {
   // Reads a tokenizer.json or a .model, whichever the bytes are; of a folder, its tokenizer.json or
   // tokenizer.model. BadDataError names the file and the field; UsageError: no such file.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Load(const std::string& path);
+  // The file that Load would read: `path`, or the one in that folder. UsageError: there is none.
+  static absl::StatusOr<std::string> FindFile(const std::string& path);
   // As Load, of a file in memory; `what` names it in errors.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Parse(absl::string_view bytes, absl::string_view what);
 

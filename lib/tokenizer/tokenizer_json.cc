@@ -21,7 +21,6 @@ namespace trainctl::tokenizer {
 namespace {
 
 constexpr int64_t kMaxVocab = int64_t{1} << 22;
-constexpr size_t kMaxTextBytes = size_t{1} << 30;  // positions within a word are 32 bits wide
 
 class JsonTokenizer : public Tokenizer {
  public:
