@@ -238,8 +238,9 @@ absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& rec
 }
 
 void AddCommon(CLI::App& verb, LaunchOptions& options) {
-  verb.add_option("--set", options.sets, "Override a field: key=value; may be repeated")
-      ->allow_extra_args(false);
+  verb.add_option("--set", options.sets, "Override a field: KEY=VALUE (repeatable)")
+      ->allow_extra_args(false)
+      ->type_name("KEY=VALUE");
   verb.add_option("--stop-after", options.stop_after, "Save and stop when this step is done (exit code 75)")
       ->check(CLI::PositiveNumber);
   verb.add_flag("--dry-run", options.dry_run)->description("Plan and check everything, start nothing");
@@ -264,7 +265,8 @@ void AddLaunch(CLI::App& app, Action& action) {
   auto options = std::make_shared<LaunchOptions>();
   verb->add_option("recipe", options->recipe, "The recipe (TOML)")->required();
   verb->add_option("--run-dir", options->run_dir,
-                   "The run folder itself, instead of a new one under run.root");
+                   "The run folder itself, instead of a new one under run.root")
+      ->type_name("FOLDER");
   verb->add_flag("--or-resume", options->or_resume)
       ->description(
           "Continue the run that --run-dir holds, if it holds one: the same command for every requeue");

@@ -322,7 +322,9 @@ const FrameworkProfile* FrameworkOf(absl::string_view source, absl::string_view 
   if (says("bigscience") || says("megatron-deepspeed") || says("bloom"))
     return FindFramework("megatron-deepspeed");
   if (absl::StrContains(where, "megatron-bridge")) return FindFramework("megatron-bridge");
-  if (says("megatron") || says("nemo")) return FindFramework("megatron-core");
+  // Primus runs Megatron-LM with AMD's attention unless told otherwise (AMD-AGI/Primus@fd1eeabb
+  // examples/megatron/configs/MI300X/llama3.1_70B-FP8-pretrain.yaml: use_torch_fsdp2, use_turbo_attention).
+  if (says("megatron") || says("nemo") || says("primus")) return FindFramework("megatron-core");
   const std::string how = absl::AsciiStrToLower(sharding);
   if (absl::StrContains(how, "fsdp")) return FindFramework("torchtitan");
   return FindFramework("megatron-core");

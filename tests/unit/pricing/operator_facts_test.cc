@@ -31,6 +31,7 @@ constexpr char kSimuMaxA100[] = "MooreThreads/SimuMax configs/system/a100_pcie.j
 constexpr char kCudnn[] =
     "NVIDIA/cudnn-frontend benchmark/sdpa_benchmark_training/results/gb*_919_only_cudnn";
 constexpr char kSimuMaxB200[] = "MooreThreads/SimuMax configs/system/b200_bf16_ceperm.json";
+constexpr char kHipKittens[] = "HazyResearch/HipKittens@f09e9685 analysis/attn/{fwd,bkwd}";
 constexpr char kSizing[] = "EleutherAI/cookbook@27dff48d sizing/results (A100)";
 constexpr char kSemiAnalysis[] = "SemiAnalysis, MI300X vs H100 vs H200 Benchmark Part 1, 8192 cubed";
 
@@ -106,6 +107,10 @@ const AttentionFact kAttentions[] = {
     {"gb300-288gb", AttentionKernel::kVendor, 1, 4096, 64, 128, 1672, 1195, 0.2, kCudnn},
     {"gb300-288gb", AttentionKernel::kVendor, 1, 8192, 64, 128, 1887, 1385, 0.12, kCudnn},
     {"gb300-288gb", AttentionKernel::kVendor, 1, 4096, 128, 160, 1515, 1158, 0.15, kCudnn},
+    {"mi355x", AttentionKernel::kFlash2, 16, 16384, 64, 128, 789, 259, 0.03, kHipKittens},
+    {"mi355x", AttentionKernel::kFlash2, 16, 8192, 64, 128, 705, 224, 0.15, kHipKittens},
+    {"mi355x", AttentionKernel::kVendor, 16, 16384, 16, 128, 1247, 1109, 0.03, kHipKittens},
+    {"mi355x", AttentionKernel::kVendor, 16, 8192, 16, 128, 1173, 1034, 0.08, kHipKittens},
 };
 
 // The same silicon with 1200, 1400 and 1100 W against 1000: at the power limit the rate goes with the power,
@@ -119,6 +124,16 @@ TEST(OperatorFacts, BlackwellAtItsLimitIsAsFastAsItsPower) {
     EXPECT_NEAR(over_b200("b300-sxm-288gb", precision), 1.1, 0.03);
   }
   EXPECT_NEAR(over_b200("gb200-186gb", Precision::kBf16), 1.2, 0.03);
+}
+
+// 0.95 of 794.5 TFLOP/s at 700 W are 1.078 TFLOP for a joule: 539 TFLOP/s at 500 W and 431 at 400 (H100 NVL,
+// whose units could do more). A100 is not at its limit: PCIe cards of 300 W reach 252.9 of SXM's 271.2.
+TEST(OperatorFacts, HopperWithLessPowerIsAsMuchSlower) {
+  EXPECT_NEAR(SustainedFlops(Device("h100-sxm-80gb"), Precision::kBf16) / 1e12, 754.8, 0.5);
+  EXPECT_NEAR(SustainedFlops(Device("h100-sxm-96gb-hbm2e"), Precision::kBf16) / 1e12, 539.1, 0.5);
+  EXPECT_NEAR(SustainedFlops(Device("h100-nvl-94gb"), Precision::kBf16) / 1e12, 431.3, 0.5);
+  EXPECT_NEAR(SustainedFlops(Device("b100-sxm-192gb"), Precision::kBf16) / 1e12, 0.68 * 1745 * 0.7, 0.5);
+  EXPECT_NEAR(SustainedFlops(Device("a100-pcie-80gb"), Precision::kBf16) / 1e12, 0.95 * 252.9, 0.5);
 }
 
 TEST(OperatorFacts, AttentionTakesWhatWasMeasured) {
