@@ -45,7 +45,7 @@ const Case kCases[] = {
      "r.toml:12:1: unknown key run.lr; did you mean optimizer.lr?"},
     {"KeyNearNothing", "[checkpoint]\nfrobnicate = 1\n",
      "r.toml:12:1: unknown key checkpoint.frobnicate; [checkpoint] has every_steps every keep "
-     "keep_every_steps"},
+     "keep_every_steps async when_busy"},
     {"TableForAValue", "[run.seed]\nx = 1\n",
      "r.toml:11:6: run.seed: expected a whole number from 0, got a table"},
     {"ValueForATable", "checkpoint = 3\n",
