@@ -148,7 +148,8 @@ void AddCalibrate(CLI::App& app, Action& action) {
       "A CSV of measured runs (docs/pricing.md lists its columns): fit the constants of the machine "
       "that they ran on, instead of measuring this one");
   verb->add_option("--out", options->out,
-                   "Where to write the profile (default: the user's configuration; with FILE: nowhere)");
+                   "Where to write the profile (default: the user's configuration; with FILE: nowhere)")
+      ->type_name("FILE");
   verb->add_option("--precision", options->precision, "Only this type")
       ->check(CLI::IsMember({"fp32", "bf16"}));
   verb->add_option("--workers", options->workers, "Only with so many workers at once")

@@ -141,7 +141,7 @@ void AddCheckpoint(CLI::App& app, Action& action) {
   CLI::App* exporting =
       verb->add_subcommand("export", "Write the newest checkpoint as a Hugging Face folder");
   exporting->add_option("RUN", options->run, "Run folder (default: the latest)");
-  exporting->add_option("--out", options->out, "The folder to write")->required();
+  exporting->add_option("--out", options->out, "The folder to write")->required()->type_name("FOLDER");
   exporting->add_option("--dtype", options->dtype, "Of the weights")
       ->check(CLI::IsMember({"fp32", "bf16"}))
       ->capture_default_str();

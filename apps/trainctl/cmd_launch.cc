@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "apps/trainctl/command.h"
+#include "apps/trainctl/detach.h"
 #include "apps/trainctl/job_console.h"
 #include "apps/trainctl/planned_job.h"
 #include "base/clock.h"
@@ -35,6 +36,8 @@ struct LaunchOptions {
   std::string run_dir;
   int64_t stop_after = -1;
   bool dry_run = false;
+  bool or_resume = false;
+  bool detach = false;
 };
 
 constexpr char kDataSchema[] = "trainctl.data.v1";
@@ -118,7 +121,7 @@ absl::StatusOr<ExitCode> RunWorkers(run::RunFolder& run, const recipe::Recipe& r
                                     const Output& output) {
   TRAINCTL_ASSIGN_OR_RETURN(launcher::JobOptions job, PlannedJob(run, recipe, plan));
   if (options.stop_after >= 0) job.worker_args = {"--stop-after", absl::StrCat(options.stop_after)};
-  job.observer = MakeJobConsole(output.stderr_terminal);
+  job.observer = IsDetached() ? MakeDetachedConsole(run) : MakeJobConsole(output.stderr_terminal);
   TRAINCTL_ASSIGN_OR_RETURN(const launcher::JobOutcome outcome, launcher::RunJob(job));
   job.observer.reset();
   PrintOutcome(outcome, run, output);
@@ -131,8 +134,32 @@ absl::StatusOr<ExitCode> RunWorkers(run::RunFolder& run, const recipe::Recipe& r
   return outcome.exit_code();
 }
 
+absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& recipe,
+                                  const LaunchOptions& options, const Output& output);
+
+bool HoldsARun(const std::string& folder) { return PathExists(folder + "/recipe.json"); }
+
+absl::StatusOr<ExitCode> ResumeAsLaunched(const recipe::Recipe& now, const LaunchOptions& options,
+                                          const Output& output) {
+  TRAINCTL_ASSIGN_OR_RETURN(run::RunFolder run, run::RunFolder::Open(options.run_dir));
+  TRAINCTL_RETURN_IF_ERROR(run.Lock());
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string stored, ReadFile(run.recipe_path()));
+  TRAINCTL_ASSIGN_OR_RETURN(const recipe::Recipe before, recipe::RecipeFromJson(stored, run.recipe_path()));
+  const absl::StatusOr<recipe::Recipe> recipe = recipe::ContinueAs(before, now);
+  if (!recipe.ok()) {
+    return UsageError(absl::StrCat(recipe.status().message(), "\n", run.path(),
+                                   " holds the run; give another --run-dir for a new one"));
+  }
+  return Continue(run, *recipe, options, output);
+}
+
 absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& output) {
+  if (options.or_resume && options.run_dir.empty()) {
+    return UsageError("--or-resume needs --run-dir: the folder that is launched or continued");
+  }
   TRAINCTL_ASSIGN_OR_RETURN(recipe::LoadedRecipe loaded, recipe::LoadRecipe(options.recipe, options.sets));
+  if (options.or_resume && HoldsARun(options.run_dir))
+    return ResumeAsLaunched(loaded.recipe, options, output);
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, cluster::DetectHost());
   TRAINCTL_ASSIGN_OR_RETURN(const planner::Plan plan, planner::MakePlanFor(loaded.recipe, host));
   for (const std::string& note : loaded.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
@@ -155,9 +182,9 @@ absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& outp
           ? run::RunFolder::Create(loaded.recipe.run.root, loaded.recipe.run.name, RealClock())
           : run::RunFolder::CreateAt(options.run_dir));
   TRAINCTL_RETURN_IF_ERROR(run.Lock());
-  if (PathExists(run.recipe_path())) {
-    return UsageError(
-        absl::StrCat(run.path(), " already holds a run; continue it with: trainctl resume ", run.path()));
+  if (HoldsARun(run.path())) {
+    return UsageError(absl::StrCat(run.path(), " already holds a run; continue it with: trainctl resume ",
+                                   run.path(), " (or launch with --or-resume)"));
   }
   std::fprintf(stderr, "run folder: %s\n", run.path().c_str());
   TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(DataPath(run), FingerprintsToJson(files)));
@@ -171,9 +198,14 @@ absl::StatusOr<ExitCode> Resume(const LaunchOptions& options, const Output& outp
   TRAINCTL_ASSIGN_OR_RETURN(const std::string stored, ReadFile(run.recipe_path()));
   TRAINCTL_ASSIGN_OR_RETURN(const recipe::Recipe before, recipe::RecipeFromJson(stored, run.recipe_path()));
   TRAINCTL_ASSIGN_OR_RETURN(const recipe::LoadedRecipe loaded, recipe::ApplyResumeSets(before, options.sets));
-  TRAINCTL_RETURN_IF_ERROR(CheckDataUnchanged(run, loaded.recipe));
+  return Continue(run, loaded.recipe, options, output);
+}
+
+absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& recipe,
+                                  const LaunchOptions& options, const Output& output) {
+  TRAINCTL_RETURN_IF_ERROR(CheckDataUnchanged(run, recipe));
   int64_t done = run.NewestCheckpointStep();
-  if (done >= loaded.recipe.train.steps) {
+  if (done >= recipe.train.steps) {
     // Only a checkpoint that can be read proves it.
     std::vector<std::string> warnings;
     const auto newest = checkpoint::FindNewestGood(run.checkpoints_path(), &warnings);
@@ -181,30 +213,42 @@ absl::StatusOr<ExitCode> Resume(const LaunchOptions& options, const Output& outp
     if (!newest.ok()) return newest.status();
     done = newest->step;
   }
-  if (done >= loaded.recipe.train.steps) {
+  if (done >= recipe.train.steps) {
     std::fprintf(stderr, "%s has done its %d steps; for more: trainctl resume %s --set train.steps=N\n",
                  run.path().c_str(), static_cast<int>(done), run.path().c_str());
     PrintOutcome({.kind = launcher::JobOutcome::Kind::kFinished}, run, output);
     return ExitCode::kOk;
   }
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, cluster::DetectHost());
-  TRAINCTL_ASSIGN_OR_RETURN(const planner::Plan plan, planner::MakePlanFor(loaded.recipe, host));
-  PrintChoice(plan, loaded.recipe);
+  TRAINCTL_ASSIGN_OR_RETURN(const planner::Plan plan, planner::MakePlanFor(recipe, host));
+  PrintChoice(plan, recipe);
   if (options.dry_run) {
     if (output.json) std::fputs(planner::PlanToJson(plan).c_str(), stdout);
     return ExitCode::kOk;
   }
-  TRAINCTL_RETURN_IF_ERROR(WriteRunFiles(run, loaded.recipe, plan));
-  return RunWorkers(run, loaded.recipe, plan, options, output);
+  TRAINCTL_RETURN_IF_ERROR(WriteRunFiles(run, recipe, plan));
+  return RunWorkers(run, recipe, plan, options, output);
 }
 
 void AddCommon(CLI::App& verb, LaunchOptions& options) {
-  verb.add_option("--set", options.sets, "Override a field: key=value; may be repeated")
-      ->allow_extra_args(false);
+  verb.add_option("--set", options.sets, "Override a field: KEY=VALUE (repeatable)")
+      ->allow_extra_args(false)
+      ->type_name("KEY=VALUE");
   verb.add_option("--stop-after", options.stop_after, "Save and stop when this step is done (exit code 75)")
       ->check(CLI::PositiveNumber);
   verb.add_flag("--dry-run", options.dry_run)->description("Plan and check everything, start nothing");
+  verb.add_flag("--detach", options.detach)
+      ->description("Return when the first step is done; the run goes on, away from this terminal");
   AddJsonFlag(verb);
+}
+
+// The verb, or another process that runs it while this one waits for its first step.
+Action Detachable(std::shared_ptr<LaunchOptions> options,
+                  absl::StatusOr<ExitCode> (*verb)(const LaunchOptions&, const Output&)) {
+  return [options, verb](const Output& output) -> absl::StatusOr<ExitCode> {
+    if (options->detach && !options->dry_run && !IsDetached()) return RunDetached(output);
+    return verb(*options, output);
+  };
 }
 
 }  // namespace
@@ -214,12 +258,15 @@ void AddLaunch(CLI::App& app, Action& action) {
   auto options = std::make_shared<LaunchOptions>();
   verb->add_option("recipe", options->recipe, "The recipe (TOML)")->required();
   verb->add_option("--run-dir", options->run_dir,
-                   "The run folder itself, instead of a new one under run.root");
+                   "The run folder itself, instead of a new one under run.root")
+      ->type_name("FOLDER");
+  verb->add_flag("--or-resume", options->or_resume)
+      ->description(
+          "Continue the run that --run-dir holds, if it holds one: the same command for every requeue");
   AddCommon(*verb, *options);
   SetExample(*verb,
              "trainctl launch recipes/quickstart.toml --set train.steps=50 --set parallel.zero_stage=1");
-  verb->callback(
-      [&action, options] { action = [options](const Output& output) { return Launch(*options, output); }; });
+  verb->callback([&action, options] { action = Detachable(options, Launch); });
 }
 
 void AddResume(CLI::App& app, Action& action) {
@@ -228,8 +275,7 @@ void AddResume(CLI::App& app, Action& action) {
   verb->add_option("run", options->run, "The run folder (default: the latest)");
   AddCommon(*verb, *options);
   SetExample(*verb, "trainctl resume runs/latest --set train.steps=400");
-  verb->callback(
-      [&action, options] { action = [options](const Output& output) { return Resume(*options, output); }; });
+  verb->callback([&action, options] { action = Detachable(options, Resume); });
 }
 
 }  // namespace trainctl::cli

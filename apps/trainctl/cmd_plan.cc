@@ -137,7 +137,7 @@ void AddPlan(CLI::App& app, Action& action) {
             help)
         ->type_name(type);
   };
-  stands_for("--objective", "plan.objective", "WHAT", "step_time, cost, headroom or fewest_gpus");
+  stands_for("--objective", "plan.objective", "OBJECTIVE", "step_time, cost, headroom or fewest_gpus");
   stands_for("--price", "plan.price_per_gpu_hour", "DOLLARS", "Price of one GPU for one hour");
   stands_for("--as", "plan.framework", "FRAMEWORK", "Price it as another trainer would run it");
   verb->add_option("--top", options->top, "Layouts to show")->check(CLI::Range(1, 1000))->type_name("N");

@@ -1,4 +1,4 @@
-// trainctl recipe check | show | reference.
+// trainctl recipe check | show | explain | schema | reference.
 
 #include <cstdio>
 #include <memory>
@@ -11,6 +11,8 @@
 #include "base/json.h"
 #include "base/units.h"
 #include "model/model_spec.h"
+#include "recipe/describe.h"
+#include "recipe/json_schema.h"
 #include "recipe/load.h"
 #include "recipe/show.h"
 
@@ -71,22 +73,48 @@ void AddVerb(CLI::App& parent, Action& action, const char* name, const char* hel
   });
 }
 
+void AddExplain(CLI::App& parent, Action& action) {
+  CLI::App* verb =
+      parent.add_subcommand("explain", "Say what a key of a recipe means, takes and defaults to");
+  auto key = std::make_shared<std::string>();
+  verb->add_option("KEY", *key, "A key or a table: train.steps, optimizer")->required()->type_name("KEY");
+  AddJsonFlag(*verb);
+  SetExample(*verb, "trainctl recipe explain train.steps");
+  verb->callback([&action, key] {
+    action = [key](const Output& output) -> absl::StatusOr<ExitCode> {
+      TRAINCTL_ASSIGN_OR_RETURN(const std::string text,
+                                output.json ? recipe::ExplainJson(*key) : recipe::Explain(*key));
+      std::fputs(text.c_str(), stdout);
+      return ExitCode::kOk;
+    };
+  });
+}
+
+void AddPrinter(CLI::App& parent, Action& action, const char* name, const char* help, std::string (*text)()) {
+  CLI::App* verb = parent.add_subcommand(name, help);
+  SetExample(*verb, absl::StrCat("trainctl recipe ", name));
+  verb->callback([&action, text] {
+    action = [text](const Output&) -> absl::StatusOr<ExitCode> {
+      std::fputs(text().c_str(), stdout);
+      return ExitCode::kOk;
+    };
+  });
+}
+
 }  // namespace
 
 void AddRecipe(CLI::App& app, Action& action) {
-  CLI::App* recipe = app.add_subcommand("recipe", "Check a recipe, or show it as resolved");
+  CLI::App* recipe = app.add_subcommand("recipe", "Check, show and explain recipes");
   recipe->require_subcommand(1);
   SetExample(*recipe, "trainctl recipe check recipes/quickstart.toml");
   AddVerb(*recipe, action, "check", "Report every mistake of a recipe, with its place", Check);
   AddVerb(*recipe, action, "show", "Print the recipe as resolved, with where each value came from", Show);
-  CLI::App* reference = recipe->add_subcommand("reference", "Print the reference of all fields (Markdown)");
-  reference->group("");  // for the maintainers: docs/recipe-reference.md is this output
-  reference->callback([&action] {
-    action = [](const Output&) -> absl::StatusOr<ExitCode> {
-      std::fputs(recipe::ReferencePage().c_str(), stdout);
-      return ExitCode::kOk;
-    };
-  });
+  AddExplain(*recipe, action);
+  AddPrinter(*recipe, action, "schema", "Print the JSON Schema of a recipe, for editors", recipe::JsonSchema);
+  // For the maintainers: docs/recipe-reference.md is this output.
+  AddPrinter(*recipe, action, "reference", "Print the reference of all fields (Markdown)",
+             recipe::ReferencePage);
+  recipe->get_subcommand("reference")->group("");
 }
 
 }  // namespace trainctl::cli

@@ -179,11 +179,14 @@ void AddScore(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   verb->add_option("FILE", options->file, "A CSV of measured runs; docs/pricing.md lists its columns")
       ->required();
-  verb->add_option("--out", options->out, "Write a CSV with the prediction and the error of every row");
+  verb->add_option("--out", options->out, "Write a CSV with the prediction and the error of every row")
+      ->type_name("FILE");
   verb->add_option("--complete", options->complete,
                    "A list of ids, one a line: rows that state all that a price needs. One that is skipped "
-                   "counts as 100 % off");
-  verb->add_option("--profile", options->profile, "Price with a profile of `trainctl calibrate`");
+                   "counts as 100 % off")
+      ->type_name("FILE");
+  verb->add_option("--profile", options->profile, "Price with a profile of `trainctl calibrate`")
+      ->type_name("PROFILE");
   verb->add_flag("--ranking", options->ranking,
                  "In each sweep over mappings, which one is chosen and how far it is from the best");
   verb->add_flag("--leave-one-out", options->leave_one_out,

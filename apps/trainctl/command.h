@@ -28,8 +28,10 @@ struct Command {
 
 void AddData(CLI::App& app, Action& action);
 void AddTokenizer(CLI::App& app, Action& action);
+void AddNew(CLI::App& app, Action& action);
 void AddRecipe(CLI::App& app, Action& action);
 void AddCheckpoint(CLI::App& app, Action& action);
+void AddRuns(CLI::App& app, Action& action);
 void AddStatus(CLI::App& app, Action& action);
 void AddLogs(CLI::App& app, Action& action);
 void AddStop(CLI::App& app, Action& action);
@@ -41,6 +43,8 @@ void AddLaunch(CLI::App& app, Action& action);
 void AddResume(CLI::App& app, Action& action);
 void AddGenerate(CLI::App& app, Action& action);
 void AddEval(CLI::App& app, Action& action);
+void AddCompletions(CLI::App& app, Action& action);
+void AddMan(CLI::App& app, Action& action);
 void AddVersion(CLI::App& app, Action& action);
 
 // Adds "--json" to a verb that reports something.

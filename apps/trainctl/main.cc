@@ -6,17 +6,21 @@
 #include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "apps/trainctl/command.h"
+#include "apps/trainctl/completion.h"
 
 namespace trainctl::cli {
 namespace {
 
 constexpr std::array kCommands = {
-    Command{AddData},       Command{AddTokenizer}, Command{AddPlan},     Command{AddRecipe},
-    Command{AddCheckpoint}, Command{AddStatus},    Command{AddLogs},     Command{AddStop},
-    Command{AddLaunch},     Command{AddResume},    Command{AddGenerate}, Command{AddEval},
-    Command{AddScore},      Command{AddCalibrate}, Command{AddDoctor},   Command{AddVersion},
+    Command{AddNew},      Command{AddData},        Command{AddTokenizer}, Command{AddPlan},
+    Command{AddRecipe},   Command{AddCheckpoint},  Command{AddRuns},      Command{AddStatus},
+    Command{AddLogs},     Command{AddStop},        Command{AddLaunch},    Command{AddResume},
+    Command{AddGenerate}, Command{AddEval},        Command{AddScore},     Command{AddCalibrate},
+    Command{AddDoctor},   Command{AddCompletions}, Command{AddMan},       Command{AddVersion},
 };
 
 bool JsonRequested(const CLI::App& app) {
@@ -43,6 +47,9 @@ int Main(int argc, char** argv) {
   app.require_subcommand(1);
   Action action;
   for (const Command& command : kCommands) command.add(app, action);
+  if (argc > 1 && std::string(argv[1]) == "__complete") {
+    return PrintCompletion(app, std::vector<std::string>(argv + 2, argv + argc));
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "recipe/checks.h"
 #include "recipe/derive.h"
+#include "recipe/values.h"
 
 namespace trainctl::recipe {
 namespace {
@@ -112,6 +113,33 @@ absl::StatusOr<LoadedRecipe> ApplyResumeSets(const Recipe& stored, absl::Span<co
     for (size_t i = 0; i < count; ++i) loaded.origin.emplace(field.PathAt(i), kStored);
   }
   return loaded;
+}
+
+absl::StatusOr<Recipe> ContinueAs(const Recipe& stored, const Recipe& now) {
+  Recipe recipe = stored;
+  FreezeForRun(recipe);
+  Issues issues;
+  for (const Field& field : GetSchema().fields()) {
+    if (!field.get || !field.set) continue;
+    const size_t had = field.in_list() ? Schema::ListSize(stored, field.list_name()) : 1;
+    const size_t has = field.in_list() ? Schema::ListSize(now, field.list_name()) : 1;
+    for (size_t i = 0; i < std::max(had, has); ++i) {
+      const std::optional<Value> before = i < had ? field.get(recipe, i) : std::nullopt;
+      const std::optional<Value> after = i < has ? field.get(now, i) : std::nullopt;
+      if (before == after) continue;
+      if (after.has_value() && (*after == Value(Auto()) || *after == Value(std::string("auto")))) continue;
+      if (field.resume == Resume::kFree && after.has_value()) {
+        field.set(recipe, i, *after);
+        continue;
+      }
+      const auto text = [&](const std::optional<Value>& value) {
+        return value.has_value() ? ToTomlText(field, *value) : std::string("not there");
+      };
+      issues.Add(field.PathAt(i), absl::StrCat("is ", text(after), " and was ", text(before)));
+    }
+  }
+  TRAINCTL_RETURN_IF_ERROR(issues.ToStatus("the recipe that the run would go on with"));
+  return recipe;
 }
 
 }  // namespace trainctl::recipe

@@ -20,4 +20,9 @@ void FreezeForRun(Recipe& recipe);
 absl::StatusOr<LoadedRecipe> ApplyResumeSets(const Recipe& stored, absl::Span<const std::string> sets,
                                              const Access& access = RealAccess());
 
+// The stored recipe of a run whose recipe is launched again and now reads `now`: what may change is as it is
+// now, unless it is left to "auto". UsageError listing the fields that make the run what it is and read
+// otherwise.
+absl::StatusOr<Recipe> ContinueAs(const Recipe& stored, const Recipe& now);
+
 }  // namespace trainctl::recipe

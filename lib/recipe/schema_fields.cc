@@ -40,7 +40,7 @@ void AddRun(Builder& b) {
 
 void AddModel(Builder& b) {
   b.Add(
-       "model.preset", "A built-in model; the list is at the end of this page.",
+       "model.preset", "A built-in model; docs/recipe-reference.md ends with their names.",
        [](Recipe & r, size_t) -> auto& { return r.model.preset; })
       .OmitEmpty()
       .Default("one of preset, from and family is required")

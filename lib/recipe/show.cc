@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/json.h"
+#include "recipe/describe.h"
 #include "recipe/recipe_json.h"
 #include "recipe/schema.h"
 #include "recipe/values.h"
@@ -129,24 +130,11 @@ class TomlWriter {
   std::string table_;
 };
 
-std::string DefaultText(const Field& field) {
-  if (field.is_required) return "required";
-  if (!field.default_text.empty()) return field.default_text;
-  Recipe recipe;
-  if (field.in_list()) Schema::ResizeList(recipe, field.list_name(), 1);
-  if (!field.get) return "none";
-  const std::optional<Value> value = field.get(recipe, 0);
-  return value.has_value() ? absl::StrCat("`", ToTomlText(field, *value), "`") : "none";
-}
-
 std::string ReferenceRow(const Field& field) {
   std::string doc = field.doc;
   if (!field.unit.empty()) absl::StrAppend(&doc, " Unit: ", field.unit, ".");
   for (const Unsupported& unsupported : field.unsupported) {
-    const std::string value = unsupported.value == "*"    ? "Anything but the default"
-                              : unsupported.value == ">1" ? "More than 1"
-                                                          : absl::StrCat("`", unsupported.value, "`");
-    absl::StrAppend(&doc, " ", value, " is an error for now: ", unsupported.why, ".");
+    absl::StrAppend(&doc, " ", UnsupportedText(unsupported));
   }
   return absl::StrCat("| `", LeafOf(field.name), "` | ", Describe(field), " | ", DefaultText(field), " | ",
                       field.resume == Resume::kFree ? "yes" : "no", " | ", doc, " |\n");

@@ -131,41 +131,17 @@ class Server : public rendezvous::RendezvousService, public v1::Trainctl::Callba
 
   // ---- sessions ---------------------------------------------------------------------------------
   void Handle(WorkerStream* session, const v1::WorkerMessage& message) {
-    const rendezvous::MemberId id{message.member(), message.incarnation()};
     std::lock_guard lock(mutex_);
-    switch (message.body_case()) {
-      case v1::WorkerMessage::kJoin:
-        if (message.protocol_version() > kProtocolVersion) {
-          session->End({grpc::StatusCode::FAILED_PRECONDITION,
-                        absl::StrCat("the worker speaks protocol ", message.protocol_version(),
-                                     ", this launcher up to ", kProtocolVersion)});
-          return;
-        }
-        sessions_[message.member()] = {session, message.incarnation()};
-        Decide(rendezvous::Join{id, message.join().pid()});
-        return;
-      case v1::WorkerMessage::kAck:
-        Decide(rendezvous::Ack{id, message.generation(), message.ack().assignment_hash()});
-        return;
-      case v1::WorkerMessage::kHeartbeat:
-        Decide(rendezvous::Heartbeat{
-            id, message.generation(), {message.heartbeat().step(), message.heartbeat().phase()}});
-        return;
-      case v1::WorkerMessage::kFailure: {
-        const v1::FailureReport& report = message.failure();
-        Decide(rendezvous::ReportFailure{
-            id, message.generation(),
-            Failure{-1, report.step(), report.axis(), report.message(), report.peer_failed()}});
+    if (message.has_join()) {
+      if (message.protocol_version() > kProtocolVersion) {
+        session->End({grpc::StatusCode::FAILED_PRECONDITION,
+                      absl::StrCat("the worker speaks protocol ", message.protocol_version(),
+                                   ", this launcher up to ", kProtocolVersion)});
         return;
       }
-      case v1::WorkerMessage::kLeave:
-        Decide(rendezvous::Leave{
-            id, message.generation(),
-            message.leave().stopped() ? rendezvous::LeaveKind::kStopped : rendezvous::LeaveKind::kFinished});
-        return;
-      case v1::WorkerMessage::BODY_NOT_SET:
-        return;  // of a newer peer
+      sessions_[message.member()] = {session, message.incarnation()};
     }
+    if (const std::optional<rendezvous::Event> event = EventOf(message)) Decide(*event);
   }
 
   void Forget(WorkerStream* session) {

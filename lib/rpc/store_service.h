@@ -7,19 +7,16 @@
 
 #include <cstdint>
 #include <list>
-#include <memory>
 #include <mutex>
 #include <string>
 
-#include "base/key_value_store.h"
 #include "proto/trainctl.pb.h"
+#include "rpc/store_table.h"
 
 namespace trainctl::rpc {
 
 class StoreService {
  public:
-  StoreService();
-
   // Answers one call; the reactor lives until gRPC is done with it.
   grpc::ServerUnaryReactor* Handle(const v1::StoreRequest* request, v1::StoreReply* reply);
   // Drops every key and ends parked calls; later calls must carry `generation`.
@@ -30,17 +27,12 @@ class StoreService {
  private:
   class Call;
 
-  grpc::Status Check(const v1::StoreRequest& request) const;
-  // True when the call is answered, false when it has to wait.
-  bool TryAnswer(const v1::StoreRequest& request, v1::StoreReply* reply, grpc::Status* status);
   void WakeWaiting();
   void Cancel(Call* call);
 
   std::mutex mutex_;
-  int64_t generation_ = 0;
+  StoreTable table_;
   std::string aborted_;  // why waiting is over in this generation
-  std::unique_ptr<InMemoryKeyValueStore> store_;
-  int64_t stored_bytes_ = 0;  // an upper bound: replaced values are counted again
   std::list<Call*> waiting_;
 };
 

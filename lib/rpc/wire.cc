@@ -46,4 +46,30 @@ std::string WireText(absl::string_view text) {
   return launcher::PrintableText(text.substr(0, kMaxTextBytes), /*keep_newlines=*/true);
 }
 
+std::optional<rendezvous::Event> EventOf(const v1::WorkerMessage& message) {
+  const rendezvous::MemberId id{message.member(), message.incarnation()};
+  switch (message.body_case()) {
+    case v1::WorkerMessage::kJoin:
+      return rendezvous::Join{id, message.join().pid()};
+    case v1::WorkerMessage::kAck:
+      return rendezvous::Ack{id, message.generation(), message.ack().assignment_hash()};
+    case v1::WorkerMessage::kHeartbeat:
+      return rendezvous::Heartbeat{
+          id, message.generation(), {message.heartbeat().step(), message.heartbeat().phase()}};
+    case v1::WorkerMessage::kFailure: {
+      const v1::FailureReport& report = message.failure();
+      return rendezvous::ReportFailure{
+          id, message.generation(),
+          Failure{-1, report.step(), report.axis(), report.message(), report.peer_failed()}};
+    }
+    case v1::WorkerMessage::kLeave:
+      return rendezvous::Leave{
+          id, message.generation(),
+          message.leave().stopped() ? rendezvous::LeaveKind::kStopped : rendezvous::LeaveKind::kFinished};
+    case v1::WorkerMessage::BODY_NOT_SET:
+      break;
+  }
+  return std::nullopt;
+}
+
 }  // namespace trainctl::rpc

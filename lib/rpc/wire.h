@@ -3,6 +3,8 @@
 
 #include <grpcpp/support/status.h>
 
+#include <optional>
+
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "base/control_channel.h"
@@ -23,6 +25,8 @@ absl::Status FromGrpc(const grpc::Status& status, absl::string_view what);
 grpc::Status ToGrpc(const absl::Status& status);
 v1::DirectiveMessage::Kind ToWire(DirectiveKind kind);
 DirectiveKind FromWire(v1::DirectiveMessage::Kind kind);
+// What a worker's message tells the coordinator; empty for a body that only newer peers know.
+std::optional<rendezvous::Event> EventOf(const v1::WorkerMessage& message);
 // At most kMaxTextBytes of valid UTF-8 (protobuf refuses other strings).
 std::string WireText(absl::string_view text);
 

@@ -11,6 +11,7 @@ import json
 import os
 import pty
 import re
+import select
 import shutil
 import signal
 import struct
@@ -387,6 +388,47 @@ def checkpoints_beside_training(c):
                 for run in ("wait", "skip")]
     if contents[0] != contents[1]:
         c.fail("waiting and skipping end in different weights")
+
+
+@case
+def the_same_command_for_every_requeue(c):
+    again = ["launch", "recipe.toml", "--run-dir", "run", "--or-resume"]
+    c.expect(c.run("launch", "recipe.toml", "--or-resume"), 2, "--run-dir")
+    c.expect(c.run(*again, "--stop-after", "2"), 75)
+    c.expect(c.run(*again), 0, "resuming after step 2", "finished")
+    c.expect(c.run(*again), 0, "has done its")
+    c.expect(c.run(*again, "--set", "train.steps=8"), 0, "resuming after step 6", "finished")
+    c.expect(c.run(*again, "--set", "run.seed=5", "--set", "model.layers=3"), 2, "run.seed", "model.layers", "--run-dir")
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "run"), 2, "--or-resume")
+
+
+@case
+def detached(c):
+    left = c.run("launch", "recipe.toml", "--run-dir", "run", "--detach", "--json", "--set", "train.steps=100000")
+    c.expect(left, 0, '"detached":true', "step 1/100000")
+    process = json.loads(left.stdout.strip().splitlines()[-1])["pid"]
+    try:
+        status = json.loads(c.run("status", "run", "--json").stdout)
+        if status["status"] != "running" or status["launcher_pid"] != process:
+            c.fail("the run does not go on: %s" % status)
+        if os.getsid(process) != process:
+            c.fail("the launcher is not in a session of its own")
+        c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--or-resume", "--detach"), 5, str(process))
+        c.expect(c.run("stop", "run"), 0)
+        descriptor = os.pidfd_open(process)
+        if not select.select([descriptor], [], [], 60)[0]:
+            c.fail("the launcher did not end")
+        os.close(descriptor)
+    except ProcessLookupError:
+        c.fail("the launcher ended by itself")
+    with open(c.dir + "/run/logs/launcher.log") as log:
+        if "stopped after saving step" not in log.read():
+            c.fail("launcher.log does not tell the end")
+    # What fails before the first step is told here, with its exit code.
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "other", "--detach", "--set", "data.seq_len=0"), 2, "seq_len")
+    again = c.run("resume", "run", "--detach", env={"TRAINCTL_FAULT": "startup:1:worker:0"})
+    c.expect(again, 0, "restarting", "step ")
+    c.expect(c.run("stop", "run", "--now"), 0)
 
 
 @case

@@ -107,5 +107,37 @@ TEST(Resume, ChangesAreCheckedLikeARecipe) {
   EXPECT_THAT(ResumeError({"train.steps=default"}), HasSubstr("train.steps is missing"));
 }
 
+TEST(Resume, TheSameRecipeContinuesItsRun) {
+  const Recipe stored = Stored();
+  const auto again = FakeWorld().Load(kMinimal);
+  ASSERT_TRUE(again.ok()) << again.status();
+  const auto recipe = ContinueAs(stored, again->recipe);
+  ASSERT_TRUE(recipe.ok()) << recipe.status();
+  EXPECT_EQ(ToJson(*recipe), ToJson(stored));
+}
+
+TEST(Resume, ARecipeThatWasEditedContinuesItsRunOrNamesWhatItCannotChange) {
+  Recipe stored = Stored();
+  stored.train.precision = "bf16";  // what "auto" had become
+  const auto longer = FakeWorld().Load(kMinimal, {"train.steps=400", "checkpoint.keep=9",
+                                                  "parallel.zero_stage=2", "cluster.devices_per_node=2"});
+  ASSERT_TRUE(longer.ok()) << longer.status();
+  const auto recipe = ContinueAs(stored, longer->recipe);
+  ASSERT_TRUE(recipe.ok()) << recipe.status();
+  EXPECT_EQ(recipe->train.steps, 400);
+  EXPECT_EQ(recipe->optimizer.decay_steps, 100);  // the past learning rates stay
+  EXPECT_EQ(recipe->checkpoint.keep, 9);
+  EXPECT_EQ(recipe->parallel.zero_stage, 2);
+  EXPECT_EQ(recipe->train.precision, "bf16");
+
+  const auto other = FakeWorld().Load(
+      kMinimal, {"run.seed=7", "model.layers=3", "data.train[0].files=[\"a.txt\", \"b.txt\"]"});
+  ASSERT_TRUE(other.ok()) << other.status();
+  const std::string message(ContinueAs(stored, other->recipe).status().message());
+  EXPECT_THAT(message, HasSubstr("run.seed: is 7 and was 1234"));
+  EXPECT_THAT(message, HasSubstr("model.layers: is 3 and was"));
+  EXPECT_THAT(message, HasSubstr("data.train[0].files"));
+}
+
 }  // namespace
 }  // namespace trainctl::recipe

@@ -1,0 +1,107 @@
+// `trainctl runs`: the runs of a folder, one on a line.
+
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/time.h"
+#include "apps/trainctl/command.h"
+#include "apps/trainctl/text_table.h"
+#include "base/json.h"
+#include "base/units.h"
+#include "run/run_list.h"
+
+namespace trainctl::cli {
+namespace {
+
+constexpr char kDefaultFolder[] = "runs";
+
+using run::RunSummary;
+
+// JSON has no word for what is not finite; metrics.jsonl has these strings.
+Json NumberOrNull(const std::optional<double>& value) {
+  if (!value.has_value()) return nullptr;
+  if (std::isnan(*value)) return "nan";
+  if (std::isinf(*value)) return *value > 0 ? "inf" : "-inf";
+  return *value;
+}
+
+Json StepOrNull(int64_t step) { return step < 0 ? Json(nullptr) : Json(step); }
+
+void PrintJson(const std::vector<RunSummary>& runs) {
+  Json json = {{"schema", "trainctl.runs.v1"}, {"runs", Json::array()}};
+  for (const RunSummary& one : runs) {
+    const bool has_time = one.started != absl::InfinitePast();
+    json["runs"].push_back(
+        {{"name", one.name},
+         {"path", one.path},
+         {"status", one.status},
+         {"problem", one.problem},
+         {"started", has_time ? Json(absl::FormatTime(one.started, absl::UTCTimeZone())) : Json(nullptr)},
+         {"launches", one.launches},
+         {"step", StepOrNull(one.step)},
+         {"total_steps", StepOrNull(one.total_steps)},
+         {"loss", NumberOrNull(one.loss)},
+         {"tokens_per_second", NumberOrNull(one.tokens_per_second)},
+         {"checkpoint_step", StepOrNull(one.checkpoint_step)}});
+  }
+  std::puts(json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+}
+
+std::string StepText(int64_t step) { return step < 0 ? "-" : absl::StrCat(step); }
+
+void PrintTable(const std::vector<RunSummary>& runs, bool color) {
+  TextTable table({"run", "started (UTC)", "status", "step", "of", "loss", "tokens/s", "checkpoint"},
+                  {0, 1, 2});
+  for (const RunSummary& one : runs) {
+    const bool has_time = one.started != absl::InfinitePast();
+    table.Add(
+        {one.name, has_time ? absl::FormatTime("%Y-%m-%d %H:%M", one.started, absl::UTCTimeZone()) : "-",
+         one.status, StepText(one.step), StepText(one.total_steps),
+         one.loss.has_value() ? absl::StrFormat("%.4f", *one.loss) : "-",
+         one.tokens_per_second.has_value() ? absl::StrFormat("%.0f", *one.tokens_per_second) : "-",
+         StepText(one.checkpoint_step)},
+        one.status == "running");
+  }
+  table.Print(color);
+  for (const RunSummary& one : runs) {
+    if (!one.problem.empty()) std::printf("%s: %s\n", one.name.c_str(), one.problem.c_str());
+  }
+}
+
+absl::StatusOr<ExitCode> Run(const std::string& folder, const Output& output) {
+  std::vector<RunSummary> runs;
+  std::error_code ignored;
+  // Before the first run there is no runs/, and that is no mistake.
+  if (!folder.empty() || std::filesystem::exists(kDefaultFolder, ignored)) {
+    TRAINCTL_ASSIGN_OR_RETURN(runs,
+                              run::ListRuns(folder.empty() ? kDefaultFolder : folder, run::ProcessExists));
+  }
+  if (output.json) {
+    PrintJson(runs);
+  } else if (runs.empty()) {
+    std::printf("no runs in %s\n", folder.empty() ? kDefaultFolder : folder.c_str());
+  } else {
+    PrintTable(runs, output.stdout_color);
+  }
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+void AddRuns(CLI::App& app, Action& action) {
+  CLI::App* verb = app.add_subcommand("runs", "List the runs of a folder, the newest first");
+  auto folder = std::make_shared<std::string>();
+  verb->add_option("DIR", *folder, "The folder with the run folders, or one of them (default: runs)");
+  AddJsonFlag(*verb);
+  SetExample(*verb, "trainctl runs");
+  verb->callback(
+      [&action, folder] { action = [folder](const Output& output) { return Run(*folder, output); }; });
+}
+
+}  // namespace trainctl::cli

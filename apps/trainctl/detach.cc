@@ -1,0 +1,180 @@
+#include "apps/trainctl/detach.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/files.h"
+#include "base/subprocess.h"
+#include "launcher/signal_pipe.h"
+
+namespace trainctl::cli {
+namespace {
+
+constexpr char kVariable[] = "TRAINCTL_DETACHED_FD";
+
+int DetachedFd() {
+  const char* text = std::getenv(kVariable);
+  int fd = -1;
+  return text != nullptr && absl::SimpleAtoi(text, &fd) && fcntl(fd, F_GETFD) >= 0 ? fd : -1;
+}
+
+// Both ends of a pipe; closed when it goes.
+struct Pipe {
+  int ends[2] = {-1, -1};
+  ~Pipe() {
+    for (int i : {0, 1}) Close(i);
+  }
+  void Close(int i) {
+    if (ends[i] >= 0) close(ends[i]);
+    ends[i] = -1;
+  }
+};
+
+// What this process was started with, read from the kernel: CLI11 does not keep it.
+absl::StatusOr<std::vector<std::string>> OwnArguments() {
+  TRAINCTL_ASSIGN_OR_RETURN(std::string text, ReadFile("/proc/self/cmdline"));
+  if (!text.empty()) text.pop_back();  // the last one ends with a zero too
+  std::vector<std::string> argv = absl::StrSplit(text, '\0');
+  argv[0] = "/proc/self/exe";
+  return argv;
+}
+
+absl::StatusOr<Subprocess> StartDetached(int report_fd, int output_fd) {
+  SpawnOptions options;
+  TRAINCTL_ASSIGN_OR_RETURN(options.argv, OwnArguments());
+  for (std::string& variable : CurrentEnvironment()) {
+    if (!absl::StartsWith(variable, absl::StrCat(kVariable, "="))) options.env.push_back(std::move(variable));
+  }
+  options.env.push_back(absl::StrCat(kVariable, "=", report_fd));
+  options.new_session = true;
+  options.stdout_fd = output_fd;
+  options.stderr_fd = output_fd;
+  options.inherited_fds = {report_fd};
+  return Subprocess::Start(options);
+}
+
+// Copies what is there to stderr; false at the end.
+bool Relay(int fd) {
+  std::array<char, 4096> buffer;
+  const ssize_t count = read(fd, buffer.data(), buffer.size());
+  if (count < 0) return errno == EINTR || errno == EAGAIN;
+  std::fwrite(buffer.data(), 1, static_cast<size_t>(count), stderr);
+  return count > 0;
+}
+
+// Passes output and signals on until the run folder is named, or, when the person has asked for the end,
+// until the process has ended. Empty: it ended.
+std::string WaitForFirstStep(Subprocess& process, launcher::SignalPipe& signals, int report_fd,
+                             int output_fd) {
+  std::string run_path;
+  bool asked_to_end = false;
+  while (asked_to_end || !absl::EndsWith(run_path, "\n")) {
+    std::array<pollfd, 4> waits = {pollfd{output_fd, POLLIN, 0}, pollfd{report_fd, POLLIN, 0},
+                                   pollfd{signals.fd(), POLLIN, 0}, pollfd{process.pidfd(), POLLIN, 0}};
+    if (poll(waits.data(), waits.size(), -1) < 0) continue;
+    for (int signal_number : signals.Take()) {
+      process.Signal(signal_number);
+      asked_to_end = true;
+    }
+    // A closed end is left out from now on: poll passes over -1.
+    if (waits[0].revents != 0) {  // before the news that follow it
+      if (!Relay(output_fd)) output_fd = -1;
+    } else if (waits[1].revents != 0) {
+      std::array<char, 4096> buffer;
+      const ssize_t count = read(report_fd, buffer.data(), buffer.size());
+      if (count == 0) report_fd = -1;
+      if (count > 0) run_path.append(buffer.data(), static_cast<size_t>(count));
+    } else if (waits[3].revents != 0) {
+      if (!run_path.empty()) {
+        run_path.pop_back();
+        std::fprintf(stderr, "ended; the rest is in %s/logs/launcher.log\n", run_path.c_str());
+      }
+      return "";
+    }
+  }
+  run_path.pop_back();
+  return run_path;
+}
+
+// Reports once, with the first line of a step; from then on stdout and stderr are the launcher's log.
+class DetachedConsole : public launcher::JobObserver {
+ public:
+  DetachedConsole(std::string run_path, std::string log_path, int report_fd)
+      : run_path_(std::move(run_path)), log_path_(std::move(log_path)), report_fd_(report_fd) {}
+  ~DetachedConsole() override {
+    if (report_fd_ >= 0) close(report_fd_);
+  }
+
+  void OnWorkerLine(int rank, absl::string_view line) override {
+    lines_.OnWorkerLine(rank, line);
+    if (report_fd_ >= 0 && rank == 0 && absl::StartsWith(line, "step ")) Leave();
+  }
+  void OnMessage(absl::string_view line) override { lines_.OnMessage(line); }
+
+ private:
+  void Leave() {
+    const int log = open(log_path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (log < 0) lines_.OnMessage(absl::StrCat("no ", log_path_, ": what follows is not kept"));
+    const int target = log >= 0 ? log : open("/dev/null", O_WRONLY | O_CLOEXEC);
+    for (int fd : {STDOUT_FILENO, STDERR_FILENO}) dup2(target, fd);
+    close(target);
+    const std::string word = run_path_ + "\n";
+    (void)!write(report_fd_, word.data(), word.size());
+    close(report_fd_);
+    report_fd_ = -1;
+  }
+
+  const std::string run_path_, log_path_;
+  int report_fd_;
+  launcher::FdObserver lines_{STDERR_FILENO};
+};
+
+}  // namespace
+
+bool IsDetached() { return DetachedFd() >= 0; }
+
+absl::StatusOr<ExitCode> RunDetached(const Output& output) {
+  Pipe report, text;
+  if (pipe2(report.ends, O_CLOEXEC) != 0 || pipe2(text.ends, O_CLOEXEC) != 0)
+    return ErrnoError("make", "a pipe", errno);
+  TRAINCTL_ASSIGN_OR_RETURN(launcher::SignalPipe signals, launcher::SignalPipe::Install());
+  TRAINCTL_ASSIGN_OR_RETURN(Subprocess process, StartDetached(report.ends[1], text.ends[1]));
+  report.Close(1);
+  text.Close(1);
+  const std::string run_path = WaitForFirstStep(process, signals, report.ends[0], text.ends[0]);
+  if (run_path.empty()) {
+    const ExitStatus status = process.Wait();
+    return static_cast<ExitCode>(status.signaled ? 128 + status.code : status.code);
+  }
+  if (output.json) {
+    const nlohmann::ordered_json json = {
+        {"schema", "trainctl.launch.v1"}, {"run", run_path}, {"detached", true}, {"pid", process.pid()}};
+    std::puts(json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+  } else {
+    std::printf("detached: process %d goes on with %s\n", static_cast<int>(process.pid()), run_path.c_str());
+    std::fprintf(stderr, "see: trainctl status %s   trainctl logs --follow %s   end it: trainctl stop %s\n",
+                 run_path.c_str(), run_path.c_str(), run_path.c_str());
+  }
+  return ExitCode::kOk;
+}
+
+std::shared_ptr<launcher::JobObserver> MakeDetachedConsole(const run::RunFolder& run) {
+  (void)MakeDirs(run.logs_path());
+  return std::make_shared<DetachedConsole>(run.path(), run.logs_path() + "/launcher.log", DetachedFd());
+}
+
+}  // namespace trainctl::cli

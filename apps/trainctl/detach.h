@@ -1,0 +1,28 @@
+// `--detach`: the verb runs in a process of its own session, and this one returns when the first step is
+// done. Until then what that process prints, and Ctrl-C, pass between the two; afterwards it prints into
+// <run>/logs/launcher.log.
+//
+// The detached process is the same program with the same arguments; TRAINCTL_DETACHED_FD in its environment
+// is the pipe on which it names its run folder once the first step is done.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "apps/trainctl/command.h"
+#include "launcher/console.h"
+#include "run/run_folder.h"
+
+namespace trainctl::cli {
+
+// This process is the detached one.
+bool IsDetached();
+
+// Starts the detached process with this one's arguments. kOk when its first step is done; where it ends
+// before, its exit code. SIGINT and SIGTERM are passed on to it until then.
+absl::StatusOr<ExitCode> RunDetached(const Output& output);
+
+// Of the detached process: shows the job and tells the other process when the first step is done.
+std::shared_ptr<launcher::JobObserver> MakeDetachedConsole(const run::RunFolder& run);
+
+}  // namespace trainctl::cli

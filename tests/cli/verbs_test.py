@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""Verbs that need no worker, as a person uses them: new, runs, doctor.
+
+    verbs_test.py TRAINCTL [FILTER]
+"""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+TRAINCTL = os.path.abspath(sys.argv[1])
+FILTER = sys.argv[2] if len(sys.argv) > 2 else ""
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+FAILURES = []
+os.environ["XDG_CONFIG_HOME"] = "/nonexistent"
+
+
+class Case:
+    def __init__(self, name):
+        self.name = name
+        self.dir = tempfile.mkdtemp(prefix="trainctl-verbs-")
+
+    def write(self, path, text):
+        path = os.path.join(self.dir, path)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w") as file:
+            file.write(text)
+
+    def run(self, *args):
+        return subprocess.run([TRAINCTL, *args], cwd=self.dir, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              text=True, errors="replace", timeout=120)
+
+    def expect(self, code, args, *words):
+        result = self.run(*args)
+        if result.returncode != code:
+            self.fail("%s: exit code %d, not %d:\n%s" % (args, result.returncode, code, result.stdout))
+        for word in words:
+            if word not in result.stdout:
+                self.fail("%s does not say '%s':\n%s" % (args, word, result.stdout))
+        return result.stdout
+
+    def fail(self, text):
+        FAILURES.append("%s: %s" % (self.name, text))
+        print("FAILED", FAILURES[-1], flush=True)
+
+
+CASES = []
+
+
+def case(function):
+    if FILTER in function.__name__:
+        CASES.append(function)
+    return function
+
+
+@case
+def new_recipes_are_ready_to_use(c):
+    presets = [preset["name"] for preset in json.loads(c.run("new", "--list", "--json").stdout)["presets"]]
+    if len(presets) < 5:
+        c.fail("only these presets: %s" % presets)
+    c.write("data/a.txt", "some text of mine\n" * 2000)
+    for name in ("web", "books", "eval"):
+        c.write("data/%s.jsonl" % name, "".join('{"text": "line %d of it"}\n' % i for i in range(500)))
+    c.write("data/train.jsonl", "".join('{"prompt": "%d+1=", "text": "%d"}\n' % (i, i + 1) for i in range(500)))
+    shutil.copytree(ROOT + "/tests/goldens/plain", c.dir + "/model")
+    with open(c.dir + "/model/config.json") as file:
+        config = json.load(file)
+    c.write("model/config.json", json.dumps({**config, "vocab_size": 256, "max_position_embeddings": 2048}))
+    for preset in presets:
+        file = preset + ".toml"
+        c.expect(0, ["new", preset, "--out", file], file, "trainctl plan " + file)
+        c.expect(0, ["plan", file], "Chosen" if "h100" not in preset else "")
+        if "h100" not in preset:
+            c.expect(0, ["recipe", "check", file], "is valid")
+
+
+@case
+def new_never_overwrites(c):
+    c.expect(0, ["new"], "recipe.toml")
+    c.write("recipe.toml", "mine")
+    c.expect(2, ["new"], "recipe.toml exists", "--out")
+    c.expect(2, ["new", "jsonl", "--out", "recipe.toml", "--json"], "trainctl.error.v1")
+    os.symlink("/nonexistent/file", c.dir + "/link.toml")
+    c.expect(2, ["new", "--out", "link.toml"], "link.toml exists")
+    with open(c.dir + "/recipe.toml") as file:
+        if file.read() != "mine":
+            c.fail("recipe.toml was changed")
+    c.expect(5, ["new", "--out", "no/such/folder.toml"], "no/such/folder.toml")
+    c.expect(2, ["new", "tekst"], "did you mean text?")
+    c.expect(0, ["new", "--out", "-"], "recipe_version = 1")
+
+
+def make_run(c, folder, events, steps=0, total=40):
+    c.write(folder + "/journal.jsonl", "".join(json.dumps({"v": 1, **event}) + "\n" for event in events))
+    c.write(folder + "/recipe.json", json.dumps({"train": {"steps": total}}))
+    c.write(folder + "/metrics.jsonl", "".join('{"step":%d,"loss":%.2f}\n' % (i, 4 - i / 10) for i in range(1, steps + 1)))
+    c.write(folder + "/timings.jsonl", "".join('{"step":%d,"tokens_per_second":5000}\n' % i for i in range(1, steps + 1)))
+
+
+@case
+def runs_are_listed(c):
+    c.expect(0, ["runs"], "no runs in runs")
+    if json.loads(c.expect(0, ["runs", "--json"]))["runs"] != []:
+        c.fail("runs of nothing")
+    c.expect(2, ["runs", "elsewhere"], "elsewhere is no folder")
+    launch = {"time": "2026-01-02T10:00:00+00:00", "event": "launch", "world_size": 2, "pid": 2 ** 22 + 1}
+    make_run(c, "runs/done", [launch, {"time": "2026-01-02T11:00:00+00:00", "event": "end", "status": "finished"}], 40)
+    os.makedirs(c.dir + "/runs/done/checkpoints/step-00000040")
+    # No machine has a process of that number.
+    make_run(c, "runs/lost", [{**launch, "time": "2026-01-03T10:00:00+00:00"}], 3)
+    c.write("runs/torn/journal.jsonl", "{}\n")
+    text = c.expect(0, ["runs"], "started (UTC)")
+    lines = [line.split() for line in text.splitlines()]
+    if ["done", "2026-01-02", "10:00", "finished", "40", "40", "0.0000", "5000", "40"] not in lines:
+        c.fail("done: %s" % text)
+    if ["lost", "2026-01-03", "10:00", "interrupted", "3", "40", "3.7000", "5000", "-"] not in lines:
+        c.fail("lost: %s" % text)
+    if "damaged" not in text or [line[0] for line in lines[1:4]] != ["lost", "done", "torn"]:
+        c.fail("order: %s" % text)
+    runs = json.loads(c.expect(0, ["runs", "--json"]))["runs"]
+    if [run["name"] for run in runs] != ["lost", "done", "torn"] or runs[1]["checkpoint_step"] != 40 or runs[2]["step"] is not None:
+        c.fail("--json: %s" % runs)
+    c.expect(0, ["runs", "runs/done"], "finished")
+
+
+@case
+def keys_are_explained(c):
+    c.expect(0, ["recipe", "explain", "train.steps"], "Length of the run", "train.tokens")
+    c.expect(2, ["recipe", "explain", "train.stepz"], "did you mean train.steps?")
+    c.expect(2, ["recipe", "explain", "train.stepz", "--json"], "trainctl.error.v1")
+    c.expect(2, ["recipe", "explain"], "KEY")
+
+
+def main():
+    for function in CASES:
+        c = Case(function.__name__)
+        try:
+            function(c)
+        finally:
+            shutil.rmtree(c.dir, ignore_errors=True)
+    print("%d cases, %d failures" % (len(CASES), len(FAILURES)))
+    return 1 if FAILURES or not CASES else 0
+
+
+sys.exit(main())

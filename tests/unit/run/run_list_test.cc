@@ -1,0 +1,142 @@
+#include "run/run_list.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <climits>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "base/files.h"
+#include "base/status.h"
+
+namespace trainctl::run {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr int64_t kLauncher = 4711;
+
+class RunListTest : public ::testing::Test {
+ protected:
+  RunListTest() {
+    std::string folder = "/tmp/trainctl-run-list-XXXXXX";
+    EXPECT_NE(::mkdtemp(folder.data()), nullptr);
+    char resolved[PATH_MAX];
+    EXPECT_NE(::realpath(folder.c_str(), resolved), nullptr);
+    root_ = resolved;
+  }
+  ~RunListTest() override { (void)RemoveAll(root_); }
+
+  void Write(const std::string& path, absl::string_view text) {
+    const std::string full = absl::StrCat(root_, "/", path);
+    ASSERT_TRUE(MakeDirs(full.substr(0, full.rfind('/'))).ok());
+    ASSERT_TRUE(WriteFileAtomic(full, text).ok());
+  }
+
+  // A run that was launched at `hour` and has done `step` of 40 steps.
+  void MakeRun(const std::string& name, int hour, int step) {
+    Write(name + "/journal.jsonl",
+          absl::StrCat("{\"v\":1,\"time\":\"2026-01-02T", hour,
+                       ":00:00+00:00\",\"event\":\"launch\",\"world_size\":2,\"pid\":", kLauncher, "}\n"));
+    Write(name + "/recipe.json", "{\"train\": {\"steps\": 40}}");
+    std::string metrics, timings;
+    for (int i = 1; i <= step; ++i) {
+      absl::StrAppend(&metrics, "{\"step\":", i, ",\"loss\":", 10.0 / i, "}\n");
+      absl::StrAppend(&timings, "{\"step\":", i, ",\"tokens_per_second\":", 1000 + i, "}\n");
+    }
+    Write(name + "/metrics.jsonl", metrics);
+    Write(name + "/timings.jsonl", timings);
+  }
+
+  std::vector<RunSummary> List(bool launcher_lives = true) {
+    const auto runs = ListRuns(root_, [=](int64_t pid) { return launcher_lives && pid == kLauncher; });
+    EXPECT_TRUE(runs.ok()) << runs.status();
+    return runs.value_or(std::vector<RunSummary>());
+  }
+
+  std::string root_;
+};
+
+TEST_F(RunListTest, ARunIsToldFromItsFiles) {
+  MakeRun("a", 12, 25);
+  ASSERT_TRUE(MakeDirs(root_ + "/a/checkpoints/step-00000020").ok());
+  ASSERT_TRUE(MakeDirs(root_ + "/a/checkpoints/step-00000010").ok());
+  const std::vector<RunSummary> runs = List();
+  ASSERT_THAT(runs, SizeIs(1));
+  EXPECT_EQ(runs[0].name, "a");
+  EXPECT_EQ(runs[0].path, root_ + "/a");
+  EXPECT_EQ(runs[0].status, "running");
+  EXPECT_EQ(runs[0].started, absl::FromUnixSeconds(1767355200));  // date -u -d 2026-01-02T12:00Z +%s
+  EXPECT_EQ(runs[0].step, 25);
+  EXPECT_EQ(runs[0].total_steps, 40);
+  EXPECT_EQ(runs[0].loss, 0.4);
+  // The last 20 of 25: 1006 to 1025, the upper of the two in the middle.
+  EXPECT_EQ(runs[0].tokens_per_second, 1016);
+  EXPECT_EQ(runs[0].checkpoint_step, 20);
+  EXPECT_EQ(runs[0].launches, 1);
+  EXPECT_EQ(List(false)[0].status, "interrupted");
+}
+
+TEST_F(RunListTest, TheNewestComesFirstAndLatestIsNotListedTwice) {
+  MakeRun("older", 10, 1);
+  MakeRun("newer", 14, 1);
+  ASSERT_EQ(::symlink("newer", (root_ + "/latest").c_str()), 0);
+  Write("notes.txt", "no run");
+  ASSERT_TRUE(MakeDirs(root_ + "/empty").ok());
+  const std::vector<RunSummary> runs = List();
+  ASSERT_THAT(runs, SizeIs(2));
+  EXPECT_EQ(runs[0].name, "newer");
+  EXPECT_EQ(runs[1].name, "older");
+}
+
+TEST_F(RunListTest, WhatIsDamagedIsToldAndHidesNothing) {
+  MakeRun("good", 10, 3);
+  MakeRun("bad", 11, 3);
+  Write("bad/journal.jsonl", "no json\n");
+  Write("bad/recipe.json", "[1, 2");
+  Write("bad/metrics.jsonl", "{\"step\":1,\"loss\":\"nan\"}\n{\"step\":2,\"lo");
+  Write("bad/timings.jsonl", std::string(1 << 20, 'x'));
+  ASSERT_EQ(::unlink((root_ + "/good/timings.jsonl").c_str()), 0);
+  ASSERT_EQ(::mkfifo((root_ + "/good/timings.jsonl").c_str(), 0600), 0);
+  const std::vector<RunSummary> runs = List();
+  ASSERT_THAT(runs, SizeIs(2));
+  EXPECT_EQ(runs[0].name, "good");
+  EXPECT_FALSE(runs[0].tokens_per_second.has_value());
+  EXPECT_EQ(runs[1].status, "damaged");
+  EXPECT_THAT(runs[1].problem, HasSubstr("journal.jsonl:1"));
+  EXPECT_EQ(runs[1].step, 1);
+  EXPECT_TRUE(std::isnan(runs[1].loss.value_or(0)));
+  EXPECT_EQ(runs[1].total_steps, -1);
+}
+
+TEST_F(RunListTest, OnlyTheEndOfALongLogIsRead) {
+  MakeRun("long", 10, 1);
+  std::string metrics;
+  for (int i = 1; i <= 20000; ++i) absl::StrAppend(&metrics, "{\"step\":", i, ",\"loss\":1.5}\n");
+  Write("long/metrics.jsonl", metrics);
+  EXPECT_EQ(List()[0].step, 20000);
+}
+
+TEST_F(RunListTest, ARunFolderItselfIsAListOfOne) {
+  MakeRun("a", 10, 3);
+  const auto runs = ListRuns(root_ + "/a", [](int64_t) { return true; });
+  ASSERT_TRUE(runs.ok());
+  ASSERT_THAT(*runs, SizeIs(1));
+  EXPECT_EQ((*runs)[0].name, "a");
+}
+
+TEST_F(RunListTest, AFolderWithoutRunsIsEmptyAndNoFolderIsAnError) {
+  EXPECT_THAT(List(), IsEmpty());
+  const auto runs = ListRuns(root_ + "/absent", [](int64_t) { return true; });
+  EXPECT_EQ(ExitCodeFor(runs.status()), ExitCode::kUsage);
+  EXPECT_THAT(std::string(runs.status().message()), HasSubstr("/absent is no folder"));
+}
+
+}  // namespace
+}  // namespace trainctl::run
