@@ -136,6 +136,7 @@ void AddPrepare(CLI::App& app, Action& action) {
       ->capture_default_str();
   verb->add_option("--tokenizer", options->tokenizer,
                    "\"byte\" (one token per byte), a tokenizer.json, a sentencepiece .model, or their folder")
+      ->type_name("TOKENIZER")
       ->capture_default_str();
   verb->add_option("--out", options->prefix, "Writes PREFIX.bin, PREFIX.idx and PREFIX.json")
       ->required()

@@ -105,7 +105,7 @@ void AddAssignments(absl::string_view current, bool several_values, Completion& 
 void AddNamed(absl::string_view name, absl::string_view current, Completion& completion) {
   if (name == "RECIPE" || name == "OUT.TOML") completion.adds = FileNames::kRecipes;
   if (name == "FILE" || name == "IN" || name == "PATH" || name == "PROFILE" || name == "PREFIX" ||
-      name == "OUT.JSON" || name == "OUT.HTML") {
+      name == "TOKENIZER" || name == "OUT.JSON" || name == "OUT.HTML") {
     completion.adds = FileNames::kAll;
   }
   if (name == "FOLDER" || name == "RUN" || name == "DIR") completion.adds = FileNames::kFolders;

@@ -82,12 +82,12 @@ std::vector<Starter> AllStarters() {
         {"launch.max_restarts", nullptr, kChoice}}},
       {"finetune",
        "more training of a Hugging Face model on prompts and answers",
-       "Put the model's folder (config.json and *.safetensors) at model/ and data/train.jsonl (objects with "
+       "Put the model's folder (config.json, tokenizer.json, *.safetensors) at model/ and data/train.jsonl (objects with "
        "\"prompt\" and \"text\") beside it, then: trainctl plan {recipe}",
        {{"run.name", "\"finetune\""},
         {"model.from", "\"model\""},
         {"model.weights", "\"from\""},
-        {"data.tokenizer", nullptr, kChoice},
+        {"data.tokenizer", "\"model\""},
         {"data.seq_len", "1024"},
         {"data.packing", "\"documents\""},
         {"data.train[0].name", "\"answers\""},

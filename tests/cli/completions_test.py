@@ -202,7 +202,7 @@ def tree():
         fail("only %d verbs were walked through" % count)
     print("tree: %d verbs" % count)
     for words, adds, some in [
-            (["plan", ""], "recipes", []), (["data", "prepare", "a", "b", ""], "files", []),
+            (["plan", ""], "recipes", []), (["data", "prepare", "a", "b", ""], "files", []), (["tokenizer", "info", ""], "files", []),
             (["resume", ""], "folders", ["runs/one-20260101-000000"]), (["recipe", "explain", ""], "none", ["train", "train.steps"]),
             (["plan", "x", "--set", "parallel.offload="], "none", ['parallel.offload=["optimizer"]']),
             (["plan", "x", "--sweep", "train.precision=bf16,"], "none", ["train.precision=bf16,fp8"]),

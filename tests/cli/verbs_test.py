@@ -68,6 +68,15 @@ def new_recipes_are_ready_to_use(c):
     with open(c.dir + "/model/config.json") as file:
         config = json.load(file)
     c.write("model/config.json", json.dumps({**config, "vocab_size": 256, "max_position_embeddings": 2048}))
+    # Bytes as GPT-2 writes them, and no merges.
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printable]
+    letters = {byte: chr(byte) if byte in printable else chr(256 + others.index(byte)) for byte in range(256)}
+    c.write("model/tokenizer.json", json.dumps({
+        "version": "1.0", "added_tokens": [], "normalizer": None, "post_processor": None,
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+        "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+        "model": {"type": "BPE", "vocab": {letter: byte for byte, letter in letters.items()}, "merges": []}}))
     for preset in presets:
         file = preset + ".toml"
         c.expect(0, ["new", preset, "--out", file], file, "trainctl plan " + file)
