@@ -82,7 +82,8 @@ std::vector<Starter> AllStarters() {
         {"launch.max_restarts", nullptr, kChoice}}},
       {"finetune",
        "more training of a Hugging Face model on prompts and answers",
-       "Put the model's folder (config.json, tokenizer.json, *.safetensors) at model/ and data/train.jsonl (objects with "
+       "Put the model's folder (config.json, tokenizer.json, *.safetensors) at model/ and data/train.jsonl "
+       "(objects with "
        "\"prompt\" and \"text\") beside it, then: trainctl plan {recipe}",
        {{"run.name", "\"finetune\""},
         {"model.from", "\"model\""},
