@@ -136,6 +136,27 @@ TEST(OperatorFacts, HopperWithLessPowerIsAsMuchSlower) {
   EXPECT_NEAR(SustainedFlops(Device("a100-pcie-80gb"), Precision::kBf16) / 1e12, 0.95 * 252.9, 0.5);
 }
 
+// Of one kernel with less power, whose products are at 500 of 700 W and 750 of 1000 W: as much slower.
+TEST(OperatorFacts, AttentionKeepsToTheClockThatProductsLeave) {
+  const auto forward = [](const char* device, AttentionKernel kernel) {
+    FrameworkProfile framework;
+    framework.attention = kernel;
+    Workload w;
+    w.device = &Device(device);
+    w.framework = &framework;
+    w.seq_len = 8192;
+    return OperatorSeconds(
+               {.kind = WorkKind::kAttention, .rows = 8192, .inner = 4096, .columns = 32, .head_dim = 128}, w)
+        .forward;
+  };
+  EXPECT_NEAR(forward("h100-sxm-96gb-hbm2e", AttentionKernel::kFlash2) /
+                  forward("h100-sxm-80gb", AttentionKernel::kFlash2),
+              7.0 / 5, 0.01);
+  EXPECT_NEAR(forward("b200-sxm-180gb-750w", AttentionKernel::kVendor) /
+                  forward("b200-sxm-180gb", AttentionKernel::kVendor),
+              1000.0 / 750, 0.01);
+}
+
 TEST(OperatorFacts, AttentionTakesWhatWasMeasured) {
   for (const AttentionFact& fact : kAttentions) {
     FrameworkProfile framework;
