@@ -112,6 +112,7 @@ const FrameworkProfile kFrameworks[] = {
      .logit_bytes = 6,
      .logit_moved_bytes = 50,
      .logit_row_bytes = 0,
+     .norm = NormKernel::kPlain,
      .rotary = RotaryKernel::kNone,
      .fused_residual = false,
      .bf16_added_gradient_bytes = 18,

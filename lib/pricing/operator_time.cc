@@ -35,6 +35,11 @@ constexpr double kNormShare = 0.56 / 0.85;
 // Compiled: Dao-AILab/quack@c8ec317 media/bf16_kernel_benchmarks_single_row.svg, RMSNorm of torch.compile on
 // H100, rows of 2,048 to 8,192: 2.19, 2.30 and 1.95 TB/s of 3.35.
 constexpr double kCompiledNormShare = 0.64 / 0.85;
+// Bias, dropout and addition kernel by kernel, and with them random numbers: EleutherAI/cookbook@27dff48d
+// sizing/results/transformer_data/h_sweep_tp.out, what a layer of Megatron takes beside attention and MLP on
+// A100, 8,192 tokens of 8,192, 12,288, 14,336 and 16,384: 3.1, 4.0, 4.6 and 6.6 ms, less 8 bytes of two
+// norms.
+constexpr double kDropoutShare = 0.41 / 0.85;
 // Losses over a row of a vocabulary. Ibid., torch.compile, 131,072 columns: 1.23 TB/s on H100. Liger-Kernel,
 // ibid., cross_entropy of PyTorch on A100, 131,072 columns: 0.83 TB/s forward, 0.85 with the backward;
 // megatron_cross_entropy of 8,192 tokens on H100, as Transformer Engine's: 7.96 ms, 10 bytes a logit. On B200
@@ -72,7 +77,7 @@ ForwardBackward PassesOf(const WorkItem& item, const Workload& w) {
       // and its backward is a pass of its own. Apart: r w, r w and mask, r r w. Of the gradients of an input
       // that several products make each of a layer's two residuals has half: r r w.
       if (!w.model.dropout) return {1, 1 + f.joined_gradients / 2};
-      return {f.fused_residual ? 7.0 / 6 : 15.0 / 6, 11.0 / 6 + f.joined_gradients / 2};
+      return {f.fused_residual ? 7.0 / 6 : 15.0 / 6 / kDropoutShare, 11.0 / 6 + f.joined_gradients / 2};
     case PassKind::kRotary:
       // Without it the gradients of queries, keys and values are still joined: r w of all three.
       if (f.rotary == RotaryKernel::kNone) return {0, 1.5};
