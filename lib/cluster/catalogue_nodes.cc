@@ -39,6 +39,8 @@ constexpr NodeRow kRows[] = {
      "NVIDIA DGX H100/H200 user guide: 8x H200, 8x ConnectX-7 400 Gb/s, 2 TB"},
     {"dgx-b200", "DGX B200", "b200-sxm-180gb", 8, "nvlink-5", "ib-ndr", 8, 2048 * kGB,
      "NVIDIA DGX B200 data sheet: 8x B200, 8x ConnectX-7 400 Gb/s, 2 TB, configurable to 4 TB"},
+    {"hgx-b200-750w", "a node of eight B200 limited to 750 W", "b200-sxm-180gb-750w", 8, "nvlink-5", "ib-ndr",
+     8, 2048 * kGB, "as DGX B200 (NVIDIA DGX B200 data sheet: 8x B200, 8x ConnectX-7 400 Gb/s, 2 TB)"},
     {"dgx-b300", "DGX B300", "b300-sxm-288gb", 8, "nvlink-5", "ib-xdr", 8, 2048 * kGB,
      "NVIDIA DGX B300 data sheet: 8x B300, 8x ConnectX-8 800 Gb/s, 2 TB, configurable to 4 TB"},
     {"gb200-nvl72", "GB200 NVL72, one NVLink domain of 72 GPUs", "gb200-186gb", 72, "nvlink-5-nvl72",

@@ -148,8 +148,12 @@ class Exchanger {
     const double gradient_copies = w_.framework->flat_gradients
                                        ? 2 * kHalf + (wire > kHalf ? kHalf + wire : 0) + 2 * wire
                                        : kHalf + wire;
+    // A rank's part of a block is cast from fp32 and copied to where it is gathered (PyTorch
+    // torch/distributed/ fsdp/_fully_shard/_fsdp_param.py, all_gather_inputs; _fsdp_collectives.py,
+    // all_gather_copy_in).
+    const double part = (4 + 3 * WeightBytes()) / static_cast<double>(dense.shard.ranks);
     const double copies =
-        (w_.framework->copies_gathered_blocks ? 2 * WeightBytes() * (again > 0 ? 2 : 1) : 0) +
+        (w_.framework->copies_gathered_blocks ? (2 * WeightBytes() + part) * (again > 0 ? 2 : 1) : 0) +
         gradient_copies;
     seconds += own.all() * copies / BytesPerSecond(*w_.device);
     times_.spread_seconds = seconds * static_cast<double>(w_.num_micro_batches());

@@ -112,6 +112,7 @@ const FrameworkProfile kFrameworks[] = {
      .logit_bytes = 6,
      .logit_moved_bytes = 50,
      .logit_row_bytes = 0,
+     .norm = NormKernel::kPlain,
      .rotary = RotaryKernel::kNone,
      .fused_residual = false,
      .bf16_added_gradient_bytes = 18,
@@ -182,7 +183,7 @@ const FrameworkProfile kFrameworks[] = {
          "gradients copied in as fp32; pytorch/ao torchao/testing/training/roofline_utils.py: largest value, "
          "then the cast, in two layouts, of weights too (torchao/float8/float8_linear.py, unless they are "
          "gathered "
-         "in float8)",
+         "in float8), which are cast twice; torchtitan/models/llama3/model/model.py@6fc499f:185: repeat_kv",
      .sequence_parallel = true,
      .fused_elementwise = true,
      .selects_operators = true,
@@ -193,6 +194,7 @@ const FrameworkProfile kFrameworks[] = {
      .logit_bytes = 4,
      .norm = NormKernel::kCompiled,
      .quantize_bytes = 6,
+     .quantize_weight_bytes = 8,
      .quantizes_weights = true,
      .rotary = RotaryKernel::kComplex,
      .joined_gradients = 3,
@@ -222,6 +224,7 @@ const FrameworkProfile kFrameworks[] = {
      .norm_forward_bytes = 36,
      .norm_backward_bytes = 84,
      .quantize_bytes = 6,
+     .quantize_weight_bytes = 8,
      .quantizes_weights = true,
      .update_moved_bytes = 80,
      .rotary = RotaryKernel::kComplex,

@@ -77,8 +77,9 @@ struct FrameworkProfile {
   double logit_row_bytes = 12;    // of these, by kernels that go over a row of the vocabulary twice
   NormKernel norm = NormKernel::kLibrary;
   double norm_forward_bytes = 4, norm_backward_bytes = 10;
-  double quantize_bytes = 0;       // an operand brought to low precision, in both layouts
-  bool quantizes_weights = false;  // for every micro-batch, not once a step
+  double quantize_bytes = 0;         // an operand brought to low precision, in both layouts
+  double quantize_weight_bytes = 0;  // a weight brought there; 0: as an operand
+  bool quantizes_weights = false;    // for every micro-batch, not once a step
   // The optimizer where it is not one kernel for all tensors but some for each: bytes that they read and
   // write of a parameter, and how many the host launches for each tensor.
   double update_moved_bytes = 0;

@@ -35,6 +35,11 @@ constexpr double kNormShare = 0.56 / 0.85;
 // Compiled: Dao-AILab/quack@c8ec317 media/bf16_kernel_benchmarks_single_row.svg, RMSNorm of torch.compile on
 // H100, rows of 2,048 to 8,192: 2.19, 2.30 and 1.95 TB/s of 3.35.
 constexpr double kCompiledNormShare = 0.64 / 0.85;
+// Bias, dropout and addition kernel by kernel, and with them random numbers: EleutherAI/cookbook@27dff48d
+// sizing/results/transformer_data/h_sweep_tp.out, what a layer of Megatron takes beside attention and MLP on
+// A100, 8,192 tokens of 8,192, 12,288, 14,336 and 16,384: 3.1, 4.0, 4.6 and 6.6 ms, less 8 bytes of two
+// norms.
+constexpr double kDropoutShare = 0.41 / 0.85;
 // Losses over a row of a vocabulary. Ibid., torch.compile, 131,072 columns: 1.23 TB/s on H100. Liger-Kernel,
 // ibid., cross_entropy of PyTorch on A100, 131,072 columns: 0.83 TB/s forward, 0.85 with the backward;
 // megatron_cross_entropy of 8,192 tokens on H100, as Transformer Engine's: 7.96 ms, 10 bytes a logit. On B200
@@ -72,11 +77,16 @@ ForwardBackward PassesOf(const WorkItem& item, const Workload& w) {
       // and its backward is a pass of its own. Apart: r w, r w and mask, r r w. Of the gradients of an input
       // that several products make each of a layer's two residuals has half: r r w.
       if (!w.model.dropout) return {1, 1 + f.joined_gradients / 2};
-      return {f.fused_residual ? 7.0 / 6 : 15.0 / 6, 11.0 / 6 + f.joined_gradients / 2};
+      return {f.fused_residual ? 7.0 / 6 : 15.0 / 6 / kDropoutShare, 11.0 / 6 + f.joined_gradients / 2};
     case PassKind::kRotary:
       // Without it the gradients of queries, keys and values are still joined: r w of all three.
       if (f.rotary == RotaryKernel::kNone) return {0, 1.5};
-      if (f.rotary == RotaryKernel::kComplex) return {5, 5};  // 2 + 4, 4 + 4, 4 + 2 bytes against 2 + 2
+      if (f.rotary == RotaryKernel::kComplex) {
+        // 2 + 4, 4 + 4, 4 + 2 bytes against 2 + 2. Where queries share them keys and values are then
+        // repeated: theirs read, as many as queries have written, twice; and their gradients summed.
+        const double passes = w.model.kv_heads < w.model.heads ? 6 : 5;
+        return {passes, passes};
+      }
       // NVIDIA/Megatron-LM@d98e8a64 megatron/core/models/common/embeddings/rope_utils.py,
       // _apply_rotary_pos_emb_bshd, in bytes of an element: times cosine 4, half negated 2, joined 4, times
       // sine 4, added 6, joined with what is not rotated 4, against 4; backward 4 + 4 + 2 + 4 + 6.
@@ -187,9 +197,16 @@ double ExpertRows(double rows, Precision precision) {
 // nvte_is_non_tn_fp8_gemm_supported).
 double QuantizeBytes(const Workload& w) {
   const FrameworkProfile& f = *w.framework;
+  if (w.quantize_bytes > 0) return w.quantize_bytes;
   if (w.precision != Precision::kFp8 || f.largest_bytes == 0) return f.quantize_bytes;
   const double transposed = GenerationOf(*w.device) == Generation::kBlackwell ? 1 : 0;
   return f.quantize_bytes + f.largest_bytes - transposed;
+}
+
+double QuantizeWeightBytes(const Workload& w) {
+  if (w.quantize_weight_bytes > 0) return w.quantize_weight_bytes;
+  return w.framework->quantize_weight_bytes > 0 ? w.framework->quantize_weight_bytes
+                                                : w.framework->quantize_bytes;
 }
 
 // Transformer Engine casts the operand of each expert on its own, unless history has the scales ready;
@@ -229,7 +246,7 @@ ForwardBackward QuantizeSeconds(const WorkItem& item, const Workload& w, double 
   if (!fused || last) seconds.backward += PassSeconds(device, bytes * item.columns, kernels);
   if (w.framework->quantizes_weights && !w.gathers_fp8 && !w.weights_in_fp8) {
     const double weights = item.batch * item.inner * item.columns;
-    seconds.forward += PassSeconds(device, w.framework->quantize_bytes * weights, 1);
+    seconds.forward += PassSeconds(device, QuantizeWeightBytes(w) * weights, 1);
   }
   return seconds;
 }
@@ -238,14 +255,15 @@ ForwardBackward ProductsSeconds(const WorkItem& item, const Workload& w) {
   const bool low = w.IsFp8() && item.fp8;
   const Precision precision = low || !w.IsFp8() ? w.precision : Precision::kBf16;
   const double rows = item.expert ? ExpertRows(item.rows, low ? w.precision : Precision::kBf16) : item.rows;
-  const auto product = [&](double m, double inner, double columns, double result_bytes) {
-    return ProductSeconds(item, w, precision,
+  const auto product = [&](Precision of, double m, double inner, double columns, double result_bytes) {
+    return ProductSeconds(item, w, of,
                           {.rows = m, .inner = inner, .columns = columns, .result_bytes = result_bytes});
   };
   const bool adds = w.framework->accumulates_in_product;
-  ForwardBackward seconds = {
-      product(rows, item.inner, item.columns, 2),
-      product(rows, item.columns, item.inner, 2) + product(item.inner, rows, item.columns, adds ? 8 : 2)};
+  const Precision of_gradients = low && w.half_weight_gradients ? Precision::kBf16 : precision;
+  ForwardBackward seconds = {product(precision, rows, item.inner, item.columns, 2),
+                             product(precision, rows, item.columns, item.inner, 2) +
+                                 product(of_gradients, item.inner, rows, item.columns, adds ? 8 : 2)};
   if (w.model.linear_bias && !item.expert && !adds && !w.frozen) {
     // The bias's gradient: those of the outputs are read and summed over the tokens.
     seconds.backward += PassSeconds(*w.device, item.batch * item.rows * item.columns * 2, 1);
@@ -326,7 +344,9 @@ ForwardBackward HeadSeconds(const Workload& w) {
   const double columns = std::ceil(static_cast<double>(w.model.vocab) / multiple) * multiple / tp;
   const Precision precision = w.IsFp8() && !w.fused_experts ? Precision::kBf16 : w.precision;
   const FrameworkProfile& f = *w.framework;
-  const double moved = f.logit_moved_bytes + f.logit_row_bytes * (1 / kLossShare - 1);
+  const double row_bytes = w.logit_moved_bytes > 0 ? w.logit_row_bytes : f.logit_row_bytes;
+  const double moved = (w.logit_moved_bytes > 0 ? w.logit_moved_bytes : f.logit_moved_bytes) +
+                       row_bytes * (1 / kLossShare - 1);
   const double loss = ElementwiseSeconds(device, tokens * columns * moved / 2);
   const bool adds = w.framework->accumulates_in_product;
   return {MatmulSeconds(device, precision, {1, tokens, hidden, columns, 2}) + loss +

@@ -182,9 +182,10 @@ class RowReader {
         absl::string_view(w.device->name) == "b200-sxm-180gb") {
       // torchao's are "limited to 750W" (pytorch/ao@9e3758d1, torchao/prototype/mx_formats/README.md, before
       // it was edited to "power limited").
-      TRAINCTL_ASSIGN_OR_RETURN(const cluster::DeviceMatch limited, cluster::FindDevice("b100-sxm-192gb"));
+      TRAINCTL_ASSIGN_OR_RETURN(const cluster::DeviceMatch limited,
+                                cluster::FindDevice("b200-sxm-180gb-750w"));
       w.device = limited.device;
-      Assume("B200 with a power limit = B100, the same chips at 700 W");
+      Assume("B200 with a power limit = limited to 750 W");
     }
     w.node = &cluster::DefaultNodeFor(*w.device);
     // Where the source is known for its own machines.

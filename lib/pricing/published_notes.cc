@@ -93,12 +93,25 @@ class NotesReader {
   void ReadTitan() {
     w_.gathers_fp8 =
         w_.precision == Precision::kFp8 && !Says("rowwise") && (Says("float8") || Says("tensorwise"));
+    // pytorch/ao@36027d82 torchao/testing/training/roofline_utils.py, get_tensor_memory_traffic_ovhd_s. By
+    // rows: 2 + 1 + 2 and 2 + 1 bytes, of a weight 2 + 1, 2 + 2 and 2 + 1; with gradients of weights in high
+    // precision (gw_hp) 2 + 1, and twice. In blocks of 32: 2 + 1 twice, of weights too.
+    if (w_.precision == Precision::kMxfp8) {
+      w_.quantize_bytes = w_.quantize_weight_bytes = 6;
+    } else if (w_.precision == Precision::kFp8 && Says("rowwise")) {
+      w_.half_weight_gradients = Says("gw_hp");
+      w_.quantize_bytes = w_.half_weight_gradients ? 3 : 8;
+      w_.quantize_weight_bytes = w_.half_weight_gradients ? 6 : 10;
+    }
     // Its page names torchtitan 0.0.2 for the H100 (docs/source/workflows/training.md:56-57), where the
     // compilation of the loss is commented out (torchtitan@048f65d torchtitan/components/loss.py:18): half
     // logits, in fp32 with their log-softmax and gradient.
     if (!absl::StrContains(text_.source, "pytorch/ao")) return;
     if (w_.device->silicon == cluster::Silicon::kHopper) {
-      w_.logit_bytes = 14;
+      const FrameworkProfile& eager = *FindFramework("torchtitan-eager");
+      w_.logit_bytes = eager.logit_bytes;
+      w_.logit_moved_bytes = eager.logit_moved_bytes;
+      w_.logit_row_bytes = eager.logit_row_bytes;
       Assume("the loss is not compiled (torchtitan 0.0.2)");
     }
     // The B200's page names torchtitan@6fc499f (line 308), whose list of operators to keep

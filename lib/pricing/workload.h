@@ -86,13 +86,17 @@ struct Workload {
   bool half_moments = false;              // moments in half precision, which the update unpacks to fp32
   bool weights_in_fp8 = false;            // matrices are kept in low precision alone, and gathered so
   bool frozen = false;  // adapters alone are trained: no gradients, no optimizer of the rest
-  std::optional<bool> stops_recompute_early;  // empty: as the framework
-  double exchanged_gradient_bytes = 0;        // per gradient on the wire; 0: as the framework
-  bool gathers_fp8 = false;                   // matrices are brought to FP8 before they are gathered
-  bool fused_norms = false;                   // each a kernel, whatever the framework's are
-  std::optional<bool> embedding_is_layer;     // when layers are cut into stages; empty: as the framework
-  int64_t loss_chunks = 1;             // logits are formed so many times, for a part of the tokens each
-  bool activations_on_host = false;    // kept activations wait in host memory for the backward
+  std::optional<bool> stops_recompute_early;          // empty: as the framework
+  double exchanged_gradient_bytes = 0;                // per gradient on the wire; 0: as the framework
+  bool gathers_fp8 = false;                           // matrices are brought to FP8 before they are gathered
+  double logit_moved_bytes = 0, logit_row_bytes = 0;  // of the loss; 0: both as the framework
+  double quantize_bytes = 0;               // an operand brought to low precision; 0: as the framework
+  double quantize_weight_bytes = 0;        // a weight brought there; 0: as the framework
+  bool half_weight_gradients = false;      // with low precision: gradients of weights are not of it
+  bool fused_norms = false;                // each a kernel, whatever the framework's are
+  std::optional<bool> embedding_is_layer;  // when layers are cut into stages; empty: as the framework
+  int64_t loss_chunks = 1;                 // logits are formed so many times, for a part of the tokens each
+  bool activations_on_host = false;        // kept activations wait in host memory for the backward
   int64_t offloaded_layers = 0;        // of each pipeline rank: their kept activations wait in host memory
   bool optimizer_on_host = false;      // master copy and moments live and are updated in host memory
   bool optimizer_in_backward = false;  // a gradient is applied and dropped as soon as it is there

@@ -88,11 +88,12 @@ TEST(DataParallelTime, WhatIsCastBeforeItIsGatheredTakesHalfTheWay) {
   const double own = ParametersOfRank(w, 0).all(), layers = ParametersOfRank(w, 0).layers;
   const double whole = TimeDataParallel(w, Endless(), false).total();
   w.gathers_fp8 = true;
-  // The first block's gather of half the bytes, and what is copied out of gathered blocks: 4 bytes, not 8.
+  // The first block's gather of half the bytes, and what is copied out of gathered blocks: 4 bytes, not 8; of
+  // a rank's eighth, cast and copied twice, 7 bytes and not 10.
   const double gather = Collect(w, Collective::kAllGather, layers / 32 * 2, {8, 8}) -
                         Collect(w, Collective::kAllGather, layers / 32, {8, 8});
   EXPECT_NEAR(whole - TimeDataParallel(w, Endless(), false).total(),
-              gather + own * 4 / BytesPerSecond(*w.device), 1e-9);
+              gather + own * (4 + 2 * 3.0 / 8) / BytesPerSecond(*w.device), 1e-9);
 }
 
 TEST(DataParallelTime, OwnersBroadcastWhatOthersGather) {
@@ -114,10 +115,11 @@ TEST(DataParallelTime, FullyShardedBlocksAreGatheredTwiceAndCopied) {
   const double layer = own.layers / 32;
   const double gather = Collect(w, Collective::kAllGather, layer * 2, {8, 8});
   const double scatter = Collect(w, Collective::kReduceScatter, layer * 4, {8, 8});
-  // First gather, last scatter, the embedding's; 2 x (2 + 2) bytes copied out, 2 + 4 copied in.
+  // First gather, last scatter, the embedding's; 2 x (2 + 2) bytes copied out, 2 + 4 copied in; of a rank's
+  // eighth twice 4 + 2 to cast it and 2 + 2 to bring it where it is gathered.
   const double tables = Collect(w, Collective::kAllGather, own.tables / 2 * 2, {8, 8}) +
                         Collect(w, Collective::kReduceScatter, own.tables / 2 * 4, {8, 8});
-  const double copies = own.all() * 14 / BytesPerSecond(*w.device);
+  const double copies = own.all() * (14 + 2 * 10.0 / 8) / BytesPerSecond(*w.device);
   EXPECT_NEAR(hidden.total(), gather + scatter + tables + copies, 1e-9);
   // With nothing to hide behind, every layer pays two gathers and a scatter.
   EXPECT_NEAR(TimeDataParallel(w, PassTimes{}, false).total() - hidden.total(), 32 * (2 * gather + scatter),

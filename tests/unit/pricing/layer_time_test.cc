@@ -135,8 +135,9 @@ TEST(LayerTime, WeightsAreCastForEveryMicroBatchUnlessTheyComeSo) {
   w.precision = Precision::kFp8;
   const double cast = LayerPassTimes(w, 0, {}, true).forward;
   w.gathers_fp8 = true;
-  // Six bytes of 4096 x (6144 + 4096 + 2 x 14336 + 14336) weights, and 2 us for each of the four kernels.
-  const double bytes = 6 * 4096.0 * (6144 + 4096 + 2 * 14336 + 14336);
+  // Largest value and cast, twice: eight bytes of 4096 x (6144 + 4096 + 2 x 14336 + 14336) weights, and 2 us
+  // for each of the four kernels.
+  const double bytes = 8 * 4096.0 * (6144 + 4096 + 2 * 14336 + 14336);
   EXPECT_NEAR(cast - LayerPassTimes(w, 0, {}, true).forward, bytes / (0.85 * 3.35e12) + 4 * 2e-6, 1e-9);
 }
 

@@ -136,6 +136,27 @@ TEST(OperatorFacts, HopperWithLessPowerIsAsMuchSlower) {
   EXPECT_NEAR(SustainedFlops(Device("a100-pcie-80gb"), Precision::kBf16) / 1e12, 0.95 * 252.9, 0.5);
 }
 
+// Of one kernel with less power, whose products are at 500 of 700 W and 750 of 1000 W: as much slower.
+TEST(OperatorFacts, AttentionKeepsToTheClockThatProductsLeave) {
+  const auto forward = [](const char* device, AttentionKernel kernel) {
+    FrameworkProfile framework;
+    framework.attention = kernel;
+    Workload w;
+    w.device = &Device(device);
+    w.framework = &framework;
+    w.seq_len = 8192;
+    return OperatorSeconds(
+               {.kind = WorkKind::kAttention, .rows = 8192, .inner = 4096, .columns = 32, .head_dim = 128}, w)
+        .forward;
+  };
+  EXPECT_NEAR(forward("h100-sxm-96gb-hbm2e", AttentionKernel::kFlash2) /
+                  forward("h100-sxm-80gb", AttentionKernel::kFlash2),
+              7.0 / 5, 0.01);
+  EXPECT_NEAR(forward("b200-sxm-180gb-750w", AttentionKernel::kVendor) /
+                  forward("b200-sxm-180gb", AttentionKernel::kVendor),
+              1000.0 / 750, 0.01);
+}
+
 TEST(OperatorFacts, AttentionTakesWhatWasMeasured) {
   for (const AttentionFact& fact : kAttentions) {
     FrameworkProfile framework;
@@ -268,8 +289,31 @@ TEST(OperatorFacts, NormsTakeWhatWasMeasured) {
   }
 }
 
-// Ibid., megatron_cross_entropy, 8,192 tokens on H100: Triton's kernels, as Transformer Engine's are, 7.96 ms
-// with the backward for 131,072 columns and 4.02 for 65,536.
+// EleutherAI/cookbook, ibid., h_sweep_tp.out: a layer less its attention and its MLP, two norms and two
+// biases, dropouts and additions, 4 sequences of 2,048; three durations in tenths of a millisecond decide
+// each.
+TEST(OperatorFacts, WhatIsBesideAttentionAndMlpTakesWhatWasMeasured) {
+  for (const auto& [hidden, milliseconds] :
+       {std::pair{8192, 3.1}, std::pair{12288, 4.0}, std::pair{14336, 4.6}, std::pair{16384, 6.6}}) {
+    Workload w;
+    w.device = &Device("a100-sxm-80gb");
+    w.framework = FindFramework("megatron-deepspeed");
+    w.model.dropout = true;
+    FrameworkProfile asynchronous = *w.framework;
+    asynchronous.blocking_launches = false;
+    w.framework = &asynchronous;
+    const double bytes = 2 * 8192.0 * hidden;
+    const auto forward = [&](PassKind pass, double passes) {
+      return OperatorSeconds({.kind = WorkKind::kElementwise, .pass = pass, .moved_bytes = passes * bytes}, w)
+          .forward;
+    };
+    const double seconds = 2 * forward(PassKind::kNorm, 2) + 2 * forward(PassKind::kResidual, 3);
+    EXPECT_NEAR(seconds * 1e3 / milliseconds, 1, 0.15) << hidden;
+  }
+}
+
+// Liger-Kernel, ibid., megatron_cross_entropy, 8,192 tokens on H100: Triton's kernels, as Transformer
+// Engine's are, 7.96 ms with the backward for 131,072 columns and 4.02 for 65,536.
 TEST(OperatorFacts, LossesTakeWhatWasMeasured) {
   for (const auto& [columns, milliseconds] : {std::pair{131072, 7.96}, std::pair{65536, 4.02}}) {
     Workload w;

@@ -125,6 +125,27 @@ TEST(ApplyNotes, TensorwiseFloat8IsGatheredAsSuch) {
   EXPECT_FALSE(large.fused_norms);
 }
 
+// pytorch/ao@36027d82 torchao/testing/training/roofline_utils.py: by rows 2 + 1 + 2 and 2 + 1 bytes are moved
+// of an operand; with gradients of weights in high precision 2 + 1; in blocks 2 + 1 twice.
+TEST(ApplyNotes, RecipesOfFloat8CastByTheirScales) {
+  const auto read = [](const char* notes, Precision precision) {
+    Workload w = Of("torchtitan", "H100");
+    w.precision = precision;
+    Apply({.source = "pytorch/ao@1:x.md", .notes = notes}, w);
+    return w;
+  };
+  EXPECT_EQ(read("rowwise bf16 all-gather", Precision::kFp8).quantize_bytes, 8);
+  EXPECT_EQ(read("rowwise bf16 all-gather", Precision::kFp8).quantize_weight_bytes, 10);
+  EXPECT_FALSE(read("rowwise", Precision::kFp8).half_weight_gradients);
+  EXPECT_EQ(read("rowwise_with_gw_hp", Precision::kFp8).quantize_bytes, 3);
+  EXPECT_TRUE(read("rowwise_with_gw_hp", Precision::kFp8).half_weight_gradients);
+  EXPECT_EQ(read("mxfp8_cublas", Precision::kMxfp8).quantize_weight_bytes, 6);
+  EXPECT_EQ(read("tensorwise", Precision::kFp8).quantize_bytes, 0);
+  EXPECT_EQ(read("bf16", Precision::kBf16).quantize_bytes, 0);
+  // The loss that is not compiled moves what the eager profile's does.
+  EXPECT_EQ(read("bf16", Precision::kBf16).logit_moved_bytes, 36);
+}
+
 // mosaicml/llm-foundry@9fa3ceb9 and @b2a43a14, sweep.sh: PyTorch 1.13.1 and 2.1.0.
 TEST(ApplyNotes, FoundrysTablesAreOfTwoReleases) {
   Workload april = Of("fsdp1", "A100-40GB");

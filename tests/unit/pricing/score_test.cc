@@ -45,7 +45,7 @@ TEST(PublishedRuns, TorchtitanCompilesWhenItIsAskedTo) {
   EXPECT_STREQ(Priced({{"notes", "Float8"}}).framework->name, "torchtitan");
   EXPECT_STREQ(Priced({{"source", "pytorch/ao@1:x.md"}, {"notes", "torchtitan"}}).framework->name,
                "torchtitan");
-  EXPECT_STREQ(Priced({{"gpu_type", "B200 (power limited)"}}).device->name, "b100-sxm-192gb");
+  EXPECT_STREQ(Priced({{"gpu_type", "B200 (power limited)"}}).device->name, "b200-sxm-180gb-750w");
   EXPECT_STREQ(Priced({{"gpu_type", "B200"}}).device->name, "b200-sxm-180gb");
   // Its A100 of April 2024 are AWS's: 50 GB/s a node.
   EXPECT_EQ(Priced({{"gpu_type", "A100-80GB"}}).node->name, "p4de.24xlarge");
