@@ -16,10 +16,12 @@ namespace trainctl::cli {
 namespace {
 
 constexpr std::array kCommands = {
-    Command{AddNew},    Command{AddData},        Command{AddPlan}, Command{AddRecipe}, Command{AddCheckpoint},
-    Command{AddRuns},   Command{AddStatus},      Command{AddLogs}, Command{AddStop},   Command{AddLaunch},
-    Command{AddResume}, Command{AddGenerate},    Command{AddEval}, Command{AddScore},  Command{AddCalibrate},
-    Command{AddDoctor}, Command{AddCompletions}, Command{AddMan},  Command{AddExport}, Command{AddVersion},
+    Command{AddNew},         Command{AddData},   Command{AddPlan},      Command{AddRecipe},
+    Command{AddCheckpoint},  Command{AddRuns},   Command{AddStatus},    Command{AddLogs},
+    Command{AddStop},        Command{AddLaunch}, Command{AddResume},    Command{AddGenerate},
+    Command{AddEval},        Command{AddScore},  Command{AddCalibrate}, Command{AddDoctor},
+    Command{AddCompletions}, Command{AddMan},    Command{AddExport},    Command{AddTrace},
+    Command{AddVersion},
 };
 
 bool JsonRequested(const CLI::App& app) {
