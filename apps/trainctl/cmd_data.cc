@@ -134,14 +134,20 @@ void AddPrepare(CLI::App& app, Action& action) {
   verb->add_option("--kind", options->kind, "Of all files: by their names, or as said here")
       ->check(CLI::IsMember({"auto", "jsonl", "text"}))
       ->capture_default_str();
-  verb->add_option("--tokenizer", options->tokenizer, "\"byte\": one token per byte")->capture_default_str();
+  verb->add_option("--tokenizer", options->tokenizer,
+                   "\"byte\" (one token per byte), a tokenizer.json, a sentencepiece .model, or their folder")
+      ->capture_default_str();
   verb->add_option("--out", options->prefix, "Writes PREFIX.bin, PREFIX.idx and PREFIX.json")
       ->required()
       ->type_name("PREFIX");
   verb->add_option("--text-field", options->text_field, "JSONL: the field with the text")
       ->capture_default_str();
-  verb->add_flag("--end-of-document", options->end_of_document,
-                 "End each document with token 256; the model needs vocab >= 257");
+  verb->add_flag(
+      "--end-of-document", options->end_of_document,
+      "End each document with token 256 (the model needs vocab >= 257), or the tokenizer's own end token");
+  verb->add_option("--threads", options->num_threads, "Threads that tokenize (default: one per core)")
+      ->check(CLI::Range(0, 1024))
+      ->type_name("N");
   verb->add_flag("--force", options->overwrite, "Replace files that exist");
   verb->callback([&action, options] {
     action = [options](const Output& output) { return RunPrepare(*options, output); };

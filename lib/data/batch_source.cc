@@ -119,11 +119,6 @@ class OrderedSource : public BatchSource {
 };
 
 absl::StatusOr<Shape> CheckedShape(const recipe::Recipe& recipe) {
-  if (recipe.data.tokenizer != "byte") {
-    return UsageError(
-        absl::StrCat("data.tokenizer = '", recipe.data.tokenizer,
-                     "': only \"byte\" can be used; tokenize other data beforehand into .bin/.idx"));
-  }
   Shape shape;
   shape.batch_sequences = recipe.train.batch_sequences;
   shape.seq_len = recipe.data.seq_len;
@@ -154,13 +149,27 @@ double HoldoutOf(const recipe::DataConfig& data, const recipe::DataSource& sourc
   return holdout;
 }
 
+// Null for bytes.
+absl::StatusOr<std::unique_ptr<tokenizer::Tokenizer>> LoadTokenizer(const recipe::Recipe& recipe) {
+  if (recipe.data.tokenizer == "byte") return nullptr;
+  TRAINCTL_ASSIGN_OR_RETURN(auto tokenizer, tokenizer::Tokenizer::Load(recipe.data.tokenizer));
+  if (tokenizer->vocab_size() > recipe.model.spec.vocab) {
+    return UsageError(absl::StrCat("data.tokenizer = '", recipe.data.tokenizer, "' has ids up to ",
+                                   tokenizer->vocab_size() - 1, ", but model.vocab is ",
+                                   recipe.model.spec.vocab, "; set model.vocab = ", tokenizer->vocab_size(),
+                                   " or more"));
+  }
+  return tokenizer;
+}
+
 // The same split for training and evaluation: it depends on the seed, the source's place and its documents.
-absl::StatusOr<Split> OpenSplit(const recipe::Recipe& recipe, size_t index) {
+absl::StatusOr<Split> OpenSplit(const recipe::Recipe& recipe, const tokenizer::Tokenizer* tokenizer,
+                                size_t index) {
   const recipe::DataSource& source = recipe.data.train[index];
   const std::string name = NameOf(source, "train", index);
   if (source.files.empty()) return UsageError(absl::StrCat("data source ", name, " has no files"));
   TRAINCTL_ASSIGN_OR_RETURN(std::shared_ptr<const DocumentStore> store,
-                            OpenDocuments(source, recipe.model.spec.vocab));
+                            OpenDocuments(source, recipe.model.spec.vocab, tokenizer));
   return SplitDocuments(std::move(store), HoldoutOf(recipe.data, source), recipe.run.seed,
                         StreamOf(absl::StrCat("data.train[", index, "]/holdout")), name);
 }
@@ -205,21 +214,22 @@ absl::StatusOr<EvalSet> MakeEvalSet(std::string name, DocumentSet documents, con
   return set;
 }
 
-absl::StatusOr<DocumentSet> OpenEvalFiles(const recipe::Recipe& recipe, const recipe::DataSource& source,
-                                          const std::string& name) {
+absl::StatusOr<DocumentSet> OpenEvalFiles(const recipe::Recipe& recipe, const tokenizer::Tokenizer* tokenizer,
+                                          const recipe::DataSource& source, const std::string& name) {
   if (source.files.empty()) return UsageError(absl::StrCat("evaluation set ", name, " has no files"));
   TRAINCTL_ASSIGN_OR_RETURN(std::shared_ptr<const DocumentStore> store,
-                            OpenDocuments(source, recipe.model.spec.vocab));
+                            OpenDocuments(source, recipe.model.spec.vocab, tokenizer));
   TRAINCTL_ASSIGN_OR_RETURN(Split split, SplitDocuments(std::move(store), 0.0, recipe.run.seed, 0, name));
   return std::move(split.train);
 }
 
 // What the training sources hold out, as one set.
-absl::StatusOr<DocumentSet> OpenHeldOut(const recipe::Recipe& recipe, const std::string& name) {
+absl::StatusOr<DocumentSet> OpenHeldOut(const recipe::Recipe& recipe, const tokenizer::Tokenizer* tokenizer,
+                                        const std::string& name) {
   std::vector<DocumentSet> held_out;
   for (size_t i = 0; i < recipe.data.train.size(); ++i) {
     if (HoldoutOf(recipe.data, recipe.data.train[i]) == 0) continue;
-    TRAINCTL_ASSIGN_OR_RETURN(Split split, OpenSplit(recipe, i));
+    TRAINCTL_ASSIGN_OR_RETURN(Split split, OpenSplit(recipe, tokenizer, i));
     held_out.push_back(std::move(split.held_out));
   }
   if (held_out.empty())
@@ -234,9 +244,10 @@ absl::StatusOr<DocumentSet> OpenHeldOut(const recipe::Recipe& recipe, const std:
 absl::StatusOr<std::unique_ptr<BatchSource>> OpenTrainSource(const recipe::Recipe& recipe) {
   TRAINCTL_ASSIGN_OR_RETURN(const Shape shape, CheckedShape(recipe));
   if (recipe.data.train.empty()) return UsageError("data.train: no source is given");
+  TRAINCTL_ASSIGN_OR_RETURN(const auto tokenizer, LoadTokenizer(recipe));
   std::vector<MixedSource::Source> sources;
   for (size_t i = 0; i < recipe.data.train.size(); ++i) {
-    TRAINCTL_ASSIGN_OR_RETURN(Split split, OpenSplit(recipe, i));
+    TRAINCTL_ASSIGN_OR_RETURN(Split split, OpenSplit(recipe, tokenizer.get(), i));
     MixedSource::Source source;
     source.stream_name = absl::StrCat("data.train[", i, "]");
     source.stream = std::make_unique<TokenStream>(
@@ -250,6 +261,7 @@ absl::StatusOr<std::unique_ptr<BatchSource>> OpenTrainSource(const recipe::Recip
 
 absl::StatusOr<std::vector<EvalSet>> OpenEvalSets(const recipe::Recipe& recipe) {
   TRAINCTL_ASSIGN_OR_RETURN(const Shape shape, CheckedShape(recipe));
+  TRAINCTL_ASSIGN_OR_RETURN(const auto tokenizer, LoadTokenizer(recipe));
   std::vector<EvalSet> sets;
   const auto add = [&](absl::StatusOr<DocumentSet> documents, const std::string& name) -> absl::Status {
     TRAINCTL_RETURN_IF_ERROR(documents.status());
@@ -266,7 +278,7 @@ absl::StatusOr<std::vector<EvalSet>> OpenEvalSets(const recipe::Recipe& recipe) 
       return UsageError(absl::StrCat("evaluation set ", name, ": weight is for data.train"));
     }
     if (source.holdout == 0) {
-      TRAINCTL_RETURN_IF_ERROR(add(OpenEvalFiles(recipe, source, name), name));
+      TRAINCTL_RETURN_IF_ERROR(add(OpenEvalFiles(recipe, tokenizer.get(), source, name), name));
       continue;
     }
     if (!source.files.empty() || held_out_is_named) {
@@ -275,11 +287,11 @@ absl::StatusOr<std::vector<EvalSet>> OpenEvalSets(const recipe::Recipe& recipe) 
           held_out_is_named ? "only one set can be the held-out one" : "give either files or holdout"));
     }
     held_out_is_named = true;
-    TRAINCTL_RETURN_IF_ERROR(add(OpenHeldOut(recipe, name), name));
+    TRAINCTL_RETURN_IF_ERROR(add(OpenHeldOut(recipe, tokenizer.get(), name), name));
   }
   const auto holds_out = [](const recipe::DataSource& source) { return source.holdout != 0; };
   if (!held_out_is_named && std::any_of(recipe.data.train.begin(), recipe.data.train.end(), holds_out)) {
-    TRAINCTL_RETURN_IF_ERROR(add(OpenHeldOut(recipe, "held-out"), "held-out"));
+    TRAINCTL_RETURN_IF_ERROR(add(OpenHeldOut(recipe, tokenizer.get(), "held-out"), "held-out"));
   }
   return sets;
 }

@@ -113,15 +113,15 @@ std::unique_ptr<DocumentStore> Concatenate(std::vector<std::unique_ptr<DocumentS
   return std::make_unique<ConcatenatedDocuments>(std::move(stores));
 }
 
-absl::StatusOr<std::unique_ptr<DocumentStore>> OpenDocuments(const recipe::DataSource& source,
-                                                             int64_t vocab) {
+absl::StatusOr<std::unique_ptr<DocumentStore>> OpenDocuments(const recipe::DataSource& source, int64_t vocab,
+                                                             const tokenizer::Tokenizer* tokenizer) {
   const bool end_of_document = vocab > kByteVocab;
   std::vector<std::unique_ptr<DocumentStore>> stores;
   std::set<std::string> prefixes;
   size_t next = 0;
   while (next < source.files.size()) {
     TRAINCTL_ASSIGN_OR_RETURN(const SourceKind kind, KindOfFile(source, source.files[next]));
-    if (kind != SourceKind::kIndexed && vocab < kByteVocab) {
+    if (kind != SourceKind::kIndexed && tokenizer == nullptr && vocab < kByteVocab) {
       return UsageError(absl::StrCat(
           source.files[next], ": the byte tokenizer needs model.vocab >= ", kByteVocab, ", not ", vocab));
     }
@@ -143,11 +143,14 @@ absl::StatusOr<std::unique_ptr<DocumentStore>> OpenDocuments(const recipe::DataS
       if (next_kind != kind) break;
       files.push_back(source.files[next]);
     }
-    if (kind == SourceKind::kText) {
+    const JsonlFields fields = {source.text_field, source.prompt_field};
+    if (tokenizer != nullptr) {
+      TRAINCTL_ASSIGN_OR_RETURN(auto store, OpenTokenizedDocuments(files, kind, fields, *tokenizer));
+      stores.push_back(std::move(store));
+    } else if (kind == SourceKind::kText) {
       TRAINCTL_ASSIGN_OR_RETURN(auto store, OpenTextDocuments(std::move(files), end_of_document));
       stores.push_back(std::move(store));
     } else {
-      const JsonlFields fields = {source.text_field, source.prompt_field};
       TRAINCTL_ASSIGN_OR_RETURN(auto store, OpenJsonlDocuments(files, fields, end_of_document));
       stores.push_back(std::move(store));
     }

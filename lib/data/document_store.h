@@ -3,6 +3,9 @@
 //
 // The byte tokenizer: a token is a byte's value. When the model's vocabulary is above 256, token 256 ends
 // each text or JSONL document that is not empty; indexed datasets hold their tokens as they are.
+//
+// Any other tokenizer: what it puts before and behind each text is there, and its end-of-document token, if
+// it has one, ends each document that is not empty (once).
 #pragma once
 
 #include <cstdint>
@@ -13,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "data/jsonl_reader.h"
 #include "recipe/recipe.h"
+#include "tokenizer/tokenizer.h"
 
 namespace trainctl::data {
 
@@ -45,8 +49,10 @@ absl::StatusOr<SourceKind> KindOfFile(const recipe::DataSource& source, const st
 std::string IndexedPrefix(const std::string& file);
 
 // Opens all files of a source, in the order given. An indexed dataset named by both of its files counts once.
-// UsageError for an unknown kind; BadDataError and EnvironmentError name the file.
-absl::StatusOr<std::unique_ptr<DocumentStore>> OpenDocuments(const recipe::DataSource& source, int64_t vocab);
+// UsageError for an unknown kind; BadDataError and EnvironmentError name the file. Without a tokenizer tokens
+// are bytes; one is not needed after this.
+absl::StatusOr<std::unique_ptr<DocumentStore>> OpenDocuments(const recipe::DataSource& source, int64_t vocab,
+                                                             const tokenizer::Tokenizer* tokenizer = nullptr);
 
 // One document per file, read when needed: any number of files, no memory but their names. UsageError for a
 // packed one, which cannot be read from the middle.
@@ -58,6 +64,12 @@ absl::StatusOr<std::unique_ptr<DocumentStore>> OpenTextDocuments(std::vector<std
 absl::StatusOr<std::unique_ptr<DocumentStore>> OpenJsonlDocuments(const std::vector<std::string>& files,
                                                                   const JsonlFields& fields,
                                                                   bool end_of_document);
+
+// Text files (a document each) or JSONL, tokenized into memory at opening.
+absl::StatusOr<std::unique_ptr<DocumentStore>> OpenTokenizedDocuments(const std::vector<std::string>& files,
+                                                                      SourceKind kind,
+                                                                      const JsonlFields& fields,
+                                                                      const tokenizer::Tokenizer& tokenizer);
 
 absl::StatusOr<std::unique_ptr<DocumentStore>> OpenIndexedDocuments(const std::string& prefix, int64_t vocab);
 

@@ -62,6 +62,11 @@ absl::StatusOr<FileFingerprint> QuickFingerprintFile(const std::string& path) {
 absl::StatusOr<std::vector<FileFingerprint>> Fingerprint(const recipe::DataConfig& data) {
   std::vector<FileFingerprint> fingerprints;
   std::set<std::string> seen;
+  if (data.tokenizer != "byte") {
+    TRAINCTL_ASSIGN_OR_RETURN(const std::string file, tokenizer::Tokenizer::FindFile(data.tokenizer));
+    TRAINCTL_ASSIGN_OR_RETURN(FileFingerprint fingerprint, FingerprintFile(file));
+    fingerprints.push_back(std::move(fingerprint));
+  }
   for (const auto* sources : {&data.train, &data.eval}) {
     for (const recipe::DataSource& source : *sources) {
       for (const std::string& file : source.files) {

@@ -18,10 +18,13 @@ struct PrepareOptions {
   std::vector<std::string> inputs;
   std::string kind = "auto";  // of all inputs: by their names, or "jsonl" or "text"
   std::string prefix;
-  std::string tokenizer = "byte";
+  std::string tokenizer = "byte";  // or the path of a tokenizer file
   std::string text_field = "text";
-  bool end_of_document = false;  // end each document with token 256 (tokens become uint16)
+  // End each document with token 256 (tokens become uint16), or with the tokenizer's own end-of-document
+  // token.
+  bool end_of_document = false;
   bool overwrite = false;
+  int num_threads = 0;  // that tokenize; 0: one per core. Bytes need none.
   std::function<void(int64_t done_bytes, int64_t total_bytes)> progress;  // may be empty
 };
 
@@ -34,6 +37,7 @@ struct PreparedSource {
 struct PreparedDataset {
   std::string prefix;
   std::string tokenizer;
+  FileFingerprint tokenizer_file;  // an empty path for bytes
   TokenType token_type = TokenType::kU8;
   int64_t vocab = 0;  // the smallest model.vocab that can read it
   int64_t documents = 0;
@@ -44,8 +48,10 @@ struct PreparedDataset {
 };
 
 // Nothing is written under the final names before all input is read; PREFIX.json comes last. Empty documents
-// are left out. UsageError: another tokenizer, an input that
-// cannot be one, an output that exists. BadDataError: an input without a readable document ("file:line:
+// are left out. With a tokenizer file, what it puts before and behind a text is there, and the result does
+// not depend on the number of threads; each text and some MiB a thread are in memory. UsageError: no such
+// tokenizer, one without an end-of-document token where it is asked for, an input that cannot be one, an
+// output that exists. BadDataError: an input without a readable document ("file:line:
 // ...").
 absl::StatusOr<PreparedDataset> Prepare(const PrepareOptions& options);
 

@@ -225,12 +225,12 @@ void AddSource(Builder& b, const std::string& list, std::vector<DataSource>& (*e
 
 void AddData(Builder& b) {
   b.Add(
-       "data.tokenizer", "`\"byte\"` (one token per byte) or the path of a tokenizer.json.",
+       "data.tokenizer",
+       "`\"byte\"` (one token per byte), or the path of a tokenizer.json, a sentencepiece .model, or a "
+       "folder that has "
+       "one. Files that hold tokens already (.bin/.idx) need none.",
        [](Recipe & r, size_t) -> auto& { return r.data.tokenizer; })
-      .Path({"byte"})
-      .Refuse("*",
-              "this version tokenizes bytes only; files that hold tokens already (.bin/.idx) need no "
-              "tokenizer");
+      .Path({"byte"});
   b.Add(
        "data.seq_len", "Length of one sequence.", [](Recipe & r, size_t) -> auto& { return r.data.seq_len; })
       .Unit("tokens")

@@ -266,13 +266,20 @@ TEST_F(DataTest, StepsAndRangesOutsideTheBatchAreRefused) {
   }
 }
 
-TEST_F(DataTest, OtherTokenizersAndASmallVocabularyAreRefused) {
+TEST_F(DataTest, TokenizersThatDoNotFitAreRefused) {
   recipe::Recipe recipe = MakeRecipe({Source({Write("a.txt", "hello")})}, 1, 4, 256);
   EXPECT_TRUE(OpenTrainSource(recipe).ok());
   recipe.model.spec.vocab = 255;
   EXPECT_THAT(OpenTrainSource(recipe).status().message(), HasSubstr("model.vocab >= 256, not 255"));
   recipe.data.tokenizer = "/x/tokenizer.json";
   EXPECT_EQ(ExitCodeFor(OpenTrainSource(recipe).status()), ExitCode::kUsage);
+  recipe.data.tokenizer = WriteTokenizer("tokenizer.json");
+  recipe.model.spec.vocab = 5;
+  EXPECT_THAT(OpenTrainSource(recipe).status().message(),
+              HasSubstr("has ids up to 5, but model.vocab is 5; set model.vocab = 6"));
+  recipe.model.spec.vocab = 6;
+  recipe.data.train[0].files = {Write("b.txt", "ab ab ab")};
+  EXPECT_TRUE(OpenTrainSource(recipe).ok());
 }
 
 }  // namespace

@@ -153,6 +153,76 @@ TEST_F(PrepareTest, BadInputLeavesNoFileBehind) {
   EXPECT_EQ(ExitCodeFor(Prepare(options).status()), ExitCode::kEnvironment);
 }
 
+std::vector<std::vector<int32_t>> DocumentsOf(const DocumentStore& store) {
+  std::vector<std::vector<int32_t>> documents;
+  for (int64_t i = 0; i < store.num_documents(); ++i) {
+    std::vector<int32_t>& tokens = documents.emplace_back(store.DocumentTokens(i));
+    std::vector<uint8_t> learn(tokens.size());
+    EXPECT_TRUE(store.Read(i, 0, static_cast<int64_t>(tokens.size()), tokens.data(), learn.data()).ok());
+  }
+  return documents;
+}
+
+TEST_F(PrepareTest, ATokenizersTokensAreThoseOfItsTextAtAnyNumberOfThreads) {
+  std::string lines = "{\"text\":\"\"}\n";
+  for (int i = 0; i < 2000; ++i) {
+    lines += "{\"text\":\"" + std::string(static_cast<size_t>(i % 700), 'a') + "b a</s>\"}\n";
+  }
+  const std::string large(300000, 'b');  // more than a batch of documents
+  const std::vector<std::string> inputs = {Write("a.txt", "ab a"), Write("b.jsonl", lines),
+                                           Write("c.txt", large), Write("empty.txt", "")};
+  const std::string tokenizer = WriteTokenizer("tokenizer.json");
+  std::string expected;
+  for (const int threads : {1, 2, 5}) {
+    PrepareOptions options = Options(inputs);
+    options.tokenizer = tokenizer;
+    options.end_of_document = true;
+    options.num_threads = threads;
+    options.overwrite = true;
+    const auto dataset = Prepare(options);
+    ASSERT_TRUE(dataset.ok()) << dataset.status();
+    EXPECT_EQ(dataset->vocab, 6);
+    EXPECT_EQ(dataset->token_type, TokenType::kU16);
+    EXPECT_EQ(dataset->documents, 2002);
+    EXPECT_EQ(dataset->sources[1].documents, 2000);
+    EXPECT_EQ(dataset->sources[0].tokens, 5);
+    EXPECT_EQ(dataset->sources[2].tokens, 300002);
+    EXPECT_EQ(dataset->tokenizer_file.xxh3, FingerprintFile(tokenizer)->xxh3);
+    EXPECT_EQ(Json::parse(DatasetJson(*dataset))["tokenizer_file"]["path"], tokenizer);
+    const std::string data = Contents(Path("out/corpus.bin")) + Contents(Path("out/corpus.idx"));
+    if (expected.empty()) expected = data;
+    EXPECT_TRUE(data == expected) << threads;
+  }
+  // As the text itself is read in a recipe, but for its empty documents.
+  const auto prepared = OpenIndexedDocuments(Path("out/corpus"), 6);
+  const auto loaded = tokenizer::Tokenizer::Load(tokenizer);
+  const auto direct = OpenDocuments(Source(inputs), 6, loaded->get());
+  ASSERT_TRUE(prepared.ok() && direct.ok()) << direct.status();
+  std::vector<std::vector<int32_t>> from_text = DocumentsOf(**direct);
+  from_text.erase(std::remove_if(from_text.begin(), from_text.end(), [](const auto& d) { return d.empty(); }),
+                  from_text.end());
+  EXPECT_EQ(DocumentsOf(**prepared), from_text);
+  EXPECT_EQ(from_text[0], (std::vector<int32_t>{4, 2, 3, 0, 5}));
+  EXPECT_EQ(from_text[1], (std::vector<int32_t>{4, 1, 3, 0, 5}));  // it ends with </s> already
+}
+
+TEST_F(PrepareTest, APromptsTokensAreReadAndNotLearned) {
+  recipe::DataSource source =
+      Source({Write("p.jsonl", "{\"q\":\"ab\",\"text\":\"b a\"}\n{\"q\":\"\",\"text\":\"a\"}\n")});
+  source.prompt_field = "q";
+  const auto loaded = tokenizer::Tokenizer::Load(WriteTokenizer("tokenizer.json"));
+  const auto store = OpenDocuments(source, 6, loaded->get());
+  ASSERT_TRUE(store.ok()) << store.status();
+  std::vector<int32_t> tokens(6);
+  std::vector<uint8_t> learn(6);
+  ASSERT_EQ((*store)->DocumentTokens(0), 6);
+  ASSERT_TRUE((*store)->Read(0, 0, 6, tokens.data(), learn.data()).ok());
+  EXPECT_EQ(tokens, (std::vector<int32_t>{4, 2, 1, 3, 0, 5}));
+  EXPECT_EQ(learn, (std::vector<uint8_t>{0, 0, 1, 1, 1, 1}));
+  ASSERT_TRUE((*store)->Read(1, 0, 3, tokens.data(), learn.data()).ok());
+  EXPECT_EQ(learn[0], 1);
+}
+
 TEST_F(PrepareTest, WhatExistsIsReplacedOnlyWhenAsked) {
   PrepareOptions options = Options({Write("a.txt", "hello")});
   ASSERT_TRUE(Prepare(options).ok());

@@ -238,6 +238,56 @@ TEST(OperatorFacts, AttentionThroughMemoryTakesWhatWasMeasured) {
   }
 }
 
+// linkedin/Liger-Kernel@ead96b61 benchmark/data/all_benchmark_data.csv, layer_norm of PyTorch in fp32, of
+// which half precision moves half: 4,096 rows, forward and forward with backward. Dao-AILab/quack@c8ec317
+// media/bf16_kernel_benchmarks_single_row.svg: compiled, 32,768 rows of 4,096, 2,303 GB/s.
+TEST(OperatorFacts, NormsTakeWhatWasMeasured) {
+  struct Fact {
+    const char* device;
+    NormKernel kernel;
+    double rows, columns, forward_ms, both_ms;
+  };
+  for (const Fact& fact :
+       {Fact{"a100-sxm-80gb", NormKernel::kPlain, 4096, 4096, 0.1218 / 2, 0.4314 / 2},
+        Fact{"a100-sxm-80gb", NormKernel::kPlain, 4096, 16384, 0.5067 / 2, 1.6213 / 2},
+        Fact{"h100-sxm-80gb", NormKernel::kPlain, 4096, 8192, 0.1527 / 2, 0.4833 / 2},
+        Fact{"h100-sxm-80gb", NormKernel::kPlain, 4096, 16384, 0.3068 / 2, 0.9506 / 2},
+        Fact{"h100-sxm-80gb", NormKernel::kCompiled, 32768, 4096, 4 * 32768 * 4096.0 / 2303e9 * 1e3, 0}}) {
+    FrameworkProfile framework;
+    framework.norm = fact.kernel;
+    Workload w;
+    w.device = &Device(fact.device);
+    w.framework = &framework;
+    const ForwardBackward seconds = OperatorSeconds({.kind = WorkKind::kElementwise,
+                                                     .pass = PassKind::kNorm,
+                                                     .moved_bytes = 4 * fact.rows * fact.columns},
+                                                    w);
+    EXPECT_NEAR(seconds.forward * 1e3 / fact.forward_ms, 1, 0.15) << fact.device << " " << fact.columns;
+    if (fact.both_ms == 0) continue;
+    EXPECT_NEAR((seconds.forward + seconds.backward) * 1e3 / fact.both_ms, 1, 0.15) << fact.device;
+  }
+}
+
+// Ibid., megatron_cross_entropy, 8,192 tokens on H100: Triton's kernels, as Transformer Engine's are, 7.96 ms
+// with the backward for 131,072 columns and 4.02 for 65,536.
+TEST(OperatorFacts, LossesTakeWhatWasMeasured) {
+  for (const auto& [columns, milliseconds] : {std::pair{131072, 7.96}, std::pair{65536, 4.02}}) {
+    Workload w;
+    w.device = &Device("h100-sxm-80gb");
+    w.framework = FindFramework("megatron-core");
+    w.seq_len = 8192;
+    w.model.hidden = 64;
+    w.model.vocab = columns;
+    FrameworkProfile without = *w.framework;
+    without.logit_moved_bytes = without.logit_row_bytes = 0;
+    const ForwardBackward all = HeadSeconds(w);
+    w.framework = &without;
+    const ForwardBackward products = HeadSeconds(w);
+    const double loss = all.forward + all.backward - products.forward - products.backward;
+    EXPECT_NEAR(loss * 1e3 / milliseconds, 1, 0.03) << columns;
+  }
+}
+
 // Among shapes of one device, what is slower there is slower here: the order is what a search lives on.
 TEST(OperatorFacts, WastedTilesCost) {
   const cluster::Device& a100 = Device("a100-sxm-80gb");

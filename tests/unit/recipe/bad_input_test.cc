@@ -178,11 +178,6 @@ const Case kCases[] = {
     {"MissingHuggingFaceFolder",
      "![model]\nfrom = 'hf'\n[data]\nseq_len = 128\n[[data.train]]\nfiles = ['a']\n[train]\nsteps = 1\n",
      "r.toml:2:1: model.from: cannot open /cwd/hf/config.json: not there"},
-    {"TokenizerFile",
-     "![model]\npreset = 'toy-1m'\n[data]\ntokenizer = 'tokenizer.json'\nseq_len = "
-     "128\n[[data.train]]\nfiles = ['a']\n[train]\nsteps = 1\n",
-     "r.toml:4:1: data.tokenizer = \"tokenizer.json\": this version tokenizes bytes only; files that hold "
-     "tokens already (.bin/.idx) need no tokenizer"},
     {"TrainIsNoList", "![model]\npreset = 'toy-1m'\n[data]\ntrain = 'a.txt'\n[train]\nsteps = 1\n",
      "r.toml:4:1: data.train: expected a list of tables ([[data.train]])"},
     {"SourceWithoutFiles", "[[data.train]]\nname = 'x'\n", "r.toml:11:1: data.train[1].files is missing"},

@@ -1,0 +1,210 @@
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "apps/trainctl/command.h"
+#include "base/files.h"
+#include "tokenizer/tokenizer.h"
+
+namespace trainctl::cli {
+namespace {
+
+using tokenizer::Tokenizer;
+using Json = nlohmann::ordered_json;
+
+struct CodeOptions {
+  std::string tokenizer;
+  std::string input;  // empty: stdin
+  bool lines = false;
+  bool no_special = false;
+  bool skip_special = false;
+};
+
+void Print(absl::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+
+std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+absl::StatusOr<std::string> ReadInput(const std::string& path) {
+  if (!path.empty()) return ReadFile(path);
+  std::string text;
+  char buffer[65536];
+  while (true) {
+    const ssize_t got = ::read(STDIN_FILENO, buffer, sizeof(buffer));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return ErrnoError("read", "stdin", errno);
+    if (got == 0) return text;
+    text.append(buffer, static_cast<size_t>(got));
+  }
+}
+
+std::vector<absl::string_view> LinesOf(absl::string_view text) {
+  std::vector<absl::string_view> lines = absl::StrSplit(text, '\n');
+  if (lines.back().empty()) lines.pop_back();
+  return lines;
+}
+
+absl::StatusOr<std::vector<int32_t>> EncodeOne(const Tokenizer& tokenizer, absl::string_view text,
+                                               bool no_special) {
+  std::vector<int32_t> ids;
+  TRAINCTL_RETURN_IF_ERROR(no_special ? tokenizer.Encode(text, &ids) : tokenizer.EncodeDocument(text, &ids));
+  return ids;
+}
+
+absl::StatusOr<ExitCode> RunEncode(const CodeOptions& options, const Output& output) {
+  TRAINCTL_ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(options.tokenizer));
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string input, ReadInput(options.input));
+  if (!options.lines) {
+    TRAINCTL_ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
+                              EncodeOne(*tokenizer, input, options.no_special));
+    if (output.json) {
+      Json tokens = Json::array();
+      for (const int32_t id : ids) tokens.push_back(std::string(tokenizer->TokenOf(id)));
+      Print(absl::StrCat(
+          Dump({{"schema", "trainctl.tokens.v1"}, {"ids", ids}, {"tokens", std::move(tokens)}}), "\n"));
+    } else {
+      Print(absl::StrCat(absl::StrJoin(ids, " "), "\n"));
+    }
+    return ExitCode::kOk;
+  }
+  std::string out;
+  int64_t number = 0;
+  for (const absl::string_view line : LinesOf(input)) {
+    ++number;
+    const Json text = Json::parse(line.begin(), line.end(), nullptr, false);
+    if (!text.is_string())
+      return BadDataError(absl::StrCat("line ", number, " of the input is not a JSON string"));
+    TRAINCTL_ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
+                              EncodeOne(*tokenizer, text.get_ref<const std::string&>(), options.no_special));
+    absl::StrAppend(&out, absl::StrJoin(ids, " "), "\n");
+  }
+  Print(out);
+  return ExitCode::kOk;
+}
+
+absl::StatusOr<std::vector<int32_t>> ParseIds(absl::string_view text) {
+  std::vector<int32_t> ids;
+  for (const absl::string_view word :
+       absl::StrSplit(text, absl::ByAnyChar(" \t\r\n,[]"), absl::SkipEmpty())) {
+    int32_t id = 0;
+    if (!absl::SimpleAtoi(word, &id)) return UsageError(absl::StrCat("'", word, "' is not a token id"));
+    ids.push_back(id);
+  }
+  return ids;
+}
+
+absl::StatusOr<ExitCode> RunDecode(const CodeOptions& options, const Output&) {
+  TRAINCTL_ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(options.tokenizer));
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string input, ReadInput(options.input));
+  std::string out;
+  if (options.lines) {
+    for (const absl::string_view line : LinesOf(input)) {
+      TRAINCTL_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, ParseIds(line));
+      TRAINCTL_ASSIGN_OR_RETURN(std::string text, tokenizer->Decode(ids, options.skip_special));
+      absl::StrAppend(&out, Dump(std::move(text)), "\n");
+    }
+  } else {
+    TRAINCTL_ASSIGN_OR_RETURN(const std::vector<int32_t> ids, ParseIds(input));
+    TRAINCTL_ASSIGN_OR_RETURN(out, tokenizer->Decode(ids, options.skip_special));
+  }
+  Print(out);
+  return ExitCode::kOk;
+}
+
+std::string NamesOf(const Tokenizer& tokenizer, const std::vector<int32_t>& ids, size_t at_most) {
+  std::vector<std::string> names;
+  for (const int32_t id : ids) {
+    if (names.size() == at_most) {
+      names.push_back(absl::StrCat("and ", ids.size() - at_most, " more"));
+      break;
+    }
+    names.push_back(absl::StrCat(tokenizer.TokenOf(id), " (", id, ")"));
+  }
+  return names.empty() ? "none" : absl::StrJoin(names, ", ");
+}
+
+absl::StatusOr<ExitCode> RunInfo(const std::string& path, const Output& output) {
+  TRAINCTL_ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(path));
+  const int32_t end = tokenizer->end_of_document_id();
+  if (output.json) {
+    const Json report = {{"schema", "trainctl.tokenizer.v1"},
+                         {"path", path},
+                         {"kind", tokenizer->kind()},
+                         {"vocab", tokenizer->vocab_size()},
+                         {"end_of_document", end >= 0 ? Json(end) : Json(nullptr)},
+                         {"before_a_text", tokenizer->prefix_ids()},
+                         {"behind_a_text", tokenizer->suffix_ids()},
+                         {"special", tokenizer->special_ids()}};
+    Print(absl::StrCat(Dump(report), "\n"));
+    return ExitCode::kOk;
+  }
+  Print(absl::StrCat(path, ": ", tokenizer->kind(), "\n  vocab            ", tokenizer->vocab_size(),
+                     " (model.vocab must be at least this)\n  end of document  ",
+                     NamesOf(*tokenizer, end >= 0 ? std::vector<int32_t>{end} : std::vector<int32_t>{}, 1),
+                     "\n  before a text    ", NamesOf(*tokenizer, tokenizer->prefix_ids(), 8),
+                     "\n  behind a text    ", NamesOf(*tokenizer, tokenizer->suffix_ids(), 8),
+                     "\n  special tokens   ", NamesOf(*tokenizer, tokenizer->special_ids(), 8), "\n"));
+  return ExitCode::kOk;
+}
+
+constexpr const char* kTokenizerHelp = "tokenizer.json or a sentencepiece .model, or the folder that has one";
+
+void AddInfo(CLI::App& app, Action& action) {
+  CLI::App* verb = app.add_subcommand("info", "What a tokenizer is: kind, size, special tokens");
+  AddJsonFlag(*verb);
+  SetExample(*verb, "trainctl tokenizer info llama/tokenizer.json");
+  auto path = std::make_shared<std::string>();
+  verb->add_option("TOKENIZER", *path, kTokenizerHelp)->required();
+  verb->callback(
+      [&action, path] { action = [path](const Output& output) { return RunInfo(*path, output); }; });
+}
+
+void AddEncode(CLI::App& app, Action& action) {
+  CLI::App* verb = app.add_subcommand("encode", "Print the token ids of a text");
+  AddJsonFlag(*verb);
+  SetExample(*verb, "echo -n 'Hello world' | trainctl tokenizer encode llama/tokenizer.json");
+  auto options = std::make_shared<CodeOptions>();
+  verb->add_option("TOKENIZER", options->tokenizer, kTokenizerHelp)->required();
+  verb->add_option("TEXT_FILE", options->input, "The text (default: stdin)");
+  verb->add_flag("--no-special", options->no_special,
+                 "Without what the tokenizer puts before and behind each text");
+  verb->add_flag("--lines", options->lines,
+                 "Each line of the input is a text, as a JSON string; its ids become a line");
+  verb->callback([&action, options] {
+    action = [options](const Output& output) { return RunEncode(*options, output); };
+  });
+}
+
+void AddDecode(CLI::App& app, Action& action) {
+  CLI::App* verb = app.add_subcommand("decode", "Print the text of token ids");
+  SetExample(*verb, "echo 1 15043 3186 | trainctl tokenizer decode llama/tokenizer.json --skip-special");
+  auto options = std::make_shared<CodeOptions>();
+  verb->add_option("TOKENIZER", options->tokenizer, kTokenizerHelp)->required();
+  verb->add_option("IDS_FILE", options->input, "Ids with spaces between them (default: stdin)");
+  verb->add_flag("--skip-special", options->skip_special, "Leave special tokens out");
+  verb->add_flag("--lines", options->lines, "Each line of ids becomes a line with its text as a JSON string");
+  verb->callback([&action, options] {
+    action = [options](const Output& output) { return RunDecode(*options, output); };
+  });
+}
+
+}  // namespace
+
+void AddTokenizer(CLI::App& app, Action& action) {
+  CLI::App* group = app.add_subcommand("tokenizer", "Look at a tokenizer; encode and decode with it");
+  group->require_subcommand(1);
+  SetExample(*group, "trainctl tokenizer info llama/tokenizer.json");
+  AddInfo(*group, action);
+  AddEncode(*group, action);
+  AddDecode(*group, action);
+}
+
+}  // namespace trainctl::cli

@@ -1,0 +1,101 @@
+#include "data/parallel_encoder.h"
+
+#include <utility>
+
+#include "base/status.h"
+
+namespace trainctl::data {
+namespace {
+
+constexpr size_t kBatchBytes = size_t{1} << 18;
+
+}  // namespace
+
+ParallelEncoder::ParallelEncoder(const tokenizer::Tokenizer& tokenizer, int32_t end_id, int num_threads,
+                                 std::function<absl::Status(absl::Span<const int32_t>)> take)
+    : tokenizer_(tokenizer),
+      end_id_(end_id),
+      max_batches_(static_cast<size_t>(num_threads) * 4),
+      take_(std::move(take)),
+      filling_(std::make_shared<Batch>()) {
+  for (int i = 0; i < num_threads; ++i) threads_.emplace_back([this] { Work(); });
+}
+
+ParallelEncoder::~ParallelEncoder() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    is_closing_ = true;
+    to_encode_.clear();
+  }
+  has_work_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void ParallelEncoder::Work() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (true) {
+    has_work_.wait(lock, [this] { return is_closing_ || !to_encode_.empty(); });
+    if (is_closing_) return;
+    const std::shared_ptr<Batch> batch = std::move(to_encode_.front());
+    to_encode_.pop_front();
+    lock.unlock();
+    Encode(*batch);
+    lock.lock();
+    batch->is_done = true;
+    has_result_.notify_one();
+  }
+}
+
+void ParallelEncoder::Encode(Batch& batch) const {
+  for (const std::string& text : batch.texts) {
+    batch.status = tokenizer_.EncodeDocument(text, &batch.tokens);
+    if (!batch.status.ok()) return;
+    if (end_id_ >= 0 && (batch.tokens.empty() || batch.tokens.back() != end_id_))
+      batch.tokens.push_back(end_id_);
+    batch.ends.push_back(batch.tokens.size());
+  }
+  batch.texts = {};
+}
+
+absl::Status ParallelEncoder::Add(std::string text) {
+  filling_->text_bytes += text.size();
+  filling_->texts.push_back(std::move(text));
+  if (filling_->text_bytes < kBatchBytes) return absl::OkStatus();
+  Submit();
+  while (under_way_.size() > max_batches_) TRAINCTL_RETURN_IF_ERROR(TakeFront());
+  return absl::OkStatus();
+}
+
+absl::Status ParallelEncoder::Finish() {
+  Submit();
+  while (!under_way_.empty()) TRAINCTL_RETURN_IF_ERROR(TakeFront());
+  return absl::OkStatus();
+}
+
+void ParallelEncoder::Submit() {
+  if (filling_->texts.empty()) return;
+  under_way_.push_back(filling_);
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    to_encode_.push_back(std::move(filling_));
+  }
+  has_work_.notify_one();
+  filling_ = std::make_shared<Batch>();
+}
+
+absl::Status ParallelEncoder::TakeFront() {
+  const std::shared_ptr<Batch> batch = std::move(under_way_.front());
+  under_way_.pop_front();
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    has_result_.wait(lock, [&batch] { return batch->is_done; });
+  }
+  size_t begin = 0;
+  for (const size_t end : batch->ends) {
+    TRAINCTL_RETURN_IF_ERROR(take_(absl::MakeConstSpan(batch->tokens).subspan(begin, end - begin)));
+    begin = end;
+  }
+  return batch->status;
+}
+
+}  // namespace trainctl::data

@@ -1,0 +1,69 @@
+// Documents tokenized by several threads, handed on in the order in which they came. Not thread safe: one
+// thread adds.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "tokenizer/tokenizer.h"
+
+namespace trainctl::data {
+
+class ParallelEncoder {
+ public:
+  // `take` gets each document's tokens, on the thread that adds; `end_id` ends each one that does not end
+  // with it already (-1: none). `tokenizer` must live as long as this.
+  ParallelEncoder(const tokenizer::Tokenizer& tokenizer, int32_t end_id, int num_threads,
+                  std::function<absl::Status(absl::Span<const int32_t>)> take);
+  ParallelEncoder(const ParallelEncoder&) = delete;
+  ParallelEncoder& operator=(const ParallelEncoder&) = delete;
+  // Joins the threads; what was not taken is dropped.
+  ~ParallelEncoder();
+
+  // Blocks while more than a few MiB a thread are under way. Errors are those of `take` and of
+  // Tokenizer::Encode, for this document or an earlier one: that behind the last one
+  // taken. Nothing may be added after an error.
+  absl::Status Add(std::string text);
+  // Until all is taken.
+  absl::Status Finish();
+
+ private:
+  struct Batch {
+    std::vector<std::string> texts;
+    size_t text_bytes = 0;
+    std::vector<int32_t> tokens;
+    std::vector<size_t> ends;  // in tokens, of each text
+    absl::Status status;
+    bool is_done = false;
+  };
+
+  void Work();
+  void Encode(Batch& batch) const;
+  void Submit();
+  absl::Status TakeFront();
+
+  const tokenizer::Tokenizer& tokenizer_;
+  const int32_t end_id_;
+  const size_t max_batches_;
+  std::function<absl::Status(absl::Span<const int32_t>)> take_;
+  std::shared_ptr<Batch> filling_;
+  std::deque<std::shared_ptr<Batch>> under_way_;  // in their order; of the adding thread alone
+
+  std::mutex mutex_;
+  std::condition_variable has_work_;
+  std::condition_variable has_result_;
+  std::deque<std::shared_ptr<Batch>> to_encode_;
+  bool is_closing_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace trainctl::data

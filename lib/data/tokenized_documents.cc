@@ -1,0 +1,97 @@
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/files.h"
+#include "base/status.h"
+#include "data/data_file.h"
+#include "data/document_store.h"
+#include "data/jsonl_reader.h"
+
+namespace trainctl::data {
+namespace {
+
+// A copy of all tokens: how many a document has is known only when it is tokenized.
+class TokenizedDocuments : public DocumentStore {
+ public:
+  // `tokenizer` is used while documents are added, not later.
+  absl::Status AddText(const std::string& path, const tokenizer::Tokenizer& tokenizer) {
+    TRAINCTL_RETURN_IF_ERROR(CheckDataFile(path).status());
+    TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+    return Annotate(Add("", text, tokenizer), path);
+  }
+
+  absl::Status AddJsonl(const std::string& path, const JsonlFields& fields,
+                        const tokenizer::Tokenizer& tokenizer) {
+    TRAINCTL_ASSIGN_OR_RETURN(JsonlReader reader, JsonlReader::Open(path, fields));
+    JsonlReader::Document document;
+    while (true) {
+      TRAINCTL_ASSIGN_OR_RETURN(const bool found, reader.Next(document));
+      if (!found) return absl::OkStatus();
+      TRAINCTL_RETURN_IF_ERROR(Annotate(Add(document.prompt, document.text, tokenizer), path));
+    }
+  }
+
+  int64_t num_documents() const override { return static_cast<int64_t>(documents_.size()); }
+
+  int64_t DocumentTokens(int64_t document) const override {
+    return End(document) - documents_[static_cast<size_t>(document)].first_token;
+  }
+
+  absl::Status Read(int64_t document, int64_t first, int64_t count, int32_t* tokens,
+                    uint8_t* learn) const override {
+    const Document& entry = documents_[static_cast<size_t>(document)];
+    std::copy_n(tokens_.begin() + entry.first_token + first, count, tokens);
+    for (int64_t i = 0; i < count; ++i) learn[i] = first + i >= entry.prompt_tokens ? 1 : 0;
+    return absl::OkStatus();
+  }
+
+ private:
+  struct Document {
+    int64_t first_token;
+    int64_t prompt_tokens;
+  };
+
+  absl::Status Add(const std::string& prompt, const std::string& text,
+                   const tokenizer::Tokenizer& tokenizer) {
+    Document document{static_cast<int64_t>(tokens_.size()), 0};
+    if (!prompt.empty() || !text.empty()) {
+      tokens_.insert(tokens_.end(), tokenizer.prefix_ids().begin(), tokenizer.prefix_ids().end());
+      if (!prompt.empty()) {
+        TRAINCTL_RETURN_IF_ERROR(tokenizer.Encode(prompt, &tokens_));
+        document.prompt_tokens = static_cast<int64_t>(tokens_.size()) - document.first_token;
+      }
+      TRAINCTL_RETURN_IF_ERROR(tokenizer.Encode(text, &tokens_));
+      tokens_.insert(tokens_.end(), tokenizer.suffix_ids().begin(), tokenizer.suffix_ids().end());
+      const int32_t end = tokenizer.end_of_document_id();
+      if (end >= 0 && tokens_.back() != end) tokens_.push_back(end);
+    }
+    documents_.push_back(document);
+    return absl::OkStatus();
+  }
+
+  int64_t End(int64_t document) const {
+    const size_t next = static_cast<size_t>(document) + 1;
+    return next < documents_.size() ? documents_[next].first_token : static_cast<int64_t>(tokens_.size());
+  }
+
+  std::vector<int32_t> tokens_;
+  std::vector<Document> documents_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DocumentStore>> OpenTokenizedDocuments(const std::vector<std::string>& files,
+                                                                      SourceKind kind,
+                                                                      const JsonlFields& fields,
+                                                                      const tokenizer::Tokenizer& tokenizer) {
+  auto store = std::make_unique<TokenizedDocuments>();
+  for (const std::string& file : files) {
+    TRAINCTL_RETURN_IF_ERROR(kind == SourceKind::kText ? store->AddText(file, tokenizer)
+                                                       : store->AddJsonl(file, fields, tokenizer));
+  }
+  return store;
+}
+
+}  // namespace trainctl::data

@@ -1,0 +1,38 @@
+// How a text is cut into words: the "pre_tokenizer" of a tokenizer.json. Thread safe.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tokenizer/json_fields.h"
+#include "tokenizer/model.h"
+
+namespace trainctl::tokenizer {
+
+// Words are stretches of `text`, none of them empty.
+struct Pieces {
+  std::string text;
+  std::vector<Span> words;
+  bool is_first = true;  // the text begins where the whole input begins
+};
+
+class PreTokenizerStep {
+ public:
+  virtual ~PreTokenizerStep() = default;
+  virtual absl::Status Apply(Pieces& pieces, Scratch& scratch) const = 0;
+};
+
+struct PreTokenizer {
+  std::vector<std::unique_ptr<PreTokenizerStep>> steps;  // in their order
+  // After them each match and each stretch between matches is a word. Apart, as no list is needed of them.
+  std::unique_ptr<Pattern> last_split;
+  bool byte_level = false;  // the model reads bytes, in GPT-2's alphabet
+};
+
+// Sequence, Split, ByteLevel (as the last), Metaspace, Digits, Punctuation, or null; BadDataError names any
+// other.
+absl::StatusOr<PreTokenizer> ParsePreTokenizer(const JsonPart& part);
+
+}  // namespace trainctl::tokenizer

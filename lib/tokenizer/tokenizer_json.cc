@@ -1,0 +1,372 @@
+#include "tokenizer/tokenizer_json.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "base/status.h"
+#include "base/strict_json.h"
+#include "tokenizer/added_tokens.h"
+#include "tokenizer/bpe.h"
+#include "tokenizer/decoder.h"
+#include "tokenizer/normalizer.h"
+#include "tokenizer/pre_tokenizer.h"
+#include "tokenizer/scratch_pool.h"
+#include "tokenizer/utf8.h"
+
+namespace trainctl::tokenizer {
+namespace {
+
+constexpr int64_t kMaxVocab = int64_t{1} << 22;
+
+class JsonTokenizer : public Tokenizer {
+ public:
+  absl::Status Init(const JsonPart& root);
+  absl::Status Encode(absl::string_view text, std::vector<int32_t>* ids) const override;
+  absl::StatusOr<std::string> Decode(absl::Span<const int32_t> ids, bool skip_special) const override;
+  int32_t IdOf(absl::string_view token) const override {
+    const auto found = ids_.find(token);
+    return found == ids_.end() ? -1 : found->second;
+  }
+
+ private:
+  absl::Status ReadVocab(const JsonPart& model);
+  absl::Status ReadModel(const JsonPart& model);
+  absl::Status ReadAddedTokens(const JsonPart& list);
+  absl::StatusOr<AddedToken> ReadAddedToken(const JsonPart& entry, int64_t& next_id);
+  absl::Status ReadPostProcessor(const JsonPart& part);
+  absl::Status ReadTemplate(const JsonPart& part);
+  absl::Status ReadClsSep(const JsonPart& part);
+  absl::Status Put(int64_t id, const std::string& token, const JsonPart& where);
+
+  absl::Status EncodeRaw(absl::string_view text, bool is_first, Scratch& scratch,
+                         std::vector<int32_t>* ids) const;
+  absl::Status EncodeNormalized(std::string text, bool is_first, Scratch& scratch,
+                                std::vector<int32_t>* ids) const;
+
+  absl::flat_hash_map<std::string, int32_t> ids_;
+  absl::flat_hash_map<int32_t, std::string> decoded_as_;  // where a token is not decoded as it is spelled
+  std::vector<bool> is_special_;
+  Normalizer normalizer_;
+  PreTokenizer pre_tokenizer_;
+  std::unique_ptr<Model> model_;
+  Decoder decoder_;
+  bool has_decoder_ = false;
+  std::unique_ptr<TokenFinder> raw_tokens_;
+  std::unique_ptr<TokenFinder> normalized_tokens_;
+  mutable ScratchPool scratches_;
+};
+
+absl::Status JsonTokenizer::Init(const JsonPart& root) {
+  if (!root.value->is_object()) return root.Bad("is not an object");
+  TRAINCTL_ASSIGN_OR_RETURN(normalizer_, ParseNormalizer(root.At("normalizer")));
+  TRAINCTL_ASSIGN_OR_RETURN(pre_tokenizer_, ParsePreTokenizer(root.At("pre_tokenizer")));
+  TRAINCTL_ASSIGN_OR_RETURN(decoder_, ParseDecoder(root.At("decoder")));
+  has_decoder_ = !root.At("decoder").is_null();
+  TRAINCTL_RETURN_IF_ERROR(ReadModel(root.At("model")));
+  TRAINCTL_RETURN_IF_ERROR(ReadAddedTokens(root.At("added_tokens")));
+  TRAINCTL_RETURN_IF_ERROR(ReadPostProcessor(root.At("post_processor")));
+  if (tokens_.empty()) return root.At("model").At("vocab").Bad("is empty");
+  FindEndOfDocument();
+  return absl::OkStatus();
+}
+
+absl::Status JsonTokenizer::Put(int64_t id, const std::string& token, const JsonPart& where) {
+  if (id < 0 || id >= kMaxVocab) {
+    return where.Bad(absl::StrCat("= ", id, " is not within 0..", kMaxVocab - 1));
+  }
+  if (id >= vocab_size()) tokens_.resize(static_cast<size_t>(id) + 1);
+  std::string& place = tokens_[static_cast<size_t>(id)];
+  if (!place.empty() && place != token) {
+    return where.Bad(absl::StrCat("= ", id, " is the id of '", place, "' as well"));
+  }
+  place = token;
+  ids_[token] = static_cast<int32_t>(id);
+  return absl::OkStatus();
+}
+
+absl::Status JsonTokenizer::ReadVocab(const JsonPart& model) {
+  const JsonPart vocab = model.At("vocab");
+  if (vocab.is_null() || !vocab.value->is_object()) return vocab.Bad("must be an object of tokens and ids");
+  ids_.reserve(vocab.value->size());
+  for (const auto& [token, id] : vocab.value->items()) {
+    const JsonPart where{&id, absl::StrCat(vocab.where, "['", token, "']")};
+    if (token.empty()) return where.Bad("is a token without characters");
+    if (!id.is_number_unsigned()) return where.Bad("must be a whole number of at least 0");
+    TRAINCTL_RETURN_IF_ERROR(
+        Put(static_cast<int64_t>(std::min<uint64_t>(id.get<uint64_t>(), INT64_MAX)), token, where));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::pair<std::string, std::string>>> ReadMerges(const JsonPart& list) {
+  if (list.is_null() || !list.value->is_array()) return list.Bad("must be a list");
+  std::vector<std::pair<std::string, std::string>> merges;
+  merges.reserve(list.value->size());
+  for (size_t i = 0; i < list.value->size(); ++i) {
+    const FileJson& entry = (*list.value)[i];
+    if (entry.is_array() && entry.size() == 2 && entry[0].is_string() && entry[1].is_string()) {
+      merges.emplace_back(entry[0].get<std::string>(), entry[1].get<std::string>());
+      continue;
+    }
+    if (!entry.is_string()) return list.At(i).Bad("must be \"a b\" or [\"a\", \"b\"]");
+    const auto& text = entry.get_ref<const std::string&>();
+    if (absl::StartsWith(text, "#version")) continue;
+    std::pair<std::string, std::string> merge = absl::StrSplit(text, absl::MaxSplits(' ', 1));
+    if (merge.first.empty() || merge.second.empty() || absl::StrContains(merge.second, ' ')) {
+      return list.At(i).Bad(absl::StrCat("= '", text, "' is not two tokens with one space between them"));
+    }
+    merges.push_back(std::move(merge));
+  }
+  return merges;
+}
+
+absl::Status JsonTokenizer::ReadModel(const JsonPart& model) {
+  if (model.is_null() || !model.value->is_object()) return model.Bad("must be an object");
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string type,
+                            StringAt(model, "type", model.At("merges").is_null() ? "" : "BPE"));
+  if (type != "BPE") {
+    return model.At("type").Bad(absl::StrCat("= '", type, "' is not supported here; BPE is"));
+  }
+  for (const char* field : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"}) {
+    TRAINCTL_RETURN_IF_ERROR(RefuseField(model, field));
+  }
+  TRAINCTL_RETURN_IF_ERROR(ReadVocab(model));
+  TRAINCTL_ASSIGN_OR_RETURN(const auto merges, ReadMerges(model.At("merges")));
+  BpeOptions options;
+  options.byte_level = pre_tokenizer_.byte_level;
+  TRAINCTL_ASSIGN_OR_RETURN(options.byte_fallback, BoolAt(model, "byte_fallback", false));
+  TRAINCTL_ASSIGN_OR_RETURN(options.fuse_unk, BoolAt(model, "fuse_unk", false));
+  TRAINCTL_ASSIGN_OR_RETURN(options.ignore_merges, BoolAt(model, "ignore_merges", false));
+  TRAINCTL_ASSIGN_OR_RETURN(options.unk_token, StringAt(model, "unk_token", ""));
+  if (options.byte_level && options.byte_fallback) {
+    return model.At("byte_fallback")
+        .Bad("= true together with a ByteLevel pre_tokenizer is not supported here");
+  }
+  const std::string what = model.where.substr(0, model.where.rfind(':'));
+  TRAINCTL_ASSIGN_OR_RETURN(model_, BpeModel::Create(tokens_, merges, options, what));
+  kind_ = options.byte_level ? "byte-level BPE" : options.byte_fallback ? "BPE with byte fallback" : "BPE";
+  return absl::OkStatus();
+}
+
+absl::StatusOr<AddedToken> JsonTokenizer::ReadAddedToken(const JsonPart& entry, int64_t& next_id) {
+  AddedToken token;
+  TRAINCTL_ASSIGN_OR_RETURN(token.content, StringAt(entry, "content"));
+  TRAINCTL_ASSIGN_OR_RETURN(const int64_t id, IntAt(entry, "id"));
+  TRAINCTL_ASSIGN_OR_RETURN(token.special, BoolAt(entry, "special", false));
+  TRAINCTL_ASSIGN_OR_RETURN(token.single_word, BoolAt(entry, "single_word", false));
+  TRAINCTL_ASSIGN_OR_RETURN(token.lstrip, BoolAt(entry, "lstrip", false));
+  TRAINCTL_ASSIGN_OR_RETURN(token.rstrip, BoolAt(entry, "rstrip", false));
+  TRAINCTL_ASSIGN_OR_RETURN(token.normalized, BoolAt(entry, "normalized", !token.special));
+  if (token.content.empty()) return entry.At("content").Bad("is empty");
+  // The reference implementation numbers tokens that the model lacks itself, whatever the file says.
+  const int32_t known = IdOf(token.content);
+  const int64_t expected = known >= 0 ? known : next_id++;
+  if (id != expected) {
+    return entry.At("id").Bad(absl::StrCat("= ", id, ", but '", token.content, "' has the id ", expected,
+                                           known >= 0 ? " in model.vocab" : " by its place in the file"));
+  }
+  TRAINCTL_RETURN_IF_ERROR(Put(id, token.content, entry.At("id")));
+  token.id = static_cast<int32_t>(id);
+  return token;
+}
+
+absl::Status JsonTokenizer::ReadAddedTokens(const JsonPart& list) {
+  std::vector<AddedToken> raw;
+  std::vector<AddedToken> normalized;
+  if (!list.is_null() && !list.value->is_array()) return list.Bad("must be a list");
+  int64_t next_id = static_cast<int64_t>(ids_.size());
+  Scratch scratch;
+  for (size_t i = 0; !list.is_null() && i < list.value->size(); ++i) {
+    TRAINCTL_ASSIGN_OR_RETURN(AddedToken token, ReadAddedToken(list.At(i), next_id));
+    is_special_.resize(tokens_.size());
+    if (token.special) {
+      is_special_[static_cast<size_t>(token.id)] = true;
+      special_ids_.push_back(token.id);
+    }
+    if (!token.normalized) {
+      raw.push_back(std::move(token));
+      continue;
+    }
+    TRAINCTL_RETURN_IF_ERROR(Normalize(normalizer_, token.content, scratch));
+    if (token.content.empty()) return list.At(i).Bad("is empty behind the normalizer");
+    if (token.content != TokenOf(token.id)) decoded_as_[token.id] = token.content;
+    normalized.push_back(std::move(token));
+  }
+  is_special_.resize(tokens_.size());
+  std::sort(special_ids_.begin(), special_ids_.end());
+  TRAINCTL_ASSIGN_OR_RETURN(TokenFinder raw_finder, TokenFinder::Create(raw, list.where));
+  TRAINCTL_ASSIGN_OR_RETURN(TokenFinder normalized_finder, TokenFinder::Create(normalized, list.where));
+  raw_tokens_ = std::make_unique<TokenFinder>(std::move(raw_finder));
+  normalized_tokens_ = std::make_unique<TokenFinder>(std::move(normalized_finder));
+  return absl::OkStatus();
+}
+
+absl::Status JsonTokenizer::ReadPostProcessor(const JsonPart& part) {
+  if (part.is_null()) return absl::OkStatus();
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string type, TypeOf(part));
+  if (type == "ByteLevel") return absl::OkStatus();  // offsets only
+  if (type == "TemplateProcessing") return ReadTemplate(part);
+  if (type == "RobertaProcessing" || type == "BertProcessing") return ReadClsSep(part);
+  if (type == "Sequence") {
+    const JsonPart list = part.At("processors");
+    if (list.is_null() || !list.value->is_array()) return list.Bad("must be a list");
+    for (size_t i = 0; i < list.value->size(); ++i) TRAINCTL_RETURN_IF_ERROR(ReadPostProcessor(list.At(i)));
+    return absl::OkStatus();
+  }
+  return part.At("type").Bad(absl::StrCat("= '", type,
+                                          "' is not supported here; Sequence, ByteLevel, TemplateProcessing, "
+                                          "RobertaProcessing and BertProcessing are"));
+}
+
+// [["</s>", 2], ...]: `cls` stands before, `sep` behind.
+absl::Status JsonTokenizer::ReadClsSep(const JsonPart& part) {
+  for (const char* key : {"cls", "sep"}) {
+    const JsonPart pair = part.At(key);
+    if (pair.is_null() || !pair.value->is_array() || pair.value->size() != 2 ||
+        !(*pair.value)[1].is_number_integer()) {
+      return pair.Bad("must be [token, id]");
+    }
+    const auto id = (*pair.value)[1].get<int64_t>();
+    if (id < 0 || id >= vocab_size())
+      return pair.Bad(absl::StrCat("has the id ", id, ", which is no token's"));
+    if (absl::string_view(key) == "cls") {
+      prefix_ids_.insert(prefix_ids_.begin(), static_cast<int32_t>(id));
+    } else {
+      suffix_ids_.push_back(static_cast<int32_t>(id));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JsonTokenizer::ReadTemplate(const JsonPart& part) {
+  const JsonPart single = part.At("single");
+  if (single.is_null() || !single.value->is_array()) return single.Bad("must be a list");
+  std::vector<int32_t> before;
+  std::vector<int32_t> behind;
+  int num_texts = 0;
+  for (size_t i = 0; i < single.value->size(); ++i) {
+    const JsonPart item = single.At(i);
+    if (!item.At("Sequence").is_null()) {
+      TRAINCTL_ASSIGN_OR_RETURN(const std::string which, StringAt(item.At("Sequence"), "id"));
+      if (which != "A") return item.Bad("must be of sequence A");
+      ++num_texts;
+      continue;
+    }
+    TRAINCTL_ASSIGN_OR_RETURN(const std::string name, StringAt(item.At("SpecialToken"), "id"));
+    const JsonPart ids = part.At("special_tokens").At(name).At("ids");
+    if (ids.is_null() || !ids.value->is_array()) return ids.Bad("must be a list of ids");
+    for (const FileJson& id : *ids.value) {
+      if (!id.is_number_unsigned() || id.get<uint64_t>() >= tokens_.size()) {
+        return ids.Bad(absl::StrCat("has ", id.dump(), ", which is no token's id"));
+      }
+      (num_texts == 0 ? before : behind).push_back(id.get<int32_t>());
+    }
+  }
+  if (num_texts != 1) return single.Bad(absl::StrCat("has the text ", num_texts, " times, not once"));
+  prefix_ids_.insert(prefix_ids_.begin(), before.begin(), before.end());
+  suffix_ids_.insert(suffix_ids_.end(), behind.begin(), behind.end());
+  return absl::OkStatus();
+}
+
+absl::Status JsonTokenizer::Encode(absl::string_view text, std::vector<int32_t>* ids) const {
+  std::string repaired;
+  if (!IsUtf8(text)) {
+    repaired = RepairUtf8(text);
+    text = repaired;
+  }
+  if (text.size() > kMaxTextBytes) {
+    return BadDataError(absl::StrCat("a text of ", text.size(),
+                                     " bytes is longer than can be tokenized as one (", kMaxTextBytes,
+                                     "); cut it into several documents"));
+  }
+  const ScratchPool::Lease scratch(scratches_);
+  if (raw_tokens_->empty()) return EncodeRaw(text, true, *scratch, ids);
+  std::vector<TokenFinder::Part> parts;
+  TRAINCTL_RETURN_IF_ERROR(raw_tokens_->Split(text, (*scratch).match, &parts));
+  for (const TokenFinder::Part& part : parts) {
+    if (part.id >= 0) {
+      ids->push_back(part.id);
+      continue;
+    }
+    TRAINCTL_RETURN_IF_ERROR(EncodeRaw(text.substr(part.span.begin, part.span.end - part.span.begin),
+                                       part.span.begin == 0, *scratch, ids));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JsonTokenizer::EncodeRaw(absl::string_view text, bool is_first, Scratch& scratch,
+                                      std::vector<int32_t>* ids) const {
+  std::string normalized(text);
+  TRAINCTL_RETURN_IF_ERROR(Normalize(normalizer_, normalized, scratch));
+  if (normalized_tokens_->empty()) return EncodeNormalized(std::move(normalized), is_first, scratch, ids);
+  std::vector<TokenFinder::Part> parts;
+  TRAINCTL_RETURN_IF_ERROR(normalized_tokens_->Split(normalized, scratch.match, &parts));
+  for (const TokenFinder::Part& part : parts) {
+    if (part.id >= 0) {
+      ids->push_back(part.id);
+      continue;
+    }
+    TRAINCTL_RETURN_IF_ERROR(
+        EncodeNormalized(normalized.substr(part.span.begin, part.span.end - part.span.begin),
+                         is_first && part.span.begin == 0, scratch, ids));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JsonTokenizer::EncodeNormalized(std::string text, bool is_first, Scratch& scratch,
+                                             std::vector<int32_t>* ids) const {
+  if (text.empty()) return absl::OkStatus();
+  Pieces pieces;
+  pieces.words.push_back({0, text.size()});
+  pieces.text = std::move(text);
+  pieces.is_first = is_first;
+  for (const auto& step : pre_tokenizer_.steps) TRAINCTL_RETURN_IF_ERROR(step->Apply(pieces, scratch));
+  for (const Span& word : pieces.words) {
+    const absl::string_view piece(pieces.text.data() + word.begin, word.end - word.begin);
+    if (pre_tokenizer_.last_split == nullptr) {
+      model_->EncodeWord(piece, scratch, ids);
+      continue;
+    }
+    TRAINCTL_RETURN_IF_ERROR(
+        pre_tokenizer_.last_split->ForEach(piece, scratch.match, [&](const Match& match) {
+          if (match.span.begin == match.span.end) return;
+          model_->EncodeWord(piece.substr(match.span.begin, match.span.end - match.span.begin), scratch, ids);
+        }));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> JsonTokenizer::Decode(absl::Span<const int32_t> ids, bool skip_special) const {
+  std::vector<std::string> tokens;
+  tokens.reserve(ids.size());
+  for (const int32_t id : ids) {
+    const absl::string_view token = TokenOf(id);
+    if (token.empty()) {
+      return UsageError(
+          absl::StrCat("id ", id, " is not one of the tokenizer's (", vocab_size(), " ids from 0 on)"));
+    }
+    if (skip_special && is_special_[static_cast<size_t>(id)]) continue;
+    const auto other = decoded_as_.find(id);
+    tokens.emplace_back(other != decoded_as_.end() ? other->second : token);
+  }
+  if (!has_decoder_) return absl::StrJoin(tokens, " ");
+  const ScratchPool::Lease scratch(scratches_);
+  for (const auto& step : decoder_) TRAINCTL_RETURN_IF_ERROR(step->Apply(tokens, *scratch));
+  return absl::StrJoin(tokens, "");
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> ParseTokenizerJson(absl::string_view text,
+                                                              absl::string_view what) {
+  TRAINCTL_ASSIGN_OR_RETURN(const FileJson file, ParseStrictJson<FileJson>(text, what));
+  auto tokenizer = std::make_unique<JsonTokenizer>();
+  TRAINCTL_RETURN_IF_ERROR(tokenizer->Init({&file, absl::StrCat(what, ": ")}));
+  return tokenizer;
+}
+
+}  // namespace trainctl::tokenizer

@@ -1,0 +1,135 @@
+// Files that are refused, and what the comparison with the reference implementation (tests/tokenizer) cannot
+// show.
+#include "tokenizer/tokenizer_json.h"
+
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/status.h"
+
+namespace trainctl::tokenizer {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using Json = nlohmann::json;
+
+Json Small() {
+  return Json::parse(R"({"version": "1.0", "truncation": null, "padding": null,
+    "added_tokens": [{"id": 5, "content": "<s>", "single_word": false, "lstrip": false, "rstrip": false,
+                      "normalized": false, "special": true},
+                     {"id": 6, "content": "</s>", "single_word": false, "lstrip": false, "rstrip": true,
+                      "normalized": false, "special": true}],
+    "normalizer": {"type": "NFC"},
+    "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
+    "post_processor": {"type": "TemplateProcessing",
+      "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+      "pair": [], "special_tokens": {"<s>": {"id": "<s>", "ids": [5], "tokens": ["<s>"]}}},
+    "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true},
+    "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": "",
+      "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "ignore_merges": false,
+      "vocab": {"a": 0, "b": 1, "\u0120": 2, "ab": 3, "\u0120ab": 4}, "merges": ["a b", ["\u0120", "ab"]]}})");
+}
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> Parse(const Json& file) {
+  return ParseTokenizerJson(file.dump(), "t.json");
+}
+
+TEST(TokenizerJson, EncodesAndDecodes) {
+  const auto tokenizer = Parse(Small());
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  std::vector<int32_t> ids;
+  ASSERT_TRUE((*tokenizer)->EncodeDocument("ab ab</s>  a", &ids).ok());
+  EXPECT_THAT(ids, ElementsAre(5, 3, 4, 6, 0));
+  EXPECT_EQ(*(*tokenizer)->Decode(ids, false), "<s>ab ab</s>a");
+  EXPECT_EQ(*(*tokenizer)->Decode(ids, true), "ab aba");
+  EXPECT_EQ((*tokenizer)->vocab_size(), 7);
+  EXPECT_EQ((*tokenizer)->end_of_document_id(), 6);
+  EXPECT_EQ((*tokenizer)->IdOf("ab"), 3);
+  EXPECT_EQ((*tokenizer)->IdOf("x"), -1);
+  EXPECT_THAT((*tokenizer)->Decode({7}, false).status().message(),
+              HasSubstr("id 7 is not one of the tokenizer's (7 ids"));
+  EXPECT_EQ(ExitCodeFor((*tokenizer)->Decode({-1}, false).status()), ExitCode::kUsage);
+}
+
+TEST(TokenizerJson, WhatIsNotKnownIsRefusedByItsField) {
+  struct Case {
+    const char* pointer;
+    const char* value;
+    const char* message;
+  };
+  const Case cases[] = {
+      {"/model/type", R"("WordPiece")", "t.json: model.type = 'WordPiece' is not supported here"},
+      {"/model/dropout", "0.1", "t.json: model.dropout is not supported here"},
+      {"/model/end_of_word_suffix", R"("</w>")", "t.json: model.end_of_word_suffix is not supported here"},
+      {"/model/merges/0", R"("a")", "t.json: model.merges[0] = 'a' is not two tokens"},
+      {"/model/merges/1", R"(["a", "a"])", "t.json: model.merges[1] ('a' and 'a') needs the token 'aa'"},
+      {"/model/vocab/a", "-1", "t.json: model.vocab['a'] must be a whole number"},
+      {"/model/vocab/a", "99999999", "t.json: model.vocab['a'] = 99999999 is not within 0.."},
+      {"/model/vocab/b", "0", "t.json: model.vocab['b'] = 0 is the id of 'a' as well"},
+      {"/model/vocab", "{}", "t.json: model.merges[0]"},
+      {"/model", "3", "t.json: model must be an object"},
+      {"/normalizer/type", R"("BertNormalizer")",
+       "t.json: normalizer.type = 'BertNormalizer' is not supported here"},
+      {"/normalizer", R"({"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Nmt"}]})",
+       "t.json: normalizer.normalizers[1].type = 'Nmt'"},
+      {"/pre_tokenizer/type", R"("BertPreTokenizer")", "t.json: pre_tokenizer.type = 'BertPreTokenizer'"},
+      {"/pre_tokenizer", R"({"type": "Split", "pattern": {"Regex": "(a"}, "behavior": "Isolated"})",
+       "t.json: pre_tokenizer.pattern.Regex"},
+      {"/pre_tokenizer",
+       R"({"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"}, {"type": "Digits"}]})",
+       "t.json: pre_tokenizer.pretokenizers[1] stands behind ByteLevel"},
+      {"/decoder/type", R"("WordPiece")", "t.json: decoder.type = 'WordPiece'"},
+      {"/post_processor/special_tokens/<s>/ids/0", "7",
+       "t.json: post_processor.special_tokens.<s>.ids has 7"},
+      {"/post_processor/single", "[]", "t.json: post_processor.single has the text 0 times"},
+      {"/added_tokens/0/id", "4",
+       "t.json: added_tokens[0].id = 4, but '<s>' has the id 5 by its place in the file"},
+      {"/added_tokens/0/content", R"("ab")",
+       "t.json: added_tokens[0].id = 5, but 'ab' has the id 3 in model.vocab"},
+      {"/added_tokens/0/special", "1", "t.json: added_tokens[0].special must be true or false"},
+  };
+  for (const Case& c : cases) {
+    Json file = Small();
+    file[Json::json_pointer(c.pointer)] = Json::parse(c.value);
+    const auto tokenizer = Parse(file);
+    ASSERT_FALSE(tokenizer.ok()) << c.pointer;
+    EXPECT_EQ(ExitCodeFor(tokenizer.status()), ExitCode::kBadData);
+    EXPECT_THAT(tokenizer.status().message(), HasSubstr(c.message));
+  }
+  EXPECT_THAT(ParseTokenizerJson("{\"a\": ", "t.json").status().message(), HasSubstr("t.json:1:"));
+  EXPECT_THAT(ParseTokenizerJson("[]", "t.json").status().message(), HasSubstr("t.json: "));
+}
+
+TEST(TokenizerJson, BytesThatAreNotUtf8AreReadAsTheMarkForThem) {
+  const auto tokenizer = Parse(Small());
+  std::vector<int32_t> with_bytes;
+  std::vector<int32_t> with_mark;
+  ASSERT_TRUE((*tokenizer)->Encode("a\xFF\xE2\x82 ab", &with_bytes).ok());
+  ASSERT_TRUE((*tokenizer)->Encode("a\uFFFD\uFFFD ab", &with_mark).ok());
+  EXPECT_EQ(with_bytes, with_mark);
+}
+
+TEST(TokenizerJson, ManyThreadsUseOneTokenizer) {
+  const auto tokenizer = Parse(Small());
+  std::vector<std::string> texts;
+  for (int i = 0; i < 300; ++i)
+    texts.push_back(std::string(static_cast<size_t>(i % 70), 'a') + " ab b</s>" + std::to_string(i));
+  const auto encode_all = [&] {
+    std::vector<std::vector<int32_t>> all(texts.size());
+    for (size_t i = 0; i < texts.size(); ++i)
+      EXPECT_TRUE((*tokenizer)->EncodeDocument(texts[i], &all[i]).ok());
+    return all;
+  };
+  const auto expected = encode_all();
+  std::vector<std::vector<std::vector<int32_t>>> results(4);
+  std::vector<std::thread> threads;
+  for (auto& result : results) threads.emplace_back([&result, &encode_all] { result = encode_all(); });
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& result : results) EXPECT_EQ(result, expected);
+}
+
+}  // namespace
+}  // namespace trainctl::tokenizer
