@@ -70,6 +70,7 @@ absl::StatusOr<int> Train(std::vector<std::string> args) {
   deps.metrics_path = folder.metrics_path();
   deps.timings_path = folder.timings_path();
   deps.tensorboard_path = folder.tensorboard_path();
+  deps.traces_path = folder.traces_path();
   TRAINCTL_ASSIGN_OR_RETURN(deps.recipe_text, ReadFile(folder.recipe_path()));
   deps.report_path = folder.path() + "/report.json";
   deps.stop_after = GetInt(options, "--stop-after", -1);

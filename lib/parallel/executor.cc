@@ -60,8 +60,12 @@ class Executor::Pass {
       const int event = static_cast<int>(i);
       if (instruction.stream != StreamId::kCompute) {
         Stream& stream = *e_.streams_[static_cast<size_t>(instruction.stream)];
-        stream.Launch(instruction.waits, event,
-                      [this, &instruction] { return Annotated(instruction, Communicate(instruction)); });
+        stream.Launch(instruction.waits, event, [this, &instruction, i] {
+          const int64_t begin_ns = SpanClock();
+          const absl::Status status = Annotated(instruction, Communicate(instruction));
+          EndSpan(i, begin_ns);
+          return status;
+        });
         continue;
       }
       const double wait_begin = Now();
@@ -69,8 +73,10 @@ class Executor::Pass {
       const double begin = Now();
       e_.phase_seconds_["wait"] += begin - wait_begin;
       if (status.ok()) {
+        const int64_t begin_ns = SpanClock();
         if (e_.hook_) e_.hook_(instruction);
         status = Annotated(instruction, Compute(instruction));
+        EndSpan(i, begin_ns);
       }
       e_.phase_seconds_[std::string(schedule::OpName(instruction.op))] += Now() - begin;
       if (!status.ok()) {
@@ -94,6 +100,15 @@ class Executor::Pass {
  private:
   static absl::Status Annotated(const Instruction& instruction, const absl::Status& status) {
     return status.ok() ? status : Annotate(status, schedule::Describe(instruction));
+  }
+
+  // steady_clock is CLOCK_MONOTONIC.
+  int64_t SpanClock() const {
+    if (!e_.span_hook_) return 0;
+    return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+  }
+  void EndSpan(size_t instruction, int64_t begin_ns) const {
+    if (e_.span_hook_) e_.span_hook_(instruction, begin_ns, SpanClock());
   }
 
   absl::Status Communicate(const Instruction& instruction) {

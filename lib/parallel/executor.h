@@ -49,6 +49,10 @@ struct EvalSums {
 // Called before each instruction, for fault injection and progress.
 using InstructionHook = std::function<void(const schedule::Instruction&)>;
 
+// Called after each instruction by the thread that ran it, with its index in the schedule: it ran within
+// [begin_ns, end_ns] of CLOCK_MONOTONIC, what it waited for before not included.
+using SpanHook = std::function<void(size_t instruction, int64_t begin_ns, int64_t end_ns)>;
+
 class Executor {
  public:
   Executor(const model::ModelSpec& spec, ShardedState& state, StreamGroups& groups,
@@ -68,6 +72,8 @@ class Executor {
   absl::Status ReduceOverData(absl::string_view name, absl::Span<double> values);
 
   void SetHook(InstructionHook hook) { hook_ = std::move(hook); }
+  // Between passes; null: none.
+  void SetSpanHook(SpanHook hook) { span_hook_ = std::move(hook); }
 
   // Seconds of the last pass spent on the compute thread per instruction kind, and waiting.
   const std::map<std::string, double>& phase_seconds() const { return phase_seconds_; }
@@ -89,6 +95,7 @@ class Executor {
   EventSet events_;
   std::array<std::unique_ptr<Stream>, schedule::kNumStreams> streams_;
   InstructionHook hook_;
+  SpanHook span_hook_;
   std::map<std::string, double> phase_seconds_;
   nn::OperatorSeconds operator_seconds_;
   std::vector<int> slot_bucket_;  // what each parameter slot holds, to catch a stale one

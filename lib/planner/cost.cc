@@ -191,12 +191,29 @@ std::map<std::string, Work> WorkOfStep(const schedule::Schedule& schedule, const
   return by_name;
 }
 
+std::vector<InstructionTime> TimesOfStep(const schedule::Schedule& schedule, const model::ModelSpec& spec,
+                                         const sharding::Ledger& ledger,
+                                         const schedule::BuildOptions& options, const Rates& rates) {
+  const WorkTable table(spec, ledger, options);
+  std::vector<InstructionTime> times;
+  times.reserve(schedule.instructions.size());
+  std::array<double, schedule::kNumStreams> stream_end = {};
+  for (const Instruction& instruction : schedule.instructions) {
+    double& stream = stream_end[rates.overlap ? static_cast<size_t>(instruction.stream) : 0];
+    double begin = stream;
+    for (const int wait : instruction.waits)
+      begin = std::max(begin, times[static_cast<size_t>(wait)].end_s());
+    times.push_back({begin, rates.Seconds(table.WorkOf(instruction))});
+    stream = times.back().end_s();
+  }
+  return times;
+}
+
 StepCost PriceStep(const schedule::Schedule& schedule, const model::ModelSpec& spec,
                    const sharding::Ledger& ledger, const schedule::BuildOptions& options,
                    int64_t num_micro_batches, const Rates& rates) {
-  const WorkTable table(spec, ledger, options);
   StepCost cost;
-  std::vector<double> end(schedule.instructions.size(), 0.0);
+  const std::vector<InstructionTime> times = TimesOfStep(schedule, spec, ledger, options, rates);
   std::array<double, schedule::kNumStreams> stream_end = {};
   // Where each micro-batch began, in seconds of the compute stream and in bytes sent so far.
   double middle_begin = 0, middle_end = 0, middle_compute_begin = 0, middle_compute_end = 0;
@@ -215,11 +232,8 @@ StepCost PriceStep(const schedule::Schedule& schedule, const model::ModelSpec& s
         middle_end = now, middle_compute_end = cost.compute_seconds, middle_bytes_end = cost.sent_bytes;
       }
     }
-    double begin = stream_end[stream];
-    for (int wait : instruction.waits) begin = std::max(begin, end[static_cast<size_t>(wait)]);
-    const double seconds = rates.Seconds(table.WorkOf(instruction));
-    end[i] = stream_end[stream] = begin + seconds;
-    if (compute) cost.compute_seconds += seconds;
+    stream_end[stream] = times[i].end_s();
+    if (compute) cost.compute_seconds += times[i].seconds;
     cost.sent_bytes += SentBytes(instruction, ledger, options.compute_dtype);
   }
   cost.seconds = *std::max_element(stream_end.begin(), stream_end.end()) + rates[Resource::kSteps];

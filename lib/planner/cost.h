@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "model/model_spec.h"
@@ -69,6 +70,17 @@ inline constexpr int kMicroBatchesToPrice = 3;
 StepCost PriceStep(const schedule::Schedule& schedule, const model::ModelSpec& spec,
                    const sharding::Ledger& ledger, const schedule::BuildOptions& options,
                    int64_t num_micro_batches, const Rates& rates);
+
+// When each instruction of a schedule begins and ends, in seconds from the step's begin: what PriceStep
+// plays, of a schedule with all its micro-batches.
+struct InstructionTime {
+  double begin_s = 0;
+  double seconds = 0;
+  double end_s() const { return begin_s + seconds; }
+};
+std::vector<InstructionTime> TimesOfStep(const schedule::Schedule& schedule, const model::ModelSpec& spec,
+                                         const sharding::Ledger& ledger,
+                                         const schedule::BuildOptions& options, const Rates& rates);
 
 // Work of a whole schedule by the names under which timings.jsonl tells what was measured: operators
 // ("linear", "linear backward"), "optimizer step", "gradient norm", and under kCommunication and kOther

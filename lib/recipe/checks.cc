@@ -21,6 +21,7 @@ class Checker {
 
   void Run() {
     CheckRequired();
+    CheckTraceSteps();
     CheckModel();
     CheckData();
     CheckBatch();
@@ -67,6 +68,16 @@ class Checker {
       Missing("train.batch_sequences");
     }
     if (recipe_.data.train.empty() && !issues_.IsBadBelow("data.train")) Missing("data.train");
+  }
+
+  // Steps are counted as in metrics.jsonl, from 1.
+  void CheckTraceSteps() {
+    if (!Usable({"metrics.trace_steps", "train.steps"})) return;
+    for (const int64_t step : recipe_.metrics.trace_steps) {
+      if (step <= recipe_.train.steps) continue;
+      Fail({"metrics.trace_steps"}, absl::StrCat("metrics.trace_steps: step ", step,
+                                                 " is beyond train.steps (", recipe_.train.steps, ")"));
+    }
   }
 
   void Missing(absl::string_view path) {

@@ -703,11 +703,12 @@ void AddRest(Builder& b) {
        [](Recipe & r, size_t) -> auto& { return r.metrics.tensorboard; })
       .Free();
   b.Add(
-       "metrics.trace_steps", "Steps of which a trace is written.",
+       "metrics.trace_steps",
+       "Steps of which each worker records when its instructions ran, counted from 1; `trainctl trace` joins "
+       "them.",
        [](Recipe & r, size_t) -> auto& { return r.metrics.trace_steps; })
       .Default("none")
-      .AtLeast(0)
-      .Refuse("*", "this version writes no traces")
+      .AtLeast(1)
       .Free();
 }
 

@@ -33,6 +33,7 @@
 #include "parallel/executor.h"
 #include "planner/plan.h"
 #include "telemetry/metrics_log.h"
+#include "telemetry/step_trace.h"
 #include "telemetry/tensorboard.h"
 #include "trainer/background_save.h"
 #include "trainer/checkpointing.h"
@@ -266,6 +267,33 @@ class Trainer {
     return views;
   }
 
+  // The schedule, and of the steps that the recipe names when each of its instructions ran.
+  absl::Status RunStep(const data::Batch& batch, const parallel::UpdateOptions& update) {
+    const std::vector<int64_t>& traced = recipe_.metrics.trace_steps;
+    const int64_t step = counters_.step + 1;  // as metrics.jsonl counts
+    if (std::count(traced.begin(), traced.end(), step) == 0) {
+      TRAINCTL_ASSIGN_OR_RETURN(result_, executor_->RunStep(planned_.schedule, Views(batch), update));
+      return absl::OkStatus();
+    }
+    std::vector<telemetry::TracedInstruction> instructions;
+    for (const schedule::Instruction& instruction : planned_.schedule.instructions) {
+      instructions.push_back({schedule::Describe(instruction), static_cast<int>(instruction.stream)});
+    }
+    std::vector<std::string> streams;
+    for (int stream = 0; stream < schedule::kNumStreams; ++stream) {
+      streams.emplace_back(schedule::StreamName(static_cast<schedule::StreamId>(stream)));
+    }
+    telemetry::StepRecorder recorder(std::move(instructions), std::move(streams), d_.rank, d_.world_size);
+    executor_->SetSpanHook([&recorder](size_t instruction, int64_t begin_ns, int64_t end_ns) {
+      recorder.Add(instruction, begin_ns, end_ns);
+    });
+    recorder.Begin();
+    absl::StatusOr<parallel::StepResult> result = executor_->RunStep(planned_.schedule, Views(batch), update);
+    executor_->SetSpanHook(nullptr);
+    TRAINCTL_ASSIGN_OR_RETURN(result_, std::move(result));
+    return recorder.Write(d_.traces_path, step);
+  }
+
   absl::Status TrainStep() {
     step_begin_ = d_.clock->Monotonic();
     const int64_t step = counters_.step;
@@ -284,7 +312,7 @@ class Trainer {
     update.clip_norm = recipe_.optimizer.clip_norm;
     update.update_number = counters_.updates + 1;
     update.z_loss = static_cast<float>(recipe_.train.z_loss);
-    TRAINCTL_ASSIGN_OR_RETURN(result_, executor_->RunStep(planned_.schedule, Views(batch), update));
+    TRAINCTL_RETURN_IF_ERROR(RunStep(batch, update));
     TRAINCTL_RETURN_IF_ERROR(HandleNonFinite());
 
     std::tie(hash_low_, hash_high_) =

@@ -26,6 +26,7 @@ struct WorkerDeps {
   std::string metrics_path;
   std::string timings_path;
   std::string tensorboard_path;  // folder for events, where metrics.tensorboard asks for them
+  std::string traces_path;       // folder for what metrics.trace_steps asks for
   std::string recipe_text;       // as stored with the run; shown beside the events
   std::string report_path;       // what was predicted and measured, written at the end by rank 0
   int64_t stop_after = -1;       // save and stop when this step is done; -1: no

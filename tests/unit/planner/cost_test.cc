@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+
 namespace trainctl::planner {
 namespace {
 
@@ -71,6 +74,33 @@ TEST(Cost, OverlapHidesCollectivesAndNeverCompute) {
   EXPECT_LT(overlapped.seconds, serial.seconds);
   EXPECT_GE(overlapped.seconds, overlapped.compute_seconds);
   EXPECT_EQ(overlapped.compute_seconds, serial.compute_seconds);
+}
+
+TEST(Cost, TheTimesOfInstructionsAreWhatTheStepsTimeIsMadeOf) {
+  const model::ModelSpec spec = *model::Preset("toy-5m");
+  const sharding::Ledger ledger(model::Inventory(spec), sharding::Mesh{.dp_shard = 2}, 3);
+  schedule::BuildOptions options;
+  options.shape = {2, 64};
+  options.num_micro_batches = 2;
+  const schedule::Schedule schedule = BuildDataParallel(spec, ledger, options);
+  for (const bool overlap : {false, true}) {
+    Rates rates = CpuRates(1, DType::kF32, false);
+    rates.overlap = overlap;
+    const auto times = TimesOfStep(schedule, spec, ledger, options, rates);
+    ASSERT_EQ(times.size(), schedule.instructions.size());
+    double last = 0;
+    std::array<double, schedule::kNumStreams> stream_end = {};
+    for (size_t i = 0; i < times.size(); ++i) {
+      double& end = stream_end[static_cast<size_t>(schedule.instructions[i].stream)];
+      EXPECT_GE(times[i].begin_s, end) << "within a stream: list order";
+      for (const int wait : schedule.instructions[i].waits) {
+        EXPECT_GE(times[i].begin_s, times[static_cast<size_t>(wait)].end_s());
+      }
+      end = times[i].end_s();
+      last = std::max(last, end);
+    }
+    EXPECT_EQ(PriceStep(schedule, spec, ledger, options, 2, rates).seconds, last + rates[Resource::kSteps]);
+  }
 }
 
 TEST(Cost, TheMatrixProductsOfAStepAreTheModelsFlops) {

@@ -123,8 +123,8 @@ const Case kCases[] = {
      "is not part of it"},
     {"Slurm", "[launch]\nbackend = 'slurm'\n",
      "r.toml:12:1: launch.backend = \"slurm\": this version starts workers on this machine only"},
-    {"Traces", "[metrics]\ntrace_steps = [10, 11]\n",
-     "r.toml:12:1: metrics.trace_steps = [10, 11]: this version writes no traces"},
+    {"TracesBeyondTheRun", "[metrics]\ntrace_steps = [10, 999_999_999]\n",
+     "r.toml:12:1: metrics.trace_steps: step 999999999 is beyond train.steps (100)"},
     {"TwoNodes", "[cluster]\nnodes = 2\n",
      "r.toml:12:1: cluster.nodes = 2 but launch.backend = \"local\" starts workers on this machine only; set "
      "nodes = 1"},

@@ -86,6 +86,7 @@ const std::vector<std::string>& ManySets() {
       "launch.env={B='2', A='\"1\"'}",
       "metrics.every_steps=4",
       "metrics.tensorboard=true",
+      "metrics.trace_steps=[1, 2]",
       "parallel.etp=1",
       "parallel.virtual_stages=1",
       "cluster.node=dgx-h100",
@@ -126,7 +127,7 @@ bool HasOneValueOnly(const std::string& name) {
                                        "cluster.nodes",
                                        "cluster.device",
                                        "launch.backend",
-                                       "metrics.trace_steps",
+
                                        "model.rope_scaling",
                                        "parallel.schedule",
                                        "parallel.recomputed_layers",

@@ -1,0 +1,125 @@
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "apps/trainctl/command.h"
+#include "base/json.h"
+#include "planner/plan.h"
+#include "recipe/recipe_json.h"
+#include "run/run_folder.h"
+#include "telemetry/step_trace.h"
+
+namespace trainctl::cli {
+namespace {
+
+struct TraceOptions {
+  std::string run;
+  std::string out;
+  int64_t step = -1;
+};
+
+struct Prediction {
+  std::vector<telemetry::PredictedSpan> spans;
+  double seconds = 0;
+  bool measured = false;  // from rates that were measured on this machine
+};
+
+// The schedule that the run's workers execute, at the rates that its plan was made with.
+absl::StatusOr<Prediction> PredictStep(const run::RunFolder& run) {
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string plan_text, ReadFile(run.plan_path()));
+  TRAINCTL_ASSIGN_OR_RETURN(const planner::Plan plan, planner::PlanFromJson(plan_text, run.plan_path()));
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string recipe_text, ReadFile(run.recipe_path()));
+  TRAINCTL_ASSIGN_OR_RETURN(const recipe::Recipe recipe,
+                            recipe::RecipeFromJson(recipe_text, run.recipe_path()));
+  const planner::PlannedStep planned = planner::PlannedSchedule(plan, recipe.model.spec);
+  const std::vector<planner::InstructionTime> times =
+      planner::TimesOfStep(planned.schedule, recipe.model.spec, planned.ledger, planned.options, plan.rates);
+  Prediction prediction;
+  prediction.measured = plan.rates.measured;
+  for (size_t i = 0; i < times.size(); ++i) {
+    const schedule::Instruction& instruction = planned.schedule.instructions[i];
+    prediction.spans.push_back({schedule::Describe(instruction), static_cast<int>(instruction.stream),
+                                times[i].begin_s, times[i].end_s()});
+    prediction.seconds = std::max(prediction.seconds, times[i].end_s());
+  }
+  return prediction;
+}
+
+Json Report(const run::RunFolder& run, const TraceOptions& options, const telemetry::MergedTrace& trace,
+            const Prediction& prediction) {
+  Json steps = Json::array();
+  for (const telemetry::MergedStep& step : trace.steps) {
+    Json clocks = Json::array();
+    for (const telemetry::ClockOffset& clock : step.clocks) {
+      clocks.push_back({{"rank", clock.rank},
+                        {"offset_us", clock.offset_us},
+                        {"basis", clock.same_clock ? "same clock" : "wall clocks"}});
+    }
+    steps.push_back({{"step", step.step},
+                     {"ranks", step.num_ranks},
+                     {"seconds", step.seconds},
+                     {"clocks", std::move(clocks)}});
+  }
+  return {{"schema", "trainctl.trace-merged.v1"},
+          {"run", run.path()},
+          {"file", options.out},
+          {"steps", std::move(steps)},
+          {"predicted_seconds", prediction.seconds},
+          {"predicted_from_measured_rates", prediction.measured},
+          {"notes", trace.notes}};
+}
+
+void Print(const TraceOptions& options, const telemetry::MergedTrace& trace, const Prediction& prediction) {
+  std::string out = absl::StrCat("Wrote ", options.out, "; open it in ui.perfetto.dev or chrome://tracing\n");
+  for (const telemetry::MergedStep& step : trace.steps) {
+    absl::StrAppendFormat(&out, "step %d: %.3f ms on %d rank(s), predicted %.3f ms%s\n", step.step,
+                          step.seconds * 1e3, step.num_ranks, prediction.seconds * 1e3,
+                          prediction.measured ? "" : " (rates not measured: trainctl calibrate)");
+    for (const telemetry::ClockOffset& clock : step.clocks) {
+      if (clock.same_clock) continue;
+      absl::StrAppendFormat(&out, "  rank %d is set by the wall clocks of two machines (offset %.0f us)\n",
+                            clock.rank, clock.offset_us);
+    }
+  }
+  std::fputs(out.c_str(), stdout);
+}
+
+absl::StatusOr<ExitCode> Trace(const TraceOptions& options, const Output& output) {
+  TRAINCTL_ASSIGN_OR_RETURN(const run::RunFolder run, run::RunFolder::Open(options.run));
+  TRAINCTL_ASSIGN_OR_RETURN(const Prediction prediction, PredictStep(run));
+  TRAINCTL_ASSIGN_OR_RETURN(
+      const telemetry::MergedTrace trace,
+      telemetry::MergeTraces(run.traces_path(), options.step, prediction.spans, run.path()));
+  TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(options.out, trace.json));
+  for (const std::string& note : trace.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
+  if (output.json) {
+    std::puts(
+        Report(run, options, trace, prediction).dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+  } else {
+    Print(options, trace, prediction);
+  }
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+void AddTrace(CLI::App& app, Action& action) {
+  CLI::App* verb = app.add_subcommand(
+      "trace", "Join the traces of a run's ranks, beside what was predicted, for Perfetto");
+  auto options = std::make_shared<TraceOptions>();
+  verb->add_option("RUN", options->run, "Run folder (default: runs/latest)");
+  verb->add_option("--out", options->out, "Writes this file")->required()->type_name("FILE");
+  verb->add_option("--step", options->step, "Only this step (default: all that were traced)")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("N");
+  AddJsonFlag(*verb);
+  SetExample(*verb, "trainctl trace runs/latest --out trace.json");
+  verb->callback(
+      [&action, options] { action = [options](const Output& output) { return Trace(*options, output); }; });
+}
+
+}  // namespace trainctl::cli
