@@ -5,6 +5,8 @@ find_package(Threads REQUIRED)
 find_package(absl REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(spdlog REQUIRED)
+find_package(ZLIB REQUIRED)
+find_library(TRAINCTL_ZSTD zstd REQUIRED)
 
 add_library(trainctl_flags INTERFACE)
 target_compile_options(trainctl_flags INTERFACE -Wall -Wextra -Werror -Wno-unused-parameter -Wno-missing-field-initializers -fno-omit-frame-pointer)
@@ -28,10 +30,13 @@ set(TRAINCTL_PACKAGES_data xxhash)
 set(TRAINCTL_PACKAGES_checkpoint xxhash)
 # Seen by the module's own sources alone.
 set(TRAINCTL_PRIVATE_PACKAGES_base spdlog::spdlog)
+set(TRAINCTL_PRIVATE_PACKAGES_data ZLIB::ZLIB zstd)
 set(TRAINCTL_PRIVATE_PACKAGES_tokenizer pcre2-8 utf8proc)
 
 add_library(tomlplusplus INTERFACE)
 target_compile_definitions(tomlplusplus INTERFACE TOML_EXCEPTIONS=0)
+add_library(zstd INTERFACE)
+target_link_libraries(zstd INTERFACE ${TRAINCTL_ZSTD})
 add_library(xxhash INTERFACE)
 target_compile_definitions(xxhash INTERFACE XXH_INLINE_ALL)
 

@@ -125,11 +125,15 @@ absl::StatusOr<ExitCode> RunBatch(const BatchOptions& options, const Output& out
 void AddPrepare(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand("prepare", "Tokenize text or JSONL files into a .bin/.idx dataset");
   AddJsonFlag(*verb);
-  SetExample(*verb, "trainctl data prepare books/*.txt web.jsonl --tokenizer byte --out data/corpus");
+  SetExample(*verb, "trainctl data prepare books/*.txt web.jsonl.zst --tokenizer byte --out data/corpus");
   auto options = std::make_shared<data::PrepareOptions>();
   verb->add_option("IN", options->inputs,
-                   ".jsonl and .ndjson: a document per line; anything else: a document per file")
+                   ".jsonl and .ndjson: a document per line; anything else: a document per file; plain, or "
+                   "packed with gzip or zstd")
       ->required();
+  verb->add_option("--kind", options->kind, "Of all files: by their names, or as said here")
+      ->check(CLI::IsMember({"auto", "jsonl", "text"}))
+      ->capture_default_str();
   verb->add_option("--tokenizer", options->tokenizer,
                    "\"byte\" (one token per byte), a tokenizer.json, a sentencepiece .model, or their folder")
       ->capture_default_str();

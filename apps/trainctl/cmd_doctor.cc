@@ -1,56 +1,36 @@
 // `trainctl doctor`: what of this machine a run can use, what is wrong with it and how to mend it.
 
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "apps/trainctl/command.h"
 #include "apps/trainctl/worker_program.h"
-#include "base/files.h"
 #include "base/json.h"
-#include "base/subprocess.h"
-#include "cluster/inspect.h"
+#include "doctor/doctor.h"
 #include "planner/machine.h"
 
 namespace trainctl::cli {
 namespace {
 
-using cluster::Finding;
-using cluster::Health;
+using doctor::Finding;
+using doctor::Health;
 
-// What the worker program says of itself: that it starts, and with which LibTorch.
-absl::StatusOr<std::string> AskWorker() {
-  TRAINCTL_ASSIGN_OR_RETURN(const std::string program, FindWorkerProgram());
-  int ends[2];
-  if (pipe(ends) != 0) return ErrnoError("make", "a pipe", errno);
-  SpawnOptions options;
-  options.argv = {program, "version"};
-  options.env = CurrentEnvironment();
-  options.stdout_fd = ends[1];
-  options.die_with_parent = true;
-  absl::StatusOr<Subprocess> worker = Subprocess::Start(options);
-  close(ends[1]);
-  std::string text;
-  char buffer[256];
-  for (ssize_t count; worker.ok() && (count = read(ends[0], buffer, sizeof(buffer))) > 0;) {
-    text.append(buffer, static_cast<size_t>(count));
+// Where NCCL may be beside those of the system: what the loader is told, and the wheels beside LibTorch.
+std::vector<std::string> LibraryFolders() {
+  std::vector<std::string> folders;
+  for (const char* variable : {"LD_LIBRARY_PATH", "TRAINCTL_LIBTORCH"}) {
+    const char* const value = std::getenv(variable);
+    for (absl::string_view folder : absl::StrSplit(value == nullptr ? "" : value, ':', absl::SkipEmpty())) {
+      folders.emplace_back(folder);
+      folders.push_back(absl::StrCat(folder, "/lib"));
+      folders.push_back(absl::StrCat(folder, "/../nvidia/nccl/lib"));
+    }
   }
-  close(ends[0]);
-  TRAINCTL_RETURN_IF_ERROR(worker.status());
-  const ExitStatus ended = worker->Wait();
-  if (!ended.Success()) return EnvironmentError(absl::StrCat(program, " ", ended.Describe()));
-  return std::string(absl::StripAsciiWhitespace(text));
-}
-
-Finding Worker() {
-  const absl::StatusOr<std::string> answer = AskWorker();
-  if (answer.ok()) return {"worker", *answer, Health::kGood, ""};
-  return {"worker", "does not start", Health::kWarning, std::string(answer.status().message())};
+  return folders;
 }
 
 Finding Profile(const cluster::Host& host) {
@@ -64,7 +44,7 @@ Finding Profile(const cluster::Host& host) {
           notes.empty() ? "`trainctl calibrate` measures it, so that plans tell its times" : notes[0]};
 }
 
-void Print(const cluster::Machine& machine) {
+void Print(const doctor::Machine& machine) {
   for (const Finding& finding : machine.findings) {
     std::printf("%-8s %-15s %s\n", std::string(HealthName(finding.health)).c_str(), finding.name.c_str(),
                 finding.value.c_str());
@@ -73,7 +53,7 @@ void Print(const cluster::Machine& machine) {
   std::printf("\nFor a recipe:\n\n%s", ClusterTable(machine).c_str());
 }
 
-void PrintJson(const cluster::Machine& machine) {
+void PrintJson(const doctor::Machine& machine) {
   Json json = {{"schema", "trainctl.doctor.v1"},
                {"host", machine.host.name},
                {"cpu", machine.host.cpu},
@@ -82,8 +62,18 @@ void PrintJson(const cluster::Machine& machine) {
                {"memory_total_bytes", machine.host.memory_total_bytes},
                {"memory_available_bytes", machine.host.memory_available_bytes},
                {"accelerators", machine.accelerators},
+               {"driver", nullptr},
                {"device", machine.device == nullptr ? "cpu" : machine.device->name},
                {"findings", Json::array()}};
+  if (machine.driver.ok()) {
+    json["driver"] = {{"version", machine.driver->version},
+                      {"cuda_version", machine.driver->cuda_version},
+                      {"devices", Json::array()}};
+    for (const doctor::CudaDevice& device : machine.driver->devices) {
+      json["driver"]["devices"].push_back(
+          {{"name", device.name}, {"memory_bytes", device.memory_bytes}, {"used_bytes", device.used_bytes}});
+    }
+  }
   for (const Finding& finding : machine.findings) {
     json["findings"].push_back({{"name", finding.name},
                                 {"value", finding.value},
@@ -94,12 +84,14 @@ void PrintJson(const cluster::Machine& machine) {
 }
 
 absl::StatusOr<ExitCode> RunDoctor(const Output& output) {
-  TRAINCTL_ASSIGN_OR_RETURN(cluster::Machine machine, cluster::InspectMachine());
-  machine.findings.push_back(Worker());
+  doctor::Sources sources;
+  sources.library_folders = LibraryFolders();
+  TRAINCTL_ASSIGN_OR_RETURN(doctor::Machine machine, doctor::InspectMachine(sources));
+  machine.findings.push_back(doctor::InspectWorker(FindWorkerProgram()));
   machine.findings.push_back(Profile(machine.host));
   output.json ? PrintJson(machine) : Print(machine);
   for (const Finding& finding : machine.findings) {
-    if (finding.health == Health::kWarning) return ExitCode::kEnvironment;
+    if (finding.health == Health::kBad) return ExitCode::kEnvironment;
   }
   return ExitCode::kOk;
 }

@@ -27,13 +27,14 @@ struct Command {
 };
 
 void AddData(CLI::App& app, Action& action);
-void AddTokenizer(CLI::App& app, Action& action);
 void AddNew(CLI::App& app, Action& action);
+void AddTokenizer(CLI::App& app, Action& action);
 void AddRecipe(CLI::App& app, Action& action);
 void AddCheckpoint(CLI::App& app, Action& action);
 void AddRuns(CLI::App& app, Action& action);
 void AddStatus(CLI::App& app, Action& action);
 void AddLogs(CLI::App& app, Action& action);
+void AddExport(CLI::App& app, Action& action);
 void AddStop(CLI::App& app, Action& action);
 void AddPlan(CLI::App& app, Action& action);
 void AddScore(CLI::App& app, Action& action);

@@ -16,11 +16,12 @@ namespace trainctl::cli {
 namespace {
 
 constexpr std::array kCommands = {
-    Command{AddNew},      Command{AddData},        Command{AddTokenizer}, Command{AddPlan},
-    Command{AddRecipe},   Command{AddCheckpoint},  Command{AddRuns},      Command{AddStatus},
-    Command{AddLogs},     Command{AddStop},        Command{AddLaunch},    Command{AddResume},
-    Command{AddGenerate}, Command{AddEval},        Command{AddScore},     Command{AddCalibrate},
-    Command{AddDoctor},   Command{AddCompletions}, Command{AddMan},       Command{AddVersion},
+    Command{AddNew},       Command{AddRecipe},   Command{AddTokenizer},   Command{AddData},
+    Command{AddPlan},      Command{AddLaunch},   Command{AddResume},      Command{AddRuns},
+    Command{AddStatus},    Command{AddLogs},     Command{AddStop},        Command{AddCheckpoint},
+    Command{AddExport},    Command{AddGenerate}, Command{AddEval},        Command{AddScore},
+    Command{AddCalibrate}, Command{AddDoctor},   Command{AddCompletions}, Command{AddMan},
+    Command{AddVersion},
 };
 
 bool JsonRequested(const CLI::App& app) {

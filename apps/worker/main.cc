@@ -69,6 +69,8 @@ absl::StatusOr<int> Train(std::vector<std::string> args) {
   deps.checkpoints_path = folder.checkpoints_path();
   deps.metrics_path = folder.metrics_path();
   deps.timings_path = folder.timings_path();
+  deps.tensorboard_path = folder.tensorboard_path();
+  TRAINCTL_ASSIGN_OR_RETURN(deps.recipe_text, ReadFile(folder.recipe_path()));
   deps.report_path = folder.path() + "/report.json";
   deps.stop_after = GetInt(options, "--stop-after", -1);
   if (const char* fault = std::getenv("TRAINCTL_FAULT"); fault != nullptr) deps.fault = fault;

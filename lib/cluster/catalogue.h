@@ -25,27 +25,40 @@ namespace trainctl::cluster {
 inline constexpr int kMatmulTileRows = 256;
 inline constexpr int kMatmulTileColumns = 128;
 
+// What a device is made of, newest last within a vendor; versions of one chip share it.
+enum class Silicon : uint8_t {
+  kVolta,
+  kAmpere,
+  kAda,
+  kHopper,
+  kBlackwell,
+  kBlackwellUltra,  // twice the exponentials
+  kCdna,
+};
+
 // One accelerator as the driver shows it: a GPU of a GB200, a die (GCD) of an MI250X.
 struct Device {
   const char* name = "";    // canonical, such as "h100-sxm-80gb"
   const char* label = "";   // for people
   const char* vendor = "";  // "nvidia" or "amd"
+  Silicon silicon = Silicon::kAmpere;
 
   // At most ten numbers, each with its source; rates are dense, never those with structured sparsity; 0 means
   // that the hardware does not have it, or for the two measured ones that nobody published it.
   Constant
       memory_bytes;  // what the driver lets a process allocate in all; the source says so if it is nominal
   Constant memory_bandwidth;  // bytes/s
-  Constant fp32_flops;        // without tensor cores, FLOP/s
-  Constant tf32_flops;
-  Constant half_flops;  // fp16 and, where has_bf16, bf16 matrix products that accumulate in fp32
+  Constant single_flops;      // products of fp32 operands: TF32 where it has that, FLOP/s
+  Constant half_flops;        // fp16 and, where has_bf16, bf16 matrix products that accumulate in fp32
   Constant fp8_flops;
   Constant fp4_flops;
   Constant compute_units;              // SMs or CUs
+  Constant watts;                      // limit of what it draws, as it is run
   Constant measured_half_flops;        // best matrix product that somebody published, FLOP/s
   Constant measured_memory_bandwidth;  // of a large copy or element-wise kernel, bytes/s
 
   bool has_bf16 = true;
+  bool grace_host = false;        // its host is a Grace on the same module, joined by NVLink-C2C
   const char* scale_up = "";      // name of the Link to its neighbours in the default node
   const char* default_node = "";  // name of the Node it is priced in when none is given
   const char* note = "";          // what to know of this variant, for example its power limit; may be empty

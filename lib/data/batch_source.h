@@ -50,12 +50,18 @@ struct EvalSet {
 absl::StatusOr<std::unique_ptr<BatchSource>> OpenTrainSource(const recipe::Recipe& recipe);
 absl::StatusOr<std::vector<EvalSet>> OpenEvalSets(const recipe::Recipe& recipe);
 
-// What a run records of each file, and compares on resume: size and XXH3-64 of the bytes.
+// What a run records of each file, and compares on resume: its size, and XXH3-64 of its bytes. Of a file
+// above kWholeFileBytes only its ends and pieces in between are read, so that a run on terabytes starts at
+// once.
 struct FileFingerprint {
   std::string path;
   int64_t size_bytes = 0;
   uint64_t xxh3 = 0;
+  bool sampled = false;  // xxh3 is of kFingerprintPieces pieces, one behind the other
 };
+inline constexpr int64_t kWholeFileBytes = int64_t{64} << 20;
+inline constexpr int64_t kFingerprintPieces = 64;
+inline constexpr int64_t kFingerprintPieceBytes = int64_t{64} << 10;
 absl::StatusOr<std::vector<FileFingerprint>> Fingerprint(const recipe::DataConfig& data);
 
 }  // namespace trainctl::data

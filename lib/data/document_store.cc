@@ -9,12 +9,13 @@
 #include "absl/strings/strip.h"
 #include "base/status.h"
 #include "data/indexed_dataset.h"
+#include "data/unpacked_file.h"
 
 namespace trainctl::data {
 namespace {
 
-constexpr const char* kNotText[] = {".gz",  ".bz2",     ".xz",    ".zst",  ".zip", ".tar", ".tgz",
-                                    ".npy", ".parquet", ".arrow", ".json", ".csv", ".tsv", ".safetensors"};
+constexpr const char* kNotText[] = {".bz2", ".xz",    ".zip",  ".7z",  ".tar", ".tgz",
+                                    ".npy", ".arrow", ".json", ".csv", ".tsv", ".safetensors"};
 
 class IndexedDocuments : public DocumentStore {
  public:
@@ -79,15 +80,17 @@ absl::StatusOr<SourceKind> KindOfFile(const recipe::DataSource& source, const st
     return UsageError(
         absl::StrCat("data source kind '", source.kind, "' is not auto, indexed, jsonl or text"));
   }
-  const std::string name = absl::AsciiStrToLower(file);
+  // What is packed in it decides; that it is packed is recognized by its bytes.
+  const std::string name = absl::AsciiStrToLower(WithoutCompressionSuffix(file));
   if (absl::EndsWith(name, ".bin") || absl::EndsWith(name, ".idx")) return SourceKind::kIndexed;
   if (absl::EndsWith(name, ".jsonl") || absl::EndsWith(name, ".ndjson")) return SourceKind::kJsonl;
+  if (absl::EndsWith(name, ".parquet")) return ParquetError(file);
   for (const char* suffix : kNotText) {
     if (absl::EndsWith(name, suffix)) {
-      return UsageError(
-          absl::StrCat(file, ": ", suffix,
-                       " files are not read as text by themselves; unpack or convert them, or say "
-                       "kind = \"text\" if they are text"));
+      return UsageError(absl::StrCat(
+          file, ": ", suffix,
+          " files are not read as text by themselves; unpack or convert them, or say "
+          "kind = \"jsonl\" if they have a JSON object per line, kind = \"text\" if they are text"));
     }
   }
   return SourceKind::kText;

@@ -42,7 +42,7 @@ class DocumentStore {
 enum class SourceKind { kIndexed, kJsonl, kText };
 
 // The kind of one file: as the source says, or by its name for "auto" (.bin .idx indexed; .jsonl .ndjson
-// JSONL; archives, compressed and tabular files are an error; anything else text).
+// JSONL; archives and tabular files are an error; anything else text; a last .gz or .zst is passed over).
 absl::StatusOr<SourceKind> KindOfFile(const recipe::DataSource& source, const std::string& file);
 
 // The prefix of an indexed dataset from the name of either of its files, or a prefix.
@@ -54,11 +54,13 @@ std::string IndexedPrefix(const std::string& file);
 absl::StatusOr<std::unique_ptr<DocumentStore>> OpenDocuments(const recipe::DataSource& source, int64_t vocab,
                                                              const tokenizer::Tokenizer* tokenizer = nullptr);
 
-// One document per file, read when needed: any number of files, no memory but their names.
+// One document per file, read when needed: any number of files, no memory but their names. UsageError for a
+// packed one, which cannot be read from the middle.
 absl::StatusOr<std::unique_ptr<DocumentStore>> OpenTextDocuments(std::vector<std::string> files,
                                                                  bool end_of_document);
 
-// One document per line, decoded into memory at opening. Each bad line is BadDataError "file:line:column".
+// One document per line, unpacked and decoded into memory at opening. Each bad line is BadDataError
+// "file:line:column".
 absl::StatusOr<std::unique_ptr<DocumentStore>> OpenJsonlDocuments(const std::vector<std::string>& files,
                                                                   const JsonlFields& fields,
                                                                   bool end_of_document);

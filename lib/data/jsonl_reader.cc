@@ -25,11 +25,11 @@ absl::StatusOr<Json> ParseLine(absl::string_view line, const std::string& where)
 
 }  // namespace
 
-JsonlReader::JsonlReader(SequentialFile file, JsonlFields fields)
+JsonlReader::JsonlReader(UnpackedFile file, JsonlFields fields)
     : file_(std::move(file)), fields_(std::move(fields)) {}
 
 absl::StatusOr<JsonlReader> JsonlReader::Open(const std::string& path, JsonlFields fields) {
-  TRAINCTL_ASSIGN_OR_RETURN(SequentialFile file, SequentialFile::Open(path));
+  TRAINCTL_ASSIGN_OR_RETURN(UnpackedFile file, UnpackedFile::Open(path));
   return JsonlReader(std::move(file), std::move(fields));
 }
 
@@ -48,7 +48,7 @@ absl::StatusOr<bool> JsonlReader::NextLine(absl::string_view& line) {
     consumed_ = 0;
     searched = pending_.size();
     if (searched > kMaxLineBytes) {
-      return BadDataError(absl::StrCat(file_.path(), ":", line_number_ + 1, ": the line is longer than ",
+      return BadDataError(absl::StrCat(file().path(), ":", line_number_ + 1, ": the line is longer than ",
                                        kMaxLineBytes, " bytes"));
     }
     TRAINCTL_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> piece, file_.Next());
@@ -64,7 +64,7 @@ absl::StatusOr<bool> JsonlReader::Next(Document& document) {
     if (!found) return false;
     if (!absl::StripAsciiWhitespace(line).empty()) break;
   }
-  const std::string where = absl::StrCat(file_.path(), ":", line_number_);
+  const std::string where = absl::StrCat(file().path(), ":", line_number_);
   TRAINCTL_ASSIGN_OR_RETURN(const Json object, ParseLine(line, where));
   document.prompt.clear();
   if (!fields_.prompt.empty()) {

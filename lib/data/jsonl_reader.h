@@ -1,11 +1,11 @@
-// The documents of a JSONL file, one after the other. Not thread safe.
+// The documents of a JSONL file, plain or packed (unpacked_file.h), one after the other. Not thread safe.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "data/data_file.h"
+#include "data/unpacked_file.h"
 
 namespace trainctl::data {
 
@@ -26,13 +26,14 @@ class JsonlReader {
   // fields as strings is BadDataError "path:line: ...". A line may have at most 1 GiB.
   absl::StatusOr<bool> Next(Document& document);
 
-  const SequentialFile& file() const { return file_; }
+  // As it is on disk.
+  const SequentialFile& file() const { return file_.file(); }
 
  private:
-  JsonlReader(SequentialFile file, JsonlFields fields);
+  JsonlReader(UnpackedFile file, JsonlFields fields);
   absl::StatusOr<bool> NextLine(absl::string_view& line);
 
-  SequentialFile file_;
+  UnpackedFile file_;
   JsonlFields fields_;
   std::string pending_;  // read, not yet handed out from consumed_ on
   size_t consumed_ = 0;

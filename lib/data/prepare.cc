@@ -17,6 +17,7 @@
 #include "data/indexed_writer.h"
 #include "data/jsonl_reader.h"
 #include "data/parallel_encoder.h"
+#include "data/unpacked_file.h"
 
 namespace trainctl::data {
 namespace {
@@ -57,7 +58,8 @@ class Preparation {
 
  private:
   absl::StatusOr<FileFingerprint> AddText(const std::string& path) {
-    TRAINCTL_ASSIGN_OR_RETURN(SequentialFile file, SequentialFile::Open(path));
+    TRAINCTL_ASSIGN_OR_RETURN(UnpackedFile file, UnpackedFile::Open(path));
+    const int64_t tokens_before = writer_.num_tokens();
     std::string text;  // a tokenizer reads a text as a whole
     while (true) {
       TRAINCTL_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> piece, file.Next());
@@ -68,14 +70,14 @@ class Preparation {
       } else {
         TRAINCTL_RETURN_IF_ERROR(writer_.AppendBytes(piece));
       }
-      Report(file);
+      Report(file.file());
     }
     if (encoder_.has_value()) {
       if (!text.empty()) TRAINCTL_RETURN_IF_ERROR(Encode(std::move(text)));
-    } else if (file.bytes_read() > 0) {
+    } else if (writer_.num_tokens() > tokens_before) {
       TRAINCTL_RETURN_IF_ERROR(EndDocument());
     }
-    return FileFingerprint{path, file.bytes_read(), file.xxh3()};
+    return FileFingerprint{path, file.file().bytes_read(), file.file().xxh3()};
   }
 
   absl::StatusOr<FileFingerprint> AddJsonl(const std::string& path) {
@@ -163,8 +165,10 @@ absl::Status CheckOptions(const PrepareOptions& options) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<SourceKind> InputKind(const std::string& path) {
-  TRAINCTL_ASSIGN_OR_RETURN(const SourceKind kind, KindOfFile(recipe::DataSource(), path));
+absl::StatusOr<SourceKind> InputKind(const std::string& path, const std::string& kind_of_all) {
+  recipe::DataSource source;
+  source.kind = kind_of_all;
+  TRAINCTL_ASSIGN_OR_RETURN(const SourceKind kind, KindOfFile(source, path));
   if (kind == SourceKind::kIndexed) {
     return UsageError(absl::StrCat(path, " is tokenized already; name it in a recipe as it is"));
   }
@@ -204,7 +208,7 @@ absl::StatusOr<PreparedDataset> Prepare(const PrepareOptions& options) {
   std::vector<SourceKind> kinds;
   int64_t total_bytes = 0;
   for (const std::string& path : options.inputs) {
-    TRAINCTL_ASSIGN_OR_RETURN(const SourceKind kind, InputKind(path));
+    TRAINCTL_ASSIGN_OR_RETURN(const SourceKind kind, InputKind(path, options.kind));
     TRAINCTL_ASSIGN_OR_RETURN(const int64_t size_bytes, CheckDataFile(path));
     kinds.push_back(kind);
     total_bytes += size_bytes;

@@ -14,7 +14,9 @@
 namespace trainctl::data {
 
 struct PrepareOptions {
-  std::vector<std::string> inputs;  // .jsonl and .ndjson: a document per line; else a document per file
+  // Plain, or packed with gzip or zstd. .jsonl and .ndjson: a document per line; else a document per file.
+  std::vector<std::string> inputs;
+  std::string kind = "auto";  // of all inputs: by their names, or "jsonl" or "text"
   std::string prefix;
   std::string tokenizer = "byte";  // or the path of a tokenizer file
   std::string text_field = "text";

@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "data/data_file.h"
 #include "data/document_store.h"
+#include "data/unpacked_file.h"
 
 namespace trainctl::data {
 namespace {
@@ -74,6 +75,15 @@ class TextDocuments : public DocumentStore {
   bool end_of_document_;
 };
 
+absl::Status PackedTextError(const std::string& file, Compression compression) {
+  return UsageError(absl::StrCat(file, " is packed (", compression == Compression::kGzip ? "gzip" : "zstd",
+                                 "): training reads text files at any place, which a packed one does not "
+                                 "allow. Prepare it once: trainctl "
+                                 "data prepare ",
+                                 file, " --out PREFIX, then name PREFIX.bin in the recipe; or unpack it (",
+                                 compression == Compression::kGzip ? "gzip" : "zstd", " -d)"));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DocumentStore>> OpenTextDocuments(std::vector<std::string> files,
@@ -82,6 +92,8 @@ absl::StatusOr<std::unique_ptr<DocumentStore>> OpenTextDocuments(std::vector<std
   sizes_bytes.reserve(files.size());
   for (const std::string& file : files) {
     TRAINCTL_ASSIGN_OR_RETURN(const int64_t size_bytes, CheckDataFile(file));
+    TRAINCTL_ASSIGN_OR_RETURN(const Compression compression, CompressionOfFile(file));
+    if (compression != Compression::kNone) return PackedTextError(file, compression);
     sizes_bytes.push_back(size_bytes);
   }
   return std::make_unique<TextDocuments>(std::move(files), std::move(sizes_bytes), end_of_document);

@@ -30,7 +30,7 @@ void OverrideDevice(const recipe::ClusterConfig& c, Machine& machine) {
   Override(c.half_flops, device.half_flops);
   Override(c.fp8_flops, device.fp8_flops);
   if (c.memory_bandwidth.has_value()) device.measured_memory_bandwidth = kNotMeasured;
-  if (c.half_flops.has_value()) device.measured_half_flops = kNotMeasured;
+  if (c.half_flops.has_value()) device.measured_half_flops = device.watts = kNotMeasured;
   machine.device = &device;
 }
 

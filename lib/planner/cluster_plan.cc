@@ -19,7 +19,7 @@ using pricing::Precision;
 double PeakFlops(const cluster::Device& device, Precision precision) {
   switch (precision) {
     case Precision::kFp32:
-      return device.tf32_flops.value > 0 ? device.tf32_flops.value : device.fp32_flops.value;
+      return device.single_flops.value;
     case Precision::kFp8:
     case Precision::kMxfp8:
       return device.fp8_flops.value > 0 ? device.fp8_flops.value : device.half_flops.value;

@@ -2,11 +2,12 @@
 
 #include <algorithm>
 
-#include "absl/strings/match.h"
 #include "pricing/matmul_time.h"
 
 namespace trainctl::pricing {
 namespace {
+
+using cluster::Silicon;
 
 constexpr double kBackwardWork = 2.5;  // five products against two
 constexpr double kTileRows = 128;      // queries of a tile of the forward, keys of one of the backward
@@ -37,6 +38,12 @@ constexpr KernelRates kVendorOnB200 = {0.59, 0.45, 0.41, 0.54, 256};
 // 0.487 ms, 0.178 and 0.472 ms.
 constexpr KernelRates kVendorOnGb200 = {0.72, 0.53, 0.41, 0.54, 256};
 constexpr KernelRates kVendorOnGb300 = {0.87, 0.56, 0.40, 0.52, 256};
+// MI355X, bf16, 16,384 tokens under the causal mask, and its shares for all of AMD's: HazyResearch/HipKittens
+// @f09e9685 analysis/attn/{fwd,bkwd}/plot.py and {fwd,bkwd}/benchmark/mi355x_*_causal*.json. PyTorch's own
+// kernel, 64 heads of queries and 8 of keys: 789 and 259 TFLOP/s (heads of 64: 667; backward: as forward).
+// AMD's library (AITER), 16 heads: 1,247 and 1,109 (heads of 64: 633).
+constexpr KernelRates kFlash2OnCdna = {0.32, 0.104, 0.84, 0.84, 128};
+constexpr KernelRates kVendorOnCdna = {0.50, 0.45, 0.51, 0.51, 128};
 // FlashAttention-2 is some two times faster than the first, and 1.3 to 2.5 times than its Triton version
 // (arXiv 2307.08691, section 4.1; the Triton version is the one that was used for training).
 constexpr double kFlash1OfFlash2 = 1 / 1.7;
@@ -59,10 +66,10 @@ constexpr Fp8Speeds kFp8OnGb300 = {{1.20, 1.29}, {1.39, 1.10}, {1.59, 1.29}};
 // TFLOP/s (backward) from 512 to 16,384 tokens, cuDNN alike.
 constexpr double kDiagonalForward = 150, kDiagonalBackward = 110;
 
-bool IsGb300(const cluster::Device& device) {
-  return absl::StartsWith(device.name, "b300") || absl::StartsWith(device.name, "gb300");
+bool IsGb300(const cluster::Device& device) { return device.silicon == Silicon::kBlackwellUltra; }
+bool IsGb200(const cluster::Device& device) {
+  return device.silicon == Silicon::kBlackwell && device.grace_host;
 }
-bool IsGb200(const cluster::Device& device) { return absl::StartsWith(device.name, "gb200"); }
 
 const KernelRates& RatesOf(AttentionKernel kernel, const cluster::Device& device) {
   switch (GenerationOf(device)) {
@@ -75,7 +82,7 @@ const KernelRates& RatesOf(AttentionKernel kernel, const cluster::Device& device
       // torchtitan/models/common/attention.py lists it first).
       return IsGb300(device) ? kVendorOnGb300 : IsGb200(device) ? kVendorOnGb200 : kVendorOnB200;
     case Generation::kOther:
-      return kFlash2OnHopper;
+      return kernel == AttentionKernel::kVendor ? kVendorOnCdna : kFlash2OnCdna;
   }
   return kFlash2OnAmpere;
 }

@@ -11,7 +11,11 @@ const FrameworkProfile kFrameworks[] = {
      .label = "Megatron-LM, Megatron-Bridge and NeMo (Megatron Core with Transformer Engine)",
      .source =
          "NVIDIA/Megatron-LM README (bytes per parameter, distributed optimizer); arXiv 2205.05198 "
-         "(sequence parallelism); NVIDIA/TransformerEngine transformer_engine/common/gemm/cublaslt_gemm.cu: "
+         "(sequence parallelism); NVIDIA/TransformerEngine "
+         "transformer_engine/common/triton/cross_entropy.py: "
+         "half-precision logits are read twice, their gradient is written in place and scaled in the "
+         "backward; "
+         "NVIDIA/TransformerEngine transformer_engine/common/gemm/cublaslt_gemm.cu: "
          "grouped products on four streams; NVIDIA-NeMo/Megatron-Bridge@067f987 "
          "skills/nemo-mbridge-perf-moe-comm-overlap/SKILL.md: 463,348 kernels in a step of Qwen3-30B-A3B, 64 "
          "micro-batches of 48 layers with 8 local experts: 151 a layer, of which its operators here are 79 "
@@ -27,6 +31,8 @@ const FrameworkProfile kFrameworks[] = {
      .weight_gradient_buffer = true,
      .overlap_tensor_parallel = true,
      .logit_bytes = 6,
+     .logit_moved_bytes = 10,
+     .logit_row_bytes = 10,
      .norm_backward_bytes = 6,
      .quantize_bytes = 4,
      .stretched_rotary_apart = true,
@@ -55,6 +61,8 @@ const FrameworkProfile kFrameworks[] = {
      .weight_gradient_buffer = true,
      .overlap_tensor_parallel = true,
      .logit_bytes = 6,
+     .logit_moved_bytes = 10,
+     .logit_row_bytes = 10,
      .norm_backward_bytes = 6,
      .quantize_bytes = 4,
      .stretched_rotary_apart = true,
@@ -103,6 +111,7 @@ const FrameworkProfile kFrameworks[] = {
      .overlap_data_parallel = false,
      .logit_bytes = 6,
      .logit_moved_bytes = 50,
+     .logit_row_bytes = 0,
      .rotary = RotaryKernel::kNone,
      .fused_residual = false,
      .bf16_added_gradient_bytes = 18,
@@ -153,6 +162,8 @@ const FrameworkProfile kFrameworks[] = {
      .flat_gradients = true,
      .logit_bytes = 4,
      .logit_moved_bytes = 34,
+     .logit_row_bytes = 22,
+     .norm = NormKernel::kPlain,
      .quantize_bytes = 4,
      .quantizes_weights = true,
      .update_moved_bytes = 80,
@@ -180,6 +191,7 @@ const FrameworkProfile kFrameworks[] = {
      .gathers_by_block = true,
      .copies_gathered_blocks = true,
      .logit_bytes = 4,
+     .norm = NormKernel::kCompiled,
      .quantize_bytes = 6,
      .quantizes_weights = true,
      .rotary = RotaryKernel::kComplex,
@@ -205,6 +217,8 @@ const FrameworkProfile kFrameworks[] = {
      .copies_gathered_blocks = true,
      .logit_bytes = 14,
      .logit_moved_bytes = 36,
+     .logit_row_bytes = 24,
+     .norm = NormKernel::kPlain,
      .norm_forward_bytes = 36,
      .norm_backward_bytes = 84,
      .quantize_bytes = 6,
@@ -227,6 +241,7 @@ const FrameworkProfile kFrameworks[] = {
      .optimizer_bytes = 4,
      .stops_recompute_early = true,
      .logit_bytes = 12,
+     .norm = NormKernel::kPlain,
      .norm_forward_bytes = 28,
      .norm_backward_bytes = 48,
      .fused_activation = false,
@@ -264,6 +279,8 @@ const FrameworkProfile kFrameworks[] = {
      .overlap_bucket_elements = 512.0 * 1024 * 1024,
      .logit_bytes = 6,
      .logit_moved_bytes = 72,
+     .logit_row_bytes = 16,
+     .norm = NormKernel::kPlain,
      .norm_forward_bytes = 12,
      .norm_backward_bytes = 34,
      .update_moved_bytes = 114,
@@ -288,6 +305,7 @@ const FrameworkProfile kFrameworks[] = {
      .sequence_parallel = true,
      .fused_elementwise = true,
      .logit_bytes = 4,
+     .norm = NormKernel::kPlain,
      .accumulates_in_product = true,
      .expandable_segments = true,
      .metric = MemoryMetric::kAllocated},
@@ -322,7 +340,9 @@ const FrameworkProfile* FrameworkOf(absl::string_view source, absl::string_view 
   if (says("bigscience") || says("megatron-deepspeed") || says("bloom"))
     return FindFramework("megatron-deepspeed");
   if (absl::StrContains(where, "megatron-bridge")) return FindFramework("megatron-bridge");
-  if (says("megatron") || says("nemo")) return FindFramework("megatron-core");
+  // Primus runs Megatron-LM with AMD's attention unless told otherwise (AMD-AGI/Primus@fd1eeabb
+  // examples/megatron/configs/MI300X/llama3.1_70B-FP8-pretrain.yaml: use_torch_fsdp2, use_turbo_attention).
+  if (says("megatron") || says("nemo") || says("primus")) return FindFramework("megatron-core");
   const std::string how = absl::AsciiStrToLower(sharding);
   if (absl::StrContains(how, "fsdp")) return FindFramework("torchtitan");
   return FindFramework("megatron-core");

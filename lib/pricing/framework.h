@@ -17,6 +17,13 @@ enum class RotaryKernel : uint8_t {
   kComplex,  // to fp32, a product of complex numbers, back: three kernels that no compiler joins
 };
 
+// Whose kernels norms are.
+enum class NormKernel : uint8_t {
+  kLibrary,   // a vendor's, tuned for the width (Transformer Engine, Apex)
+  kPlain,     // PyTorch's own, Triton's, or operator by operator
+  kCompiled,  // torch.compile
+};
+
 enum class AttentionKernel : uint8_t {
   kScores,  // the scores are written to memory: batch matrix products and a fused softmax
   kFlash1,  // the first FlashAttention, and its Triton version
@@ -67,6 +74,8 @@ struct FrameworkProfile {
   double logit_bytes = 8;               // bytes per logit at the peak of the loss
   // Bytes that kernels read and write, of an element of what they work on.
   double logit_moved_bytes = 12;  // loss, forward and backward together
+  double logit_row_bytes = 12;    // of these, by kernels that go over a row of the vocabulary twice
+  NormKernel norm = NormKernel::kLibrary;
   double norm_forward_bytes = 4, norm_backward_bytes = 10;
   double quantize_bytes = 0;       // an operand brought to low precision, in both layouts
   bool quantizes_weights = false;  // for every micro-batch, not once a step

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "absl/strings/match.h"
 #include "cluster/collectives.h"
 #include "pricing/operator_time.h"
 #include "pricing/overlap.h"
@@ -257,8 +256,7 @@ class LayerTimer {
       operators += count;
       again += RecomputedShare(item) * count;
     }
-    const bool grace = absl::StartsWith(w_.device->name, "gb");
-    const double host = grace ? kGraceOperator : kHostOperatorSeconds;
+    const double host = w_.device->grace_host ? kGraceOperator : kHostOperatorSeconds;
     times_.forward += std::max(0.0, operators * host - times_.ForwardPass());
     times_.input_backward +=
         std::max(0.0, (kBackwardOfForward * operators + again) * host - times_.BackwardPass());

@@ -4,9 +4,6 @@
 #include <array>
 #include <cmath>
 
-#include "absl/strings/match.h"
-#include "absl/strings/string_view.h"
-
 namespace trainctl::pricing {
 namespace {
 
@@ -18,21 +15,12 @@ constexpr double kSustainedShare = 0.95;
 // Blackwell holds its best rate for a tenth of a millisecond, and less at its power limit: least squares over
 // 514 shapes on B200 (SimuMax configs/system/b200_bf16_ceperm.json) against 1,745 TFLOP/s.
 constexpr double kSustainedShareBlackwell = 0.68;
-// Its larger versions are the same silicon with more power, and at the limit an operation takes the energy
-// that it takes on B200, of FP4 a quarter of bf16's: 1200, 1400 and 1100 W against 1000
-// (cluster/catalogue_devices.cc), times 0.68 of 1,745 TFLOP/s, over their own best of 1,822, 2,050 and 1,845;
-// in FP4 the best of the latter two is six times that of bf16, not four.
-struct PowerShare {
-  const char* device;  // beginning of its name
-  double share, fp4_share;
-};
-constexpr PowerShare kPowerShares[] = {
-    {"gb200", kSustainedShareBlackwell * 1.2 * 1745 / 1822, kSustainedShareBlackwell * 1.2 * 1745 / 1822},
-    {"gb300", kSustainedShareBlackwell * 1.4 * 1745 / 2050,
-     kSustainedShareBlackwell * 1.4 * 4 * 1745 / (6 * 2050)},
-    {"b300", kSustainedShareBlackwell * 1.1 * 1745 / 1845,
-     kSustainedShareBlackwell * 1.1 * 4 * 1745 / (6.22 * 1845)},
-};
+// Other versions are the same silicon with more or less power, and at the limit an operation takes the same
+// energy, of FP8 half of bf16's, of FP4 a quarter. So 0.68 of 1,745 TFLOP/s are of 1000 W. Published for one
+// device under two limits: GB300 617 TFLOP/s at 500 W, 1,600 to 2,174 at 1400 (facebookexperimental/
+// triton#2023). On Hopper the best one is at the limit: 0.95 of 794.5 TFLOP/s at 700 W.
+constexpr double kFlopsPerJouleBlackwell = kSustainedShareBlackwell * 1745e12 / 1000;
+constexpr double kFlopsPerJouleHopper = kSustainedShare * 794.5e12 / 700;
 // Of twice the half-precision rate, what fp8 reaches. Hopper: 1,280 against 720 TFLOP/s (SemiAnalysis,
 // ibid.). Blackwell: best products published of fp8 and bf16 on B200, B300 and GB200 (stas00/ml-engineering,
 // compute/accelerator/README.md, MAMF): 0.98, 0.95, 0.99.
@@ -117,32 +105,49 @@ double BytesPerSecond(const cluster::Device& device) {
 }
 
 Generation GenerationOf(const cluster::Device& device) {
-  if (absl::string_view(device.vendor) != "nvidia") return Generation::kOther;
-  if (device.fp4_flops.value > 0) return Generation::kBlackwell;
-  return device.fp8_flops.value > 0 ? Generation::kHopper : Generation::kAmpere;
+  switch (device.silicon) {
+    case cluster::Silicon::kVolta:
+    case cluster::Silicon::kAmpere:
+      return Generation::kAmpere;
+    case cluster::Silicon::kAda:
+    case cluster::Silicon::kHopper:
+      return Generation::kHopper;
+    case cluster::Silicon::kBlackwell:
+    case cluster::Silicon::kBlackwellUltra:
+      return Generation::kBlackwell;
+    case cluster::Silicon::kCdna:
+      break;
+  }
+  return Generation::kOther;
 }
 
 namespace {
 
+// The best product at half precision, measured or not.
+double BestHalfFlops(const cluster::Device& device) {
+  return device.measured_half_flops.value > 0 ? device.measured_half_flops.value
+                                              : device.half_flops.value * kUnmeasuredMatmulShare;
+}
+
+// Of the best product.
 double SustainedShare(const cluster::Device& device, Precision precision) {
-  if (GenerationOf(device) != Generation::kBlackwell) return kSustainedShare;
-  for (const PowerShare& known : kPowerShares) {
-    if (!absl::StartsWith(device.name, known.device)) continue;
-    return precision == Precision::kNvfp4 ? known.fp4_share : known.share;
-  }
-  return kSustainedShareBlackwell;
+  const bool blackwell = GenerationOf(device) == Generation::kBlackwell;
+  if (!blackwell && device.silicon != cluster::Silicon::kHopper) return kSustainedShare;
+  if (device.watts.value <= 0) return blackwell ? kSustainedShareBlackwell : kSustainedShare;
+  const double limit = device.watts.value * (blackwell ? kFlopsPerJouleBlackwell : kFlopsPerJouleHopper);
+  const double share = std::min(kSustainedShare, limit / BestHalfFlops(device));
+  // What FP4 has beyond four times the rate of bf16 is beyond the limit.
+  const bool fp4 = precision == Precision::kNvfp4 && device.fp4_flops.value > 0;
+  return fp4 ? share * std::min(1.0, 4 * device.half_flops.value / device.fp4_flops.value) : share;
 }
 
 }  // namespace
 
 double SustainedFlops(const cluster::Device& device, Precision precision) {
-  double share =
-      SustainedShare(device, precision) * (device.measured_half_flops.value > 0
-                                               ? device.measured_half_flops.value / device.half_flops.value
-                                               : kUnmeasuredMatmulShare);
+  double share = SustainedShare(device, precision) * BestHalfFlops(device) / device.half_flops.value;
   double nominal = device.half_flops.value;
   if (precision == Precision::kFp32) {
-    nominal = device.tf32_flops.value > 0 ? device.tf32_flops.value : device.fp32_flops.value;
+    nominal = device.single_flops.value;
   } else if (IsLow(precision) && device.fp8_flops.value > 0) {
     share *= LowPrecisionShare(GenerationOf(device));
     nominal = precision == Precision::kNvfp4 && device.fp4_flops.value > 0 ? device.fp4_flops.value

@@ -26,8 +26,35 @@ constexpr double kDeviceSpread = 0.05 / 2.85;
 // (MooreThreads/SimuMax configs/system/b200_bf16_ceperm.json, permute_fwd and default).
 constexpr double kPermuteShare = 0.75;
 
+// Kernels that go over a row twice, or sum over rows beside, do not reach what a copy does, 0.85 of nominal.
+// Norms, PyTorch's own and operator by operator: linkedin/Liger-Kernel@ead96b61
+// benchmark/data/all_benchmark_data.csv, layer_norm of 4,096 rows of 4,096 to 16,384 elements, 1.04 to 1.10
+// TB/s on A100 and 1.75 to 2.03 on H100 forward, 1.08 to 1.20 and 1.88 to 2.09 backward (of the bytes below),
+// 0.56 of nominal in the mean; rms_norm of transformers on A100 0.51 to 0.62.
+constexpr double kNormShare = 0.56 / 0.85;
+// Compiled: Dao-AILab/quack@c8ec317 media/bf16_kernel_benchmarks_single_row.svg, RMSNorm of torch.compile on
+// H100, rows of 2,048 to 8,192: 2.19, 2.30 and 1.95 TB/s of 3.35.
+constexpr double kCompiledNormShare = 0.64 / 0.85;
+// Losses over a row of a vocabulary. Ibid., torch.compile, 131,072 columns: 1.23 TB/s on H100. Liger-Kernel,
+// ibid., cross_entropy of PyTorch on A100, 131,072 columns: 0.83 TB/s forward, 0.85 with the backward;
+// megatron_cross_entropy of 8,192 tokens on H100, as Transformer Engine's: 7.96 ms, 10 bytes a logit. On B200
+// 0.28 to 0.32 of nominal (SimuMax, ibid., ce and ce_fusion).
+constexpr double kLossShare = 0.40 / 0.85;
+
 double PassSeconds(const cluster::Device& device, double bytes, double kernels) {
   return bytes > 0 ? kernels * kKernelGapSeconds + bytes / BytesPerSecond(device) : 0;
+}
+
+double NormShare(NormKernel kernel) {
+  switch (kernel) {
+    case NormKernel::kLibrary:
+      return 1;
+    case NormKernel::kPlain:
+      return kNormShare;
+    case NormKernel::kCompiled:
+      return kCompiledNormShare;
+  }
+  return 1;
 }
 
 // Passes that a fused kernel of the forward stands for, and those of the backward, in units of its bytes.
@@ -37,8 +64,9 @@ ForwardBackward PassesOf(const WorkItem& item, const Workload& w) {
   const bool compiled = w.fused_elementwise.value_or(false);  // where the job says so itself
   switch (item.pass) {
     case PassKind::kNorm:
-      if (compiled || w.fused_norms) return {1, 2.5};
-      return {f.norm_forward_bytes / 4, f.norm_backward_bytes / 4};
+      if (compiled) return {1 / kCompiledNormShare, 2.5 / kCompiledNormShare};
+      if (w.fused_norms) return {1 / kNormShare, 2.5 / kNormShare};
+      return {f.norm_forward_bytes / 4 / NormShare(f.norm), f.norm_backward_bytes / 4 / NormShare(f.norm)};
     case PassKind::kResidual:
       // Forward r r w; the backward adds the gradients of both branches. Dropout reads or writes its mask,
       // and its backward is a pass of its own. Apart: r w, r w and mask, r r w. Of the gradients of an input
@@ -297,7 +325,9 @@ ForwardBackward HeadSeconds(const Workload& w) {
   const double multiple = static_cast<double>(w.framework->vocab_multiple) * tp;
   const double columns = std::ceil(static_cast<double>(w.model.vocab) / multiple) * multiple / tp;
   const Precision precision = w.IsFp8() && !w.fused_experts ? Precision::kBf16 : w.precision;
-  const double loss = ElementwiseSeconds(device, tokens * columns * w.framework->logit_moved_bytes / 2);
+  const FrameworkProfile& f = *w.framework;
+  const double moved = f.logit_moved_bytes + f.logit_row_bytes * (1 / kLossShare - 1);
+  const double loss = ElementwiseSeconds(device, tokens * columns * moved / 2);
   const bool adds = w.framework->accumulates_in_product;
   return {MatmulSeconds(device, precision, {1, tokens, hidden, columns, 2}) + loss +
               LaunchSeconds(w, kHeadKernelsForward),

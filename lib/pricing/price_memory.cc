@@ -296,7 +296,7 @@ class RankPricer {
     // Of one micro-batch the layers that are gathered and dropped leave their blocks among what is kept: each
     // pass needs a block's working set once more, unless segments grow.
     const bool gathers = w_.degrees.zero_stage == 3 && w_.degrees.shard_group > 1;
-    const bool grows = f_.expandable_segments && !absl::StartsWith(w_.device->name, "mi");
+    const bool grows = f_.expandable_segments && w_.device->silicon != cluster::Silicon::kCdna;
     if (gathers && !grows) return WorkBytes();
     return std::min(LayerBytes(), others * kHoles);
   }

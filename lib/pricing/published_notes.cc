@@ -45,7 +45,7 @@ class NotesReader {
   // MXFP8 keeps a copy along rows and one along columns, which is as much as bf16). On Hopper, whose products
   // need a transposed copy too, Llama's recipes drop it (perf_recipes/llama/h100/llama3.py:209,252,351).
   void ReadBridge() {
-    const bool needs_transposed = absl::StartsWith(w_.device->name, "h");
+    const bool needs_transposed = w_.device->silicon == cluster::Silicon::kHopper;
     const bool is_llama = absl::StrContains(Normalized(text_.model), "llama");
     w_.weights_in_fp8 = w_.precision == Precision::kFp8 && (is_llama || !needs_transposed);
   }
@@ -97,14 +97,14 @@ class NotesReader {
     // compilation of the loss is commented out (torchtitan@048f65d torchtitan/components/loss.py:18): half
     // logits, in fp32 with their log-softmax and gradient.
     if (!absl::StrContains(text_.source, "pytorch/ao")) return;
-    if (absl::StartsWith(w_.device->name, "h100")) {
+    if (w_.device->silicon == cluster::Silicon::kHopper) {
       w_.logit_bytes = 14;
       Assume("the loss is not compiled (torchtitan 0.0.2)");
     }
     // The B200's page names torchtitan@6fc499f (line 308), whose list of operators to keep
     // (torchtitan/models/llama3/infra/parallelize.py:234-243) lacks the attention that it uses there
     // (torchtitan/models/attention.py:211); later ones have it.
-    if (absl::StartsWith(w_.device->name, "b200") || absl::StartsWith(w_.device->name, "b100")) {
+    if (w_.device->silicon == cluster::Silicon::kBlackwell && !w_.device->grace_host) {
       w_.recompute_attention = true;
       Assume("attention is recomputed (torchtitan@6fc499f on Blackwell)");
     }

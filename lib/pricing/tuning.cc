@@ -29,8 +29,9 @@ TunedMachine::TunedMachine(const Tuning& tuning, const cluster::Device& device, 
       scale_up_(ScaledLink(node.scale_up, tuning.link_bandwidth)),
       scale_out_(ScaledLink(node.scale_out, tuning.link_bandwidth)),
       node_(node) {
-  for (cluster::Constant* rate : {&device_.fp32_flops, &device_.tf32_flops, &device_.half_flops,
-                                  &device_.fp8_flops, &device_.fp4_flops, &device_.measured_half_flops}) {
+  // At the limit of its power a device is as much faster as if the limit were higher.
+  for (cluster::Constant* rate : {&device_.single_flops, &device_.half_flops, &device_.fp8_flops,
+                                  &device_.fp4_flops, &device_.measured_half_flops, &device_.watts}) {
     rate->value *= tuning.matmul_rate;
   }
   device_.memory_bandwidth.value *= tuning.memory_bandwidth;

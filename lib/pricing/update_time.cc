@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
 #include "cluster/collectives.h"
 #include "cluster/links.h"
 #include "pricing/operator_time.h"
@@ -35,8 +35,7 @@ double UpdateLaunchSeconds(const Workload& w) {
 }  // namespace
 
 double HostLinkBytesPerSecond(const cluster::Device& device) {
-  const absl::string_view name = device.name;
-  if (absl::StartsWith(name, "gb")) return kChipToChip;
+  if (device.grace_host) return kChipToChip;
   // Hopper and its contemporaries have PCIe 5, Ampere PCIe 4, Volta PCIe 3; copies reach what a ring reaches.
   const char* pcie = device.fp8_flops.value > 0 ? "pcie-5" : device.has_bf16 ? "pcie-4" : "pcie-3";
   for (const cluster::Link& link : cluster::Links()) {

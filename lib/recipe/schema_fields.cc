@@ -696,9 +696,11 @@ void AddRest(Builder& b) {
       .Range(1, 1e12)
       .Free();
   b.Add(
-       "metrics.tensorboard", "Write TensorBoard events.",
+       "metrics.tensorboard",
+       "Write TensorBoard events into the run folder as the run goes on (`trainctl export tensorboard` makes "
+       "them "
+       "afterwards).",
        [](Recipe & r, size_t) -> auto& { return r.metrics.tensorboard; })
-      .Refuse("true", "this version writes metrics.jsonl and timings.jsonl only")
       .Free();
   b.Add(
        "metrics.trace_steps", "Steps of which a trace is written.",

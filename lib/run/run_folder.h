@@ -39,6 +39,7 @@ class RunFolder {
   std::string checkpoints_path() const { return path_ + "/checkpoints"; }
   std::string logs_path() const { return path_ + "/logs"; }
   std::string log_path(int rank) const;  // logs/rank-00000.log
+  std::string tensorboard_path() const { return path_ + "/tensorboard"; }
   std::string token_path() const { return path_ + "/token"; }
 
   // Until destruction. Waits a moment for the helper that cleans up after a killed launcher.

@@ -33,7 +33,8 @@ std::string FormatFields(const TimingRecord& record) {
                       ",\"tokens_per_second\":", JsonNumber(record.tokens_per_second),
                       ObjectField("phases", record.phases, JsonNumber),
                       ObjectField("operators", record.operators, JsonNumber),
-                      ObjectField("memory_bytes", record.memory_bytes, [](int64_t value) { return value; }));
+                      ObjectField("memory_bytes", record.memory_bytes, [](int64_t value) { return value; }),
+                      record.time_s > 0 ? absl::StrFormat(",\"time\":%.3f", record.time_s) : "");
 }
 
 }  // namespace trainctl::telemetry

@@ -25,10 +25,12 @@ struct WorkerDeps {
   std::string checkpoints_path;
   std::string metrics_path;
   std::string timings_path;
-  std::string report_path;      // what was predicted and measured, written at the end by rank 0
-  int64_t stop_after = -1;      // save and stop when this step is done; -1: no
-  std::string fault;            // crash tests: see fault_injector.h; empty: none
-  std::string fault_mark_path;  // made when the fault strikes; while it exists there is no fault
+  std::string tensorboard_path;  // folder for events, where metrics.tensorboard asks for them
+  std::string recipe_text;       // as stored with the run; shown beside the events
+  std::string report_path;       // what was predicted and measured, written at the end by rank 0
+  int64_t stop_after = -1;       // save and stop when this step is done; -1: no
+  std::string fault;             // crash tests: see fault_injector.h; empty: none
+  std::string fault_mark_path;   // made when the fault strikes; while it exists there is no fault
 };
 
 enum class RunOutcome { kFinished, kStoppedOnRequest };

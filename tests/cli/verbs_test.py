@@ -126,6 +126,32 @@ def runs_are_listed(c):
 
 
 @case
+def the_machine_is_looked_at(c):
+    # Beside this program alone: without a worker a run cannot be, and that is told.
+    os.makedirs(c.dir + "/bin")
+    shutil.copy2(TRAINCTL, c.dir + "/bin/trainctl")
+    result = subprocess.run([c.dir + "/bin/trainctl", "doctor", "--json"], cwd=c.dir, stdout=subprocess.PIPE, text=True,
+                            timeout=120)
+    report = json.loads(result.stdout)
+    findings = {finding["name"]: finding for finding in report["findings"]}
+    if result.returncode != 5 or findings["worker"]["health"] != "bad" or "trainctl-worker" not in findings["worker"]["advice"]:
+        c.fail("without a worker: %s" % result.stdout)
+    for name, finding in findings.items():
+        if finding["health"] not in ("ok", "note", "warning", "bad") or not finding["value"]:
+            c.fail("%s: %s" % (name, finding))
+        if finding["health"] in ("warning", "bad") and not finding["advice"]:
+            c.fail("no advice: %s" % finding)
+    if report["allowed_cores"] > len(os.sched_getaffinity(0)):
+        c.fail("more cores than are allowed: %s" % report["allowed_cores"])
+    # A worker that starts makes the machine fit for a run.
+    c.write("bin/trainctl-worker", "#!/bin/sh\necho starts, with LibTorch 9.8.7\n")
+    os.chmod(c.dir + "/bin/trainctl-worker", 0o755)
+    result = subprocess.run([c.dir + "/bin/trainctl", "doctor"], cwd=c.dir, stdout=subprocess.PIPE, text=True, timeout=120)
+    if "LibTorch 9.8.7" not in result.stdout or "[cluster]" not in result.stdout:
+        c.fail("with a worker: %s" % result.stdout)
+
+
+@case
 def keys_are_explained(c):
     c.expect(0, ["recipe", "explain", "train.steps"], "Length of the run", "train.tokens")
     c.expect(2, ["recipe", "explain", "train.stepz"], "did you mean train.steps?")

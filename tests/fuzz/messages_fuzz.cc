@@ -10,7 +10,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
-#include "proto/trainctl.pb.h"
 #include "rendezvous/assignment.h"
 #include "rendezvous/coordinator.h"
 #include "rpc/store_table.h"

@@ -137,7 +137,9 @@ TEST_F(Documents, KindsFollowTheNameOrTheSource) {
   EXPECT_EQ(*KindOfFile(source, "x/a.idx"), SourceKind::kIndexed);
   EXPECT_EQ(*KindOfFile(source, "x/a.JSONL"), SourceKind::kJsonl);
   EXPECT_EQ(*KindOfFile(source, "x/vector"), SourceKind::kText);
-  for (const char* name : {"a.jsonl.gz", "a.parquet", "a.json"}) {
+  EXPECT_EQ(*KindOfFile(source, "a.jsonl.gz"), SourceKind::kJsonl);
+  EXPECT_EQ(*KindOfFile(source, "a.TXT.ZST"), SourceKind::kText);
+  for (const char* name : {"a.json.gz", "a.parquet", "a.json", "a.tar.gz"}) {
     EXPECT_EQ(ExitCodeFor(KindOfFile(source, name).status()), ExitCode::kUsage) << name;
   }
   source.kind = "text";

@@ -45,7 +45,7 @@ const Case kCases[] = {
      "r.toml:12:1: unknown key run.lr; did you mean optimizer.lr?"},
     {"KeyNearNothing", "[checkpoint]\nfrobnicate = 1\n",
      "r.toml:12:1: unknown key checkpoint.frobnicate; [checkpoint] has every_steps every keep "
-     "keep_every_steps"},
+     "keep_every_steps async when_busy"},
     {"TableForAValue", "[run.seed]\nx = 1\n",
      "r.toml:11:6: run.seed: expected a whole number from 0, got a table"},
     {"ValueForATable", "checkpoint = 3\n",
@@ -123,8 +123,6 @@ const Case kCases[] = {
      "is not part of it"},
     {"Slurm", "[launch]\nbackend = 'slurm'\n",
      "r.toml:12:1: launch.backend = \"slurm\": this version starts workers on this machine only"},
-    {"TensorBoard", "[metrics]\ntensorboard = true\n",
-     "r.toml:12:1: metrics.tensorboard = true: this version writes metrics.jsonl and timings.jsonl only"},
     {"Traces", "[metrics]\ntrace_steps = [10, 11]\n",
      "r.toml:12:1: metrics.trace_steps = [10, 11]: this version writes no traces"},
     {"TwoNodes", "[cluster]\nnodes = 2\n",

@@ -85,6 +85,7 @@ const std::vector<std::string>& ManySets() {
       "launch.collective_timeout=20m",
       "launch.env={B='2', A='\"1\"'}",
       "metrics.every_steps=4",
+      "metrics.tensorboard=true",
       "parallel.etp=1",
       "parallel.virtual_stages=1",
       "cluster.node=dgx-h100",
@@ -116,15 +117,23 @@ Recipe Everything() {
 
 // Fields that have one legal value in this version.
 bool HasOneValueOnly(const std::string& name) {
-  static const char* const kNames[] = {"recipe_version",       "model.from",
-                                       "model.family",         "data.tokenizer",
-                                       "train.gradient_dtype", "optimizer.name",
-                                       "cluster.nodes",        "cluster.device",
-                                       "launch.backend",       "metrics.tensorboard",
-                                       "metrics.trace_steps",  "model.rope_scaling",
-                                       "parallel.schedule",    "parallel.recomputed_layers",
-                                       "parallel.context",     "parallel.stage_layers",
-                                       "parallel.offload",     "parallel.sequence_parallel"};
+  static const char* const kNames[] = {"recipe_version",
+                                       "model.from",
+                                       "model.family",
+                                       "data.tokenizer",
+                                       "train.gradient_dtype",
+                                       "optimizer.name",
+                                       "cluster.nodes",
+                                       "cluster.device",
+                                       "launch.backend",
+                                       "metrics.trace_steps",
+                                       "model.rope_scaling",
+                                       "parallel.schedule",
+                                       "parallel.recomputed_layers",
+                                       "parallel.context",
+                                       "parallel.stage_layers",
+                                       "parallel.offload",
+                                       "parallel.sequence_parallel"};
   return std::count(std::begin(kNames), std::end(kNames), name) > 0;
 }
 

@@ -1,0 +1,103 @@
+#include "doctor/doctor.h"
+
+#include <sys/statvfs.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "base/files.h"
+#include "base/status.h"
+#include "doctor/findings.h"
+
+namespace trainctl::doctor {
+namespace {
+
+absl::StatusOr<std::pair<int64_t, int64_t>> RoomOf(const std::string& path) {
+  struct statvfs disk = {};
+  if (::statvfs(path.c_str(), &disk) != 0) return ErrnoError("ask for the room in", path, errno);
+  return std::pair(static_cast<int64_t>(disk.f_bavail * disk.f_frsize),
+                   static_cast<int64_t>(disk.f_blocks * disk.f_frsize));
+}
+
+}  // namespace
+
+absl::string_view HealthName(Health health) {
+  switch (health) {
+    case Health::kGood:
+      return "ok";
+    case Health::kNote:
+      return "note";
+    case Health::kWarning:
+      return "warning";
+    case Health::kBad:
+      return "bad";
+  }
+  return "bad";
+}
+
+std::string FirstLine(const std::string& path) {
+  const absl::StatusOr<std::string> text = ReadFile(path, 1 << 16);
+  if (!text.ok()) return "";
+  const std::vector<std::string> lines = absl::StrSplit(*text, absl::MaxSplits('\n', 1));
+  return std::string(absl::StripAsciiWhitespace(lines[0]));
+}
+
+std::vector<std::string> EntriesOf(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    names.push_back(it->path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Limit ReadLimit(const std::string& root, absl::string_view row) {
+  Limit limit;
+  const absl::StatusOr<std::string> text = ReadFile(root + "/proc/self/limits", 1 << 16);
+  if (!text.ok()) return limit;
+  for (absl::string_view line : absl::StrSplit(*text, '\n')) {
+    if (!absl::ConsumePrefix(&line, row)) continue;
+    const std::vector<absl::string_view> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
+    if (words.size() < 2) return limit;
+    limit.unlimited = words[0] == "unlimited";
+    limit.known = limit.unlimited || absl::SimpleAtoi(words[0], &limit.soft);
+    limit.hard = std::string(words[1]);
+    return limit;
+  }
+  return limit;
+}
+
+absl::StatusOr<Machine> InspectMachine(const Sources& given) {
+  Sources sources = given;
+  if (!sources.room) sources.room = RoomOf;
+  Machine machine;
+  TRAINCTL_ASSIGN_OR_RETURN(machine.host, cluster::DetectHost(sources.root));
+  machine.driver = ReadCudaDriver(sources.nvml);
+  machine.accelerators = DriverModels(sources.root);
+  // A container may hide the kernel's list and still have the library.
+  if (machine.accelerators.empty() && machine.driver.ok()) {
+    for (const CudaDevice& device : machine.driver->devices) machine.accelerators.push_back(device.name);
+  }
+  AddHostFindings(sources, machine);
+  AddDeviceFindings(sources, machine);
+  return machine;
+}
+
+std::string ClusterTable(const Machine& machine) {
+  if (machine.device == nullptr) {
+    return absl::StrFormat("[cluster]\ndevice = \"cpu\"\ndevices_per_node = %d\n",
+                           machine.host.allowed_cores);
+  }
+  return absl::StrFormat("[cluster]\ndevice = \"%s\"\ndevices_per_node = %d\n", machine.device->name,
+                         machine.accelerators.size());
+}
+
+}  // namespace trainctl::doctor

@@ -1,0 +1,235 @@
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "base/files.h"
+#include "base/status.h"
+#include "base/units.h"
+#include "doctor/findings.h"
+
+namespace trainctl::doctor {
+namespace {
+
+using cluster::Host;
+
+constexpr int64_t kGiB = int64_t{1} << 30;
+// A worker with its libraries and a small model.
+constexpr int64_t kLittleMemory = 2 * kGiB;
+// Below this not even the worker with LibTorch starts.
+constexpr int64_t kNoMemory = kGiB / 2;
+// A checkpoint of a model of a billion parameters takes 12 GB.
+constexpr int64_t kLittleDisk = 10 * kGiB;
+constexpr int64_t kNoDisk = int64_t{100} << 20;
+// Sockets of every pair of workers on a machine, logs and mapped data.
+constexpr int64_t kFewFiles = 1024;
+constexpr int64_t kFewProcesses = 1024;
+// Any clock of today is past it; one that has lost its battery begins decades earlier.
+constexpr int kEarliestYear = 2024;
+
+Finding System(const std::string& root) {
+  std::string name = "Linux";
+  const absl::StatusOr<std::string> release = ReadFile(root + "/etc/os-release", 1 << 16);
+  for (absl::string_view line : absl::StrSplit(release.ok() ? *release : "", '\n')) {
+    if (!absl::ConsumePrefix(&line, "PRETTY_NAME=")) continue;
+    if (absl::ConsumePrefix(&line, "\"")) (void)absl::ConsumeSuffix(&line, "\"");
+    name = std::string(line);
+  }
+  const std::string kernel = FirstLine(root + "/proc/sys/kernel/osrelease");
+  return {.name = "system", .value = kernel.empty() ? name : absl::StrCat(name, ", kernel ", kernel)};
+}
+
+Finding Cpu(const Host& host) {
+  Finding finding{.name = "cpu",
+                  .value = absl::StrFormat("%s, %d cores to use, %s", host.cpu.empty() ? "unknown" : host.cpu,
+                                           host.allowed_cores, host.native_bf16 ? "bf16" : "no bf16")};
+  if (!host.native_bf16) {
+    finding.health = Health::kNote;
+    finding.advice = "bf16 is emulated and slow here; train.precision = \"auto\" takes fp32";
+  }
+  return finding;
+}
+
+Finding Memory(const Host& host) {
+  Finding finding{.name = "memory",
+                  .value = absl::StrCat(FormatBytes(host.memory_available_bytes), " free of ",
+                                        FormatBytes(host.memory_total_bytes))};
+  if (host.memory_available_bytes < kLittleMemory) {
+    finding.health = host.memory_available_bytes < kNoMemory ? Health::kBad : Health::kWarning;
+    finding.advice = "little for a worker with its libraries; end other programs, or plan for fewer workers";
+  }
+  return finding;
+}
+
+// MemTotal in bytes; 0 where it cannot be read.
+int64_t MemoryOfMachine(const std::string& root) {
+  std::string line = FirstLine(root + "/proc/meminfo");
+  absl::string_view text = line;
+  int64_t kib = 0;
+  if (!absl::ConsumePrefix(&text, "MemTotal:") || !absl::ConsumeSuffix(&text, "kB")) return 0;
+  return absl::SimpleAtoi(absl::StripAsciiWhitespace(text), &kib) ? kib * 1024 : 0;
+}
+
+// What a container or a batch system has cut off of the machine.
+Finding ControlGroup(const std::string& root, const Host& host) {
+  const int64_t machine_bytes = MemoryOfMachine(root);
+  const std::string online = FirstLine(root + "/sys/devices/system/cpu/online");
+  const bool is_cut = host.memory_total_bytes < machine_bytes;
+  const bool is_container = PathExists(root + "/.dockerenv") || PathExists(root + "/run/.containerenv") ||
+                            PathExists(root + "/var/run/secrets/kubernetes.io");
+  Finding finding{.name = "limits of group",
+                  .value = is_cut ? absl::StrCat(FormatBytes(host.memory_total_bytes), " of the machine's ",
+                                                 FormatBytes(machine_bytes))
+                                  : "all of the machine's memory"};
+  absl::StrAppend(&finding.value, ", ", host.allowed_cores, " cores",
+                  online.empty() ? "" : absl::StrCat(" (the machine has ", online, ")"),
+                  is_container ? ", in a container" : "");
+  if (is_cut) {
+    finding.health = Health::kNote;
+    finding.advice = "a worker that needs more is killed by the kernel; the plan counts with this limit";
+  }
+  return finding;
+}
+
+Finding Overcommit(const std::string& root) {
+  const std::string mode = FirstLine(root + "/proc/sys/vm/overcommit_memory");
+  Finding finding{.name = "overcommit", .value = mode.empty() ? "unknown" : absl::StrCat("mode ", mode)};
+  if (mode == "2") {
+    finding.health = Health::kWarning;
+    finding.advice =
+        "LibTorch and CUDA reserve far more addresses than they use: sysctl vm.overcommit_memory=0";
+  }
+  return finding;
+}
+
+Finding Disk(const Sources& sources) {
+  const auto room = sources.room(sources.folder);
+  if (!room.ok()) {
+    return {"disk", "unknown", Health::kWarning, std::string(room.status().message())};
+  }
+  const int64_t free_bytes = room->first;
+  Finding finding{.name = "disk",
+                  .value = absl::StrCat(FormatBytes(free_bytes), " free of ", FormatBytes(room->second),
+                                        " in ", sources.folder == "." ? "this folder" : sources.folder)};
+  if (free_bytes < kLittleDisk) {
+    finding.health = free_bytes < kNoDisk ? Health::kBad : Health::kWarning;
+    finding.advice = "checkpoints take 12 bytes a parameter, times checkpoint.keep; point run.root elsewhere";
+  }
+  return finding;
+}
+
+Finding SharedMemory(const Sources& sources, bool has_accelerators) {
+  const auto room = sources.room(sources.root + "/dev/shm");
+  Finding finding{
+      .name = "shared memory",
+      .value = room.ok() ? absl::StrCat(FormatBytes(room->second), " in /dev/shm") : "no /dev/shm"};
+  if (!room.ok() || room->second < kGiB) {
+    finding.health = has_accelerators ? Health::kWarning : Health::kNote;
+    finding.advice = has_accelerators
+                         ? "NCCL exchanges buffers there, about 10 MiB for each pair of devices; docker run "
+                           "--shm-size=8g, or an emptyDir with medium: Memory at /dev/shm"
+                         : "only runs on GPUs use it";
+  }
+  return finding;
+}
+
+std::string LimitText(const Limit& limit) {
+  return !limit.known ? "unknown" : limit.unlimited ? "no limit" : absl::StrCat(limit.soft);
+}
+
+Finding OpenFiles(const std::string& root) {
+  const Limit limit = ReadLimit(root, "Max open files");
+  Finding finding{.name = "open files", .value = LimitText(limit)};
+  if (limit.known && !limit.unlimited && limit.soft < kFewFiles) {
+    finding.health = Health::kWarning;
+    finding.advice =
+        absl::StrCat("many workers need more; ulimit -n 4096 (this session may go up to ", limit.hard, ")");
+  }
+  return finding;
+}
+
+Finding Processes(const std::string& root) {
+  const Limit limit = ReadLimit(root, "Max processes");
+  Finding finding{.name = "processes", .value = LimitText(limit)};
+  if (limit.known && !limit.unlimited && limit.soft < kFewProcesses) {
+    finding.health = Health::kWarning;
+    finding.advice =
+        absl::StrCat("threads count too, and a worker has dozens; ulimit -u 4096 (this session may go up to ",
+                     limit.hard, ")");
+  }
+  return finding;
+}
+
+// Pinned buffers of GPUs and RDMA; nothing else needs it.
+Finding LockedMemory(const std::string& root, bool is_needed) {
+  const Limit limit = ReadLimit(root, "Max locked memory");
+  Finding finding{.name = "locked memory",
+                  .value = !limit.known      ? "unknown"
+                           : limit.unlimited ? "no limit"
+                                             : FormatBytes(limit.soft)};
+  if (is_needed && limit.known && !limit.unlimited) {
+    finding.health = Health::kWarning;
+    finding.advice =
+        "RDMA registers its buffers and fails at this limit: \"* - memlock unlimited\" in "
+        "/etc/security/limits.conf, LimitMEMLOCK=infinity for a service, docker run --ulimit memlock=-1";
+  }
+  return finding;
+}
+
+Finding Clock(const Sources& sources) {
+  const std::string source =
+      FirstLine(sources.root + "/sys/devices/system/clocksource/clocksource0/current_clocksource");
+  Finding finding{
+      .name = "clock",
+      .value = absl::StrCat(absl::FormatTime("%Y-%m-%d %H:%M UTC", sources.now, absl::UTCTimeZone()),
+                            source.empty() ? "" : absl::StrCat(", from ", source))};
+  if (sources.now < absl::FromCivil(absl::CivilYear(kEarliestYear), absl::UTCTimeZone())) {
+    finding.health = Health::kWarning;
+    finding.advice = "run folders are named by it, and machines are told apart by it; set it, best with NTP";
+  } else if (source == "hpet" || source == "acpi_pm" || source == "jiffies") {
+    finding.health = Health::kWarning;
+    finding.advice = "reading it takes a microsecond and more, which timings show; boot with clocksource=tsc";
+  }
+  return finding;
+}
+
+Finding Load(const std::string& root, const Host& host) {
+  const std::string line = FirstLine(root + "/proc/loadavg");
+  const std::vector<std::string> words = absl::StrSplit(line, ' ');
+  double load = 0;
+  if (!absl::SimpleAtod(words[0], &load))
+    return {.name = "load", .value = "unknown", .health = Health::kNote};
+  Finding finding{.name = "load", .value = absl::StrFormat("%.1f in the last minute", load)};
+  if (load > 0.5 * static_cast<double>(host.allowed_cores)) {
+    finding.health = Health::kNote;
+    finding.advice = "other programs are at work; do not measure now";
+  }
+  return finding;
+}
+
+}  // namespace
+
+void AddHostFindings(const Sources& sources, Machine& machine) {
+  const std::string& root = sources.root;
+  const bool has_accelerators = !machine.accelerators.empty();
+  const bool has_rdma = !EntriesOf(root + "/sys/class/infiniband").empty();
+  machine.findings.push_back(System(root));
+  machine.findings.push_back(Cpu(machine.host));
+  machine.findings.push_back(Memory(machine.host));
+  machine.findings.push_back(ControlGroup(root, machine.host));
+  machine.findings.push_back(Overcommit(root));
+  machine.findings.push_back(Disk(sources));
+  machine.findings.push_back(SharedMemory(sources, has_accelerators));
+  machine.findings.push_back(OpenFiles(root));
+  machine.findings.push_back(Processes(root));
+  machine.findings.push_back(LockedMemory(root, has_rdma));
+  machine.findings.push_back(Clock(sources));
+  machine.findings.push_back(Load(root, machine.host));
+}
+
+}  // namespace trainctl::doctor

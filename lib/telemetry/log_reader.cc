@@ -1,0 +1,117 @@
+#include "telemetry/log_reader.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "base/files.h"
+#include "base/json.h"
+#include "base/status.h"
+
+namespace trainctl::telemetry {
+namespace {
+
+constexpr size_t kReadBytes = size_t{1} << 18;
+constexpr size_t kMaxLineBytes = size_t{16} << 20;  // as StepLog
+
+// A number, or one of the words for what JSON has no number for.
+bool NumberOf(const Json& value, double& number) {
+  if (value.is_number()) {
+    number = value.get<double>();
+    return true;
+  }
+  if (!value.is_string()) return false;
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const std::string& word = value.get_ref<const std::string&>();
+  if (word == "nan") number = std::numeric_limits<double>::quiet_NaN();
+  if (word == "inf") number = kInfinity;
+  if (word == "-inf") number = -kInfinity;
+  return word == "nan" || word == "inf" || word == "-inf";
+}
+
+}  // namespace
+
+absl::StatusOr<LoggedStep> ParseLogLine(absl::string_view line, LogKind kind, absl::string_view where) {
+  const absl::StatusOr<Json> parsed = ParseJson(line, where);
+  if (!parsed.ok()) return BadDataError(absl::StrCat(where, ": damaged: not a line of this log"));
+  const Json& object = *parsed;
+  LoggedStep logged;
+  TRAINCTL_ASSIGN_OR_RETURN(logged.step, JsonInt(object, "step", where));
+  if (logged.step < 0) return BadDataError(absl::StrCat(where, ": step ", logged.step, " is negative"));
+  const char* const group = kind == LogKind::kMetrics ? "train/" : "speed/";
+  const bool before_training = kind == LogKind::kMetrics && logged.step == 0;
+  for (const auto& [name, value] : object.items()) {
+    double number = 0;
+    if (value.is_object()) {
+      for (const auto& [inner, inner_value] : value.items()) {
+        if (NumberOf(inner_value, number)) logged.scalars.push_back({absl::StrCat(name, "/", inner), number});
+      }
+      continue;
+    }
+    if (name == "step" || !NumberOf(value, number)) continue;
+    if (kind == LogKind::kTimings && name == "time") {
+      logged.time_s = number;
+      continue;
+    }
+    if (kind == LogKind::kTimings && name == "seconds") logged.seconds = number;
+    if (!before_training) logged.scalars.push_back({absl::StrCat(group, name), number});
+  }
+  return logged;
+}
+
+absl::StatusOr<LogReader> LogReader::Open(const std::string& path, LogKind kind) {
+  LogReader reader(path, kind);
+  reader.fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (reader.fd_ < 0 && errno != ENOENT) return ErrnoError("open", path, errno);
+  return reader;
+}
+
+LogReader::LogReader(LogReader&& other) noexcept
+    : path_(std::move(other.path_)),
+      kind_(other.kind_),
+      fd_(std::exchange(other.fd_, -1)),
+      pending_(std::move(other.pending_)),
+      consumed_(other.consumed_),
+      line_number_(other.line_number_),
+      last_step_(other.last_step_) {}
+
+LogReader::~LogReader() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+absl::StatusOr<bool> LogReader::Next(LoggedStep& step) {
+  size_t searched = consumed_;
+  size_t end;
+  while ((end = pending_.find('\n', searched)) == std::string::npos) {
+    if (fd_ < 0) return false;
+    pending_.erase(0, consumed_);
+    consumed_ = 0;
+    searched = pending_.size();
+    if (searched > kMaxLineBytes) {
+      return BadDataError(absl::StrCat(path_, ":", line_number_ + 1, ": the line is longer than ",
+                                       kMaxLineBytes, " bytes, so this is not a log of steps"));
+    }
+    pending_.resize(searched + kReadBytes);
+    const ssize_t count = ::read(fd_, &pending_[searched], kReadBytes);
+    const int error_number = errno;
+    pending_.resize(searched + static_cast<size_t>(count > 0 ? count : 0));
+    if (count < 0 && error_number == EINTR) continue;
+    if (count < 0) return ErrnoError("read", path_, error_number);
+    if (count == 0) return false;
+  }
+  const absl::string_view line = absl::string_view(pending_).substr(consumed_, end - consumed_);
+  const std::string where = absl::StrCat(path_, ":", ++line_number_);
+  TRAINCTL_ASSIGN_OR_RETURN(step, ParseLogLine(line, kind_, where));
+  consumed_ = end + 1;
+  if (step.step <= last_step_) {
+    return BadDataError(absl::StrCat(where, ": step ", step.step, " follows step ", last_step_));
+  }
+  last_step_ = step.step;
+  return true;
+}
+
+}  // namespace trainctl::telemetry

@@ -1,0 +1,279 @@
+#include "doctor/doctor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/files.h"
+
+namespace trainctl::doctor {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A machine as files: 16 GiB, an idle CPU with bf16.
+class DoctorTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "inspect-XXXXXX";
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    root_ = pattern;
+    Write("/proc/meminfo", "MemTotal: 16777216 kB\nMemAvailable: 12582912 kB\n");
+    Write("/proc/cpuinfo", "model name : Some CPU\nflags : fpu avx512_bf16\n");
+    Write("/proc/loadavg", "0.00 0.50 0.70 1/100 7\n");
+    SetLimits("1048576", "256000", "unlimited");
+    sources_.root = root_;
+    sources_.nvml = "/nonexistent/libnvidia-ml.so.1";
+    sources_.now = absl::FromUnixSeconds(1767355200);
+    sources_.room = [this](const std::string& path) -> absl::StatusOr<std::pair<int64_t, int64_t>> {
+      return absl::EndsWith(path, "/dev/shm") ? shared_memory_ : disk_;
+    };
+  }
+  void TearDown() override { EXPECT_TRUE(RemoveAll(root_).ok()); }
+
+  void Write(const std::string& path, const std::string& text) {
+    const std::string full = root_ + path;
+    ASSERT_TRUE(MakeDirs(full.substr(0, full.rfind('/'))).ok());
+    ASSERT_TRUE(WriteFileAtomic(full, text).ok());
+  }
+  void SetLimits(const std::string& files, const std::string& processes, const std::string& locked) {
+    Write("/proc/self/limits",
+          absl::StrCat("Limit                     Soft Limit           Hard Limit           Units     \n",
+                       "Max processes             ", processes, " 256000 processes \n",
+                       "Max open files            ", files, " 1048576 files     \n",
+                       "Max locked memory         ", locked, " unlimited bytes     \n"));
+  }
+  Machine Inspect() {
+    const absl::StatusOr<Machine> machine = InspectMachine(sources_);
+    EXPECT_TRUE(machine.ok()) << machine.status();
+    return machine.ok() ? *machine : Machine();
+  }
+  static Finding Find(const Machine& machine, const std::string& name) {
+    const auto found = std::find_if(machine.findings.begin(), machine.findings.end(),
+                                    [&](const Finding& finding) { return finding.name == name; });
+    EXPECT_NE(found, machine.findings.end()) << name;
+    return found == machine.findings.end() ? Finding() : *found;
+  }
+
+  std::string root_;
+  Sources sources_;
+  std::pair<int64_t, int64_t> disk_ = {int64_t{100} << 30, int64_t{200} << 30};
+  std::pair<int64_t, int64_t> shared_memory_ = {int64_t{8} << 30, int64_t{8} << 30};
+};
+
+TEST_F(DoctorTest, AHealthyMachineWithoutAccelerators) {
+  const Machine machine = Inspect();
+  EXPECT_EQ(Find(machine, "cpu").health, Health::kGood);
+  EXPECT_THAT(Find(machine, "memory").value, HasSubstr("12.00 GiB free of 16.00 GiB"));
+  EXPECT_EQ(Find(machine, "load").health, Health::kGood);
+  EXPECT_EQ(machine.device, nullptr);
+  for (const Finding& finding : machine.findings) {
+    EXPECT_LT(finding.health, Health::kWarning) << finding.name << ": " << finding.value;
+  }
+  EXPECT_EQ(Find(machine, "open files").value, "1048576");
+  EXPECT_EQ(Find(machine, "clock").value, "2026-01-02 12:00 UTC");
+  EXPECT_THAT(ClusterTable(machine), HasSubstr("device = \"cpu\""));
+}
+
+TEST_F(DoctorTest, AcceleratorsOfTheDriverAreFoundInTheCatalogue) {
+  for (const char* bus : {"0000:1b:00.0", "0000:43:00.0"}) {
+    Write(std::string("/proc/driver/nvidia/gpus/") + bus + "/information",
+          "Model: \t\t NVIDIA H100 80GB HBM3\nIRQ:   	 10\n");
+  }
+  const Machine machine = Inspect();
+  ASSERT_NE(machine.device, nullptr);
+  EXPECT_STREQ(machine.device->name, "h100-sxm-80gb");
+  EXPECT_EQ(ClusterTable(machine), "[cluster]\ndevice = \"h100-sxm-80gb\"\ndevices_per_node = 2\n");
+  EXPECT_EQ(Find(machine, "accelerators").health, Health::kGood);
+  // The kernel's module alone is half a driver.
+  Write("/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX\n");
+  EXPECT_EQ(Find(Inspect(), "CUDA driver").health, Health::kWarning);
+  EXPECT_THAT(Find(Inspect(), "CUDA driver").advice, HasSubstr("--gpus all"));
+}
+
+TEST_F(DoctorTest, UnequalOrUnknownAcceleratorsAreSaid) {
+  Write("/proc/driver/nvidia/gpus/a/information", "Model: NVIDIA Frobnicator 9000\n");
+  Write("/proc/driver/nvidia/gpus/b/information", "Model: NVIDIA H100 80GB HBM3\n");
+  const Machine machine = Inspect();
+  EXPECT_EQ(machine.device, nullptr);
+  EXPECT_EQ(Find(machine, "accelerators").health, Health::kWarning);
+  EXPECT_THAT(Find(machine, "accelerators").advice, HasSubstr("not alike"));
+}
+
+TEST_F(DoctorTest, WhatIsWrongHasAnAdvice) {
+  Write("/proc/meminfo", "MemTotal: 16777216 kB\nMemAvailable: 1000000 kB\n");
+  Write("/proc/cpuinfo", "model name : Old CPU\nflags : fpu\n");
+  Write("/proc/loadavg", "9000.00 1 1 1/1 1\n");
+  const Machine machine = Inspect();
+  EXPECT_EQ(Find(machine, "memory").health, Health::kWarning);
+  for (const char* name : {"cpu", "load"}) EXPECT_EQ(Find(machine, name).health, Health::kNote) << name;
+  for (const Finding& finding : machine.findings) {
+    EXPECT_TRUE(finding.health == Health::kGood || finding.value == "unknown" || !finding.advice.empty())
+        << finding.name;
+  }
+}
+
+TEST_F(DoctorTest, InterfacesThatAreUpWithTheirRates) {
+  Write("/sys/class/net/eth0/operstate", "up\n");
+  Write("/sys/class/net/eth0/speed", "100000\n");
+  Write("/sys/class/net/eth1/operstate", "down\n");
+  EXPECT_EQ(Find(Inspect(), "network").value, "eth0 (100 Gb/s)");
+}
+
+TEST_F(DoctorTest, RdmaPortsWithTheirRatesAndWhatTheyNeed) {
+  const auto port = [&](const std::string& adapter, const std::string& state) {
+    const std::string at = "/sys/class/infiniband/" + adapter + "/ports/1/";
+    Write(at + "state", state + "\n");
+    Write(at + "rate", "400 Gb/sec (4X NDR)\n");
+    Write(at + "link_layer", "InfiniBand\n");
+  };
+  port("mlx5_0", "4: ACTIVE");
+  EXPECT_EQ(Find(Inspect(), "RDMA").value, "mlx5_0/1: 400 Gb/sec (4X NDR), InfiniBand");
+  EXPECT_EQ(Find(Inspect(), "locked memory").health, Health::kGood);
+  SetLimits("1048576", "256000", "8388608");
+  EXPECT_EQ(Find(Inspect(), "locked memory").health, Health::kWarning);
+  EXPECT_EQ(Find(Inspect(), "locked memory").value, "8.00 MiB");
+  port("mlx5_1", "1: DOWN");
+  EXPECT_EQ(Find(Inspect(), "RDMA").health, Health::kNote);
+  EXPECT_THAT(Find(Inspect(), "RDMA").advice, HasSubstr("not active: mlx5_1/1"));
+  port("mlx5_0", "2: INIT");
+  EXPECT_EQ(Find(Inspect(), "RDMA").health, Health::kWarning);
+}
+
+TEST_F(DoctorTest, LimitsThatAreTooLowAreSaidWithTheWayUp) {
+  SetLimits("256", "500", "65536");
+  const Machine machine = Inspect();
+  EXPECT_EQ(Find(machine, "open files").health, Health::kWarning);
+  EXPECT_THAT(Find(machine, "open files").advice, HasSubstr("up to 1048576"));
+  EXPECT_EQ(Find(machine, "processes").health, Health::kWarning);
+  // Without RDMA nothing is locked.
+  EXPECT_EQ(Find(machine, "locked memory").health, Health::kGood);
+}
+
+TEST_F(DoctorTest, AFullDiskIsBadAndALittleRoomAWarning) {
+  disk_.first = int64_t{5} << 30;
+  EXPECT_EQ(Find(Inspect(), "disk").health, Health::kWarning);
+  disk_.first = 1 << 20;
+  EXPECT_EQ(Find(Inspect(), "disk").health, Health::kBad);
+}
+
+TEST_F(DoctorTest, SharedMemoryOfAContainerMattersToAccelerators) {
+  shared_memory_ = {int64_t{64} << 20, int64_t{64} << 20};
+  EXPECT_EQ(Find(Inspect(), "shared memory").health, Health::kNote);
+  Write("/proc/driver/nvidia/gpus/a/information", "Model: NVIDIA H100 80GB HBM3\n");
+  EXPECT_EQ(Find(Inspect(), "shared memory").health, Health::kWarning);
+  EXPECT_THAT(Find(Inspect(), "shared memory").advice, HasSubstr("--shm-size"));
+}
+
+TEST_F(DoctorTest, WhatAContainerCutsOffIsSaid) {
+  EXPECT_EQ(Find(Inspect(), "limits of group").health, Health::kGood);
+  Write("/proc/self/cgroup", "0::/job\n");
+  Write("/sys/fs/cgroup/job/memory.max", "4294967296\n");
+  Write("/sys/fs/cgroup/job/memory.current", "1073741824\n");
+  Write("/.dockerenv", "");
+  const Finding finding = Find(Inspect(), "limits of group");
+  EXPECT_THAT(finding.value, HasSubstr("4.00 GiB of the machine's 16.00 GiB"));
+  EXPECT_THAT(finding.value, HasSubstr("in a container"));
+  EXPECT_EQ(finding.health, Health::kNote);
+}
+
+TEST_F(DoctorTest, ASlowOrResetClockAndStrictOvercommitAreWarnings) {
+  Write("/sys/devices/system/clocksource/clocksource0/current_clocksource", "hpet\n");
+  Write("/proc/sys/vm/overcommit_memory", "2\n");
+  EXPECT_EQ(Find(Inspect(), "clock").health, Health::kWarning);
+  EXPECT_EQ(Find(Inspect(), "overcommit").health, Health::kWarning);
+  Write("/sys/devices/system/clocksource/clocksource0/current_clocksource", "tsc\n");
+  EXPECT_EQ(Find(Inspect(), "clock").health, Health::kGood);
+  sources_.now = absl::UnixEpoch();
+  EXPECT_EQ(Find(Inspect(), "clock").health, Health::kWarning);
+}
+
+TEST_F(DoctorTest, TheDriverIsAskedThroughItsLibrary) {
+  sources_.nvml = FAKE_NVML_LIBRARY;
+  unsetenv("FAKE_NVML");
+  const Machine machine = Inspect();
+  ASSERT_TRUE(machine.driver.ok()) << machine.driver.status();
+  EXPECT_EQ(Find(machine, "CUDA driver").value, "580.65.06, CUDA up to 13.0, 2 devices");
+  EXPECT_EQ(Find(machine, "CUDA driver").health, Health::kGood);
+  // No /proc/driver in this tree: the library's names do.
+  EXPECT_EQ(Find(machine, "accelerators").value, "2 x NVIDIA H100 80GB HBM3");
+  EXPECT_EQ(machine.driver->devices[1].memory_bytes, 85520809984);
+  EXPECT_EQ(Find(machine, "device memory").health, Health::kGood);
+  EXPECT_EQ(Find(machine, "NCCL").health, Health::kWarning);
+
+  setenv("FAKE_NVML_CUDA", "12040", 1);
+  EXPECT_EQ(Find(Inspect(), "CUDA driver").health, Health::kWarning);
+  EXPECT_THAT(Find(Inspect(), "CUDA driver").advice, HasSubstr("580 or later"));
+  unsetenv("FAKE_NVML_CUDA");
+  setenv("FAKE_NVML_USED", "1", 1);
+  EXPECT_EQ(Find(Inspect(), "device memory").health, Health::kWarning);
+  unsetenv("FAKE_NVML_USED");
+  for (const auto& [mode, word] : {std::pair("refuse", "version mismatch"), std::pair("lost", "device 1")}) {
+    setenv("FAKE_NVML", mode, 1);
+    EXPECT_EQ(Find(Inspect(), "CUDA driver").health, Health::kWarning) << mode;
+    EXPECT_THAT(Find(Inspect(), "CUDA driver").advice, HasSubstr(word));
+  }
+  setenv("FAKE_NVML", "0", 1);
+  EXPECT_EQ(Find(Inspect(), "CUDA driver").health, Health::kWarning);
+  unsetenv("FAKE_NVML");
+  // A library that is none of NVIDIA's.
+  sources_.nvml = "libdl.so.2";
+  EXPECT_THAT(Find(Inspect(), "CUDA driver").advice, HasSubstr("nvmlInit_v2"));
+}
+
+TEST_F(DoctorTest, NcclIsFoundWithItsVersion) {
+  Write("/usr/local/cuda/lib64/libnccl.so.2.27.3", "");
+  ASSERT_EQ(::symlink("libnccl.so.2.27.3", (root_ + "/usr/local/cuda/lib64/libnccl.so.2").c_str()), 0);
+  EXPECT_THAT(Find(Inspect(), "NCCL").value, HasSubstr("2.27.3, "));
+  Write("/mine/libnccl.so.2", "");
+  sources_.library_folders = {root_ + "/nothing", root_ + "/mine"};
+  EXPECT_EQ(Find(Inspect(), "NCCL").value, root_ + "/mine/libnccl.so.2");
+}
+
+TEST_F(DoctorTest, TheWorkerIsTriedAndItsWordsAreKept) {
+  const auto script = [&](const std::string& text) {
+    Write("/worker", "#!/bin/sh\n" + text + "\n");
+    EXPECT_EQ(::chmod((root_ + "/worker").c_str(), 0755), 0);
+    return InspectWorker(root_ + "/worker", absl::Minutes(5));
+  };
+  EXPECT_EQ(script("echo \"starts, $1\"").value, "starts, version");
+  const Finding broken = script(
+      "echo 'worker: error while loading shared libraries: libtorch_cpu.so: cannot open' >&2; exit 127");
+  EXPECT_EQ(broken.health, Health::kBad);
+  EXPECT_THAT(broken.advice, HasSubstr("libtorch_cpu.so"));
+  EXPECT_THAT(broken.advice, HasSubstr("TRAINCTL_LIBTORCH"));
+  EXPECT_THAT(script("kill -SEGV $$").advice, HasSubstr("SIGSEGV"));
+  EXPECT_EQ(InspectWorker(absl::NotFoundError("nowhere")).advice, "nowhere");
+  EXPECT_EQ(InspectWorker(root_ + "/absent").health, Health::kBad);
+  // One that hangs, or never stops to talk, is ended.
+  Write("/worker", "#!/bin/sh\nexec sleep 1000\n");
+  ASSERT_EQ(::chmod((root_ + "/worker").c_str(), 0755), 0);
+  EXPECT_THAT(InspectWorker(root_ + "/worker", absl::Milliseconds(1)).advice, HasSubstr("says nothing"));
+  EXPECT_EQ(script("exec yes").health, Health::kBad);
+}
+
+TEST_F(DoctorTest, EveryPrefixOfTheLimitsIsReadWithoutHarm) {
+  const absl::StatusOr<std::string> text = ReadFile(root_ + "/proc/self/limits");
+  ASSERT_TRUE(text.ok());
+  for (size_t length = 0; length < text->size(); length += 5) {
+    Write("/proc/self/limits", text->substr(0, length));
+    EXPECT_TRUE(InspectMachine(sources_).ok());
+  }
+}
+
+TEST_F(DoctorTest, DamagedFilesAreNoCrash) {
+  Write("/proc/loadavg", "");
+  Write("/proc/driver/nvidia/gpus/a/information", std::string(100, '\0') + ":::\nModel\nModel:");
+  Write("/sys/class/net/eth0/operstate", "up");
+  Write("/sys/class/net/eth0/speed", "-1\n");
+  EXPECT_EQ(Find(Inspect(), "network").value, "eth0");
+}
+
+}  // namespace
+}  // namespace trainctl::doctor
