@@ -143,7 +143,6 @@ class Unigram : public Model {
       const SentencePieceFile::Piece& piece = table.pieces[i];
       if (piece.type == PieceType::kNormal) {
         min_score_ = std::min(min_score_, piece.score);
-        max_score_ = std::max(max_score_, piece.score);
       }
       const auto id = table.ids.find(piece.text);
       if (id != table.ids.end() && id->second == static_cast<int32_t>(i) &&
@@ -182,10 +181,9 @@ class Unigram : public Model {
       trie_.ForEachPrefix(text.substr(begin), [&](size_t length, int32_t id) {
         const SentencePieceFile::Piece& piece = table_.at(id);
         // User-defined symbols win over anything else.
-        const float score =
-            piece.type == PieceType::kUserDefined
-                ? static_cast<float>(static_cast<double>(static_cast<float>(length) * max_score_) - 0.1)
-                : piece.score;
+        const float score = piece.type == PieceType::kUserDefined
+                                ? static_cast<float>(0.1 * (static_cast<double>(length) - 1))
+                                : piece.score;
         offer(begin + length, score + so_far, id);
         has_character = has_character || length == character_bytes;
       });
@@ -211,7 +209,6 @@ class Unigram : public Model {
   const PieceTable& table_;
   ByteTrie trie_;
   float min_score_ = FLT_MAX;
-  float max_score_ = FLT_MIN;
 };
 
 }  // namespace

@@ -34,8 +34,8 @@ struct PieceTable {
 // leftmost. An unknown character becomes its bytes, or unk_id.
 std::unique_ptr<Model> MakePieceBpe(const PieceTable& table);
 
-// The most likely row of pieces. The sums are single precision in the order of the reference implementation,
-// as rounding decides between rows that are equally likely.
+// The most likely row of pieces. The sums are single precision in the order of the reference implementation
+// (0.2.3), as rounding decides between rows that are equally likely.
 std::unique_ptr<Model> MakeUnigram(const PieceTable& table);
 
 }  // namespace trainctl::tokenizer

@@ -4,7 +4,7 @@
     parity_test.py TRAINCTL [--strings N] [FILTER]
 
 Tokenizers of each style are trained on the spot; then awkward strings (seeded) go through both. Without the
-packages it is skipped (exit code 77); run.sh installs them.
+packages it is skipped (exit code 77); run.sh has them installed.
 """
 import argparse
 import json
