@@ -13,6 +13,8 @@
 #include "absl/strings/str_split.h"
 #include "apps/trainctl/command.h"
 #include "base/files.h"
+#include "data/count_words.h"
+#include "tokenizer/bpe_trainer.h"
 #include "tokenizer/tokenizer.h"
 
 namespace trainctl::cli {
@@ -155,6 +157,43 @@ absl::StatusOr<ExitCode> RunInfo(const std::string& path, const Output& output) 
   return ExitCode::kOk;
 }
 
+struct TrainVerbOptions {
+  data::CountWordsOptions count;
+  tokenizer::TrainOptions train;
+  std::string out;
+  bool overwrite = false;
+};
+
+absl::StatusOr<ExitCode> RunTrain(const TrainVerbOptions& options, const Output& output) {
+  if (!options.overwrite && PathExists(options.out)) {
+    return UsageError(
+        absl::StrCat(options.out, " exists; choose another output, or replace it with --force"));
+  }
+  TRAINCTL_ASSIGN_OR_RETURN(const tokenizer::WordCounter words, data::CountWords(options.count));
+  TRAINCTL_ASSIGN_OR_RETURN(const tokenizer::TrainedBpe trained, tokenizer::TrainBpe(words, options.train));
+  const std::string json = tokenizer::TokenizerJson(trained);
+  // What is written can be read.
+  TRAINCTL_RETURN_IF_ERROR(Tokenizer::Parse(json, options.out).status());
+  TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(options.out, json));
+  const auto vocab = static_cast<int64_t>(trained.tokens.size());
+  if (output.json) {
+    Print(absl::StrCat(Dump({{"schema", "trainctl.tokenizer_training.v1"},
+                             {"path", options.out},
+                             {"vocab", vocab},
+                             {"merges", trained.merges.size()},
+                             {"words", words.counts().size()}}),
+                       "\n"));
+    return ExitCode::kOk;
+  }
+  Print(absl::StrCat("Wrote ", options.out, ": ", vocab, " tokens (", trained.merges.size(), " merges) from ",
+                     words.counts().size(), " different words\n"));
+  if (vocab < options.train.vocab) {
+    Print(absl::StrCat("The text has no more pairs that stand there ", options.train.min_frequency,
+                       " times; ", options.train.vocab, " tokens were asked for\n"));
+  }
+  return ExitCode::kOk;
+}
+
 constexpr const char* kTokenizerHelp = "tokenizer.json or a sentencepiece .model, or the folder that has one";
 
 void AddInfo(CLI::App& app, Action& action) {
@@ -196,15 +235,47 @@ void AddDecode(CLI::App& app, Action& action) {
   });
 }
 
+void AddTrain(CLI::App& app, Action& action) {
+  CLI::App* verb = app.add_subcommand("train", "Learn a byte-level BPE tokenizer from text or JSONL files");
+  AddJsonFlag(*verb);
+  SetExample(*verb, "trainctl tokenizer train books/*.txt web.jsonl --vocab 32000 --out tokenizer.json");
+  auto options = std::make_shared<TrainVerbOptions>();
+  verb->add_option("IN", options->count.files, ".jsonl and .ndjson: a document per line; anything else: text")
+      ->required();
+  verb->add_option("--vocab", options->train.vocab, "Tokens in all: special ones, 256 bytes, merges")
+      ->required()
+      ->type_name("N");
+  verb->add_option("--out", options->out, "The tokenizer.json to write")->required()->type_name("FILE");
+  verb->add_option("--special", options->train.special_tokens,
+                   "A special token (repeatable); they get the first ids")
+      ->allow_extra_args(false)
+      ->capture_default_str()
+      ->type_name("TOKEN");
+  verb->add_option("--min-frequency", options->train.min_frequency,
+                   "How often a pair must stand in the text to be merged")
+      ->capture_default_str()
+      ->type_name("N");
+  verb->add_option("--text-field", options->count.text_field, "JSONL: the field with the text")
+      ->capture_default_str();
+  verb->add_option("--threads", options->count.num_threads, "Threads that read (default: one per core)")
+      ->check(CLI::Range(0, 1024))
+      ->type_name("N");
+  verb->add_flag("--force", options->overwrite, "Replace a file that exists");
+  verb->callback([&action, options] {
+    action = [options](const Output& output) { return RunTrain(*options, output); };
+  });
+}
+
 }  // namespace
 
 void AddTokenizer(CLI::App& app, Action& action) {
-  CLI::App* group = app.add_subcommand("tokenizer", "Look at a tokenizer; encode and decode with it");
+  CLI::App* group = app.add_subcommand("tokenizer", "Look at a tokenizer; encode, decode; train one");
   group->require_subcommand(1);
   SetExample(*group, "trainctl tokenizer info llama/tokenizer.json");
   AddInfo(*group, action);
   AddEncode(*group, action);
   AddDecode(*group, action);
+  AddTrain(*group, action);
 }
 
 }  // namespace trainctl::cli

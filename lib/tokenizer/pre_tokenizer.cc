@@ -12,10 +12,6 @@
 namespace trainctl::tokenizer {
 namespace {
 
-// GPT-2's own; ByteLevel has it built in.
-constexpr absl::string_view kGpt2Pattern =
-    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-
 enum class Behavior { kRemoved, kIsolated, kContiguous, kMergedWithPrevious, kMergedWithNext };
 
 absl::StatusOr<Behavior> ParseBehavior(const JsonPart& part) {

@@ -11,6 +11,10 @@
 
 namespace trainctl::tokenizer {
 
+// How GPT-2 cuts words; ByteLevel has it built in.
+inline constexpr absl::string_view kGpt2Pattern =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
 // Words are stretches of `text`, none of them empty.
 struct Pieces {
   std::string text;

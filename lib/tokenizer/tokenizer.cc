@@ -4,9 +4,10 @@
 #include <filesystem>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/strip.h"
+#include "absl/strings/match.h"
 #include "base/files.h"
 #include "base/status.h"
+#include "tokenizer/sentencepiece.h"
 #include "tokenizer/tokenizer_json.h"
 
 namespace trainctl::tokenizer {
@@ -48,7 +49,10 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Load(const std::string& gi
 }
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Parse(absl::string_view bytes, absl::string_view what) {
-  return ParseTokenizerJson(bytes, what);
+  const absl::string_view start = absl::StripLeadingAsciiWhitespace(bytes.substr(0, 64));
+  // No .model begins with a brace: its first byte says "field 1".
+  if (absl::StartsWith(start, "{") || absl::StartsWith(start, "[")) return ParseTokenizerJson(bytes, what);
+  return ParseSentencePiece(bytes, what);
 }
 
 absl::Status Tokenizer::EncodeDocument(absl::string_view text, std::vector<int32_t>* ids) const {

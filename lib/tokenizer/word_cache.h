@@ -36,7 +36,7 @@ class WordCache {
     entry.word_bytes = static_cast<uint8_t>(word.size());
     entry.num_ids = static_cast<uint8_t>(num_ids);
     std::memcpy(entry.word, word.data(), word.size());
-    std::memcpy(entry.ids, ids, num_ids * sizeof(int32_t));
+    if (num_ids > 0) std::memcpy(entry.ids, ids, num_ids * sizeof(int32_t));
   }
 
  private:

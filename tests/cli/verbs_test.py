@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Verbs that need no worker, as a person uses them: new, runs, doctor.
+"""Verbs that need no worker, as a person uses them: new, runs, doctor, tokenizer.
 
     verbs_test.py TRAINCTL [FILTER]
 """
@@ -166,6 +166,34 @@ def keys_are_explained(c):
     c.expect(2, ["recipe", "explain", "train.stepz"], "did you mean train.steps?")
     c.expect(2, ["recipe", "explain", "train.stepz", "--json"], "trainctl.error.v1")
     c.expect(2, ["recipe", "explain"], "KEY")
+
+
+@case
+def tokenizers_are_trained_used_and_refused(c):
+    c.write("text.txt", "the theme of the thesis, the others\n" * 20)
+    c.write("web.jsonl", '{"text": "the end"}\n' * 3)
+    c.expect(0, ["tokenizer", "train", "text.txt", "web.jsonl", "--vocab", "300", "--out", "t.json"], "Wrote t.json")
+    c.expect(2, ["tokenizer", "train", "text.txt", "--vocab", "300", "--out", "t.json"], "t.json exists", "--force")
+    c.expect(2, ["tokenizer", "train", "text.txt", "--vocab", "10", "--out", "u.json"], "10 is not within 257")
+    c.expect(6, ["tokenizer", "train", "absent.txt", "--vocab", "300", "--out", "u.json"], "absent.txt")
+    c.expect(0, ["tokenizer", "info", "t.json"], "byte-level BPE", "<|endoftext|> (0)")
+    ids = json.loads(c.run("tokenizer", "encode", "t.json", "text.txt", "--json").stdout)["ids"]
+    c.write("ids", " ".join(map(str, ids)))
+    c.expect(0, ["tokenizer", "decode", "t.json", "ids"], "the theme of the thesis, the others\n")
+    c.write("ids", "1 9999")
+    c.expect(2, ["tokenizer", "decode", "t.json", "ids"], "id 9999 is not one of the tokenizer's")
+    c.write("ids", "1 x")
+    c.expect(2, ["tokenizer", "decode", "t.json", "ids"], "'x' is not a token id")
+    c.expect(2, ["tokenizer", "info", "absent.json"], "absent.json: no such tokenizer file")
+    c.write("bad.json", '{"model": {"type": "WordPiece", "vocab": {}}}')
+    c.expect(6, ["tokenizer", "info", "bad.json"], "bad.json: model.type = 'WordPiece' is not supported here")
+    c.write("bad.model", "\x00\x01")
+    c.expect(6, ["tokenizer", "info", "bad.model"], "neither a tokenizer.json nor")
+    c.expect(0, ["data", "prepare", "text.txt", "--tokenizer", "t.json", "--end-of-document", "--out", "set"], "uint16")
+    with open(c.dir + "/set.json") as file:
+        report = json.load(file)
+    if report["tokenizer_file"]["path"] != "t.json" or report["tokens"] != len(ids) + 1:
+        c.fail("set.json: %s" % report)
 
 
 def main():

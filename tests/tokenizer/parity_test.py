@@ -4,7 +4,7 @@
     parity_test.py TRAINCTL [--strings N] [FILTER]
 
 Tokenizers of each style are trained on the spot; then awkward strings (seeded) go through both. Without the
-packages it is skipped (exit code 77); run.sh installs them.
+packages it is skipped (exit code 77); run.sh has them installed.
 """
 import argparse
 import json
@@ -74,6 +74,9 @@ def strings(count):
     numbers = sorted(planes)
     latin = [chr(c) for c in range(0x20, 0x250)]
     out = ["", " ", "  ", "\n", "a", "\x00", "a\x00b", "aaaa" * 500, " " * 1000, "é" * 700, "▁" * 300, "\u0301" * 200]
+
+    # Long enough for what adds up over a text.
+    out += [" ".join(rng.choice(WORDS) for _ in range(count)) for count in (60000, 20000)]
 
     def piece():
         kind = rng.randrange(13)
@@ -236,6 +239,22 @@ def metaspace(folder):
 STYLES = [gpt2, gpt2_prefix_space, llama3, qwen2, o200k, deepseek, llama2, mistral, gemma, over_words, metaspace]
 
 
+# sentencepiece's own files: what its trainer is told.
+LLAMA_LIKE = {"model_type": "bpe", "byte_fallback": True, "normalization_rule_name": "identity",
+              "remove_extra_whitespaces": False, "split_digits": True, "character_coverage": 0.98}
+MODELS = {
+    "sp_bpe_llama": LLAMA_LIKE,
+    "sp_bpe_gemma": {**LLAMA_LIKE, "add_dummy_prefix": False, "allow_whitespace_only_pieces": True,
+                     "user_defined_symbols": ["<|user|>", "▁▁", "▁▁▁▁", "newword", "<mask>", "\n\n"]},
+    "sp_bpe_plain": {"model_type": "bpe", "character_coverage": 0.98, "control_symbols": ["<mask>"]},
+    "sp_bpe_over_words": {"model_type": "bpe", "split_by_whitespace": False, "character_coverage": 0.99},
+    "sp_unigram": {"model_type": "unigram", "character_coverage": 0.98},
+    "sp_unigram_bytes": {"model_type": "unigram", "byte_fallback": True, "user_defined_symbols": ["<|user|>", "newword"]},
+    "sp_unigram_suffix": {"model_type": "unigram", "treat_whitespace_as_suffix": True,
+                          "normalization_rule_name": "nfkc_cf"},
+}
+
+
 class Ours:
     def __init__(self, trainctl, path):
         self.trainctl, self.path = trainctl, path
@@ -286,6 +305,52 @@ def check_hugging_face(name, tokenizer, folder, trainctl, texts):
     return wrong
 
 
+def check_sentencepiece(name, options, folder, trainctl, texts):
+    prefix = os.path.join(folder, name)
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(line.replace("\n", " ") for line in corpus()), model_prefix=prefix, vocab_size=900,
+        hard_vocab_limit=False, minloglevel=2, **options)
+    model = sentencepiece.SentencePieceProcessor(model_file=prefix + ".model")
+    ours = Ours(trainctl, prefix + ".model")
+    rows = model.encode(texts)
+    wrong = compare(name, "encode", texts, rows, ours.encode(texts))
+    wrong += compare(name, "decode", texts, model.decode(rows), ours.decode(rows))
+    rng = random.Random(1)
+    random_rows = [[rng.randrange(model.vocab_size()) for _ in range(rng.randrange(1, 12))] for _ in range(len(texts) // 5)]
+    return wrong + compare(name, "decode of random ids", random_rows, model.decode(random_rows), ours.decode(random_rows))
+
+
+def check_training(folder, trainctl, texts):
+    """What `trainctl tokenizer train` writes, read by the reference."""
+    text = os.path.join(folder, "corpus.txt")
+    jsonl = os.path.join(folder, "corpus.jsonl")
+    with open(text, "w", encoding="utf-8", newline="") as file:
+        file.write("\n".join(corpus()))
+    with open(jsonl, "w", encoding="utf-8") as file:
+        file.writelines(json.dumps({"text": line}) + "\n" for line in corpus())
+    path = os.path.join(folder, "trained.json")
+    subprocess.run([trainctl, "tokenizer", "train", text, jsonl, "--vocab", "1000", "--out", path, "--special",
+                    "<|endoftext|>", "--special", "<|user|>"], check=True, stdout=subprocess.DEVNULL)
+    tokenizer = Tokenizer.from_file(path)
+    if tokenizer.get_vocab_size() != 1000 or tokenizer.token_to_id("<|user|>") != 1:
+        return [f"trained: {tokenizer.get_vocab_size()} tokens, <|user|> is {tokenizer.token_to_id('<|user|>')}"]
+    rows = [e.ids for e in tokenizer.encode_batch(texts)]
+    ours = Ours(trainctl, path)
+    wrong = compare("trained", "encode", texts, rows, ours.encode(texts))
+    wrong += compare("trained", "decode", texts, texts, ours.decode(rows))
+    # As good as the reference's own training: no more tokens for the text it learned from.
+    theirs = Tokenizer(models.BPE())
+    theirs.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    theirs.train_from_iterator(corpus(), trainers.BpeTrainer(
+        vocab_size=1000, special_tokens=["<|endoftext|>", "<|user|>"], show_progress=False,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    sizes = [sum(len(e.ids) for e in t.encode_batch(corpus())) for t in (theirs, tokenizer)]
+    print(f"trained: {sizes[1]} tokens for the corpus, {sizes[0]} by the reference's training")
+    if sizes[1] > sizes[0] * 1.01:
+        wrong.append(f"trained: {sizes[1]} tokens for the corpus where the reference's needs {sizes[0]}")
+    return wrong
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("trainctl")
@@ -298,6 +363,11 @@ def main():
         for style in STYLES:
             if args.filter in style.__name__:
                 wrong += check_hugging_face(style.__name__, style(folder), folder, os.path.abspath(args.trainctl), texts)
+        for name, options in MODELS.items():
+            if args.filter in name:
+                wrong += check_sentencepiece(name, options, folder, os.path.abspath(args.trainctl), texts)
+        if args.filter in "trained":
+            wrong += check_training(folder, os.path.abspath(args.trainctl), texts)
     for line in wrong:
         print("WRONG " + line)
     return 1 if wrong else 0

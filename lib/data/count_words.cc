@@ -1,0 +1,85 @@
+#include "data/count_words.h"
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+#include <utility>
+
+#include "base/status.h"
+#include "data/data_file.h"
+#include "data/document_store.h"
+#include "data/jsonl_reader.h"
+
+namespace trainctl::data {
+namespace {
+
+constexpr size_t kPieceBytes = size_t{1} << 20;
+// A line end is waited for up to here.
+constexpr size_t kMaxPieceBytes = size_t{1} << 26;
+
+absl::Status CountText(const std::string& path, tokenizer::WordCounter& words) {
+  TRAINCTL_ASSIGN_OR_RETURN(SequentialFile file, SequentialFile::Open(path));
+  std::string text;
+  while (true) {
+    TRAINCTL_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> piece, file.Next());
+    if (piece.empty()) return words.AddText(text);
+    text.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+    if (text.size() < kPieceBytes) continue;
+    size_t end = text.rfind('\n');
+    if (end == std::string::npos || end == 0) {
+      if (text.size() < kMaxPieceBytes) continue;
+      end = text.size();
+    }
+    TRAINCTL_RETURN_IF_ERROR(words.AddText(absl::string_view(text).substr(0, end)));
+    text.erase(0, end);
+  }
+}
+
+absl::Status CountFile(const std::string& path, const CountWordsOptions& options,
+                       tokenizer::WordCounter& words) {
+  TRAINCTL_ASSIGN_OR_RETURN(const SourceKind kind, KindOfFile(recipe::DataSource(), path));
+  if (kind == SourceKind::kText) return CountText(path, words);
+  TRAINCTL_ASSIGN_OR_RETURN(JsonlReader reader, JsonlReader::Open(path, {options.text_field, ""}));
+  JsonlReader::Document document;
+  while (true) {
+    TRAINCTL_ASSIGN_OR_RETURN(const bool found, reader.Next(document));
+    if (!found) return absl::OkStatus();
+    TRAINCTL_RETURN_IF_ERROR(words.AddText(document.text));
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<tokenizer::WordCounter> CountWords(const CountWordsOptions& options) {
+  for (const std::string& path : options.files) {
+    TRAINCTL_ASSIGN_OR_RETURN(const SourceKind kind, KindOfFile(recipe::DataSource(), path));
+    if (kind == SourceKind::kIndexed) return UsageError(absl::StrCat(path, " holds tokens, not text"));
+    TRAINCTL_RETURN_IF_ERROR(CheckDataFile(path).status());
+  }
+  const size_t num_cores = std::max<size_t>(1, std::thread::hardware_concurrency());
+  const size_t wanted = options.num_threads > 0 ? static_cast<size_t>(options.num_threads) : num_cores;
+  const size_t num_threads = std::max<size_t>(1, std::min(wanted, options.files.size()));
+  std::vector<tokenizer::WordCounter> counters;
+  for (size_t i = 0; i < num_threads; ++i) {
+    TRAINCTL_ASSIGN_OR_RETURN(tokenizer::WordCounter counter, tokenizer::WordCounter::Create());
+    counters.push_back(std::move(counter));
+  }
+  std::vector<absl::Status> statuses(options.files.size());
+  std::atomic<size_t> next{0};
+  std::atomic<bool> has_failed{false};
+  const auto work = [&](tokenizer::WordCounter& counter) {
+    for (size_t i = next++; i < options.files.size() && !has_failed; i = next++) {
+      statuses[i] = CountFile(options.files[i], options, counter);
+      if (!statuses[i].ok()) has_failed = true;
+    }
+  };
+  std::vector<std::thread> threads;
+  for (size_t i = 1; i < num_threads; ++i) threads.emplace_back([&work, &counters, i] { work(counters[i]); });
+  work(counters[0]);
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::Status& status : statuses) TRAINCTL_RETURN_IF_ERROR(status);
+  for (size_t i = 1; i < num_threads; ++i) counters[0].AddAll(counters[i]);
+  return std::move(counters[0]);
+}
+
+}  // namespace trainctl::data

@@ -1,0 +1,23 @@
+// The words of text and JSONL files, for the training of a tokenizer.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tokenizer/bpe_trainer.h"
+
+namespace trainctl::data {
+
+struct CountWordsOptions {
+  std::vector<std::string> files;  // .jsonl and .ndjson: a document per line; else text
+  std::string text_field = "text";
+  int num_threads = 0;  // 0: one per core; each reads a file at a time
+};
+
+// Text is cut at line ends about every MiB. Memory is the different words, once a thread. The counts do not
+// depend on the threads. UsageError: a file that is not text; BadDataError: one that is missing or not
+// readable JSONL.
+absl::StatusOr<tokenizer::WordCounter> CountWords(const CountWordsOptions& options);
+
+}  // namespace trainctl::data
