@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "absl/strings/match.h"
 #include "base/counter_rng.h"
 #include "base/files.h"
 #include "base/json.h"
@@ -14,6 +15,7 @@
 #include "data/batch_source.h"
 #include "kernels/kernels.h"
 #include "parallel/executor.h"
+#include "tokenizer/tokenizer.h"
 #include "trainer/checkpointing.h"
 #include "trainer/run_worker.h"
 
@@ -100,26 +102,68 @@ int32_t Sample(const at::Tensor& logits, const GenerateOptions& options, int64_t
   return static_cast<int32_t>(best);
 }
 
+// Text to tokens and back, as the recipe's data are read.
+class Codec {
+ public:
+  static absl::StatusOr<Codec> Open(const recipe::Recipe& recipe) {
+    Codec codec;
+    if (recipe.data.tokenizer == "byte") return codec;
+    TRAINCTL_ASSIGN_OR_RETURN(codec.tokenizer_, tokenizer::Tokenizer::Load(recipe.data.tokenizer));
+    return codec;
+  }
+
+  // At least one token, as there is nothing to continue without.
+  absl::StatusOr<std::vector<int32_t>> Encode(const std::string& prompt) const {
+    if (tokenizer_ == nullptr) {
+      const std::string text = prompt.empty() ? "\n" : prompt;
+      return std::vector<int32_t>(reinterpret_cast<const unsigned char*>(text.data()),
+                                  reinterpret_cast<const unsigned char*>(text.data()) + text.size());
+    }
+    std::vector<int32_t> tokens = tokenizer_->prefix_ids();
+    TRAINCTL_RETURN_IF_ERROR(tokenizer_->Encode(prompt, &tokens));
+    if (tokens.empty()) TRAINCTL_RETURN_IF_ERROR(tokenizer_->Encode("\n", &tokens));
+    if (tokens.empty()) return UsageError("the prompt has no tokens; give a longer one");
+    return tokens;
+  }
+
+  bool EndsDocument(int32_t token) const {
+    return tokenizer_ == nullptr ? token >= 256 : token == tokenizer_->end_of_document_id();
+  }
+
+  // What `tokens` say behind the first `num_prompt` of them. The prompt is decoded with them: what the first
+  // token of a text looks like is not what it looks like within one.
+  absl::StatusOr<std::string> Continuation(const std::vector<int32_t>& tokens, size_t num_prompt) const {
+    if (tokenizer_ == nullptr) {
+      return std::string(tokens.begin() + static_cast<ptrdiff_t>(num_prompt), tokens.end());
+    }
+    TRAINCTL_ASSIGN_OR_RETURN(
+        const std::string prompt,
+        tokenizer_->Decode(absl::MakeConstSpan(tokens).first(num_prompt), /*skip_special=*/true));
+    TRAINCTL_ASSIGN_OR_RETURN(std::string text, tokenizer_->Decode(tokens, /*skip_special=*/true));
+    if (absl::StartsWith(text, prompt)) text.erase(0, prompt.size());
+    return text;
+  }
+
+ private:
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer_;  // null: bytes
+};
+
 absl::StatusOr<std::string> Generate(const InferenceDeps& deps, const GenerateOptions& options) {
-  if (deps.recipe->data.tokenizer != "byte")
-    return UsageError("generate works with data.tokenizer = \"byte\" in this version");
-  std::vector<int32_t> tokens;
-  for (unsigned char byte : options.prompt) tokens.push_back(byte);
-  if (tokens.empty()) tokens.push_back('\n');
+  TRAINCTL_ASSIGN_OR_RETURN(const Codec codec, Codec::Open(*deps.recipe));
+  TRAINCTL_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, codec.Encode(options.prompt));
+  const size_t num_prompt = tokens.size();
   Model model(deps, {1, 1});
   TRAINCTL_RETURN_IF_ERROR(model.Load(deps));
   const size_t context = static_cast<size_t>(deps.recipe->data.seq_len);
-  std::string text;
   for (int64_t i = 0; i < options.max_tokens; ++i) {
     const size_t begin = tokens.size() > context ? tokens.size() - context : 0;
     const int32_t next = Sample(
         LastLogits(model, {tokens.begin() + static_cast<ptrdiff_t>(begin), tokens.end()}, deps.threads),
         options, i);
-    if (next >= 256) break;  // the end of a document
+    if (codec.EndsDocument(next)) break;
     tokens.push_back(next);
-    text.push_back(static_cast<char>(next));
   }
-  return text;
+  return codec.Continuation(tokens, num_prompt);
 }
 
 absl::StatusOr<std::string> Eval(const InferenceDeps& deps) {

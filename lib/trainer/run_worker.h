@@ -51,7 +51,7 @@ struct GenerateOptions {
   double temperature = 0.8;  // 0: the most likely token
   uint64_t seed = 0;
 };
-// One process. The text after the prompt, as bytes.
+// One process. The text after the prompt.
 absl::StatusOr<std::string> RunGenerate(const InferenceDeps& deps, const GenerateOptions& options);
 
 // One process. Held-out loss per evaluation set, as JSON ("trainctl.eval.v1").

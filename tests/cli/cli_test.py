@@ -75,8 +75,8 @@ class Case:
         with open(self.dir + "/" + name, "wb") as file:
             file.write(recipe if isinstance(recipe, bytes) else recipe.encode())
 
-    def run(self, *args, env=None, timeout=120):
-        return subprocess.run([TRAINCTL, *args], cwd=self.dir, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    def run(self, *args, env=None, timeout=120, cwd=None):
+        return subprocess.run([TRAINCTL, *args], cwd=cwd or self.dir, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               text=True, errors="replace", timeout=timeout, env={**os.environ, **(env or {})})
 
     def start(self, *args):
@@ -429,6 +429,19 @@ def detached(c):
     again = c.run("resume", "run", "--detach", env={"TRAINCTL_FAULT": "startup:1:worker:0"})
     c.expect(again, 0, "restarting", "step ")
     c.expect(c.run("stop", "run", "--now"), 0)
+
+
+@case
+def a_tokenizer_of_ones_own(c):
+    c.expect(c.run("tokenizer", "train", "--vocab", "300", "--out", "own.json", *sorted(os.listdir(c.dir + "/text")),
+                   cwd=c.dir + "/text"), 0)
+    shutil.move(c.dir + "/text/own.json", c.dir + "/own.json")
+    own = ["--set", "data.tokenizer=own.json", "--set", "model.vocab=300"]
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", *own, "--set", "model.vocab=299"), 2, "model.vocab")
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "run2", *own, "--set", "train.steps=60", "--set",
+                   "optimizer.lr=0.01"), 0, "finished")
+    said = c.run("generate", "run2", "--prompt", "the quick brown", "--max-tokens", "12", "--temperature", "0")
+    c.expect(said, 0, "the quick brown fox")
 
 
 @case
