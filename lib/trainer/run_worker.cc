@@ -32,9 +32,8 @@
 #include "optim/lr_schedule.h"
 #include "parallel/executor.h"
 #include "planner/plan.h"
-#include "telemetry/metrics_log.h"
+#include "telemetry/run_log.h"
 #include "telemetry/step_trace.h"
-#include "telemetry/tensorboard.h"
 #include "trainer/background_save.h"
 #include "trainer/checkpointing.h"
 #include "trainer/fault_injector.h"
@@ -199,20 +198,15 @@ class Trainer {
 
   absl::Status OpenLogs() {
     if (!first_rank()) return absl::OkStatus();
-    const int64_t keep = saved_step_;
-    TRAINCTL_ASSIGN_OR_RETURN(auto metrics, telemetry::MetricsLog::Open(d_.metrics_path, keep));
-    metrics_ = std::make_unique<telemetry::MetricsLog>(std::move(metrics));
-    TRAINCTL_ASSIGN_OR_RETURN(auto timings, telemetry::TimingsLog::Open(d_.timings_path, keep));
-    timings_ = std::make_unique<telemetry::TimingsLog>(std::move(timings));
-    if (!recipe_.metrics.tensorboard) return absl::OkStatus();
     telemetry::TensorboardOptions events;
     events.folder = d_.tensorboard_path;
     events.metrics_path = d_.metrics_path;
     events.timings_path = d_.timings_path;
     events.recipe_text = d_.recipe_text;
     events.now_s = NowSeconds();
-    TRAINCTL_ASSIGN_OR_RETURN(auto tensorboard, telemetry::TensorboardLog::Open(events));
-    tensorboard_ = std::make_unique<telemetry::TensorboardLog>(std::move(tensorboard));
+    TRAINCTL_ASSIGN_OR_RETURN(auto log,
+                              telemetry::RunLog::Open(events, recipe_.metrics.tensorboard, saved_step_));
+    log_ = std::make_unique<telemetry::RunLog>(std::move(log));
     return absl::OkStatus();
   }
 
@@ -382,16 +376,6 @@ class Trainer {
 
   double NowSeconds() const { return absl::ToDoubleSeconds(d_.clock->Now() - absl::UnixEpoch()); }
 
-  absl::Status LogMetrics(const telemetry::StepRecord& record) {
-    TRAINCTL_RETURN_IF_ERROR(metrics_->Append(record));
-    return tensorboard_ ? tensorboard_->Append(record, NowSeconds()) : absl::OkStatus();
-  }
-
-  absl::Status LogTimings(const telemetry::TimingRecord& record) {
-    TRAINCTL_RETURN_IF_ERROR(timings_->Append(record));
-    return tensorboard_ ? tensorboard_->Append(record, record.time_s) : absl::OkStatus();
-  }
-
   absl::Status LogStep(uint64_t batch_hash) {
     const double step_seconds = absl::ToDoubleSeconds(d_.clock->Monotonic() - step_begin_);
     telemetry::StepRecord record;
@@ -408,18 +392,18 @@ class Trainer {
     times_.Add(step_seconds, phases_, operators_);
     if (!first_rank()) return absl::OkStatus();
     if (last || !record.eval.empty() || counters_.step % recipe_.metrics.every_steps == 0) {
-      TRAINCTL_RETURN_IF_ERROR(LogMetrics(record));
+      TRAINCTL_RETURN_IF_ERROR(log_->Append(record, NowSeconds()));
     }
     const double tokens_per_second =
         static_cast<double>(recipe_.train.batch_sequences * recipe_.data.seq_len) / step_seconds;
-    TRAINCTL_RETURN_IF_ERROR(
-        LogTimings({record.step,
-                    step_seconds,
-                    tokens_per_second,
-                    phases_,
-                    operators_,
-                    {{"tensor_peak", nn::PeakTensorBytes()}, {"tensor_live", nn::LiveTensorBytes()}},
-                    NowSeconds()}));
+    TRAINCTL_RETURN_IF_ERROR(log_->Append(telemetry::TimingRecord{
+        record.step,
+        step_seconds,
+        tokens_per_second,
+        phases_,
+        operators_,
+        {{"tensor_peak", nn::PeakTensorBytes()}, {"tensor_live", nn::LiveTensorBytes()}},
+        NowSeconds()}));
     const absl::Duration now = d_.clock->Monotonic();
     if (last || !record.eval.empty() || now - last_line_ >= absl::Seconds(1)) {
       last_line_ = now;
@@ -457,7 +441,7 @@ class Trainer {
     telemetry::StepRecord record;
     TRAINCTL_ASSIGN_OR_RETURN(record.eval, Evaluate());
     if (!first_rank()) return absl::OkStatus();
-    TRAINCTL_RETURN_IF_ERROR(LogMetrics(record));
+    TRAINCTL_RETURN_IF_ERROR(log_->Append(record, NowSeconds()));
     std::string line = "before training:";
     for (const auto& [name, loss] : record.eval) absl::StrAppendFormat(&line, " %s %.4f", name, loss);
     Say(line);
@@ -496,8 +480,7 @@ class Trainer {
 
   absl::Status SaveBetweenSteps(const SaveOptions& options) {
     if (first_rank()) {
-      TRAINCTL_RETURN_IF_ERROR(metrics_->Sync());
-      TRAINCTL_RETURN_IF_ERROR(timings_->Sync());
+      TRAINCTL_RETURN_IF_ERROR(log_->Sync());
     }
     return SaveCheckpoint(options, *state_, counters_, *world_);
   }
@@ -567,9 +550,7 @@ class Trainer {
   std::unique_ptr<parallel::Executor> executor_;
   std::unique_ptr<BackgroundSaver> saver_;  // checkpoint.async
   absl::Duration save_wait_;
-  std::unique_ptr<telemetry::MetricsLog> metrics_;
-  std::unique_ptr<telemetry::TimingsLog> timings_;
-  std::unique_ptr<telemetry::TensorboardLog> tensorboard_;
+  std::unique_ptr<telemetry::RunLog> log_;
   std::vector<bool> decay_;
 
   RunCounters counters_;

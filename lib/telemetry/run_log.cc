@@ -1,0 +1,36 @@
+#include "telemetry/run_log.h"
+
+#include <utility>
+
+#include "base/status.h"
+
+namespace trainctl::telemetry {
+
+absl::StatusOr<RunLog> RunLog::Open(const TensorboardOptions& events, bool with_events,
+                                    int64_t last_step_to_keep) {
+  TRAINCTL_ASSIGN_OR_RETURN(auto metrics, MetricsLog::Open(events.metrics_path, last_step_to_keep));
+  TRAINCTL_ASSIGN_OR_RETURN(auto timings, TimingsLog::Open(events.timings_path, last_step_to_keep));
+  RunLog log(std::move(metrics), std::move(timings));
+  if (with_events) {
+    TRAINCTL_ASSIGN_OR_RETURN(auto opened, TensorboardLog::Open(events));
+    log.events_.emplace(std::move(opened));
+  }
+  return log;
+}
+
+absl::Status RunLog::Append(const StepRecord& record, double time_s) {
+  TRAINCTL_RETURN_IF_ERROR(metrics_.Append(record));
+  return events_ ? events_->Append(record, time_s) : absl::OkStatus();
+}
+
+absl::Status RunLog::Append(const TimingRecord& record) {
+  TRAINCTL_RETURN_IF_ERROR(timings_.Append(record));
+  return events_ ? events_->Append(record, record.time_s) : absl::OkStatus();
+}
+
+absl::Status RunLog::Sync() {
+  TRAINCTL_RETURN_IF_ERROR(metrics_.Sync());
+  return timings_.Sync();
+}
+
+}  // namespace trainctl::telemetry
