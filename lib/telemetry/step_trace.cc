@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -146,8 +147,8 @@ absl::Status ReadSpans(const Json& json, const std::string& path, RankTrace& tra
           absl::StrCat(where, ": ts ", begin_us, " with dur ", duration_us, " is no time of a step"));
     }
     span.stream = static_cast<int>(tid) - kFirstThread;
-    span.begin_ns = static_cast<int64_t>(begin_us * 1e3 + (begin_us < 0 ? -0.5 : 0.5));
-    span.end_ns = span.begin_ns + static_cast<int64_t>(duration_us * 1e3 + 0.5);
+    span.begin_ns = std::llround(begin_us * 1e3);
+    span.end_ns = span.begin_ns + std::llround(duration_us * 1e3);
     trace.spans.push_back(std::move(span));
   }
   return absl::OkStatus();

@@ -88,7 +88,7 @@ bool ReadPiece(absl::string_view message, SentencePieceFile::Piece* piece) {
 
 class Reader {
  public:
-  Reader(absl::string_view what) : what_(what) {}
+  explicit Reader(absl::string_view what) : what_(what) {}
 
   absl::StatusOr<SentencePieceFile> Run(absl::string_view bytes) {
     bool is_message = true;
