@@ -46,7 +46,9 @@ absl::StatusOr<int64_t> InMemoryKeyValueStore::Add(absl::string_view key, int64_
   if (!stored.empty() && !absl::SimpleAtoi(std::string(stored.begin(), stored.end()), &value)) {
     return absl::InvalidArgumentError(absl::StrCat("key '", key, "' does not hold a number"));
   }
-  value += delta;
+  if (__builtin_add_overflow(value, delta, &value)) {
+    return absl::InvalidArgumentError(absl::StrCat("key '", key, "' cannot count further"));
+  }
   const std::string text = absl::StrCat(value);
   stored.assign(text.begin(), text.end());
   changed_.notify_all();

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <thread>
 
 namespace trainctl {
@@ -51,6 +52,8 @@ TEST(InMemoryKeyValueStore, CountersStartAtZeroAndAreReadableAsText) {
   EXPECT_EQ(*store.Get("n", absl::ZeroDuration()), Bytes("-2"));
   ASSERT_TRUE(store.Set("text", Bytes("abc")).ok());
   EXPECT_EQ(store.Add("text", 1).status().message(), "key 'text' does not hold a number");
+  EXPECT_EQ(*store.Add("large", std::numeric_limits<int64_t>::max()), std::numeric_limits<int64_t>::max());
+  EXPECT_EQ(store.Add("large", 1).status().message(), "key 'large' cannot count further");
 }
 
 TEST(InMemoryKeyValueStore, WaitersWakeWhenTheKeyArrives) {
