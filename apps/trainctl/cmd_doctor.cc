@@ -20,7 +20,7 @@ using doctor::Finding;
 using doctor::Health;
 
 // Where NCCL may be beside those of the system: what the loader is told, and the wheels beside LibTorch.
-std::vector<std::string> LibraryFolders() {
+std::vector<std::string> NcclFolders() {
   std::vector<std::string> folders;
   for (const char* variable : {"LD_LIBRARY_PATH", "TRAINCTL_LIBTORCH"}) {
     const char* const value = std::getenv(variable);
@@ -85,7 +85,7 @@ void PrintJson(const doctor::Machine& machine) {
 
 absl::StatusOr<ExitCode> RunDoctor(const Output& output) {
   doctor::Sources sources;
-  sources.library_folders = LibraryFolders();
+  sources.nccl_folders = NcclFolders();
   TRAINCTL_ASSIGN_OR_RETURN(doctor::Machine machine, doctor::InspectMachine(sources));
   machine.findings.push_back(doctor::InspectWorker(FindWorkerProgram()));
   machine.findings.push_back(Profile(machine.host));

@@ -66,6 +66,32 @@ constexpr Constant kCdna3Fp8 = {2614.9 * kTera, "AMD Instinct MI300X data sheet:
 constexpr Constant kCdna3Units = {
     304, "PyTorch device properties in public logs: 'AMD Instinct MI300X', multi_processor_count=304"};
 
+// One chip at different limits of its power.
+constexpr Device B200(const char* name, const char* label, Constant watts, const char* node,
+                      const char* note) {
+  return {
+      .name = name,
+      .label = label,
+      .vendor = "nvidia",
+      .silicon = Silicon::kBlackwell,
+      .memory_bytes = {178.35 * kGiB, "pytorch/ao#4002: total global memory 178.35 GB (GiB)"},
+      .memory_bandwidth = {7700 * kGB, B200_SHEET "7.7 TB/s (verda.com/blog/gb300-nvl72-architecture; "
+                                                  "pytorch/ao#4002: 7,680 bits at 3,996 MHz, 7.672)"},
+      .single_flops = {1125 * kTera, ML_ENGINEERING " (DGX B200 data sheet): TF32 1125 dense"},
+      .half_flops = {2250 * kTera, ML_ENGINEERING " (DGX B200 data sheet): BF16 2250 dense"},
+      .fp8_flops = {4500 * kTera, ML_ENGINEERING " (DGX B200 data sheet): FP8 4500 dense"},
+      .fp4_flops = {9000 * kTera, ML_ENGINEERING " (DGX B200 data sheet): FP4 9000 dense"},
+      .compute_units = kBlackwellSms,
+      .watts = watts,
+      .measured_half_flops = {1745 * kTera, ML_ENGINEERING ": MAMF of B200 SXM, BF16 1745"},
+      .measured_memory_bandwidth =
+          {0.666 * 8000 * kGB,
+           "MooreThreads/SimuMax configs/system/b200_bf16_ceperm.json: bandwidth default 0.666 of 8000 GB/s"},
+      .scale_up = "nvlink-5",
+      .default_node = node,
+      .note = note};
+}
+
 const Device kDevices[] = {
     {.name = "v100-sxm2-16gb",
      .label = "NVIDIA V100 SXM2 16 GB",
@@ -317,48 +343,12 @@ const Device kDevices[] = {
      .scale_up = "nvlink-5",
      .default_node = "hgx-b100",
      .note = "up to 700 W"},
-    {.name = "b200-sxm-180gb",
-     .label = "NVIDIA B200 SXM 180 GB",
-     .vendor = "nvidia",
-     .silicon = Silicon::kBlackwell,
-     .memory_bytes = {178.35 * kGiB, "pytorch/ao#4002: total global memory 178.35 GB (GiB)"},
-     .memory_bandwidth = {7700 * kGB, B200_SHEET "7.7 TB/s (verda.com/blog/gb300-nvl72-architecture; "
-                                                 "pytorch/ao#4002: 7,680 bits at 3,996 MHz, 7.672)"},
-     .single_flops = {1125 * kTera, ML_ENGINEERING " (DGX B200 data sheet): TF32 1125 dense"},
-     .half_flops = {2250 * kTera, ML_ENGINEERING " (DGX B200 data sheet): BF16 2250 dense"},
-     .fp8_flops = {4500 * kTera, ML_ENGINEERING " (DGX B200 data sheet): FP8 4500 dense"},
-     .fp4_flops = {9000 * kTera, ML_ENGINEERING " (DGX B200 data sheet): FP4 9000 dense"},
-     .compute_units = kBlackwellSms,
-     .watts = {1000, ML_ENGINEERING ": power of B200 SXM 1000 W"},
-     .measured_half_flops = {1745 * kTera, ML_ENGINEERING ": MAMF of B200 SXM, BF16 1745"},
-     .measured_memory_bandwidth =
-         {0.666 * 8000 * kGB,
-          "MooreThreads/SimuMax configs/system/b200_bf16_ceperm.json: bandwidth default 0.666 of 8000 GB/s"},
-     .scale_up = "nvlink-5",
-     .default_node = "dgx-b200",
-     .note = "up to 1000 W; DGX B200 sets 700 W by default"},
-    {.name = "b200-sxm-180gb-750w",
-     .label = "NVIDIA B200 SXM 180 GB, limited to 750 W",
-     .vendor = "nvidia",
-     .silicon = Silicon::kBlackwell,
-     .memory_bytes = {178.35 * kGiB, "pytorch/ao#4002: total global memory 178.35 GB (GiB)"},
-     .memory_bandwidth = {7700 * kGB, B200_SHEET "7.7 TB/s (verda.com/blog/gb300-nvl72-architecture; "
-                                                 "pytorch/ao#4002: 7,680 bits at 3,996 MHz, 7.672)"},
-     .single_flops = {1125 * kTera, ML_ENGINEERING " (DGX B200 data sheet): TF32 1125 dense"},
-     .half_flops = {2250 * kTera, ML_ENGINEERING " (DGX B200 data sheet): BF16 2250 dense"},
-     .fp8_flops = {4500 * kTera, ML_ENGINEERING " (DGX B200 data sheet): FP8 4500 dense"},
-     .fp4_flops = {9000 * kTera, ML_ENGINEERING " (DGX B200 data sheet): FP4 9000 dense"},
-     .compute_units = kBlackwellSms,
-     .watts =
+    B200("b200-sxm-180gb", "NVIDIA B200 SXM 180 GB", {1000, ML_ENGINEERING ": power of B200 SXM 1000 W"},
+         "dgx-b200", "up to 1000 W; DGX B200 sets 700 W by default"),
+    B200("b200-sxm-180gb-750w", "NVIDIA B200 SXM 180 GB, limited to 750 W",
          {750,
           "pytorch/ao@9e3758d1, torchao/prototype/mx_formats/README.md before it: B200 GPUs limited to 750W"},
-     .measured_half_flops = {1745 * kTera, ML_ENGINEERING ": MAMF of B200 SXM, BF16 1745"},
-     .measured_memory_bandwidth =
-         {0.666 * 8000 * kGB,
-          "MooreThreads/SimuMax configs/system/b200_bf16_ceperm.json: bandwidth default 0.666 of 8000 GB/s"},
-     .scale_up = "nvlink-5",
-     .default_node = "hgx-b200-750w",
-     .note = "limited to 750 W"},
+         "hgx-b200-750w", "limited to 750 W"),
     {.name = "b300-sxm-288gb",
      .label = "NVIDIA B300 SXM 288 GB",
      .vendor = "nvidia",

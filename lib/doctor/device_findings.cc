@@ -129,7 +129,7 @@ Finding DeviceMemory(const CudaDriver& driver) {
 
 // The first libnccl.so.2 in the folders that are searched; "" when there is none.
 std::string FindNccl(const Sources& sources) {
-  std::vector<std::string> folders = sources.library_folders;
+  std::vector<std::string> folders = sources.nccl_folders;
   for (const char* folder : {"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64",
                              "/usr/local/cuda/lib64", "/usr/local/lib", "/usr/lib"}) {
     folders.push_back(sources.root + folder);

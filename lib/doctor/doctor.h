@@ -38,7 +38,7 @@ struct Sources {
   std::string root;  // before /proc, /sys, /etc and the folders of libraries; "" is the machine itself
   std::string folder = ".";  // where runs are going to be written
   std::string nvml = "libnvidia-ml.so.1";
-  std::vector<std::string> library_folders;  // searched for NCCL before those of the system
+  std::vector<std::string> nccl_folders;  // searched for NCCL before those of the system
   absl::Time now = absl::Now();
   // Bytes that may still be written to the file system of a path, and its size.
   std::function<absl::StatusOr<std::pair<int64_t, int64_t>>(const std::string& path)> room;

@@ -232,7 +232,7 @@ TEST_F(DoctorTest, NcclIsFoundWithItsVersion) {
   ASSERT_EQ(::symlink("libnccl.so.2.27.3", (root_ + "/usr/local/cuda/lib64/libnccl.so.2").c_str()), 0);
   EXPECT_THAT(Find(Inspect(), "NCCL").value, HasSubstr("2.27.3, "));
   Write("/mine/libnccl.so.2", "");
-  sources_.library_folders = {root_ + "/nothing", root_ + "/mine"};
+  sources_.nccl_folders = {root_ + "/nothing", root_ + "/mine"};
   EXPECT_EQ(Find(Inspect(), "NCCL").value, root_ + "/mine/libnccl.so.2");
 }
 

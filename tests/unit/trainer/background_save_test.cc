@@ -25,18 +25,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-model::ModelSpec SmallSpec() {
-  model::ModelSpec spec;
-  spec.layers = 2;
-  spec.hidden = 64;
-  spec.heads = 4;
-  spec.kv_heads = 4;
-  spec.head_dim = 16;
-  spec.ffn = 128;
-  spec.vocab = 300;
-  return spec;
-}
-
 void Fill(parallel::ShardedState& state, float value) {
   for (const sharding::Bucket& bucket : state.ledger().buckets()) {
     for (float* part :
@@ -51,7 +39,7 @@ void Fill(parallel::ShardedState& state, float value) {
 class BackgroundSave : public ::testing::Test {
  protected:
   BackgroundSave()
-      : spec_(SmallSpec()),
+      : spec_(*model::Preset("toy-1m")),
         ledger_(model::Inventory(spec_), sharding::Mesh{}, 0),
         schedule_(schedule::BuildDataParallel(spec_, ledger_, {.shape = {1, 16}, .checkpoint_copy = true})),
         state_(ledger_, schedule_, DType::kF32, 0),
