@@ -284,11 +284,11 @@ void AdamW(float* master, float* exp_avg, float* exp_avg_sq, const float* gradie
   }
 }
 
-double SumOfSquares(const float* x, int64_t count) {
+void SumOfSquares(double* total, const float* x, int64_t count) {
   double sum = 0;
 #pragma omp simd reduction(+ : sum)
   for (int64_t i = 0; i < count; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
-  return sum;
+  *total += sum;
 }
 
 void SumInOrder(float* out, const float* const* inputs, int num_inputs, int64_t count) {

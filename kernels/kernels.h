@@ -1,15 +1,16 @@
 // Fused operators of the trainer: a table of functions over raw memory. The CPU table is chosen by
-// the instruction set found at run time; a GPU brings its own. No LibTorch here.
+// the instruction set found at run time; a GPU brings its own (device_api.h). No LibTorch here.
 //
 // Shapes: n rows (tokens), h columns (hidden). Memory rule: activations are written (=), gradients
-// of parameters are added to (+=) unless the name says otherwise. fp32 accumulates inside every
-// kernel, whatever the element type. All pointers are host memory of at least the stated extent;
-// row-major, no overlap unless stated. Deterministic; a call uses one thread.
+// of parameters and sums are added to (+=) unless the name says otherwise. fp32 accumulates inside
+// every kernel, whatever the element type. All pointers are memory of the table's device of at least
+// the stated extent; row-major, no overlap unless stated. Deterministic: the same call gives the same
+// bits. On the CPU a call uses one thread and has ended when it returns; on a GPU it is launched on the
+// calling thread's current stream.
 #pragma once
 
 #include <cstdint>
 
-#include "absl/strings/string_view.h"
 #include "base/dtype.h"
 
 namespace trainctl::kernels {
@@ -58,14 +59,15 @@ struct AdamWOptions {
 };
 
 struct Kernels {
-  absl::string_view name;  // "avx512", "avx2", "baseline"
+  const char* name;  // "avx512", "avx2", "baseline", "cuda"
   TypedKernels f32;
   TypedKernels bf16;
   // Decoupled weight decay (Loshchilov & Hutter 2019), in the order of torch.optim.AdamW.
   void (*adamw)(float* master, float* exp_avg, float* exp_avg_sq, const float* gradient,
                 const AdamWOptions& options, int64_t count);
-  double (*sum_of_squares)(const float* x, int64_t count);
-  // out[i] = inputs[0][i] + inputs[1][i] + ... in that order; out may be one of the inputs.
+  void (*sum_of_squares)(double* sum, const float* x, int64_t count);  // *sum += x . x, in fp64
+  // out[i] = inputs[0][i] + inputs[1][i] + ... in that order; out may be one of the inputs. The list of
+  // inputs itself is host memory.
   void (*sum_in_order)(float* out, const float* const* inputs, int num_inputs, int64_t count);
 
   const TypedKernels& For(DType dtype) const { return dtype == DType::kBF16 ? bf16 : f32; }

@@ -293,7 +293,7 @@ class Executor::Pass {
     for (const sharding::Bucket& bucket : ledger_.buckets()) {
       const float* part = e_.state_.gradient_part(bucket.block);
       for (const sharding::ParameterRange& range : e_.state_.OwnRanges(bucket.block)) {
-        squares += kernels::Cpu().sum_of_squares(part + range.offset, range.count);
+        kernels::Cpu().sum_of_squares(&squares, part + range.offset, range.count);
       }
     }
     TRAINCTL_RETURN_IF_ERROR(
