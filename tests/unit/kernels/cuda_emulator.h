@@ -13,6 +13,7 @@
 // CUDA's own arithmetic (fused multiply-add, its expf). One launch at a time.
 #pragma once
 
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <algorithm>
@@ -38,10 +39,6 @@
 #if defined(TRAINCTL_EMULATOR_ASAN)
 #include <sanitizer/common_interface_defs.h>
 #endif
-// Where fibers change: AddressSanitizer would ask the system for the stack's bounds at each jump, and be told
-// of the change anyway.
-#define TRAINCTL_SWITCHES_STACK __attribute__((no_sanitize("address"), noinline))
-
 namespace trainctl::cuda_emulator {
 
 struct Index {
@@ -142,10 +139,11 @@ class Emulator {
     std::string Text() const { return std::string(file) + ":" + std::to_string(line); }
   };
 
-  // Entered once by its context, then by jumps, which unlike swapcontext make no system call.
+  // Entered once by its context, then by jumps, which unlike swapcontext make no system call (but for
+  // AddressSanitizer, which would make several at a jump).
   struct Fiber {
     ucontext_t context;
-    void* point[5];
+    jmp_buf point;
     bool entered = false;
     std::unique_ptr<char[]> stack;
     State state = State::kDone;
@@ -177,14 +175,16 @@ class Emulator {
     }
   }
 
-  TRAINCTL_SWITCHES_STACK void Wait(State state, Place place) {
+  void Wait(State state, Place place) {
     Fiber& fiber = *fibers_[current_];
     fiber.state = state;
     fiber.place = place;
 #if defined(TRAINCTL_EMULATOR_ASAN)
     __sanitizer_start_switch_fiber(&fiber.fake_stack, main_stack_, main_stack_bytes_);
+    swapcontext(&fiber.context, &main_context_);
+#else
+    if (_setjmp(fiber.point) == 0) _longjmp(main_point_, 1);
 #endif
-    if (__builtin_setjmp(fiber.point) == 0) __builtin_longjmp(main_point_, 1);
     Arrived(fiber.fake_stack);
   }
 
@@ -194,20 +194,20 @@ class Emulator {
 #endif
   }
 
-  TRAINCTL_SWITCHES_STACK void Resume(unsigned thread) {
+  void Resume(unsigned thread) {
     current_ = thread;
     Fiber& fiber = *fibers_[thread];
 #if defined(TRAINCTL_EMULATOR_ASAN)
     void* fake_stack = nullptr;
     __sanitizer_start_switch_fiber(&fake_stack, fiber.stack.get(), kStackBytes);
-#endif
-    if (__builtin_setjmp(main_point_) == 0) {
-      if (fiber.entered) __builtin_longjmp(fiber.point, 1);
+    swapcontext(&main_context_, &fiber.context);
+    __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
+#else
+    if (_setjmp(main_point_) == 0) {
+      if (fiber.entered) _longjmp(fiber.point, 1);
       fiber.entered = true;
       setcontext(&fiber.context);
     }
-#if defined(TRAINCTL_EMULATOR_ASAN)
-    __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
 #endif
   }
 
@@ -295,7 +295,8 @@ class Emulator {
   size_t shared_bytes_ = 0;
   bool any_ = false;
   uint64_t lanes_[32][32];
-  void* main_point_[5];
+  jmp_buf main_point_;
+  ucontext_t main_context_;
   [[maybe_unused]] const void* main_stack_ = nullptr;
   [[maybe_unused]] size_t main_stack_bytes_ = 0;
 };
