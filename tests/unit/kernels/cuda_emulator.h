@@ -37,6 +37,7 @@
 #endif
 #endif
 #if defined(TRAINCTL_EMULATOR_ASAN)
+#include <dlfcn.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 namespace trainctl::cuda_emulator {
@@ -139,8 +140,7 @@ class Emulator {
     std::string Text() const { return std::string(file) + ":" + std::to_string(line); }
   };
 
-  // Entered once by its context, then by jumps, which unlike swapcontext make no system call (but for
-  // AddressSanitizer, which would make several at a jump).
+  // Entered once by its context, then by jumps, which unlike swapcontext make no system call.
   struct Fiber {
     ucontext_t context;
     jmp_buf point;
@@ -151,6 +151,18 @@ class Emulator {
     uint64_t value = 0;
     void* fake_stack = nullptr;
   };
+
+  // The C library's own: AddressSanitizer's asks the system for the stack's bounds and clears its marks at
+  // each jump, which costs twenty times the test, and is told of the change of stacks anyway.
+  using Jump = void (*)(jmp_buf, int);
+  static Jump FindJump() {
+#if defined(TRAINCTL_EMULATOR_ASAN)
+    if (void* libc = dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD)) {
+      if (void* found = dlsym(libc, "_longjmp")) return reinterpret_cast<Jump>(found);
+    }
+#endif
+    return _longjmp;
+  }
 
   static constexpr size_t kStackBytes = 128 * 1024;
 
@@ -181,10 +193,8 @@ class Emulator {
     fiber.place = place;
 #if defined(TRAINCTL_EMULATOR_ASAN)
     __sanitizer_start_switch_fiber(&fiber.fake_stack, main_stack_, main_stack_bytes_);
-    swapcontext(&fiber.context, &main_context_);
-#else
-    if (_setjmp(fiber.point) == 0) _longjmp(main_point_, 1);
 #endif
+    if (_setjmp(fiber.point) == 0) jump_(main_point_, 1);
     Arrived(fiber.fake_stack);
   }
 
@@ -200,14 +210,14 @@ class Emulator {
 #if defined(TRAINCTL_EMULATOR_ASAN)
     void* fake_stack = nullptr;
     __sanitizer_start_switch_fiber(&fake_stack, fiber.stack.get(), kStackBytes);
-    swapcontext(&main_context_, &fiber.context);
-    __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
-#else
+#endif
     if (_setjmp(main_point_) == 0) {
-      if (fiber.entered) _longjmp(fiber.point, 1);
+      if (fiber.entered) jump_(fiber.point, 1);
       fiber.entered = true;
       setcontext(&fiber.context);
     }
+#if defined(TRAINCTL_EMULATOR_ASAN)
+    __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
 #endif
   }
 
@@ -296,7 +306,7 @@ class Emulator {
   bool any_ = false;
   uint64_t lanes_[32][32];
   jmp_buf main_point_;
-  ucontext_t main_context_;
+  const Jump jump_ = FindJump();
   [[maybe_unused]] const void* main_stack_ = nullptr;
   [[maybe_unused]] size_t main_stack_bytes_ = 0;
 };
