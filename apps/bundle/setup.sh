@@ -27,9 +27,9 @@ dir=${1:-${TRAINCTL_LIBTORCH:-}}
 if [ -z "$dir" ]; then
   python=${TRAINCTL_PYTHON:-python3}
   # Found without importing it: that takes seconds, and touches the GPU's driver.
-  dir=$("$python" -c 'import importlib.util, os
+  dir=$("$python" -c 'import importlib.util
 found = importlib.util.find_spec("torch")
-print(os.path.dirname(found.origin) if found else "")') || { say "$python does not run: give the torch folder, ./setup DIR"; exit 5; }
+print(next(iter(found.submodule_search_locations or []), "") if found else "")') || { say "$python does not run: give the torch folder, ./setup DIR"; exit 5; }
   [ -n "$dir" ] || { say "$python has no torch: activate the environment that has it, or give its folder, ./setup DIR"; exit 5; }
 fi
 # LibTorch looks for CUDA's libraries beside itself, so the link has its real place.

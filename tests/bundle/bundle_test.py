@@ -283,6 +283,21 @@ class Bundle(unittest.TestCase):
             self.assertEqual(done.returncode, code, done.stderr)
             self.assertIn(words, done.stderr)
 
+    def test_setup_finds_the_pytorch_of_a_python(self):
+        if self.libtorch.name != "torch":
+            raise unittest.SkipTest(f"{self.libtorch} is no torch folder of a Python installation")
+        done = run(self.bundle / "setup", env={**os.environ, "TRAINCTL_LIBTORCH": "", "TRAINCTL_PYTHON": sys.executable,
+                                               "PYTHONPATH": str(self.libtorch.parent)})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(os.readlink(self.bundle / "libtorch"), str(self.libtorch))
+        self.assertIn("the worker starts", done.stdout)
+        bare = self.work / "bare python"
+        bare.write_text(f"#!/bin/sh\nexec {sys.executable} -I -S \"$@\"\n")
+        bare.chmod(0o755)
+        done = run(self.bundle / "setup", env={**os.environ, "TRAINCTL_LIBTORCH": "", "TRAINCTL_PYTHON": str(bare)})
+        self.assertEqual(done.returncode, 5)
+        self.assertIn("bare python has no torch", done.stderr)
+
     # ---- on the other machine ----
 
     def in_namespace(self):
