@@ -160,9 +160,12 @@ def find_plugin(bin_dir):
     return None
 
 
-def commit():
-    done = subprocess.run(["git", "-C", SOURCE, "describe", "--always", "--dirty"], capture_output=True, text=True)
-    return done.stdout.strip() or "unknown"
+def git(*arguments):
+    """What git says of this tree; nothing where there is no git, or the tree is no clone."""
+    try:
+        return subprocess.run(["git", "-C", SOURCE, *arguments], capture_output=True, text=True).stdout.strip()
+    except FileNotFoundError:
+        return ""
 
 
 def libtorch_version(libtorch):
@@ -216,7 +219,7 @@ def fill(out, bin_dir, libtorch):
     manifest = {
         "schema": SCHEMA,
         "version": run(bin_dir / "trainctl", "version").split()[1],
-        "commit": commit(),
+        "commit": git("describe", "--always", "--dirty") or "unknown",
         "libtorch": libtorch_version(libtorch),
         "glibc": newest(versions, "GLIBC"),
         "glibcxx": newest(versions, "GLIBCXX"),
@@ -234,8 +237,7 @@ def made_at():
     """Seconds since 1970 that every file of an archive gets, so that one commit gives one archive."""
     if os.environ.get("SOURCE_DATE_EPOCH"):
         return int(os.environ["SOURCE_DATE_EPOCH"])
-    done = subprocess.run(["git", "-C", SOURCE, "log", "-1", "--format=%ct"], capture_output=True, text=True)
-    return int(done.stdout or 0)
+    return int(git("log", "-1", "--format=%ct") or 0)
 
 
 def pack(folder, name, archive):

@@ -127,7 +127,7 @@ class Script(unittest.TestCase):
     def test_what_takes_too_long_is_ended_and_told(self):
         pid_file = self.work / "pid"
         programs = self.fake(f"echo $$ > '{pid_file}'; exec sleep 1000")
-        code, report, words = self.kit("--small", "--seconds", 7, "--only", "doctor,trainer_parity", bin_dir=programs)
+        code, report, words = self.kit("--small", "--seconds", 15, "--only", "doctor,trainer_parity", bin_dir=programs)
         self.assertEqual(code, 0, words)
         doctor, parity = report["results"]
         self.assertEqual((doctor["status"], parity["status"]), ("not run", "not run"))
