@@ -300,6 +300,14 @@ class Bundle(unittest.TestCase):
         self.assertEqual(done.returncode, 5)
         self.assertIn("bare python has no torch", done.stderr)
 
+    def test_libraries_of_an_environment_do_not_take_the_place_of_ours(self):
+        others = self.work / "others"
+        others.mkdir()
+        for path in (self.bundle / "lib").iterdir():
+            (others / path.name).write_text("no library")
+        done = run(self.bundle / "bin" / "trainctl", "version", env={**os.environ, "LD_LIBRARY_PATH": str(others)})
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
     # ---- on the other machine ----
 
     def in_namespace(self):

@@ -475,10 +475,20 @@ def parse():
     return arguments
 
 
+def keep_earlier(out):
+    """What an earlier call wrote stays beside what this one writes, under the next free number."""
+    if (out / "results.json").exists():
+        number = next(n for n in range(1, 1 << 20) if not (out / f"results-{n}.json").exists())
+        for suffix in ("json", "md"):
+            if (out / f"results.{suffix}").exists():
+                os.replace(out / f"results.{suffix}", out / f"results-{number}.{suffix}")
+
+
 def main():
     arguments = parse()
     arguments.out.mkdir(parents=True, exist_ok=True)
     arguments.out = arguments.out.resolve()
+    keep_earlier(arguments.out)
     work = pathlib.Path(tempfile.mkdtemp(prefix="trainctl-gpu-kit-", dir=arguments.work))
     try:
         kit = Kit(arguments, work)

@@ -144,6 +144,11 @@ class Script(unittest.TestCase):
         self.assertEqual(code, 1, words)
         self.assertEqual([result["status"] for result in report["results"]], ["passed", "failed", "failed", "failed", "failed"])
         self.assertIn("exit 4: boom", report["results"][1]["reason"])
+        # A second call keeps what the first one wrote.
+        self.kit("--small", "--seconds", 120, "--only", "doctor", bin_dir=programs)
+        kept = json.loads((self.work / "out" / "results-1.json").read_text())
+        self.assertEqual(kept["results"], report["results"])
+        self.assertTrue((self.work / "out" / "results-1.md").exists())
 
     def test_without_the_peer_our_side_is_measured_all_the_same(self):
         bare = self.work / "python"
