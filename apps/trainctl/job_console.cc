@@ -21,7 +21,7 @@ namespace {
 struct StepLine {
   int64_t step = 0;
   int64_t steps = 0;
-  std::string loss, tokens_per_second, memory;
+  std::string loss, tokens_per_second, mfu, memory;
   bool has_more = false;  // an evaluation: worth a line of its own
 };
 
@@ -34,6 +34,7 @@ bool ParseStep(absl::string_view line, StepLine* parsed) {
   parsed->steps = steps;
   for (size_t i = 2; i < words.size(); ++i) {
     if (words[i] == "loss" && i + 1 < words.size()) parsed->loss = words[i + 1];
+    if (words[i] == "mfu" && i + 1 < words.size()) parsed->mfu = absl::StrCat("mfu ", words[i + 1], " ");
     if (words[i] == "tokens/s") parsed->tokens_per_second = words[i - 1];
     if (words[i] == "mem" && i + 2 < words.size()) {
       parsed->memory = absl::StrCat(words[i + 1], " ", words[i + 2]);
@@ -65,8 +66,9 @@ class TerminalConsole : public launcher::JobObserver {
       first_step_ = at.step;
       first_time_ = now;
     }
-    std::string text = absl::StrCat(telemetry::ProgressBar(at.step, at.steps), " ", at.step, "/", at.steps,
-                                    " loss ", at.loss, " ", at.tokens_per_second, " tok/s ", at.memory);
+    std::string text =
+        absl::StrCat(telemetry::ProgressBar(at.step, at.steps), " ", at.step, "/", at.steps, " loss ",
+                     at.loss, " ", at.tokens_per_second, " tok/s ", at.mfu, at.memory);
     if (at.step > first_step_) {
       const absl::Duration each = (now - first_time_) / (at.step - first_step_);
       absl::StrAppend(&text, " ", telemetry::TimeLeft(each * (at.steps - at.step)), " left");

@@ -108,7 +108,7 @@ def make_run(c, folder, events, steps=0, total=40):
     c.write(folder + "/journal.jsonl", "".join(json.dumps({"v": 1, **event}) + "\n" for event in events))
     c.write(folder + "/recipe.json", json.dumps({"train": {"steps": total}}))
     c.write(folder + "/metrics.jsonl", "".join('{"step":%d,"loss":%.2f}\n' % (i, 4 - i / 10) for i in range(1, steps + 1)))
-    c.write(folder + "/timings.jsonl", "".join('{"step":%d,"tokens_per_second":5000}\n' % i for i in range(1, steps + 1)))
+    c.write(folder + "/timings.jsonl", "".join('{"step":%d,"tokens_per_second":5000,"mfu":0.4}\n' % i for i in range(1, steps + 1)))
 
 
 @case
@@ -125,9 +125,9 @@ def runs_are_listed(c):
     c.write("runs/torn/journal.jsonl", "{}\n")
     text = c.expect(0, ["runs"], "started (UTC)")
     lines = [line.split() for line in text.splitlines()]
-    if ["done", "2026-01-02", "10:00", "finished", "40", "40", "0.0000", "5000", "40"] not in lines:
+    if ["done", "2026-01-02", "10:00", "finished", "40", "40", "0.0000", "5000", "40.0%", "40"] not in lines:
         c.fail("done: %s" % text)
-    if ["lost", "2026-01-03", "10:00", "interrupted", "3", "40", "3.7000", "5000", "-"] not in lines:
+    if ["lost", "2026-01-03", "10:00", "interrupted", "3", "40", "3.7000", "5000", "40.0%", "-"] not in lines:
         c.fail("lost: %s" % text)
     if "damaged" not in text or [line[0] for line in lines[1:4]] != ["lost", "done", "torn"]:
         c.fail("order: %s" % text)
