@@ -94,9 +94,19 @@ bool IsOnDevice(const recipe::ClusterConfig& cluster) {
   return cluster.device != "cpu" && cluster.device != "auto";
 }
 
+// The trainer has a plugin for NVIDIA's devices alone.
+absl::Status CheckDevice(const recipe::ClusterConfig& cluster) {
+  if (cluster.device == recipe::kCudaDevice) return absl::OkStatus();
+  TRAINCTL_ASSIGN_OR_RETURN(const cluster::DeviceMatch match, cluster::FindDevice(cluster.device));
+  if (absl::string_view(match.device->vendor) == "nvidia") return absl::OkStatus();
+  return UsageError(absl::StrCat("cluster.device = \"", cluster.device,
+                                 "\": this version trains on NVIDIA's devices "
+                                 "and on CPUs; `trainctl plan` plans for others too"));
+}
+
 // What the catalogue may know it by.
 std::string NameOfDevice(const recipe::ClusterConfig& cluster, const cluster::Host& host) {
-  return cluster.device == kCudaDevice ? host.accelerator : cluster.device;
+  return cluster.device == recipe::kCudaDevice ? host.accelerator : cluster.device;
 }
 
 absl::StatusOr<DType> ResolveDevicePrecision(const std::string& precision, std::vector<std::string>& notes) {
@@ -163,6 +173,10 @@ absl::StatusOr<int64_t> ResolveDeviceMemoryLimit(const recipe::ClusterConfig& cl
   if (cluster.memory_limit_bytes.has_value()) return *cluster.memory_limit_bytes;
   double bytes = static_cast<double>(host.accelerator_memory_bytes);
   std::string source = host.accelerator;
+  if (cluster.memory_bytes.has_value()) {
+    bytes = static_cast<double>(*cluster.memory_bytes);
+    source = "cluster.memory";
+  }
   if (const auto match = cluster::FindDevice(cluster.device); bytes <= 0 && match.ok()) {
     bytes = match->device->memory_bytes.value;
     source = match->device->name;
@@ -263,7 +277,8 @@ absl::StatusOr<Plan> MakePlan(const recipe::Recipe& recipe, const cluster::Host&
   plan.threads_per_worker = ResolveThreads(recipe.cluster, host, plan.notes);
   const bool on_device = IsOnDevice(recipe.cluster);
   if (on_device) {
-    plan.device = kCudaDevice;
+    TRAINCTL_RETURN_IF_ERROR(CheckDevice(recipe.cluster));
+    plan.device = recipe::kCudaDevice;
     TRAINCTL_ASSIGN_OR_RETURN(plan.compute_dtype, ResolveDevicePrecision(recipe.train.precision, plan.notes));
     TRAINCTL_ASSIGN_OR_RETURN(plan.memory_limit_bytes,
                               ResolveDeviceMemoryLimit(recipe.cluster, host, plan.notes));
