@@ -32,7 +32,7 @@ name another with -DTRAINCTL_NVCC=FILE")
 endif()
 
 if(TRAINCTL_CUDA_MISSING)
-  message(STATUS "CUDA operators: not built: ${TRAINCTL_CUDA_MISSING}")
+  message(STATUS "CUDA plugin: not built: ${TRAINCTL_CUDA_MISSING}")
 else()
   message(STATUS "CUDA operators: nvcc ${TRAINCTL_CUDA_VERSION} (${nvcc})")
   set(nvcc_flags -std=c++20 -O3 -lineinfo -I${PROJECT_SOURCE_DIR} -I${PROJECT_SOURCE_DIR}/lib
@@ -56,4 +56,29 @@ else()
   add_library(trainctl_cuda_kernels STATIC EXCLUDE_FROM_ALL ${cuda_objects})
   set_target_properties(trainctl_cuda_kernels PROPERTIES LINKER_LANGUAGE CXX)
   target_link_libraries(trainctl_cuda_kernels INTERFACE trainctl_flags)
+endif()
+
+# The plugin: the operators, LibTorch's streams and memory, NCCL. The worker opens it (lib/device); nothing links
+# with it. On a machine without a GPU it is compiled and linked like everywhere: what LibTorch's CUDA part needs in
+# turn (cuDNN, NVSHMEM ...) need not be there.
+if(NOT TRAINCTL_CUDA_MISSING)
+  get_filename_component(toolkit ${nvcc} DIRECTORY)
+  get_filename_component(toolkit ${toolkit} DIRECTORY)
+  find_path(TRAINCTL_NCCL_INCLUDE nccl.h HINTS ${toolkit}/include ${TRAINCTL_LIBTORCH}/../nvidia/nccl/include)
+  if(NOT TRAINCTL_NCCL_INCLUDE)
+    set(TRAINCTL_CUDA_MISSING "no nccl.h beside ${nvcc}, beside LibTorch or in the system's folders")
+    message(STATUS "CUDA plugin: not built: ${TRAINCTL_CUDA_MISSING}")
+  endif()
+endif()
+if(NOT TRAINCTL_CUDA_MISSING)
+  add_library(trainctl_cuda MODULE ${PROJECT_SOURCE_DIR}/kernels/cuda/plugin.cc
+                                   ${PROJECT_SOURCE_DIR}/kernels/cuda/nccl_backend.cc)
+  target_include_directories(trainctl_cuda SYSTEM PRIVATE ${toolkit}/include ${TRAINCTL_NCCL_INCLUDE})
+  target_compile_definitions(trainctl_cuda PRIVATE TRAINCTL_CUDA_VERSION=${TRAINCTL_CUDA_VERSION})
+  target_link_libraries(trainctl_cuda PRIVATE trainctl_cuda_kernels ${TRAINCTL_LIBTORCH}/lib/libtorch_cuda.so
+                                              ${TRAINCTL_LIBTORCH}/lib/libc10_cuda.so ${toolkit}/lib64/libcudart.so)
+  target_link_options(trainctl_cuda PRIVATE -Wl,--exclude-libs,ALL)
+  set_target_properties(trainctl_cuda PROPERTIES CXX_VISIBILITY_PRESET hidden
+                        LIBRARY_OUTPUT_DIRECTORY ${CMAKE_RUNTIME_OUTPUT_DIRECTORY})
+  trainctl_use_libtorch(trainctl_cuda)
 endif()
