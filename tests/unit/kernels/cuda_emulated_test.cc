@@ -115,7 +115,7 @@ class Operands {
     std::unique_ptr<Line[]> memory;
     size_t begin, bytes, total;
     std::function<void(const Operand&, const Operand&, size_t)> compare;
-    unsigned char* data() const { return memory[0].bytes + begin; }
+    unsigned char* data() const { return reinterpret_cast<unsigned char*>(memory.get()) + begin; }
   };
 
   // Forbids or allows the guards to everyone.
