@@ -105,9 +105,11 @@ class DeviceTest(unittest.TestCase):
     def test_memory_of_the_device_is_predicted_and_reported(self):
         run, done = self.launch("cuda", workers=2, parallel="zero_stage = 2\ndp_shard = 2")
         self.assertEqual(done.returncode, 0, done.stderr)
-        memory = json.loads((run / "report.json").read_text())["memory"]
-        parameters = [part for part in memory["categories"] if part["name"] == "parameters"][0]
-        self.assertEqual(parameters["predicted_bytes"], parameters["measured_bytes"])
+        report = json.loads((run / "report.json").read_text())
+        predicted, measured = report["predicted_at_peak"], report["measured_at_peak"]
+        for category in ("parameters", "gradients", "optimizer"):
+            self.assertEqual(predicted[category], measured[category])
+        self.assertLess(abs(report["predicted_peak_bytes"] / report["measured_peak_bytes"] - 1), 0.03, report)
 
     def test_without_its_plugin_a_run_says_what_is_missing(self):
         run, done = self.launch("cuda", plugin=str(self.folder / "no-such-plugin.so"))
