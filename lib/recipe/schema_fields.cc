@@ -547,8 +547,8 @@ void AddCluster(Builder& b) {
   b.Add(
        "cluster.device",
        "What a worker computes on: `\"cpu\"`, or for `trainctl plan` an accelerator of docs/catalogue.md in "
-       "any "
-       "spelling (`\"h100-sxm-80gb\"`, `\"A100 40GB\"`).",
+       "any spelling (`\"h100-sxm-80gb\"`, `\"A100 40GB\"`); `\"auto\"`: what this machine has, with its "
+       "number and memory, else `\"cpu\"`.",
        [](Recipe & r, size_t) -> auto& { return r.cluster.device; })
       .Refuse("*", "this build computes on \"cpu\" only; the CUDA plugin is not part of it")
       .Free();
