@@ -294,6 +294,11 @@ absl::StatusOr<LoadedRecipe> Finish(const Draft& draft, const Access& access, ab
   CheckRecipe(loaded.recipe, loaded.origin, issues, purpose);
   TRAINCTL_RETURN_IF_ERROR(issues.ToStatus(what));
   loaded.notes = FindNotes(loaded.recipe, loaded.origin);
+  if (draft.found_device().has_value()) {
+    const FoundDevice& found = *draft.found_device();
+    loaded.notes.insert(loaded.notes.begin(), absl::StrCat("cluster.device = auto: ",
+                                                           found.words.empty() ? found.device : found.words));
+  }
   return loaded;
 }
 
@@ -350,6 +355,7 @@ absl::StatusOr<LoadedRecipe> LoadRecipeText(absl::string_view text, const std::s
   Draft draft(access, issues, purpose);
   draft.AddFile(path, text);
   draft.AddSets(sets);
+  draft.ResolveDevice();
   if (purpose == Purpose::kPlan && IsForThisMachine(draft)) return LoadRecipeText(text, path, sets, access);
   if (draft.is_empty() && !draft.has_unread_file() && sets.empty()) {
     return UsageError(absl::StrCat(path, " is empty; a recipe has at least a model, data and train.steps"));

@@ -547,10 +547,11 @@ void AddCluster(Builder& b) {
   b.Add(
        "cluster.device",
        "What a worker computes on: `\"cpu\"`; `\"cuda\"`, the NVIDIA GPUs of this machine (docs/devices.md); "
-       "or an "
+       "an "
        "accelerator of docs/catalogue.md in any spelling (`\"h100-sxm-80gb\"`, `\"A100 40GB\"`), which "
-       "`trainctl "
-       "plan` plans for without having one.",
+       "`trainctl plan` "
+       "plans for without having one; or `\"auto\"`: what this machine has, with its number and memory, else "
+       "`\"cpu\"`.",
        [](Recipe & r, size_t) -> auto& { return r.cluster.device; })
       .Free();
   b.Add(
