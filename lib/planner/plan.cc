@@ -104,6 +104,16 @@ absl::Status CheckDevice(const recipe::ClusterConfig& cluster) {
                                  "and on CPUs; `trainctl plan` plans for others too"));
 }
 
+// A recipe that came from another machine may still name that one's device.
+void NoteAnotherDevice(const recipe::ClusterConfig& cluster, const cluster::Host& host,
+                       std::vector<std::string>& notes) {
+  const auto named = cluster::FindDevice(cluster.device);
+  const auto here = cluster::FindDevice(host.accelerator);
+  if (!named.ok() || !here.ok() || named->device == here->device) return;
+  notes.push_back(absl::StrCat("cluster.device is \"", cluster.device, "\" and this machine has ",
+                               host.accelerator, ": workers compute on what is here"));
+}
+
 // What the catalogue may know it by.
 std::string NameOfDevice(const recipe::ClusterConfig& cluster, const cluster::Host& host) {
   return cluster.device == recipe::kCudaDevice ? host.accelerator : cluster.device;
@@ -282,6 +292,7 @@ absl::StatusOr<Plan> MakePlan(const recipe::Recipe& recipe, const cluster::Host&
     TRAINCTL_ASSIGN_OR_RETURN(plan.compute_dtype, ResolveDevicePrecision(recipe.train.precision, plan.notes));
     TRAINCTL_ASSIGN_OR_RETURN(plan.memory_limit_bytes,
                               ResolveDeviceMemoryLimit(recipe.cluster, host, plan.notes));
+    NoteAnotherDevice(recipe.cluster, host, plan.notes);
     plan.rates = DeviceRates(NameOfDevice(recipe.cluster, host), plan.compute_dtype);
   } else {
     TRAINCTL_ASSIGN_OR_RETURN(plan.compute_dtype, ResolvePrecision(recipe.train.precision, host, plan.notes));

@@ -5,9 +5,11 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "base/counter_rng.h"
 #include "base/status.h"
+#include "cluster/catalogue.h"
 
 namespace trainctl::planner {
 namespace {
@@ -189,6 +191,62 @@ TEST(Plan, WhenOnlyMoreWorkersHelpItSaysHowMany) {
   ExpectSound(MustPlan(recipe), recipe);
 }
 
+TEST(Plan, ADeviceIsPlannedWithWhatIsKnownOfIt) {
+  recipe::Recipe recipe = SmallRecipe(2);
+  recipe.train.precision = "auto";
+  recipe.cluster.memory_limit_bytes.reset();
+  cluster::Host host = SomeHost();
+
+  // By its name: nine tenths of what the catalogue has.
+  recipe.cluster.device = "h100-sxm-80gb";
+  absl::StatusOr<Plan> plan = MakePlan(recipe, host);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const double bytes = cluster::FindDevice("h100-sxm-80gb")->device->memory_bytes.value;
+  EXPECT_EQ(plan->memory_limit_bytes, static_cast<int64_t>(0.9 * bytes));
+  EXPECT_EQ(plan->device, "cuda");
+  EXPECT_EQ(plan->compute_dtype, DType::kBF16);
+  EXPECT_TRUE(PlannedSchedule(*plan, recipe.model.spec).options.on_device);
+
+  // As this machine's driver shows it; another one than the recipe names is worth a word.
+  host.accelerator = "NVIDIA A100-SXM4-40GB";
+  host.accelerator_memory_bytes = int64_t{40} << 30;
+  plan = MakePlan(recipe, host);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->memory_limit_bytes, static_cast<int64_t>(0.9 * static_cast<double>(int64_t{40} << 30)));
+  EXPECT_THAT(absl::StrJoin(plan->notes, "\n"), HasSubstr("this machine has NVIDIA A100-SXM4-40GB"));
+
+  // Nothing is known.
+  recipe.cluster.device = "cuda";
+  EXPECT_EQ(ExitCodeFor(MakePlan(recipe, SomeHost()).status()), ExitCode::kEnvironment);
+  plan = MakePlan(recipe, host);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_THAT(absl::StrJoin(plan->notes, "\n"), Not(HasSubstr("this machine has")));
+}
+
+// A device's own collectives sum in their own buffers; tokens and a part of the gradient arrive beside the
+// rest.
+TEST(Plan, ADevicesBuffersAreItsOwn) {
+  recipe::Recipe recipe = SmallRecipe(2);
+  recipe.cluster.device = "cuda";
+  recipe.cluster.memory_limit_bytes = int64_t{1} << 30;
+  recipe.parallel.zero_stage = 2;
+  recipe.checkpoint.async = true;
+  const absl::StatusOr<Plan> plan = MakePlan(recipe, SomeHost());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const PlannedStep step = PlannedSchedule(*plan, recipe.model.spec);
+  int64_t largest = 0;
+  for (const sharding::Bucket& bucket : step.ledger.buckets())
+    largest = std::max(largest, bucket.padded_numel);
+  EXPECT_EQ(step.schedule.receive_buffer_bytes, largest / 2 * 4);
+  const auto bytes_of = [&](const std::string& name) {
+    int64_t bytes = 0;
+    for (const schedule::Value& value : step.schedule.values) bytes += value.name == name ? value.bytes : 0;
+    return bytes;
+  };
+  EXPECT_EQ(bytes_of("checkpoint copy"), 0);  // in the host's memory
+  EXPECT_EQ(bytes_of("tokens"), recipe.train.batch_sequences / 2 * recipe.data.seq_len * 13);
+}
+
 TEST(Plan, MistakesAreUsageErrorsThatNameTheField) {
   const std::pair<const char*, std::function<void(recipe::Recipe&)>> mistakes[] = {
       {"train.batch_sequences", [](recipe::Recipe& r) { r.train.batch_sequences = 22; }},
@@ -201,7 +259,8 @@ TEST(Plan, MistakesAreUsageErrorsThatNameTheField) {
       {"zero_stage", [](recipe::Recipe& r) { r.parallel.zero_stage = 0, r.parallel.dp_shard = 2; }},
       {"zero_stage", [](recipe::Recipe& r) { r.parallel.zero_stage = 3, r.parallel.dp_replicate = 4; }},
       {"train.precision", [](recipe::Recipe& r) { r.train.precision = "fp8"; }},
-      {"cluster.device", [](recipe::Recipe& r) { r.cluster.device = "h100-sxm-80gb"; }},
+      {"cluster.device", [](recipe::Recipe& r) { r.cluster.device = "mi300x"; }},
+      {"h100", [](recipe::Recipe& r) { r.cluster.device = "h1000"; }},
       {"parallel.recompute", [](recipe::Recipe& r) { r.parallel.recompute = "selective"; }},
       {"cluster.nodes", [](recipe::Recipe& r) { r.cluster.nodes = int64_t{1} << 40; }},
       {"cluster.nodes", [](recipe::Recipe& r) { r.cluster.nodes = 0; }},
