@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "data/data_file.h"
 #include "data/document_store.h"
+#include "data/document_text.h"
 #include "data/fingerprint.h"
 #include "data/indexed_writer.h"
 #include "data/jsonl_reader.h"
@@ -123,14 +124,6 @@ class Preparation {
     return Annotate(status, options_.inputs[in_encoder_.front()]);
   }
 
-  static absl::Status CheckTextBytes(const std::string& path, size_t text_bytes) {
-    if (text_bytes <= tokenizer::kMaxTextBytes) return absl::OkStatus();
-    return BadDataError(
-        absl::StrCat(path, ": a text of more than ", tokenizer::kMaxTextBytes,
-                     " bytes cannot be tokenized as one document; cut it into several files, or make it "
-                     "JSONL with a document per line"));
-  }
-
   absl::Status EndDocument() {
     if (options_.end_of_document) TRAINCTL_RETURN_IF_ERROR(writer_.Append({kEndOfDocument}));
     writer_.EndDocument();
@@ -197,6 +190,19 @@ absl::StatusOr<std::unique_ptr<tokenizer::Tokenizer>> ChooseTokens(const Prepare
   return tokenizer;
 }
 
+// With --force too.
+absl::Status CheckOutputsAreNoInputs(const PrepareOptions& options) {
+  std::vector<std::string> read = options.inputs;
+  if (options.tokenizer != "byte") {
+    TRAINCTL_ASSIGN_OR_RETURN(std::string file, tokenizer::Tokenizer::FindFile(options.tokenizer));
+    read.push_back(std::move(file));
+  }
+  for (const char* suffix : {".bin", ".idx", ".json"}) {
+    TRAINCTL_RETURN_IF_ERROR(CheckIsNotRead(options.prefix + suffix, read));
+  }
+  return absl::OkStatus();
+}
+
 Json FingerprintJson(const FileFingerprint& file) {
   return Json{{"path", file.path}, {"bytes", file.size_bytes}, {"xxh3", absl::StrFormat("%016x", file.xxh3)}};
 }
@@ -213,6 +219,7 @@ absl::StatusOr<PreparedDataset> Prepare(const PrepareOptions& options) {
     kinds.push_back(kind);
     total_bytes += size_bytes;
   }
+  TRAINCTL_RETURN_IF_ERROR(CheckOutputsAreNoInputs(options));
   const std::string folder = std::filesystem::path(options.prefix).parent_path().string();
   if (!folder.empty()) TRAINCTL_RETURN_IF_ERROR(MakeDirs(folder));
 
