@@ -169,6 +169,7 @@ absl::Status AddMetaspace(const JsonPart& part, PreTokenizer& out) {
   MetaspaceStep::Prepend prepend = MetaspaceStep::Prepend::kAlways;
   if (scheme == "first") {
     prepend = MetaspaceStep::Prepend::kFirst;
+    out.asks_for_beginning = true;
   } else if (scheme == "never") {
     prepend = MetaspaceStep::Prepend::kNever;
   } else if (scheme != "always") {
