@@ -93,10 +93,12 @@ absl::StatusOr<std::unique_ptr<BpeModel>> BpeModel::Create(
     model->unk_id_ = found->second;
   }
   TRAINCTL_RETURN_IF_ERROR(model->AddMerges(ids, merges, what));
-  model->cuts_at_space_marks_ = !options.byte_level && !options.ignore_merges && ids.contains(kSpaceMark) &&
-                                std::none_of(merges.begin(), merges.end(), [](const auto& merge) {
-                                  return HasMarkInside(absl::StrCat(merge.first, merge.second));
-                                });
+  // Without an unknown token characters may be left out, and what stood around them be merged.
+  const bool keeps_all = model->unk_id_ >= 0;
+  model->cuts_at_space_marks_ =
+      !options.byte_level && !options.ignore_merges && keeps_all && ids.contains(kSpaceMark) &&
+      std::none_of(merges.begin(), merges.end(),
+                   [](const auto& merge) { return HasMarkInside(absl::StrCat(merge.first, merge.second)); });
   return model;
 }
 

@@ -32,7 +32,8 @@ struct PreTokenizer {
   std::vector<std::unique_ptr<PreTokenizerStep>> steps;  // in their order
   // After them each match and each stretch between matches is a word. Apart, as no list is needed of them.
   std::unique_ptr<Pattern> last_split;
-  bool asks_for_beginning = false;  // something is done at the beginning of the input alone
+  bool asks_for_beginning = false;  // something is done at the beginning of the input alone, ...
+  bool asks_behind_split = false;   // ... behind a step that may cut
   bool byte_level = false;          // the model reads bytes, in GPT-2's alphabet
 };
 

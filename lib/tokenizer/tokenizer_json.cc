@@ -66,12 +66,14 @@ absl::Status JsonTokenizer::Init(const JsonPart& root) {
   }
   TRAINCTL_ASSIGN_OR_RETURN(normalizer_, ParseNormalizer(root.At("normalizer")));
   TRAINCTL_ASSIGN_OR_RETURN(pre_tokenizer_, ParsePreTokenizer(root.At("pre_tokenizer")));
-  if (MayRemoveFront(normalizer_) && pre_tokenizer_.asks_for_beginning) {
+  // The reference asks where a word stood before the normalizer.
+  if ((MayRemoveFront(normalizer_) && pre_tokenizer_.asks_for_beginning) ||
+      (!normalizer_.empty() && pre_tokenizer_.asks_behind_split)) {
     return root.At("pre_tokenizer")
         .Bad(
             "has a Metaspace with prepend_scheme = 'first' behind a normalizer that may remove the beginning "
-            "of "
-            "a text (Strip, Replace by nothing), which is not supported here");
+            "of a text (Strip, Replace by nothing), or behind a normalizer and another step, which is not "
+            "supported here");
   }
   TRAINCTL_ASSIGN_OR_RETURN(decoder_, ParseDecoder(root.At("decoder")));
   has_decoder_ = !root.At("decoder").is_null();

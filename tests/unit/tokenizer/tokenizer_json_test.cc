@@ -159,6 +159,12 @@ TEST(TokenizerJson, AMarkAtTheBeginningNeedsToKnowTheBeginning) {
   }
   file["normalizer"] = {{"type", "Strip"}, {"strip_left", false}, {"strip_right", true}};
   EXPECT_TRUE(Parse(file).ok());
+  Json behind_split = file;
+  behind_split["pre_tokenizer"] = {{"type", "Sequence"}};
+  behind_split["pre_tokenizer"]["pretokenizers"] = Json::array({{{"type", "Digits"}}, file["pre_tokenizer"]});
+  EXPECT_THAT(Parse(behind_split).status().message(), HasSubstr("or behind a normalizer and another step"));
+  behind_split["normalizer"] = nullptr;
+  EXPECT_TRUE(Parse(behind_split).ok());
   file["normalizer"] = {{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}};
   file["pre_tokenizer"]["prepend_scheme"] = "always";
   EXPECT_TRUE(Parse(file).ok());
