@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
@@ -13,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "apps/trainctl/command.h"
+#include "apps/trainctl/progress_view.h"
 #include "base/files.h"
 #include "data/count_words.h"
 #include "data/data_file.h"
@@ -184,10 +186,16 @@ absl::Status CheckTrainOutput(const TrainVerbOptions& options) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<ExitCode> RunTrain(const TrainVerbOptions& options, const Output& output) {
+absl::StatusOr<ExitCode> RunTrain(TrainVerbOptions options, const Output& output) {
   TRAINCTL_RETURN_IF_ERROR(tokenizer::CheckTrainOptions(options.train));
   TRAINCTL_RETURN_IF_ERROR(CheckTrainOutput(options));
-  TRAINCTL_ASSIGN_OR_RETURN(const tokenizer::WordCounter words, data::CountWords(options.count));
+  ProgressView view(output.stderr_terminal);
+  options.count.progress = [&view](int64_t done_bytes, int64_t total_bytes) {
+    view.Show(done_bytes, total_bytes);
+  };
+  absl::StatusOr<tokenizer::WordCounter> counted = data::CountWords(options.count);
+  view.Clear();
+  TRAINCTL_ASSIGN_OR_RETURN(const tokenizer::WordCounter words, std::move(counted));
   if (words.counts().empty()) {
     return BadDataError(absl::StrCat("the ", options.count.files.size(), " input files (",
                                      options.count.files.front(),

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -15,6 +17,8 @@ struct CountWordsOptions {
   std::string text_field = "text";
   int num_threads = 0;  // 0: one per core; each reads a file at a time
   size_t piece_bytes = size_t{1} << 20;
+  // May be empty. Of one thread at a time, not always the same.
+  std::function<void(int64_t done_bytes, int64_t total_bytes)> progress;
 };
 
 // Files may be packed (unpacked_file.h). Text is cut at the first line end behind every `piece_bytes`, or

@@ -32,7 +32,7 @@ void ReferenceAttentionForward(const AttentionShape& shape, const at::Tensor& qk
       const at::Tensor row_lse = scores.logsumexp(/*dim=*/{3}, /*keepdim=*/true);
       const at::Tensor weights = scores.sub(row_lse).exp_();
       views.Output(out).copy_(at::matmul(weights, views.Shared(views.Values(qkv)).to(at::kFloat)));
-      views.Lse(lse).copy_(row_lse.squeeze(3).transpose(1, 2));
+      views.Lse(lse).copy_(row_lse.squeeze(3));
     }
   }
 }
@@ -47,8 +47,7 @@ void ReferenceAttentionBackward(const AttentionShape& shape, const at::Tensor& q
       const at::Tensor k = views.Shared(views.Keys(qkv)).to(at::kFloat);
       const at::Tensor v = views.Shared(views.Values(qkv)).to(at::kFloat);
       const at::Tensor dy = views.Output(dout).to(at::kFloat);
-      const at::Tensor weights =
-          MaskedScores(shape, q, k).sub(views.Lse(lse).transpose(1, 2).unsqueeze(3)).exp_();
+      const at::Tensor weights = MaskedScores(shape, q, k).sub(views.Lse(lse).unsqueeze(3)).exp_();
       const at::Tensor row_dot = dy.mul(views.Output(out)).sum(/*dim=*/{3}, /*keepdim=*/true);
       const at::Tensor dscores =
           at::matmul(dy, v.transpose(2, 3)).sub_(row_dot).mul_(weights).mul_(ScaleOf(shape));

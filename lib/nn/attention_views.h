@@ -34,7 +34,7 @@ class HeadViews {
   // One key (value) head seen by all query heads of its group, without a copy.
   at::Tensor Shared(const at::Tensor& heads) const { return heads.expand({-1, group_, -1, -1}); }
   at::Tensor Output(const at::Tensor& out) const { return Columns(out, kv_head_ * group_, group_); }
-  // [sequences, tokens, group] of lse [heads, batch * seq].
+  // [sequences, group, tokens] of lse [heads, batch * seq].
   at::Tensor Lse(const at::Tensor& lse) const {
     return lse.view({shape_.heads, shape_.batch, shape_.seq_len})
         .narrow(0, kv_head_ * group_, group_)

@@ -54,9 +54,10 @@ struct Plan {
   bool prefetch = true;
   bool checkpoint_copy = false;  // checkpoints are written from a copy, beside training
   int64_t threads_per_worker = 1;
-  std::string device = "cpu";
+  std::string device = "cpu";  // or recipe::kCudaDevice: what workers compute on
   int64_t num_parameters = 0;
   double flops_per_token = 0;
+  double peak_flops = 0;              // of a worker's device, for the MFU (utilization.h); 0: unknown
   Rates rates;                        // that the candidates' times are made of
   int64_t memory_limit_bytes = 0;     // tensor memory per worker
   MemoryReport predicted;             // of the chosen layout

@@ -192,6 +192,7 @@ schedule::BuildOptions OptionsOf(const Problem& problem, const Layout& layout, i
   options.recompute = layout.recompute;
   options.prefetch = problem.prefetch;
   options.checkpoint_copy = problem.checkpoint_copy;
+  options.on_device = problem.on_device;
   options.threads = problem.threads;
   return options;
 }

@@ -32,6 +32,7 @@
 #include "optim/lr_schedule.h"
 #include "parallel/executor.h"
 #include "planner/plan.h"
+#include "planner/utilization.h"
 #include "telemetry/run_log.h"
 #include "telemetry/step_trace.h"
 #include "trainer/background_save.h"
@@ -208,6 +209,7 @@ class Trainer {
     TRAINCTL_ASSIGN_OR_RETURN(auto log,
                               telemetry::RunLog::Open(events, recipe_.metrics.tensorboard, saved_step_));
     log_ = std::make_unique<telemetry::RunLog>(std::move(log));
+    log_->set_peak_tokens_per_second(planner::PeakTokensPerSecond(plan_));
     return absl::OkStatus();
   }
 

@@ -206,6 +206,50 @@ TEST_F(PrepareTest, ATokenizersTokensAreThoseOfItsTextAtAnyNumberOfThreads) {
   EXPECT_EQ(from_text[1], (std::vector<int32_t>{4, 1, 3, 0, 5}));  // it ends with </s> already
 }
 
+TEST_F(PrepareTest, ARecipesTokenizerMustBeTheOneOfItsData) {
+  const std::string tokenizer = WriteTokenizer("tokenizer.json");
+  PrepareOptions options = Options({Write("a.txt", "ab a b ab")});
+  options.tokenizer = tokenizer;
+  ASSERT_TRUE(Prepare(options).ok());
+  recipe::Recipe recipe = MakeRecipe({Source({Path("out/corpus.bin")})}, 1, 3, 8);
+  recipe.data.tokenizer = tokenizer;
+  EXPECT_TRUE(OpenTrainSource(recipe).ok()) << OpenTrainSource(recipe).status();
+  // The same bytes under another name are the same tokenizer.
+  recipe.data.tokenizer = Write("same.json", Contents(tokenizer));
+  EXPECT_TRUE(OpenTrainSource(recipe).ok());
+  recipe.data.tokenizer = Write("other.json", Contents(tokenizer) + " ");
+  for (const absl::Status& status : {OpenTrainSource(recipe).status(), OpenEvalSets(recipe).status()}) {
+    EXPECT_EQ(ExitCodeFor(status), ExitCode::kUsage) << status;
+    EXPECT_THAT(status.message(), HasSubstr("other.json"));
+    EXPECT_THAT(status.message(), HasSubstr("was prepared with '" + tokenizer + "'"));
+  }
+  // A recipe that names none is not asked.
+  recipe.data.tokenizer = "byte";
+  EXPECT_TRUE(OpenTrainSource(recipe).ok());
+  // Bytes are no tokens of a tokenizer's.
+  options.tokenizer = "byte";
+  options.overwrite = true;
+  ASSERT_TRUE(Prepare(options).ok());
+  recipe = MakeRecipe({Source({Path("out/corpus.idx")})}, 1, 3, 256);
+  recipe.data.tokenizer = tokenizer;
+  EXPECT_THAT(OpenTrainSource(recipe).status().message(), HasSubstr("was prepared with 'byte'"));
+  // What says nothing of this data file is passed over: of another size, damaged, not there.
+  const std::string report = Contents(Path("out/corpus.json"));
+  for (const std::string& other :
+       {std::string("{}"), std::string("[1,"), report.substr(0, report.size() / 2)}) {
+    Write("out/corpus.json", other);
+    EXPECT_TRUE(OpenTrainSource(recipe).ok()) << other;
+  }
+  std::string of_another = report;
+  of_another.replace(of_another.find("\"bytes\": 9"), 10, "\"bytes\": 8");
+  Write("out/corpus.json", of_another);
+  EXPECT_TRUE(OpenTrainSource(recipe).ok());
+  Write("out/corpus.json", report);
+  EXPECT_FALSE(OpenTrainSource(recipe).ok());
+  std::filesystem::remove(Path("out/corpus.json"));
+  EXPECT_TRUE(OpenTrainSource(recipe).ok());
+}
+
 TEST_F(PrepareTest, APromptsTokensAreReadAndNotLearned) {
   recipe::DataSource source =
       Source({Write("p.jsonl", "{\"q\":\"ab\",\"text\":\"b a\"}\n{\"q\":\"\",\"text\":\"a\"}\n")});
