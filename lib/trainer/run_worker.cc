@@ -242,10 +242,10 @@ class Trainer {
       TRAINCTL_RETURN_IF_ERROR(TrainStep());
       SaveKind save = SaveKind::kNone;
       TRAINCTL_RETURN_IF_ERROR(Agree(&stop, &save));
-      if (stop || counters_.step == recipe_.train.steps) save = SaveKind::kAsked;
+      if (stop || counters_.step == recipe_.train.steps) save = SaveKind::kLast;
       if (save != SaveKind::kNone) TRAINCTL_RETURN_IF_ERROR(Save(save));
     }
-    if (saved_step_ != counters_.step) TRAINCTL_RETURN_IF_ERROR(Save(SaveKind::kAsked));
+    if (saved_step_ != counters_.step) TRAINCTL_RETURN_IF_ERROR(Save(SaveKind::kLast));
     TRAINCTL_RETURN_IF_ERROR(FinishSaving());
     TRAINCTL_RETURN_IF_ERROR(Report());
     return counters_.step < recipe_.train.steps ? RunOutcome::kStoppedOnRequest : RunOutcome::kFinished;
@@ -349,8 +349,8 @@ class Trainer {
         "train.on_nonfinite = \"skip\"");
   }
 
-  // One that was asked for is made in any case; one that is due may be skipped.
-  enum class SaveKind : uint8_t { kNone, kDue, kAsked };
+  // The last one, of a stop or the end, is made in any case; one that is due may be skipped.
+  enum class SaveKind : uint8_t { kNone, kDue, kLast };
 
   // What all ranks must decide alike: stop, save, and how far the save under way is. Directives, clocks and
   // disks differ between ranks, so they are summed; the batch hash rides along.
@@ -364,7 +364,6 @@ class Trainer {
     const bool failed = saving && !busy && !saver_->result().ok();
     const auto vote = [](bool yes) { return yes ? 1.0 : 0.0; };
     double votes[] = {vote(directive.kind == DirectiveKind::kStopAfterSave),
-                      vote(directive.kind == DirectiveKind::kSaveNow),
                       vote(first_rank() && time_is_up),
                       vote(busy),
                       vote(failed),
@@ -373,11 +372,11 @@ class Trainer {
     TRAINCTL_RETURN_IF_ERROR(executor_->ReduceOverData("agree", votes));
     *stop = votes[0] > 0 ||
             (d_.stop_after >= 0 && counters_.step >= d_.stop_after && counters_.step < recipe_.train.steps);
-    const bool due = votes[2] > 0 || (c.every_steps.has_value() && counters_.step % *c.every_steps == 0);
-    *save = votes[1] > 0 ? SaveKind::kAsked : due ? SaveKind::kDue : SaveKind::kNone;
-    if (votes[4] > 0) return failed ? saver_->result() : WorkerError("another rank failed to save");
-    if (saving && votes[3] == 0 && saver_->Advance()) SaySaved(saver_->step());
-    return LogStep(JoinHash(votes[5], votes[6]));
+    const bool due = votes[1] > 0 || (c.every_steps.has_value() && counters_.step % *c.every_steps == 0);
+    *save = due ? SaveKind::kDue : SaveKind::kNone;
+    if (votes[3] > 0) return failed ? saver_->result() : WorkerError("another rank failed to save");
+    if (saving && votes[2] == 0 && saver_->Advance()) SaySaved(saver_->step());
+    return LogStep(JoinHash(votes[4], votes[5]));
   }
 
   double NowSeconds() const { return absl::ToDoubleSeconds(d_.clock->Now() - absl::UnixEpoch()); }
