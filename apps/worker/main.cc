@@ -92,19 +92,8 @@ absl::StatusOr<int> Train(std::vector<std::string> args) {
   deps.stop_after = GetInt(options, "--stop-after", -1);
   if (const char* fault = std::getenv("TRAINCTL_FAULT"); fault != nullptr) deps.fault = fault;
   deps.fault_mark_path = folder.path() + "/fault-injected";
-  const absl::StatusOr<trainer::RunOutcome> outcome = trainer::RunWorker(deps);
-  if (!outcome.ok()) {
-    // What the exit code says better (bad data, a full disk, a loss that is not finite) is left to
-    // it: the launcher does not restart on those.
-    const ExitCode code = ExitCodeFor(outcome.status());
-    if (code == ExitCode::kWorkerFailed || code == ExitCode::kInternal) {
-      client->control().Fail({.rank = world.rank,
-                              .message = std::string(outcome.status().message()),
-                              .peer_failed = code == ExitCode::kWorkerFailed});
-    }
-    return outcome.status();
-  }
-  const bool finished = *outcome == trainer::RunOutcome::kFinished;
+  TRAINCTL_ASSIGN_OR_RETURN(const trainer::RunOutcome outcome, trainer::RunWorker(deps));
+  const bool finished = outcome == trainer::RunOutcome::kFinished;
   TRAINCTL_RETURN_IF_ERROR(
       client->Leave(finished ? rpc::LeaveReason::kFinished : rpc::LeaveReason::kStopped));
   return static_cast<int>(finished ? ExitCode::kOk : ExitCode::kStoppedResumable);

@@ -651,7 +651,7 @@ void AddRest(Builder& b) {
   b.Add(
        "checkpoint.when_busy",
        "When a save is due and the one before is still being written: wait for it, or skip the new one. A "
-       "stop, a request and the end of the run always wait.",
+       "stop and the end of the run always wait.",
        [](Recipe & r, size_t) -> auto& { return r.checkpoint.when_busy; })
       .Choices({"wait", "skip"})
       .Free();
