@@ -16,6 +16,7 @@
 #include "base/status.h"
 #include "pricing/expert_recipes.h"
 #include "pricing/known_models.h"
+#include "pricing/launcher_recipes.h"
 #include "pricing/published_notes.h"
 #include "pricing/recipes.h"
 
@@ -166,6 +167,10 @@ class RowReader {
     TRAINCTL_RETURN_IF_ERROR(ReadDegrees(w));
     TRAINCTL_RETURN_IF_ERROR(ReadBatch(w));
     TRAINCTL_RETURN_IF_ERROR(ReadRecompute(w));
+    if (absl::StartsWith(Cell("source"), "NVIDIA/NeMo-Framework-Launcher@")) {
+      const std::string recipe = ApplyLauncherRecipe(Cell("model"), Cell("notes"), Has("vpp"), w);
+      if (!recipe.empty()) Assume(absl::StrCat("what is not stated as in its ", recipe));
+    }
     ApplyNotes({Cell("source"), Cell("model"), Cell("optimizer"), Cell("notes")}, w, assumptions_);
     TRAINCTL_RETURN_IF_ERROR(Validate(w));
     return w;

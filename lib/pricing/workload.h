@@ -110,7 +110,8 @@ struct Workload {
   bool fp8_attention = false;  // scores and values too are products of FP8
 
   Tuning tuning;  // of the machine; its rates are in `device` and `node` already (TunedMachine)
-  std::optional<bool> launches_operators;  // by the host, one by one; empty: as the framework
+  std::optional<bool> launches_operators;       // by the host, one by one; empty: as the framework
+  std::optional<bool> overlap_tensor_parallel;  // empty: as the framework
 
   double OptimizerBytes() const { return optimizer_bytes > 0 ? optimizer_bytes : framework->optimizer_bytes; }
   double GradientBytes() const {
