@@ -20,7 +20,9 @@ if(TRAINCTL_SANITIZE)
 endif()
 find_program(TRAINCTL_MOLD mold)
 if(TRAINCTL_MOLD)
-  target_link_options(trainctl_flags INTERFACE -fuse-ld=mold)
+  # Without RELRO: where .tbss happens to end a page, mold 1.10 begins that segment in a page which is not
+  # there, and the program does not start ("cannot apply additional memory protection after relocation").
+  target_link_options(trainctl_flags INTERFACE -fuse-ld=mold -Wl,-z,norelro)
 endif()
 
 # Packages that a module needs beside Abseil and nlohmann-json.

@@ -18,7 +18,7 @@ inline constexpr uint32_t kDeviceAbi = 1;
 inline constexpr char kDeviceApiSymbol[] = "trainctl_device_api";
 
 struct DeviceProperties {
-  char name[128] = {};
+  char name[256] = {};
   int64_t memory_bytes = 0;
   int32_t capability_major = 0;
   int32_t capability_minor = 0;

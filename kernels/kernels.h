@@ -11,7 +11,7 @@
 
 #include <cstdint>
 
-#include "base/dtype.h"
+#include "base/dtype_id.h"
 
 namespace trainctl::kernels {
 

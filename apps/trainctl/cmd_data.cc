@@ -9,6 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "apps/trainctl/command.h"
+#include "apps/trainctl/progress_view.h"
+#include "apps/trainctl/stop_request.h"
 #include "base/units.h"
 #include "data/batch_source.h"
 #include "data/prepare.h"
@@ -20,18 +22,17 @@ namespace {
 void Print(absl::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
 absl::StatusOr<ExitCode> RunPrepare(data::PrepareOptions options, const Output& output) {
-  if (output.stderr_terminal) {
-    auto shown_percent = std::make_shared<int64_t>(-1);
-    options.progress = [shown_percent](int64_t done_bytes, int64_t total_bytes) {
-      const int64_t percent = static_cast<int64_t>(100.0 * static_cast<double>(done_bytes) /
-                                                   static_cast<double>(total_bytes > 0 ? total_bytes : 1));
-      if (percent == *shown_percent) return;
-      *shown_percent = percent;
-      std::fprintf(stderr, "\r%3d %% of %s", static_cast<int>(percent), FormatBytes(total_bytes).c_str());
-    };
-  }
+  ProgressView view(output.stderr_terminal);
+  options.program = TRAINCTL_VERSION;
+  options.stop = &StopOnSignals();
+  options.progress = [&view](int64_t done_bytes, int64_t total_bytes) { view.Show(done_bytes, total_bytes); };
+  options.note = [&view](absl::string_view line) { view.Note(line); };
   const absl::StatusOr<data::PreparedDataset> dataset = data::Prepare(options);
-  if (output.stderr_terminal) std::fputs("\r\033[K", stderr);
+  if (absl::IsCancelled(dataset.status())) {
+    view.Note(dataset.status().message());
+    return data::CanGoOn(options.prefix) ? ExitCode::kStoppedResumable : ExitCode::kStoppedUnsaved;
+  }
+  view.Clear();
   TRAINCTL_RETURN_IF_ERROR(dataset.status());
   if (output.json) {
     Print(absl::StrCat(data::DatasetJson(*dataset), "\n"));
@@ -150,6 +151,7 @@ void AddPrepare(CLI::App& app, Action& action) {
       ->check(CLI::Range(0, 1024))
       ->type_name("N");
   verb->add_flag("--force", options->overwrite, "Replace files that exist");
+  verb->add_flag("--restart", options->restart, "Begin anew where an interrupted preparation could go on");
   verb->callback([&action, options] {
     action = [options](const Output& output) { return RunPrepare(*options, output); };
   });

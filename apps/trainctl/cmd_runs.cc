@@ -48,6 +48,7 @@ void PrintJson(const std::vector<RunSummary>& runs) {
          {"total_steps", StepOrNull(one.total_steps)},
          {"loss", NumberOrNull(one.loss)},
          {"tokens_per_second", NumberOrNull(one.tokens_per_second)},
+         {"mfu", NumberOrNull(one.mfu)},
          {"checkpoint_step", StepOrNull(one.checkpoint_step)}});
   }
   std::puts(json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
@@ -56,7 +57,7 @@ void PrintJson(const std::vector<RunSummary>& runs) {
 std::string StepText(int64_t step) { return step < 0 ? "-" : absl::StrCat(step); }
 
 void PrintTable(const std::vector<RunSummary>& runs, bool color) {
-  TextTable table({"run", "started (UTC)", "status", "step", "of", "loss", "tokens/s", "checkpoint"},
+  TextTable table({"run", "started (UTC)", "status", "step", "of", "loss", "tokens/s", "mfu", "checkpoint"},
                   {0, 1, 2});
   for (const RunSummary& one : runs) {
     const bool has_time = one.started != absl::InfinitePast();
@@ -65,6 +66,7 @@ void PrintTable(const std::vector<RunSummary>& runs, bool color) {
          one.status, StepText(one.step), StepText(one.total_steps),
          one.loss.has_value() ? absl::StrFormat("%.4f", *one.loss) : "-",
          one.tokens_per_second.has_value() ? absl::StrFormat("%.0f", *one.tokens_per_second) : "-",
+         one.mfu.has_value() ? absl::StrFormat("%.1f%%", 100 * *one.mfu) : "-",
          StepText(one.checkpoint_step)},
         one.status == "running");
   }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
@@ -12,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "apps/trainctl/command.h"
+#include "apps/trainctl/progress_view.h"
 #include "base/files.h"
 #include "data/count_words.h"
 #include "tokenizer/bpe_trainer.h"
@@ -164,12 +166,18 @@ struct TrainVerbOptions {
   bool overwrite = false;
 };
 
-absl::StatusOr<ExitCode> RunTrain(const TrainVerbOptions& options, const Output& output) {
+absl::StatusOr<ExitCode> RunTrain(TrainVerbOptions options, const Output& output) {
   if (!options.overwrite && PathExists(options.out)) {
     return UsageError(
         absl::StrCat(options.out, " exists; choose another output, or replace it with --force"));
   }
-  TRAINCTL_ASSIGN_OR_RETURN(const tokenizer::WordCounter words, data::CountWords(options.count));
+  ProgressView view(output.stderr_terminal);
+  options.count.progress = [&view](int64_t done_bytes, int64_t total_bytes) {
+    view.Show(done_bytes, total_bytes);
+  };
+  absl::StatusOr<tokenizer::WordCounter> counted = data::CountWords(options.count);
+  view.Clear();
+  TRAINCTL_ASSIGN_OR_RETURN(const tokenizer::WordCounter words, std::move(counted));
   TRAINCTL_ASSIGN_OR_RETURN(const tokenizer::TrainedBpe trained, tokenizer::TrainBpe(words, options.train));
   const std::string json = tokenizer::TokenizerJson(trained);
   // What is written can be read.

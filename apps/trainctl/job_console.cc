@@ -1,6 +1,5 @@
 #include "apps/trainctl/job_console.h"
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,25 +9,19 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "apps/trainctl/progress_view.h"
+#include "telemetry/byte_progress.h"
 
 namespace trainctl::cli {
 namespace {
-
-constexpr int kBarCells = 16;
-
-int TerminalColumns() {
-  winsize size = {};
-  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-}
 
 // What a step's line of the first rank says: "step 12/400 loss 2.1 ... 9000 tokens/s mem 27.2 MiB ...".
 struct StepLine {
   int64_t step = 0;
   int64_t steps = 0;
-  std::string loss, tokens_per_second, memory;
+  std::string loss, tokens_per_second, mfu, memory;
   bool has_more = false;  // an evaluation: worth a line of its own
 };
 
@@ -41,6 +34,7 @@ bool ParseStep(absl::string_view line, StepLine* parsed) {
   parsed->steps = steps;
   for (size_t i = 2; i < words.size(); ++i) {
     if (words[i] == "loss" && i + 1 < words.size()) parsed->loss = words[i + 1];
+    if (words[i] == "mfu" && i + 1 < words.size()) parsed->mfu = absl::StrCat("mfu ", words[i + 1], " ");
     if (words[i] == "tokens/s") parsed->tokens_per_second = words[i - 1];
     if (words[i] == "mem" && i + 2 < words.size()) {
       parsed->memory = absl::StrCat(words[i + 1], " ", words[i + 2]);
@@ -72,22 +66,16 @@ class TerminalConsole : public launcher::JobObserver {
       first_step_ = at.step;
       first_time_ = now;
     }
-    const size_t filled = static_cast<size_t>(kBarCells * std::min(at.step, at.steps) / at.steps);
     std::string text =
-        absl::StrCat("[", std::string(filled, '#'), std::string(kBarCells - filled, '.'), "] ", at.step, "/",
-                     at.steps, " loss ", at.loss, " ", at.tokens_per_second, " tok/s ", at.memory);
+        absl::StrCat(telemetry::ProgressBar(at.step, at.steps), " ", at.step, "/", at.steps, " loss ",
+                     at.loss, " ", at.tokens_per_second, " tok/s ", at.mfu, at.memory);
     if (at.step > first_step_) {
       const absl::Duration each = (now - first_time_) / (at.step - first_step_);
-      absl::StrAppend(&text, " ", TimeLeft(absl::ToInt64Seconds(each * (at.steps - at.step))), " left");
+      absl::StrAppend(&text, " ", telemetry::TimeLeft(each * (at.steps - at.step)), " left");
     }
     text.resize(std::min(text.size(), static_cast<size_t>(TerminalColumns() - 1)));
     status_ = text;
     Draw();
-  }
-
-  static std::string TimeLeft(int64_t seconds) {
-    if (seconds < 3600) return absl::StrFormat("%d:%02d", seconds / 60, seconds % 60);
-    return absl::StrFormat("%d:%02d:%02d", seconds / 3600, seconds / 60 % 60, seconds % 60);
   }
 
   void Scroll(const std::string& line) {

@@ -1,12 +1,13 @@
 #include "comm/communicator.h"
 
-#include <ATen/ops/from_blob.h>
+#include <ATen/ATen.h>
 
 #include <algorithm>
-#include <cstring>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <utility>
 
 #include "base/status.h"
+#include "comm/device_backend.h"
 #include "comm/gloo_backend.h"
 #include "kernels/kernels.h"
 
@@ -19,10 +20,13 @@ at::Tensor Bytes(const void* data, int64_t bytes) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(c10::intrusive_ptr<c10d::Store> store,
+absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(const device::Device& device,
+                                                                   c10::intrusive_ptr<c10d::Store> store,
                                                                    int rank, int world_size,
                                                                    absl::Duration timeout) {
   auto communicator = std::make_unique<Communicator>();
+  communicator->device_ = &device;
+  communicator->store_ = store;
   communicator->rank_ = rank;
   communicator->world_size_ = world_size;
   communicator->timeout_ = timeout;
@@ -36,8 +40,9 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(c10::intrusiv
   return communicator;
 }
 
-Group Communicator::MakeGroup(std::vector<int> ranks, std::string axis) {
+Group Communicator::MakeHostGroup(std::vector<int> ranks, std::string axis) {
   Group group;
+  group.device_ = &device::Device::Cpu();
   group.backend_ = backend_;
   group.index_ = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin());
   TRAINCTL_CHECK(group.index_ < static_cast<int>(ranks.size()));
@@ -46,6 +51,19 @@ Group Communicator::MakeGroup(std::vector<int> ranks, std::string axis) {
   group.tag_ = next_tag_++;
   group.timeout_ = timeout_;
   group.fault_hook_ = fault_hook_;
+  return group;
+}
+
+absl::StatusOr<Group> Communicator::MakeGroup(std::vector<int> ranks, std::string axis) {
+  Group group = MakeHostGroup(std::move(ranks), std::move(axis));
+  group.device_ = device_;
+  if (device_->is_cpu() || group.size() == 1) return group;
+  // Groups of one axis differ by their first rank, and a rank's groups by their tag.
+  const std::string prefix = absl::StrCat("device/", group.tag_, "/", group.ranks_.front());
+  TRAINCTL_ASSIGN_OR_RETURN(
+      group.device_backend_,
+      MakeDeviceBackend(*device_, c10::make_intrusive<c10d::PrefixStore>(prefix, store_), group.index_,
+                        group.size(), timeout_));
   return group;
 }
 
@@ -66,6 +84,15 @@ absl::Status Group::Exchange(absl::string_view name, const std::function<void()>
 
 absl::Status Group::AllGather(absl::string_view name, void* buffer, int64_t shard_bytes) {
   if (size() == 1 || shard_bytes == 0) return absl::OkStatus();
+  if (device_->is_cpu()) return GatherOnHost(name, buffer, shard_bytes);
+  return Exchange(name, [&] {
+    at::Tensor whole = device_->View(buffer, {size() * shard_bytes}, at::kByte);
+    at::Tensor own = whole.narrow(0, index_ * shard_bytes, shard_bytes);  // in place
+    device_backend_->_allgather_base(whole, own)->wait();
+  });
+}
+
+absl::Status Group::GatherOnHost(absl::string_view name, void* buffer, int64_t shard_bytes) {
   char* bytes = static_cast<char*>(buffer);
   return Exchange(name, [&] {
     std::vector<c10::intrusive_ptr<c10d::Work>> work;
@@ -136,20 +163,49 @@ absl::Status Group::ReduceScatter(absl::string_view name, const float* in, float
                                   bool accumulate, absl::Span<float> scratch) {
   if (size() == 1) {
     if (accumulate) {
-      kernels::Cpu().f32.add(out, in, shard_numel);
+      device_->kernels().f32.add(out, in, shard_numel);
     } else if (out != in) {
-      std::memcpy(out, in, static_cast<size_t>(shard_numel) * sizeof(float));
+      device_->Copy(out, in, shard_numel * static_cast<int64_t>(sizeof(float)));
     }
     return absl::OkStatus();
   }
+  if (!device_->is_cpu()) return ReduceScatterOnDevice(name, in, out, shard_numel, accumulate, scratch);
   std::vector<Chunk> chunks;
   for (int i = 0; i < size(); ++i) chunks.emplace_back(i * shard_numel, shard_numel);
   return SumChunks(name, in, out, chunks, accumulate, scratch);
 }
 
+absl::Status Group::ReduceScatterOnDevice(absl::string_view name, const float* in, float* out,
+                                          int64_t shard_numel, bool accumulate, absl::Span<float> scratch) {
+  return Exchange(name, [&] {
+    const Fault fault = FaultOf(name);
+    float* sums = accumulate ? scratch.data() : out;
+    TRAINCTL_CHECK(!accumulate || static_cast<int64_t>(scratch.size()) >= shard_numel);
+    const at::Tensor whole = device_->View(const_cast<float*>(in), {size() * shard_numel}, at::kFloat);
+    // What a fault wants of this rank's own part, taken before it may be written over.
+    const at::Tensor own =
+        fault == Fault::kNone ? at::Tensor() : whole.narrow(0, index_ * shard_numel, shard_numel).clone();
+    at::Tensor target = device_->View(sums, {shard_numel}, at::kFloat);
+    at::Tensor source = whole;
+    device_backend_->_reduce_scatter_base(target, source)->wait();
+    if (fault == Fault::kSkip) target.copy_(own);
+    if (fault == Fault::kDouble) target.mul_(2);
+    if (accumulate) device_->kernels().f32.add(out, sums, shard_numel);
+  });
+}
+
 absl::Status Group::AllReduce(absl::string_view name, float* buffer, int64_t numel,
                               absl::Span<float> scratch) {
   if (size() == 1) return absl::OkStatus();
+  if (!device_->is_cpu()) {
+    return Exchange(name, [&] {
+      const Fault fault = FaultOf(name);
+      if (fault == Fault::kSkip) return;
+      std::vector<at::Tensor> tensors = {device_->View(buffer, {numel}, at::kFloat)};
+      device_backend_->allreduce(tensors)->wait();
+      if (fault == Fault::kDouble) tensors[0].mul_(2);
+    });
+  }
   const int64_t chunk = (numel + size() - 1) / size();
   std::vector<Chunk> chunks;
   for (int i = 0; i < size(); ++i) {
@@ -182,7 +238,7 @@ absl::Status Group::AllReduceScalars(absl::string_view name, absl::Span<double> 
   std::vector<double> all(count * static_cast<size_t>(size()));
   std::copy(values.begin(), values.end(),
             all.begin() + static_cast<ptrdiff_t>(count * static_cast<size_t>(index_)));
-  TRAINCTL_RETURN_IF_ERROR(AllGather(name, all.data(), static_cast<int64_t>(count * sizeof(double))));
+  TRAINCTL_RETURN_IF_ERROR(GatherOnHost(name, all.data(), static_cast<int64_t>(count * sizeof(double))));
   const Fault fault = FaultOf(name);
   for (size_t v = 0; v < count; ++v) {
     double sum = 0;

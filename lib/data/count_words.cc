@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "data/data_file.h"
 #include "data/document_store.h"
 #include "data/jsonl_reader.h"
+#include "data/unpacked_file.h"
 
 namespace trainctl::data {
 namespace {
@@ -17,12 +19,36 @@ constexpr size_t kPieceBytes = size_t{1} << 20;
 // A line end is waited for up to here.
 constexpr size_t kMaxPieceBytes = size_t{1} << 26;
 
-absl::Status CountText(const std::string& path, tokenizer::WordCounter& words) {
-  TRAINCTL_ASSIGN_OR_RETURN(SequentialFile file, SequentialFile::Open(path));
+// Adds up what the threads have read.
+class Meter {
+ public:
+  Meter(const CountWordsOptions& options, int64_t total_bytes)
+      : options_(options), total_bytes_(total_bytes) {}
+
+  // `seen_bytes`: of this file, in the last call.
+  void Saw(const SequentialFile& file, int64_t& seen_bytes) {
+    const int64_t more = file.bytes_read() - std::exchange(seen_bytes, file.bytes_read());
+    if (more == 0 || !options_.progress) return;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    done_bytes_ += more;
+    options_.progress(done_bytes_, total_bytes_);
+  }
+
+ private:
+  const CountWordsOptions& options_;
+  const int64_t total_bytes_;
+  std::mutex mutex_;
+  int64_t done_bytes_ = 0;
+};
+
+absl::Status CountText(const std::string& path, tokenizer::WordCounter& words, Meter& meter) {
+  TRAINCTL_ASSIGN_OR_RETURN(UnpackedFile file, UnpackedFile::Open(path));
+  int64_t seen_bytes = 0;
   std::string text;
   while (true) {
     TRAINCTL_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> piece, file.Next());
     if (piece.empty()) return words.AddText(text);
+    meter.Saw(file.file(), seen_bytes);
     text.append(reinterpret_cast<const char*>(piece.data()), piece.size());
     if (text.size() < kPieceBytes) continue;
     size_t end = text.rfind('\n');
@@ -36,26 +62,31 @@ absl::Status CountText(const std::string& path, tokenizer::WordCounter& words) {
 }
 
 absl::Status CountFile(const std::string& path, const CountWordsOptions& options,
-                       tokenizer::WordCounter& words) {
+                       tokenizer::WordCounter& words, Meter& meter) {
   TRAINCTL_ASSIGN_OR_RETURN(const SourceKind kind, KindOfFile(recipe::DataSource(), path));
-  if (kind == SourceKind::kText) return CountText(path, words);
+  if (kind == SourceKind::kText) return CountText(path, words, meter);
   TRAINCTL_ASSIGN_OR_RETURN(JsonlReader reader, JsonlReader::Open(path, {options.text_field, ""}));
   JsonlReader::Document document;
+  int64_t seen_bytes = 0;
   while (true) {
     TRAINCTL_ASSIGN_OR_RETURN(const bool found, reader.Next(document));
     if (!found) return absl::OkStatus();
     TRAINCTL_RETURN_IF_ERROR(words.AddText(document.text));
+    meter.Saw(reader.file(), seen_bytes);
   }
 }
 
 }  // namespace
 
 absl::StatusOr<tokenizer::WordCounter> CountWords(const CountWordsOptions& options) {
+  int64_t total_bytes = 0;
   for (const std::string& path : options.files) {
     TRAINCTL_ASSIGN_OR_RETURN(const SourceKind kind, KindOfFile(recipe::DataSource(), path));
     if (kind == SourceKind::kIndexed) return UsageError(absl::StrCat(path, " holds tokens, not text"));
-    TRAINCTL_RETURN_IF_ERROR(CheckDataFile(path).status());
+    TRAINCTL_ASSIGN_OR_RETURN(const int64_t size_bytes, CheckDataFile(path));
+    total_bytes += size_bytes;
   }
+  Meter meter(options, total_bytes);
   const size_t num_cores = std::max<size_t>(1, std::thread::hardware_concurrency());
   const size_t wanted = options.num_threads > 0 ? static_cast<size_t>(options.num_threads) : num_cores;
   const size_t num_threads = std::max<size_t>(1, std::min(wanted, options.files.size()));
@@ -69,7 +100,7 @@ absl::StatusOr<tokenizer::WordCounter> CountWords(const CountWordsOptions& optio
   std::atomic<bool> has_failed{false};
   const auto work = [&](tokenizer::WordCounter& counter) {
     for (size_t i = next++; i < options.files.size() && !has_failed; i = next++) {
-      statuses[i] = CountFile(options.files[i], options, counter);
+      statuses[i] = CountFile(options.files[i], options, counter, meter);
       if (!statuses[i].ok()) has_failed = true;
     }
   };

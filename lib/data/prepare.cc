@@ -1,10 +1,11 @@
 #include "data/prepare.h"
 
+#include <unistd.h>
+
 #include <algorithm>
-#include <deque>
+#include <cerrno>
 #include <filesystem>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -15,140 +16,11 @@
 #include "data/document_store.h"
 #include "data/fingerprint.h"
 #include "data/indexed_writer.h"
-#include "data/jsonl_reader.h"
-#include "data/parallel_encoder.h"
-#include "data/unpacked_file.h"
+#include "data/prepare_state.h"
+#include "data/text_preparation.h"
 
 namespace trainctl::data {
 namespace {
-
-class Preparation {
- public:
-  // `tokenizer` is null for bytes.
-  Preparation(const PrepareOptions& options, const tokenizer::Tokenizer* tokenizer, IndexedWriter& writer,
-              int64_t total_bytes)
-      : options_(options), writer_(writer), total_bytes_(total_bytes) {
-    if (tokenizer == nullptr) return;
-    const int num_cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-    encoder_.emplace(*tokenizer, options.end_of_document ? tokenizer->end_of_document_id() : -1,
-                     options.num_threads > 0 ? options.num_threads : num_cores,
-                     [this](absl::Span<const int32_t> tokens) { return Take(tokens); });
-  }
-
-  absl::Status Add(const std::string& path, SourceKind kind) {
-    const int64_t documents_before = writer_.num_documents();
-    const int64_t tokens_before = writer_.num_tokens();
-    const size_t index = sources_.size();
-    sources_.emplace_back();
-    absl::StatusOr<FileFingerprint> file = kind == SourceKind::kText ? AddText(path) : AddJsonl(path);
-    TRAINCTL_RETURN_IF_ERROR(file.status());
-    PreparedSource& source = sources_[index];
-    source.file = *std::move(file);
-    done_bytes_ += source.file.size_bytes;
-    if (encoder_.has_value()) return absl::OkStatus();  // counted as they come out of it
-    source.documents = writer_.num_documents() - documents_before;
-    source.tokens = writer_.num_tokens() - tokens_before;
-    return absl::OkStatus();
-  }
-
-  absl::StatusOr<std::vector<PreparedSource>> Finish() {
-    if (encoder_.has_value()) TRAINCTL_RETURN_IF_ERROR(NamingFile(encoder_->Finish()));
-    return std::move(sources_);
-  }
-
- private:
-  absl::StatusOr<FileFingerprint> AddText(const std::string& path) {
-    TRAINCTL_ASSIGN_OR_RETURN(UnpackedFile file, UnpackedFile::Open(path));
-    const int64_t tokens_before = writer_.num_tokens();
-    std::string text;  // a tokenizer reads a text as a whole
-    while (true) {
-      TRAINCTL_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> piece, file.Next());
-      if (piece.empty()) break;
-      if (encoder_.has_value()) {
-        TRAINCTL_RETURN_IF_ERROR(CheckTextBytes(path, text.size() + piece.size()));
-        text.append(reinterpret_cast<const char*>(piece.data()), piece.size());
-      } else {
-        TRAINCTL_RETURN_IF_ERROR(writer_.AppendBytes(piece));
-      }
-      Report(file.file());
-    }
-    if (encoder_.has_value()) {
-      if (!text.empty()) TRAINCTL_RETURN_IF_ERROR(Encode(std::move(text)));
-    } else if (writer_.num_tokens() > tokens_before) {
-      TRAINCTL_RETURN_IF_ERROR(EndDocument());
-    }
-    return FileFingerprint{path, file.file().bytes_read(), file.file().xxh3()};
-  }
-
-  absl::StatusOr<FileFingerprint> AddJsonl(const std::string& path) {
-    TRAINCTL_ASSIGN_OR_RETURN(JsonlReader reader, JsonlReader::Open(path, {options_.text_field, ""}));
-    JsonlReader::Document document;
-    while (true) {
-      TRAINCTL_ASSIGN_OR_RETURN(const bool found, reader.Next(document));
-      if (!found) break;
-      if (document.text.empty()) continue;
-      if (encoder_.has_value()) {
-        TRAINCTL_RETURN_IF_ERROR(Encode(std::move(document.text)));
-        Report(reader.file());
-        continue;
-      }
-      TRAINCTL_RETURN_IF_ERROR(writer_.AppendBytes(
-          absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(document.text.data()), document.text.size())));
-      TRAINCTL_RETURN_IF_ERROR(EndDocument());
-      Report(reader.file());
-    }
-    return FileFingerprint{path, reader.file().bytes_read(), reader.file().xxh3()};
-  }
-
-  absl::Status Encode(std::string text) {
-    in_encoder_.push_back(sources_.size() - 1);
-    return NamingFile(encoder_->Add(std::move(text)));
-  }
-
-  // The tokens of the document that has been in the encoder for longest.
-  absl::Status Take(absl::Span<const int32_t> tokens) {
-    if (!tokens.empty()) {
-      TRAINCTL_RETURN_IF_ERROR(writer_.Append(tokens));
-      writer_.EndDocument();
-      PreparedSource& source = sources_[in_encoder_.front()];
-      ++source.documents;
-      source.tokens += static_cast<int64_t>(tokens.size());
-    }
-    in_encoder_.pop_front();
-    return absl::OkStatus();
-  }
-
-  absl::Status NamingFile(const absl::Status& status) const {
-    if (status.ok() || in_encoder_.empty()) return status;
-    return Annotate(status, options_.inputs[in_encoder_.front()]);
-  }
-
-  static absl::Status CheckTextBytes(const std::string& path, size_t text_bytes) {
-    if (text_bytes <= tokenizer::kMaxTextBytes) return absl::OkStatus();
-    return BadDataError(
-        absl::StrCat(path, ": a text of more than ", tokenizer::kMaxTextBytes,
-                     " bytes cannot be tokenized as one document; cut it into several files, or make it "
-                     "JSONL with a document per line"));
-  }
-
-  absl::Status EndDocument() {
-    if (options_.end_of_document) TRAINCTL_RETURN_IF_ERROR(writer_.Append({kEndOfDocument}));
-    writer_.EndDocument();
-    return absl::OkStatus();
-  }
-
-  void Report(const SequentialFile& file) const {
-    if (options_.progress) options_.progress(done_bytes_ + file.bytes_read(), total_bytes_);
-  }
-
-  const PrepareOptions& options_;
-  IndexedWriter& writer_;
-  int64_t total_bytes_;
-  int64_t done_bytes_ = 0;
-  std::vector<PreparedSource> sources_;
-  std::deque<size_t> in_encoder_;  // of each document there: its place in sources_
-  std::optional<ParallelEncoder> encoder_;
-};
 
 absl::Status CheckOptions(const PrepareOptions& options) {
   if (options.inputs.empty()) return UsageError("no input files are given");
@@ -156,6 +28,10 @@ absl::Status CheckOptions(const PrepareOptions& options) {
     return UsageError(
         absl::StrCat("the output '", options.prefix, "' must be a file name without extension"));
   }
+  return absl::OkStatus();
+}
+
+absl::Status CheckOutputs(const PrepareOptions& options) {
   if (options.overwrite) return absl::OkStatus();
   for (const char* suffix : {".bin", ".idx", ".json"}) {
     const std::string path = options.prefix + suffix;
@@ -201,6 +77,191 @@ Json FingerprintJson(const FileFingerprint& file) {
   return Json{{"path", file.path}, {"bytes", file.size_bytes}, {"xxh3", absl::StrFormat("%016x", file.xxh3)}};
 }
 
+std::vector<std::pair<std::string, std::string>> Settings(const PrepareOptions& options,
+                                                          const PreparedDataset& dataset) {
+  const FileFingerprint& file = dataset.tokenizer_file;
+  return {
+      {"the version of trainctl", options.program},
+      {"the tokenizer",
+       file.path.empty() ? "byte" : absl::StrFormat("%d bytes with XXH3 %016x", file.size_bytes, file.xxh3)},
+      {"the type of a token", std::string(TokenTypeName(dataset.token_type))},
+      {"--text-field", options.text_field},
+      {"--end-of-document", options.end_of_document ? "on" : "off"}};
+}
+
+// One preparation: finds what an earlier one left, goes on from it, publishes.
+class Job {
+ public:
+  Job(const PrepareOptions& options, std::vector<SourceKind> kinds, int64_t total_bytes)
+      : options_(options), kinds_(std::move(kinds)), total_bytes_(total_bytes) {}
+
+  absl::StatusOr<PreparedDataset> Run() {
+    dataset_.prefix = options_.prefix;
+    dataset_.tokenizer = options_.tokenizer;
+    TRAINCTL_ASSIGN_OR_RETURN(const auto tokenizer, ChooseTokens(options_, dataset_));
+    TRAINCTL_ASSIGN_OR_RETURN(writer_, IndexedWriter::Open(options_.prefix, dataset_.token_type));
+    TRAINCTL_ASSIGN_OR_RETURN(PrepareState state, FindState());
+    if (!state.is_sealed) {
+      TRAINCTL_RETURN_IF_ERROR(CheckOutputs(options_));
+      TRAINCTL_RETURN_IF_ERROR(TakeUp(state));
+      TextPreparation preparation(options_, kinds_, tokenizer.get(), *writer_, std::move(state),
+                                  total_bytes_);
+      absl::Status status = preparation.Run();
+      if (absl::IsCancelled(status)) status = Stop(preparation);
+      TRAINCTL_RETURN_IF_ERROR(SayingWhatStays(status));
+      state = preparation.TakeState();
+      if (state.tokens() == 0) return NoTextError();
+      TRAINCTL_RETURN_IF_ERROR(SayingWhatStays(Seal(state)));
+    }
+    TRAINCTL_RETURN_IF_ERROR(SayingWhatStays(Publish(state)));
+    return std::move(dataset_);
+  }
+
+ private:
+  // What may be gone on from of what an earlier preparation left; without settings: nothing.
+  absl::StatusOr<PrepareState> FindState() {
+    PrepareState now;
+    now.settings = Settings(options_, dataset_);
+    absl::StatusOr<std::optional<PrepareState>> found = LoadState(options_.prefix);
+    if (found.ok() && !found->has_value()) return now;
+    if (!found.ok() || options_.restart) {
+      Note(absl::StrCat("begins anew: ", found.ok() ? "--restart" : std::string(found.status().message())));
+      return now;
+    }
+    PrepareState& old = **found;
+    for (size_t i = 0; i < std::min(old.sources.size(), options_.inputs.size()); ++i) {
+      SourceState source;
+      source.path = options_.inputs[i];
+      source.kind = KindOfText(kinds_[i]);
+      TRAINCTL_ASSIGN_OR_RETURN(source.found, QuickFingerprintFile(source.path));
+      now.sources.push_back(std::move(source));
+    }
+    const Continuation from = CompareStates(old, now);
+    now.sources.clear();
+    if (old.is_sealed) {
+      if (from.reason.empty() && old.sources.size() == options_.inputs.size() && HasSealedFiles(old)) {
+        Note("all was done but for the names of the files");
+        return std::move(old);
+      }
+      if (from.reason.empty() && old.sources.size() == options_.inputs.size()) {
+        Note("begins anew: the files that an earlier preparation left are gone or damaged");
+        return now;
+      }
+    }
+    old.is_sealed = false;
+    old.sources.resize(from.num_sources);
+    if (old.tokens() == 0) {
+      Note(absl::StrCat("begins anew: ", from.reason));
+      return now;
+    }
+    Note(absl::StrCat(
+        "goes on behind ", old.documents(), " documents, ", old.tokens(), " tokens",
+        from.reason.empty() ? "" : absl::StrCat("; what came later is made anew: ", from.reason)));
+    return std::move(old);
+  }
+
+  bool HasSealedFiles(const PrepareState& state) const {
+    const auto has = [](const std::string& part, const std::string& final_name, int64_t bytes) {
+      const absl::StatusOr<int64_t> found = FileBytes(PathExists(part) ? part : final_name);
+      return found.ok() && *found == bytes;
+    };
+    return has(writer_->data_part(), options_.prefix + ".bin", state.data.size_bytes) &&
+           has(writer_->index_part(), options_.prefix + ".idx", state.index.size_bytes);
+  }
+
+  // Brings the part files to `state`, which loses its sources when they do not fit together.
+  absl::Status TakeUp(PrepareState& state) {
+    if (!state.sources.empty()) {
+      // Before anything is cut: a state must never promise more than the files hold.
+      TRAINCTL_RETURN_IF_ERROR(SaveState(options_.prefix, state));
+      const absl::Status status = writer_->CutBack(state.documents(), state.tokens());
+      if (status.ok()) {
+        writer_->Keep();
+        return status;
+      }
+      if (ExitCodeFor(status) != ExitCode::kBadData) return status;
+      Note(absl::StrCat("begins anew: ", std::string(status.message())));
+      state.sources.clear();
+    }
+    TRAINCTL_RETURN_IF_ERROR(Remove(StatePath(options_.prefix)));
+    TRAINCTL_RETURN_IF_ERROR(SyncDir(Folder()));
+    return writer_->CutBack(0, 0);
+  }
+
+  absl::Status Stop(TextPreparation& preparation) {
+    if (writer_->ended_tokens() == 0)
+      return absl::CancelledError("stopped before the first document was done");
+    TRAINCTL_RETURN_IF_ERROR(preparation.Commit());
+    return absl::CancelledError("stopped");
+  }
+
+  // After a commit, an error is not the end of what was done.
+  absl::Status SayingWhatStays(const absl::Status& status) const {
+    if (status.ok() || !CanGoOn(options_.prefix)) return status;
+    return absl::Status(status.code(),
+                        absl::StrCat(status.message(), "; what is done is safe in ", options_.prefix,
+                                     ".*.part: the same command goes on from there (--restart begins anew)"));
+  }
+
+  absl::Status NoTextError() const {
+    return BadDataError(absl::StrCat("the ", options_.inputs.size(), " input files (",
+                                     options_.inputs.front(), options_.inputs.size() > 1 ? ", ..." : "",
+                                     ") hold no text"));
+  }
+
+  absl::Status Seal(PrepareState& state) {
+    TRAINCTL_RETURN_IF_ERROR(writer_->Seal());
+    TRAINCTL_ASSIGN_OR_RETURN(state.data, FingerprintFile(writer_->data_part()));
+    TRAINCTL_ASSIGN_OR_RETURN(state.index, FingerprintFile(writer_->index_part()));
+    state.is_sealed = true;
+    TRAINCTL_RETURN_IF_ERROR(SaveState(options_.prefix, state));
+    writer_->Keep();
+    Reached("sealed");
+    return absl::OkStatus();
+  }
+
+  absl::Status Publish(const PrepareState& state) {
+    dataset_.documents = state.documents();
+    dataset_.tokens = state.tokens();
+    for (const SourceState& source : state.sources) {
+      dataset_.sources.push_back({source.whole, source.documents, source.tokens});
+    }
+    dataset_.data = {options_.prefix + ".bin", state.data.size_bytes, state.data.xxh3};
+    dataset_.index = {options_.prefix + ".idx", state.index.size_bytes, state.index.xxh3};
+    const std::string report = options_.prefix + ".json";
+    TRAINCTL_RETURN_IF_ERROR(Remove(report));  // of another dataset
+    TRAINCTL_RETURN_IF_ERROR(writer_->Publish(options_.reached));
+    TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(report, DatasetJson(dataset_) + "\n"));
+    Reached("described");
+    TRAINCTL_RETURN_IF_ERROR(Remove(writer_->documents_part()));
+    Reached("cleaned");
+    TRAINCTL_RETURN_IF_ERROR(Remove(StatePath(options_.prefix)));
+    return SyncDir(Folder());
+  }
+
+  static absl::Status Remove(const std::string& path) {
+    if (::unlink(path.c_str()) != 0 && errno != ENOENT) return ErrnoError("remove", path, errno);
+    return absl::OkStatus();
+  }
+
+  std::string Folder() const {
+    const std::string folder = std::filesystem::path(options_.prefix).parent_path().string();
+    return folder.empty() ? "." : folder;
+  }
+  void Note(const std::string& line) const {
+    if (options_.note) options_.note(line);
+  }
+  void Reached(const char* moment) const {
+    if (options_.reached) options_.reached(moment);
+  }
+
+  const PrepareOptions& options_;
+  const std::vector<SourceKind> kinds_;
+  const int64_t total_bytes_;
+  PreparedDataset dataset_;
+  std::unique_ptr<IndexedWriter> writer_;
+};
+
 }  // namespace
 
 absl::StatusOr<PreparedDataset> Prepare(const PrepareOptions& options) {
@@ -215,30 +276,10 @@ absl::StatusOr<PreparedDataset> Prepare(const PrepareOptions& options) {
   }
   const std::string folder = std::filesystem::path(options.prefix).parent_path().string();
   if (!folder.empty()) TRAINCTL_RETURN_IF_ERROR(MakeDirs(folder));
-
-  PreparedDataset dataset;
-  dataset.prefix = options.prefix;
-  dataset.tokenizer = options.tokenizer;
-  TRAINCTL_ASSIGN_OR_RETURN(const auto tokenizer, ChooseTokens(options, dataset));
-  TRAINCTL_ASSIGN_OR_RETURN(const std::unique_ptr<IndexedWriter> writer,
-                            IndexedWriter::Create(options.prefix, dataset.token_type));
-  Preparation preparation(options, tokenizer.get(), *writer, total_bytes);
-  for (size_t i = 0; i < options.inputs.size(); ++i) {
-    TRAINCTL_RETURN_IF_ERROR(preparation.Add(options.inputs[i], kinds[i]));
-  }
-  TRAINCTL_ASSIGN_OR_RETURN(dataset.sources, preparation.Finish());
-  dataset.documents = writer->num_documents();
-  dataset.tokens = writer->num_tokens();
-  if (dataset.tokens == 0) {
-    return BadDataError(absl::StrCat("the ", options.inputs.size(), " input files (", options.inputs.front(),
-                                     options.inputs.size() > 1 ? ", ..." : "", ") hold no text"));
-  }
-  TRAINCTL_RETURN_IF_ERROR(writer->Finish());
-  TRAINCTL_ASSIGN_OR_RETURN(dataset.data, FingerprintFile(options.prefix + ".bin"));
-  TRAINCTL_ASSIGN_OR_RETURN(dataset.index, FingerprintFile(options.prefix + ".idx"));
-  TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(options.prefix + ".json", DatasetJson(dataset) + "\n"));
-  return dataset;
+  return Job(options, std::move(kinds), total_bytes).Run();
 }
+
+bool CanGoOn(const std::string& prefix) { return PathExists(StatePath(prefix)); }
 
 std::string DatasetJson(const PreparedDataset& dataset) {
   Json sources = Json::array();

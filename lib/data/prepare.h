@@ -2,12 +2,15 @@
 // the tokens came from. Streaming: memory is one line or piece and a few bytes per document.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "data/batch_source.h"
 #include "data/index_format.h"
 
@@ -24,8 +27,21 @@ struct PrepareOptions {
   // token.
   bool end_of_document = false;
   bool overwrite = false;
-  int num_threads = 0;  // that tokenize; 0: one per core. Bytes need none.
-  std::function<void(int64_t done_bytes, int64_t total_bytes)> progress;  // may be empty
+  bool restart = false;  // pass over what an interrupted preparation left
+  int num_threads = 0;   // that tokenize; 0: one per core. Bytes need none.
+  std::string program;   // the program's version: another one does not go on from this one's work
+
+  // How much work an interruption may cost: done is made safe after either of them.
+  absl::Duration commit_every = absl::Seconds(10);
+  int64_t commit_tokens = int64_t{1} << 60;
+  const std::atomic<bool>* stop = nullptr;  // once it is true, what is done is made safe: CancelledError
+
+  // Each may be empty. `progress` is not called for what an earlier preparation did; `note` gets a line for
+  // people; `reached` is told of moments, for fault injection: "taken" (a text), "data_synced", "committed",
+  // "sealed", "renamed_data", "renamed_index", "described", "cleaned".
+  std::function<void(int64_t done_bytes, int64_t total_bytes)> progress;
+  std::function<void(absl::string_view line)> note;
+  std::function<void(const char* moment)> reached;
 };
 
 struct PreparedSource {
@@ -47,13 +63,21 @@ struct PreparedDataset {
   FileFingerprint index;
 };
 
-// Nothing is written under the final names before all input is read; PREFIX.json comes last. Empty documents
-// are left out. With a tokenizer file, what it puts before and behind a text is there, and the result does
-// not depend on the number of threads; each text and some MiB a thread are in memory. UsageError: no such
-// tokenizer, one without an end-of-document token where it is asked for, an input that cannot be one, an
-// output that exists. BadDataError: an input without a readable document ("file:line:
-// ...").
+// Nothing is written under the final names before all input is read; PREFIX.json comes last. Work in progress
+// is in PREFIX.bin.part and beside it (prepare_state.h); when it was interrupted, by whatever, the same call
+// goes on from the last commit, and its result is byte for byte that of an undisturbed one. What came from
+// inputs that are another or have changed, and from all behind the first of them, is made anew; other options
+// or another tokenizer begin anew. `note` tells. Empty documents are left out. With a tokenizer file, what it
+// puts before and behind a text is there, and the result does not depend on the number of threads; each text
+// and some MiB a thread are in memory. UsageError: no such tokenizer, one without an end-of-document token
+// where it is asked for, an input that cannot be one, an output that exists. BadDataError: an input without a
+// readable document ("file:line:
+// ..."). CancelledError: `stop`. After an error
+// what was committed stays, and the message says so.
 absl::StatusOr<PreparedDataset> Prepare(const PrepareOptions& options);
+
+// An interrupted preparation left something to go on from.
+bool CanGoOn(const std::string& prefix);
 
 // The text of PREFIX.json, schema "trainctl.dataset.v1".
 std::string DatasetJson(const PreparedDataset& dataset);

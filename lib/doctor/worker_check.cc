@@ -55,7 +55,7 @@ std::string HowToMend(const std::string& output) {
   if (absl::StrContains(output, "error while loading shared libraries")) {
     return "; the worker finds LibTorch where the build found it: put that folder back, or build again with "
            "./dev build "
-           "(TRAINCTL_LIBTORCH names another one)";
+           "(TRAINCTL_LIBTORCH names another one); in a bundle, run its ./setup";
   }
   return "; ./dev build makes it anew";
 }

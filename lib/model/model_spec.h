@@ -74,7 +74,8 @@ int64_t NumParameters(const ModelSpec& spec);
 
 // Floating-point operations of one training step per token, forward plus backward, matrix products
 // only, causal attention counted at half: 6 N' + 6 L h_attn s with N' the weights that multiply
-// (no input embedding). Recompute is not counted.
+// (no input embedding) and h_attn = heads * head_dim. Recompute is not counted. (PaLM's appendix B counts all
+// scores, 12 L h_attn s, and every parameter: planner/utilization.h.)
 double FlopsPerToken(const ModelSpec& spec, int64_t seq_len);
 
 // Named presets, from "toy-1m" to "llama3.1-405b". PresetNames is sorted by size.

@@ -4,7 +4,9 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "model/segment.h"
+#include <cstdint>
+
+#include "nn/token_view.h"
 
 namespace trainctl::nn {
 
@@ -16,12 +18,27 @@ struct AttentionShape {
   int64_t head_dim = 0;
 };
 
-// Writes out [n, heads * head_dim] and lse [heads, n] (fp32). `document` is [batch, seq_len].
-void AttentionForward(const AttentionShape& shape, const at::Tensor& qkv, const int32_t* document,
+// Writes out [n, heads * head_dim] and lse [heads, n] (fp32), the log of each row's sum of exponentials.
+void AttentionForward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view,
                       at::Tensor& out, at::Tensor& lse);
 // Writes dqkv (the shape of qkv).
-void AttentionBackward(const AttentionShape& shape, const at::Tensor& qkv, const int32_t* document,
+void AttentionBackward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view,
                        const at::Tensor& out, const at::Tensor& lse, const at::Tensor& dout,
                        at::Tensor& dqkv);
+
+// The same by whole matrices of scores, with a temporary of [heads, tokens, tokens] fp32 per document: for
+// devices and element types that no fused attention serves, and as the reference of tests.
+void ReferenceAttentionForward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view,
+                               at::Tensor& out, at::Tensor& lse);
+void ReferenceAttentionBackward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view,
+                                const at::Tensor& out, const at::Tensor& lse, const at::Tensor& dout,
+                                at::Tensor& dqkv);
+
+// Flash attention (Dao 2023) over packed documents, bf16 on CUDA.
+bool FlashServes(const AttentionShape& shape, const at::Tensor& qkv);
+void FlashForward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view, at::Tensor& out,
+                  at::Tensor& lse);
+void FlashBackward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view,
+                   const at::Tensor& out, const at::Tensor& lse, const at::Tensor& dout, at::Tensor& dqkv);
 
 }  // namespace trainctl::nn

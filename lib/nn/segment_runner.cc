@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <numbers>
 #include <utility>
 
@@ -16,11 +15,9 @@
 namespace trainctl::nn {
 namespace {
 
-at::ScalarType ToAten(DType dtype) { return dtype == DType::kBF16 ? at::kBFloat16 : at::kFloat; }
+constexpr int64_t kFloatBytes = sizeof(float);
 
-at::Tensor View(void* data, int64_t rows, int64_t cols, at::ScalarType dtype) {
-  return at::from_blob(data, {rows, cols}, at::TensorOptions(dtype));
-}
+at::ScalarType ToAten(DType dtype) { return dtype == DType::kBF16 ? at::kBFloat16 : at::kFloat; }
 
 // Adds the time that it lives to a sum; null: does nothing.
 class ScopedSeconds {
@@ -56,7 +53,7 @@ double ScaleFrequency(double frequency, const model::RopeScaling& scaling) {
 
 }  // namespace
 
-RopeTables MakeRopeTables(const model::ModelSpec& spec, int64_t max_position) {
+RopeTables MakeRopeTables(const device::Device& device, const model::ModelSpec& spec, int64_t max_position) {
   const int64_t half = spec.head_dim / 2;
   RopeTables tables{at::empty({max_position, half}, at::kFloat), at::empty({max_position, half}, at::kFloat)};
   float* cos = tables.cos.data_ptr<float>();
@@ -73,6 +70,7 @@ RopeTables MakeRopeTables(const model::ModelSpec& spec, int64_t max_position) {
       sin[p * half + j] = std::sin(angle);
     }
   }
+  if (!device.is_cpu()) tables = {tables.cos.to(device.torch()), tables.sin.to(device.torch())};
   return tables;
 }
 
@@ -86,8 +84,8 @@ class SegmentRunner::Pass {
         dtype_(ToAten(runner.segment_.dtype)),
         n_(runner.segment_.shape.tokens()),
         hidden_(runner.spec_.hidden),
-        cpu_(kernels::Cpu()),
-        typed_(cpu_.For(runner.segment_.dtype)),
+        device_(runner.device_),
+        typed_(device_.kernels().For(runner.segment_.dtype)),
         values_(runner.segment_.values.size()),
         gradients_(runner.segment_.values.size()) {}
 
@@ -122,7 +120,7 @@ class SegmentRunner::Pass {
   at::Tensor& Gradient(int value) { return gradients_[static_cast<size_t>(value)]; }
 
   // The head's last operator: logits in pieces of rows, loss, and with `scale` the gradients.
-  double CrossEntropy(float z_loss, float scale, bool want_gradient) {
+  void CrossEntropy(float z_loss, float scale, bool want_gradient, double* loss) {
     const model::Operator& op = r_.segment_.operators.back();
     const ScopedSeconds timer(r_.seconds_ == nullptr ? nullptr
                                                      : &r_.seconds_->forward[static_cast<size_t>(op.kind)]);
@@ -130,17 +128,16 @@ class SegmentRunner::Pass {
     const int64_t rows_at_once = model::LogitRowsAtOnce(r_.segment_.shape, vocab, r_.segment_.dtype);
     const at::Tensor& x = Value(op.inputs[0]);
     const at::Tensor weight = Matrix(op.weights, vocab, hidden_);
-    double loss = 0;
     at::Tensor dx;
-    if (want_gradient) dx = at::empty({n_, hidden_}, dtype_);
-    at::Tensor logits = at::empty({rows_at_once, vocab}, dtype_);
+    if (want_gradient) dx = Empty({n_, hidden_});
+    at::Tensor logits = Empty({rows_at_once, vocab});
     bool accumulate = want_gradient && Bound(op.weights[0]).accumulate;
     for (int64_t begin = 0; begin < n_; begin += rows_at_once) {
       const int64_t rows = std::min(rows_at_once, n_ - begin);
       const at::Tensor x_rows = x.narrow(0, begin, rows);
       at::Tensor piece = logits.narrow(0, 0, rows);
       at::mm_out(piece, x_rows, weight.t());
-      loss += LossOfRows(piece, begin, rows, z_loss, want_gradient, scale);
+      AddLossOfRows(piece, begin, rows, z_loss, want_gradient, scale, loss);
       if (!want_gradient) continue;
       AddWeightGradient(op.weights, vocab, hidden_, piece, x_rows, accumulate);
       accumulate = true;
@@ -151,13 +148,12 @@ class SegmentRunner::Pass {
       Gradient(op.inputs[0]) = std::move(dx);
       Value(op.inputs[0]).reset();
     }
-    return loss;
   }
 
   at::Tensor Logits(const std::vector<int64_t>& rows) {
     const model::Operator& op = r_.segment_.operators.back();
     const at::Tensor weight = Matrix(op.weights, r_.spec_.vocab, hidden_);
-    const at::Tensor index = at::tensor(at::ArrayRef<int64_t>(rows), at::kLong);
+    const at::Tensor index = at::tensor(at::ArrayRef<int64_t>(rows), at::kLong).to(device_.torch());
     return at::mm(Value(op.inputs[0]).index_select(0, index), weight.t());
   }
 
@@ -170,8 +166,10 @@ class SegmentRunner::Pass {
 
   // Adjacent weights of one product seen as one matrix [rows, cols].
   at::Tensor Matrix(const std::vector<int>& weights, int64_t rows, int64_t cols) const {
-    return View(Bound(weights[0]).data, rows, cols, dtype_);
+    return device_.View(Bound(weights[0]).data, {rows, cols}, dtype_);
   }
+
+  at::Tensor Empty(at::IntArrayRef sizes) const { return at::empty(sizes, device_.Options(dtype_)); }
 
   void Allocate(const model::Operator& op) {
     for (size_t k = 0; k < op.outputs.size(); ++k) {
@@ -179,7 +177,7 @@ class SegmentRunner::Pass {
       if (k == 0 && op.in_place_of >= 0) {
         Value(op.outputs[0]) = Value(op.in_place_of);
       } else {
-        Value(op.outputs[k]) = at::empty({value.rows, value.cols}, ToAten(value.dtype));
+        Value(op.outputs[k]) = at::empty({value.rows, value.cols}, device_.Options(ToAten(value.dtype)));
       }
     }
   }
@@ -219,7 +217,7 @@ class SegmentRunner::Pass {
         Rope(Value(op.outputs[0]), 1.0f);
         return;
       case model::OpKind::kAttention:
-        AttentionForward(AttentionShapeOf(), Value(op.inputs[0]), view_.document, Value(op.outputs[0]),
+        AttentionForward(AttentionShapeOf(), Value(op.inputs[0]), view_, Value(op.outputs[0]),
                          Value(op.outputs[1]));
         return;
       case model::OpKind::kSwiGlu:
@@ -244,7 +242,7 @@ class SegmentRunner::Pass {
       case model::OpKind::kEmbedding: {
         const BoundParameter& table = Bound(op.weights[0]);
         if (!table.accumulate) {
-          std::memset(table.gradient, 0, static_cast<size_t>(r_.spec_.vocab * hidden_) * sizeof(float));
+          device_.Zero(table.gradient, r_.spec_.vocab * hidden_ * kFloatBytes);
         }
         typed_.embedding_backward(table.gradient, Gradient(op.outputs[0]).data_ptr(), view_.tokens, n_,
                                   hidden_);
@@ -260,7 +258,7 @@ class SegmentRunner::Pass {
         AddWeightGradient(op.weights, out, in, dy, Value(op.inputs[0]), Bound(op.weights[0]).accumulate);
         if (!op.biases.empty()) AddBiasGradient(Bound(op.biases[0]), dy);
         for (int value : drops) DropStorage(value);  // the weight gradient was their last reader
-        at::Tensor dx = at::empty({n_, in}, dtype_);
+        at::Tensor dx = Empty({n_, in});
         at::mm_out(dx, dy, Matrix(op.weights, out, in));
         Receive(op.inputs[0], std::move(dx));
         return;
@@ -272,7 +270,7 @@ class SegmentRunner::Pass {
       }
       case model::OpKind::kAttention: {
         at::Tensor dqkv = at::empty_like(Value(op.inputs[0]));
-        AttentionBackward(AttentionShapeOf(), Value(op.inputs[0]), view_.document, Value(op.outputs[0]),
+        AttentionBackward(AttentionShapeOf(), Value(op.inputs[0]), view_, Value(op.outputs[0]),
                           Value(op.outputs[1]), Gradient(op.outputs[0]), dqkv);
         Receive(op.inputs[0], std::move(dqkv));
         return;
@@ -307,22 +305,24 @@ class SegmentRunner::Pass {
     } else if (Gradient(input).use_count() > 1) {
       Gradient(input) = Gradient(input).clone();
     }
+    if (!weight.accumulate) device_.Zero(weight.gradient, hidden_ * kFloatBytes);
     const int chunks = NumChunks();
-    std::vector<float> partial(static_cast<size_t>(chunks * hidden_), 0.0f);
+    std::vector<float> partial;  // a sum per thread; a device adds where it belongs
+    if (device_.is_cpu()) partial.assign(static_cast<size_t>(chunks * hidden_), 0.0f);
     Rows([&](int64_t begin, int64_t end, int chunk) {
-      typed_.rms_norm_backward(Row(Gradient(input), begin), partial.data() + chunk * hidden_, Row(dy, begin),
-                               Row(Value(input), begin), Value(op.outputs[1]).data_ptr<float>() + begin,
-                               weight.data, add, end - begin, hidden_);
+      typed_.rms_norm_backward(
+          Row(Gradient(input), begin), partial.empty() ? weight.gradient : partial.data() + chunk * hidden_,
+          Row(dy, begin), Row(Value(input), begin), Value(op.outputs[1]).data_ptr<float>() + begin,
+          weight.data, add, end - begin, hidden_);
     });
-    if (!weight.accumulate) std::memset(weight.gradient, 0, static_cast<size_t>(hidden_) * sizeof(float));
-    for (int chunk = 0; chunk < chunks; ++chunk)
-      cpu_.f32.accumulate(weight.gradient, partial.data() + chunk * hidden_, hidden_);
+    for (int chunk = 0; chunk < chunks && !partial.empty(); ++chunk)
+      device_.kernels().f32.accumulate(weight.gradient, partial.data() + chunk * hidden_, hidden_);
   }
 
   // gradient (+)= dyᵀ x, over adjacent weights as one matrix [out, in].
   void AddWeightGradient(const std::vector<int>& weights, int64_t out, int64_t in, const at::Tensor& dy,
                          const at::Tensor& x, bool accumulate) {
-    at::Tensor gradient = View(Bound(weights[0]).gradient, out, in, at::kFloat);
+    at::Tensor gradient = device_.View(Bound(weights[0]).gradient, {out, in}, at::kFloat);
     if (dtype_ == at::kFloat) {
       if (accumulate) {
         gradient.addmm_(dy.t(), x);
@@ -331,10 +331,9 @@ class SegmentRunner::Pass {
       }
       return;
     }
-    at::Tensor product = at::empty({out, in}, dtype_);
+    at::Tensor product = Empty({out, in});
     at::mm_out(product, dy.t(), x);
-    const int64_t count = out * in;
-    at::parallel_for(0, count, (count + r_.threads_ - 1) / r_.threads_, [&](int64_t begin, int64_t end) {
+    InParts(out * in, [&](int64_t begin, int64_t end) {
       const void* source = static_cast<const char*>(product.data_ptr()) + begin * product.itemsize();
       (accumulate ? typed_.accumulate : typed_.assign)(gradient.data_ptr<float>() + begin, source,
                                                        end - begin);
@@ -342,7 +341,7 @@ class SegmentRunner::Pass {
   }
 
   void AddBiasGradient(const BoundParameter& bias, const at::Tensor& dy) {
-    if (!bias.accumulate) std::memset(bias.gradient, 0, static_cast<size_t>(dy.size(1)) * sizeof(float));
+    if (!bias.accumulate) device_.Zero(bias.gradient, dy.size(1) * kFloatBytes);
     typed_.bias_gradient(bias.gradient, dy.data_ptr(), n_, dy.size(1));
   }
 
@@ -352,23 +351,24 @@ class SegmentRunner::Pass {
     Gradient(value) = std::move(gradient);
   }
 
-  double LossOfRows(at::Tensor& logits, int64_t first, int64_t rows, float z_loss, bool want_gradient,
-                    float scale) {
+  void AddLossOfRows(at::Tensor& logits, int64_t first, int64_t rows, float z_loss, bool want_gradient,
+                     float scale, double* loss) {
+    const auto add = [&](double* sum, int64_t begin, int64_t end) {
+      typed_.cross_entropy(sum, Row(logits, begin), view_.targets + first + begin,
+                           view_.loss_mask + first + begin, z_loss, want_gradient, scale, end - begin,
+                           logits.size(1));
+    };
+    if (!device_.is_cpu()) return add(loss, 0, rows);
     const int chunks = NumChunks();
     std::vector<double> partial(static_cast<size_t>(chunks), 0.0);
     const int64_t each = (rows + chunks - 1) / chunks;
     at::parallel_for(0, chunks, 1, [&](int64_t chunk_begin, int64_t chunk_end) {
       for (int64_t chunk = chunk_begin; chunk < chunk_end; ++chunk) {
         const int64_t begin = std::min(rows, chunk * each);
-        const int64_t end = std::min(rows, begin + each);
-        typed_.cross_entropy(&partial[static_cast<size_t>(chunk)], Row(logits, begin),
-                             view_.targets + first + begin, view_.loss_mask + first + begin, z_loss,
-                             want_gradient, scale, end - begin, logits.size(1));
+        add(&partial[static_cast<size_t>(chunk)], begin, std::min(rows, begin + each));
       }
     });
-    double loss = 0;
-    for (double part : partial) loss += part;
-    return loss;
+    for (double part : partial) *loss += part;
   }
 
   void Rope(at::Tensor& x, float sign) {
@@ -389,7 +389,17 @@ class SegmentRunner::Pass {
            row * tensor.stride(0) * static_cast<int64_t>(tensor.itemsize());
   }
 
-  int NumChunks() const { return static_cast<int>(std::min<int64_t>(r_.threads_, n_)); }
+  // A device shares its work out itself.
+  int NumChunks() const {
+    return device_.is_cpu() ? static_cast<int>(std::min<int64_t>(r_.threads_, n_)) : 1;
+  }
+
+  // Elements that do not depend on one another, shared out between threads.
+  template <typename Function>
+  void InParts(int64_t count, const Function& function) const {
+    if (!device_.is_cpu()) return function(0, count);
+    at::parallel_for(0, count, (count + r_.threads_ - 1) / r_.threads_, function);
+  }
 
   // Rows in a fixed number of chunks, so that sums are cut the same way on every run.
   template <typename Function>
@@ -411,15 +421,17 @@ class SegmentRunner::Pass {
   const at::ScalarType dtype_;
   const int64_t n_;
   const int64_t hidden_;
-  const kernels::Kernels& cpu_;
+  const device::Device& device_;
   const kernels::TypedKernels& typed_;
   std::vector<at::Tensor> values_;
   std::vector<at::Tensor> gradients_;
 };
 
-SegmentRunner::SegmentRunner(const model::ModelSpec& spec, const std::vector<model::Parameter>& inventory,
-                             model::Segment segment, const RopeTables* rope, int threads)
-    : spec_(spec),
+SegmentRunner::SegmentRunner(const device::Device& device, const model::ModelSpec& spec,
+                             const std::vector<model::Parameter>& inventory, model::Segment segment,
+                             const RopeTables* rope, int threads)
+    : device_(device),
+      spec_(spec),
       inventory_(inventory),
       segment_(std::move(segment)),
       lifetimes_(model::ComputeLifetimes(segment_)),
@@ -460,17 +472,17 @@ at::Tensor SegmentRunner::LossAndGradient(const BoundParameters& parameters, con
   Pass pass(*this, parameters, view);
   pass.SetInput(input);
   pass.RunForward(segment_.operators.size() - 1, lifetimes_.forward_drops);
-  *loss += pass.CrossEntropy(z_loss, scale, true);
+  pass.CrossEntropy(z_loss, scale, true, loss);
   pass.RunBackward(segment_.operators.size() - 1);
   return pass.Gradient(segment_.input);
 }
 
-double SegmentRunner::Loss(const BoundParameters& parameters, const at::Tensor& input,
-                           const TokenView& view) const {
+void SegmentRunner::Loss(const BoundParameters& parameters, const at::Tensor& input, const TokenView& view,
+                         double* loss) const {
   Pass pass(*this, parameters, view);
   pass.SetInput(input);
   pass.RunForward(segment_.operators.size() - 1, lifetimes_.inference_drops);
-  return pass.CrossEntropy(0, 0, false);
+  pass.CrossEntropy(0, 0, false, loss);
 }
 
 at::Tensor SegmentRunner::Logits(const BoundParameters& parameters, const at::Tensor& input,

@@ -1,10 +1,11 @@
-// Runs segments (model/segment.h) with tensors on the CPU: forward, backward, and for the head loss
+// Runs segments (model/segment.h) with tensors on a device: forward, backward, and for the head loss
 // and gradient in one pass. No autograd: what is saved, what is dropped and when is the table's
 // word, and Analyze() counts the same bytes.
 //
 // Shapes: n = batch * seq_len tokens, activations [n, hidden] in the compute dtype. Matrix products
-// are ATen's; everything else is kernels/. Not collective. One thread at a time per runner. ATen
-// throws; the callers of lib/parallel catch.
+// and attention are ATen's; everything else is the device's kernels. All memory is the device's, and work
+// is queued on the calling thread's stream. Not collective. One thread at a time per runner. ATen throws;
+// the callers of lib/parallel catch.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,19 +16,11 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/kernels.h"
+#include "device/device.h"
 #include "model/segment.h"
+#include "nn/token_view.h"
 
 namespace trainctl::nn {
-
-// The token side of one micro-batch, borrowed. Each [batch, seq_len].
-struct TokenView {
-  const int32_t* tokens = nullptr;
-  const int32_t* targets = nullptr;
-  const int32_t* positions = nullptr;
-  const int32_t* document = nullptr;
-  const uint8_t* loss_mask = nullptr;
-};
 
 // Where one parameter lies just now. `data` is in the compute dtype, `gradient` is fp32 (null when
 // no gradient is wanted). With accumulate false the first write replaces what is there.
@@ -42,7 +35,7 @@ using BoundParameters = std::map<int, BoundParameter>;  // by inventory index
 struct RopeTables {
   at::Tensor cos, sin;
 };
-RopeTables MakeRopeTables(const model::ModelSpec& spec, int64_t max_position);
+RopeTables MakeRopeTables(const device::Device& device, const model::ModelSpec& spec, int64_t max_position);
 
 // Activations kept from forward to backward, by value id.
 using Saved = std::map<int, at::Tensor>;
@@ -56,12 +49,14 @@ struct OperatorSeconds {
 
 class SegmentRunner {
  public:
-  SegmentRunner(const model::ModelSpec& spec, const std::vector<model::Parameter>& inventory,
-                model::Segment segment, const RopeTables* rope, int threads);
+  SegmentRunner(const device::Device& device, const model::ModelSpec& spec,
+                const std::vector<model::Parameter>& inventory, model::Segment segment,
+                const RopeTables* rope, int threads);
 
   const model::Segment& segment() const { return segment_; }
 
-  // From now on the time of every operator is added to `seconds`, which must outlive this.
+  // From now on the time of every operator is added to `seconds`, which must outlive this. For the CPU alone:
+  // elsewhere it would be the time to queue them.
   void MeasureInto(OperatorSeconds* seconds) { seconds_ = seconds; }
 
   // Returns the output. `saved` receives what backward needs; null: nothing is kept.
@@ -73,18 +68,20 @@ class SegmentRunner {
   at::Tensor Backward(const BoundParameters& parameters, const at::Tensor& input, const TokenView& view,
                       Saved saved, at::Tensor output_gradient) const;
 
-  // Head only. Adds the summed loss over unmasked targets to *loss; gradients are scaled by `scale`
-  // (1 / global loss tokens). Returns the input's gradient.
+  // Head only. Adds the summed loss over unmasked targets to *loss, which is memory of the device; gradients
+  // are scaled by `scale` (1 / global loss tokens). Returns the input's gradient.
   at::Tensor LossAndGradient(const BoundParameters& parameters, const at::Tensor& input,
                              const TokenView& view, float z_loss, float scale, double* loss) const;
-  // Head only, no gradient.
-  double Loss(const BoundParameters& parameters, const at::Tensor& input, const TokenView& view) const;
+  // Head only, no gradient. Adds to *loss likewise.
+  void Loss(const BoundParameters& parameters, const at::Tensor& input, const TokenView& view,
+            double* loss) const;
   // Head only: logits of the given rows, [rows, vocab] in the compute dtype.
   at::Tensor Logits(const BoundParameters& parameters, const at::Tensor& input,
                     const std::vector<int64_t>& rows) const;
 
  private:
   class Pass;
+  const device::Device& device_;
   model::ModelSpec spec_;
   const std::vector<model::Parameter>& inventory_;
   model::Segment segment_;

@@ -4,12 +4,10 @@
 
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <utility>
 
 #include "base/status.h"
-#include "kernels/kernels.h"
-#include "nn/counting_allocator.h"
+#include "device/device.h"
 
 namespace trainctl::parallel {
 namespace {
@@ -38,7 +36,7 @@ class Executor::Pass {
       : e_(executor),
         ledger_(executor.state_.ledger()),
         schedule_(schedule),
-        micro_batches_(micro_batches),
+        host_micro_batches_(micro_batches),
         update_(update),
         hidden_(executor.runners_.size() + 1),
         saved_(executor.runners_.size()) {
@@ -48,13 +46,14 @@ class Executor::Pass {
   }
 
   absl::Status Run() {
-    if (static_cast<int>(micro_batches_.size()) != schedule_.num_micro_batches) {
+    if (static_cast<int>(host_micro_batches_.size()) != schedule_.num_micro_batches) {
       return InternalError(absl::StrCat("the schedule has ", schedule_.num_micro_batches,
-                                        " micro-batches, the batch has ", micro_batches_.size()));
+                                        " micro-batches, the batch has ", host_micro_batches_.size()));
     }
     e_.events_.Reset(schedule_.instructions.size());
     e_.phase_seconds_.clear();
     e_.operator_seconds_ = {};
+    Upload();
     for (size_t i = 0; i < schedule_.instructions.size(); ++i) {
       const Instruction& instruction = schedule_.instructions[i];
       const int event = static_cast<int>(i);
@@ -62,9 +61,8 @@ class Executor::Pass {
         Stream& stream = *e_.streams_[static_cast<size_t>(instruction.stream)];
         stream.Launch(instruction.waits, event, [this, &instruction, i] {
           const int64_t begin_ns = SpanClock();
-          const absl::Status status = Annotated(instruction, Communicate(instruction));
-          EndSpan(i, begin_ns);
-          return status;
+          TRAINCTL_RETURN_IF_ERROR(Annotated(instruction, Communicate(instruction)));
+          return EndSpan(i, begin_ns);
         });
         continue;
       }
@@ -76,7 +74,7 @@ class Executor::Pass {
         const int64_t begin_ns = SpanClock();
         if (e_.hook_) e_.hook_(instruction);
         status = Annotated(instruction, Compute(instruction));
-        EndSpan(i, begin_ns);
+        if (status.ok()) status = EndSpan(i, begin_ns);
       }
       e_.phase_seconds_[std::string(schedule::OpName(instruction.op))] += Now() - begin;
       if (!status.ok()) {
@@ -89,12 +87,20 @@ class Executor::Pass {
     for (auto& stream : e_.streams_) {
       if (stream) stream->Drain();
     }
+    // What the next pass launches on other streams, and what the host does with the state, comes after this.
+    if (e_.events_.status().ok()) e_.events_.Fail(e_.device_.Synchronize());
     e_.phase_seconds_["wait"] += Now() - drain_begin;
     return e_.events_.status();
   }
 
+  // Of the loss over this rank's unmasked targets so far. Waits for the device.
+  double LocalLoss() const {
+    double loss = 0;
+    e_.device_.CopyToHost(&loss, e_.loss_, sizeof(loss));
+    return loss;
+  }
+
   StepResult result;
-  double local_loss = 0;
   int64_t local_loss_tokens = 0;
 
  private:
@@ -107,8 +113,18 @@ class Executor::Pass {
     if (!e_.span_hook_) return 0;
     return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
   }
-  void EndSpan(size_t instruction, int64_t begin_ns) const {
-    if (e_.span_hook_) e_.span_hook_(instruction, begin_ns, SpanClock());
+  // A traced instruction is done when its work on the device is.
+  absl::Status EndSpan(size_t instruction, int64_t begin_ns) const {
+    if (!e_.span_hook_) return absl::OkStatus();
+    TRAINCTL_RETURN_IF_ERROR(e_.device_.Synchronize());
+    e_.span_hook_(instruction, begin_ns, SpanClock());
+    return absl::OkStatus();
+  }
+
+  void Upload() {
+    e_.device_.Zero(e_.loss_, sizeof(double));
+    for (const nn::TokenView& view : host_micro_batches_)
+      micro_batches_.emplace_back(e_.device_, view, e_.options_.shape);
   }
 
   absl::Status Communicate(const Instruction& instruction) {
@@ -230,7 +246,7 @@ class Executor::Pass {
     return e_.runners_[static_cast<size_t>(i.block)];
   }
   const nn::TokenView& View(const Instruction& i) const {
-    return micro_batches_[static_cast<size_t>(i.micro_batch)];
+    return micro_batches_[static_cast<size_t>(i.micro_batch)].view();
   }
   at::Tensor& Hidden(int block, int m) { return hidden_[static_cast<size_t>(block)][static_cast<size_t>(m)]; }
   nn::Saved& SavedOf(const Instruction& i) {
@@ -248,8 +264,9 @@ class Executor::Pass {
 
   void Loss(const Instruction& i) {
     at::Tensor input = std::move(Hidden(i.block, i.micro_batch));
-    local_loss += Runner(i).Loss(Bind(i), input, View(i));
-    local_loss_tokens += CountMasked(View(i).loss_mask, e_.options_.shape.tokens());
+    Runner(i).Loss(Bind(i), input, View(i), e_.loss_);
+    local_loss_tokens += CountMasked(host_micro_batches_[static_cast<size_t>(i.micro_batch)].loss_mask,
+                                     e_.options_.shape.tokens());
   }
 
   void LossAndGradient(const Instruction& i) {
@@ -258,7 +275,7 @@ class Executor::Pass {
         result.loss_tokens > 0 ? static_cast<float>(1.0 / static_cast<double>(result.loss_tokens)) : 0.0f;
     const at::Tensor input = std::move(Hidden(i.block, i.micro_batch));
     gradient_[static_cast<size_t>(i.micro_batch)] =
-        Runner(i).LossAndGradient(bound, input, View(i), update_->z_loss, scale, &local_loss);
+        Runner(i).LossAndGradient(bound, input, View(i), update_->z_loss, scale, e_.loss_);
   }
 
   void Backward(const Instruction& i) {
@@ -273,7 +290,7 @@ class Executor::Pass {
 
   absl::Status CountLossTokens() {
     int64_t local = 0;
-    for (const nn::TokenView& view : micro_batches_)
+    for (const nn::TokenView& view : host_micro_batches_)
       local += CountMasked(view.loss_mask, e_.options_.shape.tokens());
     double count = static_cast<double>(local);
     TRAINCTL_RETURN_IF_ERROR(e_.ReduceOverData(sharding::kLossTokensReduction, absl::MakeSpan(&count, 1)));
@@ -282,20 +299,22 @@ class Executor::Pass {
   }
 
   absl::Status ReduceLoss() {
-    double loss = local_loss;
+    double loss = LocalLoss();
     TRAINCTL_RETURN_IF_ERROR(e_.ReduceOverData(sharding::kLossReduction, absl::MakeSpan(&loss, 1)));
     result.loss = result.loss_tokens > 0 ? loss / static_cast<double>(result.loss_tokens) : 0.0;
     return absl::OkStatus();
   }
 
   absl::Status GradNorm() {
-    double squares = 0;
+    e_.device_.Zero(e_.squares_, sizeof(double));
     for (const sharding::Bucket& bucket : ledger_.buckets()) {
       const float* part = e_.state_.gradient_part(bucket.block);
       for (const sharding::ParameterRange& range : e_.state_.OwnRanges(bucket.block)) {
-        kernels::Cpu().sum_of_squares(&squares, part + range.offset, range.count);
+        e_.device_.kernels().sum_of_squares(e_.squares_, part + range.offset, range.count);
       }
     }
+    double squares = 0;
+    e_.device_.CopyToHost(&squares, e_.squares_, sizeof(squares));
     TRAINCTL_RETURN_IF_ERROR(
         e_.GroupsOf(StreamId::kCompute)
             .dp_shard.AllReduceScalars(sharding::kGradNormReduction, absl::MakeSpan(&squares, 1)));
@@ -321,13 +340,18 @@ class Executor::Pass {
     for (const sharding::ParameterRange& range : e_.state_.OwnRanges(bucket)) {
       options.weight_decay =
           update_->decay[static_cast<size_t>(range.parameter)] ? update_->weight_decay : 0.0f;
-      at::parallel_for(0, range.count, (range.count + e_.options_.threads - 1) / e_.options_.threads,
-                       [&](int64_t begin, int64_t end) {
-                         const int64_t at = range.offset + begin;
-                         kernels::Cpu().adamw(e_.state_.master(bucket) + at, e_.state_.exp_avg(bucket) + at,
-                                              e_.state_.exp_avg_sq(bucket) + at,
-                                              e_.state_.gradient_part(bucket) + at, options, end - begin);
-                       });
+      const auto update = [&](int64_t begin, int64_t end) {
+        const int64_t at = range.offset + begin;
+        e_.device_.kernels().adamw(e_.state_.master(bucket) + at, e_.state_.exp_avg(bucket) + at,
+                                   e_.state_.exp_avg_sq(bucket) + at, e_.state_.gradient_part(bucket) + at,
+                                   options, end - begin);
+      };
+      if (e_.device_.is_cpu()) {
+        at::parallel_for(0, range.count, (range.count + e_.options_.threads - 1) / e_.options_.threads,
+                         update);
+      } else {
+        update(0, range.count);
+      }
     }
     if (!ledger_.parameters_sharded()) e_.state_.CastMaster(bucket, e_.state_.parameters(bucket));
   }
@@ -335,7 +359,8 @@ class Executor::Pass {
   Executor& e_;
   const sharding::Ledger& ledger_;
   const schedule::Schedule& schedule_;
-  absl::Span<const nn::TokenView> micro_batches_;
+  absl::Span<const nn::TokenView> host_micro_batches_;
+  std::vector<nn::DeviceTokens> micro_batches_;
   const UpdateOptions* update_;
   std::vector<std::vector<at::Tensor>> hidden_;  // [block][micro-batch]: the input of that block
   std::vector<std::vector<nn::Saved>> saved_;    // [block][micro-batch]
@@ -344,20 +369,33 @@ class Executor::Pass {
 
 Executor::Executor(const model::ModelSpec& spec, ShardedState& state, StreamGroups& groups,
                    const schedule::BuildOptions& options)
-    : spec_(spec), state_(state), groups_(groups), options_(options) {
+    : spec_(spec),
+      device_(state.device()),
+      state_(state),
+      groups_(groups),
+      options_(options),
+      events_(device_) {
   {
-    const nn::ScopedMemoryTag tag(MemoryTag(schedule::Category::kBuffers));
-    rope_ = nn::MakeRopeTables(spec, options.shape.seq_len);
+    const device::ScopedMemoryTag tag(device_, MemoryTag(schedule::Category::kBuffers));
+    rope_ = nn::MakeRopeTables(device_, spec, options.shape.seq_len);
   }
+  if (device_.is_cpu()) {
+    loss_ = host_sums_.data();
+  } else {
+    device_sums_ = at::zeros({2}, device_.Options(at::kDouble));
+    loss_ = device_sums_.data_ptr<double>();
+  }
+  squares_ = loss_ + 1;
   const model::SegmentOptions segment_options{options.shape, options.compute_dtype, options.threads};
   const std::vector<model::Parameter>& inventory = state.ledger().inventory();
   for (int block = 0; block <= model::HeadBlock(spec); ++block) {
-    runners_.emplace_back(spec, inventory, model::BuildSegment(spec, inventory, block, segment_options),
-                          &rope_, static_cast<int>(options.threads));
-    runners_.back().MeasureInto(&operator_seconds_);
+    runners_.emplace_back(device_, spec, inventory,
+                          model::BuildSegment(spec, inventory, block, segment_options), &rope_,
+                          static_cast<int>(options.threads));
+    if (device_.is_cpu()) runners_.back().MeasureInto(&operator_seconds_);
   }
-  streams_[static_cast<size_t>(StreamId::kGather)] = std::make_unique<Stream>(events_);
-  streams_[static_cast<size_t>(StreamId::kReduce)] = std::make_unique<Stream>(events_);
+  streams_[static_cast<size_t>(StreamId::kGather)] = std::make_unique<Stream>(device_, events_);
+  streams_[static_cast<size_t>(StreamId::kReduce)] = std::make_unique<Stream>(device_, events_);
 }
 
 Executor::~Executor() = default;
@@ -376,7 +414,7 @@ absl::StatusOr<EvalSums> Executor::RunForward(const schedule::Schedule& schedule
   slot_bucket_.assign(schedule.parameter_slots.size(), -1);
   Pass pass(*this, schedule, micro_batches, nullptr);
   TRAINCTL_RETURN_IF_ERROR(pass.Run());
-  return EvalSums{pass.local_loss, pass.local_loss_tokens};
+  return EvalSums{pass.LocalLoss(), pass.local_loss_tokens};
 }
 
 std::map<std::string, double> Executor::operator_seconds() const {

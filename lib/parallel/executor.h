@@ -75,9 +75,11 @@ class Executor {
   // Between passes; null: none.
   void SetSpanHook(SpanHook hook) { span_hook_ = std::move(hook); }
 
-  // Seconds of the last pass spent on the compute thread per instruction kind, and waiting.
+  // Seconds of the last pass spent on the compute thread per instruction kind, and waiting. On a device: to
+  // queue them, and most of the step in waiting; with a span hook every instruction waits for its own work.
   const std::map<std::string, double>& phase_seconds() const { return phase_seconds_; }
-  // Of the last pass, by operator: "linear", "linear backward". Those that did not run are absent.
+  // Of the last pass, by operator: "linear", "linear backward". Those that did not run are absent; on a
+  // device all are.
   std::map<std::string, double> operator_seconds() const;
 
  private:
@@ -87,6 +89,7 @@ class Executor {
   const model::ModelSpec& spec_;
   DataGroups& GroupsOf(schedule::StreamId stream) { return groups_[static_cast<size_t>(stream)]; }
 
+  const device::Device& device_;  // the state's
   ShardedState& state_;
   StreamGroups& groups_;
   schedule::BuildOptions options_;
@@ -98,6 +101,11 @@ class Executor {
   SpanHook span_hook_;
   std::map<std::string, double> phase_seconds_;
   nn::OperatorSeconds operator_seconds_;
+  // Sums of a pass, in the device's memory: of losses, and of the gradients' squares.
+  std::array<double, 2> host_sums_ = {};
+  at::Tensor device_sums_;
+  double* loss_ = nullptr;
+  double* squares_ = nullptr;
   std::vector<int> slot_bucket_;  // what each parameter slot holds, to catch a stale one
 };
 

@@ -2,9 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include <cstring>
-
-#include "nn/counting_allocator.h"
+#include "device/device.h"
 
 namespace trainctl::parallel {
 
@@ -14,8 +12,9 @@ OptimizerCopy::OptimizerCopy(const ShardedState& state) : state_(state) {
     offsets_.push_back(numel);
     numel += 3 * bucket.shard_numel;
   }
-  const nn::ScopedMemoryTag tag(MemoryTag(schedule::Category::kBuffers));
-  storage_ = at::zeros({numel}, at::kFloat);
+  const device::ScopedMemoryTag tag(device::Device::Cpu(), MemoryTag(schedule::Category::kBuffers));
+  // Pinned, so that a device copies at the full rate of its link.
+  storage_ = at::zeros({numel}, at::TensorOptions(at::kFloat).pinned_memory(!state.device().is_cpu()));
 }
 
 void OptimizerCopy::Take() {
@@ -23,7 +22,7 @@ void OptimizerCopy::Take() {
   for (const sharding::Bucket& bucket : state_.ledger().buckets()) {
     for (const float* from :
          {state_.master(bucket.block), state_.exp_avg(bucket.block), state_.exp_avg_sq(bucket.block)}) {
-      std::memcpy(to, from, static_cast<size_t>(bucket.shard_numel) * sizeof(float));
+      state_.device().CopyToHost(to, from, bucket.shard_numel * static_cast<int64_t>(sizeof(float)));
       to += bucket.shard_numel;
     }
   }

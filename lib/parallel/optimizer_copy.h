@@ -13,7 +13,7 @@ namespace trainctl::parallel {
 class OptimizerCopy {
  public:
   // Allocates what the schedule calls "checkpoint copy" (BuildOptions::checkpoint_copy): 12 bytes for each
-  // element of this rank's shards.
+  // element of this rank's shards. Host memory, wherever the state is.
   explicit OptimizerCopy(const ShardedState& state);
 
   void Take();  // no step may be running

@@ -6,27 +6,26 @@
 
 #include "base/counter_rng.h"
 #include "base/status.h"
-#include "kernels/kernels.h"
-#include "nn/counting_allocator.h"
 
 namespace trainctl::parallel {
 
-StreamGroups MakeStreamGroups(comm::Communicator& communicator, const sharding::Mesh& mesh) {
+absl::StatusOr<StreamGroups> MakeStreamGroups(comm::Communicator& communicator, const sharding::Mesh& mesh) {
   const int rank = communicator.rank();
   const auto group = [&](sharding::Axis axis) {
     return communicator.MakeGroup(mesh.Group(rank, axis), std::string(sharding::AxisName(axis)));
   };
   StreamGroups groups;
   for (DataGroups& of_stream : groups) {
-    of_stream.dp_shard = group(sharding::Axis::kDpShard);
-    of_stream.dp_replicate = group(sharding::Axis::kDpReplicate);
+    TRAINCTL_ASSIGN_OR_RETURN(of_stream.dp_shard, group(sharding::Axis::kDpShard));
+    TRAINCTL_ASSIGN_OR_RETURN(of_stream.dp_replicate, group(sharding::Axis::kDpReplicate));
   }
   return groups;
 }
 
-ShardedState::ShardedState(const sharding::Ledger& ledger, const schedule::Schedule& schedule,
-                           DType compute_dtype, int rank)
-    : ledger_(ledger),
+ShardedState::ShardedState(const device::Device& device, const sharding::Ledger& ledger,
+                           const schedule::Schedule& schedule, DType compute_dtype, int rank)
+    : device_(device),
+      ledger_(ledger),
       compute_dtype_(compute_dtype),
       rank_(rank),
       shard_index_(ledger.mesh().coordinate(rank, sharding::Axis::kDpShard)) {
@@ -38,8 +37,8 @@ ShardedState::ShardedState(const sharding::Ledger& ledger, const schedule::Sched
   }
   using schedule::Category;
   const auto own = [&](int64_t numel, at::ScalarType dtype, Category category) {
-    const nn::ScopedMemoryTag tag(MemoryTag(category));
-    storage_.push_back(at::zeros({numel}, dtype));
+    const device::ScopedMemoryTag tag(device_, MemoryTag(category));
+    storage_.push_back(at::zeros({numel}, device_.Options(dtype)));
     return static_cast<char*>(storage_.back().data_ptr());
   };
   char* whole_parameters =
@@ -70,19 +69,12 @@ ShardedState::ShardedState(const sharding::Ledger& ledger, const schedule::Sched
     full_offset += bucket.padded_numel;
     shard_offset += bucket.shard_numel;
   }
-  const nn::ScopedMemoryTag tag(MemoryTag(Category::kBuffers));
+  const device::ScopedMemoryTag tag(device_, MemoryTag(Category::kBuffers));
   for (const schedule::Slot& slot : schedule.parameter_slots)
-    parameter_slot_tensors_.push_back(at::zeros({slot.numel}, aten_dtype));
+    parameter_slot_tensors_.push_back(at::zeros({slot.numel}, device_.Options(aten_dtype)));
   for (const schedule::Slot& slot : schedule.gradient_slots)
-    gradient_slot_tensors_.push_back(at::zeros({slot.numel}, at::kFloat));
-  int64_t receive_bytes = 0;
-  int64_t largest = 0;
-  for (const sharding::Bucket& bucket : ledger.buckets()) largest = std::max(largest, bucket.padded_numel);
-  for (sharding::Axis axis : {sharding::Axis::kDpShard, sharding::Axis::kDpReplicate}) {
-    receive_bytes =
-        std::max(receive_bytes, schedule::ReceiveBufferBytes(largest, ledger.mesh().degree(axis)));
-  }
-  receive_buffer_ = at::zeros({receive_bytes / 4}, at::kFloat);
+    gradient_slot_tensors_.push_back(at::zeros({slot.numel}, device_.Options(at::kFloat)));
+  receive_buffer_ = at::zeros({schedule.receive_buffer_bytes / 4}, device_.Options(at::kFloat));
 }
 
 absl::Span<float> ShardedState::receive_buffer() const {
@@ -90,18 +82,22 @@ absl::Span<float> ShardedState::receive_buffer() const {
 }
 
 void ShardedState::Initialize(uint64_t seed) {
+  constexpr int64_t kAtOnce = int64_t{1} << 20;
+  std::vector<float> values;
   for (const sharding::Bucket& bucket : ledger_.buckets()) {
     for (const sharding::ParameterRange& range : OwnRanges(bucket.block)) {
       const model::Parameter& parameter = ledger_.inventory()[static_cast<size_t>(range.parameter)];
-      float* target = master(bucket.block) + range.offset;
-      if (parameter.init != model::Init::kNormal) {
-        std::fill_n(target, range.count, parameter.init == model::Init::kOnes ? 1.0f : 0.0f);
-        continue;
-      }
       const uint64_t stream = StreamOf(parameter.name);
       const float std_dev = static_cast<float>(parameter.init_std);
-      for (int64_t i = 0; i < range.count; ++i) {
-        target[i] = std_dev * RandomNormal(seed, stream, static_cast<uint64_t>(range.begin + i));
+      for (int64_t done = 0; done < range.count; done += kAtOnce) {
+        const int64_t count = std::min(kAtOnce, range.count - done);
+        values.assign(static_cast<size_t>(count), parameter.init == model::Init::kOnes ? 1.0f : 0.0f);
+        for (int64_t i = 0; parameter.init == model::Init::kNormal && i < count; ++i) {
+          values[static_cast<size_t>(i)] =
+              std_dev * RandomNormal(seed, stream, static_cast<uint64_t>(range.begin + done + i));
+        }
+        device_.CopyToDevice(master(bucket.block) + range.offset + done, values.data(),
+                             count * static_cast<int64_t>(sizeof(float)));
       }
     }
   }
@@ -111,7 +107,7 @@ void ShardedState::CastMaster(int bucket, void* whole_bucket) const {
   const int64_t numel = ledger_.buckets()[index(bucket)].shard_numel;
   char* target = static_cast<char*>(whole_bucket) + shard_index_ * numel * DTypeBytes(compute_dtype_);
   if (target == reinterpret_cast<char*>(master(bucket))) return;
-  kernels::Cpu().For(compute_dtype_).from_float(target, master(bucket), numel);
+  device_.kernels().For(compute_dtype_).from_float(target, master(bucket), numel);
 }
 
 absl::Status ShardedState::MaterializeParameters(comm::Group& dp_shard) const {

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "comm/communicator.h"
+#include "device/device.h"
 #include "schedule/schedule.h"
 #include "sharding/ledger.h"
 
@@ -26,7 +27,7 @@ struct DataGroups {
 
 // One set for each stream, since a group serves one thread. Collective in order, not in time.
 using StreamGroups = std::array<DataGroups, schedule::kNumStreams>;
-StreamGroups MakeStreamGroups(comm::Communicator& communicator, const sharding::Mesh& mesh);
+absl::StatusOr<StreamGroups> MakeStreamGroups(comm::Communicator& communicator, const sharding::Mesh& mesh);
 
 // The tag under which the counting allocator keeps tensors of a category; the work of a step, which
 // nobody tags, is activations.
@@ -42,8 +43,11 @@ struct OptimizerParts {
 class ShardedState {
  public:
   // Allocates everything that `schedule` lists as persistent. `rank` is the global rank.
-  ShardedState(const sharding::Ledger& ledger, const schedule::Schedule& schedule, DType compute_dtype,
-               int rank);
+  // All pointers below are memory of `device`, which must outlive this.
+  ShardedState(const device::Device& device, const sharding::Ledger& ledger,
+               const schedule::Schedule& schedule, DType compute_dtype, int rank);
+
+  const device::Device& device() const { return device_; }
 
   const sharding::Ledger& ledger() const { return ledger_; }
   int rank() const { return rank_; }
@@ -78,6 +82,7 @@ class ShardedState {
  private:
   static size_t index(int i) { return static_cast<size_t>(i); }
 
+  const device::Device& device_;
   const sharding::Ledger& ledger_;
   DType compute_dtype_;
   int rank_;

@@ -8,6 +8,8 @@ namespace trainctl::parallel {
 
 namespace {
 
+constexpr int kNoEvent = -1;
+
 absl::Status Guarded(const std::function<absl::Status()>& work) {
   try {
     return work();
@@ -21,11 +23,13 @@ absl::Status Guarded(const std::function<absl::Status()>& work) {
 void EventSet::Reset(size_t num_events) {
   std::lock_guard lock(mutex_);
   done_.assign(num_events, false);
+  while (!device_.is_cpu() && events_.size() < num_events) events_.emplace_back(device_);
   failure_ = absl::OkStatus();
 }
 
 void EventSet::Record(int event) {
   std::lock_guard lock(mutex_);
+  if (!events_.empty()) events_[static_cast<size_t>(event)].Record();
   done_[static_cast<size_t>(event)] = true;
   changed_.notify_all();
 }
@@ -42,6 +46,9 @@ absl::Status EventSet::Wait(absl::Span<const int> events) {
     return !failure_.ok() || std::all_of(events.begin(), events.end(),
                                          [&](int event) { return done_[static_cast<size_t>(event)]; });
   });
+  if (failure_.ok() && !events_.empty()) {
+    for (int event : events) events_[static_cast<size_t>(event)].HoldStream();
+  }
   return failure_;
 }
 
@@ -50,7 +57,8 @@ absl::Status EventSet::status() const {
   return failure_;
 }
 
-Stream::Stream(EventSet& events) : events_(events), thread_([this] { Run(); }) {}
+Stream::Stream(const device::Device& device, EventSet& events)
+    : device_(device), events_(events), thread_([this] { Run(); }) {}
 
 Stream::~Stream() {
   {
@@ -68,11 +76,13 @@ void Stream::Launch(std::vector<int> waits, int event, std::function<absl::Statu
 }
 
 void Stream::Drain() {
+  if (!device_.is_cpu()) Launch({}, kNoEvent, [this] { return device_.Synchronize(); });
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return tasks_.empty() && !busy_; });
 }
 
 void Stream::Run() {
+  device_.UseNewStream();
   while (true) {
     Task task;
     {
@@ -88,7 +98,7 @@ void Stream::Run() {
     absl::Status status = events_.Wait(task.waits);
     if (status.ok()) status = Guarded(task.work);
     if (status.ok()) {
-      events_.Record(task.event);
+      if (task.event != kNoEvent) events_.Record(task.event);
     } else {
       events_.Fail(status);
     }

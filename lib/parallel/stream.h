@@ -1,7 +1,9 @@
-// Streams and events: the device interface that the executor sees. This is the CPU's: a stream is a
-// thread that runs what is launched on it in order; an event is done when the work it was recorded
-// after is done. Launch never blocks; Wait blocks the caller. The first failure stops everything
-// launched after it on any stream of the set.
+// Streams and events as the executor sees them. A stream is a thread that runs what is launched on it in
+// order; an event is recorded when the work before it has returned. On the CPU that is when it is done; on a
+// device the thread has a stream of the device, its work is queued there, and to wait for an event means to
+// wait until it is recorded and then to hold back one's own stream of the device until it is reached. Launch
+// never blocks; Wait blocks the caller. The first failure stops everything launched after it on any stream
+// of the set.
 #pragma once
 
 #include <condition_variable>
@@ -14,12 +16,14 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "device/device.h"
 
 namespace trainctl::parallel {
 
 // Events of one pass over a schedule, one per instruction. Thread safe.
 class EventSet {
  public:
+  explicit EventSet(const device::Device& device) : device_(device) {}
   void Reset(size_t num_events);
   void Record(int event);
   // Makes every Wait return `status` from now on; the first failure wins.
@@ -30,20 +34,22 @@ class EventSet {
  private:
   mutable std::mutex mutex_;
   std::condition_variable changed_;
+  const device::Device& device_;
   std::vector<bool> done_;
+  std::vector<device::Event> events_;  // by event; none on the CPU, where done is done
   absl::Status failure_;
 };
 
 class Stream {
  public:
-  explicit Stream(EventSet& events);
+  Stream(const device::Device& device, EventSet& events);
   ~Stream();  // runs what was launched, then ends
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
   // Runs `work` after the work before it and after `waits`; records `event`.
   void Launch(std::vector<int> waits, int event, std::function<absl::Status()> work);
-  // Blocks until everything launched has ended.
+  // Blocks until everything launched has ended, on the device too.
   void Drain();
 
  private:
@@ -54,6 +60,7 @@ class Stream {
   };
   void Run();
 
+  const device::Device& device_;
   EventSet& events_;
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -4,9 +4,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "base/units.h"
 #include "planner/search.h"
+#include "planner/utilization.h"
 
 namespace trainctl::planner {
 namespace {
@@ -216,6 +218,12 @@ absl::StatusOr<Plan> MakePlan(const recipe::Recipe& recipe, const cluster::Host&
   plan.memory_limit_bytes = ResolveMemoryLimit(recipe.cluster, host, plan.notes);
 
   plan.rates = RatesOf(plan, host, measured, devices);
+  const Peak peak = PeakOfWorker(recipe.cluster.device, plan.compute_dtype, plan.rates);
+  plan.peak_flops = peak.flops;
+  if (peak.flops > 0) {
+    plan.notes.push_back(
+        absl::StrFormat("MFU is of %.3g TFLOP/s per worker: %s", peak.flops / 1e12, peak.source));
+  }
 
   Problem problem{.spec = &recipe.model.spec,
                   .world_size = static_cast<int>(world_size),

@@ -57,6 +57,7 @@ struct Plan {
   std::string device = "cpu";
   int64_t num_parameters = 0;
   double flops_per_token = 0;
+  double peak_flops = 0;              // of a worker's device, for the MFU (utilization.h); 0: unknown
   Rates rates;                        // that the candidates' times are made of
   int64_t memory_limit_bytes = 0;     // tensor memory per worker
   MemoryReport predicted;             // of the chosen layout

@@ -241,6 +241,7 @@ std::string PlanToJson(const Plan& plan) {
                {"device", plan.device},
                {"num_parameters", plan.num_parameters},
                {"flops_per_token", plan.flops_per_token},
+               {"peak_flops", plan.peak_flops},
                {"rates", ToJson(plan.rates)},
                {"memory_limit_bytes", plan.memory_limit_bytes},
                {"predicted", ToJson(plan.predicted)},
@@ -268,6 +269,7 @@ absl::StatusOr<Plan> PlanFromJson(absl::string_view text, absl::string_view what
   reader.String("device", &plan.device);
   reader.Int("num_parameters", &plan.num_parameters, 1);
   reader.Double("flops_per_token", &plan.flops_per_token);
+  if (json.contains("peak_flops")) reader.Double("peak_flops", &plan.peak_flops);
   reader.Int("memory_limit_bytes", &plan.memory_limit_bytes, 0);
   TRAINCTL_RETURN_IF_ERROR(ReadLists(reader, &plan));
   TRAINCTL_RETURN_IF_ERROR(reader.status());

@@ -72,14 +72,14 @@ std::optional<Json> LastObject(const std::string& path) {
   return std::nullopt;
 }
 
-std::optional<double> Speed(const std::string& path) {
-  std::vector<std::string> lines = LastLines(path);
+// The median of the last steps.
+std::optional<double> Typical(std::vector<std::string> lines, const std::string& path, const char* key) {
   if (lines.size() > kStepsOfSpeed) lines.erase(lines.begin(), lines.end() - kStepsOfSpeed);
   std::vector<double> speeds;
   for (const std::string& line : lines) {
     const absl::StatusOr<Json> json = ParseJson(line, path);
     if (!json.ok() || !json->is_object()) continue;
-    const std::optional<double> speed = Number(*json, "tokens_per_second");
+    const std::optional<double> speed = Number(*json, key);
     if (speed.has_value() && std::isfinite(*speed)) speeds.push_back(*speed);
   }
   if (speeds.empty()) return std::nullopt;
@@ -135,7 +135,9 @@ RunSummary Summarize(const RunFolder& run, const std::function<bool(int64_t)>& p
     if (step != last->end() && step->is_number_integer()) summary.step = step->get<int64_t>();
     summary.loss = Number(*last, "loss");
   }
-  summary.tokens_per_second = Speed(run.timings_path());
+  const std::vector<std::string> timings = LastLines(run.timings_path());
+  summary.tokens_per_second = Typical(timings, run.timings_path(), "tokens_per_second");
+  summary.mfu = Typical(timings, run.timings_path(), "mfu");
   return summary;
 }
 

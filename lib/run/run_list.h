@@ -27,6 +27,7 @@ struct RunSummary {
   int64_t total_steps = -1;                 // of the stored recipe; -1: unknown
   std::optional<double> loss;               // of that step; may be infinite or not a number
   std::optional<double> tokens_per_second;  // median of the last steps
+  std::optional<double> mfu;                // of the same steps, where it is known
   int64_t checkpoint_step = -1;             // the newest, by its name; -1: none
 };
 

@@ -95,22 +95,47 @@ class DataParallelBuilder {
     AddValue("gradients", Category::kGradients, (ledger_.gradients_sharded() ? shard : full) * kFp32Bytes,
              true);
     AddValue("first and second moments", Category::kOptimizer, 2 * shard * kFp32Bytes, true);
-    if (options_.checkpoint_copy)
+    if (options_.checkpoint_copy && !options_.on_device)
       AddValue("checkpoint copy", Category::kBuffers, 3 * shard * kFp32Bytes, true);
     const int64_t rope_bytes = 2 * options_.shape.seq_len * (spec_.head_dim / 2) * kFp32Bytes;
     AddValue("rotary tables", Category::kBuffers, rope_bytes, true);
     AddReceiveBuffer();
+    AddTokens();
   }
 
-  // Reductions receive a piece from every peer before they sum in rank order.
   void AddReceiveBuffer() {
     int64_t largest = 0;
     for (const sharding::Bucket& bucket : ledger_.buckets()) largest = std::max(largest, bucket.padded_numel);
-    int64_t bytes = 0;
-    for (sharding::Axis axis : {sharding::Axis::kDpShard, sharding::Axis::kDpReplicate}) {
-      bytes = std::max(bytes, ReceiveBufferBytes(largest, ledger_.mesh().degree(axis)));
+    int64_t& bytes = schedule_.receive_buffer_bytes;
+    if (options_.on_device) {
+      bytes = WholeShardBytes(largest);
+    } else {
+      for (sharding::Axis axis : {sharding::Axis::kDpShard, sharding::Axis::kDpReplicate})
+        bytes = std::max(bytes, PieceBytes(largest, ledger_.mesh().degree(axis)));
     }
     if (bytes > 0) AddValue("receive buffer", Category::kBuffers, bytes, true);
+  }
+
+  // A rank-ordered sum of `numel` fp32 elements over `degree` ranks receives a piece from each peer at a
+  // time.
+  static int64_t PieceBytes(int64_t numel, int degree) {
+    if (degree <= 1) return 0;
+    const int64_t chunk_bytes = (numel + degree - 1) / degree * kFp32Bytes;
+    return (degree - 1) * std::min(chunk_bytes, kReducePieceBytes);
+  }
+
+  // A device's library overwrites its target, so what is to be added to a gradient shard arrives beside it.
+  int64_t WholeShardBytes(int64_t numel) const {
+    const int degree = ledger_.mesh().degree(sharding::Axis::kDpShard);
+    return ledger_.gradients_sharded() && degree > 1 ? numel / degree * kFp32Bytes : 0;
+  }
+
+  // Tokens, targets and positions (int32) and the loss mask (a byte) of every micro-batch.
+  void AddTokens() {
+    if (!options_.on_device) return;
+    constexpr int64_t kTokenBytes = 3 * sizeof(int32_t) + 1;
+    AddValue("tokens", Category::kBuffers, options_.num_micro_batches * options_.shape.tokens() * kTokenBytes,
+             true);
   }
 
   // ---- slots --------------------------------------------------------------------------------
@@ -417,12 +442,6 @@ class DataParallelBuilder {
 };
 
 }  // namespace
-
-int64_t ReceiveBufferBytes(int64_t numel, int degree) {
-  if (degree <= 1) return 0;
-  const int64_t chunk_bytes = (numel + degree - 1) / degree * kFp32Bytes;
-  return (degree - 1) * std::min(chunk_bytes, kReducePieceBytes);
-}
 
 Schedule BuildDataParallel(const model::ModelSpec& spec, const sharding::Ledger& ledger,
                            const BuildOptions& options) {

@@ -83,6 +83,7 @@ struct Schedule {
   std::vector<Slot> parameter_slots;
   std::vector<Slot> gradient_slots;
   std::vector<Instruction> instructions;
+  int64_t receive_buffer_bytes = 0;  // what collectives receive into before they sum
 };
 
 enum class Recompute : uint8_t { kNone, kFull };
@@ -95,14 +96,13 @@ struct BuildOptions {
   bool prefetch = true;  // gather the next block while this one computes; two slots a kind
   int64_t threads = 1;
   bool checkpoint_copy = false;  // room for a copy of the optimizer's part, which is written beside training
+  // The memory is a device's: its library sums in its own buffers, checkpoints are copied to the host, and
+  // the step's tokens are copied from there.
+  bool on_device = false;
 };
 
 // Bytes that one piece of a collective moves at a time, per peer: it bounds the receive buffer.
 inline constexpr int64_t kReducePieceBytes = int64_t{4} << 20;
-
-// The receive buffer of a rank-ordered sum of `numel` fp32 elements over `degree` ranks: one piece
-// from each peer at a time.
-int64_t ReceiveBufferBytes(int64_t numel, int degree);
 
 // The schedule of every rank of a data-parallel layout (all ranks are of one class).
 Schedule BuildDataParallel(const model::ModelSpec& spec, const sharding::Ledger& ledger,

@@ -31,6 +31,7 @@ std::string FormatFields(const StepRecord& record) {
 std::string FormatFields(const TimingRecord& record) {
   return absl::StrCat("\"seconds\":", JsonNumber(record.seconds),
                       ",\"tokens_per_second\":", JsonNumber(record.tokens_per_second),
+                      record.mfu > 0 ? absl::StrFormat(",\"mfu\":%.4g", record.mfu) : "",
                       ObjectField("phases", record.phases, JsonNumber),
                       ObjectField("operators", record.operators, JsonNumber),
                       ObjectField("memory_bytes", record.memory_bytes, [](int64_t value) { return value; }),

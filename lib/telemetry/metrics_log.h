@@ -31,7 +31,7 @@ struct StepRecord {
   std::map<std::string, double> eval;  // loss per evaluation set, on steps that evaluate
 };
 
-// {"step":12,"seconds":0.5,"tokens_per_second":9000,"phases":{"forward":0.2},"operators":{"linear":0.1},"memory_bytes":{"parameters":1024},"time":1700000000.125}
+// {"step":12,"seconds":0.5,"tokens_per_second":9000,"mfu":0.41,"phases":{"forward":0.2},"operators":{"linear":0.1},"memory_bytes":{"parameters":1024},"time":1700000000.125}
 struct TimingRecord {
   int64_t step = 0;
   double seconds = 0;
@@ -40,6 +40,7 @@ struct TimingRecord {
   std::vector<std::pair<std::string, double>> operators;  // name, seconds within forward and backward
   std::vector<std::pair<std::string, int64_t>> memory_bytes;
   double time_s = 0;  // since 1970, at the step's end; to a millisecond; 0: left out
+  double mfu = 0;     // share of the devices' peak that the model needed; 0: unknown, left out
 };
 
 std::string FormatFields(const StepRecord& record);  // without the step

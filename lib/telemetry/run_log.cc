@@ -23,7 +23,8 @@ absl::Status RunLog::Append(const StepRecord& record, double time_s) {
   return events_ ? events_->Append(record, time_s) : absl::OkStatus();
 }
 
-absl::Status RunLog::Append(const TimingRecord& record) {
+absl::Status RunLog::Append(TimingRecord record) {
+  if (peak_tokens_per_second_ > 0) record.mfu = record.tokens_per_second / peak_tokens_per_second_;
   TRAINCTL_RETURN_IF_ERROR(timings_.Append(record));
   return events_ ? events_->Append(record, record.time_s) : absl::OkStatus();
 }

@@ -20,9 +20,13 @@ class RunLog {
   static absl::StatusOr<RunLog> Open(const TensorboardOptions& events, bool with_events,
                                      int64_t last_step_to_keep);
 
+  // The speed at which the devices would do nothing but the model's products at their peak; 0 (as at first):
+  // unknown. Timings that are appended after this tell their share of it as `mfu`.
+  void set_peak_tokens_per_second(double peak) { peak_tokens_per_second_ = peak; }
+
   // `time_s`: seconds since 1970, for TensorBoard.
   absl::Status Append(const StepRecord& record, double time_s);
-  absl::Status Append(const TimingRecord& record);
+  absl::Status Append(TimingRecord record);
   // Before a checkpoint is committed: makes the two logs durable.
   absl::Status Sync();
 
@@ -33,6 +37,7 @@ class RunLog {
   MetricsLog metrics_;
   TimingsLog timings_;
   std::optional<TensorboardLog> events_;
+  double peak_tokens_per_second_ = 0;
 };
 
 }  // namespace trainctl::telemetry

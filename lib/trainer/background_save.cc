@@ -34,7 +34,8 @@ void BackgroundSaver::Start(const SaveOptions& options, const RunCounters& count
   result_ = absl::OkStatus();
   if (copy_.has_value()) copy_->Take();
   save_ = std::make_unique<RankSave>(
-      options, state_.ledger(), state_.rank(), [this](int bucket) { return copy_->parts(bucket); }, counters);
+      options, device::Device::Cpu(), state_.ledger(), state_.rank(),
+      [this](int bucket) { return copy_->parts(bucket); }, counters);
   phase_ = Phase::kWriting;
   work_ = std::async(std::launch::async, [this] { return BeginAndWrite(); });
 }

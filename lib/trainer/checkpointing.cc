@@ -1,6 +1,6 @@
 #include "trainer/checkpointing.h"
 
-#include <cstring>
+#include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
@@ -86,9 +86,10 @@ absl::Status AllSucceeded(comm::Group& world, absl::string_view name, const absl
   return failed > 0 ? WorkerError(absl::StrCat("another rank failed in ", name)) : absl::OkStatus();
 }
 
-RankSave::RankSave(const SaveOptions& options, const sharding::Ledger& ledger, int rank, PartsOf parts,
-                   const RunCounters& counters)
+RankSave::RankSave(const SaveOptions& options, const device::Device& device, const sharding::Ledger& ledger,
+                   int rank, PartsOf parts, const RunCounters& counters)
     : options_(options),
+      device_(device),
       ledger_(ledger),
       rank_(rank),
       parts_(std::move(parts)),
@@ -104,7 +105,8 @@ absl::Status RankSave::Write(const std::atomic<bool>* cancelled) {
   return writer_.Write(own.slices, [&](const checkpoint::Slice& slice, absl::Span<std::byte> bytes) {
     if (cancelled != nullptr && *cancelled) return absl::CancelledError("the save was given up");
     const Part& part = own.parts.at(slice.name);
-    std::memcpy(bytes.data(), part.data + (slice.begin - part.begin), bytes.size());
+    device_.CopyToHost(bytes.data(), part.data + (slice.begin - part.begin),
+                       static_cast<int64_t>(bytes.size()));
     return absl::OkStatus();
   });
 }
@@ -118,7 +120,8 @@ absl::Status RankSave::Commit() {
 absl::Status SaveCheckpoint(const SaveOptions& options, const parallel::ShardedState& state,
                             const RunCounters& counters, comm::Group& world) {
   RankSave save(
-      options, state.ledger(), state.rank(), [&](int bucket) { return state.parts(bucket); }, counters);
+      options, state.device(), state.ledger(), state.rank(), [&](int bucket) { return state.parts(bucket); },
+      counters);
   TRAINCTL_RETURN_IF_ERROR(AllSucceeded(world, "checkpoint/begin", save.Begin()));
   TRAINCTL_RETURN_IF_ERROR(AllSucceeded(world, "checkpoint/write", save.Write(nullptr)));
   return AllSucceeded(world, "checkpoint/commit", save.Commit());
@@ -133,7 +136,8 @@ absl::StatusOr<RunCounters> LoadCheckpoint(const std::string& path, parallel::Sh
   TRAINCTL_RETURN_IF_ERROR(
       reader.Read(own.slices, [&](const checkpoint::Slice& slice, absl::Span<const std::byte> bytes) {
         const Part& part = own.parts.at(slice.name);
-        std::memcpy(part.data + (slice.begin - part.begin), bytes.data(), bytes.size());
+        state.device().CopyToDevice(part.data + (slice.begin - part.begin), bytes.data(),
+                                    static_cast<int64_t>(bytes.size()));
         return absl::OkStatus();
       }));
   const std::string what = path + "/manifest.json";
@@ -177,17 +181,22 @@ absl::Status LoadModelFolder(const std::string& path, parallel::ShardedState& st
       return BadDataError(absl::StrCat(path, ": the shape of ", slice.name, " is not the model's"));
     const Part& part = own.parts.at(slice.name);
     const int64_t element_bytes = DTypeBytes(tensor->dtype);
-    if (tensor->dtype == DType::kF32) {
-      TRAINCTL_RETURN_IF_ERROR(folder.Read(
-          *tensor, slice.begin * element_bytes,
-          {reinterpret_cast<std::byte*>(part.data), static_cast<size_t>(slice.count * element_bytes)}));
-    } else if (tensor->dtype == DType::kBF16) {
-      std::vector<std::byte> raw(static_cast<size_t>(slice.count * element_bytes));
-      TRAINCTL_RETURN_IF_ERROR(folder.Read(*tensor, slice.begin * element_bytes, absl::MakeSpan(raw)));
-      kernels::Cpu().bf16.assign(part.data, raw.data(), slice.count);
-    } else {
+    if (tensor->dtype != DType::kF32 && tensor->dtype != DType::kBF16) {
       return BadDataError(absl::StrCat(path, ": ", slice.name, " is ", DTypeName(tensor->dtype),
                                        "; F32 and BF16 can be loaded"));
+    }
+    constexpr int64_t kAtOnce = int64_t{1} << 20;
+    std::vector<std::byte> raw;
+    std::vector<float> values;
+    for (int64_t done = 0; done < slice.count; done += kAtOnce) {
+      const int64_t count = std::min(kAtOnce, slice.count - done);
+      raw.resize(static_cast<size_t>(count * element_bytes));
+      values.resize(static_cast<size_t>(count));
+      TRAINCTL_RETURN_IF_ERROR(
+          folder.Read(*tensor, (slice.begin + done) * element_bytes, absl::MakeSpan(raw)));
+      kernels::Cpu().For(tensor->dtype).assign(values.data(), raw.data(), count);
+      state.device().CopyToDevice(part.data + done, values.data(),
+                                  count * static_cast<int64_t>(sizeof(float)));
     }
   }
   return CheckEveryTensorIsKnown(folder, path, state.ledger().inventory());

@@ -38,9 +38,9 @@ using PartsOf = std::function<parallel::OptimizerParts(int bucket)>;
 // checkpoint::CheckpointWriter.
 class RankSave {
  public:
-  // `ledger` and what `parts` names must outlive it.
-  RankSave(const SaveOptions& options, const sharding::Ledger& ledger, int rank, PartsOf parts,
-           const RunCounters& counters);
+  // `parts` names memory of `device`; all of them and `ledger` must outlive it.
+  RankSave(const SaveOptions& options, const device::Device& device, const sharding::Ledger& ledger, int rank,
+           PartsOf parts, const RunCounters& counters);
   absl::Status Begin();
   absl::Status Write(const std::atomic<bool>* cancelled);  // null, or true: ends soon, with kCancelled
   absl::Status Commit();                                   // and retention
@@ -48,6 +48,7 @@ class RankSave {
 
  private:
   const SaveOptions options_;
+  const device::Device& device_;
   const sharding::Ledger& ledger_;
   const int rank_;
   const PartsOf parts_;

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "absl/strings/match.h"
 #include "base/counter_rng.h"
@@ -32,7 +31,7 @@ class Model {
         ledger_(model::Inventory(spec_), sharding::Mesh{}, 0),
         options_{.shape = shape, .threads = deps.threads},
         forward_(schedule::BuildForwardOnly(spec_, ledger_, options_)),
-        state_(ledger_, forward_, DType::kF32, 0) {}
+        state_(device::Device::Cpu(), ledger_, forward_, DType::kF32, 0) {}
 
   absl::Status Load(const InferenceDeps& deps) {
     if (!deps.checkpoint_path.empty())
@@ -63,7 +62,7 @@ at::Tensor LastLogits(Model& model, const std::vector<int32_t>& tokens, int thre
   std::vector<int32_t> positions(tokens.size());
   for (size_t i = 0; i < positions.size(); ++i) positions[i] = static_cast<int32_t>(i);
   const nn::TokenView view{tokens.data(), nullptr, positions.data(), zeros.data(), nullptr};
-  const nn::RopeTables rope = nn::MakeRopeTables(model.spec(), n);
+  const nn::RopeTables rope = nn::MakeRopeTables(device::Device::Cpu(), model.spec(), n);
   at::Tensor hidden;
   for (int block = 0; block <= model::HeadBlock(model.spec()); ++block) {
     nn::BoundParameters bound;
@@ -74,7 +73,7 @@ at::Tensor LastLogits(Model& model, const std::vector<int32_t>& tokens, int thre
       }
     }
     const nn::SegmentRunner runner(
-        model.spec(), model.ledger().inventory(),
+        device::Device::Cpu(), model.spec(), model.ledger().inventory(),
         model::BuildSegment(model.spec(), model.ledger().inventory(), block, {{1, n}, DType::kF32, threads}),
         &rope, threads);
     if (block == model::HeadBlock(model.spec())) return runner.Logits(bound, hidden, {n - 1});
@@ -171,9 +170,11 @@ absl::StatusOr<std::string> Eval(const InferenceDeps& deps) {
   if (sets.empty()) return UsageError("the recipe has no evaluation set; give data.eval or a holdout");
   Model model(deps, {1, deps.recipe->data.seq_len});
   TRAINCTL_RETURN_IF_ERROR(model.Load(deps));
-  TRAINCTL_ASSIGN_OR_RETURN(const auto communicator,
-                            comm::Communicator::Create(nullptr, 0, 1, absl::Minutes(1)));
-  parallel::StreamGroups groups = parallel::MakeStreamGroups(*communicator, sharding::Mesh{});
+  TRAINCTL_ASSIGN_OR_RETURN(
+      const auto communicator,
+      comm::Communicator::Create(device::Device::Cpu(), nullptr, 0, 1, absl::Minutes(1)));
+  TRAINCTL_ASSIGN_OR_RETURN(parallel::StreamGroups groups,
+                            parallel::MakeStreamGroups(*communicator, sharding::Mesh{}));
   parallel::Executor executor(model.spec(), model.state(), groups, model.options());
   Json report = {
       {"schema", "trainctl.eval.v1"}, {"checkpoint", deps.checkpoint_path}, {"sets", Json::array()}};

@@ -28,10 +28,11 @@
 #include "comm/c10d_store.h"
 #include "comm/communicator.h"
 #include "data/batch_source.h"
-#include "nn/counting_allocator.h"
+#include "device/device.h"
 #include "optim/lr_schedule.h"
 #include "parallel/executor.h"
 #include "planner/plan.h"
+#include "planner/utilization.h"
 #include "telemetry/run_log.h"
 #include "telemetry/step_trace.h"
 #include "trainer/background_save.h"
@@ -83,8 +84,9 @@ uint64_t JoinHash(double low, double high) {
 
 class Trainer {
  public:
-  Trainer(const WorkerDeps& deps, planner::Plan plan)
+  Trainer(const WorkerDeps& deps, const device::Device& device, planner::Plan plan)
       : d_(deps),
+        device_(device),
         recipe_(*deps.recipe),
         spec_(recipe_.model.spec),
         plan_(std::move(plan)),
@@ -116,13 +118,13 @@ class Trainer {
 
   absl::Status Connect() {
     d_.control->Report({.step = 0, .phase = "connect"});
-    TRAINCTL_ASSIGN_OR_RETURN(
-        communicator_, comm::Communicator::Create(comm::MakeC10dStore(*d_.store), d_.rank, d_.world_size,
-                                                  recipe_.launch.collective_timeout));
+    TRAINCTL_ASSIGN_OR_RETURN(communicator_,
+                              comm::Communicator::Create(device_, comm::MakeC10dStore(*d_.store), d_.rank,
+                                                         d_.world_size, recipe_.launch.collective_timeout));
     std::vector<int> everyone;
     for (int rank = 0; rank < d_.world_size; ++rank) everyone.push_back(rank);
-    world_ = communicator_->MakeGroup(everyone, "world");
-    groups_ = parallel::MakeStreamGroups(*communicator_, plan_.layout.mesh);
+    world_ = communicator_->MakeHostGroup(everyone, "world");
+    TRAINCTL_ASSIGN_OR_RETURN(groups_, parallel::MakeStreamGroups(*communicator_, plan_.layout.mesh));
     double ready = 1;
     TRAINCTL_RETURN_IF_ERROR(world_->AllReduceScalars("ready", absl::MakeSpan(&ready, 1)));
     if (first_rank()) Say(absl::StrFormat("%d worker(s) connected", d_.world_size));
@@ -136,8 +138,8 @@ class Trainer {
   }
 
   absl::Status MakeState() {
-    state_ = std::make_unique<parallel::ShardedState>(planned_.ledger, planned_.schedule, plan_.compute_dtype,
-                                                      d_.rank);
+    state_ = std::make_unique<parallel::ShardedState>(device_, planned_.ledger, planned_.schedule,
+                                                      plan_.compute_dtype, d_.rank);
     executor_ = std::make_unique<parallel::Executor>(spec_, *state_, groups_, planned_.options);
     if (fault_.armed()) {
       executor_->SetHook(
@@ -207,6 +209,7 @@ class Trainer {
     TRAINCTL_ASSIGN_OR_RETURN(auto log,
                               telemetry::RunLog::Open(events, recipe_.metrics.tensorboard, saved_step_));
     log_ = std::make_unique<telemetry::RunLog>(std::move(log));
+    log_->set_peak_tokens_per_second(planner::PeakTokensPerSecond(plan_));
     return absl::OkStatus();
   }
 
@@ -216,8 +219,13 @@ class Trainer {
                               {"world_size", d_.world_size},
                               {"threads", plan_.threads_per_worker},
                               {"precision", std::string(DTypeName(plan_.compute_dtype))},
-                              {"cpu", std::string(kernels::Cpu().name) + " " + at::get_cpu_capability()}};
+                              DeviceDescription()};
     return description.dump();
+  }
+
+  Json::object_t::value_type DeviceDescription() const {
+    if (!device_.is_cpu()) return {"device", device_.description()};
+    return {"cpu", std::string(device_.kernels().name) + " " + at::get_cpu_capability()};
   }
 
   std::string DescribeChange(const std::string& saved_under) const {
@@ -396,20 +404,21 @@ class Trainer {
     }
     const double tokens_per_second =
         static_cast<double>(recipe_.train.batch_sequences * recipe_.data.seq_len) / step_seconds;
-    TRAINCTL_RETURN_IF_ERROR(log_->Append(telemetry::TimingRecord{
-        record.step,
-        step_seconds,
-        tokens_per_second,
-        phases_,
-        operators_,
-        {{"tensor_peak", nn::PeakTensorBytes()}, {"tensor_live", nn::LiveTensorBytes()}},
-        NowSeconds()}));
+    const device::MemoryUse memory = device_.memory();
+    TRAINCTL_RETURN_IF_ERROR(
+        log_->Append(telemetry::TimingRecord{record.step,
+                                             step_seconds,
+                                             tokens_per_second,
+                                             phases_,
+                                             operators_,
+                                             {{"tensor_peak", memory.peak}, {"tensor_live", memory.live}},
+                                             NowSeconds()}));
     const absl::Duration now = d_.clock->Monotonic();
     if (last || !record.eval.empty() || now - last_line_ >= absl::Seconds(1)) {
       last_line_ = now;
       std::string line = absl::StrFormat("step %d/%d loss %.4f grad_norm %.3f lr %.3g %.0f tokens/s mem %s",
                                          record.step, recipe_.train.steps, record.loss, record.grad_norm,
-                                         record.lr, tokens_per_second, FormatBytes(nn::PeakTensorBytes()));
+                                         record.lr, tokens_per_second, FormatBytes(memory.peak));
       for (const auto& [name, loss] : record.eval) absl::StrAppendFormat(&line, " %s %.4f", name, loss);
       Say(line);
     }
@@ -502,7 +511,7 @@ class Trainer {
   // Predicted against measured, of the rank that needed most.
   absl::Status Report() {
     std::vector<double> measured(static_cast<size_t>(d_.world_size) * schedule::kNumCategories);
-    const nn::TaggedBytes own = nn::TensorBytesAtPeak();
+    const device::TaggedBytes own = device_.memory().at_peak;
     for (size_t c = 0; c < schedule::kNumCategories; ++c) {
       const auto category = static_cast<schedule::Category>(c);
       double& cell = measured[static_cast<size_t>(d_.rank) * schedule::kNumCategories + c];
@@ -534,6 +543,7 @@ class Trainer {
   }
 
   const WorkerDeps& d_;
+  const device::Device& device_;
   const recipe::Recipe& recipe_;
   const model::ModelSpec& spec_;
   const planner::Plan plan_;
@@ -572,9 +582,12 @@ const char* LibTorchVersion() { return TORCH_VERSION; }
 absl::StatusOr<RunOutcome> RunWorker(const WorkerDeps& deps) {
   try {
     TRAINCTL_ASSIGN_OR_RETURN(planner::Plan plan, planner::PlanFromJson(deps.plan_json, "plan.json"));
-    nn::InstallCountingAllocator();
     at::set_num_threads(static_cast<int>(plan.threads_per_worker));
-    return Trainer(deps, std::move(plan)).Run();
+    device::InstallCountingAllocator();
+    if (plan.device == "cpu") return Trainer(deps, device::Device::Cpu(), std::move(plan)).Run();
+    TRAINCTL_ASSIGN_OR_RETURN(const auto device, device::Device::Open(deps.device_plugin, deps.local_rank));
+    device->UseNewStream();
+    return Trainer(deps, *device, std::move(plan)).Run();
   } catch (const std::exception& error) {
     return InternalError(absl::StrCat("rank ", deps.rank, ": ", error.what()));
   }

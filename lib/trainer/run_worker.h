@@ -19,6 +19,8 @@ struct WorkerDeps {
   std::string plan_json;  // plan.json of the run folder
   int rank = 0;
   int world_size = 1;
+  int local_rank = 0;         // among the workers of this machine: the device that it takes
+  std::string device_plugin;  // what plan.device other than "cpu" is opened with (device/device.h)
   KeyValueStore* store = nullptr;
   ControlChannel* control = nullptr;
   const Clock* clock = nullptr;

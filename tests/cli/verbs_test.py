@@ -3,12 +3,15 @@
 
     verbs_test.py TRAINCTL [FILTER]
 """
+import gzip
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 TRAINCTL = os.path.abspath(sys.argv[1])
 FILTER = sys.argv[2] if len(sys.argv) > 2 else ""
@@ -105,7 +108,7 @@ def make_run(c, folder, events, steps=0, total=40):
     c.write(folder + "/journal.jsonl", "".join(json.dumps({"v": 1, **event}) + "\n" for event in events))
     c.write(folder + "/recipe.json", json.dumps({"train": {"steps": total}}))
     c.write(folder + "/metrics.jsonl", "".join('{"step":%d,"loss":%.2f}\n' % (i, 4 - i / 10) for i in range(1, steps + 1)))
-    c.write(folder + "/timings.jsonl", "".join('{"step":%d,"tokens_per_second":5000}\n' % i for i in range(1, steps + 1)))
+    c.write(folder + "/timings.jsonl", "".join('{"step":%d,"tokens_per_second":5000,"mfu":0.4}\n' % i for i in range(1, steps + 1)))
 
 
 @case
@@ -122,9 +125,9 @@ def runs_are_listed(c):
     c.write("runs/torn/journal.jsonl", "{}\n")
     text = c.expect(0, ["runs"], "started (UTC)")
     lines = [line.split() for line in text.splitlines()]
-    if ["done", "2026-01-02", "10:00", "finished", "40", "40", "0.0000", "5000", "40"] not in lines:
+    if ["done", "2026-01-02", "10:00", "finished", "40", "40", "0.0000", "5000", "40.0%", "40"] not in lines:
         c.fail("done: %s" % text)
-    if ["lost", "2026-01-03", "10:00", "interrupted", "3", "40", "3.7000", "5000", "-"] not in lines:
+    if ["lost", "2026-01-03", "10:00", "interrupted", "3", "40", "3.7000", "5000", "40.0%", "-"] not in lines:
         c.fail("lost: %s" % text)
     if "damaged" not in text or [line[0] for line in lines[1:4]] != ["lost", "done", "torn"]:
         c.fail("order: %s" % text)
@@ -132,6 +135,78 @@ def runs_are_listed(c):
     if [run["name"] for run in runs] != ["lost", "done", "torn"] or runs[1]["checkpoint_step"] != 40 or runs[2]["step"] is not None:
         c.fail("--json: %s" % runs)
     c.expect(0, ["runs", "runs/done"], "finished")
+
+
+def prepared(c):
+    """What is in the output's folder, by name."""
+    contents = {}
+    for name in sorted(os.listdir(c.dir + "/out")):
+        with open(c.dir + "/out/" + name, "rb") as file:
+            contents[name] = file.read()
+    return contents
+
+
+def signal_in_the_middle(c, command, number):
+    """Sends the signal when some of the output is on the disk; the exit code and what was said."""
+    process = subprocess.Popen([TRAINCTL, *command], cwd=c.dir, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    part = c.dir + "/out/set.bin.part"
+    deadline = time.monotonic() + 60
+    while process.poll() is None and time.monotonic() < deadline:
+        if os.path.exists(part) and os.path.getsize(part) >= 2 << 20:
+            process.send_signal(number)
+            break
+        time.sleep(0.002)
+    said = process.communicate(timeout=60)[0]
+    return process.returncode, said
+
+
+@case
+def a_preparation_that_is_stopped_goes_on(c):
+    words = ["w%d" % (i * i % 7919) for i in range(5000)]
+    with open(c.dir + "/many.jsonl", "w") as file:
+        for i in range(60000):
+            file.write('{"text": "%s"}\n' % " ".join(words[i * k % 5000] for k in range(1, 70)))
+    c.expect(0, ["tokenizer", "train", "many.jsonl", "--vocab", "400", "--out", "t.json"], "400 tokens")
+    command = ["data", "prepare", "many.jsonl", "--tokenizer", "t.json", "--out", "out/set"]
+    c.expect(0, [*command, "--threads", "1"], "60000 documents")
+    undisturbed = prepared(c)
+
+    # On a terminal there is a bar.
+    shutil.rmtree(c.dir + "/out")
+    master, terminal = os.openpty()
+    process = subprocess.Popen([TRAINCTL, *command], cwd=c.dir, stdout=subprocess.DEVNULL, stderr=terminal)
+    os.close(terminal)
+    shown = b""
+    while True:
+        try:
+            shown += os.read(master, 65536)
+        except OSError:
+            break
+    os.close(master)
+    if process.wait() != 0 or prepared(c) != undisturbed:
+        c.fail("another result on a terminal")
+    for word in (b"[#", b" of ", b"MB/s", b" left"):
+        if word not in shown:
+            c.fail("no %s in the bar: %s" % (word, shown[-300:]))
+
+    shutil.rmtree(c.dir + "/out")
+    code, said = signal_in_the_middle(c, command, signal.SIGINT)
+    if code != 75 or "the same command goes on" not in said:
+        c.fail("Ctrl-C: exit code %d, %s" % (code, said))
+    if "set.idx" in prepared(c):
+        c.fail("Ctrl-C left an index")
+    text = c.expect(0, [*command, "--threads", "3"], "goes on behind", "60000 documents")
+    if "anew" in text or prepared(c) != undisturbed:
+        c.fail("after Ctrl-C: %s" % text)
+
+    # Killed before its first commit it begins anew; either way nothing half-written counts.
+    shutil.rmtree(c.dir + "/out")
+    code, said = signal_in_the_middle(c, command, signal.SIGKILL)
+    if code != -signal.SIGKILL or "set.idx" in prepared(c):
+        c.fail("SIGKILL: exit code %d, %s" % (code, said))
+    c.expect(0, command, "60000 documents")
+    if prepared(c) != undisturbed:
+        c.fail("another result after SIGKILL")
 
 
 @case
@@ -174,6 +249,12 @@ def tokenizers_are_trained_used_and_refused(c):
     c.write("web.jsonl", '{"text": "the end"}\n' * 3)
     c.expect(0, ["tokenizer", "train", "text.txt", "web.jsonl", "--vocab", "300", "--out", "t.json"], "Wrote t.json")
     c.expect(2, ["tokenizer", "train", "text.txt", "--vocab", "300", "--out", "t.json"], "t.json exists", "--force")
+    with open(c.dir + "/text.txt", "rb") as plain, gzip.open(c.dir + "/text.txt.gz", "wb") as packed:
+        packed.write(plain.read())
+    c.expect(0, ["tokenizer", "train", "text.txt.gz", "web.jsonl", "--vocab", "300", "--out", "packed.json"], "Wrote")
+    with open(c.dir + "/t.json") as plain, open(c.dir + "/packed.json") as packed:
+        if plain.read() != packed.read():
+            c.fail("packed text trains another tokenizer")
     c.expect(2, ["tokenizer", "train", "text.txt", "--vocab", "10", "--out", "u.json"], "10 is not within 257")
     c.expect(6, ["tokenizer", "train", "absent.txt", "--vocab", "300", "--out", "u.json"], "absent.txt")
     c.expect(0, ["tokenizer", "info", "t.json"], "byte-level BPE", "<|endoftext|> (0)")

@@ -25,8 +25,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/counter_rng.h"
 #include "comm/communicator.h"
+#include "device/counting_allocator.h"
 #include "model/model_spec.h"
-#include "nn/counting_allocator.h"
 #include "parallel/executor.h"
 #include "planner/memory.h"
 
@@ -147,8 +147,8 @@ class Die {
 constexpr Die kOrDie;
 
 // Runs one step of a cell on this rank and leaves the gathered outcome in shared memory.
-void RunCell(const Cell& cell, comm::Communicator& communicator, comm::Group& world, int masked_parts,
-             comm::FaultHook fault, bool drop_token, Outcome* outcome) {
+void RunCell(const device::Device& device, const Cell& cell, comm::Communicator& communicator,
+             comm::Group& world, int masked_parts, comm::FaultHook fault, bool drop_token, Outcome* outcome) {
   const model::ModelSpec spec = Spec(cell.tied);
   TestBatch batch(masked_parts);
   if (drop_token) *std::find(batch.mask.begin(), batch.mask.end(), 1) = 0;
@@ -159,15 +159,16 @@ void RunCell(const Cell& cell, comm::Communicator& communicator, comm::Group& wo
   options.shape = {per_rank / cell.accumulation, kSeqLen};
   options.recompute = cell.recompute;
   options.prefetch = cell.prefetch;
+  options.on_device = !device.is_cpu();
   const schedule::Schedule schedule = schedule::BuildDataParallel(spec, ledger, options);
   const schedule::Schedule forward = schedule::BuildForwardOnly(spec, ledger, options);
   // CHECK
 
   communicator.SetFaultHook(nullptr);
-  const int64_t live_before = nn::LiveTensorBytes();
-  nn::ResetPeakTensorBytes();
-  parallel::ShardedState state(ledger, schedule, DType::kF32, communicator.rank());
-  parallel::StreamGroups groups = parallel::MakeStreamGroups(communicator, cell.mesh);
+  device.ResetPeak();
+  const int64_t live_before = device.memory().live;
+  parallel::ShardedState state(device, ledger, schedule, DType::kF32, communicator.rank());
+  parallel::StreamGroups groups = kOrDie(parallel::MakeStreamGroups(communicator, cell.mesh));
   state.Initialize(77);
   kOrDie(state.MaterializeParameters(groups[0].dp_shard));
   parallel::Executor executor(spec, state, groups, options);
@@ -182,7 +183,7 @@ void RunCell(const Cell& cell, comm::Communicator& communicator, comm::Group& wo
   update.z_loss = 1e-3f;
   communicator.SetFaultHook(std::move(fault));
   const parallel::StepResult result = kOrDie(executor.RunStep(schedule, views, update));
-  outcome->measured_peak = nn::PeakTensorBytes() - live_before;
+  outcome->measured_peak = device.memory().peak - live_before;
   const parallel::EvalSums sums = kOrDie(executor.RunForward(forward, views));
   double eval[2] = {sums.loss, static_cast<double>(sums.loss_tokens)};
   kOrDie(executor.ReduceOverData(sharding::kEvalReduction, eval));
@@ -200,9 +201,9 @@ void RunCell(const Cell& cell, comm::Communicator& communicator, comm::Group& wo
     TRAINCTL_CHECK(base <= kMaxNumel);
     for (const sharding::Bucket& bucket : ledger.buckets()) {
       for (const sharding::ParameterRange& range : state.OwnRanges(bucket.block)) {
-        std::memcpy(outcome->gradients + start[static_cast<size_t>(range.parameter)] + range.begin,
-                    state.gradient_part(bucket.block) + range.offset,
-                    static_cast<size_t>(range.count) * sizeof(float));
+        device.CopyToHost(outcome->gradients + start[static_cast<size_t>(range.parameter)] + range.begin,
+                          state.gradient_part(bucket.block) + range.offset,
+                          range.count * static_cast<int64_t>(sizeof(float)));
       }
     }
   }
@@ -255,7 +256,8 @@ std::string Compare(const Outcome& outcome, const Outcome& reference, int world_
   return "";
 }
 
-std::vector<Cell> CellsFor(int world) {
+// `all` false: half of them, with every choice in it.
+std::vector<Cell> CellsFor(int world, bool all) {
   std::vector<sharding::Mesh> meshes = {{.dp_replicate = world}};
   if (world > 1) meshes.push_back({.dp_shard = world});
   if (world == 4) meshes.push_back({.dp_replicate = 2, .dp_shard = 2});
@@ -266,8 +268,10 @@ std::vector<Cell> CellsFor(int world) {
       for (int accumulation : {1, 4}) {
         for (auto recompute : {schedule::Recompute::kNone, schedule::Recompute::kFull}) {
           for (bool tied : {false, true}) {
-            for (bool prefetch : {false, true})
-              cells.push_back({mesh, stage, accumulation, recompute, tied, prefetch});
+            for (bool prefetch : {false, true}) {
+              if (all || tied == prefetch)
+                cells.push_back({mesh, stage, accumulation, recompute, tied, prefetch});
+            }
           }
         }
       }
@@ -276,7 +280,8 @@ std::vector<Cell> CellsFor(int world) {
   return cells;
 }
 
-void RunMutants(const Cell& cell, comm::Communicator& communicator, comm::Group& world, int world_size) {
+void RunMutants(const device::Device& device, const Cell& cell, comm::Communicator& communicator,
+                comm::Group& world, int world_size) {
   const sharding::Ledger ledger(model::Inventory(Spec(cell.tied)), cell.mesh, cell.stage);
   const Outcome& reference = g_shared->reference[world_size][cell.tied];
   const auto judge = [&](const std::string& name) {
@@ -291,41 +296,54 @@ void RunMutants(const Cell& cell, comm::Communicator& communicator, comm::Group&
       const auto hook = [&reduction, fault](absl::string_view name) {
         return name == reduction.name ? fault : comm::Fault::kNone;
       };
-      RunCell(cell, communicator, world, world_size, hook, false, &g_shared->current);
+      RunCell(device, cell, communicator, world, world_size, hook, false, &g_shared->current);
       judge(absl::StrCat(fault == comm::Fault::kSkip ? "without " : "twice ", reduction.name));
     }
   }
-  RunCell(cell, communicator, world, world_size, nullptr, true, &g_shared->current);
+  RunCell(device, cell, communicator, world, world_size, nullptr, true, &g_shared->current);
   judge("one loss token dropped");
 }
 
-void RunRank(int rank, int world_size, const std::string& store_path) {
-  at::set_num_threads(1);
-  nn::InstallCountingAllocator();
-  auto store = c10::make_intrusive<c10d::FileStore>(store_path, world_size);
-  auto communicator = kOrDie(comm::Communicator::Create(store, rank, world_size, absl::Seconds(60)));
-  std::vector<int> everyone;
-  for (int r = 0; r < world_size; ++r) everyone.push_back(r);
-  comm::Group world = communicator->MakeGroup(everyone, "world");
-
-  if (world_size == 1) {
-    for (int parts = 1; parts <= kMaxWorld; ++parts) {
-      for (bool tied : {false, true}) {
-        Cell cell;
-        cell.tied = tied;
-        RunCell(cell, *communicator, world, parts, nullptr, false, &g_shared->reference[parts][tied]);
-      }
+// The sum of one worker on the CPU is what every cell is held against, whatever the cell runs on.
+void RunReferences() {
+  const device::Device& cpu = device::Device::Cpu();
+  auto communicator = kOrDie(comm::Communicator::Create(cpu, nullptr, 0, 1, absl::Seconds(60)));
+  comm::Group world = communicator->MakeHostGroup({0}, "world");
+  for (int parts = 1; parts <= kMaxWorld; ++parts) {
+    for (bool tied : {false, true}) {
+      Cell cell;
+      cell.tied = tied;
+      RunCell(cpu, cell, *communicator, world, parts, nullptr, false, &g_shared->reference[parts][tied]);
     }
   }
-  for (const Cell& cell : CellsFor(world_size)) {
-    RunCell(cell, *communicator, world, world_size, nullptr, false, &g_shared->current);
+}
+
+void RunRank(int rank, int world_size, const std::string& plugin, const std::string& store_path) {
+  at::set_num_threads(1);
+  device::InstallCountingAllocator();
+  if (world_size == 1) RunReferences();
+  std::unique_ptr<const device::Device> opened;
+  if (!plugin.empty()) {
+    opened = kOrDie(device::Device::Open(plugin, rank));
+    opened->UseNewStream();
+  }
+  const device::Device& device = opened ? *opened : device::Device::Cpu();
+  auto store = c10::make_intrusive<c10d::FileStore>(store_path, world_size);
+  auto communicator = kOrDie(comm::Communicator::Create(device, store, rank, world_size, absl::Seconds(60)));
+  std::vector<int> everyone;
+  for (int r = 0; r < world_size; ++r) everyone.push_back(r);
+  comm::Group world = communicator->MakeHostGroup(everyone, "world");
+
+  for (const Cell& cell : CellsFor(world_size, device.is_cpu())) {
+    RunCell(device, cell, *communicator, world, world_size, nullptr, false, &g_shared->current);
     if (rank != 0) continue;
     ++g_shared->cells;
     std::string wrong = Compare(g_shared->current, g_shared->reference[world_size][cell.tied], world_size,
                                 cell.tied, &g_shared->worst_gradient);
     const int64_t off = g_shared->current.predicted_peak - g_shared->current.measured_peak;
     g_shared->worst_memory = std::max(g_shared->worst_memory, std::abs(static_cast<double>(off)));
-    if (wrong.empty() && std::abs(off) > kMemorySlackBytes) {
+    // On a device the library's own temporaries come on top of what is planned.
+    if (wrong.empty() && device.is_cpu() && std::abs(off) > kMemorySlackBytes) {
       wrong = absl::StrCat("peak memory predicted ", g_shared->current.predicted_peak, ", measured ",
                            g_shared->current.measured_peak);
     }
@@ -333,18 +351,18 @@ void RunRank(int rank, int world_size, const std::string& store_path) {
     ++g_shared->failures;
     std::printf("FAILED %s: %s\n", Name(cell).c_str(), wrong.c_str());
   }
-  for (const Cell& cell : CellsFor(world_size)) {
+  for (const Cell& cell : CellsFor(world_size, device.is_cpu())) {
     // Mutants on the plainest and the fullest cell of each mesh and stage.
     const bool plainest = cell.accumulation == 1 && cell.recompute == schedule::Recompute::kNone &&
                           !cell.tied && !cell.prefetch;
     const bool fullest =
         cell.accumulation == 4 && cell.recompute == schedule::Recompute::kFull && cell.tied && cell.prefetch;
-    if (world_size > 1 && (plainest || fullest)) RunMutants(cell, *communicator, world, world_size);
+    if (world_size > 1 && (plainest || fullest)) RunMutants(device, cell, *communicator, world, world_size);
   }
   std::fflush(stdout);
 }
 
-int RunWorld(int world_size) {
+int RunWorld(int world_size, const std::string& plugin) {
   char folder[] = "/tmp/trainctl-equivalence-XXXXXX";
   if (mkdtemp(folder) == nullptr) return 1;
   const std::string store_path = absl::StrCat(folder, "/store");
@@ -353,7 +371,7 @@ int RunWorld(int world_size) {
     const pid_t child = fork();
     if (child == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
-      RunRank(rank, world_size, store_path);
+      RunRank(rank, world_size, plugin, store_path);
       std::_Exit(0);
     }
     children.push_back(child);
@@ -375,14 +393,14 @@ int RunWorld(int world_size) {
   return bad;
 }
 
-int Main() {
+int Main(const std::string& plugin, int largest_world) {
   void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return 1;
   g_shared = new (memory) Shared;
   int bad = 0;
-  for (int world = 1; world <= kMaxWorld; ++world) {
+  for (int world = 1; world <= largest_world; ++world) {
     const int before = g_shared->cells;
-    bad += RunWorld(world);
+    bad += RunWorld(world, plugin);
     std::printf("%d worker(s): %d cells\n", world, g_shared->cells - before);
     std::fflush(stdout);
   }
@@ -396,4 +414,13 @@ int Main() {
 }  // namespace
 }  // namespace trainctl
 
-int main() { return trainctl::Main(); }
+// Without arguments on the CPU; otherwise on the device of a plugin, with at most so many workers.
+int main(int argc, char** argv) {
+  const std::string plugin = argc > 1 ? argv[1] : "";
+  const int largest_world = argc > 2 ? std::atoi(argv[2]) : trainctl::kMaxWorld;
+  if (largest_world < 1 || largest_world > trainctl::kMaxWorld) {
+    std::fprintf(stderr, "usage: equivalence [PLUGIN [LARGEST_WORLD]]\n");
+    return 2;
+  }
+  return trainctl::Main(plugin, largest_world);
+}

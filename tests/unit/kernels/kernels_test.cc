@@ -1,5 +1,5 @@
-// Every table against plain double-precision formulae written here, and the tables against each
-// other.
+// Every table against plain double-precision formulae written here: those of the CPU, and the GPU's over the
+// emulator.
 
 #include "kernels/kernels.h"
 
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/counter_rng.h"
+#include "emulated_table.h"
 
 namespace trainctl::kernels {
 namespace {
@@ -22,9 +23,11 @@ std::vector<float> Random(int64_t count, uint64_t stream, float scale = 1) {
   return values;
 }
 
+const Kernels& TableAt(int index) { return index < NumCpuTables() ? CpuTable(index) : EmulatedCudaTable(); }
+
 class KernelsTest : public ::testing::TestWithParam<int> {
  protected:
-  const Kernels& k() const { return CpuTable(GetParam()); }
+  const Kernels& k() const { return TableAt(GetParam()); }
 };
 
 constexpr int64_t kRows = 5;
@@ -211,8 +214,8 @@ TEST_P(KernelsTest, EmbeddingAddsRepeatedTokens) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Tables, KernelsTest, ::testing::Range(0, NumCpuTables()),
-                         [](const auto& info) { return std::string(CpuTable(info.param).name); });
+INSTANTIATE_TEST_SUITE_P(Tables, KernelsTest, ::testing::Range(0, NumCpuTables() + 1),
+                         [](const auto& info) { return std::string(TableAt(info.param).name); });
 
 }  // namespace
 }  // namespace trainctl::kernels

@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "base/counter_rng.h"
-#include "nn/counting_allocator.h"
+#include "device/counting_allocator.h"
 
 namespace trainctl::nn {
 namespace {
@@ -16,7 +16,7 @@ namespace {
 class CountedEnvironment : public ::testing::Environment {
  public:
   void SetUp() override {
-    InstallCountingAllocator();
+    device::InstallCountingAllocator();
     at::set_num_threads(1);
   }
 };
@@ -51,7 +51,7 @@ struct Bench {
       : spec(model),
         inventory(model::Inventory(model)),
         segment(model::BuildSegment(spec, inventory, block, {shape, dtype, 1})) {
-    rope = MakeRopeTables(spec, shape.seq_len);
+    rope = MakeRopeTables(device::Device::Cpu(), spec, shape.seq_len);
     int64_t numel = 0;
     for (const model::Parameter& parameter : inventory) numel += parameter.numel;
     at::Tensor flat = (at::randn({numel}) * 0.05).to(dtype == DType::kBF16 ? at::kBFloat16 : at::kFloat);
@@ -77,7 +77,7 @@ struct Bench {
     }
   }
 
-  SegmentRunner Runner() const { return {spec, inventory, segment, &rope, 1}; }
+  SegmentRunner Runner() const { return {device::Device::Cpu(), spec, inventory, segment, &rope, 1}; }
   TokenView View() const {
     return {tokens.data(), targets.data(), positions.data(), document.data(), mask.data()};
   }
@@ -100,10 +100,10 @@ int64_t SlackOf(int64_t predicted, DType dtype) {
 }
 
 int64_t PeakOf(const std::function<void()>& work) {
-  const int64_t before = LiveTensorBytes();
-  ResetPeakTensorBytes();
+  const int64_t before = device::LiveTensorBytes();
+  device::ResetPeakTensorBytes();
   work();
-  return PeakTensorBytes() - before;
+  return device::PeakTensorBytes() - before;
 }
 
 // Analyze() is what the planner believes; the counting allocator is what happened.

@@ -48,7 +48,8 @@ class RunListTest : public ::testing::Test {
     std::string metrics, timings;
     for (int i = 1; i <= step; ++i) {
       absl::StrAppend(&metrics, "{\"step\":", i, ",\"loss\":", 10.0 / i, "}\n");
-      absl::StrAppend(&timings, "{\"step\":", i, ",\"tokens_per_second\":", 1000 + i, "}\n");
+      absl::StrAppend(&timings, "{\"step\":", i, ",\"tokens_per_second\":", 1000 + i, ",\"mfu\":", 0.001 * i,
+                      "}\n");
     }
     Write(name + "/metrics.jsonl", metrics);
     Write(name + "/timings.jsonl", timings);
@@ -78,6 +79,7 @@ TEST_F(RunListTest, ARunIsToldFromItsFiles) {
   EXPECT_EQ(runs[0].loss, 0.4);
   // The last 20 of 25: 1006 to 1025, the upper of the two in the middle.
   EXPECT_EQ(runs[0].tokens_per_second, 1016);
+  EXPECT_EQ(runs[0].mfu, 0.016);
   EXPECT_EQ(runs[0].checkpoint_step, 20);
   EXPECT_EQ(runs[0].launches, 1);
   EXPECT_EQ(List(false)[0].status, "interrupted");

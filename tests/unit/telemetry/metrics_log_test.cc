@@ -14,6 +14,8 @@
 #include "base/counter_rng.h"
 #include "base/files.h"
 #include "base/status.h"
+#include "telemetry/log_reader.h"
+#include "telemetry/run_log.h"
 
 namespace trainctl::telemetry {
 namespace {
@@ -70,6 +72,23 @@ TEST_F(MetricsLogTest, ALineIsWhatTheHeaderShows) {
   EXPECT_EQ(Contents(),
             "{\"step\":12,\"seconds\":0.5,\"tokens_per_second\":9000,\"phases\":{\"forward\":0.2},"
             "\"operators\":{\"linear\":0.1},\"memory_bytes\":{\"parameters\":1024}}\n");
+}
+
+TEST_F(MetricsLogTest, TheShareOfThePeakIsToldWhereThePeakIsKnown) {
+  TensorboardOptions events;
+  events.metrics_path = path_;
+  events.timings_path = path_ = folder_ + "/timings.jsonl";
+  auto log = RunLog::Open(events, false, -1);
+  ASSERT_TRUE(log.ok()) << log.status();
+  ASSERT_TRUE(log->Append(TimingRecord{1, 0.5, 9000, {}, {}, {}}).ok());
+  log->set_peak_tokens_per_second(20000);
+  ASSERT_TRUE(log->Append(TimingRecord{2, 0.5, 9000, {}, {}, {}}).ok());
+  EXPECT_EQ(Contents(),
+            "{\"step\":1,\"seconds\":0.5,\"tokens_per_second\":9000}\n"
+            "{\"step\":2,\"seconds\":0.5,\"tokens_per_second\":9000,\"mfu\":0.45}\n");
+  const auto parsed = ParseLogLine("{\"step\":2,\"mfu\":0.45}", LogKind::kTimings, "a line");
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->scalars[0].tag, "speed/mfu");  // as TensorBoard shows it
 }
 
 TEST_F(MetricsLogTest, EveryDoubleReadsBackExactly) {

@@ -42,8 +42,8 @@ class BackgroundSave : public ::testing::Test {
       : spec_(*model::Preset("toy-1m")),
         ledger_(model::Inventory(spec_), sharding::Mesh{}, 0),
         schedule_(schedule::BuildDataParallel(spec_, ledger_, {.shape = {1, 16}, .checkpoint_copy = true})),
-        state_(ledger_, schedule_, DType::kF32, 0),
-        world_(communicator_->MakeGroup({0}, "world")) {
+        state_(device::Device::Cpu(), ledger_, schedule_, DType::kF32, 0),
+        world_(communicator_->MakeHostGroup({0}, "world")) {
     std::string pattern = ::testing::TempDir() + "trainctl-save-XXXXXX";
     folder_ = mkdtemp(pattern.data());
     options_ = {.root = folder_ + "/checkpoints", .keep = 3, .description_json = "{}"};
@@ -65,9 +65,9 @@ class BackgroundSave : public ::testing::Test {
 
   // Every tensor of the checkpoint of `step` is what Fill(value) left.
   void ExpectHolds(int64_t step, float value) {
-    parallel::ShardedState wanted(ledger_, schedule_, DType::kF32, 0);
+    parallel::ShardedState wanted(device::Device::Cpu(), ledger_, schedule_, DType::kF32, 0);
     Fill(wanted, value);
-    parallel::ShardedState loaded(ledger_, schedule_, DType::kF32, 0);
+    parallel::ShardedState loaded(device::Device::Cpu(), ledger_, schedule_, DType::kF32, 0);
     const auto counters =
         LoadCheckpoint(absl::StrFormat("%s/step-%08d", options_.root, step), loaded, false, nullptr);
     ASSERT_TRUE(counters.ok()) << counters.status();
@@ -87,7 +87,7 @@ class BackgroundSave : public ::testing::Test {
   const schedule::Schedule schedule_;
   parallel::ShardedState state_;
   std::unique_ptr<comm::Communicator> communicator_ =
-      *comm::Communicator::Create(nullptr, 0, 1, absl::Seconds(1));
+      *comm::Communicator::Create(device::Device::Cpu(), nullptr, 0, 1, absl::Seconds(1));
   comm::Group world_;
   InMemoryKeyValueStore store_;
   std::string folder_;
@@ -170,7 +170,8 @@ TEST_F(BackgroundSave, OtherRanksWaitForTheFirst) {
   std::vector<std::unique_ptr<parallel::ShardedState>> states;
   std::vector<std::unique_ptr<BackgroundSaver>> savers;
   for (int rank = 0; rank < 2; ++rank) {
-    states.push_back(std::make_unique<parallel::ShardedState>(ledger, schedule, DType::kF32, rank));
+    states.push_back(
+        std::make_unique<parallel::ShardedState>(device::Device::Cpu(), ledger, schedule, DType::kF32, rank));
     Fill(*states.back(), static_cast<float>(10 * rank));
     savers.push_back(std::make_unique<BackgroundSaver>(*states.back(), store_, std::vector<std::string>{}));
   }
@@ -184,7 +185,7 @@ TEST_F(BackgroundSave, OtherRanksWaitForTheFirst) {
     EXPECT_EQ(savers[1]->Advance(), committed);
   }
   EXPECT_TRUE(PathExists(options_.root + "/step-00000004/rank-00001.safetensors"));
-  parallel::ShardedState loaded(ledger, schedule, DType::kF32, 1);
+  parallel::ShardedState loaded(device::Device::Cpu(), ledger, schedule, DType::kF32, 1);
   ASSERT_TRUE(LoadCheckpoint(options_.root + "/step-00000004", loaded, false, nullptr).ok());
   EXPECT_EQ(loaded.master(0)[0], states[1]->master(0)[0]);
 }

@@ -120,9 +120,10 @@ class Trainer {
                  .num_micro_batches = num_micro_batches,
                  .recompute = recompute},
         schedule_(schedule::BuildDataParallel(golden.spec, ledger_, options_)),
-        communicator_(OrDie(comm::Communicator::Create(nullptr, 0, 1, absl::Seconds(1)))),
-        groups_(parallel::MakeStreamGroups(*communicator_, ledger_.mesh())),
-        state_(ledger_, schedule_, DType::kF32, 0) {
+        communicator_(
+            OrDie(comm::Communicator::Create(device::Device::Cpu(), nullptr, 0, 1, absl::Seconds(1)))),
+        groups_(OrDie(parallel::MakeStreamGroups(*communicator_, ledger_.mesh()))),
+        state_(device::Device::Cpu(), ledger_, schedule_, DType::kF32, 0) {
     OrDie(trainer::LoadModelFolder(golden.folder, state_));
     OrDie(state_.MaterializeParameters(groups_[0].dp_shard));
     executor_ = std::make_unique<parallel::Executor>(golden.spec, state_, groups_, options_);
@@ -152,12 +153,12 @@ class Trainer {
                                        bucket.offsets[k]};
       }
     }
-    const nn::RopeTables rope = nn::MakeRopeTables(golden_.spec, golden_.seq_len);
+    const nn::RopeTables rope = nn::MakeRopeTables(device::Device::Cpu(), golden_.spec, golden_.seq_len);
     const nn::TokenView view = golden_.View(0, 0);
     const model::SegmentOptions options{.shape = {golden_.batch, golden_.seq_len}};
     at::Tensor hidden;
     for (int block = 0;; ++block) {
-      const nn::SegmentRunner runner(golden_.spec, ledger_.inventory(),
+      const nn::SegmentRunner runner(device::Device::Cpu(), golden_.spec, ledger_.inventory(),
                                      model::BuildSegment(golden_.spec, ledger_.inventory(), block, options),
                                      &rope, /*threads=*/1);
       if (block == model::HeadBlock(golden_.spec)) return runner.Logits(bound, hidden, rows);
@@ -287,7 +288,8 @@ TEST(LoadModelFolderTest, WeightsThatTheModelHasNoPlaceForAreAnError) {
   const auto load = [&](const model::ModelSpec& spec) {
     const sharding::Ledger ledger(model::Inventory(spec), sharding::Mesh{}, 0);
     const schedule::BuildOptions options{.shape = {golden.batch, golden.seq_len}};
-    parallel::ShardedState state(ledger, schedule::BuildDataParallel(spec, ledger, options), DType::kF32, 0);
+    parallel::ShardedState state(device::Device::Cpu(), ledger,
+                                 schedule::BuildDataParallel(spec, ledger, options), DType::kF32, 0);
     return trainer::LoadModelFolder(golden.folder, state);
   };
   EXPECT_TRUE(load(golden.spec).ok());

@@ -1,4 +1,4 @@
-#include "nn/counting_allocator.h"
+#include "device/counting_allocator.h"
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
@@ -9,7 +9,7 @@
 #include <mutex>
 #include <new>
 
-namespace trainctl::nn {
+namespace trainctl::device {
 namespace {
 
 std::atomic<int64_t> g_live{0};
@@ -82,7 +82,7 @@ void ResetPeakTensorBytes() {
   TakePeak(g_live.load());
 }
 
-ScopedMemoryTag::ScopedMemoryTag(int tag) : outer_(t_tag) { t_tag = tag; }
-ScopedMemoryTag::~ScopedMemoryTag() { t_tag = outer_; }
+ScopedCpuMemoryTag::ScopedCpuMemoryTag(int tag) : outer_(t_tag) { t_tag = tag; }
+ScopedCpuMemoryTag::~ScopedCpuMemoryTag() { t_tag = outer_; }
 
-}  // namespace trainctl::nn
+}  // namespace trainctl::device

@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdint>
 
-namespace trainctl::nn {
+namespace trainctl::device {
 
 // What a tensor is for, as the caller numbers it. 0: nobody said.
 inline constexpr int kNumMemoryTags = 8;
@@ -21,16 +21,16 @@ int64_t PeakTensorBytes();
 TaggedBytes TensorBytesAtPeak();
 void ResetPeakTensorBytes();  // to what lives now
 
-// What this thread allocates while it lives counts under `tag`.
-class ScopedMemoryTag {
+// What this thread allocates for CPU tensors while it lives counts under `tag`.
+class ScopedCpuMemoryTag {
  public:
-  explicit ScopedMemoryTag(int tag);
-  ~ScopedMemoryTag();
-  ScopedMemoryTag(const ScopedMemoryTag&) = delete;
-  ScopedMemoryTag& operator=(const ScopedMemoryTag&) = delete;
+  explicit ScopedCpuMemoryTag(int tag);
+  ~ScopedCpuMemoryTag();
+  ScopedCpuMemoryTag(const ScopedCpuMemoryTag&) = delete;
+  ScopedCpuMemoryTag& operator=(const ScopedCpuMemoryTag&) = delete;
 
  private:
   const int outer_;
 };
 
-}  // namespace trainctl::nn
+}  // namespace trainctl::device

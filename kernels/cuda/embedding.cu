@@ -1,0 +1,112 @@
+// embedding and its gradient. Tokens repeat, so the gradient's rows have several contributions: one block
+// owns a row (and a range of columns) and adds them in the order of the tokens, as the CPU does; no atomics.
+
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/operators.cuh"
+
+namespace trainctl::kernels::cuda {
+namespace {
+
+// ---- kernels ------------------------------------------------------------------------------------
+
+constexpr int kEmbeddingThreads = 256;
+
+template <typename T, bool kAligned>
+__global__ void __launch_bounds__(kEmbeddingThreads)
+    EmbeddingKernel(T* __restrict__ out, const T* __restrict__ table, const int32_t* __restrict__ tokens,
+                    int64_t n, int64_t h) {
+  constexpr int W = kWidth<T>;
+  const int64_t step = int64_t{blockDim.x} * W;
+  for (int64_t row = blockIdx.x; row < n; row += gridDim.x) {
+    const T* from = table + int64_t{tokens[row]} * h;
+    T* to = out + row * h;
+    for (int64_t at = int64_t{threadIdx.x} * W; at < h; at += step) {
+      StoreUnit<kAligned>(to + at, LoadUnit<kAligned>(from + at, h - at), h - at);
+    }
+  }
+}
+
+constexpr int kGradientThreads = 128;
+constexpr int kGradientWarps = kGradientThreads / kWarp;
+constexpr int kRounds = 8;  // tokens that a thread looks at between two barriers
+constexpr int kTokensPerPass = kRounds * kGradientThreads;
+constexpr int kMaskWords = kRounds * kGradientWarps;
+
+// Block (i, c): if tokens[i] did not occur before i, adds dout of all its occurrences to the columns that
+// belong to c, one unit a thread, in registers.
+template <typename T, bool kAligned>
+__global__ void __launch_bounds__(kGradientThreads)
+    EmbeddingBackwardKernel(float* __restrict__ gradient, const T* __restrict__ dout,
+                            const int32_t* __restrict__ tokens, int64_t n, int64_t h) {
+  constexpr int W = kWidth<T>;
+  TRAINCTL_SHARED(uint32_t, matches, kMaskWords);
+  const int thread = static_cast<int>(threadIdx.x);
+  const int64_t first = blockIdx.x;
+  const int32_t token = tokens[first];
+  bool occurred = false;
+  for (int64_t i = thread; i < first && !occurred; i += kGradientThreads) occurred = tokens[i] == token;
+  if (__syncthreads_or(occurred)) return;
+
+  const int64_t at = (int64_t{blockIdx.y} * kGradientThreads + thread) * W;
+  float* row = gradient + int64_t{token} * h + at;
+  float sum[W] = {};
+  if (at < h) LoadFloats<kAligned>(row, h - at, sum);
+  for (int64_t base = first; base < n; base += kTokensPerPass) {
+    TRAINCTL_UNROLL
+    for (int round = 0; round < kRounds; ++round) {
+      const int64_t i = base + round * kGradientThreads + thread;
+      const uint32_t mask = __ballot_sync(kAllLanes, i < n && tokens[i] == token);
+      if (thread % kWarp == 0) matches[round * kGradientWarps + thread / kWarp] = mask;
+    }
+    __syncthreads();
+    for (int word = 0; word < kMaskWords; ++word) {  // bit b of word w is token base + 32 w + b
+      for (uint32_t left = matches[word]; left != 0; left &= left - 1) {
+        const int64_t i = base + word * kWarp + __ffs(static_cast<int>(left)) - 1;
+        if (at < h) {
+          float values[W];
+          LoadFloats<kAligned>(dout + i * h + at, h - at, values);
+          TRAINCTL_UNROLL
+          for (int k = 0; k < W; ++k) sum[k] += values[k];
+        }
+      }
+    }
+    __syncthreads();
+  }
+  if (at < h) StoreFloats<kAligned>(row, h - at, sum);
+}
+
+// ---- launchers ----------------------------------------------------------------------------------
+
+template <typename T>
+void Embedding(void* out, const void* table, const int32_t* tokens, int64_t n, int64_t h) {
+  if (n <= 0 || h <= 0) return;
+  const bool aligned = AreAligned(out, table) && h % kWidth<T> == 0;
+  Launch("embedding", aligned ? EmbeddingKernel<T, true> : EmbeddingKernel<T, false>,
+         RowShape(n, CeilDiv(h, kWidth<T>), kEmbeddingThreads), static_cast<T*>(out),
+         static_cast<const T*>(table), tokens, n, h);
+}
+
+template <typename T>
+void EmbeddingBackward(float* gradient, const void* dout, const int32_t* tokens, int64_t n, int64_t h) {
+  if (n <= 0 || h <= 0) return;
+  const bool aligned = AreAligned(gradient, dout) && h % kWidth<T> == 0;
+  const Shape shape = {
+      .blocks_x = n, .blocks_y = CeilDiv(h, kGradientThreads * kWidth<T>), .threads = kGradientThreads};
+  Launch("embedding_backward", aligned ? EmbeddingBackwardKernel<T, true> : EmbeddingBackwardKernel<T, false>,
+         shape, gradient, static_cast<const T*>(dout), tokens, n, h);
+}
+
+template <typename T>
+void FillEmbeddingOf(TypedKernels* table) {
+  table->embedding = Embedding<T>;
+  table->embedding_backward = EmbeddingBackward<T>;
+}
+
+}  // namespace
+
+void FillEmbedding(Kernels* table) {
+  FillEmbeddingOf<float>(&table->f32);
+  FillEmbeddingOf<BF16>(&table->bf16);
+}
+
+}  // namespace trainctl::kernels::cuda

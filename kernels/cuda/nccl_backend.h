@@ -1,0 +1,13 @@
+// NCCL as LibTorch wraps it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace trainctl::kernels {
+
+// DeviceApi::make_backend.
+void* MakeNcclBackend(void* store, int rank, int world_size, int64_t timeout_ms, char* reason,
+                      size_t reason_bytes);
+
+}  // namespace trainctl::kernels

@@ -1,0 +1,30 @@
+#include "nn/attention_views.h"
+
+namespace trainctl::nn {
+
+std::vector<Piece> CutDocuments(const AttentionShape& shape, const int32_t* document) {
+  std::vector<Piece> pieces;
+  bool whole = false;
+  for (int64_t b = 0; b < shape.batch; ++b) {
+    const int32_t* row = document + b * shape.seq_len;
+    if (row[0] == row[shape.seq_len - 1]) {
+      if (whole) {
+        ++pieces.back().num_sequences;
+      } else {
+        pieces.push_back({b, 1, 0, shape.seq_len});
+      }
+      whole = true;
+      continue;
+    }
+    whole = false;
+    int64_t begin = 0;
+    for (int64_t t = 1; t <= shape.seq_len; ++t) {
+      if (t < shape.seq_len && row[t] == row[begin]) continue;
+      pieces.push_back({b, 1, begin, t - begin});
+      begin = t;
+    }
+  }
+  return pieces;
+}
+
+}  // namespace trainctl::nn

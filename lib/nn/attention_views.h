@@ -1,0 +1,61 @@
+// How attention sees a fused qkv activation: cut into documents, by kv head.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <vector>
+
+#include "nn/attention.h"
+
+namespace trainctl::nn {
+
+// A run of sequences that attend within themselves: positions [begin, begin + count) of each.
+struct Piece {
+  int64_t first_sequence = 0;
+  int64_t num_sequences = 0;
+  int64_t begin = 0;
+  int64_t count = 0;
+};
+
+// Whole sequences together while they hold one document each; otherwise a piece per document.
+std::vector<Piece> CutDocuments(const AttentionShape& shape, const int32_t* document);
+
+// Views of one kv head's part of a piece, as [sequences, query heads, tokens, head_dim].
+class HeadViews {
+ public:
+  HeadViews(const AttentionShape& shape, const Piece& piece, int64_t kv_head)
+      : shape_(shape), piece_(piece), kv_head_(kv_head), group_(shape.heads / shape.kv_heads) {}
+
+  at::Tensor Queries(const at::Tensor& qkv) const { return Columns(qkv, kv_head_ * group_, group_); }
+  at::Tensor Keys(const at::Tensor& qkv) const { return Columns(qkv, shape_.heads + kv_head_, 1); }
+  at::Tensor Values(const at::Tensor& qkv) const {
+    return Columns(qkv, shape_.heads + shape_.kv_heads + kv_head_, 1);
+  }
+  // One key (value) head seen by all query heads of its group, without a copy.
+  at::Tensor Shared(const at::Tensor& heads) const { return heads.expand({-1, group_, -1, -1}); }
+  at::Tensor Output(const at::Tensor& out) const { return Columns(out, kv_head_ * group_, group_); }
+  // [sequences, group, tokens] of lse [heads, batch * seq].
+  at::Tensor Lse(const at::Tensor& lse) const {
+    return lse.view({shape_.heads, shape_.batch, shape_.seq_len})
+        .narrow(0, kv_head_ * group_, group_)
+        .narrow(1, piece_.first_sequence, piece_.num_sequences)
+        .narrow(2, piece_.begin, piece_.count)
+        .permute({1, 0, 2});
+  }
+
+ private:
+  at::Tensor Columns(const at::Tensor& x, int64_t head, int64_t heads) const {
+    return x.view({shape_.batch, shape_.seq_len, -1, shape_.head_dim})
+        .narrow(0, piece_.first_sequence, piece_.num_sequences)
+        .narrow(1, piece_.begin, piece_.count)
+        .narrow(2, head, heads)
+        .transpose(1, 2);
+  }
+
+  const AttentionShape& shape_;
+  const Piece& piece_;
+  int64_t kv_head_;
+  int64_t group_;
+};
+
+}  // namespace trainctl::nn

@@ -1,0 +1,518 @@
+"""Checks and measurements of trainctl on a machine with a GPU, the most valuable first.
+
+    tests/gpu/run.sh --seconds 540 --out results
+
+Writes results.json anew after every measurement and results.md from it, so that what was measured stays
+whatever comes after. A step that cannot run says why; none begins without the time that it needs.
+
+    doctor          what trainctl sees of the machine
+    kernels         each kernel of the CUDA plugin against the CPU's (trainctl-worker check-device)
+    trainer_parity  the same recipe on both devices, fp32 and bf16: loss and gradient norm step by step
+    memory          bytes of tensors, predicted against measured
+    throughput      tokens/s beside Hugging Face's Llama under torch.compile, the sides taking turns
+
+Exit 0: everything that ran passed; 1: something failed; 2: the command line; 5: there are no programs.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import platform
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import token_file
+from parity import Bounds, compare
+
+HERE = pathlib.Path(__file__).resolve().parent
+SCHEMA = "trainctl.gpu_kit.v1"
+
+# Relative, of loss and gradient norm; at the first step, and later, when the weights differ already. What may differ is
+# the order of sums and the last bit of exp. Tried on a CPU with a model of this size: fp32 is within 1e-7 and 1e-5 of fp64;
+# with TF32's products in the place of fp32's the norm is 1e-4 off at the first step, which does not pass; bf16
+# is within 5e-5 and 8e-3 of fp32, and two devices in bf16 ought to be no further apart than several times that.
+PARITY = {"fp32": Bounds(first_loss=5e-6, loss=2e-5, first_norm=3e-5, norm=1e-3),
+          "bf16": Bounds(first_loss=1e-4, loss=5e-4, first_norm=1e-2, norm=5e-2)}
+# Of bytes that tensors take. On the CPU 3 % is promised; a GPU's libraries have workspaces beside.
+MEMORY = 0.10
+
+# The dimensions of our presets in the words of LlamaConfig. Held against our parameter count.
+PEER_MODELS = {
+    "toy-1m": dict(hidden_size=128, intermediate_size=384, num_hidden_layers=4, num_attention_heads=4,
+                   num_key_value_heads=2, head_dim=32, vocab_size=1024),
+    "llama-120m": dict(hidden_size=768, intermediate_size=2048, num_hidden_layers=12, num_attention_heads=12,
+                       num_key_value_heads=4, head_dim=64, vocab_size=32000),
+    "llama-1b": dict(hidden_size=2048, intermediate_size=5632, num_hidden_layers=22, num_attention_heads=32,
+                     num_key_value_heads=4, head_dim=64, vocab_size=32000),
+}
+
+RECIPE = """recipe_version = 1
+[run]
+name = "kit"
+seed = {seed}
+[model]
+preset = "{preset}"
+[data]
+seq_len = {seq_len}
+packing = "continuous"
+[[data.train]]
+files = ["{data}"]
+kind = "indexed"
+[train]
+steps = {steps}
+batch_sequences = {batch}
+micro_batch = {micro_batch}
+precision = "{precision}"
+[optimizer]
+lr = 1e-3
+lr_schedule = "constant"
+[parallel]
+zero_stage = 0
+recompute = "{recompute}"
+[cluster]
+device = "{device}"
+devices_per_node = 1
+threads_per_worker = {threads}
+[checkpoint]
+every_steps = 1000000
+[launch]
+max_restarts = 0
+"""
+
+
+def say(text):
+    print(f"gpu kit: {text}", file=sys.stderr, flush=True)
+
+
+class NotRun(Exception):
+    """A step that cannot run, and why."""
+
+
+class Failed(Exception):
+    """A step that ran and went wrong, and how."""
+
+
+def last_lines(text, count=12):
+    return "\n".join(text.splitlines()[-count:])
+
+
+def threads_of(device, side):
+    """Threads of a worker: all cores where the CPU is the reference, one where it stands for the other device, so that
+    its sums have another order; two beside a GPU."""
+    cores = len(os.sched_getaffinity(0))
+    if device != "cpu":
+        return min(2, cores)
+    return cores if side == 0 else 1
+
+
+class Kit:
+    def __init__(self, arguments, work):
+        self.a = arguments
+        self.work = work
+        self.deadline = time.monotonic() + arguments.seconds
+        self.num_files = 0
+        self.trainctl = arguments.bin / "trainctl"
+        self.worker = arguments.bin / "trainctl-worker"
+        # What somebody measured or configured on this machine must not decide anything here.
+        self.environment = {**os.environ, "NO_COLOR": "1", "XDG_CONFIG_HOME": str(work / "no-config"),
+                            "HF_HUB_OFFLINE": "1", "TORCHINDUCTOR_CACHE_DIR": str(work / "inductor")}
+        self.report = {"schema": SCHEMA, "date": f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC",
+                       "devices": arguments.devices, "small": arguments.small, "seconds": arguments.seconds,
+                       "machine": {}, "results": []}
+
+    # ---- results ---------------------------------------------------------------------------------
+
+    def save(self):
+        for name, text in (("results.json", json.dumps(self.report, indent=1) + "\n"), ("results.md", table(self.report))):
+            draft = self.a.out / f".{name}"
+            draft.write_text(text)
+            os.replace(draft, self.a.out / name)
+
+    def record(self, step, name, status, **fields):
+        """Adds a result, or replaces the one of the same name, and writes all of them."""
+        entry = {"step": step, "name": name, "status": status, **fields}
+        others = [r for r in self.report["results"] if (r["step"], r["name"]) != (step, name)]
+        self.report["results"] = sorted([*others, entry], key=lambda r: list(STEPS).index(r["step"]))
+        self.save()
+        say(f"{name}: {status}" + (f" ({fields['reason']})" if fields.get("reason") else ""))
+
+    # ---- programs --------------------------------------------------------------------------------
+
+    def left(self):
+        return self.deadline - time.monotonic()
+
+    def fresh(self, name):
+        self.num_files += 1
+        return self.work / f"{self.num_files:03d}-{name}"
+
+    def execute(self, command, limit):
+        """(exit code, stdout, stderr) of a command that is given `limit` seconds, and never more than are left."""
+        seconds = min(limit, self.left())
+        if seconds <= 0:
+            raise NotRun("no time is left")
+        command = [str(c) for c in command]
+        # A session of its own, so that ending it ends what it started.
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+                              text=True, errors="replace", env=self.environment, start_new_session=True) as process:
+            try:
+                out, err = process.communicate(timeout=seconds)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
+                words = f"{' '.join(command[:3])} ... was ended after {seconds:.0f} s"
+                if seconds < limit:
+                    raise NotRun(f"{words}, when no time was left") from None
+                raise Failed(f"{words}, its limit") from None
+            except BaseException:
+                os.killpg(process.pid, signal.SIGKILL)
+                raise
+        return process.returncode, out, err
+
+    def data(self, vocab):
+        prefix = self.work / f"tokens-{vocab}"
+        if not prefix.with_suffix(".idx").exists():
+            token_file.write(prefix, vocab, documents=4 if self.a.small else 96)
+        return prefix.with_suffix(".bin")
+
+    def recipe(self, preset, device, *, steps, batch, micro_batch, seq_len, precision, recompute="none", threads=1, seed=1):
+        path = self.fresh(f"{preset}.toml")
+        text = RECIPE.format(preset=preset, device=device, steps=steps, batch=batch, micro_batch=micro_batch,
+                             seq_len=seq_len, precision=precision, recompute=recompute, threads=threads, seed=seed,
+                             data=self.data(PEER_MODELS[preset]["vocab_size"]))
+        path.write_text(text)
+        return path
+
+    def need_device(self, device):
+        """Raises NotRun where this build or this machine has no such device."""
+        recipe = self.recipe("toy-1m", device, steps=1, batch=1, micro_batch=1, seq_len=32, precision="fp32")
+        code, out, err = self.execute([self.trainctl, "recipe", "check", recipe], 60)
+        if code != 0:
+            raise NotRun(f'cluster.device = "{device}" is refused: {last_lines(out + err, 3)}')
+
+    def train(self, recipe, limit):
+        """A run: its metrics, timings and report."""
+        folder = self.fresh("run")
+        try:
+            code, out, err = self.execute([self.trainctl, "launch", recipe, "--run-dir", folder], limit)
+            if code == 5:
+                raise NotRun(f"the environment lacks something: {last_lines(out + err, 6)}")
+            if code != 0:
+                raise Failed(f"trainctl launch: exit {code}: {last_lines(out + err)}")
+            lines = {name: [json.loads(line) for line in (folder / f"{name}.jsonl").read_text().splitlines()]
+                     for name in ("metrics", "timings")}
+            return {**lines, "report": json.loads((folder / "report.json").read_text())}
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)  # a checkpoint of a billion parameters is in it
+
+    # ---- the steps -------------------------------------------------------------------------------
+
+    def doctor(self):
+        code, out, err = self.execute([self.trainctl, "doctor", "--json"], 60)
+        try:
+            found = json.loads(out)
+        except ValueError:
+            raise Failed(f"trainctl doctor --json: exit {code}: {last_lines(out + err)}") from None
+        self.report["machine"].update(host_cpu=found.get("cpu"), cores=found.get("allowed_cores"),
+                                      memory_bytes=found.get("memory_total_bytes"), driver=found.get("driver"),
+                                      accelerators=found.get("accelerators"))
+        bad = [f"{f['name']}: {f['value']}{f['advice'] and '; ' + f['advice']}" for f in found["findings"]
+               if f["health"] == "bad"]
+        worker = next((f for f in found["findings"] if f["name"] == "worker"), {"health": "bad", "value": "not looked at"})
+        self.record("doctor", "doctor", "failed" if worker["health"] == "bad" else "passed", exit_code=code, doctor=found,
+                    value=worker["value"], reason="; ".join(bad))
+
+    def kernels(self):
+        if self.a.devices[1] == "cpu":
+            raise NotRun("both devices are the CPU")
+        if self.execute([self.worker, "check-device", "--help"], 30)[0] != 0:
+            raise NotRun("not in this build: trainctl-worker has no check-device")
+        code, out, err = self.execute([self.worker, "check-device"], 120)
+        lines = []
+        for line in out.splitlines():
+            try:
+                value = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(value, dict):
+                lines.append(value)
+        wrong = [line for line in lines if line.get("ok") is False or line.get("passed") is False]
+        if code == 5:
+            raise NotRun(f"the environment lacks something: {last_lines(out + err, 6)}")
+        status = "passed" if code == 0 and lines and not wrong else "failed"
+        self.record("kernels", "kernels", status, exit_code=code, checks=lines,
+                    value=f"{len(lines) - len(wrong)} of {len(lines)} checks passed",
+                    reason="" if status == "passed" else last_lines(err) or json.dumps(wrong[:3]))
+
+    def trainer_parity(self):
+        for device in self.a.devices:
+            self.need_device(device)
+        for precision, bounds in PARITY.items():
+            name = f"trainer parity, {precision}"
+            try:
+                sides = []
+                for side, device in enumerate(self.a.devices):
+                    recipe = self.recipe("toy-1m", device, steps=20, batch=8, micro_batch=4, seq_len=128,
+                                         precision=precision, threads=threads_of(device, side),
+                                         seed=self.a.seeds[side])
+                    sides.append(self.train(recipe, 90))
+                    if device != "cpu" or side == 1:
+                        self.memory_result(f"toy-1m, {precision}, {device}", sides[side]["report"], bound=None)
+                found = compare(sides[0]["metrics"], sides[1]["metrics"], bounds)
+                self.record("trainer_parity", name, "passed" if not found["differences"] else "failed", **found,
+                            sides=self.a.devices, bounds=bounds._asdict(),
+                            value=f"loss within {found['worst_loss']:.1e}, gradient norm within {found['worst_norm']:.1e} "
+                                  f"over {found['steps']} steps",
+                            target=f"{bounds.first_loss:g} at step 1, then {bounds.loss:g}; norm {bounds.first_norm:g}, "
+                                   f"then {bounds.norm:g}",
+                            reason="; ".join(found["differences"][:4]),
+                            losses=[[line["loss"] for line in side["metrics"]] for side in sides])
+            except (NotRun, Failed) as error:
+                self.record("trainer_parity", name, status_of(error), reason=str(error))
+
+    def memory_result(self, label, report, bound):
+        predicted, measured = report["predicted_peak_bytes"], report["measured_peak_bytes"]
+        error = measured / predicted - 1 if predicted else float("nan")
+        status = "measured" if bound is None else "passed" if abs(error) <= bound else "failed"
+        self.record("memory", f"memory, {label}", status, predicted_bytes=predicted, measured_bytes=measured,
+                    predicted_at_peak=report["predicted_at_peak"], measured_at_peak=report["measured_at_peak"],
+                    value=f"predicted {predicted / 2**20:,.1f} MiB, measured {measured / 2**20:,.1f} MiB ({error:+.1%})",
+                    target="" if bound is None else f"within {bound:.0%}",
+                    reason="" if status != "failed" else f"{error:+.1%} is more than {bound:.0%}")
+
+    def memory(self):
+        device = self.a.devices[1]
+        self.need_device(device)
+        size = dict(steps=2, batch=8, micro_batch=4, seq_len=128 if self.a.small else 1024)
+        preset = "toy-1m" if self.a.small else "llama-120m"
+        for recompute in ("none", "full"):
+            label = f"{preset}, bf16, recompute {recompute}, {device}"
+            try:
+                recipe = self.recipe(preset, device, precision="bf16", recompute=recompute, threads=threads_of(device, 1), **size)
+                self.memory_result(label, self.train(recipe, 120)["report"], None if self.a.small else MEMORY)
+            except (NotRun, Failed) as error:
+                self.record("memory", f"memory, {label}", status_of(error), reason=str(error))
+
+    def throughput(self):
+        device = self.a.devices[1]
+        self.need_device(device)
+        if self.a.small:
+            cells = [("toy-1m", dict(batch=4, micro_batch=2, seq_len=64), 1, 2)]
+        else:
+            cells = [("llama-120m", dict(batch=16, micro_batch=16, seq_len=1024), 5, 20),
+                     ("llama-1b", dict(batch=8, micro_batch=4, seq_len=2048), 4, 10)]
+        for preset, size, warmup, steps in cells:
+            self.throughput_of(preset, device, size, warmup, steps)
+
+    def throughput_of(self, preset, device, size, warmup, steps):
+        """Rounds in which the sides take turns; each round gives one ratio, and the median counts."""
+        name = f"training {preset}, {device}"
+        recipe = self.recipe(preset, device, steps=warmup + steps, precision="bf16", threads=threads_of(device, 1), **size)
+        rounds, problem, parameters = {"trainctl": [], "Hugging Face": []}, None, None
+        tokens = None
+        for number in range(self.a.rounds):
+            sides = list(rounds) if number % 2 == 0 else list(rounds)[::-1]
+            for side in sides:
+                try:
+                    if side == "trainctl":
+                        result = self.our_speed(recipe, size, warmup, steps)
+                        if number == 0:
+                            self.memory_result(f"{preset}, bf16, {device}", result.pop("report"), None if self.a.small else MEMORY)
+                    else:
+                        if tokens is None:
+                            tokens, parameters = self.batches(recipe, warmup + steps)
+                        result = self.peer_speed(preset, device, tokens, size, warmup)
+                        check_same_work(parameters, result, rounds["trainctl"])
+                    rounds[side].append(result)
+                except (NotRun, Failed) as error:
+                    problem = error
+                    break
+                self.throughput_result(name, rounds, size, problem)
+            if problem:
+                break
+        self.throughput_result(name, rounds, size, problem)
+
+    def throughput_result(self, name, rounds, size, problem):
+        medians = {side: statistics.median(r["tokens_per_second"] for r in results) for side, results in rounds.items() if results}
+        ratios = [a["tokens_per_second"] / b["tokens_per_second"] for a, b in zip(*rounds.values())]
+        if not medians:
+            status = status_of(problem)
+        else:
+            status = "failed" if isinstance(problem, Failed) else "measured"
+        value = ", ".join(f"{side} {median:,.0f}" for side, median in medians.items())
+        self.record("throughput", name, status, unit="tokens/s", rounds=rounds, medians=medians,
+                    ratio=statistics.median(ratios) if ratios else None, **size,
+                    value=f"{value} tokens/s" + (f", {statistics.median(ratios):.2f}× ({len(ratios)} rounds)" if ratios else ""),
+                    reason=str(problem) if problem else "")
+
+    def batches(self, recipe, steps):
+        """(file with the very tokens of the recipe's steps, number of parameters)."""
+        rows = []
+        for step in range(steps):
+            code, out, err = self.execute([self.trainctl, "data", "batch", recipe, "--step", step, "--json"], 30)
+            if code != 0:
+                raise Failed(f"trainctl data batch: exit {code}: {last_lines(err)}")
+            rows.append([sequence["tokens"] for sequence in json.loads(out)["sequences"]])
+        path = self.fresh("tokens.json")
+        path.write_text(json.dumps(rows))
+        code, out, err = self.execute([self.trainctl, "plan", recipe, "--json"], 60)
+        if code != 0:
+            raise Failed(f"trainctl plan: exit {code}: {last_lines(err)}")
+        return path, json.loads(out)["num_parameters"]
+
+    def our_speed(self, recipe, size, warmup, steps):
+        run = self.train(recipe, 150)
+        timed = [line["seconds"] for line in run["timings"] if line["step"] > warmup]
+        if len(timed) != steps:
+            raise Failed(f"{len(timed)} timed steps, not {steps}")
+        return {"tokens_per_second": steps * size["batch"] * size["seq_len"] / sum(timed), "report": run["report"],
+                "first_loss": run["metrics"][0]["loss"], "peak_bytes": run["report"]["measured_peak_bytes"]}
+
+    def peer_speed(self, preset, device, tokens, size, warmup):
+        model = {**PEER_MODELS[preset], "rms_norm_eps": 1e-5, "max_position_embeddings": size["seq_len"]}
+        command = [self.a.python, HERE / "train_hf.py", "--device", device, "--tokens", tokens, "--model", json.dumps(model),
+                   "--micro-batch", size["micro_batch"], "--warmup", warmup, "--precision", self.a.peer_precision]
+        if self.a.small:
+            command.append("--no-compile")
+        code, out, err = self.execute(command, 240)
+        if code != 0:  # nothing is wrong with us then
+            raise NotRun(f"the peer cannot run: exit {code}: {last_lines(err, 3 if code == 5 else 12)}")
+        return json.loads(out.splitlines()[-1])
+
+
+def check_same_work(parameters, peer, ours):
+    if peer["parameters"] != parameters:
+        raise Failed(f"the peer has {peer['parameters']} parameters, ours has {parameters}")
+    # Other random weights, the same tokens: the first losses agree to a few hundredths.
+    if ours and abs(peer["first_loss"] - ours[0]["first_loss"]) > 0.1:
+        raise Failed(f"the peer starts with a loss of {peer['first_loss']}, ours with {ours[0]['first_loss']}")
+
+
+def status_of(error):
+    return "failed" if isinstance(error, Failed) else "not run"
+
+
+# The steps in order, with the seconds that one must have to begin.
+STEPS = {"doctor": 5, "kernels": 10, "trainer_parity": 20, "memory": 20, "throughput": 45}
+
+
+# ---- report ------------------------------------------------------------------------------------------
+
+
+def table(report):
+    machine = report["machine"]
+    accelerators = ", ".join(str(a.get("name", a)) if isinstance(a, dict) else str(a) for a in machine.get("accelerators") or [])
+    lines = [f"- machine: {accelerators or 'no accelerator'}; {machine.get('host_cpu') or platform.processor()}, "
+             f"{machine.get('cores') or '?'} cores; driver {machine.get('driver') or 'none'}",
+             f"- date: {report['date']}; devices: {' and '.join(report['devices'])}"
+             + ("; micro-sizes, the numbers mean nothing" if report["small"] else ""),
+             f"- versions: {machine.get('versions', 'unknown')}", "",
+             "| what | result | found | bound |", "|---|---|---|---|"]
+    for result in report["results"]:
+        found = "; ".join(text for text in (result.get("value", ""), result.get("reason", "")) if text)
+        found = " ".join(found.split()).replace("|", "\\|")
+        lines.append(f"| {result['name']} | {result['status']} | {found[:400]} | {result.get('target', '')} |")
+    return "\n".join(lines) + "\n"
+
+
+def versions(kit):
+    code, out, _ = kit.execute([kit.trainctl, "version"], 30)
+    ours = out.splitlines()[0] if code == 0 and out else "trainctl of unknown version"
+    manifest = HERE.parent.parent / "MANIFEST.json"
+    if manifest.exists():
+        found = json.loads(manifest.read_text())
+        ours += f" ({found['commit']}, CUDA plugin: {found['cuda_plugin'] or 'none'})"
+    # From their metadata: importing them takes seconds, and touches the driver.
+    code, out, _ = kit.execute([kit.a.python, "-c", "from importlib import metadata as m\nfor p in ('torch', 'transformers'):\n"
+                                "    try: print(p, m.version(p))\n    except m.PackageNotFoundError: print('no', p)"], 30)
+    return ", ".join([ours, *out.splitlines()])
+
+
+def parse():
+    parser = argparse.ArgumentParser(prog="tests/gpu/run.sh", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=540, help="the time for everything (default: %(default)s)")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path(os.environ.get("OUT") or "gpu-results"),
+                        help="folder for results.json and results.md (default: $OUT, else gpu-results)")
+    parser.add_argument("--only", default=",".join(STEPS), help=f"a list of {', '.join(STEPS)} (default: all)")
+    parser.add_argument("--devices", default="cpu,cuda", help="what is compared, and what is measured (default: cpu,cuda)")
+    parser.add_argument("--small", action="store_true", help="micro-sizes, to see that the script works")
+    parser.add_argument("--rounds", type=int, default=3, help="of throughput (default: 3)")
+    parser.add_argument("--peer-precision", choices=("autocast", "bf16"), default="autocast",
+                        help="autocast keeps fp32 weights, as we do; bf16 has everything in bf16 (default: autocast)")
+    parser.add_argument("--seeds", default="1,1", help="of the two sides of trainer_parity; different ones must fail")
+    parser.add_argument("--bin", type=pathlib.Path, default=HERE.parent.parent / "bin", help="the programs (default: of the bundle)")
+    parser.add_argument("--python", default=sys.executable, help="with torch and transformers (default: this one)")
+    parser.add_argument("--work", type=pathlib.Path, help="where runs are written while they last (default: $TMPDIR)")
+    arguments = parser.parse_args()
+    arguments.only = arguments.only.split(",")
+    if unknown := [name for name in arguments.only if name not in STEPS]:
+        parser.error(f"--only: {unknown[0]} is none of {', '.join(STEPS)}")
+    arguments.devices = arguments.devices.split(",")
+    if len(arguments.devices) == 1:
+        arguments.devices *= 2
+    if len(arguments.devices) != 2 or any(d not in ("cpu", "cuda") for d in arguments.devices):
+        parser.error("--devices: two of cpu and cuda, such as cpu,cuda")
+    try:
+        arguments.seeds = [int(seed) for seed in arguments.seeds.split(",")]
+    except ValueError:
+        arguments.seeds = []
+    if len(arguments.seeds) != 2:
+        parser.error("--seeds: two numbers, such as 1,1")
+    if arguments.seconds <= 0 or arguments.rounds < 1:
+        parser.error("--seconds and --rounds are above 0")
+    arguments.bin = arguments.bin.resolve()
+    for program in ("trainctl", "trainctl-worker"):
+        if not (arguments.bin / program).exists():
+            say(f"{arguments.bin / program} does not exist; name the folder with --bin")
+            sys.exit(5)
+    return arguments
+
+
+def keep_earlier(out):
+    """What an earlier call wrote stays beside what this one writes, under the next free number."""
+    if (out / "results.json").exists():
+        number = next(n for n in range(1, 1 << 20) if not (out / f"results-{n}.json").exists())
+        for suffix in ("json", "md"):
+            if (out / f"results.{suffix}").exists():
+                os.replace(out / f"results.{suffix}", out / f"results-{number}.{suffix}")
+
+
+def main():
+    arguments = parse()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    arguments.out = arguments.out.resolve()
+    keep_earlier(arguments.out)
+    work = pathlib.Path(tempfile.mkdtemp(prefix="trainctl-gpu-kit-", dir=arguments.work))
+    try:
+        kit = Kit(arguments, work)
+        kit.report["machine"]["versions"] = versions(kit)
+        kit.save()
+        for step, needed in STEPS.items():
+            if step not in arguments.only:
+                continue
+            begin = time.monotonic()
+            try:
+                if kit.left() < needed:
+                    raise NotRun(f"{max(0, kit.left()):.0f} s were left of {arguments.seconds:.0f}, and it needs {needed}")
+                getattr(kit, step)()
+            except (NotRun, Failed) as error:
+                kit.record(step, step.replace("_", " "), status_of(error), reason=str(error))
+            except Exception as error:  # a mistake of this script must not cost the steps that follow
+                kit.record(step, step.replace("_", " "), "failed", reason=f"{type(error).__name__}: {error}")
+            kit.report.setdefault("step_seconds", {})[step] = round(time.monotonic() - begin, 1)
+            kit.save()
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    print((arguments.out / "results.md").read_text(), end="")
+    return 1 if any(result["status"] == "failed" for result in kit.report["results"]) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

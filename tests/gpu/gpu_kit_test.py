@@ -1,0 +1,175 @@
+"""The script that runs on GPU machines, here with the CPU on both sides, and what it says of runs that differ.
+
+    python3 gpu_kit_test.py BIN_DIR
+"""
+
+import json
+import math
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+from gpu_kit import PARITY  # noqa: E402
+from parity import compare  # noqa: E402
+
+
+def metrics(losses):
+    return [{"step": i + 1, "loss": loss, "grad_norm": 2.0, "lr": 1e-3, "tokens": 64 * (i + 1), "batch_hash": f"{i:x}"}
+            for i, loss in enumerate(losses)]
+
+
+class Parity(unittest.TestCase):
+    bounds = PARITY["fp32"]
+
+    def differences(self, ours, theirs):
+        return compare(ours, theirs, self.bounds)["differences"]
+
+    def test_equal_runs_do_not_differ(self):
+        self.assertEqual(self.differences(metrics([7, 6, 5]), metrics([7, 6, 5])), [])
+
+    def test_the_first_step_is_held_tighter_than_later_ones(self):
+        apart = 1 + 1e-5  # between the two bounds
+        self.assertEqual(self.differences(metrics([7, 6]), metrics([7, 6 * apart])), [])
+        (only,) = self.differences(metrics([7, 6]), metrics([7 * apart, 6]))
+        self.assertIn("step 1: loss", only)
+
+    def test_a_later_loss_beyond_its_bound_is_named_with_its_step(self):
+        (only,) = self.differences(metrics([7, 6, 5]), metrics([7, 6, 5 * (1 + 3e-4)]))
+        self.assertIn("step 3: loss 5 against 5.0015", only)
+
+    def test_a_gradient_norm_counts_too(self):
+        theirs = metrics([7, 6])
+        theirs[1]["grad_norm"] = 2.1
+        (only,) = self.differences(metrics([7, 6]), theirs)
+        self.assertIn("step 2: grad_norm", only)
+
+    def test_what_is_no_number_differs(self):
+        for value in (math.nan, math.inf):
+            self.assertEqual(len(self.differences(metrics([7, 6]), metrics([7, value]))), 1)
+            self.assertEqual(len(self.differences(metrics([7, value]), metrics([7, value]))), 1)
+
+    def test_missing_steps_differ(self):
+        self.assertIn("2 steps against 1", self.differences(metrics([7, 6]), metrics([7]))[0])
+        self.assertIn("0 steps against 0", self.differences([], [])[0])
+
+    def test_other_data_differs_whatever_its_loss(self):
+        theirs = metrics([7, 6])
+        theirs[1]["batch_hash"] = "beef"
+        (only,) = self.differences(metrics([7, 6]), theirs)
+        self.assertIn("batch_hash 1 against beef", only)
+
+
+class Script(unittest.TestCase):
+    bin_dir = None
+
+    def setUp(self):
+        self.work = pathlib.Path(tempfile.mkdtemp(prefix="trainctl-gpu-kit-test-"))
+        self.addCleanup(shutil.rmtree, self.work)
+
+    def kit(self, *arguments, bin_dir=None):
+        """(exit code, results.json, all that was printed)."""
+        done = subprocess.run([HERE / "run.sh", "--bin", bin_dir or self.bin_dir, "--out", self.work / "out",
+                               "--work", self.work, *map(str, arguments)], capture_output=True, text=True, timeout=400,
+                              env={**os.environ, "TRAINCTL_PYTHON": sys.executable})
+        report = self.work / "out" / "results.json"
+        self.assertTrue(report.exists(), done.stderr)
+        left = [path.name for path in self.work.iterdir() if path.name.startswith("trainctl-gpu-kit-")]
+        self.assertEqual(left, [], "runs are left behind")
+        return done.returncode, json.loads(report.read_text()), done.stdout + done.stderr
+
+    def fake(self, script):
+        """Programs that are this shell script, after a `version` that works."""
+        folder = self.work / "bin"
+        folder.mkdir()
+        for name in ("trainctl", "trainctl-worker"):
+            (folder / name).write_text(f'#!/bin/sh\n[ "$1" = version ] && exit 0\n{script}\n')
+            (folder / name).chmod(0o755)
+        return folder
+
+    def test_the_cpu_agrees_with_itself_at_another_number_of_threads(self):
+        code, report, words = self.kit("--small", "--seconds", 300, "--only", "doctor,trainer_parity,memory", "--devices", "cpu")
+        self.assertEqual(code, 0, words)
+        found = {result["name"]: result for result in report["results"]}
+        self.assertEqual({name: found[name]["status"] for name in ("doctor", "trainer parity, fp32", "trainer parity, bf16")},
+                         {"doctor": "passed", "trainer parity, fp32": "passed", "trainer parity, bf16": "passed"})
+        for name in ("trainer parity, fp32", "trainer parity, bf16"):
+            self.assertEqual(found[name]["steps"], 20)
+            ours, theirs = found[name]["losses"]
+            self.assertEqual(len(theirs), 20)
+            self.assertLess(ours[-1], ours[0])  # it learns
+        memory = found["memory, toy-1m, bf16, recompute full, cpu"]
+        self.assertLess(memory["measured_bytes"], found["memory, toy-1m, bf16, recompute none, cpu"]["measured_bytes"])
+        self.assertIn("| trainer parity, fp32 | passed | loss within ", words)
+        self.assertEqual((self.work / "out" / "results.md").read_text().count("| trainer parity"), 2)
+
+    def test_runs_of_different_seeds_fail(self):
+        code, report, words = self.kit("--small", "--seconds", 300, "--only", "trainer_parity", "--devices", "cpu",
+                                       "--seeds", "1,2")
+        self.assertEqual(code, 1, words)
+        parity = [result for result in report["results"] if result["step"] == "trainer_parity"]
+        self.assertEqual([result["status"] for result in parity], ["failed", "failed"])
+        self.assertIn("step 1: ", parity[0]["reason"])
+
+    def test_a_device_that_cannot_be_used_is_told_with_the_reason(self):
+        code, report, words = self.kit("--small", "--seconds", 120, "--only", "trainer_parity", "--devices", "cpu,cuda")
+        for result in report["results"]:
+            if result["status"] == "not run":
+                self.assertEqual(code, 0, words)
+                self.assertIn("cuda", result["reason"])
+
+    def test_what_takes_too_long_is_ended_and_told(self):
+        pid_file = self.work / "pid"
+        programs = self.fake(f"echo $$ > '{pid_file}'; exec sleep 1000")
+        code, report, words = self.kit("--small", "--seconds", 15, "--only", "doctor,trainer_parity", bin_dir=programs)
+        self.assertEqual(code, 0, words)
+        doctor, parity = report["results"]
+        self.assertEqual((doctor["status"], parity["status"]), ("not run", "not run"))
+        self.assertIn("when no time was left", doctor["reason"])
+        self.assertIn("it needs 20", parity["reason"])
+        self.assertFalse(pathlib.Path("/proc", pid_file.read_text().strip()).exists())
+
+    def test_a_failing_step_costs_neither_those_before_nor_those_after(self):
+        programs = self.fake(
+            'case $1 in doctor) echo \'{"findings": [{"name": "worker", "value": "starts", "health": "ok", "advice": ""}]}\';;'
+            " recipe) exit 0;; *) echo boom >&2; exit 4;; esac")
+        code, report, words = self.kit("--small", "--seconds", 120, "--only", "doctor,trainer_parity,memory",
+                                       "--devices", "cpu", bin_dir=programs)
+        self.assertEqual(code, 1, words)
+        self.assertEqual([result["status"] for result in report["results"]], ["passed", "failed", "failed", "failed", "failed"])
+        self.assertIn("exit 4: boom", report["results"][1]["reason"])
+        # A second call keeps what the first one wrote.
+        self.kit("--small", "--seconds", 120, "--only", "doctor", bin_dir=programs)
+        kept = json.loads((self.work / "out" / "results-1.json").read_text())
+        self.assertEqual(kept["results"], report["results"])
+        self.assertTrue((self.work / "out" / "results-1.md").exists())
+
+    def test_without_the_peer_our_side_is_measured_all_the_same(self):
+        bare = self.work / "python"
+        bare.write_text(f"#!/bin/sh\nexec {sys.executable} -I -S \"$@\"\n")
+        bare.chmod(0o755)
+        code, report, words = self.kit("--small", "--seconds", 200, "--only", "throughput", "--devices", "cpu",
+                                       "--python", bare)
+        self.assertEqual(code, 0, words)
+        (speed,) = [result for result in report["results"] if result["step"] == "throughput"]
+        self.assertEqual(speed["status"], "measured")
+        self.assertGreater(speed["medians"]["trainctl"], 0)
+        self.assertNotIn("Hugging Face", speed["medians"])
+        self.assertIn("No module named 'torch'", speed["reason"])
+
+
+def main():
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    Script.bin_dir = pathlib.Path(sys.argv[1]).resolve()
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)
+
+
+if __name__ == "__main__":
+    main()

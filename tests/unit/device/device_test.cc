@@ -1,0 +1,123 @@
+#include "device/device.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace trainctl::device {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::string Plugin(const std::string& name) { return absl::StrCat(TRAINCTL_BIN_DIR, "/", name, ".so"); }
+
+std::string WhyNot(const std::string& path, int ordinal = 0) {
+  const auto device = Device::Open(path, ordinal);
+  return device.ok() ? "" : std::string(device.status().message());
+}
+
+// A device can be opened once in a process, so all tests share it.
+const Device& TestDevice() {
+  static const Device* const device = [] {
+    auto opened = Device::Open(Plugin("test_device"), 0);
+    if (!opened.ok()) std::abort();
+    return opened->release();
+  }();
+  return *device;
+}
+
+TEST(OpenPlugin, AMissingOneIsNamed) {
+  EXPECT_THAT(WhyNot("/nowhere/libtrainctl_cuda.so"), HasSubstr("/nowhere/libtrainctl_cuda.so"));
+}
+
+TEST(OpenPlugin, AnotherLibraryIsNoPlugin) {
+  EXPECT_THAT(WhyNot("libz.so.1"), HasSubstr("is not a device plugin: it has no trainctl_device_api"));
+}
+
+TEST(OpenPlugin, AnotherTableIsRefusedWithBothVersions) {
+  EXPECT_THAT(
+      WhyNot(Plugin("device_of_another_abi")),
+      AllOf(HasSubstr("version 999"), HasSubstr("Install the plugin and trainctl-worker of one build")));
+}
+
+TEST(OpenPlugin, AnotherLibTorchIsRefusedWithBothVersions) {
+  EXPECT_THAT(WhyNot(Plugin("device_of_another_torch")),
+              AllOf(HasSubstr("made for LibTorch 1.0.0"), HasSubstr("this program for 2.")));
+}
+
+TEST(OpenPlugin, WhatTheDriverSaysIsPassedOn) {
+  setenv("TRAINCTL_TEST_DEVICE_REFUSES", "the driver is on strike", 1);
+  EXPECT_THAT(WhyNot(Plugin("test_device")),
+              HasSubstr("no test device can be used: the driver is on strike"));
+  unsetenv("TRAINCTL_TEST_DEVICE_REFUSES");
+}
+
+TEST(OpenPlugin, ADeviceTooFarIsRefused) {
+  EXPECT_THAT(WhyNot(Plugin("test_device"), 8),
+              HasSubstr("there is no test device 8 for this worker: 8 can be used"));
+}
+
+TEST(Device, CopiesThereAndBack) {
+  const Device& device = TestDevice();
+  const at::Tensor there = at::empty({1000}, device.Options(at::kFloat));
+  std::vector<float> values(1000);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  device.CopyToDevice(there.data_ptr(), values.data(), 4000);
+  device.Zero(there.data_ptr<float>() + 10, 8);
+  device.Copy(there.data_ptr<float>() + 20, there.data_ptr<float>() + 30, 4);
+  std::vector<float> back(1000);
+  device.CopyToHost(back.data(), there.data_ptr(), 4000);
+  values[10] = values[11] = 0;
+  values[20] = 30;
+  EXPECT_EQ(back, values);
+}
+
+// What makes the other tests mean something: host code that forgets where memory lies does not pass.
+TEST(DeviceDeathTest, TheHostCannotTouchItsMemory) {
+  const at::Tensor there = at::zeros({4}, TestDevice().Options(at::kFloat));
+  EXPECT_DEATH(*there.data_ptr<float>() = 1, "");
+  float here = 0;
+  EXPECT_DEATH(TestDevice().kernels().f32.add(there.data_ptr(), &here, 1), "memory of the host");
+}
+
+TEST(Device, MemoryIsCountedByTag) {
+  const Device& device = TestDevice();
+  const int64_t before = device.memory().live;
+  device.ResetPeak();
+  at::Tensor kept;
+  {
+    const ScopedMemoryTag tag(device, 3);
+    kept = at::zeros({1024}, device.Options(at::kByte));
+  }
+  at::zeros({512}, device.Options(at::kByte));
+  const MemoryUse use = device.memory();
+  EXPECT_EQ(use.live, before + 1024);
+  EXPECT_GE(use.peak, before + 1024 + 512);
+  EXPECT_EQ(use.at_peak[3], 1024);
+  int64_t sum = 0;
+  for (int64_t bytes : use.at_peak) sum += bytes;
+  EXPECT_EQ(sum, use.peak);
+}
+
+TEST(Device, TheCpuIsOneToo) {
+  const Device& cpu = Device::Cpu();
+  float from[2] = {1, 2}, to[2] = {0, 0};
+  cpu.CopyToDevice(to, from, 8);
+  cpu.Zero(to, 4);
+  EXPECT_EQ(to[0], 0);
+  EXPECT_EQ(to[1], 2);
+  EXPECT_TRUE(cpu.Synchronize().ok());
+  Event event(cpu);
+  event.Record();
+  event.HoldStream();
+}
+
+}  // namespace
+}  // namespace trainctl::device

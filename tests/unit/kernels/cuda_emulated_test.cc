@@ -1,0 +1,572 @@
+// The CUDA operators, run by the emulator, against the CPU's table over many shapes. Each case is run in
+// several orders of threads and blocks, on "devices" of several sizes, and with each operand misaligned in
+// turn: all of these give the same bits, and none writes a byte outside an operand.
+
+// clang-format off: the emulator brings the language of the sources.
+#include "cuda_emulated.h"
+// clang-format on
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "base/counter_rng.h"
+#include "emulated_table.h"
+#if defined(TRAINCTL_EMULATOR_ASAN)
+#include <sanitizer/asan_interface.h>
+#endif
+
+namespace trainctl::kernels {
+namespace {
+
+using cuda_emulator::Emulator;
+using cuda_emulator::Order;
+
+struct Bf {
+  uint16_t bits;
+};
+
+float AsFloat(float x) { return x; }
+float AsFloat(double x) { return static_cast<float>(x); }
+float AsFloat(Bf x) { return __uint_as_float(uint32_t{x.bits} << 16); }
+
+template <typename T>
+std::vector<T> Random(int64_t count, uint64_t stream, float scale = 1) {
+  std::vector<float> values;
+  for (int64_t i = 0; i < count; ++i)
+    values.push_back(scale * RandomNormal(11, stream, static_cast<uint64_t>(i)));
+  if constexpr (std::is_same_v<T, float>) {
+    return values;
+  } else {
+    std::vector<T> rounded(values.size());
+    CpuTable(0).bf16.from_float(rounded.data(), values.data(), count);
+    return rounded;
+  }
+}
+
+std::vector<int32_t> RandomIndices(int64_t count, uint64_t stream, uint64_t bound) {
+  std::vector<int32_t> indices;
+  for (int64_t i = 0; i < count; ++i)
+    indices.push_back(static_cast<int32_t>(RandomBelow(11, stream, static_cast<uint64_t>(i), bound)));
+  return indices;
+}
+
+struct Tolerance {
+  double absolute = 0;
+  double relative = 0;
+};
+constexpr Tolerance kExact = {};
+
+// One run's operands, each between two guards of 0xff (NaN, -1), which AddressSanitizer also forbids to read.
+class Operands {
+ public:
+  explicit Operands(uint32_t misaligned) : misaligned_(misaligned) {}
+
+  // A copy of `values` in memory of its own; after the run it may differ from the CPU's by `tolerance`.
+  template <typename T>
+  T* Add(const std::vector<T>& values, Tolerance tolerance = kExact) {
+    const size_t index = operands_.size();
+    operands_.push_back(std::make_unique<Operand>());
+    Operand& operand = *operands_.back();
+    operand.bytes = values.size() * sizeof(T);
+    operand.begin = kGuard + ((misaligned_ >> std::min<size_t>(index, 31) & 1) != 0 ? sizeof(T) : 0);
+    operand.total = operand.begin + operand.bytes + kGuard;
+    operand.memory.reset(new Line[operand.total / sizeof(Line) + 1]);
+    std::memset(operand.data() - operand.begin, 0xff, operand.total);
+    if (!values.empty()) std::memcpy(operand.data(), values.data(), operand.bytes);
+    operand.compare = [tolerance](const Operand& a, const Operand& b, size_t which) {
+      CompareAs<T>(a, b, which, tolerance);
+    };
+    Guard(operand, true);
+    return reinterpret_cast<T*>(operand.data());
+  }
+
+  void ExpectGuardsWhole() {
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      Operand& operand = *operands_[i];
+      Guard(operand, false);
+      const unsigned char* start = operand.data() - operand.begin;
+      for (size_t at = 0; at < operand.total; ++at) {
+        if (at >= operand.begin && at < operand.begin + operand.bytes) continue;
+        ASSERT_EQ(start[at], 0xff) << "operand " << i << " was written "
+                                   << static_cast<int64_t>(at - operand.begin)
+                                   << " bytes from its begin; it has " << operand.bytes;
+      }
+    }
+  }
+  void ExpectNear(const Operands& other) const {
+    for (size_t i = 0; i < operands_.size(); ++i)
+      operands_[i]->compare(*operands_[i], *other.operands_[i], i);
+  }
+  void ExpectSameBits(const Operands& other) const {
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      EXPECT_EQ(std::memcmp(operands_[i]->data(), other.operands_[i]->data(), operands_[i]->bytes), 0)
+          << "operand " << i;
+    }
+  }
+  size_t count() const { return operands_.size(); }
+
+ private:
+  static constexpr size_t kGuard = 64;
+  struct alignas(16) Line {
+    unsigned char bytes[16];
+  };
+  struct Operand {
+    std::unique_ptr<Line[]> memory;
+    size_t begin, bytes, total;
+    std::function<void(const Operand&, const Operand&, size_t)> compare;
+    unsigned char* data() const { return memory[0].bytes + begin; }
+  };
+
+  // Forbids or allows the guards to everyone.
+  static void Guard([[maybe_unused]] const Operand& operand, [[maybe_unused]] bool on) {
+#if defined(TRAINCTL_EMULATOR_ASAN)
+    if (on) {
+      __asan_poison_memory_region(operand.data() - operand.begin, operand.begin);
+      __asan_poison_memory_region(operand.data() + operand.bytes, kGuard);
+    } else {
+      __asan_unpoison_memory_region(operand.data() - operand.begin, operand.total);
+    }
+#endif
+  }
+
+  template <typename T>
+  static void CompareAs(const Operand& a, const Operand& b, size_t which, Tolerance tolerance) {
+    ASSERT_EQ(a.bytes, b.bytes);
+    if (tolerance.absolute == 0 && tolerance.relative == 0) {
+      EXPECT_EQ(std::memcmp(a.data(), b.data(), a.bytes), 0) << "operand " << which;
+      return;
+    }
+    if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, Bf>) {
+      for (size_t i = 0; i < a.bytes / sizeof(T); ++i) {
+        T mine, expected;
+        std::memcpy(&mine, a.data() + i * sizeof(T), sizeof(T));
+        std::memcpy(&expected, b.data() + i * sizeof(T), sizeof(T));
+        const double x = AsFloat(mine), y = AsFloat(expected);
+        if (std::isnan(x) && std::isnan(y)) continue;
+        ASSERT_LE(std::abs(x - y), tolerance.absolute + tolerance.relative * std::abs(y))
+            << x << " against " << y << " of the CPU; operand " << which << ", element " << i;
+      }
+    }
+  }
+
+  uint32_t misaligned_;
+  std::vector<std::unique_ptr<Operand>> operands_;
+};
+
+// Runs `call`, which adds its operands and calls one function, with the CPU's table and in every variation
+// with the emulated one.
+template <typename Call>
+void Check(const Call& call) {
+  Operands expected(0);
+  call(CpuTable(0), expected);
+  expected.ExpectGuardsWhole();
+  std::unique_ptr<Operands> first;
+  const auto vary = [&](Order order, int multiprocessors, uint32_t misaligned) {
+    SCOPED_TRACE(::testing::Message() << "order " << static_cast<int>(order) << ", " << multiprocessors
+                                      << " multiprocessors, misaligned operands " << misaligned);
+    Emulator::Get().set_order(order);
+    cuda::emulated_multiprocessors = multiprocessors;
+    auto operands = std::make_unique<Operands>(misaligned);
+    call(EmulatedCudaTable(), *operands);
+    operands->ExpectGuardsWhole();
+    if (first == nullptr) {
+      operands->ExpectNear(expected);
+      first = std::move(operands);
+    } else {
+      operands->ExpectSameBits(*first);
+    }
+    Emulator::Get().set_order(Order::kForward);
+    cuda::emulated_multiprocessors = 1;
+  };
+  vary(Order::kForward, 1, 0);
+  vary(Order::kForward, 1, 0);
+  vary(Order::kBackward, 3, 0);
+  vary(Order::kShuffled, 1, 0);
+  vary(Order::kShuffled, 2, ~0u);
+  for (size_t i = 0; i < first->count(); ++i) vary(Order::kForward, 2, 1u << i);
+}
+
+// Arithmetic in fp32 that is ordered otherwise than the CPU's; in bf16 a result may fall on the neighbour.
+template <typename T>
+constexpr Tolerance Near(double absolute = 2e-5) {
+  return std::is_same_v<T, float> ? Tolerance{absolute, 1e-5} : Tolerance{absolute, 1.0 / 128};
+}
+constexpr Tolerance kNearFloat = {1e-5, 2e-5};
+
+template <typename T>
+class CudaEmulated : public ::testing::Test {
+ protected:
+  static const TypedKernels& Of(const Kernels& kernels) {
+    return std::is_same_v<T, float> ? kernels.f32 : kernels.bf16;
+  }
+};
+using Types = ::testing::Types<float, Bf>;
+struct TypeNames {
+  template <typename T>
+  static std::string GetName(int) {
+    return std::is_same_v<T, float> ? "f32" : "bf16";
+  }
+};
+TYPED_TEST_SUITE(CudaEmulated, Types, TypeNames);
+
+struct Extent {
+  int64_t n, h;
+};
+// One element, less than a unit, odd, whole units, more units than threads of a block (h of the norms: more
+// than is kept in registers where 512 threads keep 4 units), more rows than blocks.
+const Extent kExtents[] = {{1, 1}, {3, 3}, {5, 37}, {2, 64}, {7, 264}, {1, 2052}, {2, 4099}, {150, 8}};
+
+TYPED_TEST(CudaEmulated, FlatOperators) {
+  using T = TypeParam;
+  for (int64_t count : {1, 3, 8, 255, 4096, 9001}) {
+    SCOPED_TRACE(count);
+    const auto x = Random<T>(count, 1), y = Random<T>(count, 2);
+    const auto sum = Random<float>(count, 3);
+    Check([&](const Kernels& k, Operands& o) { this->Of(k).add(o.Add(y), o.Add(x), count); });
+    Check([&](const Kernels& k, Operands& o) { this->Of(k).accumulate(o.Add(sum), o.Add(x), count); });
+    Check([&](const Kernels& k, Operands& o) { this->Of(k).assign(o.Add(sum), o.Add(x), count); });
+    Check([&](const Kernels& k, Operands& o) { this->Of(k).from_float(o.Add(y), o.Add(sum), count); });
+  }
+}
+
+TYPED_TEST(CudaEmulated, EmptyCallsLaunchNothing) {
+  using T = TypeParam;
+  const TypedKernels& k = this->Of(EmulatedCudaTable());
+  const int64_t before = Emulator::Get().launches();
+  T t = {};
+  float f = 3;
+  double loss = 5;
+  const int32_t token = 0;
+  const uint8_t mask = 1;
+  k.embedding(&t, &t, &token, 0, 1);
+  k.embedding_backward(&f, &t, &token, 0, 1);
+  k.rms_norm(&t, &f, &t, &t, 1e-5f, 0, 1);
+  k.rms_norm_backward(&t, &f, &t, &t, &f, &t, true, 0, 1);
+  k.rope(&t, &token, &f, &f, 1, 0, 1, 2, 2);
+  k.swiglu(&t, &t, 0, 1);
+  k.swiglu_backward(&t, &t, &t, 0, 1);
+  k.add(&t, &t, 0);
+  k.add_bias(&t, &t, 0, 1);
+  k.bias_gradient(&f, &t, 0, 1);
+  k.accumulate(&f, &t, 0);
+  k.assign(&f, &t, 0);
+  k.from_float(&t, &f, 0);
+  k.cross_entropy(&loss, &t, &token, &mask, 0, true, 1, 0, 1);
+  EXPECT_EQ(Emulator::Get().launches(), before);
+  EXPECT_EQ(f, 3);
+  EXPECT_EQ(loss, 5);
+}
+
+TYPED_TEST(CudaEmulated, RmsNorm) {
+  using T = TypeParam;
+  for (const auto [n, h] : kExtents) {
+    SCOPED_TRACE(::testing::Message() << n << " x " << h);
+    const int64_t rows = n, cols = h;
+    const auto x = Random<T>(n * h, 1), w = Random<T>(h, 2), y = Random<T>(n * h, 3);
+    const std::vector<float> rstd(static_cast<size_t>(n));
+    Check([&](const Kernels& k, Operands& o) {
+      this->Of(k).rms_norm(o.Add(y, Near<T>()), o.Add(rstd, kNearFloat), o.Add(x), o.Add(w), 1e-5f, rows,
+                           cols);
+    });
+  }
+}
+
+TYPED_TEST(CudaEmulated, RmsNormBackward) {
+  using T = TypeParam;
+  for (const auto [n, h] : kExtents) {
+    const int64_t rows = n, cols = h;
+    const auto x = Random<T>(n * h, 1), w = Random<T>(h, 2), dy = Random<T>(n * h, 3),
+               dx = Random<T>(n * h, 4);
+    const auto rstd = Random<float>(n, 5), dw = Random<float>(h, 6);
+    for (const bool accumulate : {false, true}) {
+      SCOPED_TRACE(::testing::Message() << n << " x " << h << (accumulate ? ", accumulated" : ""));
+      Check([&](const Kernels& k, Operands& o) {
+        this->Of(k).rms_norm_backward(o.Add(dx, Near<T>(1e-4)), o.Add(dw, kNearFloat), o.Add(dy), o.Add(x),
+                                      o.Add(rstd), o.Add(w), accumulate, rows, cols);
+      });
+    }
+    SCOPED_TRACE(::testing::Message() << n << " x " << h << ", over dy");
+    Check([&](const Kernels& k, Operands& o) {
+      T* in_place = o.Add(dy, Near<T>(1e-4));
+      this->Of(k).rms_norm_backward(in_place, o.Add(dw, kNearFloat), in_place, o.Add(x), o.Add(rstd),
+                                    o.Add(w), false, rows, cols);
+    });
+  }
+}
+
+TYPED_TEST(CudaEmulated, NormsOfRowsThatDoNotFitInRegisters) {
+  using T = TypeParam;
+  const int64_t n = 2, h = 4 * 512 * (16 / static_cast<int64_t>(sizeof(T))) + 24;
+  const auto x = Random<T>(n * h, 1), w = Random<T>(h, 2), dy = Random<T>(n * h, 3), dx = Random<T>(n * h, 4);
+  const std::vector<float> rstd = {0.5f, 2.0f}, dw = Random<float>(h, 6);
+  Check([&](const Kernels& k, Operands& o) {
+    this->Of(k).rms_norm(o.Add(dy, Near<T>()), o.Add(rstd, kNearFloat), o.Add(x), o.Add(w), 1e-5f, n, h);
+  });
+  Check([&](const Kernels& k, Operands& o) {
+    this->Of(k).rms_norm_backward(o.Add(dx, Near<T>(1e-4)), o.Add(dw, kNearFloat), o.Add(dy), o.Add(x),
+                                  o.Add(rstd), o.Add(w), true, n, h);
+  });
+}
+
+// Sums over rows: several slices, the most slices, columns in pieces where the workspace is small.
+TYPED_TEST(CudaEmulated, BiasAndItsGradient) {
+  using T = TypeParam;
+  const std::vector<double> workspace = cuda::emulated_workspace;
+  for (const size_t doubles : {workspace.size(), size_t{512}}) {
+    cuda::emulated_workspace.resize(doubles);
+    for (const auto [n, h] :
+         {Extent{1, 1}, Extent{9, 37}, Extent{600, 8}, Extent{300, 520}, Extent{257, 261}}) {
+      SCOPED_TRACE(::testing::Message() << n << " x " << h << ", workspace of " << doubles);
+      const int64_t rows = n, cols = h;
+      const auto dy = Random<T>(n * h, 1), bias = Random<T>(h, 2);
+      const auto gradient = Random<float>(h, 3);
+      Check([&](const Kernels& k, Operands& o) {
+        this->Of(k).bias_gradient(o.Add(gradient, {2e-5, 2e-5}), o.Add(dy), rows, cols);
+      });
+      if (doubles != workspace.size()) continue;
+      Check([&](const Kernels& k, Operands& o) { this->Of(k).add_bias(o.Add(dy), o.Add(bias), rows, cols); });
+    }
+  }
+  cuda::emulated_workspace = workspace;
+  const int64_t n = 64 * 256 + 7, cols = 3;  // a 65th slice would begin
+  const auto dy = Random<T>(n * cols, 1);
+  const std::vector<float> zeros(cols);
+  std::vector<float> gradient(cols);
+  this->Of(EmulatedCudaTable()).bias_gradient(gradient.data(), dy.data(), n, cols);
+  for (int64_t j = 0; j < cols; ++j) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; ++i) sum += AsFloat(dy[static_cast<size_t>(i * cols + j)]);
+    EXPECT_NEAR(gradient[static_cast<size_t>(j)], sum, 1e-3);
+  }
+}
+
+TYPED_TEST(CudaEmulated, Rope) {
+  using T = TypeParam;
+  struct RopeShape {
+    int64_t n, heads, d, stride;
+  };
+  const int64_t positions = 9;
+  for (const RopeShape& shape :
+       {RopeShape{1, 1, 2, 2}, RopeShape{3, 2, 8, 16}, RopeShape{5, 3, 16, 56}, RopeShape{2, 5, 64, 335},
+        RopeShape{140, 1, 6, 7}, RopeShape{2, 3, 7, 23}, RopeShape{2, 33, 128, 4224}}) {
+    const auto [n, heads, d, stride] = shape;
+    const auto x = Random<T>(n * stride, 1);
+    const auto cos = Random<float>(positions * (d / 2), 2), sin = Random<float>(positions * (d / 2), 3);
+    const auto at = RandomIndices(n, 4, positions);
+    for (const float sign : {1.0f, -1.0f}) {
+      SCOPED_TRACE(::testing::Message()
+                   << n << " rows, " << heads << " heads of " << d << ", stride " << stride);
+      Check([&](const Kernels& k, Operands& o) {
+        this->Of(k).rope(o.Add(x, Near<T>()), o.Add(at), o.Add(cos), o.Add(sin), sign, shape.n, shape.heads,
+                         shape.d, shape.stride);
+      });
+    }
+  }
+}
+
+TYPED_TEST(CudaEmulated, SwiGlu) {
+  using T = TypeParam;
+  for (const auto [n, f] : kExtents) {
+    SCOPED_TRACE(::testing::Message() << n << " x " << f);
+    const int64_t rows = n, cols = f;
+    const auto gate_up = Random<T>(n * 2 * f, 1, 4), dy = Random<T>(n * f, 2), out = Random<T>(n * f, 3),
+               dgate_up = Random<T>(n * 2 * f, 4);
+    Check([&](const Kernels& k, Operands& o) {
+      this->Of(k).swiglu(o.Add(out, Near<T>()), o.Add(gate_up), rows, cols);
+    });
+    Check([&](const Kernels& k, Operands& o) {
+      this->Of(k).swiglu_backward(o.Add(dgate_up, Near<T>(1e-4)), o.Add(dy), o.Add(gate_up), rows, cols);
+    });
+    Check([&](const Kernels& k, Operands& o) {
+      T* in_place = o.Add(gate_up, Near<T>(1e-4));
+      this->Of(k).swiglu_backward(in_place, o.Add(dy), in_place, rows, cols);
+    });
+  }
+}
+
+TYPED_TEST(CudaEmulated, SwiGluOfLargeGatesIsFinite) {
+  using T = TypeParam;
+  const std::vector<float> extremes = {200, -200, 90, -90, 1e30f, -1e30f, 0, -0.0f};
+  std::vector<T> gate_up(16), out(8), dgate_up(16), dy(8);
+  std::vector<float> both = extremes;
+  both.insert(both.end(), 8, 1.0f);
+  this->Of(CpuTable(0)).from_float(gate_up.data(), both.data(), 16);
+  this->Of(CpuTable(0)).from_float(dy.data(), both.data() + 8, 8);
+  this->Of(EmulatedCudaTable()).swiglu(out.data(), gate_up.data(), 1, 8);
+  this->Of(EmulatedCudaTable()).swiglu_backward(dgate_up.data(), dy.data(), gate_up.data(), 1, 8);
+  for (size_t i = 0; i < 8; ++i) {
+    EXPECT_NEAR(AsFloat(out[i]), extremes[i] > 0 ? AsFloat(gate_up[i]) : 0, 1e-6);
+    EXPECT_NEAR(AsFloat(dgate_up[i]), extremes[i] > 0 ? 1 : (extremes[i] < 0 ? 0 : 0.5), 1e-6);
+    EXPECT_NEAR(AsFloat(dgate_up[8 + i]), extremes[i] > 0 ? AsFloat(gate_up[i]) : 0, 1e-6);
+  }
+}
+
+// Repeated tokens are added in their order: the same bits as the CPU's.
+TYPED_TEST(CudaEmulated, Embedding) {
+  using T = TypeParam;
+  struct EmbeddingShape {
+    int64_t n, h, vocab;
+  };
+  for (const EmbeddingShape& shape :
+       {EmbeddingShape{1, 1, 1}, EmbeddingShape{5, 37, 3}, EmbeddingShape{40, 64, 7},
+        EmbeddingShape{130, 8, 500}, EmbeddingShape{1300, 4, 5}, EmbeddingShape{3, 1032, 2}}) {
+    SCOPED_TRACE(::testing::Message() << shape.n << " tokens of " << shape.vocab << ", h = " << shape.h);
+    const auto table = Random<T>(shape.vocab * shape.h, 1), rows = Random<T>(shape.n * shape.h, 2);
+    const auto gradient = Random<float>(shape.vocab * shape.h, 3);
+    const auto tokens = RandomIndices(shape.n, 4, static_cast<uint64_t>(shape.vocab));
+    Check([&](const Kernels& k, Operands& o) {
+      this->Of(k).embedding(o.Add(rows), o.Add(table), o.Add(tokens), shape.n, shape.h);
+    });
+    Check([&](const Kernels& k, Operands& o) {
+      this->Of(k).embedding_backward(o.Add(gradient), o.Add(rows), o.Add(tokens), shape.n, shape.h);
+    });
+  }
+}
+
+TYPED_TEST(CudaEmulated, CrossEntropy) {
+  using T = TypeParam;
+  const std::vector<double> workspace = cuda::emulated_workspace;
+  for (const size_t doubles : {workspace.size(), size_t{4}}) {  // rows in pieces of four
+    cuda::emulated_workspace.resize(doubles);
+    for (const auto [n, vocab] :
+         {Extent{1, 1}, Extent{3, 3}, Extent{9, 37}, Extent{7, 264}, Extent{2, 5003}, Extent{300, 4}}) {
+      const int64_t rows = n, cols = vocab;
+      const auto logits = Random<T>(n * vocab, 1, 4);
+      const auto targets = RandomIndices(n, 2, static_cast<uint64_t>(vocab));
+      std::vector<uint8_t> mask(static_cast<size_t>(n), 1);
+      for (size_t i = 2; i < mask.size(); i += 3) mask[i] = 0;
+      for (const bool gradient : {false, true}) {
+        SCOPED_TRACE(::testing::Message() << n << " x " << vocab << ", workspace of " << doubles);
+        const Tolerance near = gradient ? Near<T>(1e-6) : kExact;
+        Check([&](const Kernels& k, Operands& o) {
+          this->Of(k).cross_entropy(o.Add(std::vector<double>{0.25}, {1e-5, 2e-6}), o.Add(logits, near),
+                                    o.Add(targets), o.Add(mask), 1e-2f, gradient, 0.125f, rows, cols);
+        });
+      }
+    }
+  }
+  cuda::emulated_workspace = workspace;
+}
+
+TYPED_TEST(CudaEmulated, CrossEntropyOfExtremeLogits) {
+  using T = TypeParam;
+  const float infinity = std::numeric_limits<float>::infinity(),
+              nan = std::numeric_limits<float>::quiet_NaN();
+  const int64_t vocab = 70;
+  struct Row {
+    float fill;
+    float at_40;
+    double loss;  // of target 40
+  };
+  // A vocabulary of which all but one logit are excluded; large logits; and what must not be hidden.
+  for (const Row& row : {Row{-infinity, 2, 0}, Row{3e4f, 3e4f, std::log(70.0)},
+                         Row{-3e4f, -3e4f, std::log(70.0)}, Row{0.5f, nan, nan}, Row{-infinity, nan, nan},
+                         Row{0.5f, infinity, nan}, Row{-infinity, -infinity, nan}}) {
+    SCOPED_TRACE(::testing::Message() << row.fill << ", " << row.at_40);
+    std::vector<float> values(vocab, row.fill);
+    values[40] = row.at_40;
+    std::vector<T> logits(vocab);
+    this->Of(CpuTable(0)).from_float(logits.data(), values.data(), vocab);
+    const int32_t target = 40;
+    const uint8_t mask = 1;
+    double loss = 0;
+    this->Of(EmulatedCudaTable()).cross_entropy(&loss, logits.data(), &target, &mask, 0, true, 1, 1, vocab);
+    if (std::isnan(row.loss)) {
+      EXPECT_TRUE(std::isnan(loss)) << loss;
+    } else {
+      EXPECT_NEAR(loss, row.loss, row.fill == 3e4f || row.fill == -3e4f ? 4e-3 : 1e-6);
+      for (const T& x : logits) EXPECT_TRUE(std::isfinite(AsFloat(x)));
+    }
+  }
+}
+
+TEST(CudaEmulatedF32, AdamW) {
+  for (const int64_t count : {1, 7, 1024, 5001}) {
+    SCOPED_TRACE(count);
+    const auto master = Random<float>(count, 1), m = Random<float>(count, 2, 0.1f),
+               g = Random<float>(count, 4);
+    std::vector<float> v;
+    for (float x : Random<float>(count, 3, 0.1f)) v.push_back(x * x);
+    const AdamWOptions options{.lr = 1e-2f,
+                               .beta1 = 0.9f,
+                               .beta2 = 0.95f,
+                               .eps = 1e-8f,
+                               .weight_decay = 0.1f,
+                               .gradient_scale = 0.5f,
+                               .bias_correction1 = 0.19f,
+                               .bias_correction2 = 0.0975f};
+    Check([&](const Kernels& k, Operands& o) {
+      k.adamw(o.Add(master, {1e-6, 1e-6}), o.Add(m, {1e-6, 1e-6}), o.Add(v, {1e-6, 1e-6}), o.Add(g), options,
+              count);
+    });
+  }
+}
+
+TEST(CudaEmulatedF32, SumOfSquares) {
+  for (const int64_t count :
+       {1, 5, 1000, 70001, 1100000}) {  // the last: more than the blocks take in one step
+    SCOPED_TRACE(count);
+    const auto x = Random<float>(count, 1);
+    const auto call = [&](const Kernels& k, Operands& o) {
+      k.sum_of_squares(o.Add(std::vector<double>{0.5}, {1e-12, 1e-7}), o.Add(x), count);
+    };
+    if (count < 100000) {
+      Check(call);
+      continue;
+    }
+    double sum = 0.5, expected = 0.5;
+    EmulatedCudaTable().sum_of_squares(&sum, x.data(), count);
+    CpuTable(0).sum_of_squares(&expected, x.data(), count);
+    EXPECT_NEAR(sum / expected, 1, 1e-12);
+  }
+}
+
+TEST(CudaEmulatedF32, SumInOrder) {
+  const std::vector<double> workspace = cuda::emulated_workspace;
+  cuda::emulated_workspace.resize(8);  // 16 floats: pieces, where there are more inputs than a launch takes
+  for (const int num_inputs : {1, 2, 3, 256, 257, 600}) {
+    const int64_t count = num_inputs > 100 ? 37 : 1030;
+    std::vector<std::vector<float>> values;
+    for (int i = 0; i < num_inputs; ++i) values.push_back(Random<float>(count, static_cast<uint64_t>(i)));
+    for (const int out_is : {-1, 0, num_inputs - 1}) {
+      SCOPED_TRACE(::testing::Message() << num_inputs << " inputs, out is " << out_is);
+      const auto call = [&](const Kernels& k, Operands& o) {
+        std::vector<const float*> inputs;
+        float* out = out_is < 0 ? o.Add(values[0]) : nullptr;
+        for (int i = 0; i < num_inputs; ++i) {
+          float* input = o.Add(values[static_cast<size_t>(i)]);
+          if (i == out_is) out = input;
+          inputs.push_back(input);
+        }
+        k.sum_in_order(out, inputs.data(), num_inputs, count);
+      };
+      if (num_inputs < 10) {
+        Check(call);
+        continue;
+      }
+      Operands expected(0), emulated(0);
+      call(CpuTable(0), expected);
+      call(EmulatedCudaTable(), emulated);
+      expected.ExpectGuardsWhole();
+      emulated.ExpectGuardsWhole();
+      emulated.ExpectSameBits(expected);
+    }
+  }
+  cuda::emulated_workspace = workspace;
+}
+
+TEST(CudaEmulatedF32, TheTableIsComplete) {
+  const Kernels& table = EmulatedCudaTable();
+  EXPECT_STREQ(table.name, "cuda");
+  // Of pointers alone after the name: none is null.
+  const auto* pointers = reinterpret_cast<const unsigned char*>(&table);
+  for (size_t at = 0; at < sizeof(Kernels); at += sizeof(void*)) {
+    void* pointer;
+    std::memcpy(&pointer, pointers + at, sizeof(pointer));
+    EXPECT_NE(pointer, nullptr) << "entry " << at / sizeof(void*);
+  }
+}
+
+}  // namespace
+}  // namespace trainctl::kernels
