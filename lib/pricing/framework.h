@@ -36,7 +36,13 @@ enum class MemoryMetric : uint8_t {
   kAllocated,  // tensors: torch.cuda.max_memory_allocated
   kReserved,   // what the caching allocator holds: max_memory_reserved
   kDevice,     // what the driver shows: reserved, the CUDA context and communication buffers
+  kFirstStep,  // tensors, up to the end of the first step alone
 };
+
+// Whether a figure counts tensors, not what an allocator holds.
+inline bool CountsTensors(MemoryMetric metric) {
+  return metric == MemoryMetric::kAllocated || metric == MemoryMetric::kFirstStep;
+}
 
 struct FrameworkProfile {
   const char* name = "";

@@ -102,6 +102,10 @@ class RowReader {
       run.measured_step_seconds = static_cast<double>(workload->global_batch) *
                                   static_cast<double>(workload->seq_len) / tokens_per_second;
     }
+    if (memory_of_first_step_ && run.metric == MemoryMetric::kAllocated) {
+      run.metric = MemoryMetric::kFirstStep;
+      if (run.measured_memory_gib > 0) Assume("measured after the first step");
+    }
     run.workload = *std::move(workload);
     run.reason = absl::StrJoin(assumptions_, "; ");
     run.configuration = Configuration(*run.workload);
@@ -375,6 +379,7 @@ class RowReader {
       const bool halves = w.precision == Precision::kBf16 && w.degrees.zero_stage < 3;
       if (recipe->half_moments) w.optimizer_bytes = halves ? 2 + 2 + 2 : 4 + 2 + 2;
       w.offloaded_layers = recipe->offloaded_layers;
+      memory_of_first_step_ = recipe->memory_of_first_step;
       Assume(absl::StrCat("what is not stated as Megatron-Bridge's ", recipe->source));
     }
     if (recompute.empty() && recipe != nullptr) {
@@ -431,6 +436,7 @@ class RowReader {
 
   std::map<std::string, std::string> cells_;
   const FrameworkProfile* framework_ = nullptr;
+  bool memory_of_first_step_ = false;
   std::vector<std::string> assumptions_;
 };
 

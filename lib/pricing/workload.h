@@ -32,7 +32,7 @@ enum class ExpertDispatch : uint8_t {
 // What selective recompute does again, by the names of Megatron Core's recompute_modules
 // (megatron/core/transformer/transformer_config.py); bits of a set.
 enum RecomputeModule : uint32_t {
-  kCoreAttention = 1 << 0,     // core_attn: the scores, which fused kernels never keep
+  kCoreAttention = 1 << 0,     // core_attn: scores, or the statistics and the output of a fused kernel
   kLayerNorms = 1 << 1,        // layernorm: outputs of the norms before attention and MLP
   kLatentUp = 1 << 2,          // mla_up_proj: queries, keys and values from the latent vectors
   kPlainMlp = 1 << 3,          // mlp: the whole plain MLP
@@ -85,6 +85,7 @@ struct Workload {
   double gradient_bytes = 0;              // per parameter; 0: as the framework
   bool half_moments = false;              // moments in half precision, which the update unpacks to fp32
   bool weights_in_fp8 = false;            // matrices are kept in low precision alone, and gathered so
+  bool transposed_weights = false;        // of these a transposed copy is kept beside them
   bool frozen = false;  // adapters alone are trained: no gradients, no optimizer of the rest
   std::optional<bool> stops_recompute_early;          // empty: as the framework
   double exchanged_gradient_bytes = 0;                // per gradient on the wire; 0: as the framework

@@ -402,7 +402,7 @@ TEST(LayerTime, ModulesAreRecomputedAlone) {
     w.recompute_modules = modules;
     return LayerPassTimes(w, 0, {}, true).recompute;
   };
-  EXPECT_EQ(again(kCoreAttention), 0);  // a fused kernel keeps no scores
+  EXPECT_GT(again(kCoreAttention), 0);  // around any kernel (Megatron's _checkpointed_attention_forward)
   EXPECT_EQ(again(kPlainMlp), 0);       // this layer has none
   EXPECT_GT(again(kLayerNorms), 0);
   EXPECT_GT(again(kExpertActivation), 0);
