@@ -142,7 +142,7 @@ class RankPricer {
         PaddedVocab(w_) * static_cast<double>(w_.model.hidden) / static_cast<double>(w_.degrees.tp);
     const double largest = std::max(parameters_.largest_layer, layers_.first || layers_.last ? table : 0);
     const double elements =
-        w_.optimizer_in_backward ? largest : (w_.degrees.zero_stage >= 2 ? shard_ : parameters_.all());
+        w_.optimizer_in_backward ? largest : (w_.ScattersEachMicroBatch() ? shard_ : parameters_.all());
     return elements * w_.GradientBytes();
   }
 

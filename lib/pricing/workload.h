@@ -124,6 +124,12 @@ struct Workload {
     return framework->exchanged_gradient_bytes > 0 ? framework->exchanged_gradient_bytes
                                                    : framework->gradient_bytes;
   }
+  // From stage 2 on each micro-batch's gradients are scattered as they come and their shards added up, so
+  // that the exchange grows with the micro-batches; or all of them are added up whole, which is then what a
+  // rank keeps, and scattered once.
+  bool ScattersEachMicroBatch() const {
+    return degrees.zero_stage >= 2 && !(degrees.pp > 1 && framework->whole_gradients_in_pipeline);
+  }
   bool StopsRecomputeEarly() const {
     return stops_recompute_early.value_or(framework->stops_recompute_early);
   }

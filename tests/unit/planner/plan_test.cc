@@ -106,6 +106,56 @@ TEST(Plan, RandomRecipesGetSoundPlansOrAReason) {
   EXPECT_GT(num_infeasible, 20);
 }
 
+// A micro-batch that gains nothing may come before one that gains much.
+TEST(Plan, NoStatedMicroBatchIsFasterThanTheChosenOne) {
+  int compared = 0;
+  for (uint64_t i = 0; compared < 400; ++i) {
+    ASSERT_LT(i, 2000u);
+    uint64_t draws = 0;
+    const auto pick = [&](std::initializer_list<int64_t> values) {
+      return values.begin()[RandomBelow(17, i, draws++, values.size())];
+    };
+    recipe::Recipe recipe;
+    const int64_t workers = pick({1, 2, 4});
+    recipe.model.spec = *model::Preset("toy-1m");
+    recipe.model.spec.hidden = pick({32, 128, 512});
+    recipe.model.spec.heads = 4;
+    recipe.model.spec.kv_heads = 2;
+    recipe.model.spec.head_dim = recipe.model.spec.hidden / 4;
+    recipe.model.spec.ffn = pick({128, 1024});
+    recipe.model.spec.layers = pick({1, 2, 8});
+    recipe.model.spec.vocab = pick({257, 8000});
+    recipe.data.seq_len = pick({16, 64, 256, 1024});
+    recipe.train.batch_sequences = workers * pick({4, 6, 8, 16, 32});
+    recipe.train.precision = pick({0, 1}) == 0 ? "fp32" : "bf16";
+    recipe.cluster.devices_per_node = workers;
+    recipe.cluster.threads_per_worker = pick({1, 3, 5, 8, 12, 24});
+    recipe.cluster.memory_limit_bytes = pick({50, 100, 200, 400, 2000}) * kMiB;
+    cluster::Host host = SomeHost();
+    host.allowed_cores = 96;
+    const auto seconds_of = [&](const absl::StatusOr<Plan>& plan) {
+      for (const Candidate& candidate : plan->candidates) {
+        if (candidate.chosen) return candidate.step_seconds;
+      }
+      return 0.0;
+    };
+    const absl::StatusOr<Plan> free = MakePlan(recipe, host);
+    if (!free.ok()) continue;
+    const int64_t share = recipe.train.batch_sequences / workers;
+    for (int64_t micro_batch = 1; micro_batch <= share; micro_batch *= 2) {
+      if (share % micro_batch != 0) continue;
+      recipe.train.micro_batch = micro_batch;
+      const absl::StatusOr<Plan> stated = MakePlan(recipe, host);
+      if (!stated.ok()) continue;  // does not fit
+      ++compared;
+      // Within 3 % the simpler one is taken.
+      EXPECT_LE(seconds_of(free), 1.03 * seconds_of(stated) * (1 + 1e-9))
+          << "job " << i << ": chosen " << free->layout.ToString() << ", better "
+          << stated->layout.ToString();
+    }
+  }
+}
+
 TEST(Plan, WithMemoryToSpareNothingIsShardedAndNothingComputedTwice) {
   const Plan plan = MustPlan(SmallRecipe(4));
   EXPECT_EQ(plan.layout.zero_stage, 0);
