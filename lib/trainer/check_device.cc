@@ -12,6 +12,7 @@
 #include "base/counter_rng.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "device/error_text.h"
 #include "kernels/kernels.h"
 #include "nn/attention.h"
 
@@ -340,7 +341,7 @@ absl::StatusOr<int> CheckDevice(const std::string& plugin_path, int ordinal) {
     TRAINCTL_RETURN_IF_ERROR(device->Synchronize());
     return all_ok ? 0 : 1;
   } catch (const std::exception& error) {
-    return InternalError(error.what());
+    return InternalError(device::ErrorText(error));
   }
 }
 

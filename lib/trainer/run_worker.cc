@@ -29,6 +29,7 @@
 #include "comm/communicator.h"
 #include "data/batch_source.h"
 #include "device/device.h"
+#include "device/error_text.h"
 #include "optim/lr_schedule.h"
 #include "parallel/executor.h"
 #include "planner/plan.h"
@@ -597,7 +598,7 @@ absl::StatusOr<RunOutcome> RunAndTell(const WorkerDeps& deps, const device::Devi
   try {
     return Told(deps, trainer.Run());
   } catch (const std::exception& error) {
-    return Told(deps, InternalError(absl::StrCat("rank ", deps.rank, ": ", error.what())));
+    return Told(deps, InternalError(absl::StrCat("rank ", deps.rank, ": ", device::ErrorText(error))));
   }
 }
 
@@ -609,11 +610,12 @@ absl::StatusOr<RunOutcome> RunWorker(const WorkerDeps& deps) {
     at::set_num_threads(static_cast<int>(plan.threads_per_worker));
     device::InstallCountingAllocator();
     if (plan.device == "cpu") return RunAndTell(deps, device::Device::Cpu(), std::move(plan));
-    TRAINCTL_ASSIGN_OR_RETURN(const auto device, device::Device::Open(deps.device_plugin, deps.local_rank));
-    device->UseNewStream();
-    return RunAndTell(deps, *device, std::move(plan));
+    const auto device = device::Device::Open(deps.device_plugin, deps.local_rank);
+    if (!device.ok()) return Told(deps, device.status());
+    (*device)->UseNewStream();
+    return RunAndTell(deps, **device, std::move(plan));
   } catch (const std::exception& error) {
-    return Told(deps, InternalError(absl::StrCat("rank ", deps.rank, ": ", error.what())));
+    return Told(deps, InternalError(absl::StrCat("rank ", deps.rank, ": ", device::ErrorText(error))));
   }
 }
 
