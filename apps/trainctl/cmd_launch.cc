@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "apps/trainctl/command.h"
 #include "apps/trainctl/detach.h"
+#include "apps/trainctl/host_of_run.h"
 #include "apps/trainctl/job_console.h"
 #include "apps/trainctl/machine_access.h"
 #include "apps/trainctl/planned_job.h"
@@ -169,7 +170,7 @@ absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& outp
                             recipe::LoadRecipe(options.recipe, options.sets, MachineAccess()));
   if (options.or_resume && HoldsARun(options.run_dir))
     return ResumeAsLaunched(loaded.recipe, options, output);
-  TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, cluster::DetectHost());
+  TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, HostOfRun(loaded.recipe));
   TRAINCTL_ASSIGN_OR_RETURN(const planner::Plan plan, planner::MakePlanFor(loaded.recipe, host));
   for (const std::string& note : loaded.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
   TRAINCTL_RETURN_IF_ERROR(launcher::CheckWorkerEnv(loaded.recipe.launch.env));
@@ -229,7 +230,7 @@ absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& rec
     PrintOutcome({.kind = launcher::JobOutcome::Kind::kFinished}, run, output);
     return ExitCode::kOk;
   }
-  TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, cluster::DetectHost());
+  TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, HostOfRun(recipe));
   TRAINCTL_ASSIGN_OR_RETURN(const planner::Plan plan, planner::MakePlanFor(recipe, host));
   PrintChoice(plan, recipe);
   if (options.dry_run) {

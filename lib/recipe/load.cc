@@ -302,9 +302,11 @@ absl::StatusOr<LoadedRecipe> Finish(const Draft& draft, const Access& access, ab
   return loaded;
 }
 
-bool IsForCpu(const Draft& draft) {
+// For devices of this machine the plan is our own trainer's, whatever the purpose.
+bool IsForThisMachine(const Draft& draft) {
   const Entry* device = draft.Find("cluster.device");
-  return device == nullptr || device->value == Value(ClusterConfig().device);
+  return device == nullptr || device->value == Value(ClusterConfig().device) ||
+         device->value == Value(std::string(kCudaDevice));
 }
 
 // A name that is wrong is the caller's mistake; a file that cannot be read is the machine's.
@@ -354,7 +356,7 @@ absl::StatusOr<LoadedRecipe> LoadRecipeText(absl::string_view text, const std::s
   draft.AddFile(path, text);
   draft.AddSets(sets);
   draft.ResolveDevice();
-  if (purpose == Purpose::kPlan && IsForCpu(draft)) return LoadRecipeText(text, path, sets, access);
+  if (purpose == Purpose::kPlan && IsForThisMachine(draft)) return LoadRecipeText(text, path, sets, access);
   if (draft.is_empty() && !draft.has_unread_file() && sets.empty()) {
     return UsageError(absl::StrCat(path, " is empty; a recipe has at least a model, data and train.steps"));
   }

@@ -327,6 +327,39 @@ def tokenizers_are_trained_used_and_refused(c):
         c.fail("set.json: %s" % report)
 
 
+@case
+def tokenizer_train_looks_before_it_reads(c):
+    train = ["tokenizer", "train", "--vocab", "300"]
+    c.write("text.txt", "the theme\n")
+    c.write("empty.txt", "")
+    c.expect(6, [*train, "empty.txt", "--out", "t.json"], "hold no text")
+    # The output comes first: the input is not there.
+    c.expect(5, [*train, "absent.txt", "--out", "no/such/t.json"], "no/such")
+    c.expect(2, [*train, "absent.txt", "--out", "."], "must be a file")
+    c.expect(2, [*train, "text.txt", "--out", "text.txt", "--force"], "what is read")
+    c.expect(2, [*train, "absent.txt", "--out", "t.json", "--min-frequency", "-5"], "-5")
+    c.expect(2, [*train, "absent.txt", "--out", "t.json", "--special", "\u00e9"], "spells the byte 0xE9")
+    with gzip.open(c.dir + "/text.txt.gz", "wb") as file:
+        file.write(b"the theme\n")
+    c.expect(0, [*train, "text.txt", "--out", "plain.json"], "Wrote")
+    c.expect(0, [*train, "text.txt.gz", "--out", "packed.json"], "Wrote")
+    with open(c.dir + "/plain.json", encoding="utf-8") as plain, open(c.dir + "/packed.json", encoding="utf-8") as packed:
+        if plain.read() != packed.read():
+            c.fail("a packed text gives another tokenizer")
+    c.write("lines", '"the"\n"a"\n')
+    lines = c.run("tokenizer", "encode", "plain.json", "lines", "--lines", "--json").stdout.splitlines()
+    if [len(json.loads(line)["tokens"]) > 0 for line in lines] != [True, True]:
+        c.fail("encode --lines --json: %s" % lines)
+
+
+@case
+def lost_output_is_an_error(c):
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run([TRAINCTL, "version"], stdout=full, stderr=subprocess.PIPE, encoding="utf-8", check=False)
+    if done.returncode != 5 or "output could not be written" not in done.stderr:
+        c.fail("exit code %d: %s" % (done.returncode, done.stderr))
+
+
 def main():
     for function in CASES:
         c = Case(function.__name__)
