@@ -212,9 +212,12 @@ class RankPricer {
   // Of the block under way in the backward.
   double WorkBytes() const {
     double work = LayerBytes();
+    // The gradient of one block before it is scattered; and of gathered ones the block under way and the
+    // next.
     if (w_.degrees.zero_stage == 3 && w_.degrees.shard_group > 1) {
-      // The block under way and the next one, and the gradient of one block before it is scattered.
       work += parameters_.largest_layer * (2 * kHalf + 4);
+    } else if (w_.ScattersEachMicroBatch() && w_.degrees.dp > 1 && w_.degrees.shard_group > 1 && !w_.frozen) {
+      work += parameters_.largest_layer * 4;
     }
     work += f_.bucket_elements * kHalf;
     if (f_.weight_gradient_buffer) work += parameters_.largest_layer * kHalf;

@@ -8,6 +8,7 @@
 #include "pricing/device_memory.h"
 #include "pricing/framework.h"
 #include "pricing/layer_work.h"
+#include "pricing/pipeline_rank.h"
 #include "pricing/recipes.h"
 
 namespace trainctl::pricing {
@@ -281,6 +282,22 @@ TEST(PriceMemory, RecomputedAndOffloadedLayersAreCounted) {
   const MemoryPrice half = PriceMemory(w);
   EXPECT_NEAR(Part(half, MemoryPart::kActivations), none / 2, 0.01 * none);
   EXPECT_NEAR(half.host_bytes, none / 2, 0.01 * none);
+}
+
+// ZeRO-2 keeps a shard, but a block's gradient is whole, in fp32, before it is scattered.
+TEST(PriceMemory, AGradientIsWholeBeforeItIsScattered) {
+  Workload w = Llama3b();
+  w.framework = FindFramework("trainctl");
+  w.degrees.dp = w.degrees.shard_group = 8;
+  w.global_batch = 8 * 16;
+  w.degrees.zero_stage = 1;
+  const MemoryPrice whole = PriceMemory(w);
+  w.degrees.zero_stage = 2;
+  const MemoryPrice sharded = PriceMemory(w);
+  const RankParameters own = ParametersOfRank(w, 0);
+  EXPECT_NEAR(sharded.At(MemoryMoment::kEnd).gradients, whole.At(MemoryMoment::kEnd).gradients / 8, 1);
+  EXPECT_NEAR(sharded.At(MemoryMoment::kBackward).work - whole.At(MemoryMoment::kBackward).work,
+              own.largest_layer * 4, 1);
 }
 
 TEST(PriceMemory, AnOptimizerOnTheHostIsThere) {

@@ -160,9 +160,10 @@ TEST(Properties, DoublingDataParallelismAtTheSameBatchNeverRaisesActivations) {
           return absl::StrCat("activations ", before.parts[activations], " become ",
                               after.parts[activations]);
       }
-      // ZeRO-3 over more than one rank needs room for gathered blocks, which one rank alone does not; the
-      // gradients of a single micro-batch come to be beside the loss.
-      const bool begins_to_gather = w.degrees.zero_stage == 3 && w.degrees.shard_group == 1;
+      // ZeRO-2 and 3 over more than one rank need room for a block's gradient before it is scattered, and for
+      // gathered blocks, which one rank alone does not; the gradients of a single micro-batch come to be
+      // beside the loss.
+      const bool begins_to_gather = w.degrees.zero_stage >= 2 && w.degrees.shard_group == 1;
       const bool single = doubled.num_micro_batches() == 1;
       if (!begins_to_gather && !single && after.allocated_bytes > before.allocated_bytes * (1 + kRounding))
         return absl::StrCat("tensors ", before.allocated_bytes, " become ", after.allocated_bytes);
