@@ -15,7 +15,6 @@
 #include "recipe/recipe_json.h"
 #include "rpc/worker_client.h"
 #include "run/run_folder.h"
-#include "trainer/check_device.h"
 #include "trainer/run_worker.h"
 
 namespace trainctl {

@@ -15,6 +15,7 @@
 #include "device/error_text.h"
 #include "kernels/kernels.h"
 #include "nn/attention.h"
+#include "trainer/run_worker.h"
 
 namespace trainctl::trainer {
 namespace {

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
-#include "absl/status/statusor.h"
 #include "device/device.h"
 
 namespace trainctl::trainer {
@@ -21,9 +21,5 @@ struct OperatorCheck {
 // what another order of sums and the last bit of exp may change: 2e-5 in fp32, 2^-7 (two units in the last
 // place) where the result is rounded to bf16.
 std::vector<OperatorCheck> CheckOperators(const device::Device& device);
-
-// The same on a plugin's device, a line of JSON each on stdout. 0: all agree, 1: not. EnvironmentError: the
-// device cannot be used.
-absl::StatusOr<int> CheckDevice(const std::string& plugin_path, int ordinal);
 
 }  // namespace trainctl::trainer

@@ -63,6 +63,10 @@ absl::StatusOr<std::string> RunEval(const InferenceDeps& deps);
 // One process. Writes a Hugging Face folder with the checkpoint's weights, in fp32 or bf16.
 absl::Status RunExport(const InferenceDeps& deps, const std::string& out_folder, bool bf16);
 
+// One process. Every operator on device `ordinal` of a plugin and on the CPU, a line of JSON each on stdout.
+// 0: all agree, 1: not. EnvironmentError: the device cannot be used.
+absl::StatusOr<int> CheckDevice(const std::string& plugin_path, int ordinal);
+
 // Of the headers that this was built with; programs and library are installed together.
 const char* LibTorchVersion();
 

@@ -30,7 +30,13 @@ OUTSIDE = re.compile(r"/(?:usr|usr/local)/include/(?:grpc|grpcpp|grpc\+\+|google
 LIBTORCH = re.compile(r"/include/(?:ATen|c10|torch)/|/cmake_pch\.hxx")
 
 
+# The device plugin, which nothing links with; the operators beside it are free of LibTorch.
+PLUGIN = ("kernels/cuda/plugin.cc", "kernels/cuda/nccl_backend.cc")
+
+
 def may_see_libtorch(path, above):
+    if path in PLUGIN:
+        return True
     module = module_of(path)
     if module is not None:
         return module not in above
