@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "apps/trainctl/command.h"
+#include "apps/trainctl/machine_access.h"
 #include "apps/trainctl/progress_view.h"
 #include "apps/trainctl/stop_request.h"
 #include "base/units.h"
@@ -101,7 +102,7 @@ absl::StatusOr<std::unique_ptr<data::BatchSource>> OpenEvalSet(const recipe::Rec
 
 absl::StatusOr<ExitCode> RunBatch(const BatchOptions& options, const Output& output) {
   TRAINCTL_ASSIGN_OR_RETURN(const recipe::LoadedRecipe loaded,
-                            recipe::LoadRecipe(options.recipe, options.sets));
+                            recipe::LoadRecipe(options.recipe, options.sets, MachineAccess()));
   const recipe::Recipe& recipe = loaded.recipe;
   TRAINCTL_ASSIGN_OR_RETURN(
       const std::unique_ptr<data::BatchSource> source,

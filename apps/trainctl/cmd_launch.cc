@@ -10,7 +10,9 @@
 #include "absl/strings/str_format.h"
 #include "apps/trainctl/command.h"
 #include "apps/trainctl/detach.h"
+#include "apps/trainctl/host_of_run.h"
 #include "apps/trainctl/job_console.h"
+#include "apps/trainctl/machine_access.h"
 #include "apps/trainctl/planned_job.h"
 #include "base/clock.h"
 #include "base/files.h"
@@ -165,9 +167,10 @@ absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& outp
   if (options.or_resume && options.run_dir.empty()) {
     return UsageError("--or-resume needs --run-dir: the folder that is launched or continued");
   }
-  TRAINCTL_ASSIGN_OR_RETURN(recipe::LoadedRecipe loaded, recipe::LoadRecipe(options.recipe, options.sets));
+  TRAINCTL_ASSIGN_OR_RETURN(recipe::LoadedRecipe loaded,
+                            recipe::LoadRecipe(options.recipe, options.sets, MachineAccess()));
   if (options.or_resume && HoldsARun(options.run_dir)) return ResumeAsLaunched(loaded, options, output);
-  TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, cluster::DetectHost());
+  TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, HostOfRun(loaded.recipe));
   TRAINCTL_ASSIGN_OR_RETURN(const planner::Plan plan, planner::MakePlanFor(loaded.recipe, host));
   for (const std::string& note : loaded.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
   TRAINCTL_RETURN_IF_ERROR(launcher::CheckWorkerEnv(loaded.recipe.launch.env));
@@ -204,7 +207,8 @@ absl::StatusOr<ExitCode> Resume(const LaunchOptions& options, const Output& outp
   TRAINCTL_RETURN_IF_ERROR(run.Lock());
   TRAINCTL_ASSIGN_OR_RETURN(const std::string stored, ReadFile(run.recipe_path()));
   TRAINCTL_ASSIGN_OR_RETURN(const recipe::Recipe before, recipe::RecipeFromJson(stored, run.recipe_path()));
-  TRAINCTL_ASSIGN_OR_RETURN(const recipe::LoadedRecipe loaded, recipe::ApplyResumeSets(before, options.sets));
+  TRAINCTL_ASSIGN_OR_RETURN(const recipe::LoadedRecipe loaded,
+                            recipe::ApplyResumeSets(before, options.sets, MachineAccess()));
   return Continue(run, loaded.recipe, options, output);
 }
 
@@ -226,7 +230,7 @@ absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& rec
     PrintOutcome({.kind = launcher::JobOutcome::Kind::kFinished}, run, output);
     return ExitCode::kOk;
   }
-  TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, cluster::DetectHost());
+  TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, HostOfRun(recipe));
   TRAINCTL_ASSIGN_OR_RETURN(const planner::Plan plan, planner::MakePlanFor(recipe, host));
   PrintChoice(plan, recipe);
   if (options.dry_run) {

@@ -9,6 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "apps/trainctl/command.h"
+#include "apps/trainctl/host_of_run.h"
+#include "apps/trainctl/machine_access.h"
 #include "apps/trainctl/plan_cluster.h"
 #include "base/units.h"
 #include "cluster/host.h"
@@ -101,14 +103,14 @@ absl::StatusOr<ExitCode> RunPlan(const PlanOptions& options, const Output& outpu
   if (!options.sweeps.empty()) return SweepPlans(options, output);
   TRAINCTL_ASSIGN_OR_RETURN(
       const recipe::LoadedRecipe loaded,
-      recipe::LoadRecipe(options.recipe, options.sets, recipe::RealAccess(), recipe::Purpose::kPlan));
+      recipe::LoadRecipe(options.recipe, options.sets, MachineAccess(), recipe::Purpose::kPlan));
   if (loaded.purpose == recipe::Purpose::kPlan) return PlanForCluster(loaded, options, output);
   if (const std::string option = options.ClusterOnly(); !option.empty()) {
-    return UsageError(absl::StrCat(option,
-                                   " is for accelerators and cluster.device is \"cpu\"; name one, such as ",
+    return UsageError(absl::StrCat(option, " is for accelerators by name and cluster.device is \"",
+                                   loaded.recipe.cluster.device, "\"; name one, such as ",
                                    "--set cluster.device=h100"));
   }
-  TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, cluster::DetectHost());
+  TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, HostOfRun(loaded.recipe));
   TRAINCTL_ASSIGN_OR_RETURN(const planner::Plan plan, planner::MakePlanFor(loaded.recipe, host));
   if (output.json) {
     std::fputs(planner::PlanToJson(plan).c_str(), stdout);

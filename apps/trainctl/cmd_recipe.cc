@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "apps/trainctl/command.h"
+#include "apps/trainctl/machine_access.h"
 #include "base/json.h"
 #include "base/units.h"
 #include "model/model_spec.h"
@@ -34,7 +35,7 @@ std::string Summary(const recipe::Recipe& recipe) {
 
 absl::StatusOr<ExitCode> Check(const RecipeOptions& options, const Output& output) {
   TRAINCTL_ASSIGN_OR_RETURN(const recipe::LoadedRecipe loaded,
-                            recipe::LoadRecipe(options.path, options.sets));
+                            recipe::LoadRecipe(options.path, options.sets, MachineAccess()));
   if (output.json) {
     const Json report = {{"schema", "trainctl.recipe-check.v1"},
                          {"ok", true},
@@ -52,7 +53,7 @@ absl::StatusOr<ExitCode> Check(const RecipeOptions& options, const Output& outpu
 
 absl::StatusOr<ExitCode> Show(const RecipeOptions& options, const Output& output) {
   TRAINCTL_ASSIGN_OR_RETURN(const recipe::LoadedRecipe loaded,
-                            recipe::LoadRecipe(options.path, options.sets));
+                            recipe::LoadRecipe(options.path, options.sets, MachineAccess()));
   std::fputs((output.json ? recipe::ToShowJson(loaded) : recipe::ToToml(loaded)).c_str(), stdout);
   return ExitCode::kOk;
 }

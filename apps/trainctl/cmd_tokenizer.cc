@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -16,6 +17,7 @@
 #include "apps/trainctl/progress_view.h"
 #include "base/files.h"
 #include "data/count_words.h"
+#include "data/data_file.h"
 #include "tokenizer/bpe_trainer.h"
 #include "tokenizer/tokenizer.h"
 
@@ -63,20 +65,21 @@ absl::StatusOr<std::vector<int32_t>> EncodeOne(const Tokenizer& tokenizer, absl:
   return ids;
 }
 
+std::string IdsLine(const Tokenizer& tokenizer, const std::vector<int32_t>& ids, bool as_json) {
+  if (!as_json) return absl::StrCat(absl::StrJoin(ids, " "), "\n");
+  Json tokens = Json::array();
+  for (const int32_t id : ids) tokens.push_back(std::string(tokenizer.TokenOf(id)));
+  return absl::StrCat(Dump({{"schema", "trainctl.tokens.v1"}, {"ids", ids}, {"tokens", std::move(tokens)}}),
+                      "\n");
+}
+
 absl::StatusOr<ExitCode> RunEncode(const CodeOptions& options, const Output& output) {
   TRAINCTL_ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(options.tokenizer));
   TRAINCTL_ASSIGN_OR_RETURN(const std::string input, ReadInput(options.input));
   if (!options.lines) {
     TRAINCTL_ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
                               EncodeOne(*tokenizer, input, options.no_special));
-    if (output.json) {
-      Json tokens = Json::array();
-      for (const int32_t id : ids) tokens.push_back(std::string(tokenizer->TokenOf(id)));
-      Print(absl::StrCat(
-          Dump({{"schema", "trainctl.tokens.v1"}, {"ids", ids}, {"tokens", std::move(tokens)}}), "\n"));
-    } else {
-      Print(absl::StrCat(absl::StrJoin(ids, " "), "\n"));
-    }
+    Print(IdsLine(*tokenizer, ids, output.json));
     return ExitCode::kOk;
   }
   std::string out;
@@ -88,7 +91,7 @@ absl::StatusOr<ExitCode> RunEncode(const CodeOptions& options, const Output& out
       return BadDataError(absl::StrCat("line ", number, " of the input is not a JSON string"));
     TRAINCTL_ASSIGN_OR_RETURN(const std::vector<int32_t> ids,
                               EncodeOne(*tokenizer, text.get_ref<const std::string&>(), options.no_special));
-    absl::StrAppend(&out, absl::StrJoin(ids, " "), "\n");
+    out += IdsLine(*tokenizer, ids, output.json);
   }
   Print(out);
   return ExitCode::kOk;
@@ -166,11 +169,26 @@ struct TrainVerbOptions {
   bool overwrite = false;
 };
 
-absl::StatusOr<ExitCode> RunTrain(TrainVerbOptions options, const Output& output) {
+// Before anything is read, as that may take long.
+absl::Status CheckTrainOutput(const TrainVerbOptions& options) {
+  const std::filesystem::path path(options.out);
+  std::error_code ignored;
+  if (options.out.empty() || std::filesystem::is_directory(path, ignored)) {
+    return UsageError(absl::StrCat("the output '", options.out, "' must be a file, not a folder"));
+  }
   if (!options.overwrite && PathExists(options.out)) {
     return UsageError(
         absl::StrCat(options.out, " exists; choose another output, or replace it with --force"));
   }
+  TRAINCTL_RETURN_IF_ERROR(data::CheckIsNotRead(options.out, options.count.files));
+  const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
+  if (::access(folder.c_str(), W_OK) != 0) return ErrnoError("write to", folder, errno);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ExitCode> RunTrain(TrainVerbOptions options, const Output& output) {
+  TRAINCTL_RETURN_IF_ERROR(tokenizer::CheckTrainOptions(options.train));
+  TRAINCTL_RETURN_IF_ERROR(CheckTrainOutput(options));
   ProgressView view(output.stderr_terminal);
   options.count.progress = [&view](int64_t done_bytes, int64_t total_bytes) {
     view.Show(done_bytes, total_bytes);
@@ -178,6 +196,11 @@ absl::StatusOr<ExitCode> RunTrain(TrainVerbOptions options, const Output& output
   absl::StatusOr<tokenizer::WordCounter> counted = data::CountWords(options.count);
   view.Clear();
   TRAINCTL_ASSIGN_OR_RETURN(const tokenizer::WordCounter words, std::move(counted));
+  if (words.counts().empty()) {
+    return BadDataError(absl::StrCat("the ", options.count.files.size(), " input files (",
+                                     options.count.files.front(),
+                                     options.count.files.size() > 1 ? ", ..." : "", ") hold no text"));
+  }
   TRAINCTL_ASSIGN_OR_RETURN(const tokenizer::TrainedBpe trained, tokenizer::TrainBpe(words, options.train));
   const std::string json = tokenizer::TokenizerJson(trained);
   // What is written can be read.
@@ -224,7 +247,8 @@ void AddEncode(CLI::App& app, Action& action) {
   verb->add_flag("--no-special", options->no_special,
                  "Without what the tokenizer puts before and behind each text");
   verb->add_flag("--lines", options->lines,
-                 "Each line of the input is a text, as a JSON string; its ids become a line");
+                 "Each line of the input is a text, as a JSON string; its ids become a line (with --json: an "
+                 "object)");
   verb->callback([&action, options] {
     action = [options](const Output& output) { return RunEncode(*options, output); };
   });

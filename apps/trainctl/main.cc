@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -45,7 +47,7 @@ void PrintError(const absl::Status& status, ExitCode code, bool json) {
   std::fprintf(stderr, "trainctl: %s\n", message.c_str());
 }
 
-int Main(int argc, char** argv) {
+int RunVerb(int argc, char** argv) {
   CLI::App app("Plan, launch and resume the training of large language models.", "trainctl");
   app.require_subcommand(1);
   Action action;
@@ -75,6 +77,16 @@ int Main(int argc, char** argv) {
   const ExitCode code = ExitCodeFor(result.status());
   PrintError(result.status(), code, output.json);
   return static_cast<int>(code);
+}
+
+int Main(int argc, char** argv) {
+  const int code = RunVerb(argc, argv);
+  errno = 0;
+  const bool is_written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  if (is_written || code != 0) return code;
+  std::fprintf(stderr, "trainctl: the output could not be written whole: %s\n",
+               errno != 0 ? std::strerror(errno) : "an earlier write failed");
+  return static_cast<int>(ExitCode::kEnvironment);
 }
 
 }  // namespace

@@ -75,7 +75,7 @@ std::vector<std::string> Row(const ClusterPlan& plan, const Choice& choice, cons
   if (shown.cp) row.push_back(absl::StrCat(d.cp));
   if (shown.ep) row.push_back(absl::StrCat(d.ep, d.etp > 1 ? absl::StrCat("x", d.etp) : ""));
   row.push_back(absl::StrCat(d.dp));
-  row.push_back(d.zero_stage == 0 ? "DDP" : absl::StrCat("ZeRO-", d.zero_stage, "/", d.shard_group));
+  row.push_back(d.zero_stage == 0 ? "DDP" : absl::StrCat("ZeRO-", d.zero_stage, "/", d.shard_group * d.cp));
   row.push_back(absl::StrCat(w.micro_batch));
   row.push_back(d.pp > 1 ? std::string(schedule::PipelineKindName(w.Pipeline())) : "-");
   row.push_back(std::string(planner::RecomputeName(w.recompute)));

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "apps/trainctl/machine_access.h"
 #include "apps/trainctl/plan_cluster.h"
 #include "apps/trainctl/text_table.h"
 #include "planner/cluster_plan.h"
@@ -73,7 +74,7 @@ absl::StatusOr<planner::ClusterPlan> PlanAt(const PlanOptions& options,
   for (size_t i = 0; i < axes.size(); ++i) sets.push_back(absl::StrCat(axes[i].key, "=", values[i]));
   TRAINCTL_ASSIGN_OR_RETURN(
       const recipe::LoadedRecipe loaded,
-      recipe::LoadRecipe(options.recipe, sets, recipe::RealAccess(), recipe::Purpose::kPlan));
+      recipe::LoadRecipe(options.recipe, sets, MachineAccess(), recipe::Purpose::kPlan));
   if (loaded.purpose != recipe::Purpose::kPlan) {
     return UsageError("--sweep is for accelerators and cluster.device is \"cpu\"");
   }

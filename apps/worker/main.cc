@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
@@ -15,10 +16,13 @@
 #include "recipe/recipe_json.h"
 #include "rpc/worker_client.h"
 #include "run/run_folder.h"
+#include "trainer/check_device.h"
 #include "trainer/run_worker.h"
 
 namespace trainctl {
 namespace {
+
+constexpr char kCudaPlugin[] = "libtrainctl_cuda.so";
 
 int Fail(const absl::Status& status) {
   std::fflush(stdout);
@@ -51,6 +55,16 @@ absl::StatusOr<recipe::Recipe> ReadRecipe(const run::RunFolder& folder) {
   return recipe::RecipeFromJson(text, folder.recipe_path());
 }
 
+// Beside this program, in ../lib, or where TRAINCTL_DEVICE_PLUGIN says.
+std::string DevicePlugin() {
+  if (const char* chosen = std::getenv("TRAINCTL_DEVICE_PLUGIN"); chosen != nullptr) return chosen;
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+  const std::string beside = folder / kCudaPlugin;
+  const std::string in_lib = folder.parent_path() / "lib" / kCudaPlugin;
+  return !PathExists(beside) && PathExists(in_lib) ? in_lib : beside;
+}
+
 absl::StatusOr<int> Train(std::vector<std::string> args) {
   TRAINCTL_ASSIGN_OR_RETURN(const launcher::WorkerFlags flags, launcher::ParseWorkerFlags(args));
   TRAINCTL_ASSIGN_OR_RETURN(const auto options, ParsePairs(args));
@@ -64,6 +78,8 @@ absl::StatusOr<int> Train(std::vector<std::string> args) {
   TRAINCTL_ASSIGN_OR_RETURN(const rendezvous::WorldAssignment world, client->Join());
   deps.rank = world.rank;
   deps.world_size = world.world_size;
+  deps.local_rank = flags.worker_id;
+  deps.device_plugin = DevicePlugin();
   deps.store = &client->store();
   deps.control = &client->control();
   deps.clock = &clock;
@@ -77,19 +93,8 @@ absl::StatusOr<int> Train(std::vector<std::string> args) {
   deps.stop_after = GetInt(options, "--stop-after", -1);
   if (const char* fault = std::getenv("TRAINCTL_FAULT"); fault != nullptr) deps.fault = fault;
   deps.fault_mark_path = folder.path() + "/fault-injected";
-  const absl::StatusOr<trainer::RunOutcome> outcome = trainer::RunWorker(deps);
-  if (!outcome.ok()) {
-    // What the exit code says better (bad data, a full disk, a loss that is not finite) is left to
-    // it: the launcher does not restart on those.
-    const ExitCode code = ExitCodeFor(outcome.status());
-    if (code == ExitCode::kWorkerFailed || code == ExitCode::kInternal) {
-      client->control().Fail({.rank = world.rank,
-                              .message = std::string(outcome.status().message()),
-                              .peer_failed = code == ExitCode::kWorkerFailed});
-    }
-    return outcome.status();
-  }
-  const bool finished = *outcome == trainer::RunOutcome::kFinished;
+  TRAINCTL_ASSIGN_OR_RETURN(const trainer::RunOutcome outcome, trainer::RunWorker(deps));
+  const bool finished = outcome == trainer::RunOutcome::kFinished;
   TRAINCTL_RETURN_IF_ERROR(
       client->Leave(finished ? rpc::LeaveReason::kFinished : rpc::LeaveReason::kStopped));
   return static_cast<int>(finished ? ExitCode::kOk : ExitCode::kStoppedResumable);
@@ -126,11 +131,31 @@ absl::StatusOr<int> OnRun(const std::string& verb, const std::vector<std::string
   return 0;
 }
 
+// For people who look whether a device computes what it should; see --help.
+absl::StatusOr<int> CheckDevice(const std::vector<std::string>& args) {
+  if (args == std::vector<std::string>{"--help"}) {
+    std::printf(
+        "usage: trainctl-worker check-device [--device N] [--plugin FILE]\n\n"
+        "Runs every operator of the trainer on a device and on the CPU and compares them: a line of JSON "
+        "for\n"
+        "each, and exit code 0 when all agree, 1 when one does not, 5 when the device cannot be used.\n");
+    return 0;
+  }
+  TRAINCTL_ASSIGN_OR_RETURN(const auto options, ParsePairs(args));
+  return trainer::CheckDevice(Get(options, "--plugin", DevicePlugin()),
+                              static_cast<int>(GetInt(options, "--device", 0)));
+}
+
 int Main(int argc, char** argv) {
   std::vector<std::string> args(argv + 1, argv + argc);
   if (args == std::vector<std::string>{"version"}) {
     std::printf("starts, with LibTorch %s\n", trainer::LibTorchVersion());
     return 0;
+  }
+  if (!args.empty() && args[0] == "check-device") {
+    args.erase(args.begin());
+    const absl::StatusOr<int> code = CheckDevice(args);
+    return code.ok() ? *code : Fail(code.status());
   }
   if (!args.empty() && (args[0] == "generate" || args[0] == "eval" || args[0] == "export")) {
     const std::string verb = args[0];

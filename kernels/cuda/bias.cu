@@ -18,11 +18,11 @@ __global__ void __launch_bounds__(kBiasThreads)
     T* to = y + row * cols;
     for (int64_t at = int64_t{threadIdx.x} * W; at < cols; at += step) {
       float values[W], added[W];
-      LoadFloats<kAligned>(to + at, cols - at, values);
-      LoadFloats<kAligned>(bias + at, cols - at, added);
+      LoadFloats<kAligned>(to + at, Left<kAligned, T>(cols, at), values);
+      LoadFloats<kAligned>(bias + at, Left<kAligned, T>(cols, at), added);
       TRAINCTL_UNROLL
       for (int i = 0; i < W; ++i) values[i] += added[i];
-      StoreFloats<kAligned>(to + at, cols - at, values);
+      StoreFloats<kAligned>(to + at, Left<kAligned, T>(cols, at), values);
     }
   }
 }

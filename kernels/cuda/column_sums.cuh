@@ -15,7 +15,7 @@ inline constexpr int64_t kLeastRowsPerSlice = 256;
 
 // The columns [first, first + cols) of rows of `stride` elements, into sums [slices, cols].
 template <typename T, bool kNorm, bool kAligned>
-__global__ void __launch_bounds__(kColumnThreads)
+__global__ void __launch_bounds__(kColumnThreads, 4)
     SliceSumsKernel(float* __restrict__ sums, const T* __restrict__ dy, const T* __restrict__ x,
                     const float* __restrict__ rstd, int64_t n, int64_t stride, int64_t first, int64_t cols,
                     int64_t rows_per_slice) {
@@ -30,16 +30,16 @@ __global__ void __launch_bounds__(kColumnThreads)
   const int64_t begin = int64_t{blockIdx.y} * rows_per_slice;
   const int64_t end = begin + rows_per_slice < n ? begin + rows_per_slice : n;
   float sum[W] = {};
+  int64_t at = (begin + warp) * stride + first + column;
   if (column < cols) {
     TRAINCTL_UNROLL_BY_4
-    for (int64_t row = begin + warp; row < end; row += kColumnWarps) {
-      const int64_t at = row * stride + first + column;
+    for (int64_t row = begin + warp; row < end; row += kColumnWarps, at += kColumnWarps * stride) {
       float values[W];
-      LoadFloats<kAligned>(dy + at, cols - column, values);
+      LoadFloats<kAligned>(dy + at, Left<kAligned, T>(cols, column), values);
       if (kNorm) {
         const float scale = rstd[row];
         float inputs[W];
-        LoadFloats<kAligned>(x + at, cols - column, inputs);
+        LoadFloats<kAligned>(x + at, Left<kAligned, T>(cols, column), inputs);
         TRAINCTL_UNROLL
         for (int i = 0; i < W; ++i) values[i] *= inputs[i] * scale;
       }

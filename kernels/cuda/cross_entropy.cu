@@ -34,23 +34,24 @@ __global__ void __launch_bounds__(kRowThreads)
       for (int i = 0; i < W; ++i) values[i] = 0;
       if (want_gradient) {
         for (int64_t at = begin; at < vocab; at += step)
-          StoreFloats<kAligned>(at_row + at, vocab - at, values);
+          StoreFloats<kAligned>(at_row + at, Left<kAligned, T>(vocab, at), values);
       }
       continue;
     }
     float maximum = -INFINITY, sum = 0;
     for (int64_t at = begin; at < vocab; at += step) {
-      LoadFloats<kAligned>(at_row + at, vocab - at, values);
+      LoadFloats<kAligned>(at_row + at, Left<kAligned, T>(vocab, at), values);
       float larger = maximum;
       TRAINCTL_UNROLL
       for (int i = 0; i < W; ++i) {
-        if (at + i < vocab) larger = fmaxf(larger, values[i]);
+        if (i < Left<kAligned, T>(vocab, at)) larger = fmaxf(larger, values[i]);
       }
       const float shift = ShiftOf(larger);
       sum *= expf(maximum - shift);
       TRAINCTL_UNROLL
       for (int i = 0; i < W; ++i) {
-        if (at + i < vocab) sum += expf(values[i] - shift);  // NaN, which the maximum passed over, shows here
+        if (i < Left<kAligned, T>(vocab, at))
+          sum += expf(values[i] - shift);  // NaN, which the maximum passed over, shows here
       }
       maximum = larger;
     }
@@ -65,13 +66,13 @@ __global__ void __launch_bounds__(kRowThreads)
     if (!want_gradient) continue;
     const float factor = scale * (1.0f + 2.0f * z_loss * lse);
     for (int64_t at = begin; at < vocab; at += step) {
-      LoadFloats<kAligned>(at_row + at, vocab - at, values);
+      LoadFloats<kAligned>(at_row + at, Left<kAligned, T>(vocab, at), values);
       TRAINCTL_UNROLL
       for (int i = 0; i < W; ++i) {
         values[i] = expf(values[i] - lse) * factor;
         if (at + i == target) values[i] -= scale;
       }
-      StoreFloats<kAligned>(at_row + at, vocab - at, values);
+      StoreFloats<kAligned>(at_row + at, Left<kAligned, T>(vocab, at), values);
     }
   }
 }

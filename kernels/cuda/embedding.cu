@@ -21,7 +21,8 @@ __global__ void __launch_bounds__(kEmbeddingThreads)
     const T* from = table + int64_t{tokens[row]} * h;
     T* to = out + row * h;
     for (int64_t at = int64_t{threadIdx.x} * W; at < h; at += step) {
-      StoreUnit<kAligned>(to + at, LoadUnit<kAligned>(from + at, h - at), h - at);
+      StoreUnit<kAligned>(to + at, LoadUnit<kAligned>(from + at, Left<kAligned, T>(h, at)),
+                          Left<kAligned, T>(h, at));
     }
   }
 }
@@ -50,7 +51,7 @@ __global__ void __launch_bounds__(kGradientThreads)
   const int64_t at = (int64_t{blockIdx.y} * kGradientThreads + thread) * W;
   float* row = gradient + int64_t{token} * h + at;
   float sum[W] = {};
-  if (at < h) LoadFloats<kAligned>(row, h - at, sum);
+  if (at < h) LoadFloats<kAligned>(row, Left<kAligned, T>(h, at), sum);
   for (int64_t base = first; base < n; base += kTokensPerPass) {
     TRAINCTL_UNROLL
     for (int round = 0; round < kRounds; ++round) {
@@ -64,7 +65,7 @@ __global__ void __launch_bounds__(kGradientThreads)
         const int64_t i = base + word * kWarp + __ffs(static_cast<int>(left)) - 1;
         if (at < h) {
           float values[W];
-          LoadFloats<kAligned>(dout + i * h + at, h - at, values);
+          LoadFloats<kAligned>(dout + i * h + at, Left<kAligned, T>(h, at), values);
           TRAINCTL_UNROLL
           for (int k = 0; k < W; ++k) sum[k] += values[k];
         }
@@ -72,7 +73,7 @@ __global__ void __launch_bounds__(kGradientThreads)
     }
     __syncthreads();
   }
-  if (at < h) StoreFloats<kAligned>(row, h - at, sum);
+  if (at < h) StoreFloats<kAligned>(row, Left<kAligned, T>(h, at), sum);
 }
 
 // ---- launchers ----------------------------------------------------------------------------------

@@ -1,10 +1,9 @@
 #include "kernels/cuda/nccl_backend.h"
 
 #define USE_C10D_NCCL
-#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
-
 #include <chrono>
 #include <cstdio>
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 namespace trainctl::kernels {
 
@@ -13,8 +12,10 @@ void* MakeNcclBackend(void* store, int rank, int world_size, int64_t timeout_ms,
   try {
     auto options = c10d::ProcessGroupNCCL::Options::create(/*is_high_priority_stream=*/true);
     options->timeout = std::chrono::milliseconds(timeout_ms);
-    auto shared = c10::intrusive_ptr<c10d::Store>::unsafe_reclaim_from_nonowning(static_cast<c10d::Store*>(store));
-    return c10::make_intrusive<c10d::ProcessGroupNCCL>(std::move(shared), rank, world_size, std::move(options))
+    auto shared =
+        c10::intrusive_ptr<c10d::Store>::unsafe_reclaim_from_nonowning(static_cast<c10d::Store*>(store));
+    return c10::make_intrusive<c10d::ProcessGroupNCCL>(std::move(shared), rank, world_size,
+                                                       std::move(options))
         .release();
   } catch (const std::exception& error) {
     std::snprintf(reason, reason_bytes, "%s", error.what());

@@ -54,8 +54,8 @@ int Open(int ordinal, DeviceProperties* properties, char* reason, size_t reason_
   if (const cudaError_t error = cudaGetDeviceProperties(&device, ordinal); error != cudaSuccess)
     return Refuse(reason, reason_bytes, cudaGetErrorString(error));
   if (device.major * 10 + device.minor < kLeastCapability) {
-    std::snprintf(reason, reason_bytes, "%s has compute capability %d.%d; at least 8.0 is needed", device.name,
-                  device.major, device.minor);
+    std::snprintf(reason, reason_bytes, "%s has compute capability %d.%d; at least 8.0 is needed",
+                  device.name, device.major, device.minor);
     return 1;
   }
   std::snprintf(properties->name, sizeof(properties->name), "%s", device.name);

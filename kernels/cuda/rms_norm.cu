@@ -49,24 +49,25 @@ __global__ void __launch_bounds__(kNormThreads)
     TRAINCTL_UNROLL
     for (int k = 0; k < kKept; ++k) {
       const int64_t at = begin + k * step;
-      if (at < h) kept[k] = LoadUnit<kAligned>(from + at, h - at);
+      if (at < h) kept[k] = LoadUnit<kAligned>(from + at, Left<kAligned, T>(h, at));
     }
     TRAINCTL_UNROLL
     for (int k = 0; k < kKept; ++k) {
       if (begin + k * step < h) sum += UnitSquares<T>(kept[k]);
     }
     for (int64_t at = begin + kKept * step; at < h; at += step) {
-      sum += UnitSquares<T>(LoadUnit<kAligned>(from + at, h - at));
+      sum += UnitSquares<T>(LoadUnit<kAligned>(from + at, Left<kAligned, T>(h, at)));
     }
     const float r = 1.0f / sqrtf(BlockSum(sum) / static_cast<float>(h) + eps);
     if (threadIdx.x == 0) rstd[row] = r;
     TRAINCTL_UNROLL
     for (int k = 0; k < kKept; ++k) {
       const int64_t at = begin + k * step;
-      if (at < h) StoreScaled<T, kAligned>(to + at, kept[k], w + at, r, h - at);
+      if (at < h) StoreScaled<T, kAligned>(to + at, kept[k], w + at, r, Left<kAligned, T>(h, at));
     }
     for (int64_t at = begin + kKept * step; at < h; at += step) {
-      StoreScaled<T, kAligned>(to + at, LoadUnit<kAligned>(from + at, h - at), w + at, r, h - at);
+      StoreScaled<T, kAligned>(to + at, LoadUnit<kAligned>(from + at, Left<kAligned, T>(h, at)), w + at, r,
+                               Left<kAligned, T>(h, at));
     }
   }
 }
@@ -114,18 +115,19 @@ __global__ void __launch_bounds__(kNormThreads)
     for (int k = 0; k < kKept; ++k) {
       const int64_t at = begin + k * step;
       if (at < h) {
-        dy_kept[k] = LoadUnit<kAligned>(dy_row + at, h - at);
-        x_kept[k] = LoadUnit<kAligned>(x_row + at, h - at);
+        dy_kept[k] = LoadUnit<kAligned>(dy_row + at, Left<kAligned, T>(h, at));
+        x_kept[k] = LoadUnit<kAligned>(x_row + at, Left<kAligned, T>(h, at));
       }
     }
     TRAINCTL_UNROLL
     for (int k = 0; k < kKept; ++k) {
       const int64_t at = begin + k * step;
-      if (at < h) dot += UnitDot<T, kAligned>(dy_kept[k], x_kept[k], w + at, h - at);
+      if (at < h) dot += UnitDot<T, kAligned>(dy_kept[k], x_kept[k], w + at, Left<kAligned, T>(h, at));
     }
     for (int64_t at = begin + kKept * step; at < h; at += step) {
-      dot += UnitDot<T, kAligned>(LoadUnit<kAligned>(dy_row + at, h - at),
-                                  LoadUnit<kAligned>(x_row + at, h - at), w + at, h - at);
+      dot += UnitDot<T, kAligned>(LoadUnit<kAligned>(dy_row + at, Left<kAligned, T>(h, at)),
+                                  LoadUnit<kAligned>(x_row + at, Left<kAligned, T>(h, at)), w + at,
+                                  Left<kAligned, T>(h, at));
     }
     const float r = rstd[row];
     const float c = BlockSum(dot) * r * r / static_cast<float>(h);
@@ -133,13 +135,15 @@ __global__ void __launch_bounds__(kNormThreads)
     for (int k = 0; k < kKept; ++k) {
       const int64_t at = begin + k * step;
       if (at < h) {
-        StoreGradient<T, kAligned>(dx_row + at, dy_kept[k], x_kept[k], w + at, r, c, accumulate, h - at);
+        StoreGradient<T, kAligned>(dx_row + at, dy_kept[k], x_kept[k], w + at, r, c, accumulate,
+                                   Left<kAligned, T>(h, at));
       }
     }
     for (int64_t at = begin + kKept * step; at < h; at += step) {
-      const Unit<T> dy_unit = LoadUnit<kAligned>(dy_row + at, h - at);
-      StoreGradient<T, kAligned>(dx_row + at, dy_unit, LoadUnit<kAligned>(x_row + at, h - at), w + at, r, c,
-                                 accumulate, h - at);
+      const Unit<T> dy_unit = LoadUnit<kAligned>(dy_row + at, Left<kAligned, T>(h, at));
+      StoreGradient<T, kAligned>(dx_row + at, dy_unit,
+                                 LoadUnit<kAligned>(x_row + at, Left<kAligned, T>(h, at)), w + at, r, c,
+                                 accumulate, Left<kAligned, T>(h, at));
     }
   }
 }

@@ -25,18 +25,18 @@ __global__ void __launch_bounds__(kRopeThreads)
       T* low = x + row * row_stride + unit / units_per_half * d + at;
       T* high = low + half;
       float a[W], b[W], c[W], s[W];
-      LoadFloats<kAligned>(low, half - at, a);
-      LoadFloats<kAligned>(high, half - at, b);
-      LoadFloats<kAligned>(cos + angles + at, half - at, c);
-      LoadFloats<kAligned>(sin + angles + at, half - at, s);
+      LoadFloats<kAligned>(low, Left<kAligned, T>(half, at), a);
+      LoadFloats<kAligned>(high, Left<kAligned, T>(half, at), b);
+      LoadFloats<kAligned>(cos + angles + at, Left<kAligned, T>(half, at), c);
+      LoadFloats<kAligned>(sin + angles + at, Left<kAligned, T>(half, at), s);
       TRAINCTL_UNROLL
       for (int i = 0; i < W; ++i) {
         const float turned = a[i] * c[i] - sign * b[i] * s[i];
         b[i] = b[i] * c[i] + sign * a[i] * s[i];
         a[i] = turned;
       }
-      StoreFloats<kAligned>(low, half - at, a);
-      StoreFloats<kAligned>(high, half - at, b);
+      StoreFloats<kAligned>(low, Left<kAligned, T>(half, at), a);
+      StoreFloats<kAligned>(high, Left<kAligned, T>(half, at), b);
     }
   }
 }

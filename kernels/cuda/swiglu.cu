@@ -22,11 +22,11 @@ __global__ void __launch_bounds__(kSwiGluThreads)
     const T* gates = gate_up + row * 2 * f;
     for (int64_t at = int64_t{threadIdx.x} * W; at < f; at += step) {
       float gate[W], up[W];
-      LoadFloats<kAligned>(gates + at, f - at, gate);
-      LoadFloats<kAligned>(gates + f + at, f - at, up);
+      LoadFloats<kAligned>(gates + at, Left<kAligned, T>(f, at), gate);
+      LoadFloats<kAligned>(gates + f + at, Left<kAligned, T>(f, at), up);
       TRAINCTL_UNROLL
       for (int i = 0; i < W; ++i) up[i] *= gate[i] / (1.0f + expf(-gate[i]));
-      StoreFloats<kAligned>(out + row * f + at, f - at, up);
+      StoreFloats<kAligned>(out + row * f + at, Left<kAligned, T>(f, at), up);
     }
   }
 }
@@ -42,9 +42,9 @@ __global__ void __launch_bounds__(kSwiGluThreads)
     T* dgates = dgate_up + row * 2 * f;
     for (int64_t at = int64_t{threadIdx.x} * W; at < f; at += step) {
       float gate[W], up[W], dy[W];
-      LoadFloats<kAligned>(gates + at, f - at, gate);
-      LoadFloats<kAligned>(gates + f + at, f - at, up);
-      LoadFloats<kAligned>(dout + row * f + at, f - at, dy);
+      LoadFloats<kAligned>(gates + at, Left<kAligned, T>(f, at), gate);
+      LoadFloats<kAligned>(gates + f + at, Left<kAligned, T>(f, at), up);
+      LoadFloats<kAligned>(dout + row * f + at, Left<kAligned, T>(f, at), dy);
       TRAINCTL_UNROLL
       for (int i = 0; i < W; ++i) {
         const float g = gate[i];
@@ -52,8 +52,8 @@ __global__ void __launch_bounds__(kSwiGluThreads)
         gate[i] = dy[i] * up[i] * sigmoid * (1.0f + g * (1.0f - sigmoid));
         up[i] = dy[i] * g * sigmoid;
       }
-      StoreFloats<kAligned>(dgates + at, f - at, gate);
-      StoreFloats<kAligned>(dgates + f + at, f - at, up);
+      StoreFloats<kAligned>(dgates + at, Left<kAligned, T>(f, at), gate);
+      StoreFloats<kAligned>(dgates + f + at, Left<kAligned, T>(f, at), up);
     }
   }
 }

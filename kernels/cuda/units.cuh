@@ -88,6 +88,13 @@ __device__ inline BF16 GetRaw(const Unit<BF16>& unit, int i) {
 
 // ---- memory -------------------------------------------------------------------------------------
 
+// How many elements of a row of `length` there are from `at` on, as far as a unit cares. Rows that are
+// aligned consist of whole units, which the compiler then knows.
+template <bool kAligned, typename T>
+__device__ inline int64_t Left(int64_t length, int64_t at) {
+  return kAligned ? kWidth<T> : length - at;
+}
+
 // The first `count` elements at p (all of them, where count is kWidth or more); zeros for the others.
 template <bool kAligned, typename T>
 __device__ inline Unit<T> LoadUnit(const T* p, int64_t count) {

@@ -7,7 +7,7 @@
 
 namespace trainctl {
 
-enum class DirectiveKind { kNone, kSaveNow, kStopAfterSave, kAbort };
+enum class DirectiveKind { kNone, kStopAfterSave, kAbort };
 
 struct Directive {
   DirectiveKind kind = DirectiveKind::kNone;
@@ -32,7 +32,8 @@ class ControlChannel {
   virtual ~ControlChannel() = default;
   virtual Directive Poll() = 0;
   virtual void Report(const Progress& progress) = 0;  // may drop
-  virtual void Fail(const Failure& failure) = 0;      // the first one wins
+  // The last word before the end of the process: the first one wins, and it may wait until it is heard.
+  virtual void Fail(const Failure& failure) = 0;
 };
 
 }  // namespace trainctl

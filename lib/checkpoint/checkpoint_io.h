@@ -133,8 +133,9 @@ absl::StatusOr<CheckpointInfo> FindNewestGood(const std::string& root, std::vect
 
 // Removes all but the newest `keep` (>= 1) and those whose step is a multiple of keep_every_steps
 // (> 0). Never removes the newest good one; removes leftovers of unfinished saves, so no save may be
-// under way. Damaged ones do not count towards `keep`. `trusted_step` is a step that this process
-// has just committed, good without being read again.
+// under way. Damaged ones do not count towards `keep`. One that cannot be removed
+// is the error, after the others are gone; it is tried again by the next call. `trusted_step` is a step that
+// this process has just committed, good without being read again.
 absl::Status ApplyRetention(const std::string& root, int64_t keep, int64_t keep_every_steps,
                             int64_t trusted_step = -1, FileOps* ops = nullptr);
 

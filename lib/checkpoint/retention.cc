@@ -116,13 +116,14 @@ absl::Status ApplyRetention(const std::string& root, int64_t keep, int64_t keep_
   if (keep < 1) return UsageError(absl::StrCat("at least one checkpoint must be kept, not ", keep));
   TRAINCTL_ASSIGN_OR_RETURN(const std::vector<CheckpointInfo> list, ListCheckpoints(root));
   TRAINCTL_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(root));
+  absl::Status first_error;  // one that cannot be removed keeps no other
   std::set<std::string> listed;
   for (const CheckpointInfo& info : list) listed.insert(info.path);
   for (const std::string& name : names) {
     const std::string path = absl::StrCat(root, "/", name);
     const auto parsed = ParseFolderName(name);
     if (!parsed || parsed->kind == FolderKind::kCommitted || listed.count(path) > 0) continue;
-    TRAINCTL_RETURN_IF_ERROR(RemoveFolder(ops, path));
+    first_error.Update(RemoveFolder(ops, path));
   }
 
   int64_t num_kept = 0;
@@ -137,16 +138,16 @@ absl::Status ApplyRetention(const std::string& root, int64_t keep, int64_t keep_
     if (!status.ok()) {
       // Damaged and newer than every good one: stays for a person to look at until training has
       // passed it. Damaged and older: of no use.
-      if (have_good && !by_step) TRAINCTL_RETURN_IF_ERROR(RemoveCommitted(root, *info, ops));
+      if (have_good && !by_step) first_error.Update(RemoveCommitted(root, *info, ops));
       continue;
     }
     const bool newest_good = !have_good;
     have_good = true;
     if (by_count) ++num_kept;
     if (by_count || by_step || newest_good) continue;
-    TRAINCTL_RETURN_IF_ERROR(RemoveCommitted(root, *info, ops));
+    first_error.Update(RemoveCommitted(root, *info, ops));
   }
-  return absl::OkStatus();
+  return first_error;
 }
 
 }  // namespace trainctl::checkpoint

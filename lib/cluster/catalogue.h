@@ -65,8 +65,13 @@ struct Device {
 };
 
 inline constexpr int kDeviceConstants = 10;
-// The constants of `device` with their names, in the order above.
-std::array<std::pair<const char*, Constant>, kDeviceConstants> DeviceConstants(const Device& device);
+struct DeviceConstant {
+  const char* name;
+  const char* unit;  // "B", "B/s", "FLOP/s", "W"; "" of a count
+  Constant constant;
+};
+// The constants of `device`, in the order above.
+std::array<DeviceConstant, kDeviceConstants> DeviceConstants(const Device& device);
 
 // A host, or the part of a rack that one scale-up link joins (72 GPUs of an NVL72).
 struct Node {

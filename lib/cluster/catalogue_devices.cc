@@ -607,17 +607,17 @@ const Device kDevices[] = {
 
 absl::Span<const Device> Devices() { return kDevices; }
 
-std::array<std::pair<const char*, Constant>, kDeviceConstants> DeviceConstants(const Device& device) {
-  return {{{"memory_bytes", device.memory_bytes},
-           {"memory_bandwidth", device.memory_bandwidth},
-           {"single_flops", device.single_flops},
-           {"half_flops", device.half_flops},
-           {"fp8_flops", device.fp8_flops},
-           {"fp4_flops", device.fp4_flops},
-           {"compute_units", device.compute_units},
-           {"watts", device.watts},
-           {"measured_half_flops", device.measured_half_flops},
-           {"measured_memory_bandwidth", device.measured_memory_bandwidth}}};
+std::array<DeviceConstant, kDeviceConstants> DeviceConstants(const Device& device) {
+  return {{{"memory_bytes", "B", device.memory_bytes},
+           {"memory_bandwidth", "B/s", device.memory_bandwidth},
+           {"single_flops", "FLOP/s", device.single_flops},
+           {"half_flops", "FLOP/s", device.half_flops},
+           {"fp8_flops", "FLOP/s", device.fp8_flops},
+           {"fp4_flops", "FLOP/s", device.fp4_flops},
+           {"compute_units", "", device.compute_units},
+           {"watts", "W", device.watts},
+           {"measured_half_flops", "FLOP/s", device.measured_half_flops},
+           {"measured_memory_bandwidth", "B/s", device.measured_memory_bandwidth}}};
 }
 
 }  // namespace trainctl::cluster

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "comm/device_backend.h"
 #include "comm/gloo_backend.h"
+#include "device/error_text.h"
 #include "kernels/kernels.h"
 
 namespace trainctl::comm {
@@ -34,8 +35,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(const device:
   try {
     communicator->backend_ = MakeGlooBackend(std::move(store), rank, world_size, timeout);
   } catch (const std::exception& error) {
-    return WorkerError(
-        absl::StrCat("rank ", rank, " cannot connect to its ", world_size - 1, " peers: ", error.what()));
+    return WorkerError(absl::StrCat("rank ", rank, " cannot connect to its ", world_size - 1,
+                                    " peers: ", device::ErrorText(error)));
   }
   return communicator;
 }
@@ -76,7 +77,7 @@ absl::Status Group::Exchange(absl::string_view name, const std::function<void()>
     exchange();
     return absl::OkStatus();
   } catch (const std::exception& error) {
-    std::string reason = error.what();
+    std::string reason = device::ErrorText(error);
     if (const size_t end = reason.find('\n'); end != std::string::npos) reason.resize(end);
     return WorkerError(absl::StrCat("collective ", name, " on axis ", axis_, " failed: ", reason));
   }

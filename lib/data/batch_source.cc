@@ -11,6 +11,7 @@
 #include "data/document_store.h"
 #include "data/mixture.h"
 #include "data/packing.h"
+#include "data/prepared_tokenizer.h"
 #include "data/token_stream.h"
 
 namespace trainctl::data {
@@ -153,6 +154,7 @@ double HoldoutOf(const recipe::DataConfig& data, const recipe::DataSource& sourc
 absl::StatusOr<std::unique_ptr<tokenizer::Tokenizer>> LoadTokenizer(const recipe::Recipe& recipe) {
   if (recipe.data.tokenizer == "byte") return nullptr;
   TRAINCTL_ASSIGN_OR_RETURN(auto tokenizer, tokenizer::Tokenizer::Load(recipe.data.tokenizer));
+  TRAINCTL_RETURN_IF_ERROR(CheckPreparedTokenizer(recipe.data));
   if (tokenizer->vocab_size() > recipe.model.spec.vocab) {
     return UsageError(absl::StrCat("data.tokenizer = '", recipe.data.tokenizer, "' has ids up to ",
                                    tokenizer->vocab_size() - 1, ", but model.vocab is ",

@@ -6,18 +6,32 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "base/status.h"
 #include "data/data_file.h"
 #include "data/document_store.h"
 #include "data/jsonl_reader.h"
+#include "data/start_threads.h"
 #include "data/unpacked_file.h"
 
 namespace trainctl::data {
 namespace {
 
-constexpr size_t kPieceBytes = size_t{1} << 20;
-// A line end is waited for up to here.
-constexpr size_t kMaxPieceBytes = size_t{1} << 26;
+// Where a text may be cut without cutting a word: behind a line, before the line end. `from` is where the
+// search begins; npos: nowhere.
+size_t LineEnd(absl::string_view text, size_t from) {
+  for (size_t at = text.find('\n', from); at != absl::string_view::npos; at = text.find('\n', at + 1)) {
+    if (at > 0 && !absl::ascii_isspace(static_cast<unsigned char>(text[at - 1]))) return at;
+  }
+  return absl::string_view::npos;
+}
+
+// The beginning of the last character before `end`.
+size_t CharacterBefore(absl::string_view text, size_t end) {
+  size_t begin = end - 1;
+  while (begin > 0 && end - begin < 4 && (static_cast<uint8_t>(text[begin]) & 0xC0U) == 0x80) --begin;
+  return begin;
+}
 
 // Adds up what the threads have read.
 class Meter {
@@ -41,30 +55,40 @@ class Meter {
   int64_t done_bytes_ = 0;
 };
 
-absl::Status CountText(const std::string& path, tokenizer::WordCounter& words, Meter& meter) {
+// Where it is cut depends on the text alone, not on the pieces in which a file comes.
+absl::Status CountText(const std::string& path, size_t piece_bytes, tokenizer::WordCounter& words,
+                       Meter& meter) {
+  const size_t max_bytes = piece_bytes * 64;
   TRAINCTL_ASSIGN_OR_RETURN(UnpackedFile file, UnpackedFile::Open(path));
   int64_t seen_bytes = 0;
   std::string text;
+  size_t searched = piece_bytes;
   while (true) {
     TRAINCTL_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> piece, file.Next());
     if (piece.empty()) return words.AddText(text);
     meter.Saw(file.file(), seen_bytes);
     text.append(reinterpret_cast<const char*>(piece.data()), piece.size());
-    if (text.size() < kPieceBytes) continue;
-    size_t end = text.rfind('\n');
-    if (end == std::string::npos || end == 0) {
-      if (text.size() < kMaxPieceBytes) continue;
-      end = text.size();
+    size_t begin = 0;
+    while (true) {
+      const absl::string_view left = absl::string_view(text).substr(begin);
+      size_t end = LineEnd(left.substr(0, max_bytes), searched);
+      if (end == absl::string_view::npos) {
+        searched = std::max(piece_bytes, std::min(left.size(), max_bytes));
+        if (left.size() < max_bytes) break;
+        end = CharacterBefore(left, max_bytes);
+      }
+      TRAINCTL_RETURN_IF_ERROR(words.AddText(left.substr(0, end)));
+      begin += end;
+      searched = piece_bytes;
     }
-    TRAINCTL_RETURN_IF_ERROR(words.AddText(absl::string_view(text).substr(0, end)));
-    text.erase(0, end);
+    text.erase(0, begin);
   }
 }
 
 absl::Status CountFile(const std::string& path, const CountWordsOptions& options,
                        tokenizer::WordCounter& words, Meter& meter) {
   TRAINCTL_ASSIGN_OR_RETURN(const SourceKind kind, KindOfFile(recipe::DataSource(), path));
-  if (kind == SourceKind::kText) return CountText(path, words, meter);
+  if (kind == SourceKind::kText) return CountText(path, options.piece_bytes, words, meter);
   TRAINCTL_ASSIGN_OR_RETURN(JsonlReader reader, JsonlReader::Open(path, {options.text_field, ""}));
   JsonlReader::Document document;
   int64_t seen_bytes = 0;
@@ -98,15 +122,15 @@ absl::StatusOr<tokenizer::WordCounter> CountWords(const CountWordsOptions& optio
   std::vector<absl::Status> statuses(options.files.size());
   std::atomic<size_t> next{0};
   std::atomic<bool> has_failed{false};
-  const auto work = [&](tokenizer::WordCounter& counter) {
+  const auto work = [&](size_t thread) {
     for (size_t i = next++; i < options.files.size() && !has_failed; i = next++) {
-      statuses[i] = CountFile(options.files[i], options, counter, meter);
+      statuses[i] = CountFile(options.files[i], options, counters[thread], meter);
       if (!statuses[i].ok()) has_failed = true;
     }
   };
-  std::vector<std::thread> threads;
-  for (size_t i = 1; i < num_threads; ++i) threads.emplace_back([&work, &counters, i] { work(counters[i]); });
-  work(counters[0]);
+  std::vector<std::thread> threads =
+      StartThreads(num_threads - 1, [&work](size_t thread) { work(thread + 1); });
+  work(0);
   for (std::thread& thread : threads) thread.join();
   for (const absl::Status& status : statuses) TRAINCTL_RETURN_IF_ERROR(status);
   for (size_t i = 1; i < num_threads; ++i) counters[0].AddAll(counters[i]);

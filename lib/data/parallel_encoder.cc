@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "base/status.h"
+#include "data/document_text.h"
+#include "data/start_threads.h"
 
 namespace trainctl::data {
 namespace {
@@ -13,12 +15,9 @@ constexpr size_t kBatchBytes = size_t{1} << 18;
 
 ParallelEncoder::ParallelEncoder(const tokenizer::Tokenizer& tokenizer, int32_t end_id, int num_threads,
                                  std::function<absl::Status(absl::Span<const int32_t>)> take)
-    : tokenizer_(tokenizer),
-      end_id_(end_id),
-      max_batches_(static_cast<size_t>(num_threads) * 4),
-      take_(std::move(take)),
-      filling_(std::make_shared<Batch>()) {
-  for (int i = 0; i < num_threads; ++i) threads_.emplace_back([this] { Work(); });
+    : tokenizer_(tokenizer), end_id_(end_id), take_(std::move(take)), filling_(std::make_shared<Batch>()) {
+  threads_ = StartThreads(static_cast<size_t>(num_threads), [this](size_t) { Work(); });
+  max_batches_ = threads_.size() * 4;
 }
 
 ParallelEncoder::~ParallelEncoder() {
@@ -48,21 +47,28 @@ void ParallelEncoder::Work() {
 
 void ParallelEncoder::Encode(Batch& batch) const {
   for (const std::string& text : batch.texts) {
+    const size_t begin = batch.tokens.size();
     batch.status = tokenizer_.EncodeDocument(text, &batch.tokens);
     if (!batch.status.ok()) return;
-    if (end_id_ >= 0 && (batch.tokens.empty() || batch.tokens.back() != end_id_))
-      batch.tokens.push_back(end_id_);
+    EndDocument(end_id_, begin, &batch.tokens);
     batch.ends.push_back(batch.tokens.size());
   }
   batch.texts = {};
 }
 
 absl::Status ParallelEncoder::Add(std::string text) {
+  if (threads_.empty()) {
+    return EnvironmentError(
+        "no thread could be started to tokenize; raise the limit for processes (ulimit -u) or for memory");
+  }
   filling_->text_bytes += text.size();
   filling_->texts.push_back(std::move(text));
   if (filling_->text_bytes < kBatchBytes) return absl::OkStatus();
   Submit();
-  while (under_way_.size() > max_batches_) TRAINCTL_RETURN_IF_ERROR(TakeFront());
+  while (under_way_.size() > max_batches_ ||
+         (under_way_.size() > 1 && bytes_under_way_ > kMaxBytesUnderWay)) {
+    TRAINCTL_RETURN_IF_ERROR(TakeFront());
+  }
   return absl::OkStatus();
 }
 
@@ -75,6 +81,7 @@ absl::Status ParallelEncoder::Finish() {
 void ParallelEncoder::Submit() {
   if (filling_->texts.empty()) return;
   under_way_.push_back(filling_);
+  bytes_under_way_ += filling_->text_bytes;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     to_encode_.push_back(std::move(filling_));
@@ -86,6 +93,7 @@ void ParallelEncoder::Submit() {
 absl::Status ParallelEncoder::TakeFront() {
   const std::shared_ptr<Batch> batch = std::move(under_way_.front());
   under_way_.pop_front();
+  bytes_under_way_ -= batch->text_bytes;
   {
     std::unique_lock<std::mutex> lock(mutex_);
     has_result_.wait(lock, [&batch] { return batch->is_done; });

@@ -20,8 +20,11 @@ namespace trainctl::data {
 
 class ParallelEncoder {
  public:
-  // `take` gets each document's tokens, on the thread that adds; `end_id` ends each one that does not end
-  // with it already (-1: none). `tokenizer` must live as long as this.
+  static constexpr size_t kMaxBytesUnderWay = size_t{1} << 26;
+
+  // `take` gets each document's tokens, on the thread that adds, ended with `end_id` (EndDocument); none for
+  // a text without tokens. `tokenizer` must live as long as this. Goes on with fewer threads where the system
+  // gives fewer.
   ParallelEncoder(const tokenizer::Tokenizer& tokenizer, int32_t end_id, int num_threads,
                   std::function<absl::Status(absl::Span<const int32_t>)> take);
   ParallelEncoder(const ParallelEncoder&) = delete;
@@ -29,9 +32,10 @@ class ParallelEncoder {
   // Joins the threads; what was not taken is dropped.
   ~ParallelEncoder();
 
-  // Blocks while more than a few MiB a thread are under way. Errors are those of `take` and of
-  // Tokenizer::Encode, for this document or an earlier one: that behind the last one
-  // taken. Nothing may be added after an error.
+  // Blocks while texts of more than kMaxBytesUnderWay bytes, or four batches of 256 KiB a thread, wait for
+  // their tokens to be taken; a text that is longer goes alone. Errors are those of `take` and of
+  // Tokenizer::Encode, for this document or an earlier one: that behind the last one taken; EnvironmentError
+  // where no thread could be started. Nothing may be added after an error.
   absl::Status Add(std::string text);
   // Until all is taken.
   absl::Status Finish();
@@ -53,10 +57,11 @@ class ParallelEncoder {
 
   const tokenizer::Tokenizer& tokenizer_;
   const int32_t end_id_;
-  const size_t max_batches_;
+  size_t max_batches_ = 0;
   std::function<absl::Status(absl::Span<const int32_t>)> take_;
   std::shared_ptr<Batch> filling_;
   std::deque<std::shared_ptr<Batch>> under_way_;  // in their order; of the adding thread alone
+  size_t bytes_under_way_ = 0;                    // of their texts
 
   std::mutex mutex_;
   std::condition_variable has_work_;

@@ -73,6 +73,19 @@ absl::StatusOr<std::unique_ptr<tokenizer::Tokenizer>> ChooseTokens(const Prepare
   return tokenizer;
 }
 
+// With --force too.
+absl::Status CheckOutputsAreNoInputs(const PrepareOptions& options) {
+  std::vector<std::string> read = options.inputs;
+  if (options.tokenizer != "byte") {
+    TRAINCTL_ASSIGN_OR_RETURN(std::string file, tokenizer::Tokenizer::FindFile(options.tokenizer));
+    read.push_back(std::move(file));
+  }
+  for (const char* suffix : {".bin", ".idx", ".json"}) {
+    TRAINCTL_RETURN_IF_ERROR(CheckIsNotRead(options.prefix + suffix, read));
+  }
+  return absl::OkStatus();
+}
+
 Json FingerprintJson(const FileFingerprint& file) {
   return Json{{"path", file.path}, {"bytes", file.size_bytes}, {"xxh3", absl::StrFormat("%016x", file.xxh3)}};
 }
@@ -274,6 +287,7 @@ absl::StatusOr<PreparedDataset> Prepare(const PrepareOptions& options) {
     kinds.push_back(kind);
     total_bytes += size_bytes;
   }
+  TRAINCTL_RETURN_IF_ERROR(CheckOutputsAreNoInputs(options));
   const std::string folder = std::filesystem::path(options.prefix).parent_path().string();
   if (!folder.empty()) TRAINCTL_RETURN_IF_ERROR(MakeDirs(folder));
   return Job(options, std::move(kinds), total_bytes).Run();

@@ -5,22 +5,12 @@
 
 #include "base/status.h"
 #include "data/data_file.h"
+#include "data/document_text.h"
 #include "data/fingerprint.h"
 #include "data/jsonl_reader.h"
 #include "data/unpacked_file.h"
 
 namespace trainctl::data {
-namespace {
-
-absl::Status CheckTextBytes(const std::string& path, size_t text_bytes) {
-  if (text_bytes <= tokenizer::kMaxTextBytes) return absl::OkStatus();
-  return BadDataError(
-      absl::StrCat(path, ": a text of more than ", tokenizer::kMaxTextBytes,
-                   " bytes cannot be tokenized as one document; cut it into several files, or make it "
-                   "JSONL with a document per line"));
-}
-
-}  // namespace
 
 std::string KindOfText(SourceKind kind) { return kind == SourceKind::kText ? "text" : "jsonl"; }
 

@@ -3,10 +3,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/files.h"
 #include "base/status.h"
-#include "data/data_file.h"
 #include "data/document_store.h"
+#include "data/document_text.h"
 #include "data/jsonl_reader.h"
 
 namespace trainctl::data {
@@ -17,8 +16,7 @@ class TokenizedDocuments : public DocumentStore {
  public:
   // `tokenizer` is used while documents are added, not later.
   absl::Status AddText(const std::string& path, const tokenizer::Tokenizer& tokenizer) {
-    TRAINCTL_RETURN_IF_ERROR(CheckDataFile(path).status());
-    TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+    TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadText(path));
     return Annotate(Add("", text, tokenizer), path);
   }
 
@@ -57,15 +55,9 @@ class TokenizedDocuments : public DocumentStore {
                    const tokenizer::Tokenizer& tokenizer) {
     Document document{static_cast<int64_t>(tokens_.size()), 0};
     if (!prompt.empty() || !text.empty()) {
-      tokens_.insert(tokens_.end(), tokenizer.prefix_ids().begin(), tokenizer.prefix_ids().end());
-      if (!prompt.empty()) {
-        TRAINCTL_RETURN_IF_ERROR(tokenizer.Encode(prompt, &tokens_));
-        document.prompt_tokens = static_cast<int64_t>(tokens_.size()) - document.first_token;
-      }
-      TRAINCTL_RETURN_IF_ERROR(tokenizer.Encode(text, &tokens_));
-      tokens_.insert(tokens_.end(), tokenizer.suffix_ids().begin(), tokenizer.suffix_ids().end());
-      const int32_t end = tokenizer.end_of_document_id();
-      if (end >= 0 && tokens_.back() != end) tokens_.push_back(end);
+      TRAINCTL_ASSIGN_OR_RETURN(
+          document.prompt_tokens,
+          AppendDocument(tokenizer, tokenizer.end_of_document_id(), prompt, text, &tokens_));
     }
     documents_.push_back(document);
     return absl::OkStatus();

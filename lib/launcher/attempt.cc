@@ -55,6 +55,12 @@ bool IsCrash(const ExitStatus& exit) {
   }
 }
 
+// A worker ends with this code because a collective broke: should its words be missing, it is still not the
+// cause.
+bool IsEcho(const ExitStatus& exit) {
+  return !exit.signaled && exit.code == static_cast<int>(ExitCode::kWorkerFailed);
+}
+
 bool IsClean(const ExitStatus& exit) {
   return !exit.signaled && (exit.code == 0 || exit.code == static_cast<int>(ExitCode::kStoppedResumable));
 }
@@ -196,7 +202,8 @@ void Attempt::HandleExits() {
                                         : ": by another process, or for lack of memory in its container");
     }
     job_.service.Submit(rendezvous::Exited{MemberName(kLocalNode, static_cast<int>(i)), IsClean(exit),
-                                           IsCrash(exit), std::move(description), workers_[i].board.Read()});
+                                           IsCrash(exit), std::move(description), workers_[i].board.Read(),
+                                           IsEcho(exit)});
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "device/device.h"
+#include "device/error_text.h"
 
 namespace trainctl::parallel {
 namespace {
@@ -172,7 +173,7 @@ class Executor::Pass {
           return InternalError("this instruction does not belong on the compute stream");
       }
     } catch (const std::exception& error) {
-      return InternalError(error.what());
+      return InternalError(device::ErrorText(error));
     }
   }
 

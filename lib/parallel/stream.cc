@@ -4,6 +4,8 @@
 #include <exception>
 #include <utility>
 
+#include "device/error_text.h"
+
 namespace trainctl::parallel {
 
 namespace {
@@ -14,7 +16,7 @@ absl::Status Guarded(const std::function<absl::Status()>& work) {
   try {
     return work();
   } catch (const std::exception& error) {
-    return absl::InternalError(error.what());
+    return absl::InternalError(device::ErrorText(error));
   }
 }
 

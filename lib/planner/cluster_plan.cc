@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "base/units.h"
 #include "planner/cluster_space.h"
+#include "planner/sharding_name.h"
 
 namespace trainctl::planner {
 namespace {
@@ -155,8 +156,7 @@ std::string DescribeLayout(const pricing::Workload& w) {
   if (d.cp > 1) words.push_back(absl::StrCat("cp ", d.cp, " (", ContextName(w.context), ")"));
   if (d.ep > 1 || d.etp > 1)
     words.push_back(absl::StrCat("ep ", d.ep, d.etp > 1 ? absl::StrCat(" x etp ", d.etp) : ""));
-  const std::string zero =
-      d.zero_stage == 0 ? "replicated" : absl::StrCat("ZeRO-", d.zero_stage, " over ", d.shard_group);
+  const std::string zero = d.zero_stage == 0 ? "replicated" : ShardingName(d);
   words.push_back(
       absl::StrCat("dp ", d.dp, d.dp > 1 || d.zero_stage > 0 ? absl::StrCat(" (", zero, ")") : ""));
   words.push_back(absl::StrCat("micro-batch ", w.micro_batch));

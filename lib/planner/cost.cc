@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/catalogue.h"
 #include "planner/operator_work.h"
 
 namespace trainctl::planner {
@@ -136,6 +137,34 @@ absl::string_view ResourceName(Resource resource) {
                                                               "collectives",
                                                               "steps"};
   return kNames[static_cast<size_t>(resource)];
+}
+
+Rates DeviceRates(absl::string_view device, DType compute_dtype) {
+  absl::StatusOr<cluster::DeviceMatch> match = cluster::FindDevice(device);
+  if (!match.ok()) match = cluster::FindDevice("a100-sxm-80gb");
+  const cluster::Device& d = *match->device;
+  constexpr double kShare = 0.75;
+  const double sheet = compute_dtype == DType::kBF16 ? d.half_flops.value : d.single_flops.value;
+  const double flops = compute_dtype == DType::kBF16 && d.measured_half_flops.value > 0
+                           ? d.measured_half_flops.value
+                           : sheet * kShare;
+  const double bandwidth = d.measured_memory_bandwidth.value > 0 ? d.measured_memory_bandwidth.value
+                                                                 : d.memory_bandwidth.value * kShare;
+  const cluster::Node& node = cluster::DefaultNodeFor(d);
+  const double sent = node.scale_up != nullptr ? node.scale_up->bandwidth.value : 25e9;
+  Rates rates;
+  rates[Resource::kMatmulFlops] = 1 / flops;
+  rates[Resource::kAttentionFlops] = 2 / flops;  // flash attention: about half of a product's rate
+  rates[Resource::kAttentionBackwardFlops] = 2.5 / flops;
+  rates[Resource::kLogits] = 3.0 * static_cast<double>(DTypeBytes(compute_dtype)) / bandwidth;
+  rates[Resource::kOperandBytes] = 1 / bandwidth;
+  rates[Resource::kMovedBytes] = 1 / bandwidth;
+  rates[Resource::kOptimizerElements] = 28 / bandwidth;
+  rates[Resource::kOperators] = 5e-6;
+  rates[Resource::kSentBytes] = 1 / (sent * kShare);
+  rates[Resource::kCollectives] = 2e-5;
+  rates[Resource::kSteps] = 1e-3;
+  return rates;
 }
 
 Rates CpuRates(int64_t threads, DType compute_dtype, bool native_bf16) {

@@ -58,6 +58,12 @@ struct Rates {
 // a collective. Its cores move the bytes as well, so that nothing overlaps.
 Rates CpuRates(int64_t threads, DType compute_dtype, bool native_bf16);
 
+// A worker on an accelerator of the catalogue, of whom nothing was measured: the data sheet's rates at the
+// shares of them that were published for it where there are any, else three quarters; collectives over its
+// scale-up link. Good for comparing layouts. An unknown device is taken for an A100, so that there is an
+// order at all.
+Rates DeviceRates(absl::string_view device, DType compute_dtype);
+
 struct StepCost {
   double seconds = 0;          // of the step, streams overlapping as their waits allow
   double compute_seconds = 0;  // of the compute stream alone

@@ -21,7 +21,7 @@
 //   virtual_stages  divisors of the layers of a rank, at most 16 (where pp divides the layers), or all of
 //                   2, 3, 4, 6, 8, 12, 16 that leave a stage a layer; at most 512 stages in all
 //   micro_batch     powers of two
-//   zero_stage      0 to 3; 2 not with pp > 1, where gradients of several micro-batches are kept anyway
+//   zero_stage      0 to 3
 //   shard_group     divisors of dp above 1 (1 at stage 0)
 //   sequence_parallel  both with tp > 1
 //   context         all kinds with cp > 1; all-to-all where its degree divides the heads

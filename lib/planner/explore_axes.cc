@@ -371,12 +371,8 @@ const std::vector<StateAxes>& LayoutWalk::States(const LayerAxes& layer, const P
   for (const auto& [known, states] : states_) {
     if (known == key) return states;
   }
-  std::vector<int> stages;
-  if (!space_.zero_stage.empty()) {
-    stages = OnceEach(space_.zero_stage);
-  } else {
-    stages = pipe.pp > 1 ? std::vector<int>{0, 1, 3} : std::vector<int>{0, 1, 2, 3};
-  }
+  std::vector<int> stages = OnceEach(space_.zero_stage);
+  if (stages.empty()) stages = {0, 1, 2, 3};
   std::vector<StateAxes> found;
   for (const int stage : stages) {
     std::vector<int64_t> groups;

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "base/units.h"
 #include "planner/framework_ways.h"
+#include "planner/sharding_name.h"
 #include "pricing/price_memory.h"
 #include "pricing/price_time.h"
 
@@ -186,8 +187,7 @@ void AddBatch(const Workload& w, Prices& prices) {
 
 void AddSharding(const Workload& w, Prices& prices) {
   const auto name_of = [](const Degrees& d) {
-    return d.zero_stage == 0 ? std::string("DDP")
-                             : absl::StrCat("ZeRO-", d.zero_stage, " over ", d.shard_group);
+    return d.zero_stage == 0 ? std::string("DDP") : ShardingName(d);
   };
   const auto add = [&](int stage, int64_t group) {
     if (stage == w.degrees.zero_stage && group == w.degrees.shard_group) return;

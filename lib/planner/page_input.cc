@@ -9,6 +9,7 @@
 #include "base/units.h"
 #include "planner/cluster_inputs.h"
 #include "planner/page.h"
+#include "planner/sharding_name.h"
 
 namespace trainctl::planner {
 namespace {
@@ -45,13 +46,11 @@ std::string LayoutName(const Degrees& d) {
   add("ep", d.ep);
   add("etp", d.etp);
   if (parts.empty()) parts.push_back("one device");
-  if (d.zero_stage > 0) {
-    parts.push_back(absl::StrCat("ZeRO-", d.zero_stage, " over ", d.shard_group));
-  }
+  if (d.zero_stage > 0) parts.push_back(ShardingName(d));
   return absl::StrJoin(parts, " \u00d7 ");
 }
 
-std::string Scaled(double value, const char* unit) {
+std::string Scaled(double value, absl::string_view unit) {
   static constexpr const char* kPrefixes[] = {"", "k", "M", "G", "T", "P"};
   int prefix = 0;
   while (std::fabs(value) >= 1000 && prefix < 5) {
@@ -61,12 +60,10 @@ std::string Scaled(double value, const char* unit) {
   return absl::StrFormat("%.4g %s%s", value, kPrefixes[prefix], unit);
 }
 
-// By the name of the constant, which says what it counts.
-std::string ValueOf(absl::string_view name, double value) {
-  if (name == "memory_bytes") return FormatBytes(static_cast<int64_t>(value));
-  if (name == "memory_bandwidth" || name == "measured_memory_bandwidth") return Scaled(value, "B/s");
-  if (name == "compute_units") return absl::StrFormat("%.0f", value);
-  return Scaled(value, "FLOP/s");
+std::string ValueOf(double value, absl::string_view unit) {
+  if (unit == "B") return FormatBytes(static_cast<int64_t>(value));
+  if (unit.empty()) return absl::StrFormat("%.0f", value);
+  return Scaled(value, unit);
 }
 
 // The catalogue's sources say it in words where a number is not of its own.
@@ -103,10 +100,10 @@ void AddLink(const cluster::Link& link, bool between_nodes, std::vector<PageCons
 
 std::vector<PageConstant> ConstantsOf(const Workload& w) {
   std::vector<PageConstant> constants;
-  for (const auto& [name, constant] : cluster::DeviceConstants(*w.device)) {
+  for (const auto& [name, unit, constant] : cluster::DeviceConstants(*w.device)) {
     if (constant.value == 0) continue;
     const bool measured = absl::string_view(name).substr(0, 8) == "measured";
-    constants.push_back({absl::StrCat(w.device->name, ": ", name), ValueOf(name, constant.value),
+    constants.push_back({absl::StrCat(w.device->name, ": ", name), ValueOf(constant.value, unit),
                          constant.source, OriginOf(measured, constant.source)});
   }
   if (w.node->scale_up != nullptr) AddLink(*w.node->scale_up, false, constants);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "base/units.h"
+#include "cluster/catalogue.h"
 #include "planner/search.h"
 #include "planner/utilization.h"
 
@@ -16,6 +17,9 @@ namespace {
 // Of the memory that a machine has left, what may be filled with tensors: the rest is for the page
 // cache (datasets are memory-mapped) and for what other programs ask for later.
 constexpr double kMemoryShare = 0.85;
+// Of a device's memory: the rest is for its context, libraries' workspaces and what the allocator keeps in
+// pieces.
+constexpr double kDeviceMemoryShare = 0.9;
 // Program, libraries and buffers of one worker outside its tensors.
 constexpr int64_t kWorkerOverheadBytes = int64_t{512} << 20;
 constexpr int64_t kMaxWorkers = 1 << 20;
@@ -86,6 +90,48 @@ absl::Status CheckSize(const recipe::Recipe& recipe, int64_t world_size) {
   return absl::OkStatus();
 }
 
+bool IsOnDevice(const recipe::ClusterConfig& cluster) {
+  return cluster.device != "cpu" && cluster.device != "auto";
+}
+
+// The trainer has a plugin for NVIDIA's devices alone.
+absl::Status CheckDevice(const recipe::ClusterConfig& cluster) {
+  if (cluster.device == recipe::kCudaDevice) return absl::OkStatus();
+  TRAINCTL_ASSIGN_OR_RETURN(const cluster::DeviceMatch match, cluster::FindDevice(cluster.device));
+  if (absl::string_view(match.device->vendor) == "nvidia") return absl::OkStatus();
+  return UsageError(absl::StrCat("cluster.device = \"", cluster.device,
+                                 "\": this version trains on NVIDIA's devices "
+                                 "and on CPUs; `trainctl plan` plans for others too"));
+}
+
+// A recipe that came from another machine may still name that one's device.
+void NoteAnotherDevice(const recipe::ClusterConfig& cluster, const cluster::Host& host,
+                       std::vector<std::string>& notes) {
+  const auto named = cluster::FindDevice(cluster.device);
+  const auto here = cluster::FindDevice(host.accelerator);
+  if (!named.ok() || !here.ok() || named->device == here->device) return;
+  notes.push_back(absl::StrCat("cluster.device is \"", cluster.device, "\" and this machine has ",
+                               host.accelerator, ": workers compute on what is here"));
+}
+
+// What the catalogue may know it by.
+std::string NameOfDevice(const recipe::ClusterConfig& cluster, const cluster::Host& host) {
+  return cluster.device == recipe::kCudaDevice ? host.accelerator : cluster.device;
+}
+
+absl::StatusOr<DType> ResolveDevicePrecision(const std::string& precision, std::vector<std::string>& notes) {
+  if (precision == "fp32") {
+    notes.push_back(
+        "train.precision = fp32: attention on a GPU goes by whole matrices of scores, which costs "
+        "memory and time; bf16 has a fused one");
+    return DType::kF32;
+  }
+  if (precision == "auto") notes.push_back("train.precision = auto: bf16");
+  if (precision == "bf16" || precision == "auto") return DType::kBF16;
+  return UsageError(absl::StrCat("train.precision = \"", precision,
+                                 "\" is not available in this version; use fp32, bf16 or auto"));
+}
+
 absl::StatusOr<DType> ResolvePrecision(const std::string& precision, const cluster::Host& host,
                                        std::vector<std::string>& notes) {
   if (precision == "fp32") return DType::kF32;
@@ -128,6 +174,35 @@ int64_t ResolveMemoryLimit(const recipe::ClusterConfig& cluster, const cluster::
   notes.push_back(absl::StrCat("cluster.memory_limit = auto: ", FormatBytes(limit),
                                " for each worker's tensors (", FormatBytes(host.memory_available_bytes),
                                " available, ", Workers(cluster.devices_per_node), " on this machine)"));
+  return limit;
+}
+
+// Of one device: what the recipe says, what its driver shows, or what the catalogue has of its name.
+absl::StatusOr<int64_t> ResolveDeviceMemoryLimit(const recipe::ClusterConfig& cluster,
+                                                 const cluster::Host& host, std::vector<std::string>& notes) {
+  if (cluster.memory_limit_bytes.has_value()) return *cluster.memory_limit_bytes;
+  double bytes = static_cast<double>(host.accelerator_memory_bytes);
+  std::string source = host.accelerator;
+  if (cluster.memory_bytes.has_value()) {
+    bytes = static_cast<double>(*cluster.memory_bytes);
+    source = "cluster.memory";
+  }
+  if (const auto match = cluster::FindDevice(cluster.device); bytes <= 0 && match.ok()) {
+    bytes = match->device->memory_bytes.value;
+    source = match->device->name;
+  }
+  if (bytes <= 0) {
+    return EnvironmentError(
+        absl::StrCat("cluster.device = \"", cluster.device,
+                     "\": no NVIDIA driver shows a device here, so its memory is not known. "
+                     "`trainctl doctor` says what is missing; to plan for another machine, name the device "
+                     "(docs/catalogue.md) "
+                     "or give cluster.memory_limit"));
+  }
+  const int64_t limit = static_cast<int64_t>(bytes * kDeviceMemoryShare);
+  notes.push_back(absl::StrCat("cluster.memory_limit = auto: ", FormatBytes(limit),
+                               " for each worker's tensors (", source, ", ",
+                               FormatBytes(static_cast<int64_t>(bytes)), ")"));
   return limit;
 }
 
@@ -197,10 +272,6 @@ absl::StatusOr<Plan> MakePlan(const recipe::Recipe& recipe, const cluster::Host&
     return UsageError(absl::StrCat("cluster.nodes ", nodes, " x cluster.devices_per_node ", devices,
                                    " is not a number of workers from 1 to ", kMaxWorkers));
   }
-  if (recipe.cluster.device != "cpu" && recipe.cluster.device != "auto") {
-    return UsageError(absl::StrCat("cluster.device = \"", recipe.cluster.device,
-                                   "\" is not available in this version; use cpu"));
-  }
   if (recipe.data.seq_len < 1) return UsageError("data.seq_len must be at least 1");
   const int64_t world_size = nodes * devices;
   TRAINCTL_RETURN_IF_ERROR(CheckDegrees(recipe, world_size));
@@ -213,12 +284,22 @@ absl::StatusOr<Plan> MakePlan(const recipe::Recipe& recipe, const cluster::Host&
   plan.checkpoint_copy = recipe.checkpoint.async;
   plan.num_parameters = model::NumParameters(recipe.model.spec);
   plan.flops_per_token = model::FlopsPerToken(recipe.model.spec, recipe.data.seq_len);
-  TRAINCTL_ASSIGN_OR_RETURN(plan.compute_dtype, ResolvePrecision(recipe.train.precision, host, plan.notes));
   plan.threads_per_worker = ResolveThreads(recipe.cluster, host, plan.notes);
-  plan.memory_limit_bytes = ResolveMemoryLimit(recipe.cluster, host, plan.notes);
-
-  plan.rates = RatesOf(plan, host, measured, devices);
-  const Peak peak = PeakOfWorker(recipe.cluster.device, plan.compute_dtype, plan.rates);
+  const bool on_device = IsOnDevice(recipe.cluster);
+  if (on_device) {
+    TRAINCTL_RETURN_IF_ERROR(CheckDevice(recipe.cluster));
+    plan.device = recipe::kCudaDevice;
+    TRAINCTL_ASSIGN_OR_RETURN(plan.compute_dtype, ResolveDevicePrecision(recipe.train.precision, plan.notes));
+    TRAINCTL_ASSIGN_OR_RETURN(plan.memory_limit_bytes,
+                              ResolveDeviceMemoryLimit(recipe.cluster, host, plan.notes));
+    NoteAnotherDevice(recipe.cluster, host, plan.notes);
+    plan.rates = DeviceRates(NameOfDevice(recipe.cluster, host), plan.compute_dtype);
+  } else {
+    TRAINCTL_ASSIGN_OR_RETURN(plan.compute_dtype, ResolvePrecision(recipe.train.precision, host, plan.notes));
+    plan.memory_limit_bytes = ResolveMemoryLimit(recipe.cluster, host, plan.notes);
+    plan.rates = RatesOf(plan, host, measured, devices);
+  }
+  const Peak peak = PeakOfWorker(NameOfDevice(recipe.cluster, host), plan.compute_dtype, plan.rates);
   plan.peak_flops = peak.flops;
   if (peak.flops > 0) {
     plan.notes.push_back(
@@ -232,6 +313,7 @@ absl::StatusOr<Plan> MakePlan(const recipe::Recipe& recipe, const cluster::Host&
                   .compute_dtype = plan.compute_dtype,
                   .prefetch = plan.prefetch,
                   .checkpoint_copy = plan.checkpoint_copy,
+                  .on_device = on_device,
                   .threads = plan.threads_per_worker,
                   .memory_limit_bytes = plan.memory_limit_bytes,
                   .rates = plan.rates,
@@ -293,6 +375,7 @@ PlannedStep PlannedSchedule(const Plan& plan, const model::ModelSpec& spec) {
   options.recompute = plan.layout.recompute;
   options.prefetch = plan.prefetch;
   options.checkpoint_copy = plan.checkpoint_copy;
+  options.on_device = plan.device != "cpu";
   options.threads = plan.threads_per_worker;
   sharding::Ledger ledger(model::Inventory(spec), plan.layout.mesh, plan.layout.zero_stage);
   schedule::Schedule schedule = BuildDataParallel(spec, ledger, options);

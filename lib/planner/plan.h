@@ -54,7 +54,7 @@ struct Plan {
   bool prefetch = true;
   bool checkpoint_copy = false;  // checkpoints are written from a copy, beside training
   int64_t threads_per_worker = 1;
-  std::string device = "cpu";
+  std::string device = "cpu";  // or recipe::kCudaDevice: what workers compute on
   int64_t num_parameters = 0;
   double flops_per_token = 0;
   double peak_flops = 0;              // of a worker's device, for the MFU (utilization.h); 0: unknown

@@ -69,22 +69,15 @@ class Strategy {
       }
       const Candidate& best = found.back();
       const bool fits = best.fits;
-      const bool gains = variants.empty() || best.step_seconds * kSameTime < FastestFitting(variants);
       variants.insert(variants.end(), found.begin(), found.end());
-      if (!fits || !gains) break;  // larger ones fit even less, or gain nothing either
+      // Larger ones fit even less. Their times are no reason to stop: one size may gain nothing and the next
+      // one much, as it fills the threads or tiles.
+      if (!fits) break;
     }
     return variants;
   }
 
  private:
-  static double FastestFitting(const std::vector<Candidate>& variants) {
-    double fastest = 1e300;
-    for (const Candidate& variant : variants) {
-      if (variant.fits) fastest = std::min(fastest, variant.step_seconds);
-    }
-    return fastest;
-  }
-
   const Problem& problem_;
   sharding::Ledger ledger_;
 };
@@ -192,6 +185,7 @@ schedule::BuildOptions OptionsOf(const Problem& problem, const Layout& layout, i
   options.recompute = layout.recompute;
   options.prefetch = problem.prefetch;
   options.checkpoint_copy = problem.checkpoint_copy;
+  options.on_device = problem.on_device;
   options.threads = problem.threads;
   return options;
 }

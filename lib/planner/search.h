@@ -19,6 +19,7 @@ struct Problem {
   DType compute_dtype = DType::kF32;
   bool prefetch = true;
   bool checkpoint_copy = false;
+  bool on_device = false;
   int64_t threads = 1;
   int64_t memory_limit_bytes = 0;
   Rates rates;

@@ -2,9 +2,9 @@
 // needed. Tokens per second times model FLOP per token, over workers times the dense peak of one. Pure.
 //
 // Model FLOP per token are model::FlopsPerToken, 6 N' + 6 L h s, h being heads x head_dim: three times the
-// forward's 2 N' + 2 L h s; no recompute. Appendix B of the PaLM paper (arXiv 2204.02311) counts 6 N + 12 L h s:
-// all scores, where a causal mask needs half of them, and every parameter, where the look-up of the embedding
-// multiplies nothing. So this number is the smaller of the two, and honest for long sequences.
+// forward's 2 N' + 2 L h s; no recompute. Appendix B of the PaLM paper (arXiv 2204.02311) counts 6 N + 12 L h
+// s: all scores, where a causal mask needs half of them, and every parameter, where the look-up of the
+// embedding multiplies nothing. So this number is the smaller of the two, and honest for long sequences.
 #pragma once
 
 #include <string>

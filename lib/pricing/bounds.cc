@@ -293,7 +293,7 @@ LayerTerms::Passes PassesOf(const LayerTerms& terms, const RankLoad& load, int64
   add(false, load.dense);
   add(true, load.moe);
   if (load.head) passes.Add(terms.head, 1);
-  const size_t shards = zero_stage >= 3 ? 1 : 0;
+  const size_t shards = zero_stage >= 2 ? 1 : 0;
   const auto& accumulation = terms.accumulation[shards];
   passes.weight_backward += adds * (static_cast<double>(load.dense) * accumulation[0] +
                                     static_cast<double>(load.moe) * accumulation[1] +

@@ -56,7 +56,8 @@ class Fitter {
       row.run = &run;
       row.source = SourceRepository(run.source);
       const MemoryPrice price = PriceMemory(*run.workload);
-      row.tensors_gib = price.allocated_bytes / kGiB;
+      const bool tensors = CountsTensors(run.metric);
+      row.tensors_gib = (tensors ? price.Of(run.metric) : price.allocated_bytes) / kGiB;
       row.reserved_gib = (price.reserved_bytes - price.allocated_bytes) / kGiB;
       if (run.metric == MemoryMetric::kDevice)
         row.beyond_gib = (price.device_bytes - price.reserved_bytes) / kGiB;
@@ -84,7 +85,7 @@ class Fitter {
   }
 
   double MemoryGib(const Row& row, double reserved_share) const {
-    if (row.run->metric == MemoryMetric::kAllocated) return row.tensors_gib;
+    if (CountsTensors(row.run->metric)) return row.tensors_gib;
     return row.tensors_gib + row.reserved_gib * reserved_share + row.beyond_gib;
   }
 
@@ -187,8 +188,7 @@ class Fitter {
         double loss = 0, moved = 0;
         int64_t counted = 0;
         for (const Row& row : rows_) {
-          if (row.run->measured_memory_gib <= 0 || row.run->metric == MemoryMetric::kAllocated ||
-              !Counts(row, left_out))
+          if (row.run->measured_memory_gib <= 0 || CountsTensors(row.run->metric) || !Counts(row, left_out))
             continue;
           const double gib = MemoryGib(row, Multiplier(steps));
           loss += std::abs(std::log(gib / row.run->measured_memory_gib));
@@ -228,7 +228,7 @@ absl::StatusOr<Calibration> Calibrate(absl::Span<const PublishedRun> runs) {
   for (const Row& row : fitter.rows()) {
     devices.insert(row.run->workload->device->name);
     calibration.timed += row.run->measured_step_seconds > 0;
-    calibration.reserved += row.run->measured_memory_gib > 0 && row.run->metric != MemoryMetric::kAllocated;
+    calibration.reserved += row.run->measured_memory_gib > 0 && !CountsTensors(row.run->metric);
   }
   profile.devices.assign(devices.begin(), devices.end());
   profile.rows = static_cast<int64_t>(fitter.rows().size());

@@ -91,8 +91,8 @@ class Exchanger {
     return owners * Run(Collective::kBroadcast, elements * WeightBytes() / owners, groups.shard);
   }
 
-  // ZeRO-1 and 2 and plain replicas: gradients in buckets beside the last backward, the last bucket after
-  // it; parameters beside the next forward, the first bucket before it.
+  // ZeRO-1 and plain replicas: gradients in buckets beside the last backward, the last bucket after it;
+  // ZeRO-2 so beside every backward. Parameters beside the next forward, the first bucket before it.
   void ExchangeBuckets(const RankParameters& own) {
     const Groups dense = DenseGroups();
     const Groups experts = ExpertGroups();
@@ -100,29 +100,42 @@ class Exchanger {
     const double gather = Gather(own.dense(), dense) + Gather(own.experts, experts);
     times_.reduce_seconds = times_.exposed_reduce_seconds = reduce;
     times_.gather_seconds = times_.exposed_gather_seconds = gather;
-    times_.spread_seconds = own.all() * w_.framework->bucket_copy_bytes / BytesPerSecond(*w_.device);
-    if (!w_.framework->overlap_data_parallel) return;
+    const double others = Scatterings() - 1;  // but the last micro-batch's
+    times_.spread_seconds =
+        Scatterings() * own.all() * w_.framework->bucket_copy_bytes / BytesPerSecond(*w_.device);
+    if (!w_.framework->overlap_data_parallel) {
+      times_.spread_seconds += others * reduce;
+      return;
+    }
     const double bucket =
         w_.framework->overlap_bucket_elements > 0
             ? w_.framework->overlap_bucket_elements
             : std::max(kBucketElements, kBucketElementsPerRank * static_cast<double>(d_.dp));
     const double share = std::min(1.0, bucket / std::max(1.0, own.all()));
     const double left = SpeedLeftByRing(Whole(dense), w_, contention_);
-    times_.exposed_reduce_seconds = Beside(micro_batch_.BackwardPass(), reduce, share, left);
+    times_.exposed_reduce_seconds = Beside(micro_batch_.BackwardPass(), reduce, share, left, Scatterings());
+    times_.spread_seconds += others * times_.exposed_reduce_seconds;
     if (w_.framework->owners_broadcast) return;
-    times_.exposed_gather_seconds = Beside(micro_batch_.ForwardPass(), gather, share, left);
+    times_.exposed_gather_seconds = Beside(micro_batch_.ForwardPass(), gather, share, left, 1);
   }
 
-  // What of an exchange is exposed when all but a `share` of it runs beside `compute`.
-  double Beside(double compute, double exchange, double share, double left) {
+  // What of an exchange is exposed when all but a `share` of it runs beside `compute`, and that so many
+  // times.
+  double Beside(double compute, double exchange, double share, double left, double times) {
     const double beside = (1 - share) * exchange;
     const double exposed = std::max(0.0, beside - compute);
-    times_.spread_seconds += SecondsBeyondCompute(compute, beside, left) - exposed;
+    times_.spread_seconds += times * (SecondsBeyondCompute(compute, beside, left) - exposed);
     return share * exchange + exposed;
   }
 
+  // How often in a step gradients are reduced.
+  double Scatterings() const {
+    return w_.ScattersEachMicroBatch() ? static_cast<double>(w_.num_micro_batches()) : 1;
+  }
+
   // Each block is gathered before its forward and again before its backward (kept, where parameters are
-  // not sharded), its gradient scattered after it, all beside the block that is under way.
+  // not sharded), its gradient scattered after it, all beside the block that is under way. Gradients that are
+  // added up whole are scattered when all passes are over; with them parameters that are not sharded stay.
   void ExchangeBlocks(const RankParameters& own) {
     const double layers = std::max(1.0, static_cast<double>(w_.model.layers) / static_cast<double>(d_.pp));
     const Groups dense = DenseGroups();
@@ -135,13 +148,15 @@ class Exchanger {
     const double scatter = Reduce(own.layers / layers, dense) + Reduce(own.experts / layers, experts);
     const double left = SpeedLeftByRing(Whole(dense), w_, contention_);
     const double again = d_.zero_stage == 3 ? gather : 0;
+    const bool each = w_.ScattersEachMicroBatch();
+    const double beside = each ? scatter : 0;
     double seconds =
         layers * (SecondsBeyondCompute(micro_batch_.ForwardPass() / layers, gather, left) +
-                  SecondsBeyondCompute(micro_batch_.BackwardPass() / layers, again + scatter, left));
+                  SecondsBeyondCompute(micro_batch_.BackwardPass() / layers, again + beside, left));
     // The first gather and the last scatter, and the embedding's, have nothing to hide behind.
     const double tables = w_.model.tied_embeddings ? own.tables : own.tables / 2;
-    seconds +=
-        gather + scatter + Run(Collective::kAllGather, tables * kHalf, dense.shard) + Reduce(tables, dense);
+    seconds += gather + Run(Collective::kAllGather, tables * kHalf, dense.shard);
+    double reduce = (each ? scatter : layers * scatter) + Reduce(tables, dense);
     // Gathered blocks are copied into their parameters, gradients into the buffer that is scattered. Flat
     // ones are joined first, then cast, and divided in place by a part of the number of ranks.
     const double wire = GradientBytes();
@@ -151,12 +166,19 @@ class Exchanger {
     // A rank's part of a block is cast from fp32 and copied to where it is gathered (PyTorch
     // torch/distributed/ fsdp/_fully_shard/_fsdp_param.py, all_gather_inputs; _fsdp_collectives.py,
     // all_gather_copy_in).
-    const double part = (4 + 3 * WeightBytes()) / static_cast<double>(dense.shard.ranks);
-    const double copies =
-        (w_.framework->copies_gathered_blocks ? (2 * WeightBytes() + part) * (again > 0 ? 2 : 1) : 0) +
-        gradient_copies;
-    seconds += own.all() * copies / BytesPerSecond(*w_.device);
-    times_.spread_seconds = seconds * static_cast<double>(w_.num_micro_batches());
+    const double parts = own.dense() / static_cast<double>(dense.shard.ranks) +
+                         own.experts / static_cast<double>(experts.shard.ranks);
+    const double copies = own.all() * 2 * WeightBytes() + parts * (4 + 3 * WeightBytes());
+    if (w_.framework->copies_gathered_blocks)
+      seconds += copies * (again > 0 ? 2 : 1) / BytesPerSecond(*w_.device);
+    reduce += own.all() * gradient_copies / BytesPerSecond(*w_.device);
+    const bool gathers_each = each || d_.zero_stage == 3;
+    times_.spread_seconds = seconds * (gathers_each ? static_cast<double>(w_.num_micro_batches()) : 1);
+    if (each) {
+      times_.spread_seconds += reduce * Scatterings();
+    } else {
+      times_.reduce_seconds = times_.exposed_reduce_seconds = reduce;
+    }
   }
 
   // Tied tables live on the first and the last pipeline rank, which add up their gradients.

@@ -91,7 +91,9 @@ const FrameworkProfile kFrameworks[] = {
          "million "
          "gradients are flattened to be reduced; runtime/bf16_optimizer.py: fp32 gradients of all "
          "parameters beside the bf16 ones; v0.6.5 runtime/pipe/engine.py:270-274, runtime/engine.py:733-742, "
-         "2107-2113: they are reduced by groups of parameters, each as a bf16 copy; bigscience "
+         "2107-2113: they are reduced by groups of parameters, each as a bf16 copy; "
+         "runtime/zero/stage_1_and_2.py, reduce_ready_partitions_and_remove_grads: partitioned gradients "
+         "(stage 2) are reduced in every micro-batch, others at the boundary of accumulation; bigscience "
          "train/tr11-176B-ml/chronicles-prequel.md:144: the "
          "context takes 1573 MiB; NCCL 2.10 (PyTorch 1.11); "
          "cross_entropy.py: largest, difference, exponential, sum and quotient are kernels of their own; "
@@ -183,13 +185,17 @@ const FrameworkProfile kFrameworks[] = {
          "gradients copied in as fp32; pytorch/ao torchao/testing/training/roofline_utils.py: largest value, "
          "then the cast, in two layouts, of weights too (torchao/float8/float8_linear.py, unless they are "
          "gathered "
-         "in float8), which are cast twice; torchtitan/models/llama3/model/model.py@6fc499f:185: repeat_kv",
+         "in float8), which are cast twice; torchtitan/models/llama3/model/model.py@6fc499f:185: repeat_kv; "
+         "pytorch/pytorch@01386103 torch/distributed/pipelining/stage.py, backward_maybe_with_nosync: "
+         "set_requires_gradient_sync(False) until _post_backward, so that a pipeline scatters once a step; "
+         "without one FSDP2 does in every backward",
      .sequence_parallel = true,
      .fused_elementwise = true,
      .selects_operators = true,
      .launches_operators = false,
      .stops_recompute_early = true,
      .gathers_by_block = true,
+     .whole_gradients_in_pipeline = true,
      .copies_gathered_blocks = true,
      .logit_bytes = 4,
      .norm = NormKernel::kCompiled,
@@ -216,6 +222,7 @@ const FrameworkProfile kFrameworks[] = {
      .selects_operators = true,
      .stops_recompute_early = true,
      .gathers_by_block = true,
+     .whole_gradients_in_pipeline = true,
      .copies_gathered_blocks = true,
      .logit_bytes = 14,
      .logit_moved_bytes = 36,
@@ -300,7 +307,9 @@ const FrameworkProfile kFrameworks[] = {
     {.name = "trainctl",
      .label = "trainctl's own trainer as it would run on a GPU; it runs on CPUs today",
      .source =
-         "lib/sharding/ledger.h and docs/planner.md of this project (bf16 compute copies; fp32 gradients, "
+         "lib/schedule/build_data_parallel.cc of this project (ReduceAfter: from stage 2 on every "
+         "micro-batch's gradients are scattered), lib/sharding/ledger.h and docs/planner.md (bf16 compute "
+         "copies; fp32 gradients, "
          "master weights and two moments; at stage 3 the fp32 shard is the master), lib/model/segment.cc "
          "(one "
          "kernel each for norms, activations and the loss, whose logits are formed for some rows at a time); "

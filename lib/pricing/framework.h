@@ -36,7 +36,13 @@ enum class MemoryMetric : uint8_t {
   kAllocated,  // tensors: torch.cuda.max_memory_allocated
   kReserved,   // what the caching allocator holds: max_memory_reserved
   kDevice,     // what the driver shows: reserved, the CUDA context and communication buffers
+  kFirstStep,  // tensors, up to the end of the first step alone
 };
+
+// Whether a figure counts tensors, not what an allocator holds.
+inline bool CountsTensors(MemoryMetric metric) {
+  return metric == MemoryMetric::kAllocated || metric == MemoryMetric::kFirstStep;
+}
 
 struct FrameworkProfile {
   const char* name = "";
@@ -63,7 +69,10 @@ struct FrameworkProfile {
   // ZeRO-1 and 2: gradients are all-reduced whole rather than scattered, each rank owns whole tensors and
   // broadcasts them after the update.
   bool owners_broadcast = false;
-  bool gathers_by_block = false;        // ZeRO-2 too gathers block by block beside the forward
+  bool gathers_by_block = false;  // ZeRO-2 too gathers block by block beside the forward
+  // ZeRO-2 and 3 under a pipeline: gradients are added up whole over the micro-batches and scattered after
+  // the last one. Else, and without a pipeline everywhere, each micro-batch's are scattered (Workload).
+  bool whole_gradients_in_pipeline = false;
   bool copies_gathered_blocks = false;  // a gathered block is copied into its parameters (FSDP2)
   // Read and written of a gradient that is brought into a bucket, divided there, and brought back.
   double bucket_copy_bytes = 0;

@@ -109,6 +109,7 @@ class LayerTimer {
           w_.framework->attention == AttentionKernel::kScores && item.kind == WorkKind::kAttention;
       return (item.again_by & modules) != 0 || (scores && (modules & kCoreAttention) != 0) ? 1 : 0;
     }
+    if (item.kind == WorkKind::kAttention) return w_.recompute_attention ? 1 : 0;
     return item.kind == WorkKind::kElementwise ? 1 : item.share_recomputed_by_selection;
   }
 
@@ -117,8 +118,8 @@ class LayerTimer {
   }
 
   bool OverlapsTensorExchanges() const {
-    return w_.framework->overlap_tensor_parallel && w_.degrees.tp > 1 && w_.SequenceParallel() &&
-           !w_.model.experts.has_value();
+    return w_.overlap_tensor_parallel.value_or(w_.framework->overlap_tensor_parallel) && w_.degrees.tp > 1 &&
+           w_.SequenceParallel() && !w_.model.experts.has_value();
   }
 
   // A product whose input arrives, or whose result leaves, piece by piece runs as so many small ones, which

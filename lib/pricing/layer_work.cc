@@ -113,12 +113,20 @@ class LayerBuilder {
            .saved_bytes = tokens_ * Heads() * static_cast<double>(w_.seq_len) * (m_.dropout ? 5 : kHalf),
            .dropped_by = kCoreAttention});
     }
+    // Megatron's checkpoint goes around any kernel (NVIDIA/Megatron-LM@d98e8a64
+    // megatron/core/transformer/attention.py:446-500, _checkpointed_attention_forward): the statistics go,
+    // and the output, unless the projection behind it keeps just that as its input.
+    const bool checkpointed =
+        w_.framework->selects_modules && w_.framework->attention != AttentionKernel::kScores;
     Add({.kind = WorkKind::kAttention,
          .rows = tokens_,
          .inner = context,
          .columns = Heads(),
          .head_dim = (query_dim + value_dim) / 2,
-         .saved_bytes = saved});
+         .saved_bytes = saved,
+         .kept_anyway_bytes = OwnCopyBytes() > 0 ? 0 : tokens_ * Heads() * value_dim * kHalf,
+         .dropped_by = checkpointed ? uint32_t{kCoreAttention} : 0,
+         .again_by = checkpointed ? uint32_t{kCoreAttention} : 0});
   }
 
   void AddAttention() {
@@ -326,7 +334,7 @@ double SavedBytes(const LayerWork& work, const Workload& w) {
   }
   double saved = 0;
   for (const WorkItem& item : work.items) {
-    if ((item.dropped_by & again) == 0) saved += item.saved_bytes;
+    saved += (item.dropped_by & again) == 0 ? item.saved_bytes : item.kept_anyway_bytes;
   }
   return saved;
 }

@@ -37,8 +37,10 @@ struct WorkItem {
   PassKind pass = PassKind::kNorm;
   double moved_bytes = 0;  // kElementwise: read and written by the forward as one kernel
   double saved_bytes = 0;  // kept from forward to backward
-  bool fp8 = false;        // a product that low precision applies to
-  bool expert = false;     // of routed experts
+  // Of saved_bytes, what the next operator keeps as its own input, dropped here or not.
+  double kept_anyway_bytes = 0;
+  bool fp8 = false;     // a product that low precision applies to
+  bool expert = false;  // of routed experts
   // Of this product, what selective recompute as torchtitan's does again.
   double share_recomputed_by_selection = 0;
   // Modules (RecomputeModule): if one of them is done again, saved_bytes are not kept.

@@ -135,10 +135,10 @@ double SustainedShare(const cluster::Device& device, Precision precision) {
   if (!blackwell && device.silicon != cluster::Silicon::kHopper) return kSustainedShare;
   if (device.watts.value <= 0) return blackwell ? kSustainedShareBlackwell : kSustainedShare;
   const double limit = device.watts.value * (blackwell ? kFlopsPerJouleBlackwell : kFlopsPerJouleHopper);
-  const double share = std::min(kSustainedShare, limit / BestHalfFlops(device));
-  // What FP4 has beyond four times the rate of bf16 is beyond the limit.
+  // At the limit FP4 does four times what bf16 does, whatever its nominal rate has beyond that.
   const bool fp4 = precision == Precision::kNvfp4 && device.fp4_flops.value > 0;
-  return fp4 ? share * std::min(1.0, 4 * device.half_flops.value / device.fp4_flops.value) : share;
+  const double rate = fp4 ? device.fp4_flops.value / (4 * device.half_flops.value) : 1;
+  return std::min(kSustainedShare, limit / (rate * BestHalfFlops(device)));
 }
 
 }  // namespace

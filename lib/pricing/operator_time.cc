@@ -140,7 +140,7 @@ namespace {
 // micro-batch's gradients are scattered and added as shards.
 double AddedGradientBytes(const Workload& w) {
   const FrameworkProfile& f = *w.framework;
-  if (f.accumulates_in_product || w.frozen || w.degrees.zero_stage == 3) return 0;
+  if (f.accumulates_in_product || w.frozen || w.ScattersEachMicroBatch()) return 0;
   if (w.precision == Precision::kBf16 && f.bf16_added_gradient_bytes > 0) return f.bf16_added_gradient_bytes;
   // Two read, one written (PyTorch torch/csrc/autograd/functions/accumulate_grad.h, variable_grad +=
   // new_grad).

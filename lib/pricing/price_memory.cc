@@ -77,6 +77,11 @@ class RankPricer {
     Of(price, MemoryPart::kLogits) = peak->logits;
     Of(price, MemoryPart::kOutside) = outside_;
     price.allocated_bytes = Tensors(price);
+    double first_passes = 0;
+    for (const MemoryMoment when : {MemoryMoment::kBackward, MemoryMoment::kLoss, MemoryMoment::kEnd})
+      first_passes = std::max(first_passes, price.At(when).sum());
+    price.first_step_bytes =
+        states + std::max(first_passes - MomentBytes(), price.At(MemoryMoment::kStep).sum());
 
     const MemoryPrice::Moment& end = price.At(MemoryMoment::kEnd);
     const MemoryPrice::Moment& step = price.At(MemoryMoment::kStep);
@@ -137,13 +142,30 @@ class RankPricer {
         PaddedVocab(w_) * static_cast<double>(w_.model.hidden) / static_cast<double>(w_.degrees.tp);
     const double largest = std::max(parameters_.largest_layer, layers_.first || layers_.last ? table : 0);
     const double elements =
-        w_.optimizer_in_backward ? largest : (w_.degrees.zero_stage >= 2 ? shard_ : parameters_.all());
+        w_.optimizer_in_backward ? largest : (w_.ScattersEachMicroBatch() ? shard_ : parameters_.all());
     return elements * w_.GradientBytes();
   }
 
   double WeightBytes() const {
     if (!w_.weights_in_fp8) return parameters_.all() * f_.weight_bytes;
-    return (parameters_.layers + parameters_.experts) + parameters_.tables * f_.weight_bytes;
+    const double copies = w_.transposed_weights ? 2 : 1;
+    return copies * (parameters_.layers + parameters_.experts) + parameters_.tables * f_.weight_bytes;
+  }
+
+  // Of the optimizer's states on the device, both moments.
+  double MomentBytes() const {
+    if (w_.frozen || w_.optimizer_on_host || w_.optimizer_in_backward) return 0;
+    const double each = std::min(w_.half_moments ? 4.0 : 8.0, w_.OptimizerBytes());
+    return (w_.degrees.zero_stage >= 1 ? shard_ : parameters_.all()) * each;
+  }
+
+  // Before they are brought to FP8, all master weights of a rank are brought to bf16, one after the other,
+  // and kept until the last one is done (NVIDIA/TransformerEngine@71bbefbf
+  // transformer_engine/pytorch/tensor/utils.py, cast_master_weights_to_fp8).
+  double CastBytes() const {
+    if (!w_.weights_in_fp8 || w_.degrees.zero_stage == 0 || w_.degrees.zero_stage == 3) return 0;
+    const double tables = parameters_.tables / static_cast<double>(w_.degrees.shard_group * w_.degrees.cp);
+    return std::max(0.0, shard_ - tables) * kHalf;
   }
 
   void AddActivations(MemoryPrice& price, int64_t rank) {
@@ -190,9 +212,12 @@ class RankPricer {
   // Of the block under way in the backward.
   double WorkBytes() const {
     double work = LayerBytes();
+    // The gradient of one block before it is scattered; and of gathered ones the block under way and the
+    // next.
     if (w_.degrees.zero_stage == 3 && w_.degrees.shard_group > 1) {
-      // The block under way and the next one, and the gradient of one block before it is scattered.
       work += parameters_.largest_layer * (2 * kHalf + 4);
+    } else if (w_.ScattersEachMicroBatch() && w_.degrees.dp > 1 && w_.degrees.shard_group > 1 && !w_.frozen) {
+      work += parameters_.largest_layer * 4;
     }
     work += f_.bucket_elements * kHalf;
     if (f_.weight_gradient_buffer) work += parameters_.largest_layer * kHalf;
@@ -244,7 +269,7 @@ class RankPricer {
     // Before the step all gradients are there once more, to be reduced; the step needs nothing.
     if (HasOwnGradients()) return parameters_.all() * f_.bf16_reduced_copy_bytes;
     const double all = w_.degrees.zero_stage >= 1 ? shard_ : parameters_.all();
-    if (!w_.half_moments) return all * f_.step_bytes;
+    if (!w_.half_moments) return all * f_.step_bytes + CastBytes();
     // Both moments as fp32, of all tensors of a group of parameters before the kernel runs; experts are a
     // group of their own (NVIDIA/TransformerEngine transformer_engine/pytorch/optimizers/fused_adam.py, step
     // and get_unscaled_state; NVIDIA/Megatron-LM megatron/core/optimizer/__init__.py, _get_param_groups).
@@ -254,7 +279,7 @@ class RankPricer {
         w_.degrees.zero_stage >= 1 ? ShardedDenseElements(parameters_, w_) : parameters_.dense();
     const double group = std::max(dense, all - dense);
     const double gradients = w_.precision == Precision::kBf16 ? 0 : all * f_.step_bytes;
-    return gradients + group * 8;
+    return gradients + std::max(group * 8, CastBytes());
   }
   // The bf16 optimizer has its gradients in fp32 already.
   bool HasOwnGradients() const {
@@ -344,6 +369,8 @@ double MemoryPrice::Of(MemoryMetric metric) const {
   switch (metric) {
     case MemoryMetric::kAllocated:
       return allocated_bytes;
+    case MemoryMetric::kFirstStep:
+      return first_step_bytes;
     case MemoryMetric::kReserved:
       return reserved_bytes;
     case MemoryMetric::kDevice:
@@ -357,10 +384,13 @@ double MemoryPrice::UpperOf(MemoryMetric metric) const { return Of(metric) * kUp
 MemoryPrice PriceMemory(const Workload& workload) {
   RankPricer pricer(workload);
   MemoryPrice worst;
+  double first_step = 0;
   for (int64_t rank = 0; rank < workload.degrees.pp; ++rank) {
     const MemoryPrice price = pricer.Price(rank);
+    first_step = std::max(first_step, price.first_step_bytes);
     if (rank == 0 || price.reserved_bytes > worst.reserved_bytes) worst = price;
   }
+  worst.first_step_bytes = first_step;
   TuneMemory(workload.tuning, worst);
   return worst;
 }

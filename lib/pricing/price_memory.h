@@ -36,8 +36,10 @@ struct MemoryPrice {
   int stage = 0;                                   // pipeline rank of the peak
   MemoryMoment moment = MemoryMoment::kBackward;
   double allocated_bytes = 0;  // tensors: all parts but kOutside
-  double reserved_bytes = 0;   // with what the caching allocator holds for other moments
-  double device_bytes = 0;     // with kOutside
+  // The same of the first step alone, in whose passes there are no moments yet: the optimizer makes them.
+  double first_step_bytes = 0;
+  double reserved_bytes = 0;  // with what the caching allocator holds for other moments
+  double device_bytes = 0;    // with kOutside
   // Of device_bytes what cannot do without: the rest is given back where a device has less. A job fits if
   // this does.
   double needed_bytes = 0;

@@ -16,6 +16,7 @@
 #include "base/status.h"
 #include "pricing/expert_recipes.h"
 #include "pricing/known_models.h"
+#include "pricing/launcher_recipes.h"
 #include "pricing/published_notes.h"
 #include "pricing/recipes.h"
 
@@ -102,6 +103,10 @@ class RowReader {
       run.measured_step_seconds = static_cast<double>(workload->global_batch) *
                                   static_cast<double>(workload->seq_len) / tokens_per_second;
     }
+    if (memory_of_first_step_ && run.metric == MemoryMetric::kAllocated) {
+      run.metric = MemoryMetric::kFirstStep;
+      if (run.measured_memory_gib > 0) Assume("measured after the first step");
+    }
     run.workload = *std::move(workload);
     run.reason = absl::StrJoin(assumptions_, "; ");
     run.configuration = Configuration(*run.workload);
@@ -162,6 +167,10 @@ class RowReader {
     TRAINCTL_RETURN_IF_ERROR(ReadDegrees(w));
     TRAINCTL_RETURN_IF_ERROR(ReadBatch(w));
     TRAINCTL_RETURN_IF_ERROR(ReadRecompute(w));
+    if (absl::StartsWith(Cell("source"), "NVIDIA/NeMo-Framework-Launcher@")) {
+      const std::string recipe = ApplyLauncherRecipe(Cell("model"), Cell("notes"), Has("vpp"), w);
+      if (!recipe.empty()) Assume(absl::StrCat("what is not stated as in its ", recipe));
+    }
     ApplyNotes({Cell("source"), Cell("model"), Cell("optimizer"), Cell("notes")}, w, assumptions_);
     TRAINCTL_RETURN_IF_ERROR(Validate(w));
     return w;
@@ -375,6 +384,7 @@ class RowReader {
       const bool halves = w.precision == Precision::kBf16 && w.degrees.zero_stage < 3;
       if (recipe->half_moments) w.optimizer_bytes = halves ? 2 + 2 + 2 : 4 + 2 + 2;
       w.offloaded_layers = recipe->offloaded_layers;
+      memory_of_first_step_ = recipe->memory_of_first_step;
       Assume(absl::StrCat("what is not stated as Megatron-Bridge's ", recipe->source));
     }
     if (recompute.empty() && recipe != nullptr) {
@@ -431,6 +441,7 @@ class RowReader {
 
   std::map<std::string, std::string> cells_;
   const FrameworkProfile* framework_ = nullptr;
+  bool memory_of_first_step_ = false;
   std::vector<std::string> assumptions_;
 };
 

@@ -42,12 +42,18 @@ class NotesReader {
   bool Is(absl::string_view framework) const { return framework == w_.framework->name; }
 
   // Parameters in FP8 (NVIDIA-NeMo/Megatron-Bridge src/megatron/bridge/training/mixed_precision.py:285-302;
-  // MXFP8 keeps a copy along rows and one along columns, which is as much as bf16). On Hopper, whose products
-  // need a transposed copy too, Llama's recipes drop it (perf_recipes/llama/h100/llama3.py:209,252,351).
+  // MXFP8 keeps a copy along rows and one along columns, which is as much as bf16). On Hopper the recipes
+  // other than Llama's scale by blocks, beside bf16 weights (365-376); and its products need a transposed
+  // copy, which is made when the weights have been gathered and stays (NVIDIA/Megatron-LM@3758b54b
+  // megatron/core/fp8_utils.py:255-265, "we keep the columnwise data"; NVIDIA/TransformerEngine@71bbefbf
+  // transformer_engine/pytorch/tensor/utils.py, post_all_gather_processing). Before December 2025 it was made
+  // by the first backward and dropped by the update: it was there at the same peaks. What the recipes switch
+  // off (disable_parameter_transpose_cache) is a cache of weights that are not in FP8 themselves.
   void ReadBridge() {
     const bool needs_transposed = w_.device->silicon == cluster::Silicon::kHopper;
     const bool is_llama = absl::StrContains(Normalized(text_.model), "llama");
     w_.weights_in_fp8 = w_.precision == Precision::kFp8 && (is_llama || !needs_transposed);
+    w_.transposed_weights = w_.weights_in_fp8 && needs_transposed;
   }
 
   // pytorch/torchtune@bd2a0fc README.md:117-160: two tables. One adds a switch a row; the other is of the

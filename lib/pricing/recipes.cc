@@ -110,6 +110,15 @@ const Recipe kRecipes[] = {
      .recompute = RecomputeKind::kFull,
      .recomputed_layers = 5,
      .source = "llama/h100/llama3.py:87-89"},
+    {.model = "llama370bsft",
+     .device = "h",
+     .precision = "fp8",
+     .recompute = kSome,
+     .modules = kCoreAttention,
+     .memory_of_first_step = true,
+     .source = "pull request 3107 of 2 April 2026 (its baseline's modules), when the log had the memory of "
+               "the first iteration alone (@03c137d5 ../training/utils/train_utils.py:826-836; issue 3164 of "
+               "5 April 2026 asks for the second)"},
     {.model = "llama370b",
      .device = "gb300",
      .precision = "bf16",

@@ -16,10 +16,11 @@ struct Recipe {
   int from = 0;                // release of the container, as ReleaseIn gives it
   bool fully_sharded = false;
   RecomputeKind recompute = RecomputeKind::kNone;
-  uint32_t modules = 0;           // with kSelective
-  int64_t recomputed_layers = 0;  // of each rank, with kFull; 0: all
-  int64_t offloaded_layers = 0;   // whose activations wait in host memory
-  bool half_moments = false;      // the precision-aware optimizer with moments in bf16
+  uint32_t modules = 0;               // with kSelective
+  int64_t recomputed_layers = 0;      // of each rank, with kFull; 0: all
+  int64_t offloaded_layers = 0;       // whose activations wait in host memory
+  bool half_moments = false;          // the precision-aware optimizer with moments in bf16
+  bool memory_of_first_step = false;  // what the source's log calls the peak
   const char* source = "";
 };
 

@@ -131,7 +131,7 @@ CompleteScore ScoreComplete(absl::Span<const ScoredRow> all_rows, absl::Span<con
   for (const ScoredRow& row : rows) {
     const bool skipped = row.status == ScoreStatus::kSkipped;
     if (row.measured_memory_gib > 0) {
-      if (row.metric == MemoryMetric::kAllocated)
+      if (CountsTensors(row.metric))
         allocated.push_back(skipped ? kSkippedPercent : row.memory_error_percent);
       if (!skipped) {
         ++measured;

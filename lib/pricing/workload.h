@@ -32,7 +32,7 @@ enum class ExpertDispatch : uint8_t {
 // What selective recompute does again, by the names of Megatron Core's recompute_modules
 // (megatron/core/transformer/transformer_config.py); bits of a set.
 enum RecomputeModule : uint32_t {
-  kCoreAttention = 1 << 0,     // core_attn: the scores, which fused kernels never keep
+  kCoreAttention = 1 << 0,     // core_attn: scores, or the statistics and the output of a fused kernel
   kLayerNorms = 1 << 1,        // layernorm: outputs of the norms before attention and MLP
   kLatentUp = 1 << 2,          // mla_up_proj: queries, keys and values from the latent vectors
   kPlainMlp = 1 << 3,          // mlp: the whole plain MLP
@@ -85,6 +85,7 @@ struct Workload {
   double gradient_bytes = 0;              // per parameter; 0: as the framework
   bool half_moments = false;              // moments in half precision, which the update unpacks to fp32
   bool weights_in_fp8 = false;            // matrices are kept in low precision alone, and gathered so
+  bool transposed_weights = false;        // of these a transposed copy is kept beside them
   bool frozen = false;  // adapters alone are trained: no gradients, no optimizer of the rest
   std::optional<bool> stops_recompute_early;          // empty: as the framework
   double exchanged_gradient_bytes = 0;                // per gradient on the wire; 0: as the framework
@@ -109,7 +110,8 @@ struct Workload {
   bool fp8_attention = false;  // scores and values too are products of FP8
 
   Tuning tuning;  // of the machine; its rates are in `device` and `node` already (TunedMachine)
-  std::optional<bool> launches_operators;  // by the host, one by one; empty: as the framework
+  std::optional<bool> launches_operators;       // by the host, one by one; empty: as the framework
+  std::optional<bool> overlap_tensor_parallel;  // empty: as the framework
 
   double OptimizerBytes() const { return optimizer_bytes > 0 ? optimizer_bytes : framework->optimizer_bytes; }
   double GradientBytes() const {
@@ -121,6 +123,12 @@ struct Workload {
     if (exchanged_gradient_bytes > 0) return exchanged_gradient_bytes;
     return framework->exchanged_gradient_bytes > 0 ? framework->exchanged_gradient_bytes
                                                    : framework->gradient_bytes;
+  }
+  // From stage 2 on each micro-batch's gradients are scattered as they come and their shards added up, so
+  // that the exchange grows with the micro-batches; or all of them are added up whole, which is then what a
+  // rank keeps, and scattered once.
+  bool ScattersEachMicroBatch() const {
+    return degrees.zero_stage >= 2 && !(degrees.pp > 1 && framework->whole_gradients_in_pipeline);
   }
   bool StopsRecomputeEarly() const {
     return stops_recompute_early.value_or(framework->stops_recompute_early);

@@ -80,6 +80,9 @@ absl::StatusOr<SetPath> ParseSetPath(absl::string_view path) {
   return result;
 }
 
+constexpr char kDevice[] = "cluster.device";
+constexpr char kAutoDevice[] = "auto";
+
 }  // namespace
 
 void Draft::AddFile(const std::string& path, absl::string_view text) {
@@ -238,11 +241,47 @@ void Draft::Unknown(const RawValue& item, const std::string& name, const std::st
   issues_.Add(item.where, absl::StrCat("unknown key ", OneLine(path), "; ", hint));
 }
 
+void Draft::ResolveDevice() {
+  const auto entry = entries_.find(kDevice);
+  if (entry == entries_.end() || entry->second.value != Value(std::string(kAutoDevice))) return;
+  const std::string where = entry->second.origin;
+  absl::StatusOr<FoundDevice> found = access_.find_device ? access_.find_device() : FoundDevice();
+  absl::StatusOr<Value> value = Value(Auto());
+  if (found.ok()) {
+    RawValue raw;
+    raw.type = RawValue::Type::kString;
+    raw.string_value = found->device;
+    raw.where = where;
+    value = ConvertValue(*entry->second.field, kDevice, raw, Spelling::kWritten, purpose_);
+  } else {
+    value = Annotate(found.status(), absl::StrCat(kDevice, " = \"", kAutoDevice, "\""));
+  }
+  if (!value.ok()) {
+    entries_.erase(entry);
+    issues_.Add(where, value.status().message());
+    issues_.MarkBad(kDevice);
+    return;
+  }
+  entry->second.value = *std::move(value);
+  found_device_ = *std::move(found);
+  const auto take_up = [&](const std::string& path, int64_t number) {
+    if (number == 0 || entries_.count(path) > 0) return;
+    entries_[path] = {GetSchema().Find(path), 0, "", Value(number),
+                      absl::StrCat(kDevice, " = \"", kAutoDevice, "\"")};
+  };
+  take_up("cluster.devices_per_node", found_device_->devices_per_node);
+  take_up("cluster.memory", found_device_->memory_bytes);
+}
+
 void Draft::Assign(const Field& field, const std::string& path, size_t index, const std::string& key,
                    const RawValue& raw) {
   ClearExcluded(field, index, path, raw.where);
   this_layer_[path] = raw.where;
   taken_back_.erase(path);
+  if (field.name == kDevice && raw.type == RawValue::Type::kString && raw.string_value == kAutoDevice) {
+    entries_[path] = {&field, index, key, Value(raw.string_value), is_set_ ? "--set" : raw.where};
+    return;  // until all layers are read
+  }
   absl::StatusOr<Value> value =
       ConvertValue(field, key.empty() ? path : field.name, raw, Spelling::kWritten, purpose_);
   if (value.ok()) {

@@ -4,7 +4,9 @@
 // through `Access`.
 #pragma once
 
+#include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -19,6 +21,14 @@
 
 namespace trainctl::recipe {
 
+// What cluster.device = "auto" is on this machine.
+struct FoundDevice {
+  std::string device = "cpu";    // as a recipe names it
+  int64_t devices_per_node = 0;  // 0: nothing is known
+  int64_t memory_bytes = 0;      // of one device; 0: as the catalogue has it
+  std::string words;             // what was found, for people
+};
+
 // How the outside world is reached, so that tests and the fuzzer can stand in for it.
 struct Access {
   std::string working_dir;  // absolute
@@ -26,6 +36,8 @@ struct Access {
   std::function<absl::StatusOr<std::string>(const std::string& path)> read_file;
   std::function<absl::StatusOr<std::vector<std::string>>(const std::string& pattern)> expand_glob;
   std::function<bool(const std::string& path)> is_folder;
+  // May be empty: then "auto" is "cpu".
+  std::function<absl::StatusOr<FoundDevice>()> find_device;
 };
 
 // The value of one field, or of one variable of launch.env.
@@ -54,6 +66,10 @@ class Draft {
   size_t ListSize(absl::string_view list) const;
   // Where an entry of the list "data.train" was stated. Requires index < ListSize(list).
   std::string EntryOrigin(absl::string_view list, size_t index) const;
+  // Once all layers are added: a cluster.device that is "auto" becomes what access.find_device tells, with
+  // its number and memory where nothing else is stated.
+  void ResolveDevice();
+  const std::optional<FoundDevice>& found_device() const { return found_device_; }
   // Keys that a --set has returned to their default and none has stated since.
   const std::set<std::string>& taken_back() const { return taken_back_; }
   // A file of the chain could not be read, parsed or understood; the issue says why.
@@ -95,6 +111,7 @@ class Draft {
   int num_files_ = 0;
   size_t num_keys_ = 0;
   std::string base_dir_;
+  std::optional<FoundDevice> found_device_;
   bool is_set_ = false;
   bool has_unread_file_ = false;
 };

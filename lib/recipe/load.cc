@@ -294,12 +294,19 @@ absl::StatusOr<LoadedRecipe> Finish(const Draft& draft, const Access& access, ab
   CheckRecipe(loaded.recipe, loaded.origin, issues, purpose);
   TRAINCTL_RETURN_IF_ERROR(issues.ToStatus(what));
   loaded.notes = FindNotes(loaded.recipe, loaded.origin);
+  if (draft.found_device().has_value()) {
+    const FoundDevice& found = *draft.found_device();
+    loaded.notes.insert(loaded.notes.begin(), absl::StrCat("cluster.device = auto: ",
+                                                           found.words.empty() ? found.device : found.words));
+  }
   return loaded;
 }
 
-bool IsForCpu(const Draft& draft) {
+// For devices of this machine the plan is our own trainer's, whatever the purpose.
+bool IsForThisMachine(const Draft& draft) {
   const Entry* device = draft.Find("cluster.device");
-  return device == nullptr || device->value == Value(ClusterConfig().device);
+  return device == nullptr || device->value == Value(ClusterConfig().device) ||
+         device->value == Value(std::string(kCudaDevice));
 }
 
 // A name that is wrong is the caller's mistake; a file that cannot be read is the machine's.
@@ -348,7 +355,8 @@ absl::StatusOr<LoadedRecipe> LoadRecipeText(absl::string_view text, const std::s
   Draft draft(access, issues, purpose);
   draft.AddFile(path, text);
   draft.AddSets(sets);
-  if (purpose == Purpose::kPlan && IsForCpu(draft)) return LoadRecipeText(text, path, sets, access);
+  draft.ResolveDevice();
+  if (purpose == Purpose::kPlan && IsForThisMachine(draft)) return LoadRecipeText(text, path, sets, access);
   if (draft.is_empty() && !draft.has_unread_file() && sets.empty()) {
     return UsageError(absl::StrCat(path, " is empty; a recipe has at least a model, data and train.steps"));
   }

@@ -21,7 +21,8 @@ struct LoadedRecipe {
   Recipe recipe;
   // Where each value came from: "train.steps" -> "base/llama.toml:12:1", "default", "--set".
   std::map<std::string, std::string> origin;
-  // Values that make no difference with the others as they are, one sentence each.
+  // What cluster.device = "auto" became; values that make no difference with the others as they are. One
+  // sentence each.
   std::vector<std::string> notes;
   // The paths that a file or a --set has stated.
   std::set<std::string> stated;

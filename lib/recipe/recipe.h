@@ -95,6 +95,9 @@ struct ParallelConfig {
   std::optional<std::vector<std::string>> offload;  // of optimizer, activations
 };
 
+// cluster.device of "whatever CUDA devices this machine has".
+inline constexpr char kCudaDevice[] = "cuda";
+
 struct ClusterConfig {
   int64_t nodes = 1;
   int64_t devices_per_node = 1;

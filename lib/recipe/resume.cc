@@ -69,6 +69,7 @@ absl::StatusOr<LoadedRecipe> ApplyResumeSets(const Recipe& stored, absl::Span<co
     draft.SeedList(list, Schema::ListSize(stored, list), kStored);
   }
   draft.AddSets(sets);
+  draft.ResolveDevice();
   // A key taken back with "=default" leaves no entry, so identity is decided on the texts.
   for (const std::string& set : sets) {
     const std::string path = set.substr(0, std::min(set.find('='), set.find('[')));

@@ -546,11 +546,13 @@ void AddCluster(Builder& b) {
       .Free();
   b.Add(
        "cluster.device",
-       "What a worker computes on: `\"cpu\"`, or for `trainctl plan` an accelerator of docs/catalogue.md in "
-       "any "
-       "spelling (`\"h100-sxm-80gb\"`, `\"A100 40GB\"`).",
+       "What a worker computes on: `\"cpu\"`; `\"cuda\"`, the NVIDIA GPUs of this machine (docs/devices.md); "
+       "an "
+       "accelerator of docs/catalogue.md in any spelling (`\"h100-sxm-80gb\"`, `\"A100 40GB\"`), which "
+       "`trainctl plan` "
+       "plans for without having one; or `\"auto\"`: what this machine has, with its number and memory, else "
+       "`\"cpu\"`.",
        [](Recipe & r, size_t) -> auto& { return r.cluster.device; })
-      .Refuse("*", "this build computes on \"cpu\" only; the CUDA plugin is not part of it")
       .Free();
   b.Add(
        "cluster.memory_limit", "Memory that one worker may use.",
@@ -649,7 +651,7 @@ void AddRest(Builder& b) {
   b.Add(
        "checkpoint.when_busy",
        "When a save is due and the one before is still being written: wait for it, or skip the new one. A "
-       "stop, a request and the end of the run always wait.",
+       "stop and the end of the run always wait.",
        [](Recipe & r, size_t) -> auto& { return r.checkpoint.when_busy; })
       .Choices({"wait", "skip"})
       .Free();

@@ -346,7 +346,7 @@ void Coordinator::On(absl::Duration now, const Exited& event, Decision& out) {
     MaybeFinish(out);
     return;
   }
-  Failure failure{member.rank, member.progress.step, "", event.description, false};
+  Failure failure{member.rank, member.progress.step, "", event.description, event.echo};
   if (member.left) absl::StrAppend(&failure.message, " after it had left the job");
   if (event.clean) {
     absl::StrAppend(&failure.message,
@@ -361,7 +361,8 @@ void Coordinator::On(absl::Duration now, const Exited& event, Decision& out) {
     out.reason = absl::StrCat(event.member, " ended as it had announced");
     return;
   }
-  Consider({std::move(failure), event.member, now + timeouts_.settle, true}, out);
+  const absl::Duration wait = event.echo ? timeouts_.echo : timeouts_.settle;
+  Consider({std::move(failure), event.member, now + wait, true}, out);
 }
 
 void Coordinator::On(absl::Duration now, const StopRequest& event, Decision& out) {
@@ -377,11 +378,6 @@ void Coordinator::On(absl::Duration now, const StopRequest& event, Decision& out
   notice.stop = event.mode;
   notice.reason = event.reason;
   out.notices.push_back(std::move(notice));
-}
-
-void Coordinator::On(absl::Duration now, const SaveRequest& event, Decision& out) {
-  out.reason = "save requested";
-  Broadcast({DirectiveKind::kSaveNow, ""}, out);
 }
 
 void Coordinator::On(absl::Duration now, const Tick& event, Decision& out) {

@@ -85,16 +85,15 @@ struct Exited {
   bool crashed = false;  // by a signal that no report of another rank explains (SIGKILL, SIGSEGV, ...)
   std::string description;
   Progress last{-1, ""};  // what the agent knows of its progress, if that is more than was heard
+  bool echo = false;      // by its exit code it only follows from another's failure
 };
 struct StopRequest {
   StopMode mode = StopMode::kAfterSave;
   std::string reason;
 };
-struct SaveRequest {};
 struct Tick {};
 
-using Event =
-    std::variant<Expect, Join, Ack, Heartbeat, ReportFailure, Leave, Exited, StopRequest, SaveRequest, Tick>;
+using Event = std::variant<Expect, Join, Ack, Heartbeat, ReportFailure, Leave, Exited, StopRequest, Tick>;
 
 // ---- decisions ----------------------------------------------------------------------------------
 // To one member. Losing one is harmless: the member joins again and gets the current ones.
@@ -183,7 +182,6 @@ class Coordinator {
   void On(absl::Duration now, const Leave& event, Decision& out);
   void On(absl::Duration now, const Exited& event, Decision& out);
   void On(absl::Duration now, const StopRequest& event, Decision& out);
-  void On(absl::Duration now, const SaveRequest& event, Decision& out);
   void On(absl::Duration now, const Tick& event, Decision& out);
 
   // The member if `id` is its current incarnation (and `generation` the current one), else null

@@ -18,8 +18,6 @@ grpc::Status ToGrpc(const absl::Status& status) {
 
 v1::DirectiveMessage::Kind ToWire(DirectiveKind kind) {
   switch (kind) {
-    case DirectiveKind::kSaveNow:
-      return v1::DirectiveMessage::SAVE_NOW;
     case DirectiveKind::kStopAfterSave:
       return v1::DirectiveMessage::STOP_AFTER_SAVE;
     case DirectiveKind::kAbort:
@@ -31,8 +29,6 @@ v1::DirectiveMessage::Kind ToWire(DirectiveKind kind) {
 
 DirectiveKind FromWire(v1::DirectiveMessage::Kind kind) {
   switch (kind) {
-    case v1::DirectiveMessage::SAVE_NOW:
-      return DirectiveKind::kSaveNow;
     case v1::DirectiveMessage::STOP_AFTER_SAVE:
       return DirectiveKind::kStopAfterSave;
     case v1::DirectiveMessage::ABORT:

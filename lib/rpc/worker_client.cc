@@ -58,7 +58,7 @@ class WorkerClient::Impl : public ControlChannel {
     writer_.join();
     context_.TryCancel();
     reader_.join();
-    (void)stream_->Finish();
+    if (!finished_) (void)stream_->Finish();
   }
 
   absl::StatusOr<rendezvous::WorldAssignment> Join(absl::Duration timeout) {
@@ -78,11 +78,7 @@ class WorkerClient::Impl : public ControlChannel {
     EnqueueProgress();
     v1::WorkerMessage message = Message();
     message.mutable_leave()->set_stopped(reason == LeaveReason::kStopped);
-    Enqueue(std::move(message));
-    closing_ = true;
-    // The server ends the stream when it has read all of it.
-    if (changed_.wait_for(lock, std::chrono::seconds(5), [&] { return ended_; })) return absl::OkStatus();
-    return absl::UnavailableError("the launcher does not answer");
+    return SayLast(lock, std::move(message));
   }
 
   StoreClient& store() { return store_; }
@@ -90,10 +86,7 @@ class WorkerClient::Impl : public ControlChannel {
   // ---- ControlChannel ---------------------------------------------------------------------------
   Directive Poll() override {
     std::lock_guard lock(mutex_);
-    if (directive_.kind == DirectiveKind::kNone) return directive_;
-    Directive current = directive_;
-    if (current.kind == DirectiveKind::kSaveNow) directive_ = {};
-    return current;
+    return directive_;
   }
 
   void Report(const Progress& progress) override {
@@ -115,8 +108,7 @@ class WorkerClient::Impl : public ControlChannel {
     message.mutable_failure()->set_axis(WireText(failure.axis));
     message.mutable_failure()->set_message(WireText(failure.message));
     message.mutable_failure()->set_peer_failed(failure.peer_failed);
-    // The process is about to end; give the words a moment to leave it.
-    (void)Flush(lock, std::move(message), absl::Milliseconds(500));
+    (void)SayLast(lock, std::move(message));
   }
 
  private:
@@ -152,17 +144,22 @@ class WorkerClient::Impl : public ControlChannel {
 
   void Enqueue(v1::WorkerMessage message) {
     outgoing_.push_back(std::move(message));
-    ++num_enqueued_;
     wake_writer_.notify_one();
   }
 
-  absl::Status Flush(std::unique_lock<std::mutex>& lock, v1::WorkerMessage message, absl::Duration timeout) {
+  // The process is about to end, and would take with it what the launcher has not read: Write only hands
+  // the words to the connection. The launcher ends the stream when it has read all of it, and by dying; one
+  // that stands still (suspended, say) is waited for, and one that lives but does not answer ends its
+  // workers.
+  absl::Status SayLast(std::unique_lock<std::mutex>& lock, v1::WorkerMessage message) {
+    if (closing_) return absl::UnavailableError("this worker has announced its end before");
     Enqueue(std::move(message));
-    const int64_t target = num_enqueued_;
-    const bool sent = changed_.wait_for(lock, absl::ToChronoMilliseconds(timeout),
-                                        [&] { return num_written_ >= target || !lost_.empty(); });
-    if (sent && num_written_ >= target) return absl::OkStatus();
-    return absl::UnavailableError(lost_.empty() ? "the launcher does not answer" : lost_);
+    closing_ = true;
+    wake_writer_.notify_all();
+    changed_.wait(lock, [&] { return ended_ && all_written_; });
+    finished_ = true;
+    lock.unlock();
+    return FromGrpc(stream_->Finish(), "the launcher did not hear the end of this worker");
   }
 
   // Without mutex_.
@@ -178,8 +175,7 @@ class WorkerClient::Impl : public ControlChannel {
         break;
       }
       v1::WorkerMessage message;
-      const bool queued = !outgoing_.empty();
-      if (queued) {
+      if (!outgoing_.empty()) {
         message = std::move(outgoing_.front());
         outgoing_.pop_front();
       } else {
@@ -188,8 +184,6 @@ class WorkerClient::Impl : public ControlChannel {
       lock.unlock();
       const bool ok = stream_->Write(message);
       lock.lock();
-      if (queued && ok) ++num_written_;
-      changed_.notify_all();
       if (!ok) {  // the reader finds out why
         progress_waits_ = false;
         wake_writer_.wait(lock, [&] { return closing_ || !lost_.empty(); });
@@ -197,6 +191,9 @@ class WorkerClient::Impl : public ControlChannel {
     }
     lock.unlock();
     stream_->WritesDone();
+    lock.lock();
+    all_written_ = true;
+    changed_.notify_all();
   }
 
   // Without mutex_.
@@ -250,7 +247,7 @@ class WorkerClient::Impl : public ControlChannel {
         changed_.notify_all();
         return "";
       case v1::CoordinatorMessage::kDirective:
-        if (message.directive().kind() >= v1::DirectiveMessage::SAVE_NOW &&
+        if (message.directive().kind() != v1::DirectiveMessage::NONE &&
             FromWire(message.directive().kind()) >= directive_.kind) {
           directive_ = {FromWire(message.directive().kind()), message.directive().reason()};
         }
@@ -304,13 +301,13 @@ class WorkerClient::Impl : public ControlChannel {
   std::condition_variable wake_writer_;
   std::condition_variable changed_;  // for Join, Leave, Fail
   bool closing_ = false;
-  bool ended_ = false;  // the stream, by the server
+  bool all_written_ = false;  // and the launcher told so
+  bool ended_ = false;        // the stream, by the server
+  bool finished_ = false;     // its status is taken
   bool failed_ = false;
   bool running_ = false;
   std::string lost_;
   std::deque<v1::WorkerMessage> outgoing_;
-  int64_t num_enqueued_ = 0;
-  int64_t num_written_ = 0;
   uint64_t seq_ = 0;
   int64_t generation_ = 0;
   std::chrono::milliseconds heartbeat_interval_{100};

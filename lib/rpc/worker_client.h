@@ -46,7 +46,9 @@ class WorkerClient {
   KeyValueStore& store();
   ControlChannel& control();
 
-  // Announces a clean end and waits (at most 5 s) until the launcher has it. Unavailable if not.
+  // Announces a clean end and waits until the launcher has it, as Fail of control() does with a failure: for
+  // a launcher that stands still as long as it does. Unavailable when the launcher has ended. Nothing can be
+  // said after either.
   absl::Status Leave(LeaveReason reason);
 
  private:

@@ -6,6 +6,12 @@
 #include "tokenizer/utf8.h"
 
 namespace trainctl::tokenizer {
+namespace {
+
+// As the reference implementation sees words here: with the two joiners, unlike in the patterns of a file.
+constexpr absl::string_view kWordCharacter = R"([\w\x{200c}\x{200d}])";
+
+}  // namespace
 
 absl::StatusOr<TokenFinder> TokenFinder::Create(const std::vector<AddedToken>& tokens,
                                                 absl::string_view what) {
@@ -28,7 +34,7 @@ absl::StatusOr<TokenFinder> TokenFinder::Create(const std::vector<AddedToken>& t
     finder.begins_[static_cast<uint8_t>(tokens[i].content.front())] = true;
   }
   if (std::any_of(tokens.begin(), tokens.end(), [](const AddedToken& token) { return token.single_word; })) {
-    TRAINCTL_ASSIGN_OR_RETURN(finder.word_, Pattern::Compile(R"(\w)", what));
+    TRAINCTL_ASSIGN_OR_RETURN(finder.word_, Pattern::Compile(kWordCharacter, what));
   }
   return finder;
 }
@@ -88,9 +94,11 @@ absl::Status TokenFinder::Split(absl::string_view text, MatchScratch& scratch,
       match.begin = std::max(match.begin - TrailingSpaceBytes(text.substr(0, match.begin)), covered);
     }
     if (token.rstrip) match.end += LeadingSpaceBytes(text.substr(match.end));
+    // White space that the token before has taken is no token of its own.
+    if (match.begin >= match.end) continue;
     if (match.begin > covered) parts->push_back({{covered, match.begin}, -1});
     parts->push_back({match, token.id});
-    covered = match.end;
+    covered = std::max(covered, match.end);
   }
   if (covered < text.size()) parts->push_back({{covered, text.size()}, -1});
   return absl::OkStatus();

@@ -24,6 +24,8 @@ struct AddedToken {
   bool rstrip = false;       // and behind it
   bool normalized = true;    // looked for behind the normalizer
   bool special = false;
+
+  bool operator==(const AddedToken&) const = default;
 };
 
 class TokenFinder {

@@ -3,15 +3,14 @@
 #include <algorithm>
 #include <limits>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
+#include "tokenizer/space_marks.h"
 #include "tokenizer/utf8.h"
 
 namespace trainctl::tokenizer {
 namespace {
 
-constexpr absl::string_view kSpaceMark = "\xE2\x96\x81";
 // Up to here looking at all pairs again after each merge is faster than a heap.
 constexpr size_t kShortWordSymbols = 40;
 constexpr int32_t kNoRank = std::numeric_limits<int32_t>::max();
@@ -27,12 +26,6 @@ std::array<uint16_t, 512> MakeByteOfCharacter() {
     bytes[ByteCharacter(static_cast<uint8_t>(byte))] = static_cast<uint16_t>(byte + 1);
   }
   return bytes;
-}
-
-// Whether a token has the space mark behind another character.
-bool HasMarkInside(absl::string_view token) {
-  while (absl::StartsWith(token, kSpaceMark)) token.remove_prefix(kSpaceMark.size());
-  return absl::StrContains(token, kSpaceMark);
 }
 
 bool IsBefore(const Scratch::Candidate& a, const Scratch::Candidate& b) {
@@ -100,10 +93,12 @@ absl::StatusOr<std::unique_ptr<BpeModel>> BpeModel::Create(
     model->unk_id_ = found->second;
   }
   TRAINCTL_RETURN_IF_ERROR(model->AddMerges(ids, merges, what));
-  model->cuts_at_space_marks_ = !options.byte_level && !options.ignore_merges && ids.contains(kSpaceMark) &&
-                                std::none_of(merges.begin(), merges.end(), [](const auto& merge) {
-                                  return HasMarkInside(absl::StrCat(merge.first, merge.second));
-                                });
+  // Without an unknown token characters may be left out, and what stood around them be merged.
+  const bool keeps_all = model->unk_id_ >= 0;
+  model->cuts_at_space_marks_ =
+      !options.byte_level && !options.ignore_merges && keeps_all && ids.contains(kSpaceMark) &&
+      std::none_of(merges.begin(), merges.end(),
+                   [](const auto& merge) { return HasMarkInside(absl::StrCat(merge.first, merge.second)); });
   return model;
 }
 
@@ -135,28 +130,11 @@ const BpeModel::Merge* BpeModel::Find(int32_t left, int32_t right) const {
 
 void BpeModel::EncodeWord(absl::string_view word, Scratch& scratch, std::vector<int32_t>* ids) const {
   if (!cuts_at_space_marks_) return EncodeCached(word, scratch, ids);
-  size_t begin = 0;
-  size_t at = 0;
-  while (true) {
-    while (absl::StartsWith(word.substr(at), kSpaceMark)) at += kSpaceMark.size();
-    const size_t next = word.find(kSpaceMark, at);
-    EncodeCached(word.substr(begin, next - begin), scratch, ids);
-    if (next == absl::string_view::npos) return;
-    begin = next;
-    at = next;
-  }
+  ForEachMarkedPart(word, [&](absl::string_view part) { EncodeCached(part, scratch, ids); });
 }
 
 void BpeModel::EncodeCached(absl::string_view word, Scratch& scratch, std::vector<int32_t>* ids) const {
-  if (word.size() > WordCache::kMaxWordBytes) return EncodeUncached(word, scratch, ids);
-  WordCache::Entry& entry = scratch.cache.EntryOf(word);
-  if (WordCache::Holds(entry, word)) {
-    ids->insert(ids->end(), entry.ids, entry.ids + entry.num_ids);
-    return;
-  }
-  const size_t before = ids->size();
-  EncodeUncached(word, scratch, ids);
-  WordCache::Fill(entry, word, ids->data() + before, ids->size() - before);
+  scratch.cache.Append(word, ids, [&] { EncodeUncached(word, scratch, ids); });
 }
 
 void BpeModel::EncodeUncached(absl::string_view word, Scratch& scratch, std::vector<int32_t>* ids) const {

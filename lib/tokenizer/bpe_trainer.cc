@@ -5,6 +5,7 @@
 #include <queue>
 #include <set>
 
+#include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/pre_tokenizer.h"
@@ -13,7 +14,6 @@
 namespace trainctl::tokenizer {
 namespace {
 
-constexpr int64_t kMaxVocab = int64_t{1} << 22;
 using Pair = std::pair<int32_t, int32_t>;
 
 class Trainer {
@@ -131,10 +131,7 @@ absl::StatusOr<WordCounter> WordCounter::Create() {
 
 absl::Status WordCounter::AddText(absl::string_view text) {
   std::string repaired;
-  if (!IsUtf8(text)) {
-    repaired = RepairUtf8(text);
-    text = repaired;
-  }
+  TRAINCTL_ASSIGN_OR_RETURN(text, CheckedText(text, SIZE_MAX, &repaired));
   MatchScratch scratch;
   return pattern_.ForEach(text, scratch, [&](const Match& match) {
     const absl::string_view word = text.substr(match.span.begin, match.span.end - match.span.begin);
@@ -146,35 +143,47 @@ void WordCounter::AddAll(const WordCounter& other) {
   for (const auto& [word, count] : other.counts_) counts_[word] += count;
 }
 
-absl::StatusOr<TrainedBpe> TrainBpe(const WordCounter& words, const TrainOptions& options) {
-  TrainedBpe trained;
-  trained.special_tokens = options.special_tokens;
+absl::Status CheckTrainOptions(const TrainOptions& options) {
   std::set<std::string> seen;
   for (const std::string& token : options.special_tokens) {
     if (token.empty() || !IsUtf8(token)) return UsageError("a special token is empty or not UTF-8");
     std::string bytes;
-    const bool is_byte = BytesOfToken(token, &bytes) && bytes.size() == 1;
-    if (is_byte || !seen.insert(token).second) {
-      return UsageError(
-          absl::StrCat("the special token '", token, "' is ", is_byte ? "that of a byte" : "given twice"));
+    if (BytesOfToken(token, &bytes) && bytes.size() == 1) {
+      return UsageError(absl::StrFormat(
+          "the special token '%s' is how a tokenizer.json spells the byte 0x%02X; choose another one", token,
+          static_cast<uint8_t>(bytes[0])));
     }
+    if (!seen.insert(token).second) {
+      return UsageError(absl::StrCat("the special token '", token, "' is given twice"));
+    }
+  }
+  if (options.min_frequency < 1) {
+    return UsageError(absl::StrCat("a pair cannot stand in a text ", options.min_frequency,
+                                   " times; the least frequency is 1"));
   }
   const auto num_special = static_cast<int64_t>(options.special_tokens.size());
   if (options.vocab < num_special + 256 || options.vocab > kMaxVocab) {
     return UsageError(absl::StrCat("a vocabulary of ", options.vocab, " is not within ", num_special + 256,
                                    " (", num_special, " special tokens and 256 bytes) and ", kMaxVocab));
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TrainedBpe> TrainBpe(const WordCounter& words, const TrainOptions& options) {
+  TRAINCTL_RETURN_IF_ERROR(CheckTrainOptions(options));
+  TrainedBpe trained;
+  trained.special_tokens = options.special_tokens;
   trained.tokens = options.special_tokens;
   for (int byte = 0; byte < 256; ++byte) {
     AppendUtf8(ByteCharacter(static_cast<uint8_t>(byte)), &trained.tokens.emplace_back());
   }
-  Trainer trainer(words, static_cast<int32_t>(num_special));
+  Trainer trainer(words, static_cast<int32_t>(options.special_tokens.size()));
   absl::flat_hash_map<std::string, int32_t> ids;
   for (const std::string& token : trained.tokens) ids.emplace(token, static_cast<int32_t>(ids.size()));
   std::set<Pair> learned;
   Pair pair;
   while (static_cast<int64_t>(trained.tokens.size()) < options.vocab &&
-         trainer.FindNext(std::max<int64_t>(options.min_frequency, 1), &pair)) {
+         trainer.FindNext(options.min_frequency, &pair)) {
     std::string token =
         trained.tokens[static_cast<size_t>(pair.first)] + trained.tokens[static_cast<size_t>(pair.second)];
     // "ab" + "c" may follow "a" + "bc": another merge, the same token.

@@ -43,9 +43,13 @@ struct TrainedBpe {
   std::vector<std::pair<int32_t, int32_t>> merges;  // ids, in the order learned
 };
 
+// UsageError: a vocabulary that is too small or above kMaxVocab, a frequency below 1, special tokens that are
+// empty, the same, or spelled like a byte.
+absl::Status CheckTrainOptions(const TrainOptions& options);
+
 // Of pairs that are equally frequent the one with the smaller ids is merged first, so that the same counts
-// give the same tokenizer. Fewer tokens than asked for where no pair is frequent enough. UsageError: a
-// vocabulary that is too small or above 2^22; special tokens that are empty or the same.
+// give the same tokenizer. Fewer tokens than asked for where no pair is frequent enough. UsageError: as
+// CheckTrainOptions.
 absl::StatusOr<TrainedBpe> TrainBpe(const WordCounter& words, const TrainOptions& options);
 
 // The text of a tokenizer.json.

@@ -48,17 +48,7 @@ class ReplaceStep : public DecoderStep {
       : pattern_(std::move(pattern)), content_(std::move(content)) {}
   absl::Status Apply(std::vector<std::string>& tokens, Scratch& scratch) const override {
     for (std::string& token : tokens) {
-      scratch.matches.clear();
-      TRAINCTL_RETURN_IF_ERROR(pattern_.FindAll(token, scratch.match, &scratch.matches));
-      std::string replaced;
-      for (const Match& match : scratch.matches) {
-        if (match.is_match) {
-          replaced += content_;
-        } else {
-          replaced.append(token, match.span.begin, match.span.end - match.span.begin);
-        }
-      }
-      token = std::move(replaced);
+      TRAINCTL_RETURN_IF_ERROR(ReplaceMatches(pattern_, content_, token, scratch));
     }
     return absl::OkStatus();
   }

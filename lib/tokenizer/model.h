@@ -12,6 +12,9 @@
 
 namespace trainctl::tokenizer {
 
+// Ids are below this.
+inline constexpr int64_t kMaxVocab = int64_t{1} << 22;
+
 // One thread's room to work in; it grows to what the longest word needs.
 struct Scratch {
   struct Symbol {

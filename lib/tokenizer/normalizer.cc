@@ -1,5 +1,6 @@
 #include "tokenizer/normalizer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/status.h"
@@ -37,20 +38,9 @@ class ReplaceStep : public NormalizerStep {
   ReplaceStep(Pattern pattern, std::string content)
       : pattern_(std::move(pattern)), content_(std::move(content)) {}
   absl::Status Apply(std::string& text, Scratch& scratch) const override {
-    scratch.matches.clear();
-    TRAINCTL_RETURN_IF_ERROR(pattern_.FindAll(text, scratch.match, &scratch.matches));
-    std::string replaced;
-    replaced.reserve(text.size() + text.size() / 4);
-    for (const Match& match : scratch.matches) {
-      if (match.is_match) {
-        replaced += content_;
-      } else {
-        replaced.append(text, match.span.begin, match.span.end - match.span.begin);
-      }
-    }
-    text = std::move(replaced);
-    return absl::OkStatus();
+    return ReplaceMatches(pattern_, content_, text, scratch);
   }
+  bool MayRemoveFront() const override { return content_.empty(); }
 
  private:
   Pattern pattern_;
@@ -65,6 +55,7 @@ class StripStep : public NormalizerStep {
     if (left_) text.erase(0, LeadingSpaceBytes(text));
     return absl::OkStatus();
   }
+  bool MayRemoveFront() const override { return left_; }
 
  private:
   bool left_;
@@ -128,6 +119,28 @@ absl::StatusOr<Normalizer> ParseNormalizer(const JsonPart& part) {
 
 absl::Status Normalize(const Normalizer& normalizer, std::string& text, Scratch& scratch) {
   for (const auto& step : normalizer) TRAINCTL_RETURN_IF_ERROR(step->Apply(text, scratch));
+  return absl::OkStatus();
+}
+
+bool MayRemoveFront(const Normalizer& normalizer) {
+  return std::any_of(normalizer.begin(), normalizer.end(),
+                     [](const auto& step) { return step->MayRemoveFront(); });
+}
+
+absl::Status ReplaceMatches(const Pattern& pattern, absl::string_view content, std::string& text,
+                            Scratch& scratch) {
+  scratch.matches.clear();
+  TRAINCTL_RETURN_IF_ERROR(pattern.FindAll(text, scratch.match, &scratch.matches));
+  std::string replaced;
+  replaced.reserve(text.size() + text.size() / 4);
+  for (const Match& match : scratch.matches) {
+    if (match.is_match) {
+      absl::StrAppend(&replaced, content);
+    } else {
+      replaced.append(text, match.span.begin, match.span.end - match.span.begin);
+    }
+  }
+  text = std::move(replaced);
   return absl::OkStatus();
 }
 

@@ -17,6 +17,8 @@ class NormalizerStep {
   virtual ~NormalizerStep() = default;
   // Rewrites valid UTF-8.
   virtual absl::Status Apply(std::string& text, Scratch& scratch) const = 0;
+  // A text may lose characters at its beginning.
+  virtual bool MayRemoveFront() const { return false; }
 };
 
 // In their order; empty: the text stays as it is.
@@ -26,6 +28,12 @@ using Normalizer = std::vector<std::unique_ptr<NormalizerStep>>;
 absl::StatusOr<Normalizer> ParseNormalizer(const JsonPart& part);
 
 absl::Status Normalize(const Normalizer& normalizer, std::string& text, Scratch& scratch);
+
+bool MayRemoveFront(const Normalizer& normalizer);
+
+// Puts `content` in the place of each match.
+absl::Status ReplaceMatches(const Pattern& pattern, absl::string_view content, std::string& text,
+                            Scratch& scratch);
 
 // The member "pattern" of a part: {"Regex": ...} or {"String": ...}.
 absl::StatusOr<Pattern> ParsePattern(const JsonPart& part);

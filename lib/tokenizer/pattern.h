@@ -45,22 +45,19 @@ class Pattern {
   static absl::StatusOr<Pattern> Literal(absl::string_view text, absl::string_view what);
 
   // Tells matches and what lies between them, in their order; together they are the whole of `text`, which
-  // must be UTF-8. A match may be empty. `see` must not use the scratch. BadDataError: the pattern needs too
-  // many steps.
+  // must be UTF-8. A match may be empty, but in an empty text there is none. `see` must not use the scratch.
+  // BadDataError: a search gave up, as it needed too many steps. Steps are counted for each search from one
+  // place only: a pattern that fails far behind each place takes time with the square of the text.
   absl::Status ForEach(absl::string_view text, MatchScratch& scratch,
                        absl::FunctionRef<void(const Match&)> see) const;
   // The same, appended.
   absl::Status FindAll(absl::string_view text, MatchScratch& scratch, std::vector<Match>* found) const;
 
-  // What PCRE2 is given: for tests and errors.
-  const std::string& pcre2() const { return pcre2_; }
-
  private:
   Pattern() = default;
-  static absl::StatusOr<Pattern> CompilePcre2(std::string pcre2, absl::string_view what);
+  static absl::StatusOr<Pattern> CompilePcre2(const std::string& pcre2, absl::string_view what);
   absl::StatusOr<bool> Next(absl::string_view text, size_t from, MatchScratch& scratch, Span* match) const;
 
-  std::string pcre2_;
   std::string what_;
   std::string literal_;  // where the pattern is plain text, found without PCRE2
   bool has_jit_ = false;

@@ -1,8 +1,11 @@
 // From Oniguruma's syntax (Ruby, UTF-8) to that of PCRE2 (UTF, UCP, MULTILINE).
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "tokenizer/pattern.h"
@@ -17,6 +20,11 @@ constexpr absl::string_view kNotSpace =
     R"(\x{0}-\x{8}\x{e}-\x{1f}\x{21}-\x{84}\x{86}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff}\x{200b}-\x{2027})"
     R"(\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{d7ff}\x{e000}-\x{10ffff})";
 constexpr absl::string_view kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
+// Oniguruma looks at code points up to U+00FF in a table of their own, where these are characters of words;
+// within a class it does not.
+constexpr absl::string_view kBareWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
+// Two letters that Oniguruma takes for one character (as for U+00DF) where case does not matter.
+constexpr absl::string_view kFolds[] = {"ss", "st", "ff", "fi", "fl"};
 
 class Translator {
  public:
@@ -29,6 +37,9 @@ class Translator {
   }
 
  private:
+  static constexpr absl::string_view kBeyondAscii = "a character beyond ASCII within (?i:...)";
+  static constexpr absl::string_view kFoldedClass = "a class of characters beyond ASCII within (?i:...)";
+
   absl::Status Refuse(absl::string_view why) const {
     return BadDataError(absl::StrCat(what_, ": the pattern '", in_, "' has ", why, " at byte ", at_,
                                      ", which is not supported here"));
@@ -38,10 +49,13 @@ class Translator {
   absl::Status Step() {
     const char c = in_[at_];
     if (c == '\\') return Escape();
+    if (ignores_case_ && static_cast<uint8_t>(c) >= 0x80) return Refuse(kBeyondAscii);
     if (in_class_) return InClass(c);
     if (c == '[') return OpenClass();
     if (c == '(') return Group();
+    if (c == ')') return CloseGroup();
     if (c == '{') return Interval();
+    if (ignores_case_) TRAINCTL_RETURN_IF_ERROR(CheckFold());
     return Copy(1);
   }
 
@@ -65,12 +79,33 @@ class Translator {
     return Copy(1);
   }
 
+  absl::Status CheckFold() const {
+    const std::string next = absl::AsciiStrToLower(in_.substr(at_, 2));
+    for (const absl::string_view fold : kFolds) {
+      if (next == fold) return Refuse("letters within (?i:...) that are read as one character as well");
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status Group() {
-    if (!Sees("(?")) return Refuse("a capturing group; write (?:...)");
+    outer_groups_ignore_case_.push_back(ignores_case_);
+    if (!Sees("(?")) {  // what it captures is not used
+      out_ += "(?:";
+      ++at_;
+      return absl::OkStatus();
+    }
+    if (Sees("(?i:")) ignores_case_ = true;
     for (const absl::string_view known : {"(?:", "(?=", "(?!", "(?>", "(?<=", "(?<!", "(?i:"}) {
       if (Sees(known)) return Copy(known.size());
     }
     return Refuse("a group of a kind");
+  }
+
+  absl::Status CloseGroup() {
+    if (outer_groups_ignore_case_.empty()) return Refuse("a ')' without '('");
+    ignores_case_ = outer_groups_ignore_case_.back();
+    outer_groups_ignore_case_.pop_back();
+    return Copy(1);
   }
 
   absl::Status Interval() {
@@ -80,6 +115,10 @@ class Translator {
     const bool is_interval = end < in_.size() && in_[end] == '}' && end > at_ + 1;
     if (!is_interval || in_[at_ + 1] == ',') return Refuse("a '{' that is not {n}, {n,} or {n,m}");
     if (end + 1 < in_.size() && in_[end + 1] == '+') return Refuse("a '+' behind {...}");
+    const bool is_exact = !absl::StrContains(in_.substr(at_, end - at_), ',');
+    if (is_exact && end + 1 < in_.size() && in_[end + 1] == '?') {
+      return Refuse("a '?' behind {n}, which makes it optional there and lazy elsewhere; write (?:...{n})?");
+    }
     return Copy(end + 1 - at_);
   }
 
@@ -100,15 +139,18 @@ class Translator {
       case 's':
         return PutClass(kSpace), absl::OkStatus();
       case 'S':
+        if (in_class_ && ignores_case_) return Refuse(kFoldedClass);
         return PutClass(kNotSpace), absl::OkStatus();
       case 'w':
-        return PutClass(kWord), absl::OkStatus();
+        if (in_class_ && ignores_case_) return Refuse(kFoldedClass);
+        return PutClass(in_class_ ? kWord : kBareWord), absl::OkStatus();
       case 'W':
         if (in_class_) return Refuse("\\W within a class");
-        return absl::StrAppend(&out_, "[^", kWord, "]"), at_ += 2, absl::OkStatus();
+        return absl::StrAppend(&out_, "[^", kBareWord, "]"), at_ += 2, absl::OkStatus();
       case 'd':
         return PutClass(R"(\p{Nd})"), absl::OkStatus();
       case 'D':
+        if (in_class_ && ignores_case_) return Refuse(kFoldedClass);
         return PutClass(R"(\P{Nd})"), absl::OkStatus();
       case 'v':
         return absl::StrAppend(&out_, R"(\x{b})"), at_ += 2, absl::OkStatus();
@@ -132,6 +174,7 @@ class Translator {
   }
 
   absl::Status Property() {
+    if (ignores_case_) return Refuse("a property within (?i:...)");
     const size_t end = in_.find('}', at_);
     if (at_ + 2 >= in_.size() || in_[at_ + 2] != '{' || end == absl::string_view::npos) {
       return Refuse("\\p without {...}");
@@ -161,6 +204,12 @@ class Translator {
     bool is_number = !digits.empty() && digits.size() <= 6;
     for (const char c : digits) is_number = is_number && absl::ascii_isxdigit(static_cast<unsigned char>(c));
     if (!is_number) return Refuse("a number that is not hexadecimal");
+    uint32_t code_point = 0;
+    if (!absl::SimpleHexAtoi(digits, &code_point)) return Refuse("a number that is not hexadecimal");
+    if (in_[at_ + 1] == 'x' && !braces && code_point >= 0x80) {
+      return Refuse("\\xHH of a byte beyond ASCII; write \\x{...} for the character");
+    }
+    if (ignores_case_ && code_point >= 0x80) return Refuse(kBeyondAscii);
     absl::StrAppend(&out_, "\\x{", digits, "}");
     at_ = end + (braces ? 1 : 0);
     return absl::OkStatus();
@@ -170,6 +219,8 @@ class Translator {
   absl::string_view what_;
   size_t at_ = 0;
   bool in_class_ = false;
+  bool ignores_case_ = false;
+  std::vector<bool> outer_groups_ignore_case_;
   std::string out_;
 };
 

@@ -6,51 +6,28 @@
 #include <queue>
 #include <utility>
 
-#include "absl/strings/match.h"
-#include "absl/strings/strip.h"
+#include "tokenizer/space_marks.h"
 #include "tokenizer/utf8.h"
 
 namespace trainctl::tokenizer {
 namespace {
 
-constexpr absl::string_view kSpaceMark = "\xE2\x96\x81";
 constexpr float kUnkPenalty = 10.0F;
 constexpr float kRebaseScore = 100000.0F;
 
 class PieceBpe : public Model {
  public:
   explicit PieceBpe(const PieceTable& table) : table_(table) {
-    cuts_at_space_marks_ = std::none_of(table.pieces.begin(), table.pieces.end(), [](const auto& piece) {
-      absl::string_view text = piece.text;
-      while (absl::ConsumePrefix(&text, kSpaceMark)) {
-      }
-      return absl::StrContains(text, kSpaceMark);
-    });
+    cuts_at_space_marks_ = std::none_of(table.pieces.begin(), table.pieces.end(),
+                                        [](const auto& piece) { return HasMarkInside(piece.text); });
   }
 
   void EncodeWord(absl::string_view text, Scratch& scratch, std::vector<int32_t>* ids) const override {
     if (!cuts_at_space_marks_) return EncodePart(text, ids);
     // No piece goes over the beginning of a row of space marks, so the parts between can be kept.
-    size_t begin = 0;
-    while (begin < text.size()) {
-      size_t end = begin;
-      while (absl::StartsWith(text.substr(end), kSpaceMark)) end += kSpaceMark.size();
-      end = std::min(text.find(kSpaceMark, end), text.size());
-      const absl::string_view part = text.substr(begin, end - begin);
-      begin = end;
-      if (part.size() > WordCache::kMaxWordBytes) {
-        EncodePart(part, ids);
-        continue;
-      }
-      WordCache::Entry& entry = scratch.cache.EntryOf(part);
-      if (WordCache::Holds(entry, part)) {
-        ids->insert(ids->end(), entry.ids, entry.ids + entry.num_ids);
-        continue;
-      }
-      const size_t before = ids->size();
-      EncodePart(part, ids);
-      WordCache::Fill(entry, part, ids->data() + before, ids->size() - before);
-    }
+    ForEachMarkedPart(text, [&](absl::string_view part) {
+      scratch.cache.Append(part, ids, [&] { EncodePart(part, ids); });
+    });
   }
 
  private:
@@ -92,10 +69,11 @@ class PieceBpe : public Model {
         const auto id = table_.ids.find(piece);
         const bool is_known = id != table_.ids.end();
         const auto half = halves.find(piece);
-        if (is_known && table_.at(id->second).type == PieceType::kUnused && half != halves.end()) {
+        const bool is_unused = is_known && table_.at(id->second).type == PieceType::kUnused;
+        if (is_unused && half != halves.end()) {
           to_split.push_back(half->second.second);
           to_split.push_back(half->second.first);
-        } else if (is_known) {
+        } else if (is_known && !is_unused) {
           ids->push_back(id->second);
         } else {
           table_.AppendUnknown(piece, ids);

@@ -169,6 +169,8 @@ absl::Status AddMetaspace(const JsonPart& part, PreTokenizer& out) {
   MetaspaceStep::Prepend prepend = MetaspaceStep::Prepend::kAlways;
   if (scheme == "first") {
     prepend = MetaspaceStep::Prepend::kFirst;
+    out.asks_for_beginning = true;
+    out.asks_behind_split = !out.steps.empty() || out.last_split != nullptr;
   } else if (scheme == "never") {
     prepend = MetaspaceStep::Prepend::kNever;
   } else if (scheme != "always") {

@@ -32,7 +32,9 @@ struct PreTokenizer {
   std::vector<std::unique_ptr<PreTokenizerStep>> steps;  // in their order
   // After them each match and each stretch between matches is a word. Apart, as no list is needed of them.
   std::unique_ptr<Pattern> last_split;
-  bool byte_level = false;  // the model reads bytes, in GPT-2's alphabet
+  bool asks_for_beginning = false;  // something is done at the beginning of the input alone, ...
+  bool asks_behind_split = false;   // ... behind a step that may cut
+  bool byte_level = false;          // the model reads bytes, in GPT-2's alphabet
 };
 
 // Sequence, Split, ByteLevel (as the last), Metaspace, Digits, Punctuation, or null; BadDataError names any

@@ -12,12 +12,11 @@
 #include "tokenizer/piece_models.h"
 #include "tokenizer/scratch_pool.h"
 #include "tokenizer/sentencepiece_file.h"
+#include "tokenizer/space_marks.h"
 #include "tokenizer/utf8.h"
 
 namespace trainctl::tokenizer {
 namespace {
-
-constexpr absl::string_view kSpaceMark = "\xE2\x96\x81";
 
 class SentencePieceTokenizer : public Tokenizer {
  public:
@@ -155,15 +154,7 @@ std::string SentencePieceTokenizer::Normalized(absl::string_view text) const {
 
 absl::Status SentencePieceTokenizer::Encode(absl::string_view text, std::vector<int32_t>* ids) const {
   std::string repaired;
-  if (!IsUtf8(text)) {
-    repaired = RepairUtf8(text);
-    text = repaired;
-  }
-  if (text.size() > kMaxTextBytes / 4) {
-    return BadDataError(absl::StrCat("a text of ", text.size(),
-                                     " bytes is longer than can be tokenized as one (", kMaxTextBytes / 4,
-                                     "); cut it into several documents"));
-  }
+  TRAINCTL_ASSIGN_OR_RETURN(text, CheckedText(text, kMaxTextBytes / 4, &repaired));
   const std::string normalized = Normalized(text);
   if (normalized.empty()) return absl::OkStatus();
   const size_t before = ids->size();

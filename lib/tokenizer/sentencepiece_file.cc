@@ -4,12 +4,12 @@
 
 #include "absl/functional/function_ref.h"
 #include "base/status.h"
+#include "tokenizer/model.h"
 #include "tokenizer/utf8.h"
 
 namespace trainctl::tokenizer {
 namespace {
 
-constexpr size_t kMaxPieces = size_t{1} << 22;
 constexpr size_t kMaxPieceBytes = 4096;
 
 // One field of a message: a number, or bytes.
@@ -92,9 +92,12 @@ class Reader {
 
   absl::StatusOr<SentencePieceFile> Run(absl::string_view bytes) {
     bool is_message = true;
+    bool is_too_large = false;
     const bool is_whole = ForEachField(bytes, [&](const Field& field) {
       if (field.wire_type != 2) return;
-      if (field.number == 1 && file_.pieces.size() < kMaxPieces) {
+      if (field.number == 1) {
+        is_too_large = file_.pieces.size() >= kMaxVocab;
+        if (is_too_large) return;
         is_message = is_message && ReadPiece(field.bytes, &file_.pieces.emplace_back());
       }
       if (field.number == 2) is_message = is_message && ReadTrainer(field.bytes);
@@ -105,6 +108,7 @@ class Reader {
       return BadDataError(
           absl::StrCat(what_, ": neither a tokenizer.json nor the whole bytes of a sentencepiece .model"));
     }
+    if (is_too_large) return BadDataError(absl::StrCat(what_, ": more than ", kMaxVocab, " pieces"));
     TRAINCTL_RETURN_IF_ERROR(Check());
     return std::move(file_);
   }

@@ -1,9 +1,11 @@
 // Text into token ids and back, as the tokenizer file of a model says: Hugging Face's tokenizer.json (BPE,
-// byte level or in the style of sentencepiece, and Unigram) and sentencepiece's .model (BPE and Unigram).
+// byte level or in the style of sentencepiece) and sentencepiece's .model (BPE and Unigram).
 //
 // Not here: chat templates, pairs of texts, offsets, truncation and padding (a file that asks for those two
-// is read, and they are not applied). What a file asks for and is not known here is refused by the field's
-// name.
+// is read, and they are not applied). Another version of the file, kinds of parts, options and patterns that
+// are not known here are refused by the field's name; fields of a part that no known kind of it has are
+// passed over, as the reference implementation does it. docs/tokenizers.md lists what that one reads and this
+// does not.
 //
 // Thread safe: any number of threads may call the const functions of one object.
 //
@@ -40,11 +42,14 @@ class Tokenizer {
 
   // Appends the ids of `text`, without what the file's post-processor puts around a text. Added and special
   // tokens whose words stand in the text become their ids. Bytes that are not UTF-8 are read as U+FFFD, one
-  // for each longest ill-formed piece (as Python's errors="replace"). BadDataError: a pattern of the file
-  // needs more steps on this text than are allowed.
+  // for each longest ill-formed piece (as Python's errors="replace"). BadDataError: a text
+  // that is too long, or on which a search of a pattern of the file needs more steps than are allowed. Time
+  // grows with the length of the text for the patterns of models; a pattern can be written that needs its
+  // square, so read files from strangers on short texts only.
   virtual absl::Status Encode(absl::string_view text, std::vector<int32_t>* ids) const = 0;
 
-  // Appends prefix_ids(), the ids of `text`, suffix_ids(): what `encode` of the PyPI packages returns.
+  // Appends prefix_ids(), the ids of `text`, suffix_ids(): what `encode` of the PyPI packages returns
+  // without truncation and padding.
   absl::Status EncodeDocument(absl::string_view text, std::vector<int32_t>* ids) const;
 
   // The text of these ids; pieces that are not UTF-8 together are shown as U+FFFD. UsageError: an id that is
@@ -63,8 +68,7 @@ class Tokenizer {
   const std::vector<int32_t>& suffix_ids() const { return suffix_ids_; }
 
   // The token that ends a document: what a .model names, else the first known one of the special tokens
-  // ("</s>",
-  // "<|endoftext|>", ...). -1: none.
+  // ("</s>", "<|endoftext|>", ...). -1: none.
   int32_t end_of_document_id() const { return end_of_document_id_; }
 
   const std::vector<int32_t>& special_ids() const { return special_ids_; }

@@ -20,8 +20,6 @@
 namespace trainctl::tokenizer {
 namespace {
 
-constexpr int64_t kMaxVocab = int64_t{1} << 22;
-
 class JsonTokenizer : public Tokenizer {
  public:
   absl::Status Init(const JsonPart& root);
@@ -62,8 +60,21 @@ class JsonTokenizer : public Tokenizer {
 
 absl::Status JsonTokenizer::Init(const JsonPart& root) {
   if (!root.value->is_object()) return root.Bad("is not an object");
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string version, StringAt(root, "version", "1.0"));
+  if (version != "1.0") {
+    return root.At("version").Bad(absl::StrCat("= '", version, "' is not supported here; '1.0' is"));
+  }
   TRAINCTL_ASSIGN_OR_RETURN(normalizer_, ParseNormalizer(root.At("normalizer")));
   TRAINCTL_ASSIGN_OR_RETURN(pre_tokenizer_, ParsePreTokenizer(root.At("pre_tokenizer")));
+  // The reference asks where a word stood before the normalizer.
+  if ((MayRemoveFront(normalizer_) && pre_tokenizer_.asks_for_beginning) ||
+      (!normalizer_.empty() && pre_tokenizer_.asks_behind_split)) {
+    return root.At("pre_tokenizer")
+        .Bad(
+            "has a Metaspace with prepend_scheme = 'first' behind a normalizer that may remove the beginning "
+            "of a text (Strip, Replace by nothing), or behind a normalizer and another step, which is not "
+            "supported here");
+  }
   TRAINCTL_ASSIGN_OR_RETURN(decoder_, ParseDecoder(root.At("decoder")));
   has_decoder_ = !root.At("decoder").is_null();
   TRAINCTL_RETURN_IF_ERROR(ReadModel(root.At("model")));
@@ -180,8 +191,12 @@ absl::Status JsonTokenizer::ReadAddedTokens(const JsonPart& list) {
   if (!list.is_null() && !list.value->is_array()) return list.Bad("must be a list");
   int64_t next_id = static_cast<int64_t>(ids_.size());
   Scratch scratch;
+  absl::flat_hash_map<std::string, AddedToken> seen;
   for (size_t i = 0; !list.is_null() && i < list.value->size(); ++i) {
     TRAINCTL_ASSIGN_OR_RETURN(AddedToken token, ReadAddedToken(list.At(i), next_id));
+    const auto [place, is_new] = seen.try_emplace(token.content, token);
+    if (!is_new && place->second == token) continue;
+    if (!is_new) return list.At(i).Bad(absl::StrCat("has '", token.content, "' again, with other flags"));
     is_special_.resize(tokens_.size());
     if (token.special) {
       is_special_[static_cast<size_t>(token.id)] = true;
@@ -274,15 +289,7 @@ absl::Status JsonTokenizer::ReadTemplate(const JsonPart& part) {
 
 absl::Status JsonTokenizer::Encode(absl::string_view text, std::vector<int32_t>* ids) const {
   std::string repaired;
-  if (!IsUtf8(text)) {
-    repaired = RepairUtf8(text);
-    text = repaired;
-  }
-  if (text.size() > kMaxTextBytes) {
-    return BadDataError(absl::StrCat("a text of ", text.size(),
-                                     " bytes is longer than can be tokenized as one (", kMaxTextBytes,
-                                     "); cut it into several documents"));
-  }
+  TRAINCTL_ASSIGN_OR_RETURN(text, CheckedText(text, kMaxTextBytes, &repaired));
   const ScratchPool::Lease scratch(scratches_);
   if (raw_tokens_->empty()) return EncodeRaw(text, true, *scratch, ids);
   std::vector<TokenFinder::Part> parts;

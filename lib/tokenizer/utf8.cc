@@ -91,6 +91,18 @@ bool IsWhiteSpace(uint32_t c) {
          c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
+absl::StatusOr<absl::string_view> CheckedText(absl::string_view text, size_t max_bytes,
+                                              std::string* repaired) {
+  if (!IsUtf8(text)) {
+    *repaired = RepairUtf8(text);
+    text = *repaired;
+  }
+  if (text.size() <= max_bytes) return text;
+  return BadDataError(absl::StrCat("a text of ", text.size(),
+                                   " bytes is longer than can be tokenized as one (", max_bytes,
+                                   "); cut it into several documents"));
+}
+
 size_t LeadingSpaceBytes(absl::string_view text) {
   size_t bytes = 0;
   while (bytes < text.size() && IsWhiteSpace(FrontCodePoint(text.substr(bytes))))

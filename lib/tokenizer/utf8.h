@@ -15,6 +15,11 @@ bool IsUtf8(absl::string_view text);
 // `text` with U+FFFD for each longest piece that is not UTF-8 (the Unicode standard's table 3-8).
 std::string RepairUtf8(absl::string_view text);
 
+// `text` itself, or, where it is not UTF-8, what RepairUtf8 makes of it, kept in `repaired`. BadDataError
+// where that is longer than `max_bytes`.
+absl::StatusOr<absl::string_view> CheckedText(absl::string_view text, size_t max_bytes,
+                                              std::string* repaired);
+
 // Bytes of the character that begins with `lead`, in valid UTF-8.
 inline size_t CharBytes(char lead) {
   const auto byte = static_cast<uint8_t>(lead);

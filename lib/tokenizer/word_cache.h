@@ -22,6 +22,23 @@ class WordCache {
     int32_t ids[kMaxIds];
   };
 
+  // Appends the ids of `word` that are kept here, or what `encode()` appends, which is kept then.
+  template <typename Encode>
+  void Append(absl::string_view word, std::vector<int32_t>* ids, const Encode& encode) {
+    if (word.size() > kMaxWordBytes) return encode();
+    Entry& entry = EntryOf(word);
+    if (Holds(entry, word)) {
+      ids->insert(ids->end(), entry.ids, entry.ids + entry.num_ids);
+      return;
+    }
+    const size_t before = ids->size();
+    encode();
+    Fill(entry, word, ids->data() + before, ids->size() - before);
+  }
+
+ private:
+  static constexpr int kBits = 15;
+
   // The place of `word`, which must not be longer than kMaxWordBytes.
   Entry& EntryOf(absl::string_view word) {
     if (entries_.empty()) entries_.resize(size_t{1} << kBits);
@@ -38,9 +55,6 @@ class WordCache {
     std::memcpy(entry.word, word.data(), word.size());
     if (num_ids > 0) std::memcpy(entry.ids, ids, num_ids * sizeof(int32_t));
   }
-
- private:
-  static constexpr int kBits = 15;
 
   static uint64_t Hash(absl::string_view word) {
     constexpr uint64_t kFactor = 0x9E3779B97F4A7C15;

@@ -2,8 +2,9 @@
 // writes the copy, and rank 0's thread commits once every rank has written. A crash at any moment leaves
 // the checkpoint before it, as the format promises (docs/checkpoint-format.md).
 //
-// Each rank writes its file, then rank 0 publishes. All ranks go from one phase to the next together, at the
-// end of a step: each says whether its part IsDone, and all call Advance where every one is.
+// Rank 0 makes the folder, each rank writes its file, then rank 0 publishes. All ranks go from one phase to
+// the next together, at the end of a step: each says whether its part IsDone, and all call Advance where
+// every one is. Nothing else is needed of the other ranks or of the launcher.
 //
 // One thread calls; a second one, of the saver, works.
 #pragma once
@@ -13,11 +14,8 @@
 #include <future>
 #include <memory>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "absl/status/status.h"
-#include "base/key_value_store.h"
 #include "parallel/optimizer_copy.h"
 #include "trainer/checkpointing.h"
 
@@ -25,38 +23,32 @@ namespace trainctl::trainer {
 
 class BackgroundSaver {
  public:
-  // `sync_paths`: logs that rank 0 makes durable before it commits. `store` is the job's: rank 0 tells the
-  // others through it that they may write. All must outlive the saver.
-  BackgroundSaver(const parallel::ShardedState& state, KeyValueStore& store,
-                  std::vector<std::string> sync_paths);
-  // Gives up what is under way, soon.
+  // `state` must outlive the saver, and what the options of Start call too.
+  explicit BackgroundSaver(const parallel::ShardedState& state);
+  // Gives up what is under way and waits for it: for the call to the disk that this rank is in (one write, or
+  // the sync of its file), for all of rank 0's beginning or commit. A disk that hangs is waited for.
   ~BackgroundSaver();
 
-  bool idle() const { return phase_ == Phase::kIdle; }
-  int64_t step() const { return save_->step(); }  // that is being saved; not idle
+  bool idle() const { return save_ == nullptr || save_->phase() == SavePhase::kDone; }
+  int64_t step() const { return save_->step(); }  // of the last Start
 
-  // Copies the state and begins to write the copy. Idle.
+  // Copies the state and begins to save the copy. Idle.
   void Start(const SaveOptions& options, const RunCounters& counters);
   // This rank's part of the phase has ended; result() says how.
   bool IsDone();
   const absl::Status& result() const { return result_; }
   // Every rank is done and none has failed: the next phase. True when the checkpoint is committed.
   bool Advance();
-  // Collective: waits until the save under way is committed. Idle: nothing.
+  // Collective: waits until the save under way is committed, for the disks of all ranks. Idle: nothing.
   absl::Status Drain(comm::Group& world);
+  // Does not wait. The writing of this rank's file, if it goes on, ends with kCancelled. For good.
+  void GiveUp() { cancelled_ = true; }
 
  private:
-  enum class Phase : uint8_t { kIdle, kWriting, kCommitting };
-
-  absl::Status BeginAndWrite();
-  absl::Status WaitForBegin(const std::string& key);
-  absl::Status SyncAndCommit();
+  void DoPhase();
 
   const parallel::ShardedState& state_;
-  KeyValueStore& store_;
-  const std::vector<std::string> sync_paths_;
   std::optional<parallel::OptimizerCopy> copy_;  // of ranks that write
-  Phase phase_ = Phase::kIdle;
   std::unique_ptr<RankSave> save_;
   std::atomic<bool> cancelled_ = false;
   std::future<absl::Status> work_;  // valid until its result is taken

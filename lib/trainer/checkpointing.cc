@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/json.h"
+#include "base/status.h"
 #include "checkpoint/checkpoint_io.h"
 #include "checkpoint/model_folder.h"
 #include "kernels/kernels.h"
@@ -97,7 +98,26 @@ RankSave::RankSave(const SaveOptions& options, const device::Device& device, con
       writer_(options.root, counters.step, ledger.mesh().coordinate(rank, sharding::Axis::kDpShard),
               ledger.mesh().dp_shard) {}
 
-absl::Status RankSave::Begin() { return rank_ == 0 ? writer_.Begin() : absl::OkStatus(); }
+absl::Status RankSave::Do(const std::atomic<bool>* cancelled) {
+  switch (phase_) {
+    case SavePhase::kBegin:
+      return rank_ == 0 ? writer_.Begin() : absl::OkStatus();
+    case SavePhase::kWrite:
+      return Write(cancelled);
+    case SavePhase::kCommit:
+      return rank_ == 0 ? Commit() : absl::OkStatus();
+    case SavePhase::kDone:
+      break;
+  }
+  return InternalError("nothing is left of this save");
+}
+
+absl::Status RankSave::AdvanceTogether(comm::Group& world, const absl::Status& own) {
+  constexpr const char* kNames[] = {"checkpoint/begin", "checkpoint/write", "checkpoint/commit"};
+  TRAINCTL_RETURN_IF_ERROR(AllSucceeded(world, kNames[static_cast<int>(phase_)], own));
+  Advance();
+  return absl::OkStatus();
+}
 
 absl::Status RankSave::Write(const std::atomic<bool>* cancelled) {
   if (!ledger_.WritesCheckpoint(rank_)) return absl::OkStatus();
@@ -112,9 +132,18 @@ absl::Status RankSave::Write(const std::atomic<bool>* cancelled) {
 }
 
 absl::Status RankSave::Commit() {
-  if (rank_ != 0) return absl::OkStatus();
+  if (options_.sync_logs) TRAINCTL_RETURN_IF_ERROR(options_.sync_logs());
   TRAINCTL_RETURN_IF_ERROR(writer_.Commit({counters_.step, StateJson(counters_, options_.description_json)}));
-  return checkpoint::ApplyRetention(options_.root, options_.keep, options_.keep_every_steps, counters_.step);
+  const absl::Status removed =
+      checkpoint::ApplyRetention(options_.root, options_.keep, options_.keep_every_steps, counters_.step);
+  if (removed.ok() || absl::IsInvalidArgument(removed)) return removed;
+  // The checkpoint is good; what should have gone takes room and no more.
+  if (options_.warn) {
+    options_.warn(
+        absl::StrCat("an older checkpoint could not be removed, which is tried again after the next save: ",
+                     removed.message()));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status SaveCheckpoint(const SaveOptions& options, const parallel::ShardedState& state,
@@ -122,9 +151,10 @@ absl::Status SaveCheckpoint(const SaveOptions& options, const parallel::ShardedS
   RankSave save(
       options, state.device(), state.ledger(), state.rank(), [&](int bucket) { return state.parts(bucket); },
       counters);
-  TRAINCTL_RETURN_IF_ERROR(AllSucceeded(world, "checkpoint/begin", save.Begin()));
-  TRAINCTL_RETURN_IF_ERROR(AllSucceeded(world, "checkpoint/write", save.Write(nullptr)));
-  return AllSucceeded(world, "checkpoint/commit", save.Commit());
+  while (save.phase() != SavePhase::kDone) {
+    TRAINCTL_RETURN_IF_ERROR(save.AdvanceTogether(world, save.Do(nullptr)));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<RunCounters> LoadCheckpoint(const std::string& path, parallel::ShardedState& state,

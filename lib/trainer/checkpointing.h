@@ -28,25 +28,40 @@ struct SaveOptions {
   int64_t keep = 3;
   int64_t keep_every_steps = 0;
   std::string description_json;  // layout, threads, build: for people and for the resume warning
+  // Both on rank 0, by the thread that commits; may be empty. The first makes the run's logs durable
+  // before the commit; the second hears what went wrong without harm to the checkpoint.
+  std::function<absl::Status()> sync_logs;
+  std::function<void(const std::string&)> warn;
 };
 
 // Where this rank's part of a bucket lies: in the state, or in a copy of it.
 using PartsOf = std::function<parallel::OptimizerParts(int bucket)>;
 
-// What one rank does for a save, in three parts; between two of them every rank must have done the first.
-// Only rank 0 has something to begin and to commit. Host memory: one buffer. Failures are those of
-// checkpoint::CheckpointWriter.
+// A save has three phases; every rank must have done one before any begins the next. Only rank 0 has
+// something to do in the first and the last.
+enum class SavePhase : uint8_t { kBegin, kWrite, kCommit, kDone };
+
+// What one rank does for a save. Host memory: one buffer.
 class RankSave {
  public:
   // `parts` names memory of `device`; all of them and `ledger` must outlive it.
   RankSave(const SaveOptions& options, const device::Device& device, const sharding::Ledger& ledger, int rank,
            PartsOf parts, const RunCounters& counters);
-  absl::Status Begin();
-  absl::Status Write(const std::atomic<bool>* cancelled);  // null, or true: ends soon, with kCancelled
-  absl::Status Commit();                                   // and retention
+
+  SavePhase phase() const { return phase_; }
+  // This rank's part of phase(), which is not kDone. `cancelled`: null, or true: ends soon, with kCancelled.
+  // Failures are those of checkpoint::CheckpointWriter; one to remove older checkpoints is a warning.
+  absl::Status Do(const std::atomic<bool>* cancelled);
+  // Every rank has done phase().
+  void Advance() { phase_ = static_cast<SavePhase>(static_cast<uint8_t>(phase_) + 1); }
+  // Collective: Advance when no rank's part, `own` here, has failed.
+  absl::Status AdvanceTogether(comm::Group& world, const absl::Status& own);
   int64_t step() const { return counters_.step; }
 
  private:
+  absl::Status Write(const std::atomic<bool>* cancelled);
+  absl::Status Commit();  // and retention
+
   const SaveOptions options_;
   const device::Device& device_;
   const sharding::Ledger& ledger_;
@@ -54,6 +69,7 @@ class RankSave {
   const PartsOf parts_;
   const RunCounters counters_;
   checkpoint::CheckpointWriter writer_;
+  SavePhase phase_ = SavePhase::kBegin;
 };
 
 // Collective: a rank that failed tells the others, so that all of them stop here with one voice.

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "checkpoint/model_folder.h"
 #include "data/batch_source.h"
+#include "device/error_text.h"
 #include "kernels/kernels.h"
 #include "parallel/executor.h"
 #include "tokenizer/tokenizer.h"
@@ -231,7 +232,7 @@ auto Guarded(const InferenceDeps& deps, const Function& function) -> decltype(fu
     at::set_num_threads(deps.threads);
     return function();
   } catch (const std::exception& error) {
-    return InternalError(error.what());
+    return InternalError(device::ErrorText(error));
   }
 }
 

@@ -62,10 +62,11 @@ void TellMemory(const planner::Plan& plan, const MemoryByCategory& measured,
 void TellTime(const planner::Plan& plan, const StepTimes& times, const SecondsByPart& predicted,
               const SecondsByPart& measured, std::vector<std::string>& lines) {
   lines.push_back(
-      absl::StrFormat("step time: predicted %.4g s%s, measured %.4g s (median of %d steps); of it:",
+      absl::StrFormat("step time: predicted %.4g s%s, measured %.4g s (median of %d steps; on average %.4g "
+                      "s); of the average:",
                       planner::Chosen(plan).step_seconds,
                       plan.rates.measured ? "" : " (roughly; `trainctl calibrate` measures this machine)",
-                      times.MedianSeconds(), times.count()));
+                      times.MedianSeconds(), times.count(), times.MeanSeconds()));
   for (size_t part = 0; part < measured.size(); ++part) {
     lines.push_back(absl::StrFormat("  %-22s predicted %8.4g s, measured %8.4g s", kPartNames[part],
                                     predicted[part], measured[part]));
@@ -89,6 +90,11 @@ double StepTimes::MedianSeconds() const {
   return sorted[sorted.size() / 2];
 }
 
+double StepTimes::MeanSeconds() const {
+  return std::accumulate(steps_.begin(), steps_.end(), 0.0) /
+         static_cast<double>(std::max<size_t>(steps_.size(), 1));
+}
+
 std::map<std::string, double> StepTimes::MeanByName() const {
   std::map<std::string, double> means = sums_;
   for (auto& [name, seconds] : means) seconds /= static_cast<double>(std::max<size_t>(steps_.size(), 1));
@@ -103,7 +109,7 @@ absl::StatusOr<std::vector<std::string>> WriteReport(const std::string& path, co
   const auto work = planner::WorkOfStep(planned.schedule, spec, planned.ledger, planned.options);
   const std::map<std::string, double> means = times.MeanByName();
   SecondsByPart predicted = {}, measured = {};
-  measured[kRest] = times.MedianSeconds();
+  measured[kRest] = times.MeanSeconds();  // as the parts: a few slow steps move means and not the median
   for (const auto& [name, units] : work) {
     predicted[PartOf(name)] += plan.rates.Seconds(units);
     const auto mean = means.find(name);
@@ -124,6 +130,7 @@ absl::StatusOr<std::vector<std::string>> WriteReport(const std::string& path, co
     report["rates_measured"] = plan.rates.measured;
     report["predicted_step_seconds"] = planner::Chosen(plan).step_seconds;
     report["measured_step_seconds"] = times.MedianSeconds();
+    report["measured_mean_step_seconds"] = times.MeanSeconds();  // what measured_seconds are parts of
     report["predicted_seconds"] = PartsToJson(predicted);
     report["measured_seconds"] = PartsToJson(measured);
     TellTime(plan, times, predicted, measured, lines);

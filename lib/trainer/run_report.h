@@ -22,6 +22,7 @@ class StepTimes {
   void Add(double step_seconds, const Named& phases, const Named& operators);
   int count() const { return static_cast<int>(steps_.size()); }
   double MedianSeconds() const;  // 0: there were none
+  double MeanSeconds() const;    // 0: there were none
   // Mean seconds a step, by the names of timings.jsonl.
   std::map<std::string, double> MeanByName() const;
 

@@ -29,6 +29,7 @@
 #include "comm/communicator.h"
 #include "data/batch_source.h"
 #include "device/device.h"
+#include "device/error_text.h"
 #include "optim/lr_schedule.h"
 #include "parallel/executor.h"
 #include "planner/plan.h"
@@ -147,8 +148,7 @@ class Trainer {
       checkpoint::SetPhaseHook([this](const char* phase) { fault_.Reach(phase); });
     }
     if (plan_.checkpoint_copy) {
-      saver_ = std::make_unique<BackgroundSaver>(*state_, *d_.store,
-                                                 std::vector<std::string>{d_.metrics_path, d_.timings_path});
+      saver_ = std::make_unique<BackgroundSaver>(*state_);
     }
     for (const model::Parameter& parameter : planned_.ledger.inventory()) {
       const auto& patterns = recipe_.optimizer.no_decay;
@@ -244,10 +244,10 @@ class Trainer {
       TRAINCTL_RETURN_IF_ERROR(TrainStep());
       SaveKind save = SaveKind::kNone;
       TRAINCTL_RETURN_IF_ERROR(Agree(&stop, &save));
-      if (stop || counters_.step == recipe_.train.steps) save = SaveKind::kAsked;
+      if (stop || counters_.step == recipe_.train.steps) save = SaveKind::kLast;
       if (save != SaveKind::kNone) TRAINCTL_RETURN_IF_ERROR(Save(save));
     }
-    if (saved_step_ != counters_.step) TRAINCTL_RETURN_IF_ERROR(Save(SaveKind::kAsked));
+    if (saved_step_ != counters_.step) TRAINCTL_RETURN_IF_ERROR(Save(SaveKind::kLast));
     TRAINCTL_RETURN_IF_ERROR(FinishSaving());
     TRAINCTL_RETURN_IF_ERROR(Report());
     return counters_.step < recipe_.train.steps ? RunOutcome::kStoppedOnRequest : RunOutcome::kFinished;
@@ -345,14 +345,16 @@ class Trainer {
       if (first_rank()) Say("warning: " + what + "; the update is skipped");
       return absl::OkStatus();
     }
-    return CheckFailedError(
-        what +
-        ". The last checkpoint is good; lower optimizer.lr, raise optimizer.warmup_steps, or set "
-        "train.on_nonfinite = \"skip\"");
+    // The state that is being saved is of before: nobody should lose those steps too.
+    const absl::Status saved = FinishSaving();
+    return CheckFailedError(absl::StrCat(
+        what, ". The last checkpoint is good; lower optimizer.lr, raise optimizer.warmup_steps, or set ",
+        "train.on_nonfinite = \"skip\"",
+        saved.ok() ? "" : absl::StrCat(". The save under way failed: ", saved.message())));
   }
 
-  // One that was asked for is made in any case; one that is due may be skipped.
-  enum class SaveKind : uint8_t { kNone, kDue, kAsked };
+  // The last one, of a stop or the end, is made in any case; one that is due may be skipped.
+  enum class SaveKind : uint8_t { kNone, kDue, kLast };
 
   // What all ranks must decide alike: stop, save, and how far the save under way is. Directives, clocks and
   // disks differ between ranks, so they are summed; the batch hash rides along.
@@ -366,7 +368,6 @@ class Trainer {
     const bool failed = saving && !busy && !saver_->result().ok();
     const auto vote = [](bool yes) { return yes ? 1.0 : 0.0; };
     double votes[] = {vote(directive.kind == DirectiveKind::kStopAfterSave),
-                      vote(directive.kind == DirectiveKind::kSaveNow),
                       vote(first_rank() && time_is_up),
                       vote(busy),
                       vote(failed),
@@ -375,11 +376,11 @@ class Trainer {
     TRAINCTL_RETURN_IF_ERROR(executor_->ReduceOverData("agree", votes));
     *stop = votes[0] > 0 ||
             (d_.stop_after >= 0 && counters_.step >= d_.stop_after && counters_.step < recipe_.train.steps);
-    const bool due = votes[2] > 0 || (c.every_steps.has_value() && counters_.step % *c.every_steps == 0);
-    *save = votes[1] > 0 ? SaveKind::kAsked : due ? SaveKind::kDue : SaveKind::kNone;
-    if (votes[4] > 0) return failed ? saver_->result() : WorkerError("another rank failed to save");
-    if (saving && votes[3] == 0 && saver_->Advance()) SaySaved(saver_->step());
-    return LogStep(JoinHash(votes[5], votes[6]));
+    const bool due = votes[1] > 0 || (c.every_steps.has_value() && counters_.step % *c.every_steps == 0);
+    *save = due ? SaveKind::kDue : SaveKind::kNone;
+    if (votes[3] > 0) return failed ? saver_->result() : WorkerError("another rank failed to save");
+    if (saving && votes[2] == 0 && saver_->Advance()) SaySaved(saver_->step());
+    return LogStep(JoinHash(votes[4], votes[5]));
   }
 
   double NowSeconds() const { return absl::ToDoubleSeconds(d_.clock->Now() - absl::UnixEpoch()); }
@@ -469,16 +470,18 @@ class Trainer {
       last_save_time_ = d_.clock->Monotonic();
       return absl::OkStatus();
     }
-    const absl::Duration begin = d_.clock->Monotonic();
     d_.control->Report({.step = counters_.step, .phase = "save"});
     fault_.Reach("save");
-    const SaveOptions options{d_.checkpoints_path, recipe_.checkpoint.keep,
-                              recipe_.checkpoint.keep_every_steps, Description()};
+    SaveOptions options{d_.checkpoints_path, recipe_.checkpoint.keep, recipe_.checkpoint.keep_every_steps,
+                        Description()};
+    options.sync_logs = [this] { return log_->Sync(); };
+    options.warn = [](const std::string& what) { Say("warning: " + what); };
+    TRAINCTL_RETURN_IF_ERROR(FinishSaving());
+    const absl::Duration begin = d_.clock->Monotonic();
     if (saver_ != nullptr) {
-      TRAINCTL_RETURN_IF_ERROR(FinishSaving());
       saver_->Start(options, counters_);
     } else {
-      TRAINCTL_RETURN_IF_ERROR(SaveBetweenSteps(options));
+      TRAINCTL_RETURN_IF_ERROR(SaveCheckpoint(options, *state_, counters_, *world_));
     }
     saved_step_ = counters_.step;
     last_save_time_ = d_.clock->Monotonic();
@@ -487,17 +490,12 @@ class Trainer {
     return absl::OkStatus();
   }
 
-  absl::Status SaveBetweenSteps(const SaveOptions& options) {
-    if (first_rank()) {
-      TRAINCTL_RETURN_IF_ERROR(log_->Sync());
-    }
-    return SaveCheckpoint(options, *state_, counters_, *world_);
-  }
-
   // Waits until what is being written is committed.
   absl::Status FinishSaving() {
     if (saver_ == nullptr || saver_->idle()) return absl::OkStatus();
+    const absl::Duration begin = d_.clock->Monotonic();
     TRAINCTL_RETURN_IF_ERROR(saver_->Drain(*world_));
+    save_wait_ += d_.clock->Monotonic() - begin;
     SaySaved(saver_->step());
     return absl::OkStatus();
   }
@@ -558,9 +556,9 @@ class Trainer {
   std::vector<data::EvalSet> eval_sets_;
   std::unique_ptr<parallel::ShardedState> state_;
   std::unique_ptr<parallel::Executor> executor_;
-  std::unique_ptr<BackgroundSaver> saver_;  // checkpoint.async
-  absl::Duration save_wait_;
   std::unique_ptr<telemetry::RunLog> log_;
+  std::unique_ptr<BackgroundSaver> saver_;  // checkpoint.async; its thread syncs the log
+  absl::Duration save_wait_;                // of the step, for the save of the last Save
   std::vector<bool> decay_;
 
   RunCounters counters_;
@@ -579,17 +577,45 @@ class Trainer {
 
 const char* LibTorchVersion() { return TORCH_VERSION; }
 
+namespace {
+
+// What the exit code says better (bad data, a full disk, a loss that is not finite) is left to it: the
+// launcher does not restart on those.
+absl::StatusOr<RunOutcome> Told(const WorkerDeps& deps, absl::StatusOr<RunOutcome> outcome) {
+  const ExitCode code = outcome.ok() ? ExitCode::kOk : ExitCodeFor(outcome.status());
+  if (code == ExitCode::kWorkerFailed || code == ExitCode::kInternal) {
+    deps.control->Fail({.rank = deps.rank,
+                        .message = std::string(outcome.status().message()),
+                        .peer_failed = code == ExitCode::kWorkerFailed});
+  }
+  return outcome;
+}
+
+// Tells how it failed before it is taken down, which can wait for a disk.
+absl::StatusOr<RunOutcome> RunAndTell(const WorkerDeps& deps, const device::Device& device,
+                                      planner::Plan plan) {
+  Trainer trainer(deps, device, std::move(plan));
+  try {
+    return Told(deps, trainer.Run());
+  } catch (const std::exception& error) {
+    return Told(deps, InternalError(absl::StrCat("rank ", deps.rank, ": ", device::ErrorText(error))));
+  }
+}
+
+}  // namespace
+
 absl::StatusOr<RunOutcome> RunWorker(const WorkerDeps& deps) {
   try {
     TRAINCTL_ASSIGN_OR_RETURN(planner::Plan plan, planner::PlanFromJson(deps.plan_json, "plan.json"));
     at::set_num_threads(static_cast<int>(plan.threads_per_worker));
     device::InstallCountingAllocator();
-    if (plan.device == "cpu") return Trainer(deps, device::Device::Cpu(), std::move(plan)).Run();
-    TRAINCTL_ASSIGN_OR_RETURN(const auto device, device::Device::Open(deps.device_plugin, deps.local_rank));
-    device->UseNewStream();
-    return Trainer(deps, *device, std::move(plan)).Run();
+    if (plan.device == "cpu") return RunAndTell(deps, device::Device::Cpu(), std::move(plan));
+    const auto device = device::Device::Open(deps.device_plugin, deps.local_rank);
+    if (!device.ok()) return Told(deps, device.status());
+    (*device)->UseNewStream();
+    return RunAndTell(deps, **device, std::move(plan));
   } catch (const std::exception& error) {
-    return InternalError(absl::StrCat("rank ", deps.rank, ": ", error.what()));
+    return Told(deps, InternalError(absl::StrCat("rank ", deps.rank, ": ", device::ErrorText(error))));
   }
 }
 

@@ -38,7 +38,8 @@ struct WorkerDeps {
 
 enum class RunOutcome { kFinished, kStoppedOnRequest };
 
-// Trains from the newest good checkpoint (or from the start) to train.steps.
+// Trains from the newest good checkpoint (or from the start) to train.steps. A failure that its exit code
+// does not explain is told to `control` before anything is taken down.
 absl::StatusOr<RunOutcome> RunWorker(const WorkerDeps& deps);
 
 struct InferenceDeps {

@@ -23,11 +23,11 @@ SKIPPED = 77  # ctest's word for a test that could not run
 INCLUDE = re.compile(rb'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)
 
 
-def source_files():
+def source_files(endings=(".h", ".cc")):
     found = []
     for top in ("apps", "cmake", "kernels", "lib", "tests"):
         for parent, _, names in os.walk(os.path.join(ROOT, top)):
-            found += [os.path.join(parent, name) for name in names if name.endswith((".h", ".cc"))]
+            found += [os.path.join(parent, name) for name in names if name.endswith(endings)]
     return sorted(found)
 
 
@@ -115,7 +115,7 @@ def main():
     unknown = sorted(set(named) - set(files))
     if unknown:
         sys.exit("lint: not a C++ file of this tree: " + ", ".join(unknown))
-    passed = check_format(named or files)
+    passed = check_format(named or files + source_files((".cu", ".cuh")))
     if not format_only:
         # A header is checked through the files that include it.
         everything = not named or any(name.endswith(".h") for name in named)

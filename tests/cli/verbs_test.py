@@ -210,6 +210,56 @@ def a_preparation_that_is_stopped_goes_on(c):
 
 
 @case
+def auto_is_the_device_of_this_machine(c):
+    c.write("gpu.toml", """recipe_version = 1
+[model]
+preset = "llama3.1-8b"
+[data]
+seq_len = 4096
+[train]
+batch_sequences = 64
+precision = "bf16"
+[cluster]
+device = "auto"
+""")
+    # NVIDIA's library, as a made-up one that the loader finds first.
+    made_up = os.path.join(os.path.dirname(os.path.dirname(TRAINCTL)), "tests", "libfake_nvml.so")
+    if not os.path.exists(made_up):
+        made_up = os.path.join(os.path.dirname(TRAINCTL), "libfake_nvml.so")
+    os.symlink(made_up, c.dir + "/libnvidia-ml.so.1")
+    os.environ["LD_LIBRARY_PATH"] = c.dir
+    try:
+        c.expect(0, ["plan", "gpu.toml", "--write", "fixed.toml"],
+                 "cluster.device = auto: NVIDIA H100 80GB HBM3 -> h100-sxm-80gb, 2 per node (libnvidia-ml.so.1)")
+        with open(c.dir + "/fixed.toml") as file:
+            fixed = file.read()
+        if '\ndevice = "h100-sxm-80gb"' not in fixed or '\ndevice = "auto"' in fixed:
+            c.fail("written: %s" % fixed)
+        os.environ["FAKE_NVML_NAME"] = "NVIDIA H1000 Mega"
+        c.expect(2, ["plan", "gpu.toml"], "gpu.toml:10:1", "2 x NVIDIA H1000 Mega", "nearest: h", "cluster.memory")
+        os.environ["FAKE_NVML"] = "0"
+        c.write("data/a.txt", "some text of mine\n" * 2000)
+        c.write("cpu.toml", """recipe_version = 1
+[model]
+preset = "toy-1m"
+[data]
+seq_len = 128
+[[data.train]]
+files = ["data/a.txt"]
+[train]
+steps = 2
+batch_sequences = 4
+[cluster]
+device = "auto"
+""")
+        c.expect(0, ["plan", "cpu.toml"], "cluster.device = auto: no accelerator that a driver shows -> cpu", "Chosen")
+        c.expect(0, ["launch", "cpu.toml", "--dry-run"], "cluster.device = auto: no accelerator")
+    finally:
+        for name in ("LD_LIBRARY_PATH", "FAKE_NVML_NAME", "FAKE_NVML"):
+            os.environ.pop(name, None)
+
+
+@case
 def the_machine_is_looked_at(c):
     # Beside this program alone: without a worker a run cannot be, and that is told.
     os.makedirs(c.dir + "/bin")
@@ -275,6 +325,39 @@ def tokenizers_are_trained_used_and_refused(c):
         report = json.load(file)
     if report["tokenizer_file"]["path"] != "t.json" or report["tokens"] != len(ids) + 1:
         c.fail("set.json: %s" % report)
+
+
+@case
+def tokenizer_train_looks_before_it_reads(c):
+    train = ["tokenizer", "train", "--vocab", "300"]
+    c.write("text.txt", "the theme\n")
+    c.write("empty.txt", "")
+    c.expect(6, [*train, "empty.txt", "--out", "t.json"], "hold no text")
+    # The output comes first: the input is not there.
+    c.expect(5, [*train, "absent.txt", "--out", "no/such/t.json"], "no/such")
+    c.expect(2, [*train, "absent.txt", "--out", "."], "must be a file")
+    c.expect(2, [*train, "text.txt", "--out", "text.txt", "--force"], "what is read")
+    c.expect(2, [*train, "absent.txt", "--out", "t.json", "--min-frequency", "-5"], "-5")
+    c.expect(2, [*train, "absent.txt", "--out", "t.json", "--special", "\u00e9"], "spells the byte 0xE9")
+    with gzip.open(c.dir + "/text.txt.gz", "wb") as file:
+        file.write(b"the theme\n")
+    c.expect(0, [*train, "text.txt", "--out", "plain.json"], "Wrote")
+    c.expect(0, [*train, "text.txt.gz", "--out", "packed.json"], "Wrote")
+    with open(c.dir + "/plain.json", encoding="utf-8") as plain, open(c.dir + "/packed.json", encoding="utf-8") as packed:
+        if plain.read() != packed.read():
+            c.fail("a packed text gives another tokenizer")
+    c.write("lines", '"the"\n"a"\n')
+    lines = c.run("tokenizer", "encode", "plain.json", "lines", "--lines", "--json").stdout.splitlines()
+    if [len(json.loads(line)["tokens"]) > 0 for line in lines] != [True, True]:
+        c.fail("encode --lines --json: %s" % lines)
+
+
+@case
+def lost_output_is_an_error(c):
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run([TRAINCTL, "version"], stdout=full, stderr=subprocess.PIPE, encoding="utf-8", check=False)
+    if done.returncode != 5 or "output could not be written" not in done.stderr:
+        c.fail("exit code %d: %s" % (done.returncode, done.stderr))
 
 
 def main():

@@ -10,6 +10,7 @@
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <ATen/native/CPUFallback.h>
 #include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/DeviceType.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <sys/mman.h>
 #include <torch/headeronly/version.h>
@@ -396,6 +397,7 @@ int CountDevices(int* count, char* reason, size_t reason_bytes) {
 
 int Open(int ordinal, DeviceProperties* properties, char*, size_t) {
   g_ordinal = ordinal;
+  c10::register_privateuse1_backend("test");
   static Hooks& hooks = *new Hooks;
   at::RegisterPrivateUse1HooksInterface(&hooks);
   std::snprintf(properties->name, sizeof(properties->name), "test device");

@@ -351,6 +351,27 @@ def check_training(folder, trainctl, texts):
     return wrong
 
 
+CLASSES = [r"\w", r"\W", r"[\w]", r"[^\w]", r"\s", r"[^\S]", r"\d", r"\p{L}", r"\p{Han}", r"(?i:[a-z])"]
+
+
+def check_classes(folder, trainctl):
+    """Which characters a class has: the matches are taken out of the text, the bytes of the others are the ids. The
+    characters of Unicode 3.2, which all versions at hand know."""
+    points = [p for p in range(0x110000) if unicodedata.ucd_3_2_0.category(chr(p)) not in ("Cn", "Cs", "Co")]
+    texts = ["".join(map(chr, points[i:i + 64])) for i in range(0, len(points), 64)]
+    alphabet = {token: i for i, token in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    wrong = []
+    for number, pattern in enumerate(CLASSES):
+        tokenizer = Tokenizer(models.BPE(vocab=alphabet, merges=[]))
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+            pre_tokenizers.Split(Regex(pattern), "removed"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+        path = os.path.join(folder, f"class{number}.json")
+        tokenizer.save(path)
+        wrong += compare("classes", pattern, texts, [e.ids for e in tokenizer.encode_batch(texts)],
+                         Ours(trainctl, path).encode(texts))
+    return wrong
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("trainctl")
@@ -366,6 +387,8 @@ def main():
         for name, options in MODELS.items():
             if args.filter in name:
                 wrong += check_sentencepiece(name, options, folder, os.path.abspath(args.trainctl), texts)
+        if args.filter in "classes":
+            wrong += check_classes(folder, os.path.abspath(args.trainctl))
         if args.filter in "trained":
             wrong += check_training(folder, os.path.abspath(args.trainctl), texts)
     for line in wrong:

@@ -1,5 +1,6 @@
 // Stands for NVIDIA's libnvidia-ml.so.1, with the binary interface of its nvml.h. FAKE_NVML says what it
-// shows: "2" devices, "0" devices, "refuse": nvmlInit_v2 fails, "lost": the second device does.
+// shows: "2" devices, "0" devices, "refuse": nvmlInit_v2 fails, "lost": the second device does, "unlike": its
+// second device has another name. FAKE_NVML_NAME is the name of the devices, FAKE_NVML_MEMORY their bytes.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -47,14 +48,21 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
   return 0;
 }
 
-int nvmlDeviceGetName(void*, char* name, unsigned length) {
-  std::snprintf(name, length, "NVIDIA H100 80GB HBM3");
+int nvmlDeviceGetName(void* device, char* name, unsigned length) {
+  static void* first = device;  // the order of calls is that of the devices
+  const bool is_other = device != first && std::strcmp(Mode(), "unlike") == 0;
+  const char* const other = std::getenv("FAKE_NVML_NAME");
+  std::snprintf(name, length, "%s",
+                is_other           ? "NVIDIA L4"
+                : other != nullptr ? other
+                                   : "NVIDIA H100 80GB HBM3");
   return 0;
 }
 
 int nvmlDeviceGetMemoryInfo(void*, Memory* memory) {
   const bool is_used = std::getenv("FAKE_NVML_USED") != nullptr;
-  memory->total = 85520809984;
+  const char* const bytes = std::getenv("FAKE_NVML_MEMORY");
+  memory->total = bytes == nullptr ? 85520809984 : std::strtoull(bytes, nullptr, 10);
   memory->used = is_used ? 40000000000 : 500000000;
   memory->free = memory->total - memory->used;
   return 0;

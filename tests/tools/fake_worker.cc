@@ -90,7 +90,8 @@ class Script {
       if (absl::ConsumePrefix(&name, "once+") && !FirstTime(entry)) continue;
       Do(name, parts.size() > 2 ? parts[2] : "");
     }
-    (void)client_.Leave(rpc::LeaveReason::kFinished);
+    const absl::Status left = client_.Leave(rpc::LeaveReason::kFinished);
+    if (!left.ok()) Die(left);
   }
 
  private:

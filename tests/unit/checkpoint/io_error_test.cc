@@ -97,6 +97,28 @@ TEST(CheckpointIoErrors, AnyCallThatFailsIsReportedAndHarmsNothing) {
   EXPECT_GE(num_failures, 2 * 16);
 }
 
+// As a network file system does with a folder that another machine has open.
+TEST(CheckpointIoErrors, AFolderThatStaysKeepsNoOther) {
+  class StayingFolder : public FileOps {
+   public:
+    int Rmdir(const std::string& path) override {
+      if (path.find("step-00000020") == std::string::npos) return FileOps::Rmdir(path);
+      errno = ENOTEMPTY;
+      return -1;
+    }
+  };
+  TempFolder folder;
+  for (int64_t step : {10, 20, 30, 40}) ASSERT_TRUE(Save(folder.path(), step, TwoRanks(), 1).ok());
+  StayingFolder ops;
+  for (int again = 0; again < 2; ++again) {
+    const absl::Status status = ApplyRetention(folder.path(), 2, 0, 40, &ops);
+    EXPECT_NE(std::string(status.message()).find("step-00000020"), std::string::npos) << status;
+    EXPECT_EQ(ListCheckpoints(folder.path())->size(), 2u);
+  }
+  EXPECT_TRUE(ApplyRetention(folder.path(), 2, 0, 40).ok()) << "it could be removed at last";
+  EXPECT_FALSE(PathExists(folder.path() + "/.tmp-removed-step-00000020"));
+}
+
 TEST(CheckpointIoErrors, ACommitWhoseSyncFailedStaysFailed) {
   TempFolder folder;
   for (int fail_at = 0; fail_at < 2; ++fail_at) {  // the temporary folder, its parent

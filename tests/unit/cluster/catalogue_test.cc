@@ -56,7 +56,8 @@ TEST(Catalogue, EveryDeviceHasAtMostTenConstantsAndEachNamesItsSource) {
   for (const Device& device : Devices()) {
     const auto constants = DeviceConstants(device);
     EXPECT_LE(constants.size(), 10u);
-    for (const auto& [name, constant] : constants)
+    EXPECT_STREQ(constants[0].unit, "B");
+    for (const auto& [name, unit, constant] : constants)
       ExpectSourced(constant, std::string(device.name) + "." + name);
     // Constants that the list does not show would escape the count: the rest of a device are names and words.
     static_assert(sizeof(Device) ==

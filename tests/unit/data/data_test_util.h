@@ -36,13 +36,14 @@ class DataTest : public testing::Test {
   }
 
   // "a" 0, "b" 1, "ab" 2, a space 3; <s> (4) before each text, </s> (5) ends a document. Nothing else is a
-  // token.
-  std::string WriteTokenizer(const std::string& name) const {
+  // token. Without <s>, a text of other characters has no tokens.
+  std::string WriteTokenizer(const std::string& name, bool with_prefix = true) const {
     return Write(name, R"({"added_tokens": [{"id": 4, "content": "<s>", "normalized": false, "special": true},
         {"id": 5, "content": "</s>", "normalized": false, "special": true}],
       "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}, "decoder": {"type": "ByteLevel"},
-      "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>"}},
-        {"Sequence": {"id": "A"}}], "special_tokens": {"<s>": {"ids": [4]}}},
+      "post_processor": {"type": "TemplateProcessing", "single": [)" +
+                           std::string(with_prefix ? R"({"SpecialToken": {"id": "<s>"}},)" : "") +
+                           R"( {"Sequence": {"id": "A"}}], "special_tokens": {"<s>": {"ids": [4]}}},
       "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2, "\u0120": 3}, "merges": ["a b"]}})");
   }
 

@@ -39,6 +39,16 @@ class PrepareTest : public DataTest {
   }
 };
 
+std::vector<std::vector<int32_t>> DocumentsOf(const DocumentStore& store) {
+  std::vector<std::vector<int32_t>> documents;
+  for (int64_t i = 0; i < store.num_documents(); ++i) {
+    std::vector<int32_t>& tokens = documents.emplace_back(store.DocumentTokens(i));
+    std::vector<uint8_t> learn(tokens.size());
+    EXPECT_TRUE(store.Read(i, 0, static_cast<int64_t>(tokens.size()), tokens.data(), learn.data()).ok());
+  }
+  return documents;
+}
+
 // The digests were made with the Python package xxhash 3 (xxhash.xxh3_64_hexdigest).
 TEST_F(PrepareTest, FingerprintsAreTheKnownDigests) {
   std::string large;
@@ -153,16 +163,6 @@ TEST_F(PrepareTest, BadInputLeavesNoFileBehind) {
   EXPECT_EQ(ExitCodeFor(Prepare(options).status()), ExitCode::kEnvironment);
 }
 
-std::vector<std::vector<int32_t>> DocumentsOf(const DocumentStore& store) {
-  std::vector<std::vector<int32_t>> documents;
-  for (int64_t i = 0; i < store.num_documents(); ++i) {
-    std::vector<int32_t>& tokens = documents.emplace_back(store.DocumentTokens(i));
-    std::vector<uint8_t> learn(tokens.size());
-    EXPECT_TRUE(store.Read(i, 0, static_cast<int64_t>(tokens.size()), tokens.data(), learn.data()).ok());
-  }
-  return documents;
-}
-
 TEST_F(PrepareTest, ATokenizersTokensAreThoseOfItsTextAtAnyNumberOfThreads) {
   std::string lines = "{\"text\":\"\"}\n";
   for (int i = 0; i < 2000; ++i) {
@@ -206,6 +206,50 @@ TEST_F(PrepareTest, ATokenizersTokensAreThoseOfItsTextAtAnyNumberOfThreads) {
   EXPECT_EQ(from_text[1], (std::vector<int32_t>{4, 1, 3, 0, 5}));  // it ends with </s> already
 }
 
+TEST_F(PrepareTest, ARecipesTokenizerMustBeTheOneOfItsData) {
+  const std::string tokenizer = WriteTokenizer("tokenizer.json");
+  PrepareOptions options = Options({Write("a.txt", "ab a b ab")});
+  options.tokenizer = tokenizer;
+  ASSERT_TRUE(Prepare(options).ok());
+  recipe::Recipe recipe = MakeRecipe({Source({Path("out/corpus.bin")})}, 1, 3, 8);
+  recipe.data.tokenizer = tokenizer;
+  EXPECT_TRUE(OpenTrainSource(recipe).ok()) << OpenTrainSource(recipe).status();
+  // The same bytes under another name are the same tokenizer.
+  recipe.data.tokenizer = Write("same.json", Contents(tokenizer));
+  EXPECT_TRUE(OpenTrainSource(recipe).ok());
+  recipe.data.tokenizer = Write("other.json", Contents(tokenizer) + " ");
+  for (const absl::Status& status : {OpenTrainSource(recipe).status(), OpenEvalSets(recipe).status()}) {
+    EXPECT_EQ(ExitCodeFor(status), ExitCode::kUsage) << status;
+    EXPECT_THAT(status.message(), HasSubstr("other.json"));
+    EXPECT_THAT(status.message(), HasSubstr("was prepared with '" + tokenizer + "'"));
+  }
+  // A recipe that names none is not asked.
+  recipe.data.tokenizer = "byte";
+  EXPECT_TRUE(OpenTrainSource(recipe).ok());
+  // Bytes are no tokens of a tokenizer's.
+  options.tokenizer = "byte";
+  options.overwrite = true;
+  ASSERT_TRUE(Prepare(options).ok());
+  recipe = MakeRecipe({Source({Path("out/corpus.idx")})}, 1, 3, 256);
+  recipe.data.tokenizer = tokenizer;
+  EXPECT_THAT(OpenTrainSource(recipe).status().message(), HasSubstr("was prepared with 'byte'"));
+  // What says nothing of this data file is passed over: of another size, damaged, not there.
+  const std::string report = Contents(Path("out/corpus.json"));
+  for (const std::string& other :
+       {std::string("{}"), std::string("[1,"), report.substr(0, report.size() / 2)}) {
+    Write("out/corpus.json", other);
+    EXPECT_TRUE(OpenTrainSource(recipe).ok()) << other;
+  }
+  std::string of_another = report;
+  of_another.replace(of_another.find("\"bytes\": 9"), 10, "\"bytes\": 8");
+  Write("out/corpus.json", of_another);
+  EXPECT_TRUE(OpenTrainSource(recipe).ok());
+  Write("out/corpus.json", report);
+  EXPECT_FALSE(OpenTrainSource(recipe).ok());
+  std::filesystem::remove(Path("out/corpus.json"));
+  EXPECT_TRUE(OpenTrainSource(recipe).ok());
+}
+
 TEST_F(PrepareTest, APromptsTokensAreReadAndNotLearned) {
   recipe::DataSource source =
       Source({Write("p.jsonl", "{\"q\":\"ab\",\"text\":\"b a\"}\n{\"q\":\"\",\"text\":\"a\"}\n")});
@@ -221,6 +265,86 @@ TEST_F(PrepareTest, APromptsTokensAreReadAndNotLearned) {
   EXPECT_EQ(learn, (std::vector<uint8_t>{0, 0, 1, 1, 1, 1}));
   ASSERT_TRUE((*store)->Read(1, 0, 3, tokens.data(), learn.data()).ok());
   EXPECT_EQ(learn[0], 1);
+}
+
+// Prompt and text are one text: "a" and "b" are the token "ab", which is the text's, and the space that the
+// tokenizer puts before a text is not put between them.
+TEST_F(PrepareTest, APromptAndItsTextAreTokenizedAsOneText) {
+  recipe::DataSource source =
+      Source({Write("p.jsonl", "{\"q\":\"b a\",\"text\":\"b b\"}\n{\"q\":\"a\",\"text\":\"\"}\n")});
+  source.prompt_field = "q";
+  std::string file = Contents(WriteTokenizer("plain.json", false));
+  file.replace(file.find("\"add_prefix_space\": false"), 25, "\"add_prefix_space\": true");
+  const auto loaded = tokenizer::Tokenizer::Load(Write("tokenizer.json", file));
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  const auto store = OpenDocuments(source, 6, loaded->get());
+  ASSERT_TRUE(store.ok()) << store.status();
+  EXPECT_EQ(DocumentsOf(**store), (std::vector<std::vector<int32_t>>{{3, 1, 3, 2, 3, 1, 5}, {3, 0, 5}}));
+  std::vector<int32_t> tokens(7);
+  std::vector<uint8_t> learn(7);
+  ASSERT_TRUE((*store)->Read(0, 0, 7, tokens.data(), learn.data()).ok());
+  EXPECT_EQ(learn, (std::vector<uint8_t>{0, 0, 0, 1, 1, 1, 1}));
+  learn.resize(3);
+  ASSERT_TRUE((*store)->Read(1, 0, 3, tokens.data(), learn.data()).ok());
+  EXPECT_EQ(learn, (std::vector<uint8_t>{0, 0, 1}));
+}
+
+// "x" has no tokens: such a document gets no end of its own, wherever it stands, whatever the one before ends
+// with.
+TEST_F(PrepareTest, ADocumentWithoutTokensIsNoneAtAnyPlace) {
+  const std::string tokenizer = WriteTokenizer("tokenizer.json", false);
+  const auto loaded = tokenizer::Tokenizer::Load(tokenizer);
+  const std::vector<int32_t> a = {0, 5};
+  const std::vector<int32_t> b = {1, 5};
+  struct Case {
+    std::vector<std::string> texts;
+    std::vector<std::vector<int32_t>> documents;
+  };
+  for (const Case& c :
+       std::vector<Case>{{{"x", "a", "b"}, {a, b}}, {{"a", "x", "b"}, {a, b}}, {{"a", "b", "x"}, {a, b}}}) {
+    std::string lines;
+    for (const std::string& text : c.texts) lines += "{\"text\":\"" + text + "\"}\n";
+    PrepareOptions options = Options({Write("a.jsonl", lines)});
+    options.tokenizer = tokenizer;
+    options.end_of_document = true;
+    options.overwrite = true;
+    const auto dataset = Prepare(options);
+    ASSERT_TRUE(dataset.ok()) << dataset.status();
+    EXPECT_EQ(DocumentsOf(**OpenIndexedDocuments(Path("out/corpus"), 6)), c.documents) << c.texts[0];
+    const auto direct = OpenDocuments(Source(options.inputs), 6, loaded->get());
+    ASSERT_TRUE(direct.ok()) << direct.status();
+    std::vector<std::vector<int32_t>> from_text = DocumentsOf(**direct);
+    EXPECT_EQ(from_text.size(), 3U);
+    from_text.erase(
+        std::remove_if(from_text.begin(), from_text.end(), [](const auto& d) { return d.empty(); }),
+        from_text.end());
+    EXPECT_EQ(from_text, c.documents) << c.texts[0];
+  }
+}
+
+TEST_F(PrepareTest, WhatIsReadIsNeverReplaced) {
+  const std::string text = Write("a.txt", "ab a");
+  std::filesystem::create_directory(Path("out"));
+  const std::string tokenizer = WriteTokenizer("out/corpus.json");
+  const std::string before = Contents(tokenizer);
+  PrepareOptions options = Options({text});
+  options.overwrite = true;
+  options.tokenizer = Path("out/../out/corpus.json");
+  absl::Status status = Prepare(options).status();
+  EXPECT_EQ(ExitCodeFor(status), ExitCode::kUsage) << status;
+  EXPECT_THAT(status.message(), HasSubstr("corpus.json would replace"));
+  EXPECT_EQ(Contents(tokenizer), before);
+  options.tokenizer = "byte";
+  options.kind = "text";
+  options.inputs = {text, Path("input")};
+  std::filesystem::create_symlink(Path("a.txt"), Path("out/corpus.bin"));
+  status = Prepare(options).status();
+  EXPECT_EQ(ExitCodeFor(status), ExitCode::kBadData) << "no such file as yet: " << status;
+  Write("input", "more");
+  status = Prepare(options).status();
+  EXPECT_EQ(ExitCodeFor(status), ExitCode::kUsage) << status;
+  EXPECT_THAT(status.message(), HasSubstr("a.txt, what is read"));
+  EXPECT_EQ(Contents(text), "ab a");
 }
 
 TEST_F(PrepareTest, WhatExistsIsReplacedOnlyWhenAsked) {

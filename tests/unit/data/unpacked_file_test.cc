@@ -10,6 +10,7 @@
 #include "data/document_store.h"
 #include "data/prepare.h"
 #include "tests/unit/data/data_test_util.h"
+#include "tokenizer/tokenizer.h"
 
 namespace trainctl::data {
 namespace {
@@ -211,6 +212,24 @@ TEST_F(Unpacked, PackedTextIsSentToBePrepared) {
     EXPECT_EQ(ExitCodeFor(status), ExitCode::kUsage) << status;
     EXPECT_THAT(status.message(), HasSubstr("trainctl data prepare " + path + " --out PREFIX"));
   }
+}
+
+// With a tokenizer a text is read as a whole, from its front.
+TEST_F(Unpacked, WithATokenizerPackedTextTrainsLikePlain) {
+  const auto tokenizer = tokenizer::Tokenizer::Load(WriteTokenizer("tokenizer.json"));
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  const auto store =
+      OpenDocuments(Source({Write("a.txt.gz", Gzip("ab a")), Write("b.txt", "ab a")}), 6, tokenizer->get());
+  ASSERT_TRUE(store.ok()) << store.status();
+  std::vector<int32_t> tokens(5);
+  std::vector<uint8_t> learn(5);
+  for (const int64_t document : {0, 1}) {
+    ASSERT_EQ((*store)->DocumentTokens(document), 5);
+    ASSERT_TRUE((*store)->Read(document, 0, 5, tokens.data(), learn.data()).ok());
+    EXPECT_EQ(tokens, (std::vector<int32_t>{4, 2, 3, 0, 5}));
+  }
+  const auto parquet = OpenDocuments(Source({Write("c.txt", "PAR1....")}), 6, tokenizer->get());
+  EXPECT_EQ(ExitCodeFor(parquet.status()), ExitCode::kUsage) << parquet.status();
 }
 
 TEST_F(Unpacked, PackedFilesArePrepared) {

@@ -11,6 +11,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
+#include "base/status.h"
+#include "doctor/detect_device.h"
 
 namespace trainctl::doctor {
 namespace {
@@ -232,6 +234,54 @@ TEST_F(DoctorTest, TheDriverIsAskedThroughItsLibrary) {
   // A library that is none of NVIDIA's.
   sources_.nvml = "libdl.so.2";
   EXPECT_THAT(Find(Inspect(), "CUDA driver").advice, HasSubstr("nvmlInit_v2"));
+}
+
+TEST_F(DoctorTest, AutoIsTheDeviceThatTheDriverShows) {
+  sources_.nvml = FAKE_NVML_LIBRARY;
+  for (const char* name : {"FAKE_NVML", "FAKE_NVML_NAME", "FAKE_NVML_MEMORY"}) unsetenv(name);
+  absl::StatusOr<DetectedDevice> found = DetectDevice(sources_);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->device, "h100-sxm-80gb");
+  EXPECT_EQ(found->num_devices, 2);
+  EXPECT_EQ(found->memory_bytes, 0) << "as in the catalogue";
+  EXPECT_THAT(found->words, HasSubstr("NVIDIA H100 80GB HBM3 -> h100-sxm-80gb, 2 per node"));
+  setenv("FAKE_NVML_MEMORY", "42949672960", 1);
+  EXPECT_EQ(DetectDevice(sources_)->memory_bytes, 42949672960);
+  EXPECT_THAT(DetectDevice(sources_)->words, HasSubstr("with 40.00 GiB each"));
+  unsetenv("FAKE_NVML_MEMORY");
+
+  setenv("FAKE_NVML_NAME", "NVIDIA H1000 Mega", 1);
+  const absl::Status unknown = DetectDevice(sources_).status();
+  EXPECT_EQ(ExitCodeFor(unknown), ExitCode::kUsage);
+  EXPECT_THAT(unknown.message(), HasSubstr("2 x NVIDIA H1000 Mega"));
+  EXPECT_THAT(unknown.message(), HasSubstr("nearest: h"));
+  EXPECT_THAT(unknown.message(), HasSubstr("cluster.memory_bandwidth"));
+  unsetenv("FAKE_NVML_NAME");
+
+  setenv("FAKE_NVML", "unlike", 1);
+  EXPECT_THAT(DetectDevice(sources_).status().message(),
+              HasSubstr("not alike (NVIDIA H100 80GB HBM3, NVIDIA L4)"));
+  setenv("FAKE_NVML", "refuse", 1);
+  EXPECT_EQ(ExitCodeFor(DetectDevice(sources_).status()), ExitCode::kEnvironment);
+  EXPECT_THAT(DetectDevice(sources_).status().message(), HasSubstr("version mismatch"));
+  setenv("FAKE_NVML", "0", 1);
+  EXPECT_EQ(DetectDevice(sources_)->device, "cpu");
+  unsetenv("FAKE_NVML");
+}
+
+TEST_F(DoctorTest, AutoWithoutADriverIsTheCpu) {
+  absl::StatusOr<DetectedDevice> found = DetectDevice(sources_);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->device, "cpu");
+  EXPECT_EQ(found->num_devices, 0);
+  EXPECT_THAT(found->words, HasSubstr("-> cpu, "));
+  EXPECT_THAT(found->words, HasSubstr("16.00 GiB"));
+  // The kernel's module alone names them too.
+  Write("/proc/driver/nvidia/gpus/0000:01:00.0/information", "Model: \t NVIDIA A100-SXM4-80GB\nIRQ: 1\n");
+  found = DetectDevice(sources_);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->device, "a100-sxm-80gb");
+  EXPECT_EQ(found->num_devices, 1);
 }
 
 TEST_F(DoctorTest, NcclIsFoundWithItsVersion) {

@@ -115,7 +115,7 @@ class Operands {
     std::unique_ptr<Line[]> memory;
     size_t begin, bytes, total;
     std::function<void(const Operand&, const Operand&, size_t)> compare;
-    unsigned char* data() const { return memory[0].bytes + begin; }
+    unsigned char* data() const { return reinterpret_cast<unsigned char*>(memory.get()) + begin; }
   };
 
   // Forbids or allows the guards to everyone.
@@ -214,8 +214,10 @@ struct Extent {
   int64_t n, h;
 };
 // One element, less than a unit, odd, whole units, more units than threads of a block (h of the norms: more
-// than is kept in registers where 512 threads keep 4 units), more rows than blocks.
-const Extent kExtents[] = {{1, 1}, {3, 3}, {5, 37}, {2, 64}, {7, 264}, {1, 2052}, {2, 4099}, {150, 8}};
+// than is kept in registers where 512 threads keep 4 units), more rows than blocks, of one
+// and of several warps.
+const Extent kExtents[] = {{1, 1},    {3, 3},    {5, 37},  {2, 64},   {7, 264},
+                           {1, 2052}, {2, 4099}, {150, 8}, {70, 1032}};
 
 TYPED_TEST(CudaEmulated, FlatOperators) {
   using T = TypeParam;
@@ -429,8 +431,8 @@ TYPED_TEST(CudaEmulated, CrossEntropy) {
   const std::vector<double> workspace = cuda::emulated_workspace;
   for (const size_t doubles : {workspace.size(), size_t{4}}) {  // rows in pieces of four
     cuda::emulated_workspace.resize(doubles);
-    for (const auto [n, vocab] :
-         {Extent{1, 1}, Extent{3, 3}, Extent{9, 37}, Extent{7, 264}, Extent{2, 5003}, Extent{300, 4}}) {
+    for (const auto [n, vocab] : {Extent{1, 1}, Extent{3, 3}, Extent{9, 37}, Extent{7, 264}, Extent{2, 5003},
+                                  Extent{300, 4}, Extent{70, 520}}) {
       const int64_t rows = n, cols = vocab;
       const auto logits = Random<T>(n * vocab, 1, 4);
       const auto targets = RandomIndices(n, 2, static_cast<uint64_t>(vocab));

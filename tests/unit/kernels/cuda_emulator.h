@@ -1,13 +1,13 @@
 // Runs the sources of kernels/cuda on the host, so that their arithmetic, their extents and their barriers
 // are tested where no GPU is. Include it before them.
 //
-// Blocks run one after the other; each thread of a block is a fiber that runs until it comes to a barrier or
-// a shuffle, so every interleaving of whole stretches between barriers is possible and none is a matter of
-// chance: Order says which thread (and block) goes first. A kernel whose result depends on it lacks a
-// barrier. Shared memory is fresh and poisoned for each block and comes from the heap, so AddressSanitizer
-// guards its ends. What CUDA leaves undefined ends the test with a message: a barrier that some threads of
-// the block miss (or reach elsewhere), a shuffle that some lanes miss, a misaligned vector access, too large
-// a block or too much shared memory.
+// Blocks run one after the other; each thread of a block is a fiber. A warp runs as far as it can, to the
+// next barrier of the block, before another one starts, and in it a lane to the next shuffle. Order says
+// which block, warp and lane goes first: a kernel whose result depends on it lacks a barrier. Shared memory
+// is fresh and poisoned for each block and comes from the heap, so AddressSanitizer guards its ends. What
+// CUDA leaves undefined ends the test with a message: a barrier that some threads of the block miss (or reach
+// elsewhere), a shuffle that some lanes miss, a misaligned vector access, too large a block or too much
+// shared memory.
 //
 // Not emulated: memory order within a stretch (a race inside a warp between two instructions), timing, and
 // CUDA's own arithmetic (fused multiply-add, its expf). One launch at a time.
@@ -78,7 +78,8 @@ class Emulator {
     threads_ = threads;
     body_ = &body;
     while (fibers_.size() < threads) AddFiber();
-    thread_sequence_ = Sequence(threads, 2);
+    warp_sequence_ = Sequence((threads + 31) / 32, 2);
+    lane_sequence_ = Sequence(32, 3);
     for (uint64_t block : Sequence(uint64_t{grid.x} * grid.y, 1)) {
       block_ = {static_cast<unsigned>(block % grid.x), static_cast<unsigned>(block / grid.x), 0};
       RunBlock();
@@ -225,42 +226,38 @@ class Emulator {
     shared_.clear();
     shared_bytes_ = 0;
     for (unsigned i = 0; i < threads_; ++i) fibers_[i]->state = State::kReady;
-    while (true) {
-      for (uint64_t thread : thread_sequence_) {
-        if (fibers_[thread]->state == State::kReady) Resume(static_cast<unsigned>(thread));
+    do {
+      for (uint64_t warp : warp_sequence_) {
+        do {
+          for (uint64_t lane : lane_sequence_) {
+            const uint64_t thread = warp * 32 + lane;
+            if (thread < threads_ && fibers_[thread]->state == State::kReady)
+              Resume(static_cast<unsigned>(thread));
+          }
+        } while (ReleaseWarp(static_cast<unsigned>(warp)));
       }
-      if (ReleaseWarps()) continue;
-      if (!ReleaseBlock()) return;
-    }
+    } while (ReleaseBlock());
   }
 
-  // Lets warps whose lanes all wait at one shuffle go on; false if there is none.
-  bool ReleaseWarps() {
-    bool released = false;
-    for (unsigned first = 0; first < threads_; first += 32) {
-      const unsigned end = std::min(first + 32, threads_);
-      const auto waits = [&](unsigned i) { return fibers_[i]->state == State::kAtShuffle; };
-      unsigned waiting = 0, one = first;
-      for (unsigned i = first; i < end; ++i) {
-        if (waits(i)) {
-          ++waiting;
-          one = i;
-        }
+  // Lets a warp whose lanes all wait at one shuffle go on; false if none waits.
+  bool ReleaseWarp(unsigned warp) {
+    const unsigned first = warp * 32, end = std::min(first + 32, threads_);
+    const auto waits = [&](unsigned i) { return fibers_[i]->state == State::kAtShuffle; };
+    unsigned one = first;
+    while (one < end && !waits(one)) ++one;
+    if (one == end) return false;
+    for (unsigned i = first; i < end; ++i) {
+      current_ = i;
+      if (!waits(i) || fibers_[i]->place != fibers_[one]->place) {
+        Fail("is not at the shuffle of " + fibers_[one]->place.Text());
       }
-      if (waiting == 0) continue;
-      for (unsigned i = first; i < end; ++i) {
-        current_ = i;
-        if (!waits(i) || fibers_[i]->place != fibers_[one]->place)
-          Fail("is not at the shuffle of " + fibers_[one]->place.Text());
-        lanes_[first / 32][i - first] = fibers_[i]->value;
-      }
-      for (unsigned i = first; i < end; ++i) fibers_[i]->state = State::kReady;
-      released = true;
+      lanes_[warp][i - first] = fibers_[i]->value;
     }
-    return released;
+    for (unsigned i = first; i < end; ++i) fibers_[i]->state = State::kReady;
+    return true;
   }
 
-  // The same for the barrier of the block; false when every thread has ended.
+  // The same for a block whose threads all wait at one barrier; false when every thread has ended.
   bool ReleaseBlock() {
     const Fiber* one = nullptr;
     for (unsigned i = 0; i < threads_; ++i) {
@@ -300,7 +297,7 @@ class Emulator {
   unsigned current_ = 0;
   const std::function<void()>* body_ = nullptr;
   std::vector<std::unique_ptr<Fiber>> fibers_;
-  std::vector<uint64_t> thread_sequence_;
+  std::vector<uint64_t> warp_sequence_, lane_sequence_;
   std::map<std::pair<std::string, int>, std::unique_ptr<char[]>> shared_;
   size_t shared_bytes_ = 0;
   bool any_ = false;

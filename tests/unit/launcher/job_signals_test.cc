@@ -1,6 +1,7 @@
 // What happens to a launcher process from outside: signals, death, a rival on the same folder.
 #include <gmock/gmock.h>
 
+#include "base/clock.h"
 #include "rpc/admin_client.h"
 #include "tests/unit/launcher/job_fixture.h"
 
@@ -42,6 +43,59 @@ TEST_F(JobSignalsTest, ASecondInterruptStopsAtOnce) {
   EXPECT_EQ(launcher.Wait().Describe(), "exited with code 130");
   EXPECT_EQ(State().status, run::RunStatus::kStoppedUnsaved);
   EXPECT_FALSE(IsAlive(Path("pid")));
+}
+
+// A launcher that stands still (its terminal was suspended, its machine swaps) hears what was said
+// meanwhile. The limit is reached only by workers that do wait, and passes what they once waited.
+class StandingStillTest : public JobTest {
+ protected:
+  void Suspend(Subprocess& launcher) {
+    launcher.Signal(SIGSTOP);
+    const std::string stat = absl::StrCat("/proc/", launcher.pid(), "/stat");
+    while (ReadFile(stat)->find(") T") == std::string::npos) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+  }
+  void AwaitEndOrLimit(const std::string& pid_file, absl::Duration limit) {
+    const RealClock clock;
+    const absl::Duration end = clock.Monotonic() + limit;
+    while (IsAlive(pid_file) && clock.Monotonic() < end) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+  }
+};
+
+TEST_F(StandingStillTest, WhoFailsWaitsUntilItIsHeard) {
+  const std::string go = Path("go");
+  Subprocess launcher =
+      Launch(3, {"0:pid:" + Path("pid0"), "1:pid:" + Path("pid1"), "2:pid:" + Path("pid2"), "*:barrier:a",
+                 "0:touch:" + Path("started"), "1:await:" + go, "2:await:" + go, "0:once+wait_key:never",
+                 "1:steps:100", "1:once+echo:connection closed by peer", "2:steps:20",
+                 "2:once+fail:loss is not a number in layers.3"});
+  Await(Path("started"));
+  Suspend(launcher);
+  ASSERT_TRUE(WriteFileAtomic(go, "").ok());
+  for (const char* name : {"pid1", "pid2"}) AwaitEndOrLimit(Path(name), absl::Seconds(1.5));
+  EXPECT_TRUE(IsAlive(Path("pid1")));
+  EXPECT_TRUE(IsAlive(Path("pid2")));
+  launcher.Signal(SIGCONT);
+  const ExitStatus end = launcher.Wait();
+  const std::string out = *ReadFile(Path("launch.out"));
+  EXPECT_TRUE(end.Success()) << out;
+  EXPECT_THAT(out, HasSubstr("rank 2 failed at step 20: loss is not a number in layers.3"));
+}
+
+TEST_F(StandingStillTest, WhoHasFinishedWaitsUntilItIsHeard) {
+  Subprocess launcher = Launch(
+      2, {"0:pid:" + Path("pid"), "*:barrier:a", "0:touch:" + Path("started"), "*:await:" + Path("go")});
+  Await(Path("started"));
+  Suspend(launcher);
+  ASSERT_TRUE(WriteFileAtomic(Path("go"), "").ok());
+  AwaitEndOrLimit(Path("pid"), absl::Seconds(6));
+  EXPECT_TRUE(IsAlive(Path("pid")));
+  launcher.Signal(SIGCONT);
+  EXPECT_TRUE(launcher.Wait().Success()) << *ReadFile(Path("launch.out"));
+  EXPECT_EQ(State().status, run::RunStatus::kFinished);
 }
 
 TEST_F(JobSignalsTest, NothingSurvivesAKilledLauncher) {

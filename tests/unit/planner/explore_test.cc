@@ -195,6 +195,58 @@ TEST(ExploreTest, TheAnswerIsThatOfPricingEveryCandidate) {
   EXPECT_LT(simulated, candidates / 20);
 }
 
+// What the answer itself says, stated, is no way to a better answer; nor is any other value that the axis
+// ranges over.
+TEST(ExploreTest, FixingAValueGivesNoFasterPlan) {
+  RandomSpaces random(4);
+  int64_t fixed = 0;
+  for (int i = 0; i < 300; ++i) {
+    SearchSpace space = random.Space();
+    space.zero_stage.clear();
+    space.micro_batch.clear();
+    space.recompute.clear();
+    space.shard_group.clear();
+    const auto free = Explore(space, Goal(), {.keep = 1});
+    if (!free.ok() || free->best.empty()) continue;
+    const pricing::Workload& w = free->best[0].workload;
+    const pricing::Degrees& d = w.degrees;
+    const double most = free->best[0].time.step_seconds / (1 + ExploreOptions().hair) * (1 - 1e-12);
+    const auto expect_no_faster = [&](const char* what, const auto& fix) {
+      SearchSpace stated = space;
+      fix(stated);
+      const auto found = Explore(stated, Goal(), {.keep = 1});
+      if (!found.ok() || found->best.empty()) return;
+      // Only where nothing fits without is more looked at.
+      const pricing::Workload& other = found->best[0].workload;
+      if (other.optimizer_on_host != w.optimizer_on_host ||
+          other.activations_on_host != w.activations_on_host || other.degrees.tp > other.node->gpus)
+        return;
+      ++fixed;
+      EXPECT_GE(found->best[0].time.step_seconds, most)
+          << "space " << i << ", " << what << " fixed: " << Describe(found->best[0])
+          << "\n  free: " << Describe(free->best[0]);
+    };
+    expect_no_faster("tp", [&](SearchSpace& s) { s.tp = {d.tp}; });
+    expect_no_faster("pp", [&](SearchSpace& s) { s.pp = {d.pp}; });
+    expect_no_faster("cp", [&](SearchSpace& s) { s.cp = {d.cp}; });
+    expect_no_faster("micro_batch", [&](SearchSpace& s) { s.micro_batch = {w.micro_batch}; });
+    expect_no_faster("recompute", [&](SearchSpace& s) { s.recompute = {w.recompute}; });
+    // Sharding over one rank is looked at where it is asked for alone.
+    if (d.shard_group > 1)
+      expect_no_faster("shard_group", [&](SearchSpace& s) { s.shard_group = {d.shard_group}; });
+    for (const int stage : {0, 1, 2, 3}) {
+      expect_no_faster("zero_stage", [&](SearchSpace& s) { s.zero_stage = {stage}; });
+    }
+    for (const int64_t size : {1, 2, 4}) {
+      expect_no_faster("micro_batch", [&](SearchSpace& s) { s.micro_batch = {size}; });
+    }
+    for (const auto recompute : {pricing::RecomputeKind::kNone, pricing::RecomputeKind::kFull}) {
+      expect_no_faster("recompute", [&](SearchSpace& s) { s.recompute = {recompute}; });
+    }
+  }
+  EXPECT_GT(fixed, 1000);
+}
+
 // Holds each candidate's bounds against its prices.
 class BoundsAgainstPrices : public BoundSink {
  public:

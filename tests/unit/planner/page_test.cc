@@ -165,6 +165,15 @@ TEST(ConstantsOf, NameTheirSources) {
   });
   ASSERT_NE(half, constants.end());
   EXPECT_EQ(half->value, "989.5 TFLOP/s");
+  const auto value_of = [&](const char* name) {
+    for (const PageConstant& constant : constants) {
+      if (absl::EndsWith(constant.name, absl::StrCat(": ", name))) return constant.value;
+    }
+    return std::string("none");
+  };
+  EXPECT_EQ(value_of("watts"), "700 W");
+  EXPECT_EQ(value_of("compute_units"), "132");
+  EXPECT_EQ(value_of("memory_bandwidth"), "3.35 TB/s");
 }
 
 TEST(ConstantsOf, SayWhatIsInferredOrStated) {

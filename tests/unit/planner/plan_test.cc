@@ -5,9 +5,11 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "base/counter_rng.h"
 #include "base/status.h"
+#include "cluster/catalogue.h"
 
 namespace trainctl::planner {
 namespace {
@@ -104,6 +106,56 @@ TEST(Plan, RandomRecipesGetSoundPlansOrAReason) {
   EXPECT_GT(num_infeasible, 20);
 }
 
+// A micro-batch that gains nothing may come before one that gains much.
+TEST(Plan, NoStatedMicroBatchIsFasterThanTheChosenOne) {
+  int compared = 0;
+  for (uint64_t i = 0; compared < 400; ++i) {
+    ASSERT_LT(i, 2000u);
+    uint64_t draws = 0;
+    const auto pick = [&](std::initializer_list<int64_t> values) {
+      return values.begin()[RandomBelow(17, i, draws++, values.size())];
+    };
+    recipe::Recipe recipe;
+    const int64_t workers = pick({1, 2, 4});
+    recipe.model.spec = *model::Preset("toy-1m");
+    recipe.model.spec.hidden = pick({32, 128, 512});
+    recipe.model.spec.heads = 4;
+    recipe.model.spec.kv_heads = 2;
+    recipe.model.spec.head_dim = recipe.model.spec.hidden / 4;
+    recipe.model.spec.ffn = pick({128, 1024});
+    recipe.model.spec.layers = pick({1, 2, 8});
+    recipe.model.spec.vocab = pick({257, 8000});
+    recipe.data.seq_len = pick({16, 64, 256, 1024});
+    recipe.train.batch_sequences = workers * pick({4, 6, 8, 16, 32});
+    recipe.train.precision = pick({0, 1}) == 0 ? "fp32" : "bf16";
+    recipe.cluster.devices_per_node = workers;
+    recipe.cluster.threads_per_worker = pick({1, 3, 5, 8, 12, 24});
+    recipe.cluster.memory_limit_bytes = pick({50, 100, 200, 400, 2000}) * kMiB;
+    cluster::Host host = SomeHost();
+    host.allowed_cores = 96;
+    const auto seconds_of = [&](const absl::StatusOr<Plan>& plan) {
+      for (const Candidate& candidate : plan->candidates) {
+        if (candidate.chosen) return candidate.step_seconds;
+      }
+      return 0.0;
+    };
+    const absl::StatusOr<Plan> free = MakePlan(recipe, host);
+    if (!free.ok()) continue;
+    const int64_t share = recipe.train.batch_sequences / workers;
+    for (int64_t micro_batch = 1; micro_batch <= share; micro_batch *= 2) {
+      if (share % micro_batch != 0) continue;
+      recipe.train.micro_batch = micro_batch;
+      const absl::StatusOr<Plan> stated = MakePlan(recipe, host);
+      if (!stated.ok()) continue;  // does not fit
+      ++compared;
+      // Within 3 % the simpler one is taken.
+      EXPECT_LE(seconds_of(free), 1.03 * seconds_of(stated) * (1 + 1e-9))
+          << "job " << i << ": chosen " << free->layout.ToString() << ", better "
+          << stated->layout.ToString();
+    }
+  }
+}
+
 TEST(Plan, WithMemoryToSpareNothingIsShardedAndNothingComputedTwice) {
   const Plan plan = MustPlan(SmallRecipe(4));
   EXPECT_EQ(plan.layout.zero_stage, 0);
@@ -189,6 +241,62 @@ TEST(Plan, WhenOnlyMoreWorkersHelpItSaysHowMany) {
   ExpectSound(MustPlan(recipe), recipe);
 }
 
+TEST(Plan, ADeviceIsPlannedWithWhatIsKnownOfIt) {
+  recipe::Recipe recipe = SmallRecipe(2);
+  recipe.train.precision = "auto";
+  recipe.cluster.memory_limit_bytes.reset();
+  cluster::Host host = SomeHost();
+
+  // By its name: nine tenths of what the catalogue has.
+  recipe.cluster.device = "h100-sxm-80gb";
+  absl::StatusOr<Plan> plan = MakePlan(recipe, host);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const double bytes = cluster::FindDevice("h100-sxm-80gb")->device->memory_bytes.value;
+  EXPECT_EQ(plan->memory_limit_bytes, static_cast<int64_t>(0.9 * bytes));
+  EXPECT_EQ(plan->device, "cuda");
+  EXPECT_EQ(plan->compute_dtype, DType::kBF16);
+  EXPECT_TRUE(PlannedSchedule(*plan, recipe.model.spec).options.on_device);
+
+  // As this machine's driver shows it; another one than the recipe names is worth a word.
+  host.accelerator = "NVIDIA A100-SXM4-40GB";
+  host.accelerator_memory_bytes = int64_t{40} << 30;
+  plan = MakePlan(recipe, host);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->memory_limit_bytes, static_cast<int64_t>(0.9 * static_cast<double>(int64_t{40} << 30)));
+  EXPECT_THAT(absl::StrJoin(plan->notes, "\n"), HasSubstr("this machine has NVIDIA A100-SXM4-40GB"));
+
+  // Nothing is known.
+  recipe.cluster.device = "cuda";
+  EXPECT_EQ(ExitCodeFor(MakePlan(recipe, SomeHost()).status()), ExitCode::kEnvironment);
+  plan = MakePlan(recipe, host);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_THAT(absl::StrJoin(plan->notes, "\n"), Not(HasSubstr("this machine has")));
+}
+
+// A device's own collectives sum in their own buffers; tokens and a part of the gradient arrive beside the
+// rest.
+TEST(Plan, ADevicesBuffersAreItsOwn) {
+  recipe::Recipe recipe = SmallRecipe(2);
+  recipe.cluster.device = "cuda";
+  recipe.cluster.memory_limit_bytes = int64_t{1} << 30;
+  recipe.parallel.zero_stage = 2;
+  recipe.checkpoint.async = true;
+  const absl::StatusOr<Plan> plan = MakePlan(recipe, SomeHost());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const PlannedStep step = PlannedSchedule(*plan, recipe.model.spec);
+  int64_t largest = 0;
+  for (const sharding::Bucket& bucket : step.ledger.buckets())
+    largest = std::max(largest, bucket.padded_numel);
+  EXPECT_EQ(step.schedule.receive_buffer_bytes, largest / 2 * 4);
+  const auto bytes_of = [&](const std::string& name) {
+    int64_t bytes = 0;
+    for (const schedule::Value& value : step.schedule.values) bytes += value.name == name ? value.bytes : 0;
+    return bytes;
+  };
+  EXPECT_EQ(bytes_of("checkpoint copy"), 0);  // in the host's memory
+  EXPECT_EQ(bytes_of("tokens"), recipe.train.batch_sequences / 2 * recipe.data.seq_len * 13);
+}
+
 TEST(Plan, MistakesAreUsageErrorsThatNameTheField) {
   const std::pair<const char*, std::function<void(recipe::Recipe&)>> mistakes[] = {
       {"train.batch_sequences", [](recipe::Recipe& r) { r.train.batch_sequences = 22; }},
@@ -201,7 +309,8 @@ TEST(Plan, MistakesAreUsageErrorsThatNameTheField) {
       {"zero_stage", [](recipe::Recipe& r) { r.parallel.zero_stage = 0, r.parallel.dp_shard = 2; }},
       {"zero_stage", [](recipe::Recipe& r) { r.parallel.zero_stage = 3, r.parallel.dp_replicate = 4; }},
       {"train.precision", [](recipe::Recipe& r) { r.train.precision = "fp8"; }},
-      {"cluster.device", [](recipe::Recipe& r) { r.cluster.device = "h100-sxm-80gb"; }},
+      {"cluster.device", [](recipe::Recipe& r) { r.cluster.device = "mi300x"; }},
+      {"h100", [](recipe::Recipe& r) { r.cluster.device = "h1000"; }},
       {"parallel.recompute", [](recipe::Recipe& r) { r.parallel.recompute = "selective"; }},
       {"cluster.nodes", [](recipe::Recipe& r) { r.cluster.nodes = int64_t{1} << 40; }},
       {"cluster.nodes", [](recipe::Recipe& r) { r.cluster.nodes = 0; }},

@@ -6,6 +6,7 @@
 #include "pricing/operator_time.h"
 #include "pricing/overlap.h"
 #include "pricing/pipeline_rank.h"
+#include "pricing/price_memory.h"
 #include "tests/unit/pricing/time_job.h"
 
 namespace trainctl::pricing {
@@ -155,6 +156,64 @@ TEST(DataParallelTime, ReplicasOfShardsReduceWhatWasScattered) {
               Collect(w, Collective::kReduceScatter, bytes, {8, 8}) +
                   Collect(w, Collective::kAllReduce, bytes / 8, {2, 1}),
               1e-9);
+}
+
+// DeepSpeed's runtime/zero/stage_1_and_2.py reduces partitioned gradients in every micro-batch, and without
+// overlap nothing of that hides; parameters are gathered once.
+TEST(DataParallelTime, ShardedGradientsAreScatteredInEveryMicroBatch) {
+  for (const char* framework : {"megatron-deepspeed", "trainctl"}) {
+    Workload w = Replicated(framework, 16, 2);
+    const DataParallelTimes one = TimeDataParallel(w, PassTimes{}, true);
+    w.global_batch = 64;
+    EXPECT_NEAR(TimeDataParallel(w, PassTimes{}, true).total(), one.total() + 3 * one.reduce_seconds, 1e-9);
+    w.degrees.zero_stage = 1;
+    EXPECT_NEAR(TimeDataParallel(w, PassTimes{}, true).total(), one.total(), 1e-9);
+  }
+  // Beside the backwards the last bucket of each is exposed, of four micro-batches that of four.
+  Workload w = Replicated("trainctl", 16, 2);
+  w.global_batch = 64;
+  const DataParallelTimes hidden = TimeDataParallel(w, Endless(), false);
+  EXPECT_NEAR(hidden.spread_seconds, 3 * hidden.exposed_reduce_seconds, 1e-9);
+  EXPECT_NEAR(hidden.exposed_reduce_seconds / hidden.reduce_seconds, 40e6 / ParametersOfRank(w, 0).all(),
+              1e-9);
+}
+
+// torch.distributed.pipelining adds gradients up whole and scatters them when all passes are over.
+TEST(DataParallelTime, APipelineOfPyTorchScattersOnce) {
+  Workload w = Replicated("torchtitan", 8, 2);
+  w.degrees.pp = 4;
+  w.global_batch = 8 * 16;
+  const RankParameters own = ParametersOfRank(w, 0);
+  const double scatter = 8 * Collect(w, Collective::kReduceScatter, own.layers / 8 * 4, {8, 8}) +
+                         Collect(w, Collective::kReduceScatter, own.tables / 2 * 4, {8, 8});
+  // Copied in as fp32: 2 + 4 bytes.
+  const DataParallelTimes times = TimeDataParallel(w, Endless(), false);
+  EXPECT_NEAR(times.exposed_reduce_seconds, scatter + own.all() * 6 / BytesPerSecond(*w.device), 1e-9);
+  Workload longer = w;
+  longer.global_batch *= 4;
+  EXPECT_NEAR(TimeDataParallel(longer, Endless(), false).total(), times.total(), 1e-9);
+  // And so they are kept.
+  EXPECT_NEAR(PriceMemoryOfRank(w, 0).At(MemoryMoment::kEnd).gradients, own.all() * 4, 1);
+  w.degrees.pp = 1;
+  EXPECT_NEAR(PriceMemoryOfRank(w, 0).At(MemoryMoment::kEnd).gradients, ParametersOfRank(w, 0).all() / 8 * 4,
+              1);
+}
+
+// What a rank casts and copies to be gathered is its part: of dense weights a sixteenth here, of the experts,
+// of which 8 ranks have different ones, a half.
+TEST(DataParallelTime, APartOfTheExpertsIsSharedByFewerRanks) {
+  Workload w = Replicated("torchtitan", 16, 3);
+  w.model.experts = Experts{.count = 64, .top_k = 4, .ffn = 1024};
+  w.degrees.ep = 8;
+  const RankParameters own = ParametersOfRank(w, 0);
+  FrameworkProfile no_copies = *w.framework;
+  no_copies.copies_gathered_blocks = false;
+  Workload without = w;
+  without.framework = &no_copies;
+  const double copies = own.all() * (2 + 2) + (own.dense() / 16 + own.experts / 2) * (4 + 2 + 2 + 2);
+  EXPECT_NEAR(
+      TimeDataParallel(w, Endless(), false).total() - TimeDataParallel(without, Endless(), false).total(),
+      2 * copies / BytesPerSecond(*w.device), 1e-9);
 }
 
 TEST(DataParallelTime, TiedTablesAreSummedAcrossThePipeline) {

@@ -126,6 +126,17 @@ TEST(OperatorFacts, BlackwellAtItsLimitIsAsFastAsItsPower) {
   EXPECT_NEAR(over_b200("gb200-186gb", Precision::kBf16), 1.2, 0.03);
 }
 
+// Where the power limit is far off, what is left is 0.95 of the best product, of FP4 as of the others; and at
+// the limit FP4 does four times what bf16 does.
+TEST(OperatorFacts, ALimitThatIsFarOffTakesNothingFromFp4) {
+  cluster::Device device = Device("gb300-288gb");
+  const double bf16 = SustainedFlops(device, Precision::kBf16);
+  EXPECT_NEAR(SustainedFlops(device, Precision::kNvfp4) / 0.97, 4 * bf16, 1e-3 * bf16);
+  device.watts.value = 1e6;
+  const double best = device.measured_half_flops.value / device.half_flops.value * device.fp4_flops.value;
+  EXPECT_NEAR(SustainedFlops(device, Precision::kNvfp4), 0.95 * 0.97 * best, 1e-6 * best);
+}
+
 // 0.95 of 794.5 TFLOP/s at 700 W are 1.078 TFLOP for a joule: 539 TFLOP/s at 500 W and 431 at 400 (H100 NVL,
 // whose units could do more). A100 is not at its limit: PCIe cards of 300 W reach 252.9 of SXM's 271.2.
 TEST(OperatorFacts, HopperWithLessPowerIsAsMuchSlower) {

@@ -29,8 +29,13 @@ TEST(GradientAddition, IsNoneWhereTheProductAddsOrGradientsAreScattered) {
   EXPECT_EQ(GradientAdditionSeconds(SmallJob("megatron-core"), 1e9), 0);
   Workload w = SmallJob("torchtitan");
   EXPECT_GT(GradientAdditionSeconds(w, 1e9), 0);
-  w.degrees.zero_stage = 3;
-  EXPECT_EQ(GradientAdditionSeconds(w, 1e9), 0);
+  for (const int stage : {2, 3}) {
+    w.degrees.zero_stage = stage;
+    EXPECT_EQ(GradientAdditionSeconds(w, 1e9), 0);
+  }
+  // Under a pipeline they are added up before they are scattered.
+  w.degrees.pp = 4;
+  EXPECT_GT(GradientAdditionSeconds(w, 1e9), 0);
   w = SmallJob("internevo");
   w.frozen = true;
   EXPECT_EQ(GradientAdditionSeconds(w, 1e9), 0);

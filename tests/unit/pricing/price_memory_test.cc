@@ -8,6 +8,7 @@
 #include "pricing/device_memory.h"
 #include "pricing/framework.h"
 #include "pricing/layer_work.h"
+#include "pricing/pipeline_rank.h"
 #include "pricing/recipes.h"
 
 namespace trainctl::pricing {
@@ -154,6 +155,59 @@ TEST(PriceMemory, HalfMomentsAreUnpackedForTheUpdate) {
   EXPECT_DOUBLE_EQ(PriceMemory(w).At(MemoryMoment::kStep).work, updated * 4);
 }
 
+// Llama 3 70B in FP8 on 32 H100, tp 8 x pp 4, counted by hand. Of a layer 8192 (8192 + 2 x 1024) + 8192^2 +
+// 3 x 8192 x 28672 = 855,638,016 weights; of the last stage 20 / 8 of that, 2,139,095,040, 2 x 20 norms of
+// 8192, and an eighth of 129,024 x 8192 of the output matrix with its last norm. Weights are there in FP8 and
+// transposed (2 bytes), gradients in bf16 (2), master copy and moments (12); for the update all gradients in
+// fp32 (4) and all master weights in bf16 (2); of the rest the same but weights in bf16 and no cast. That is
+// 49.7e9 bytes; Megatron-Bridge measured 50.2 (skills/nemo-mbridge-perf-memory-tuning/SKILL.md@067f987:187).
+TEST(PriceMemory, MasterWeightsPassThroughBf16OnTheirWayToFp8) {
+  Workload w;
+  w.model = {.layers = 80,
+             .hidden = 8192,
+             .ffn = 28672,
+             .heads = 64,
+             .kv_heads = 8,
+             .head_dim = 128,
+             .vocab = 128256};
+  w.seq_len = 4096;
+  w.global_batch = 32;
+  w.framework = FindFramework("megatron-bridge");
+  w.device = cluster::FindDevice("H100-80GB")->device;
+  w.node = &cluster::DefaultNodeFor(*w.device);
+  w.precision = Precision::kFp8;
+  w.weights_in_fp8 = w.transposed_weights = true;
+  w.degrees = {.tp = 8, .pp = 4, .virtual_stages = 5, .zero_stage = 1};
+  const double matrices = 2'139'095'040, table = 129'024.0 * 8192 / 8;
+  const double step = matrices * (2 + 2 + 12 + 4 + 2) + table * (2 + 2 + 12 + 4);
+  // Norms, which the product's weights are not cast with, are a fifth of a thousandth.
+  EXPECT_NEAR(PriceMemory(w).first_step_bytes / step, 1, 5e-4);
+  EXPECT_NEAR(step, 49.7e9, 0.05e9);
+  // With a device whose products read both ways there is no second copy.
+  w.transposed_weights = false;
+  EXPECT_NEAR(PriceMemory(w).first_step_bytes / (step - matrices), 1, 5e-4);
+  // Two replicas: the update is of half of it.
+  w.degrees.dp = w.degrees.shard_group = 2;
+  const double half = matrices * (1 + 2 + 9) + table * (2 + 2 + 8);
+  EXPECT_NEAR(PriceMemory(w).first_step_bytes / half, 1, 5e-4);
+}
+
+// Moments come to be in the first update: passes of the first step find 8 bytes less of each parameter. One
+// device with so much kept that passes are the peak with and without.
+TEST(PriceMemory, TheFirstStepsPassesHaveNoMoments) {
+  Workload w = Mixture();
+  w.seq_len = 65536;
+  const MemoryPrice price = PriceMemory(w);
+  EXPECT_EQ(price.Of(MemoryMetric::kFirstStep), price.first_step_bytes);
+  ASSERT_NE(price.moment, MemoryMoment::kStep);
+  const double updated = Part(price, MemoryPart::kOptimizer) / 12;
+  EXPECT_NEAR(price.allocated_bytes - price.first_step_bytes, updated * 8, 1);
+  w.half_moments = true;
+  w.optimizer_bytes = 6;
+  const MemoryPrice half = PriceMemory(w);
+  EXPECT_NEAR(half.allocated_bytes - half.first_step_bytes, updated * 4, 1);
+}
+
 // DeepSpeed's reduction before the step: of fp16 gradients one bucket of 500 million at a time, of those of
 // its bf16 optimizer a bf16 copy of all; both too large for what the passes freed.
 TEST(PriceMemory, GradientsAreCopiedToBeReduced) {
@@ -230,6 +284,22 @@ TEST(PriceMemory, RecomputedAndOffloadedLayersAreCounted) {
   EXPECT_NEAR(half.host_bytes, none / 2, 0.01 * none);
 }
 
+// ZeRO-2 keeps a shard, but a block's gradient is whole, in fp32, before it is scattered.
+TEST(PriceMemory, AGradientIsWholeBeforeItIsScattered) {
+  Workload w = Llama3b();
+  w.framework = FindFramework("trainctl");
+  w.degrees.dp = w.degrees.shard_group = 8;
+  w.global_batch = 8 * 16;
+  w.degrees.zero_stage = 1;
+  const MemoryPrice whole = PriceMemory(w);
+  w.degrees.zero_stage = 2;
+  const MemoryPrice sharded = PriceMemory(w);
+  const RankParameters own = ParametersOfRank(w, 0);
+  EXPECT_NEAR(sharded.At(MemoryMoment::kEnd).gradients, whole.At(MemoryMoment::kEnd).gradients / 8, 1);
+  EXPECT_NEAR(sharded.At(MemoryMoment::kBackward).work - whole.At(MemoryMoment::kBackward).work,
+              own.largest_layer * 4, 1);
+}
+
 TEST(PriceMemory, AnOptimizerOnTheHostIsThere) {
   Workload w = Llama3b();
   w.framework = FindFramework("megatron-core");
@@ -270,7 +340,11 @@ TEST(SavedBytes, EachModuleDropsWhatItFormsAgain) {
     return SavedBytes(WorkOfLayer(w, layer), w);
   };
   const double none = kept(0, 1);
-  EXPECT_DOUBLE_EQ(none - kept(kCoreAttention, 1), 0);  // a fused kernel keeps no scores
+  // Of a fused kernel the statistics of the softmax, four bytes a query and head: over Moonlight's 27 layers
+  // 3.5 MB, of which Megatron-Bridge measured 4
+  // (skills/nemo-mbridge-perf-activation-recompute/SKILL.md@067f987, 36.618 and 36.614 GB). The output stays:
+  // it is what the projection keeps.
+  EXPECT_DOUBLE_EQ(none - kept(kCoreAttention, 1), tokens * 8 * 4);
   EXPECT_DOUBLE_EQ(none - kept(kExpertActivation, 1), routed * 1408 * 2);
   EXPECT_DOUBLE_EQ(none - kept(kLatentUp, 1), tokens * 8 * (192 + 192 + 128) * 2);
   EXPECT_DOUBLE_EQ(none - kept(kSharedExperts, 1), tokens * 2816 / 2 * 3 * 2);
@@ -278,6 +352,17 @@ TEST(SavedBytes, EachModuleDropsWhatItFormsAgain) {
   EXPECT_DOUBLE_EQ(none - kept(kLayerNorms, 1), 2 * tokens / 2 * 2048 * 2);
   EXPECT_DOUBLE_EQ(none - kept(kPlainMlp, 1), 0);  // a layer of experts has none
   EXPECT_DOUBLE_EQ(kept(0, 0) - kept(kPlainMlp, 0), tokens * 11264 / 2 * 3 * 2);
+}
+
+// In low precision the projection keeps a copy of its own, so that the output of attention goes too.
+TEST(SavedBytes, ACheckpointAroundAttentionDropsAnOutputThatNobodyElseKeeps) {
+  Workload w = Mixture();
+  w.recompute = RecomputeKind::kSelective;
+  w.precision = Precision::kFp8;
+  w.recompute_modules = 0;
+  const double all = SavedBytes(WorkOfLayer(w, 1), w);
+  w.recompute_modules = kCoreAttention;
+  EXPECT_DOUBLE_EQ(all - SavedBytes(WorkOfLayer(w, 1), w), 4096.0 * 8 * (128 * 2 + 4));
 }
 
 // Where the norm is part of the product behind it there is nothing to recompute.
@@ -332,6 +417,9 @@ TEST(Recipes, TheFirstThatFitsCounts) {
   EXPECT_EQ(FindRecipe("Qwen3 30B-A3B", "h100-sxm-80gb", "bf16", false, 0), nullptr);
   EXPECT_EQ(FindRecipe("Llama3 70B", "gb200-186gb", "fp8", false, 0), nullptr);
   EXPECT_EQ(FindRecipe("Llama3 70B", "gb200-186gb", "fp8", true, 0)->offloaded_layers, 40);
+  // Fine-tuning is another recipe than training.
+  EXPECT_TRUE(FindRecipe("Llama3 70B SFT", "h100-sxm-80gb", "fp8", false, 0)->memory_of_first_step);
+  EXPECT_EQ(FindRecipe("Llama3 70B", "h100-sxm-80gb", "fp8", false, 0), nullptr);
   // From 26.06 on the recipe of MXFP8 recomputes nothing.
   EXPECT_EQ(FindRecipe("DeepSeek-V3 671B-A37B", "gb300-279gb", "mxfp8", false, 260401)->modules,
             uint32_t{kLatentUp});

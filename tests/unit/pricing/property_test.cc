@@ -5,6 +5,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "pricing/data_parallel_time.h"
+#include "pricing/pipeline_rank.h"
 #include "pricing/price_memory.h"
 #include "pricing/price_time.h"
 #include "tests/unit/pricing/random_workload.h"
@@ -158,9 +160,10 @@ TEST(Properties, DoublingDataParallelismAtTheSameBatchNeverRaisesActivations) {
           return absl::StrCat("activations ", before.parts[activations], " become ",
                               after.parts[activations]);
       }
-      // ZeRO-3 over more than one rank needs room for gathered blocks, which one rank alone does not; the
-      // gradients of a single micro-batch come to be beside the loss.
-      const bool begins_to_gather = w.degrees.zero_stage == 3 && w.degrees.shard_group == 1;
+      // ZeRO-2 and 3 over more than one rank need room for a block's gradient before it is scattered, and for
+      // gathered blocks, which one rank alone does not; the gradients of a single micro-batch come to be
+      // beside the loss.
+      const bool begins_to_gather = w.degrees.zero_stage >= 2 && w.degrees.shard_group == 1;
       const bool single = doubled.num_micro_batches() == 1;
       if (!begins_to_gather && !single && after.allocated_bytes > before.allocated_bytes * (1 + kRounding))
         return absl::StrCat("tensors ", before.allocated_bytes, " become ", after.allocated_bytes);
@@ -168,6 +171,38 @@ TEST(Properties, DoublingDataParallelismAtTheSameBatchNeverRaisesActivations) {
     return "";
   });
   EXPECT_GT(compared, kJobs / 4);
+}
+
+// Whoever shards gradients pays for accumulation: each micro-batch's are exchanged, or all of them are kept
+// whole until the last. Here nothing hides an exchange.
+TEST(Properties, ShardedGradientsCostExchangesOrMemoryWhenTheyAreAddedUp) {
+  int exchanged = 0, kept = 0;
+  ForRandomJobs(9, kJobs, [&](Workload w) -> std::string {
+    if (w.degrees.zero_stage < 2 || w.degrees.dp * w.degrees.cp == 1 || w.num_micro_batches() == 1) return "";
+    // Expert ranks may be as many as all ranks, which leaves one owner of each.
+    if (w.degrees.shard_group == 1 || w.degrees.ep > 1) return "";
+    Workload one = w;
+    one.degrees.pp = one.degrees.virtual_stages = 1;
+    one.pipeline = std::nullopt;
+    one.global_batch = w.micro_batch * w.degrees.dp;
+    Workload more = w;
+    if (w.degrees.pp == 1) more = one, more.global_batch *= w.num_micro_batches();
+    const RankParameters own = ParametersOfRank(more, 0);
+    const double gradients = PriceMemoryOfRank(more, 0).At(MemoryMoment::kEnd).gradients;
+    const bool whole = gradients > 0.99 * own.all() * more.GradientBytes();
+    Workload first = more;
+    first.global_batch = w.micro_batch * w.degrees.dp;
+    // Of all passes but the first, reducing what one rank has at a rate that no link here reaches.
+    const double least = static_cast<double>(more.num_micro_batches() - 1) * own.all() *
+                         more.ExchangedGradientBytes() / 2 / 1e12;
+    const double grows = TimeDataParallel(more, PassTimes{}, true).total() -
+                         TimeDataParallel(first, PassTimes{}, true).total();
+    whole ? ++kept : ++exchanged;
+    if (!whole && grows < least) return absl::StrCat("sharded gradients, exchanges grow by ", grows);
+    return "";
+  });
+  EXPECT_GT(exchanged, kJobs / 10);
+  EXPECT_GT(kept, 20);
 }
 
 // (p - 1) of a stage's micro-batch, over v when each rank has v stages (arXiv 2104.04473, section 2.2), where

@@ -90,6 +90,14 @@ TEST(ApplyNotes, LowPrecisionKeepsItsWeightsInIt) {
     Apply({.model = model}, w);
     return w.weights_in_fp8;
   };
+  const auto transposed = [](const char* device, const char* model) {
+    Workload w = Of("megatron-bridge", device);
+    w.precision = Precision::kFp8;
+    Apply({.model = model}, w);
+    return w.transposed_weights;
+  };
+  EXPECT_TRUE(transposed("H100-80GB", "Llama3 70B"));  // FP8 products of Hopper read operands one way
+  EXPECT_FALSE(transposed("GB200", "Llama3 70B"));
   EXPECT_TRUE(in_fp8("GB200", "DeepSeek-V3", Precision::kFp8));
   EXPECT_FALSE(in_fp8("GB200", "DeepSeek-V3", Precision::kMxfp8));  // two copies, as much as bf16
   EXPECT_FALSE(in_fp8("H100-80GB", "DeepSeek-V3", Precision::kFp8));

@@ -52,6 +52,30 @@ TEST(PublishedRuns, TorchtitanCompilesWhenItIsAskedTo) {
   EXPECT_EQ(Priced({{"gpu_type", "A100-80GB"}, {"source", "x/y@1:z.md"}}).node->name, "dgx-a100");
 }
 
+// The log of those days had the memory of the first iteration alone.
+TEST(PublishedRuns, AFigureMayBeOfTheFirstStepAlone) {
+  const std::map<std::string, std::string> row = {
+      {"source", "NVIDIA-NeMo/Megatron-Bridge@067f987df:skills/x.md#L185"},
+      {"model", "Llama3 70B SFT"},
+      {"dp_shard", ""},
+      {"precision", "fp8"},
+      {"activation_recompute", ""},
+      {"peak_mem_gib", "50.2"},
+      {"notes", ""}};
+  const PublishedRun run = Read(row);
+  ASSERT_TRUE(run.workload.has_value()) << run.reason;
+  EXPECT_EQ(run.metric, MemoryMetric::kFirstStep);
+  EXPECT_TRUE(CountsTensors(run.metric));
+  EXPECT_THAT(run.reason, HasSubstr("measured after the first step"));
+  EXPECT_EQ(run.workload->recompute_modules, uint32_t{kCoreAttention});
+  std::map<std::string, std::string> other = row;
+  other["model"] = "Llama3 70B";
+  EXPECT_EQ(Read(other).metric, MemoryMetric::kAllocated);
+  other = row;
+  other["notes"] = "max reserved";
+  EXPECT_EQ(Read(other).metric, MemoryMetric::kReserved);
+}
+
 TEST(PublishedRuns, WhatIsMissingIsFilledInOrSaid) {
   EXPECT_THAT(Read({{"ffn", ""}}).reason, HasSubstr("ffn = 11008"));
   EXPECT_THAT(Read({{"activation_recompute", ""}}).reason, HasSubstr("recompute = selective (torchtitan)"));

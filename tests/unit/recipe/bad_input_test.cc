@@ -114,12 +114,6 @@ const Case kCases[] = {
      "r.toml:11:1: train.gradient_dtype = \"bf16\": this version accumulates and reduces gradients in fp32"},
     {"SelectiveRecompute", "[parallel]\nrecompute = 'selective'\n",
      "r.toml:12:1: parallel.recompute = \"selective\": this version knows \"none\" and \"full\""},
-    {"Gpu", "[cluster]\ndevice = 'cuda'\n",
-     "r.toml:12:1: cluster.device = \"cuda\": this build computes on \"cpu\" only; the CUDA plugin is not "
-     "part of it"},
-    {"CatalogueGpu", "[cluster]\ndevice = 'h100-sxm-80gb'\n",
-     "r.toml:12:1: cluster.device = \"h100-sxm-80gb\": this build computes on \"cpu\" only; the CUDA plugin "
-     "is not part of it"},
     {"Slurm", "[launch]\nbackend = 'slurm'\n",
      "r.toml:12:1: launch.backend = \"slurm\": this version starts workers on this machine only"},
     {"TracesBeyondTheRun", "[metrics]\ntrace_steps = [10, 999_999_999]\n",

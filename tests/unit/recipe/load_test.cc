@@ -265,11 +265,10 @@ TEST(LoadRecipe, PlanningForAnAcceleratorTakesWhatTheTrainerDoesNotRun) {
 
 TEST(LoadRecipe, TheTrainerRefusesWhatIsForPlanning) {
   const std::string error = ErrorOf(kForPlanning);
-  for (const char* word :
-       {"model.preset = \"mixtral-8x7b\" is not known", "the data is missing",
-        "parallel.tp = 4: this version does not", "parallel.schedule = \"zbv\"", "parallel.offload",
-        "parallel.sequence_parallel", "parallel.stage_layers", "train.precision = \"fp8\"",
-        "cluster.device = \"h100\"", "the length of the run is missing"}) {
+  for (const char* word : {"model.preset = \"mixtral-8x7b\" is not known", "the data is missing",
+                           "parallel.tp = 4: this version does not", "parallel.schedule = \"zbv\"",
+                           "parallel.offload", "parallel.sequence_parallel", "parallel.stage_layers",
+                           "train.precision = \"fp8\"", "the length of the run is missing"}) {
     EXPECT_THAT(error, HasSubstr(word));
   }
 }
@@ -282,6 +281,51 @@ TEST(LoadRecipe, PlanningForACpuIsLoadingForTraining) {
   const absl::StatusOr<LoadedRecipe> minimal = LoadForPlanning(kMinimal);
   ASSERT_TRUE(minimal.ok()) << minimal.status();
   EXPECT_EQ(minimal->purpose, Purpose::kTrain);
+}
+
+TEST(LoadRecipe, AutoIsTheDeviceOfThisMachine) {
+  FakeWorld world;
+  Access access = world.access();
+  const auto load = [&](const std::string& text, const std::vector<std::string>& sets,
+                        Purpose purpose = Purpose::kPlan) {
+    return LoadRecipeText(text, "r.toml", sets, access, purpose);
+  };
+  const std::string gpu = "[cluster]\ndevice = \"auto\"\n";
+  // Nobody to ask: a CPU, whose plan is for the trainer.
+  absl::StatusOr<LoadedRecipe> loaded = load(kMinimal + gpu, {});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->recipe.cluster.device, "cpu");
+  EXPECT_EQ(loaded->purpose, Purpose::kTrain);
+
+  access.find_device = [] { return FoundDevice{"a100-sxm-40gb", 4, int64_t{39} << 30, "four of them"}; };
+  loaded = load(kMinimal + gpu, {});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->purpose, Purpose::kPlan);
+  EXPECT_EQ(loaded->recipe.cluster.device, "a100-sxm-40gb");
+  EXPECT_EQ(loaded->recipe.cluster.devices_per_node, 4);
+  EXPECT_EQ(loaded->recipe.cluster.memory_bytes, int64_t{39} << 30);
+  EXPECT_EQ(loaded->notes.at(0), "cluster.device = auto: four of them");
+  EXPECT_EQ(loaded->origin.at("cluster.device"), "r.toml:12:1");
+  EXPECT_EQ(loaded->origin.at("cluster.devices_per_node"), "cluster.device = \"auto\"");
+  EXPECT_EQ(loaded->stated.count("cluster.devices_per_node"), 1U);
+  // What is stated stays, wherever it is.
+  loaded = load("[cluster]\ndevices_per_node = 2\n", {"cluster.device=auto", "model.preset=toy-1m"});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->recipe.cluster.devices_per_node, 2);
+  EXPECT_EQ(loaded->recipe.cluster.device, "a100-sxm-40gb");
+  // A later layer that names one does not ask.
+  loaded = load(kMinimal + gpu, {"cluster.device=cpu"});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->recipe.cluster.devices_per_node, 1);
+  EXPECT_TRUE(loaded->notes.empty());
+  // A run trains on it.
+  loaded = load(kMinimal + gpu, {}, Purpose::kTrain);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->recipe.cluster.device, "a100-sxm-40gb");
+
+  access.find_device = []() -> absl::StatusOr<FoundDevice> { return UsageError("an unknown one"); };
+  EXPECT_THAT(std::string(load(kMinimal + gpu, {}).status().message()),
+              HasSubstr("r.toml:12:1: cluster.device = \"auto\": an unknown one"));
 }
 
 TEST(LoadRecipe, WhatPlanningReadsIsStillCheckedForItself) {

@@ -223,6 +223,29 @@ TEST_F(CoordinatorTest, AnExitThatOvertakesTheDeathItFollowsFromYields) {
   EXPECT_EQ(last_.notices[0].failure.rank, 1);
 }
 
+// The words of rank 0 are lost; its exit code says that it only followed.
+TEST_F(CoordinatorTest, AnExitThatTellsOfAPeerWaitsForTheCause) {
+  Start(3);
+  Exited follower{Name(0), false, false, "exited with code 4"};
+  follower.echo = true;
+  Give(follower);
+  EXPECT_THAT(Pass(absl::Seconds(1), {1, 2}), IsEmpty());
+  Give(ReportFailure{Id(2), 8, {2, 5, "", "index out of range", false}});
+  const std::vector<Notice> notices = Pass(absl::Seconds(0.5), {1, 2});
+  ASSERT_THAT(notices, SizeIs(1));
+  EXPECT_EQ(notices[0].failure.rank, 2);
+}
+
+TEST_F(CoordinatorTest, AnExitThatTellsOfAPeerIsNamedWhenNobodyElseFails) {
+  Start(2);
+  Exited follower{Name(0), false, false, "exited with code 4"};
+  follower.echo = true;
+  Give(follower);
+  const std::vector<Notice> notices = Pass(absl::Seconds(3.2), {1});
+  ASSERT_THAT(notices, SizeIs(1));
+  EXPECT_EQ(notices[0].failure.rank, 0);
+}
+
 TEST_F(CoordinatorTest, WordsThatArriveAfterTheExitStillCount) {
   Start(3);
   Give(Exited{Name(1), false, false, "exited with code 4"});

@@ -221,9 +221,6 @@ TEST_F(RpcTest, ProgressArrives) {
 TEST_F(RpcTest, DirectivesArrive) {
   Start(2);
   EXPECT_EQ(clients_[0]->control().Poll().kind, DirectiveKind::kNone);
-  service_->Submit(rendezvous::SaveRequest{});
-  EXPECT_EQ(AwaitDirective(0).kind, DirectiveKind::kSaveNow);
-  EXPECT_EQ(clients_[0]->control().Poll().kind, DirectiveKind::kNone) << "one save for one request";
   ASSERT_TRUE(StopJob(options_.socket_path, options_.token_path, false, "somebody").ok());
   EXPECT_EQ(AwaitNotice(Notice::Kind::kStopRequested).reason, "somebody");
   EXPECT_EQ(AwaitDirective(0).kind, DirectiveKind::kStopAfterSave);

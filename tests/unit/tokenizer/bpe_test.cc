@@ -78,6 +78,13 @@ TEST(Bpe, UnknownCharactersFallBackToBytesOrAreOneUnknownOrEach) {
               testing::HasSubstr("t.json: model.unk_token '<none>' is not in model.vocab"));
 }
 
+TEST(Bpe, WhatIsLeftOutDoesNotKeepItsNeighboursApart) {
+  const std::string mark = "\xE2\x96\x81";
+  const auto model = BpeModel::Create({"a", mark, mark + mark}, {{mark, mark}}, {}, "t");
+  ASSERT_TRUE(model.ok());
+  EXPECT_THAT(Encode(**model, mark + "x" + mark), ElementsAre(2));
+}
+
 TEST(Bpe, AllBytesHaveACharacterAndBack) {
   std::set<uint32_t> characters;
   for (int byte = 0; byte < 256; ++byte) characters.insert(ByteCharacter(static_cast<uint8_t>(byte)));

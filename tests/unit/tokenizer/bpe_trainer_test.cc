@@ -120,6 +120,12 @@ TEST(BpeTrainer, WhatCannotBeIsRefused) {
   TrainOptions options = Options(300);
   options.special_tokens = {"<s>", "<s>"};
   EXPECT_THAT(TrainBpe(words, options).status().message(), HasSubstr("'<s>' is given twice"));
+  options.special_tokens = {"\u00E9"};
+  EXPECT_THAT(TrainBpe(words, options).status().message(),
+              HasSubstr("'\u00E9' is how a tokenizer.json spells the byte 0xE9"));
+  options = Options(300);
+  options.min_frequency = -5;
+  EXPECT_THAT(TrainBpe(words, options).status().message(), HasSubstr("stand in a text -5 times"));
   EXPECT_EQ(TrainBpe(words, Options(300))->tokens.size(), 257U);  // no pair is there twice
 }
 

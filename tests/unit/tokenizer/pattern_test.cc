@@ -39,17 +39,64 @@ TEST(Pattern, ClassesAreThoseOfOniguruma) {
               ElementsAre("-\n\u180E", "+\u3000"));
   EXPECT_THAT(PiecesOf(*Pattern::Compile(R"(\p{Han})", "p"), "\u3001\u4E00"),
               ElementsAre("-\u3001", "+\u4E00"));
-  EXPECT_THAT(PiecesOf(*Pattern::Compile(R"(\w+)", "p"), "a\u0301\u203F\u00B2"),
-              ElementsAre("+a\u0301\u203F", "-\u00B2"));
+  // Superscripts and fractions of Latin-1 are word characters outside of a class alone.
+  EXPECT_THAT(PiecesOf(*Pattern::Compile(R"(\w+)", "p"), "a\u0301\u203F\u00B2\u00BE\u2074"),
+              ElementsAre("+a\u0301\u203F\u00B2\u00BE", "-\u2074"));
+  EXPECT_THAT(PiecesOf(*Pattern::Compile(R"(\W+)", "p"), "\u00BE\u00B4\u2074"),
+              ElementsAre("-\u00BE", "+\u00B4\u2074"));
+  EXPECT_THAT(PiecesOf(*Pattern::Compile(R"([\w]+)", "p"), "a\u00B2"), ElementsAre("+a", "-\u00B2"));
   EXPECT_THAT(PiecesOf(*Pattern::Compile(R"([\u4e00-\x{9fa5}\v]+)", "p"), "\x0B\u4E00\n"),
               ElementsAre("+\x0B\u4E00", "-\n"));
   EXPECT_THAT(PiecesOf(*Pattern::Compile("^b$", "p"), "a\nb\nc"), ElementsAre("-a\n", "+b", "-\nc"));
 }
 
-TEST(Pattern, WhatIsReadDifferentlyIsRefusedWithItsPlace) {
+// Oniguruma takes "ss" for U+00DF where case does not matter, and more of the kind.
+TEST(Pattern, WithoutCaseOnlyWhatBothReadAlikeIsTaken) {
+  EXPECT_THAT(PiecesOf(*Pattern::Compile("(?i:'ll|[st]+)st", "p"), "'LLst \u017FSTst"),
+              ElementsAre("+'LLst", "- ", "+\u017FSTst"));
+  EXPECT_THAT(PiecesOf(*Pattern::Compile(R"((?:(?i:[\s\d]a)st\p{L})+[\p{L}])", "p"), " Asta"),
+              ElementsAre("- Asta"));
   for (const char* pattern :
-       {R"(\h)", R"(\b)", R"(\K)", "(a)", "(?m:a)", "(?<n>a)", "[a[b]]", "[a&&b]", "a{2}+", "a{,2}", "a{",
-        "[", R"(\)", "(", R"(\p{No_Such})", R"(\x{110000})", "", R"(\pL)", "[]a]"}) {
+       {"(?i:ss)", "(?i:xSt)", "(?i:a(?:ff))", "(?i:fi|a)", "(?i:fL)", R"((?i:[\p{L}]))", R"((?i:[^\p{L}a]))",
+        R"((?i:\p{Lu}))", R"((?i:[\w]))", R"((?i:[\S]))", R"((?i:[^\D]))", "(?i:\u00E9)", R"((?i:\u00e9))",
+        R"((?i:[a\x{17f}]))"}) {
+    const auto compiled = Pattern::Compile(pattern, "p");
+    ASSERT_FALSE(compiled.ok()) << pattern;
+    EXPECT_THAT(compiled.status().message(), HasSubstr("within (?i:...)")) << pattern;
+  }
+}
+
+TEST(Pattern, CapturingGroupsAreGroups) {
+  EXPECT_THAT(PiecesOf(*Pattern::Compile("((a)|b)+c", "p"), "xabac"), ElementsAre("-x", "+abac"));
+}
+
+TEST(Pattern, NothingMatchesInAnEmptyText) {
+  EXPECT_TRUE(PiecesOf(*Pattern::Compile("a*|$", "p"), "").empty());
+}
+
+TEST(Pattern, WhatIsReadDifferentlyIsRefusedWithItsPlace) {
+  for (const char* pattern : {R"(\h)",
+                              R"(\b)",
+                              R"(\K)",
+                              "(?m:a)",
+                              "(?<n>a)",
+                              "[a[b]]",
+                              "[a&&b]",
+                              "a{2}+",
+                              "a{,2}",
+                              "a{",
+                              "[",
+                              R"(\)",
+                              "(",
+                              "a)",
+                              "a{2}?",
+                              R"(\x80)",
+                              R"(\xff)",
+                              R"(\p{No_Such})",
+                              R"(\x{110000})",
+                              "",
+                              R"(\pL)",
+                              "[]a]"}) {
     const auto compiled = Pattern::Compile(pattern, "t.json: pre_tokenizer.pattern.Regex");
     ASSERT_FALSE(compiled.ok()) << pattern;
     EXPECT_EQ(ExitCodeFor(compiled.status()), ExitCode::kBadData);

@@ -5,9 +5,12 @@
 #include <gmock/gmock.h>
 
 #include <cstring>
+#include <set>
 
+#include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "tokenizer/chars_map.h"
+#include "tokenizer/model.h"
 
 namespace trainctl::tokenizer {
 namespace {
@@ -38,12 +41,20 @@ std::string Piece(absl::string_view text, float score, int type) {
 
 constexpr absl::string_view kMark = "\xE2\x96\x81";
 
-std::string Small(int model_type) {
-  return absl::StrCat(Piece("<unk>", 0, 2), Piece("<s>", 0, 3), Piece("</s>", 0, 3), Piece(kMark, -4, 1),
-                      Piece("a", -3, 1), Piece("b", -3.5F, 1), Piece("ab", -1, 1),
-                      Piece(absl::StrCat(kMark, "a"), -2, 1), Bytes(2, Varint(3, model_type)),
-                      Bytes(3, Varint(3, 1)));
+std::vector<std::string> Fields(int model_type) {
+  return {Piece("<unk>", 0, 2),
+          Piece("<s>", 0, 3),
+          Piece("</s>", 0, 3),
+          Piece(kMark, -4, 1),
+          Piece("a", -3, 1),
+          Piece("b", -3.5F, 1),
+          Piece("ab", -1, 1),
+          Piece(absl::StrCat(kMark, "a"), -2, 1),
+          Bytes(2, Varint(3, model_type)),
+          Bytes(3, Varint(3, 1))};
 }
+
+std::string Small(int model_type) { return absl::StrJoin(Fields(model_type), ""); }
 
 TEST(SentencePiece, EncodesByScoreOrByLikelihood) {
   for (const int model_type : {1, 2}) {
@@ -60,12 +71,40 @@ TEST(SentencePiece, EncodesByScoreOrByLikelihood) {
   }
 }
 
+// An unused piece is what it was made of; one character is made of nothing.
+TEST(SentencePiece, UnusedPiecesAreNotGiven) {
+  std::vector<std::string> fields = Fields(2);
+  fields[4] = Piece("a", -3, 5);
+  fields[6] = Piece("ab", -1, 5);
+  const auto tokenizer = Tokenizer::Parse(absl::StrJoin(fields, ""), "t.model");
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  std::vector<int32_t> ids;
+  ASSERT_TRUE((*tokenizer)->EncodeDocument("bab", &ids).ok());
+  EXPECT_THAT(ids, ElementsAre(3, 5, 0, 5));
+}
+
+TEST(SentencePiece, MorePiecesThanIdsAreRefused) {
+  std::string bytes = Small(2);
+  for (int64_t i = 0; i < kMaxVocab; ++i) bytes.append("\x0A\x00", 2);
+  const auto tokenizer = Tokenizer::Parse(bytes, "t.model");
+  EXPECT_EQ(ExitCodeFor(tokenizer.status()), ExitCode::kBadData);
+  EXPECT_THAT(tokenizer.status().message(), HasSubstr("t.model: more than 4194304 pieces"));
+}
+
 TEST(SentencePiece, FilesThatAreDamagedOrUnknownAreRefused) {
   const std::string good = Small(2);
-  for (size_t bytes = 0; bytes < good.size(); ++bytes) {
+  std::set<size_t> ends;  // of each field
+  size_t end = 0;
+  for (const std::string& field : Fields(2)) ends.insert(end += field.size());
+  for (size_t bytes = 0; bytes <= good.size(); ++bytes) {
     const auto tokenizer = Tokenizer::Parse(absl::string_view(good).substr(0, bytes), "t.model");
     // A file that ends between two fields of the message is one; any other is not.
-    EXPECT_TRUE(tokenizer.ok() || ExitCodeFor(tokenizer.status()) == ExitCode::kBadData) << bytes;
+    if (ends.count(bytes) > 0) {
+      EXPECT_TRUE(tokenizer.ok()) << bytes << ": " << tokenizer.status();
+    } else {
+      EXPECT_EQ(ExitCodeFor(tokenizer.status()), ExitCode::kBadData) << bytes;
+      EXPECT_THAT(tokenizer.status().message(), HasSubstr("nor the whole bytes of")) << bytes;
+    }
   }
   EXPECT_THAT(Tokenizer::Parse("", "t.model").status().message(),
               HasSubstr("t.model: neither a tokenizer.json nor"));

@@ -89,6 +89,11 @@ TEST(TokenizerJson, WhatIsNotKnownIsRefusedByItsField) {
        "t.json: added_tokens[0].id = 4, but '<s>' has the id 5 by its place in the file"},
       {"/added_tokens/0/content", R"("ab")",
        "t.json: added_tokens[0].id = 5, but 'ab' has the id 3 in model.vocab"},
+      {"/version", R"("2.0")", "t.json: version = '2.0' is not supported here"},
+      {"/version", "1", "t.json: version must be a string"},
+      {"/added_tokens/2",
+       R"({"id": 5, "content": "<s>", "normalized": false, "special": true, "rstrip": true})",
+       "t.json: added_tokens[2] has '<s>' again"},
       {"/added_tokens/0/special", "1", "t.json: added_tokens[0].special must be true or false"},
   };
   for (const Case& c : cases) {
@@ -101,6 +106,68 @@ TEST(TokenizerJson, WhatIsNotKnownIsRefusedByItsField) {
   }
   EXPECT_THAT(ParseTokenizerJson("{\"a\": ", "t.json").status().message(), HasSubstr("t.json:1:"));
   EXPECT_THAT(ParseTokenizerJson("[]", "t.json").status().message(), HasSubstr("t.json: "));
+}
+
+TEST(TokenizerJson, TheSameAddedTokenTwiceIsOne) {
+  Json file = Small();
+  file["added_tokens"].push_back(file["added_tokens"][0]);
+  const auto tokenizer = Parse(file);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  EXPECT_EQ((*tokenizer)->vocab_size(), 7);
+  EXPECT_THAT((*tokenizer)->special_ids(), ElementsAre(5, 6));
+}
+
+std::vector<int32_t> IdsOf(const Tokenizer& tokenizer, absl::string_view text) {
+  std::vector<int32_t> ids;
+  EXPECT_TRUE(tokenizer.Encode(text, &ids).ok());
+  return ids;
+}
+
+// A joiner makes a word longer for added tokens (not for \w in a pattern).
+TEST(TokenizerJson, ATokenThatIsASingleWordDoesNotTouchAnother) {
+  Json file = Small();
+  file["added_tokens"][0]["single_word"] = true;
+  const auto tokenizer = Parse(file);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  EXPECT_THAT(IdsOf(**tokenizer, "<s>"), ElementsAre(5));
+  EXPECT_THAT(IdsOf(**tokenizer, "<s>\u00B2"), ElementsAre(5));
+  for (const char* neighbour : {"a", "_", "\u0301", "\u200C", "\u200D"}) {
+    const std::vector<int32_t> ids = IdsOf(**tokenizer, absl::StrCat("<s>", neighbour));
+    EXPECT_EQ(std::count(ids.begin(), ids.end(), 5), 0) << neighbour;
+  }
+}
+
+// </s> takes the spaces behind it, so the token of a space that takes spaces before it finds none left.
+TEST(TokenizerJson, WhiteSpaceThatIsTakenIsNotTakenAgain) {
+  Json file = Small();
+  file["added_tokens"].push_back(
+      {{"id", 7}, {"content", " "}, {"normalized", false}, {"special", false}, {"lstrip", true}});
+  const auto tokenizer = Parse(file);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  EXPECT_THAT(IdsOf(**tokenizer, "</s>  a"), ElementsAre(6, 0));
+  EXPECT_THAT(IdsOf(**tokenizer, "a  a"), ElementsAre(0, 7, 7, 0));
+}
+
+TEST(TokenizerJson, AMarkAtTheBeginningNeedsToKnowTheBeginning) {
+  Json file = Small();
+  file["pre_tokenizer"] = {{"type", "Metaspace"}, {"replacement", "_"}, {"prepend_scheme", "first"}};
+  for (const char* normalizer : {R"({"type": "Strip", "strip_left": true, "strip_right": false})",
+                                 R"({"type": "Sequence", "normalizers": [{"type": "NFC"},
+            {"type": "Replace", "pattern": {"String": " "}, "content": ""}]})"}) {
+    file["normalizer"] = Json::parse(normalizer);
+    EXPECT_THAT(Parse(file).status().message(), HasSubstr("t.json: pre_tokenizer has a Metaspace with"));
+  }
+  file["normalizer"] = {{"type", "Strip"}, {"strip_left", false}, {"strip_right", true}};
+  EXPECT_TRUE(Parse(file).ok());
+  Json behind_split = file;
+  behind_split["pre_tokenizer"] = {{"type", "Sequence"}};
+  behind_split["pre_tokenizer"]["pretokenizers"] = Json::array({{{"type", "Digits"}}, file["pre_tokenizer"]});
+  EXPECT_THAT(Parse(behind_split).status().message(), HasSubstr("or behind a normalizer and another step"));
+  behind_split["normalizer"] = nullptr;
+  EXPECT_TRUE(Parse(behind_split).ok());
+  file["normalizer"] = {{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}};
+  file["pre_tokenizer"]["prepend_scheme"] = "always";
+  EXPECT_TRUE(Parse(file).ok());
 }
 
 TEST(TokenizerJson, BytesThatAreNotUtf8AreReadAsTheMarkForThem) {

@@ -4,12 +4,16 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <atomic>
-#include <chrono>
+#include <cerrno>
 #include <future>
 #include <memory>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "base/files.h"
@@ -19,6 +23,18 @@
 #include "model/model_spec.h"
 #include "parallel/sharded_state.h"
 #include "schedule/schedule.h"
+
+namespace {
+std::atomic<bool> g_folders_stay = false;
+}  // namespace
+
+// In the place of the C library's, for this program: a network file system answers so where another machine
+// has a file of the folder open.
+extern "C" int rmdir(const char* path) noexcept {
+  if (!g_folders_stay) return static_cast<int>(::syscall(SYS_rmdir, path));
+  errno = ENOTEMPTY;
+  return -1;
+}
 
 namespace trainctl::trainer {
 namespace {
@@ -89,17 +105,18 @@ class BackgroundSave : public ::testing::Test {
   std::unique_ptr<comm::Communicator> communicator_ =
       *comm::Communicator::Create(device::Device::Cpu(), nullptr, 0, 1, absl::Seconds(1));
   comm::Group world_;
-  InMemoryKeyValueStore store_;
   std::string folder_;
   SaveOptions options_;
   std::promise<void> reached_, released_;
 };
 
 TEST_F(BackgroundSave, HoldsTheStateOfItsStepThoughTrainingWentOn) {
-  BackgroundSaver saver(state_, store_, {});
+  BackgroundSaver saver(state_);
   HoldWriting();
   Fill(state_, 1);
   saver.Start(options_, {.step = 5, .updates = 5, .tokens = 80});
+  while (!saver.IsDone()) std::this_thread::yield();
+  EXPECT_FALSE(saver.Advance());
   reached_.get_future().wait();
   EXPECT_FALSE(saver.idle());
   EXPECT_FALSE(saver.IsDone());
@@ -112,8 +129,12 @@ TEST_F(BackgroundSave, HoldsTheStateOfItsStepThoughTrainingWentOn) {
 }
 
 TEST_F(BackgroundSave, IsCommittedByTheStepsThatFollow) {
-  ASSERT_TRUE(WriteFileAtomic(folder_ + "/metrics.jsonl", "{}\n").ok());
-  BackgroundSaver saver(state_, store_, {folder_ + "/metrics.jsonl"});
+  BackgroundSaver saver(state_);
+  int num_synced = 0;  // by the thread that commits; read when it has
+  options_.sync_logs = [&] {
+    ++num_synced;
+    return absl::OkStatus();
+  };
   for (int64_t step = 1; step <= 3; ++step) {
     Fill(state_, static_cast<float>(step));
     saver.Start(options_, {.step = step});
@@ -124,23 +145,26 @@ TEST_F(BackgroundSave, IsCommittedByTheStepsThatFollow) {
       committed = saver.Advance();
     }
     EXPECT_EQ(saver.step(), step);
+    EXPECT_EQ(num_synced, step);
   }
   for (int64_t step = 1; step <= 3; ++step) ExpectHolds(step, static_cast<float>(step));
 }
 
 TEST_F(BackgroundSave, AFailureIsReportedAndTheCheckpointBeforeStays) {
-  BackgroundSaver saver(state_, store_, {});
+  BackgroundSaver saver(state_);
   Fill(state_, 1);
   saver.Start(options_, {.step = 1});
   ASSERT_TRUE(saver.Drain(world_).ok());
   // A log that cannot be synced, and a folder that cannot be made.
-  BackgroundSaver unsynced(state_, store_, {folder_ + "/not-there.jsonl"});
-  unsynced.Start(options_, {.step = 2});
-  EXPECT_THAT(std::string(unsynced.Drain(world_).message()), HasSubstr("not-there.jsonl"));
+  BackgroundSaver unsynced(state_);
+  SaveOptions failing = options_;
+  failing.sync_logs = [] { return EnvironmentError("metrics.jsonl: cannot be synced"); };
+  unsynced.Start(failing, {.step = 2});
+  EXPECT_THAT(std::string(unsynced.Drain(world_).message()), HasSubstr("metrics.jsonl"));
   ASSERT_TRUE(WriteFileAtomic(folder_ + "/file", "").ok());
   SaveOptions nowhere = options_;
   nowhere.root = folder_ + "/file/checkpoints";
-  BackgroundSaver lost(state_, store_, {});
+  BackgroundSaver lost(state_);
   lost.Start(nowhere, {.step = 3});
   const absl::Status status = lost.Drain(world_);
   EXPECT_EQ(ExitCodeFor(status), ExitCode::kEnvironment) << status;
@@ -150,44 +174,92 @@ TEST_F(BackgroundSave, AFailureIsReportedAndTheCheckpointBeforeStays) {
 
 TEST_F(BackgroundSave, IsGivenUpWhenTheRunEnds) {
   Fill(state_, 1);
-  auto saver = std::make_unique<BackgroundSaver>(state_, store_, std::vector<std::string>{});
+  BackgroundSaver saver(state_);
   HoldWriting();
-  saver->Start(options_, {.step = 1});
+  saver.Start(options_, {.step = 1});
+  while (!saver.IsDone()) std::this_thread::yield();  // the folder
+  EXPECT_FALSE(saver.Advance());
   reached_.get_future().wait();
-  std::future<void> ended = std::async(std::launch::async, [&] { saver.reset(); });
+  saver.GiveUp();
   Release();
-  ended.wait();
-  EXPECT_FALSE(PathExists(options_.root + "/step-00000001"));
+  while (!saver.IsDone()) std::this_thread::yield();
+  EXPECT_TRUE(absl::IsCancelled(saver.result())) << saver.result();
+  EXPECT_FALSE(PathExists(options_.root + "/.tmp-step-00000001/rank-00000.safetensors"));
 }
 
-// Rank 1 of two replicas has nothing to write; rank 1 of two shards writes when rank 0 has begun.
-TEST_F(BackgroundSave, OtherRanksWaitForTheFirst) {
-  sharding::Mesh mesh;
-  mesh.dp_shard = 2;
-  const sharding::Ledger ledger(model::Inventory(spec_), mesh, 3);
-  const schedule::Schedule schedule =
-      schedule::BuildDataParallel(spec_, ledger, {.shape = {1, 16}, .checkpoint_copy = true});
-  std::vector<std::unique_ptr<parallel::ShardedState>> states;
-  std::vector<std::unique_ptr<BackgroundSaver>> savers;
-  for (int rank = 0; rank < 2; ++rank) {
-    states.push_back(
-        std::make_unique<parallel::ShardedState>(device::Device::Cpu(), ledger, schedule, DType::kF32, rank));
-    Fill(*states.back(), static_cast<float>(10 * rank));
-    savers.push_back(std::make_unique<BackgroundSaver>(*states.back(), store_, std::vector<std::string>{}));
+TEST_F(BackgroundSave, WhatCannotBeRemovedIsAWarning) {
+  options_.keep = 1;
+  std::vector<std::string> warnings;
+  options_.warn = [&](const std::string& what) { warnings.push_back(what); };
+  BackgroundSaver saver(state_);
+  for (int64_t step = 1; step <= 3; ++step) {
+    g_folders_stay = step == 2;
+    Fill(state_, static_cast<float>(step));
+    saver.Start(options_, {.step = step});
+    const absl::Status status = saver.Drain(world_);
+    g_folders_stay = false;
+    ASSERT_TRUE(status.ok()) << status;
+    ExpectHolds(step, static_cast<float>(step));
+    const bool stays = PathExists(options_.root + "/.tmp-removed-step-00000001");
+    EXPECT_EQ(stays, step == 2) << "after the save of step " << step;
   }
-  savers[1]->Start(options_, {.step = 4});
-  EXPECT_FALSE(PathExists(options_.root));  // begun by rank 0 alone
-  savers[0]->Start(options_, {.step = 4});
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_THAT(warnings[0], HasSubstr(".tmp-removed-step-00000001"));
+}
+
+// Two ranks that hold a half each.
+class BackgroundSaveOfTwo : public BackgroundSave {
+ protected:
+  BackgroundSaveOfTwo() {
+    for (int rank = 0; rank < 2; ++rank) {
+      states_.push_back(std::make_unique<parallel::ShardedState>(device::Device::Cpu(), halves_,
+                                                                 schedule_of_halves_, DType::kF32, rank));
+      Fill(*states_.back(), static_cast<float>(10 * rank));
+      savers_.push_back(std::make_unique<BackgroundSaver>(*states_.back()));
+    }
+  }
+  static sharding::Mesh MeshOfTwo() {
+    sharding::Mesh mesh;
+    mesh.dp_shard = 2;
+    return mesh;
+  }
+  void AwaitBoth() {
+    while (!savers_[0]->IsDone() || !savers_[1]->IsDone()) std::this_thread::yield();
+  }
+
+  const sharding::Ledger halves_{model::Inventory(spec_), MeshOfTwo(), 3};
+  const schedule::Schedule schedule_of_halves_ =
+      schedule::BuildDataParallel(spec_, halves_, {.shape = {1, 16}, .checkpoint_copy = true});
+  std::vector<std::unique_ptr<parallel::ShardedState>> states_;
+  std::vector<std::unique_ptr<BackgroundSaver>> savers_;
+};
+
+// The others need nothing of rank 0 and of the launcher until all agree to go on.
+TEST_F(BackgroundSaveOfTwo, OthersWriteWhenTheFirstHasBegun) {
+  savers_[1]->Start(options_, {.step = 4});
+  while (!savers_[1]->IsDone()) std::this_thread::yield();
+  EXPECT_TRUE(savers_[1]->result().ok());
+  EXPECT_FALSE(PathExists(options_.root)) << "begun by rank 0 alone";
+  savers_[0]->Start(options_, {.step = 4});
   for (bool committed = false; !committed;) {
-    if (!savers[0]->IsDone() || !savers[1]->IsDone()) continue;
-    ASSERT_TRUE(savers[0]->result().ok() && savers[1]->result().ok());
-    committed = savers[0]->Advance();
-    EXPECT_EQ(savers[1]->Advance(), committed);
+    AwaitBoth();
+    ASSERT_TRUE(savers_[0]->result().ok() && savers_[1]->result().ok());
+    committed = savers_[0]->Advance();
+    EXPECT_EQ(savers_[1]->Advance(), committed);
   }
   EXPECT_TRUE(PathExists(options_.root + "/step-00000004/rank-00001.safetensors"));
-  parallel::ShardedState loaded(device::Device::Cpu(), ledger, schedule, DType::kF32, 1);
+  parallel::ShardedState loaded(device::Device::Cpu(), halves_, schedule_of_halves_, DType::kF32, 1);
   ASSERT_TRUE(LoadCheckpoint(options_.root + "/step-00000004", loaded, false, nullptr).ok());
-  EXPECT_EQ(loaded.master(0)[0], states[1]->master(0)[0]);
+  EXPECT_EQ(loaded.master(0)[0], states_[1]->master(0)[0]);
+}
+
+TEST_F(BackgroundSaveOfTwo, ABeginningThatFailsIsKnownToTheFirstAndHoldsNobody) {
+  ASSERT_TRUE(WriteFileAtomic(folder_ + "/file", "").ok());
+  options_.root = folder_ + "/file/checkpoints";
+  for (auto& saver : savers_) saver->Start(options_, {.step = 4});
+  AwaitBoth();
+  EXPECT_EQ(ExitCodeFor(savers_[0]->result()), ExitCode::kEnvironment) << savers_[0]->result();
+  EXPECT_TRUE(savers_[1]->result().ok()) << "it hears of it from the others' agreement";
 }
 
 }  // namespace

@@ -75,6 +75,31 @@ TEST(RunReport, ComparesMemoryAndEveryPartOfTheStep) {
   EXPECT_THAT(*lines, ::testing::Contains(HasSubstr("trainctl calibrate")));
 }
 
+// One step of five waited for the machine: the parts still add up to what they are parts of.
+TEST(RunReport, ThePartsAddUpThoughOneStepWasSlow) {
+  recipe::Recipe recipe;
+  const planner::Plan plan = SomePlan(recipe);
+  const planner::PlannedStep planned = planner::PlannedSchedule(plan, recipe.model.spec);
+  StepTimes times;
+  for (int step = 0; step < 8; ++step) {
+    const double seconds = step == 5 ? 11.0 : 1.0;
+    times.Add(seconds, {{"optimizer step", 0.1}}, {{"linear", seconds - 0.2}});
+  }
+  std::string path = ::testing::TempDir() + "report-XXXXXX";
+  const int fd = mkstemp(path.data());
+  ASSERT_GE(fd, 0);
+  close(fd);
+  ASSERT_TRUE(WriteReport(path, plan, recipe.model.spec, planned, {}, times).ok());
+  const Json report = *ParseJson(*ReadFile(path), path);
+  ASSERT_TRUE(RemoveAll(path).ok());
+  EXPECT_EQ(report["measured_step_seconds"], 1.0);
+  EXPECT_EQ(report["measured_mean_step_seconds"], 3.0);
+  double measured = 0;
+  for (const auto& [part, seconds] : report["measured_seconds"].items()) measured += seconds.get<double>();
+  EXPECT_NEAR(measured, 3.0, 1e-12);
+  EXPECT_NEAR(report["measured_seconds"]["communication and rest"].get<double>(), 0.1, 1e-12);
+}
+
 TEST(RunReport, ARunTooShortToTimeTellsItsMemoryAlone) {
   recipe::Recipe recipe;
   const planner::Plan plan = SomePlan(recipe);

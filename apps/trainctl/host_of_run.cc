@@ -1,0 +1,24 @@
+#include "apps/trainctl/host_of_run.h"
+
+#include <algorithm>
+
+#include "base/status.h"
+#include "doctor/doctor.h"
+
+namespace trainctl::cli {
+
+absl::StatusOr<cluster::Host> HostOfRun(const recipe::Recipe& recipe) {
+  TRAINCTL_ASSIGN_OR_RETURN(cluster::Host host, cluster::DetectHost());
+  if (recipe.cluster.device == "cpu") return host;
+  // Without a driver nothing is known; the planner says what that means for the recipe.
+  const absl::StatusOr<doctor::CudaDriver> driver = doctor::ReadCudaDriver(doctor::Sources().nvml);
+  if (!driver.ok() || driver->devices.empty()) return host;
+  const doctor::CudaDevice& smallest =
+      *std::min_element(driver->devices.begin(), driver->devices.end(),
+                        [](const auto& a, const auto& b) { return a.memory_bytes < b.memory_bytes; });
+  host.accelerator = smallest.name;
+  host.accelerator_memory_bytes = smallest.memory_bytes;
+  return host;
+}
+
+}  // namespace trainctl::cli

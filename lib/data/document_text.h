@@ -1,0 +1,33 @@
+// Texts that become documents by a tokenizer: read as a whole, and ended.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "tokenizer/tokenizer.h"
+
+namespace trainctl::data {
+
+// BadDataError, with what to do, for a text longer than can be tokenized as one.
+absl::Status CheckTextBytes(const std::string& path, size_t text_bytes);
+
+// A text file, plain or packed (unpacked_file.h), as one text.
+absl::StatusOr<std::string> ReadText(const std::string& path);
+
+// Ends the document whose tokens are `tokens` from `begin` on with `end_id` (-1: with nothing), unless it
+// ends so already. A document without tokens stays without.
+void EndDocument(int32_t end_id, size_t begin, std::vector<int32_t>* tokens);
+
+// The tokens of one document, appended and ended: what the tokenizer puts before and behind a text, and
+// between them prompt and text as one text. Returns how many of the document's tokens belong to the prompt:
+// what stands before the text, and the tokens with which the prompt alone begins as well. So a token over the
+// border between the two belongs to the text. 0 where the prompt is empty.
+absl::StatusOr<int64_t> AppendDocument(const tokenizer::Tokenizer& tokenizer, int32_t end_id,
+                                       const std::string& prompt, const std::string& text,
+                                       std::vector<int32_t>* tokens);
+
+}  // namespace trainctl::data

@@ -1,0 +1,86 @@
+#include "data/prepared_tokenizer.h"
+
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "absl/strings/str_format.h"
+#include "base/files.h"
+#include "base/json.h"
+#include "base/status.h"
+#include "data/document_store.h"
+#include "data/fingerprint.h"
+#include "tokenizer/tokenizer.h"
+
+namespace trainctl::data {
+namespace {
+
+constexpr int64_t kMaxReportBytes = int64_t{256} << 20;
+
+struct Origin {
+  std::string name;    // as it was named then; "byte"
+  std::string digest;  // of the file; empty for bytes
+};
+
+std::string Text(const Origin& origin) {
+  return absl::StrCat("'", origin.name, "'",
+                      origin.digest.empty() ? "" : absl::StrCat(" (XXH3 ", origin.digest, ")"));
+}
+
+// Nothing where there is no report of this very data file.
+std::optional<Origin> OriginOf(const std::string& prefix) {
+  const absl::StatusOr<int64_t> data_bytes = FileBytes(prefix + ".bin");
+  const std::string path = prefix + ".json";
+  std::error_code ignored;
+  if (!data_bytes.ok() || !std::filesystem::is_regular_file(path, ignored)) return std::nullopt;
+  const absl::StatusOr<std::string> text = ReadFile(path, kMaxReportBytes);
+  if (!text.ok()) return std::nullopt;
+  const absl::StatusOr<Json> json = ParseJson(*text, path);
+  if (!json.ok() || !json->is_object()) return std::nullopt;
+  const absl::StatusOr<std::string> schema = JsonString(*json, "schema", path);
+  if (!schema.ok() || *schema != "trainctl.dataset.v1") return std::nullopt;
+  const auto data = json->find("data");
+  if (data == json->end() || !data->is_object()) return std::nullopt;
+  const absl::StatusOr<int64_t> said_bytes = JsonInt(*data, "bytes", path);
+  if (!said_bytes.ok() || *said_bytes != *data_bytes) return std::nullopt;
+  const absl::StatusOr<std::string> name = JsonString(*json, "tokenizer", path);
+  if (!name.ok()) return std::nullopt;
+  const auto file = json->find("tokenizer_file");
+  if (file == json->end() || !file->is_object()) return Origin{*name, ""};
+  const absl::StatusOr<std::string> digest = JsonString(*file, "xxh3", path);
+  if (!digest.ok()) return std::nullopt;
+  return Origin{*name, *digest};
+}
+
+}  // namespace
+
+absl::Status CheckPreparedTokenizer(const recipe::DataConfig& data) {
+  if (data.tokenizer == "byte") return absl::OkStatus();
+  std::set<std::string> prefixes;
+  for (const auto* sources : {&data.train, &data.eval}) {
+    for (const recipe::DataSource& source : *sources) {
+      for (const std::string& file : source.files) {
+        TRAINCTL_ASSIGN_OR_RETURN(const SourceKind kind, KindOfFile(source, file));
+        if (kind == SourceKind::kIndexed) prefixes.insert(IndexedPrefix(file));
+      }
+    }
+  }
+  Origin own = {data.tokenizer, ""};
+  for (const std::string& prefix : prefixes) {
+    const std::optional<Origin> origin = OriginOf(prefix);
+    if (!origin.has_value()) continue;
+    if (own.digest.empty()) {
+      TRAINCTL_ASSIGN_OR_RETURN(const std::string file, tokenizer::Tokenizer::FindFile(data.tokenizer));
+      TRAINCTL_ASSIGN_OR_RETURN(const FileFingerprint fingerprint, FingerprintFile(file));
+      own.digest = absl::StrFormat("%016x", fingerprint.xxh3);
+    }
+    if (origin->digest == own.digest) continue;
+    return UsageError(absl::StrCat("data.tokenizer = ", Text(own), ", but ", prefix,
+                                   ".bin was prepared with ", Text(*origin), ", says ", prefix,
+                                   ".json; name that one, or prepare the data again"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace trainctl::data

@@ -1,0 +1,138 @@
+"""A run on a device: the whole way from a recipe to a checkpoint with cluster.device = "cuda".
+
+    python3 device_test.py TRAINCTL TEST_DEVICE CUDA_PLUGIN
+
+The device is tests/device/test_device.cc, whose memory the host cannot touch: it stands where a GPU would. The same
+recipe runs on the CPU beside it; losses and gradient norms must agree to the order of sums. CUDA_PLUGIN is the real
+plugin ("" where it was not built): on a machine without a GPU it must say so, in words.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TRAINCTL = pathlib.Path(sys.argv[1])
+TEST_DEVICE = sys.argv[2]
+CUDA_PLUGIN = sys.argv[3]
+
+RECIPE = """recipe_version = 1
+[run]
+name = "device"
+[model]
+preset = "toy-1m"
+[data]
+seq_len = 64
+[[data.train]]
+files = ["text.txt"]
+kind = "text"
+[train]
+steps = 6
+batch_sequences = 8
+micro_batch = 2
+precision = "{precision}"
+[optimizer]
+warmup_steps = 2
+[parallel]
+{parallel}
+[cluster]
+device = "{device}"
+devices_per_node = {workers}
+memory_limit = "500 MiB"
+[checkpoint]
+every_steps = 3
+async = {is_async}
+[launch]
+max_restarts = 0
+"""
+
+
+class DeviceTest(unittest.TestCase):
+    def setUp(self):
+        self.temporary = tempfile.TemporaryDirectory()
+        self.folder = pathlib.Path(self.temporary.name)
+        (self.folder / "text.txt").write_text("The quick brown fox jumps over the lazy dog. " * 400)
+
+    def tearDown(self):
+        self.temporary.cleanup()
+
+    def launch(self, device, *more, workers=1, precision="fp32", parallel="zero_stage = 0", is_async="false",
+               plugin=TEST_DEVICE, name=None):
+        recipe = self.folder / "recipe.toml"
+        recipe.write_text(RECIPE.format(device=device, workers=workers, precision=precision, parallel=parallel,
+                                        is_async=is_async))
+        run = self.folder / (name or device)
+        done = subprocess.run([TRAINCTL, "launch", recipe, "--run-dir", run, *more], capture_output=True, text=True,
+                              env={**os.environ, "TRAINCTL_DEVICE_PLUGIN": plugin, "NO_COLOR": "1"})
+        return run, done
+
+    def metrics(self, run):
+        return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+    def assert_same_training(self, run, reference, tolerance):
+        ours, theirs = self.metrics(run), self.metrics(reference)
+        self.assertEqual([m["step"] for m in ours], [m["step"] for m in theirs])
+        self.assertEqual(len([m for m in ours if m["step"] > 0]), 6)
+        for a, b in zip(ours, theirs):
+            self.assertEqual(a.get("batch_hash"), b.get("batch_hash"))
+            for key in ("loss", "grad_norm"):
+                if key in b and b[key]:
+                    self.assertLess(abs(a[key] - b[key]) / abs(b[key]), tolerance, (key, a, b))
+
+    def test_a_device_trains_as_the_cpu_does(self):
+        for precision, tolerance in (("fp32", 2e-5), ("bf16", 2e-2)):
+            with self.subTest(precision=precision):
+                device, done = self.launch("cuda", precision=precision, name=f"cuda-{precision}")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                cpu, done = self.launch("cpu", precision=precision, name=f"cpu-{precision}")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assert_same_training(device, cpu, tolerance)
+
+    def test_two_sharded_workers_save_beside_training_stop_and_resume(self):
+        options = dict(workers=2, parallel="zero_stage = 3\ndp_shard = 2", is_async="true")
+        run, done = self.launch("cuda", "--stop-after", "4", **options)
+        self.assertEqual(done.returncode, 75, done.stderr)
+        done = subprocess.run([TRAINCTL, "resume", run], capture_output=True, text=True,
+                              env={**os.environ, "TRAINCTL_DEVICE_PLUGIN": TEST_DEVICE})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        cpu, done = self.launch("cpu", **options)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assert_same_training(run, cpu, 5e-5)
+
+    def test_memory_of_the_device_is_predicted_and_reported(self):
+        run, done = self.launch("cuda", workers=2, parallel="zero_stage = 2\ndp_shard = 2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        report = json.loads((run / "report.json").read_text())
+        predicted, measured = report["predicted_at_peak"], report["measured_at_peak"]
+        for category in ("parameters", "gradients", "optimizer"):
+            self.assertEqual(predicted[category], measured[category])
+        self.assertLess(abs(report["predicted_peak_bytes"] / report["measured_peak_bytes"] - 1), 0.03, report)
+
+    def test_without_its_plugin_a_run_says_what_is_missing(self):
+        run, done = self.launch("cuda", plugin=str(self.folder / "no-such-plugin.so"))
+        self.assertEqual(done.returncode, 5, done.stderr)
+        self.assertIn("no-such-plugin.so", done.stderr)
+
+    def test_the_cuda_plugin_says_why_it_cannot_work_here(self):
+        if not CUDA_PLUGIN:
+            self.skipTest("the CUDA plugin was not built: no nvcc for LibTorch's CUDA")
+        if pathlib.Path("/dev/nvidiactl").exists():
+            self.skipTest("there is a GPU: tests/gpu/run.sh is what tests the plugin")
+        run, done = self.launch("cuda", plugin=CUDA_PLUGIN)
+        self.assertEqual(done.returncode, 5, done.stderr)
+        self.assertRegex(done.stderr, "the device plugin cannot be opened: lib.*|no cuda device can be used: .*")
+
+    def test_every_operator_is_compared(self):
+        worker = TRAINCTL.parent / "trainctl-worker"
+        done = subprocess.run([worker, "check-device", "--plugin", TEST_DEVICE], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertGreater(len(lines), 60)
+        self.assertTrue(all(line["ok"] for line in lines))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

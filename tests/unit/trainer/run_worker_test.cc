@@ -1,0 +1,200 @@
+// Whole runs of one rank in this process: what becomes of its checkpoints and its words at the end.
+
+#include "trainer/run_worker.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdio>
+#include <functional>
+#include <future>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/files.h"
+#include "checkpoint/phase_hook.h"
+#include "planner/plan.h"
+#include "recipe/load.h"
+
+namespace trainctl::trainer {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kRecipe[] = R"(recipe_version = 1
+[run]
+name = "one"
+[model]
+family = "llama"
+layers = 1
+hidden = 32
+heads = 2
+kv_heads = 1
+ffn = 32
+vocab = 257
+[data]
+tokenizer = "byte"
+seq_len = 16
+[[data.train]]
+files = ["text.txt"]
+[train]
+steps = 3
+batch_sequences = 2
+micro_batch = 2
+precision = "fp32"
+[optimizer]
+warmup_steps = 0
+[parallel]
+dp_shard = 1
+dp_replicate = 1
+zero_stage = 0
+recompute = "none"
+[cluster]
+devices_per_node = 1
+threads_per_worker = 1
+[checkpoint]
+async = true
+)";
+
+// Each look at it takes a second.
+class CountingClock : public Clock {
+ public:
+  absl::Time Now() const override { return absl::UnixEpoch(); }
+  absl::Duration Monotonic() const override {
+    std::lock_guard lock(mutex_);
+    elapsed_ += absl::Seconds(1);
+    return elapsed_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  mutable absl::Duration elapsed_;
+};
+
+class Control : public ControlChannel {
+ public:
+  Directive Poll() override { return {}; }
+  void Report(const Progress& progress) override {
+    if (on_report) on_report(progress);
+  }
+  void Fail(const Failure& failure) override {
+    failures.push_back(failure);
+    if (on_fail) on_fail();
+  }
+
+  std::function<void(const Progress&)> on_report;
+  std::function<void()> on_fail;
+  std::vector<Failure> failures;
+};
+
+class RunWorkerTest : public ::testing::Test {
+ protected:
+  RunWorkerTest() {
+    std::string pattern = ::testing::TempDir() + "trainctl-worker-XXXXXX";
+    folder_ = mkdtemp(pattern.data());
+    std::string text;
+    for (int i = 0; i < 200; ++i) absl::StrAppend(&text, "line ", i, " of a text\n");
+    EXPECT_TRUE(WriteFileAtomic(folder_ + "/text.txt", text).ok());
+  }
+  ~RunWorkerTest() override {
+    checkpoint::SetPhaseHook({});
+    (void)RemoveAll(folder_);
+  }
+
+  absl::StatusOr<RunOutcome> Run(std::vector<std::string> sets) {
+    TRAINCTL_ASSIGN_OR_RETURN(
+        const recipe::LoadedRecipe loaded,
+        recipe::LoadRecipeText(kRecipe, folder_ + "/recipe.toml", sets, recipe::RealAccess()));
+    cluster::Host host;
+    host.memory_total_bytes = host.memory_available_bytes = int64_t{8} << 30;
+    TRAINCTL_ASSIGN_OR_RETURN(const planner::Plan plan, planner::MakePlan(loaded.recipe, host));
+    WorkerDeps deps;
+    deps.recipe = &loaded.recipe;
+    deps.plan_json = planner::PlanToJson(plan);
+    deps.store = &store_;
+    deps.control = &control_;
+    deps.clock = &clock_;
+    deps.checkpoints_path = folder_ + "/checkpoints";
+    deps.metrics_path = folder_ + "/metrics.jsonl";
+    deps.timings_path = folder_ + "/timings.jsonl";
+    deps.report_path = folder_ + "/report.json";
+    return RunWorker(deps);
+  }
+  bool Saved(int64_t step) const {
+    return PathExists(absl::StrCat(folder_, "/checkpoints/step-", absl::Dec(step, absl::kZeroPad8)));
+  }
+
+  std::string folder_;
+  InMemoryKeyValueStore store_;
+  Control control_;
+  CountingClock clock_;
+};
+
+// A first run tells at which step the sums overflow; in the second one the save after the step before is held
+// until then.
+TEST_F(RunWorkerTest, ALossThatIsNotFiniteLeavesTheSaveUnderWay) {
+  const std::vector<std::string> wild = {"optimizer.lr=1000", "optimizer.weight_decay=1", "train.steps=1000"};
+  const std::string told(Run(wild).status().message());
+  int bad_step = 0;
+  ASSERT_EQ(std::sscanf(told.c_str(), "step %d: loss", &bad_step), 1) << told;
+  ASSERT_GT(bad_step, 1);
+  std::promise<void> reached;
+  checkpoint::SetPhaseHook([&](const char* phase) {
+    if (std::string(phase) == "saving") reached.get_future().wait();
+  });
+  control_.on_report = [&](const Progress& progress) {
+    if (progress.step == bad_step - 1 && progress.phase == "step") reached.set_value();
+  };
+  std::vector<std::string> sets = wild;
+  sets.push_back(absl::StrCat("checkpoint.every_steps=", bad_step - 1));
+  const auto outcome = Run(sets);
+  EXPECT_EQ(ExitCodeFor(outcome.status()), ExitCode::kCheckFailed) << outcome.status();
+  EXPECT_TRUE(Saved(bad_step - 1)) << "the message says that the last checkpoint is good";
+}
+
+TEST_F(RunWorkerTest, ALogThatIsMovedAwayDoesNotEndTheRun) {
+  control_.on_report = [&](const Progress& progress) {
+    if (progress.step != 1 || progress.phase != "step") return;
+    EXPECT_EQ(::rename((folder_ + "/metrics.jsonl").c_str(), (folder_ + "/metrics.1.jsonl").c_str()), 0);
+  };
+  const auto outcome = Run({"checkpoint.every_steps=2"});
+  EXPECT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_TRUE(Saved(2));
+  EXPECT_TRUE(Saved(3));
+}
+
+// Two looks at the clock frame the copy, two the wait at the end: a second each.
+TEST_F(RunWorkerTest, WhatTrainingWaitedForTheLastSaveIsTold) {
+  ::testing::internal::CaptureStdout();
+  const auto outcome = Run({});
+  const std::string out = ::testing::internal::GetCapturedStdout();
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_THAT(out, HasSubstr("checkpoint saved after step 3 (training waited 2.000 s)"));
+}
+
+// A disk that hangs holds the saver's thread, and with it the end of the trainer.
+TEST_F(RunWorkerTest, AFailureIsToldBeforeTheDiskIsWaitedFor) {
+  std::promise<void> told;
+  std::atomic<bool> hangs = false;
+  checkpoint::SetPhaseHook([&](const char* phase) {
+    if (std::string(phase) != "saving") return;
+    hangs = true;
+    told.get_future().wait();
+  });
+  control_.on_fail = [&] { told.set_value(); };
+  control_.on_report = [&](const Progress& progress) {
+    if (hangs && progress.phase == "step") throw std::runtime_error("out of luck");
+  };
+  const auto outcome = Run({"checkpoint.every_steps=1", "checkpoint.when_busy=skip", "train.steps=1000000"});
+  EXPECT_EQ(ExitCodeFor(outcome.status()), ExitCode::kInternal) << outcome.status();
+  ASSERT_EQ(control_.failures.size(), 1u);
+  EXPECT_THAT(control_.failures[0].message, HasSubstr("out of luck"));
+  EXPECT_FALSE(control_.failures[0].peer_failed);
+}
+
+}  // namespace
+}  // namespace trainctl::trainer
