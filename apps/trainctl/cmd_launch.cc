@@ -148,18 +148,19 @@ absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& rec
 
 bool HoldsARun(const std::string& folder) { return PathExists(folder + "/recipe.json"); }
 
-absl::StatusOr<ExitCode> ResumeAsLaunched(const recipe::Recipe& now, const LaunchOptions& options,
+absl::StatusOr<ExitCode> ResumeAsLaunched(const recipe::LoadedRecipe& now, const LaunchOptions& options,
                                           const Output& output) {
   TRAINCTL_ASSIGN_OR_RETURN(run::RunFolder run, run::RunFolder::Open(options.run_dir));
   TRAINCTL_RETURN_IF_ERROR(run.Lock());
   TRAINCTL_ASSIGN_OR_RETURN(const std::string stored, ReadFile(run.recipe_path()));
   TRAINCTL_ASSIGN_OR_RETURN(const recipe::Recipe before, recipe::RecipeFromJson(stored, run.recipe_path()));
-  const absl::StatusOr<recipe::Recipe> recipe = recipe::ContinueAs(before, now);
-  if (!recipe.ok()) {
-    return UsageError(absl::StrCat(recipe.status().message(), "\n", run.path(),
+  const absl::StatusOr<recipe::Continuation> next = recipe::ContinueAs(before, now);
+  if (!next.ok()) {
+    return UsageError(absl::StrCat(next.status().message(), "\n", run.path(),
                                    " holds the run; give another --run-dir for a new one"));
   }
-  return Continue(run, *recipe, options, output);
+  for (const std::string& change : next->changes) std::fprintf(stderr, "changed: %s\n", change.c_str());
+  return Continue(run, next->recipe, options, output);
 }
 
 absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& output) {
@@ -168,8 +169,7 @@ absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& outp
   }
   TRAINCTL_ASSIGN_OR_RETURN(recipe::LoadedRecipe loaded,
                             recipe::LoadRecipe(options.recipe, options.sets, MachineAccess()));
-  if (options.or_resume && HoldsARun(options.run_dir))
-    return ResumeAsLaunched(loaded.recipe, options, output);
+  if (options.or_resume && HoldsARun(options.run_dir)) return ResumeAsLaunched(loaded, options, output);
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, HostOfRun(loaded.recipe));
   TRAINCTL_ASSIGN_OR_RETURN(const planner::Plan plan, planner::MakePlanFor(loaded.recipe, host));
   for (const std::string& note : loaded.notes) std::fprintf(stderr, "note: %s\n", note.c_str());

@@ -1,5 +1,4 @@
 #include <fcntl.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -70,7 +69,7 @@ class LogReader {
 bool IsRunning(const run::RunFolder& run) {
   const absl::StatusOr<run::RunState> state = run.ReadState();
   if (!state.ok() || state->status != run::RunStatus::kRunning) return false;
-  return ::kill(static_cast<pid_t>(state->launcher_pid), 0) == 0 || errno == EPERM;
+  return run.IsWorkedOn();
 }
 
 absl::Status PrintLogs(const std::string& path, int rank, bool follow) {

@@ -14,6 +14,7 @@
 #include "apps/trainctl/text_table.h"
 #include "base/json.h"
 #include "base/units.h"
+#include "launcher/printable_text.h"
 #include "run/run_list.h"
 
 namespace trainctl::cli {
@@ -61,18 +62,19 @@ void PrintTable(const std::vector<RunSummary>& runs, bool color) {
                   {0, 1, 2});
   for (const RunSummary& one : runs) {
     const bool has_time = one.started != absl::InfinitePast();
-    table.Add(
-        {one.name, has_time ? absl::FormatTime("%Y-%m-%d %H:%M", one.started, absl::UTCTimeZone()) : "-",
-         one.status, StepText(one.step), StepText(one.total_steps),
-         one.loss.has_value() ? absl::StrFormat("%.4f", *one.loss) : "-",
-         one.tokens_per_second.has_value() ? absl::StrFormat("%.0f", *one.tokens_per_second) : "-",
-         one.mfu.has_value() ? absl::StrFormat("%.1f%%", 100 * *one.mfu) : "-",
-         StepText(one.checkpoint_step)},
-        one.status == "running");
+    table.Add({launcher::PrintableText(one.name),
+               has_time ? absl::FormatTime("%Y-%m-%d %H:%M", one.started, absl::UTCTimeZone()) : "-",
+               one.status, StepText(one.step), StepText(one.total_steps),
+               one.loss.has_value() ? absl::StrFormat("%.4f", *one.loss) : "-",
+               one.tokens_per_second.has_value() ? absl::StrFormat("%.0f", *one.tokens_per_second) : "-",
+               one.mfu.has_value() ? absl::StrFormat("%.1f%%", 100 * *one.mfu) : "-",
+               StepText(one.checkpoint_step)},
+              one.status == "running");
   }
   table.Print(color);
   for (const RunSummary& one : runs) {
-    if (!one.problem.empty()) std::printf("%s: %s\n", one.name.c_str(), one.problem.c_str());
+    if (one.problem.empty()) continue;
+    std::printf("%s\n", launcher::PrintableText(absl::StrCat(one.name, ": ", one.problem)).c_str());
   }
 }
 
@@ -81,8 +83,7 @@ absl::StatusOr<ExitCode> Run(const std::string& folder, const Output& output) {
   std::error_code ignored;
   // Before the first run there is no runs/, and that is no mistake.
   if (!folder.empty() || std::filesystem::exists(kDefaultFolder, ignored)) {
-    TRAINCTL_ASSIGN_OR_RETURN(runs,
-                              run::ListRuns(folder.empty() ? kDefaultFolder : folder, run::ProcessExists));
+    TRAINCTL_ASSIGN_OR_RETURN(runs, run::ListRuns(folder.empty() ? kDefaultFolder : folder));
   }
   if (output.json) {
     PrintJson(runs);

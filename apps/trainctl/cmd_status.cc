@@ -1,6 +1,3 @@
-#include <signal.h>
-
-#include <cerrno>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -31,13 +28,14 @@ absl::StatusOr<Report> MakeReport(const std::string& path) {
   Report report;
   report.path = run.path();
   TRAINCTL_ASSIGN_OR_RETURN(report.state, run.ReadState());
+  if (!report.state.damage.empty()) std::fprintf(stderr, "warning: %s\n", report.state.damage.c_str());
   report.checkpoint_step = run.NewestCheckpointStep();
   report.status = std::string(run::RunStatusName(report.state.status));
   if (report.state.status != run::RunStatus::kRunning) return report;
   absl::StatusOr<rpc::JobStatus> live = rpc::GetJobStatus(report.state.socket, report.state.token_file);
   if (live.ok()) {
     report.live = *std::move(live);
-  } else if (::kill(static_cast<pid_t>(report.state.launcher_pid), 0) != 0 && errno == ESRCH) {
+  } else if (!run.IsWorkedOn()) {
     report.status = "interrupted";
   } else {
     report.status = "not answering";

@@ -14,6 +14,7 @@
 
 #include "apps/trainctl/command.h"
 #include "apps/trainctl/completion.h"
+#include "base/standard_fds.h"
 
 namespace trainctl::cli {
 namespace {
@@ -96,4 +97,7 @@ void SetExample(CLI::App& verb, const std::string& example) { verb.footer("Examp
 
 }  // namespace trainctl::cli
 
-int main(int argc, char** argv) { return trainctl::cli::Main(argc, argv); }
+int main(int argc, char** argv) {
+  trainctl::OpenStandardFds();
+  return trainctl::cli::Main(argc, argv);
+}

@@ -11,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "base/clock.h"
 #include "base/files.h"
+#include "base/standard_fds.h"
 #include "launcher/worker_contract.h"
 #include "recipe/recipe_json.h"
 #include "rpc/worker_client.h"
@@ -168,4 +169,7 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace trainctl
 
-int main(int argc, char** argv) { return trainctl::Main(argc, argv); }
+int main(int argc, char** argv) {
+  trainctl::OpenStandardFds();
+  return trainctl::Main(argc, argv);
+}

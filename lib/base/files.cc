@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 
@@ -47,6 +48,11 @@ std::string ParentOf(const std::string& path) {
   return parent.empty() ? "." : parent;
 }
 
+// /dev/stdin, or the /dev/fd/63 of a shell's <(...): what the caller has opened to be read to its end.
+bool IsOwnDescriptor(absl::string_view path) {
+  return absl::StartsWith(path, "/dev/") || absl::StartsWith(path, "/proc/self/fd/");
+}
+
 }  // namespace
 
 absl::Status ErrnoError(absl::string_view action, absl::string_view path, int error_number) {
@@ -54,11 +60,16 @@ absl::Status ErrnoError(absl::string_view action, absl::string_view path, int er
 }
 
 absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes) {
-  Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // A pipe that nobody writes to must not hold up its reader: not to open, and then not to read.
+  Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (fd.get() < 0) return ErrnoError("open", path, errno);
   struct stat info;
   if (::fstat(fd.get(), &info) != 0) return ErrnoError("stat", path, errno);
   if (S_ISDIR(info.st_mode)) return ErrnoError("read", path, EISDIR);
+  if (!S_ISREG(info.st_mode)) {
+    if (!IsOwnDescriptor(path)) return BadDataError(absl::StrCat(path, " is not a regular file"));
+    if (::fcntl(fd.get(), F_SETFL, 0) != 0) return ErrnoError("open", path, errno);
+  }
   std::string contents;
   std::string buffer(1 << 16, '\0');
   while (true) {
@@ -139,7 +150,7 @@ absl::Status RemoveAll(const std::string& path) {
 absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
   MappedFile file;
   file.path_ = path;
-  file.fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  file.fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file.fd_ < 0) return ErrnoError("open", path, errno);
   struct stat info;
   if (::fstat(file.fd_, &info) != 0) return ErrnoError("stat", path, errno);

@@ -1,5 +1,6 @@
-// Files: whole reads, durable atomic writes, maps and locks. Errors name the path and the reason of
-// the operating system. Thread safe unless two callers name the same file.
+// Files: whole reads (of regular files and of the caller's own pipes, /dev/stdin: nothing else that might
+// wait), durable atomic writes, maps, locks. Errors name path and reason. Thread safe unless two name the
+// same file.
 #pragma once
 
 #include <cstddef>

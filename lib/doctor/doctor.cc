@@ -1,6 +1,7 @@
 #include "doctor/doctor.h"
 
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -78,6 +79,9 @@ Limit ReadLimit(const std::string& root, absl::string_view row) {
 absl::StatusOr<Machine> InspectMachine(const Sources& given) {
   Sources sources = given;
   if (!sources.room) sources.room = RoomOf;
+  if (!sources.is_writable) {
+    sources.is_writable = [](const std::string& path) { return ::access(path.c_str(), W_OK | X_OK) == 0; };
+  }
   Machine machine;
   TRAINCTL_ASSIGN_OR_RETURN(machine.host, cluster::DetectHost(sources.root));
   machine.driver = ReadCudaDriver(sources.nvml);

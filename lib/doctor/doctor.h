@@ -42,6 +42,8 @@ struct Sources {
   absl::Time now = absl::Now();
   // Bytes that may still be written to the file system of a path, and its size.
   std::function<absl::StatusOr<std::pair<int64_t, int64_t>>(const std::string& path)> room;
+  // Files can be made in the folder.
+  std::function<bool(const std::string& path)> is_writable;
 };
 
 struct Machine {

@@ -116,7 +116,10 @@ Finding Disk(const Sources& sources) {
   Finding finding{.name = "disk",
                   .value = absl::StrCat(FormatBytes(free_bytes), " free of ", FormatBytes(room->second),
                                         " in ", sources.folder == "." ? "this folder" : sources.folder)};
-  if (free_bytes < kLittleDisk) {
+  if (!sources.is_writable(sources.folder)) {
+    finding.health = Health::kBad;
+    finding.advice = "nothing can be written here: change to another folder, or point run.root elsewhere";
+  } else if (free_bytes < kLittleDisk) {
     finding.health = free_bytes < kNoDisk ? Health::kBad : Health::kWarning;
     finding.advice = "checkpoints take 12 bytes a parameter, times checkpoint.keep; point run.root elsewhere";
   }

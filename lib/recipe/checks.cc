@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -73,7 +74,11 @@ class Checker {
   // Steps are counted as in metrics.jsonl, from 1.
   void CheckTraceSteps() {
     if (!Usable({"metrics.trace_steps", "train.steps"})) return;
+    std::set<int64_t> seen;
     for (const int64_t step : recipe_.metrics.trace_steps) {
+      if (!seen.insert(step).second) {
+        Fail({"metrics.trace_steps"}, absl::StrCat("metrics.trace_steps: step ", step, " is there twice"));
+      }
       if (step <= recipe_.train.steps) continue;
       Fail({"metrics.trace_steps"}, absl::StrCat("metrics.trace_steps: step ", step,
                                                  " is beyond train.steps (", recipe_.train.steps, ")"));

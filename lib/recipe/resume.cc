@@ -116,31 +116,39 @@ absl::StatusOr<LoadedRecipe> ApplyResumeSets(const Recipe& stored, absl::Span<co
   return loaded;
 }
 
-absl::StatusOr<Recipe> ContinueAs(const Recipe& stored, const Recipe& now) {
-  Recipe recipe = stored;
+absl::StatusOr<Continuation> ContinueAs(const Recipe& stored, const LoadedRecipe& now) {
+  Continuation next;
+  Recipe& recipe = next.recipe;
+  recipe = stored;
   FreezeForRun(recipe);
   Issues issues;
   for (const Field& field : GetSchema().fields()) {
-    if (!field.get || !field.set) continue;
+    // Where the run lies is known, and its folder has its name.
+    if (!field.get || !field.set || field.name == "run.root" || field.name == "run.name") continue;
     const size_t had = field.in_list() ? Schema::ListSize(stored, field.list_name()) : 1;
-    const size_t has = field.in_list() ? Schema::ListSize(now, field.list_name()) : 1;
+    const size_t has = field.in_list() ? Schema::ListSize(now.recipe, field.list_name()) : 1;
     for (size_t i = 0; i < std::max(had, has); ++i) {
       const std::optional<Value> before = i < had ? field.get(recipe, i) : std::nullopt;
-      const std::optional<Value> after = i < has ? field.get(now, i) : std::nullopt;
+      const std::optional<Value> after = i < has ? field.get(now.recipe, i) : std::nullopt;
       if (before == after) continue;
-      if (after.has_value() && (*after == Value(Auto()) || *after == Value(std::string("auto")))) continue;
-      if (field.resume == Resume::kFree && after.has_value()) {
-        field.set(recipe, i, *after);
-        continue;
-      }
       const auto text = [&](const std::optional<Value>& value) {
         return value.has_value() ? ToTomlText(field, *value) : std::string("not there");
       };
+      if (field.resume == Resume::kFree && after.has_value()) {
+        field.set(recipe, i, *after);
+        next.changes.push_back(absl::StrCat(field.PathAt(i), " is ", text(after), " and was ", text(before)));
+        continue;
+      }
+      // Of what makes the run what it is, "auto" stays what it became at the first launch.
+      if (after.has_value() && (*after == Value(Auto()) || *after == Value(std::string("auto")))) continue;
       issues.Add(field.PathAt(i), absl::StrCat("is ", text(after), " and was ", text(before)));
     }
   }
   TRAINCTL_RETURN_IF_ERROR(issues.ToStatus("the recipe that the run would go on with"));
-  return recipe;
+  ResolveCheckpoint(recipe);
+  CheckRecipe(recipe, now.origin, issues);
+  TRAINCTL_RETURN_IF_ERROR(issues.ToStatus("the recipe that the run would go on with"));
+  return next;
 }
 
 }  // namespace trainctl::recipe

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -20,9 +21,15 @@ void FreezeForRun(Recipe& recipe);
 absl::StatusOr<LoadedRecipe> ApplyResumeSets(const Recipe& stored, absl::Span<const std::string> sets,
                                              const Access& access = RealAccess());
 
-// The stored recipe of a run whose recipe is launched again and now reads `now`: what may change is as it is
-// now, unless it is left to "auto". UsageError listing the fields that make the run what it is and read
-// otherwise.
-absl::StatusOr<Recipe> ContinueAs(const Recipe& stored, const Recipe& now);
+struct Continuation {
+  Recipe recipe;
+  std::vector<std::string> changes;  // "checkpoint.keep is 9 and was 3"
+};
+
+// The stored recipe of a run whose recipe is launched again and now reads `now`. What may change is as it is
+// now, "auto" and what is no longer written included; of the rest "auto" stays what it became. run.root and
+// run.name are not compared: the folder of the run is given. UsageError listing the fields that make the run
+// what it is and read otherwise, and for what does not fit together.
+absl::StatusOr<Continuation> ContinueAs(const Recipe& stored, const LoadedRecipe& now);
 
 }  // namespace trainctl::recipe

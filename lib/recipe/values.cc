@@ -153,6 +153,11 @@ class Conversion {
       }
       value = *count;
     } else if (raw.type != RawValue::Type::kInt) {
+      if (raw.type == RawValue::Type::kDouble && std::floor(raw.double_value) == raw.double_value &&
+          std::abs(raw.double_value) < 1e18) {
+        return UsageError(absl::StrCat(path_, ": ", Shown(raw), " is written as a fraction; write ",
+                                       static_cast<int64_t>(raw.double_value)));
+      }
       return Expected(raw);
     }
     TRAINCTL_RETURN_IF_ERROR(CheckRange(static_cast<double>(value), raw));

@@ -64,8 +64,7 @@ std::string TextOr(const Json& line, const char* key) {
   return it != line.end() && it->is_string() ? it->get<std::string>() : std::string();
 }
 
-absl::StatusOr<JournalEvent> ParseEvent(absl::string_view text, const std::string& what) {
-  TRAINCTL_ASSIGN_OR_RETURN(const Json line, ParseJson(text, what));
+absl::StatusOr<JournalEvent> ParseEvent(const Json& line, const std::string& what) {
   TRAINCTL_ASSIGN_OR_RETURN(const int64_t version, JsonInt(line, "v", what));
   if (version > kVersion) {
     return BadDataError(absl::StrCat(what, ": journal format ", version,
@@ -165,7 +164,10 @@ absl::StatusOr<Journal> Journal::Open(const std::string& path, const Clock* cloc
 }
 
 Journal::Journal(Journal&& other) noexcept
-    : path_(std::move(other.path_)), clock_(other.clock_), fd_(std::exchange(other.fd_, -1)) {}
+    : path_(std::move(other.path_)),
+      clock_(other.clock_),
+      fd_(std::exchange(other.fd_, -1)),
+      torn_(other.torn_) {}
 
 Journal::~Journal() {
   if (fd_ >= 0) ::close(fd_);
@@ -176,16 +178,25 @@ absl::Status Journal::Append(JournalEvent event) {
   event.time = clock_->Now();
   const std::string line = FormatEvent(event);
   // One write: a reader sees all of it or, after a crash, a torn tail.
-  const ssize_t written = ::write(fd_, line.data(), line.size());
-  if (written < 0) return ErrnoError("write the journal", path_, errno);
-  if (written != static_cast<ssize_t>(line.size())) return ErrnoError("write the journal", path_, ENOSPC);
+  const off_t before = ::lseek(fd_, 0, SEEK_END);
+  if (before < 0) return ErrnoError("find the end of the journal", path_, errno);
+  const std::string bytes = absl::StrCat(torn_ ? "\n" : "", line);
+  const ssize_t written = ::write(fd_, bytes.data(), bytes.size());
+  if (written != static_cast<ssize_t>(bytes.size())) {
+    const int error_number = written < 0 ? errno : ENOSPC;
+    // Half a line would swallow the next one.
+    if (written > 0) torn_ = ::ftruncate(fd_, before) != 0;
+    return ErrnoError("write the journal", path_, error_number);
+  }
+  torn_ = false;
   if (::fdatasync(fd_) != 0) return ErrnoError("sync the journal", path_, errno);
   return absl::OkStatus();
 }
 
 absl::StatusOr<RunState> ReplayJournal(absl::string_view text, absl::string_view path) {
   RunState state;
-  int64_t line_number = 0;
+  absl::Status damage;
+  int64_t line_number = 0, num_events = 0;
   while (!text.empty()) {
     const size_t end = text.find('\n');
     if (end == absl::string_view::npos) break;  // torn
@@ -193,10 +204,18 @@ absl::StatusOr<RunState> ReplayJournal(absl::string_view text, absl::string_view
     const absl::string_view line = text.substr(0, end);
     text.remove_prefix(end + 1);
     if (line.empty()) continue;
-    TRAINCTL_ASSIGN_OR_RETURN(const JournalEvent event,
-                              ParseEvent(line, absl::StrCat(path, ":", line_number)));
+    const std::string what = absl::StrCat(path, ":", line_number);
+    const absl::StatusOr<Json> json = ParseJson(line, what);
+    if (!json.ok()) {
+      if (damage.ok()) damage = json.status();
+      continue;
+    }
+    TRAINCTL_ASSIGN_OR_RETURN(const JournalEvent event, ParseEvent(*json, what));
     Apply(event, state);
+    ++num_events;
   }
+  if (!damage.ok() && num_events == 0) return damage;
+  if (!damage.ok()) state.damage = absl::StrCat(damage.message(), "; this line was passed over");
   return state;
 }
 

@@ -56,6 +56,8 @@ struct RunState {
   std::string socket = {};
   std::string token_file = {};
   std::string message;  // of the last failure, stop or end
+  // "<path>:<line>: ...": the first line that is no JSON and was passed over; empty: none was.
+  std::string damage = {};
   absl::Time started = absl::InfinitePast();
   absl::Time ended = absl::InfinitePast();
 };
@@ -66,7 +68,7 @@ class Journal {
   static absl::StatusOr<Journal> Open(const std::string& path, const Clock* clock);
   Journal(Journal&& other) noexcept;
   ~Journal();
-  // Sets the event's time.
+  // Sets the event's time. Where it fails, the file is as it was before.
   absl::Status Append(JournalEvent event);
 
  private:
@@ -74,10 +76,13 @@ class Journal {
   std::string path_;
   const Clock* clock_ = nullptr;
   int fd_ = -1;
+  bool torn_ = false;  // ends with half a line that could not be cut off
   std::mutex mutex_;
 };
 
-// Replays the text of a journal. BadDataError names the line; a newer version is refused.
+// Replays the text of a journal. A line that is not JSON at all (a disk that was full, another program's
+// output) is passed over and named in RunState::damage, unless no other line can be read. BadDataError names
+// the line of an event that is wrong; a newer version is refused.
 absl::StatusOr<RunState> ReplayJournal(absl::string_view text, absl::string_view path);
 
 }  // namespace trainctl::run

@@ -1,13 +1,16 @@
 #include "run/run_folder.h"
 
 #include <dirent.h>
-#include <signal.h>
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstdlib>
+#include <filesystem>
 #include <thread>
 
 #include "absl/strings/match.h"
@@ -65,6 +68,38 @@ pid_t LockHolder(const std::string& lock_path) {
   int pid = 0;
   if (!text.ok() || !absl::SimpleAtoi(*text, &pid)) return 0;
   return pid;
+}
+
+// The process has the lock file open. Its number alone proves nothing: another may have got it since.
+bool HasOpen(pid_t pid, const std::string& lock_path) {
+  struct stat lock;
+  if (::stat(lock_path.c_str(), &lock) != 0) return false;
+  const std::string fds = absl::StrCat("/proc/", pid, "/fd");
+  DIR* dir = ::opendir(fds.c_str());
+  if (dir == nullptr) return errno != ENOENT;  // of another user: it may
+  bool found = false;
+  while (const dirent* entry = ::readdir(dir)) {
+    struct stat open_file;
+    const std::string path = absl::StrCat(fds, "/", entry->d_name);
+    found = found || (::stat(path.c_str(), &open_file) == 0 && open_file.st_dev == lock.st_dev &&
+                      open_file.st_ino == lock.st_ino);
+  }
+  ::closedir(dir);
+  return found;
+}
+
+// What a launch that was killed in WriteFileAtomic has left. The caller holds the lock.
+void RemoveHalfWritten(const std::string& folder) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    const size_t dot = name.find(".tmp.");
+    if (dot == std::string::npos) continue;
+    const std::string whole = name.substr(0, dot);
+    if (whole == "recipe.json" || whole == "plan.json" || whole == "data.json" || whole == "report.json") {
+      ::unlink(it->path().c_str());
+    }
+  }
 }
 
 }  // namespace
@@ -128,6 +163,20 @@ std::string RunFolder::log_path(int rank) const {
   return absl::StrCat(logs_path(), "/rank-", absl::Dec(rank, absl::kZeroPad5), ".log");
 }
 
+bool RunFolder::IsOwnFile(const std::string& path) const {
+  static constexpr absl::string_view kOwn[] = {
+      "recipe.json",   "plan.json",     "data.json",   "report.json", "journal.jsonl",
+      "metrics.jsonl", "timings.jsonl", "lock",        "token",       "logs",
+      "traces",        "checkpoints",   "tensorboard", "control.sock"};
+  std::error_code error;
+  const std::string full =
+      std::filesystem::weakly_canonical(std::filesystem::absolute(path, error), error).string();
+  absl::string_view name = full;
+  if (error || !absl::ConsumePrefix(&name, path_ + "/")) return false;
+  name = name.substr(0, name.find('/'));
+  return std::find(std::begin(kOwn), std::end(kOwn), name) != std::end(kOwn);
+}
+
 absl::Status RunFolder::Lock() {
   if (lock_) return absl::OkStatus();
   const std::string lock_path = path_ + "/lock";
@@ -137,10 +186,11 @@ absl::Status RunFolder::Lock() {
     absl::StatusOr<FileLock> lock = FileLock::TryLock(lock_path);
     if (lock.ok()) {
       lock_ = std::move(lock).value();
+      RemoveHalfWritten(path_);
       return absl::OkStatus();
     }
     const pid_t holder = LockHolder(lock_path);
-    const bool holder_is_dead = holder > 0 && ::kill(holder, 0) != 0 && errno == ESRCH;
+    const bool holder_is_dead = holder > 0 && !HasOpen(holder, lock_path);
     if (!holder_is_dead || clock.Monotonic() > give_up) {
       if (!absl::StrContains(lock.status().message(), "is locked by")) return lock.status();
       return EnvironmentError(
@@ -151,6 +201,15 @@ absl::Status RunFolder::Lock() {
     // Its launcher was killed; what remains of it is being ended.
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
+}
+
+bool RunFolder::IsWorkedOn() const {
+  const int fd = ::open((path_ + "/lock").c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return errno != ENOENT;
+  // Shared: two who ask at once do not take each other for a launch.
+  const bool is_free = ::flock(fd, LOCK_SH | LOCK_NB) == 0;
+  ::close(fd);
+  return !is_free;
 }
 
 absl::StatusOr<std::string> RunFolder::MakeSocketPath() const {

@@ -43,9 +43,15 @@ class RunFolder {
   std::string traces_path() const { return path_ + "/traces"; }
   std::string token_path() const { return path_ + "/token"; }
 
+  // What a launch reads or writes here, under whichever name it is reached; also what it has not made yet.
+  bool IsOwnFile(const std::string& path) const;
+
   // Until destruction. Waits a moment for the helper that cleans up after a killed launcher.
   // EnvironmentError names the process that works on the run and what to do.
   absl::Status Lock();
+  // A launch, in whichever process, holds the lock, or what cleans up after one does. Says so too where that
+  // cannot be found out.
+  bool IsWorkedOn() const;
   bool locked() const { return lock_.has_value(); }
   int lock_fd() const { return lock_ ? lock_->fd() : -1; }
 

@@ -1,7 +1,6 @@
 #include "run/run_list.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -112,16 +111,15 @@ absl::Time FirstEventTime(const std::string& path, absl::Time fallback) {
   return is_time ? time : fallback;
 }
 
-RunSummary Summarize(const RunFolder& run, const std::function<bool(int64_t)>& process_exists) {
+RunSummary Summarize(const RunFolder& run) {
   RunSummary summary;
   summary.path = run.path();
   summary.name = std::filesystem::path(run.path()).filename().string();
   const absl::StatusOr<RunState> state = run.ReadState();
   if (state.ok()) {
     summary.status = std::string(RunStatusName(state->status));
-    if (state->status == RunStatus::kRunning && !process_exists(state->launcher_pid)) {
-      summary.status = "interrupted";
-    }
+    if (state->status == RunStatus::kRunning && !run.IsWorkedOn()) summary.status = "interrupted";
+    summary.problem = state->damage;
     summary.launches = state->num_launches;
     summary.started = FirstEventTime(run.journal_path(), state->started);
   } else {
@@ -143,13 +141,7 @@ RunSummary Summarize(const RunFolder& run, const std::function<bool(int64_t)>& p
 
 }  // namespace
 
-bool ProcessExists(int64_t pid) {
-  return pid > 0 && pid <= std::numeric_limits<pid_t>::max() &&
-         (::kill(static_cast<pid_t>(pid), 0) == 0 || errno != ESRCH);
-}
-
-absl::StatusOr<std::vector<RunSummary>> ListRuns(const std::string& root,
-                                                 const std::function<bool(int64_t pid)>& process_exists) {
+absl::StatusOr<std::vector<RunSummary>> ListRuns(const std::string& root) {
   std::vector<RunSummary> runs;
   std::error_code error;
   if (!std::filesystem::is_directory(root, error)) {
@@ -177,7 +169,7 @@ absl::StatusOr<std::vector<RunSummary>> ListRuns(const std::string& root,
   for (const std::string& folder : folders) {
     const absl::StatusOr<RunFolder> run = RunFolder::Open(folder);
     if (run.ok()) {
-      runs.push_back(Summarize(*run, process_exists));
+      runs.push_back(Summarize(*run));
     } else {
       runs.push_back({.name = std::filesystem::path(folder).filename().string(),
                       .path = folder,

@@ -1,12 +1,11 @@
 // What can be told of run folders at a glance: from their journals, their stored recipes and the ends of
-// their logs. Only reads, takes no lock and asks no process but whether it exists; a folder that cannot be
-// read is told too and is no error. Thread safe.
+// their logs. Only reads and keeps no lock; a folder that cannot be read is told too and is no error. Thread
+// safe.
 //
-//   TRAINCTL_ASSIGN_OR_RETURN(std::vector<RunSummary> runs, ListRuns("runs", ProcessExists));
+//   TRAINCTL_ASSIGN_OR_RETURN(std::vector<RunSummary> runs, ListRuns("runs"));
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,11 +30,8 @@ struct RunSummary {
   int64_t checkpoint_step = -1;             // the newest, by its name; -1: none
 };
 
-bool ProcessExists(int64_t pid);
-
 // The run folders in `root`, the newest first, or `root` itself where it is a run. UsageError when it is no
 // folder.
-absl::StatusOr<std::vector<RunSummary>> ListRuns(const std::string& root,
-                                                 const std::function<bool(int64_t pid)>& process_exists);
+absl::StatusOr<std::vector<RunSummary>> ListRuns(const std::string& root);
 
 }  // namespace trainctl::run

@@ -1,6 +1,7 @@
 #include "telemetry/tensorboard.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -63,6 +64,17 @@ absl::Status Retire(const std::string& folder, const OldFiles& old) {
     }
   }
   return absl::OkStatus();
+}
+
+// Two writers would build one file together and then remove each other's. The folder itself is what is
+// locked, so that nothing is left in it.
+absl::StatusOr<int> LockFolder(const std::string& folder) {
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return ErrnoError("open folder", folder, errno);
+  if (::flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return fd;  // not every file system can
+  ::close(fd);
+  return EnvironmentError(absl::StrCat("another process writes events into ", folder,
+                                       "; wait for its end or name another folder"));
 }
 
 std::string HostName() {
@@ -130,23 +142,26 @@ class MergedLogs {
 TensorboardLog::TensorboardLog(TensorboardLog&& other) noexcept
     : path_(std::move(other.path_)),
       fd_(std::exchange(other.fd_, -1)),
+      folder_fd_(std::exchange(other.folder_fd_, -1)),
       num_steps_(other.num_steps_),
       num_scalars_(other.num_scalars_),
       last_step_(other.last_step_) {}
 
 TensorboardLog::~TensorboardLog() {
   if (fd_ >= 0) ::close(fd_);
+  if (folder_fd_ >= 0) ::close(folder_fd_);
 }
 
 absl::StatusOr<TensorboardLog> TensorboardLog::Open(const TensorboardOptions& options) {
   TRAINCTL_RETURN_IF_ERROR(MakeDirs(options.folder));
+  TensorboardLog log;
+  TRAINCTL_ASSIGN_OR_RETURN(log.folder_fd_, LockFolder(options.folder));
   TRAINCTL_ASSIGN_OR_RETURN(const OldFiles old, FindOldFiles(options.folder));
   const std::string folder = options.folder + "/";
   const int64_t time = std::max(static_cast<int64_t>(options.now_s), old.newest + 1);
   const std::string name = absl::StrCat(kPrefix, absl::StrFormat("%010d", time), ".", HostName(), kSuffix);
   // Under a name that no reader looks at until it is whole.
   const std::string temporary = folder + ".trainctl-building";
-  TensorboardLog log;
   log.path_ = temporary;
   log.fd_ = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
   if (log.fd_ < 0) return ErrnoError("create", temporary, errno);

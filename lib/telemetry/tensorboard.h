@@ -3,7 +3,8 @@
 //
 // A folder holds one file of ours, and that file holds what the logs hold: it is made anew from them whenever
 // a launch begins, so that the steps which a resume takes back are not there twice. Files of others in the
-// folder are left alone. One writer per folder, one thread.
+// folder are left alone. One writer per folder, which is locked (flock) as long as a TensorboardLog lives;
+// one thread.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +31,7 @@ class TensorboardLog {
  public:
   // Writes a new file from both logs and puts it in the place of older ones. Before the logs are appended to:
   // after MetricsLog::Open and TimingsLog::Open. EnvironmentError and BadDataError name the file.
+  // EnvironmentError when another TensorboardLog has the folder.
   static absl::StatusOr<TensorboardLog> Open(const TensorboardOptions& options);
   TensorboardLog(TensorboardLog&& other) noexcept;
   TensorboardLog& operator=(TensorboardLog&& other) = delete;
@@ -52,6 +54,7 @@ class TensorboardLog {
 
   std::string path_;
   int fd_ = -1;
+  int folder_fd_ = -1;  // holds the lock
   int64_t num_steps_ = 0;
   int64_t num_scalars_ = 0;
   int64_t last_step_ = -1;

@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
@@ -51,6 +52,25 @@ TEST_F(Files, AReadHasALimit) {
   const absl::Status status = ReadFile(Path("x"), 99999).status();
   EXPECT_EQ(ExitCodeFor(status), ExitCode::kBadData);
   EXPECT_EQ(status.message(), absl::StrCat(Path("x"), " is larger than 99999 bytes"));
+}
+
+TEST_F(Files, APipeThatNobodyWritesToIsRefusedAndAShellsOwnIsRead) {
+  ASSERT_EQ(::mkfifo(Path("pipe").c_str(), 0600), 0);
+  const auto refused = ReadFile(Path("pipe"));
+  EXPECT_EQ(ExitCodeFor(refused.status()), ExitCode::kBadData);
+  EXPECT_THAT(std::string(refused.status().message()), HasSubstr("is not a regular file"));
+
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  std::thread writer([&] {  // what has not come yet is waited for
+    EXPECT_EQ(::write(ends[1], "ab", 2), 2);
+    ::close(ends[1]);
+  });
+  const auto text = ReadFile(absl::StrCat("/dev/fd/", ends[0]));
+  writer.join();
+  ::close(ends[0]);
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_EQ(*text, "ab");
 }
 
 TEST_F(Files, ErrorsNameThePathAndTheReason) {

@@ -158,6 +158,13 @@ TEST_F(DoctorTest, LimitsThatAreTooLowAreSaidWithTheWayUp) {
   EXPECT_EQ(Find(machine, "locked memory").health, Health::kGood);
 }
 
+TEST_F(DoctorTest, AFolderThatCannotBeWrittenIsBad) {
+  EXPECT_EQ(Find(Inspect(), "disk").health, Health::kGood);
+  sources_.is_writable = [](const std::string&) { return false; };
+  EXPECT_EQ(Find(Inspect(), "disk").health, Health::kBad);
+  EXPECT_THAT(Find(Inspect(), "disk").advice, HasSubstr("run.root"));
+}
+
 TEST_F(DoctorTest, AFullDiskIsBadAndALittleRoomAWarning) {
   disk_.first = int64_t{5} << 30;
   EXPECT_EQ(Find(Inspect(), "disk").health, Health::kWarning);
@@ -304,7 +311,13 @@ TEST_F(DoctorTest, TheWorkerIsTriedAndItsWordsAreKept) {
   // One that hangs, or never stops to talk, is ended.
   Write("/worker", "#!/bin/sh\nexec sleep 1000\n");
   ASSERT_EQ(::chmod((root_ + "/worker").c_str(), 0755), 0);
-  EXPECT_THAT(InspectWorker(root_ + "/worker", absl::Milliseconds(1)).advice, HasSubstr("says nothing"));
+  EXPECT_THAT(InspectWorker(root_ + "/worker", absl::Milliseconds(1)).advice,
+              HasSubstr("does not end within"));
+  // One that has closed its output is no nearer to its end.
+  Write("/worker", "#!/bin/sh\nexec sleep 1000 >&- 2>&-\n");
+  ASSERT_EQ(::chmod((root_ + "/worker").c_str(), 0755), 0);
+  EXPECT_THAT(InspectWorker(root_ + "/worker", absl::Milliseconds(300)).advice,
+              HasSubstr("does not end within"));
   EXPECT_EQ(script("exec yes").health, Health::kBad);
 }
 

@@ -111,9 +111,10 @@ TEST(Resume, TheSameRecipeContinuesItsRun) {
   const Recipe stored = Stored();
   const auto again = FakeWorld().Load(kMinimal);
   ASSERT_TRUE(again.ok()) << again.status();
-  const auto recipe = ContinueAs(stored, again->recipe);
+  const auto recipe = ContinueAs(stored, *again);
   ASSERT_TRUE(recipe.ok()) << recipe.status();
-  EXPECT_EQ(ToJson(*recipe), ToJson(stored));
+  EXPECT_EQ(ToJson(recipe->recipe), ToJson(stored));
+  EXPECT_TRUE(recipe->changes.empty()) << recipe->changes[0];
 }
 
 TEST(Resume, ARecipeThatWasEditedContinuesItsRunOrNamesWhatItCannotChange) {
@@ -122,8 +123,9 @@ TEST(Resume, ARecipeThatWasEditedContinuesItsRunOrNamesWhatItCannotChange) {
   const auto longer = FakeWorld().Load(kMinimal, {"train.steps=400", "checkpoint.keep=9",
                                                   "parallel.zero_stage=2", "cluster.devices_per_node=2"});
   ASSERT_TRUE(longer.ok()) << longer.status();
-  const auto recipe = ContinueAs(stored, longer->recipe);
-  ASSERT_TRUE(recipe.ok()) << recipe.status();
+  const auto next = ContinueAs(stored, *longer);
+  ASSERT_TRUE(next.ok()) << next.status();
+  const Recipe* recipe = &next->recipe;
   EXPECT_EQ(recipe->train.steps, 400);
   EXPECT_EQ(recipe->optimizer.decay_steps, 100);  // the past learning rates stay
   EXPECT_EQ(recipe->checkpoint.keep, 9);
@@ -133,10 +135,52 @@ TEST(Resume, ARecipeThatWasEditedContinuesItsRunOrNamesWhatItCannotChange) {
   const auto other = FakeWorld().Load(
       kMinimal, {"run.seed=7", "model.layers=3", "data.train[0].files=[\"a.txt\", \"b.txt\"]"});
   ASSERT_TRUE(other.ok()) << other.status();
-  const std::string message(ContinueAs(stored, other->recipe).status().message());
+  const std::string message(ContinueAs(stored, *other).status().message());
   EXPECT_THAT(message, HasSubstr("run.seed: is 7 and was 1234"));
   EXPECT_THAT(message, HasSubstr("model.layers: is 3 and was"));
   EXPECT_THAT(message, HasSubstr("data.train[0].files"));
+}
+
+// What the recipe no longer says holds no more, as in a new run.
+TEST(Resume, AValueThatWasTakenOutOfTheRecipeGoesBackToAuto) {
+  const auto next = [](const std::vector<std::string>& before, const std::vector<std::string>& now) {
+    const auto loaded = FakeWorld().Load(kMinimal, now);
+    EXPECT_TRUE(loaded.ok()) << loaded.status();
+    auto continued = ContinueAs(Stored(before), *loaded);
+    EXPECT_TRUE(continued.ok()) << continued.status();
+    return *std::move(continued);
+  };
+  Continuation next_run = next({"cluster.memory_limit=21MiB"}, {});
+  EXPECT_FALSE(next_run.recipe.cluster.memory_limit_bytes.has_value());
+  EXPECT_EQ(next_run.changes,
+            std::vector<std::string>({"cluster.memory_limit is \"auto\" and was \"21MiB\""}));
+
+  next_run = next({"cluster.devices_per_node=2", "parallel.zero_stage=3"}, {});
+  EXPECT_EQ(next_run.recipe.cluster.devices_per_node, 1);
+  EXPECT_FALSE(next_run.recipe.parallel.zero_stage.has_value());
+  EXPECT_EQ(next_run.changes.size(), 2);
+
+  // By steps unless told otherwise, then by time, then by steps again: kMinimal has 100 steps.
+  next_run = next({}, {"checkpoint.every=30m"});
+  EXPECT_EQ(next_run.recipe.checkpoint.every, absl::Minutes(30));
+  EXPECT_FALSE(next_run.recipe.checkpoint.every_steps.has_value());
+  next_run = next({"checkpoint.every=30m"}, {});
+  EXPECT_FALSE(next_run.recipe.checkpoint.every.has_value());
+  EXPECT_EQ(next_run.recipe.checkpoint.every_steps, 10);
+
+  next_run = next({"launch.env.A=1"}, {});
+  EXPECT_TRUE(next_run.recipe.launch.env.empty());
+  next_run = next({"train.micro_batch=2"}, {});
+  EXPECT_FALSE(next_run.recipe.train.micro_batch.has_value());
+}
+
+TEST(Resume, WhereTheCommandIsGivenDoesNotMatter) {
+  const auto again = FakeWorld().Load(kMinimal, {"run.root=/elsewhere", "run.name=other"});
+  ASSERT_TRUE(again.ok()) << again.status();
+  const Recipe stored = Stored();
+  const auto next = ContinueAs(stored, *again);
+  ASSERT_TRUE(next.ok()) << next.status();
+  EXPECT_EQ(next->recipe.run.root, stored.run.root);
 }
 
 }  // namespace

@@ -1,14 +1,17 @@
 #include "run/run_folder.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <climits>
 #include <string>
+#include <thread>
 
 #include "base/status.h"
 
@@ -85,6 +88,54 @@ TEST_F(RunFolderTest, ALockedFolderNamesItsHolder) {
   const absl::Status refused = second->Lock();
   EXPECT_EQ(ExitCodeFor(refused), ExitCode::kEnvironment);
   EXPECT_THAT(Error(refused), HasSubstr(absl::StrCat("in use by process ", ::getpid())));
+}
+
+TEST_F(RunFolderTest, WhoeverAsksSeesThatALaunchWorksOnARun) {
+  const auto asking = RunFolder::CreateAt(folder_ + "/run");
+  EXPECT_FALSE(asking->IsWorkedOn());
+  {
+    auto launch = RunFolder::CreateAt(folder_ + "/run");
+    ASSERT_TRUE(launch->Lock().ok());
+    EXPECT_TRUE(asking->IsWorkedOn());
+  }
+  EXPECT_FALSE(asking->IsWorkedOn()) << "the lock names a process that lives, and that holds it no more";
+}
+
+TEST_F(RunFolderTest, WhatAKilledLaunchLeftHalfWrittenGoes) {
+  auto run = RunFolder::CreateAt(folder_ + "/run");
+  for (const char* name : {"recipe.json.tmp.4711", "plan.json.tmp.1", "trace.json.tmp.2", "recipe.json"}) {
+    ASSERT_TRUE(WriteFileAtomic(absl::StrCat(folder_, "/run/", name), "{").ok());
+  }
+  ASSERT_TRUE(run->Lock().ok());
+  EXPECT_FALSE(PathExists(folder_ + "/run/recipe.json.tmp.4711"));
+  EXPECT_FALSE(PathExists(folder_ + "/run/plan.json.tmp.1"));
+  EXPECT_TRUE(PathExists(folder_ + "/run/trace.json.tmp.2")) << "of another, who may be at it";
+  EXPECT_TRUE(PathExists(folder_ + "/run/recipe.json"));
+}
+
+TEST_F(RunFolderTest, ItsOwnFilesAreKnownUnderEveryName) {
+  const auto run = RunFolder::CreateAt(folder_ + "/run");
+  ASSERT_EQ(::symlink("run", (folder_ + "/link").c_str()), 0);
+  EXPECT_TRUE(run->IsOwnFile(folder_ + "/link/./recipe.json"));
+  EXPECT_TRUE(run->IsOwnFile(folder_ + "/run/logs/../traces/rank-00000.json"));
+  EXPECT_FALSE(run->IsOwnFile(folder_ + "/run/trace.json"));
+  EXPECT_FALSE(run->IsOwnFile(folder_ + "/recipe.json"));
+  EXPECT_FALSE(run->IsOwnFile("-"));
+}
+
+// Nobody who works on the run: a look at its state while the launch begins must not turn it away.
+TEST_F(RunFolderTest, ALockThatItsHolderHasLeftIsWaitedFor) {
+  auto run = RunFolder::CreateAt(folder_ + "/run");
+  ASSERT_TRUE(WriteFileAtomic(folder_ + "/run/lock", absl::StrCat(::getppid())).ok());
+  const int look = ::open((folder_ + "/run/lock").c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_EQ(::flock(look, LOCK_SH), 0);
+  std::thread looked([look] {
+    ::usleep(30'000);  // long enough for a launch that does not wait to be refused
+    ::close(look);
+  });
+  const absl::Status locked = run->Lock();
+  looked.join();
+  EXPECT_TRUE(locked.ok()) << locked;
 }
 
 // The holder is dead, but what cleans up after it still holds the lock.

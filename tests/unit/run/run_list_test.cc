@@ -8,6 +8,7 @@
 
 #include <climits>
 #include <cmath>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
@@ -19,8 +20,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-constexpr int64_t kLauncher = 4711;
 
 class RunListTest : public ::testing::Test {
  protected:
@@ -39,11 +38,12 @@ class RunListTest : public ::testing::Test {
     ASSERT_TRUE(WriteFileAtomic(full, text).ok());
   }
 
-  // A run that was launched at `hour` and has done `step` of 40 steps.
+  // The process that its journal names lives, as when its number was given to another. A run that was
+  // launched at `hour` and has done `step` of 40 steps.
   void MakeRun(const std::string& name, int hour, int step) {
     Write(name + "/journal.jsonl",
           absl::StrCat("{\"v\":1,\"time\":\"2026-01-02T", hour,
-                       ":00:00+00:00\",\"event\":\"launch\",\"world_size\":2,\"pid\":", kLauncher, "}\n"));
+                       ":00:00+00:00\",\"event\":\"launch\",\"world_size\":2,\"pid\":", ::getpid(), "}\n"));
     Write(name + "/recipe.json", "{\"train\": {\"steps\": 40}}");
     std::string metrics, timings;
     for (int i = 1; i <= step; ++i) {
@@ -55,8 +55,8 @@ class RunListTest : public ::testing::Test {
     Write(name + "/timings.jsonl", timings);
   }
 
-  std::vector<RunSummary> List(bool launcher_lives = true) {
-    const auto runs = ListRuns(root_, [=](int64_t pid) { return launcher_lives && pid == kLauncher; });
+  std::vector<RunSummary> List() {
+    const auto runs = ListRuns(root_);
     EXPECT_TRUE(runs.ok()) << runs.status();
     return runs.value_or(std::vector<RunSummary>());
   }
@@ -68,6 +68,8 @@ TEST_F(RunListTest, ARunIsToldFromItsFiles) {
   MakeRun("a", 12, 25);
   ASSERT_TRUE(MakeDirs(root_ + "/a/checkpoints/step-00000020").ok());
   ASSERT_TRUE(MakeDirs(root_ + "/a/checkpoints/step-00000010").ok());
+  auto launch = std::make_optional(FileLock::TryLock(root_ + "/a/lock"));
+  ASSERT_TRUE((*launch).ok());
   const std::vector<RunSummary> runs = List();
   ASSERT_THAT(runs, SizeIs(1));
   EXPECT_EQ(runs[0].name, "a");
@@ -82,7 +84,8 @@ TEST_F(RunListTest, ARunIsToldFromItsFiles) {
   EXPECT_EQ(runs[0].mfu, 0.016);
   EXPECT_EQ(runs[0].checkpoint_step, 20);
   EXPECT_EQ(runs[0].launches, 1);
-  EXPECT_EQ(List(false)[0].status, "interrupted");
+  launch.reset();
+  EXPECT_EQ(List()[0].status, "interrupted");
 }
 
 TEST_F(RunListTest, TheNewestComesFirstAndLatestIsNotListedTwice) {
@@ -127,7 +130,7 @@ TEST_F(RunListTest, OnlyTheEndOfALongLogIsRead) {
 
 TEST_F(RunListTest, ARunFolderItselfIsAListOfOne) {
   MakeRun("a", 10, 3);
-  const auto runs = ListRuns(root_ + "/a", [](int64_t) { return true; });
+  const auto runs = ListRuns(root_ + "/a");
   ASSERT_TRUE(runs.ok());
   ASSERT_THAT(*runs, SizeIs(1));
   EXPECT_EQ((*runs)[0].name, "a");
@@ -135,7 +138,7 @@ TEST_F(RunListTest, ARunFolderItselfIsAListOfOne) {
 
 TEST_F(RunListTest, AFolderWithoutRunsIsEmptyAndNoFolderIsAnError) {
   EXPECT_THAT(List(), IsEmpty());
-  const auto runs = ListRuns(root_ + "/absent", [](int64_t) { return true; });
+  const auto runs = ListRuns(root_ + "/absent");
   EXPECT_EQ(ExitCodeFor(runs.status()), ExitCode::kUsage);
   EXPECT_THAT(std::string(runs.status().message()), HasSubstr("/absent is no folder"));
 }

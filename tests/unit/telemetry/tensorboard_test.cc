@@ -204,6 +204,21 @@ TEST_F(TensorboardTest, ALaunchWritesAsItLogsAndAResumeLeavesEveryStepOnce) {
   EXPECT_EQ(Names()[0], names[1]);
 }
 
+// Two at once would remove each other's file, or build one together.
+TEST_F(TensorboardTest, AFolderHasOneWriter) {
+  ASSERT_TRUE(WriteFileAtomic(options_.metrics_path, "{\"step\":1,\"loss\":3}\n").ok());
+  {
+    const auto first = TensorboardLog::Open(options_);
+    ASSERT_TRUE(first.ok()) << first.status();
+    const std::vector<std::string> names = Names();
+    const absl::Status second = TensorboardLog::Open(options_).status();
+    EXPECT_EQ(ExitCodeFor(second), ExitCode::kEnvironment);
+    EXPECT_THAT(std::string(second.message()), HasSubstr("another process writes events into"));
+    EXPECT_EQ(Names(), names);
+  }
+  EXPECT_TRUE(TensorboardLog::Open(options_).ok());
+}
+
 TEST_F(TensorboardTest, TimesAreThoseOfTheLogOrSumsOfItsSeconds) {
   ASSERT_TRUE(
       WriteFileAtomic(options_.metrics_path, "{\"step\":1,\"loss\":3}\n{\"step\":3,\"loss\":1}\n").ok());
