@@ -20,27 +20,18 @@ namespace {
 
 constexpr size_t kMostOutput = 16 << 10;
 
-bool IsReadyBefore(int fd, absl::Time deadline) {
-  while (true) {
-    pollfd ready = {fd, POLLIN, 0};
-    const int64_t left_ms =
-        std::clamp<int64_t>(absl::ToInt64Milliseconds(deadline - absl::Now()), 0, 1 << 30);
-    const int count = ::poll(&ready, 1, static_cast<int>(left_ms));
-    if (count < 0 && errno == EINTR) continue;
-    return count > 0;
-  }
-}
-
-bool EndsBefore(const Subprocess& process, absl::Time deadline) {
-  return IsReadyBefore(process.pidfd(), deadline);
-}
-
 // What a program prints until it ends, closes its output or is out of patience.
-std::string ReadOutput(int fd, absl::Time deadline, bool& is_late) {
+std::string ReadOutput(int fd, absl::Duration patience, bool& is_late) {
+  const absl::Time deadline = absl::Now() + patience;
   std::string text;
   is_late = false;
   while (text.size() < kMostOutput) {
-    if (!IsReadyBefore(fd, deadline)) {
+    pollfd ready = {fd, POLLIN, 0};
+    const int64_t left_ms = absl::ToInt64Milliseconds(deadline - absl::Now());
+    const int count =
+        left_ms <= 0 ? 0 : ::poll(&ready, 1, static_cast<int>(std::min<int64_t>(left_ms, 1 << 30)));
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) {
       is_late = true;
       break;
     }
@@ -88,14 +79,11 @@ Finding InspectWorker(const absl::StatusOr<std::string>& program, absl::Duration
     return Broken(std::string(worker.status().message()));
   }
   bool is_late = false;
-  const absl::Time deadline = absl::Now() + patience;
-  const std::string output = ReadOutput(ends[0], deadline, is_late);
-  // Its output may end before it does.
-  if (!is_late && output.size() < kMostOutput) is_late = !EndsBefore(*worker, deadline);
+  const std::string output = ReadOutput(ends[0], patience, is_late);
   if (is_late || output.size() >= kMostOutput) worker->Signal(SIGKILL);
   ::close(ends[0]);
   const ExitStatus ended = worker->Wait();
-  if (is_late) return Broken(absl::StrCat(*program, " does not end within ", absl::FormatDuration(patience)));
+  if (is_late) return Broken(absl::StrCat(*program, " says nothing within ", absl::FormatDuration(patience)));
   if (!ended.Success()) {
     return Broken(absl::StrCat(*program, " ", ended.Describe(), output.empty() ? "" : ": ", LastLine(output),
                                HowToMend(output)));

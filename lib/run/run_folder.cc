@@ -209,7 +209,10 @@ bool RunFolder::IsWorkedOn() const {
   // Shared: two who ask at once do not take each other for a launch.
   const bool is_free = ::flock(fd, LOCK_SH | LOCK_NB) == 0;
   ::close(fd);
-  return !is_free;
+  if (is_free) return false;
+  // What a killed launcher started holds its lock until it has ended, which is soon.
+  const pid_t holder = LockHolder(path_ + "/lock");
+  return holder <= 0 || HasOpen(holder, path_ + "/lock");
 }
 
 absl::StatusOr<std::string> RunFolder::MakeSocketPath() const {

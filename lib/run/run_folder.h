@@ -49,8 +49,7 @@ class RunFolder {
   // Until destruction. Waits a moment for the helper that cleans up after a killed launcher.
   // EnvironmentError names the process that works on the run and what to do.
   absl::Status Lock();
-  // A launch, in whichever process, holds the lock, or what cleans up after one does. Says so too where that
-  // cannot be found out.
+  // A launch, in whichever process, holds the lock and lives. Says so too where that cannot be found out.
   bool IsWorkedOn() const;
   bool locked() const { return lock_.has_value(); }
   int lock_fd() const { return lock_ ? lock_->fd() : -1; }

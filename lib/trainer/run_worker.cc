@@ -417,9 +417,11 @@ class Trainer {
     const absl::Duration now = d_.clock->Monotonic();
     if (last || !record.eval.empty() || now - last_line_ >= absl::Seconds(1)) {
       last_line_ = now;
-      std::string line = absl::StrFormat("step %d/%d loss %.4f grad_norm %.3f lr %.3g %.0f tokens/s mem %s",
+      const double peak = planner::PeakTokensPerSecond(plan_);
+      const std::string mfu = peak > 0 ? absl::StrFormat(" mfu %.1f%%", 100 * tokens_per_second / peak) : "";
+      std::string line = absl::StrFormat("step %d/%d loss %.4f grad_norm %.3f lr %.3g %.0f tokens/s%s mem %s",
                                          record.step, recipe_.train.steps, record.loss, record.grad_norm,
-                                         record.lr, tokens_per_second, FormatBytes(memory.peak));
+                                         record.lr, tokens_per_second, mfu, FormatBytes(memory.peak));
       for (const auto& [name, loss] : record.eval) absl::StrAppendFormat(&line, " %s %.4f", name, loss);
       Say(line);
     }
