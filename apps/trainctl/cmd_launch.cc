@@ -172,6 +172,7 @@ absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& outp
   if (options.or_resume && HoldsARun(options.run_dir)) return ResumeAsLaunched(loaded, options, output);
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, HostOfRun(loaded.recipe));
   TRAINCTL_ASSIGN_OR_RETURN(const planner::Plan plan, planner::MakePlanFor(loaded.recipe, host));
+  if (!options.dry_run) TRAINCTL_RETURN_IF_ERROR(CheckDeviceIsHere(loaded.recipe, host));
   for (const std::string& note : loaded.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
   TRAINCTL_RETURN_IF_ERROR(launcher::CheckWorkerEnv(loaded.recipe.launch.env));
   PrintChoice(plan, loaded.recipe);
@@ -232,6 +233,7 @@ absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& rec
   }
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, HostOfRun(recipe));
   TRAINCTL_ASSIGN_OR_RETURN(const planner::Plan plan, planner::MakePlanFor(recipe, host));
+  if (!options.dry_run) TRAINCTL_RETURN_IF_ERROR(CheckDeviceIsHere(recipe, host));
   PrintChoice(plan, recipe);
   if (options.dry_run) {
     if (output.json) std::fputs(planner::PlanToJson(plan).c_str(), stdout);

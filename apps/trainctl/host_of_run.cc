@@ -1,7 +1,9 @@
 #include "apps/trainctl/host_of_run.h"
 
 #include <algorithm>
+#include <cstdlib>
 
+#include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "doctor/doctor.h"
 
@@ -19,6 +21,15 @@ absl::StatusOr<cluster::Host> HostOfRun(const recipe::Recipe& recipe) {
   host.accelerator = smallest.name;
   host.accelerator_memory_bytes = smallest.memory_bytes;
   return host;
+}
+
+absl::Status CheckDeviceIsHere(const recipe::Recipe& recipe, const cluster::Host& host) {
+  if (recipe.cluster.device == "cpu" || !host.accelerator.empty()) return absl::OkStatus();
+  if (std::getenv("TRAINCTL_DEVICE_PLUGIN") != nullptr) return absl::OkStatus();
+  return EnvironmentError(
+      absl::StrCat("cluster.device = \"", recipe.cluster.device,
+                   "\": no NVIDIA driver shows a device on this machine (`trainctl doctor` says "
+                   "more). `trainctl plan` plans for it; to train here, set it to \"cpu\""));
 }
 
 }  // namespace trainctl::cli

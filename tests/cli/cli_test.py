@@ -140,8 +140,12 @@ def values_that_make_no_sense(c):
                           ("train.stepz=3", "train.steps"), ("nonsense", "nonsense"), ("=", "="),
                           ("optimizer.lr=fast", "optimizer.lr"), ("parallel.tp=2", "tp"),
                           ("train.precision=fp8", "fp8"), ("model.vocab=100", "vocab"),
-                          ("cluster.device=h100-sxm-80gb", "h100-sxm-80gb")]:
+                          ("cluster.device=h1000", "h1000"), ("cluster.device=mi300x", "mi300x")]:
         c.expect(c.run("launch", "recipe.toml", "--set", setting), 2, word)
+    # A device that is known, and not here.
+    if not os.path.exists("/dev/nvidiactl"):
+        for device in ("h100-sxm-80gb", "cuda"):
+            c.expect(c.run("launch", "recipe.toml", "--set", f"cluster.device={device}"), 5, "cluster.device")
     if os.path.exists(c.dir + "/runs"):
         c.fail("a refused launch made a run folder")
 
@@ -196,7 +200,7 @@ def planning_for_accelerators(c):
     again = json.loads(c.run("plan", "fixed.toml", "--json").stdout)
     if again["chosen"] != chosen or again["alternatives"]:
         c.fail("the written recipe plans to something else: %s" % again)
-    c.expect(c.run("launch", "fixed.toml"), 2, "cluster.device")
+    c.expect(c.run("launch", "fixed.toml"), 2, "parallel.offload")
 
     c.expect(c.run("plan", "recipe.toml", "--explain"), 0, "activations", "What binds", "Why not", "data sheet",
              "measured", "megatron")
