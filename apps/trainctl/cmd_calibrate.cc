@@ -13,6 +13,7 @@
 #include "apps/trainctl/calibrate_runs.h"
 #include "apps/trainctl/command.h"
 #include "apps/trainctl/measure_machine.h"
+#include "apps/trainctl/option_checks.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "cluster/host.h"
@@ -34,6 +35,11 @@ absl::StatusOr<std::vector<Load>> LoadsOf(const CalibrateOptions& options, const
   const bool any_precision = options.precision.empty();
   if (options.precision == "bf16" && !host.native_bf16) {
     return UsageError(absl::StrCat("--precision bf16: ", host.cpu, " has no bf16 instructions"));
+  }
+  if (options.workers > host.allowed_cores) {
+    return UsageError(absl::StrCat("--workers ", options.workers, ": this process may use ",
+                                   host.allowed_cores,
+                                   " core(s), and more workers than that measure their waiting"));
   }
   std::vector<Load> loads;
   const bool own = options.workers > 0 || options.threads > 0;
@@ -153,9 +159,9 @@ void AddCalibrate(CLI::App& app, Action& action) {
   verb->add_option("--precision", options->precision, "Only this type")
       ->check(CLI::IsMember({"fp32", "bf16"}));
   verb->add_option("--workers", options->workers, "Only with so many workers at once")
-      ->check(CLI::Range(int64_t{1}, int64_t{1024}));
+      ->check(WholeNumber(1, 1024));
   verb->add_option("--threads", options->threads, "Only with so many threads a worker")
-      ->check(CLI::Range(int64_t{1}, int64_t{1024}));
+      ->check(WholeNumber(1, 1024));
   AddJsonFlag(*verb);
   SetExample(*verb, "trainctl calibrate && trainctl plan recipes/quickstart.toml");
   verb->callback([&action, options] {

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "apps/trainctl/command.h"
+#include "apps/trainctl/option_checks.h"
 #include "apps/trainctl/worker_program.h"
 
 namespace trainctl::cli {
@@ -48,10 +49,10 @@ void AddGenerate(CLI::App& app, Action& action) {
   verb->add_option("run", options->run, "The run folder (default: the latest)");
   verb->add_option("--prompt", options->prompt, "The text to continue")->required();
   verb->add_option("--max-tokens", options->max_tokens, "How many tokens to write at most")
-      ->check(CLI::Range(1, 1 << 20));
+      ->check(WholeNumber(1, 1 << 20));
   verb->add_option("--temperature", options->temperature, "0 takes the most likely token")
       ->check(CLI::Range(0.0, 100.0));
-  verb->add_option("--seed", options->seed, "Of the sampling")->check(CLI::NonNegativeNumber);
+  verb->add_option("--seed", options->seed, "Of the sampling")->check(WholeNumber(0));
   SetExample(*verb, "trainctl generate runs/latest --prompt '#include <'");
   verb->callback([&action, options] { action = [options](const Output&) { return Generate(*options); }; });
 }

@@ -1,5 +1,6 @@
 // `trainctl launch` and `trainctl resume`: plan, prepare the run folder, run the workers.
 
+#include <csignal>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -13,6 +14,7 @@
 #include "apps/trainctl/host_of_run.h"
 #include "apps/trainctl/job_console.h"
 #include "apps/trainctl/machine_access.h"
+#include "apps/trainctl/option_checks.h"
 #include "apps/trainctl/planned_job.h"
 #include "base/clock.h"
 #include "base/files.h"
@@ -217,7 +219,8 @@ absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& rec
                                   const LaunchOptions& options, const Output& output) {
   TRAINCTL_RETURN_IF_ERROR(CheckDataUnchanged(run, recipe));
   int64_t done = run.NewestCheckpointStep();
-  if (done >= recipe.train.steps) {
+  const bool stops_early = options.stop_after >= 0 && options.stop_after < recipe.train.steps;
+  if (done >= (stops_early ? options.stop_after : recipe.train.steps)) {
     // Only a checkpoint that can be read proves it.
     std::vector<std::string> warnings;
     const auto newest = checkpoint::FindNewestGood(run.checkpoints_path(), &warnings);
@@ -230,6 +233,12 @@ absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& rec
                  run.path().c_str(), static_cast<int>(done), run.path().c_str());
     PrintOutcome({.kind = launcher::JobOutcome::Kind::kFinished}, run, output);
     return ExitCode::kOk;
+  }
+  if (stops_early && done >= options.stop_after) {
+    std::fprintf(stderr, "%s has done step %d, and --stop-after is %d: no step is left to do\n",
+                 run.path().c_str(), static_cast<int>(done), static_cast<int>(options.stop_after));
+    PrintOutcome({.kind = launcher::JobOutcome::Kind::kStoppedResumable}, run, output);
+    return ExitCode::kStoppedResumable;
   }
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, HostOfRun(recipe));
   TRAINCTL_ASSIGN_OR_RETURN(const planner::Plan plan, planner::MakePlanFor(recipe, host));
@@ -248,7 +257,8 @@ void AddCommon(CLI::App& verb, LaunchOptions& options) {
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
   verb.add_option("--stop-after", options.stop_after, "Save and stop when this step is done (exit code 75)")
-      ->check(CLI::PositiveNumber);
+      ->check(WholeNumber(1))
+      ->type_name("N");
   verb.add_flag("--dry-run", options.dry_run)->description("Plan and check everything, start nothing");
   verb.add_flag("--detach", options.detach)
       ->description("Return when the first step is done; the run goes on, away from this terminal");
@@ -259,7 +269,10 @@ void AddCommon(CLI::App& verb, LaunchOptions& options) {
 Action Detachable(std::shared_ptr<LaunchOptions> options,
                   absl::StatusOr<ExitCode> (*verb)(const LaunchOptions&, const Output&)) {
   return [options, verb](const Output& output) -> absl::StatusOr<ExitCode> {
-    if (options->detach && !options->dry_run && !IsDetached()) return RunDetached(output);
+    // Whoever reads the output may leave, the terminal may close: the job goes on and ends as it would.
+    std::signal(SIGPIPE, SIG_IGN);
+    const bool detach = options->detach && !options->dry_run;
+    if (!BeginAsDetached(detach) && detach) return RunDetached(output);
     return verb(*options, output);
   };
 }
@@ -272,6 +285,7 @@ void AddLaunch(CLI::App& app, Action& action) {
   verb->add_option("recipe", options->recipe, "The recipe (TOML)")->required();
   verb->add_option("--run-dir", options->run_dir,
                    "The run folder itself, instead of a new one under run.root")
+      ->check(NotEmpty())
       ->type_name("FOLDER");
   verb->add_flag("--or-resume", options->or_resume)
       ->description(

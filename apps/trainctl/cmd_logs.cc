@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <string>
 #include <thread>
@@ -11,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "apps/trainctl/command.h"
+#include "apps/trainctl/option_checks.h"
 #include "launcher/worker_log.h"
 #include "run/run_folder.h"
 
@@ -76,6 +78,12 @@ absl::Status PrintLogs(const std::string& path, int rank, bool follow) {
   TRAINCTL_ASSIGN_OR_RETURN(const run::RunFolder run, run::RunFolder::Open(path));
   std::vector<LogReader> readers;
   if (rank >= 0) {
+    if (!PathExists(run.log_path(rank)) && PathExists(run.log_path(0))) {
+      int num_ranks = 1;
+      while (PathExists(run.log_path(num_ranks))) ++num_ranks;
+      return UsageError(absl::StrCat("--rank ", rank, ": ", run.path(), " has the logs of ", num_ranks,
+                                     " rank(s), from 0 to ", num_ranks - 1));
+    }
     readers.emplace_back(rank, run.log_path(rank), false);
   } else {
     for (int i = 0; PathExists(run.log_path(i)); ++i) readers.emplace_back(i, run.log_path(i), true);
@@ -105,7 +113,9 @@ void AddLogs(CLI::App& app, Action& action) {
   };
   auto options = std::make_shared<Options>();
   verb->add_option("RUN", options->path, "Run folder (default: runs/latest)");
-  verb->add_option("--rank", options->rank, "Only this rank, byte for byte")->check(CLI::NonNegativeNumber);
+  verb->add_option("--rank", options->rank, "Only this rank, byte for byte")
+      ->check(WholeNumber(0, std::numeric_limits<int>::max()))
+      ->type_name("N");
   verb->add_flag("--follow,-f", options->follow, "Go on until the run ends");
   SetExample(*verb, "trainctl logs --rank 0 --follow");
   verb->callback([&action, options] {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "apps/trainctl/command.h"
+#include "apps/trainctl/option_checks.h"
 #include "base/json.h"
 #include "planner/plan.h"
 #include "recipe/recipe_json.h"
@@ -90,10 +91,21 @@ void Print(const TraceOptions& options, const telemetry::MergedTrace& trace, con
 
 absl::StatusOr<ExitCode> Trace(const TraceOptions& options, const Output& output) {
   TRAINCTL_ASSIGN_OR_RETURN(const run::RunFolder run, run::RunFolder::Open(options.run));
+  if (run.IsOwnFile(options.out)) {
+    return UsageError(absl::StrCat("--out ", options.out, " is the run's own; name another file"));
+  }
+  if (options.out == "-" && output.json) {
+    return UsageError("--out - writes the trace to stdout, and so does --json its report; name a file");
+  }
   TRAINCTL_ASSIGN_OR_RETURN(const Prediction prediction, PredictStep(run));
   TRAINCTL_ASSIGN_OR_RETURN(
       const telemetry::MergedTrace trace,
       telemetry::MergeTraces(run.traces_path(), options.step, prediction.spans, run.path()));
+  if (options.out == "-") {
+    std::fputs(trace.json.c_str(), stdout);
+    for (const std::string& note : trace.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
+    return ExitCode::kOk;
+  }
   TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(options.out, trace.json));
   for (const std::string& note : trace.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
   if (output.json) {
@@ -112,9 +124,12 @@ void AddTrace(CLI::App& app, Action& action) {
       "trace", "Join the traces of a run's ranks, beside what was predicted, for Perfetto");
   auto options = std::make_shared<TraceOptions>();
   verb->add_option("RUN", options->run, "Run folder (default: runs/latest)");
-  verb->add_option("--out", options->out, "Writes this file")->required()->type_name("FILE");
+  verb->add_option("--out", options->out, "Writes this file (-: stdout)")
+      ->required()
+      ->check(NotEmpty())
+      ->type_name("FILE");
   verb->add_option("--step", options->step, "Only this step (default: all that were traced)")
-      ->check(CLI::NonNegativeNumber)
+      ->check(WholeNumber(0))
       ->type_name("N");
   AddJsonFlag(*verb);
   SetExample(*verb, "trainctl trace runs/latest --out trace.json");

@@ -2,12 +2,14 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -26,11 +28,7 @@ namespace {
 
 constexpr char kVariable[] = "TRAINCTL_DETACHED_FD";
 
-int DetachedFd() {
-  const char* text = std::getenv(kVariable);
-  int fd = -1;
-  return text != nullptr && absl::SimpleAtoi(text, &fd) && fcntl(fd, F_GETFD) >= 0 ? fd : -1;
-}
+int g_report_fd = -1;  // of the detached process
 
 // Both ends of a pipe; closed when it goes.
 struct Pipe {
@@ -49,11 +47,15 @@ absl::StatusOr<std::vector<std::string>> OwnArguments() {
   TRAINCTL_ASSIGN_OR_RETURN(std::string text, ReadFile("/proc/self/cmdline"));
   if (!text.empty()) text.pop_back();  // the last one ends with a zero too
   std::vector<std::string> argv = absl::StrSplit(text, '\0');
-  argv[0] = "/proc/self/exe";
+  // The link itself would do, but then the process would be called "exe".
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  const bool is_there = !error && access(program.c_str(), X_OK) == 0;  // not replaced by a new build
+  argv[0] = is_there ? program.string() : "/proc/self/exe";
   return argv;
 }
 
-absl::StatusOr<Subprocess> StartDetached(int report_fd, int output_fd) {
+absl::StatusOr<Subprocess> StartDetached(int report_fd, int stdout_fd, int stderr_fd) {
   SpawnOptions options;
   TRAINCTL_ASSIGN_OR_RETURN(options.argv, OwnArguments());
   for (std::string& variable : CurrentEnvironment()) {
@@ -61,30 +63,32 @@ absl::StatusOr<Subprocess> StartDetached(int report_fd, int output_fd) {
   }
   options.env.push_back(absl::StrCat(kVariable, "=", report_fd));
   options.new_session = true;
-  options.stdout_fd = output_fd;
-  options.stderr_fd = output_fd;
+  options.stdout_fd = stdout_fd;
+  options.stderr_fd = stderr_fd;
   options.inherited_fds = {report_fd};
   return Subprocess::Start(options);
 }
 
-// Copies what is there to stderr; false at the end.
-bool Relay(int fd) {
+// Copies what is there; false at the end.
+bool Relay(int fd, std::FILE* out) {
   std::array<char, 4096> buffer;
   const ssize_t count = read(fd, buffer.data(), buffer.size());
   if (count < 0) return errno == EINTR || errno == EAGAIN;
-  std::fwrite(buffer.data(), 1, static_cast<size_t>(count), stderr);
+  std::fwrite(buffer.data(), 1, static_cast<size_t>(count), out);
+  std::fflush(out);
   return count > 0;
 }
 
 // Passes output and signals on until the run folder is named, or, when the person has asked for the end,
 // until the process has ended. Empty: it ended.
-std::string WaitForFirstStep(Subprocess& process, launcher::SignalPipe& signals, int report_fd,
-                             int output_fd) {
+std::string WaitForFirstStep(Subprocess& process, launcher::SignalPipe& signals, int report_fd, int stdout_fd,
+                             int stderr_fd) {
   std::string run_path;
   bool asked_to_end = false;
   while (asked_to_end || !absl::EndsWith(run_path, "\n")) {
-    std::array<pollfd, 4> waits = {pollfd{output_fd, POLLIN, 0}, pollfd{report_fd, POLLIN, 0},
-                                   pollfd{signals.fd(), POLLIN, 0}, pollfd{process.pidfd(), POLLIN, 0}};
+    std::array<pollfd, 5> waits = {pollfd{stderr_fd, POLLIN, 0}, pollfd{report_fd, POLLIN, 0},
+                                   pollfd{signals.fd(), POLLIN, 0}, pollfd{process.pidfd(), POLLIN, 0},
+                                   pollfd{stdout_fd, POLLIN, 0}};
     if (poll(waits.data(), waits.size(), -1) < 0) continue;
     for (int signal_number : signals.Take()) {
       process.Signal(signal_number);
@@ -92,7 +96,9 @@ std::string WaitForFirstStep(Subprocess& process, launcher::SignalPipe& signals,
     }
     // A closed end is left out from now on: poll passes over -1.
     if (waits[0].revents != 0) {  // before the news that follow it
-      if (!Relay(output_fd)) output_fd = -1;
+      if (!Relay(stderr_fd, stderr)) stderr_fd = -1;
+    } else if (waits[4].revents != 0) {
+      if (!Relay(stdout_fd, stdout)) stdout_fd = -1;
     } else if (waits[1].revents != 0) {
       std::array<char, 4096> buffer;
       const ssize_t count = read(report_fd, buffer.data(), buffer.size());
@@ -145,17 +151,29 @@ class DetachedConsole : public launcher::JobObserver {
 
 }  // namespace
 
-bool IsDetached() { return DetachedFd() >= 0; }
+bool BeginAsDetached(bool detach) {
+  const char* text = std::getenv(kVariable);
+  int fd = -1;
+  struct stat info;
+  if (detach && text != nullptr && absl::SimpleAtoi(text, &fd) && fd > STDERR_FILENO &&
+      fstat(fd, &info) == 0 && S_ISFIFO(info.st_mode) && fcntl(fd, F_SETFD, FD_CLOEXEC) == 0) {
+    g_report_fd = fd;
+  }
+  unsetenv(kVariable);  // nothing that the workers start is detached by it
+  return g_report_fd >= 0;
+}
+
+bool IsDetached() { return g_report_fd >= 0; }
 
 absl::StatusOr<ExitCode> RunDetached(const Output& output) {
-  Pipe report, text;
-  if (pipe2(report.ends, O_CLOEXEC) != 0 || pipe2(text.ends, O_CLOEXEC) != 0)
+  Pipe report, out, err;
+  if (pipe2(report.ends, O_CLOEXEC) != 0 || pipe2(out.ends, O_CLOEXEC) != 0 ||
+      pipe2(err.ends, O_CLOEXEC) != 0)
     return ErrnoError("make", "a pipe", errno);
   TRAINCTL_ASSIGN_OR_RETURN(launcher::SignalPipe signals, launcher::SignalPipe::Install());
-  TRAINCTL_ASSIGN_OR_RETURN(Subprocess process, StartDetached(report.ends[1], text.ends[1]));
-  report.Close(1);
-  text.Close(1);
-  const std::string run_path = WaitForFirstStep(process, signals, report.ends[0], text.ends[0]);
+  TRAINCTL_ASSIGN_OR_RETURN(Subprocess process, StartDetached(report.ends[1], out.ends[1], err.ends[1]));
+  for (Pipe* pipe : {&report, &out, &err}) pipe->Close(1);
+  const std::string run_path = WaitForFirstStep(process, signals, report.ends[0], out.ends[0], err.ends[0]);
   if (run_path.empty()) {
     const ExitStatus status = process.Wait();
     return static_cast<ExitCode>(status.signaled ? 128 + status.code : status.code);
@@ -174,7 +192,7 @@ absl::StatusOr<ExitCode> RunDetached(const Output& output) {
 
 std::shared_ptr<launcher::JobObserver> MakeDetachedConsole(const run::RunFolder& run) {
   (void)MakeDirs(run.logs_path());
-  return std::make_shared<DetachedConsole>(run.path(), run.logs_path() + "/launcher.log", DetachedFd());
+  return std::make_shared<DetachedConsole>(run.path(), run.logs_path() + "/launcher.log", g_report_fd);
 }
 
 }  // namespace trainctl::cli

@@ -1,6 +1,6 @@
 // `--detach`: the verb runs in a process of its own session, and this one returns when the first step is
-// done. Until then what that process prints, and Ctrl-C, pass between the two; afterwards it prints into
-// <run>/logs/launcher.log.
+// done. Until then what that process prints, each stream to its own, and Ctrl-C pass between the two;
+// afterwards both of its streams go to <run>/logs/launcher.log.
 //
 // The detached process is the same program with the same arguments; TRAINCTL_DETACHED_FD in its environment
 // is the pipe on which it names its run folder once the first step is done.
@@ -15,11 +15,15 @@
 
 namespace trainctl::cli {
 
-// This process is the detached one.
+// Finds out, once and before anything else, whether this process is the detached one of a launcher that was
+// given --detach (`detach`, of its own arguments, which are the same), and takes the pipe out of the
+// environment, where nothing that it starts shall find it. Anything but a pipe there is not believed.
+bool BeginAsDetached(bool detach);
+// What BeginAsDetached found.
 bool IsDetached();
 
 // Starts the detached process with this one's arguments. kOk when its first step is done; where it ends
-// before, its exit code. SIGINT and SIGTERM are passed on to it until then.
+// before, its exit code. The signals of launcher/signal_pipe.h are passed on to it until then.
 absl::StatusOr<ExitCode> RunDetached(const Output& output);
 
 // Of the detached process: shows the job and tells the other process when the first step is done.

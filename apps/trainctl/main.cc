@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "apps/trainctl/command.h"
 #include "apps/trainctl/completion.h"
 #include "base/standard_fds.h"
@@ -47,6 +49,21 @@ void PrintError(const absl::Status& status, ExitCode code, bool json) {
   std::fprintf(stderr, "trainctl: %s\n", message.c_str());
 }
 
+// What CLI11 has to say of a command line, with the verb that it is about.
+std::string Complaint(const CLI::App& app, const CLI::ParseError& error) {
+  std::string path;
+  const CLI::App* verb = &app;
+  for (std::vector<CLI::App*> parsed = app.get_subcommands(); !parsed.empty();
+       parsed = verb->get_subcommands()) {
+    verb = parsed.front();
+    absl::StrAppend(&path, path.empty() ? "" : " ", verb->get_name());
+  }
+  absl::string_view what = error.what();
+  absl::ConsumeSuffix(&what, ".");
+  return absl::StrCat(path, path.empty() ? "" : ": ", what, "; see `trainctl ", path, path.empty() ? "" : " ",
+                      "--help`");
+}
+
 int RunVerb(int argc, char** argv) {
   CLI::App app("Plan, launch and resume the training of large language models.", "trainctl");
   app.require_subcommand(1);
@@ -59,14 +76,11 @@ int RunVerb(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     const std::vector<std::string> words(argv + 1, argv + argc);
-    const std::string unknown = error.get_exit_code() == 0 ? "" : UnknownWord(app, words);
-    if (!unknown.empty()) {
-      const bool json = std::find(words.begin(), words.end(), "--json") != words.end();
-      PrintError(UsageError(unknown), ExitCode::kUsage, json);
-      return static_cast<int>(ExitCode::kUsage);
-    }
-    const int code = app.exit(error);
-    return code == 0 ? 0 : static_cast<int>(ExitCode::kUsage);
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help
+    const std::string unknown = UnknownWord(app, words);
+    const bool json = std::find(words.begin(), words.end(), "--json") != words.end();
+    PrintError(UsageError(unknown.empty() ? Complaint(app, error) : unknown), ExitCode::kUsage, json);
+    return static_cast<int>(ExitCode::kUsage);
   }
   Output output;
   output.json = JsonRequested(app);

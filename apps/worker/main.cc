@@ -1,6 +1,7 @@
 // trainctl-worker: one rank of a run, or a one-process job on a run's checkpoint (generate, eval,
 // export). Started by trainctl; see lib/launcher/worker_contract.h.
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -171,5 +172,7 @@ int Main(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   trainctl::OpenStandardFds();
+  // A batch system's warning reaches every process of a job; the launcher's answer is the one that counts.
+  for (const int signal_number : {SIGUSR1, SIGUSR2}) std::signal(signal_number, SIG_IGN);
   return trainctl::Main(argc, argv);
 }

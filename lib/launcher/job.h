@@ -71,9 +71,9 @@ struct JobOutcome {
 };
 
 // Blocks until the job has ended, and no process of it is left. Must be called from a thread that
-// lives as long as the process (the main thread): the workers die with it. SIGINT, SIGTERM and
-// SIGHUP ask the workers to save and stop; a second SIGINT stops without saving, a third one does not
-// even wait for the workers.
+// lives as long as the process (the main thread): the workers die with it. SIGINT, SIGTERM,
+// SIGHUP, SIGUSR1 and SIGUSR2 ask the workers to save and stop; a second SIGINT stops without saving, a third
+// one does not even wait for the workers.
 //
 // An error means that the job could not be run (the run folder is in use, the program cannot be
 // executed, launch.env is wrong); a failed worker is an outcome.

@@ -75,7 +75,7 @@ void KillMarked(pid_t pid, void* context) {
 // Runs in a fork of a process with threads: system calls only.
 [[noreturn]] void RunWarden(const char* marker, int control_fd, int lock_fd) {
   ::setsid();
-  for (const int signal_number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE})
+  for (const int signal_number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2})
     ::signal(signal_number, SIG_IGN);
   ::prctl(PR_SET_NAME, "trainctl-warden");
   // Only the two descriptors stay: no socket, pipe or terminal may live on because of the warden.

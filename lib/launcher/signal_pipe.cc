@@ -13,7 +13,7 @@
 namespace trainctl::launcher {
 namespace {
 
-constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
+constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE};
 std::atomic<int> g_write_fd{-1};  // a handler has no other way to find it
 
 void OnSignal(int signal_number) {
@@ -37,8 +37,10 @@ absl::StatusOr<SignalPipe> SignalPipe::Install() {
   for (size_t i = 0; i < kSignals.size(); ++i) {
     action.sa_handler = kSignals[i] == SIGPIPE ? SIG_IGN : &OnSignal;
     ::sigaction(kSignals[i], &action, &pipe.former_[i]);
-    const bool under_nohup = kSignals[i] == SIGHUP && pipe.former_[i].sa_handler == SIG_IGN;
-    if (under_nohup) ::sigaction(SIGHUP, &pipe.former_[i], nullptr);
+    // nohup, or a script that keeps its own use of SIGUSR1 from what it starts.
+    const bool is_kept_out = kSignals[i] != SIGINT && kSignals[i] != SIGTERM && kSignals[i] != SIGPIPE &&
+                             pipe.former_[i].sa_handler == SIG_IGN;
+    if (is_kept_out) ::sigaction(kSignals[i], &pipe.former_[i], nullptr);
   }
   return pipe;
 }

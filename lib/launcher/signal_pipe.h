@@ -1,6 +1,7 @@
-// Signals as something to poll. While one exists, SIGINT, SIGTERM and SIGHUP arrive here instead of
-// ending the process (SIGHUP stays ignored under nohup), and SIGPIPE is ignored: a closed terminal
-// ends no job. One at a time in a process.
+// Signals as something to poll. While one exists, SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 (with which
+// batch systems warn of the end of an allocation) arrive here instead of ending the process, the last three
+// unless they were ignored before (nohup), and SIGPIPE is ignored: a closed terminal ends no job. One at a
+// time in a process.
 #pragma once
 
 #include <signal.h>
@@ -25,7 +26,7 @@ class SignalPipe {
   SignalPipe() = default;
   int read_fd_ = -1;
   int write_fd_ = -1;
-  std::array<struct sigaction, 4> former_;
+  std::array<struct sigaction, 6> former_;
 };
 
 }  // namespace trainctl::launcher

@@ -320,6 +320,50 @@ def stop_after(c):
 
 
 @case
+def no_step_is_left_before_the_one_to_stop_after(c):
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--stop-after", "3"), 75)
+    lines = open(c.dir + "/run/metrics.jsonl").read()
+    for stop in ("3", "2"):
+        c.expect(c.run("resume", "run", "--stop-after", stop), 75, "has done step 3", "trainctl resume")
+    c.expect(c.run("resume", "run", "--stop-after", "3", "--json"), 75, "trainctl.launch.v1")
+    if open(c.dir + "/run/metrics.jsonl").read() != lines:
+        c.fail("another step was trained")
+    c.expect(c.run("resume", "run", "--stop-after", "4"), 75, "resuming after step 3")
+
+
+@case
+def started_without_standard_streams(c):
+    whole = subprocess.run([TRAINCTL, "launch", "recipe.toml", "--run-dir", "whole"], cwd=c.dir, stdout=subprocess.DEVNULL,
+                           stderr=subprocess.DEVNULL)
+    names = sorted(os.listdir(c.dir + "/whole"))
+    if whole.returncode != 0:
+        c.fail("ended with %d" % whole.returncode)
+    for closed in ("0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"):
+        run = "run" + str(len(closed)) + closed[0]
+        result = subprocess.run(["bash", "-c", 'exec "$0" launch recipe.toml --run-dir %s %s' % (run, closed), TRAINCTL],
+                                cwd=c.dir, timeout=120, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        if result.returncode != whole.returncode:
+            c.fail("%s: ended with %d" % (closed, result.returncode))
+        for line in open(c.dir + "/%s/journal.jsonl" % run):
+            json.loads(line)
+        if not open(c.dir + "/%s/lock" % run).read().isdigit():
+            c.fail("%s: the lock holds %r" % (closed, open(c.dir + "/%s/lock" % run).read()))
+        if sorted(os.listdir(c.dir + "/" + run)) != names:
+            c.fail("%s: %s" % (closed, os.listdir(c.dir + "/" + run)))
+
+
+@case
+def whoever_read_the_output_has_gone(c):
+    job = subprocess.Popen([TRAINCTL, "launch", "recipe.toml", "--run-dir", "run"], cwd=c.dir, stdout=subprocess.PIPE,
+                           stderr=subprocess.PIPE)
+    job.stdout.close()
+    job.stderr.close()
+    if job.wait(timeout=120) not in (0, 5):  # done; or 5: its last line was lost
+        c.fail("ended with %d" % job.returncode)
+    c.expect(c.run("status", "run"), 0, "finished")
+
+
+@case
 def data_changed_before_a_resume(c):
     c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--stop-after", "2"), 75)
     with open(c.dir + "/text/03.txt", "a") as text:
@@ -402,6 +446,13 @@ def the_same_command_for_every_requeue(c):
     c.expect(c.run(*again), 0, "resuming after step 2", "finished")
     c.expect(c.run(*again), 0, "has done its")
     c.expect(c.run(*again, "--set", "train.steps=8"), 0, "resuming after step 6", "finished")
+    # From elsewhere, and with what the recipe says now, "auto" included.
+    os.mkdir(c.dir + "/elsewhere")
+    c.expect(c.run("launch", c.dir + "/recipe.toml", "--run-dir", c.dir + "/run", "--or-resume", "--set", "train.steps=8",
+                   cwd=c.dir + "/elsewhere"), 0, "has done its")
+    c.expect(c.run(*again, "--set", "train.steps=9", "--set", "cluster.memory_limit=1GiB"), 0,
+             'changed: cluster.memory_limit is "1GiB" and was "auto"', "finished")
+    c.expect(c.run(*again, "--set", "train.steps=10"), 0, 'changed: cluster.memory_limit is "auto" and was "1GiB"')
     c.expect(c.run(*again, "--set", "run.seed=5", "--set", "model.layers=3"), 2, "run.seed", "model.layers", "--run-dir")
     c.expect(c.run("launch", "recipe.toml", "--run-dir", "run"), 2, "--or-resume")
 
@@ -417,6 +468,8 @@ def detached(c):
             c.fail("the run does not go on: %s" % status)
         if os.getsid(process) != process:
             c.fail("the launcher is not in a session of its own")
+        if open("/proc/%d/comm" % process).read() != "trainctl\n":
+            c.fail("the launcher is called %s" % open("/proc/%d/comm" % process).read())
         c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--or-resume", "--detach"), 5, str(process))
         c.expect(c.run("stop", "run"), 0)
         descriptor = os.pidfd_open(process)
@@ -428,7 +481,11 @@ def detached(c):
     with open(c.dir + "/run/logs/launcher.log") as log:
         if "stopped after saving step" not in log.read():
             c.fail("launcher.log does not tell the end")
-    # What fails before the first step is told here, with its exit code.
+    # What ends before the first step is told here, each stream on its own, with its exit code.
+    done = subprocess.run([TRAINCTL, "launch", "recipe.toml", "--run-dir", "done", "--detach", "--json", "--set", "data.seq_len=0"],
+                          cwd=c.dir, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if json.loads(done.stdout)["exit_code"] != 2 or "seq_len" not in done.stderr:
+        c.fail("--json --detach of a refused recipe prints %s and %s" % (done.stdout, done.stderr))
     c.expect(c.run("launch", "recipe.toml", "--run-dir", "other", "--detach", "--set", "data.seq_len=0"), 2, "seq_len")
     again = c.run("resume", "run", "--detach", env={"TRAINCTL_FAULT": "startup:1:worker:0"})
     c.expect(again, 0, "restarting", "step ")

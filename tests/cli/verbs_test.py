@@ -286,6 +286,54 @@ def the_machine_is_looked_at(c):
 
 
 @case
+def numbers_and_names_that_are_none(c):
+    launch = ["launch", ROOT + "/recipes/quickstart.toml", "--run-dir", "run"]
+    for text in ("99999999999999999999", "0", "-1", "x", "1.5", ""):
+        said = c.expect(2, [*launch, "--stop-after", text], "--stop-after", "'%s' is not a whole number of at least 1" % text)
+        if len(said) > 200:
+            c.fail("%d letters about --stop-after %s" % (len(said), text))
+    if os.path.exists(c.dir + "/run"):
+        c.fail("a refused command made a run folder")
+    c.expect(2, ["calibrate", "--workers", "1024", "--out", "rates.json"], "--workers 1024", "core(s)")
+    c.expect(2, ["logs", "--rank", "-1"], "--rank", "'-1' is not a whole number from 0 to 2147483647")
+    c.expect(2, ["launch", "recipe.toml", "--run-dir", ""], "--run-dir", "the name is empty")
+    c.expect(2, ["trace", "run", "--out", ""], "--out", "the name is empty")
+    c.expect(2, ["export", "tensorboard", "run", "--out", ""], "--out", "the name is empty")
+    c.expect(2, ["export", "tensorboard", "run", "--out="], "--out", "missing")
+    make_run(c, "one", [{"time": "2026-01-02T10:00:00+00:00", "event": "launch", "world_size": 2, "pid": 1}])
+    for rank in (0, 1):
+        c.write("one/logs/rank-%05d.log" % rank, "line\n")
+    c.expect(2, ["logs", "one", "--rank", "2"], "--rank 2", "2 rank(s), from 0 to 1")
+    for own in ("one/recipe.json", "./one/../one/traces/x.json", c.dir + "/one/plan.json"):
+        c.expect(2, ["trace", "one", "--out", own], "is the run's own")
+    # What is not understood is said of the verb, also as JSON.
+    c.expect(2, ["launch"], "launch: recipe is required; see `trainctl launch --help`")
+    report = json.loads(subprocess.run([TRAINCTL, "launch", "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                       text=True).stdout)
+    if report["schema"] != "trainctl.error.v1" or report["exit_code"] != 2 or "trainctl launch" not in report["message"]:
+        c.fail("--json: %s" % report)
+
+
+@case
+def a_pipe_in_the_place_of_a_file_is_not_waited_for(c):
+    os.makedirs(c.dir + "/runs/odd")
+    os.mkfifo(c.dir + "/runs/odd/journal.jsonl")
+    c.expect(0, ["runs"], "odd", "is not a regular file")
+    c.expect(6, ["status", "runs/odd"], "is not a regular file")
+    result = subprocess.run("cat %s/recipes/quickstart.toml | '%s' recipe show /dev/stdin" % (ROOT, TRAINCTL), shell=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, cwd=ROOT + "/recipes")
+    if "is not a regular file" in result.stdout:
+        c.fail("a recipe from a pipe: %s" % result.stdout)
+
+
+@case
+def names_of_runs_are_printed_without_control_characters(c):
+    make_run(c, "runs/a\x1b[31mb", [{"time": "2026-01-02T10:00:00+00:00", "event": "launch", "world_size": 2, "pid": 1}])
+    if "\x1b" in c.expect(0, ["runs"], "[31mb"):
+        c.fail("an escape sequence is printed as it is")
+
+
+@case
 def keys_are_explained(c):
     c.expect(0, ["recipe", "explain", "train.steps"], "Length of the run", "train.tokens")
     c.expect(2, ["recipe", "explain", "train.stepz"], "did you mean train.steps?")

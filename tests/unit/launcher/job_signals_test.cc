@@ -15,7 +15,7 @@ constexpr char kManySteps[] = "*:steps:100000000";
 using JobSignalsTest = JobTest;
 
 TEST_F(JobSignalsTest, OneStopSignalSavesAndStops) {
-  for (const int signal_number : {SIGINT, SIGTERM, SIGHUP}) {
+  for (const int signal_number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) {
     const std::string started = Path(absl::StrCat("started", signal_number));
     Subprocess launcher = Launch(2, {"*:barrier:a", "0:touch:" + started, kManySteps});
     Await(started);

@@ -1,0 +1,17 @@
+// What CLI11 lets pass and a person does not mean.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <limits>
+
+namespace trainctl::cli {
+
+// What an option's check() takes: a whole number in decimal. CLI11 alone takes more digits than fit for the
+// largest number there is, and 010 for 8.
+CLI::Validator WholeNumber(int64_t least, int64_t most = std::numeric_limits<int64_t>::max());
+
+// A name that is not the empty text: --out "$UNSET" is a mistake, not the wish for the default.
+CLI::Validator NotEmpty();
+
+}  // namespace trainctl::cli
