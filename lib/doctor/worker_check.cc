@@ -20,28 +20,29 @@ namespace {
 
 constexpr size_t kMostOutput = 16 << 10;
 
-// What a program prints until it ends, closes its output or is out of patience.
-std::string ReadOutput(int fd, absl::Duration patience, bool& is_late) {
-  const absl::Time deadline = absl::Now() + patience;
-  std::string text;
-  is_late = false;
-  while (text.size() < kMostOutput) {
-    pollfd ready = {fd, POLLIN, 0};
+// Whether `fd` has something to read, or its end, before the deadline.
+bool IsReadable(int fd, absl::Time deadline) {
+  while (true) {
     const int64_t left_ms = absl::ToInt64Milliseconds(deadline - absl::Now());
-    const int count =
-        left_ms <= 0 ? 0 : ::poll(&ready, 1, static_cast<int>(std::min<int64_t>(left_ms, 1 << 30)));
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) {
-      is_late = true;
-      break;
-    }
+    if (left_ms <= 0) return false;
+    pollfd ready = {fd, POLLIN, 0};
+    const int count = ::poll(&ready, 1, static_cast<int>(std::min<int64_t>(left_ms, 1 << 30)));
+    if (count > 0) return true;
+    if (count < 0 && errno != EINTR) return false;
+  }
+}
+
+// What a program prints until it closes its output, says too much, or the deadline.
+std::string ReadOutput(int fd, absl::Time deadline) {
+  std::string text;
+  while (text.size() < kMostOutput && IsReadable(fd, deadline)) {
     char buffer[1024];
     const ssize_t num_bytes = ::read(fd, buffer, sizeof(buffer));
     if (num_bytes < 0 && errno == EINTR) continue;
     if (num_bytes <= 0) break;
     text.append(buffer, static_cast<size_t>(num_bytes));
   }
-  return std::string(absl::StripAsciiWhitespace(text));
+  return text;
 }
 
 std::string LastLine(const std::string& text) {
@@ -78,12 +79,16 @@ Finding InspectWorker(const absl::StatusOr<std::string>& program, absl::Duration
     ::close(ends[0]);
     return Broken(std::string(worker.status().message()));
   }
-  bool is_late = false;
-  const std::string output = ReadOutput(ends[0], patience, is_late);
-  if (is_late || output.size() >= kMostOutput) worker->Signal(SIGKILL);
+  const absl::Time deadline = absl::Now() + patience;
+  std::string output = ReadOutput(ends[0], deadline);
+  // One that has closed its output may still go on.
+  const bool says_too_much = output.size() >= kMostOutput;
+  const bool is_late = !says_too_much && !IsReadable(worker->pidfd(), deadline);
+  if (says_too_much || is_late) worker->Signal(SIGKILL);
   ::close(ends[0]);
+  absl::StripAsciiWhitespace(&output);
   const ExitStatus ended = worker->Wait();
-  if (is_late) return Broken(absl::StrCat(*program, " says nothing within ", absl::FormatDuration(patience)));
+  if (is_late) return Broken(absl::StrCat(*program, " does not end within ", absl::FormatDuration(patience)));
   if (!ended.Success()) {
     return Broken(absl::StrCat(*program, " ", ended.Describe(), output.empty() ? "" : ": ", LastLine(output),
                                HowToMend(output)));

@@ -308,10 +308,13 @@ TEST_F(DoctorTest, TheWorkerIsTriedAndItsWordsAreKept) {
   EXPECT_THAT(script("kill -SEGV $$").advice, HasSubstr("SIGSEGV"));
   EXPECT_EQ(InspectWorker(absl::NotFoundError("nowhere")).advice, "nowhere");
   EXPECT_EQ(InspectWorker(root_ + "/absent").health, Health::kBad);
-  // One that hangs, or never stops to talk, is ended.
-  Write("/worker", "#!/bin/sh\nexec sleep 1000\n");
-  ASSERT_EQ(::chmod((root_ + "/worker").c_str(), 0755), 0);
-  EXPECT_THAT(InspectWorker(root_ + "/worker", absl::Milliseconds(1)).advice, HasSubstr("says nothing"));
+  // One that hangs, with its output open or closed, or never stops to talk, is ended.
+  for (const char* hang : {"exec sleep 1000", "exec >&- 2>&-; exec sleep 1000"}) {
+    Write("/worker", absl::StrCat("#!/bin/sh\n", hang, "\n"));
+    ASSERT_EQ(::chmod((root_ + "/worker").c_str(), 0755), 0);
+    EXPECT_THAT(InspectWorker(root_ + "/worker", absl::Milliseconds(300)).advice,
+                HasSubstr("does not end within"));
+  }
   EXPECT_EQ(script("exec yes").health, Health::kBad);
 }
 
