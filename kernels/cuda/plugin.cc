@@ -39,14 +39,10 @@ int CountDevices(int* count, char* reason, size_t reason_bytes) {
   return Refuse(reason, reason_bytes, cudaGetErrorString(error));
 }
 
-// The same call gives the same bits (kernels.h), of LibTorch's operators too: cuBLAS with a workspace of its
-// own for each stream, flash attention with ordered sums. Sums of bf16 products stay in fp32.
-void MakeDeterministic() {
+// cuBLAS gives the same bits with a workspace of its own for each stream; sums of bf16 products stay in fp32.
+void SetUpProducts() {
   setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*replace=*/0);
-  at::Context& context = at::globalContext();
-  context.setDeterministicAlgorithms(/*mode=*/true, /*warn_only=*/false);
-  context.setDeterministicFillUninitializedMemory(false);
-  context.setAllowBF16ReductionCuBLAS(false);
+  at::globalContext().setAllowBF16ReductionCuBLAS(false);
 }
 
 int Open(int ordinal, DeviceProperties* properties, char* reason, size_t reason_bytes) {
@@ -63,7 +59,7 @@ int Open(int ordinal, DeviceProperties* properties, char* reason, size_t reason_
   properties->capability_major = device.major;
   properties->capability_minor = device.minor;
   try {
-    MakeDeterministic();
+    SetUpProducts();
     at::globalContext().lazyInitDevice(at::kCUDA);
     c10::cuda::set_device(static_cast<c10::DeviceIndex>(ordinal));
   } catch (const std::exception& error) {

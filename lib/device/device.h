@@ -33,8 +33,10 @@ class Device {
  public:
   static const Device& Cpu();
   // The plugin's device `ordinal`, for this process and from the calling thread on. Errors: EnvironmentError
-  // with the reason: no such plugin, one of another version, no driver, no such device.
-  static absl::StatusOr<std::unique_ptr<const Device>> Open(const std::string& plugin_path, int ordinal);
+  // with the reason: no such plugin, one of another version, no driver, no such device. Deterministic:
+  // LibTorch's operators give the same bits each time; it is one switch for the whole process.
+  static absl::StatusOr<std::unique_ptr<const Device>> Open(const std::string& plugin_path, int ordinal,
+                                                            bool deterministic);
 
   bool is_cpu() const { return api_ == nullptr; }
   const std::string& description() const { return description_; }  // "NVIDIA H100 80GB HBM3"

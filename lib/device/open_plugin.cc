@@ -1,5 +1,6 @@
 // Finding, checking and opening a device plugin.
 
+#include <ATen/Context.h>
 #include <ATen/Version.h>
 #include <dlfcn.h>
 #include <torch/headeronly/version.h>
@@ -33,7 +34,8 @@ std::string Mismatch(const kernels::DeviceApi& api) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<const Device>> Device::Open(const std::string& plugin_path, int ordinal) {
+absl::StatusOr<std::unique_ptr<const Device>> Device::Open(const std::string& plugin_path, int ordinal,
+                                                           bool deterministic) {
   // Its libraries' symbols become everyone's: LibTorch's device part registers itself with the CPU part.
   void* library = dlopen(plugin_path.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr) {
@@ -59,6 +61,8 @@ absl::StatusOr<std::unique_ptr<const Device>> Device::Open(const std::string& pl
     return EnvironmentError(absl::StrCat("there is no ", api->name, " device ", ordinal, " for this worker: ",
                                          count, " can be used here. Lower cluster.devices_per_node"));
   }
+  at::globalContext().setDeterministicAlgorithms(deterministic, /*warn_only=*/false);
+  at::globalContext().setDeterministicFillUninitializedMemory(false);
   kernels::DeviceProperties properties;
   if (api->open(ordinal, &properties, reason, sizeof(reason)) != 0) {
     return EnvironmentError(absl::StrCat(api->name, " device ", ordinal, " cannot be used: ", reason));

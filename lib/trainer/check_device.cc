@@ -327,7 +327,8 @@ std::vector<OperatorCheck> CheckOperators(const device::Device& device) {
 
 absl::StatusOr<int> CheckDevice(const std::string& plugin_path, int ordinal) {
   try {
-    TRAINCTL_ASSIGN_OR_RETURN(const auto device, device::Device::Open(plugin_path, ordinal));
+    TRAINCTL_ASSIGN_OR_RETURN(const auto device,
+                              device::Device::Open(plugin_path, ordinal, /*deterministic=*/true));
     device->UseNewStream();
     bool all_ok = true;
     for (const OperatorCheck& check : CheckOperators(*device)) {

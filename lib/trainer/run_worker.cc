@@ -612,7 +612,8 @@ absl::StatusOr<RunOutcome> RunWorker(const WorkerDeps& deps) {
     at::set_num_threads(static_cast<int>(plan.threads_per_worker));
     device::InstallCountingAllocator();
     if (plan.device == "cpu") return RunAndTell(deps, device::Device::Cpu(), std::move(plan));
-    const auto device = device::Device::Open(deps.device_plugin, deps.local_rank);
+    const auto device =
+        device::Device::Open(deps.device_plugin, deps.local_rank, deps.recipe->run.deterministic);
     if (!device.ok()) return Told(deps, device.status());
     (*device)->UseNewStream();
     return RunAndTell(deps, **device, std::move(plan));

@@ -24,18 +24,11 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 SOURCE = HERE.parent.parent
+sys.path.insert(0, str(SOURCE / "tests" / "gpu"))
+from peer_models import PEER_MODELS  # noqa: E402
+
 DOCS = SOURCE / "docs" / "benchmarks.md"
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
-
-# The dimensions of our presets in the words of LlamaConfig. Held against our parameter count.
-PEER_MODELS = {
-    "toy-1m": dict(hidden_size=128, intermediate_size=384, num_hidden_layers=4, num_attention_heads=4,
-                   num_key_value_heads=2, head_dim=32, vocab_size=1024),
-    "llama-25m": dict(hidden_size=384, intermediate_size=1024, num_hidden_layers=8, num_attention_heads=6,
-                      num_key_value_heads=2, head_dim=64, vocab_size=16384),
-    "llama-120m": dict(hidden_size=768, intermediate_size=2048, num_hidden_layers=12, num_attention_heads=12,
-                       num_key_value_heads=4, head_dim=64, vocab_size=32000),
-}
 
 RECIPE = """recipe_version = 1
 [run]

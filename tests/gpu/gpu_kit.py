@@ -30,6 +30,7 @@ import time
 
 import token_file
 from parity import Bounds, compare
+from peer_models import PEER_MODELS
 
 HERE = pathlib.Path(__file__).resolve().parent
 SCHEMA = "trainctl.gpu_kit.v1"
@@ -43,20 +44,11 @@ PARITY = {"fp32": Bounds(first_loss=5e-6, loss=2e-5, first_norm=3e-5, norm=1e-3)
 # Of bytes that tensors take. On the CPU 3 % is promised; a GPU's libraries have workspaces beside.
 MEMORY = 0.10
 
-# The dimensions of our presets in the words of LlamaConfig. Held against our parameter count.
-PEER_MODELS = {
-    "toy-1m": dict(hidden_size=128, intermediate_size=384, num_hidden_layers=4, num_attention_heads=4,
-                   num_key_value_heads=2, head_dim=32, vocab_size=1024),
-    "llama-120m": dict(hidden_size=768, intermediate_size=2048, num_hidden_layers=12, num_attention_heads=12,
-                       num_key_value_heads=4, head_dim=64, vocab_size=32000),
-    "llama-1b": dict(hidden_size=2048, intermediate_size=5632, num_hidden_layers=22, num_attention_heads=32,
-                     num_key_value_heads=4, head_dim=64, vocab_size=32000),
-}
-
 RECIPE = """recipe_version = 1
 [run]
 name = "kit"
 seed = {seed}
+deterministic = {deterministic}
 [model]
 preset = "{preset}"
 [data]
@@ -181,10 +173,12 @@ class Kit:
             token_file.write(prefix, vocab, documents=4 if self.a.small else 96)
         return prefix.with_suffix(".bin")
 
-    def recipe(self, preset, device, *, steps, batch, micro_batch, seq_len, precision, recompute="none", threads=1, seed=1):
+    def recipe(self, preset, device, *, steps, batch, micro_batch, seq_len, precision, recompute="none", threads=1, seed=1,
+               deterministic=False):
         path = self.fresh(f"{preset}.toml")
         text = RECIPE.format(preset=preset, device=device, steps=steps, batch=batch, micro_batch=micro_batch,
                              seq_len=seq_len, precision=precision, recompute=recompute, threads=threads, seed=seed,
+                             deterministic=str(deterministic).lower(),
                              data=self.data(PEER_MODELS[preset]["vocab_size"]))
         path.write_text(text)
         return path
@@ -260,7 +254,7 @@ class Kit:
                 for side, device in enumerate(self.a.devices):
                     recipe = self.recipe("toy-1m", device, steps=20, batch=8, micro_batch=4, seq_len=128,
                                          precision=precision, threads=threads_of(device, side),
-                                         seed=self.a.seeds[side])
+                                         seed=self.a.seeds[side], deterministic=True)
                     sides.append(self.train(recipe, 90))
                     if device != "cpu" or side == 1:
                         self.memory_result(f"toy-1m, {precision}, {device}", sides[side]["report"], bound=None)
@@ -273,6 +267,11 @@ class Kit:
                                    f"then {bounds.norm:g}",
                             reason="; ".join(found["differences"][:4]),
                             losses=[[line["loss"] for line in side["metrics"]] for side in sides])
+                again = compare(sides[1]["metrics"], self.train(recipe, 90)["metrics"], Bounds(0, 0, 0, 0))
+                self.record("trainer_parity", f"same bits twice, {precision}",
+                            "passed" if not again["differences"] else "failed", **again,
+                            value=f"{again['steps']} steps", target="no difference",
+                            reason="; ".join(again["differences"][:4]))
             except (NotRun, Failed) as error:
                 self.record("trainer_parity", name, status_of(error), reason=str(error))
 

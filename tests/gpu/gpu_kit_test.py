@@ -97,8 +97,9 @@ class Script(unittest.TestCase):
         code, report, words = self.kit("--small", "--seconds", 300, "--only", "doctor,trainer_parity,memory", "--devices", "cpu")
         self.assertEqual(code, 0, words)
         found = {result["name"]: result for result in report["results"]}
-        self.assertEqual({name: found[name]["status"] for name in ("doctor", "trainer parity, fp32", "trainer parity, bf16")},
-                         {"doctor": "passed", "trainer parity, fp32": "passed", "trainer parity, bf16": "passed"})
+        for name in ("doctor", "trainer parity, fp32", "trainer parity, bf16", "same bits twice, fp32",
+                     "same bits twice, bf16"):
+            self.assertEqual(found[name]["status"], "passed", found[name])
         for name in ("trainer parity, fp32", "trainer parity, bf16"):
             self.assertEqual(found[name]["steps"], 20)
             ours, theirs = found[name]["losses"]
@@ -114,7 +115,9 @@ class Script(unittest.TestCase):
                                        "--seeds", "1,2")
         self.assertEqual(code, 1, words)
         parity = [result for result in report["results"] if result["step"] == "trainer_parity"]
-        self.assertEqual([result["status"] for result in parity], ["failed", "failed"])
+        self.assertEqual({result["name"]: result["status"] for result in parity},
+                         {"trainer parity, fp32": "failed", "same bits twice, fp32": "passed",
+                          "trainer parity, bf16": "failed", "same bits twice, bf16": "passed"})
         self.assertIn("step 1: ", parity[0]["reason"])
 
     def test_a_device_that_cannot_be_used_is_told_with_the_reason(self):

@@ -1,6 +1,7 @@
 #include "device/device.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Context.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,14 +20,14 @@ using ::testing::HasSubstr;
 std::string Plugin(const std::string& name) { return absl::StrCat(TRAINCTL_BIN_DIR, "/", name, ".so"); }
 
 std::string WhyNot(const std::string& path, int ordinal = 0) {
-  const auto device = Device::Open(path, ordinal);
+  const auto device = Device::Open(path, ordinal, /*deterministic=*/false);
   return device.ok() ? "" : std::string(device.status().message());
 }
 
 // A device can be opened once in a process, so all tests share it.
 const Device& TestDevice() {
   static const Device* const device = [] {
-    auto opened = Device::Open(Plugin("test_device"), 0);
+    auto opened = Device::Open(Plugin("test_device"), 0, /*deterministic=*/true);
     if (!opened.ok()) std::abort();
     return opened->release();
   }();
@@ -50,6 +51,12 @@ TEST(OpenPlugin, AnotherTableIsRefusedWithBothVersions) {
 TEST(OpenPlugin, AnotherLibTorchIsRefusedWithBothVersions) {
   EXPECT_THAT(WhyNot(Plugin("device_of_another_torch")),
               AllOf(HasSubstr("made for LibTorch 1.0.0"), HasSubstr("this program for 2.")));
+}
+
+TEST(OpenPlugin, DeterministicIsSaidToLibTorch) {
+  (void)TestDevice();
+  EXPECT_TRUE(at::globalContext().deterministicAlgorithms());
+  EXPECT_FALSE(at::globalContext().deterministicAlgorithmsWarnOnly());
 }
 
 TEST(OpenPlugin, WhatTheDriverSaysIsPassedOn) {
