@@ -27,8 +27,18 @@ constexpr ProbeShape kShapes[] = {
     {2, 512, 1408, 8, 4, 1024, 256, 4, 1, 3}, {1, 768, 2048, 12, 12, 8192, 128, 8, 1, 0},
     {2, 256, 1024, 4, 2, 512, 1024, 2, 1, 3}, {3, 384, 1024, 6, 6, 2048, 256, 6, 2, 0},
 };
-constexpr int kSteps = 11;
+// All shapes under all loads, so often: a machine that is slow for half a minute does not make one load look
+// slow.
+constexpr int kRounds = 3;
+constexpr int kSteps = 7;        // of a run
 constexpr int kWarmUpSteps = 3;  // pages are touched, libraries choose their kernels
+
+// The runs of one shape under one load.
+struct Trial {
+  std::map<std::string, planner::Work> work;  // as in planner::Probe
+  std::vector<double> steps;                  // seconds
+  std::map<std::string, std::vector<double>> seconds;
+};
 
 // Letters of no meaning: the time of a step does not depend on them.
 std::string ProbeText() {
@@ -62,57 +72,58 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// The medians, as at the end of a run, over the steps after the warm-up, under the names of
-// planner::WorkOfStep.
-absl::Status ReadTimings(const std::string& path, planner::Probe& probe) {
+// Adds what the steps after the warm-up took, under the names of planner::WorkOfStep.
+absl::Status ReadTimings(const std::string& path, Trial& trial) {
   TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  std::vector<double> steps;
-  std::map<std::string, std::vector<double>> seconds;
+  const size_t former = trial.steps.size();
   for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
     TRAINCTL_ASSIGN_OR_RETURN(const Json json, ParseJson(line, path));
     TRAINCTL_ASSIGN_OR_RETURN(const int64_t step, JsonInt(json, "step", path));
     if (step <= kWarmUpSteps) continue;
-    TRAINCTL_ASSIGN_OR_RETURN(steps.emplace_back(), JsonDouble(json, "seconds", path));
+    TRAINCTL_ASSIGN_OR_RETURN(trial.steps.emplace_back(), JsonDouble(json, "seconds", path));
     for (const char* group : {"operators", "phases"}) {
       const auto found = json.find(group);
       if (found == json.end() || !found->is_object()) return BadDataError(absl::StrCat(path, ": no ", group));
       for (const auto& [name, value] : found->items()) {
-        if (probe.work.count(name) > 0) seconds[name].push_back(value.get<double>());
+        if (trial.work.count(name) > 0) trial.seconds[name].push_back(value.get<double>());
       }
     }
   }
-  if (steps.empty()) return BadDataError(absl::StrCat(path, ": no step was timed"));
-  probe.step_seconds = Median(std::move(steps));
-  for (auto& [name, values] : seconds) probe.seconds[name] = Median(std::move(values));
+  if (trial.steps.size() == former) return BadDataError(absl::StrCat(path, ": no step was timed"));
   return absl::OkStatus();
 }
 
-absl::StatusOr<planner::Probe> RunProbe(const ProbeShape& shape, const Load& load, const cluster::Host& host,
-                                        const std::string& folder) {
+// The medians, as at the end of a run.
+planner::Probe ProbeOf(const Trial& trial) {
+  planner::Probe probe;
+  probe.work = trial.work;
+  probe.step_seconds = Median(trial.steps);
+  for (const auto& [name, values] : trial.seconds) probe.seconds[name] = Median(values);
+  return probe;
+}
+
+absl::Status RunTrial(const ProbeShape& shape, const Load& load, const cluster::Host& host,
+                      const std::string& folder, Trial& trial) {
   const std::string text = ProbeRecipe(shape, load, folder + "/text.txt");
   TRAINCTL_ASSIGN_OR_RETURN(const recipe::LoadedRecipe loaded,
                             recipe::LoadRecipeText(text, folder + "/probe.toml", {}, recipe::RealAccess()));
   TRAINCTL_ASSIGN_OR_RETURN(const planner::Plan plan, planner::MakePlan(loaded.recipe, host));
   const std::string path = folder + "/run";
   TRAINCTL_RETURN_IF_ERROR(RemoveAll(path));
-  planner::Probe probe;
-  {
-    TRAINCTL_ASSIGN_OR_RETURN(run::RunFolder run, run::RunFolder::CreateAt(path));
-    TRAINCTL_RETURN_IF_ERROR(run.Lock());
-    TRAINCTL_RETURN_IF_ERROR(WriteRunFiles(run, loaded.recipe, plan));
-    TRAINCTL_ASSIGN_OR_RETURN(launcher::JobOptions job, PlannedJob(run, loaded.recipe, plan));
-    job.max_restarts = 0;
-    TRAINCTL_ASSIGN_OR_RETURN(const launcher::JobOutcome outcome, launcher::RunJob(job));
-    if (outcome.kind != launcher::JobOutcome::Kind::kFinished) {
-      return EnvironmentError(absl::StrCat("a probe run (", load.ToString(),
-                                           ") did not finish: ", outcome.message,
-                                           outcome.log_tail.empty() ? "" : "\n", outcome.log_tail));
-    }
-    const planner::PlannedStep step = planner::PlannedSchedule(plan, loaded.recipe.model.spec);
-    probe.work = planner::WorkOfStep(step.schedule, loaded.recipe.model.spec, step.ledger, step.options);
-    TRAINCTL_RETURN_IF_ERROR(ReadTimings(run.timings_path(), probe));
+  TRAINCTL_ASSIGN_OR_RETURN(run::RunFolder run, run::RunFolder::CreateAt(path));
+  TRAINCTL_RETURN_IF_ERROR(run.Lock());
+  TRAINCTL_RETURN_IF_ERROR(WriteRunFiles(run, loaded.recipe, plan));
+  TRAINCTL_ASSIGN_OR_RETURN(launcher::JobOptions job, PlannedJob(run, loaded.recipe, plan));
+  job.max_restarts = 0;
+  TRAINCTL_ASSIGN_OR_RETURN(const launcher::JobOutcome outcome, launcher::RunJob(job));
+  if (outcome.kind != launcher::JobOutcome::Kind::kFinished) {
+    return EnvironmentError(absl::StrCat("a probe run (", load.ToString(),
+                                         ") did not finish: ", outcome.message,
+                                         outcome.log_tail.empty() ? "" : "\n", outcome.log_tail));
   }
-  return probe;
+  const planner::PlannedStep step = planner::PlannedSchedule(plan, loaded.recipe.model.spec);
+  trial.work = planner::WorkOfStep(step.schedule, loaded.recipe.model.spec, step.ledger, step.options);
+  return ReadTimings(run.timings_path(), trial);
 }
 
 absl::StatusOr<std::string> MakeTemporaryFolder() {
@@ -127,12 +138,19 @@ absl::Status MeasureLoads(const cluster::Host& host, const std::vector<Load>& lo
                           const std::string& folder, const std::function<void(const std::string&)>& progress,
                           MachineMeasurement& measurement) {
   TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(folder + "/text.txt", ProbeText()));
-  for (const Load& load : loads) {
-    progress(load.ToString());
-    std::vector<planner::Probe> probes;
-    for (const ProbeShape& shape : kShapes) {
-      TRAINCTL_ASSIGN_OR_RETURN(probes.emplace_back(), RunProbe(shape, load, host, folder));
+  std::vector<std::vector<Trial>> trials(loads.size(), std::vector<Trial>(std::size(kShapes)));
+  for (int round = 1; round <= kRounds; ++round) {
+    for (size_t i = 0; i < loads.size(); ++i) {
+      progress(absl::StrCat("round ", round, " of ", kRounds, ": ", loads[i].ToString()));
+      for (size_t shape = 0; shape < std::size(kShapes); ++shape) {
+        TRAINCTL_RETURN_IF_ERROR(RunTrial(kShapes[shape], loads[i], host, folder, trials[i][shape]));
+      }
     }
+  }
+  for (size_t i = 0; i < loads.size(); ++i) {
+    const Load& load = loads[i];
+    std::vector<planner::Probe> probes;
+    for (const Trial& trial : trials[i]) probes.push_back(ProbeOf(trial));
     const planner::Rates initial = planner::CpuRates(load.threads, load.dtype, host.native_bf16);
     planner::MeasuredRates measured{load.dtype, load.workers, load.threads,
                                     planner::FitRates(probes, initial)};
