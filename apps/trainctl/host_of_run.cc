@@ -1,30 +1,29 @@
 #include "apps/trainctl/host_of_run.h"
 
-#include <algorithm>
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
+#include "base/files.h"
 #include "base/status.h"
-#include "doctor/doctor.h"
+#include "doctor/detect_device.h"
 
 namespace trainctl::cli {
 
 absl::StatusOr<cluster::Host> HostOfRun(const recipe::Recipe& recipe) {
   TRAINCTL_ASSIGN_OR_RETURN(cluster::Host host, cluster::DetectHost());
   if (recipe.cluster.device == "cpu") return host;
-  // Without a driver nothing is known; the planner says what that means for the recipe.
-  const absl::StatusOr<doctor::CudaDriver> driver = doctor::ReadCudaDriver(doctor::Sources().nvml);
-  if (!driver.ok() || driver->devices.empty()) return host;
-  const doctor::CudaDevice& smallest =
-      *std::min_element(driver->devices.begin(), driver->devices.end(),
-                        [](const auto& a, const auto& b) { return a.memory_bytes < b.memory_bytes; });
-  host.accelerator = smallest.name;
-  host.accelerator_memory_bytes = smallest.memory_bytes;
+  // Where a driver shows none, or refuses, nothing is known; the planner says what that means for the recipe.
+  const absl::StatusOr<doctor::ShownDevices> shown = doctor::FindShownDevices();
+  if (!shown.ok() || shown->models.empty()) return host;
+  host.accelerator = shown->models.front();
+  host.accelerator_memory_bytes = shown->least_memory_bytes;
   return host;
 }
 
 absl::Status CheckDeviceIsHere(const recipe::Recipe& recipe, const cluster::Host& host) {
   if (recipe.cluster.device == "cpu" || !host.accelerator.empty()) return absl::OkStatus();
+  // A container may have the device without the library that tells of it; then the worker finds out.
+  if (PathExists("/dev/nvidiactl")) return absl::OkStatus();
   if (std::getenv("TRAINCTL_DEVICE_PLUGIN") != nullptr) return absl::OkStatus();
   return EnvironmentError(
       absl::StrCat("cluster.device = \"", recipe.cluster.device,

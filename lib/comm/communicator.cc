@@ -183,9 +183,9 @@ absl::Status Group::ReduceScatterOnDevice(absl::string_view name, const float* i
     float* sums = accumulate ? scratch.data() : out;
     TRAINCTL_CHECK(!accumulate || static_cast<int64_t>(scratch.size()) >= shard_numel);
     const at::Tensor whole = device_->View(const_cast<float*>(in), {size() * shard_numel}, at::kFloat);
-    // What a fault wants of this rank's own part, taken before it may be written over.
+    // Taken before the sums may be written over it.
     const at::Tensor own =
-        fault == Fault::kNone ? at::Tensor() : whole.narrow(0, index_ * shard_numel, shard_numel).clone();
+        fault == Fault::kSkip ? whole.narrow(0, index_ * shard_numel, shard_numel).clone() : at::Tensor();
     at::Tensor target = device_->View(sums, {shard_numel}, at::kFloat);
     at::Tensor source = whole;
     device_backend_->_reduce_scatter_base(target, source)->wait();

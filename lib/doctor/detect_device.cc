@@ -29,24 +29,31 @@ absl::StatusOr<DetectedDevice> CpuOf(const Sources& sources) {
 
 }  // namespace
 
-absl::StatusOr<DetectedDevice> DetectDevice(const Sources& sources) {
-  std::vector<std::string> models;
-  int64_t least_memory = 0;
-  std::string from = sources.nvml;
+absl::StatusOr<ShownDevices> FindShownDevices(const Sources& sources) {
+  ShownDevices shown;
   const absl::StatusOr<CudaDriver> driver = ReadCudaDriver(sources.nvml);
   if (driver.ok()) {
+    shown.source = sources.nvml;
     for (const CudaDevice& device : driver->devices) {
-      models.push_back(device.name);
-      least_memory = least_memory == 0 ? device.memory_bytes : std::min(least_memory, device.memory_bytes);
+      shown.models.push_back(device.name);
+      int64_t& least = shown.least_memory_bytes;
+      least = least == 0 ? device.memory_bytes : std::min(least, device.memory_bytes);
     }
-  } else if (driver.status().code() == absl::StatusCode::kNotFound) {
-    models = DriverModels(sources.root);
-    from = "/proc/driver/nvidia";
-  } else {
+    return shown;
+  }
+  if (driver.status().code() != absl::StatusCode::kNotFound) {
     return EnvironmentError(absl::StrCat(
         driver.status().message(),
         "; trainctl doctor says more. Name the device, or set cluster.device = \"cpu\" to do without it"));
   }
+  shown.models = DriverModels(sources.root);
+  shown.source = "/proc/driver/nvidia";
+  return shown;
+}
+
+absl::StatusOr<DetectedDevice> DetectDevice(const Sources& sources) {
+  TRAINCTL_ASSIGN_OR_RETURN(const ShownDevices shown, FindShownDevices(sources));
+  const std::vector<std::string>& models = shown.models;
   if (models.empty()) return CpuOf(sources);
   const std::string& model = models.front();
   if (std::any_of(models.begin(), models.end(), [&](const std::string& other) { return other != model; })) {
@@ -63,13 +70,13 @@ absl::StatusOr<DetectedDevice> DetectDevice(const Sources& sources) {
   DetectedDevice found;
   found.device = match->device->name;
   found.num_devices = static_cast<int64_t>(models.size());
-  if (static_cast<double>(least_memory) < kClearlyLess * match->device->memory_bytes.value) {
-    found.memory_bytes = least_memory;
+  if (static_cast<double>(shown.least_memory_bytes) < kClearlyLess * match->device->memory_bytes.value) {
+    found.memory_bytes = shown.least_memory_bytes;
   }
   found.words = absl::StrCat(
       model, " -> ", found.device, ", ", found.num_devices, " per node",
       found.memory_bytes > 0 ? absl::StrCat(" with ", FormatBytes(found.memory_bytes), " each") : "", " (",
-      from, ")");
+      shown.source, ")");
   return found;
 }
 

@@ -90,10 +90,6 @@ absl::Status CheckSize(const recipe::Recipe& recipe, int64_t world_size) {
   return absl::OkStatus();
 }
 
-bool IsOnDevice(const recipe::ClusterConfig& cluster) {
-  return cluster.device != "cpu" && cluster.device != "auto";
-}
-
 // The trainer has a plugin for NVIDIA's devices alone.
 absl::Status CheckDevice(const recipe::ClusterConfig& cluster) {
   if (cluster.device == recipe::kCudaDevice) return absl::OkStatus();
@@ -285,7 +281,7 @@ absl::StatusOr<Plan> MakePlan(const recipe::Recipe& recipe, const cluster::Host&
   plan.num_parameters = model::NumParameters(recipe.model.spec);
   plan.flops_per_token = model::FlopsPerToken(recipe.model.spec, recipe.data.seq_len);
   plan.threads_per_worker = ResolveThreads(recipe.cluster, host, plan.notes);
-  const bool on_device = IsOnDevice(recipe.cluster);
+  const bool on_device = recipe.cluster.device != "cpu";
   if (on_device) {
     TRAINCTL_RETURN_IF_ERROR(CheckDevice(recipe.cluster));
     plan.device = recipe::kCudaDevice;

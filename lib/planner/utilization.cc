@@ -6,7 +6,7 @@
 namespace trainctl::planner {
 
 Peak PeakOfWorker(absl::string_view device, DType compute_dtype, const Rates& rates) {
-  if (device == "cpu" || device == "auto") {
+  if (device == "cpu") {
     const double seconds_per_flop = rates[Resource::kMatmulFlops];
     if (!rates.measured || seconds_per_flop <= 0) return {};
     return {1 / seconds_per_flop, "the rate of matrix products that trainctl calibrate measured"};

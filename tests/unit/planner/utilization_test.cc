@@ -25,7 +25,7 @@ TEST(Utilization, ACpusPeakIsKnownWhereItWasMeasured) {
   EXPECT_EQ(PeakOfWorker("cpu", DType::kF32, rates).flops, 0) << "an order of magnitude is no peak";
   rates.measured = true;
   EXPECT_DOUBLE_EQ(PeakOfWorker("cpu", DType::kF32, rates).flops, 1e11);
-  EXPECT_THAT(PeakOfWorker("auto", DType::kF32, rates).source, HasSubstr("trainctl calibrate measured"));
+  EXPECT_THAT(PeakOfWorker("cpu", DType::kF32, rates).source, HasSubstr("trainctl calibrate measured"));
 }
 
 TEST(Utilization, AllWorkersCountAndAnUnknownPeakGivesNothing) {

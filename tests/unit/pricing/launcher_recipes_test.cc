@@ -3,22 +3,16 @@
 #include <gtest/gtest.h>
 
 #include "cluster/catalogue.h"
+#include "model/model_spec.h"
 #include "pricing/framework.h"
 #include "pricing/price_memory.h"
 
 namespace trainctl::pricing {
 namespace {
 
-// Llama 2 70B.
 Workload Job() {
   Workload w;
-  w.model = {.layers = 80,
-             .hidden = 8192,
-             .ffn = 28672,
-             .heads = 64,
-             .kv_heads = 8,
-             .head_dim = 128,
-             .vocab = 32000};
+  w.model = FromModelSpec(*model::Preset("llama2-70b"));
   w.seq_len = 4096;
   w.global_batch = 32;
   w.precision = Precision::kFp8;

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "cluster/catalogue.h"
+#include "model/model_spec.h"
 #include "pricing/device_memory.h"
 #include "pricing/framework.h"
 #include "pricing/layer_work.h"
@@ -163,13 +164,7 @@ TEST(PriceMemory, HalfMomentsAreUnpackedForTheUpdate) {
 // 49.7e9 bytes; Megatron-Bridge measured 50.2 (skills/nemo-mbridge-perf-memory-tuning/SKILL.md@067f987:187).
 TEST(PriceMemory, MasterWeightsPassThroughBf16OnTheirWayToFp8) {
   Workload w;
-  w.model = {.layers = 80,
-             .hidden = 8192,
-             .ffn = 28672,
-             .heads = 64,
-             .kv_heads = 8,
-             .head_dim = 128,
-             .vocab = 128256};
+  w.model = FromModelSpec(*model::Preset("llama3.1-70b"));
   w.seq_len = 4096;
   w.global_batch = 32;
   w.framework = FindFramework("megatron-bridge");
