@@ -17,7 +17,7 @@ Timeouts Timeouts::FromDetect(absl::Duration detect) {
   timeouts.ack = detect;
   timeouts.join = std::max(absl::Seconds(120), 20 * detect);
   timeouts.echo = detect;
-  timeouts.settle = std::min(detect / 4, absl::Milliseconds(100));
+  timeouts.settle = std::min(detect / 4, absl::Milliseconds(250));  // of an agent on a busy machine
   timeouts.tick = std::clamp(detect / 20, absl::Milliseconds(10), absl::Milliseconds(50));
   return timeouts;
 }
