@@ -35,7 +35,7 @@ struct MachineMeasurement {
   std::vector<Fit> fits;  // one for each entry of profile.measured
 };
 
-// Some forty seconds a load. `progress` is told what runs now. EnvironmentError: a probe could not be run.
+// A minute or two a load. `progress` is told what runs now. EnvironmentError: a probe could not be run.
 absl::StatusOr<MachineMeasurement> MeasureMachine(const cluster::Host& host, const std::vector<Load>& loads,
                                                   const std::function<void(const std::string&)>& progress);
 
