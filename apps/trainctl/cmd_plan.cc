@@ -12,6 +12,7 @@
 #include "apps/trainctl/host_of_run.h"
 #include "apps/trainctl/machine_access.h"
 #include "apps/trainctl/plan_cluster.h"
+#include "base/files.h"
 #include "base/units.h"
 #include "cluster/host.h"
 #include "planner/plan.h"
@@ -112,11 +113,15 @@ absl::StatusOr<ExitCode> RunPlan(const PlanOptions& options, const Output& outpu
   }
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, HostOfRun(loaded.recipe));
   TRAINCTL_ASSIGN_OR_RETURN(const planner::Plan plan, planner::MakePlanFor(loaded.recipe, host));
+  if (!options.write.empty()) {
+    TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(options.write, planner::FixedRecipe(loaded, plan)));
+  }
   if (output.json) {
     std::fputs(planner::PlanToJson(plan).c_str(), stdout);
-  } else {
-    Print(plan, loaded.recipe, loaded.notes, output.stdout_color);
+    return ExitCode::kOk;
   }
+  Print(plan, loaded.recipe, loaded.notes, output.stdout_color);
+  if (!options.write.empty()) std::printf("  written to %s\n", options.write.c_str());
   return ExitCode::kOk;
 }
 

@@ -160,7 +160,6 @@ void PrintFoot(const ClusterPlan& plan, const std::vector<std::string>& recipe_n
 std::string PlanOptions::ClusterOnly() const {
   if (!sweeps.empty()) return "--sweep";
   if (!profile.empty()) return "--profile";
-  if (!write.empty()) return "--write";
   if (explain) return "--explain";
   if (draw) return "--draw";
   if (!trace.empty()) return "--trace";

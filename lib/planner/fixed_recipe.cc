@@ -3,33 +3,66 @@
 #include <set>
 
 #include "planner/cluster_plan.h"
+#include "planner/plan.h"
 #include "recipe/show.h"
 
 namespace trainctl::planner {
+namespace {
+
+// A recipe of which everything that was decided is written, beside what its author has stated.
+class FixedFields {
+ public:
+  FixedFields(const recipe::LoadedRecipe& loaded, int64_t micro_batch, absl::string_view precision)
+      : fixed_(loaded), written_(loaded.stated) {
+    // Inputs that are turned into others at load.
+    if (written_.erase("train.tokens") > 0) Decided({"train.steps"});
+    written_.erase("train.batch_tokens");
+    Decided({"recipe_version", "data.seq_len", "train.batch_sequences"});
+
+    recipe().train.micro_batch = micro_batch;
+    if (recipe().train.precision == "auto") fixed_.origin["train.precision"] = "planned";
+    recipe().train.precision = std::string(precision);
+    Decided({"train.micro_batch", "train.precision"});
+  }
+
+  recipe::Recipe& recipe() { return fixed_.recipe; }
+
+  void Decided(std::initializer_list<const char*> paths) {
+    for (const char* path : paths) {
+      if (written_.insert(path).second) fixed_.origin[path] = "planned";
+    }
+  }
+
+  std::string ToToml() const { return recipe::ToToml(fixed_, written_); }
+
+ private:
+  recipe::LoadedRecipe fixed_;
+  std::set<std::string> written_;
+};
+
+}  // namespace
+
+std::string FixedRecipe(const recipe::LoadedRecipe& loaded, const Plan& plan) {
+  FixedFields fixed(loaded, plan.layout.micro_batch, plan.compute_dtype == DType::kBF16 ? "bf16" : "fp32");
+  recipe::ParallelConfig& p = fixed.recipe().parallel;
+  p.dp_replicate = plan.layout.mesh.dp_replicate;
+  p.dp_shard = plan.layout.mesh.dp_shard;
+  p.zero_stage = plan.layout.zero_stage;
+  p.recompute = std::string(RecomputeName(plan.layout.recompute));
+  fixed.Decided({"parallel.dp_replicate", "parallel.dp_shard", "parallel.zero_stage", "parallel.recompute",
+                 "cluster.devices_per_node"});
+  if (plan.device == "cpu") {
+    fixed.recipe().cluster.threads_per_worker = plan.threads_per_worker;
+    fixed.Decided({"cluster.threads_per_worker"});
+  }
+  return fixed.ToToml();
+}
 
 std::string FixedRecipe(const recipe::LoadedRecipe& loaded, const ClusterPlan& plan, const Choice& choice) {
-  recipe::LoadedRecipe fixed = loaded;
-  recipe::Recipe& r = fixed.recipe;
   const pricing::Workload& w = choice.workload;
   const pricing::Degrees& d = w.degrees;
-  std::set<std::string> written = loaded.stated;
-  const auto decided = [&](const char* path) {
-    if (written.insert(path).second) fixed.origin[path] = "planned";
-  };
-  // Inputs that are turned into others at load.
-  if (written.erase("train.tokens") > 0) decided("train.steps");
-  written.erase("train.batch_tokens");
-  decided("recipe_version");
-  decided("data.seq_len");
-  decided("train.batch_sequences");
-
-  r.train.micro_batch = w.micro_batch;
-  decided("train.micro_batch");
-  if (r.train.precision == "auto") fixed.origin["train.precision"] = "planned";
-  r.train.precision = std::string(PrecisionName(w.precision));
-  decided("train.precision");
-
-  recipe::ParallelConfig& p = r.parallel;
+  FixedFields fixed(loaded, w.micro_batch, PrecisionName(w.precision));
+  recipe::ParallelConfig& p = fixed.recipe().parallel;
   p.tp = d.tp;
   p.pp = d.pp;
   p.cp = d.cp;
@@ -44,37 +77,35 @@ std::string FixedRecipe(const recipe::LoadedRecipe& loaded, const ClusterPlan& p
   p.offload.emplace();
   if (w.optimizer_on_host) p.offload->emplace_back("optimizer");
   if (w.activations_on_host) p.offload->emplace_back("activations");
-  for (const char* path :
-       {"parallel.tp", "parallel.pp", "parallel.cp", "parallel.ep", "parallel.etp", "parallel.dp_shard",
-        "parallel.dp_replicate", "parallel.zero_stage", "parallel.virtual_stages", "parallel.recompute",
-        "parallel.sequence_parallel", "parallel.offload"}) {
-    decided(path);
-  }
+  fixed.Decided({"parallel.tp", "parallel.pp", "parallel.cp", "parallel.ep", "parallel.etp",
+                 "parallel.dp_shard", "parallel.dp_replicate", "parallel.zero_stage",
+                 "parallel.virtual_stages", "parallel.recompute", "parallel.sequence_parallel",
+                 "parallel.offload"});
   if (d.pp > 1) {
     p.schedule = std::string(schedule::PipelineKindName(w.Pipeline()));
-    decided("parallel.schedule");
+    fixed.Decided({"parallel.schedule"});
   }
   if (d.cp > 1) {
     p.context = std::string(ContextName(w.context));
-    decided("parallel.context");
+    fixed.Decided({"parallel.context"});
   }
   if (w.recompute == pricing::RecomputeKind::kFull) {
     p.recomputed_layers = w.recomputed_layers.value_or(w.model.layers);
-    decided("parallel.recomputed_layers");
+    fixed.Decided({"parallel.recomputed_layers"});
   }
   if (!w.stage_layers.empty()) {
     p.stage_layers = w.stage_layers;
-    decided("parallel.stage_layers");
+    fixed.Decided({"parallel.stage_layers"});
   }
 
-  recipe::ClusterConfig& c = r.cluster;
+  recipe::ClusterConfig& c = fixed.recipe().cluster;
   c.node = plan.machine->node->name;
   const int64_t per_node = plan.machine->node->gpus;
   // A goal of few devices may leave some of the cluster, or of a single node, unused.
   c.nodes = (choice.num_gpus() + per_node - 1) / per_node;
   c.devices_per_node = std::min(per_node, choice.num_gpus());
-  for (const char* path : {"cluster.node", "cluster.nodes", "cluster.devices_per_node"}) decided(path);
-  return recipe::ToToml(fixed, written);
+  fixed.Decided({"cluster.node", "cluster.nodes", "cluster.devices_per_node"});
+  return fixed.ToToml();
 }
 
 }  // namespace trainctl::planner

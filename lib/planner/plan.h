@@ -17,6 +17,7 @@
 #include "planner/cost.h"
 #include "planner/machine.h"
 #include "planner/memory.h"
+#include "recipe/load.h"
 #include "recipe/recipe.h"
 #include "schedule/schedule.h"
 #include "sharding/ledger.h"
@@ -75,6 +76,9 @@ absl::StatusOr<Plan> MakePlan(const recipe::Recipe& recipe, const cluster::Host&
                               const MachineProfile* measured = nullptr);
 // The same with what was measured of `host`, if anything was (machine.h).
 absl::StatusOr<Plan> MakePlanFor(const recipe::Recipe& recipe, const cluster::Host& host);
+
+// The recipe with every layout choice fixed as the plan has it, as TOML.
+std::string FixedRecipe(const recipe::LoadedRecipe& loaded, const Plan& plan);
 
 // What the workers run: the one place where a plan becomes a schedule.
 struct PlannedStep {

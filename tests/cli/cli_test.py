@@ -245,6 +245,8 @@ def plans_that_make_no_sense(c):
         config.write('{"model_type": "mamba"}')
     c.expect(c.run("plan", "recipe.toml", "--set", "model.preset=default", "--set", "model.from=m"), 6, "mamba")
     c.write(RECIPE)
+    c.expect(c.run("plan", "recipe.toml", "--write", "fixed.toml"), 0, "written to fixed.toml")
+    c.expect(c.run("plan", "fixed.toml"), 0, "what the recipe asks for")
     for option in ("--explain", "--draw", "--pareto"):
         c.expect(c.run("plan", "recipe.toml", option), 2, option, "cpu")
 

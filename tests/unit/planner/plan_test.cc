@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "base/counter_rng.h"
@@ -407,6 +408,47 @@ TEST(PlanJson, DamageIsAnErrorThatNamesTheFieldAndNothingWorse) {
   for (size_t length = 0; length + 1 < text.size(); length += 7) {
     EXPECT_EQ(ExitCodeFor(PlanFromJson(absl::string_view(text).substr(0, length), "plan.json").status()),
               ExitCode::kBadData);
+  }
+}
+
+// With only what had to be said in the recipe; the data is not looked at.
+constexpr char kOpen[] = R"(recipe_version = 1
+[model]
+preset = "toy-5m"
+[data]
+seq_len = 256
+packing = "continuous"
+[[data.train]]
+files = ["text.txt"]
+[train]
+steps = 10
+batch_sequences = 24
+precision = "auto"
+[cluster]
+)";
+
+TEST(Plan, ARecipeWithEverythingFixedPlansToTheSame) {
+  recipe::Access access = recipe::RealAccess();
+  access.expand_glob = [](const std::string& pattern) -> absl::StatusOr<std::vector<std::string>> {
+    return std::vector<std::string>{pattern};
+  };
+  const auto load = [&](const std::string& text) {
+    return recipe::LoadRecipeText(text, "r.toml", {}, access);
+  };
+  for (const char* cluster :
+       {"devices_per_node = 2\n", "devices_per_node = 4\nmemory_limit = \"180MiB\"\n"}) {
+    const absl::StatusOr<recipe::LoadedRecipe> loaded = load(absl::StrCat(kOpen, cluster));
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    const Plan plan = MustPlan(loaded->recipe);
+    const std::string text = FixedRecipe(*loaded, plan);
+    const absl::StatusOr<recipe::LoadedRecipe> fixed = load(text);
+    ASSERT_TRUE(fixed.ok()) << fixed.status() << "\n" << text;
+    const Plan again = MustPlan(fixed->recipe);
+    EXPECT_EQ(again.layout, plan.layout) << text;
+    EXPECT_EQ(again.predicted, plan.predicted) << text;
+    EXPECT_EQ(again.compute_dtype, plan.compute_dtype) << text;
+    EXPECT_EQ(again.threads_per_worker, plan.threads_per_worker) << text;
+    EXPECT_EQ(Chosen(again).reason, "what the recipe asks for") << text;
   }
 }
 
