@@ -30,7 +30,8 @@ class BackgroundSaver {
   ~BackgroundSaver();
 
   bool idle() const { return save_ == nullptr || save_->phase() == SavePhase::kDone; }
-  int64_t step() const { return save_->step(); }  // of the last Start
+  int64_t step() const { return save_->step(); }               // of the last Start
+  const Written& written() const { return save_->written(); }  // of the last Start, once it is idle
 
   // Copies the state and begins to save the copy. Idle.
   void Start(const SaveOptions& options, const RunCounters& counters);

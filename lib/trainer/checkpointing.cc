@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "checkpoint/checkpoint_io.h"
@@ -122,13 +123,19 @@ absl::Status RankSave::AdvanceTogether(comm::Group& world, const absl::Status& o
 absl::Status RankSave::Write(const std::atomic<bool>* cancelled) {
   if (!ledger_.WritesCheckpoint(rank_)) return absl::OkStatus();
   const OwnSlices own = SlicesOf(ledger_, rank_, parts_, false);
-  return writer_.Write(own.slices, [&](const checkpoint::Slice& slice, absl::Span<std::byte> bytes) {
+  const RealClock clock;  // of the disk, also where a test has its own time
+  const absl::Duration begin = clock.Monotonic();
+  const auto read = [&](const checkpoint::Slice& slice, absl::Span<std::byte> bytes) {
     if (cancelled != nullptr && *cancelled) return absl::CancelledError("the save was given up");
     const Part& part = own.parts.at(slice.name);
     device_.CopyToHost(bytes.data(), part.data + (slice.begin - part.begin),
                        static_cast<int64_t>(bytes.size()));
+    written_.bytes += static_cast<int64_t>(bytes.size());
     return absl::OkStatus();
-  });
+  };
+  const absl::Status status = writer_.Write(own.slices, read);
+  written_.time = clock.Monotonic() - begin;
+  return status;
 }
 
 absl::Status RankSave::Commit() {
@@ -146,15 +153,15 @@ absl::Status RankSave::Commit() {
   return absl::OkStatus();
 }
 
-absl::Status SaveCheckpoint(const SaveOptions& options, const parallel::ShardedState& state,
-                            const RunCounters& counters, comm::Group& world) {
+absl::StatusOr<Written> SaveCheckpoint(const SaveOptions& options, const parallel::ShardedState& state,
+                                       const RunCounters& counters, comm::Group& world) {
   RankSave save(
       options, state.device(), state.ledger(), state.rank(), [&](int bucket) { return state.parts(bucket); },
       counters);
   while (save.phase() != SavePhase::kDone) {
     TRAINCTL_RETURN_IF_ERROR(save.AdvanceTogether(world, save.Do(nullptr)));
   }
-  return absl::OkStatus();
+  return save.written();
 }
 
 absl::StatusOr<RunCounters> LoadCheckpoint(const std::string& path, parallel::ShardedState& state,

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "checkpoint/checkpoint_io.h"
 #include "comm/communicator.h"
 #include "parallel/sharded_state.h"
@@ -37,6 +38,12 @@ struct SaveOptions {
 // Where this rank's part of a bucket lies: in the state, or in a copy of it.
 using PartsOf = std::function<parallel::OptimizerParts(int bucket)>;
 
+// What a rank has written of a checkpoint, and how long that took, the sync of its file included.
+struct Written {
+  int64_t bytes = 0;
+  absl::Duration time;
+};
+
 // A save has three phases; every rank must have done one before any begins the next. Only rank 0 has
 // something to do in the first and the last.
 enum class SavePhase : uint8_t { kBegin, kWrite, kCommit, kDone };
@@ -57,6 +64,7 @@ class RankSave {
   // Collective: Advance when no rank's part, `own` here, has failed.
   absl::Status AdvanceTogether(comm::Group& world, const absl::Status& own);
   int64_t step() const { return counters_.step; }
+  const Written& written() const { return written_; }  // once kWrite is done
 
  private:
   absl::Status Write(const std::atomic<bool>* cancelled);
@@ -70,14 +78,15 @@ class RankSave {
   const RunCounters counters_;
   checkpoint::CheckpointWriter writer_;
   SavePhase phase_ = SavePhase::kBegin;
+  Written written_;
 };
 
 // Collective: a rank that failed tells the others, so that all of them stop here with one voice.
 absl::Status AllSucceeded(comm::Group& world, absl::string_view name, const absl::Status& own);
 
 // Collective over `world`. Returns when the checkpoint is committed.
-absl::Status SaveCheckpoint(const SaveOptions& options, const parallel::ShardedState& state,
-                            const RunCounters& counters, comm::Group& world);
+absl::StatusOr<Written> SaveCheckpoint(const SaveOptions& options, const parallel::ShardedState& state,
+                                       const RunCounters& counters, comm::Group& world);
 
 // Local. Fills the masters (and the moments, unless weights_only) and returns the counters.
 absl::StatusOr<RunCounters> LoadCheckpoint(const std::string& path, parallel::ShardedState& state,

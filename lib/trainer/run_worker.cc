@@ -379,7 +379,7 @@ class Trainer {
     const bool due = votes[1] > 0 || (c.every_steps.has_value() && counters_.step % *c.every_steps == 0);
     *save = due ? SaveKind::kDue : SaveKind::kNone;
     if (votes[3] > 0) return failed ? saver_->result() : WorkerError("another rank failed to save");
-    if (saving && votes[2] == 0 && saver_->Advance()) SaySaved(saver_->step());
+    if (saving && votes[2] == 0 && saver_->Advance()) SaySaved(saver_->step(), saver_->written());
     return LogStep(JoinHash(votes[4], votes[5]));
   }
 
@@ -480,15 +480,16 @@ class Trainer {
     options.warn = [](const std::string& what) { Say("warning: " + what); };
     TRAINCTL_RETURN_IF_ERROR(FinishSaving());
     const absl::Duration begin = d_.clock->Monotonic();
+    Written written;
     if (saver_ != nullptr) {
       saver_->Start(options, counters_);
     } else {
-      TRAINCTL_RETURN_IF_ERROR(SaveCheckpoint(options, *state_, counters_, *world_));
+      TRAINCTL_ASSIGN_OR_RETURN(written, SaveCheckpoint(options, *state_, counters_, *world_));
     }
     saved_step_ = counters_.step;
     last_save_time_ = d_.clock->Monotonic();
     save_wait_ = last_save_time_ - begin;
-    if (saver_ == nullptr) SaySaved(saved_step_);
+    if (saver_ == nullptr) SaySaved(saved_step_, written);
     return absl::OkStatus();
   }
 
@@ -498,14 +499,15 @@ class Trainer {
     const absl::Duration begin = d_.clock->Monotonic();
     TRAINCTL_RETURN_IF_ERROR(saver_->Drain(*world_));
     save_wait_ += d_.clock->Monotonic() - begin;
-    SaySaved(saver_->step());
+    SaySaved(saver_->step(), saver_->written());
     return absl::OkStatus();
   }
 
-  void SaySaved(int64_t step) const {
+  void SaySaved(int64_t step, const Written& written) const {
     if (!first_rank()) return;
-    Say(absl::StrFormat("checkpoint saved after step %d (training waited %.3f s)", step,
-                        absl::ToDoubleSeconds(save_wait_)));
+    Say(absl::StrFormat(
+        "checkpoint saved after step %d (training waited %.3f s; this rank wrote %s in %.3f s)", step,
+        absl::ToDoubleSeconds(save_wait_), FormatBytes(written.bytes), absl::ToDoubleSeconds(written.time)));
   }
 
   // Predicted against measured, of the rank that needed most.

@@ -280,24 +280,29 @@ class Bench:
                        ("≥", 0.8))
 
 
-    def save_wait(self, recipe, beside):
-        """Mean seconds that training waited for a save, the last one left out: nothing follows it."""
+    def saves(self, recipe, beside):
+        """Mean seconds that training waited for a save, and MiB/s of rank 0's file; the last one left out: nothing
+        follows it."""
         run_dir = self.fresh("run")
         run([self.trainctl, "launch", recipe, "--run-dir", run_dir, "--set", "checkpoint.every_steps=2",
              "--set", f"checkpoint.async={beside}"], env=self.environment)
         out = run([self.trainctl, "logs", run_dir])
         shutil.rmtree(run_dir)
-        waits = [float(seconds) for seconds in re.findall(r"checkpoint saved after step \d+ \(training waited ([0-9.]+) s",
-                                                          out)]
-        return statistics.mean(waits[:-1])
+        found = re.findall(r"checkpoint saved after step \d+ \(training waited ([0-9.]+) s; this rank wrote ([0-9.]+) MiB "
+                           r"in ([0-9.]+) s", out)[:-1]
+        return {"value": statistics.mean(float(wait) for wait, _, _ in found),
+                "rate": statistics.mean(float(size) / float(seconds) for _, size, seconds in found)}
 
     def bench_async(self):
         preset = self.a.presets.split(",")[0]
         recipe = self.recipe(preset, 6, "zero3")
-        results = self.rounds("wait for a save", {"trainctl": lambda: self.save_wait(recipe, "true"),
-                                                  "written between steps": lambda: self.save_wait(recipe, "false")})
+        results = self.rounds("wait for a save", {"trainctl": lambda: self.saves(recipe, "true"),
+                                                  "written between steps": lambda: self.saves(recipe, "false")})
         yield self.row(f"training waits for a checkpoint of {preset}, 2 workers, ZeRO-3, written beside training", "s",
                        results, "written between steps", ("≤", 0.5))
+        rates = {side: [{"value": result["rate"]} for result in found] for side, found in results.items()}
+        yield {**self.row("rank 0's file of that checkpoint, on the cores that compute", "MiB/s", rates,
+                          "written between steps", ("≥", 0)), "target": "(written meanwhile)", "met": None}
 
 
 # ---- report -----------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`trainctl data prepare` beside Python's `tokenizers` (encode_batch, all cores), on the same JSONL.
 
-    tests/tokenizer/run.sh tests/bench/tokenize.py TRAINCTL [--mb N] [--text FOLDER] [--tokenizer FILE] [--rounds N]
+    tests/tokenizer/run.sh tests/bench/tokenize_bench.py TRAINCTL [--mb N] [--text FOLDER] [--tokenizer FILE] [--rounds N]
 
 Without --tokenizer one of GPT-2's style with 32,000 tokens is trained on the text. Both sides read the JSONL, tokenize
 and write the ids as uint16 or int32; start-up and the loading of the tokenizer are told apart. Prints JSON.
