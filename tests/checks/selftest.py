@@ -9,6 +9,7 @@ import unittest
 import deps
 import firewall
 import links
+import python_names
 import readme
 
 DEPS = "# comment\nbase:\nrpc: base\nrun: base\n---- LibTorch begins here ----\ncomm: base\n"
@@ -103,6 +104,10 @@ class Checks(unittest.TestCase):
             with self.subTest(wrong):
                 found = links.violations(self.tree(**{**sound, "docs/a.md": page + wrong + "\n"}))
                 self.one(found, "docs/a.md:2")
+
+    def test_scripts_that_hide_a_module_of_python(self):
+        self.assertEqual(python_names.violations(self.tree(**{"tests/bench/tokens.py": ""})), [])
+        self.one(python_names.violations(self.tree(**{"tests/bench/tokenize.py": ""})), "tests/bench/tokenize.py")
 
     def test_blocks_of_a_readme(self):
         text = "# a\n```sh\none\n```\n<!-- not run: long -->\n```sh\ntwo\n```\n```text\nthree\n```\n"
