@@ -220,7 +220,8 @@ absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& rec
   TRAINCTL_RETURN_IF_ERROR(CheckDataUnchanged(run, recipe));
   int64_t done = run.NewestCheckpointStep();
   const bool stops_early = options.stop_after >= 0 && options.stop_after < recipe.train.steps;
-  if (done >= (stops_early ? options.stop_after : recipe.train.steps)) {
+  const int64_t last = stops_early ? options.stop_after : recipe.train.steps;
+  if (done >= last) {
     // Only a checkpoint that can be read proves it.
     std::vector<std::string> warnings;
     const auto newest = checkpoint::FindNewestGood(run.checkpoints_path(), &warnings);
@@ -229,14 +230,19 @@ absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& rec
     done = newest->step;
   }
   if (done >= recipe.train.steps) {
-    std::fprintf(stderr, "%s has done its %d steps; for more: trainctl resume %s --set train.steps=N\n",
-                 run.path().c_str(), static_cast<int>(done), run.path().c_str());
+    const std::string path = run.path();
+    std::fputs(absl::StrCat(path, " has done its ", done, " steps; for more: trainctl resume ", path,
+                            " --set train.steps=N\n")
+                   .c_str(),
+               stderr);
     PrintOutcome({.kind = launcher::JobOutcome::Kind::kFinished}, run, output);
     return ExitCode::kOk;
   }
-  if (stops_early && done >= options.stop_after) {
-    std::fprintf(stderr, "%s has done step %d, and --stop-after is %d: no step is left to do\n",
-                 run.path().c_str(), static_cast<int>(done), static_cast<int>(options.stop_after));
+  if (done >= last) {
+    std::fputs(absl::StrCat(run.path(), " has done step ", done, ", and --stop-after is ", last,
+                            ": no step is left to do\n")
+                   .c_str(),
+               stderr);
     PrintOutcome({.kind = launcher::JobOutcome::Kind::kStoppedResumable}, run, output);
     return ExitCode::kStoppedResumable;
   }

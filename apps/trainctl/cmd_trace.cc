@@ -101,13 +101,12 @@ absl::StatusOr<ExitCode> Trace(const TraceOptions& options, const Output& output
   TRAINCTL_ASSIGN_OR_RETURN(
       const telemetry::MergedTrace trace,
       telemetry::MergeTraces(run.traces_path(), options.step, prediction.spans, run.path()));
+  for (const std::string& note : trace.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
   if (options.out == "-") {
     std::fputs(trace.json.c_str(), stdout);
-    for (const std::string& note : trace.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
     return ExitCode::kOk;
   }
   TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(options.out, trace.json));
-  for (const std::string& note : trace.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
   if (output.json) {
     std::puts(
         Report(run, options, trace, prediction).dump(-1, ' ', false, Json::error_handler_t::replace).c_str());

@@ -19,6 +19,7 @@ def violations(root):
 
 
 if __name__ == "__main__":
-    for line in violations(ROOT):
+    lines = violations(ROOT)
+    for line in lines:
         print(line)
-    sys.exit(1 if violations(ROOT) else 0)
+    sys.exit(1 if lines else 0)
