@@ -230,7 +230,7 @@ absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& rec
     done = newest->step;
   }
   if (done >= recipe.train.steps) {
-    const std::string path = run.path();
+    const std::string& path = run.path();
     std::fputs(absl::StrCat(path, " has done its ", done, " steps; for more: trainctl resume ", path,
                             " --set train.steps=N\n")
                    .c_str(),
