@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "apps/trainctl/batch_checks.h"
 #include "apps/trainctl/command.h"
 #include "apps/trainctl/detach.h"
 #include "apps/trainctl/host_of_run.h"
@@ -278,7 +279,12 @@ Action Detachable(std::shared_ptr<LaunchOptions> options,
     // Whoever reads the output may leave, the terminal may close: the job goes on and ends as it would.
     std::signal(SIGPIPE, SIG_IGN);
     const bool detach = options->detach && !options->dry_run;
-    if (!BeginAsDetached(detach) && detach) return RunDetached(output);
+    const bool is_detached = BeginAsDetached(detach);
+    if (!is_detached && !options->dry_run) {
+      TRAINCTL_RETURN_IF_ERROR(CheckStartedOnce());
+      NoteBatchJob(detach);
+    }
+    if (detach && !is_detached) return RunDetached(output);
     return verb(*options, output);
   };
 }
