@@ -97,7 +97,11 @@ class SlurmCluster:
         ]
         for node, port in zip(self.nodes, ports):
             lines.append("NodeName=%s NodeHostname=localhost NodeAddr=127.0.0.1 Port=%d CPUs=2 State=UNKNOWN" % (node, port))
-        lines.append("PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP")
+        lines += [
+            "PreemptType=preempt/partition_prio", "PreemptMode=REQUEUE",
+            "PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=60",
+            "PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=9",
+        ]
         return "\n".join(lines) + "\n"
 
     def _spawn(self, output, *command):
@@ -109,11 +113,10 @@ class SlurmCluster:
         return subprocess.run(command, env=self.env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, errors="replace", timeout=timeout)
 
-    def state(self, job):
-        """Of a job: PENDING, RUNNING, COMPLETED, FAILED, CANCELLED ..., and how often it began anew."""
-        fields = dict(word.split("=", 1) for word in self.run("scontrol", "--oneliner", "show", "job", job).stdout.split()
-                      if "=" in word)
-        return fields.get("JobState", "UNKNOWN"), int(fields.get("Restarts", 0))
+    def job(self, job):
+        """What scontrol shows of a job: JobState, Reason, Restarts ..."""
+        return dict(word.split("=", 1) for word in self.run("scontrol", "--oneliner", "show", "job", job).stdout.split()
+                    if "=" in word)
 
     def is_completing(self, job):
         """Processes of an ended job are still there."""

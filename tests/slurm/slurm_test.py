@@ -93,11 +93,18 @@ class Case:
         workers = json.loads(result.stdout)["workers"] if result.returncode == 0 else []
         return max((worker["step"] for worker in workers), default=0)
 
+    def goes_on(self, job, step):
+        """A requeued job has done more steps than `step`."""
+        if self.slurm.job(job).get("Reason") == "BeginTime":  # Slurm lets it wait two minutes
+            self.run("scontrol", "update", "jobid=" + job, "starttime=now")
+        return self.step() > step
+
     def wait(self, what, ready):
         deadline = time.monotonic() + PATIENCE
         while not ready():
             if time.monotonic() > deadline:
-                raise RuntimeError("not seen in %d s: %s\n%s" % (PATIENCE, what, self.output()))
+                jobs = self.run("scontrol", "--oneliner", "show", "jobs").stdout
+                raise RuntimeError("not seen in %d s: %s\n%s\n%s" % (PATIENCE, what, self.output(), jobs))
             time.sleep(0.05)
 
     def output(self):
@@ -139,24 +146,31 @@ def a_warned_job_saves_and_goes_on_when_it_is_requeued(c):
     c.wait("the first step", lambda: c.step() > 0)
     # As of --signal=USR1@SECONDS: every process of the job's steps gets it, workers too.
     c.run("scancel", "--signal=USR1", job)
-    c.wait("the requeue", lambda: c.slurm.state(job)[1] == 1)
+    c.wait("the requeue", lambda: c.slurm.job(job).get("Restarts") == "1")
     first = c.saved_step()
     c.expect(first > 0, "nothing was saved:", c.output())
-
-    def goes_on():
-        # Slurm lets a requeued job wait two minutes; refused while the first start is being cleared away.
-        c.run("scontrol", "update", "jobid=" + job, "starttime=now")
-        return c.step() > first
-
-    c.wait("steps after step %d" % first, goes_on)
+    c.wait("steps after step %d" % first, lambda: c.goes_on(job, first))
     # The end of a job is SIGTERM for every process of it, and SIGKILL half a minute later.
     c.run("scancel", job)
-    c.wait("the end of the job", lambda: c.slurm.state(job)[0] == "CANCELLED" and not c.slurm.is_completing(job))
+    c.wait("the end of the job", lambda: c.slurm.job(job).get("JobState") == "CANCELLED" and not c.slurm.is_completing(job))
     last = c.saved_step()
     c.expect(last > first, "scancel lost what was done since step %d:" % first, c.output())
     done = c.run(TRAINCTL, "launch", "recipe.toml", "--run-dir", "run", "--or-resume", "--set", "train.steps=%d" % (last + 3))
     c.expect(done.returncode == 0 and "resuming after step %d" % last in done.stdout, done.stdout)
     c.expect(c.logged_steps() == list(range(1, last + 4)), "steps are missing, or done twice:", c.logged_steps())
+
+
+@case
+def a_job_that_makes_room_saves_and_comes_back(c):
+    job = c.submit(SCRIPT % TRAINCTL)
+    c.wait("the first step", lambda: c.step() > 0)
+    urgent = c.run("sbatch", "--parsable", "--partition=urgent", "--nodes=4", "--exclusive", "--output=urgent.out", "--wrap",
+                   "touch urgent").stdout.strip()
+    c.wait("the urgent job", lambda: os.path.exists(c.dir + "/urgent"))
+    first = c.saved_step()
+    c.expect(first > 0, "nothing was saved:", c.output())
+    c.wait("steps after step %d" % first, lambda: c.goes_on(job, first))
+    c.run("scancel", job, urgent)
 
 
 def a_host_list(rng):
