@@ -132,6 +132,7 @@ absl::StatusOr<ExitCode> RunWorkers(run::RunFolder& run, const recipe::Recipe& r
                                     const planner::Plan& plan, const LaunchOptions& options,
                                     const Output& output) {
   TRAINCTL_ASSIGN_OR_RETURN(launcher::JobOptions job, PlannedJob(run, recipe, plan));
+  job.check_restart = [&] { return CheckDataUnchanged(run, recipe); };
   if (options.stop_after >= 0) job.worker_args = {"--stop-after", absl::StrCat(options.stop_after)};
   job.observer = IsDetached() ? MakeDetachedConsole(run) : MakeJobConsole(output.stderr_terminal);
   TRAINCTL_ASSIGN_OR_RETURN(const launcher::JobOutcome outcome, launcher::RunJob(job));
