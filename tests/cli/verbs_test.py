@@ -89,6 +89,17 @@ def new_recipes_are_ready_to_use(c):
 
 
 @case
+def a_plan_needs_no_data(c):
+    c.expect(0, ["new"])
+    c.expect(0, ["plan", "recipe.toml"], "Chosen: ", "no file matches " + c.dir + "/data/**/*.txt", "a launch needs it")
+    c.expect(0, ["plan", "recipe.toml", "--set", 'data.train[0].files=["${TRAINCTL_NOT_SET}/x.txt"]'], "Chosen: ",
+             "${TRAINCTL_NOT_SET}/x.txt")
+    json.loads(c.expect(0, ["plan", "recipe.toml", "--json"]))
+    c.expect(2, ["plan", "recipe.toml", "--write", "fixed.toml"], "no file matches")
+    c.expect(2, ["launch", "recipe.toml", "--dry-run"], "no file matches")
+
+
+@case
 def new_never_overwrites(c):
     c.expect(0, ["new"], "recipe.toml")
     c.write("recipe.toml", "mine")
