@@ -170,7 +170,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("trainctl")
     parser.add_argument("filter", nargs="?", default="")
-    parser.add_argument("--strings", type=int, default=2500)
+    parser.add_argument("--strings", type=int, default=2000)
     parser.add_argument("--real-kb", type=int, default=500)
     parser.add_argument("--keep", help="leave the files that are made in this folder")
     args = parser.parse_intermixed_args()
