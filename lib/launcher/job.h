@@ -43,7 +43,7 @@ struct JobOptions {
   int64_t max_restarts = 3;
   // Asked before a restart; what it says is wrong ends the job instead. May be empty.
   std::function<absl::Status()> check_restart;
-  absl::Duration detect_timeout = absl::Seconds(3);
+  absl::Duration detect_timeout = absl::Seconds(10);
   absl::Duration stop_timeout = absl::Seconds(30);  // from SIGTERM to SIGKILL
 
   std::shared_ptr<JobObserver> observer;  // may be null

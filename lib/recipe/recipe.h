@@ -132,7 +132,7 @@ struct CheckpointConfig {
 struct LaunchConfig {
   std::string backend = "local";
   int64_t max_restarts = 3;
-  absl::Duration detect_timeout = absl::Seconds(3);
+  absl::Duration detect_timeout = absl::Seconds(10);
   absl::Duration stop_timeout = absl::Seconds(30);  // from the stop signal to SIGKILL
   absl::Duration collective_timeout = absl::Minutes(10);
   std::map<std::string, std::string> env;

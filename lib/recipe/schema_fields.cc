@@ -669,7 +669,8 @@ void AddRest(Builder& b) {
       .Range(0, 1e6)
       .Free();
   b.Add(
-       "launch.detect_timeout", "Silence after which a worker counts as lost.",
+       "launch.detect_timeout",
+       "Silence after which a worker counts as lost; that it has ended is noticed at once.",
        [](Recipe & r, size_t) -> auto& { return r.launch.detect_timeout; })
       .Range(0.1, 3600)
       .Free();

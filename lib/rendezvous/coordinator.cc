@@ -13,7 +13,7 @@ namespace trainctl::rendezvous {
 Timeouts Timeouts::FromDetect(absl::Duration detect) {
   Timeouts timeouts;
   timeouts.detect = detect;
-  timeouts.heartbeat_interval = std::max(detect / 6, absl::Milliseconds(10));
+  timeouts.heartbeat_interval = std::clamp(detect / 6, absl::Milliseconds(10), absl::Milliseconds(500));
   timeouts.ack = detect;
   timeouts.join = std::max(absl::Seconds(120), 20 * detect);
   timeouts.echo = detect;

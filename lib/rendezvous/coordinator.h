@@ -28,7 +28,7 @@ namespace trainctl::rendezvous {
 
 // Every timeout follows from detect_timeout, so that their order cannot be broken by a setting.
 struct Timeouts {
-  absl::Duration heartbeat_interval;  // detect / 6: five may be lost
+  absl::Duration heartbeat_interval;  // at most detect / 6: five may be lost
   absl::Duration detect;              // silence after which a member has failed
   absl::Duration ack;                 // from PREPARE to the last ACK
   absl::Duration join;                // from Expect to the last join: loading a program can take long
