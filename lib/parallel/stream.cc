@@ -10,8 +10,6 @@ namespace trainctl::parallel {
 
 namespace {
 
-constexpr int kNoEvent = -1;
-
 absl::Status Guarded(const std::function<absl::Status()>& work) {
   try {
     return work();
@@ -54,6 +52,12 @@ absl::Status EventSet::Wait(absl::Span<const int> events) {
   return failure_;
 }
 
+absl::Status EventSet::WaitUntilRecorded(int event) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !failure_.ok() || done_[static_cast<size_t>(event)]; });
+  return failure_;
+}
+
 absl::Status EventSet::status() const {
   std::lock_guard lock(mutex_);
   return failure_;
@@ -71,9 +75,9 @@ Stream::~Stream() {
   thread_.join();
 }
 
-void Stream::Launch(std::vector<int> waits, int event, std::function<absl::Status()> work) {
+void Stream::Launch(std::vector<int> waits, int event, std::function<absl::Status()> work, int turn) {
   std::lock_guard lock(mutex_);
-  tasks_.push_back({std::move(waits), event, std::move(work)});
+  tasks_.push_back({std::move(waits), event, std::move(work), turn});
   changed_.notify_all();
 }
 
@@ -98,6 +102,7 @@ void Stream::Run() {
       busy_ = true;
     }
     absl::Status status = events_.Wait(task.waits);
+    if (status.ok() && task.turn != kNoEvent) status = events_.WaitUntilRecorded(task.turn);
     if (status.ok()) status = Guarded(task.work);
     if (status.ok()) {
       if (task.event != kNoEvent) events_.Record(task.event);
