@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "apps/trainctl/batch_checks.h"
 #include "apps/trainctl/command.h"
 #include "apps/trainctl/detach.h"
 #include "apps/trainctl/host_of_run.h"
@@ -131,6 +132,7 @@ absl::StatusOr<ExitCode> RunWorkers(run::RunFolder& run, const recipe::Recipe& r
                                     const planner::Plan& plan, const LaunchOptions& options,
                                     const Output& output) {
   TRAINCTL_ASSIGN_OR_RETURN(launcher::JobOptions job, PlannedJob(run, recipe, plan));
+  job.check_restart = [&] { return CheckDataUnchanged(run, recipe); };
   if (options.stop_after >= 0) job.worker_args = {"--stop-after", absl::StrCat(options.stop_after)};
   job.observer = IsDetached() ? MakeDetachedConsole(run) : MakeJobConsole(output.stderr_terminal);
   TRAINCTL_ASSIGN_OR_RETURN(const launcher::JobOutcome outcome, launcher::RunJob(job));
@@ -278,7 +280,12 @@ Action Detachable(std::shared_ptr<LaunchOptions> options,
     // Whoever reads the output may leave, the terminal may close: the job goes on and ends as it would.
     std::signal(SIGPIPE, SIG_IGN);
     const bool detach = options->detach && !options->dry_run;
-    if (!BeginAsDetached(detach) && detach) return RunDetached(output);
+    const bool is_detached = BeginAsDetached(detach);
+    if (!is_detached && !options->dry_run) {
+      TRAINCTL_RETURN_IF_ERROR(CheckStartedOnce());
+      NoteBatchJob(detach);
+    }
+    if (detach && !is_detached) return RunDetached(output);
     return verb(*options, output);
   };
 }

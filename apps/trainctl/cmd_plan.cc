@@ -102,9 +102,12 @@ void Print(const planner::Plan& plan, const recipe::Recipe& recipe, const std::v
 
 absl::StatusOr<ExitCode> RunPlan(const PlanOptions& options, const Output& output) {
   if (!options.sweeps.empty()) return SweepPlans(options, output);
-  TRAINCTL_ASSIGN_OR_RETURN(
-      const recipe::LoadedRecipe loaded,
-      recipe::LoadRecipe(options.recipe, options.sets, MachineAccess(), recipe::Purpose::kPlan));
+  std::vector<std::string> missing;
+  // A recipe that is written has the files' places in it, so they are looked up.
+  const recipe::Access access = options.write.empty() ? PlanAccess(&missing) : MachineAccess();
+  TRAINCTL_ASSIGN_OR_RETURN(recipe::LoadedRecipe loaded,
+                            recipe::LoadRecipe(options.recipe, options.sets, access, recipe::Purpose::kPlan));
+  loaded.notes.insert(loaded.notes.end(), missing.begin(), missing.end());
   if (loaded.purpose == recipe::Purpose::kPlan) return PlanForCluster(loaded, options, output);
   if (const std::string option = options.ClusterOnly(); !option.empty()) {
     return UsageError(absl::StrCat(option, " is for accelerators by name and cluster.device is \"",

@@ -1,10 +1,17 @@
 // The world as a recipe is loaded from it: files, environment, and the devices of this machine.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "recipe/load.h"
 
 namespace trainctl::cli {
 
 recipe::Access MachineAccess();
+
+// The same for a plan, which needs no data: what data.train and data.eval name may be missing, and variables
+// may be unset. A sentence for each of them is added to `missing`, which must outlive the access.
+recipe::Access PlanAccess(std::vector<std::string>* missing);
 
 }  // namespace trainctl::cli

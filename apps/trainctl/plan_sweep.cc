@@ -72,9 +72,10 @@ absl::StatusOr<planner::ClusterPlan> PlanAt(const PlanOptions& options,
                                             const std::vector<std::string>& values) {
   std::vector<std::string> sets = options.sets;
   for (size_t i = 0; i < axes.size(); ++i) sets.push_back(absl::StrCat(axes[i].key, "=", values[i]));
+  std::vector<std::string> ignored;
   TRAINCTL_ASSIGN_OR_RETURN(
       const recipe::LoadedRecipe loaded,
-      recipe::LoadRecipe(options.recipe, sets, MachineAccess(), recipe::Purpose::kPlan));
+      recipe::LoadRecipe(options.recipe, sets, PlanAccess(&ignored), recipe::Purpose::kPlan));
   if (loaded.purpose != recipe::Purpose::kPlan) {
     return UsageError("--sweep is for accelerators and cluster.device is \"cpu\"");
   }

@@ -1,7 +1,6 @@
 // trainctl-worker: one rank of a run, or a one-process job on a run's checkpoint (generate, eval,
 // export). Started by trainctl; see lib/launcher/worker_contract.h.
 
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/numbers.h"
+#include "apps/worker/job_signals.h"
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/standard_fds.h"
@@ -66,6 +66,7 @@ std::string DevicePlugin() {
 }
 
 absl::StatusOr<int> Train(std::vector<std::string> args) {
+  LeaveStoppingToLauncher();
   TRAINCTL_ASSIGN_OR_RETURN(const launcher::WorkerFlags flags, launcher::ParseWorkerFlags(args));
   TRAINCTL_ASSIGN_OR_RETURN(const auto options, ParsePairs(args));
   TRAINCTL_ASSIGN_OR_RETURN(const run::RunFolder folder, run::RunFolder::Open(flags.run_dir));
@@ -172,7 +173,5 @@ int Main(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   trainctl::OpenStandardFds();
-  // A batch system's warning reaches every process of a job; the launcher's answer is the one that counts.
-  for (const int signal_number : {SIGUSR1, SIGUSR2}) std::signal(signal_number, SIG_IGN);
   return trainctl::Main(argc, argv);
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 
 #include "absl/strings/ascii.h"
@@ -79,6 +80,7 @@ Limit ReadLimit(const std::string& root, absl::string_view row) {
 absl::StatusOr<Machine> InspectMachine(const Sources& given) {
   Sources sources = given;
   if (!sources.room) sources.room = RoomOf;
+  if (!sources.environment) sources.environment = std::getenv;
   if (!sources.is_writable) {
     sources.is_writable = [](const std::string& path) { return ::access(path.c_str(), W_OK | X_OK) == 0; };
   }
@@ -91,6 +93,7 @@ absl::StatusOr<Machine> InspectMachine(const Sources& given) {
     for (const CudaDevice& device : machine.driver->devices) machine.accelerators.push_back(device.name);
   }
   AddHostFindings(sources, machine);
+  AddBatchFindings(sources, machine);
   AddDeviceFindings(sources, machine);
   return machine;
 }

@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "cluster/batch_job.h"
 #include "cluster/catalogue.h"
 #include "cluster/host.h"
 #include "doctor/nvml.h"
@@ -42,6 +43,7 @@ struct Sources {
   absl::Time now = absl::Now();
   // Bytes that may still be written to the file system of a path, and its size.
   std::function<absl::StatusOr<std::pair<int64_t, int64_t>>(const std::string& path)> room;
+  cluster::Environment environment;  // of this process
   // Files can be made in the folder.
   std::function<bool(const std::string& path)> is_writable;
 };

@@ -10,6 +10,8 @@ namespace trainctl::doctor {
 
 // Of the processor, memory, containers, disks, limits of processes, clock and load.
 void AddHostFindings(const Sources& sources, Machine& machine);
+// Of the job of a batch system that this process belongs to.
+void AddBatchFindings(const Sources& sources, Machine& machine);
 // The models of NVIDIA's devices that the kernel's driver lists, one for each device.
 std::vector<std::string> DriverModels(const std::string& root);
 // Of accelerators, their driver and NCCL, of networks and RDMA; fills Machine::device.

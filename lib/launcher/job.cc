@@ -108,8 +108,12 @@ absl::StatusOr<JobOutcome> RunAttempts(JobContext& job) {
         break;
     }
     const FailureFacts facts{result.failure.rank, result.failure.step, job.checkpoint_step, result.exit_code};
-    const RestartDecision decision = DecideRestart(
-        facts, previous, job.num_restarts, job.options.max_restarts, job.stop != rendezvous::StopMode::kNone);
+    RestartDecision decision = DecideRestart(facts, previous, job.num_restarts, job.options.max_restarts,
+                                             job.stop != rendezvous::StopMode::kNone);
+    if (decision.restart && job.options.check_restart) {
+      const absl::Status fit = job.options.check_restart();
+      if (!fit.ok()) decision = {false, absl::StrCat("not restarted: ", fit.message())};
+    }
     const std::string what = absl::StrCat("rank ", facts.rank, " failed",
                                           facts.step >= 0 ? absl::StrCat(" at step ", facts.step) : "", ": ",
                                           result.failure.message);

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -40,6 +41,8 @@ struct JobOptions {
   std::map<std::string, std::string> env;  // launch.env
 
   int64_t max_restarts = 3;
+  // Asked before a restart; what it says is wrong ends the job instead. May be empty.
+  std::function<absl::Status()> check_restart;
   absl::Duration detect_timeout = absl::Seconds(3);
   absl::Duration stop_timeout = absl::Seconds(30);  // from SIGTERM to SIGKILL
 

@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "base/files.h"
 #include "base/status.h"
+#include "tokenizer/other_files.h"
 #include "tokenizer/sentencepiece.h"
 #include "tokenizer/tokenizer_json.h"
 
@@ -21,6 +22,17 @@ constexpr const char* kEnds[] = {
     "<|eos|>", "<｜end▁of▁sentence｜>", "[EOS]",         "<|im_end|>",
 };
 
+std::vector<std::string> NamesIn(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    names.push_back(entry->path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> Tokenizer::FindFile(const std::string& path) {
@@ -29,7 +41,8 @@ absl::StatusOr<std::string> Tokenizer::FindFile(const std::string& path) {
     for (const char* name : {"/tokenizer.json", "/tokenizer.model"}) {
       if (std::filesystem::is_regular_file(path + name, ignored)) return path + name;
     }
-    return UsageError(absl::StrCat(path, ": the folder has neither tokenizer.json nor tokenizer.model"));
+    return UsageError(absl::StrCat(path, ": the folder has neither tokenizer.json nor tokenizer.model",
+                                   DescribeOthersIn(NamesIn(path), path)));
   }
   if (!std::filesystem::is_regular_file(path, ignored)) {
     return UsageError(absl::StrCat(path, ": no such tokenizer file"));
@@ -52,6 +65,8 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Parse(absl::string_view by
   const absl::string_view start = absl::StripLeadingAsciiWhitespace(bytes.substr(0, 64));
   // No .model begins with a brace: its first byte says "field 1".
   if (absl::StartsWith(start, "{") || absl::StartsWith(start, "[")) return ParseTokenizerJson(bytes, what);
+  const std::string other = DescribeOtherBytes(bytes, what);
+  if (!other.empty()) return BadDataError(absl::StrCat(what, ": ", other));
   return ParseSentencePiece(bytes, what);
 }
 

@@ -13,6 +13,7 @@
 #include "tokenizer/bpe.h"
 #include "tokenizer/decoder.h"
 #include "tokenizer/normalizer.h"
+#include "tokenizer/other_files.h"
 #include "tokenizer/pre_tokenizer.h"
 #include "tokenizer/scratch_pool.h"
 #include "tokenizer/utf8.h"
@@ -22,7 +23,7 @@ namespace {
 
 class JsonTokenizer : public Tokenizer {
  public:
-  absl::Status Init(const JsonPart& root);
+  absl::Status Init(const JsonPart& root, absl::string_view what);
   absl::Status Encode(absl::string_view text, std::vector<int32_t>* ids) const override;
   absl::StatusOr<std::string> Decode(absl::Span<const int32_t> ids, bool skip_special) const override;
   int32_t IdOf(absl::string_view token) const override {
@@ -38,6 +39,9 @@ class JsonTokenizer : public Tokenizer {
   absl::Status ReadPostProcessor(const JsonPart& part);
   absl::Status ReadTemplate(const JsonPart& part);
   absl::Status ReadClsSep(const JsonPart& part);
+  bool HasToken(int64_t id) const {
+    return id >= 0 && id < vocab_size() && has_token_[static_cast<size_t>(id)];
+  }
   absl::Status Put(int64_t id, const std::string& token, const JsonPart& where);
 
   absl::Status EncodeRaw(absl::string_view text, bool is_first, Scratch& scratch,
@@ -47,6 +51,7 @@ class JsonTokenizer : public Tokenizer {
 
   absl::flat_hash_map<std::string, int32_t> ids_;
   absl::flat_hash_map<int32_t, std::string> decoded_as_;  // where a token is not decoded as it is spelled
+  std::vector<bool> has_token_;  // by id: a published vocabulary has a token without characters
   std::vector<bool> is_special_;
   Normalizer normalizer_;
   PreTokenizer pre_tokenizer_;
@@ -58,8 +63,10 @@ class JsonTokenizer : public Tokenizer {
   mutable ScratchPool scratches_;
 };
 
-absl::Status JsonTokenizer::Init(const JsonPart& root) {
-  if (!root.value->is_object()) return root.Bad("is not an object");
+absl::Status JsonTokenizer::Init(const JsonPart& root, absl::string_view what) {
+  if (!root.value->is_object() || !root.value->contains("model")) {
+    return BadDataError(absl::StrCat(what, ": ", DescribeOtherJson(*root.value, what)));
+  }
   TRAINCTL_ASSIGN_OR_RETURN(const std::string version, StringAt(root, "version", "1.0"));
   if (version != "1.0") {
     return root.At("version").Bad(absl::StrCat("= '", version, "' is not supported here; '1.0' is"));
@@ -89,12 +96,16 @@ absl::Status JsonTokenizer::Put(int64_t id, const std::string& token, const Json
   if (id < 0 || id >= kMaxVocab) {
     return where.Bad(absl::StrCat("= ", id, " is not within 0..", kMaxVocab - 1));
   }
-  if (id >= vocab_size()) tokens_.resize(static_cast<size_t>(id) + 1);
+  if (id >= vocab_size()) {
+    tokens_.resize(static_cast<size_t>(id) + 1);
+    has_token_.resize(tokens_.size());
+  }
   std::string& place = tokens_[static_cast<size_t>(id)];
-  if (!place.empty() && place != token) {
+  if (has_token_[static_cast<size_t>(id)] && place != token) {
     return where.Bad(absl::StrCat("= ", id, " is the id of '", place, "' as well"));
   }
   place = token;
+  has_token_[static_cast<size_t>(id)] = true;
   ids_[token] = static_cast<int32_t>(id);
   return absl::OkStatus();
 }
@@ -105,7 +116,6 @@ absl::Status JsonTokenizer::ReadVocab(const JsonPart& model) {
   ids_.reserve(vocab.value->size());
   for (const auto& [token, id] : vocab.value->items()) {
     const JsonPart where{&id, absl::StrCat(vocab.where, "['", token, "']")};
-    if (token.empty()) return where.Bad("is a token without characters");
     if (!id.is_number_unsigned()) return where.Bad("must be a whole number of at least 0");
     TRAINCTL_RETURN_IF_ERROR(
         Put(static_cast<int64_t>(std::min<uint64_t>(id.get<uint64_t>(), INT64_MAX)), token, where));
@@ -246,8 +256,7 @@ absl::Status JsonTokenizer::ReadClsSep(const JsonPart& part) {
       return pair.Bad("must be [token, id]");
     }
     const auto id = (*pair.value)[1].get<int64_t>();
-    if (id < 0 || id >= vocab_size())
-      return pair.Bad(absl::StrCat("has the id ", id, ", which is no token's"));
+    if (!HasToken(id)) return pair.Bad(absl::StrCat("has the id ", id, ", which is no token's"));
     if (absl::string_view(key) == "cls") {
       prefix_ids_.insert(prefix_ids_.begin(), static_cast<int32_t>(id));
     } else {
@@ -275,7 +284,7 @@ absl::Status JsonTokenizer::ReadTemplate(const JsonPart& part) {
     const JsonPart ids = part.At("special_tokens").At(name).At("ids");
     if (ids.is_null() || !ids.value->is_array()) return ids.Bad("must be a list of ids");
     for (const FileJson& id : *ids.value) {
-      if (!id.is_number_unsigned() || id.get<uint64_t>() >= tokens_.size()) {
+      if (!id.is_number_unsigned() || id.get<uint64_t>() >= tokens_.size() || !HasToken(id.get<int64_t>())) {
         return ids.Bad(absl::StrCat("has ", id.dump(), ", which is no token's id"));
       }
       (num_texts == 0 ? before : behind).push_back(id.get<int32_t>());
@@ -351,14 +360,13 @@ absl::StatusOr<std::string> JsonTokenizer::Decode(absl::Span<const int32_t> ids,
   std::vector<std::string> tokens;
   tokens.reserve(ids.size());
   for (const int32_t id : ids) {
-    const absl::string_view token = TokenOf(id);
-    if (token.empty()) {
+    if (!HasToken(id)) {
       return UsageError(
           absl::StrCat("id ", id, " is not one of the tokenizer's (", vocab_size(), " ids from 0 on)"));
     }
     if (skip_special && is_special_[static_cast<size_t>(id)]) continue;
     const auto other = decoded_as_.find(id);
-    tokens.emplace_back(other != decoded_as_.end() ? other->second : token);
+    tokens.emplace_back(other != decoded_as_.end() ? other->second : tokens_[static_cast<size_t>(id)]);
   }
   if (!has_decoder_) return absl::StrJoin(tokens, " ");
   const ScratchPool::Lease scratch(scratches_);
@@ -372,7 +380,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ParseTokenizerJson(absl::string_view 
                                                               absl::string_view what) {
   TRAINCTL_ASSIGN_OR_RETURN(const FileJson file, ParseStrictJson<FileJson>(text, what));
   auto tokenizer = std::make_unique<JsonTokenizer>();
-  TRAINCTL_RETURN_IF_ERROR(tokenizer->Init({&file, absl::StrCat(what, ": ")}));
+  TRAINCTL_RETURN_IF_ERROR(tokenizer->Init({&file, absl::StrCat(what, ": ")}, what));
   return tokenizer;
 }
 

@@ -460,6 +460,25 @@ def the_same_command_for_every_requeue(c):
 
 
 @case
+def data_that_changes_ends_a_run_at_its_restart(c):
+    launch = c.start("launch", "recipe.toml", "--run-dir", "run", "--set", "train.steps=100000")
+    workers = []
+    deadline = time.monotonic() + 60
+    while not workers or min(worker["step"] for worker in workers) < 1:
+        if time.monotonic() > deadline:
+            launch.kill()
+            return c.fail("no step in a minute: %s" % launch.communicate()[0])
+        time.sleep(0.05)
+        status = c.run("status", "run", "--json")
+        workers = json.loads(status.stdout)["workers"] if status.returncode == 0 else []
+    with open(c.dir + "/text/07.txt", "a") as text:
+        text.write("more")
+    os.kill(workers[1]["pid"], signal.SIGKILL)
+    output = launch.communicate(timeout=60)[0]
+    c.expect(subprocess.CompletedProcess([], launch.returncode, output), 4, "not restarted", "07.txt has changed")
+
+
+@case
 def detached(c):
     left = c.run("launch", "recipe.toml", "--run-dir", "run", "--detach", "--json", "--set", "train.steps=100000")
     c.expect(left, 0, '"detached":true', "step 1/100000")

@@ -89,6 +89,17 @@ def new_recipes_are_ready_to_use(c):
 
 
 @case
+def a_plan_needs_no_data(c):
+    c.expect(0, ["new"])
+    c.expect(0, ["plan", "recipe.toml"], "Chosen: ", "no file matches " + c.dir + "/data/**/*.txt", "a launch needs it")
+    c.expect(0, ["plan", "recipe.toml", "--set", 'data.train[0].files=["${TRAINCTL_NOT_SET}/x.txt"]'], "Chosen: ",
+             "${TRAINCTL_NOT_SET}/x.txt")
+    json.loads(c.expect(0, ["plan", "recipe.toml", "--json"]))
+    c.expect(2, ["plan", "recipe.toml", "--write", "fixed.toml"], "no file matches")
+    c.expect(2, ["launch", "recipe.toml", "--dry-run"], "no file matches")
+
+
+@case
 def new_never_overwrites(c):
     c.expect(0, ["new"], "recipe.toml")
     c.write("recipe.toml", "mine")
@@ -366,6 +377,9 @@ def tokenizers_are_trained_used_and_refused(c):
     c.expect(2, ["tokenizer", "info", "absent.json"], "absent.json: no such tokenizer file")
     c.write("bad.json", '{"model": {"type": "WordPiece", "vocab": {}}}')
     c.expect(6, ["tokenizer", "info", "bad.json"], "bad.json: model.type = 'WordPiece' is not supported here")
+    c.write("tik.model", "IQ== 0\nIg== 1\n")
+    c.expect(6, ["tokenizer", "info", "tik.model"], "tik.model: is in tiktoken's format", "use the tokenizer.json beside it")
+    c.expect(6, ["data", "prepare", "text.txt", "--tokenizer", "tik.model", "--out", "tik"], "tik.model: is in tiktoken's format")
     c.write("bad.model", "\x00\x01")
     c.expect(6, ["tokenizer", "info", "bad.model"], "neither a tokenizer.json nor")
     c.expect(0, ["data", "prepare", "text.txt", "--tokenizer", "t.json", "--end-of-document", "--out", "set"], "uint16")

@@ -15,7 +15,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t num_bytes) {
   std::vector<int32_t> ids;
   if (!(*tokenizer)->EncodeDocument(text.substr(0, 4096), &ids).ok()) return 0;
   for (const int32_t id : ids) {
-    if (id < 0 || id >= (*tokenizer)->vocab_size() || (*tokenizer)->TokenOf(id).empty()) std::abort();
+    if (id < 0 || id >= (*tokenizer)->vocab_size() || (*tokenizer)->IdOf((*tokenizer)->TokenOf(id)) != id) {
+      std::abort();
+    }
   }
   (void)(*tokenizer)->Decode(ids, false);
   (void)(*tokenizer)->Decode(ids, true);

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -32,6 +33,7 @@ class DoctorTest : public ::testing::Test {
     SetLimits("1048576", "256000", "unlimited");
     sources_.root = root_;
     sources_.nvml = "/nonexistent/libnvidia-ml.so.1";
+    sources_.environment = [](const char*) -> const char* { return nullptr; };
     sources_.now = absl::FromUnixSeconds(1767355200);
     sources_.room = [this](const std::string& path) -> absl::StatusOr<std::pair<int64_t, int64_t>> {
       return absl::EndsWith(path, "/dev/shm") ? shared_memory_ : disk_;
@@ -68,6 +70,25 @@ class DoctorTest : public ::testing::Test {
   std::pair<int64_t, int64_t> disk_ = {int64_t{100} << 30, int64_t{200} << 30};
   std::pair<int64_t, int64_t> shared_memory_ = {int64_t{8} << 30, int64_t{8} << 30};
 };
+
+TEST_F(DoctorTest, TellsTheBatchJobAndWhatOfItARunDoesNotUse) {
+  std::map<std::string, std::string> variables = {{"SLURM_JOB_ID", "71"}, {"SLURM_JOB_NODELIST", "n1"}};
+  sources_.environment = [&](const char* name) -> const char* {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  };
+  EXPECT_EQ(Find(Inspect(), "batch job").health, Health::kGood);
+  variables["SLURM_JOB_NODELIST"] = "n[1-4]";
+  variables["SLURMD_NODENAME"] = "n2";
+  const Finding several = Find(Inspect(), "batch job");
+  EXPECT_EQ(several.health, Health::kNote);
+  EXPECT_EQ(several.value, "Slurm's 71, on n[1-4]; this is n2");
+  EXPECT_THAT(several.advice, HasSubstr("3 of these would be idle"));
+  variables["SLURM_STEP_NUM_TASKS"] = "4";
+  EXPECT_EQ(Find(Inspect(), "copies").health, Health::kWarning);
+  variables["SLURM_JOB_NODELIST"] = "n[1-";
+  EXPECT_THAT(Find(Inspect(), "batch job").advice, HasSubstr("not closed"));
+}
 
 TEST_F(DoctorTest, AHealthyMachineWithoutAccelerators) {
   const Machine machine = Inspect();

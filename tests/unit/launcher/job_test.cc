@@ -140,6 +140,16 @@ TEST_F(JobTest, ALostWorkerIsRestartedInANewGeneration) {
   EXPECT_THAT(observer_->messages(), HasSubstr("restarting all workers (1 of 3)"));
 }
 
+TEST_F(JobTest, WhatForbidsARestartEndsTheJob) {
+  options_.max_restarts = 3;
+  options_.check_restart = [] { return BadDataError("corpus.txt has changed"); };
+  const auto outcome = Run({"*:barrier:a", "*:steps:20", "1:once+signal:9", "0:wait_key:never"});
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->kind, Kind::kFailed);
+  EXPECT_EQ(outcome->num_restarts, 0);
+  EXPECT_THAT(outcome->message, HasSubstr("not restarted: corpus.txt has changed"));
+}
+
 TEST_F(JobTest, FailingAgainAtTheSameStepEndsTheRestarts) {
   options_.max_restarts = 10;
   const auto outcome = Run({"*:barrier:a", "*:steps:30", "1:signal:11", "0:wait_key:never"});

@@ -106,8 +106,7 @@ TEST(SentencePiece, FilesThatAreDamagedOrUnknownAreRefused) {
       EXPECT_THAT(tokenizer.status().message(), HasSubstr("nor the whole bytes of")) << bytes;
     }
   }
-  EXPECT_THAT(Tokenizer::Parse("", "t.model").status().message(),
-              HasSubstr("t.model: neither a tokenizer.json nor"));
+  EXPECT_THAT(Tokenizer::Parse("", "t.model").status().message(), HasSubstr("t.model: is empty"));
   EXPECT_THAT(Tokenizer::Parse(Small(3), "t.model").status().message(),
               HasSubstr("model_type = 3 is not supported"));
   EXPECT_THAT(Tokenizer::Parse(good + Piece("ab", 0, 1), "t.model").status().message(),

@@ -54,6 +54,25 @@ TEST(TokenizerJson, EncodesAndDecodes) {
   EXPECT_EQ(ExitCodeFor((*tokenizer)->Decode({-1}, false).status()), ExitCode::kUsage);
 }
 
+// As in the vocabulary of a published model (Whisper); an id between others may have no token at all.
+TEST(TokenizerJson, ATokenWithoutCharactersIsNotAnIdWithoutToken) {
+  Json file = Small();
+  file["model"]["vocab"][""] = 8;
+  file["added_tokens"] = Json::array();
+  file["post_processor"] = nullptr;
+  const auto tokenizer = Parse(file);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  EXPECT_EQ((*tokenizer)->vocab_size(), 9);
+  EXPECT_EQ((*tokenizer)->IdOf(""), 8);
+  EXPECT_EQ(*(*tokenizer)->Decode({3, 8, 0}, false), "aba");
+  EXPECT_THAT((*tokenizer)->Decode({7}, false).status().message(), HasSubstr("id 7 is not one of"));
+  file["post_processor"] = Small()["post_processor"];
+  file["post_processor"]["special_tokens"]["<s>"]["ids"] = {7};
+  EXPECT_THAT(Parse(file).status().message(), HasSubstr("has 7, which is no token's id"));
+  file["model"]["vocab"]["c"] = 8;
+  EXPECT_THAT(Parse(file).status().message(), HasSubstr("= 8 is the id of '"));
+}
+
 TEST(TokenizerJson, WhatIsNotKnownIsRefusedByItsField) {
   struct Case {
     const char* pointer;

@@ -1,0 +1,163 @@
+"""A Slurm of one's own for a test: a real slurmctld and real slurmds (as many nodes as wanted, all on this machine)
+with a munged between them, in a scratch folder and on ports that were free. Ends only what it started.
+
+    with SlurmCluster(nodes=4) as slurm:
+        slurm.run("srun", "--nodes=4", "hostname")
+"""
+import glob
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "scancel", "scontrol", "sinfo", "squeue")
+START_SECONDS = 60
+END_SECONDS = 30
+
+
+def missing_programs():
+    path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+    return [name for name in PROGRAMS if shutil.which(name, path=path) is None]
+
+
+def free_ports(count):
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+class SlurmCluster:
+    def __init__(self, nodes):
+        self.dir = tempfile.mkdtemp(prefix="trainctl-slurm-")
+        self.nodes = ["n%d" % (i + 1) for i in range(nodes)]
+        self.processes = []
+        self.env = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "SBATCH_"))}
+        self.env["PATH"] = self.env.get("PATH", "") + ":/usr/sbin:/sbin"
+        self.env["SLURM_CONF"] = self.dir + "/slurm.conf"
+
+    def __enter__(self):
+        try:
+            self._start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def _start(self):
+        os.chmod(self.dir, 0o755)
+        os.mkdir(self.dir + "/state")
+        with open(self.dir + "/munge.key", "wb") as key:
+            key.write(os.urandom(128))
+        os.chmod(self.dir + "/munge.key", 0o400)
+        with open(self.dir + "/slurm.conf", "w") as file:
+            file.write(self._configuration())
+        names = ["key-file=munge.key", "socket=munge.socket", "pid-file=munge.pid", "log-file=munge.log", "seed-file=munge.seed"]
+        # --force: the folder above ours (/tmp) may be written by everybody.
+        self._spawn("munge.out", "munged", "--foreground", "--force",
+                    *("--%s=%s/%s" % (name.split("=")[0], self.dir, name.split("=")[1]) for name in names))
+        self._spawn("slurmctld.out", "slurmctld", "-D")
+        for node in self.nodes:
+            self._spawn("slurmd-%s.out" % node, "slurmd", "-D", "-N", node)
+        idle = ""
+        deadline = time.monotonic() + START_SECONDS
+        while idle != str(len(self.nodes)):
+            for process in self.processes:
+                if process.poll() is not None:
+                    raise RuntimeError("%s ended with %d\n%s" % (process.args[0], process.returncode, self.logs()))
+            if time.monotonic() > deadline:
+                raise RuntimeError("no %d idle nodes after %d s\n%s" % (len(self.nodes), START_SECONDS, self.logs()))
+            time.sleep(0.1)
+            idle = self.run("sinfo", "--noheader", "--states=idle", "--format=%D").stdout.strip()
+
+    def _configuration(self):
+        control, *ports = free_ports(1 + len(self.nodes))
+        user = pwd.getpwuid(os.getuid()).pw_name
+        lines = [
+            "ClusterName=test", "SlurmctldHost=localhost", "SlurmctldPort=%d" % control, "SlurmUser=" + user,
+            "SlurmdUser=" + user, "AuthType=auth/munge", "AuthInfo=socket=%s/munge.socket" % self.dir,
+            "StateSaveLocation=%s/state" % self.dir, "SlurmdSpoolDir=%s/spool-%%n" % self.dir,
+            "SlurmctldPidFile=%s/slurmctld.pid" % self.dir, "SlurmdPidFile=%s/slurmd-%%n.pid" % self.dir,
+            "SlurmctldLogFile=%s/slurmctld.log" % self.dir, "SlurmdLogFile=%s/slurmd-%%n.log" % self.dir,
+            "ProctrackType=proctrack/linuxproc", "TaskPlugin=task/none", "SelectType=select/cons_tres",
+            "SelectTypeParameters=CR_Core", "MpiDefault=none", "SwitchType=switch/none", "ReturnToService=2",
+            "SlurmdParameters=config_overrides", "SchedulerParameters=batch_sched_delay=0,sched_interval=1",
+            "AccountingStorageType=accounting_storage/none", "JobCompType=jobcomp/none",
+        ]
+        for node, port in zip(self.nodes, ports):
+            lines.append("NodeName=%s NodeHostname=localhost NodeAddr=127.0.0.1 Port=%d CPUs=2 State=UNKNOWN" % (node, port))
+        lines += [
+            "PreemptType=preempt/partition_prio", "PreemptMode=REQUEUE",
+            "PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=60",
+            "PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=9",
+        ]
+        return "\n".join(lines) + "\n"
+
+    def _spawn(self, output, *command):
+        with open(self.dir + "/" + output, "wb") as file:
+            self.processes.append(subprocess.Popen(command, env=self.env, cwd=self.dir, stdin=subprocess.DEVNULL,
+                                                   stdout=file, stderr=file))
+
+    def run(self, *command, cwd=None, timeout=120):
+        return subprocess.run(command, env=self.env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, errors="replace", timeout=timeout)
+
+    def job(self, job):
+        """What scontrol shows of a job: JobState, Reason, Restarts ..."""
+        return dict(word.split("=", 1) for word in self.run("scontrol", "--oneliner", "show", "job", job).stdout.split()
+                    if "=" in word)
+
+    def is_completing(self, job):
+        """Processes of an ended job are still there."""
+        return "CG" in self.run("squeue", "--noheader", "--jobs=" + job, "--states=all", "--format=%t").stdout
+
+    def logs(self):
+        texts = []
+        for name in sorted(os.listdir(self.dir)):
+            if name.endswith((".log", ".out")):
+                with open(self.dir + "/" + name, errors="replace") as file:
+                    texts.append("%s: %s" % (name, file.read()[-2000:]))
+        return "\n".join(texts)
+
+    def close(self):
+        if self.processes and self.processes[-1].poll() is None:
+            # Jobs first: their processes are children of the slurmds, and outlive them.
+            self.run("scancel", "--user=%d" % os.getuid(), "--signal=KILL", "--full")
+            deadline = time.monotonic() + END_SECONDS
+            while self.run("squeue", "--noheader").stdout.strip() and time.monotonic() < deadline:
+                time.sleep(0.1)
+        for process in reversed(self.processes):
+            process.terminate()
+        for process in self.processes:
+            try:
+                process.wait(END_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        for pid in self._left():
+            os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+    def _left(self):
+        """Processes of this cluster: they have its SLURM_CONF."""
+        mark = ("SLURM_CONF=" + self.dir).encode()
+        found = []
+        for path in glob.glob("/proc/[0-9]*/environ"):
+            try:
+                with open(path, "rb") as file:
+                    if mark in file.read():
+                        found.append(int(path.split("/")[2]))
+            except OSError:
+                pass  # gone, or of another user
+        return found

@@ -1,0 +1,248 @@
+#!/usr/bin/env python3
+"""Runs under a real batch system: Slurm, several nodes on this machine.
+
+    slurm_test.py TRAINCTL EXPAND_HOSTLISTS [FILTER]
+
+Skipped (exit code 77) where Slurm is not installed.
+"""
+import glob
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from slurm_cluster import SlurmCluster, missing_programs  # noqa: E402
+
+TRAINCTL = os.path.abspath(sys.argv[1])
+EXPAND_HOSTLISTS = os.path.abspath(sys.argv[2])
+FILTER = sys.argv[3] if len(sys.argv) > 3 else ""
+PATIENCE = 120  # seconds, for anything that is waited for
+FAILURES = []
+os.environ["XDG_CONFIG_HOME"] = "/nonexistent"  # no profile of this machine
+
+HOST_LISTS = 60
+
+RECIPE = """
+recipe_version = 1
+[model]
+family = "llama"
+layers = 2
+hidden = 32
+heads = 4
+ffn = 64
+vocab = 257
+[data]
+seq_len = 32
+[[data.train]]
+files = ["text.txt"]
+[train]
+steps = %d
+batch_sequences = 8
+precision = "fp32"
+[parallel]
+zero_stage = 3
+[cluster]
+devices_per_node = 2
+[checkpoint]
+every_steps = 1000000
+"""
+
+# What docs/cli.md advises: one command for every start, and the job goes back into the queue when it saved and stopped.
+SCRIPT = """#!/bin/bash
+#SBATCH --nodes=1 --ntasks=1 --requeue --open-mode=append --output=job.out
+srun --ntasks=1 %s launch recipe.toml --run-dir run --or-resume
+code=$?
+echo "launch ended with $code"
+[ $code != 75 ] || scontrol requeue "$SLURM_JOB_ID"
+exit $code
+"""
+
+
+class Case:
+    """A folder with a recipe and text, seen from every node of a cluster."""
+
+    def __init__(self, name, slurm):
+        self.name = name
+        self.slurm = slurm
+        self.dir = os.path.join(slurm.dir, name)
+        os.mkdir(self.dir)
+        with open(self.dir + "/text.txt", "w") as text:
+            for i in range(200):
+                text.write("the quick brown fox %d jumps over the lazy dog. " % i)
+        with open(self.dir + "/recipe.toml", "w") as recipe:
+            recipe.write(RECIPE % 10000000)
+
+    def run(self, *command):
+        return self.slurm.run(*command, cwd=self.dir)
+
+    def submit(self, script):
+        with open(self.dir + "/job.sh", "w") as file:
+            file.write(script)
+        result = self.run("sbatch", "--parsable", "job.sh")
+        if result.returncode != 0:
+            raise RuntimeError("sbatch: " + result.stdout)
+        return result.stdout.strip()
+
+    def step(self):
+        """The last step that the workers have told of; 0 before."""
+        result = subprocess.run([TRAINCTL, "status", "run", "--json"], cwd=self.dir, stdout=subprocess.PIPE,
+                                stderr=subprocess.DEVNULL, text=True)
+        workers = json.loads(result.stdout)["workers"] if result.returncode == 0 else []
+        return max((worker["step"] for worker in workers), default=0)
+
+    def goes_on(self, job, step):
+        """A requeued job has done more steps than `step`."""
+        if self.slurm.job(job).get("Reason") == "BeginTime":  # Slurm lets it wait two minutes
+            self.run("scontrol", "update", "jobid=" + job, "starttime=now")
+        return self.step() > step
+
+    def wait(self, what, ready):
+        deadline = time.monotonic() + PATIENCE
+        while not ready():
+            if time.monotonic() > deadline:
+                jobs = self.run("scontrol", "--oneliner", "show", "jobs").stdout
+                raise RuntimeError("not seen in %d s: %s\n%s\n%s" % (PATIENCE, what, self.output(), jobs))
+            time.sleep(0.05)
+
+    def output(self):
+        texts = []
+        for name in sorted(glob.glob(self.dir + "/*.out")):
+            with open(name, errors="replace") as file:
+                texts.append(file.read()[-4000:])
+        return "\n".join(texts)
+
+    def expect(self, true, *words):
+        if not true:
+            self.fail(" ".join(str(word) for word in words))
+
+    def fail(self, text):
+        FAILURES.append("%s: %s" % (self.name, text))
+        print("FAILED", FAILURES[-1], flush=True)
+
+    def saved_step(self):
+        steps = [int(os.path.basename(name).split("-")[-1]) for name in glob.glob(self.dir + "/run/checkpoints/step-*")]
+        return max(steps, default=0)
+
+    def logged_steps(self):
+        with open(self.dir + "/run/metrics.jsonl") as file:
+            return [row["step"] for row in map(json.loads, file) if "loss" in row]
+
+
+CASES = []
+
+
+def case(function):
+    if FILTER in function.__name__:
+        CASES.append(function)
+    return function
+
+
+@case
+def a_warned_job_saves_and_goes_on_when_it_is_requeued(c):
+    job = c.submit(SCRIPT % TRAINCTL)
+    c.wait("the first step", lambda: c.step() > 0)
+    # As of --signal=USR1@SECONDS: every process of the job's steps gets it, workers too.
+    c.run("scancel", "--signal=USR1", job)
+    c.wait("the requeue", lambda: c.slurm.job(job).get("Restarts") == "1")
+    first = c.saved_step()
+    c.expect(first > 0, "nothing was saved:", c.output())
+    c.wait("steps after step %d" % first, lambda: c.goes_on(job, first))
+    # The end of a job is SIGTERM for every process of it, and SIGKILL half a minute later.
+    c.run("scancel", job)
+    c.wait("the end of the job", lambda: c.slurm.job(job).get("JobState") == "CANCELLED" and not c.slurm.is_completing(job))
+    last = c.saved_step()
+    c.expect(last > first, "scancel lost what was done since step %d:" % first, c.output())
+    done = c.run(TRAINCTL, "launch", "recipe.toml", "--run-dir", "run", "--or-resume", "--set", "train.steps=%d" % (last + 3))
+    c.expect(done.returncode == 0 and "resuming after step %d" % last in done.stdout, done.stdout)
+    c.expect(c.logged_steps() == list(range(1, last + 4)), "steps are missing, or done twice:", c.logged_steps())
+
+
+@case
+def a_job_that_makes_room_saves_and_comes_back(c):
+    job = c.submit(SCRIPT % TRAINCTL)
+    c.wait("the first step", lambda: c.step() > 0)
+    urgent = c.run("sbatch", "--parsable", "--partition=urgent", "--nodes=4", "--exclusive", "--output=urgent.out", "--wrap",
+                   "touch urgent").stdout.strip()
+    c.wait("the urgent job", lambda: os.path.exists(c.dir + "/urgent"))
+    first = c.saved_step()
+    c.expect(first > 0, "nothing was saved:", c.output())
+    c.wait("steps after step %d" % first, lambda: c.goes_on(job, first))
+    c.run("scancel", job, urgent)
+
+
+def a_host_list(rng):
+    """Random, of what Slurm and we read alike: it takes nothing behind a name's last bracket, and orders the names of
+    three brackets in a way of its own."""
+    def number():
+        return str(rng.randrange(0, 30)).zfill(rng.choice([1, 1, 2, 3]))
+
+    def some():
+        first = number()
+        return first if rng.random() < 0.5 else "%s-%d" % (first, int(first) + rng.randrange(0, 12))
+
+    def bracket():
+        return "[%s]" % ",".join(some() for _ in range(rng.randrange(1, 4)))
+
+    def name():
+        word = rng.choice(["n", "gpu-", "rack7-u", "a.b", "x_"])
+        return word + rng.choice(["", number(), bracket(), bracket() + rng.choice(["", "-ib"]) + bracket()])
+
+    return ",".join(name() for _ in range(rng.randrange(1, 5)))
+
+
+@case
+def host_lists_as_slurm_reads_them(c):
+    rng = random.Random(11)
+    lists = [a_host_list(rng) for _ in range(HOST_LISTS)]
+    lists += ["n[3-1]", "n[]", "n[a]", "n[-1]", "n[1,]", "n[0-99999]", "a[1[2]]"]
+    ours = subprocess.run([EXPAND_HOSTLISTS], input="\n".join(lists) + "\n", stdout=subprocess.PIPE, text=True, check=True)
+    for text, mine in zip(lists, ours.stdout.splitlines(), strict=True):
+        answer = c.run("scontrol", "show", "hostnames", text)
+        theirs = "error" if "Invalid hostlist" in answer.stdout else " ".join(answer.stdout.split())
+        c.expect(mine == theirs, "%s is '%s' for us and '%s' for Slurm" % (text, mine, theirs))
+
+
+@case
+def a_command_that_srun_starts_twice_is_refused(c):
+    result = c.run("srun", "--nodes=2", "--ntasks=2", TRAINCTL, "launch", "recipe.toml", "--run-dir", "run")
+    c.expect(result.returncode == 2 and "started this command 2 times" in result.stdout, result.stdout)
+    c.expect(not os.path.exists(c.dir + "/run"), "it made a run")
+
+
+@case
+def nodes_that_a_run_does_not_use_are_named(c):
+    c.submit("""#!/bin/bash
+#SBATCH --nodes=3 --output=job.out
+%s doctor --json > doctor.json
+%s launch recipe.toml --run-dir run --set train.steps=2
+touch done
+""" % (TRAINCTL, TRAINCTL))
+    c.wait("the end of the job", lambda: os.path.exists(c.dir + "/done"))
+    c.expect("has 3 nodes" in c.output() and "finished" in c.output(), c.output())
+    with open(c.dir + "/doctor.json") as file:
+        findings = {finding["name"]: finding for finding in json.load(file)["findings"]}
+    found = findings.get("batch job", {})
+    c.expect("3" in found.get("value", "") and "--nodes=1" in found.get("advice", ""), findings)
+
+
+def main():
+    missing = missing_programs()
+    if missing:
+        print("skipped: no Slurm on this machine (missing: %s; Debian: slurm-wlm, munge)" % " ".join(missing))
+        return 77
+    with SlurmCluster(nodes=4) as slurm:
+        for function in CASES:
+            start = time.monotonic()
+            c = Case(function.__name__, slurm)
+            try:
+                function(c)
+            except Exception as error:  # the other cases are told too
+                c.fail(repr(error))
+            print("%s: %.1f s" % (function.__name__, time.monotonic() - start), flush=True)
+    return 1 if FAILURES else 0
+
+
+sys.exit(main())
