@@ -65,7 +65,21 @@ absl::StatusOr<Group> Communicator::MakeGroup(std::vector<int> ranks, std::strin
       group.device_backend_,
       MakeDeviceBackend(*device_, c10::make_intrusive<c10d::PrefixStore>(prefix, store_), group.index_,
                         group.size(), timeout_));
+  device_backends_.emplace_back(group.device_backend_);
   return group;
+}
+
+absl::Status Communicator::Close() {
+  try {
+    for (const auto& weak : device_backends_) {
+      if (const auto backend = weak.lock()) backend->shutdown();
+    }
+    device_backends_.clear();
+    return absl::OkStatus();
+  } catch (const std::exception& error) {
+    return WorkerError(
+        absl::StrCat("rank ", rank_, " cannot disconnect its device: ", device::ErrorText(error)));
+  }
 }
 
 Fault Group::FaultOf(absl::string_view name) const {

@@ -66,7 +66,8 @@ class DeviceTest(unittest.TestCase):
                                         is_async=is_async))
         run = self.folder / (name or device)
         done = subprocess.run([TRAINCTL, "launch", recipe, "--run-dir", run, *more], capture_output=True, text=True,
-                              env={**os.environ, "TRAINCTL_DEVICE_PLUGIN": plugin, "NO_COLOR": "1"})
+                              env={**os.environ, "TRAINCTL_DEVICE_PLUGIN": plugin, "NO_COLOR": "1",
+                                   "TRAINCTL_TEST_DEVICE_TELLS": "1"})
         return run, done
 
     def metrics(self, run):
@@ -95,6 +96,9 @@ class DeviceTest(unittest.TestCase):
         options = dict(workers=2, parallel="zero_stage = 3\ndp_shard = 2", is_async="true")
         run, done = self.launch("cuda", "--stop-after", "4", **options)
         self.assertEqual(done.returncode, 75, done.stderr)
+        said = done.stdout + done.stderr + "".join(log.read_text() for log in run.rglob("*.log"))
+        self.assertIn("2 worker(s) connected", said)
+        self.assertNotIn("was cut off", said)  # NCCL would warn of it at the end of every run
         done = subprocess.run([TRAINCTL, "resume", run], capture_output=True, text=True,
                               env={**os.environ, "TRAINCTL_DEVICE_PLUGIN": TEST_DEVICE})
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -482,7 +482,16 @@ class Backend final : public c10d::Backend {
  public:
   Backend(c10::intrusive_ptr<c10d::Backend> gloo, int rank, int size)
       : c10d::Backend(rank, size), gloo_(std::move(gloo)), queue_(MakeQueue(Role::kCommunication)) {}
+  // As NCCL's says of a group that was not shut down.
+  ~Backend() override {
+    if (!is_shut_down_ && std::getenv("TRAINCTL_TEST_DEVICE_TELLS") != nullptr)
+      std::fprintf(stderr, "test device: a group of %d ranks was cut off\n", getSize());
+  }
   const std::string getBackendName() const override { return "test"; }
+  void shutdown() override {
+    queue_->Reach(queue_->End());
+    is_shut_down_ = true;
+  }
   c10::intrusive_ptr<c10d::Work> _allgather_base(at::Tensor& out, at::Tensor& in,
                                                  const c10d::AllgatherOptions& options) override {
     return OnOwnStream([gloo = gloo_, whole = Touchable(out), in = Touchable(in), options]() mutable {
@@ -532,6 +541,7 @@ class Backend final : public c10d::Backend {
 
   c10::intrusive_ptr<c10d::Backend> gloo_;
   std::shared_ptr<Queue> queue_;
+  bool is_shut_down_ = false;
 };
 
 void* MakeBackend(void* store, int rank, int world_size, int64_t timeout_ms, char* reason,
