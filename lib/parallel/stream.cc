@@ -10,7 +10,9 @@ namespace trainctl::parallel {
 
 namespace {
 
-absl::Status Guarded(const std::function<absl::Status()>& work) {
+// A device tells of what went wrong earlier in whatever it is asked next, so everything here may throw.
+template <typename Work>
+absl::Status Guarded(const Work& work) {
   try {
     return work();
   } catch (const std::exception& error) {
@@ -29,7 +31,13 @@ void EventSet::Reset(size_t num_events) {
 
 void EventSet::Record(int event) {
   std::lock_guard lock(mutex_);
-  if (!events_.empty()) events_[static_cast<size_t>(event)].Record();
+  if (!events_.empty()) {
+    const absl::Status status = Guarded([&] {
+      events_[static_cast<size_t>(event)].Record();
+      return absl::OkStatus();
+    });
+    if (failure_.ok()) failure_ = status;
+  }
   done_[static_cast<size_t>(event)] = true;
   changed_.notify_all();
 }
@@ -47,7 +55,11 @@ absl::Status EventSet::Wait(absl::Span<const int> events) {
                                          [&](int event) { return done_[static_cast<size_t>(event)]; });
   });
   if (failure_.ok() && !events_.empty()) {
-    for (int event : events) events_[static_cast<size_t>(event)].HoldStream();
+    failure_ = Guarded([&] {
+      for (int event : events) events_[static_cast<size_t>(event)].HoldStream();
+      return absl::OkStatus();
+    });
+    if (!failure_.ok()) changed_.notify_all();
   }
   return failure_;
 }

@@ -25,7 +25,7 @@ class EventSet {
  public:
   explicit EventSet(const device::Device& device) : device_(device) {}
   void Reset(size_t num_events);
-  void Record(int event);
+  void Record(int event);  // may fail, as Fail
   // Makes every Wait return `status` from now on; the first failure wins.
   void Fail(const absl::Status& status);
   absl::Status Wait(absl::Span<const int> events);

@@ -65,6 +65,17 @@ constexpr size_t kAlignment = 512;
 std::mutex g_error_mutex;
 std::string g_error;
 
+// From the first kernel that failed on, a GPU answers nothing else.
+std::atomic<bool> g_is_broken{false};
+void RequireWhole() { TORCH_CHECK(!g_is_broken, "a kernel failed"); }
+
+// TRAINCTL_TEST_DEVICE_FAILS_AT=N: the N-th operator of the process fails so.
+bool FailsNow() {
+  static const char* const chosen = std::getenv("TRAINCTL_TEST_DEVICE_FAILS_AT");
+  static std::atomic<int64_t> left{chosen == nullptr ? 0 : std::atoll(chosen)};
+  return chosen != nullptr && --left == 0;
+}
+
 std::function<void()> Guarded(std::function<void()> work) {
   return [work = std::move(work)] {
     try {
@@ -102,7 +113,13 @@ std::shared_ptr<Queue> QueueOf(c10::StreamId stream) {
 thread_local c10::StreamId t_stream = 0;
 
 std::shared_ptr<Queue> Current() { return QueueOf(t_stream); }
-void OnStream(std::function<void()> work) { Current()->Add(Guarded(std::move(work))); }
+void OnStream(std::function<void()> work) {
+  Current()->Add(Guarded([work = std::move(work)] {
+    if (FailsNow()) g_is_broken = true;
+    RequireWhole();
+    work();
+  }));
+}
 void FinishStream() {
   const std::shared_ptr<Queue> queue = Current();
   queue->Reach(queue->End());
@@ -278,11 +295,13 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     delete static_cast<Mark*>(event);
   }
   void record(void** event, const c10::Stream& stream, c10::DeviceIndex, c10::EventFlag) const override {
+    RequireWhole();
     if (*event == nullptr) *event = new Mark;
     *static_cast<Mark*>(*event) = Mark::BehindAllOf(QueueOf(stream.id()));
   }
   void block(void* event, const c10::Stream& stream) const override {
     if (event == nullptr) Die("a stream waits for an event that was never recorded");
+    RequireWhole();
     static_cast<Mark*>(event)->Hold(*QueueOf(stream.id()));
   }
   bool queryEvent(void* event) const override {
@@ -291,6 +310,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   }
   void synchronizeStream(const c10::Stream& stream) const override {
     Mark::BehindAllOf(QueueOf(stream.id())).Reach();
+    RequireWhole();
   }
 };
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard);
