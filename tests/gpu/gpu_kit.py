@@ -289,7 +289,7 @@ class Kit:
             layouts[f"ZeRO-{stage}"] = f"zero_stage = {stage}\ndp_shard = {workers}\ndp_replicate = 1"
         if workers >= 4:
             layouts["ZeRO-3 of each half"] = f"zero_stage = 3\ndp_shard = {workers // 2}\ndp_replicate = 2"
-        for precision in ("fp32", "bf16"):
+        for precision in ("fp32",) if self.a.small else ("fp32", "bf16"):
             one = self.train(self.recipe("toy-1m", device, precision=precision, **size), 90)
             for layout, parallel in layouts.items():
                 name = f"{layout} over {workers}, {precision}"

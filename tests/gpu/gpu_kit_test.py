@@ -114,7 +114,7 @@ class Script(unittest.TestCase):
     def test_every_layout_agrees_with_one_worker(self):
         code, report, words = self.kit("--small", "--seconds", 300, "--only", "layouts", "--devices", "cpu")
         self.assertEqual(code, 0, words)
-        self.assertGreaterEqual(len(report["results"]), 8)
+        self.assertGreaterEqual(len(report["results"]), 4)
         for result in report["results"]:
             self.assertEqual((result["status"], result["steps"]), ("passed", 4), result)
             self.assertTrue(result["same_bits_twice"], result)
