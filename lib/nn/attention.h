@@ -26,13 +26,15 @@ void AttentionBackward(const AttentionShape& shape, const at::Tensor& qkv, const
                        const at::Tensor& out, const at::Tensor& lse, const at::Tensor& dout,
                        at::Tensor& dqkv);
 
-// The same by whole matrices of scores, with a temporary of [heads, tokens, tokens] fp32 per document: for
-// devices and element types that no fused attention serves, and as the reference of tests.
+// The same by matrices of scores, for devices and element types that no fused attention serves, and as the
+// reference of tests. Of the scores of one kv head a tile of `tile_bytes` in fp32 is there at a time, or
+// those of one query where that is more; two more of its size come and go.
+constexpr int64_t kScoreTileBytes = int64_t{16} << 20;
 void ReferenceAttentionForward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view,
-                               at::Tensor& out, at::Tensor& lse);
+                               at::Tensor& out, at::Tensor& lse, int64_t tile_bytes = kScoreTileBytes);
 void ReferenceAttentionBackward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view,
                                 const at::Tensor& out, const at::Tensor& lse, const at::Tensor& dout,
-                                at::Tensor& dqkv);
+                                at::Tensor& dqkv, int64_t tile_bytes = kScoreTileBytes);
 
 // Flash attention (Dao 2023) over packed documents, bf16 on CUDA.
 bool FlashServes(const AttentionShape& shape, const at::Tensor& qkv);

@@ -1,7 +1,8 @@
-// Attention by whole matrices of scores.
+// Attention by matrices of scores, a tile of queries at a time.
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "nn/attention.h"
@@ -12,48 +13,84 @@ namespace {
 
 double ScaleOf(const AttentionShape& shape) { return 1.0 / std::sqrt(static_cast<double>(shape.head_dim)); }
 
-// Scaled scores [sequences, group, tokens, tokens] in fp32; a key after the query has -infinity.
-at::Tensor MaskedScores(const AttentionShape& shape, const at::Tensor& q, const at::Tensor& k) {
-  const at::Tensor scores =
-      at::matmul(q.to(at::kFloat), k.to(at::kFloat).transpose(2, 3)).mul_(ScaleOf(shape));
-  const int64_t tokens = q.size(2);
-  const at::Tensor later = at::ones({tokens, tokens}, q.options().dtype(at::kBool)).triu_(1);
-  return scores.masked_fill(later, -INFINITY);
+// Queries [begin, begin + count) of a piece; they see the keys [0, begin + count).
+struct Tile {
+  int64_t begin = 0;
+  int64_t count = 0;
+  int64_t num_keys() const { return begin + count; }
+
+  at::Tensor Rows(const at::Tensor& heads) const { return heads.narrow(2, begin, count); }
+  at::Tensor Seen(const at::Tensor& heads) const { return heads.narrow(2, 0, num_keys()); }
+};
+
+// Tiles whose scores of one kv head in fp32 have at most `tile_bytes`, or one query each.
+std::vector<Tile> CutQueries(const AttentionShape& shape, const Piece& piece, int64_t tile_bytes) {
+  const int64_t group = shape.heads / shape.kv_heads;
+  const int64_t bytes_per_query = piece.num_sequences * group * piece.count * int64_t{sizeof(float)};
+  const int64_t queries = std::clamp<int64_t>(tile_bytes / bytes_per_query, 1, piece.count);
+  std::vector<Tile> tiles;
+  for (int64_t begin = 0; begin < piece.count; begin += queries) {
+    tiles.push_back({begin, std::min(queries, piece.count - begin)});
+  }
+  return tiles;
+}
+
+// Scaled scores [sequences, group, queries, keys] in fp32; a key after the query has -infinity.
+at::Tensor MaskedScores(const AttentionShape& shape, const Tile& tile, const at::Tensor& q,
+                        const at::Tensor& k) {
+  at::Tensor scores = at::matmul(q, k.transpose(2, 3)).mul_(ScaleOf(shape));
+  const at::Tensor later =
+      at::ones({tile.count, tile.num_keys()}, q.options().dtype(at::kBool)).triu_(tile.begin + 1);
+  return scores.masked_fill_(later, -INFINITY);
 }
 
 }  // namespace
 
 void ReferenceAttentionForward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view,
-                               at::Tensor& out, at::Tensor& lse) {
+                               at::Tensor& out, at::Tensor& lse, int64_t tile_bytes) {
   for (const Piece& piece : CutDocuments(shape, view.document)) {
     for (int64_t head = 0; head < shape.kv_heads; ++head) {
       const HeadViews views(shape, piece, head);
-      const at::Tensor scores = MaskedScores(shape, views.Queries(qkv), views.Shared(views.Keys(qkv)));
-      const at::Tensor row_lse = scores.logsumexp(/*dim=*/{3}, /*keepdim=*/true);
-      const at::Tensor weights = scores.sub(row_lse).exp_();
-      views.Output(out).copy_(at::matmul(weights, views.Shared(views.Values(qkv)).to(at::kFloat)));
-      views.Lse(lse).copy_(row_lse.squeeze(3));
+      const at::Tensor keys = views.Shared(views.Keys(qkv).to(at::kFloat));
+      const at::Tensor values = views.Shared(views.Values(qkv).to(at::kFloat));
+      for (const Tile& tile : CutQueries(shape, piece, tile_bytes)) {
+        const at::Tensor q = tile.Rows(views.Queries(qkv)).to(at::kFloat);
+        const at::Tensor scores = MaskedScores(shape, tile, q, tile.Seen(keys));
+        const at::Tensor row_lse = scores.logsumexp(/*dim=*/{3}, /*keepdim=*/true);
+        const at::Tensor weights = scores.sub_(row_lse).exp_();
+        tile.Rows(views.Output(out)).copy_(at::matmul(weights, tile.Seen(values)));
+        tile.Rows(views.Lse(lse)).copy_(row_lse.squeeze(3));
+      }
     }
   }
 }
 
 void ReferenceAttentionBackward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view,
                                 const at::Tensor& out, const at::Tensor& lse, const at::Tensor& dout,
-                                at::Tensor& dqkv) {
+                                at::Tensor& dqkv, int64_t tile_bytes) {
   for (const Piece& piece : CutDocuments(shape, view.document)) {
     for (int64_t head = 0; head < shape.kv_heads; ++head) {
       const HeadViews views(shape, piece, head);
-      const at::Tensor q = views.Queries(qkv).to(at::kFloat);
-      const at::Tensor k = views.Shared(views.Keys(qkv)).to(at::kFloat);
-      const at::Tensor v = views.Shared(views.Values(qkv)).to(at::kFloat);
-      const at::Tensor dy = views.Output(dout).to(at::kFloat);
-      const at::Tensor weights = MaskedScores(shape, q, k).sub(views.Lse(lse).unsqueeze(3)).exp_();
-      const at::Tensor row_dot = dy.mul(views.Output(out)).sum(/*dim=*/{3}, /*keepdim=*/true);
-      const at::Tensor dscores =
-          at::matmul(dy, v.transpose(2, 3)).sub_(row_dot).mul_(weights).mul_(ScaleOf(shape));
-      views.Queries(dqkv).copy_(at::matmul(dscores, k));
-      views.Keys(dqkv).copy_(at::matmul(dscores.transpose(2, 3), q).sum(/*dim=*/{1}, /*keepdim=*/true));
-      views.Values(dqkv).copy_(at::matmul(weights.transpose(2, 3), dy).sum(/*dim=*/{1}, /*keepdim=*/true));
+      const at::Tensor keys = views.Keys(qkv).to(at::kFloat);
+      const at::Tensor values = views.Values(qkv).to(at::kFloat);
+      at::Tensor dkeys = at::zeros(keys.sizes(), keys.options());
+      at::Tensor dvalues = at::zeros(values.sizes(), values.options());
+      for (const Tile& tile : CutQueries(shape, piece, tile_bytes)) {
+        const at::Tensor q = tile.Rows(views.Queries(qkv)).to(at::kFloat);
+        const at::Tensor k = tile.Seen(views.Shared(keys));
+        const at::Tensor v = tile.Seen(views.Shared(values));
+        const at::Tensor dy = tile.Rows(views.Output(dout)).to(at::kFloat);
+        const at::Tensor row_lse = tile.Rows(views.Lse(lse)).unsqueeze(3);
+        const at::Tensor weights = MaskedScores(shape, tile, q, k).sub_(row_lse).exp_();
+        const at::Tensor row_dot = dy.mul(tile.Rows(views.Output(out))).sum(/*dim=*/{3}, /*keepdim=*/true);
+        const at::Tensor dscores =
+            at::matmul(dy, v.transpose(2, 3)).sub_(row_dot).mul_(weights).mul_(ScaleOf(shape));
+        tile.Rows(views.Queries(dqkv)).copy_(at::matmul(dscores, k));
+        tile.Seen(dkeys).add_(at::matmul(dscores.transpose(2, 3), q).sum(/*dim=*/{1}, /*keepdim=*/true));
+        tile.Seen(dvalues).add_(at::matmul(weights.transpose(2, 3), dy).sum(/*dim=*/{1}, /*keepdim=*/true));
+      }
+      views.Keys(dqkv).copy_(dkeys);
+      views.Values(dqkv).copy_(dvalues);
     }
   }
 }

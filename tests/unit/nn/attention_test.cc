@@ -1,0 +1,98 @@
+#include "nn/attention.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "base/counter_rng.h"
+#include "device/counting_allocator.h"
+
+namespace trainctl::nn {
+namespace {
+
+// Two sequences: one of two documents, one whole.
+struct Example {
+  AttentionShape shape;
+  std::vector<int32_t> document;
+  at::Tensor qkv, dout;
+
+  explicit Example(const AttentionShape& given, int64_t first_document) : shape(given) {
+    document.assign(shape.batch * shape.seq_len, 1);
+    std::fill_n(document.begin(), first_document, 0);
+    qkv = Random(1, (shape.heads + 2 * shape.kv_heads) * shape.head_dim);
+    dout = Random(2, shape.heads * shape.head_dim);
+  }
+  at::Tensor Random(uint64_t stream, int64_t columns) const {
+    at::Tensor x = at::empty({shape.batch, shape.seq_len, columns}, at::kFloat);
+    float* const data = x.data_ptr<float>();
+    for (int64_t i = 0; i < x.numel(); ++i) {
+      data[i] = static_cast<float>(RandomUniform(/*seed=*/7, stream, static_cast<uint64_t>(i)) - 0.5);
+    }
+    return x;
+  }
+  TokenView view() const { return {.document = document.data()}; }
+};
+
+struct Answer {
+  at::Tensor out, lse, dqkv;
+};
+
+template <typename Forward, typename Backward>
+Answer Ask(const Example& example, Forward forward, Backward backward) {
+  const AttentionShape& shape = example.shape;
+  Answer answer;
+  answer.out = at::full({shape.batch * shape.seq_len, shape.heads * shape.head_dim}, NAN);
+  answer.lse = at::full({shape.heads, shape.batch * shape.seq_len}, NAN);
+  answer.dqkv = at::full_like(example.qkv, NAN);
+  forward(answer);
+  backward(answer);
+  return answer;
+}
+
+Answer Fused(const Example& e) {
+  return Ask(
+      e, [&](Answer& a) { AttentionForward(e.shape, e.qkv, e.view(), a.out, a.lse); },
+      [&](Answer& a) {
+        AttentionBackward(e.shape, e.qkv, e.view(), a.out, a.lse, e.dout.view_as(a.out), a.dqkv);
+      });
+}
+
+Answer Reference(const Example& e, int64_t tile_bytes) {
+  return Ask(
+      e, [&](Answer& a) { ReferenceAttentionForward(e.shape, e.qkv, e.view(), a.out, a.lse, tile_bytes); },
+      [&](Answer& a) {
+        ReferenceAttentionBackward(e.shape, e.qkv, e.view(), a.out, a.lse, e.dout.view_as(a.out), a.dqkv,
+                                   tile_bytes);
+      });
+}
+
+double Distance(const at::Tensor& a, const at::Tensor& b) { return a.sub(b).abs().max().item<double>(); }
+
+// LibTorch's fused attention on the CPU is the independent answer.
+TEST(ReferenceAttention, TilesOfAnySizeGiveTheAnswerOfTheFusedOne) {
+  const Example example({.batch = 2, .seq_len = 37, .heads = 6, .kv_heads = 2, .head_dim = 8}, 14);
+  const Answer fused = Fused(example);
+  const int64_t row = int64_t{3} * 37 * sizeof(float);
+  for (const int64_t tile_bytes : {int64_t{1}, 5 * row, 37 * row, kScoreTileBytes}) {
+    const Answer tiled = Reference(example, tile_bytes);
+    EXPECT_LT(Distance(tiled.out, fused.out), 1e-5) << tile_bytes;
+    EXPECT_LT(Distance(tiled.lse, fused.lse), 1e-5) << tile_bytes;
+    EXPECT_LT(Distance(tiled.dqkv, fused.dqkv), 1e-5) << tile_bytes;
+  }
+}
+
+TEST(ReferenceAttention, MemoryIsThatOfTilesAndNotOfTheSquareOfTheLength) {
+  const Example example({.batch = 1, .seq_len = 1024, .heads = 4, .kv_heads = 1, .head_dim = 8}, 0);
+  constexpr int64_t kTile = 1 << 20;  // of 16 MiB of scores
+  device::ResetPeakTensorBytes();
+  const int64_t before = device::LiveTensorBytes();
+  (void)Reference(example, kTile);
+  // The answers and copies of keys and values for each query head are a quarter of it.
+  EXPECT_LT(device::PeakTensorBytes() - before, 4 * kTile);
+}
+
+}  // namespace
+}  // namespace trainctl::nn
