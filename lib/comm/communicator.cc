@@ -65,21 +65,12 @@ absl::StatusOr<Group> Communicator::MakeGroup(std::vector<int> ranks, std::strin
       group.device_backend_,
       MakeDeviceBackend(*device_, c10::make_intrusive<c10d::PrefixStore>(prefix, store_), group.index_,
                         group.size(), timeout_));
-  device_backends_.emplace_back(group.device_backend_);
   return group;
 }
 
-absl::Status Communicator::Close() {
-  try {
-    for (const auto& weak : device_backends_) {
-      if (const auto backend = weak.lock()) backend->shutdown();
-    }
-    device_backends_.clear();
-    return absl::OkStatus();
-  } catch (const std::exception& error) {
-    return WorkerError(
-        absl::StrCat("rank ", rank_, " cannot disconnect its device: ", device::ErrorText(error)));
-  }
+absl::Status Group::Close() {
+  if (device_backend_ == nullptr) return absl::OkStatus();
+  return Exchange("close", [&] { device_backend_->shutdown(); });
 }
 
 Fault Group::FaultOf(absl::string_view name) const {

@@ -50,6 +50,10 @@ class Group {
   // Few scalars of the host, summed in rank order in fp64.
   absl::Status AllReduceScalars(absl::string_view name, absl::Span<double> values);
 
+  // The end of a run that went well: lets the devices finish and disconnects them; there is no call after it.
+  // A group that goes without it is cut off, as is right after a failure.
+  absl::Status Close();
+
  private:
   friend class Communicator;
   using Chunk = std::pair<int64_t, int64_t>;  // first element, elements
@@ -89,11 +93,6 @@ class Communicator {
   // For scalars alone: between hosts, local.
   Group MakeHostGroup(std::vector<int> ranks, std::string axis);
 
-  // The end of a run that went well: lets the devices' groups finish and disconnects them. Collective over
-  // all of them, after which none may be used. Groups that go without it are cut off, as is right after a
-  // failure.
-  absl::Status Close();
-
   // Affects all groups; for tests.
   void SetFaultHook(FaultHook hook) { *fault_hook_ = std::move(hook); }
 
@@ -101,7 +100,6 @@ class Communicator {
   const device::Device* device_ = nullptr;
   c10::intrusive_ptr<c10d::Store> store_;
   c10::intrusive_ptr<c10d::Backend> backend_;
-  std::vector<c10::weak_intrusive_ptr<c10d::Backend>> device_backends_;  // of the groups, as they were made
   int rank_ = 0;
   int world_size_ = 1;
   int next_tag_ = 0;

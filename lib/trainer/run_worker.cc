@@ -252,7 +252,7 @@ class Trainer {
     TRAINCTL_RETURN_IF_ERROR(FinishSaving());
     TRAINCTL_RETURN_IF_ERROR(Report());
     // Everything is saved; nobody should do a step again because of this.
-    if (const absl::Status closed = communicator_->Close(); !closed.ok())
+    if (const absl::Status closed = parallel::CloseStreamGroups(groups_); !closed.ok())
       Say(absl::StrCat("warning: ", closed.message()));
     return counters_.step < recipe_.train.steps ? RunOutcome::kStoppedOnRequest : RunOutcome::kFinished;
   }
