@@ -19,6 +19,7 @@
 #include "data/count_words.h"
 #include "data/data_file.h"
 #include "tokenizer/bpe_trainer.h"
+#include "tokenizer/config_beside.h"
 #include "tokenizer/tokenizer.h"
 
 namespace trainctl::cli {
@@ -140,6 +141,8 @@ std::string NamesOf(const Tokenizer& tokenizer, const std::vector<int32_t>& ids,
 
 absl::StatusOr<ExitCode> RunInfo(const std::string& path, const Output& output) {
   TRAINCTL_ASSIGN_OR_RETURN(const auto tokenizer, Tokenizer::Load(path));
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string file, Tokenizer::FindFile(path));
+  const std::vector<std::string> notes = tokenizer::DifferencesOfConfigBeside(*tokenizer, file);
   const int32_t end = tokenizer->end_of_document_id();
   if (output.json) {
     const Json report = {{"schema", "trainctl.tokenizer.v1"},
@@ -149,7 +152,8 @@ absl::StatusOr<ExitCode> RunInfo(const std::string& path, const Output& output) 
                          {"end_of_document", end >= 0 ? Json(end) : Json(nullptr)},
                          {"before_a_text", tokenizer->prefix_ids()},
                          {"behind_a_text", tokenizer->suffix_ids()},
-                         {"special", tokenizer->special_ids()}};
+                         {"special", tokenizer->special_ids()},
+                         {"notes", notes}};
     Print(absl::StrCat(Dump(report), "\n"));
     return ExitCode::kOk;
   }
@@ -159,6 +163,7 @@ absl::StatusOr<ExitCode> RunInfo(const std::string& path, const Output& output) 
                      "\n  before a text    ", NamesOf(*tokenizer, tokenizer->prefix_ids(), 8),
                      "\n  behind a text    ", NamesOf(*tokenizer, tokenizer->suffix_ids(), 8),
                      "\n  special tokens   ", NamesOf(*tokenizer, tokenizer->special_ids(), 8), "\n"));
+  for (const std::string& note : notes) Print(absl::StrCat("  note             ", note, "\n"));
   return ExitCode::kOk;
 }
 

@@ -150,8 +150,9 @@ double HoldoutOf(const recipe::DataConfig& data, const recipe::DataSource& sourc
   return holdout;
 }
 
-// Null for bytes.
+// Null for bytes. Also holds prepared data against the tokenizer and the model.
 absl::StatusOr<std::unique_ptr<tokenizer::Tokenizer>> LoadTokenizer(const recipe::Recipe& recipe) {
+  TRAINCTL_RETURN_IF_ERROR(CheckPreparedVocab(recipe.data, recipe.model.spec.vocab));
   if (recipe.data.tokenizer == "byte") return nullptr;
   TRAINCTL_ASSIGN_OR_RETURN(auto tokenizer, tokenizer::Tokenizer::Load(recipe.data.tokenizer));
   TRAINCTL_RETURN_IF_ERROR(CheckPreparedTokenizer(recipe.data));

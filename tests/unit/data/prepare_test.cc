@@ -250,6 +250,25 @@ TEST_F(PrepareTest, ARecipesTokenizerMustBeTheOneOfItsData) {
   EXPECT_TRUE(OpenTrainSource(recipe).ok());
 }
 
+// "ab a" alone would fit into fewer ids: what a later document holds is not known when a run begins.
+TEST_F(PrepareTest, PreparedIdsMustFitTheModelBeforeTheFirstStep) {
+  PrepareOptions options = Options({Write("a.txt", "ab a b ab")});
+  options.tokenizer = WriteTokenizer("tokenizer.json");
+  const auto prepared = Prepare(options);
+  ASSERT_TRUE(prepared.ok()) << prepared.status();
+  recipe::Recipe recipe = MakeRecipe({Source({Path("out/corpus.bin")})}, 1, 3, 8);
+  recipe.model.spec.vocab = prepared->vocab;
+  EXPECT_TRUE(OpenTrainSource(recipe).ok()) << OpenTrainSource(recipe).status();
+  recipe.model.spec.vocab = prepared->vocab - 1;
+  for (const absl::Status& status : {OpenTrainSource(recipe).status(), OpenEvalSets(recipe).status()}) {
+    EXPECT_EQ(ExitCodeFor(status), ExitCode::kUsage) << status;
+    EXPECT_THAT(status.message(), HasSubstr(absl::StrCat("set model.vocab = ", prepared->vocab, " or more")));
+  }
+  // Of a set without a report nothing is known.
+  std::filesystem::remove(Path("out/corpus.json"));
+  EXPECT_TRUE(OpenTrainSource(recipe).ok());
+}
+
 TEST_F(PrepareTest, APromptsTokensAreReadAndNotLearned) {
   recipe::DataSource source =
       Source({Write("p.jsonl", "{\"q\":\"ab\",\"text\":\"b a\"}\n{\"q\":\"\",\"text\":\"a\"}\n")});

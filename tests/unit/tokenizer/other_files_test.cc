@@ -95,6 +95,8 @@ TEST(OtherFiles, AFolderTellsWhatIsThereInstead) {
   ASSERT_TRUE(WriteFileAtomic(absl::StrCat(folder, "/tokenizer.model.v3"), "").ok());
   EXPECT_THAT(message(),
               testing::EndsWith("name the file itself (there are: tekken.json, tokenizer.model.v3)"));
+  std::filesystem::create_directories(absl::StrCat(folder, "/snapshots"));
+  EXPECT_THAT(message(), HasSubstr("name one of those in its snapshots/"));
   std::filesystem::remove_all(folder);
 }
 

@@ -37,6 +37,12 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Parse(const Json& file) {
   return ParseTokenizerJson(file.dump(), "t.json");
 }
 
+std::vector<int32_t> IdsOf(const Tokenizer& tokenizer, absl::string_view text) {
+  std::vector<int32_t> ids;
+  EXPECT_TRUE(tokenizer.Encode(text, &ids).ok());
+  return ids;
+}
+
 TEST(TokenizerJson, EncodesAndDecodes) {
   const auto tokenizer = Parse(Small());
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
@@ -127,6 +133,50 @@ TEST(TokenizerJson, WhatIsNotKnownIsRefusedByItsField) {
   EXPECT_THAT(ParseTokenizerJson("[]", "t.json").status().message(), HasSubstr("t.json: "));
 }
 
+// Vocabulary and merges are read apart from the rest of the file, at their place only.
+TEST(TokenizerJson, VocabularyAndMergesAreThoseOfTheModel) {
+  const auto parse = [](absl::string_view vocab, absl::string_view merges, absl::string_view rest = "") {
+    return ParseTokenizerJson(
+        absl::StrCat(
+            R"({"vocab": {"x": {}}, "merges": [1], "n": {"model": {"vocab": {"y": "z"}, "merges": [[2]]}}, )",
+            R"("l": [{"vocab": {"y": [0]}}, {"model": {"merges": [null]}}], "model": {"vocab": {)", vocab,
+            R"(}, "n": {"vocab": {"q": null}, "merges": [3]}, "merges": [)", merges, "]}", rest, "}"),
+        "t.json");
+  };
+  const auto tokenizer =
+      parse(R"("b": 1, "a": 0, "ab": 2)", R"("#version: 0.2", "a b")", R"(, "w": {"vocab": {"z": 1}})");
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  EXPECT_EQ((*tokenizer)->vocab_size(), 3);
+  EXPECT_THAT(IdsOf(**tokenizer, "abba"), ElementsAre(2, 1, 0));
+  struct Case {
+    const char* vocab;
+    const char* merges;
+    const char* message;
+  };
+  const Case cases[] = {
+      {R"("a": 0, "a": 1)", "", "t.json: model.vocab['a'] is given twice"},
+      {R"("a": 0, "a": 0)", "", "t.json: model.vocab['a'] is given twice"},
+      {R"("a": 0, "b": 1.5)", "", "t.json: model.vocab['b'] must be a whole number"},
+      {R"("a": 0, "b": "1")", "", "t.json: model.vocab['b'] must be a whole number"},
+      {R"("a": {"b": 0})", "", "t.json: model.vocab['a'] must be a whole number"},
+      {R"("a": [0])", "", "t.json: model.vocab['a'] must be a whole number"},
+      {R"("a": 18446744073709551615)", "", "t.json: model.vocab['a'] = 9223372036854775807 is not within"},
+      {R"("a": 0)", "\"a a a\"", "t.json: model.merges[0] = 'a a a' is not two tokens"},
+      {R"("a": 0, "aa": 1)", R"("a a", " a")", "t.json: model.merges[1] = ' a' is not two tokens"},
+      {R"("a": 0, "aa": 1)", R"(["a", "a"], ["a"])", "t.json: model.merges[1] must be \"a b\" or"},
+      {R"("a": 0)", R"(["a", "a", "a"])", "t.json: model.merges[0] must be \"a b\" or"},
+      {R"("a": 0)", R"(["a", 1])", "t.json: model.merges[0] must be \"a b\" or"},
+      {R"("a": 0)", R"([["a"]])", "t.json: model.merges[0] must be \"a b\" or"},
+      {R"("a": 0)", R"({"a": 1})", "t.json: model.merges[0] must be \"a b\" or"},
+      {R"("a": 0)", "7", "t.json: model.merges[0] must be \"a b\" or"},
+      {R"("a": 0, "b": 1, "ab": 2)", R"("a b", "b a")",
+       "t.json: model.merges[1] ('b' and 'a') needs the token 'ba'"},
+  };
+  for (const Case& c : cases) {
+    EXPECT_THAT(parse(c.vocab, c.merges).status().message(), HasSubstr(c.message)) << c.vocab << c.merges;
+  }
+}
+
 TEST(TokenizerJson, TheSameAddedTokenTwiceIsOne) {
   Json file = Small();
   file["added_tokens"].push_back(file["added_tokens"][0]);
@@ -134,12 +184,6 @@ TEST(TokenizerJson, TheSameAddedTokenTwiceIsOne) {
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
   EXPECT_EQ((*tokenizer)->vocab_size(), 7);
   EXPECT_THAT((*tokenizer)->special_ids(), ElementsAre(5, 6));
-}
-
-std::vector<int32_t> IdsOf(const Tokenizer& tokenizer, absl::string_view text) {
-  std::vector<int32_t> ids;
-  EXPECT_TRUE(tokenizer.Encode(text, &ids).ok());
-  return ids;
 }
 
 // A joiner makes a word longer for added tokens (not for \w in a pattern).
