@@ -161,7 +161,12 @@ class Memory {
     }
     // NaN: what is read before it is written shows. In its turn: what had this memory before may still be at
     // it.
-    OnStream([host, size] { std::memset(host, 0xff, size); });
+    const std::shared_ptr<Queue> queue = Current();
+    if (queue->IsDone(queue->End())) {
+      std::memset(host, 0xff, size);
+    } else {
+      OnStream([host, size] { std::memset(host, 0xff, size); });
+    }
     return device_ + (host - host_);
   }
 
@@ -348,8 +353,13 @@ at::Tensor Touchable(const at::Tensor& x) {
 // The host waits for a copy from or to its memory.
 at::Tensor CopyFrom(const at::Tensor& from, const at::Tensor& to, bool) {
   if (to.numel() == 0) return to;
-  OnStream([from = Touchable(from), to = Touchable(to)] { to.copy_(from); });
-  if (from.is_cpu() || to.is_cpu()) FinishStream();
+  if (from.is_cpu() || to.is_cpu()) {
+    FinishStream();
+    RequireWhole();
+    Touchable(to).copy_(Touchable(from));
+  } else {
+    OnStream([from = Touchable(from), to = Touchable(to)] { to.copy_(from); });
+  }
   return to;
 }
 
