@@ -4,11 +4,11 @@
 #include <ATen/Context.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAStream.h>
+#include <c10/util/env.h>
 #include <cuda_runtime_api.h>
 #include <torch/headeronly/version.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 
 #include "kernels/cuda/cuda_kernels.h"
@@ -39,11 +39,20 @@ int CountDevices(int* count, char* reason, size_t reason_bytes) {
   return Refuse(reason, reason_bytes, cudaGetErrorString(error));
 }
 
+// What the user has set stays. (LibTorch's threads read the environment under the lock that set_env takes.)
+void SetDefault(const char* name, const char* value) {
+  c10::utils::set_env(name, value, /*overwrite=*/false);
+}
+
 // cuBLAS gives the same bits with a workspace of its own for each stream; sums of bf16 products stay in fp32.
 void SetUpProducts() {
-  setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*replace=*/0);
+  SetDefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8");
   at::globalContext().setAllowBF16ReductionCuBLAS(false);
 }
+
+// Kernels of different communicators start on the device in the order in which they were launched. Every rank
+// launches them in the same order (lib/parallel), so none can hold the place that another one waits for.
+void SetUpCollectives() { SetDefault("NCCL_LAUNCH_ORDER_IMPLICIT", "1"); }
 
 int Open(int ordinal, DeviceProperties* properties, char* reason, size_t reason_bytes) {
   cudaDeviceProp device;
@@ -60,6 +69,7 @@ int Open(int ordinal, DeviceProperties* properties, char* reason, size_t reason_
   properties->capability_minor = device.minor;
   try {
     SetUpProducts();
+    SetUpCollectives();
     at::globalContext().lazyInitDevice(at::kCUDA);
     c10::cuda::set_device(static_cast<c10::DeviceIndex>(ordinal));
   } catch (const std::exception& error) {

@@ -68,6 +68,11 @@ absl::StatusOr<Group> Communicator::MakeGroup(std::vector<int> ranks, std::strin
   return group;
 }
 
+absl::Status Group::Close() {
+  if (device_backend_ == nullptr) return absl::OkStatus();
+  return Exchange("close", [&] { device_backend_->shutdown(); });
+}
+
 Fault Group::FaultOf(absl::string_view name) const {
   return *fault_hook_ ? (*fault_hook_)(absl::StrCat(name, "/", axis_)) : Fault::kNone;
 }

@@ -50,6 +50,10 @@ class Group {
   // Few scalars of the host, summed in rank order in fp64.
   absl::Status AllReduceScalars(absl::string_view name, absl::Span<double> values);
 
+  // The end of a run that went well: lets the devices finish and disconnects them; there is no call after it.
+  // A group that goes without it is cut off, as is right after a failure.
+  absl::Status Close();
+
  private:
   friend class Communicator;
   using Chunk = std::pair<int64_t, int64_t>;  // first element, elements

@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 
 #include "base/status.h"
+#include "device/error_text.h"
 
 namespace trainctl::device {
 namespace {
@@ -80,8 +82,12 @@ void Device::UseNewStream() const {
 
 absl::Status Device::Synchronize() const {
   if (is_cpu()) return absl::OkStatus();
-  const c10::impl::VirtualGuardImpl guard(torch_.type());
-  guard.synchronizeStream(guard.getStream(torch_));
+  try {
+    const c10::impl::VirtualGuardImpl guard(torch_.type());
+    guard.synchronizeStream(guard.getStream(torch_));
+  } catch (const std::exception& error) {
+    return WorkerError(absl::StrCat(description_, ": ", ErrorText(error)));
+  }
   char reason[512] = "";
   if (api_->take_error(reason, sizeof(reason)) != 0)
     return WorkerError(absl::StrCat(description_, ": ", reason));

@@ -55,16 +55,24 @@ class Executor::Pass {
     e_.phase_seconds_.clear();
     e_.operator_seconds_ = {};
     Upload();
+    int last_communication = Stream::kNoEvent;
     for (size_t i = 0; i < schedule_.instructions.size(); ++i) {
       const Instruction& instruction = schedule_.instructions[i];
       const int event = static_cast<int>(i);
       if (instruction.stream != StreamId::kCompute) {
         Stream& stream = *e_.streams_[static_cast<size_t>(instruction.stream)];
-        stream.Launch(instruction.waits, event, [this, &instruction, i] {
-          const int64_t begin_ns = SpanClock();
-          TRAINCTL_RETURN_IF_ERROR(Annotated(instruction, Communicate(instruction)));
-          return EndSpan(i, begin_ns);
-        });
+        stream.Launch(
+            instruction.waits, event,
+            [this, &instruction, i] {
+              const int64_t begin_ns = SpanClock();
+              TRAINCTL_RETURN_IF_ERROR(Annotated(instruction, Communicate(instruction)));
+              return EndSpan(i, begin_ns);
+            },
+            last_communication);
+        // A device's library must hear of the collectives of all groups in one order on every rank, the
+        // list's, or ranks can wait for one another for ever. On the CPU recorded is done: streams would not
+        // overlap.
+        if (!e_.device_.is_cpu()) last_communication = event;
         continue;
       }
       const double wait_begin = Now();

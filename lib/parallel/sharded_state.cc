@@ -22,6 +22,14 @@ absl::StatusOr<StreamGroups> MakeStreamGroups(comm::Communicator& communicator, 
   return groups;
 }
 
+absl::Status CloseStreamGroups(StreamGroups& groups) {
+  for (DataGroups& of_stream : groups) {
+    TRAINCTL_RETURN_IF_ERROR(of_stream.dp_shard.Close());
+    TRAINCTL_RETURN_IF_ERROR(of_stream.dp_replicate.Close());
+  }
+  return absl::OkStatus();
+}
+
 ShardedState::ShardedState(const device::Device& device, const sharding::Ledger& ledger,
                            const schedule::Schedule& schedule, DType compute_dtype, int rank)
     : device_(device),

@@ -28,6 +28,8 @@ struct DataGroups {
 // One set for each stream, since a group serves one thread. Collective in order, not in time.
 using StreamGroups = std::array<DataGroups, schedule::kNumStreams>;
 absl::StatusOr<StreamGroups> MakeStreamGroups(comm::Communicator& communicator, const sharding::Mesh& mesh);
+// Collective, at the end of a run that went well.
+absl::Status CloseStreamGroups(StreamGroups& groups);
 
 // The tag under which the counting allocator keeps tensors of a category; the work of a step, which
 // nobody tags, is activations.

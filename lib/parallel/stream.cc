@@ -10,9 +10,9 @@ namespace trainctl::parallel {
 
 namespace {
 
-constexpr int kNoEvent = -1;
-
-absl::Status Guarded(const std::function<absl::Status()>& work) {
+// A device tells of what went wrong earlier in whatever it is asked next, so everything here may throw.
+template <typename Work>
+absl::Status Guarded(const Work& work) {
   try {
     return work();
   } catch (const std::exception& error) {
@@ -31,7 +31,13 @@ void EventSet::Reset(size_t num_events) {
 
 void EventSet::Record(int event) {
   std::lock_guard lock(mutex_);
-  if (!events_.empty()) events_[static_cast<size_t>(event)].Record();
+  if (!events_.empty()) {
+    const absl::Status status = Guarded([&] {
+      events_[static_cast<size_t>(event)].Record();
+      return absl::OkStatus();
+    });
+    if (failure_.ok()) failure_ = status;
+  }
   done_[static_cast<size_t>(event)] = true;
   changed_.notify_all();
 }
@@ -49,8 +55,18 @@ absl::Status EventSet::Wait(absl::Span<const int> events) {
                                          [&](int event) { return done_[static_cast<size_t>(event)]; });
   });
   if (failure_.ok() && !events_.empty()) {
-    for (int event : events) events_[static_cast<size_t>(event)].HoldStream();
+    failure_ = Guarded([&] {
+      for (int event : events) events_[static_cast<size_t>(event)].HoldStream();
+      return absl::OkStatus();
+    });
+    if (!failure_.ok()) changed_.notify_all();
   }
+  return failure_;
+}
+
+absl::Status EventSet::WaitUntilRecorded(int event) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !failure_.ok() || done_[static_cast<size_t>(event)]; });
   return failure_;
 }
 
@@ -71,9 +87,9 @@ Stream::~Stream() {
   thread_.join();
 }
 
-void Stream::Launch(std::vector<int> waits, int event, std::function<absl::Status()> work) {
+void Stream::Launch(std::vector<int> waits, int event, std::function<absl::Status()> work, int turn) {
   std::lock_guard lock(mutex_);
-  tasks_.push_back({std::move(waits), event, std::move(work)});
+  tasks_.push_back({std::move(waits), event, std::move(work), turn});
   changed_.notify_all();
 }
 
@@ -98,6 +114,7 @@ void Stream::Run() {
       busy_ = true;
     }
     absl::Status status = events_.Wait(task.waits);
+    if (status.ok() && task.turn != kNoEvent) status = events_.WaitUntilRecorded(task.turn);
     if (status.ok()) status = Guarded(task.work);
     if (status.ok()) {
       if (task.event != kNoEvent) events_.Record(task.event);

@@ -25,10 +25,12 @@ class EventSet {
  public:
   explicit EventSet(const device::Device& device) : device_(device) {}
   void Reset(size_t num_events);
-  void Record(int event);
+  void Record(int event);  // may fail, as Fail
   // Makes every Wait return `status` from now on; the first failure wins.
   void Fail(const absl::Status& status);
   absl::Status Wait(absl::Span<const int> events);
+  // Blocks until `event` is recorded; the caller's stream of the device does not wait for it.
+  absl::Status WaitUntilRecorded(int event);
   absl::Status status() const;
 
  private:
@@ -42,13 +44,17 @@ class EventSet {
 
 class Stream {
  public:
+  static constexpr int kNoEvent = -1;
+
   Stream(const device::Device& device, EventSet& events);
   ~Stream();  // runs what was launched, then ends
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  // Runs `work` after the work before it and after `waits`; records `event`.
-  void Launch(std::vector<int> waits, int event, std::function<absl::Status()> work);
+  // Runs `work` after the work before it and after `waits`; records `event`. `turn`: an event, or kNoEvent;
+  // until it is recorded `work` is not called either, but does not wait for what it stands for: on a device
+  // it says in which order streams queue, and no more.
+  void Launch(std::vector<int> waits, int event, std::function<absl::Status()> work, int turn = kNoEvent);
   // Blocks until everything launched has ended, on the device too.
   void Drain();
 
@@ -57,6 +63,7 @@ class Stream {
     std::vector<int> waits;
     int event;
     std::function<absl::Status()> work;
+    int turn;
   };
   void Run();
 

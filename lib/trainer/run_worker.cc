@@ -195,7 +195,8 @@ class Trainer {
     } else {
       TRAINCTL_RETURN_IF_ERROR(LoadCheckpoint(recipe_.model.weights, *state_, true, nullptr).status());
     }
-    return state_->MaterializeParameters(groups_[0].dp_shard);
+    // In the group that gathers during training too: each one that is used takes memory of a device.
+    return state_->MaterializeParameters(groups_[static_cast<size_t>(schedule::StreamId::kGather)].dp_shard);
   }
 
   absl::Status OpenLogs() {
@@ -250,6 +251,9 @@ class Trainer {
     if (saved_step_ != counters_.step) TRAINCTL_RETURN_IF_ERROR(Save(SaveKind::kLast));
     TRAINCTL_RETURN_IF_ERROR(FinishSaving());
     TRAINCTL_RETURN_IF_ERROR(Report());
+    // Everything is saved; nobody should do a step again because of this.
+    if (const absl::Status closed = parallel::CloseStreamGroups(groups_); !closed.ok())
+      Say(absl::StrCat("warning: ", closed.message()));
     return counters_.step < recipe_.train.steps ? RunOutcome::kStoppedOnRequest : RunOutcome::kFinished;
   }
 

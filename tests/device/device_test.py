@@ -60,13 +60,14 @@ class DeviceTest(unittest.TestCase):
         self.temporary.cleanup()
 
     def launch(self, device, *more, workers=1, precision="fp32", parallel="zero_stage = 0", is_async="false",
-               plugin=TEST_DEVICE, name=None):
+               plugin=TEST_DEVICE, name=None, more_env=None):
         recipe = self.folder / "recipe.toml"
         recipe.write_text(RECIPE.format(device=device, workers=workers, precision=precision, parallel=parallel,
                                         is_async=is_async))
         run = self.folder / (name or device)
         done = subprocess.run([TRAINCTL, "launch", recipe, "--run-dir", run, *more], capture_output=True, text=True,
-                              env={**os.environ, "TRAINCTL_DEVICE_PLUGIN": plugin, "NO_COLOR": "1"})
+                              env={**os.environ, "TRAINCTL_DEVICE_PLUGIN": plugin, "NO_COLOR": "1",
+                                   "TRAINCTL_TEST_DEVICE_TELLS": "1", **(more_env or {})})
         return run, done
 
     def metrics(self, run):
@@ -95,12 +96,25 @@ class DeviceTest(unittest.TestCase):
         options = dict(workers=2, parallel="zero_stage = 3\ndp_shard = 2", is_async="true")
         run, done = self.launch("cuda", "--stop-after", "4", **options)
         self.assertEqual(done.returncode, 75, done.stderr)
+        said = done.stdout + done.stderr + "".join(log.read_text() for log in run.rglob("*.log"))
+        self.assertIn("2 worker(s) connected", said)
+        self.assertNotIn("was cut off", said)  # NCCL would warn of it at the end of every run
         done = subprocess.run([TRAINCTL, "resume", run], capture_output=True, text=True,
                               env={**os.environ, "TRAINCTL_DEVICE_PLUGIN": TEST_DEVICE})
         self.assertEqual(done.returncode, 0, done.stderr)
         cpu, done = self.launch("cpu", **options)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assert_same_training(run, cpu, 5e-5)
+
+    def test_a_kernel_that_fails_ends_the_run_in_words(self):
+        # In the first step; which thread asks the device for something next, and hears of it, is chance.
+        for operator in map(str, range(52, 76, 3)):
+            with self.subTest(operator=operator):
+                run, done = self.launch("cuda", workers=2, parallel="zero_stage = 3\ndp_shard = 2", name=f"cuda-{operator}",
+                                        more_env={"TRAINCTL_TEST_DEVICE_FAILS_AT": operator})
+                self.assertIn(done.returncode, (1, 4), done.stderr)
+                self.assertIn("a kernel failed", done.stderr)
+                self.assertNotIn("SIG", done.stderr)
 
     def test_memory_of_the_device_is_predicted_and_reported(self):
         run, done = self.launch("cuda", workers=2, parallel="zero_stage = 2\ndp_shard = 2")

@@ -4,9 +4,16 @@
 //
 // Every allocation lies in one file of memory that is mapped twice: without any right at the addresses that
 // tensors have, and readable and writable at a fixed distance, which only this file knows.
+//
+// Work is done by the streams' own threads, behind the caller's back (late_streams.h).
+// TRAINCTL_TEST_DEVICE_LATE is "compute" or "communication": those streams do nothing before somebody waits
+// for them. Freed memory is given again to the stream that it was allocated on, as LibTorch's allocator for
+// GPUs does, whether or not another one is done with it. Operators that have no function below wait for their
+// stream and run at once.
 
 #include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
+#include <ATen/Parallel.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <ATen/native/CPUFallback.h>
 #include <c10/core/CachingDeviceAllocator.h>
@@ -17,14 +24,20 @@
 #include <torch/library.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <string>
+#include <tuple>
 
 #include "comm/gloo_backend.h"
+#include "device/error_text.h"
 #include "kernels/device_api.h"
+#include "tests/device/late_streams.h"
 
 namespace {
 
@@ -33,6 +46,8 @@ using trainctl::kernels::DeviceApi;
 using trainctl::kernels::DeviceProperties;
 using trainctl::kernels::Kernels;
 using trainctl::kernels::TypedKernels;
+using trainctl::test_device::Mark;
+using trainctl::test_device::Queue;
 
 constexpr at::DeviceType kType = at::DeviceType::PrivateUse1;
 constexpr int kDevices = 8;
@@ -42,6 +57,72 @@ constexpr size_t kAlignment = 512;
 [[noreturn]] void Die(const char* what) {
   std::fprintf(stderr, "test device: %s\n", what);
   std::abort();
+}
+
+// ---- streams --------------------------------------------------------------------------------------
+
+// The first failure of something queued; the next who asks hears of it.
+std::mutex g_error_mutex;
+std::string g_error;
+
+// From the first kernel that failed on, a GPU answers nothing else.
+std::atomic<bool> g_is_broken{false};
+void RequireWhole() { TORCH_CHECK(!g_is_broken, "a kernel failed"); }
+
+// TRAINCTL_TEST_DEVICE_FAILS_AT=N: the N-th operator of the process fails so.
+bool FailsNow() {
+  static const char* const chosen = std::getenv("TRAINCTL_TEST_DEVICE_FAILS_AT");
+  static std::atomic<int64_t> left{chosen == nullptr ? 0 : std::atoll(chosen)};
+  return chosen != nullptr && --left == 0;
+}
+
+std::function<void()> Guarded(std::function<void()> work) {
+  return [work = std::move(work)] {
+    try {
+      work();
+    } catch (const std::exception& error) {
+      std::lock_guard lock(g_error_mutex);
+      if (g_error.empty()) g_error = trainctl::device::ErrorText(error);
+    }
+  };
+}
+
+enum class Role { kCompute, kCommunication };
+
+std::shared_ptr<Queue> MakeQueue(Role role) {
+  const char* late = std::getenv("TRAINCTL_TEST_DEVICE_LATE");
+  const std::string mine = role == Role::kCompute ? "compute" : "communication";
+  const int threads = at::get_num_threads();
+  return std::make_shared<Queue>(late != nullptr && late == mine,
+                                 [threads] { at::set_num_threads(threads); });
+}
+
+// 0 is the default stream, 1 the first one that was asked for: the trainer's compute stream. A GPU has as
+// few.
+constexpr c10::StreamId kStreams = 32;
+
+std::shared_ptr<Queue> QueueOf(c10::StreamId stream) {
+  static std::mutex& mutex = *new std::mutex;
+  static auto& queues = *new std::array<std::shared_ptr<Queue>, kStreams>;
+  std::lock_guard lock(mutex);
+  std::shared_ptr<Queue>& queue = queues[static_cast<size_t>(stream)];
+  if (queue == nullptr) queue = MakeQueue(stream <= 1 ? Role::kCompute : Role::kCommunication);
+  return queue;
+}
+
+thread_local c10::StreamId t_stream = 0;
+
+std::shared_ptr<Queue> Current() { return QueueOf(t_stream); }
+void OnStream(std::function<void()> work) {
+  Current()->Add(Guarded([work = std::move(work)] {
+    if (FailsNow()) g_is_broken = true;
+    RequireWhole();
+    work();
+  }));
+}
+void FinishStream() {
+  const std::shared_ptr<Queue> queue = Current();
+  queue->Reach(queue->End());
 }
 
 // ---- memory ---------------------------------------------------------------------------------------
@@ -55,7 +136,6 @@ class Memory {
     host_ = static_cast<char*>(mmap(nullptr, kMemoryBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
     if (device_ == MAP_FAILED || host_ == MAP_FAILED) Die("no memory");
     close(file);
-    free_[0] = kMemoryBytes;
   }
 
   bool Owns(const void* data) const {
@@ -70,19 +150,24 @@ class Memory {
 
   void* Allocate(size_t bytes) {
     const size_t size = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-    std::lock_guard lock(mutex_);
-    for (auto it = free_.begin(); it != free_.end(); ++it) {
-      const auto [offset, room] = *it;
-      if (room < size) continue;
-      free_.erase(it);
-      if (room > size) free_[offset + size] = room - size;
-      used_[offset] = {size, bytes};
+    char* host = nullptr;
+    {
+      std::lock_guard lock(mutex_);
+      const size_t offset = Take(t_stream, size);
+      used_[offset] = {size, bytes, t_stream};
       live_ += static_cast<int64_t>(bytes);
       peak_ = std::max(peak_, live_);
-      std::memset(host_ + offset, 0xff, size);  // NaN: what is read before it is written shows
-      return device_ + offset;
+      host = host_ + offset;
     }
-    Die("out of memory");
+    // NaN: what is read before it is written shows. In its turn: what had this memory before may still be at
+    // it.
+    const std::shared_ptr<Queue> queue = Current();
+    if (queue->IsDone(queue->End())) {
+      std::memset(host, 0xff, size);
+    } else {
+      OnStream([host, size] { std::memset(host, 0xff, size); });
+    }
+    return device_ + (host - host_);
   }
 
   void Free(void* data) {
@@ -91,22 +176,23 @@ class Memory {
     size_t offset = static_cast<size_t>(static_cast<char*>(data) - device_);
     const auto used = used_.find(offset);
     if (used == used_.end()) Die("freed twice");
-    size_t size = used->second.first;
-    live_ -= static_cast<int64_t>(used->second.second);
+    size_t size = used->second.size;
+    std::map<size_t, size_t>& free = free_[used->second.stream];
+    live_ -= static_cast<int64_t>(used->second.bytes);
     used_.erase(used);
-    auto next = free_.lower_bound(offset);
-    if (next != free_.end() && next->first == offset + size) {
+    auto next = free.lower_bound(offset);
+    if (next != free.end() && next->first == offset + size) {
       size += next->second;
-      next = free_.erase(next);
+      next = free.erase(next);
     }
-    if (next != free_.begin()) {
+    if (next != free.begin()) {
       const auto before = std::prev(next);
       if (before->first + before->second == offset) {
         before->second += size;
         return;
       }
     }
-    free_[offset] = size;
+    free[offset] = size;
   }
 
   std::pair<int64_t, int64_t> LiveAndPeak() {
@@ -119,11 +205,32 @@ class Memory {
   }
 
  private:
+  struct Block {
+    size_t size = 0;  // rounded
+    size_t bytes = 0;
+    c10::StreamId stream = 0;
+  };
+
+  // Where `size` bytes are free for a stream: of what it has given back, else never used.
+  size_t Take(c10::StreamId stream, size_t size) {
+    std::map<size_t, size_t>& free = free_[stream];
+    for (auto it = free.begin(); it != free.end(); ++it) {
+      const auto [offset, room] = *it;
+      if (room < size) continue;
+      free.erase(it);
+      if (room > size) free[offset + size] = room - size;
+      return offset;
+    }
+    if (kMemoryBytes - unused_ < size) Die("out of memory");
+    return std::exchange(unused_, unused_ + size);
+  }
+
   char* device_;
   char* host_;
   std::mutex mutex_;
-  std::map<size_t, size_t> free_;
-  std::map<size_t, std::pair<size_t, size_t>> used_;  // by offset: rounded and asked for
+  std::map<c10::StreamId, std::map<size_t, size_t>> free_;
+  std::map<size_t, Block> used_;  // by offset
+  size_t unused_ = 0;             // from here on
   int64_t live_ = 0, peak_ = 0;
 };
 
@@ -142,7 +249,9 @@ class Allocator final : public c10::DeviceAllocator {
   }
   c10::DeleterFnPtr raw_deleter() const override { return &Delete; }
   void copy_data(void* to, const void* from, size_t bytes) const override {
-    std::memcpy(TheMemory().Touch(to), TheMemory().Touch(from), bytes);
+    OnStream([to = TheMemory().Touch(to), from = TheMemory().Touch(from), bytes] {
+      std::memcpy(to, from, bytes);
+    });
   }
   bool initialized() override { return true; }
   void emptyCache(c10::MempoolId_t) override {}
@@ -164,7 +273,7 @@ class Allocator final : public c10::DeviceAllocator {
 Allocator g_allocator;
 REGISTER_ALLOCATOR(kType, &g_allocator);
 
-// ---- streams: everything is done when it is queued -----------------------------------------------
+// ---- LibTorch's view of the streams ----------------------------------------------------------------
 
 class Guard final : public c10::impl::DeviceGuardImplInterface {
  public:
@@ -177,8 +286,9 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     return c10::Stream(c10::Stream::UNSAFE, device, t_stream);
   }
   c10::Stream getStreamFromGlobalPool(c10::Device device, bool) const override {
-    static std::atomic<c10::StreamId> next{1};
-    return c10::Stream(c10::Stream::UNSAFE, device, next++);
+    static std::atomic<c10::StreamId> asked{0};
+    const c10::StreamId before = asked++;
+    return c10::Stream(c10::Stream::UNSAFE, device, before == 0 ? 1 : 2 + (before - 1) % (kStreams - 2));
   }
   c10::Stream exchangeStream(c10::Stream stream) const override {
     const c10::Stream before = getStream(stream.device());
@@ -186,20 +296,28 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     return before;
   }
   c10::DeviceIndex deviceCount() const noexcept override { return kDevices; }
-  void destroyEvent(void*, c10::DeviceIndex) const noexcept override {}
+  void destroyEvent(void* event, c10::DeviceIndex) const noexcept override {
+    delete static_cast<Mark*>(event);
+  }
   void record(void** event, const c10::Stream& stream, c10::DeviceIndex, c10::EventFlag) const override {
-    *event = reinterpret_cast<void*>(stream.id() + 1);
+    RequireWhole();
+    if (*event == nullptr) *event = new Mark;
+    *static_cast<Mark*>(*event) = Mark::BehindAllOf(QueueOf(stream.id()));
   }
-  void block(void* event, const c10::Stream&) const override {
+  void block(void* event, const c10::Stream& stream) const override {
     if (event == nullptr) Die("a stream waits for an event that was never recorded");
+    RequireWhole();
+    static_cast<Mark*>(event)->Hold(*QueueOf(stream.id()));
   }
-  bool queryEvent(void*) const override { return true; }
-  void synchronizeStream(const c10::Stream&) const override {}
-
- private:
-  static thread_local c10::StreamId t_stream;
+  bool queryEvent(void* event) const override {
+    const auto* mark = static_cast<Mark*>(event);
+    return mark == nullptr || mark->queue->IsDone(mark->position);
+  }
+  void synchronizeStream(const c10::Stream& stream) const override {
+    Mark::BehindAllOf(QueueOf(stream.id())).Reach();
+    RequireWhole();
+  }
 };
-thread_local c10::StreamId Guard::t_stream = 0;
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard);
 
 class Hooks final : public at::PrivateUse1HooksInterface {
@@ -232,9 +350,37 @@ at::Tensor Touchable(const at::Tensor& x) {
   return at::from_blob(TheMemory().Touch(x.data_ptr()), x.sizes(), x.strides(), at::TensorOptions(x.dtype()));
 }
 
+// The host waits for a copy from or to its memory.
 at::Tensor CopyFrom(const at::Tensor& from, const at::Tensor& to, bool) {
-  if (to.numel() > 0) Touchable(to).copy_(Touchable(from));
+  if (to.numel() == 0) return to;
+  if (from.is_cpu() || to.is_cpu()) {
+    FinishStream();
+    RequireWhole();
+    Touchable(to).copy_(Touchable(from));
+  } else {
+    OnStream([from = Touchable(from), to = Touchable(to)] { to.copy_(from); });
+  }
   return to;
+}
+
+at::Tensor& Zero(at::Tensor& self) {
+  if (self.numel() > 0) OnStream([self = Touchable(self)] { self.zero_(); });
+  return self;
+}
+
+at::Tensor& Product(const at::Tensor& a, const at::Tensor& b, at::Tensor& out) {
+  if (out.dim() != 2 || out.size(0) != a.size(0) || out.size(1) != b.size(1))
+    Die("a product of another size");
+  OnStream([a = Touchable(a), b = Touchable(b), out = Touchable(out)]() mutable { at::mm_out(out, a, b); });
+  return out;
+}
+
+at::Tensor& AddProduct(at::Tensor& self, const at::Tensor& a, const at::Tensor& b, const at::Scalar& beta,
+                       const at::Scalar& alpha) {
+  OnStream([self = Touchable(self), a = Touchable(a), b = Touchable(b), beta, alpha] {
+    self.addmm_(a, b, beta, alpha);
+  });
+  return self;
 }
 
 // For results whose size an operator finds out; their old content is not kept.
@@ -255,6 +401,7 @@ at::Tensor CopyFromAndResize(const at::Tensor& from, const at::Tensor& to) {
   return CopyFrom(from, to, false);
 }
 
+// Its copies to the host wait for the stream.
 void OnTheCpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   at::native::cpu_fallback(op, stack);
 }
@@ -267,6 +414,9 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_copy_from", CopyFrom);
   m.impl("_copy_from_and_resize", CopyFromAndResize);
   m.impl("resize_", Resize);
+  m.impl("zero_", Zero);
+  m.impl("mm.out", Product);
+  m.impl("addmm_", AddProduct);
   m.impl("as_strided", at::native::as_strided_tensorimpl);
   m.impl("view", static_cast<at::Tensor (*)(const at::Tensor&, at::IntArrayRef)>(at::native::view));
   m.impl("_reshape_alias", [](const at::Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef stride) {
@@ -290,7 +440,10 @@ template <auto kTable, auto kMember, typename Function>
 struct OnDevice;
 template <auto kTable, auto kMember, typename... Args>
 struct OnDevice<kTable, kMember, void (*)(Args...)> {
-  static void Run(Args... args) { (kTable().*kMember)(Translated(args)...); }
+  static void Run(Args... args) {
+    OnStream(
+        [translated = std::make_tuple(Translated(args)...)] { std::apply(kTable().*kMember, translated); });
+  }
 };
 template <auto kTable, auto kMember>
 constexpr auto kOnDevice = OnDevice<kTable, kMember, std::remove_cvref_t<decltype(kTable().*kMember)>>::Run;
@@ -318,14 +471,18 @@ constexpr TypedKernels Typed() {
 
 void AdamW(float* master, float* exp_avg, float* exp_avg_sq, const float* gradient,
            const AdamWOptions& options, int64_t count) {
-  trainctl::kernels::Cpu().adamw(Translated(master), Translated(exp_avg), Translated(exp_avg_sq),
-                                 Translated(gradient), options, count);
+  OnStream([master = Translated(master), exp_avg = Translated(exp_avg), exp_avg_sq = Translated(exp_avg_sq),
+            gradient = Translated(gradient), options, count] {
+    trainctl::kernels::Cpu().adamw(master, exp_avg, exp_avg_sq, gradient, options, count);
+  });
 }
 
 void SumInOrder(float* out, const float* const* inputs, int num_inputs, int64_t count) {
   std::vector<const float*> translated;
   for (int i = 0; i < num_inputs; ++i) translated.push_back(Translated(inputs[i]));
-  trainctl::kernels::Cpu().sum_in_order(Translated(out), translated.data(), num_inputs, count);
+  OnStream([out = Translated(out), translated = std::move(translated), count] {
+    trainctl::kernels::Cpu().sum_in_order(out, translated.data(), static_cast<int>(translated.size()), count);
+  });
 }
 
 constexpr Kernels kKernels = {.name = "test",
@@ -337,38 +494,84 @@ constexpr Kernels kKernels = {.name = "test",
 
 // ---- collectives ----------------------------------------------------------------------------------
 
+// As NCCL's: each group has a stream of its own, which waits for the caller's; to wait for the work means to
+// hold back the caller's stream.
+class Work final : public c10d::Work {
+ public:
+  explicit Work(Mark end) : end_(std::move(end)) {}
+  bool wait(std::chrono::milliseconds) override {
+    end_.Hold(*Current());
+    return true;
+  }
+
+ private:
+  Mark end_;
+};
+
 class Backend final : public c10d::Backend {
  public:
   Backend(c10::intrusive_ptr<c10d::Backend> gloo, int rank, int size)
-      : c10d::Backend(rank, size), gloo_(std::move(gloo)) {}
+      : c10d::Backend(rank, size), gloo_(std::move(gloo)), queue_(MakeQueue(Role::kCommunication)) {}
+  // As NCCL's says of a group that was not shut down.
+  ~Backend() override {
+    if (!is_shut_down_ && std::getenv("TRAINCTL_TEST_DEVICE_TELLS") != nullptr)
+      std::fprintf(stderr, "test device: a group of %d ranks was cut off\n", getSize());
+  }
   const std::string getBackendName() const override { return "test"; }
+  void shutdown() override {
+    queue_->Reach(queue_->End());
+    is_shut_down_ = true;
+  }
   c10::intrusive_ptr<c10d::Work> _allgather_base(at::Tensor& out, at::Tensor& in,
                                                  const c10d::AllgatherOptions& options) override {
-    // Gloo wants its input apart from its output.
-    at::Tensor whole = Touchable(out), own = Touchable(in).clone();
-    auto work = gloo_->_allgather_base(whole, own, options);
-    work->wait();
-    return work;
+    return OnOwnStream([gloo = gloo_, whole = Touchable(out), in = Touchable(in), options]() mutable {
+      at::Tensor own = in.clone();  // Gloo wants its input apart from its output
+      gloo->_allgather_base(whole, own, options)->wait();
+    });
   }
   c10::intrusive_ptr<c10d::Work> _reduce_scatter_base(at::Tensor& out, at::Tensor& in,
                                                       const c10d::ReduceScatterOptions&) override {
     // Gloo's own takes other element types than ours at some sizes: a sum of everything, and one's part.
-    std::vector<at::Tensor> all = {Touchable(in).clone()};
-    auto work = gloo_->allreduce(all);
-    work->wait();
-    Touchable(out).copy_(all[0].narrow(0, getRank() * out.numel(), out.numel()));
-    return work;
+    return OnOwnStream([gloo = gloo_, out = Touchable(out), in = Touchable(in), rank = getRank()] {
+      std::vector<at::Tensor> all = {in.clone()};
+      gloo->allreduce(all)->wait();
+      out.copy_(all[0].narrow(0, rank * out.numel(), out.numel()));
+    });
   }
   c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& tensors,
                                            const c10d::AllreduceOptions& options) override {
-    std::vector<at::Tensor> touchable = {Touchable(tensors[0])};
-    auto work = gloo_->allreduce(touchable, options);
-    work->wait();
-    return work;
+    return OnOwnStream([gloo = gloo_, tensors = std::vector{Touchable(tensors[0])}, options]() mutable {
+      gloo->allreduce(tensors, options)->wait();
+    });
   }
 
  private:
+  c10::intrusive_ptr<c10d::Work> OnOwnStream(std::function<void()> collective) {
+    // Counted as the process calls them, on any group.
+    static std::atomic<int64_t> calls{0};
+    const int64_t number = calls++;
+    Mark::BehindAllOf(Current()).Hold(*queue_);
+    queue_->Add(Guarded([gloo = gloo_, number, collective = std::move(collective)] {
+      RequireSameOrder(*gloo, number);
+      collective();
+    }));
+    return c10::make_intrusive<Work>(Mark::BehindAllOf(queue_));
+  }
+
+  // Groups whose collectives are called in one order here and in another order on another rank can wait for
+  // one another for ever, on a device that runs them as they were called.
+  static void RequireSameOrder(c10d::Backend& gloo, int64_t number) {
+    std::vector<at::Tensor> range = {at::tensor({number, -number}, at::kLong)};
+    c10d::AllreduceOptions largest;
+    largest.reduceOp = c10d::ReduceOp::MAX;
+    gloo.allreduce(range, largest)->wait();
+    const int64_t* most = range[0].data_ptr<int64_t>();
+    if (most[0] != -most[1]) Die("ranks call their collectives in different orders");
+  }
+
   c10::intrusive_ptr<c10d::Backend> gloo_;
+  std::shared_ptr<Queue> queue_;
+  bool is_shut_down_ = false;
 };
 
 void* MakeBackend(void* store, int rank, int world_size, int64_t timeout_ms, char* reason,
@@ -405,7 +608,12 @@ int Open(int ordinal, DeviceProperties* properties, char*, size_t) {
   return 0;
 }
 
-int TakeError(char*, size_t) { return 0; }
+int TakeError(char* reason, size_t reason_bytes) {
+  std::lock_guard lock(g_error_mutex);
+  if (g_error.empty()) return 0;
+  std::snprintf(reason, reason_bytes, "%s", std::exchange(g_error, "").c_str());
+  return 1;
+}
 
 }  // namespace
 

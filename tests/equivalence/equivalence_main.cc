@@ -1,7 +1,9 @@
 // The equivalence matrix: real processes, every layout against one process, and the mutants that
 // prove that the matrix can fail. Prints one line per world size and a closing count.
 //
-//   equivalence [--world N]
+//   equivalence [PLUGIN [LARGEST_WORLD [races]]]
+//
+// `races`: only the cells in which streams have most to do with one another, and no mutants.
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -256,8 +258,25 @@ std::string Compare(const Outcome& outcome, const Outcome& reference, int world_
   return "";
 }
 
-// `all` false: half of them, with every choice in it.
-std::vector<Cell> CellsFor(int world, bool all) {
+enum class Which {
+  kAll,
+  kHalf,   // with every choice in it
+  kRaces,  // that gather, compute and reduce at the same time
+};
+
+bool Takes(Which which, const Cell& cell) {
+  switch (which) {
+    case Which::kAll:
+      return true;
+    case Which::kHalf:
+      return cell.tied == cell.prefetch;
+    case Which::kRaces:
+      return cell.tied == cell.prefetch && cell.prefetch && cell.accumulation > 1;
+  }
+  return false;
+}
+
+std::vector<Cell> CellsFor(int world, Which which) {
   std::vector<sharding::Mesh> meshes = {{.dp_replicate = world}};
   if (world > 1) meshes.push_back({.dp_shard = world});
   if (world == 4) meshes.push_back({.dp_replicate = 2, .dp_shard = 2});
@@ -269,8 +288,8 @@ std::vector<Cell> CellsFor(int world, bool all) {
         for (auto recompute : {schedule::Recompute::kNone, schedule::Recompute::kFull}) {
           for (bool tied : {false, true}) {
             for (bool prefetch : {false, true}) {
-              if (all || tied == prefetch)
-                cells.push_back({mesh, stage, accumulation, recompute, tied, prefetch});
+              const Cell cell{mesh, stage, accumulation, recompute, tied, prefetch};
+              if (Takes(which, cell)) cells.push_back(cell);
             }
           }
         }
@@ -318,7 +337,7 @@ void RunReferences() {
   }
 }
 
-void RunRank(int rank, int world_size, const std::string& plugin, const std::string& store_path) {
+void RunRank(int rank, int world_size, const std::string& plugin, bool races, const std::string& store_path) {
   at::set_num_threads(1);
   device::InstallCountingAllocator();
   if (world_size == 1) RunReferences();
@@ -334,7 +353,8 @@ void RunRank(int rank, int world_size, const std::string& plugin, const std::str
   for (int r = 0; r < world_size; ++r) everyone.push_back(r);
   comm::Group world = communicator->MakeHostGroup(everyone, "world");
 
-  for (const Cell& cell : CellsFor(world_size, device.is_cpu())) {
+  const Which which = races ? Which::kRaces : device.is_cpu() ? Which::kAll : Which::kHalf;
+  for (const Cell& cell : CellsFor(world_size, which)) {
     RunCell(device, cell, *communicator, world, world_size, nullptr, false, &g_shared->current);
     if (rank != 0) continue;
     ++g_shared->cells;
@@ -351,18 +371,19 @@ void RunRank(int rank, int world_size, const std::string& plugin, const std::str
     ++g_shared->failures;
     std::printf("FAILED %s: %s\n", Name(cell).c_str(), wrong.c_str());
   }
-  for (const Cell& cell : CellsFor(world_size, device.is_cpu())) {
+  for (const Cell& cell : CellsFor(world_size, which)) {
     // Mutants on the plainest and the fullest cell of each mesh and stage.
     const bool plainest = cell.accumulation == 1 && cell.recompute == schedule::Recompute::kNone &&
                           !cell.tied && !cell.prefetch;
     const bool fullest =
         cell.accumulation == 4 && cell.recompute == schedule::Recompute::kFull && cell.tied && cell.prefetch;
-    if (world_size > 1 && (plainest || fullest)) RunMutants(device, cell, *communicator, world, world_size);
+    if (!races && world_size > 1 && (plainest || fullest))
+      RunMutants(device, cell, *communicator, world, world_size);
   }
   std::fflush(stdout);
 }
 
-int RunWorld(int world_size, const std::string& plugin) {
+int RunWorld(int world_size, const std::string& plugin, bool races) {
   char folder[] = "/tmp/trainctl-equivalence-XXXXXX";
   if (mkdtemp(folder) == nullptr) return 1;
   const std::string store_path = absl::StrCat(folder, "/store");
@@ -371,7 +392,7 @@ int RunWorld(int world_size, const std::string& plugin) {
     const pid_t child = fork();
     if (child == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
-      RunRank(rank, world_size, plugin, store_path);
+      RunRank(rank, world_size, plugin, races, store_path);
       std::_Exit(0);
     }
     children.push_back(child);
@@ -393,14 +414,14 @@ int RunWorld(int world_size, const std::string& plugin) {
   return bad;
 }
 
-int Main(const std::string& plugin, int largest_world) {
+int Main(const std::string& plugin, int largest_world, bool races) {
   void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return 1;
   g_shared = new (memory) Shared;
   int bad = 0;
   for (int world = 1; world <= largest_world; ++world) {
     const int before = g_shared->cells;
-    bad += RunWorld(world, plugin);
+    bad += RunWorld(world, plugin, races);
     std::printf("%d worker(s): %d cells\n", world, g_shared->cells - before);
     std::fflush(stdout);
   }
@@ -417,10 +438,11 @@ int Main(const std::string& plugin, int largest_world) {
 // Without arguments on the CPU; otherwise on the device of a plugin, with at most so many workers.
 int main(int argc, char** argv) {
   const std::string plugin = argc > 1 ? argv[1] : "";
+  const bool races = argc > 3 && std::string(argv[3]) == "races";
   const int largest_world = argc > 2 ? std::atoi(argv[2]) : trainctl::kMaxWorld;
-  if (largest_world < 1 || largest_world > trainctl::kMaxWorld) {
-    std::fprintf(stderr, "usage: equivalence [PLUGIN [LARGEST_WORLD]]\n");
+  if (largest_world < 1 || largest_world > trainctl::kMaxWorld || (argc > 3 && !races)) {
+    std::fprintf(stderr, "usage: equivalence [PLUGIN [LARGEST_WORLD [races]]]\n");
     return 2;
   }
-  return trainctl::Main(plugin, largest_world);
+  return trainctl::Main(plugin, largest_world, races);
 }

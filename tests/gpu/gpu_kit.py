@@ -8,6 +8,7 @@ whatever comes after. A step that cannot run says why; none begins without the t
     doctor          what trainctl sees of the machine
     kernels         each kernel of the CUDA plugin against the CPU's (trainctl-worker check-device)
     trainer_parity  the same recipe on both devices, fp32 and bf16: loss and gradient norm step by step
+    layouts         the same recipe on several devices of a kind against one of them: NCCL, streams that overlap
     memory          bytes of tensors, predicted against measured
     throughput      tokens/s beside Hugging Face's Llama under torch.compile, the sides taking turns
 
@@ -66,11 +67,11 @@ precision = "{precision}"
 lr = 1e-3
 lr_schedule = "constant"
 [parallel]
-zero_stage = 0
+{parallel}
 recompute = "{recompute}"
 [cluster]
 device = "{device}"
-devices_per_node = 1
+devices_per_node = {workers}
 threads_per_worker = {threads}
 [checkpoint]
 every_steps = 1000000
@@ -174,11 +175,11 @@ class Kit:
         return prefix.with_suffix(".bin")
 
     def recipe(self, preset, device, *, steps, batch, micro_batch, seq_len, precision, recompute="none", threads=1, seed=1,
-               deterministic=False):
+               deterministic=False, workers=1, parallel="zero_stage = 0"):
         path = self.fresh(f"{preset}.toml")
         text = RECIPE.format(preset=preset, device=device, steps=steps, batch=batch, micro_batch=micro_batch,
                              seq_len=seq_len, precision=precision, recompute=recompute, threads=threads, seed=seed,
-                             deterministic=str(deterministic).lower(),
+                             deterministic=str(deterministic).lower(), workers=workers, parallel=parallel,
                              data=self.data(PEER_MODELS[preset]["vocab_size"]))
         path.write_text(text)
         return path
@@ -274,6 +275,49 @@ class Kit:
                             reason="; ".join(again["differences"][:4]))
             except (NotRun, Failed) as error:
                 self.record("trainer_parity", name, status_of(error), reason=str(error))
+
+    def layouts(self):
+        device = self.a.devices[1]
+        self.need_device(device)
+        count = self.count(device)
+        if count < 2:
+            raise NotRun(f"it takes two or more, and there is {count}")
+        workers = max(n for n in (2, 4, 8) if n <= count)
+        size = dict(steps=4 if self.a.small else 20, batch=16, micro_batch=1, seq_len=128, threads=1, deterministic=True)
+        layouts = {"dp_replicate": f"zero_stage = 0\ndp_replicate = {workers}"}
+        for stage in (1, 2, 3):
+            layouts[f"ZeRO-{stage}"] = f"zero_stage = {stage}\ndp_shard = {workers}\ndp_replicate = 1"
+        if workers >= 4:
+            layouts["ZeRO-3 of each half"] = f"zero_stage = 3\ndp_shard = {workers // 2}\ndp_replicate = 2"
+        for precision in ("fp32",) if self.a.small else ("fp32", "bf16"):
+            one = self.train(self.recipe("toy-1m", device, precision=precision, **size), 90)
+            for layout, parallel in layouts.items():
+                name = f"{layout} over {workers}, {precision}"
+                recipe = self.recipe("toy-1m", device, precision=precision, workers=workers, parallel=parallel, **size)
+                try:
+                    run = self.train(recipe, 90)
+                    found = compare(one["metrics"], run["metrics"], PARITY[precision])
+                    # NCCL does not promise the same order of sums in each run; whether it kept it is worth knowing.
+                    again = compare(run["metrics"], self.train(recipe, 90)["metrics"], Bounds(0, 0, 0, 0))
+                    self.record("layouts", name, "passed" if not found["differences"] else "failed", **found,
+                                same_bits_twice=not again["differences"],
+                                value=f"loss within {found['worst_loss']:.1e} of one, gradient norm within "
+                                      f"{found['worst_norm']:.1e}; a second run gave "
+                                      f"{'other' if again['differences'] else 'the same'} bits",
+                                target=f"{PARITY[precision].loss:g} and {PARITY[precision].norm:g}",
+                                reason="; ".join(found["differences"][:4]))
+                except (NotRun, Failed) as error:
+                    self.record("layouts", name, status_of(error), reason=str(error))
+
+    def count(self, device):
+        """How many workers a machine has room for."""
+        if device == "cpu":
+            return len(os.sched_getaffinity(0))
+        code, out, err = self.execute([self.trainctl, "doctor", "--json"], 60)
+        try:
+            return len(json.loads(out)["accelerators"])
+        except (ValueError, KeyError):
+            raise Failed(f"trainctl doctor --json: exit {code}: {last_lines(out + err)}") from None
 
     def memory_result(self, label, report, bound):
         predicted, measured = report["predicted_peak_bytes"], report["measured_peak_bytes"]
@@ -398,7 +442,7 @@ def status_of(error):
 
 
 # The steps in order, with the seconds that one must have to begin.
-STEPS = {"doctor": 5, "kernels": 10, "trainer_parity": 20, "memory": 20, "throughput": 45}
+STEPS = {"doctor": 5, "kernels": 10, "trainer_parity": 20, "layouts": 30, "memory": 20, "throughput": 45}
 
 
 # ---- report ------------------------------------------------------------------------------------------

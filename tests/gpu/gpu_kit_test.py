@@ -110,6 +110,15 @@ class Script(unittest.TestCase):
         self.assertIn("| trainer parity, fp32 | passed | loss within ", words)
         self.assertEqual((self.work / "out" / "results.md").read_text().count("| trainer parity"), 2)
 
+    @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "it takes two cores to shard over")
+    def test_every_layout_agrees_with_one_worker(self):
+        code, report, words = self.kit("--small", "--seconds", 300, "--only", "layouts", "--devices", "cpu")
+        self.assertEqual(code, 0, words)
+        self.assertGreaterEqual(len(report["results"]), 4)
+        for result in report["results"]:
+            self.assertEqual((result["status"], result["steps"]), ("passed", 4), result)
+            self.assertTrue(result["same_bits_twice"], result)
+
     def test_runs_of_different_seeds_fail(self):
         code, report, words = self.kit("--small", "--seconds", 300, "--only", "trainer_parity", "--devices", "cpu",
                                        "--seeds", "1,2")

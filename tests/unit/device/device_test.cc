@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -84,6 +85,39 @@ TEST(Device, CopiesThereAndBack) {
   values[10] = values[11] = 0;
   values[20] = 30;
   EXPECT_EQ(back, values);
+}
+
+// Nothing but an event orders the streams of two threads: the host's own order does not.
+TEST(Device, AStreamWaitsForAnothersEventAndForNothingElse) {
+  setenv("TRAINCTL_TEST_DEVICE_LATE", "communication", 1);
+  const Device& device = TestDevice();
+  const at::Tensor sum = at::zeros({1}, device.Options(at::kFloat));
+  const at::Tensor one = at::ones({1}, device.Options(at::kFloat));
+  const auto value = [&] {
+    float here = -1;
+    device.CopyToHost(&here, sum.data_ptr(), sizeof(here));
+    return here;
+  };
+  EXPECT_EQ(value(), 0);
+  Event added(device);
+  std::thread([&] {
+    for (int i = 0; i < 2; ++i) device.UseNewStream();  // the first one counts as the compute stream
+    device.kernels().f32.add(sum.data_ptr(), one.data_ptr(), 1);
+    added.Record();
+  }).join();
+  EXPECT_EQ(value(), 0);
+  added.HoldStream();
+  EXPECT_EQ(value(), 1);
+  unsetenv("TRAINCTL_TEST_DEVICE_LATE");
+}
+
+TEST(Device, WhatFailsBehindTheCallersBackIsTold) {
+  const Device& device = TestDevice();
+  // Of another shape than its operands, which the device finds out when it comes to it.
+  at::Tensor square = at::zeros({2, 2}, device.Options(at::kFloat));
+  square.addmm_(at::zeros({2, 3}, device.Options(at::kFloat)), at::zeros({4, 2}, device.Options(at::kFloat)));
+  EXPECT_THAT(std::string(device.Synchronize().message()), HasSubstr("test device: "));
+  EXPECT_TRUE(device.Synchronize().ok());
 }
 
 // What makes the other tests mean something: host code that forgets where memory lies does not pass.
