@@ -90,10 +90,9 @@ class SlurmCluster:
             "StateSaveLocation=%s/state" % self.dir, "SlurmdSpoolDir=%s/spool-%%n" % self.dir,
             "SlurmctldPidFile=%s/slurmctld.pid" % self.dir, "SlurmdPidFile=%s/slurmd-%%n.pid" % self.dir,
             "SlurmctldLogFile=%s/slurmctld.log" % self.dir, "SlurmdLogFile=%s/slurmd-%%n.log" % self.dir,
-            "ProctrackType=proctrack/linuxproc", "TaskPlugin=task/none", "SelectType=select/cons_tres",
-            "SelectTypeParameters=CR_Core", "MpiDefault=none", "SwitchType=switch/none", "ReturnToService=2",
-            "SlurmdParameters=config_overrides", "SchedulerParameters=batch_sched_delay=0,sched_interval=1",
-            "AccountingStorageType=accounting_storage/none", "JobCompType=jobcomp/none",
+            "ProctrackType=proctrack/linuxproc", "SelectType=select/cons_tres", "SelectTypeParameters=CR_Core",
+            "ReturnToService=2", "SlurmdParameters=config_overrides",
+            "SchedulerParameters=batch_sched_delay=0,sched_interval=1",
         ]
         for node, port in zip(self.nodes, ports):
             lines.append("NodeName=%s NodeHostname=localhost NodeAddr=127.0.0.1 Port=%d CPUs=2 State=UNKNOWN" % (node, port))

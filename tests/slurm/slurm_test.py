@@ -50,15 +50,14 @@ devices_per_node = 2
 every_steps = 1000000
 """
 
-# What docs/cli.md advises: one command for every start, and the job goes back into the queue when it saved and stopped.
-SCRIPT = """#!/bin/bash
-#SBATCH --nodes=1 --ntasks=1 --requeue --open-mode=append --output=job.out
-srun --ntasks=1 %s launch recipe.toml --run-dir run --or-resume
-code=$?
-echo "launch ended with $code"
-[ $code != 75 ] || scontrol requeue "$SLURM_JOB_ID"
-exit $code
-"""
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def advised_script():
+    """The one of docs/cli.md: one command for every start, and back into the queue when it saved and stopped."""
+    with open(ROOT + "/docs/cli.md", encoding="utf-8") as page:
+        script = page.read().split("Under Slurm", 1)[1].split("```bash\n", 1)[1].split("```", 1)[0]
+    return script.replace("#SBATCH", "#SBATCH --output=job.out\n#SBATCH", 1).replace("trainctl launch", TRAINCTL + " launch", 1)
 
 
 class Case:
@@ -142,7 +141,7 @@ def case(function):
 
 @case
 def a_warned_job_saves_and_goes_on_when_it_is_requeued(c):
-    job = c.submit(SCRIPT % TRAINCTL)
+    job = c.submit(advised_script())
     c.wait("the first step", lambda: c.step() > 0)
     # As of --signal=USR1@SECONDS: every process of the job's steps gets it, workers too.
     c.run("scancel", "--signal=USR1", job)
@@ -162,7 +161,7 @@ def a_warned_job_saves_and_goes_on_when_it_is_requeued(c):
 
 @case
 def a_job_that_makes_room_saves_and_comes_back(c):
-    job = c.submit(SCRIPT % TRAINCTL)
+    job = c.submit(advised_script())
     c.wait("the first step", lambda: c.step() > 0)
     urgent = c.run("sbatch", "--parsable", "--partition=urgent", "--nodes=4", "--exclusive", "--output=urgent.out", "--wrap",
                    "touch urgent").stdout.strip()
