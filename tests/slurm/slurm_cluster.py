@@ -35,6 +35,10 @@ def free_ports(count):
             one.close()
 
 
+class CannotStart(RuntimeError):
+    """Slurm is there and does not come up; says why."""
+
+
 class SlurmCluster:
     def __init__(self, nodes):
         self.dir = tempfile.mkdtemp(prefix="trainctl-slurm-")
@@ -75,9 +79,9 @@ class SlurmCluster:
         while idle != str(len(self.nodes)):
             for process in self.processes:
                 if process.poll() is not None:
-                    raise RuntimeError("%s ended with %d\n%s" % (process.args[0], process.returncode, self.logs()))
+                    raise CannotStart("%s ended with %d\n%s" % (process.args[0], process.returncode, self.logs()))
             if time.monotonic() > deadline:
-                raise RuntimeError("no %d idle nodes after %d s\n%s" % (len(self.nodes), START_SECONDS, self.logs()))
+                raise CannotStart("no %d idle nodes after %d s\n%s" % (len(self.nodes), START_SECONDS, self.logs()))
             time.sleep(0.1)
             idle = self.run("sinfo", "--noheader", "--states=idle", "--format=%D").stdout.strip()
 

@@ -3,7 +3,7 @@
 
     slurm_test.py TRAINCTL EXPAND_HOSTLISTS [FILTER]
 
-Skipped (exit code 77) where Slurm is not installed.
+Skipped (exit code 77) where Slurm is not installed or does not start.
 """
 import glob
 import json
@@ -14,7 +14,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from slurm_cluster import SlurmCluster, missing_programs  # noqa: E402
+from slurm_cluster import CannotStart, SlurmCluster, missing_programs  # noqa: E402
 
 TRAINCTL = os.path.abspath(sys.argv[1])
 EXPAND_HOSTLISTS = os.path.abspath(sys.argv[2])
@@ -227,20 +227,28 @@ touch done
     c.expect("; this is n" in found.get("value", "") and "--nodes=1" in found.get("advice", ""), findings)
 
 
+def run_cases(slurm):
+    for function in CASES:
+        start = time.monotonic()
+        c = Case(function.__name__, slurm)
+        try:
+            function(c)
+        except Exception as error:  # the other cases are told too
+            c.fail(repr(error))
+        print("%s: %.1f s" % (function.__name__, time.monotonic() - start), flush=True)
+
+
 def main():
     missing = missing_programs()
     if missing:
         print("skipped: no Slurm on this machine (missing: %s; Debian: slurm-wlm, munge)" % " ".join(missing))
         return 77
-    with SlurmCluster(nodes=4) as slurm:
-        for function in CASES:
-            start = time.monotonic()
-            c = Case(function.__name__, slurm)
-            try:
-                function(c)
-            except Exception as error:  # the other cases are told too
-                c.fail(repr(error))
-            print("%s: %.1f s" % (function.__name__, time.monotonic() - start), flush=True)
+    try:
+        with SlurmCluster(nodes=4) as slurm:
+            run_cases(slurm)
+    except CannotStart as error:
+        print("skipped: Slurm does not start on this machine: %s" % error)
+        return 77
     return 1 if FAILURES else 0
 
 
