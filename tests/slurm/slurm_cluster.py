@@ -125,6 +125,12 @@ class SlurmCluster:
         """Processes of an ended job are still there."""
         return "CG" in self.run("squeue", "--noheader", "--jobs=" + job, "--states=all", "--format=%t").stdout
 
+    def start_now(self, job):
+        """A requeued job need not wait two minutes, Slurm's time to clear away what it was: once that is done. Started
+        before, it fails at once."""
+        if self.job(job).get("Reason") == "BeginTime" and not self._processes(b"slurmstepd: [%s." % job.encode()):
+            self.run("scontrol", "update", "jobid=" + job, "starttime=now")
+
     def logs(self):
         texts = []
         for name in sorted(os.listdir(self.dir)):
@@ -148,18 +154,18 @@ class SlurmCluster:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        for pid in self._left():
+        for pid in self._processes():
             os.kill(pid, signal.SIGKILL)
         shutil.rmtree(self.dir, ignore_errors=True)
 
-    def _left(self):
-        """Processes of this cluster: they have its SLURM_CONF."""
+    def _processes(self, beginning=b""):
+        """Those of this cluster, which have its SLURM_CONF, whose command line begins so."""
         mark = ("SLURM_CONF=" + self.dir).encode()
         found = []
-        for path in glob.glob("/proc/[0-9]*/environ"):
+        for path in glob.glob("/proc/[0-9]*"):
             try:
-                with open(path, "rb") as file:
-                    if mark in file.read():
+                with open(path + "/environ", "rb") as environ, open(path + "/cmdline", "rb") as command:
+                    if mark in environ.read() and command.read().startswith(beginning):
                         found.append(int(path.split("/")[2]))
             except OSError:
                 pass  # gone, or of another user

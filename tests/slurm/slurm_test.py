@@ -9,6 +9,7 @@ import glob
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -19,7 +20,7 @@ from slurm_cluster import CannotStart, SlurmCluster, missing_programs  # noqa: E
 TRAINCTL = os.path.abspath(sys.argv[1])
 EXPAND_HOSTLISTS = os.path.abspath(sys.argv[2])
 FILTER = sys.argv[3] if len(sys.argv) > 3 else ""
-PATIENCE = 120  # seconds, for anything that is waited for
+PATIENCE = 300  # seconds, for anything that is waited for
 FAILURES = []
 os.environ["XDG_CONFIG_HOME"] = "/nonexistent"  # no profile of this machine
 
@@ -94,8 +95,7 @@ class Case:
 
     def goes_on(self, job, step):
         """A requeued job has done more steps than `step`."""
-        if self.slurm.job(job).get("Reason") == "BeginTime":  # Slurm lets it wait two minutes
-            self.run("scontrol", "update", "jobid=" + job, "starttime=now")
+        self.slurm.start_now(job)
         return self.step() > step
 
     def wait(self, what, ready):
@@ -243,6 +243,7 @@ def main():
     if missing:
         print("skipped: no Slurm on this machine (missing: %s; Debian: slurm-wlm, munge)" % " ".join(missing))
         return 77
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # clears away first
     try:
         with SlurmCluster(nodes=4) as slurm:
             run_cases(slurm)
