@@ -125,12 +125,6 @@ class SlurmCluster:
         """Processes of an ended job are still there."""
         return "CG" in self.run("squeue", "--noheader", "--jobs=" + job, "--states=all", "--format=%t").stdout
 
-    def start_now(self, job):
-        """A requeued job need not wait two minutes, Slurm's time to clear away what it was: once that is done. Started
-        before, it fails at once."""
-        if self.job(job).get("Reason") == "BeginTime" and not self._processes(b"slurmstepd: [%s." % job.encode()):
-            self.run("scontrol", "update", "jobid=" + job, "starttime=now")
-
     def logs(self):
         texts = []
         for name in sorted(os.listdir(self.dir)):
@@ -154,18 +148,18 @@ class SlurmCluster:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        for pid in self._processes():
+        for pid in self._left():
             os.kill(pid, signal.SIGKILL)
         shutil.rmtree(self.dir, ignore_errors=True)
 
-    def _processes(self, beginning=b""):
-        """Those of this cluster, which have its SLURM_CONF, whose command line begins so."""
+    def _left(self):
+        """Processes of this cluster: they have its SLURM_CONF."""
         mark = ("SLURM_CONF=" + self.dir).encode()
         found = []
         for path in glob.glob("/proc/[0-9]*"):
             try:
-                with open(path + "/environ", "rb") as environ, open(path + "/cmdline", "rb") as command:
-                    if mark in environ.read() and command.read().startswith(beginning):
+                with open(path + "/environ", "rb") as environ:
+                    if mark in environ.read():
                         found.append(int(path.split("/")[2]))
             except OSError:
                 pass  # gone, or of another user

@@ -93,10 +93,13 @@ class Case:
         workers = json.loads(result.stdout)["workers"] if result.returncode == 0 else []
         return max((worker["step"] for worker in workers), default=0)
 
-    def goes_on(self, job, step):
-        """A requeued job has done more steps than `step`."""
-        self.slurm.start_now(job)
-        return self.step() > step
+    def start_again(self, job):
+        """Waits until the job stands in the queue again, and submits its script anew in its place: Slurm lets a
+        requeued job wait two minutes, and now and then fails one that is told to start before."""
+        self.wait("the requeue", lambda: self.slurm.job(job).get("Restarts") == "1" and
+                  self.slurm.job(job).get("JobState") == "PENDING")
+        self.run("scancel", job)
+        return self.submit(advised_script())
 
     def wait(self, what, ready):
         deadline = time.monotonic() + PATIENCE
@@ -145,10 +148,10 @@ def a_warned_job_saves_and_goes_on_when_it_is_requeued(c):
     c.wait("the first step", lambda: c.step() > 0)
     # As of --signal=USR1@SECONDS: every process of the job's steps gets it, workers too.
     c.run("scancel", "--signal=USR1", job)
-    c.wait("the requeue", lambda: c.slurm.job(job).get("Restarts") == "1")
+    job = c.start_again(job)
     first = c.saved_step()
     c.expect(first > 0, "nothing was saved:", c.output())
-    c.wait("steps after step %d" % first, lambda: c.goes_on(job, first))
+    c.wait("steps after step %d" % first, lambda: c.step() > first)
     # The end of a job is SIGTERM for every process of it, and SIGKILL half a minute later.
     c.run("scancel", job)
     c.wait("the end of the job", lambda: c.slurm.job(job).get("JobState") == "CANCELLED" and not c.slurm.is_completing(job))
@@ -168,7 +171,8 @@ def a_job_that_makes_room_saves_and_comes_back(c):
     c.wait("the urgent job", lambda: os.path.exists(c.dir + "/urgent"))
     first = c.saved_step()
     c.expect(first > 0, "nothing was saved:", c.output())
-    c.wait("steps after step %d" % first, lambda: c.goes_on(job, first))
+    job = c.start_again(job)
+    c.wait("steps after step %d" % first, lambda: c.step() > first)
     c.run("scancel", job, urgent)
 
 
