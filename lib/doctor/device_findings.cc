@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/files.h"
+#include "base/folder_entries.h"
 #include "base/units.h"
 #include "doctor/findings.h"
 
@@ -24,7 +25,7 @@ constexpr char kDriverOfLibTorch[] = "580";
 std::vector<std::string> DriverModels(const std::string& root) {
   const std::string folder = root + "/proc/driver/nvidia/gpus";
   std::vector<std::string> models;
-  for (const std::string& name : EntriesOf(folder)) {
+  for (const std::string& name : FolderEntries(folder)) {
     const absl::StatusOr<std::string> text =
         ReadFile(absl::StrCat(folder, "/", name, "/information"), 1 << 16);
     if (!text.ok()) continue;
@@ -170,7 +171,7 @@ Finding Nccl(const Sources& sources, const Machine& machine) {
 Finding Network(const std::string& root) {
   std::vector<std::string> up;
   const std::string folder = root + "/sys/class/net";
-  for (const std::string& name : EntriesOf(folder)) {
+  for (const std::string& name : FolderEntries(folder)) {
     if (name == "lo" || FirstLine(absl::StrCat(folder, "/", name, "/operstate")) != "up") continue;
     int64_t megabits = 0;
     const bool known =
@@ -188,9 +189,9 @@ Finding Network(const std::string& root) {
 Finding Rdma(const std::string& root, bool has_accelerators) {
   const std::string folder = root + "/sys/class/infiniband";
   std::vector<std::string> active, inactive;
-  for (const std::string& adapter : EntriesOf(folder)) {
+  for (const std::string& adapter : FolderEntries(folder)) {
     const std::string ports = absl::StrCat(folder, "/", adapter, "/ports");
-    for (const std::string& port : EntriesOf(ports)) {
+    for (const std::string& port : FolderEntries(ports)) {
       const std::string at = absl::StrCat(ports, "/", port);
       const std::string name = absl::StrCat(adapter, "/", port);
       // "4: ACTIVE"

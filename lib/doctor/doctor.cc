@@ -3,10 +3,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
-#include <filesystem>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -49,16 +47,6 @@ std::string FirstLine(const std::string& path) {
   if (!text.ok()) return "";
   const std::vector<std::string> lines = absl::StrSplit(*text, absl::MaxSplits('\n', 1));
   return std::string(absl::StripAsciiWhitespace(lines[0]));
-}
-
-std::vector<std::string> EntriesOf(const std::string& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    names.push_back(it->path().filename().string());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
 }
 
 Limit ReadLimit(const std::string& root, absl::string_view row) {

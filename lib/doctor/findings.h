@@ -19,8 +19,6 @@ void AddDeviceFindings(const Sources& sources, Machine& machine);
 
 // The first line of a small file without white space around it; "" where there is none.
 std::string FirstLine(const std::string& path);
-// Names in a folder, sorted; none where there is no such folder.
-std::vector<std::string> EntriesOf(const std::string& folder);
 
 struct Limit {
   bool known = false;

@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "base/files.h"
+#include "base/folder_entries.h"
 #include "base/status.h"
 #include "base/units.h"
 #include "doctor/findings.h"
@@ -220,7 +221,7 @@ Finding Load(const std::string& root, const Host& host) {
 void AddHostFindings(const Sources& sources, Machine& machine) {
   const std::string& root = sources.root;
   const bool has_accelerators = !machine.accelerators.empty();
-  const bool has_rdma = !EntriesOf(root + "/sys/class/infiniband").empty();
+  const bool has_rdma = !FolderEntries(root + "/sys/class/infiniband").empty();
   machine.findings.push_back(System(root));
   machine.findings.push_back(Cpu(machine.host));
   machine.findings.push_back(Memory(machine.host));

@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "base/files.h"
+#include "base/folder_entries.h"
 #include "base/status.h"
 #include "tokenizer/other_files.h"
 #include "tokenizer/sentencepiece.h"
@@ -22,17 +23,6 @@ constexpr const char* kEnds[] = {
     "[EOS]", "<|im_end|>",      "<EOT>",
 };
 
-std::vector<std::string> NamesIn(const std::string& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error)) {
-    names.push_back(entry->path().filename().string());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 }  // namespace
 
 absl::StatusOr<std::string> Tokenizer::FindFile(const std::string& path) {
@@ -42,7 +32,7 @@ absl::StatusOr<std::string> Tokenizer::FindFile(const std::string& path) {
       if (std::filesystem::is_regular_file(path + name, ignored)) return path + name;
     }
     return UsageError(absl::StrCat(path, ": the folder has neither tokenizer.json nor tokenizer.model",
-                                   DescribeOthersIn(NamesIn(path), path)));
+                                   DescribeOthersIn(FolderEntries(path), path)));
   }
   if (!std::filesystem::is_regular_file(path, ignored)) {
     return UsageError(absl::StrCat(path, ": no such tokenizer file"));
