@@ -23,6 +23,7 @@ class Issues {
   bool IsBadBelow(absl::string_view path) const;
 
   bool empty() const { return messages_.empty(); }
+  const std::vector<std::string>& messages() const { return messages_; }
   // OK when empty; else one UsageError, a line for each.
   absl::Status ToStatus(absl::string_view what) const;
 

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "base/files.h"
 #include "base/status.h"
+#include "cluster/catalogue.h"
 #include "recipe/checks.h"
 #include "recipe/derive.h"
 #include "recipe/toml_reader.h"
@@ -26,8 +27,14 @@ constexpr int64_t kMaxConfigBytes = 16 << 20;
 // Turns merged entries into a Recipe: what a field stands for, not whether the fields agree.
 class Resolver {
  public:
-  Resolver(const Draft& draft, const Access& access, absl::string_view what, Issues& issues, Purpose purpose)
-      : draft_(draft), access_(access), what_(what), issues_(issues), is_plan_(purpose == Purpose::kPlan) {
+  Resolver(const Draft& draft, const Access& access, absl::string_view what, Issues& issues, Issues& missing,
+           Purpose purpose)
+      : draft_(draft),
+        access_(access),
+        what_(what),
+        issues_(issues),
+        missing_(missing),
+        is_what_if_(purpose == Purpose::kWhatIf) {
     loaded_.purpose = purpose;
   }
 
@@ -35,7 +42,8 @@ class Resolver {
     ResizeLists();
     ResolveModel();
     ApplyEntries();
-    if (!is_plan_) CheckWeights();
+    CheckWeights();
+    ResolveDevicesPerNode();
     ResolveRoot();
     ResolveSources();
     ResolveBatchAndLength();
@@ -68,7 +76,7 @@ class Resolver {
     model::ModelSpec& spec = recipe().model.spec;
     if (const std::string* preset = Text("model.preset")) {
       const absl::StatusOr<model::ModelSpec> base = model::Preset(*preset);
-      if (is_plan_ && !base.ok()) {
+      if (is_what_if_ && !base.ok()) {
         SetBeyondSpec("model.preset");
       } else {
         SetBase("model.preset", base);
@@ -76,7 +84,7 @@ class Resolver {
     } else if (const std::string* folder = Text("model.from")) {
       const std::string config = absl::StrCat(*folder, "/config.json");
       const absl::StatusOr<std::string> text = access_.read_file(config);
-      if (is_plan_ && text.ok()) {
+      if (is_what_if_ && text.ok()) {
         SetBeyondSpec("model.from");
         recipe().model.config_json = *text;
       } else {
@@ -169,8 +177,27 @@ class Resolver {
     const std::string& weights = recipe().model.weights;
     if (draft_.Find("model.weights") == nullptr || weights == "random" || weights == "from") return;
     if (access_.is_folder(weights)) return;
-    issues_.Add(Where("model.weights"),
-                absl::StrCat("model.weights: there is no checkpoint folder ", weights));
+    missing_.Add(Where("model.weights"),
+                 absl::StrCat("model.weights: there is no checkpoint folder ", weights));
+  }
+
+  // An accelerator of the catalogue comes in nodes.
+  void ResolveDevicesPerNode() {
+    ClusterConfig& cluster = recipe().cluster;
+    if (draft_.Find("cluster.devices_per_node") != nullptr || cluster.device == "cpu" ||
+        cluster.device == kCudaDevice) {
+      return;
+    }
+    const absl::StatusOr<cluster::DeviceMatch> match = cluster::FindDevice(cluster.device);
+    if (!match.ok()) return;
+    const cluster::Node* node = &cluster::DefaultNodeFor(*match->device);
+    if (cluster.node.has_value()) {
+      const absl::StatusOr<const cluster::Node*> stated = cluster::FindNode(*cluster.node);
+      if (stated.ok()) node = *stated;
+    }
+    cluster.devices_per_node = node->gpus;
+    loaded_.origin["cluster.devices_per_node"] =
+        absl::StrCat(Where("cluster.device"), " (as many as ", node->name, " has)");
   }
 
   // The default is relative too.
@@ -178,8 +205,8 @@ class Resolver {
 
   void ResolveSources() {
     DataConfig& data = recipe().data;
-    if (data.train.empty() && !issues_.IsBadBelow("data.train") && !is_plan_) {
-      issues_.Add(what_, "the data is missing: give at least one [[data.train]] with files");
+    if (data.train.empty() && !issues_.IsBadBelow("data.train")) {
+      missing_.Add(what_, "the data is missing: give at least one [[data.train]] with files");
       issues_.MarkBad("data.train");
     }
     for (size_t i = 0; i < data.train.size(); ++i) ResolveSource("data.train", "train", i, data.train[i]);
@@ -198,7 +225,7 @@ class Resolver {
                   absl::StrCat(files, list == "data.eval" ? " or holdout" : "", " is missing"));
       return;
     }
-    if (!is_plan_) source.files = Expand(files, source.files);
+    if (!is_what_if_) source.files = Expand(files, source.files);
   }
 
   std::vector<std::string> Expand(const std::string& path, const std::vector<std::string>& patterns) {
@@ -207,7 +234,8 @@ class Resolver {
     for (const std::string& pattern : patterns) {
       const absl::StatusOr<std::vector<std::string>> files = access_.expand_glob(pattern);
       if (!files.ok()) {
-        issues_.Add(Where(path), absl::StrCat(path, ": ", files.status().message()));
+        missing_.Add(Where(path), absl::StrCat(path, ": ", files.status().message()));
+        if (&missing_ != &issues_) found.emplace_back(pattern, pattern);  // planned as it is written
         continue;
       }
       for (const std::string& file : *files) found.emplace_back(file, pattern);
@@ -255,9 +283,8 @@ class Resolver {
       loaded_.origin["train.steps"] = absl::StrCat(tokens->origin, " (train.tokens)");
       if (bad_seq_len || bad_batch) issues_.MarkBad("train.steps");
     } else if (draft_.Find("train.steps") == nullptr) {
-      if (!issues_.IsBad("train.steps") && !issues_.IsBad("train.tokens") && !issues_.IsBad("train") &&
-          !is_plan_) {
-        issues_.Add(what_, "the length of the run is missing: give train.steps or train.tokens");
+      if (!issues_.IsBad("train.steps") && !issues_.IsBad("train.tokens") && !issues_.IsBad("train")) {
+        missing_.Add(what_, "the length of the run is missing: give train.steps or train.tokens");
       }
       issues_.MarkBad("train.steps");
     }
@@ -283,16 +310,20 @@ class Resolver {
   const Access& access_;
   absl::string_view what_;
   Issues& issues_;
-  bool is_plan_;
+  Issues& missing_;
+  bool is_what_if_;
   LoadedRecipe loaded_;
   std::string base_origin_ = "default";
 };
 
 absl::StatusOr<LoadedRecipe> Finish(const Draft& draft, const Access& access, absl::string_view what,
                                     Issues& issues, Purpose purpose) {
-  LoadedRecipe loaded = Resolver(draft, access, what, issues, purpose).Run();
-  CheckRecipe(loaded.recipe, loaded.origin, issues, purpose);
+  Issues lacks;
+  Issues& missing = purpose == Purpose::kTrain ? issues : lacks;
+  LoadedRecipe loaded = Resolver(draft, access, what, issues, missing, purpose).Run();
+  CheckRecipe(loaded.recipe, loaded.origin, issues, missing, purpose);
   TRAINCTL_RETURN_IF_ERROR(issues.ToStatus(what));
+  if (purpose == Purpose::kPlan) loaded.missing = lacks.messages();
   loaded.notes = FindNotes(loaded.recipe, loaded.origin);
   if (draft.found_device().has_value()) {
     const FoundDevice& found = *draft.found_device();
@@ -302,11 +333,9 @@ absl::StatusOr<LoadedRecipe> Finish(const Draft& draft, const Access& access, ab
   return loaded;
 }
 
-// For devices of this machine the plan is our own trainer's, whatever the purpose.
-bool IsForThisMachine(const Draft& draft) {
-  const Entry* device = draft.Find("cluster.device");
-  return device == nullptr || device->value == Value(ClusterConfig().device) ||
-         device->value == Value(std::string(kCudaDevice));
+bool IsOurs(const Draft& draft) {
+  const Entry* framework = draft.Find("plan.framework");
+  return framework == nullptr || framework->value == Value(PlanConfig().framework);
 }
 
 // A name that is wrong is the caller's mistake; a file that cannot be read is the machine's.
@@ -352,11 +381,11 @@ absl::StatusOr<LoadedRecipe> LoadRecipeText(absl::string_view text, const std::s
                                             absl::Span<const std::string> sets, const Access& access,
                                             Purpose purpose) {
   Issues issues;
-  Draft draft(access, issues, purpose);
+  Draft draft(access, issues);
   draft.AddFile(path, text);
   draft.AddSets(sets);
   draft.ResolveDevice();
-  if (purpose == Purpose::kPlan && IsForThisMachine(draft)) return LoadRecipeText(text, path, sets, access);
+  if (purpose == Purpose::kWhatIf && IsOurs(draft)) purpose = Purpose::kPlan;
   if (draft.is_empty() && !draft.has_unread_file() && sets.empty()) {
     return UsageError(absl::StrCat(path, " is empty; a recipe has at least a model, data and train.steps"));
   }
