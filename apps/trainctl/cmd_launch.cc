@@ -206,6 +206,7 @@ absl::StatusOr<ExitCode> DryRun(const LaunchOptions& options, const Output& outp
   }
   if (output.json) {
     Json json = plan::PlanToJsonObject(plan);
+    for (const std::string& note : loaded.notes) json["notes"].push_back(note);
     json["missing"] = Json::array();
     for (const absl::Status& status : missing) json["missing"].push_back(std::string(status.message()));
     std::puts(json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
