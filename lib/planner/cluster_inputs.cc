@@ -5,8 +5,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/names.h"
 #include "base/status.h"
-#include "cluster/catalogue_names.h"
 #include "pricing/config_json.h"
 #include "pricing/known_models.h"
 
@@ -74,8 +74,8 @@ const pricing::KnownModel* KnownPreset(absl::string_view name) {
 std::string UnknownPreset(absl::string_view name) {
   std::vector<std::string> names = model::PresetNames();
   for (const pricing::KnownModel& model : pricing::KnownModels()) names.emplace_back(model.pattern);
-  return absl::StrCat("model.preset = ", cluster::Quoted(name), " is not known; the nearest are ",
-                      cluster::NearestNames(name, names), ". model.from = FOLDER takes any config.json");
+  return absl::StrCat("model.preset = ", QuotedName(name), " is not known; the nearest are ",
+                      NearestNames(name, names), ". model.from = FOLDER takes any config.json");
 }
 
 // The dimensions beside a preset or folder; head sizes follow unless they were the model's own choice.

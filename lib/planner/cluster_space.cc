@@ -5,9 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/names.h"
 #include "base/status.h"
 #include "base/units.h"
-#include "cluster/catalogue_names.h"
 #include "planner/framework_ways.h"
 
 namespace trainctl::planner {
@@ -31,9 +31,9 @@ absl::StatusOr<const pricing::FrameworkProfile*> FrameworkOf(const LoadedRecipe&
   const std::string names =
       absl::StrJoin(pricing::Frameworks(), ", ",
                     [](std::string* out, const pricing::FrameworkProfile& f) { out->append(f.name); });
-  return UsageError(AtField(
-      loaded, "plan.framework",
-      absl::StrCat("plan.framework = ", cluster::Quoted(name), " has no profile; there are ", names)));
+  return UsageError(
+      AtField(loaded, "plan.framework",
+              absl::StrCat("plan.framework = ", QuotedName(name), " has no profile; there are ", names)));
 }
 
 std::vector<Precision> PrecisionsOf(const LoadedRecipe& loaded, const cluster::Device& device,
