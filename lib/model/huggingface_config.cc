@@ -259,7 +259,7 @@ absl::StatusOr<ModelSpec> FromHuggingFaceConfig(absl::string_view json_text, abs
   TRAINCTL_RETURN_IF_ERROR(ReadDimensions(reader, &spec));
   TRAINCTL_RETURN_IF_ERROR(ReadMathematics(reader, model_type, where, &spec));
   TRAINCTL_RETURN_IF_ERROR(reader.RefuseTheRest(NeutralFields()));
-  const absl::Status valid = Validate(spec);
+  const absl::Status valid = CheckTrainable(spec);
   if (!valid.ok()) return BadDataError(absl::StrCat(where, ": ", valid.message()));
   return spec;
 }

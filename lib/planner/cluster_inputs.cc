@@ -79,9 +79,9 @@ std::string UnknownPreset(absl::string_view name) {
 }
 
 // The dimensions beside a preset or folder; head sizes follow unless they were the model's own choice.
-void OverrideSizes(const LoadedRecipe& loaded, pricing::Architecture& a) {
+void OverrideSizes(const LoadedRecipe& loaded, model::ModelSpec& a) {
   const model::ModelSpec& spec = loaded.recipe.model.spec;
-  const pricing::Architecture base = a;
+  const model::ModelSpec base = a;
   const auto stated = [&](const char* name) { return loaded.stated.count(absl::StrCat("model.", name)) > 0; };
   const auto take = [&](const char* name, int64_t value, int64_t& size) {
     if (stated(name)) size = value;
@@ -97,9 +97,10 @@ void OverrideSizes(const LoadedRecipe& loaded, pricing::Architecture& a) {
     a.head_dim = a.hidden / a.heads;
   }
   take("head_dim", spec.head_dim, a.head_dim);
-  if (stated("tie_embeddings")) a.tied_embeddings = spec.tie_embeddings;
+  if (stated("tie_embeddings")) a.tie_embeddings = spec.tie_embeddings;
   if (stated("qkv_bias")) a.qkv_bias = spec.qkv_bias;
-  if (stated("mlp_bias")) a.linear_bias = spec.mlp_bias;
+  if (stated("attention_out_bias")) a.attention_out_bias = spec.attention_out_bias;
+  if (stated("mlp_bias")) a.mlp_bias = spec.mlp_bias;
 }
 
 }  // namespace
@@ -161,33 +162,32 @@ absl::StatusOr<PlannedModel> ModelOf(const LoadedRecipe& loaded) {
   std::string where = "model.family";
   if (!m.beyond_spec) {
     model.name = m.preset.empty() ? m.spec.family : m.preset;
-    model.architecture = pricing::FromModelSpec(m.spec);
-    if (m.spec.mlp_bias) model.architecture.linear_bias = true;
+    model.spec = m.spec;
   } else if (!m.from.empty()) {
     where = "model.from";
     const std::filesystem::path folder(m.from);
     model.name = (folder.has_filename() ? folder : folder.parent_path()).filename().string();
     TRAINCTL_ASSIGN_OR_RETURN(pricing::ConfigModel config,
                               pricing::FromConfigJson(m.config_json, absl::StrCat(m.from, "/config.json")));
-    model.architecture = config.architecture;
+    model.spec = config.spec;
     model.notes = std::move(config.notes);
-    OverrideSizes(loaded, model.architecture);
+    OverrideSizes(loaded, model.spec);
   } else {
     where = "model.preset";
     const pricing::KnownModel* known = KnownPreset(m.preset);
     if (known == nullptr) return UsageError(AtField(loaded, where, UnknownPreset(m.preset)));
     model.name = m.preset;
-    model.architecture = known->architecture;
-    OverrideSizes(loaded, model.architecture);
+    model.spec = known->spec;
+    OverrideSizes(loaded, model.spec);
   }
-  const pricing::Architecture& a = model.architecture;
+  const model::ModelSpec& a = model.spec;
   if (a.heads > 0 && !a.latent.has_value() && loaded.stated.count("model.head_dim") == 0 &&
       a.head_dim * a.heads != a.hidden && a.hidden % a.heads != 0 && loaded.stated.count("model.heads") > 0) {
     return UsageError(AtField(loaded, "model.heads",
                               absl::StrCat("model.hidden (", a.hidden, ") is not a multiple of model.heads (",
                                            a.heads, "); change one of them or give model.head_dim")));
   }
-  if (const absl::Status valid = pricing::Validate(a); !valid.ok()) {
+  if (const absl::Status valid = model::Validate(a); !valid.ok()) {
     return UsageError(AtField(loaded, where, absl::StrCat("the model: ", valid.message())));
   }
   return model;

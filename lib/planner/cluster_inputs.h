@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "cluster/catalogue.h"
-#include "pricing/architecture.h"
+#include "model/model_spec.h"
 #include "recipe/load.h"
 
 namespace trainctl::planner {
@@ -41,7 +41,7 @@ absl::StatusOr<std::shared_ptr<const Machine>> MachineOf(const recipe::LoadedRec
 
 struct PlannedModel {
   std::string name;  // of the preset, the folder or the family
-  pricing::Architecture architecture;
+  model::ModelSpec spec;
   std::vector<std::string> notes;
 };
 

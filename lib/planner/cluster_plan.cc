@@ -104,7 +104,7 @@ absl::Status NothingFits(const recipe::LoadedRecipe& loaded, const ClusterPlan& 
 
 }  // namespace
 
-double ModelFlopsPerToken(const pricing::Architecture& a, int64_t seq_len) {
+double ModelFlopsPerToken(const model::ModelSpec& a, int64_t seq_len) {
   const double layers = static_cast<double>(a.layers);
   double key = static_cast<double>(a.head_dim);
   double value = key;
@@ -115,7 +115,7 @@ double ModelFlopsPerToken(const pricing::Architecture& a, int64_t seq_len) {
   // Products of weights: all but the look-up of the embedding, and the head once more where it is tied.
   const int64_t head = a.vocab * a.hidden;
   const int64_t multiplied =
-      pricing::NumActiveParameters(a) - pricing::EmbeddingParameters(a) + (a.tied_embeddings ? head : 0);
+      model::NumActiveParameters(a) - model::EmbeddingParameters(a) + (a.tie_embeddings ? head : 0);
   const double attention =
       layers * static_cast<double>(a.heads) * (key + value) * static_cast<double>(seq_len) / 2;
   return 6 * (static_cast<double>(multiplied) + attention);

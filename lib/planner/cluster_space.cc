@@ -177,7 +177,7 @@ absl::StatusOr<SearchSpace> SpaceOf(const LoadedRecipe& loaded, const PlannedMod
   const recipe::Recipe& recipe = loaded.recipe;
   SearchSpace space;
   pricing::Workload& base = space.base;
-  base.model = model.architecture;
+  base.model = model.spec;
   base.seq_len = recipe.data.seq_len;
   base.global_batch = recipe.train.batch_sequences;
   base.device = machine.device;

@@ -262,7 +262,7 @@ std::string Layout::ToString() const {
 
 absl::StatusOr<Plan> MakePlan(const recipe::Recipe& recipe, const cluster::Host& host,
                               const MachineProfile* measured) {
-  TRAINCTL_RETURN_IF_ERROR(model::Validate(recipe.model.spec));
+  TRAINCTL_RETURN_IF_ERROR(model::CheckTrainable(recipe.model.spec));
   const int64_t nodes = recipe.cluster.nodes, devices = recipe.cluster.devices_per_node;
   if (nodes < 1 || devices < 1 || nodes > kMaxWorkers / devices) {
     return UsageError(absl::StrCat("cluster.nodes ", nodes, " x cluster.devices_per_node ", devices,

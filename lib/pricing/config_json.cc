@@ -35,7 +35,7 @@ struct Family {
   bool bias_default = false;  // where the file does not say
   bool tied_default = false;  // where the file does not say
   bool learned_positions = false;
-  bool query_key_norm = false;
+  bool qk_norm = false;
   Windows windows = Windows::kNone;
   Mixture mixture = Mixture::kNone;
 };
@@ -46,26 +46,26 @@ constexpr Family kFamilies[] = {
     {.model_type = "mixtral", .windows = Windows::kAll, .mixture = Mixture::kRouted},
     {.model_type = "qwen2", .bias = Bias::kQkv, .windows = Windows::kUpper},
     {.model_type = "qwen2_moe", .bias = Bias::kQkv, .windows = Windows::kUpper, .mixture = Mixture::kRouted},
-    {.model_type = "qwen3", .bias = Bias::kByFile, .query_key_norm = true, .windows = Windows::kUpper},
+    {.model_type = "qwen3", .bias = Bias::kByFile, .qk_norm = true, .windows = Windows::kUpper},
     {.model_type = "qwen3_moe",
      .bias = Bias::kByFile,
-     .query_key_norm = true,
+     .qk_norm = true,
      .windows = Windows::kUpper,
      .mixture = Mixture::kRouted},
     {.model_type = "deepseek_v2", .mixture = Mixture::kLatent},
     {.model_type = "deepseek_v3", .mixture = Mixture::kLatent},
     {.model_type = "kimi_k2", .mixture = Mixture::kLatent},
-    {.model_type = "olmoe", .query_key_norm = true, .mixture = Mixture::kRouted},
+    {.model_type = "olmoe", .qk_norm = true, .mixture = Mixture::kRouted},
     {.model_type = "gpt_oss",
      .bias = Bias::kAll,
      .windows = Windows::kEverySecond,
      .mixture = Mixture::kRouted},
-    {.model_type = "olmo2", .bias = Bias::kByFile, .query_key_norm = true},
+    {.model_type = "olmo2", .bias = Bias::kByFile, .qk_norm = true},
     {.model_type = "smollm3", .bias = Bias::kByFile, .tied_default = true},
     {.model_type = "granite", .bias = Bias::kByFile, .tied_default = true},
     {.model_type = "gemma", .tied_default = true},
     {.model_type = "gemma2", .tied_default = true, .windows = Windows::kEverySecond},
-    {.model_type = "gemma3_text", .tied_default = true, .query_key_norm = true, .windows = Windows::kPattern},
+    {.model_type = "gemma3_text", .tied_default = true, .qk_norm = true, .windows = Windows::kPattern},
     {.model_type = "internlm2", .bias = Bias::kUseBias},
     {.model_type = "phi3", .windows = Windows::kAll},
     {.model_type = "phi", .gated = false, .layer_norm = true, .bias = Bias::kAll},
@@ -155,7 +155,7 @@ class Reader {
   absl::Status status_;
 };
 
-void ReadSizes(Reader& reader, const Family& family, Architecture& a) {
+void ReadSizes(Reader& reader, const Family& family, model::ModelSpec& a) {
   a.layers = reader.Required({"num_hidden_layers", "n_layer", "n_layers"});
   a.hidden = reader.Required({"hidden_size", "n_embd", "n_embed", "d_model"});
   a.heads = reader.Required({"num_attention_heads", "n_head", "n_heads"});
@@ -178,7 +178,7 @@ void ReadSizes(Reader& reader, const Family& family, Architecture& a) {
   }
 }
 
-void ReadBiases(Reader& reader, const Family& family, Architecture& a) {
+void ReadBiases(Reader& reader, const Family& family, model::ModelSpec& a) {
   switch (family.bias) {
     case Bias::kNone:
       return;
@@ -186,21 +186,22 @@ void ReadBiases(Reader& reader, const Family& family, Architecture& a) {
       a.qkv_bias = reader.Bool("qkv_bias", true);
       return;
     case Bias::kAll:
-      a.linear_bias = true;
+      a.qkv_bias = a.attention_out_bias = a.mlp_bias = true;
       return;
     case Bias::kByFile:
-      a.qkv_bias = reader.Bool("attention_bias", false);
-      a.linear_bias = reader.Bool("mlp_bias", false);
+      a.qkv_bias = a.attention_out_bias = reader.Bool("attention_bias", false);
+      a.mlp_bias = reader.Bool("mlp_bias", false);
       return;
     case Bias::kUseBias:
-      a.linear_bias = reader.Bool("use_bias", reader.Bool("bias", family.bias_default));
-      if (reader.Find({"no_bias"}) != nullptr) a.linear_bias = !reader.Bool("no_bias", true);
+      a.mlp_bias = reader.Bool("use_bias", reader.Bool("bias", family.bias_default));
+      if (reader.Find({"no_bias"}) != nullptr) a.mlp_bias = !reader.Bool("no_bias", true);
+      a.qkv_bias = a.attention_out_bias = a.mlp_bias;
       return;
   }
 }
 
-void ReadLatentAttention(Reader& reader, Architecture& a) {
-  LatentAttention& latent = a.latent.emplace();
+void ReadLatentAttention(Reader& reader, model::ModelSpec& a) {
+  model::LatentAttention& latent = a.latent.emplace();
   latent.query_rank = reader.Int({"q_lora_rank"}, 0);
   latent.key_value_rank = reader.Required({"kv_lora_rank"});
   latent.nope_dim = reader.Required({"qk_nope_head_dim"});
@@ -210,10 +211,10 @@ void ReadLatentAttention(Reader& reader, Architecture& a) {
 }
 
 // Experts in every layer but some leading ones, whatever the family calls them.
-void ReadExperts(Reader& reader, Architecture& a, std::vector<std::string>& notes) {
-  Experts e;
-  e.count = reader.Int({"n_routed_experts", "num_local_experts", "num_experts"}, 0);
-  if (e.count == 0) return;  // a dense member of the family
+void ReadExperts(Reader& reader, model::ModelSpec& a, std::vector<std::string>& notes) {
+  model::Experts e;
+  e.num_experts = reader.Int({"n_routed_experts", "num_local_experts", "num_experts"}, 0);
+  if (e.num_experts == 0) return;  // a dense member of the family
   e.top_k = reader.Required({"num_experts_per_tok", "experts_per_token"});
   e.ffn = reader.Int({"moe_intermediate_size"}, a.ffn);
   const int64_t shared = reader.Int({"n_shared_experts"}, 0);
@@ -270,17 +271,17 @@ double WindowShare(Reader& reader, Windows windows, int64_t layers) {
   return 0;
 }
 
-void ReadWindow(Reader& reader, Windows windows, Architecture& a) {
+void ReadWindow(Reader& reader, Windows windows, model::ModelSpec& a) {
   if (windows == Windows::kNone || !reader.Bool("use_sliding_window", windows != Windows::kUpper)) return;
-  a.window = reader.Int({"sliding_window"}, 0);
-  a.window_share = WindowShare(reader, windows, a.layers);
-  if (a.window_share == 0) a.window = 0;
+  a.sliding_window = reader.Int({"sliding_window"}, 0);
+  a.sliding_window_share = WindowShare(reader, windows, a.layers);
+  if (a.sliding_window_share == 0) a.sliding_window = 0;
 }
 
 // modeling_gpt_oss.py: gate and product are clamped, positions are YaRN's.
-void ReadGptOss(Reader& reader, Architecture& a) {
+void ReadGptOss(Reader& reader, model::ModelSpec& a) {
   a.clamped_gate = true;
-  a.stretched_positions = reader.Find({"rope_scaling"}) != nullptr;
+  a.yarn = reader.Find({"rope_scaling"}) != nullptr;
 }
 
 void NoteWhatIsSimpler(absl::string_view model_type, std::vector<std::string>& notes) {
@@ -318,15 +319,15 @@ absl::StatusOr<ConfigModel> FromConfigJson(absl::string_view text, absl::string_
   }
   ConfigModel model;
   model.model_type = family->model_type;
-  Architecture& a = model.architecture;
+  model::ModelSpec& a = model.spec;
   a.gated_mlp = family->gated;
   a.layer_norm = family->layer_norm;
   ReadSizes(reader, *family, a);
   ReadBiases(reader, *family, a);
-  a.tied_embeddings = reader.Bool("tie_word_embeddings", family->tied_default);
+  a.tie_embeddings = reader.Bool("tie_word_embeddings", family->tied_default);
   if (family->mixture == Mixture::kLatent) ReadLatentAttention(reader, a);
   if (family->mixture != Mixture::kNone) ReadExperts(reader, a, model.notes);
-  a.query_key_norm = family->query_key_norm;
+  a.qk_norm = family->qk_norm;
   ReadWindow(reader, family->windows, a);
   if (model.model_type == "gpt_oss") ReadGptOss(reader, a);
   if (reader.Int({"word_embed_proj_dim"}, a.hidden) != a.hidden) {

@@ -1,4 +1,4 @@
-// A Hugging Face config.json as an Architecture: the sizes of dense, grouped-query and mixture-of-experts
+// A Hugging Face config.json as a ModelSpec: the sizes of dense, grouped-query and mixture-of-experts
 // decoders, with what each family has that its file does not say. Wider than the trainer's own reader
 // (model/model_spec.h), and laxer: a field that changes no size is not looked at. Pure; thread safe.
 #pragma once
@@ -8,12 +8,12 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "pricing/architecture.h"
+#include "model/model_spec.h"
 
 namespace trainctl::pricing {
 
 struct ConfigModel {
-  Architecture architecture;
+  model::ModelSpec spec;
   std::string model_type;
   std::vector<std::string> notes;  // what the price leaves out or takes more simply than it is
 };

@@ -6,7 +6,7 @@
 namespace trainctl::pricing {
 namespace {
 
-constexpr LatentAttention kDeepSeekV3Attention = {
+constexpr model::LatentAttention kDeepSeekV3Attention = {
     .query_rank = 1536, .key_value_rank = 512, .nope_dim = 128, .rope_dim = 64, .value_dim = 128};
 
 const KnownModel kModels[] = {
@@ -19,7 +19,8 @@ const KnownModel kModels[] = {
       .kv_heads = 128,
       .head_dim = 128,
       .vocab = 129280,
-      .experts = Experts{.count = 256, .top_k = 8, .ffn = 2048, .shared_ffn = 2048, .dense_layers = 3},
+      .experts =
+          model::Experts{.num_experts = 256, .top_k = 8, .ffn = 2048, .shared_ffn = 2048, .dense_layers = 3},
       .latent = kDeepSeekV3Attention}},
     {"kimik2",
      "config.json of moonshotai/Kimi-K2-Base",
@@ -30,7 +31,8 @@ const KnownModel kModels[] = {
       .kv_heads = 64,
       .head_dim = 128,
       .vocab = 163840,
-      .experts = Experts{.count = 384, .top_k = 8, .ffn = 2048, .shared_ffn = 2048, .dense_layers = 1},
+      .experts =
+          model::Experts{.num_experts = 384, .top_k = 8, .ffn = 2048, .shared_ffn = 2048, .dense_layers = 1},
       .latent = kDeepSeekV3Attention}},
     {"moonlight16b",
      "config.json of moonshotai/Moonlight-16B-A3B",
@@ -41,9 +43,10 @@ const KnownModel kModels[] = {
       .kv_heads = 16,
       .head_dim = 128,
       .vocab = 163840,
-      .experts = Experts{.count = 64, .top_k = 6, .ffn = 1408, .shared_ffn = 2816, .dense_layers = 1},
+      .experts =
+          model::Experts{.num_experts = 64, .top_k = 6, .ffn = 1408, .shared_ffn = 2816, .dense_layers = 1},
       .latent =
-          LatentAttention{
+          model::LatentAttention{
               .query_rank = 0, .key_value_rank = 512, .nope_dim = 128, .rope_dim = 64, .value_dim = 128}}},
     {"mixtral8x22b",
      "config.json of mistralai/Mixtral-8x22B-v0.1",
@@ -54,7 +57,7 @@ const KnownModel kModels[] = {
       .kv_heads = 8,
       .head_dim = 128,
       .vocab = 32768,
-      .experts = Experts{.count = 8, .top_k = 2, .ffn = 16384}}},
+      .experts = model::Experts{.num_experts = 8, .top_k = 2, .ffn = 16384}}},
     {"mixtral8x7b",
      "config.json of mistralai/Mixtral-8x7B-v0.1",
      {.layers = 32,
@@ -64,7 +67,7 @@ const KnownModel kModels[] = {
       .kv_heads = 8,
       .head_dim = 128,
       .vocab = 32000,
-      .experts = Experts{.count = 8, .top_k = 2, .ffn = 14336}}},
+      .experts = model::Experts{.num_experts = 8, .top_k = 2, .ffn = 14336}}},
     {"qwen3235ba22b",
      "config.json of Qwen/Qwen3-235B-A22B",
      {.layers = 94,
@@ -74,8 +77,8 @@ const KnownModel kModels[] = {
       .kv_heads = 4,
       .head_dim = 128,
       .vocab = 151936,
-      .query_key_norm = true,
-      .experts = Experts{.count = 128, .top_k = 8, .ffn = 1536}}},
+      .experts = model::Experts{.num_experts = 128, .top_k = 8, .ffn = 1536},
+      .qk_norm = true}},
     {"qwen330ba3b",
      "config.json of Qwen/Qwen3-30B-A3B",
      {.layers = 48,
@@ -85,8 +88,8 @@ const KnownModel kModels[] = {
       .kv_heads = 4,
       .head_dim = 128,
       .vocab = 151936,
-      .query_key_norm = true,
-      .experts = Experts{.count = 128, .top_k = 8, .ffn = 768}}},
+      .experts = model::Experts{.num_experts = 128, .top_k = 8, .ffn = 768},
+      .qk_norm = true}},
     {"gptoss120b",
      "config.json of openai/gpt-oss-120b",
      {.layers = 36,
@@ -96,12 +99,14 @@ const KnownModel kModels[] = {
       .kv_heads = 8,
       .head_dim = 64,
       .vocab = 201088,
-      .linear_bias = true,
-      .stretched_positions = true,
+      .experts = model::Experts{.num_experts = 128, .top_k = 4, .ffn = 2880},
+      .qkv_bias = true,
+      .attention_out_bias = true,
+      .mlp_bias = true,
       .clamped_gate = true,
-      .window = 128,
-      .window_share = 0.5,
-      .experts = Experts{.count = 128, .top_k = 4, .ffn = 2880}}},
+      .yarn = true,
+      .sliding_window = 128,
+      .sliding_window_share = 0.5}},
     {"gptoss20b",
      "config.json of openai/gpt-oss-20b",
      {.layers = 24,
@@ -111,12 +116,14 @@ const KnownModel kModels[] = {
       .kv_heads = 8,
       .head_dim = 64,
       .vocab = 201088,
-      .linear_bias = true,
-      .stretched_positions = true,
+      .experts = model::Experts{.num_experts = 32, .top_k = 4, .ffn = 2880},
+      .qkv_bias = true,
+      .attention_out_bias = true,
+      .mlp_bias = true,
       .clamped_gate = true,
-      .window = 128,
-      .window_share = 0.5,
-      .experts = Experts{.count = 32, .top_k = 4, .ffn = 2880}}},
+      .yarn = true,
+      .sliding_window = 128,
+      .sliding_window_share = 0.5}},
     {"internlm20b",
      "internlm/internlm-20b configuration",
      {.layers = 60,
@@ -175,46 +182,46 @@ const KnownModel* FindKnownModel(absl::string_view name) {
   return nullptr;
 }
 
-std::string ApplyFamily(absl::string_view name, int64_t seq_len, Architecture& a) {
+std::string ApplyFamily(absl::string_view name, int64_t seq_len, model::ModelSpec& a) {
   const std::string key = Normalized(name);
   if (HasAny(key, {"gptoss"})) {
-    a.linear_bias = true;
-    a.stretched_positions = true;
+    a.qkv_bias = a.attention_out_bias = a.mlp_bias = true;
+    a.yarn = true;
     a.clamped_gate = true;
-    a.window = 128;
-    a.window_share = 0.5;
+    a.sliding_window = 128;
+    a.sliding_window_share = 0.5;
     return "gpt-oss";
   }
   if (HasAny(key, {"mpt"})) {
     a.gated_mlp = false;
     a.layer_norm = true;
-    a.linear_bias = true;  // no_bias: false (mosaicml/llm-foundry llmfoundry/models/mpt/configuration_mpt.py)
-    a.tied_embeddings = true;
+    a.qkv_bias = a.attention_out_bias = a.mlp_bias =
+        true;  // no_bias: false (mosaicml/llm-foundry llmfoundry/models/mpt/configuration_mpt.py)
+    a.tie_embeddings = true;
     a.learned_positions = seq_len;
     return "mpt";
   }
   if (HasAny(key, {"gpt", "bloom", "mtnlg"})) {
     a.gated_mlp = false;
     a.layer_norm = true;
-    a.linear_bias = true;
-    a.tied_embeddings = true;
+    a.qkv_bias = a.attention_out_bias = a.mlp_bias = true;
+    a.tie_embeddings = true;
     a.learned_positions = seq_len;
     return "gpt";
   }
   if (HasAny(key, {"internlm"})) {
-    a.linear_bias = false;
     a.qkv_bias = true;
     return "internlm";
   }
   if (HasAny(key, {"qwen3"})) {
-    a.query_key_norm = true;
+    a.qk_norm = true;
     return "qwen3";
   }
   if (HasAny(key, {"qwen25", "qwen2"})) {
     a.qkv_bias = true;
     return "qwen2";
   }
-  if (HasAny(key, {"llama323b", "llama321b", "smollm2"})) a.tied_embeddings = true;
+  if (HasAny(key, {"llama323b", "llama321b", "smollm2"})) a.tie_embeddings = true;
   return "llama";
 }
 

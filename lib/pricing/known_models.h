@@ -7,14 +7,14 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "pricing/architecture.h"
+#include "model/model_spec.h"
 
 namespace trainctl::pricing {
 
 struct KnownModel {
   const char* pattern = "";  // in the name, letters and digits alone, lower case
   const char* source = "";   // where the sizes stand
-  Architecture architecture;
+  model::ModelSpec spec;
 };
 
 absl::Span<const KnownModel> KnownModels();
@@ -25,7 +25,7 @@ const KnownModel* FindKnownModel(absl::string_view name);
 // What a family has beyond its sizes: gates, biases, norms, tied embeddings, a table of positions
 // (`seq_len` rows where there is one). `name` decides; a name that says nothing is a Llama.
 // Returns the name of the family that was taken.
-std::string ApplyFamily(absl::string_view name, int64_t seq_len, Architecture& architecture);
+std::string ApplyFamily(absl::string_view name, int64_t seq_len, model::ModelSpec& spec);
 
 // Letters and digits of `text`, in lower case.
 std::string Normalized(absl::string_view text);

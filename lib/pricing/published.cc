@@ -220,10 +220,10 @@ class RowReader {
     }
     if (!Has("seq_len")) return Unknown("seq_len is not stated");
     w.seq_len = Count("seq_len");
-    Architecture& a = w.model;
+    model::ModelSpec& a = w.model;
     const KnownModel* known = FindKnownModel(name);
     if (known != nullptr) {
-      a = known->architecture;
+      a = known->spec;
       if (!Has("ffn") || a.experts.has_value() || !Has("heads"))
         Assume(absl::StrCat("model from ", known->source));
     }
@@ -249,7 +249,7 @@ class RowReader {
     return absl::OkStatus();
   }
 
-  void FillHeads(Architecture& a) {
+  void FillHeads(model::ModelSpec& a) {
     if (a.heads > 0) return;
     // The largest multiple of 32 that divides the width and leaves a head of at least 128.
     for (int64_t heads = a.hidden / 128 / 32 * 32; heads > 0; heads -= 32) {
@@ -260,14 +260,14 @@ class RowReader {
     }
   }
 
-  void FillFfn(Architecture& a) {
+  void FillFfn(model::ModelSpec& a) {
     if (a.ffn > 0 || (a.experts.has_value() && a.experts->dense_layers == 0)) return;
     a.ffn = a.gated_mlp ? (a.hidden * 8 / 3 + 255) / 256 * 256 : 4 * a.hidden;
     Assume(
         absl::StrCat("ffn = ", a.ffn, a.gated_mlp ? " (8/3 of hidden, rounded up to 256)" : " (4 x hidden)"));
   }
 
-  absl::Status FillLayers(Architecture& a) {
+  absl::Status FillLayers(model::ModelSpec& a) {
     if (!Has("n_params_b")) return Unknown("layers is not stated");
     a.layers = 1;
     TRAINCTL_RETURN_IF_ERROR(Validate(a));
@@ -424,7 +424,7 @@ class RowReader {
     std::vector<std::string> parts = {w.framework->name, w.device->name,    Cell("activation_recompute"),
                                       Cell("dp_shard"),  Cell("precision"), Cell("optimizer"),
                                       Cell("model")};
-    const Architecture& a = w.model;
+    const model::ModelSpec& a = w.model;
     const Degrees& d = w.degrees;
     for (int64_t number : {a.layers, a.hidden, a.ffn, a.heads, a.kv_heads, a.vocab, w.seq_len, w.micro_batch,
                            w.global_batch, d.tp, d.pp, d.virtual_stages, d.cp, d.ep, d.dp, d.shard_group}) {

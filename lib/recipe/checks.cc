@@ -93,7 +93,7 @@ class Checker {
   void CheckModel() {
     if (issues_.IsBadBelow("model")) return;
     const model::ModelSpec& spec = recipe_.model.spec;
-    if (const absl::Status status = model::Validate(spec); !status.ok()) {
+    if (const absl::Status status = model::CheckTrainable(spec); !status.ok()) {
       FailModel(status.message());
       return;
     }

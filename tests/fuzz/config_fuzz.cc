@@ -15,7 +15,7 @@ void FuzzOne(const std::string& input) {
     TRAINCTL_CHECK(ExitCodeFor(model.status()) == ExitCode::kBadData && !model.status().message().empty());
     return;
   }
-  TRAINCTL_CHECK(Validate(model->architecture).ok());
+  TRAINCTL_CHECK(Validate(model->spec).ok());
   TRAINCTL_CHECK(!model->model_type.empty());
 }
 

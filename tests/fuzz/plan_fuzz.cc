@@ -36,7 +36,7 @@ bool IsSmall(const recipe::LoadedRecipe& loaded) {
   const absl::StatusOr<PlannedModel> model = ModelOf(loaded);
   const absl::StatusOr<std::shared_ptr<const Machine>> machine = MachineOf(loaded);
   return !model.ok() || !machine.ok() ||
-         (model->architecture.layers <= kMostLayers && (*machine)->num_gpus() <= kMostDevices);
+         (model->spec.layers <= kMostLayers && (*machine)->num_gpus() <= kMostDevices);
 }
 
 void FuzzOne(const std::string& input) {

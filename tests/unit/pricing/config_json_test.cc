@@ -19,8 +19,8 @@ struct Published {
 
 // Totals: the sum of the tensors in the published weights (safetensors metadata on the model's page), of
 // DeepSeek-V3 without its layer that predicts a further token (671B in arXiv 2412.19437). What an
-// Architecture does not have (norms of queries and keys, a gate of shared experts, a norm of the embedding)
-// is far below the tolerance of 0.1 %.
+// model::ModelSpec does not have (norms of queries and keys, a gate of shared experts, a norm of the
+// embedding) is far below the tolerance of 0.1 %.
 constexpr Published kPublished[] = {
     {"meta-llama/Llama-3.1-8B",
      R"({"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
@@ -105,11 +105,11 @@ TEST(ConfigJson, HasThePublishedNumberOfParameters) {
   for (const Published& published : kPublished) {
     const absl::StatusOr<ConfigModel> model = FromConfigJson(published.config, "config.json");
     ASSERT_TRUE(model.ok()) << published.name << ": " << model.status();
-    const auto total = static_cast<double>(NumParameters(model->architecture));
+    const auto total = static_cast<double>(NumParameters(model->spec));
     EXPECT_NEAR(total / published.parameters, 1, 1e-3) << published.name << " has " << total;
     if (published.active > 0) {
       // Told with two digits.
-      const auto active = static_cast<double>(NumActiveParameters(model->architecture));
+      const auto active = static_cast<double>(NumActiveParameters(model->spec));
       EXPECT_NEAR(active / published.active, 1, 0.05) << published.name << " has " << active << " active";
     }
   }
@@ -118,8 +118,8 @@ TEST(ConfigJson, HasThePublishedNumberOfParameters) {
 TEST(ConfigJson, WindowsAreThoseOfTheFamily) {
   const absl::StatusOr<ConfigModel> mistral = FromConfigJson(kPublished[1].config, "config.json");
   ASSERT_TRUE(mistral.ok());
-  EXPECT_EQ(mistral->architecture.window, 4096);
-  EXPECT_EQ(mistral->architecture.window_share, 1);
+  EXPECT_EQ(mistral->spec.sliding_window, 4096);
+  EXPECT_EQ(mistral->spec.sliding_window_share, 1);
   EXPECT_TRUE(mistral->notes.empty());
   const auto share = [](const char* more) {
     const absl::StatusOr<ConfigModel> model = FromConfigJson(
@@ -129,7 +129,7 @@ TEST(ConfigJson, WindowsAreThoseOfTheFamily) {
             more, "}"),
         "config.json");
     EXPECT_TRUE(model.ok()) << model.status();
-    return model->architecture.window == 0 ? 0 : model->architecture.window_share;
+    return model->spec.sliding_window == 0 ? 0 : model->spec.sliding_window_share;
   };
   EXPECT_EQ(share(R"("model_type": "llama")"), 0) << "it has none, whatever the file says";
   EXPECT_EQ(share(R"("model_type": "qwen2")"), 0) << "its files name a window that is off";
@@ -190,20 +190,20 @@ TEST(ConfigJson, NamesTheFieldThatIsWrong) {
 
 }  // namespace
 TEST(ConfigJson, NormsWindowsAndClampsOfAFamilyAreRead) {
-  const auto read = [](const char* text) { return FromConfigJson(text, "config.json")->architecture; };
-  const Architecture qwen = read(
+  const auto read = [](const char* text) { return FromConfigJson(text, "config.json")->spec; };
+  const model::ModelSpec qwen = read(
       R"({"model_type": "qwen3", "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28,
           "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936})");
-  EXPECT_TRUE(qwen.query_key_norm);
-  EXPECT_EQ(qwen.window, 0);
-  const Architecture oss = read(
+  EXPECT_TRUE(qwen.qk_norm);
+  EXPECT_EQ(qwen.sliding_window, 0);
+  const model::ModelSpec oss = read(
       R"({"model_type": "gpt_oss", "hidden_size": 2880, "intermediate_size": 2880, "num_hidden_layers": 24,
           "num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 64, "vocab_size": 201088,
           "num_local_experts": 32, "num_experts_per_tok": 4, "sliding_window": 128,
           "rope_scaling": {"rope_type": "yarn", "factor": 32.0}})");
-  EXPECT_EQ(oss.window, 128);
-  EXPECT_EQ(oss.window_share, 0.5);
-  EXPECT_TRUE(oss.clamped_gate && oss.stretched_positions && oss.linear_bias && !oss.query_key_norm);
+  EXPECT_EQ(oss.sliding_window, 128);
+  EXPECT_EQ(oss.sliding_window_share, 0.5);
+  EXPECT_TRUE(oss.clamped_gate && oss.yarn && oss.AllLinearBiases() && !oss.qk_norm);
 }
 
 }  // namespace trainctl::pricing
