@@ -15,7 +15,6 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "base/dtype.h"
 
 namespace trainctl::model {
 
@@ -158,10 +157,5 @@ double FlopsPerToken(const ModelSpec& spec, int64_t seq_len);
 // Named presets, from "toy-1m" to "llama3.1-405b". PresetNames is sorted by size.
 absl::StatusOr<ModelSpec> Preset(absl::string_view name);
 std::vector<std::string> PresetNames();
-
-// Hugging Face config.json of the Llama family, both ways. `what` names the file in errors. A
-// field that would change the mathematics and is not known is an error, never ignored.
-absl::StatusOr<ModelSpec> FromHuggingFaceConfig(absl::string_view json_text, absl::string_view what);
-std::string ToHuggingFaceConfig(const ModelSpec& spec, DType dtype);
 
 }  // namespace trainctl::model

@@ -7,8 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/names.h"
 #include "base/status.h"
-#include "pricing/config_json.h"
+#include "model/config_json.h"
 #include "pricing/known_models.h"
+#include "pricing/layer_work.h"
 
 namespace trainctl::planner {
 namespace {
@@ -167,10 +168,10 @@ absl::StatusOr<PlannedModel> ModelOf(const LoadedRecipe& loaded) {
     where = "model.from";
     const std::filesystem::path folder(m.from);
     model.name = (folder.has_filename() ? folder : folder.parent_path()).filename().string();
-    TRAINCTL_ASSIGN_OR_RETURN(pricing::ConfigModel config,
-                              pricing::FromConfigJson(m.config_json, absl::StrCat(m.from, "/config.json")));
+    TRAINCTL_ASSIGN_OR_RETURN(model::ConfigModel config,
+                              model::ReadConfigJson(m.config_json, absl::StrCat(m.from, "/config.json")));
     model.spec = config.spec;
-    model.notes = std::move(config.notes);
+    model.notes = pricing::LeftOut(config.spec);
     OverrideSizes(loaded, model.spec);
   } else {
     where = "model.preset";

@@ -313,6 +313,15 @@ LayerWork WorkOfLayer(const Workload& workload, int64_t layer) {
   return LayerBuilder(workload, layer).Build();
 }
 
+std::vector<std::string> LeftOut(const model::ModelSpec& model) {
+  std::vector<std::string> notes;
+  if (model.mtp_layers > 0) {
+    notes.emplace_back("the layers that predict further tokens (num_nextn_predict_layers) are left out");
+  }
+  if (model.post_norms) notes.emplace_back("the norms after attention and MLP are left out");
+  return notes;
+}
+
 // NVIDIA/Megatron-LM@d98e8a64 megatron/core/transformer/moe/experts.py, TEGroupedMLP._apply_bias, of each
 // expert bias times probability, added, all joined: w, r r w, r w; backward the split's gradients joined,
 // gradient times probability and times bias with their sums: r w, and twice r w and r. Probabilities in fp32,

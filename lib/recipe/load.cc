@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "base/files.h"
 #include "base/status.h"
+#include "model/config_json.h"
 #include "recipe/checks.h"
 #include "recipe/derive.h"
 #include "recipe/toml_reader.h"

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "planner/cluster_plan.h"
 #include "recipe/load.h"
 

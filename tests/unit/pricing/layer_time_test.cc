@@ -1,5 +1,6 @@
 #include "pricing/layer_time.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -33,6 +34,15 @@ TEST(Overlap, HiddenCommunicationCostsTheUnitsThatItTakes) {
   EXPECT_DOUBLE_EQ(SpeedLeft({8, 8}, w, true), 1 - 24.0 / 132);
   EXPECT_DOUBLE_EQ(SpeedLeft({64, 8}, w, true), 1 - 16.0 / 132);
   EXPECT_DOUBLE_EQ(SpeedLeft({8, 8}, w, false), 1);
+}
+
+TEST(LayerWork, SaysWhatItLeavesOut) {
+  model::ModelSpec model;
+  EXPECT_THAT(LeftOut(model), testing::IsEmpty());
+  model.post_norms = true;
+  EXPECT_THAT(LeftOut(model), testing::ElementsAre(testing::HasSubstr("norms after attention")));
+  model.mtp_layers = 1;
+  EXPECT_THAT(LeftOut(model), testing::Contains(testing::HasSubstr("num_nextn_predict_layers")));
 }
 
 TEST(LayerTime, TensorParallelismWithoutOverlapIsFourAllReducesAndSixWithRecompute) {

@@ -1,5 +1,6 @@
 #include "recipe/load.h"
 
+#include "model/config_json.h"
 #include "recipe_test_util.h"
 
 namespace trainctl::recipe {
