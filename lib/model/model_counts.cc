@@ -71,16 +71,20 @@ int64_t NumActiveParameters(const ModelSpec& spec) {
 }
 
 double FlopsPerToken(const ModelSpec& spec, int64_t seq_len) {
-  const double hidden = static_cast<double>(spec.hidden);
-  const double layers = static_cast<double>(spec.layers);
-  const double q_rows = static_cast<double>(spec.heads * spec.head_dim);
-  const double kv_rows = static_cast<double>(spec.kv_heads * spec.head_dim);
-  const double layer_weights =
-      hidden * (2 * q_rows + 2 * kv_rows) + 3 * hidden * static_cast<double>(spec.ffn);
-  const double weights = layers * layer_weights + hidden * static_cast<double>(spec.vocab);
-  // Forward 2 and backward 4 per weight. Scores and their product with the values: 4 s h forward,
+  int64_t weights = spec.hidden * spec.vocab;  // of the head, tied or not
+  for (int64_t layer = 0; layer < spec.layers; ++layer) {
+    const LayerParameters p = ParametersOfLayer(spec, layer);
+    weights += p.matrices + p.router;
+    if (p.routed_experts > 0) weights += p.routed_experts / spec.experts->num_experts * spec.experts->top_k;
+  }
+  int64_t scored = 2 * spec.head_dim;  // of a key and a value
+  if (spec.latent.has_value())
+    scored = spec.latent->nope_dim + spec.latent->rope_dim + spec.latent->value_dim;
+  // Forward 2 and backward 4 per weight. Scores and their product with the values: 2 s (key + value) forward,
   // three times that with the backward, halved by the causal mask.
-  return 6 * weights + 6 * layers * q_rows * static_cast<double>(seq_len);
+  const double scores = static_cast<double>(spec.layers) * static_cast<double>(spec.heads * scored) *
+                        static_cast<double>(seq_len);
+  return 6 * static_cast<double>(weights) + 3 * scores;
 }
 
 }  // namespace trainctl::model

@@ -15,6 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace trainctl::model {
 
@@ -149,13 +150,27 @@ int64_t NumParameters(const ModelSpec& spec);
 int64_t NumActiveParameters(const ModelSpec& spec);
 
 // Floating-point operations of one training step per token, forward plus backward, matrix products
-// only, causal attention counted at half: 6 N' + 6 L h_attn s with N' the weights that multiply
-// (no input embedding) and h_attn = heads * head_dim. Recompute is not counted. (PaLM's appendix B counts all
-// scores, 12 L h_attn s, and every parameter: planner/utilization.h.)
+// only, causal attention counted at half: 6 N' + 6 L h_attn s with N' the weights that multiply for a token
+// (no input embedding, top_k of the routed experts) and h_attn = heads * head_dim, of latent attention the
+// mean of a key's and a value's. Windows and recompute are not counted. (PaLM's appendix B counts all scores,
+// 12 L h_attn s, and every parameter: planner/utilization.h.)
 double FlopsPerToken(const ModelSpec& spec, int64_t seq_len);
 
-// Named presets, from "toy-1m" to "llama3.1-405b". PresetNames is sorted by size.
+// A model that recipes and tables name, what this version trains and what it plans alone.
+struct NamedModel {
+  const char* name = "";    // of model.preset
+  const char* source = "";  // where the sizes stand
+  ModelSpec spec;
+};
+
+// Sorted by size, from "toy-1m" to "kimi-k2".
+absl::Span<const NamedModel> NamedModels();
+
+// The model of that name, in any spelling of it ("Llama 3.1 8B"). UsageError with the names that there are.
 absl::StatusOr<ModelSpec> Preset(absl::string_view name);
+
+// The names of models that can be trained, and of those that can only be planned; each sorted by size.
 std::vector<std::string> PresetNames();
+std::vector<std::string> PlannedPresetNames();
 
 }  // namespace trainctl::model

@@ -3,12 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "base/names.h"
 #include "base/status.h"
-#include "model/config_json.h"
-#include "pricing/known_models.h"
 #include "pricing/layer_work.h"
 
 namespace trainctl::planner {
@@ -64,46 +60,6 @@ void OverrideNode(const recipe::ClusterConfig& c, int64_t devices_per_node, Mach
   machine.node = &node;
 }
 
-const pricing::KnownModel* KnownPreset(absl::string_view name) {
-  const std::string key = pricing::Normalized(name);
-  for (const pricing::KnownModel& model : pricing::KnownModels()) {
-    if (key == model.pattern) return &model;
-  }
-  return nullptr;
-}
-
-std::string UnknownPreset(absl::string_view name) {
-  std::vector<std::string> names = model::PresetNames();
-  for (const pricing::KnownModel& model : pricing::KnownModels()) names.emplace_back(model.pattern);
-  return absl::StrCat("model.preset = ", QuotedName(name), " is not known; the nearest are ",
-                      NearestNames(name, names), ". model.from = FOLDER takes any config.json");
-}
-
-// The dimensions beside a preset or folder; head sizes follow unless they were the model's own choice.
-void OverrideSizes(const LoadedRecipe& loaded, model::ModelSpec& a) {
-  const model::ModelSpec& spec = loaded.recipe.model.spec;
-  const model::ModelSpec base = a;
-  const auto stated = [&](const char* name) { return loaded.stated.count(absl::StrCat("model.", name)) > 0; };
-  const auto take = [&](const char* name, int64_t value, int64_t& size) {
-    if (stated(name)) size = value;
-  };
-  take("layers", spec.layers, a.layers);
-  take("hidden", spec.hidden, a.hidden);
-  take("heads", spec.heads, a.heads);
-  take("ffn", spec.ffn, a.ffn);
-  take("vocab", spec.vocab, a.vocab);
-  if (stated("heads") && base.kv_heads == base.heads) a.kv_heads = a.heads;
-  take("kv_heads", spec.kv_heads, a.kv_heads);
-  if (base.head_dim * base.heads == base.hidden && a.heads > 0 && !a.latent.has_value()) {
-    a.head_dim = a.hidden / a.heads;
-  }
-  take("head_dim", spec.head_dim, a.head_dim);
-  if (stated("tie_embeddings")) a.tie_embeddings = spec.tie_embeddings;
-  if (stated("qkv_bias")) a.qkv_bias = spec.qkv_bias;
-  if (stated("attention_out_bias")) a.attention_out_bias = spec.attention_out_bias;
-  if (stated("mlp_bias")) a.mlp_bias = spec.mlp_bias;
-}
-
 }  // namespace
 
 std::string AtField(const LoadedRecipe& loaded, const std::string& path, absl::string_view message) {
@@ -157,40 +113,15 @@ absl::StatusOr<std::shared_ptr<const Machine>> MachineOf(const LoadedRecipe& loa
   return std::shared_ptr<const Machine>(std::move(machine));
 }
 
-absl::StatusOr<PlannedModel> ModelOf(const LoadedRecipe& loaded) {
+PlannedModel ModelOf(const LoadedRecipe& loaded) {
   const recipe::ModelConfig& m = loaded.recipe.model;
+  const std::filesystem::path folder(m.from);
   PlannedModel model;
-  std::string where = "model.family";
-  if (!m.beyond_spec) {
-    model.name = m.preset.empty() ? m.spec.family : m.preset;
-    model.spec = m.spec;
-  } else if (!m.from.empty()) {
-    where = "model.from";
-    const std::filesystem::path folder(m.from);
-    model.name = (folder.has_filename() ? folder : folder.parent_path()).filename().string();
-    TRAINCTL_ASSIGN_OR_RETURN(model::ConfigModel config,
-                              model::ReadConfigJson(m.config_json, absl::StrCat(m.from, "/config.json")));
-    model.spec = config.spec;
-    model.notes = pricing::LeftOut(config.spec);
-    OverrideSizes(loaded, model.spec);
-  } else {
-    where = "model.preset";
-    const pricing::KnownModel* known = KnownPreset(m.preset);
-    if (known == nullptr) return UsageError(AtField(loaded, where, UnknownPreset(m.preset)));
-    model.name = m.preset;
-    model.spec = known->spec;
-    OverrideSizes(loaded, model.spec);
-  }
-  const model::ModelSpec& a = model.spec;
-  if (a.heads > 0 && !a.latent.has_value() && loaded.stated.count("model.head_dim") == 0 &&
-      a.head_dim * a.heads != a.hidden && a.hidden % a.heads != 0 && loaded.stated.count("model.heads") > 0) {
-    return UsageError(AtField(loaded, "model.heads",
-                              absl::StrCat("model.hidden (", a.hidden, ") is not a multiple of model.heads (",
-                                           a.heads, "); change one of them or give model.head_dim")));
-  }
-  if (const absl::Status valid = model::Validate(a); !valid.ok()) {
-    return UsageError(AtField(loaded, where, absl::StrCat("the model: ", valid.message())));
-  }
+  model.name = !m.preset.empty() ? m.preset
+               : m.from.empty()  ? m.spec.family
+                                : (folder.has_filename() ? folder : folder.parent_path()).filename().string();
+  model.spec = m.spec;
+  model.notes = pricing::LeftOut(m.spec);
   return model;
 }
 

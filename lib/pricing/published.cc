@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/csv.h"
+#include "base/names.h"
 #include "base/status.h"
 #include "pricing/expert_recipes.h"
 #include "pricing/known_models.h"
@@ -221,13 +222,13 @@ class RowReader {
     if (!Has("seq_len")) return Unknown("seq_len is not stated");
     w.seq_len = Count("seq_len");
     model::ModelSpec& a = w.model;
-    const KnownModel* known = FindKnownModel(name);
+    const model::NamedModel* known = FindKnownModel(name);
     if (known != nullptr) {
       a = known->spec;
       if (!Has("ffn") || a.experts.has_value() || !Has("heads"))
         Assume(absl::StrCat("model from ", known->source));
     }
-    const std::string family = ApplyFamily(name, w.seq_len, a);
+    ApplyFamily(name, w.seq_len, a);
     const auto take = [&](const char* column, int64_t& field) {
       if (Has(column)) field = Count(column);
     };
@@ -243,7 +244,7 @@ class RowReader {
     if (Has("kv_heads")) a.kv_heads = Count("kv_heads");
     if (a.kv_heads <= 0) a.kv_heads = a.heads;
     if (known == nullptr || a.head_dim <= 0)
-      a.head_dim = absl::StrContains(Normalized(name), "qwen3") ? 128 : a.hidden / a.heads;
+      a.head_dim = absl::StrContains(NormalName(name), "qwen3") ? 128 : a.hidden / a.heads;
     FillFfn(a);
     if (a.layers <= 0) return FillLayers(a);
     return absl::OkStatus();

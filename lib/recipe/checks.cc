@@ -34,7 +34,7 @@ class Checker {
 
   // The planner looks at the rest: it knows more models and layouts.
   void RunForPlan() {
-    if (!recipe_.model.beyond_spec && !issues_.IsBadBelow("model")) {
+    if (!issues_.IsBadBelow("model")) {
       if (const absl::Status status = model::Validate(recipe_.model.spec); !status.ok()) {
         FailModel(status.message());
       }

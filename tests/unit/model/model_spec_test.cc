@@ -179,6 +179,32 @@ TEST(ModelSpec, FlopsPerTokenOfATinyModelByHand) {
   EXPECT_DOUBLE_EQ(FlopsPerToken(tied, 5), FlopsPerToken(Tiny(), 5));
 }
 
+// A token meets two of four experts, the shared one and the router; latent keys are wider than values.
+TEST(ModelSpec, FlopsPerTokenOfExpertsAndLatentAttentionByHand) {
+  ModelSpec spec = Tiny();
+  spec.experts = Experts{.num_experts = 4, .top_k = 2, .ffn = 5, .shared_ffn = 3, .dense_layers = 1};
+  const double of_expert_layer = 576 + 3 * 8 * (2 * 5 + 3) + 4 * 8;  // attention, MLPs, router
+  EXPECT_DOUBLE_EQ(FlopsPerToken(spec, 5), 6.0 * (816 + of_expert_layer + 56) + 6.0 * 2 * 24 * 5);
+  spec.latent = LatentAttention{.key_value_rank = 3, .nope_dim = 4, .rope_dim = 2, .value_dim = 5};
+  spec.experts.reset();
+  // Queries 8 * 24, down 8 * (3 + 2), up 3 * 4 * (4 + 5), out 4 * 5 * 8, MLP 240; scores of 6, values of 5.
+  const double of_layer = 192 + 40 + 108 + 160 + 240;
+  EXPECT_DOUBLE_EQ(FlopsPerToken(spec, 5), 6.0 * (2 * of_layer + 56) + 3.0 * 2 * 4 * (6 + 5) * 5);
+}
+
+TEST(ModelSpec, NamesAreFoundInAnySpelling) {
+  EXPECT_EQ(*Preset("Llama 3.1 8B"), *Preset("llama3.1-8b"));
+  EXPECT_EQ(*Preset("mixtral8x7b"), *Preset("mixtral-8x7b"));
+  int64_t previous = 0;
+  for (const NamedModel& model : NamedModels()) {
+    EXPECT_TRUE(Validate(model.spec).ok()) << model.name << ": " << Validate(model.spec);
+    EXPECT_NE(std::string(model.source), "") << model.name;
+    EXPECT_GE(NumParameters(model.spec), previous) << "not sorted by size: " << model.name;
+    previous = NumParameters(model.spec);
+    EXPECT_EQ(WhyNotTrainable(model.spec).empty(), model.spec.family == "llama") << model.name;
+  }
+}
+
 // What the trainer does not run is a model all the same.
 TEST(ModelSpec, EveryFeatureThatIsMissingIsNamed) {
   EXPECT_TRUE(WhyNotTrainable(Tiny()).empty());

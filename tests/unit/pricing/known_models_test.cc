@@ -17,7 +17,7 @@ TEST(KnownModels, PublishedSizesComeOut) {
                     {"gpt-oss-20b", 20.9, 3.6},    {"Kimi-K2 1T", 1026, 32},     {"Moonlight 16B-A3B", 16, 3},
                     {"GPT3-175B", 175, 175}};
   for (const auto& published : kPublished) {
-    const KnownModel* known = FindKnownModel(published.name);
+    const model::NamedModel* known = FindKnownModel(published.name);
     ASSERT_NE(known, nullptr) << published.name;
     model::ModelSpec a = known->spec;
     ApplyFamily(published.name, 2048, a);
@@ -26,6 +26,17 @@ TEST(KnownModels, PublishedSizesComeOut) {
     // The authors leave out now the embedding, now more; a factor would still show.
     EXPECT_NEAR(static_cast<double>(NumActiveParameters(a)) / 1e9 / published.active, 1, 0.2)
         << published.name;
+  }
+}
+
+// A row says all of its model, so that a name in a recipe and in a table mean the same.
+TEST(KnownModels, FamiliesAddNothingToARow) {
+  for (const model::NamedModel& named : model::NamedModels()) {
+    model::ModelSpec spec = named.spec;
+    ApplyFamily(named.name, spec.learned_positions, spec);
+    EXPECT_EQ(spec, named.spec) << named.name;
+    const model::NamedModel* found = FindKnownModel(named.name);
+    EXPECT_EQ(found, spec.family == "llama" ? nullptr : &named) << named.name;
   }
 }
 
@@ -38,7 +49,8 @@ TEST(KnownModels, TablesOfPositionsCount) {
                         .kv_heads = 40,
                         .head_dim = 128,
                         .vocab = 50368};
-  EXPECT_EQ(ApplyFamily("MPT-13b", 16384, a), "mpt");
+  ApplyFamily("MPT-13b", 16384, a);
+  EXPECT_EQ(a.family, "mpt");
   EXPECT_NEAR(static_cast<double>(NumParameters(a)) / 1e9, 12.9274, 0.005);
   ApplyFamily("MPT-13b", 2048, a);
   EXPECT_EQ(NumParameters(a), 12'853'954'560);  // as printed: every linear layer has a bias
