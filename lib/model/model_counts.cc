@@ -29,6 +29,12 @@ int64_t LayerVectors(const ModelSpec& spec, bool has_mlp) {
   return vectors;
 }
 
+// Of the routed experts of one layer.
+int64_t ActiveExpertParameters(const ModelSpec& spec, const LayerParameters& layer) {
+  return layer.routed_experts > 0 ? layer.routed_experts / spec.experts->num_experts * spec.experts->top_k
+                                  : 0;
+}
+
 }  // namespace
 
 LayerParameters ParametersOfLayer(const ModelSpec& spec, int64_t layer) {
@@ -64,8 +70,7 @@ int64_t NumActiveParameters(const ModelSpec& spec) {
   int64_t total = EmbeddingParameters(spec) + HeadParameters(spec);
   for (int64_t layer = 0; layer < spec.layers; ++layer) {
     const LayerParameters p = ParametersOfLayer(spec, layer);
-    total += p.matrices + p.vectors + p.router;
-    if (p.routed_experts > 0) total += p.routed_experts / spec.experts->num_experts * spec.experts->top_k;
+    total += p.matrices + p.vectors + p.router + ActiveExpertParameters(spec, p);
   }
   return total;
 }
@@ -74,8 +79,7 @@ double FlopsPerToken(const ModelSpec& spec, int64_t seq_len) {
   int64_t weights = spec.hidden * spec.vocab;  // of the head, tied or not
   for (int64_t layer = 0; layer < spec.layers; ++layer) {
     const LayerParameters p = ParametersOfLayer(spec, layer);
-    weights += p.matrices + p.router;
-    if (p.routed_experts > 0) weights += p.routed_experts / spec.experts->num_experts * spec.experts->top_k;
+    weights += p.matrices + p.router + ActiveExpertParameters(spec, p);
   }
   int64_t scored = 2 * spec.head_dim;  // of a key and a value
   if (spec.latent.has_value())
