@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "base/names.h"
 #include "base/status.h"
 #include "cluster/catalogue.h"
 #include "model/model_spec.h"
@@ -331,7 +332,7 @@ std::string UnknownWord(const CLI::App& root, const std::vector<std::string>& wo
     const Candidate* nearest = nullptr;
     int nearest_distance = std::max(2, static_cast<int>(shown.size()) / 3) + 1;
     for (const Candidate& candidate : known.candidates) {
-      const int distance = recipe::EditDistance(shown, candidate.text);
+      const int distance = EditDistance(shown, candidate.text);
       if (distance >= nearest_distance) continue;
       nearest_distance = distance;
       nearest = &candidate;

@@ -116,8 +116,8 @@ void PrintChoices(const ClusterPlan& plan, const std::vector<const Choice*>& cho
 
 void PrintHead(const ClusterPlan& plan) {
   const pricing::Workload& base = plan.space.base;
-  const int64_t total = pricing::NumParameters(base.model);
-  const int64_t active = pricing::NumActiveParameters(base.model);
+  const int64_t total = model::NumParameters(base.model);
+  const int64_t active = model::NumActiveParameters(base.model);
   std::printf("A what-if, as %s would run it; `trainctl launch` runs none of this.\n\n",
               base.framework->label);
   std::printf("%s: %s, %s parameters%s, on %d x %s (%d x %s), as %s\n", plan.run_name.c_str(),

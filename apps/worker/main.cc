@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/standard_fds.h"
+#include "base/status.h"
 #include "launcher/worker_contract.h"
 #include "recipe/recipe_json.h"
 #include "rpc/worker_client.h"

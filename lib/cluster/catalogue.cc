@@ -9,8 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "base/names.h"
 #include "base/status.h"
-#include "cluster/catalogue_names.h"
 
 namespace trainctl::cluster {
 namespace {
@@ -210,8 +210,8 @@ std::string NamesOf(const std::vector<const Variant*>& variants) {
 absl::Status Unknown(absl::string_view text) {
   std::vector<std::string> names;
   for (const Device& device : Devices()) names.push_back(device.name);
-  return UsageError(
-      absl::StrCat("the catalogue has no device ", Quoted(text), "; nearest: ", NearestNames(text, names)));
+  return UsageError(absl::StrCat("the catalogue has no device ", QuotedName(text),
+                                 "; nearest: ", NearestNames(text, names)));
 }
 
 // What was taken for granted about `device`, for the report.
@@ -253,7 +253,7 @@ std::string Assumption(const Wording& said, const Wording& note, const Device& d
     parts.push_back("one device is one of the module's two dies");
   }
   if (!said.unknown.empty()) {
-    parts.push_back(absl::StrCat("not understood: ", Quoted(absl::StrJoin(said.unknown, " "))));
+    parts.push_back(absl::StrCat("not understood: ", QuotedName(absl::StrJoin(said.unknown, " "))));
   }
   return absl::StrJoin(parts, "; ");
 }
@@ -296,7 +296,7 @@ absl::StatusOr<DeviceMatch> FindDevice(absl::string_view text) {
     for (const Variant& variant : Variants()) {
       if (said.family == variant.family) family.push_back(&variant);
     }
-    return UsageError(absl::StrCat("the catalogue has no device ", Quoted(text), ": of ", said.family,
+    return UsageError(absl::StrCat("the catalogue has no device ", QuotedName(text), ": of ", said.family,
                                    " it has ", NamesOf(family)));
   }
   if (fitting.size() > 1 && !note.forms.empty()) {

@@ -3,9 +3,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/names.h"
 #include "base/status.h"
 #include "cluster/catalogue.h"
-#include "cluster/catalogue_names.h"
 
 namespace trainctl::cluster {
 namespace {
@@ -206,7 +206,7 @@ absl::StatusOr<const Node*> FindNode(absl::string_view text) {
     names.push_back(node.name);
   }
   return UsageError(
-      absl::StrCat("the catalogue has no node ", Quoted(text), "; nearest: ", NearestNames(text, names)));
+      absl::StrCat("the catalogue has no node ", QuotedName(text), "; nearest: ", NearestNames(text, names)));
 }
 
 const Node& DefaultNodeFor(const Device& device) {

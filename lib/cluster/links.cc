@@ -1,8 +1,8 @@
 #include "cluster/links.h"
 
 #include "absl/strings/str_cat.h"
+#include "base/names.h"
 #include "base/status.h"
-#include "cluster/catalogue_names.h"
 
 namespace trainctl::cluster {
 namespace {
@@ -509,7 +509,7 @@ absl::StatusOr<const Link*> FindLink(absl::string_view text) {
     names.push_back(link.name);
   }
   return UsageError(
-      absl::StrCat("the catalogue has no link ", Quoted(text), "; nearest: ", NearestNames(text, names)));
+      absl::StrCat("the catalogue has no link ", QuotedName(text), "; nearest: ", NearestNames(text, names)));
 }
 
 }  // namespace trainctl::cluster

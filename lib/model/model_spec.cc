@@ -1,28 +1,70 @@
 #include "model/model_spec.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/status.h"
 
 namespace trainctl::model {
 namespace {
 
-// Limits that keep every product of dimensions below 2^62, and an inventory below some hundred
-// thousand entries. The largest published dense model uses less than a tenth of each.
-struct Dimension {
+// Limits that keep every product of sizes below 2^62, and an inventory below some hundred thousand entries.
+// The largest published model uses less than a tenth of each.
+struct Size {
   const char* name;
-  int64_t ModelSpec::*field;
-  int64_t maximum;
+  int64_t value;
+  int64_t least;
+  int64_t most;
 };
 
-constexpr Dimension kDimensions[] = {
-    {"layers", &ModelSpec::layers, 1 << 14},     {"hidden", &ModelSpec::hidden, 1 << 20},
-    {"heads", &ModelSpec::heads, 1 << 14},       {"kv_heads", &ModelSpec::kv_heads, 1 << 14},
-    {"head_dim", &ModelSpec::head_dim, 1 << 12}, {"ffn", &ModelSpec::ffn, 1 << 22},
-    {"vocab", &ModelSpec::vocab, 1 << 24},       {"max_position", &ModelSpec::max_position, int64_t{1} << 31},
-};
+constexpr int64_t kMostColumns = 1 << 20;
+constexpr int64_t kMostInner = 1 << 22;
+constexpr int64_t kMostRows = 1 << 26;  // of a table of positions
+constexpr int64_t kMostHeadDim = 1 << 12;
+constexpr double kMostParameters = 1e18;
+
+absl::Status ValidateSizes(const ModelSpec& spec) {
+  const LatentAttention latent = spec.latent.value_or(LatentAttention{});
+  const Experts experts = spec.experts.value_or(Experts{});
+  const bool has_mlp = !spec.experts.has_value() || experts.dense_layers > 0;
+  const Size sizes[] = {
+      {"layers", spec.layers, 1, 1 << 14},
+      {"hidden", spec.hidden, 1, kMostColumns},
+      {"heads", spec.heads, 1, 1 << 14},
+      {"kv_heads", spec.kv_heads, 1, 1 << 14},
+      {"head_dim", spec.head_dim, 1, kMostHeadDim},
+      {"ffn", spec.ffn, has_mlp ? 1 : 0, kMostInner},
+      {"vocab", spec.vocab, 1, 1 << 24},
+      {"max_position", spec.max_position, 1, int64_t{1} << 31},
+      {"learned_positions", spec.learned_positions, 0, kMostRows},
+      {"sliding_window", spec.sliding_window, 0, int64_t{1} << 40},
+      {"mtp_layers", spec.mtp_layers, 0, 1 << 14},
+      {"latent.query_rank", latent.query_rank, 0, kMostColumns},
+      {"latent.key_value_rank", latent.key_value_rank, 0, kMostColumns},
+      {"latent.nope_dim", latent.nope_dim, 0, kMostHeadDim},
+      {"latent.rope_dim", latent.rope_dim, 0, kMostHeadDim},
+      {"latent.value_dim", latent.value_dim, 0, kMostHeadDim},
+      {"experts.num_experts", experts.num_experts, spec.experts.has_value() ? 1 : 0, 1 << 16},
+      {"experts.ffn", experts.ffn, spec.experts.has_value() ? 1 : 0, kMostColumns},
+      {"experts.shared_ffn", experts.shared_ffn, 0, kMostInner},
+      {"experts.dense_layers", experts.dense_layers, 0, 1 << 14},
+  };
+  for (const Size& size : sizes) {
+    if (size.value < size.least || size.value > size.most) {
+      return UsageError(absl::StrCat("model.", size.name, " = ", size.value, " is out of range: ", size.least,
+                                     " to ", size.most));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateExperts(const Experts& experts) {
+  if (experts.top_k >= 1 && experts.top_k <= experts.num_experts) return absl::OkStatus();
+  return UsageError(absl::StrCat("a token visits ", experts.top_k, " of ", experts.num_experts, " experts"));
+}
 
 absl::Status ValidateRopeScaling(const RopeScaling& scaling) {
   if (!std::isfinite(scaling.factor) || scaling.factor < 1.0) {
@@ -114,30 +156,17 @@ class InventoryBuilder {
 }  // namespace
 
 absl::Status Validate(const ModelSpec& spec) {
-  if (spec.family != "llama") {
-    return UsageError(
-        absl::StrCat("model.family = \"", spec.family, "\" is not known; the known family is \"llama\""));
-  }
-  for (const Dimension& dimension : kDimensions) {
-    const int64_t value = spec.*dimension.field;
-    if (value < 1 || value > dimension.maximum) {
-      return UsageError(
-          absl::StrCat("model.", dimension.name, " = ", value, " is out of range: 1 to ", dimension.maximum));
-    }
-  }
+  TRAINCTL_RETURN_IF_ERROR(ValidateSizes(spec));
   if (spec.heads % spec.kv_heads != 0) {
     return UsageError(absl::StrCat("model.heads = ", spec.heads,
                                    " is not a multiple of model.kv_heads = ", spec.kv_heads,
                                    ": every key-value head serves the same number of query heads"));
   }
-  if (spec.head_dim % 2 != 0) {
-    return UsageError(
-        absl::StrCat("model.head_dim = ", spec.head_dim, " is odd: rotary positions turn pairs of elements"));
-  }
   if (spec.heads * spec.head_dim > (1 << 20)) {
     return UsageError(absl::StrCat("model.heads * model.head_dim = ", spec.heads * spec.head_dim,
                                    " is out of range: at most ", 1 << 20));
   }
+  if (spec.experts.has_value()) TRAINCTL_RETURN_IF_ERROR(ValidateExperts(*spec.experts));
   if (!std::isfinite(spec.norm_eps) || spec.norm_eps <= 0) {
     return UsageError(absl::StrCat("model.norm_eps = ", spec.norm_eps, " must be a positive number"));
   }
@@ -148,8 +177,52 @@ absl::Status Validate(const ModelSpec& spec) {
     return UsageError(absl::StrCat("model.init_std = ", spec.init_std, " must be a number of at least 0"));
   }
   if (spec.rope_scaling.has_value()) TRAINCTL_RETURN_IF_ERROR(ValidateRopeScaling(*spec.rope_scaling));
-  // Only what a Hugging Face folder can express, since every model must be exportable: Llama has
-  // one switch for all four attention biases, Qwen2 has biases on q, k, v alone.
+  const auto of_first = static_cast<double>(ParametersOfLayer(spec, 0).total());
+  const auto of_last = static_cast<double>(ParametersOfLayer(spec, spec.layers - 1).total());
+  if (std::max(of_first, of_last) * static_cast<double>(spec.layers) > kMostParameters) {
+    return UsageError(absl::StrCat("the model has more than ", kMostParameters, " parameters"));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::string> WhyNotTrainable(const ModelSpec& spec) {
+  std::vector<std::string> reasons;
+  if (spec.family != "llama") {
+    reasons.push_back(
+        absl::StrCat("model.family = \"", spec.family, "\" (model_type); the known family is \"llama\""));
+  }
+  const std::pair<bool, const char*> features[] = {
+      {spec.experts.has_value(), "routed experts (num_experts, num_local_experts or n_routed_experts)"},
+      {spec.latent.has_value(), "multi-head latent attention (kv_lora_rank)"},
+      {spec.mtp_layers > 0, "layers that predict further tokens (num_nextn_predict_layers)"},
+      {!spec.gated_mlp, "an MLP without a gate"},
+      {spec.clamped_gate, "a clamped gate (swiglu_limit)"},
+      {spec.layer_norm, "LayerNorm"},
+      {spec.qk_norm, "norms of queries and keys"},
+      {spec.post_norms, "norms after attention and MLP"},
+      {spec.dropout, "dropout"},
+      {spec.learned_positions > 0, "learned positions"},
+      {spec.yarn, "YaRN positions (rope_scaling)"},
+      {spec.sliding_window > 0, "a sliding window (sliding_window)"},
+  };
+  for (const auto& [has, feature] : features) {
+    if (has) reasons.emplace_back(feature);
+  }
+  return reasons;
+}
+
+absl::Status CheckTrainable(const ModelSpec& spec) {
+  TRAINCTL_RETURN_IF_ERROR(Validate(spec));
+  if (const std::vector<std::string> reasons = WhyNotTrainable(spec); !reasons.empty()) {
+    return UsageError(
+        absl::StrCat("this version cannot train the model, because of ", absl::StrJoin(reasons, "; ")));
+  }
+  if (spec.head_dim % 2 != 0) {
+    return UsageError(
+        absl::StrCat("model.head_dim = ", spec.head_dim, " is odd: rotary positions turn pairs of elements"));
+  }
+  // Only what a Hugging Face folder can express: Llama has one switch for all four attention biases, Qwen2
+  // has biases on q, k, v alone.
   if (spec.attention_out_bias && !spec.qkv_bias) {
     return UsageError(
         "model.attention_out_bias = true needs model.qkv_bias = true: no Hugging Face architecture of this "
@@ -163,32 +236,9 @@ absl::Status Validate(const ModelSpec& spec) {
   return absl::OkStatus();
 }
 
-std::vector<Parameter> Inventory(const ModelSpec& spec) { return InventoryBuilder(spec).Build(); }
-
-int64_t NumParameters(const ModelSpec& spec) {
-  const int64_t q_rows = spec.heads * spec.head_dim;
-  const int64_t kv_rows = spec.kv_heads * spec.head_dim;
-  int64_t layer = 2 * spec.hidden;                    // norms
-  layer += (2 * q_rows + 2 * kv_rows) * spec.hidden;  // q, k, v, o
-  layer += 3 * spec.ffn * spec.hidden;                // gate, up, down
-  if (spec.qkv_bias) layer += q_rows + 2 * kv_rows;
-  if (spec.attention_out_bias) layer += spec.hidden;
-  if (spec.mlp_bias) layer += 2 * spec.ffn + spec.hidden;
-  const int64_t num_vocab_matrices = spec.tie_embeddings ? 1 : 2;
-  return spec.layers * layer + spec.hidden + num_vocab_matrices * spec.vocab * spec.hidden;
-}
-
-double FlopsPerToken(const ModelSpec& spec, int64_t seq_len) {
-  const double hidden = static_cast<double>(spec.hidden);
-  const double layers = static_cast<double>(spec.layers);
-  const double q_rows = static_cast<double>(spec.heads * spec.head_dim);
-  const double kv_rows = static_cast<double>(spec.kv_heads * spec.head_dim);
-  const double layer_weights =
-      hidden * (2 * q_rows + 2 * kv_rows) + 3 * hidden * static_cast<double>(spec.ffn);
-  const double weights = layers * layer_weights + hidden * static_cast<double>(spec.vocab);
-  // Forward 2 and backward 4 per weight. Scores and their product with the values: 4 s h forward,
-  // three times that with the backward, halved by the causal mask.
-  return 6 * weights + 6 * layers * q_rows * static_cast<double>(seq_len);
+std::vector<Parameter> Inventory(const ModelSpec& spec) {
+  TRAINCTL_CHECK(WhyNotTrainable(spec).empty());
+  return InventoryBuilder(spec).Build();
 }
 
 }  // namespace trainctl::model

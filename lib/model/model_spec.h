@@ -1,6 +1,11 @@
-// ModelSpec: a decoder-only transformer as data. A family is a mapping onto these fields, not a
-// class. Also the exact parameter inventory and the FLOPs. Does not allocate tensors. Pure; thread
-// safe.
+// ModelSpec describes a decoder-only transformer as data, for the trainer, the planner and Hugging Face
+// folders alike. It holds more than this version trains: WhyNotTrainable says what stands in the way. Also
+// parameter counts, FLOPs and, of models that can be trained, the exact parameter inventory. Allocates no
+// tensors. Pure; thread safe.
+//
+//   TRAINCTL_ASSIGN_OR_RETURN(model::ModelSpec spec, model::Preset("llama3.1-8b"));
+//   spec.layers = 8;
+//   TRAINCTL_RETURN_IF_ERROR(model::CheckTrainable(spec));
 #pragma once
 
 #include <cstdint>
@@ -10,7 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "base/dtype.h"
+#include "absl/types/span.h"
 
 namespace trainctl::model {
 
@@ -23,29 +28,86 @@ struct RopeScaling {
   bool operator==(const RopeScaling&) const = default;
 };
 
+// Routed experts in place of the MLP (Switch Transformers, arXiv 2101.03961).
+struct Experts {
+  int64_t num_experts = 0;
+  int64_t top_k = 0;         // experts that each token visits
+  int64_t ffn = 0;           // inner width of one expert
+  int64_t shared_ffn = 0;    // inner width of the experts that every token visits, together; 0 = none
+  int64_t dense_layers = 0;  // leading layers that keep an MLP of ModelSpec::ffn
+  bool operator==(const Experts&) const = default;
+};
+
+// Multi-head latent attention: queries, keys and values pass through narrow products (DeepSeek-V2, arXiv
+// 2405.04434, section 2.1). Widths in elements, the last three per head.
+struct LatentAttention {
+  int64_t query_rank = 0;  // 0 = queries have one full product
+  int64_t key_value_rank = 0;
+  int64_t nope_dim = 0;  // of queries and keys, without positions
+  int64_t rope_dim = 0;  // of queries and keys, with rotary positions
+  int64_t value_dim = 0;
+  bool operator==(const LatentAttention&) const = default;
+};
+
 struct ModelSpec {
-  std::string family = "llama";
+  std::string family = "llama";  // "llama" covers Qwen2; of other models the model_type of transformers
+
+  // Sizes in elements.
   int64_t layers = 0;
-  int64_t hidden = 0;
-  int64_t heads = 0;
-  int64_t kv_heads = 0;
-  int64_t head_dim = 0;
-  int64_t ffn = 0;
+  int64_t hidden = 0;    // width of the residual stream
+  int64_t ffn = 0;       // inner width of the MLP; 0 where every layer has experts
+  int64_t heads = 0;     // query heads
+  int64_t kv_heads = 0;  // key and value heads, a divisor of heads (grouped-query, arXiv 2305.13245)
+  int64_t head_dim = 0;  // of one head; of latent attention its value_dim
   int64_t vocab = 0;
-  int64_t max_position = 8192;
-  bool tie_embeddings = false;
+  std::optional<Experts> experts = std::nullopt;
+  std::optional<LatentAttention> latent = std::nullopt;  // instead of heads of keys and values
+  // Layers that predict further tokens, beyond `layers` (DeepSeek-V3, arXiv 2412.19437, section 2.2).
+  int64_t mtp_layers = 0;
+
+  // Products. The head has no bias.
+  bool gated_mlp = true;  // gate, up and down (SwiGLU, arXiv 2002.05202), or up and down alone
   bool qkv_bias = false;
   bool attention_out_bias = false;
   bool mlp_bias = false;
+  bool tie_embeddings = false;  // the head's matrix is the embedding
+  bool clamped_gate = false;    // gate and up are clamped before they meet (gpt-oss, arXiv 2508.10925)
+
+  // Norms.
+  bool layer_norm = false;  // LayerNorm with a bias, or RMSNorm (arXiv 1910.07467)
+  bool qk_norm = false;     // queries and keys are normalized, head by head (arXiv 2302.05442)
+  bool post_norms = false;  // also after attention and after the MLP (Gemma 2, arXiv 2408.00118)
   double norm_eps = 1e-5;
+  bool dropout = false;  // after attention and after the MLP; each keeps a mask of a byte per element
+
+  // Positions.
+  int64_t max_position = 8192;    // the longest sequence, in tokens, that the model is meant for
+  int64_t learned_positions = 0;  // rows of a position table; 0 = rotary, ALiBi or none
   double rope_theta = 10000.0;
-  std::optional<RopeScaling> rope_scaling;
-  double init_std = 0.02;
+  std::optional<RopeScaling> rope_scaling = std::nullopt;
+  bool yarn = false;  // rotary positions stretched by YaRN (arXiv 2309.00071)
+  // Tokens that a query sees, itself included, in a share of the layers (Mistral, arXiv 2310.06825); 0 = all.
+  int64_t sliding_window = 0;
+  double sliding_window_share = 1;
+
+  double init_std = 0.02;  // of the initial weights
   bool operator==(const ModelSpec&) const = default;
+
+  bool HasExperts(int64_t layer) const { return experts.has_value() && layer >= experts->dense_layers; }
+  bool AllLinearBiases() const { return qkv_bias && attention_out_bias && mlp_bias; }
 };
 
-// UsageError naming the field: heads not divisible by kv_heads, odd head_dim, non-positive sizes.
+// UsageError naming the field: sizes out of range, heads not divisible by kv_heads, experts that do not
+// exist. For every model, whether it can be trained or not.
 absl::Status Validate(const ModelSpec& spec);
+
+// What this version's trainer lacks to run the model, one reason per feature with its config.json field;
+// empty = it can be trained.
+std::vector<std::string> WhyNotTrainable(const ModelSpec& spec);
+
+// Validate and WhyNotTrainable, then the rules of the family: an even head_dim, and biases that a Hugging
+// Face folder can express, since every trained model can be exported. UsageError naming the field.
+absl::Status CheckTrainable(const ModelSpec& spec);
 
 // A block is the unit that is gathered, recomputed and scheduled: block 0 is the embedding, blocks
 // 1..layers the transformer layers, block layers+1 the head (final norm, output projection, loss).
@@ -68,23 +130,47 @@ struct Parameter {
 };
 
 // Exact and ordered by block. With tied embeddings the embedding is listed once (block 0) and used
-// by the head as well; "lm_head.weight" does not exist then.
+// by the head as well; "lm_head.weight" does not exist then. The model must be trainable.
 std::vector<Parameter> Inventory(const ModelSpec& spec);
+
+// Numbers of elements, for every model. Norms of queries and keys, norms after attention and MLP, experts'
+// biases and layers that predict further tokens are left out: together far below 1 % of a model.
+struct LayerParameters {
+  int64_t matrices = 0;        // cut by tensor parallelism
+  int64_t vectors = 0;         // norms and biases: on every rank
+  int64_t routed_experts = 0;  // cut by expert parallelism
+  int64_t router = 0;
+  int64_t total() const { return matrices + vectors + routed_experts + router; }
+};
+LayerParameters ParametersOfLayer(const ModelSpec& spec, int64_t layer);
+int64_t EmbeddingParameters(const ModelSpec& spec);  // with learned positions
+int64_t HeadParameters(const ModelSpec& spec);       // final norm, output matrix unless tied
 int64_t NumParameters(const ModelSpec& spec);
+// Those that one token meets: top_k of the routed experts.
+int64_t NumActiveParameters(const ModelSpec& spec);
 
 // Floating-point operations of one training step per token, forward plus backward, matrix products
-// only, causal attention counted at half: 6 N' + 6 L h_attn s with N' the weights that multiply
-// (no input embedding) and h_attn = heads * head_dim. Recompute is not counted. (PaLM's appendix B counts all
-// scores, 12 L h_attn s, and every parameter: planner/utilization.h.)
+// only, causal attention counted at half: 6 N' + 6 L h_attn s with N' the weights that multiply for a token
+// (no input embedding, top_k of the routed experts) and h_attn = heads * head_dim, of latent attention the
+// mean of a key's and a value's. Windows and recompute are not counted. (PaLM's appendix B counts all scores,
+// 12 L h_attn s, and every parameter: planner/utilization.h.)
 double FlopsPerToken(const ModelSpec& spec, int64_t seq_len);
 
-// Named presets, from "toy-1m" to "llama3.1-405b". PresetNames is sorted by size.
-absl::StatusOr<ModelSpec> Preset(absl::string_view name);
-std::vector<std::string> PresetNames();
+// A model that recipes and tables name, what this version trains and what it plans alone.
+struct NamedModel {
+  const char* name = "";    // of model.preset
+  const char* source = "";  // where the sizes stand
+  ModelSpec spec;
+};
 
-// Hugging Face config.json of the Llama family, both ways. `what` names the file in errors. A
-// field that would change the mathematics and is not known is an error, never ignored.
-absl::StatusOr<ModelSpec> FromHuggingFaceConfig(absl::string_view json_text, absl::string_view what);
-std::string ToHuggingFaceConfig(const ModelSpec& spec, DType dtype);
+// Sorted by size, from "toy-1m" to "kimi-k2".
+absl::Span<const NamedModel> NamedModels();
+
+// The model of that name, in any spelling of it ("Llama 3.1 8B"). UsageError with the names that there are.
+absl::StatusOr<ModelSpec> Preset(absl::string_view name);
+
+// The names of models that can be trained, and of those that can only be planned; each sorted by size.
+std::vector<std::string> PresetNames();
+std::vector<std::string> PlannedPresetNames();
 
 }  // namespace trainctl::model

@@ -1,4 +1,4 @@
-// Named model sizes. Published models have the dimensions of their config.json.
+// Named models, one table. Published models have the sizes of their config.json.
 
 #include <algorithm>
 #include <string>
@@ -6,42 +6,54 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/names.h"
 #include "base/status.h"
 #include "model/model_spec.h"
 
 namespace trainctl::model {
 namespace {
 
+constexpr char kOwnSource[] = "a size of our own, for tests, quick starts and benchmarks";
+
 // How positions are encoded, by generation.
 enum class Rope { kPlain, kLlama31, kLlama32 };
 
-struct PresetRow {
+struct LlamaRow {
   const char* name;
+  const char* source;
   int64_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab, max_position;
   bool tied;
   Rope rope;
 };
 
-constexpr PresetRow kPresets[] = {
-    // Sizes of our own, for tests, quick starts and benchmarks.
-    {"toy-1m", 4, 128, 4, 2, 32, 384, 1024, 2048, false, Rope::kPlain},
-    {"toy-5m", 6, 256, 8, 4, 32, 704, 1024, 2048, false, Rope::kPlain},
-    {"llama-25m", 8, 384, 6, 2, 64, 1024, 16384, 2048, false, Rope::kPlain},
-    {"llama-120m", 12, 768, 12, 4, 64, 2048, 32000, 2048, false, Rope::kPlain},
-    {"llama-1b", 22, 2048, 32, 4, 64, 5632, 32000, 2048, false, Rope::kPlain},  // as TinyLlama
-    // Published models.
-    {"llama3.2-1b", 16, 2048, 32, 8, 64, 8192, 128256, 131072, true, Rope::kLlama32},
-    {"llama3.2-3b", 28, 3072, 24, 8, 128, 8192, 128256, 131072, true, Rope::kLlama32},
-    {"llama2-7b", 32, 4096, 32, 32, 128, 11008, 32000, 4096, false, Rope::kPlain},
-    {"llama3.1-8b", 32, 4096, 32, 8, 128, 14336, 128256, 131072, false, Rope::kLlama31},
-    {"llama2-13b", 40, 5120, 40, 40, 128, 13824, 32000, 4096, false, Rope::kPlain},
-    {"llama2-70b", 80, 8192, 64, 8, 128, 28672, 32000, 4096, false, Rope::kPlain},
-    {"llama3.1-70b", 80, 8192, 64, 8, 128, 28672, 128256, 131072, false, Rope::kLlama31},
-    {"llama3.1-405b", 126, 16384, 128, 8, 128, 53248, 128256, 131072, false, Rope::kLlama31},
+constexpr LlamaRow kLlamas[] = {
+    {"toy-1m", kOwnSource, 4, 128, 4, 2, 32, 384, 1024, 2048, false, Rope::kPlain},
+    {"toy-5m", kOwnSource, 6, 256, 8, 4, 32, 704, 1024, 2048, false, Rope::kPlain},
+    {"llama-25m", kOwnSource, 8, 384, 6, 2, 64, 1024, 16384, 2048, false, Rope::kPlain},
+    {"llama-120m", kOwnSource, 12, 768, 12, 4, 64, 2048, 32000, 2048, false, Rope::kPlain},
+    {"llama-1b", "config.json of TinyLlama/TinyLlama-1.1B-intermediate-step-1431k-3T", 22, 2048, 32, 4, 64,
+     5632, 32000, 2048, false, Rope::kPlain},
+    {"llama3.2-1b", "config.json of meta-llama/Llama-3.2-1B", 16, 2048, 32, 8, 64, 8192, 128256, 131072, true,
+     Rope::kLlama32},
+    {"llama3.2-3b", "config.json of meta-llama/Llama-3.2-3B", 28, 3072, 24, 8, 128, 8192, 128256, 131072,
+     true, Rope::kLlama32},
+    {"llama2-7b", "config.json of meta-llama/Llama-2-7b-hf", 32, 4096, 32, 32, 128, 11008, 32000, 4096, false,
+     Rope::kPlain},
+    {"llama3.1-8b", "config.json of meta-llama/Llama-3.1-8B", 32, 4096, 32, 8, 128, 14336, 128256, 131072,
+     false, Rope::kLlama31},
+    {"llama2-13b", "config.json of meta-llama/Llama-2-13b-hf", 40, 5120, 40, 40, 128, 13824, 32000, 4096,
+     false, Rope::kPlain},
+    {"llama2-70b", "config.json of meta-llama/Llama-2-70b-hf", 80, 8192, 64, 8, 128, 28672, 32000, 4096,
+     false, Rope::kPlain},
+    {"llama3.1-70b", "config.json of meta-llama/Llama-3.1-70B", 80, 8192, 64, 8, 128, 28672, 128256, 131072,
+     false, Rope::kLlama31},
+    {"llama3.1-405b", "config.json of meta-llama/Llama-3.1-405B", 126, 16384, 128, 8, 128, 53248, 128256,
+     131072, false, Rope::kLlama31},
 };
 
-ModelSpec SpecOf(const PresetRow& row) {
-  ModelSpec spec;
+NamedModel ModelOf(const LlamaRow& row) {
+  NamedModel model = {row.name, row.source, {}};
+  ModelSpec& spec = model.spec;
   spec.layers = row.layers;
   spec.hidden = row.hidden;
   spec.heads = row.heads;
@@ -55,27 +67,207 @@ ModelSpec SpecOf(const PresetRow& row) {
     spec.rope_theta = 500000.0;
     spec.rope_scaling = RopeScaling{.factor = row.rope == Rope::kLlama31 ? 8.0 : 32.0};
   }
-  return spec;
+  return model;
+}
+
+constexpr LatentAttention kDeepSeekV3Attention = {
+    .query_rank = 1536, .key_value_rank = 512, .nope_dim = 128, .rope_dim = 64, .value_dim = 128};
+
+// Of other families, to be planned. A row states what counts, memory and time depend on.
+std::vector<NamedModel> OtherModels() {
+  const ModelSpec gpt_oss = {.family = "gpt_oss",
+                             .hidden = 2880,
+                             .ffn = 2880,
+                             .heads = 64,
+                             .kv_heads = 8,
+                             .head_dim = 64,
+                             .vocab = 201088,
+                             .qkv_bias = true,
+                             .attention_out_bias = true,
+                             .mlp_bias = true,
+                             .clamped_gate = true,
+                             .yarn = true,
+                             .sliding_window = 128,
+                             .sliding_window_share = 0.5};
+  ModelSpec gpt_oss_120b = gpt_oss;
+  gpt_oss_120b.layers = 36;
+  gpt_oss_120b.experts = Experts{.num_experts = 128, .top_k = 4, .ffn = 2880};
+  ModelSpec gpt_oss_20b = gpt_oss;
+  gpt_oss_20b.layers = 24;
+  gpt_oss_20b.experts = Experts{.num_experts = 32, .top_k = 4, .ffn = 2880};
+  return {
+      {"deepseek-v3",
+       "config.json of deepseek-ai/DeepSeek-V3",
+       {.family = "deepseek_v3",
+        .layers = 61,
+        .hidden = 7168,
+        .ffn = 18432,
+        .heads = 128,
+        .kv_heads = 128,
+        .head_dim = 128,
+        .vocab = 129280,
+        .experts =
+            Experts{.num_experts = 256, .top_k = 8, .ffn = 2048, .shared_ffn = 2048, .dense_layers = 3},
+        .latent = kDeepSeekV3Attention,
+        .mtp_layers = 1}},
+      {"kimi-k2",
+       "config.json of moonshotai/Kimi-K2-Base",
+       {.family = "kimi_k2",
+        .layers = 61,
+        .hidden = 7168,
+        .ffn = 18432,
+        .heads = 64,
+        .kv_heads = 64,
+        .head_dim = 128,
+        .vocab = 163840,
+        .experts =
+            Experts{.num_experts = 384, .top_k = 8, .ffn = 2048, .shared_ffn = 2048, .dense_layers = 1},
+        .latent = kDeepSeekV3Attention}},
+      {"moonlight-16b",
+       "config.json of moonshotai/Moonlight-16B-A3B",
+       {.family = "deepseek_v3",
+        .layers = 27,
+        .hidden = 2048,
+        .ffn = 11264,
+        .heads = 16,
+        .kv_heads = 16,
+        .head_dim = 128,
+        .vocab = 163840,
+        .experts = Experts{.num_experts = 64, .top_k = 6, .ffn = 1408, .shared_ffn = 2816, .dense_layers = 1},
+        .latent =
+            LatentAttention{
+                .query_rank = 0, .key_value_rank = 512, .nope_dim = 128, .rope_dim = 64, .value_dim = 128}}},
+      {"mixtral-8x22b",
+       "config.json of mistralai/Mixtral-8x22B-v0.1",
+       {.family = "mixtral",
+        .layers = 56,
+        .hidden = 6144,
+        .ffn = 16384,
+        .heads = 48,
+        .kv_heads = 8,
+        .head_dim = 128,
+        .vocab = 32768,
+        .experts = Experts{.num_experts = 8, .top_k = 2, .ffn = 16384}}},
+      {"mixtral-8x7b",
+       "config.json of mistralai/Mixtral-8x7B-v0.1",
+       {.family = "mixtral",
+        .layers = 32,
+        .hidden = 4096,
+        .ffn = 14336,
+        .heads = 32,
+        .kv_heads = 8,
+        .head_dim = 128,
+        .vocab = 32000,
+        .experts = Experts{.num_experts = 8, .top_k = 2, .ffn = 14336}}},
+      {"qwen3-235b-a22b",
+       "config.json of Qwen/Qwen3-235B-A22B",
+       {.family = "qwen3_moe",
+        .layers = 94,
+        .hidden = 4096,
+        .ffn = 12288,
+        .heads = 64,
+        .kv_heads = 4,
+        .head_dim = 128,
+        .vocab = 151936,
+        .experts = Experts{.num_experts = 128, .top_k = 8, .ffn = 1536},
+        .qk_norm = true}},
+      {"qwen3-30b-a3b",
+       "config.json of Qwen/Qwen3-30B-A3B",
+       {.family = "qwen3_moe",
+        .layers = 48,
+        .hidden = 2048,
+        .ffn = 6144,
+        .heads = 32,
+        .kv_heads = 4,
+        .head_dim = 128,
+        .vocab = 151936,
+        .experts = Experts{.num_experts = 128, .top_k = 8, .ffn = 768},
+        .qk_norm = true}},
+      {"gpt-oss-120b", "config.json of openai/gpt-oss-120b", gpt_oss_120b},
+      {"gpt-oss-20b", "config.json of openai/gpt-oss-20b", gpt_oss_20b},
+      {"internlm-20b",
+       "internlm/internlm-20b configuration",
+       {.family = "internlm",
+        .layers = 60,
+        .hidden = 5120,
+        .ffn = 13824,
+        .heads = 40,
+        .kv_heads = 40,
+        .head_dim = 128,
+        .vocab = 103168,
+        .qkv_bias = true}},
+      {"internlm-7b",
+       "configs/7B_sft.py of InternLM/InternEvo (mlp_ratio 8/3, rounded to 256)",
+       {.family = "internlm",
+        .layers = 32,
+        .hidden = 4096,
+        .ffn = 11008,
+        .heads = 32,
+        .kv_heads = 32,
+        .head_dim = 128,
+        .vocab = 103168,
+        .qkv_bias = true}},
+      {"gpt3-175b",
+       "arXiv 2005.14165, table 2.1",
+       {.family = "gpt2",
+        .layers = 96,
+        .hidden = 12288,
+        .ffn = 49152,
+        .heads = 96,
+        .kv_heads = 96,
+        .head_dim = 128,
+        .vocab = 50257,
+        .gated_mlp = false,
+        .qkv_bias = true,
+        .attention_out_bias = true,
+        .mlp_bias = true,
+        .tie_embeddings = true,
+        .layer_norm = true,
+        .max_position = 2048,
+        .learned_positions = 2048}},
+  };
+}
+
+std::vector<NamedModel> AllModels() {
+  std::vector<NamedModel> models;
+  for (const LlamaRow& row : kLlamas) models.push_back(ModelOf(row));
+  for (NamedModel& model : OtherModels()) models.push_back(std::move(model));
+  std::stable_sort(models.begin(), models.end(), [](const NamedModel& a, const NamedModel& b) {
+    return NumParameters(a.spec) < NumParameters(b.spec);
+  });
+  return models;
+}
+
+std::vector<std::string> NamesWhere(bool trainable) {
+  std::vector<std::string> names;
+  for (const NamedModel& model : NamedModels()) {
+    if (WhyNotTrainable(model.spec).empty() == trainable) names.emplace_back(model.name);
+  }
+  return names;
 }
 
 }  // namespace
 
-absl::StatusOr<ModelSpec> Preset(absl::string_view name) {
-  for (const PresetRow& row : kPresets) {
-    if (name == row.name) return SpecOf(row);
-  }
-  return UsageError(absl::StrCat("model.preset = \"", name, "\" is not known; the presets are ",
-                                 absl::StrJoin(PresetNames(), ", ")));
+absl::Span<const NamedModel> NamedModels() {
+  static const auto* const models = new std::vector<NamedModel>(AllModels());
+  return *models;
 }
 
-std::vector<std::string> PresetNames() {
-  std::vector<PresetRow> rows(std::begin(kPresets), std::end(kPresets));
-  std::stable_sort(rows.begin(), rows.end(), [](const PresetRow& a, const PresetRow& b) {
-    return NumParameters(SpecOf(a)) < NumParameters(SpecOf(b));
-  });
+absl::StatusOr<ModelSpec> Preset(absl::string_view name) {
   std::vector<std::string> names;
-  for (const PresetRow& row : rows) names.push_back(row.name);
-  return names;
+  const std::string normal = NormalName(name);
+  for (const NamedModel& model : NamedModels()) {
+    if (normal == NormalName(model.name)) return model.spec;
+    names.emplace_back(model.name);
+  }
+  return UsageError(absl::StrCat(
+      "model.preset = ", QuotedName(name), " is not known; the nearest are ", NearestNames(name, names),
+      "; the presets are ", absl::StrJoin(PresetNames(), ", "), "; for planning alone ",
+      absl::StrJoin(PlannedPresetNames(), ", "), "; model.from = FOLDER takes the config.json of another"));
 }
+
+std::vector<std::string> PresetNames() { return NamesWhere(/*trainable=*/true); }
+
+std::vector<std::string> PlannedPresetNames() { return NamesWhere(/*trainable=*/false); }
 
 }  // namespace trainctl::model

@@ -6,20 +6,18 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "pricing/architecture.h"
+#include "model/model_spec.h"
 #include "recipe/load.h"
 
 namespace trainctl::planner {
 
 struct PlannedModel {
   std::string name;  // of the preset, the folder or the family
-  pricing::Architecture architecture;
+  model::ModelSpec spec;
   std::vector<std::string> notes;
 };
 
-// UsageError at the field's place: an unknown preset (with the nearest names), sizes that do not go
-// together. BadDataError: a config.json that describes no model that is known.
-absl::StatusOr<PlannedModel> ModelOf(const recipe::LoadedRecipe& loaded);
+PlannedModel ModelOf(const recipe::LoadedRecipe& loaded);
 
 // `message` with the place where the recipe states `path`, if it does.
 std::string AtField(const recipe::LoadedRecipe& loaded, const std::string& path, absl::string_view message);

@@ -104,23 +104,6 @@ absl::Status NothingFits(const recipe::LoadedRecipe& loaded, const ClusterPlan& 
 
 }  // namespace
 
-double ModelFlopsPerToken(const pricing::Architecture& a, int64_t seq_len) {
-  const double layers = static_cast<double>(a.layers);
-  double key = static_cast<double>(a.head_dim);
-  double value = key;
-  if (a.latent.has_value()) {
-    key = static_cast<double>(a.latent->nope_dim + a.latent->rope_dim);
-    value = static_cast<double>(a.latent->value_dim);
-  }
-  // Products of weights: all but the look-up of the embedding, and the head once more where it is tied.
-  const int64_t head = a.vocab * a.hidden;
-  const int64_t multiplied =
-      pricing::NumActiveParameters(a) - pricing::EmbeddingParameters(a) + (a.tied_embeddings ? head : 0);
-  const double attention =
-      layers * static_cast<double>(a.heads) * (key + value) * static_cast<double>(seq_len) / 2;
-  return 6 * (static_cast<double>(multiplied) + attention);
-}
-
 Figures FiguresOf(const ClusterPlan& plan, const Choice& choice) {
   const pricing::Workload& w = choice.workload;
   const double gpus = static_cast<double>(choice.num_gpus());
@@ -128,7 +111,7 @@ Figures FiguresOf(const ClusterPlan& plan, const Choice& choice) {
   const double tokens = static_cast<double>(w.global_batch) * static_cast<double>(w.seq_len);
   Figures figures;
   figures.tokens_per_second_per_gpu = tokens / step / gpus;
-  figures.model_flops_per_token = ModelFlopsPerToken(w.model, w.seq_len);
+  figures.model_flops_per_token = model::FlopsPerToken(w.model, w.seq_len);
   figures.mfu = figures.model_flops_per_token * figures.tokens_per_second_per_gpu /
                 PeakFlops(*plan.machine->device, w.precision);
   figures.bubble_share = choice.time.pipeline_seconds / step;
@@ -223,7 +206,7 @@ absl::StatusOr<ClusterPlan> MakeClusterPlan(const recipe::LoadedRecipe& loaded,
                                             const ClusterPlanOptions& options) {
   ClusterPlan plan;
   plan.run_name = loaded.recipe.run.name;
-  TRAINCTL_ASSIGN_OR_RETURN(plan.model, ModelOf(loaded));
+  plan.model = ModelOf(loaded);
   TRAINCTL_ASSIGN_OR_RETURN(plan.machine, MachineOf(loaded.recipe.cluster));
   plan.notes = plan.machine->notes;
   plan.notes.insert(plan.notes.end(), plan.model.notes.begin(), plan.model.notes.end());

@@ -74,9 +74,6 @@ struct Figures {
 };
 Figures FiguresOf(const ClusterPlan& plan, const Choice& choice);
 
-// Of the matrix products of one token, forward and backward.
-double ModelFlopsPerToken(const pricing::Architecture& model, int64_t seq_len);
-
 // "tp 8, pp 16 (interleaved-1f1b, 2 stages a rank), dp 128 (ZeRO-1 over 64), micro-batch 1, recompute full".
 std::string DescribeLayout(const pricing::Workload& workload);
 

@@ -5,9 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/names.h"
 #include "base/status.h"
 #include "base/units.h"
-#include "cluster/catalogue_names.h"
 #include "layout/layout.h"
 #include "planner/framework_ways.h"
 
@@ -30,9 +30,9 @@ absl::StatusOr<const pricing::FrameworkProfile*> FrameworkOf(const LoadedRecipe&
   const std::string names =
       absl::StrJoin(pricing::Frameworks(), ", ",
                     [](std::string* out, const pricing::FrameworkProfile& f) { out->append(f.name); });
-  return UsageError(AtField(
-      loaded, "plan.framework",
-      absl::StrCat("plan.framework = ", cluster::Quoted(name), " has no profile; there are ", names)));
+  return UsageError(
+      AtField(loaded, "plan.framework",
+              absl::StrCat("plan.framework = ", QuotedName(name), " has no profile; there are ", names)));
 }
 
 std::vector<Precision> PrecisionsOf(const LoadedRecipe& loaded, const cluster::Device& device,
@@ -176,7 +176,7 @@ absl::StatusOr<SearchSpace> SpaceOf(const LoadedRecipe& loaded, const PlannedMod
   const recipe::Recipe& recipe = loaded.recipe;
   SearchSpace space;
   pricing::Workload& base = space.base;
-  base.model = model.architecture;
+  base.model = model.spec;
   base.seq_len = recipe.data.seq_len;
   base.global_batch = recipe.train.batch_sequences;
   base.device = machine.device;

@@ -77,7 +77,7 @@ class Explorer {
     if (base.device == nullptr || base.node == nullptr || base.framework == nullptr) {
       return UsageError("a search needs a device, a node and a framework");
     }
-    TRAINCTL_RETURN_IF_ERROR(pricing::Validate(base.model));
+    TRAINCTL_RETURN_IF_ERROR(model::Validate(base.model));
     const std::pair<const char*, int64_t> positive[] = {
         {"seq_len", base.seq_len}, {"global_batch", base.global_batch}, {"num_gpus", space_.num_gpus}};
     for (const auto& [name, value] : positive) {

@@ -260,9 +260,10 @@ std::vector<std::pair<int64_t, int64_t>> LayoutWalk::ExpertDegrees(int64_t tp) c
   std::vector<std::pair<int64_t, int64_t>> pairs;
   const auto& experts = space_.base.model.experts;
   std::vector<int64_t> degrees = OnceEach(space_.ep);
-  if (degrees.empty()) degrees = experts.has_value() ? DivisorsOf(experts->count) : std::vector<int64_t>{1};
+  if (degrees.empty())
+    degrees = experts.has_value() ? DivisorsOf(experts->num_experts) : std::vector<int64_t>{1};
   for (const int64_t ep : degrees) {
-    if (ep > 1 && (!experts.has_value() || experts->count % ep != 0)) continue;
+    if (ep > 1 && (!experts.has_value() || experts->num_experts % ep != 0)) continue;
     std::vector<int64_t> cuts = OnceEach(space_.etp);
     if (cuts.empty()) {
       cuts = {1};

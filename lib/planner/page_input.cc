@@ -133,7 +133,7 @@ PageInput PageOf(const Workload& w, absl::string_view model_name, double memory_
           : absl::StrCat(std::string(schedule::PipelineKindName(w.Pipeline())),
                          d.virtual_stages > 1 ? absl::StrCat(", ", d.virtual_stages, " stages a rank") : "");
   page.facts = {
-      {"Model", absl::StrCat(FormatCount(pricing::NumParameters(w.model)), " parameters, ", w.model.layers,
+      {"Model", absl::StrCat(FormatCount(model::NumParameters(w.model)), " parameters, ", w.model.layers,
                              " layers of ", w.model.hidden)},
       {"Cluster", absl::StrCat(d.world_size(), " \u00d7 ", w.device->label, ", ", w.node->name)},
       {"Layout", LayoutName(d)},

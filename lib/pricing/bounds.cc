@@ -19,7 +19,7 @@ constexpr double kRounding = 1 - 1e-9;
 // Of a pass that lasts for ever, in seconds; small enough that sums with it stay exact.
 constexpr double kForEver = 1e6;
 
-bool HasLayersOf(const Architecture& model, bool moe) {
+bool HasLayersOf(const model::ModelSpec& model, bool moe) {
   const int64_t dense = model.experts.has_value() ? model.experts->dense_layers : model.layers;
   return moe ? dense < model.layers : dense > 0;
 }
@@ -100,7 +100,7 @@ StateBytes::Parts StatesAt(const Workload& w, MemoryMoment moment, int64_t num_m
   for (const bool moe : {false, true}) {
     if (!HasLayersOf(w.model, moe)) continue;
     Workload job = SmallJob(small, 1, moe, num_micro_batches);
-    job.model.tied_embeddings = true;  // one table
+    job.model.tie_embeddings = true;  // one table
     job.model.learned_positions = 0;
     const double one = StatesOf(job, moment);
     parts.layer[moe ? 1 : 0] = StatesOf(WithTwoLayers(job, moe), moment) - one;
@@ -390,7 +390,7 @@ MemoryTerms MemoryTermsOf(const LayerTerms& terms, const PipelineLoad& load, con
     rank.dense = static_cast<double>(own.dense);
     rank.moe = static_cast<double>(own.moe);
     rank.tables = (own.embedding ? 1 : 0) + (own.head ? 1 : 0);
-    if (w.model.tied_embeddings) rank.tables = std::min(1.0, rank.tables);
+    if (w.model.tie_embeddings) rank.tables = std::min(1.0, rank.tables);
     const double all = rank.dense + rank.moe;
     if (all == 0) continue;  // a rank without layers has states alone
     double in_flight = 1;

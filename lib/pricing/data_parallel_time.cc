@@ -154,7 +154,7 @@ class Exchanger {
         layers * (SecondsBeyondCompute(micro_batch_.ForwardPass() / layers, gather, left) +
                   SecondsBeyondCompute(micro_batch_.BackwardPass() / layers, again + beside, left));
     // The first gather and the last scatter, and the embedding's, have nothing to hide behind.
-    const double tables = w_.model.tied_embeddings ? own.tables : own.tables / 2;
+    const double tables = w_.model.tie_embeddings ? own.tables : own.tables / 2;
     seconds += gather + Run(Collective::kAllGather, tables * kHalf, dense.shard);
     double reduce = (each ? scatter : layers * scatter) + Reduce(tables, dense);
     // Gathered blocks are copied into their parameters, gradients into the buffer that is scattered. Flat
@@ -183,7 +183,7 @@ class Exchanger {
 
   // Tied tables live on the first and the last pipeline rank, which add up their gradients.
   double SharedTableSeconds() const {
-    if (d_.pp == 1 || !w_.model.tied_embeddings) return 0;
+    if (d_.pp == 1 || !w_.model.tie_embeddings) return 0;
     const double elements = static_cast<double>(w_.model.vocab) * static_cast<double>(w_.model.hidden) /
                             static_cast<double>(d_.tp);
     const bool same_node = d_.world_size() <= w_.node->gpus;

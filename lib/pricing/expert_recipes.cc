@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/strings/match.h"
-#include "pricing/known_models.h"
+#include "base/names.h"
 
 namespace trainctl::pricing {
 namespace {
@@ -78,7 +78,7 @@ int ReleaseIn(absl::string_view notes) {
 bool ApplyExpertRecipe(absl::string_view model, absl::string_view notes, Workload& w) {
   const int release = ReleaseIn(notes);
   if (release == 0 || !w.model.experts.has_value()) return false;
-  const std::string name = Normalized(model);
+  const std::string name = NormalName(model);
   for (const ExpertRecipe& recipe : kRecipes) {
     if (!absl::StrContains(name, recipe.model) || !absl::StartsWith(w.device->name, recipe.device)) continue;
     if (recipe.mxfp8_only && w.precision != Precision::kMxfp8) continue;

@@ -1,33 +1,19 @@
-// Models that tables name without giving all their sizes. The trainer's presets are elsewhere
-// (model/presets); these are what the planner needs to price what others have run.
+// Which model a published table means by a name. Tables give some sizes, or none; the models themselves are
+// in lib/model. Pure; thread safe.
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 #include "absl/strings/string_view.h"
-#include "absl/types/span.h"
-#include "pricing/architecture.h"
+#include "model/model_spec.h"
 
 namespace trainctl::pricing {
 
-struct KnownModel {
-  const char* pattern = "";  // in the name, letters and digits alone, lower case
-  const char* source = "";   // where the sizes stand
-  Architecture architecture;
-};
+// The model whose name is in `name`, or null. Of a Llama tables give every size, so none is looked up.
+const model::NamedModel* FindKnownModel(absl::string_view name);
 
-absl::Span<const KnownModel> KnownModels();
-
-// The first row whose pattern is in `name`, or null.
-const KnownModel* FindKnownModel(absl::string_view name);
-
-// What a family has beyond its sizes: gates, biases, norms, tied embeddings, a table of positions
-// (`seq_len` rows where there is one). `name` decides; a name that says nothing is a Llama.
-// Returns the name of the family that was taken.
-std::string ApplyFamily(absl::string_view name, int64_t seq_len, Architecture& architecture);
-
-// Letters and digits of `text`, in lower case.
-std::string Normalized(absl::string_view text);
+// Sets what a family has beyond its sizes: gates, biases, norms, tied embeddings, a table of positions
+// (`seq_len` rows where there is one), and its name. `name` decides; a name that says nothing is a Llama.
+void ApplyFamily(absl::string_view name, int64_t seq_len, model::ModelSpec& spec);
 
 }  // namespace trainctl::pricing

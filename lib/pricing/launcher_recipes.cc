@@ -2,8 +2,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/names.h"
 #include "cluster/catalogue.h"
-#include "pricing/known_models.h"
 
 namespace trainctl::pricing {
 namespace {
@@ -45,7 +45,7 @@ constexpr LauncherRecipe kRecipes[] = {
 
 std::string ApplyLauncherRecipe(absl::string_view model, absl::string_view notes, bool states_virtual_stages,
                                 Workload& w) {
-  const std::string key = Normalized(model);
+  const std::string key = NormalName(model);
   for (const LauncherRecipe& recipe : kRecipes) {
     if (!absl::StrContains(key, recipe.model) || !absl::StrContains(notes, recipe.mode)) continue;
     // A pipeline of another depth may not have as many chunks.

@@ -97,9 +97,9 @@ class LayerBuilder {
   double MeanKeys() const {
     const double length = static_cast<double>(w_.seq_len);
     const double all = length / 2;
-    if (m_.window <= 0) return all;
-    const double window = std::min(static_cast<double>(m_.window), length);
-    const double share = m_.window_share;
+    if (m_.sliding_window <= 0) return all;
+    const double window = std::min(static_cast<double>(m_.sliding_window), length);
+    const double share = m_.sliding_window_share;
     return share * (window - window * window / (2 * length)) + (1 - share) * all;
   }
 
@@ -137,7 +137,7 @@ class LayerBuilder {
     // down all but up.
     AddMatmul(tokens_, hidden_, queries + 2 * keys, tokens_ / cut_ * hidden_ * linear_input_,
               /*recomputed=*/keys / (queries + 2 * keys));
-    if (m_.query_key_norm) {
+    if (m_.qk_norm) {
       Add({.kind = WorkKind::kElementwise,
            .pass = PassKind::kNorm,
            .moved_bytes = 2 * tokens_ * (queries + keys) * kHalf,
@@ -155,7 +155,7 @@ class LayerBuilder {
   double OwnCopyBytes() const { return linear_input_ < kHalf ? linear_input_ : 0; }
 
   void AddLatentAttention() {
-    const LatentAttention& l = *m_.latent;
+    const model::LatentAttention& l = *m_.latent;
     const double query_dim = static_cast<double>(l.nope_dim + l.rope_dim);
     const double value_dim = static_cast<double>(l.value_dim);
     const double query_rank = static_cast<double>(l.query_rank);
@@ -213,18 +213,18 @@ class LayerBuilder {
   // Each tensor-parallel rank routes its part of the tokens. Experts are whole on their rank, or cut in etp
   // parts whose ranks see the same tokens.
   void AddExperts() {
-    const Experts& e = *m_.experts;
+    const model::Experts& e = *m_.experts;
     const double etp = static_cast<double>(w_.degrees.etp);
     const double own_tokens = tokens_ / tp_;
     const double routed = own_tokens * static_cast<double>(e.top_k) * etp;
     const double ffn = static_cast<double>(e.ffn);
     const double gates = m_.gated_mlp ? 2 : 1;
     const double ep = static_cast<double>(w_.degrees.ep);
-    const double local_experts = static_cast<double>(e.count) / ep;
+    const double local_experts = static_cast<double>(e.num_experts) / ep;
     Add({.kind = WorkKind::kMatmul,
          .rows = own_tokens,
          .inner = hidden_,
-         .columns = static_cast<double>(e.count),
+         .columns = static_cast<double>(e.num_experts),
          .saved_bytes = own_tokens * hidden_ * kHalf,
          .dropped_by = kLayerNorms,
          .again_by = kWholeExperts});
@@ -263,7 +263,7 @@ class LayerBuilder {
                                0, local_experts);
     down.dropped_by = kWholeExperts | kExpertActivation;
     down.again_by = kWholeExperts;
-    if (apart && m_.linear_bias) {
+    if (apart && m_.AllLinearBiases()) {
       Add({.kind = WorkKind::kElementwise,
            .pass = PassKind::kExpertBias,
            .moved_bytes = routed * hidden_ * BytesOfExpertBias(w_).forward,
@@ -277,7 +277,7 @@ class LayerBuilder {
   }
 
   const Workload& w_;
-  const Architecture& m_;
+  const model::ModelSpec& m_;
   const double tp_;
   const double tokens_;
   const double cut_;  // the stream between the products is cut into so many parts
@@ -311,6 +311,15 @@ double SelectedBytes(const LayerWork& work, const Workload& w) {
 
 LayerWork WorkOfLayer(const Workload& workload, int64_t layer) {
   return LayerBuilder(workload, layer).Build();
+}
+
+std::vector<std::string> LeftOut(const model::ModelSpec& model) {
+  std::vector<std::string> notes;
+  if (model.mtp_layers > 0) {
+    notes.emplace_back("the layers that predict further tokens (num_nextn_predict_layers) are left out");
+  }
+  if (model.post_norms) notes.emplace_back("the norms after attention and MLP are left out");
+  return notes;
 }
 
 // NVIDIA/Megatron-LM@d98e8a64 megatron/core/transformer/moe/experts.py, TEGroupedMLP._apply_bias, of each

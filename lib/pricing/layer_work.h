@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "pricing/workload.h"
@@ -59,6 +60,9 @@ struct LayerWork {
 
 // `layer` decides between experts and a plain MLP.
 LayerWork WorkOfLayer(const Workload& workload, int64_t layer);
+
+// What of a model its table of operators lacks, in words.
+std::vector<std::string> LeftOut(const model::ModelSpec& model);
 
 // Bytes that the kernels of PassKind::kExpertBias read and write of an element.
 struct ExpertBiasBytes {

@@ -114,7 +114,7 @@ RankParameters ParametersOfRank(const Workload& w, int64_t rank) {
   RankParameters parameters;
   const auto add = [&](int64_t layer, int64_t count) {
     if (count == 0) return;
-    const LayerParameters p = ParametersOfLayer(w.model, layer);
+    const model::LayerParameters p = ParametersOfLayer(w.model, layer);
     const double dense = static_cast<double>(p.matrices) / tp + static_cast<double>(p.vectors + p.router);
     const double experts = static_cast<double>(p.routed_experts) /
                            (static_cast<double>(w.degrees.ep) * static_cast<double>(w.degrees.etp));
@@ -128,7 +128,7 @@ RankParameters ParametersOfRank(const Workload& w, int64_t rank) {
   if (kinds.first)
     parameters.tables += table + static_cast<double>(w.model.learned_positions * w.model.hidden);
   // Tied embeddings over several stages are a copy on the last one.
-  if (kinds.last && !(w.model.tied_embeddings && kinds.first)) parameters.tables += table;
+  if (kinds.last && !(w.model.tie_embeddings && kinds.first)) parameters.tables += table;
   return parameters;
 }
 

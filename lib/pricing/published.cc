@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/csv.h"
+#include "base/names.h"
 #include "base/status.h"
 #include "pricing/expert_recipes.h"
 #include "pricing/known_models.h"
@@ -220,14 +221,14 @@ class RowReader {
     }
     if (!Has("seq_len")) return Unknown("seq_len is not stated");
     w.seq_len = Count("seq_len");
-    Architecture& a = w.model;
-    const KnownModel* known = FindKnownModel(name);
+    model::ModelSpec& a = w.model;
+    const model::NamedModel* known = FindKnownModel(name);
     if (known != nullptr) {
-      a = known->architecture;
+      a = known->spec;
       if (!Has("ffn") || a.experts.has_value() || !Has("heads"))
         Assume(absl::StrCat("model from ", known->source));
     }
-    const std::string family = ApplyFamily(name, w.seq_len, a);
+    ApplyFamily(name, w.seq_len, a);
     const auto take = [&](const char* column, int64_t& field) {
       if (Has(column)) field = Count(column);
     };
@@ -243,13 +244,13 @@ class RowReader {
     if (Has("kv_heads")) a.kv_heads = Count("kv_heads");
     if (a.kv_heads <= 0) a.kv_heads = a.heads;
     if (known == nullptr || a.head_dim <= 0)
-      a.head_dim = absl::StrContains(Normalized(name), "qwen3") ? 128 : a.hidden / a.heads;
+      a.head_dim = absl::StrContains(NormalName(name), "qwen3") ? 128 : a.hidden / a.heads;
     FillFfn(a);
     if (a.layers <= 0) return FillLayers(a);
     return absl::OkStatus();
   }
 
-  void FillHeads(Architecture& a) {
+  void FillHeads(model::ModelSpec& a) {
     if (a.heads > 0) return;
     // The largest multiple of 32 that divides the width and leaves a head of at least 128.
     for (int64_t heads = a.hidden / 128 / 32 * 32; heads > 0; heads -= 32) {
@@ -260,14 +261,14 @@ class RowReader {
     }
   }
 
-  void FillFfn(Architecture& a) {
+  void FillFfn(model::ModelSpec& a) {
     if (a.ffn > 0 || (a.experts.has_value() && a.experts->dense_layers == 0)) return;
     a.ffn = a.gated_mlp ? (a.hidden * 8 / 3 + 255) / 256 * 256 : 4 * a.hidden;
     Assume(
         absl::StrCat("ffn = ", a.ffn, a.gated_mlp ? " (8/3 of hidden, rounded up to 256)" : " (4 x hidden)"));
   }
 
-  absl::Status FillLayers(Architecture& a) {
+  absl::Status FillLayers(model::ModelSpec& a) {
     if (!Has("n_params_b")) return Unknown("layers is not stated");
     a.layers = 1;
     TRAINCTL_RETURN_IF_ERROR(Validate(a));
@@ -424,7 +425,7 @@ class RowReader {
     std::vector<std::string> parts = {w.framework->name, w.device->name,    Cell("activation_recompute"),
                                       Cell("dp_shard"),  Cell("precision"), Cell("optimizer"),
                                       Cell("model")};
-    const Architecture& a = w.model;
+    const model::ModelSpec& a = w.model;
     const Degrees& d = w.degrees;
     for (int64_t number : {a.layers, a.hidden, a.ffn, a.heads, a.kv_heads, a.vocab, w.seq_len, w.micro_batch,
                            w.global_batch, d.tp, d.pp, d.virtual_stages, d.cp, d.ep, d.dp, d.shard_group}) {

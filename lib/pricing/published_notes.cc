@@ -2,8 +2,8 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "base/names.h"
 #include "pricing/expert_recipes.h"
-#include "pricing/known_models.h"
 
 namespace trainctl::pricing {
 namespace {
@@ -22,7 +22,7 @@ class NotesReader {
       w_.optimizer_bytes = w_.framework->optimizer_bytes > 8 ? 6 : 2;
     }
     if (ApplyExpertRecipe(text_.model, text_.notes, w_)) Assume("dispatch as in that release's recipes");
-    w_.drops_tokens = absl::StrContains(Normalized(text_.model), "tokendrop");
+    w_.drops_tokens = absl::StrContains(NormalName(text_.model), "tokendrop");
     if (Says("hybridep")) w_.expert_dispatch = ExpertDispatch::kNodeAware;
     if (Says("ep overlap on")) w_.overlap_experts = true;
     w_.activations_on_host = Says("activation offload") || absl::StrContains(optimizer, "8bit");
@@ -51,7 +51,7 @@ class NotesReader {
   // off (disable_parameter_transpose_cache) is a cache of weights that are not in FP8 themselves.
   void ReadBridge() {
     const bool needs_transposed = w_.device->silicon == cluster::Silicon::kHopper;
-    const bool is_llama = absl::StrContains(Normalized(text_.model), "llama");
+    const bool is_llama = absl::StrContains(NormalName(text_.model), "llama");
     w_.weights_in_fp8 = w_.precision == Precision::kFp8 && (is_llama || !needs_transposed);
     w_.transposed_weights = w_.weights_in_fp8 && needs_transposed;
   }

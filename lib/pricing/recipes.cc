@@ -4,7 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
-#include "pricing/known_models.h"
+#include "base/names.h"
 
 namespace trainctl::pricing {
 namespace {
@@ -173,7 +173,7 @@ const std::pair<const char*, RecomputeModule> kModuleNames[] = {
 
 const Recipe* FindRecipe(absl::string_view model, absl::string_view device, absl::string_view precision,
                          bool fully_sharded, int release) {
-  const std::string key = Normalized(model);
+  const std::string key = NormalName(model);
   for (const Recipe& recipe : kRecipes) {
     if (!absl::StrContains(key, recipe.model) || !absl::StartsWith(device, recipe.device)) continue;
     if (recipe.fully_sharded != fully_sharded || release < recipe.from) continue;

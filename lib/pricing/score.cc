@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "base/status.h"
 #include "pricing/price_memory.h"
 #include "pricing/price_time.h"
 

@@ -26,7 +26,7 @@ double UpdateLaunchSeconds(const Workload& w) {
   if (w.framework->update_kernels == 0) return 0;
   const double blocks = static_cast<double>(w.model.layers) / static_cast<double>(w.degrees.pp) + 1;
   const double matrices = w.model.gated_mlp ? 7 : 4;
-  const double vectors = (w.model.layer_norm ? 4 : 2) + (w.model.linear_bias ? matrices : 0);
+  const double vectors = (w.model.layer_norm ? 4 : 2) + (w.model.AllLinearBiases() ? matrices : 0);
   const double ranks = w.degrees.zero_stage >= 1 ? static_cast<double>(w.degrees.shard_group) : 1;
   const double tensors = ranks > 1 ? 1 + (matrices + vectors) / ranks : matrices + vectors;
   return blocks * tensors * w.framework->update_kernels * kHostOperatorSeconds;

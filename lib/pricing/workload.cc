@@ -84,8 +84,9 @@ absl::Status Validate(const Workload& w) {
                                    w.model.layers, " layers"));
   }
   if (d.ep > 1 && !w.model.experts.has_value()) return UsageError("ep needs a model with experts");
-  if (w.model.experts.has_value() && w.model.experts->count % d.ep != 0) {
-    return UsageError(absl::StrCat("ep ", d.ep, " does not divide the ", w.model.experts->count, " experts"));
+  if (w.model.experts.has_value() && w.model.experts->num_experts % d.ep != 0) {
+    return UsageError(
+        absl::StrCat("ep ", d.ep, " does not divide the ", w.model.experts->num_experts, " experts"));
   }
   TRAINCTL_RETURN_IF_ERROR(ValidateParts(w));
   if (w.global_batch % (w.micro_batch * d.dp) != 0) {

@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "cluster/catalogue.h"
-#include "pricing/architecture.h"
+#include "model/model_spec.h"
 #include "pricing/framework.h"
 #include "pricing/tuning.h"
 #include "schedule/pipeline.h"
@@ -57,7 +57,7 @@ struct Degrees {
 };
 
 struct Workload {
-  Architecture model;
+  model::ModelSpec model;
   int64_t seq_len = 0;
   int64_t micro_batch = 1;   // sequences
   int64_t global_batch = 1;  // sequences

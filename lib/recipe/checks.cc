@@ -37,7 +37,7 @@ class Checker {
 
   // The pricing of other trainers looks at the rest: it knows more models and layouts.
   void RunForWhatIf() {
-    if (!recipe_.model.beyond_spec && !issues_.IsBadBelow("model")) {
+    if (!issues_.IsBadBelow("model")) {
       if (const absl::Status status = model::Validate(recipe_.model.spec); !status.ok()) {
         FailModel(status.message());
       }
@@ -128,7 +128,7 @@ class Checker {
   void CheckModel() {
     if (issues_.IsBadBelow("model")) return;
     const model::ModelSpec& spec = recipe_.model.spec;
-    if (const absl::Status status = model::Validate(spec); !status.ok()) {
+    if (const absl::Status status = model::CheckTrainable(spec); !status.ok()) {
       FailModel(status.message());
       return;
     }

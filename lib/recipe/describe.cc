@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/json.h"
+#include "base/names.h"
 #include "base/status.h"
 #include "recipe/values.h"
 

@@ -13,6 +13,7 @@
 #include "base/files.h"
 #include "base/status.h"
 #include "cluster/catalogue.h"
+#include "model/config_json.h"
 #include "recipe/checks.h"
 #include "recipe/derive.h"
 #include "recipe/toml_reader.h"
@@ -75,21 +76,11 @@ class Resolver {
   void ResolveModel() {
     model::ModelSpec& spec = recipe().model.spec;
     if (const std::string* preset = Text("model.preset")) {
-      const absl::StatusOr<model::ModelSpec> base = model::Preset(*preset);
-      if (is_what_if_ && !base.ok()) {
-        SetBeyondSpec("model.preset");
-      } else {
-        SetBase("model.preset", base);
-      }
+      SetBase("model.preset", model::Preset(*preset));
     } else if (const std::string* folder = Text("model.from")) {
       const std::string config = absl::StrCat(*folder, "/config.json");
       const absl::StatusOr<std::string> text = access_.read_file(config);
-      if (is_what_if_ && text.ok()) {
-        SetBeyondSpec("model.from");
-        recipe().model.config_json = *text;
-      } else {
-        SetBase("model.from", text.ok() ? model::FromHuggingFaceConfig(*text, config) : text.status());
-      }
+      SetBase("model.from", text.ok() ? ReadModel(*text, config) : text.status());
     } else if (issues_.IsBad("model.family")) {
       issues_.MarkBad("model.spec");
     } else if (Text("model.family") != nullptr) {
@@ -112,12 +103,14 @@ class Resolver {
     for (const auto& [path, entry] : draft_.entries()) {
       if (absl::StartsWith(path, "model.") && entry.field->set) entry.field->set(recipe(), 0, entry.value);
     }
-    if (!recipe().model.beyond_spec) DeriveHeads(base, spec);
+    DeriveHeads(base, spec);
   }
 
-  void SetBeyondSpec(absl::string_view path) {
-    recipe().model.beyond_spec = true;
-    base_origin_ = absl::StrCat(Where(path), " (", path, ")");
+  // The planner takes every model that can be described, the trainer what it runs exactly.
+  absl::StatusOr<model::ModelSpec> ReadModel(absl::string_view config_json, absl::string_view what) const {
+    if (!is_what_if_) return model::FromHuggingFaceConfig(config_json, what);
+    TRAINCTL_ASSIGN_OR_RETURN(const model::ConfigModel model, model::ReadConfigJson(config_json, what));
+    return model.spec;
   }
 
   static std::string PresetList() {
@@ -132,8 +125,13 @@ class Resolver {
       return;
     }
     const absl::string_view message = base.status().message();
-    issues_.Add(Where(path),
-                absl::StartsWith(message, path) ? std::string(message) : absl::StrCat(path, ": ", message));
+    const std::string text =
+        absl::StartsWith(message, path) ? std::string(message) : absl::StrCat(path, ": ", message);
+    if (ExitCodeFor(base.status()) == ExitCode::kBadData) {
+      issues_.AddBadData(Where(path), text);
+    } else {
+      issues_.Add(Where(path), text);
+    }
     issues_.MarkBad("model.spec");
   }
 
@@ -145,7 +143,7 @@ class Resolver {
       spec.kv_heads = spec.heads;
       loaded_.origin["model.kv_heads"] = absl::StrCat(Where("model.heads"), " (= model.heads)");
     }
-    const bool own_size = base.head_dim * base.heads != base.hidden;
+    const bool own_size = base.head_dim * base.heads != base.hidden || base.latent.has_value();
     if (draft_.Find("model.head_dim") != nullptr || own_size || (!has_heads && !has_hidden)) return;
     if (spec.heads <= 0 || spec.hidden <= 0) return;
     const std::string where = Where(has_hidden ? "model.hidden" : "model.heads");

@@ -22,12 +22,8 @@ struct RunConfig {
 
 // "random", "from" (the Hugging Face folder of model.from) or the path of a checkpoint folder.
 struct ModelConfig {
-  std::string preset;  // exactly one of preset, from, family was given
-  std::string from;    // absolute path
-  // Planning only: the preset, or the config.json below, describes a model that only the planner knows. The
-  // spec then has the dimensions that were stated beside it (LoadedRecipe::stated) and no others.
-  bool beyond_spec = false;
-  std::string config_json;
+  std::string preset;     // exactly one of preset, from, family was given
+  std::string from;       // absolute path
   model::ModelSpec spec;  // complete: preset or folder, overridden by explicit dimensions
   std::string weights = "random";
 };

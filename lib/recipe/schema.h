@@ -126,6 +126,5 @@ const Schema& GetSchema();
 
 // The name nearest to `path` (an unknown key, without indices), or "" when nothing is near.
 std::string NearestName(absl::string_view path);
-int EditDistance(absl::string_view a, absl::string_view b);
 
 }  // namespace trainctl::recipe

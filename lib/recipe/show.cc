@@ -28,7 +28,9 @@ class TomlWriter {
  public:
   // `paths`: null for all fields.
   TomlWriter(const LoadedRecipe& loaded, const std::set<std::string>* paths)
-      : loaded_(loaded), paths_(paths) {}
+      : loaded_(loaded),
+        paths_(paths),
+        dimensions_say_all_(model::WhyNotTrainable(loaded.recipe.model.spec).empty()) {}
 
   std::string Run() {
     // A table ends where the next begins, so plain fields of a table come before its sub-tables.
@@ -93,7 +95,7 @@ class TomlWriter {
     // The preset or folder has said it.
     if (field.name == "model.family" && !(model.preset.empty() && model.from.empty())) return;
     const bool is_dimension = field.name.rfind("model.", 0) == 0 && field.group != "model";
-    if (model.beyond_spec && is_dimension && loaded_.stated.count(field.name) == 0) return;
+    if (is_dimension && !dimensions_say_all_ && loaded_.stated.count(field.name) == 0) return;
     if (field.name == "train.steps" && loaded_.recipe.train.steps == 0) return;
     const std::optional<Value> value = field.get(loaded_.recipe, index);
     if (!value.has_value()) return;
@@ -126,6 +128,7 @@ class TomlWriter {
 
   const LoadedRecipe& loaded_;
   const std::set<std::string>* paths_;
+  const bool dimensions_say_all_;  // of the model; else the preset or folder says the rest
   std::string text_;
   std::string table_;
 };
@@ -196,7 +199,8 @@ std::string ReferencePage() {
     }
     absl::StrAppend(&page, ReferenceRow(field));
   }
-  absl::StrAppend(&page, "\nPresets, smallest first: ", absl::StrJoin(model::PresetNames(), ", "), ".\n");
+  absl::StrAppend(&page, "\nPresets, smallest first: ", absl::StrJoin(model::PresetNames(), ", "),
+                  ".\nFor planning alone: ", absl::StrJoin(model::PlannedPresetNames(), ", "), ".\n");
   return page;
 }
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "base/names.h"
 #include "base/status.h"
 #include "recipe/describe.h"
 #include "recipe/schema.h"

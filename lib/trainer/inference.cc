@@ -14,6 +14,7 @@
 #include "data/batch_source.h"
 #include "device/error_text.h"
 #include "kernels/kernels.h"
+#include "model/config_json.h"
 #include "parallel/executor.h"
 #include "tokenizer/tokenizer.h"
 #include "trainer/checkpointing.h"

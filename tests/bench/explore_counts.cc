@@ -20,6 +20,7 @@ using trainctl::planner::Explore;
 using trainctl::planner::Goal;
 using trainctl::planner::Objective;
 using trainctl::planner::SearchSpace;
+namespace model = trainctl::model;
 namespace pricing = trainctl::pricing;
 
 struct Case {
@@ -28,11 +29,11 @@ struct Case {
   int64_t num_gpus;
   int64_t seq_len;
   int64_t global_batch;
-  pricing::Architecture model;
+  model::ModelSpec model;
   Objective objective = Objective::kStepTime;
 };
 
-pricing::Architecture Llama(int64_t layers, int64_t hidden, int64_t ffn, int64_t heads) {
+model::ModelSpec Llama(int64_t layers, int64_t hidden, int64_t ffn, int64_t heads) {
   return {.layers = layers,
           .hidden = hidden,
           .ffn = ffn,
@@ -42,7 +43,7 @@ pricing::Architecture Llama(int64_t layers, int64_t hidden, int64_t ffn, int64_t
           .vocab = 128256};
 }
 
-pricing::Architecture Experts(pricing::Architecture model, pricing::Experts experts) {
+model::ModelSpec Experts(model::ModelSpec model, model::Experts experts) {
   model.experts = experts;
   return model;
 }
@@ -58,7 +59,7 @@ const Case kCases[] = {
     {"llama-3.1-8b, up to 64 h100, fewest", "h100", 64, 8192, 128, Llama(32, 4096, 14336, 32),
      Objective::kFewestGpus},
     {"mixtral-8x7b, 128 h100", "h100", 128, 8192, 512,
-     Experts(Llama(32, 4096, 14336, 32), {.count = 8, .top_k = 2, .ffn = 14336})},
+     Experts(Llama(32, 4096, 14336, 32), {.num_experts = 8, .top_k = 2, .ffn = 14336})},
     {"235b of 128 experts, 1,024 h100", "h100", 1024, 4096, 2048,
      Experts({.layers = 94,
               .hidden = 4096,
@@ -67,7 +68,7 @@ const Case kCases[] = {
               .kv_heads = 4,
               .head_dim = 128,
               .vocab = 151936},
-             {.count = 128, .top_k = 8, .ffn = 1536})},
+             {.num_experts = 128, .top_k = 8, .ffn = 1536})},
 };
 
 void Print(const char* what, const Choice& choice) {

@@ -227,7 +227,7 @@ def plans_that_make_no_sense(c):
             ("model.layers=0", 2, "model.layers"), ("model.heads=7", 2, "model.heads"), ("cluster.nodes=0", 2, "nodes"),
             ("cluster.nodes=125000000", 2, "cluster.nodes"), ("cluster.nodes=1000000", 2, "cluster.nodes"),
             ("plan.price_per_gpu_hour=-1", 2, "price"), ("cluster.device=h900", 2, "cluster.device"),
-            ("model.preset=mixtral-9x7b", 2, "mixtral8x7b"), ("plan.framework=megatron", 2, "megatron-core"),
+            ("model.preset=mixtral-9x7b", 2, "mixtral-8x7b"), ("plan.framework=megatron", 2, "megatron-core"),
             ("parallel.tp=5", 2, "tp"), ("train.batch_sequences=0", 2, "train.batch_sequences"),
             ("model.from=nowhere", 2, "nowhere/config.json"), ("cluster.memory=1GiB", 3, "no layout fits")]:
         sets = ["--set", setting] if "from" not in setting else ["--set", "model.preset=default", "--set", setting]

@@ -1,28 +1,34 @@
-// Fuzzes config.json as the planner reads it: what is taken must be a model that can be counted.
+// Fuzzes config.json what is taken must be a model that can be counted, and what can be trained must come
+// back from the config.json that is written of it.
 
 #include <cstdint>
 #include <string>
 
 #include "base/status.h"
-#include "pricing/config_json.h"
+#include "model/config_json.h"
 
-namespace trainctl::pricing {
+namespace trainctl::model {
 namespace {
 
 void FuzzOne(const std::string& input) {
-  const absl::StatusOr<ConfigModel> model = FromConfigJson(input, "config.json");
+  const absl::StatusOr<ConfigModel> model = ReadConfigJson(input, "config.json");
   if (!model.ok()) {
     TRAINCTL_CHECK(ExitCodeFor(model.status()) == ExitCode::kBadData && !model.status().message().empty());
     return;
   }
-  TRAINCTL_CHECK(Validate(model->architecture).ok());
+  TRAINCTL_CHECK(Validate(model->spec).ok());
   TRAINCTL_CHECK(!model->model_type.empty());
+  const absl::StatusOr<ModelSpec> trained = FromHuggingFaceConfig(input, "config.json");
+  if (!trained.ok()) return;
+  TRAINCTL_CHECK(*trained == model->spec && CheckTrainable(*trained).ok());
+  const std::string written = ToHuggingFaceConfig(*trained, DType::kBF16);
+  TRAINCTL_CHECK(*FromHuggingFaceConfig(written, "config.json") == *trained);
 }
 
 }  // namespace
-}  // namespace trainctl::pricing
+}  // namespace trainctl::model
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size_bytes) {
-  trainctl::pricing::FuzzOne(std::string(reinterpret_cast<const char*>(data), size_bytes));
+  trainctl::model::FuzzOne(std::string(reinterpret_cast<const char*>(data), size_bytes));
   return 0;
 }

@@ -33,10 +33,9 @@ absl::StatusOr<recipe::LoadedRecipe> Load(const std::string& text) {
 }
 
 bool IsSmall(const recipe::LoadedRecipe& loaded) {
-  const absl::StatusOr<PlannedModel> model = ModelOf(loaded);
   const absl::StatusOr<std::shared_ptr<const Machine>> machine = MachineOf(loaded);
-  return !model.ok() || !machine.ok() ||
-         (model->architecture.layers <= kMostLayers && (*machine)->num_gpus() <= kMostDevices);
+  return !machine.ok() ||
+         (loaded.recipe.model.spec.layers <= kMostLayers && (*machine)->num_gpus() <= kMostDevices);
 }
 
 void FuzzOne(const std::string& input) {

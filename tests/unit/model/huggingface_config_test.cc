@@ -4,6 +4,7 @@
 #include "absl/strings/str_replace.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "model/config_json.h"
 #include "model/model_spec.h"
 
 namespace trainctl::model {

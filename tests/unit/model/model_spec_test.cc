@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
+#include <iterator>
 #include <set>
 
 #include "base/status.h"
@@ -59,7 +61,7 @@ TEST(ModelSpec, EveryPresetIsValidAndItsInventoryAddsUp) {
   for (const std::string& name : PresetNames()) {
     const absl::StatusOr<ModelSpec> spec = Preset(name);
     ASSERT_TRUE(spec.ok()) << spec.status();
-    EXPECT_TRUE(Validate(*spec).ok()) << name << ": " << Validate(*spec);
+    EXPECT_TRUE(CheckTrainable(*spec).ok()) << name << ": " << CheckTrainable(*spec);
     int64_t total = 0;
     std::set<std::string> names;
     int block = 0;
@@ -78,6 +80,26 @@ TEST(ModelSpec, EveryPresetIsValidAndItsInventoryAddsUp) {
   }
   EXPECT_EQ(PresetNames().front(), "toy-1m");
   EXPECT_EQ(PresetNames().back(), "llama3.1-405b");
+}
+
+// Biases and ties, which the presets do not have.
+TEST(ModelSpec, TheClosedFormCountsWhatTheInventoryLists) {
+  for (int bits = 0; bits < 16; ++bits) {
+    ModelSpec spec = Tiny();
+    spec.qkv_bias = (bits & 1) != 0;
+    spec.attention_out_bias = (bits & 2) != 0;
+    spec.mlp_bias = (bits & 4) != 0;
+    spec.tie_embeddings = (bits & 8) != 0;
+    int64_t total = 0;
+    int64_t of_layer = 0;
+    for (const Parameter& parameter : Inventory(spec)) {
+      total += parameter.numel;
+      if (parameter.block == 1) of_layer += parameter.numel;
+    }
+    EXPECT_EQ(NumParameters(spec), total) << bits;
+    EXPECT_EQ(NumActiveParameters(spec), total) << bits;
+    EXPECT_EQ(ParametersOfLayer(spec, 0).total(), of_layer) << bits;
+  }
 }
 
 TEST(ModelSpec, AnUnknownPresetNamesTheKnownOnes) {
@@ -157,8 +179,83 @@ TEST(ModelSpec, FlopsPerTokenOfATinyModelByHand) {
   EXPECT_DOUBLE_EQ(FlopsPerToken(tied, 5), FlopsPerToken(Tiny(), 5));
 }
 
+// A token meets two of four experts, the shared one and the router; latent keys are wider than values.
+TEST(ModelSpec, FlopsPerTokenOfExpertsAndLatentAttentionByHand) {
+  ModelSpec spec = Tiny();
+  spec.experts = Experts{.num_experts = 4, .top_k = 2, .ffn = 5, .shared_ffn = 3, .dense_layers = 1};
+  const double of_expert_layer = 576 + 3 * 8 * (2 * 5 + 3) + 4 * 8;  // attention, MLPs, router
+  EXPECT_DOUBLE_EQ(FlopsPerToken(spec, 5), 6.0 * (816 + of_expert_layer + 56) + 6.0 * 2 * 24 * 5);
+  spec.latent = LatentAttention{.key_value_rank = 3, .nope_dim = 4, .rope_dim = 2, .value_dim = 5};
+  spec.experts.reset();
+  // Queries 8 * 24, down 8 * (3 + 2), up 3 * 4 * (4 + 5), out 4 * 5 * 8, MLP 240; scores of 6, values of 5.
+  const double of_layer = 192 + 40 + 108 + 160 + 240;
+  EXPECT_DOUBLE_EQ(FlopsPerToken(spec, 5), 6.0 * (2 * of_layer + 56) + 3.0 * 2 * 4 * (6 + 5) * 5);
+}
+
+TEST(ModelSpec, NamesAreFoundInAnySpelling) {
+  EXPECT_EQ(*Preset("Llama 3.1 8B"), *Preset("llama3.1-8b"));
+  EXPECT_EQ(*Preset("mixtral8x7b"), *Preset("mixtral-8x7b"));
+  int64_t previous = 0;
+  for (const NamedModel& model : NamedModels()) {
+    EXPECT_TRUE(Validate(model.spec).ok()) << model.name << ": " << Validate(model.spec);
+    EXPECT_NE(std::string(model.source), "") << model.name;
+    EXPECT_GE(NumParameters(model.spec), previous) << "not sorted by size: " << model.name;
+    previous = NumParameters(model.spec);
+    EXPECT_EQ(WhyNotTrainable(model.spec).empty(), model.spec.family == "llama") << model.name;
+  }
+}
+
+// What the trainer does not run is a model all the same.
+TEST(ModelSpec, EveryFeatureThatIsMissingIsNamed) {
+  EXPECT_TRUE(WhyNotTrainable(Tiny()).empty());
+  const std::pair<const char*, std::function<void(ModelSpec&)>> features[] = {
+      {"model.family = \"mixtral\"", [](ModelSpec& s) { s.family = "mixtral"; }},
+      {"num_local_experts",
+       [](ModelSpec& s) { s.experts = Experts{.num_experts = 4, .top_k = 2, .ffn = 8}; }},
+      {"kv_lora_rank", [](ModelSpec& s) { s.latent = LatentAttention{.key_value_rank = 8}; }},
+      {"num_nextn_predict_layers", [](ModelSpec& s) { s.mtp_layers = 1; }},
+      {"an MLP without a gate", [](ModelSpec& s) { s.gated_mlp = false; }},
+      {"swiglu_limit", [](ModelSpec& s) { s.clamped_gate = true; }},
+      {"LayerNorm", [](ModelSpec& s) { s.layer_norm = true; }},
+      {"norms of queries and keys", [](ModelSpec& s) { s.qk_norm = true; }},
+      {"norms after attention", [](ModelSpec& s) { s.post_norms = true; }},
+      {"dropout", [](ModelSpec& s) { s.dropout = true; }},
+      {"learned positions", [](ModelSpec& s) { s.learned_positions = 5; }},
+      {"YaRN", [](ModelSpec& s) { s.yarn = true; }},
+      {"sliding_window", [](ModelSpec& s) { s.sliding_window = 5; }},
+  };
+  ModelSpec all = Tiny();
+  for (const auto& [word, add] : features) {
+    ModelSpec spec = Tiny();
+    add(spec);
+    add(all);
+    EXPECT_TRUE(Validate(spec).ok()) << word << ": " << Validate(spec);
+    ASSERT_EQ(WhyNotTrainable(spec).size(), 1U) << word;
+    EXPECT_EQ(ExitCodeFor(CheckTrainable(spec)), ExitCode::kUsage) << word;
+    EXPECT_THAT(std::string(CheckTrainable(spec).message()), HasSubstr(word));
+  }
+  EXPECT_EQ(WhyNotTrainable(all).size(), std::size(features));
+}
+
+TEST(ModelSpec, SizesThatNoModelHasAreNamed) {
+  ModelSpec spec = Tiny();
+  spec.heads = 6;
+  spec.kv_heads = 4;
+  EXPECT_THAT(std::string(Validate(spec).message()),
+              HasSubstr("model.heads = 6 is not a multiple of model.kv_heads = 4"));
+  spec.layers = 0;
+  EXPECT_EQ(Validate(spec).message(), "model.layers = 0 is out of range: 1 to 16384");
+  spec.layers = 1 << 14;
+  spec.heads = 4;
+  spec.experts = Experts{.num_experts = 1 << 16, .top_k = 2, .ffn = 1 << 20};
+  spec.hidden = 1 << 20;
+  EXPECT_EQ(Validate(spec).message(), "the model has more than 1e+18 parameters");
+  spec.experts->top_k = 0;
+  EXPECT_EQ(Validate(spec).message(), "a token visits 0 of 65536 experts");
+}
+
 TEST(ModelSpec, ValidateNamesTheFieldThatIsWrong) {
-  EXPECT_TRUE(Validate(Tiny()).ok()) << Validate(Tiny());
+  EXPECT_TRUE(CheckTrainable(Tiny()).ok()) << CheckTrainable(Tiny());
   const std::pair<const char*, std::function<void(ModelSpec&)>> mistakes[] = {
       {"model.family", [](ModelSpec& s) { s.family = "gpt"; }},
       {"model.layers", [](ModelSpec& s) { s.layers = 0; }},
@@ -186,7 +283,7 @@ TEST(ModelSpec, ValidateNamesTheFieldThatIsWrong) {
   for (const auto& [field, spoil] : mistakes) {
     ModelSpec spec = Tiny();
     spoil(spec);
-    const absl::Status status = Validate(spec);
+    const absl::Status status = CheckTrainable(spec);
     EXPECT_EQ(ExitCodeFor(status), ExitCode::kUsage) << field;
     EXPECT_THAT(std::string(status.message()), HasSubstr(field));
   }

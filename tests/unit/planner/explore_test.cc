@@ -72,16 +72,16 @@ class RandomSpaces {
                   .kv_heads = heads / Pick<int64_t>({1, 2}),
                   .head_dim = 64,
                   .vocab = Pick<int64_t>({1000, 32000, 128256}),
-                  .gated_mlp = Chance(0.7),
-                  .layer_norm = Chance(0.3),
-                  .tied_embeddings = Chance(0.3),
-                  .dropout = Chance(0.1)};
+                  .gated_mlp = Chance(0.7)};
+    base.model.layer_norm = Chance(0.3);
+    base.model.tie_embeddings = Chance(0.3);
+    base.model.dropout = Chance(0.1);
     if (Chance(0.3)) {
-      base.model.experts = pricing::Experts{.count = Pick<int64_t>({4, 6, 8}),
-                                            .top_k = Between(1, 3),
-                                            .ffn = heads * 32,
-                                            .shared_ffn = Chance(0.3) ? heads * 32 : 0,
-                                            .dense_layers = Chance(0.3) ? 1 : 0};
+      base.model.experts = model::Experts{.num_experts = Pick<int64_t>({4, 6, 8}),
+                                          .top_k = Between(1, 3),
+                                          .ffn = heads * 32,
+                                          .shared_ffn = Chance(0.3) ? heads * 32 : 0,
+                                          .dense_layers = Chance(0.3) ? 1 : 0};
     }
     base.seq_len = Pick<int64_t>({512, 2048, 8192, 16384});
     base.global_batch = Pick<int64_t>({1, 4, 6, 8, 16, 24, 32});

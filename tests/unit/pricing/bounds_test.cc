@@ -42,25 +42,25 @@ class RandomWorkloads {
                .kv_heads = heads / Pick<int64_t>({1, 2}),
                .head_dim = head_dim,
                .vocab = Pick<int64_t>({1000, 32000, 128256}),
-               .gated_mlp = Chance(0.7),
-               .linear_bias = Chance(0.2),
-               .layer_norm = Chance(0.3),
-               .tied_embeddings = Chance(0.3),
-               .dropout = Chance(0.1),
-               .learned_positions = Chance(0.1) ? 2048 : 0};
+               .gated_mlp = Chance(0.7)};
+    w.model.qkv_bias = w.model.attention_out_bias = w.model.mlp_bias = Chance(0.2);
+    w.model.layer_norm = Chance(0.3);
+    w.model.tie_embeddings = Chance(0.3);
+    w.model.dropout = Chance(0.1);
+    w.model.learned_positions = Chance(0.1) ? 2048 : 0;
     if (Chance(0.35)) {
-      w.model.experts = Experts{.count = Pick<int64_t>({4, 6, 8, 64}),
-                                .top_k = Between(1, 4),
-                                .ffn = heads * 32,
-                                .shared_ffn = Chance(0.3) ? heads * 32 : 0,
-                                .dense_layers = Chance(0.4) ? Between(0, w.model.layers) : 0};
+      w.model.experts = model::Experts{.num_experts = Pick<int64_t>({4, 6, 8, 64}),
+                                       .top_k = Between(1, 4),
+                                       .ffn = heads * 32,
+                                       .shared_ffn = Chance(0.3) ? heads * 32 : 0,
+                                       .dense_layers = Chance(0.4) ? Between(0, w.model.layers) : 0};
     }
     if (Chance(0.15)) {
-      w.model.latent = LatentAttention{.query_rank = Chance(0.5) ? 256 : 0,
-                                       .key_value_rank = 128,
-                                       .nope_dim = 64,
-                                       .rope_dim = 32,
-                                       .value_dim = 64};
+      w.model.latent = model::LatentAttention{.query_rank = Chance(0.5) ? 256 : 0,
+                                              .key_value_rank = 128,
+                                              .nope_dim = 64,
+                                              .rope_dim = 32,
+                                              .value_dim = 64};
     }
     w.seq_len = Pick<int64_t>({256, 2048, 8192, 32768});
     w.micro_batch = Pick<int64_t>({1, 1, 2, 4});
@@ -126,8 +126,8 @@ std::string Describe(const Workload& w) {
   const Degrees& d = w.degrees;
   return absl::StrCat(
       w.framework->name, " ", w.device->name, " layers ", w.model.layers, " hidden ", w.model.hidden,
-      " vocab ", w.model.vocab, " tied ", w.model.tied_embeddings, " dropout ", w.model.dropout, " experts ",
-      w.model.experts.has_value() ? w.model.experts->count : 0, " dense ",
+      " vocab ", w.model.vocab, " tied ", w.model.tie_embeddings, " dropout ", w.model.dropout, " experts ",
+      w.model.experts.has_value() ? w.model.experts->num_experts : 0, " dense ",
       w.model.experts.has_value() ? w.model.experts->dense_layers : 0, " seq ", w.seq_len, " mb ",
       w.micro_batch, " x ", w.num_micro_batches(), " tp ", d.tp, " pp ", d.pp, " ",
       schedule::PipelineKindName(w.Pipeline()), " v ", d.virtual_stages, " cp ", d.cp, " ep ", d.ep, " etp ",

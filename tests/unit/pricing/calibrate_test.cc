@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/status.h"
 #include "pricing/price_memory.h"
 #include "pricing/price_time.h"
 #include "tests/unit/pricing/score_rows.h"

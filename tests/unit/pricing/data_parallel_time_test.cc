@@ -206,7 +206,7 @@ TEST(DataParallelTime, APipelineOfPyTorchScattersOnce) {
 // of which 8 ranks have different ones, a half.
 TEST(DataParallelTime, APartOfTheExpertsIsSharedByFewerRanks) {
   Workload w = Replicated("torchtitan", 16, 3);
-  w.model.experts = Experts{.count = 64, .top_k = 4, .ffn = 1024};
+  w.model.experts = model::Experts{.num_experts = 64, .top_k = 4, .ffn = 1024};
   w.degrees.ep = 8;
   const RankParameters own = ParametersOfRank(w, 0);
   FrameworkProfile no_copies = *w.framework;
@@ -224,7 +224,7 @@ TEST(DataParallelTime, TiedTablesAreSummedAcrossThePipeline) {
   w.degrees.pp = 4;
   w.global_batch = 8;
   EXPECT_EQ(TimeDataParallel(w, Endless(), true).total(), 0);
-  w.model.tied_embeddings = true;
+  w.model.tie_embeddings = true;
   EXPECT_NEAR(TimeDataParallel(w, Endless(), true).total(),
               Collect(w, Collective::kAllReduce, 128256.0 * 4096 * 4, {2, 2}), 1e-9);
   w.frozen = true;

@@ -9,7 +9,7 @@ namespace {
 
 Workload MoeOn(const char* device) {
   Workload w = SmallJob("megatron-bridge", device);
-  w.model.experts = Experts{.count = 128, .top_k = 8, .ffn = 768};
+  w.model.experts = model::Experts{.num_experts = 128, .top_k = 8, .ffn = 768};
   return w;
 }
 

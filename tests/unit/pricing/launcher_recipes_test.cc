@@ -12,7 +12,7 @@ namespace {
 
 Workload Job() {
   Workload w;
-  w.model = FromModelSpec(*model::Preset("llama2-70b"));
+  w.model = *model::Preset("llama2-70b");
   w.seq_len = 4096;
   w.global_batch = 32;
   w.precision = Precision::kFp8;

@@ -1,5 +1,6 @@
 #include "pricing/layer_time.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -33,6 +34,15 @@ TEST(Overlap, HiddenCommunicationCostsTheUnitsThatItTakes) {
   EXPECT_DOUBLE_EQ(SpeedLeft({8, 8}, w, true), 1 - 24.0 / 132);
   EXPECT_DOUBLE_EQ(SpeedLeft({64, 8}, w, true), 1 - 16.0 / 132);
   EXPECT_DOUBLE_EQ(SpeedLeft({8, 8}, w, false), 1);
+}
+
+TEST(LayerWork, SaysWhatItLeavesOut) {
+  model::ModelSpec model;
+  EXPECT_THAT(LeftOut(model), testing::IsEmpty());
+  model.post_norms = true;
+  EXPECT_THAT(LeftOut(model), testing::ElementsAre(testing::HasSubstr("norms after attention")));
+  model.mtp_layers = 1;
+  EXPECT_THAT(LeftOut(model), testing::Contains(testing::HasSubstr("num_nextn_predict_layers")));
 }
 
 TEST(LayerTime, TensorParallelismWithoutOverlapIsFourAllReducesAndSixWithRecompute) {
@@ -83,7 +93,7 @@ TEST(LayerTime, ARingHidesBehindAttentionAndOtherKindsDoNot) {
 
 Workload WithExperts() {
   Workload w = SmallJob();
-  w.model.experts = Experts{.count = 64, .top_k = 8, .ffn = 1408};
+  w.model.experts = model::Experts{.num_experts = 64, .top_k = 8, .ffn = 1408};
   w.degrees.dp = 16;
   w.degrees.ep = 16;
   w.global_batch = 16;
@@ -216,9 +226,9 @@ TEST(LayerTime, WhatGptOssAddsToExpertsAreKernelsOfTheirOwn) {
   // each and one.
   Workload w = WithExperts();
   w.launches_operators = false;
-  w.model.linear_bias = true;
+  w.model.qkv_bias = w.model.attention_out_bias = w.model.mlp_bias = true;
   Workload plain = w;
-  plain.model.linear_bias = false;
+  plain.model.mlp_bias = false;
   const double rate = BytesPerSecond(*w.device);
   const double elements = 4096.0 * static_cast<double>(w.model.experts->top_k * w.model.hidden);
   EXPECT_NEAR(Difference(w, plain).forward, 12 * elements / rate + 9 * 2e-6, 1e-9);
@@ -274,7 +284,7 @@ TEST(LayerTime, RowsOfExpertsAreFilledUpInLowPrecision) {
 TEST(OperatorTime, ExpertsWithOddRowsArePadded) {
   // 65,536 rows of six experts are 10,922 2/3 each: 10,944 with 32 at a time, and no operand of odd rows.
   Workload w = SmallJob("megatron-bridge", "gb300-279gb");
-  w.model.experts = Experts{.count = 384, .top_k = 8, .ffn = 2048};
+  w.model.experts = model::Experts{.num_experts = 384, .top_k = 8, .ffn = 2048};
   w.precision = Precision::kMxfp8;
   WorkItem item{.kind = WorkKind::kMatmul, .batch = 6, .rows = 65536.0 / 6, .inner = 7168, .columns = 4096};
   item.fp8 = item.expert = true;
@@ -374,7 +384,7 @@ TEST(LayerTime, StretchedPositionsAreRotatedStepByStep) {
   // 24 bytes an element of queries and keys instead of 4, and 20 instead of 4 backward.
   Workload w = SmallJob();
   Workload fused = w;
-  w.model.stretched_positions = true;
+  w.model.yarn = true;
   const double rotated = 4096.0 * (32 + 8) * 128;
   const double rate = BytesPerSecond(*w.device);
   EXPECT_NEAR(Difference(w, fused).forward, 20 * rotated / rate, 1e-9);
@@ -385,7 +395,7 @@ TEST(LayerTime, NormsOfQueriesAndKeysMoveThem) {
   // Four bytes an element forward, six backward (the profile's own figures), and 2 us for each kernel.
   Workload w = SmallJob();
   const Workload without = w;
-  w.model.query_key_norm = true;
+  w.model.qk_norm = true;
   const double normed = 4096.0 * (32 + 8) * 128;
   const double rate = BytesPerSecond(*w.device);
   EXPECT_NEAR(Difference(w, without).forward, 4 * normed / rate + 2e-6, 1e-9);
@@ -402,11 +412,11 @@ TEST(LayerWork, AWindowLimitsTheKeysThatAQuerySees) {
   };
   EXPECT_EQ(keys(), 2048);
   // 128 each, but for the first 128 queries half of that: 128 - 128 * 64 / 4096.
-  w.model.window = 128;
+  w.model.sliding_window = 128;
   EXPECT_EQ(keys(), 126);
-  w.model.window_share = 0.5;
+  w.model.sliding_window_share = 0.5;
   EXPECT_EQ(keys(), (126 + 2048) / 2.0);
-  w.model.window = 100'000;  // longer than the sequence
+  w.model.sliding_window = 100'000;  // longer than the sequence
   EXPECT_EQ(keys(), 2048);
 }
 

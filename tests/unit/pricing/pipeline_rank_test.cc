@@ -142,7 +142,8 @@ TEST(Validate, NamedLayersAndExpertDegreesMustAddUp) {
 
 TEST(PipelineRank, ExpertsAreCutByBothTheirDegrees) {
   Workload w = Job(1, 1, 1);
-  w.model.experts = Experts{.count = 16, .top_k = 2, .ffn = 1024, .shared_ffn = 0, .dense_layers = 8};
+  w.model.experts =
+      model::Experts{.num_experts = 16, .top_k = 2, .ffn = 1024, .shared_ffn = 0, .dense_layers = 8};
   const double whole = ParametersOfRank(w, 0).experts;
   EXPECT_DOUBLE_EQ(whole, 40.0 * 16 * 3 * 512 * 1024);
   w.degrees.ep = 4;

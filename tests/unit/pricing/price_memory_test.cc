@@ -27,7 +27,7 @@ Workload Llama3b() {
              .kv_heads = 8,
              .head_dim = 128,
              .vocab = 128256,
-             .tied_embeddings = true};
+             .tie_embeddings = true};
   w.seq_len = 4096;
   w.micro_batch = 2;
   w.global_batch = 2;
@@ -42,16 +42,18 @@ double Part(const MemoryPrice& price, MemoryPart part) { return price.parts[stat
 // A mixture of experts with latent attention, two tensor-parallel ranks.
 Workload Mixture() {
   Workload w = Llama3b();
-  w.model = {.layers = 4,
-             .hidden = 2048,
-             .ffn = 11264,
-             .heads = 16,
-             .kv_heads = 16,
-             .head_dim = 128,
-             .vocab = 163840,
-             .experts = Experts{.count = 64, .top_k = 6, .ffn = 1408, .shared_ffn = 2816, .dense_layers = 1},
-             .latent = LatentAttention{
-                 .query_rank = 0, .key_value_rank = 512, .nope_dim = 128, .rope_dim = 64, .value_dim = 128}};
+  w.model = {
+      .layers = 4,
+      .hidden = 2048,
+      .ffn = 11264,
+      .heads = 16,
+      .kv_heads = 16,
+      .head_dim = 128,
+      .vocab = 163840,
+      .experts =
+          model::Experts{.num_experts = 64, .top_k = 6, .ffn = 1408, .shared_ffn = 2816, .dense_layers = 1},
+      .latent = model::LatentAttention{
+          .query_rank = 0, .key_value_rank = 512, .nope_dim = 128, .rope_dim = 64, .value_dim = 128}};
   w.framework = FindFramework("megatron-bridge");
   w.micro_batch = 1;
   w.global_batch = 4;
@@ -164,7 +166,7 @@ TEST(PriceMemory, HalfMomentsAreUnpackedForTheUpdate) {
 // 49.7e9 bytes; Megatron-Bridge measured 50.2 (skills/nemo-mbridge-perf-memory-tuning/SKILL.md@067f987:187).
 TEST(PriceMemory, MasterWeightsPassThroughBf16OnTheirWayToFp8) {
   Workload w;
-  w.model = FromModelSpec(*model::Preset("llama3.1-70b"));
+  w.model = *model::Preset("llama3.1-70b");
   w.seq_len = 4096;
   w.global_batch = 32;
   w.framework = FindFramework("megatron-bridge");
@@ -252,7 +254,7 @@ TEST(PriceMemory, SegmentsThatGrowLeaveNoHoles) {
 TEST(PriceMemory, DualPipeHasTheModelTwice) {
   Workload w = Llama3b();
   w.framework = FindFramework("megatron-core");
-  w.model.tied_embeddings = false;
+  w.model.tie_embeddings = false;
   w.degrees.pp = 4;
   w.global_batch = 32;
   const MemoryPrice plain = PriceMemory(w);

@@ -32,7 +32,7 @@ class RandomJobs {
  private:
   Workload Draw() {
     Workload w;
-    Architecture& a = w.model;
+    model::ModelSpec& a = w.model;
     a.heads = PowerOfTwo(7);
     a.kv_heads = Coin() ? a.heads : std::max<int64_t>(1, a.heads / PowerOfTwo(3));
     a.head_dim = 64 << Below(2);
@@ -41,13 +41,13 @@ class RandomJobs {
     a.layers = 1 + Below(128);
     a.vocab = 1000 + Below(200'000);
     a.gated_mlp = Coin();
-    a.linear_bias = Coin();
+    a.qkv_bias = a.attention_out_bias = a.mlp_bias = Coin();
     a.layer_norm = Coin();
-    a.tied_embeddings = Coin();
+    a.tie_embeddings = Coin();
     a.dropout = Below(8) == 0;
     if (Below(4) == 0) {
-      a.experts = Experts{.count = PowerOfTwo(7), .top_k = 1, .ffn = 128 * (1 + Below(32))};
-      a.experts->top_k = std::min<int64_t>(a.experts->count, PowerOfTwo(3));
+      a.experts = model::Experts{.num_experts = PowerOfTwo(7), .top_k = 1, .ffn = 128 * (1 + Below(32))};
+      a.experts->top_k = std::min<int64_t>(a.experts->num_experts, PowerOfTwo(3));
       a.experts->shared_ffn = Coin() ? a.experts->ffn : 0;
       a.experts->dense_layers = Coin() ? 0 : Below(a.layers + 1);
     }
@@ -64,7 +64,7 @@ class RandomJobs {
     d.virtual_stages = d.pp > 1 && Below(3) == 0 ? 1 + Below(4) : 1;
     d.cp = Below(4) == 0 ? PowerOfTwo(3) : 1;
     d.dp = PowerOfTwo(8);
-    d.ep = a.experts.has_value() ? std::min(PowerOfTwo(5), a.experts->count) : 1;
+    d.ep = a.experts.has_value() ? std::min(PowerOfTwo(5), a.experts->num_experts) : 1;
     if (d.tp * d.cp * d.dp % d.ep != 0) d.ep = 1;
     d.zero_stage = static_cast<int>(Below(4));
     d.shard_group = Below(4) == 0 ? std::max<int64_t>(1, d.dp / PowerOfTwo(3)) : d.dp;
@@ -84,7 +84,7 @@ inline std::string DescribeJob(const Workload& w) {
   return absl::StrCat(w.framework->name, " on ", w.device->name, ": ", w.model.layers, " x ", w.model.hidden,
                       " ffn ", w.model.ffn, " heads ", w.model.heads, "/", w.model.kv_heads, " vocab ",
                       w.model.vocab, w.model.experts.has_value() ? " experts " : "",
-                      w.model.experts.has_value() ? absl::StrCat(w.model.experts->count) : "", " seq ",
+                      w.model.experts.has_value() ? absl::StrCat(w.model.experts->num_experts) : "", " seq ",
                       w.seq_len, " precision ", static_cast<int>(w.precision), " recompute ",
                       static_cast<int>(w.recompute), " tp ", d.tp, " pp ", d.pp, " v ", d.virtual_stages,
                       " cp ", d.cp, " ep ", d.ep, " dp ", d.dp, " zero ", d.zero_stage, " group ",

@@ -366,7 +366,7 @@ TEST(PublishedRuns, SizesThatNoModelHasAreRefused) {
     EXPECT_FALSE(run.reason.empty());
   }
   EXPECT_THAT(Read({{"layers", "564444444"}}).reason,
-              HasSubstr("layers is 564444444; it is between 1 and 100000"));
+              HasSubstr("layers = 564444444 is out of range: 1 to 16384"));
 }
 
 // Jobs at the edges of what can be described: a reason or a price, never a crash or a NaN.

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "pricing/architecture.h"
+#include "model/model_spec.h"
 #include "pricing/framework.h"
 #include "tests/unit/pricing/random_workload.h"
 

@@ -139,9 +139,12 @@ const Case kCases[] = {
     {"UnknownPreset",
      "![model]\npreset = 'llama9'\n[data]\nseq_len = 128\n[[data.train]]\nfiles = ['a']\n[train]\nsteps = "
      "1\n",
-     "r.toml:2:1: model.preset = \"llama9\" is not known; the presets are toy-1m, toy-5m, llama-25m, "
-     "llama-120m, llama-1b, llama3.2-1b, llama3.2-3b, llama2-7b, llama3.1-8b, llama2-13b, llama2-70b, "
-     "llama3.1-70b, llama3.1-405b"},
+     "r.toml:2:1: model.preset = 'llama9' is not known; the nearest are llama-1b, llama-25m, llama2-7b; the "
+     "presets are toy-1m, toy-5m, llama-25m, llama-120m, llama-1b, llama3.2-1b, llama3.2-3b, llama2-7b, "
+     "llama3.1-8b, llama2-13b, llama2-70b, llama3.1-70b, llama3.1-405b; for planning alone internlm-7b, "
+     "moonlight-16b, internlm-20b, gpt-oss-20b, qwen3-30b-a3b, mixtral-8x7b, gpt-oss-120b, mixtral-8x22b, "
+     "gpt3-175b, qwen3-235b-a22b, deepseek-v3, kimi-k2; model.from = FOLDER takes the config.json of "
+     "another"},
     {"FamilyWithoutSizes",
      "![model]\nfamily = 'llama'\nhidden = 64\n[data]\nseq_len = 128\n[[data.train]]\nfiles = "
      "['a']\n[train]\nsteps = 1\n",

@@ -1,6 +1,7 @@
 #include "recipe/load.h"
 
 #include "absl/strings/str_split.h"
+#include "model/config_json.h"
 #include "recipe_test_util.h"
 
 namespace trainctl::recipe {
@@ -240,7 +241,10 @@ objective = "cost"
 absl::StatusOr<LoadedRecipe> LoadForPlanning(const std::string& text,
                                              const std::vector<std::string>& sets = {}) {
   FakeWorld world;
-  world.files["/cwd/m/config.json"] = "{}";
+  world.files["/cwd/m/config.json"] =
+      R"({"model_type": "gemma", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+          "num_attention_heads": 4, "vocab_size": 100})";
+  world.files["/cwd/n/config.json"] = R"({"model_type": "mamba"})";
   return LoadRecipeText(text, "r.toml", sets, world.access(), Purpose::kWhatIf);
 }
 
@@ -248,9 +252,9 @@ TEST(LoadRecipe, AWhatIfTakesWhatOurTrainerDoesNotRun) {
   const absl::StatusOr<LoadedRecipe> loaded = LoadForPlanning(kForPlanning);
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   EXPECT_EQ(loaded->purpose, Purpose::kWhatIf);
-  EXPECT_TRUE(loaded->recipe.model.beyond_spec);
-  EXPECT_EQ(loaded->recipe.model.spec.layers, 8);
-  EXPECT_EQ(loaded->recipe.model.spec.hidden, 0);
+  model::ModelSpec mixtral = *model::Preset("mixtral-8x7b");
+  mixtral.layers = 8;
+  EXPECT_EQ(loaded->recipe.model.spec, mixtral);
   EXPECT_EQ(loaded->stated.count("model.layers"), 1U);
   EXPECT_EQ(loaded->stated.count("model.hidden"), 0U);
   EXPECT_EQ(loaded->recipe.train.steps, 0);
@@ -262,16 +266,39 @@ TEST(LoadRecipe, AWhatIfTakesWhatOurTrainerDoesNotRun) {
   const absl::StatusOr<LoadedRecipe> folder =
       LoadForPlanning(kForPlanning, {"model.preset=default", "model.from=m"});
   ASSERT_TRUE(folder.ok()) << folder.status();
-  EXPECT_EQ(folder->recipe.model.config_json, "{}");
+  EXPECT_EQ(folder->recipe.model.spec.family, "gemma");
+  EXPECT_EQ(folder->recipe.model.spec.hidden, 64);
+  EXPECT_EQ(folder->recipe.model.spec.layers, 8);
+
+  const absl::Status unknown =
+      LoadForPlanning(kForPlanning, {"model.preset=default", "model.from=n"}).status();
+  EXPECT_EQ(ExitCodeFor(unknown), ExitCode::kBadData);
+  EXPECT_THAT(std::string(unknown.message()),
+              HasSubstr("/cwd/n/config.json: field 'model_type' is \"mamba\""));
+}
+
+// Sizes beside a model that only the planner knows follow the rules of every model.
+TEST(LoadRecipe, HeadsFollowInEveryModel) {
+  const auto spec_of = [](const std::vector<std::string>& sets) {
+    const absl::StatusOr<LoadedRecipe> loaded = LoadForPlanning(kForPlanning, sets);
+    EXPECT_TRUE(loaded.ok()) << loaded.status();
+    return loaded->recipe.model.spec;
+  };
+  EXPECT_EQ(spec_of({"model.hidden=2048"}).head_dim, 64);
+  EXPECT_EQ(spec_of({"model.heads=64"}).kv_heads, 8);
+  EXPECT_EQ(spec_of({"model.preset=qwen3-30b-a3b", "model.heads=64"}).head_dim, 128);  // its own choice
+  EXPECT_EQ(spec_of({"model.preset=moonlight-16b", "model.heads=32"}).head_dim, 128);  // of latent attention
+  EXPECT_EQ(spec_of({"model.preset=moonlight-16b", "model.heads=32"}).kv_heads, 32);
 }
 
 TEST(LoadRecipe, OurTrainerRefusesWhatIsForWhatIfs) {
   const std::string error = ErrorOf(kForPlanning);
   for (const char* word :
-       {"model.preset = \"mixtral-8x7b\" is not known", "the data is missing",
-        "parallel.tp = 4: this version does not", "parallel.schedule = \"zbv\"", "parallel.offload",
-        "parallel.sequence_parallel", "parallel.stage_layers", "train.precision = \"fp8\"",
-        "the length of the run is missing", "plan.framework = \"megatron-core\": a what-if"}) {
+       {"this version cannot train the model, because of model.family = \"mixtral\"", "routed experts",
+        "the data is missing", "parallel.tp = 4: this version does not", "parallel.schedule = \"zbv\"",
+        "parallel.offload", "parallel.sequence_parallel", "parallel.stage_layers",
+        "train.precision = \"fp8\"", "the length of the run is missing",
+        "plan.framework = \"megatron-core\": a what-if"}) {
     EXPECT_THAT(error, HasSubstr(word));
   }
 }

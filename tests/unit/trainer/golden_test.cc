@@ -19,6 +19,7 @@
 #include "base/wildcard.h"
 #include "checkpoint/safetensors.h"
 #include "comm/communicator.h"
+#include "model/config_json.h"
 #include "model/model_spec.h"
 #include "parallel/executor.h"
 #include "recipe/recipe.h"

@@ -1,25 +1,14 @@
-#include "pricing/architecture.h"
+#include "pricing/known_models.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "pricing/known_models.h"
-
 namespace trainctl::pricing {
 namespace {
 
-// What the trainer's own inventory counts, tensor by tensor.
-TEST(Architecture, AgreesWithTheInventoryOfEveryPreset) {
-  for (const std::string& name : model::PresetNames()) {
-    const auto spec = model::Preset(name);
-    ASSERT_TRUE(spec.ok());
-    EXPECT_EQ(NumParameters(FromModelSpec(*spec)), model::NumParameters(*spec)) << name;
-  }
-}
-
 // Totals and active parameters as their authors print them, in billions.
-TEST(Architecture, PublishedSizesComeOut) {
+TEST(KnownModels, PublishedSizesComeOut) {
   const struct {
     const char* name;
     double total, active;
@@ -28,9 +17,9 @@ TEST(Architecture, PublishedSizesComeOut) {
                     {"gpt-oss-20b", 20.9, 3.6},    {"Kimi-K2 1T", 1026, 32},     {"Moonlight 16B-A3B", 16, 3},
                     {"GPT3-175B", 175, 175}};
   for (const auto& published : kPublished) {
-    const KnownModel* known = FindKnownModel(published.name);
+    const model::NamedModel* known = FindKnownModel(published.name);
     ASSERT_NE(known, nullptr) << published.name;
-    Architecture a = known->architecture;
+    model::ModelSpec a = known->spec;
     ApplyFamily(published.name, 2048, a);
     ASSERT_TRUE(Validate(a).ok()) << published.name << ": " << Validate(a);
     EXPECT_NEAR(static_cast<double>(NumParameters(a)) / 1e9 / published.total, 1, 0.02) << published.name;
@@ -40,32 +29,31 @@ TEST(Architecture, PublishedSizesComeOut) {
   }
 }
 
+// A row says all of its model, so that a name in a recipe and in a table mean the same.
+TEST(KnownModels, FamiliesAddNothingToARow) {
+  for (const model::NamedModel& named : model::NamedModels()) {
+    model::ModelSpec spec = named.spec;
+    ApplyFamily(named.name, spec.learned_positions, spec);
+    EXPECT_EQ(spec, named.spec) << named.name;
+    const model::NamedModel* found = FindKnownModel(named.name);
+    EXPECT_EQ(found, spec.family == "llama" ? nullptr : &named) << named.name;
+  }
+}
+
 // llm-foundry prints its models' sizes with the table of positions of each length.
-TEST(Architecture, TablesOfPositionsCount) {
-  Architecture a = {.layers = 40,
-                    .hidden = 5120,
-                    .ffn = 20480,
-                    .heads = 40,
-                    .kv_heads = 40,
-                    .head_dim = 128,
-                    .vocab = 50368};
-  EXPECT_EQ(ApplyFamily("MPT-13b", 16384, a), "mpt");
+TEST(KnownModels, TablesOfPositionsCount) {
+  model::ModelSpec a = {.layers = 40,
+                        .hidden = 5120,
+                        .ffn = 20480,
+                        .heads = 40,
+                        .kv_heads = 40,
+                        .head_dim = 128,
+                        .vocab = 50368};
+  ApplyFamily("MPT-13b", 16384, a);
+  EXPECT_EQ(a.family, "mpt");
   EXPECT_NEAR(static_cast<double>(NumParameters(a)) / 1e9, 12.9274, 0.005);
   ApplyFamily("MPT-13b", 2048, a);
   EXPECT_EQ(NumParameters(a), 12'853'954'560);  // as printed: every linear layer has a bias
-}
-
-TEST(Architecture, ContradictionsAreNamed) {
-  Architecture a = {
-      .layers = 2, .hidden = 64, .ffn = 128, .heads = 6, .kv_heads = 4, .head_dim = 16, .vocab = 100};
-  EXPECT_EQ(Validate(a).message(), "heads (6) is not a multiple of kv_heads (4)");
-  a.layers = 0;
-  EXPECT_EQ(Validate(a).message(), "layers is 0; it is between 1 and 100000");
-  a.layers = 100'000;
-  a.heads = 4;
-  a.experts = Experts{.count = 1 << 16, .top_k = 2, .ffn = 1 << 20};
-  a.hidden = 1 << 20;
-  EXPECT_EQ(Validate(a).message(), "the model has more than 1e+18 parameters");
 }
 
 }  // namespace

@@ -1,11 +1,13 @@
-#include "pricing/config_json.h"
+#include "model/config_json.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/status.h"
 
-namespace trainctl::pricing {
+namespace trainctl::model {
 namespace {
 
 using ::testing::HasSubstr;
@@ -19,8 +21,8 @@ struct Published {
 
 // Totals: the sum of the tensors in the published weights (safetensors metadata on the model's page), of
 // DeepSeek-V3 without its layer that predicts a further token (671B in arXiv 2412.19437). What an
-// Architecture does not have (norms of queries and keys, a gate of shared experts, a norm of the embedding)
-// is far below the tolerance of 0.1 %.
+// ModelSpec does not have (norms of queries and keys, a gate of shared experts, a norm of the
+// embedding) is far below the tolerance of 0.1 %.
 constexpr Published kPublished[] = {
     {"meta-llama/Llama-3.1-8B",
      R"({"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
@@ -103,33 +105,32 @@ constexpr Published kPublished[] = {
 
 TEST(ConfigJson, HasThePublishedNumberOfParameters) {
   for (const Published& published : kPublished) {
-    const absl::StatusOr<ConfigModel> model = FromConfigJson(published.config, "config.json");
+    const absl::StatusOr<ConfigModel> model = ReadConfigJson(published.config, "config.json");
     ASSERT_TRUE(model.ok()) << published.name << ": " << model.status();
-    const auto total = static_cast<double>(NumParameters(model->architecture));
+    const auto total = static_cast<double>(NumParameters(model->spec));
     EXPECT_NEAR(total / published.parameters, 1, 1e-3) << published.name << " has " << total;
     if (published.active > 0) {
       // Told with two digits.
-      const auto active = static_cast<double>(NumActiveParameters(model->architecture));
+      const auto active = static_cast<double>(NumActiveParameters(model->spec));
       EXPECT_NEAR(active / published.active, 1, 0.05) << published.name << " has " << active << " active";
     }
   }
 }
 
 TEST(ConfigJson, WindowsAreThoseOfTheFamily) {
-  const absl::StatusOr<ConfigModel> mistral = FromConfigJson(kPublished[1].config, "config.json");
+  const absl::StatusOr<ConfigModel> mistral = ReadConfigJson(kPublished[1].config, "config.json");
   ASSERT_TRUE(mistral.ok());
-  EXPECT_EQ(mistral->architecture.window, 4096);
-  EXPECT_EQ(mistral->architecture.window_share, 1);
-  EXPECT_TRUE(mistral->notes.empty());
+  EXPECT_EQ(mistral->spec.sliding_window, 4096);
+  EXPECT_EQ(mistral->spec.sliding_window_share, 1);
   const auto share = [](const char* more) {
-    const absl::StatusOr<ConfigModel> model = FromConfigJson(
+    const absl::StatusOr<ConfigModel> model = ReadConfigJson(
         absl::StrCat(
             R"({"hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 24, "vocab_size": 1000,
                          "num_attention_heads": 8, "sliding_window": 512, )",
             more, "}"),
         "config.json");
     EXPECT_TRUE(model.ok()) << model.status();
-    return model->architecture.window == 0 ? 0 : model->architecture.window_share;
+    return model->spec.sliding_window == 0 ? 0 : model->spec.sliding_window_share;
   };
   EXPECT_EQ(share(R"("model_type": "llama")"), 0) << "it has none, whatever the file says";
   EXPECT_EQ(share(R"("model_type": "qwen2")"), 0) << "its files name a window that is off";
@@ -140,19 +141,62 @@ TEST(ConfigJson, WindowsAreThoseOfTheFamily) {
       share(R"("model_type": "gemma3_text", "layer_types": ["sliding_attention", "full_attention"])"), 0.5);
 }
 
-TEST(ConfigJson, SaysWhatItLeavesOut) {
-  const absl::StatusOr<ConfigModel> gemma = FromConfigJson(
+TEST(ConfigJson, NormsAndLayersBeyondTheUsualAreRead) {
+  const absl::StatusOr<ConfigModel> gemma = ReadConfigJson(
       R"({"model_type": "gemma2", "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 24,
           "num_attention_heads": 8, "vocab_size": 1000})",
       "config.json");
   ASSERT_TRUE(gemma.ok()) << gemma.status();
-  ASSERT_EQ(gemma->notes.size(), 1U);
-  EXPECT_THAT(gemma->notes[0], HasSubstr("norms after attention"));
-  EXPECT_TRUE(FromConfigJson(kPublished[0].config, "config.json")->notes.empty());
+  EXPECT_TRUE(gemma->spec.post_norms);
+  for (const Published& published : kPublished) {
+    const ModelSpec spec = ReadConfigJson(published.config, "config.json")->spec;
+    EXPECT_EQ(spec.mtp_layers, absl::string_view(published.name) == "deepseek-ai/DeepSeek-V3" ? 1 : 0);
+    EXPECT_FALSE(spec.post_norms) << published.name;
+  }
+}
+
+// One reader: what it reads is trained if, and only if, the spec has no feature that the trainer lacks.
+TEST(ConfigJson, TrainingRefusesWhatTheTrainerLacks) {
+  int trained = 0;
+  for (const Published& published : kPublished) {
+    const absl::StatusOr<ConfigModel> model = ReadConfigJson(published.config, "config.json");
+    ASSERT_TRUE(model.ok()) << published.name << ": " << model.status();
+    const absl::StatusOr<ModelSpec> spec = FromHuggingFaceConfig(published.config, "config.json");
+    const bool is_ours = model->model_type == "llama" || model->model_type == "qwen2";
+    EXPECT_EQ(spec.ok(), is_ours) << published.name << ": " << spec.status();
+    EXPECT_EQ(WhyNotTrainable(model->spec).empty(), is_ours) << published.name;
+    if (spec.ok()) {
+      ++trained;
+      EXPECT_EQ(*spec, model->spec) << published.name;
+    } else {
+      EXPECT_EQ(ExitCodeFor(spec.status()), ExitCode::kBadData);
+      EXPECT_THAT(std::string(spec.status().message()),
+                  HasSubstr(absl::StrCat("model.family = \"", model->model_type, "\" (model_type)")));
+    }
+  }
+  EXPECT_EQ(trained, 3);
+  const absl::Status mixtral = FromHuggingFaceConfig(kPublished[4].config, "config.json").status();
+  EXPECT_THAT(std::string(mixtral.message()), HasSubstr("routed experts (num_experts, num_local_experts"));
+}
+
+// A price does not need what training asks for.
+TEST(ConfigJson, FieldsThatOnlyTrainingAsksForAreKeptAsReasons) {
+  const absl::StatusOr<ConfigModel> model = ReadConfigJson(
+      R"({"model_type": "llama", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+          "num_attention_heads": 4, "vocab_size": 100, "hidden_act": "gelu", "rms_norm_eps": "small",
+          "rope_scaling": {"rope_type": "yarn", "factor": 2.0}, "logit_scale": 2.0, "n_embd": 64})",
+      "config.json");
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_TRUE(model->spec.yarn);
+  const std::string reasons = absl::StrJoin(model->unknown_fields, "\n");
+  for (const char* field : {"'hidden_act' is \"gelu\"", "'rms_norm_eps' is \"small\"", "'logit_scale'",
+                            "rope_scaling: field 'rope_type' is \"yarn\"", "'n_embd'"}) {
+    EXPECT_THAT(reasons, HasSubstr(field));
+  }
 }
 
 std::string ErrorOf(const char* text) {
-  const absl::StatusOr<ConfigModel> model = FromConfigJson(text, "m/config.json");
+  const absl::StatusOr<ConfigModel> model = ReadConfigJson(text, "m/config.json");
   if (model.ok()) return "OK";
   EXPECT_EQ(ExitCodeFor(model.status()), ExitCode::kBadData);
   return std::string(model.status().message());
@@ -188,22 +232,22 @@ TEST(ConfigJson, NamesTheFieldThatIsWrong) {
               HasSubstr("a token visits 9 of 4 experts"));
 }
 
-}  // namespace
 TEST(ConfigJson, NormsWindowsAndClampsOfAFamilyAreRead) {
-  const auto read = [](const char* text) { return FromConfigJson(text, "config.json")->architecture; };
-  const Architecture qwen = read(
+  const auto read = [](const char* text) { return ReadConfigJson(text, "config.json")->spec; };
+  const ModelSpec qwen = read(
       R"({"model_type": "qwen3", "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28,
           "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936})");
-  EXPECT_TRUE(qwen.query_key_norm);
-  EXPECT_EQ(qwen.window, 0);
-  const Architecture oss = read(
+  EXPECT_TRUE(qwen.qk_norm);
+  EXPECT_EQ(qwen.sliding_window, 0);
+  const ModelSpec oss = read(
       R"({"model_type": "gpt_oss", "hidden_size": 2880, "intermediate_size": 2880, "num_hidden_layers": 24,
           "num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 64, "vocab_size": 201088,
           "num_local_experts": 32, "num_experts_per_tok": 4, "sliding_window": 128,
           "rope_scaling": {"rope_type": "yarn", "factor": 32.0}})");
-  EXPECT_EQ(oss.window, 128);
-  EXPECT_EQ(oss.window_share, 0.5);
-  EXPECT_TRUE(oss.clamped_gate && oss.stretched_positions && oss.linear_bias && !oss.query_key_norm);
+  EXPECT_EQ(oss.sliding_window, 128);
+  EXPECT_EQ(oss.sliding_window_share, 0.5);
+  EXPECT_TRUE(oss.clamped_gate && oss.yarn && oss.AllLinearBiases() && !oss.qk_norm);
 }
 
-}  // namespace trainctl::pricing
+}  // namespace
+}  // namespace trainctl::model

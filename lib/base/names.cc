@@ -1,4 +1,4 @@
-#include "cluster/catalogue_names.h"
+#include "base/names.h"
 
 #include <algorithm>
 #include <utility>
@@ -8,28 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
-namespace trainctl::cluster {
-namespace {
-
-// Characters to insert, remove or replace; a text of a megabyte costs no more than one of 64 characters.
-int EditDistance(absl::string_view a, absl::string_view b) {
-  a = a.substr(0, 64);
-  std::vector<int> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = static_cast<int>(j);
-  for (size_t i = 1; i <= a.size(); ++i) {
-    int diagonal = row[0];
-    row[0] = static_cast<int>(i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const int above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
-}
-
-}  // namespace
-
+namespace trainctl {
 std::string NormalName(absl::string_view text) {
   std::string normal;
   for (const char c : text) {
@@ -38,17 +17,33 @@ std::string NormalName(absl::string_view text) {
   return normal;
 }
 
-std::string Quoted(absl::string_view text) {
+std::string QuotedName(absl::string_view text) {
   constexpr size_t kShown = 60;
   return absl::StrCat("'", absl::CHexEscape(text.substr(0, kShown)), text.size() > kShown ? "..." : "", "'");
 }
 
+int EditDistance(absl::string_view a, absl::string_view b) {
+  std::vector<int> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = static_cast<int>(j);
+  for (size_t i = 1; i <= a.size(); ++i) {
+    int diagonal = row[0];
+    row[0] = static_cast<int>(i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const int substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({substituted, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
 std::string NearestNames(absl::string_view text, const std::vector<std::string>& names) {
+  constexpr size_t kCompared = 64;  // a name of a megabyte costs no more
   const std::string wanted = NormalName(text);
   std::vector<std::pair<int, std::string>> ranked;
   for (const std::string& name : names) {
     const std::string normal = NormalName(name);
-    int distance = EditDistance(wanted, normal);
+    int distance = EditDistance(absl::string_view(wanted).substr(0, kCompared), normal);
     // "h100" is nearer to "h100-sxm-80gb" than to "h200" by what people mean.
     const size_t common =
         std::mismatch(wanted.begin(), wanted.begin() + std::min(wanted.size(), normal.size()), normal.begin())
@@ -64,4 +59,4 @@ std::string NearestNames(absl::string_view text, const std::vector<std::string>&
   return absl::StrJoin(nearest, ", ");
 }
 
-}  // namespace trainctl::cluster
+}  // namespace trainctl
