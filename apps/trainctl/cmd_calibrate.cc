@@ -17,7 +17,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "cluster/host.h"
-#include "planner/machine.h"
+#include "simulate/machine.h"
 
 namespace trainctl::cli {
 namespace {
@@ -59,16 +59,16 @@ absl::StatusOr<std::vector<Load>> LoadsOf(const CalibrateOptions& options, const
 }
 
 // What is measured now replaces what was; other loads of this machine stay.
-absl::StatusOr<planner::MachineProfile> Merged(const std::string& path, const cluster::Host& host,
-                                               const planner::MachineProfile& measured) {
-  planner::MachineProfile merged = measured;
+absl::StatusOr<simulate::MachineProfile> Merged(const std::string& path, const cluster::Host& host,
+                                                const simulate::MachineProfile& measured) {
+  simulate::MachineProfile merged = measured;
   if (!PathExists(path)) return merged;
   TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  const absl::StatusOr<planner::MachineProfile> before = planner::MachineFromJson(text, path);
+  const absl::StatusOr<simulate::MachineProfile> before = simulate::MachineFromJson(text, path);
   if (!before.ok() || !before->IsOf(host)) return merged;
-  for (const planner::MeasuredRates& old : before->measured) {
+  for (const simulate::MeasuredRates& old : before->measured) {
     const bool replaced = std::any_of(
-        measured.measured.begin(), measured.measured.end(), [&](const planner::MeasuredRates& rates) {
+        measured.measured.begin(), measured.measured.end(), [&](const simulate::MeasuredRates& rates) {
           return rates.dtype == old.dtype && rates.workers == old.workers && rates.threads == old.threads;
         });
     if (!replaced) merged.measured.push_back(old);
@@ -85,7 +85,7 @@ std::string Rate(double seconds_per_unit, const char* unit) {
 }
 
 void Print(const MachineMeasurement& measurement) {
-  using planner::Resource;
+  using simulate::Resource;
   constexpr std::pair<Resource, const char*> kUnits[] = {{Resource::kMatmulFlops, "FLOP"},
                                                          {Resource::kAttentionFlops, "FLOP"},
                                                          {Resource::kAttentionBackwardFlops, "FLOP"},
@@ -104,14 +104,14 @@ void Print(const MachineMeasurement& measurement) {
     std::printf("\n%s: step times of %d probes met within %.1f %% (mean), %+.1f %% (worst)\n",
                 fit.load.c_str(), fit.num_probes, 100 * fit.mean_error, 100 * fit.worst_error);
     for (const auto& [resource, unit] : kUnits) {
-      std::printf("  %-26s %s\n", std::string(planner::ResourceName(resource)).c_str(),
+      std::printf("  %-26s %s\n", std::string(simulate::ResourceName(resource)).c_str(),
                   Rate(measurement.profile.measured[i].rates[resource], unit).c_str());
     }
   }
 }
 
 absl::StatusOr<ExitCode> CalibrateMachine(const CalibrateOptions& options, const Output& output) {
-  const std::string path = options.out.empty() ? planner::MachineProfilePath() : options.out;
+  const std::string path = options.out.empty() ? simulate::MachineProfilePath() : options.out;
   if (path.empty()) return UsageError("neither HOME nor XDG_CONFIG_HOME is set; name a file with --out");
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, cluster::DetectHost());
   TRAINCTL_ASSIGN_OR_RETURN(const std::vector<Load> loads, LoadsOf(options, host));
@@ -120,8 +120,8 @@ absl::StatusOr<ExitCode> CalibrateMachine(const CalibrateOptions& options, const
                             MeasureMachine(host, loads, [](const std::string& what) {
                               std::fprintf(stderr, "  %s\n", what.c_str());
                             }));
-  TRAINCTL_ASSIGN_OR_RETURN(const planner::MachineProfile profile, Merged(path, host, measurement.profile));
-  const std::string json = planner::MachineToJson(profile);
+  TRAINCTL_ASSIGN_OR_RETURN(const simulate::MachineProfile profile, Merged(path, host, measurement.profile));
+  const std::string json = simulate::MachineToJson(profile);
   const size_t slash = path.rfind('/');
   if (slash != std::string::npos && slash > 0) TRAINCTL_RETURN_IF_ERROR(MakeDirs(path.substr(0, slash)));
   TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(path, json));

@@ -11,7 +11,7 @@
 #include "apps/trainctl/worker_program.h"
 #include "base/json.h"
 #include "doctor/doctor.h"
-#include "planner/machine.h"
+#include "simulate/machine.h"
 
 namespace trainctl::cli {
 namespace {
@@ -35,11 +35,11 @@ std::vector<std::string> NcclFolders() {
 
 Finding Profile(const cluster::Host& host) {
   std::vector<std::string> notes;
-  const auto profile = planner::LoadMachineProfile(host, notes);
+  const auto profile = simulate::LoadMachineProfile(host, notes);
   if (!profile.ok()) {
     return {"measured rates", "cannot be read", Health::kWarning, std::string(profile.status().message())};
   }
-  if (profile->has_value()) return {"measured rates", planner::MachineProfilePath(), Health::kGood, ""};
+  if (profile->has_value()) return {"measured rates", simulate::MachineProfilePath(), Health::kGood, ""};
   return {"measured rates", "none of this machine", Health::kNote,
           notes.empty() ? "`trainctl calibrate` measures it, so that plans tell its times" : notes[0]};
 }

@@ -1,5 +1,6 @@
 // `trainctl launch` and `trainctl resume`: plan, prepare the run folder, run the workers.
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <memory>
@@ -26,7 +27,8 @@
 #include "data/batch_source.h"
 #include "data/fingerprint.h"
 #include "launcher/job.h"
-#include "planner/plan.h"
+#include "plan/plan.h"
+#include "planner/make_plan.h"
 #include "recipe/load.h"
 #include "recipe/recipe_json.h"
 #include "recipe/resume.h"
@@ -83,13 +85,14 @@ absl::Status CheckDataUnchanged(const run::RunFolder& run, const recipe::Recipe&
   return absl::OkStatus();
 }
 
-void PrintChoice(const planner::Plan& plan, const recipe::Recipe& recipe) {
+void PrintChoice(const plan::Plan& plan, const recipe::Recipe& recipe) {
   std::fprintf(
       stderr, "%s: %s parameters, %s, %s, %d x %d thread(s), predicted tensor memory %s per worker\n",
       recipe.run.name.c_str(), FormatCount(plan.num_parameters).c_str(), plan.layout.ToString().c_str(),
-      plan.compute_dtype == DType::kBF16 ? "bf16" : "fp32", plan.layout.mesh.world_size(),
+      plan.setting.compute_dtype == DType::kBF16 ? "bf16" : "fp32", plan.layout.mesh.world_size(),
       static_cast<int>(plan.threads_per_worker), FormatBytes(plan.predicted.peak_bytes).c_str());
   for (const std::string& note : plan.notes) std::fprintf(stderr, "  %s\n", note.c_str());
+  std::fprintf(stderr, "  step %s\n", plan.step_hash.c_str());
 }
 
 void PrintOutcome(const launcher::JobOutcome& outcome, const run::RunFolder& run, const Output& output) {
@@ -128,9 +131,8 @@ void PrintOutcome(const launcher::JobOutcome& outcome, const run::RunFolder& run
   }
 }
 
-absl::StatusOr<ExitCode> RunWorkers(run::RunFolder& run, const recipe::Recipe& recipe,
-                                    const planner::Plan& plan, const LaunchOptions& options,
-                                    const Output& output) {
+absl::StatusOr<ExitCode> RunWorkers(run::RunFolder& run, const recipe::Recipe& recipe, const plan::Plan& plan,
+                                    const LaunchOptions& options, const Output& output) {
   TRAINCTL_ASSIGN_OR_RETURN(launcher::JobOptions job, PlannedJob(run, recipe, plan));
   job.check_restart = [&] { return CheckDataUnchanged(run, recipe); };
   if (options.stop_after >= 0) job.worker_args = {"--stop-after", absl::StrCat(options.stop_after)};
@@ -147,8 +149,9 @@ absl::StatusOr<ExitCode> RunWorkers(run::RunFolder& run, const recipe::Recipe& r
   return outcome.exit_code();
 }
 
-absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& recipe,
-                                  const LaunchOptions& options, const Output& output);
+absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& before,
+                                  const recipe::Recipe& recipe, const LaunchOptions& options,
+                                  const Output& output);
 
 bool HoldsARun(const std::string& folder) { return PathExists(folder + "/recipe.json"); }
 
@@ -164,31 +167,73 @@ absl::StatusOr<ExitCode> ResumeAsLaunched(const recipe::LoadedRecipe& now, const
                                    " holds the run; give another --run-dir for a new one"));
   }
   for (const std::string& change : next->changes) std::fprintf(stderr, "changed: %s\n", change.c_str());
-  return Continue(run, next->recipe, options, output);
+  return Continue(run, before, next->recipe, options, output);
+}
+
+// What a run needs of this machine besides its plan, and does not find; in the order in which a launch would
+// meet it.
+std::vector<absl::Status> FindMissing(const recipe::LoadedRecipe& loaded,
+                                      const std::vector<std::string>& unset, const cluster::Host& host) {
+  std::vector<absl::Status> missing;
+  for (const std::vector<std::string>* list : {&unset, &loaded.missing}) {
+    for (const std::string& text : *list) missing.push_back(UsageError(text));
+  }
+  const bool has_data = missing.empty();
+  missing.push_back(CheckDeviceIsHere(loaded.recipe, host));
+  missing.push_back(launcher::CheckWorkerEnv(loaded.recipe.launch.env));
+  if (has_data) {
+    missing.push_back(data::OpenTrainSource(loaded.recipe).status());
+    missing.push_back(data::OpenEvalSets(loaded.recipe).status());
+  }
+  missing.erase(std::remove_if(missing.begin(), missing.end(), [](const absl::Status& s) { return s.ok(); }),
+                missing.end());
+  return missing;
+}
+
+// Reports the layout and the step wherever `plan` does, then what is missing here. Ends as the launch would.
+absl::StatusOr<ExitCode> DryRun(const LaunchOptions& options, const Output& output) {
+  std::vector<std::string> unset;
+  TRAINCTL_ASSIGN_OR_RETURN(
+      const recipe::LoadedRecipe loaded,
+      recipe::LoadRecipe(options.recipe, options.sets, PlanAccess(&unset), recipe::Purpose::kPlan));
+  TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, HostOfRun(loaded.recipe));
+  TRAINCTL_ASSIGN_OR_RETURN(const plan::Plan plan, planner::MakePlanFor(loaded.recipe, host));
+  for (const std::string& note : loaded.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
+  PrintChoice(plan, loaded.recipe);
+  const std::vector<absl::Status> missing = FindMissing(loaded, unset, host);
+  for (const absl::Status& status : missing) {
+    std::fprintf(stderr, "missing here: %s\n", std::string(status.message()).c_str());
+  }
+  if (output.json) {
+    Json json = plan::PlanToJsonObject(plan);
+    for (const std::string& note : loaded.notes) json["notes"].push_back(note);
+    json["missing"] = Json::array();
+    for (const absl::Status& status : missing) json["missing"].push_back(std::string(status.message()));
+    std::puts(json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+  }
+  return missing.empty() ? ExitCode::kOk : ExitCodeFor(missing.front());
 }
 
 absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& output) {
   if (options.or_resume && options.run_dir.empty()) {
     return UsageError("--or-resume needs --run-dir: the folder that is launched or continued");
   }
+  const bool continues = options.or_resume && HoldsARun(options.run_dir);
+  if (options.dry_run && !continues) return DryRun(options, output);
   TRAINCTL_ASSIGN_OR_RETURN(recipe::LoadedRecipe loaded,
                             recipe::LoadRecipe(options.recipe, options.sets, MachineAccess()));
-  if (options.or_resume && HoldsARun(options.run_dir)) return ResumeAsLaunched(loaded, options, output);
+  if (continues) return ResumeAsLaunched(loaded, options, output);
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, HostOfRun(loaded.recipe));
-  TRAINCTL_ASSIGN_OR_RETURN(const planner::Plan plan, planner::MakePlanFor(loaded.recipe, host));
-  if (!options.dry_run) TRAINCTL_RETURN_IF_ERROR(CheckDeviceIsHere(loaded.recipe, host));
+  TRAINCTL_ASSIGN_OR_RETURN(const plan::Plan plan, planner::MakePlanFor(loaded.recipe, host));
+  TRAINCTL_RETURN_IF_ERROR(CheckDeviceIsHere(loaded.recipe, host));
   for (const std::string& note : loaded.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
   TRAINCTL_RETURN_IF_ERROR(launcher::CheckWorkerEnv(loaded.recipe.launch.env));
   PrintChoice(plan, loaded.recipe);
   TRAINCTL_RETURN_IF_ERROR(data::OpenTrainSource(loaded.recipe).status());
   TRAINCTL_RETURN_IF_ERROR(data::OpenEvalSets(loaded.recipe).status());
-  if (options.dry_run) {
-    if (output.json) std::fputs(planner::PlanToJson(plan).c_str(), stdout);
-    return ExitCode::kOk;
-  }
   recipe::FreezeForRun(loaded.recipe);
   // What "auto" became stays: another machine must not change the numerics of a run.
-  loaded.recipe.train.precision = plan.compute_dtype == DType::kBF16 ? "bf16" : "fp32";
+  loaded.recipe.train.precision = plan.setting.compute_dtype == DType::kBF16 ? "bf16" : "fp32";
   TRAINCTL_ASSIGN_OR_RETURN(const std::vector<data::FileFingerprint> files,
                             data::Fingerprint(loaded.recipe.data));
   TRAINCTL_ASSIGN_OR_RETURN(
@@ -214,11 +259,29 @@ absl::StatusOr<ExitCode> Resume(const LaunchOptions& options, const Output& outp
   TRAINCTL_ASSIGN_OR_RETURN(const recipe::Recipe before, recipe::RecipeFromJson(stored, run.recipe_path()));
   TRAINCTL_ASSIGN_OR_RETURN(const recipe::LoadedRecipe loaded,
                             recipe::ApplyResumeSets(before, options.sets, MachineAccess()));
-  return Continue(run, loaded.recipe, options, output);
+  return Continue(run, before, loaded.recipe, options, output);
 }
 
-absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& recipe,
-                                  const LaunchOptions& options, const Output& output) {
+// The plan that a run goes on with. What its first launch resolved stays, so that another amount of free
+// memory bends nothing, unless the recipe asks for another layout now or the old one no longer fits.
+absl::StatusOr<plan::Plan> PlanToContinue(const run::RunFolder& run, const recipe::Recipe& before,
+                                          const recipe::Recipe& recipe, const cluster::Host& host) {
+  const absl::StatusOr<std::string> text = ReadFile(run.plan_path());
+  const absl::StatusOr<plan::Plan> last =
+      text.ok() ? plan::PlanFromJson(*text, run.plan_path()) : absl::StatusOr<plan::Plan>(text.status());
+  if (!last.ok() || !recipe::AsksForSameLayout(before, recipe)) return planner::MakePlanFor(recipe, host);
+  recipe::Recipe frozen = planner::Frozen(recipe, *last);
+  frozen.cluster.memory_limit_bytes = recipe.cluster.memory_limit_bytes;  // what this machine has now
+  absl::StatusOr<plan::Plan> plan = planner::MakePlanFor(frozen, host);
+  if (ExitCodeFor(plan.status()) != ExitCode::kInfeasible) return plan;
+  std::fprintf(stderr, "note: the layout so far, %s, no longer fits: planned anew\n",
+               last->layout.ToString().c_str());
+  return planner::MakePlanFor(recipe, host);
+}
+
+absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& before,
+                                  const recipe::Recipe& recipe, const LaunchOptions& options,
+                                  const Output& output) {
   TRAINCTL_RETURN_IF_ERROR(CheckDataUnchanged(run, recipe));
   int64_t done = run.NewestCheckpointStep();
   const bool stops_early = options.stop_after >= 0 && options.stop_after < recipe.train.steps;
@@ -249,11 +312,11 @@ absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& rec
     return ExitCode::kStoppedResumable;
   }
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, HostOfRun(recipe));
-  TRAINCTL_ASSIGN_OR_RETURN(const planner::Plan plan, planner::MakePlanFor(recipe, host));
+  TRAINCTL_ASSIGN_OR_RETURN(const plan::Plan plan, PlanToContinue(run, before, recipe, host));
   if (!options.dry_run) TRAINCTL_RETURN_IF_ERROR(CheckDeviceIsHere(recipe, host));
   PrintChoice(plan, recipe);
   if (options.dry_run) {
-    if (output.json) std::fputs(planner::PlanToJson(plan).c_str(), stdout);
+    if (output.json) std::fputs(plan::PlanToJson(plan).c_str(), stdout);
     return ExitCode::kOk;
   }
   TRAINCTL_RETURN_IF_ERROR(WriteRunFiles(run, recipe, plan));

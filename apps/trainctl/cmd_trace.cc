@@ -9,7 +9,7 @@
 #include "apps/trainctl/command.h"
 #include "apps/trainctl/option_checks.h"
 #include "base/json.h"
-#include "planner/plan.h"
+#include "plan/plan.h"
 #include "recipe/recipe_json.h"
 #include "run/run_folder.h"
 #include "telemetry/step_trace.h"
@@ -32,13 +32,13 @@ struct Prediction {
 // The schedule that the run's workers execute, at the rates that its plan was made with.
 absl::StatusOr<Prediction> PredictStep(const run::RunFolder& run) {
   TRAINCTL_ASSIGN_OR_RETURN(const std::string plan_text, ReadFile(run.plan_path()));
-  TRAINCTL_ASSIGN_OR_RETURN(const planner::Plan plan, planner::PlanFromJson(plan_text, run.plan_path()));
+  TRAINCTL_ASSIGN_OR_RETURN(const plan::Plan plan, plan::PlanFromJson(plan_text, run.plan_path()));
   TRAINCTL_ASSIGN_OR_RETURN(const std::string recipe_text, ReadFile(run.recipe_path()));
   TRAINCTL_ASSIGN_OR_RETURN(const recipe::Recipe recipe,
                             recipe::RecipeFromJson(recipe_text, run.recipe_path()));
-  const planner::PlannedStep planned = planner::PlannedSchedule(plan, recipe.model.spec);
-  const std::vector<planner::InstructionTime> times =
-      planner::TimesOfStep(planned.schedule, recipe.model.spec, planned.ledger, planned.options, plan.rates);
+  const plan::Step planned = plan::BuildStep(plan, recipe.model.spec);
+  const std::vector<simulate::InstructionTime> times =
+      simulate::TimesOfStep(planned.schedule, recipe.model.spec, planned.ledger, planned.options, plan.rates);
   Prediction prediction;
   prediction.measured = plan.rates.measured;
   for (size_t i = 0; i < times.size(); ++i) {

@@ -4,12 +4,33 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
+#include "base/json.h"
 #include "base/status.h"
+#include "cluster/catalogue.h"
 #include "doctor/detect_device.h"
 
 namespace trainctl::cli {
 
+namespace {
+
+// A machine that a test states, so that plans do not hang on this one's free memory.
+absl::StatusOr<cluster::Host> ReadHost(const std::string& path) {
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  TRAINCTL_ASSIGN_OR_RETURN(const Json json, ParseJson(text, path));
+  cluster::Host host;
+  TRAINCTL_ASSIGN_OR_RETURN(host.cpu, JsonString(json, "cpu", path));
+  TRAINCTL_ASSIGN_OR_RETURN(host.allowed_cores, JsonInt(json, "allowed_cores", path));
+  TRAINCTL_ASSIGN_OR_RETURN(host.memory_available_bytes, JsonInt(json, "memory_available_bytes", path));
+  TRAINCTL_ASSIGN_OR_RETURN(host.native_bf16, JsonBool(json, "native_bf16", path));
+  TRAINCTL_ASSIGN_OR_RETURN(host.accelerator, JsonString(json, "accelerator", path));
+  TRAINCTL_ASSIGN_OR_RETURN(host.accelerator_memory_bytes, JsonInt(json, "accelerator_memory_bytes", path));
+  return host;
+}
+
+}  // namespace
+
 absl::StatusOr<cluster::Host> HostOfRun(const recipe::Recipe& recipe) {
+  if (const char* stated = std::getenv("TRAINCTL_TEST_HOST"); stated != nullptr) return ReadHost(stated);
   TRAINCTL_ASSIGN_OR_RETURN(cluster::Host host, cluster::DetectHost());
   if (recipe.cluster.device == "cpu") return host;
   // Where a driver shows none, or refuses, nothing is known; the planner says what that means for the recipe.
@@ -21,14 +42,24 @@ absl::StatusOr<cluster::Host> HostOfRun(const recipe::Recipe& recipe) {
 }
 
 absl::Status CheckDeviceIsHere(const recipe::Recipe& recipe, const cluster::Host& host) {
-  if (recipe.cluster.device == "cpu" || !host.accelerator.empty()) return absl::OkStatus();
-  // A container may have the device without the library that tells of it; then the worker finds out.
-  if (PathExists("/dev/nvidiactl")) return absl::OkStatus();
-  if (std::getenv("TRAINCTL_DEVICE_PLUGIN") != nullptr) return absl::OkStatus();
-  return EnvironmentError(
-      absl::StrCat("cluster.device = \"", recipe.cluster.device,
-                   "\": no NVIDIA driver shows a device on this machine (`trainctl doctor` says "
-                   "more). `trainctl plan` plans for it; to train here, set it to \"cpu\""));
+  const std::string& wanted = recipe.cluster.device;
+  // A plugin that is named is asked itself.
+  if (wanted == "cpu" || std::getenv("TRAINCTL_DEVICE_PLUGIN") != nullptr) return absl::OkStatus();
+  if (host.accelerator.empty()) {
+    // A container may have the device without the library that shows it; then the worker finds out.
+    if (PathExists("/dev/nvidiactl")) return absl::OkStatus();
+    return EnvironmentError(
+        absl::StrCat("cluster.device = \"", wanted,
+                     "\": no NVIDIA driver shows a device on this machine (`trainctl doctor` says "
+                     "more). `trainctl plan` plans for it; to train here, set it to \"cpu\""));
+  }
+  if (wanted == recipe::kCudaDevice) return absl::OkStatus();
+  const absl::StatusOr<cluster::DeviceMatch> named = cluster::FindDevice(wanted);
+  const absl::StatusOr<cluster::DeviceMatch> here = cluster::FindDevice(host.accelerator);
+  if (named.ok() && here.ok() && named->device == here->device) return absl::OkStatus();
+  return EnvironmentError(absl::StrCat("cluster.device = \"", wanted, "\": this machine has ",
+                                       host.accelerator, "; to train on what is here, set it to \"",
+                                       recipe::kCudaDevice, "\""));
 }
 
 }  // namespace trainctl::cli

@@ -21,15 +21,11 @@ recipe::Access MachineAccess() {
 
 recipe::Access PlanAccess(std::vector<std::string>* missing) {
   recipe::Access access = MachineAccess();
-  access.environment = [real = access.environment](const std::string& name) {
+  access.environment = [missing, real = access.environment](const std::string& name) {
     const std::optional<std::string> value = real(name);
-    return value.has_value() ? value : absl::StrCat("${", name, "}");  // seen in what is said of the path
-  };
-  access.expand_glob = [missing, real = access.expand_glob](const std::string& pattern) {
-    absl::StatusOr<std::vector<std::string>> files = real(pattern);
-    if (files.ok()) return files;
-    missing->push_back(absl::StrCat(files.status().message(), "; planned without it, a launch needs it"));
-    return absl::StatusOr<std::vector<std::string>>({pattern});
+    if (value.has_value()) return value;
+    missing->push_back(absl::StrCat("the variable ", name, " is not set"));
+    return std::optional<std::string>(absl::StrCat("${", name, "}"));  // seen in what is said of the path
   };
   return access;
 }

@@ -10,8 +10,8 @@ namespace trainctl::cli {
 
 recipe::Access MachineAccess();
 
-// The same for a plan, which needs no data: what data.train and data.eval name may be missing, and variables
-// may be unset. A sentence for each of them is added to `missing`, which must outlive the access.
+// The same for a plan, which needs no data: variables may be unset. A sentence for each of them is added to
+// `missing`, which must outlive the access.
 recipe::Access PlanAccess(std::vector<std::string>* missing);
 
 }  // namespace trainctl::cli

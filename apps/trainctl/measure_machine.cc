@@ -10,9 +10,10 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/status.h"
-#include "planner/calibration.h"
-#include "planner/plan.h"
+#include "plan/plan.h"
+#include "planner/make_plan.h"
 #include "recipe/load.h"
+#include "simulate/calibration.h"
 
 namespace trainctl::cli {
 namespace {
@@ -35,8 +36,8 @@ constexpr int kWarmUpSteps = 3;  // pages are touched, libraries choose their ke
 
 // The runs of one shape under one load.
 struct Trial {
-  std::map<std::string, planner::Work> work;  // as in planner::Probe
-  std::vector<double> steps;                  // seconds
+  std::map<std::string, simulate::Work> work;  // as in simulate::Probe
+  std::vector<double> steps;                   // seconds
   std::map<std::string, std::vector<double>> seconds;
 };
 
@@ -72,7 +73,7 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Adds what the steps after the warm-up took, under the names of planner::WorkOfStep.
+// Adds what the steps after the warm-up took, under the names of simulate::WorkOfStep.
 absl::Status ReadTimings(const std::string& path, Trial& trial) {
   TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   const size_t former = trial.steps.size();
@@ -94,8 +95,8 @@ absl::Status ReadTimings(const std::string& path, Trial& trial) {
 }
 
 // The medians, as at the end of a run.
-planner::Probe ProbeOf(const Trial& trial) {
-  planner::Probe probe;
+simulate::Probe ProbeOf(const Trial& trial) {
+  simulate::Probe probe;
   probe.work = trial.work;
   probe.step_seconds = Median(trial.steps);
   for (const auto& [name, values] : trial.seconds) probe.seconds[name] = Median(values);
@@ -107,7 +108,7 @@ absl::Status RunTrial(const ProbeShape& shape, const Load& load, const cluster::
   const std::string text = ProbeRecipe(shape, load, folder + "/text.txt");
   TRAINCTL_ASSIGN_OR_RETURN(const recipe::LoadedRecipe loaded,
                             recipe::LoadRecipeText(text, folder + "/probe.toml", {}, recipe::RealAccess()));
-  TRAINCTL_ASSIGN_OR_RETURN(const planner::Plan plan, planner::MakePlan(loaded.recipe, host));
+  TRAINCTL_ASSIGN_OR_RETURN(const plan::Plan plan, planner::MakePlan(loaded.recipe, host));
   const std::string path = folder + "/run";
   TRAINCTL_RETURN_IF_ERROR(RemoveAll(path));
   TRAINCTL_ASSIGN_OR_RETURN(run::RunFolder run, run::RunFolder::CreateAt(path));
@@ -121,8 +122,8 @@ absl::Status RunTrial(const ProbeShape& shape, const Load& load, const cluster::
                                          ") did not finish: ", outcome.message,
                                          outcome.log_tail.empty() ? "" : "\n", outcome.log_tail));
   }
-  const planner::PlannedStep step = planner::PlannedSchedule(plan, loaded.recipe.model.spec);
-  trial.work = planner::WorkOfStep(step.schedule, loaded.recipe.model.spec, step.ledger, step.options);
+  const plan::Step step = plan::BuildStep(plan, loaded.recipe.model.spec);
+  trial.work = simulate::WorkOfStep(step.schedule, loaded.recipe.model.spec, step.ledger, step.options);
   return ReadTimings(run.timings_path(), trial);
 }
 
@@ -149,13 +150,13 @@ absl::Status MeasureLoads(const cluster::Host& host, const std::vector<Load>& lo
   }
   for (size_t i = 0; i < loads.size(); ++i) {
     const Load& load = loads[i];
-    std::vector<planner::Probe> probes;
+    std::vector<simulate::Probe> probes;
     for (const Trial& trial : trials[i]) probes.push_back(ProbeOf(trial));
-    const planner::Rates initial = planner::CpuRates(load.threads, load.dtype, host.native_bf16);
-    planner::MeasuredRates measured{load.dtype, load.workers, load.threads,
-                                    planner::FitRates(probes, initial)};
+    const simulate::Rates initial = simulate::CpuRates(load.threads, load.dtype, host.native_bf16);
+    simulate::MeasuredRates measured{load.dtype, load.workers, load.threads,
+                                     simulate::FitRates(probes, initial)};
     MachineMeasurement::Fit fit{.load = load.ToString(), .num_probes = static_cast<int>(probes.size())};
-    for (double error : planner::ErrorsOf(probes, measured.rates)) {
+    for (double error : simulate::ErrorsOf(probes, measured.rates)) {
       fit.mean_error += std::abs(error) / static_cast<double>(probes.size());
       if (std::abs(error) > std::abs(fit.worst_error)) fit.worst_error = error;
     }

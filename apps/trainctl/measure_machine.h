@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "base/dtype.h"
 #include "cluster/host.h"
-#include "planner/machine.h"
+#include "simulate/machine.h"
 
 namespace trainctl::cli {
 
@@ -25,7 +25,7 @@ struct Load {
 std::vector<Load> UsualLoads(const cluster::Host& host);
 
 struct MachineMeasurement {
-  planner::MachineProfile profile;
+  simulate::MachineProfile profile;
   struct Fit {
     std::string load;        // "bf16, 2 workers x 1 thread"
     double mean_error = 0;   // of the probes' step times, absolute, as a share

@@ -1,14 +1,22 @@
-// `trainctl plan --sweep`: a plan for each combination of values, for scaling curves.
+#include "apps/trainctl/plan_sweep.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "apps/trainctl/host_of_run.h"
 #include "apps/trainctl/machine_access.h"
-#include "apps/trainctl/plan_cluster.h"
+#include "apps/trainctl/plan_what_if.h"
 #include "apps/trainctl/text_table.h"
+#include "base/json.h"
+#include "plan/utilization.h"
 #include "planner/cluster_plan.h"
 #include "planner/cluster_plan_json.h"
+#include "planner/make_plan.h"
 
 namespace trainctl::cli {
 namespace {
@@ -60,26 +68,77 @@ absl::StatusOr<std::vector<Axis>> ParseAxes(const std::vector<std::string>& text
   return axes;
 }
 
+// The figures of a plan that a curve shows, whoever's run it is.
+struct Figures {
+  int64_t workers = 0;
+  double step_seconds = 0;
+  double tokens_per_second = 0;  // of all workers
+  double mfu = 0;                // 0: the peak is not known
+  double cost = 0;               // per 1 B tokens: dollars or GPU-hours
+  double memory_bytes = 0;       // of one worker; of a what-if the bound to plan with
+  std::string layout;
+  bool has_price = false;
+  Json chosen;  // as --json of the plan has it
+};
+
 struct Point {
   std::vector<std::string> values;  // one for each axis
   absl::Status status;
-  std::optional<planner::ClusterPlan> plan;
+  std::optional<Figures> figures;
 };
 
-absl::StatusOr<planner::ClusterPlan> PlanAt(const PlanOptions& options,
-                                            const planner::ClusterPlanOptions& search,
-                                            const std::vector<Axis>& axes,
-                                            const std::vector<std::string>& values) {
+Figures FiguresOf(const planner::ClusterPlan& plan) {
+  const planner::Choice& chosen = plan.chosen;
+  const planner::Figures figures = planner::FiguresOf(plan, chosen);
+  const bool has_price = plan.goal.price_per_gpu_hour > 0;
+  return {.workers = chosen.num_gpus(),
+          .step_seconds = chosen.time.step_seconds,
+          .tokens_per_second = figures.tokens_per_second_per_gpu * static_cast<double>(chosen.num_gpus()),
+          .mfu = figures.mfu,
+          .cost = has_price ? figures.dollars_per_billion_tokens : figures.gpu_hours_per_billion_tokens,
+          .memory_bytes = chosen.memory.upper_bytes,
+          .layout = planner::DescribeLayout(chosen.workload),
+          .has_price = has_price,
+          .chosen = planner::ChoiceToJson(plan, chosen)};
+}
+
+Figures FiguresOf(const plan::Plan& plan, const recipe::Recipe& recipe) {
+  const plan::Candidate& chosen = plan::Chosen(plan);
+  const double tokens =
+      static_cast<double>(recipe.train.batch_sequences) * static_cast<double>(recipe.data.seq_len);
+  const double workers = plan.layout.mesh.world_size();
+  const double per_second = tokens / chosen.step_seconds;
+  const double peak = plan::PeakTokensPerSecond(plan);
+  const Json json = plan::PlanToJsonObject(plan);
+  return {.workers = plan.layout.mesh.world_size(),
+          .step_seconds = chosen.step_seconds,
+          .tokens_per_second = per_second,
+          .mfu = peak > 0 ? per_second / peak : 0,
+          .cost = 1e9 / per_second * workers / 3600,
+          .memory_bytes = static_cast<double>(plan.predicted.peak_bytes),
+          .layout = plan.layout.ToString(),
+          .has_price = false,
+          .chosen = {{"layout", json["layout"]},
+                     {"step_hash", plan.step_hash},
+                     {"estimated_step_seconds", chosen.step_seconds},
+                     {"peak_bytes", plan.predicted.peak_bytes}}};
+}
+
+absl::StatusOr<Figures> PlanAt(const PlanOptions& options, const planner::ClusterPlanOptions& search,
+                               const std::vector<Axis>& axes, const std::vector<std::string>& values) {
   std::vector<std::string> sets = options.sets;
   for (size_t i = 0; i < axes.size(); ++i) sets.push_back(absl::StrCat(axes[i].key, "=", values[i]));
   std::vector<std::string> ignored;
   TRAINCTL_ASSIGN_OR_RETURN(
       const recipe::LoadedRecipe loaded,
-      recipe::LoadRecipe(options.recipe, sets, PlanAccess(&ignored), recipe::Purpose::kPlan));
-  if (loaded.purpose != recipe::Purpose::kPlan) {
-    return UsageError("--sweep is for accelerators and cluster.device is \"cpu\"");
+      recipe::LoadRecipe(options.recipe, sets, PlanAccess(&ignored), recipe::Purpose::kWhatIf));
+  if (loaded.purpose == recipe::Purpose::kWhatIf) {
+    TRAINCTL_ASSIGN_OR_RETURN(const planner::ClusterPlan plan, planner::MakeClusterPlan(loaded, search));
+    return FiguresOf(plan);
   }
-  return planner::MakeClusterPlan(loaded, search);
+  TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, HostOfRun(loaded.recipe));
+  TRAINCTL_ASSIGN_OR_RETURN(const plan::Plan plan, planner::MakePlanFor(loaded.recipe, host));
+  return FiguresOf(plan, loaded.recipe);
 }
 
 // Last axis fastest.
@@ -101,24 +160,22 @@ std::vector<Point> PointsOf(const std::vector<Axis>& axes) {
 void PrintPoints(const std::vector<Axis>& axes, const std::vector<Point>& points, bool color) {
   std::vector<std::string> header;
   for (const Axis& axis : axes) header.push_back(axis.key);
-  const bool has_price = points[0].plan.has_value() && points[0].plan->goal.price_per_gpu_hour > 0;
-  header.insert(header.end(), {"GPUs", "step", "tok/s/GPU", "tokens/s", "MFU",
-                               has_price ? "$/1B tokens" : "GPU-h/1B tokens", "GiB bound", "layout"});
+  const bool has_price = std::any_of(points.begin(), points.end(), [](const Point& point) {
+    return point.figures.has_value() && point.figures->has_price;
+  });
+  header.insert(header.end(), {"workers", "step", "tok/s each", "tokens/s", "MFU",
+                               has_price ? "$/1B tokens" : "worker-h/1B tokens", "GiB", "layout"});
   TextTable table(header, {header.size() - 1});
   for (const Point& point : points) {
     std::vector<std::string> row = point.values;
-    if (point.plan.has_value()) {
-      const planner::Choice& chosen = point.plan->chosen;
-      const planner::Figures figures = planner::FiguresOf(*point.plan, chosen);
-      const double tokens = figures.tokens_per_second_per_gpu * static_cast<double>(chosen.num_gpus());
-      const double cost =
-          has_price ? figures.dollars_per_billion_tokens : figures.gpu_hours_per_billion_tokens;
+    if (point.figures.has_value()) {
+      const Figures& f = *point.figures;
       row.insert(row.end(),
-                 {absl::StrCat(chosen.num_gpus()), absl::StrFormat("%.4g s", chosen.time.step_seconds),
-                  absl::StrFormat("%.0f", figures.tokens_per_second_per_gpu), absl::StrFormat("%.0f", tokens),
-                  absl::StrFormat("%.1f%%", figures.mfu * 100), absl::StrFormat("%.0f", cost),
-                  absl::StrFormat("%.1f", chosen.memory.upper_bytes / (1 << 30)),
-                  planner::DescribeLayout(chosen.workload)});
+                 {absl::StrCat(f.workers), absl::StrFormat("%.4g s", f.step_seconds),
+                  absl::StrFormat("%.0f", f.tokens_per_second / static_cast<double>(f.workers)),
+                  absl::StrFormat("%.0f", f.tokens_per_second),
+                  f.mfu > 0 ? absl::StrFormat("%.1f%%", f.mfu * 100) : "-", absl::StrFormat("%.0f", f.cost),
+                  absl::StrFormat("%.1f", f.memory_bytes / (1 << 30)), f.layout});
     } else {
       row.resize(header.size() - 1, "-");
       row.emplace_back(point.status.message());
@@ -134,8 +191,8 @@ Json PointsToJson(const std::vector<Axis>& axes, const std::vector<Point>& point
   for (const Point& point : points) {
     Json entry = {{"values", Json::object()}};
     for (size_t i = 0; i < axes.size(); ++i) entry["values"][axes[i].key] = point.values[i];
-    if (point.plan.has_value()) {
-      entry["chosen"] = planner::ChoiceToJson(*point.plan, point.plan->chosen);
+    if (point.figures.has_value()) {
+      entry["chosen"] = point.figures->chosen;
     } else {
       entry["error"] = std::string(point.status.message());
       entry["exit_code"] = static_cast<int>(ExitCodeFor(point.status));
@@ -153,11 +210,11 @@ absl::StatusOr<ExitCode> SweepPlans(const PlanOptions& options, const Output& ou
   std::vector<Point> points = PointsOf(axes);
   bool has_plan = false;
   for (Point& point : points) {
-    absl::StatusOr<planner::ClusterPlan> plan = PlanAt(options, search, axes, point.values);
-    point.status = plan.status();
-    if (!plan.ok()) continue;
+    absl::StatusOr<Figures> figures = PlanAt(options, search, axes, point.values);
+    point.status = figures.status();
+    if (!figures.ok()) continue;
     has_plan = true;
-    point.plan = *std::move(plan);
+    point.figures = *std::move(figures);
   }
   // One mistake that all share is the error; else the rows say what could not be.
   if (!has_plan) return points[0].status;

@@ -8,14 +8,13 @@
 
 namespace trainctl::cli {
 
-absl::Status WriteRunFiles(const run::RunFolder& run, const recipe::Recipe& recipe,
-                           const planner::Plan& plan) {
-  TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(run.plan_path(), planner::PlanToJson(plan)));
+absl::Status WriteRunFiles(const run::RunFolder& run, const recipe::Recipe& recipe, const plan::Plan& plan) {
+  TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(run.plan_path(), plan::PlanToJson(plan)));
   return WriteFileAtomic(run.recipe_path(), recipe::ToJson(recipe));
 }
 
 absl::StatusOr<launcher::JobOptions> PlannedJob(run::RunFolder& run, const recipe::Recipe& recipe,
-                                                const planner::Plan& plan) {
+                                                const plan::Plan& plan) {
   launcher::JobOptions job;
   job.run = &run;
   job.rendezvous = &rpc::StartServer;

@@ -3,18 +3,17 @@
 
 #include "absl/status/statusor.h"
 #include "launcher/job.h"
-#include "planner/plan.h"
+#include "plan/plan.h"
 #include "recipe/recipe.h"
 #include "run/run_folder.h"
 
 namespace trainctl::cli {
 
 // Complete before the first worker starts.
-absl::Status WriteRunFiles(const run::RunFolder& run, const recipe::Recipe& recipe,
-                           const planner::Plan& plan);
+absl::Status WriteRunFiles(const run::RunFolder& run, const recipe::Recipe& recipe, const plan::Plan& plan);
 
 // `run` must outlive the job. EnvironmentError: the worker program is not there.
 absl::StatusOr<launcher::JobOptions> PlannedJob(run::RunFolder& run, const recipe::Recipe& recipe,
-                                                const planner::Plan& plan);
+                                                const plan::Plan& plan);
 
 }  // namespace trainctl::cli

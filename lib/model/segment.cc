@@ -22,6 +22,7 @@ class SegmentBuilder {
     segment_.shape = options.shape;
     segment_.dtype = options.dtype;
     segment_.threads = options.threads;
+    segment_.on_device = options.on_device;
   }
 
   Segment BuildEmbedding() {
@@ -155,8 +156,12 @@ class SegmentBuilder {
     const int lse = NewValue("attention_lse", DType::kF32, spec_.heads, n);
     op.outputs = {output, lse};
     op.saved = {input, output, lse};
-    op.forward_temp_bytes = AttentionTemp(/*backward=*/false);
-    op.backward_temp_bytes = AttentionTemp(/*backward=*/true);
+    for (const bool backward : {false, true}) {
+      int64_t& bytes = backward ? op.backward_temp_bytes : op.forward_temp_bytes;
+      bytes = !segment_.on_device                           ? CpuAttentionTemp(backward)
+              : FlashServes(segment_.dtype, spec_.head_dim) ? FlashTemp(backward)
+                                                            : ScoreTilesTemp(backward);
+    }
     segment_.operators.push_back(std::move(op));
     return output;
   }
@@ -184,7 +189,7 @@ class SegmentBuilder {
 
   // lib/nn/attention.cc computes one kv head at a time: its outputs before they are put in place, and
   // the kernel's tiles of scores.
-  int64_t AttentionTemp(bool backward) const {
+  int64_t CpuAttentionTemp(bool backward) const {
     const int64_t group_numel = segment_.shape.tokens() * spec_.heads / spec_.kv_heads;
     const int64_t element = DTypeBytes(segment_.dtype);
     const int64_t seq_len = segment_.shape.seq_len;
@@ -196,6 +201,33 @@ class SegmentBuilder {
         (tiles * tile.keys * (kFp32Bytes + rounded) + (spec_.head_dim + 2) * kFp32Bytes);
     const int64_t results = group_numel * ((backward ? 3 : 1) * spec_.head_dim * element + kFp32Bytes);
     return results + workspace;
+  }
+
+  // What LibTorch's kernel returns before it is put in place, and what it takes for itself in the backward:
+  // gradients of keys and values for every query head where heads share them, and those of queries once more
+  // in fp32 with the sums of each row, both with room for a tile more of each sequence
+  // (Dao-AILab/flash-attention csrc/flash_attn/flash_api.cpp, mha_varlen_bwd: dq_accum, softmax_d,
+  // dk_expanded, dv_expanded). A sequence is taken for one document; each one more adds a tile.
+  int64_t FlashTemp(bool backward) const {
+    constexpr int64_t kTileRows = 128;
+    const int64_t n = segment_.shape.tokens();
+    const int64_t element = DTypeBytes(segment_.dtype);
+    const int64_t query_bytes = n * spec_.heads * spec_.head_dim * element;
+    if (!backward) return query_bytes + n * spec_.heads * kFp32Bytes;
+    const int64_t key_bytes = n * spec_.kv_heads * spec_.head_dim * element;
+    const int64_t expanded = spec_.kv_heads < spec_.heads ? 2 * query_bytes : 0;
+    const int64_t rows = n + kTileRows * segment_.shape.batch;
+    const int64_t head_dim = spec_.head_dim <= 192 ? (spec_.head_dim + 31) / 32 * 32 : 256;
+    return query_bytes + 2 * key_bytes + expanded + rows * spec_.heads * (head_dim + 1) * kFp32Bytes;
+  }
+
+  // lib/nn/attention_reference.cc, one kv head at a time: keys and values in fp32 (in the backward their
+  // gradients too), and three tiles of scores.
+  int64_t ScoreTilesTemp(bool backward) const {
+    const int64_t n = segment_.shape.tokens();
+    const int64_t group = spec_.heads / spec_.kv_heads;
+    const int64_t scores = std::min(kScoreTileBytes, n * segment_.shape.seq_len * group * kFp32Bytes);
+    return (backward ? 4 : 2) * n * spec_.head_dim * kFp32Bytes + 3 * scores;
   }
 
   const ModelSpec& spec_;
@@ -347,6 +379,10 @@ int64_t ScoresComputed(int64_t seq_len) {
     scores += (end - first) * std::min(keys, seq_len);
   }
   return scores;
+}
+
+bool FlashServes(DType dtype, int64_t head_dim) {
+  return dtype == DType::kBF16 && head_dim % 8 == 0 && head_dim <= 256;
 }
 
 int64_t LogitRowsAtOnce(const MicroBatchShape& shape, int64_t vocab, DType dtype) {

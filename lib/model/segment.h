@@ -73,6 +73,7 @@ struct Segment {
   MicroBatchShape shape;
   DType dtype = DType::kF32;  // of activations
   int64_t threads = 1;
+  bool on_device = false;
   std::vector<Value> values;
   std::vector<Operator> operators;
   int input = -1;   // value id; -1 for the embedding
@@ -82,16 +83,22 @@ struct Segment {
 struct SegmentOptions {
   MicroBatchShape shape;
   DType dtype = DType::kF32;  // kF32 or kBF16
-  int64_t threads = 1;        // of one worker; scales the attention kernel's workspace
+  int64_t threads = 1;        // of one worker; scales the CPU attention kernel's workspace
+  bool on_device = false;     // a device's kernels run it, which need other temporaries
 };
 
 // The table of `block`. `inventory` is Inventory(spec).
 Segment BuildSegment(const ModelSpec& spec, const std::vector<Parameter>& inventory, int block,
                      const SegmentOptions& options);
 
-// Scores that the attention kernel (ATen's _scaled_dot_product_flash_attention_for_cpu) computes at once, of
-// one head and sequence. A tile always reaches over all of its keys, so that a causal mask saves whole tiles
-// only: up to 512 tokens nothing.
+// Whether a device runs attention as one fused kernel over packed documents (LibTorch's flash attention);
+// otherwise it forms scores tile by tile, of at most kScoreTileBytes in fp32.
+bool FlashServes(DType dtype, int64_t head_dim);
+inline constexpr int64_t kScoreTileBytes = int64_t{16} << 20;
+
+// Scores that the CPU's attention kernel (ATen's _scaled_dot_product_flash_attention_for_cpu) computes at
+// once, of one head and sequence. A tile always reaches over all of its keys, so that a causal mask saves
+// whole tiles only: up to 512 tokens nothing.
 struct AttentionTiles {
   int64_t queries = 0, keys = 0;
 };

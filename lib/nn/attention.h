@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "model/segment.h"
 #include "nn/token_view.h"
 
 namespace trainctl::nn {
@@ -29,12 +30,11 @@ void AttentionBackward(const AttentionShape& shape, const at::Tensor& qkv, const
 // The same by matrices of scores, for devices and element types that no fused attention serves, and as the
 // reference of tests. Of the scores of one kv head a tile of `tile_bytes` in fp32 is there at a time, or
 // those of one query where that is more; two more of its size come and go.
-constexpr int64_t kScoreTileBytes = int64_t{16} << 20;
 void ReferenceAttentionForward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view,
-                               at::Tensor& out, at::Tensor& lse, int64_t tile_bytes = kScoreTileBytes);
+                               at::Tensor& out, at::Tensor& lse, int64_t tile_bytes = model::kScoreTileBytes);
 void ReferenceAttentionBackward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view,
                                 const at::Tensor& out, const at::Tensor& lse, const at::Tensor& dout,
-                                at::Tensor& dqkv, int64_t tile_bytes = kScoreTileBytes);
+                                at::Tensor& dqkv, int64_t tile_bytes = model::kScoreTileBytes);
 
 // Flash attention (Dao 2023) over packed documents, bf16 on CUDA.
 bool FlashServes(const AttentionShape& shape, const at::Tensor& qkv);

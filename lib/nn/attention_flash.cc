@@ -29,8 +29,8 @@ at::Tensor OutputHeads(const AttentionShape& shape, const at::Tensor& out) {
 }  // namespace
 
 bool FlashServes(const AttentionShape& shape, const at::Tensor& qkv) {
-  return qkv.is_cuda() && qkv.scalar_type() == at::kBFloat16 && shape.head_dim % 8 == 0 &&
-         shape.head_dim <= 256;
+  const DType dtype = qkv.scalar_type() == at::kBFloat16 ? DType::kBF16 : DType::kF32;
+  return qkv.is_cuda() && model::FlashServes(dtype, shape.head_dim);
 }
 
 void FlashForward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view, at::Tensor& out,

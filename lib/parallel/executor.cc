@@ -4,11 +4,13 @@
 
 #include <chrono>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "base/status.h"
 #include "device/device.h"
 #include "device/error_text.h"
+#include "schedule/step_hash.h"
 
 namespace trainctl::parallel {
 namespace {
@@ -55,10 +57,13 @@ class Executor::Pass {
     e_.phase_seconds_.clear();
     e_.operator_seconds_ = {};
     Upload();
+    std::optional<schedule::StepHasher> hasher;
+    if (std::exchange(e_.hash_next_, false)) hasher.emplace(schedule_, ledger_);
     int last_communication = Stream::kNoEvent;
     for (size_t i = 0; i < schedule_.instructions.size(); ++i) {
       const Instruction& instruction = schedule_.instructions[i];
       const int event = static_cast<int>(i);
+      if (hasher.has_value()) hasher->Add(instruction);
       if (instruction.stream != StreamId::kCompute) {
         Stream& stream = *e_.streams_[static_cast<size_t>(instruction.stream)];
         stream.Launch(
@@ -92,6 +97,7 @@ class Executor::Pass {
       }
       e_.events_.Record(event);
     }
+    if (hasher.has_value()) e_.executed_hash_ = hasher->Finish();
     const double drain_begin = Now();
     for (auto& stream : e_.streams_) {
       if (stream) stream->Drain();
@@ -203,7 +209,7 @@ class Executor::Pass {
   }
 
   absl::Status ReduceGradient(const Instruction& instruction) {
-    const sharding::Bucket& bucket = ledger_.buckets()[static_cast<size_t>(instruction.bucket)];
+    const layout::Bucket& bucket = ledger_.buckets()[static_cast<size_t>(instruction.bucket)];
     const std::string name = absl::StrCat("gradient/", instruction.bucket);
     float* part = e_.state_.gradient_part(instruction.bucket);
     const bool in_slot = instruction.slot >= 0;
@@ -225,7 +231,7 @@ class Executor::Pass {
     const std::vector<int>& buckets = ledger_.buckets_of_block(instruction.block);
     const int64_t element_bytes = DTypeBytes(e_.state_.compute_dtype());
     for (size_t i = 0; i < buckets.size(); ++i) {
-      const sharding::Bucket& bucket = ledger_.buckets()[static_cast<size_t>(buckets[i])];
+      const layout::Bucket& bucket = ledger_.buckets()[static_cast<size_t>(buckets[i])];
       char* data = nullptr;
       if (instruction.parameter_slots[i] >= 0) {
         const int held = e_.slot_bucket_[static_cast<size_t>(instruction.parameter_slots[i])];
@@ -302,23 +308,23 @@ class Executor::Pass {
     for (const nn::TokenView& view : host_micro_batches_)
       local += CountMasked(view.loss_mask, e_.options_.shape.tokens());
     double count = static_cast<double>(local);
-    TRAINCTL_RETURN_IF_ERROR(e_.ReduceOverData(sharding::kLossTokensReduction, absl::MakeSpan(&count, 1)));
+    TRAINCTL_RETURN_IF_ERROR(e_.ReduceOverData(layout::kLossTokensReduction, absl::MakeSpan(&count, 1)));
     result.loss_tokens = static_cast<int64_t>(count);
     return absl::OkStatus();
   }
 
   absl::Status ReduceLoss() {
     double loss = LocalLoss();
-    TRAINCTL_RETURN_IF_ERROR(e_.ReduceOverData(sharding::kLossReduction, absl::MakeSpan(&loss, 1)));
+    TRAINCTL_RETURN_IF_ERROR(e_.ReduceOverData(layout::kLossReduction, absl::MakeSpan(&loss, 1)));
     result.loss = result.loss_tokens > 0 ? loss / static_cast<double>(result.loss_tokens) : 0.0;
     return absl::OkStatus();
   }
 
   absl::Status GradNorm() {
     e_.device_.Zero(e_.squares_, sizeof(double));
-    for (const sharding::Bucket& bucket : ledger_.buckets()) {
+    for (const layout::Bucket& bucket : ledger_.buckets()) {
       const float* part = e_.state_.gradient_part(bucket.block);
-      for (const sharding::ParameterRange& range : e_.state_.OwnRanges(bucket.block)) {
+      for (const layout::ParameterRange& range : e_.state_.OwnRanges(bucket.block)) {
         e_.device_.kernels().sum_of_squares(e_.squares_, part + range.offset, range.count);
       }
     }
@@ -326,7 +332,7 @@ class Executor::Pass {
     e_.device_.CopyToHost(&squares, e_.squares_, sizeof(squares));
     TRAINCTL_RETURN_IF_ERROR(
         e_.GroupsOf(StreamId::kCompute)
-            .dp_shard.AllReduceScalars(sharding::kGradNormReduction, absl::MakeSpan(&squares, 1)));
+            .dp_shard.AllReduceScalars(layout::kGradNormReduction, absl::MakeSpan(&squares, 1)));
     result.grad_norm = std::sqrt(squares);
     result.finite = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
     return absl::OkStatus();
@@ -346,7 +352,7 @@ class Executor::Pass {
       options.gradient_scale =
           static_cast<float>(std::min(1.0, update_->clip_norm / (result.grad_norm + 1e-6)));
     }
-    for (const sharding::ParameterRange& range : e_.state_.OwnRanges(bucket)) {
+    for (const layout::ParameterRange& range : e_.state_.OwnRanges(bucket)) {
       options.weight_decay =
           update_->decay[static_cast<size_t>(range.parameter)] ? update_->weight_decay : 0.0f;
       const auto update = [&](int64_t begin, int64_t end) {
@@ -366,7 +372,7 @@ class Executor::Pass {
   }
 
   Executor& e_;
-  const sharding::Ledger& ledger_;
+  const layout::Ledger& ledger_;
   const schedule::Schedule& schedule_;
   absl::Span<const nn::TokenView> host_micro_batches_;
   std::vector<nn::DeviceTokens> micro_batches_;
@@ -395,7 +401,8 @@ Executor::Executor(const model::ModelSpec& spec, ShardedState& state, StreamGrou
     loss_ = device_sums_.data_ptr<double>();
   }
   squares_ = loss_ + 1;
-  const model::SegmentOptions segment_options{options.shape, options.compute_dtype, options.threads};
+  const model::SegmentOptions segment_options{options.shape, options.compute_dtype, options.threads,
+                                              options.on_device};
   const std::vector<model::Parameter>& inventory = state.ledger().inventory();
   for (int block = 0; block <= model::HeadBlock(spec); ++block) {
     runners_.emplace_back(device_, spec, inventory,

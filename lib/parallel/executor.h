@@ -72,6 +72,11 @@ class Executor {
   absl::Status ReduceOverData(absl::string_view name, absl::Span<double> values);
 
   void SetHook(InstructionHook hook) { hook_ = std::move(hook); }
+  // The next pass hashes each instruction as it runs it; executed_hash() then says which step that was
+  // (schedule/step_hash.h).
+  void HashNextPass() { hash_next_ = true; }
+  const std::string& executed_hash() const { return executed_hash_; }
+
   // Between passes; null: none.
   void SetSpanHook(SpanHook hook) { span_hook_ = std::move(hook); }
 
@@ -99,6 +104,8 @@ class Executor {
   std::array<std::unique_ptr<Stream>, schedule::kNumStreams> streams_;
   InstructionHook hook_;
   SpanHook span_hook_;
+  bool hash_next_ = false;
+  std::string executed_hash_;
   std::map<std::string, double> phase_seconds_;
   nn::OperatorSeconds operator_seconds_;
   // Sums of a pass, in the device's memory: of losses, and of the gradients' squares.

@@ -8,7 +8,7 @@ namespace trainctl::parallel {
 
 OptimizerCopy::OptimizerCopy(const ShardedState& state) : state_(state) {
   int64_t numel = 0;
-  for (const sharding::Bucket& bucket : state.ledger().buckets()) {
+  for (const layout::Bucket& bucket : state.ledger().buckets()) {
     offsets_.push_back(numel);
     numel += 3 * bucket.shard_numel;
   }
@@ -19,7 +19,7 @@ OptimizerCopy::OptimizerCopy(const ShardedState& state) : state_(state) {
 
 void OptimizerCopy::Take() {
   float* to = storage_.data_ptr<float>();
-  for (const sharding::Bucket& bucket : state_.ledger().buckets()) {
+  for (const layout::Bucket& bucket : state_.ledger().buckets()) {
     for (const float* from :
          {state_.master(bucket.block), state_.exp_avg(bucket.block), state_.exp_avg_sq(bucket.block)}) {
       state_.device().CopyToHost(to, from, bucket.shard_numel * static_cast<int64_t>(sizeof(float)));

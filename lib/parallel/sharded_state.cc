@@ -9,15 +9,15 @@
 
 namespace trainctl::parallel {
 
-absl::StatusOr<StreamGroups> MakeStreamGroups(comm::Communicator& communicator, const sharding::Mesh& mesh) {
+absl::StatusOr<StreamGroups> MakeStreamGroups(comm::Communicator& communicator, const layout::Mesh& mesh) {
   const int rank = communicator.rank();
-  const auto group = [&](sharding::Axis axis) {
-    return communicator.MakeGroup(mesh.Group(rank, axis), std::string(sharding::AxisName(axis)));
+  const auto group = [&](layout::Axis axis) {
+    return communicator.MakeGroup(mesh.Group(rank, axis), std::string(layout::AxisName(axis)));
   };
   StreamGroups groups;
   for (DataGroups& of_stream : groups) {
-    TRAINCTL_ASSIGN_OR_RETURN(of_stream.dp_shard, group(sharding::Axis::kDpShard));
-    TRAINCTL_ASSIGN_OR_RETURN(of_stream.dp_replicate, group(sharding::Axis::kDpReplicate));
+    TRAINCTL_ASSIGN_OR_RETURN(of_stream.dp_shard, group(layout::Axis::kDpShard));
+    TRAINCTL_ASSIGN_OR_RETURN(of_stream.dp_replicate, group(layout::Axis::kDpReplicate));
   }
   return groups;
 }
@@ -30,16 +30,16 @@ absl::Status CloseStreamGroups(StreamGroups& groups) {
   return absl::OkStatus();
 }
 
-ShardedState::ShardedState(const device::Device& device, const sharding::Ledger& ledger,
+ShardedState::ShardedState(const device::Device& device, const layout::Ledger& ledger,
                            const schedule::Schedule& schedule, DType compute_dtype, int rank)
     : device_(device),
       ledger_(ledger),
       compute_dtype_(compute_dtype),
       rank_(rank),
-      shard_index_(ledger.mesh().coordinate(rank, sharding::Axis::kDpShard)) {
+      shard_index_(ledger.mesh().coordinate(rank, layout::Axis::kDpShard)) {
   const at::ScalarType aten_dtype = compute_dtype == DType::kBF16 ? at::kBFloat16 : at::kFloat;
   int64_t full = 0, shard = 0;
-  for (const sharding::Bucket& bucket : ledger.buckets()) {
+  for (const layout::Bucket& bucket : ledger.buckets()) {
     full += bucket.padded_numel;
     shard += bucket.shard_numel;
   }
@@ -64,7 +64,7 @@ ShardedState::ShardedState(const device::Device& device, const sharding::Ledger&
   float* gradients = own_floats(ledger.gradients_sharded() ? shard : full, Category::kGradients);
 
   int64_t full_offset = 0, shard_offset = 0;
-  for (const sharding::Bucket& bucket : ledger.buckets()) {
+  for (const layout::Bucket& bucket : ledger.buckets()) {
     const int64_t own_offset = full_offset + shard_index_ * bucket.shard_numel;
     parameters_.push_back(
         whole_parameters == nullptr ? nullptr : whole_parameters + full_offset * DTypeBytes(compute_dtype));
@@ -92,8 +92,8 @@ absl::Span<float> ShardedState::receive_buffer() const {
 void ShardedState::Initialize(uint64_t seed) {
   constexpr int64_t kAtOnce = int64_t{1} << 20;
   std::vector<float> values;
-  for (const sharding::Bucket& bucket : ledger_.buckets()) {
-    for (const sharding::ParameterRange& range : OwnRanges(bucket.block)) {
+  for (const layout::Bucket& bucket : ledger_.buckets()) {
+    for (const layout::ParameterRange& range : OwnRanges(bucket.block)) {
       const model::Parameter& parameter = ledger_.inventory()[static_cast<size_t>(range.parameter)];
       const uint64_t stream = StreamOf(parameter.name);
       const float std_dev = static_cast<float>(parameter.init_std);
@@ -120,7 +120,7 @@ void ShardedState::CastMaster(int bucket, void* whole_bucket) const {
 
 absl::Status ShardedState::MaterializeParameters(comm::Group& dp_shard) const {
   if (ledger_.parameters_sharded()) return absl::OkStatus();
-  for (const sharding::Bucket& bucket : ledger_.buckets()) {
+  for (const layout::Bucket& bucket : ledger_.buckets()) {
     CastMaster(bucket.block, parameters(bucket.block));
     TRAINCTL_RETURN_IF_ERROR(dp_shard.AllGather(absl::StrCat("parameters/", bucket.block),
                                                 parameters(bucket.block),

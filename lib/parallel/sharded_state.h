@@ -14,8 +14,8 @@
 #include "absl/types/span.h"
 #include "comm/communicator.h"
 #include "device/device.h"
+#include "layout/ledger.h"
 #include "schedule/schedule.h"
-#include "sharding/ledger.h"
 
 namespace trainctl::parallel {
 
@@ -27,7 +27,7 @@ struct DataGroups {
 
 // One set for each stream, since a group serves one thread. Collective in order, not in time.
 using StreamGroups = std::array<DataGroups, schedule::kNumStreams>;
-absl::StatusOr<StreamGroups> MakeStreamGroups(comm::Communicator& communicator, const sharding::Mesh& mesh);
+absl::StatusOr<StreamGroups> MakeStreamGroups(comm::Communicator& communicator, const layout::Mesh& mesh);
 // Collective, at the end of a run that went well.
 absl::Status CloseStreamGroups(StreamGroups& groups);
 
@@ -46,12 +46,12 @@ class ShardedState {
  public:
   // Allocates everything that `schedule` lists as persistent. `rank` is the global rank.
   // All pointers below are memory of `device`, which must outlive this.
-  ShardedState(const device::Device& device, const sharding::Ledger& ledger,
-               const schedule::Schedule& schedule, DType compute_dtype, int rank);
+  ShardedState(const device::Device& device, const layout::Ledger& ledger, const schedule::Schedule& schedule,
+               DType compute_dtype, int rank);
 
   const device::Device& device() const { return device_; }
 
-  const sharding::Ledger& ledger() const { return ledger_; }
+  const layout::Ledger& ledger() const { return ledger_; }
   int rank() const { return rank_; }
   DType compute_dtype() const { return compute_dtype_; }
 
@@ -69,7 +69,7 @@ class ShardedState {
   float* gradient_slot(int slot) const { return gradient_slot_tensors_[index(slot)].data_ptr<float>(); }
   absl::Span<float> receive_buffer() const;
 
-  std::vector<sharding::ParameterRange> OwnRanges(int bucket) const {
+  std::vector<layout::ParameterRange> OwnRanges(int bucket) const {
     return ledger_.OptimizerRanges(bucket, rank_);
   }
 
@@ -85,7 +85,7 @@ class ShardedState {
   static size_t index(int i) { return static_cast<size_t>(i); }
 
   const device::Device& device_;
-  const sharding::Ledger& ledger_;
+  const layout::Ledger& ledger_;
   DType compute_dtype_;
   int rank_;
   int shard_index_;

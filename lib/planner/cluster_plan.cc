@@ -207,7 +207,7 @@ absl::StatusOr<ClusterPlan> MakeClusterPlan(const recipe::LoadedRecipe& loaded,
   ClusterPlan plan;
   plan.run_name = loaded.recipe.run.name;
   plan.model = ModelOf(loaded);
-  TRAINCTL_ASSIGN_OR_RETURN(plan.machine, MachineOf(loaded));
+  TRAINCTL_ASSIGN_OR_RETURN(plan.machine, MachineOf(loaded.recipe.cluster));
   plan.notes = plan.machine->notes;
   plan.notes.insert(plan.notes.end(), plan.model.notes.begin(), plan.model.notes.end());
   TRAINCTL_ASSIGN_OR_RETURN(plan.space, SpaceOf(loaded, plan.model, *plan.machine, plan.notes));

@@ -1,10 +1,10 @@
-// The plan of a run on accelerators: what a recipe leaves open is searched (explore.h) over the prices of
-// lib/pricing, for any model that a config.json describes, any device of the catalogue and any framework
-// that has a profile. Nothing is started and no device is needed. The plans of our own CPU trainer are exact
-// and elsewhere (plan.h). Pure; thread safe.
+// A what-if: the plan of another trainer's run on accelerators. What a recipe leaves open is searched
+// (explore.h) over the prices of lib/pricing, for any model that a config.json describes, any device of the
+// catalogue and any framework that has a profile. Our own runs are planned elsewhere, from the step that they
+// execute (make_plan.h). Pure; thread safe.
 //
-//   TRAINCTL_ASSIGN_OR_RETURN(auto loaded, recipe::LoadRecipe(path, sets, access, recipe::Purpose::kPlan));
-//   if (loaded.purpose == recipe::Purpose::kPlan) {
+//   TRAINCTL_ASSIGN_OR_RETURN(auto loaded, recipe::LoadRecipe(path, sets, access, recipe::Purpose::kWhatIf));
+//   if (loaded.purpose == recipe::Purpose::kWhatIf) {
 //     TRAINCTL_ASSIGN_OR_RETURN(planner::ClusterPlan plan, planner::MakeClusterPlan(loaded));
 //     Use(plan.chosen.workload);
 //   }
@@ -22,6 +22,7 @@
 #include "absl/time/time.h"
 #include "planner/cluster_inputs.h"
 #include "planner/explore.h"
+#include "planner/machine.h"
 #include "pricing/hardware_profile.h"
 #include "recipe/load.h"
 

@@ -87,6 +87,7 @@ Json ChoiceToJson(const ClusterPlan& plan, const Choice& choice) {
 Json PlanToJsonObject(const ClusterPlan& plan) {
   const pricing::Workload& base = plan.space.base;
   Json json = {{"schema", kClusterPlanSchema},
+               {"what_if", true},
                {"name", plan.run_name},
                {"model",
                 {{"name", plan.model.name},

@@ -8,6 +8,7 @@
 #include "base/names.h"
 #include "base/status.h"
 #include "base/units.h"
+#include "layout/layout.h"
 #include "planner/framework_ways.h"
 
 namespace trainctl::planner {
@@ -16,8 +17,6 @@ namespace {
 using pricing::Precision;
 using recipe::LoadedRecipe;
 
-// Logits of our own trainer are formed for so many bytes at a time (lib/model/segment.cc).
-constexpr int64_t kOwnLogitBytes = int64_t{32} << 20;
 constexpr int64_t kMostDoublings = 6;
 
 template <typename T>
@@ -188,10 +187,6 @@ absl::StatusOr<SearchSpace> SpaceOf(const LoadedRecipe& loaded, const PlannedMod
     TRAINCTL_RETURN_IF_ERROR(CheckPrecision(loaded, precision, *machine.device));
   }
   base.precision = space.precision[0];
-  if (base.framework == pricing::FindFramework("trainctl")) {
-    const int64_t logit_bytes = base.seq_len * base.model.vocab * 2;
-    base.loss_chunks = std::max<int64_t>(1, logit_bytes / kOwnLogitBytes);
-  }
   if (base.model.learned_positions > 0) {
     base.model.learned_positions = std::max(base.model.learned_positions, base.seq_len);
   }
@@ -384,7 +379,7 @@ std::string NearestChange(const LoadedRecipe& loaded, const ClusterPlan& plan) {
   for (int64_t i = 1; i <= kMostDoublings; ++i) {
     const int64_t times = int64_t{1} << i;
     SearchSpace space = released;
-    if (space.num_gpus > kMostGpus / times) break;
+    if (space.num_gpus > layout::kMaxWorkers / times) break;
     space.num_gpus *= times;
     space.gpu_counts.clear();
     if (const std::optional<Choice> choice = SmallestOf(space, plan.goal)) {

@@ -3,7 +3,7 @@
 #include <set>
 
 #include "planner/cluster_plan.h"
-#include "planner/plan.h"
+#include "planner/make_plan.h"
 #include "recipe/show.h"
 
 namespace trainctl::planner {
@@ -42,19 +42,30 @@ class FixedFields {
 
 }  // namespace
 
-std::string FixedRecipe(const recipe::LoadedRecipe& loaded, const Plan& plan) {
-  FixedFields fixed(loaded, plan.layout.micro_batch, plan.compute_dtype == DType::kBF16 ? "bf16" : "fp32");
-  recipe::ParallelConfig& p = fixed.recipe().parallel;
+recipe::Recipe Frozen(const recipe::Recipe& recipe, const plan::Plan& plan) {
+  recipe::Recipe frozen = recipe;
+  frozen.train.micro_batch = plan.layout.micro_batch;
+  frozen.train.precision = plan.setting.compute_dtype == DType::kBF16 ? "bf16" : "fp32";
+  recipe::ParallelConfig& p = frozen.parallel;
   p.dp_replicate = plan.layout.mesh.dp_replicate;
   p.dp_shard = plan.layout.mesh.dp_shard;
   p.zero_stage = plan.layout.zero_stage;
-  p.recompute = std::string(RecomputeName(plan.layout.recompute));
-  fixed.Decided({"parallel.dp_replicate", "parallel.dp_shard", "parallel.zero_stage", "parallel.recompute",
-                 "cluster.devices_per_node"});
-  if (plan.device == "cpu") {
-    fixed.recipe().cluster.threads_per_worker = plan.threads_per_worker;
-    fixed.Decided({"cluster.threads_per_worker"});
+  p.recompute = std::string(layout::RecomputeName(plan.layout.recompute));
+  frozen.cluster.memory_limit_bytes = plan.memory_limit_bytes;
+  // Another machine's threads are its own.
+  if (recipe.cluster.device == "cpu" || recipe.cluster.device == recipe::kCudaDevice) {
+    frozen.cluster.threads_per_worker = plan.threads_per_worker;
   }
+  return frozen;
+}
+
+std::string FixedRecipe(const recipe::LoadedRecipe& loaded, const plan::Plan& plan) {
+  const recipe::Recipe frozen = Frozen(loaded.recipe, plan);
+  FixedFields fixed(loaded, plan.layout.micro_batch, frozen.train.precision);
+  fixed.recipe() = frozen;
+  fixed.Decided({"parallel.dp_replicate", "parallel.dp_shard", "parallel.zero_stage", "parallel.recompute",
+                 "cluster.devices_per_node", "cluster.memory_limit"});
+  if (frozen.cluster.threads_per_worker.has_value()) fixed.Decided({"cluster.threads_per_worker"});
   return fixed.ToToml();
 }
 

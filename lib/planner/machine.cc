@@ -1,142 +1,93 @@
 #include "planner/machine.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstdlib>
 
 #include "absl/strings/str_cat.h"
-#include "base/files.h"
-#include "base/json.h"
 #include "base/status.h"
 
 namespace trainctl::planner {
 namespace {
 
-// Threads that run at once, of each worker.
-double RunningThreads(int64_t cores, int64_t workers, int64_t threads) {
-  return std::min(static_cast<double>(threads), static_cast<double>(cores) / static_cast<double>(workers));
+void Override(const std::optional<int64_t>& stated, cluster::Constant& constant) {
+  if (stated.has_value()) constant = {static_cast<double>(*stated), kStatedSource};
 }
 
-// What the processor does, as against the fixed costs and the links.
-constexpr Resource kScaledByThreads[] = {
-    Resource::kMatmulFlops,    Resource::kAttentionFlops,   Resource::kAttentionBackwardFlops,
-    Resource::kAttentionTiles, Resource::kLogits,           Resource::kOperandBytes,
-    Resource::kMovedBytes,     Resource::kOptimizerElements};
+// A measured rate belongs to the hardware that it was measured on.
+constexpr cluster::Constant kNotMeasured = {0, "not measured: the recipe states another data sheet"};
 
-absl::StatusOr<MeasuredRates> ReadRates(const Json& json, const std::string& what) {
-  MeasuredRates measured;
-  TRAINCTL_ASSIGN_OR_RETURN(const std::string dtype, JsonString(json, "dtype", what));
-  TRAINCTL_ASSIGN_OR_RETURN(measured.dtype, ParseDType(dtype));
-  TRAINCTL_ASSIGN_OR_RETURN(measured.workers, JsonInt(json, "workers", what));
-  TRAINCTL_ASSIGN_OR_RETURN(measured.threads, JsonInt(json, "threads", what));
-  if (measured.workers < 1 || measured.threads < 1 || measured.workers > 4096 || measured.threads > 4096) {
-    return BadDataError(absl::StrCat(what, ": workers and threads must be from 1 to 4096"));
+void OverrideDevice(const recipe::ClusterConfig& c, Machine& machine) {
+  machine.own_device = *machine.device;
+  cluster::Device& device = machine.own_device;
+  Override(c.memory_bytes, device.memory_bytes);
+  Override(c.memory_bandwidth, device.memory_bandwidth);
+  Override(c.half_flops, device.half_flops);
+  Override(c.fp8_flops, device.fp8_flops);
+  if (c.memory_bandwidth.has_value()) device.measured_memory_bandwidth = kNotMeasured;
+  if (c.half_flops.has_value()) device.measured_half_flops = device.watts = kNotMeasured;
+  machine.device = &device;
+}
+
+void OverrideNode(const recipe::ClusterConfig& c, int64_t devices_per_node, Machine& machine) {
+  const int usual_gpus = machine.node->gpus;
+  machine.own_node = *machine.node;
+  cluster::Node& node = machine.own_node;
+  node.device = machine.device;
+  node.gpus = static_cast<int>(devices_per_node);
+  if (c.nics.has_value()) {
+    node.nics = static_cast<int>(*c.nics);
+  } else if (node.gpus != usual_gpus && node.nics > 0) {
+    // Adapters belong to GPUs: a part of a machine brings its part of them.
+    const int64_t share = static_cast<int64_t>(node.nics) * node.gpus / usual_gpus;
+    node.nics = static_cast<int>(std::max<int64_t>(1, share));
+    machine.notes.push_back(absl::StrCat("cluster.nics: ", node.nics, " for ", node.gpus, " of the ",
+                                         usual_gpus, " devices of ", node.name));
   }
-  const auto seconds = json.find("seconds_per_unit");
-  if (seconds == json.end() || !seconds->is_object()) {
-    return BadDataError(absl::StrCat(what, ": field 'seconds_per_unit' must be an object"));
+  if (c.host_memory_bytes.has_value()) node.cpu_memory_bytes = *c.host_memory_bytes;
+  if (c.scale_up_bandwidth.has_value()) {
+    machine.own_scale_up = *node.scale_up;
+    Override(c.scale_up_bandwidth, machine.own_scale_up.bandwidth);
+    node.scale_up = &machine.own_scale_up;
   }
-  for (int i = 0; i < kNumResources; ++i) {
-    const auto resource = static_cast<Resource>(i);
-    TRAINCTL_ASSIGN_OR_RETURN(measured.rates[resource],
-                              JsonDouble(*seconds, ResourceName(resource), what + ": seconds_per_unit"));
-    if (!std::isfinite(measured.rates[resource]) || measured.rates[resource] < 0) {
-      return BadDataError(absl::StrCat(what, ": seconds_per_unit.", ResourceName(resource), " is below 0"));
-    }
+  if (c.scale_out_bandwidth.has_value()) {
+    machine.own_scale_out = *node.scale_out;
+    Override(c.scale_out_bandwidth, machine.own_scale_out.bandwidth);
+    node.scale_out = &machine.own_scale_out;
   }
-  measured.rates.overlap = false;
-  measured.rates.measured = true;
-  return measured;
+  machine.node = &node;
 }
 
 }  // namespace
 
-std::optional<Rates> MachineProfile::RatesFor(DType dtype, int64_t workers, int64_t threads) const {
-  const MeasuredRates* nearest = nullptr;
-  double nearest_distance = 0;
-  for (const MeasuredRates& candidate : measured) {
-    if (candidate.dtype != dtype) continue;
-    const auto distance = [](int64_t a, int64_t b) {
-      return std::abs(std::log(static_cast<double>(a) / static_cast<double>(b)));
-    };
-    const double apart = distance(candidate.workers, workers) + distance(candidate.threads, threads);
-    if (nearest == nullptr || apart < nearest_distance) {
-      nearest = &candidate;
-      nearest_distance = apart;
-    }
+absl::StatusOr<std::shared_ptr<const Machine>> MachineOf(const recipe::ClusterConfig& c) {
+  auto machine = std::make_shared<Machine>();
+  TRAINCTL_ASSIGN_OR_RETURN(const cluster::DeviceMatch match, cluster::FindDevice(c.device));
+  machine->device = match.device;
+  if (!match.assumption.empty()) machine->notes.push_back(absl::StrCat("cluster.device: ", match.assumption));
+  if (c.node.has_value()) {
+    TRAINCTL_ASSIGN_OR_RETURN(machine->node, cluster::FindNode(*c.node));
+  } else {
+    machine->node = &cluster::DefaultNodeFor(*machine->device);
+    machine->notes.push_back(absl::StrCat("cluster.node = auto: ", machine->node->name));
   }
-  if (nearest == nullptr) return std::nullopt;
-  Rates rates = nearest->rates;
-  const double scale =
-      RunningThreads(cores, nearest->workers, nearest->threads) / RunningThreads(cores, workers, threads);
-  for (Resource resource : kScaledByThreads) rates[resource] *= scale;
-  return rates;
+  machine->num_nodes = c.nodes;
+  if (c.memory_bytes.has_value() || c.memory_bandwidth.has_value() || c.half_flops.has_value() ||
+      c.fp8_flops.has_value()) {
+    OverrideDevice(c, *machine);
+  }
+  if (machine->node->device != machine->device || c.devices_per_node != machine->node->gpus ||
+      c.nics.has_value() || c.host_memory_bytes.has_value() || c.scale_up_bandwidth.has_value() ||
+      c.scale_out_bandwidth.has_value()) {
+    OverrideNode(c, c.devices_per_node, *machine);
+  }
+  return std::shared_ptr<const Machine>(std::move(machine));
 }
 
-std::string MachineToJson(const MachineProfile& profile) {
-  Json json = {{"schema", kMachineSchema},
-               {"cpu", profile.cpu},
-               {"cores", profile.cores},
-               {"measured", Json::array()}};
-  for (const MeasuredRates& measured : profile.measured) {
-    Json seconds = Json::object();
-    for (int i = 0; i < kNumResources; ++i) {
-      const auto resource = static_cast<Resource>(i);
-      seconds[std::string(ResourceName(resource))] = measured.rates[resource];
-    }
-    json["measured"].push_back({{"dtype", std::string(DTypeName(measured.dtype))},
-                                {"workers", measured.workers},
-                                {"threads", measured.threads},
-                                {"seconds_per_unit", seconds}});
-  }
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-}
-
-absl::StatusOr<MachineProfile> MachineFromJson(absl::string_view text, absl::string_view what) {
-  const std::string where(what);
-  TRAINCTL_ASSIGN_OR_RETURN(const Json json, ParseJson(text, what));
-  if (!json.is_object()) return BadDataError(absl::StrCat(where, ": must be an object"));
-  TRAINCTL_ASSIGN_OR_RETURN(const std::string schema, JsonString(json, "schema", where));
-  if (schema != kMachineSchema) {
-    return BadDataError(absl::StrCat(where, ": schema is \"", schema, "\", not \"", kMachineSchema,
-                                     "\"; measure anew with: trainctl calibrate"));
-  }
-  MachineProfile profile;
-  TRAINCTL_ASSIGN_OR_RETURN(profile.cpu, JsonString(json, "cpu", where));
-  TRAINCTL_ASSIGN_OR_RETURN(profile.cores, JsonInt(json, "cores", where));
-  if (profile.cores < 1) return BadDataError(absl::StrCat(where, ": field 'cores' must be at least 1"));
-  const auto measured = json.find("measured");
-  if (measured == json.end() || !measured->is_array()) {
-    return BadDataError(absl::StrCat(where, ": field 'measured' must be a list"));
-  }
-  for (size_t i = 0; i < measured->size(); ++i) {
-    TRAINCTL_ASSIGN_OR_RETURN(MeasuredRates rates,
-                              ReadRates((*measured)[i], absl::StrCat(where, ": measured[", i, "]")));
-    profile.measured.push_back(std::move(rates));
-  }
-  return profile;
-}
-
-std::string MachineProfilePath() {
-  const char* const config = std::getenv("XDG_CONFIG_HOME");
-  if (config != nullptr && *config == '/') return absl::StrCat(config, "/trainctl/machine.json");
-  const char* const home = std::getenv("HOME");
-  if (home != nullptr && *home == '/') return absl::StrCat(home, "/.config/trainctl/machine.json");
-  return "";
-}
-
-absl::StatusOr<std::optional<MachineProfile>> LoadMachineProfile(const cluster::Host& host,
-                                                                 std::vector<std::string>& notes) {
-  const std::string path = MachineProfilePath();
-  if (path.empty() || !PathExists(path)) return std::nullopt;
-  TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  TRAINCTL_ASSIGN_OR_RETURN(MachineProfile profile, MachineFromJson(text, path));
-  if (!profile.IsOf(host)) {
-    notes.push_back(absl::StrCat(path, " was measured on ", profile.cpu, " with ", profile.cores,
-                                 " cores, not on this machine; measure anew with: trainctl calibrate"));
-    return std::nullopt;
-  }
-  return profile;
+absl::StatusOr<std::shared_ptr<const Machine>> MachineFor(recipe::ClusterConfig c,
+                                                          const cluster::Host& host) {
+  if (c.device != recipe::kCudaDevice) return MachineOf(c);
+  if (!cluster::FindDevice(host.accelerator).ok()) return std::shared_ptr<const Machine>();
+  c.device = host.accelerator;
+  return MachineOf(c);
 }
 
 }  // namespace trainctl::planner

@@ -1,53 +1,44 @@
-// What `trainctl calibrate` measured of this machine, kept in a file of the user's configuration, so that
-// plans tell times of this machine instead of orders of magnitude. Thread safe.
+// The machine of a recipe: a device in its node, rows of the catalogue or copies of them where the recipe
+// states other numbers. Pure; thread safe.
 #pragma once
 
-#include <cstdint>
-#include <optional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
-#include "base/dtype.h"
+#include "cluster/catalogue.h"
 #include "cluster/host.h"
-#include "planner/cost.h"
+#include "recipe/recipe.h"
 
 namespace trainctl::planner {
 
-inline constexpr char kMachineSchema[] = "trainctl.machine.v1";
+// Prices point into it, so it lives as long as they do.
+struct Machine {
+  const cluster::Device* device = nullptr;
+  const cluster::Node* node = nullptr;
+  int64_t num_nodes = 1;
+  std::vector<std::string> notes;
+  // Storage of what is not a row of the catalogue.
+  cluster::Device own_device;
+  cluster::Node own_node;
+  cluster::Link own_scale_up, own_scale_out;
 
-// Rates of one worker while `workers` of them run with `threads` each.
-struct MeasuredRates {
-  DType dtype = DType::kF32;
-  int64_t workers = 1;
-  int64_t threads = 1;
-  Rates rates;
+  Machine() = default;
+  Machine(const Machine&) = delete;  // it points into itself
+  Machine& operator=(const Machine&) = delete;
+
+  int64_t num_gpus() const { return num_nodes * node->gpus; }
 };
 
-struct MachineProfile {
-  std::string cpu;  // as cluster::Host tells it
-  int64_t cores = 1;
-  std::vector<MeasuredRates> measured;
+inline constexpr char kStatedSource[] = "stated in the recipe";
 
-  // Another machine's profile says nothing of this one.
-  bool IsOf(const cluster::Host& host) const { return cpu == host.cpu && cores == host.allowed_cores; }
+// Of a device that the catalogue names. UsageError: an unknown device or node (a loaded recipe has neither).
+absl::StatusOr<std::shared_ptr<const Machine>> MachineOf(const recipe::ClusterConfig& cluster);
 
-  // From the nearest load that was measured: what a worker computes and streams scales with the threads that
-  // it really has, cores over workers where there are more threads than cores. Empty: this type was not
-  // measured.
-  std::optional<Rates> RatesFor(DType dtype, int64_t workers, int64_t threads) const;
-};
-
-std::string MachineToJson(const MachineProfile& profile);
-// BadDataError naming `what` and the field.
-absl::StatusOr<MachineProfile> MachineFromJson(absl::string_view text, absl::string_view what);
-
-// $XDG_CONFIG_HOME/trainctl/machine.json, or below ~/.config; empty when neither is known.
-std::string MachineProfilePath();
-// The profile of `host` at MachineProfilePath(). Empty when there is none, or it is of another machine;
-// `notes` then says so. A damaged file is an error.
-absl::StatusOr<std::optional<MachineProfile>> LoadMachineProfile(const cluster::Host& host,
-                                                                 std::vector<std::string>& notes);
+// The same; with cluster.device = "cuda" of the device that `host` has. Null: the catalogue does not know
+// that one.
+absl::StatusOr<std::shared_ptr<const Machine>> MachineFor(recipe::ClusterConfig cluster,
+                                                          const cluster::Host& host);
 
 }  // namespace trainctl::planner

@@ -7,7 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/units.h"
-#include "planner/cluster_inputs.h"
+#include "planner/machine.h"
 #include "planner/page.h"
 #include "planner/sharding_name.h"
 

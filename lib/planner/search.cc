@@ -12,7 +12,9 @@
 namespace trainctl::planner {
 namespace {
 
-using schedule::Recompute;
+using layout::Layout;
+using layout::Recompute;
+using plan::Candidate;
 
 // Two estimates closer than this are the same.
 constexpr double kSameTime = 1.03;
@@ -20,24 +22,26 @@ constexpr double kSameTime = 1.03;
 // The ledger and options of one strategy; variants share the ledger.
 class Strategy {
  public:
-  Strategy(const Problem& problem, const std::vector<model::Parameter>& inventory, sharding::Mesh mesh,
+  Strategy(const Problem& problem, const std::vector<model::Parameter>& inventory, layout::Mesh mesh,
            int zero_stage)
       : problem_(problem), ledger_(inventory, mesh, zero_stage) {}
 
   // From a schedule of a few micro-batches: each frees what it used, so that more of them need no more.
   Candidate WeighVariant(int64_t micro_batch, Recompute recompute) const {
     Candidate candidate;
-    candidate.layout = {.mesh = ledger_.mesh(),
-                        .zero_stage = ledger_.zero_stage(),
-                        .micro_batch = micro_batch,
-                        .num_micro_batches = problem_.batch_sequences / problem_.world_size / micro_batch,
-                        .recompute = recompute};
-    const schedule::BuildOptions options = OptionsOf(problem_, candidate.layout, kMicroBatchesToPrice);
-    const schedule::Schedule schedule = BuildDataParallel(*problem_.spec, ledger_, options);
-    candidate.memory = SimulateMemory(schedule);
+    candidate.layout = {
+        .mesh = ledger_.mesh(),
+        .zero_stage = ledger_.zero_stage(),
+        .micro_batch = micro_batch,
+        .num_micro_batches = problem_.request.batch_sequences / problem_.request.num_workers() / micro_batch,
+        .recompute = recompute};
+    const schedule::BuildOptions options =
+        schedule::OptionsOf(candidate.layout, problem_.setting, simulate::kMicroBatchesToPrice);
+    const schedule::Schedule schedule = BuildDataParallel(*problem_.request.spec, ledger_, options);
+    candidate.memory = simulate::SimulateMemory(schedule);
     candidate.fits = candidate.memory.peak_bytes <= problem_.memory_limit_bytes;
-    const StepCost cost = PriceStep(schedule, *problem_.spec, ledger_, options,
-                                    candidate.layout.num_micro_batches, problem_.rates);
+    const simulate::StepCost cost = simulate::PriceStep(schedule, *problem_.request.spec, ledger_, options,
+                                                        candidate.layout.num_micro_batches, problem_.rates);
     candidate.step_seconds = cost.seconds;
     candidate.sent_bytes = cost.sent_bytes;
     return candidate;
@@ -45,11 +49,11 @@ class Strategy {
 
   // Powers of two up to the worker's share of the batch, and that share.
   std::vector<int64_t> MicroBatches() const {
-    if (problem_.micro_batch.has_value()) return {*problem_.micro_batch};
-    const int64_t share = problem_.batch_sequences / problem_.world_size;
+    if (problem_.request.micro_batch.has_value()) return {*problem_.request.micro_batch};
+    const int64_t share = problem_.request.batch_sequences / problem_.request.num_workers();
     std::vector<int64_t> sizes;
     for (int64_t size = 1; size < share; size *= 2) {
-      const bool too_many = share / size > kMaxBlockRuns / model::NumBlocks(*problem_.spec);
+      const bool too_many = share / size > layout::kMaxBlockRuns / model::NumBlocks(*problem_.request.spec);
       if (share % size == 0 && !too_many) sizes.push_back(size);
     }
     sizes.push_back(share);
@@ -57,8 +61,8 @@ class Strategy {
   }
 
   std::vector<Candidate> WeighVariants() const {
-    const bool may_keep = problem_.recompute != Recompute::kFull;
-    const bool may_recompute = problem_.recompute != Recompute::kNone;
+    const bool may_keep = problem_.request.recompute != Recompute::kFull;
+    const bool may_recompute = problem_.request.recompute != Recompute::kNone;
     std::vector<Candidate> variants;
     for (int64_t micro_batch : MicroBatches()) {
       std::vector<Candidate> found;
@@ -79,7 +83,7 @@ class Strategy {
 
  private:
   const Problem& problem_;
-  sharding::Ledger ledger_;
+  layout::Ledger ledger_;
 };
 
 bool Simpler(const Candidate& a, const Candidate& b) {
@@ -123,20 +127,20 @@ std::string SettingsOf(const Problem& asked, const Candidate& candidate) {
   const auto set = [&](const char* name, const std::string& value) {
     settings.push_back(absl::StrCat(name, " = ", value));
   };
-  if (asked.zero_stage.has_value() && *asked.zero_stage != layout.zero_stage) {
+  if (asked.request.zero_stage.has_value() && *asked.request.zero_stage != layout.zero_stage) {
     set("parallel.zero_stage", absl::StrCat(layout.zero_stage));
   }
-  if (asked.dp_shard.has_value() && *asked.dp_shard != layout.mesh.dp_shard) {
+  if (asked.request.dp_shard.has_value() && *asked.request.dp_shard != layout.mesh.dp_shard) {
     set("parallel.dp_shard", absl::StrCat(layout.mesh.dp_shard));
   }
-  if (asked.dp_replicate.has_value() && *asked.dp_replicate != layout.mesh.dp_replicate) {
+  if (asked.request.dp_replicate.has_value() && *asked.request.dp_replicate != layout.mesh.dp_replicate) {
     set("parallel.dp_replicate", absl::StrCat(layout.mesh.dp_replicate));
   }
-  if (asked.micro_batch.has_value() && *asked.micro_batch != layout.micro_batch) {
+  if (asked.request.micro_batch.has_value() && *asked.request.micro_batch != layout.micro_batch) {
     set("train.micro_batch", absl::StrCat(layout.micro_batch));
   }
-  if (asked.recompute.has_value() && *asked.recompute != layout.recompute) {
-    set("parallel.recompute", absl::StrCat("\"", RecomputeName(layout.recompute), "\""));
+  if (asked.request.recompute.has_value() && *asked.request.recompute != layout.recompute) {
+    set("parallel.recompute", absl::StrCat("\"", layout::RecomputeName(layout.recompute), "\""));
   }
   return absl::StrJoin(settings, ", ");
 }
@@ -148,21 +152,21 @@ void ForEachStrategy(int world_size, const Function& visit) {
     for (int shard = 1; shard <= world_size; ++shard) {
       // Stage 0 shards nothing; the others shard over more than one worker.
       if (world_size % shard != 0 || (stage == 0) != (shard == 1)) continue;
-      visit(sharding::Mesh{.dp_replicate = world_size / shard, .dp_shard = shard}, stage);
+      visit(layout::Mesh{.dp_replicate = world_size / shard, .dp_shard = shard}, stage);
     }
   }
 }
 
 // The setting of the recipe that rules a strategy out, or "".
-std::string RulingSetting(const Problem& problem, const sharding::Mesh& mesh, int stage) {
-  if (problem.zero_stage.has_value() && *problem.zero_stage != stage) {
-    return absl::StrCat("parallel.zero_stage = ", *problem.zero_stage);
+std::string RulingSetting(const Problem& problem, const layout::Mesh& mesh, int stage) {
+  if (problem.request.zero_stage.has_value() && *problem.request.zero_stage != stage) {
+    return absl::StrCat("parallel.zero_stage = ", *problem.request.zero_stage);
   }
-  if (problem.dp_shard.has_value() && *problem.dp_shard != mesh.dp_shard) {
-    return absl::StrCat("parallel.dp_shard = ", *problem.dp_shard);
+  if (problem.request.dp_shard.has_value() && *problem.request.dp_shard != mesh.dp_shard) {
+    return absl::StrCat("parallel.dp_shard = ", *problem.request.dp_shard);
   }
-  if (problem.dp_replicate.has_value() && *problem.dp_replicate != mesh.dp_replicate) {
-    return absl::StrCat("parallel.dp_replicate = ", *problem.dp_replicate);
+  if (problem.request.dp_replicate.has_value() && *problem.request.dp_replicate != mesh.dp_replicate) {
+    return absl::StrCat("parallel.dp_replicate = ", *problem.request.dp_replicate);
   }
   return "";
 }
@@ -177,23 +181,10 @@ const Candidate* Smallest(const std::vector<Candidate>& candidates) {
 
 }  // namespace
 
-schedule::BuildOptions OptionsOf(const Problem& problem, const Layout& layout, int64_t max_micro_batches) {
-  schedule::BuildOptions options;
-  options.shape = {layout.micro_batch, problem.seq_len};
-  options.num_micro_batches = static_cast<int>(std::min(layout.num_micro_batches, max_micro_batches));
-  options.compute_dtype = problem.compute_dtype;
-  options.recompute = layout.recompute;
-  options.prefetch = problem.prefetch;
-  options.checkpoint_copy = problem.checkpoint_copy;
-  options.on_device = problem.on_device;
-  options.threads = problem.threads;
-  return options;
-}
-
 std::vector<Candidate> Weigh(const Problem& problem) {
-  const std::vector<model::Parameter> inventory = model::Inventory(*problem.spec);
+  const std::vector<model::Parameter> inventory = model::Inventory(*problem.request.spec);
   std::vector<Candidate> candidates;
-  ForEachStrategy(problem.world_size, [&](const sharding::Mesh& mesh, int stage) {
+  ForEachStrategy(static_cast<int>(problem.request.num_workers()), [&](const layout::Mesh& mesh, int stage) {
     if (!RulingSetting(problem, mesh, stage).empty()) return;
     const std::vector<Candidate> variants = Strategy(problem, inventory, mesh, stage).WeighVariants();
     candidates.insert(candidates.end(), variants.begin(), variants.end());
@@ -202,9 +193,9 @@ std::vector<Candidate> Weigh(const Problem& problem) {
 }
 
 std::vector<Candidate> RuledOut(const Problem& problem, const Layout& chosen) {
-  const std::vector<model::Parameter> inventory = model::Inventory(*problem.spec);
+  const std::vector<model::Parameter> inventory = model::Inventory(*problem.request.spec);
   std::vector<Candidate> candidates;
-  ForEachStrategy(problem.world_size, [&](const sharding::Mesh& mesh, int stage) {
+  ForEachStrategy(static_cast<int>(problem.request.num_workers()), [&](const layout::Mesh& mesh, int stage) {
     const std::string setting = RulingSetting(problem, mesh, stage);
     if (setting.empty()) return;
     candidates.push_back(
@@ -249,7 +240,7 @@ int Choose(const Problem& problem, std::vector<Candidate>& candidates) {
   return chosen;
 }
 
-std::string WhyNotFits(const MemoryReport& memory, int64_t limit_bytes) {
+std::string WhyNotFits(const simulate::MemoryReport& memory, int64_t limit_bytes) {
   std::vector<int> order(schedule::kNumCategories);
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
@@ -275,9 +266,11 @@ std::string NearestThatFits(const Problem& asked) {
        {Relaxation{true, false, false}, Relaxation{false, true, false}, Relaxation{true, true, false},
         Relaxation{false, false, true}, Relaxation{true, true, true}}) {
     Problem problem = asked;
-    if (free.micro_batch) problem.micro_batch.reset();
-    if (free.recompute) problem.recompute.reset();
-    if (free.layout) problem.dp_replicate.reset(), problem.dp_shard.reset(), problem.zero_stage.reset();
+    if (free.micro_batch) problem.request.micro_batch.reset();
+    if (free.recompute) problem.request.recompute.reset();
+    if (free.layout)
+      problem.request.dp_replicate.reset(), problem.request.dp_shard.reset(),
+          problem.request.zero_stage.reset();
     std::vector<Candidate> candidates = Weigh(problem);
     const int chosen = Choose(problem, candidates);
     if (chosen < 0) continue;
@@ -287,28 +280,31 @@ std::string NearestThatFits(const Problem& asked) {
   }
   // Nothing on these workers: more of them, everything sharded.
   Problem problem = asked;
-  problem.dp_replicate.reset(), problem.dp_shard.reset();
-  problem.zero_stage = 3;
-  problem.micro_batch = 1;
-  problem.recompute = Recompute::kFull;
-  const int64_t per_worker_batch = asked.batch_sequences / asked.world_size;
-  for (int factor = 2; factor <= 1024 && asked.world_size <= (1 << 14) / factor; factor *= 2) {
-    problem.world_size = asked.world_size * factor;
-    problem.dp_shard = problem.world_size;
-    problem.batch_sequences = std::max<int64_t>(per_worker_batch / factor, 1) * problem.world_size;
+  problem.request.dp_replicate.reset(), problem.request.dp_shard.reset();
+  problem.request.zero_stage = 3;
+  problem.request.micro_batch = 1;
+  problem.request.recompute = Recompute::kFull;
+  const int64_t asked_workers = asked.request.num_workers();
+  const int64_t per_worker_batch = asked.request.batch_sequences / asked_workers;
+  for (int factor = 2; factor <= 1024 && asked_workers <= (1 << 14) / factor; factor *= 2) {
+    const int64_t workers = asked_workers * factor;
+    problem.request.nodes = 1;
+    problem.request.devices_per_node = workers;
+    problem.request.dp_shard = workers;
+    problem.request.batch_sequences = std::max<int64_t>(per_worker_batch / factor, 1) * workers;
     const std::vector<Candidate> candidates = Weigh(problem);
     if (candidates.empty() || !candidates.front().fits) continue;
     return absl::StrCat(
-        "this fits (", FormatBytes(candidates.front().memory.peak_bytes), "): ", problem.world_size,
+        "this fits (", FormatBytes(candidates.front().memory.peak_bytes), "): ", workers,
         " workers with parallel.zero_stage = 3, parallel.recompute = \"full\", train.micro_batch = 1",
-        problem.batch_sequences == asked.batch_sequences
+        problem.request.batch_sequences == asked.request.batch_sequences
             ? ""
-            : absl::StrCat(", train.batch_sequences = ", problem.batch_sequences));
+            : absl::StrCat(", train.batch_sequences = ", problem.request.batch_sequences));
   }
   problem = asked;
-  problem.dp_replicate.reset(), problem.dp_shard.reset(), problem.zero_stage.reset();
-  problem.micro_batch = 1;
-  problem.recompute.reset();
+  problem.request.dp_replicate.reset(), problem.request.dp_shard.reset(), problem.request.zero_stage.reset();
+  problem.request.micro_batch = 1;
+  problem.request.recompute.reset();
   const std::vector<Candidate> candidates = Weigh(problem);
   const Candidate* smallest = Smallest(candidates);
   if (smallest == nullptr) return "no layout is possible";

@@ -304,23 +304,6 @@ const FrameworkProfile kFrameworks[] = {
      .data_groups = 2,
      .world_groups = 2,
      .metric = MemoryMetric::kDevice},
-    {.name = "trainctl",
-     .label = "trainctl's own trainer as it would run on a GPU; it runs on CPUs today",
-     .source =
-         "lib/schedule/build_data_parallel.cc of this project (ReduceAfter: from stage 2 on every "
-         "micro-batch's gradients are scattered), lib/sharding/ledger.h and docs/planner.md (bf16 compute "
-         "copies; fp32 gradients, "
-         "master weights and two moments; at stage 3 the fp32 shard is the master), lib/model/segment.cc "
-         "(one "
-         "kernel each for norms, activations and the loss, whose logits are formed for some rows at a time); "
-         "assumed for the GPU: FlashAttention-2, sequence parallelism with tensor parallelism",
-     .sequence_parallel = true,
-     .fused_elementwise = true,
-     .logit_bytes = 4,
-     .norm = NormKernel::kPlain,
-     .accumulates_in_product = true,
-     .expandable_segments = true,
-     .metric = MemoryMetric::kAllocated},
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/wildcard.h"
+#include "cluster/catalogue.h"
 #include "recipe/values.h"
 
 namespace trainctl::recipe {
@@ -17,28 +18,32 @@ using Origins = std::map<std::string, std::string>;
 
 class Checker {
  public:
-  Checker(const Recipe& recipe, const Origins& origin, Issues& issues)
-      : recipe_(recipe), origin_(origin), issues_(issues) {}
+  Checker(const Recipe& recipe, const Origins& origin, Issues& issues, Issues& missing)
+      : recipe_(recipe), origin_(origin), issues_(issues), missing_(missing) {}
 
   void Run() {
+    CheckSupport();
     CheckRequired();
     CheckTraceSteps();
     CheckModel();
     CheckData();
-    CheckBatch();
+    CheckDevice(/*is_ours=*/true);
     CheckLayout();
+    CheckTokens();
     CheckOptimizer();
     CheckBackend();
     CheckRest();
   }
 
-  // The planner looks at the rest: it knows more models and layouts.
-  void RunForPlan() {
+  // The pricing of other trainers looks at the rest: it knows more models and layouts.
+  void RunForWhatIf() {
     if (!issues_.IsBadBelow("model")) {
       if (const absl::Status status = model::Validate(recipe_.model.spec); !status.ok()) {
         FailModel(status.message());
       }
     }
+    CheckDevice(/*is_ours=*/false);
+    CheckNumDevices();
     CheckTokens();
     CheckRest();
   }
@@ -54,12 +59,42 @@ class Checker {
     return it != origin_.end() && it->second != "default";
   }
 
-  // Adds a message at the first of `paths` that was given.
-  void Fail(std::initializer_list<absl::string_view> paths, absl::string_view message) {
-    for (const absl::string_view path : paths) {
-      if (IsGiven(path)) return issues_.Add(origin_.at(std::string(path)), message);
+  // Where the first of `paths` that was given stands.
+  template <typename Paths>
+  std::string PlaceOf(const Paths& paths) const {
+    for (const auto& path : paths) {
+      if (IsGiven(path)) return origin_.at(std::string(path));
     }
-    issues_.Add("", message);
+    return "";
+  }
+
+  void Fail(std::initializer_list<absl::string_view> paths, absl::string_view message) {
+    issues_.Add(PlaceOf(paths), message);
+  }
+
+  // What the schema knows and this version does not run, wherever it was stated.
+  void CheckSupport() {
+    const Recipe defaults;
+    for (const Field& field : GetSchema().fields()) {
+      if (field.unsupported.empty() || issues_.IsBad(field.name)) continue;
+      const std::optional<Value> value = field.get(recipe_, 0);
+      if (!value.has_value()) continue;
+      for (const Unsupported& unsupported : field.unsupported) {
+        if (!Matches(unsupported, *value, *field.get(defaults, 0))) continue;
+        Fail({field.name}, absl::StrCat(field.name, " = ", ToTomlText(field, *value), ": ", unsupported.why));
+        issues_.MarkBad(field.name);
+        break;
+      }
+    }
+  }
+
+  static bool Matches(const Unsupported& unsupported, const Value& value, const Value& by_default) {
+    if (unsupported.value == "*") return value != by_default;
+    if (unsupported.value == ">1") {
+      const auto* number = std::get_if<int64_t>(&value);
+      return number != nullptr && *number > 1;
+    }
+    return value == Value(unsupported.value);
   }
 
   // Loading a file has its own words for these; a stored recipe may lack them.
@@ -86,7 +121,7 @@ class Checker {
   }
 
   void Missing(absl::string_view path) {
-    issues_.Add("", absl::StrCat(path, " is missing"));
+    missing_.Add("", absl::StrCat(path, " is missing"));
     issues_.MarkBad(path);
   }
 
@@ -183,30 +218,6 @@ class Checker {
     }
   }
 
-  int64_t NumWorkers() const { return recipe_.cluster.nodes * recipe_.cluster.devices_per_node; }
-
-  void CheckBatch() {
-    const TrainConfig& train = recipe_.train;
-    if (!Usable({"cluster.nodes", "cluster.devices_per_node", "train.batch_sequences", "train.batch_tokens",
-                 "data.seq_len"})) {
-      return;
-    }
-    const int64_t batch = train.batch_sequences;
-    const int64_t workers = NumWorkers();
-    const std::string counted = absl::StrCat("train.batch_sequences (", batch, ")");
-    if (batch % workers != 0) {
-      Fail({"train.batch_sequences", "cluster.devices_per_node"},
-           absl::StrCat(counted, " is not a multiple of the ", workers, " workers (", Factors(),
-                        "); the nearest ", Neighbours(batch, workers)));
-    } else if (train.micro_batch.has_value() && Usable({"train.micro_batch"}) &&
-               batch / workers % *train.micro_batch != 0) {
-      Fail({"train.micro_batch", "train.batch_sequences"},
-           absl::StrCat("train.micro_batch (", *train.micro_batch, ") does not divide the ", batch / workers,
-                        " sequences of each worker: ", counted, " / ", workers, " workers"));
-    }
-    CheckTokens();
-  }
-
   void CheckTokens() {
     if (!Usable({"train.batch_sequences", "train.batch_tokens", "data.seq_len"})) return;
     constexpr double kMaxTokens = 4e18;
@@ -220,54 +231,59 @@ class Checker {
     }
   }
 
-  static std::string Neighbours(int64_t value, int64_t divisor) {
-    const int64_t below = value / divisor * divisor;
-    return below > 0 ? absl::StrCat("are ", below, " and ", below + divisor) : absl::StrCat("is ", divisor);
+  // A name of the catalogue, in a node that has it.
+  void CheckDevice(bool is_ours) {
+    const ClusterConfig& cluster = recipe_.cluster;
+    if (issues_.IsBad("cluster.device")) return;
+    if (cluster.device == "cpu" || cluster.device == kCudaDevice) {
+      if (is_ours) return;
+      return Fail(
+          {"cluster.device", "plan.framework"},
+          absl::StrCat(
+              "plan.framework = ", QuoteToml(recipe_.plan.framework),
+              " needs an accelerator by name in cluster.device (docs/catalogue.md), such as \"h100\""));
+    }
+    const absl::StatusOr<cluster::DeviceMatch> match = cluster::FindDevice(cluster.device);
+    if (!match.ok()) return FailDevice("cluster.device", match.status().message());
+    const cluster::Device& device = *match->device;
+    if (is_ours && absl::string_view(device.vendor) != "nvidia") {
+      return FailDevice("cluster.device",
+                        absl::StrCat(device.name,
+                                     ": this version trains on NVIDIA's devices and on CPUs; `trainctl "
+                                     "plan --as FRAMEWORK` prices other trainers' runs on others"));
+    }
+    if (!cluster.node.has_value() || issues_.IsBad("cluster.node")) return;
+    const absl::StatusOr<const cluster::Node*> node = cluster::FindNode(*cluster.node);
+    if (!node.ok()) return FailDevice("cluster.node", node.status().message());
+    if ((*node)->device != &device) {
+      FailDevice("cluster.node", absl::StrCat((*node)->name, " has ", (*node)->device->name, ", not the ",
+                                              device.name, " of cluster.device"));
+    }
   }
 
-  std::string Factors() const {
-    return absl::StrCat("cluster.nodes ", recipe_.cluster.nodes, " x cluster.devices_per_node ",
-                        recipe_.cluster.devices_per_node);
+  void CheckNumDevices() {
+    const ClusterConfig& cluster = recipe_.cluster;
+    if (cluster.nodes <= layout::kMaxWorkers / cluster.devices_per_node) return;
+    Fail({"cluster.nodes"}, absl::StrCat("cluster.nodes ", cluster.nodes, " x cluster.devices_per_node ",
+                                         cluster.devices_per_node, " is more than the ", layout::kMaxWorkers,
+                                         " devices that a plan can have"));
   }
 
-  static std::string Degree(const std::optional<int64_t>& degree) {
-    return degree.has_value() ? absl::StrCat(*degree) : "auto";
+  void FailDevice(absl::string_view path, absl::string_view message) {
+    Fail({path}, absl::StrCat(path, ": ", message));
+    issues_.MarkBad(path);
   }
 
+  // Degrees, batch and size, whose constraints lib/layout has.
   void CheckLayout() {
-    const ParallelConfig& parallel = recipe_.parallel;
-    if (!Usable({"cluster.nodes", "cluster.devices_per_node", "parallel.dp_replicate", "parallel.dp_shard",
-                 "parallel.zero_stage"})) {
+    if (!Usable({"cluster.nodes", "cluster.devices_per_node", "train.batch_sequences", "train.batch_tokens",
+                 "data.seq_len", "parallel.dp_replicate", "parallel.dp_shard", "parallel.zero_stage",
+                 "parallel.recompute", "train.micro_batch"}) ||
+        issues_.IsBadBelow("model")) {
       return;
     }
-    const int64_t workers = NumWorkers();
-    const std::string degrees = absl::StrCat("dp_replicate ", Degree(parallel.dp_replicate), " x dp_shard ",
-                                             Degree(parallel.dp_shard), " x tp ", Degree(parallel.tp),
-                                             " x cp ", Degree(parallel.cp), " x pp ", Degree(parallel.pp));
-    const int64_t product = parallel.dp_replicate.value_or(1) * parallel.dp_shard.value_or(1);
-    const bool is_complete = parallel.dp_replicate.has_value() && parallel.dp_shard.has_value();
-    if (is_complete ? product != workers : workers % product != 0) {
-      Fail({"parallel.dp_replicate", "parallel.dp_shard"},
-           absl::StrCat("parallel: ", degrees, is_complete ? " is not the " : " does not divide the ",
-                        workers, workers == 1 ? " worker (" : " workers (", Factors(), ")"));
-      return;
-    }
-    if (!parallel.zero_stage.has_value()) return;
-    const int64_t stage = *parallel.zero_stage;
-    const int64_t shard =
-        parallel.dp_shard.value_or(parallel.dp_replicate.has_value() ? workers / *parallel.dp_replicate
-                                   : stage == 0                      ? 1
-                                                                     : workers);
-    if (stage == 0 && shard > 1) {
-      Fail({"parallel.zero_stage"},
-           absl::StrCat("parallel.zero_stage = 0 shards nothing but dp_shard is ", shard, " (", degrees, ", ",
-                        workers, " workers); set dp_shard = 1 or zero_stage = 1, 2 or 3"));
-    }
-    if (stage > 0 && shard == 1) {
-      Fail({"parallel.zero_stage"},
-           absl::StrCat("parallel.zero_stage = ", stage, " shards over dp_shard but dp_shard is 1 (", degrees,
-                        ", ", workers, workers == 1 ? " worker" : " workers",
-                        "); use more workers with dp_shard > 1, or zero_stage = 0"));
+    for (const layout::Violation& violation : layout::FindViolations(LayoutRequest(recipe_))) {
+      issues_.Add(PlaceOf(violation.fields), violation.message);
     }
   }
 
@@ -304,8 +320,8 @@ class Checker {
     const ClusterConfig& cluster = recipe_.cluster;
     if (Usable({"launch.backend", "cluster.nodes"}) && recipe_.launch.backend == "local" &&
         cluster.nodes > 1) {
-      Fail(
-          {"cluster.nodes"},
+      missing_.Add(
+          PlaceOf(std::initializer_list<absl::string_view>{"cluster.nodes"}),
           absl::StrCat("cluster.nodes = ", cluster.nodes,
                        " but launch.backend = \"local\" starts workers on this machine only; set nodes = 1"));
     }
@@ -350,18 +366,35 @@ class Checker {
   const Recipe& recipe_;
   const Origins& origin_;
   Issues& issues_;
+  Issues& missing_;
 };
 
 }  // namespace
 
 void CheckRecipe(const Recipe& recipe, const std::map<std::string, std::string>& origin, Issues& issues,
-                 Purpose purpose) {
-  Checker checker(recipe, origin, issues);
-  if (purpose == Purpose::kPlan) {
-    checker.RunForPlan();
+                 Issues& missing, Purpose purpose) {
+  Checker checker(recipe, origin, issues, missing);
+  if (purpose == Purpose::kWhatIf) {
+    checker.RunForWhatIf();
   } else {
     checker.Run();
   }
+}
+
+layout::Request LayoutRequest(const Recipe& recipe) {
+  layout::Request request;
+  request.spec = &recipe.model.spec;
+  request.nodes = recipe.cluster.nodes;
+  request.devices_per_node = recipe.cluster.devices_per_node;
+  request.batch_sequences = recipe.train.batch_sequences;
+  request.seq_len = recipe.data.seq_len;
+  request.dp_replicate = recipe.parallel.dp_replicate;
+  request.dp_shard = recipe.parallel.dp_shard;
+  request.zero_stage = recipe.parallel.zero_stage;
+  request.micro_batch = recipe.train.micro_batch;
+  if (recipe.parallel.recompute.has_value())
+    request.recompute = layout::ParseRecompute(*recipe.parallel.recompute);
+  return request;
 }
 
 std::vector<std::string> FindNotes(const Recipe& recipe, const std::map<std::string, std::string>& origin) {
@@ -388,11 +421,12 @@ std::vector<std::string> FindNotes(const Recipe& recipe, const std::map<std::str
                            "cluster.nics", "cluster.host_memory"}) {
     note(path, is_cpu, "it describes accelerators and cluster.device is \"cpu\"");
   }
-  for (const char* path : {"plan.framework", "plan.objective", "plan.price_per_gpu_hour", "plan.deadline",
-                           "plan.gpu_mtbf", "plan.restart_time"}) {
-    note(path, is_cpu, "it is for planning an accelerator's run and cluster.device is \"cpu\"");
+  const bool is_ours = recipe.plan.framework == PlanConfig().framework;
+  for (const char* path :
+       {"plan.objective", "plan.price_per_gpu_hour", "plan.deadline", "plan.gpu_mtbf", "plan.restart_time"}) {
+    note(path, is_ours, "it is for what-ifs of other trainers (plan.framework)");
   }
-  note("cluster.threads_per_worker", !is_cpu, "workers of an accelerator are not planned by threads");
+  note("cluster.threads_per_worker", !is_ours, "plan.framework is another trainer's");
   note("model.init_std", recipe.model.weights != "random", "model.weights is not \"random\"");
   const auto source = [&](const std::string& list, const std::vector<DataSource>& sources) {
     for (size_t i = 0; i < sources.size(); ++i) {

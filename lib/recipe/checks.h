@@ -7,16 +7,22 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "layout/layout.h"
 #include "recipe/issues.h"
 #include "recipe/recipe.h"
 #include "recipe/schema.h"
 
 namespace trainctl::recipe {
 
-// `origin` is LoadedRecipe::origin; fields that `issues` calls bad are left out of the checks.
-// What only matters to a run (its workers, its data, its length) is not checked for kPlan.
+// `origin` is LoadedRecipe::origin; fields that `issues` calls bad are left out of the checks. What a run
+// needs and a plan does not (its length, its data, a launcher for several machines) goes to `missing`; for a
+// run both are one. What another trainer's what-if does not share with our own runs is not checked for
+// kWhatIf.
 void CheckRecipe(const Recipe& recipe, const std::map<std::string, std::string>& origin, Issues& issues,
-                 Purpose purpose = Purpose::kTrain);
+                 Issues& missing, Purpose purpose = Purpose::kPlan);
+
+// What the recipe asks of a layout (layout::FindViolations lists what it may not).
+layout::Request LayoutRequest(const Recipe& recipe);
 
 // Values that were given (their origin is not "default") and make no difference.
 std::vector<std::string> FindNotes(const Recipe& recipe, const std::map<std::string, std::string>& origin);

@@ -25,6 +25,7 @@ class Issues {
   bool IsBadBelow(absl::string_view path) const;
 
   bool empty() const { return messages_.empty(); }
+  const std::vector<std::string>& messages() const { return messages_; }
   // OK when empty; else one error, a line for each: UsageError, or BadDataError if the recipe itself has
   // none.
   absl::Status ToStatus(absl::string_view what) const;

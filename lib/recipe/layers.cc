@@ -252,7 +252,7 @@ void Draft::ResolveDevice() {
     raw.type = RawValue::Type::kString;
     raw.string_value = found->device;
     raw.where = where;
-    value = ConvertValue(*entry->second.field, kDevice, raw, Spelling::kWritten, purpose_);
+    value = ConvertValue(*entry->second.field, kDevice, raw, Spelling::kWritten);
   } else {
     value = Annotate(found.status(), absl::StrCat(kDevice, " = \"", kAutoDevice, "\""));
   }
@@ -282,8 +282,7 @@ void Draft::Assign(const Field& field, const std::string& path, size_t index, co
     entries_[path] = {&field, index, key, Value(raw.string_value), is_set_ ? "--set" : raw.where};
     return;  // until all layers are read
   }
-  absl::StatusOr<Value> value =
-      ConvertValue(field, key.empty() ? path : field.name, raw, Spelling::kWritten, purpose_);
+  absl::StatusOr<Value> value = ConvertValue(field, key.empty() ? path : field.name, raw, Spelling::kWritten);
   if (value.ok()) {
     value = ResolvePaths(field, *std::move(value));
     if (!value.ok()) value = Annotate(value.status(), path);

@@ -52,8 +52,7 @@ struct Entry {
 // Merged layers.
 class Draft {
  public:
-  Draft(const Access& access, Issues& issues, Purpose purpose = Purpose::kTrain)
-      : access_(access), issues_(issues), purpose_(purpose) {}
+  Draft(const Access& access, Issues& issues) : access_(access), issues_(issues) {}
 
   // Adds the file and, before it, what it extends. A failure to read or to parse is an issue.
   void AddFile(const std::string& path, absl::string_view text);
@@ -102,7 +101,6 @@ class Draft {
 
   const Access& access_;
   Issues& issues_;
-  Purpose purpose_;
   std::map<std::string, Entry> entries_;
   std::map<std::string, List, std::less<>> lists_;
   std::map<std::string, std::string> this_layer_;  // path -> where, of the layer being read

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "base/files.h"
 #include "base/status.h"
+#include "cluster/catalogue.h"
 #include "model/config_json.h"
 #include "recipe/checks.h"
 #include "recipe/derive.h"
@@ -27,8 +28,14 @@ constexpr int64_t kMaxConfigBytes = 16 << 20;
 // Turns merged entries into a Recipe: what a field stands for, not whether the fields agree.
 class Resolver {
  public:
-  Resolver(const Draft& draft, const Access& access, absl::string_view what, Issues& issues, Purpose purpose)
-      : draft_(draft), access_(access), what_(what), issues_(issues), is_plan_(purpose == Purpose::kPlan) {
+  Resolver(const Draft& draft, const Access& access, absl::string_view what, Issues& issues, Issues& missing,
+           Purpose purpose)
+      : draft_(draft),
+        access_(access),
+        what_(what),
+        issues_(issues),
+        missing_(missing),
+        is_what_if_(purpose == Purpose::kWhatIf) {
     loaded_.purpose = purpose;
   }
 
@@ -36,7 +43,8 @@ class Resolver {
     ResizeLists();
     ResolveModel();
     ApplyEntries();
-    if (!is_plan_) CheckWeights();
+    CheckWeights();
+    ResolveDevicesPerNode();
     ResolveRoot();
     ResolveSources();
     ResolveBatchAndLength();
@@ -98,9 +106,9 @@ class Resolver {
     DeriveHeads(base, spec);
   }
 
-  // The planner takes every model that can be described, the trainer what it runs exactly.
+  // A what-if takes every model that can be described, the trainer what it runs exactly.
   absl::StatusOr<model::ModelSpec> ReadModel(absl::string_view config_json, absl::string_view what) const {
-    if (!is_plan_) return model::FromHuggingFaceConfig(config_json, what);
+    if (!is_what_if_) return model::FromHuggingFaceConfig(config_json, what);
     TRAINCTL_ASSIGN_OR_RETURN(const model::ConfigModel model, model::ReadConfigJson(config_json, what));
     return model.spec;
   }
@@ -167,8 +175,27 @@ class Resolver {
     const std::string& weights = recipe().model.weights;
     if (draft_.Find("model.weights") == nullptr || weights == "random" || weights == "from") return;
     if (access_.is_folder(weights)) return;
-    issues_.Add(Where("model.weights"),
-                absl::StrCat("model.weights: there is no checkpoint folder ", weights));
+    missing_.Add(Where("model.weights"),
+                 absl::StrCat("model.weights: there is no checkpoint folder ", weights));
+  }
+
+  // An accelerator of the catalogue comes in nodes.
+  void ResolveDevicesPerNode() {
+    ClusterConfig& cluster = recipe().cluster;
+    if (draft_.Find("cluster.devices_per_node") != nullptr || cluster.device == "cpu" ||
+        cluster.device == kCudaDevice) {
+      return;
+    }
+    const absl::StatusOr<cluster::DeviceMatch> match = cluster::FindDevice(cluster.device);
+    if (!match.ok()) return;
+    const cluster::Node* node = &cluster::DefaultNodeFor(*match->device);
+    if (cluster.node.has_value()) {
+      const absl::StatusOr<const cluster::Node*> stated = cluster::FindNode(*cluster.node);
+      if (stated.ok()) node = *stated;
+    }
+    cluster.devices_per_node = node->gpus;
+    loaded_.origin["cluster.devices_per_node"] =
+        absl::StrCat(Where("cluster.device"), " (as many as ", node->name, " has)");
   }
 
   // The default is relative too.
@@ -176,8 +203,8 @@ class Resolver {
 
   void ResolveSources() {
     DataConfig& data = recipe().data;
-    if (data.train.empty() && !issues_.IsBadBelow("data.train") && !is_plan_) {
-      issues_.Add(what_, "the data is missing: give at least one [[data.train]] with files");
+    if (data.train.empty() && !issues_.IsBadBelow("data.train")) {
+      missing_.Add(what_, "the data is missing: give at least one [[data.train]] with files");
       issues_.MarkBad("data.train");
     }
     for (size_t i = 0; i < data.train.size(); ++i) ResolveSource("data.train", "train", i, data.train[i]);
@@ -196,7 +223,7 @@ class Resolver {
                   absl::StrCat(files, list == "data.eval" ? " or holdout" : "", " is missing"));
       return;
     }
-    if (!is_plan_) source.files = Expand(files, source.files);
+    if (!is_what_if_) source.files = Expand(files, source.files);
   }
 
   std::vector<std::string> Expand(const std::string& path, const std::vector<std::string>& patterns) {
@@ -205,7 +232,8 @@ class Resolver {
     for (const std::string& pattern : patterns) {
       const absl::StatusOr<std::vector<std::string>> files = access_.expand_glob(pattern);
       if (!files.ok()) {
-        issues_.Add(Where(path), absl::StrCat(path, ": ", files.status().message()));
+        missing_.Add(Where(path), absl::StrCat(path, ": ", files.status().message()));
+        if (&missing_ != &issues_) found.emplace_back(pattern, pattern);  // planned as it is written
         continue;
       }
       for (const std::string& file : *files) found.emplace_back(file, pattern);
@@ -253,9 +281,8 @@ class Resolver {
       loaded_.origin["train.steps"] = absl::StrCat(tokens->origin, " (train.tokens)");
       if (bad_seq_len || bad_batch) issues_.MarkBad("train.steps");
     } else if (draft_.Find("train.steps") == nullptr) {
-      if (!issues_.IsBad("train.steps") && !issues_.IsBad("train.tokens") && !issues_.IsBad("train") &&
-          !is_plan_) {
-        issues_.Add(what_, "the length of the run is missing: give train.steps or train.tokens");
+      if (!issues_.IsBad("train.steps") && !issues_.IsBad("train.tokens") && !issues_.IsBad("train")) {
+        missing_.Add(what_, "the length of the run is missing: give train.steps or train.tokens");
       }
       issues_.MarkBad("train.steps");
     }
@@ -281,16 +308,20 @@ class Resolver {
   const Access& access_;
   absl::string_view what_;
   Issues& issues_;
-  bool is_plan_;
+  Issues& missing_;
+  bool is_what_if_;
   LoadedRecipe loaded_;
   std::string base_origin_ = "default";
 };
 
 absl::StatusOr<LoadedRecipe> Finish(const Draft& draft, const Access& access, absl::string_view what,
                                     Issues& issues, Purpose purpose) {
-  LoadedRecipe loaded = Resolver(draft, access, what, issues, purpose).Run();
-  CheckRecipe(loaded.recipe, loaded.origin, issues, purpose);
+  Issues lacks;
+  Issues& missing = purpose == Purpose::kTrain ? issues : lacks;
+  LoadedRecipe loaded = Resolver(draft, access, what, issues, missing, purpose).Run();
+  CheckRecipe(loaded.recipe, loaded.origin, issues, missing, purpose);
   TRAINCTL_RETURN_IF_ERROR(issues.ToStatus(what));
+  if (purpose == Purpose::kPlan) loaded.missing = lacks.messages();
   loaded.notes = FindNotes(loaded.recipe, loaded.origin);
   if (draft.found_device().has_value()) {
     const FoundDevice& found = *draft.found_device();
@@ -300,11 +331,9 @@ absl::StatusOr<LoadedRecipe> Finish(const Draft& draft, const Access& access, ab
   return loaded;
 }
 
-// For devices of this machine the plan is our own trainer's, whatever the purpose.
-bool IsForThisMachine(const Draft& draft) {
-  const Entry* device = draft.Find("cluster.device");
-  return device == nullptr || device->value == Value(ClusterConfig().device) ||
-         device->value == Value(std::string(kCudaDevice));
+bool IsOurs(const Draft& draft) {
+  const Entry* framework = draft.Find("plan.framework");
+  return framework == nullptr || framework->value == Value(PlanConfig().framework);
 }
 
 // A name that is wrong is the caller's mistake; a file that cannot be read is the machine's.
@@ -350,11 +379,11 @@ absl::StatusOr<LoadedRecipe> LoadRecipeText(absl::string_view text, const std::s
                                             absl::Span<const std::string> sets, const Access& access,
                                             Purpose purpose) {
   Issues issues;
-  Draft draft(access, issues, purpose);
+  Draft draft(access, issues);
   draft.AddFile(path, text);
   draft.AddSets(sets);
   draft.ResolveDevice();
-  if (purpose == Purpose::kPlan && IsForThisMachine(draft)) return LoadRecipeText(text, path, sets, access);
+  if (purpose == Purpose::kWhatIf && IsOurs(draft)) purpose = Purpose::kPlan;
   if (draft.is_empty() && !draft.has_unread_file() && sets.empty()) {
     return UsageError(absl::StrCat(path, " is empty; a recipe has at least a model, data and train.steps"));
   }

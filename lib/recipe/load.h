@@ -26,6 +26,8 @@ struct LoadedRecipe {
   std::vector<std::string> notes;
   // The paths that a file or a --set has stated.
   std::set<std::string> stated;
+  // With kPlan: what a run needs and is not there. One sentence each.
+  std::vector<std::string> missing;
   Purpose purpose = Purpose::kTrain;
 };
 
@@ -34,10 +36,10 @@ Access RealAccess();
 
 // UsageError with a line for each mistake. Reads config.json of model.from; expands data patterns.
 //
-// With kPlan a recipe whose cluster.device is not "cpu" is read for planning: the data is not looked at and
-// may be missing, train.steps may be missing (0), and devices, degrees, models and schedules that only the
-// planner knows are taken as they are written; the planner checks them. LoadedRecipe::purpose says so. On a
-// CPU kPlan is kTrain: there the plan is for our own trainer.
+// With kPlan data and length may be missing: LoadedRecipe::missing lists what a run lacks. With kWhatIf a
+// recipe whose plan.framework is another trainer's is read for pricing: the data is not looked at, and
+// devices, degrees, models and pipeline orders that our own trainer does not run are taken as written. Any
+// other recipe is then read for kPlan; LoadedRecipe::purpose says which.
 absl::StatusOr<LoadedRecipe> LoadRecipe(const std::string& path, absl::Span<const std::string> sets = {},
                                         const Access& access = RealAccess(),
                                         Purpose purpose = Purpose::kTrain);

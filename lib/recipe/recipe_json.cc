@@ -151,7 +151,7 @@ absl::StatusOr<Recipe> RecipeFromJson(absl::string_view json, absl::string_view 
   TRAINCTL_RETURN_IF_ERROR(Reader(what, recipe).ReadObject(root, "", "", 0));
   DeriveHoldout(recipe);
   Issues issues;
-  CheckRecipe(recipe, {}, issues);
+  CheckRecipe(recipe, {}, issues, issues);
   if (!issues.empty()) return BadDataError(absl::StrCat(what, ": ", issues.ToStatus(what).message()));
   return recipe;
 }

@@ -106,7 +106,7 @@ absl::StatusOr<LoadedRecipe> ApplyResumeSets(const Recipe& stored, absl::Span<co
     recipe.checkpoint.every_steps.reset();
   }
   ResolveCheckpoint(recipe);
-  CheckRecipe(recipe, loaded.origin, issues);
+  CheckRecipe(recipe, loaded.origin, issues, issues);
   TRAINCTL_RETURN_IF_ERROR(issues.ToStatus("the changes to the stored recipe"));
   for (const Field& field : GetSchema().fields()) {
     if (!field.get || field.kind == Kind::kStringMap) continue;
@@ -146,9 +146,18 @@ absl::StatusOr<Continuation> ContinueAs(const Recipe& stored, const LoadedRecipe
   }
   TRAINCTL_RETURN_IF_ERROR(issues.ToStatus("the recipe that the run would go on with"));
   ResolveCheckpoint(recipe);
-  CheckRecipe(recipe, now.origin, issues);
+  CheckRecipe(recipe, now.origin, issues, issues);
   TRAINCTL_RETURN_IF_ERROR(issues.ToStatus("the recipe that the run would go on with"));
   return next;
+}
+
+bool AsksForSameLayout(const Recipe& a, const Recipe& b) {
+  const auto fields = GetSchema().fields();
+  return std::all_of(fields.begin(), fields.end(), [&](const Field& field) {
+    const bool decides = absl::StartsWith(field.name, "parallel.") ||
+                         absl::StartsWith(field.name, "cluster.") || field.name == "train.micro_batch";
+    return !decides || !field.get || field.get(a, 0) == field.get(b, 0);
+  });
 }
 
 }  // namespace trainctl::recipe

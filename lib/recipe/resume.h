@@ -32,4 +32,7 @@ struct Continuation {
 // what it is and read otherwise, and for what does not fit together.
 absl::StatusOr<Continuation> ContinueAs(const Recipe& stored, const LoadedRecipe& now);
 
+// Whether both leave a planner the same choice: every field of [parallel] and [cluster], and the micro-batch.
+bool AsksForSameLayout(const Recipe& a, const Recipe& b);
+
 }  // namespace trainctl::recipe

@@ -52,9 +52,13 @@ enum class Kind : uint8_t {
 
 enum class Resume : uint8_t { kIdentity, kFree };
 
-// What a recipe is read for. Planning for an accelerator needs no data and no length, and takes what this
-// version's trainer does not run.
-enum class Purpose : uint8_t { kTrain, kPlan };
+// What a recipe is read for.
+enum class Purpose : uint8_t {
+  kTrain,   // everything that a run needs must be there
+  kPlan,    // our own trainer's plan: data and length may be missing, LoadedRecipe::missing lists them
+  kWhatIf,  // another trainer's (plan.framework): models, degrees and devices beyond ours are taken as
+            // written
+};
 
 // A value that the schema knows and this version cannot honour: an error, never ignored.
 struct Unsupported {

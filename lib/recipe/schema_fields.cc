@@ -542,7 +542,7 @@ void AddCluster(Builder& b) {
        "cluster.devices_per_node", "Workers on each machine.",
        [](Recipe & r, size_t) -> auto& { return r.cluster.devices_per_node; })
       .Range(1, 1024)
-      .Default("`1`; planning for an accelerator: as many as the node has")
+      .Default("`1`; with an accelerator of the catalogue: as many as the node has")
       .Free();
   b.Add(
        "cluster.device",
@@ -573,10 +573,11 @@ void AddCluster(Builder& b) {
 void AddPlan(Builder& b) {
   b.Add(
        "plan.framework",
-       "Whose way of running the model is priced: `\"trainctl\"`, or another trainer by a name of "
-       "docs/pricing.md "
-       "(`\"megatron-core\"`, `\"torchtitan\"`).",
+       "Whose run `trainctl plan` works out: `\"trainctl\"`, our own, which `launch` runs; or a what-if, "
+       "another "
+       "trainer by a name of docs/pricing.md (`\"megatron-core\"`, `\"torchtitan\"`), priced and never run.",
        [](Recipe & r, size_t) -> auto& { return r.plan.framework; })
+      .Refuse("*", "a what-if of another trainer, for `trainctl plan` alone; remove it to launch")
       .Free();
   b.Add(
        "plan.objective",

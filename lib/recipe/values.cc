@@ -73,8 +73,8 @@ absl::StatusOr<int64_t> ParseBandwidth(absl::string_view text) {
 // One conversion; its members name the field in every message.
 class Conversion {
  public:
-  Conversion(const Field& field, absl::string_view path, Spelling spelling, Purpose purpose)
-      : field_(field), path_(path), spelling_(spelling), purpose_(purpose) {}
+  Conversion(const Field& field, absl::string_view path, Spelling spelling)
+      : field_(field), path_(path), spelling_(spelling) {}
 
   absl::StatusOr<Value> Run(const RawValue& raw) const {
     if (raw.type == RawValue::Type::kString && raw.string_value == "auto" && !HasWord("auto")) {
@@ -84,9 +84,7 @@ class Conversion {
             absl::StrCat(path_, ": \"auto\" is not possible here; expected ", Describe(field_)));
       }
     }
-    TRAINCTL_ASSIGN_OR_RETURN(Value value, Typed(raw));
-    if (purpose_ == Purpose::kTrain) TRAINCTL_RETURN_IF_ERROR(CheckSupport(value, raw));
-    return value;
+    return Typed(raw);
   }
 
  private:
@@ -226,7 +224,7 @@ class Conversion {
       TRAINCTL_ASSIGN_OR_RETURN(T value, (this->*convert)(item));
       list.push_back(std::move(value));
     }
-    return Value(std::move(list));
+    return absl::StatusOr<Value>(absl::in_place, std::move(list));
   }
 
   absl::StatusOr<Value> Map(const RawValue& raw) const {
@@ -239,32 +237,12 @@ class Conversion {
       }
       TRAINCTL_ASSIGN_OR_RETURN(map[raw.keys[i]], String(raw.items[i]));
     }
-    return Value(std::move(map));
-  }
-
-  absl::Status CheckSupport(const Value& value, const RawValue& raw) const {
-    for (const Unsupported& unsupported : field_.unsupported) {
-      bool matches = false;
-      if (unsupported.value == "*") {
-        matches = value != *field_.get(Recipe(), 0);
-      } else if (unsupported.value == ">1") {
-        const auto* number = std::get_if<int64_t>(&value);
-        matches = number != nullptr && *number > 1;
-      } else {
-        matches = ToTomlText(field_, value) == unsupported.value || Shown(raw) == unsupported.value ||
-                  (raw.type == RawValue::Type::kString && raw.string_value == unsupported.value);
-      }
-      if (matches) {
-        return UsageError(absl::StrCat(path_, " = ", ToTomlText(field_, value), ": ", unsupported.why));
-      }
-    }
-    return absl::OkStatus();
+    return absl::StatusOr<Value>(absl::in_place, std::move(map));
   }
 
   const Field& field_;
   absl::string_view path_;
   Spelling spelling_;
-  Purpose purpose_;
 };
 
 std::string FormatExactBytes(int64_t bytes) {
@@ -292,8 +270,8 @@ std::string FormatList(const std::vector<T>& list, Format format) {
 }  // namespace
 
 absl::StatusOr<Value> ConvertValue(const Field& field, absl::string_view path, const RawValue& raw,
-                                   Spelling spelling, Purpose purpose) {
-  return Conversion(field, path, spelling, purpose).Run(raw);
+                                   Spelling spelling) {
+  return Conversion(field, path, spelling).Run(raw);
 }
 
 bool IsValidUtf8(absl::string_view text) {

@@ -13,10 +13,10 @@ namespace trainctl::recipe {
 // plain integers for bytes.
 enum class Spelling : uint8_t { kWritten, kStored };
 
-// Type, range, choices and support of one value. The message of a failure starts with the field's
+// Type, range and choices of one value. The message of a failure starts with the field's
 // path and has no place; the caller adds it.
 absl::StatusOr<Value> ConvertValue(const Field& field, absl::string_view path, const RawValue& raw,
-                                   Spelling spelling, Purpose purpose = Purpose::kTrain);
+                                   Spelling spelling);
 
 // TOML text that ConvertValue reads back to the same value.
 std::string ToTomlText(const Field& field, const Value& value);

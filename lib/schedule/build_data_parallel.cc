@@ -18,12 +18,12 @@ enum SlotKind { kLayerSlots, kEdgeSlots, kTiedHeadSlots, kNumSlotKinds };
 
 class DataParallelBuilder {
  public:
-  DataParallelBuilder(const model::ModelSpec& spec, const sharding::Ledger& ledger,
-                      const BuildOptions& options)
+  DataParallelBuilder(const model::ModelSpec& spec, const layout::Ledger& ledger, const BuildOptions& options)
       : spec_(spec), ledger_(ledger), options_(options), head_(model::HeadBlock(spec)) {
     schedule_.zero_stage = ledger.zero_stage();
     schedule_.num_micro_batches = options.num_micro_batches;
-    const model::SegmentOptions segment_options{options.shape, options.compute_dtype, options.threads};
+    const model::SegmentOptions segment_options{options.shape, options.compute_dtype, options.threads,
+                                                options.on_device};
     for (int block = 0; block <= head_; ++block) {
       // The layers are alike: the first stands for all.
       if (block > 1 && block < head_) {
@@ -81,7 +81,7 @@ class DataParallelBuilder {
   void AddPersistentValues() {
     const bool mixed = options_.compute_dtype != DType::kF32;
     int64_t full = 0, shard = 0;
-    for (const sharding::Bucket& bucket : ledger_.buckets()) {
+    for (const layout::Bucket& bucket : ledger_.buckets()) {
       full += bucket.padded_numel;
       shard += bucket.shard_numel;
     }
@@ -105,12 +105,12 @@ class DataParallelBuilder {
 
   void AddReceiveBuffer() {
     int64_t largest = 0;
-    for (const sharding::Bucket& bucket : ledger_.buckets()) largest = std::max(largest, bucket.padded_numel);
+    for (const layout::Bucket& bucket : ledger_.buckets()) largest = std::max(largest, bucket.padded_numel);
     int64_t& bytes = schedule_.receive_buffer_bytes;
     if (options_.on_device) {
       bytes = WholeShardBytes(largest);
     } else {
-      for (sharding::Axis axis : {sharding::Axis::kDpShard, sharding::Axis::kDpReplicate})
+      for (layout::Axis axis : {layout::Axis::kDpShard, layout::Axis::kDpReplicate})
         bytes = std::max(bytes, PieceBytes(largest, ledger_.mesh().degree(axis)));
     }
     if (bytes > 0) AddValue("receive buffer", Category::kBuffers, bytes, true);
@@ -126,7 +126,7 @@ class DataParallelBuilder {
 
   // A device's library overwrites its target, so what is to be added to a gradient shard arrives beside it.
   int64_t WholeShardBytes(int64_t numel) const {
-    const int degree = ledger_.mesh().degree(sharding::Axis::kDpShard);
+    const int degree = ledger_.mesh().degree(layout::Axis::kDpShard);
     return ledger_.gradients_sharded() && degree > 1 ? numel / degree * kFp32Bytes : 0;
   }
 
@@ -134,8 +134,9 @@ class DataParallelBuilder {
   void AddTokens() {
     if (!options_.on_device) return;
     constexpr int64_t kTokenBytes = 3 * sizeof(int32_t) + 1;
-    AddValue("tokens", Category::kBuffers, options_.num_micro_batches * options_.shape.tokens() * kTokenBytes,
-             true);
+    const int64_t micro_batches =
+        std::max<int64_t>(options_.num_micro_batches, options_.micro_batches_of_step);
+    AddValue("tokens", Category::kBuffers, micro_batches * options_.shape.tokens() * kTokenBytes, true);
   }
 
   // ---- slots --------------------------------------------------------------------------------
@@ -148,7 +149,7 @@ class DataParallelBuilder {
 
   void AddSlots(std::vector<Slot>& slots, Pool& pool, int64_t bytes_per_element, const std::string& name) {
     int64_t largest[kNumSlotKinds] = {0, 0, 0};
-    for (const sharding::Bucket& bucket : ledger_.buckets()) {
+    for (const layout::Bucket& bucket : ledger_.buckets()) {
       int64_t& current = largest[KindOf(bucket.block)];
       current = std::max(current, bucket.padded_numel);
     }
@@ -288,7 +289,7 @@ class DataParallelBuilder {
   }
 
   void BuildMicroBatch(int m) {
-    const bool recompute = options_.recompute == Recompute::kFull;
+    const bool recompute = options_.recompute == layout::Recompute::kFull;
     std::vector<int> hidden(static_cast<size_t>(head_) + 1, -1);  // input of each block
     std::vector<int> saved(static_cast<size_t>(head_) + 1, -1);
     for (int block = 0; block < head_; ++block) {
@@ -417,7 +418,7 @@ class DataParallelBuilder {
     // Streams keep list order, so the last reduction stands for all of them.
     Emit({.op = Op::kReduceLoss});
     Emit({.op = Op::kGradNorm, .waits = {last_reduce_}});
-    for (const sharding::Bucket& bucket : ledger_.buckets()) {
+    for (const layout::Bucket& bucket : ledger_.buckets()) {
       const int step = Emit({.op = Op::kOptimizerStep, .bucket = bucket.block});
       if (ledger_.optimizer_sharded() && !ledger_.parameters_sharded()) {
         Emit(
@@ -427,7 +428,7 @@ class DataParallelBuilder {
   }
 
   const model::ModelSpec& spec_;
-  const sharding::Ledger& ledger_;
+  const layout::Ledger& ledger_;
   const BuildOptions& options_;
   const int head_;
   std::vector<model::SegmentMemory> memory_;
@@ -443,12 +444,12 @@ class DataParallelBuilder {
 
 }  // namespace
 
-Schedule BuildDataParallel(const model::ModelSpec& spec, const sharding::Ledger& ledger,
+Schedule BuildDataParallel(const model::ModelSpec& spec, const layout::Ledger& ledger,
                            const BuildOptions& options) {
   return DataParallelBuilder(spec, ledger, options).Build();
 }
 
-Schedule BuildForwardOnly(const model::ModelSpec& spec, const sharding::Ledger& ledger,
+Schedule BuildForwardOnly(const model::ModelSpec& spec, const layout::Ledger& ledger,
                           const BuildOptions& options) {
   return DataParallelBuilder(spec, ledger, options).BuildForward();
 }

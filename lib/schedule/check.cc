@@ -70,7 +70,7 @@ class HappensBefore {
 
 class Checker {
  public:
-  Checker(const Schedule& schedule, const sharding::Ledger& ledger)
+  Checker(const Schedule& schedule, const layout::Ledger& ledger)
       : schedule_(schedule),
         ledger_(ledger),
         head_(ledger.num_buckets() - 1),
@@ -102,9 +102,7 @@ class Checker {
   std::string Name(int index) const { return Describe(At(index)); }
   int size() const { return static_cast<int>(schedule_.instructions.size()); }
   bool Before(int a, int b) const { return order_->Before(a, b); }
-  const sharding::Bucket& BucketAt(int bucket) const {
-    return ledger_.buckets()[static_cast<size_t>(bucket)];
-  }
+  const layout::Bucket& BucketAt(int bucket) const { return ledger_.buckets()[static_cast<size_t>(bucket)]; }
 
   // ---- every index in range, every instruction on its stream ----------------------------------
 
@@ -396,7 +394,7 @@ class Checker {
       if (WritesGradient(At(i).op)) TRAINCTL_RETURN_IF_ERROR(CheckGradientWrites(i, slots));
       if (At(i).op == Op::kReduceGradient) TRAINCTL_RETURN_IF_ERROR(CheckReduce(i, slots));
     }
-    for (const sharding::Bucket& bucket : ledger_.buckets()) {
+    for (const layout::Bucket& bucket : ledger_.buckets()) {
       const GradientState& state = gradients_[static_cast<size_t>(bucket.block)];
       if (state.num_reductions != ReductionsPerStep()) {
         return FailWhole("the gradient of bucket ", bucket.block, " is reduced ", state.num_reductions,
@@ -572,7 +570,7 @@ class Checker {
   }
 
   const Schedule& schedule_;
-  const sharding::Ledger& ledger_;
+  const layout::Ledger& ledger_;
   const int head_;
   const int num_micro_batches_;
   bool training_ = false;
@@ -583,7 +581,7 @@ class Checker {
 
 }  // namespace
 
-absl::Status Check(const Schedule& schedule, const sharding::Ledger& ledger) {
+absl::Status Check(const Schedule& schedule, const layout::Ledger& ledger) {
   return Checker(schedule, ledger).Run();
 }
 

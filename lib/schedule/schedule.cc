@@ -1,5 +1,6 @@
 #include "schedule/schedule.h"
 
+#include <algorithm>
 #include <array>
 
 #include "absl/strings/str_cat.h"
@@ -20,6 +21,20 @@ constexpr std::array<absl::string_view, kNumCategories> kCategoryNames = {
 absl::string_view OpName(Op op) { return kOpNames[static_cast<size_t>(op)]; }
 absl::string_view StreamName(StreamId stream) { return kStreamNames[static_cast<size_t>(stream)]; }
 absl::string_view CategoryName(Category category) { return kCategoryNames[static_cast<size_t>(category)]; }
+
+BuildOptions OptionsOf(const layout::Layout& layout, const StepSetting& setting, int64_t max_micro_batches) {
+  BuildOptions options;
+  options.shape = {layout.micro_batch, setting.seq_len};
+  options.num_micro_batches = static_cast<int>(std::min(layout.num_micro_batches, max_micro_batches));
+  options.micro_batches_of_step = layout.num_micro_batches;
+  options.compute_dtype = setting.compute_dtype;
+  options.recompute = layout.recompute;
+  options.prefetch = setting.prefetch;
+  options.checkpoint_copy = setting.checkpoint_copy;
+  options.on_device = setting.on_device;
+  options.threads = setting.threads;
+  return options;
+}
 
 std::string Describe(const Instruction& instruction) {
   std::string text(OpName(instruction.op));

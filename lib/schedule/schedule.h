@@ -7,13 +7,15 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "layout/layout.h"
+#include "layout/ledger.h"
 #include "model/segment.h"
-#include "sharding/ledger.h"
 
 namespace trainctl::schedule {
 
@@ -86,37 +88,53 @@ struct Schedule {
   int64_t receive_buffer_bytes = 0;  // what collectives receive into before they sum
 };
 
-enum class Recompute : uint8_t { kNone, kFull };
+// What a step is built from besides the model and the layout.
+struct StepSetting {
+  int64_t seq_len = 0;  // tokens
+  DType compute_dtype = DType::kF32;
+  bool prefetch = true;          // gather the next block while this one computes; two slots a kind
+  bool checkpoint_copy = false;  // room for a copy of the optimizer's part, which is written during training
+  // The memory is a device's: its library sums in its own buffers, checkpoints are copied to the host, and
+  // the step's tokens are copied from there.
+  bool on_device = false;
+  int64_t threads = 1;  // of one worker on a CPU, whose kernels need memory for each; 1 on a device
+  bool operator==(const StepSetting&) const = default;
+};
 
 struct BuildOptions {
   model::MicroBatchShape shape;
   int num_micro_batches = 1;
   DType compute_dtype = DType::kF32;
-  Recompute recompute = Recompute::kNone;
-  bool prefetch = true;  // gather the next block while this one computes; two slots a kind
+  layout::Recompute recompute = layout::Recompute::kNone;
+  bool prefetch = true;
   int64_t threads = 1;
-  bool checkpoint_copy = false;  // room for a copy of the optimizer's part, which is written beside training
-  // The memory is a device's: its library sums in its own buffers, checkpoints are copied to the host, and
-  // the step's tokens are copied from there.
+  bool checkpoint_copy = false;
   bool on_device = false;
+  // Of the whole step, where num_micro_batches is a part that stands for it: a device holds the tokens of
+  // all. 0: as num_micro_batches.
+  int64_t micro_batches_of_step = 0;
 };
+
+// The options of a layout's step, with at most `max_micro_batches`.
+BuildOptions OptionsOf(const layout::Layout& layout, const StepSetting& setting,
+                       int64_t max_micro_batches = std::numeric_limits<int>::max());
 
 // Bytes that one piece of a collective moves at a time, per peer: it bounds the receive buffer.
 inline constexpr int64_t kReducePieceBytes = int64_t{4} << 20;
 
 // The schedule of every rank of a data-parallel layout (all ranks are of one class).
-Schedule BuildDataParallel(const model::ModelSpec& spec, const sharding::Ledger& ledger,
+Schedule BuildDataParallel(const model::ModelSpec& spec, const layout::Ledger& ledger,
                            const BuildOptions& options);
 
 // Evaluation: forward and loss of every micro-batch, in the slots of the training schedule.
-Schedule BuildForwardOnly(const model::ModelSpec& spec, const sharding::Ledger& ledger,
+Schedule BuildForwardOnly(const model::ModelSpec& spec, const layout::Ledger& ledger,
                           const BuildOptions& options);
 
 // Proves a schedule: waits point backwards and reach every hazard (a slot is read only after its
 // gather and rewritten only after its last reader), every value is written before it is read, freed
 // once and after its last use, nothing but persistent values is left. InternalError names the
 // instruction and the reason.
-absl::Status Check(const Schedule& schedule, const sharding::Ledger& ledger);
+absl::Status Check(const Schedule& schedule, const layout::Ledger& ledger);
 
 // "forward block 3 micro-batch 1"
 std::string Describe(const Instruction& instruction);

@@ -32,13 +32,13 @@ struct OwnSlices {
   std::map<std::string, Part> parts;  // by tensor name: a rank holds at most one range of each
 };
 
-OwnSlices SlicesOf(const sharding::Ledger& ledger, int rank, const PartsOf& parts_of, bool weights_only) {
+OwnSlices SlicesOf(const layout::Ledger& ledger, int rank, const PartsOf& parts_of, bool weights_only) {
   OwnSlices own;
-  for (const sharding::Bucket& bucket : ledger.buckets()) {
+  for (const layout::Bucket& bucket : ledger.buckets()) {
     const parallel::OptimizerParts parts = parts_of(bucket.block);
     const std::vector<std::pair<std::string, float*>> kinds = {
         {"", parts.master}, {kFirstMoment, parts.exp_avg}, {kSecondMoment, parts.exp_avg_sq}};
-    for (const sharding::ParameterRange& range : ledger.OptimizerRanges(bucket.block, rank)) {
+    for (const layout::ParameterRange& range : ledger.OptimizerRanges(bucket.block, rank)) {
       const model::Parameter& parameter = ledger.inventory()[static_cast<size_t>(range.parameter)];
       for (const auto& [prefix, data] : kinds) {
         if (weights_only && !prefix.empty()) continue;
@@ -64,7 +64,7 @@ std::string StateJson(const RunCounters& counters, const std::string& descriptio
 
 // A tensor that the model has no place for means another model: loading the rest would be silent damage.
 absl::Status CheckNoTensorIsLeft(const std::string& path, const checkpoint::CheckpointReader& reader,
-                                 const sharding::Ledger& ledger) {
+                                 const layout::Ledger& ledger) {
   std::set<std::string> known;
   for (const model::Parameter& parameter : ledger.inventory()) {
     for (const char* prefix : {"", kFirstMoment, kSecondMoment}) known.insert(prefix + parameter.name);
@@ -88,7 +88,7 @@ absl::Status AllSucceeded(comm::Group& world, absl::string_view name, const absl
   return failed > 0 ? WorkerError(absl::StrCat("another rank failed in ", name)) : absl::OkStatus();
 }
 
-RankSave::RankSave(const SaveOptions& options, const device::Device& device, const sharding::Ledger& ledger,
+RankSave::RankSave(const SaveOptions& options, const device::Device& device, const layout::Ledger& ledger,
                    int rank, PartsOf parts, const RunCounters& counters)
     : options_(options),
       device_(device),
@@ -96,7 +96,7 @@ RankSave::RankSave(const SaveOptions& options, const device::Device& device, con
       rank_(rank),
       parts_(std::move(parts)),
       counters_(counters),
-      writer_(options.root, counters.step, ledger.mesh().coordinate(rank, sharding::Axis::kDpShard),
+      writer_(options.root, counters.step, ledger.mesh().coordinate(rank, layout::Axis::kDpShard),
               ledger.mesh().dp_shard) {}
 
 absl::Status RankSave::Do(const std::atomic<bool>* cancelled) {

@@ -52,7 +52,7 @@ enum class SavePhase : uint8_t { kBegin, kWrite, kCommit, kDone };
 class RankSave {
  public:
   // `parts` names memory of `device`; all of them and `ledger` must outlive it.
-  RankSave(const SaveOptions& options, const device::Device& device, const sharding::Ledger& ledger, int rank,
+  RankSave(const SaveOptions& options, const device::Device& device, const layout::Ledger& ledger, int rank,
            PartsOf parts, const RunCounters& counters);
 
   SavePhase phase() const { return phase_; }
@@ -72,7 +72,7 @@ class RankSave {
 
   const SaveOptions options_;
   const device::Device& device_;
-  const sharding::Ledger& ledger_;
+  const layout::Ledger& ledger_;
   const int rank_;
   const PartsOf parts_;
   const RunCounters counters_;

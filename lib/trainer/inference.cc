@@ -30,7 +30,7 @@ class Model {
  public:
   Model(const InferenceDeps& deps, model::MicroBatchShape shape)
       : spec_(deps.recipe->model.spec),
-        ledger_(model::Inventory(spec_), sharding::Mesh{}, 0),
+        ledger_(model::Inventory(spec_), layout::Mesh{}, 0),
         options_{.shape = shape, .threads = deps.threads},
         forward_(schedule::BuildForwardOnly(spec_, ledger_, options_)),
         state_(device::Device::Cpu(), ledger_, forward_, DType::kF32, 0) {}
@@ -44,14 +44,14 @@ class Model {
   }
 
   const model::ModelSpec& spec() const { return spec_; }
-  const sharding::Ledger& ledger() const { return ledger_; }
+  const layout::Ledger& ledger() const { return ledger_; }
   parallel::ShardedState& state() { return state_; }
   const schedule::BuildOptions& options() const { return options_; }
   const schedule::Schedule& forward() const { return forward_; }
 
  private:
   const model::ModelSpec spec_;
-  const sharding::Ledger ledger_;
+  const layout::Ledger ledger_;
   const schedule::BuildOptions options_;
   const schedule::Schedule forward_;
   parallel::ShardedState state_;
@@ -69,7 +69,7 @@ at::Tensor LastLogits(Model& model, const std::vector<int32_t>& tokens, int thre
   for (int block = 0; block <= model::HeadBlock(model.spec()); ++block) {
     nn::BoundParameters bound;
     for (int bucket_index : model.ledger().buckets_of_block(block)) {
-      const sharding::Bucket& bucket = model.ledger().buckets()[static_cast<size_t>(bucket_index)];
+      const layout::Bucket& bucket = model.ledger().buckets()[static_cast<size_t>(bucket_index)];
       for (size_t k = 0; k < bucket.parameters.size(); ++k) {
         bound[bucket.parameters[k]].data = model.state().master(bucket_index) + bucket.offsets[k];
       }
@@ -176,7 +176,7 @@ absl::StatusOr<std::string> Eval(const InferenceDeps& deps) {
       const auto communicator,
       comm::Communicator::Create(device::Device::Cpu(), nullptr, 0, 1, absl::Minutes(1)));
   TRAINCTL_ASSIGN_OR_RETURN(parallel::StreamGroups groups,
-                            parallel::MakeStreamGroups(*communicator, sharding::Mesh{}));
+                            parallel::MakeStreamGroups(*communicator, layout::Mesh{}));
   parallel::Executor executor(model.spec(), model.state(), groups, model.options());
   Json report = {
       {"schema", "trainctl.eval.v1"}, {"checkpoint", deps.checkpoint_path}, {"sets", Json::array()}};

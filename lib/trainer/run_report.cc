@@ -26,7 +26,7 @@ Part PartOf(const std::string& name) {
   if (absl::StartsWith(name, "linear")) return kProducts;
   if (absl::StartsWith(name, "attention")) return kAttention;
   if (name == "optimizer step" || name == "gradient norm") return kOptimizer;
-  if (name == planner::kCommunication || name == planner::kOther) return kRest;
+  if (name == simulate::kCommunication || name == simulate::kOther) return kRest;
   return kOtherOperators;
 }
 
@@ -48,8 +48,7 @@ int64_t Total(const MemoryByCategory& bytes) {
   return std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
 }
 
-void TellMemory(const planner::Plan& plan, const MemoryByCategory& measured,
-                std::vector<std::string>& lines) {
+void TellMemory(const plan::Plan& plan, const MemoryByCategory& measured, std::vector<std::string>& lines) {
   lines.push_back(absl::StrFormat("tensor memory per worker: predicted %s, measured %s; at the peak:",
                                   FormatBytes(plan.predicted.peak_bytes), FormatBytes(Total(measured))));
   for (size_t c = 0; c < measured.size(); ++c) {
@@ -59,12 +58,12 @@ void TellMemory(const planner::Plan& plan, const MemoryByCategory& measured,
   }
 }
 
-void TellTime(const planner::Plan& plan, const StepTimes& times, const SecondsByPart& predicted,
+void TellTime(const plan::Plan& plan, const StepTimes& times, const SecondsByPart& predicted,
               const SecondsByPart& measured, std::vector<std::string>& lines) {
   lines.push_back(
       absl::StrFormat("step time: predicted %.4g s%s, measured %.4g s (median of %d steps; on average %.4g "
                       "s); of the average:",
-                      planner::Chosen(plan).step_seconds,
+                      plan::Chosen(plan).step_seconds,
                       plan.rates.measured ? "" : " (roughly; `trainctl calibrate` measures this machine)",
                       times.MedianSeconds(), times.count(), times.MeanSeconds()));
   for (size_t part = 0; part < measured.size(); ++part) {
@@ -101,12 +100,12 @@ std::map<std::string, double> StepTimes::MeanByName() const {
   return means;
 }
 
-absl::StatusOr<std::vector<std::string>> WriteReport(const std::string& path, const planner::Plan& plan,
-                                                     const model::ModelSpec& spec,
-                                                     const planner::PlannedStep& planned,
+absl::StatusOr<std::vector<std::string>> WriteReport(const std::string& path, const plan::Plan& plan,
+                                                     const model::ModelSpec& spec, const plan::Step& planned,
+                                                     const std::string& executed_hash,
                                                      const MemoryByCategory& measured_memory,
                                                      const StepTimes& times) {
-  const auto work = planner::WorkOfStep(planned.schedule, spec, planned.ledger, planned.options);
+  const auto work = simulate::WorkOfStep(planned.schedule, spec, planned.ledger, planned.options);
   const std::map<std::string, double> means = times.MeanByName();
   SecondsByPart predicted = {}, measured = {};
   measured[kRest] = times.MeanSeconds();  // as the parts: a few slow steps move means and not the median
@@ -120,6 +119,7 @@ absl::StatusOr<std::vector<std::string>> WriteReport(const std::string& path, co
   measured[kRest] = std::max(measured[kRest], 0.0);
 
   Json report = {{"schema", "trainctl.report.v1"},
+                 {"step_hash", executed_hash},
                  {"predicted_peak_bytes", plan.predicted.peak_bytes},
                  {"measured_peak_bytes", Total(measured_memory)},
                  {"predicted_at_peak", MemoryToJson(plan.predicted.at_peak)},
@@ -128,7 +128,7 @@ absl::StatusOr<std::vector<std::string>> WriteReport(const std::string& path, co
   TellMemory(plan, measured_memory, lines);
   if (times.count() > 0) {
     report["rates_measured"] = plan.rates.measured;
-    report["predicted_step_seconds"] = planner::Chosen(plan).step_seconds;
+    report["predicted_step_seconds"] = plan::Chosen(plan).step_seconds;
     report["measured_step_seconds"] = times.MedianSeconds();
     report["measured_mean_step_seconds"] = times.MeanSeconds();  // what measured_seconds are parts of
     report["predicted_seconds"] = PartsToJson(predicted);

@@ -32,8 +32,8 @@
 #include "device/error_text.h"
 #include "optim/lr_schedule.h"
 #include "parallel/executor.h"
-#include "planner/plan.h"
-#include "planner/utilization.h"
+#include "plan/plan.h"
+#include "plan/utilization.h"
 #include "telemetry/run_log.h"
 #include "telemetry/step_trace.h"
 #include "trainer/background_save.h"
@@ -85,13 +85,13 @@ uint64_t JoinHash(double low, double high) {
 
 class Trainer {
  public:
-  Trainer(const WorkerDeps& deps, const device::Device& device, planner::Plan plan)
+  Trainer(const WorkerDeps& deps, const device::Device& device, plan::Plan plan, plan::Step step)
       : d_(deps),
         device_(device),
         recipe_(*deps.recipe),
         spec_(recipe_.model.spec),
         plan_(std::move(plan)),
-        planned_(planner::PlannedSchedule(plan_, spec_)),
+        planned_(std::move(step)),
         forward_(schedule::BuildForwardOnly(spec_, planned_.ledger, planned_.options)),
         fault_(deps.fault, deps.rank, deps.fault_mark_path) {}
 
@@ -100,8 +100,6 @@ class Trainer {
       return UsageError(absl::StrCat("the plan is for ", plan_.layout.mesh.world_size(), " workers, ",
                                      d_.world_size, " were started"));
     }
-    // The checker's proof is of what runs here, whoever built the plan.
-    TRAINCTL_RETURN_IF_ERROR(schedule::Check(planned_.schedule, planned_.ledger));
     TRAINCTL_RETURN_IF_ERROR(schedule::Check(forward_, planned_.ledger));
     fault_.Reach("startup");
     TRAINCTL_RETURN_IF_ERROR(Connect());
@@ -140,14 +138,14 @@ class Trainer {
 
   absl::Status MakeState() {
     state_ = std::make_unique<parallel::ShardedState>(device_, planned_.ledger, planned_.schedule,
-                                                      plan_.compute_dtype, d_.rank);
+                                                      plan_.setting.compute_dtype, d_.rank);
     executor_ = std::make_unique<parallel::Executor>(spec_, *state_, groups_, planned_.options);
     if (fault_.armed()) {
       executor_->SetHook(
           [this](const schedule::Instruction& instruction) { fault_.Reach(FaultPhase(instruction.op)); });
       checkpoint::SetPhaseHook([this](const char* phase) { fault_.Reach(phase); });
     }
-    if (plan_.checkpoint_copy) {
+    if (plan_.setting.checkpoint_copy) {
       saver_ = std::make_unique<BackgroundSaver>(*state_);
     }
     for (const model::Parameter& parameter : planned_.ledger.inventory()) {
@@ -210,7 +208,7 @@ class Trainer {
     TRAINCTL_ASSIGN_OR_RETURN(auto log,
                               telemetry::RunLog::Open(events, recipe_.metrics.tensorboard, saved_step_));
     log_ = std::make_unique<telemetry::RunLog>(std::move(log));
-    log_->set_peak_tokens_per_second(planner::PeakTokensPerSecond(plan_));
+    log_->set_peak_tokens_per_second(plan::PeakTokensPerSecond(plan_));
     return absl::OkStatus();
   }
 
@@ -219,7 +217,7 @@ class Trainer {
     const Json description = {{"layout", plan_.layout.ToString()},
                               {"world_size", d_.world_size},
                               {"threads", plan_.threads_per_worker},
-                              {"precision", std::string(DTypeName(plan_.compute_dtype))},
+                              {"precision", std::string(DTypeName(plan_.setting.compute_dtype))},
                               DeviceDescription()};
     return description.dump();
   }
@@ -318,7 +316,13 @@ class Trainer {
     update.clip_norm = recipe_.optimizer.clip_norm;
     update.update_number = counters_.updates + 1;
     update.z_loss = static_cast<float>(recipe_.train.z_loss);
+    const bool is_first = executor_->executed_hash().empty();
+    if (is_first) executor_->HashNextPass();
     TRAINCTL_RETURN_IF_ERROR(RunStep(batch, update));
+    if (is_first && executor_->executed_hash() != plan_.step_hash) {
+      return InternalError(absl::StrCat("the executor ran step ", executor_->executed_hash(),
+                                        ", the plan is for ", plan_.step_hash));
+    }
     TRAINCTL_RETURN_IF_ERROR(HandleNonFinite());
 
     std::tie(hash_low_, hash_high_) =
@@ -421,7 +425,7 @@ class Trainer {
     const absl::Duration now = d_.clock->Monotonic();
     if (last || !record.eval.empty() || now - last_line_ >= absl::Seconds(1)) {
       last_line_ = now;
-      const double peak = planner::PeakTokensPerSecond(plan_);
+      const double peak = plan::PeakTokensPerSecond(plan_);
       const std::string mfu = peak > 0 ? absl::StrFormat(" mfu %.1f%%", 100 * tokens_per_second / peak) : "";
       std::string line = absl::StrFormat("step %d/%d loss %.4f grad_norm %.3f lr %.3g %.0f tokens/s%s mem %s",
                                          record.step, recipe_.train.steps, record.loss, record.grad_norm,
@@ -446,7 +450,7 @@ class Trainer {
         sums[0] += part.loss;
         sums[1] += static_cast<double>(part.loss_tokens);
       }
-      TRAINCTL_RETURN_IF_ERROR(executor_->ReduceOverData(sharding::kEvalReduction, sums));
+      TRAINCTL_RETURN_IF_ERROR(executor_->ReduceOverData(layout::kEvalReduction, sums));
       losses[set.name] = sums[1] > 0 ? sums[0] / sums[1] : 0;
     }
     return losses;
@@ -533,8 +537,9 @@ class Trainer {
         of_rank[c] = static_cast<int64_t>(measured[rank * schedule::kNumCategories + c]);
       if (Total(of_rank) > Total(largest)) largest = of_rank;
     }
-    TRAINCTL_ASSIGN_OR_RETURN(const std::vector<std::string> lines,
-                              WriteReport(d_.report_path, plan_, spec_, planned_, largest, times_));
+    TRAINCTL_ASSIGN_OR_RETURN(
+        const std::vector<std::string> lines,
+        WriteReport(d_.report_path, plan_, spec_, planned_, executor_->executed_hash(), largest, times_));
     for (const std::string& line : lines) Say(line);
     return absl::OkStatus();
   }
@@ -552,8 +557,8 @@ class Trainer {
   const device::Device& device_;
   const recipe::Recipe& recipe_;
   const model::ModelSpec& spec_;
-  const planner::Plan plan_;
-  const planner::PlannedStep planned_;
+  const plan::Plan plan_;
+  const plan::Step planned_;
   const schedule::Schedule forward_;
   FaultInjector fault_;
 
@@ -600,9 +605,10 @@ absl::StatusOr<RunOutcome> Told(const WorkerDeps& deps, absl::StatusOr<RunOutcom
 }
 
 // Tells how it failed before it is taken down, which can wait for a disk.
-absl::StatusOr<RunOutcome> RunAndTell(const WorkerDeps& deps, const device::Device& device,
-                                      planner::Plan plan) {
-  Trainer trainer(deps, device, std::move(plan));
+absl::StatusOr<RunOutcome> RunAndTell(const WorkerDeps& deps, const device::Device& device, plan::Plan plan) {
+  absl::StatusOr<plan::Step> step = plan::RebuildStep(plan, deps.recipe->model.spec);
+  if (!step.ok()) return Told(deps, step.status());
+  Trainer trainer(deps, device, std::move(plan), *std::move(step));
   try {
     return Told(deps, trainer.Run());
   } catch (const std::exception& error) {
@@ -614,7 +620,7 @@ absl::StatusOr<RunOutcome> RunAndTell(const WorkerDeps& deps, const device::Devi
 
 absl::StatusOr<RunOutcome> RunWorker(const WorkerDeps& deps) {
   try {
-    TRAINCTL_ASSIGN_OR_RETURN(planner::Plan plan, planner::PlanFromJson(deps.plan_json, "plan.json"));
+    TRAINCTL_ASSIGN_OR_RETURN(plan::Plan plan, plan::PlanFromJson(deps.plan_json, "plan.json"));
     at::set_num_threads(static_cast<int>(plan.threads_per_worker));
     device::InstallCountingAllocator();
     if (plan.device == "cpu") return RunAndTell(deps, device::Device::Cpu(), std::move(plan));

@@ -247,8 +247,35 @@ def plans_that_make_no_sense(c):
     c.write(RECIPE)
     c.expect(c.run("plan", "recipe.toml", "--write", "fixed.toml"), 0, "written to fixed.toml")
     c.expect(c.run("plan", "fixed.toml"), 0, "what the recipe asks for")
-    for option in ("--explain", "--draw", "--pareto"):
-        c.expect(c.run("plan", "recipe.toml", option), 2, option, "cpu")
+    for option in (["--pareto"], ["--profile", "x.json"]):
+        c.expect(c.run("plan", "recipe.toml", *option), 2, option[0], "--as")
+
+
+@case
+def plans_of_our_own_trainer_show_themselves(c):
+    for device in ("cpu", "h100-sxm-80gb"):
+        own = ["plan", "recipe.toml", "--set", "cluster.device=" + device, "--set", "train.batch_sequences=64",
+               "--set", "train.micro_batch=2"]
+        plan = json.loads(c.run(*own, "--json", "--explain").stdout)
+        memory = sum(term["bytes"] for term in plan["explanation"]["memory"])
+        if memory != plan["predicted"]["peak_bytes"]:
+            c.fail("the terms of memory add up to %d of %d" % (memory, plan["predicted"]["peak_bytes"]))
+        chosen = [candidate for candidate in plan["candidates"] if candidate["chosen"]][0]
+        time = sum(term["seconds"] for term in plan["explanation"]["time"]) - plan["explanation"]["overlapped_seconds"]
+        if abs(time / chosen["estimated_step_seconds"] - 1) > 1e-6:
+            c.fail("the terms of time add up to %g of %g" % (time, chosen["estimated_step_seconds"]))
+        c.expect(c.run(*own, "--explain"), 0, "first and second moments", "What binds", "How far to trust it")
+        c.expect(c.run(*own, "--draw", "--trace", "t.json", "--html", "p.html"), 0, "written to p.html", "compute |",
+                 "F forward", "step " + plan["step_hash"])
+        trace = json.load(open(c.dir + "/t.json"))
+        names = {event["name"] for event in trace["traceEvents"] if event["ph"] == "X"}
+        if trace["otherData"]["step_hash"] != plan["step_hash"] or "forward block 1 micro-batch 0" not in names:
+            c.fail("the trace is not of the step: %s" % sorted(names)[:5])
+        if "<html" not in open(c.dir + "/p.html").read():
+            c.fail("the page is none")
+        curve = json.loads(c.run(*own, "--json", "--sweep", "cluster.devices_per_node=2,4,3").stdout)
+        if [point.get("exit_code", 0) for point in curve["points"]] != [0, 0, 2]:
+            c.fail("the sweep says %s" % curve["points"])
 
 
 @case

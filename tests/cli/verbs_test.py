@@ -93,10 +93,17 @@ def a_plan_needs_no_data(c):
     c.expect(0, ["new"])
     c.expect(0, ["plan", "recipe.toml"], "Chosen: ", "no file matches " + c.dir + "/data/**/*.txt", "a launch needs it")
     c.expect(0, ["plan", "recipe.toml", "--set", 'data.train[0].files=["${TRAINCTL_NOT_SET}/x.txt"]'], "Chosen: ",
-             "${TRAINCTL_NOT_SET}/x.txt")
-    json.loads(c.expect(0, ["plan", "recipe.toml", "--json"]))
-    c.expect(2, ["plan", "recipe.toml", "--write", "fixed.toml"], "no file matches")
-    c.expect(2, ["launch", "recipe.toml", "--dry-run"], "no file matches")
+             "the variable TRAINCTL_NOT_SET is not set", "${TRAINCTL_NOT_SET}/x.txt")
+    plan = json.loads(c.expect(0, ["plan", "recipe.toml", "--json"]))
+    # What is written can be launched where the data is.
+    c.expect(0, ["plan", "recipe.toml", "--write", "fixed.toml"], "no file matches", "written to fixed.toml")
+    c.expect(2, ["plan", "recipe.toml", "--write", "other.toml", "--set",
+                 'data.train[0].files=["${TRAINCTL_NOT_SET}/x.txt"]'], "TRAINCTL_NOT_SET")
+    # A dry run says as much as the plan, then what is missing, and ends as the launch would.
+    c.expect(2, ["launch", "recipe.toml", "--dry-run"], "step " + plan["step_hash"], "missing here: ", "no file matches")
+    c.expect(2, ["launch", "recipe.toml"], "no file matches")
+    c.write("data/a.txt", "some text of mine\n" * 2000)
+    c.expect(0, ["launch", "fixed.toml", "--dry-run"], "step " + plan["step_hash"])
 
 
 @case

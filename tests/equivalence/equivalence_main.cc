@@ -30,7 +30,7 @@
 #include "device/counting_allocator.h"
 #include "model/model_spec.h"
 #include "parallel/executor.h"
-#include "planner/memory.h"
+#include "simulate/memory.h"
 
 namespace trainctl {
 namespace {
@@ -45,17 +45,17 @@ constexpr double kLossTolerance = 1e-6;
 constexpr int64_t kMemorySlackBytes = int64_t{2} << 20;
 
 struct Cell {
-  sharding::Mesh mesh;
+  layout::Mesh mesh;
   int stage = 0;
   int accumulation = 1;
-  schedule::Recompute recompute = schedule::Recompute::kNone;
+  layout::Recompute recompute = layout::Recompute::kNone;
   bool tied = false;
   bool prefetch = false;
 };
 
 std::string Name(const Cell& cell) {
   return absl::StrCat(cell.mesh.ToString(), " zero_stage=", cell.stage, " accumulation=", cell.accumulation,
-                      cell.recompute == schedule::Recompute::kFull ? " recompute=full" : "",
+                      cell.recompute == layout::Recompute::kFull ? " recompute=full" : "",
                       cell.tied ? " tied" : "", cell.prefetch ? " prefetch" : "");
 }
 
@@ -154,7 +154,7 @@ void RunCell(const device::Device& device, const Cell& cell, comm::Communicator&
   const model::ModelSpec spec = Spec(cell.tied);
   TestBatch batch(masked_parts);
   if (drop_token) *std::find(batch.mask.begin(), batch.mask.end(), 1) = 0;
-  const sharding::Ledger ledger(model::Inventory(spec), cell.mesh, cell.stage);
+  const layout::Ledger ledger(model::Inventory(spec), cell.mesh, cell.stage);
   schedule::BuildOptions options;
   options.num_micro_batches = cell.accumulation;
   const int64_t per_rank = kSequences / cell.mesh.data_degree();
@@ -188,7 +188,7 @@ void RunCell(const device::Device& device, const Cell& cell, comm::Communicator&
   outcome->measured_peak = device.memory().peak - live_before;
   const parallel::EvalSums sums = kOrDie(executor.RunForward(forward, views));
   double eval[2] = {sums.loss, static_cast<double>(sums.loss_tokens)};
-  kOrDie(executor.ReduceOverData(sharding::kEvalReduction, eval));
+  kOrDie(executor.ReduceOverData(layout::kEvalReduction, eval));
   communicator.SetFaultHook(nullptr);
 
   double ready = 0;
@@ -201,8 +201,8 @@ void RunCell(const device::Device& device, const Cell& cell, comm::Communicator&
       base += parameter.numel;
     }
     TRAINCTL_CHECK(base <= kMaxNumel);
-    for (const sharding::Bucket& bucket : ledger.buckets()) {
-      for (const sharding::ParameterRange& range : state.OwnRanges(bucket.block)) {
+    for (const layout::Bucket& bucket : ledger.buckets()) {
+      for (const layout::ParameterRange& range : state.OwnRanges(bucket.block)) {
         device.CopyToHost(outcome->gradients + start[static_cast<size_t>(range.parameter)] + range.begin,
                           state.gradient_part(bucket.block) + range.offset,
                           range.count * static_cast<int64_t>(sizeof(float)));
@@ -215,7 +215,7 @@ void RunCell(const device::Device& device, const Cell& cell, comm::Communicator&
   outcome->eval_loss[rank] = eval[0];
   outcome->eval_tokens[rank] = eval[1];
   if (rank == 0) {
-    outcome->predicted_peak = planner::SimulateMemory(schedule).peak_bytes;
+    outcome->predicted_peak = simulate::SimulateMemory(schedule).peak_bytes;
   }
   kOrDie(world.AllReduceScalars("written", absl::MakeSpan(&ready, 1)));
 }
@@ -277,15 +277,15 @@ bool Takes(Which which, const Cell& cell) {
 }
 
 std::vector<Cell> CellsFor(int world, Which which) {
-  std::vector<sharding::Mesh> meshes = {{.dp_replicate = world}};
+  std::vector<layout::Mesh> meshes = {{.dp_replicate = world}};
   if (world > 1) meshes.push_back({.dp_shard = world});
   if (world == 4) meshes.push_back({.dp_replicate = 2, .dp_shard = 2});
   std::vector<Cell> cells;
-  for (const sharding::Mesh& mesh : meshes) {
+  for (const layout::Mesh& mesh : meshes) {
     for (int stage = 0; stage <= 3; ++stage) {
       if ((stage == 0) != (mesh.dp_shard == 1) && world > 1) continue;
       for (int accumulation : {1, 4}) {
-        for (auto recompute : {schedule::Recompute::kNone, schedule::Recompute::kFull}) {
+        for (auto recompute : {layout::Recompute::kNone, layout::Recompute::kFull}) {
           for (bool tied : {false, true}) {
             for (bool prefetch : {false, true}) {
               const Cell cell{mesh, stage, accumulation, recompute, tied, prefetch};
@@ -301,7 +301,7 @@ std::vector<Cell> CellsFor(int world, Which which) {
 
 void RunMutants(const device::Device& device, const Cell& cell, comm::Communicator& communicator,
                 comm::Group& world, int world_size) {
-  const sharding::Ledger ledger(model::Inventory(Spec(cell.tied)), cell.mesh, cell.stage);
+  const layout::Ledger ledger(model::Inventory(Spec(cell.tied)), cell.mesh, cell.stage);
   const Outcome& reference = g_shared->reference[world_size][cell.tied];
   const auto judge = [&](const std::string& name) {
     if (communicator.rank() != 0) return;
@@ -310,7 +310,7 @@ void RunMutants(const device::Device& device, const Cell& cell, comm::Communicat
     ++g_shared->survivors;
     std::printf("SURVIVED %s: %s\n", Name(cell).c_str(), name.c_str());
   };
-  for (const sharding::Reduction& reduction : ledger.Reductions()) {
+  for (const layout::Reduction& reduction : ledger.Reductions()) {
     for (comm::Fault fault : {comm::Fault::kSkip, comm::Fault::kDouble}) {
       const auto hook = [&reduction, fault](absl::string_view name) {
         return name == reduction.name ? fault : comm::Fault::kNone;
@@ -373,10 +373,10 @@ void RunRank(int rank, int world_size, const std::string& plugin, bool races, co
   }
   for (const Cell& cell : CellsFor(world_size, which)) {
     // Mutants on the plainest and the fullest cell of each mesh and stage.
-    const bool plainest = cell.accumulation == 1 && cell.recompute == schedule::Recompute::kNone &&
-                          !cell.tied && !cell.prefetch;
+    const bool plainest =
+        cell.accumulation == 1 && cell.recompute == layout::Recompute::kNone && !cell.tied && !cell.prefetch;
     const bool fullest =
-        cell.accumulation == 4 && cell.recompute == schedule::Recompute::kFull && cell.tied && cell.prefetch;
+        cell.accumulation == 4 && cell.recompute == layout::Recompute::kFull && cell.tied && cell.prefetch;
     if (!races && world_size > 1 && (plainest || fullest))
       RunMutants(device, cell, *communicator, world, world_size);
   }

@@ -29,11 +29,11 @@ recipe::Access NoFiles() {
 }
 
 absl::StatusOr<recipe::LoadedRecipe> Load(const std::string& text) {
-  return recipe::LoadRecipeText(text, "fuzz.toml", {}, NoFiles(), recipe::Purpose::kPlan);
+  return recipe::LoadRecipeText(text, "fuzz.toml", {}, NoFiles(), recipe::Purpose::kWhatIf);
 }
 
 bool IsSmall(const recipe::LoadedRecipe& loaded) {
-  const absl::StatusOr<std::shared_ptr<const Machine>> machine = MachineOf(loaded);
+  const absl::StatusOr<std::shared_ptr<const Machine>> machine = MachineOf(loaded.recipe.cluster);
   return !machine.ok() ||
          (loaded.recipe.model.spec.layers <= kMostLayers && (*machine)->num_gpus() <= kMostDevices);
 }
@@ -44,7 +44,7 @@ void FuzzOne(const std::string& input) {
     TRAINCTL_CHECK(ExitCodeFor(loaded.status()) == ExitCode::kUsage && !loaded.status().message().empty());
     return;
   }
-  if (loaded->purpose != recipe::Purpose::kPlan || !IsSmall(*loaded)) return;
+  if (loaded->purpose != recipe::Purpose::kWhatIf || !IsSmall(*loaded)) return;
   ClusterPlanOptions options;
   options.keep = 1;
   const absl::StatusOr<ClusterPlan> plan = MakeClusterPlan(*loaded, options);

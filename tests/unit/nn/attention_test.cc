@@ -76,7 +76,7 @@ TEST(ReferenceAttention, TilesOfAnySizeGiveTheAnswerOfTheFusedOne) {
   const Example example({.batch = 2, .seq_len = 37, .heads = 6, .kv_heads = 2, .head_dim = 8}, 14);
   const Answer fused = Fused(example);
   const int64_t row = int64_t{3} * 37 * sizeof(float);
-  for (const int64_t tile_bytes : {int64_t{1}, 5 * row, 37 * row, kScoreTileBytes}) {
+  for (const int64_t tile_bytes : {int64_t{1}, 5 * row, 37 * row, model::kScoreTileBytes}) {
     const Answer tiled = Reference(example, tile_bytes);
     EXPECT_LT(Distance(tiled.out, fused.out), 1e-5) << tile_bytes;
     EXPECT_LT(Distance(tiled.lse, fused.lse), 1e-5) << tile_bytes;

@@ -14,7 +14,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "plan_picture_util.h"
-#include "planner/cluster_inputs.h"
+#include "planner/machine.h"
 #include "planner/page_assets.h"
 
 namespace trainctl::planner {

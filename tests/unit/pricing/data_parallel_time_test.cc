@@ -161,8 +161,10 @@ TEST(DataParallelTime, ReplicasOfShardsReduceWhatWasScattered) {
 // DeepSpeed's runtime/zero/stage_1_and_2.py reduces partitioned gradients in every micro-batch, and without
 // overlap nothing of that hides; parameters are gathered once.
 TEST(DataParallelTime, ShardedGradientsAreScatteredInEveryMicroBatch) {
-  for (const char* framework : {"megatron-deepspeed", "trainctl"}) {
-    Workload w = Replicated(framework, 16, 2);
+  const FrameworkProfile plain = {};
+  for (const FrameworkProfile* framework : {FindFramework("megatron-deepspeed"), &plain}) {
+    Workload w = Replicated("megatron-deepspeed", 16, 2);
+    w.framework = framework;
     const DataParallelTimes one = TimeDataParallel(w, PassTimes{}, true);
     w.global_batch = 64;
     EXPECT_NEAR(TimeDataParallel(w, PassTimes{}, true).total(), one.total() + 3 * one.reduce_seconds, 1e-9);
@@ -170,7 +172,8 @@ TEST(DataParallelTime, ShardedGradientsAreScatteredInEveryMicroBatch) {
     EXPECT_NEAR(TimeDataParallel(w, PassTimes{}, true).total(), one.total(), 1e-9);
   }
   // Beside the backwards the last bucket of each is exposed, of four micro-batches that of four.
-  Workload w = Replicated("trainctl", 16, 2);
+  Workload w = Replicated("megatron-deepspeed", 16, 2);
+  w.framework = &plain;
   w.global_batch = 64;
   const DataParallelTimes hidden = TimeDataParallel(w, Endless(), false);
   EXPECT_NEAR(hidden.spread_seconds, 3 * hidden.exposed_reduce_seconds, 1e-9);

@@ -220,22 +220,22 @@ const Case kCases[] = {
      "at most 4e18 can be counted"},
     {"DegreesThatDoNotMultiplyUp",
      "[cluster]\ndevices_per_node = 4\n[parallel]\ndp_replicate = 2\ndp_shard = 3\n",
-     "r.toml:14:1: parallel: dp_replicate 2 x dp_shard 3 x tp auto x cp auto x pp auto is not the 4 workers "
-     "(cluster.nodes 1 x cluster.devices_per_node 4)"},
+     "r.toml:14:1: parallel: dp_replicate 2 x dp_shard 3 is not the 4 workers "
+     "(cluster.nodes 1 x cluster.devices_per_node 4); with dp_replicate 2 dp_shard is 2"},
     {"DegreeThatDoesNotDivide", "[cluster]\ndevices_per_node = 4\n[parallel]\ndp_shard = 3\n",
-     "r.toml:14:1: parallel: dp_replicate auto x dp_shard 3 x tp auto x cp auto x pp auto does not divide "
-     "the 4 workers (cluster.nodes 1 x cluster.devices_per_node 4)"},
+     "r.toml:14:1: parallel: dp_replicate auto x dp_shard 3 does not divide "
+     "the 4 workers (cluster.nodes 1 x cluster.devices_per_node 4); the nearest are 2 and 4"},
     {"ShardedDdp", "[cluster]\ndevices_per_node = 4\n[parallel]\nzero_stage = 0\ndp_shard = 4\n",
-     "r.toml:14:1: parallel.zero_stage = 0 shards nothing but dp_shard is 4 (dp_replicate auto x dp_shard 4 "
-     "x tp auto x cp auto x pp auto, 4 workers); set dp_shard = 1 or zero_stage = 1, 2 or 3"},
+     "r.toml:14:1: parallel.zero_stage = 0 shards nothing but dp_shard is 4 (dp_replicate auto x dp_shard 4"
+     ", 4 workers); set dp_shard = 1 or zero_stage = 1, 2 or 3"},
     {"ZeroOnOneWorker", "[parallel]\nzero_stage = 3\n",
      "r.toml:12:1: parallel.zero_stage = 3 shards over dp_shard but dp_shard is 1 (dp_replicate auto x "
-     "dp_shard auto x tp auto x cp auto x pp auto, 1 worker); use more workers with dp_shard > 1, or "
+     "dp_shard auto, 1 worker); use more workers with dp_shard > 1, or "
      "zero_stage = 0"},
     {"ZeroOverReplicasOnly",
      "[cluster]\ndevices_per_node = 4\n[parallel]\nzero_stage = 1\ndp_replicate = 4\n",
      "r.toml:14:1: parallel.zero_stage = 1 shards over dp_shard but dp_shard is 1 (dp_replicate 4 x dp_shard "
-     "auto x tp auto x cp auto x pp auto, 4 workers); use more workers with dp_shard > 1, or zero_stage = 0"},
+     "auto, 4 workers); use more workers with dp_shard > 1, or zero_stage = 0"},
     {"MinAboveLr", "[optimizer]\nlr = 1e-4\nmin_lr = 1e-3\n",
      "r.toml:13:1: optimizer.min_lr (0.001) is above optimizer.lr (1e-4)"},
     {"WarmupLongerThanTheRun", "[optimizer]\nwarmup_steps = 100\n",
@@ -283,7 +283,7 @@ const Case kCases[] = {
      "4 errors in r.toml:\n  r.toml:12:1: optimizer.lr: expected a number from 0 to 1000, got \"x\"\n  "
      "r.toml:13:1: unknown key optimizer.betaz; did you mean optimizer.betas?\n  r.toml:15:1: parallel.tp = "
      "2: this version does not train with tensor parallelism\n  r.toml:16:1: parallel.zero_stage = 1 shards "
-     "over dp_shard but dp_shard is 1 (dp_replicate auto x dp_shard auto x tp auto x cp auto x pp auto, 1 "
+     "over dp_shard but dp_shard is 1 (dp_replicate auto x dp_shard auto, 1 "
      "worker); use more workers with dp_shard > 1, or zero_stage = 0"},
 };
 
@@ -350,7 +350,7 @@ const SetCase kSetCases[] = {
     {"MicroBatchThatDoesNotDivide",
      {"train.micro_batch=5"},
      "--set: train.micro_batch (5) does not divide the 12 sequences of each worker: train.batch_sequences "
-     "(12) / 1 workers"},
+     "(12) / 1 worker; the nearest are 4 and 6"},
     {"Binary", {"run.name=\377\376"}, "--set run.name=\\xff\\xfe: run.name: the value is not UTF-8 text"},
 };
 

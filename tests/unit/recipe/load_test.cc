@@ -1,5 +1,6 @@
 #include "recipe/load.h"
 
+#include "absl/strings/str_split.h"
 #include "model/config_json.h"
 #include "recipe_test_util.h"
 
@@ -233,6 +234,7 @@ nodes = 16
 scale_out_bandwidth = "400Gb/s"
 memory_bandwidth = "3.35TB/s"
 [plan]
+framework = "megatron-core"
 objective = "cost"
 )";
 
@@ -243,13 +245,13 @@ absl::StatusOr<LoadedRecipe> LoadForPlanning(const std::string& text,
       R"({"model_type": "gemma", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
           "num_attention_heads": 4, "vocab_size": 100})";
   world.files["/cwd/n/config.json"] = R"({"model_type": "mamba"})";
-  return LoadRecipeText(text, "r.toml", sets, world.access(), Purpose::kPlan);
+  return LoadRecipeText(text, "r.toml", sets, world.access(), Purpose::kWhatIf);
 }
 
-TEST(LoadRecipe, PlanningForAnAcceleratorTakesWhatTheTrainerDoesNotRun) {
+TEST(LoadRecipe, AWhatIfTakesWhatOurTrainerDoesNotRun) {
   const absl::StatusOr<LoadedRecipe> loaded = LoadForPlanning(kForPlanning);
   ASSERT_TRUE(loaded.ok()) << loaded.status();
-  EXPECT_EQ(loaded->purpose, Purpose::kPlan);
+  EXPECT_EQ(loaded->purpose, Purpose::kWhatIf);
   model::ModelSpec mixtral = *model::Preset("mixtral-8x7b");
   mixtral.layers = 8;
   EXPECT_EQ(loaded->recipe.model.spec, mixtral);
@@ -289,32 +291,75 @@ TEST(LoadRecipe, HeadsFollowInEveryModel) {
   EXPECT_EQ(spec_of({"model.preset=moonlight-16b", "model.heads=32"}).kv_heads, 32);
 }
 
-TEST(LoadRecipe, TheTrainerRefusesWhatIsForPlanning) {
+TEST(LoadRecipe, OurTrainerRefusesWhatIsForWhatIfs) {
   const std::string error = ErrorOf(kForPlanning);
   for (const char* word :
        {"this version cannot train the model: model.family = \"mixtral\"", "routed experts",
         "the data is missing", "parallel.tp = 4: this version does not", "parallel.schedule = \"zbv\"",
         "parallel.offload", "parallel.sequence_parallel", "parallel.stage_layers",
-        "train.precision = \"fp8\"", "the length of the run is missing"}) {
+        "train.precision = \"fp8\"", "the length of the run is missing",
+        "plan.framework = \"megatron-core\": a what-if"}) {
     EXPECT_THAT(error, HasSubstr(word));
   }
 }
 
-// On a CPU the plan is for our own trainer, so what it cannot run is refused when planning too.
-TEST(LoadRecipe, PlanningForACpuIsLoadingForTraining) {
-  const absl::StatusOr<LoadedRecipe> loaded = LoadForPlanning(kForPlanning, {"cluster.device=cpu"});
-  ASSERT_FALSE(loaded.ok());
-  EXPECT_THAT(std::string(loaded.status().message()), HasSubstr("parallel.tp = 4: this version does not"));
-  const absl::StatusOr<LoadedRecipe> minimal = LoadForPlanning(kMinimal);
-  ASSERT_TRUE(minimal.ok()) << minimal.status();
-  EXPECT_EQ(minimal->purpose, Purpose::kTrain);
+// Without another trainer's name the plan is for ours, on every device: what it cannot run is refused as a
+// launch refuses it, in one list, and what only a run needs is told apart.
+TEST(LoadRecipe, APlanOfOursRefusesWhatALaunchRefuses) {
+  for (const char* device : {"cpu", "cuda", "h100"}) {
+    const std::vector<std::string> sets = {"plan.framework=default", absl::StrCat("cluster.device=", device),
+                                           "model.preset=toy-1m", "train.batch_sequences=100"};
+    const absl::StatusOr<LoadedRecipe> plan = LoadForPlanning(kForPlanning, sets);
+    ASSERT_FALSE(plan.ok());
+    const std::string error(plan.status().message());
+    EXPECT_THAT(error, HasSubstr("parallel.tp = 4: this version does not"));
+    EXPECT_THAT(error, HasSubstr("parallel.schedule = \"zbv\": this version does not"));
+    EXPECT_THAT(error, HasSubstr("train.batch_sequences (100) is not a multiple of the"));
+    EXPECT_THAT(error, Not(HasSubstr("missing")));
+    FakeWorld world;
+    const absl::StatusOr<LoadedRecipe> run = LoadRecipeText(kForPlanning, "r.toml", sets, world.access());
+    for (const absl::string_view line : absl::StrSplit(error, '\n')) {
+      if (!absl::StartsWith(line, "  ")) continue;
+      EXPECT_THAT(std::string(run.status().message()), HasSubstr(std::string(line)));
+    }
+  }
+}
+
+TEST(LoadRecipe, APlanOfOursNeedsNoDataAndSaysWhatARunLacks) {
+  const std::string text = "[model]\npreset = \"toy-1m\"\n[cluster]\ndevice = \"h100\"\nnodes = 2\n";
+  const absl::StatusOr<LoadedRecipe> loaded = LoadForPlanning(text, {"train.batch_sequences=64"});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->purpose, Purpose::kPlan);
+  EXPECT_EQ(loaded->recipe.cluster.devices_per_node, 8) << "as many as the node of the catalogue has";
+  EXPECT_THAT(loaded->missing, ::testing::UnorderedElementsAre(
+                                   HasSubstr("the data is missing"), HasSubstr("the length of the run"),
+                                   HasSubstr("cluster.nodes = 2 but launch.backend")));
+  for (const std::string& lacks : loaded->missing) EXPECT_THAT(ErrorOf(text), HasSubstr(lacks));
+  const absl::StatusOr<LoadedRecipe> whole = LoadForPlanning(kMinimal);
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  EXPECT_TRUE(whole->missing.empty());
+}
+
+TEST(LoadRecipe, DevicesAreCheckedWhereTheyStand) {
+  const std::string text = "[model]\npreset = \"toy-1m\"\n[cluster]\ndevice = \"h1000\"\n";
+  EXPECT_THAT(ErrorOf(text), HasSubstr("r.toml:4:1: cluster.device: "));
+  EXPECT_THAT(ErrorOf(text, {"cluster.device=mi300x"}), HasSubstr("trains on NVIDIA's devices and on CPUs"));
+  EXPECT_THAT(ErrorOf(text, {"cluster.device=h100", "cluster.node=dgx-a100"}),
+              HasSubstr("cluster.node: dgx-a100 has"));
+  EXPECT_THAT(ErrorOf(text, {"cluster.device=h100", "cluster.node=dgx-z100"}), HasSubstr("cluster.node: "));
+  const auto what_if = [&](const char* device) {
+    return std::string(
+        LoadForPlanning(kForPlanning, {absl::StrCat("cluster.device=", device)}).status().message());
+  };
+  EXPECT_THAT(what_if("cpu"), HasSubstr("needs an accelerator by name"));
+  EXPECT_EQ(what_if("mi300x"), "");
 }
 
 TEST(LoadRecipe, AutoIsTheDeviceOfThisMachine) {
   FakeWorld world;
   Access access = world.access();
   const auto load = [&](const std::string& text, const std::vector<std::string>& sets,
-                        Purpose purpose = Purpose::kPlan) {
+                        Purpose purpose = Purpose::kWhatIf) {
     return LoadRecipeText(text, "r.toml", sets, access, purpose);
   };
   const std::string gpu = "[cluster]\ndevice = \"auto\"\n";
@@ -322,7 +367,7 @@ TEST(LoadRecipe, AutoIsTheDeviceOfThisMachine) {
   absl::StatusOr<LoadedRecipe> loaded = load(kMinimal + gpu, {});
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   EXPECT_EQ(loaded->recipe.cluster.device, "cpu");
-  EXPECT_EQ(loaded->purpose, Purpose::kTrain);
+  EXPECT_EQ(loaded->purpose, Purpose::kPlan);
 
   access.find_device = [] { return FoundDevice{"a100-sxm-40gb", 4, int64_t{39} << 30, "four of them"}; };
   loaded = load(kMinimal + gpu, {});
@@ -355,7 +400,7 @@ TEST(LoadRecipe, AutoIsTheDeviceOfThisMachine) {
               HasSubstr("r.toml:12:1: cluster.device = \"auto\": an unknown one"));
 }
 
-TEST(LoadRecipe, WhatPlanningReadsIsStillCheckedForItself) {
+TEST(LoadRecipe, WhatAWhatIfReadsIsStillCheckedForItself) {
   const auto error = [](const char* set) {
     const absl::StatusOr<LoadedRecipe> loaded = LoadForPlanning(kForPlanning, {set});
     return loaded.ok() ? std::string("OK") : std::string(loaded.status().message());

@@ -98,7 +98,6 @@ const std::vector<std::string>& ManySets() {
       "cluster.scale_out_bandwidth=400Gb/s",
       "cluster.nics=9",
       "cluster.host_memory=2TiB",
-      "plan.framework=torchtitan",
       "plan.objective=cost",
       "plan.price_per_gpu_hour=2.5",
       "plan.deadline=720h",
@@ -127,7 +126,7 @@ bool HasOneValueOnly(const std::string& name) {
                                        "cluster.nodes",
                                        "cluster.device",
                                        "launch.backend",
-
+                                       "plan.framework",
                                        "model.rope_scaling",
                                        "parallel.schedule",
                                        "parallel.recomputed_layers",

@@ -30,7 +30,7 @@ TEST(Starter, EveryOneLoads) {
   for (const Starter& starter : Starters()) {
     const absl::StatusOr<LoadedRecipe> loaded =
         LoadRecipeText(StarterText(starter, "r.toml"), "r.toml", {}, world.access(),
-                       IsPlan(starter) ? Purpose::kPlan : Purpose::kTrain);
+                       IsPlan(starter) ? Purpose::kWhatIf : Purpose::kTrain);
     ASSERT_TRUE(loaded.ok()) << starter.name << ": " << loaded.status();
     for (const StarterLine& line : starter.lines) {
       EXPECT_EQ(loaded->stated.count(line.key), line.is_comment ? 0u : 1u) << starter.name << " " << line.key;
@@ -51,7 +51,7 @@ TEST(Starter, EveryChoiceMayBeTaken) {
       std::string taken = text;
       taken.erase(at + 1, 1);
       const absl::StatusOr<LoadedRecipe> loaded = LoadRecipeText(
-          taken, "r.toml", {}, world.access(), IsPlan(starter) ? Purpose::kPlan : Purpose::kTrain);
+          taken, "r.toml", {}, world.access(), IsPlan(starter) ? Purpose::kWhatIf : Purpose::kTrain);
       EXPECT_TRUE(loaded.ok()) << starter.name << " " << line.key << ": " << loaded.status();
     }
   }

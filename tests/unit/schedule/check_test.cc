@@ -18,16 +18,16 @@ using ::testing::HasSubstr;
 
 struct Case {
   int stage = 0;
-  sharding::Mesh mesh;
+  layout::Mesh mesh;
   bool tied = false;
   int num_micro_batches = 1;
-  Recompute recompute = Recompute::kNone;
+  layout::Recompute recompute = layout::Recompute::kNone;
   bool prefetch = true;
   int layers = 1;
 
   std::string Name() const {
     return absl::StrCat("stage ", stage, " ", mesh.ToString(), tied ? " tied" : "", " micro-batches ",
-                        num_micro_batches, recompute == Recompute::kFull ? " recompute" : "",
+                        num_micro_batches, recompute == layout::Recompute::kFull ? " recompute" : "",
                         prefetch ? " prefetch" : "", " layers ", layers);
   }
   model::ModelSpec Spec() const {
@@ -42,26 +42,24 @@ struct Case {
     spec.tie_embeddings = tied;
     return spec;
   }
-  sharding::Ledger MakeLedger() const { return sharding::Ledger(model::Inventory(Spec()), mesh, stage); }
+  layout::Ledger MakeLedger() const { return layout::Ledger(model::Inventory(Spec()), mesh, stage); }
   BuildOptions Options() const {
     return {.shape = {2, 4},
             .num_micro_batches = num_micro_batches,
             .recompute = recompute,
             .prefetch = prefetch};
   }
-  Schedule Build(const sharding::Ledger& ledger) const {
-    return BuildDataParallel(Spec(), ledger, Options());
-  }
+  Schedule Build(const layout::Ledger& ledger) const { return BuildDataParallel(Spec(), ledger, Options()); }
 };
 
-std::vector<Case> Grid(const std::vector<sharding::Mesh>& meshes, const std::vector<int>& layer_counts) {
+std::vector<Case> Grid(const std::vector<layout::Mesh>& meshes, const std::vector<int>& layer_counts) {
   std::vector<Case> cases;
-  for (const sharding::Mesh& mesh : meshes) {
+  for (const layout::Mesh& mesh : meshes) {
     for (int stage = 0; stage <= 3; ++stage) {
       if ((stage == 0) != (mesh.dp_shard == 1)) continue;
       for (bool tied : {false, true}) {
         for (int num_micro_batches : {1, 2, 4}) {
-          for (Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
+          for (layout::Recompute recompute : {layout::Recompute::kNone, layout::Recompute::kFull}) {
             for (bool prefetch : {false, true}) {
               for (int layers : layer_counts) {
                 cases.push_back({stage, mesh, tied, num_micro_batches, recompute, prefetch, layers});
@@ -75,12 +73,12 @@ std::vector<Case> Grid(const std::vector<sharding::Mesh>& meshes, const std::vec
   return cases;
 }
 
-SymbolicResult RunIn(const Schedule& schedule, const sharding::Ledger& ledger, const Policy& policy) {
+SymbolicResult RunIn(const Schedule& schedule, const layout::Ledger& ledger, const Policy& policy) {
   return SymbolicMachine(schedule, ledger).Run(policy);
 }
 
 // The result in list order, which the builder means.
-SymbolicResult Reference(const Schedule& schedule, const sharding::Ledger& ledger) {
+SymbolicResult Reference(const Schedule& schedule, const layout::Ledger& ledger) {
   Schedule serial = schedule;
   for (size_t i = 1; i < serial.instructions.size(); ++i) {
     serial.instructions[i].waits = {static_cast<int>(i) - 1};
@@ -89,7 +87,7 @@ SymbolicResult Reference(const Schedule& schedule, const sharding::Ledger& ledge
 }
 
 TEST(ScheduleCheck, EveryScheduleOfTheGridIsProvenAndComputesTheSameInEveryInterleaving) {
-  const std::vector<sharding::Mesh> meshes = {
+  const std::vector<layout::Mesh> meshes = {
       {.dp_replicate = 1, .dp_shard = 1}, {.dp_replicate = 2, .dp_shard = 1},
       {.dp_replicate = 3, .dp_shard = 1}, {.dp_replicate = 4, .dp_shard = 1},
       {.dp_replicate = 1, .dp_shard = 2}, {.dp_replicate = 1, .dp_shard = 3},
@@ -97,7 +95,7 @@ TEST(ScheduleCheck, EveryScheduleOfTheGridIsProvenAndComputesTheSameInEveryInter
   const std::vector<Policy> policies = Policies(2);
   int num_schedules = 0;
   for (const Case& test : Grid(meshes, {1, 2, 3, 8})) {
-    const sharding::Ledger ledger = test.MakeLedger();
+    const layout::Ledger ledger = test.MakeLedger();
     const Schedule schedule = test.Build(ledger);
     const absl::Status status = Check(schedule, ledger);
     ASSERT_TRUE(status.ok()) << test.Name() << ": " << status;
@@ -113,7 +111,7 @@ TEST(ScheduleCheck, EveryScheduleOfTheGridIsProvenAndComputesTheSameInEveryInter
 TEST(ScheduleCheck, EvaluationSchedulesAreProven) {
   for (const Case& test :
        Grid({{.dp_replicate = 2, .dp_shard = 1}, {.dp_replicate = 1, .dp_shard = 2}}, {1, 2, 3})) {
-    const sharding::Ledger ledger = test.MakeLedger();
+    const layout::Ledger ledger = test.MakeLedger();
     const Schedule schedule = BuildForwardOnly(test.Spec(), ledger, test.Options());
     EXPECT_TRUE(Check(schedule, ledger).ok()) << test.Name() << ": " << Check(schedule, ledger);
   }
@@ -215,7 +213,7 @@ TEST(ScheduleCheck, SpoiledSchedulesAreRefusedOrComputeTheSame) {
   for (const Case& test :
        Grid({{.dp_replicate = 2, .dp_shard = 1}, {.dp_replicate = 1, .dp_shard = 2}}, {1, 2, 3})) {
     if (test.num_micro_batches == 4) continue;  // as two, only longer
-    const sharding::Ledger ledger = test.MakeLedger();
+    const layout::Ledger ledger = test.MakeLedger();
     const Schedule schedule = test.Build(ledger);
     const SymbolicResult expected = Reference(schedule, ledger);
     for (const auto& [kind, mutate] : MutantsOf(schedule)) {
@@ -250,7 +248,7 @@ TEST(ScheduleCheck, SpoiledSchedulesAreRefusedOrComputeTheSame) {
 
 TEST(ScheduleCheck, AnErrorNamesTheInstructionAndTheReason) {
   const Case test{.stage = 3, .mesh = {.dp_shard = 2}, .layers = 2};
-  const sharding::Ledger ledger = test.MakeLedger();
+  const layout::Ledger ledger = test.MakeLedger();
   Schedule schedule = test.Build(ledger);
   for (Instruction& instruction : schedule.instructions) {
     if (instruction.op == Op::kForward && instruction.block == 2) instruction.waits.clear();

@@ -35,7 +35,7 @@ using Policy = std::function<size_t(const std::vector<size_t>& able)>;
 
 class SymbolicMachine {
  public:
-  SymbolicMachine(const Schedule& schedule, const sharding::Ledger& ledger)
+  SymbolicMachine(const Schedule& schedule, const layout::Ledger& ledger)
       : schedule_(schedule), ledger_(ledger) {}
 
   SymbolicResult Run(const Policy& policy) {
@@ -221,7 +221,7 @@ class SymbolicMachine {
   }
 
   const Schedule& schedule_;
-  const sharding::Ledger& ledger_;
+  const layout::Ledger& ledger_;
   std::map<Storage, uint64_t> memory_;
   std::map<int, Access> in_flight_;
   std::vector<bool> done_;

@@ -42,7 +42,7 @@ namespace {
 using ::testing::HasSubstr;
 
 void Fill(parallel::ShardedState& state, float value) {
-  for (const sharding::Bucket& bucket : state.ledger().buckets()) {
+  for (const layout::Bucket& bucket : state.ledger().buckets()) {
     for (float* part :
          {state.master(bucket.block), state.exp_avg(bucket.block), state.exp_avg_sq(bucket.block)}) {
       std::fill_n(part, state.ledger().optimizer_numel(bucket.block), value);
@@ -56,7 +56,7 @@ class BackgroundSave : public ::testing::Test {
  protected:
   BackgroundSave()
       : spec_(*model::Preset("toy-1m")),
-        ledger_(model::Inventory(spec_), sharding::Mesh{}, 0),
+        ledger_(model::Inventory(spec_), layout::Mesh{}, 0),
         schedule_(schedule::BuildDataParallel(spec_, ledger_, {.shape = {1, 16}, .checkpoint_copy = true})),
         state_(device::Device::Cpu(), ledger_, schedule_, DType::kF32, 0),
         world_(communicator_->MakeHostGroup({0}, "world")) {
@@ -88,8 +88,8 @@ class BackgroundSave : public ::testing::Test {
         LoadCheckpoint(absl::StrFormat("%s/step-%08d", options_.root, step), loaded, false, nullptr);
     ASSERT_TRUE(counters.ok()) << counters.status();
     EXPECT_EQ(counters->step, step);
-    for (const sharding::Bucket& bucket : ledger_.buckets()) {
-      for (const sharding::ParameterRange& range : ledger_.OptimizerRanges(bucket.block, 0)) {
+    for (const layout::Bucket& bucket : ledger_.buckets()) {
+      for (const layout::ParameterRange& range : ledger_.OptimizerRanges(bucket.block, 0)) {
         const int64_t last = range.offset + range.count - 1;
         EXPECT_EQ(loaded.master(bucket.block)[last], wanted.master(bucket.block)[last]);
         EXPECT_EQ(loaded.exp_avg(bucket.block)[last], wanted.exp_avg(bucket.block)[last]);
@@ -99,7 +99,7 @@ class BackgroundSave : public ::testing::Test {
   }
 
   const model::ModelSpec spec_;
-  const sharding::Ledger ledger_;
+  const layout::Ledger ledger_;
   const schedule::Schedule schedule_;
   parallel::ShardedState state_;
   std::unique_ptr<comm::Communicator> communicator_ =
@@ -218,8 +218,8 @@ class BackgroundSaveOfTwo : public BackgroundSave {
       savers_.push_back(std::make_unique<BackgroundSaver>(*states_.back()));
     }
   }
-  static sharding::Mesh MeshOfTwo() {
-    sharding::Mesh mesh;
+  static layout::Mesh MeshOfTwo() {
+    layout::Mesh mesh;
     mesh.dp_shard = 2;
     return mesh;
   }
@@ -227,7 +227,7 @@ class BackgroundSaveOfTwo : public BackgroundSave {
     while (!savers_[0]->IsDone() || !savers_[1]->IsDone()) std::this_thread::yield();
   }
 
-  const sharding::Ledger halves_{model::Inventory(spec_), MeshOfTwo(), 3};
+  const layout::Ledger halves_{model::Inventory(spec_), MeshOfTwo(), 3};
   const schedule::Schedule schedule_of_halves_ =
       schedule::BuildDataParallel(spec_, halves_, {.shape = {1, 16}, .checkpoint_copy = true});
   std::vector<std::unique_ptr<parallel::ShardedState>> states_;

@@ -114,9 +114,9 @@ struct Golden {
 // Our trainer in one process, with the golden weights.
 class Trainer {
  public:
-  Trainer(const Golden& golden, int num_micro_batches, schedule::Recompute recompute)
+  Trainer(const Golden& golden, int num_micro_batches, layout::Recompute recompute)
       : golden_(golden),
-        ledger_(model::Inventory(golden.spec), sharding::Mesh{}, /*zero_stage=*/0),
+        ledger_(model::Inventory(golden.spec), layout::Mesh{}, /*zero_stage=*/0),
         options_{.shape = {golden.batch / num_micro_batches, golden.seq_len},
                  .num_micro_batches = num_micro_batches,
                  .recompute = recompute},
@@ -130,7 +130,7 @@ class Trainer {
     executor_ = std::make_unique<parallel::Executor>(golden.spec, state_, groups_, options_);
   }
 
-  const sharding::Ledger& ledger() const { return ledger_; }
+  const layout::Ledger& ledger() const { return ledger_; }
 
   parallel::StepResult Step(int64_t step, const parallel::UpdateOptions& update) {
     std::vector<nn::TokenView> views;
@@ -148,7 +148,7 @@ class Trainer {
   // Through the blocks one by one, without a schedule. [rows, vocab]
   at::Tensor Logits(const std::vector<int64_t>& rows) const {
     nn::BoundParameters bound;
-    for (const sharding::Bucket& bucket : ledger_.buckets()) {
+    for (const layout::Bucket& bucket : ledger_.buckets()) {
       for (size_t k = 0; k < bucket.parameters.size(); ++k) {
         bound[bucket.parameters[k]] = {static_cast<float*>(state_.parameters(bucket.block)) +
                                        bucket.offsets[k]};
@@ -169,7 +169,7 @@ class Trainer {
 
  private:
   const Golden& golden_;
-  sharding::Ledger ledger_;
+  layout::Ledger ledger_;
   schedule::BuildOptions options_;
   schedule::Schedule schedule_;
   std::unique_ptr<comm::Communicator> communicator_;
@@ -193,7 +193,7 @@ class GoldenTest : public testing::TestWithParam<const char*> {
 TEST_P(GoldenTest, LogitsAreThoseOfTransformers) {
   const std::vector<int32_t> stored_rows = golden_.file.Get<int32_t>("logit_rows", DType::kI32);
   const std::vector<float> expected = golden_.file.Get<float>("logits", DType::kF32);
-  const Trainer trainer(golden_, 1, schedule::Recompute::kNone);
+  const Trainer trainer(golden_, 1, layout::Recompute::kNone);
   const at::Tensor logits =
       trainer.Logits(std::vector<int64_t>(stored_rows.begin(), stored_rows.end())).contiguous();
   ASSERT_EQ(logits.numel(), static_cast<int64_t>(expected.size()));
@@ -205,7 +205,7 @@ TEST_P(GoldenTest, LogitsAreThoseOfTransformers) {
 }
 
 TEST_P(GoldenTest, LossAndEveryGradientAreThoseOfPyTorch) {
-  Trainer trainer(golden_, 1, schedule::Recompute::kNone);
+  Trainer trainer(golden_, 1, layout::Recompute::kNone);
   parallel::UpdateOptions update;
   update.apply = false;
   const parallel::StepResult result = trainer.Step(0, update);
@@ -236,7 +236,7 @@ TEST_P(GoldenTest, LossAndEveryGradientAreThoseOfPyTorch) {
 }
 
 // AdamW as the script sets it. The parameters without decay are those of our default recipe.
-parallel::UpdateOptions Update(const sharding::Ledger& ledger, int64_t step) {
+parallel::UpdateOptions Update(const layout::Ledger& ledger, int64_t step) {
   parallel::UpdateOptions update;
   update.lr = 1e-3f;
   update.beta1 = 0.9f;
@@ -254,7 +254,7 @@ parallel::UpdateOptions Update(const sharding::Ledger& ledger, int64_t step) {
   return update;
 }
 
-double WorstLossOfTraining(const Golden& golden, int num_micro_batches, schedule::Recompute recompute) {
+double WorstLossOfTraining(const Golden& golden, int num_micro_batches, layout::Recompute recompute) {
   Trainer trainer(golden, num_micro_batches, recompute);
   const std::vector<double> losses = golden.file.Get<double>("losses", DType::kF64);
   const std::vector<double> norms = golden.file.Get<double>("grad_norms", DType::kF64);
@@ -272,14 +272,14 @@ double WorstLossOfTraining(const Golden& golden, int num_micro_batches, schedule
 }
 
 TEST_P(GoldenTest, TwentyStepsOfAdamWAreThoseOfPyTorch) {
-  const double worst = WorstLossOfTraining(golden_, 1, schedule::Recompute::kNone);
+  const double worst = WorstLossOfTraining(golden_, 1, layout::Recompute::kNone);
   RecordProperty("worst", absl::StrCat(worst));
   EXPECT_LE(worst, kLossTolerance);
 }
 
 TEST_P(GoldenTest, AccumulationAndRecomputeChangeNothing) {
   const double worst =
-      WorstLossOfTraining(golden_, static_cast<int>(golden_.batch), schedule::Recompute::kFull);
+      WorstLossOfTraining(golden_, static_cast<int>(golden_.batch), layout::Recompute::kFull);
   RecordProperty("worst", absl::StrCat(worst));
   EXPECT_LE(worst, kLossTolerance);
 }
@@ -287,7 +287,7 @@ TEST_P(GoldenTest, AccumulationAndRecomputeChangeNothing) {
 TEST(LoadModelFolderTest, WeightsThatTheModelHasNoPlaceForAreAnError) {
   const Golden golden("biased");
   const auto load = [&](const model::ModelSpec& spec) {
-    const sharding::Ledger ledger(model::Inventory(spec), sharding::Mesh{}, 0);
+    const layout::Ledger ledger(model::Inventory(spec), layout::Mesh{}, 0);
     const schedule::BuildOptions options{.shape = {golden.batch, golden.seq_len}};
     parallel::ShardedState state(device::Device::Cpu(), ledger,
                                  schedule::BuildDataParallel(spec, ledger, options), DType::kF32, 0);

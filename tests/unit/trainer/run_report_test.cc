@@ -8,6 +8,7 @@
 
 #include "base/files.h"
 #include "base/json.h"
+#include "planner/make_plan.h"
 #include "recipe/load.h"
 
 namespace trainctl::trainer {
@@ -29,7 +30,7 @@ TEST(StepTimes, TheFirstStepsDoNotCount) {
 }
 
 // A plan of the smallest preset for one worker.
-planner::Plan SomePlan(recipe::Recipe& recipe) {
+plan::Plan SomePlan(recipe::Recipe& recipe) {
   recipe.model.spec = *model::Preset("toy-1m");
   recipe.data.seq_len = 32;
   recipe.train.batch_sequences = 4;
@@ -43,8 +44,8 @@ planner::Plan SomePlan(recipe::Recipe& recipe) {
 
 TEST(RunReport, ComparesMemoryAndEveryPartOfTheStep) {
   recipe::Recipe recipe;
-  const planner::Plan plan = SomePlan(recipe);
-  const planner::PlannedStep planned = planner::PlannedSchedule(plan, recipe.model.spec);
+  const plan::Plan plan = SomePlan(recipe);
+  const plan::Step planned = plan::BuildStep(plan, recipe.model.spec);
   StepTimes times;
   for (int step = 0; step < 5; ++step) {
     times.Add(
@@ -57,11 +58,12 @@ TEST(RunReport, ComparesMemoryAndEveryPartOfTheStep) {
   ASSERT_GE(fd, 0);
   close(fd);
   const MemoryByCategory memory = {5, 4, 3, 2, 1};
-  const auto lines = WriteReport(path, plan, recipe.model.spec, planned, memory, times);
+  const auto lines = WriteReport(path, plan, recipe.model.spec, planned, plan.step_hash, memory, times);
   ASSERT_TRUE(lines.ok()) << lines.status();
   const Json report = *ParseJson(*ReadFile(path), path);
   ASSERT_TRUE(RemoveAll(path).ok());
 
+  EXPECT_EQ(report["step_hash"], plan.step_hash);
   EXPECT_EQ(report["measured_peak_bytes"], 15);
   EXPECT_EQ(report["measured_step_seconds"], 1.0);
   const Json& measured = report["measured_seconds"];
@@ -78,8 +80,8 @@ TEST(RunReport, ComparesMemoryAndEveryPartOfTheStep) {
 // One step of five waited for the machine: the parts still add up to what they are parts of.
 TEST(RunReport, ThePartsAddUpThoughOneStepWasSlow) {
   recipe::Recipe recipe;
-  const planner::Plan plan = SomePlan(recipe);
-  const planner::PlannedStep planned = planner::PlannedSchedule(plan, recipe.model.spec);
+  const plan::Plan plan = SomePlan(recipe);
+  const plan::Step planned = plan::BuildStep(plan, recipe.model.spec);
   StepTimes times;
   for (int step = 0; step < 8; ++step) {
     const double seconds = step == 5 ? 11.0 : 1.0;
@@ -89,7 +91,7 @@ TEST(RunReport, ThePartsAddUpThoughOneStepWasSlow) {
   const int fd = mkstemp(path.data());
   ASSERT_GE(fd, 0);
   close(fd);
-  ASSERT_TRUE(WriteReport(path, plan, recipe.model.spec, planned, {}, times).ok());
+  ASSERT_TRUE(WriteReport(path, plan, recipe.model.spec, planned, plan.step_hash, {}, times).ok());
   const Json report = *ParseJson(*ReadFile(path), path);
   ASSERT_TRUE(RemoveAll(path).ok());
   EXPECT_EQ(report["measured_step_seconds"], 1.0);
@@ -102,13 +104,13 @@ TEST(RunReport, ThePartsAddUpThoughOneStepWasSlow) {
 
 TEST(RunReport, ARunTooShortToTimeTellsItsMemoryAlone) {
   recipe::Recipe recipe;
-  const planner::Plan plan = SomePlan(recipe);
-  const planner::PlannedStep planned = planner::PlannedSchedule(plan, recipe.model.spec);
+  const plan::Plan plan = SomePlan(recipe);
+  const plan::Step planned = plan::BuildStep(plan, recipe.model.spec);
   std::string path = "/tmp/report-XXXXXX";
   const int fd = mkstemp(path.data());
   ASSERT_GE(fd, 0);
   close(fd);
-  const auto lines = WriteReport(path, plan, recipe.model.spec, planned, {}, StepTimes());
+  const auto lines = WriteReport(path, plan, recipe.model.spec, planned, plan.step_hash, {}, StepTimes());
   ASSERT_TRUE(lines.ok()) << lines.status();
   const Json report = *ParseJson(*ReadFile(path), path);
   ASSERT_TRUE(RemoveAll(path).ok());

@@ -17,7 +17,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
 #include "checkpoint/phase_hook.h"
-#include "planner/plan.h"
+#include "plan/plan.h"
+#include "planner/make_plan.h"
 #include "recipe/load.h"
 
 namespace trainctl::trainer {
@@ -111,10 +112,10 @@ class RunWorkerTest : public ::testing::Test {
         recipe::LoadRecipeText(kRecipe, folder_ + "/recipe.toml", sets, recipe::RealAccess()));
     cluster::Host host;
     host.memory_total_bytes = host.memory_available_bytes = int64_t{8} << 30;
-    TRAINCTL_ASSIGN_OR_RETURN(const planner::Plan plan, planner::MakePlan(loaded.recipe, host));
+    TRAINCTL_ASSIGN_OR_RETURN(const plan::Plan plan, planner::MakePlan(loaded.recipe, host));
     WorkerDeps deps;
     deps.recipe = &loaded.recipe;
-    deps.plan_json = planner::PlanToJson(plan);
+    deps.plan_json = plan::PlanToJson(plan);
     deps.store = &store_;
     deps.control = &control_;
     deps.clock = &clock_;

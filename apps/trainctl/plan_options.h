@@ -1,0 +1,21 @@
+// What `trainctl plan` was asked for.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace trainctl::cli {
+
+struct PlanOptions {
+  std::string recipe;
+  std::vector<std::string> sets;  // with those that --price, --objective and --as stand for
+  std::vector<std::string> sweeps;
+  std::string profile;  // of `trainctl calibrate FILE.csv`
+  std::string write, trace, html;
+  int top = 5;
+  bool explain = false;
+  bool draw = false;
+  bool pareto = false;
+};
+
+}  // namespace trainctl::cli

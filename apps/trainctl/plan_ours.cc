@@ -1,0 +1,229 @@
+#include "apps/trainctl/plan_ours.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "apps/trainctl/host_of_run.h"
+#include "apps/trainctl/plan_outputs.h"
+#include "apps/trainctl/text_table.h"
+#include "base/files.h"
+#include "base/json.h"
+#include "base/units.h"
+#include "cluster/host.h"
+#include "planner/make_plan.h"
+#include "planner/plan_page.h"
+#include "report/draw_plan.h"
+#include "report/explain_plan.h"
+
+namespace trainctl::cli {
+namespace {
+
+constexpr size_t kFewRows = 12;
+
+bool IsBetter(const plan::Candidate* a, const plan::Candidate* b) {
+  if (a->chosen != b->chosen) return a->chosen;
+  if (a->fits != b->fits) return a->fits;
+  return a->fits ? a->step_seconds < b->step_seconds : a->memory.peak_bytes < b->memory.peak_bytes;
+}
+
+// One row for each strategy: the variant that stands for it.
+std::vector<const plan::Candidate*> RowsOf(const plan::Plan& plan) {
+  std::vector<const plan::Candidate*> rows;
+  for (const plan::Candidate& candidate : plan.candidates) {
+    const bool same_strategy = !rows.empty() && rows.back()->layout.mesh == candidate.layout.mesh &&
+                               rows.back()->layout.zero_stage == candidate.layout.zero_stage;
+    if (!same_strategy) {
+      rows.push_back(&candidate);
+    } else if (IsBetter(&candidate, rows.back())) {
+      rows.back() = &candidate;
+    }
+  }
+  return rows;
+}
+
+std::string MiB(int64_t bytes) { return absl::StrFormat("%.1f", static_cast<double>(bytes) / (1 << 20)); }
+
+std::vector<std::string> Cells(const plan::Candidate& candidate) {
+  const layout::Layout& layout = candidate.layout;
+  std::vector<std::string> cells = {candidate.chosen ? "*" : "",
+                                    std::string(layout::StrategyName(layout.zero_stage)),
+                                    absl::StrCat(layout.mesh.dp_replicate),
+                                    absl::StrCat(layout.mesh.dp_shard),
+                                    absl::StrCat(layout.micro_batch),
+                                    std::string(layout::RecomputeName(layout.recompute))};
+  for (int64_t bytes : candidate.memory.at_peak) cells.push_back(MiB(bytes));
+  cells.push_back(MiB(candidate.memory.peak_bytes));
+  cells.push_back(candidate.reason);
+  return cells;
+}
+
+// More rows than this say less: the best of them stay, in the order of strategies.
+std::vector<const plan::Candidate*> Shown(const plan::Plan& plan, size_t most) {
+  std::vector<const plan::Candidate*> rows = RowsOf(plan);
+  if (rows.size() <= most) return rows;
+  std::vector<const plan::Candidate*> best = rows;
+  std::stable_sort(best.begin(), best.end(), IsBetter);
+  best.resize(most);
+  rows.erase(std::remove_if(rows.begin(), rows.end(),
+                            [&](const plan::Candidate* row) {
+                              return std::find(best.begin(), best.end(), row) == best.end();
+                            }),
+             rows.end());
+  return rows;
+}
+
+void PrintTable(const plan::Plan& plan, size_t most, bool color) {
+  std::vector<std::vector<std::string>> table = {{"", "strategy", "replicate", "shard", "micro", "recompute",
+                                                  "parameters", "gradients", "optimizer", "activations",
+                                                  "buffers", "total", ""}};
+  std::vector<bool> chosen = {false};
+  for (const plan::Candidate* row : Shown(plan, most)) {
+    table.push_back(Cells(*row));
+    chosen.push_back(row->chosen);
+  }
+  std::vector<size_t> widths(table[0].size(), 0);
+  for (const auto& row : table) {
+    for (size_t i = 0; i + 1 < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  for (size_t r = 0; r < table.size(); ++r) {
+    std::string line;
+    for (size_t i = 0; i < table[r].size(); ++i) {
+      const std::string pad(widths[i] - std::min(widths[i], table[r][i].size()), ' ');
+      const bool left = i < 2 || i == 5 || i + 1 == table[r].size();
+      absl::StrAppend(&line, i == 0 ? "" : "  ", left ? table[r][i] : pad, left ? pad : table[r][i]);
+    }
+    while (!line.empty() && line.back() == ' ') line.pop_back();
+    const char* const begin = !color ? "" : chosen[r] ? "\x1b[1;32m" : r == 0 ? "\x1b[1m" : "";
+    std::printf("%s%s%s\n", begin, line.c_str(), *begin == '\0' ? "" : "\x1b[0m");
+  }
+}
+
+void Print(const plan::Plan& plan, const recipe::LoadedRecipe& loaded, size_t most, bool color) {
+  const recipe::Recipe& recipe = loaded.recipe;
+  std::printf("%s: %s parameters, %s, %d worker%s, %d sequences of %d tokens a step\n",
+              recipe.run.name.c_str(), FormatCount(plan.num_parameters).c_str(),
+              plan.setting.compute_dtype == DType::kBF16 ? "bf16" : "fp32", plan.layout.mesh.world_size(),
+              plan.layout.mesh.world_size() == 1 ? "" : "s", static_cast<int>(recipe.train.batch_sequences),
+              static_cast<int>(plan.setting.seq_len));
+  std::printf("Tensor memory of one worker at its peak, in MiB (limit %s):\n\n",
+              MiB(plan.memory_limit_bytes).c_str());
+  PrintTable(plan, most, color);
+  const size_t hidden = RowsOf(plan).size() - std::min(RowsOf(plan).size(), most);
+  if (hidden > 0) std::printf("   and %d more; --top N shows N\n", static_cast<int>(hidden));
+  std::printf("\nChosen: %s, accumulation %d; peak %s in %s\n", plan.layout.ToString().c_str(),
+              static_cast<int>(plan.layout.num_micro_batches), FormatBytes(plan.predicted.peak_bytes).c_str(),
+              plan.predicted.peak_where.c_str());
+  for (const std::vector<std::string>* notes : {&plan.notes, &loaded.notes}) {
+    for (const std::string& note : *notes) std::printf("  %s\n", note.c_str());
+  }
+  for (const std::string& lacks : loaded.missing) std::printf("  a launch needs it: %s\n", lacks.c_str());
+  std::printf("  step %s\n", plan.step_hash.c_str());
+}
+
+void Title(const char* text, bool color) {
+  std::printf("\n%s%s%s\n\n", color ? "\x1b[1m" : "", text, color ? "\x1b[0m" : "");
+}
+
+void PrintExplanation(const plan::Plan& plan, const report::PlanExplanation& explanation, bool color) {
+  Title("Memory of one worker at the peak", color);
+  TextTable memory({"value", "category", "MiB", "share"}, {0, 1});
+  for (const simulate::LiveBytes& live : explanation.memory) {
+    memory.Add({live.name, std::string(schedule::CategoryName(live.category)), MiB(live.bytes),
+                absl::StrFormat("%.1f %%", static_cast<double>(live.bytes) /
+                                               static_cast<double>(plan.predicted.peak_bytes) * 100)});
+  }
+  memory.Add({"peak", "", MiB(plan.predicted.peak_bytes), ""}, true);
+  memory.Add({"limit", "", MiB(plan.memory_limit_bytes), ""});
+  memory.Print(color);
+  Title("Time of a step, part by part", color);
+  TextTable time({"part", "ms"}, {0});
+  for (const report::TimeTerm& term : explanation.time)
+    time.Add({term.name, absl::StrFormat("%.3f", term.seconds * 1e3)});
+  if (explanation.overlapped_seconds > 0) {
+    time.Add({"overlapped", absl::StrFormat("-%.3f", explanation.overlapped_seconds * 1e3)});
+  }
+  time.Add({"step", absl::StrFormat("%.3f", explanation.step_seconds * 1e3)}, true);
+  time.Print(color);
+  Title("What binds", color);
+  for (const std::string& text : explanation.bindings) std::printf("  %s\n", text.c_str());
+  Title("How far to trust it", color);
+  for (const std::string& text : explanation.trust) std::printf("  %s\n", text.c_str());
+  Title("Rates", color);
+  TextTable rates({"a unit of", "seconds"}, {0});
+  for (int i = 0; i < simulate::kNumResources; ++i) {
+    const auto resource = static_cast<simulate::Resource>(i);
+    rates.Add({std::string(simulate::ResourceName(resource)), absl::StrFormat("%.3g", plan.rates[resource])});
+  }
+  rates.Print(color);
+}
+
+Json ExplanationToJson(const report::PlanExplanation& explanation) {
+  Json json = {{"memory", Json::array()},
+               {"time", Json::array()},
+               {"overlapped_seconds", explanation.overlapped_seconds},
+               {"bindings", explanation.bindings},
+               {"trust", explanation.trust}};
+  for (const simulate::LiveBytes& live : explanation.memory) {
+    json["memory"].push_back({{"value", live.name},
+                              {"category", std::string(schedule::CategoryName(live.category))},
+                              {"bytes", live.bytes}});
+  }
+  for (const report::TimeTerm& term : explanation.time) {
+    json["time"].push_back({{"part", term.name}, {"seconds", term.seconds}});
+  }
+  return json;
+}
+
+// What only other trainers' prices have.
+absl::Status RefuseWhatIfOptions(const PlanOptions& options) {
+  const char* option = !options.profile.empty() ? "--profile" : options.pareto ? "--pareto" : "";
+  if (*option == '\0') return absl::OkStatus();
+  return UsageError(absl::StrCat(option,
+                                 " is for what-ifs of other trainers; add --as FRAMEWORK, such as --as "
+                                 "megatron-core"));
+}
+
+}  // namespace
+
+absl::StatusOr<ExitCode> PlanOurs(const recipe::LoadedRecipe& loaded, const PlanOptions& options,
+                                  const Output& output) {
+  TRAINCTL_RETURN_IF_ERROR(RefuseWhatIfOptions(options));
+  TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, HostOfRun(loaded.recipe));
+  TRAINCTL_ASSIGN_OR_RETURN(const plan::Plan plan, planner::MakePlanFor(loaded.recipe, host));
+  const model::ModelSpec& spec = loaded.recipe.model.spec;
+  if (!options.write.empty()) {
+    TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(options.write, planner::FixedRecipe(loaded, plan)));
+  }
+  if (!options.trace.empty()) {
+    TRAINCTL_RETURN_IF_ERROR(
+        WriteFileAtomic(options.trace, report::TraceOfPlan(plan, spec, loaded.recipe.run.name)));
+  }
+  if (!options.html.empty()) {
+    TRAINCTL_RETURN_IF_ERROR(WritePage(planner::PageOfPlan(plan, loaded.recipe), options.html));
+  }
+  if (output.json) {
+    Json json = plan::PlanToJsonObject(plan);
+    for (const std::string& note : loaded.notes) json["notes"].push_back(note);
+    json["missing"] = loaded.missing;
+    if (options.explain) json["explanation"] = ExplanationToJson(report::ExplainPlan(plan, spec));
+    std::puts(json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+    return ExitCode::kOk;
+  }
+  Print(plan, loaded, std::max<size_t>(kFewRows, static_cast<size_t>(options.top)), output.stdout_color);
+  for (const std::string* path : {&options.write, &options.trace, &options.html}) {
+    if (!path->empty()) std::printf("  written to %s\n", path->c_str());
+  }
+  if (options.draw) {
+    std::printf(
+        "\n%s",
+        report::DrawPlan(plan, spec, {.width = TerminalWidth(), .color = output.stdout_color}).c_str());
+  }
+  if (options.explain) PrintExplanation(plan, report::ExplainPlan(plan, spec), output.stdout_color);
+  return ExitCode::kOk;
+}
+
+}  // namespace trainctl::cli

@@ -1,0 +1,59 @@
+// Layout: how one training step is spread over the workers. The recipe constrains it, the search proposes it,
+// the plan stores it and the trainer runs it; there is no second type. Also the one list of what a layout
+// must satisfy. Pure; thread safe.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "layout/mesh.h"
+#include "model/model_spec.h"
+
+namespace trainctl::layout {
+
+// Activations that the backward pass computes again instead of keeping.
+enum class Recompute : uint8_t { kNone, kFull };
+absl::string_view RecomputeName(Recompute recompute);  // "none", "full": as in recipes
+std::optional<Recompute> ParseRecompute(absl::string_view name);
+
+absl::string_view StrategyName(int zero_stage);  // "DDP", "ZeRO-1", ...
+
+struct Layout {
+  Mesh mesh;
+  int zero_stage = 0;             // 1..3 shard over dp_shard: optimizer, + gradients, + parameters
+  int64_t micro_batch = 1;        // sequences per worker at a time
+  int64_t num_micro_batches = 1;  // accumulation: batch / (micro_batch * data degree)
+  Recompute recompute = Recompute::kNone;
+  std::string ToString() const;  // "ZeRO-3 dp_shard=2 micro_batch=4 recompute=full"
+  bool operator==(const Layout&) const = default;
+};
+
+// What is asked for. std::nullopt: free to choose.
+struct Request {
+  const model::ModelSpec* spec = nullptr;
+  int64_t nodes = 1;
+  int64_t devices_per_node = 1;
+  int64_t batch_sequences = 1;  // of a step, over all workers
+  int64_t seq_len = 1;          // tokens
+  std::optional<int64_t> dp_replicate, dp_shard, zero_stage, micro_batch;
+  std::optional<Recompute> recompute;
+  int64_t num_workers() const { return nodes * devices_per_node; }
+};
+
+// Workers that a layout can have, and blocks run forward and backward in one step: a step is a list in
+// memory.
+inline constexpr int64_t kMaxWorkers = int64_t{1} << 20;
+inline constexpr int64_t kMaxBlockRuns = int64_t{1} << 18;
+
+struct Violation {
+  std::vector<std::string> fields;  // of the recipe, the one to blame first
+  std::string message;              // names the values, and the nearest that work
+};
+
+// Every constraint that the request violates, whatever else is wrong; empty: some layout satisfies it.
+std::vector<Violation> FindViolations(const Request& request);
+
+}  // namespace trainctl::layout

@@ -1,0 +1,39 @@
+#include "plan/plan.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "schedule/step_hash.h"
+
+namespace trainctl::plan {
+
+const Candidate& Chosen(const Plan& plan) {
+  const auto chosen = std::find_if(plan.candidates.begin(), plan.candidates.end(),
+                                   [](const Candidate& candidate) { return candidate.chosen; });
+  TRAINCTL_CHECK_MSG(chosen != plan.candidates.end(), "a plan without a chosen layout");
+  return *chosen;
+}
+
+Step BuildStep(const Plan& plan, const model::ModelSpec& spec) {
+  const schedule::BuildOptions options = schedule::OptionsOf(plan.layout, plan.setting);
+  layout::Ledger ledger(model::Inventory(spec), plan.layout.mesh, plan.layout.zero_stage);
+  schedule::Schedule schedule = BuildDataParallel(spec, ledger, options);
+  return {options, std::move(ledger), std::move(schedule)};
+}
+
+absl::StatusOr<Step> RebuildStep(const Plan& plan, const model::ModelSpec& spec) {
+  Step step = BuildStep(plan, spec);
+  const std::string hash = schedule::HashStep(step.schedule, step.ledger);
+  if (hash != plan.step_hash) {
+    return EnvironmentError(
+        absl::StrCat("the plan is for step ", plan.step_hash, " and this program builds ", hash,
+                     " from it: trainctl and trainctl-worker are of different builds, or the "
+                     "plan was edited; install both together and launch again"));
+  }
+  TRAINCTL_RETURN_IF_ERROR(schedule::Check(step.schedule, step.ledger));
+  return step;
+}
+
+}  // namespace trainctl::plan

@@ -1,0 +1,254 @@
+#include "planner/make_plan.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/status.h"
+#include "base/units.h"
+#include "plan/utilization.h"
+#include "planner/machine.h"
+#include "planner/search.h"
+#include "recipe/checks.h"
+#include "schedule/step_hash.h"
+
+namespace trainctl::planner {
+namespace {
+
+using plan::Candidate;
+using plan::Plan;
+
+// Of the memory that a machine has left, what may be filled with tensors: the rest is for the page
+// cache (datasets are memory-mapped) and for what other programs ask for later.
+constexpr double kMemoryShare = 0.85;
+// Of a device's memory: the rest is for its context, libraries' workspaces and what the allocator keeps in
+// pieces.
+constexpr double kDeviceMemoryShare = 0.9;
+// Program, libraries and buffers of one worker outside its tensors.
+constexpr int64_t kWorkerOverheadBytes = int64_t{512} << 20;
+
+DType ResolveDevicePrecision(const std::string& precision, std::vector<std::string>& notes) {
+  if (precision == "fp32") {
+    notes.push_back(
+        "train.precision = fp32: attention on a GPU computes its scores tile by tile, which costs memory and "
+        "time; "
+        "bf16 has a fused kernel");
+    return DType::kF32;
+  }
+  if (precision == "auto") notes.push_back("train.precision = auto: bf16");
+  return DType::kBF16;
+}
+
+DType ResolvePrecision(const std::string& precision, const cluster::Host& host,
+                       std::vector<std::string>& notes) {
+  if (precision == "fp32") return DType::kF32;
+  if (precision == "bf16") {
+    if (!host.native_bf16) {
+      notes.push_back("this CPU has no bf16 instructions: bf16 will be about five times slower than fp32");
+    }
+    return DType::kBF16;
+  }
+  notes.push_back(host.native_bf16
+                      ? "train.precision = auto: bf16 (the CPU has bf16 instructions)"
+                      : "train.precision = auto: fp32 (the CPU has no bf16 instructions; bf16 would be about "
+                        "five times slower)");
+  return host.native_bf16 ? DType::kBF16 : DType::kF32;
+}
+
+std::string Workers(int64_t count) { return absl::StrCat(count, count == 1 ? " worker" : " workers"); }
+
+// Tensor memory of one worker.
+int64_t ResolveMemoryLimit(const recipe::ClusterConfig& cluster, const cluster::Host& host,
+                           std::vector<std::string>& notes) {
+  if (cluster.memory_limit_bytes.has_value()) return *cluster.memory_limit_bytes;
+  const double usable = static_cast<double>(host.memory_available_bytes) * kMemoryShare;
+  const int64_t share = static_cast<int64_t>(usable) / cluster.devices_per_node - kWorkerOverheadBytes;
+  const int64_t limit = std::max<int64_t>(share, 0);
+  notes.push_back(absl::StrCat("cluster.memory_limit = auto: ", FormatBytes(limit),
+                               " for each worker's tensors (", FormatBytes(host.memory_available_bytes),
+                               " available, ", Workers(cluster.devices_per_node), " on this machine)"));
+  return limit;
+}
+
+// Of one device: what the recipe says, what the catalogue has of the device that it names, or what the driver
+// shows of the one that is here.
+absl::StatusOr<int64_t> ResolveDeviceMemoryLimit(const recipe::ClusterConfig& cluster, const Machine* machine,
+                                                 const cluster::Host& host, std::vector<std::string>& notes) {
+  if (cluster.memory_limit_bytes.has_value()) return *cluster.memory_limit_bytes;
+  double bytes = static_cast<double>(host.accelerator_memory_bytes);
+  std::string source = host.accelerator;
+  if (cluster.memory_bytes.has_value()) {
+    bytes = static_cast<double>(*cluster.memory_bytes);
+    source = "cluster.memory";
+  } else if (cluster.device != recipe::kCudaDevice) {
+    bytes = machine->device->memory_bytes.value;
+    source = machine->device->name;
+  }
+  if (bytes <= 0) {
+    return EnvironmentError(
+        absl::StrCat("cluster.device = \"", cluster.device,
+                     "\": no NVIDIA driver shows a device here, so its memory is not known. "
+                     "`trainctl doctor` says what is missing; to plan for another machine, name the device "
+                     "(docs/catalogue.md) or give cluster.memory_limit"));
+  }
+  const int64_t limit = static_cast<int64_t>(bytes * kDeviceMemoryShare);
+  notes.push_back(absl::StrCat("cluster.memory_limit = auto: ", FormatBytes(limit),
+                               " for each worker's tensors (", source, ", ",
+                               FormatBytes(static_cast<int64_t>(bytes)), ")"));
+  return limit;
+}
+
+int64_t ResolveThreads(const recipe::ClusterConfig& cluster, const cluster::Host& host,
+                       std::vector<std::string>& notes) {
+  if (cluster.threads_per_worker.has_value()) return *cluster.threads_per_worker;
+  const int64_t threads = std::max<int64_t>(1, host.allowed_cores / cluster.devices_per_node);
+  notes.push_back(absl::StrCat("cluster.threads_per_worker = auto: ", threads, " (", host.allowed_cores,
+                               " cores, ", Workers(cluster.devices_per_node), " on this machine)"));
+  if (cluster.devices_per_node > host.allowed_cores) {
+    notes.push_back(absl::StrCat(cluster.devices_per_node, " workers share ", host.allowed_cores,
+                                 " cores: expect them to slow each other down"));
+  }
+  return threads;
+}
+
+void NoteChoices(const recipe::Recipe& recipe, const layout::Layout& layout,
+                 std::vector<std::string>& notes) {
+  const auto note = [&](const char* name, bool is_auto, const std::string& value) {
+    if (is_auto) notes.push_back(absl::StrCat(name, " = auto: ", value));
+  };
+  note("parallel.zero_stage", !recipe.parallel.zero_stage.has_value(), absl::StrCat(layout.zero_stage));
+  note("parallel.dp_replicate", !recipe.parallel.dp_replicate.has_value(),
+       absl::StrCat(layout.mesh.dp_replicate));
+  note("parallel.dp_shard", !recipe.parallel.dp_shard.has_value(), absl::StrCat(layout.mesh.dp_shard));
+  note("train.micro_batch", !recipe.train.micro_batch.has_value(), absl::StrCat(layout.micro_batch));
+  note("parallel.recompute", !recipe.parallel.recompute.has_value(),
+       std::string(layout::RecomputeName(layout.recompute)));
+}
+
+simulate::Rates CpuRatesOf(const schedule::StepSetting& setting, const cluster::Host& host,
+                           const simulate::MachineProfile* measured, int64_t workers) {
+  if (measured != nullptr) {
+    const std::optional<simulate::Rates> rates =
+        measured->RatesFor(setting.compute_dtype, workers, setting.threads);
+    if (rates.has_value()) return *rates;
+  }
+  return simulate::CpuRates(setting.threads, setting.compute_dtype, host.native_bf16);
+}
+
+// Every mistake at once, in the words of the recipe's own checks.
+absl::Status CheckAll(const recipe::Recipe& recipe) {
+  recipe::Issues issues, missing;
+  recipe::CheckRecipe(recipe, {}, issues, missing);
+  return issues.ToStatus("the recipe");
+}
+
+// What workers compute on, what of it may be filled, and how fast it is.
+absl::Status ResolveMachine(const recipe::Recipe& recipe, const cluster::Host& host,
+                            const simulate::MachineProfile* measured, Plan& plan) {
+  const recipe::ClusterConfig& cluster = recipe.cluster;
+  plan.nodes = cluster.nodes;
+  plan.devices_per_node = cluster.devices_per_node;
+  // Of a device that the recipe names nothing of this machine is known but its own.
+  const bool is_elsewhere = cluster.device != "cpu" && cluster.device != recipe::kCudaDevice;
+  std::vector<std::string> ignored;
+  plan.threads_per_worker = ResolveThreads(cluster, host, is_elsewhere ? ignored : plan.notes);
+  if (cluster.device == "cpu") {
+    plan.setting.threads = plan.threads_per_worker;
+    plan.setting.compute_dtype = ResolvePrecision(recipe.train.precision, host, plan.notes);
+    plan.memory_limit_bytes = ResolveMemoryLimit(cluster, host, plan.notes);
+    plan.rates = CpuRatesOf(plan.setting, host, measured, plan.devices_per_node);
+    return absl::OkStatus();
+  }
+  plan.device = recipe::kCudaDevice;
+  plan.setting.on_device = true;
+  plan.setting.compute_dtype = ResolveDevicePrecision(recipe.train.precision, plan.notes);
+  TRAINCTL_ASSIGN_OR_RETURN(const std::shared_ptr<const Machine> machine, MachineFor(cluster, host));
+  if (machine != nullptr) {
+    plan.hardware = machine->device->name;
+    plan.notes.insert(plan.notes.end(), machine->notes.begin(), machine->notes.end());
+    plan.rates = simulate::DeviceRates(*machine->node, plan.nodes, plan.setting.compute_dtype);
+  } else {
+    plan.notes.push_back(absl::StrCat(
+        host.accelerator.empty() ? "this machine's device is not known"
+                                 : host.accelerator + " is not in the catalogue",
+        ": layouts are compared with the rates of no particular device, and no time is predicted"));
+    plan.rates = simulate::UnknownDeviceRates(plan.setting.compute_dtype);
+  }
+  TRAINCTL_ASSIGN_OR_RETURN(plan.memory_limit_bytes,
+                            ResolveDeviceMemoryLimit(cluster, machine.get(), host, plan.notes));
+  return absl::OkStatus();
+}
+
+// The step of the chosen layout is built as the workers will build it, proven, and given its hash.
+absl::Status FixStep(const model::ModelSpec& spec, Plan& plan) {
+  const plan::Step step = plan::BuildStep(plan, spec);
+  TRAINCTL_RETURN_IF_ERROR(schedule::Check(step.schedule, step.ledger));
+  plan.step_hash = schedule::HashStep(step.schedule, step.ledger);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Plan> MakePlan(const recipe::Recipe& recipe, const cluster::Host& host,
+                              const simulate::MachineProfile* measured) {
+  TRAINCTL_RETURN_IF_ERROR(CheckAll(recipe));
+  Plan plan;
+  plan.host = host;
+  plan.host.name.clear();
+  plan.host.memory_total_bytes = 0;  // nothing depends on it
+  plan.setting.seq_len = recipe.data.seq_len;
+  plan.setting.prefetch = recipe.parallel.prefetch;
+  plan.setting.checkpoint_copy = recipe.checkpoint.async;
+  plan.num_parameters = model::NumParameters(recipe.model.spec);
+  plan.flops_per_token = model::FlopsPerToken(recipe.model.spec, recipe.data.seq_len);
+  TRAINCTL_RETURN_IF_ERROR(ResolveMachine(recipe, host, measured, plan));
+  const plan::Peak peak = plan::PeakOfWorker(plan.device == "cpu" ? "cpu" : plan.hardware,
+                                             plan.setting.compute_dtype, plan.rates);
+  plan.peak_flops = peak.flops;
+  if (peak.flops > 0) {
+    plan.notes.push_back(
+        absl::StrFormat("MFU is of %.3g TFLOP/s per worker: %s", peak.flops / 1e12, peak.source));
+  }
+
+  const Problem problem{.request = recipe::LayoutRequest(recipe),
+                        .setting = plan.setting,
+                        .memory_limit_bytes = plan.memory_limit_bytes,
+                        .rates = plan.rates};
+  plan.candidates = Weigh(problem);
+  const int chosen = Choose(problem, plan.candidates);
+  if (chosen < 0) {
+    const Candidate& smallest = *std::min_element(
+        plan.candidates.begin(), plan.candidates.end(),
+        [](const Candidate& a, const Candidate& b) { return a.memory.peak_bytes < b.memory.peak_bytes; });
+    return InfeasibleError(absl::StrCat("no layout fits. The smallest, ", smallest.layout.ToString(), ", ",
+                                        WhyNotFits(smallest.memory, plan.memory_limit_bytes), " (in ",
+                                        smallest.memory.peak_where, "); ", NearestThatFits(problem)));
+  }
+  plan.layout = plan.candidates[static_cast<size_t>(chosen)].layout;
+  plan.predicted = plan.candidates[static_cast<size_t>(chosen)].memory;
+  TRAINCTL_RETURN_IF_ERROR(FixStep(recipe.model.spec, plan));
+  NoteChoices(recipe, plan.layout, plan.notes);
+  const std::vector<Candidate> ruled_out = RuledOut(problem, plan.layout);
+  plan.candidates.insert(plan.candidates.end(), ruled_out.begin(), ruled_out.end());
+  std::stable_sort(plan.candidates.begin(), plan.candidates.end(),
+                   [](const Candidate& a, const Candidate& b) {
+                     return std::make_pair(a.layout.zero_stage, a.layout.mesh.dp_shard) <
+                            std::make_pair(b.layout.zero_stage, b.layout.mesh.dp_shard);
+                   });
+  return plan;
+}
+
+absl::StatusOr<Plan> MakePlanFor(const recipe::Recipe& recipe, const cluster::Host& host) {
+  std::vector<std::string> notes;
+  TRAINCTL_ASSIGN_OR_RETURN(const std::optional<simulate::MachineProfile> measured,
+                            simulate::LoadMachineProfile(host, notes));
+  TRAINCTL_ASSIGN_OR_RETURN(Plan plan, MakePlan(recipe, host, measured ? &*measured : nullptr));
+  plan.notes.insert(plan.notes.end(), notes.begin(), notes.end());
+  return plan;
+}
+
+}  // namespace trainctl::planner

@@ -1,0 +1,166 @@
+#include "report/draw_plan.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/json.h"
+#include "simulate/timeline.h"
+
+namespace trainctl::report {
+namespace {
+
+using schedule::Op;
+
+struct Mark {
+  Op op;
+  char letter;
+  int background;  // ANSI
+  const char* name;
+};
+constexpr Mark kMarks[] = {
+    {Op::kForward, 'F', 44, "forward"},
+    {Op::kRecompute, 'R', 46, "recompute"},
+    {Op::kLoss, 'L', 45, "loss"},
+    {Op::kLossAndGradient, 'L', 45, "loss and gradient"},
+    {Op::kBackward, 'B', 42, "backward"},
+    {Op::kGather, 'G', 43, "gather"},
+    {Op::kReduceGradient, 'S', 41, "reduce"},
+    {Op::kGradNorm, 'N', 47, "gradient norm"},
+    {Op::kOptimizerStep, 'U', 43, "update"},
+    {Op::kGatherUpdated, 'G', 43, "gather updated"},
+    {Op::kCountLossTokens, 'C', 47, "sums of scalars"},
+    {Op::kReduceLoss, 'C', 47, "sums of scalars"},
+};
+
+const Mark& MarkOf(Op op) {
+  return *std::find_if(std::begin(kMarks), std::end(kMarks), [&](const Mark& mark) { return mark.op == op; });
+}
+
+std::string Seconds(double seconds) {
+  if (seconds >= 1) return absl::StrFormat("%.2f s", seconds);
+  if (seconds >= 1e-3) return absl::StrFormat("%.2f ms", seconds * 1e3);
+  return absl::StrFormat("%.0f us", seconds * 1e6);
+}
+
+// One stream in `columns` columns.
+std::string Row(const schedule::Schedule& schedule, const simulate::Timeline& timeline,
+                schedule::StreamId stream, size_t columns, bool color) {
+  const double width = timeline.end_s / static_cast<double>(columns);
+  std::vector<std::array<double, std::size(kMarks)>> seconds(columns);
+  for (size_t i = 0; i < schedule.instructions.size(); ++i) {
+    if (schedule.instructions[i].stream != stream || width <= 0) continue;
+    const size_t mark = static_cast<size_t>(&MarkOf(schedule.instructions[i].op) - kMarks);
+    const simulate::InstructionTime& time = timeline.times[i];
+    const size_t first = std::min(columns - 1, static_cast<size_t>(time.begin_s / width));
+    for (size_t c = first; c < columns; ++c) {
+      const double from = std::max(time.begin_s, static_cast<double>(c) * width);
+      const double to = std::min(time.end_s(), static_cast<double>(c + 1) * width);
+      if (to <= from) break;
+      seconds[c][mark] += to - from;
+    }
+  }
+  std::string text;
+  for (const auto& column : seconds) {
+    const auto most = std::max_element(column.begin(), column.end());
+    double busy = 0;
+    for (const double s : column) busy += s;
+    if (busy < width / 2) {
+      text += '.';
+      continue;
+    }
+    const Mark& mark = kMarks[most - column.begin()];
+    if (color) {
+      absl::StrAppendFormat(&text, "\x1b[30;%dm%c\x1b[0m", mark.background, mark.letter);
+    } else {
+      text += mark.letter;
+    }
+  }
+  return text;
+}
+
+std::string Micros(double seconds) { return absl::StrFormat("%.3f", seconds * 1e6); }
+
+std::string Quoted(absl::string_view text) {
+  return Json(std::string(text)).dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
+}
+
+simulate::Timeline Play(const plan::Plan& plan, const model::ModelSpec& spec, const plan::Step& step) {
+  return simulate::PlayStep(step.schedule, spec, step.ledger, step.options, plan.rates);
+}
+
+}  // namespace
+
+std::string DrawPlan(const plan::Plan& plan, const model::ModelSpec& spec, const DrawOptions& options) {
+  const plan::Step step = plan::BuildStep(plan, spec);
+  const simulate::Timeline timeline = Play(plan, spec, step);
+  constexpr int kMargin = 9;
+  const size_t columns = static_cast<size_t>(std::max(10, options.width - kMargin - 1));
+  std::string text =
+      absl::StrFormat("%s: %d workers do the same; a column is %s\n", plan.layout.ToString(),
+                      plan.layout.mesh.world_size(), Seconds(timeline.end_s / static_cast<double>(columns)));
+  std::array<double, schedule::kNumStreams> busy = {};
+  std::array<bool, std::size(kMarks)> used = {};
+  for (size_t i = 0; i < step.schedule.instructions.size(); ++i) {
+    const schedule::Instruction& instruction = step.schedule.instructions[i];
+    busy[static_cast<size_t>(instruction.stream)] += timeline.times[i].seconds;
+    used[static_cast<size_t>(&MarkOf(instruction.op) - kMarks)] = true;
+  }
+  for (int s = 0; s < schedule::kNumStreams; ++s) {
+    if (busy[static_cast<size_t>(s)] <= 0) continue;
+    const auto stream = static_cast<schedule::StreamId>(s);
+    absl::StrAppendFormat(&text, "%-7s |%s\n", schedule::StreamName(stream),
+                          Row(step.schedule, timeline, stream, columns, options.color));
+  }
+  std::string legend;
+  for (size_t mark = 0; mark < std::size(kMarks); ++mark) {
+    if (used[mark])
+      absl::StrAppend(&legend, legend.empty() ? "" : ", ", std::string(1, kMarks[mark].letter), " ",
+                      kMarks[mark].name);
+  }
+  absl::StrAppend(&text, legend, ", . idle\n");
+  const double compute = busy[static_cast<size_t>(schedule::StreamId::kCompute)];
+  absl::StrAppendFormat(&text, "A step of %s: compute %s, idle %.1f %% of it.\n", Seconds(timeline.end_s),
+                        Seconds(compute), std::max(0.0, 1 - compute / timeline.end_s) * 100);
+  return text;
+}
+
+std::string TraceOfPlan(const plan::Plan& plan, const model::ModelSpec& spec, absl::string_view title) {
+  const plan::Step step = plan::BuildStep(plan, spec);
+  const simulate::Timeline timeline = Play(plan, spec, step);
+  std::string text = absl::StrCat("{\"displayTimeUnit\":\"ms\",\"otherData\":{\"title\":", Quoted(title),
+                                  ",\"step_hash\":\"", plan.step_hash,
+                                  "\",\"step_us\":", Micros(timeline.end_s), "},\n\"traceEvents\":[\n");
+  absl::StrAppend(&text, "{\"ph\":\"M\",\"pid\":0,\"tid\":0,\"name\":\"process_name\",\"args\":{\"name\":",
+                  Quoted(absl::StrCat("each of ", plan.layout.mesh.world_size(), " workers")), "}}");
+  for (int s = 0; s < schedule::kNumStreams; ++s) {
+    absl::StrAppend(&text, ",\n{\"ph\":\"M\",\"pid\":0,\"tid\":", s + 1,
+                    ",\"name\":\"thread_name\",\"args\":{\"name\":",
+                    Quoted(schedule::StreamName(static_cast<schedule::StreamId>(s))), "}}");
+  }
+  for (size_t i = 0; i < step.schedule.instructions.size(); ++i) {
+    const schedule::Instruction& instruction = step.schedule.instructions[i];
+    absl::StrAppend(&text, ",\n{\"ph\":\"X\",\"pid\":0,\"tid\":", static_cast<int>(instruction.stream) + 1,
+                    ",\"ts\":", Micros(timeline.times[i].begin_s),
+                    ",\"dur\":", Micros(timeline.times[i].seconds),
+                    ",\"name\":", Quoted(schedule::Describe(instruction)),
+                    ",\"cat\":", Quoted(schedule::OpName(instruction.op)), "}");
+  }
+  for (const simulate::MemorySample& sample : timeline.memory) {
+    absl::StrAppend(&text,
+                    ",\n{\"ph\":\"C\",\"pid\":0,\"name\":\"memory, bytes\",\"ts\":", Micros(sample.time_s),
+                    ",\"args\":{");
+    for (int c = 0; c < schedule::kNumCategories; ++c) {
+      absl::StrAppend(&text, c == 0 ? "" : ",",
+                      Quoted(schedule::CategoryName(static_cast<schedule::Category>(c))), ":",
+                      sample.bytes[static_cast<size_t>(c)]);
+    }
+    absl::StrAppend(&text, "}}");
+  }
+  return text + "\n]}\n";
+}
+
+}  // namespace trainctl::report

@@ -1,0 +1,81 @@
+#include "report/explain_plan.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/units.h"
+
+namespace trainctl::report {
+namespace {
+
+// The largest term of memory and what lowers it.
+std::string MemoryBinding(const plan::Plan& plan) {
+  const auto& at_peak = plan.predicted.at_peak;
+  const auto largest = std::max_element(at_peak.begin(), at_peak.end());
+  const auto category = static_cast<schedule::Category>(largest - at_peak.begin());
+  const char* lowers = "";
+  switch (category) {
+    case schedule::Category::kActivations:
+      lowers = plan.layout.recompute == layout::Recompute::kNone
+                   ? "parallel.recompute = \"full\" or a smaller train.micro_batch lowers them"
+                   : "a smaller train.micro_batch or data.seq_len lowers them";
+      break;
+    case schedule::Category::kOptimizer:
+    case schedule::Category::kGradients:
+    case schedule::Category::kParameters:
+      lowers = plan.layout.zero_stage < 3 ? "a higher parallel.zero_stage shards more of them"
+                                          : "more workers in dp_shard make each one's share smaller";
+      break;
+    case schedule::Category::kBuffers:
+      lowers = "parallel.prefetch = false keeps one block's parameters and gradients instead of two";
+      break;
+  }
+  return absl::StrCat("memory: ", schedule::CategoryName(category), ", ", FormatBytes(*largest), " of ",
+                      FormatBytes(plan.predicted.peak_bytes), " at the peak (", plan.predicted.peak_where,
+                      "); ", lowers);
+}
+
+}  // namespace
+
+PlanExplanation ExplainPlan(const plan::Plan& plan, const model::ModelSpec& spec) {
+  PlanExplanation explanation;
+  const plan::Step step = plan::BuildStep(plan, spec);
+  explanation.memory = simulate::LiveAtPeak(step.schedule, plan.predicted);
+  double sum = 0;
+  for (const auto& [name, work] : simulate::WorkOfStep(step.schedule, spec, step.ledger, step.options)) {
+    const double seconds = plan.rates.Seconds(work);
+    if (seconds <= 0) continue;
+    explanation.time.push_back({name, seconds});
+    sum += seconds;
+  }
+  std::stable_sort(explanation.time.begin(), explanation.time.end(),
+                   [](const TimeTerm& a, const TimeTerm& b) { return a.seconds > b.seconds; });
+  explanation.step_seconds = plan::Chosen(plan).step_seconds;
+  const double hidden = sum - explanation.step_seconds;
+  explanation.overlapped_seconds = hidden > 1e-6 * sum ? hidden : 0;  // less is rounding
+  explanation.bindings.push_back(MemoryBinding(plan));
+  const TimeTerm& longest = explanation.time.front();
+  explanation.bindings.push_back(
+      absl::StrFormat("time: %s, %.1f %% of all work", longest.name, longest.seconds / sum * 100));
+  explanation.trust.push_back(
+      plan.device == "cpu"
+          ? "memory: from the step that runs, instruction by instruction; on a CPU it is met within 3 %"
+          : "memory: from the step that runs, with the temporaries of the device's kernels; not yet compared "
+            "on a GPU. "
+            "A library's own workspaces are not in it: cluster.memory_limit = auto leaves a tenth for them");
+  if (plan.rates.measured) {
+    explanation.trust.push_back("time: from rates that `trainctl calibrate` measured on this machine");
+  } else if (plan.device == "cpu") {
+    explanation.trust.push_back(
+        "time: orders of magnitude, good for comparing layouts; `trainctl calibrate` measures this machine");
+  } else if (!plan.hardware.empty()) {
+    explanation.trust.push_back(absl::StrCat("time: from published rates of ", plan.hardware,
+                                             ", good for comparing layouts; no run was compared"));
+  } else {
+    explanation.trust.push_back("time: of no particular device; it orders layouts and says nothing else");
+  }
+  return explanation;
+}
+
+}  // namespace trainctl::report

@@ -1,0 +1,302 @@
+#include "simulate/cost.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "simulate/operator_work.h"
+
+namespace trainctl::simulate {
+namespace {
+
+using schedule::Instruction;
+using schedule::Op;
+
+// What instructions ask for, by the names of the measurements.
+class WorkTable {
+ public:
+  WorkTable(const model::ModelSpec& spec, const layout::Ledger& ledger, const schedule::BuildOptions& options)
+      : spec_(spec), ledger_(ledger), options_(options) {
+    const model::SegmentOptions segment{options.shape, options.compute_dtype, options.threads,
+                                        options.on_device};
+    // The first layer stands for all.
+    for (int block : {model::EmbeddingBlock(), model::EmbeddingBlock() + 1, model::HeadBlock(spec)}) {
+      segments_.push_back(model::BuildSegment(spec, ledger.inventory(), block, segment));
+    }
+  }
+
+  template <typename Add>  // void(name, work)
+  void Visit(const Instruction& instruction, const Add& add) const {
+    switch (instruction.op) {
+      case Op::kForward:
+      case Op::kRecompute:
+        return VisitBlock(instruction, Pass::kForward, add);
+      case Op::kBackward:
+        return VisitBlock(instruction, Pass::kBackward, add);
+      case Op::kLoss:
+        return VisitBlock(instruction, Pass::kForward, add);
+      case Op::kLossAndGradient:
+        return VisitBlock(instruction, Pass::kForwardAndBackward, add);
+      case Op::kOptimizerStep: {
+        Work work;
+        work[Resource::kOptimizerElements] = static_cast<double>(ledger_.optimizer_numel(instruction.bucket));
+        work[Resource::kOperators] = 1;
+        return add("optimizer step", work);
+      }
+      case Op::kGradNorm: {
+        Work work;
+        work[Resource::kMovedBytes] = GradientPartBytes();
+        add("gradient norm", work);
+        return add(kCommunication, Collective(0));
+      }
+      case Op::kCountLossTokens:
+      case Op::kReduceLoss:
+        return add(kCommunication, Collective(0));
+      default:
+        return add(kCommunication, Collective(SentBytes(instruction, ledger_, options_.compute_dtype)));
+    }
+  }
+
+  Work WorkOf(const Instruction& instruction) const {
+    Work sum;
+    Visit(instruction, [&](const std::string&, const Work& work) { sum += work; });
+    return sum;
+  }
+
+ private:
+  template <typename Add>
+  void VisitBlock(const Instruction& instruction, Pass pass, const Add& add) const {
+    const int block = instruction.block;
+    const model::Segment& segment = block == model::EmbeddingBlock()   ? segments_.front()
+                                    : block == model::HeadBlock(spec_) ? segments_.back()
+                                                                       : segments_[1];
+    const bool accumulate = std::find(instruction.accumulate.begin(), instruction.accumulate.end(), false) ==
+                            instruction.accumulate.end();
+    for (const model::Operator& op : segment.operators) {
+      const std::string name(model::OpKindName(op.kind));
+      const bool fused = op.kind == model::OpKind::kLinearCrossEntropy;
+      if (pass != Pass::kBackward) {
+        add(name, fused ? LossWork(spec_, segment, pass == Pass::kForwardAndBackward)
+                        : ForwardWork(spec_, segment, op));
+      }
+      if (pass != Pass::kForward && !fused) {
+        add(absl::StrCat(name, " backward"), BackwardWork(spec_, segment, op, accumulate));
+      }
+    }
+  }
+
+  // Between one worker and itself nothing is exchanged.
+  Work Collective(int64_t bytes) const {
+    Work work;
+    if (ledger_.mesh().world_size() == 1) return work;
+    work[Resource::kSentBytes] = static_cast<double>(bytes);
+    work[Resource::kCollectives] = 1;
+    return work;
+  }
+
+  double GradientPartBytes() const {
+    double bytes = 0;
+    for (size_t bucket = 0; bucket < ledger_.buckets().size(); ++bucket) {
+      bytes += static_cast<double>(ledger_.optimizer_numel(static_cast<int>(bucket))) * sizeof(float);
+    }
+    return bytes;
+  }
+
+  const model::ModelSpec& spec_;
+  const layout::Ledger& ledger_;
+  const schedule::BuildOptions& options_;
+  std::vector<model::Segment> segments_;  // embedding, layer, head
+};
+
+}  // namespace
+
+Work& Work::operator+=(const Work& other) {
+  for (size_t i = 0; i < units.size(); ++i) units[i] += other.units[i];
+  return *this;
+}
+
+double Rates::Seconds(const Work& work) const {
+  double seconds = 0;
+  for (size_t i = 0; i < work.units.size(); ++i) seconds += work.units[i] * seconds_per_unit[i];
+  return seconds;
+}
+
+absl::string_view ResourceName(Resource resource) {
+  static constexpr absl::string_view kNames[kNumResources] = {"matmul_flops",
+                                                              "attention_flops",
+                                                              "attention_backward_flops",
+                                                              "attention_tiles",
+                                                              "logits",
+                                                              "operand_bytes",
+                                                              "moved_bytes",
+                                                              "optimizer_elements",
+                                                              "operators",
+                                                              "sent_bytes",
+                                                              "collectives",
+                                                              "steps"};
+  return kNames[static_cast<size_t>(resource)];
+}
+
+namespace {
+
+// What one device does and how fast it sends, per second.
+struct DeviceSpeed {
+  double flops = 0;
+  double bandwidth = 0;  // of its memory, bytes
+  double sent = 0;       // to its peers, bytes
+};
+
+Rates RatesOf(const DeviceSpeed& speed, DType compute_dtype) {
+  Rates rates;
+  rates[Resource::kMatmulFlops] = 1 / speed.flops;
+  rates[Resource::kAttentionFlops] = 2 / speed.flops;  // flash attention: about half of a product's rate
+  rates[Resource::kAttentionBackwardFlops] = 2.5 / speed.flops;
+  rates[Resource::kLogits] = 3.0 * static_cast<double>(DTypeBytes(compute_dtype)) / speed.bandwidth;
+  rates[Resource::kOperandBytes] = 1 / speed.bandwidth;
+  rates[Resource::kMovedBytes] = 1 / speed.bandwidth;
+  rates[Resource::kOptimizerElements] = 28 / speed.bandwidth;
+  rates[Resource::kOperators] = 5e-6;
+  rates[Resource::kSentBytes] = 1 / speed.sent;
+  rates[Resource::kCollectives] = 2e-5;
+  rates[Resource::kSteps] = 1e-3;
+  return rates;
+}
+
+// Of a data sheet's rate, where nobody published a measured one.
+constexpr double kShareOfSheet = 0.75;
+
+}  // namespace
+
+Rates DeviceRates(const cluster::Node& node, int64_t num_nodes, DType compute_dtype) {
+  const cluster::Device& d = *node.device;
+  const bool is_half = compute_dtype == DType::kBF16;
+  DeviceSpeed speed;
+  speed.flops = is_half && d.measured_half_flops.value > 0
+                    ? d.measured_half_flops.value
+                    : (is_half ? d.half_flops.value : d.single_flops.value) * kShareOfSheet;
+  speed.bandwidth = d.measured_memory_bandwidth.value > 0 ? d.measured_memory_bandwidth.value
+                                                          : d.memory_bandwidth.value * kShareOfSheet;
+  speed.sent = node.scale_up->bandwidth.value;
+  if (num_nodes > 1 || node.gpus == 1) {
+    // Every device of a node sends at once: each has its share of the adapters.
+    const double share = static_cast<double>(node.nics) / std::max(1, node.gpus);
+    speed.sent = std::min(speed.sent, node.scale_out->bandwidth.value * share);
+  }
+  speed.sent *= kShareOfSheet;
+  return RatesOf(speed, compute_dtype);
+}
+
+Rates UnknownDeviceRates(DType compute_dtype) {
+  const bool is_half = compute_dtype == DType::kBF16;
+  return RatesOf({.flops = is_half ? 100e12 : 50e12, .bandwidth = 1e12, .sent = 50e9}, compute_dtype);
+}
+
+Rates CpuRates(int64_t threads, DType compute_dtype, bool native_bf16) {
+  Rates rates;
+  const double cores = static_cast<double>(threads);
+  const double of_fp32 = compute_dtype != DType::kBF16 ? 1.0 : native_bf16 ? 1.5 : 0.2;
+  const double flops = 40e9 * cores * of_fp32;
+  rates[Resource::kMatmulFlops] = 1 / flops;
+  rates[Resource::kAttentionFlops] = 1 / flops;
+  rates[Resource::kAttentionBackwardFlops] = 1 / flops;
+  rates[Resource::kAttentionTiles] = 1e-6 / cores;
+  rates[Resource::kLogits] = 1 / (2e8 * cores);
+  rates[Resource::kOperandBytes] = 1 / 8e9;
+  rates[Resource::kMovedBytes] = 1 / 8e9;
+  rates[Resource::kOptimizerElements] = 28 / 8e9;
+  rates[Resource::kOperators] = 1e-5;
+  rates[Resource::kSentBytes] = 1 / 1.5e9;
+  rates[Resource::kCollectives] = 1e-4;
+  rates[Resource::kSteps] = 1e-3;
+  rates.overlap = false;
+  return rates;
+}
+
+int64_t SentBytes(const Instruction& instruction, const layout::Ledger& ledger, DType compute_dtype) {
+  if (instruction.bucket < 0) return 0;
+  const layout::Bucket& bucket = ledger.buckets()[static_cast<size_t>(instruction.bucket)];
+  const int64_t to_shards = bucket.shard_numel * (ledger.mesh().dp_shard - 1);
+  switch (instruction.op) {
+    case Op::kGather:
+    case Op::kGatherUpdated:
+      return to_shards * DTypeBytes(compute_dtype);
+    case Op::kReduceGradient: {
+      // Summed over the replicas once a step: each sums a part and sends the sum to the others.
+      const int64_t replicas = ledger.mesh().dp_replicate;
+      const int64_t part = (bucket.shard_numel + replicas - 1) / replicas;
+      const int64_t to_replicas = instruction.last ? 2 * part * (replicas - 1) : 0;
+      return (to_shards + to_replicas) * static_cast<int64_t>(sizeof(float));
+    }
+    default:
+      return 0;
+  }
+}
+
+std::map<std::string, Work> WorkOfStep(const schedule::Schedule& schedule, const model::ModelSpec& spec,
+                                       const layout::Ledger& ledger, const schedule::BuildOptions& options) {
+  const WorkTable table(spec, ledger, options);
+  std::map<std::string, Work> by_name;
+  for (const Instruction& instruction : schedule.instructions) {
+    table.Visit(instruction, [&](const std::string& name, const Work& work) { by_name[name] += work; });
+  }
+  by_name[kOther][Resource::kSteps] = 1;
+  return by_name;
+}
+
+std::vector<InstructionTime> TimesOfStep(const schedule::Schedule& schedule, const model::ModelSpec& spec,
+                                         const layout::Ledger& ledger, const schedule::BuildOptions& options,
+                                         const Rates& rates) {
+  const WorkTable table(spec, ledger, options);
+  std::vector<InstructionTime> times;
+  times.reserve(schedule.instructions.size());
+  std::array<double, schedule::kNumStreams> stream_end = {};
+  for (const Instruction& instruction : schedule.instructions) {
+    double& stream = stream_end[rates.overlap ? static_cast<size_t>(instruction.stream) : 0];
+    double begin = stream;
+    for (const int wait : instruction.waits)
+      begin = std::max(begin, times[static_cast<size_t>(wait)].end_s());
+    times.push_back({begin, rates.Seconds(table.WorkOf(instruction))});
+    stream = times.back().end_s();
+  }
+  return times;
+}
+
+StepCost PriceStep(const schedule::Schedule& schedule, const model::ModelSpec& spec,
+                   const layout::Ledger& ledger, const schedule::BuildOptions& options,
+                   int64_t num_micro_batches, const Rates& rates) {
+  StepCost cost;
+  const std::vector<InstructionTime> times = TimesOfStep(schedule, spec, ledger, options, rates);
+  std::array<double, schedule::kNumStreams> stream_end = {};
+  // Where each micro-batch began, in seconds of the compute stream and in bytes sent so far.
+  double middle_begin = 0, middle_end = 0, middle_compute_begin = 0, middle_compute_end = 0;
+  int64_t middle_bytes_begin = 0, middle_bytes_end = 0;
+  int micro_batch = 0;
+  for (size_t i = 0; i < schedule.instructions.size(); ++i) {
+    const Instruction& instruction = schedule.instructions[i];
+    const size_t stream = rates.overlap ? static_cast<size_t>(instruction.stream) : 0;
+    const bool compute = instruction.stream == schedule::StreamId::kCompute;
+    if (compute && instruction.micro_batch > micro_batch) {
+      micro_batch = instruction.micro_batch;
+      const double now = stream_end[stream];
+      if (micro_batch == 1) {
+        middle_begin = now, middle_compute_begin = cost.compute_seconds, middle_bytes_begin = cost.sent_bytes;
+      } else if (micro_batch == 2) {
+        middle_end = now, middle_compute_end = cost.compute_seconds, middle_bytes_end = cost.sent_bytes;
+      }
+    }
+    stream_end[stream] = times[i].end_s();
+    if (compute) cost.compute_seconds += times[i].seconds;
+    cost.sent_bytes += SentBytes(instruction, ledger, options.compute_dtype);
+  }
+  cost.seconds = *std::max_element(stream_end.begin(), stream_end.end()) + rates[Resource::kSteps];
+  const int64_t repeats = num_micro_batches - schedule.num_micro_batches;
+  if (repeats > 0) {
+    cost.seconds += static_cast<double>(repeats) * (middle_end - middle_begin);
+    cost.compute_seconds += static_cast<double>(repeats) * (middle_compute_end - middle_compute_begin);
+    cost.sent_bytes += repeats * (middle_bytes_end - middle_bytes_begin);
+  }
+  return cost;
+}
+
+}  // namespace trainctl::simulate

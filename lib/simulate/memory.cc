@@ -1,0 +1,89 @@
+#include "simulate/memory.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <utility>
+
+namespace trainctl::simulate {
+
+MemoryReport SimulateMemory(const schedule::Schedule& schedule) {
+  std::array<int64_t, schedule::kNumCategories> live = {};
+  const auto count = [&](int value, int64_t sign) {
+    const schedule::Value& v = schedule.values[static_cast<size_t>(value)];
+    if (!v.persistent) live[static_cast<size_t>(v.category)] += sign * v.bytes;
+  };
+  for (const schedule::Value& value : schedule.values) {
+    if (value.persistent) live[static_cast<size_t>(value.category)] += value.bytes;
+  }
+  MemoryReport report;
+  const auto observe = [&](int index, int64_t extra_bytes) {
+    const int64_t total = std::accumulate(live.begin(), live.end(), extra_bytes);
+    if (total <= report.peak_bytes) return;
+    report.peak_bytes = total;
+    report.at_peak = live;
+    report.at_peak[static_cast<size_t>(schedule::Category::kActivations)] += extra_bytes;
+    report.peak_instruction = index;
+  };
+  observe(-1, 0);
+  for (size_t i = 0; i < schedule.instructions.size(); ++i) {
+    const schedule::Instruction& instruction = schedule.instructions[i];
+    const int index = static_cast<int>(i);
+    if (instruction.peak_extra_bytes > 0) observe(index, instruction.peak_extra_bytes);
+    for (int value : instruction.writes) count(value, 1);
+    for (int value : instruction.frees) count(value, -1);
+    if (!instruction.writes.empty()) observe(index, 0);
+  }
+  if (report.peak_instruction >= 0) {
+    report.peak_where =
+        schedule::Describe(schedule.instructions[static_cast<size_t>(report.peak_instruction)]);
+  }
+  return report;
+}
+
+namespace {
+
+// "gradient of hidden 3/1" is one of the gradients of hidden.
+std::string WithoutIndex(const std::string& name) {
+  const size_t space = name.rfind(' ');
+  const bool is_index =
+      space != std::string::npos && name.find_first_not_of("0123456789/", space + 1) == std::string::npos;
+  return is_index ? name.substr(0, space) : name;
+}
+
+}  // namespace
+
+std::vector<LiveBytes> LiveAtPeak(const schedule::Schedule& schedule, const MemoryReport& report) {
+  std::vector<bool> lives;
+  for (const schedule::Value& value : schedule.values) lives.push_back(value.persistent);
+  int64_t extra_bytes = 0, live_bytes = 0;
+  const auto sum = [&] {
+    live_bytes = 0;
+    for (size_t v = 0; v < lives.size(); ++v) live_bytes += lives[v] ? schedule.values[v].bytes : 0;
+    return live_bytes;
+  };
+  for (int i = 0; i <= report.peak_instruction; ++i) {
+    const schedule::Instruction& instruction = schedule.instructions[static_cast<size_t>(i)];
+    const bool is_peak = i == report.peak_instruction;
+    if (is_peak && sum() + instruction.peak_extra_bytes == report.peak_bytes) {
+      extra_bytes = instruction.peak_extra_bytes;
+      break;
+    }
+    for (int value : instruction.writes) lives[static_cast<size_t>(value)] = true;
+    for (int value : instruction.frees) lives[static_cast<size_t>(value)] = false;
+  }
+  std::map<std::pair<std::string, schedule::Category>, int64_t> by_name;
+  for (size_t v = 0; v < lives.size(); ++v) {
+    const schedule::Value& value = schedule.values[v];
+    if (lives[v]) by_name[{WithoutIndex(value.name), value.category}] += value.bytes;
+  }
+  if (extra_bytes > 0)
+    by_name[{"work of the instruction at the peak", schedule::Category::kActivations}] += extra_bytes;
+  std::vector<LiveBytes> list;
+  for (const auto& [key, bytes] : by_name) list.push_back({key.first, key.second, bytes});
+  std::stable_sort(list.begin(), list.end(),
+                   [](const LiveBytes& a, const LiveBytes& b) { return a.bytes > b.bytes; });
+  return list;
+}
+
+}  // namespace trainctl::simulate

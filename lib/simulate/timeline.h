@@ -1,0 +1,33 @@
+// A step as it plays: when each instruction runs, and what memory lives after it. One class of ranks. What
+// plans draw, trace and show on a page is this. Pure; thread safe.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "layout/ledger.h"
+#include "model/model_spec.h"
+#include "schedule/schedule.h"
+#include "simulate/cost.h"
+
+namespace trainctl::simulate {
+
+// Bytes that live from `time_s` on, by category; activations with the temporaries of the instruction under
+// way.
+struct MemorySample {
+  double time_s = 0;
+  std::array<int64_t, schedule::kNumCategories> bytes = {};
+};
+
+struct Timeline {
+  std::vector<InstructionTime> times;  // by instruction
+  std::vector<MemorySample> memory;    // in the order of time; its highest sum is the step's peak
+  double end_s = 0;                    // of the last instruction
+};
+
+// Of a schedule with all its micro-batches.
+Timeline PlayStep(const schedule::Schedule& schedule, const model::ModelSpec& spec,
+                  const layout::Ledger& ledger, const schedule::BuildOptions& options, const Rates& rates);
+
+}  // namespace trainctl::simulate

@@ -1,0 +1,147 @@
+#include "layout/ledger.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "absl/strings/str_cat.h"
+
+namespace trainctl::layout {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::UnorderedElementsAre;
+
+// Odd sizes, so that nothing divides.
+model::ModelSpec Spec(bool tied) {
+  model::ModelSpec spec;
+  spec.layers = 3;
+  spec.hidden = 10;
+  spec.heads = 3;
+  spec.kv_heads = 1;
+  spec.head_dim = 6;
+  spec.ffn = 7;
+  spec.vocab = 13;
+  spec.tie_embeddings = tied;
+  spec.qkv_bias = spec.attention_out_bias = true;
+  return spec;
+}
+
+TEST(Mesh, CoordinatesAreThoseOfNestedLoopsWithTpInnermost) {
+  const Mesh mesh{.pp = 2, .dp_replicate = 3, .dp_shard = 2, .cp = 1, .tp = 2};
+  int rank = 0;
+  for (int pp = 0; pp < 2; ++pp) {
+    for (int replicate = 0; replicate < 3; ++replicate) {
+      for (int shard = 0; shard < 2; ++shard) {
+        for (int tp = 0; tp < 2; ++tp, ++rank) {
+          EXPECT_EQ(mesh.coordinate(rank, Axis::kPp), pp);
+          EXPECT_EQ(mesh.coordinate(rank, Axis::kDpReplicate), replicate);
+          EXPECT_EQ(mesh.coordinate(rank, Axis::kDpShard), shard);
+          EXPECT_EQ(mesh.coordinate(rank, Axis::kCp), 0);
+          EXPECT_EQ(mesh.coordinate(rank, Axis::kTp), tp);
+          EXPECT_EQ(mesh.data_index(rank), replicate * 2 + shard);
+        }
+      }
+    }
+  }
+  EXPECT_EQ(rank, mesh.world_size());
+  EXPECT_EQ(mesh.data_degree(), 6);
+  EXPECT_EQ(mesh.ToString(), "pp=2 dp_replicate=3 dp_shard=2 tp=2");
+  EXPECT_EQ(Mesh{}.ToString(), "one worker");
+}
+
+TEST(Mesh, GroupsOfAnAxisPartitionTheRanks) {
+  const Mesh mesh{.dp_replicate = 3, .dp_shard = 4};
+  EXPECT_THAT(mesh.Group(5, Axis::kDpShard), ElementsAre(4, 5, 6, 7));
+  EXPECT_THAT(mesh.Group(5, Axis::kDpReplicate), ElementsAre(1, 5, 9));
+  EXPECT_THAT(mesh.Group(5, Axis::kTp), ElementsAre(5));
+  for (Axis axis : {Axis::kDpShard, Axis::kDpReplicate}) {
+    for (int rank = 0; rank < mesh.world_size(); ++rank) {
+      const std::vector<int> group = mesh.Group(rank, axis);
+      EXPECT_EQ(group[static_cast<size_t>(mesh.coordinate(rank, axis))], rank);
+      for (int other : group) EXPECT_EQ(mesh.Group(other, axis), group);
+    }
+  }
+}
+
+// Every element of every parameter lies in exactly one shard, at the place that its offset says.
+TEST(Ledger, ShardsHoldEveryElementOnce) {
+  for (bool tied : {false, true}) {
+    const std::vector<model::Parameter> inventory = model::Inventory(Spec(tied));
+    for (int dp_shard = 1; dp_shard <= 7; ++dp_shard) {
+      const Ledger ledger(inventory, Mesh{.dp_shard = dp_shard}, dp_shard == 1 ? 0 : 3);
+      std::set<std::pair<int, int64_t>> seen;
+      for (const Bucket& bucket : ledger.buckets()) {
+        EXPECT_EQ(bucket.padded_numel, bucket.shard_numel * dp_shard);
+        EXPECT_GE(bucket.padded_numel, bucket.numel);
+        EXPECT_EQ(bucket.shard_numel % kShardAlign, 0);
+        for (int shard = 0; shard < dp_shard; ++shard) {
+          for (const ParameterRange& range : ledger.RangesOfShard(bucket.block, shard)) {
+            EXPECT_EQ(inventory[static_cast<size_t>(range.parameter)].block, bucket.block);
+            // Offset in the shard plus the shard's begin = offset in the bucket.
+            EXPECT_EQ(shard * bucket.shard_numel + range.offset,
+                      ledger.offset_of(range.parameter) + range.begin);
+            EXPECT_LE(range.offset + range.count, bucket.shard_numel);
+            for (int64_t k = 0; k < range.count; ++k) {
+              EXPECT_TRUE(seen.insert({range.parameter, range.begin + k}).second);
+            }
+          }
+        }
+      }
+      EXPECT_EQ(static_cast<int64_t>(seen.size()), model::NumParameters(Spec(tied)));
+    }
+  }
+}
+
+TEST(Ledger, ParametersLieOneAfterAnotherInInventoryOrder) {
+  const std::vector<model::Parameter> inventory = model::Inventory(Spec(false));
+  const Ledger ledger(inventory, Mesh{.dp_shard = 2}, 3);
+  for (const Bucket& bucket : ledger.buckets()) {
+    int64_t next = 0;
+    for (size_t k = 0; k < bucket.parameters.size(); ++k) {
+      EXPECT_EQ(bucket.offsets[k], next);
+      EXPECT_EQ(ledger.offset_of(bucket.parameters[k]), next);
+      next += inventory[static_cast<size_t>(bucket.parameters[k])].numel;
+    }
+    EXPECT_EQ(bucket.numel, next);
+  }
+}
+
+TEST(Ledger, TiedEmbeddingsAreOneEntryThatTheHeadReadsToo) {
+  const Ledger tied(model::Inventory(Spec(true)), Mesh{.dp_shard = 2}, 3);
+  EXPECT_THAT(tied.buckets()[0].used_by, ElementsAre(0, 4));
+  EXPECT_THAT(tied.buckets_of_block(4), ElementsAre(4, 0));  // its own first
+  EXPECT_EQ(tied.buckets()[4].numel, 10);                    // the final norm alone
+  const Ledger untied(model::Inventory(Spec(false)), Mesh{.dp_shard = 2}, 3);
+  EXPECT_THAT(untied.buckets()[0].used_by, ElementsAre(0));
+  EXPECT_THAT(untied.buckets_of_block(4), ElementsAre(4));
+}
+
+TEST(Ledger, OneReplicaWritesEachShardOfACheckpointOnce) {
+  const Ledger ledger(model::Inventory(Spec(false)), Mesh{.dp_replicate = 3, .dp_shard = 2}, 2);
+  std::vector<int> writers;
+  for (int rank = 0; rank < 6; ++rank) {
+    if (ledger.WritesCheckpoint(rank)) writers.push_back(ledger.mesh().coordinate(rank, Axis::kDpShard));
+  }
+  EXPECT_THAT(writers, UnorderedElementsAre(0, 1));
+}
+
+TEST(Ledger, EverySumOfAStepIsListedOnce) {
+  const auto names = [](const Mesh& mesh, int stage) {
+    std::set<std::string> unique;
+    const std::vector<Reduction> reductions = Ledger(model::Inventory(Spec(false)), mesh, stage).Reductions();
+    for (const Reduction& reduction : reductions)
+      EXPECT_TRUE(unique.insert(reduction.name).second) << reduction.name;
+    return unique.size();
+  };
+  EXPECT_EQ(names(Mesh{}, 0), 0u);
+  // Five buckets, and loss tokens, loss and evaluation loss.
+  EXPECT_EQ(names(Mesh{.dp_replicate = 2}, 0), 5u + 3u);
+  // And the norm, whose squares are sharded.
+  EXPECT_EQ(names(Mesh{.dp_shard = 2}, 1), 5u + 3u + 1u);
+  EXPECT_EQ(names(Mesh{.dp_replicate = 2, .dp_shard = 2}, 3), 2 * (5u + 3u) + 1u);
+}
+
+}  // namespace
+}  // namespace trainctl::layout

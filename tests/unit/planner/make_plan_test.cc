@@ -1,0 +1,524 @@
+#include "planner/make_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "base/counter_rng.h"
+#include "base/status.h"
+#include "cluster/catalogue.h"
+
+namespace trainctl::planner {
+namespace {
+
+using layout::Layout;
+using layout::Recompute;
+using layout::RecomputeName;
+using plan::Candidate;
+using plan::Chosen;
+using plan::Plan;
+using plan::PlanFromJson;
+using plan::PlanToJson;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+
+recipe::Recipe SmallRecipe(int64_t workers) {
+  recipe::Recipe recipe;
+  recipe.model.spec = *model::Preset("toy-5m");
+  recipe.data.seq_len = 256;
+  recipe.train.batch_sequences = 24;
+  recipe.train.precision = "fp32";
+  recipe.cluster.devices_per_node = workers;
+  recipe.cluster.memory_limit_bytes = 1024 * kMiB;
+  return recipe;
+}
+
+cluster::Host SomeHost() {
+  cluster::Host host;
+  host.allowed_cores = 4;
+  host.memory_total_bytes = host.memory_available_bytes = 16384 * kMiB;
+  return host;
+}
+
+std::string MessageOf(const absl::StatusOr<Plan>& plan) { return std::string(plan.status().message()); }
+
+Plan MustPlan(const recipe::Recipe& recipe) {
+  const absl::StatusOr<Plan> plan = MakePlan(recipe, SomeHost());
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return plan.ok() ? *plan : Plan();
+}
+
+void ExpectSound(const Plan& plan, const recipe::Recipe& recipe) {
+  const Layout& layout = plan.layout;
+  const int64_t workers = recipe.cluster.nodes * recipe.cluster.devices_per_node;
+  EXPECT_EQ(layout.mesh.world_size(), workers);
+  EXPECT_EQ(layout.micro_batch * layout.num_micro_batches * workers, recipe.train.batch_sequences);
+  EXPECT_EQ(layout.zero_stage == 0, layout.mesh.dp_shard == 1);
+  EXPECT_LE(plan.predicted.peak_bytes, plan.memory_limit_bytes);
+  EXPECT_EQ(layout.zero_stage, recipe.parallel.zero_stage.value_or(layout.zero_stage));
+  EXPECT_EQ(layout.mesh.dp_shard, recipe.parallel.dp_shard.value_or(layout.mesh.dp_shard));
+  EXPECT_EQ(layout.micro_batch, recipe.train.micro_batch.value_or(layout.micro_batch));
+  EXPECT_EQ(RecomputeName(layout.recompute),
+            recipe.parallel.recompute.value_or(std::string(RecomputeName(layout.recompute))));
+  int num_chosen = 0;
+  for (const Candidate& candidate : plan.candidates) {
+    EXPECT_FALSE(candidate.reason.empty());
+    if (!candidate.chosen) continue;
+    ++num_chosen;
+    EXPECT_EQ(candidate.layout, layout);
+    EXPECT_EQ(candidate.memory, plan.predicted);
+    EXPECT_TRUE(candidate.fits);
+  }
+  EXPECT_EQ(num_chosen, 1);
+  // What the workers will run is correct, and needs what was predicted.
+  const plan::Step step = plan::BuildStep(plan, recipe.model.spec);
+  EXPECT_TRUE(Check(step.schedule, step.ledger).ok()) << Check(step.schedule, step.ledger);
+  EXPECT_EQ(simulate::SimulateMemory(step.schedule), plan.predicted);
+}
+
+TEST(Plan, RandomRecipesGetSoundPlansOrAReason) {
+  int num_planned = 0, num_infeasible = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    uint64_t draws = 0;
+    const auto below = [&](uint64_t bound) { return RandomBelow(seed, 1, draws++, bound); };
+    recipe::Recipe recipe = SmallRecipe(1 + static_cast<int64_t>(below(8)));
+    recipe.model.spec.layers = 1 + static_cast<int64_t>(below(4));
+    recipe.model.spec.tie_embeddings = below(2) == 0;
+    const int64_t workers = recipe.cluster.devices_per_node;
+    recipe.train.batch_sequences = workers * (1 + static_cast<int64_t>(below(12)));
+    recipe.train.precision = below(2) == 0 ? "fp32" : "bf16";
+    recipe.parallel.prefetch = below(2) == 0;
+    recipe.checkpoint.async = below(2) == 0;
+    recipe.cluster.memory_limit_bytes = kMiB * static_cast<int64_t>(8 + below(120));
+    if (below(3) == 0) recipe.cluster.device = "h100-sxm-80gb";
+    if (below(3) == 0) recipe.parallel.zero_stage = workers == 1 ? 0 : static_cast<int64_t>(below(4));
+    if (below(4) == 0) recipe.parallel.recompute = below(2) == 0 ? "none" : "full";
+    if (below(4) == 0) recipe.train.micro_batch = 1;
+    const absl::StatusOr<Plan> plan = MakePlan(recipe, SomeHost());
+    if (plan.ok()) {
+      ++num_planned;
+      ExpectSound(*plan, recipe);
+    } else {
+      ++num_infeasible;
+      EXPECT_EQ(ExitCodeFor(plan.status()), ExitCode::kInfeasible) << plan.status();
+      EXPECT_THAT(MessageOf(plan), HasSubstr("needs"));
+    }
+    if (HasFailure()) FAIL() << "seed " << seed;
+  }
+  EXPECT_GT(num_planned, 50);
+  EXPECT_GT(num_infeasible, 20);
+}
+
+// A micro-batch that gains nothing may come before one that gains much.
+TEST(Plan, NoStatedMicroBatchIsFasterThanTheChosenOne) {
+  int compared = 0;
+  for (uint64_t i = 0; compared < 400; ++i) {
+    ASSERT_LT(i, 2000u);
+    uint64_t draws = 0;
+    const auto pick = [&](std::initializer_list<int64_t> values) {
+      return values.begin()[RandomBelow(17, i, draws++, values.size())];
+    };
+    recipe::Recipe recipe;
+    const int64_t workers = pick({1, 2, 4});
+    recipe.model.spec = *model::Preset("toy-1m");
+    recipe.model.spec.hidden = pick({32, 128, 512});
+    recipe.model.spec.heads = 4;
+    recipe.model.spec.kv_heads = 2;
+    recipe.model.spec.head_dim = recipe.model.spec.hidden / 4;
+    recipe.model.spec.ffn = pick({128, 1024});
+    recipe.model.spec.layers = pick({1, 2, 8});
+    recipe.model.spec.vocab = pick({257, 8000});
+    recipe.data.seq_len = pick({16, 64, 256, 1024});
+    recipe.train.batch_sequences = workers * pick({4, 6, 8, 16, 32});
+    recipe.train.precision = pick({0, 1}) == 0 ? "fp32" : "bf16";
+    recipe.cluster.devices_per_node = workers;
+    recipe.cluster.threads_per_worker = pick({1, 3, 5, 8, 12, 24});
+    recipe.cluster.memory_limit_bytes = pick({50, 100, 200, 400, 2000}) * kMiB;
+    cluster::Host host = SomeHost();
+    host.allowed_cores = 96;
+    const auto seconds_of = [&](const absl::StatusOr<Plan>& plan) {
+      for (const Candidate& candidate : plan->candidates) {
+        if (candidate.chosen) return candidate.step_seconds;
+      }
+      return 0.0;
+    };
+    const absl::StatusOr<Plan> free = MakePlan(recipe, host);
+    if (!free.ok()) continue;
+    const int64_t share = recipe.train.batch_sequences / workers;
+    for (int64_t micro_batch = 1; micro_batch <= share; micro_batch *= 2) {
+      if (share % micro_batch != 0) continue;
+      recipe.train.micro_batch = micro_batch;
+      const absl::StatusOr<Plan> stated = MakePlan(recipe, host);
+      if (!stated.ok()) continue;  // does not fit
+      ++compared;
+      // Within 3 % the simpler one is taken.
+      EXPECT_LE(seconds_of(free), 1.03 * seconds_of(stated) * (1 + 1e-9))
+          << "job " << i << ": chosen " << free->layout.ToString() << ", better "
+          << stated->layout.ToString();
+    }
+  }
+}
+
+TEST(Plan, WithMemoryToSpareNothingIsShardedAndNothingComputedTwice) {
+  const Plan plan = MustPlan(SmallRecipe(4));
+  EXPECT_EQ(plan.layout.zero_stage, 0);
+  EXPECT_EQ(plan.layout.recompute, Recompute::kNone);
+}
+
+TEST(Plan, ATighterLimitLeadsToMoreShardingAndThenToRecompute) {
+  recipe::Recipe recipe = SmallRecipe(4);
+  recipe.train.batch_sequences = 4;
+  recipe.model.spec.layers = 24;  // states dominate
+  int stage = 0;
+  int64_t limit = MustPlan(recipe).predicted.peak_bytes;
+  bool recomputed = false;
+  while (true) {
+    recipe.cluster.memory_limit_bytes = limit - 1;
+    const absl::StatusOr<Plan> plan = MakePlan(recipe, SomeHost());
+    if (!plan.ok()) break;
+    ExpectSound(*plan, recipe);
+    stage = std::max(stage, plan->layout.zero_stage);
+    recomputed |= plan->layout.recompute == Recompute::kFull;
+    limit = plan->predicted.peak_bytes;  // the next must be smaller
+  }
+  EXPECT_EQ(stage, 3);
+  EXPECT_TRUE(recomputed);
+}
+
+TEST(Plan, EveryStrategyIsListedWithItsReason) {
+  recipe::Recipe recipe = SmallRecipe(4);
+  recipe.parallel.zero_stage = 2;
+  const Plan plan = MustPlan(recipe);
+  std::set<std::pair<int, int>> strategies;
+  for (const Candidate& candidate : plan.candidates) {
+    strategies.insert({candidate.layout.zero_stage, candidate.layout.mesh.dp_shard});
+    if (candidate.layout.zero_stage != 2) {
+      EXPECT_THAT(candidate.reason, HasSubstr("parallel.zero_stage = 2"));
+    }
+  }
+  EXPECT_EQ(strategies.size(), 7u);  // DDP, and three stages over 2 or 4 workers
+}
+
+TEST(Plan, WhatDoesNotFitSaysWhichCategoryAndWhatWouldFit) {
+  recipe::Recipe recipe = SmallRecipe(4);
+  recipe.parallel.zero_stage = 0;
+  recipe.parallel.recompute = "none";
+  recipe.train.micro_batch = 1;
+  recipe.model.spec.layers = 24;
+  const int64_t needed = MustPlan(recipe).predicted.peak_bytes;
+  recipe.cluster.memory_limit_bytes = needed * 3 / 4;
+  const absl::StatusOr<Plan> plan = MakePlan(recipe, SomeHost());
+  ASSERT_EQ(ExitCodeFor(plan.status()), ExitCode::kInfeasible) << plan.status();
+  EXPECT_THAT(MessageOf(plan), HasSubstr("optimizer"));
+  // The advice works, when followed.
+  EXPECT_THAT(MessageOf(plan), HasSubstr("parallel.zero_stage = 1"));
+  recipe.parallel.zero_stage = 1;
+  ExpectSound(MustPlan(recipe), recipe);
+}
+
+TEST(Plan, AMicroBatchThatIsTooLargeIsAdvisedDown) {
+  recipe::Recipe recipe = SmallRecipe(2);
+  recipe.parallel.zero_stage = 3;
+  recipe.parallel.recompute = "none";
+  recipe.train.micro_batch = 12;
+  recipe.cluster.memory_limit_bytes = MustPlan(recipe).predicted.peak_bytes / 2;
+  const absl::StatusOr<Plan> plan = MakePlan(recipe, SomeHost());
+  ASSERT_EQ(ExitCodeFor(plan.status()), ExitCode::kInfeasible);
+  EXPECT_THAT(MessageOf(plan), HasSubstr("train.micro_batch = "));
+  EXPECT_THAT(MessageOf(plan), ::testing::Not(HasSubstr("parallel.zero_stage =")));
+}
+
+TEST(Plan, WhenOnlyMoreWorkersHelpItSaysHowMany) {
+  recipe::Recipe recipe = SmallRecipe(1);
+  recipe.model.spec.layers = 48;
+  recipe.data.seq_len = 16;
+  recipe.train.batch_sequences = 8;
+  recipe.cluster.memory_limit_bytes = 180 * kMiB;  // 16 bytes x 36 M parameters do not fit
+  const absl::StatusOr<Plan> plan = MakePlan(recipe, SomeHost());
+  ASSERT_EQ(ExitCodeFor(plan.status()), ExitCode::kInfeasible);
+  EXPECT_THAT(MessageOf(plan), HasSubstr("4 workers with parallel.zero_stage = 3"));
+  recipe.cluster.devices_per_node = 4;
+  recipe.parallel.zero_stage = 3;
+  recipe.parallel.recompute = "full";
+  recipe.train.micro_batch = 1;
+  ExpectSound(MustPlan(recipe), recipe);
+}
+
+TEST(Plan, ADeviceIsPlannedWithWhatIsKnownOfIt) {
+  recipe::Recipe recipe = SmallRecipe(2);
+  recipe.train.precision = "auto";
+  recipe.cluster.memory_limit_bytes.reset();
+  cluster::Host host = SomeHost();
+
+  // By its name: nine tenths of what the catalogue has.
+  recipe.cluster.device = "h100-sxm-80gb";
+  absl::StatusOr<Plan> plan = MakePlan(recipe, host);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const double bytes = cluster::FindDevice("h100-sxm-80gb")->device->memory_bytes.value;
+  EXPECT_EQ(plan->memory_limit_bytes, static_cast<int64_t>(0.9 * bytes));
+  EXPECT_EQ(plan->device, "cuda");
+  EXPECT_EQ(plan->setting.compute_dtype, DType::kBF16);
+  EXPECT_TRUE(plan::BuildStep(*plan, recipe.model.spec).options.on_device);
+
+  // Nothing of this machine counts for a device that is named: the plan is the same wherever it is made.
+  const Plan elsewhere = *plan;
+  host.accelerator = "NVIDIA A100-SXM4-40GB";
+  host.accelerator_memory_bytes = int64_t{40} << 30;
+  host.allowed_cores = 64;
+  plan = MakePlan(recipe, host);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->step_hash, elsewhere.step_hash);
+  EXPECT_EQ(plan->notes, elsewhere.notes);
+  EXPECT_EQ(plan->candidates, elsewhere.candidates);
+
+  // "cuda" is what this machine's driver shows, and without one nothing is known.
+  recipe.cluster.device = "cuda";
+  EXPECT_EQ(ExitCodeFor(MakePlan(recipe, SomeHost()).status()), ExitCode::kEnvironment);
+  plan = MakePlan(recipe, host);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->memory_limit_bytes, static_cast<int64_t>(0.9 * static_cast<double>(int64_t{40} << 30)));
+  EXPECT_EQ(plan->hardware, "a100-sxm-40gb");
+
+  // A device that the catalogue does not have gets an order of layouts and no times.
+  host.accelerator = "NVIDIA Z9000";
+  plan = MakePlan(recipe, host);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->hardware, "");
+  EXPECT_THAT(plan->notes, Contains(HasSubstr("NVIDIA Z9000 is not in the catalogue")));
+}
+
+TEST(Plan, SlowLinksBetweenNodesAreSlowerThanFastOnes) {
+  const auto seconds = [](int64_t nodes, std::optional<int64_t> bandwidth) {
+    recipe::Recipe recipe = SmallRecipe(8);
+    recipe.model.spec = *model::Preset("llama3.2-1b");
+    recipe.cluster.device = "h100-sxm-80gb";
+    recipe.cluster.nodes = nodes;
+    recipe.cluster.scale_out_bandwidth = bandwidth;
+    recipe.train.batch_sequences = 8 * nodes;
+    recipe.train.precision = "bf16";
+    recipe.cluster.memory_limit_bytes.reset();
+    return Chosen(MustPlan(recipe)).step_seconds;
+  };
+  EXPECT_LT(seconds(1, std::nullopt), seconds(2, std::nullopt));
+  EXPECT_LT(seconds(2, std::nullopt), seconds(2, int64_t{3'000'000'000}));
+}
+
+// What is frozen plans to the same step on a machine with another amount of free memory and of cores.
+TEST(Plan, AFrozenRecipePlansToTheSameStepOnAnotherDay) {
+  for (const char* device : {"cpu", "cuda", "h100-sxm-80gb"}) {
+    recipe::Recipe recipe = SmallRecipe(4);
+    recipe.train.precision = "auto";
+    recipe.cluster.memory_limit_bytes.reset();
+    recipe.cluster.device = device;
+    cluster::Host host = SomeHost();
+    host.memory_available_bytes = 2600 * kMiB;
+    host.accelerator = "NVIDIA A100-SXM4-40GB";
+    host.accelerator_memory_bytes = int64_t{40} << 30;
+    const absl::StatusOr<Plan> plan = MakePlan(recipe, host);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    host.memory_available_bytes = 64 * 1024 * kMiB;
+    host.allowed_cores = 32;
+    host.native_bf16 = true;
+    const absl::StatusOr<Plan> again = MakePlan(Frozen(recipe, *plan), host);
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(again->layout, plan->layout);
+    EXPECT_EQ(again->step_hash, plan->step_hash);
+    EXPECT_EQ(again->memory_limit_bytes, plan->memory_limit_bytes);
+  }
+}
+
+TEST(Plan, AWorkerRefusesAnotherStepThanThePlans) {
+  const recipe::Recipe recipe = SmallRecipe(2);
+  Plan plan = MustPlan(recipe);
+  EXPECT_TRUE(plan::RebuildStep(plan, recipe.model.spec).ok());
+  plan.layout.num_micro_batches *= 2;  // as if a builder of another version had made it
+  const absl::Status status = plan::RebuildStep(plan, recipe.model.spec).status();
+  EXPECT_EQ(ExitCodeFor(status), ExitCode::kEnvironment);
+  EXPECT_THAT(std::string(status.message()), HasSubstr(plan.step_hash));
+}
+
+// A device's own collectives sum in their own buffers; tokens and a part of the gradient arrive beside the
+// rest.
+TEST(Plan, ADevicesBuffersAreItsOwn) {
+  recipe::Recipe recipe = SmallRecipe(2);
+  recipe.cluster.device = "cuda";
+  recipe.cluster.memory_limit_bytes = int64_t{1} << 30;
+  recipe.parallel.zero_stage = 2;
+  recipe.checkpoint.async = true;
+  const absl::StatusOr<Plan> plan = MakePlan(recipe, SomeHost());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const plan::Step step = plan::BuildStep(*plan, recipe.model.spec);
+  int64_t largest = 0;
+  for (const layout::Bucket& bucket : step.ledger.buckets()) largest = std::max(largest, bucket.padded_numel);
+  EXPECT_EQ(step.schedule.receive_buffer_bytes, largest / 2 * 4);
+  const auto bytes_of = [&](const std::string& name) {
+    int64_t bytes = 0;
+    for (const schedule::Value& value : step.schedule.values) bytes += value.name == name ? value.bytes : 0;
+    return bytes;
+  };
+  EXPECT_EQ(bytes_of("checkpoint copy"), 0);  // in the host's memory
+  EXPECT_EQ(bytes_of("tokens"), recipe.train.batch_sequences / 2 * recipe.data.seq_len * 13);
+}
+
+TEST(Plan, MistakesAreUsageErrorsThatNameTheField) {
+  const std::pair<const char*, std::function<void(recipe::Recipe&)>> mistakes[] = {
+      {"train.batch_sequences", [](recipe::Recipe& r) { r.train.batch_sequences = 22; }},
+      {"20 and 24", [](recipe::Recipe& r) { r.train.batch_sequences = 22; }},
+      {"train.micro_batch", [](recipe::Recipe& r) { r.train.micro_batch = 4; }},
+      {"parallel.tp", [](recipe::Recipe& r) { r.parallel.tp = 2; }},
+      {"parallel.pp", [](recipe::Recipe& r) { r.parallel.pp = 2; }},
+      {"dp_shard 3", [](recipe::Recipe& r) { r.parallel.dp_shard = 3; }},
+      {"dp_replicate 2", [](recipe::Recipe& r) { r.parallel.dp_replicate = 2, r.parallel.dp_shard = 4; }},
+      {"zero_stage", [](recipe::Recipe& r) { r.parallel.zero_stage = 0, r.parallel.dp_shard = 2; }},
+      {"zero_stage", [](recipe::Recipe& r) { r.parallel.zero_stage = 3, r.parallel.dp_replicate = 4; }},
+      {"train.precision", [](recipe::Recipe& r) { r.train.precision = "fp8"; }},
+      {"cluster.device", [](recipe::Recipe& r) { r.cluster.device = "mi300x"; }},
+      {"h100", [](recipe::Recipe& r) { r.cluster.device = "h1000"; }},
+      {"parallel.recompute", [](recipe::Recipe& r) { r.parallel.recompute = "selective"; }},
+      {"cluster.nodes", [](recipe::Recipe& r) { r.cluster.nodes = int64_t{1} << 40; }},
+      {"cluster.nodes", [](recipe::Recipe& r) { r.cluster.nodes = 0; }},
+      {"model.heads", [](recipe::Recipe& r) { r.model.spec.heads = 0; }},
+      {"train.batch_sequences", [](recipe::Recipe& r) { r.train.batch_sequences = int64_t{1} << 60; }},
+      {"data.seq_len", [](recipe::Recipe& r) { r.data.seq_len = INT64_MAX; }},
+      {"train.micro_batch",
+       [](recipe::Recipe& r) { r.train.batch_sequences = 1 << 20, r.train.micro_batch = 1; }},
+  };
+  for (const auto& [named, spoil] : mistakes) {
+    recipe::Recipe recipe = SmallRecipe(4);
+    spoil(recipe);
+    const absl::StatusOr<Plan> plan = MakePlan(recipe, SomeHost());
+    EXPECT_EQ(ExitCodeFor(plan.status()), ExitCode::kUsage) << named << ": " << plan.status();
+    EXPECT_THAT(MessageOf(plan), HasSubstr(named));
+  }
+}
+
+TEST(Plan, AutomaticPrecisionFollowsTheCpuAndSaysSo) {
+  recipe::Recipe recipe = SmallRecipe(2);
+  recipe.train.precision = "auto";
+  cluster::Host host = SomeHost();
+  absl::StatusOr<Plan> plan = MakePlan(recipe, host);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->setting.compute_dtype, DType::kF32);
+  EXPECT_THAT(plan->notes, Contains(HasSubstr("train.precision = auto: fp32")));
+  host.native_bf16 = true;
+  plan = MakePlan(recipe, host);
+  EXPECT_EQ(plan->setting.compute_dtype, DType::kBF16);
+  EXPECT_THAT(plan->notes, Contains(HasSubstr("train.precision = auto: bf16")));
+}
+
+TEST(Plan, ThreadsAndMemoryAreTheMachinesShare) {
+  recipe::Recipe recipe = SmallRecipe(2);
+  recipe.cluster.memory_limit_bytes.reset();
+  const Plan plan = MustPlan(recipe);
+  EXPECT_EQ(plan.threads_per_worker, 2);
+  // Two workers of a machine with 16 GiB: each less than half of it, more than a third.
+  EXPECT_LT(plan.memory_limit_bytes, 8192 * kMiB);
+  EXPECT_GT(plan.memory_limit_bytes, 16384 * kMiB / 3);
+  recipe.cluster.threads_per_worker = 3;
+  EXPECT_EQ(MustPlan(recipe).threads_per_worker, 3);
+  recipe.cluster.threads_per_worker.reset();
+  recipe.cluster.devices_per_node = 8;
+  EXPECT_EQ(MustPlan(recipe).threads_per_worker, 1);
+  EXPECT_THAT(MustPlan(recipe).notes, Contains(HasSubstr("8 workers share 4 cores")));
+}
+
+TEST(PlanJson, SurvivesTheRoundTrip) {
+  for (int64_t workers : {1, 2, 6}) {
+    recipe::Recipe recipe = SmallRecipe(workers);
+    recipe.train.precision = workers == 2 ? "bf16" : "fp32";
+    recipe.parallel.prefetch = workers != 2;
+    recipe.checkpoint.async = workers == 2;
+    recipe.parallel.recompute = workers == 6 ? "full" : "none";
+    const Plan plan = MustPlan(recipe);
+    const absl::StatusOr<Plan> back = PlanFromJson(PlanToJson(plan), "plan.json");
+    ASSERT_TRUE(back.ok()) << back.status();
+    EXPECT_EQ(*back, plan);
+  }
+}
+
+TEST(PlanJson, ANewerVersionIsRefusedWithAClearWord) {
+  const std::string text =
+      absl::StrReplaceAll(PlanToJson(MustPlan(SmallRecipe(2))), {{"plan.v1", "plan.v2"}});
+  const absl::Status status = PlanFromJson(text, "run/plan.json").status();
+  EXPECT_EQ(ExitCodeFor(status), ExitCode::kBadData);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("newer trainctl"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("run/plan.json"));
+}
+
+TEST(PlanJson, DamageIsAnErrorThatNamesTheFieldAndNothingWorse) {
+  const std::string text = PlanToJson(MustPlan(SmallRecipe(2)));
+  const std::pair<std::pair<const char*, const char*>, const char*> damages[] = {
+      {{"\"zero_stage\": 0", "\"zero_stage\": 7"}, "zero_stage"},
+      {{"\"dp_replicate\": 2", "\"dp_replicate\": 2000000000"}, "mesh"},
+      {{"\"accumulation\"", "\"accumulations\""}, "accumulation"},
+      {{"\"micro_batch\": ", "\"micro_batch\": -"}, "micro_batch"},
+      {{"\"recompute\": \"none\"", "\"recompute\": \"some\""}, "recompute"},
+      {{"\"compute_dtype\": \"F32\"", "\"compute_dtype\": \"I32\""}, "compute_dtype"},
+      {{"\"prefetch\": true", "\"prefetch\": 1"}, "prefetch"},
+      {{"\"fits\": true", "\"fits\": null"}, "fits"},
+      {{"trainctl.plan", "trainctl.flan"}, "schema"},
+      {{"\"candidates\": [", "\"candidates\": [3,"}, "candidates[0]"},
+  };
+  for (const auto& [replacement, named] : damages) {
+    const std::string damaged = absl::StrReplaceAll(text, {replacement});
+    ASSERT_NE(damaged, text) << named;
+    const absl::Status status = PlanFromJson(damaged, "plan.json").status();
+    EXPECT_EQ(ExitCodeFor(status), ExitCode::kBadData) << named << ": " << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(named));
+  }
+  // Every truncation but that of the final newline.
+  for (size_t length = 0; length + 1 < text.size(); length += 7) {
+    EXPECT_EQ(ExitCodeFor(PlanFromJson(absl::string_view(text).substr(0, length), "plan.json").status()),
+              ExitCode::kBadData);
+  }
+}
+
+// With only what had to be said in the recipe; the data is not looked at.
+constexpr char kOpen[] = R"(recipe_version = 1
+[model]
+preset = "toy-5m"
+[data]
+seq_len = 256
+packing = "continuous"
+[[data.train]]
+files = ["text.txt"]
+[train]
+steps = 10
+batch_sequences = 24
+precision = "auto"
+[cluster]
+)";
+
+TEST(Plan, ARecipeWithEverythingFixedPlansToTheSame) {
+  recipe::Access access = recipe::RealAccess();
+  access.expand_glob = [](const std::string& pattern) -> absl::StatusOr<std::vector<std::string>> {
+    return std::vector<std::string>{pattern};
+  };
+  const auto load = [&](const std::string& text) {
+    return recipe::LoadRecipeText(text, "r.toml", {}, access);
+  };
+  for (const char* cluster :
+       {"devices_per_node = 2\n", "devices_per_node = 4\nmemory_limit = \"180MiB\"\n"}) {
+    const absl::StatusOr<recipe::LoadedRecipe> loaded = load(absl::StrCat(kOpen, cluster));
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    const Plan plan = MustPlan(loaded->recipe);
+    const std::string text = FixedRecipe(*loaded, plan);
+    const absl::StatusOr<recipe::LoadedRecipe> fixed = load(text);
+    ASSERT_TRUE(fixed.ok()) << fixed.status() << "\n" << text;
+    const Plan again = MustPlan(fixed->recipe);
+    EXPECT_EQ(again.layout, plan.layout) << text;
+    EXPECT_EQ(again.predicted, plan.predicted) << text;
+    EXPECT_EQ(again.setting.compute_dtype, plan.setting.compute_dtype) << text;
+    EXPECT_EQ(again.threads_per_worker, plan.threads_per_worker) << text;
+    EXPECT_EQ(Chosen(again).reason, "what the recipe asks for") << text;
+  }
+}
+
+}  // namespace
+}  // namespace trainctl::planner

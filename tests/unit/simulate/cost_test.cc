@@ -1,0 +1,144 @@
+#include "simulate/cost.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+
+namespace trainctl::simulate {
+namespace {
+
+struct Priced {
+  StepCost cost;
+  double parameters = 0;
+};
+
+Priced Price(int stage, int workers, int64_t num_micro_batches, int64_t priced_micro_batches,
+             bool overlap = false) {
+  model::ModelSpec spec = *model::Preset("toy-5m");
+  spec.layers = 12;
+  layout::Mesh mesh;
+  (stage == 0 ? mesh.dp_replicate : mesh.dp_shard) = workers;
+  const layout::Ledger ledger(model::Inventory(spec), mesh, stage);
+  schedule::BuildOptions options;
+  options.shape = {2, 64};
+  options.num_micro_batches = static_cast<int>(priced_micro_batches);
+  Rates rates = CpuRates(1, DType::kF32, false);
+  rates.overlap = overlap;
+  return {
+      PriceStep(BuildDataParallel(spec, ledger, options), spec, ledger, options, num_micro_batches, rates),
+      static_cast<double>(model::NumParameters(spec))};
+}
+
+// The ZeRO paper: data parallelism and stages 1 and 2 move 2 elements per parameter (times (n-1)/n),
+// stage 3 half as much again: it gathers once more. What is still in its slot is not gathered twice.
+TEST(Cost, BytesMovedAreThoseOfTheZeroPaper) {
+  for (int workers : {2, 4}) {
+    for (int stage = 0; stage <= 2; ++stage) {
+      const Priced priced = Price(stage, workers, 1, 1);
+      const double expected = 2 * 4 * priced.parameters * (workers - 1) / workers;
+      EXPECT_NEAR(static_cast<double>(priced.cost.sent_bytes), expected, 0.01 * expected)
+          << "stage " << stage;
+    }
+    const double ratio = static_cast<double>(Price(3, workers, 1, 1).cost.sent_bytes) /
+                         static_cast<double>(Price(0, workers, 1, 1).cost.sent_bytes);
+    EXPECT_LE(ratio, 1.5);
+    EXPECT_GT(ratio, 1.3);
+  }
+  EXPECT_EQ(Price(0, 1, 1, 1).cost.sent_bytes, 0);
+}
+
+TEST(Cost, AccumulationIsFreeForStage1AndNotForStages2And3) {
+  EXPECT_EQ(Price(1, 2, 6, 3).cost.sent_bytes, Price(1, 2, 1, 1).cost.sent_bytes);
+  EXPECT_GT(Price(2, 2, 6, 3).cost.sent_bytes, 3 * Price(2, 2, 1, 1).cost.sent_bytes);
+  EXPECT_GT(Price(3, 2, 6, 3).cost.sent_bytes, 5 * Price(3, 2, 1, 1).cost.sent_bytes);
+}
+
+// Three micro-batches stand for many: exact, as the whole schedule shows.
+TEST(Cost, TheMiddleMicroBatchStandsForTheOthers) {
+  for (int stage = 0; stage <= 3; ++stage) {
+    for (bool overlap : {false, true}) {
+      const StepCost whole = Price(stage, 2, 9, 9, overlap).cost;
+      const StepCost extended = Price(stage, 2, 9, kMicroBatchesToPrice, overlap).cost;
+      EXPECT_EQ(extended.sent_bytes, whole.sent_bytes) << "stage " << stage;
+      EXPECT_NEAR(extended.compute_seconds, whole.compute_seconds, 1e-9);
+      EXPECT_NEAR(extended.seconds, whole.seconds, overlap ? 0.01 * whole.seconds : 1e-9)
+          << "stage " << stage;
+    }
+  }
+}
+
+TEST(Cost, OverlapHidesCollectivesAndNeverCompute) {
+  const StepCost serial = Price(3, 2, 4, 3, false).cost;
+  const StepCost overlapped = Price(3, 2, 4, 3, true).cost;
+  EXPECT_LT(overlapped.seconds, serial.seconds);
+  EXPECT_GE(overlapped.seconds, overlapped.compute_seconds);
+  EXPECT_EQ(overlapped.compute_seconds, serial.compute_seconds);
+}
+
+TEST(Cost, TheTimesOfInstructionsAreWhatTheStepsTimeIsMadeOf) {
+  const model::ModelSpec spec = *model::Preset("toy-5m");
+  const layout::Ledger ledger(model::Inventory(spec), layout::Mesh{.dp_shard = 2}, 3);
+  schedule::BuildOptions options;
+  options.shape = {2, 64};
+  options.num_micro_batches = 2;
+  const schedule::Schedule schedule = BuildDataParallel(spec, ledger, options);
+  for (const bool overlap : {false, true}) {
+    Rates rates = CpuRates(1, DType::kF32, false);
+    rates.overlap = overlap;
+    const auto times = TimesOfStep(schedule, spec, ledger, options, rates);
+    ASSERT_EQ(times.size(), schedule.instructions.size());
+    double last = 0;
+    std::array<double, schedule::kNumStreams> stream_end = {};
+    for (size_t i = 0; i < times.size(); ++i) {
+      double& end = stream_end[static_cast<size_t>(schedule.instructions[i].stream)];
+      EXPECT_GE(times[i].begin_s, end) << "within a stream: list order";
+      for (const int wait : schedule.instructions[i].waits) {
+        EXPECT_GE(times[i].begin_s, times[static_cast<size_t>(wait)].end_s());
+      }
+      end = times[i].end_s();
+      last = std::max(last, end);
+    }
+    EXPECT_EQ(PriceStep(schedule, spec, ledger, options, 2, rates).seconds, last + rates[Resource::kSteps]);
+  }
+}
+
+TEST(Cost, TheMatrixProductsOfAStepAreTheModelsFlops) {
+  const model::ModelSpec spec = *model::Preset("toy-5m");
+  const layout::Ledger ledger(model::Inventory(spec), layout::Mesh{}, 0);
+  schedule::BuildOptions options;
+  options.shape = {2, 64};
+  Rates rates;
+  rates[Resource::kMatmulFlops] = rates[Resource::kAttentionFlops] = 1;
+  rates[Resource::kAttentionBackwardFlops] = 4.0 / 5;  // the table counts five products, FlopsPerToken four
+  const StepCost cost = PriceStep(BuildDataParallel(spec, ledger, options), spec, ledger, options, 1, rates);
+  // Of 64 tokens the kernel masks half of the scores, and computes them all.
+  const double products = model::FlopsPerToken(spec, 0);
+  const double expected = (products + 2 * (model::FlopsPerToken(spec, 64) - products)) * 128;
+  EXPECT_NEAR(cost.compute_seconds, expected, 1e-9 * expected);
+}
+
+// One sequence and as many heads of keys as of queries: each call of the backward is a single task, for which
+// a second thread does nothing; the forward's four tiles of queries are shared by two, not by three.
+TEST(Cost, AttentionWaitsForTheThreadThatHasMost) {
+  model::ModelSpec spec = *model::Preset("toy-5m");
+  spec.kv_heads = spec.heads;
+  const layout::Ledger ledger(model::Inventory(spec), layout::Mesh{}, 0);
+  const auto work = [&](int64_t threads) {
+    schedule::BuildOptions options;
+    options.shape = {1, 256};
+    options.threads = threads;
+    return WorkOfStep(BuildDataParallel(spec, ledger, options), spec, ledger, options);
+  };
+  const auto forward = [&](int64_t threads) { return work(threads)["attention"][Resource::kAttentionFlops]; };
+  const auto backward = [&](int64_t threads) {
+    return work(threads)["attention backward"][Resource::kAttentionBackwardFlops];
+  };
+  EXPECT_DOUBLE_EQ(backward(1) / forward(1), 2.5) << "five products for two";
+  EXPECT_DOUBLE_EQ(backward(2), 2 * backward(1));
+  EXPECT_DOUBLE_EQ(forward(2), forward(1));
+  EXPECT_DOUBLE_EQ(forward(3), 1.5 * forward(1)) << "one of three has two of the four";
+}
+
+}  // namespace
+}  // namespace trainctl::simulate
