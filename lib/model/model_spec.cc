@@ -189,7 +189,7 @@ std::vector<std::string> WhyNotTrainable(const ModelSpec& spec) {
   std::vector<std::string> reasons;
   if (spec.family != "llama") {
     reasons.push_back(
-        absl::StrCat("model.family = \"", spec.family, "\" (model_type); the known family is \"llama\""));
+        absl::StrCat("model.family = \"", spec.family, "\" (model_type), where only \"llama\" is known"));
   }
   const std::pair<bool, const char*> features[] = {
       {spec.experts.has_value(), "routed experts (num_experts, num_local_experts or n_routed_experts)"},
@@ -214,8 +214,7 @@ std::vector<std::string> WhyNotTrainable(const ModelSpec& spec) {
 absl::Status CheckTrainable(const ModelSpec& spec) {
   TRAINCTL_RETURN_IF_ERROR(Validate(spec));
   if (const std::vector<std::string> reasons = WhyNotTrainable(spec); !reasons.empty()) {
-    return UsageError(
-        absl::StrCat("this version cannot train the model, because of ", absl::StrJoin(reasons, "; ")));
+    return UsageError(absl::StrCat("this version cannot train the model: ", absl::StrJoin(reasons, "; ")));
   }
   if (spec.head_dim % 2 != 0) {
     return UsageError(

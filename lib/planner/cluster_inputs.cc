@@ -3,7 +3,6 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
-#include "base/status.h"
 #include "pricing/layer_work.h"
 
 namespace trainctl::planner {

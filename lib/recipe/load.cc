@@ -106,7 +106,7 @@ class Resolver {
     DeriveHeads(base, spec);
   }
 
-  // The planner takes every model that can be described, the trainer what it runs exactly.
+  // A what-if takes every model that can be described, the trainer what it runs exactly.
   absl::StatusOr<model::ModelSpec> ReadModel(absl::string_view config_json, absl::string_view what) const {
     if (!is_what_if_) return model::FromHuggingFaceConfig(config_json, what);
     TRAINCTL_ASSIGN_OR_RETURN(const model::ConfigModel model, model::ReadConfigJson(config_json, what));

@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include "planner/cluster_plan.h"
+#include "planner/make_plan.h"
 #include "recipe/load.h"
 
 namespace trainctl::planner {
@@ -13,6 +14,7 @@ namespace {
 
 constexpr int64_t kMostDevices = 64;
 constexpr int64_t kMostLayers = 64;
+constexpr int64_t kMostSequences = 64;  // of a worker and step
 
 recipe::Access NoFiles() {
   recipe::Access access;
@@ -29,13 +31,33 @@ recipe::Access NoFiles() {
 }
 
 absl::StatusOr<recipe::LoadedRecipe> Load(const std::string& text) {
-  return recipe::LoadRecipeText(text, "fuzz.toml", {}, NoFiles(), recipe::Purpose::kPlan);
+  return recipe::LoadRecipeText(text, "fuzz.toml", {}, NoFiles(), recipe::Purpose::kWhatIf);
 }
 
 bool IsSmall(const recipe::LoadedRecipe& loaded) {
-  const absl::StatusOr<std::shared_ptr<const Machine>> machine = MachineOf(loaded);
+  const absl::StatusOr<std::shared_ptr<const Machine>> machine = MachineOf(loaded.recipe.cluster);
   return !machine.ok() ||
          (loaded.recipe.model.spec.layers <= kMostLayers && (*machine)->num_gpus() <= kMostDevices);
+}
+
+// A plan of our own trainer has a step that is proven, and what is frozen plans to that step.
+void FuzzOurs(const recipe::Recipe& recipe) {
+  const int64_t share =
+      recipe.train.batch_sequences / (recipe.cluster.nodes * recipe.cluster.devices_per_node);
+  if (recipe.model.spec.layers > kMostLayers || share > kMostSequences) return;
+  cluster::Host host;
+  host.memory_available_bytes = int64_t{64} << 30;
+  const absl::StatusOr<plan::Plan> plan = MakePlan(recipe, host);
+  if (!plan.ok()) {
+    const ExitCode code = ExitCodeFor(plan.status());
+    TRAINCTL_CHECK_MSG(
+        code == ExitCode::kUsage || code == ExitCode::kInfeasible || code == ExitCode::kEnvironment,
+        plan.status().ToString());
+    return;
+  }
+  const absl::StatusOr<plan::Plan> again = MakePlan(Frozen(recipe, *plan), host);
+  TRAINCTL_CHECK_MSG(again.ok(), again.status().ToString());
+  TRAINCTL_CHECK_MSG(again->step_hash == plan->step_hash, plan->layout.ToString());
 }
 
 void FuzzOne(const std::string& input) {
@@ -44,7 +66,8 @@ void FuzzOne(const std::string& input) {
     TRAINCTL_CHECK(ExitCodeFor(loaded.status()) == ExitCode::kUsage && !loaded.status().message().empty());
     return;
   }
-  if (loaded->purpose != recipe::Purpose::kPlan || !IsSmall(*loaded)) return;
+  if (loaded->purpose == recipe::Purpose::kPlan) return FuzzOurs(loaded->recipe);
+  if (!IsSmall(*loaded)) return;
   ClusterPlanOptions options;
   options.keep = 1;
   const absl::StatusOr<ClusterPlan> plan = MakeClusterPlan(*loaded, options);

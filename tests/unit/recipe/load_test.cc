@@ -294,7 +294,7 @@ TEST(LoadRecipe, HeadsFollowInEveryModel) {
 TEST(LoadRecipe, OurTrainerRefusesWhatIsForWhatIfs) {
   const std::string error = ErrorOf(kForPlanning);
   for (const char* word :
-       {"this version cannot train the model, because of model.family = \"mixtral\"", "routed experts",
+       {"this version cannot train the model: model.family = \"mixtral\"", "routed experts",
         "the data is missing", "parallel.tp = 4: this version does not", "parallel.schedule = \"zbv\"",
         "parallel.offload", "parallel.sequence_parallel", "parallel.stage_layers",
         "train.precision = \"fp8\"", "the length of the run is missing",
