@@ -1,6 +1,7 @@
 #include "simulate/memory.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -39,6 +40,15 @@ MemoryReport SimulateMemory(const schedule::Schedule& schedule) {
         schedule::Describe(schedule.instructions[static_cast<size_t>(report.peak_instruction)]);
   }
   return report;
+}
+
+bool MeetsPeak(int64_t predicted_bytes, int64_t measured_bytes) {
+  constexpr int64_t kSmallPeakBytes = int64_t{64} << 20;
+  constexpr int64_t kSmallSlackBytes = int64_t{2} << 20;
+  constexpr double kShare = 0.03;
+  const int64_t off = std::abs(predicted_bytes - measured_bytes);
+  if (measured_bytes < kSmallPeakBytes) return off <= kSmallSlackBytes;
+  return static_cast<double>(off) <= kShare * static_cast<double>(measured_bytes);
 }
 
 namespace {

@@ -24,6 +24,10 @@ struct MemoryReport {
 // on top of what lived before it; at its end what it writes is added and what it frees is gone.
 MemoryReport SimulateMemory(const schedule::Schedule& schedule);
 
+// The promise of a plan on a CPU, for a prediction that fits nothing: within 2 MiB of a measured peak below
+// 64 MiB, within 3 % of one above.
+bool MeetsPeak(int64_t predicted_bytes, int64_t measured_bytes);
+
 // Bytes of the values that live at the instant of the peak, by what they are ("saved" for "saved 3/1"),
 // largest first. They add up to peak_bytes.
 struct LiveBytes {

@@ -49,8 +49,10 @@ int64_t Total(const MemoryByCategory& bytes) {
 }
 
 void TellMemory(const plan::Plan& plan, const MemoryByCategory& measured, std::vector<std::string>& lines) {
-  lines.push_back(absl::StrFormat("tensor memory per worker: predicted %s, measured %s; at the peak:",
-                                  FormatBytes(plan.predicted.peak_bytes), FormatBytes(Total(measured))));
+  const bool is_met = simulate::MeetsPeak(plan.predicted.peak_bytes, Total(measured));
+  lines.push_back(absl::StrFormat("tensor memory per worker: predicted %s, measured %s%s; at the peak:",
+                                  FormatBytes(plan.predicted.peak_bytes), FormatBytes(Total(measured)),
+                                  is_met ? "" : " (further apart than 3 %, or 2 MiB below 64 MiB)"));
   for (size_t c = 0; c < measured.size(); ++c) {
     lines.push_back(absl::StrFormat("  %-22s predicted %10s, measured %10s",
                                     schedule::CategoryName(static_cast<schedule::Category>(c)),
@@ -122,6 +124,7 @@ absl::StatusOr<std::vector<std::string>> WriteReport(const std::string& path, co
                  {"step_hash", executed_hash},
                  {"predicted_peak_bytes", plan.predicted.peak_bytes},
                  {"measured_peak_bytes", Total(measured_memory)},
+                 {"peak_is_met", simulate::MeetsPeak(plan.predicted.peak_bytes, Total(measured_memory))},
                  {"predicted_at_peak", MemoryToJson(plan.predicted.at_peak)},
                  {"measured_at_peak", MemoryToJson(measured_memory)}};
   std::vector<std::string> lines;

@@ -173,5 +173,15 @@ TEST(Memory, PrefetchCostsOneMoreSlotOfEachKind) {
   EXPECT_EQ(with - without, 2 * 4 * ledger.buckets()[1].padded_numel);  // parameters and gradient, fp32
 }
 
+TEST(Memory, TheRuleOfThePromise) {
+  const int64_t mib = int64_t{1} << 20;
+  EXPECT_TRUE(MeetsPeak(10 * mib, 12 * mib));
+  EXPECT_FALSE(MeetsPeak(10 * mib, 12 * mib + 1));
+  EXPECT_FALSE(MeetsPeak(14 * mib + 1, 12 * mib));
+  EXPECT_TRUE(MeetsPeak(97 * mib, 100 * mib));
+  EXPECT_FALSE(MeetsPeak(97 * mib - 1, 100 * mib));
+  EXPECT_FALSE(MeetsPeak(61 * mib, 64 * mib));
+}
+
 }  // namespace
 }  // namespace trainctl::simulate

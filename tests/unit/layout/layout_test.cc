@@ -1,0 +1,104 @@
+#include "layout/layout.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/counter_rng.h"
+
+namespace trainctl::layout {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string MessagesOf(const Request& request) {
+  std::string text;
+  for (const Violation& violation : FindViolations(request)) text += violation.message + "\n";
+  return text;
+}
+
+Request Asked(int64_t workers) {
+  static const auto* const spec = new model::ModelSpec(*model::Preset("toy-1m"));
+  Request request;
+  request.spec = spec;
+  request.devices_per_node = workers;
+  request.batch_sequences = 24;
+  request.seq_len = 128;
+  return request;
+}
+
+TEST(Violations, AllAreListedWithTheNearestThatWork) {
+  Request request = Asked(8);
+  request.nodes = 2;
+  request.batch_sequences = 24;
+  request.dp_shard = 5;
+  const std::string text = MessagesOf(request);
+  EXPECT_THAT(text, HasSubstr("train.batch_sequences (24) is not a multiple of the 16 workers"));
+  EXPECT_THAT(text, HasSubstr("the nearest are 16 and 32"));
+  EXPECT_THAT(text, HasSubstr("dp_shard 5 does not divide the 16 workers"));
+  EXPECT_THAT(text, HasSubstr("the nearest are 4 and 8"));
+
+  request = Asked(2);
+  request.micro_batch = 5;
+  request.zero_stage = 0;
+  request.dp_shard = 2;
+  const std::string more = MessagesOf(request);
+  EXPECT_THAT(more, HasSubstr("train.micro_batch (5) does not divide the 12 sequences of each worker"));
+  EXPECT_THAT(more, HasSubstr("the nearest are 4 and 6"));
+  EXPECT_THAT(more, HasSubstr("zero_stage = 0 shards nothing but dp_shard is 2"));
+}
+
+TEST(Violations, NumbersThatNothingHoldsAreRefused) {
+  Request request = Asked(1);
+  request.nodes = int64_t{1} << 40;
+  EXPECT_THAT(MessagesOf(request), HasSubstr("is not a number of workers from 1 to 1048576"));
+  request = Asked(1);
+  request.batch_sequences = int64_t{1} << 60;
+  EXPECT_THAT(MessagesOf(request), HasSubstr("more than one step of this model can hold"));
+  request = Asked(1);
+  request.batch_sequences = 1 << 20;
+  request.micro_batch = 1;
+  EXPECT_THAT(MessagesOf(request), HasSubstr("raise it"));
+}
+
+// Whatever is advised satisfies the constraint, and what violates nothing has a layout.
+TEST(Violations, WhatHasNoneHasALayout) {
+  int num_legal = 0;
+  for (uint64_t seed = 0; seed < 5000; ++seed) {
+    uint64_t draws = 0;
+    const auto below = [&](uint64_t bound) {
+      return static_cast<int64_t>(RandomBelow(seed, 3, draws++, bound));
+    };
+    Request request = Asked(1 + below(12));
+    request.nodes = 1 + below(4);
+    request.batch_sequences = (1 + below(6)) * (below(3) == 0 ? 1 : request.num_workers());
+    if (below(2) == 0) request.dp_replicate = 1 + below(6);
+    if (below(2) == 0) request.dp_shard = 1 + below(6);
+    if (below(2) == 0) request.zero_stage = below(4);
+    if (below(2) == 0) request.micro_batch = 1 + below(4);
+    if (!FindViolations(request).empty()) continue;
+    ++num_legal;
+    const int64_t workers = request.num_workers();
+    bool found = false;
+    for (int64_t shard = 1; shard <= workers && !found; ++shard) {
+      if (workers % shard != 0 || (request.dp_shard.has_value() && *request.dp_shard != shard)) continue;
+      if (request.dp_replicate.has_value() && *request.dp_replicate != workers / shard) continue;
+      found = !request.zero_stage.has_value() || (*request.zero_stage == 0) == (shard == 1);
+    }
+    EXPECT_TRUE(found) << "seed " << seed;
+    EXPECT_EQ(request.batch_sequences % workers, 0);
+    EXPECT_EQ(request.batch_sequences / workers % request.micro_batch.value_or(1), 0);
+  }
+  EXPECT_GT(num_legal, 300);
+}
+
+TEST(Layout, NamesReadBack) {
+  for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
+    EXPECT_EQ(ParseRecompute(RecomputeName(recompute)), recompute);
+  }
+  EXPECT_FALSE(ParseRecompute("selective").has_value());
+}
+
+}  // namespace
+}  // namespace trainctl::layout
