@@ -18,6 +18,7 @@
 #include "apps/trainctl/machine_access.h"
 #include "apps/trainctl/option_checks.h"
 #include "apps/trainctl/planned_job.h"
+#include "apps/trainctl/worker_program.h"
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/json.h"
@@ -170,27 +171,50 @@ absl::StatusOr<ExitCode> ResumeAsLaunched(const recipe::LoadedRecipe& now, const
   return Continue(run, before, next->recipe, options, output);
 }
 
-// What a run needs of this machine besides its plan, and does not find; in the order in which a launch would
-// meet it.
-std::vector<absl::Status> FindMissing(const recipe::LoadedRecipe& loaded,
-                                      const std::vector<std::string>& unset, const cluster::Host& host) {
-  std::vector<absl::Status> missing;
-  for (const std::vector<std::string>* list : {&unset, &loaded.missing}) {
-    for (const std::string& text : *list) missing.push_back(UsageError(text));
+// The end of a dry run: what is missing here, and the exit code of a launch that meets it.
+ExitCode TellMissing(const plan::Plan& plan, const std::vector<std::string>& notes,
+                     const std::vector<absl::Status>& checks, const Output& output) {
+  std::vector<std::string> missing;
+  ExitCode code = ExitCode::kOk;
+  for (const absl::Status& status : checks) {
+    const std::string message(status.message());
+    if (status.ok() || std::find(missing.begin(), missing.end(), message) != missing.end()) continue;
+    if (missing.empty()) code = ExitCodeFor(status);
+    std::fprintf(stderr, "missing here: %s\n", message.c_str());
+    missing.push_back(message);
   }
-  const bool has_data = missing.empty();
-  missing.push_back(CheckDeviceIsHere(loaded.recipe, host));
-  missing.push_back(launcher::CheckWorkerEnv(loaded.recipe.launch.env));
-  if (has_data) {
-    missing.push_back(data::OpenTrainSource(loaded.recipe).status());
-    missing.push_back(data::OpenEvalSets(loaded.recipe).status());
+  if (output.json) {
+    Json json = plan::PlanToJsonObject(plan);
+    for (const std::string& note : notes) json["notes"].push_back(note);
+    json["missing"] = missing;
+    std::puts(json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
   }
-  missing.erase(std::remove_if(missing.begin(), missing.end(), [](const absl::Status& s) { return s.ok(); }),
-                missing.end());
-  return missing;
+  return code;
 }
 
-// Reports the layout and the step wherever `plan` does, then what is missing here. Ends as the launch would.
+// What a run needs of this machine besides its plan, in the order in which a launch would meet it.
+std::vector<absl::Status> CheckWhatALaunchNeeds(const recipe::LoadedRecipe& loaded,
+                                                const std::vector<std::string>& unset,
+                                                const cluster::Host& host, const LaunchOptions& options) {
+  std::vector<absl::Status> checks;
+  for (const std::vector<std::string>* list : {&unset, &loaded.missing}) {
+    for (const std::string& text : *list) checks.push_back(UsageError(text));
+  }
+  const bool has_data = checks.empty();
+  checks.push_back(CheckDeviceIsHere(loaded.recipe, host));
+  checks.push_back(launcher::CheckWorkerEnv(loaded.recipe.launch.env));
+  if (has_data) {
+    checks.push_back(data::OpenTrainSource(loaded.recipe).status());
+    checks.push_back(data::OpenEvalSets(loaded.recipe).status());
+  }
+  if (!options.run_dir.empty() && HoldsARun(options.run_dir)) {
+    checks.push_back(UsageError(absl::StrCat(options.run_dir, " already holds a run")));
+  }
+  checks.push_back(FindWorkerProgram().status());
+  return checks;
+}
+
+// Reports the layout and the step wherever `plan` does, then what is missing here.
 absl::StatusOr<ExitCode> DryRun(const LaunchOptions& options, const Output& output) {
   std::vector<std::string> unset;
   TRAINCTL_ASSIGN_OR_RETURN(
@@ -200,18 +224,7 @@ absl::StatusOr<ExitCode> DryRun(const LaunchOptions& options, const Output& outp
   TRAINCTL_ASSIGN_OR_RETURN(const plan::Plan plan, planner::MakePlanFor(loaded.recipe, host));
   for (const std::string& note : loaded.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
   PrintChoice(plan, loaded.recipe);
-  const std::vector<absl::Status> missing = FindMissing(loaded, unset, host);
-  for (const absl::Status& status : missing) {
-    std::fprintf(stderr, "missing here: %s\n", std::string(status.message()).c_str());
-  }
-  if (output.json) {
-    Json json = plan::PlanToJsonObject(plan);
-    for (const std::string& note : loaded.notes) json["notes"].push_back(note);
-    json["missing"] = Json::array();
-    for (const absl::Status& status : missing) json["missing"].push_back(std::string(status.message()));
-    std::puts(json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
-  }
-  return missing.empty() ? ExitCode::kOk : ExitCodeFor(missing.front());
+  return TellMissing(plan, loaded.notes, CheckWhatALaunchNeeds(loaded, unset, host, options), output);
 }
 
 absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& output) {
@@ -262,20 +275,39 @@ absl::StatusOr<ExitCode> Resume(const LaunchOptions& options, const Output& outp
   return Continue(run, before, loaded.recipe, options, output);
 }
 
-// The plan that a run goes on with. What its first launch resolved stays, so that another amount of free
-// memory bends nothing, unless the recipe asks for another layout now or the old one no longer fits.
+bool SetsALayout(const std::vector<std::string>& sets) {
+  return std::any_of(sets.begin(), sets.end(), [](const std::string& set) {
+    return recipe::DecidesLayout(absl::string_view(set).substr(0, set.find('=')));
+  });
+}
+
+// The plan that a run goes on with. What its last launch resolved stays, so that another amount of free
+// memory bends nothing, unless another layout is asked for now ("auto" asks, too) or the old one cannot be
+// any more.
 absl::StatusOr<plan::Plan> PlanToContinue(const run::RunFolder& run, const recipe::Recipe& before,
-                                          const recipe::Recipe& recipe, const cluster::Host& host) {
+                                          const recipe::Recipe& recipe, const cluster::Host& host,
+                                          const std::vector<std::string>& sets) {
+  if (SetsALayout(sets) || !recipe::AsksForSameLayout(before, recipe)) {
+    return planner::MakePlanFor(recipe, host);
+  }
   const absl::StatusOr<std::string> text = ReadFile(run.plan_path());
   const absl::StatusOr<plan::Plan> last =
       text.ok() ? plan::PlanFromJson(*text, run.plan_path()) : absl::StatusOr<plan::Plan>(text.status());
-  if (!last.ok() || !recipe::AsksForSameLayout(before, recipe)) return planner::MakePlanFor(recipe, host);
+  if (!last.ok()) {
+    std::fprintf(stderr, "note: planned anew: %s\n", std::string(last.status().message()).c_str());
+    return planner::MakePlanFor(recipe, host);
+  }
   recipe::Recipe frozen = planner::Frozen(recipe, *last);
-  frozen.cluster.memory_limit_bytes = recipe.cluster.memory_limit_bytes;  // what this machine has now
+  // What this machine has now, and what is stated now.
+  frozen.cluster.memory_limit_bytes = recipe.cluster.memory_limit_bytes;
+  if (recipe.cluster.threads_per_worker.has_value()) {
+    frozen.cluster.threads_per_worker = recipe.cluster.threads_per_worker;
+  }
   absl::StatusOr<plan::Plan> plan = planner::MakePlanFor(frozen, host);
-  if (ExitCodeFor(plan.status()) != ExitCode::kInfeasible) return plan;
-  std::fprintf(stderr, "note: the layout so far, %s, no longer fits: planned anew\n",
-               last->layout.ToString().c_str());
+  const ExitCode code = ExitCodeFor(plan.status());
+  if (code != ExitCode::kInfeasible && code != ExitCode::kUsage) return plan;
+  std::fprintf(stderr, "note: planned anew, as the layout so far, %s, cannot be any more: %s\n",
+               last->layout.ToString().c_str(), std::string(plan.status().message()).c_str());
   return planner::MakePlanFor(recipe, host);
 }
 
@@ -312,13 +344,13 @@ absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& bef
     return ExitCode::kStoppedResumable;
   }
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, HostOfRun(recipe));
-  TRAINCTL_ASSIGN_OR_RETURN(const plan::Plan plan, PlanToContinue(run, before, recipe, host));
-  if (!options.dry_run) TRAINCTL_RETURN_IF_ERROR(CheckDeviceIsHere(recipe, host));
-  PrintChoice(plan, recipe);
+  TRAINCTL_ASSIGN_OR_RETURN(const plan::Plan plan, PlanToContinue(run, before, recipe, host, options.sets));
   if (options.dry_run) {
-    if (output.json) std::fputs(plan::PlanToJson(plan).c_str(), stdout);
-    return ExitCode::kOk;
+    PrintChoice(plan, recipe);
+    return TellMissing(plan, {}, {CheckDeviceIsHere(recipe, host), FindWorkerProgram().status()}, output);
   }
+  TRAINCTL_RETURN_IF_ERROR(CheckDeviceIsHere(recipe, host));
+  PrintChoice(plan, recipe);
   TRAINCTL_RETURN_IF_ERROR(WriteRunFiles(run, recipe, plan));
   return RunWorkers(run, recipe, plan, options, output);
 }

@@ -1,7 +1,10 @@
 // `trainctl plan`: our own trainer's layouts side by side, or a what-if of another trainer's.
 
+#include <filesystem>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -16,7 +19,35 @@
 namespace trainctl::cli {
 namespace {
 
+std::string FullPath(const std::string& path) {
+  return std::filesystem::weakly_canonical(std::filesystem::absolute(path)).string();
+}
+
+// A file that is written must not be the recipe, nor be written twice.
+absl::Status CheckOutputs(const PlanOptions& options) {
+  const std::pair<const char*, const std::string*> outputs[] = {
+      {"--write", &options.write}, {"--trace", &options.trace}, {"--html", &options.html}};
+  std::set<std::string> seen = {FullPath(options.recipe)};
+  for (const auto& [option, path] : outputs) {
+    if (path->empty()) continue;
+    if (!options.sweeps.empty()) {
+      return UsageError(
+          absl::StrCat(option, " shows one plan and --sweep makes several; leave one of them out"));
+    }
+    if (!seen.insert(FullPath(*path)).second) {
+      return UsageError(
+          absl::StrCat(option, " ", *path, " is the recipe or another output; name another file"));
+    }
+  }
+  if (!options.sweeps.empty() && (options.draw || options.explain)) {
+    return UsageError(absl::StrCat(options.draw ? "--draw" : "--explain",
+                                   " shows one plan and --sweep makes several; leave one of them out"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<ExitCode> RunPlan(const PlanOptions& options, const Output& output) {
+  TRAINCTL_RETURN_IF_ERROR(CheckOutputs(options));
   if (!options.sweeps.empty()) return SweepPlans(options, output);
   std::vector<std::string> unset;
   // A recipe that is written has the files' places in it, so variables have to be set.

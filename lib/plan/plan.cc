@@ -24,6 +24,9 @@ Step BuildStep(const Plan& plan, const model::ModelSpec& spec) {
 }
 
 absl::StatusOr<Step> RebuildStep(const Plan& plan, const model::ModelSpec& spec) {
+  if (plan.step_hash.empty()) {
+    return EnvironmentError("the plan has no step: it is of an earlier version; resume plans the run anew");
+  }
   Step step = BuildStep(plan, spec);
   const std::string hash = schedule::HashStep(step.schedule, step.ledger);
   if (hash != plan.step_hash) {

@@ -28,10 +28,14 @@ constexpr double kMemoryShare = 0.85;
 // Of a device's memory: the rest is for its context, libraries' workspaces and what the allocator keeps in
 // pieces.
 constexpr double kDeviceMemoryShare = 0.9;
-// Program, libraries and buffers of one worker outside its tensors.
-constexpr int64_t kWorkerOverheadBytes = int64_t{512} << 20;
 
-DType ResolveDevicePrecision(const std::string& precision, std::vector<std::string>& notes) {
+DType ResolveDevicePrecision(const std::string& precision, const Machine* machine,
+                             std::vector<std::string>& notes) {
+  const bool has_bf16 = machine == nullptr || machine->device->has_bf16;
+  if (precision == "auto" && !has_bf16) {
+    notes.push_back(absl::StrCat("train.precision = auto: fp32 (", machine->device->name, " has no bf16)"));
+    return DType::kF32;
+  }
   if (precision == "fp32") {
     notes.push_back(
         "train.precision = fp32: attention on a GPU computes its scores tile by tile, which costs memory and "
@@ -78,7 +82,6 @@ int64_t ResolveMemoryLimit(const recipe::ClusterConfig& cluster, const cluster::
 // shows of the one that is here.
 absl::StatusOr<int64_t> ResolveDeviceMemoryLimit(const recipe::ClusterConfig& cluster, const Machine* machine,
                                                  const cluster::Host& host, std::vector<std::string>& notes) {
-  if (cluster.memory_limit_bytes.has_value()) return *cluster.memory_limit_bytes;
   double bytes = static_cast<double>(host.accelerator_memory_bytes);
   std::string source = host.accelerator;
   if (cluster.memory_bytes.has_value()) {
@@ -87,6 +90,13 @@ absl::StatusOr<int64_t> ResolveDeviceMemoryLimit(const recipe::ClusterConfig& cl
   } else if (cluster.device != recipe::kCudaDevice) {
     bytes = machine->device->memory_bytes.value;
     source = machine->device->name;
+  }
+  if (cluster.memory_limit_bytes.has_value()) {
+    const int64_t limit = *cluster.memory_limit_bytes;
+    if (bytes <= 0 || static_cast<double>(limit) <= bytes) return limit;
+    return UsageError(absl::StrCat("cluster.memory_limit (", FormatBytes(limit), ") is more than the ",
+                                   FormatBytes(static_cast<int64_t>(bytes)), " of ", source,
+                                   "; leave it at \"auto\", or lower it"));
   }
   if (bytes <= 0) {
     return EnvironmentError(
@@ -165,8 +175,8 @@ absl::Status ResolveMachine(const recipe::Recipe& recipe, const cluster::Host& h
   }
   plan.device = recipe::kCudaDevice;
   plan.setting.on_device = true;
-  plan.setting.compute_dtype = ResolveDevicePrecision(recipe.train.precision, plan.notes);
   TRAINCTL_ASSIGN_OR_RETURN(const std::shared_ptr<const Machine> machine, MachineFor(cluster, host));
+  plan.setting.compute_dtype = ResolveDevicePrecision(recipe.train.precision, machine.get(), plan.notes);
   if (machine != nullptr) {
     plan.hardware = machine->device->name;
     plan.notes.insert(plan.notes.end(), machine->notes.begin(), machine->notes.end());
@@ -214,10 +224,12 @@ absl::StatusOr<Plan> MakePlan(const recipe::Recipe& recipe, const cluster::Host&
         absl::StrFormat("MFU is of %.3g TFLOP/s per worker: %s", peak.flops / 1e12, peak.source));
   }
 
-  const Problem problem{.request = recipe::LayoutRequest(recipe),
-                        .setting = plan.setting,
-                        .memory_limit_bytes = plan.memory_limit_bytes,
-                        .rates = plan.rates};
+  const Problem problem{
+      .request = recipe::LayoutRequest(recipe),
+      .setting = plan.setting,
+      .memory_limit_bytes = plan.memory_limit_bytes,
+      .limit_is_shared = plan.device == "cpu" && !recipe.cluster.memory_limit_bytes.has_value(),
+      .rates = plan.rates};
   plan.candidates = Weigh(problem);
   const int chosen = Choose(problem, plan.candidates);
   if (chosen < 0) {

@@ -67,11 +67,11 @@ pricing::Timeline TimelineOf(const plan::Plan& plan, const plan::Step& step,
   pricing::Timeline timeline;
   timeline.num_stages = static_cast<int64_t>(num_blocks);
   timeline.num_micro_batches = plan.layout.num_micro_batches;
-  timeline.end_s = played.end_s;
+  timeline.end_s = played.step_seconds;
   timeline.parts.stages.resize(num_blocks);
   timeline.parts.pipeline.stages.resize(num_blocks);
   pricing::TimePrice& price = timeline.parts.price;
-  price.step_seconds = played.end_s;
+  price.step_seconds = played.step_seconds;
   pricing::RankTimeline rank;
   for (const pricing::StreamKind kind :
        {pricing::StreamKind::kCompute, pricing::StreamKind::kData, pricing::StreamKind::kData}) {
@@ -186,9 +186,9 @@ PageInput PageOfPlan(const plan::Plan& plan, const recipe::Recipe& recipe) {
       {"Run as", "trainctl: this is the step that `trainctl launch` runs"},
   };
   const double peak = plan::PeakTokensPerSecond(plan);
-  if (peak > 0 && played.end_s > 0) {
+  if (peak > 0) {
     page.facts.push_back({"MFU", absl::StrFormat("%.1f %%", static_cast<double>(page.tokens_per_step) /
-                                                                played.end_s / peak * 100)});
+                                                                played.step_seconds / peak * 100)});
   }
   page.notes = plan.notes;
   page.notes.push_back(

@@ -292,6 +292,11 @@ std::string NearestThatFits(const Problem& asked) {
     problem.request.devices_per_node = workers;
     problem.request.dp_shard = workers;
     problem.request.batch_sequences = std::max<int64_t>(per_worker_batch / factor, 1) * workers;
+    if (asked.limit_is_shared) {
+      problem.memory_limit_bytes =
+          (asked.memory_limit_bytes + kWorkerOverheadBytes) / factor - kWorkerOverheadBytes;
+    }
+    if (!layout::FindViolations(problem.request).empty()) continue;
     const std::vector<Candidate> candidates = Weigh(problem);
     if (candidates.empty() || !candidates.front().fits) continue;
     return absl::StrCat(
@@ -299,7 +304,10 @@ std::string NearestThatFits(const Problem& asked) {
         " workers with parallel.zero_stage = 3, parallel.recompute = \"full\", train.micro_batch = 1",
         problem.request.batch_sequences == asked.request.batch_sequences
             ? ""
-            : absl::StrCat(", train.batch_sequences = ", problem.request.batch_sequences));
+            : absl::StrCat(", train.batch_sequences = ", problem.request.batch_sequences),
+        asked.request.dp_replicate.has_value() || asked.request.dp_shard.has_value()
+            ? ", parallel.dp_replicate and dp_shard at \"auto\""
+            : "");
   }
   problem = asked;
   problem.request.dp_replicate.reset(), problem.request.dp_shard.reset(), problem.request.zero_stage.reset();

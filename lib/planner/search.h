@@ -16,8 +16,13 @@ struct Problem {
   layout::Request request;  // without violations
   schedule::StepSetting setting;
   int64_t memory_limit_bytes = 0;
+  // The limit is what a machine has, divided by its workers: with more of them each has less.
+  bool limit_is_shared = false;
   simulate::Rates rates;
 };
+
+// Program, libraries and buffers of one worker outside its tensors.
+inline constexpr int64_t kWorkerOverheadBytes = int64_t{512} << 20;
 
 // Every strategy (mesh and stage) that the problem allows, in the order DDP, ZeRO-1, 2, 3 and of
 // growing dp_shard, each with the variants (micro-batch, recompute) that were worth looking at: the

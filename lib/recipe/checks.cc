@@ -236,6 +236,10 @@ class Checker {
     const ClusterConfig& cluster = recipe_.cluster;
     if (issues_.IsBad("cluster.device")) return;
     if (cluster.device == "cpu" || cluster.device == kCudaDevice) {
+      if (is_ours && cluster.node.has_value() && cluster.device == kCudaDevice) {
+        return FailDevice("cluster.node",
+                          "it goes with an accelerator by name, and cluster.device is \"cuda\"");
+      }
       if (is_ours) return;
       return Fail(
           {"cluster.device", "plan.framework"},
@@ -251,6 +255,10 @@ class Checker {
                         absl::StrCat(device.name,
                                      ": this version trains on NVIDIA's devices and on CPUs; `trainctl "
                                      "plan --as FRAMEWORK` prices other trainers' runs on others"));
+    }
+    if (is_ours && !device.has_bf16 && recipe_.train.precision == "bf16" && Usable({"train.precision"})) {
+      Fail({"train.precision", "cluster.device"}, absl::StrCat("train.precision = \"bf16\": ", device.name,
+                                                               " has no bf16; use \"fp32\" or \"auto\""));
     }
     if (!cluster.node.has_value() || issues_.IsBad("cluster.node")) return;
     const absl::StatusOr<const cluster::Node*> node = cluster::FindNode(*cluster.node);

@@ -151,12 +151,16 @@ absl::StatusOr<Continuation> ContinueAs(const Recipe& stored, const LoadedRecipe
   return next;
 }
 
+bool DecidesLayout(absl::string_view field) {
+  if (field == "parallel.prefetch") return false;
+  return absl::StartsWith(field, "parallel") || field == "train.micro_batch" || field == "cluster.nodes" ||
+         field == "cluster.devices_per_node" || field == "cluster.device" || field == "cluster";
+}
+
 bool AsksForSameLayout(const Recipe& a, const Recipe& b) {
   const auto fields = GetSchema().fields();
   return std::all_of(fields.begin(), fields.end(), [&](const Field& field) {
-    const bool decides = absl::StartsWith(field.name, "parallel.") ||
-                         absl::StartsWith(field.name, "cluster.") || field.name == "train.micro_batch";
-    return !decides || !field.get || field.get(a, 0) == field.get(b, 0);
+    return !DecidesLayout(field.name) || !field.get || field.get(a, 0) == field.get(b, 0);
   });
 }
 

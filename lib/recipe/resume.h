@@ -32,7 +32,9 @@ struct Continuation {
 // what it is and read otherwise, and for what does not fit together.
 absl::StatusOr<Continuation> ContinueAs(const Recipe& stored, const LoadedRecipe& now);
 
-// Whether both leave a planner the same choice: every field of [parallel] and [cluster], and the micro-batch.
+// Whether a field decides the layout: degrees, stage, micro-batch, recompute, and what workers are on.
+bool DecidesLayout(absl::string_view field);
+// Whether both leave a planner the same choice of a layout.
 bool AsksForSameLayout(const Recipe& a, const Recipe& b);
 
 }  // namespace trainctl::recipe

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/json.h"
@@ -117,23 +118,25 @@ std::string DrawPlan(const plan::Plan& plan, const model::ModelSpec& spec, const
   }
   std::string legend;
   for (size_t mark = 0; mark < std::size(kMarks); ++mark) {
-    if (used[mark])
-      absl::StrAppend(&legend, legend.empty() ? "" : ", ", std::string(1, kMarks[mark].letter), " ",
-                      kMarks[mark].name);
+    const std::string entry = absl::StrCat(std::string(1, kMarks[mark].letter), " ", kMarks[mark].name);
+    if (!used[mark] || absl::StrContains(legend, entry)) continue;
+    absl::StrAppend(&legend, legend.empty() ? "" : ", ", entry);
   }
   absl::StrAppend(&text, legend, ", . idle\n");
   const double compute = busy[static_cast<size_t>(schedule::StreamId::kCompute)];
-  absl::StrAppendFormat(&text, "A step of %s: compute %s, idle %.1f %% of it.\n", Seconds(timeline.end_s),
-                        Seconds(compute), std::max(0.0, 1 - compute / timeline.end_s) * 100);
+  absl::StrAppendFormat(&text, "A step of %s: compute %s, data and log %s, idle %.1f %% of it.\n",
+                        Seconds(timeline.step_seconds), Seconds(compute),
+                        Seconds(timeline.step_seconds - timeline.end_s),
+                        std::max(0.0, 1 - compute / timeline.step_seconds) * 100);
   return text;
 }
 
 std::string TraceOfPlan(const plan::Plan& plan, const model::ModelSpec& spec, absl::string_view title) {
   const plan::Step step = plan::BuildStep(plan, spec);
   const simulate::Timeline timeline = Play(plan, spec, step);
-  std::string text = absl::StrCat("{\"displayTimeUnit\":\"ms\",\"otherData\":{\"title\":", Quoted(title),
-                                  ",\"step_hash\":\"", plan.step_hash,
-                                  "\",\"step_us\":", Micros(timeline.end_s), "},\n\"traceEvents\":[\n");
+  std::string text = absl::StrCat(
+      "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"title\":", Quoted(title), ",\"step_hash\":\"",
+      plan.step_hash, "\",\"step_us\":", Micros(timeline.step_seconds), "},\n\"traceEvents\":[\n");
   absl::StrAppend(&text, "{\"ph\":\"M\",\"pid\":0,\"tid\":0,\"name\":\"process_name\",\"args\":{\"name\":",
                   Quoted(absl::StrCat("each of ", plan.layout.mesh.world_size(), " workers")), "}}");
   for (int s = 0; s < schedule::kNumStreams; ++s) {

@@ -1,6 +1,6 @@
-// A pipeline schedule with everything said: per rank a list of instructions with sends, receives
-// and storage. The trainer executes it, the simulator prices it, the checker proves it. Pure
-// functions, thread safe, no LibTorch.
+// A pipeline order with everything said: per rank a list of instructions with sends, receives and storage.
+// The checker proves it and a player times it; the trainer does not execute it yet. Pure functions, thread
+// safe, no LibTorch.
 //
 // A rank runs its list in order. A receive blocks until its message has come; a send hands its
 // buffer over and goes on. Between two ranks, messages of one direction (activations and gradients

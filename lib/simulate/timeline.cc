@@ -30,6 +30,7 @@ Timeline PlayStep(const schedule::Schedule& schedule, const model::ModelSpec& sp
     for (int value : instruction.frees) count(value, -1);
     timeline.memory.push_back({time.end_s(), live});
   }
+  timeline.step_seconds = timeline.end_s + rates[Resource::kSteps];
   return timeline;
 }
 

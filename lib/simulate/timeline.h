@@ -24,6 +24,7 @@ struct Timeline {
   std::vector<InstructionTime> times;  // by instruction
   std::vector<MemorySample> memory;    // in the order of time; its highest sum is the step's peak
   double end_s = 0;                    // of the last instruction
+  double step_seconds = 0;             // with what a step takes besides its instructions: data, log
 };
 
 // Of a schedule with all its micro-batches.

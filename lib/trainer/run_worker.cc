@@ -111,6 +111,8 @@ class Trainer {
   }
 
  private:
+  using Losses = std::map<std::string, double>;  // by evaluation set
+
   bool first_rank() const { return d_.rank == 0; }
 
   // ---- start --------------------------------------------------------------------------------
@@ -241,8 +243,15 @@ class Trainer {
     bool stop = false;
     while (counters_.step < recipe_.train.steps && !stop) {
       TRAINCTL_RETURN_IF_ERROR(TrainStep());
-      SaveKind save = SaveKind::kNone;
-      TRAINCTL_RETURN_IF_ERROR(Agree(&stop, &save));
+      TRAINCTL_ASSIGN_OR_RETURN(const Agreement agreed, Agree());
+      const double step_seconds = absl::ToDoubleSeconds(d_.clock->Monotonic() - step_begin_);
+      Losses losses;
+      if (IsEvaluationDue()) {
+        TRAINCTL_ASSIGN_OR_RETURN(losses, Evaluate());
+      }
+      TRAINCTL_RETURN_IF_ERROR(LogStep(agreed.batch_hash, step_seconds, std::move(losses)));
+      stop = agreed.stop;
+      SaveKind save = agreed.save;
       if (stop || counters_.step == recipe_.train.steps) save = SaveKind::kLast;
       if (save != SaveKind::kNone) TRAINCTL_RETURN_IF_ERROR(Save(save));
     }
@@ -366,7 +375,12 @@ class Trainer {
 
   // What all ranks must decide alike: stop, save, and how far the save under way is. Directives, clocks and
   // disks differ between ranks, so they are summed; the batch hash rides along.
-  absl::Status Agree(bool* stop, SaveKind* save) {
+  struct Agreement {
+    bool stop = false;
+    SaveKind save = SaveKind::kNone;
+    uint64_t batch_hash = 0;
+  };
+  absl::StatusOr<Agreement> Agree() {
     const Directive directive = d_.control->Poll();
     if (directive.kind == DirectiveKind::kAbort) return WorkerError("told to abort: " + directive.reason);
     const recipe::CheckpointConfig& c = recipe_.checkpoint;
@@ -382,19 +396,22 @@ class Trainer {
                       hash_low_,
                       hash_high_};
     TRAINCTL_RETURN_IF_ERROR(executor_->ReduceOverData("agree", votes));
-    *stop = votes[0] > 0 ||
-            (d_.stop_after >= 0 && counters_.step >= d_.stop_after && counters_.step < recipe_.train.steps);
+    const bool stop = votes[0] > 0 || (d_.stop_after >= 0 && counters_.step >= d_.stop_after &&
+                                       counters_.step < recipe_.train.steps);
     const bool due = votes[1] > 0 || (c.every_steps.has_value() && counters_.step % *c.every_steps == 0);
-    *save = due ? SaveKind::kDue : SaveKind::kNone;
     if (votes[3] > 0) return failed ? saver_->result() : WorkerError("another rank failed to save");
     if (saving && votes[2] == 0 && saver_->Advance()) SaySaved(saver_->step(), saver_->written());
-    return LogStep(JoinHash(votes[4], votes[5]));
+    return Agreement{stop, due ? SaveKind::kDue : SaveKind::kNone, JoinHash(votes[4], votes[5])};
   }
 
   double NowSeconds() const { return absl::ToDoubleSeconds(d_.clock->Now() - absl::UnixEpoch()); }
 
-  absl::Status LogStep(uint64_t batch_hash) {
-    const double step_seconds = absl::ToDoubleSeconds(d_.clock->Monotonic() - step_begin_);
+  bool IsLastStep() const { return counters_.step == recipe_.train.steps; }
+  bool IsEvaluationDue() const {
+    return IsLastStep() || (recipe_.train.eval_every > 0 && counters_.step % recipe_.train.eval_every == 0);
+  }
+
+  absl::Status LogStep(uint64_t batch_hash, double step_seconds, Losses losses) {
     telemetry::StepRecord record;
     record.step = counters_.step;
     record.loss = result_.loss;
@@ -402,10 +419,8 @@ class Trainer {
     record.lr = lr_;
     record.tokens = counters_.tokens;
     record.batch_hash = batch_hash;
-    const bool last = counters_.step == recipe_.train.steps;
-    if (last || (recipe_.train.eval_every > 0 && counters_.step % recipe_.train.eval_every == 0)) {
-      TRAINCTL_ASSIGN_OR_RETURN(record.eval, Evaluate());
-    }
+    record.eval = std::move(losses);
+    const bool last = IsLastStep();
     times_.Add(step_seconds, phases_, operators_);
     if (!first_rank()) return absl::OkStatus();
     if (last || !record.eval.empty() || counters_.step % recipe_.metrics.every_steps == 0) {
@@ -439,8 +454,8 @@ class Trainer {
   // ---- evaluation ---------------------------------------------------------------------------
 
   // Loss per set, over all its tokens: the same whatever the layout.
-  absl::StatusOr<std::map<std::string, double>> Evaluate() {
-    std::map<std::string, double> losses;
+  absl::StatusOr<Losses> Evaluate() {
+    Losses losses;
     for (const data::EvalSet& set : eval_sets_) {
       double sums[2] = {0, 0};
       for (int64_t i = 0; i < set.num_batches; ++i) {

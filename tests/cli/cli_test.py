@@ -273,6 +273,12 @@ def plans_of_our_own_trainer_show_themselves(c):
             c.fail("the trace is not of the step: %s" % sorted(names)[:5])
         if "<html" not in open(c.dir + "/p.html").read():
             c.fail("the page is none")
+        step = plan["explanation"]["time"] and chosen["estimated_step_seconds"]
+        if abs(trace["otherData"]["step_us"] / 1e6 / step - 1) > 1e-4:
+            c.fail("the trace has a step of %s us, the plan of %g s" % (trace["otherData"]["step_us"], step))
+        c.expect(c.run(*own, "--html", "recipe.toml"), 2, "--html", "another file")
+        c.expect(c.run(*own, "--trace", "x", "--write", "./x"), 2, "--trace", "another file")
+        c.expect(c.run(*own, "--sweep", "train.micro_batch=1,2", "--html", "p.html"), 2, "--html", "--sweep")
         curve = json.loads(c.run(*own, "--json", "--sweep", "cluster.devices_per_node=2,4,3").stdout)
         if [point.get("exit_code", 0) for point in curve["points"]] != [0, 0, 2]:
             c.fail("the sweep says %s" % curve["points"])

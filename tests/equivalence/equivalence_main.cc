@@ -1,9 +1,10 @@
 // The equivalence matrix: real processes, every layout against one process, and the mutants that
 // prove that the matrix can fail. Prints one line per world size and a closing count.
 //
-//   equivalence [PLUGIN [LARGEST_WORLD [races]]]
+//   equivalence [PLUGIN [LARGEST_WORLD [races|quick]]]
 //
-// `races`: only the cells in which streams have most to do with one another, and no mutants.
+// `races`: only the cells in which streams have most to do with one another, and no mutants. `quick`: of each
+// mesh and stage the cell that has everything at once.
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -262,6 +263,7 @@ enum class Which {
   kAll,
   kHalf,   // with every choice in it
   kRaces,  // that gather, compute and reduce at the same time
+  kQuick,  // one of each kind
 };
 
 bool Takes(Which which, const Cell& cell) {
@@ -272,6 +274,9 @@ bool Takes(Which which, const Cell& cell) {
       return cell.tied == cell.prefetch;
     case Which::kRaces:
       return cell.tied == cell.prefetch && cell.prefetch && cell.accumulation > 1;
+    case Which::kQuick:
+      return cell.tied && cell.prefetch && cell.accumulation > 1 &&
+             cell.recompute == layout::Recompute::kFull;
   }
   return false;
 }
@@ -337,7 +342,8 @@ void RunReferences() {
   }
 }
 
-void RunRank(int rank, int world_size, const std::string& plugin, bool races, const std::string& store_path) {
+void RunRank(int rank, int world_size, const std::string& plugin, Which which,
+             const std::string& store_path) {
   at::set_num_threads(1);
   device::InstallCountingAllocator();
   if (world_size == 1) RunReferences();
@@ -353,7 +359,7 @@ void RunRank(int rank, int world_size, const std::string& plugin, bool races, co
   for (int r = 0; r < world_size; ++r) everyone.push_back(r);
   comm::Group world = communicator->MakeHostGroup(everyone, "world");
 
-  const Which which = races ? Which::kRaces : device.is_cpu() ? Which::kAll : Which::kHalf;
+  if (which == Which::kAll && !device.is_cpu()) which = Which::kHalf;
   for (const Cell& cell : CellsFor(world_size, which)) {
     RunCell(device, cell, *communicator, world, world_size, nullptr, false, &g_shared->current);
     if (rank != 0) continue;
@@ -377,13 +383,13 @@ void RunRank(int rank, int world_size, const std::string& plugin, bool races, co
         cell.accumulation == 1 && cell.recompute == layout::Recompute::kNone && !cell.tied && !cell.prefetch;
     const bool fullest =
         cell.accumulation == 4 && cell.recompute == layout::Recompute::kFull && cell.tied && cell.prefetch;
-    if (!races && world_size > 1 && (plainest || fullest))
+    if (which != Which::kRaces && world_size > 1 && (plainest || fullest))
       RunMutants(device, cell, *communicator, world, world_size);
   }
   std::fflush(stdout);
 }
 
-int RunWorld(int world_size, const std::string& plugin, bool races) {
+int RunWorld(int world_size, const std::string& plugin, Which which) {
   char folder[] = "/tmp/trainctl-equivalence-XXXXXX";
   if (mkdtemp(folder) == nullptr) return 1;
   const std::string store_path = absl::StrCat(folder, "/store");
@@ -392,7 +398,7 @@ int RunWorld(int world_size, const std::string& plugin, bool races) {
     const pid_t child = fork();
     if (child == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
-      RunRank(rank, world_size, plugin, races, store_path);
+      RunRank(rank, world_size, plugin, which, store_path);
       std::_Exit(0);
     }
     children.push_back(child);
@@ -414,14 +420,14 @@ int RunWorld(int world_size, const std::string& plugin, bool races) {
   return bad;
 }
 
-int Main(const std::string& plugin, int largest_world, bool races) {
+int Main(const std::string& plugin, int largest_world, Which which) {
   void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return 1;
   g_shared = new (memory) Shared;
   int bad = 0;
   for (int world = 1; world <= largest_world; ++world) {
     const int before = g_shared->cells;
-    bad += RunWorld(world, plugin, races);
+    bad += RunWorld(world, plugin, which);
     std::printf("%d worker(s): %d cells\n", world, g_shared->cells - before);
     std::fflush(stdout);
   }
@@ -438,11 +444,13 @@ int Main(const std::string& plugin, int largest_world, bool races) {
 // Without arguments on the CPU; otherwise on the device of a plugin, with at most so many workers.
 int main(int argc, char** argv) {
   const std::string plugin = argc > 1 ? argv[1] : "";
-  const bool races = argc > 3 && std::string(argv[3]) == "races";
+  const std::string which = argc > 3 ? argv[3] : "all";
+  const std::map<std::string, trainctl::Which> kinds = {
+      {"all", trainctl::Which::kAll}, {"races", trainctl::Which::kRaces}, {"quick", trainctl::Which::kQuick}};
   const int largest_world = argc > 2 ? std::atoi(argv[2]) : trainctl::kMaxWorld;
-  if (largest_world < 1 || largest_world > trainctl::kMaxWorld || (argc > 3 && !races)) {
-    std::fprintf(stderr, "usage: equivalence [PLUGIN [LARGEST_WORLD [races]]]\n");
+  if (largest_world < 1 || largest_world > trainctl::kMaxWorld || kinds.count(which) == 0) {
+    std::fprintf(stderr, "usage: equivalence [PLUGIN [LARGEST_WORLD [races|quick]]]\n");
     return 2;
   }
-  return trainctl::Main(plugin, largest_world, races);
+  return trainctl::Main(plugin, largest_world, kinds.at(which));
 }

@@ -217,6 +217,28 @@ def runs(programs, roomy):
                 found = json.load(stored)["step_hash"]
             if found != planned["step_hash"]:
                 fail(folder, "%s has step %s, plan showed %s" % (file, found, planned["step_hash"]))
+    # "auto" asks for a layout, too; what decides none keeps it; a plan that cannot be any more does not hold up a run.
+    dry = lambda *arguments: json.loads(programs.run(roomy, "resume", "run-0", "--dry-run", "--json", "--set",
+                                                     "train.steps=9", *arguments).stdout)
+    kept = dry()["step_hash"]
+    if dry("--set", "checkpoint.keep=2", "--set", "cluster.memory_limit=5GiB")["step_hash"] != kept:
+        fail("run-0", "a setting that decides no layout changed it")
+    if dry("--set", "train.micro_batch=auto")["step_hash"] == kept:
+        fail("run-0", "train.micro_batch=auto did not ask for another layout")
+    stored = os.path.join(programs.folder, "run-0", "plan.json")
+    with open(stored) as file:
+        text = file.read()
+    for damaged in (text.replace('"micro_batch": ', '"micro_batch": 7'), "{}"):
+        with open(stored, "w") as file:
+            file.write(damaged)
+        anew = programs.run(roomy, "resume", "run-0", "--dry-run", "--set", "train.steps=9")
+        if anew.returncode != 0 or "planned anew" not in anew.stderr:
+            fail("run-0", "a plan that does not hold: %d %s" % (anew.returncode, anew.stderr))
+    with open(stored, "w") as file:
+        file.write(text)
+    held = programs.run(roomy, "launch", "small.toml", "--run-dir", "run-0", "--dry-run")
+    if held.returncode != 2 or "already holds a run" not in held.stderr:
+        fail("run-0", "a dry run into a run's folder: %d %s" % (held.returncode, held.stderr))
     # Another layout is planned when one is asked for.
     changed = programs.run(roomy, "resume", "run-1", "--set", "train.steps=4", "--set", "parallel.zero_stage=0")
     if changed.returncode != 0 or "DDP" not in changed.stderr:

@@ -293,6 +293,51 @@ TEST(Plan, ADeviceIsPlannedWithWhatIsKnownOfIt) {
   EXPECT_THAT(plan->notes, Contains(HasSubstr("NVIDIA Z9000 is not in the catalogue")));
 }
 
+TEST(Plan, WhatADeviceDoesNotHaveIsNotPlanned) {
+  recipe::Recipe recipe = SmallRecipe(2);
+  recipe.cluster.device = "v100-sxm2-32gb";
+  recipe.cluster.memory_limit_bytes.reset();
+  recipe.train.precision = "bf16";
+  EXPECT_THAT(MessageOf(MakePlan(recipe, SomeHost())), HasSubstr("v100-sxm2-32gb has no bf16"));
+  recipe.train.precision = "auto";
+  const absl::StatusOr<Plan> plan = MakePlan(recipe, SomeHost());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->setting.compute_dtype, DType::kF32);
+  recipe.cluster.memory_limit_bytes = int64_t{500} << 30;
+  EXPECT_THAT(MessageOf(MakePlan(recipe, SomeHost())), HasSubstr("is more than the"));
+  recipe.cluster.device = "cuda";
+  recipe.cluster.node = "dgx-h100";
+  EXPECT_THAT(MessageOf(MakePlan(recipe, SomeHost())), HasSubstr("cluster.node: "));
+}
+
+// More workers on one machine have less memory each: what is advised then has to fit in that.
+TEST(Plan, AdviceToTakeMoreWorkersCountsTheirSharesOfTheMachine) {
+  int num_infeasible = 0;
+  for (const char* preset : {"toy-5m", "llama-25m", "llama-120m", "llama-1b"}) {
+    for (const int64_t gib : {1, 2, 3, 4, 8, 16, 32}) {
+      recipe::Recipe recipe = SmallRecipe(1);
+      recipe.model.spec = *model::Preset(preset);
+      recipe.cluster.memory_limit_bytes.reset();
+      cluster::Host host = SomeHost();
+      host.memory_available_bytes = gib * 1024 * kMiB;
+      const std::string message = MessageOf(MakePlan(recipe, host));
+      const size_t at = message.find(" workers with parallel.zero_stage = 3");
+      num_infeasible += message.empty() ? 0 : 1;
+      if (at == std::string::npos) continue;
+      const size_t begin = message.rfind(' ', at - 1) + 1;
+      recipe.cluster.devices_per_node = std::stoll(message.substr(begin, at - begin));
+      recipe.parallel.zero_stage = 3;
+      recipe.parallel.recompute = "full";
+      recipe.train.micro_batch = 1;
+      const size_t batch = message.find("train.batch_sequences = ");
+      if (batch != std::string::npos) recipe.train.batch_sequences = std::stoll(message.substr(batch + 24));
+      const absl::StatusOr<Plan> plan = MakePlan(recipe, host);
+      EXPECT_TRUE(plan.ok()) << message << "\n" << plan.status();
+    }
+  }
+  EXPECT_GT(num_infeasible, 3);
+}
+
 TEST(Plan, SlowLinksBetweenNodesAreSlowerThanFastOnes) {
   const auto seconds = [](int64_t nodes, std::optional<int64_t> bandwidth) {
     recipe::Recipe recipe = SmallRecipe(8);
