@@ -12,7 +12,6 @@
 namespace trainctl::planner {
 namespace {
 
-using pricing::Span;
 using pricing::SpanKind;
 using schedule::Op;
 
