@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/units.h"
+#include "planner/cluster_plan.h"
 #include "planner/machine.h"
 #include "planner/page.h"
 #include "planner/sharding_name.h"
@@ -20,14 +21,8 @@ using pricing::Workload;
 // Passes that a page draws one by one; of longer steps whole rounds are left out.
 constexpr int64_t kPassesOnPage = 36'000;
 
-std::string PrecisionName(pricing::Precision precision) {
-  static constexpr const char* kNames[] = {"fp32", "fp16", "bf16", "fp8", "mxfp8", "nvfp4"};
-  return kNames[static_cast<size_t>(precision)];
-}
-
-std::string RecomputeName(const Workload& w) {
-  static constexpr const char* kNames[] = {"none", "selective", "full"};
-  std::string name = kNames[static_cast<size_t>(w.recompute)];
+std::string RecomputedBy(const Workload& w) {
+  std::string name(RecomputeName(w.recompute));
   if (w.recompute == pricing::RecomputeKind::kFull && w.recomputed_layers.has_value()) {
     absl::StrAppend(&name, ", ", *w.recomputed_layers, " layers a rank");
   }
@@ -141,8 +136,8 @@ PageInput PageOf(const Workload& w, absl::string_view model_name, double memory_
       {"Batch",
        absl::StrCat(w.global_batch, " sequences of ", w.seq_len, ": ", w.num_micro_batches(),
                     w.num_micro_batches() == 1 ? " micro-batch of " : " micro-batches of ", w.micro_batch)},
-      {"Precision", PrecisionName(w.precision)},
-      {"Recompute", RecomputeName(w)},
+      {"Precision", std::string(PrecisionName(w.precision))},
+      {"Recompute", RecomputedBy(w)},
       {"Run as", w.framework->label},
   };
   return page;
