@@ -33,27 +33,36 @@ std::string Summary(const recipe::Recipe& recipe) {
                          recipe.cluster.nodes, recipe.cluster.devices_per_node, recipe.cluster.device);
 }
 
+// A what-if is read as `plan` reads it, every other recipe as `launch` does.
+absl::StatusOr<recipe::LoadedRecipe> Load(const RecipeOptions& options) {
+  const absl::StatusOr<recipe::LoadedRecipe> what_if =
+      recipe::LoadRecipe(options.path, options.sets, MachineAccess(), recipe::Purpose::kWhatIf);
+  if (what_if.ok() && what_if->purpose == recipe::Purpose::kWhatIf) return what_if;
+  return recipe::LoadRecipe(options.path, options.sets, MachineAccess());
+}
+
 absl::StatusOr<ExitCode> Check(const RecipeOptions& options, const Output& output) {
-  TRAINCTL_ASSIGN_OR_RETURN(const recipe::LoadedRecipe loaded,
-                            recipe::LoadRecipe(options.path, options.sets, MachineAccess()));
+  TRAINCTL_ASSIGN_OR_RETURN(const recipe::LoadedRecipe loaded, Load(options));
+  const bool is_what_if = loaded.purpose == recipe::Purpose::kWhatIf;
   if (output.json) {
     const Json report = {{"schema", "trainctl.recipe-check.v1"},
                          {"ok", true},
                          {"path", options.path},
+                         {"what_if", is_what_if},
                          {"parameters", model::NumParameters(loaded.recipe.model.spec)},
                          {"steps", loaded.recipe.train.steps},
                          {"notes", loaded.notes}};
     std::puts(report.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
     return ExitCode::kOk;
   }
-  std::printf("%s is valid: %s\n", options.path.c_str(), Summary(loaded.recipe).c_str());
+  std::printf("%s is valid%s: %s\n", options.path.c_str(),
+              is_what_if ? " as a what-if, not to be launched" : "", Summary(loaded.recipe).c_str());
   for (const std::string& note : loaded.notes) std::printf("note: %s\n", note.c_str());
   return ExitCode::kOk;
 }
 
 absl::StatusOr<ExitCode> Show(const RecipeOptions& options, const Output& output) {
-  TRAINCTL_ASSIGN_OR_RETURN(const recipe::LoadedRecipe loaded,
-                            recipe::LoadRecipe(options.path, options.sets, MachineAccess()));
+  TRAINCTL_ASSIGN_OR_RETURN(const recipe::LoadedRecipe loaded, Load(options));
   std::fputs((output.json ? recipe::ToShowJson(loaded) : recipe::ToToml(loaded)).c_str(), stdout);
   return ExitCode::kOk;
 }

@@ -248,7 +248,10 @@ class Checker {
               " needs an accelerator by name in cluster.device (docs/catalogue.md), such as \"h100\""));
     }
     const absl::StatusOr<cluster::DeviceMatch> match = cluster::FindDevice(cluster.device);
-    if (!match.ok()) return FailDevice("cluster.device", match.status().message());
+    if (!match.ok()) {
+      return FailDevice("cluster.device", absl::StrCat(match.status().message(),
+                                                       "; \"cpu\" and \"cuda\" are what this machine has"));
+    }
     const cluster::Device& device = *match->device;
     if (is_ours && absl::string_view(device.vendor) != "nvidia") {
       return FailDevice("cluster.device",

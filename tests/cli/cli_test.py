@@ -200,7 +200,9 @@ def planning_for_accelerators(c):
     again = json.loads(c.run("plan", "fixed.toml", "--json").stdout)
     if again["chosen"] != chosen or again["alternatives"]:
         c.fail("the written recipe plans to something else: %s" % again)
-    c.expect(c.run("launch", "fixed.toml"), 2, "parallel.offload")
+    c.expect(c.run("launch", "fixed.toml"), 2, "parallel.offload", "plan.framework")
+    c.expect(c.run("recipe", "check", "fixed.toml"), 0, "is valid as a what-if, not to be launched")
+    c.expect(c.run("recipe", "show", "fixed.toml"), 0, "framework = ")
 
     c.expect(c.run("plan", "recipe.toml", "--explain"), 0, "activations", "What binds", "Why not", "data sheet",
              "measured", "megatron")
