@@ -6,34 +6,27 @@
 #include <numeric>
 #include <utility>
 
+#include "simulate/live_memory.h"
+
 namespace trainctl::simulate {
 
 MemoryReport SimulateMemory(const schedule::Schedule& schedule) {
-  std::array<int64_t, schedule::kNumCategories> live = {};
-  const auto count = [&](int value, int64_t sign) {
-    const schedule::Value& v = schedule.values[static_cast<size_t>(value)];
-    if (!v.persistent) live[static_cast<size_t>(v.category)] += sign * v.bytes;
-  };
-  for (const schedule::Value& value : schedule.values) {
-    if (value.persistent) live[static_cast<size_t>(value.category)] += value.bytes;
-  }
+  LiveMemory live(schedule);
   MemoryReport report;
-  const auto observe = [&](int index, int64_t extra_bytes) {
-    const int64_t total = std::accumulate(live.begin(), live.end(), extra_bytes);
+  const auto observe = [&report](int index, const LiveMemory::Bytes& bytes) {
+    const int64_t total = std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
     if (total <= report.peak_bytes) return;
     report.peak_bytes = total;
-    report.at_peak = live;
-    report.at_peak[static_cast<size_t>(schedule::Category::kActivations)] += extra_bytes;
+    report.at_peak = bytes;
     report.peak_instruction = index;
   };
-  observe(-1, 0);
+  observe(-1, live.bytes());
   for (size_t i = 0; i < schedule.instructions.size(); ++i) {
     const schedule::Instruction& instruction = schedule.instructions[i];
     const int index = static_cast<int>(i);
-    if (instruction.peak_extra_bytes > 0) observe(index, instruction.peak_extra_bytes);
-    for (int value : instruction.writes) count(value, 1);
-    for (int value : instruction.frees) count(value, -1);
-    if (!instruction.writes.empty()) observe(index, 0);
+    if (instruction.peak_extra_bytes > 0) observe(index, live.During(instruction));
+    live.Finish(instruction);
+    if (!instruction.writes.empty()) observe(index, live.bytes());
   }
   if (report.peak_instruction >= 0) {
     report.peak_where =
@@ -66,11 +59,11 @@ std::string WithoutIndex(const std::string& name) {
 std::vector<LiveBytes> LiveAtPeak(const schedule::Schedule& schedule, const MemoryReport& report) {
   std::vector<bool> lives;
   for (const schedule::Value& value : schedule.values) lives.push_back(value.persistent);
-  int64_t extra_bytes = 0, live_bytes = 0;
+  int64_t extra_bytes = 0;
   const auto sum = [&] {
-    live_bytes = 0;
-    for (size_t v = 0; v < lives.size(); ++v) live_bytes += lives[v] ? schedule.values[v].bytes : 0;
-    return live_bytes;
+    int64_t bytes = 0;
+    for (size_t v = 0; v < lives.size(); ++v) bytes += lives[v] ? schedule.values[v].bytes : 0;
+    return bytes;
   };
   for (int i = 0; i <= report.peak_instruction; ++i) {
     const schedule::Instruction& instruction = schedule.instructions[static_cast<size_t>(i)];
