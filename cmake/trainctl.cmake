@@ -10,6 +10,8 @@ find_library(TRAINCTL_ZSTD zstd REQUIRED)
 
 add_library(trainctl_flags INTERFACE)
 target_compile_options(trainctl_flags INTERFACE -Wall -Wextra -Werror -Wno-unused-parameter -Wno-missing-field-initializers -fno-omit-frame-pointer)
+# g++ 12 takes the moves of an absl::InlinedVector for reads of what was never written.
+target_compile_options(trainctl_flags INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized>)
 # g++ 13 takes any reference that a function of a temporary argument returns for a dangling one.
 target_compile_options(trainctl_flags INTERFACE
   $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_GREATER_EQUAL:$<CXX_COMPILER_VERSION>,13>>:-Wno-dangling-reference>)

@@ -13,7 +13,8 @@ int64_t RoundUp(int64_t value, int64_t multiple) { return (value + multiple - 1)
 
 }  // namespace
 
-Ledger::Ledger(std::vector<model::Parameter> inventory, Mesh mesh, int zero_stage)
+Ledger::Ledger(std::vector<model::Parameter> inventory, Mesh mesh, int zero_stage,
+               std::vector<std::vector<int>> owners)
     : inventory_(std::move(inventory)), mesh_(mesh), zero_stage_(zero_stage), offsets_(inventory_.size()) {
   int num_blocks = 0;
   for (const model::Parameter& parameter : inventory_) {
@@ -44,6 +45,29 @@ Ledger::Ledger(std::vector<model::Parameter> inventory, Mesh mesh, int zero_stag
     bucket.shard_numel = RoundUp((bucket.numel + mesh_.dp_shard - 1) / mesh_.dp_shard, kShardAlign);
     bucket.padded_numel = bucket.shard_numel * mesh_.dp_shard;
   }
+  owners_.assign(buckets_.size(), {});
+  for (Bucket& bucket : buckets_) {
+    std::vector<int>& of_bucket = owners_[static_cast<size_t>(bucket.block)];
+    if (owners.empty()) {
+      of_bucket = {0};
+      continue;
+    }
+    for (int block : bucket.used_by) {
+      const std::vector<int>& of_block = owners[static_cast<size_t>(block)];
+      of_bucket.insert(of_bucket.end(), of_block.begin(), of_block.end());
+    }
+    std::sort(of_bucket.begin(), of_bucket.end());
+    of_bucket.erase(std::unique(of_bucket.begin(), of_bucket.end()), of_bucket.end());
+  }
+}
+
+std::vector<int> Ledger::BucketsOfOwner(int coordinate) const {
+  std::vector<int> buckets;
+  for (const Bucket& bucket : buckets_) {
+    const std::vector<int>& owners = owners_[static_cast<size_t>(bucket.block)];
+    if (std::find(owners.begin(), owners.end(), coordinate) != owners.end()) buckets.push_back(bucket.block);
+  }
+  return buckets;
 }
 
 std::vector<ParameterRange> Ledger::RangesOfShard(int bucket_index, int index) const {

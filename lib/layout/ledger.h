@@ -44,7 +44,9 @@ struct Reduction {
 class Ledger {
  public:
   // zero_stage: 0 = nothing sharded, 1 = optimizer, 2 = and gradients, 3 = and parameters.
-  Ledger(std::vector<model::Parameter> inventory, Mesh mesh, int zero_stage);
+  // owners: for each block the coordinates on pp that run it, ascending; empty: all of them lie on 0.
+  Ledger(std::vector<model::Parameter> inventory, Mesh mesh, int zero_stage,
+         std::vector<std::vector<int>> owners = {});
 
   const std::vector<model::Parameter>& inventory() const { return inventory_; }
   const Mesh& mesh() const { return mesh_; }
@@ -61,6 +63,12 @@ class Ledger {
   const std::vector<int>& buckets_of_block(int block) const {
     return buckets_of_block_[static_cast<size_t>(block)];
   }
+
+  // Coordinates on pp that hold a bucket, ascending: where the blocks run that read it. Where there are several,
+  // each has a part of its gradient, and the first counts in the norm and writes the checkpoint.
+  const std::vector<int>& owners(int bucket) const { return owners_[static_cast<size_t>(bucket)]; }
+  // The buckets that a coordinate on pp holds, ascending.
+  std::vector<int> BucketsOfOwner(int coordinate) const;
 
   // The parameter elements in shard `index` of a bucket (padding left out), by offset.
   std::vector<ParameterRange> RangesOfShard(int bucket, int index) const;
@@ -82,6 +90,7 @@ class Ledger {
   std::vector<Bucket> buckets_;
   std::vector<int64_t> offsets_;
   std::vector<std::vector<int>> buckets_of_block_;
+  std::vector<std::vector<int>> owners_;  // by bucket
 };
 
 // Names of the reductions, so that executor and ledger cannot drift apart.

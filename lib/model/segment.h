@@ -130,6 +130,10 @@ struct SegmentMemory {
   int64_t backward_peak = 0;         // above (saved + output gradient), input gradient included
   int64_t input_gradient_bytes = 0;  // bytes the input gradient adds (0 if it reuses the output's)
   int64_t loss_peak = 0;             // head only: forward and backward together
+  // Where the weight gradients are formed apart, after the input's.
+  int64_t input_backward_peak = 0;   // above (saved + output gradient)
+  int64_t queued_bytes = 0;          // that live between the two
+  int64_t weight_backward_peak = 0;  // above the queued
 };
 SegmentMemory Analyze(const Segment& segment);
 

@@ -52,7 +52,7 @@ constexpr std::array<KindRow, kNumPipelineKinds> kKinds = {{
     {"dualpipev", TwoInAV(2), Layout::kV, BuildDualPipeV, ""},
 }};
 
-// Stages times micro-batches of one schedule at most; lowered, that many take about two gigabytes.
+// Stages times micro-batches of one schedule at most; as a step, that many take about two gigabytes.
 constexpr int64_t kMaxPasses = int64_t{8} << 20;
 
 const KindRow& RowOf(PipelineKind kind) { return kKinds[static_cast<size_t>(kind)]; }
@@ -92,8 +92,7 @@ void Place(const KindRow& row, const PipelineShape& shape, PipelinePlacement& pl
 }
 
 constexpr std::array<absl::string_view, kNumPipelineOps> kOpNames = {
-    "forward",         "backward",           "input backward", "weight backward",
-    "send activation", "receive activation", "send gradient",  "receive gradient"};
+    "forward", "backward", "input backward", "weight backward"};
 
 }  // namespace
 
@@ -148,8 +147,7 @@ absl::Status CheckPipelineShape(PipelineKind kind, const PipelineShape& shape) {
 absl::string_view PipelineOpName(PipelineOp op) { return kOpNames[static_cast<size_t>(op)]; }
 
 char PipelinePassLetter(PipelineOp op) {
-  constexpr absl::string_view kLetters = "FBIW";
-  return static_cast<size_t>(op) < kLetters.size() ? kLetters[static_cast<size_t>(op)] : '?';
+  return absl::string_view("FBIW")[static_cast<size_t>(op)];
 }
 
 std::vector<int> PipelinePlacement::StagesOf(int rank) const {

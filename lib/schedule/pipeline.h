@@ -2,10 +2,9 @@
 // in which order. Published schedules are rebuilt here from their definitions; docs/schedules.md
 // draws them and gives their closed forms. Pure functions, thread safe, no LibTorch.
 //
-//   ASSIGN(PipelineSchedule schedule, BuildPipeline(PipelineKind::k1F1B, {.ranks = 4, .num_micro_batches =
-//   8})); ASSIGN(LoweredPipeline lowered, LowerPipeline(schedule));             // pipeline_lowered.h
-//   RETURN_IF_ERROR(CheckPipeline(lowered).status());                     // pipeline_lowered.h
-//   PipelineTimes times = SimulatePipeline(lowered, costs);               // pipeline_simulate.h
+//   ASSIGN(PipelineSchedule order, BuildPipeline(PipelineKind::k1F1B, {.ranks = 4, .num_micro_batches = 8}));
+//   ASSIGN(Step step, BuildStep(spec, ledger, options, order, stages));   // build_step.h
+//   RETURN_IF_ERROR(Check(step, ledger).status());                       // step.h
 //
 // Words: a *stage* is a chunk of consecutive blocks; a model has ranks * virtual_stages of them,
 // numbered from the input. A *pass* is one of forward, backward, input backward, weight backward of
@@ -62,20 +61,15 @@ PipelineLimits LimitsOf(PipelineKind kind);
 // UsageError says what is wrong with the shape and which would do.
 absl::Status CheckPipelineShape(PipelineKind kind, const PipelineShape& shape);
 
-// Passes are the first four; the rest is what lowering adds (pipeline_lowered.h).
 enum class PipelineOp : uint8_t {
   kForward,         // F
   kBackward,        // B: gradients of the input and of the weights
   kBackwardInput,   // I: gradient of the input alone
   kBackwardWeight,  // W: gradients of the weights, after I
-  kSendActivation,  // output of `stage` to the rank of the next one
-  kRecvActivation,  // input of `stage` from the rank of the one before
-  kSendGradient,    // gradient of the input of `stage` to the rank of the one before
-  kRecvGradient,    // gradient of the output of `stage` from the rank of the next one
 };
-inline constexpr int kNumPipelineOps = 8;
-absl::string_view PipelineOpName(PipelineOp op);  // "forward", "send activation"
-char PipelinePassLetter(PipelineOp op);           // F, B, I, W; '?' for the others
+inline constexpr int kNumPipelineOps = 4;
+absl::string_view PipelineOpName(PipelineOp op);  // "input backward"
+char PipelinePassLetter(PipelineOp op);           // F, B, I, W
 
 struct PipelineAction {
   PipelineOp op = PipelineOp::kForward;

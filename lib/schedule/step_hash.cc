@@ -12,7 +12,7 @@ namespace trainctl::schedule {
 namespace {
 
 // Raise it when the meaning of anything below changes: other builds then refuse the step.
-constexpr int64_t kFormatVersion = 1;
+constexpr int64_t kFormatVersion = 2;
 
 struct FreeState {
   void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
@@ -29,8 +29,9 @@ class StepHasher::State {
     XXH3_128bits_reset(xxh_.get());
   }
 
-  template <typename T>
-  State& operator<<(const std::vector<T>& list) {
+  template <typename List>
+    requires requires(const List& list) { *list.begin() + 0; }
+  State& operator<<(const List& list) {
     *this << static_cast<int64_t>(list.size());
     for (const auto& item : list) *this << static_cast<int64_t>(item);
     return *this;
@@ -57,47 +58,88 @@ class StepHasher::State {
   std::unique_ptr<XXH3_state_t, FreeState> xxh_;
 };
 
-StepHasher::StepHasher(const Schedule& schedule, const layout::Ledger& ledger)
-    : state_(std::make_unique<State>()) {
-  State& s = *state_;
-  s << kFormatVersion;
+namespace {
+
+template <typename State>
+void AddProgramHead(const Program& program, State& s) {
+  s << program.num_micro_batches << program.receive_buffer_bytes;
+  s << static_cast<int64_t>(program.streams.size());
+  for (const Stream& stream : program.streams) s << stream.name << stream.peer << stream.sends;
+  s << static_cast<int64_t>(program.values.size());
+  for (const Value& value : program.values) {
+    s << static_cast<int64_t>(value.kind) << static_cast<int64_t>(value.category) << value.persistent
+      << value.block << value.micro_batch << value.bytes;
+  }
+  for (const std::vector<Slot>* slots : {&program.parameter_slots, &program.gradient_slots}) {
+    s << static_cast<int64_t>(slots->size());
+    for (const Slot& slot : *slots) s << slot.numel << slot.value;
+  }
+}
+
+template <typename State>
+void AddStepHead(const Step& step, const layout::Ledger& ledger, State& s) {
+  s << kFormatVersion << step.zero_stage << step.has_head << step.trains << step.has_update
+    << step.num_micro_batches << step.stage_begin;
+  s << step.placement.num_ranks << step.placement.num_copies << step.placement.stage_ranks;
   for (int axis = 0; axis < layout::kNumAxes; ++axis) {
     s << ledger.mesh().degree(static_cast<layout::Axis>(axis));
   }
-  s << ledger.zero_stage() << schedule.num_micro_batches << schedule.receive_buffer_bytes;
   s << ledger.num_buckets();
   for (const layout::Bucket& bucket : ledger.buckets()) {
     s << bucket.block << bucket.numel << bucket.shard_numel << bucket.padded_numel;
-    s << bucket.offsets << bucket.used_by;
+    s << bucket.offsets << bucket.used_by << ledger.owners(bucket.block);
   }
   const std::vector<layout::Reduction> reductions = ledger.Reductions();
   s << static_cast<int64_t>(reductions.size());
   for (const layout::Reduction& reduction : reductions) {
     s << reduction.name << static_cast<int64_t>(reduction.axis);
   }
-  s << static_cast<int64_t>(schedule.values.size());
-  for (const Value& value : schedule.values) {
-    s << value.name << static_cast<int64_t>(value.category) << value.bytes << value.persistent;
+  s << static_cast<int64_t>(step.groups.size());
+  for (const Group& group : step.groups) s << static_cast<int64_t>(group.axis) << group.stream << group.classes;
+}
+
+template <typename State>
+void AddInstruction(const Instruction& i, State& s) {
+  s << static_cast<int64_t>(i.op) << i.stream << i.block << i.bucket << i.micro_batch << i.slot << i.peer
+    << i.keep << i.first << i.joined << i.waits << i.parameter_slots;
+  s << static_cast<int64_t>(i.gradients.size());
+  for (const GradientWrite& write : i.gradients) {
+    s << write.slot << write.accumulate << write.accumulate_weights;
   }
-  for (const std::vector<Slot>* slots : {&schedule.parameter_slots, &schedule.gradient_slots}) {
-    s << static_cast<int64_t>(slots->size());
-    for (const Slot& slot : *slots) s << slot.numel << slot.value;
-  }
+  s << i.groups << i.reads << i.writes << i.frees << i.peak_extra_bytes;
+}
+
+}  // namespace
+
+StepHasher::StepHasher(const Step& step, const layout::Ledger& ledger, int own_class)
+    : step_(step), ledger_(ledger), own_class_(own_class), state_(std::make_unique<State>()) {
+  AddProgramHead(step.programs[static_cast<size_t>(own_class)], *state_);
 }
 
 StepHasher::~StepHasher() = default;
 
-void StepHasher::Add(const Instruction& i) {
-  *state_ << static_cast<int64_t>(i.op) << static_cast<int64_t>(i.stream) << i.block << i.bucket
-          << i.micro_batch << i.slot << i.keep << i.first << i.last << i.waits << i.parameter_slots
-          << i.gradient_slots << i.accumulate << i.reads << i.writes << i.frees << i.peak_extra_bytes;
+void StepHasher::Add(const Instruction& instruction) { AddInstruction(instruction, *state_); }
+
+// The digests of the programs in the order of classes: that of the own one is of what was added.
+std::string StepHasher::Finish() const {
+  State whole;
+  AddStepHead(step_, ledger_, whole);
+  for (size_t c = 0; c < step_.programs.size(); ++c) {
+    if (static_cast<int>(c) == own_class_) {
+      whole << state_->Digest();
+      continue;
+    }
+    State other;
+    AddProgramHead(step_.programs[c], other);
+    for (const Instruction& instruction : step_.programs[c].instructions) AddInstruction(instruction, other);
+    whole << other.Digest();
+  }
+  return whole.Digest();
 }
 
-std::string StepHasher::Finish() const { return state_->Digest(); }
-
-std::string HashStep(const Schedule& schedule, const layout::Ledger& ledger) {
-  StepHasher hasher(schedule, ledger);
-  for (const Instruction& instruction : schedule.instructions) hasher.Add(instruction);
+std::string HashStep(const Step& step, const layout::Ledger& ledger) {
+  StepHasher hasher(step, ledger, /*own_class=*/0);
+  for (const Instruction& instruction : step.programs[0].instructions) hasher.Add(instruction);
   return hasher.Finish();
 }
 

@@ -1,24 +1,24 @@
-// A fingerprint of a step: two steps with one hash are the same programs over the same storage. `plan`,
-// `launch
+// A fingerprint of a step: two steps with one hash are the same programs over the same storage. `plan`, `launch
 // --dry-run`, plan.json and every worker compute it, and a worker whose step has another hash refuses to run.
 //
-// Covered: a format version, the mesh and its groups, buckets and shards, values with bytes, slots, and each
-// instruction with its stream, waits, storage and temporaries, all micro-batches expanded. Not covered:
-// times, hosts, paths. Thread safe.
+// Covered: a format version, the mesh, groups, stages and where they lie, buckets and shards; of every class its
+// streams, values with bytes, slots, and each instruction with its stream, waits, storage and temporaries, all
+// micro-batches expanded. Not covered: times, hosts, paths. Thread safe.
 #pragma once
 
 #include <memory>
 #include <string>
 
 #include "layout/ledger.h"
-#include "schedule/schedule.h"
+#include "schedule/step.h"
 
 namespace trainctl::schedule {
 
-// Hashes a step as it is executed: what instructions refer to first, then each instruction in list order.
+// Hashes a step as it is executed by one class: each of its instructions is added in list order. The programs of
+// other classes are hashed as they are written. All are borrowed.
 class StepHasher {
  public:
-  StepHasher(const Schedule& schedule, const layout::Ledger& ledger);
+  StepHasher(const Step& step, const layout::Ledger& ledger, int own_class);
   ~StepHasher();
   StepHasher(const StepHasher&) = delete;
   StepHasher& operator=(const StepHasher&) = delete;
@@ -28,9 +28,12 @@ class StepHasher {
 
  private:
   class State;
+  const Step& step_;
+  const layout::Ledger& ledger_;
+  const int own_class_;
   std::unique_ptr<State> state_;
 };
 
-std::string HashStep(const Schedule& schedule, const layout::Ledger& ledger);
+std::string HashStep(const Step& step, const layout::Ledger& ledger);
 
 }  // namespace trainctl::schedule

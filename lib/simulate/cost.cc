@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "simulate/operator_work.h"
 
 namespace trainctl::simulate {
@@ -16,8 +17,9 @@ using schedule::Op;
 // What instructions ask for, by the names of the measurements.
 class WorkTable {
  public:
-  WorkTable(const model::ModelSpec& spec, const layout::Ledger& ledger, const schedule::BuildOptions& options)
-      : spec_(spec), ledger_(ledger), options_(options) {
+  WorkTable(const model::ModelSpec& spec, const layout::Ledger& ledger, const schedule::BuildOptions& options,
+            int own_class)
+      : spec_(spec), ledger_(ledger), options_(options), own_buckets_(ledger.BucketsOfOwner(own_class)) {
     const model::SegmentOptions segment{options.shape, options.compute_dtype, options.threads,
                                         options.on_device};
     // The first layer stands for all.
@@ -27,12 +29,14 @@ class WorkTable {
   }
 
   template <typename Add>  // void(name, work)
-  void Visit(const Instruction& instruction, const Add& add) const {
+  void Visit(const schedule::Program& program, const Instruction& instruction, const Add& add) const {
     switch (instruction.op) {
       case Op::kForward:
       case Op::kRecompute:
         return VisitBlock(instruction, Pass::kForward, add);
       case Op::kBackward:
+      case Op::kBackwardInput:
+      case Op::kBackwardWeight:
         return VisitBlock(instruction, Pass::kBackward, add);
       case Op::kLoss:
         return VisitBlock(instruction, Pass::kForward, add);
@@ -54,13 +58,13 @@ class WorkTable {
       case Op::kReduceLoss:
         return add(kCommunication, Collective(0));
       default:
-        return add(kCommunication, Collective(SentBytes(instruction, ledger_, options_.compute_dtype)));
+        return add(kCommunication, Collective(SentBytes(program, instruction, ledger_, options_.compute_dtype)));
     }
   }
 
-  Work WorkOf(const Instruction& instruction) const {
+  Work WorkOf(const schedule::Program& program, const Instruction& instruction) const {
     Work sum;
-    Visit(instruction, [&](const std::string&, const Work& work) { sum += work; });
+    Visit(program, instruction, [&](const std::string&, const Work& work) { sum += work; });
     return sum;
   }
 
@@ -71,8 +75,9 @@ class WorkTable {
     const model::Segment& segment = block == model::EmbeddingBlock()   ? segments_.front()
                                     : block == model::HeadBlock(spec_) ? segments_.back()
                                                                        : segments_[1];
-    const bool accumulate = std::find(instruction.accumulate.begin(), instruction.accumulate.end(), false) ==
-                            instruction.accumulate.end();
+    const bool accumulate =
+        std::all_of(instruction.gradients.begin(), instruction.gradients.end(),
+                    [](const schedule::GradientWrite& write) { return write.accumulate; });
     for (const model::Operator& op : segment.operators) {
       const std::string name(model::OpKindName(op.kind));
       const bool fused = op.kind == model::OpKind::kLinearCrossEntropy;
@@ -81,9 +86,18 @@ class WorkTable {
                         : ForwardWork(spec_, segment, op));
       }
       if (pass != Pass::kForward && !fused) {
-        add(absl::StrCat(name, " backward"), BackwardWork(spec_, segment, op, accumulate));
+        add(absl::StrCat(name, " backward"), PartOf(instruction.op, op, BackwardWork(spec_, segment, op, accumulate)));
       }
     }
+  }
+
+  // Where the backward is in two passes, a product has half of its work in each; the rest belongs to the first.
+  static Work PartOf(Op pass, const model::Operator& op, Work work) {
+    if (pass != Op::kBackwardInput && pass != Op::kBackwardWeight) return work;
+    const bool is_product = op.kind == model::OpKind::kLinear;
+    if (!is_product && pass == Op::kBackwardWeight) return {};
+    for (double& units : work.units) units *= is_product ? 0.5 : 1;
+    return work;
   }
 
   // Between one worker and itself nothing is exchanged.
@@ -97,15 +111,14 @@ class WorkTable {
 
   double GradientPartBytes() const {
     double bytes = 0;
-    for (size_t bucket = 0; bucket < ledger_.buckets().size(); ++bucket) {
-      bytes += static_cast<double>(ledger_.optimizer_numel(static_cast<int>(bucket))) * sizeof(float);
-    }
+    for (int bucket : own_buckets_) bytes += static_cast<double>(ledger_.optimizer_numel(bucket)) * sizeof(float);
     return bytes;
   }
 
   const model::ModelSpec& spec_;
   const layout::Ledger& ledger_;
   const schedule::BuildOptions& options_;
+  const std::vector<int> own_buckets_;
   std::vector<model::Segment> segments_;  // embedding, layer, head
 };
 
@@ -213,69 +226,76 @@ Rates CpuRates(int64_t threads, DType compute_dtype, bool native_bf16) {
   return rates;
 }
 
-int64_t SentBytes(const Instruction& instruction, const layout::Ledger& ledger, DType compute_dtype) {
+int64_t SentBytes(const schedule::Program& program, const Instruction& instruction,
+                  const layout::Ledger& ledger, DType compute_dtype) {
+  if (instruction.op == Op::kSend) return program.values[static_cast<size_t>(instruction.reads[0])].bytes;
   if (instruction.bucket < 0) return 0;
   const layout::Bucket& bucket = ledger.buckets()[static_cast<size_t>(instruction.bucket)];
   const int64_t to_shards = bucket.shard_numel * (ledger.mesh().dp_shard - 1);
+  constexpr int64_t kFp32Bytes = sizeof(float);
+  // Where all end with the sum, each sums a part and sends the sum to the others.
+  const auto all_reduce = [&](int64_t ranks) {
+    return 2 * ((bucket.shard_numel + ranks - 1) / ranks) * (ranks - 1) * kFp32Bytes;
+  };
   switch (instruction.op) {
     case Op::kGather:
     case Op::kGatherUpdated:
       return to_shards * DTypeBytes(compute_dtype);
     case Op::kReduceGradient: {
-      // Summed over the replicas once a step: each sums a part and sends the sum to the others.
-      const int64_t replicas = ledger.mesh().dp_replicate;
-      const int64_t part = (bucket.shard_numel + replicas - 1) / replicas;
-      const int64_t to_replicas = instruction.last ? 2 * part * (replicas - 1) : 0;
-      return (to_shards + to_replicas) * static_cast<int64_t>(sizeof(float));
+      // Summed over the replicas once a step.
+      const bool is_last = instruction.groups.size() > 1;
+      return to_shards * kFp32Bytes + (is_last ? all_reduce(ledger.mesh().dp_replicate) : 0);
     }
+    case Op::kSumOwners:
+      return all_reduce(static_cast<int64_t>(ledger.owners(instruction.bucket).size()));
     default:
       return 0;
   }
 }
 
-std::map<std::string, Work> WorkOfStep(const schedule::Schedule& schedule, const model::ModelSpec& spec,
+std::map<std::string, Work> WorkOfStep(const schedule::Program& program, const model::ModelSpec& spec,
                                        const layout::Ledger& ledger, const schedule::BuildOptions& options) {
-  const WorkTable table(spec, ledger, options);
+  const WorkTable table(spec, ledger, options, /*own_class=*/0);
   std::map<std::string, Work> by_name;
-  for (const Instruction& instruction : schedule.instructions) {
-    table.Visit(instruction, [&](const std::string& name, const Work& work) { by_name[name] += work; });
+  for (const Instruction& instruction : program.instructions) {
+    table.Visit(program, instruction,
+                [&](const std::string& name, const Work& work) { by_name[name] += work; });
   }
   by_name[kOther][Resource::kSteps] = 1;
   return by_name;
 }
 
-std::vector<InstructionTime> TimesOfStep(const schedule::Schedule& schedule, const model::ModelSpec& spec,
-                                         const layout::Ledger& ledger, const schedule::BuildOptions& options,
-                                         const Rates& rates) {
-  const WorkTable table(spec, ledger, options);
-  std::vector<InstructionTime> times;
-  times.reserve(schedule.instructions.size());
-  std::array<double, schedule::kNumStreams> stream_end = {};
-  for (const Instruction& instruction : schedule.instructions) {
-    double& stream = stream_end[rates.overlap ? static_cast<size_t>(instruction.stream) : 0];
-    double begin = stream;
-    for (const int wait : instruction.waits)
-      begin = std::max(begin, times[static_cast<size_t>(wait)].end_s());
-    times.push_back({begin, rates.Seconds(table.WorkOf(instruction))});
-    stream = times.back().end_s();
-  }
-  return times;
+Played PlayAtRates(const schedule::Step& step, const model::ModelSpec& spec, const layout::Ledger& ledger,
+                   const schedule::BuildOptions& options, const Rates& rates) {
+  std::vector<WorkTable> tables;
+  for (size_t c = 0; c < step.programs.size(); ++c)
+    tables.emplace_back(spec, ledger, options, static_cast<int>(c));
+  absl::StatusOr<Played> played = Play(
+      step,
+      [&](int own_class, const Instruction& instruction) {
+        const size_t c = static_cast<size_t>(own_class);
+        return rates.Seconds(tables[c].WorkOf(step.programs[c], instruction));
+      },
+      {.overlap = rates.overlap});
+  TRAINCTL_CHECK_MSG(played.ok(), played.status().message());
+  return *std::move(played);
 }
 
-StepCost PriceStep(const schedule::Schedule& schedule, const model::ModelSpec& spec,
-                   const layout::Ledger& ledger, const schedule::BuildOptions& options,
-                   int64_t num_micro_batches, const Rates& rates) {
+StepCost PriceStep(const schedule::Step& step, const model::ModelSpec& spec, const layout::Ledger& ledger,
+                   const schedule::BuildOptions& options, int64_t num_micro_batches, const Rates& rates) {
   StepCost cost;
-  const std::vector<InstructionTime> times = TimesOfStep(schedule, spec, ledger, options, rates);
-  std::array<double, schedule::kNumStreams> stream_end = {};
+  const schedule::Program& program = step.programs[0];
+  const std::vector<InstructionTime> times =
+      std::move(PlayAtRates(step, spec, ledger, options, rates).classes[0].times);
+  std::vector<double> stream_end(program.streams.size(), 0);
   // Where each micro-batch began, in seconds of the compute stream and in bytes sent so far.
   double middle_begin = 0, middle_end = 0, middle_compute_begin = 0, middle_compute_end = 0;
   int64_t middle_bytes_begin = 0, middle_bytes_end = 0;
   int micro_batch = 0;
-  for (size_t i = 0; i < schedule.instructions.size(); ++i) {
-    const Instruction& instruction = schedule.instructions[i];
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    const Instruction& instruction = program.instructions[i];
     const size_t stream = rates.overlap ? static_cast<size_t>(instruction.stream) : 0;
-    const bool compute = instruction.stream == schedule::StreamId::kCompute;
+    const bool compute = instruction.stream == schedule::kComputeStream;
     if (compute && instruction.micro_batch > micro_batch) {
       micro_batch = instruction.micro_batch;
       const double now = stream_end[stream];
@@ -287,10 +307,10 @@ StepCost PriceStep(const schedule::Schedule& schedule, const model::ModelSpec& s
     }
     stream_end[stream] = times[i].end_s();
     if (compute) cost.compute_seconds += times[i].seconds;
-    cost.sent_bytes += SentBytes(instruction, ledger, options.compute_dtype);
+    cost.sent_bytes += SentBytes(program, instruction, ledger, options.compute_dtype);
   }
   cost.seconds = *std::max_element(stream_end.begin(), stream_end.end()) + rates[Resource::kSteps];
-  const int64_t repeats = num_micro_batches - schedule.num_micro_batches;
+  const int64_t repeats = num_micro_batches - step.num_micro_batches;
   if (repeats > 0) {
     cost.seconds += static_cast<double>(repeats) * (middle_end - middle_begin);
     cost.compute_seconds += static_cast<double>(repeats) * (middle_compute_end - middle_compute_begin);

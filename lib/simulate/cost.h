@@ -14,7 +14,8 @@
 #include "cluster/catalogue.h"
 #include "layout/ledger.h"
 #include "model/model_spec.h"
-#include "schedule/schedule.h"
+#include "schedule/build_step.h"
+#include "simulate/play.h"
 
 namespace trainctl::simulate {
 
@@ -73,34 +74,27 @@ struct StepCost {
   int64_t sent_bytes = 0;      // by one worker, all collectives
 };
 
-// Cost of a step of `num_micro_batches`, from a schedule of at most three: all but the first and the
+// Cost of a data-parallel step of `num_micro_batches`, from one of at most three: all but the first and the
 // last cost the same, so the middle one is repeated.
 inline constexpr int kMicroBatchesToPrice = 3;
-StepCost PriceStep(const schedule::Schedule& schedule, const model::ModelSpec& spec,
+StepCost PriceStep(const schedule::Step& step, const model::ModelSpec& spec,
                    const layout::Ledger& ledger, const schedule::BuildOptions& options,
                    int64_t num_micro_batches, const Rates& rates);
 
-// When each instruction of a schedule begins and ends, in seconds from the step's begin: what PriceStep
-// plays, of a schedule with all its micro-batches.
-struct InstructionTime {
-  double begin_s = 0;
-  double seconds = 0;
-  double end_s() const { return begin_s + seconds; }
-};
-std::vector<InstructionTime> TimesOfStep(const schedule::Schedule& schedule, const model::ModelSpec& spec,
-                                         const layout::Ledger& ledger, const schedule::BuildOptions& options,
-                                         const Rates& rates);
+// Every instruction at the rates of one worker: what PriceStep plays, of a step with all its micro-batches.
+Played PlayAtRates(const schedule::Step& step, const model::ModelSpec& spec, const layout::Ledger& ledger,
+                   const schedule::BuildOptions& options, const Rates& rates);
 
-// Work of a whole schedule by the names under which timings.jsonl tells what was measured: operators
+// Work of a class of ranks by the names under which timings.jsonl tells what was measured: operators
 // ("linear", "linear backward"), "optimizer step", "gradient norm", and under kCommunication and kOther
 // what is left of a step.
 inline constexpr char kCommunication[] = "communication";
 inline constexpr char kOther[] = "other";
-std::map<std::string, Work> WorkOfStep(const schedule::Schedule& schedule, const model::ModelSpec& spec,
+std::map<std::string, Work> WorkOfStep(const schedule::Program& program, const model::ModelSpec& spec,
                                        const layout::Ledger& ledger, const schedule::BuildOptions& options);
 
 // Bytes that one worker sends for an instruction; 0 for compute instructions.
-int64_t SentBytes(const schedule::Instruction& instruction, const layout::Ledger& ledger,
-                  DType compute_dtype);
+int64_t SentBytes(const schedule::Program& program, const schedule::Instruction& instruction,
+                  const layout::Ledger& ledger, DType compute_dtype);
 
 }  // namespace trainctl::simulate

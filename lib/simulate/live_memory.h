@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-#include "schedule/schedule.h"
+#include "schedule/step.h"
 
 namespace trainctl::simulate {
 
@@ -13,8 +13,8 @@ class LiveMemory {
   using Bytes = std::array<int64_t, schedule::kNumCategories>;
 
   // Before the first instruction: the persistent values.
-  explicit LiveMemory(const schedule::Schedule& schedule) : schedule_(schedule) {
-    for (const schedule::Value& value : schedule.values) {
+  explicit LiveMemory(const schedule::Program& program) : program_(program) {
+    for (const schedule::Value& value : program.values) {
       if (value.persistent) bytes_[static_cast<size_t>(value.category)] += value.bytes;
     }
   }
@@ -36,11 +36,11 @@ class LiveMemory {
 
  private:
   void Count(int value, int64_t sign) {
-    const schedule::Value& v = schedule_.values[static_cast<size_t>(value)];
+    const schedule::Value& v = program_.values[static_cast<size_t>(value)];
     if (!v.persistent) bytes_[static_cast<size_t>(v.category)] += sign * v.bytes;
   }
 
-  const schedule::Schedule& schedule_;
+  const schedule::Program& program_;
   Bytes bytes_ = {};
 };
 

@@ -10,8 +10,8 @@
 
 namespace trainctl::simulate {
 
-MemoryReport SimulateMemory(const schedule::Schedule& schedule) {
-  LiveMemory live(schedule);
+MemoryReport SimulateMemory(const schedule::Program& program) {
+  LiveMemory live(program);
   MemoryReport report;
   const auto observe = [&report](int index, const LiveMemory::Bytes& bytes) {
     const int64_t total = std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
@@ -21,8 +21,8 @@ MemoryReport SimulateMemory(const schedule::Schedule& schedule) {
     report.peak_instruction = index;
   };
   observe(-1, live.bytes());
-  for (size_t i = 0; i < schedule.instructions.size(); ++i) {
-    const schedule::Instruction& instruction = schedule.instructions[i];
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    const schedule::Instruction& instruction = program.instructions[i];
     const int index = static_cast<int>(i);
     if (instruction.peak_extra_bytes > 0) observe(index, live.During(instruction));
     live.Finish(instruction);
@@ -30,7 +30,7 @@ MemoryReport SimulateMemory(const schedule::Schedule& schedule) {
   }
   if (report.peak_instruction >= 0) {
     report.peak_where =
-        schedule::Describe(schedule.instructions[static_cast<size_t>(report.peak_instruction)]);
+        schedule::Describe(program.instructions[static_cast<size_t>(report.peak_instruction)]);
   }
   return report;
 }
@@ -44,29 +44,17 @@ bool MeetsPeak(int64_t predicted_bytes, int64_t measured_bytes) {
   return static_cast<double>(off) <= kShare * static_cast<double>(measured_bytes);
 }
 
-namespace {
-
-// "gradient of hidden 3/1" is one of the gradients of hidden.
-std::string WithoutIndex(const std::string& name) {
-  const size_t space = name.rfind(' ');
-  const bool is_index =
-      space != std::string::npos && name.find_first_not_of("0123456789/", space + 1) == std::string::npos;
-  return is_index ? name.substr(0, space) : name;
-}
-
-}  // namespace
-
-std::vector<LiveBytes> LiveAtPeak(const schedule::Schedule& schedule, const MemoryReport& report) {
+std::vector<LiveBytes> LiveAtPeak(const schedule::Program& program, const MemoryReport& report) {
   std::vector<bool> lives;
-  for (const schedule::Value& value : schedule.values) lives.push_back(value.persistent);
+  for (const schedule::Value& value : program.values) lives.push_back(value.persistent);
   int64_t extra_bytes = 0;
   const auto sum = [&] {
     int64_t bytes = 0;
-    for (size_t v = 0; v < lives.size(); ++v) bytes += lives[v] ? schedule.values[v].bytes : 0;
+    for (size_t v = 0; v < lives.size(); ++v) bytes += lives[v] ? program.values[v].bytes : 0;
     return bytes;
   };
   for (int i = 0; i <= report.peak_instruction; ++i) {
-    const schedule::Instruction& instruction = schedule.instructions[static_cast<size_t>(i)];
+    const schedule::Instruction& instruction = program.instructions[static_cast<size_t>(i)];
     const bool is_peak = i == report.peak_instruction;
     if (is_peak && sum() + instruction.peak_extra_bytes == report.peak_bytes) {
       extra_bytes = instruction.peak_extra_bytes;
@@ -77,8 +65,8 @@ std::vector<LiveBytes> LiveAtPeak(const schedule::Schedule& schedule, const Memo
   }
   std::map<std::pair<std::string, schedule::Category>, int64_t> by_name;
   for (size_t v = 0; v < lives.size(); ++v) {
-    const schedule::Value& value = schedule.values[v];
-    if (lives[v]) by_name[{WithoutIndex(value.name), value.category}] += value.bytes;
+    const schedule::Value& value = program.values[v];
+    if (lives[v]) by_name[{std::string(schedule::ValueKindName(value.kind)), value.category}] += value.bytes;
   }
   if (extra_bytes > 0)
     by_name[{"work of the instruction at the peak", schedule::Category::kActivations}] += extra_bytes;

@@ -1,4 +1,4 @@
-// Peak memory of a schedule, by playing it: the same instructions that the executor runs. Counts
+// Peak memory of a class of ranks, by playing its program: the same instructions that the executor runs. Counts
 // tensor memory of one worker; not the program, its libraries or the allocator's waste. Pure.
 #pragma once
 
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "schedule/schedule.h"
+#include "schedule/step.h"
 
 namespace trainctl::simulate {
 
@@ -22,7 +22,7 @@ struct MemoryReport {
 
 // Persistent values always live. While an instruction runs, its peak_extra_bytes (activations) live
 // on top of what lived before it; at its end what it writes is added and what it frees is gone.
-MemoryReport SimulateMemory(const schedule::Schedule& schedule);
+MemoryReport SimulateMemory(const schedule::Program& program);
 
 // The promise of a plan on a CPU, for a prediction that fits nothing: within 2 MiB of a measured peak below
 // 64 MiB, within 3 % of one above.
@@ -35,6 +35,6 @@ struct LiveBytes {
   schedule::Category category = schedule::Category::kActivations;
   int64_t bytes = 0;
 };
-std::vector<LiveBytes> LiveAtPeak(const schedule::Schedule& schedule, const MemoryReport& report);
+std::vector<LiveBytes> LiveAtPeak(const schedule::Program& program, const MemoryReport& report);
 
 }  // namespace trainctl::simulate

@@ -1,4 +1,4 @@
-// A step as it plays: when each instruction runs, and what memory lives after it. One class of ranks. What
+// A step as it plays: when each instruction runs, and what memory lives after it. What
 // plans draw, trace and show on a page is this. Pure; thread safe.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 #include "layout/ledger.h"
 #include "model/model_spec.h"
-#include "schedule/schedule.h"
+#include "schedule/build_step.h"
 #include "simulate/cost.h"
 
 namespace trainctl::simulate {
@@ -27,8 +27,9 @@ struct Timeline {
   double step_seconds = 0;             // with what a step takes besides its instructions: data, log
 };
 
-// Of a schedule with all its micro-batches.
-Timeline PlayStep(const schedule::Schedule& schedule, const model::ModelSpec& spec,
-                  const layout::Ledger& ledger, const schedule::BuildOptions& options, const Rates& rates);
+// Of one class, in a step with all its micro-batches.
+Timeline PlayStep(const schedule::Step& step, const model::ModelSpec& spec,
+                  const layout::Ledger& ledger, const schedule::BuildOptions& options, const Rates& rates,
+                  int own_class = 0);
 
 }  // namespace trainctl::simulate

@@ -1,12 +1,13 @@
-// Fuzzes pipeline schedules read from a file: what can be read and lowered is proven or refused, and what is
+// Fuzzes pipeline schedules read from a file: what can be read and expanded is proven or refused, and what is
 // proven can be timed and is written back as it was.
 
 #include <cstdint>
 #include <string>
 
 #include "base/status.h"
+#include "schedule/build_step.h"
 #include "schedule/pipeline_file.h"
-#include "schedule/pipeline_simulate.h"
+#include "simulate/stage_costs.h"
 
 namespace trainctl::schedule {
 namespace {
@@ -17,11 +18,11 @@ void FuzzOne(const std::string& text) {
     TRAINCTL_CHECK(!schedule.status().message().empty());
     return;
   }
-  const auto lowered = LowerPipeline(*schedule);
-  if (!lowered.ok() || !CheckPipeline(*lowered).ok()) return;
-  PipelineCosts costs;
+  const auto step = ExpandOrder(*schedule);
+  if (!step.ok() || !Check(*step).ok()) return;
+  simulate::PipelineCosts costs;
   costs.stages = {{.forward_s = 1, .input_backward_s = 1, .weight_backward_s = 1}};
-  const auto times = SimulatePipeline(*lowered, costs);
+  const auto times = PlayPasses(*step, costs);
   TRAINCTL_CHECK_MSG(times.ok(), times.status().ToString());
   const auto again = ReadPipeline(WritePipeline(*schedule), "again.csv");
   TRAINCTL_CHECK_MSG(again.ok(), again.status().ToString());

@@ -7,7 +7,7 @@
 
 #include "base/status.h"
 #include "schedule/pipeline_file.h"
-#include "tests/unit/schedule/pipeline_testing.h"
+#include "tests/unit/schedule/step_testing.h"
 
 namespace trainctl::schedule {
 namespace {

@@ -6,7 +6,7 @@
 #include <random>
 
 #include "base/status.h"
-#include "tests/unit/schedule/pipeline_testing.h"
+#include "tests/unit/schedule/step_testing.h"
 
 namespace trainctl::schedule {
 namespace {
@@ -77,7 +77,7 @@ TEST(PipelineFile, ErrorsHaveLineAndColumn) {
   EXPECT_THAT(complaint(absl::StrCat("0F0,", std::string(100000, '\x01'))), HasSubstr("'????"));
 }
 
-// Random damage to a good file gives an error or a schedule that goes through lowering and checker
+// Random damage to a good file gives an error or a schedule that goes through builder and checker
 // without harm.
 TEST(PipelineFile, DamagedFilesDoNoHarm) {
   std::mt19937 random(7);
@@ -92,8 +92,8 @@ TEST(PipelineFile, DamagedFilesDoNoHarm) {
       }
       const absl::StatusOr<PipelineSchedule> read = ReadPipeline(text, "x");
       if (!read.ok()) continue;
-      const absl::StatusOr<LoweredPipeline> lowered = LowerPipeline(*read);
-      accepted += lowered.ok() && CheckPipeline(*lowered).ok() ? 1 : 0;
+      const absl::StatusOr<Step> step = ExpandOrder(*read);
+      accepted += step.ok() && Check(*step).ok() ? 1 : 0;
     }
   }
   EXPECT_LT(accepted, 12 * 300);

@@ -1,4 +1,4 @@
-#include "schedule/pipeline_draw.h"
+#include "report/draw_order.h"
 
 #include <algorithm>
 #include <array>
@@ -8,13 +8,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
-namespace trainctl::schedule {
+namespace trainctl::report {
 namespace {
+
+using schedule::Instruction;
+using schedule::Op;
 
 struct Cell {
   int64_t first = 0;  // columns of time
   int64_t last = 0;   // exclusive
-  PipelineInstruction pass;
+  const Instruction* pass = nullptr;
 };
 
 // Backgrounds of F, B, I, W: blue, green, cyan, magenta; bright ones for small letters.
@@ -22,15 +25,14 @@ constexpr std::array<int, 4> kBackgrounds = {44, 42, 46, 45};
 
 class Drawing {
  public:
-  Drawing(const LoweredPipeline& lowered, const PipelineTimes& times, const DrawOptions& options)
-      : lowered_(lowered), times_(times), options_(options) {}
+  Drawing(const schedule::Step& step, const simulate::Played& played, const DrawOptions& options)
+      : step_(step), played_(played), options_(options) {}
 
   std::string Run() {
-    const size_t num_ranks = lowered_.instructions.size();
-    const bool drawable = times_.intervals.size() == num_ranks && num_ranks > 0;
+    const size_t num_ranks = step_.programs.size();
     cell_s_ = options_.cell_s > 0 ? options_.cell_s : ShortestPass();
     std::string text;
-    if (drawable && cell_s_ > 0 && std::isfinite(times_.makespan_s / cell_s_)) {
+    if (cell_s_ > 0 && std::isfinite(played_.end_s / cell_s_)) {
       Measure();
       for (size_t r = 0; r < num_ranks; ++r) DrawRank(r, text);
     }
@@ -39,14 +41,12 @@ class Drawing {
   }
 
  private:
-  static bool IsPass(const PipelineInstruction& i) { return i.op <= PipelineOp::kBackwardWeight; }
-
   double ShortestPass() const {
     double shortest = 0;
-    for (size_t r = 0; r < times_.intervals.size(); ++r) {
-      for (size_t i = 0; i < times_.intervals[r].size(); ++i) {
-        if (!IsPass(lowered_.instructions[r][i])) continue;
-        const double seconds = times_.intervals[r][i].end_s - times_.intervals[r][i].start_s;
+    for (size_t r = 0; r < played_.classes.size(); ++r) {
+      for (size_t i = 0; i < played_.classes[r].times.size(); ++i) {
+        if (!RunsBlock(step_.programs[r].instructions[i].op)) continue;
+        const double seconds = played_.classes[r].times[i].seconds;
         if (seconds > 0 && (shortest == 0 || seconds < shortest)) shortest = seconds;
       }
     }
@@ -55,12 +55,12 @@ class Drawing {
 
   // Widths: as many columns of time as fit, or as there are.
   void Measure() {
-    margin_ = absl::StrCat(lowered_.instructions.size() - 1).size() + 7;  // "rank N |"
-    const size_t digits = absl::StrCat(lowered_.placement.num_micro_batches - 1).size();
+    margin_ = absl::StrCat(step_.programs.size() - 1).size() + 7;  // "rank N |"
+    const size_t digits = absl::StrCat(step_.placement.num_micro_batches - 1).size();
     cell_width_ = digits + 2;  // a letter or blank, the number, a blank
     const size_t width = static_cast<size_t>(std::max(options_.width, 1));
     const size_t room = width > margin_ + 1 ? (width - margin_ - 1) / cell_width_ : 0;
-    const double columns = std::ceil(times_.makespan_s / cell_s_ - 1e-9);
+    const double columns = std::ceil(played_.end_s / cell_s_ - 1e-9);
     num_columns_ = columns > static_cast<double>(room) ? room : static_cast<size_t>(columns);
     clipped_ = columns > static_cast<double>(room);
   }
@@ -71,29 +71,28 @@ class Drawing {
   }
 
   std::vector<Cell> CellsOf(size_t r) const {
-    const std::vector<PipelineInstruction>& list = lowered_.instructions[r];
+    const std::vector<Instruction>& list = step_.programs[r].instructions;
     std::vector<Cell> cells;
+    bool joins = false;
     for (size_t i = 0; i < list.size(); ++i) {
-      if (!IsPass(list[i])) continue;
-      const Interval& time = times_.intervals[r][i];
-      Cell cell = {Column(time.start_s), Column(time.end_s), list[i]};
+      if (!RunsBlock(list[i].op)) continue;
+      const simulate::InstructionTime& time = played_.classes[r].times[i];
+      Cell cell = {Column(time.begin_s), Column(time.end_s()), &list[i]};
       if (cell.first >= static_cast<int64_t>(num_columns_)) break;
-      if (list[i].joined && i + 1 < list.size()) {
-        // Both have the interval of the pair; the forward is drawn over its first third.
-        const int64_t border = cell.first + std::max<int64_t>((cell.last - cell.first) / 3, 1);
-        cells.push_back({cell.first, std::min(border, cell.last), list[i]});
-        cells.push_back({std::min(border, cell.last), cell.last, list[i + 1]});
-        ++i;
-      } else {
-        cells.push_back(cell);
-      }
+      // Both of a joined pair have the interval of the two; the forward is drawn over its first third.
+      const int64_t border =
+          std::min(cell.first + std::max<int64_t>((cell.last - cell.first) / 3, 1), cell.last);
+      if (list[i].joined) cell.last = border;
+      if (joins) cell.first = border;
+      joins = list[i].joined;
+      cells.push_back(cell);
     }
     return cells;
   }
 
-  bool SmallLetters(const PipelineInstruction& i) const {
-    const int round = i.stage / lowered_.placement.num_ranks;
-    return (round + lowered_.placement.CopyOf(i.micro_batch)) % 2 == 1;
+  bool SmallLetters(const Instruction& i) const {
+    const int round = step_.StageOf(i.block) / step_.placement.num_ranks;
+    return (round + step_.placement.CopyOf(i.micro_batch)) % 2 == 1;
   }
 
   void DrawRank(size_t r, std::string& text) const {
@@ -104,7 +103,7 @@ class Drawing {
       const int64_t last = std::min(cell.last, static_cast<int64_t>(num_columns_));
       for (; column < cell.first; ++column) DrawIdle(text);
       if (last <= column) continue;
-      DrawPass(cell.pass, static_cast<size_t>(last - column) * cell_width_, text);
+      DrawPass(*cell.pass, static_cast<size_t>(last - column) * cell_width_, text);
       column = last;
     }
     for (; column < static_cast<int64_t>(num_columns_); ++column) DrawIdle(text);
@@ -121,16 +120,16 @@ class Drawing {
     text.append(cell_width_ - 1, ' ');
   }
 
-  void DrawPass(const PipelineInstruction& pass, size_t width, std::string& text) const {
+  void DrawPass(const Instruction& pass, size_t width, std::string& text) const {
     const bool small = SmallLetters(pass);
     const std::string number = absl::StrCat(pass.micro_batch);
     if (options_.color) {
-      const int background = kBackgrounds[static_cast<size_t>(pass.op)] + (small ? 60 : 0);
+      const int background = kBackgrounds[static_cast<size_t>(PassOf(pass.op))] + (small ? 60 : 0);
       absl::StrAppendFormat(&text, "\x1b[30;%dm%*s%s \x1b[0m", background,
                             static_cast<int>(width - number.size() - 1), "", number);
       return;
     }
-    const char letter = PipelinePassLetter(pass.op);
+    const char letter = schedule::PipelinePassLetter(PassOf(pass.op));
     std::string cell(1, small ? absl::ascii_tolower(static_cast<unsigned char>(letter)) : letter);
     cell += number;
     // A joined forward touches its backward.
@@ -142,16 +141,16 @@ class Drawing {
 
   void DrawLegend(std::string& text) const {
     absl::StrAppend(&text, "F forward, B backward, I input backward, W weight backward, . idle");
-    if (lowered_.placement.num_copies > 1) {
+    if (step_.placement.num_copies > 1) {
       absl::StrAppend(&text, "; small letters: second copy of the model");
-    } else if (lowered_.placement.num_stages > lowered_.placement.num_ranks) {
+    } else if (step_.placement.num_stages > step_.placement.num_ranks) {
       absl::StrAppend(&text, "; small letters: every second round of stages");
     }
     text += '\n';
   }
 
-  const LoweredPipeline& lowered_;
-  const PipelineTimes& times_;
+  const schedule::Step& step_;
+  const simulate::Played& played_;
   const DrawOptions& options_;
   double cell_s_ = 0;
   size_t margin_ = 0;
@@ -162,9 +161,21 @@ class Drawing {
 
 }  // namespace
 
-std::string DrawPipeline(const LoweredPipeline& lowered, const PipelineTimes& times,
-                         const DrawOptions& options) {
-  return Drawing(lowered, times, options).Run();
+schedule::PipelineOp PassOf(Op op) {
+  switch (op) {
+    case Op::kBackward:
+      return schedule::PipelineOp::kBackward;
+    case Op::kBackwardInput:
+      return schedule::PipelineOp::kBackwardInput;
+    case Op::kBackwardWeight:
+      return schedule::PipelineOp::kBackwardWeight;
+    default:
+      return schedule::PipelineOp::kForward;
+  }
 }
 
-}  // namespace trainctl::schedule
+std::string DrawOrder(const schedule::Step& step, const simulate::Played& played, const DrawOptions& options) {
+  return Drawing(step, played, options).Run();
+}
+
+}  // namespace trainctl::report

@@ -1,0 +1,199 @@
+#include "schedule/build_step.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "schedule/expand_passes.h"
+#include "schedule/program_builder.h"
+
+namespace trainctl::schedule {
+namespace {
+
+// Forward, backward, and the next micro-batch.
+PipelineSchedule DataParallelOrder(int num_micro_batches, bool trains) {
+  PipelineSchedule order;
+  order.name = "data parallel";
+  order.placement = {.num_ranks = 1, .num_stages = 1, .num_micro_batches = num_micro_batches, .stage_ranks = {0}};
+  order.actions.resize(1);
+  for (int m = 0; m < num_micro_batches; ++m) {
+    order.actions[0].push_back({PipelineOp::kForward, false, 0, m});
+    if (trains) order.actions[0].push_back({PipelineOp::kBackward, false, 0, m});
+  }
+  return order;
+}
+
+BlockTable TableOf(const model::ModelSpec& spec, const layout::Ledger& ledger, const BuildOptions& options) {
+  const model::SegmentOptions segment{options.shape, options.compute_dtype, options.threads, options.on_device};
+  const int head = model::HeadBlock(spec);
+  BlockTable table;
+  for (int block = 0; block <= head; ++block) {
+    // The layers are alike: the first stands for all.
+    if (block > 1 && block < head) {
+      table.memory.push_back(table.memory[1]);
+      continue;
+    }
+    table.memory.push_back(model::Analyze(model::BuildSegment(spec, ledger.inventory(), block, segment)));
+  }
+  table.hidden_gradient_bytes = options.shape.tokens() * spec.hidden * DTypeBytes(options.compute_dtype);
+  table.rotary_bytes = 2 * options.shape.seq_len * (spec.head_dim / 2) * static_cast<int64_t>(sizeof(float));
+  table.tied = spec.tie_embeddings;
+  return table;
+}
+
+// The communicators of a step, and for each bucket that of the classes that share it.
+std::vector<int> AddGroups(const layout::Ledger& ledger, Step& step) {
+  using layout::Axis;
+  step.groups = {{Axis::kDpShard, kGatherStream, {}},
+                 {Axis::kDpShard, kReduceStream, {}},
+                 {Axis::kDpReplicate, kReduceStream, {}},
+                 {Axis::kDpShard, kComputeStream, {}},
+                 {Axis::kDpReplicate, kComputeStream, {}}};
+  std::vector<int> owner_group(ledger.buckets().size(), -1);
+  if (step.programs.size() == 1) return owner_group;
+  std::vector<int> all;
+  for (size_t c = 0; c < step.programs.size(); ++c) all.push_back(static_cast<int>(c));
+  step.groups.push_back({Axis::kPp, kComputeStream, all});
+  for (size_t b = 0; b < owner_group.size(); ++b) {
+    const std::vector<int>& owners = ledger.owners(static_cast<int>(b));
+    if (owners.size() < 2) continue;
+    for (size_t g = kScalarPipelineGroup + 1; g < step.groups.size(); ++g) {
+      if (step.groups[g].classes == owners) owner_group[b] = static_cast<int>(g);
+    }
+    if (owner_group[b] >= 0) continue;
+    owner_group[b] = static_cast<int>(step.groups.size());
+    step.groups.push_back({Axis::kPp, kReduceStream, owners});
+  }
+  return owner_group;
+}
+
+// Fills the programs of a step whose shape is given.
+absl::Status BuildPrograms(const PipelineSchedule& order, const ExpandOptions& expand,
+                           ProgramBuilder::Inputs in, Step& step) {
+  TRAINCTL_ASSIGN_OR_RETURN(const ExpandedOrder expanded, ExpandPasses(order, step, expand));
+  step.programs.resize(order.actions.size());
+  std::vector<int> owner_group;
+  if (in.ledger != nullptr) owner_group = AddGroups(*in.ledger, step);
+  in.step = &step;
+  in.order = &expanded;
+  in.owner_group_of_bucket = &owner_group;
+  for (size_t c = 0; c < step.programs.size(); ++c) {
+    TRAINCTL_RETURN_IF_ERROR(ProgramBuilder(in, static_cast<int>(c), step.programs[c]).Build());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BuildWithOrder(const model::ModelSpec& spec, const layout::Ledger& ledger,
+                            const BuildOptions& options, const PipelineSchedule& order, Step& step) {
+  step.order = order.name;
+  step.zero_stage = ledger.zero_stage();
+  step.num_micro_batches = options.num_micro_batches;
+  step.placement = order.placement;
+  const BlockTable table = TableOf(spec, ledger, options);
+  ExpandOptions expand;
+  expand.recompute = options.recompute == layout::Recompute::kFull;
+  expand.forward_only = !step.trains;
+  // A gather for the backward may have to wait for the forward's slot.
+  expand.join = !ledger.parameters_sharded();
+  return BuildPrograms(order, expand, {.blocks = &table, .ledger = &ledger, .options = &options}, step);
+}
+
+}  // namespace
+
+BuildOptions OptionsOf(const layout::Layout& layout, const StepSetting& setting, int64_t max_micro_batches) {
+  BuildOptions options;
+  options.shape = {layout.micro_batch, setting.seq_len};
+  options.num_micro_batches = static_cast<int>(std::min(layout.num_micro_batches, max_micro_batches));
+  options.micro_batches_of_step = layout.num_micro_batches;
+  options.compute_dtype = setting.compute_dtype;
+  options.recompute = layout.recompute;
+  options.prefetch = setting.prefetch;
+  options.checkpoint_copy = setting.checkpoint_copy;
+  options.on_device = setting.on_device;
+  options.threads = setting.threads;
+  return options;
+}
+
+Step BuildStep(const model::ModelSpec& spec, const layout::Ledger& ledger, const BuildOptions& options) {
+  Step step;
+  step.stage_begin = {0, model::HeadBlock(spec) + 1};
+  const absl::Status built =
+      BuildWithOrder(spec, ledger, options, DataParallelOrder(options.num_micro_batches, true), step);
+  TRAINCTL_CHECK_MSG(built.ok(), built.message());
+  return step;
+}
+
+Step BuildForwardOnly(const model::ModelSpec& spec, const layout::Ledger& ledger, const BuildOptions& options) {
+  Step step;
+  step.trains = step.has_update = false;
+  step.stage_begin = {0, model::HeadBlock(spec) + 1};
+  const absl::Status built =
+      BuildWithOrder(spec, ledger, options, DataParallelOrder(options.num_micro_batches, false), step);
+  TRAINCTL_CHECK_MSG(built.ok(), built.message());
+  return step;
+}
+
+absl::StatusOr<Step> BuildStep(const model::ModelSpec& spec, const layout::Ledger& ledger,
+                               const BuildOptions& options, const PipelineSchedule& order,
+                               std::vector<int> stage_begin) {
+  const int num_blocks = model::HeadBlock(spec) + 1;
+  const size_t num_stages = static_cast<size_t>(order.placement.num_stages);
+  const bool ascends = stage_begin.size() == num_stages + 1 && stage_begin.front() == 0 &&
+                       stage_begin.back() == num_blocks &&
+                       std::adjacent_find(stage_begin.begin(), stage_begin.end(),
+                                          std::greater_equal<int>()) == stage_begin.end();
+  if (!ascends) {
+    return UsageError(absl::StrCat("the ", num_stages, " stages of pipeline schedule ", order.name,
+                                   " need at least a block each of the model's ", num_blocks));
+  }
+  if (options.num_micro_batches != order.placement.num_micro_batches) {
+    return UsageError(absl::StrCat("pipeline schedule ", order.name, " is for ",
+                                   order.placement.num_micro_batches, " micro-batches, the step has ",
+                                   options.num_micro_batches));
+  }
+  Step step;
+  step.stage_begin = std::move(stage_begin);
+  TRAINCTL_RETURN_IF_ERROR(BuildWithOrder(spec, ledger, options, order, step));
+  return step;
+}
+
+absl::StatusOr<Step> ExpandOrder(const PipelineSchedule& order, bool sends_on_compute) {
+  Step step;
+  step.order = order.name;
+  step.has_head = step.has_update = false;
+  step.num_micro_batches = order.placement.num_micro_batches;
+  step.placement = order.placement;
+  for (int stage = 0; stage <= std::max(0, order.placement.num_stages); ++stage)
+    step.stage_begin.push_back(stage);
+  BlockTable table;
+  table.memory.resize(step.stage_begin.size());
+  const BuildOptions options;
+  TRAINCTL_RETURN_IF_ERROR(BuildPrograms(
+      order, {}, {.blocks = &table, .options = &options, .sends_on_compute = sends_on_compute}, step));
+  return step;
+}
+
+std::vector<std::vector<int>> OwnersOf(const PipelineSchedule& order, const std::vector<int>& stage_begin) {
+  const PipelinePlacement& place = order.placement;
+  std::vector<std::vector<int>> owners;
+  for (int stage = 0; stage < place.num_stages; ++stage) {
+    std::vector<int> of_stage;
+    for (int copy = 0; copy < place.num_copies; ++copy)
+      of_stage.push_back(place.stage_ranks[static_cast<size_t>(copy * place.num_stages + stage)]);
+    std::sort(of_stage.begin(), of_stage.end());
+    of_stage.erase(std::unique(of_stage.begin(), of_stage.end()), of_stage.end());
+    const size_t s = static_cast<size_t>(stage);
+    owners.insert(owners.end(), static_cast<size_t>(stage_begin[s + 1] - stage_begin[s]), of_stage);
+  }
+  return owners;
+}
+
+std::vector<int> EvenStages(int num_blocks, int num_stages) {
+  std::vector<int> begin;
+  for (int stage = 0; stage <= num_stages; ++stage)
+    begin.push_back(static_cast<int>(int64_t{num_blocks} * stage / num_stages));
+  return begin;
+}
+
+}  // namespace trainctl::schedule

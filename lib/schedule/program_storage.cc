@@ -1,0 +1,135 @@
+// What a class holds through the whole run, and the slots that gathered parameters and gradients under way share.
+
+#include <algorithm>
+
+#include "schedule/program_builder.h"
+
+namespace trainctl::schedule {
+namespace {
+
+constexpr int64_t kFp32Bytes = 4;
+
+}  // namespace
+
+int ProgramBuilder::AddValue(const Value& value) {
+  program_.values.push_back(value);
+  return static_cast<int>(program_.values.size()) - 1;
+}
+
+void ProgramBuilder::AddStorage() {
+  AddPersistentValues();
+  for (int bucket : own_buckets_) {
+    int64_t& largest = largest_slot_[KindOf(bucket)];
+    largest = std::max(largest, BucketAt(bucket).padded_numel);
+  }
+  for (int k = 0; k < kNumSlotKinds; ++k) {
+    const auto kind = static_cast<SlotKind>(k);
+    for (int i = 0; shards_parameters() && i < NumSlots(kind); ++i)
+      parameter_pool_[k].push_back({.slot = AddSlot(ValueKind::kParameterSlot, kind)});
+  }
+  for (int k = 0; k < kNumSlotKinds; ++k) {
+    const auto kind = static_cast<SlotKind>(k);
+    for (int i = 0; shards_gradients() && i < NumSlots(kind); ++i)
+      gradient_pool_[k].push_back({.slot = AddSlot(ValueKind::kGradientSlot, kind)});
+  }
+}
+
+void ProgramBuilder::AddPersistentValues() {
+  const BuildOptions& options = *in_.options;
+  const auto add = [this](ValueKind kind, Category category, int64_t bytes) {
+    AddValue({.kind = kind, .category = category, .persistent = true, .bytes = bytes});
+  };
+  const bool mixed = options.compute_dtype != DType::kF32;
+  int64_t full = 0, shard = 0;
+  for (int bucket : own_buckets_) {
+    full += BucketAt(bucket).padded_numel;
+    shard += BucketAt(bucket).shard_numel;
+  }
+  // In fp32 the parameters are their own master; stage 3 casts from the master shard as it gathers.
+  if (shards_parameters()) {
+    add(ValueKind::kParameterShards, Category::kParameters, shard * kFp32Bytes);
+  } else {
+    add(ValueKind::kParameters, Category::kParameters, full * DTypeBytes(options.compute_dtype));
+    if (mixed) add(ValueKind::kMasterParameters, Category::kOptimizer, shard * kFp32Bytes);
+  }
+  add(ValueKind::kGradients, Category::kGradients, (shards_gradients() ? shard : full) * kFp32Bytes);
+  add(ValueKind::kOptimizerState, Category::kOptimizer, 2 * shard * kFp32Bytes);
+  if (options.checkpoint_copy && !options.on_device)
+    add(ValueKind::kCheckpointCopy, Category::kBuffers, 3 * shard * kFp32Bytes);
+  add(ValueKind::kRotaryTables, Category::kBuffers, in_.blocks->rotary_bytes);
+  AddReceiveBuffer();
+  AddTokens();
+}
+
+void ProgramBuilder::AddReceiveBuffer() {
+  int64_t largest = 0;
+  for (int bucket : own_buckets_) largest = std::max(largest, BucketAt(bucket).padded_numel);
+  int64_t& bytes = program_.receive_buffer_bytes;
+  if (in_.options->on_device) {
+    bytes = WholeShardBytes(largest);
+  } else {
+    for (layout::Axis axis : {layout::Axis::kDpShard, layout::Axis::kDpReplicate})
+      bytes = std::max(bytes, PieceBytes(largest, in_.ledger->mesh().degree(axis)));
+  }
+  if (bytes > 0) {
+    AddValue({.kind = ValueKind::kReceiveBuffer,
+              .category = Category::kBuffers,
+              .persistent = true,
+              .bytes = bytes});
+  }
+}
+
+// A rank-ordered sum of `numel` fp32 elements over `degree` ranks receives a piece from each peer at a time.
+int64_t ProgramBuilder::PieceBytes(int64_t numel, int degree) const {
+  if (degree <= 1) return 0;
+  const int64_t chunk_bytes = (numel + degree - 1) / degree * kFp32Bytes;
+  return (degree - 1) * std::min(chunk_bytes, kReducePieceBytes);
+}
+
+// A device's library overwrites its target, so what is to be added to a gradient shard arrives beside it.
+int64_t ProgramBuilder::WholeShardBytes(int64_t numel) const {
+  const int degree = in_.ledger->mesh().degree(layout::Axis::kDpShard);
+  return shards_gradients() && degree > 1 ? numel / degree * kFp32Bytes : 0;
+}
+
+// Tokens, targets and positions (int32) and the loss mask (a byte) of every micro-batch.
+void ProgramBuilder::AddTokens() {
+  const BuildOptions& options = *in_.options;
+  if (!options.on_device) return;
+  constexpr int64_t kTokenBytes = 3 * sizeof(int32_t) + 1;
+  const int64_t micro_batches = std::max<int64_t>(options.num_micro_batches, options.micro_batches_of_step);
+  AddValue({.kind = ValueKind::kTokens,
+            .category = Category::kBuffers,
+            .persistent = true,
+            .bytes = micro_batches * options.shape.tokens() * kTokenBytes});
+}
+
+ProgramBuilder::SlotKind ProgramBuilder::KindOf(int bucket) const {
+  if (bucket == model::EmbeddingBlock()) return kEdgeSlots;
+  if (bucket == in_.step->head()) return in_.blocks->tied ? kTiedHeadSlots : kEdgeSlots;
+  return kLayerSlots;
+}
+
+// Layers have one slot more where there is a next one to fill meanwhile.
+int ProgramBuilder::NumSlots(SlotKind kind) const {
+  if (largest_slot_[kind] == 0) return 0;
+  int num_layers = 0;
+  for (int bucket : own_buckets_) num_layers += KindOf(bucket) == kLayerSlots ? 1 : 0;
+  return kind == kLayerSlots && in_.options->prefetch && num_layers > 1 ? 2 : 1;
+}
+
+int ProgramBuilder::AddSlot(ValueKind value_kind, SlotKind kind) {
+  const bool holds_parameters = value_kind == ValueKind::kParameterSlot;
+  std::vector<Slot>& slots = holds_parameters ? program_.parameter_slots : program_.gradient_slots;
+  const int64_t element = holds_parameters ? DTypeBytes(in_.options->compute_dtype) : kFp32Bytes;
+  const int slot = static_cast<int>(slots.size());
+  const int value = AddValue({.kind = value_kind,
+                              .category = Category::kBuffers,
+                              .persistent = true,
+                              .micro_batch = slot,
+                              .bytes = largest_slot_[kind] * element});
+  slots.push_back({largest_slot_[kind], value});
+  return slot;
+}
+
+}  // namespace trainctl::schedule

@@ -1,0 +1,62 @@
+#include "schedule/step.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace trainctl::schedule {
+namespace {
+
+constexpr std::array<absl::string_view, kNumOps> kOpNames = {
+    "gather",         "forward",      "loss",           "loss and gradient", "recompute",
+    "backward",       "backward input", "backward weight", "send",           "receive",
+    "reduce gradient", "sum over owners", "count tokens", "reduce loss",     "gradient norm",
+    "optimizer step", "gather updated"};
+constexpr std::array<absl::string_view, kNumCategories> kCategoryNames = {
+    "parameters", "gradients", "optimizer", "activations", "buffers"};
+constexpr std::array<absl::string_view, kNumValueKinds> kValueKindNames = {
+    "parameters",      "parameter shards", "master parameters",   "gradients",
+    "first and second moments", "checkpoint copy", "rotary tables", "receive buffer",
+    "tokens",          "gathered parameters", "gradient under way", "hidden",
+    "gradient of hidden", "saved",         "queued for weight gradients"};
+
+}  // namespace
+
+absl::string_view OpName(Op op) { return kOpNames[static_cast<size_t>(op)]; }
+absl::string_view CategoryName(Category category) { return kCategoryNames[static_cast<size_t>(category)]; }
+absl::string_view ValueKindName(ValueKind kind) { return kValueKindNames[static_cast<size_t>(kind)]; }
+
+bool RunsBlock(Op op) { return op >= Op::kForward && op <= Op::kBackwardWeight; }
+
+bool IsCompute(Op op) {
+  return RunsBlock(op) || (op >= Op::kCountLossTokens && op <= Op::kOptimizerStep);
+}
+
+std::string NameOf(const Value& value) {
+  std::string name(ValueKindName(value.kind));
+  if (value.kind >= ValueKind::kHidden) {
+    absl::StrAppend(&name, " ", value.block, "/", value.micro_batch);
+  } else if (value.micro_batch >= 0) {
+    absl::StrAppend(&name, " ", value.micro_batch);
+  }
+  return name;
+}
+
+int Step::StageOf(int block) const {
+  return static_cast<int>(std::upper_bound(stage_begin.begin(), stage_begin.end(), block) -
+                          stage_begin.begin()) -
+         1;
+}
+
+std::string Describe(const Instruction& instruction) {
+  std::string text(OpName(instruction.op));
+  if (instruction.block >= 0) absl::StrAppend(&text, " block ", instruction.block);
+  if (instruction.bucket >= 0) absl::StrAppend(&text, " bucket ", instruction.bucket);
+  if (instruction.micro_batch >= 0) absl::StrAppend(&text, " micro-batch ", instruction.micro_batch);
+  if (instruction.slot >= 0) absl::StrAppend(&text, " slot ", instruction.slot);
+  if (instruction.op == Op::kSend) absl::StrAppend(&text, " to ", instruction.peer);
+  if (instruction.op == Op::kReceive) absl::StrAppend(&text, " from ", instruction.peer);
+  return text;
+}
+
+}  // namespace trainctl::schedule

@@ -1,0 +1,62 @@
+#include "simulate/stage_costs.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+
+namespace trainctl::simulate {
+namespace {
+
+absl::Status CheckCosts(const schedule::Step& step, const PipelineCosts& costs) {
+  const size_t num_stages = static_cast<size_t>(step.placement.num_stages);
+  if (costs.stages.size() != 1 && costs.stages.size() != num_stages) {
+    return UsageError(absl::StrCat("costs of ", costs.stages.size(), " stages for a pipeline of ", num_stages,
+                                   "; give 1 or ", num_stages));
+  }
+  const auto bad = [](double seconds) { return !std::isfinite(seconds) || seconds < 0; };
+  for (size_t s = 0; s < costs.stages.size(); ++s) {
+    const StageCosts& stage = costs.stages[s];
+    if (bad(stage.forward_s) || bad(stage.input_backward_s) || bad(stage.weight_backward_s) ||
+        !std::isfinite(stage.backward_s)) {
+      return UsageError(absl::StrCat("costs of stage ", s, " are not finite and non-negative: forward ",
+                                     stage.forward_s, " s, input backward ", stage.input_backward_s,
+                                     " s, weight backward ", stage.weight_backward_s, " s, backward ",
+                                     stage.backward_s, " s"));
+    }
+  }
+  if (bad(costs.send_s) || bad(costs.latency_s) || bad(costs.joined_overlap) || costs.joined_overlap > 1) {
+    return UsageError(absl::StrCat("communication costs are out of range: send ", costs.send_s,
+                                   " s, latency ", costs.latency_s, " s, joined overlap ",
+                                   costs.joined_overlap, " (0 to 1)"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+double StageCosts::SecondsOf(schedule::Op op) const {
+  switch (op) {
+    case schedule::Op::kForward:
+      return forward_s;
+    case schedule::Op::kBackwardInput:
+      return input_backward_s;
+    case schedule::Op::kBackwardWeight:
+      return weight_backward_s;
+    default:
+      return backward_s >= 0 ? backward_s : input_backward_s + weight_backward_s;
+  }
+}
+
+absl::StatusOr<Played> PlayPasses(const schedule::Step& step, const PipelineCosts& costs) {
+  TRAINCTL_RETURN_IF_ERROR(CheckCosts(step, costs));
+  return Play(
+      step,
+      [&](int, const schedule::Instruction& instruction) {
+        return instruction.op == schedule::Op::kSend ? costs.send_s
+                                                     : costs.Of(instruction.block).SecondsOf(instruction.op);
+      },
+      {.latency_s = costs.latency_s, .joined_overlap = costs.joined_overlap});
+}
+
+}  // namespace trainctl::simulate
