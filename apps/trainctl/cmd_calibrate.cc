@@ -151,7 +151,7 @@ void AddCalibrate(CLI::App& app, Action& action) {
   auto options = std::make_shared<CalibrateOptions>();
   verb->add_option(
       "FILE", options->file,
-      "A CSV of measured runs (docs/pricing.md lists its columns): fit the constants of the machine "
+      "A CSV of measured runs (docs/design/pricing.md lists its columns): fit the constants of the machine "
       "that they ran on, instead of measuring this one");
   verb->add_option("--out", options->out,
                    "Where to write the profile (default: the user's configuration; with FILE: nowhere)")

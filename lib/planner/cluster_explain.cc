@@ -113,7 +113,8 @@ std::vector<std::string> TrustIn(const ClusterPlan& plan) {
   }
   trust.push_back(absl::StrCat("framework: ", framework.source));
   trust.push_back(
-      "docs/benchmarks.md has the errors against published runs, by source; `trainctl score` of your "
+      "docs/reference/benchmarks.md has the errors against published runs, by source; `trainctl score` of "
+      "your "
       "own runs tells them for your machine");
   return trust;
 }

@@ -1,7 +1,7 @@
 // The search over all layouts of a job on a cluster, priced by lib/pricing: which degrees, schedule,
 // sharding, micro-batch and recompute reach the goal. Exact: the answer is that of pricing every
 // candidate, but most are ruled out by lower bounds of their own memory and time (pricing/bounds.h).
-// Pure; thread safe. docs/planner.md says how it works.
+// Pure; thread safe. docs/design/planner.md says how it works.
 //
 //   planner::SearchSpace space;
 //   space.base = workload;  // model, batch, precision, device, node, framework

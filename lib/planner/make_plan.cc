@@ -103,7 +103,7 @@ absl::StatusOr<int64_t> ResolveDeviceMemoryLimit(const recipe::ClusterConfig& cl
         absl::StrCat("cluster.device = \"", cluster.device,
                      "\": no NVIDIA driver shows a device here, so its memory is not known. "
                      "`trainctl doctor` says what is missing; to plan for another machine, name the device "
-                     "(docs/catalogue.md) or give cluster.memory_limit"));
+                     "(docs/reference/catalogue.md) or give cluster.memory_limit"));
   }
   const int64_t limit = static_cast<int64_t>(bytes * kDeviceMemoryShare);
   notes.push_back(absl::StrCat("cluster.memory_limit = auto: ", FormatBytes(limit),

@@ -1,7 +1,7 @@
 // How far the prices were off the published runs of each framework, for telling beside a plan. The numbers
 // are those that `trainctl score --complete LIST --json` over the published measurements of
-// docs/benchmarks.md has under complete.frameworks; they are to be renewed with that page. Immutable; thread
-// safe.
+// docs/reference/benchmarks.md has under complete.frameworks; they are to be renewed with that page.
+// Immutable; thread safe.
 #pragma once
 
 #include "absl/strings/string_view.h"

@@ -11,7 +11,7 @@ namespace trainctl::pricing {
 namespace {
 
 constexpr double kHalf = 2;          // bytes of a half-precision element
-constexpr double kUpperShare = 1.1;  // 95 % of the prices are off by less (docs/pricing.md)
+constexpr double kUpperShare = 1.1;  // 95 % of the prices are off by less (docs/design/pricing.md)
 // Of what other micro-batches keep, the holes between them: a simulation of that allocator's rules (best fit,
 // splitting, its units) came to about a sixth; allocator_test.cc repeats it.
 constexpr double kHoles = 1.0 / 6;

@@ -1,6 +1,6 @@
-// The field's rules of thumb as docs/planner.md tells them: each example's recipe, what the rule takes for
-// granted, and what the planner answers. Classes of answers, not numbers: prices may become better. What our
-// own trainer runs is planned for it; the rest are what-ifs of another until ours can.
+// The field's rules of thumb as docs/design/planner.md tells them: each example's recipe, what the rule takes
+// for granted, and what the planner answers. Classes of answers, not numbers: prices may become better. What
+// our own trainer runs is planned for it; the rest are what-ifs of another until ours can.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
