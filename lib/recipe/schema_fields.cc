@@ -547,7 +547,7 @@ void AddCluster(Builder& b) {
   b.Add(
        "cluster.device",
        "What a worker computes on: `\"cpu\"`; `\"cuda\"`, the NVIDIA GPUs of this machine "
-       "(docs/design/devices.md); an accelerator of docs/reference/catalogue.md in any spelling "
+       "(docs/guide/gpus.md); an accelerator of docs/reference/catalogue.md in any spelling "
        "(`\"h100-sxm-80gb\"`, `\"A100 40GB\"`), which `trainctl plan` plans for without having one; or "
        "`\"auto\"`: what this machine has, with its number and memory, else "
        "`\"cpu\"`.",
@@ -573,8 +573,8 @@ void AddPlan(Builder& b) {
   b.Add(
        "plan.framework",
        "Whose run `trainctl plan` works out: `\"trainctl\"`, our own, which `launch` runs; or a what-if, "
-       "another trainer by a name of docs/design/pricing.md (`\"megatron-core\"`, `\"torchtitan\"`), priced "
-       "and never run.",
+       "another trainer by a name of docs/reference/other-trainers.md (`\"megatron-core\"`, "
+       "`\"torchtitan\"`), priced and never run.",
        [](Recipe & r, size_t) -> auto& { return r.plan.framework; })
       .Refuse("*", "a what-if of another trainer, for `trainctl plan` alone; remove it to launch")
       .Free();
