@@ -10,7 +10,7 @@ foreach(source IN LISTS sources)
   get_filename_component(name ${source} NAME_WE)
   string(REGEX REPLACE "_fuzz$" "" subject ${name})
   add_executable(${name} ${source})
-  target_link_libraries(${name} PRIVATE trainctl_recipe trainctl_data trainctl_checkpoint trainctl_pricing trainctl_schedule
+  target_link_libraries(${name} PRIVATE trainctl_recipe trainctl_data trainctl_checkpoint trainctl_published trainctl_schedule
                         trainctl_planner trainctl_run trainctl_rendezvous trainctl_rpc trainctl_tokenizer)
   target_link_options(${name} PRIVATE -fsanitize=fuzzer)
   set(found ${CMAKE_BINARY_DIR}/corpus/${subject})

@@ -4,7 +4,7 @@
 
 The folder finds itself: every program and library in it looks for its libraries relative to its own place,
 first in lib/, then in libtorch/lib, a link that its ./setup makes to the LibTorch of that machine. Docs:
-docs/kit.md. Exit 2: the command line; 5: the environment lacks something, with what to do about it.
+docs/guide/kit.md. Exit 2: the command line; 5: the environment lacks something, with what to do about it.
 """
 
 import argparse

@@ -7,12 +7,13 @@
 #include "absl/strings/str_join.h"
 #include "apps/trainctl/profile_option.h"
 #include "base/files.h"
-#include "pricing/score_report.h"
+#include "published/score_report.h"
 
 namespace trainctl::cli {
 namespace {
 
-void PrintErrors(const char* what, const pricing::ErrorSummary& before, const pricing::ErrorSummary& after) {
+void PrintErrors(const char* what, const published::ErrorSummary& before,
+                 const published::ErrorSummary& after) {
   if (before.count == 0) {
     std::printf("%-10s nothing was measured\n", what);
     return;
@@ -24,10 +25,10 @@ void PrintErrors(const char* what, const pricing::ErrorSummary& before, const pr
       after.median);
 }
 
-void Print(const pricing::Calibration& calibration) {
-  const pricing::HardwareProfile& profile = calibration.profile;
+void Print(const published::Calibration& calibration) {
+  const frameworks::HardwareProfile& profile = calibration.profile;
   std::printf("measured on %s\n", absl::StrJoin(profile.devices, ", ").c_str());
-  for (const auto& [name, member] : pricing::TuningConstants()) {
+  for (const auto& [name, member] : frameworks::TuningConstants()) {
     std::printf("  %-18s %.3f x the data sheet\n", name, profile.tuning.*member);
   }
   PrintErrors("step time", calibration.time_before, calibration.time_after);
@@ -38,13 +39,13 @@ void Print(const pricing::Calibration& calibration) {
 
 absl::StatusOr<ExitCode> CalibrateToRuns(const std::string& file, const std::string& out,
                                          const Output& output) {
-  TRAINCTL_ASSIGN_OR_RETURN(const std::vector<pricing::PublishedRun> runs, ReadRuns(file));
-  TRAINCTL_ASSIGN_OR_RETURN(pricing::Calibration calibration, pricing::Calibrate(runs));
+  TRAINCTL_ASSIGN_OR_RETURN(const std::vector<published::PublishedRun> runs, ReadRuns(file));
+  TRAINCTL_ASSIGN_OR_RETURN(published::Calibration calibration, published::Calibrate(runs));
   calibration.profile.made_by = absl::StrCat("trainctl calibrate ", file);
   if (!out.empty())
-    TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(out, pricing::ProfileToJson(calibration.profile)));
+    TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(out, frameworks::ProfileToJson(calibration.profile)));
   if (output.json) {
-    std::fputs(pricing::CalibrationToJson(calibration).c_str(), stdout);
+    std::fputs(published::CalibrationToJson(calibration).c_str(), stdout);
     return ExitCode::kOk;
   }
   Print(calibration);

@@ -149,10 +149,9 @@ void AddCalibrate(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand(
       "calibrate", "Measure this machine, so that plans tell its times; or fit another to its runs");
   auto options = std::make_shared<CalibrateOptions>();
-  verb->add_option(
-      "FILE", options->file,
-      "A CSV of measured runs (docs/pricing.md lists its columns): fit the constants of the machine "
-      "that they ran on, instead of measuring this one");
+  verb->add_option("FILE", options->file,
+                   "A CSV of measured runs (docs/reference/other-trainers.md lists its columns): fit the "
+                   "constants of the machine that they ran on, instead of measuring this one");
   verb->add_option("--out", options->out,
                    "Where to write the profile (default: the user's configuration; with FILE: nowhere)")
       ->type_name("FILE");

@@ -121,7 +121,7 @@ void AddRecipe(CLI::App& app, Action& action) {
   AddVerb(*recipe, action, "show", "Print the recipe as resolved, with where each value came from", Show);
   AddExplain(*recipe, action);
   AddPrinter(*recipe, action, "schema", "Print the JSON Schema of a recipe, for editors", recipe::JsonSchema);
-  // For the maintainers: docs/recipe-reference.md is this output.
+  // For the maintainers: docs/reference/recipe.md is this output.
   AddPrinter(*recipe, action, "reference", "Print the reference of all fields (Markdown)",
              recipe::ReferencePage);
   recipe->get_subcommand("reference")->group("");

@@ -13,7 +13,7 @@
 #include "apps/trainctl/command.h"
 #include "apps/trainctl/profile_option.h"
 #include "base/files.h"
-#include "pricing/score_report.h"
+#include "published/score_report.h"
 
 namespace trainctl::cli {
 namespace {
@@ -29,7 +29,7 @@ struct Options {
   bool leave_one_out = false;
 };
 
-void PrintSummary(const pricing::ErrorSummary& summary) {
+void PrintSummary(const published::ErrorSummary& summary) {
   if (summary.count == 0) {
     std::printf("  %5s %7s %7s %7s %8s", "-", "", "", "", "");
     return;
@@ -38,12 +38,12 @@ void PrintSummary(const pricing::ErrorSummary& summary) {
               summary.mean_absolute, summary.median, summary.percentile_95, summary.worst);
 }
 
-void PrintSources(const std::vector<pricing::SourceScore>& sources) {
+void PrintSources(const std::vector<published::SourceScore>& sources) {
   std::printf("%-34s %6s %7s %8s  %37s  %37s\n", "", "", "", "", "memory: rows, mean |error|, median,",
               "step time: rows, mean |error|, median,");
   std::printf("%-34s %6s %7s %8s  %37s  %37s\n", "source", "scored", "skipped", "rejected",
               "95th percentile, worst", "95th percentile, worst");
-  for (const pricing::SourceScore& source : sources) {
+  for (const published::SourceScore& source : sources) {
     std::printf("%-34.34s %6lld %7lld %8lld", source.source.c_str(), static_cast<long long>(source.scored),
                 static_cast<long long>(source.skipped), static_cast<long long>(source.rejected));
     PrintSummary(source.memory);
@@ -61,7 +61,7 @@ std::string SomeIds(const std::vector<std::string>& ids) {
       ids.size() > shown.size() ? absl::StrCat(" and ", ids.size() - shown.size(), " more") : "");
 }
 
-void PrintErrors(const char* what, const pricing::ErrorSummary& errors) {
+void PrintErrors(const char* what, const published::ErrorSummary& errors) {
   if (errors.count == 0) {
     std::printf("  %-26s nothing was measured\n", what);
     return;
@@ -71,7 +71,7 @@ void PrintErrors(const char* what, const pricing::ErrorSummary& errors) {
               errors.percentile_95);
 }
 
-void PrintComplete(const pricing::CompleteScore& complete, bool with_sources) {
+void PrintComplete(const published::CompleteScore& complete, bool with_sources) {
   if (complete.listed) {
     std::printf("\ncomplete rows: %lld of the list", static_cast<long long>(complete.rows));
     if (complete.absent > 0)
@@ -101,12 +101,12 @@ void PrintComplete(const pricing::CompleteScore& complete, bool with_sources) {
               static_cast<long long>(complete.all().ran), SomeIds(complete.rejected).c_str());
 }
 
-void PrintRanking(const pricing::Ranking& ranking) {
+void PrintRanking(const published::Ranking& ranking) {
   std::printf("\nmappings of one model on the same GPUs with the same batch\n");
-  for (const pricing::Sweep& sweep : ranking.sweeps) {
-    if (sweep.kind != pricing::SweepKind::kMapping) continue;
-    const pricing::SweepCandidate& chosen = sweep.candidates[sweep.chosen];
-    const pricing::SweepCandidate& best = sweep.candidates[sweep.best];
+  for (const published::Sweep& sweep : ranking.sweeps) {
+    if (sweep.kind != published::SweepKind::kMapping) continue;
+    const published::SweepCandidate& chosen = sweep.candidates[sweep.chosen];
+    const published::SweepCandidate& best = sweep.candidates[sweep.best];
     std::printf("  %s: %s\n", sweep.source.c_str(), sweep.what.c_str());
     std::printf("    of %zu chosen [%s] %s; best [%s] %.4g s; %+.1f %%; pairs in order %lld of %lld\n",
                 sweep.candidates.size(), chosen.mapping.c_str(),
@@ -117,20 +117,20 @@ void PrintRanking(const pricing::Ranking& ranking) {
   }
   std::printf("\n%-11s %-34s %7s %11s %12s %7s %7s %12s\n", "kind", "source", "sweeps", "within 3 %",
               "mean regret", "worst", "pairs", "Kendall tau");
-  for (const pricing::RankingSummary& s : ranking.summaries) {
+  for (const published::RankingSummary& s : ranking.summaries) {
     std::printf("%-11s %-34.34s %7lld %11lld %10.1f %% %5.1f %% %7lld %12s\n",
-                std::string(pricing::SweepKindName(s.kind)).c_str(), s.source.c_str(),
+                std::string(published::SweepKindName(s.kind)).c_str(), s.source.c_str(),
                 static_cast<long long>(s.sweeps), static_cast<long long>(s.good), s.mean_regret_percent,
                 s.worst_regret_percent, static_cast<long long>(s.pairs),
                 s.pairs > 0 ? absl::StrCat(std::round(s.kendall_tau * 1000) / 1000).c_str() : "-");
   }
 }
 
-void PrintLeftOut(const std::vector<pricing::LeftOut>& left_out) {
+void PrintLeftOut(const std::vector<published::LeftOut>& left_out) {
   std::printf("\nfitted to all sources but one, mean |error| on that one (before: data sheet)\n");
   std::printf("%-34s %5s %8s %8s  %5s %8s %8s  %s\n", "source", "rows", "memory", "after", "rows", "time",
               "after", "matmul, memory bandwidth, link bandwidth, reserved");
-  for (const pricing::LeftOut& left : left_out) {
+  for (const published::LeftOut& left : left_out) {
     std::printf("%-34.34s %5lld %7.1f%% %7.1f%%  %5lld %7.1f%% %7.1f%%  %.2f %.2f %.2f %.2f\n",
                 left.source.c_str(), static_cast<long long>(left.memory_before.count),
                 left.memory_before.mean_absolute, left.memory_after.mean_absolute,
@@ -141,28 +141,28 @@ void PrintLeftOut(const std::vector<pricing::LeftOut>& left_out) {
 }
 
 absl::StatusOr<ExitCode> RunScore(const Options& options, const Output& output) {
-  TRAINCTL_ASSIGN_OR_RETURN(const std::vector<pricing::PublishedRun> runs, ReadRuns(options.file));
-  pricing::ScoreOptions score_options;
+  TRAINCTL_ASSIGN_OR_RETURN(const std::vector<published::PublishedRun> runs, ReadRuns(options.file));
+  published::ScoreOptions score_options;
   if (!options.complete.empty()) {
     TRAINCTL_ASSIGN_OR_RETURN(const std::string list, ReadFileOfUser(options.complete));
-    TRAINCTL_ASSIGN_OR_RETURN(score_options.complete_ids, pricing::ReadIdList(list, options.complete));
+    TRAINCTL_ASSIGN_OR_RETURN(score_options.complete_ids, published::ReadIdList(list, options.complete));
   }
   if (!options.profile.empty()) {
-    TRAINCTL_ASSIGN_OR_RETURN(const pricing::HardwareProfile profile, ReadProfile(options.profile));
+    TRAINCTL_ASSIGN_OR_RETURN(const frameworks::HardwareProfile profile, ReadProfile(options.profile));
     score_options.tuning = profile.tuning;
   }
-  const pricing::Score score = pricing::ScoreRuns(runs, score_options);
+  const published::Score score = published::ScoreRuns(runs, score_options);
   if (score.complete.rows == 0 && score.complete.listed) {
     return UsageError(absl::StrCat(options.complete, ": none of its ids is in ", options.file));
   }
-  pricing::Ranking ranking;
-  if (options.ranking) ranking = pricing::RankSweeps(runs, score);
-  std::vector<pricing::LeftOut> left_out;
-  if (options.leave_one_out) left_out = pricing::LeaveOneSourceOut(runs);
+  published::Ranking ranking;
+  if (options.ranking) ranking = published::RankSweeps(runs, score);
+  std::vector<published::LeftOut> left_out;
+  if (options.leave_one_out) left_out = published::LeaveOneSourceOut(runs);
   if (!options.out.empty())
-    TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(options.out, pricing::ScoreToCsv(score)));
+    TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(options.out, published::ScoreToCsv(score)));
   if (output.json) {
-    std::fputs(pricing::ScoreToJson(score, options.ranking ? &ranking : nullptr, left_out).c_str(), stdout);
+    std::fputs(published::ScoreToJson(score, options.ranking ? &ranking : nullptr, left_out).c_str(), stdout);
     return ExitCode::kOk;
   }
   PrintSources(score.sources);
@@ -177,7 +177,8 @@ absl::StatusOr<ExitCode> RunScore(const Options& options, const Output& output) 
 void AddScore(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand("score", "Hold the planner's prices against runs that were measured");
   auto options = std::make_shared<Options>();
-  verb->add_option("FILE", options->file, "A CSV of measured runs; docs/pricing.md lists its columns")
+  verb->add_option("FILE", options->file,
+                   "A CSV of measured runs; docs/reference/other-trainers.md lists its columns")
       ->required();
   verb->add_option("--out", options->out, "Write a CSV with the prediction and the error of every row")
       ->type_name("FILE");

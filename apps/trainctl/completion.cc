@@ -14,8 +14,8 @@
 #include "base/names.h"
 #include "base/status.h"
 #include "cluster/catalogue.h"
+#include "frameworks/framework.h"
 #include "model/model_spec.h"
-#include "pricing/framework.h"
 #include "recipe/schema.h"
 #include "recipe/starter.h"
 
@@ -69,7 +69,8 @@ void AddValues(const recipe::Field& field, absl::string_view prefix, Completion&
   if (field.kind == recipe::Kind::kBool) words = {"true", "false"};
   if (field.name == "model.preset") words = model::PresetNames();
   if (field.name == "plan.framework") {
-    for (const pricing::FrameworkProfile& profile : pricing::Frameworks()) words.emplace_back(profile.name);
+    for (const frameworks::FrameworkProfile& profile : frameworks::Frameworks())
+      words.emplace_back(profile.name);
   }
   if (field.name == "cluster.device") {
     words = {"cpu"};

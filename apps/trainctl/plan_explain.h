@@ -2,11 +2,12 @@
 #pragma once
 
 #include "base/json.h"
-#include "planner/cluster_explain.h"
+#include "frameworks/cluster_explain.h"
 
 namespace trainctl::cli {
 
-void PrintExplanation(const planner::ClusterPlan& plan, const planner::Explanation& explanation, bool color);
-Json ExplanationToJson(const planner::Explanation& explanation);
+void PrintExplanation(const frameworks::ClusterPlan& plan, const frameworks::Explanation& explanation,
+                      bool color);
+Json ExplanationToJson(const frameworks::Explanation& explanation);
 
 }  // namespace trainctl::cli

@@ -15,9 +15,9 @@
 #include "base/units.h"
 #include "cluster/host.h"
 #include "planner/make_plan.h"
-#include "planner/plan_page.h"
 #include "report/draw_plan.h"
 #include "report/explain_plan.h"
+#include "report/plan_page.h"
 
 namespace trainctl::cli {
 namespace {
@@ -203,7 +203,7 @@ absl::StatusOr<ExitCode> PlanOurs(const recipe::LoadedRecipe& loaded, const Plan
         WriteFileAtomic(options.trace, report::TraceOfPlan(plan, spec, loaded.recipe.run.name)));
   }
   if (!options.html.empty()) {
-    TRAINCTL_RETURN_IF_ERROR(WritePage(planner::PageOfPlan(plan, loaded.recipe), options.html));
+    TRAINCTL_RETURN_IF_ERROR(WritePage(report::PageOfPlan(plan, loaded.recipe), options.html));
   }
   if (output.json) {
     Json json = plan::PlanToJsonObject(plan);

@@ -7,9 +7,9 @@
 #include <cstdio>
 
 #include "base/files.h"
-#include "planner/draw_step.h"
-#include "planner/trace.h"
-#include "pricing/timeline.h"
+#include "frameworks/draw_step.h"
+#include "frameworks/timeline.h"
+#include "report/trace.h"
 
 namespace trainctl::cli {
 
@@ -20,17 +20,19 @@ int TerminalWidth() {
   return std::max<int>(size.ws_col, 40);
 }
 
-void PrintDrawing(const pricing::Workload& workload, bool color) {
-  const std::string text = planner::DrawStep(workload, {.width = TerminalWidth(), .color = color});
+void PrintDrawing(const frameworks::Workload& workload, bool color) {
+  const std::string text = frameworks::DrawStep(workload, {.width = TerminalWidth(), .color = color});
   std::fputs(text.c_str(), stdout);
 }
 
-absl::Status WriteTrace(const pricing::Workload& workload, absl::string_view title, const std::string& path) {
-  return WriteFileAtomic(path, planner::TraceJson(pricing::BuildTimeline(workload), title));
+absl::Status WriteTrace(const frameworks::Workload& workload, absl::string_view title,
+                        const std::string& path) {
+  return WriteFileAtomic(
+      path, report::TraceJson(frameworks::PictureOf(frameworks::BuildTimeline(workload)), title));
 }
 
-absl::Status WritePage(const planner::PageInput& page, const std::string& path) {
-  return WriteFileAtomic(path, planner::PlanPage(page));
+absl::Status WritePage(const report::PageInput& page, const std::string& path) {
+  return WriteFileAtomic(path, report::PlanPage(page));
 }
 
 }  // namespace trainctl::cli

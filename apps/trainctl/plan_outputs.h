@@ -6,8 +6,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "planner/page.h"
-#include "pricing/workload.h"
+#include "frameworks/workload.h"
+#include "report/page.h"
 
 namespace trainctl::cli {
 
@@ -15,12 +15,13 @@ namespace trainctl::cli {
 int TerminalWidth();
 
 // --draw: prints to standard output. `workload` is valid in all of these.
-void PrintDrawing(const pricing::Workload& workload, bool color);
+void PrintDrawing(const frameworks::Workload& workload, bool color);
 
 // --trace OUT: EnvironmentError where it cannot be written.
-absl::Status WriteTrace(const pricing::Workload& workload, absl::string_view title, const std::string& path);
+absl::Status WriteTrace(const frameworks::Workload& workload, absl::string_view title,
+                        const std::string& path);
 
 // --html OUT: `page` is planner::PageOf(workload, name) with what the caller knows beside it.
-absl::Status WritePage(const planner::PageInput& page, const std::string& path);
+absl::Status WritePage(const report::PageInput& page, const std::string& path);
 
 }  // namespace trainctl::cli

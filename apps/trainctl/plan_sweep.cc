@@ -13,9 +13,9 @@
 #include "apps/trainctl/plan_what_if.h"
 #include "apps/trainctl/text_table.h"
 #include "base/json.h"
+#include "frameworks/cluster_plan.h"
+#include "frameworks/cluster_plan_json.h"
 #include "plan/utilization.h"
-#include "planner/cluster_plan.h"
-#include "planner/cluster_plan_json.h"
 #include "planner/make_plan.h"
 
 namespace trainctl::cli {
@@ -87,9 +87,9 @@ struct Point {
   std::optional<Figures> figures;
 };
 
-Figures FiguresOf(const planner::ClusterPlan& plan) {
-  const planner::Choice& chosen = plan.chosen;
-  const planner::Figures figures = planner::FiguresOf(plan, chosen);
+Figures FiguresOf(const frameworks::ClusterPlan& plan) {
+  const frameworks::Choice& chosen = plan.chosen;
+  const frameworks::Figures figures = frameworks::FiguresOf(plan, chosen);
   const bool has_price = plan.goal.price_per_gpu_hour > 0;
   return {.workers = chosen.num_gpus(),
           .step_seconds = chosen.time.step_seconds,
@@ -97,9 +97,9 @@ Figures FiguresOf(const planner::ClusterPlan& plan) {
           .mfu = figures.mfu,
           .cost = has_price ? figures.dollars_per_billion_tokens : figures.gpu_hours_per_billion_tokens,
           .memory_bytes = chosen.memory.upper_bytes,
-          .layout = planner::DescribeLayout(chosen.workload),
+          .layout = frameworks::DescribeLayout(chosen.workload),
           .has_price = has_price,
-          .chosen = planner::ChoiceToJson(plan, chosen)};
+          .chosen = frameworks::ChoiceToJson(plan, chosen)};
 }
 
 Figures FiguresOf(const plan::Plan& plan, const recipe::Recipe& recipe) {
@@ -124,7 +124,7 @@ Figures FiguresOf(const plan::Plan& plan, const recipe::Recipe& recipe) {
                      {"peak_bytes", plan.predicted.peak_bytes}}};
 }
 
-absl::StatusOr<Figures> PlanAt(const PlanOptions& options, const planner::ClusterPlanOptions& search,
+absl::StatusOr<Figures> PlanAt(const PlanOptions& options, const frameworks::ClusterPlanOptions& search,
                                const std::vector<Axis>& axes, const std::vector<std::string>& values) {
   std::vector<std::string> sets = options.sets;
   for (size_t i = 0; i < axes.size(); ++i) sets.push_back(absl::StrCat(axes[i].key, "=", values[i]));
@@ -133,7 +133,8 @@ absl::StatusOr<Figures> PlanAt(const PlanOptions& options, const planner::Cluste
       const recipe::LoadedRecipe loaded,
       recipe::LoadRecipe(options.recipe, sets, PlanAccess(&ignored), recipe::Purpose::kWhatIf));
   if (loaded.purpose == recipe::Purpose::kWhatIf) {
-    TRAINCTL_ASSIGN_OR_RETURN(const planner::ClusterPlan plan, planner::MakeClusterPlan(loaded, search));
+    TRAINCTL_ASSIGN_OR_RETURN(const frameworks::ClusterPlan plan,
+                              frameworks::MakeClusterPlan(loaded, search));
     return FiguresOf(plan);
   }
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, HostOfRun(loaded.recipe));
@@ -206,7 +207,7 @@ Json PointsToJson(const std::vector<Axis>& axes, const std::vector<Point>& point
 
 absl::StatusOr<ExitCode> SweepPlans(const PlanOptions& options, const Output& output) {
   TRAINCTL_ASSIGN_OR_RETURN(const std::vector<Axis> axes, ParseAxes(options.sweeps));
-  TRAINCTL_ASSIGN_OR_RETURN(const planner::ClusterPlanOptions search, SearchOptionsOf(options, 1));
+  TRAINCTL_ASSIGN_OR_RETURN(const frameworks::ClusterPlanOptions search, SearchOptionsOf(options, 1));
   std::vector<Point> points = PointsOf(axes);
   bool has_plan = false;
   for (Point& point : points) {

@@ -12,14 +12,14 @@
 #include "apps/trainctl/text_table.h"
 #include "base/files.h"
 #include "base/units.h"
-#include "planner/cluster_explain.h"
-#include "planner/cluster_plan_json.h"
+#include "frameworks/cluster_explain.h"
+#include "frameworks/cluster_plan_json.h"
 
 namespace trainctl::cli {
 namespace {
 
-using planner::Choice;
-using planner::ClusterPlan;
+using frameworks::Choice;
+using frameworks::ClusterPlan;
 
 std::string GiB(double bytes) { return absl::StrFormat("%.1f", bytes / (1 << 30)); }
 
@@ -36,7 +36,7 @@ std::string Span(double seconds) {
 }
 
 std::string Cost(const ClusterPlan& plan, const Choice& choice) {
-  const planner::Figures figures = planner::FiguresOf(plan, choice);
+  const frameworks::Figures figures = frameworks::FiguresOf(plan, choice);
   return plan.goal.price_per_gpu_hour > 0 ? absl::StrFormat("$%.0f", figures.dollars_per_billion_tokens)
                                           : absl::StrFormat("%.0f", figures.gpu_hours_per_billion_tokens);
 }
@@ -53,7 +53,7 @@ struct Shown {
 Shown WhatDiffers(const ClusterPlan& plan, const std::vector<const Choice*>& choices) {
   Shown shown;
   for (const Choice* choice : choices) {
-    const pricing::Workload& w = choice->workload;
+    const frameworks::Workload& w = choice->workload;
     shown.cp |= w.degrees.cp > 1;
     shown.ep |= w.model.experts.has_value();
     shown.gpus |= choice->num_gpus() != plan.machine->num_gpus();
@@ -65,9 +65,9 @@ Shown WhatDiffers(const ClusterPlan& plan, const std::vector<const Choice*>& cho
 
 std::vector<std::string> Row(const ClusterPlan& plan, const Choice& choice, const Shown& shown,
                              const char* mark) {
-  const pricing::Workload& w = choice.workload;
-  const pricing::Degrees& d = w.degrees;
-  const planner::Figures figures = planner::FiguresOf(plan, choice);
+  const frameworks::Workload& w = choice.workload;
+  const frameworks::Degrees& d = w.degrees;
+  const frameworks::Figures figures = frameworks::FiguresOf(plan, choice);
   std::vector<std::string> row = {mark};
   if (shown.gpus) row.push_back(absl::StrCat(choice.num_gpus()));
   row.push_back(absl::StrCat(d.tp));
@@ -78,8 +78,8 @@ std::vector<std::string> Row(const ClusterPlan& plan, const Choice& choice, cons
   row.push_back(d.zero_stage == 0 ? "DDP" : absl::StrCat("ZeRO-", d.zero_stage, "/", d.shard_group * d.cp));
   row.push_back(absl::StrCat(w.micro_batch));
   row.push_back(d.pp > 1 ? std::string(schedule::PipelineKindName(w.Pipeline())) : "-");
-  row.push_back(std::string(planner::RecomputeName(w.recompute)));
-  if (shown.precision) row.push_back(std::string(planner::PrecisionName(w.precision)));
+  row.push_back(std::string(frameworks::RecomputeName(w.recompute)));
+  if (shown.precision) row.push_back(std::string(frameworks::PrecisionName(w.precision)));
   if (shown.offload) {
     row.push_back(absl::StrCat(w.optimizer_on_host ? "optimizer" : "",
                                w.optimizer_on_host && w.activations_on_host ? "+" : "",
@@ -115,7 +115,7 @@ void PrintChoices(const ClusterPlan& plan, const std::vector<const Choice*>& cho
 }
 
 void PrintHead(const ClusterPlan& plan) {
-  const pricing::Workload& base = plan.space.base;
+  const frameworks::Workload& base = plan.space.base;
   const int64_t total = model::NumParameters(base.model);
   const int64_t active = model::NumActiveParameters(base.model);
   std::printf("A what-if, as %s would run it; `trainctl launch` runs none of this.\n\n",
@@ -128,17 +128,17 @@ void PrintHead(const ClusterPlan& plan) {
   std::printf("%s of %s tokens a step, %s; %s GiB of memory each\n\n",
               absl::StrCat(base.global_batch, base.global_batch == 1 ? " sequence" : " sequences").c_str(),
               absl::StrCat(base.seq_len).c_str(),
-              std::string(planner::PrecisionName(plan.chosen.workload.precision)).c_str(),
+              std::string(frameworks::PrecisionName(plan.chosen.workload.precision)).c_str(),
               GiB(plan.memory_limit_bytes).c_str());
 }
 
 void PrintFoot(const ClusterPlan& plan, const std::vector<std::string>& recipe_notes) {
-  const planner::Figures figures = planner::FiguresOf(plan, plan.chosen);
-  std::printf("\nChosen: %s\n", planner::DescribeLayout(plan.chosen.workload).c_str());
+  const frameworks::Figures figures = frameworks::FiguresOf(plan, plan.chosen);
+  std::printf("\nChosen: %s\n", frameworks::DescribeLayout(plan.chosen.workload).c_str());
   std::printf("  GiB: %s memory of one device as %s reports it, and the bound to plan with\n",
-              plan.chosen.workload.framework->metric == pricing::MemoryMetric::kAllocated  ? "allocated"
-              : plan.chosen.workload.framework->metric == pricing::MemoryMetric::kReserved ? "reserved"
-                                                                                           : "all",
+              plan.chosen.workload.framework->metric == frameworks::MemoryMetric::kAllocated  ? "allocated"
+              : plan.chosen.workload.framework->metric == frameworks::MemoryMetric::kReserved ? "reserved"
+                                                                                              : "all",
               plan.chosen.workload.framework->name);
   if (plan.run_tokens > 0) {
     std::printf(
@@ -159,8 +159,8 @@ void PrintFoot(const ClusterPlan& plan, const std::vector<std::string>& recipe_n
 
 }  // namespace
 
-absl::StatusOr<planner::ClusterPlanOptions> SearchOptionsOf(const PlanOptions& options, int keep) {
-  planner::ClusterPlanOptions search;
+absl::StatusOr<frameworks::ClusterPlanOptions> SearchOptionsOf(const PlanOptions& options, int keep) {
+  frameworks::ClusterPlanOptions search;
   search.keep = keep;
   if (!options.profile.empty()) {
     TRAINCTL_ASSIGN_OR_RETURN(search.profile, ReadProfile(options.profile));
@@ -170,19 +170,21 @@ absl::StatusOr<planner::ClusterPlanOptions> SearchOptionsOf(const PlanOptions& o
 
 absl::StatusOr<ExitCode> PlanWhatIf(const recipe::LoadedRecipe& loaded, const PlanOptions& options,
                                     const Output& output) {
-  TRAINCTL_ASSIGN_OR_RETURN(planner::ClusterPlanOptions plan_options, SearchOptionsOf(options, options.top));
+  TRAINCTL_ASSIGN_OR_RETURN(frameworks::ClusterPlanOptions plan_options,
+                            SearchOptionsOf(options, options.top));
   plan_options.pareto = options.pareto || !options.html.empty();
-  TRAINCTL_ASSIGN_OR_RETURN(const ClusterPlan plan, planner::MakeClusterPlan(loaded, plan_options));
+  TRAINCTL_ASSIGN_OR_RETURN(const ClusterPlan plan, frameworks::MakeClusterPlan(loaded, plan_options));
   if (!options.write.empty()) {
-    TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(options.write, planner::FixedRecipe(loaded, plan, plan.chosen)));
+    TRAINCTL_RETURN_IF_ERROR(
+        WriteFileAtomic(options.write, frameworks::FixedRecipe(loaded, plan, plan.chosen)));
   }
   if (!options.trace.empty()) {
     TRAINCTL_RETURN_IF_ERROR(WriteTrace(plan.chosen.workload, plan.run_name, options.trace));
   }
-  if (!options.html.empty()) TRAINCTL_RETURN_IF_ERROR(WritePage(planner::PageOfPlan(plan), options.html));
+  if (!options.html.empty()) TRAINCTL_RETURN_IF_ERROR(WritePage(frameworks::PageOfPlan(plan), options.html));
   if (output.json) {
-    Json json = planner::PlanToJsonObject(plan);
-    if (options.explain) json["explanation"] = ExplanationToJson(planner::Explain(plan));
+    Json json = frameworks::PlanToJsonObject(plan);
+    if (options.explain) json["explanation"] = ExplanationToJson(frameworks::Explain(plan));
     for (const std::string& note : loaded.notes) json["notes"].push_back(note);
     std::puts(json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
     return ExitCode::kOk;
@@ -205,7 +207,7 @@ absl::StatusOr<ExitCode> PlanWhatIf(const recipe::LoadedRecipe& loaded, const Pl
     std::printf("\n");
     PrintDrawing(plan.chosen.workload, output.stdout_color);
   }
-  if (options.explain) PrintExplanation(plan, planner::Explain(plan), output.stdout_color);
+  if (options.explain) PrintExplanation(plan, frameworks::Explain(plan), output.stdout_color);
   return ExitCode::kOk;
 }
 

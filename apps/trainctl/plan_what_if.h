@@ -7,13 +7,13 @@
 #include "absl/status/statusor.h"
 #include "apps/trainctl/command.h"
 #include "apps/trainctl/plan_options.h"
-#include "planner/cluster_plan.h"
+#include "frameworks/cluster_plan.h"
 #include "recipe/load.h"
 
 namespace trainctl::cli {
 
 // Keeps `keep` layouts and reads the profile.
-absl::StatusOr<planner::ClusterPlanOptions> SearchOptionsOf(const PlanOptions& options, int keep);
+absl::StatusOr<frameworks::ClusterPlanOptions> SearchOptionsOf(const PlanOptions& options, int keep);
 
 absl::StatusOr<ExitCode> PlanWhatIf(const recipe::LoadedRecipe& loaded, const PlanOptions& options,
                                     const Output& output);

@@ -11,14 +11,14 @@ absl::StatusOr<std::string> ReadFileOfUser(const std::string& path) {
   return ReadFile(path);
 }
 
-absl::StatusOr<std::vector<pricing::PublishedRun>> ReadRuns(const std::string& path) {
+absl::StatusOr<std::vector<published::PublishedRun>> ReadRuns(const std::string& path) {
   TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFileOfUser(path));
-  return pricing::ReadPublishedRuns(text, path);
+  return published::ReadPublishedRuns(text, path);
 }
 
-absl::StatusOr<pricing::HardwareProfile> ReadProfile(const std::string& path) {
+absl::StatusOr<frameworks::HardwareProfile> ReadProfile(const std::string& path) {
   TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFileOfUser(path));
-  return pricing::ParseProfile(text, path);
+  return frameworks::ParseProfile(text, path);
 }
 
 }  // namespace trainctl::cli

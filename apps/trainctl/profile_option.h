@@ -5,15 +5,15 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "pricing/hardware_profile.h"
-#include "pricing/published.h"
+#include "frameworks/hardware_profile.h"
+#include "published/runs.h"
 
 namespace trainctl::cli {
 
 // UsageError if there is no such file, or a folder in its place.
 absl::StatusOr<std::string> ReadFileOfUser(const std::string& path);
 
-absl::StatusOr<std::vector<pricing::PublishedRun>> ReadRuns(const std::string& path);
-absl::StatusOr<pricing::HardwareProfile> ReadProfile(const std::string& path);
+absl::StatusOr<std::vector<published::PublishedRun>> ReadRuns(const std::string& path);
+absl::StatusOr<frameworks::HardwareProfile> ReadProfile(const std::string& path);
 
 }  // namespace trainctl::cli

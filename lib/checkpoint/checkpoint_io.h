@@ -1,6 +1,6 @@
 // Layout-independent checkpoints: logical tensors under their names, cut into byte ranges that any
 // layout can write and read. Bytes only, no LibTorch; the trainer lends host memory. Format:
-// docs/checkpoint-format.md.
+// docs/reference/checkpoint-format.md.
 //
 // Folder `<run>/checkpoints/step-00000042/`: one `rank-00000.safetensors` per writing rank plus
 // `manifest.json`. It is written under a temporary name, synced, and committed by one rename; a

@@ -35,7 +35,7 @@ class DocumentStore {
                             uint8_t* learn) const = 0;
 
   // BadDataError when a mapped file no longer has the size it was opened with. Call before Read and
-  // DocumentTokens; what can still happen between the two is in docs/data.md.
+  // DocumentTokens; what can still happen between the two is in docs/guide/data.md.
   virtual absl::Status CheckUnchanged() const { return absl::OkStatus(); }
 };
 

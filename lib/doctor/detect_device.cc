@@ -65,7 +65,7 @@ absl::StatusOr<DetectedDevice> DetectDevice(const Sources& sources) {
     return UsageError(absl::StrCat(
         "this machine has ", models.size(), " x ", model, ", and ", match.status().message(),
         ". Name the nearest one and state what differs (cluster.memory, cluster.memory_bandwidth, "
-        "cluster.half_flops: docs/catalogue.md), or set cluster.device = \"cpu\""));
+        "cluster.half_flops: docs/reference/catalogue.md), or set cluster.device = \"cpu\""));
   }
   DetectedDevice found;
   found.device = match->device->name;

@@ -55,7 +55,7 @@ Finding Accelerators(Machine& machine) {
   } else {
     finding.health = Health::kNote;
     finding.advice =
-        "not in the catalogue: `trainctl plan` needs the nearest device of docs/catalogue.md, and "
+        "not in the catalogue: `trainctl plan` needs the nearest device of docs/reference/catalogue.md, and "
         "cluster.memory, half_flops and the like for what differs";
   }
   const bool alike = std::all_of(machine.accelerators.begin(), machine.accelerators.end(),

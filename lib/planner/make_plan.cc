@@ -11,9 +11,9 @@
 #include "base/status.h"
 #include "base/units.h"
 #include "plan/utilization.h"
-#include "planner/machine.h"
 #include "planner/search.h"
 #include "recipe/checks.h"
+#include "recipe/machine.h"
 #include "schedule/step_hash.h"
 
 namespace trainctl::planner {
@@ -29,7 +29,7 @@ constexpr double kMemoryShare = 0.85;
 // pieces.
 constexpr double kDeviceMemoryShare = 0.9;
 
-DType ResolveDevicePrecision(const std::string& precision, const Machine* machine,
+DType ResolveDevicePrecision(const std::string& precision, const recipe::Machine* machine,
                              std::vector<std::string>& notes) {
   const bool has_bf16 = machine == nullptr || machine->device->has_bf16;
   if (precision == "auto" && !has_bf16) {
@@ -80,8 +80,9 @@ int64_t ResolveMemoryLimit(const recipe::ClusterConfig& cluster, const cluster::
 
 // Of one device: what the recipe says, what the catalogue has of the device that it names, or what the driver
 // shows of the one that is here.
-absl::StatusOr<int64_t> ResolveDeviceMemoryLimit(const recipe::ClusterConfig& cluster, const Machine* machine,
-                                                 const cluster::Host& host, std::vector<std::string>& notes) {
+absl::StatusOr<int64_t> ResolveDeviceMemoryLimit(const recipe::ClusterConfig& cluster,
+                                                 const recipe::Machine* machine, const cluster::Host& host,
+                                                 std::vector<std::string>& notes) {
   double bytes = static_cast<double>(host.accelerator_memory_bytes);
   std::string source = host.accelerator;
   if (cluster.memory_bytes.has_value()) {
@@ -103,7 +104,7 @@ absl::StatusOr<int64_t> ResolveDeviceMemoryLimit(const recipe::ClusterConfig& cl
         absl::StrCat("cluster.device = \"", cluster.device,
                      "\": no NVIDIA driver shows a device here, so its memory is not known. "
                      "`trainctl doctor` says what is missing; to plan for another machine, name the device "
-                     "(docs/catalogue.md) or give cluster.memory_limit"));
+                     "(docs/reference/catalogue.md) or give cluster.memory_limit"));
   }
   const int64_t limit = static_cast<int64_t>(bytes * kDeviceMemoryShare);
   notes.push_back(absl::StrCat("cluster.memory_limit = auto: ", FormatBytes(limit),
@@ -175,7 +176,8 @@ absl::Status ResolveMachine(const recipe::Recipe& recipe, const cluster::Host& h
   }
   plan.device = recipe::kCudaDevice;
   plan.setting.on_device = true;
-  TRAINCTL_ASSIGN_OR_RETURN(const std::shared_ptr<const Machine> machine, MachineFor(cluster, host));
+  TRAINCTL_ASSIGN_OR_RETURN(const std::shared_ptr<const recipe::Machine> machine,
+                            recipe::MachineFor(cluster, host));
   plan.setting.compute_dtype = ResolveDevicePrecision(recipe.train.precision, machine.get(), plan.notes);
   if (machine != nullptr) {
     plan.hardware = machine->device->name;

@@ -1,6 +1,6 @@
 // Makes a plan for our own trainer: resolves what a recipe leaves open, weighs every layout that the builder
 // can build, and keeps the step of the best. `plan` and `launch` both come here, so they cannot disagree.
-// What-ifs of other trainers are elsewhere (cluster_plan.h). Pure; thread safe.
+// What-ifs of other trainers are elsewhere (lib/frameworks). Pure; thread safe.
 //
 //   TRAINCTL_ASSIGN_OR_RETURN(plan::Plan plan, planner::MakePlan(recipe, host));
 //   plan::Step step = plan::BuildStep(plan, recipe.model.spec);

@@ -241,11 +241,10 @@ class Checker {
                           "it goes with an accelerator by name, and cluster.device is \"cuda\"");
       }
       if (is_ours) return;
-      return Fail(
-          {"cluster.device", "plan.framework"},
-          absl::StrCat(
-              "plan.framework = ", QuoteToml(recipe_.plan.framework),
-              " needs an accelerator by name in cluster.device (docs/catalogue.md), such as \"h100\""));
+      return Fail({"cluster.device", "plan.framework"},
+                  absl::StrCat("plan.framework = ", QuoteToml(recipe_.plan.framework),
+                               " needs an accelerator by name in cluster.device "
+                               "(docs/reference/catalogue.md), such as \"h100\""));
     }
     const absl::StatusOr<cluster::DeviceMatch> match = cluster::FindDevice(cluster.device);
     if (!match.ok()) {

@@ -56,7 +56,7 @@ absl::StatusOr<std::vector<const Field*>> Find(absl::string_view key, bool& is_t
   const std::string shown(key.substr(0, kLongestKey));
   return UsageError(
       absl::StrCat("no key of a recipe is called ", QuoteToml(shown), "; ",
-                   near.empty() ? "docs/recipe-reference.md and `trainctl recipe schema` have all of them"
+                   near.empty() ? "docs/reference/recipe.md and `trainctl recipe schema` have all of them"
                                 : absl::StrCat("did you mean ", absl::StrJoin(near, ", "), "?")));
 }
 

@@ -108,7 +108,7 @@ struct ClusterConfig {
 
 // What planning for an accelerator is told beyond the job itself.
 struct PlanConfig {
-  std::string framework = "trainctl";  // a name of pricing::Frameworks
+  std::string framework = "trainctl";  // a name of frameworks::Frameworks
   std::string objective = "step_time";
   double price_per_gpu_hour = 0;  // 0: not given
   std::optional<absl::Duration> deadline;

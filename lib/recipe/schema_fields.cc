@@ -40,7 +40,7 @@ void AddRun(Builder& b) {
 
 void AddModel(Builder& b) {
   b.Add(
-       "model.preset", "A built-in model; docs/recipe-reference.md ends with their names.",
+       "model.preset", "A built-in model; docs/reference/recipe.md ends with their names.",
        [](Recipe & r, size_t) -> auto& { return r.model.preset; })
       .OmitEmpty()
       .Default("one of preset, from and family is required")
@@ -429,7 +429,7 @@ void AddParallel(Builder& b) {
     return b.Add(name, doc, member).AutoIs("auto: chosen by the planner").Free();
   };
   planned(
-      "parallel.schedule", "The order of the pipeline's passes; docs/schedules.md draws them.",
+      "parallel.schedule", "The order of the pipeline's passes; docs/design/schedules.md draws them.",
       [](Recipe & r, size_t) -> auto& { return r.parallel.schedule; })
       .Choices({"gpipe", "1f1b", "interleaved-1f1b", "looped-bfs", "zb-h1", "zb-h2", "interleaved-zb", "zbv",
                 "v-half", "v-min", "dualpipe", "dualpipev"})
@@ -546,11 +546,10 @@ void AddCluster(Builder& b) {
       .Free();
   b.Add(
        "cluster.device",
-       "What a worker computes on: `\"cpu\"`; `\"cuda\"`, the NVIDIA GPUs of this machine (docs/devices.md); "
-       "an "
-       "accelerator of docs/catalogue.md in any spelling (`\"h100-sxm-80gb\"`, `\"A100 40GB\"`), which "
-       "`trainctl plan` "
-       "plans for without having one; or `\"auto\"`: what this machine has, with its number and memory, else "
+       "What a worker computes on: `\"cpu\"`; `\"cuda\"`, the NVIDIA GPUs of this machine "
+       "(docs/guide/gpus.md); an accelerator of docs/reference/catalogue.md in any spelling "
+       "(`\"h100-sxm-80gb\"`, `\"A100 40GB\"`), which `trainctl plan` plans for without having one; or "
+       "`\"auto\"`: what this machine has, with its number and memory, else "
        "`\"cpu\"`.",
        [](Recipe & r, size_t) -> auto& { return r.cluster.device; })
       .Free();
@@ -574,8 +573,8 @@ void AddPlan(Builder& b) {
   b.Add(
        "plan.framework",
        "Whose run `trainctl plan` works out: `\"trainctl\"`, our own, which `launch` runs; or a what-if, "
-       "another "
-       "trainer by a name of docs/pricing.md (`\"megatron-core\"`, `\"torchtitan\"`), priced and never run.",
+       "another trainer by a name of docs/reference/other-trainers.md (`\"megatron-core\"`, "
+       "`\"torchtitan\"`), priced and never run.",
        [](Recipe & r, size_t) -> auto& { return r.plan.framework; })
       .Refuse("*", "a what-if of another trainer, for `trainctl plan` alone; remove it to launch")
       .Free();

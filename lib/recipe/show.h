@@ -18,7 +18,7 @@ std::string ToToml(const LoadedRecipe& loaded, const std::set<std::string>& path
 // "notes": [...]}.
 std::string ToShowJson(const LoadedRecipe& loaded);
 
-// docs/recipe-reference.md, from the schema alone.
+// docs/reference/recipe.md, from the schema alone.
 std::string ReferencePage();
 
 }  // namespace trainctl::recipe

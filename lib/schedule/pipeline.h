@@ -1,5 +1,5 @@
 // Pipeline-parallel schedules as data: which rank runs which pass of which stage and micro-batch,
-// in which order. Published schedules are rebuilt here from their definitions; docs/schedules.md
+// in which order. Published schedules are rebuilt here from their definitions; docs/design/schedules.md
 // draws them and gives their closed forms. Pure functions, thread safe, no LibTorch.
 //
 //   ASSIGN(PipelineSchedule order, BuildPipeline(PipelineKind::k1F1B, {.ranks = 4, .num_micro_batches = 8}));

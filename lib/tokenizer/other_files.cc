@@ -64,9 +64,9 @@ std::string TellTiktoken(absl::string_view what) {
       "so it does not say how to encode; ",
       kUseBeside,
       ", or make one with PyPI's transformers and tiktoken, here with Llama 3's pattern and first special "
-      "tokens (for "
-      "others: docs/tokenizers.md): python3 -c \"import sys; from transformers.convert_slow_tokenizer import "
-      "TikTokenConverter as C; C(sys.argv[1], extra_special_tokens=['<|begin_of_text|>', "
+      "tokens (for others: docs/guide/tokenizers.md): python3 -c \"import sys; from "
+      "transformers.convert_slow_tokenizer import TikTokenConverter as C; C(sys.argv[1], "
+      "extra_special_tokens=['<|begin_of_text|>', "
       "'<|end_of_text|>']).converted().save('tokenizer.json')\" ",
       NameForCommand(what, "FILE"));
 }

@@ -4,8 +4,8 @@
 // Not here: chat templates, pairs of texts, offsets, truncation and padding (a file that asks for those two
 // is read, and they are not applied). Another version of the file, kinds of parts, options and patterns that
 // are not known here are refused by the field's name; fields of a part that no known kind of it has are
-// passed over, as the reference implementation does it. docs/tokenizers.md lists what that one reads and this
-// does not.
+// passed over, as the reference implementation does it. docs/guide/tokenizers.md lists what that one reads
+// and this does not.
 //
 // Thread safe: any number of threads may call the const functions of one object.
 //

@@ -1,6 +1,6 @@
 // Checkpoints that are written while training goes on. The step pays for one copy in memory; a thread
 // writes the copy, and rank 0's thread commits once every rank has written. A crash at any moment leaves
-// the checkpoint before it, as the format promises (docs/checkpoint-format.md).
+// the checkpoint before it, as the format promises (docs/reference/checkpoint-format.md).
 //
 // Rank 0 makes the folder, each rank writes its file, then rank 0 publishes. All ranks go from one phase to
 // the next together, at the end of a step: each says whether its part IsDone, and all call Advance where

@@ -1,7 +1,7 @@
 """Benchmarks of trainctl side by side with what it is an alternative to.
 
 Ours and the peers take turns; each pair gives a ratio, and the median ratio counts. The table goes
-between the markers of docs/benchmarks.md with --write; progress goes to stderr.
+between the markers of docs/reference/benchmarks.md with --write; progress goes to stderr.
 
     tests/bench/run.sh --write                  # everything, as published
     tests/bench/run.sh --only train --smoke     # micro-sizes: does it work at all (under a minute)
@@ -27,7 +27,7 @@ SOURCE = HERE.parent.parent
 sys.path.insert(0, str(SOURCE / "tests" / "gpu"))
 from peer_models import PEER_MODELS  # noqa: E402
 
-DOCS = SOURCE / "docs" / "benchmarks.md"
+DOCS = SOURCE / "docs" / "reference" / "benchmarks.md"
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 
 RECIPE = """recipe_version = 1

@@ -10,18 +10,19 @@
 #include <string>
 
 #include "cluster/catalogue.h"
-#include "planner/explore.h"
-#include "pricing/known_models.h"
+#include "frameworks/explore.h"
+#include "published/known_models.h"
 
 namespace {
 
-using trainctl::planner::Choice;
-using trainctl::planner::Explore;
-using trainctl::planner::Goal;
-using trainctl::planner::Objective;
-using trainctl::planner::SearchSpace;
+using trainctl::frameworks::Choice;
+using trainctl::frameworks::Explore;
+using trainctl::frameworks::Goal;
+using trainctl::frameworks::Objective;
+using trainctl::frameworks::SearchSpace;
 namespace model = trainctl::model;
-namespace pricing = trainctl::pricing;
+namespace frameworks = trainctl::frameworks;
+namespace published = trainctl::published;
 
 struct Case {
   const char* name;
@@ -72,8 +73,8 @@ const Case kCases[] = {
 };
 
 void Print(const char* what, const Choice& choice) {
-  const pricing::Workload& w = choice.workload;
-  const pricing::Degrees& d = w.degrees;
+  const frameworks::Workload& w = choice.workload;
+  const frameworks::Degrees& d = w.degrees;
   const std::string schedule(trainctl::schedule::PipelineKindName(w.Pipeline()));
   std::printf(
       "  %s: %.4f s, %.2f GiB at most; tp %d pp %d (%s, %d stages) cp %d ep %d etp %d dp %d ZeRO-%d of %d, "
@@ -99,7 +100,7 @@ void Run(const Case& job) {
   space.base.global_batch = job.global_batch;
   space.base.device = trainctl::cluster::FindDevice(job.device)->device;
   space.base.node = &trainctl::cluster::DefaultNodeFor(*space.base.device);
-  space.base.framework = pricing::FindFramework("megatron-core");
+  space.base.framework = frameworks::FindFramework("megatron-core");
   space.num_gpus = job.num_gpus;
   Goal goal;
   goal.objective = job.objective;

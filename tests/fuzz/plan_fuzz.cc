@@ -5,11 +5,12 @@
 #include <string>
 
 #include "base/status.h"
-#include "planner/cluster_plan.h"
+#include "frameworks/cluster_plan.h"
 #include "planner/make_plan.h"
 #include "recipe/load.h"
+#include "recipe/machine.h"
 
-namespace trainctl::planner {
+namespace trainctl::frameworks {
 namespace {
 
 constexpr int64_t kMostDevices = 64;
@@ -35,7 +36,8 @@ absl::StatusOr<recipe::LoadedRecipe> Load(const std::string& text) {
 }
 
 bool IsSmall(const recipe::LoadedRecipe& loaded) {
-  const absl::StatusOr<std::shared_ptr<const Machine>> machine = MachineOf(loaded.recipe.cluster);
+  const absl::StatusOr<std::shared_ptr<const recipe::Machine>> machine =
+      recipe::MachineOf(loaded.recipe.cluster);
   return !machine.ok() ||
          (loaded.recipe.model.spec.layers <= kMostLayers && (*machine)->num_gpus() <= kMostDevices);
 }
@@ -47,7 +49,7 @@ void FuzzOurs(const recipe::Recipe& recipe) {
   if (recipe.model.spec.layers > kMostLayers || share > kMostSequences) return;
   cluster::Host host;
   host.memory_available_bytes = int64_t{64} << 30;
-  const absl::StatusOr<plan::Plan> plan = MakePlan(recipe, host);
+  const absl::StatusOr<plan::Plan> plan = planner::MakePlan(recipe, host);
   if (!plan.ok()) {
     const ExitCode code = ExitCodeFor(plan.status());
     TRAINCTL_CHECK_MSG(
@@ -55,7 +57,7 @@ void FuzzOurs(const recipe::Recipe& recipe) {
         plan.status().ToString());
     return;
   }
-  const absl::StatusOr<plan::Plan> again = MakePlan(Frozen(recipe, *plan), host);
+  const absl::StatusOr<plan::Plan> again = planner::MakePlan(planner::Frozen(recipe, *plan), host);
   TRAINCTL_CHECK_MSG(again.ok(), again.status().ToString());
   TRAINCTL_CHECK_MSG(again->step_hash == plan->step_hash, plan->layout.ToString());
 }
@@ -87,9 +89,9 @@ void FuzzOne(const std::string& input) {
 }
 
 }  // namespace
-}  // namespace trainctl::planner
+}  // namespace trainctl::frameworks
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size_bytes) {
-  trainctl::planner::FuzzOne(std::string(reinterpret_cast<const char*>(data), size_bytes));
+  trainctl::frameworks::FuzzOne(std::string(reinterpret_cast<const char*>(data), size_bytes));
   return 0;
 }

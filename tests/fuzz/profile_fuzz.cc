@@ -4,9 +4,9 @@
 #include <string>
 
 #include "base/status.h"
-#include "pricing/hardware_profile.h"
+#include "frameworks/hardware_profile.h"
 
-namespace trainctl::pricing {
+namespace trainctl::frameworks {
 namespace {
 
 void FuzzOne(const std::string& input) {
@@ -26,9 +26,9 @@ void FuzzOne(const std::string& input) {
 }
 
 }  // namespace
-}  // namespace trainctl::pricing
+}  // namespace trainctl::frameworks
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size_bytes) {
-  trainctl::pricing::FuzzOne(std::string(reinterpret_cast<const char*>(data), size_bytes));
+  trainctl::frameworks::FuzzOne(std::string(reinterpret_cast<const char*>(data), size_bytes));
   return 0;
 }

@@ -7,9 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
-#include "pricing/score_report.h"
+#include "published/score_report.h"
 
-namespace trainctl::pricing {
+namespace trainctl::published {
 namespace {
 
 void FuzzOne(const std::string& input) {
@@ -35,9 +35,9 @@ void FuzzOne(const std::string& input) {
 }
 
 }  // namespace
-}  // namespace trainctl::pricing
+}  // namespace trainctl::published
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size_bytes) {
-  trainctl::pricing::FuzzOne(std::string(reinterpret_cast<const char*>(data), size_bytes));
+  trainctl::published::FuzzOne(std::string(reinterpret_cast<const char*>(data), size_bytes));
   return 0;
 }

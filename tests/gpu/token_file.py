@@ -1,4 +1,4 @@
-"""Made-up tokens as an indexed dataset (docs/data.md), the same ones everywhere."""
+"""Made-up tokens as an indexed dataset (docs/guide/data.md), the same ones everywhere."""
 
 import random
 import struct

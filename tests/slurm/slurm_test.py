@@ -55,8 +55,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 
 
 def advised_script():
-    """The one of docs/cli.md: one command for every start, and back into the queue when it saved and stopped."""
-    with open(ROOT + "/docs/cli.md", encoding="utf-8") as page:
+    """The one of docs/guide/resume.md: one command for every start, and back into the queue after a save."""
+    with open(ROOT + "/docs/guide/resume.md", encoding="utf-8") as page:
         script = page.read().split("Under Slurm", 1)[1].split("```bash\n", 1)[1].split("```", 1)[0]
     return script.replace("#SBATCH", "#SBATCH --output=job.out\n#SBATCH", 1).replace("trainctl launch", TRAINCTL + " launch", 1)
 

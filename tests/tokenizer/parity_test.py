@@ -28,7 +28,7 @@ def corpus():
     for _ in range(1500):
         lines.append(" ".join(rng.choice(WORDS) for _ in range(rng.randrange(3, 20))) + rng.choice(["", "\n", ".", "  "]))
     here = os.path.dirname(os.path.abspath(__file__))
-    with open(os.path.join(here, "..", "..", "docs", "data.md"), encoding="utf-8") as file:
+    with open(os.path.join(here, "..", "..", "docs", "guide", "data.md"), encoding="utf-8") as file:
         lines += file.read().split("\n\n")
     return lines
 

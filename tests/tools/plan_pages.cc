@@ -5,19 +5,20 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
-#include "planner/page.h"
-#include "tests/unit/planner/plan_picture_util.h"
+#include "frameworks/page_input.h"
+#include "report/page.h"
+#include "tests/unit/frameworks/plan_picture_util.h"
 
 namespace {
 
-using trainctl::planner::GptToDraw;
-using trainctl::planner::PageInput;
-using trainctl::planner::PageOf;
+using trainctl::frameworks::GptToDraw;
+using trainctl::frameworks::PageOf;
+using trainctl::report::PageInput;
 using trainctl::schedule::PipelineKind;
 
 PageInput Everything() {
   PageInput input = PageOf(GptToDraw(PipelineKind::k1F1B, 1, 8, 32), "GPT-3 175B");
-  const double step = input.timeline.parts.price.step_seconds;
+  const double step = input.step.step_s;
   input.pareto = {"devices",
                   "step, s",
                   {{"128", 128, step, true, true},
@@ -43,7 +44,7 @@ int main(int argc, char** argv) {
   };
   for (const auto& [name, input] : pages) {
     const std::string path = absl::StrCat(argv[1], "/", name, ".html");
-    const absl::Status written = trainctl::WriteFileAtomic(path, trainctl::planner::PlanPage(input));
+    const absl::Status written = trainctl::WriteFileAtomic(path, trainctl::report::PlanPage(input));
     if (!written.ok()) {
       std::fprintf(stderr, "%s\n", std::string(written.message()).c_str());
       return 1;

@@ -1,6 +1,6 @@
 """Reads a checkpoint without trainctl: every logical tensor, whole, however it was cut.
 
-docs/checkpoint-format.md describes the files. Checksums are not verified; `trainctl checkpoint verify` does that.
+docs/reference/checkpoint-format.md describes the files. Checksums are not verified; `trainctl checkpoint verify` does that.
 """
 import dataclasses
 import itertools

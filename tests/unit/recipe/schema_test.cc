@@ -80,9 +80,9 @@ TEST(Values, Utf8IsCheckedStrictly) {
 }
 
 TEST(Reference, TheFileInTheTreeIsTheOutput) {
-  const absl::StatusOr<std::string> page = ReadFile(TRAINCTL_SOURCE_DIR "/docs/recipe-reference.md");
+  const absl::StatusOr<std::string> page = ReadFile(TRAINCTL_SOURCE_DIR "/docs/reference/recipe.md");
   ASSERT_TRUE(page.ok()) << page.status();
-  EXPECT_TRUE(*page == ReferencePage()) << "run: trainctl recipe reference > docs/recipe-reference.md";
+  EXPECT_TRUE(*page == ReferencePage()) << "run: trainctl recipe reference > docs/reference/recipe.md";
 }
 
 TEST(Reference, NamesEveryField) {

@@ -1,0 +1,451 @@
+#include "frameworks/bounds.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "frameworks/data_parallel_time.h"
+#include "frameworks/device_memory.h"
+#include "frameworks/overlap.h"
+#include "frameworks/update_time.h"
+
+namespace trainctl::frameworks {
+namespace {
+
+using schedule::PipelineKind;
+
+// Sums of doubles in another order than the price's.
+constexpr double kRounding = 1 - 1e-9;
+// Of a pass that lasts for ever, in seconds; small enough that sums with it stay exact.
+constexpr double kForEver = 1e6;
+
+bool HasLayersOf(const model::ModelSpec& model, bool moe) {
+  const int64_t dense = model.experts.has_value() ? model.experts->dense_layers : model.layers;
+  return moe ? dense < model.layers : dense > 0;
+}
+
+bool IsVShaped(PipelineKind kind) {
+  return kind == PipelineKind::kZbv || kind == PipelineKind::kVHalf || kind == PipelineKind::kVMin ||
+         kind == PipelineKind::kDualPipeV;
+}
+
+bool IsJoined(PipelineKind kind) {
+  return kind == PipelineKind::kDualPipe || kind == PipelineKind::kDualPipeV;
+}
+
+// The job of `layers` layers of one kind on one pipeline rank.
+Workload SmallJob(const Workload& w, int64_t layers, bool moe, int64_t num_micro_batches) {
+  Workload job = w;
+  job.model.layers = layers;
+  if (job.model.experts.has_value()) job.model.experts->dense_layers = moe ? 0 : layers;
+  job.stage_layers.clear();
+  job.pipeline = std::nullopt;
+  job.degrees.pp = 1;
+  job.degrees.virtual_stages = 1;
+  job.offloaded_layers = 0;
+  job.tuning = {};
+  job.global_batch = num_micro_batches * job.micro_batch * job.degrees.dp;
+  return job;
+}
+
+Workload WithTwoLayers(Workload job, bool moe) {
+  job.model.layers = 2;
+  if (job.model.experts.has_value() && !moe) job.model.experts->dense_layers = 2;
+  return job;
+}
+
+// With next to no gradients and optimizer, and nothing that data parallelism needs: those are counted apart.
+Workload WithoutStates(Workload job) {
+  job.degrees.zero_stage = 2;
+  job.degrees.shard_group = 1 << 20;
+  job.global_batch = job.num_micro_batches() * job.micro_batch;
+  job.degrees.dp = 1;
+  job.optimizer_on_host = true;
+  return job;
+}
+
+double Of(const MemoryPrice& price, MemoryPart part) { return price.parts[static_cast<size_t>(part)]; }
+
+// Weights and optimizer, and the gradients that are there at a moment. Those that are applied at once do not
+// add up over layers: left out.
+double StatesOf(const Workload& w, MemoryMoment moment) {
+  const MemoryPrice price = PriceMemory(w);
+  return Of(price, MemoryPart::kParameters) + Of(price, MemoryPart::kOptimizer) +
+         (w.optimizer_in_backward ? 0 : price.At(moment).gradients);
+}
+
+// Of the first backward, and of the loss where the head is there.
+double BesideLayers(const MemoryPrice& price) {
+  const MemoryPrice::Moment& loss = price.At(MemoryMoment::kLoss);
+  return std::max(price.At(MemoryMoment::kBackward).work, loss.work + loss.logits);
+}
+
+// Some buffers are there with one micro-batch alone, others with several.
+double LeastBesideLayers(Workload job) {
+  const double of_one = BesideLayers(PriceMemory(job));
+  job.global_batch *= 2;
+  return std::min(of_one, BesideLayers(PriceMemory(job)));
+}
+
+StateBytes::Parts StatesAt(const Workload& w, MemoryMoment moment, int64_t num_micro_batches) {
+  StateBytes::Parts parts;
+  Workload small = w;
+  small.micro_batch = 1;
+  small.seq_len = w.degrees.cp;
+  small.recompute = RecomputeKind::kNone;
+  small.recomputed_layers = std::nullopt;
+  // Eight bytes of the larger of two groups of parameters do not add up over layers; four of all are no more.
+  small.half_moments = false;
+  small.degrees.dp = w.degrees.shard_group;
+  for (const bool moe : {false, true}) {
+    if (!HasLayersOf(w.model, moe)) continue;
+    Workload job = SmallJob(small, 1, moe, num_micro_batches);
+    job.model.tie_embeddings = true;  // one table
+    job.model.learned_positions = 0;
+    const double one = StatesOf(job, moment);
+    parts.layer[moe ? 1 : 0] = StatesOf(WithTwoLayers(job, moe), moment) - one;
+    // Twice the rows: one table more.
+    job.model.vocab *= 2;
+    parts.table = StatesOf(job, moment) - one;
+  }
+  return parts;
+}
+
+LayerTerms::Passes PassesOf(const PassTimes& times) {
+  return {.forward = times.ForwardPass(),
+          .input_backward = times.InputBackwardPass(),
+          .weight_backward = times.weight_backward,
+          .tokens = times.expert()};
+}
+
+void AddPasses(LayerTerms& terms, const Workload& workload) {
+  Workload w = workload;
+  w.global_batch = w.micro_batch * w.degrees.dp;
+  terms.halves_unknown = w.activations_on_host;
+  terms.speed_beside_tokens = SpeedLeft(PlacementOf(w, w.degrees.ep, w.degrees.etp), w, /*contention=*/true);
+  for (const bool moe : {false, true}) {
+    if (!HasLayersOf(w.model, moe)) continue;
+    const int64_t layer = moe ? w.model.layers - 1 : 0;
+    for (const bool recomputed : {false, true}) {
+      auto& passes = terms.layer[recomputed ? 1 : 0][moe ? 1 : 0];
+      if (recomputed && w.recompute != RecomputeKind::kFull) {
+        passes = terms.layer[0][moe ? 1 : 0];
+      } else {
+        passes = PassesOf(LayerPassTimes(w, layer, {.recomputed = recomputed}, /*contention=*/true));
+      }
+    }
+    for (const int shards : {0, 1}) {
+      // Of two micro-batches one has something to add to: of a mean pass that is half.
+      Workload two = w;
+      two.global_batch *= 2;
+      two.degrees.zero_stage = shards == 1 ? 3 : 1;
+      const PassTimes times = LayerPassTimes(two, layer, {.recomputed = false}, /*contention=*/true);
+      const double more = times.weight_backward - terms.layer[0][moe ? 1 : 0].weight_backward;
+      // Copies to the host hide behind that as well.
+      if (w.activations_on_host) continue;
+      terms.accumulation[static_cast<size_t>(shards)][moe ? 1 : 0] = std::max(0.0, 2 * more);
+    }
+  }
+  terms.head = PassesOf(HeadPassTimes(w));
+  for (const int shards : {0, 1}) {
+    Workload two = w;
+    two.global_batch *= 2;
+    two.degrees.zero_stage = shards == 1 ? 3 : 1;
+    terms.head_accumulation[static_cast<size_t>(shards)] =
+        2 * std::max(0.0, HeadPassTimes(two).weight_backward - terms.head.weight_backward);
+  }
+}
+
+// A vocabulary that needs next to nothing.
+int64_t TinyVocab(const Workload& w) { return w.degrees.tp; }
+
+void AddBytes(LayerTerms& terms, const Workload& w) {
+  const bool recomputes = w.recompute == RecomputeKind::kFull;
+  for (const bool recomputed : {false, true}) {
+    const size_t r = recomputed ? 1 : 0;
+    if (recomputed && !recomputes) {
+      terms.kept_bytes[1] = terms.kept_bytes[0];
+      terms.other_bytes[1] = terms.other_bytes[0];
+      continue;
+    }
+    double least = std::numeric_limits<double>::infinity();
+    double least_with_head = least;
+    for (const bool moe : {false, true}) {
+      if (!HasLayersOf(w.model, moe)) continue;
+      Workload job = WithoutStates(SmallJob(w, 1, moe, 1));
+      job.recomputed_layers = std::nullopt;
+      if (!recomputed && recomputes) job.recompute = RecomputeKind::kNone;
+      // Of several kinds of layers a rank may have the one that needs less.
+      least_with_head = std::min(least_with_head, LeastBesideLayers(job));
+      job.model.vocab = TinyVocab(w);
+      least = std::min(least, LeastBesideLayers(job));
+      const MemoryPrice one = PriceMemory(job);
+      const MemoryPrice two = PriceMemory(WithTwoLayers(job, moe));
+      terms.kept_bytes[r][moe ? 1 : 0] =
+          two.At(MemoryMoment::kBackward).activations - one.At(MemoryMoment::kBackward).activations;
+      const double slope = (two.upper_bytes - one.upper_bytes) / (two.device_bytes - one.device_bytes);
+      terms.upper_scale = std::isfinite(slope) ? slope : 1;
+      terms.upper_margin_bytes = one.upper_bytes - terms.upper_scale * one.device_bytes;
+    }
+    terms.other_bytes[r] = {least, least_with_head};
+  }
+}
+
+}  // namespace
+
+void RankLoad::Add(const RankLoad& other) {
+  dense += other.dense;
+  moe += other.moe;
+  embedding = embedding || other.embedding;
+  head = head || other.head;
+}
+
+void LayerTerms::Passes::Add(const Passes& other, double count) {
+  forward += count * other.forward;
+  input_backward += count * other.input_backward;
+  weight_backward += count * other.weight_backward;
+  tokens += count * other.tokens;
+}
+
+PipelineLoad LoadOf(const Workload& w) {
+  const int64_t pp = w.degrees.pp;
+  const int64_t num_stages = pp * w.degrees.virtual_stages;
+  const PipelineKind kind = w.Pipeline();
+  const bool two_copies = pp > 1 && kind == PipelineKind::kDualPipe;
+  const int64_t dense = w.model.experts.has_value() ? w.model.experts->dense_layers : w.model.layers;
+  PipelineLoad load;
+  load.own.resize(static_cast<size_t>(pp));
+  load.before.resize(static_cast<size_t>(pp));
+  std::vector<bool> seen(static_cast<size_t>(pp), false);
+  RankLoad before;
+  int64_t first = 0;
+  for (int64_t s = 0; s < num_stages; ++s) {
+    const int64_t count =
+        w.stage_layers.empty() ? LayersOfStage(w, s).count : w.stage_layers[static_cast<size_t>(s)];
+    const int64_t plain = std::clamp<int64_t>(dense - first, 0, count);
+    const RankLoad stage = {plain, count - plain, s == 0, s == num_stages - 1};
+    first += count;
+    const bool descends = pp > 1 && IsVShaped(kind) && s / pp % 2 == 1;
+    const auto rank = static_cast<size_t>(descends ? pp - 1 - s % pp : s % pp);
+    load.stages.push_back(stage);
+    if (!seen[rank]) load.before[rank] = before;
+    seen[rank] = true;
+    load.own[rank].Add(stage);
+    if (two_copies) load.own[static_cast<size_t>(pp - 1 - s)].Add(stage);
+    before.Add(stage);
+  }
+  load.model = before;
+  return load;
+}
+
+LayerTerms LayerTermsOf(const Workload& w) {
+  LayerTerms terms;
+  AddPasses(terms, w);
+  AddBytes(terms, w);
+  return terms;
+}
+
+StateBytes StateBytesOf(const Workload& w) {
+  StateBytes states;
+  states.beside = {StatesAt(w, MemoryMoment::kBackward, 1), StatesAt(w, MemoryMoment::kBackward, 2)};
+  states.alone = StatesAt(w, MemoryMoment::kStep, 1);
+  return states;
+}
+
+StateTerms StateTermsOf(const Workload& w) {
+  StateTerms terms;
+  terms.update = UpdateSeconds(w);
+  terms.outside_bytes = OutsideBytes(w);
+  Workload job = w;
+  job.global_batch = w.micro_batch * w.degrees.dp;
+  PassTimes nothing, for_ever;
+  for_ever.forward = for_ever.input_backward = kForEver;
+  const auto exchanges = [&](const PassTimes& beside) {
+    return TimeDataParallel(job, beside, /*contention=*/true).total();
+  };
+  terms.bare = exchanges(nothing);
+  terms.hidden = exchanges(for_ever);
+  job.global_batch *= 2;
+  terms.bare_more = std::max(0.0, exchanges(nothing) - terms.bare);
+  terms.hidden_more = std::max(0.0, exchanges(for_ever) - terms.hidden);
+  // Differences that are rounding.
+  if (terms.bare_more < 1e-9 * terms.bare) terms.bare_more = terms.hidden_more = 0;
+  return terms;
+}
+
+namespace {
+
+// One micro-batch through what a rank has, or what lies before it. `recomputed` of its layers are; `adds` is
+// the share of micro-batches whose gradients are added to others.
+LayerTerms::Passes PassesOf(const LayerTerms& terms, const RankLoad& load, int64_t recomputed, double adds,
+                            int zero_stage) {
+  LayerTerms::Passes passes;
+  const double all = static_cast<double>(load.layers());
+  const double again = recomputed < 0 ? all : std::min(all, static_cast<double>(recomputed));
+  const auto add = [&](bool moe, int64_t count) {
+    if (count == 0) return;
+    // Which kinds of layers are recomputed is left open: the cheaper way for a rank that has both.
+    const double share = all > 0 ? again / all : 0;
+    const bool both = load.dense > 0 && load.moe > 0 && share < 1;
+    passes.Add(terms.layer[1][moe ? 1 : 0], both ? 0 : share * static_cast<double>(count));
+    passes.Add(terms.layer[0][moe ? 1 : 0], (both ? 1 : 1 - share) * static_cast<double>(count));
+  };
+  add(false, load.dense);
+  add(true, load.moe);
+  if (load.head) passes.Add(terms.head, 1);
+  const size_t shards = zero_stage >= 2 ? 1 : 0;
+  const auto& accumulation = terms.accumulation[shards];
+  passes.weight_backward += adds * (static_cast<double>(load.dense) * accumulation[0] +
+                                    static_cast<double>(load.moe) * accumulation[1] +
+                                    (load.head ? terms.head_accumulation[shards] : 0));
+  return passes;
+}
+
+}  // namespace
+
+namespace {
+
+// Forwards of one rank that run joined with a backward, at most.
+double MostJoined(PipelineKind kind, size_t pp, double num_micro_batches) {
+  const double p = static_cast<double>(pp);
+  const double joined =
+      kind == PipelineKind::kDualPipe ? num_micro_batches - p - 1 : 2 * num_micro_batches - 2 * p - 1;
+  return std::max(0.0, joined);
+}
+
+}  // namespace
+
+double PassSecondsBound(const LayerTerms& terms, const PipelineLoad& load, PipelineKind kind,
+                        int64_t num_micro_batches, int64_t recomputed_layers, int zero_stage) {
+  const double m = static_cast<double>(num_micro_batches);
+  const size_t pp = load.own.size();
+  const double adds = (m - 1) / m;
+  const auto passes_of = [&](const RankLoad& rank, int64_t recomputed) {
+    return PassesOf(terms, rank, recomputed, adds, zero_stage);
+  };
+  if (pp == 1) return kRounding * m * passes_of(load.own[0], recomputed_layers).total();
+  const bool splits = schedule::LimitsOf(kind).splits_backward;
+  const double copies = kind == PipelineKind::kDualPipe ? 2 : 1;
+  const int64_t none_or_all = recomputed_layers < 0 ? kAllLayers : 0;
+  const LayerTerms::Passes all = passes_of(load.model, none_or_all);
+  double hides = 0;
+  if (IsJoined(kind)) {
+    // Of a forward that is joined with a backward, so much of the shorter one hides at most: exchanges of
+    // tokens beside passes, as far as these are not slowed by them. With some layers recomputed the shares
+    // differ.
+    const LayerTerms::Passes most = passes_of(load.model, kAllLayers);
+    const double shorter = std::min(all.forward, all.total() - all.forward);
+    const double beside = std::min(terms.speed_beside_tokens * most.tokens, most.total() - most.tokens);
+    hides = shorter > 0 ? std::min(1.0, beside / shorter) : 0;
+  }
+  // The last micro-batch to begin has all others before it on the first stage, then its whole way.
+  const LayerTerms::Passes first = passes_of(load.stages.front(), none_or_all);
+  const double way =
+      all.forward + all.input_backward + (splits ? first.weight_backward : all.weight_backward);
+  double seconds = (m / copies - 1) * first.forward + way;
+  for (size_t r = 0; r < pp; ++r) {
+    const LayerTerms::Passes own = passes_of(load.own[r], recomputed_layers);
+    // Under DualPipe both ends feed the pipeline; what comes before a rank is not counted.
+    const LayerTerms::Passes before =
+        copies > 1 ? LayerTerms::Passes() : passes_of(load.before[r], none_or_all);
+    double busy = m / copies * own.total();
+    if (hides > 0) {
+      // On the way up, or of the other copy, a rank has another stage.
+      const size_t other = copies > 1 ? pp - 1 - r : 2 * pp - 1 - r;
+      const double forward = std::max(passes_of(load.stages[r], none_or_all).forward,
+                                      passes_of(load.stages[other], none_or_all).forward);
+      busy -= hides * std::min(m / copies * own.forward, MostJoined(kind, pp, m) * forward);
+    }
+    if (!splits) {
+      seconds = std::max(seconds, before.total() + busy);
+      continue;
+    }
+    seconds = std::max(seconds, before.forward + busy);
+    if (r + 1 == pp && !terms.halves_unknown &&
+        (kind == PipelineKind::kZbH1 || kind == PipelineKind::kZbH2)) {
+      // The last rank's weight backwards wait for so many micro-batches at most, the others have run when its
+      // last gradient begins its way back.
+      const double waiting = static_cast<double>(kind == PipelineKind::kZbH1 ? pp : 2 * pp - 1);
+      seconds = std::max(seconds, before.forward + busy - std::min(m, waiting) * own.weight_backward +
+                                      before.input_backward);
+    }
+  }
+  return kRounding * seconds;
+}
+
+double FirstRankSeconds(const LayerTerms& terms, const PipelineLoad& load) {
+  // An upper bound: where only some layers are recomputed, which ones is open.
+  return PassesOf(terms, load.own[0], kAllLayers, /*adds=*/1, /*zero_stage=*/0).total() / kRounding;
+}
+
+MemoryTerms MemoryTermsOf(const LayerTerms& terms, const PipelineLoad& load, const Workload& w,
+                          int64_t num_micro_batches, int64_t recomputed_layers) {
+  MemoryTerms memory;
+  memory.several = num_micro_batches > 1 ? 1 : 0;
+  const int64_t pp = static_cast<int64_t>(load.own.size());
+  const PipelineKind kind = w.Pipeline();
+  for (const bool last : {false, true}) {
+    RankBytes& rank = memory.ranks[last ? 1 : 0];
+    const RankLoad& own = last ? load.own.back() : load.own.front();
+    rank.dense = static_cast<double>(own.dense);
+    rank.moe = static_cast<double>(own.moe);
+    rank.tables = (own.embedding ? 1 : 0) + (own.head ? 1 : 0);
+    if (w.model.tie_embeddings) rank.tables = std::min(1.0, rank.tables);
+    const double all = rank.dense + rank.moe;
+    if (all == 0) continue;  // a rank without layers has states alone
+    double in_flight = 1;
+    if (pp > 1 && !last) in_flight = LeastInFlight(kind, pp, w.degrees.virtual_stages, num_micro_batches);
+    // The two copies of DualPipe share the micro-batches.
+    if (pp > 1 && kind == PipelineKind::kDualPipe) in_flight /= 2;
+    const double again =
+        recomputed_layers < 0 ? 1 : std::min(1.0, static_cast<double>(recomputed_layers) / all);
+    const double away = std::min(1.0, static_cast<double>(w.offloaded_layers) / all);
+    double kept = 0;
+    for (const bool moe : {false, true}) {
+      const size_t e = moe ? 1 : 0;
+      kept += (moe ? rank.moe : rank.dense) *
+              (again * terms.kept_bytes[1][e] + (1 - again) * terms.kept_bytes[0][e]);
+    }
+    // Where only some layers are recomputed, what one of them needs may be less than what the others do.
+    const size_t head = own.head ? 1 : 0;
+    const double other = recomputed_layers < 0
+                             ? terms.other_bytes[1][head]
+                             : std::min(terms.other_bytes[0][head], terms.other_bytes[1][head]);
+    rank.beside_states = kRounding * (in_flight * (1 - away) * kept + other);
+  }
+  return memory;
+}
+
+double LeastInFlight(PipelineKind kind, int64_t pp, int64_t virtual_stages, int64_t num_micro_batches) {
+  const int64_t m = num_micro_batches;
+  const auto chunks = [](int64_t count, int64_t per_rank) {
+    return static_cast<double>(count) / static_cast<double>(per_rank);
+  };
+  switch (kind) {
+    case PipelineKind::kGPipe:
+    case PipelineKind::kLoopedBreadthFirst:
+      return static_cast<double>(m);
+    case PipelineKind::k1F1B:
+    case PipelineKind::kZbH1:
+    case PipelineKind::kInterleavedZeroBubble:
+    case PipelineKind::kZbv:
+      return static_cast<double>(std::min(m, pp));
+    case PipelineKind::kZbH2:
+      return static_cast<double>(std::min(m, 2 * pp - 1));
+    case PipelineKind::kInterleaved1F1B:
+      if (virtual_stages == 1) return static_cast<double>(std::min(m, pp));
+      return chunks(std::min(m * virtual_stages, (pp - 1) * 2 + (virtual_stages - 1) * pp + 1),
+                    virtual_stages);
+    case PipelineKind::kVHalf:
+      return chunks(std::min(m + 1, (pp + 2) / 2 * 2), 2);
+    case PipelineKind::kVMin:
+      return chunks(std::min(m + 1, (2 * pp + 5) / 3), 2);
+    case PipelineKind::kDualPipe:
+      return static_cast<double>(pp + 1);
+    case PipelineKind::kDualPipeV:
+      return chunks(2 * pp + 1, 2);
+  }
+  return 1;
+}
+
+}  // namespace trainctl::frameworks

@@ -1,0 +1,174 @@
+#include "frameworks/pipeline_rank.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <tuple>
+#include <utility>
+
+#include "base/status.h"
+#include "schedule/pipeline_lowered.h"
+
+namespace trainctl::frameworks {
+namespace {
+
+using schedule::PipelineKind;
+
+bool IsVShaped(PipelineKind kind) {
+  return kind == PipelineKind::kZbv || kind == PipelineKind::kVHalf || kind == PipelineKind::kVMin ||
+         kind == PipelineKind::kDualPipeV;
+}
+
+// Slots per rank of a schedule that has no closed form here. Schedules are few, ranks and questions many.
+const std::vector<int>& SlotsOfSchedule(PipelineKind kind, const schedule::PipelineShape& shape) {
+  using Key = std::tuple<PipelineKind, int, int, int>;
+  static std::mutex mutex;
+  static auto* const known = new std::map<Key, std::vector<int>>();
+  const std::lock_guard<std::mutex> lock(mutex);
+  const auto [it, is_new] =
+      known->try_emplace(Key(kind, shape.ranks, shape.num_micro_batches, shape.virtual_stages));
+  if (is_new) {
+    const auto built = schedule::BuildPipeline(kind, shape);
+    TRAINCTL_CHECK_MSG(built.ok(), built.status().message());
+    auto lowered = schedule::LowerPipeline(*built);
+    TRAINCTL_CHECK_MSG(lowered.ok(), lowered.status().message());
+    it->second = std::move(lowered->num_slots);
+  }
+  return it->second;
+}
+
+// Parts of equal size as far as they go, the longer ones first.
+LayerRange EvenPart(int64_t units, int64_t parts, int64_t part) {
+  const int64_t base = units / parts;
+  const int64_t extra = units % parts;
+  return {part * base + std::min(part, extra), base + (part < extra ? 1 : 0)};
+}
+
+}  // namespace
+
+LayerRange LayersOfStage(const Workload& w, int64_t stage) {
+  const int64_t stages = w.degrees.pp * w.degrees.virtual_stages;
+  if (!w.stage_layers.empty()) {
+    LayerRange range;
+    for (int64_t s = 0; s < stage; ++s) range.first += w.stage_layers[static_cast<size_t>(s)];
+    range.count = w.stage_layers[static_cast<size_t>(stage)];
+    return range;
+  }
+  const bool ends = w.embedding_is_layer.value_or(w.framework->embedding_counts_as_layer) && stages > 1;
+  if (!ends) {
+    if (!w.framework->fills_stages || stages == 1) return EvenPart(w.model.layers, stages, stage);
+    // Each stage takes as many as the longest must have, the last what is left.
+    const int64_t longest = (w.model.layers + stages - 1) / stages;
+    const int64_t first = std::min(w.model.layers, stage * longest);
+    return {first, std::min(longest, w.model.layers - first)};
+  }
+  const auto begin_of = [&](int64_t s) {
+    if (s == stages) return w.model.layers;
+    return std::clamp<int64_t>(EvenPart(w.model.layers + 2, stages, s).first - 1, 0, w.model.layers);
+  };
+  return {begin_of(stage), begin_of(stage + 1) - begin_of(stage)};
+}
+
+StageList StagesOfRank(const Workload& w, int64_t rank) {
+  const int64_t p = w.degrees.pp;
+  if (p > 1 && IsVShaped(w.Pipeline())) return {rank, 2 * p - 1 - rank};
+  StageList stages;
+  for (int64_t chunk = 0; chunk < w.degrees.virtual_stages; ++chunk) stages.push_back(chunk * p + rank);
+  if (p > 1 && w.Pipeline() == PipelineKind::kDualPipe) stages.push_back(p - 1 - rank);
+  return stages;
+}
+
+std::vector<int64_t> LayersOfRank(const Workload& w, int64_t rank) {
+  std::vector<int64_t> layers;
+  for (int64_t stage : StagesOfRank(w, rank)) {
+    const LayerRange range = LayersOfStage(w, stage);
+    for (int64_t i = 0; i < range.count; ++i) layers.push_back(range.first + i);
+  }
+  return layers;
+}
+
+RankLayers LayerKindsOfRank(const Workload& w, int64_t rank) {
+  const int64_t last_stage = w.degrees.pp * w.degrees.virtual_stages - 1;
+  const int64_t dense = w.model.experts.has_value() ? w.model.experts->dense_layers : w.model.layers;
+  RankLayers kinds;
+  for (int64_t stage : StagesOfRank(w, rank)) {
+    const LayerRange range = LayersOfStage(w, stage);
+    const int64_t plain = std::clamp<int64_t>(dense - range.first, 0, range.count);
+    kinds.dense += plain;
+    kinds.experts += range.count - plain;
+    kinds.first |= stage == 0;
+    kinds.last |= stage == last_stage;
+  }
+  return kinds;
+}
+
+double PaddedVocab(const Workload& w) {
+  const int64_t multiple = w.framework->vocab_multiple > 1 ? w.framework->vocab_multiple * w.degrees.tp : 1;
+  const int64_t rows = (w.model.vocab + multiple - 1) / multiple * multiple;
+  return static_cast<double>(rows);
+}
+
+RankParameters ParametersOfRank(const Workload& w, int64_t rank) {
+  const double tp = static_cast<double>(w.degrees.tp);
+  const RankLayers kinds = LayerKindsOfRank(w, rank);
+  RankParameters parameters;
+  const auto add = [&](int64_t layer, int64_t count) {
+    if (count == 0) return;
+    const model::LayerParameters p = ParametersOfLayer(w.model, layer);
+    const double dense = static_cast<double>(p.matrices) / tp + static_cast<double>(p.vectors + p.router);
+    const double experts = static_cast<double>(p.routed_experts) /
+                           (static_cast<double>(w.degrees.ep) * static_cast<double>(w.degrees.etp));
+    parameters.layers += static_cast<double>(count) * dense;
+    parameters.experts += static_cast<double>(count) * experts;
+    parameters.largest_layer = std::max(parameters.largest_layer, dense + experts);
+  };
+  add(0, kinds.dense);
+  add(w.model.layers - 1, kinds.experts);
+  const double table = PaddedVocab(w) * static_cast<double>(w.model.hidden) / tp;
+  if (kinds.first)
+    parameters.tables += table + static_cast<double>(w.model.learned_positions * w.model.hidden);
+  // Tied embeddings over several stages are a copy on the last one.
+  if (kinds.last && !(w.model.tie_embeddings && kinds.first)) parameters.tables += table;
+  return parameters;
+}
+
+double ShardedElements(const RankParameters& parameters, const Workload& w) {
+  const double group = static_cast<double>(w.degrees.shard_group * w.degrees.cp);
+  const double expert_group = group * static_cast<double>(w.degrees.tp) /
+                              (static_cast<double>(w.degrees.ep) * static_cast<double>(w.degrees.etp));
+  return ShardedDenseElements(parameters, w) + parameters.experts / std::max(1.0, expert_group);
+}
+
+double ShardedDenseElements(const RankParameters& parameters, const Workload& w) {
+  return parameters.dense() / static_cast<double>(w.degrees.shard_group * w.degrees.cp);
+}
+
+double MicroBatchesInFlight(const Workload& w, int64_t rank) {
+  const int64_t p = w.degrees.pp;
+  const int64_t v = w.degrees.virtual_stages;
+  const int64_t m = w.num_micro_batches();
+  if (p == 1) return 1;
+  switch (w.Pipeline()) {
+    case PipelineKind::kGPipe:
+    case PipelineKind::kLoopedBreadthFirst:
+      return static_cast<double>(m);
+    case PipelineKind::k1F1B:
+      return static_cast<double>(std::min(m, p - rank));
+    case PipelineKind::kInterleaved1F1B: {
+      if (v == 1) return static_cast<double>(std::min(m, p - rank));
+      // Megatron-LM's warm-up: two chunks less for each rank on, and all chunks but the last of p
+      // micro-batches.
+      const int64_t chunks = std::min(m * v, (p - rank - 1) * 2 + (v - 1) * p + 1);
+      return static_cast<double>(chunks) / static_cast<double>(v);
+    }
+    default:
+      break;
+  }
+  // Past two rounds the pattern repeats.
+  const int64_t played = m <= 3 * p ? m : 2 * p + m % p;
+  const std::vector<int>& slots = SlotsOfSchedule(w.Pipeline(), w.PipelineShapeFor(played));
+  // Of DualPipe, too, a micro-batch has one stage on a rank: of its own copy of the model.
+  return static_cast<double>(slots[static_cast<size_t>(rank)]) / static_cast<double>(v);
+}
+
+}  // namespace trainctl::frameworks

@@ -1,0 +1,159 @@
+#include "frameworks/pipeline_time.h"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <utility>
+
+#include "base/status.h"
+#include "cluster/collectives.h"
+#include "frameworks/overlap.h"
+
+namespace trainctl::frameworks {
+namespace {
+
+constexpr size_t kKept = 16;
+constexpr size_t kLargestKept = 100'000;  // instructions
+
+using Lowered = std::shared_ptr<const schedule::LoweredPipeline>;
+
+// The search prices hundreds of jobs with one schedule.
+class ScheduleCache {
+ public:
+  Lowered Get(schedule::PipelineKind kind, const schedule::PipelineShape& shape) {
+    for (const Entry& entry : entries_) {
+      if (entry.lowered != nullptr && entry.kind == kind && entry.shape.ranks == shape.ranks &&
+          entry.shape.num_micro_batches == shape.num_micro_batches &&
+          entry.shape.virtual_stages == shape.virtual_stages) {
+        return entry.lowered;
+      }
+    }
+    const auto built = schedule::BuildPipeline(kind, shape);
+    TRAINCTL_CHECK_MSG(built.ok(), built.status().message());
+    auto lowered = schedule::LowerPipeline(*built);
+    TRAINCTL_CHECK_MSG(lowered.ok(), lowered.status().message());
+    size_t instructions = 0;
+    for (const auto& list : lowered->instructions) instructions += list.size();
+    auto kept = std::make_shared<const schedule::LoweredPipeline>(*std::move(lowered));
+    if (instructions <= kLargestKept) {
+      entries_[next_] = {kind, shape, kept};
+      next_ = (next_ + 1) % kKept;
+    }
+    return kept;
+  }
+
+ private:
+  struct Entry {
+    schedule::PipelineKind kind = schedule::PipelineKind::k1F1B;
+    schedule::PipelineShape shape;
+    Lowered lowered;
+  };
+  std::array<Entry, kKept> entries_;
+  size_t next_ = 0;
+};
+
+Lowered ScheduleOf(const Workload& w, int64_t micro_batches) {
+  thread_local ScheduleCache cache;
+  return cache.Get(w.Pipeline(), w.PipelineShapeFor(micro_batches));
+}
+
+// Long steps repeat themselves every `pp` micro-batches: five rounds are played, of short pipelines more.
+constexpr int64_t kRounds = 5;
+constexpr int64_t kLeastPlayed = 32;
+int64_t PlayedMicroBatches(const Workload& w) {
+  const int64_t p = w.degrees.pp;
+  const int64_t m = w.num_micro_batches();
+  const int64_t rounds = std::max(kRounds, kLeastPlayed / p);
+  return m <= rounds * p ? m : (rounds - 1) * p + m % p;
+}
+
+double Makespan(const Workload& w, const schedule::PipelineCosts& costs, int64_t micro_batches) {
+  const auto times = schedule::SimulatePipeline(*ScheduleOf(w, micro_batches), costs);
+  TRAINCTL_CHECK_MSG(times.ok(), times.status().message());
+  return times->makespan_s;
+}
+
+// `busiest_s`: what the busiest rank does for one micro-batch. No round is shorter than that of all of it.
+double StepMakespan(const Workload& w, const schedule::PipelineCosts& costs, double busiest_s) {
+  const int64_t m = w.num_micro_batches();
+  const int64_t played = PlayedMicroBatches(w);
+  const double seconds = Makespan(w, costs, played);
+  if (played == m) return seconds;
+  const double round = std::max(seconds - Makespan(w, costs, played - w.degrees.pp),
+                                static_cast<double>(w.degrees.pp) * busiest_s);
+  const int64_t rounds_left = (m - played) / w.degrees.pp;
+  return seconds + static_cast<double>(rounds_left) * round;
+}
+
+// Where a forward and a backward run as one, the exchanges of tokens of either run beside the passes of the
+// other (DualPipe: arXiv 2412.19437, section 3.2.1). As a share of the shorter pass.
+double JoinedOverlap(const Workload& w, const PassTimes& stage, bool contention) {
+  const double forward = stage.ForwardPass();
+  const double backward = stage.BackwardPass();
+  const double exchanges = stage.expert();
+  const double compute = forward + backward - exchanges;
+  const double left = SpeedLeft(PlacementOf(w, w.degrees.ep, w.degrees.etp), w, contention);
+  const double joined = compute + SecondsBeyondCompute(compute, exchanges, left);
+  const double shorter = std::min(forward, backward);
+  return shorter > 0 ? std::clamp((forward + backward - joined) / shorter, 0.0, 1.0) : 0;
+}
+
+}  // namespace
+
+schedule::PipelineCosts PipelineCostsOf(const Workload& w, const std::vector<PassTimes>& stages,
+                                        bool contention) {
+  schedule::PipelineCosts costs;
+  PassTimes all;
+  for (const PassTimes& stage : stages) {
+    schedule::StageCosts cost;
+    cost.forward_s = stage.ForwardPass();
+    cost.input_backward_s = stage.InputBackwardPass();
+    cost.weight_backward_s = stage.weight_backward;
+    cost.backward_s = stage.BackwardPass();
+    costs.stages.push_back(cost);
+    all.Add(stage);
+  }
+  if (w.degrees.pp == 1) return costs;
+  costs.joined_overlap = JoinedOverlap(w, all, contention);
+  const double bytes =
+      w.TokensPerRank() * static_cast<double>(w.model.hidden) * 2 / static_cast<double>(w.degrees.tp);
+  const int64_t apart = w.degrees.tp * w.degrees.cp * w.degrees.dp;
+  costs.send_s = cluster::CollectiveSeconds(cluster::Collective::kSendRecv, bytes,
+                                            {2, apart * 2 <= w.node->gpus ? 2 : 1}, *w.node);
+  // Megatron-LM sends between the passes under plain 1F1B and GPipe, beside them under all others.
+  const schedule::PipelineKind kind = w.Pipeline();
+  costs.overlap_sends = kind != schedule::PipelineKind::k1F1B && kind != schedule::PipelineKind::kGPipe;
+  return costs;
+}
+
+PipelineTimes TimePipeline(const Workload& w, const std::vector<PassTimes>& stages, bool contention) {
+  const double m = static_cast<double>(w.num_micro_batches());
+  PipelineTimes result;
+  if (w.degrees.pp == 1) {
+    PassTimes all;
+    for (const PassTimes& stage : stages) all.Add(stage);
+    result.busiest = all.Times(m);
+    return result;
+  }
+  const Lowered lowered = ScheduleOf(w, PlayedMicroBatches(w));
+  const schedule::PipelinePlacement& placement = lowered->placement;
+  std::vector<PassTimes> ranks(static_cast<size_t>(w.degrees.pp));
+  for (int copy = 0; copy < placement.num_copies; ++copy) {
+    for (size_t s = 0; s < stages.size(); ++s) {
+      const int rank = placement.stage_ranks[static_cast<size_t>(copy) * stages.size() + s];
+      ranks[static_cast<size_t>(rank)].Add(stages[s].Times(m / placement.num_copies));
+    }
+  }
+  result.busiest = *std::max_element(ranks.begin(), ranks.end(), [](const PassTimes& a, const PassTimes& b) {
+    return a.total() < b.total();
+  });
+  const schedule::PipelineCosts costs = PipelineCostsOf(w, stages, contention);
+  const bool joins =
+      w.Pipeline() == schedule::PipelineKind::kDualPipe || w.Pipeline() == schedule::PipelineKind::kDualPipeV;
+  const double hidden = joins ? costs.joined_overlap * result.busiest.ForwardPass() : 0;
+  result.waiting_seconds =
+      StepMakespan(w, costs, (result.busiest.total() - hidden) / m) - result.busiest.total();
+  return result;
+}
+
+}  // namespace trainctl::frameworks

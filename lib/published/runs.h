@@ -1,0 +1,47 @@
+// Runs that others measured and published, one per row of a CSV: what each trained, on what, and how
+// much memory and time it took. An empty cell is filled in where the framework or the model says what
+// it must have been, and the reason says so; what cannot be known is left out with a reason. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "frameworks/workload.h"
+
+namespace trainctl::published {
+
+// Whether it fitted the device, as far as its source says.
+enum class RunOutcome : uint8_t {
+  kUnknown,      // nothing was measured; or a figure stands beside words about running out of memory
+  kRan,          // a rate, or a memory figure, was measured
+  kOutOfMemory,  // nothing was measured, and a part of the notes (up to ";") begins with "OOM" or "out of
+                 // memory"
+};
+
+struct PublishedRun {
+  std::string id;
+  std::string source;
+  std::optional<frameworks::Workload> workload;  // empty: not enough is known to price it
+  std::string reason;  // why it is empty, or which cells were filled in and with what
+  frameworks::MemoryMetric metric = frameworks::MemoryMetric::kReserved;
+  double measured_memory_gib = 0;    // 0: not published
+  double measured_step_seconds = 0;  // 0: not published, or not known for want of the batch
+  bool has_time = false;             // its source gives a rate, whether or not the rest can be priced
+  RunOutcome outcome = RunOutcome::kUnknown;
+  // All that decides the price, for finding repeats of one configuration.
+  std::string configuration;
+};
+
+// The columns that a file must have, in any order; others are ignored.
+const std::vector<std::string>& PublishedColumns();
+
+// BadDataError with every missing column, or with line and column name of each cell that should be a
+// number and is not (at most ten are listed).
+absl::StatusOr<std::vector<PublishedRun>> ReadPublishedRuns(absl::string_view csv_text,
+                                                            absl::string_view what);
+
+}  // namespace trainctl::published

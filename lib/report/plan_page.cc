@@ -1,0 +1,192 @@
+#include "report/plan_page.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/units.h"
+#include "plan/utilization.h"
+#include "report/explain_plan.h"
+#include "simulate/timeline.h"
+
+namespace trainctl::report {
+namespace {
+
+using schedule::Op;
+
+SpanKind KindOf(Op op) {
+  switch (op) {
+    case Op::kForward:
+    case Op::kRecompute:
+    case Op::kLoss:
+      return SpanKind::kForward;
+    case Op::kLossAndGradient:
+    case Op::kBackward:
+      return SpanKind::kBackward;
+    case Op::kGather:
+    case Op::kGatherUpdated:
+      return SpanKind::kGather;
+    case Op::kReduceGradient:
+    case Op::kCountLossTokens:
+    case Op::kReduceLoss:
+      return SpanKind::kReduce;
+    case Op::kGradNorm:
+    case Op::kOptimizerStep:
+      return SpanKind::kOptimizer;
+  }
+  return SpanKind::kForward;
+}
+
+double Sum(const std::array<int64_t, schedule::kNumCategories>& bytes) {
+  double sum = 0;
+  for (const int64_t b : bytes) sum += static_cast<double>(b);
+  return sum;
+}
+
+// Parts of memory as the page names them: our buffers are its "work".
+PeakMemory PeakOf(const plan::Plan& plan) {
+  const auto bytes = [&plan](schedule::Category category) {
+    return static_cast<double>(plan.predicted.at_peak[static_cast<size_t>(category)]);
+  };
+  const double peak = static_cast<double>(plan.predicted.peak_bytes);
+  return {.parameter_bytes = bytes(schedule::Category::kParameters),
+          .gradient_bytes = bytes(schedule::Category::kGradients),
+          .optimizer_bytes = bytes(schedule::Category::kOptimizer),
+          .activation_bytes = bytes(schedule::Category::kActivations),
+          .work_bytes = bytes(schedule::Category::kBuffers),
+          .device_bytes = peak,
+          .upper_bytes = peak};
+}
+
+StepPicture PictureOf(const plan::Plan& plan, const plan::Step& step, const simulate::Timeline& played) {
+  const size_t num_blocks = static_cast<size_t>(step.ledger.num_buckets());
+  StepPicture picture;
+  picture.num_stages = static_cast<int64_t>(num_blocks);
+  picture.num_micro_batches = plan.layout.num_micro_batches;
+  picture.end_s = picture.step_s = played.step_seconds;
+  picture.stages.resize(num_blocks);
+  StepTerms& terms = picture.terms;
+  RankPicture rank;
+  for (const StreamKind kind : {StreamKind::kCompute, StreamKind::kData, StreamKind::kData}) {
+    const auto id = static_cast<schedule::StreamId>(rank.streams.size());
+    rank.streams.push_back({kind, std::string(schedule::StreamName(id)), {}});
+  }
+  for (size_t i = 0; i < step.schedule.instructions.size(); ++i) {
+    const schedule::Instruction& instruction = step.schedule.instructions[i];
+    const simulate::InstructionTime& time = played.times[i];
+    const SpanKind kind = KindOf(instruction.op);
+    const bool is_pass = kind == SpanKind::kForward || kind == SpanKind::kBackward;
+    rank.streams[static_cast<size_t>(instruction.stream)].spans.push_back(
+        {time.begin_s, time.end_s(), kind, is_pass ? instruction.block : -1,
+         is_pass ? instruction.micro_batch : -1});
+    if (instruction.op == Op::kRecompute) {
+      terms.recompute_s += time.seconds;
+    } else if (is_pass) {
+      terms.compute_s += time.seconds;
+    } else if (kind == SpanKind::kOptimizer) {
+      terms.optimizer_s += time.seconds;
+    }
+  }
+  // What nothing covers of the collectives.
+  terms.data_s = std::max(0.0, picture.step_s - terms.compute_s - terms.recompute_s - terms.optimizer_s);
+  rank.peak = PeakOf(plan);
+  const auto& held = played.memory.front().bytes;
+  const size_t activations = static_cast<size_t>(schedule::Category::kActivations);
+  rank.state_bytes = Sum(held) - static_cast<double>(held[activations]);
+  for (const simulate::MemorySample& sample : played.memory) {
+    rank.samples.push_back(
+        {.time_s = sample.time_s, .activation_bytes = static_cast<double>(sample.bytes[activations])});
+  }
+  picture.ranks.push_back(std::move(rank));
+  return picture;
+}
+
+std::vector<Alternative> OthersOf(const plan::Plan& plan) {
+  std::vector<Alternative> others;
+  for (const plan::Candidate& candidate : plan.candidates) {
+    if (candidate.chosen) continue;
+    Alternative other;
+    other.name = candidate.layout.ToString();
+    other.fits = candidate.fits;
+    other.device_bytes = static_cast<double>(candidate.memory.peak_bytes);
+    other.step_seconds = candidate.step_seconds;
+    other.reason = candidate.reason;
+    others.push_back(std::move(other));
+  }
+  return others;
+}
+
+ParetoChart ChartOf(const plan::Plan& plan) {
+  ParetoChart chart = {"memory, MiB", "step, s", {}};
+  for (const plan::Candidate& a : plan.candidates) {
+    const bool is_beaten =
+        std::any_of(plan.candidates.begin(), plan.candidates.end(), [&](const plan::Candidate& b) {
+          return b.memory.peak_bytes <= a.memory.peak_bytes && b.step_seconds <= a.step_seconds &&
+                 (b.memory.peak_bytes < a.memory.peak_bytes || b.step_seconds < a.step_seconds);
+        });
+    chart.points.push_back({a.layout.ToString(), static_cast<double>(a.memory.peak_bytes) / (1 << 20),
+                            a.step_seconds, !is_beaten, a.chosen});
+  }
+  return chart;
+}
+
+std::vector<PageConstant> RatesOf(const plan::Plan& plan) {
+  std::vector<PageConstant> constants;
+  const char* origin = plan.rates.measured ? "measured" : plan.device == "cpu" ? "inferred" : "data sheet";
+  const std::string source = plan.rates.measured ? "trainctl calibrate, on this machine"
+                             : plan.device == "cpu"
+                                 ? "orders of magnitude of a CPU (lib/simulate/cost.h)"
+                                 : absl::StrCat("the catalogue's rates of ", plan.hardware);
+  for (int i = 0; i < simulate::kNumResources; ++i) {
+    const auto resource = static_cast<simulate::Resource>(i);
+    if (plan.rates[resource] <= 0) continue;
+    constants.push_back({absl::StrCat("seconds a unit of ", simulate::ResourceName(resource)),
+                         absl::StrFormat("%.3g", plan.rates[resource]), source, origin});
+  }
+  return constants;
+}
+
+}  // namespace
+
+PageInput PageOfPlan(const plan::Plan& plan, const recipe::Recipe& recipe) {
+  const model::ModelSpec& spec = recipe.model.spec;
+  const plan::Step step = plan::BuildStep(plan, spec);
+  const simulate::Timeline played =
+      simulate::PlayStep(step.schedule, spec, step.ledger, step.options, plan.rates);
+  PageInput page;
+  page.title = recipe.run.name;
+  page.tokens_per_step = recipe.train.batch_sequences * recipe.data.seq_len;
+  page.devices = plan.layout.mesh.world_size();
+  page.memory_limit_bytes = static_cast<double>(plan.memory_limit_bytes);
+  page.step = PictureOf(plan, step, played);
+  page.what_if = OthersOf(plan);
+  page.pareto = ChartOf(plan);
+  page.constants = RatesOf(plan);
+  page.facts = {
+      {"Model", absl::StrCat(FormatCount(plan.num_parameters), " parameters, ", spec.layers, " layers of ",
+                             spec.hidden)},
+      {"Workers",
+       absl::StrCat(page.devices, " \u00d7 ", plan.hardware.empty() ? plan.device : plan.hardware)},
+      {"Layout", plan.layout.ToString()},
+      {"Batch", absl::StrCat(recipe.train.batch_sequences, " sequences of ", recipe.data.seq_len, ": ",
+                             plan.layout.num_micro_batches,
+                             plan.layout.num_micro_batches == 1 ? " micro-batch of " : " micro-batches of ",
+                             plan.layout.micro_batch)},
+      {"Precision", plan.setting.compute_dtype == DType::kBF16 ? "bf16" : "fp32"},
+      {"Step", plan.step_hash},
+      {"Run as", "trainctl: this is the step that `trainctl launch` runs"},
+  };
+  const double peak = plan::PeakTokensPerSecond(plan);
+  if (peak > 0) {
+    page.facts.push_back({"MFU", absl::StrFormat("%.1f %%", static_cast<double>(page.tokens_per_step) /
+                                                                played.step_seconds / peak * 100)});
+  }
+  page.notes = plan.notes;
+  page.notes.push_back(
+      "A stage of the drawing is a block: the embedding, a layer, or the head. Recomputation is drawn as a "
+      "forward.");
+  for (const std::string& text : ExplainPlan(plan, spec).trust) page.notes.push_back(text);
+  return page;
+}
+
+}  // namespace trainctl::report

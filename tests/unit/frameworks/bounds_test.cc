@@ -1,0 +1,208 @@
+#include "frameworks/bounds.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "cluster/catalogue.h"
+#include "frameworks/price_memory.h"
+#include "frameworks/price_time.h"
+#include "schedule/pipeline_lowered.h"
+
+namespace trainctl::frameworks {
+namespace {
+
+using schedule::PipelineKind;
+
+class RandomWorkloads {
+ public:
+  explicit RandomWorkloads(uint64_t seed) : random_(seed) {}
+
+  // A valid one.
+  Workload Next() {
+    for (;;) {
+      const Workload workload = Any();
+      if (Validate(workload).ok()) return workload;
+    }
+  }
+
+ private:
+  Workload Any() {
+    Workload w;
+    const int64_t heads = Pick<int64_t>({4, 6, 8, 12, 16, 32, 64});
+    const int64_t head_dim = Pick<int64_t>({64, 128});
+    w.model = {.layers = Between(1, Chance(0.3) ? 80 : 12),
+               .hidden = heads * head_dim,
+               .ffn = heads * head_dim * Between(2, 4),
+               .heads = heads,
+               .kv_heads = heads / Pick<int64_t>({1, 2}),
+               .head_dim = head_dim,
+               .vocab = Pick<int64_t>({1000, 32000, 128256}),
+               .gated_mlp = Chance(0.7)};
+    w.model.qkv_bias = w.model.attention_out_bias = w.model.mlp_bias = Chance(0.2);
+    w.model.layer_norm = Chance(0.3);
+    w.model.tie_embeddings = Chance(0.3);
+    w.model.dropout = Chance(0.1);
+    w.model.learned_positions = Chance(0.1) ? 2048 : 0;
+    if (Chance(0.35)) {
+      w.model.experts = model::Experts{.num_experts = Pick<int64_t>({4, 6, 8, 64}),
+                                       .top_k = Between(1, 4),
+                                       .ffn = heads * 32,
+                                       .shared_ffn = Chance(0.3) ? heads * 32 : 0,
+                                       .dense_layers = Chance(0.4) ? Between(0, w.model.layers) : 0};
+    }
+    if (Chance(0.15)) {
+      w.model.latent = model::LatentAttention{.query_rank = Chance(0.5) ? 256 : 0,
+                                              .key_value_rank = 128,
+                                              .nope_dim = 64,
+                                              .rope_dim = 32,
+                                              .value_dim = 64};
+    }
+    w.seq_len = Pick<int64_t>({256, 2048, 8192, 32768});
+    w.micro_batch = Pick<int64_t>({1, 1, 2, 4});
+    w.precision = Pick<Precision>({Precision::kBf16, Precision::kBf16, Precision::kFp16, Precision::kFp32,
+                                   Precision::kFp8, Precision::kMxfp8});
+    w.recompute =
+        Pick<RecomputeKind>({RecomputeKind::kNone, RecomputeKind::kSelective, RecomputeKind::kFull});
+    if (w.recompute == RecomputeKind::kFull && Chance(0.4)) w.recomputed_layers = Between(0, 10);
+    w.device =
+        cluster::FindDevice(Pick<const char*>({"h100", "a100", "v100", "mi300x", "b200", "l40s"}))->device;
+    w.node = &cluster::DefaultNodeFor(*w.device);
+    w.framework =
+        &Frameworks()[static_cast<size_t>(Between(0, static_cast<int64_t>(Frameworks().size()) - 1))];
+    Degrees& d = w.degrees;
+    d.tp = Pick<int64_t>({1, 1, 2, 4, 8, 16});
+    d.pp = Pick<int64_t>({1, 1, 2, 3, 4, 8});
+    d.cp = Pick<int64_t>({1, 1, 2, 4});
+    d.dp = Pick<int64_t>({1, 2, 3, 8, 32, 256});
+    if (w.model.experts.has_value()) {
+      d.ep = Pick<int64_t>({1, 2, 4, 8});
+      d.etp = Chance(0.3) ? d.tp : 1;
+      if (d.tp * d.cp * d.dp % (d.ep * d.etp) != 0) d.ep = d.etp = 1;
+    }
+    w.global_batch = w.micro_batch * d.dp * Between(1, Chance(0.2) ? 40 : 10);
+    d.zero_stage = static_cast<int>(Between(0, 3));
+    if (d.zero_stage > 0) {
+      d.shard_group = Pick<int64_t>({1, 2, 3, 8, 32, 256});
+      if (d.dp % d.shard_group != 0) d.shard_group = d.dp;
+    }
+    w.context = Pick<ContextKind>({ContextKind::kRing, ContextKind::kAllGather, ContextKind::kAllToAll});
+    if (Chance(0.5)) w.sequence_parallel = Chance(0.5);
+    w.activations_on_host = Chance(0.1);
+    w.optimizer_on_host = Chance(0.15);
+    w.optimizer_in_backward = Chance(0.05);
+    w.loss_chunks = Pick<int64_t>({1, 1, 1, 8});
+    if (Chance(0.2)) w.tuning.reserved_share = Chance(0.5) ? 0.3 : 2;
+    if (d.pp > 1) {
+      w.pipeline = static_cast<PipelineKind>(Between(0, schedule::kNumPipelineKinds - 1));
+      const schedule::PipelineLimits limits = schedule::LimitsOf(*w.pipeline);
+      d.virtual_stages = Between(limits.min_virtual_stages, std::min(limits.max_virtual_stages, 4));
+    }
+    const int64_t stages = d.pp * d.virtual_stages;
+    if (stages > 1 && stages <= w.model.layers && Chance(0.2)) {
+      w.stage_layers.assign(static_cast<size_t>(stages), 1);
+      for (int64_t rest = w.model.layers - stages; rest > 0; --rest) {
+        ++w.stage_layers[static_cast<size_t>(Between(0, stages - 1))];
+      }
+    }
+    return w;
+  }
+
+  template <typename T>
+  T Pick(std::vector<T> values) {
+    return values[static_cast<size_t>(Between(0, static_cast<int64_t>(values.size()) - 1))];
+  }
+  bool Chance(double probability) { return std::bernoulli_distribution(probability)(random_); }
+  int64_t Between(int64_t low, int64_t high) { return std::uniform_int_distribution(low, high)(random_); }
+
+  std::mt19937_64 random_;
+};
+
+std::string Describe(const Workload& w) {
+  const Degrees& d = w.degrees;
+  return absl::StrCat(
+      w.framework->name, " ", w.device->name, " layers ", w.model.layers, " hidden ", w.model.hidden,
+      " vocab ", w.model.vocab, " tied ", w.model.tie_embeddings, " dropout ", w.model.dropout, " experts ",
+      w.model.experts.has_value() ? w.model.experts->num_experts : 0, " dense ",
+      w.model.experts.has_value() ? w.model.experts->dense_layers : 0, " seq ", w.seq_len, " mb ",
+      w.micro_batch, " x ", w.num_micro_batches(), " tp ", d.tp, " pp ", d.pp, " ",
+      schedule::PipelineKindName(w.Pipeline()), " v ", d.virtual_stages, " cp ", d.cp, " ep ", d.ep, " etp ",
+      d.etp, " dp ", d.dp, " zero ", d.zero_stage, "/", d.shard_group, " recompute ",
+      static_cast<int>(w.recompute), "/", w.recomputed_layers.value_or(-1), " cut ", w.stage_layers.size(),
+      " host ", w.activations_on_host, w.optimizer_on_host, w.optimizer_in_backward);
+}
+
+double TimeBoundOf(const Workload& w, const LayerTerms& terms, const PipelineLoad& load) {
+  const int64_t recomputed = w.recomputed_layers.value_or(kAllLayers);
+  const double passes =
+      PassSecondsBound(terms, load, w.Pipeline(), w.num_micro_batches(), recomputed, w.degrees.zero_stage);
+  return passes + StateSecondsBound(StateTermsOf(w), FirstRankSeconds(terms, load),
+                                    static_cast<double>(w.num_micro_batches()));
+}
+
+double MemoryBoundOf(const Workload& w, const LayerTerms& terms, const PipelineLoad& load) {
+  const MemoryTerms memory =
+      MemoryTermsOf(terms, load, w, w.num_micro_batches(), w.recomputed_layers.value_or(kAllLayers));
+  return MemoryBytesBound(terms, memory, StateBytesOf(w), StateTermsOf(w).outside_bytes);
+}
+
+// Of random workloads, how many bounds are above the price, and how many so far below that they say nothing.
+template <typename Price, typename Bound>
+void ExpectBounds(uint64_t seed, const Price& price, const Bound& bound) {
+  RandomWorkloads random(seed);
+  int wrong = 0, loose = 0;
+  constexpr int kCases = 30'000;
+  for (int i = 0; i < kCases && wrong < 10; ++i) {
+    const Workload w = random.Next();
+    const double priced = price(w);
+    const double bounded = bound(w, LayerTermsOf(w), LoadOf(w));
+    EXPECT_LE(bounded, priced) << bounded / priced << " of the price: " << Describe(w);
+    wrong += bounded > priced;
+    loose += bounded < 0.7 * priced;
+  }
+  EXPECT_LT(loose, kCases / 8);
+}
+
+// Against the schedules themselves.
+TEST(BoundsTest, NoScheduleHasFewerMicroBatchesInFlightOnTheFirstRank) {
+  int seen = 0;
+  for (int k = 0; k < schedule::kNumPipelineKinds; ++k) {
+    const auto kind = static_cast<PipelineKind>(k);
+    if (kind == PipelineKind::kInterleaved1F1B) continue;  // priced by Megatron-LM's own count
+    const schedule::PipelineLimits limits = schedule::LimitsOf(kind);
+    for (int v = limits.min_virtual_stages; v <= std::min(4, limits.max_virtual_stages); ++v) {
+      for (int p = 2; p <= 12; ++p) {
+        for (int m = 1; m <= 40; m += 1 + m / 8) {
+          const auto built = schedule::BuildPipeline(kind, {p, m, v});
+          if (!built.ok()) continue;
+          const auto lowered = schedule::LowerPipeline(*built);
+          ASSERT_TRUE(lowered.ok());
+          const double slots = static_cast<double>(lowered->num_slots[0]) / v;
+          EXPECT_LE(LeastInFlight(kind, p, v, m), slots)
+              << built->name << " p " << p << " v " << v << " m " << m;
+          EXPECT_GE(2 * LeastInFlight(kind, p, v, m), slots)
+              << built->name << " p " << p << " v " << v << " m " << m;
+          ++seen;
+        }
+      }
+    }
+  }
+  EXPECT_GT(seen, 2000);
+}
+
+TEST(BoundsTest, NoStepIsShorterThanItsBound) {
+  ExpectBounds(
+      1, [](const Workload& w) { return PriceTime(w).step_seconds; }, TimeBoundOf);
+}
+
+TEST(BoundsTest, NoJobNeedsLessMemoryThanItsBound) {
+  ExpectBounds(
+      2, [](const Workload& w) { return PriceMemory(w).upper_bytes; }, MemoryBoundOf);
+}
+
+}  // namespace
+}  // namespace trainctl::frameworks

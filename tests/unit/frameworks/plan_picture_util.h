@@ -1,0 +1,35 @@
+// Jobs to draw.
+#pragma once
+
+#include "frameworks/framework.h"
+#include "frameworks/workload.h"
+
+namespace trainctl::frameworks {
+
+// GPT-3's shape (arXiv 2005.14165) on H100s, eight ways tensor parallel.
+inline Workload GptToDraw(schedule::PipelineKind kind, int64_t virtual_stages, int64_t pp,
+                          int64_t micro_batches) {
+  Workload w;
+  w.model.layers = 96;
+  w.model.hidden = 12288;
+  w.model.ffn = int64_t{4} * 12288;
+  w.model.heads = w.model.kv_heads = 96;
+  w.model.head_dim = 128;
+  w.model.vocab = 51200;
+  w.model.gated_mlp = false;
+  w.seq_len = 2048;
+  w.degrees.tp = 8;
+  w.degrees.pp = pp;
+  w.degrees.dp = w.degrees.shard_group = 2;
+  w.degrees.zero_stage = 1;
+  w.degrees.virtual_stages = virtual_stages;
+  w.global_batch = w.degrees.dp * micro_batches;
+  w.recompute = RecomputeKind::kFull;
+  w.pipeline = kind;
+  w.device = cluster::FindDevice("h100")->device;
+  w.node = &cluster::DefaultNodeFor(*w.device);
+  w.framework = FindFramework("megatron-core");
+  return w;
+}
+
+}  // namespace trainctl::frameworks
