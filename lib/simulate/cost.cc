@@ -5,13 +5,15 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "simulate/operator_work.h"
+#include "model/segment.h"
 
 namespace trainctl::simulate {
 namespace {
 
 using schedule::Instruction;
 using schedule::Op;
+
+enum class Pass : uint8_t { kForward, kBackward, kForwardAndBackward };
 
 // What instructions ask for, by the names of the measurements.
 class WorkTable {
@@ -74,14 +76,16 @@ class WorkTable {
     const bool accumulate = std::find(instruction.accumulate.begin(), instruction.accumulate.end(), false) ==
                             instruction.accumulate.end();
     for (const model::Operator& op : segment.operators) {
-      const std::string name(model::OpKindName(op.kind));
-      const bool fused = op.kind == model::OpKind::kLinearCrossEntropy;
-      if (pass != Pass::kBackward) {
-        add(name, fused ? LossWork(spec_, segment, pass == Pass::kForwardAndBackward)
-                        : ForwardWork(spec_, segment, op));
+      const model::OperatorEntry& entry = model::EntryOf(op.kind);
+      const std::string name(entry.name);
+      const bool fused = entry.loss_and_gradient_work != nullptr;
+      if (fused && pass == Pass::kForwardAndBackward) {
+        add(name, entry.loss_and_gradient_work(segment, op));
+      } else if (pass != Pass::kBackward) {
+        add(name, entry.forward_work(segment, op));
       }
       if (pass != Pass::kForward && !fused) {
-        add(absl::StrCat(name, " backward"), BackwardWork(spec_, segment, op, accumulate));
+        add(absl::StrCat(name, " backward"), model::BackwardWork(segment, op, accumulate));
       }
     }
   }
@@ -111,31 +115,10 @@ class WorkTable {
 
 }  // namespace
 
-Work& Work::operator+=(const Work& other) {
-  for (size_t i = 0; i < units.size(); ++i) units[i] += other.units[i];
-  return *this;
-}
-
 double Rates::Seconds(const Work& work) const {
   double seconds = 0;
   for (size_t i = 0; i < work.units.size(); ++i) seconds += work.units[i] * seconds_per_unit[i];
   return seconds;
-}
-
-absl::string_view ResourceName(Resource resource) {
-  static constexpr absl::string_view kNames[kNumResources] = {"matmul_flops",
-                                                              "attention_flops",
-                                                              "attention_backward_flops",
-                                                              "attention_tiles",
-                                                              "logits",
-                                                              "operand_bytes",
-                                                              "moved_bytes",
-                                                              "optimizer_elements",
-                                                              "operators",
-                                                              "sent_bytes",
-                                                              "collectives",
-                                                              "steps"};
-  return kNames[static_cast<size_t>(resource)];
 }
 
 namespace {

@@ -6,6 +6,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <map>
+#include <utility>
 
 #include "base/counter_rng.h"
 #include "device/counting_allocator.h"
@@ -77,7 +80,7 @@ struct Bench {
     }
   }
 
-  SegmentRunner Runner() const { return {device::Device::Cpu(), spec, inventory, segment, &rope, 1}; }
+  SegmentRunner Runner() const { return {device::Device::Cpu(), segment, &rope, 1}; }
   TokenView View() const {
     return {tokens.data(), targets.data(), positions.data(), document.data(), mask.data()};
   }
@@ -160,6 +163,49 @@ INSTANTIATE_TEST_SUITE_P(Shapes, SegmentMemoryTest,
                                            Case{64, 4, 1, {1, 512}, DType::kBF16, 2},
                                            Case{256, 4, 4, {1, 1024}, DType::kBF16, 1},
                                            Case{256, 8, 2, {4, 128}, DType::kF32, 1}));
+
+// Two passes, with the second later, are one pass bit by bit: gradients of inputs, matrices, norms, biases
+// and the embedding, added to what is there or written over it.
+TEST(SegmentRunner, BackwardInTwoPassesIsBackwardInOne) {
+  const model::MicroBatchShape shape{2, 24};
+  for (DType dtype : {DType::kF32, DType::kBF16}) {
+    for (int block : {0, 1}) {
+      for (bool accumulate : {true, false}) {
+        at::manual_seed(11);
+        Bench bench(Spec(32, 4, 2, 64), block, shape, dtype, 2);
+        for (auto& [index, parameter] : bench.bound) parameter.accumulate = accumulate;
+        const SegmentRunner runner = bench.Runner();
+        const auto type = dtype == DType::kBF16 ? at::kBFloat16 : at::kFloat;
+        const at::Tensor output_gradient = at::randn({shape.tokens(), 32}).to(type);
+        const at::Tensor input = block == 0 ? at::Tensor() : at::randn({shape.tokens(), 32}).to(type);
+        const at::Tensor initial = at::randn_like(bench.gradients[0]);
+        const auto forward = [&] {
+          bench.gradients[0].copy_(initial);
+          Saved saved;
+          runner.Forward(bench.bound, input, bench.View(), &saved);
+          return saved;
+        };
+        const at::Tensor dx =
+            runner.Backward(bench.bound, input, bench.View(), forward(), output_gradient.clone());
+        const at::Tensor gradients = bench.gradients[0].clone();
+        EXPECT_FALSE(at::equal(gradients, initial));
+
+        WeightQueue queue;
+        const at::Tensor dx_apart =
+            runner.BackwardInput(bench.bound, input, bench.View(), forward(), output_gradient.clone(), queue);
+        EXPECT_EQ(queue.values.size(), block == 0 ? 0u : 4u);
+        EXPECT_EQ(at::equal(bench.gradients[0], gradients), block == 0)
+            << "matrices wait for the second pass";
+        runner.BackwardWeight(bench.bound, std::move(queue));
+        EXPECT_TRUE(at::equal(bench.gradients[0], gradients));
+        EXPECT_EQ(dx.defined(), block == 1);
+        if (block == 1) {
+          EXPECT_TRUE(at::equal(dx_apart, dx));
+        }
+      }
+    }
+  }
+}
 
 // The gradient of a layer against differences of its own forward: independent of any autograd. Compared as
 // a vector over several directions, because a single one may lie across the gradient and show only fp32's
