@@ -1,7 +1,8 @@
 // A block as a table of operators: what the executor runs and the simulator prices.
 //
 // A segment is a small program over values (activations). Its forward runs the operators in order;
-// its backward runs their derivatives in reverse. Which value is saved, when a value dies and what
+// its backward runs their derivatives in reverse: in one pass, or in two, of which the second forms the
+// gradients of matrices from operands that the first queues. Which value is saved, when a value dies and what
 // is temporary are decided here, once; lib/nn interprets the table with tensors, Analyze() with
 // byte counts, and a test holds the two together. A new architecture is a new table, not a new
 // class. Pure data; thread safe.
@@ -9,34 +10,24 @@
 
 #include <cstdint>
 #include <string>
+#include <variant>
 #include <vector>
 
-#include "absl/strings/string_view.h"
 #include "base/dtype.h"
 #include "model/model_spec.h"
+#include "model/operators.h"
 
 namespace trainctl::model {
 
-enum class OpKind : uint8_t {
-  kEmbedding,           // (token ids) -> [n, hidden]
-  kRmsNorm,             // [n, hidden] -> [n, hidden], rstd [n]
-  kLinear,              // [n, in] -> [n, out]; several adjacent weights count as one
-  kRope,                // [n, (heads + 2 kv_heads) head_dim], in place: rotates q and k
-  kAttention,           // [n, (heads + 2 kv_heads) head_dim] -> [n, heads head_dim], lse [heads, n]
-  kSwiGlu,              // [n, 2 ffn] -> [n, ffn]
-  kAdd,                 // residual; in place of its second input
-  kLinearCrossEntropy,  // [n, hidden] -> loss; its gradient is formed together with it
-};
-inline constexpr int kNumOpKinds = 8;
-absl::string_view OpKindName(OpKind kind);  // "linear"
-
-// Where the gradient of an operator's first input goes. A gradient that already exists (a residual
+// Where the gradient of an operator's inputs goes. A gradient that already exists (a residual
 // stream) is always added to, in place when nothing else refers to it.
 enum class InputGradient : uint8_t {
   kNone,                 // no differentiable input
   kNew,                  // new storage
-  kReuseOutputGradient,  // written over the gradient of the output
+  kReuseOutputGradient,  // written over the gradient of the output, or new where something else refers to it
+  kShareOutputGradient,  // is the gradient of the output
   kReuseSavedInput,      // written over the saved input, which dies here
+  kNewInForward,         // new storage, formed together with the forward (a loss)
 };
 
 // Rows of a micro-batch: n = batch * seq_len.
@@ -56,16 +47,26 @@ struct Value {
 };
 
 struct Operator {
-  OpKind kind = OpKind::kAdd;
-  std::vector<int> inputs;   // value ids
-  std::vector<int> outputs;  // value ids
-  std::vector<int> weights;  // inventory indices, adjacent in their bucket
-  std::vector<int> biases;   // inventory indices, adjacent in their bucket
-  std::vector<int> saved;    // value ids that its backward reads
-  int in_place_of = -1;      // value id whose storage outputs[0] takes over
+  OpKind kind = OpKind::kAdd;  // that of `attributes`
+  OperatorAttributes attributes = AddAttributes{};
+  std::vector<int> inputs;        // value ids
+  std::vector<int> outputs;       // value ids
+  std::vector<int> weights;       // inventory indices, adjacent in their bucket
+  std::vector<int> biases;        // inventory indices, adjacent in their bucket
+  std::vector<int> saved;         // value ids that its input gradient reads
+  std::vector<int> weight_saved;  // value ids that its weight gradient reads
+  int in_place_of = -1;           // value id whose storage outputs[0] takes over
   InputGradient input_gradient = InputGradient::kNew;
   int64_t forward_temp_bytes = 0;
-  int64_t backward_temp_bytes = 0;
+  int64_t backward_temp_bytes = 0;  // of the input gradient; of a loss, of all that it does
+  int64_t weight_temp_bytes = 0;    // of the weight gradient
+
+  // Whether it has a weight gradient that can wait for the second pass.
+  bool HasWeightGradient() const { return EntryOf(kind).weight_gradient_work != nullptr; }
+  template <typename Attributes>
+  const Attributes& As() const {
+    return std::get<Attributes>(attributes);
+  }
 };
 
 struct Segment {
@@ -76,8 +77,9 @@ struct Segment {
   bool on_device = false;
   std::vector<Value> values;
   std::vector<Operator> operators;
-  int input = -1;   // value id; -1 for the embedding
-  int output = -1;  // value id; -1 for the head
+  // The border, as value ids.
+  std::vector<int> inputs;   // none for the embedding
+  std::vector<int> outputs;  // none for the head
 };
 
 struct SegmentOptions {
@@ -91,49 +93,38 @@ struct SegmentOptions {
 Segment BuildSegment(const ModelSpec& spec, const std::vector<Parameter>& inventory, int block,
                      const SegmentOptions& options);
 
-// Whether a device runs attention as one fused kernel over packed documents (LibTorch's flash attention);
-// otherwise it forms scores tile by tile, of at most kScoreTileBytes in fp32.
-bool FlashServes(DType dtype, int64_t head_dim);
-inline constexpr int64_t kScoreTileBytes = int64_t{16} << 20;
-
-// Scores that the CPU's attention kernel (ATen's _scaled_dot_product_flash_attention_for_cpu) computes at
-// once, of one head and sequence. A tile always reaches over all of its keys, so that a causal mask saves
-// whole tiles only: up to 512 tokens nothing.
-struct AttentionTiles {
-  int64_t queries = 0, keys = 0;
-};
-AttentionTiles AttentionTilesOf(int64_t seq_len);
-// Of one head and sequence, all tiles together.
-int64_t ScoresComputed(int64_t seq_len);
-
-// Rows of logits that the head computes at once: it bounds the logits' memory, not the result.
-int64_t LogitRowsAtOnce(const MicroBatchShape& shape, int64_t vocab, DType dtype);
-
 // When storage may be dropped. Index = operator; entries are storage roots.
 struct Lifetimes {
   std::vector<std::vector<int>> forward_drops;    // after this operator's forward, saving for backward
   std::vector<std::vector<int>> inference_drops;  // the same, nothing saved
-  std::vector<std::vector<int>> backward_drops;   // saved values, after this operator's backward
-  std::vector<int> saved;                         // distinct, input of the segment excluded
+  // Saved values in a backward of one pass, which forms an operator's weight gradient before its input's.
+  std::vector<std::vector<int>> weight_gradient_drops;  // between the two
+  std::vector<std::vector<int>> backward_drops;         // after both
+  // Saved values in a backward of two passes.
+  std::vector<std::vector<int>> input_pass_drops;   // those that no weight gradient reads
+  std::vector<std::vector<int>> weight_pass_drops;  // the others, after this operator's weight gradient
+  std::vector<int> saved;                           // distinct, inputs of the segment excluded
+  std::vector<int> queued;                          // distinct, those that weight gradients read
 };
 Lifetimes ComputeLifetimes(const Segment& segment);
 
 // For each value, the value whose storage it uses (itself, or what in_place_of leads to).
 std::vector<int> StorageRoots(const Segment& segment);
 
-// Bytes relative to what lives before the segment starts (its input or output gradient excluded).
+// Bytes relative to what lives before the segment starts (its inputs or output gradients excluded).
 struct SegmentMemory {
-  int64_t output_bytes = 0;          // the boundary value handed on
-  int64_t saved_bytes = 0;           // kept from forward to backward, input excluded
+  int64_t output_bytes = 0;          // the boundary values handed on
+  int64_t saved_bytes = 0;           // kept from forward to backward, inputs excluded
   int64_t forward_peak = 0;          // saving; output and saved included
   int64_t inference_peak = 0;        // not saving
-  int64_t backward_peak = 0;         // above (saved + output gradient), input gradient included
-  int64_t input_gradient_bytes = 0;  // bytes the input gradient adds (0 if it reuses the output's)
+  int64_t backward_peak = 0;         // above (saved + output gradients), input gradients included
+  int64_t input_gradient_bytes = 0;  // bytes the input gradients add (0 if they reuse the outputs')
   int64_t loss_peak = 0;             // head only: forward and backward together
-  // Where the weight gradients are formed apart, after the input's.
-  int64_t input_backward_peak = 0;   // above (saved + output gradient)
-  int64_t queued_bytes = 0;          // that live between the two
-  int64_t weight_backward_peak = 0;  // above the queued
+  // Backward in two passes; 0 for the head, which has one.
+  int64_t input_backward_peak = 0;   // above (saved + output gradients), input gradients and queue included
+  int64_t queued_bytes = 0;          // kept from the first pass to the second: saved values (and inputs) that
+                                     // weight gradients read, and the gradients of their operators' outputs
+  int64_t weight_backward_peak = 0;  // above queued_bytes
 };
 SegmentMemory Analyze(const Segment& segment);
 

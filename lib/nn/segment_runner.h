@@ -1,8 +1,9 @@
-// Runs segments (model/segment.h) with tensors on a device: forward, backward, and for the head loss
-// and gradient in one pass. No autograd: what is saved, what is dropped and when is the table's
-// word, and Analyze() counts the same bytes.
+// Runs segments (model/segment.h) with tensors on a device: forward, backward in one pass or in two, and for
+// the head loss and gradient in one pass. No autograd: what is saved, what is dropped and when is the table's
+// word, and Analyze() counts the same bytes. What a kind of operator does is in operators.h.
 //
-// Shapes: n = batch * seq_len tokens, activations [n, hidden] in the compute dtype. Matrix products
+// Shapes: n = batch * seq_len tokens, activations [n, hidden] in the compute dtype. A segment has at most one
+// input and one output here. Matrix products
 // and attention are ATen's; everything else is the device's kernels. All memory is the device's, and work
 // is queued on the calling thread's stream. Not collective. One thread at a time per runner. ATen throws;
 // the callers of lib/parallel catch.
@@ -13,32 +14,25 @@
 #include <array>
 #include <cstdint>
 #include <map>
-#include <memory>
+#include <utility>
 #include <vector>
 
 #include "device/device.h"
 #include "model/segment.h"
+#include "nn/bound_parameters.h"
+#include "nn/rope_tables.h"
 #include "nn/token_view.h"
 
 namespace trainctl::nn {
 
-// Where one parameter lies just now. `data` is in the compute dtype, `gradient` is fp32 (null when
-// no gradient is wanted). With accumulate false the first write replaces what is there.
-struct BoundParameter {
-  void* data = nullptr;
-  float* gradient = nullptr;
-  bool accumulate = true;
-};
-using BoundParameters = std::map<int, BoundParameter>;  // by inventory index
-
-// cos and sin of every position up to max_position: [max_position, head_dim / 2] fp32 each.
-struct RopeTables {
-  at::Tensor cos, sin;
-};
-RopeTables MakeRopeTables(const device::Device& device, const model::ModelSpec& spec, int64_t max_position);
-
 // Activations kept from forward to backward, by value id.
 using Saved = std::map<int, at::Tensor>;
+
+// What weight gradients wait for between the two passes of a backward, by value id.
+struct WeightQueue {
+  Saved values;            // that they read
+  Saved output_gradients;  // of their operators
+};
 
 // Seconds that operators took, by OpKind, added up. The head's product and loss count as forward,
 // gradients included.
@@ -49,9 +43,12 @@ struct OperatorSeconds {
 
 class SegmentRunner {
  public:
-  SegmentRunner(const device::Device& device, const model::ModelSpec& spec,
-                const std::vector<model::Parameter>& inventory, model::Segment segment,
-                const RopeTables* rope, int threads);
+  // `rope`: the tables of angles that the segment's operators count, usually one.
+  SegmentRunner(const device::Device& device, model::Segment segment, const RopeTables* rope, int threads);
+  // For callers that hold the model: the segment says all that is needed.
+  SegmentRunner(const device::Device& device, const model::ModelSpec&, const std::vector<model::Parameter>&,
+                model::Segment segment, const RopeTables* rope, int threads)
+      : SegmentRunner(device, std::move(segment), rope, threads) {}
 
   const model::Segment& segment() const { return segment_; }
 
@@ -68,6 +65,14 @@ class SegmentRunner {
   at::Tensor Backward(const BoundParameters& parameters, const at::Tensor& input, const TokenView& view,
                       Saved saved, at::Tensor output_gradient) const;
 
+  // Backward in two passes, which give the same bits as one. The first consumes `saved` and
+  // `output_gradient`, adds to the gradients of norms, biases and the embedding, fills `queue` and returns
+  // the input's gradient. The second, at any later time, adds to the gradients of matrices; of `parameters`
+  // it needs their gradients alone. Not for the head.
+  at::Tensor BackwardInput(const BoundParameters& parameters, const at::Tensor& input, const TokenView& view,
+                           Saved saved, at::Tensor output_gradient, WeightQueue& queue) const;
+  void BackwardWeight(const BoundParameters& parameters, WeightQueue queue) const;
+
   // Head only. Adds the summed loss over unmasked targets to *loss, which is memory of the device; gradients
   // are scaled by `scale` (1 / global loss tokens). Returns the input's gradient.
   at::Tensor LossAndGradient(const BoundParameters& parameters, const at::Tensor& input,
@@ -82,8 +87,6 @@ class SegmentRunner {
  private:
   class Pass;
   const device::Device& device_;
-  model::ModelSpec spec_;
-  const std::vector<model::Parameter>& inventory_;
   model::Segment segment_;
   model::Lifetimes lifetimes_;
   std::vector<int> roots_;

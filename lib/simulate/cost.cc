@@ -6,13 +6,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
-#include "simulate/operator_work.h"
+#include "model/segment.h"
 
 namespace trainctl::simulate {
 namespace {
 
 using schedule::Instruction;
 using schedule::Op;
+
 
 // What instructions ask for, by the names of the measurements.
 class WorkTable {
@@ -30,18 +31,8 @@ class WorkTable {
 
   template <typename Add>  // void(name, work)
   void Visit(const schedule::Program& program, const Instruction& instruction, const Add& add) const {
+    if (RunsBlock(instruction.op)) return VisitBlock(instruction, add);
     switch (instruction.op) {
-      case Op::kForward:
-      case Op::kRecompute:
-        return VisitBlock(instruction, Pass::kForward, add);
-      case Op::kBackward:
-      case Op::kBackwardInput:
-      case Op::kBackwardWeight:
-        return VisitBlock(instruction, Pass::kBackward, add);
-      case Op::kLoss:
-        return VisitBlock(instruction, Pass::kForward, add);
-      case Op::kLossAndGradient:
-        return VisitBlock(instruction, Pass::kForwardAndBackward, add);
       case Op::kOptimizerStep: {
         Work work;
         work[Resource::kOptimizerElements] = static_cast<double>(ledger_.optimizer_numel(instruction.bucket));
@@ -70,34 +61,33 @@ class WorkTable {
 
  private:
   template <typename Add>
-  void VisitBlock(const Instruction& instruction, Pass pass, const Add& add) const {
+  void VisitBlock(const Instruction& instruction, const Add& add) const {
     const int block = instruction.block;
     const model::Segment& segment = block == model::EmbeddingBlock()   ? segments_.front()
                                     : block == model::HeadBlock(spec_) ? segments_.back()
                                                                        : segments_[1];
-    const bool accumulate =
-        std::all_of(instruction.gradients.begin(), instruction.gradients.end(),
-                    [](const schedule::GradientWrite& write) { return write.accumulate; });
-    for (const model::Operator& op : segment.operators) {
-      const std::string name(model::OpKindName(op.kind));
-      const bool fused = op.kind == model::OpKind::kLinearCrossEntropy;
-      if (pass != Pass::kBackward) {
-        add(name, fused ? LossWork(spec_, segment, pass == Pass::kForwardAndBackward)
-                        : ForwardWork(spec_, segment, op));
-      }
-      if (pass != Pass::kForward && !fused) {
-        add(absl::StrCat(name, " backward"), PartOf(instruction.op, op, BackwardWork(spec_, segment, op, accumulate)));
-      }
+    bool adds_vectors = true, adds_matrices = true;
+    for (const schedule::GradientWrite& write : instruction.gradients) {
+      adds_vectors = adds_vectors && write.accumulate;
+      adds_matrices = adds_matrices && write.accumulate_weights;
     }
-  }
-
-  // Where the backward is in two passes, a product has half of its work in each; the rest belongs to the first.
-  static Work PartOf(Op pass, const model::Operator& op, Work work) {
-    if (pass != Op::kBackwardInput && pass != Op::kBackwardWeight) return work;
-    const bool is_product = op.kind == model::OpKind::kLinear;
-    if (!is_product && pass == Op::kBackwardWeight) return {};
-    for (double& units : work.units) units *= is_product ? 0.5 : 1;
-    return work;
+    const Op pass = instruction.op;
+    for (const model::Operator& op : segment.operators) {
+      const model::OperatorEntry& entry = model::EntryOf(op.kind);
+      if (pass == Op::kLossAndGradient && entry.loss_and_gradient_work != nullptr) {
+        add(std::string(entry.name), entry.loss_and_gradient_work(segment, op));
+        continue;
+      }
+      if (pass == Op::kForward || pass == Op::kRecompute || pass == Op::kLoss || pass == Op::kLossAndGradient)
+        add(std::string(entry.name), entry.forward_work(segment, op));
+      const std::string backward = absl::StrCat(entry.name, " backward");
+      if (pass == Op::kBackward || pass == Op::kLossAndGradient)
+        add(backward, model::BackwardWork(segment, op, adds_vectors));
+      if (pass == Op::kBackwardInput && entry.input_gradient_work != nullptr)
+        add(backward, entry.input_gradient_work(segment, op, adds_vectors));
+      if (pass == Op::kBackwardWeight && entry.weight_gradient_work != nullptr)
+        add(backward, entry.weight_gradient_work(segment, op, adds_matrices));
+    }
   }
 
   // Between one worker and itself nothing is exchanged.
@@ -124,31 +114,10 @@ class WorkTable {
 
 }  // namespace
 
-Work& Work::operator+=(const Work& other) {
-  for (size_t i = 0; i < units.size(); ++i) units[i] += other.units[i];
-  return *this;
-}
-
 double Rates::Seconds(const Work& work) const {
   double seconds = 0;
   for (size_t i = 0; i < work.units.size(); ++i) seconds += work.units[i] * seconds_per_unit[i];
   return seconds;
-}
-
-absl::string_view ResourceName(Resource resource) {
-  static constexpr absl::string_view kNames[kNumResources] = {"matmul_flops",
-                                                              "attention_flops",
-                                                              "attention_backward_flops",
-                                                              "attention_tiles",
-                                                              "logits",
-                                                              "operand_bytes",
-                                                              "moved_bytes",
-                                                              "optimizer_elements",
-                                                              "operators",
-                                                              "sent_bytes",
-                                                              "collectives",
-                                                              "steps"};
-  return kNames[static_cast<size_t>(resource)];
 }
 
 namespace {

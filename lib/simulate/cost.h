@@ -10,39 +10,20 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/string_view.h"
 #include "cluster/catalogue.h"
 #include "layout/ledger.h"
 #include "model/model_spec.h"
+#include "model/work.h"
 #include "schedule/build_step.h"
 #include "simulate/play.h"
 
 namespace trainctl::simulate {
 
-// What time is made of, and what `trainctl calibrate` finds the seconds per unit of.
-enum class Resource : uint8_t {
-  kMatmulFlops,
-  kAttentionFlops,          // forward, of the scores that the kernel computes
-  kAttentionBackwardFlops,  // the five products of the backward
-  kAttentionTiles,          // fixed cost of one product of a tile of scores
-  kLogits,                  // logits through softmax, loss and gradient
-  kOperandBytes,            // of products, results and sums of gradients among them
-  kMovedBytes,              // read and written by passes over memory
-  kOptimizerElements,       // AdamW: 28 bytes each, and the compute copy
-  kOperators,               // fixed cost of starting one
-  kSentBytes,               // by one worker to its peers
-  kCollectives,             // fixed cost of one
-  kSteps,                   // fixed cost of a step: data, log
-};
-inline constexpr int kNumResources = 12;
-absl::string_view ResourceName(Resource resource);  // "matmul_flops"
-
-struct Work {
-  std::array<double, kNumResources> units = {};
-  double& operator[](Resource resource) { return units[static_cast<size_t>(resource)]; }
-  double operator[](Resource resource) const { return units[static_cast<size_t>(resource)]; }
-  Work& operator+=(const Work& other);
-};
+// The units of work are the operators' (model/work.h).
+using model::kNumResources;
+using model::Resource;
+using model::ResourceName;
+using model::Work;
 
 // Of one worker, under the load that its neighbours on the machine make.
 struct Rates {

@@ -1,0 +1,30 @@
+// A residual: inputs are (stream, update), and the sum takes the update's storage. Both inputs' gradients are
+// the output's, so the backward moves nothing.
+
+#include "model/operator_common.h"
+
+namespace trainctl::model {
+namespace {
+
+void Complete(Segment& segment, Operator& op, const std::string& name) {
+  op.outputs = {AppendValue(segment, name, op.As<AddAttributes>().hidden)};
+  op.in_place_of = op.inputs[1];
+  op.input_gradient = InputGradient::kShareOutputGradient;
+}
+
+Work ForwardWork(const Segment& segment, const Operator& op) {
+  return PassOverTokens(segment, 3.0 * static_cast<double>(op.As<AddAttributes>().hidden));
+}
+
+Work GradientWork(const Segment& segment, const Operator& op, bool accumulate) { return {}; }
+
+}  // namespace
+
+constinit const OperatorEntry kAddOperator = {
+    .name = "add",
+    .complete = Complete,
+    .forward_work = ForwardWork,
+    .input_gradient_work = GradientWork,
+};
+
+}  // namespace trainctl::model

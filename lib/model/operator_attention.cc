@@ -1,0 +1,138 @@
+// Causal attention inside documents, grouped-query heads included (Ainslie et al. 2023, arXiv 2305.13245),
+// over a fused qkv activation. Saves qkv, the output and the log of each row's sum of exponentials; the
+// backward computes the scores again.
+
+#include <algorithm>
+
+#include "model/operator_common.h"
+
+namespace trainctl::model {
+namespace {
+
+// lib/nn/attention.cc computes one kv head at a time: its outputs before they are put in place, and
+// the kernel's tiles of scores.
+int64_t CpuTemp(const Segment& segment, const AttentionAttributes& a, bool backward) {
+  const int64_t group_numel = segment.shape.tokens() * a.heads / a.kv_heads;
+  const int64_t element = DTypeBytes(segment.dtype);
+  const AttentionTiles tile = AttentionTilesOf(segment.shape.seq_len);
+  const int64_t rounded = segment.dtype == DType::kF32 ? 0 : element;
+  const int64_t scores = tile.keys * (kFp32Bytes + rounded);
+  if (!backward) {
+    const int64_t sums = (a.head_dim + 2) * kFp32Bytes;  // of values, and each row's maximum and sum
+    return group_numel * (a.head_dim * element + kFp32Bytes) +
+           segment.threads * tile.queries * (scores + sums);
+  }
+  // Gradients of queries, keys and values; a copy of the output's where heads lie between other heads, and
+  // one of the sums' logarithms where several query heads share keys.
+  const int64_t tensors = a.kv_heads > 1 ? 4 : 3;
+  const int64_t lse = a.kv_heads < a.heads ? kFp32Bytes : 0;
+  return group_numel * (tensors * a.head_dim * element + lse) +
+         segment.threads * tile.queries * (2 * scores + kFp32Bytes);
+}
+
+// What LibTorch's kernel returns before it is put in place, and what it takes for itself in the backward:
+// gradients of keys and values for every query head where heads share them, and those of queries once more
+// in fp32 with the sums of each row, both with room for a tile more of each sequence
+// (Dao-AILab/flash-attention csrc/flash_attn/flash_api.cpp, mha_varlen_bwd: dq_accum, softmax_d,
+// dk_expanded, dv_expanded). A sequence is taken for one document; each one more adds a tile.
+int64_t FlashTemp(const Segment& segment, const AttentionAttributes& a, bool backward) {
+  constexpr int64_t kTileRows = 128;
+  const int64_t n = segment.shape.tokens();
+  const int64_t element = DTypeBytes(segment.dtype);
+  const int64_t query_bytes = n * a.heads * a.head_dim * element;
+  if (!backward) return query_bytes + n * a.heads * kFp32Bytes;
+  const int64_t key_bytes = n * a.kv_heads * a.head_dim * element;
+  const int64_t expanded = a.kv_heads < a.heads ? 2 * query_bytes : 0;
+  const int64_t rows = n + kTileRows * segment.shape.batch;
+  const int64_t head_dim = a.head_dim <= 192 ? (a.head_dim + 31) / 32 * 32 : 256;
+  return query_bytes + 2 * key_bytes + expanded + rows * a.heads * (head_dim + 1) * kFp32Bytes;
+}
+
+// lib/nn/attention_reference.cc, one kv head at a time: keys and values in fp32 (in the backward their
+// gradients too), and three tiles of scores.
+int64_t ScoreTilesTemp(const Segment& segment, const AttentionAttributes& a, bool backward) {
+  const int64_t n = segment.shape.tokens();
+  const int64_t group = a.heads / a.kv_heads;
+  const int64_t scores = std::min(kScoreTileBytes, n * segment.shape.seq_len * group * kFp32Bytes);
+  return (backward ? 4 : 2) * n * a.head_dim * kFp32Bytes + 3 * scores;
+}
+
+int64_t TempBytes(const Segment& segment, const AttentionAttributes& attributes, bool backward) {
+  if (!segment.on_device) return CpuTemp(segment, attributes, backward);
+  return FlashServes(segment.dtype, attributes.head_dim) ? FlashTemp(segment, attributes, backward)
+                                                         : ScoreTilesTemp(segment, attributes, backward);
+}
+
+void Complete(Segment& segment, Operator& op, const std::string& name) {
+  const auto& attributes = op.As<AttentionAttributes>();
+  const int output = AppendValue(segment, name, attributes.heads * attributes.head_dim);
+  const int lse = AppendValue(segment, name + "_lse", DType::kF32, attributes.heads, segment.shape.tokens());
+  op.outputs = {output, lse};
+  op.saved = {op.inputs[0], output, lse};
+  op.forward_temp_bytes = TempBytes(segment, attributes, /*backward=*/false);
+  op.backward_temp_bytes = TempBytes(segment, attributes, /*backward=*/true);
+}
+
+// What the CPU's kernel does: `products` over all scores that it computes. Heads and, forward, tiles of
+// queries are dealt to the threads whole: all wait for the one that has most. Heads of keys and values are
+// computed one after the other, each a call of its own.
+Work WorkOf(const Segment& segment, const Operator& op, bool backward) {
+  const auto& [num_heads, kv_heads, head_dim] = op.As<AttentionAttributes>();
+  const MicroBatchShape& shape = segment.shape;
+  const AttentionTiles tile = AttentionTilesOf(shape.seq_len);
+  const int64_t query_tiles = (shape.seq_len + tile.queries - 1) / tile.queries;
+  const int64_t tasks = shape.batch * num_heads / kv_heads * (backward ? 1 : query_tiles);
+  const int64_t threads = segment.threads;
+  const int64_t rounds = (tasks + threads - 1) / threads;
+  const double wait = static_cast<double>(rounds * threads) / static_cast<double>(tasks);
+  const double products = backward ? 5 : 2;
+  const double heads = static_cast<double>(shape.batch * num_heads) * wait * products;
+  const double scores = static_cast<double>(ScoresComputed(shape.seq_len));
+  Work work;
+  work[backward ? Resource::kAttentionBackwardFlops : Resource::kAttentionFlops] =
+      heads * 2 * scores * static_cast<double>(head_dim);
+  work[Resource::kAttentionTiles] = heads * scores / static_cast<double>(tile.queries * tile.keys);
+  work[Resource::kOperators] = static_cast<double>(kv_heads);
+  return work;
+}
+
+Work ForwardWork(const Segment& segment, const Operator& op) {
+  return WorkOf(segment, op, /*backward=*/false);
+}
+
+Work GradientWork(const Segment& segment, const Operator& op, bool accumulate) {
+  return WorkOf(segment, op, /*backward=*/true);
+}
+
+}  // namespace
+
+AttentionTiles AttentionTilesOf(int64_t seq_len) {
+  return {std::min<int64_t>(seq_len, seq_len >= 768   ? 256
+                                     : seq_len >= 192 ? 64
+                                                      : 32),
+          std::min<int64_t>(seq_len, 512)};
+}
+
+int64_t ScoresComputed(int64_t seq_len) {
+  const AttentionTiles tile = AttentionTilesOf(seq_len);
+  int64_t scores = 0;
+  for (int64_t first = 0; first < seq_len; first += tile.queries) {
+    const int64_t end = std::min(first + tile.queries, seq_len);
+    const int64_t keys = (end + tile.keys - 1) / tile.keys * tile.keys;
+    scores += (end - first) * std::min(keys, seq_len);
+  }
+  return scores;
+}
+
+bool FlashServes(DType dtype, int64_t head_dim) {
+  return dtype == DType::kBF16 && head_dim % 8 == 0 && head_dim <= 256;
+}
+
+constinit const OperatorEntry kAttentionOperator = {
+    .name = "attention",
+    .complete = Complete,
+    .forward_work = ForwardWork,
+    .input_gradient_work = GradientWork,
+};
+
+}  // namespace trainctl::model

@@ -1,0 +1,26 @@
+// What the operators' files share: sizes of a segment as factors of work, and what gradients of matrices
+// cost.
+#pragma once
+
+#include "model/segment.h"
+
+namespace trainctl::model {
+
+inline constexpr int64_t kFp32Bytes = 4;
+
+inline double Tokens(const Segment& segment) { return static_cast<double>(segment.shape.tokens()); }
+inline double ElementBytes(const Segment& segment) { return static_cast<double>(DTypeBytes(segment.dtype)); }
+
+// A new value of the segment's tokens in its element type. Returns its id.
+int AppendValue(Segment& segment, std::string name, int64_t cols);
+int AppendValue(Segment& segment, std::string name, DType dtype, int64_t rows, int64_t cols);
+
+// One pass over memory that reads and writes `elements` for each token in the segment's element type.
+Work PassOverTokens(const Segment& segment, double elements);
+
+// A bf16 product cannot be added to the fp32 gradient directly: it is rounded once on its way.
+int64_t WeightGradientTempBytes(const Segment& segment, int64_t numel);
+// Read and written to form the sum of weight gradients, the rounding included.
+double WeightGradientBytes(const Segment& segment, double numel, bool accumulate);
+
+}  // namespace trainctl::model

@@ -1,0 +1,36 @@
+// Rows of a table, chosen by token ids. The gradient of a row is added where its token stands.
+
+#include "model/operator_common.h"
+
+namespace trainctl::model {
+namespace {
+
+void Complete(Segment& segment, Operator& op, const std::string& name) {
+  op.outputs = {AppendValue(segment, name, op.As<EmbeddingAttributes>().hidden)};
+  op.input_gradient = InputGradient::kNone;
+}
+
+Work ForwardWork(const Segment& segment, const Operator& op) {
+  return PassOverTokens(segment, 2.0 * static_cast<double>(op.As<EmbeddingAttributes>().hidden));
+}
+
+Work GradientWork(const Segment& segment, const Operator& op, bool accumulate) {
+  const auto& [vocab, hidden] = op.As<EmbeddingAttributes>();
+  const double cols = static_cast<double>(hidden);
+  const double cleared = accumulate ? 0 : static_cast<double>(vocab) * cols * kFp32Bytes;
+  Work work;
+  work[Resource::kOperators] = 1;
+  work[Resource::kMovedBytes] = cleared + Tokens(segment) * cols * (ElementBytes(segment) + 2 * kFp32Bytes);
+  return work;
+}
+
+}  // namespace
+
+constinit const OperatorEntry kEmbeddingOperator = {
+    .name = "embedding",
+    .complete = Complete,
+    .forward_work = ForwardWork,
+    .input_gradient_work = GradientWork,
+};
+
+}  // namespace trainctl::model

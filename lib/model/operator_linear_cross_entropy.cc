@@ -1,0 +1,62 @@
+// The head: logits in pieces of rows, their loss, and both gradients while a piece is there. The backward is
+// not cut in two: the weight's gradient reads the gradient of all logits, [n, vocab], which the pieces exist
+// to avoid.
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/operator_common.h"
+
+namespace trainctl::model {
+namespace {
+
+// Bounds the memory of the logits; large enough that the products stay efficient.
+constexpr int64_t kMaxLogitBytes = int64_t{32} << 20;
+
+void Complete(Segment& segment, Operator& op, const std::string& name) {
+  const auto& [hidden, vocab, rows_at_once] = op.As<LinearCrossEntropyAttributes>();
+  op.input_gradient = InputGradient::kNewInForward;
+  op.forward_temp_bytes = rows_at_once * vocab * DTypeBytes(segment.dtype);
+  op.backward_temp_bytes = op.forward_temp_bytes + WeightGradientTempBytes(segment, vocab * hidden);
+}
+
+Work WorkOf(const Segment& segment, const Operator& op, bool gradient) {
+  const auto& attributes = op.As<LinearCrossEntropyAttributes>();
+  const double n = Tokens(segment);
+  const double hidden = static_cast<double>(attributes.hidden);
+  const double vocab = static_cast<double>(attributes.vocab);
+  const double pieces = std::ceil(n / static_cast<double>(attributes.rows_at_once));
+  const double products = gradient ? 3 : 1;
+  Work work;
+  work[Resource::kMatmulFlops] = products * 2 * n * hidden * vocab;
+  work[Resource::kLogits] = n * vocab;
+  work[Resource::kOperandBytes] =
+      products * (n * hidden + pieces * hidden * vocab + n * vocab) * ElementBytes(segment);
+  if (gradient) {
+    work[Resource::kOperandBytes] += pieces * WeightGradientBytes(segment, hidden * vocab, true);
+  }
+  work[Resource::kOperators] = pieces * (products + 1);
+  return work;
+}
+
+Work LossWork(const Segment& segment, const Operator& op) { return WorkOf(segment, op, /*gradient=*/false); }
+
+Work LossAndGradientWork(const Segment& segment, const Operator& op) {
+  return WorkOf(segment, op, /*gradient=*/true);
+}
+
+}  // namespace
+
+int64_t LogitRowsAtOnce(const MicroBatchShape& shape, int64_t vocab, DType dtype) {
+  const int64_t rows = std::max<int64_t>(1, kMaxLogitBytes / (vocab * DTypeBytes(dtype)));
+  return std::min(rows, shape.tokens());
+}
+
+constinit const OperatorEntry kLinearCrossEntropyOperator = {
+    .name = "linear cross entropy",
+    .complete = Complete,
+    .forward_work = LossWork,
+    .loss_and_gradient_work = LossAndGradientWork,
+};
+
+}  // namespace trainctl::model

@@ -1,0 +1,35 @@
+// x / rms(x) * w (Zhang & Sennrich 2019, arXiv 1910.07467). Saves its input and a reciprocal norm per row.
+
+#include "model/operator_common.h"
+
+namespace trainctl::model {
+namespace {
+
+double Hidden(const Operator& op) { return static_cast<double>(op.As<RmsNormAttributes>().hidden); }
+
+void Complete(Segment& segment, Operator& op, const std::string& name) {
+  const int rstd = AppendValue(segment, name + "_rstd", DType::kF32, segment.shape.tokens(), 1);
+  const int output = AppendValue(segment, name, op.As<RmsNormAttributes>().hidden);
+  op.outputs = {output, rstd};
+  op.saved = {op.inputs[0], rstd};
+  op.input_gradient = InputGradient::kReuseOutputGradient;
+}
+
+Work ForwardWork(const Segment& segment, const Operator& op) {
+  return PassOverTokens(segment, 2 * Hidden(op));
+}
+
+Work GradientWork(const Segment& segment, const Operator& op, bool accumulate) {
+  return PassOverTokens(segment, 4 * Hidden(op));
+}
+
+}  // namespace
+
+constinit const OperatorEntry kRmsNormOperator = {
+    .name = "rms norm",
+    .complete = Complete,
+    .forward_work = ForwardWork,
+    .input_gradient_work = GradientWork,
+};
+
+}  // namespace trainctl::model

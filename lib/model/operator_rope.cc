@@ -1,0 +1,32 @@
+// Rotary positions (Su et al. 2021, arXiv 2104.09864), in place over a fused qkv activation. The gradient
+// turns back by the same angles, so nothing is saved.
+
+#include "model/operator_common.h"
+
+namespace trainctl::model {
+namespace {
+
+void Complete(Segment& segment, Operator& op, const std::string& name) {
+  op.outputs = {AppendValue(segment, name, op.As<RopeAttributes>().row)};
+  op.in_place_of = op.inputs[0];
+  op.input_gradient = InputGradient::kReuseOutputGradient;
+}
+
+Work ForwardWork(const Segment& segment, const Operator& op) {
+  return PassOverTokens(segment, 2.0 * static_cast<double>(op.As<RopeAttributes>().row));
+}
+
+Work GradientWork(const Segment& segment, const Operator& op, bool accumulate) {
+  return ForwardWork(segment, op);
+}
+
+}  // namespace
+
+constinit const OperatorEntry kRopeOperator = {
+    .name = "rope",
+    .complete = Complete,
+    .forward_work = ForwardWork,
+    .input_gradient_work = GradientWork,
+};
+
+}  // namespace trainctl::model

@@ -1,0 +1,31 @@
+// silu(gate) * up (Shazeer 2020, arXiv 2002.05202). Its gradient is written over the saved input.
+
+#include "model/operator_common.h"
+
+namespace trainctl::model {
+namespace {
+
+double Ffn(const Operator& op) { return static_cast<double>(op.As<SwiGluAttributes>().ffn); }
+
+void Complete(Segment& segment, Operator& op, const std::string& name) {
+  op.outputs = {AppendValue(segment, name, op.As<SwiGluAttributes>().ffn)};
+  op.saved = {op.inputs[0]};
+  op.input_gradient = InputGradient::kReuseSavedInput;
+}
+
+Work ForwardWork(const Segment& segment, const Operator& op) { return PassOverTokens(segment, 3 * Ffn(op)); }
+
+Work GradientWork(const Segment& segment, const Operator& op, bool accumulate) {
+  return PassOverTokens(segment, 5 * Ffn(op));
+}
+
+}  // namespace
+
+constinit const OperatorEntry kSwiGluOperator = {
+    .name = "swiglu",
+    .complete = Complete,
+    .forward_work = ForwardWork,
+    .input_gradient_work = GradientWork,
+};
+
+}  // namespace trainctl::model

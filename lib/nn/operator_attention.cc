@@ -1,0 +1,31 @@
+#include <utility>
+
+#include "nn/attention.h"
+#include "nn/operators.h"
+
+namespace trainctl::nn {
+namespace {
+
+AttentionShape ShapeOf(const SegmentRun& run, const model::Operator& op) {
+  const auto& [heads, kv_heads, head_dim] = op.As<model::AttentionAttributes>();
+  const model::MicroBatchShape& shape = run.segment().shape;
+  return {shape.batch, shape.seq_len, heads, kv_heads, head_dim};
+}
+
+void Forward(SegmentRun& run, const model::Operator& op) {
+  AttentionForward(ShapeOf(run, op), run.Value(op.inputs[0]), run.view(), run.Value(op.outputs[0]),
+                   run.Value(op.outputs[1]));
+}
+
+void InputGradient(SegmentRun& run, const model::Operator& op) {
+  at::Tensor dqkv = at::empty_like(run.Value(op.inputs[0]));
+  AttentionBackward(ShapeOf(run, op), run.Value(op.inputs[0]), run.view(), run.Value(op.outputs[0]),
+                    run.Value(op.outputs[1]), run.Gradient(op.outputs[0]), dqkv);
+  run.Receive(op.inputs[0], std::move(dqkv));
+}
+
+}  // namespace
+
+constinit const OperatorRunner kAttentionRunner = {.forward = Forward, .input_gradient = InputGradient};
+
+}  // namespace trainctl::nn

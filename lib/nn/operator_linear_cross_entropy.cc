@@ -1,0 +1,65 @@
+#include <algorithm>
+#include <utility>
+
+#include "nn/operators.h"
+
+namespace trainctl::nn {
+namespace {
+
+at::Tensor Weight(SegmentRun& run, const model::Operator& op) {
+  const auto& attributes = op.As<model::LinearCrossEntropyAttributes>();
+  return run.Matrix(op.weights, attributes.vocab, attributes.hidden);
+}
+
+// Of the tokens' rows [first, first + rows); the logits become their gradient where one is asked for.
+void AddLossOfRows(SegmentRun& run, at::Tensor& logits, int64_t first, int64_t rows) {
+  const LossRequest& loss = run.loss();
+  const auto add = [&](double* sum, int64_t begin, int64_t end) {
+    run.typed().cross_entropy(sum, SegmentRun::Row(logits, begin), run.view().targets + first + begin,
+                              run.view().loss_mask + first + begin, loss.z_loss, loss.gradient, loss.scale,
+                              end - begin, logits.size(1));
+  };
+  if (!run.device().is_cpu()) return add(loss.sum, 0, rows);
+  std::vector<double> partial(static_cast<size_t>(run.NumChunks()), 0.0);
+  run.ForChunks(rows, [&](int64_t begin, int64_t end, int chunk) {
+    add(&partial[static_cast<size_t>(chunk)], begin, end);
+  });
+  for (double part : partial) *loss.sum += part;
+}
+
+// Logits in pieces of rows, loss, and where asked for the gradients.
+void Forward(SegmentRun& run, const model::Operator& op) {
+  const auto& [hidden, vocab, rows_at_once] = op.As<model::LinearCrossEntropyAttributes>();
+  const bool want_gradient = run.loss().gradient;
+  const int64_t n = run.num_tokens();
+  const at::Tensor& x = run.Value(op.inputs[0]);
+  const at::Tensor weight = Weight(run, op);
+  at::Tensor dx;
+  if (want_gradient) dx = run.Empty({n, hidden});
+  at::Tensor logits = run.Empty({rows_at_once, vocab});
+  bool accumulate = want_gradient && run.Bound(op.weights[0]).accumulate;
+  for (int64_t begin = 0; begin < n; begin += rows_at_once) {
+    const int64_t rows = std::min(rows_at_once, n - begin);
+    const at::Tensor x_rows = x.narrow(0, begin, rows);
+    at::Tensor piece = logits.narrow(0, 0, rows);
+    at::mm_out(piece, x_rows, weight.t());
+    AddLossOfRows(run, piece, begin, rows);
+    if (!want_gradient) continue;
+    run.AddWeightGradient(op.weights, piece, x_rows, accumulate);
+    accumulate = true;
+    at::Tensor dx_rows = dx.narrow(0, begin, rows);
+    at::mm_out(dx_rows, piece, weight);
+  }
+  if (want_gradient) run.Receive(op.inputs[0], std::move(dx));
+}
+
+at::Tensor Logits(SegmentRun& run, const model::Operator& op, const std::vector<int64_t>& rows) {
+  const at::Tensor index = at::tensor(at::ArrayRef<int64_t>(rows), at::kLong).to(run.device().torch());
+  return at::mm(run.Value(op.inputs[0]).index_select(0, index), Weight(run, op).t());
+}
+
+}  // namespace
+
+constinit const OperatorRunner kLinearCrossEntropyRunner = {.forward = Forward, .logits = Logits};
+
+}  // namespace trainctl::nn

@@ -1,0 +1,30 @@
+#include <utility>
+
+#include "nn/operators.h"
+
+namespace trainctl::nn {
+namespace {
+
+void Forward(SegmentRun& run, const model::Operator& op) {
+  run.ForRows([&](int64_t begin, int64_t end, int) {
+    run.typed().swiglu(SegmentRun::Row(run.Value(op.outputs[0]), begin),
+                       SegmentRun::Row(run.Value(op.inputs[0]), begin), end - begin,
+                       op.As<model::SwiGluAttributes>().ffn);
+  });
+}
+
+void InputGradient(SegmentRun& run, const model::Operator& op) {
+  at::Tensor storage = run.Value(op.inputs[0]);  // the gradient is written over the saved input
+  run.ForRows([&](int64_t begin, int64_t end, int) {
+    run.typed().swiglu_backward(
+        SegmentRun::Row(storage, begin), SegmentRun::Row(run.Gradient(op.outputs[0]), begin),
+        SegmentRun::Row(storage, begin), end - begin, op.As<model::SwiGluAttributes>().ffn);
+  });
+  run.Receive(op.inputs[0], std::move(storage));
+}
+
+}  // namespace
+
+constinit const OperatorRunner kSwiGluRunner = {.forward = Forward, .input_gradient = InputGradient};
+
+}  // namespace trainctl::nn

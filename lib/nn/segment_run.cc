@@ -1,0 +1,56 @@
+#include "nn/segment_run.h"
+
+#include <utility>
+
+#include "base/status.h"
+
+namespace trainctl::nn {
+
+const BoundParameter& SegmentRun::Bound(int parameter) const {
+  const auto it = parameters_.find(parameter);
+  TRAINCTL_CHECK_MSG(it != parameters_.end(), "parameter ", parameter, " is not bound");
+  return it->second;
+}
+
+at::Tensor SegmentRun::Matrix(const std::vector<int>& weights, int64_t rows, int64_t cols) const {
+  return device_.View(Bound(weights[0]).data, {rows, cols}, dtype());
+}
+
+void SegmentRun::Receive(int value, at::Tensor gradient) {
+  at::Tensor& sum = Gradient(value);
+  if (!sum.defined()) {
+    sum = std::move(gradient);
+    return;
+  }
+  MakeExclusive(sum);
+  ForRows([&](int64_t begin, int64_t end, int) {
+    typed().add(Row(sum, begin), Row(gradient, begin), (end - begin) * sum.size(1));
+  });
+}
+
+void SegmentRun::AddWeightGradient(const std::vector<int>& weights, const at::Tensor& dy, const at::Tensor& x,
+                                   bool accumulate) const {
+  const int64_t out = dy.size(1);
+  const int64_t in = x.size(1);
+  at::Tensor gradient = device_.View(Bound(weights[0]).gradient, {out, in}, at::kFloat);
+  if (dtype() == at::kFloat) {
+    if (accumulate) {
+      gradient.addmm_(dy.t(), x);
+    } else {
+      at::mm_out(gradient, dy.t(), x);
+    }
+    return;
+  }
+  at::Tensor product = Empty({out, in});
+  at::mm_out(product, dy.t(), x);
+  const auto add_part = [&](int64_t begin, int64_t end) {
+    const void* source = static_cast<const char*>(product.data_ptr()) + begin * product.itemsize();
+    (accumulate ? typed().accumulate : typed().assign)(gradient.data_ptr<float>() + begin, source,
+                                                       end - begin);
+  };
+  const int64_t numel = out * in;
+  if (!device_.is_cpu()) return add_part(0, numel);
+  at::parallel_for(0, numel, (numel + threads_ - 1) / threads_, add_part);
+}
+
+}  // namespace trainctl::nn

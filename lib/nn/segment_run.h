@@ -1,0 +1,116 @@
+// What an operator works with while its segment runs: activations and gradients by value id, bound
+// parameters, tokens, and the device with its kernels. One run over one micro-batch; not shared by threads.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "device/device.h"
+#include "model/segment.h"
+#include "nn/bound_parameters.h"
+#include "nn/rope_tables.h"
+#include "nn/token_view.h"
+
+namespace trainctl::nn {
+
+inline constexpr int64_t kFloatBytes = sizeof(float);
+
+inline at::ScalarType ToAten(DType dtype) { return dtype == DType::kBF16 ? at::kBFloat16 : at::kFloat; }
+
+// What a loss is asked for. `sum` is memory of the device and is added to.
+struct LossRequest {
+  double* sum = nullptr;
+  float z_loss = 0;
+  bool gradient = false;
+  float scale = 0;  // of gradients
+};
+
+class SegmentRun {
+ public:
+  // `rope` are the tables that RopeAttributes::angle_table counts. Borrows everything.
+  SegmentRun(const device::Device& device, const model::Segment& segment, const RopeTables* rope, int threads,
+             const BoundParameters& parameters, const TokenView& view)
+      : device_(device),
+        segment_(segment),
+        rope_(rope),
+        threads_(threads),
+        parameters_(parameters),
+        view_(view),
+        values_(segment.values.size()),
+        gradients_(segment.values.size()) {}
+
+  void AskForLoss(const LossRequest& request) { loss_ = request; }
+  const LossRequest& loss() const { return loss_; }
+
+  const device::Device& device() const { return device_; }
+  const kernels::TypedKernels& typed() const { return device_.kernels().For(segment_.dtype); }
+  const model::Segment& segment() const { return segment_; }
+  const TokenView& view() const { return view_; }
+  const RopeTables& rope(size_t table) const { return rope_[table]; }
+  int64_t num_tokens() const { return segment_.shape.tokens(); }
+  at::ScalarType dtype() const { return ToAten(segment_.dtype); }
+
+  at::Tensor& Value(int value) { return values_[static_cast<size_t>(value)]; }
+  at::Tensor& Gradient(int value) { return gradients_[static_cast<size_t>(value)]; }
+  const BoundParameter& Bound(int parameter) const;
+
+  at::Tensor Empty(at::IntArrayRef sizes) const { return at::empty(sizes, device_.Options(dtype())); }
+  // Adjacent weights of one product seen as one matrix [rows, cols].
+  at::Tensor Matrix(const std::vector<int>& weights, int64_t rows, int64_t cols) const;
+  static void* Row(const at::Tensor& tensor, int64_t row) {
+    return static_cast<char*>(tensor.data_ptr()) +
+           row * tensor.stride(0) * static_cast<int64_t>(tensor.itemsize());
+  }
+
+  // A contribution to the gradient of `value`: becomes it, or is added to it.
+  void Receive(int value, at::Tensor gradient);
+  // Of a gradient that is about to be written to: a copy where something else refers to it.
+  static void MakeExclusive(at::Tensor& gradient) {
+    if (gradient.use_count() > 1) gradient = gradient.clone();
+  }
+
+  // gradient (+)= dyᵀ x, over adjacent weights as one matrix [out, in].
+  void AddWeightGradient(const std::vector<int>& weights, const at::Tensor& dy, const at::Tensor& x,
+                         bool accumulate) const;
+
+  // Parts that rows are cut into, each with a sum of its own; a device shares its work out itself.
+  int NumChunks() const {
+    return device_.is_cpu() ? static_cast<int>(std::min<int64_t>(threads_, num_tokens())) : 1;
+  }
+  // Calls function(begin, end, chunk) for the tokens' rows, in a fixed number of chunks, so that sums are cut
+  // the same way on every run.
+  template <typename Function>
+  void ForRows(const Function& function) const {
+    ForChunks(num_tokens(), function);
+  }
+  // The same for any number of rows; a chunk may be empty.
+  template <typename Function>
+  void ForChunks(int64_t rows, const Function& function) const {
+    const int chunks = NumChunks();
+    if (chunks == 1) return function(0, rows, 0);
+    const int64_t each = (rows + chunks - 1) / chunks;
+    at::parallel_for(0, chunks, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t chunk = begin; chunk < end; ++chunk) {
+        const int64_t first = std::min(rows, chunk * each);
+        function(first, std::min(rows, first + each), static_cast<int>(chunk));
+      }
+    });
+  }
+
+ private:
+  const device::Device& device_;
+  const model::Segment& segment_;
+  const RopeTables* const rope_;
+  const int threads_;
+  const BoundParameters& parameters_;
+  const TokenView& view_;
+  LossRequest loss_;
+  std::vector<at::Tensor> values_;
+  std::vector<at::Tensor> gradients_;
+};
+
+}  // namespace trainctl::nn
