@@ -29,21 +29,23 @@ struct Prediction {
   bool measured = false;  // from rates that were measured on this machine
 };
 
-// The schedule that the run's workers execute, at the rates that its plan was made with.
+// The step that the run's workers execute, at the rates that its plan was made with.
 absl::StatusOr<Prediction> PredictStep(const run::RunFolder& run) {
   TRAINCTL_ASSIGN_OR_RETURN(const std::string plan_text, ReadFile(run.plan_path()));
   TRAINCTL_ASSIGN_OR_RETURN(const plan::Plan plan, plan::PlanFromJson(plan_text, run.plan_path()));
   TRAINCTL_ASSIGN_OR_RETURN(const std::string recipe_text, ReadFile(run.recipe_path()));
   TRAINCTL_ASSIGN_OR_RETURN(const recipe::Recipe recipe,
                             recipe::RecipeFromJson(recipe_text, run.recipe_path()));
-  const plan::Step planned = plan::BuildStep(plan, recipe.model.spec);
+  const plan::PlannedStep planned = plan::BuildStep(plan, recipe.model.spec);
   const std::vector<simulate::InstructionTime> times =
-      simulate::TimesOfStep(planned.schedule, recipe.model.spec, planned.ledger, planned.options, plan.rates);
+      simulate::PlayAtRates(planned.step, recipe.model.spec, planned.ledger, planned.options, plan.rates)
+          .classes[0]
+          .times;
   Prediction prediction;
   prediction.measured = plan.rates.measured;
   for (size_t i = 0; i < times.size(); ++i) {
-    const schedule::Instruction& instruction = planned.schedule.instructions[i];
-    prediction.spans.push_back({schedule::Describe(instruction), static_cast<int>(instruction.stream),
+    const schedule::Instruction& instruction = planned.ProgramOf(0).instructions[i];
+    prediction.spans.push_back({schedule::Describe(instruction), instruction.stream,
                                 times[i].begin_s, times[i].end_s()});
     prediction.seconds = std::max(prediction.seconds, times[i].end_s());
   }

@@ -122,8 +122,8 @@ absl::Status RunTrial(const ProbeShape& shape, const Load& load, const cluster::
                                          ") did not finish: ", outcome.message,
                                          outcome.log_tail.empty() ? "" : "\n", outcome.log_tail));
   }
-  const plan::Step step = plan::BuildStep(plan, loaded.recipe.model.spec);
-  trial.work = simulate::WorkOfStep(step.schedule, loaded.recipe.model.spec, step.ledger, step.options);
+  const plan::PlannedStep step = plan::BuildStep(plan, loaded.recipe.model.spec);
+  trial.work = simulate::WorkOfStep(step.ProgramOf(0), loaded.recipe.model.spec, step.ledger, step.options);
   return ReadTimings(run.timings_path(), trial);
 }
 

@@ -9,7 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "frameworks/timeline.h"
-#include "schedule/pipeline_draw.h"
+#include "report/draw_order.h"
 
 namespace trainctl::frameworks {
 namespace {
@@ -22,17 +22,17 @@ std::string Seconds(double seconds) {
 
 // The shortest pass, so that none is lost between two cells; but not that of a stage of next to no layers,
 // which would make all others wide.
-double CellSeconds(const schedule::PipelineCosts& costs, bool split_backwards) {
-  using Cost = double schedule::StageCosts::*;
-  std::vector<Cost> kinds = {&schedule::StageCosts::forward_s, &schedule::StageCosts::backward_s};
+double CellSeconds(const simulate::PipelineCosts& costs, bool split_backwards) {
+  using Cost = double simulate::StageCosts::*;
+  std::vector<Cost> kinds = {&simulate::StageCosts::forward_s, &simulate::StageCosts::backward_s};
   if (split_backwards) {
-    kinds = {&schedule::StageCosts::forward_s, &schedule::StageCosts::input_backward_s,
-             &schedule::StageCosts::weight_backward_s};
+    kinds = {&simulate::StageCosts::forward_s, &simulate::StageCosts::input_backward_s,
+             &simulate::StageCosts::weight_backward_s};
   }
   double shortest = 0;
   for (const Cost kind : kinds) {
     std::vector<double> passes;
-    for (const schedule::StageCosts& stage : costs.stages) passes.push_back(stage.*kind);
+    for (const simulate::StageCosts& stage : costs.stages) passes.push_back(stage.*kind);
     std::sort(passes.begin(), passes.end());
     const double least = passes[passes.size() / 2] / 2;
     const auto pass =
@@ -42,7 +42,7 @@ double CellSeconds(const schedule::PipelineCosts& costs, bool split_backwards) {
   return shortest;
 }
 
-// ANSI backgrounds of F, B, I, W as pipeline_draw.cc has them; brighter for every second round of stages.
+// ANSI backgrounds of F, B, I, W as report/draw_order.cc has them; brighter for every second round of stages.
 constexpr std::array<int, 4> kBackgrounds = {44, 42, 46, 45};
 
 // The whole step in so many columns: of each the pass that takes most of it, or a dot where idling does.
@@ -51,7 +51,7 @@ class Overview {
   Overview(const PlayedPipeline& played, const DrawStepOptions& options)
       : played_(played),
         options_(options),
-        digits_(absl::StrCat(played.lowered.instructions.size() - 1).size()) {}
+        digits_(absl::StrCat(played.step.programs.size() - 1).size()) {}
 
   // Columns of time.
   size_t columns() const {
@@ -59,11 +59,11 @@ class Overview {
     const size_t width = static_cast<size_t>(std::max(options_.width, 1));
     return width > margin + 1 ? width - margin - 1 : 1;
   }
-  double ColumnSeconds() const { return played_.times.makespan_s / static_cast<double>(columns()); }
+  double ColumnSeconds() const { return played_.times.end_s / static_cast<double>(columns()); }
 
   std::string Run() const {
     std::string text;
-    for (size_t r = 0; r < played_.lowered.instructions.size(); ++r) {
+    for (size_t r = 0; r < played_.step.programs.size(); ++r) {
       absl::StrAppendFormat(&text, "rank %*d |", static_cast<int>(digits_), static_cast<int>(r));
       for (const Column& column : ColumnsOf(r)) {
         const auto most = std::max_element(column.begin(), column.end());
@@ -84,29 +84,30 @@ class Overview {
     Column empty = {};
     empty.back() = width;
     std::vector<Column> columns(this->columns(), empty);
-    const auto& list = played_.lowered.instructions[r];
+    const std::vector<schedule::Instruction>& list = played_.step.programs[r].instructions;
+    bool joined = false;
     for (size_t i = 0; i < list.size(); ++i) {
-      if (list[i].op > schedule::PipelineOp::kBackwardWeight) continue;
-      const bool odd = list[i].stage / played_.lowered.placement.num_ranks % 2 == 1;
-      const size_t kind = static_cast<size_t>(list[i].op) + (odd ? 4 : 0);
-      schedule::Interval time = played_.times.intervals[r][i];
+      if (!RunsBlock(list[i].op)) continue;
+      const bool odd = list[i].block / played_.step.placement.num_ranks % 2 == 1;
+      const size_t kind = static_cast<size_t>(report::PassOf(list[i].op)) + (odd ? 4 : 0);
+      simulate::InstructionTime time = played_.times.classes[r].times[i];
       // Both of a joined pair have the interval of the two.
-      const bool second = i > 0 && list[i - 1].joined;
-      if (list[i].joined) time.end_s = (time.start_s + time.end_s) / 2;
-      if (second) time.start_s = (time.start_s + time.end_s) / 2;
+      if (list[i].joined || joined) time.seconds /= 2;
+      if (joined) time.begin_s += time.seconds;
+      joined = list[i].joined;
       Spread(time, kind, width, columns);
     }
     return columns;
   }
 
-  static void Spread(const schedule::Interval& time, size_t kind, double width,
+  static void Spread(const simulate::InstructionTime& time, size_t kind, double width,
                      std::vector<Column>& columns) {
     if (!(width > 0)) return;
     const size_t first =
-        std::min(columns.size() - 1, static_cast<size_t>(std::max(0.0, time.start_s / width)));
+        std::min(columns.size() - 1, static_cast<size_t>(std::max(0.0, time.begin_s / width)));
     for (size_t c = first; c < columns.size(); ++c) {
-      const double from = std::max(time.start_s, static_cast<double>(c) * width);
-      const double to = std::min(time.end_s, static_cast<double>(c + 1) * width);
+      const double from = std::max(time.begin_s, static_cast<double>(c) * width);
+      const double to = std::min(time.end_s(), static_cast<double>(c + 1) * width);
       if (to <= from) break;
       columns[c][kind] += to - from;
       columns[c].back() -= to - from;
@@ -144,23 +145,23 @@ std::string DrawStep(const Workload& w, const DrawStepOptions& options) {
   const int64_t micro_batches = w.num_micro_batches();
   const absl::string_view name =
       w.degrees.pp == 1 ? absl::string_view("no pipeline") : schedule::PipelineKindName(w.Pipeline());
-  const schedule::StageCosts& stage = played.costs.stages.front();
+  const simulate::StageCosts& stage = played.costs.stages.front();
   double busy = 0;
-  for (const double seconds : played.times.busy_s) busy += seconds;
-  const double idle = 1 - busy / (played.times.makespan_s * static_cast<double>(played.times.busy_s.size()));
+  for (const simulate::PlayedClass& rank : played.times.classes) busy += rank.busy_s;
+  const double idle = 1 - busy / (played.times.end_s * static_cast<double>(played.times.classes.size()));
 
   const bool split = w.degrees.pp > 1 && schedule::LimitsOf(w.Pipeline()).splits_backward;
   const double cell_s = CellSeconds(played.costs, split);
   std::string text;
   absl::StrAppendFormat(&text, "%s: %d rank%s, %d micro-batch%s\n", name, w.degrees.pp,
                         w.degrees.pp == 1 ? "" : "s", micro_batches, micro_batches == 1 ? "" : "es");
-  schedule::DrawOptions draw;
+  report::DrawOrderOptions draw;
   draw.width = options.width;
   draw.color = options.color;
   draw.cell_s = cell_s;
   const Overview overview(played, options);
-  const size_t cell_width = absl::StrCat(played.lowered.placement.num_micro_batches - 1).size() + 2;
-  const bool all_fits = played.times.makespan_s / cell_s * static_cast<double>(cell_width) <=
+  const size_t cell_width = absl::StrCat(played.step.placement.num_micro_batches - 1).size() + 2;
+  const bool all_fits = played.times.end_s / cell_s * static_cast<double>(cell_width) <=
                         static_cast<double>(overview.columns());
   if (!all_fits) {
     absl::StrAppendFormat(&text, "The passes, a column is %s", Seconds(overview.ColumnSeconds()));
@@ -172,7 +173,7 @@ std::string DrawStep(const Workload& w, const DrawStepOptions& options) {
   }
   absl::StrAppendFormat(&text, "%s by micro-batch, a cell is %s:\n",
                         all_fits ? "The passes" : "How it begins", Seconds(cell_s));
-  absl::StrAppend(&text, schedule::DrawPipeline(played.lowered, played.times, draw));
+  absl::StrAppend(&text, report::DrawOrder(played.step, played.times, draw));
   absl::StrAppendFormat(&text,
                         "First stage: forward %s, backward %s. Idle: %.1f %% of the time of all ranks.\n",
                         Seconds(stage.forward_s), Seconds(stage.backward_s), idle * 100);

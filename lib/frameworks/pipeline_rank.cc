@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/status.h"
-#include "schedule/pipeline_lowered.h"
+#include "schedule/build_step.h"
 
 namespace trainctl::frameworks {
 namespace {
@@ -19,7 +19,7 @@ bool IsVShaped(PipelineKind kind) {
          kind == PipelineKind::kDualPipeV;
 }
 
-// Slots per rank of a schedule that has no closed form here. Schedules are few, ranks and questions many.
+// Stages in flight per rank of a schedule that has no closed form here. Schedules are few, ranks and questions many.
 const std::vector<int>& SlotsOfSchedule(PipelineKind kind, const schedule::PipelineShape& shape) {
   using Key = std::tuple<PipelineKind, int, int, int>;
   static std::mutex mutex;
@@ -30,9 +30,9 @@ const std::vector<int>& SlotsOfSchedule(PipelineKind kind, const schedule::Pipel
   if (is_new) {
     const auto built = schedule::BuildPipeline(kind, shape);
     TRAINCTL_CHECK_MSG(built.ok(), built.status().message());
-    auto lowered = schedule::LowerPipeline(*built);
-    TRAINCTL_CHECK_MSG(lowered.ok(), lowered.status().message());
-    it->second = std::move(lowered->num_slots);
+    const auto step = schedule::ExpandOrder(*built);
+    TRAINCTL_CHECK_MSG(step.ok(), step.status().message());
+    for (const schedule::Program& program : step->programs) it->second.push_back(PeakInFlight(program));
   }
   return it->second;
 }

@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "cluster/collectives.h"
 #include "frameworks/overlap.h"
+#include "schedule/build_step.h"
 
 namespace trainctl::frameworks {
 namespace {
@@ -15,28 +16,28 @@ namespace {
 constexpr size_t kKept = 16;
 constexpr size_t kLargestKept = 100'000;  // instructions
 
-using Lowered = std::shared_ptr<const schedule::LoweredPipeline>;
+using SharedStep = std::shared_ptr<const schedule::Step>;
 
 // The search prices hundreds of jobs with one schedule.
 class ScheduleCache {
  public:
-  Lowered Get(schedule::PipelineKind kind, const schedule::PipelineShape& shape) {
+  SharedStep Get(schedule::PipelineKind kind, const schedule::PipelineShape& shape, bool overlap_sends) {
     for (const Entry& entry : entries_) {
-      if (entry.lowered != nullptr && entry.kind == kind && entry.shape.ranks == shape.ranks &&
-          entry.shape.num_micro_batches == shape.num_micro_batches &&
+      if (entry.step != nullptr && entry.kind == kind && entry.overlap_sends == overlap_sends &&
+          entry.shape.ranks == shape.ranks && entry.shape.num_micro_batches == shape.num_micro_batches &&
           entry.shape.virtual_stages == shape.virtual_stages) {
-        return entry.lowered;
+        return entry.step;
       }
     }
     const auto built = schedule::BuildPipeline(kind, shape);
     TRAINCTL_CHECK_MSG(built.ok(), built.status().message());
-    auto lowered = schedule::LowerPipeline(*built);
-    TRAINCTL_CHECK_MSG(lowered.ok(), lowered.status().message());
+    auto step = schedule::ExpandOrder(*built, /*sends_on_compute=*/!overlap_sends);
+    TRAINCTL_CHECK_MSG(step.ok(), step.status().message());
     size_t instructions = 0;
-    for (const auto& list : lowered->instructions) instructions += list.size();
-    auto kept = std::make_shared<const schedule::LoweredPipeline>(*std::move(lowered));
+    for (const schedule::Program& program : step->programs) instructions += program.instructions.size();
+    auto kept = std::make_shared<const schedule::Step>(*std::move(step));
     if (instructions <= kLargestKept) {
-      entries_[next_] = {kind, shape, kept};
+      entries_[next_] = {kind, shape, overlap_sends, kept};
       next_ = (next_ + 1) % kKept;
     }
     return kept;
@@ -46,15 +47,16 @@ class ScheduleCache {
   struct Entry {
     schedule::PipelineKind kind = schedule::PipelineKind::k1F1B;
     schedule::PipelineShape shape;
-    Lowered lowered;
+    bool overlap_sends = true;
+    SharedStep step;
   };
   std::array<Entry, kKept> entries_;
   size_t next_ = 0;
 };
 
-Lowered ScheduleOf(const Workload& w, int64_t micro_batches) {
+SharedStep ScheduleOf(const Workload& w, int64_t micro_batches, bool overlap_sends) {
   thread_local ScheduleCache cache;
-  return cache.Get(w.Pipeline(), w.PipelineShapeFor(micro_batches));
+  return cache.Get(w.Pipeline(), w.PipelineShapeFor(micro_batches), overlap_sends);
 }
 
 // Long steps repeat themselves every `pp` micro-batches: five rounds are played, of short pipelines more.
@@ -67,14 +69,14 @@ int64_t PlayedMicroBatches(const Workload& w) {
   return m <= rounds * p ? m : (rounds - 1) * p + m % p;
 }
 
-double Makespan(const Workload& w, const schedule::PipelineCosts& costs, int64_t micro_batches) {
-  const auto times = schedule::SimulatePipeline(*ScheduleOf(w, micro_batches), costs);
-  TRAINCTL_CHECK_MSG(times.ok(), times.status().message());
-  return times->makespan_s;
+double Makespan(const Workload& w, const simulate::PipelineCosts& costs, int64_t micro_batches) {
+  const auto played = simulate::PlayPasses(*ScheduleOf(w, micro_batches, costs.overlap_sends), costs);
+  TRAINCTL_CHECK_MSG(played.ok(), played.status().message());
+  return played->end_s;
 }
 
 // `busiest_s`: what the busiest rank does for one micro-batch. No round is shorter than that of all of it.
-double StepMakespan(const Workload& w, const schedule::PipelineCosts& costs, double busiest_s) {
+double StepMakespan(const Workload& w, const simulate::PipelineCosts& costs, double busiest_s) {
   const int64_t m = w.num_micro_batches();
   const int64_t played = PlayedMicroBatches(w);
   const double seconds = Makespan(w, costs, played);
@@ -100,12 +102,12 @@ double JoinedOverlap(const Workload& w, const PassTimes& stage, bool contention)
 
 }  // namespace
 
-schedule::PipelineCosts PipelineCostsOf(const Workload& w, const std::vector<PassTimes>& stages,
+simulate::PipelineCosts PipelineCostsOf(const Workload& w, const std::vector<PassTimes>& stages,
                                         bool contention) {
-  schedule::PipelineCosts costs;
+  simulate::PipelineCosts costs;
   PassTimes all;
   for (const PassTimes& stage : stages) {
-    schedule::StageCosts cost;
+    simulate::StageCosts cost;
     cost.forward_s = stage.ForwardPass();
     cost.input_backward_s = stage.InputBackwardPass();
     cost.weight_backward_s = stage.weight_backward;
@@ -135,8 +137,9 @@ PipelineTimes TimePipeline(const Workload& w, const std::vector<PassTimes>& stag
     result.busiest = all.Times(m);
     return result;
   }
-  const Lowered lowered = ScheduleOf(w, PlayedMicroBatches(w));
-  const schedule::PipelinePlacement& placement = lowered->placement;
+  const simulate::PipelineCosts costs = PipelineCostsOf(w, stages, contention);
+  const schedule::PipelinePlacement placement =
+      ScheduleOf(w, PlayedMicroBatches(w), costs.overlap_sends)->placement;
   std::vector<PassTimes> ranks(static_cast<size_t>(w.degrees.pp));
   for (int copy = 0; copy < placement.num_copies; ++copy) {
     for (size_t s = 0; s < stages.size(); ++s) {
@@ -147,7 +150,6 @@ PipelineTimes TimePipeline(const Workload& w, const std::vector<PassTimes>& stag
   result.busiest = *std::max_element(ranks.begin(), ranks.end(), [](const PassTimes& a, const PassTimes& b) {
     return a.total() < b.total();
   });
-  const schedule::PipelineCosts costs = PipelineCostsOf(w, stages, contention);
   const bool joins =
       w.Pipeline() == schedule::PipelineKind::kDualPipe || w.Pipeline() == schedule::PipelineKind::kDualPipeV;
   const double hidden = joins ? costs.joined_overlap * result.busiest.ForwardPass() : 0;

@@ -6,7 +6,7 @@
 
 #include "frameworks/layer_time.h"
 #include "frameworks/workload.h"
-#include "schedule/pipeline_simulate.h"
+#include "simulate/stage_costs.h"
 
 namespace trainctl::frameworks {
 
@@ -19,7 +19,7 @@ struct PipelineTimes {
 };
 
 // What the schedule is played with.
-schedule::PipelineCosts PipelineCostsOf(const Workload& workload, const std::vector<PassTimes>& stages,
+simulate::PipelineCosts PipelineCostsOf(const Workload& workload, const std::vector<PassTimes>& stages,
                                         bool contention);
 
 // `stages`: one micro-batch through each of the pp * virtual_stages stages, in the order of the model.

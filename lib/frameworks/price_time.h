@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "frameworks/workload.h"
-#include "schedule/pipeline_simulate.h"
+#include "simulate/stage_costs.h"
 
 namespace trainctl::frameworks {
 
@@ -50,7 +50,7 @@ struct StageSeconds {
 struct StepParts {
   TimePrice price;
   std::vector<StageSeconds> stages;  // pp * virtual_stages of them, in the order of the model
-  schedule::PipelineCosts pipeline;  // what the schedule is played with
+  simulate::PipelineCosts pipeline;  // what the schedule is played with
   // Of data parallelism, in all and the part that nothing covers. What data_seconds has beyond the two
   // exposed ones is exposed bit by bit throughout the passes.
   double gather_seconds = 0, exposed_gather_seconds = 0;  // parameters, before the first forward

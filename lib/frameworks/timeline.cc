@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "frameworks/layer_work.h"
-#include "schedule/pipeline_lowered.h"
+#include "schedule/build_step.h"
 
 namespace trainctl::frameworks {
 namespace {
@@ -17,26 +17,23 @@ using report::Span;
 using report::SpanKind;
 using report::Stream;
 using report::StreamKind;
-using schedule::PipelineInstruction;
-using schedule::PipelineOp;
+using schedule::Instruction;
+using schedule::Op;
 
-bool IsPass(PipelineOp op) { return op <= PipelineOp::kBackwardWeight; }
-bool IsSend(PipelineOp op) { return op == PipelineOp::kSendActivation || op == PipelineOp::kSendGradient; }
-
-SpanKind KindOf(PipelineOp op) {
-  switch (op) {
-    case PipelineOp::kForward:
+SpanKind KindOf(const schedule::Program& program, const Instruction& instruction) {
+  switch (instruction.op) {
+    case Op::kForward:
       return SpanKind::kForward;
-    case PipelineOp::kBackward:
+    case Op::kBackward:
       return SpanKind::kBackward;
-    case PipelineOp::kBackwardInput:
+    case Op::kBackwardInput:
       return SpanKind::kBackwardInput;
-    case PipelineOp::kBackwardWeight:
+    case Op::kBackwardWeight:
       return SpanKind::kBackwardWeight;
-    case PipelineOp::kSendActivation:
-      return SpanKind::kSendActivation;
-    case PipelineOp::kSendGradient:
-      return SpanKind::kSendGradient;
+    case Op::kSend: {
+      const schedule::Value& sent = program.values[static_cast<size_t>(instruction.reads[0])];
+      return sent.kind == schedule::ValueKind::kHidden ? SpanKind::kSendActivation : SpanKind::kSendGradient;
+    }
     default:
       return SpanKind::kWait;
   }
@@ -59,7 +56,7 @@ class Builder {
   Timeline Run() {
     timeline_.parts = PartsOfStep(w_);
     played_ = PlayPipeline(w_, timeline_.parts, options_);
-    timeline_.num_stages = played_.lowered.placement.num_stages;
+    timeline_.num_stages = played_.step.placement.num_stages;
     timeline_.num_micro_batches = w_.num_micro_batches();
     timeline_.left_out_micro_batches = played_.left_out_micro_batches;
     timeline_.data_per_forward_s = played_.data_per_forward_s;
@@ -67,7 +64,7 @@ class Builder {
     MergeStages();
     const StepParts& parts = timeline_.parts;
     begin_s_ = parts.exposed_gather_seconds;
-    for (size_t r = 0; r < played_.lowered.instructions.size(); ++r) {
+    for (size_t r = 0; r < played_.step.programs.size(); ++r) {
       timeline_.ranks.emplace_back();
       AddPasses(r);
       AddMemory(r);
@@ -91,34 +88,32 @@ class Builder {
     rank.streams.push_back({StreamKind::kCompute, "compute", {}});
     rank.streams.push_back({StreamKind::kExchange, "exchange", {}});
     std::map<int, Stream> sends;
-    const std::vector<PipelineInstruction>& list = played_.lowered.instructions[r];
-    const std::vector<schedule::Interval>& times = played_.times.intervals[r];
+    const schedule::Program& program = played_.step.programs[r];
+    const std::vector<Instruction>& list = program.instructions;
+    const std::vector<simulate::InstructionTime>& times = played_.times.classes[r].times;
+    // What is joined begins when both have what they need.
+    lane_end_s_ = begin_s_;
+    int joined = -1;
     for (size_t i = 0; i < list.size(); ++i) {
-      Span span = {begin_s_ + times[i].start_s, begin_s_ + times[i].end_s,
-                   KindOf(list[i].op),          list[i].stage,
-                   list[i].micro_batch,         list[i].peer};
-      if (IsSend(list[i].op)) {
+      if (list[i].joined) {
+        joined = static_cast<int>(i);
+        continue;
+      }
+      const Span span = SpanOf(program, list[i], times[i]);
+      if (list[i].op == Op::kSend) {
         Stream& stream = sends[list[i].peer];
         stream.kind = StreamKind::kSend;
         stream.name = absl::StrCat("send to rank ", list[i].peer);
         Append(stream, span);
-        continue;
-      }
-      if (!IsPass(list[i].op)) {
-        Append(rank.streams[0], span);
-        continue;
-      }
-      rank.end_s = span.end_s;
-      if (list[i].joined && i + 1 < list.size()) {
-        // Both have the interval of the pair; each is drawn with its share of it.
-        const double first = PassSeconds(list[i]);
-        const double both = first + PassSeconds(list[i + 1]);
-        const double border = span.start_s + (both > 0 ? first / both : 0.5) * (span.end_s - span.start_s);
-        AddPass(rank, {span.start_s, border, span.kind, span.stage, span.micro_batch, -1});
-        ++i;
-        AddPass(rank, {border, span.end_s, KindOf(list[i].op), list[i].stage, list[i].micro_batch, -1});
+        if (list[i].stream == schedule::kComputeStream) lane_end_s_ = span.end_s;
+      } else if (list[i].op == Op::kReceive) {
+        // As long as nothing else is to be done.
+        Append(rank.streams[0], {lane_end_s_, span.end_s, span.kind, span.stage, span.micro_batch, span.peer});
+        lane_end_s_ = std::max(lane_end_s_, span.end_s);
       } else {
-        AddPass(rank, span);
+        AddPasses(rank, span, joined >= 0 ? &list[static_cast<size_t>(joined)] : nullptr, list[i]);
+        joined = -1;
+        rank.end_s = lane_end_s_ = span.end_s;
       }
     }
     for (auto& [peer, stream] : sends) {
@@ -126,13 +121,36 @@ class Builder {
     }
   }
 
-  double PassSeconds(const PipelineInstruction& pass) const {
-    const schedule::StageCosts& cost = played_.costs.stages[static_cast<size_t>(pass.stage)];
-    if (pass.op == PipelineOp::kForward) return cost.forward_s;
-    if (pass.op == PipelineOp::kBackwardInput) return cost.input_backward_s;
-    if (pass.op == PipelineOp::kBackwardWeight) return cost.weight_backward_s;
-    return cost.backward_s;
+  Span SpanOf(const schedule::Program& program, const Instruction& i,
+              const simulate::InstructionTime& time) const {
+    // A gradient at the border of two stages is named by the one above.
+    const bool names_border = i.op == Op::kSend || i.op == Op::kReceive;
+    const SpanKind kind = KindOf(program, i);
+    return {begin_s_ + time.begin_s, begin_s_ + time.end_s(), kind, names_border ? StageOfMessage(program, i) : i.block,
+            i.micro_batch, i.peer};
   }
+
+  // The stage whose pass makes or takes what is moved.
+  static int StageOfMessage(const schedule::Program& program, const Instruction& i) {
+    const bool sends = i.op == Op::kSend;
+    const schedule::Value& moved =
+        program.values[static_cast<size_t>(sends ? i.reads[0] : i.writes[0])];
+    const bool is_activation = moved.kind == schedule::ValueKind::kHidden;
+    return is_activation == sends ? i.block - 1 : i.block;
+  }
+
+  // A pass, with the forward that is joined with it. Both have the interval of the pair; each is drawn with its
+  // share of it.
+  void AddPasses(RankTimeline& rank, const Span& span, const Instruction* joined, const Instruction& pass) {
+    if (joined == nullptr) return AddPass(rank, span);
+    const double first = PassSeconds(*joined);
+    const double both = first + PassSeconds(pass);
+    const double border = span.start_s + (both > 0 ? first / both : 0.5) * (span.end_s - span.start_s);
+    AddPass(rank, {span.start_s, border, SpanKind::kForward, joined->block, joined->micro_batch, -1});
+    AddPass(rank, {border, span.end_s, span.kind, span.stage, span.micro_batch, -1});
+  }
+
+  double PassSeconds(const Instruction& pass) const { return played_.costs.Of(pass.block).SecondsOf(pass.op); }
 
   void AddPass(RankTimeline& rank, const Span& pass) {
     Append(rank.streams[0], pass);
@@ -258,7 +276,7 @@ class Builder {
   void EndStep() {
     const StepParts& parts = timeline_.parts;
     const double spread = played_.data_per_forward_s > 0 ? 0 : SpreadSeconds(parts);
-    const double passes_end = begin_s_ + played_.times.makespan_s;
+    const double passes_end = begin_s_ + played_.times.end_s;
     const double exchanged = passes_end + parts.exposed_reduce_seconds + spread;
     for (RankTimeline& rank : timeline_.ranks) {
       Stream data = {StreamKind::kData, "data parallel", {}};
@@ -297,6 +315,7 @@ class Builder {
   std::vector<StageSeconds> stages_;
   std::vector<double> kept_bytes_;
   double begin_s_ = 0;
+  double lane_end_s_ = 0;  // of what the rank at work has done last
 };
 
 }  // namespace
@@ -309,8 +328,8 @@ PlayedPipeline PlayPipeline(const Workload& w, const StepParts& parts, const Tim
   const int64_t m = w.num_micro_batches();
   int64_t stages = p * w.degrees.virtual_stages;
   if (p == 1) {
-    schedule::StageCosts all;
-    for (const schedule::StageCosts& stage : parts.pipeline.stages) {
+    simulate::StageCosts all;
+    for (const simulate::StageCosts& stage : parts.pipeline.stages) {
       all.forward_s += stage.forward_s;
       all.input_backward_s += stage.input_backward_s;
       all.weight_backward_s += stage.weight_backward_s;
@@ -334,10 +353,10 @@ PlayedPipeline PlayPipeline(const Workload& w, const StepParts& parts, const Tim
   if (p == 1) shape.virtual_stages = 1;
   const auto built = schedule::BuildPipeline(kind, shape);
   TRAINCTL_CHECK_MSG(built.ok(), built.status().message());
-  auto lowered = schedule::LowerPipeline(*built);
-  TRAINCTL_CHECK_MSG(lowered.ok(), lowered.status().message());
-  played.lowered = *std::move(lowered);
-  auto times = schedule::SimulatePipeline(played.lowered, played.costs, /*keep_intervals=*/true);
+  auto step = schedule::ExpandOrder(*built, /*sends_on_compute=*/!played.costs.overlap_sends);
+  TRAINCTL_CHECK_MSG(step.ok(), step.status().message());
+  played.step = *std::move(step);
+  auto times = simulate::PlayPasses(played.step, played.costs);
   TRAINCTL_CHECK_MSG(times.ok(), times.status().message());
   played.times = *std::move(times);
   return played;

@@ -50,12 +50,12 @@ struct TimelineOptions {
 // `workload` is valid (Validate).
 Timeline BuildTimeline(const Workload& workload, const TimelineOptions& options = {});
 
-// The schedule as it is played for the drawing, with its times (pipeline_draw.h). One rank has one stage
+// The schedule as it is played for the drawing, with its times (report/draw_order.h). One rank has one stage
 // here.
 struct PlayedPipeline {
-  schedule::LoweredPipeline lowered;
-  schedule::PipelineTimes times;
-  schedule::PipelineCosts costs;
+  schedule::Step step;
+  simulate::Played times;
+  simulate::PipelineCosts costs;
   int64_t left_out_micro_batches = 0;
   // In the passes of one rank: its share of what data parallelism exposes throughout them.
   double data_per_forward_s = 0, data_per_backward_s = 0;

@@ -17,7 +17,7 @@ namespace {
 
 using schedule::Instruction;
 using schedule::Op;
-using schedule::StreamId;
+using schedule::ValueKind;
 
 double Now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -31,43 +31,40 @@ int64_t CountMasked(const uint8_t* mask, int64_t count) {
 
 }  // namespace
 
-// One run over a schedule: the values alive and the step's scalars.
+// One run over a step: the values alive and the step's scalars.
 class Executor::Pass {
  public:
-  Pass(Executor& executor, const schedule::Schedule& schedule, absl::Span<const nn::TokenView> micro_batches,
+  Pass(Executor& executor, const schedule::Step& step, absl::Span<const nn::TokenView> micro_batches,
        const UpdateOptions* update)
       : e_(executor),
         ledger_(executor.state_.ledger()),
-        schedule_(schedule),
+        step_(step),
+        program_(step.programs[0]),
         host_micro_batches_(micro_batches),
         update_(update),
-        hidden_(executor.runners_.size() + 1),
-        saved_(executor.runners_.size()) {
-    for (auto& per_block : hidden_) per_block.resize(micro_batches.size());
-    for (auto& per_block : saved_) per_block.resize(micro_batches.size());
-    gradient_.resize(micro_batches.size());
-  }
+        values_(program_.values.size()) {}
 
   absl::Status Run() {
-    if (static_cast<int>(host_micro_batches_.size()) != schedule_.num_micro_batches) {
-      return InternalError(absl::StrCat("the schedule has ", schedule_.num_micro_batches,
+    if (step_.programs.size() != 1) return InternalError("steps of several classes are not executed yet");
+    if (static_cast<int>(host_micro_batches_.size()) != program_.num_micro_batches) {
+      return InternalError(absl::StrCat("the step has ", program_.num_micro_batches,
                                         " micro-batches, the batch has ", host_micro_batches_.size()));
     }
-    e_.events_.Reset(schedule_.instructions.size());
+    e_.events_.Reset(program_.instructions.size());
     e_.phase_seconds_.clear();
     e_.operator_seconds_ = {};
     Upload();
     std::optional<schedule::StepHasher> hasher;
-    if (std::exchange(e_.hash_next_, false)) hasher.emplace(schedule_, ledger_);
+    if (std::exchange(e_.hash_next_, false)) hasher.emplace(step_, ledger_, /*own_class=*/0);
     int last_communication = Stream::kNoEvent;
-    for (size_t i = 0; i < schedule_.instructions.size(); ++i) {
-      const Instruction& instruction = schedule_.instructions[i];
+    for (size_t i = 0; i < program_.instructions.size(); ++i) {
+      const Instruction& instruction = program_.instructions[i];
       const int event = static_cast<int>(i);
       if (hasher.has_value()) hasher->Add(instruction);
-      if (instruction.stream != StreamId::kCompute) {
+      if (instruction.stream != schedule::kComputeStream) {
         Stream& stream = *e_.streams_[static_cast<size_t>(instruction.stream)];
         stream.Launch(
-            instruction.waits, event,
+            {instruction.waits.begin(), instruction.waits.end()}, event,
             [this, &instruction, i] {
               const int64_t begin_ns = SpanClock();
               TRAINCTL_RETURN_IF_ERROR(Annotated(instruction, Communicate(instruction)));
@@ -88,6 +85,7 @@ class Executor::Pass {
         const int64_t begin_ns = SpanClock();
         if (e_.hook_) e_.hook_(instruction);
         status = Annotated(instruction, Compute(instruction));
+        FreeValues(instruction);
         if (status.ok()) status = EndSpan(i, begin_ns);
       }
       e_.phase_seconds_[std::string(schedule::OpName(instruction.op))] += Now() - begin;
@@ -142,53 +140,77 @@ class Executor::Pass {
       micro_batches_.emplace_back(e_.device_, view, e_.options_.shape);
   }
 
+  // What each operation does, in the order of Op.
+  absl::Status Handle(const Instruction& instruction) {
+    using Handler = absl::Status (Pass::*)(const Instruction&);
+    static constexpr std::array<Handler, schedule::kNumOps> kHandlers = {
+        &Pass::Gather,           // kGather
+        &Pass::Forward,          // kForward
+        &Pass::Loss,             // kLoss
+        &Pass::LossAndGradient,  // kLossAndGradient
+        &Pass::Forward,          // kRecompute
+        &Pass::Backward,         // kBackward
+        &Pass::BackwardInput,    // kBackwardInput
+        &Pass::BackwardWeight,   // kBackwardWeight
+        &Pass::Unsupported,      // kSend
+        &Pass::Unsupported,      // kReceive
+        &Pass::ReduceGradient,   // kReduceGradient
+        &Pass::Unsupported,      // kSumOwners
+        &Pass::CountLossTokens,  // kCountLossTokens
+        &Pass::ReduceLoss,       // kReduceLoss
+        &Pass::GradNorm,         // kGradNorm
+        &Pass::OptimizerStep,    // kOptimizerStep
+        &Pass::GatherUpdated,    // kGatherUpdated
+    };
+    return (this->*kHandlers[static_cast<size_t>(instruction.op)])(instruction);
+  }
+
   absl::Status Communicate(const Instruction& instruction) {
     if (e_.hook_) e_.hook_(instruction);
-    switch (instruction.op) {
-      case Op::kGather:
-        return Gather(instruction);
-      case Op::kReduceGradient:
-        return ReduceGradient(instruction);
-      case Op::kGatherUpdated:
-        return e_.GroupsOf(StreamId::kGather)
-            .dp_shard.AllGather(absl::StrCat("parameters/", instruction.bucket),
-                                e_.state_.parameters(instruction.bucket), ShardBytes(instruction.bucket));
-      default:
-        return InternalError("this instruction does not belong on a communication stream");
-    }
+    return Handle(instruction);
   }
 
   absl::Status Compute(const Instruction& instruction) {
     try {
-      switch (instruction.op) {
-        case Op::kCountLossTokens:
-          return CountLossTokens();
-        case Op::kForward:
-        case Op::kRecompute:
-          Forward(instruction);
-          return absl::OkStatus();
-        case Op::kLoss:
-          Loss(instruction);
-          return absl::OkStatus();
-        case Op::kLossAndGradient:
-          LossAndGradient(instruction);
-          return absl::OkStatus();
-        case Op::kBackward:
-          Backward(instruction);
-          return absl::OkStatus();
-        case Op::kReduceLoss:
-          return ReduceLoss();
-        case Op::kGradNorm:
-          return GradNorm();
-        case Op::kOptimizerStep:
-          OptimizerStep(instruction.bucket);
-          return absl::OkStatus();
-        default:
-          return InternalError("this instruction does not belong on the compute stream");
-      }
+      return Handle(instruction);
     } catch (const std::exception& error) {
       return InternalError(device::ErrorText(error));
     }
+  }
+
+  // NOLINTNEXTLINE(readability-convert-member-functions-to-static): a handler
+  absl::Status Unsupported(const Instruction&) {
+    return InternalError("this instruction needs several classes of ranks, which are not executed yet");
+  }
+
+  // ---- values -------------------------------------------------------------------------------
+
+  // What a value of the step holds.
+  struct Stored {
+    at::Tensor tensor;      // kHidden, kHiddenGradient
+    nn::Saved saved;        // kSaved
+    nn::WeightQueue queue;  // kQueued
+  };
+
+  // The value of a kind among those that an instruction reads or writes; null: none.
+  Stored* Find(const schedule::Ids& values, ValueKind kind) {
+    for (int value : values) {
+      if (program_.values[static_cast<size_t>(value)].kind == kind) return &values_[static_cast<size_t>(value)];
+    }
+    return nullptr;
+  }
+  // A tensor that the instruction reads, taken out where it frees it; undefined where it reads none.
+  at::Tensor Take(const Instruction& instruction, ValueKind kind) {
+    Stored* const stored = Find(instruction.reads, kind);
+    if (stored == nullptr) return {};
+    return Find(instruction.frees, kind) == nullptr ? stored->tensor : std::move(stored->tensor);
+  }
+  void Put(const Instruction& instruction, ValueKind kind, at::Tensor tensor) {
+    Stored* const stored = Find(instruction.writes, kind);
+    if (stored != nullptr) stored->tensor = std::move(tensor);
+  }
+  void FreeValues(const Instruction& instruction) {
+    for (int value : instruction.frees) values_[static_cast<size_t>(value)] = {};
   }
 
   // ---- communication ------------------------------------------------------------------------
@@ -197,15 +219,22 @@ class Executor::Pass {
     return ledger_.buckets()[static_cast<size_t>(bucket)].shard_numel * DTypeBytes(e_.state_.compute_dtype());
   }
 
+  absl::Status AllGather(int bucket, void* whole) {
+    return e_.GroupOf(layout::Axis::kDpShard, schedule::kGatherStream)
+        .AllGather(absl::StrCat("parameters/", bucket), whole, ShardBytes(bucket));
+  }
+
   absl::Status Gather(const Instruction& instruction) {
     void* slot = e_.state_.parameter_slot(instruction.slot);
     e_.slot_bucket_[static_cast<size_t>(instruction.slot)] = -1;
     e_.state_.CastMaster(instruction.bucket, slot);
-    TRAINCTL_RETURN_IF_ERROR(e_.GroupsOf(StreamId::kGather)
-                                 .dp_shard.AllGather(absl::StrCat("parameters/", instruction.bucket), slot,
-                                                     ShardBytes(instruction.bucket)));
+    TRAINCTL_RETURN_IF_ERROR(AllGather(instruction.bucket, slot));
     e_.slot_bucket_[static_cast<size_t>(instruction.slot)] = instruction.bucket;
     return absl::OkStatus();
+  }
+
+  absl::Status GatherUpdated(const Instruction& instruction) {
+    return AllGather(instruction.bucket, e_.state_.parameters(instruction.bucket));
   }
 
   absl::Status ReduceGradient(const Instruction& instruction) {
@@ -217,11 +246,14 @@ class Executor::Pass {
         in_slot ? e_.state_.gradient_slot(instruction.slot) : e_.state_.full_gradient(instruction.bucket);
     const bool add = in_slot && !instruction.first;
     const absl::Span<float> scratch = e_.state_.receive_buffer();
-    DataGroups& groups = e_.GroupsOf(StreamId::kReduce);
-    TRAINCTL_RETURN_IF_ERROR(
-        groups.dp_shard.ReduceScatter(name, whole, part, bucket.shard_numel, add, scratch));
-    if (!instruction.last) return absl::OkStatus();
-    return groups.dp_replicate.AllReduce(name, part, bucket.shard_numel, scratch);
+    for (int id : instruction.groups) {
+      const schedule::Group& over = step_.groups[static_cast<size_t>(id)];
+      TRAINCTL_ASSIGN_OR_RETURN(comm::Group* const group, e_.GroupForSum(name, over.axis, over.stream));
+      TRAINCTL_RETURN_IF_ERROR(over.axis == layout::Axis::kDpShard
+                                   ? group->ReduceScatter(name, whole, part, bucket.shard_numel, add, scratch)
+                                   : group->AllReduce(name, part, bucket.shard_numel, scratch));
+    }
+    return absl::OkStatus();
   }
 
   // ---- compute ------------------------------------------------------------------------------
@@ -233,7 +265,7 @@ class Executor::Pass {
     for (size_t i = 0; i < buckets.size(); ++i) {
       const layout::Bucket& bucket = ledger_.buckets()[static_cast<size_t>(buckets[i])];
       char* data = nullptr;
-      if (instruction.parameter_slots[i] >= 0) {
+      if (i < instruction.parameter_slots.size() && instruction.parameter_slots[i] >= 0) {
         const int held = e_.slot_bucket_[static_cast<size_t>(instruction.parameter_slots[i])];
         TRAINCTL_CHECK_MSG(held == bucket.block, "slot ", instruction.parameter_slots[i], " holds bucket ",
                            held, ", not ", bucket.block);
@@ -243,10 +275,12 @@ class Executor::Pass {
       }
       float* gradient = nullptr;
       bool accumulate = true;
-      if (!instruction.gradient_slots.empty()) {
-        const int slot = instruction.gradient_slots[i];
-        gradient = slot >= 0 ? e_.state_.gradient_slot(slot) : e_.state_.full_gradient(bucket.block);
-        accumulate = instruction.accumulate[i];
+      if (!instruction.gradients.empty()) {
+        const schedule::GradientWrite& write = instruction.gradients[i];
+        gradient =
+            write.slot >= 0 ? e_.state_.gradient_slot(write.slot) : e_.state_.full_gradient(bucket.block);
+        accumulate =
+            instruction.op == Op::kBackwardWeight ? write.accumulate_weights : write.accumulate;
       }
       for (size_t k = 0; k < bucket.parameters.size(); ++k) {
         bound[bucket.parameters[k]] = {data == nullptr ? nullptr : data + bucket.offsets[k] * element_bytes,
@@ -263,47 +297,71 @@ class Executor::Pass {
   const nn::TokenView& View(const Instruction& i) const {
     return micro_batches_[static_cast<size_t>(i.micro_batch)].view();
   }
-  at::Tensor& Hidden(int block, int m) { return hidden_[static_cast<size_t>(block)][static_cast<size_t>(m)]; }
-  nn::Saved& SavedOf(const Instruction& i) {
-    return saved_[static_cast<size_t>(i.block)][static_cast<size_t>(i.micro_batch)];
-  }
 
-  void Forward(const Instruction& i) {
+  absl::Status Forward(const Instruction& i) {
     const nn::BoundParameters bound = Bind(i);
-    nn::Saved* saved = i.keep ? &SavedOf(i) : nullptr;
-    at::Tensor output = Runner(i).Forward(bound, Hidden(i.block, i.micro_batch), View(i), saved);
-    if (i.op == Op::kRecompute) return;  // its output is known; only what it saved was wanted
-    Hidden(i.block + 1, i.micro_batch) = std::move(output);
-    if (!i.frees.empty()) Hidden(i.block, i.micro_batch).reset();
+    Stored* const saved = Find(i.writes, ValueKind::kSaved);
+    nn::Saved* const keep = saved != nullptr ? &saved->saved : nullptr;
+    const at::Tensor input = Find(i.reads, ValueKind::kHidden) != nullptr
+                                 ? Find(i.reads, ValueKind::kHidden)->tensor
+                                 : at::Tensor();
+    at::Tensor output = Runner(i).Forward(bound, input, View(i), keep);
+    // Of a block that is computed again the output is known; only what it saves was wanted.
+    if (i.op == Op::kForward) Put(i, ValueKind::kHidden, std::move(output));
+    return absl::OkStatus();
   }
 
-  void Loss(const Instruction& i) {
-    at::Tensor input = std::move(Hidden(i.block, i.micro_batch));
+  absl::Status Loss(const Instruction& i) {
+    const at::Tensor input = Take(i, ValueKind::kHidden);
     Runner(i).Loss(Bind(i), input, View(i), e_.loss_);
     local_loss_tokens += CountMasked(host_micro_batches_[static_cast<size_t>(i.micro_batch)].loss_mask,
                                      e_.options_.shape.tokens());
+    return absl::OkStatus();
   }
 
-  void LossAndGradient(const Instruction& i) {
+  absl::Status LossAndGradient(const Instruction& i) {
     const nn::BoundParameters bound = Bind(i);
     const float scale =
         result.loss_tokens > 0 ? static_cast<float>(1.0 / static_cast<double>(result.loss_tokens)) : 0.0f;
-    const at::Tensor input = std::move(Hidden(i.block, i.micro_batch));
-    gradient_[static_cast<size_t>(i.micro_batch)] =
-        Runner(i).LossAndGradient(bound, input, View(i), update_->z_loss, scale, e_.loss_);
+    const at::Tensor input = Take(i, ValueKind::kHidden);
+    Put(i, ValueKind::kHiddenGradient,
+        Runner(i).LossAndGradient(bound, input, View(i), update_->z_loss, scale, e_.loss_));
+    return absl::OkStatus();
   }
 
-  void Backward(const Instruction& i) {
+  // What the forward saved, for its backward to consume.
+  nn::Saved TakeSaved(const Instruction& i) {
+    Stored* const saved = Find(i.reads, ValueKind::kSaved);
+    return saved != nullptr ? std::exchange(saved->saved, {}) : nn::Saved();
+  }
+
+  absl::Status Backward(const Instruction& i) {
     const nn::BoundParameters bound = Bind(i);
-    at::Tensor& gradient = gradient_[static_cast<size_t>(i.micro_batch)];
-    const at::Tensor input = std::move(Hidden(i.block, i.micro_batch));
-    gradient = Runner(i).Backward(bound, input, View(i), std::move(SavedOf(i)), std::move(gradient));
-    SavedOf(i).clear();
+    const at::Tensor input = Take(i, ValueKind::kHidden);
+    at::Tensor gradient = Runner(i).Backward(bound, input, View(i), TakeSaved(i),
+                                             Take(i, ValueKind::kHiddenGradient));
+    Put(i, ValueKind::kHiddenGradient, std::move(gradient));
+    return absl::OkStatus();
+  }
+
+  absl::Status BackwardInput(const Instruction& i) {
+    const nn::BoundParameters bound = Bind(i);
+    const at::Tensor input = Take(i, ValueKind::kHidden);
+    at::Tensor gradient =
+        Runner(i).BackwardInput(bound, input, View(i), TakeSaved(i), Take(i, ValueKind::kHiddenGradient),
+                                Find(i.writes, ValueKind::kQueued)->queue);
+    Put(i, ValueKind::kHiddenGradient, std::move(gradient));
+    return absl::OkStatus();
+  }
+
+  absl::Status BackwardWeight(const Instruction& i) {
+    Runner(i).BackwardWeight(Bind(i), std::exchange(Find(i.reads, ValueKind::kQueued)->queue, {}));
+    return absl::OkStatus();
   }
 
   // ---- scalars ------------------------------------------------------------------------------
 
-  absl::Status CountLossTokens() {
+  absl::Status CountLossTokens(const Instruction&) {
     int64_t local = 0;
     for (const nn::TokenView& view : host_micro_batches_)
       local += CountMasked(view.loss_mask, e_.options_.shape.tokens());
@@ -313,14 +371,14 @@ class Executor::Pass {
     return absl::OkStatus();
   }
 
-  absl::Status ReduceLoss() {
+  absl::Status ReduceLoss(const Instruction&) {
     double loss = LocalLoss();
     TRAINCTL_RETURN_IF_ERROR(e_.ReduceOverData(layout::kLossReduction, absl::MakeSpan(&loss, 1)));
     result.loss = result.loss_tokens > 0 ? loss / static_cast<double>(result.loss_tokens) : 0.0;
     return absl::OkStatus();
   }
 
-  absl::Status GradNorm() {
+  absl::Status GradNorm(const Instruction& instruction) {
     e_.device_.Zero(e_.squares_, sizeof(double));
     for (const layout::Bucket& bucket : ledger_.buckets()) {
       const float* part = e_.state_.gradient_part(bucket.block);
@@ -330,16 +388,21 @@ class Executor::Pass {
     }
     double squares = 0;
     e_.device_.CopyToHost(&squares, e_.squares_, sizeof(squares));
-    TRAINCTL_RETURN_IF_ERROR(
-        e_.GroupsOf(StreamId::kCompute)
-            .dp_shard.AllReduceScalars(layout::kGradNormReduction, absl::MakeSpan(&squares, 1)));
+    for (int id : instruction.groups) {
+      const schedule::Group& over = step_.groups[static_cast<size_t>(id)];
+      TRAINCTL_ASSIGN_OR_RETURN(comm::Group* const group,
+                                e_.GroupForSum(layout::kGradNormReduction, over.axis, over.stream));
+      TRAINCTL_RETURN_IF_ERROR(
+          group->AllReduceScalars(layout::kGradNormReduction, absl::MakeSpan(&squares, 1)));
+    }
     result.grad_norm = std::sqrt(squares);
     result.finite = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
     return absl::OkStatus();
   }
 
-  void OptimizerStep(int bucket) {
-    if (!update_->apply || !result.finite) return;
+  absl::Status OptimizerStep(const Instruction& instruction) {
+    if (!update_->apply || !result.finite) return absl::OkStatus();
+    const int bucket = instruction.bucket;
     kernels::AdamWOptions options;
     options.lr = update_->lr;
     options.beta1 = update_->beta1;
@@ -369,17 +432,17 @@ class Executor::Pass {
       }
     }
     if (!ledger_.parameters_sharded()) e_.state_.CastMaster(bucket, e_.state_.parameters(bucket));
+    return absl::OkStatus();
   }
 
   Executor& e_;
   const layout::Ledger& ledger_;
-  const schedule::Schedule& schedule_;
+  const schedule::Step& step_;
+  const schedule::Program& program_;
   absl::Span<const nn::TokenView> host_micro_batches_;
   std::vector<nn::DeviceTokens> micro_batches_;
   const UpdateOptions* update_;
-  std::vector<std::vector<at::Tensor>> hidden_;  // [block][micro-batch]: the input of that block
-  std::vector<std::vector<nn::Saved>> saved_;    // [block][micro-batch]
-  std::vector<at::Tensor> gradient_;             // [micro-batch]: of the hidden state under way
+  std::vector<Stored> values_;  // by the step's value ids
 };
 
 Executor::Executor(const model::ModelSpec& spec, ShardedState& state, StreamGroups& groups,
@@ -390,6 +453,7 @@ Executor::Executor(const model::ModelSpec& spec, ShardedState& state, StreamGrou
       groups_(groups),
       options_(options),
       events_(device_) {
+  for (const layout::Reduction& reduction : state.ledger().Reductions()) sums_.insert(reduction.name);
   {
     const device::ScopedMemoryTag tag(device_, MemoryTag(schedule::Category::kBuffers));
     rope_ = nn::MakeRopeTables(device_, spec, options.shape.seq_len);
@@ -405,30 +469,30 @@ Executor::Executor(const model::ModelSpec& spec, ShardedState& state, StreamGrou
                                               options.on_device};
   const std::vector<model::Parameter>& inventory = state.ledger().inventory();
   for (int block = 0; block <= model::HeadBlock(spec); ++block) {
-    runners_.emplace_back(device_, spec, inventory,
+    runners_.emplace_back(device_,
                           model::BuildSegment(spec, inventory, block, segment_options), &rope_,
                           static_cast<int>(options.threads));
     if (device_.is_cpu()) runners_.back().MeasureInto(&operator_seconds_);
   }
-  streams_[static_cast<size_t>(StreamId::kGather)] = std::make_unique<Stream>(device_, events_);
-  streams_[static_cast<size_t>(StreamId::kReduce)] = std::make_unique<Stream>(device_, events_);
+  streams_[schedule::kGatherStream] = std::make_unique<Stream>(device_, events_);
+  streams_[schedule::kReduceStream] = std::make_unique<Stream>(device_, events_);
 }
 
 Executor::~Executor() = default;
 
-absl::StatusOr<StepResult> Executor::RunStep(const schedule::Schedule& schedule,
+absl::StatusOr<StepResult> Executor::RunStep(const schedule::Step& step,
                                              absl::Span<const nn::TokenView> micro_batches,
                                              const UpdateOptions& update) {
-  slot_bucket_.assign(schedule.parameter_slots.size(), -1);
-  Pass pass(*this, schedule, micro_batches, &update);
+  slot_bucket_.assign(step.programs[0].parameter_slots.size(), -1);
+  Pass pass(*this, step, micro_batches, &update);
   TRAINCTL_RETURN_IF_ERROR(pass.Run());
   return pass.result;
 }
 
-absl::StatusOr<EvalSums> Executor::RunForward(const schedule::Schedule& schedule,
+absl::StatusOr<EvalSums> Executor::RunForward(const schedule::Step& step,
                                               absl::Span<const nn::TokenView> micro_batches) {
-  slot_bucket_.assign(schedule.parameter_slots.size(), -1);
-  Pass pass(*this, schedule, micro_batches, nullptr);
+  slot_bucket_.assign(step.programs[0].parameter_slots.size(), -1);
+  Pass pass(*this, step, micro_batches, nullptr);
   TRAINCTL_RETURN_IF_ERROR(pass.Run());
   return EvalSums{pass.LocalLoss(), pass.local_loss_tokens};
 }
@@ -443,9 +507,32 @@ std::map<std::string, double> Executor::operator_seconds() const {
   return seconds;
 }
 
+comm::Group& Executor::GroupOf(layout::Axis axis, int stream) {
+  DataGroups& groups = groups_[static_cast<size_t>(stream)];
+  TRAINCTL_CHECK(axis == layout::Axis::kDpShard || axis == layout::Axis::kDpReplicate);
+  return axis == layout::Axis::kDpShard ? groups.dp_shard : groups.dp_replicate;
+}
+
+absl::StatusOr<comm::Group*> Executor::GroupForSum(absl::string_view name, layout::Axis axis, int stream) {
+  // Over one rank there is nothing to sum, and the ledger lists nothing.
+  const std::string sum = absl::StrCat(name, "/", layout::AxisName(axis));
+  if (state_.ledger().mesh().degree(axis) > 1 && !sums_.contains(sum))
+    return InternalError(absl::StrCat("the sum '", sum, "' is not among the ledger's"));
+  return &GroupOf(axis, stream);
+}
+
 absl::Status Executor::ReduceOverData(absl::string_view name, absl::Span<double> values) {
-  TRAINCTL_RETURN_IF_ERROR(GroupsOf(StreamId::kCompute).dp_shard.AllReduceScalars(name, values));
-  return GroupsOf(StreamId::kCompute).dp_replicate.AllReduceScalars(name, values);
+  for (layout::Axis axis : {layout::Axis::kDpShard, layout::Axis::kDpReplicate}) {
+    TRAINCTL_ASSIGN_OR_RETURN(comm::Group* const group, GroupForSum(name, axis, schedule::kComputeStream));
+    TRAINCTL_RETURN_IF_ERROR(group->AllReduceScalars(name, values));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Executor::CountVotes(absl::Span<double> votes) {
+  for (layout::Axis axis : {layout::Axis::kDpShard, layout::Axis::kDpReplicate})
+    TRAINCTL_RETURN_IF_ERROR(GroupOf(axis, schedule::kComputeStream).AllReduceScalars("agree", votes));
+  return absl::OkStatus();
 }
 
 }  // namespace trainctl::parallel

@@ -1,6 +1,7 @@
-// The executor: runs a schedule's instructions on this rank. The compute stream is the calling
-// thread; gathers and reductions run on streams of their own and overlap it exactly as far as the
-// schedule's waits allow. It decides nothing: order, slots and lifetimes are the schedule's.
+// The executor: runs a step's instructions on this rank. The compute stream is the calling thread; gathers and
+// reductions run on streams of their own and overlap it exactly as far as the step's waits allow. It decides
+// nothing: order, slots and lifetimes are the step's. Activations lie in a table by the step's value ids, and are
+// gone where it frees them. One class of ranks today.
 //
 // Every method is collective over the data axes. Errors: WorkerError with the instruction.
 #pragma once
@@ -12,11 +13,12 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "nn/segment_runner.h"
 #include "parallel/sharded_state.h"
 #include "parallel/stream.h"
-#include "schedule/schedule.h"
+#include "schedule/build_step.h"
 
 namespace trainctl::parallel {
 
@@ -49,7 +51,7 @@ struct EvalSums {
 // Called before each instruction, for fault injection and progress.
 using InstructionHook = std::function<void(const schedule::Instruction&)>;
 
-// Called after each instruction by the thread that ran it, with its index in the schedule: it ran within
+// Called after each instruction by the thread that ran it, with its index in the program: it ran within
 // [begin_ns, end_ns] of CLOCK_MONOTONIC, what it waited for before not included.
 using SpanHook = std::function<void(size_t instruction, int64_t begin_ns, int64_t end_ns)>;
 
@@ -60,16 +62,18 @@ class Executor {
   ~Executor();
 
   // One optimizer step. One view per micro-batch of this rank.
-  absl::StatusOr<StepResult> RunStep(const schedule::Schedule& schedule,
+  absl::StatusOr<StepResult> RunStep(const schedule::Step& step,
                                      absl::Span<const nn::TokenView> micro_batches,
                                      const UpdateOptions& update);
 
   // Forward and loss of each micro-batch; sums of this rank alone.
-  absl::StatusOr<EvalSums> RunForward(const schedule::Schedule& schedule,
+  absl::StatusOr<EvalSums> RunForward(const schedule::Step& step,
                                       absl::Span<const nn::TokenView> micro_batches);
 
-  // Sums over both data axes, in place. `name` as in ledger.h.
+  // Sums over both data axes, in place. `name` as in ledger.h; InternalError: not among its reductions.
   absl::Status ReduceOverData(absl::string_view name, absl::Span<double> values);
+  // Sums of votes, over both data axes: what the run does next, no part of what it computes.
+  absl::Status CountVotes(absl::Span<double> votes);
 
   void SetHook(InstructionHook hook) { hook_ = std::move(hook); }
   // The next pass hashes each instruction as it runs it; executed_hash() then says which step that was
@@ -92,7 +96,9 @@ class Executor {
   friend class Pass;
 
   const model::ModelSpec& spec_;
-  DataGroups& GroupsOf(schedule::StreamId stream) { return groups_[static_cast<size_t>(stream)]; }
+  // The group for a sum of training over `axis`; InternalError: the ledger does not list it.
+  absl::StatusOr<comm::Group*> GroupForSum(absl::string_view name, layout::Axis axis, int stream);
+  comm::Group& GroupOf(layout::Axis axis, int stream);
 
   const device::Device& device_;  // the state's
   ShardedState& state_;
@@ -101,7 +107,7 @@ class Executor {
   nn::RopeTables rope_;
   std::vector<nn::SegmentRunner> runners_;  // by block
   EventSet events_;
-  std::array<std::unique_ptr<Stream>, schedule::kNumStreams> streams_;
+  std::array<std::unique_ptr<Stream>, schedule::kNumDataStreams> streams_;
   InstructionHook hook_;
   SpanHook span_hook_;
   bool hash_next_ = false;
@@ -113,6 +119,7 @@ class Executor {
   at::Tensor device_sums_;
   double* loss_ = nullptr;
   double* squares_ = nullptr;
+  absl::flat_hash_set<std::string> sums_;  // that the ledger lists
   std::vector<int> slot_bucket_;  // what each parameter slot holds, to catch a stale one
 };
 

@@ -31,7 +31,7 @@ absl::Status CloseStreamGroups(StreamGroups& groups) {
 }
 
 ShardedState::ShardedState(const device::Device& device, const layout::Ledger& ledger,
-                           const schedule::Schedule& schedule, DType compute_dtype, int rank)
+                           const schedule::Program& program, DType compute_dtype, int rank)
     : device_(device),
       ledger_(ledger),
       compute_dtype_(compute_dtype),
@@ -78,11 +78,11 @@ ShardedState::ShardedState(const device::Device& device, const layout::Ledger& l
     shard_offset += bucket.shard_numel;
   }
   const device::ScopedMemoryTag tag(device_, MemoryTag(Category::kBuffers));
-  for (const schedule::Slot& slot : schedule.parameter_slots)
+  for (const schedule::Slot& slot : program.parameter_slots)
     parameter_slot_tensors_.push_back(at::zeros({slot.numel}, device_.Options(aten_dtype)));
-  for (const schedule::Slot& slot : schedule.gradient_slots)
+  for (const schedule::Slot& slot : program.gradient_slots)
     gradient_slot_tensors_.push_back(at::zeros({slot.numel}, device_.Options(at::kFloat)));
-  receive_buffer_ = at::zeros({schedule.receive_buffer_bytes / 4}, device_.Options(at::kFloat));
+  receive_buffer_ = at::zeros({program.receive_buffer_bytes / 4}, device_.Options(at::kFloat));
 }
 
 absl::Span<float> ShardedState::receive_buffer() const {

@@ -15,7 +15,7 @@
 #include "comm/communicator.h"
 #include "device/device.h"
 #include "layout/ledger.h"
-#include "schedule/schedule.h"
+#include "schedule/step.h"
 
 namespace trainctl::parallel {
 
@@ -25,8 +25,8 @@ struct DataGroups {
   comm::Group dp_replicate;
 };
 
-// One set for each stream, since a group serves one thread. Collective in order, not in time.
-using StreamGroups = std::array<DataGroups, schedule::kNumStreams>;
+// One set for each stream of step.h, since a group serves one thread. Collective in order, not in time.
+using StreamGroups = std::array<DataGroups, schedule::kNumDataStreams>;
 absl::StatusOr<StreamGroups> MakeStreamGroups(comm::Communicator& communicator, const layout::Mesh& mesh);
 // Collective, at the end of a run that went well.
 absl::Status CloseStreamGroups(StreamGroups& groups);
@@ -44,9 +44,9 @@ struct OptimizerParts {
 
 class ShardedState {
  public:
-  // Allocates everything that `schedule` lists as persistent. `rank` is the global rank.
+  // Allocates everything that `program` lists as persistent. `rank` is the global rank.
   // All pointers below are memory of `device`, which must outlive this.
-  ShardedState(const device::Device& device, const layout::Ledger& ledger, const schedule::Schedule& schedule,
+  ShardedState(const device::Device& device, const layout::Ledger& ledger, const schedule::Program& program,
                DType compute_dtype, int rank);
 
   const device::Device& device() const { return device_; }

@@ -16,27 +16,27 @@ const Candidate& Chosen(const Plan& plan) {
   return *chosen;
 }
 
-Step BuildStep(const Plan& plan, const model::ModelSpec& spec) {
+PlannedStep BuildStep(const Plan& plan, const model::ModelSpec& spec) {
   const schedule::BuildOptions options = schedule::OptionsOf(plan.layout, plan.setting);
   layout::Ledger ledger(model::Inventory(spec), plan.layout.mesh, plan.layout.zero_stage);
-  schedule::Schedule schedule = BuildDataParallel(spec, ledger, options);
-  return {options, std::move(ledger), std::move(schedule)};
+  schedule::Step step = schedule::BuildStep(spec, ledger, options);
+  return {options, std::move(ledger), std::move(step)};
 }
 
-absl::StatusOr<Step> RebuildStep(const Plan& plan, const model::ModelSpec& spec) {
+absl::StatusOr<PlannedStep> RebuildStep(const Plan& plan, const model::ModelSpec& spec) {
   if (plan.step_hash.empty()) {
     return EnvironmentError("the plan has no step: it is of an earlier version; resume plans the run anew");
   }
-  Step step = BuildStep(plan, spec);
-  const std::string hash = schedule::HashStep(step.schedule, step.ledger);
+  PlannedStep planned = BuildStep(plan, spec);
+  const std::string hash = schedule::HashStep(planned.step, planned.ledger);
   if (hash != plan.step_hash) {
     return EnvironmentError(
         absl::StrCat("the plan is for step ", plan.step_hash, " and this program builds ", hash,
                      " from it: trainctl and trainctl-worker are of different builds, or the "
                      "plan was edited; install both together and launch again"));
   }
-  TRAINCTL_RETURN_IF_ERROR(schedule::Check(step.schedule, step.ledger));
-  return step;
+  TRAINCTL_RETURN_IF_ERROR(schedule::Check(planned.step, planned.ledger).status());
+  return planned;
 }
 
 }  // namespace trainctl::plan

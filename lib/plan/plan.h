@@ -4,7 +4,7 @@
 // safe.
 //
 //   TRAINCTL_ASSIGN_OR_RETURN(plan::Plan plan, plan::PlanFromJson(text, "plan.json"));
-//   TRAINCTL_ASSIGN_OR_RETURN(plan::Step step, plan::RebuildStep(plan, recipe.model.spec));
+//   TRAINCTL_ASSIGN_OR_RETURN(plan::PlannedStep step, plan::RebuildStep(plan, recipe.model.spec));
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 #include "layout/layout.h"
 #include "layout/ledger.h"
 #include "model/model_spec.h"
-#include "schedule/schedule.h"
+#include "schedule/build_step.h"
 #include "simulate/cost.h"
 #include "simulate/memory.h"
 
@@ -66,17 +66,22 @@ nlohmann::ordered_json PlanToJsonObject(const Plan& plan);
 // BadDataError naming `what` and the field; a newer schema version is refused with a clear word.
 absl::StatusOr<Plan> PlanFromJson(absl::string_view text, absl::string_view what);
 
-// What the workers run.
-struct Step {
+// What the workers run, and what it was built from.
+struct PlannedStep {
   schedule::BuildOptions options;
   layout::Ledger ledger;
-  schedule::Schedule schedule;
+  schedule::Step step;
+
+  // The program of a global rank.
+  const schedule::Program& ProgramOf(int rank) const {
+    return step.programs[static_cast<size_t>(ledger.mesh().coordinate(rank, layout::Axis::kPp))];
+  }
 };
 
 // The one place where a plan becomes a step.
-Step BuildStep(const Plan& plan, const model::ModelSpec& spec);
+PlannedStep BuildStep(const Plan& plan, const model::ModelSpec& spec);
 // The same, held against plan.step_hash. EnvironmentError: this build makes another step than the one that
 // planned; InternalError: the step is not proven correct (schedule::Check).
-absl::StatusOr<Step> RebuildStep(const Plan& plan, const model::ModelSpec& spec);
+absl::StatusOr<PlannedStep> RebuildStep(const Plan& plan, const model::ModelSpec& spec);
 
 }  // namespace trainctl::plan

@@ -197,9 +197,9 @@ absl::Status ResolveMachine(const recipe::Recipe& recipe, const cluster::Host& h
 
 // The step of the chosen layout is built as the workers will build it, proven, and given its hash.
 absl::Status FixStep(const model::ModelSpec& spec, Plan& plan) {
-  const plan::Step step = plan::BuildStep(plan, spec);
-  TRAINCTL_RETURN_IF_ERROR(schedule::Check(step.schedule, step.ledger));
-  plan.step_hash = schedule::HashStep(step.schedule, step.ledger);
+  const plan::PlannedStep planned = plan::BuildStep(plan, spec);
+  TRAINCTL_RETURN_IF_ERROR(schedule::Check(planned.step, planned.ledger).status());
+  plan.step_hash = schedule::HashStep(planned.step, planned.ledger);
   return absl::OkStatus();
 }
 

@@ -3,7 +3,7 @@
 // What-ifs of other trainers are elsewhere (lib/frameworks). Pure; thread safe.
 //
 //   TRAINCTL_ASSIGN_OR_RETURN(plan::Plan plan, planner::MakePlan(recipe, host));
-//   plan::Step step = plan::BuildStep(plan, recipe.model.spec);
+//   plan::PlannedStep step = plan::BuildStep(plan, recipe.model.spec);
 #pragma once
 
 #include <string>

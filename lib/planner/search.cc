@@ -26,7 +26,7 @@ class Strategy {
            int zero_stage)
       : problem_(problem), ledger_(inventory, mesh, zero_stage) {}
 
-  // From a schedule of a few micro-batches: each frees what it used, so that more of them need no more.
+  // From a step of a few micro-batches: each frees what it used, so that more of them need no more.
   Candidate WeighVariant(int64_t micro_batch, Recompute recompute) const {
     Candidate candidate;
     candidate.layout = {
@@ -37,10 +37,10 @@ class Strategy {
         .recompute = recompute};
     const schedule::BuildOptions options =
         schedule::OptionsOf(candidate.layout, problem_.setting, simulate::kMicroBatchesToPrice);
-    const schedule::Schedule schedule = BuildDataParallel(*problem_.request.spec, ledger_, options);
-    candidate.memory = simulate::SimulateMemory(schedule);
+    const schedule::Step step = BuildStep(*problem_.request.spec, ledger_, options);
+    candidate.memory = simulate::SimulateMemory(step.programs[0]);
     candidate.fits = candidate.memory.peak_bytes <= problem_.memory_limit_bytes;
-    const simulate::StepCost cost = simulate::PriceStep(schedule, *problem_.request.spec, ledger_, options,
+    const simulate::StepCost cost = simulate::PriceStep(step, *problem_.request.spec, ledger_, options,
                                                         candidate.layout.num_micro_batches, problem_.rates);
     candidate.step_seconds = cost.seconds;
     candidate.sent_bytes = cost.sent_bytes;

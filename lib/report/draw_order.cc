@@ -25,7 +25,7 @@ constexpr std::array<int, 4> kBackgrounds = {44, 42, 46, 45};
 
 class Drawing {
  public:
-  Drawing(const schedule::Step& step, const simulate::Played& played, const DrawOptions& options)
+  Drawing(const schedule::Step& step, const simulate::Played& played, const DrawOrderOptions& options)
       : step_(step), played_(played), options_(options) {}
 
   std::string Run() {
@@ -151,7 +151,7 @@ class Drawing {
 
   const schedule::Step& step_;
   const simulate::Played& played_;
-  const DrawOptions& options_;
+  const DrawOrderOptions& options_;
   double cell_s_ = 0;
   size_t margin_ = 0;
   size_t cell_width_ = 0;
@@ -174,7 +174,7 @@ schedule::PipelineOp PassOf(Op op) {
   }
 }
 
-std::string DrawOrder(const schedule::Step& step, const simulate::Played& played, const DrawOptions& options) {
+std::string DrawOrder(const schedule::Step& step, const simulate::Played& played, const DrawOrderOptions& options) {
   return Drawing(step, played, options).Run();
 }
 

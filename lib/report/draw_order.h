@@ -8,7 +8,7 @@
 
 namespace trainctl::report {
 
-struct DrawOptions {
+struct DrawOrderOptions {
   int width = 120;     // columns of text at most; a line that goes on ends in '>'
   bool color = false;  // ANSI: passes by background colour and micro-batches by their number alone
   double cell_s = 0;   // time of one cell; 0: the shortest pass
@@ -19,7 +19,7 @@ struct DrawOptions {
 // odd round over the ranks (the way back of a V), or the second copy of the model. Of an order whose stages are
 // one block each (schedule::ExpandOrder).
 std::string DrawOrder(const schedule::Step& step, const simulate::Played& played,
-                      const DrawOptions& options = {});
+                      const DrawOrderOptions& options = {});
 
 // The pass that a compute instruction is drawn as.
 schedule::PipelineOp PassOf(schedule::Op op);

@@ -28,8 +28,13 @@ constexpr Mark kMarks[] = {
     {Op::kLoss, 'L', 45, "loss"},
     {Op::kLossAndGradient, 'L', 45, "loss and gradient"},
     {Op::kBackward, 'B', 42, "backward"},
+    {Op::kBackwardInput, 'I', 46, "input backward"},
+    {Op::kBackwardWeight, 'W', 45, "weight backward"},
+    {Op::kSend, 'P', 43, "pass on"},
+    {Op::kReceive, 'P', 43, "pass on"},
     {Op::kGather, 'G', 43, "gather"},
     {Op::kReduceGradient, 'S', 41, "reduce"},
+    {Op::kSumOwners, 'S', 41, "reduce"},
     {Op::kGradNorm, 'N', 47, "gradient norm"},
     {Op::kOptimizerStep, 'U', 43, "update"},
     {Op::kGatherUpdated, 'G', 43, "gather updated"},
@@ -48,13 +53,13 @@ std::string Seconds(double seconds) {
 }
 
 // One stream in `columns` columns.
-std::string Row(const schedule::Schedule& schedule, const simulate::Timeline& timeline,
-                schedule::StreamId stream, size_t columns, bool color) {
+std::string Row(const schedule::Program& program, const simulate::Timeline& timeline,
+                int stream, size_t columns, bool color) {
   const double width = timeline.end_s / static_cast<double>(columns);
   std::vector<std::array<double, std::size(kMarks)>> seconds(columns);
-  for (size_t i = 0; i < schedule.instructions.size(); ++i) {
-    if (schedule.instructions[i].stream != stream || width <= 0) continue;
-    const size_t mark = static_cast<size_t>(&MarkOf(schedule.instructions[i].op) - kMarks);
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    if (program.instructions[i].stream != stream || width <= 0) continue;
+    const size_t mark = static_cast<size_t>(&MarkOf(program.instructions[i].op) - kMarks);
     const simulate::InstructionTime& time = timeline.times[i];
     const size_t first = std::min(columns - 1, static_cast<size_t>(time.begin_s / width));
     for (size_t c = first; c < columns; ++c) {
@@ -89,32 +94,32 @@ std::string Quoted(absl::string_view text) {
   return Json(std::string(text)).dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
 }
 
-simulate::Timeline Play(const plan::Plan& plan, const model::ModelSpec& spec, const plan::Step& step) {
-  return simulate::PlayStep(step.schedule, spec, step.ledger, step.options, plan.rates);
+simulate::Timeline Play(const plan::Plan& plan, const model::ModelSpec& spec, const plan::PlannedStep& planned) {
+  return simulate::PlayStep(planned.step, spec, planned.ledger, planned.options, plan.rates);
 }
 
 }  // namespace
 
 std::string DrawPlan(const plan::Plan& plan, const model::ModelSpec& spec, const DrawOptions& options) {
-  const plan::Step step = plan::BuildStep(plan, spec);
-  const simulate::Timeline timeline = Play(plan, spec, step);
+  const plan::PlannedStep planned = plan::BuildStep(plan, spec);
+  const schedule::Program& program = planned.ProgramOf(0);
+  const simulate::Timeline timeline = Play(plan, spec, planned);
   constexpr int kMargin = 9;
   const size_t columns = static_cast<size_t>(std::max(10, options.width - kMargin - 1));
   std::string text =
       absl::StrFormat("%s: %d workers do the same; a column is %s\n", plan.layout.ToString(),
                       plan.layout.mesh.world_size(), Seconds(timeline.end_s / static_cast<double>(columns)));
-  std::array<double, schedule::kNumStreams> busy = {};
+  std::vector<double> busy(program.streams.size(), 0);
   std::array<bool, std::size(kMarks)> used = {};
-  for (size_t i = 0; i < step.schedule.instructions.size(); ++i) {
-    const schedule::Instruction& instruction = step.schedule.instructions[i];
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    const schedule::Instruction& instruction = program.instructions[i];
     busy[static_cast<size_t>(instruction.stream)] += timeline.times[i].seconds;
     used[static_cast<size_t>(&MarkOf(instruction.op) - kMarks)] = true;
   }
-  for (int s = 0; s < schedule::kNumStreams; ++s) {
-    if (busy[static_cast<size_t>(s)] <= 0) continue;
-    const auto stream = static_cast<schedule::StreamId>(s);
-    absl::StrAppendFormat(&text, "%-7s |%s\n", schedule::StreamName(stream),
-                          Row(step.schedule, timeline, stream, columns, options.color));
+  for (size_t s = 0; s < program.streams.size(); ++s) {
+    if (busy[s] <= 0) continue;
+    absl::StrAppendFormat(&text, "%-7s |%s\n", program.streams[s].name,
+                          Row(program, timeline, static_cast<int>(s), columns, options.color));
   }
   std::string legend;
   for (size_t mark = 0; mark < std::size(kMarks); ++mark) {
@@ -123,7 +128,7 @@ std::string DrawPlan(const plan::Plan& plan, const model::ModelSpec& spec, const
     absl::StrAppend(&legend, legend.empty() ? "" : ", ", entry);
   }
   absl::StrAppend(&text, legend, ", . idle\n");
-  const double compute = busy[static_cast<size_t>(schedule::StreamId::kCompute)];
+  const double compute = busy[schedule::kComputeStream];
   absl::StrAppendFormat(&text, "A step of %s: compute %s, data and log %s, idle %.1f %% of it.\n",
                         Seconds(timeline.step_seconds), Seconds(compute),
                         Seconds(timeline.step_seconds - timeline.end_s),
@@ -132,21 +137,22 @@ std::string DrawPlan(const plan::Plan& plan, const model::ModelSpec& spec, const
 }
 
 std::string TraceOfPlan(const plan::Plan& plan, const model::ModelSpec& spec, absl::string_view title) {
-  const plan::Step step = plan::BuildStep(plan, spec);
-  const simulate::Timeline timeline = Play(plan, spec, step);
+  const plan::PlannedStep planned = plan::BuildStep(plan, spec);
+  const schedule::Program& program = planned.ProgramOf(0);
+  const simulate::Timeline timeline = Play(plan, spec, planned);
   std::string text = absl::StrCat(
       "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"title\":", Quoted(title), ",\"step_hash\":\"",
       plan.step_hash, "\",\"step_us\":", Micros(timeline.step_seconds), "},\n\"traceEvents\":[\n");
   absl::StrAppend(&text, "{\"ph\":\"M\",\"pid\":0,\"tid\":0,\"name\":\"process_name\",\"args\":{\"name\":",
                   Quoted(absl::StrCat("each of ", plan.layout.mesh.world_size(), " workers")), "}}");
-  for (int s = 0; s < schedule::kNumStreams; ++s) {
+  for (size_t s = 0; s < program.streams.size(); ++s) {
     absl::StrAppend(&text, ",\n{\"ph\":\"M\",\"pid\":0,\"tid\":", s + 1,
                     ",\"name\":\"thread_name\",\"args\":{\"name\":",
-                    Quoted(schedule::StreamName(static_cast<schedule::StreamId>(s))), "}}");
+                    Quoted(program.streams[s].name), "}}");
   }
-  for (size_t i = 0; i < step.schedule.instructions.size(); ++i) {
-    const schedule::Instruction& instruction = step.schedule.instructions[i];
-    absl::StrAppend(&text, ",\n{\"ph\":\"X\",\"pid\":0,\"tid\":", static_cast<int>(instruction.stream) + 1,
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    const schedule::Instruction& instruction = program.instructions[i];
+    absl::StrAppend(&text, ",\n{\"ph\":\"X\",\"pid\":0,\"tid\":", instruction.stream + 1,
                     ",\"ts\":", Micros(timeline.times[i].begin_s),
                     ",\"dur\":", Micros(timeline.times[i].seconds),
                     ",\"name\":", Quoted(schedule::Describe(instruction)),

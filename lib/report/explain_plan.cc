@@ -40,10 +40,11 @@ std::string MemoryBinding(const plan::Plan& plan) {
 
 PlanExplanation ExplainPlan(const plan::Plan& plan, const model::ModelSpec& spec) {
   PlanExplanation explanation;
-  const plan::Step step = plan::BuildStep(plan, spec);
-  explanation.memory = simulate::LiveAtPeak(step.schedule, plan.predicted);
+  const plan::PlannedStep planned = plan::BuildStep(plan, spec);
+  explanation.memory = simulate::LiveAtPeak(planned.ProgramOf(0), plan.predicted);
   double sum = 0;
-  for (const auto& [name, work] : simulate::WorkOfStep(step.schedule, spec, step.ledger, step.options)) {
+  for (const auto& [name, work] :
+       simulate::WorkOfStep(planned.ProgramOf(0), spec, planned.ledger, planned.options)) {
     const double seconds = plan.rates.Seconds(work);
     if (seconds <= 0) continue;
     explanation.time.push_back({name, seconds});

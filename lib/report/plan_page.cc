@@ -23,10 +23,19 @@ SpanKind KindOf(Op op) {
     case Op::kLossAndGradient:
     case Op::kBackward:
       return SpanKind::kBackward;
+    case Op::kBackwardInput:
+      return SpanKind::kBackwardInput;
+    case Op::kBackwardWeight:
+      return SpanKind::kBackwardWeight;
+    case Op::kSend:
+      return SpanKind::kSendActivation;
+    case Op::kReceive:
+      return SpanKind::kWait;
     case Op::kGather:
     case Op::kGatherUpdated:
       return SpanKind::kGather;
     case Op::kReduceGradient:
+    case Op::kSumOwners:
     case Op::kCountLossTokens:
     case Op::kReduceLoss:
       return SpanKind::kReduce;
@@ -58,7 +67,7 @@ PeakMemory PeakOf(const plan::Plan& plan) {
           .upper_bytes = peak};
 }
 
-StepPicture PictureOf(const plan::Plan& plan, const plan::Step& step, const simulate::Timeline& played) {
+StepPicture PictureOf(const plan::Plan& plan, const plan::PlannedStep& step, const simulate::Timeline& played) {
   const size_t num_blocks = static_cast<size_t>(step.ledger.num_buckets());
   StepPicture picture;
   picture.num_stages = static_cast<int64_t>(num_blocks);
@@ -67,15 +76,15 @@ StepPicture PictureOf(const plan::Plan& plan, const plan::Step& step, const simu
   picture.stages.resize(num_blocks);
   StepTerms& terms = picture.terms;
   RankPicture rank;
-  for (const StreamKind kind : {StreamKind::kCompute, StreamKind::kData, StreamKind::kData}) {
-    const auto id = static_cast<schedule::StreamId>(rank.streams.size());
-    rank.streams.push_back({kind, std::string(schedule::StreamName(id)), {}});
+  for (const schedule::Stream& stream : step.ProgramOf(0).streams) {
+    const bool computes = rank.streams.empty();
+    rank.streams.push_back({computes ? StreamKind::kCompute : StreamKind::kData, stream.name, {}});
   }
-  for (size_t i = 0; i < step.schedule.instructions.size(); ++i) {
-    const schedule::Instruction& instruction = step.schedule.instructions[i];
+  for (size_t i = 0; i < step.ProgramOf(0).instructions.size(); ++i) {
+    const schedule::Instruction& instruction = step.ProgramOf(0).instructions[i];
     const simulate::InstructionTime& time = played.times[i];
     const SpanKind kind = KindOf(instruction.op);
-    const bool is_pass = kind == SpanKind::kForward || kind == SpanKind::kBackward;
+    const bool is_pass = RunsBlock(instruction.op);
     rank.streams[static_cast<size_t>(instruction.stream)].spans.push_back(
         {time.begin_s, time.end_s(), kind, is_pass ? instruction.block : -1,
          is_pass ? instruction.micro_batch : -1});
@@ -150,9 +159,9 @@ std::vector<PageConstant> RatesOf(const plan::Plan& plan) {
 
 PageInput PageOfPlan(const plan::Plan& plan, const recipe::Recipe& recipe) {
   const model::ModelSpec& spec = recipe.model.spec;
-  const plan::Step step = plan::BuildStep(plan, spec);
+  const plan::PlannedStep step = plan::BuildStep(plan, spec);
   const simulate::Timeline played =
-      simulate::PlayStep(step.schedule, spec, step.ledger, step.options, plan.rates);
+      simulate::PlayStep(step.step, spec, step.ledger, step.options, plan.rates);
   PageInput page;
   page.title = recipe.run.name;
   page.tokens_per_step = recipe.train.batch_sequences * recipe.data.seq_len;

@@ -185,6 +185,9 @@ absl::StatusOr<Proof> Check(const Step& step, const layout::Ledger& ledger);
 // Of a step without parameters (ExpandOrder in build_step.h).
 absl::StatusOr<Proof> Check(const Step& step);
 
+// Activations of blocks held at once, from the forward to the last backward.
+int PeakInFlight(const Program& program);
+
 // "forward block 3 micro-batch 1"
 std::string Describe(const Instruction& instruction);
 

@@ -54,8 +54,6 @@ class Player {
     double busy_s = 0;
     double first_s = -1;
     double last_s = 0;
-    int in_flight = 0;
-    int peak_in_flight = 0;
     int joined = -1;  // a forward that waits for the backward that it runs with
   };
   struct Channel {
@@ -95,8 +93,7 @@ class Player {
         // Its times are known when its partner's are.
         own.joined = static_cast<int>(own.times.size());
         own.times.push_back({ReadyAt(own, instruction), 0});
-        CountActivations(own, instruction);
-      } else {
+          } else {
         went_on = Ordinary(c, own, instruction);
       }
       if (!went_on) return;
@@ -141,7 +138,6 @@ class Player {
     own.busy_s += seconds;
     if (own.first_s < 0) own.first_s = begin;
     own.last_s = end;
-    CountActivations(own, instruction);
     return true;
   }
 
@@ -177,12 +173,6 @@ class Player {
     if (std::exchange(channel.receiver_waits, false)) ready_.push_back(static_cast<size_t>(send.peer));
   }
 
-  static void CountActivations(Class& own, const Instruction& instruction) {
-    if (instruction.op == Op::kForward)
-      own.peak_in_flight = std::max(own.peak_in_flight, ++own.in_flight);
-    if (instruction.op == Op::kBackward || instruction.op == Op::kBackwardWeight) --own.in_flight;
-  }
-
   Played Summary() {
     Played played;
     for (const Class& own : classes_) {
@@ -194,7 +184,6 @@ class Player {
       result.busy_s = own.busy_s;
       result.bubble_s = played.end_s - own.busy_s;
       result.inner_bubble_s = own.last_s - std::max(0.0, own.first_s) - own.busy_s;
-      result.peak_in_flight = own.peak_in_flight;
     }
     return played;
   }

@@ -36,7 +36,6 @@ struct PlayedClass {
   // From the begin of its first compute instruction to the end of its last, less the busy time: what the
   // zero-bubble papers call the bubble, for whom the next step may begin at once.
   double inner_bubble_s = 0;
-  int peak_in_flight = 0;  // activations of blocks held at once, from the forward to the last backward
 };
 
 struct Played {

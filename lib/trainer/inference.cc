@@ -33,7 +33,7 @@ class Model {
         ledger_(model::Inventory(spec_), layout::Mesh{}, 0),
         options_{.shape = shape, .threads = deps.threads},
         forward_(schedule::BuildForwardOnly(spec_, ledger_, options_)),
-        state_(device::Device::Cpu(), ledger_, forward_, DType::kF32, 0) {}
+        state_(device::Device::Cpu(), ledger_, forward_.programs[0], DType::kF32, 0) {}
 
   absl::Status Load(const InferenceDeps& deps) {
     if (!deps.checkpoint_path.empty())
@@ -47,13 +47,13 @@ class Model {
   const layout::Ledger& ledger() const { return ledger_; }
   parallel::ShardedState& state() { return state_; }
   const schedule::BuildOptions& options() const { return options_; }
-  const schedule::Schedule& forward() const { return forward_; }
+  const schedule::Step& forward() const { return forward_; }
 
  private:
   const model::ModelSpec spec_;
   const layout::Ledger ledger_;
   const schedule::BuildOptions options_;
-  const schedule::Schedule forward_;
+  const schedule::Step forward_;
   parallel::ShardedState state_;
 };
 

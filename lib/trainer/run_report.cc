@@ -103,11 +103,11 @@ std::map<std::string, double> StepTimes::MeanByName() const {
 }
 
 absl::StatusOr<std::vector<std::string>> WriteReport(const std::string& path, const plan::Plan& plan,
-                                                     const model::ModelSpec& spec, const plan::Step& planned,
+                                                     const model::ModelSpec& spec, const plan::PlannedStep& planned,
                                                      const std::string& executed_hash,
                                                      const MemoryByCategory& measured_memory,
                                                      const StepTimes& times) {
-  const auto work = simulate::WorkOfStep(planned.schedule, spec, planned.ledger, planned.options);
+  const auto work = simulate::WorkOfStep(planned.ProgramOf(0), spec, planned.ledger, planned.options);
   const std::map<std::string, double> means = times.MeanByName();
   SecondsByPart predicted = {}, measured = {};
   measured[kRest] = times.MeanSeconds();  // as the parts: a few slow steps move means and not the median

@@ -85,7 +85,7 @@ uint64_t JoinHash(double low, double high) {
 
 class Trainer {
  public:
-  Trainer(const WorkerDeps& deps, const device::Device& device, plan::Plan plan, plan::Step step)
+  Trainer(const WorkerDeps& deps, const device::Device& device, plan::Plan plan, plan::PlannedStep step)
       : d_(deps),
         device_(device),
         recipe_(*deps.recipe),
@@ -100,7 +100,7 @@ class Trainer {
       return UsageError(absl::StrCat("the plan is for ", plan_.layout.mesh.world_size(), " workers, ",
                                      d_.world_size, " were started"));
     }
-    TRAINCTL_RETURN_IF_ERROR(schedule::Check(forward_, planned_.ledger));
+    TRAINCTL_RETURN_IF_ERROR(schedule::Check(forward_, planned_.ledger).status());
     fault_.Reach("startup");
     TRAINCTL_RETURN_IF_ERROR(Connect());
     TRAINCTL_RETURN_IF_ERROR(OpenData());
@@ -139,7 +139,7 @@ class Trainer {
   }
 
   absl::Status MakeState() {
-    state_ = std::make_unique<parallel::ShardedState>(device_, planned_.ledger, planned_.schedule,
+    state_ = std::make_unique<parallel::ShardedState>(device_, planned_.ledger, planned_.ProgramOf(d_.rank),
                                                       plan_.setting.compute_dtype, d_.rank);
     executor_ = std::make_unique<parallel::Executor>(spec_, *state_, groups_, planned_.options);
     if (fault_.armed()) {
@@ -196,7 +196,7 @@ class Trainer {
       TRAINCTL_RETURN_IF_ERROR(LoadCheckpoint(recipe_.model.weights, *state_, true, nullptr).status());
     }
     // In the group that gathers during training too: each one that is used takes memory of a device.
-    return state_->MaterializeParameters(groups_[static_cast<size_t>(schedule::StreamId::kGather)].dp_shard);
+    return state_->MaterializeParameters(groups_[schedule::kGatherStream].dp_shard);
   }
 
   absl::Status OpenLogs() {
@@ -285,23 +285,21 @@ class Trainer {
     const std::vector<int64_t>& traced = recipe_.metrics.trace_steps;
     const int64_t step = counters_.step + 1;  // as metrics.jsonl counts
     if (std::count(traced.begin(), traced.end(), step) == 0) {
-      TRAINCTL_ASSIGN_OR_RETURN(result_, executor_->RunStep(planned_.schedule, Views(batch), update));
+      TRAINCTL_ASSIGN_OR_RETURN(result_, executor_->RunStep(planned_.step, Views(batch), update));
       return absl::OkStatus();
     }
     std::vector<telemetry::TracedInstruction> instructions;
-    for (const schedule::Instruction& instruction : planned_.schedule.instructions) {
-      instructions.push_back({schedule::Describe(instruction), static_cast<int>(instruction.stream)});
+    for (const schedule::Instruction& instruction : planned_.ProgramOf(d_.rank).instructions) {
+      instructions.push_back({schedule::Describe(instruction), instruction.stream});
     }
     std::vector<std::string> streams;
-    for (int stream = 0; stream < schedule::kNumStreams; ++stream) {
-      streams.emplace_back(schedule::StreamName(static_cast<schedule::StreamId>(stream)));
-    }
+    for (const schedule::Stream& stream : planned_.ProgramOf(d_.rank).streams) streams.push_back(stream.name);
     telemetry::StepRecorder recorder(std::move(instructions), std::move(streams), d_.rank, d_.world_size);
     executor_->SetSpanHook([&recorder](size_t instruction, int64_t begin_ns, int64_t end_ns) {
       recorder.Add(instruction, begin_ns, end_ns);
     });
     recorder.Begin();
-    absl::StatusOr<parallel::StepResult> result = executor_->RunStep(planned_.schedule, Views(batch), update);
+    absl::StatusOr<parallel::StepResult> result = executor_->RunStep(planned_.step, Views(batch), update);
     executor_->SetSpanHook(nullptr);
     TRAINCTL_ASSIGN_OR_RETURN(result_, std::move(result));
     return recorder.Write(d_.traces_path, step);
@@ -395,7 +393,7 @@ class Trainer {
                       vote(failed),
                       hash_low_,
                       hash_high_};
-    TRAINCTL_RETURN_IF_ERROR(executor_->ReduceOverData("agree", votes));
+    TRAINCTL_RETURN_IF_ERROR(executor_->CountVotes(votes));
     const bool stop = votes[0] > 0 || (d_.stop_after >= 0 && counters_.step >= d_.stop_after &&
                                        counters_.step < recipe_.train.steps);
     const bool due = votes[1] > 0 || (c.every_steps.has_value() && counters_.step % *c.every_steps == 0);
@@ -573,8 +571,8 @@ class Trainer {
   const recipe::Recipe& recipe_;
   const model::ModelSpec& spec_;
   const plan::Plan plan_;
-  const plan::Step planned_;
-  const schedule::Schedule forward_;
+  const plan::PlannedStep planned_;
+  const schedule::Step forward_;
   FaultInjector fault_;
 
   std::unique_ptr<comm::Communicator> communicator_;
@@ -621,7 +619,7 @@ absl::StatusOr<RunOutcome> Told(const WorkerDeps& deps, absl::StatusOr<RunOutcom
 
 // Tells how it failed before it is taken down, which can wait for a disk.
 absl::StatusOr<RunOutcome> RunAndTell(const WorkerDeps& deps, const device::Device& device, plan::Plan plan) {
-  absl::StatusOr<plan::Step> step = plan::RebuildStep(plan, deps.recipe->model.spec);
+  absl::StatusOr<plan::PlannedStep> step = plan::RebuildStep(plan, deps.recipe->model.spec);
   if (!step.ok()) return Told(deps, step.status());
   Trainer trainer(deps, device, std::move(plan), *std::move(step));
   try {

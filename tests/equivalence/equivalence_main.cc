@@ -163,14 +163,14 @@ void RunCell(const device::Device& device, const Cell& cell, comm::Communicator&
   options.recompute = cell.recompute;
   options.prefetch = cell.prefetch;
   options.on_device = !device.is_cpu();
-  const schedule::Schedule schedule = schedule::BuildDataParallel(spec, ledger, options);
-  const schedule::Schedule forward = schedule::BuildForwardOnly(spec, ledger, options);
+  const schedule::Step step = schedule::BuildStep(spec, ledger, options);
+  const schedule::Step forward = schedule::BuildForwardOnly(spec, ledger, options);
   // CHECK
 
   communicator.SetFaultHook(nullptr);
   device.ResetPeak();
   const int64_t live_before = device.memory().live;
-  parallel::ShardedState state(device, ledger, schedule, DType::kF32, communicator.rank());
+  parallel::ShardedState state(device, ledger, step.programs[0], DType::kF32, communicator.rank());
   parallel::StreamGroups groups = kOrDie(parallel::MakeStreamGroups(communicator, cell.mesh));
   state.Initialize(77);
   kOrDie(state.MaterializeParameters(groups[0].dp_shard));
@@ -185,7 +185,7 @@ void RunCell(const device::Device& device, const Cell& cell, comm::Communicator&
   update.apply = false;
   update.z_loss = 1e-3f;
   communicator.SetFaultHook(std::move(fault));
-  const parallel::StepResult result = kOrDie(executor.RunStep(schedule, views, update));
+  const parallel::StepResult result = kOrDie(executor.RunStep(step, views, update));
   outcome->measured_peak = device.memory().peak - live_before;
   const parallel::EvalSums sums = kOrDie(executor.RunForward(forward, views));
   double eval[2] = {sums.loss, static_cast<double>(sums.loss_tokens)};
@@ -216,7 +216,7 @@ void RunCell(const device::Device& device, const Cell& cell, comm::Communicator&
   outcome->eval_loss[rank] = eval[0];
   outcome->eval_tokens[rank] = eval[1];
   if (rank == 0) {
-    outcome->predicted_peak = simulate::SimulateMemory(schedule).peak_bytes;
+    outcome->predicted_peak = simulate::SimulateMemory(step.programs[0]).peak_bytes;
   }
   kOrDie(world.AllReduceScalars("written", absl::MakeSpan(&ready, 1)));
 }

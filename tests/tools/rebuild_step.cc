@@ -19,8 +19,8 @@ absl::StatusOr<std::string> HashOf(const std::string& recipe_path, const std::st
       recipe::LoadRecipe(recipe_path, {}, recipe::RealAccess(), recipe::Purpose::kPlan));
   TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFile(plan_path));
   TRAINCTL_ASSIGN_OR_RETURN(const plan::Plan plan, plan::PlanFromJson(text, plan_path));
-  TRAINCTL_ASSIGN_OR_RETURN(const plan::Step step, plan::RebuildStep(plan, loaded.recipe.model.spec));
-  return schedule::HashStep(step.schedule, step.ledger);
+  TRAINCTL_ASSIGN_OR_RETURN(const plan::PlannedStep step, plan::RebuildStep(plan, loaded.recipe.model.spec));
+  return schedule::HashStep(step.step, step.ledger);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include "cluster/catalogue.h"
 #include "frameworks/price_memory.h"
 #include "frameworks/price_time.h"
-#include "schedule/pipeline_lowered.h"
+#include "schedule/build_step.h"
 
 namespace trainctl::frameworks {
 namespace {
@@ -179,9 +179,9 @@ TEST(BoundsTest, NoScheduleHasFewerMicroBatchesInFlightOnTheFirstRank) {
         for (int m = 1; m <= 40; m += 1 + m / 8) {
           const auto built = schedule::BuildPipeline(kind, {p, m, v});
           if (!built.ok()) continue;
-          const auto lowered = schedule::LowerPipeline(*built);
-          ASSERT_TRUE(lowered.ok());
-          const double slots = static_cast<double>(lowered->num_slots[0]) / v;
+          const auto step = schedule::ExpandOrder(*built);
+          ASSERT_TRUE(step.ok());
+          const double slots = static_cast<double>(PeakInFlight(step->programs[0])) / v;
           EXPECT_LE(LeastInFlight(kind, p, v, m), slots)
               << built->name << " p " << p << " v " << v << " m " << m;
           EXPECT_GE(2 * LeastInFlight(kind, p, v, m), slots)

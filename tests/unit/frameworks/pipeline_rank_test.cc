@@ -7,7 +7,7 @@
 
 #include "cluster/catalogue.h"
 #include "frameworks/framework.h"
-#include "schedule/pipeline_lowered.h"
+#include "schedule/build_step.h"
 
 namespace trainctl::frameworks {
 namespace {
@@ -36,13 +36,13 @@ TEST(PipelineRank, MicroBatchesInFlightAreTheSlotsOfTheScheduleItself) {
         if (!schedule::CheckPipelineShape(kind, shape).ok()) continue;
         const auto built = schedule::BuildPipeline(kind, shape);
         ASSERT_TRUE(built.ok()) << built.status();
-        const auto lowered = schedule::LowerPipeline(*built);
-        ASSERT_TRUE(lowered.ok()) << lowered.status();
+        const auto step = schedule::ExpandOrder(*built);
+        ASSERT_TRUE(step.ok()) << step.status();
         Workload w = Job(ranks, virtual_stages, micro_batches);
         w.pipeline = kind;
         for (int rank = 0; rank < ranks; ++rank) {
           EXPECT_DOUBLE_EQ(MicroBatchesInFlight(w, rank) * virtual_stages,
-                           lowered->num_slots[static_cast<size_t>(rank)])
+                           PeakInFlight(step->programs[static_cast<size_t>(rank)]))
               << schedule::PipelineKindName(kind) << " ranks " << ranks << " micro-batches " << micro_batches
               << " rank " << rank;
         }

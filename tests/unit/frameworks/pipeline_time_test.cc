@@ -1,10 +1,11 @@
 #include "frameworks/pipeline_time.h"
+#include "schedule/build_step.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "schedule/pipeline_simulate.h"
+#include "simulate/stage_costs.h"
 #include "tests/unit/frameworks/time_job.h"
 
 namespace trainctl::frameworks {
@@ -61,15 +62,15 @@ TEST(PipelineTime, LongStepsAreAsLongAsIfAllWerePlayed) {
       Workload w = Pipelined(4, m, v);
       w.pipeline = kind;
       std::vector<PassTimes> stages;
-      schedule::PipelineCosts costs;
+      simulate::PipelineCosts costs;
       costs.overlap_sends = true;
       for (int64_t s = 0; s < 4 * v; ++s) {
         const double f = seconds(random);
         stages.push_back(Pass(f, f, f));
         costs.stages.push_back({f, f, f});
       }
-      const auto lowered = schedule::LowerPipeline(*schedule::BuildPipeline(kind, w.PipelineShapeFor(m)));
-      const double all = schedule::SimulatePipeline(*lowered, costs)->makespan_s;
+      const auto order = schedule::BuildPipeline(kind, w.PipelineShapeFor(m));
+      const double all = simulate::PlayPasses(*schedule::ExpandOrder(*order), costs)->end_s;
       const PipelineTimes times = TimePipeline(w, stages, false);
       EXPECT_NEAR(times.busiest.total() + times.waiting_seconds, all, 2e-3 * all)
           << schedule::PipelineKindName(kind) << " " << m;

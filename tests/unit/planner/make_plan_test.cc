@@ -77,9 +77,9 @@ void ExpectSound(const Plan& plan, const recipe::Recipe& recipe) {
   }
   EXPECT_EQ(num_chosen, 1);
   // What the workers will run is correct, and needs what was predicted.
-  const plan::Step step = plan::BuildStep(plan, recipe.model.spec);
-  EXPECT_TRUE(Check(step.schedule, step.ledger).ok()) << Check(step.schedule, step.ledger);
-  EXPECT_EQ(simulate::SimulateMemory(step.schedule), plan.predicted);
+  const plan::PlannedStep step = plan::BuildStep(plan, recipe.model.spec);
+  EXPECT_TRUE(Check(step.step, step.ledger).ok()) << Check(step.step, step.ledger).status();
+  EXPECT_EQ(simulate::SimulateMemory(step.ProgramOf(0)), plan.predicted);
 }
 
 TEST(Plan, RandomRecipesGetSoundPlansOrAReason) {
@@ -398,13 +398,13 @@ TEST(Plan, ADevicesBuffersAreItsOwn) {
   recipe.checkpoint.async = true;
   const absl::StatusOr<Plan> plan = MakePlan(recipe, SomeHost());
   ASSERT_TRUE(plan.ok()) << plan.status();
-  const plan::Step step = plan::BuildStep(*plan, recipe.model.spec);
+  const plan::PlannedStep step = plan::BuildStep(*plan, recipe.model.spec);
   int64_t largest = 0;
   for (const layout::Bucket& bucket : step.ledger.buckets()) largest = std::max(largest, bucket.padded_numel);
-  EXPECT_EQ(step.schedule.receive_buffer_bytes, largest / 2 * 4);
+  EXPECT_EQ(step.ProgramOf(0).receive_buffer_bytes, largest / 2 * 4);
   const auto bytes_of = [&](const std::string& name) {
     int64_t bytes = 0;
-    for (const schedule::Value& value : step.schedule.values) bytes += value.name == name ? value.bytes : 0;
+    for (const schedule::Value& value : step.ProgramOf(0).values) bytes += ValueKindName(value.kind) == name ? value.bytes : 0;
     return bytes;
   };
   EXPECT_EQ(bytes_of("checkpoint copy"), 0);  // in the host's memory

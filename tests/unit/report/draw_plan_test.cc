@@ -31,12 +31,12 @@ Planned Plan(int stage, bool overlap) {
   plan.setting.seq_len = 64;
   plan.rates = simulate::CpuRates(1, DType::kF32, false);
   plan.rates.overlap = overlap;
-  const plan::Step step = plan::BuildStep(plan, planned.spec);
-  plan.step_hash = schedule::HashStep(step.schedule, step.ledger);
-  plan.predicted = simulate::SimulateMemory(step.schedule);
+  const plan::PlannedStep step = plan::BuildStep(plan, planned.spec);
+  plan.step_hash = schedule::HashStep(step.step, step.ledger);
+  plan.predicted = simulate::SimulateMemory(step.step);
   plan::Candidate chosen{.layout = plan.layout, .memory = plan.predicted, .fits = true, .chosen = true};
   chosen.step_seconds =
-      simulate::PriceStep(step.schedule, planned.spec, step.ledger, step.options, 3, plan.rates).seconds;
+      simulate::PriceStep(step.step, planned.spec, step.ledger, step.options, 3, plan.rates).seconds;
   plan.candidates.push_back(chosen);
   return planned;
 }
@@ -63,7 +63,7 @@ TEST(DrawPlan, HasARowForEachStreamThatIsUsedInTheWidthThatIsAskedFor) {
 TEST(TraceOfPlan, HasEveryInstructionOnItsStreamInOrder) {
   for (const bool overlap : {false, true}) {
     const Planned planned = Plan(3, overlap);
-    const plan::Step step = plan::BuildStep(planned.plan, planned.spec);
+    const plan::PlannedStep step = plan::BuildStep(planned.plan, planned.spec);
     const Json trace = *ParseJson(TraceOfPlan(planned.plan, planned.spec, "a \"title\" \xff"), "trace");
     EXPECT_EQ(trace["otherData"]["step_hash"], planned.plan.step_hash);
     size_t spans = 0;
@@ -76,12 +76,12 @@ TEST(TraceOfPlan, HasEveryInstructionOnItsStreamInOrder) {
         highest = std::max(highest, sum);
       }
       if (event["ph"] != "X") continue;
-      EXPECT_EQ(event["name"], schedule::Describe(step.schedule.instructions[spans++]));
+      EXPECT_EQ(event["name"], schedule::Describe(step.ProgramOf(0).instructions[spans++]));
       double& last = end[event["tid"].get<int>()];
       EXPECT_GE(event["ts"].get<double>(), last - 2e-3);  // both are rounded to nanoseconds
       last = event["ts"].get<double>() + event["dur"].get<double>();
     }
-    EXPECT_EQ(spans, step.schedule.instructions.size());
+    EXPECT_EQ(spans, step.ProgramOf(0).instructions.size());
     EXPECT_EQ(highest, planned.plan.predicted.peak_bytes);
   }
 }

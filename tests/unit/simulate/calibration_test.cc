@@ -42,7 +42,7 @@ Probe Measure(const Rates& rates, int64_t layers, int64_t hidden, int64_t vocab,
   options.shape = {sequences, seq_len};
   options.num_micro_batches = 2;
   Probe probe;
-  probe.work = WorkOfStep(BuildDataParallel(spec, ledger, options), spec, ledger, options);
+  probe.work = WorkOfStep(BuildStep(spec, ledger, options).programs[0], spec, ledger, options);
   for (const auto& [name, work] : probe.work) {
     probe.step_seconds += rates.Seconds(work);
     if (name != kCommunication && name != kOther) probe.seconds[name] = rates.Seconds(work);
@@ -91,13 +91,13 @@ TEST(Calibration, TheWorkOfAStepIsWhatItsInstructionsTake) {
     schedule::BuildOptions options;
     options.shape = {2, 64};
     options.num_micro_batches = 3;
-    const schedule::Schedule schedule = BuildDataParallel(spec, ledger, options);
+    const schedule::Step step = BuildStep(spec, ledger, options);
     Rates serial = rates;
     serial.overlap = false;
     double seconds = 0;
-    for (const auto& [name, work] : WorkOfStep(schedule, spec, ledger, options))
+    for (const auto& [name, work] : WorkOfStep(step.programs[0], spec, ledger, options))
       seconds += rates.Seconds(work);
-    EXPECT_NEAR(PriceStep(schedule, spec, ledger, options, 3, serial).seconds, seconds, 1e-9 * seconds);
+    EXPECT_NEAR(PriceStep(step, spec, ledger, options, 3, serial).seconds, seconds, 1e-9 * seconds);
   }
 }
 

@@ -26,7 +26,7 @@ Priced Price(int stage, int workers, int64_t num_micro_batches, int64_t priced_m
   Rates rates = CpuRates(1, DType::kF32, false);
   rates.overlap = overlap;
   return {
-      PriceStep(BuildDataParallel(spec, ledger, options), spec, ledger, options, num_micro_batches, rates),
+      PriceStep(BuildStep(spec, ledger, options), spec, ledger, options, num_micro_batches, rates),
       static_cast<double>(model::NumParameters(spec))};
 }
 
@@ -54,7 +54,7 @@ TEST(Cost, AccumulationIsFreeForStage1AndNotForStages2And3) {
   EXPECT_GT(Price(3, 2, 6, 3).cost.sent_bytes, 5 * Price(3, 2, 1, 1).cost.sent_bytes);
 }
 
-// Three micro-batches stand for many: exact, as the whole schedule shows.
+// Three micro-batches stand for many: exact, as the whole step shows.
 TEST(Cost, TheMiddleMicroBatchStandsForTheOthers) {
   for (int stage = 0; stage <= 3; ++stage) {
     for (bool overlap : {false, true}) {
@@ -82,24 +82,25 @@ TEST(Cost, TheTimesOfInstructionsAreWhatTheStepsTimeIsMadeOf) {
   schedule::BuildOptions options;
   options.shape = {2, 64};
   options.num_micro_batches = 2;
-  const schedule::Schedule schedule = BuildDataParallel(spec, ledger, options);
+  const schedule::Step step = BuildStep(spec, ledger, options);
+  const schedule::Program& program = step.programs[0];
   for (const bool overlap : {false, true}) {
     Rates rates = CpuRates(1, DType::kF32, false);
     rates.overlap = overlap;
-    const auto times = TimesOfStep(schedule, spec, ledger, options, rates);
-    ASSERT_EQ(times.size(), schedule.instructions.size());
+    const auto times = PlayAtRates(step, spec, ledger, options, rates).classes[0].times;
+    ASSERT_EQ(times.size(), program.instructions.size());
     double last = 0;
-    std::array<double, schedule::kNumStreams> stream_end = {};
+    std::array<double, schedule::kNumDataStreams> stream_end = {};
     for (size_t i = 0; i < times.size(); ++i) {
-      double& end = stream_end[static_cast<size_t>(schedule.instructions[i].stream)];
+      double& end = stream_end[static_cast<size_t>(program.instructions[i].stream)];
       EXPECT_GE(times[i].begin_s, end) << "within a stream: list order";
-      for (const int wait : schedule.instructions[i].waits) {
+      for (const int wait : program.instructions[i].waits) {
         EXPECT_GE(times[i].begin_s, times[static_cast<size_t>(wait)].end_s());
       }
       end = times[i].end_s();
       last = std::max(last, end);
     }
-    EXPECT_EQ(PriceStep(schedule, spec, ledger, options, 2, rates).seconds, last + rates[Resource::kSteps]);
+    EXPECT_EQ(PriceStep(step, spec, ledger, options, 2, rates).seconds, last + rates[Resource::kSteps]);
   }
 }
 
@@ -111,7 +112,7 @@ TEST(Cost, TheMatrixProductsOfAStepAreTheModelsFlops) {
   Rates rates;
   rates[Resource::kMatmulFlops] = rates[Resource::kAttentionFlops] = 1;
   rates[Resource::kAttentionBackwardFlops] = 4.0 / 5;  // the table counts five products, FlopsPerToken four
-  const StepCost cost = PriceStep(BuildDataParallel(spec, ledger, options), spec, ledger, options, 1, rates);
+  const StepCost cost = PriceStep(BuildStep(spec, ledger, options), spec, ledger, options, 1, rates);
   // Of 64 tokens the kernel masks half of the scores, and computes them all.
   const double products = model::FlopsPerToken(spec, 0);
   const double expected = (products + 2 * (model::FlopsPerToken(spec, 64) - products)) * 128;
@@ -128,7 +129,7 @@ TEST(Cost, AttentionWaitsForTheThreadThatHasMost) {
     schedule::BuildOptions options;
     options.shape = {1, 256};
     options.threads = threads;
-    return WorkOfStep(BuildDataParallel(spec, ledger, options), spec, ledger, options);
+    return WorkOfStep(BuildStep(spec, ledger, options).programs[0], spec, ledger, options);
   };
   const auto forward = [&](int64_t threads) { return work(threads)["attention"][Resource::kAttentionFlops]; };
   const auto backward = [&](int64_t threads) {

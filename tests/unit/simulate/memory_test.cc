@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "model/model_spec.h"
+#include "schedule/build_step.h"
 
 namespace trainctl::simulate {
 namespace {
@@ -24,7 +25,7 @@ struct Given {
 
 MemoryReport Simulate(const model::ModelSpec& spec, const Given& given) {
   const layout::Ledger ledger(model::Inventory(spec), given.mesh, given.stage);
-  return SimulateMemory(BuildDataParallel(spec, ledger, given.options));
+  return SimulateMemory(BuildStep(spec, ledger, given.options).programs[0]);
 }
 
 Given Make(int stage, int workers, DType dtype = DType::kF32) {
@@ -36,12 +37,13 @@ Given Make(int stage, int workers, DType dtype = DType::kF32) {
   return given;
 }
 
-// A schedule of three instructions, walked by hand.
-TEST(Memory, PlaysTheValuesOfASmallScheduleByHand) {
-  schedule::Schedule schedule;
-  schedule.values = {{"weights", Category::kParameters, 100, true},
-                     {"a", Category::kActivations, 10, false},
-                     {"b", Category::kActivations, 30, false}};
+// A program of three instructions, walked by hand.
+TEST(Memory, PlaysTheValuesOfASmallProgramByHand) {
+  using schedule::ValueKind;
+  schedule::Program program;
+  program.values = {{ValueKind::kParameters, Category::kParameters, true, -1, -1, 100},
+                    {ValueKind::kHidden, Category::kActivations, false, 1, 0, 10},
+                    {ValueKind::kHidden, Category::kActivations, false, 2, 0, 30}};
   schedule::Instruction first{.op = schedule::Op::kForward, .block = 0, .micro_batch = 0};
   first.writes = {1};
   first.peak_extra_bytes = 15;
@@ -53,8 +55,8 @@ TEST(Memory, PlaysTheValuesOfASmallScheduleByHand) {
   schedule::Instruction third{.op = schedule::Op::kLoss, .block = 2, .micro_batch = 0};
   third.reads = third.frees = {2};
   third.peak_extra_bytes = 12;  // 142
-  schedule.instructions = {first, second, third};
-  const MemoryReport report = SimulateMemory(schedule);
+  program.instructions = {first, second, third};
+  const MemoryReport report = SimulateMemory(program);
   EXPECT_EQ(report.peak_bytes, 143);
   EXPECT_EQ(report.peak_instruction, 1);
   EXPECT_EQ(report.peak_where, "forward block 1 micro-batch 0");

@@ -14,7 +14,7 @@ struct Step {
   model::ModelSpec spec;
   layout::Ledger ledger;
   schedule::BuildOptions options;
-  schedule::Schedule schedule;
+  schedule::Step built;
 };
 
 Step Build(int stage, layout::Recompute recompute, bool on_device) {
@@ -27,8 +27,8 @@ Step Build(int stage, layout::Recompute recompute, bool on_device) {
   layout::Mesh mesh;
   (stage == 0 ? mesh.dp_replicate : mesh.dp_shard) = 2;
   layout::Ledger ledger(model::Inventory(spec), mesh, stage);
-  schedule::Schedule schedule = BuildDataParallel(spec, ledger, options);
-  return {spec, std::move(ledger), options, std::move(schedule)};
+  schedule::Step built = BuildStep(spec, ledger, options);
+  return {spec, std::move(ledger), options, std::move(built)};
 }
 
 TEST(Timeline, PeaksWhereTheMemoryReportSays) {
@@ -38,7 +38,7 @@ TEST(Timeline, PeaksWhereTheMemoryReportSays) {
         const Step step = Build(stage, recompute, on_device);
         Rates rates = CpuRates(1, DType::kF32, false);
         rates.overlap = on_device;
-        const Timeline timeline = PlayStep(step.schedule, step.spec, step.ledger, step.options, rates);
+        const Timeline timeline = PlayStep(step.built, step.spec, step.ledger, step.options, rates);
         int64_t highest = 0;
         double time = 0;
         for (const MemorySample& sample : timeline.memory) {
@@ -46,16 +46,16 @@ TEST(Timeline, PeaksWhereTheMemoryReportSays) {
           EXPECT_GE(sample.time_s, time);
           time = sample.time_s;
         }
-        const MemoryReport report = SimulateMemory(step.schedule);
+        const MemoryReport report = SimulateMemory(step.built.programs[0]);
         EXPECT_EQ(highest, report.peak_bytes);
         EXPECT_EQ(timeline.memory.front().bytes, timeline.memory.back().bytes)
             << "a step leaves nothing behind";
-        const StepCost cost = PriceStep(step.schedule, step.spec, step.ledger, step.options, 3, rates);
+        const StepCost cost = PriceStep(step.built, step.spec, step.ledger, step.options, 3, rates);
         EXPECT_NEAR(timeline.end_s + rates[Resource::kSteps], cost.seconds, 1e-12);
 
         // The same instant, value by value.
         int64_t sum = 0;
-        for (const LiveBytes& live : LiveAtPeak(step.schedule, report)) sum += live.bytes;
+        for (const LiveBytes& live : LiveAtPeak(step.built.programs[0], report)) sum += live.bytes;
         EXPECT_EQ(sum, report.peak_bytes);
       }
     }

@@ -22,7 +22,7 @@
 #include "comm/communicator.h"
 #include "model/model_spec.h"
 #include "parallel/sharded_state.h"
-#include "schedule/schedule.h"
+#include "schedule/build_step.h"
 
 namespace {
 std::atomic<bool> g_folders_stay = false;
@@ -57,8 +57,8 @@ class BackgroundSave : public ::testing::Test {
   BackgroundSave()
       : spec_(*model::Preset("toy-1m")),
         ledger_(model::Inventory(spec_), layout::Mesh{}, 0),
-        schedule_(schedule::BuildDataParallel(spec_, ledger_, {.shape = {1, 16}, .checkpoint_copy = true})),
-        state_(device::Device::Cpu(), ledger_, schedule_, DType::kF32, 0),
+        step_(schedule::BuildStep(spec_, ledger_, {.shape = {1, 16}, .checkpoint_copy = true})),
+        state_(device::Device::Cpu(), ledger_, step_.programs[0], DType::kF32, 0),
         world_(communicator_->MakeHostGroup({0}, "world")) {
     std::string pattern = ::testing::TempDir() + "trainctl-save-XXXXXX";
     folder_ = mkdtemp(pattern.data());
@@ -81,9 +81,9 @@ class BackgroundSave : public ::testing::Test {
 
   // Every tensor of the checkpoint of `step` is what Fill(value) left.
   void ExpectHolds(int64_t step, float value) {
-    parallel::ShardedState wanted(device::Device::Cpu(), ledger_, schedule_, DType::kF32, 0);
+    parallel::ShardedState wanted(device::Device::Cpu(), ledger_, step_.programs[0], DType::kF32, 0);
     Fill(wanted, value);
-    parallel::ShardedState loaded(device::Device::Cpu(), ledger_, schedule_, DType::kF32, 0);
+    parallel::ShardedState loaded(device::Device::Cpu(), ledger_, step_.programs[0], DType::kF32, 0);
     const auto counters =
         LoadCheckpoint(absl::StrFormat("%s/step-%08d", options_.root, step), loaded, false, nullptr);
     ASSERT_TRUE(counters.ok()) << counters.status();
@@ -100,7 +100,7 @@ class BackgroundSave : public ::testing::Test {
 
   const model::ModelSpec spec_;
   const layout::Ledger ledger_;
-  const schedule::Schedule schedule_;
+  const schedule::Step step_;
   parallel::ShardedState state_;
   std::unique_ptr<comm::Communicator> communicator_ =
       *comm::Communicator::Create(device::Device::Cpu(), nullptr, 0, 1, absl::Seconds(1));
@@ -213,7 +213,7 @@ class BackgroundSaveOfTwo : public BackgroundSave {
   BackgroundSaveOfTwo() {
     for (int rank = 0; rank < 2; ++rank) {
       states_.push_back(std::make_unique<parallel::ShardedState>(device::Device::Cpu(), halves_,
-                                                                 schedule_of_halves_, DType::kF32, rank));
+                                                                 step_of_halves_.programs[0], DType::kF32, rank));
       Fill(*states_.back(), static_cast<float>(10 * rank));
       savers_.push_back(std::make_unique<BackgroundSaver>(*states_.back()));
     }
@@ -228,8 +228,8 @@ class BackgroundSaveOfTwo : public BackgroundSave {
   }
 
   const layout::Ledger halves_{model::Inventory(spec_), MeshOfTwo(), 3};
-  const schedule::Schedule schedule_of_halves_ =
-      schedule::BuildDataParallel(spec_, halves_, {.shape = {1, 16}, .checkpoint_copy = true});
+  const schedule::Step step_of_halves_ =
+      schedule::BuildStep(spec_, halves_, {.shape = {1, 16}, .checkpoint_copy = true});
   std::vector<std::unique_ptr<parallel::ShardedState>> states_;
   std::vector<std::unique_ptr<BackgroundSaver>> savers_;
 };
@@ -248,7 +248,7 @@ TEST_F(BackgroundSaveOfTwo, OthersWriteWhenTheFirstHasBegun) {
     EXPECT_EQ(savers_[1]->Advance(), committed);
   }
   EXPECT_TRUE(PathExists(options_.root + "/step-00000004/rank-00001.safetensors"));
-  parallel::ShardedState loaded(device::Device::Cpu(), halves_, schedule_of_halves_, DType::kF32, 1);
+  parallel::ShardedState loaded(device::Device::Cpu(), halves_, step_of_halves_.programs[0], DType::kF32, 1);
   ASSERT_TRUE(LoadCheckpoint(options_.root + "/step-00000004", loaded, false, nullptr).ok());
   EXPECT_EQ(loaded.master(0)[0], states_[1]->master(0)[0]);
 }

@@ -120,11 +120,11 @@ class Trainer {
         options_{.shape = {golden.batch / num_micro_batches, golden.seq_len},
                  .num_micro_batches = num_micro_batches,
                  .recompute = recompute},
-        schedule_(schedule::BuildDataParallel(golden.spec, ledger_, options_)),
+        step_(schedule::BuildStep(golden.spec, ledger_, options_)),
         communicator_(
             OrDie(comm::Communicator::Create(device::Device::Cpu(), nullptr, 0, 1, absl::Seconds(1)))),
         groups_(OrDie(parallel::MakeStreamGroups(*communicator_, ledger_.mesh()))),
-        state_(device::Device::Cpu(), ledger_, schedule_, DType::kF32, 0) {
+        state_(device::Device::Cpu(), ledger_, step_.programs[0], DType::kF32, 0) {
     OrDie(trainer::LoadModelFolder(golden.folder, state_));
     OrDie(state_.MaterializeParameters(groups_[0].dp_shard));
     executor_ = std::make_unique<parallel::Executor>(golden.spec, state_, groups_, options_);
@@ -136,7 +136,7 @@ class Trainer {
     std::vector<nn::TokenView> views;
     for (int m = 0; m < options_.num_micro_batches; ++m)
       views.push_back(golden_.View(step, m * options_.shape.batch));
-    return OrDie(executor_->RunStep(schedule_, views, update));
+    return OrDie(executor_->RunStep(step_, views, update));
   }
 
   std::vector<float> Gradient(int parameter) const {
@@ -145,7 +145,7 @@ class Trainer {
     return {gradient, gradient + p.numel};
   }
 
-  // Through the blocks one by one, without a schedule. [rows, vocab]
+  // Through the blocks one by one, without a step. [rows, vocab]
   at::Tensor Logits(const std::vector<int64_t>& rows) const {
     nn::BoundParameters bound;
     for (const layout::Bucket& bucket : ledger_.buckets()) {
@@ -171,7 +171,7 @@ class Trainer {
   const Golden& golden_;
   layout::Ledger ledger_;
   schedule::BuildOptions options_;
-  schedule::Schedule schedule_;
+  schedule::Step step_;
   std::unique_ptr<comm::Communicator> communicator_;
   parallel::StreamGroups groups_;
   parallel::ShardedState state_;
@@ -290,7 +290,7 @@ TEST(LoadModelFolderTest, WeightsThatTheModelHasNoPlaceForAreAnError) {
     const layout::Ledger ledger(model::Inventory(spec), layout::Mesh{}, 0);
     const schedule::BuildOptions options{.shape = {golden.batch, golden.seq_len}};
     parallel::ShardedState state(device::Device::Cpu(), ledger,
-                                 schedule::BuildDataParallel(spec, ledger, options), DType::kF32, 0);
+                                 schedule::BuildStep(spec, ledger, options).programs[0], DType::kF32, 0);
     return trainer::LoadModelFolder(golden.folder, state);
   };
   EXPECT_TRUE(load(golden.spec).ok());

@@ -45,7 +45,7 @@ plan::Plan SomePlan(recipe::Recipe& recipe) {
 TEST(RunReport, ComparesMemoryAndEveryPartOfTheStep) {
   recipe::Recipe recipe;
   const plan::Plan plan = SomePlan(recipe);
-  const plan::Step planned = plan::BuildStep(plan, recipe.model.spec);
+  const plan::PlannedStep planned = plan::BuildStep(plan, recipe.model.spec);
   StepTimes times;
   for (int step = 0; step < 5; ++step) {
     times.Add(
@@ -81,7 +81,7 @@ TEST(RunReport, ComparesMemoryAndEveryPartOfTheStep) {
 TEST(RunReport, ThePartsAddUpThoughOneStepWasSlow) {
   recipe::Recipe recipe;
   const plan::Plan plan = SomePlan(recipe);
-  const plan::Step planned = plan::BuildStep(plan, recipe.model.spec);
+  const plan::PlannedStep planned = plan::BuildStep(plan, recipe.model.spec);
   StepTimes times;
   for (int step = 0; step < 8; ++step) {
     const double seconds = step == 5 ? 11.0 : 1.0;
@@ -105,7 +105,7 @@ TEST(RunReport, ThePartsAddUpThoughOneStepWasSlow) {
 TEST(RunReport, ARunTooShortToTimeTellsItsMemoryAlone) {
   recipe::Recipe recipe;
   const plan::Plan plan = SomePlan(recipe);
-  const plan::Step planned = plan::BuildStep(plan, recipe.model.spec);
+  const plan::PlannedStep planned = plan::BuildStep(plan, recipe.model.spec);
   std::string path = "/tmp/report-XXXXXX";
   const int fd = mkstemp(path.data());
   ASSERT_GE(fd, 0);
