@@ -15,12 +15,19 @@ int64_t CpuTemp(const Segment& segment, const AttentionAttributes& a, bool backw
   const int64_t group_numel = segment.shape.tokens() * a.heads / a.kv_heads;
   const int64_t element = DTypeBytes(segment.dtype);
   const AttentionTiles tile = AttentionTilesOf(segment.shape.seq_len);
-  const int64_t tiles = backward ? 2 : 1;  // scores, and their gradient
   const int64_t rounded = segment.dtype == DType::kF32 ? 0 : element;
-  const int64_t workspace = segment.threads * tile.queries *
-                            (tiles * tile.keys * (kFp32Bytes + rounded) + (a.head_dim + 2) * kFp32Bytes);
-  const int64_t results = group_numel * ((backward ? 3 : 1) * a.head_dim * element + kFp32Bytes);
-  return results + workspace;
+  const int64_t scores = tile.keys * (kFp32Bytes + rounded);
+  if (!backward) {
+    const int64_t sums = (a.head_dim + 2) * kFp32Bytes;  // of values, and each row's maximum and sum
+    return group_numel * (a.head_dim * element + kFp32Bytes) +
+           segment.threads * tile.queries * (scores + sums);
+  }
+  // Gradients of queries, keys and values; a copy of the output's where heads lie between other heads, and
+  // one of the sums' logarithms where several query heads share keys.
+  const int64_t tensors = a.kv_heads > 1 ? 4 : 3;
+  const int64_t lse = a.kv_heads < a.heads ? kFp32Bytes : 0;
+  return group_numel * (tensors * a.head_dim * element + lse) +
+         segment.threads * tile.queries * (2 * scores + kFp32Bytes);
 }
 
 // What LibTorch's kernel returns before it is put in place, and what it takes for itself in the backward:

@@ -94,5 +94,42 @@ TEST(ReferenceAttention, MemoryIsThatOfTilesAndNotOfTheSquareOfTheLength) {
   EXPECT_LT(device::PeakTensorBytes() - before, 4 * kTile);
 }
 
+// The table's temporaries are what the planner believes of the CPU's kernel, which copies what it cannot read
+// as it lies.
+TEST(CpuAttention, HoldsForAMomentWhatTheTableSays) {
+  for (const AttentionShape& shape : {AttentionShape{2, 256, 4, 4, 16}, AttentionShape{4, 128, 8, 2, 32},
+                                      AttentionShape{1, 512, 4, 1, 16}, AttentionShape{1, 1024, 4, 4, 64},
+                                      AttentionShape{1, 2048, 8, 2, 64}, AttentionShape{3, 40, 6, 3, 8}}) {
+    model::ModelSpec spec;
+    spec.layers = 1;
+    spec.hidden = spec.ffn = spec.vocab = shape.heads * shape.head_dim;
+    spec.heads = shape.heads;
+    spec.kv_heads = shape.kv_heads;
+    spec.head_dim = shape.head_dim;
+    const model::Segment segment =
+        model::BuildSegment(spec, model::Inventory(spec), 1, {.shape = {shape.batch, shape.seq_len}});
+    const auto op = std::find_if(segment.operators.begin(), segment.operators.end(),
+                                 [](const auto& o) { return o.kind == model::OpKind::kAttention; });
+    const Example example(shape, 0);
+    Answer answer = Fused(example);
+    const auto peak_of = [](const auto& work) {
+      device::ResetPeakTensorBytes();
+      const int64_t before = device::LiveTensorBytes();
+      work();
+      return device::PeakTensorBytes() - before;
+    };
+    EXPECT_EQ(peak_of([&] { AttentionForward(shape, example.qkv, example.view(), answer.out, answer.lse); }),
+              op->forward_temp_bytes)
+        << shape.seq_len;
+    const at::Tensor dout = example.dout.view_as(answer.out);
+    EXPECT_EQ(peak_of([&] {
+                AttentionBackward(shape, example.qkv, example.view(), answer.out, answer.lse, dout,
+                                  answer.dqkv);
+              }),
+              op->backward_temp_bytes)
+        << shape.seq_len;
+  }
+}
+
 }  // namespace
 }  // namespace trainctl::nn
