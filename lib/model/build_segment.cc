@@ -22,9 +22,9 @@ class SegmentBuilder {
   }
 
   Segment BuildEmbedding() {
-    segment_.output = Add({.attributes = EmbeddingAttributes{.vocab = spec_.vocab, .hidden = spec_.hidden},
-                           .weights = {Find("model.embed_tokens.weight")}},
-                          "hidden");
+    segment_.outputs = {Add({.attributes = EmbeddingAttributes{.vocab = spec_.vocab, .hidden = spec_.hidden},
+                             .weights = {Find("model.embed_tokens.weight")}},
+                            "hidden")};
     return std::move(segment_);
   }
 
@@ -32,12 +32,12 @@ class SegmentBuilder {
     const std::string prefix = absl::StrCat("model.layers.", segment_.block - 1, ".");
     const std::string attention = prefix + "self_attn.";
     const std::string mlp = prefix + "mlp.";
-    segment_.input = AddInput();
-    const int normed = AddRmsNorm(segment_.input, prefix + "input_layernorm", "attention_input");
+    const int input = AddInput();
+    const int normed = AddRmsNorm(input, prefix + "input_layernorm", "attention_input");
     const int attended = AddAttention(normed, attention);
     const int projected = AddLinear(attended, attention, {"o_proj"}, spec_.attention_out_bias,
                                     spec_.heads * spec_.head_dim, spec_.hidden, "attention_output");
-    const int middle = AddResidual(segment_.input, projected, "middle");
+    const int middle = AddResidual(input, projected, "middle");
     const int mlp_input = AddRmsNorm(middle, prefix + "post_attention_layernorm", "mlp_input");
     const int gate_up = AddLinear(mlp_input, mlp, {"gate_proj", "up_proj"}, spec_.mlp_bias, spec_.hidden,
                                   2 * spec_.ffn, "gate_up");
@@ -45,13 +45,12 @@ class SegmentBuilder {
         Add({.attributes = SwiGluAttributes{.ffn = spec_.ffn}, .inputs = {gate_up}}, "activated");
     const int down =
         AddLinear(activated, mlp, {"down_proj"}, spec_.mlp_bias, spec_.ffn, spec_.hidden, "mlp_output");
-    segment_.output = AddResidual(middle, down, "output");
+    segment_.outputs = {AddResidual(middle, down, "output")};
     return std::move(segment_);
   }
 
   Segment BuildHead() {
-    segment_.input = AddInput();
-    const int normed = AddRmsNorm(segment_.input, "model.norm", "head_input");
+    const int normed = AddRmsNorm(AddInput(), "model.norm", "head_input");
     const LinearCrossEntropyAttributes attributes{
         .hidden = spec_.hidden,
         .vocab = spec_.vocab,
@@ -74,7 +73,8 @@ class SegmentBuilder {
 
   int AddInput() {
     segment_.values.push_back({"input", segment_.dtype, segment_.shape.tokens(), spec_.hidden});
-    return static_cast<int>(segment_.values.size()) - 1;
+    segment_.inputs.push_back(static_cast<int>(segment_.values.size()) - 1);
+    return segment_.inputs.back();
   }
 
   // Returns its first output; -1 for a loss, which has none.

@@ -1,5 +1,7 @@
 #include "model/segment.h"
 
+#include <algorithm>
+
 #include "base/status.h"
 
 namespace trainctl::model {
@@ -43,8 +45,10 @@ std::vector<int> StorageRoots(const Segment& segment) {
 
 Lifetimes ComputeLifetimes(const Segment& segment) {
   const std::vector<int> root = StorageRoots(segment);
-  const int input_root = segment.input >= 0 ? root[static_cast<size_t>(segment.input)] : -1;
-  const int output_root = segment.output >= 0 ? root[static_cast<size_t>(segment.output)] : -1;
+  const auto is_among = [&root](const std::vector<int>& border, int value) {
+    return std::any_of(border.begin(), border.end(),
+                       [&](int other) { return root[static_cast<size_t>(other)] == value; });
+  };
   const std::vector<int> last_use = LastUses(segment, root);
   const std::vector<int> input_reader = FirstReaders(segment, root, &Operator::saved);
   const std::vector<int> weight_reader = FirstReaders(segment, root, &Operator::weight_saved);
@@ -66,14 +70,14 @@ Lifetimes ComputeLifetimes(const Segment& segment) {
       lifetimes.queued.push_back(value);
       drop(lifetimes.weight_pass_drops, by_weight);
     }
-    if (value == input_root) continue;
-    if (value != output_root) drop(lifetimes.inference_drops, last_use[v]);
+    if (is_among(segment.inputs, value)) continue;
+    const bool is_output = is_among(segment.outputs, value);
+    if (!is_output) drop(lifetimes.inference_drops, last_use[v]);
     if (by_input < 0 && by_weight < 0) {
-      if (value != output_root) drop(lifetimes.forward_drops, last_use[v]);
+      if (!is_output) drop(lifetimes.forward_drops, last_use[v]);
       continue;
     }
-    TRAINCTL_CHECK_MSG(value != output_root,
-                       "the output of a segment cannot be saved: ", segment.values[v].name);
+    TRAINCTL_CHECK_MSG(!is_output, "the output of a segment cannot be saved: ", segment.values[v].name);
     lifetimes.saved.push_back(value);
     // The backward runs from the last operator to the first, in each the weight gradient before the input's.
     if (by_input >= 0 && (by_weight < 0 || by_input <= by_weight)) {

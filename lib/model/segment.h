@@ -77,8 +77,9 @@ struct Segment {
   bool on_device = false;
   std::vector<Value> values;
   std::vector<Operator> operators;
-  int input = -1;   // value id; -1 for the embedding
-  int output = -1;  // value id; -1 for the head
+  // The border, as value ids.
+  std::vector<int> inputs;   // none for the embedding
+  std::vector<int> outputs;  // none for the head
 };
 
 struct SegmentOptions {
@@ -102,7 +103,7 @@ struct Lifetimes {
   // Saved values in a backward of two passes.
   std::vector<std::vector<int>> input_pass_drops;   // those that no weight gradient reads
   std::vector<std::vector<int>> weight_pass_drops;  // the others, after this operator's weight gradient
-  std::vector<int> saved;                           // distinct, input of the segment excluded
+  std::vector<int> saved;                           // distinct, inputs of the segment excluded
   std::vector<int> queued;                          // distinct, those that weight gradients read
 };
 Lifetimes ComputeLifetimes(const Segment& segment);
@@ -110,19 +111,19 @@ Lifetimes ComputeLifetimes(const Segment& segment);
 // For each value, the value whose storage it uses (itself, or what in_place_of leads to).
 std::vector<int> StorageRoots(const Segment& segment);
 
-// Bytes relative to what lives before the segment starts (its input or output gradient excluded).
+// Bytes relative to what lives before the segment starts (its inputs or output gradients excluded).
 struct SegmentMemory {
-  int64_t output_bytes = 0;          // the boundary value handed on
-  int64_t saved_bytes = 0;           // kept from forward to backward, input excluded
+  int64_t output_bytes = 0;          // the boundary values handed on
+  int64_t saved_bytes = 0;           // kept from forward to backward, inputs excluded
   int64_t forward_peak = 0;          // saving; output and saved included
   int64_t inference_peak = 0;        // not saving
-  int64_t backward_peak = 0;         // above (saved + output gradient), input gradient included
-  int64_t input_gradient_bytes = 0;  // bytes the input gradient adds (0 if it reuses the output's)
+  int64_t backward_peak = 0;         // above (saved + output gradients), input gradients included
+  int64_t input_gradient_bytes = 0;  // bytes the input gradients add (0 if they reuse the outputs')
   int64_t loss_peak = 0;             // head only: forward and backward together
   // Backward in two passes; 0 for the head, which has one.
-  int64_t input_backward_peak = 0;   // above (saved + output gradient), input gradient and queue included
-  int64_t queued_bytes = 0;          // kept from the first pass to the second: saved values that weight
-                                     // gradients read, and the gradients of their operators' outputs
+  int64_t input_backward_peak = 0;   // above (saved + output gradients), input gradients and queue included
+  int64_t queued_bytes = 0;          // kept from the first pass to the second: saved values (and inputs) that
+                                     // weight gradients read, and the gradients of their operators' outputs
   int64_t weight_backward_peak = 0;  // above queued_bytes
 };
 SegmentMemory Analyze(const Segment& segment);

@@ -44,23 +44,29 @@ class GradientCounter {
   bool Has(int value) const { return storage_of_.count(value) > 0; }
 
   // The gradient of `input` receives a contribution by `rule` from an operator whose output is `output`.
-  void Flow(int input, int output, InputGradient rule) {
+  // Returns whether its storage is now that of the saved input.
+  bool Flow(int input, int output, InputGradient rule) {
     if (Has(input)) {
       // Added to. In place when this is the only reference, else into new storage.
+      const int64_t arriving = rule == InputGradient::kNew ? BytesOf(segment_, input) : 0;
+      counter_.Allocate(arriving);
       if (references_[storage_of_[input]] > 1) {
         const size_t fresh = New(BytesOf(segment_, input), true);
         Release(input);
         storage_of_[input] = fresh;
       }
-      return;
+      counter_.Free(arriving);
+      return false;
     }
     if (rule == InputGradient::kShareOutputGradient ||
         (rule == InputGradient::kReuseOutputGradient && references_[storage_of_.at(output)] == 1)) {
       storage_of_[input] = storage_of_.at(output);
       ++references_[storage_of_[input]];
-      return;
+      return false;
     }
-    storage_of_[input] = New(BytesOf(segment_, input), rule != InputGradient::kReuseSavedInput);
+    const bool takes_saved = rule == InputGradient::kReuseSavedInput;
+    storage_of_[input] = New(BytesOf(segment_, input), !takes_saved);
+    return takes_saved;
   }
 
   void Release(int value) {
@@ -172,10 +178,11 @@ class MemoryPlayer {
   }
 
   void InputGradientOf(const Operator& op, const std::vector<int>& drops) {
-    for (int input : op.inputs) gradients_.Flow(input, op.outputs[0], op.input_gradient);
+    int kept = -1;  // a saved input whose bytes have become the gradient's
+    for (int input : op.inputs) {
+      if (gradients_.Flow(input, op.outputs[0], op.input_gradient)) kept = input;
+    }
     counter_.Temporary(op.backward_temp_bytes);
-    // The saved input's bytes have become the gradient's.
-    const int kept = op.input_gradient == InputGradient::kReuseSavedInput ? op.inputs[0] : -1;
     for (int value : drops) {
       if (value != kept) counter_.Free(BytesOf(segment_, value));
     }
@@ -197,7 +204,7 @@ class MemoryPlayer {
 SegmentMemory Analyze(const Segment& segment) {
   const Lifetimes lifetimes = ComputeLifetimes(segment);
   SegmentMemory memory;
-  if (segment.output >= 0) memory.output_bytes = BytesOf(segment, segment.output);
+  for (int value : segment.outputs) memory.output_bytes += BytesOf(segment, value);
   for (int value : lifetimes.saved) memory.saved_bytes += BytesOf(segment, value);
 
   MemoryPlayer inference(segment, lifetimes);
@@ -215,13 +222,13 @@ SegmentMemory Analyze(const Segment& segment) {
     return memory;
   }
   MemoryPlayer together(segment, lifetimes);
-  together.gradients().Adopt(segment.output);
+  for (int value : segment.outputs) together.gradients().Adopt(value);
   together.Backward();
   memory.backward_peak = together.counter().peak();
   memory.input_gradient_bytes = together.counter().live() + memory.saved_bytes;
 
   MemoryPlayer apart(segment, lifetimes);
-  apart.gradients().Adopt(segment.output);
+  for (int value : segment.outputs) apart.gradients().Adopt(value);
   apart.BackwardInput();
   memory.input_backward_peak = apart.counter().peak();
   memory.queued_bytes = apart.gradients().QueuedBytes();

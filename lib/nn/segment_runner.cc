@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -41,7 +42,11 @@ class SegmentRunner::Pass {
   SegmentRun& run() { return run_; }
 
   void SetInput(const at::Tensor& input) {
-    if (r_.segment_.input >= 0) run_.Value(r_.segment_.input) = input;
+    if (!r_.segment_.inputs.empty()) run_.Value(r_.segment_.inputs[0]) = input;
+  }
+  // Undefined for a segment without input.
+  at::Tensor InputGradient() {
+    return r_.segment_.inputs.empty() ? at::Tensor() : run_.Gradient(r_.segment_.inputs[0]);
   }
   void SetValues(Saved values) {
     for (auto& [value, tensor] : values) run_.Value(value) = std::move(tensor);
@@ -66,7 +71,7 @@ class SegmentRunner::Pass {
     for (const model::Operator& op : r_.segment_.operators) {
       for (const std::vector<int>* values : {&op.saved, &op.weight_saved}) {
         for (int value : *values) {
-          if (value != r_.segment_.input) saved[value] = run_.Value(value);
+          if (!IsInput(value)) saved[value] = run_.Value(value);
         }
       }
     }
@@ -81,7 +86,7 @@ class SegmentRunner::Pass {
       const ScopedSeconds timer(SecondsOf(op, &OperatorSeconds::backward));
       if (runner.weight_gradient != nullptr) runner.weight_gradient(run_, op);
       Drop(r_.lifetimes_.weight_gradient_drops[i]);
-      InputGradient(op, r_.lifetimes_.backward_drops[i]);
+      RunInputGradient(op, r_.lifetimes_.backward_drops[i]);
     }
   }
 
@@ -93,7 +98,7 @@ class SegmentRunner::Pass {
         for (int value : op.weight_saved) queue.values[value] = run_.Value(value);
         queue.output_gradients[op.outputs[0]] = run_.Gradient(op.outputs[0]);
       }
-      InputGradient(op, r_.lifetimes_.input_pass_drops[i]);
+      RunInputGradient(op, r_.lifetimes_.input_pass_drops[i]);
     }
   }
 
@@ -109,6 +114,11 @@ class SegmentRunner::Pass {
   }
 
  private:
+  bool IsInput(int value) const {
+    const std::vector<int>& inputs = r_.segment_.inputs;
+    return std::find(inputs.begin(), inputs.end(), value) != inputs.end();
+  }
+
   double* SecondsOf(const model::Operator& op,
                     std::array<double, model::kNumOpKinds> OperatorSeconds::*direction) const {
     return r_.seconds_ == nullptr ? nullptr : &(r_.seconds_->*direction)[static_cast<size_t>(op.kind)];
@@ -126,7 +136,7 @@ class SegmentRunner::Pass {
     }
   }
 
-  void InputGradient(const model::Operator& op, const std::vector<int>& drops) {
+  void RunInputGradient(const model::Operator& op, const std::vector<int>& drops) {
     RunnerOf(op).input_gradient(run_, op);
     Drop(drops);
     for (int output : op.outputs) run_.Gradient(output).reset();
@@ -153,6 +163,7 @@ SegmentRunner::SegmentRunner(const device::Device& device, model::Segment segmen
       roots_(model::StorageRoots(segment_)),
       rope_(rope),
       threads_(threads) {
+  TRAINCTL_CHECK(segment_.inputs.size() <= 1 && segment_.outputs.size() <= 1);
   for (const model::Operator& op : segment_.operators) {
     TRAINCTL_CHECK((RunnerOf(op).weight_gradient != nullptr) == op.HasWeightGradient());
   }
@@ -165,7 +176,7 @@ at::Tensor SegmentRunner::Forward(const BoundParameters& parameters, const at::T
   pass.Forward(segment_.operators.size(),
                saved != nullptr ? lifetimes_.forward_drops : lifetimes_.inference_drops);
   if (saved != nullptr) *saved = pass.SavedValues();
-  return pass.run().Value(segment_.output);
+  return pass.run().Value(segment_.outputs[0]);
 }
 
 at::Tensor SegmentRunner::Backward(const BoundParameters& parameters, const at::Tensor& input,
@@ -173,21 +184,21 @@ at::Tensor SegmentRunner::Backward(const BoundParameters& parameters, const at::
   Pass pass(*this, parameters, view);
   pass.SetInput(input);
   pass.SetValues(std::move(saved));
-  pass.run().Gradient(segment_.output) = std::move(output_gradient);
+  pass.run().Gradient(segment_.outputs[0]) = std::move(output_gradient);
   pass.Backward();
-  return segment_.input >= 0 ? pass.run().Gradient(segment_.input) : at::Tensor();
+  return pass.InputGradient();
 }
 
 at::Tensor SegmentRunner::BackwardInput(const BoundParameters& parameters, const at::Tensor& input,
                                         const TokenView& view, Saved saved, at::Tensor output_gradient,
                                         WeightQueue& queue) const {
-  TRAINCTL_CHECK_MSG(segment_.output >= 0, "a loss forms its gradients in one pass");
+  TRAINCTL_CHECK_MSG(!segment_.outputs.empty(), "a loss forms its gradients in one pass");
   Pass pass(*this, parameters, view);
   pass.SetInput(input);
   pass.SetValues(std::move(saved));
-  pass.run().Gradient(segment_.output) = std::move(output_gradient);
+  pass.run().Gradient(segment_.outputs[0]) = std::move(output_gradient);
   pass.BackwardInput(queue);
-  return segment_.input >= 0 ? pass.run().Gradient(segment_.input) : at::Tensor();
+  return pass.InputGradient();
 }
 
 void SegmentRunner::BackwardWeight(const BoundParameters& parameters, WeightQueue queue) const {
@@ -206,7 +217,7 @@ at::Tensor SegmentRunner::LossAndGradient(const BoundParameters& parameters, con
   pass.run().AskForLoss({.sum = loss, .z_loss = z_loss, .gradient = true, .scale = scale});
   pass.Forward(segment_.operators.size(), lifetimes_.forward_drops);
   pass.Backward();
-  return pass.run().Gradient(segment_.input);
+  return pass.InputGradient();
 }
 
 void SegmentRunner::Loss(const BoundParameters& parameters, const at::Tensor& input, const TokenView& view,

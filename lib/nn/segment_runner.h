@@ -2,7 +2,8 @@
 // the head loss and gradient in one pass. No autograd: what is saved, what is dropped and when is the table's
 // word, and Analyze() counts the same bytes. What a kind of operator does is in operators.h.
 //
-// Shapes: n = batch * seq_len tokens, activations [n, hidden] in the compute dtype. Matrix products
+// Shapes: n = batch * seq_len tokens, activations [n, hidden] in the compute dtype. A segment has at most one
+// input and one output here. Matrix products
 // and attention are ATen's; everything else is the device's kernels. All memory is the device's, and work
 // is queued on the calling thread's stream. Not collective. One thread at a time per runner. ATen throws;
 // the callers of lib/parallel catch.

@@ -125,7 +125,7 @@ TEST(Segment, StorageLivesExactlyAsLongAsItIsRead) {
       for (bool keep : {true, false}) {
         const auto& drops = keep ? lifetimes.forward_drops : lifetimes.inference_drops;
         std::set<int> live;
-        if (segment.input >= 0) live.insert(segment.input);
+        live.insert(segment.inputs.begin(), segment.inputs.end());
         for (size_t i = 0; i < segment.operators.size(); ++i) {
           const Operator& op = segment.operators[i];
           for (int input : op.inputs)
@@ -134,30 +134,30 @@ TEST(Segment, StorageLivesExactlyAsLongAsItIsRead) {
           for (int value : drops[i]) EXPECT_EQ(live.erase(value), 1u);
         }
         std::set<int> expected;
-        if (segment.input >= 0) expected.insert(segment.input);
-        if (segment.output >= 0) expected.insert(root_of(segment.output));
+        expected.insert(segment.inputs.begin(), segment.inputs.end());
+        for (int output : segment.outputs) expected.insert(root_of(output));
         if (keep) expected.insert(lifetimes.saved.begin(), lifetimes.saved.end());
         EXPECT_EQ(live, expected);
       }
       // Backward, from the last operator: what it reads still lives, and all of it is gone at the end.
       std::set<int> live(lifetimes.saved.begin(), lifetimes.saved.end());
-      if (segment.input >= 0) live.insert(segment.input);
+      live.insert(segment.inputs.begin(), segment.inputs.end());
       for (size_t i = segment.operators.size(); i-- > 0;) {
         for (int value : segment.operators[i].weight_saved) EXPECT_EQ(live.count(root_of(value)), 1u);
         for (int value : lifetimes.weight_gradient_drops[i]) EXPECT_EQ(live.erase(value), 1u);
         for (int value : segment.operators[i].saved) EXPECT_EQ(live.count(root_of(value)), 1u);
         for (int value : lifetimes.backward_drops[i]) EXPECT_EQ(live.erase(value), 1u);
       }
-      if (segment.input >= 0) live.erase(segment.input);
+      for (int input : segment.inputs) live.erase(input);
       EXPECT_TRUE(live.empty());
       // The same in two passes: what the first leaves is queued, and the second uses it up.
       live.insert(lifetimes.saved.begin(), lifetimes.saved.end());
-      if (segment.input >= 0) live.insert(segment.input);
+      live.insert(segment.inputs.begin(), segment.inputs.end());
       for (size_t i = segment.operators.size(); i-- > 0;) {
         for (int value : segment.operators[i].saved) EXPECT_EQ(live.count(root_of(value)), 1u);
         for (int value : lifetimes.input_pass_drops[i]) EXPECT_EQ(live.erase(value), 1u);
       }
-      if (segment.input >= 0) live.erase(segment.input);
+      for (int input : segment.inputs) live.erase(input);
       EXPECT_EQ(live, std::set<int>(lifetimes.queued.begin(), lifetimes.queued.end()));
       for (size_t i = segment.operators.size(); i-- > 0;) {
         for (int value : segment.operators[i].weight_saved) EXPECT_EQ(live.count(root_of(value)), 1u);
