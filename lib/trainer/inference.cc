@@ -75,7 +75,7 @@ at::Tensor LastLogits(Model& model, const std::vector<int32_t>& tokens, int thre
       }
     }
     const nn::SegmentRunner runner(
-        device::Device::Cpu(), model.spec(), model.ledger().inventory(),
+        device::Device::Cpu(),
         model::BuildSegment(model.spec(), model.ledger().inventory(), block, {{1, n}, DType::kF32, threads}),
         &rope, threads);
     if (block == model::HeadBlock(model.spec())) return runner.Logits(bound, hidden, {n - 1});
