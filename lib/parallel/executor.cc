@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "device/device.h"
 #include "device/error_text.h"
+#include "optim/optimizer.h"
 #include "schedule/step_hash.h"
 
 namespace trainctl::parallel {
@@ -340,14 +341,12 @@ class Executor::Pass {
 
   void OptimizerStep(int bucket) {
     if (!update_->apply || !result.finite) return;
-    kernels::AdamWOptions options;
-    options.lr = update_->lr;
-    options.beta1 = update_->beta1;
-    options.beta2 = update_->beta2;
-    options.eps = update_->eps;
-    const double n = static_cast<double>(update_->update_number);
-    options.bias_correction1 = static_cast<float>(1 - std::pow(static_cast<double>(update_->beta1), n));
-    options.bias_correction2 = static_cast<float>(1 - std::pow(static_cast<double>(update_->beta2), n));
+    const optim::Optimizer& optimizer = optim::kAdamW;
+    kernels::UpdateOptions options{.lr = update_->lr,
+                                   .beta1 = update_->beta1,
+                                   .beta2 = update_->beta2,
+                                   .eps = update_->eps};
+    if (optimizer.prepare != nullptr) optimizer.prepare(update_->update_number, options);
     if (update_->clip_norm > 0) {
       options.gradient_scale =
           static_cast<float>(std::min(1.0, update_->clip_norm / (result.grad_norm + 1e-6)));
@@ -356,10 +355,9 @@ class Executor::Pass {
       options.weight_decay =
           update_->decay[static_cast<size_t>(range.parameter)] ? update_->weight_decay : 0.0f;
       const auto update = [&](int64_t begin, int64_t end) {
-        const int64_t at = range.offset + begin;
-        e_.device_.kernels().adamw(e_.state_.master(bucket) + at, e_.state_.exp_avg(bucket) + at,
-                                   e_.state_.exp_avg_sq(bucket) + at, e_.state_.gradient_part(bucket) + at,
-                                   options, end - begin);
+        optim::Update(optimizer, e_.device_.kernels(),
+                      {e_.state_.master(bucket), {e_.state_.exp_avg(bucket), e_.state_.exp_avg_sq(bucket)}},
+                      e_.state_.gradient_part(bucket), range.offset + begin, end - begin, options);
       };
       if (e_.device_.is_cpu()) {
         at::parallel_for(0, range.count, (range.count + e_.options_.threads - 1) / e_.options_.threads,
