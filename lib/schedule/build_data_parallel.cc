@@ -94,9 +94,11 @@ class DataParallelBuilder {
     }
     AddValue("gradients", Category::kGradients, (ledger_.gradients_sharded() ? shard : full) * kFp32Bytes,
              true);
-    AddValue("first and second moments", Category::kOptimizer, 2 * shard * kFp32Bytes, true);
+    const optim::Optimizer& optimizer = *options_.optimizer;
+    for (const optim::StateKind& state : optimizer.states)
+      AddValue(std::string(state.meaning), Category::kOptimizer, shard * DTypeBytes(state.dtype), true);
     if (options_.checkpoint_copy && !options_.on_device)
-      AddValue("checkpoint copy", Category::kBuffers, 3 * shard * kFp32Bytes, true);
+      AddValue("checkpoint copy", Category::kBuffers, shard * (kFp32Bytes + optimizer.StateBytes()), true);
     const int64_t rope_bytes = 2 * options_.shape.seq_len * (spec_.head_dim / 2) * kFp32Bytes;
     AddValue("rotary tables", Category::kBuffers, rope_bytes, true);
     AddReceiveBuffer();

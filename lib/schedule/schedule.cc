@@ -33,6 +33,7 @@ BuildOptions OptionsOf(const layout::Layout& layout, const StepSetting& setting,
   options.checkpoint_copy = setting.checkpoint_copy;
   options.on_device = setting.on_device;
   options.threads = setting.threads;
+  options.optimizer = setting.optimizer;
   return options;
 }
 

@@ -16,6 +16,7 @@
 #include "layout/layout.h"
 #include "layout/ledger.h"
 #include "model/segment.h"
+#include "optim/optimizer.h"
 
 namespace trainctl::schedule {
 
@@ -98,6 +99,7 @@ struct StepSetting {
   // the step's tokens are copied from there.
   bool on_device = false;
   int64_t threads = 1;  // of one worker on a CPU, whose kernels need memory for each; 1 on a device
+  const optim::Optimizer* optimizer = &optim::kAdamW;
   bool operator==(const StepSetting&) const = default;
 };
 
@@ -113,6 +115,7 @@ struct BuildOptions {
   // Of the whole step, where num_micro_batches is a part that stands for it: a device holds the tokens of
   // all. 0: as num_micro_batches.
   int64_t micro_batches_of_step = 0;
+  const optim::Optimizer* optimizer = &optim::kAdamW;
 };
 
 // The options of a layout's step, with at most `max_micro_batches`.

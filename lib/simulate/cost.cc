@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "optim/optimizer.h"
 #include "simulate/operator_work.h"
 
 namespace trainctl::simulate {
@@ -12,6 +13,9 @@ namespace {
 
 using schedule::Instruction;
 using schedule::Op;
+
+// An update is bound by memory, so the elements of another optimizer count by what they move beside AdamW's.
+double AdamWBytes() { return static_cast<double>(optim::kAdamW.MovedBytes()); }
 
 // What instructions ask for, by the names of the measurements.
 class WorkTable {
@@ -40,7 +44,9 @@ class WorkTable {
         return VisitBlock(instruction, Pass::kForwardAndBackward, add);
       case Op::kOptimizerStep: {
         Work work;
-        work[Resource::kOptimizerElements] = static_cast<double>(ledger_.optimizer_numel(instruction.bucket));
+        work[Resource::kOptimizerElements] =
+            static_cast<double>(ledger_.optimizer_numel(instruction.bucket)) *
+            static_cast<double>(options_.optimizer->MovedBytes()) / AdamWBytes();
         work[Resource::kOperators] = 1;
         return add("optimizer step", work);
       }
@@ -155,7 +161,7 @@ Rates RatesOf(const DeviceSpeed& speed, DType compute_dtype) {
   rates[Resource::kLogits] = 3.0 * static_cast<double>(DTypeBytes(compute_dtype)) / speed.bandwidth;
   rates[Resource::kOperandBytes] = 1 / speed.bandwidth;
   rates[Resource::kMovedBytes] = 1 / speed.bandwidth;
-  rates[Resource::kOptimizerElements] = 28 / speed.bandwidth;
+  rates[Resource::kOptimizerElements] = AdamWBytes() / speed.bandwidth;
   rates[Resource::kOperators] = 5e-6;
   rates[Resource::kSentBytes] = 1 / speed.sent;
   rates[Resource::kCollectives] = 2e-5;
@@ -204,7 +210,7 @@ Rates CpuRates(int64_t threads, DType compute_dtype, bool native_bf16) {
   rates[Resource::kLogits] = 1 / (2e8 * cores);
   rates[Resource::kOperandBytes] = 1 / 8e9;
   rates[Resource::kMovedBytes] = 1 / 8e9;
-  rates[Resource::kOptimizerElements] = 28 / 8e9;
+  rates[Resource::kOptimizerElements] = AdamWBytes() / 8e9;
   rates[Resource::kOperators] = 1e-5;
   rates[Resource::kSentBytes] = 1 / 1.5e9;
   rates[Resource::kCollectives] = 1e-4;

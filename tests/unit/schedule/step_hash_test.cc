@@ -37,7 +37,7 @@ TEST(StepHash, TheSameStepHasTheSameHashAndOthersHaveOthers) {
   int num_steps = 0;
   for (int stage = 0; stage <= 3; ++stage) {
     for (int workers : {2, 4}) {
-      for (int change = 0; change < 7; ++change) {
+      for (int change = 0; change < 9; ++change) {
         ++num_steps;
         hashes.insert(HashOf(Build(stage, workers, [&](model::ModelSpec& spec, BuildOptions& options) {
           if (change == 1) options.shape.batch = 1;
@@ -46,6 +46,8 @@ TEST(StepHash, TheSameStepHasTheSameHashAndOthersHaveOthers) {
           if (change == 4) options.recompute = layout::Recompute::kFull;
           if (change == 5) options.on_device = true;
           if (change == 6) spec.tie_embeddings = true;
+          if (change == 7) options.optimizer = optim::Find("lion");
+          if (change == 8) options.optimizer = optim::Find("sgd");
         })));
       }
     }
