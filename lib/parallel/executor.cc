@@ -341,11 +341,12 @@ class Executor::Pass {
 
   void OptimizerStep(int bucket) {
     if (!update_->apply || !result.finite) return;
-    const optim::Optimizer& optimizer = optim::kAdamW;
+    const optim::Optimizer& optimizer = *e_.options_.optimizer;
     kernels::UpdateOptions options{.lr = update_->lr,
                                    .beta1 = update_->beta1,
                                    .beta2 = update_->beta2,
-                                   .eps = update_->eps};
+                                   .eps = update_->eps,
+                                   .momentum = update_->momentum};
     if (optimizer.prepare != nullptr) optimizer.prepare(update_->update_number, options);
     if (update_->clip_norm > 0) {
       options.gradient_scale =
@@ -355,8 +356,7 @@ class Executor::Pass {
       options.weight_decay =
           update_->decay[static_cast<size_t>(range.parameter)] ? update_->weight_decay : 0.0f;
       const auto update = [&](int64_t begin, int64_t end) {
-        optim::Update(optimizer, e_.device_.kernels(),
-                      {e_.state_.master(bucket), {e_.state_.exp_avg(bucket), e_.state_.exp_avg_sq(bucket)}},
+        optim::Update(optimizer, e_.device_.kernels(), e_.state_.parts(bucket),
                       e_.state_.gradient_part(bucket), range.offset + begin, end - begin, options);
       };
       if (e_.device_.is_cpu()) {

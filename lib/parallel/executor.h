@@ -26,6 +26,7 @@ struct UpdateOptions {
   float beta1 = 0.9f;
   float beta2 = 0.95f;
   float eps = 1e-8f;
+  float momentum = 0.9f;
   float weight_decay = 0;
   std::vector<bool> decay;    // by inventory index: weight decay applies
   double clip_norm = 0;       // 0 = off
