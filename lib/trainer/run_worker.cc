@@ -325,6 +325,7 @@ class Trainer {
     update.beta1 = static_cast<float>(recipe_.optimizer.beta1);
     update.beta2 = static_cast<float>(recipe_.optimizer.beta2);
     update.eps = static_cast<float>(recipe_.optimizer.eps);
+    update.momentum = static_cast<float>(recipe_.optimizer.momentum);
     update.weight_decay = static_cast<float>(recipe_.optimizer.weight_decay);
     update.decay = decay_;
     update.clip_norm = recipe_.optimizer.clip_norm;
