@@ -297,12 +297,13 @@ double Norm(const std::vector<double>& values) {
   return std::sqrt(squares);
 }
 
-// The same of an update: the parameters' way from `initial`, and the state that it left. Where a gradient is
-// nothing but the order of its sums, its sign is too, and so is a step of Lion or the first of AdamW.
+// Likewise of an update: the parameters' way from `initial`, and the state that it left. Steps of Lion, and
+// the first of AdamW, follow a gradient's sign; where a gradient is little more than rounding, so is its
+// sign.
 std::string CompareUpdate(const Outcome& outcome, const Outcome& reference, const Outcome& initial) {
   int64_t total = 0;
   for (const model::Parameter& parameter : model::Inventory(Spec(false))) total += parameter.numel;
-  const double noise = kGradientTolerance * reference.grad_norm[0] / std::sqrt(static_cast<double>(total));
+  const double noise = kGradientFloor * reference.grad_norm[0] / std::sqrt(static_cast<double>(total));
   std::vector<double> way, way_off, state, state_off;
   for (int64_t i = 0; i < total; ++i) {
     state.push_back(reference.state[i]);
