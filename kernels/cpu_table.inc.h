@@ -1,8 +1,10 @@
 // The CPU kernels, compiled once per instruction set with TRAINCTL_ISA naming it. Part one: the
 // functions; part two: the table. Loops are written so that the compiler vectorises them; `omp simd`
 // allows it to reorder the sums that it is put on, the same way on every run.
+#include <array>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "kernels/kernels.h"
 
@@ -267,22 +269,29 @@ struct Functions {
   }
 };
 
-void AdamW(float* master, float* exp_avg, float* exp_avg_sq, const float* gradient, const AdamWOptions& o,
-           int64_t count) {
-  const float decay = 1.0f - o.lr * o.weight_decay;
-  const float step = o.lr / o.bias_correction1;
-  const float inverse_root2 = 1.0f / std::sqrt(o.bias_correction2);
-  const float beta1 = o.beta1, beta2 = o.beta2, eps = o.eps, scale = o.gradient_scale;
-#pragma omp simd
-  for (int64_t i = 0; i < count; ++i) {
-    const float g = gradient[i] * scale;
-    const float m = beta1 * exp_avg[i] + (1.0f - beta1) * g;
-    const float v = beta2 * exp_avg_sq[i] + (1.0f - beta2) * g * g;
-    exp_avg[i] = m;
-    exp_avg_sq[i] = v;
-    master[i] = master[i] * decay - step * m / (std::sqrt(v) * inverse_root2 + eps);
+#define TRAINCTL_RULE inline
+#define TRAINCTL_MUL_ADD(a, b, c) ((a) * (b) + (c))
+#define TRAINCTL_ADD_MUL(c, a, b) ((c) + (a) * (b))
+#include "kernels/update_rules.inc.h"
+#undef TRAINCTL_ADD_MUL
+#undef TRAINCTL_MUL_ADD
+#undef TRAINCTL_RULE
+
+template <typename Rule>
+struct Update {
+  static void Run(float* master, float* const* states, const float* gradient, const UpdateOptions& options,
+                  int64_t count) {
+    RunOver(master, states, gradient, Rule(options), count, std::make_index_sequence<Rule::kNumStates>());
   }
-}
+
+  template <size_t... kStates>
+  static void RunOver(float* master, float* const* states, const float* gradient, const Rule rule,
+                      int64_t count, std::index_sequence<kStates...>) {
+    float* const state[] = {states[kStates]...};
+#pragma omp simd
+    for (int64_t i = 0; i < count; ++i) rule(master[i], gradient[i], state[kStates][i]...);
+  }
+};
 
 void SumOfSquares(double* total, const float* x, int64_t count) {
   double sum = 0;
@@ -316,7 +325,7 @@ const Kernels& Table() {
   static constexpr Kernels kTable = {.name = TRAINCTL_STRINGIFY(TRAINCTL_ISA),
                                      .f32 = Functions<float>::Table(),
                                      .bf16 = Functions<BF16>::Table(),
-                                     .adamw = AdamW,
+                                     .update = AllUpdates<Update>(),
                                      .sum_of_squares = SumOfSquares,
                                      .sum_in_order = SumInOrder};
   return kTable;

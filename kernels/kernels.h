@@ -9,6 +9,8 @@
 // calling thread's current stream.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "base/dtype_id.h"
@@ -47,30 +49,41 @@ struct TypedKernels {
                         bool want_gradient, float scale, int64_t n, int64_t vocab);
 };
 
-struct AdamWOptions {
+// How an optimizer changes an element (update_rules.inc.h).
+enum class UpdateRule : uint8_t { kAdamW, kLion, kSgd };
+inline constexpr int kNumUpdateRules = 3;
+inline constexpr int kMaxUpdateStates = 2;
+
+// Each rule takes what it needs of it.
+struct UpdateOptions {
   float lr = 0;
-  float beta1 = 0.9f;
-  float beta2 = 0.95f;
-  float eps = 1e-8f;
+  float beta1 = 0;
+  float beta2 = 0;
+  float eps = 0;
+  float momentum = 0;
   float weight_decay = 0;
   float gradient_scale = 1;    // clipping
   float bias_correction1 = 1;  // 1 - beta1^t
   float bias_correction2 = 1;  // 1 - beta2^t
 };
 
+// `states`: kMaxUpdateStates arrays, null beyond those that the rule keeps; the list itself is host memory.
+// `count` elements of each.
+using UpdateFunction = void (*)(float* master, float* const* states, const float* gradient,
+                                const UpdateOptions& options, int64_t count);
+
 struct Kernels {
   const char* name;  // "avx512", "avx2", "baseline", "cuda"
   TypedKernels f32;
   TypedKernels bf16;
-  // Decoupled weight decay (Loshchilov & Hutter 2019), in the order of torch.optim.AdamW.
-  void (*adamw)(float* master, float* exp_avg, float* exp_avg_sq, const float* gradient,
-                const AdamWOptions& options, int64_t count);
+  std::array<UpdateFunction, kNumUpdateRules> update;                  // by UpdateRule
   void (*sum_of_squares)(double* sum, const float* x, int64_t count);  // *sum += x . x, in fp64
   // out[i] = inputs[0][i] + inputs[1][i] + ... in that order; out may be one of the inputs. The list of
   // inputs itself is host memory.
   void (*sum_in_order)(float* out, const float* const* inputs, int num_inputs, int64_t count);
 
   const TypedKernels& For(DType dtype) const { return dtype == DType::kBF16 ? bf16 : f32; }
+  UpdateFunction For(UpdateRule rule) const { return update[static_cast<size_t>(rule)]; }
 };
 
 // The fastest table that this processor runs.

@@ -45,8 +45,8 @@ absl::StatusOr<Prediction> PredictStep(const run::RunFolder& run) {
   prediction.measured = plan.rates.measured;
   for (size_t i = 0; i < times.size(); ++i) {
     const schedule::Instruction& instruction = planned.ProgramOf(0).instructions[i];
-    prediction.spans.push_back({schedule::Describe(instruction), instruction.stream,
-                                times[i].begin_s, times[i].end_s()});
+    prediction.spans.push_back(
+        {schedule::Describe(instruction), instruction.stream, times[i].begin_s, times[i].end_s()});
     prediction.seconds = std::max(prediction.seconds, times[i].end_s());
   }
   return prediction;

@@ -1,6 +1,8 @@
-// What the optimizer and the reductions of gradients use, in fp32: adamw, sum_of_squares, sum_in_order.
+// What the optimizer and the reductions of gradients use, in fp32: updates, sum_of_squares, sum_in_order.
 
+#include <array>
 #include <cmath>
+#include <utility>
 
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/operators.cuh"
@@ -12,31 +14,43 @@ constexpr int W = kWidth<float>;
 
 // ---- kernels ------------------------------------------------------------------------------------
 
-struct AdamWFactors {
-  float decay, step, inverse_root2, beta1, beta2, eps, gradient_scale;
+#define TRAINCTL_RULE __device__
+#define TRAINCTL_MUL_ADD(a, b, c) fmaf(a, b, c)
+#define TRAINCTL_ADD_MUL(c, a, b) fmaf(a, b, c)
+#include "kernels/update_rules.inc.h"
+#undef TRAINCTL_ADD_MUL
+#undef TRAINCTL_MUL_ADD
+#undef TRAINCTL_RULE
+
+template <int kNumStates>
+struct States {
+  float* at[kNumStates];
 };
 
-template <bool kAligned>
+// The rule on element i of each array.
+template <typename Rule, size_t... kStates>
+__device__ void Apply(const Rule& rule, int i, float (&master)[W], const float (&gradient)[W],
+                      float (&state)[Rule::kNumStates][W], std::index_sequence<kStates...>) {
+  rule(master[i], gradient[i], state[kStates][i]...);
+}
+
+template <typename Rule, bool kAligned>
 __global__ void __launch_bounds__(kFlatThreads)
-    AdamWKernel(float* __restrict__ master, float* __restrict__ exp_avg, float* __restrict__ exp_avg_sq,
-                const float* __restrict__ gradient, AdamWFactors o, int64_t count) {
+    UpdateKernel(float* __restrict__ master, States<Rule::kNumStates> states,
+                 const float* __restrict__ gradient, Rule rule, int64_t count) {
   const int64_t step = int64_t{gridDim.x} * blockDim.x * W;
   for (int64_t at = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * W; at < count; at += step) {
     const int64_t left = count - at;
-    float weight[W], m[W], v[W], g[W];
+    float weight[W], g[W], state[Rule::kNumStates][W];
     LoadFloats<kAligned>(gradient + at, left, g);
-    LoadFloats<kAligned>(exp_avg + at, left, m);
-    LoadFloats<kAligned>(exp_avg_sq + at, left, v);
+    TRAINCTL_UNROLL
+    for (int k = 0; k < Rule::kNumStates; ++k) LoadFloats<kAligned>(states.at[k] + at, left, state[k]);
     LoadFloats<kAligned>(master + at, left, weight);
     TRAINCTL_UNROLL
-    for (int i = 0; i < W; ++i) {
-      const float scaled = g[i] * o.gradient_scale;
-      m[i] = o.beta1 * m[i] + (1.0f - o.beta1) * scaled;
-      v[i] = o.beta2 * v[i] + (1.0f - o.beta2) * scaled * scaled;
-      weight[i] = weight[i] * o.decay - o.step * m[i] / (sqrtf(v[i]) * o.inverse_root2 + o.eps);
-    }
-    StoreFloats<kAligned>(exp_avg + at, left, m);
-    StoreFloats<kAligned>(exp_avg_sq + at, left, v);
+    for (int i = 0; i < W; ++i)
+      Apply(rule, i, weight, g, state, std::make_index_sequence<Rule::kNumStates>());
+    TRAINCTL_UNROLL
+    for (int k = 0; k < Rule::kNumStates; ++k) StoreFloats<kAligned>(states.at[k] + at, left, state[k]);
     StoreFloats<kAligned>(master + at, left, weight);
   }
 }
@@ -95,19 +109,21 @@ __global__ void __launch_bounds__(kFlatThreads)
 
 // ---- launchers ----------------------------------------------------------------------------------
 
-void AdamW(float* master, float* exp_avg, float* exp_avg_sq, const float* gradient, const AdamWOptions& o,
-           int64_t count) {
-  if (count <= 0) return;
-  const AdamWFactors factors = {.decay = 1.0f - o.lr * o.weight_decay,
-                                .step = o.lr / o.bias_correction1,
-                                .inverse_root2 = 1.0f / std::sqrt(o.bias_correction2),
-                                .beta1 = o.beta1,
-                                .beta2 = o.beta2,
-                                .eps = o.eps,
-                                .gradient_scale = o.gradient_scale};
-  Launch("adamw", AreAligned(master, exp_avg, exp_avg_sq, gradient) ? AdamWKernel<true> : AdamWKernel<false>,
-         FlatShape(CeilDiv(count, W)), master, exp_avg, exp_avg_sq, gradient, factors, count);
-}
+template <typename Rule>
+struct Update {
+  static void Run(float* master, float* const* states, const float* gradient, const UpdateOptions& options,
+                  int64_t count) {
+    if (count <= 0) return;
+    States<Rule::kNumStates> listed;
+    bool aligned = AreAligned(master, gradient);
+    for (int k = 0; k < Rule::kNumStates; ++k) {
+      listed.at[k] = states[k];
+      aligned = aligned && IsAligned(states[k]);
+    }
+    Launch("update", aligned ? UpdateKernel<Rule, true> : UpdateKernel<Rule, false>,
+           FlatShape(CeilDiv(count, W)), master, listed, gradient, Rule(options), count);
+  }
+};
 
 void SumOfSquares(double* sum, const float* x, int64_t count) {
   if (count <= 0) return;
@@ -154,7 +170,7 @@ void SumInOrder(float* out, const float* const* inputs, int num_inputs, int64_t 
 }  // namespace
 
 void FillOptimizer(Kernels* table) {
-  table->adamw = AdamW;
+  table->update = AllUpdates<Update>();
   table->sum_of_squares = SumOfSquares;
   table->sum_in_order = SumInOrder;
 }

@@ -49,9 +49,7 @@ constexpr std::array<int, 4> kBackgrounds = {44, 42, 46, 45};
 class Overview {
  public:
   Overview(const PlayedPipeline& played, const DrawStepOptions& options)
-      : played_(played),
-        options_(options),
-        digits_(absl::StrCat(played.step.programs.size() - 1).size()) {}
+      : played_(played), options_(options), digits_(absl::StrCat(played.step.programs.size() - 1).size()) {}
 
   // Columns of time.
   size_t columns() const {

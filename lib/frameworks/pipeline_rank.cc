@@ -19,7 +19,8 @@ bool IsVShaped(PipelineKind kind) {
          kind == PipelineKind::kDualPipeV;
 }
 
-// Stages in flight per rank of a schedule that has no closed form here. Schedules are few, ranks and questions many.
+// Stages in flight per rank of a schedule that has no closed form here. Schedules are few, ranks and
+// questions many.
 const std::vector<int>& SlotsOfSchedule(PipelineKind kind, const schedule::PipelineShape& shape) {
   using Key = std::tuple<PipelineKind, int, int, int>;
   static std::mutex mutex;

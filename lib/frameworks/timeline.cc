@@ -108,7 +108,8 @@ class Builder {
         if (list[i].stream == schedule::kComputeStream) lane_end_s_ = span.end_s;
       } else if (list[i].op == Op::kReceive) {
         // As long as nothing else is to be done.
-        Append(rank.streams[0], {lane_end_s_, span.end_s, span.kind, span.stage, span.micro_batch, span.peer});
+        Append(rank.streams[0],
+               {lane_end_s_, span.end_s, span.kind, span.stage, span.micro_batch, span.peer});
         lane_end_s_ = std::max(lane_end_s_, span.end_s);
       } else {
         AddPasses(rank, span, joined >= 0 ? &list[static_cast<size_t>(joined)] : nullptr, list[i]);
@@ -126,21 +127,24 @@ class Builder {
     // A gradient at the border of two stages is named by the one above.
     const bool names_border = i.op == Op::kSend || i.op == Op::kReceive;
     const SpanKind kind = KindOf(program, i);
-    return {begin_s_ + time.begin_s, begin_s_ + time.end_s(), kind, names_border ? StageOfMessage(program, i) : i.block,
-            i.micro_batch, i.peer};
+    return {begin_s_ + time.begin_s,
+            begin_s_ + time.end_s(),
+            kind,
+            names_border ? StageOfMessage(program, i) : i.block,
+            i.micro_batch,
+            i.peer};
   }
 
   // The stage whose pass makes or takes what is moved.
   static int StageOfMessage(const schedule::Program& program, const Instruction& i) {
     const bool sends = i.op == Op::kSend;
-    const schedule::Value& moved =
-        program.values[static_cast<size_t>(sends ? i.reads[0] : i.writes[0])];
+    const schedule::Value& moved = program.values[static_cast<size_t>(sends ? i.reads[0] : i.writes[0])];
     const bool is_activation = moved.kind == schedule::ValueKind::kHidden;
     return is_activation == sends ? i.block - 1 : i.block;
   }
 
-  // A pass, with the forward that is joined with it. Both have the interval of the pair; each is drawn with its
-  // share of it.
+  // A pass, with the forward that is joined with it. Both have the interval of the pair; each is drawn with
+  // its share of it.
   void AddPasses(RankTimeline& rank, const Span& span, const Instruction* joined, const Instruction& pass) {
     if (joined == nullptr) return AddPass(rank, span);
     const double first = PassSeconds(*joined);
@@ -150,7 +154,9 @@ class Builder {
     AddPass(rank, {border, span.end_s, span.kind, span.stage, span.micro_batch, -1});
   }
 
-  double PassSeconds(const Instruction& pass) const { return played_.costs.Of(pass.block).SecondsOf(pass.op); }
+  double PassSeconds(const Instruction& pass) const {
+    return played_.costs.Of(pass.block).SecondsOf(pass.op);
+  }
 
   void AddPass(RankTimeline& rank, const Span& pass) {
     Append(rank.streams[0], pass);

@@ -64,8 +64,8 @@ class Ledger {
     return buckets_of_block_[static_cast<size_t>(block)];
   }
 
-  // Coordinates on pp that hold a bucket, ascending: where the blocks run that read it. Where there are several,
-  // each has a part of its gradient, and the first counts in the norm and writes the checkpoint.
+  // Coordinates on pp that hold a bucket, ascending: where the blocks run that read it. Where there are
+  // several, each has a part of its gradient, and the first counts in the norm and writes the checkpoint.
   const std::vector<int>& owners(int bucket) const { return owners_[static_cast<size_t>(bucket)]; }
   // The buckets that a coordinate on pp holds, ascending.
   std::vector<int> BucketsOfOwner(int coordinate) const;

@@ -19,7 +19,7 @@ enum class Resource : uint8_t {
   kLogits,                  // logits through softmax, loss and gradient
   kOperandBytes,            // of products, results and sums of gradients among them
   kMovedBytes,              // read and written by passes over memory
-  kOptimizerElements,       // AdamW: 28 bytes each, and the compute copy
+  kOptimizerElements,       // AdamW's update and the compute copy; others by the bytes that they move
   kOperators,               // fixed cost of starting one
   kSentBytes,               // by one worker to its peers
   kCollectives,             // fixed cost of one

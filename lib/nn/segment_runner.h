@@ -45,10 +45,6 @@ class SegmentRunner {
  public:
   // `rope`: the tables of angles that the segment's operators count, usually one.
   SegmentRunner(const device::Device& device, model::Segment segment, const RopeTables* rope, int threads);
-  // For callers that hold the model: the segment says all that is needed.
-  SegmentRunner(const device::Device& device, const model::ModelSpec&, const std::vector<model::Parameter>&,
-                model::Segment segment, const RopeTables* rope, int threads)
-      : SegmentRunner(device, std::move(segment), rope, threads) {}
 
   const model::Segment& segment() const { return segment_; }
 

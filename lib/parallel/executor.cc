@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "device/device.h"
 #include "device/error_text.h"
+#include "optim/optimizer.h"
 #include "schedule/step_hash.h"
 
 namespace trainctl::parallel {
@@ -195,7 +196,8 @@ class Executor::Pass {
   // The value of a kind among those that an instruction reads or writes; null: none.
   Stored* Find(const schedule::Ids& values, ValueKind kind) {
     for (int value : values) {
-      if (program_.values[static_cast<size_t>(value)].kind == kind) return &values_[static_cast<size_t>(value)];
+      if (program_.values[static_cast<size_t>(value)].kind == kind)
+        return &values_[static_cast<size_t>(value)];
     }
     return nullptr;
   }
@@ -279,8 +281,7 @@ class Executor::Pass {
         const schedule::GradientWrite& write = instruction.gradients[i];
         gradient =
             write.slot >= 0 ? e_.state_.gradient_slot(write.slot) : e_.state_.full_gradient(bucket.block);
-        accumulate =
-            instruction.op == Op::kBackwardWeight ? write.accumulate_weights : write.accumulate;
+        accumulate = instruction.op == Op::kBackwardWeight ? write.accumulate_weights : write.accumulate;
       }
       for (size_t k = 0; k < bucket.parameters.size(); ++k) {
         bound[bucket.parameters[k]] = {data == nullptr ? nullptr : data + bucket.offsets[k] * element_bytes,
@@ -338,8 +339,8 @@ class Executor::Pass {
   absl::Status Backward(const Instruction& i) {
     const nn::BoundParameters bound = Bind(i);
     const at::Tensor input = Take(i, ValueKind::kHidden);
-    at::Tensor gradient = Runner(i).Backward(bound, input, View(i), TakeSaved(i),
-                                             Take(i, ValueKind::kHiddenGradient));
+    at::Tensor gradient =
+        Runner(i).Backward(bound, input, View(i), TakeSaved(i), Take(i, ValueKind::kHiddenGradient));
     Put(i, ValueKind::kHiddenGradient, std::move(gradient));
     return absl::OkStatus();
   }
@@ -403,14 +404,13 @@ class Executor::Pass {
   absl::Status OptimizerStep(const Instruction& instruction) {
     if (!update_->apply || !result.finite) return absl::OkStatus();
     const int bucket = instruction.bucket;
-    kernels::AdamWOptions options;
-    options.lr = update_->lr;
-    options.beta1 = update_->beta1;
-    options.beta2 = update_->beta2;
-    options.eps = update_->eps;
-    const double n = static_cast<double>(update_->update_number);
-    options.bias_correction1 = static_cast<float>(1 - std::pow(static_cast<double>(update_->beta1), n));
-    options.bias_correction2 = static_cast<float>(1 - std::pow(static_cast<double>(update_->beta2), n));
+    const optim::Optimizer& optimizer = *e_.options_.optimizer;
+    kernels::UpdateOptions options{.lr = update_->lr,
+                                   .beta1 = update_->beta1,
+                                   .beta2 = update_->beta2,
+                                   .eps = update_->eps,
+                                   .momentum = update_->momentum};
+    if (optimizer.prepare != nullptr) optimizer.prepare(update_->update_number, options);
     if (update_->clip_norm > 0) {
       options.gradient_scale =
           static_cast<float>(std::min(1.0, update_->clip_norm / (result.grad_norm + 1e-6)));
@@ -419,10 +419,8 @@ class Executor::Pass {
       options.weight_decay =
           update_->decay[static_cast<size_t>(range.parameter)] ? update_->weight_decay : 0.0f;
       const auto update = [&](int64_t begin, int64_t end) {
-        const int64_t at = range.offset + begin;
-        e_.device_.kernels().adamw(e_.state_.master(bucket) + at, e_.state_.exp_avg(bucket) + at,
-                                   e_.state_.exp_avg_sq(bucket) + at, e_.state_.gradient_part(bucket) + at,
-                                   options, end - begin);
+        optim::Update(optimizer, e_.device_.kernels(), e_.state_.parts(bucket),
+                      e_.state_.gradient_part(bucket), range.offset + begin, end - begin, options);
       };
       if (e_.device_.is_cpu()) {
         at::parallel_for(0, range.count, (range.count + e_.options_.threads - 1) / e_.options_.threads,
@@ -469,8 +467,7 @@ Executor::Executor(const model::ModelSpec& spec, ShardedState& state, StreamGrou
                                               options.on_device};
   const std::vector<model::Parameter>& inventory = state.ledger().inventory();
   for (int block = 0; block <= model::HeadBlock(spec); ++block) {
-    runners_.emplace_back(device_,
-                          model::BuildSegment(spec, inventory, block, segment_options), &rope_,
+    runners_.emplace_back(device_, model::BuildSegment(spec, inventory, block, segment_options), &rope_,
                           static_cast<int>(options.threads));
     if (device_.is_cpu()) runners_.back().MeasureInto(&operator_seconds_);
   }

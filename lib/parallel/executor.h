@@ -1,7 +1,7 @@
-// The executor: runs a step's instructions on this rank. The compute stream is the calling thread; gathers and
-// reductions run on streams of their own and overlap it exactly as far as the step's waits allow. It decides
-// nothing: order, slots and lifetimes are the step's. Activations lie in a table by the step's value ids, and are
-// gone where it frees them. One class of ranks today.
+// The executor: runs a step's instructions on this rank. The compute stream is the calling thread; gathers
+// and reductions run on streams of their own and overlap it exactly as far as the step's waits allow. It
+// decides nothing: order, slots and lifetimes are the step's. Activations lie in a table by the step's value
+// ids, and are gone where it frees them. One class of ranks today.
 //
 // Every method is collective over the data axes. Errors: WorkerError with the instruction.
 #pragma once
@@ -28,6 +28,7 @@ struct UpdateOptions {
   float beta1 = 0.9f;
   float beta2 = 0.95f;
   float eps = 1e-8f;
+  float momentum = 0.9f;
   float weight_decay = 0;
   std::vector<bool> decay;    // by inventory index: weight decay applies
   double clip_norm = 0;       // 0 = off
@@ -120,7 +121,7 @@ class Executor {
   double* loss_ = nullptr;
   double* squares_ = nullptr;
   absl::flat_hash_set<std::string> sums_;  // that the ledger lists
-  std::vector<int> slot_bucket_;  // what each parameter slot holds, to catch a stale one
+  std::vector<int> slot_bucket_;           // what each parameter slot holds, to catch a stale one
 };
 
 }  // namespace trainctl::parallel

@@ -7,31 +7,37 @@
 namespace trainctl::parallel {
 
 OptimizerCopy::OptimizerCopy(const ShardedState& state) : state_(state) {
+  const optim::Optimizer& optimizer = state.optimizer();
   int64_t numel = 0;
-  for (const layout::Bucket& bucket : state.ledger().buckets()) {
-    offsets_.push_back(numel);
-    numel += 3 * bucket.shard_numel;
-  }
+  for (const layout::Bucket& bucket : state.ledger().buckets()) numel += bucket.shard_numel;
+  const int64_t bytes = numel * (static_cast<int64_t>(sizeof(float)) + optimizer.StateBytes());
   const device::ScopedMemoryTag tag(device::Device::Cpu(), MemoryTag(schedule::Category::kBuffers));
   // Pinned, so that a device copies at the full rate of its link.
-  storage_ = at::zeros({numel}, at::TensorOptions(at::kFloat).pinned_memory(!state.device().is_cpu()));
-}
-
-void OptimizerCopy::Take() {
-  float* to = storage_.data_ptr<float>();
-  for (const layout::Bucket& bucket : state_.ledger().buckets()) {
-    for (const float* from :
-         {state_.master(bucket.block), state_.exp_avg(bucket.block), state_.exp_avg_sq(bucket.block)}) {
-      state_.device().CopyToHost(to, from, bucket.shard_numel * static_cast<int64_t>(sizeof(float)));
-      to += bucket.shard_numel;
+  storage_ = at::zeros({bytes}, at::TensorOptions(at::kByte).pinned_memory(!state.device().is_cpu()));
+  auto* at = static_cast<char*>(storage_.data_ptr());
+  for (const layout::Bucket& bucket : state.ledger().buckets()) {
+    optim::Parts& parts = parts_.emplace_back();
+    parts.master = reinterpret_cast<float*>(at);
+    at += bucket.shard_numel * static_cast<int64_t>(sizeof(float));
+    for (size_t k = 0; k < optimizer.states.size(); ++k) {
+      parts.states[k] = at;
+      at += bucket.shard_numel * DTypeBytes(optimizer.states[k].dtype);
     }
   }
 }
 
-OptimizerParts OptimizerCopy::parts(int bucket) const {
-  float* at = storage_.data_ptr<float>() + offsets_[static_cast<size_t>(bucket)];
-  const int64_t numel = state_.ledger().buckets()[static_cast<size_t>(bucket)].shard_numel;
-  return {at, at + numel, at + 2 * numel};
+void OptimizerCopy::Take() {
+  const absl::Span<const optim::StateKind> states = state_.optimizer().states;
+  for (const layout::Bucket& bucket : state_.ledger().buckets()) {
+    const optim::Parts& from = state_.parts(bucket.block);
+    const optim::Parts& to = parts(bucket.block);
+    state_.device().CopyToHost(to.master, from.master,
+                               bucket.shard_numel * static_cast<int64_t>(sizeof(float)));
+    for (size_t k = 0; k < states.size(); ++k) {
+      state_.device().CopyToHost(to.states[k], from.states[k],
+                                 bucket.shard_numel * DTypeBytes(states[k].dtype));
+    }
+  }
 }
 
 }  // namespace trainctl::parallel

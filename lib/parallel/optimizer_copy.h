@@ -1,5 +1,6 @@
-// A second place for what a checkpoint holds of this rank: its masters and moments. Taken between two
-// steps, it stays what it is while the next steps change the state, so that a thread can write it out.
+// A second place for what a checkpoint holds of this rank: its masters and the optimizer's state. Taken
+// between two steps, it stays what it is while the next steps change the state, so that a thread can write it
+// out.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,17 +13,17 @@ namespace trainctl::parallel {
 
 class OptimizerCopy {
  public:
-  // Allocates what the schedule calls "checkpoint copy" (BuildOptions::checkpoint_copy): 12 bytes for each
-  // element of this rank's shards. Host memory, wherever the state is.
+  // Allocates what the schedule calls "checkpoint copy" (BuildOptions::checkpoint_copy): master and state of
+  // each element of this rank's shards. Host memory, wherever the state is.
   explicit OptimizerCopy(const ShardedState& state);
 
   void Take();  // no step may be running
-  OptimizerParts parts(int bucket) const;
+  const optim::Parts& parts(int bucket) const { return parts_[static_cast<size_t>(bucket)]; }
 
  private:
   const ShardedState& state_;
   at::Tensor storage_;
-  std::vector<int64_t> offsets_;  // of each bucket's parts within storage_, in elements
+  std::vector<optim::Parts> parts_;  // within storage_
 };
 
 }  // namespace trainctl::parallel

@@ -31,12 +31,16 @@ absl::Status CloseStreamGroups(StreamGroups& groups) {
 }
 
 ShardedState::ShardedState(const device::Device& device, const layout::Ledger& ledger,
-                           const schedule::Program& program, DType compute_dtype, int rank)
+                           const schedule::Program& program, DType compute_dtype, int rank,
+                           const optim::Optimizer& optimizer)
     : device_(device),
       ledger_(ledger),
       compute_dtype_(compute_dtype),
       rank_(rank),
-      shard_index_(ledger.mesh().coordinate(rank, layout::Axis::kDpShard)) {
+      shard_index_(ledger.mesh().coordinate(rank, layout::Axis::kDpShard)),
+      optimizer_(optimizer) {
+  TRAINCTL_CHECK_MSG(!(optimizer.whole_matrix && ledger.optimizer_sharded()), optimizer.name,
+                     " needs whole matrices, and shards cut them");
   const at::ScalarType aten_dtype = compute_dtype == DType::kBF16 ? at::kBFloat16 : at::kFloat;
   int64_t full = 0, shard = 0;
   for (const layout::Bucket& bucket : ledger.buckets()) {
@@ -59,8 +63,9 @@ ShardedState::ShardedState(const device::Device& device, const layout::Ledger& l
   // Stage 3 has no other parameters than the master shard.
   const Category master_category = ledger.parameters_sharded() ? Category::kParameters : Category::kOptimizer;
   float* masters = separate_master ? own_floats(shard, master_category) : nullptr;
-  float* first_moments = own_floats(shard, Category::kOptimizer);
-  float* second_moments = own_floats(shard, Category::kOptimizer);
+  std::vector<char*> states;
+  for (const optim::StateKind& state : optimizer.states)
+    states.push_back(own(shard * DTypeBytes(state.dtype), at::kByte, Category::kOptimizer));
   float* gradients = own_floats(ledger.gradients_sharded() ? shard : full, Category::kGradients);
 
   int64_t full_offset = 0, shard_offset = 0;
@@ -68,10 +73,11 @@ ShardedState::ShardedState(const device::Device& device, const layout::Ledger& l
     const int64_t own_offset = full_offset + shard_index_ * bucket.shard_numel;
     parameters_.push_back(
         whole_parameters == nullptr ? nullptr : whole_parameters + full_offset * DTypeBytes(compute_dtype));
-    master_.push_back(separate_master ? masters + shard_offset
-                                      : reinterpret_cast<float*>(whole_parameters) + own_offset);
-    exp_avg_.push_back(first_moments + shard_offset);
-    exp_avg_sq_.push_back(second_moments + shard_offset);
+    optim::Parts& parts = parts_.emplace_back();
+    parts.master =
+        separate_master ? masters + shard_offset : reinterpret_cast<float*>(whole_parameters) + own_offset;
+    for (size_t k = 0; k < states.size(); ++k)
+      parts.states[k] = states[k] + shard_offset * DTypeBytes(optimizer.states[k].dtype);
     full_gradient_.push_back(ledger.gradients_sharded() ? nullptr : gradients + full_offset);
     gradient_part_.push_back(gradients + (ledger.gradients_sharded() ? shard_offset : own_offset));
     full_offset += bucket.padded_numel;

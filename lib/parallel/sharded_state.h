@@ -1,4 +1,4 @@
-// The tensors that live through a run: parameters, master copy, gradients, moments, slots and
+// The tensors that live through a run: parameters, master copy, gradients, the optimizer's state, slots and
 // buffers, laid out by the ledger. One flat tensor a kind; a bucket is a range of it.
 //
 // Threads: not thread safe, but distinct buckets and slots may be used by different streams.
@@ -15,6 +15,7 @@
 #include "comm/communicator.h"
 #include "device/device.h"
 #include "layout/ledger.h"
+#include "optim/optimizer.h"
 #include "schedule/step.h"
 
 namespace trainctl::parallel {
@@ -35,19 +36,12 @@ absl::Status CloseStreamGroups(StreamGroups& groups);
 // nobody tags, is activations.
 constexpr int MemoryTag(schedule::Category category) { return 1 + static_cast<int>(category); }
 
-// The optimizer's part of a bucket, fp32: the shard (stages 1-3) or all of it. optimizer_numel elements each.
-struct OptimizerParts {
-  float* master = nullptr;
-  float* exp_avg = nullptr;
-  float* exp_avg_sq = nullptr;
-};
-
 class ShardedState {
  public:
   // Allocates everything that `program` lists as persistent. `rank` is the global rank.
   // All pointers below are memory of `device`, which must outlive this.
   ShardedState(const device::Device& device, const layout::Ledger& ledger, const schedule::Program& program,
-               DType compute_dtype, int rank);
+               DType compute_dtype, int rank, const optim::Optimizer& optimizer);
 
   const device::Device& device() const { return device_; }
 
@@ -55,10 +49,10 @@ class ShardedState {
   int rank() const { return rank_; }
   DType compute_dtype() const { return compute_dtype_; }
 
-  OptimizerParts parts(int bucket) const { return {master(bucket), exp_avg(bucket), exp_avg_sq(bucket)}; }
-  float* master(int bucket) const { return master_[index(bucket)]; }
-  float* exp_avg(int bucket) const { return exp_avg_[index(bucket)]; }
-  float* exp_avg_sq(int bucket) const { return exp_avg_sq_[index(bucket)]; }
+  const optim::Optimizer& optimizer() const { return optimizer_; }
+  // The optimizer's part of a bucket: its shard (stages 1-3) or all of it, ledger().optimizer_numel elements.
+  const optim::Parts& parts(int bucket) const { return parts_[index(bucket)]; }
+  float* master(int bucket) const { return parts(bucket).master; }
   float* gradient_part(int bucket) const { return gradient_part_[index(bucket)]; }
 
   // Stages 0-2: the whole bucket in the compute dtype. Stages 0-1: the whole gradient.
@@ -73,7 +67,7 @@ class ShardedState {
     return ledger_.OptimizerRanges(bucket, rank_);
   }
 
-  // Fills the master from the counter-based generator: the same model for every layout. Moments are 0.
+  // Fills the master from the counter-based generator: the same model for every layout. State is 0.
   void Initialize(uint64_t seed);
 
   // Rounds the master into this rank's part of the whole bucket (stages 0-2), or of `slot` (stage 3).
@@ -89,11 +83,13 @@ class ShardedState {
   DType compute_dtype_;
   int rank_;
   int shard_index_;
+  const optim::Optimizer& optimizer_;
   std::vector<at::Tensor> storage_;  // owns everything below
   std::vector<at::Tensor> parameter_slot_tensors_;
   std::vector<at::Tensor> gradient_slot_tensors_;
   at::Tensor receive_buffer_;
-  std::vector<float*> master_, exp_avg_, exp_avg_sq_, gradient_part_, full_gradient_;
+  std::vector<optim::Parts> parts_;
+  std::vector<float*> gradient_part_, full_gradient_;
   std::vector<void*> parameters_;
 };
 

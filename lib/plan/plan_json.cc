@@ -8,8 +8,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "optim/optimizer.h"
 #include "plan/plan.h"
 
 namespace trainctl::plan {
@@ -259,6 +261,7 @@ Json PlanToJsonObject(const Plan& plan) {
                {"compute_dtype", std::string(DTypeName(plan.setting.compute_dtype))},
                {"prefetch", plan.setting.prefetch},
                {"checkpoint_copy", plan.setting.checkpoint_copy},
+               {"optimizer", std::string(plan.setting.optimizer->name)},
                {"threads_per_worker", plan.threads_per_worker},
                {"nodes", plan.nodes},
                {"devices_per_node", plan.devices_per_node},
@@ -297,6 +300,9 @@ absl::StatusOr<Plan> PlanFromJson(absl::string_view text, absl::string_view what
   reader.String("compute_dtype", &dtype);
   reader.Bool("prefetch", &plan.setting.prefetch);
   if (json.contains("checkpoint_copy")) reader.Bool("checkpoint_copy", &plan.setting.checkpoint_copy);
+  // Earlier versions had AdamW alone.
+  std::string optimizer(optim::kAdamW.name);
+  if (json.contains("optimizer")) reader.String("optimizer", &optimizer);
   reader.Int("threads_per_worker", &plan.threads_per_worker, 1);
   if (json.contains("nodes")) reader.Int("nodes", &plan.nodes, 1);
   if (json.contains("devices_per_node")) reader.Int("devices_per_node", &plan.devices_per_node, 1);
@@ -319,6 +325,11 @@ absl::StatusOr<Plan> PlanFromJson(absl::string_view text, absl::string_view what
     return BadDataError(absl::StrCat(where, ": field 'compute_dtype' is \"", dtype, "\", not F32 or BF16"));
   }
   plan.setting.compute_dtype = *parsed;
+  plan.setting.optimizer = optim::Find(optimizer);
+  if (plan.setting.optimizer == nullptr) {
+    return BadDataError(absl::StrCat(where, ": field 'optimizer' is \"", optimizer, "\", not ",
+                                     absl::StrJoin(optim::Names(), ", ")));
+  }
   return plan;
 }
 

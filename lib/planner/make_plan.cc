@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "base/units.h"
+#include "optim/optimizer.h"
 #include "plan/utilization.h"
 #include "planner/search.h"
 #include "recipe/checks.h"
@@ -215,6 +216,8 @@ absl::StatusOr<Plan> MakePlan(const recipe::Recipe& recipe, const cluster::Host&
   plan.setting.seq_len = recipe.data.seq_len;
   plan.setting.prefetch = recipe.parallel.prefetch;
   plan.setting.checkpoint_copy = recipe.checkpoint.async;
+  plan.setting.optimizer = optim::Find(recipe.optimizer.name);
+  TRAINCTL_CHECK_MSG(plan.setting.optimizer != nullptr, "no optimizer ", recipe.optimizer.name);
   plan.num_parameters = model::NumParameters(recipe.model.spec);
   plan.flops_per_token = model::FlopsPerToken(recipe.model.spec, recipe.data.seq_len);
   TRAINCTL_RETURN_IF_ERROR(ResolveMachine(recipe, host, measured, plan));

@@ -2,13 +2,17 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <set>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/wildcard.h"
 #include "cluster/catalogue.h"
+#include "optim/optimizer.h"
 #include "recipe/values.h"
 
 namespace trainctl::recipe {
@@ -43,6 +47,7 @@ class Checker {
       }
     }
     CheckDevice(/*is_ours=*/false);
+    CheckOptimizerOfWhatIf();
     CheckNumDevices();
     CheckTokens();
     CheckRest();
@@ -297,7 +302,33 @@ class Checker {
     }
   }
 
+  // What another optimizer reads and this one does not: stated, it would change nothing.
+  void CheckOptimizerFields() {
+    const optim::Optimizer* optimizer = optim::Find(recipe_.optimizer.name);
+    if (optimizer == nullptr || !Usable({"optimizer.name"})) return;
+    std::map<absl::string_view, std::vector<absl::string_view>> readers;
+    for (const optim::Optimizer* other : optim::All()) {
+      for (const absl::string_view field : other->fields) readers[field].push_back(other->name);
+    }
+    for (const auto& [field, names] : readers) {
+      const std::string path = absl::StrCat("optimizer.", field);
+      if (optimizer->Reads(field) || !IsGiven(path)) continue;
+      Fail({path},
+           absl::StrCat(path, ": ", optimizer->name, " (optimizer.name) does not read it, ",
+                        absl::StrJoin(names, " and "), names.size() > 1 ? " do" : " does", "; take it out"));
+    }
+  }
+
+  // Of other trainers one optimizer is priced, with the bytes that each of them keeps.
+  void CheckOptimizerOfWhatIf() {
+    CheckOptimizerFields();
+    if (!Usable({"optimizer.name"}) || recipe_.optimizer.name == optim::kAdamW.name) return;
+    Fail({"optimizer.name"}, absl::StrCat("optimizer.name = ", QuoteToml(recipe_.optimizer.name),
+                                          ": what-ifs of other trainers (plan.framework) are of adamw"));
+  }
+
   void CheckOptimizer() {
+    CheckOptimizerFields();
     const OptimizerConfig& optimizer = recipe_.optimizer;
     if (Usable({"optimizer.lr", "optimizer.min_lr"}) && optimizer.min_lr > optimizer.lr) {
       Fail({"optimizer.min_lr", "optimizer.lr"},

@@ -15,6 +15,21 @@ void DeriveHoldout(Recipe& recipe) {
   for (DataSource& source : recipe.data.train) source.holdout = holdout;
 }
 
+void ApplyOptimizerDefaults(Recipe& recipe, const std::function<bool(absl::string_view)>& is_stated) {
+  OptimizerConfig& config = recipe.optimizer;
+  const optim::Optimizer* optimizer = optim::Find(config.name);
+  if (optimizer == nullptr) return;
+  const optim::Defaults& defaults = optimizer->defaults;
+  if (!is_stated("optimizer.lr")) config.lr = defaults.lr;
+  if (!is_stated("optimizer.weight_decay")) config.weight_decay = defaults.weight_decay;
+  if (!is_stated("optimizer.betas")) {
+    config.beta1 = defaults.beta1;
+    config.beta2 = defaults.beta2;
+  }
+  if (!is_stated("optimizer.eps")) config.eps = defaults.eps;
+  if (!is_stated("optimizer.momentum")) config.momentum = defaults.momentum;
+}
+
 int64_t DefaultSaveInterval(const Recipe& recipe) {
   return std::clamp<int64_t>(recipe.train.steps / 10, 1, 1000);
 }

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
+#include "absl/strings/string_view.h"
 #include "recipe/recipe.h"
 
 namespace trainctl::recipe {
@@ -12,6 +14,9 @@ int64_t StepsForTokens(const Recipe& recipe, int64_t tokens);
 
 // Sets the derived share held out of every training source from the holdout of data.eval.
 void DeriveHoldout(Recipe& recipe);
+
+// Gives the fields of [optimizer] that are not stated ("optimizer.lr") the defaults of optimizer.name.
+void ApplyOptimizerDefaults(Recipe& recipe, const std::function<bool(absl::string_view)>& is_stated);
 
 // What checkpoint.every_steps = "auto" stands for: a tenth of the run, at most 1000 steps.
 int64_t DefaultSaveInterval(const Recipe& recipe);

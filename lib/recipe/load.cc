@@ -43,6 +43,7 @@ class Resolver {
     ResizeLists();
     ResolveModel();
     ApplyEntries();
+    ApplyOptimizerDefaults(recipe(), [&](absl::string_view path) { return draft_.Find(path) != nullptr; });
     CheckWeights();
     ResolveDevicesPerNode();
     ResolveRoot();

@@ -10,6 +10,7 @@
 
 #include "absl/time/time.h"
 #include "model/model_spec.h"
+#include "optim/optimizer.h"
 
 namespace trainctl::recipe {
 
@@ -59,13 +60,15 @@ struct TrainConfig {
   std::string on_nonfinite = "stop";  // stop | skip (the update of that step)
 };
 
+// Defaults are AdamW's; ApplyOptimizerDefaults (derive.h) has those of the others.
 struct OptimizerConfig {
-  std::string name = "adamw";
-  double lr = 3e-4;
-  double beta1 = 0.9;
-  double beta2 = 0.95;
-  double eps = 1e-8;
-  double weight_decay = 0.1;
+  std::string name{optim::kAdamW.name};
+  double lr = optim::kAdamW.defaults.lr;
+  double beta1 = optim::kAdamW.defaults.beta1;  // fields that the optimizer does not read are not stored
+  double beta2 = optim::kAdamW.defaults.beta2;
+  double eps = optim::kAdamW.defaults.eps;
+  double momentum = 0;
+  double weight_decay = optim::kAdamW.defaults.weight_decay;
   std::vector<std::string> no_decay = {"*norm.weight", "*.bias", "*embed_tokens.weight"};
   double clip_norm = 1.0;              // 0 = off
   std::string lr_schedule = "cosine";  // cosine | linear | wsd | constant

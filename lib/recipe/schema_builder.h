@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -66,6 +67,7 @@ void FromValue(const Value& value, T& member) {
 class Row {
  public:
   explicit Row(Field& field) : field_(field) {}
+  Row& Doc(std::string doc) { return field_.doc = std::move(doc), *this; }
   Row& Unit(const char* unit) { return field_.unit = unit, *this; }
   Row& AtLeast(double low) { return field_.min_value = low, *this; }
   Row& Above(double low) { return field_.above_min = true, AtLeast(low); }
@@ -81,11 +83,18 @@ class Row {
   Row& Length(int num_items) { return field_.list_length = num_items, *this; }
   Row& FromWorkingDir() { return field_.from_working_dir = true, *this; }
   Row& AutoIs(const char* rule) { return field_.allow_auto = true, Default(rule); }
-  Row& Default(const char* rule) { return field_.default_text = rule, *this; }
+  Row& Default(std::string rule) { return field_.default_text = std::move(rule), *this; }
   Row& Required() { return field_.is_required = true, *this; }
   Row& Free() { return field_.resume = Resume::kFree, *this; }
   Row& Refuse(const char* value, const char* why) {
     return field_.unsupported.push_back({value, why}), *this;
+  }
+  // A field that does not apply otherwise: it is then neither shown nor stored.
+  Row& Where(std::function<bool(const Recipe&)> applies) {
+    field_.get = [get = field_.get, applies = std::move(applies)](const Recipe& recipe, size_t index) {
+      return applies(recipe) ? get(recipe, index) : std::nullopt;
+    };
+    return *this;
   }
   // An empty string, list or zero stands for "not given" and is neither shown nor stored.
   Row& OmitEmpty() {

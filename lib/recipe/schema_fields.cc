@@ -1,13 +1,17 @@
 // The table: one row for each field of a recipe.
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "optim/optimizer.h"
 #include "recipe/schema.h"
 #include "recipe/schema_builder.h"
+#include "recipe/values.h"
 
 namespace trainctl::recipe {
 namespace {
@@ -325,15 +329,47 @@ void AddTrain(Builder& b) {
       .Choices({"stop", "skip"});
 }
 
+// "`0.9` (sgd)": what `text` says of each optimizer that reads the field, or of all.
+template <typename Text>
+std::string OfEachOptimizer(const char* field, Text text) {
+  std::vector<std::string> values;
+  for (const optim::Optimizer* optimizer : optim::All()) {
+    if (field != nullptr && !optimizer->Reads(field)) continue;
+    values.push_back(absl::StrCat("`", text(optimizer->defaults), "` (", optimizer->name, ")"));
+  }
+  return absl::StrJoin(values, ", ");
+}
+
+std::string OptimizerSummaries() {
+  std::vector<std::string> summaries;
+  for (const optim::Optimizer* optimizer : optim::All())
+    summaries.push_back(absl::StrCat("`", optimizer->name, "`: ", optimizer->summary));
+  return absl::StrCat("The optimizer. ", absl::StrJoin(summaries, "; "), ".");
+}
+
+std::function<bool(const Recipe&)> OptimizerReads(const char* field) {
+  return [field](const Recipe& recipe) {
+    const optim::Optimizer* optimizer = optim::Find(recipe.optimizer.name);
+    return optimizer != nullptr && optimizer->Reads(field);
+  };
+}
+
 void AddOptimizer(Builder& b) {
+  using Values = const optim::Defaults&;
   b.Add(
-       "optimizer.name", "The optimizer.", [](Recipe & r, size_t) -> auto& { return r.optimizer.name; })
-      .Choices({"adamw"});
+       "optimizer.name", "", [](Recipe & r, size_t) -> auto& { return r.optimizer.name; })
+      .Doc(OptimizerSummaries())
+      .Choices(optim::Names());
   b.Add(
        "optimizer.lr", "Learning rate after the warm-up.",
        [](Recipe & r, size_t) -> auto& { return r.optimizer.lr; })
-      .Range(0, 1000);
-  b.AddInput("optimizer.betas", "The two decay rates of AdamW.", Kind::kDoubleList)
+      .Range(0, 1000)
+      .Default(OfEachOptimizer(nullptr, [](Values d) { return FormatDouble(d.lr); }));
+  b.AddInput(
+       "optimizer.betas",
+       "The two decay rates. adamw: of the first and second moments; lion: of the average whose sign it "
+       "takes, and of the one that it keeps.",
+       Kind::kDoubleList)
       .AtLeast(0)
       .Below(1)
       .Accessors(
@@ -345,15 +381,31 @@ void AddOptimizer(Builder& b) {
             r.optimizer.beta1 = betas.at(0);
             r.optimizer.beta2 = betas.at(1);
           })
-      .Length(2);
+      .Length(2)
+      .Where(OptimizerReads("betas"))
+      .Default(OfEachOptimizer("betas", [](Values d) {
+        return absl::StrCat("[", FormatDouble(d.beta1), ", ", FormatDouble(d.beta2), "]");
+      }));
   b.Add(
-       "optimizer.eps", "Epsilon of AdamW.", [](Recipe & r, size_t) -> auto& { return r.optimizer.eps; })
+       "optimizer.eps", "Added to the root of the second moments.",
+       [](Recipe & r, size_t) -> auto& { return r.optimizer.eps; })
       .Above(0)
-      .AtMost(1);
+      .AtMost(1)
+      .Where(OptimizerReads("eps"))
+      .Default(OfEachOptimizer("eps", [](Values d) { return FormatDouble(d.eps); }));
   b.Add(
-       "optimizer.weight_decay", "Decoupled weight decay.",
+       "optimizer.momentum", "Decay rate of the sum of gradients that each step follows.",
+       [](Recipe & r, size_t) -> auto& { return r.optimizer.momentum; })
+      .AtLeast(0)
+      .Below(1)
+      .Where(OptimizerReads("momentum"))
+      .Default(OfEachOptimizer("momentum", [](Values d) { return FormatDouble(d.momentum); }));
+  b.Add(
+       "optimizer.weight_decay",
+       "Weight decay. Decoupled: a parameter shrinks by lr times it; sgd adds it to the gradient instead.",
        [](Recipe & r, size_t) -> auto& { return r.optimizer.weight_decay; })
-      .Range(0, 1000);
+      .Range(0, 1000)
+      .Default(OfEachOptimizer(nullptr, [](Values d) { return FormatDouble(d.weight_decay); }));
   b.Add(
       "optimizer.no_decay",
       "Patterns (`*`, `?`) over parameter names that get no weight decay. One that matches nothing is an "

@@ -174,7 +174,8 @@ schedule::PipelineOp PassOf(Op op) {
   }
 }
 
-std::string DrawOrder(const schedule::Step& step, const simulate::Played& played, const DrawOrderOptions& options) {
+std::string DrawOrder(const schedule::Step& step, const simulate::Played& played,
+                      const DrawOrderOptions& options) {
   return Drawing(step, played, options).Run();
 }
 

@@ -16,8 +16,8 @@ struct DrawOrderOptions {
 
 // One line per rank, then a legend. A cell names a pass by its letter and micro-batch ("F3", "I0");
 // one that takes several cells goes on in dashes; idle time is dots. Small letters: a stage of an
-// odd round over the ranks (the way back of a V), or the second copy of the model. Of an order whose stages are
-// one block each (schedule::ExpandOrder).
+// odd round over the ranks (the way back of a V), or the second copy of the model. Of an order whose stages
+// are one block each (schedule::ExpandOrder).
 std::string DrawOrder(const schedule::Step& step, const simulate::Played& played,
                       const DrawOrderOptions& options = {});
 

@@ -53,8 +53,8 @@ std::string Seconds(double seconds) {
 }
 
 // One stream in `columns` columns.
-std::string Row(const schedule::Program& program, const simulate::Timeline& timeline,
-                int stream, size_t columns, bool color) {
+std::string Row(const schedule::Program& program, const simulate::Timeline& timeline, int stream,
+                size_t columns, bool color) {
   const double width = timeline.end_s / static_cast<double>(columns);
   std::vector<std::array<double, std::size(kMarks)>> seconds(columns);
   for (size_t i = 0; i < program.instructions.size(); ++i) {
@@ -94,7 +94,8 @@ std::string Quoted(absl::string_view text) {
   return Json(std::string(text)).dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
 }
 
-simulate::Timeline Play(const plan::Plan& plan, const model::ModelSpec& spec, const plan::PlannedStep& planned) {
+simulate::Timeline Play(const plan::Plan& plan, const model::ModelSpec& spec,
+                        const plan::PlannedStep& planned) {
   return simulate::PlayStep(planned.step, spec, planned.ledger, planned.options, plan.rates);
 }
 
@@ -147,8 +148,7 @@ std::string TraceOfPlan(const plan::Plan& plan, const model::ModelSpec& spec, ab
                   Quoted(absl::StrCat("each of ", plan.layout.mesh.world_size(), " workers")), "}}");
   for (size_t s = 0; s < program.streams.size(); ++s) {
     absl::StrAppend(&text, ",\n{\"ph\":\"M\",\"pid\":0,\"tid\":", s + 1,
-                    ",\"name\":\"thread_name\",\"args\":{\"name\":",
-                    Quoted(program.streams[s].name), "}}");
+                    ",\"name\":\"thread_name\",\"args\":{\"name\":", Quoted(program.streams[s].name), "}}");
   }
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     const schedule::Instruction& instruction = program.instructions[i];

@@ -67,7 +67,8 @@ PeakMemory PeakOf(const plan::Plan& plan) {
           .upper_bytes = peak};
 }
 
-StepPicture PictureOf(const plan::Plan& plan, const plan::PlannedStep& step, const simulate::Timeline& played) {
+StepPicture PictureOf(const plan::Plan& plan, const plan::PlannedStep& step,
+                      const simulate::Timeline& played) {
   const size_t num_blocks = static_cast<size_t>(step.ledger.num_buckets());
   StepPicture picture;
   picture.num_stages = static_cast<int64_t>(num_blocks);

@@ -15,7 +15,8 @@ namespace {
 PipelineSchedule DataParallelOrder(int num_micro_batches, bool trains) {
   PipelineSchedule order;
   order.name = "data parallel";
-  order.placement = {.num_ranks = 1, .num_stages = 1, .num_micro_batches = num_micro_batches, .stage_ranks = {0}};
+  order.placement = {
+      .num_ranks = 1, .num_stages = 1, .num_micro_batches = num_micro_batches, .stage_ranks = {0}};
   order.actions.resize(1);
   for (int m = 0; m < num_micro_batches; ++m) {
     order.actions[0].push_back({PipelineOp::kForward, false, 0, m});
@@ -25,7 +26,8 @@ PipelineSchedule DataParallelOrder(int num_micro_batches, bool trains) {
 }
 
 BlockTable TableOf(const model::ModelSpec& spec, const layout::Ledger& ledger, const BuildOptions& options) {
-  const model::SegmentOptions segment{options.shape, options.compute_dtype, options.threads, options.on_device};
+  const model::SegmentOptions segment{options.shape, options.compute_dtype, options.threads,
+                                      options.on_device};
   const int head = model::HeadBlock(spec);
   BlockTable table;
   for (int block = 0; block <= head; ++block) {
@@ -112,6 +114,7 @@ BuildOptions OptionsOf(const layout::Layout& layout, const StepSetting& setting,
   options.checkpoint_copy = setting.checkpoint_copy;
   options.on_device = setting.on_device;
   options.threads = setting.threads;
+  options.optimizer = setting.optimizer;
   return options;
 }
 
@@ -124,7 +127,8 @@ Step BuildStep(const model::ModelSpec& spec, const layout::Ledger& ledger, const
   return step;
 }
 
-Step BuildForwardOnly(const model::ModelSpec& spec, const layout::Ledger& ledger, const BuildOptions& options) {
+Step BuildForwardOnly(const model::ModelSpec& spec, const layout::Ledger& ledger,
+                      const BuildOptions& options) {
   Step step;
   step.trains = step.has_update = false;
   step.stage_begin = {0, model::HeadBlock(spec) + 1};
@@ -139,10 +143,10 @@ absl::StatusOr<Step> BuildStep(const model::ModelSpec& spec, const layout::Ledge
                                std::vector<int> stage_begin) {
   const int num_blocks = model::HeadBlock(spec) + 1;
   const size_t num_stages = static_cast<size_t>(order.placement.num_stages);
-  const bool ascends = stage_begin.size() == num_stages + 1 && stage_begin.front() == 0 &&
-                       stage_begin.back() == num_blocks &&
-                       std::adjacent_find(stage_begin.begin(), stage_begin.end(),
-                                          std::greater_equal<int>()) == stage_begin.end();
+  const bool ascends =
+      stage_begin.size() == num_stages + 1 && stage_begin.front() == 0 && stage_begin.back() == num_blocks &&
+      std::adjacent_find(stage_begin.begin(), stage_begin.end(), std::greater_equal<int>()) ==
+          stage_begin.end();
   if (!ascends) {
     return UsageError(absl::StrCat("the ", num_stages, " stages of pipeline schedule ", order.name,
                                    " need at least a block each of the model's ", num_blocks));

@@ -1,8 +1,9 @@
 // Builders of steps: from (model, layout, order) to the programs of every class of ranks. Pure; thread safe.
 //
 // A pipeline order says in which order each rank passes micro-batches through its stages, forwards and
-// backwards; here every pass becomes the instructions of its blocks, with the gathers, reductions, messages and
-// storage that they need. Data parallelism is the order of one rank with one stage: forward, backward, and again.
+// backwards; here every pass becomes the instructions of its blocks, with the gathers, reductions, messages
+// and storage that they need. Data parallelism is the order of one rank with one stage: forward, backward,
+// and again.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +15,7 @@
 #include "layout/layout.h"
 #include "layout/ledger.h"
 #include "model/segment.h"
+#include "optim/optimizer.h"
 #include "schedule/pipeline.h"
 #include "schedule/step.h"
 
@@ -29,6 +31,7 @@ struct StepSetting {
   // the step's tokens are copied from there.
   bool on_device = false;
   int64_t threads = 1;  // of one worker on a CPU, whose kernels need memory for each; 1 on a device
+  const optim::Optimizer* optimizer = &optim::kAdamW;
   bool operator==(const StepSetting&) const = default;
 };
 
@@ -44,6 +47,7 @@ struct BuildOptions {
   // Of the whole step, where num_micro_batches is a part that stands for it: a device holds the tokens of
   // all. 0: as num_micro_batches.
   int64_t micro_batches_of_step = 0;
+  const optim::Optimizer* optimizer = &optim::kAdamW;
 };
 
 // The options of a layout's step, with at most `max_micro_batches`.
@@ -56,9 +60,9 @@ inline constexpr int64_t kReducePieceBytes = int64_t{4} << 20;
 // The step of a data-parallel layout: one class.
 Step BuildStep(const model::ModelSpec& spec, const layout::Ledger& ledger, const BuildOptions& options);
 
-// The step of a layout with a pipeline. stage_begin: the first block of each stage of the order, then the number
-// of blocks. BadDataError names the rank and the pass of an order that cannot run; UsageError: a stage without a
-// block, or options.num_micro_batches that are not the order's.
+// The step of a layout with a pipeline. stage_begin: the first block of each stage of the order, then the
+// number of blocks. BadDataError names the rank and the pass of an order that cannot run; UsageError: a stage
+// without a block, or options.num_micro_batches that are not the order's.
 absl::StatusOr<Step> BuildStep(const model::ModelSpec& spec, const layout::Ledger& ledger,
                                const BuildOptions& options, const PipelineSchedule& order,
                                std::vector<int> stage_begin);
@@ -70,7 +74,8 @@ std::vector<std::vector<int>> OwnersOf(const PipelineSchedule& order, const std:
 std::vector<int> EvenStages(int num_blocks, int num_stages);
 
 // Evaluation: forward and loss of every micro-batch, in the slots of the training step.
-Step BuildForwardOnly(const model::ModelSpec& spec, const layout::Ledger& ledger, const BuildOptions& options);
+Step BuildForwardOnly(const model::ModelSpec& spec, const layout::Ledger& ledger,
+                      const BuildOptions& options);
 
 // The passes and messages of an order alone: each stage is one block, values have no bytes, there are no
 // parameters. To time an order, to draw it, or to see whether it can run. Sends go beside the passes, or

@@ -1,9 +1,9 @@
-// The proof of a step: see Check in step.h. Each program for itself (check_program.cc), then all together: what is
-// sent is what is received, groups agree on their collectives, and everybody comes to an end.
+// The proof of a step: see Check in step.h. Each program for itself (check_program.cc), then all together:
+// what is sent is what is received, groups agree on their collectives, and everybody comes to an end.
 //
-// One execution is enough for the last. Classes share nothing but channels with one sender and one receiver each,
-// where a receive waits, and collectives for which all wait; so who waits for whom does not depend on their speed,
-// and a deadlock of one interleaving is a deadlock of all.
+// One execution is enough for the last. Classes share nothing but channels with one sender and one receiver
+// each, where a receive waits, and collectives for which all wait; so who waits for whom does not depend on
+// their speed, and a deadlock of one interleaving is a deadlock of all.
 
 #include <algorithm>
 #include <vector>
@@ -178,7 +178,8 @@ class StepChecker {
     const size_t stages = static_cast<size_t>(place.num_copies) * static_cast<size_t>(place.num_stages);
     if (place.stage_ranks.size() != stages ||
         step_.stage_begin.size() != static_cast<size_t>(place.num_stages) + 1 ||
-        step_.stage_begin.front() != 0 || !std::is_sorted(step_.stage_begin.begin(), step_.stage_begin.end())) {
+        step_.stage_begin.front() != 0 ||
+        !std::is_sorted(step_.stage_begin.begin(), step_.stage_begin.end())) {
       return Fail("does not say for every stage where it lies");
     }
     for (size_t i = 0; i < stages; ++i) {
@@ -189,8 +190,8 @@ class StepChecker {
     }
     if (ledger_ == nullptr) return absl::OkStatus();
     if (step_.zero_stage != ledger_->zero_stage()) {
-      return Fail(absl::StrCat("built for stage ", step_.zero_stage, ", the ledger has ",
-                               ledger_->zero_stage()));
+      return Fail(
+          absl::StrCat("built for stage ", step_.zero_stage, ", the ledger has ", ledger_->zero_stage()));
     }
     if (ledger_->num_buckets() != step_.num_blocks())
       return Fail(absl::StrCat("has ", step_.num_blocks(), " blocks, the ledger ", ledger_->num_buckets()));
@@ -208,7 +209,8 @@ class StepChecker {
           for (int bucket : ledger_->buckets_of_block(block)) {
             const std::vector<int>& owners = ledger_->owners(bucket);
             if (std::find(owners.begin(), owners.end(), owner) == owners.end())
-              return Fail(absl::StrCat("bucket ", bucket, " does not lie on class ", owner, ", which reads it"));
+              return Fail(
+                  absl::StrCat("bucket ", bucket, " does not lie on class ", owner, ", which reads it"));
           }
         }
       }
@@ -255,8 +257,9 @@ class StepChecker {
         if (out[k].is_gradient == in[k].is_gradient && out[k].block == in[k].block &&
             out[k].micro_batch == in[k].micro_batch)
           continue;
-        return CheckFailure(step_, to, in[k].index,
-                            absl::StrCat("gets what class ", from, " sends as '", DescribeOf(from, out[k]), "'"));
+        return CheckFailure(
+            step_, to, in[k].index,
+            absl::StrCat("gets what class ", from, " sends as '", DescribeOf(from, out[k]), "'"));
       }
       if (in.size() > out.size())
         return CheckFailure(step_, to, in[out.size()].index, "waits for ever: nobody sends it");
@@ -294,15 +297,18 @@ class StepChecker {
     return absl::OkStatus();
   }
 
-  absl::Status CheckSameOrder(int a, const std::vector<int>& of_a, int b, const std::vector<int>& of_b) const {
+  absl::Status CheckSameOrder(int a, const std::vector<int>& of_a, int b,
+                              const std::vector<int>& of_b) const {
     for (size_t k = 0; k < std::max(of_a.size(), of_b.size()); ++k) {
       const bool a_longer = k >= of_b.size();
       if (a_longer || k >= of_a.size()) {
         return CheckFailure(step_, a_longer ? a : b, a_longer ? of_a[k] : of_b[k],
                             absl::StrCat("works with class ", a_longer ? b : a, ", which does not"));
       }
-      const Instruction& x = step_.programs[static_cast<size_t>(a)].instructions[static_cast<size_t>(of_a[k])];
-      const Instruction& y = step_.programs[static_cast<size_t>(b)].instructions[static_cast<size_t>(of_b[k])];
+      const Instruction& x =
+          step_.programs[static_cast<size_t>(a)].instructions[static_cast<size_t>(of_a[k])];
+      const Instruction& y =
+          step_.programs[static_cast<size_t>(b)].instructions[static_cast<size_t>(of_b[k])];
       if (x.op == y.op && x.bucket == y.bucket) continue;
       return CheckFailure(step_, b, of_b[k],
                           absl::StrCat("meets '", Describe(x), "' of class ", a, " in their group"));

@@ -70,9 +70,7 @@ class ProgramChecker {
   int size() const { return static_cast<int>(program_.instructions.size()); }
   bool Before(int a, int b) const { return order_->Before(a, b); }
   const Value& ValueAt(int value) const { return program_.values[static_cast<size_t>(value)]; }
-  const layout::Bucket& BucketAt(int bucket) const {
-    return ledger_->buckets()[static_cast<size_t>(bucket)];
-  }
+  const layout::Bucket& BucketAt(int bucket) const { return ledger_->buckets()[static_cast<size_t>(bucket)]; }
   const std::vector<int>& BucketsOf(int block) const { return ledger_->buckets_of_block(block); }
 
   // ---- every index in range, every instruction on its stream ----------------------------------
@@ -176,8 +174,9 @@ class ProgramChecker {
 
   absl::Status CheckGroups(int i) const {
     const Instruction& instruction = At(i);
-    if (instruction.groups.empty() && (RunsBlock(instruction.op) || instruction.op == Op::kSend ||
-                                       instruction.op == Op::kReceive || instruction.op == Op::kOptimizerStep))
+    if (instruction.groups.empty() &&
+        (RunsBlock(instruction.op) || instruction.op == Op::kSend || instruction.op == Op::kReceive ||
+         instruction.op == Op::kOptimizerStep))
       return absl::OkStatus();
     const std::vector<layout::Axis> axes = AxesOf(instruction);
     if (instruction.groups.size() != axes.size())
@@ -208,8 +207,7 @@ class ProgramChecker {
     }
     const size_t num_buckets = BucketsOf(instruction.block).size();
     const size_t slots = instruction.op == Op::kBackwardWeight ? 0 : num_buckets;
-    if (instruction.parameter_slots.size() != num_buckets &&
-        instruction.parameter_slots.size() != slots)
+    if (instruction.parameter_slots.size() != num_buckets && instruction.parameter_slots.size() != slots)
       return Fail(i, "has the wrong number of parameter slots");
     const size_t gradients = PartsWrittenBy(instruction.op) != 0 && step_.has_update ? num_buckets : 0;
     if (instruction.gradients.size() != gradients) return Fail(i, "has the wrong number of gradient slots");
@@ -320,12 +318,11 @@ class ProgramChecker {
     const size_t s = static_cast<size_t>(stage);
     for (int block = step_.stage_begin[s]; block < step_.stage_begin[s + 1]; ++block) {
       const BlockState& state = StateOf(block, m);
-      const char* missing = state.forward < 0                       ? "forward"
-                            : step_.trains && state.backward < 0    ? "backward"
-                            : step_.trains && state.weights < 0     ? "backward of its weights"
-                                                                    : nullptr;
-      if (missing != nullptr)
-        return FailWhole("block ", block, " micro-batch ", m, " has no ", missing);
+      const char* missing = state.forward < 0                    ? "forward"
+                            : step_.trains && state.backward < 0 ? "backward"
+                            : step_.trains && state.weights < 0  ? "backward of its weights"
+                                                                 : nullptr;
+      if (missing != nullptr) return FailWhole("block ", block, " micro-batch ", m, " has no ", missing);
     }
     return absl::OkStatus();
   }
@@ -531,9 +528,8 @@ class ProgramChecker {
     const Instruction& instruction = At(i);
     const std::vector<int>& buckets = BucketsOf(instruction.block);
     // Looking up rows has no derivative that needs the table; weight gradients need activations alone.
-    const bool reads_none =
-        instruction.op == Op::kBackwardWeight ||
-        (instruction.op == Op::kBackward && instruction.block == model::EmbeddingBlock());
+    const bool reads_none = instruction.op == Op::kBackwardWeight ||
+                            (instruction.op == Op::kBackward && instruction.block == model::EmbeddingBlock());
     for (size_t k = 0; k < instruction.parameter_slots.size(); ++k) {
       const int slot = instruction.parameter_slots[k];
       if (!ledger_->parameters_sharded() || reads_none) {
@@ -554,7 +550,8 @@ class ProgramChecker {
 
   // ---- gradients: written, added to, reduced ------------------------------------------------------
 
-  // A bucket's gradient from its first write to its reduction: of one micro-batch where gradients are sharded.
+  // A bucket's gradient from its first write to its reduction: of one micro-batch where gradients are
+  // sharded.
   struct GradientState {
     int bucket = -1;
     int micro_batch = -1;  // sharded
@@ -633,8 +630,9 @@ class ProgramChecker {
       const uint8_t adds = static_cast<uint8_t>((write.accumulate ? kInputPart : 0) |
                                                 (write.accumulate_weights ? kWeightPart : 0));
       if ((adds & parts) != (written & parts)) {
-        return Fail(i, (adds & parts) > (written & parts) ? "adds to a gradient that was not begun: bucket "
-                                                          : "overwrites a gradient under way: bucket ",
+        return Fail(i,
+                    (adds & parts) > (written & parts) ? "adds to a gradient that was not begun: bucket "
+                                                       : "overwrites a gradient under way: bucket ",
                     bucket);
       }
       // What an instruction does not write it does not speak of, but for what is already there.
@@ -815,9 +813,9 @@ class ProgramChecker {
   const Program& program_;
   const int num_blocks_;
   std::optional<HappensBefore> order_;
-  std::vector<BlockState> blocks_;         // [block, micro-batch]
-  std::vector<GradientState> gradients_;   // under way
-  std::vector<BucketState> buckets_;       // by bucket
+  std::vector<BlockState> blocks_;        // [block, micro-batch]
+  std::vector<GradientState> gradients_;  // under way
+  std::vector<BucketState> buckets_;      // by bucket
   std::vector<GradientSlotState> gradient_slots_;
 };
 

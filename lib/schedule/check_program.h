@@ -1,5 +1,5 @@
-// The proof of one class's program: see Check in step.h. Everything is derived from "happens before": what has
-// completed, whatever the streams' relative speed, when an instruction starts. Internal to the checker.
+// The proof of one class's program: see Check in step.h. Everything is derived from "happens before": what
+// has completed, whatever the streams' relative speed, when an instruction starts. Internal to the checker.
 #pragma once
 
 #include "absl/status/status.h"

@@ -86,8 +86,8 @@ class Expander {
     return absl::OkStatus();
   }
 
-  // Forwards [begin, middle) and backwards [middle, end) take turns, each forward joined with the backward that
-  // follows it.
+  // Forwards [begin, middle) and backwards [middle, end) take turns, each forward joined with the backward
+  // that follows it.
   void Interleave(size_t begin, size_t middle) {
     const std::vector<Work> pass(works_->begin() + static_cast<std::ptrdiff_t>(begin), works_->end());
     works_->resize(begin);

@@ -1,5 +1,5 @@
-// Vector clocks: for each instruction of a program, how many of each stream have completed before it. Internal
-// to the checker.
+// Vector clocks: for each instruction of a program, how many of each stream have completed before it.
+// Internal to the checker.
 #pragma once
 
 #include <algorithm>

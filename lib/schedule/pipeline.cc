@@ -91,8 +91,8 @@ void Place(const KindRow& row, const PipelineShape& shape, PipelinePlacement& pl
   }
 }
 
-constexpr std::array<absl::string_view, kNumPipelineOps> kOpNames = {
-    "forward", "backward", "input backward", "weight backward"};
+constexpr std::array<absl::string_view, kNumPipelineOps> kOpNames = {"forward", "backward", "input backward",
+                                                                     "weight backward"};
 
 }  // namespace
 
@@ -146,9 +146,7 @@ absl::Status CheckPipelineShape(PipelineKind kind, const PipelineShape& shape) {
 
 absl::string_view PipelineOpName(PipelineOp op) { return kOpNames[static_cast<size_t>(op)]; }
 
-char PipelinePassLetter(PipelineOp op) {
-  return absl::string_view("FBIW")[static_cast<size_t>(op)];
-}
+char PipelinePassLetter(PipelineOp op) { return absl::string_view("FBIW")[static_cast<size_t>(op)]; }
 
 std::vector<int> PipelinePlacement::StagesOf(int rank) const {
   std::vector<int> stages;

@@ -49,10 +49,9 @@ absl::Status ProgramBuilder::Build() {
 template <typename... Args>
 absl::Status ProgramBuilder::Fail(const Work& work, const Args&... reason) const {
   // Where several blocks are a stage, the block says more than the pass.
-  return BadDataError(absl::StrCat("pipeline schedule ", in_.step->order, ": rank ", class_, ", action ",
-                                   work.action, " (",
-                                   Describe({.op = work.op, .block = work.block, .micro_batch = work.micro_batch}),
-                                   ") ", reason...));
+  return BadDataError(absl::StrCat(
+      "pipeline schedule ", in_.step->order, ": rank ", class_, ", action ", work.action, " (",
+      Describe({.op = work.op, .block = work.block, .micro_batch = work.micro_batch}), ") ", reason...));
 }
 
 ProgramBuilder::Held& ProgramBuilder::At(int block, int micro_batch) {
@@ -230,8 +229,7 @@ absl::Status ProgramBuilder::BuildForward(const Work& work, Instruction& instruc
   const model::SegmentMemory& memory = MemoryOf(work.block);
   const bool forward_only = !in_.step->trains;
   if (At(work.block, work.micro_batch).forward) return Fail(work, "runs again before its backward");
-  instruction.keep =
-      !forward_only && !(in_.options->recompute == layout::Recompute::kFull && work.block > 0);
+  instruction.keep = !forward_only && !(in_.options->recompute == layout::Recompute::kFull && work.block > 0);
   TRAINCTL_RETURN_IF_ERROR(NeedHidden(work, instruction));
   NeedParameters(instruction);
   if (work.block > 0) {
@@ -296,8 +294,8 @@ absl::Status ProgramBuilder::BuildLoss(const Work& work, Instruction& instructio
   return absl::OkStatus();
 }
 
-// The gradient of a block's input. It usually takes over the storage of the gradient before it, which is freed
-// by the same instruction, so that the sum comes out right.
+// The gradient of a block's input. It usually takes over the storage of the gradient before it, which is
+// freed by the same instruction, so that the sum comes out right.
 void ProgramBuilder::WriteInputGradient(const Work& work, Instruction& instruction) {
   if (work.block == 0) return;
   int& gradient = At(work.block, work.micro_batch).gradient;
@@ -347,8 +345,7 @@ void ProgramBuilder::BuildUpdate() {
   for (int bucket : own_buckets_) {
     const int group = in_.owner_group_of_bucket->at(static_cast<size_t>(bucket));
     if (group < 0) continue;
-    last_reduce_ =
-        Emit({.op = Op::kSumOwners, .stream = kReduceStream, .bucket = bucket, .groups = {group}});
+    last_reduce_ = Emit({.op = Op::kSumOwners, .stream = kReduceStream, .bucket = bucket, .groups = {group}});
   }
   Instruction loss{.op = Op::kReduceLoss, .groups = {kScalarShardGroup, kScalarReplicateGroup}};
   // Streams keep list order, so the last reduction stands for all of them.

@@ -1,4 +1,5 @@
-// One class's program: its blocks' work with storage, gathers, reductions and messages. Internal to the builders.
+// One class's program: its blocks' work with storage, gathers, reductions and messages. Internal to the
+// builders.
 #pragma once
 
 #include <map>
@@ -136,22 +137,22 @@ class ProgramBuilder {
   const std::vector<Work>& works_;
   Program& program_;
   std::vector<int> own_buckets_;
-  std::vector<int> row_of_block_;  // in held_, of the blocks that come up here
-  std::vector<Held> held_;         // [row, micro-batch]
+  std::vector<int> row_of_block_;                    // in held_, of the blocks that come up here
+  std::vector<Held> held_;                           // [row, micro-batch]
   int64_t largest_slot_[kNumSlotKinds] = {0, 0, 0};  // elements
   std::vector<ParameterSlot> parameter_pool_[kNumSlotKinds];
   std::vector<GradientSlot> gradient_pool_[kNumSlotKinds];
-  std::vector<int> uses_;  // block of each work that reads parameters
+  std::vector<int> uses_;                            // block of each work that reads parameters
   std::vector<std::vector<size_t>> uses_of_bucket_;  // positions in uses_, ascending
   size_t next_use_ = 0;
-  Ids slots_of_recompute_;          // that its backward reads as well
-  std::vector<uint8_t> reduces_;    // by work: bit k: the k-th bucket of its block is complete after it
-  std::vector<uint8_t> written_;    // by bucket: parts of the gradient that are begun
-  std::vector<bool> reduced_;           // by bucket: once at least
-  std::vector<int> reductions_left_;    // by bucket, of the step
+  Ids slots_of_recompute_;            // that its backward reads as well
+  std::vector<uint8_t> reduces_;      // by work: bit k: the k-th bucket of its block is complete after it
+  std::vector<uint8_t> written_;      // by bucket: parts of the gradient that are begun
+  std::vector<bool> reduced_;         // by bucket: once at least
+  std::vector<int> reductions_left_;  // by bucket, of the step
   std::map<std::pair<int, int>, uint8_t> written_in_slot_;  // likewise, by bucket and micro-batch
   std::vector<size_t> num_received_;                        // by channel
-  std::vector<int> receive_of_value_;  // -1: none, or one reader has waited for it
+  std::vector<int> receive_of_value_;                       // -1: none, or one reader has waited for it
   struct PendingSend {
     int to = -1;
     Message message;

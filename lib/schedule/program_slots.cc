@@ -56,8 +56,8 @@ size_t ProgramBuilder::NextUse(const ParameterSlot& slot, size_t from) const {
   return slot.bucket < 0 ? uses_.size() + 1 : NextUse(slot.bucket, from);
 }
 
-// Makes the parameters of use `use` resident; `busy` are buckets that must stay (they are being computed with).
-// `after`: compute instruction that the gather waits for, or -1.
+// Makes the parameters of use `use` resident; `busy` are buckets that must stay (they are being computed
+// with). `after`: compute instruction that the gather waits for, or -1.
 void ProgramBuilder::GatherFor(size_t use, absl::Span<const int> busy, int after) {
   for (int bucket : in_.ledger->buckets_of_block(uses_[use])) {
     std::vector<ParameterSlot>& pool = parameter_pool_[KindOf(bucket)];
@@ -109,8 +109,8 @@ void ProgramBuilder::NeedParameters(Instruction& instruction) {
 
 // ---- gradients ----------------------------------------------------------------------------------------
 
-// After which work the gradient of a bucket is complete: of a micro-batch where gradients are sharded, else of
-// the step.
+// After which work the gradient of a bucket is complete: of a micro-batch where gradients are sharded, else
+// of the step.
 void ProgramBuilder::PlanReductions() {
   if (in_.ledger == nullptr || !in_.step->has_update) return;
   const size_t num_buckets = in_.ledger->buckets().size();

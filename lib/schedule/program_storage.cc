@@ -1,4 +1,5 @@
-// What a class holds through the whole run, and the slots that gathered parameters and gradients under way share.
+// What a class holds through the whole run, and the slots that gathered parameters and gradients under way
+// share.
 
 #include <algorithm>
 
@@ -53,9 +54,16 @@ void ProgramBuilder::AddPersistentValues() {
     if (mixed) add(ValueKind::kMasterParameters, Category::kOptimizer, shard * kFp32Bytes);
   }
   add(ValueKind::kGradients, Category::kGradients, (shards_gradients() ? shard : full) * kFp32Bytes);
-  add(ValueKind::kOptimizerState, Category::kOptimizer, 2 * shard * kFp32Bytes);
+  const optim::Optimizer& optimizer = *options.optimizer;
+  for (size_t k = 0; k < optimizer.states.size(); ++k) {
+    AddValue({.kind = ValueKind::kOptimizerState,
+              .category = Category::kOptimizer,
+              .persistent = true,
+              .micro_batch = static_cast<int>(k),
+              .bytes = shard * DTypeBytes(optimizer.states[k].dtype)});
+  }
   if (options.checkpoint_copy && !options.on_device)
-    add(ValueKind::kCheckpointCopy, Category::kBuffers, 3 * shard * kFp32Bytes);
+    add(ValueKind::kCheckpointCopy, Category::kBuffers, shard * (kFp32Bytes + optimizer.StateBytes()));
   add(ValueKind::kRotaryTables, Category::kBuffers, in_.blocks->rotary_bytes);
   AddReceiveBuffer();
   AddTokens();

@@ -7,18 +7,40 @@
 namespace trainctl::schedule {
 namespace {
 
-constexpr std::array<absl::string_view, kNumOps> kOpNames = {
-    "gather",         "forward",      "loss",           "loss and gradient", "recompute",
-    "backward",       "backward input", "backward weight", "send",           "receive",
-    "reduce gradient", "sum over owners", "count tokens", "reduce loss",     "gradient norm",
-    "optimizer step", "gather updated"};
+constexpr std::array<absl::string_view, kNumOps> kOpNames = {"gather",
+                                                             "forward",
+                                                             "loss",
+                                                             "loss and gradient",
+                                                             "recompute",
+                                                             "backward",
+                                                             "backward input",
+                                                             "backward weight",
+                                                             "send",
+                                                             "receive",
+                                                             "reduce gradient",
+                                                             "sum over owners",
+                                                             "count tokens",
+                                                             "reduce loss",
+                                                             "gradient norm",
+                                                             "optimizer step",
+                                                             "gather updated"};
 constexpr std::array<absl::string_view, kNumCategories> kCategoryNames = {
     "parameters", "gradients", "optimizer", "activations", "buffers"};
-constexpr std::array<absl::string_view, kNumValueKinds> kValueKindNames = {
-    "parameters",      "parameter shards", "master parameters",   "gradients",
-    "first and second moments", "checkpoint copy", "rotary tables", "receive buffer",
-    "tokens",          "gathered parameters", "gradient under way", "hidden",
-    "gradient of hidden", "saved",         "queued for weight gradients"};
+constexpr std::array<absl::string_view, kNumValueKinds> kValueKindNames = {"parameters",
+                                                                           "parameter shards",
+                                                                           "master parameters",
+                                                                           "gradients",
+                                                                           "optimizer state",
+                                                                           "checkpoint copy",
+                                                                           "rotary tables",
+                                                                           "receive buffer",
+                                                                           "tokens",
+                                                                           "gathered parameters",
+                                                                           "gradient under way",
+                                                                           "hidden",
+                                                                           "gradient of hidden",
+                                                                           "saved",
+                                                                           "queued for weight gradients"};
 
 }  // namespace
 
@@ -28,9 +50,7 @@ absl::string_view ValueKindName(ValueKind kind) { return kValueKindNames[static_
 
 bool RunsBlock(Op op) { return op >= Op::kForward && op <= Op::kBackwardWeight; }
 
-bool IsCompute(Op op) {
-  return RunsBlock(op) || (op >= Op::kCountLossTokens && op <= Op::kOptimizerStep);
-}
+bool IsCompute(Op op) { return RunsBlock(op) || (op >= Op::kCountLossTokens && op <= Op::kOptimizerStep); }
 
 std::string NameOf(const Value& value) {
   std::string name(ValueKindName(value.kind));

@@ -2,10 +2,11 @@
 // executor runs it, the checker proves it, its hash names it; nobody else decides what happens when. Pure
 // functions build it (build_step.h) from a model, a layout and the order of a pipeline. No LibTorch.
 //
-// A step has one program per class of ranks: ranks at the same place of the pipeline do the same. A program is a
-// list of instructions on streams. Order: within a stream, list order; across streams, only the waits. An
-// instruction waits for the completion of those it names, all earlier in the list. Messages from one rank to
-// another arrive in the order in which they were sent. All ranks of a group issue its collectives in one order.
+// A step has one program per class of ranks: ranks at the same place of the pipeline do the same. A program
+// is a list of instructions on streams. Order: within a stream, list order; across streams, only the waits.
+// An instruction waits for the completion of those it names, all earlier in the list. Messages from one rank
+// to another arrive in the order in which they were sent. All ranks of a group issue its collectives in one
+// order.
 #pragma once
 
 #include <array>
@@ -57,7 +58,7 @@ enum class ValueKind : uint8_t {
   kParameterShards,
   kMasterParameters,
   kGradients,
-  kOptimizerState,
+  kOptimizerState,  // micro_batch: which of its kinds
   kCheckpointCopy,
   kRotaryTables,
   kReceiveBuffer,
@@ -112,7 +113,7 @@ using Ids = absl::InlinedVector<int, 4>;
 
 // Where one bucket's gradient of a block goes.
 struct GradientWrite {
-  int slot = -1;            // -1: persistent gradients
+  int slot = -1;  // -1: persistent gradients
   // False: the first write, which overwrites. Of what is formed with the input gradient, and of what is not.
   bool accumulate = false;
   bool accumulate_weights = false;
@@ -125,13 +126,13 @@ struct Instruction {
   int block = -1;
   int bucket = -1;
   int micro_batch = -1;
-  int slot = -1;         // kGather: parameter slot; kReduceGradient: gradient slot (-1: persistent)
-  int peer = -1;         // kSend, kReceive: class
-  bool keep = true;      // kForward: keep for backward what the segment saves (false: the input only)
-  bool first = false;    // kReduceGradient: overwrite the shard instead of adding to it
-  bool joined = false;   // kForward: runs together with the next compute instruction, a backward
-  Ids waits;             // instruction indices, on other streams or earlier on this one
-  Ids parameter_slots;   // slot per entry of ledger.buckets_of_block(block); -1: persistent parameters
+  int slot = -1;        // kGather: parameter slot; kReduceGradient: gradient slot (-1: persistent)
+  int peer = -1;        // kSend, kReceive: class
+  bool keep = true;     // kForward: keep for backward what the segment saves (false: the input only)
+  bool first = false;   // kReduceGradient: overwrite the shard instead of adding to it
+  bool joined = false;  // kForward: runs together with the next compute instruction, a backward
+  Ids waits;            // instruction indices, on other streams or earlier on this one
+  Ids parameter_slots;  // slot per entry of ledger.buckets_of_block(block); -1: persistent parameters
   absl::InlinedVector<GradientWrite, 2> gradients;  // likewise, of what writes gradients
   Ids groups;                                       // of Step::groups, in this order
   Ids reads;                                        // values

@@ -30,7 +30,7 @@ class StepHasher::State {
   }
 
   template <typename List>
-    requires requires(const List& list) { *list.begin() + 0; }
+  requires requires(const List& list) { *list.begin() + 0; }
   State& operator<<(const List& list) {
     *this << static_cast<int64_t>(list.size());
     for (const auto& item : list) *this << static_cast<int64_t>(item);
@@ -95,7 +95,8 @@ void AddStepHead(const Step& step, const layout::Ledger& ledger, State& s) {
     s << reduction.name << static_cast<int64_t>(reduction.axis);
   }
   s << static_cast<int64_t>(step.groups.size());
-  for (const Group& group : step.groups) s << static_cast<int64_t>(group.axis) << group.stream << group.classes;
+  for (const Group& group : step.groups)
+    s << static_cast<int64_t>(group.axis) << group.stream << group.classes;
 }
 
 template <typename State>

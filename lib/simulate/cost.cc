@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "model/segment.h"
+#include "optim/optimizer.h"
 
 namespace trainctl::simulate {
 namespace {
@@ -14,6 +15,8 @@ namespace {
 using schedule::Instruction;
 using schedule::Op;
 
+// An update is bound by memory, so the elements of another optimizer count by what they move beside AdamW's.
+double AdamWBytes() { return static_cast<double>(optim::kAdamW.MovedBytes()); }
 
 // What instructions ask for, by the names of the measurements.
 class WorkTable {
@@ -35,7 +38,9 @@ class WorkTable {
     switch (instruction.op) {
       case Op::kOptimizerStep: {
         Work work;
-        work[Resource::kOptimizerElements] = static_cast<double>(ledger_.optimizer_numel(instruction.bucket));
+        work[Resource::kOptimizerElements] =
+            static_cast<double>(ledger_.optimizer_numel(instruction.bucket)) *
+            static_cast<double>(options_.optimizer->MovedBytes()) / AdamWBytes();
         work[Resource::kOperators] = 1;
         return add("optimizer step", work);
       }
@@ -49,7 +54,8 @@ class WorkTable {
       case Op::kReduceLoss:
         return add(kCommunication, Collective(0));
       default:
-        return add(kCommunication, Collective(SentBytes(program, instruction, ledger_, options_.compute_dtype)));
+        return add(kCommunication,
+                   Collective(SentBytes(program, instruction, ledger_, options_.compute_dtype)));
     }
   }
 
@@ -101,7 +107,8 @@ class WorkTable {
 
   double GradientPartBytes() const {
     double bytes = 0;
-    for (int bucket : own_buckets_) bytes += static_cast<double>(ledger_.optimizer_numel(bucket)) * sizeof(float);
+    for (int bucket : own_buckets_)
+      bytes += static_cast<double>(ledger_.optimizer_numel(bucket)) * sizeof(float);
     return bytes;
   }
 
@@ -137,7 +144,7 @@ Rates RatesOf(const DeviceSpeed& speed, DType compute_dtype) {
   rates[Resource::kLogits] = 3.0 * static_cast<double>(DTypeBytes(compute_dtype)) / speed.bandwidth;
   rates[Resource::kOperandBytes] = 1 / speed.bandwidth;
   rates[Resource::kMovedBytes] = 1 / speed.bandwidth;
-  rates[Resource::kOptimizerElements] = 28 / speed.bandwidth;
+  rates[Resource::kOptimizerElements] = AdamWBytes() / speed.bandwidth;
   rates[Resource::kOperators] = 5e-6;
   rates[Resource::kSentBytes] = 1 / speed.sent;
   rates[Resource::kCollectives] = 2e-5;
@@ -186,7 +193,7 @@ Rates CpuRates(int64_t threads, DType compute_dtype, bool native_bf16) {
   rates[Resource::kLogits] = 1 / (2e8 * cores);
   rates[Resource::kOperandBytes] = 1 / 8e9;
   rates[Resource::kMovedBytes] = 1 / 8e9;
-  rates[Resource::kOptimizerElements] = 28 / 8e9;
+  rates[Resource::kOptimizerElements] = AdamWBytes() / 8e9;
   rates[Resource::kOperators] = 1e-5;
   rates[Resource::kSentBytes] = 1 / 1.5e9;
   rates[Resource::kCollectives] = 1e-4;
@@ -239,13 +246,13 @@ Played PlayAtRates(const schedule::Step& step, const model::ModelSpec& spec, con
   std::vector<WorkTable> tables;
   for (size_t c = 0; c < step.programs.size(); ++c)
     tables.emplace_back(spec, ledger, options, static_cast<int>(c));
-  absl::StatusOr<Played> played = Play(
-      step,
-      [&](int own_class, const Instruction& instruction) {
-        const size_t c = static_cast<size_t>(own_class);
-        return rates.Seconds(tables[c].WorkOf(step.programs[c], instruction));
-      },
-      {.overlap = rates.overlap});
+  absl::StatusOr<Played> played =
+      Play(step,
+           [&](int own_class, const Instruction& instruction) {
+             const size_t c = static_cast<size_t>(own_class);
+             return rates.Seconds(tables[c].WorkOf(step.programs[c], instruction));
+           },
+           {.overlap = rates.overlap});
   TRAINCTL_CHECK_MSG(played.ok(), played.status().message());
   return *std::move(played);
 }

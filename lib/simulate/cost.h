@@ -58,9 +58,8 @@ struct StepCost {
 // Cost of a data-parallel step of `num_micro_batches`, from one of at most three: all but the first and the
 // last cost the same, so the middle one is repeated.
 inline constexpr int kMicroBatchesToPrice = 3;
-StepCost PriceStep(const schedule::Step& step, const model::ModelSpec& spec,
-                   const layout::Ledger& ledger, const schedule::BuildOptions& options,
-                   int64_t num_micro_batches, const Rates& rates);
+StepCost PriceStep(const schedule::Step& step, const model::ModelSpec& spec, const layout::Ledger& ledger,
+                   const schedule::BuildOptions& options, int64_t num_micro_batches, const Rates& rates);
 
 // Every instruction at the rates of one worker: what PriceStep plays, of a step with all its micro-batches.
 Played PlayAtRates(const schedule::Step& step, const model::ModelSpec& spec, const layout::Ledger& ledger,

@@ -1,5 +1,5 @@
-// Peak memory of a class of ranks, by playing its program: the same instructions that the executor runs. Counts
-// tensor memory of one worker; not the program, its libraries or the allocator's waste. Pure.
+// Peak memory of a class of ranks, by playing its program: the same instructions that the executor runs.
+// Counts tensor memory of one worker; not the program, its libraries or the allocator's waste. Pure.
 #pragma once
 
 #include <array>

@@ -93,7 +93,7 @@ class Player {
         // Its times are known when its partner's are.
         own.joined = static_cast<int>(own.times.size());
         own.times.push_back({ReadyAt(own, instruction), 0});
-          } else {
+      } else {
         went_on = Ordinary(c, own, instruction);
       }
       if (!went_on) return;
@@ -125,8 +125,9 @@ class Player {
     if (computes && own.joined >= 0) {
       InstructionTime& partner = own.times[static_cast<size_t>(std::exchange(own.joined, -1))];
       begin = std::max(begin, partner.begin_s);
-      const double other = seconds_of_(static_cast<int>(c),
-                                       step_.programs[c].instructions[static_cast<size_t>(&partner - own.times.data())]);
+      const double other =
+          seconds_of_(static_cast<int>(c),
+                      step_.programs[c].instructions[static_cast<size_t>(&partner - own.times.data())]);
       seconds = std::max(seconds, other) + (1 - options_.joined_overlap) * std::min(seconds, other);
       partner = {begin, seconds};
     }

@@ -1,5 +1,6 @@
-// When each instruction of a step begins and ends, given what each takes: the one player. All classes are played
-// together, every stream going on as soon as it can; linear in the number of instructions. Pure; thread safe.
+// When each instruction of a step begins and ends, given what each takes: the one player. All classes are
+// played together, every stream going on as soon as it can; linear in the number of instructions. Pure;
+// thread safe.
 #pragma once
 
 #include <vector>
@@ -17,8 +18,8 @@ struct InstructionTime {
   double end_s() const { return begin_s + seconds; }
 };
 
-// Seconds of an instruction. Of a send: its bytes over the link, which it occupies. Not asked of receives, which
-// end when their message has come.
+// Seconds of an instruction. Of a send: its bytes over the link, which it occupies. Not asked of receives,
+// which end when their message has come.
 using SecondsOf = absl::FunctionRef<double(int own_class, const schedule::Instruction& instruction)>;
 
 struct PlayOptions {
@@ -46,6 +47,7 @@ struct Played {
 };
 
 // `step` has been checked (schedule::Check); InternalError where it waits for ever.
-absl::StatusOr<Played> Play(const schedule::Step& step, SecondsOf seconds_of, const PlayOptions& options = {});
+absl::StatusOr<Played> Play(const schedule::Step& step, SecondsOf seconds_of,
+                            const PlayOptions& options = {});
 
 }  // namespace trainctl::simulate

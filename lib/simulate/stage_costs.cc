@@ -50,13 +50,13 @@ double StageCosts::SecondsOf(schedule::Op op) const {
 
 absl::StatusOr<Played> PlayPasses(const schedule::Step& step, const PipelineCosts& costs) {
   TRAINCTL_RETURN_IF_ERROR(CheckCosts(step, costs));
-  return Play(
-      step,
-      [&](int, const schedule::Instruction& instruction) {
-        return instruction.op == schedule::Op::kSend ? costs.send_s
-                                                     : costs.Of(instruction.block).SecondsOf(instruction.op);
-      },
-      {.latency_s = costs.latency_s, .joined_overlap = costs.joined_overlap});
+  return Play(step,
+              [&](int, const schedule::Instruction& instruction) {
+                return instruction.op == schedule::Op::kSend
+                           ? costs.send_s
+                           : costs.Of(instruction.block).SecondsOf(instruction.op);
+              },
+              {.latency_s = costs.latency_s, .joined_overlap = costs.joined_overlap});
 }
 
 }  // namespace trainctl::simulate

@@ -1,5 +1,5 @@
-// Times of passes by stage: the cost model of an order whose stages are priced as wholes (schedule::ExpandOrder).
-// Pure; thread safe.
+// Times of passes by stage: the cost model of an order whose stages are priced as wholes
+// (schedule::ExpandOrder). Pure; thread safe.
 #pragma once
 
 #include <vector>
@@ -32,8 +32,8 @@ struct PipelineCosts {
   }
 };
 
-// `step` is an order's, with its sends where overlap_sends says. UsageError if the costs are not finite, negative,
-// or not those of one stage or all of them.
+// `step` is an order's, with its sends where overlap_sends says. UsageError if the costs are not finite,
+// negative, or not those of one stage or all of them.
 absl::StatusOr<Played> PlayPasses(const schedule::Step& step, const PipelineCosts& costs);
 
 }  // namespace trainctl::simulate

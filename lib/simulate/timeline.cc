@@ -15,7 +15,8 @@ Timeline PlayStep(const schedule::Step& step, const model::ModelSpec& spec, cons
   timeline.times = std::move(PlayAtRates(step, spec, ledger, options, rates).classes[c].times);
   LiveMemory live(program);
   timeline.memory.push_back({0, live.bytes()});
-  // Values are made and freed by compute instructions, which run in list order, and by the messages between them.
+  // Values are made and freed by compute instructions, which run in list order, and by the messages between
+  // them.
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     const schedule::Instruction& instruction = program.instructions[i];
     const InstructionTime& time = timeline.times[i];

@@ -28,8 +28,7 @@ struct Timeline {
 };
 
 // Of one class, in a step with all its micro-batches.
-Timeline PlayStep(const schedule::Step& step, const model::ModelSpec& spec,
-                  const layout::Ledger& ledger, const schedule::BuildOptions& options, const Rates& rates,
-                  int own_class = 0);
+Timeline PlayStep(const schedule::Step& step, const model::ModelSpec& spec, const layout::Ledger& ledger,
+                  const schedule::BuildOptions& options, const Rates& rates, int own_class = 0);
 
 }  // namespace trainctl::simulate

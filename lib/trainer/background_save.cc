@@ -19,8 +19,8 @@ void BackgroundSaver::Start(const SaveOptions& options, const RunCounters& count
   TRAINCTL_CHECK(idle());
   if (copy_.has_value()) copy_->Take();
   save_ = std::make_unique<RankSave>(
-      options, device::Device::Cpu(), state_.ledger(), state_.rank(),
-      [this](int bucket) { return copy_->parts(bucket); }, counters);
+      options, device::Device::Cpu(), state_,
+      [this](int bucket) -> const optim::Parts& { return copy_->parts(bucket); }, counters);
   DoPhase();
 }
 

@@ -15,6 +15,7 @@
 #include "device/error_text.h"
 #include "kernels/kernels.h"
 #include "nn/attention.h"
+#include "optim/optimizer.h"
 #include "trainer/run_worker.h"
 
 namespace trainctl::trainer {
@@ -281,17 +282,25 @@ class Operators {
 
   void Optimizer() {
     const int64_t count = n_ * h_;
-    const kernels::AdamWOptions options{.lr = 0.01f,
-                                        .weight_decay = 0.1f,
-                                        .gradient_scale = 0.5f,
-                                        .bias_correction1 = 0.2f,
-                                        .bias_correction2 = 0.1f};
-    Add("adamw",
-        {make_.Floats({count}), make_.Floats({count}), make_.Floats({count}).abs_(), make_.Floats({count})},
-        {0, 1, 2}, [=](const device::Device& device, const TypedKernels&, Tensors& t) {
-          device.kernels().adamw(t[0].data_ptr<float>(), t[1].data_ptr<float>(), t[2].data_ptr<float>(),
-                                 t[3].data_ptr<float>(), options, count);
-        });
+    const kernels::UpdateOptions options{.lr = 0.01f,
+                                         .beta1 = 0.9f,
+                                         .beta2 = 0.95f,
+                                         .eps = 1e-8f,
+                                         .momentum = 0.9f,
+                                         .weight_decay = 0.1f,
+                                         .gradient_scale = 0.5f,
+                                         .bias_correction1 = 0.2f,
+                                         .bias_correction2 = 0.1f};
+    for (const optim::Optimizer* optimizer : optim::All()) {
+      // The second moments are not negative.
+      Add(optimizer->name.data(),
+          {make_.Floats({count}), make_.Floats({count}), make_.Floats({count}).abs_(), make_.Floats({count})},
+          {0, 1, 2}, [=](const device::Device& device, const TypedKernels&, Tensors& t) {
+            optim::Update(*optimizer, device.kernels(),
+                          {t[0].data_ptr<float>(), {t[1].data_ptr(), t[2].data_ptr()}},
+                          t[3].data_ptr<float>(), 0, count, options);
+          });
+    }
     Add("sum_of_squares", {make_.Floats({1}).to(at::kDouble), make_.Floats({count})}, {0},
         [=](const device::Device& device, const TypedKernels&, Tensors& t) {
           device.kernels().sum_of_squares(t[0].data_ptr<double>(), t[1].data_ptr<float>(), count);

@@ -8,23 +8,26 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "checkpoint/checkpoint_io.h"
 #include "checkpoint/model_folder.h"
 #include "kernels/kernels.h"
+#include "optim/optimizer.h"
 
 namespace trainctl::trainer {
 namespace {
 
-constexpr char kFirstMoment[] = "optimizer.exp_avg/";
-constexpr char kSecondMoment[] = "optimizer.exp_avg_sq/";
-
 // This rank's part of one logical tensor, in memory.
 struct Part {
-  float* data = nullptr;
+  std::byte* data = nullptr;
   int64_t begin = 0;
+  DType dtype = DType::kF32;
+
+  // Where the element `begin` of the whole tensor lies.
+  std::byte* At(int64_t element) const { return data + (element - begin) * DTypeBytes(dtype); }
 };
 
 struct OwnSlices {
@@ -32,28 +35,29 @@ struct OwnSlices {
   std::map<std::string, Part> parts;  // by tensor name: a rank holds at most one range of each
 };
 
-OwnSlices SlicesOf(const layout::Ledger& ledger, int rank, const PartsOf& parts_of, bool weights_only) {
+OwnSlices SlicesOf(const parallel::ShardedState& state, const PartsOf& parts_of, bool weights_only) {
   OwnSlices own;
+  const layout::Ledger& ledger = state.ledger();
+  const absl::Span<const optim::StateKind> kinds = state.optimizer().states;
   for (const layout::Bucket& bucket : ledger.buckets()) {
-    const parallel::OptimizerParts parts = parts_of(bucket.block);
-    const std::vector<std::pair<std::string, float*>> kinds = {
-        {"", parts.master}, {kFirstMoment, parts.exp_avg}, {kSecondMoment, parts.exp_avg_sq}};
-    for (const layout::ParameterRange& range : ledger.OptimizerRanges(bucket.block, rank)) {
+    const optim::Parts& parts = parts_of(bucket.block);
+    for (const layout::ParameterRange& range : ledger.OptimizerRanges(bucket.block, state.rank())) {
       const model::Parameter& parameter = ledger.inventory()[static_cast<size_t>(range.parameter)];
-      for (const auto& [prefix, data] : kinds) {
-        if (weights_only && !prefix.empty()) continue;
-        const std::string name = prefix + parameter.name;
-        own.slices.push_back({name, DType::kF32, parameter.shape, range.begin, range.count});
-        own.parts[name] = {data + range.offset, range.begin};
-      }
+      const auto add = [&](const std::string& name, DType dtype, void* of_bucket) {
+        own.slices.push_back({name, dtype, parameter.shape, range.begin, range.count});
+        own.parts[name] = {static_cast<std::byte*>(of_bucket) + range.offset * DTypeBytes(dtype), range.begin,
+                           dtype};
+      };
+      add(parameter.name, DType::kF32, parts.master);
+      for (size_t k = 0; k < kinds.size() && !weights_only; ++k)
+        add(kinds[k].TensorPrefix() + parameter.name, kinds[k].dtype, parts.states[k]);
     }
   }
   return own;
 }
 
-OwnSlices SlicesOf(const parallel::ShardedState& state, bool weights_only) {
-  return SlicesOf(
-      state.ledger(), state.rank(), [&](int bucket) { return state.parts(bucket); }, weights_only);
+PartsOf OwnParts(const parallel::ShardedState& state) {
+  return [&state](int bucket) -> const optim::Parts& { return state.parts(bucket); };
 }
 
 std::string StateJson(const RunCounters& counters, const std::string& description_json) {
@@ -62,20 +66,59 @@ std::string StateJson(const RunCounters& counters, const std::string& descriptio
   return state.dump();
 }
 
-// A tensor that the model has no place for means another model: loading the rest would be silent damage.
-absl::Status CheckNoTensorIsLeft(const std::string& path, const checkpoint::CheckpointReader& reader,
-                                 const layout::Ledger& ledger) {
-  std::set<std::string> known;
-  for (const model::Parameter& parameter : ledger.inventory()) {
-    for (const char* prefix : {"", kFirstMoment, kSecondMoment}) known.insert(prefix + parameter.name);
+using StateNames = std::set<std::string>;
+
+// The optimizer that keeps just these, or "another optimizer". Where several do, the first is as good.
+std::string OptimizerThatKeeps(const StateNames& names) {
+  for (const optim::Optimizer* optimizer : optim::All()) {
+    StateNames kept;
+    for (const optim::StateKind& kind : optimizer->states) kept.emplace(kind.name);
+    if (kept == names) return std::string(optimizer->name);
   }
+  return "another optimizer";
+}
+
+// A tensor that the model has no place for means another model: loading the rest would be silent damage.
+// Returns the kinds of optimizer state that are there.
+absl::StatusOr<StateNames> CheckNoTensorIsLeft(const std::string& path,
+                                               const checkpoint::CheckpointReader& reader,
+                                               const layout::Ledger& ledger) {
+  std::map<std::string, std::string> known;  // tensor -> kind of state, or nothing
+  for (const model::Parameter& parameter : ledger.inventory()) {
+    known[parameter.name] = "";
+    for (const optim::Optimizer* optimizer : optim::All()) {
+      for (const optim::StateKind& kind : optimizer->states)
+        known[kind.TensorPrefix() + parameter.name] = std::string(kind.name);
+    }
+  }
+  StateNames found;
   for (const checkpoint::Slice& tensor : reader.tensors()) {
-    if (known.count(tensor.name) == 0) {
+    const auto it = known.find(tensor.name);
+    if (it == known.end()) {
       return BadDataError(absl::StrCat(path, " holds ", tensor.name,
                                        ", which this model does not have: it is of another model"));
     }
+    if (!it->second.empty()) found.insert(it->second);
   }
-  return absl::OkStatus();
+  return found;
+}
+
+// One optimizer's state means nothing to another, even where it has the name of its own.
+absl::Status CheckStates(const std::string& path, const StateNames& found,
+                         const optim::Optimizer& optimizer) {
+  StateNames wanted, missing;
+  for (const optim::StateKind& kind : optimizer.states) {
+    wanted.emplace(kind.name);
+    if (found.count(std::string(kind.name)) == 0) missing.emplace(kind.name);
+  }
+  if (found == wanted) return absl::OkStatus();
+  return BadDataError(absl::StrCat(
+      path, " holds ", found.empty() ? "no optimizer state" : absl::StrJoin(found, ", "),
+      found.empty() ? "" : absl::StrCat(", the state of ", OptimizerThatKeeps(found)), "; ", optimizer.name,
+      " keeps ", absl::StrJoin(wanted, ", "),
+      missing.empty() ? "" : absl::StrCat("; missing: ", absl::StrJoin(missing, ", ")),
+      ". Resume with the optimizer that saved it, or start a new run from its parameters alone: ",
+      "model.weights = \"", path, "\""));
 }
 
 }  // namespace
@@ -88,25 +131,25 @@ absl::Status AllSucceeded(comm::Group& world, absl::string_view name, const absl
   return failed > 0 ? WorkerError(absl::StrCat("another rank failed in ", name)) : absl::OkStatus();
 }
 
-RankSave::RankSave(const SaveOptions& options, const device::Device& device, const layout::Ledger& ledger,
-                   int rank, PartsOf parts, const RunCounters& counters)
+RankSave::RankSave(const SaveOptions& options, const device::Device& device,
+                   const parallel::ShardedState& state, PartsOf parts, const RunCounters& counters)
     : options_(options),
       device_(device),
-      ledger_(ledger),
-      rank_(rank),
+      state_(state),
       parts_(std::move(parts)),
       counters_(counters),
-      writer_(options.root, counters.step, ledger.mesh().coordinate(rank, layout::Axis::kDpShard),
-              ledger.mesh().dp_shard) {}
+      writer_(options.root, counters.step,
+              state.ledger().mesh().coordinate(state.rank(), layout::Axis::kDpShard),
+              state.ledger().mesh().dp_shard) {}
 
 absl::Status RankSave::Do(const std::atomic<bool>* cancelled) {
   switch (phase_) {
     case SavePhase::kBegin:
-      return rank_ == 0 ? writer_.Begin() : absl::OkStatus();
+      return state_.rank() == 0 ? writer_.Begin() : absl::OkStatus();
     case SavePhase::kWrite:
       return Write(cancelled);
     case SavePhase::kCommit:
-      return rank_ == 0 ? Commit() : absl::OkStatus();
+      return state_.rank() == 0 ? Commit() : absl::OkStatus();
     case SavePhase::kDone:
       break;
   }
@@ -121,14 +164,13 @@ absl::Status RankSave::AdvanceTogether(comm::Group& world, const absl::Status& o
 }
 
 absl::Status RankSave::Write(const std::atomic<bool>* cancelled) {
-  if (!ledger_.WritesCheckpoint(rank_)) return absl::OkStatus();
-  const OwnSlices own = SlicesOf(ledger_, rank_, parts_, false);
+  if (!state_.ledger().WritesCheckpoint(state_.rank())) return absl::OkStatus();
+  const OwnSlices own = SlicesOf(state_, parts_, /*weights_only=*/false);
   const RealClock clock;  // of the disk, also where a test has its own time
   const absl::Duration begin = clock.Monotonic();
   const auto read = [&](const checkpoint::Slice& slice, absl::Span<std::byte> bytes) {
     if (cancelled != nullptr && *cancelled) return absl::CancelledError("the save was given up");
-    const Part& part = own.parts.at(slice.name);
-    device_.CopyToHost(bytes.data(), part.data + (slice.begin - part.begin),
+    device_.CopyToHost(bytes.data(), own.parts.at(slice.name).At(slice.begin),
                        static_cast<int64_t>(bytes.size()));
     written_.bytes += static_cast<int64_t>(bytes.size());
     return absl::OkStatus();
@@ -155,9 +197,7 @@ absl::Status RankSave::Commit() {
 
 absl::StatusOr<Written> SaveCheckpoint(const SaveOptions& options, const parallel::ShardedState& state,
                                        const RunCounters& counters, comm::Group& world) {
-  RankSave save(
-      options, state.device(), state.ledger(), state.rank(), [&](int bucket) { return state.parts(bucket); },
-      counters);
+  RankSave save(options, state.device(), state, OwnParts(state), counters);
   while (save.phase() != SavePhase::kDone) {
     TRAINCTL_RETURN_IF_ERROR(save.AdvanceTogether(world, save.Do(nullptr)));
   }
@@ -168,12 +208,12 @@ absl::StatusOr<RunCounters> LoadCheckpoint(const std::string& path, parallel::Sh
                                            bool weights_only, std::string* description_json) {
   TRAINCTL_ASSIGN_OR_RETURN(const checkpoint::CheckpointReader reader,
                             checkpoint::CheckpointReader::Open(path));
-  TRAINCTL_RETURN_IF_ERROR(CheckNoTensorIsLeft(path, reader, state.ledger()));
-  const OwnSlices own = SlicesOf(state, weights_only);
+  TRAINCTL_ASSIGN_OR_RETURN(const StateNames found, CheckNoTensorIsLeft(path, reader, state.ledger()));
+  if (!weights_only) TRAINCTL_RETURN_IF_ERROR(CheckStates(path, found, state.optimizer()));
+  const OwnSlices own = SlicesOf(state, OwnParts(state), weights_only);
   TRAINCTL_RETURN_IF_ERROR(
       reader.Read(own.slices, [&](const checkpoint::Slice& slice, absl::Span<const std::byte> bytes) {
-        const Part& part = own.parts.at(slice.name);
-        state.device().CopyToDevice(part.data + (slice.begin - part.begin), bytes.data(),
+        state.device().CopyToDevice(own.parts.at(slice.name).At(slice.begin), bytes.data(),
                                     static_cast<int64_t>(bytes.size()));
         return absl::OkStatus();
       }));
@@ -210,7 +250,7 @@ absl::Status CheckEveryTensorIsKnown(const checkpoint::ModelFolder& folder, cons
 
 absl::Status LoadModelFolder(const std::string& path, parallel::ShardedState& state) {
   TRAINCTL_ASSIGN_OR_RETURN(const checkpoint::ModelFolder folder, checkpoint::ModelFolder::Open(path));
-  const OwnSlices own = SlicesOf(state, true);
+  const OwnSlices own = SlicesOf(state, OwnParts(state), /*weights_only=*/true);
   for (const checkpoint::Slice& slice : own.slices) {
     const checkpoint::ModelTensor* tensor = folder.Find(slice.name);
     if (tensor == nullptr) return BadDataError(absl::StrCat(path, " has no tensor ", slice.name));
@@ -232,7 +272,7 @@ absl::Status LoadModelFolder(const std::string& path, parallel::ShardedState& st
       TRAINCTL_RETURN_IF_ERROR(
           folder.Read(*tensor, (slice.begin + done) * element_bytes, absl::MakeSpan(raw)));
       kernels::Cpu().For(tensor->dtype).assign(values.data(), raw.data(), count);
-      state.device().CopyToDevice(part.data + done, values.data(),
+      state.device().CopyToDevice(part.At(slice.begin + done), values.data(),
                                   count * static_cast<int64_t>(sizeof(float)));
     }
   }

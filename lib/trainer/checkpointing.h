@@ -36,7 +36,7 @@ struct SaveOptions {
 };
 
 // Where this rank's part of a bucket lies: in the state, or in a copy of it.
-using PartsOf = std::function<parallel::OptimizerParts(int bucket)>;
+using PartsOf = std::function<const optim::Parts&(int bucket)>;
 
 // What a rank has written of a checkpoint, and how long that took, the sync of its file included.
 struct Written {
@@ -51,8 +51,9 @@ enum class SavePhase : uint8_t { kBegin, kWrite, kCommit, kDone };
 // What one rank does for a save. Host memory: one buffer.
 class RankSave {
  public:
-  // `parts` names memory of `device`; all of them and `ledger` must outlive it.
-  RankSave(const SaveOptions& options, const device::Device& device, const layout::Ledger& ledger, int rank,
+  // Of the ledger, rank and optimizer of `state`, but from `parts`, which name memory of `device`; all of
+  // them must outlive it.
+  RankSave(const SaveOptions& options, const device::Device& device, const parallel::ShardedState& state,
            PartsOf parts, const RunCounters& counters);
 
   SavePhase phase() const { return phase_; }
@@ -72,8 +73,7 @@ class RankSave {
 
   const SaveOptions options_;
   const device::Device& device_;
-  const layout::Ledger& ledger_;
-  const int rank_;
+  const parallel::ShardedState& state_;
   const PartsOf parts_;
   const RunCounters counters_;
   checkpoint::CheckpointWriter writer_;
@@ -88,7 +88,8 @@ absl::Status AllSucceeded(comm::Group& world, absl::string_view name, const absl
 absl::StatusOr<Written> SaveCheckpoint(const SaveOptions& options, const parallel::ShardedState& state,
                                        const RunCounters& counters, comm::Group& world);
 
-// Local. Fills the masters (and the moments, unless weights_only) and returns the counters.
+// Local. Fills the masters (and the optimizer's state, unless weights_only) and returns the counters.
+// BadDataError: it is of another model, or of another optimizer (unless weights_only).
 absl::StatusOr<RunCounters> LoadCheckpoint(const std::string& path, parallel::ShardedState& state,
                                            bool weights_only, std::string* description_json);
 

@@ -33,7 +33,7 @@ class Model {
         ledger_(model::Inventory(spec_), layout::Mesh{}, 0),
         options_{.shape = shape, .threads = deps.threads},
         forward_(schedule::BuildForwardOnly(spec_, ledger_, options_)),
-        state_(device::Device::Cpu(), ledger_, forward_.programs[0], DType::kF32, 0) {}
+        state_(device::Device::Cpu(), ledger_, forward_.programs[0], DType::kF32, 0, *options_.optimizer) {}
 
   absl::Status Load(const InferenceDeps& deps) {
     if (!deps.checkpoint_path.empty())

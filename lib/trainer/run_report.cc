@@ -103,7 +103,8 @@ std::map<std::string, double> StepTimes::MeanByName() const {
 }
 
 absl::StatusOr<std::vector<std::string>> WriteReport(const std::string& path, const plan::Plan& plan,
-                                                     const model::ModelSpec& spec, const plan::PlannedStep& planned,
+                                                     const model::ModelSpec& spec,
+                                                     const plan::PlannedStep& planned,
                                                      const std::string& executed_hash,
                                                      const MemoryByCategory& measured_memory,
                                                      const StepTimes& times) {

@@ -35,7 +35,8 @@ class StepTimes {
 // Writes the report to `path` and returns the lines for people. `measured_memory` is of the rank that
 // needed most, `times` of this one; `executed_hash` is empty where no step ran.
 absl::StatusOr<std::vector<std::string>> WriteReport(const std::string& path, const plan::Plan& plan,
-                                                     const model::ModelSpec& spec, const plan::PlannedStep& planned,
+                                                     const model::ModelSpec& spec,
+                                                     const plan::PlannedStep& planned,
                                                      const std::string& executed_hash,
                                                      const MemoryByCategory& measured_memory,
                                                      const StepTimes& times);

@@ -100,6 +100,10 @@ class Trainer {
       return UsageError(absl::StrCat("the plan is for ", plan_.layout.mesh.world_size(), " workers, ",
                                      d_.world_size, " were started"));
     }
+    if (plan_.setting.optimizer->name != recipe_.optimizer.name) {
+      return UsageError(absl::StrCat("the plan is for optimizer.name = \"", plan_.setting.optimizer->name,
+                                     "\", the recipe has \"", recipe_.optimizer.name, "\""));
+    }
     TRAINCTL_RETURN_IF_ERROR(schedule::Check(forward_, planned_.ledger).status());
     fault_.Reach("startup");
     TRAINCTL_RETURN_IF_ERROR(Connect());
@@ -140,7 +144,8 @@ class Trainer {
 
   absl::Status MakeState() {
     state_ = std::make_unique<parallel::ShardedState>(device_, planned_.ledger, planned_.ProgramOf(d_.rank),
-                                                      plan_.setting.compute_dtype, d_.rank);
+                                                      plan_.setting.compute_dtype, d_.rank,
+                                                      *plan_.setting.optimizer);
     executor_ = std::make_unique<parallel::Executor>(spec_, *state_, groups_, planned_.options);
     if (fault_.armed()) {
       executor_->SetHook(
@@ -318,6 +323,7 @@ class Trainer {
     update.beta1 = static_cast<float>(recipe_.optimizer.beta1);
     update.beta2 = static_cast<float>(recipe_.optimizer.beta2);
     update.eps = static_cast<float>(recipe_.optimizer.eps);
+    update.momentum = static_cast<float>(recipe_.optimizer.momentum);
     update.weight_decay = static_cast<float>(recipe_.optimizer.weight_decay);
     update.decay = decay_;
     update.clip_norm = recipe_.optimizer.clip_norm;

@@ -33,6 +33,7 @@
 #include <mutex>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include "comm/gloo_backend.h"
 #include "device/error_text.h"
@@ -41,11 +42,13 @@
 
 namespace {
 
-using trainctl::kernels::AdamWOptions;
 using trainctl::kernels::DeviceApi;
 using trainctl::kernels::DeviceProperties;
 using trainctl::kernels::Kernels;
+using trainctl::kernels::kNumUpdateRules;
 using trainctl::kernels::TypedKernels;
+using trainctl::kernels::UpdateFunction;
+using trainctl::kernels::UpdateOptions;
 using trainctl::test_device::Mark;
 using trainctl::test_device::Queue;
 
@@ -469,12 +472,19 @@ constexpr TypedKernels Typed() {
           .cross_entropy = kOnDevice<kTable, &TypedKernels::cross_entropy>};
 }
 
-void AdamW(float* master, float* exp_avg, float* exp_avg_sq, const float* gradient,
-           const AdamWOptions& options, int64_t count) {
-  OnStream([master = Translated(master), exp_avg = Translated(exp_avg), exp_avg_sq = Translated(exp_avg_sq),
-            gradient = Translated(gradient), options, count] {
-    trainctl::kernels::Cpu().adamw(master, exp_avg, exp_avg_sq, gradient, options, count);
+template <size_t kRule>
+void Update(float* master, float* const* states, const float* gradient, const UpdateOptions& options,
+            int64_t count) {
+  std::array<float*, trainctl::kernels::kMaxUpdateStates> translated = {};
+  for (size_t k = 0; k < translated.size(); ++k) translated[k] = Translated(states[k]);
+  OnStream([master = Translated(master), translated, gradient = Translated(gradient), options, count] {
+    trainctl::kernels::Cpu().update[kRule](master, translated.data(), gradient, options, count);
   });
+}
+
+template <size_t... kRules>
+constexpr std::array<UpdateFunction, sizeof...(kRules)> Updates(std::index_sequence<kRules...>) {
+  return {Update<kRules>...};
 }
 
 void SumInOrder(float* out, const float* const* inputs, int num_inputs, int64_t count) {
@@ -488,7 +498,7 @@ void SumInOrder(float* out, const float* const* inputs, int num_inputs, int64_t 
 constexpr Kernels kKernels = {.name = "test",
                               .f32 = Typed<CpuFloats>(),
                               .bf16 = Typed<CpuBf16>(),
-                              .adamw = AdamW,
+                              .update = Updates(std::make_index_sequence<kNumUpdateRules>()),
                               .sum_of_squares = kOnDevice<trainctl::kernels::Cpu, &Kernels::sum_of_squares>,
                               .sum_in_order = SumInOrder};
 

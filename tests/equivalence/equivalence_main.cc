@@ -3,6 +3,8 @@
 //
 //   equivalence [PLUGIN [LARGEST_WORLD [races|quick]]]
 //
+// A few cells also update, each with every optimizer: the parameters after it are those of one process.
+//
 // `races`: only the cells in which streams have most to do with one another, and no mutants. `quick`: of each
 // mesh and stage the cell that has everything at once.
 
@@ -30,6 +32,7 @@
 #include "comm/communicator.h"
 #include "device/counting_allocator.h"
 #include "model/model_spec.h"
+#include "optim/optimizer.h"
 #include "parallel/executor.h"
 #include "simulate/memory.h"
 
@@ -52,12 +55,14 @@ struct Cell {
   layout::Recompute recompute = layout::Recompute::kNone;
   bool tied = false;
   bool prefetch = false;
+  const optim::Optimizer* update = nullptr;  // null: gradients alone
 };
 
 std::string Name(const Cell& cell) {
   return absl::StrCat(cell.mesh.ToString(), " zero_stage=", cell.stage, " accumulation=", cell.accumulation,
                       cell.recompute == layout::Recompute::kFull ? " recompute=full" : "",
-                      cell.tied ? " tied" : "", cell.prefetch ? " prefetch" : "");
+                      cell.tied ? " tied" : "", cell.prefetch ? " prefetch" : "",
+                      cell.update == nullptr ? "" : absl::StrCat(" update=", cell.update->name));
 }
 
 model::ModelSpec Spec(bool tied) {
@@ -115,11 +120,14 @@ struct Outcome {
   int64_t measured_peak = 0;
   int64_t predicted_peak = 0;
   float gradients[kMaxNumel];
+  float parameters[kMaxNumel];  // masters, at the end
+  float state[kMaxNumel];       // the optimizer's first
 };
 
 struct Shared {
   Outcome current;
-  Outcome reference[kMaxWorld + 1][2];  // by masked parts and tying
+  Outcome reference[kMaxWorld + 1][2];                       // by masked parts and tying
+  Outcome updated[kMaxWorld + 1][kernels::kNumUpdateRules];  // by masked parts and optim::All()
   std::atomic<int> cells{0};
   std::atomic<int> failures{0};
   std::atomic<int> mutants{0};
@@ -129,6 +137,12 @@ struct Shared {
 };
 
 Shared* g_shared = nullptr;
+
+const Outcome& ReferenceOf(const Cell& cell, int masked_parts) {
+  if (cell.update == nullptr) return g_shared->reference[masked_parts][cell.tied];
+  const auto all = optim::All();
+  return g_shared->updated[masked_parts][std::find(all.begin(), all.end(), cell.update) - all.begin()];
+}
 
 class Die {
  public:
@@ -163,6 +177,7 @@ void RunCell(const device::Device& device, const Cell& cell, comm::Communicator&
   options.recompute = cell.recompute;
   options.prefetch = cell.prefetch;
   options.on_device = !device.is_cpu();
+  if (cell.update != nullptr) options.optimizer = cell.update;
   const schedule::Step step = schedule::BuildStep(spec, ledger, options);
   const schedule::Step forward = schedule::BuildForwardOnly(spec, ledger, options);
   // CHECK
@@ -170,7 +185,8 @@ void RunCell(const device::Device& device, const Cell& cell, comm::Communicator&
   communicator.SetFaultHook(nullptr);
   device.ResetPeak();
   const int64_t live_before = device.memory().live;
-  parallel::ShardedState state(device, ledger, step.programs[0], DType::kF32, communicator.rank());
+  parallel::ShardedState state(device, ledger, step.programs[0], DType::kF32, communicator.rank(),
+                               *options.optimizer);
   parallel::StreamGroups groups = kOrDie(parallel::MakeStreamGroups(communicator, cell.mesh));
   state.Initialize(77);
   kOrDie(state.MaterializeParameters(groups[0].dp_shard));
@@ -182,8 +198,20 @@ void RunCell(const device::Device& device, const Cell& cell, comm::Communicator&
         batch.View(cell.mesh.data_index(communicator.rank()) * per_rank + m * options.shape.batch));
   }
   parallel::UpdateOptions update;
-  update.apply = false;
   update.z_loss = 1e-3f;
+  update.apply = cell.update != nullptr;
+  if (update.apply) {
+    const optim::Defaults& defaults = cell.update->defaults;
+    update.lr =
+        10 * static_cast<float>(defaults.lr);  // so that the parameters' own rounding is small beside it
+    update.beta1 = static_cast<float>(defaults.beta1);
+    update.beta2 = static_cast<float>(defaults.beta2);
+    update.eps = static_cast<float>(defaults.eps);
+    update.momentum = static_cast<float>(defaults.momentum);
+    update.weight_decay = static_cast<float>(defaults.weight_decay);
+    update.decay.assign(ledger.inventory().size(), true);
+    update.clip_norm = 0.1;
+  }
   communicator.SetFaultHook(std::move(fault));
   const parallel::StepResult result = kOrDie(executor.RunStep(step, views, update));
   outcome->measured_peak = device.memory().peak - live_before;
@@ -204,9 +232,13 @@ void RunCell(const device::Device& device, const Cell& cell, comm::Communicator&
     TRAINCTL_CHECK(base <= kMaxNumel);
     for (const layout::Bucket& bucket : ledger.buckets()) {
       for (const layout::ParameterRange& range : state.OwnRanges(bucket.block)) {
-        device.CopyToHost(outcome->gradients + start[static_cast<size_t>(range.parameter)] + range.begin,
-                          state.gradient_part(bucket.block) + range.offset,
-                          range.count * static_cast<int64_t>(sizeof(float)));
+        const int64_t at = start[static_cast<size_t>(range.parameter)] + range.begin;
+        const auto copy = [&](float* to, const float* from) {
+          device.CopyToHost(to + at, from + range.offset, range.count * static_cast<int64_t>(sizeof(float)));
+        };
+        copy(outcome->gradients, state.gradient_part(bucket.block));
+        copy(outcome->parameters, state.master(bucket.block));
+        copy(outcome->state, static_cast<const float*>(state.parts(bucket.block).states[0]));
       }
     }
   }
@@ -259,6 +291,35 @@ std::string Compare(const Outcome& outcome, const Outcome& reference, int world_
   return "";
 }
 
+double Norm(const std::vector<double>& values) {
+  double squares = 0;
+  for (const double value : values) squares += value * value;
+  return std::sqrt(squares);
+}
+
+// Likewise of an update: the parameters' way from `initial`, and the state that it left. Steps of Lion, and
+// the first of AdamW, follow a gradient's sign; where a gradient is little more than rounding, so is its
+// sign.
+std::string CompareUpdate(const Outcome& outcome, const Outcome& reference, const Outcome& initial) {
+  int64_t total = 0;
+  for (const model::Parameter& parameter : model::Inventory(Spec(false))) total += parameter.numel;
+  const double noise = kGradientFloor * reference.grad_norm[0] / std::sqrt(static_cast<double>(total));
+  std::vector<double> way, way_off, state, state_off;
+  for (int64_t i = 0; i < total; ++i) {
+    state.push_back(reference.state[i]);
+    state_off.push_back(outcome.state[i] - reference.state[i]);
+    if (std::abs(reference.gradients[i]) < noise) continue;
+    way.push_back(reference.parameters[i] - initial.parameters[i]);
+    way_off.push_back(outcome.parameters[i] - reference.parameters[i]);
+  }
+  if (!(way.size() > static_cast<size_t>(total) / 2)) return "too few parameters have a gradient";
+  if (!(Norm(way_off) <= kGradientTolerance * Norm(way)))
+    return absl::StrCat("update off by ", Norm(way_off) / Norm(way));
+  if (!(Norm(state_off) <= kGradientTolerance * Norm(state)))
+    return absl::StrCat("state off by ", Norm(state_off) / Norm(state));
+  return "";
+}
+
 enum class Which {
   kAll,
   kHalf,   // with every choice in it
@@ -289,6 +350,11 @@ std::vector<Cell> CellsFor(int world, Which which) {
   for (const layout::Mesh& mesh : meshes) {
     for (int stage = 0; stage <= 3; ++stage) {
       if ((stage == 0) != (mesh.dp_shard == 1) && world > 1) continue;
+      for (const optim::Optimizer* optimizer : optim::All()) {
+        const Cell cell{
+            .mesh = mesh, .stage = stage, .accumulation = 4, .prefetch = true, .update = optimizer};
+        if (which != Which::kRaces) cells.push_back(cell);
+      }
       for (int accumulation : {1, 4}) {
         for (auto recompute : {layout::Recompute::kNone, layout::Recompute::kFull}) {
           for (bool tied : {false, true}) {
@@ -307,7 +373,7 @@ std::vector<Cell> CellsFor(int world, Which which) {
 void RunMutants(const device::Device& device, const Cell& cell, comm::Communicator& communicator,
                 comm::Group& world, int world_size) {
   const layout::Ledger ledger(model::Inventory(Spec(cell.tied)), cell.mesh, cell.stage);
-  const Outcome& reference = g_shared->reference[world_size][cell.tied];
+  const Outcome& reference = ReferenceOf(cell, world_size);
   const auto judge = [&](const std::string& name) {
     if (communicator.rank() != 0) return;
     ++g_shared->mutants;
@@ -339,6 +405,10 @@ void RunReferences() {
       cell.tied = tied;
       RunCell(cpu, cell, *communicator, world, parts, nullptr, false, &g_shared->reference[parts][tied]);
     }
+    for (size_t k = 0; k < optim::All().size(); ++k) {
+      const Cell cell{.update = optim::All()[k]};
+      RunCell(cpu, cell, *communicator, world, parts, nullptr, false, &g_shared->updated[parts][k]);
+    }
   }
 }
 
@@ -364,8 +434,11 @@ void RunRank(int rank, int world_size, const std::string& plugin, Which which,
     RunCell(device, cell, *communicator, world, world_size, nullptr, false, &g_shared->current);
     if (rank != 0) continue;
     ++g_shared->cells;
-    std::string wrong = Compare(g_shared->current, g_shared->reference[world_size][cell.tied], world_size,
-                                cell.tied, &g_shared->worst_gradient);
+    const Outcome& reference = ReferenceOf(cell, world_size);
+    std::string wrong =
+        Compare(g_shared->current, reference, world_size, cell.tied, &g_shared->worst_gradient);
+    if (wrong.empty() && cell.update != nullptr)
+      wrong = CompareUpdate(g_shared->current, reference, g_shared->reference[world_size][false]);
     const int64_t off = g_shared->current.predicted_peak - g_shared->current.measured_peak;
     g_shared->worst_memory = std::max(g_shared->worst_memory, std::abs(static_cast<double>(off)));
     // On a device the library's own temporaries come on top of what is planned.

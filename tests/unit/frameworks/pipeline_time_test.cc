@@ -1,10 +1,10 @@
 #include "frameworks/pipeline_time.h"
-#include "schedule/build_step.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
+#include "schedule/build_step.h"
 #include "simulate/stage_costs.h"
 #include "tests/unit/frameworks/time_job.h"
 

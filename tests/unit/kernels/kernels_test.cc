@@ -148,28 +148,67 @@ TEST_P(KernelsTest, CrossEntropyShowsNonFiniteLogits) {
   }
 }
 
+// Before an update: parameters, two states, of which the second is not negative, and a gradient.
+struct UpdateOperands {
+  static constexpr int64_t kCount = 41;
+  std::vector<float> master = Random(kCount, 1), m = Random(kCount, 2, 0.1f), v = Random(kCount, 3, 0.1f),
+                     g = Random(kCount, 4);
+
+  UpdateOperands() {
+    for (float& x : v) x *= x;
+  }
+  void Update(const Kernels& kernels, UpdateRule rule, const UpdateOptions& options, int num_states) {
+    float* const states[kMaxUpdateStates] = {m.data(), num_states > 1 ? v.data() : nullptr};
+    kernels.For(rule)(master.data(), states, g.data(), options, kCount);
+  }
+};
+
 TEST_P(KernelsTest, AdamWFollowsItsDefinition) {
-  const int64_t count = 41;
-  auto master = Random(count, 1), m = Random(count, 2, 0.1f), g = Random(count, 4);
-  std::vector<float> v;
-  for (float x : Random(count, 3, 0.1f)) v.push_back(x * x);
-  const auto master0 = master, m0 = m, v0 = v;
-  const AdamWOptions o{.lr = 1e-2f,
-                       .beta1 = 0.9f,
-                       .beta2 = 0.95f,
-                       .eps = 1e-8f,
-                       .weight_decay = 0.1f,
-                       .gradient_scale = 0.5f,
-                       .bias_correction1 = 1 - 0.9f * 0.9f,
-                       .bias_correction2 = 1 - 0.95f * 0.95f};
-  k().adamw(master.data(), m.data(), v.data(), g.data(), o, count);
-  for (int64_t i = 0; i < count; ++i) {
-    const double gradient = 0.5 * g[i], m1 = 0.9 * m0[i] + 0.1 * gradient,
-                 v1 = 0.95 * v0[i] + 0.05 * gradient * gradient;
-    const double update = (m1 / o.bias_correction1) / (std::sqrt(v1 / o.bias_correction2) + 1e-8);
-    EXPECT_NEAR(master[i], master0[i] * (1 - 1e-2 * 0.1) - 1e-2 * update, 1e-6);
-    EXPECT_NEAR(m[i], m1, 1e-6);
-    EXPECT_NEAR(v[i], v1, 1e-6);
+  const UpdateOperands before;
+  UpdateOperands after;
+  const UpdateOptions o{.lr = 1e-2f,
+                        .beta1 = 0.9f,
+                        .beta2 = 0.95f,
+                        .eps = 1e-8f,
+                        .weight_decay = 0.1f,
+                        .gradient_scale = 0.5f,
+                        .bias_correction1 = 1 - 0.9f * 0.9f,
+                        .bias_correction2 = 1 - 0.95f * 0.95f};
+  after.Update(k(), UpdateRule::kAdamW, o, 2);
+  for (size_t i = 0; i < after.m.size(); ++i) {
+    const double gradient = 0.5 * before.g[i], m = 0.9 * before.m[i] + 0.1 * gradient,
+                 v = 0.95 * before.v[i] + 0.05 * gradient * gradient;
+    const double update = (m / o.bias_correction1) / (std::sqrt(v / o.bias_correction2) + 1e-8);
+    EXPECT_NEAR(after.master[i], before.master[i] * (1 - 1e-2 * 0.1) - 1e-2 * update, 1e-6);
+    EXPECT_NEAR(after.m[i], m, 1e-6);
+    EXPECT_NEAR(after.v[i], v, 1e-6);
+  }
+}
+
+TEST_P(KernelsTest, LionFollowsItsDefinition) {
+  UpdateOperands before;
+  before.g[5] = before.m[5] = 0;  // of nothing the sign is 0
+  UpdateOperands after = before;
+  const UpdateOptions o{
+      .lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.99f, .weight_decay = 0.1f, .gradient_scale = 0.5f};
+  after.Update(k(), UpdateRule::kLion, o, 1);
+  for (size_t i = 0; i < after.m.size(); ++i) {
+    const double gradient = 0.5 * before.g[i], average = 0.9 * before.m[i] + 0.1 * gradient;
+    const double sign = average == 0 ? 0 : std::copysign(1, average);
+    EXPECT_NEAR(after.master[i], before.master[i] - 1e-2 * (sign + 0.1 * before.master[i]), 1e-6);
+    EXPECT_NEAR(after.m[i], 0.99 * before.m[i] + 0.01 * gradient, 1e-6);
+  }
+}
+
+TEST_P(KernelsTest, SgdFollowsItsDefinition) {
+  const UpdateOperands before;
+  UpdateOperands after;
+  const UpdateOptions o{.lr = 1e-2f, .momentum = 0.9f, .weight_decay = 0.1f, .gradient_scale = 0.5f};
+  after.Update(k(), UpdateRule::kSgd, o, 1);
+  for (size_t i = 0; i < after.m.size(); ++i) {
+    const double velocity = 0.9 * before.m[i] + (0.5 * before.g[i] + 0.1 * before.master[i]);
+    EXPECT_NEAR(after.m[i], velocity, 1e-6);
+    EXPECT_NEAR(after.master[i], before.master[i] - 1e-2 * velocity, 1e-6);
   }
 }
 

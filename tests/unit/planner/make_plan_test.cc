@@ -11,6 +11,7 @@
 #include "base/counter_rng.h"
 #include "base/status.h"
 #include "cluster/catalogue.h"
+#include "optim/optimizer.h"
 
 namespace trainctl::planner {
 namespace {
@@ -203,6 +204,27 @@ TEST(Plan, EveryStrategyIsListedWithItsReason) {
     }
   }
   EXPECT_EQ(strategies.size(), 7u);  // DDP, and three stages over 2 or 4 workers
+}
+
+// Lion keeps one moment of fp32 where AdamW keeps two, and its update moves 20 bytes of an element, not 28.
+TEST(Plan, AnOptimizerNeedsWhatItKeepsAndMoves) {
+  recipe::Recipe recipe = SmallRecipe(1);
+  recipe.train.micro_batch = 1;
+  recipe.parallel.recompute = "none";
+  const Plan adamw = MustPlan(recipe);
+  recipe.optimizer.name = "lion";
+  const Plan lion = MustPlan(recipe);
+  EXPECT_NE(lion.step_hash, adamw.step_hash);
+  const auto state = [](const Plan& plan) {
+    return plan.predicted.at_peak[static_cast<size_t>(schedule::Category::kOptimizer)];
+  };
+  EXPECT_EQ(state(adamw), 2 * state(lion));
+  EXPECT_EQ(adamw.predicted.peak_bytes - lion.predicted.peak_bytes, state(lion));
+  // The update alone differs.
+  const double adamw_seconds =
+      static_cast<double>(state(lion)) / 4 * adamw.rates[simulate::Resource::kOptimizerElements];
+  EXPECT_NEAR(Chosen(adamw).step_seconds - Chosen(lion).step_seconds, adamw_seconds * 8 / 28,
+              1e-9 * Chosen(adamw).step_seconds);
 }
 
 TEST(Plan, WhatDoesNotFitSaysWhichCategoryAndWhatWouldFit) {
@@ -404,7 +426,8 @@ TEST(Plan, ADevicesBuffersAreItsOwn) {
   EXPECT_EQ(step.ProgramOf(0).receive_buffer_bytes, largest / 2 * 4);
   const auto bytes_of = [&](const std::string& name) {
     int64_t bytes = 0;
-    for (const schedule::Value& value : step.ProgramOf(0).values) bytes += ValueKindName(value.kind) == name ? value.bytes : 0;
+    for (const schedule::Value& value : step.ProgramOf(0).values)
+      bytes += ValueKindName(value.kind) == name ? value.bytes : 0;
     return bytes;
   };
   EXPECT_EQ(bytes_of("checkpoint copy"), 0);  // in the host's memory
@@ -485,6 +508,19 @@ TEST(PlanJson, SurvivesTheRoundTrip) {
     ASSERT_TRUE(back.ok()) << back.status();
     EXPECT_EQ(*back, plan);
   }
+}
+
+TEST(PlanJson, TheOptimizerIsAdamWWhereAnOlderPlanNamesNone) {
+  recipe::Recipe recipe = SmallRecipe(2);
+  recipe.optimizer.name = "lion";
+  const std::string text = PlanToJson(MustPlan(recipe));
+  const auto read = [&](const std::string& to) {
+    return PlanFromJson(absl::StrReplaceAll(text, {{"\"optimizer\": \"lion\",", to}}), "plan.json");
+  };
+  EXPECT_EQ(read("\"optimizer\": \"lion\",")->setting.optimizer, optim::Find("lion"));
+  EXPECT_EQ(read("")->setting.optimizer, &optim::kAdamW);
+  EXPECT_EQ(MessageOf(read("\"optimizer\": \"adam\",")),
+            "plan.json: field 'optimizer' is \"adam\", not adamw, lion, sgd");
 }
 
 TEST(PlanJson, ANewerVersionIsRefusedWithAClearWord) {

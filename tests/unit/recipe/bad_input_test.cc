@@ -238,6 +238,18 @@ const Case kCases[] = {
      "auto, 4 workers); use more workers with dp_shard > 1, or zero_stage = 0"},
     {"MinAboveLr", "[optimizer]\nlr = 1e-4\nmin_lr = 1e-3\n",
      "r.toml:13:1: optimizer.min_lr (0.001) is above optimizer.lr (1e-4)"},
+    {"MomentumOfAdamW", "[optimizer]\nmomentum = 0.9\n",
+     "r.toml:12:1: optimizer.momentum: adamw (optimizer.name) does not read it, sgd does; take it out"},
+    {"BetasAndEpsOfSgd", "[optimizer]\nname = 'sgd'\nbetas = [0.9, 0.95]\neps = 1e-8\n",
+     "2 errors in r.toml:\n  r.toml:13:1: optimizer.betas: sgd (optimizer.name) does not read it, adamw and "
+     "lion do; take it out\n  r.toml:14:1: optimizer.eps: sgd (optimizer.name) does not read it, adamw does; "
+     "take it out"},
+    {"EpsOfLion", "[optimizer]\nname = 'lion'\neps = 1e-8\n",
+     "r.toml:13:1: optimizer.eps: lion (optimizer.name) does not read it, adamw does; take it out"},
+    {"NoSuchOptimizer", "[optimizer]\nname = 'adam'\n",
+     "r.toml:12:1: optimizer.name: expected \"adamw\", \"lion\" or \"sgd\", got \"adam\""},
+    {"MinAboveTheDefaultOfLion", "[optimizer]\nname = 'lion'\nmin_lr = 2e-4\n",
+     "r.toml:13:1: optimizer.min_lr (2e-4) is above optimizer.lr (1e-4)"},
     {"WarmupLongerThanTheRun", "[optimizer]\nwarmup_steps = 100\n",
      "r.toml:12:1: optimizer.warmup_steps (100) leaves no step for the cosine decay, which ends at step 100 "
      "(train.steps); warm up for fewer steps"},

@@ -38,6 +38,22 @@ TEST(LoadRecipe, AMinimalRecipeTakesEveryOtherValueFromTheDefaults) {
   EXPECT_EQ(loaded.origin.at("model.hidden"), "r.toml:3:1 (model.preset)");
 }
 
+// lr, weight decay and what else an optimizer reads have its own defaults unless the recipe states them.
+TEST(LoadRecipe, AnOptimizerHasDefaultsOfItsOwn) {
+  const OptimizerConfig lion = MustLoad(kMinimal, {"optimizer.name=lion"}).recipe.optimizer;
+  EXPECT_EQ(lion.lr, 1e-4);
+  EXPECT_EQ(lion.weight_decay, 0.3);
+  EXPECT_EQ(lion.beta1, 0.9);
+  EXPECT_EQ(lion.beta2, 0.99);
+  const LoadedRecipe loaded =
+      MustLoad(kMinimal, {"optimizer.name=sgd", "optimizer.lr=0.01", "optimizer.min_lr=0.005"});
+  EXPECT_EQ(loaded.recipe.optimizer.lr, 0.01);
+  EXPECT_EQ(loaded.recipe.optimizer.weight_decay, 1e-4);
+  EXPECT_EQ(loaded.recipe.optimizer.momentum, 0.9);
+  EXPECT_EQ(loaded.origin.at("optimizer.momentum"), "default");
+  EXPECT_EQ(loaded.origin.at("optimizer.lr"), "--set");
+}
+
 TEST(LoadRecipe, SetIsReadByTheTypeOfTheField) {
   const Recipe recipe =
       MustLoad(kMinimal, {"train.steps=1_000", "optimizer.lr=1e-2", "optimizer.betas=[0.8, 0.99]",
@@ -414,6 +430,10 @@ TEST(LoadRecipe, WhatAWhatIfReadsIsStillCheckedForItself) {
   EXPECT_THAT(error("cluster.memory_bandwidth=/s"), HasSubstr("is not a bandwidth"));
   EXPECT_THAT(error("parallel.offload=['weights']"), HasSubstr("parallel.offload: expected"));
   EXPECT_THAT(error("model.preset=llama3.1-8b"), HasSubstr("OK"));
+  EXPECT_EQ(error("optimizer.name=lion"),
+            "--set: optimizer.name = \"lion\": what-ifs of other trainers (plan.framework) are of adamw");
+  EXPECT_EQ(error("optimizer.momentum=0.9"),
+            "--set: optimizer.momentum: adamw (optimizer.name) does not read it, sgd does; take it out");
   EXPECT_EQ(error("model={preset='llama3.1-8b', heads=7}"),
             "--set: model.hidden (4096) is not a multiple of model.heads (7); change one of them or give "
             "model.head_dim");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/json.h"
 #include "recipe/show.h"
 #include "recipe_test_util.h"
 
@@ -115,25 +116,17 @@ Recipe Everything() {
   return loaded->recipe;
 }
 
-// Fields that have one legal value in this version.
+// Fields that have one legal value in this version, or that go with another optimizer.
 bool HasOneValueOnly(const std::string& name) {
-  static const char* const kNames[] = {"recipe_version",
-                                       "model.from",
-                                       "model.family",
-                                       "data.tokenizer",
-                                       "train.gradient_dtype",
-                                       "optimizer.name",
-                                       "cluster.nodes",
-                                       "cluster.device",
-                                       "launch.backend",
-                                       "plan.framework",
-                                       "model.rope_scaling",
-                                       "parallel.schedule",
-                                       "parallel.recomputed_layers",
-                                       "parallel.context",
-                                       "parallel.stage_layers",
-                                       "parallel.offload",
-                                       "parallel.sequence_parallel"};
+  static const char* const kNames[] = {"recipe_version",       "model.from",
+                                       "model.family",         "data.tokenizer",
+                                       "train.gradient_dtype", "optimizer.name",
+                                       "optimizer.momentum",   "cluster.nodes",
+                                       "cluster.device",       "launch.backend",
+                                       "plan.framework",       "model.rope_scaling",
+                                       "parallel.schedule",    "parallel.recomputed_layers",
+                                       "parallel.context",     "parallel.stage_layers",
+                                       "parallel.offload",     "parallel.sequence_parallel"};
   return std::count(std::begin(kNames), std::end(kNames), name) > 0;
 }
 
@@ -154,7 +147,10 @@ TEST(RecipeJson, TheTestRecipeLeavesNoFieldAtItsDefault) {
 }
 
 TEST(RecipeJson, ReadingGivesBackExactlyWhatWasWritten) {
-  for (const Recipe& recipe : {Everything(), FakeWorld().Load(kMinimal)->recipe}) {
+  for (const Recipe& recipe :
+       {Everything(), FakeWorld().Load(kMinimal)->recipe,
+        FakeWorld().Load(kMinimal, {"optimizer.name=sgd", "optimizer.momentum=0.7"})->recipe,
+        FakeWorld().Load(kMinimal, {"optimizer.name=lion", "optimizer.betas=[0.95, 0.98]"})->recipe}) {
     const std::string json = ToJson(recipe);
     const absl::StatusOr<Recipe> read = RecipeFromJson(json, "recipe.json");
     ASSERT_TRUE(read.ok()) << read.status();
@@ -168,6 +164,17 @@ TEST(RecipeJson, ReadingGivesBackExactlyWhatWasWritten) {
     EXPECT_EQ(read->data.train[0].holdout, recipe.data.train[0].holdout);
     EXPECT_EQ(ToJson(*read), json);
   }
+}
+
+TEST(RecipeJson, HoldsWhatTheOptimizerReads) {
+  const auto stored = [](const char* name) {
+    return Json::parse(ToJson(FakeWorld().Load(kMinimal, {absl::StrCat("optimizer.name=", name)})->recipe))
+        .at("optimizer");
+  };
+  const auto has = [&](const char* name, const char* field) { return stored(name).contains(field); };
+  EXPECT_TRUE(has("adamw", "betas") && has("adamw", "eps") && !has("adamw", "momentum"));
+  EXPECT_TRUE(has("lion", "betas") && !has("lion", "eps") && !has("lion", "momentum"));
+  EXPECT_TRUE(!has("sgd", "betas") && !has("sgd", "eps") && has("sgd", "momentum"));
 }
 
 TEST(RecipeJson, EveryTruncationIsAnError) {

@@ -1,5 +1,5 @@
-// The builders' steps are proven correct; spoiled ones are refused, unless an oracle that executes them in many
-// interleavings finds that they compute the same.
+// The builders' steps are proven correct; spoiled ones are refused, unless an oracle that executes them in
+// many interleavings finds that they compute the same.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

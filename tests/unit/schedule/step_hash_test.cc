@@ -40,7 +40,7 @@ TEST(StepHash, TheSameStepHasTheSameHashAndOthersHaveOthers) {
   int num_steps = 0;
   for (int stage = 0; stage <= 3; ++stage) {
     for (int workers : {2, 4}) {
-      for (int change = 0; change < 7; ++change) {
+      for (int change = 0; change < 9; ++change) {
         ++num_steps;
         hashes.insert(HashOf(BuildSmall(stage, workers, [&](model::ModelSpec& spec, BuildOptions& options) {
           if (change == 1) options.shape.batch = 1;
@@ -49,6 +49,8 @@ TEST(StepHash, TheSameStepHasTheSameHashAndOthersHaveOthers) {
           if (change == 4) options.recompute = layout::Recompute::kFull;
           if (change == 5) options.on_device = true;
           if (change == 6) spec.tie_embeddings = true;
+          if (change == 7) options.optimizer = optim::Find("lion");
+          if (change == 8) options.optimizer = optim::Find("sgd");
         })));
       }
     }
@@ -77,7 +79,8 @@ TEST(StepHash, EveryFieldOfAStepChangesTheHash) {
   changes("has_update", [](Step& s) { s.has_update = false; });
   changes("num_micro_batches", [](Step& s) { ++s.num_micro_batches; });
   changes("a stage", [](Step& s) { ++s.stage_begin[1]; });
-  changes("where a stage lies", [](Step& s) { std::swap(s.placement.stage_ranks[0], s.placement.stage_ranks[1]); });
+  changes("where a stage lies",
+          [](Step& s) { std::swap(s.placement.stage_ranks[0], s.placement.stage_ranks[1]); });
   changes("a group's axis", [](Step& s) { s.groups[0].axis = layout::Axis::kTp; });
   changes("a group's stream", [](Step& s) { ++s.groups[0].stream; });
   changes("a group's classes", [](Step& s) { s.groups.back().classes.pop_back(); });
@@ -127,9 +130,8 @@ TEST(StepHash, EveryFieldOfAStepChangesTheHash) {
         in("a list", [&](Program& p) { (of(p).*list).push_back(0); });
       }
       in("a gradient", [&](Program& p) { of(p).gradients.push_back({}); });
-      in("an instruction left out", [&](Program& p) {
-        p.instructions.erase(p.instructions.begin() + static_cast<std::ptrdiff_t>(at));
-      });
+      in("an instruction left out",
+         [&](Program& p) { p.instructions.erase(p.instructions.begin() + static_cast<std::ptrdiff_t>(at)); });
       if (program.instructions[at].gradients.empty()) continue;
       in("a gradient's slot", [&](Program& p) { ++of(p).gradients[0].slot; });
       in("accumulate", [&](Program& p) { of(p).gradients[0].accumulate ^= true; });

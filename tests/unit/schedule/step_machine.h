@@ -1,7 +1,7 @@
-// An oracle that is independent of the checker: it executes the programs of all classes on numbers that stand for
-// tensors, in a given interleaving of their streams, and says what went wrong. An instruction takes time: it
-// begins, others run, it ends. Two of one class in flight that touch the same storage, one of them writing, are a
-// race. Sums are additions, so every layout of a step comes to the same numbers.
+// An oracle that is independent of the checker: it executes the programs of all classes on numbers that stand
+// for tensors, in a given interleaving of their streams, and says what went wrong. An instruction takes time:
+// it begins, others run, it ends. Two of one class in flight that touch the same storage, one of them
+// writing, are a race. Sums are additions, so every layout of a step comes to the same numbers.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +29,8 @@ struct Outcome {
   bool operator==(const Outcome&) const = default;
 };
 
-// Picks the stream that makes the next move, among those that can: positions of (class, stream) in that order.
+// Picks the stream that makes the next move, among those that can: positions of (class, stream) in that
+// order.
 using Policy = std::function<size_t(const std::vector<size_t>& able)>;
 
 class StepMachine {
@@ -58,7 +59,8 @@ class StepMachine {
         if (unit.next == unit.queue.size()) continue;
         finished = false;
         const int index = unit.queue[unit.next];
-        if (unit.in_flight ? MayEnd(unit.own_class, index) : MayBegin(unit.own_class, index)) able.push_back(u);
+        if (unit.in_flight ? MayEnd(unit.own_class, index) : MayBegin(unit.own_class, index))
+          able.push_back(u);
       }
       if (finished) break;
       if (able.empty()) return {.error = "deadlock", .finals = {}};
@@ -129,7 +131,9 @@ class StepMachine {
     return true;
   }
 
-  const std::vector<int>& Members(int group) const { return step_.groups[static_cast<size_t>(group)].classes; }
+  const std::vector<int>& Members(int group) const {
+    return step_.groups[static_cast<size_t>(group)].classes;
+  }
 
   void Fault(size_t c, int index, const std::string& what) {
     if (!outcome_.error.empty()) return;
@@ -204,8 +208,8 @@ class StepMachine {
     const auto store = [&](Storage storage, uint64_t content) {
       access.writes.push_back({storage, content});
     };
-    const bool meets = std::any_of(i.groups.begin(), i.groups.end(),
-                                   [&](int group) { return !Members(group).empty(); });
+    const bool meets =
+        std::any_of(i.groups.begin(), i.groups.end(), [&](int group) { return !Members(group).empty(); });
     for (int value : i.reads) {
       if (classes_[c].memory.count({kValue, value}) == 0) Fault(c, index, "reads what does not live");
     }
@@ -280,7 +284,9 @@ class StepMachine {
   void RunBlock(size_t c, const Instruction& i, const LoadFn& load, const StoreFn& store) {
     const Program& program = step_.programs[c];
     const bool forwards = i.op == Op::kForward || i.op == Op::kRecompute;
-    uint64_t hash = Mix(forwards ? 1 : i.op == Op::kLossAndGradient || i.op == Op::kLoss ? 2 : 3,
+    uint64_t hash = Mix(forwards                                            ? 1
+                        : i.op == Op::kLossAndGradient || i.op == Op::kLoss ? 2
+                                                                            : 3,
                         static_cast<uint64_t>(i.block * 1000 + i.micro_batch));
     uint64_t inputs = 0;
     for (int value : i.reads) inputs += load({kValue, value});
@@ -310,9 +316,7 @@ class StepMachine {
   void WritePart(const Instruction& i, int part, uint64_t hash, const LoadFn& load, const StoreFn& store) {
     const bool joint = i.op == Op::kBackward || i.op == Op::kLossAndGradient;
     if (!joint && i.op != (part == 0 ? Op::kBackwardInput : Op::kBackwardWeight)) return;
-    const auto mine = [&](int bucket) {
-      return Mix(hash, static_cast<uint64_t>(2 * bucket + part) + 31);
-    };
+    const auto mine = [&](int bucket) { return Mix(hash, static_cast<uint64_t>(2 * bucket + part) + 31); };
     if (ledger_ == nullptr) {
       const Storage sum{kPart, 2 * i.block + part};
       store(sum, load(sum) + mine(i.block));
@@ -337,7 +341,8 @@ class StepMachine {
       }
     }
     for (const auto& [pair, channel] : channels_) {
-      if (channel.first < channel.second.size() && outcome_.error.empty()) outcome_.error = "a message is left";
+      if (channel.first < channel.second.size() && outcome_.error.empty())
+        outcome_.error = "a message is left";
     }
     const int num_buckets = ledger_ != nullptr ? ledger_->num_buckets() : 2 * step_.num_blocks();
     for (int bucket = 0; bucket < num_buckets; ++bucket) outcome_.finals.push_back(FinalOf(bucket));
@@ -371,7 +376,7 @@ class StepMachine {
   const layout::Ledger* ledger_;
   std::vector<Class> classes_;
   std::vector<Unit> units_;
-  std::vector<size_t> first_unit_;  // by class
+  std::vector<size_t> first_unit_;                                                    // by class
   std::map<std::pair<int, int>, std::pair<size_t, std::vector<uint64_t>>> channels_;  // received, sent
   std::map<std::pair<int, int>, uint64_t> meeting_sums_;                              // by group and meeting
   Outcome outcome_;

@@ -51,12 +51,12 @@ struct Case {
   int virtual_stages = 1;
 
   std::string Name() const {
-    return absl::StrCat("stage ", stage, " ", mesh.ToString(), tied ? " tied" : "", " micro-batches ",
-                        num_micro_batches, recompute == layout::Recompute::kFull ? " recompute" : "",
-                        prefetch ? " prefetch" : "", " layers ", layers,
-                        pipeline ? absl::StrCat(" ", PipelineKindName(*pipeline), " of ", mesh.pp, " x ",
-                                                virtual_stages)
-                                 : "");
+    return absl::StrCat(
+        "stage ", stage, " ", mesh.ToString(), tied ? " tied" : "", " micro-batches ", num_micro_batches,
+        recompute == layout::Recompute::kFull ? " recompute" : "", prefetch ? " prefetch" : "", " layers ",
+        layers,
+        pipeline ? absl::StrCat(" ", PipelineKindName(*pipeline), " of ", mesh.pp, " x ", virtual_stages)
+                 : "");
   }
   model::ModelSpec Spec() const {
     model::ModelSpec spec;

@@ -25,9 +25,8 @@ Priced Price(int stage, int workers, int64_t num_micro_batches, int64_t priced_m
   options.num_micro_batches = static_cast<int>(priced_micro_batches);
   Rates rates = CpuRates(1, DType::kF32, false);
   rates.overlap = overlap;
-  return {
-      PriceStep(BuildStep(spec, ledger, options), spec, ledger, options, num_micro_batches, rates),
-      static_cast<double>(model::NumParameters(spec))};
+  return {PriceStep(BuildStep(spec, ledger, options), spec, ledger, options, num_micro_batches, rates),
+          static_cast<double>(model::NumParameters(spec))};
 }
 
 // The ZeRO paper: data parallelism and stages 1 and 2 move 2 elements per parameter (times (n-1)/n),

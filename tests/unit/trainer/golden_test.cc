@@ -124,7 +124,7 @@ class Trainer {
         communicator_(
             OrDie(comm::Communicator::Create(device::Device::Cpu(), nullptr, 0, 1, absl::Seconds(1)))),
         groups_(OrDie(parallel::MakeStreamGroups(*communicator_, ledger_.mesh()))),
-        state_(device::Device::Cpu(), ledger_, step_.programs[0], DType::kF32, 0) {
+        state_(device::Device::Cpu(), ledger_, step_.programs[0], DType::kF32, 0, *options_.optimizer) {
     OrDie(trainer::LoadModelFolder(golden.folder, state_));
     OrDie(state_.MaterializeParameters(groups_[0].dp_shard));
     executor_ = std::make_unique<parallel::Executor>(golden.spec, state_, groups_, options_);
@@ -159,7 +159,7 @@ class Trainer {
     const model::SegmentOptions options{.shape = {golden_.batch, golden_.seq_len}};
     at::Tensor hidden;
     for (int block = 0;; ++block) {
-      const nn::SegmentRunner runner(device::Device::Cpu(), golden_.spec, ledger_.inventory(),
+      const nn::SegmentRunner runner(device::Device::Cpu(),
                                      model::BuildSegment(golden_.spec, ledger_.inventory(), block, options),
                                      &rope, /*threads=*/1);
       if (block == model::HeadBlock(golden_.spec)) return runner.Logits(bound, hidden, rows);
@@ -290,7 +290,8 @@ TEST(LoadModelFolderTest, WeightsThatTheModelHasNoPlaceForAreAnError) {
     const layout::Ledger ledger(model::Inventory(spec), layout::Mesh{}, 0);
     const schedule::BuildOptions options{.shape = {golden.batch, golden.seq_len}};
     parallel::ShardedState state(device::Device::Cpu(), ledger,
-                                 schedule::BuildStep(spec, ledger, options).programs[0], DType::kF32, 0);
+                                 schedule::BuildStep(spec, ledger, options).programs[0], DType::kF32, 0,
+                                 optim::kAdamW);
     return trainer::LoadModelFolder(golden.folder, state);
   };
   EXPECT_TRUE(load(golden.spec).ok());

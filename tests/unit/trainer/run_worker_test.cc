@@ -16,7 +16,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
+#include "base/json.h"
 #include "checkpoint/phase_hook.h"
+#include "device/device.h"
+#include "optim/optimizer.h"
 #include "plan/plan.h"
 #include "planner/make_plan.h"
 #include "recipe/load.h"
@@ -125,9 +128,10 @@ class RunWorkerTest : public ::testing::Test {
     deps.report_path = folder_ + "/report.json";
     return RunWorker(deps);
   }
-  bool Saved(int64_t step) const {
-    return PathExists(absl::StrCat(folder_, "/checkpoints/step-", absl::Dec(step, absl::kZeroPad8)));
+  std::string Checkpoint(int64_t step) const {
+    return absl::StrCat(folder_, "/checkpoints/step-", absl::Dec(step, absl::kZeroPad8));
   }
+  bool Saved(int64_t step) const { return PathExists(Checkpoint(step)); }
 
   std::string folder_;
   InMemoryKeyValueStore store_;
@@ -196,6 +200,46 @@ TEST_F(RunWorkerTest, AFailureIsToldBeforeTheDiskIsWaitedFor) {
   EXPECT_THAT(control_.failures[0].message, HasSubstr("out of luck"));
   EXPECT_FALSE(control_.failures[0].peer_failed);
 }
+
+class RunWorkerWith : public RunWorkerTest, public ::testing::WithParamInterface<const optim::Optimizer*> {
+ protected:
+  std::vector<std::string> Sets(int steps) const {
+    return {absl::StrCat("optimizer.name=", GetParam()->name), "optimizer.lr_schedule=constant",
+            "optimizer.clip_norm=0.5", absl::StrCat("train.steps=", steps)};
+  }
+};
+
+TEST_P(RunWorkerWith, ResumesToTheSameBits) {
+  ASSERT_TRUE(Run(Sets(3)).ok());
+  ASSERT_TRUE(Run(Sets(6)).ok());
+  const std::string resumed = *ReadFile(Checkpoint(6) + "/rank-00000.safetensors");
+  ASSERT_TRUE(RemoveAll(folder_ + "/checkpoints").ok());
+  ASSERT_TRUE(Run(Sets(6)).ok());
+  EXPECT_TRUE(resumed == *ReadFile(Checkpoint(6) + "/rank-00000.safetensors"));
+  EXPECT_THAT(resumed, HasSubstr(GetParam()->states[0].TensorPrefix()));
+}
+
+// In fp32 the parameters are their own master: the optimizer's memory is its state alone.
+TEST_P(RunWorkerWith, MemoryIsWhatThePlanSays) {
+  for (const char* precision : {"fp32", "bf16"}) {
+    std::vector<std::string> sets = Sets(2);
+    sets.insert(sets.end(), {absl::StrCat("train.precision=", precision), "checkpoint.every_steps=1"});
+    ASSERT_TRUE(RemoveAll(folder_ + "/checkpoints").ok());
+    device::Device::Cpu().ResetPeak();  // of other tests
+    ASSERT_TRUE(Run(sets).ok());
+    const Json report = *ParseJson(*ReadFile(folder_ + "/report.json"), "report.json");
+    EXPECT_TRUE(report["peak_is_met"].get<bool>());
+    for (const char* category : {"optimizer", "parameters", "gradients", "buffers"}) {
+      EXPECT_EQ(report["measured_at_peak"][category].get<int64_t>(),
+                report["predicted_at_peak"][category].get<int64_t>())
+          << category << " in " << precision;
+    }
+    EXPECT_GT(report["measured_at_peak"]["optimizer"].get<int64_t>(), 0);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RunWorkerWith, ::testing::ValuesIn(optim::All().begin(), optim::All().end()),
+                         [](const auto& info) { return std::string(info.param->name); });
 
 }  // namespace
 }  // namespace trainctl::trainer

@@ -1,0 +1,61 @@
+#include "optim/optimizer.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+
+namespace trainctl::optim {
+
+extern const Optimizer kLion;
+extern const Optimizer kSgd;
+
+namespace {
+
+constexpr const Optimizer* kAll[] = {&kAdamW, &kLion, &kSgd};
+
+}  // namespace
+
+absl::Span<const Optimizer* const> All() { return kAll; }
+
+const Optimizer* Find(absl::string_view name) {
+  for (const Optimizer* optimizer : kAll) {
+    if (optimizer->name == name) return optimizer;
+  }
+  return nullptr;
+}
+
+std::vector<std::string> Names() {
+  std::vector<std::string> names;
+  for (const Optimizer* optimizer : kAll) names.emplace_back(optimizer->name);
+  return names;
+}
+
+std::string StateKind::TensorPrefix() const { return absl::StrCat("optimizer.", name, "/"); }
+
+bool Optimizer::Reads(absl::string_view field) const {
+  return std::find(fields.begin(), fields.end(), field) != fields.end();
+}
+
+int64_t Optimizer::StateBytes() const {
+  int64_t bytes = 0;
+  for (const StateKind& state : states) bytes += DTypeBytes(state.dtype);
+  return bytes;
+}
+
+int64_t Optimizer::MovedBytes() const {
+  const int64_t fp32_bytes = DTypeBytes(DType::kF32);
+  return fp32_bytes + 2 * (fp32_bytes + StateBytes());  // the gradient is read, the rest is written too
+}
+
+void Update(const Optimizer& optimizer, const kernels::Kernels& kernels, const Parts& parts,
+            const float* gradient, int64_t first, int64_t count, const kernels::UpdateOptions& options) {
+  std::array<float*, kMaxStates> states = {};
+  for (size_t k = 0; k < optimizer.states.size(); ++k) {
+    TRAINCTL_CHECK_MSG(optimizer.states[k].dtype == DType::kF32, "the kernels' states are fp32");
+    states[k] = static_cast<float*>(parts.states[k]) + first;
+  }
+  kernels.For(optimizer.rule)(parts.master + first, states.data(), gradient + first, options, count);
+}
+
+}  // namespace trainctl::optim

@@ -1,0 +1,136 @@
+// What checkpoints hold of each optimizer, and what becomes of one that is loaded by another layout or
+// another optimizer.
+
+#include "trainer/checkpointing.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/files.h"
+#include "base/status.h"
+#include "comm/communicator.h"
+#include "model/model_spec.h"
+#include "optim/optimizer.h"
+#include "parallel/sharded_state.h"
+#include "schedule/schedule.h"
+
+namespace trainctl::trainer {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A rank's state of a layout, with numbers that say which tensor and element they are of.
+struct Rank {
+  Rank(const model::ModelSpec& spec, const optim::Optimizer& optimizer, int dp_shard, int stage, int rank)
+      : ledger(model::Inventory(spec), layout::Mesh{.dp_shard = dp_shard}, stage),
+        schedule(schedule::BuildDataParallel(spec, ledger, {.shape = {1, 16}, .optimizer = &optimizer})),
+        state(device::Device::Cpu(), ledger, schedule, DType::kF32, rank, optimizer) {}
+
+  // f(value, tensor, element): of master and states, 0, 1, 2, and of every parameter.
+  template <typename F>
+  void ForEach(F f) {
+    for (const layout::Bucket& bucket : ledger.buckets()) {
+      const optim::Parts& parts = state.parts(bucket.block);
+      std::vector<float*> kinds = {parts.master};
+      for (size_t k = 0; k < state.optimizer().states.size(); ++k)
+        kinds.push_back(static_cast<float*>(parts.states[k]));
+      for (const layout::ParameterRange& range : state.OwnRanges(bucket.block)) {
+        for (size_t kind = 0; kind < kinds.size(); ++kind) {
+          for (int64_t i = 0; i < range.count; ++i)
+            f(kinds[kind][range.offset + i], kind * 100 + static_cast<size_t>(range.parameter),
+              range.begin + i);
+        }
+      }
+    }
+  }
+  static float Mark(size_t tensor, int64_t element) {
+    return static_cast<float>(tensor) + static_cast<float>(element % 4096) / 8192;
+  }
+
+  layout::Ledger ledger;
+  schedule::Schedule schedule;
+  parallel::ShardedState state;
+};
+
+class Checkpointing : public ::testing::TestWithParam<const optim::Optimizer*> {
+ protected:
+  Checkpointing() : spec_(*model::Preset("toy-1m")) {
+    std::string pattern = ::testing::TempDir() + "trainctl-checkpoint-XXXXXX";
+    folder_ = mkdtemp(pattern.data());
+  }
+  ~Checkpointing() override { (void)RemoveAll(folder_); }
+
+  // As one rank that has all of it.
+  std::string Save(const optim::Optimizer& optimizer) {
+    Rank whole(spec_, optimizer, 1, 0, 0);
+    whole.ForEach([](float& value, size_t tensor, int64_t element) { value = Rank::Mark(tensor, element); });
+    const auto communicator =
+        *comm::Communicator::Create(device::Device::Cpu(), nullptr, 0, 1, absl::Seconds(1));
+    comm::Group world = communicator->MakeHostGroup({0}, "world");
+    const auto written = SaveCheckpoint({.root = folder_, .description_json = "{}"}, whole.state,
+                                        {.step = 7, .updates = 6, .tokens = 5}, world);
+    EXPECT_TRUE(written.ok()) << written.status();
+    return folder_ + "/step-00000007";
+  }
+
+  const model::ModelSpec spec_;
+  std::string folder_;
+};
+
+TEST_P(Checkpointing, AnyLayoutLoadsTheState) {
+  const std::string path = Save(*GetParam());
+  for (const int stage : {1, 2, 3}) {
+    for (int rank = 0; rank < 2; ++rank) {
+      Rank half(spec_, *GetParam(), 2, stage, rank);
+      const auto counters = LoadCheckpoint(path, half.state, /*weights_only=*/false, nullptr);
+      ASSERT_TRUE(counters.ok()) << counters.status();
+      EXPECT_EQ(*counters, (RunCounters{7, 6, 5}));
+      int64_t wrong = 0;
+      half.ForEach([&](float value, size_t tensor, int64_t element) {
+        wrong += value != Rank::Mark(tensor, element);
+      });
+      EXPECT_EQ(wrong, 0) << "stage " << stage << ", rank " << rank;
+    }
+  }
+}
+
+TEST_P(Checkpointing, AnotherOptimizersStateIsRefusedAndItsParametersAreTaken) {
+  const std::string path = Save(*GetParam());
+  for (const optim::Optimizer* other : optim::All()) {
+    if (other == GetParam()) continue;
+    Rank rank(spec_, *other, 1, 0, 0);
+    const absl::Status status = LoadCheckpoint(path, rank.state, /*weights_only=*/false, nullptr).status();
+    EXPECT_EQ(ExitCodeFor(status), ExitCode::kBadData) << status;
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr(absl::StrCat("the state of ", GetParam()->name, "; ", other->name, " keeps ")));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("model.weights = \"" + path + "\""));
+    ASSERT_TRUE(LoadCheckpoint(path, rank.state, /*weights_only=*/true, nullptr).ok());
+    int64_t wrong = 0;
+    rank.ForEach([&](float value, size_t tensor, int64_t element) {
+      wrong += value != (tensor < 100 ? Rank::Mark(tensor, element) : 0.0f);
+    });
+    EXPECT_EQ(wrong, 0);
+  }
+}
+
+using CheckpointOfAdamW = Checkpointing;
+TEST_F(CheckpointOfAdamW, WhatIsMissingIsNamed) {
+  const std::string path = Save(optim::kAdamW);
+  Rank sgd(spec_, *optim::Find("sgd"), 1, 0, 0);
+  EXPECT_EQ(LoadCheckpoint(path, sgd.state, false, nullptr).status().message(),
+            path +
+                " holds exp_avg, exp_avg_sq, the state of adamw; sgd keeps momentum_buffer; missing: "
+                "momentum_buffer. Resume with the optimizer that saved it, or start a new run from its "
+                "parameters alone: model.weights = \"" +
+                path + "\"");
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Checkpointing, ::testing::ValuesIn(optim::All().begin(), optim::All().end()),
+                         [](const auto& info) { return std::string(info.param->name); });
+
+}  // namespace
+}  // namespace trainctl::trainer
