@@ -13,7 +13,9 @@
 #include "apps/trainctl/command.h"
 #include "apps/trainctl/profile_option.h"
 #include "base/files.h"
+#include "published/describe.h"
 #include "published/score_report.h"
+#include "published/settings.h"
 
 namespace trainctl::cli {
 namespace {
@@ -27,6 +29,8 @@ struct Options {
   std::string profile;
   bool ranking = false;
   bool leave_one_out = false;
+  std::string describe;
+  bool settings = false;
 };
 
 void PrintSummary(const published::ErrorSummary& summary) {
@@ -140,7 +144,34 @@ void PrintLeftOut(const std::vector<published::LeftOut>& left_out) {
   }
 }
 
+void PrintProse(const published::Score& score) {
+  const int64_t count = score.num_from_prose();
+  if (count == 0) return;
+  std::printf(
+      "\n%lld of %zu rows are described in prose: their source and notes were searched for words\n"
+      "(--describe OUT.csv writes what was found as columns)\n",
+      static_cast<long long>(count), score.rows.size());
+}
+
+absl::StatusOr<ExitCode> PrintSettings(const Options& options, const Output& output) {
+  if (!options.file.empty() || output.json) {
+    return UsageError("--settings prints the reference of the columns (Markdown), and nothing else");
+  }
+  std::fputs(published::SettingsPage().c_str(), stdout);
+  return ExitCode::kOk;
+}
+
+absl::Status WriteDescription(const Options& options) {
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFileOfUser(options.file));
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string described,
+                            published::DescribeInColumns(text, options.file, FilesNextTo(options.file)));
+  return WriteFileAtomic(options.describe, described);
+}
+
 absl::StatusOr<ExitCode> RunScore(const Options& options, const Output& output) {
+  if (options.settings) return PrintSettings(options, output);
+  if (options.file.empty())
+    return UsageError("score needs a CSV of measured runs; docs/pricing.md lists its columns");
   TRAINCTL_ASSIGN_OR_RETURN(const std::vector<published::PublishedRun> runs, ReadRuns(options.file));
   published::ScoreOptions score_options;
   if (!options.complete.empty()) {
@@ -161,12 +192,14 @@ absl::StatusOr<ExitCode> RunScore(const Options& options, const Output& output) 
   if (options.leave_one_out) left_out = published::LeaveOneSourceOut(runs);
   if (!options.out.empty())
     TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(options.out, published::ScoreToCsv(score)));
+  if (!options.describe.empty()) TRAINCTL_RETURN_IF_ERROR(WriteDescription(options));
   if (output.json) {
     std::fputs(published::ScoreToJson(score, options.ranking ? &ranking : nullptr, left_out).c_str(), stdout);
     return ExitCode::kOk;
   }
   PrintSources(score.sources);
   PrintComplete(score.complete, score.complete.listed);
+  PrintProse(score);
   if (options.ranking) PrintRanking(ranking);
   if (options.leave_one_out) PrintLeftOut(left_out);
   return ExitCode::kOk;
@@ -177,9 +210,7 @@ absl::StatusOr<ExitCode> RunScore(const Options& options, const Output& output) 
 void AddScore(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand("score", "Hold the planner's prices against runs that were measured");
   auto options = std::make_shared<Options>();
-  verb->add_option("FILE", options->file,
-                   "A CSV of measured runs; docs/reference/other-trainers.md lists its columns")
-      ->required();
+  verb->add_option("FILE", options->file, "A CSV of measured runs; docs/reference/other-trainers.md lists its columns");
   verb->add_option("--out", options->out, "Write a CSV with the prediction and the error of every row")
       ->type_name("FILE");
   verb->add_option("--complete", options->complete,
@@ -192,6 +223,11 @@ void AddScore(CLI::App& app, Action& action) {
                  "In each sweep over mappings, which one is chosen and how far it is from the best");
   verb->add_flag("--leave-one-out", options->leave_one_out,
                  "Calibrate on all sources but one and print the errors on that one, for each");
+  verb->add_option("--describe", options->describe,
+                   "Write the table with columns for what source and notes say in words")
+      ->type_name("FILE");
+  verb->add_flag("--settings", options->settings,
+                 "Print what the columns framework, model_config and settings may hold, without FILE");
   AddJsonFlag(*verb);
   SetExample(*verb, "trainctl score measured.csv --out scored.csv");
   verb->callback([&action, options] {

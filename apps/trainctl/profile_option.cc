@@ -1,5 +1,7 @@
 #include "apps/trainctl/profile_option.h"
 
+#include <filesystem>
+
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
 #include "base/status.h"
@@ -11,9 +13,14 @@ absl::StatusOr<std::string> ReadFileOfUser(const std::string& path) {
   return ReadFile(path);
 }
 
+published::FileReader FilesNextTo(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  return [folder](const std::string& name) { return ReadFileOfUser((folder / name).string()); };
+}
+
 absl::StatusOr<std::vector<published::PublishedRun>> ReadRuns(const std::string& path) {
   TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFileOfUser(path));
-  return published::ReadPublishedRuns(text, path);
+  return published::ReadPublishedRuns(text, path, FilesNextTo(path));
 }
 
 absl::StatusOr<frameworks::HardwareProfile> ReadProfile(const std::string& path) {

@@ -13,6 +13,9 @@ namespace trainctl::cli {
 // UsageError if there is no such file, or a folder in its place.
 absl::StatusOr<std::string> ReadFileOfUser(const std::string& path);
 
+// Files that the table at `path` names: from its folder, unless their path is absolute.
+published::FileReader FilesNextTo(const std::string& path);
+
 absl::StatusOr<std::vector<published::PublishedRun>> ReadRuns(const std::string& path);
 absl::StatusOr<frameworks::HardwareProfile> ReadProfile(const std::string& path);
 

@@ -58,7 +58,6 @@ struct FrameworkProfile {
 
   AttentionKernel attention = AttentionKernel::kFlash2;
   bool sequence_parallel = false;       // with tensor parallelism: norms and residuals cut too
-  bool fused_elementwise = false;       // memory: norms, activations and residuals keep nothing of their own
   bool fp8_saves_inputs = false;        // a linear layer keeps its input as fp8
   bool weight_gradient_buffer = false;  // a bf16 buffer for each shape of weight
   bool selects_operators = false;       // selective recompute works by operator, not the scores alone
@@ -148,6 +147,7 @@ struct FrameworkProfile {
   // What a missing cell means; every use is told in the row's reason.
   const char* default_precision = "bf16";
   const char* default_recompute = "none";
+  bool operator==(const FrameworkProfile&) const = default;
 };
 
 absl::Span<const FrameworkProfile> Frameworks();

@@ -1,8 +1,11 @@
 #include "published/recipes.h"
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/names.h"
 
@@ -198,6 +201,14 @@ bool ParseRecomputeModules(absl::string_view text, uint32_t& modules) {
     if (!known) return false;
   }
   return true;
+}
+
+std::string RecomputeModulesText(uint32_t modules) {
+  std::vector<std::string> names;
+  for (const auto& [name, bit] : kModuleNames) {
+    if ((modules & bit) != 0) names.emplace_back(name);
+  }
+  return absl::StrJoin(names, "+");
 }
 
 }  // namespace trainctl::published

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "absl/strings/string_view.h"
 #include "frameworks/workload.h"
@@ -30,5 +31,6 @@ const Recipe* FindRecipe(absl::string_view model, absl::string_view device, absl
 
 // "mla_up_proj+mlp" -> bits. False: a name that is not known.
 bool ParseRecomputeModules(absl::string_view text, uint32_t& modules);
+std::string RecomputeModulesText(uint32_t modules);
 
 }  // namespace trainctl::published

@@ -2,33 +2,23 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <map>
 #include <utility>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "base/csv.h"
-#include "base/names.h"
 #include "base/status.h"
-#include "published/expert_recipes.h"
-#include "published/known_models.h"
-#include "published/launcher_recipes.h"
-#include "published/notes.h"
-#include "published/recipes.h"
+#include "published/read_row.h"
+#include "published/row_columns.h"
 
 namespace trainctl::published {
 namespace {
 
 constexpr size_t kErrorsShown = 10;
-constexpr double kMostSequences = 1e12;
 constexpr double kMostOfAnything = 1e15;
 constexpr double kMostToCount = 1e9;
-constexpr int64_t kMicroBatchesPerStage = 4;  // of a pipeline whose batch is not stated
 
 // What may stand in a cell that is not empty.
 enum class CellKind : uint8_t {
@@ -75,378 +65,6 @@ std::string NumberProblem(const std::string& cell, CellKind kind) {
   return value == std::floor(value) ? "" : "which is a whole number";
 }
 
-// One row while it is read: its cells, and the assumptions made so far.
-class RowReader {
- public:
-  explicit RowReader(std::map<std::string, std::string> cells) : cells_(std::move(cells)) {}
-
-  PublishedRun Read() {
-    PublishedRun run;
-    run.id = Cell("id");
-    run.source = Cell("source");
-    run.measured_memory_gib = Number("peak_mem_gib");
-    run.has_time = Number("tokens_per_sec_per_gpu") > 0;
-    run.outcome = Outcome(run.has_time);
-    framework_ = frameworks::FrameworkOf(run.source, Cell("notes"), Cell("dp_shard"));
-    if (framework_->reports_decimal_units && run.measured_memory_gib > 0) {
-      run.measured_memory_gib *= 1e9 / (1024.0 * 1024 * 1024);
-      Assume(absl::StrCat("measured in units of 1e9 bytes (", framework_->name, ")"));
-    }
-    run.metric = MetricOf();
-    absl::StatusOr<frameworks::Workload> workload = ReadWorkload();
-    if (!workload.ok()) {
-      run.reason = std::string(workload.status().message());
-      return run;
-    }
-    const double tokens_per_second =
-        Number("tokens_per_sec_per_gpu") * static_cast<double>(workload->degrees.world_size());
-    if (tokens_per_second > 0) {
-      run.measured_step_seconds = static_cast<double>(workload->global_batch) *
-                                  static_cast<double>(workload->seq_len) / tokens_per_second;
-    }
-    if (memory_of_first_step_ && run.metric == frameworks::MemoryMetric::kAllocated) {
-      run.metric = frameworks::MemoryMetric::kFirstStep;
-      if (run.measured_memory_gib > 0) Assume("measured after the first step");
-    }
-    run.workload = *std::move(workload);
-    run.reason = absl::StrJoin(assumptions_, "; ");
-    run.configuration = Configuration(*run.workload);
-    return run;
-  }
-
- private:
-  std::string Cell(const std::string& column) const {
-    const auto it = cells_.find(column);
-    return it == cells_.end() ? "" : it->second;
-  }
-  bool Has(const std::string& column) const { return !Cell(column).empty(); }
-  // 0 where the cell is empty; that it is a number has been checked.
-  double Number(const std::string& column) const {
-    double value = 0;
-    return absl::SimpleAtod(Cell(column), &value) ? value : 0;
-  }
-  int64_t Count(const std::string& column) const {
-    return static_cast<int64_t>(std::llround(Number(column)));
-  }
-  void Assume(std::string text) { assumptions_.push_back(std::move(text)); }
-  static absl::Status Unknown(absl::string_view what) { return BadDataError(what); }
-
-  bool Is(absl::string_view framework) const { return framework == framework_->name; }
-  bool IsMegatronCore() const { return Is("megatron-core") || Is("megatron-bridge"); }
-
-  bool NotesSayOutOfMemory() const {
-    const std::string notes = absl::AsciiStrToLower(Cell("notes"));
-    for (absl::string_view part : absl::StrSplit(notes, ';')) {
-      part = absl::StripAsciiWhitespace(part);
-      if (absl::StartsWith(part, "oom") || absl::StartsWith(part, "out of memory")) return true;
-    }
-    return false;
-  }
-
-  RunOutcome Outcome(bool has_time) const {
-    if (has_time) return RunOutcome::kRan;
-    if (!NotesSayOutOfMemory()) return Has("peak_mem_gib") ? RunOutcome::kRan : RunOutcome::kUnknown;
-    return Has("peak_mem_gib") ? RunOutcome::kUnknown : RunOutcome::kOutOfMemory;
-  }
-
-  frameworks::MemoryMetric MetricOf() const {
-    const std::string notes = absl::AsciiStrToLower(Cell("notes"));
-    if (absl::StrContains(notes, "nvidia-smi") || absl::StrContains(notes, "device memory"))
-      return frameworks::MemoryMetric::kDevice;
-    if (absl::StrContains(notes, "allocated") || absl::StrContains(notes, "active"))
-      return frameworks::MemoryMetric::kAllocated;
-    if (absl::StrContains(notes, "reserved")) return frameworks::MemoryMetric::kReserved;
-    return framework_->metric;
-  }
-
-  absl::StatusOr<frameworks::Workload> ReadWorkload() {
-    frameworks::Workload w;
-    w.framework = framework_;
-    TRAINCTL_RETURN_IF_ERROR(ReadMachine(w));
-    TRAINCTL_RETURN_IF_ERROR(ReadModel(w));
-    TRAINCTL_RETURN_IF_ERROR(ReadPrecision(w));
-    TRAINCTL_RETURN_IF_ERROR(ReadDegrees(w));
-    TRAINCTL_RETURN_IF_ERROR(ReadBatch(w));
-    TRAINCTL_RETURN_IF_ERROR(ReadRecompute(w));
-    if (absl::StartsWith(Cell("source"), "NVIDIA/NeMo-Framework-Launcher@")) {
-      const std::string recipe = ApplyLauncherRecipe(Cell("model"), Cell("notes"), Has("vpp"), w);
-      if (!recipe.empty()) Assume(absl::StrCat("what is not stated as in its ", recipe));
-    }
-    ApplyNotes({Cell("source"), Cell("model"), Cell("optimizer"), Cell("notes")}, w, assumptions_);
-    TRAINCTL_RETURN_IF_ERROR(frameworks::Validate(w));
-    return w;
-  }
-
-  absl::Status ReadMachine(frameworks::Workload& w) {
-    if (!Has("gpu_type")) return Unknown("gpu_type is not stated");
-    TRAINCTL_ASSIGN_OR_RETURN(const cluster::DeviceMatch match, cluster::FindDevice(Cell("gpu_type")));
-    w.device = match.device;
-    if (!match.assumption.empty()) Assume(match.assumption);
-    if (absl::StartsWith(Cell("source"), "pytorch/ao@") && Cell("gpu_type") == "H100") {
-      // torchao/testing/training/roofline_utils.py there: "2.4 TB per second, custom to Meta's H100 variant".
-      TRAINCTL_ASSIGN_OR_RETURN(const cluster::DeviceMatch own, cluster::FindDevice("h100-sxm-96gb-hbm2e"));
-      w.device = own.device;
-      Assume("H100 = the repository's own variant, 96 GB at 2.4 TB/s");
-    }
-    if (absl::StrContains(Cell("gpu_type"), "power limited") &&
-        absl::string_view(w.device->name) == "b200-sxm-180gb") {
-      // torchao's are "limited to 750W" (pytorch/ao@9e3758d1, torchao/prototype/mx_formats/README.md, before
-      // it was edited to "power limited").
-      TRAINCTL_ASSIGN_OR_RETURN(const cluster::DeviceMatch limited,
-                                cluster::FindDevice("b200-sxm-180gb-750w"));
-      w.device = limited.device;
-      Assume("B200 with a power limit = limited to 750 W");
-    }
-    w.node = &cluster::DefaultNodeFor(*w.device);
-    // Where the source is known for its own machines.
-    const char* named = nullptr;
-    if (absl::StrContains(Cell("gpu_type"), "Jean Zay")) named = "jean-zay-a100";
-    if (absl::StrContains(Cell("notes"), "4x100Gb RoCE")) named = "internevo-a100";
-    if (absl::StartsWith(Cell("source"), "pytorch/torchtitan@") &&
-        absl::string_view(w.device->name) == "a100-sxm-80gb") {
-      // multinode_trainer.slurm of those days: "optimized for AWS with EFA", 96 CPUs a node.
-      named = "p4de.24xlarge";
-      Assume("torchtitan's A100 are AWS's p4de.24xlarge (its multinode_trainer.slurm)");
-    }
-    if (named != nullptr) {
-      TRAINCTL_ASSIGN_OR_RETURN(w.node, cluster::FindNode(named));
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status ReadModel(frameworks::Workload& w) {
-    const std::string name = Cell("model");
-    if (absl::StrContains(absl::AsciiStrToLower(name), "nemotron")) {
-      return Unknown("layers that are not attention and MLP (Mamba) are not priced");
-    }
-    if (!Has("seq_len")) return Unknown("seq_len is not stated");
-    w.seq_len = Count("seq_len");
-    model::ModelSpec& a = w.model;
-    const model::NamedModel* known = FindKnownModel(name);
-    if (known != nullptr) {
-      a = known->spec;
-      if (!Has("ffn") || a.experts.has_value() || !Has("heads"))
-        Assume(absl::StrCat("model from ", known->source));
-    }
-    ApplyFamily(name, w.seq_len, a);
-    const auto take = [&](const char* column, int64_t& field) {
-      if (Has(column)) field = Count(column);
-    };
-    take("layers", a.layers);
-    take("hidden", a.hidden);
-    take("vocab", a.vocab);
-    take("heads", a.heads);
-    if (known == nullptr || !a.experts.has_value()) take("ffn", a.ffn);
-    if (a.hidden <= 0) return Unknown("hidden is not stated");
-    if (a.vocab <= 0) return Unknown("vocab is not stated");
-    FillHeads(a);
-    if (a.heads <= 0) return Unknown("heads is not stated");
-    if (Has("kv_heads")) a.kv_heads = Count("kv_heads");
-    if (a.kv_heads <= 0) a.kv_heads = a.heads;
-    if (known == nullptr || a.head_dim <= 0)
-      a.head_dim = absl::StrContains(NormalName(name), "qwen3") ? 128 : a.hidden / a.heads;
-    FillFfn(a);
-    if (a.layers <= 0) return FillLayers(a);
-    return absl::OkStatus();
-  }
-
-  void FillHeads(model::ModelSpec& a) {
-    if (a.heads > 0) return;
-    // The largest multiple of 32 that divides the width and leaves a head of at least 128.
-    for (int64_t heads = a.hidden / 128 / 32 * 32; heads > 0; heads -= 32) {
-      if (a.hidden % heads != 0) continue;
-      a.heads = heads;
-      Assume(absl::StrCat("heads = ", heads));
-      return;
-    }
-  }
-
-  void FillFfn(model::ModelSpec& a) {
-    if (a.ffn > 0 || (a.experts.has_value() && a.experts->dense_layers == 0)) return;
-    a.ffn = a.gated_mlp ? (a.hidden * 8 / 3 + 255) / 256 * 256 : 4 * a.hidden;
-    Assume(
-        absl::StrCat("ffn = ", a.ffn, a.gated_mlp ? " (8/3 of hidden, rounded up to 256)" : " (4 x hidden)"));
-  }
-
-  absl::Status FillLayers(model::ModelSpec& a) {
-    if (!Has("n_params_b")) return Unknown("layers is not stated");
-    a.layers = 1;
-    TRAINCTL_RETURN_IF_ERROR(Validate(a));
-    const double outside = static_cast<double>(EmbeddingParameters(a) + HeadParameters(a));
-    const double layer = static_cast<double>(ParametersOfLayer(a, 0).total());
-    const double layers = std::round((Number("n_params_b") * 1e9 - outside) / layer);
-    a.layers = static_cast<int64_t>(std::clamp(layers, 1.0, kMostToCount));
-    Assume(absl::StrCat("layers = ", a.layers, " (from the number of parameters)"));
-    return absl::OkStatus();
-  }
-
-  absl::Status ReadPrecision(frameworks::Workload& w) {
-    std::string precision = absl::AsciiStrToLower(Cell("precision"));
-    if (precision.empty()) {
-      precision = framework_->default_precision;
-      Assume(absl::StrCat("precision = ", precision, " (", framework_->name, ")"));
-    }
-    const std::pair<const char*, frameworks::Precision> names[] = {
-        {"fp32", frameworks::Precision::kFp32},   {"fp16", frameworks::Precision::kFp16},
-        {"bf16", frameworks::Precision::kBf16},   {"fp8", frameworks::Precision::kFp8},
-        {"mxfp8", frameworks::Precision::kMxfp8}, {"nvfp4", frameworks::Precision::kNvfp4}};
-    for (const auto& [name, value] : names) {
-      if (precision == name) {
-        w.precision = value;
-        return absl::OkStatus();
-      }
-    }
-    return Unknown(absl::StrCat("precision '", precision, "' is not known"));
-  }
-
-  // "fsdp2(32)", "zero1 (8-GPU subgroup)": the first number that is not part of a name.
-  static int64_t GroupIn(const std::string& text) {
-    const size_t open = text.find('(');
-    return open == std::string::npos ? 0 : std::atoll(text.c_str() + open + 1);
-  }
-
-  absl::Status ReadDegrees(frameworks::Workload& w) {
-    frameworks::Degrees& d = w.degrees;
-    if (!Has("n_gpus")) return Unknown("n_gpus is not stated");
-    const int64_t gpus = Count("n_gpus");
-    if (gpus <= 0) return Unknown(absl::StrCat("n_gpus is ", gpus));
-    if (gpus > 1 && !Has("tp")) return Unknown("tp is not stated");
-    if (gpus > 1 && !Has("pp")) return Unknown("pp is not stated");
-    const auto degree = [&](const char* column) { return std::max<int64_t>(1, Count(column)); };
-    d.tp = degree("tp");
-    d.pp = degree("pp");
-    d.virtual_stages = degree("vpp");
-    d.cp = degree("cp");
-    d.ep = degree("ep");
-    const double ranks = static_cast<double>(d.tp) * static_cast<double>(d.pp) * static_cast<double>(d.cp);
-    const int64_t model_parallel = ranks > static_cast<double>(gpus) ? 0 : d.tp * d.pp * d.cp;
-    if (model_parallel == 0 || gpus % model_parallel != 0) {
-      return Unknown(
-          absl::StrCat("tp ", d.tp, " x pp ", d.pp, " x cp ", d.cp, " does not divide ", gpus, " GPUs"));
-    }
-    d.dp = gpus / model_parallel;
-    const std::string how = absl::AsciiStrToLower(Cell("dp_shard"));
-    if (absl::StrContains(how, "offload")) return Unknown("offload to the host is not priced");
-    d.shard_group = d.dp;
-    if (absl::StrContains(how, "zero3") || absl::StartsWith(how, "fsdp")) {
-      d.zero_stage = absl::StrContains(how, "shard_grad_op") ? 2 : 3;
-    } else if (absl::StrContains(how, "zero2")) {
-      d.zero_stage = 2;
-    } else if (absl::StrContains(how, "zero1")) {
-      d.zero_stage = 1;
-    } else if (how == "none" || absl::StrContains(how, "zero0")) {
-      d.zero_stage = 0;
-    } else if (IsMegatronCore()) {
-      d.zero_stage = 1;
-      Assume(absl::StrCat("the distributed optimizer (", framework_->name, ")"));
-    }
-    const int64_t group = GroupIn(how);
-    if (group > 0 && !absl::StrContains(how, "fsdp=")) d.shard_group = group;
-    if (d.dp % d.shard_group != 0) {
-      return Unknown(absl::StrCat("a sharding group of ", d.shard_group, " does not divide dp ", d.dp));
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status ReadBatch(frameworks::Workload& w) {
-    if (!Has("micro_batch")) return Unknown("micro_batch is not stated");
-    w.micro_batch = Count("micro_batch");
-    if (Has("global_batch_seqs")) {
-      w.global_batch = Count("global_batch_seqs");
-      return absl::OkStatus();
-    }
-    // A pipeline is not run with fewer micro-batches than stages; four for each leave a fifth of bubble at
-    // most.
-    int64_t accumulation = w.degrees.pp > 1 ? kMicroBatchesPerStage * w.degrees.pp : 1;
-    const std::string notes = Cell("notes");
-    if (const size_t at = notes.find("micro_num="); at != std::string::npos) {
-      accumulation = std::max<int64_t>(1, std::atoll(notes.c_str() + at + 10));
-    }
-    const double sequences = static_cast<double>(w.micro_batch) * static_cast<double>(w.degrees.dp) *
-                             static_cast<double>(accumulation);
-    if (sequences > kMostSequences) return Unknown("micro_batch and n_gpus make a batch that no run had");
-    w.global_batch = w.micro_batch * w.degrees.dp * accumulation;
-    Assume(absl::StrCat("global batch = ", w.global_batch, " (", accumulation, " micro-batch a rank)"));
-    return absl::OkStatus();
-  }
-
-  absl::Status ReadRecompute(frameworks::Workload& w) {
-    std::string recompute = absl::AsciiStrToLower(Cell("activation_recompute"));
-    const Recipe* recipe =
-        Is("megatron-bridge")
-            ? FindRecipe(Cell("model"), w.device->name, absl::AsciiStrToLower(Cell("precision")),
-                         w.degrees.zero_stage == 3, ReleaseIn(Cell("notes")))
-            : nullptr;
-    if (recipe != nullptr) {
-      w.half_moments = recipe->half_moments;
-      // bf16 weights are the upper half of their fp32 copy, so that the lower half is kept alone
-      // (NVIDIA/Megatron-LM megatron/core/optimizer/optimizer_config.py, store_param_remainders, on by
-      // default); FP8 weights and Megatron's own shards have the whole copy (the same file,
-      // use_precision_aware_optimizer_no_fp8_or_ds_fp8).
-      const bool halves = w.precision == frameworks::Precision::kBf16 && w.degrees.zero_stage < 3;
-      if (recipe->half_moments) w.optimizer_bytes = halves ? 2 + 2 + 2 : 4 + 2 + 2;
-      w.offloaded_layers = recipe->offloaded_layers;
-      memory_of_first_step_ = recipe->memory_of_first_step;
-      Assume(absl::StrCat("what is not stated as Megatron-Bridge's ", recipe->source));
-    }
-    if (recompute.empty() && recipe != nullptr) {
-      w.recompute = recipe->recompute;
-      w.recompute_modules = recipe->modules;
-      if (recipe->recomputed_layers > 0) w.recomputed_layers = recipe->recomputed_layers;
-      return absl::OkStatus();
-    }
-    if (recompute.empty() && absl::StartsWith(Cell("source"), "AMD-AGI/Primus@") &&
-        w.degrees.zero_stage == 3) {
-      recompute = "full";
-      Assume("recompute = full (examples/megatron/configs/MI300X/llama3.1_70B-FP8-pretrain.yaml there)");
-    }
-    if (recompute.empty()) {
-      recompute = framework_->default_recompute;
-      Assume(absl::StrCat("recompute = ", recompute, " (", framework_->name, ")"));
-    }
-    if (recompute == "none") {
-      w.recompute = frameworks::RecomputeKind::kNone;
-    } else if (recompute == "full") {
-      w.recompute = frameworks::RecomputeKind::kFull;
-    } else if (absl::StartsWith(recompute, "selective")) {
-      w.recompute = frameworks::RecomputeKind::kSelective;
-      const size_t colon = recompute.find(':');
-      if (colon != std::string::npos &&
-          !ParseRecomputeModules(recompute.substr(colon + 1), w.recompute_modules)) {
-        w.recompute_modules = frameworks::kCoreAttention;
-        Assume(absl::StrCat("'", recompute, "' taken as core_attn: it names a module that is not known"));
-      }
-    } else {
-      return Unknown(absl::StrCat("activation_recompute '", recompute, "' is not known"));
-    }
-    return absl::OkStatus();
-  }
-
-  std::string Configuration(const frameworks::Workload& w) const {
-    std::vector<std::string> parts = {w.framework->name, w.device->name,    Cell("activation_recompute"),
-                                      Cell("dp_shard"),  Cell("precision"), Cell("optimizer"),
-                                      Cell("model")};
-    const model::ModelSpec& a = w.model;
-    const frameworks::Degrees& d = w.degrees;
-    for (int64_t number : {a.layers, a.hidden, a.ffn, a.heads, a.kv_heads, a.vocab, w.seq_len, w.micro_batch,
-                           w.global_batch, d.tp, d.pp, d.virtual_stages, d.cp, d.ep, d.dp, d.shard_group}) {
-      parts.push_back(absl::StrCat(number));
-    }
-    // Switches that have no column stand in the notes; so do figures, which differ between repeats.
-    std::string notes = Cell("notes");
-    notes.erase(
-        std::remove_if(notes.begin(), notes.end(), [](unsigned char c) { return absl::ascii_isdigit(c); }),
-        notes.end());
-    parts.push_back(std::move(notes));
-    return absl::StrJoin(parts, "|");
-  }
-
-  std::map<std::string, std::string> cells_;
-  const frameworks::FrameworkProfile* framework_ = nullptr;
-  bool memory_of_first_step_ = false;
-  std::vector<std::string> assumptions_;
-};
-
 }  // namespace
 
 const std::vector<std::string>& PublishedColumns() {
@@ -481,8 +99,14 @@ const std::vector<std::string>& PublishedColumns() {
   return *columns;
 }
 
+const std::vector<std::string>& DescribingColumns() {
+  static const auto* const columns = new std::vector<std::string>{"framework", "model_config", "settings"};
+  return *columns;
+}
+
 absl::StatusOr<std::vector<PublishedRun>> ReadPublishedRuns(absl::string_view csv_text,
-                                                            absl::string_view what) {
+                                                            absl::string_view what,
+                                                            const FileReader& read_file) {
   TRAINCTL_ASSIGN_OR_RETURN(const std::vector<CsvRecord> records, ParseCsv(csv_text, what));
   if (records.empty())
     return BadDataError(absl::StrCat(what, ": is empty; the first line names the columns"));
@@ -498,6 +122,7 @@ absl::StatusOr<std::vector<PublishedRun>> ReadPublishedRuns(absl::string_view cs
   }
   std::vector<std::string> errors;
   std::vector<PublishedRun> runs;
+  ColumnReader column_reader(read_file);
   for (size_t r = 1; r < records.size(); ++r) {
     const CsvRecord& record = records[r];
     if (record.cells.size() != header.size()) {
@@ -505,7 +130,7 @@ absl::StatusOr<std::vector<PublishedRun>> ReadPublishedRuns(absl::string_view cs
                                     header.size(), " columns"));
       continue;
     }
-    std::map<std::string, std::string> cells;
+    RowCells cells;
     for (size_t c = 0; c < header.size(); ++c) {
       cells[header[c]] = std::string(absl::StripAsciiWhitespace(record.cells[c]));
     }
@@ -516,7 +141,12 @@ absl::StatusOr<std::vector<PublishedRun>> ReadPublishedRuns(absl::string_view cs
         errors.push_back(absl::StrCat(what, ":", record.line, ": ", column, " is '",
                                       cells[column].substr(0, 40), "', ", problem));
     }
-    if (errors.size() == errors_before) runs.push_back(RowReader(std::move(cells)).Read());
+    std::vector<std::string> mistakes;
+    const RowColumns columns = column_reader.Read(cells, mistakes);
+    for (const std::string& mistake : mistakes) {
+      errors.push_back(absl::StrCat(what, ":", record.line, ": ", mistake));
+    }
+    if (errors.size() == errors_before) runs.push_back(ReadRow(cells, columns));
   }
   if (errors.empty()) return runs;
   const size_t all = errors.size();

@@ -1,9 +1,13 @@
 // Runs that others measured and published, one per row of a CSV: what each trained, on what, and how
 // much memory and time it took. An empty cell is filled in where the framework or the model says what
-// it must have been, and the reason says so; what cannot be known is left out with a reason. Pure.
+// it must have been, and the reason says so; what cannot be known is left out with a reason. A row that
+// names its framework in a column of that name is read from its columns alone; of any other the source and
+// the notes are searched for words. Pure but for files that rows name.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,6 +29,9 @@ enum class RunOutcome : uint8_t {
 struct PublishedRun {
   std::string id;
   std::string source;
+  bool from_prose = true;  // what has no column was read from source and notes
+  // Of a row in columns; `workload` points to it, so copies of the run share it.
+  std::shared_ptr<const frameworks::FrameworkProfile> framework;
   std::optional<frameworks::Workload> workload;  // empty: not enough is known to price it
   std::string reason;  // why it is empty, or which cells were filled in and with what
   frameworks::MemoryMetric metric = frameworks::MemoryMetric::kReserved;
@@ -38,10 +45,16 @@ struct PublishedRun {
 
 // The columns that a file must have, in any order; others are ignored.
 const std::vector<std::string>& PublishedColumns();
+// Those that a file may have beside them: docs/reference/score-settings.md.
+const std::vector<std::string>& DescribingColumns();
 
-// BadDataError with every missing column, or with line and column name of each cell that should be a
-// number and is not (at most ten are listed).
+// The text of a file that a row names.
+using FileReader = std::function<absl::StatusOr<std::string>(const std::string& path)>;
+
+// BadDataError with every missing column, or with line and column name of each cell that should be a number
+// and is not, or describes no job (at most ten are listed). Without `read_file` no row may name a file.
 absl::StatusOr<std::vector<PublishedRun>> ReadPublishedRuns(absl::string_view csv_text,
-                                                            absl::string_view what);
+                                                            absl::string_view what,
+                                                            const FileReader& read_file = {});
 
 }  // namespace trainctl::published

@@ -741,6 +741,42 @@ def score_of_measured_runs(c):
 
 
 @case
+def score_of_runs_in_columns(c):
+    columns = ("id,source,model,n_params_b,layers,hidden,ffn,heads,kv_heads,vocab,seq_len,gpu_type,n_gpus,tp,pp,vpp,cp,ep,"
+               "dp_replicate,dp_shard,micro_batch,global_batch_seqs,precision,activation_recompute,optimizer,peak_mem_gib,"
+               "tokens_per_sec_per_gpu,notes,framework,model_config,settings")
+    row = "a,me/runs@1,mine,,32,4096,14336,32,8,128256,8192,H100,8,1,1,,,,1,fsdp2(8),1,8,bf16,full,,30,5000,nvidia-smi,%s,%s,%s"
+    os.makedirs(c.dir + "/models")
+    c.write('{"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, '
+            '"num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256}', "models/mine.json")
+    c.write("\n".join([columns, row % ("torchtitan", "mine.json", "loss_chunks=4; memory_figure=allocated"),
+                       (row % ("", "", "")).replace("a,", "b,", 1)]) + "\n", "models/runs.csv")
+    c.expect(c.run("score", "models/runs.csv", "--out", "scored.csv", "--describe", "columns.csv"), 0,
+             "1 of 2 rows are described in prose")
+    with open(c.dir + "/scored.csv") as scored:
+        marks = [line.rsplit(",", 1)[1] for line in scored.read().splitlines()]
+    if marks != ["described_in", "columns", "prose"]:
+        c.fail("the rows are marked %s" % marks)
+    prose = json.loads(c.run("score", "models/runs.csv", "--json").stdout)["described_in_prose"]
+    if prose != {"rows": 1, "of": 2, "ids": ["b"]}:
+        c.fail("the report says %s of prose" % prose)
+    # The description has moved away from the file that its first row names.
+    os.rename(c.dir + "/columns.csv", c.dir + "/models/columns.csv")
+    described = c.run("score", "models/columns.csv")
+    c.expect(described, 0, "2")
+    if "prose" in described.stdout:
+        c.fail("a row is still described in prose: %s" % described.stdout)
+    c.expect(c.run("calibrate", "models/runs.csv"), 0, "1 of 2 configurations are described in prose")
+    c.write("\n".join([columns, row % ("torchtitn", "none.json", "attention=flash9;loss_chunk=1")]) + "\n", "wrong.csv")
+    c.expect(c.run("score", "wrong.csv"), 6, "wrong.csv:2: framework: 'torchtitn' is not known; nearest: torchtitan",
+             "wrong.csv:2: model_config: none.json: no such file",
+             "wrong.csv:2: settings: attention is 'flash9' but must be one of scores, flash1, flash2, vendor",
+             "wrong.csv:2: settings: 'loss_chunk' is not a setting; nearest: loss_chunks")
+    c.expect(c.run("score", "--settings"), 0, "| `loss_chunks` |")
+    c.expect(c.run("score"), 2, "score needs a CSV of measured runs")
+
+
+@case
 def calibrated_to_the_runs_of_a_machine(c):
     columns = ("id,source,model,n_params_b,layers,hidden,ffn,heads,kv_heads,vocab,seq_len,gpu_type,n_gpus,tp,pp,vpp,cp,ep,"
                "dp_replicate,dp_shard,micro_batch,global_batch_seqs,precision,activation_recompute,optimizer,peak_mem_gib,"

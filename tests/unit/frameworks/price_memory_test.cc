@@ -283,7 +283,7 @@ TEST(PriceMemory, RecomputedAndOffloadedLayersAreCounted) {
 // ZeRO-2 keeps a shard, but a block's gradient is whole, in fp32, before it is scattered.
 TEST(PriceMemory, AGradientIsWholeBeforeItIsScattered) {
   Workload w = Llama3b();
-  const FrameworkProfile plain = {.sequence_parallel = true, .fused_elementwise = true, .logit_bytes = 4};
+  const FrameworkProfile plain = {.sequence_parallel = true, .logit_bytes = 4};
   w.framework = &plain;
   w.degrees.dp = w.degrees.shard_group = 8;
   w.global_batch = 8 * 16;

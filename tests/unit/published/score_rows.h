@@ -5,13 +5,17 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "base/csv.h"
 #include "published/runs.h"
 
 namespace trainctl::published {
 
-inline std::string Header() { return absl::StrCat(absl::StrJoin(PublishedColumns(), ","), "\n"); }
+inline std::vector<std::string> AllColumns() {
+  std::vector<std::string> columns = PublishedColumns();
+  columns.insert(columns.end(), DescribingColumns().begin(), DescribingColumns().end());
+  return columns;
+}
+inline std::string Header() { return CsvLine(AllColumns()); }
 
 inline std::string Row(const std::map<std::string, std::string>& changes = {}) {
   std::map<std::string, std::string> cells = {{"id", "row-1"},
@@ -37,8 +41,8 @@ inline std::string Row(const std::map<std::string, std::string>& changes = {}) {
                                               {"notes", "compile"}};
   for (const auto& [column, cell] : changes) cells[column] = cell;
   std::vector<std::string> row;
-  for (const std::string& column : PublishedColumns()) row.push_back(cells[column]);
-  return absl::StrCat(absl::StrJoin(row, ","), "\n");
+  for (const std::string& column : AllColumns()) row.push_back(cells[column]);
+  return CsvLine(row);
 }
 
 }  // namespace trainctl::published
