@@ -210,7 +210,8 @@ absl::StatusOr<ExitCode> RunScore(const Options& options, const Output& output) 
 void AddScore(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand("score", "Hold the planner's prices against runs that were measured");
   auto options = std::make_shared<Options>();
-  verb->add_option("FILE", options->file, "A CSV of measured runs; docs/reference/other-trainers.md lists its columns");
+  verb->add_option("FILE", options->file,
+                   "A CSV of measured runs; docs/reference/other-trainers.md lists its columns");
   verb->add_option("--out", options->out, "Write a CSV with the prediction and the error of every row")
       ->type_name("FILE");
   verb->add_option("--complete", options->complete,

@@ -89,6 +89,7 @@ absl::Status BuildPrograms(const PipelineSchedule& order, const ExpandOptions& e
 absl::Status BuildWithOrder(const model::ModelSpec& spec, const layout::Ledger& ledger,
                             const BuildOptions& options, const PipelineSchedule& order, Step& step) {
   step.order = order.name;
+  if (step.has_update) step.optimizer = std::string(options.optimizer->name);
   step.zero_stage = ledger.zero_stage();
   step.num_micro_batches = options.num_micro_batches;
   step.placement = order.placement;

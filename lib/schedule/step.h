@@ -152,7 +152,8 @@ struct Program {
 };
 
 struct Step {
-  std::string order;  // its name: "1f1b"; "data parallel"
+  std::string order;      // its name: "1f1b"; "data parallel"
+  std::string optimizer;  // what kOptimizerStep does; empty: there is none
   int zero_stage = 0;
   bool has_head = true;    // the last block forms the loss
   bool trains = true;      // false: forwards alone

@@ -78,7 +78,7 @@ void AddProgramHead(const Program& program, State& s) {
 
 template <typename State>
 void AddStepHead(const Step& step, const layout::Ledger& ledger, State& s) {
-  s << kFormatVersion << step.zero_stage << step.has_head << step.trains << step.has_update
+  s << kFormatVersion << step.optimizer << step.zero_stage << step.has_head << step.trains << step.has_update
     << step.num_micro_batches << step.stage_begin;
   s << step.placement.num_ranks << step.placement.num_copies << step.placement.stage_ranks;
   for (int axis = 0; axis < layout::kNumAxes; ++axis) {

@@ -33,7 +33,7 @@ Planned Plan(int stage, bool overlap) {
   plan.rates.overlap = overlap;
   const plan::PlannedStep step = plan::BuildStep(plan, planned.spec);
   plan.step_hash = schedule::HashStep(step.step, step.ledger);
-  plan.predicted = simulate::SimulateMemory(step.step);
+  plan.predicted = simulate::SimulateMemory(step.ProgramOf(0));
   plan::Candidate chosen{.layout = plan.layout, .memory = plan.predicted, .fits = true, .chosen = true};
   chosen.step_seconds =
       simulate::PriceStep(step.step, planned.spec, step.ledger, step.options, 3, plan.rates).seconds;

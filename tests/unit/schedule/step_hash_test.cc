@@ -73,6 +73,7 @@ TEST(StepHash, EveryFieldOfAStepChangesTheHash) {
     change(step);
     EXPECT_NE(HashStep(step, built.ledger), before) << what;
   };
+  changes("the optimizer", [](Step& s) { s.optimizer = "lion"; });
   changes("zero_stage", [](Step& s) { --s.zero_stage; });
   changes("has_head", [](Step& s) { s.has_head = false; });
   changes("trains", [](Step& s) { s.trains = false; });

@@ -16,7 +16,7 @@
 #include "model/model_spec.h"
 #include "optim/optimizer.h"
 #include "parallel/sharded_state.h"
-#include "schedule/schedule.h"
+#include "schedule/build_step.h"
 
 namespace trainctl::trainer {
 namespace {
@@ -27,8 +27,8 @@ using ::testing::HasSubstr;
 struct Rank {
   Rank(const model::ModelSpec& spec, const optim::Optimizer& optimizer, int dp_shard, int stage, int rank)
       : ledger(model::Inventory(spec), layout::Mesh{.dp_shard = dp_shard}, stage),
-        schedule(schedule::BuildDataParallel(spec, ledger, {.shape = {1, 16}, .optimizer = &optimizer})),
-        state(device::Device::Cpu(), ledger, schedule, DType::kF32, rank, optimizer) {}
+        step(schedule::BuildStep(spec, ledger, {.shape = {1, 16}, .optimizer = &optimizer})),
+        state(device::Device::Cpu(), ledger, step.programs[0], DType::kF32, rank, optimizer) {}
 
   // f(value, tensor, element): of master and states, 0, 1, 2, and of every parameter.
   template <typename F>
@@ -52,7 +52,7 @@ struct Rank {
   }
 
   layout::Ledger ledger;
-  schedule::Schedule schedule;
+  schedule::Step step;
   parallel::ShardedState state;
 };
 
