@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/status.h"
-#include "schedule/build_step.h"
+#include "schedule/pipeline.h"
 
 namespace trainctl::frameworks {
 namespace {
@@ -31,9 +31,7 @@ const std::vector<int>& SlotsOfSchedule(PipelineKind kind, const schedule::Pipel
   if (is_new) {
     const auto built = schedule::BuildPipeline(kind, shape);
     TRAINCTL_CHECK_MSG(built.ok(), built.status().message());
-    const auto step = schedule::ExpandOrder(*built);
-    TRAINCTL_CHECK_MSG(step.ok(), step.status().message());
-    for (const schedule::Program& program : step->programs) it->second.push_back(PeakInFlight(program));
+    it->second = PeaksInFlight(*built);
   }
   return it->second;
 }

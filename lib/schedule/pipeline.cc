@@ -175,6 +175,19 @@ absl::StatusOr<PipelineSchedule> BuildPipeline(PipelineKind kind, const Pipeline
   return schedule;
 }
 
+std::vector<int> PeaksInFlight(const PipelineSchedule& schedule) {
+  std::vector<int> peaks;
+  for (const std::vector<PipelineAction>& actions : schedule.actions) {
+    int in_flight = 0, peak = 0;
+    for (const PipelineAction& action : actions) {
+      if (action.op == PipelineOp::kForward) peak = std::max(peak, ++in_flight);
+      if (action.op == PipelineOp::kBackward || action.op == PipelineOp::kBackwardWeight) --in_flight;
+    }
+    peaks.push_back(peak);
+  }
+  return peaks;
+}
+
 std::string DescribePass(PipelineOp op, int stage, int micro_batch) {
   return absl::StrCat(PipelineOpName(op), " of stage ", stage, ", micro-batch ", micro_batch);
 }

@@ -108,6 +108,9 @@ struct PipelineSchedule {
 // The schedule of one step. UsageError as CheckPipelineShape.
 absl::StatusOr<PipelineSchedule> BuildPipeline(PipelineKind kind, const PipelineShape& shape);
 
+// By rank: passes held at once, from the forward to the last backward of a stage and micro-batch.
+std::vector<int> PeaksInFlight(const PipelineSchedule& schedule);
+
 // "forward of stage 3, micro-batch 1"
 std::string DescribePass(PipelineOp op, int stage, int micro_batch);
 

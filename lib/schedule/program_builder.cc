@@ -36,8 +36,15 @@ absl::Status ProgramBuilder::Build() {
     PlanUses();
     PlanReductions();
   }
-  program_.instructions.reserve(works_.size() * 2);
-  program_.values.reserve(works_.size() * 2);
+  size_t num_messages = 0;
+  for (const std::vector<int>* channels : {&in_.order->channels_from[static_cast<size_t>(class_)],
+                                           &in_.order->channels_to[static_cast<size_t>(class_)]}) {
+    for (int id : *channels) num_messages += in_.order->channels[static_cast<size_t>(id)].messages.size();
+  }
+  // As many as there are without parameters; with them as many again at most, as a rule.
+  const size_t least = works_.size() + num_messages;
+  program_.instructions.reserve(in_.ledger == nullptr ? least : 2 * least);
+  program_.values.reserve(program_.values.size() + 2 * works_.size() + num_messages);
   if (in_.step->has_update) {
     Emit({.op = Op::kCountLossTokens, .groups = {kScalarShardGroup, kScalarReplicateGroup}});
   }

@@ -68,15 +68,6 @@ int Step::StageOf(int block) const {
          1;
 }
 
-int PeakInFlight(const Program& program) {
-  int in_flight = 0, peak = 0;
-  for (const Instruction& instruction : program.instructions) {
-    if (instruction.op == Op::kForward) peak = std::max(peak, ++in_flight);
-    if (instruction.op == Op::kBackward || instruction.op == Op::kBackwardWeight) --in_flight;
-  }
-  return peak;
-}
-
 std::string Describe(const Instruction& instruction) {
   std::string text(OpName(instruction.op));
   if (instruction.block >= 0) absl::StrAppend(&text, " block ", instruction.block);

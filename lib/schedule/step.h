@@ -172,8 +172,7 @@ struct Step {
 
 struct Proof {
   int64_t num_instructions = 0;
-  // Also where a send does not end before its receive has begun. Plain 1F1B with sends on the compute stream
-  // is not: there both directions are busy at once.
+  // It comes to its end also where a send does not end before its receive has begun.
   bool rendezvous_safe = false;
 };
 
@@ -186,9 +185,6 @@ struct Proof {
 absl::StatusOr<Proof> Check(const Step& step, const layout::Ledger& ledger);
 // Of a step without parameters (ExpandOrder in build_step.h).
 absl::StatusOr<Proof> Check(const Step& step);
-
-// Activations of blocks held at once, from the forward to the last backward.
-int PeakInFlight(const Program& program);
 
 // "forward block 3 micro-batch 1"
 std::string Describe(const Instruction& instruction);

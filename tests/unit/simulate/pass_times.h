@@ -30,7 +30,19 @@ inline PassTimes Times(const schedule::Step& step, const PipelineCosts& costs) {
   for (size_t r = 0; r < played->classes.size(); ++r) {
     times.busy_s.push_back(played->classes[r].busy_s);
     times.bubble_s.push_back(played->classes[r].bubble_s);
-    times.peak_in_flight.push_back(PeakInFlight(step.programs[r]));
+    // Of what the step's programs keep, as they say themselves.
+    int in_flight = 0, peak = 0;
+    for (const schedule::Instruction& instruction : step.programs[r].instructions) {
+      const auto counts = [&](const schedule::Ids& values, schedule::ValueKind kind) {
+        return static_cast<int>(std::count_if(values.begin(), values.end(), [&](int value) {
+          return step.programs[r].values[static_cast<size_t>(value)].kind == kind;
+        }));
+      };
+      for (schedule::ValueKind kind : {schedule::ValueKind::kSaved, schedule::ValueKind::kQueued})
+        in_flight += counts(instruction.writes, kind) - counts(instruction.frees, kind);
+      peak = std::max(peak, in_flight);
+    }
+    times.peak_in_flight.push_back(peak);
   }
   times.played = *std::move(played);
   return times;
