@@ -172,8 +172,8 @@ struct Step {
 
 struct Proof {
   int64_t num_instructions = 0;
-  // Also where a send does not end before its receive has begun. Plain 1F1B with sends on the compute stream
-  // is not: there both directions are busy at once.
+  // Also where a send does not end before its receive has begun. With sends on the compute stream some orders
+  // of several stages per rank are not: two ranks then send to each other, and neither receives.
   bool rendezvous_safe = false;
 };
 
