@@ -15,7 +15,8 @@ constexpr char kHead[] = R"(# Runs in columns
 
 Printed by `trainctl score --settings`; a test compares the two.
 
-A row of [measured runs](other-trainers.md) says in three columns what a price needs beyond sizes and degrees:
+A row of [measured runs](other-trainers.md#the-csv-of-measured-runs) says in three columns what a price needs
+beyond sizes and degrees:
 
 | column | holds |
 |---|---|

@@ -18,8 +18,8 @@ namespace trainctl::schedule {
 // `name` stands in messages and becomes the schedule's. The rank of a stage is the line on which it
 // runs; a stage that runs on two (DualPipe) has its first half of the micro-batches on one of them.
 // BadDataError with name:line:column for anything that does not parse, for a pass that is there
-// twice, and where forwards are missing. Whether the order works is for LowerPipeline and
-// CheckPipeline to say.
+// twice, and where forwards are missing. Whether the order works is for ExpandOrder (build_step.h)
+// and Check (step.h) to say.
 absl::StatusOr<PipelineSchedule> ReadPipeline(absl::string_view text, absl::string_view name);
 
 std::string WritePipeline(const PipelineSchedule& schedule);

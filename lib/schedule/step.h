@@ -172,7 +172,9 @@ struct Step {
 
 struct Proof {
   int64_t num_instructions = 0;
-  // It comes to its end also where a send does not end before its receive has begun.
+  // It comes to its end also where a send does not end before its receive has begun. With sends on the
+  // compute stream some orders of several stages per rank do not: two ranks then send to each other, and
+  // neither receives.
   bool rendezvous_safe = false;
 };
 

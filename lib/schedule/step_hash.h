@@ -1,6 +1,6 @@
-// A fingerprint of a step: two steps with one hash are the same programs over the same storage. `plan`,
-// `launch
-// --dry-run`, plan.json and every worker compute it, and a worker whose step has another hash refuses to run.
+// A fingerprint of a step: two steps with one hash are the same programs over the same storage.
+// `plan`, `launch --dry-run`, plan.json and every worker compute it, and a worker whose step has another hash
+// refuses to run.
 //
 // Covered: a format version, the mesh, groups, stages and where they lie, buckets and shards; of every class
 // its streams, values with bytes, slots, and each instruction with its stream, waits, storage and
