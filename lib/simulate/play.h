@@ -1,6 +1,6 @@
 // When each instruction of a step begins and ends, given what each takes: the one player. All classes are
-// played together, every stream going on as soon as it can; linear in the number of instructions. Pure;
-// thread safe.
+// played together, every stream going on as soon as it can. Time is linear in the number of instructions, and
+// memory quadratic in that of classes. Pure; thread safe.
 #pragma once
 
 #include <vector>

@@ -22,9 +22,10 @@ struct MemorySample {
 
 struct Timeline {
   std::vector<InstructionTime> times;  // by instruction
-  std::vector<MemorySample> memory;    // in the order of time; its highest sum is the step's peak
-  double end_s = 0;                    // of the last instruction
-  double step_seconds = 0;             // with what a step takes besides its instructions: data, log
+  // In the order of time where no passes are joined; its highest sum is the step's peak.
+  std::vector<MemorySample> memory;
+  double end_s = 0;         // of the last instruction
+  double step_seconds = 0;  // with what a step takes besides its instructions: data, log
 };
 
 // Of one class, in a step with all its micro-batches.
