@@ -279,6 +279,9 @@ class Executor::Pass {
       bool accumulate = true;
       if (!instruction.gradients.empty()) {
         const schedule::GradientWrite& write = instruction.gradients[i];
+        const bool in_one = instruction.op != Op::kBackwardInput && instruction.op != Op::kBackwardWeight;
+        TRAINCTL_CHECK_MSG(!in_one || write.accumulate == write.accumulate_weights,
+                           "a whole backward among split ones would need two ways to add to one bucket");
         gradient =
             write.slot >= 0 ? e_.state_.gradient_slot(write.slot) : e_.state_.full_gradient(bucket.block);
         accumulate = instruction.op == Op::kBackwardWeight ? write.accumulate_weights : write.accumulate;

@@ -6,6 +6,7 @@
 // their speed, and a deadlock of one interleaving is a deadlock of all.
 
 #include <algorithm>
+#include <functional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -186,6 +187,15 @@ class StepChecker {
       if (place.stage_ranks[i] < 0 || place.stage_ranks[i] >= place.num_ranks) {
         return Fail(absl::StrCat("stage ", i % static_cast<size_t>(place.num_stages), " lies on rank ",
                                  place.stage_ranks[i], ", which does not exist"));
+      }
+    }
+    for (const Group& group : step_.groups) {
+      const bool spans = group.axis == layout::Axis::kPp;
+      const bool ascends = std::adjacent_find(group.classes.begin(), group.classes.end(),
+                                              std::greater_equal<int>()) == group.classes.end();
+      if (spans == group.classes.empty() || !ascends ||
+          (spans && (group.classes.front() < 0 || group.classes.back() >= place.num_ranks))) {
+        return Fail("has a group of classes that do not exist");
       }
     }
     if (ledger_ == nullptr) return absl::OkStatus();

@@ -79,6 +79,13 @@ class ProgramChecker {
     if (program_.num_micro_batches != step_.num_micro_batches)
       return FailWhole("has ", program_.num_micro_batches, " micro-batches of ", step_.num_micro_batches);
     if (program_.streams.size() < kNumDataStreams) return FailWhole("lacks streams");
+    for (size_t s = kNumDataStreams; s < program_.streams.size(); ++s) {
+      for (size_t other = kNumDataStreams; other < s; ++other) {
+        const Stream &a = program_.streams[s], &b = program_.streams[other];
+        if (a.peer == b.peer && a.sends == b.sends)
+          return FailWhole("has two streams '", a.name, "', whose messages could overtake each other");
+      }
+    }
     for (const std::vector<Slot>* slots : {&program_.parameter_slots, &program_.gradient_slots}) {
       for (const Slot& slot : *slots) {
         if (!InRange(slot.value, program_.values.size()) || !ValueAt(slot.value).persistent)
@@ -417,14 +424,15 @@ class ProgramChecker {
       return Writes(i, writes);
     }
     if (instruction.block + 1 < num_blocks_) writes.Add(ValueKind::kHidden, instruction.block + 1);
-    // A block without a use for activations saves none.
     state.saved = FindSaved(instruction);
-    if (state.saved >= 0) {
-      if (!instruction.keep) return Fail(i, "saves for the backward but is not to keep");
+    if (state.saved >= 0 && !instruction.keep) return Fail(i, "saves for the backward but is not to keep");
+    if (state.saved >= 0 || (instruction.keep && SavesSomething(instruction.block)))
       writes.Add(ValueKind::kSaved, instruction.block);
-    }
     return Writes(i, writes);
   }
+
+  // The embedding's backward needs tokens alone.
+  bool SavesSomething(int block) const { return !step_.has_head || block != model::EmbeddingBlock(); }
 
   int FindSaved(const Instruction& instruction) const {
     for (int value : instruction.writes) {
@@ -444,7 +452,8 @@ class ProgramChecker {
     TRAINCTL_RETURN_IF_ERROR(Reads(i, reads));
     state.recompute = i;
     state.saved = FindSaved(instruction);
-    if (state.saved >= 0) writes.Add(ValueKind::kSaved, instruction.block);
+    if (state.saved >= 0 || SavesSomething(instruction.block))
+      writes.Add(ValueKind::kSaved, instruction.block);
     return Writes(i, writes);
   }
 
@@ -561,6 +570,8 @@ class ProgramChecker {
     std::vector<int> writers;
   };
   struct BucketState {
+    int num_users = 0;          // blocks of this class that read it, over all micro-batches
+    int num_micro_batches = 0;  // in which there are any
     int num_reductions = 0;
     int last_reduction = -1;
   };
@@ -571,6 +582,14 @@ class ProgramChecker {
 
   absl::Status CheckGradients() {
     buckets_.resize(ledger_->buckets().size());
+    for (int bucket : ledger_->BucketsOfOwner(class_)) {
+      BucketState& state = buckets_[static_cast<size_t>(bucket)];
+      for (int m = 0; m < step_.num_micro_batches; ++m) {
+        const int users = UsersHere(bucket, m);
+        state.num_users += users;
+        state.num_micro_batches += users > 0 ? 1 : 0;
+      }
+    }
     gradient_slots_.resize(program_.gradient_slots.size());
     for (int i = 0; i < size(); ++i) {
       if (PartsWrittenBy(At(i).op) != 0) TRAINCTL_RETURN_IF_ERROR(CheckGradientWrites(i));
@@ -588,25 +607,19 @@ class ProgramChecker {
     return absl::OkStatus();
   }
 
-  // Micro-batches in which this class has a part in a bucket's gradient.
-  int MicroBatchesOf(int bucket) const {
-    int count = 0;
-    for (int m = 0; m < step_.num_micro_batches; ++m) count += UsersHere(bucket, m) > 0 ? 1 : 0;
-    return count;
-  }
   int UsersHere(int bucket, int m) const {
     int count = 0;
     for (int block : BucketAt(bucket).used_by) count += step_.ClassOf(block, m) == class_ ? 1 : 0;
     return count;
   }
-  int ReductionsOf(int bucket) const { return ledger_->gradients_sharded() ? MicroBatchesOf(bucket) : 1; }
+  int ReductionsOf(int bucket) const {
+    return ledger_->gradients_sharded() ? buckets_[static_cast<size_t>(bucket)].num_micro_batches : 1;
+  }
 
   // Blocks times two parts that a reduction sums up.
   int PartsExpected(int bucket, int micro_batch) const {
-    if (ledger_->gradients_sharded()) return 2 * UsersHere(bucket, micro_batch);
-    int parts = 0;
-    for (int m = 0; m < step_.num_micro_batches; ++m) parts += 2 * UsersHere(bucket, m);
-    return parts;
+    return ledger_->gradients_sharded() ? 2 * UsersHere(bucket, micro_batch)
+                                        : 2 * buckets_[static_cast<size_t>(bucket)].num_users;
   }
 
   GradientState* FindGradient(int bucket, int micro_batch) {

@@ -29,6 +29,10 @@ ProgramBuilder::ProgramBuilder(const Inputs& in, int own_class, Program& program
 
 absl::Status ProgramBuilder::Build() {
   program_.num_micro_batches = in_.step->num_micro_batches;
+  if (works_.empty() && in_.step->has_update) {
+    return BadDataError(
+        absl::StrCat("pipeline schedule ", in_.step->order, ": rank ", class_, " has no pass"));
+  }
   program_.streams = {{"compute"}, {"gather"}, {"reduce"}};
   if (in_.ledger != nullptr) {
     own_buckets_ = in_.ledger->BucketsOfOwner(class_);

@@ -19,8 +19,7 @@ class Player {
         seconds_of_(seconds_of),
         options_(options),
         num_classes_(step.programs.size()),
-        classes_(num_classes_),
-        channels_(num_classes_ * num_classes_) {
+        classes_(num_classes_) {
     for (size_t c = 0; c < num_classes_; ++c) {
       const schedule::Program& program = step.programs[c];
       classes_[c].stream_end.assign(program.streams.size(), 0);
@@ -54,7 +53,8 @@ class Player {
     double busy_s = 0;
     double first_s = -1;
     double last_s = 0;
-    int joined = -1;  // a forward that waits for the backward that it runs with
+    int joined = -1;                          // a forward that waits for the backward that it runs with
+    std::vector<std::pair<int, size_t>> out;  // (class, position in channels_); few
   };
   struct Channel {
     std::vector<double> arrivals_s;
@@ -68,6 +68,14 @@ class Player {
     std::vector<double> begins_s;   // of those that took place
     std::vector<size_t> num_begun;  // by class
   };
+
+  Channel& ChannelTo(size_t from, int to) {
+    for (const auto& [peer, id] : classes_[from].out) {
+      if (peer == to) return channels_[id];
+    }
+    classes_[from].out.emplace_back(to, channels_.size());
+    return channels_.emplace_back();
+  }
 
   double& StreamEnd(Class& own, const Instruction& instruction) {
     return own.stream_end[options_.overlap ? static_cast<size_t>(instruction.stream) : 0];
@@ -101,7 +109,7 @@ class Player {
   }
 
   bool Receive(size_t c, Class& own, const Instruction& instruction) {
-    Channel& channel = channels_[static_cast<size_t>(instruction.peer) * num_classes_ + c];
+    Channel& channel = ChannelTo(static_cast<size_t>(instruction.peer), static_cast<int>(c));
     if (channel.num_received == channel.arrivals_s.size()) {
       channel.receiver_waits = true;
       return false;
@@ -115,7 +123,8 @@ class Player {
 
   bool Ordinary(size_t c, Class& own, const Instruction& instruction) {
     double begin = ReadyAt(own, instruction);
-    if (num_classes_ > 1) {
+    // Passes and messages, most of a step, have none: their lists are left where they lie in memory.
+    if (num_classes_ > 1 && !RunsBlock(instruction.op) && instruction.op != Op::kSend) {
       for (int group : instruction.groups) {
         if (!Meet(c, group, begin)) return false;
       }
@@ -169,7 +178,7 @@ class Player {
   }
 
   void Deliver(size_t c, const Instruction& send, double end) {
-    Channel& channel = channels_[c * num_classes_ + static_cast<size_t>(send.peer)];
+    Channel& channel = ChannelTo(c, send.peer);
     channel.arrivals_s.push_back(end + options_.latency_s);
     if (std::exchange(channel.receiver_waits, false)) ready_.push_back(static_cast<size_t>(send.peer));
   }
@@ -194,7 +203,7 @@ class Player {
   const PlayOptions& options_;
   const size_t num_classes_;
   std::vector<Class> classes_;
-  std::vector<Channel> channels_;  // [from, to]
+  std::vector<Channel> channels_;
   std::vector<Meeting> arrivals_;  // by group
   std::vector<size_t> ready_;      // classes that may go on
 };

@@ -1,5 +1,5 @@
-// The builders' steps are proven correct; spoiled ones are refused, unless an oracle that executes them in
-// many interleavings finds that they compute the same.
+// The builders' steps are proven correct, and an oracle that executes them in many interleavings finds that
+// all layouts compute the same. Spoiled ones: step_mutants_test.cc.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -279,6 +279,55 @@ TEST(StepMutants, AnErrorNamesTheClassTheInstructionAndTheReason) {
               HasSubstr("class 1"));
   EXPECT_THAT(complaint([&](Step& s) { s.programs[0].instructions[0].op = static_cast<Op>(200); }),
               HasSubstr("unknown instruction"));
+  EXPECT_THAT(complaint([&](Step& s) {
+                s.groups.push_back({layout::Axis::kPp, kComputeStream, {99}});
+              }),
+              HasSubstr("a group of classes that do not exist"));
+  EXPECT_THAT(complaint([&](Step& s) {
+                s.groups[0].classes = {0, 1};
+              }),
+              HasSubstr("a group of classes that do not exist"));
+}
+
+// Messages of one peer on two streams may arrive in another order than they were sent.
+TEST(StepMutants, AChannelHasOneStream) {
+  Step step = Expanded(PipelineKind::k1F1B, {2, 4, 1});
+  Program& program = step.programs[1];
+  const auto receives = std::find_if(program.streams.begin(), program.streams.end(),
+                                     [](const Stream& s) { return s.peer == 0 && !s.sends; });
+  ASSERT_NE(receives, program.streams.end());
+  program.streams.push_back(Stream(*receives));
+  bool other = false;
+  for (Instruction& instruction : program.instructions) {
+    if (instruction.op != Op::kReceive) continue;
+    if (other) instruction.stream = static_cast<int>(program.streams.size()) - 1;
+    instruction.waits.clear();
+    other = !other;
+  }
+  EXPECT_THAT(std::string(Check(step).status().message()), HasSubstr("could overtake each other"));
+}
+
+// A saved value that nobody speaks of would be missed by the executor alone.
+TEST(StepMutants, WhatABackwardNeedsIsSaved) {
+  const BuiltCase built = Build({.layers = 2});
+  Step step = built.step;
+  Program& program = step.programs[0];
+  int forgotten = -1;
+  for (size_t v = 0; v < program.values.size() && forgotten < 0; ++v) {
+    if (program.values[v].kind == ValueKind::kSaved) forgotten = static_cast<int>(v);
+  }
+  ASSERT_GE(forgotten, 0);
+  for (Instruction& instruction : program.instructions) {
+    for (Ids* values : {&instruction.reads, &instruction.writes, &instruction.frees}) {
+      values->erase(std::remove(values->begin(), values->end(), forgotten), values->end());
+      for (int& value : *values) value -= value > forgotten ? 1 : 0;
+    }
+  }
+  for (std::vector<Slot>* slots : {&program.parameter_slots, &program.gradient_slots}) {
+    for (Slot& slot : *slots) slot.value -= slot.value > forgotten ? 1 : 0;
+  }
+  EraseAt(program.values, static_cast<size_t>(forgotten));
+  EXPECT_THAT(std::string(Check(step, built.ledger).status().message()), HasSubstr("should write"));
 }
 
 // Each waits for the other's message before it sends its own: B of stage 0 before F of micro-batch 1.
