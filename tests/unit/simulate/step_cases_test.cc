@@ -49,7 +49,7 @@ Case Draw(std::mt19937& random) {
   test.num_micro_batches = m;
   test.mesh.pp = p;
   // Two blocks are the embedding and the head.
-  test.layers = std::max(1, p * v * (1 + (below(8) == 0 ? 1 : 0)) - 2 + below(2));
+  test.layers = std::max(1, p * v * (1 + (below(32) == 0 ? 1 : 0)) - 2 + below(2));
   if (test.layers + 2 < p * v) test.layers = p * v - 2;
   test.stage = below(4);
   (test.stage == 0 ? test.mesh.dp_replicate : test.mesh.dp_shard) = 2;
