@@ -252,6 +252,12 @@ FoldedStrategy::FoldedStrategy(const FoldedModel& model, const layout::Mesh& mes
                     ? std::nullopt
                     : std::make_optional<layout::Ledger>(model.one_more_.inventory, mesh, zero_stage)) {}
 
+StepBound FoldedStrategy::Bound(const schedule::BuildOptions& options, int64_t num_micro_batches,
+                                const Rates& rates) const {
+  const model::ModelSpec& spec = model_.few_.spec;
+  return BoundPrice(spec, few_, options, spec.layers + model_.repeats(), num_micro_batches, rates);
+}
+
 std::optional<StepPrice> FoldedStrategy::Price(const schedule::BuildOptions& options,
                                                int64_t num_micro_batches, const Rates& rates) const {
   const int64_t repeats = model_.repeats();

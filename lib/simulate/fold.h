@@ -15,6 +15,7 @@
 #include "layout/ledger.h"
 #include "model/model_spec.h"
 #include "schedule/build_step.h"
+#include "simulate/bounds.h"
 #include "simulate/cost.h"
 #include "simulate/memory.h"
 
@@ -56,6 +57,11 @@ class FoldedModel {
 class FoldedStrategy {
  public:
   FoldedStrategy(const FoldedModel& model, const layout::Mesh& mesh, int zero_stage);
+
+  const layout::Ledger& ledger() const { return few_; }
+
+  // Lower bounds of what Price says (bounds.h).
+  StepBound Bound(const schedule::BuildOptions& options, int64_t num_micro_batches, const Rates& rates) const;
 
   // `options` as for the whole model. std::nullopt: the layers in the middle are not alike.
   std::optional<StepPrice> Price(const schedule::BuildOptions& options, int64_t num_micro_batches,
