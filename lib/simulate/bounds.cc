@@ -91,7 +91,10 @@ class Bounder {
         const BlockCost& block = blocks_[static_cast<size_t>(kind)];
         const double count = static_cast<double>(stage.Count(kind));
         if (kind != kHead) forward_chain += count * block.forward_s;
-        backward_chain += count * (Recomputes(kind) ? block.forward_s : 0) + count * block.input_backward_s;
+        backward_chain += count * block.input_backward_s;
+        // That of the block that a message comes to may be done while it is on its way.
+        const double recomputed = stage.has[kHead] ? count : std::max(0.0, count - 1);
+        if (Recomputes(kind)) backward_chain += recomputed * block.forward_s;
       }
       if (s + 1 < place.num_stages && place.RankOf(s, 0) != place.RankOf(s + 1, 0)) {
         forward_chain += send_s_;
@@ -167,6 +170,9 @@ class Bounder {
       if (kind == kLayer)
         seconds = std::min(seconds, pass(Op::kBackwardInput, adds) + pass(Op::kBackwardWeight, adds));
     }
+    // The first to write overwrites, which costs the embedding a pass over its table: the head may have been.
+    if (kind == kEmbedding && spec_.tie_embeddings)
+      cost.backward_s[0] = std::min(cost.backward_s[0], cost.backward_s[1]);
     cost.input_backward_s = cost.backward_s[0];
     if (kind == kLayer) cost.input_backward_s = std::min(cost.backward_s[0], pass(Op::kBackwardInput, false));
     const auto exchange = [&](Op op, schedule::Ids groups) {
@@ -297,7 +303,11 @@ class Bounder {
       if (stage.num_layers == 0) continue;
       const model::SegmentMemory& layer = blocks_[kLayer].memory;
       int64_t backward = std::min(layer.backward_peak, layer.input_backward_peak);
-      if (Recomputes(kLayer)) backward = std::max(layer.forward_peak, layer.saved_bytes + backward);
+      if (Recomputes(kLayer)) {
+        // It may be done before the gradient comes from another class.
+        most = std::max(most, held + (stage.has[kHead] ? hidden_gradient_bytes_ : 0) + layer.forward_peak);
+        backward += layer.saved_bytes;
+      }
       most = std::max(most, held + hidden_gradient_bytes_ + backward);
     }
     return most;
