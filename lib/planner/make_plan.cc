@@ -12,6 +12,8 @@
 #include "base/units.h"
 #include "optim/optimizer.h"
 #include "plan/utilization.h"
+#include "planner/choose.h"
+#include "planner/neighbours.h"
 #include "planner/search.h"
 #include "recipe/checks.h"
 #include "recipe/machine.h"
@@ -196,11 +198,13 @@ absl::Status ResolveMachine(const recipe::Recipe& recipe, const cluster::Host& h
   return absl::OkStatus();
 }
 
-// The step of the chosen layout is built as the workers will build it, proven, and given its hash.
+// The step of the chosen layout is built as the workers will build it, proven, and given its hash and its
+// memory.
 absl::Status FixStep(const model::ModelSpec& spec, Plan& plan) {
   const plan::PlannedStep planned = plan::BuildStep(plan, spec);
   TRAINCTL_RETURN_IF_ERROR(schedule::Check(planned.step, planned.ledger).status());
   plan.step_hash = schedule::HashStep(planned.step, planned.ledger);
+  plan.predicted = simulate::SimulateMemory(planned.ProgramOf(0));
   return absl::OkStatus();
 }
 
@@ -235,9 +239,9 @@ absl::StatusOr<Plan> MakePlan(const recipe::Recipe& recipe, const cluster::Host&
       .memory_limit_bytes = plan.memory_limit_bytes,
       .limit_is_shared = plan.device == "cpu" && !recipe.cluster.memory_limit_bytes.has_value(),
       .rates = plan.rates};
-  plan.candidates = Weigh(problem);
-  const int chosen = Choose(problem, plan.candidates);
-  if (chosen < 0) {
+  Found found = Search(problem, Wanted::kAll);
+  plan.candidates = std::move(found.candidates);
+  if (found.chosen < 0) {
     const Candidate& smallest = *std::min_element(
         plan.candidates.begin(), plan.candidates.end(),
         [](const Candidate& a, const Candidate& b) { return a.memory.peak_bytes < b.memory.peak_bytes; });
@@ -245,8 +249,7 @@ absl::StatusOr<Plan> MakePlan(const recipe::Recipe& recipe, const cluster::Host&
                                         WhyNotFits(smallest.memory, plan.memory_limit_bytes), " (in ",
                                         smallest.memory.peak_where, "); ", NearestThatFits(problem)));
   }
-  plan.layout = plan.candidates[static_cast<size_t>(chosen)].layout;
-  plan.predicted = plan.candidates[static_cast<size_t>(chosen)].memory;
+  plan.layout = plan.candidates[static_cast<size_t>(found.chosen)].layout;
   TRAINCTL_RETURN_IF_ERROR(FixStep(recipe.model.spec, plan));
   NoteChoices(recipe, plan.layout, plan.notes);
   const std::vector<Candidate> ruled_out = RuledOut(problem, plan.layout);

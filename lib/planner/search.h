@@ -1,4 +1,5 @@
-// Enumerates and weighs the layouts of a data-parallel step. Internal to the planner. Pure.
+// The search for the layout of our own trainer: enumerate, bound, prune, fold, play, choose. Internal to the
+// planner. Pure.
 #pragma once
 
 #include <cstdint>
@@ -24,24 +25,45 @@ struct Problem {
 // Program, libraries and buffers of one worker outside its tensors.
 inline constexpr int64_t kWorkerOverheadBytes = int64_t{512} << 20;
 
-// Every strategy (mesh and stage) that the problem allows, in the order DDP, ZeRO-1, 2, 3 and of
-// growing dp_shard, each with the variants (micro-batch, recompute) that were worth looking at: the
-// smallest one alone where that does not fit. Nothing is chosen yet.
-std::vector<plan::Candidate> Weigh(const Problem& problem);
+// The passes that only save time: without any of them the same layout is chosen. Tests switch them off.
+struct SearchPasses {
+  bool prune_memory = true;  // what does not fit by its bound is not priced
+  bool prune_time = true;    // nor what is slower by its bound than what was found
+  bool fold = true;          // prices come from steps with few layers, not from whole ones
+  bool play = true;          // the steps of those that may be chosen are built whole and played
+};
 
-// Marks the chosen candidate and writes every reason. Among those within 3 % of the fastest: no
-// recompute before recompute, then the lowest stage, then the least memory. Returns its index, -1
-// when nothing fits.
-int Choose(const Problem& problem, std::vector<plan::Candidate>& candidates);
+// Candidates that the last pass plays, the simplest of those that may be chosen.
+inline constexpr int kMaxPlayed = 32;
+
+// What each pass had to do.
+struct SearchCounts {
+  int64_t enumerated = 0;  // strategies
+  int64_t bounded = 0;     // layouts
+  int64_t pruned = 0;
+  int64_t folded = 0;
+  int64_t whole = 0;  // priced from whole steps where folding is off or does not work
+  int64_t played = 0;
+};
+
+enum class Wanted {
+  kAll,     // every candidate with its numbers and its reason: nothing is pruned
+  kChoice,  // the chosen one; among the others those that had to be priced
+};
+
+struct Found {
+  // Every strategy (mesh and stage) that the problem allows, in the order DDP, ZeRO-1, 2, 3 and of growing
+  // dp_shard, each with the variants (micro-batch, recompute) that were worth looking at: the smallest one
+  // alone where that does not fit.
+  std::vector<plan::Candidate> candidates;
+  int chosen = -1;  // -1: nothing fits
+  SearchCounts counts;
+};
+
+Found Search(const Problem& problem, Wanted wanted, const SearchPasses& passes = {});
 
 // The strategies that the recipe rules out, as the chosen layout's micro-batch and recompute would make
 // them, for comparison: the reason names the setting.
 std::vector<plan::Candidate> RuledOut(const Problem& problem, const layout::Layout& chosen);
-
-// "needs 3.10 GiB of 2.00 GiB: optimizer 1.20 GiB, ..."
-std::string WhyNotFits(const simulate::MemoryReport& memory, int64_t limit_bytes);
-
-// The nearest recipe that fits, as text for an error; changes the fewest constraints first.
-std::string NearestThatFits(const Problem& problem);
 
 }  // namespace trainctl::planner

@@ -6,120 +6,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
-#include "model/segment.h"
-#include "optim/optimizer.h"
+#include "simulate/cost_sum.h"
+#include "simulate/work_table.h"
 
 namespace trainctl::simulate {
-namespace {
 
 using schedule::Instruction;
 using schedule::Op;
-
-// An update is bound by memory, so the elements of another optimizer count by what they move beside AdamW's.
-double AdamWBytes() { return static_cast<double>(optim::kAdamW.MovedBytes()); }
-
-// What instructions ask for, by the names of the measurements.
-class WorkTable {
- public:
-  WorkTable(const model::ModelSpec& spec, const layout::Ledger& ledger, const schedule::BuildOptions& options,
-            int own_class)
-      : spec_(spec), ledger_(ledger), options_(options), own_buckets_(ledger.BucketsOfOwner(own_class)) {
-    const model::SegmentOptions segment{options.shape, options.compute_dtype, options.threads,
-                                        options.on_device};
-    // The first layer stands for all.
-    for (int block : {model::EmbeddingBlock(), model::EmbeddingBlock() + 1, model::HeadBlock(spec)}) {
-      segments_.push_back(model::BuildSegment(spec, ledger.inventory(), block, segment));
-    }
-  }
-
-  template <typename Add>  // void(name, work)
-  void Visit(const schedule::Program& program, const Instruction& instruction, const Add& add) const {
-    if (RunsBlock(instruction.op)) return VisitBlock(instruction, add);
-    switch (instruction.op) {
-      case Op::kOptimizerStep: {
-        Work work;
-        work[Resource::kOptimizerElements] =
-            static_cast<double>(ledger_.optimizer_numel(instruction.bucket)) *
-            static_cast<double>(options_.optimizer->MovedBytes()) / AdamWBytes();
-        work[Resource::kOperators] = 1;
-        return add("optimizer step", work);
-      }
-      case Op::kGradNorm: {
-        Work work;
-        work[Resource::kMovedBytes] = GradientPartBytes();
-        add("gradient norm", work);
-        return add(kCommunication, Collective(0));
-      }
-      case Op::kCountLossTokens:
-      case Op::kReduceLoss:
-        return add(kCommunication, Collective(0));
-      default:
-        return add(kCommunication,
-                   Collective(SentBytes(program, instruction, ledger_, options_.compute_dtype)));
-    }
-  }
-
-  Work WorkOf(const schedule::Program& program, const Instruction& instruction) const {
-    Work sum;
-    Visit(program, instruction, [&](const std::string&, const Work& work) { sum += work; });
-    return sum;
-  }
-
- private:
-  template <typename Add>
-  void VisitBlock(const Instruction& instruction, const Add& add) const {
-    const int block = instruction.block;
-    const model::Segment& segment = block == model::EmbeddingBlock()   ? segments_.front()
-                                    : block == model::HeadBlock(spec_) ? segments_.back()
-                                                                       : segments_[1];
-    bool adds_vectors = true, adds_matrices = true;
-    for (const schedule::GradientWrite& write : instruction.gradients) {
-      adds_vectors = adds_vectors && write.accumulate;
-      adds_matrices = adds_matrices && write.accumulate_weights;
-    }
-    const Op pass = instruction.op;
-    for (const model::Operator& op : segment.operators) {
-      const model::OperatorEntry& entry = model::EntryOf(op.kind);
-      if (pass == Op::kLossAndGradient && entry.loss_and_gradient_work != nullptr) {
-        add(std::string(entry.name), entry.loss_and_gradient_work(segment, op));
-        continue;
-      }
-      if (pass == Op::kForward || pass == Op::kRecompute || pass == Op::kLoss || pass == Op::kLossAndGradient)
-        add(std::string(entry.name), entry.forward_work(segment, op));
-      const std::string backward = absl::StrCat(entry.name, " backward");
-      if (pass == Op::kBackward || pass == Op::kLossAndGradient)
-        add(backward, model::BackwardWork(segment, op, adds_vectors));
-      if (pass == Op::kBackwardInput && entry.input_gradient_work != nullptr)
-        add(backward, entry.input_gradient_work(segment, op, adds_vectors));
-      if (pass == Op::kBackwardWeight && entry.weight_gradient_work != nullptr)
-        add(backward, entry.weight_gradient_work(segment, op, adds_matrices));
-    }
-  }
-
-  // Between one worker and itself nothing is exchanged.
-  Work Collective(int64_t bytes) const {
-    Work work;
-    if (ledger_.mesh().world_size() == 1) return work;
-    work[Resource::kSentBytes] = static_cast<double>(bytes);
-    work[Resource::kCollectives] = 1;
-    return work;
-  }
-
-  double GradientPartBytes() const {
-    double bytes = 0;
-    for (int bucket : own_buckets_)
-      bytes += static_cast<double>(ledger_.optimizer_numel(bucket)) * sizeof(float);
-    return bytes;
-  }
-
-  const model::ModelSpec& spec_;
-  const layout::Ledger& ledger_;
-  const schedule::BuildOptions& options_;
-  const std::vector<int> own_buckets_;
-  std::vector<model::Segment> segments_;  // embedding, layer, head
-};
-
-}  // namespace
 
 double Rates::Seconds(const Work& work) const {
   double seconds = 0;
@@ -259,40 +152,15 @@ Played PlayAtRates(const schedule::Step& step, const model::ModelSpec& spec, con
 
 StepCost PriceStep(const schedule::Step& step, const model::ModelSpec& spec, const layout::Ledger& ledger,
                    const schedule::BuildOptions& options, int64_t num_micro_batches, const Rates& rates) {
-  StepCost cost;
   const schedule::Program& program = step.programs[0];
-  const std::vector<InstructionTime> times =
-      std::move(PlayAtRates(step, spec, ledger, options, rates).classes[0].times);
-  std::vector<double> stream_end(program.streams.size(), 0);
-  // Where each micro-batch began, in seconds of the compute stream and in bytes sent so far.
-  double middle_begin = 0, middle_end = 0, middle_compute_begin = 0, middle_compute_end = 0;
-  int64_t middle_bytes_begin = 0, middle_bytes_end = 0;
-  int micro_batch = 0;
+  const Played played = PlayAtRates(step, spec, ledger, options, rates);
+  CostSum sum(rates);
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     const Instruction& instruction = program.instructions[i];
-    const size_t stream = rates.overlap ? static_cast<size_t>(instruction.stream) : 0;
-    const bool compute = instruction.stream == schedule::kComputeStream;
-    if (compute && instruction.micro_batch > micro_batch) {
-      micro_batch = instruction.micro_batch;
-      const double now = stream_end[stream];
-      if (micro_batch == 1) {
-        middle_begin = now, middle_compute_begin = cost.compute_seconds, middle_bytes_begin = cost.sent_bytes;
-      } else if (micro_batch == 2) {
-        middle_end = now, middle_compute_end = cost.compute_seconds, middle_bytes_end = cost.sent_bytes;
-      }
-    }
-    stream_end[stream] = times[i].end_s();
-    if (compute) cost.compute_seconds += times[i].seconds;
-    cost.sent_bytes += SentBytes(program, instruction, ledger, options.compute_dtype);
+    sum.Add(instruction.stream, instruction.micro_batch, played.classes[0].times[i],
+            SentBytes(program, instruction, ledger, options.compute_dtype));
   }
-  cost.seconds = *std::max_element(stream_end.begin(), stream_end.end()) + rates[Resource::kSteps];
-  const int64_t repeats = num_micro_batches - step.num_micro_batches;
-  if (repeats > 0) {
-    cost.seconds += static_cast<double>(repeats) * (middle_end - middle_begin);
-    cost.compute_seconds += static_cast<double>(repeats) * (middle_compute_end - middle_compute_begin);
-    cost.sent_bytes += repeats * (middle_bytes_end - middle_bytes_begin);
-  }
-  return cost;
+  return sum.Total(num_micro_batches - step.num_micro_batches);
 }
 
 }  // namespace trainctl::simulate

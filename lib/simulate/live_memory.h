@@ -3,8 +3,10 @@
 
 #include <array>
 #include <cstdint>
+#include <numeric>
 
 #include "schedule/step.h"
+#include "simulate/memory.h"
 
 namespace trainctl::simulate {
 
@@ -42,6 +44,22 @@ class LiveMemory {
 
   const schedule::Program& program_;
   Bytes bytes_ = {};
+};
+
+// The first of the highest instants, of those observed in order.
+class PeakFinder {
+ public:
+  void Observe(int index, const LiveMemory::Bytes& bytes) {
+    const int64_t total = std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
+    if (total <= report_.peak_bytes) return;
+    report_.peak_bytes = total;
+    report_.at_peak = bytes;
+    report_.peak_instruction = index;
+  }
+  const MemoryReport& report() const { return report_; }
+
+ private:
+  MemoryReport report_;
 };
 
 }  // namespace trainctl::simulate

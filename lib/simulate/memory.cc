@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
-#include <numeric>
 #include <utility>
 
 #include "simulate/live_memory.h"
@@ -12,22 +11,16 @@ namespace trainctl::simulate {
 
 MemoryReport SimulateMemory(const schedule::Program& program) {
   LiveMemory live(program);
-  MemoryReport report;
-  const auto observe = [&report](int index, const LiveMemory::Bytes& bytes) {
-    const int64_t total = std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
-    if (total <= report.peak_bytes) return;
-    report.peak_bytes = total;
-    report.at_peak = bytes;
-    report.peak_instruction = index;
-  };
-  observe(-1, live.bytes());
+  PeakFinder peak;
+  peak.Observe(-1, live.bytes());
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     const schedule::Instruction& instruction = program.instructions[i];
     const int index = static_cast<int>(i);
-    if (instruction.peak_extra_bytes > 0) observe(index, live.During(instruction));
+    if (instruction.peak_extra_bytes > 0) peak.Observe(index, live.During(instruction));
     live.Finish(instruction);
-    if (!instruction.writes.empty()) observe(index, live.bytes());
+    if (!instruction.writes.empty()) peak.Observe(index, live.bytes());
   }
+  MemoryReport report = peak.report();
   if (report.peak_instruction >= 0) {
     report.peak_where =
         schedule::Describe(program.instructions[static_cast<size_t>(report.peak_instruction)]);

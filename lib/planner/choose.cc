@@ -1,0 +1,104 @@
+#include "planner/choose.h"
+
+#include <algorithm>
+#include <numeric>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "base/units.h"
+
+namespace trainctl::planner {
+
+using layout::Recompute;
+using plan::Candidate;
+
+bool Simpler(const Candidate& a, const Candidate& b) {
+  const auto key = [](const Candidate& c) {
+    return std::make_tuple(c.layout.recompute != Recompute::kNone, c.layout.zero_stage, c.memory.peak_bytes,
+                           c.layout.mesh.dp_shard);
+  };
+  return key(a) < key(b);
+}
+
+namespace {
+
+// Why a layout that fits was not taken.
+std::string WhySlower(const Candidate& candidate, const Candidate& chosen) {
+  const double ratio = candidate.step_seconds / chosen.step_seconds;
+  if (ratio <= kSameTime) {
+    if (candidate.layout.recompute != chosen.layout.recompute) return "fits, but computes activations twice";
+    if (candidate.layout.zero_stage != chosen.layout.zero_stage) {
+      return "fits, but is no faster, and the chosen one shards less";
+    }
+    return candidate.memory.peak_bytes >= chosen.memory.peak_bytes
+               ? "fits, but is no faster and needs more memory"
+               : "fits, but is no faster";
+  }
+  std::vector<std::string> causes;
+  if (chosen.sent_bytes == 0 && candidate.sent_bytes > 0) {
+    causes.push_back(absl::StrCat("moves ", FormatBytes(candidate.sent_bytes), " a step"));
+  } else if (candidate.sent_bytes > chosen.sent_bytes + chosen.sent_bytes / 20) {
+    causes.push_back(absl::StrFormat("moves %.1fx the bytes", static_cast<double>(candidate.sent_bytes) /
+                                                                  static_cast<double>(chosen.sent_bytes)));
+  }
+  if (candidate.layout.recompute == Recompute::kFull && chosen.layout.recompute == Recompute::kNone) {
+    causes.push_back("computes activations twice");
+  }
+  if (candidate.layout.micro_batch < chosen.layout.micro_batch) causes.push_back("smaller micro-batches");
+  return absl::StrFormat("fits, but is about %.0f %% slower%s%s", (ratio - 1) * 100,
+                         causes.empty() ? "" : ": ", absl::StrJoin(causes, ", "));
+}
+
+}  // namespace
+
+int Choose(int64_t memory_limit_bytes, std::vector<Candidate>& candidates) {
+  double fastest = -1;
+  for (const Candidate& candidate : candidates) {
+    if (candidate.fits && (fastest < 0 || candidate.step_seconds < fastest)) fastest = candidate.step_seconds;
+  }
+  int chosen = -1;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    if (!candidates[i].fits || candidates[i].step_seconds > fastest * kSameTime) continue;
+    if (chosen < 0 || Simpler(candidates[i], candidates[static_cast<size_t>(chosen)])) {
+      chosen = static_cast<int>(i);
+    }
+  }
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    Candidate& candidate = candidates[i];
+    if (static_cast<int>(i) == chosen) {
+      candidate.chosen = true;
+      const bool one_strategy =
+          std::all_of(candidates.begin(), candidates.end(), [&](const Candidate& other) {
+            return other.layout.mesh == candidate.layout.mesh &&
+                   other.layout.zero_stage == candidate.layout.zero_stage;
+          });
+      candidate.reason = one_strategy ? "what the recipe asks for" : "the simplest of the fastest that fit";
+    } else if (!candidate.fits) {
+      candidate.reason = WhyNotFits(candidate.memory, memory_limit_bytes);
+    } else {
+      candidate.reason = WhySlower(candidate, candidates[static_cast<size_t>(chosen)]);
+    }
+  }
+  return chosen;
+}
+
+std::string WhyNotFits(const simulate::MemoryReport& memory, int64_t limit_bytes) {
+  std::vector<int> order(schedule::kNumCategories);
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    return memory.at_peak[static_cast<size_t>(a)] > memory.at_peak[static_cast<size_t>(b)];
+  });
+  std::vector<std::string> parts;
+  for (int category : order) {
+    const int64_t bytes = memory.at_peak[static_cast<size_t>(category)];
+    if (bytes * 20 < memory.peak_bytes) continue;  // less than 5 % explains nothing
+    parts.push_back(absl::StrCat(schedule::CategoryName(static_cast<schedule::Category>(category)), " ",
+                                 FormatBytes(bytes)));
+  }
+  return absl::StrCat("needs ", FormatBytes(memory.peak_bytes), " of ", FormatBytes(limit_bytes), ": ",
+                      absl::StrJoin(parts, ", "));
+}
+
+}  // namespace trainctl::planner

@@ -1,0 +1,114 @@
+#include "planner/neighbours.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/units.h"
+
+namespace trainctl::planner {
+namespace {
+
+using layout::Layout;
+using layout::Recompute;
+using plan::Candidate;
+
+std::string SettingsOf(const Problem& asked, const Candidate& candidate) {
+  std::vector<std::string> settings;
+  const Layout& layout = candidate.layout;
+  const auto set = [&](const char* name, const std::string& value) {
+    settings.push_back(absl::StrCat(name, " = ", value));
+  };
+  if (asked.request.zero_stage.has_value() && *asked.request.zero_stage != layout.zero_stage) {
+    set("parallel.zero_stage", absl::StrCat(layout.zero_stage));
+  }
+  if (asked.request.dp_shard.has_value() && *asked.request.dp_shard != layout.mesh.dp_shard) {
+    set("parallel.dp_shard", absl::StrCat(layout.mesh.dp_shard));
+  }
+  if (asked.request.dp_replicate.has_value() && *asked.request.dp_replicate != layout.mesh.dp_replicate) {
+    set("parallel.dp_replicate", absl::StrCat(layout.mesh.dp_replicate));
+  }
+  if (asked.request.micro_batch.has_value() && *asked.request.micro_batch != layout.micro_batch) {
+    set("train.micro_batch", absl::StrCat(layout.micro_batch));
+  }
+  if (asked.request.recompute.has_value() && *asked.request.recompute != layout.recompute) {
+    set("parallel.recompute", absl::StrCat("\"", layout::RecomputeName(layout.recompute), "\""));
+  }
+  return absl::StrJoin(settings, ", ");
+}
+
+// The one with the least memory, or nullptr.
+const Candidate* Smallest(const std::vector<Candidate>& candidates) {
+  const auto smallest = std::min_element(
+      candidates.begin(), candidates.end(),
+      [](const Candidate& a, const Candidate& b) { return a.memory.peak_bytes < b.memory.peak_bytes; });
+  return smallest == candidates.end() ? nullptr : &*smallest;
+}
+
+}  // namespace
+
+std::string NearestThatFits(const Problem& asked, const SearchPasses& passes) {
+  // From the smallest change to the largest; each keeps what the ones before it freed.
+  struct Relaxation {
+    bool micro_batch, recompute, layout;
+  };
+  for (const Relaxation& free :
+       {Relaxation{true, false, false}, Relaxation{false, true, false}, Relaxation{true, true, false},
+        Relaxation{false, false, true}, Relaxation{true, true, true}}) {
+    Problem problem = asked;
+    if (free.micro_batch) problem.request.micro_batch.reset();
+    if (free.recompute) problem.request.recompute.reset();
+    if (free.layout)
+      problem.request.dp_replicate.reset(), problem.request.dp_shard.reset(),
+          problem.request.zero_stage.reset();
+    const Found found = Search(problem, Wanted::kChoice, passes);
+    if (found.chosen < 0) continue;
+    const Candidate& candidate = found.candidates[static_cast<size_t>(found.chosen)];
+    return absl::StrCat("this fits (", FormatBytes(candidate.memory.peak_bytes),
+                        "): ", SettingsOf(asked, candidate));
+  }
+  // Nothing on these workers: more of them, everything sharded.
+  Problem problem = asked;
+  problem.request.dp_replicate.reset(), problem.request.dp_shard.reset();
+  problem.request.zero_stage = 3;
+  problem.request.micro_batch = 1;
+  problem.request.recompute = Recompute::kFull;
+  const int64_t asked_workers = asked.request.num_workers();
+  const int64_t per_worker_batch = asked.request.batch_sequences / asked_workers;
+  for (int factor = 2; factor <= 1024 && asked_workers <= (1 << 14) / factor; factor *= 2) {
+    const int64_t workers = asked_workers * factor;
+    problem.request.nodes = 1;
+    problem.request.devices_per_node = workers;
+    problem.request.dp_shard = workers;
+    problem.request.batch_sequences = std::max<int64_t>(per_worker_batch / factor, 1) * workers;
+    if (asked.limit_is_shared) {
+      problem.memory_limit_bytes =
+          (asked.memory_limit_bytes + kWorkerOverheadBytes) / factor - kWorkerOverheadBytes;
+    }
+    if (!layout::FindViolations(problem.request).empty()) continue;
+    const Found found = Search(problem, Wanted::kChoice, passes);
+    if (found.chosen < 0) continue;
+    return absl::StrCat(
+        "this fits (", FormatBytes(found.candidates.front().memory.peak_bytes), "): ", workers,
+        " workers with parallel.zero_stage = 3, parallel.recompute = \"full\", train.micro_batch = 1",
+        problem.request.batch_sequences == asked.request.batch_sequences
+            ? ""
+            : absl::StrCat(", train.batch_sequences = ", problem.request.batch_sequences),
+        asked.request.dp_replicate.has_value() || asked.request.dp_shard.has_value()
+            ? ", parallel.dp_replicate and dp_shard at \"auto\""
+            : "");
+  }
+  problem = asked;
+  problem.request.dp_replicate.reset(), problem.request.dp_shard.reset(), problem.request.zero_stage.reset();
+  problem.request.micro_batch = 1;
+  problem.request.recompute.reset();
+  const Found found = Search(problem, Wanted::kAll, passes);
+  const Candidate* smallest = Smallest(found.candidates);
+  if (smallest == nullptr) return "no layout is possible";
+  return absl::StrCat("no layout fits even on more workers; the least is ",
+                      FormatBytes(smallest->memory.peak_bytes), " with ", smallest->layout.ToString(),
+                      ": raise cluster.memory_limit, or lower data.seq_len or the model's size");
+}
+
+}  // namespace trainctl::planner

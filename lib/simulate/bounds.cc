@@ -1,0 +1,352 @@
+#include "simulate/bounds.h"
+
+#include <algorithm>
+#include <array>
+
+#include "model/segment.h"
+#include "simulate/work_table.h"
+
+namespace trainctl::simulate {
+namespace {
+
+using schedule::Instruction;
+using schedule::Op;
+
+constexpr int64_t kFp32Bytes = sizeof(float);
+// Sums in another order than the player's may come out a little higher.
+constexpr double kRounding = 1 - 1e-9;
+// Slots of gathered layers and of their gradients: a pass over k layers finds at most so many in place.
+constexpr int64_t kLayerSlots = 2;
+
+enum Kind { kEmbedding, kLayer, kHead, kNumKinds };
+
+// What a block and its bucket ask for.
+struct BlockCost {
+  double forward_s = 0;
+  double backward_s[2] = {0, 0};  // both gradients and, of the head, the loss; [1]: added to what is there
+  double input_backward_s = 0;    // at least, until the block before has its gradient
+  double gather_s = 0;
+  double reduce_s = 0;
+  double last_reduce_s = 0;  // over the replicas as well
+  double gather_updated_s = 0;
+  double update_s = 0;
+  int64_t padded_numel = 0;
+  int64_t shard_numel = 0;
+  model::SegmentMemory memory;
+};
+
+// A stage as its class runs it.
+struct Stage {
+  bool has[kNumKinds] = {false, false, false};
+  int64_t num_layers = 0;
+  int64_t num_micro_batches = 0;
+
+  int64_t Count(int kind) const { return kind == kLayer ? num_layers : has[kind] ? 1 : 0; }
+};
+
+// Seconds of a class that end what it does, and how it divides among the streams.
+struct ClassSeconds {
+  double passes = 0;
+  double reduces = 0;
+  double gathers = 0;
+  double update = 0;  // after the norm
+  double gather_updated = 0;
+  double norm = 0;
+};
+
+class Bounder {
+ public:
+  Bounder(const model::ModelSpec& spec, const layout::Ledger& ledger, const schedule::BuildOptions& options,
+          const Rates& rates)
+      : spec_(spec), ledger_(ledger), options_(options), rates_(rates) {
+    const WorkTable table(spec, ledger, options, /*own_class=*/0);
+    const int head = model::HeadBlock(spec);
+    blocks_ = {CostOf(table, 0, kEmbedding), CostOf(table, 1, kLayer), CostOf(table, head, kHead)};
+    scalar_s_ = Seconds(table, {.op = Op::kReduceLoss});
+    hidden_gradient_bytes_ = options.shape.tokens() * spec.hidden * DTypeBytes(options.compute_dtype);
+    if (ledger.mesh().world_size() > 1) {
+      Work send;
+      send[Resource::kSentBytes] =
+          static_cast<double>(std::min(hidden_gradient_bytes_, blocks_[kLayer].memory.output_bytes));
+      send[Resource::kCollectives] = 1;
+      send_s_ = rates.Seconds(send);
+    }
+  }
+
+  StepBound Bound(const StepShape& shape) const {
+    const schedule::PipelinePlacement& place = shape.placement;
+    StepBound bound;
+    double forward_chain = scalar_s_, backward_chain = 0;
+    std::vector<std::vector<Stage>> classes(static_cast<size_t>(place.num_ranks));
+    std::vector<double> fill(classes.size(), -1);  // until a class has something to do
+    for (int s = 0; s < place.num_stages; ++s) {
+      const Stage stage = StageOf(shape, s);
+      for (int copy = 0; copy < place.num_copies; ++copy) {
+        const auto c =
+            static_cast<size_t>(place.stage_ranks[static_cast<size_t>(copy * place.num_stages + s)]);
+        classes[c].push_back(stage);
+        if (fill[c] < 0 || forward_chain < fill[c]) fill[c] = forward_chain;
+      }
+      for (int kind = 0; kind < kNumKinds; ++kind) {
+        const BlockCost& block = blocks_[static_cast<size_t>(kind)];
+        const double count = static_cast<double>(stage.Count(kind));
+        if (kind != kHead) forward_chain += count * block.forward_s;
+        backward_chain += count * block.input_backward_s;
+        // That of the block that a message comes to may be done while it is on its way.
+        const double recomputed = stage.has[kHead] ? count : std::max(0.0, count - 1);
+        if (Recomputes(kind)) backward_chain += recomputed * block.forward_s;
+      }
+      if (s + 1 < place.num_stages && place.RankOf(s, 0) != place.RankOf(s + 1, 0)) {
+        forward_chain += send_s_;
+        backward_chain += send_s_;
+      }
+    }
+    for (size_t c = 0; c < classes.size(); ++c) {
+      const ClassSeconds seconds = SecondsOf(classes[c]);
+      bound.seconds = std::max(bound.seconds, EndOf(seconds, fill[c]));
+      const bool has_begin = static_cast<int>(c) == place.RankOf(0, 0);
+      if (has_begin) {
+        const double after = seconds.norm + seconds.update;
+        bound.seconds = std::max(bound.seconds, forward_chain + backward_chain + scalar_s_ + after);
+      }
+      // Nothing is reduced before the first loss.
+      if (rates_.overlap && classes.size() == 1) {
+        const double begin = forward_chain + blocks_[kHead].backward_s[0];
+        bound.seconds = std::max(bound.seconds, begin + seconds.reduces + seconds.norm + After(seconds));
+      }
+      bound.peak_bytes =
+          std::max(bound.peak_bytes, PersistentBytes(classes[c]) + LeastActivations(classes[c]));
+    }
+    bound.seconds = (bound.seconds + rates_[Resource::kSteps]) * kRounding;
+    return bound;
+  }
+
+  // Of a micro-batch in the middle of a data-parallel step, from its begin to that of the next.
+  double MiddleSeconds(int64_t layers) const {
+    Stage stage;
+    stage.has[kEmbedding] = stage.has[kHead] = true;
+    stage.num_layers = layers;
+    const double later_layers = static_cast<double>(std::max<int64_t>(0, layers - kLayerSlots));
+    double passes = 0, reduces = 0;
+    for (int kind = 0; kind < kNumKinds; ++kind) {
+      const BlockCost& block = blocks_[static_cast<size_t>(kind)];
+      const double count = static_cast<double>(stage.Count(kind));
+      passes += count * PassSeconds(kind, /*adds=*/!ledger_.gradients_sharded());
+      if (ledger_.gradients_sharded()) reduces += count * block.reduce_s;
+    }
+    double gathers = 0, waited = 0;
+    if (ledger_.parameters_sharded()) {
+      gathers = 2 * later_layers * blocks_[kLayer].gather_s;
+      if (!spec_.tie_embeddings) gathers += blocks_[kHead].gather_s;
+    }
+    if (!rates_.overlap) return passes + reduces + gathers;
+    // The last two layers' slots may be under way when the next micro-batch begins.
+    if (ledger_.gradients_sharded()) {
+      waited = later_layers * blocks_[kLayer].reduce_s;
+      if (later_layers > 0) waited += blocks_[kHead].reduce_s;
+    }
+    return std::max({passes, waited, gathers});
+  }
+
+ private:
+  double Seconds(const WorkTable& table, const Instruction& instruction) const {
+    return rates_.Seconds(table.WorkOf({}, instruction));
+  }
+
+  BlockCost CostOf(const WorkTable& table, int block, Kind kind) const {
+    BlockCost cost;
+    const auto pass = [&](Op op, bool adds) {
+      return Seconds(
+          table, {.op = op, .block = block, .gradients = {{.accumulate = adds, .accumulate_weights = adds}}});
+    };
+    if (kind != kHead) cost.forward_s = pass(Op::kForward, false);
+    for (const bool adds : {false, true}) {
+      double& seconds = cost.backward_s[adds ? 1 : 0];
+      if (kind == kHead) {
+        seconds = pass(Op::kLossAndGradient, adds);
+        continue;
+      }
+      seconds = pass(Op::kBackward, adds);
+      if (kind == kLayer)
+        seconds = std::min(seconds, pass(Op::kBackwardInput, adds) + pass(Op::kBackwardWeight, adds));
+    }
+    // The first to write overwrites, which costs the embedding a pass over its table: the head may have been.
+    if (kind == kEmbedding && spec_.tie_embeddings)
+      cost.backward_s[0] = std::min(cost.backward_s[0], cost.backward_s[1]);
+    cost.input_backward_s = cost.backward_s[0];
+    if (kind == kLayer) cost.input_backward_s = std::min(cost.backward_s[0], pass(Op::kBackwardInput, false));
+    const auto exchange = [&](Op op, schedule::Ids groups) {
+      return Seconds(table, {.op = op, .bucket = block, .groups = std::move(groups)});
+    };
+    cost.gather_s = exchange(Op::kGather, {0});
+    cost.reduce_s = exchange(Op::kReduceGradient, {0});
+    cost.last_reduce_s = exchange(Op::kReduceGradient, {0, 1});
+    cost.update_s = exchange(Op::kOptimizerStep, {});
+    if (ledger_.optimizer_sharded() && !ledger_.parameters_sharded())
+      cost.gather_updated_s = exchange(Op::kGatherUpdated, {0});
+    const layout::Bucket& bucket = ledger_.buckets()[static_cast<size_t>(block)];
+    cost.padded_numel = bucket.padded_numel;
+    cost.shard_numel = bucket.shard_numel;
+    const model::SegmentOptions segment{options_.shape, options_.compute_dtype, options_.threads,
+                                        options_.on_device};
+    cost.memory = model::Analyze(model::BuildSegment(spec_, ledger_.inventory(), block, segment));
+    return cost;
+  }
+
+  Stage StageOf(const StepShape& shape, int s) const {
+    const int begin = shape.stage_begin[static_cast<size_t>(s)];
+    const int end = shape.stage_begin[static_cast<size_t>(s) + 1];
+    Stage stage;
+    stage.has[kEmbedding] = begin == 0;
+    stage.has[kHead] = end == shape.stage_begin.back();
+    stage.num_layers = end - begin - stage.Count(kEmbedding) - stage.Count(kHead);
+    stage.num_micro_batches = shape.placement.num_micro_batches / shape.placement.num_copies;
+    return stage;
+  }
+
+  bool Recomputes(int kind) const { return kind == kLayer && options_.recompute == layout::Recompute::kFull; }
+
+  double PassSeconds(int kind, bool adds) const {
+    const BlockCost& block = blocks_[static_cast<size_t>(kind)];
+    return block.forward_s * (Recomputes(kind) ? 2 : 1) + block.backward_s[adds ? 1 : 0];
+  }
+
+  // Buckets of a kind that a class has.
+  int64_t NumBuckets(const std::vector<Stage>& stages, int kind) const {
+    int64_t count = 0;
+    for (const Stage& stage : stages) {
+      count += stage.Count(kind);
+      // The head reads the embedding's.
+      if (kind == kEmbedding && spec_.tie_embeddings && stage.has[kHead]) ++count;
+    }
+    return kind == kLayer ? count : std::min<int64_t>(count, 1);
+  }
+
+  ClassSeconds SecondsOf(const std::vector<Stage>& stages) const {
+    ClassSeconds seconds;
+    double gathers_at_least_once = 0, norm_bytes = 0;
+    for (int kind = 0; kind < kNumKinds; ++kind) {
+      const BlockCost& block = blocks_[static_cast<size_t>(kind)];
+      const double count = static_cast<double>(NumBuckets(stages, kind));
+      seconds.reduces += count * block.last_reduce_s;
+      seconds.update += count * block.update_s;
+      seconds.gather_updated += count * block.gather_updated_s;
+      gathers_at_least_once += count * block.gather_s;
+      norm_bytes += count * static_cast<double>(block.shard_numel * kFp32Bytes);
+    }
+    for (const Stage& stage : stages) AddPasses(stage, seconds);
+    seconds.gathers = ledger_.parameters_sharded() ? std::max(seconds.gathers, gathers_at_least_once) : 0;
+    seconds.norm = scalar_s_ + norm_bytes * rates_[Resource::kMovedBytes];
+    return seconds;
+  }
+
+  void AddPasses(const Stage& stage, ClassSeconds& seconds) const {
+    const double others = static_cast<double>(stage.num_micro_batches - 1);
+    const bool adds = !ledger_.gradients_sharded();
+    for (int kind = 0; kind < kNumKinds; ++kind) {
+      const double count = static_cast<double>(stage.Count(kind));
+      seconds.passes += count * (PassSeconds(kind, false) + others * PassSeconds(kind, adds));
+      if (ledger_.gradients_sharded())
+        seconds.reduces += count * others * blocks_[static_cast<size_t>(kind)].reduce_s;
+    }
+    seconds.gathers += 2 * static_cast<double>(stage.num_micro_batches) *
+                       static_cast<double>(std::max<int64_t>(0, stage.num_layers - kLayerSlots)) *
+                       blocks_[kLayer].gather_s;
+  }
+
+  static double After(const ClassSeconds& seconds) {
+    return std::max(seconds.update, seconds.gather_updated);
+  }
+
+  double EndOf(const ClassSeconds& seconds, double fill) const {
+    const double passes = fill + seconds.passes + scalar_s_;
+    if (rates_.overlap)
+      return std::max({passes, seconds.reduces, seconds.gathers}) + seconds.norm + After(seconds);
+    const double all = 2 * scalar_s_ + seconds.passes + seconds.reduces + seconds.gathers + seconds.norm +
+                       seconds.update + seconds.gather_updated;
+    return std::max(passes + seconds.norm + After(seconds), all);
+  }
+
+  int64_t PersistentBytes(const std::vector<Stage>& stages) const {
+    int64_t full = 0, shard = 0, layers = 0;
+    for (int kind = 0; kind < kNumKinds; ++kind) {
+      const int64_t count = NumBuckets(stages, kind);
+      if (kind == kLayer) layers = count;
+      full += count * blocks_[static_cast<size_t>(kind)].padded_numel;
+      shard += count * blocks_[static_cast<size_t>(kind)].shard_numel;
+    }
+    const int64_t dtype_bytes = DTypeBytes(options_.compute_dtype);
+    const bool has_master = options_.compute_dtype != DType::kF32 && !ledger_.parameters_sharded();
+    const int64_t parameters = ledger_.parameters_sharded() ? shard * kFp32Bytes : full * dtype_bytes;
+    const int64_t gradients = (ledger_.gradients_sharded() ? shard : full) * kFp32Bytes;
+    const int64_t states = shard * (options_.optimizer->StateBytes() + (has_master ? kFp32Bytes : 0));
+    const int64_t slots = std::min<int64_t>(layers, options_.prefetch ? kLayerSlots : 1);
+    const int64_t slot_bytes =
+        (ledger_.parameters_sharded() ? dtype_bytes : 0) + (ledger_.gradients_sharded() ? kFp32Bytes : 0);
+    return parameters + gradients + states + slots * slot_bytes * blocks_[kLayer].padded_numel;
+  }
+
+  // One micro-batch in one stage, when its backward begins there.
+  int64_t LeastActivations(const std::vector<Stage>& stages) const {
+    int64_t most = 0;
+    for (const Stage& stage : stages) {
+      int64_t held = 0;
+      for (const Kind kind : {kEmbedding, kLayer}) {
+        const model::SegmentMemory& memory = blocks_[static_cast<size_t>(kind)].memory;
+        const int64_t input = kind == kLayer ? blocks_[kEmbedding].memory.output_bytes : 0;
+        held += stage.Count(kind) * (input + (Recomputes(kind) ? 0 : memory.saved_bytes));
+      }
+      if (stage.has[kHead]) {
+        const int64_t input = blocks_[kEmbedding].memory.output_bytes;
+        most = std::max(most, held + input + blocks_[kHead].memory.loss_peak);
+      }
+      if (stage.num_layers == 0) continue;
+      const model::SegmentMemory& layer = blocks_[kLayer].memory;
+      int64_t backward = std::min(layer.backward_peak, layer.input_backward_peak);
+      if (Recomputes(kLayer)) {
+        // It may be done before the gradient comes from another class.
+        most = std::max(most, held + (stage.has[kHead] ? hidden_gradient_bytes_ : 0) + layer.forward_peak);
+        backward += layer.saved_bytes;
+      }
+      most = std::max(most, held + hidden_gradient_bytes_ + backward);
+    }
+    return most;
+  }
+
+  const model::ModelSpec& spec_;
+  const layout::Ledger& ledger_;
+  const schedule::BuildOptions& options_;
+  const Rates& rates_;
+  std::array<BlockCost, kNumKinds> blocks_;
+  double scalar_s_ = 0;  // a sum of one number
+  double send_s_ = 0;
+  int64_t hidden_gradient_bytes_ = 0;
+};
+
+}  // namespace
+
+StepShape DataParallelShape(int64_t layers, int64_t num_micro_batches) {
+  return {.placement = {.num_ranks = 1,
+                        .num_stages = 1,
+                        .num_micro_batches = static_cast<int>(num_micro_batches),
+                        .stage_ranks = {0}},
+          .stage_begin = {0, static_cast<int>(layers) + 2}};
+}
+
+StepBound BoundStep(const model::ModelSpec& spec, const layout::Ledger& ledger,
+                    const schedule::BuildOptions& options, const StepShape& shape, const Rates& rates) {
+  return Bounder(spec, ledger, options, rates).Bound(shape);
+}
+
+StepBound BoundPrice(const model::ModelSpec& spec, const layout::Ledger& ledger,
+                     const schedule::BuildOptions& options, int64_t layers, int64_t num_micro_batches,
+                     const Rates& rates) {
+  const Bounder bounder(spec, ledger, options, rates);
+  const int64_t played = std::min<int64_t>(num_micro_batches, kMicroBatchesToPrice);
+  StepBound bound = bounder.Bound(DataParallelShape(layers, played));
+  bound.seconds +=
+      static_cast<double>(num_micro_batches - played) * bounder.MiddleSeconds(layers) * kRounding;
+  return bound;
+}
+
+}  // namespace trainctl::simulate

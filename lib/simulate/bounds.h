@@ -1,0 +1,38 @@
+// Lower bounds of a step's time and memory in closed form: from the work of a layer, the embedding and the
+// head, how often each runs and what is exchanged. No step is built. Pure; thread safe.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "layout/ledger.h"
+#include "model/model_spec.h"
+#include "schedule/build_step.h"
+#include "schedule/pipeline.h"
+#include "simulate/cost.h"
+
+namespace trainctl::simulate {
+
+struct StepBound {
+  double seconds = 0;
+  int64_t peak_bytes = 0;  // of the class that needs most
+};
+
+// Where the blocks of a step run, and for how many micro-batches.
+struct StepShape {
+  schedule::PipelinePlacement placement;
+  std::vector<int> stage_begin;  // first block of each stage, then the number of blocks
+};
+StepShape DataParallelShape(int64_t layers, int64_t num_micro_batches);
+
+// Of a step of this shape, whatever its order. Of the ledger and the spec only the sizes of a layer, the
+// embedding and the head count, so that those of a folded model do for the whole one.
+StepBound BoundStep(const model::ModelSpec& spec, const layout::Ledger& ledger,
+                    const schedule::BuildOptions& options, const StepShape& shape, const Rates& rates);
+
+// Of what PriceStep says of a data-parallel step of `layers` and `num_micro_batches`.
+StepBound BoundPrice(const model::ModelSpec& spec, const layout::Ledger& ledger,
+                     const schedule::BuildOptions& options, int64_t layers, int64_t num_micro_batches,
+                     const Rates& rates);
+
+}  // namespace trainctl::simulate

@@ -1,0 +1,52 @@
+// The cost of a step, summed up from its instructions in list order. Internal to the simulator.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "schedule/step.h"
+#include "simulate/cost.h"
+#include "simulate/play.h"
+
+namespace trainctl::simulate {
+
+// All micro-batches but the first and the last cost the same, so the second of three is counted once more for
+// each that the step leaves out.
+class CostSum {
+ public:
+  explicit CostSum(const Rates& rates) : rates_(rates) {}
+
+  void Add(int stream, int micro_batch, const InstructionTime& time, int64_t sent_bytes) {
+    double& stream_end = stream_end_[rates_.overlap ? static_cast<size_t>(stream) : 0];
+    const bool computes = stream == schedule::kComputeStream;
+    if (computes && micro_batch > micro_batch_) {
+      micro_batch_ = micro_batch;
+      if (micro_batch == 1) middle_begin_ = {stream_end, sum_.compute_seconds, sum_.sent_bytes};
+      if (micro_batch == 2) middle_end_ = {stream_end, sum_.compute_seconds, sum_.sent_bytes};
+    }
+    stream_end = time.end_s();
+    if (computes) sum_.compute_seconds += time.seconds;
+    sum_.sent_bytes += sent_bytes;
+  }
+
+  StepCost Total(int64_t repeats) const {
+    StepCost cost = sum_;
+    cost.seconds = *std::max_element(stream_end_.begin(), stream_end_.end()) + rates_[Resource::kSteps];
+    if (repeats <= 0) return cost;
+    const double times = static_cast<double>(repeats);
+    cost.seconds += times * (middle_end_.seconds - middle_begin_.seconds);
+    cost.compute_seconds += times * (middle_end_.compute_seconds - middle_begin_.compute_seconds);
+    cost.sent_bytes += repeats * (middle_end_.sent_bytes - middle_begin_.sent_bytes);
+    return cost;
+  }
+
+ private:
+  const Rates& rates_;
+  StepCost sum_;
+  std::array<double, schedule::kNumDataStreams> stream_end_ = {};
+  StepCost middle_begin_, middle_end_;  // so far, where the second and the third micro-batch began
+  int micro_batch_ = 0;
+};
+
+}  // namespace trainctl::simulate

@@ -1,0 +1,284 @@
+#include "simulate/fold.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/types/span.h"
+#include "simulate/cost_sum.h"
+#include "simulate/live_memory.h"
+#include "simulate/play.h"
+#include "simulate/work_table.h"
+
+namespace trainctl::simulate {
+namespace {
+
+using schedule::Instruction;
+using schedule::Op;
+using schedule::Program;
+
+// Positions in a pass over the layers: those before kSteady come once, kSteady as often as layers are left
+// out and once more. What is there may look back kReach positions, no farther.
+constexpr int kSteady = 3;
+constexpr int kReach = 2;
+
+// What playing needs to know of an instruction.
+struct Fact {
+  int stream = 0;
+  int micro_batch = -1;
+  double seconds = 0;
+  int64_t sent_bytes = 0;
+  int64_t peak_extra_bytes = 0;
+  bool writes = false;
+  LiveMemory::Bytes change = {};  // at its end
+  absl::Span<const int> waits;
+};
+
+// Instructions up to one that computes, and that one: of a layer or of something else.
+struct Body {
+  int begin = 0;
+  int end = 0;
+  int layer = -1;
+  int pass = -1;  // over all layers, in either direction
+  int position = 0;
+};
+
+std::vector<Fact> FactsOf(const Program& program, const WorkTable& table, const layout::Ledger& ledger,
+                          const schedule::BuildOptions& options, const Rates& rates) {
+  std::vector<Fact> facts;
+  facts.reserve(program.instructions.size());
+  for (const Instruction& instruction : program.instructions) {
+    Fact& fact = facts.emplace_back();
+    fact.stream = instruction.stream;
+    fact.micro_batch = instruction.micro_batch;
+    fact.seconds = rates.Seconds(table.WorkOf(program, instruction));
+    fact.sent_bytes = SentBytes(program, instruction, ledger, options.compute_dtype);
+    fact.peak_extra_bytes = instruction.peak_extra_bytes;
+    fact.writes = !instruction.writes.empty();
+    const auto count = [&](int id, int64_t sign) {
+      const schedule::Value& value = program.values[static_cast<size_t>(id)];
+      if (!value.persistent) fact.change[static_cast<size_t>(value.category)] += sign * value.bytes;
+    };
+    for (int value : instruction.writes) count(value, 1);
+    for (int value : instruction.frees) count(value, -1);
+    fact.waits = instruction.waits;
+  }
+  return facts;
+}
+
+class Unfolder {
+ public:
+  Unfolder(const Program& program, std::vector<Fact> facts, int num_layers, int64_t repeats)
+      : program_(program), facts_(std::move(facts)), num_layers_(num_layers), repeats_(repeats) {
+    Cut();
+  }
+
+  // Whether the layers repeat.
+  bool Check() {
+    if (repeats_ == 0) return true;
+    if (!FindPasses()) return false;
+    for (size_t b = 0; b + 1 < bodies_.size(); ++b) {
+      const Body& body = bodies_[b];
+      if (body.pass >= 0 && body.position == kSteady - 1 && !AreAlike(body, bodies_[b + 1])) return false;
+    }
+    return std::all_of(bodies_.begin(), bodies_.end(), [this](const Body& b) { return WaitsAreNear(b); });
+  }
+
+  // `live`: what lives throughout.
+  StepPrice Play(LiveMemory::Bytes live, int64_t micro_batches_left_out, const Rates& rates) {
+    live_ = live;
+    overlap_ = rates.overlap;
+    CostSum sum(rates);
+    peak_.Observe(-1, live_);
+    whole_index_.resize(facts_.size());
+    for (const Body& body : bodies_) {
+      const bool descends = body.pass >= 0 && descends_[static_cast<size_t>(body.pass)];
+      if (body.pass >= 0 && body.position == kSteady) {
+        for (int64_t k = 0; k < repeats_; ++k) PlayBody(body, descends ? repeats_ - k : k, sum);
+      }
+      const bool is_behind = body.pass < 0 || (body.position >= kSteady) != descends;
+      PlayBody(body, is_behind ? repeats_ : 0, sum);
+    }
+    StepPrice price{peak_.report(), sum.Total(micro_batches_left_out)};
+    price.memory.peak_where = where_;
+    return price;
+  }
+
+ private:
+  void Cut() {
+    const std::vector<Instruction>& list = program_.instructions;
+    Body body;
+    for (size_t i = 0; i < list.size(); ++i) {
+      body.end = static_cast<int>(i) + 1;
+      const bool ends = list[i].stream == schedule::kComputeStream && list[i].op != Op::kRecompute;
+      if (!ends && i + 1 < list.size()) continue;
+      const int layer = list[i].op == Op::kOptimizerStep ? list[i].bucket : list[i].block;
+      body.layer = ends && layer >= 1 && layer <= num_layers_ ? layer : -1;
+      bodies_.push_back(body);
+      body.begin = body.end;
+    }
+  }
+
+  // Layers come all in a row, up or down.
+  bool FindPasses() {
+    for (size_t b = 0; b < bodies_.size();) {
+      if (bodies_[b].layer < 0) {
+        ++b;
+        continue;
+      }
+      const bool descends = bodies_[b].layer != 1;
+      for (int position = 0; position < num_layers_; ++position, ++b) {
+        if (b == bodies_.size()) return false;
+        if (bodies_[b].layer != (descends ? num_layers_ - position : 1 + position)) return false;
+        bodies_[b].pass = static_cast<int>(descends_.size());
+        bodies_[b].position = position;
+      }
+      descends_.push_back(descends);
+    }
+    return true;
+  }
+
+  bool AreAlike(const Body& a, const Body& b) const {
+    const int length = a.end - a.begin;
+    if (b.end - b.begin != length) return false;
+    for (int k = 0; k < length; ++k) {
+      const Fact& x = facts_[static_cast<size_t>(a.begin + k)];
+      const Fact& y = facts_[static_cast<size_t>(b.begin + k)];
+      const bool same = x.stream == y.stream && x.micro_batch == y.micro_batch && x.seconds == y.seconds &&
+                        x.sent_bytes == y.sent_bytes && x.peak_extra_bytes == y.peak_extra_bytes &&
+                        x.writes == y.writes && x.change == y.change && x.waits.size() == y.waits.size();
+      if (!same) return false;
+      for (size_t w = 0; w < x.waits.size(); ++w) {
+        if (y.waits[w] - x.waits[w] != length) return false;
+      }
+    }
+    return true;
+  }
+
+  const Body& BodyOf(int instruction) const {
+    return *std::partition_point(bodies_.begin(), bodies_.end(),
+                                 [&](const Body& body) { return body.end <= instruction; });
+  }
+
+  // From where the steady part begins a pass waits for its own neighbours, or, later, for what was before it.
+  bool WaitsAreNear(const Body& body) const {
+    if (body.pass < 0 || body.position < kSteady) return true;
+    for (int i = body.begin; i < body.end; ++i) {
+      for (int wait : facts_[static_cast<size_t>(i)].waits) {
+        const Body& other = BodyOf(wait);
+        const bool is_own = other.pass == body.pass;
+        if (is_own ? other.position < body.position - kReach : body.position == kSteady) return false;
+      }
+    }
+    return true;
+  }
+
+  // `shift`: the layer that it is, less the one in the folded step.
+  void PlayBody(const Body& body, int64_t shift, CostSum& sum) {
+    for (int i = body.begin; i < body.end; ++i) {
+      const Fact& fact = facts_[static_cast<size_t>(i)];
+      const int index = static_cast<int>(ends_.size());
+      whole_index_[static_cast<size_t>(i)] = index;
+      double& stream_end = stream_ends_[overlap_ ? fact.stream : 0];
+      double begin = stream_end;
+      for (int wait : fact.waits)
+        begin = std::max(begin, ends_[static_cast<size_t>(WholeWait(body, i, wait))]);
+      const InstructionTime time{begin, fact.seconds};
+      stream_end = time.end_s();
+      ends_.push_back(stream_end);
+      sum.Add(fact.stream, fact.micro_batch, time, fact.sent_bytes);
+      Remember(fact, index, i, shift);
+    }
+  }
+
+  int WholeWait(const Body& body, int from, int wait) const {
+    const bool in_pass = body.pass >= 0 && body.position >= kSteady && BodyOf(wait).pass == body.pass;
+    return in_pass ? whole_index_[static_cast<size_t>(from)] - (from - wait)
+                   : whole_index_[static_cast<size_t>(wait)];
+  }
+
+  void Remember(const Fact& fact, int index, int folded_index, int64_t shift) {
+    if (fact.peak_extra_bytes > 0) {
+      LiveMemory::Bytes during = live_;
+      during[static_cast<size_t>(schedule::Category::kActivations)] += fact.peak_extra_bytes;
+      peak_.Observe(index, during);
+    }
+    for (size_t c = 0; c < live_.size(); ++c) live_[c] += fact.change[c];
+    if (fact.writes) peak_.Observe(index, live_);
+    if (peak_.report().peak_instruction != index) return;
+    Instruction at = program_.instructions[static_cast<size_t>(folded_index)];
+    if (at.block > 0) at.block += static_cast<int>(shift);
+    where_ = schedule::Describe(at);
+  }
+
+  const Program& program_;
+  const std::vector<Fact> facts_;
+  const int num_layers_;
+  const int64_t repeats_;
+  std::vector<Body> bodies_;
+  std::vector<bool> descends_;    // by pass
+  std::vector<int> whole_index_;  // of a folded instruction, where it came last
+  std::vector<double> ends_;      // by instruction of the whole step
+  std::array<double, schedule::kNumDataStreams> stream_ends_ = {};
+  bool overlap_ = true;
+  LiveMemory::Bytes live_ = {};
+  PeakFinder peak_;
+  std::string where_;
+};
+
+}  // namespace
+
+StepPrice PriceWhole(const schedule::Step& step, const model::ModelSpec& spec, const layout::Ledger& ledger,
+                     const schedule::BuildOptions& options, int64_t num_micro_batches, const Rates& rates) {
+  return {SimulateMemory(step.programs[0]), PriceStep(step, spec, ledger, options, num_micro_batches, rates)};
+}
+
+FoldedModel::FoldedModel(const model::ModelSpec& spec, int64_t layers) {
+  const auto part = [&](int64_t num_layers) {
+    Part part{.spec = spec, .inventory = {}};
+    part.spec.layers = num_layers;
+    part.inventory = model::Inventory(part.spec);
+    return part;
+  };
+  layers = std::min(layers, spec.layers);
+  repeats_ = spec.layers - layers;
+  few_ = part(layers);
+  if (repeats_ > 0) one_more_ = part(layers + 1);
+}
+
+FoldedStrategy::FoldedStrategy(const FoldedModel& model, const layout::Mesh& mesh, int zero_stage)
+    : model_(model),
+      few_(model.few_.inventory, mesh, zero_stage),
+      one_more_(model.repeats_ == 0
+                    ? std::nullopt
+                    : std::make_optional<layout::Ledger>(model.one_more_.inventory, mesh, zero_stage)) {}
+
+StepBound FoldedStrategy::Bound(const schedule::BuildOptions& options, int64_t num_micro_batches,
+                                const Rates& rates) const {
+  const model::ModelSpec& spec = model_.few_.spec;
+  return BoundPrice(spec, few_, options, spec.layers + model_.repeats(), num_micro_batches, rates);
+}
+
+std::optional<StepPrice> FoldedStrategy::Price(const schedule::BuildOptions& options,
+                                               int64_t num_micro_batches, const Rates& rates) const {
+  const int64_t repeats = model_.repeats();
+  const model::ModelSpec& spec = model_.few_.spec;
+  const schedule::Step step = schedule::BuildStep(spec, few_, options);
+  const Program& program = step.programs[0];
+  const WorkTable table(spec, few_, options, /*own_class=*/0, repeats);
+  Unfolder unfolder(program, FactsOf(program, table, few_, options, rates), static_cast<int>(spec.layers),
+                    repeats);
+  if (!unfolder.Check()) return std::nullopt;
+  LiveMemory::Bytes live = LiveMemory(program).bytes();
+  if (repeats > 0) {
+    // What lives throughout does not depend on the number of micro-batches built.
+    schedule::BuildOptions one = options;
+    one.num_micro_batches = 1;
+    one.micro_batches_of_step = std::max<int64_t>(options.num_micro_batches, options.micro_batches_of_step);
+    const schedule::Step longer = schedule::BuildStep(model_.one_more_.spec, *one_more_, one);
+    const LiveMemory::Bytes more = LiveMemory(longer.programs[0]).bytes();
+    for (size_t c = 0; c < live.size(); ++c) live[c] += repeats * (more[c] - live[c]);
+  }
+  return unfolder.Play(live, num_micro_batches - step.num_micro_batches, rates);
+}
+
+}  // namespace trainctl::simulate

@@ -1,0 +1,76 @@
+// Prices a data-parallel step from one with few layers: the layers are alike, so what the builder does in the
+// middle repeats. The instructions of the whole step are played one by one, each with the seconds, bytes and
+// waits of the one that it repeats; nothing is extrapolated but the storage that lives throughout. The result
+// equals that of the whole step, built with the same micro-batches, to the bit. Pure; thread safe.
+//
+//   FoldedModel model(spec);
+//   FoldedStrategy strategy(model, mesh, zero_stage);
+//   std::optional<StepPrice> price = strategy.Price(options, layout.num_micro_batches, rates);
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "layout/ledger.h"
+#include "model/model_spec.h"
+#include "schedule/build_step.h"
+#include "simulate/bounds.h"
+#include "simulate/cost.h"
+#include "simulate/memory.h"
+
+namespace trainctl::simulate {
+
+// What a step needs and takes.
+struct StepPrice {
+  MemoryReport memory;
+  StepCost cost;
+};
+
+// The same from a step that is there, one of at most kMicroBatchesToPrice.
+StepPrice PriceWhole(const schedule::Step& step, const model::ModelSpec& spec, const layout::Ledger& ledger,
+                     const schedule::BuildOptions& options, int64_t num_micro_batches, const Rates& rates);
+
+// Layers of a folded step: three at each end, where slots and prefetch are not yet steady, or no longer.
+inline constexpr int64_t kFoldedLayers = 6;
+
+// What the strategies of a model share.
+class FoldedModel {
+ public:
+  // A model that a step can be built of. One of at most `layers` is its own folded model.
+  explicit FoldedModel(const model::ModelSpec& spec, int64_t layers = kFoldedLayers);
+
+  int64_t repeats() const { return repeats_; }  // layers left out
+
+ private:
+  friend class FoldedStrategy;
+  struct Part {
+    model::ModelSpec spec;
+    std::vector<model::Parameter> inventory;
+  };
+  Part few_;
+  Part one_more_;  // with a layer more; empty where nothing repeats
+  int64_t repeats_ = 0;
+};
+
+// A mesh and a ZeRO stage; its variants share the ledgers. Borrows the model.
+class FoldedStrategy {
+ public:
+  FoldedStrategy(const FoldedModel& model, const layout::Mesh& mesh, int zero_stage);
+
+  const layout::Ledger& ledger() const { return few_; }
+
+  // Lower bounds of what Price says (bounds.h).
+  StepBound Bound(const schedule::BuildOptions& options, int64_t num_micro_batches, const Rates& rates) const;
+
+  // `options` as for the whole model. std::nullopt: the layers in the middle are not alike.
+  std::optional<StepPrice> Price(const schedule::BuildOptions& options, int64_t num_micro_batches,
+                                 const Rates& rates) const;
+
+ private:
+  const FoldedModel& model_;
+  const layout::Ledger few_;
+  const std::optional<layout::Ledger> one_more_;
+};
+
+}  // namespace trainctl::simulate

@@ -1,0 +1,131 @@
+// What each instruction of a step asks for, by the names of the measurements. Internal to the simulator.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "layout/ledger.h"
+#include "model/segment.h"
+#include "optim/optimizer.h"
+#include "schedule/build_step.h"
+#include "simulate/cost.h"
+
+namespace trainctl::simulate {
+
+// An update is bound by memory, so the elements of another optimizer count by what they move beside AdamW's.
+inline double AdamWBytes() { return static_cast<double>(optim::kAdamW.MovedBytes()); }
+
+class WorkTable {
+ public:
+  // All are borrowed. `more_layers`: those that a folded model lacks (fold.h).
+  WorkTable(const model::ModelSpec& spec, const layout::Ledger& ledger, const schedule::BuildOptions& options,
+            int own_class, int64_t more_layers = 0)
+      : spec_(spec),
+        ledger_(ledger),
+        options_(options),
+        own_buckets_(ledger.BucketsOfOwner(own_class)),
+        more_layers_(more_layers) {
+    const model::SegmentOptions segment{options.shape, options.compute_dtype, options.threads,
+                                        options.on_device};
+    // The first layer stands for all.
+    for (int block : {model::EmbeddingBlock(), model::EmbeddingBlock() + 1, model::HeadBlock(spec)}) {
+      segments_.push_back(model::BuildSegment(spec, ledger.inventory(), block, segment));
+    }
+  }
+
+  template <typename Add>  // void(name, work)
+  void Visit(const schedule::Program& program, const schedule::Instruction& instruction,
+             const Add& add) const {
+    if (RunsBlock(instruction.op)) return VisitBlock(instruction, add);
+    switch (instruction.op) {
+      case schedule::Op::kOptimizerStep: {
+        Work work;
+        work[Resource::kOptimizerElements] =
+            static_cast<double>(ledger_.optimizer_numel(instruction.bucket)) *
+            static_cast<double>(options_.optimizer->MovedBytes()) / AdamWBytes();
+        work[Resource::kOperators] = 1;
+        return add("optimizer step", work);
+      }
+      case schedule::Op::kGradNorm: {
+        Work work;
+        work[Resource::kMovedBytes] = GradientPartBytes();
+        add("gradient norm", work);
+        return add(kCommunication, Collective(0));
+      }
+      case schedule::Op::kCountLossTokens:
+      case schedule::Op::kReduceLoss:
+        return add(kCommunication, Collective(0));
+      default:
+        return add(kCommunication,
+                   Collective(SentBytes(program, instruction, ledger_, options_.compute_dtype)));
+    }
+  }
+
+  Work WorkOf(const schedule::Program& program, const schedule::Instruction& instruction) const {
+    Work sum;
+    Visit(program, instruction, [&](const std::string&, const Work& work) { sum += work; });
+    return sum;
+  }
+
+ private:
+  template <typename Add>
+  void VisitBlock(const schedule::Instruction& instruction, const Add& add) const {
+    const int block = instruction.block;
+    const model::Segment& segment = block == model::EmbeddingBlock()   ? segments_.front()
+                                    : block == model::HeadBlock(spec_) ? segments_.back()
+                                                                       : segments_[1];
+    bool adds_vectors = true, adds_matrices = true;
+    for (const schedule::GradientWrite& write : instruction.gradients) {
+      adds_vectors = adds_vectors && write.accumulate;
+      adds_matrices = adds_matrices && write.accumulate_weights;
+    }
+    const schedule::Op pass = instruction.op;
+    for (const model::Operator& op : segment.operators) {
+      const model::OperatorEntry& entry = model::EntryOf(op.kind);
+      if (pass == schedule::Op::kLossAndGradient && entry.loss_and_gradient_work != nullptr) {
+        add(std::string(entry.name), entry.loss_and_gradient_work(segment, op));
+        continue;
+      }
+      if (pass == schedule::Op::kForward || pass == schedule::Op::kRecompute || pass == schedule::Op::kLoss ||
+          pass == schedule::Op::kLossAndGradient)
+        add(std::string(entry.name), entry.forward_work(segment, op));
+      const std::string backward = absl::StrCat(entry.name, " backward");
+      if (pass == schedule::Op::kBackward || pass == schedule::Op::kLossAndGradient)
+        add(backward, model::BackwardWork(segment, op, adds_vectors));
+      if (pass == schedule::Op::kBackwardInput && entry.input_gradient_work != nullptr)
+        add(backward, entry.input_gradient_work(segment, op, adds_vectors));
+      if (pass == schedule::Op::kBackwardWeight && entry.weight_gradient_work != nullptr)
+        add(backward, entry.weight_gradient_work(segment, op, adds_matrices));
+    }
+  }
+
+  // Between one worker and itself nothing is exchanged.
+  Work Collective(int64_t bytes) const {
+    Work work;
+    if (ledger_.mesh().world_size() == 1) return work;
+    work[Resource::kSentBytes] = static_cast<double>(bytes);
+    work[Resource::kCollectives] = 1;
+    return work;
+  }
+
+  double GradientPartBytes() const {
+    double bytes = 0;
+    for (int bucket : own_buckets_)
+      bytes += static_cast<double>(ledger_.optimizer_numel(bucket)) * sizeof(float);
+    if (more_layers_ > 0) {
+      bytes += static_cast<double>(more_layers_) *
+               static_cast<double>(ledger_.optimizer_numel(model::EmbeddingBlock() + 1)) * sizeof(float);
+    }
+    return bytes;
+  }
+
+  const model::ModelSpec& spec_;
+  const layout::Ledger& ledger_;
+  const schedule::BuildOptions& options_;
+  const std::vector<int> own_buckets_;
+  const int64_t more_layers_;
+  std::vector<model::Segment> segments_;  // embedding, layer, head
+};
+
+}  // namespace trainctl::simulate

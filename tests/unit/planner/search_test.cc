@@ -1,0 +1,335 @@
+// The passes of the search against pricing everything, and the bounds against what is played. `ctest -R
+// search` runs all of it; the unit tests run a part (TRAINCTL_SEARCH_CASES).
+#include "planner/search.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <random>
+#include <thread>
+
+#include "planner/neighbours.h"
+#include "simulate/bounds.h"
+#include "simulate/fold.h"
+#include "simulate/play.h"
+#include "tests/unit/schedule/step_testing.h"
+
+namespace trainctl::planner {
+namespace {
+
+using layout::Recompute;
+using simulate::Rates;
+using simulate::Resource;
+
+class Picker {
+ public:
+  explicit Picker(uint32_t seed) : random_(seed) {}
+  int64_t operator()(std::initializer_list<int64_t> values) {
+    return values.begin()[random_() % values.size()];
+  }
+  double Between(double low, double high) {
+    return std::uniform_real_distribution<double>(low, high)(random_);
+  }
+
+ private:
+  std::mt19937 random_;
+};
+
+int NumCases(int whole) {
+  const char* wanted = std::getenv("TRAINCTL_SEARCH_CASES");
+  return wanted != nullptr && std::string(wanted) == "all" ? whole : whole / 20;
+}
+
+model::ModelSpec DrawModel(Picker& pick, int64_t layers) {
+  model::ModelSpec spec = *model::Preset("toy-1m");
+  spec.layers = layers;
+  spec.head_dim = pick({4, 16});
+  spec.heads = pick({2, 4});
+  spec.kv_heads = pick({1, 2});
+  spec.hidden = spec.heads * spec.head_dim;
+  spec.ffn = pick({16, 100, 512});
+  spec.vocab = pick({17, 300, 9000});
+  spec.tie_embeddings = pick({0, 1}) == 1;
+  return spec;
+}
+
+// Any resource may dominate.
+Rates DrawRates(Picker& pick) {
+  Rates rates;
+  for (double& seconds : rates.seconds_per_unit) seconds = pick.Between(0.5, 2) * 1e-9;
+  rates[Resource::kSentBytes] *= static_cast<double>(pick({0, 1, 10, 100, 1000}));
+  rates[Resource::kCollectives] *= static_cast<double>(pick({1, 1000, 100000}));
+  rates[Resource::kOperators] *= static_cast<double>(pick({1, 1000, 100000}));
+  rates[Resource::kSteps] *= static_cast<double>(pick({0, 1000000}));
+  rates.overlap = pick({0, 1, 1}) == 1;
+  return rates;
+}
+
+schedule::StepSetting DrawSetting(Picker& pick) {
+  schedule::StepSetting setting;
+  setting.seq_len = pick({3, 16, 100});
+  setting.compute_dtype = pick({0, 1}) == 1 ? DType::kBF16 : DType::kF32;
+  setting.prefetch = pick({0, 1}) == 1;
+  setting.checkpoint_copy = pick({0, 1}) == 1;
+  setting.on_device = pick({0, 1}) == 1;
+  setting.threads = setting.on_device ? 1 : pick({1, 4});
+  setting.optimizer = optim::Find(pick({0, 1}) == 1 ? "lion" : "adamw");
+  return setting;
+}
+
+layout::Layout DrawLayout(Picker& pick) {
+  layout::Layout layout;
+  layout.zero_stage = static_cast<int>(pick({0, 1, 2, 3}));
+  layout.mesh.dp_shard = layout.zero_stage == 0 ? 1 : static_cast<int>(pick({2, 3, 8, 64}));
+  layout.mesh.dp_replicate = static_cast<int>(pick({1, 1, 2, 5}));
+  layout.micro_batch = pick({1, 2, 3});
+  layout.num_micro_batches = pick({1, 2, 3, 4, 9, 100});
+  layout.recompute = pick({0, 1}) == 1 ? Recompute::kFull : Recompute::kNone;
+  return layout;
+}
+
+struct Held {
+  int64_t num_cases = 0;
+  double seconds_share = 0;  // sums of bound / price
+  double bytes_share = 0;
+  std::string failure;
+
+  void Compare(const simulate::StepBound& bound, double seconds, int64_t peak_bytes,
+               const std::string& name) {
+    ++num_cases;
+    seconds_share += seconds > 0 ? bound.seconds / seconds : 1;
+    bytes_share += static_cast<double>(bound.peak_bytes) / static_cast<double>(peak_bytes);
+    if (failure.empty() && (bound.seconds > seconds || bound.peak_bytes > peak_bytes)) {
+      failure = absl::StrCat(name, ": bound ", bound.seconds, " s and ", bound.peak_bytes, " bytes, played ",
+                             seconds, " s and ", peak_bytes, " bytes");
+    }
+  }
+};
+
+void CompareDataParallel(Picker& pick, Held& held) {
+  const model::ModelSpec spec = DrawModel(pick, pick({1, 2, 3, 5, 8, 12}));
+  const layout::Layout layout = DrawLayout(pick);
+  const schedule::StepSetting setting = DrawSetting(pick);
+  const Rates rates = DrawRates(pick);
+  const schedule::BuildOptions options = schedule::OptionsOf(layout, setting, simulate::kMicroBatchesToPrice);
+  const simulate::FoldedModel folded(spec);
+  const simulate::StepBound bound = simulate::FoldedStrategy(folded, layout.mesh, layout.zero_stage)
+                                        .Bound(options, layout.num_micro_batches, rates);
+  const layout::Ledger ledger(model::Inventory(spec), layout.mesh, layout.zero_stage);
+  const simulate::StepPrice played = simulate::PriceWhole(schedule::BuildStep(spec, ledger, options), spec,
+                                                          ledger, options, layout.num_micro_batches, rates);
+  held.Compare(bound, played.cost.seconds, played.memory.peak_bytes,
+               absl::StrCat(layout.ToString(), " layers ", spec.layers, " prefetch ", setting.prefetch,
+                            " overlap ", rates.overlap, " tied ", spec.tie_embeddings));
+}
+
+void ComparePipeline(Picker& pick, schedule::PipelineKind kind, Held& held) {
+  schedule::PipelineShape shape;
+  do {
+    const schedule::PipelineLimits limits = schedule::LimitsOf(kind);
+    shape = {
+        static_cast<int>(pick({1, 2, 3, 4, 6})), static_cast<int>(pick({1, 2, 4, 6, 8, 12})),
+        std::clamp(static_cast<int>(pick({1, 2, 3})), limits.min_virtual_stages, limits.max_virtual_stages)};
+  } while (!schedule::CheckPipelineShape(kind, shape).ok());
+  const absl::StatusOr<schedule::PipelineSchedule> order = schedule::BuildPipeline(kind, shape);
+  ASSERT_TRUE(order.ok()) << order.status();
+  const int num_stages = order->placement.num_stages;
+  const model::ModelSpec spec =
+      DrawModel(pick, std::max<int64_t>(1, num_stages * pick({1, 2, 4}) - 2) + pick({0, 1}));
+  const std::vector<int> stages = schedule::EvenStages(model::NumBlocks(spec), num_stages);
+  layout::Layout layout = DrawLayout(pick);
+  layout.mesh.pp = shape.ranks;
+  layout.num_micro_batches = shape.num_micro_batches;
+  const Rates rates = DrawRates(pick);
+  const schedule::BuildOptions options = schedule::OptionsOf(layout, DrawSetting(pick));
+  const layout::Ledger ledger(model::Inventory(spec), layout.mesh, layout.zero_stage,
+                              schedule::OwnersOf(*order, stages));
+  const absl::StatusOr<schedule::Step> step = schedule::BuildStep(spec, ledger, options, *order, stages);
+  ASSERT_TRUE(step.ok()) << step.status();
+  int64_t peak_bytes = 0;
+  for (const schedule::Program& program : step->programs)
+    peak_bytes = std::max(peak_bytes, simulate::SimulateMemory(program).peak_bytes);
+  held.Compare(simulate::BoundStep(spec, ledger, options, {order->placement, stages}, rates),
+               simulate::PlayAtRates(*step, spec, ledger, options, rates).end_s + rates[Resource::kSteps],
+               peak_bytes,
+               absl::StrCat(schedule::Name(kind, shape), " ", layout.ToString(), " layers ", spec.layers,
+                            " overlap ", rates.overlap, " tied ", spec.tie_embeddings));
+}
+
+// Runs `run(seed, count)` on two threads.
+void OnTwoThreads(int count, const std::function<void(uint32_t, int)>& run) {
+  std::thread other([&] { run(1, count / 2); });
+  run(2, count - count / 2);
+  other.join();
+}
+
+double Since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+TEST(Search, NoBoundIsAboveWhatIsPlayed) {
+  const auto start = std::chrono::steady_clock::now();
+  constexpr int kKinds = schedule::kNumPipelineKinds;
+  // By thread; data parallelism first, then the orders.
+  std::vector<std::vector<Held>> held(2, std::vector<Held>(kKinds + 1));
+  const int count = NumCases(20000);
+  OnTwoThreads(count, [&](uint32_t seed, int num) {
+    Picker pick(seed);
+    for (int i = 0; i < num; ++i) {
+      std::vector<Held>& own = held[seed - 1];
+      // As many of data parallelism as of all orders.
+      if (i % 2 == 0) {
+        CompareDataParallel(pick, own[0]);
+      } else {
+        const int kind = i / 2 % kKinds;
+        ComparePipeline(pick, static_cast<schedule::PipelineKind>(kind), own[static_cast<size_t>(kind) + 1]);
+      }
+    }
+  });
+  for (size_t k = 0; k <= kKinds; ++k) {
+    const Held &a = held[0][k], &b = held[1][k];
+    EXPECT_EQ(a.failure, "");
+    EXPECT_EQ(b.failure, "");
+    const std::string name(k == 0 ? "data parallel"
+                                  : schedule::PipelineKindName(static_cast<schedule::PipelineKind>(k - 1)));
+    const double num = static_cast<double>(a.num_cases + b.num_cases);
+    std::printf("%-24s %6.0f layouts: bounds are %4.1f %% of the time, %4.1f %% of the memory\n",
+                name.c_str(), num, 100 * (a.seconds_share + b.seconds_share) / num,
+                100 * (a.bytes_share + b.bytes_share) / num);
+  }
+  std::printf("%d layouts in %.1f s on 2 threads\n", count, Since(start));
+}
+
+struct Space {
+  model::ModelSpec spec;
+  Problem problem;
+};
+
+void DrawSpace(Picker& pick, Space& space) {
+  space.spec = DrawModel(pick, pick({1, 3, 7, 9, 14}));
+  Problem& problem = space.problem;
+  layout::Request& request = problem.request;
+  request.spec = &space.spec;
+  request.devices_per_node = pick({1, 2, 4, 6, 8, 16});
+  request.batch_sequences = request.devices_per_node * pick({1, 2, 6, 8});
+  problem.setting = DrawSetting(pick);
+  request.seq_len = problem.setting.seq_len;
+  problem.rates = DrawRates(pick);
+  if (pick({0, 0, 1}) == 1) request.micro_batch = 1;
+  if (pick({0, 0, 1}) == 1) request.recompute = pick({0, 1}) == 1 ? Recompute::kFull : Recompute::kNone;
+  if (pick({0, 0, 0, 1}) == 1) request.zero_stage = request.devices_per_node == 1 ? 0 : pick({1, 2, 3});
+  // Between what the smallest layout needs and what the largest does, or a little beside.
+  problem.memory_limit_bytes = int64_t{1} << 60;
+  std::vector<int64_t> bytes;
+  for (const plan::Candidate& candidate : Search(problem, Wanted::kAll).candidates)
+    bytes.push_back(candidate.memory.peak_bytes);
+  const auto [least, most] = std::minmax_element(bytes.begin(), bytes.end());
+  problem.memory_limit_bytes =
+      static_cast<int64_t>(pick.Between(0.7 * static_cast<double>(*least), 1.1 * static_cast<double>(*most)));
+}
+
+constexpr SearchPasses kNoPasses{.prune_memory = false, .prune_time = false, .fold = false, .play = false};
+
+struct SpaceTally {
+  int64_t feasible = 0, most_played = 0;
+  SearchCounts counts;  // of the searches for the choice alone
+  std::string failure;
+};
+
+const plan::Candidate* ChosenOf(const Found& found) {
+  return found.chosen < 0 ? nullptr : &found.candidates[static_cast<size_t>(found.chosen)];
+}
+
+// "" or what differs.
+std::string CompareSearches(const Problem& problem, SpaceTally& tally) {
+  const Found everything = Search(problem, Wanted::kAll, kNoPasses);
+  const plan::Candidate* const expected = ChosenOf(everything);
+  tally.feasible += expected != nullptr ? 1 : 0;
+  for (const bool play : {true, false}) {
+    const Found shown = Search(problem, Wanted::kAll, {.play = play});
+    tally.most_played = std::max(tally.most_played, shown.counts.played);
+    if (shown.counts.played > kMaxPlayed || shown.counts.whole != 0) return "too many are played";
+    if (shown.candidates != everything.candidates) return "a candidate's numbers differ";
+    if (shown.chosen != everything.chosen) return "another one is chosen";
+  }
+  for (int off = 0; off < 16; ++off) {
+    const SearchPasses passes{.prune_memory = (off & 1) == 0,
+                              .prune_time = (off & 2) == 0,
+                              .fold = (off & 4) == 0,
+                              .play = (off & 8) == 0};
+    const Found found = Search(problem, Wanted::kChoice, passes);
+    const plan::Candidate* const chosen = ChosenOf(found);
+    if ((chosen == nullptr) != (expected == nullptr))
+      return absl::StrCat("passes ", off, ": one finds nothing");
+    if (chosen != nullptr && !(chosen->layout == expected->layout && chosen->memory == expected->memory &&
+                               chosen->step_seconds == expected->step_seconds)) {
+      return absl::StrCat("passes ", off, ": ", chosen->layout.ToString(), ", not ",
+                          expected->layout.ToString());
+    }
+    if (off != 0) continue;
+    tally.counts.bounded += found.counts.bounded;
+    tally.counts.pruned += found.counts.pruned;
+    tally.counts.folded += found.counts.folded;
+  }
+  if (expected == nullptr && NearestThatFits(problem) != NearestThatFits(problem, kNoPasses))
+    return "other advice";
+  return "";
+}
+
+TEST(Search, FindsWhatPricingEverythingFinds) {
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<SpaceTally> tallies(2);
+  const int count = NumCases(1000);
+  OnTwoThreads(count, [&](uint32_t seed, int num) {
+    Picker pick(seed + 100);
+    SpaceTally& tally = tallies[seed - 1];
+    for (int i = 0; i < num && tally.failure.empty(); ++i) {
+      Space space;
+      DrawSpace(pick, space);
+      const std::string failure = CompareSearches(space.problem, tally);
+      if (!failure.empty()) tally.failure = absl::StrCat("space ", i, " of seed ", seed, ": ", failure);
+    }
+  });
+  const SpaceTally &a = tallies[0], &b = tallies[1];
+  EXPECT_EQ(a.failure, "");
+  EXPECT_EQ(b.failure, "");
+  EXPECT_GT(a.feasible + b.feasible, count / 3);
+  EXPECT_LT(a.feasible + b.feasible, count);
+  EXPECT_GT(a.counts.pruned + b.counts.pruned, (a.counts.bounded + b.counts.bounded) / 4);
+  std::printf(
+      "%d spaces, %d with an answer: %d layouts bounded, %d pruned, %d folded where the choice alone is "
+      "wanted; at most %d played; %.1f s on 2 threads\n",
+      count, static_cast<int>(a.feasible + b.feasible), static_cast<int>(a.counts.bounded + b.counts.bounded),
+      static_cast<int>(a.counts.pruned + b.counts.pruned),
+      static_cast<int>(a.counts.folded + b.counts.folded),
+      static_cast<int>(std::max(a.most_played, b.most_played)), Since(start));
+}
+
+// 16,384 workers and 126 layers, nothing fixed.
+TEST(Search, ALargeSpaceIsSearchedAtOnce) {
+  const model::ModelSpec spec = *model::Preset("llama3.1-405b");
+  Problem problem;
+  problem.request = {
+      .spec = &spec, .nodes = 2048, .devices_per_node = 8, .batch_sequences = 1 << 18, .seq_len = 8192};
+  problem.setting.seq_len = 8192;
+  problem.setting.compute_dtype = DType::kBF16;
+  problem.setting.on_device = true;
+  problem.memory_limit_bytes = int64_t{160} << 30;
+  problem.rates = simulate::UnknownDeviceRates(DType::kBF16);
+  const auto start = std::chrono::steady_clock::now();
+  const Found found = Search(problem, Wanted::kAll);
+  const double seconds = Since(start);
+  ASSERT_GE(found.chosen, 0);
+  EXPECT_LE(found.counts.played, kMaxPlayed);
+  EXPECT_EQ(found.counts.whole, 0);
+  std::printf("%d strategies, %d layouts folded, %d played: %.3f s\n",
+              static_cast<int>(found.counts.enumerated), static_cast<int>(found.counts.folded),
+              static_cast<int>(found.counts.played), seconds);
+}
+
+}  // namespace
+}  // namespace trainctl::planner
