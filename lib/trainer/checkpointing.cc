@@ -40,8 +40,8 @@ OwnSlices SlicesOf(const parallel::ShardedState& state, const PartsOf& parts_of,
   const layout::Ledger& ledger = state.ledger();
   const absl::Span<const optim::StateKind> kinds = state.optimizer().states;
   for (const layout::Bucket& bucket : ledger.buckets()) {
-    const optim::Parts& parts = parts_of(bucket.block);
-    for (const layout::ParameterRange& range : ledger.OptimizerRanges(bucket.block, state.rank())) {
+    const optim::Parts& parts = parts_of(bucket.id);
+    for (const layout::ParameterRange& range : ledger.OptimizerRanges(bucket.id, state.rank())) {
       const model::Parameter& parameter = ledger.inventory()[static_cast<size_t>(range.parameter)];
       const auto add = [&](const std::string& name, DType dtype, void* of_bucket) {
         own.slices.push_back({name, dtype, parameter.shape, range.begin, range.count});

@@ -34,11 +34,11 @@ struct Rank {
   template <typename F>
   void ForEach(F f) {
     for (const layout::Bucket& bucket : ledger.buckets()) {
-      const optim::Parts& parts = state.parts(bucket.block);
+      const optim::Parts& parts = state.parts(bucket.id);
       std::vector<float*> kinds = {parts.master};
       for (size_t k = 0; k < state.optimizer().states.size(); ++k)
         kinds.push_back(static_cast<float*>(parts.states[k]));
-      for (const layout::ParameterRange& range : state.OwnRanges(bucket.block)) {
+      for (const layout::ParameterRange& range : state.OwnRanges(bucket.id)) {
         for (size_t kind = 0; kind < kinds.size(); ++kind) {
           for (int64_t i = 0; i < range.count; ++i)
             f(kinds[kind][range.offset + i], kind * 100 + static_cast<size_t>(range.parameter),
