@@ -1,5 +1,5 @@
-// Layout-independent checkpoints: logical tensors under their names, cut into byte ranges that any
-// layout can write and read. Bytes only, no LibTorch; the trainer lends host memory. Format:
+// Layout-independent checkpoints: logical tensors under their names, cut into boxes that any layout
+// can write and read. Bytes only, no LibTorch; the trainer lends host memory. Format:
 // docs/reference/checkpoint-format.md.
 //
 // Folder `<run>/checkpoints/step-00000042/`: one `rank-00000.safetensors` per writing rank plus
@@ -24,27 +24,29 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "base/dtype.h"
+#include "layout/box.h"
 
 namespace trainctl::checkpoint {
 
 class FileOps;
 struct Manifest;
 
-// Elements [begin, begin + count) of the row-major flattened logical tensor.
+// A box of a logical tensor.
 struct Slice {
   std::string name;  // "model.embed_tokens.weight", "optimizer.exp_avg/<param>"
   DType dtype = DType::kF32;
   std::vector<int64_t> shape;  // of the whole logical tensor
-  int64_t begin = 0;
-  int64_t count = 0;
+  layout::Box box;
+  int64_t count() const { return box.Count(); }
 };
 
-// Fills `bytes` (count * DTypeBytes) with the slice's data / consumes them. Called once or more per
-// slice with sub-slices of at most 1 MiB (writing) or 8 MiB (reading); the sub-slice's name, begin
-// and count say what is meant. The order is that of the file (wide element types first), which need
-// not be the caller's. An error ends the operation and is returned.
-using SliceReader = std::function<absl::Status(const Slice&, absl::Span<std::byte>)>;
-using SliceWriter = std::function<absl::Status(const Slice&, absl::Span<const std::byte>)>;
+// Fills `bytes` with the elements of slices[slice] from its `begin`-th on, in the row-major order of its
+// box / consumes them. Called once or more per slice, with at most 1 MiB (writing) or 8 MiB (reading).
+// The order is that of the file (wide element types first), which need not be the caller's, and when
+// reading not that of the box. An error ends the operation and is returned.
+using SliceReader = std::function<absl::Status(size_t slice, int64_t begin, absl::Span<std::byte> bytes)>;
+using SliceWriter =
+    std::function<absl::Status(size_t slice, int64_t begin, absl::Span<const std::byte> bytes)>;
 
 // What rank 0 puts beside the tensors: small JSON (step, data position, RNG, schedule counters,
 // fingerprints, recipe, layout, threads, build).
@@ -66,7 +68,7 @@ class CheckpointWriter {
   // attempts at this step and makes the temporary folder.
   absl::Status Begin();
   // Every rank, once per Begin: writes its slices with checksums and syncs the file. A rank without
-  // slices calls it too. A slice with count 0 only declares its tensor. Host memory: one buffer.
+  // slices calls it too. An empty slice only declares its tensor. Host memory: one buffer.
   absl::Status Write(absl::Span<const Slice> slices, const SliceReader& read);
   // Rank 0, after the caller's barrier: checks that every element of every tensor was written
   // exactly once (InternalError if not), writes the manifest, syncs, renames, syncs the parent. A

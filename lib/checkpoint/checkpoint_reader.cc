@@ -16,13 +16,12 @@
 namespace trainctl::checkpoint {
 namespace {
 
-// Part of a requested slice that lies in one place of one file.
+// What a requested slice shares with a piece of a file.
 struct Request {
-  int file;
-  int64_t offset;  // in the file
-  int64_t begin;   // element of the tensor
-  int64_t count;
-  const Slice* slice;
+  const Piece* piece;
+  layout::Box part;
+  int64_t offset;  // in the file, of its first element
+  size_t slice;
 };
 
 absl::Status CheckRequest(const Slice& slice, const Slice& stored, const std::string& path) {
@@ -31,29 +30,50 @@ absl::Status CheckRequest(const Slice& slice, const Slice& stored, const std::st
                                      ShapeText(stored.shape), ", not ", DTypeName(slice.dtype), " ",
                                      ShapeText(slice.shape), " as asked for"));
   }
-  if (slice.begin < 0 || slice.count < 0 || slice.count > stored.count ||
-      slice.begin > stored.count - slice.count) {
-    return InternalError(absl::StrCat(path, ": tensor '", slice.name, "': ", slice.count, " elements from ",
-                                      slice.begin, " on were asked for, it has ", stored.count));
+  if (!layout::Contains(layout::WholeBox(slice.shape), slice.box)) {
+    return InternalError(absl::StrCat(path, ": tensor '", slice.name, "': ", slice.box.ToString(),
+                                      " was asked for, it is ", ShapeText(slice.shape)));
   }
   return absl::OkStatus();
 }
 
-void AddRequests(const Slice& slice, const Manifest& manifest, size_t tensor,
+int64_t OffsetInFile(const Manifest& manifest, const Piece& piece, DType dtype, int64_t element) {
+  return manifest.files[piece.file].data_offset + piece.offset_bytes + element * DTypeBytes(dtype);
+}
+
+void AddRequests(absl::Span<const Slice> slices, size_t slice, const Manifest& manifest, size_t tensor,
                  std::vector<Request>& requests) {
-  const std::vector<Piece>& pieces = manifest.pieces[tensor];
-  const int64_t width = DTypeBytes(slice.dtype);
-  const int64_t end = slice.begin + slice.count;
-  auto piece = std::upper_bound(pieces.begin(), pieces.end(), slice.begin,
-                                [](int64_t begin, const Piece& p) { return begin < p.begin + p.count; });
-  for (; piece != pieces.end() && piece->begin < end; ++piece) {
-    const int64_t from = std::max(slice.begin, piece->begin);
-    const int64_t to = std::min(end, piece->begin + piece->count);
-    if (from >= to) continue;
-    const int64_t offset =
-        manifest.files[piece->file].data_offset + piece->offset_bytes + (from - piece->begin) * width;
-    requests.push_back({piece->file, offset, from, to - from, &slice});
+  for (const Piece& piece : manifest.pieces[tensor]) {
+    layout::Box part = layout::Intersect(slices[slice].box, piece.box);
+    if (part.Count() == 0) continue;
+    const int64_t first = layout::Runs(part, piece.box, part)[0].from;
+    const int64_t offset = OffsetInFile(manifest, piece, slices[slice].dtype, first);
+    requests.push_back({&piece, std::move(part), offset, slice});
   }
+}
+
+// Hands out one request, run by run.
+absl::Status ReadRequest(const Manifest& manifest, const Request& request, const Slice& slice,
+                         ChunkReader& chunks, const SliceWriter& write) {
+  const int64_t width = DTypeBytes(slice.dtype);
+  const layout::Runs runs(request.part, request.piece->box, slice.box);
+  for (int64_t r = 0; r < runs.size(); ++r) {
+    const layout::Run run = runs[r];
+    const int64_t offset = OffsetInFile(manifest, *request.piece, slice.dtype, run.from);
+    for (int64_t done = 0; done < run.count;) {
+      absl::StatusOr<absl::Span<const std::byte>> bytes =
+          chunks.BytesAt(request.piece->file, offset + done * width, (run.count - done) * width);
+      if (!bytes.ok()) {
+        return Annotate(bytes.status(), absl::StrCat("cannot read tensor '", slice.name, "'"));
+      }
+      // Chunks and data areas begin at multiples of 8, pieces at multiples of their width.
+      const int64_t count = static_cast<int64_t>(bytes->size()) / width;
+      TRAINCTL_CHECK(count > 0 && bytes->size() % static_cast<size_t>(width) == 0);
+      TRAINCTL_RETURN_IF_ERROR(write(request.slice, run.to + done, *bytes));
+      done += count;
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -94,36 +114,21 @@ absl::Status CheckpointReader::Read(absl::Span<const Slice> slices, const SliceW
   absl::flat_hash_map<absl::string_view, size_t> tensor_of;
   for (size_t i = 0; i < manifest_->tensors.size(); ++i) tensor_of[manifest_->tensors[i].name] = i;
   std::vector<Request> requests;
-  for (const Slice& slice : slices) {
-    const auto found = tensor_of.find(slice.name);
+  for (size_t i = 0; i < slices.size(); ++i) {
+    const auto found = tensor_of.find(slices[i].name);
     if (found == tensor_of.end()) {
-      return BadDataError(absl::StrCat(path_, ": has no tensor '", slice.name, "'"));
+      return BadDataError(absl::StrCat(path_, ": has no tensor '", slices[i].name, "'"));
     }
-    TRAINCTL_RETURN_IF_ERROR(CheckRequest(slice, manifest_->tensors[found->second], path_));
-    AddRequests(slice, *manifest_, found->second, requests);
+    TRAINCTL_RETURN_IF_ERROR(CheckRequest(slices[i], manifest_->tensors[found->second], path_));
+    AddRequests(slices, i, *manifest_, found->second, requests);
   }
   // In the order of the files, so that each chunk is read and verified once.
   std::stable_sort(requests.begin(), requests.end(), [](const Request& a, const Request& b) {
-    return a.file != b.file ? a.file < b.file : a.offset < b.offset;
+    return a.piece->file != b.piece->file ? a.piece->file < b.piece->file : a.offset < b.offset;
   });
   ChunkReader chunks(path_, *manifest_);
   for (const Request& request : requests) {
-    const int64_t width = DTypeBytes(request.slice->dtype);
-    Slice part = *request.slice;
-    for (int64_t done = 0; done < request.count; done += part.count) {
-      absl::StatusOr<absl::Span<const std::byte>> bytes =
-          chunks.BytesAt(request.file, request.offset + done * width, (request.count - done) * width);
-      if (!bytes.ok()) {
-        return Annotate(bytes.status(), absl::StrCat("cannot read tensor '", request.slice->name, "'"));
-      }
-      // Chunks and data areas begin at multiples of 8, tensors at multiples of their width.
-      part.begin = request.begin + done;
-      part.count = static_cast<int64_t>(bytes->size()) / width;
-      if (part.count == 0 || bytes->size() % static_cast<size_t>(width) != 0) {
-        return BadDataError(absl::StrCat(path_, ": tensor '", request.slice->name, "' is not aligned"));
-      }
-      TRAINCTL_RETURN_IF_ERROR(write(part, *bytes));
-    }
+    TRAINCTL_RETURN_IF_ERROR(ReadRequest(*manifest_, request, slices[request.slice], chunks, write));
   }
   return absl::OkStatus();
 }

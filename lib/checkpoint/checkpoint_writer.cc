@@ -24,34 +24,35 @@ absl::Status CheckSlice(const Slice& slice) {
   const std::string where = absl::StrCat("checkpoint tensor '", slice.name, "'");
   const absl::StatusOr<int64_t> total = NumElements(slice.shape);
   if (!total.ok()) return Annotate(total.status(), where);
-  if (slice.count < 0 || slice.begin < 0 || slice.count > *total || slice.begin > *total - slice.count) {
-    return InternalError(absl::StrCat(where, ": slice of ", slice.count, " elements from ", slice.begin,
-                                      " on does not lie within ", ShapeText(slice.shape)));
+  if (!layout::Contains(layout::WholeBox(slice.shape), slice.box)) {
+    return InternalError(absl::StrCat(where, ": the box ", slice.box.ToString(), " does not lie within ",
+                                      ShapeText(slice.shape)));
   }
   return absl::OkStatus();
 }
 
 // The entry of a slice in the rank's file. A whole tensor keeps its name and shape, so that a file of a
-// single rank can be opened by any safetensors reader; a part is a list named with its range.
-TensorInfo EntryOf(const Slice& slice, int64_t num_elements) {
-  if (slice.count == num_elements) return {slice.name, slice.dtype, slice.shape};
-  return {absl::StrCat(slice.name, "[", slice.begin, ":", slice.begin + slice.count, "]"),
-          slice.dtype,
-          {slice.count}};
+// single rank can be opened by any safetensors reader; a part is a tensor named with its box.
+TensorInfo EntryOf(const Slice& slice) {
+  if (slice.box == layout::WholeBox(slice.shape)) return {slice.name, slice.dtype, slice.shape};
+  TensorInfo entry{absl::StrCat(slice.name, slice.box.ToString()), slice.dtype};
+  for (const layout::Interval& dim : slice.box.dims) entry.shape.push_back(dim.count());
+  return entry;
 }
 
-absl::Status WriteSlice(const Slice& slice, const SliceReader& read, BlockWriter& out) {
-  const int64_t width = DTypeBytes(slice.dtype);
-  Slice part = slice;
-  const int64_t end = slice.begin + slice.count;
-  for (part.begin = slice.begin; part.begin < end; part.begin += part.count) {
+absl::Status WriteSlice(absl::Span<const Slice> slices, size_t slice, const SliceReader& read,
+                        BlockWriter& out) {
+  const int64_t width = DTypeBytes(slices[slice].dtype);
+  const int64_t end = slices[slice].count();
+  for (int64_t begin = 0; begin < end;) {
     // Headers are padded to 8 and wide types come first, so an element never straddles two buffers.
     const absl::Span<std::byte> space = out.Space();
-    part.count = std::min<int64_t>(end - part.begin, static_cast<int64_t>(space.size()) / width);
-    TRAINCTL_CHECK(part.count > 0);
-    const size_t num_bytes = static_cast<size_t>(part.count * width);
-    TRAINCTL_RETURN_IF_ERROR(read(part, space.first(num_bytes)));
+    const int64_t count = std::min<int64_t>(end - begin, static_cast<int64_t>(space.size()) / width);
+    TRAINCTL_CHECK(count > 0);
+    const size_t num_bytes = static_cast<size_t>(count * width);
+    TRAINCTL_RETURN_IF_ERROR(read(slice, begin, space.first(num_bytes)));
     TRAINCTL_RETURN_IF_ERROR(out.Advance(num_bytes));
+    begin += count;
   }
   return absl::OkStatus();
 }
@@ -86,21 +87,21 @@ absl::Status CheckpointWriter::Begin() {
 absl::Status CheckpointWriter::Write(absl::Span<const Slice> slices, const SliceReader& read) {
   RankIndex index;
   index.rank = rank_;
-  std::vector<const Slice*> order;
-  for (const Slice& slice : slices) {
-    TRAINCTL_RETURN_IF_ERROR(CheckSlice(slice));
-    if (slice.count > 0) order.push_back(&slice);
-    if (slice.count == 0) {
-      index.slices.push_back(slice);
-      index.slices.back().begin = 0;
+  std::vector<size_t> order;
+  for (size_t i = 0; i < slices.size(); ++i) {
+    TRAINCTL_RETURN_IF_ERROR(CheckSlice(slices[i]));
+    if (slices[i].count() > 0) {
+      order.push_back(i);
+    } else {
+      index.slices.push_back(slices[i]);
       index.offset_bytes.push_back(0);
     }
   }
-  std::stable_sort(order.begin(), order.end(), [](const Slice* a, const Slice* b) {
-    return DTypeBytes(a->dtype) > DTypeBytes(b->dtype);
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return DTypeBytes(slices[a].dtype) > DTypeBytes(slices[b].dtype);
   });
   std::vector<TensorInfo> entries;
-  for (const Slice* slice : order) entries.push_back(EntryOf(*slice, *NumElements(slice->shape)));
+  for (const size_t slice : order) entries.push_back(EntryOf(slices[slice]));
   TRAINCTL_ASSIGN_OR_RETURN(const std::string header, FormatSafetensorsHeader({}, entries));
 
   const std::string path = Join(temporary_, RankFileName(rank_));
@@ -108,16 +109,16 @@ absl::Status CheckpointWriter::Write(absl::Span<const Slice> slices, const Slice
   TRAINCTL_RETURN_IF_ERROR(out.Append(header));
   const int64_t data_bytes = entries.empty() ? 0 : entries.back().offset_bytes + entries.back().num_bytes;
   bool half_written = false;
-  const SliceReader read_and_report = [&](const Slice& part, absl::Span<std::byte> bytes) {
+  const SliceReader read_and_report = [&](size_t slice, int64_t begin, absl::Span<std::byte> bytes) {
     if (!half_written && out.size_bytes() * 2 >= data_bytes) {
       half_written = true;
       ReachPhase("saving");
     }
-    return read(part, bytes);
+    return read(slice, begin, bytes);
   };
   for (size_t i = 0; i < order.size(); ++i) {
-    TRAINCTL_RETURN_IF_ERROR(WriteSlice(*order[i], read_and_report, out));
-    index.slices.push_back(*order[i]);
+    TRAINCTL_RETURN_IF_ERROR(WriteSlice(slices, order[i], read_and_report, out));
+    index.slices.push_back(slices[order[i]]);
     index.offset_bytes.push_back(entries[i].offset_bytes);
   }
   if (!half_written) ReachPhase("saving");

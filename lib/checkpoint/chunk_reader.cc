@@ -36,7 +36,7 @@ std::string TensorsIn(const Manifest& manifest, int file, int64_t begin, int64_t
   for (size_t i = 0; i < manifest.tensors.size(); ++i) {
     for (const Piece& piece : manifest.pieces[i]) {
       const int64_t piece_begin = data_offset + piece.offset_bytes;
-      const int64_t piece_end = piece_begin + piece.count * DTypeBytes(manifest.tensors[i].dtype);
+      const int64_t piece_end = piece_begin + piece.box.Count() * DTypeBytes(manifest.tensors[i].dtype);
       if (piece.file != file || piece_end <= begin || piece_begin >= end) continue;
       if (++count <= 3) absl::StrAppend(&names, count > 1 ? ", " : "", manifest.tensors[i].name);
       break;

@@ -1,6 +1,8 @@
 #include "checkpoint/manifest.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/match.h"
@@ -18,8 +20,9 @@ namespace trainctl::checkpoint {
 namespace {
 
 constexpr absl::string_view kFormatPrefix = "trainctl.checkpoint.v";
-constexpr int kFormatVersion = 1;
-constexpr absl::string_view kIndexFormat = "trainctl.checkpoint-index.v1";
+constexpr int64_t kFormatVersion = 2;
+constexpr int64_t kRangesVersion = 1;  // its pieces are ranges of the flattened tensor
+constexpr absl::string_view kIndexFormat = "trainctl.checkpoint-index.v2";
 // The text ends with  ,"manifest_xxh3":"0123456789abcdef"}\n  and the checksum is that of all before it.
 // This ending is frozen: every later version has it, so that "newer" and "damaged" can be told apart.
 constexpr absl::string_view kTrailerHead = ",\"manifest_xxh3\":\"";
@@ -27,6 +30,7 @@ constexpr absl::string_view kTrailerTail = "\"}\n";
 constexpr size_t kHexDigits = 16;
 constexpr int64_t kMinChunkBytes = 4096;
 constexpr int64_t kMaxChunkBytes = int64_t{64} << 20;
+constexpr size_t kMaxDims = 32;
 
 std::string Hex(uint64_t value) { return absl::StrFormat("%016x", value); }
 
@@ -111,6 +115,8 @@ absl::StatusOr<Slice> ParseTensor(const Json& json, absl::string_view what) {
   tensor.dtype = *parsed;
   const auto shape = json.find("shape");
   if (shape == json.end() || !shape->is_array()) return BadDataError(absl::StrCat(where, " has no shape"));
+  if (shape->size() > kMaxDims)
+    return BadDataError(absl::StrCat(where, " has ", shape->size(), " dimensions, at most ", kMaxDims));
   for (const Json& dim : *shape) {
     if (!dim.is_number_unsigned() || dim.get<uint64_t>() > uint64_t{INT64_MAX}) {
       return BadDataError(absl::StrCat(where, ": bad shape"));
@@ -119,16 +125,16 @@ absl::StatusOr<Slice> ParseTensor(const Json& json, absl::string_view what) {
   }
   const absl::StatusOr<int64_t> num_bytes = TensorBytes(tensor.dtype, tensor.shape);
   if (!num_bytes.ok()) return Annotate(num_bytes.status(), where);
-  tensor.count = *num_bytes / DTypeBytes(tensor.dtype);
+  tensor.box = layout::WholeBox(tensor.shape);
   return tensor;
 }
 
-// A list of whole numbers, such as [file, begin, count, offset_bytes].
+// A list of whole numbers.
 absl::StatusOr<std::vector<int64_t>> ParseNumbers(const Json& json, size_t expected,
                                                   absl::string_view where) {
   std::vector<int64_t> numbers;
   if (!json.is_array() || json.size() != expected) {
-    return BadDataError(absl::StrCat(where, ": a piece is not a list of ", expected, " numbers"));
+    return BadDataError(absl::StrCat(where, ": a piece is not made of ", expected, " numbers"));
   }
   for (const Json& number : json) {
     if (!number.is_number_unsigned() || number.get<uint64_t>() > uint64_t{INT64_MAX}) {
@@ -141,15 +147,97 @@ absl::StatusOr<std::vector<int64_t>> ParseNumbers(const Json& json, size_t expec
 
 absl::Status CheckPieceInFile(const Piece& piece, DType dtype, const FileEntry& file,
                               absl::string_view where) {
-  const int64_t width = DTypeBytes(dtype);
+  const int64_t width = DTypeBytes(dtype), count = piece.box.Count();
   const int64_t data_bytes = file.size_bytes - file.data_offset;
   int64_t num_bytes = 0, end = 0;
-  if (piece.offset_bytes % width != 0 || __builtin_mul_overflow(piece.count, width, &num_bytes) ||
+  if (piece.offset_bytes % width != 0 || __builtin_mul_overflow(count, width, &num_bytes) ||
       __builtin_add_overflow(piece.offset_bytes, num_bytes, &end) || end > data_bytes) {
-    return BadDataError(absl::StrCat(where, ": ", piece.count, " elements at byte ", piece.offset_bytes,
+    return BadDataError(absl::StrCat(where, ": ", count, " elements at byte ", piece.offset_bytes,
                                      " do not lie within the ", data_bytes, " data bytes of ", file.name));
   }
   return absl::OkStatus();
+}
+
+// [[begin, end], ...], one pair per dimension.
+absl::StatusOr<layout::Box> ParseBox(const Json& json, const Slice& tensor, absl::string_view where) {
+  layout::Box box;
+  if (!json.is_array()) return BadDataError(absl::StrCat(where, ": a piece has no box"));
+  for (const Json& pair : json) {
+    TRAINCTL_ASSIGN_OR_RETURN(const std::vector<int64_t> dim, ParseNumbers(pair, 2, where));
+    box.dims.push_back({dim[0], dim[1]});
+  }
+  if (!layout::Contains(tensor.box, box)) {
+    return BadDataError(absl::StrCat(where, ": the piece ", box.ToString(), " does not lie within ",
+                                     ShapeText(tensor.shape)));
+  }
+  return box;
+}
+
+// [file, offset_bytes, box]
+absl::StatusOr<Piece> ParsePiece(const Json& json, const Slice& tensor, absl::string_view where) {
+  if (!json.is_array() || json.size() != 3)
+    return BadDataError(absl::StrCat(where, ": a piece is not [file, offset_bytes, box]"));
+  TRAINCTL_ASSIGN_OR_RETURN(const std::vector<int64_t> place,
+                            ParseNumbers(Json::array({json[0], json[1]}), 2, where));
+  if (place[0] > INT32_MAX) return BadDataError(absl::StrCat(where, ": a piece names file ", place[0]));
+  TRAINCTL_ASSIGN_OR_RETURN(layout::Box box, ParseBox(json[2], tensor, where));
+  return Piece{std::move(box), static_cast<int>(place[0]), place[1]};
+}
+
+// [file, begin, count, offset_bytes] of format 1, the elements [begin, begin + count) of the flattened
+// tensor: a few boxes, one after another.
+absl::StatusOr<std::vector<Piece>> ParseRange(const Json& json, const Slice& tensor,
+                                              absl::string_view where) {
+  TRAINCTL_ASSIGN_OR_RETURN(const std::vector<int64_t> numbers, ParseNumbers(json, 4, where));
+  const int64_t file = numbers[0], begin = numbers[1], count = numbers[2];
+  const int64_t total = tensor.count();
+  if (file > INT32_MAX) return BadDataError(absl::StrCat(where, ": a piece names file ", file));
+  if (count < 1 || count > total || begin > total - count) {
+    return BadDataError(absl::StrCat(where, ": a piece of ", count, " elements from ", begin,
+                                     " on does not lie within ", ShapeText(tensor.shape)));
+  }
+  std::vector<Piece> pieces;
+  int64_t offset_bytes = numbers[3];
+  for (layout::Box& box : layout::BoxesOfRange(tensor.shape, begin, count)) {
+    const int64_t num_bytes = box.Count() * DTypeBytes(tensor.dtype);
+    pieces.push_back({std::move(box), static_cast<int>(file), offset_bytes});
+    if (__builtin_add_overflow(offset_bytes, num_bytes, &offset_bytes))
+      return BadDataError(absl::StrCat(where, ": a piece does not lie within a file"));
+  }
+  return pieces;
+}
+
+std::optional<std::pair<size_t, size_t>> FindOverlap(const std::vector<Piece>& pieces) {
+  std::vector<layout::Box> boxes;
+  for (const Piece& piece : pieces) boxes.push_back(piece.box);
+  return layout::FindOverlap(boxes);
+}
+
+// As pieces that are not empty and lie within the tensor hold each element once.
+absl::Status CheckCoverage(const std::vector<Piece>& pieces, int64_t total, absl::string_view where) {
+  int64_t covered = 0;
+  for (const Piece& piece : pieces) {
+    const int64_t count = piece.box.Count();
+    if (count > total - covered || count == 0) {
+      return BadDataError(absl::StrCat(where, ": pieces do not hold each of its ", total,
+                                       " elements exactly once (at ", piece.box.ToString(), ")"));
+    }
+    covered += count;
+  }
+  if (covered != total)
+    return BadDataError(absl::StrCat(where, ": pieces hold ", covered, " of its ", total, " elements"));
+  if (const auto overlap = FindOverlap(pieces)) {
+    return BadDataError(absl::StrCat(where, ": pieces do not hold each of its ", total,
+                                     " elements exactly once (at ", pieces[overlap->first].box.ToString(),
+                                     " and ", pieces[overlap->second].box.ToString(), ")"));
+  }
+  return absl::OkStatus();
+}
+
+Json JsonOf(const layout::Box& box) {
+  Json json = Json::array();
+  for (const layout::Interval& dim : box.dims) json.push_back(Json::array({dim.begin, dim.end}));
+  return json;
 }
 
 const Json* FindArray(const Json& json, const char* key) {
@@ -157,7 +245,7 @@ const Json* FindArray(const Json& json, const char* key) {
   return it == json.end() || !it->is_array() ? nullptr : &*it;
 }
 
-absl::Status CheckFormat(const Json& json, absl::string_view what) {
+absl::StatusOr<int64_t> ParseFormat(const Json& json, absl::string_view what) {
   TRAINCTL_ASSIGN_OR_RETURN(const std::string format, JsonString(json, "format", what));
   int64_t version = 0;
   absl::string_view digits = format;
@@ -168,37 +256,86 @@ absl::Status CheckFormat(const Json& json, absl::string_view what) {
     return EnvironmentError(absl::StrCat(what, ": written in format ", format, ", newer than ", kFormatPrefix,
                                          kFormatVersion, " which this trainctl reads; use a newer trainctl"));
   }
-  return absl::OkStatus();
+  return version;
 }
 
-absl::Status ParseTensorPieces(const Json& json, absl::string_view what, Manifest& manifest) {
+absl::Status ParseTensorPieces(const Json& json, int64_t version, absl::string_view what,
+                               Manifest& manifest) {
   TRAINCTL_ASSIGN_OR_RETURN(Slice tensor, ParseTensor(json, what));
   const std::string where = absl::StrCat(what, ": tensor '", tensor.name, "'");
   const Json* list = FindArray(json, "pieces");
   if (list == nullptr) return BadDataError(absl::StrCat(where, " has no pieces"));
   std::vector<Piece> pieces;
-  int64_t covered = 0;
   for (const Json& item : *list) {
-    TRAINCTL_ASSIGN_OR_RETURN(const std::vector<int64_t> numbers, ParseNumbers(item, 4, where));
-    if (numbers[0] >= static_cast<int64_t>(manifest.files.size())) {
-      return BadDataError(
-          absl::StrCat(where, ": a piece names file ", numbers[0], " of ", manifest.files.size()));
+    std::vector<Piece> parts;
+    if (version == kRangesVersion) {
+      TRAINCTL_ASSIGN_OR_RETURN(parts, ParseRange(item, tensor, where));
+    } else {
+      TRAINCTL_ASSIGN_OR_RETURN(Piece piece, ParsePiece(item, tensor, where));
+      parts.push_back(std::move(piece));
     }
-    const Piece piece{numbers[1], numbers[2], static_cast<int>(numbers[0]), numbers[3]};
-    TRAINCTL_RETURN_IF_ERROR(CheckPieceInFile(piece, tensor.dtype, manifest.files[piece.file], where));
-    if (piece.begin != covered || piece.count < 1 || piece.count > tensor.count - covered) {
-      return BadDataError(absl::StrCat(where, ": pieces do not hold each of its ", tensor.count,
-                                       " elements exactly once (at element ", covered, ")"));
+    for (Piece& piece : parts) {
+      if (piece.file >= static_cast<int>(manifest.files.size())) {
+        return BadDataError(
+            absl::StrCat(where, ": a piece names file ", piece.file, " of ", manifest.files.size()));
+      }
+      TRAINCTL_RETURN_IF_ERROR(CheckPieceInFile(piece, tensor.dtype, manifest.files[piece.file], where));
+      pieces.push_back(std::move(piece));
     }
-    covered += piece.count;
-    pieces.push_back(piece);
   }
-  if (covered != tensor.count) {
-    return BadDataError(absl::StrCat(where, ": pieces end at element ", covered, " of ", tensor.count));
-  }
+  TRAINCTL_RETURN_IF_ERROR(CheckCoverage(pieces, tensor.count(), where));
   manifest.tensors.push_back(std::move(tensor));
   manifest.pieces.push_back(std::move(pieces));
   return absl::OkStatus();
+}
+
+// The slices of all ranks, by tensor and by box; each tensor's agree in dtype and shape.
+absl::Status GatherPieces(absl::Span<const RankIndex> indexes, Manifest& manifest) {
+  absl::flat_hash_map<std::string, size_t> tensor_of;
+  for (const RankIndex& index : indexes) {
+    for (size_t i = 0; i < index.slices.size(); ++i) {
+      const Slice& slice = index.slices[i];
+      const auto [it, is_new] = tensor_of.emplace(slice.name, manifest.tensors.size());
+      if (is_new) {
+        const absl::StatusOr<int64_t> count = NumElements(slice.shape);
+        if (!count.ok()) return Annotate(count.status(), absl::StrCat("tensor '", slice.name, "'"));
+        manifest.tensors.push_back(
+            Slice{slice.name, slice.dtype, slice.shape, layout::WholeBox(slice.shape)});
+        manifest.pieces.emplace_back();
+      }
+      const Slice& whole = manifest.tensors[it->second];
+      if (whole.dtype != slice.dtype || whole.shape != slice.shape) {
+        return InternalError(absl::StrCat(
+            "checkpoint tensor '", slice.name, "': rank ", index.rank, " wrote ", DTypeName(slice.dtype), " ",
+            ShapeText(slice.shape), ", another rank ", DTypeName(whole.dtype), " ", ShapeText(whole.shape)));
+      }
+      if (slice.count() == 0) continue;
+      manifest.pieces[it->second].push_back({slice.box, index.rank, index.offset_bytes[i]});
+    }
+  }
+  for (std::vector<Piece>& pieces : manifest.pieces) {
+    std::stable_sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
+      return std::lexicographical_compare(
+          a.box.dims.begin(), a.box.dims.end(), b.box.dims.begin(), b.box.dims.end(),
+          [](const layout::Interval& x, const layout::Interval& y) { return x.begin < y.begin; });
+    });
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckWrittenOnce(const Slice& tensor, const std::vector<Piece>& pieces) {
+  const std::string where = absl::StrCat("checkpoint tensor '", tensor.name, "': ");
+  if (const auto overlap = FindOverlap(pieces)) {
+    const Piece &a = pieces[overlap->first], &b = pieces[overlap->second];
+    return InternalError(absl::StrCat(where, "elements ", layout::Intersect(a.box, b.box).ToString(),
+                                      " were written by both rank ", std::min(a.file, b.file), " and rank ",
+                                      std::max(a.file, b.file)));
+  }
+  int64_t written = 0;
+  for (const Piece& piece : pieces) written += piece.box.Count();
+  if (written == tensor.count()) return absl::OkStatus();
+  return InternalError(absl::StrCat(where, "no rank wrote ", tensor.count() - written, " of its ",
+                                    tensor.count(), " elements"));
 }
 
 }  // namespace
@@ -223,7 +360,7 @@ absl::StatusOr<std::string> FormatManifest(const Manifest& manifest) {
     const Slice& tensor = manifest.tensors[i];
     Json pieces = Json::array();
     for (const Piece& piece : manifest.pieces[i]) {
-      pieces.push_back(Json::array({piece.file, piece.begin, piece.count, piece.offset_bytes}));
+      pieces.push_back(Json::array({piece.file, piece.offset_bytes, JsonOf(piece.box)}));
     }
     tensors.push_back(Json{{"name", tensor.name},
                            {"dtype", std::string(DTypeName(tensor.dtype))},
@@ -240,7 +377,7 @@ absl::StatusOr<std::string> FormatManifest(const Manifest& manifest) {
 absl::StatusOr<Manifest> ParseManifest(absl::string_view text, absl::string_view what) {
   TRAINCTL_RETURN_IF_ERROR(CheckSeal(text, what));
   TRAINCTL_ASSIGN_OR_RETURN(const Json json, ParseStrictJson<Json>(text, what, 96));
-  TRAINCTL_RETURN_IF_ERROR(CheckFormat(json, what));
+  TRAINCTL_ASSIGN_OR_RETURN(const int64_t version, ParseFormat(json, what));
   Manifest manifest;
   TRAINCTL_ASSIGN_OR_RETURN(manifest.meta.step, JsonInt(json, "step", what));
   TRAINCTL_ASSIGN_OR_RETURN(const int64_t world_size, JsonInt(json, "world_size", what));
@@ -263,7 +400,7 @@ absl::StatusOr<Manifest> ParseManifest(absl::string_view text, absl::string_view
   }
   absl::flat_hash_map<std::string, int> seen;
   for (const Json& entry : *tensors) {
-    TRAINCTL_RETURN_IF_ERROR(ParseTensorPieces(entry, what, manifest));
+    TRAINCTL_RETURN_IF_ERROR(ParseTensorPieces(entry, version, what, manifest));
     const std::string& name = manifest.tensors.back().name;
     if (!seen.emplace(name, 0).second) {
       return BadDataError(absl::StrCat(what, ": tensor '", name, "' is listed twice"));
@@ -281,7 +418,7 @@ absl::StatusOr<std::string> FormatRankIndex(const RankIndex& index) {
     slices.push_back(Json{{"name", slice.name},
                           {"dtype", std::string(DTypeName(slice.dtype))},
                           {"shape", slice.shape},
-                          {"piece", Json::array({slice.begin, slice.count, index.offset_bytes[i]})}});
+                          {"piece", Json::array({index.rank, index.offset_bytes[i], JsonOf(slice.box)})}});
   }
   try {
     return Seal(json);
@@ -307,17 +444,11 @@ absl::StatusOr<RankIndex> ParseRankIndex(absl::string_view text, absl::string_vi
   for (const Json& entry : *slices) {
     TRAINCTL_ASSIGN_OR_RETURN(Slice slice, ParseTensor(entry, what));
     const std::string where = absl::StrCat(what, ": tensor '", slice.name, "'");
-    const auto numbers_json = entry.find("piece");
-    if (numbers_json == entry.end()) return BadDataError(absl::StrCat(where, " has no piece"));
-    TRAINCTL_ASSIGN_OR_RETURN(const std::vector<int64_t> numbers, ParseNumbers(*numbers_json, 3, where));
-    const Piece piece{numbers[0], numbers[1], 0, numbers[2]};
+    const auto piece_json = entry.find("piece");
+    if (piece_json == entry.end()) return BadDataError(absl::StrCat(where, " has no piece"));
+    TRAINCTL_ASSIGN_OR_RETURN(Piece piece, ParsePiece(*piece_json, slice, where));
     TRAINCTL_RETURN_IF_ERROR(CheckPieceInFile(piece, slice.dtype, index.file, where));
-    if (piece.count > slice.count || piece.begin > slice.count - piece.count) {
-      return BadDataError(absl::StrCat(where, ": elements from ", piece.begin, " on, ", piece.count,
-                                       " of them, do not lie within its ", slice.count));
-    }
-    slice.begin = piece.begin;
-    slice.count = piece.count;
+    slice.box = std::move(piece.box);
     index.slices.push_back(std::move(slice));
     index.offset_bytes.push_back(piece.offset_bytes);
   }
@@ -328,50 +459,13 @@ absl::StatusOr<Manifest> MergeIndexes(const CheckpointMeta& meta, absl::Span<con
   Manifest manifest;
   manifest.meta = meta;
   manifest.world_size = static_cast<int>(indexes.size());
-  absl::flat_hash_map<std::string, size_t> tensor_of;
   for (const RankIndex& index : indexes) {
     TRAINCTL_CHECK(index.rank == static_cast<int>(manifest.files.size()));
     manifest.files.push_back(index.file);
-    for (size_t i = 0; i < index.slices.size(); ++i) {
-      const Slice& slice = index.slices[i];
-      const auto [it, is_new] = tensor_of.emplace(slice.name, manifest.tensors.size());
-      if (is_new) {
-        const absl::StatusOr<int64_t> count = NumElements(slice.shape);
-        if (!count.ok()) return Annotate(count.status(), absl::StrCat("tensor '", slice.name, "'"));
-        manifest.tensors.push_back(Slice{slice.name, slice.dtype, slice.shape, 0, *count});
-        manifest.pieces.emplace_back();
-      }
-      const Slice& whole = manifest.tensors[it->second];
-      if (whole.dtype != slice.dtype || whole.shape != slice.shape) {
-        return InternalError(absl::StrCat(
-            "checkpoint tensor '", slice.name, "': rank ", index.rank, " wrote ", DTypeName(slice.dtype), " ",
-            ShapeText(slice.shape), ", another rank ", DTypeName(whole.dtype), " ", ShapeText(whole.shape)));
-      }
-      if (slice.count == 0) continue;
-      manifest.pieces[it->second].push_back({slice.begin, slice.count, index.rank, index.offset_bytes[i]});
-    }
   }
+  TRAINCTL_RETURN_IF_ERROR(GatherPieces(indexes, manifest));
   for (size_t i = 0; i < manifest.tensors.size(); ++i) {
-    const Slice& whole = manifest.tensors[i];
-    std::vector<Piece>& pieces = manifest.pieces[i];
-    std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.begin < b.begin; });
-    int64_t covered = 0;
-    int before = -1;  // rank of the piece that ends at `covered`
-    for (const Piece& piece : pieces) {
-      if (piece.begin < covered) {
-        return InternalError(absl::StrCat("checkpoint tensor '", whole.name, "': elements [", piece.begin,
-                                          ", ", std::min(covered, piece.begin + piece.count),
-                                          ") were written by both rank ", before, " and rank ", piece.file));
-      }
-      if (piece.begin > covered) break;
-      covered += piece.count;
-      before = piece.file;
-    }
-    if (covered != whole.count) {
-      return InternalError(absl::StrCat("checkpoint tensor '", whole.name,
-                                        "': no rank wrote the elements from ", covered, " on (of ",
-                                        whole.count, ")"));
-    }
+    TRAINCTL_RETURN_IF_ERROR(CheckWrittenOnce(manifest.tensors[i], manifest.pieces[i]));
   }
   return manifest;
 }

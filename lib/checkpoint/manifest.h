@@ -14,9 +14,8 @@ namespace trainctl::checkpoint {
 
 constexpr char kManifestName[] = "manifest.json";
 
-struct Piece {  // a contiguous run of a tensor's elements in one file
-  int64_t begin = 0;
-  int64_t count = 0;
+struct Piece {  // a box of a tensor, row-major in one file
+  layout::Box box;
   int file = 0;
   int64_t offset_bytes = 0;  // from the start of the file's data area
 };
@@ -34,7 +33,7 @@ struct Manifest {
   int world_size = 0;
   std::vector<FileEntry> files;
   std::vector<Slice> tensors;              // whole logical tensors
-  std::vector<std::vector<Piece>> pieces;  // of tensors[i], by begin, each element exactly once
+  std::vector<std::vector<Piece>> pieces;  // of tensors[i], each element exactly once
 };
 
 // One rank's file and the slices in it, in the order of the caller.
@@ -54,8 +53,8 @@ absl::StatusOr<Manifest> MergeIndexes(const CheckpointMeta& meta, absl::Span<con
 
 // BadDataError unless state_json is a JSON object and names are UTF-8.
 absl::StatusOr<std::string> FormatManifest(const Manifest& manifest);
-// BadDataError for any damage (the text carries its own checksum), EnvironmentError for an intact
-// manifest of a newer format. `what` begins the messages.
+// Reads every format so far. BadDataError for any damage (the text carries its own checksum),
+// EnvironmentError for an intact manifest of a newer format. `what` begins the messages.
 absl::StatusOr<Manifest> ParseManifest(absl::string_view text, absl::string_view what);
 
 absl::StatusOr<std::string> FormatRankIndex(const RankIndex& index);

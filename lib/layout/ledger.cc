@@ -11,73 +11,118 @@ namespace {
 
 int64_t RoundUp(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
+// The indices of one coordinate.
+Interval PartOf(const Interval& all, const Cut& cut, int coordinate, int degree) {
+  const int64_t num_units = all.count() / cut.unit;
+  const int64_t each = num_units / degree, one_more = num_units % degree;
+  const auto begin_of = [&](int64_t c) { return all.begin + (c * each + std::min(c, one_more)) * cut.unit; };
+  return {begin_of(coordinate), begin_of(coordinate + 1)};
+}
+
+void CheckCuts(const model::Parameter& parameter, const std::vector<Cut>& cuts) {
+  TRAINCTL_CHECK_MSG(cuts.size() <= 1, parameter.name, " is cut twice over tp");
+  for (const Cut& cut : cuts) {
+    TRAINCTL_CHECK_MSG(cut.axis == Axis::kTp, parameter.name, " is cut over ", AxisName(cut.axis));
+    TRAINCTL_CHECK_MSG(cut.dim >= 0 && cut.dim < static_cast<int>(parameter.shape.size()), parameter.name,
+                       " has no dimension ", cut.dim);
+    const int64_t extent = parameter.shape[static_cast<size_t>(cut.dim)];
+    TRAINCTL_CHECK_MSG(cut.unit >= 1 && extent % cut.unit == 0, parameter.name, ": dimension ", cut.dim,
+                       " of ", extent, " is not whole units of ", cut.unit);
+  }
+}
+
+template <typename T>
+bool HasElement(const std::vector<T>& list, const T& element) {
+  return std::find(list.begin(), list.end(), element) != list.end();
+}
+
 }  // namespace
 
 Ledger::Ledger(std::vector<model::Parameter> inventory, Mesh mesh, int zero_stage,
-               std::vector<std::vector<int>> owners)
-    : inventory_(std::move(inventory)), mesh_(mesh), zero_stage_(zero_stage), offsets_(inventory_.size()) {
+               std::vector<std::vector<int>> owners, std::vector<std::vector<Cut>> cuts)
+    : inventory_(std::move(inventory)), mesh_(mesh), zero_stage_(zero_stage), cuts_(std::move(cuts)) {
+  TRAINCTL_CHECK(cuts_.empty() || cuts_.size() == inventory_.size());
+  cuts_.resize(inventory_.size());
+  for (size_t i = 0; i < inventory_.size(); ++i) CheckCuts(inventory_[i], cuts_[i]);
+  MakeBuckets();
+  PlaceOn(owners);
+}
+
+// A bucket for each block, in the order of the blocks.
+void Ledger::MakeBuckets() {
   int num_blocks = 0;
   for (const model::Parameter& parameter : inventory_) {
     num_blocks = std::max(num_blocks, parameter.block + 1);
     for (int block : parameter.used_by) num_blocks = std::max(num_blocks, block + 1);
   }
-  buckets_.resize(static_cast<size_t>(num_blocks));
-  buckets_of_block_.resize(static_cast<size_t>(num_blocks));
+  std::vector<int> own_bucket(static_cast<size_t>(num_blocks));
   for (int block = 0; block < num_blocks; ++block) {
-    buckets_[static_cast<size_t>(block)].block = block;
-    buckets_of_block_[static_cast<size_t>(block)].push_back(block);
+    const int id = num_buckets();
+    buckets_.push_back({.id = id, .block = block});
+    buckets_of_block_.push_back({id});
+    own_bucket[static_cast<size_t>(block)] = id;
   }
   for (size_t i = 0; i < inventory_.size(); ++i) {
-    Bucket& bucket = buckets_[static_cast<size_t>(inventory_[i].block)];
-    offsets_[i] = bucket.numel;
+    Bucket& bucket = buckets_[static_cast<size_t>(own_bucket[static_cast<size_t>(inventory_[i].block)])];
+    bucket_of_.push_back(bucket.id);
+    offsets_.push_back(bucket.numel);
     bucket.parameters.push_back(static_cast<int>(i));
     bucket.offsets.push_back(bucket.numel);
-    bucket.numel += inventory_[i].numel;
+    bucket.numel += LocalBox(static_cast<int>(i), 0).Count();  // the first coordinates have the most
     for (int block : inventory_[i].used_by) {
-      if (std::find(bucket.used_by.begin(), bucket.used_by.end(), block) == bucket.used_by.end()) {
-        bucket.used_by.push_back(block);
-      }
+      if (!HasElement(bucket.used_by, block)) bucket.used_by.push_back(block);
       std::vector<int>& used = buckets_of_block_[static_cast<size_t>(block)];
-      if (std::find(used.begin(), used.end(), bucket.block) == used.end()) used.push_back(bucket.block);
+      if (!HasElement(used, bucket.id)) used.push_back(bucket.id);
     }
   }
   for (Bucket& bucket : buckets_) {
     bucket.shard_numel = RoundUp((bucket.numel + mesh_.dp_shard - 1) / mesh_.dp_shard, kShardAlign);
     bucket.padded_numel = bucket.shard_numel * mesh_.dp_shard;
   }
-  owners_.assign(buckets_.size(), {});
-  for (Bucket& bucket : buckets_) {
-    std::vector<int>& of_bucket = owners_[static_cast<size_t>(bucket.block)];
-    if (owners.empty()) {
-      of_bucket = {0};
+}
+
+void Ledger::PlaceOn(const std::vector<std::vector<int>>& owners_of_block) {
+  for (const Bucket& bucket : buckets_) {
+    std::vector<int>& owners = owners_.emplace_back();
+    if (owners_of_block.empty()) {
+      owners = {0};
       continue;
     }
     for (int block : bucket.used_by) {
-      const std::vector<int>& of_block = owners[static_cast<size_t>(block)];
-      of_bucket.insert(of_bucket.end(), of_block.begin(), of_block.end());
+      const std::vector<int>& of_block = owners_of_block[static_cast<size_t>(block)];
+      owners.insert(owners.end(), of_block.begin(), of_block.end());
     }
-    std::sort(of_bucket.begin(), of_bucket.end());
-    of_bucket.erase(std::unique(of_bucket.begin(), of_bucket.end()), of_bucket.end());
+    std::sort(owners.begin(), owners.end());
+    owners.erase(std::unique(owners.begin(), owners.end()), owners.end());
   }
 }
 
 std::vector<int> Ledger::BucketsOfOwner(int coordinate) const {
   std::vector<int> buckets;
   for (const Bucket& bucket : buckets_) {
-    const std::vector<int>& owners = owners_[static_cast<size_t>(bucket.block)];
-    if (std::find(owners.begin(), owners.end(), coordinate) != owners.end()) buckets.push_back(bucket.block);
+    if (HasElement(owners(bucket.id), coordinate)) buckets.push_back(bucket.id);
   }
   return buckets;
 }
 
-std::vector<ParameterRange> Ledger::RangesOfShard(int bucket_index, int index) const {
-  const Bucket& bucket = buckets_[static_cast<size_t>(bucket_index)];
-  const int64_t shard_begin = bucket.shard_numel * index;
+const std::vector<Cut>& Ledger::cuts(int parameter) const { return cuts_[static_cast<size_t>(parameter)]; }
+
+Box Ledger::LocalBox(int parameter, int rank) const {
+  Box box = WholeBox(inventory_[static_cast<size_t>(parameter)].shape);
+  for (const Cut& cut : cuts(parameter)) {
+    Interval& dim = box.dims[static_cast<size_t>(cut.dim)];
+    dim = PartOf(dim, cut, mesh_.coordinate(rank, cut.axis), mesh_.degree(cut.axis));
+  }
+  return box;
+}
+
+std::vector<ParameterRange> Ledger::OptimizerRanges(int bucket_id, int rank) const {
+  const Bucket& bucket = buckets_[static_cast<size_t>(bucket_id)];
+  const int64_t shard_begin = bucket.shard_numel * mesh_.coordinate(rank, Axis::kDpShard);
   const int64_t shard_end = shard_begin + bucket.shard_numel;
   std::vector<ParameterRange> ranges;
   for (size_t i = 0; i < bucket.parameters.size(); ++i) {
-    const int64_t parameter_end =
-        bucket.offsets[i] + inventory_[static_cast<size_t>(bucket.parameters[i])].numel;
+    const int64_t parameter_end = bucket.offsets[i] + LocalBox(bucket.parameters[i], rank).Count();
     const int64_t begin = std::max(shard_begin, bucket.offsets[i]);
     const int64_t end = std::min(shard_end, parameter_end);
     if (begin >= end) continue;
@@ -86,12 +131,69 @@ std::vector<ParameterRange> Ledger::RangesOfShard(int bucket_index, int index) c
   return ranges;
 }
 
-std::vector<ParameterRange> Ledger::OptimizerRanges(int bucket, int rank) const {
-  return RangesOfShard(bucket, mesh_.coordinate(rank, Axis::kDpShard));
-}
-
 int64_t Ledger::optimizer_numel(int bucket) const {
   return buckets_[static_cast<size_t>(bucket)].shard_numel;
+}
+
+bool Ledger::IsHeld(int bucket, int rank) const {
+  return HasElement(owners(bucket), mesh_.coordinate(rank, Axis::kPp));
+}
+
+std::vector<HeldBox> Ledger::BoxesHeld(int rank) const {
+  std::vector<HeldBox> held;
+  for (const Bucket& bucket : buckets_) {
+    if (!IsHeld(bucket.id, rank)) continue;
+    for (const ParameterRange& range : OptimizerRanges(bucket.id, rank)) {
+      const Box local = LocalBox(range.parameter, rank);
+      std::vector<int64_t> local_shape;
+      for (const Interval& dim : local.dims) local_shape.push_back(dim.count());
+      int64_t offset = range.offset;
+      for (Box& box : BoxesOfRange(local_shape, range.begin, range.count)) {
+        const int64_t count = box.Count();
+        for (size_t d = 0; d < box.dims.size(); ++d) {
+          box.dims[d].begin += local.dims[d].begin;
+          box.dims[d].end += local.dims[d].begin;
+        }
+        held.push_back({range.parameter, std::move(box), bucket.id, offset});
+        offset += count;
+      }
+    }
+  }
+  return held;
+}
+
+bool Ledger::IsCut(int parameter, Axis axis) const {
+  return std::any_of(cuts(parameter).begin(), cuts(parameter).end(),
+                     [&](const Cut& cut) { return cut.axis == axis; });
+}
+
+std::vector<Axis> Ledger::GradientAxes(int parameter) const {
+  std::vector<Axis> axes;
+  if (owners(bucket_of(parameter)).size() > 1) axes.push_back(Axis::kPp);
+  for (Axis axis : {Axis::kDpReplicate, Axis::kDpShard, Axis::kCp, Axis::kTp}) {
+    if (mesh_.degree(axis) > 1 && !IsCut(parameter, axis)) axes.push_back(axis);
+  }
+  return axes;
+}
+
+bool Ledger::CountsInNorm(int parameter, int rank) const {
+  return mesh_.coordinate(rank, Axis::kPp) == owners(bucket_of(parameter)).front() &&
+         (IsCut(parameter, Axis::kTp) || mesh_.coordinate(rank, Axis::kTp) == 0);
+}
+
+int Ledger::WriterIndex(int rank) const {
+  if (mesh_.coordinate(rank, Axis::kDpReplicate) != 0 || mesh_.coordinate(rank, Axis::kCp) != 0) return -1;
+  return (mesh_.coordinate(rank, Axis::kPp) * mesh_.dp_shard + mesh_.coordinate(rank, Axis::kDpShard)) *
+             mesh_.tp +
+         mesh_.coordinate(rank, Axis::kTp);
+}
+
+// Of the copies of an element, the writer's is the one that counts in the norm of the first replica.
+std::vector<HeldBox> Ledger::BoxesToWrite(int rank) const {
+  if (WriterIndex(rank) < 0) return {};
+  std::vector<HeldBox> held = BoxesHeld(rank);
+  std::erase_if(held, [&](const HeldBox& box) { return !CountsInNorm(box.parameter, rank); });
+  return held;
 }
 
 std::vector<Reduction> Ledger::Reductions() const {
@@ -99,7 +201,7 @@ std::vector<Reduction> Ledger::Reductions() const {
   for (Axis axis : {Axis::kDpShard, Axis::kDpReplicate}) {
     if (mesh_.degree(axis) == 1) continue;
     for (const Bucket& bucket : buckets_) {
-      reductions.push_back({GradientReduction(bucket.block, axis), axis});
+      reductions.push_back({GradientReduction(bucket.id, axis), axis});
     }
     for (absl::string_view name : {kLossTokensReduction, kLossReduction, kEvalReduction}) {
       reductions.push_back({absl::StrCat(name, "/", AxisName(axis)), axis});

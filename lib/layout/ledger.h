@@ -1,28 +1,47 @@
-// The ledger: the one place where a placement is written. Each parameter lies in one bucket (its
-// block's flat buffer) at one offset; buckets are cut into equal shards over dp_shard. Gradient
-// sums, the norm, clipping, initialization, checkpoint slices, memory and the equivalence tests are
-// derived from it. It speaks of logical, unpadded tensors. Pure; thread safe.
+// The ledger: the one place where a placement is written. For each logical parameter it says which rank holds
+// which box: axes of the mesh cut its dimensions, the local part lies in one bucket (a flat buffer) at one
+// offset, and buckets are cut into equal shards over dp_shard. Gradient sums, the norm, clipping,
+// initialization, checkpoint slices, memory and the equivalence tests are derived from it. It speaks of
+// logical, unpadded tensors. Pure; thread safe.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "layout/box.h"
 #include "layout/mesh.h"
 #include "model/model_spec.h"
 
 namespace trainctl::layout {
 
-// A contiguous run of a parameter's elements, and where it lies.
+// A dimension of a parameter is dealt out over an axis of the mesh (tp), in whole units (a head, say), in the
+// order of the coordinates. Where the axis does not divide the units, the first coordinates have one more.
+struct Cut {
+  Axis axis = Axis::kTp;
+  int dim = 0;
+  int64_t unit = 1;  // indices that stay together; divides the dimension
+};
+
+// A contiguous run of the elements of a rank's part of a parameter, and where it lies.
 struct ParameterRange {
   int parameter = 0;  // inventory index
-  int64_t begin = 0;  // first element, in the row-major flattened parameter
+  int64_t begin = 0;  // first element, in the row-major flattened part: of an uncut parameter, all of it
   int64_t count = 0;
-  int64_t offset = 0;  // of its first element within the shard (or bucket) asked for
+  int64_t offset = 0;  // of its first element within the shard asked for
+};
+
+// A box of a logical parameter in a rank's shard of a bucket, where it lies in row-major order without gaps.
+struct HeldBox {
+  int parameter = 0;  // inventory index
+  Box box;            // in the indices of the whole parameter
+  int bucket = 0;
+  int64_t offset = 0;  // of its first element within the shard
 };
 
 struct Bucket {
-  int block = 0;
+  int id = 0;                    // its index in Ledger::buckets
+  int block = 0;                 // whose parameters these are
   std::vector<int> parameters;   // inventory indices, in buffer order
   std::vector<int64_t> offsets;  // elements from the bucket's start
   int64_t numel = 0;             // without padding
@@ -45,8 +64,9 @@ class Ledger {
  public:
   // zero_stage: 0 = nothing sharded, 1 = optimizer, 2 = and gradients, 3 = and parameters.
   // owners: for each block the coordinates on pp that run it, ascending; empty: all of them lie on 0.
+  // cuts: for each parameter how tp cuts it, once or not at all; empty: nothing is cut.
   Ledger(std::vector<model::Parameter> inventory, Mesh mesh, int zero_stage,
-         std::vector<std::vector<int>> owners = {});
+         std::vector<std::vector<int>> owners = {}, std::vector<std::vector<Cut>> cuts = {});
 
   const std::vector<model::Parameter>& inventory() const { return inventory_; }
   const Mesh& mesh() const { return mesh_; }
@@ -55,11 +75,14 @@ class Ledger {
   bool gradients_sharded() const { return zero_stage_ >= 2; }
   bool parameters_sharded() const { return zero_stage_ >= 3; }
 
-  const std::vector<Bucket>& buckets() const { return buckets_; }  // index = block
+  const std::vector<Bucket>& buckets() const { return buckets_; }  // index = id
   int num_buckets() const { return static_cast<int>(buckets_.size()); }
-  // Offset of a parameter within its bucket.
+  int num_blocks() const { return static_cast<int>(buckets_of_block_.size()); }
+  // The bucket of a parameter, and its offset there: the same on every rank, so that where the parts of ranks
+  // differ, the smaller ones are padded.
+  int bucket_of(int parameter) const { return bucket_of_[static_cast<size_t>(parameter)]; }
   int64_t offset_of(int parameter) const { return offsets_[static_cast<size_t>(parameter)]; }
-  // Buckets whose parameters a block reads: its own first, then those it shares.
+  // Ids of the buckets whose parameters a block reads: its own first, then those it shares.
   const std::vector<int>& buckets_of_block(int block) const {
     return buckets_of_block_[static_cast<size_t>(block)];
   }
@@ -70,25 +93,49 @@ class Ledger {
   // The buckets that a coordinate on pp holds, ascending.
   std::vector<int> BucketsOfOwner(int coordinate) const;
 
-  // The parameter elements in shard `index` of a bucket (padding left out), by offset.
-  std::vector<ParameterRange> RangesOfShard(int bucket, int index) const;
-  // What a rank's optimizer state holds of a bucket: its shard, or all of it (index 0, dp_shard = 1).
+  const std::vector<Cut>& cuts(int parameter) const;
+  // What the cuts leave of a parameter to a rank, all shards of its dp_shard group together. May be empty.
+  Box LocalBox(int parameter, int rank) const;
+
+  // What a rank's optimizer state holds of a bucket, padding left out, by offset: its shard, which is all of
+  // it where dp_shard = 1. Whether the rank holds the bucket at all is for owners() to say.
   std::vector<ParameterRange> OptimizerRanges(int bucket, int rank) const;
   // Elements of optimizer state that one rank holds for a bucket, padding included.
   int64_t optimizer_numel(int bucket) const;
+  // The optimizer state of a rank in all buckets that it holds, as boxes.
+  std::vector<HeldBox> BoxesHeld(int rank) const;
 
-  // Which ranks write a checkpoint: the first replica, each its shard.
-  bool WritesCheckpoint(int rank) const { return mesh_.coordinate(rank, Axis::kDpReplicate) == 0; }
+  // Axes of several coordinates over which a parameter's gradient is summed, each coordinate having a part of
+  // it. Data axes and cp see other tokens; of tp, which cuts sequences between its products, only where it
+  // does not cut the parameter. On pp the sum is over the owners of its bucket.
+  std::vector<Axis> GradientAxes(int parameter) const;
+  // Whether a rank adds the squares of its part of a parameter to the norm, which is summed over dp_shard, tp
+  // and pp. Each coordinate of the other axes takes its own sum of the same numbers.
+  bool CountsInNorm(int parameter, int rank) const;
+
+  // Ranks that write a checkpoint are numbered, rank 0 first; -1: a rank that holds copies alone.
+  int num_writers() const { return mesh_.pp * mesh_.dp_shard * mesh_.tp; }
+  int WriterIndex(int rank) const;
+  bool WritesCheckpoint(int rank) const { return WriterIndex(rank) >= 0; }
+  // Those of BoxesHeld(rank) that the rank writes: over all ranks, each element of each parameter once.
+  std::vector<HeldBox> BoxesToWrite(int rank) const;
 
   // Every sum of a step, for the executor and for the mutation tests.
   std::vector<Reduction> Reductions() const;
 
  private:
+  void MakeBuckets();
+  void PlaceOn(const std::vector<std::vector<int>>& owners_of_block);
+  bool IsHeld(int bucket, int rank) const;
+  bool IsCut(int parameter, Axis axis) const;
+
   std::vector<model::Parameter> inventory_;
   Mesh mesh_;
   int zero_stage_;
+  std::vector<std::vector<Cut>> cuts_;  // by parameter
   std::vector<Bucket> buckets_;
-  std::vector<int64_t> offsets_;
+  std::vector<int> bucket_of_;    // by parameter
+  std::vector<int64_t> offsets_;  // by parameter
   std::vector<std::vector<int>> buckets_of_block_;
   std::vector<std::vector<int>> owners_;  // by bucket
 };

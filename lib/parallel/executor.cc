@@ -269,11 +269,11 @@ class Executor::Pass {
       char* data = nullptr;
       if (i < instruction.parameter_slots.size() && instruction.parameter_slots[i] >= 0) {
         const int held = e_.slot_bucket_[static_cast<size_t>(instruction.parameter_slots[i])];
-        TRAINCTL_CHECK_MSG(held == bucket.block, "slot ", instruction.parameter_slots[i], " holds bucket ",
-                           held, ", not ", bucket.block);
+        TRAINCTL_CHECK_MSG(held == bucket.id, "slot ", instruction.parameter_slots[i], " holds bucket ", held,
+                           ", not ", bucket.id);
         data = static_cast<char*>(e_.state_.parameter_slot(instruction.parameter_slots[i]));
       } else if (!ledger_.parameters_sharded()) {
-        data = static_cast<char*>(e_.state_.parameters(bucket.block));
+        data = static_cast<char*>(e_.state_.parameters(bucket.id));
       }
       float* gradient = nullptr;
       bool accumulate = true;
@@ -282,8 +282,7 @@ class Executor::Pass {
         const bool in_one = instruction.op != Op::kBackwardInput && instruction.op != Op::kBackwardWeight;
         TRAINCTL_CHECK_MSG(!in_one || write.accumulate == write.accumulate_weights,
                            "a whole backward among split ones would need two ways to add to one bucket");
-        gradient =
-            write.slot >= 0 ? e_.state_.gradient_slot(write.slot) : e_.state_.full_gradient(bucket.block);
+        gradient = write.slot >= 0 ? e_.state_.gradient_slot(write.slot) : e_.state_.full_gradient(bucket.id);
         accumulate = instruction.op == Op::kBackwardWeight ? write.accumulate_weights : write.accumulate;
       }
       for (size_t k = 0; k < bucket.parameters.size(); ++k) {
@@ -385,8 +384,9 @@ class Executor::Pass {
   absl::Status GradNorm(const Instruction& instruction) {
     e_.device_.Zero(e_.squares_, sizeof(double));
     for (const layout::Bucket& bucket : ledger_.buckets()) {
-      const float* part = e_.state_.gradient_part(bucket.block);
-      for (const layout::ParameterRange& range : e_.state_.OwnRanges(bucket.block)) {
+      const float* part = e_.state_.gradient_part(bucket.id);
+      for (const layout::ParameterRange& range : e_.state_.OwnRanges(bucket.id)) {
+        if (!ledger_.CountsInNorm(range.parameter, e_.state_.rank())) continue;
         e_.device_.kernels().sum_of_squares(e_.squares_, part + range.offset, range.count);
       }
     }

@@ -29,8 +29,8 @@ OptimizerCopy::OptimizerCopy(const ShardedState& state) : state_(state) {
 void OptimizerCopy::Take() {
   const absl::Span<const optim::StateKind> states = state_.optimizer().states;
   for (const layout::Bucket& bucket : state_.ledger().buckets()) {
-    const optim::Parts& from = state_.parts(bucket.block);
-    const optim::Parts& to = parts(bucket.block);
+    const optim::Parts& from = state_.parts(bucket.id);
+    const optim::Parts& to = parts(bucket.id);
     state_.device().CopyToHost(to.master, from.master,
                                bucket.shard_numel * static_cast<int64_t>(sizeof(float)));
     for (size_t k = 0; k < states.size(); ++k) {

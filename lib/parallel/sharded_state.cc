@@ -98,19 +98,21 @@ absl::Span<float> ShardedState::receive_buffer() const {
 void ShardedState::Initialize(uint64_t seed) {
   constexpr int64_t kAtOnce = int64_t{1} << 20;
   std::vector<float> values;
-  for (const layout::Bucket& bucket : ledger_.buckets()) {
-    for (const layout::ParameterRange& range : OwnRanges(bucket.block)) {
-      const model::Parameter& parameter = ledger_.inventory()[static_cast<size_t>(range.parameter)];
-      const uint64_t stream = StreamOf(parameter.name);
-      const float std_dev = static_cast<float>(parameter.init_std);
-      for (int64_t done = 0; done < range.count; done += kAtOnce) {
-        const int64_t count = std::min(kAtOnce, range.count - done);
+  for (const layout::HeldBox& held : ledger_.BoxesHeld(rank_)) {
+    const model::Parameter& parameter = ledger_.inventory()[static_cast<size_t>(held.parameter)];
+    const uint64_t stream = StreamOf(parameter.name);
+    const float std_dev = static_cast<float>(parameter.init_std);
+    const layout::Runs runs(held.box, layout::WholeBox(parameter.shape), held.box);
+    for (int64_t r = 0; r < runs.size(); ++r) {
+      const layout::Run run = runs[r];
+      for (int64_t done = 0; done < run.count; done += kAtOnce) {
+        const int64_t count = std::min(kAtOnce, run.count - done);
         values.assign(static_cast<size_t>(count), parameter.init == model::Init::kOnes ? 1.0f : 0.0f);
         for (int64_t i = 0; parameter.init == model::Init::kNormal && i < count; ++i) {
           values[static_cast<size_t>(i)] =
-              std_dev * RandomNormal(seed, stream, static_cast<uint64_t>(range.begin + done + i));
+              std_dev * RandomNormal(seed, stream, static_cast<uint64_t>(run.from + done + i));
         }
-        device_.CopyToDevice(master(bucket.block) + range.offset + done, values.data(),
+        device_.CopyToDevice(master(held.bucket) + held.offset + run.to + done, values.data(),
                              count * static_cast<int64_t>(sizeof(float)));
       }
     }
@@ -127,9 +129,8 @@ void ShardedState::CastMaster(int bucket, void* whole_bucket) const {
 absl::Status ShardedState::MaterializeParameters(comm::Group& dp_shard) const {
   if (ledger_.parameters_sharded()) return absl::OkStatus();
   for (const layout::Bucket& bucket : ledger_.buckets()) {
-    CastMaster(bucket.block, parameters(bucket.block));
-    TRAINCTL_RETURN_IF_ERROR(dp_shard.AllGather(absl::StrCat("parameters/", bucket.block),
-                                                parameters(bucket.block),
+    CastMaster(bucket.id, parameters(bucket.id));
+    TRAINCTL_RETURN_IF_ERROR(dp_shard.AllGather(absl::StrCat("parameters/", bucket.id), parameters(bucket.id),
                                                 bucket.shard_numel * DTypeBytes(compute_dtype_)));
   }
   return absl::OkStatus();

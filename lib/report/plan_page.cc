@@ -69,7 +69,7 @@ PeakMemory PeakOf(const plan::Plan& plan) {
 
 StepPicture PictureOf(const plan::Plan& plan, const plan::PlannedStep& step,
                       const simulate::Timeline& played) {
-  const size_t num_blocks = static_cast<size_t>(step.ledger.num_buckets());
+  const size_t num_blocks = static_cast<size_t>(step.ledger.num_blocks());
   StepPicture picture;
   picture.num_stages = static_cast<int64_t>(num_blocks);
   picture.num_micro_batches = plan.layout.num_micro_batches;

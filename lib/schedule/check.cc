@@ -203,8 +203,8 @@ class StepChecker {
       return Fail(
           absl::StrCat("built for stage ", step_.zero_stage, ", the ledger has ", ledger_->zero_stage()));
     }
-    if (ledger_->num_buckets() != step_.num_blocks())
-      return Fail(absl::StrCat("has ", step_.num_blocks(), " blocks, the ledger ", ledger_->num_buckets()));
+    if (ledger_->num_blocks() != step_.num_blocks())
+      return Fail(absl::StrCat("has ", step_.num_blocks(), " blocks, the ledger ", ledger_->num_blocks()));
     return CheckOwners();
   }
 

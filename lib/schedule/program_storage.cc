@@ -113,8 +113,9 @@ void ProgramBuilder::AddTokens() {
 }
 
 ProgramBuilder::SlotKind ProgramBuilder::KindOf(int bucket) const {
-  if (bucket == model::EmbeddingBlock()) return kEdgeSlots;
-  if (bucket == in_.step->head()) return in_.blocks->tied ? kTiedHeadSlots : kEdgeSlots;
+  const int block = BucketAt(bucket).block;
+  if (block == model::EmbeddingBlock()) return kEdgeSlots;
+  if (block == in_.step->head()) return in_.blocks->tied ? kTiedHeadSlots : kEdgeSlots;
   return kLayerSlots;
 }
 

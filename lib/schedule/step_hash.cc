@@ -86,8 +86,8 @@ void AddStepHead(const Step& step, const layout::Ledger& ledger, State& s) {
   }
   s << ledger.num_buckets();
   for (const layout::Bucket& bucket : ledger.buckets()) {
-    s << bucket.block << bucket.numel << bucket.shard_numel << bucket.padded_numel;
-    s << bucket.offsets << bucket.used_by << ledger.owners(bucket.block);
+    s << bucket.id << bucket.numel << bucket.shard_numel << bucket.padded_numel;
+    s << bucket.offsets << bucket.used_by << ledger.owners(bucket.id);
   }
   const std::vector<layout::Reduction> reductions = ledger.Reductions();
   s << static_cast<int64_t>(reductions.size());

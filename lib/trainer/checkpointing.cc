@@ -20,38 +20,31 @@
 namespace trainctl::trainer {
 namespace {
 
-// This rank's part of one logical tensor, in memory.
-struct Part {
-  std::byte* data = nullptr;
-  int64_t begin = 0;
-  DType dtype = DType::kF32;
-
-  // Where the element `begin` of the whole tensor lies.
-  std::byte* At(int64_t element) const { return data + (element - begin) * DTypeBytes(dtype); }
-};
-
+// Boxes of logical tensors in this rank's memory.
 struct OwnSlices {
   std::vector<checkpoint::Slice> slices;
-  std::map<std::string, Part> parts;  // by tensor name: a rank holds at most one range of each
+  std::vector<std::byte*> data;  // of slices[i], row-major and without gaps
+
+  // Where the element `begin` of a slice lies.
+  std::byte* At(size_t slice, int64_t begin) const {
+    return data[slice] + begin * DTypeBytes(slices[slice].dtype);
+  }
 };
 
-OwnSlices SlicesOf(const parallel::ShardedState& state, const PartsOf& parts_of, bool weights_only) {
+OwnSlices SlicesOf(const parallel::ShardedState& state, const std::vector<layout::HeldBox>& boxes,
+                   const PartsOf& parts_of, bool weights_only) {
   OwnSlices own;
-  const layout::Ledger& ledger = state.ledger();
   const absl::Span<const optim::StateKind> kinds = state.optimizer().states;
-  for (const layout::Bucket& bucket : ledger.buckets()) {
-    const optim::Parts& parts = parts_of(bucket.block);
-    for (const layout::ParameterRange& range : ledger.OptimizerRanges(bucket.block, state.rank())) {
-      const model::Parameter& parameter = ledger.inventory()[static_cast<size_t>(range.parameter)];
-      const auto add = [&](const std::string& name, DType dtype, void* of_bucket) {
-        own.slices.push_back({name, dtype, parameter.shape, range.begin, range.count});
-        own.parts[name] = {static_cast<std::byte*>(of_bucket) + range.offset * DTypeBytes(dtype), range.begin,
-                           dtype};
-      };
-      add(parameter.name, DType::kF32, parts.master);
-      for (size_t k = 0; k < kinds.size() && !weights_only; ++k)
-        add(kinds[k].TensorPrefix() + parameter.name, kinds[k].dtype, parts.states[k]);
-    }
+  for (const layout::HeldBox& held : boxes) {
+    const optim::Parts& parts = parts_of(held.bucket);
+    const model::Parameter& parameter = state.ledger().inventory()[static_cast<size_t>(held.parameter)];
+    const auto add = [&](const std::string& name, DType dtype, void* shard) {
+      own.slices.push_back({name, dtype, parameter.shape, held.box});
+      own.data.push_back(static_cast<std::byte*>(shard) + held.offset * DTypeBytes(dtype));
+    };
+    add(parameter.name, DType::kF32, parts.master);
+    for (size_t k = 0; k < kinds.size() && !weights_only; ++k)
+      add(kinds[k].TensorPrefix() + parameter.name, kinds[k].dtype, parts.states[k]);
   }
   return own;
 }
@@ -133,19 +126,16 @@ absl::Status AllSucceeded(comm::Group& world, absl::string_view name, const absl
 
 RankSave::RankSave(const SaveOptions& options, const device::Device& device,
                    const parallel::ShardedState& state, PartsOf parts, const RunCounters& counters)
-    : options_(options),
-      device_(device),
-      state_(state),
-      parts_(std::move(parts)),
-      counters_(counters),
-      writer_(options.root, counters.step,
-              state.ledger().mesh().coordinate(state.rank(), layout::Axis::kDpShard),
-              state.ledger().mesh().dp_shard) {}
+    : options_(options), device_(device), state_(state), parts_(std::move(parts)), counters_(counters) {
+  const layout::Ledger& ledger = state.ledger();
+  if (!ledger.WritesCheckpoint(state.rank())) return;
+  writer_.emplace(options.root, counters.step, ledger.WriterIndex(state.rank()), ledger.num_writers());
+}
 
 absl::Status RankSave::Do(const std::atomic<bool>* cancelled) {
   switch (phase_) {
     case SavePhase::kBegin:
-      return state_.rank() == 0 ? writer_.Begin() : absl::OkStatus();
+      return state_.rank() == 0 ? writer_->Begin() : absl::OkStatus();
     case SavePhase::kWrite:
       return Write(cancelled);
     case SavePhase::kCommit:
@@ -164,25 +154,26 @@ absl::Status RankSave::AdvanceTogether(comm::Group& world, const absl::Status& o
 }
 
 absl::Status RankSave::Write(const std::atomic<bool>* cancelled) {
-  if (!state_.ledger().WritesCheckpoint(state_.rank())) return absl::OkStatus();
-  const OwnSlices own = SlicesOf(state_, parts_, /*weights_only=*/false);
+  if (!writer_.has_value()) return absl::OkStatus();
+  const OwnSlices own =
+      SlicesOf(state_, state_.ledger().BoxesToWrite(state_.rank()), parts_, /*weights_only=*/false);
   const RealClock clock;  // of the disk, also where a test has its own time
   const absl::Duration begin = clock.Monotonic();
-  const auto read = [&](const checkpoint::Slice& slice, absl::Span<std::byte> bytes) {
+  const auto read = [&](size_t slice, int64_t element, absl::Span<std::byte> bytes) {
     if (cancelled != nullptr && *cancelled) return absl::CancelledError("the save was given up");
-    device_.CopyToHost(bytes.data(), own.parts.at(slice.name).At(slice.begin),
-                       static_cast<int64_t>(bytes.size()));
+    device_.CopyToHost(bytes.data(), own.At(slice, element), static_cast<int64_t>(bytes.size()));
     written_.bytes += static_cast<int64_t>(bytes.size());
     return absl::OkStatus();
   };
-  const absl::Status status = writer_.Write(own.slices, read);
+  const absl::Status status = writer_->Write(own.slices, read);
   written_.time = clock.Monotonic() - begin;
   return status;
 }
 
 absl::Status RankSave::Commit() {
   if (options_.sync_logs) TRAINCTL_RETURN_IF_ERROR(options_.sync_logs());
-  TRAINCTL_RETURN_IF_ERROR(writer_.Commit({counters_.step, StateJson(counters_, options_.description_json)}));
+  TRAINCTL_RETURN_IF_ERROR(
+      writer_->Commit({counters_.step, StateJson(counters_, options_.description_json)}));
   const absl::Status removed =
       checkpoint::ApplyRetention(options_.root, options_.keep, options_.keep_every_steps, counters_.step);
   if (removed.ok() || absl::IsInvalidArgument(removed)) return removed;
@@ -210,11 +201,11 @@ absl::StatusOr<RunCounters> LoadCheckpoint(const std::string& path, parallel::Sh
                             checkpoint::CheckpointReader::Open(path));
   TRAINCTL_ASSIGN_OR_RETURN(const StateNames found, CheckNoTensorIsLeft(path, reader, state.ledger()));
   if (!weights_only) TRAINCTL_RETURN_IF_ERROR(CheckStates(path, found, state.optimizer()));
-  const OwnSlices own = SlicesOf(state, OwnParts(state), weights_only);
+  const OwnSlices own =
+      SlicesOf(state, state.ledger().BoxesHeld(state.rank()), OwnParts(state), weights_only);
   TRAINCTL_RETURN_IF_ERROR(
-      reader.Read(own.slices, [&](const checkpoint::Slice& slice, absl::Span<const std::byte> bytes) {
-        state.device().CopyToDevice(own.parts.at(slice.name).At(slice.begin), bytes.data(),
-                                    static_cast<int64_t>(bytes.size()));
+      reader.Read(own.slices, [&](size_t slice, int64_t begin, absl::Span<const std::byte> bytes) {
+        state.device().CopyToDevice(own.At(slice, begin), bytes.data(), static_cast<int64_t>(bytes.size()));
         return absl::OkStatus();
       }));
   const std::string what = path + "/manifest.json";
@@ -246,35 +237,44 @@ absl::Status CheckEveryTensorIsKnown(const checkpoint::ModelFolder& folder, cons
   return absl::OkStatus();
 }
 
+// One box of a tensor, as floats to memory of the device.
+absl::Status LoadBox(const checkpoint::ModelFolder& folder, const checkpoint::ModelTensor& tensor,
+                     const layout::Box& box, const device::Device& device, float* target) {
+  constexpr int64_t kAtOnce = int64_t{1} << 20;
+  const int64_t element_bytes = DTypeBytes(tensor.dtype);
+  std::vector<std::byte> raw;
+  std::vector<float> values;
+  const layout::Runs runs(box, layout::WholeBox(tensor.shape), box);
+  for (int64_t r = 0; r < runs.size(); ++r) {
+    const layout::Run run = runs[r];
+    for (int64_t done = 0; done < run.count; done += kAtOnce) {
+      const int64_t count = std::min(kAtOnce, run.count - done);
+      raw.resize(static_cast<size_t>(count * element_bytes));
+      values.resize(static_cast<size_t>(count));
+      TRAINCTL_RETURN_IF_ERROR(folder.Read(tensor, (run.from + done) * element_bytes, absl::MakeSpan(raw)));
+      kernels::Cpu().For(tensor.dtype).assign(values.data(), raw.data(), count);
+      device.CopyToDevice(target + run.to + done, values.data(), count * static_cast<int64_t>(sizeof(float)));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status LoadModelFolder(const std::string& path, parallel::ShardedState& state) {
   TRAINCTL_ASSIGN_OR_RETURN(const checkpoint::ModelFolder folder, checkpoint::ModelFolder::Open(path));
-  const OwnSlices own = SlicesOf(state, OwnParts(state), /*weights_only=*/true);
-  for (const checkpoint::Slice& slice : own.slices) {
-    const checkpoint::ModelTensor* tensor = folder.Find(slice.name);
-    if (tensor == nullptr) return BadDataError(absl::StrCat(path, " has no tensor ", slice.name));
-    if (tensor->shape != slice.shape)
-      return BadDataError(absl::StrCat(path, ": the shape of ", slice.name, " is not the model's"));
-    const Part& part = own.parts.at(slice.name);
-    const int64_t element_bytes = DTypeBytes(tensor->dtype);
+  for (const layout::HeldBox& held : state.ledger().BoxesHeld(state.rank())) {
+    const model::Parameter& parameter = state.ledger().inventory()[static_cast<size_t>(held.parameter)];
+    const checkpoint::ModelTensor* tensor = folder.Find(parameter.name);
+    if (tensor == nullptr) return BadDataError(absl::StrCat(path, " has no tensor ", parameter.name));
+    if (tensor->shape != parameter.shape)
+      return BadDataError(absl::StrCat(path, ": the shape of ", parameter.name, " is not the model's"));
     if (tensor->dtype != DType::kF32 && tensor->dtype != DType::kBF16) {
-      return BadDataError(absl::StrCat(path, ": ", slice.name, " is ", DTypeName(tensor->dtype),
+      return BadDataError(absl::StrCat(path, ": ", parameter.name, " is ", DTypeName(tensor->dtype),
                                        "; F32 and BF16 can be loaded"));
     }
-    constexpr int64_t kAtOnce = int64_t{1} << 20;
-    std::vector<std::byte> raw;
-    std::vector<float> values;
-    for (int64_t done = 0; done < slice.count; done += kAtOnce) {
-      const int64_t count = std::min(kAtOnce, slice.count - done);
-      raw.resize(static_cast<size_t>(count * element_bytes));
-      values.resize(static_cast<size_t>(count));
-      TRAINCTL_RETURN_IF_ERROR(
-          folder.Read(*tensor, (slice.begin + done) * element_bytes, absl::MakeSpan(raw)));
-      kernels::Cpu().For(tensor->dtype).assign(values.data(), raw.data(), count);
-      state.device().CopyToDevice(part.At(slice.begin + done), values.data(),
-                                  count * static_cast<int64_t>(sizeof(float)));
-    }
+    TRAINCTL_RETURN_IF_ERROR(
+        LoadBox(folder, *tensor, held.box, state.device(), state.master(held.bucket) + held.offset));
   }
   return CheckEveryTensorIsKnown(folder, path, state.ledger().inventory());
 }

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -76,7 +77,7 @@ class RankSave {
   const parallel::ShardedState& state_;
   const PartsOf parts_;
   const RunCounters counters_;
-  checkpoint::CheckpointWriter writer_;
+  std::optional<checkpoint::CheckpointWriter> writer_;  // of ranks that write
   SavePhase phase_ = SavePhase::kBegin;
   Written written_;
 };

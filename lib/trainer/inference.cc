@@ -210,8 +210,9 @@ absl::Status Export(const InferenceDeps& deps, const std::string& out_folder, bo
   for (size_t i = 0; i < model.ledger().inventory().size(); ++i) {
     const model::Parameter& parameter = model.ledger().inventory()[i];
     tensors.push_back({parameter.name, dtype, parameter.shape});
+    const int index = static_cast<int>(i);
     data[parameter.name] =
-        model.state().master(parameter.block) + model.ledger().offset_of(static_cast<int>(i));
+        model.state().master(model.ledger().bucket_of(index)) + model.ledger().offset_of(index);
   }
   TRAINCTL_RETURN_IF_ERROR(MakeDirs(out_folder));
   TRAINCTL_RETURN_IF_ERROR(checkpoint::WriteModelFolder(

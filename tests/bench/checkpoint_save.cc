@@ -46,15 +46,14 @@ absl::Status SaveOurs(const std::string& folder, const std::vector<float>& state
   const auto total = static_cast<int64_t>(state.size());
   for (int64_t begin = 0; begin < total; begin += kTensorBytes / 4) {
     const int64_t count = std::min<int64_t>(total - begin, kTensorBytes / 4);
-    slices.push_back({absl::StrCat("tensor.", slices.size()), DType::kF32, {count}, 0, count});
+    slices.push_back({absl::StrCat("tensor.", slices.size()), DType::kF32, {count}, {{{0, count}}}});
   }
   checkpoint::CheckpointWriter writer(folder, 1, 0, 1);
   TRAINCTL_RETURN_IF_ERROR(writer.Begin());
   TRAINCTL_RETURN_IF_ERROR(
-      writer.Write(slices, [&](const checkpoint::Slice& part, absl::Span<std::byte> bytes) {
-        int64_t tensor = 0;
-        (void)absl::SimpleAtoi(absl::string_view(part.name).substr(7), &tensor);
-        std::memcpy(bytes.data(), state.data() + tensor * (kTensorBytes / 4) + part.begin, bytes.size());
+      writer.Write(slices, [&](size_t slice, int64_t begin, absl::Span<std::byte> bytes) {
+        const int64_t tensor = static_cast<int64_t>(slice);
+        std::memcpy(bytes.data(), state.data() + tensor * (kTensorBytes / 4) + begin, bytes.size());
         return absl::OkStatus();
       }));
   return writer.Commit({.step = 1});

@@ -231,14 +231,14 @@ void RunCell(const device::Device& device, const Cell& cell, comm::Communicator&
     }
     TRAINCTL_CHECK(base <= kMaxNumel);
     for (const layout::Bucket& bucket : ledger.buckets()) {
-      for (const layout::ParameterRange& range : state.OwnRanges(bucket.block)) {
+      for (const layout::ParameterRange& range : state.OwnRanges(bucket.id)) {
         const int64_t at = start[static_cast<size_t>(range.parameter)] + range.begin;
         const auto copy = [&](float* to, const float* from) {
           device.CopyToHost(to + at, from + range.offset, range.count * static_cast<int64_t>(sizeof(float)));
         };
-        copy(outcome->gradients, state.gradient_part(bucket.block));
-        copy(outcome->parameters, state.master(bucket.block));
-        copy(outcome->state, static_cast<const float*>(state.parts(bucket.block).states[0]));
+        copy(outcome->gradients, state.gradient_part(bucket.id));
+        copy(outcome->parameters, state.master(bucket.id));
+        copy(outcome->state, static_cast<const float*>(state.parts(bucket.id).states[0]));
       }
     }
   }

@@ -24,13 +24,17 @@ void CheckManifest(const Manifest& manifest) {
     const Slice& tensor = manifest.tensors[i];
     int64_t covered = 0;
     for (const Piece& piece : manifest.pieces[i]) {
-      Require(piece.begin == covered && piece.count > 0);
+      Require(trainctl::layout::Contains(tensor.box, piece.box) && piece.box.Count() > 0);
       const FileEntry& file = manifest.files.at(static_cast<size_t>(piece.file));
-      const int64_t end = piece.offset_bytes + piece.count * trainctl::DTypeBytes(tensor.dtype);
+      const int64_t end = piece.offset_bytes + piece.box.Count() * trainctl::DTypeBytes(tensor.dtype);
       Require(piece.offset_bytes >= 0 && end <= file.size_bytes - file.data_offset);
-      covered += piece.count;
+      covered += piece.box.Count();
     }
-    Require(covered == tensor.count);
+    Require(covered == tensor.count());
+    for (size_t a = 0; a < manifest.pieces[i].size() && manifest.pieces[i].size() < 100; ++a) {
+      for (size_t b = 0; b < a; ++b)
+        Require(Intersect(manifest.pieces[i][a].box, manifest.pieces[i][b].box).Count() == 0);
+    }
   }
   const auto text = FormatManifest(manifest);
   Require(text.ok() && ParseManifest(*text, "fuzz").ok());

@@ -9,7 +9,8 @@ import math
 import os
 import struct
 
-FORMAT = "trainctl.checkpoint.v1"
+# Pieces are ranges of the flattened tensor, or boxes.
+RANGES, BOXES = "trainctl.checkpoint.v1", "trainctl.checkpoint.v2"
 WIDTHS = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4, "U16": 2,
           "U8": 1, "BOOL": 1}
 
@@ -83,19 +84,29 @@ def read_manifest(folder):
     path = os.path.join(folder, "manifest.json")
     with open(path, encoding="utf-8") as file:
         manifest = json.load(file)
-    if manifest.get("format") != FORMAT:
-        raise UnknownFormat(f"{path} has the format {manifest.get('format')}; read_checkpoint.py knows {FORMAT} alone: "
-                            "teach it the new one")
+    if manifest.get("format") not in (RANGES, BOXES):
+        raise UnknownFormat(f"{path} has the format {manifest.get('format')}; read_checkpoint.py knows {RANGES} and "
+                            f"{BOXES} alone: teach it the new one")
     return manifest
+
+
+def range_piece(shape, file, begin, count, offset_bytes):
+    return Piece((math.prod(shape),), (begin,), (count,), file, offset_bytes)
+
+
+def box_piece(shape, file, offset_bytes, box):
+    # A scalar is seen as a list of one.
+    box = box or [[0, 1]]
+    return Piece(tuple(shape) or (1,), tuple(b for b, _ in box), tuple(e - b for b, e in box), file, offset_bytes)
 
 
 def read_checkpoint(folder):
     """(manifest, {name: Tensor}) of a folder step-N. Raises UnknownFormat, Damaged, OSError or ValueError."""
     manifest = read_manifest(folder)
     files = [read_data(os.path.join(folder, file["name"]), file["data_offset"]) for file in manifest["files"]]
+    make_piece = range_piece if manifest["format"] == RANGES else box_piece
     tensors = {}
     for entry in manifest["tensors"]:
-        flat = (math.prod(entry["shape"]),)
-        pieces = [Piece(flat, (begin,), (count,), file, offset) for file, begin, count, offset in entry["pieces"]]
+        pieces = [make_piece(entry["shape"], *piece) for piece in entry["pieces"]]
         tensors[entry["name"]] = assemble(entry["name"], entry["dtype"], entry["shape"], pieces, files)
     return manifest, tensors

@@ -500,7 +500,7 @@ def self_test(runner, programs):
     with open(manifest, encoding="utf-8") as file:
         text = file.read()
     with open(manifest, "w", encoding="utf-8") as file:
-        file.write(text.replace("checkpoint.v1", "checkpoint.v99", 1))
+        file.write(re.sub(r"checkpoint\.v\d+", "checkpoint.v99", text, count=1))
     try:
         compare_cell(cell, old, planted)
         raise Trouble("self-test: a manifest of an unknown format was read", 1)

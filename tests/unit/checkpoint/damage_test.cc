@@ -59,7 +59,7 @@ TEST(CheckpointDamage, EveryFlippedByteOfARankFileIsDetectedByVerifyAndByReading
       ASSERT_EQ(ExitCodeFor(verified), ExitCode::kBadData) << name << " byte " << i;
       ASSERT_THAT(std::string(verified.message()), HasSubstr(name));
       const absl::Status read = reader->Read(
-          TwoRanksWhole(), [](const Slice&, absl::Span<const std::byte>) { return absl::OkStatus(); });
+          TwoRanksWhole(), [](size_t, int64_t, absl::Span<const std::byte>) { return absl::OkStatus(); });
       ASSERT_EQ(ExitCodeFor(read), ExitCode::kBadData);
       ASSERT_THAT(std::string(read.message()), HasSubstr("'embed'"));
     }
@@ -81,16 +81,44 @@ TEST(CheckpointDamage, OnlyTheDamagedChunkCannotBeRead) {
   const absl::Status verified = reader->Verify();
   EXPECT_THAT(std::string(verified.message()),
               HasSubstr("rank-00000.safetensors: damaged: chunk 2 (bytes 2097152 to 3145728, tensor large)"));
-  Slice before = large, inside = large;
-  before.count = 1 << 18;
-  ExpectContents(*reader, {before}, 5);
-  inside.begin = (2 << 18) + 1000;
-  inside.count = 1;
-  const absl::Status read = reader->Read({inside}, [](const Slice&, absl::Span<const std::byte>) {
+  ExpectContents(*reader, {PartOf(large, 0, 1 << 18)}, 5);
+  const Slice inside = PartOf(large, (2 << 18) + 1000, 1);
+  const absl::Status read = reader->Read({inside}, [](size_t, int64_t, absl::Span<const std::byte>) {
     ADD_FAILURE() << "bytes of a damaged chunk were handed out";
     return absl::OkStatus();
   });
   EXPECT_EQ(ExitCodeFor(read), ExitCode::kBadData);
+}
+
+// Two ranks hold the columns of one matrix. Whatever a box does not need may be damaged.
+TEST(CheckpointDamage, ABoxIsReadFromTheChunksThatHoldIt) {
+  TempFolder folder;
+  Slice left = Whole("w", DType::kF32, {1024, 1024}), right = left;
+  left.box.dims[1].end = right.box.dims[1].begin = 512;  // 2 MiB each: chunks 0 to 2
+  ASSERT_TRUE(Save(folder.path(), 1, {{left}, {right}}, 5).ok());
+  const std::string path = StepPath(folder.path(), 1);
+  for (const char* name : {"rank-00000.safetensors", "rank-00001.safetensors"}) {
+    std::string contents = ReadOrDie(path + "/" + name);
+    const size_t chunk = name[9] == '0' ? 1 : 0;
+    contents[(chunk << 20) + 700'000] ^= 1;
+    WriteOrDie(path + "/" + name, contents);
+  }
+  const auto reader = CheckpointReader::Open(path);
+  ASSERT_TRUE(reader.ok());
+  const auto read = [&](const layout::Box& box) {
+    Slice slice = left;
+    slice.box = box;
+    return reader->Read({slice},
+                        [](size_t, int64_t, absl::Span<const std::byte>) { return absl::OkStatus(); });
+  };
+  // A row of 512 columns is 2 KiB, so chunk 0 ends within row 511.
+  Slice good = left;
+  good.box = {{{3, 500}, {100, 512}}};
+  ExpectContents(*reader, {good}, 5);
+  good.box = {{{512, 1024}, {512, 1000}}};
+  ExpectContents(*reader, {good}, 5);
+  EXPECT_EQ(ExitCodeFor(read({{{3, 500}, {100, 513}}})), ExitCode::kBadData);
+  EXPECT_EQ(ExitCodeFor(read({{{600, 601}, {511, 512}}})), ExitCode::kBadData);
 }
 
 TEST(CheckpointDamage, ANewerFormatIsRefusedAndNotPassedOver) {
@@ -99,7 +127,7 @@ TEST(CheckpointDamage, ANewerFormatIsRefusedAndNotPassedOver) {
   ASSERT_TRUE(Save(folder.path(), 2, TwoRanks(), 2).ok());
   const std::string manifest = StepPath(folder.path(), 2) + "/manifest.json";
   std::string text =
-      absl::StrReplaceAll(ReadOrDie(manifest), {{"trainctl.checkpoint.v1", "trainctl.checkpoint.v2"}});
+      absl::StrReplaceAll(ReadOrDie(manifest), {{"trainctl.checkpoint.v2", "trainctl.checkpoint.v3"}});
   WriteOrDie(manifest, text);  // its checksum does not fit: damaged, whatever version it claims
   std::vector<std::string> warnings;
   EXPECT_EQ(FindNewestGood(folder.path(), &warnings)->step, 1);
@@ -113,7 +141,7 @@ TEST(CheckpointDamage, ANewerFormatIsRefusedAndNotPassedOver) {
   const auto found = FindNewestGood(folder.path(), &warnings);
   EXPECT_EQ(ExitCodeFor(found.status()), ExitCode::kEnvironment);
   EXPECT_THAT(std::string(found.status().message()),
-              HasSubstr("format trainctl.checkpoint.v2, newer than trainctl.checkpoint.v1"));
+              HasSubstr("format trainctl.checkpoint.v3, newer than trainctl.checkpoint.v2"));
   EXPECT_TRUE(ApplyRetention(folder.path(), 1, 0).ok());
   EXPECT_EQ(ListCheckpoints(folder.path())->size(), 2u) << "retention removed what it cannot judge";
 }
@@ -256,7 +284,7 @@ TEST(CheckpointManifest, SealedNonsenseIsRefused) {
     EXPECT_EQ(ExitCodeFor(manifest.status()), ExitCode::kBadData) << manifest.status();
     EXPECT_THAT(std::string(manifest.status().message()), HasSubstr(reason));
   };
-  const std::string head = R"({"format":"trainctl.checkpoint.v1","step":1,"world_size":1,"state":{},)";
+  const std::string head = R"({"format":"trainctl.checkpoint.v2","step":1,"world_size":1,"state":{},)";
   const auto file = [&](const std::string& name, int64_t size, int64_t data, int64_t chunk, int chunks) {
     std::string all;
     for (int i = 0; i < chunks; ++i) all += checksum;
@@ -282,17 +310,28 @@ TEST(CheckpointManifest, SealedNonsenseIsRefused) {
   const auto with = [&](const std::string& tensors) {
     return head + good_file + "\"tensors\":[" + tensors + "]";
   };
-  refuses(with(tensor("[25]", "[[1,0,25,0]]")), "names file 1 of 1");
-  refuses(with(tensor("[25]", "[[0,0,25,4]]")), "do not lie within the 100 data bytes");
-  refuses(with(tensor("[25]", "[[0,0,25,9223372036854775804]]")), "do not lie within");
-  refuses(with(tensor("[24]", "[[0,0,24,2]]")), "do not lie within");
-  refuses(with(tensor("[25]", "[[0,0,10,0]]")), "pieces end at element 10 of 25");
-  refuses(with(tensor("[25]", "[[0,0,10,0],[0,9,16,36]]")), "exactly once");
-  refuses(with(tensor("[25]", "[[0,1,24,0]]")), "exactly once");
-  refuses(with(tensor("[10]", "[[0,0,25,0]]")), "exactly once");
-  refuses(with(tensor("[25]", "[[0,0,0,0],[0,0,25,0]]")), "exactly once");
-  refuses(with(tensor("[25]", "[[0,-1,25,0]]")), "other than whole numbers");
-  refuses(with(tensor("[25]", "[[0,0,25]]")), "not a list of 4 numbers");
+  refuses(with(tensor("[25]", "[[1,0,[[0,25]]]]")), "names file 1 of 1");
+  refuses(with(tensor("[25]", "[[4294967296,0,[[0,25]]]]")), "names file 4294967296");
+  refuses(with(tensor("[25]", "[[0,4,[[0,25]]]]")), "do not lie within the 100 data bytes");
+  refuses(with(tensor("[25]", "[[0,9223372036854775804,[[0,25]]]]")), "do not lie within");
+  refuses(with(tensor("[24]", "[[0,2,[[0,24]]]]")), "do not lie within");
+  refuses(with(tensor("[25]", "[[0,0,[[0,10]]]]")), "pieces hold 10 of its 25 elements");
+  refuses(with(tensor("[25]", "[[0,0,[[0,10]]],[0,36,[[9,25]]]]")), "exactly once");
+  refuses(with(tensor("[25]", "[[0,0,[[1,25]]]]")), "pieces hold 24 of its 25 elements");
+  refuses(with(tensor("[10]", "[[0,0,[[0,25]]]]")), "[0:25] does not lie within [10]");
+  refuses(with(tensor("[10]", "[[0,0,[[5,4]]]]")), "[5:4] does not lie within [10]");
+  refuses(with(tensor("[5,5]", "[[0,0,[[0,25]]]]")), "[0:25] does not lie within [5, 5]");
+  refuses(with(tensor("[25]", "[[0,0,[[0,0]]],[0,0,[[0,25]]]]")), "exactly once");
+  refuses(with(tensor("[5,5]", "[[0,0,[[0,3],[0,5]]],[0,0,[[2,4],[0,5]]]]")), "exactly once");
+  refuses(with(tensor("[5,4]", "[[0,0,[[0,3],[0,4]]],[0,0,[[2,4],[0,4]]]]")),
+          "(at [0:3, 0:4] and [2:4, 0:4])");
+  refuses(with(tensor("[25]", "[[0,0,[[-1,25]]]]")), "other than whole numbers");
+  refuses(with(tensor("[25]", "[[0,0,[[0,25,1]]]]")), "not made of 2 numbers");
+  refuses(with(tensor("[25]", "[[0,0]]")), "a piece is not [file, offset_bytes, box]");
+  refuses(with(tensor("[25]", "[[0,0,25]]")), "a piece has no box");
+  refuses(
+      with(tensor("[1" + absl::StrCat(absl::StrReplaceAll(std::string(40, '1'), {{"1", ",1"}})) + "]", "[]")),
+      "has 41 dimensions");
   refuses(with(tensor("[4294967296,4294967296]", "[]")), "more than 2^63");
   refuses(with(tensor("[0]", "[]") + "," + tensor("[0]", "[]")), "listed twice");
 }

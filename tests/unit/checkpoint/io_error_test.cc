@@ -125,7 +125,7 @@ TEST(CheckpointIoErrors, ACommitWhoseSyncFailedStaysFailed) {
     FailingOps ops(Kind::kFsyncDir, fail_at, EIO);
     CheckpointWriter writer(folder.path(), 1, 0, 1, &ops);
     ASSERT_TRUE(writer.Begin().ok());
-    ASSERT_TRUE(writer.Write(TwoRanksWhole(), ContentsOf(1)).ok());
+    ASSERT_TRUE(writer.Write(TwoRanksWhole(), ContentsOf(TwoRanksWhole(), 1)).ok());
     const absl::Status first = writer.Commit({1, "{}"});
     EXPECT_FALSE(first.ok());
     EXPECT_EQ(writer.Commit({1, "{}"}), first) << "the second sync was trusted";
@@ -219,7 +219,7 @@ TEST(CheckpointIoErrors, ARankThatDidNotWriteIsNamed) {
   TempFolder folder;
   CheckpointWriter writer(folder.path(), 1, 0, 2);
   ASSERT_TRUE(writer.Begin().ok());
-  ASSERT_TRUE(writer.Write(TwoRanksWhole(), ContentsOf(1)).ok());
+  ASSERT_TRUE(writer.Write(TwoRanksWhole(), ContentsOf(TwoRanksWhole(), 1)).ok());
   const absl::Status status = writer.Commit({1, "{}"});
   EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1"));
   EXPECT_TRUE(ListCheckpoints(folder.path())->empty());

@@ -11,7 +11,7 @@ namespace trainctl::layout {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::UnorderedElementsAre;
+using ::testing::UnorderedElementsAreArray;
 
 // Odd sizes, so that nothing divides.
 model::ModelSpec Spec(bool tied) {
@@ -77,7 +77,7 @@ TEST(Ledger, ShardsHoldEveryElementOnce) {
         EXPECT_GE(bucket.padded_numel, bucket.numel);
         EXPECT_EQ(bucket.shard_numel % kShardAlign, 0);
         for (int shard = 0; shard < dp_shard; ++shard) {
-          for (const ParameterRange& range : ledger.RangesOfShard(bucket.block, shard)) {
+          for (const ParameterRange& range : ledger.OptimizerRanges(bucket.id, shard)) {
             EXPECT_EQ(inventory[static_cast<size_t>(range.parameter)].block, bucket.block);
             // Offset in the shard plus the shard's begin = offset in the bucket.
             EXPECT_EQ(shard * bucket.shard_numel + range.offset,
@@ -118,13 +118,19 @@ TEST(Ledger, TiedEmbeddingsAreOneEntryThatTheHeadReadsToo) {
   EXPECT_THAT(untied.buckets_of_block(4), ElementsAre(4));
 }
 
-TEST(Ledger, OneReplicaWritesEachShardOfACheckpointOnce) {
-  const Ledger ledger(model::Inventory(Spec(false)), Mesh{.dp_replicate = 3, .dp_shard = 2}, 2);
-  std::vector<int> writers;
-  for (int rank = 0; rank < 6; ++rank) {
-    if (ledger.WritesCheckpoint(rank)) writers.push_back(ledger.mesh().coordinate(rank, Axis::kDpShard));
+TEST(Ledger, WritersAreNumberedFromRankZeroOn) {
+  const Mesh mesh{.pp = 2, .dp_replicate = 3, .dp_shard = 2, .cp = 2, .tp = 2};
+  const Ledger ledger(model::Inventory(Spec(false)), mesh, 2);
+  EXPECT_EQ(ledger.WriterIndex(0), 0);
+  std::vector<int> writers, expected;
+  for (int rank = 0; rank < mesh.world_size(); ++rank) {
+    const bool is_first =
+        mesh.coordinate(rank, Axis::kDpReplicate) == 0 && mesh.coordinate(rank, Axis::kCp) == 0;
+    EXPECT_EQ(ledger.WritesCheckpoint(rank), is_first);
+    if (ledger.WritesCheckpoint(rank)) writers.push_back(ledger.WriterIndex(rank));
   }
-  EXPECT_THAT(writers, UnorderedElementsAre(0, 1));
+  for (int i = 0; i < ledger.num_writers(); ++i) expected.push_back(i);
+  EXPECT_THAT(writers, UnorderedElementsAreArray(expected));
 }
 
 TEST(Ledger, EverySumOfAStepIsListedOnce) {

@@ -51,8 +51,8 @@ std::vector<float*> PartsOf(const parallel::ShardedState& state, int bucket) {
 
 void Fill(parallel::ShardedState& state, float value) {
   for (const layout::Bucket& bucket : state.ledger().buckets()) {
-    for (float* part : PartsOf(state, bucket.block)) {
-      std::fill_n(part, state.ledger().optimizer_numel(bucket.block), value);
+    for (float* part : PartsOf(state, bucket.id)) {
+      std::fill_n(part, state.ledger().optimizer_numel(bucket.id), value);
       value += 1;
     }
   }
@@ -98,10 +98,10 @@ class BackgroundSave : public ::testing::Test {
     ASSERT_TRUE(counters.ok()) << counters.status();
     EXPECT_EQ(counters->step, step);
     for (const layout::Bucket& bucket : ledger_.buckets()) {
-      for (const layout::ParameterRange& range : ledger_.OptimizerRanges(bucket.block, 0)) {
+      for (const layout::ParameterRange& range : ledger_.OptimizerRanges(bucket.id, 0)) {
         const int64_t last = range.offset + range.count - 1;
-        const std::vector<float*> got = PartsOf(loaded, bucket.block);
-        const std::vector<float*> want = PartsOf(wanted, bucket.block);
+        const std::vector<float*> got = PartsOf(loaded, bucket.id);
+        const std::vector<float*> want = PartsOf(wanted, bucket.id);
         for (size_t k = 0; k < want.size(); ++k) EXPECT_EQ(got[k][last], want[k][last]) << k;
       }
     }

@@ -25,8 +25,9 @@ using ::testing::HasSubstr;
 
 // A rank's state of a layout, with numbers that say which tensor and element they are of.
 struct Rank {
-  Rank(const model::ModelSpec& spec, const optim::Optimizer& optimizer, int dp_shard, int stage, int rank)
-      : ledger(model::Inventory(spec), layout::Mesh{.dp_shard = dp_shard}, stage),
+  Rank(const model::ModelSpec& spec, const optim::Optimizer& optimizer, layout::Mesh mesh, int stage,
+       int rank)
+      : ledger(model::Inventory(spec), mesh, stage),
         step(schedule::BuildStep(spec, ledger, {.shape = {1, 16}, .optimizer = &optimizer})),
         state(device::Device::Cpu(), ledger, step.programs[0], DType::kF32, rank, optimizer) {}
 
@@ -34,11 +35,11 @@ struct Rank {
   template <typename F>
   void ForEach(F f) {
     for (const layout::Bucket& bucket : ledger.buckets()) {
-      const optim::Parts& parts = state.parts(bucket.block);
+      const optim::Parts& parts = state.parts(bucket.id);
       std::vector<float*> kinds = {parts.master};
       for (size_t k = 0; k < state.optimizer().states.size(); ++k)
         kinds.push_back(static_cast<float*>(parts.states[k]));
-      for (const layout::ParameterRange& range : state.OwnRanges(bucket.block)) {
+      for (const layout::ParameterRange& range : state.OwnRanges(bucket.id)) {
         for (size_t kind = 0; kind < kinds.size(); ++kind) {
           for (int64_t i = 0; i < range.count; ++i)
             f(kinds[kind][range.offset + i], kind * 100 + static_cast<size_t>(range.parameter),
@@ -46,6 +47,14 @@ struct Rank {
         }
       }
     }
+  }
+  void MarkAll() {
+    ForEach([](float& value, size_t tensor, int64_t element) { value = Mark(tensor, element); });
+  }
+  int64_t NumWrong() {
+    int64_t wrong = 0;
+    ForEach([&](float value, size_t tensor, int64_t element) { wrong += value != Mark(tensor, element); });
+    return wrong;
   }
   static float Mark(size_t tensor, int64_t element) {
     return static_cast<float>(tensor) + static_cast<float>(element % 4096) / 8192;
@@ -66,8 +75,8 @@ class Checkpointing : public ::testing::TestWithParam<const optim::Optimizer*> {
 
   // As one rank that has all of it.
   std::string Save(const optim::Optimizer& optimizer) {
-    Rank whole(spec_, optimizer, 1, 0, 0);
-    whole.ForEach([](float& value, size_t tensor, int64_t element) { value = Rank::Mark(tensor, element); });
+    Rank whole(spec_, optimizer, {}, 0, 0);
+    whole.MarkAll();
     const auto communicator =
         *comm::Communicator::Create(device::Device::Cpu(), nullptr, 0, 1, absl::Seconds(1));
     comm::Group world = communicator->MakeHostGroup({0}, "world");
@@ -85,24 +94,46 @@ TEST_P(Checkpointing, AnyLayoutLoadsTheState) {
   const std::string path = Save(*GetParam());
   for (const int stage : {1, 2, 3}) {
     for (int rank = 0; rank < 2; ++rank) {
-      Rank half(spec_, *GetParam(), 2, stage, rank);
+      Rank half(spec_, *GetParam(), {.dp_shard = 2}, stage, rank);
       const auto counters = LoadCheckpoint(path, half.state, /*weights_only=*/false, nullptr);
       ASSERT_TRUE(counters.ok()) << counters.status();
       EXPECT_EQ(*counters, (RunCounters{7, 6, 5}));
-      int64_t wrong = 0;
-      half.ForEach([&](float value, size_t tensor, int64_t element) {
-        wrong += value != Rank::Mark(tensor, element);
-      });
-      EXPECT_EQ(wrong, 0) << "stage " << stage << ", rank " << rank;
+      EXPECT_EQ(half.NumWrong(), 0) << "stage " << stage << ", rank " << rank;
     }
   }
+}
+
+// Two replicas of three shards, which begin and end within rows.
+TEST_P(Checkpointing, WhatManyRanksSaveOneRankLoads) {
+  const layout::Mesh mesh{.dp_replicate = 2, .dp_shard = 3};
+  std::vector<std::unique_ptr<Rank>> ranks;
+  std::vector<std::unique_ptr<RankSave>> saves;
+  for (int rank = 0; rank < mesh.world_size(); ++rank) {
+    Rank& own = *ranks.emplace_back(std::make_unique<Rank>(spec_, *GetParam(), mesh, 2, rank));
+    own.MarkAll();
+    const SaveOptions options{.root = folder_, .description_json = "{}"};
+    const PartsOf parts = [&own](int bucket) -> const optim::Parts& { return own.state.parts(bucket); };
+    saves.push_back(std::make_unique<RankSave>(options, device::Device::Cpu(), own.state, parts,
+                                               RunCounters{.step = 7, .updates = 6, .tokens = 5}));
+  }
+  while (saves[0]->phase() != SavePhase::kDone) {
+    for (const auto& save : saves) {
+      const absl::Status done = save->Do(nullptr);
+      ASSERT_TRUE(done.ok()) << done;
+      save->Advance();
+    }
+  }
+  Rank whole(spec_, *GetParam(), {}, 0, 0);
+  const auto counters = LoadCheckpoint(folder_ + "/step-00000007", whole.state, false, nullptr);
+  ASSERT_TRUE(counters.ok()) << counters.status();
+  EXPECT_EQ(whole.NumWrong(), 0);
 }
 
 TEST_P(Checkpointing, AnotherOptimizersStateIsRefusedAndItsParametersAreTaken) {
   const std::string path = Save(*GetParam());
   for (const optim::Optimizer* other : optim::All()) {
     if (other == GetParam()) continue;
-    Rank rank(spec_, *other, 1, 0, 0);
+    Rank rank(spec_, *other, {}, 0, 0);
     const absl::Status status = LoadCheckpoint(path, rank.state, /*weights_only=*/false, nullptr).status();
     EXPECT_EQ(ExitCodeFor(status), ExitCode::kBadData) << status;
     EXPECT_THAT(std::string(status.message()),
@@ -120,7 +151,7 @@ TEST_P(Checkpointing, AnotherOptimizersStateIsRefusedAndItsParametersAreTaken) {
 using CheckpointOfAdamW = Checkpointing;
 TEST_F(CheckpointOfAdamW, WhatIsMissingIsNamed) {
   const std::string path = Save(optim::kAdamW);
-  Rank sgd(spec_, *optim::Find("sgd"), 1, 0, 0);
+  Rank sgd(spec_, *optim::Find("sgd"), {}, 0, 0);
   EXPECT_EQ(LoadCheckpoint(path, sgd.state, false, nullptr).status().message(),
             path +
                 " holds exp_avg, exp_avg_sq, the state of adamw; sgd keeps momentum_buffer; missing: "

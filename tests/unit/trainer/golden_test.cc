@@ -141,7 +141,7 @@ class Trainer {
 
   std::vector<float> Gradient(int parameter) const {
     const model::Parameter& p = ledger_.inventory()[static_cast<size_t>(parameter)];
-    const float* gradient = state_.full_gradient(p.block) + ledger_.offset_of(parameter);
+    const float* gradient = state_.full_gradient(ledger_.bucket_of(parameter)) + ledger_.offset_of(parameter);
     return {gradient, gradient + p.numel};
   }
 
@@ -150,8 +150,7 @@ class Trainer {
     nn::BoundParameters bound;
     for (const layout::Bucket& bucket : ledger_.buckets()) {
       for (size_t k = 0; k < bucket.parameters.size(); ++k) {
-        bound[bucket.parameters[k]] = {static_cast<float*>(state_.parameters(bucket.block)) +
-                                       bucket.offsets[k]};
+        bound[bucket.parameters[k]] = {static_cast<float*>(state_.parameters(bucket.id)) + bucket.offsets[k]};
       }
     }
     const nn::RopeTables rope = nn::MakeRopeTables(device::Device::Cpu(), golden_.spec, golden_.seq_len);
