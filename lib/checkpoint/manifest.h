@@ -2,8 +2,11 @@
 // rank 0 has merged it. Parsing takes bytes that may be damaged or hostile. Pure; thread safe.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -46,6 +49,9 @@ struct RankIndex {
 
 std::string RankFileName(int rank);   // "rank-00003.safetensors"
 std::string RankIndexName(int rank);  // "rank-00003.index.json"
+
+// Indices of two pieces of a tensor that share an element.
+std::optional<std::pair<size_t, size_t>> FindOverlap(const std::vector<Piece>& pieces);
 
 // InternalError naming tensor and ranks unless the slices of all ranks agree in dtype and shape and
 // hold every element of every tensor exactly once. `indexes[i].rank` must be i.

@@ -31,7 +31,7 @@ struct Box {
 };
 
 Box WholeBox(absl::Span<const int64_t> shape);
-// False as well where they differ in the number of dimensions.
+// False also if their numbers of dimensions differ.
 bool Contains(const Box& outer, const Box& inner);
 // Of two boxes of one tensor. Count() is 0 where they share nothing.
 Box Intersect(const Box& a, const Box& b);
@@ -42,8 +42,8 @@ std::optional<std::pair<size_t, size_t>> FindOverlap(absl::Span<const Box> boxes
 // in order: at most 2 n - 1 for n dimensions, so three for a matrix.
 std::vector<Box> BoxesOfRange(absl::Span<const int64_t> shape, int64_t begin, int64_t count);
 
-// A part of a box lies in several runs in two boxes that contain it. The runs that are contiguous in both, as
-// long as they can be, in row-major order.
+// Copies a part from one box to another: the runs of `part` that are contiguous in both boxes, each as long
+// as possible, in row-major order.
 //
 //   const Runs runs(part, file_box, memory_box);
 //   for (int64_t i = 0; i < runs.size(); ++i) Copy(file + runs[i].from, memory + runs[i].to, runs[i].count);

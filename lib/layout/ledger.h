@@ -41,7 +41,7 @@ struct HeldBox {
 
 struct Bucket {
   int id = 0;                    // its index in Ledger::buckets
-  int block = 0;                 // whose parameters these are
+  int block = 0;                 // its parameters belong to this block
   std::vector<int> parameters;   // inventory indices, in buffer order
   std::vector<int64_t> offsets;  // elements from the bucket's start
   int64_t numel = 0;             // without padding
@@ -98,22 +98,23 @@ class Ledger {
   Box LocalBox(int parameter, int rank) const;
 
   // What a rank's optimizer state holds of a bucket, padding left out, by offset: its shard, which is all of
-  // it where dp_shard = 1. Whether the rank holds the bucket at all is for owners() to say.
+  // it where dp_shard = 1. For ranks that hold the bucket: see owners.
   std::vector<ParameterRange> OptimizerRanges(int bucket, int rank) const;
   // Elements of optimizer state that one rank holds for a bucket, padding included.
   int64_t optimizer_numel(int bucket) const;
   // The optimizer state of a rank in all buckets that it holds, as boxes.
   std::vector<HeldBox> BoxesHeld(int rank) const;
 
-  // Axes of several coordinates over which a parameter's gradient is summed, each coordinate having a part of
-  // it. Data axes and cp see other tokens; of tp, which cuts sequences between its products, only where it
-  // does not cut the parameter. On pp the sum is over the owners of its bucket.
+  // Axes, of more than one coordinate, over which a parameter's gradient is summed. Each coordinate of the
+  // data axes and of cp sees other tokens. So does each of tp between its products, where it runs on parts of
+  // the sequence: parameters that tp does not cut are summed over it. On pp the owners of the bucket take
+  // part.
   std::vector<Axis> GradientAxes(int parameter) const;
-  // Whether a rank adds the squares of its part of a parameter to the norm, which is summed over dp_shard, tp
-  // and pp. Each coordinate of the other axes takes its own sum of the same numbers.
+  // Whether a rank adds the squares of its part of a parameter to the norm. The norm is summed over dp_shard,
+  // tp and pp; every coordinate of the other axes computes the same one.
   bool CountsInNorm(int parameter, int rank) const;
 
-  // Ranks that write a checkpoint are numbered, rank 0 first; -1: a rank that holds copies alone.
+  // The number of a rank among those that write a checkpoint, 0 for rank 0; -1: it holds only copies.
   int num_writers() const { return mesh_.pp * mesh_.dp_shard * mesh_.tp; }
   int WriterIndex(int rank) const;
   bool WritesCheckpoint(int rank) const { return WriterIndex(rank) >= 0; }
