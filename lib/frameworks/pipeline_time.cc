@@ -143,7 +143,7 @@ PipelineTimes TimePipeline(const Workload& w, const std::vector<PassTimes>& stag
   std::vector<PassTimes> ranks(static_cast<size_t>(w.degrees.pp));
   for (int copy = 0; copy < placement.num_copies; ++copy) {
     for (size_t s = 0; s < stages.size(); ++s) {
-      const int rank = placement.stage_ranks[static_cast<size_t>(copy) * stages.size() + s];
+      const int rank = placement.HolderOf(copy, static_cast<int>(s));
       ranks[static_cast<size_t>(rank)].Add(stages[s].Times(m / placement.num_copies));
     }
   }

@@ -184,8 +184,7 @@ std::vector<std::vector<int>> OwnersOf(const PipelineSchedule& order, const std:
   std::vector<std::vector<int>> owners;
   for (int stage = 0; stage < place.num_stages; ++stage) {
     std::vector<int> of_stage;
-    for (int copy = 0; copy < place.num_copies; ++copy)
-      of_stage.push_back(place.stage_ranks[static_cast<size_t>(copy * place.num_stages + stage)]);
+    for (int copy = 0; copy < place.num_copies; ++copy) of_stage.push_back(place.HolderOf(copy, stage));
     std::sort(of_stage.begin(), of_stage.end());
     of_stage.erase(std::unique(of_stage.begin(), of_stage.end()), of_stage.end());
     const size_t s = static_cast<size_t>(stage);

@@ -212,8 +212,7 @@ class StepChecker {
   absl::Status CheckOwners() const {
     for (int stage = 0; stage < step_.placement.num_stages; ++stage) {
       for (int copy = 0; copy < step_.placement.num_copies; ++copy) {
-        const int owner =
-            step_.placement.stage_ranks[static_cast<size_t>(copy * step_.placement.num_stages + stage)];
+        const int owner = step_.placement.HolderOf(copy, stage);
         for (int block = step_.stage_begin[static_cast<size_t>(stage)];
              block < step_.stage_begin[static_cast<size_t>(stage) + 1]; ++block) {
           for (int bucket : ledger_->buckets_of_block(block)) {

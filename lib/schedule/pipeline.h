@@ -90,10 +90,11 @@ struct PipelinePlacement {
   int CopyOf(int micro_batch) const {
     return num_copies == 1 ? 0 : static_cast<int>(int64_t{micro_batch} * num_copies / num_micro_batches);
   }
-  int RankOf(int stage, int micro_batch) const {
-    return stage_ranks[static_cast<size_t>(CopyOf(micro_batch)) * static_cast<size_t>(num_stages) +
+  int HolderOf(int copy, int stage) const {
+    return stage_ranks[static_cast<size_t>(copy) * static_cast<size_t>(num_stages) +
                        static_cast<size_t>(stage)];
   }
+  int RankOf(int stage, int micro_batch) const { return HolderOf(CopyOf(micro_batch), stage); }
   // Stages that `rank` holds the weights of, ascending, over all copies.
   std::vector<int> StagesOf(int rank) const;
   bool operator==(const PipelinePlacement&) const = default;

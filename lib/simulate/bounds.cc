@@ -82,8 +82,7 @@ class Bounder {
     for (int s = 0; s < place.num_stages; ++s) {
       const Stage stage = StageOf(shape, s);
       for (int copy = 0; copy < place.num_copies; ++copy) {
-        const auto c =
-            static_cast<size_t>(place.stage_ranks[static_cast<size_t>(copy * place.num_stages + s)]);
+        const auto c = static_cast<size_t>(place.HolderOf(copy, s));
         classes[c].push_back(stage);
         if (fill[c] < 0 || forward_chain < fill[c]) fill[c] = forward_chain;
       }

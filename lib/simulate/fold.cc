@@ -141,8 +141,8 @@ class Unfolder {
     const int length = a.end - a.begin;
     if (b.end - b.begin != length) return false;
     for (int k = 0; k < length; ++k) {
-      const Fact& x = facts_[static_cast<size_t>(a.begin + k)];
-      const Fact& y = facts_[static_cast<size_t>(b.begin + k)];
+      const Fact& x = facts_[static_cast<size_t>(a.begin) + static_cast<size_t>(k)];
+      const Fact& y = facts_[static_cast<size_t>(b.begin) + static_cast<size_t>(k)];
       const bool same = x.stream == y.stream && x.micro_batch == y.micro_batch && x.seconds == y.seconds &&
                         x.sent_bytes == y.sent_bytes && x.peak_extra_bytes == y.peak_extra_bytes &&
                         x.writes == y.writes && x.change == y.change && x.waits.size() == y.waits.size();

@@ -100,13 +100,17 @@ def box_piece(shape, file, offset_bytes, box):
     return Piece(tuple(shape) or (1,), tuple(b for b, _ in box), tuple(e - b for b, e in box), file, offset_bytes)
 
 
+def pieces_of(manifest, entry):
+    make_piece = range_piece if manifest["format"] == RANGES else box_piece
+    return [make_piece(entry["shape"], *piece) for piece in entry["pieces"]]
+
+
 def read_checkpoint(folder):
     """(manifest, {name: Tensor}) of a folder step-N. Raises UnknownFormat, Damaged, OSError or ValueError."""
     manifest = read_manifest(folder)
     files = [read_data(os.path.join(folder, file["name"]), file["data_offset"]) for file in manifest["files"]]
-    make_piece = range_piece if manifest["format"] == RANGES else box_piece
     tensors = {}
     for entry in manifest["tensors"]:
-        pieces = [make_piece(entry["shape"], *piece) for piece in entry["pieces"]]
-        tensors[entry["name"]] = assemble(entry["name"], entry["dtype"], entry["shape"], pieces, files)
+        tensors[entry["name"]] = assemble(entry["name"], entry["dtype"], entry["shape"],
+                                          pieces_of(manifest, entry), files)
     return manifest, tensors

@@ -27,7 +27,8 @@ import tempfile
 import threading
 
 import same_bits_cells
-from read_checkpoint import WIDTHS, Damaged, Piece, Tensor, UnknownFormat, assemble, read_checkpoint
+from read_checkpoint import (WIDTHS, Damaged, Piece, Tensor, UnknownFormat, assemble, pieces_of, read_checkpoint,
+                             read_manifest)
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 RUN_SECONDS = 600
@@ -448,12 +449,12 @@ def check_peaks(folder):
 
 def plant_bit(checkpoint):
     """Flips the lowest bit of an element in the second piece of some moment: (tensor, index of the element)."""
-    with open(os.path.join(checkpoint, "manifest.json"), encoding="utf-8") as file:
-        manifest = json.load(file)
+    manifest = read_manifest(checkpoint)
     entry = [entry for entry in manifest["tensors"] if "exp_avg/" in entry["name"] and len(entry["pieces"]) > 1][-1]
-    file, begin, _, offset = entry["pieces"][1]
-    with open(os.path.join(checkpoint, manifest["files"][file]["name"]), "r+b") as data:
-        at = manifest["files"][file]["data_offset"] + offset
+    piece = pieces_of(manifest, entry)[1]
+    file, begin = manifest["files"][piece.file], next(piece.rows())[0]
+    with open(os.path.join(checkpoint, file["name"]), "r+b") as data:
+        at = file["data_offset"] + piece.offset_bytes
         data.seek(at)
         old = data.read(1)[0]
         data.seek(at)
