@@ -153,11 +153,9 @@ void PrintExplanation(const plan::Plan& plan, const report::PlanExplanation& exp
   Title("How far to trust it", color);
   for (const std::string& text : explanation.trust) std::printf("  %s\n", text.c_str());
   Title("Rates", color);
-  TextTable rates({"a unit of", "seconds"}, {0});
-  for (int i = 0; i < simulate::kNumResources; ++i) {
-    const auto resource = static_cast<simulate::Resource>(i);
-    rates.Add({std::string(simulate::ResourceName(resource)), absl::StrFormat("%.3g", plan.rates[resource])});
-  }
+  TextTable rates({"rate", "value", "origin"}, {0, 2});
+  for (const report::PageConstant& rate : report::RatesOf(plan))
+    rates.Add({rate.name, rate.value, rate.origin});
   rates.Print(color);
 }
 

@@ -33,11 +33,12 @@
 
 #include <string>
 
+#include "base/collective.h"
 #include "cluster/catalogue.h"
 
 namespace trainctl::cluster {
 
-enum class Collective { kAllReduce, kAllGather, kReduceScatter, kAllToAll, kSendRecv, kBroadcast };
+using trainctl::Collective;
 
 // Which GPUs take part. Of kSendRecv, `ranks` is 2 and ranks_per_node says whether the peer is in another
 // node (1) or not (2).

@@ -33,7 +33,7 @@ inline constexpr char kClusterPlanSchema[] = "trainctl.cluster-plan.v1";
 struct ClusterPlan {
   std::string run_name;
   PlannedModel model;
-  std::shared_ptr<const recipe::Machine> machine;  // the workloads point into it
+  std::shared_ptr<const cluster::Machine> machine;  // the workloads point into it
   // With a profile of `trainctl calibrate`: the machine as they point into it instead.
   std::shared_ptr<const TunedMachine> tuned;
   SearchSpace space;

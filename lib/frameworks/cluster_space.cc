@@ -137,7 +137,7 @@ absl::Status FixLayout(const LoadedRecipe& loaded, SearchSpace& space) {
 }
 
 // With a goal of few devices: parts of one node, then whole nodes in steps of about a quarter.
-std::vector<int64_t> DeviceCounts(const recipe::Machine& machine) {
+std::vector<int64_t> DeviceCounts(const cluster::Machine& machine) {
   std::vector<int64_t> counts;
   const int64_t per_node = machine.node->gpus;
   for (int64_t n = 1; n < per_node; n *= 2) counts.push_back(n);
@@ -168,7 +168,7 @@ void LimitToFramework(SearchSpace& space) {
 }
 
 absl::StatusOr<SearchSpace> SpaceOf(const LoadedRecipe& loaded, const PlannedModel& model,
-                                    const recipe::Machine& machine, std::vector<std::string>& notes) {
+                                    const cluster::Machine& machine, std::vector<std::string>& notes) {
   const recipe::Recipe& recipe = loaded.recipe;
   SearchSpace space;
   Workload& base = space.base;

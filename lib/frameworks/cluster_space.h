@@ -14,7 +14,7 @@ namespace trainctl::frameworks {
 // What the recipe fixes is fixed, the rest is free within what the framework has (framework_ways.h). What
 // each "auto" beyond the degrees became is added to `notes`.
 absl::StatusOr<SearchSpace> SpaceOf(const recipe::LoadedRecipe& loaded, const PlannedModel& model,
-                                    const recipe::Machine& machine, std::vector<std::string>& notes);
+                                    const cluster::Machine& machine, std::vector<std::string>& notes);
 // Of parallel.stage_layers: empty, or one number for each of pp x virtual_stages stages, which `space` then
 // fixes. UsageError where they do not add up.
 absl::StatusOr<std::vector<int64_t>> StageLayersOf(const recipe::LoadedRecipe& loaded, SearchSpace& space);

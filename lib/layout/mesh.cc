@@ -11,27 +11,25 @@ std::array<int, kNumAxes> Degrees(const Mesh& mesh) {
   return {mesh.pp, mesh.dp_replicate, mesh.dp_shard, mesh.cp, mesh.tp};
 }
 
-// Distance between neighbours on an axis.
-int Stride(const Mesh& mesh, Axis axis) {
-  const auto degrees = Degrees(mesh);
-  int stride = 1;
-  for (size_t i = static_cast<size_t>(axis) + 1; i < kNumAxes; ++i) stride *= degrees[i];
-  return stride;
-}
-
 }  // namespace
 
 absl::string_view AxisName(Axis axis) { return kAxisNames[static_cast<size_t>(axis)]; }
 
 int Mesh::degree(Axis axis) const { return Degrees(*this)[static_cast<size_t>(axis)]; }
 
-int Mesh::coordinate(int rank, Axis axis) const { return rank / Stride(*this, axis) % degree(axis); }
+int Mesh::stride(Axis axis) const {
+  const auto degrees = Degrees(*this);
+  int stride = 1;
+  for (size_t i = static_cast<size_t>(axis) + 1; i < kNumAxes; ++i) stride *= degrees[i];
+  return stride;
+}
+
+int Mesh::coordinate(int rank, Axis axis) const { return rank / stride(axis) % degree(axis); }
 
 std::vector<int> Mesh::Group(int rank, Axis axis) const {
-  const int stride = Stride(*this, axis);
-  const int first = rank - coordinate(rank, axis) * stride;
+  const int first = rank - coordinate(rank, axis) * stride(axis);
   std::vector<int> ranks;
-  for (int i = 0; i < degree(axis); ++i) ranks.push_back(first + i * stride);
+  for (int i = 0; i < degree(axis); ++i) ranks.push_back(first + i * stride(axis));
   return ranks;
 }
 

@@ -25,6 +25,7 @@ struct Mesh {
 
   int world_size() const { return pp * dp_replicate * dp_shard * cp * tp; }
   int degree(Axis axis) const;
+  int stride(Axis axis) const;  // ranks between neighbours on an axis
   int coordinate(int rank, Axis axis) const;
   // Ranks that differ from `rank` on `axis` only, in the axis's order.
   std::vector<int> Group(int rank, Axis axis) const;

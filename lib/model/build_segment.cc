@@ -54,7 +54,7 @@ class SegmentBuilder {
     const LinearCrossEntropyAttributes attributes{
         .hidden = spec_.hidden,
         .vocab = spec_.vocab,
-        .rows_at_once = LogitRowsAtOnce(segment_.shape, spec_.vocab, segment_.dtype)};
+        .rows_at_once = LogitRowsAtOnce(segment_.shape, spec_.vocab, segment_.dtype, segment_.on_device)};
     Add({.attributes = attributes,
          .inputs = {normed},
          .weights = {Find(spec_.tie_embeddings ? "model.embed_tokens.weight" : "lm_head.weight")}},

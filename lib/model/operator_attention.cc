@@ -73,6 +73,31 @@ void Complete(Segment& segment, Operator& op, const std::string& name) {
   op.backward_temp_bytes = TempBytes(segment, attributes, /*backward=*/true);
 }
 
+// lib/nn/attention_reference.cc: products over scores in fp32, and passes over these between them.
+void AddScoreProducts(const Segment& segment, const AttentionAttributes& a, bool backward, Work& work) {
+  const double keys = (static_cast<double>(segment.shape.seq_len) + 1) / 2;  // that a query sees on average
+  const double rows = static_cast<double>(segment.shape.seq_len * a.heads / a.kv_heads);
+  const double head_dim = static_cast<double>(a.head_dim);
+  const double calls = static_cast<double>(segment.shape.batch * a.kv_heads);
+  const double to_scores = backward ? 2 : 1;  // products whose result is scores: q kT; dout vT
+  const double from_scores = backward ? 3 : 1;
+  work.products = {{{DType::kF32, rows, head_dim, keys, kFp32Bytes}, to_scores * calls},
+                   {{DType::kF32, rows, keys, head_dim, kFp32Bytes}, from_scores * calls}};
+  // Scaled, masked, less their sum, exponentiated, each read and written, and summed; the backward takes its
+  // row's product away, multiplies by the weights and scales instead of summing.
+  const double passes = backward ? 14 : 9;
+  work[Resource::kMovedBytes] += calls * rows * keys * passes * kFp32Bytes;
+}
+
+void AddDeviceKernels(const Segment& segment, const AttentionAttributes& a, bool backward, Work& work) {
+  if (!FlashServes(segment.dtype, a.head_dim)) return AddScoreProducts(segment, a, backward, work);
+  work.attention = {{{.tokens = Tokens(segment),
+                      .seq_len = static_cast<double>(segment.shape.seq_len),
+                      .heads = static_cast<double>(a.heads),
+                      .head_dim = static_cast<double>(a.head_dim),
+                      .backward = backward}}};
+}
+
 // What the CPU's kernel does: `products` over all scores that it computes. Heads and, forward, tiles of
 // queries are dealt to the threads whole: all wait for the one that has most. Heads of keys and values are
 // computed one after the other, each a call of its own.
@@ -93,6 +118,7 @@ Work WorkOf(const Segment& segment, const Operator& op, bool backward) {
       heads * 2 * scores * static_cast<double>(head_dim);
   work[Resource::kAttentionTiles] = heads * scores / static_cast<double>(tile.queries * tile.keys);
   work[Resource::kOperators] = static_cast<double>(kv_heads);
+  if (segment.on_device) AddDeviceKernels(segment, op.As<AttentionAttributes>(), backward, work);
   return work;
 }
 

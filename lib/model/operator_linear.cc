@@ -13,33 +13,42 @@ void Complete(Segment& segment, Operator& op, const std::string& name) {
   op.weight_temp_bytes = WeightGradientTempBytes(segment, in * out);
 }
 
+struct Sizes {
+  double tokens = 0, in = 0, out = 0;
+};
+
+Sizes SizesOf(const Segment& segment, const Operator& op) {
+  const auto& [in, out] = op.As<LinearAttributes>();
+  return {Tokens(segment), static_cast<double>(in), static_cast<double>(out)};
+}
+
 // One product, with `extra_bytes` to read and write beside its two activations.
-Work ProductWork(const Segment& segment, const Operator& op, double extra_bytes) {
-  const double n = Tokens(segment);
-  const double in = static_cast<double>(op.As<LinearAttributes>().in);
-  const double out = static_cast<double>(op.As<LinearAttributes>().out);
+Work ProductWork(const Segment& segment, const Operator& op, double extra_bytes, const Product& product) {
+  const auto& [n, in, out] = SizesOf(segment, op);
   Work work;
   work[Resource::kMatmulFlops] = 2 * n * in * out;
   work[Resource::kOperandBytes] = (n * in + n * out) * ElementBytes(segment) + extra_bytes;
   work[Resource::kOperators] = 1;
+  work.products = {{product}};
   return work;
 }
 
-double WeightNumel(const Operator& op) {
-  const auto& [in, out] = op.As<LinearAttributes>();
-  return static_cast<double>(in) * static_cast<double>(out);
-}
-
 Work ForwardWork(const Segment& segment, const Operator& op) {
-  return ProductWork(segment, op, WeightNumel(op) * ElementBytes(segment));
+  const auto& [n, in, out] = SizesOf(segment, op);
+  const double element = ElementBytes(segment);
+  return ProductWork(segment, op, in * out * element, {segment.dtype, n, in, out, element});
 }
 
 Work InputGradientWork(const Segment& segment, const Operator& op, bool accumulate) {
-  return ProductWork(segment, op, WeightNumel(op) * ElementBytes(segment));
+  const auto& [n, in, out] = SizesOf(segment, op);
+  const double element = ElementBytes(segment);
+  return ProductWork(segment, op, in * out * element, {segment.dtype, n, out, in, element});
 }
 
 Work WeightGradientWork(const Segment& segment, const Operator& op, bool accumulate) {
-  return ProductWork(segment, op, WeightGradientBytes(segment, WeightNumel(op), accumulate));
+  const auto& [n, in, out] = SizesOf(segment, op);
+  const double bytes = WeightGradientBytes(segment, in * out, accumulate);
+  return ProductWork(segment, op, bytes, {segment.dtype, out, n, in, bytes / (in * out)});
 }
 
 }  // namespace

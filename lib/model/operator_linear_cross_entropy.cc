@@ -10,8 +10,11 @@
 namespace trainctl::model {
 namespace {
 
-// Bounds the memory of the logits; large enough that the products stay efficient.
+// Bounds the memory of the logits; large enough that the products stay efficient. Each piece reads and writes
+// the fp32 gradient of the whole matrix: with 130 rows of a vocabulary of 128,256 a device would spend more
+// on that than on the products.
 constexpr int64_t kMaxLogitBytes = int64_t{32} << 20;
+constexpr int64_t kMaxLogitBytesOnDevice = int64_t{512} << 20;
 
 void Complete(Segment& segment, Operator& op, const std::string& name) {
   const auto& [hidden, vocab, rows_at_once] = op.As<LinearCrossEntropyAttributes>();
@@ -32,8 +35,14 @@ Work WorkOf(const Segment& segment, const Operator& op, bool gradient) {
   work[Resource::kLogits] = n * vocab;
   work[Resource::kOperandBytes] =
       products * (n * hidden + pieces * hidden * vocab + n * vocab) * ElementBytes(segment);
+  const double rows = static_cast<double>(attributes.rows_at_once);
+  const double element = ElementBytes(segment);
+  work.products = {{{segment.dtype, rows, hidden, vocab, element}, pieces}};
   if (gradient) {
-    work[Resource::kOperandBytes] += pieces * WeightGradientBytes(segment, hidden * vocab, true);
+    const double bytes = WeightGradientBytes(segment, hidden * vocab, true);
+    work[Resource::kOperandBytes] += pieces * bytes;
+    work.products.push_back({{segment.dtype, rows, vocab, hidden, element}, pieces});
+    work.products.push_back({{segment.dtype, vocab, rows, hidden, bytes / (hidden * vocab)}, pieces});
   }
   work[Resource::kOperators] = pieces * (products + 1);
   return work;
@@ -47,8 +56,9 @@ Work LossAndGradientWork(const Segment& segment, const Operator& op) {
 
 }  // namespace
 
-int64_t LogitRowsAtOnce(const MicroBatchShape& shape, int64_t vocab, DType dtype) {
-  const int64_t rows = std::max<int64_t>(1, kMaxLogitBytes / (vocab * DTypeBytes(dtype)));
+int64_t LogitRowsAtOnce(const MicroBatchShape& shape, int64_t vocab, DType dtype, bool on_device) {
+  const int64_t bytes = on_device ? kMaxLogitBytesOnDevice : kMaxLogitBytes;
+  const int64_t rows = std::max<int64_t>(1, bytes / (vocab * DTypeBytes(dtype)));
   return std::min(rows, shape.tokens());
 }
 

@@ -118,6 +118,6 @@ AttentionTiles AttentionTilesOf(int64_t seq_len);
 int64_t ScoresComputed(int64_t seq_len);
 
 // Rows of logits that the head computes at once: it bounds the logits' memory, not the result.
-int64_t LogitRowsAtOnce(const MicroBatchShape& shape, int64_t vocab, DType dtype);
+int64_t LogitRowsAtOnce(const MicroBatchShape& shape, int64_t vocab, DType dtype, bool on_device);
 
 }  // namespace trainctl::model

@@ -1,9 +1,31 @@
 #include "model/work.h"
 
+#include <algorithm>
+
 namespace trainctl::model {
+namespace {
+
+// Equal ones are counted together, so that the work of a whole step stays a short list.
+template <typename T>
+void Add(const CountedList<T>& more, CountedList<T>& list) {
+  for (const Counted<T>& item : more) {
+    const auto same = std::find_if(list.begin(), list.end(),
+                                   [&](const Counted<T>& other) { return other.what == item.what; });
+    if (same == list.end()) {
+      list.push_back(item);
+    } else {
+      same->count += item.count;
+    }
+  }
+}
+
+}  // namespace
 
 Work& Work::operator+=(const Work& other) {
   for (size_t i = 0; i < units.size(); ++i) units[i] += other.units[i];
+  Add(other.products, products);
+  Add(other.attention, attention);
+  Add(other.exchanges, exchanges);
   return *this;
 }
 

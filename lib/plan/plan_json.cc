@@ -1,6 +1,7 @@
 // plan.json: what MakePlan decided, for the workers and for people.
 
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "cluster/machine.h"
 #include "optim/optimizer.h"
 #include "plan/plan.h"
 
@@ -61,6 +63,7 @@ Json ToJson(const simulate::Rates& rates) {
     const auto resource = static_cast<simulate::Resource>(i);
     json[absl::StrCat(simulate::ResourceName(resource), "_seconds")] = rates[resource];
   }
+  if (rates.machine != nullptr) json["machine"] = cluster::ToJson(rates.machine->stated);
   return json;
 }
 
@@ -176,7 +179,16 @@ absl::Status FromJson(const Json& json, const std::string& what, simulate::Rates
     const auto resource = static_cast<simulate::Resource>(i);
     reader.Double(absl::StrCat(simulate::ResourceName(resource), "_seconds").c_str(), &(*rates)[resource]);
   }
-  return reader.status();
+  TRAINCTL_RETURN_IF_ERROR(reader.status());
+  const auto machine = json.find("machine");
+  if (machine == json.end()) return absl::OkStatus();
+  const std::string where = absl::StrCat(what, ": machine");
+  TRAINCTL_ASSIGN_OR_RETURN(const cluster::StatedMachine stated,
+                            cluster::StatedMachineFromJson(*machine, where));
+  absl::StatusOr<std::shared_ptr<const cluster::Machine>> found = cluster::MachineOf(stated);
+  if (!found.ok()) return BadDataError(absl::StrCat(where, ": ", found.status().message()));
+  rates->machine = *std::move(found);
+  return absl::OkStatus();
 }
 
 absl::Status FromJson(const Json& json, const std::string& what, cluster::Host* host) {

@@ -32,7 +32,7 @@ constexpr double kMemoryShare = 0.85;
 // pieces.
 constexpr double kDeviceMemoryShare = 0.9;
 
-DType ResolveDevicePrecision(const std::string& precision, const recipe::Machine* machine,
+DType ResolveDevicePrecision(const std::string& precision, const cluster::Machine* machine,
                              std::vector<std::string>& notes) {
   const bool has_bf16 = machine == nullptr || machine->device->has_bf16;
   if (precision == "auto" && !has_bf16) {
@@ -84,7 +84,7 @@ int64_t ResolveMemoryLimit(const recipe::ClusterConfig& cluster, const cluster::
 // Of one device: what the recipe says, what the catalogue has of the device that it names, or what the driver
 // shows of the one that is here.
 absl::StatusOr<int64_t> ResolveDeviceMemoryLimit(const recipe::ClusterConfig& cluster,
-                                                 const recipe::Machine* machine, const cluster::Host& host,
+                                                 const cluster::Machine* machine, const cluster::Host& host,
                                                  std::vector<std::string>& notes) {
   double bytes = static_cast<double>(host.accelerator_memory_bytes);
   std::string source = host.accelerator;
@@ -179,13 +179,13 @@ absl::Status ResolveMachine(const recipe::Recipe& recipe, const cluster::Host& h
   }
   plan.device = recipe::kCudaDevice;
   plan.setting.on_device = true;
-  TRAINCTL_ASSIGN_OR_RETURN(const std::shared_ptr<const recipe::Machine> machine,
+  TRAINCTL_ASSIGN_OR_RETURN(const std::shared_ptr<const cluster::Machine> machine,
                             recipe::MachineFor(cluster, host));
   plan.setting.compute_dtype = ResolveDevicePrecision(recipe.train.precision, machine.get(), plan.notes);
   if (machine != nullptr) {
     plan.hardware = machine->device->name;
     plan.notes.insert(plan.notes.end(), machine->notes.begin(), machine->notes.end());
-    plan.rates = simulate::DeviceRates(*machine->node, plan.nodes, plan.setting.compute_dtype);
+    plan.rates = simulate::DeviceRates(machine, plan.setting.compute_dtype);
   } else {
     plan.notes.push_back(absl::StrCat(
         host.accelerator.empty() ? "this machine's device is not known"

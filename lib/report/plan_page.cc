@@ -7,6 +7,7 @@
 #include "base/units.h"
 #include "plan/utilization.h"
 #include "report/explain_plan.h"
+#include "report/machine_constants.h"
 #include "simulate/timeline.h"
 
 namespace trainctl::report {
@@ -140,13 +141,16 @@ ParetoChart ChartOf(const plan::Plan& plan) {
   return chart;
 }
 
+}  // namespace
+
 std::vector<PageConstant> RatesOf(const plan::Plan& plan) {
+  if (plan.rates.machine != nullptr)
+    return ConstantsOf(*plan.rates.machine->device, *plan.rates.machine->node);
   std::vector<PageConstant> constants;
-  const char* origin = plan.rates.measured ? "measured" : plan.device == "cpu" ? "inferred" : "data sheet";
-  const std::string source = plan.rates.measured ? "trainctl calibrate, on this machine"
-                             : plan.device == "cpu"
-                                 ? "orders of magnitude of a CPU (lib/simulate/cost.h)"
-                                 : absl::StrCat("the catalogue's rates of ", plan.hardware);
+  const char* origin = plan.rates.measured ? "measured" : "inferred";
+  const char* source = plan.rates.measured    ? "trainctl calibrate, on this machine"
+                       : plan.device == "cpu" ? "orders of magnitude of a CPU (lib/simulate/cost.h)"
+                                              : "of no particular device (lib/simulate/cost.h)";
   for (int i = 0; i < simulate::kNumResources; ++i) {
     const auto resource = static_cast<simulate::Resource>(i);
     if (plan.rates[resource] <= 0) continue;
@@ -155,8 +159,6 @@ std::vector<PageConstant> RatesOf(const plan::Plan& plan) {
   }
   return constants;
 }
-
-}  // namespace
 
 PageInput PageOfPlan(const plan::Plan& plan, const recipe::Recipe& recipe) {
   const model::ModelSpec& spec = recipe.model.spec;

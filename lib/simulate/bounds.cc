@@ -62,13 +62,16 @@ class Bounder {
     const WorkTable table(spec, ledger, options, /*own_class=*/0);
     const int head = model::HeadBlock(spec);
     blocks_ = {CostOf(table, 0, kEmbedding), CostOf(table, 1, kLayer), CostOf(table, head, kHead)};
-    scalar_s_ = Seconds(table, {.op = Op::kReduceLoss});
+    count_s_ = Seconds(table, {.op = Op::kCountLossTokens});
+    loss_s_ = Seconds(table, {.op = Op::kReduceLoss});
+    norm_s_ = rates.Seconds(table.Communication({}, {.op = Op::kGradNorm}));
     hidden_gradient_bytes_ = options.shape.tokens() * spec.hidden * DTypeBytes(options.compute_dtype);
     if (ledger.mesh().world_size() > 1) {
+      const int64_t bytes = std::min(hidden_gradient_bytes_, blocks_[kLayer].memory.output_bytes);
       Work send;
-      send[Resource::kSentBytes] =
-          static_cast<double>(std::min(hidden_gradient_bytes_, blocks_[kLayer].memory.output_bytes));
+      send[Resource::kSentBytes] = static_cast<double>(bytes);
       send[Resource::kCollectives] = 1;
+      send.exchanges = {{Message(ledger.mesh(), bytes)}};
       send_s_ = rates.Seconds(send);
     }
   }
@@ -76,7 +79,7 @@ class Bounder {
   StepBound Bound(const StepShape& shape) const {
     const schedule::PipelinePlacement& place = shape.placement;
     StepBound bound;
-    double forward_chain = scalar_s_, backward_chain = 0;
+    double forward_chain = count_s_, backward_chain = 0;
     std::vector<std::vector<Stage>> classes(static_cast<size_t>(place.num_ranks));
     std::vector<double> fill(classes.size(), -1);  // until a class has something to do
     for (int s = 0; s < place.num_stages; ++s) {
@@ -106,7 +109,7 @@ class Bounder {
       const bool has_begin = static_cast<int>(c) == place.RankOf(0, 0);
       if (has_begin) {
         const double after = seconds.norm + seconds.update;
-        bound.seconds = std::max(bound.seconds, forward_chain + backward_chain + scalar_s_ + after);
+        bound.seconds = std::max(bound.seconds, forward_chain + backward_chain + loss_s_ + after);
       }
       // Nothing is reduced before the first loss.
       if (rates_.overlap && classes.size() == 1) {
@@ -235,7 +238,7 @@ class Bounder {
     }
     for (const Stage& stage : stages) AddPasses(stage, seconds);
     seconds.gathers = ledger_.parameters_sharded() ? std::max(seconds.gathers, gathers_at_least_once) : 0;
-    seconds.norm = scalar_s_ + norm_bytes * rates_[Resource::kMovedBytes];
+    seconds.norm = norm_s_ + norm_bytes * rates_[Resource::kMovedBytes];
     return seconds;
   }
 
@@ -258,11 +261,11 @@ class Bounder {
   }
 
   double EndOf(const ClassSeconds& seconds, double fill) const {
-    const double passes = fill + seconds.passes + scalar_s_;
+    const double passes = fill + seconds.passes + loss_s_;
     if (rates_.overlap)
       return std::max({passes, seconds.reduces, seconds.gathers}) + seconds.norm + After(seconds);
-    const double all = 2 * scalar_s_ + seconds.passes + seconds.reduces + seconds.gathers + seconds.norm +
-                       seconds.update + seconds.gather_updated;
+    const double all = count_s_ + loss_s_ + seconds.passes + seconds.reduces + seconds.gathers +
+                       seconds.norm + seconds.update + seconds.gather_updated;
     return std::max(passes + seconds.norm + After(seconds), all);
   }
 
@@ -317,7 +320,7 @@ class Bounder {
   const schedule::BuildOptions& options_;
   const Rates& rates_;
   std::array<BlockCost, kNumKinds> blocks_;
-  double scalar_s_ = 0;  // a sum of one number
+  double count_s_ = 0, loss_s_ = 0, norm_s_ = 0;  // sums of one number
   double send_s_ = 0;
   int64_t hidden_gradient_bytes_ = 0;
 };

@@ -7,6 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "simulate/cost_sum.h"
+#include "simulate/device_cost.h"
+#include "simulate/device_kernels.h"
 #include "simulate/work_table.h"
 
 namespace trainctl::simulate {
@@ -14,64 +16,55 @@ namespace trainctl::simulate {
 using schedule::Instruction;
 using schedule::Op;
 
-double Rates::Seconds(const Work& work) const {
-  double seconds = 0;
-  for (size_t i = 0; i < work.units.size(); ++i) seconds += work.units[i] * seconds_per_unit[i];
-  return seconds;
-}
-
 namespace {
 
-// What one device does and how fast it sends, per second.
-struct DeviceSpeed {
-  double flops = 0;
-  double bandwidth = 0;  // of its memory, bytes
-  double sent = 0;       // to its peers, bytes
-};
-
-Rates RatesOf(const DeviceSpeed& speed, DType compute_dtype) {
-  Rates rates;
-  rates[Resource::kMatmulFlops] = 1 / speed.flops;
-  rates[Resource::kAttentionFlops] = 2 / speed.flops;  // flash attention: about half of a product's rate
-  rates[Resource::kAttentionBackwardFlops] = 2.5 / speed.flops;
-  rates[Resource::kLogits] = 3.0 * static_cast<double>(DTypeBytes(compute_dtype)) / speed.bandwidth;
-  rates[Resource::kOperandBytes] = 1 / speed.bandwidth;
-  rates[Resource::kMovedBytes] = 1 / speed.bandwidth;
-  rates[Resource::kOptimizerElements] = AdamWBytes() / speed.bandwidth;
-  rates[Resource::kOperators] = 5e-6;
-  rates[Resource::kSentBytes] = 1 / speed.sent;
-  rates[Resource::kCollectives] = 2e-5;
-  rates[Resource::kSteps] = 1e-3;
-  return rates;
-}
-
-// Of a data sheet's rate, where nobody published a measured one.
-constexpr double kShareOfSheet = 0.75;
+// Of a step on a device: data, log, what the host does between two.
+constexpr double kStepSeconds = 1e-3;
+// Logits are read for their row's sum, and again where the gradient takes their place.
+double LogitBytes(DType compute_dtype) { return 3 * static_cast<double>(DTypeBytes(compute_dtype)); }
 
 }  // namespace
 
-Rates DeviceRates(const cluster::Node& node, int64_t num_nodes, DType compute_dtype) {
-  const cluster::Device& d = *node.device;
-  const bool is_half = compute_dtype == DType::kBF16;
-  DeviceSpeed speed;
-  speed.flops = is_half && d.measured_half_flops.value > 0
-                    ? d.measured_half_flops.value
-                    : (is_half ? d.half_flops.value : d.single_flops.value) * kShareOfSheet;
-  speed.bandwidth = d.measured_memory_bandwidth.value > 0 ? d.measured_memory_bandwidth.value
-                                                          : d.memory_bandwidth.value * kShareOfSheet;
-  speed.sent = node.scale_up->bandwidth.value;
-  if (num_nodes > 1 || node.gpus == 1) {
-    // Every device of a node sends at once: each has its share of the adapters.
-    const double share = static_cast<double>(node.nics) / std::max(1, node.gpus);
-    speed.sent = std::min(speed.sent, node.scale_out->bandwidth.value * share);
-  }
-  speed.sent *= kShareOfSheet;
-  return RatesOf(speed, compute_dtype);
+double Rates::Seconds(const Work& work) const {
+  double seconds = 0;
+  for (size_t i = 0; i < work.units.size(); ++i) seconds += work.units[i] * seconds_per_unit[i];
+  return machine == nullptr ? seconds : seconds + DeviceSeconds(*machine, work);
+}
+
+bool Rates::operator==(const Rates& other) const {
+  if ((machine == nullptr) != (other.machine == nullptr)) return false;
+  if (machine != nullptr && machine->stated != other.machine->stated) return false;
+  return seconds_per_unit == other.seconds_per_unit && overlap == other.overlap && measured == other.measured;
+}
+
+Rates DeviceRates(std::shared_ptr<const cluster::Machine> machine, DType compute_dtype) {
+  const double byte_seconds = 1 / BytesPerSecond(*machine->device);
+  Rates rates;
+  rates[Resource::kLogits] = LogitBytes(compute_dtype) * byte_seconds;
+  rates[Resource::kMovedBytes] = byte_seconds;
+  rates[Resource::kOptimizerElements] = AdamWBytes() * byte_seconds;
+  rates[Resource::kOperators] = kKernelGapSeconds;
+  rates[Resource::kSteps] = kStepSeconds;
+  rates.machine = std::move(machine);
+  return rates;
 }
 
 Rates UnknownDeviceRates(DType compute_dtype) {
-  const bool is_half = compute_dtype == DType::kBF16;
-  return RatesOf({.flops = is_half ? 100e12 : 50e12, .bandwidth = 1e12, .sent = 50e9}, compute_dtype);
+  const double flops = compute_dtype == DType::kBF16 ? 100e12 : 50e12;
+  constexpr double kBytesPerSecond = 1e12, kSentBytesPerSecond = 50e9;
+  Rates rates;
+  rates[Resource::kMatmulFlops] = 1 / flops;
+  rates[Resource::kAttentionFlops] = 2 / flops;  // flash attention: about half of a product's rate
+  rates[Resource::kAttentionBackwardFlops] = 2.5 / flops;
+  rates[Resource::kLogits] = LogitBytes(compute_dtype) / kBytesPerSecond;
+  rates[Resource::kOperandBytes] = 1 / kBytesPerSecond;
+  rates[Resource::kMovedBytes] = 1 / kBytesPerSecond;
+  rates[Resource::kOptimizerElements] = AdamWBytes() / kBytesPerSecond;
+  rates[Resource::kOperators] = kKernelGapSeconds;
+  rates[Resource::kSentBytes] = 1 / kSentBytesPerSecond;
+  rates[Resource::kCollectives] = 2e-5;
+  rates[Resource::kSteps] = kStepSeconds;
+  return rates;
 }
 
 Rates CpuRates(int64_t threads, DType compute_dtype, bool native_bf16) {

@@ -1,16 +1,18 @@
-// Time of a step on CPU workers: what each instruction asks of the machine, in units of a few resources,
-// times the seconds that a unit takes. The work follows from the operator tables that the executor runs;
-// the seconds are orders of magnitude until `trainctl calibrate` has measured them (machine.h). Pure;
-// thread safe.
+// Time of a step: what each instruction asks of the machine, times what that costs there. The work follows
+// from the operator tables that the executor runs. On a CPU each unit of a resource has its seconds, orders
+// of magnitude until `trainctl calibrate` has measured them (machine.h); on a device of the catalogue
+// products, attention and collectives are priced by shape and group instead (device_cost.h). Pure; thread
+// safe.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "cluster/catalogue.h"
+#include "cluster/machine.h"
 #include "layout/ledger.h"
 #include "model/model_spec.h"
 #include "model/work.h"
@@ -30,9 +32,11 @@ struct Rates {
   std::array<double, kNumResources> seconds_per_unit = {};
   bool overlap = true;    // collectives run beside compute; false: they take its time
   bool measured = false;  // by `trainctl calibrate`, on this machine
+  // Null on a CPU. Else what it prices by shape costs nothing by units.
+  std::shared_ptr<const cluster::Machine> machine;
   double& operator[](Resource resource) { return seconds_per_unit[static_cast<size_t>(resource)]; }
   double operator[](Resource resource) const { return seconds_per_unit[static_cast<size_t>(resource)]; }
-  bool operator==(const Rates&) const = default;
+  bool operator==(const Rates& other) const;
   double Seconds(const Work& work) const;
 };
 
@@ -41,9 +45,8 @@ struct Rates {
 // The cores move the bytes as well, so nothing overlaps.
 Rates CpuRates(int64_t threads, DType compute_dtype, bool native_bf16);
 
-// Rates of an accelerator of the catalogue: its published rates where there are any, else three quarters of
-// its data sheet; collectives over the slowest link that `num_nodes` nodes share. Good for comparing layouts.
-Rates DeviceRates(const cluster::Node& node, int64_t num_nodes, DType compute_dtype);
+// Of a machine of the catalogue: passes over memory by the bytes that they move, the rest by its operators.
+Rates DeviceRates(std::shared_ptr<const cluster::Machine> machine, DType compute_dtype);
 
 // Rates of a device that the catalogue does not know, in the proportions of the others: they put layouts in
 // order and predict no time.

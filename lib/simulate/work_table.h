@@ -16,6 +16,14 @@ namespace trainctl::simulate {
 // An update is bound by memory, so the elements of another optimizer count by what they move beside AdamW's.
 inline double AdamWBytes() { return static_cast<double>(optim::kAdamW.MovedBytes()); }
 
+// Between two stages.
+inline model::Exchange Message(const layout::Mesh& mesh, int64_t bytes) {
+  return {.collective = Collective::kSendRecv,
+          .bytes = static_cast<double>(bytes),
+          .ranks = 2,
+          .stride = mesh.stride(layout::Axis::kPp)};
+}
+
 class WorkTable {
  public:
   // All are borrowed. `more_layers`: those that a folded model lacks (fold.h).
@@ -51,14 +59,10 @@ class WorkTable {
         Work work;
         work[Resource::kMovedBytes] = GradientPartBytes();
         add("gradient norm", work);
-        return add(kCommunication, Collective(0));
+        return add(kCommunication, Communication(program, instruction));
       }
-      case schedule::Op::kCountLossTokens:
-      case schedule::Op::kReduceLoss:
-        return add(kCommunication, Collective(0));
       default:
-        return add(kCommunication,
-                   Collective(SentBytes(program, instruction, ledger_, options_.compute_dtype)));
+        return add(kCommunication, Communication(program, instruction));
     }
   }
 
@@ -66,6 +70,21 @@ class WorkTable {
     Work sum;
     Visit(program, instruction, [&](const std::string&, const Work& work) { sum += work; });
     return sum;
+  }
+
+  // Between one worker and itself nothing is exchanged.
+  Work Communication(const schedule::Program& program, const schedule::Instruction& instruction) const {
+    Work work;
+    if (ledger_.mesh().world_size() == 1) return work;
+    const int64_t sent = SentBytes(program, instruction, ledger_, options_.compute_dtype);
+    work[Resource::kSentBytes] = static_cast<double>(sent);
+    work[Resource::kCollectives] = 1;
+    if (instruction.op == schedule::Op::kSend) {
+      work.exchanges = {{Message(ledger_.mesh(), sent)}};
+    } else {
+      AddExchanges(instruction, work);
+    }
+    return work;
   }
 
  private:
@@ -100,13 +119,51 @@ class WorkTable {
     }
   }
 
-  // Between one worker and itself nothing is exchanged.
-  Work Collective(int64_t bytes) const {
-    Work work;
-    if (ledger_.mesh().world_size() == 1) return work;
-    work[Resource::kSentBytes] = static_cast<double>(bytes);
-    work[Resource::kCollectives] = 1;
-    return work;
+  void AddExchanges(const schedule::Instruction& instruction, Work& work) const {
+    using layout::Axis;
+    const auto over = [&](Axis axis, Collective collective, int64_t bytes, int ranks) {
+      if (ranks == 1) return;
+      work.exchanges.push_back({{.collective = collective,
+                                 .bytes = static_cast<double>(bytes),
+                                 .ranks = ranks,
+                                 .stride = ledger_.mesh().stride(axis)}});
+    };
+    const auto over_all = [&](Axis axis, Collective collective, int64_t bytes) {
+      over(axis, collective, bytes, ledger_.mesh().degree(axis));
+    };
+    constexpr int64_t kScalarBytes = 8;
+    switch (instruction.op) {
+      case schedule::Op::kCountLossTokens:
+      case schedule::Op::kReduceLoss:
+        over_all(Axis::kDpReplicate, Collective::kAllReduce, kScalarBytes);
+        [[fallthrough]];
+      case schedule::Op::kGradNorm:
+        over_all(Axis::kDpShard, Collective::kAllReduce, kScalarBytes);
+        if (instruction.op != schedule::Op::kCountLossTokens)
+          over_all(Axis::kPp, Collective::kAllReduce, kScalarBytes);
+        return;
+      default:
+        break;
+    }
+    if (instruction.bucket < 0) return;
+    const int64_t numel = ledger_.buckets()[static_cast<size_t>(instruction.bucket)].shard_numel;
+    const int64_t whole = numel * ledger_.mesh().dp_shard;
+    switch (instruction.op) {
+      case schedule::Op::kGather:
+      case schedule::Op::kGatherUpdated:
+        return over_all(Axis::kDpShard, Collective::kAllGather, whole * DTypeBytes(options_.compute_dtype));
+      case schedule::Op::kReduceGradient:
+        over_all(Axis::kDpShard, Collective::kReduceScatter, whole * kSumBytes);
+        // Over the replicas once a step.
+        if (instruction.groups.size() > 1)
+          over_all(Axis::kDpReplicate, Collective::kAllReduce, numel * kSumBytes);
+        return;
+      case schedule::Op::kSumOwners:
+        return over(Axis::kPp, Collective::kAllReduce, numel * kSumBytes,
+                    static_cast<int>(ledger_.owners(instruction.bucket).size()));
+      default:
+        return;
+    }
   }
 
   double GradientPartBytes() const {
@@ -119,6 +176,8 @@ class WorkTable {
     }
     return bytes;
   }
+
+  static constexpr int64_t kSumBytes = sizeof(float);  // of an element of a gradient
 
   const model::ModelSpec& spec_;
   const layout::Ledger& ledger_;

@@ -36,7 +36,7 @@ absl::StatusOr<recipe::LoadedRecipe> Load(const std::string& text) {
 }
 
 bool IsSmall(const recipe::LoadedRecipe& loaded) {
-  const absl::StatusOr<std::shared_ptr<const recipe::Machine>> machine =
+  const absl::StatusOr<std::shared_ptr<const cluster::Machine>> machine =
       recipe::MachineOf(loaded.recipe.cluster);
   return !machine.ok() ||
          (loaded.recipe.model.spec.layers <= kMostLayers && (*machine)->num_gpus() <= kMostDevices);

@@ -118,7 +118,7 @@ TEST(ConstantsOf, SayWhatIsInferredOrStated) {
   EXPECT_EQ(origin_of("ib-ndr: all-reduce"), "measured");
   EXPECT_EQ(origin_of("ib-ndr: all-gather"), "inferred");
   cluster::Device own = *w.device;
-  own.memory_bytes = {64e9, recipe::kStatedSource};
+  own.memory_bytes = {64e9, cluster::kStatedSource};
   w.device = &own;
   EXPECT_EQ(origin_of("memory_bytes"), "stated");
 }

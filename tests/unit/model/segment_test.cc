@@ -196,11 +196,14 @@ TEST(Segment, EveryWeightOfABlockIsUsedOnceAndFusedOnesAreAdjacent) {
 }
 
 TEST(Segment, LogitsAreComputedInPiecesThatStayBelowTheirBound) {
-  EXPECT_EQ(LogitRowsAtOnce({1, 4}, 1000, DType::kF32), 4);  // all at once
-  const int64_t rows = LogitRowsAtOnce({64, 4096}, 128256, DType::kBF16);
-  EXPECT_LE(rows * 128256 * 2, int64_t{32} << 20);
-  EXPECT_GT((rows + 1) * 128256 * 2, int64_t{32} << 20);
-  EXPECT_EQ(LogitRowsAtOnce({1, 4}, int64_t{1} << 40, DType::kF32), 1);  // at least one
+  for (const bool on_device : {false, true}) {
+    const int64_t bound = int64_t{on_device ? 512 : 32} << 20;
+    EXPECT_EQ(LogitRowsAtOnce({1, 4}, 1000, DType::kF32, on_device), 4);  // all at once
+    const int64_t rows = LogitRowsAtOnce({64, 4096}, 128256, DType::kBF16, on_device);
+    EXPECT_LE(rows * 128256 * 2, bound);
+    EXPECT_GT((rows + 1) * 128256 * 2, bound);
+    EXPECT_EQ(LogitRowsAtOnce({1, 4}, int64_t{1} << 40, DType::kF32, on_device), 1);  // at least one
+  }
 }
 
 }  // namespace

@@ -57,8 +57,17 @@ model::ModelSpec DrawModel(Picker& pick, int64_t layers) {
   return spec;
 }
 
-// Any resource may dominate.
+Rates DrawDevice(Picker& pick) {
+  constexpr const char* kDevices[] = {"a100-sxm-80gb", "h100-sxm-80gb", "mi300x"};
+  const auto machine = cluster::MachineOf(
+      {.device = kDevices[pick({0, 1, 2})], .nodes = pick({1, 4, 100}), .devices_per_node = pick({1, 4, 8})});
+  TRAINCTL_CHECK_MSG(machine.ok(), machine.status().message());
+  return simulate::DeviceRates(*machine, pick({0, 1}) == 1 ? DType::kBF16 : DType::kF32);
+}
+
+// A device's prices, or a CPU's of which any may dominate.
 Rates DrawRates(Picker& pick) {
+  if (pick({0, 1, 2}) == 0) return DrawDevice(pick);
   Rates rates;
   for (double& seconds : rates.seconds_per_unit) seconds = pick.Between(0.5, 2) * 1e-9;
   rates[Resource::kSentBytes] *= static_cast<double>(pick({0, 1, 10, 100, 1000}));
@@ -319,7 +328,8 @@ TEST(Search, ALargeSpaceIsSearchedAtOnce) {
   problem.setting.compute_dtype = DType::kBF16;
   problem.setting.on_device = true;
   problem.memory_limit_bytes = int64_t{160} << 30;
-  problem.rates = simulate::UnknownDeviceRates(DType::kBF16);
+  problem.rates = simulate::DeviceRates(
+      *cluster::MachineOf({.device = "h100-sxm-80gb", .nodes = 2048, .devices_per_node = 8}), DType::kBF16);
   const auto start = std::chrono::steady_clock::now();
   const Found found = Search(problem, Wanted::kAll);
   const double seconds = Since(start);

@@ -53,6 +53,12 @@ FoldCase Draw(std::mt19937& random) {
   test.rates[Resource::kSentBytes] *= static_cast<double>(pick({0, 1, 100, 10000}));
   test.rates[Resource::kCollectives] *= static_cast<double>(pick({1, 1000, 100000}));
   test.rates.overlap = pick({0, 1, 1}) == 1;
+  if (pick({0, 1, 2}) == 0) {
+    test.rates =
+        DeviceRates(*cluster::MachineOf(
+                        {.device = "h100-sxm-80gb", .nodes = pick({1, 8}), .devices_per_node = pick({1, 8})}),
+                    test.setting.compute_dtype);
+  }
   return test;
 }
 

@@ -1,0 +1,57 @@
+// The machine that something is priced for: a device in its node, rows of the catalogue or copies of them
+// where other numbers were stated. Pure; thread safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "cluster/catalogue.h"
+
+namespace trainctl::cluster {
+
+// What a machine follows from. Empty: as the catalogue has it.
+struct StatedMachine {
+  std::string device;
+  std::optional<std::string> node;
+  int64_t nodes = 1;
+  int64_t devices_per_node = 1;
+  std::optional<int64_t> memory_bytes, memory_bandwidth, half_flops, fp8_flops;
+  std::optional<int64_t> scale_up_bandwidth, scale_out_bandwidth, nics, host_memory_bytes;
+  bool operator==(const StatedMachine&) const = default;
+};
+
+struct Machine {
+  const Device* device = nullptr;
+  const Node* node = nullptr;
+  int64_t num_nodes = 1;
+  StatedMachine stated;
+  std::vector<std::string> notes;
+  // Storage of what is not a row of the catalogue.
+  Device own_device;
+  Node own_node;
+  Link own_scale_up, own_scale_out;
+
+  Machine() = default;
+  Machine(const Machine&) = delete;  // it points into itself
+  Machine& operator=(const Machine&) = delete;
+
+  int64_t num_gpus() const { return num_nodes * node->gpus; }
+};
+
+inline constexpr char kStatedSource[] = "stated in the recipe";
+
+// UsageError: an unknown device or node.
+absl::StatusOr<std::shared_ptr<const Machine>> MachineOf(const StatedMachine& stated);
+
+nlohmann::ordered_json ToJson(const StatedMachine& stated);
+// BadDataError naming `what` and the field.
+absl::StatusOr<StatedMachine> StatedMachineFromJson(const nlohmann::ordered_json& json,
+                                                    absl::string_view what);
+
+}  // namespace trainctl::cluster

@@ -1,0 +1,18 @@
+// Seconds of what a device prices by shape: matrix products (device_matmul.h), fused attention
+// (device_attention.h) and collectives (cluster/collectives.h). Not in it: what kernels and collectives take
+// from one another where they run side by side. Pure; thread safe.
+#pragma once
+
+#include "cluster/collectives.h"
+#include "cluster/machine.h"
+#include "model/work.h"
+
+namespace trainctl::simulate {
+
+// Of the lists of `work`; its units are not looked at.
+double DeviceSeconds(const cluster::Machine& machine, const model::Work& work);
+
+// Where the ranks of a group sit when ranks fill one node after the other.
+cluster::GroupPlacement PlacementOf(int ranks, int stride, const cluster::Node& node);
+
+}  // namespace trainctl::simulate
