@@ -10,6 +10,8 @@ namespace trainctl::device {
 // What a tensor is for, as the caller numbers it. 0: nobody said.
 inline constexpr int kNumMemoryTags = 8;
 using TaggedBytes = std::array<int64_t, kNumMemoryTags>;
+// Of what a library takes for itself inside of one call: oneDNN's scratchpads come through this allocator.
+inline constexpr int kScratchTag = kNumMemoryTags - 1;
 
 // Call once, before the first tensor.
 void InstallCountingAllocator();

@@ -12,7 +12,7 @@ at::Tensor Weight(SegmentRun& run, const model::Operator& op) {
 
 void Forward(SegmentRun& run, const model::Operator& op) {
   at::Tensor& y = run.Value(op.outputs[0]);
-  at::mm_out(y, run.Value(op.inputs[0]), Weight(run, op).t());
+  SegmentRun::Multiply(y, run.Value(op.inputs[0]), Weight(run, op).t());
   if (op.biases.empty()) return;
   run.ForRows([&](int64_t begin, int64_t end, int) {
     run.typed().add_bias(SegmentRun::Row(y, begin), run.Bound(op.biases[0]).data, end - begin, y.size(1));
@@ -28,7 +28,7 @@ void InputGradient(SegmentRun& run, const model::Operator& op) {
   const at::Tensor dy = run.Gradient(op.outputs[0]);
   if (!op.biases.empty()) AddBiasGradient(run, run.Bound(op.biases[0]), dy);
   at::Tensor dx = run.Empty({run.num_tokens(), op.As<model::LinearAttributes>().in});
-  at::mm_out(dx, dy, Weight(run, op));
+  SegmentRun::Multiply(dx, dy, Weight(run, op));
   run.Receive(op.inputs[0], std::move(dx));
 }
 

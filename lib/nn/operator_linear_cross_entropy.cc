@@ -42,13 +42,13 @@ void Forward(SegmentRun& run, const model::Operator& op) {
     const int64_t rows = std::min(rows_at_once, n - begin);
     const at::Tensor x_rows = x.narrow(0, begin, rows);
     at::Tensor piece = logits.narrow(0, 0, rows);
-    at::mm_out(piece, x_rows, weight.t());
+    SegmentRun::Multiply(piece, x_rows, weight.t());
     AddLossOfRows(run, piece, begin, rows);
     if (!want_gradient) continue;
     run.AddWeightGradient(op.weights, piece, x_rows, accumulate);
     accumulate = true;
     at::Tensor dx_rows = dx.narrow(0, begin, rows);
-    at::mm_out(dx_rows, piece, weight);
+    SegmentRun::Multiply(dx_rows, piece, weight);
   }
   if (want_gradient) run.Receive(op.inputs[0], std::move(dx));
 }

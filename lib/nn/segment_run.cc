@@ -28,6 +28,11 @@ void SegmentRun::Receive(int value, at::Tensor gradient) {
   });
 }
 
+void SegmentRun::Multiply(at::Tensor& out, const at::Tensor& a, const at::Tensor& b) {
+  const device::ScopedCpuMemoryTag tag(device::kScratchTag);
+  at::mm_out(out, a, b);
+}
+
 void SegmentRun::AddWeightGradient(const std::vector<int>& weights, const at::Tensor& dy, const at::Tensor& x,
                                    bool accumulate) const {
   const int64_t out = dy.size(1);
@@ -35,14 +40,15 @@ void SegmentRun::AddWeightGradient(const std::vector<int>& weights, const at::Te
   at::Tensor gradient = device_.View(Bound(weights[0]).gradient, {out, in}, at::kFloat);
   if (dtype() == at::kFloat) {
     if (accumulate) {
+      const device::ScopedCpuMemoryTag tag(device::kScratchTag);
       gradient.addmm_(dy.t(), x);
     } else {
-      at::mm_out(gradient, dy.t(), x);
+      Multiply(gradient, dy.t(), x);
     }
     return;
   }
   at::Tensor product = Empty({out, in});
-  at::mm_out(product, dy.t(), x);
+  Multiply(product, dy.t(), x);
   const auto add_part = [&](int64_t begin, int64_t end) {
     const void* source = static_cast<const char*>(product.data_ptr()) + begin * product.itemsize();
     (accumulate ? typed().accumulate : typed().assign)(gradient.data_ptr<float>() + begin, source,

@@ -73,6 +73,8 @@ class SegmentRun {
     if (gradient.use_count() > 1) gradient = gradient.clone();
   }
 
+  // out = a b.
+  static void Multiply(at::Tensor& out, const at::Tensor& a, const at::Tensor& b);
   // gradient (+)= dyᵀ x, over adjacent weights as one matrix [out, in].
   void AddWeightGradient(const std::vector<int>& weights, const at::Tensor& dy, const at::Tensor& x,
                          bool accumulate) const;

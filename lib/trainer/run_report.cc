@@ -44,19 +44,19 @@ Json PartsToJson(const SecondsByPart& seconds) {
   return json;
 }
 
-int64_t Total(const MemoryByCategory& bytes) {
-  return std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
-}
-
-void TellMemory(const plan::Plan& plan, const MemoryByCategory& measured, std::vector<std::string>& lines) {
-  const bool is_met = simulate::MeetsPeak(plan.predicted.peak_bytes, Total(measured));
+void TellMemory(const plan::Plan& plan, const MeasuredMemory& measured, std::vector<std::string>& lines) {
+  const bool is_met = simulate::MeetsPeak(plan.predicted.peak_bytes, measured.peak_bytes());
   lines.push_back(absl::StrFormat("tensor memory per worker: predicted %s, measured %s%s; at the peak:",
-                                  FormatBytes(plan.predicted.peak_bytes), FormatBytes(Total(measured)),
+                                  FormatBytes(plan.predicted.peak_bytes), FormatBytes(measured.peak_bytes()),
                                   is_met ? "" : " (further apart than 3 %, or 2 MiB below 64 MiB)"));
-  for (size_t c = 0; c < measured.size(); ++c) {
-    lines.push_back(absl::StrFormat("  %-22s predicted %10s, measured %10s",
-                                    schedule::CategoryName(static_cast<schedule::Category>(c)),
-                                    FormatBytes(plan.predicted.at_peak[c]), FormatBytes(measured[c])));
+  for (size_t c = 0; c < measured.at_peak.size(); ++c) {
+    lines.push_back(absl::StrFormat(
+        "  %-22s predicted %10s, measured %10s", schedule::CategoryName(static_cast<schedule::Category>(c)),
+        FormatBytes(plan.predicted.at_peak[c]), FormatBytes(measured.at_peak[c])));
+  }
+  if (measured.library_scratch_bytes > 0) {
+    lines.push_back(absl::StrFormat("  and %s that libraries took for their products, which no plan knows",
+                                    FormatBytes(measured.library_scratch_bytes)));
   }
 }
 
@@ -106,7 +106,7 @@ absl::StatusOr<std::vector<std::string>> WriteReport(const std::string& path, co
                                                      const model::ModelSpec& spec,
                                                      const plan::PlannedStep& planned,
                                                      const std::string& executed_hash,
-                                                     const MemoryByCategory& measured_memory,
+                                                     const MeasuredMemory& measured_memory,
                                                      const StepTimes& times) {
   const auto work = simulate::WorkOfStep(planned.ProgramOf(0), spec, planned.ledger, planned.options);
   const std::map<std::string, double> means = times.MeanByName();
@@ -121,13 +121,15 @@ absl::StatusOr<std::vector<std::string>> WriteReport(const std::string& path, co
   }
   measured[kRest] = std::max(measured[kRest], 0.0);
 
-  Json report = {{"schema", "trainctl.report.v1"},
-                 {"step_hash", executed_hash},
-                 {"predicted_peak_bytes", plan.predicted.peak_bytes},
-                 {"measured_peak_bytes", Total(measured_memory)},
-                 {"peak_is_met", simulate::MeetsPeak(plan.predicted.peak_bytes, Total(measured_memory))},
-                 {"predicted_at_peak", MemoryToJson(plan.predicted.at_peak)},
-                 {"measured_at_peak", MemoryToJson(measured_memory)}};
+  Json report = {
+      {"schema", "trainctl.report.v1"},
+      {"step_hash", executed_hash},
+      {"predicted_peak_bytes", plan.predicted.peak_bytes},
+      {"measured_peak_bytes", measured_memory.peak_bytes()},
+      {"peak_is_met", simulate::MeetsPeak(plan.predicted.peak_bytes, measured_memory.peak_bytes())},
+      {"predicted_at_peak", MemoryToJson(plan.predicted.at_peak)},
+      {"measured_at_peak", MemoryToJson(measured_memory.at_peak)},
+      {"library_scratch_bytes", measured_memory.library_scratch_bytes}};
   std::vector<std::string> lines;
   TellMemory(plan, measured_memory, lines);
   if (times.count() > 0) {

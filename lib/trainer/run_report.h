@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +15,14 @@
 namespace trainctl::trainer {
 
 using MemoryByCategory = std::array<int64_t, schedule::kNumCategories>;  // bytes
+
+// Of the step's tensors at the peak of a rank, and beside them what libraries took for themselves then, which
+// no plan knows.
+struct MeasuredMemory {
+  MemoryByCategory at_peak = {};
+  int64_t library_scratch_bytes = 0;
+  int64_t peak_bytes() const { return std::accumulate(at_peak.begin(), at_peak.end(), int64_t{0}); }
+};
 
 // The steps of one process, without the first ones, in which pages are touched and kernels chosen.
 class StepTimes {
@@ -38,7 +47,7 @@ absl::StatusOr<std::vector<std::string>> WriteReport(const std::string& path, co
                                                      const model::ModelSpec& spec,
                                                      const plan::PlannedStep& planned,
                                                      const std::string& executed_hash,
-                                                     const MemoryByCategory& measured_memory,
+                                                     const MeasuredMemory& measured_memory,
                                                      const StepTimes& times);
 
 }  // namespace trainctl::trainer

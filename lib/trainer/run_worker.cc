@@ -539,32 +539,32 @@ class Trainer {
 
   // Predicted against measured, of the rank that needed most.
   absl::Status Report() {
-    std::vector<double> measured(static_cast<size_t>(d_.world_size) * schedule::kNumCategories);
+    constexpr size_t kScratch = schedule::kNumCategories, kNumbers = kScratch + 1;
+    std::vector<double> measured(static_cast<size_t>(d_.world_size) * kNumbers);
+    const absl::Span<double> mine = absl::MakeSpan(measured).subspan(static_cast<size_t>(d_.rank) * kNumbers);
     const device::TaggedBytes own = device_.memory().at_peak;
     for (size_t c = 0; c < schedule::kNumCategories; ++c) {
       const auto category = static_cast<schedule::Category>(c);
-      double& cell = measured[static_cast<size_t>(d_.rank) * schedule::kNumCategories + c];
-      cell = static_cast<double>(own[static_cast<size_t>(parallel::MemoryTag(category))]);
-      if (category == schedule::Category::kActivations) cell += static_cast<double>(own[0]);
+      mine[c] = static_cast<double>(own[static_cast<size_t>(parallel::MemoryTag(category))]);
+      if (category == schedule::Category::kActivations) mine[c] += static_cast<double>(own[0]);
     }
+    mine[kScratch] = static_cast<double>(own[device::kScratchTag]);
     TRAINCTL_RETURN_IF_ERROR(world_->AllReduceScalars("report", absl::MakeSpan(measured)));
     if (!first_rank()) return absl::OkStatus();
-    MemoryByCategory largest = {};
+    MeasuredMemory largest;
     for (size_t rank = 0; rank < static_cast<size_t>(d_.world_size); ++rank) {
-      MemoryByCategory of_rank = {};
-      for (size_t c = 0; c < of_rank.size(); ++c)
-        of_rank[c] = static_cast<int64_t>(measured[rank * schedule::kNumCategories + c]);
-      if (Total(of_rank) > Total(largest)) largest = of_rank;
+      const double* const numbers = &measured[rank * kNumbers];
+      MeasuredMemory of_rank;
+      for (size_t c = 0; c < of_rank.at_peak.size(); ++c)
+        of_rank.at_peak[c] = static_cast<int64_t>(numbers[c]);
+      of_rank.library_scratch_bytes = static_cast<int64_t>(numbers[kScratch]);
+      if (of_rank.peak_bytes() > largest.peak_bytes()) largest = of_rank;
     }
     TRAINCTL_ASSIGN_OR_RETURN(
         const std::vector<std::string> lines,
         WriteReport(d_.report_path, plan_, spec_, planned_, executor_->executed_hash(), largest, times_));
     for (const std::string& line : lines) Say(line);
     return absl::OkStatus();
-  }
-
-  static int64_t Total(const MemoryByCategory& bytes) {
-    return std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
   }
 
   static void Say(const std::string& line) {

@@ -218,6 +218,10 @@ void RunCell(const device::Device& device, const Cell& cell, comm::Communicator&
   const parallel::EvalSums sums = kOrDie(executor.RunForward(forward, views));
   double eval[2] = {sums.loss, static_cast<double>(sums.loss_tokens)};
   kOrDie(executor.ReduceOverData(layout::kEvalReduction, eval));
+  // Refused before anything is sent: a sum that the ledger does not list is one that no mutant leaves out.
+  if (cell.mesh.world_size() > 1) {
+    TRAINCTL_CHECK_MSG(!executor.ReduceOverData("of nobody", eval).ok(), "a sum that is in no list was done");
+  }
   communicator.SetFaultHook(nullptr);
 
   double ready = 0;

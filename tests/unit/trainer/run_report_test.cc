@@ -57,7 +57,7 @@ TEST(RunReport, ComparesMemoryAndEveryPartOfTheStep) {
   const int fd = mkstemp(path.data());
   ASSERT_GE(fd, 0);
   close(fd);
-  const MemoryByCategory memory = {5, 4, 3, 2, 1};
+  const MeasuredMemory memory{.at_peak = {5, 4, 3, 2, 1}, .library_scratch_bytes = 7};
   const auto lines = WriteReport(path, plan, recipe.model.spec, planned, plan.step_hash, memory, times);
   ASSERT_TRUE(lines.ok()) << lines.status();
   const Json report = *ParseJson(*ReadFile(path), path);
@@ -65,6 +65,7 @@ TEST(RunReport, ComparesMemoryAndEveryPartOfTheStep) {
 
   EXPECT_EQ(report["step_hash"], plan.step_hash);
   EXPECT_EQ(report["measured_peak_bytes"], 15);
+  EXPECT_EQ(report["library_scratch_bytes"], 7);
   EXPECT_EQ(report["measured_step_seconds"], 1.0);
   const Json& measured = report["measured_seconds"];
   EXPECT_DOUBLE_EQ(measured["linear layers"].get<double>(), 0.5);

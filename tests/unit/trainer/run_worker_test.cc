@@ -229,7 +229,7 @@ TEST_P(RunWorkerWith, MemoryIsWhatThePlanSays) {
     ASSERT_TRUE(Run(sets).ok());
     const Json report = *ParseJson(*ReadFile(folder_ + "/report.json"), "report.json");
     EXPECT_TRUE(report["peak_is_met"].get<bool>());
-    for (const char* category : {"optimizer", "parameters", "gradients", "buffers"}) {
+    for (const char* category : {"optimizer", "parameters", "gradients", "buffers", "activations"}) {
       EXPECT_EQ(report["measured_at_peak"][category].get<int64_t>(),
                 report["predicted_at_peak"][category].get<int64_t>())
           << category << " in " << precision;
