@@ -2,8 +2,8 @@
 
     python3 tests/checks/deps.py [ROOT]
 
-Every quoted include of a module is of that module or of one that its line in lib/DEPS lists; the lines are
-in order of use, without cycles; the command line and all above LibTorch's line stay above it; only apps/
+Every quoted include of a module is of that module or of one that its line in lib/DEPS lists, and each that is
+listed is included; the lines are in order of use, without cycles; the command line and all above LibTorch's line stay above it; only apps/
 joins rpc to the rest.
 """
 import os
@@ -16,6 +16,7 @@ def violations(root):
     tree = Tree(root)
     deps, above = tree.read_deps()
     found = []
+    used = {module: set() for module in deps}
     for path in tree.files:
         module = module_of(path)
         in_cli = path.startswith(os.path.join("apps", "trainctl") + os.sep)
@@ -33,11 +34,14 @@ def violations(root):
                 found.append(f"{path}: module '{module}' has no line in lib/DEPS")
                 break
             elif other != module:
+                used[module].add(other)
                 if other not in deps[module]:
                     found.append(f"{path} includes {name}: lib/DEPS does not list '{other}' for '{module}'")
     order = list(deps)
     for module, listed in deps.items():
         for other in listed:
+            if other not in used[module]:
+                found.append(f"lib/DEPS: '{module}' lists '{other}' and includes nothing of it")
             if other not in deps:
                 found.append(f"lib/DEPS: '{module}' lists '{other}', which has no line")
             elif module in above and other not in above:
