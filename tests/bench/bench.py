@@ -5,6 +5,7 @@ between the markers of docs/reference/benchmarks.md with --write; progress goes 
 
     tests/bench/run.sh --write                  # everything, as published
     tests/bench/run.sh --only train --smoke     # micro-sizes: does it work at all (under a minute)
+    tests/bench/run.sh --against OLD/bin        # our own programs of another build in the peers' place
 """
 
 import argparse
@@ -26,6 +27,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 SOURCE = HERE.parent.parent
 sys.path.insert(0, str(SOURCE / "tests" / "gpu"))
 from peer_models import PEER_MODELS  # noqa: E402
+
+# Of the speed of another build of ours, what this one has at least.
+NO_SLOWER = 0.98
 
 DOCS = SOURCE / "docs" / "reference" / "benchmarks.md"
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
@@ -100,7 +104,7 @@ class Bench:
         self.a = arguments
         self.folder = pathlib.Path(folder)
         self.trainctl = arguments.bin / "trainctl"
-        self.torchrun = arguments.python.parent / "torchrun"
+        self.torchrun = arguments.python.parent / "torchrun" if arguments.python else None
         # One thread a rank. The launcher sets it for its workers, torchrun when it is unset, a person by hand.
         self.environment = {**os.environ, "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
         self.num_files = 0
@@ -153,9 +157,10 @@ class Bench:
 
     # ---- one measurement each ------------------------------------------------------------------
 
-    def start_ours(self, recipe):
+    def start_ours(self, recipe, programs=None):
         run_dir = self.fresh("run")
-        seconds = seconds_to_line([self.trainctl, "launch", recipe, "--run-dir", run_dir], r"worker\(s\) connected",
+        trainctl = (programs or self.a.bin) / "trainctl"
+        seconds = seconds_to_line([trainctl, "launch", recipe, "--run-dir", run_dir], r"worker\(s\) connected",
                                   env=self.environment)
         shutil.rmtree(run_dir)
         return seconds
@@ -164,9 +169,9 @@ class Bench:
         return seconds_to_line([self.torchrun, "--standalone", "--nproc_per_node", 2, HERE / "allreduce_torchrun.py"],
                                "first all-reduce done", env=self.environment)
 
-    def train_ours(self, recipe):
+    def train_ours(self, recipe, programs=None):
         run_dir = self.fresh("run")
-        run([self.trainctl, "launch", recipe, "--run-dir", run_dir], env=self.environment)
+        run([(programs or self.a.bin) / "trainctl", "launch", recipe, "--run-dir", run_dir], env=self.environment)
         lines = [json.loads(line) for line in (run_dir / "timings.jsonl").read_text().splitlines()]
         timed = [line["seconds"] for line in lines if line["step"] > self.a.warmup]
         losses = [json.loads(line).get("loss") for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
@@ -195,9 +200,9 @@ class Bench:
                 milliseconds.append(1e3 * (time.perf_counter() - begin))
         return statistics.median(milliseconds)
 
-    def save(self, kind):
+    def save(self, kind, programs=None):
         folder = self.fresh("save")
-        seconds = float(run([self.a.bin / "checkpoint_save", kind, folder, self.a.checkpoint_mib << 20]))
+        seconds = float(run([(programs or self.a.bin) / "checkpoint_save", kind, folder, self.a.checkpoint_mib << 20]))
         shutil.rmtree(folder)
         return self.a.checkpoint_mib / seconds
 
@@ -229,8 +234,18 @@ class Bench:
             row["met"] = ratio <= bound if sense == "≤" else ratio >= bound
         return row
 
+    def against(self, name, unit, measure, sense="≥"):
+        """The row of another build: `measure(programs)` of either."""
+        sides = {"trainctl": lambda: measure(self.a.bin), "the other build": lambda: measure(self.a.against)}
+        bound = NO_SLOWER if sense == "≥" else round(1 / NO_SLOWER, 3)
+        return self.row(name, unit, self.rounds(name, sides), "the other build", (sense, bound))
+
     def bench_start(self):
         recipe = self.recipe("toy-1m", steps=1, layout="ddp", seq_len=64, batch=2, micro_batch=1, precision="fp32")
+        if self.a.against:
+            yield self.against("from `launch` to the first connection, 2 workers", "s",
+                               lambda programs: self.start_ours(recipe, programs), "≤")
+            return
         results = self.rounds("start", {"trainctl": lambda: self.start_ours(recipe), "torchrun": self.start_torchrun})
         yield self.row("from `launch` to the first all-reduce, 2 workers", "s", results, "torchrun", ("≤", 0.35))
 
@@ -244,6 +259,12 @@ class Bench:
 
     def train_rows(self, preset, layout, mode, label):
         steps = self.a.warmup + self.a.steps
+        if self.a.against:
+            for precision in ("bf16", "fp32"):
+                recipe = self.recipe(preset, steps, layout, precision=precision)
+                yield self.against(f"training {preset}, {precision}, {label}", "tokens/s",
+                                   lambda programs, recipe=recipe: self.train_ours(recipe, programs))
+            return
         recipe = self.recipe(preset, steps, layout)
         tokens = self.batches(recipe, steps)
         title = {"eager": "Hugging Face", "ddp": "DDP", "fsdp2": "FSDP2"}[mode]
@@ -273,10 +294,18 @@ class Bench:
     def bench_latency(self):
         recipe = SOURCE / "recipes" / "toy_1m_cpu.toml"
         for name, command in (("`trainctl plan`", ["plan"]), ("`trainctl recipe check`", ["recipe", "check"])):
+            if self.a.against:
+                yield self.against(f"{name} {recipe.name}", "ms", lambda programs, command=command: self.latency(
+                    [programs / "trainctl", *command, recipe]), "≤")
+                continue
             results = self.rounds(name, {"trainctl": lambda: self.latency([self.trainctl, *command, recipe])})
             yield self.row(f"{name} {recipe.name}", "ms", results, None, ("≤", 50))
 
     def bench_checkpoint(self):
+        if self.a.against:
+            yield self.against(f"checkpoint save, {self.a.checkpoint_mib} MiB, checksums on", "MiB/s",
+                               lambda programs: self.save("ours", programs))
+            return
         results = self.rounds("checkpoint", {"trainctl": lambda: self.save("ours"),
                                              "plain writing": lambda: self.save("plain")})
         yield self.row(f"checkpoint save, {self.a.checkpoint_mib} MiB, checksums on", "MiB/s", results, "plain writing",
@@ -297,6 +326,8 @@ class Bench:
                 "rate": statistics.mean(float(size) / float(seconds) for _, size, seconds in found)}
 
     def bench_async(self):
+        if self.a.against:
+            return  # the same code between two steps of training
         preset = self.a.presets.split(",")[0]
         recipe = self.recipe(preset, 6, "zero3")
         results = self.rounds("wait for a save", {"trainctl": lambda: self.saves(recipe, "true"),
@@ -323,23 +354,26 @@ def cpu_model():
 
 
 def versions(bench):
+    if bench.a.against:
+        return ", ".join(f"{who} {run([programs / 'trainctl', 'version']).splitlines()[0]}"
+                         for who, programs in (("this", bench.a.bin), ("the other", bench.a.against)))
     torch = run([bench.a.python, "-c", "import torch, transformers\nprint(torch.__version__, transformers.__version__)"])
     ours = run([bench.trainctl, "version"]).splitlines()[0]
     commit = subprocess.run(["git", "-C", SOURCE, "describe", "--always", "--dirty"], capture_output=True, text=True)
-    return {"trainctl": f"{ours} ({commit.stdout.strip() or 'no git'})", "torch": torch.split()[0],
-            "transformers": torch.split()[1]}
+    return (f"{ours} ({commit.stdout.strip() or 'no git'}); PyTorch {torch.split()[0]}, "
+            f"transformers {torch.split()[1]}")
 
 
 def table(rows, bench, command):
-    a, v = bench.a, versions(bench)
+    a = bench.a
     lines = [
         f"- machine: {cpu_model()}, {len(os.sched_getaffinity(0))} cores, "
         f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') >> 30} GiB, Linux {platform.release()}; "
         f"load when it began {bench.load:.2f}",
         f"- date: {datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d}",
         f"- command: `{command}`",
-        f"- versions: {v['trainctl']}; PyTorch {v['torch']}, transformers {v['transformers']}",
-        f"- median of {a.repeat} alternating rounds; training: bf16, one thread per rank, T = {a.seq_len}, {a.batch} "
+        f"- versions: {versions(bench)}",
+        f"- median of {a.repeat} alternating rounds; training: {'' if a.against else 'bf16, '}one thread per rank, T = {a.seq_len}, {a.batch} "
         f"sequences a step in micro-batches of {a.micro_batch}, {a.steps} steps after {a.warmup} to warm up", "",
         "| what | unit | trainctl | peer | | ratio | target | |", "|---|---|--:|---|--:|--:|---|---|"]
     for row in rows:
@@ -375,7 +409,8 @@ def parse():
     parser.add_argument("--write", action="store_true", help=f"put the table into {DOCS.relative_to(SOURCE)}")
     parser.add_argument("--json", type=pathlib.Path, help="write all measurements to this file")
     parser.add_argument("--bin", type=pathlib.Path, default=SOURCE / "build" / "release" / "bin")
-    parser.add_argument("--python", type=lambda p: pathlib.Path(os.path.abspath(p)), required=True,
+    parser.add_argument("--against", type=pathlib.Path, help="the programs of another build, instead of the peers")
+    parser.add_argument("--python", type=lambda p: pathlib.Path(os.path.abspath(p)),
                         help="a Python with torch and transformers (run.sh gives it)")
     parser.add_argument("--folder", type=pathlib.Path, help="where runs and checkpoints are written (default: $TMPDIR)")
     parser.add_argument("--layouts", help="of train: a list of one, ddp, zero3 (default: all)")
@@ -395,17 +430,27 @@ def parse():
                 parser.error(f"--{name.replace('_', '-')}: {value} is none of {', '.join(known)}")
     if arguments.smoke and arguments.write:
         parser.error("--smoke measures nothing worth writing down; leave out --write")
-    arguments.bin = arguments.bin.resolve()
-    for program in ("trainctl", "trainctl-worker", "checkpoint_save"):
-        if not (arguments.bin / program).exists():
-            say(f"bench: {arguments.bin / program} does not exist; run ./dev build, or name the folder with --bin")
-            sys.exit(5)
+    if arguments.against and arguments.write:
+        parser.error("--write is for the peers; leave it out, or --against")
+    if not arguments.against and not arguments.python:
+        parser.error("--python: the peers need one (run.sh gives it)")
+    programs = ["trainctl", "trainctl-worker"] + ["checkpoint_save"] * ("checkpoint" in arguments.only.split(","))
+    for option in ("bin", "against"):
+        folder = getattr(arguments, option)
+        if folder is None:
+            continue
+        setattr(arguments, option, folder.resolve())
+        for program in programs:
+            if not (folder / program).exists():
+                say(f"bench: {folder / program} does not exist; run ./dev build, or name another folder with --{option}")
+                sys.exit(5)
     return arguments
 
 
 def published_command(words):
     """Without the options that name places of this machine: they change no number."""
     places = ("--python", "--json", "--bin", "--folder")
+    words = ["OLD/bin" if before == "--against" else word for before, word in zip(["", *words], words)]
     kept = [word for before, word in zip(["", *words], words)
             if before not in places and word.split("=")[0] not in places]
     return " ".join(["tests/bench/run.sh", *kept])

@@ -3,7 +3,10 @@
 # The Python with the peers is $TRAINCTL_BENCH_PYTHON, or a venv that is made once in the cache.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
-case " $* " in *" --help "* | *" -h "*) exec python3 "$here/bench.py" --help ;; esac
+case " $* " in
+  *" --help "* | *" -h "*) exec python3 "$here/bench.py" --help ;;
+  *" --against"[\ =]*) exec python3 "$here/bench.py" "$@" ;;  # no peers
+esac
 python=${TRAINCTL_BENCH_PYTHON:-}
 if [ -z "$python" ]; then
   venv=${XDG_CACHE_HOME:-$HOME/.cache}/trainctl/bench-torch2.11.0-transformers4.57.6
