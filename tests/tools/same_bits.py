@@ -576,6 +576,25 @@ def work_folder(keep):
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def that_both_know(cells, programs):
+    """Without cells whose recipes have a field that one of the builds lacks."""
+    schemas = [json.loads(subprocess.run([os.path.join(folder, "trainctl"), "recipe", "schema"], check=True,
+                                         capture_output=True, text=True).stdout) for folder in programs]
+
+    def has(schema, field):
+        for key in field.split(".") if field else ():
+            schema = schema.get("properties", {}).get(key)
+            if schema is None:
+                return False
+        return True
+
+    kept = [cell for cell in cells if all(has(schema, cell.needs) for schema in schemas)]
+    if len(kept) < len(cells):
+        say(f"{len(cells) - len(kept)} cells left out: one of the builds lacks "
+            + ", ".join(sorted({cell.needs for cell in cells if cell not in kept})))
+    return kept
+
+
 def compare(processes, args, cells):
     if args.self_test:
         programs = programs_in(args.new_bin) if args.new_bin else build_tree(processes)
@@ -586,7 +605,7 @@ def compare(processes, args, cells):
             runner = Runner(processes, work)
             if args.self_test:
                 return self_test(runner, programs)
-            tally = compare_all(runner, cells, programs, args.jobs, bool(args.keep))
+            tally = compare_all(runner, that_both_know(cells, programs), programs, args.jobs, bool(args.keep))
         finally:
             processes.close()
             processes.kill_orphans()

@@ -4,6 +4,7 @@ matrix/...  Every layout of tests/equivalence/equivalence_main.cc, in fp32; the 
             every choice in it, also in bf16. Left out: one worker with zero_stage > 0, which `trainctl launch` refuses.
             Two steps with a checkpoint after each, then an evaluation. After the first step the first moment is
             1 - beta1 times the (clipped) gradient.
+optimizer/  The other optimizers, with builds that have them.
 long/...    What takes more steps to show: learning-rate schedules, accumulation, evaluation, resume, async saves.
 """
 import dataclasses
@@ -138,6 +139,7 @@ class Cell:
     recipe: str
     commands: tuple
     quick: bool = False  # one of each kind
+    needs: str = ""  # a field of recipes that builds before it lack
 
     def describe(self):
         """What it is, for --list."""
@@ -231,8 +233,21 @@ def long_runs():
     ]
 
 
+def optimizers():
+    """Both precisions, accumulated, sharded, and resumed at another layout; AdamW has the matrix."""
+    cells = []
+    for name, more in (("lion", ()), ("sgd", ("optimizer.momentum=0.9",))):
+        for precision in ("fp32", "bf16"):
+            settings = (f"optimizer.name={name}", *more, *settings_of(train__precision=precision))
+            half_way = launch(*settings, "parallel.zero_stage=3", options=("--stop-after", "12"), exit_code=75)
+            cells.append(Cell(f"optimizer/{name} {precision}", "long.toml",
+                              (half_way, resume("parallel.zero_stage=1", "train.micro_batch=2")), precision == "bf16",
+                              needs="optimizer.momentum"))
+    return cells
+
+
 def all_cells():
-    return matrix() + long_runs()
+    return matrix() + long_runs() + optimizers()
 
 
 # ---- files -------------------------------------------------------------------------------------
