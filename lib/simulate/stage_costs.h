@@ -36,4 +36,13 @@ struct PipelineCosts {
 // negative, or not those of one stage or all of them.
 absl::StatusOr<Played> PlayPasses(const schedule::Step& step, const PipelineCosts& costs);
 
+// An order to be played with many costs.
+struct PassList {
+  schedule::PipelinePlacement placement;
+  PlayList list;
+};
+absl::StatusOr<PassList> MakePassList(const schedule::Step& step);
+// Seconds to the end of the last instruction. Errors as above.
+absl::StatusOr<double> PlayPassesToEnd(const PassList& passes, const PipelineCosts& costs);
+
 }  // namespace trainctl::simulate
