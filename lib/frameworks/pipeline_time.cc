@@ -9,7 +9,6 @@
 #include "base/status.h"
 #include "cluster/collectives.h"
 #include "frameworks/overlap.h"
-#include "schedule/build_step.h"
 
 namespace trainctl::frameworks {
 namespace {
@@ -26,9 +25,7 @@ class ScheduleCache {
     if (const auto kept = kept_.find(key); kept != kept_.end()) return kept->second;
     const auto built = schedule::BuildPipeline(kind, shape);
     TRAINCTL_CHECK_MSG(built.ok(), built.status().message());
-    const auto step = schedule::ExpandOrder(*built, /*sends_on_compute=*/!overlap_sends);
-    TRAINCTL_CHECK_MSG(step.ok(), step.status().message());
-    auto made = simulate::MakePassList(*step);
+    auto made = simulate::MakePassList(*built, /*sends_on_compute=*/!overlap_sends);
     TRAINCTL_CHECK_MSG(made.ok(), made.status().message());
     auto passes = std::make_shared<const simulate::PassList>(*std::move(made));
     num_kept_ += passes->list.items.size();

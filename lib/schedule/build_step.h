@@ -10,6 +10,7 @@
 #include <limits>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "base/dtype.h"
 #include "layout/layout.h"
@@ -81,5 +82,10 @@ Step BuildForwardOnly(const model::ModelSpec& spec, const layout::Ledger& ledger
 // parameters. To time an order, to draw it, or to see whether it can run. Sends go beside the passes, or
 // between them on the compute stream. Errors as above.
 absl::StatusOr<Step> ExpandOrder(const PipelineSchedule& order, bool sends_on_compute = false);
+
+// The same for those who need each program once: `visit` is called with that of one class after another, and
+// may take it.
+absl::Status ExpandOrderByClass(const PipelineSchedule& order, bool sends_on_compute,
+                                absl::FunctionRef<void(int own_class, Program& program)> visit);
 
 }  // namespace trainctl::schedule

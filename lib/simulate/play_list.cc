@@ -1,52 +1,50 @@
 #include "simulate/play_list.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/types/span.h"
 #include "base/status.h"
 
 namespace trainctl::simulate {
 namespace {
 
-using schedule::Instruction;
 using schedule::Op;
+using Fact = PlayProgram::Fact;
 using Kind = PlayList::Kind;
 
 // Lets each class go on as far as it can, as if nothing took any time.
 class Maker {
  public:
-  Maker(const schedule::Step& step, SecondsIndexOf index_of)
-      : step_(step), index_of_(index_of), num_classes_(step.programs.size()), classes_(num_classes_) {
+  Maker(absl::Span<const PlayProgram> programs, absl::Span<const schedule::Group> groups)
+      : programs_(programs), groups_(groups), classes_(programs.size()), meetings_(groups.size()) {
     size_t num_instructions = 0;
-    for (size_t c = 0; c < num_classes_; ++c) {
-      const schedule::Program& program = step.programs[c];
-      list_.compute_streams.push_back(static_cast<uint32_t>(list_.stream_classes.size()));
-      list_.stream_classes.resize(list_.stream_classes.size() + program.streams.size(),
-                                  static_cast<uint32_t>(c));
-      list_.num_instructions.push_back(static_cast<uint32_t>(program.instructions.size()));
-      classes_[c].items.reserve(program.instructions.size());
-      num_instructions += program.instructions.size();
+    size_t num_waits = 0;
+    for (size_t c = 0; c < programs.size(); ++c) {
+      const PlayProgram& program = programs[c];
+      list_.compute_streams.push_back(static_cast<uint32_t>(list_.stream_classes.size()) +
+                                      schedule::kComputeStream);
+      list_.stream_classes.insert(list_.stream_classes.end(), program.num_streams, static_cast<uint32_t>(c));
+      list_.num_instructions.push_back(static_cast<uint32_t>(program.facts.size()));
+      classes_[c].items.reserve(program.facts.size());
+      num_instructions += program.facts.size();
+      num_waits += program.waits.size();
     }
     list_.items.reserve(num_instructions);
-    list_.waits.reserve(2 * num_instructions);
-    if (num_classes_ > 1) meetings_.resize(step.groups.size());
+    list_.waits.reserve(num_waits + num_instructions / 2);  // with the sends of receives
   }
 
-  absl::StatusOr<PlayList> Run() {
-    for (size_t c = num_classes_; c-- > 0;) ready_.push_back(c);
+  absl::StatusOr<PlayList> Run(absl::string_view order) {
+    for (size_t c = classes_.size(); c-- > 0;) ready_.push_back(c);
     while (!ready_.empty()) {
       const size_t c = ready_.back();
       ready_.pop_back();
       RunClass(c);
     }
-    for (size_t c = 0; c < num_classes_; ++c) {
+    for (size_t c = 0; c < classes_.size(); ++c) {
       const size_t next = classes_[c].items.size();
-      if (next == step_.programs[c].instructions.size()) continue;
-      return InternalError(absl::StrCat("step '", step_.order, "': class ", c,
-                                        " waits for ever at instruction ", next, " (",
-                                        Describe(step_.programs[c].instructions[next]), ")"));
+      if (next == programs_[c].facts.size()) continue;
+      return InternalError(absl::StrCat("step '", order, "': class ", c, " waits for ever at instruction ",
+                                        next, " (", schedule::OpName(programs_[c].facts[next].op), ")"));
     }
     return std::move(list_);
   }
@@ -54,10 +52,11 @@ class Maker {
  private:
   struct Class {
     std::vector<uint32_t> items;  // by instruction
-    int joined = -1;              // item: a forward that waits for the backward that it runs with
-    // Of the next instruction: how many of its groups have met, and the item with which the last of them did.
-    size_t num_met = 0;
-    uint32_t meeting = 0;
+    uint32_t waits_begin = 0;     // of the next one
+    int64_t joined = -1;  // item: a forward that waits for the backward that it runs with
+    // Of the next instruction: where its groups that have not met begin, and the item of the last that has.
+    uint32_t groups_met = 0;
+    int64_t meeting = -1;
     std::vector<std::pair<int, size_t>> out;  // (class, position in channels_); few
   };
   struct Channel {
@@ -83,106 +82,103 @@ class Maker {
 
   void RunClass(size_t c) {
     Class& own = classes_[c];
-    const std::vector<Instruction>& list = step_.programs[c].instructions;
-    while (own.items.size() < list.size()) {
-      const Instruction& instruction = list[own.items.size()];
-      if (instruction.op == Op::kReceive) {
-        if (!Receive(c, instruction)) return;
-      } else {
-        if (!MeetGroups(c, instruction)) return;
-        Ordinary(c, instruction);
-      }
+    const std::vector<Fact>& facts = programs_[c].facts;
+    while (own.items.size() < facts.size()) {
+      const Fact& fact = facts[own.items.size()];
+      const bool goes_on = fact.op == Op::kReceive ? Receive(c, fact) : MeetGroups(c, fact);
+      if (!goes_on) return;
+      if (fact.op != Op::kReceive) Ordinary(c, fact);
+      own.waits_begin = fact.waits_end;
+      own.groups_met = fact.groups_end;
+      own.meeting = -1;
     }
   }
 
-  // An item of class `c`; its waits are what follows `from` in the list of waits.
-  uint32_t Add(Kind kind, size_t c, const Instruction& instruction, uint32_t seconds_index = 0) {
-    list_.items.push_back({kind, list_.compute_streams[c] + static_cast<uint32_t>(instruction.stream),
-                           seconds_index, static_cast<uint32_t>(list_.waits.size())});
+  // Its waits are the last in the list.
+  uint32_t AddItem(Kind kind, size_t c, const Fact& fact) {
+    const uint32_t first_stream = list_.compute_streams[c] - schedule::kComputeStream;
+    list_.items.push_back({kind, first_stream + static_cast<uint32_t>(fact.stream), fact.seconds_index,
+                           static_cast<uint32_t>(list_.waits.size())});
     return static_cast<uint32_t>(list_.items.size() - 1);
   }
 
-  void AddWaits(const Class& own, const Instruction& instruction) {
-    // Who has met has waited for more than that.
-    if (own.num_met > 0) return list_.waits.push_back(own.meeting);
-    for (const int wait : instruction.waits) list_.waits.push_back(own.items[static_cast<size_t>(wait)]);
+  void AddWaits(size_t c, const Fact& fact) {
+    const Class& own = classes_[c];
+    // Who has met has waited for all else.
+    if (own.meeting >= 0) return list_.waits.push_back(static_cast<uint32_t>(own.meeting));
+    for (uint32_t w = own.waits_begin; w < fact.waits_end; ++w)
+      list_.waits.push_back(own.items[static_cast<size_t>(programs_[c].waits[w])]);
   }
 
-  bool Receive(size_t c, const Instruction& instruction) {
-    Class& own = classes_[c];
-    Channel& channel = ChannelTo(static_cast<size_t>(instruction.peer), static_cast<int>(c));
+  bool Receive(size_t c, const Fact& fact) {
+    Channel& channel = ChannelTo(static_cast<size_t>(fact.peer), static_cast<int>(c));
     if (channel.num_received == channel.sends.size()) {
       channel.receiver_waits = true;
       return false;
     }
-    AddWaits(own, instruction);
+    AddWaits(c, fact);
     list_.waits.push_back(channel.sends[channel.num_received++]);
-    own.items.push_back(Add(Kind::kReceive, c, instruction));
+    classes_[c].items.push_back(AddItem(Kind::kReceive, c, fact));
     return true;
   }
 
-  void Ordinary(size_t c, const Instruction& instruction) {
+  void Ordinary(size_t c, const Fact& fact) {
     Class& own = classes_[c];
-    AddWaits(own, instruction);
-    own.num_met = 0;
-    Kind kind = instruction.joined ? Kind::kJoined : Kind::kRun;
-    if (kind == Kind::kRun && instruction.stream == schedule::kComputeStream && own.joined >= 0) {
+    AddWaits(c, fact);
+    Kind kind = fact.joined ? Kind::kJoined : Kind::kRun;
+    if (kind == Kind::kRun && fact.stream == schedule::kComputeStream && own.joined >= 0) {
       list_.waits.push_back(static_cast<uint32_t>(std::exchange(own.joined, -1)));
       kind = Kind::kRunJoined;
     }
-    const uint32_t item = Add(kind, c, instruction, index_of_(static_cast<int>(c), instruction));
+    const uint32_t item = AddItem(kind, c, fact);
     own.items.push_back(item);
-    if (kind == Kind::kJoined) own.joined = static_cast<int>(item);
-    if (instruction.op == Op::kSend) Deliver(c, instruction, item);
+    if (kind == Kind::kJoined) own.joined = item;
+    if (fact.op == Op::kSend) Deliver(c, fact.peer, item);
   }
 
-  void Deliver(size_t c, const Instruction& send, uint32_t item) {
-    Channel& channel = ChannelTo(c, send.peer);
-    channel.sends.push_back(item);
-    if (std::exchange(channel.receiver_waits, false)) ready_.push_back(static_cast<size_t>(send.peer));
+  void Deliver(size_t c, int peer, uint32_t send) {
+    Channel& channel = ChannelTo(c, peer);
+    channel.sends.push_back(send);
+    if (std::exchange(channel.receiver_waits, false)) ready_.push_back(static_cast<size_t>(peer));
   }
 
   // Whether the groups of an instruction have met.
-  bool MeetGroups(size_t c, const Instruction& instruction) {
-    // Passes and messages, most of a step, have none: their lists are left where they lie in memory.
-    if (num_classes_ == 1 || RunsBlock(instruction.op) || instruction.op == Op::kSend) return true;
+  bool MeetGroups(size_t c, const Fact& fact) {
     Class& own = classes_[c];
-    for (size_t k = own.num_met; k < instruction.groups.size(); ++k) {
-      const size_t group = static_cast<size_t>(instruction.groups[k]);
-      if (step_.groups[group].classes.empty()) continue;
-      if (!Meet(c, instruction, step_.groups[group].classes, meetings_[group])) return false;
-      own.num_met = k + 1;
+    for (; own.groups_met < fact.groups_end; ++own.groups_met) {
+      const size_t group = static_cast<size_t>(programs_[c].groups[own.groups_met]);
+      const std::vector<int>& members = groups_[group].classes;
+      if (classes_.size() == 1 || members.empty()) continue;
+      if (!Meet(c, fact, members, meetings_[group])) return false;
     }
     return true;
   }
 
-  bool Meet(size_t c, const Instruction& instruction, absl::Span<const int> members, Meeting& meeting) {
-    Class& own = classes_[c];
-    meeting.is_there.resize(num_classes_);
-    meeting.num_begun.resize(num_classes_);
+  bool Meet(size_t c, const Fact& fact, absl::Span<const int> members, Meeting& meeting) {
+    meeting.is_there.resize(classes_.size());
+    meeting.num_begun.resize(classes_.size());
     if (meeting.num_begun[c] == meeting.begun.size()) {
       if (meeting.is_there[c]) return false;
-      AddWaits(own, instruction);
+      AddWaits(c, fact);
       const bool is_last = meeting.arrivals.size() + 1 == members.size();
       if (is_last) list_.waits.insert(list_.waits.end(), meeting.arrivals.begin(), meeting.arrivals.end());
-      const uint32_t arrival = Add(Kind::kMeet, c, instruction);
+      const uint32_t arrival = AddItem(Kind::kMeet, c, fact);
       meeting.is_there[c] = true;
       meeting.arrivals.push_back(arrival);
       if (!is_last) return false;
       meeting.begun.push_back(arrival);
       meeting.arrivals.clear();
-      meeting.is_there.assign(num_classes_, false);
+      meeting.is_there.assign(classes_.size(), false);
       for (int member : members) {
         if (static_cast<size_t>(member) != c) ready_.push_back(static_cast<size_t>(member));
       }
     }
-    own.meeting = meeting.begun[meeting.num_begun[c]++];
+    classes_[c].meeting = meeting.begun[meeting.num_begun[c]++];
     return true;
   }
 
-  const schedule::Step& step_;
-  const SecondsIndexOf index_of_;
-  const size_t num_classes_;
+  const absl::Span<const PlayProgram> programs_;
+  const absl::Span<const schedule::Group> groups_;
   PlayList list_;
   std::vector<Class> classes_;
   std::vector<Channel> channels_;
@@ -192,8 +188,37 @@ class Maker {
 
 }  // namespace
 
+PlayProgram FactsOf(const schedule::Program& program, int own_class, SecondsIndexOf index_of) {
+  PlayProgram facts;
+  facts.num_streams = program.streams.size();
+  facts.facts.reserve(program.instructions.size());
+  facts.waits.reserve(program.instructions.size());
+  for (const schedule::Instruction& instruction : program.instructions) {
+    const Op op = instruction.op;
+    facts.waits.insert(facts.waits.end(), instruction.waits.begin(), instruction.waits.end());
+    if (!RunsBlock(op) && op != Op::kSend && op != Op::kReceive)
+      facts.groups.insert(facts.groups.end(), instruction.groups.begin(), instruction.groups.end());
+    facts.facts.push_back({.op = op,
+                           .joined = instruction.joined,
+                           .stream = instruction.stream,
+                           .peer = instruction.peer,
+                           .seconds_index = op == Op::kReceive ? 0 : index_of(own_class, instruction),
+                           .waits_end = static_cast<uint32_t>(facts.waits.size()),
+                           .groups_end = static_cast<uint32_t>(facts.groups.size())});
+  }
+  return facts;
+}
+
+absl::StatusOr<PlayList> MakePlayList(absl::string_view order, absl::Span<const PlayProgram> programs,
+                                      absl::Span<const schedule::Group> groups) {
+  return Maker(programs, groups).Run(order);
+}
+
 absl::StatusOr<PlayList> MakePlayList(const schedule::Step& step, SecondsIndexOf index_of) {
-  return Maker(step, index_of).Run();
+  std::vector<PlayProgram> programs;
+  for (size_t c = 0; c < step.programs.size(); ++c)
+    programs.push_back(FactsOf(step.programs[c], static_cast<int>(c), index_of));
+  return MakePlayList(step.order, programs, step.groups);
 }
 
 }  // namespace trainctl::simulate

@@ -7,6 +7,8 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "schedule/step.h"
 
 namespace trainctl::simulate {
@@ -15,7 +17,7 @@ struct PlayList {
   enum class Kind : uint8_t {
     kRun,
     kRunJoined,  // a backward, together with the forward that its last wait names
-    kReceive,    // ends when the message has come that the item of its last wait sends
+    kReceive,    // ends when the message has come that its last wait sends
     kJoined,     // a forward that runs with a later item: only stands where it could begin
     kMeet,       // no instruction: a class is at a meeting; the last one there waits for the others
   };
@@ -32,11 +34,33 @@ struct PlayList {
   std::vector<uint32_t> num_instructions;  // by class
 };
 
-// Where an instruction's seconds are in the table that the list is played with. Not asked of receives; asked
-// once of all others, of each class in the order of its program.
+// Where an instruction's seconds are in the table that the list is played with. Asked once of each
+// instruction but receives, class after class, in the order of their programs.
 using SecondsIndexOf = absl::FunctionRef<uint32_t(int own_class, const schedule::Instruction& instruction)>;
 
 // `step` has been checked (schedule::Check); InternalError where it waits for ever.
 absl::StatusOr<PlayList> MakePlayList(const schedule::Step& step, SecondsIndexOf index_of);
+
+// What of a program counts for that, where there is no step to keep: lists are made of those of all classes.
+struct PlayProgram {
+  struct Fact {
+    schedule::Op op = schedule::Op::kForward;
+    bool joined = false;
+    int stream = 0;
+    int peer = -1;
+    uint32_t seconds_index = 0;
+    uint32_t waits_end = 0;
+    uint32_t groups_end = 0;
+  };
+  size_t num_streams = 0;
+  std::vector<Fact> facts;  // by instruction
+  std::vector<int> waits;   // instructions
+  std::vector<int> groups;  // of what is neither pass nor message
+};
+PlayProgram FactsOf(const schedule::Program& program, int own_class, SecondsIndexOf index_of);
+
+// `order`: the step's name, for messages. Errors as above.
+absl::StatusOr<PlayList> MakePlayList(absl::string_view order, absl::Span<const PlayProgram> programs,
+                                      absl::Span<const schedule::Group> groups);
 
 }  // namespace trainctl::simulate

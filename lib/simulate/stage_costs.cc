@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "schedule/build_step.h"
 
 namespace trainctl::simulate {
 namespace {
@@ -39,7 +40,7 @@ absl::Status CheckCosts(const schedule::PipelinePlacement& placement, const Pipe
 // The table of seconds: a send, then the passes of each stage.
 constexpr std::array kPasses = {schedule::Op::kForward, schedule::Op::kBackward, schedule::Op::kBackwardInput,
                                 schedule::Op::kBackwardWeight};
-uint32_t SecondsIndex(const schedule::Instruction& instruction) {
+uint32_t SecondsIndex(int /*own_class*/, const schedule::Instruction& instruction) {
   if (instruction.op == schedule::Op::kSend) return 0;
   const auto pass = std::find(kPasses.begin(), kPasses.end(), instruction.op);
   TRAINCTL_CHECK(pass != kPasses.end());
@@ -74,18 +75,20 @@ double StageCosts::SecondsOf(schedule::Op op) const {
   }
 }
 
-absl::StatusOr<PassList> MakePassList(const schedule::Step& step) {
-  TRAINCTL_ASSIGN_OR_RETURN(PlayList list,
-                            MakePlayList(step, [](int, const schedule::Instruction& instruction) {
-                              return SecondsIndex(instruction);
-                            }));
-  return PassList{step.placement, std::move(list)};
+absl::StatusOr<PassList> MakePassList(const schedule::PipelineSchedule& order, bool sends_on_compute) {
+  std::vector<PlayProgram> programs;
+  TRAINCTL_RETURN_IF_ERROR(schedule::ExpandOrderByClass(
+      order, sends_on_compute, [&](int own_class, const schedule::Program& program) {
+        programs.push_back(FactsOf(program, own_class, SecondsIndex));
+      }));
+  TRAINCTL_ASSIGN_OR_RETURN(PlayList list, MakePlayList(order.name, programs, /*groups=*/{}));
+  return PassList{order.placement, std::move(list)};
 }
 
 absl::StatusOr<Played> PlayPasses(const schedule::Step& step, const PipelineCosts& costs) {
   TRAINCTL_RETURN_IF_ERROR(CheckCosts(step.placement, costs));
-  TRAINCTL_ASSIGN_OR_RETURN(const PassList passes, MakePassList(step));
-  return Play(passes.list, SecondsTable(passes.placement, costs), OptionsOf(costs));
+  TRAINCTL_ASSIGN_OR_RETURN(const PlayList list, MakePlayList(step, SecondsIndex));
+  return Play(list, SecondsTable(step.placement, costs), OptionsOf(costs));
 }
 
 absl::StatusOr<double> PlayPassesToEnd(const PassList& passes, const PipelineCosts& costs) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "schedule/pipeline.h"
 #include "schedule/step.h"
 #include "simulate/play.h"
 
@@ -41,7 +42,8 @@ struct PassList {
   schedule::PipelinePlacement placement;
   PlayList list;
 };
-absl::StatusOr<PassList> MakePassList(const schedule::Step& step);
+// `sends_on_compute`, and errors, as of schedule::ExpandOrder.
+absl::StatusOr<PassList> MakePassList(const schedule::PipelineSchedule& order, bool sends_on_compute);
 // Seconds to the end of the last instruction. Errors as above.
 absl::StatusOr<double> PlayPassesToEnd(const PassList& passes, const PipelineCosts& costs);
 
