@@ -216,11 +216,4 @@ std::vector<std::vector<int>> OwnersOf(const PipelineSchedule& order, const std:
   return owners;
 }
 
-std::vector<int> EvenStages(int num_blocks, int num_stages) {
-  std::vector<int> begin;
-  for (int stage = 0; stage <= num_stages; ++stage)
-    begin.push_back(static_cast<int>(int64_t{num_blocks} * stage / num_stages));
-  return begin;
-}
-
 }  // namespace trainctl::schedule

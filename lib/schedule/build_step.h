@@ -71,9 +71,6 @@ absl::StatusOr<Step> BuildStep(const model::ModelSpec& spec, const layout::Ledge
 // The classes that run each block: what the ledger of such a step is made with.
 std::vector<std::vector<int>> OwnersOf(const PipelineSchedule& order, const std::vector<int>& stage_begin);
 
-// Stages of blocks as even as can be, the longer ones last.
-std::vector<int> EvenStages(int num_blocks, int num_stages);
-
 // Evaluation: forward and loss of every micro-batch, in the slots of the training step.
 Step BuildForwardOnly(const model::ModelSpec& spec, const layout::Ledger& ledger,
                       const BuildOptions& options);
