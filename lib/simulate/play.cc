@@ -11,9 +11,53 @@ namespace {
 
 using Kind = PlayList::Kind;
 
-// `times`: by item; null: not wanted. Returns the end of the last instruction.
+// Keeps when each instruction ran, and sums them up.
+class Record {
+ public:
+  explicit Record(const PlayList& list)
+      : list_(list),
+        first_s_(list.num_instructions.size(), -1),
+        last_s_(first_s_.size(), 0),
+        joined_(first_s_.size()) {
+    played_.classes.resize(first_s_.size());
+    for (size_t c = 0; c < first_s_.size(); ++c) played_.classes[c].times.reserve(list.num_instructions[c]);
+  }
+
+  void operator()(const PlayList::Item& item, double begin_s, double seconds) {
+    if (item.kind == Kind::kMeet) return;
+    const size_t c = list_.stream_classes[item.stream];
+    PlayedClass& own = played_.classes[c];
+    if (item.kind == Kind::kRunJoined) own.times[joined_[c]] = {begin_s, seconds};
+    if (item.kind == Kind::kJoined) joined_[c] = own.times.size();
+    own.times.push_back({begin_s, seconds});
+    // What is joined counts with its partner.
+    if (item.stream != list_.compute_streams[c] || item.kind == Kind::kJoined) return;
+    own.busy_s += seconds;
+    if (first_s_[c] < 0) first_s_[c] = begin_s;
+    last_s_[c] = begin_s + seconds;
+  }
+
+  Played Finish(double end_s) {
+    played_.end_s = end_s;
+    for (size_t c = 0; c < played_.classes.size(); ++c) {
+      PlayedClass& own = played_.classes[c];
+      own.bubble_s = end_s - own.busy_s;
+      own.inner_bubble_s = last_s_[c] - std::max(0.0, first_s_[c]) - own.busy_s;
+    }
+    return std::move(played_);
+  }
+
+ private:
+  const PlayList& list_;
+  Played played_;
+  std::vector<double> first_s_, last_s_;  // by class
+  std::vector<size_t> joined_;            // likewise: the instruction that waits for its partner
+};
+
+// `record` is told begin and seconds of each item in turn. Returns the end of the last one.
+template <typename RecordItem>
 double PlayItems(const PlayList& list, absl::Span<const double> seconds_of, const PlayOptions& options,
-                 InstructionTime* times) {
+                 RecordItem&& record) {
   std::vector<double> stream_ends(list.stream_classes.size(), 0);
   // Where a class does one thing at a time its streams are one.
   std::vector<uint32_t> stream_of(list.stream_classes.size());
@@ -26,9 +70,9 @@ double PlayItems(const PlayList& list, absl::Span<const double> seconds_of, cons
     const PlayList::Item& item = list.items[i];
     double& stream_end = stream_ends[stream_of[item.stream]];
     const uint32_t* const waits_end = list.waits.data() + item.waits_end;
-    const bool receives = item.kind == Kind::kReceive;
     double begin = stream_end;
-    for (; wait != waits_end - receives; ++wait) begin = std::max(begin, ends[*wait]);
+    for (; wait != waits_end - (item.kind == Kind::kReceive ? 1 : 0); ++wait)
+      begin = std::max(begin, ends[*wait]);
     double seconds = 0;
     switch (item.kind) {
       case Kind::kJoined:
@@ -44,7 +88,6 @@ double PlayItems(const PlayList& list, absl::Span<const double> seconds_of, cons
         const double other = seconds_of[list.items[partner].seconds_index];
         seconds = std::max(own, other) + (1 - options.joined_overlap) * std::min(own, other);
         stream_end = ends[partner] = begin + seconds;
-        if (times != nullptr) times[partner] = {begin, seconds};
         break;
       }
       case Kind::kRun:
@@ -53,7 +96,7 @@ double PlayItems(const PlayList& list, absl::Span<const double> seconds_of, cons
         break;
     }
     ends[i] = begin + seconds;
-    if (times != nullptr) times[i] = {begin, seconds};
+    record(item, begin, seconds);
   }
   return stream_ends.empty() ? 0 : *std::max_element(stream_ends.begin(), stream_ends.end());
 }
@@ -73,40 +116,20 @@ double Played::max_inner_bubble_s() const {
 }
 
 double PlayToEnd(const PlayList& list, absl::Span<const double> seconds, const PlayOptions& options) {
-  return PlayItems(list, seconds, options, nullptr);
+  return PlayItems(list, seconds, options, [](const PlayList::Item&, double, double) {});
 }
 
 Played Play(const PlayList& list, absl::Span<const double> seconds, const PlayOptions& options) {
-  std::vector<InstructionTime> times(list.items.size());
-  Played played;
-  played.end_s = PlayItems(list, seconds, options, times.data());
-  const size_t num_classes = list.num_instructions.size();
-  played.classes.resize(num_classes);
-  for (size_t c = 0; c < num_classes; ++c) played.classes[c].times.reserve(list.num_instructions[c]);
-  std::vector<double> first_s(num_classes, -1);
-  std::vector<double> last_s(num_classes, 0);
-  for (size_t i = 0; i < times.size(); ++i) {
-    const PlayList::Item& item = list.items[i];
-    if (item.kind == Kind::kMeet) continue;
-    const size_t c = list.stream_classes[item.stream];
-    PlayedClass& own = played.classes[c];
-    own.times.push_back(times[i]);
-    // What is joined is counted with its partner.
-    if (item.stream != list.compute_streams[c] || item.kind == Kind::kJoined) continue;
-    own.busy_s += times[i].seconds;
-    if (first_s[c] < 0) first_s[c] = times[i].begin_s;
-    last_s[c] = times[i].end_s();
-  }
-  for (size_t c = 0; c < num_classes; ++c) {
-    PlayedClass& own = played.classes[c];
-    own.bubble_s = played.end_s - own.busy_s;
-    own.inner_bubble_s = last_s[c] - std::max(0.0, first_s[c]) - own.busy_s;
-  }
-  return played;
+  Record record(list);
+  const double end_s = PlayItems(list, seconds, options, record);
+  return record.Finish(end_s);
 }
 
 absl::StatusOr<Played> Play(const schedule::Step& step, SecondsOf seconds_of, const PlayOptions& options) {
+  size_t num_instructions = 0;
+  for (const schedule::Program& program : step.programs) num_instructions += program.instructions.size();
   std::vector<double> seconds;
+  seconds.reserve(num_instructions);
   const auto add = [&](int own_class, const schedule::Instruction& instruction) {
     seconds.push_back(seconds_of(own_class, instruction));
     return static_cast<uint32_t>(seconds.size() - 1);

@@ -53,7 +53,7 @@ class Maker {
   struct Class {
     std::vector<uint32_t> items;  // by instruction
     uint32_t waits_begin = 0;     // of the next one
-    int64_t joined = -1;  // item: a forward that waits for the backward that it runs with
+    int64_t joined = -1;          // item: a forward that waits for the backward that it runs with
     // Of the next instruction: where its groups that have not met begin, and the item of the last that has.
     uint32_t groups_met = 0;
     int64_t meeting = -1;
