@@ -285,22 +285,25 @@ class StepChecker {
 
   // Classes that share a group issue the same collectives in the same order.
   absl::Status CheckGroups() const {
-    for (size_t g = 0; g < step_.groups.size(); ++g) {
+    // [group][class]: instructions.
+    std::vector<std::vector<std::vector<int>>> issued(step_.groups.size());
+    for (size_t g = 0; g < issued.size(); ++g) {
+      if (!step_.groups[g].classes.empty()) issued[g].resize(step_.programs.size());
+    }
+    for (size_t c = 0; c < step_.programs.size(); ++c) {
+      const std::vector<Instruction>& list = step_.programs[c].instructions;
+      for (size_t i = 0; i < list.size(); ++i) {
+        for (int group : list[i].groups) {
+          std::vector<std::vector<int>>& by_class = issued[static_cast<size_t>(group)];
+          if (!by_class.empty()) by_class[c].push_back(static_cast<int>(i));
+        }
+      }
+    }
+    for (size_t g = 0; g < issued.size(); ++g) {
       const std::vector<int>& classes = step_.groups[g].classes;
-      std::vector<int> first;  // instructions of the first class
-      for (size_t k = 0; k < classes.size(); ++k) {
-        std::vector<int> own;
-        const Program& program = step_.programs[static_cast<size_t>(classes[k])];
-        for (size_t i = 0; i < program.instructions.size(); ++i) {
-          const Ids& groups = program.instructions[i].groups;
-          if (std::find(groups.begin(), groups.end(), static_cast<int>(g)) != groups.end())
-            own.push_back(static_cast<int>(i));
-        }
-        if (k == 0) {
-          first = own;
-          continue;
-        }
-        TRAINCTL_RETURN_IF_ERROR(CheckSameOrder(classes[0], first, classes[k], own));
+      for (size_t k = 1; k < classes.size(); ++k) {
+        TRAINCTL_RETURN_IF_ERROR(CheckSameOrder(classes[0], issued[g][static_cast<size_t>(classes[0])],
+                                                classes[k], issued[g][static_cast<size_t>(classes[k])]));
       }
     }
     return absl::OkStatus();

@@ -195,9 +195,11 @@ PlayProgram FactsOf(const schedule::Program& program, int own_class, SecondsInde
   facts.waits.reserve(program.instructions.size());
   for (const schedule::Instruction& instruction : program.instructions) {
     const Op op = instruction.op;
-    facts.waits.insert(facts.waits.end(), instruction.waits.begin(), instruction.waits.end());
-    if (!RunsBlock(op) && op != Op::kSend && op != Op::kReceive)
-      facts.groups.insert(facts.groups.end(), instruction.groups.begin(), instruction.groups.end());
+    for (const int wait : instruction.waits) facts.waits.push_back(wait);
+    // Passes and messages, most of a step, have none: their lists are left where they lie in memory.
+    if (!RunsBlock(op) && op != Op::kSend && op != Op::kReceive) {
+      for (const int group : instruction.groups) facts.groups.push_back(group);
+    }
     facts.facts.push_back({.op = op,
                            .joined = instruction.joined,
                            .stream = instruction.stream,

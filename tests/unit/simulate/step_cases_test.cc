@@ -16,6 +16,7 @@
 #include "schedule/step_hash.h"
 #include "simulate/memory.h"
 #include "simulate/play.h"
+#include "tests/unit/num_cases.h"
 #include "tests/unit/schedule/step_testing.h"
 
 namespace trainctl::simulate {
@@ -114,7 +115,7 @@ void RunCases(uint32_t seed, int count, Tally& tally) {
 
 TEST(StepCases, RandomStepsAreBuiltProvenAndPlayed) {
   const char* wanted = std::getenv("TRAINCTL_STEP_CASES");
-  const int count = wanted != nullptr ? std::max(2, std::atoi(wanted)) : 1000;
+  const int count = wanted != nullptr ? std::max(2, std::atoi(wanted)) : NumCases(1000);
   // A quarter of the time went into pages that one step gave back and the next asked for.
   mallopt(M_TRIM_THRESHOLD, 256 << 20);
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
