@@ -72,7 +72,7 @@ struct Waiting {
 // walk.
 class WaitingList {
  public:
-  explicit WaitingList(size_t capacity) : capacity_(capacity) {}
+  explicit WaitingList(size_t capacity) : capacity_(capacity) { waiting_.reserve(2 * capacity); }
   void Start(const Score& floor);
   void Add(const Score& bound, double bytes_bound, const LayerAxes& layer, const PipeAxes& pipe,
            const StateAxes& state) {

@@ -36,6 +36,7 @@ class LayerBuilder {
         has_experts_(m_.HasExperts(layer)) {}
 
   LayerWork Build() {
+    work_.items.reserve(32);  // more than most layers have
     work_.input_bytes = tokens_ / cut_ * hidden_ * kHalf;
     work_.tensor_parallel_bytes = tp_ > 1 ? tokens_ * hidden_ * kHalf : 0;
     // Norms that can be recomputed are modules of their own: before latent attention and before experts. The

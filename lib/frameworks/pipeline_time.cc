@@ -1,60 +1,49 @@
 #include "frameworks/pipeline_time.h"
 
 #include <algorithm>
-#include <array>
+#include <map>
 #include <memory>
+#include <tuple>
 #include <utility>
 
 #include "base/status.h"
 #include "cluster/collectives.h"
 #include "frameworks/overlap.h"
-#include "schedule/build_step.h"
 
 namespace trainctl::frameworks {
 namespace {
 
-constexpr size_t kKept = 16;
-constexpr size_t kLargestKept = 100'000;  // instructions
+constexpr size_t kMostKept = 1'000'000;  // instructions, 20 to 24 bytes each
 
-using SharedStep = std::shared_ptr<const schedule::Step>;
+using SharedPasses = std::shared_ptr<const simulate::PassList>;
 
-// The search prices hundreds of jobs with one schedule.
+// The search prices thousands of jobs with some dozens of schedules.
 class ScheduleCache {
  public:
-  SharedStep Get(schedule::PipelineKind kind, const schedule::PipelineShape& shape, bool overlap_sends) {
-    for (const Entry& entry : entries_) {
-      if (entry.step != nullptr && entry.kind == kind && entry.overlap_sends == overlap_sends &&
-          entry.shape.ranks == shape.ranks && entry.shape.num_micro_batches == shape.num_micro_batches &&
-          entry.shape.virtual_stages == shape.virtual_stages) {
-        return entry.step;
-      }
-    }
+  SharedPasses Get(schedule::PipelineKind kind, const schedule::PipelineShape& shape, bool overlap_sends) {
+    const Key key = {kind, shape.ranks, shape.num_micro_batches, shape.virtual_stages, overlap_sends};
+    if (const auto kept = kept_.find(key); kept != kept_.end()) return kept->second;
     const auto built = schedule::BuildPipeline(kind, shape);
     TRAINCTL_CHECK_MSG(built.ok(), built.status().message());
-    auto step = schedule::ExpandOrder(*built, /*sends_on_compute=*/!overlap_sends);
-    TRAINCTL_CHECK_MSG(step.ok(), step.status().message());
-    size_t instructions = 0;
-    for (const schedule::Program& program : step->programs) instructions += program.instructions.size();
-    auto kept = std::make_shared<const schedule::Step>(*std::move(step));
-    if (instructions <= kLargestKept) {
-      entries_[next_] = {kind, shape, overlap_sends, kept};
-      next_ = (next_ + 1) % kKept;
+    auto made = simulate::MakePassList(*built, /*sends_on_compute=*/!overlap_sends);
+    TRAINCTL_CHECK_MSG(made.ok(), made.status().message());
+    auto passes = std::make_shared<const simulate::PassList>(*std::move(made));
+    num_kept_ += passes->list.items.size();
+    if (num_kept_ > kMostKept) {
+      kept_.clear();
+      num_kept_ = passes->list.items.size();
     }
-    return kept;
+    kept_[key] = passes;
+    return passes;
   }
 
  private:
-  struct Entry {
-    schedule::PipelineKind kind = schedule::PipelineKind::k1F1B;
-    schedule::PipelineShape shape;
-    bool overlap_sends = true;
-    SharedStep step;
-  };
-  std::array<Entry, kKept> entries_;
-  size_t next_ = 0;
+  using Key = std::tuple<schedule::PipelineKind, int, int, int, bool>;
+  std::map<Key, SharedPasses> kept_;
+  size_t num_kept_ = 0;  // instructions
 };
 
-SharedStep ScheduleOf(const Workload& w, int64_t micro_batches, bool overlap_sends) {
+SharedPasses ScheduleOf(const Workload& w, int64_t micro_batches, bool overlap_sends) {
   thread_local ScheduleCache cache;
   return cache.Get(w.Pipeline(), w.PipelineShapeFor(micro_batches), overlap_sends);
 }
@@ -70,9 +59,9 @@ int64_t PlayedMicroBatches(const Workload& w) {
 }
 
 double Makespan(const Workload& w, const simulate::PipelineCosts& costs, int64_t micro_batches) {
-  const auto played = simulate::PlayPasses(*ScheduleOf(w, micro_batches, costs.overlap_sends), costs);
-  TRAINCTL_CHECK_MSG(played.ok(), played.status().message());
-  return played->end_s;
+  const auto end_s = simulate::PlayPassesToEnd(*ScheduleOf(w, micro_batches, costs.overlap_sends), costs);
+  TRAINCTL_CHECK_MSG(end_s.ok(), end_s.status().message());
+  return *end_s;
 }
 
 // `busiest_s`: what the busiest rank does for one micro-batch. No round is shorter than that of all of it.

@@ -70,22 +70,6 @@ std::vector<int> AddGroups(const layout::Ledger& ledger, Step& step) {
   return owner_group;
 }
 
-// Fills the programs of a step whose shape is given.
-absl::Status BuildPrograms(const PipelineSchedule& order, const ExpandOptions& expand,
-                           ProgramBuilder::Inputs in, Step& step) {
-  TRAINCTL_ASSIGN_OR_RETURN(const ExpandedOrder expanded, ExpandPasses(order, step, expand));
-  step.programs.resize(order.actions.size());
-  std::vector<int> owner_group;
-  if (in.ledger != nullptr) owner_group = AddGroups(*in.ledger, step);
-  in.step = &step;
-  in.order = &expanded;
-  in.owner_group_of_bucket = &owner_group;
-  for (size_t c = 0; c < step.programs.size(); ++c) {
-    TRAINCTL_RETURN_IF_ERROR(ProgramBuilder(in, static_cast<int>(c), step.programs[c]).Build());
-  }
-  return absl::OkStatus();
-}
-
 absl::Status BuildWithOrder(const model::ModelSpec& spec, const layout::Ledger& ledger,
                             const BuildOptions& options, const PipelineSchedule& order, Step& step) {
   step.order = order.name;
@@ -99,7 +83,32 @@ absl::Status BuildWithOrder(const model::ModelSpec& spec, const layout::Ledger& 
   expand.forward_only = !step.trains;
   // A gather for the backward may have to wait for the forward's slot.
   expand.join = !ledger.parameters_sharded();
-  return BuildPrograms(order, expand, {.blocks = &table, .ledger = &ledger, .options = &options}, step);
+  TRAINCTL_ASSIGN_OR_RETURN(const ExpandedOrder expanded, ExpandPasses(order, step, expand));
+  step.programs.resize(order.actions.size());
+  const std::vector<int> owner_group = AddGroups(ledger, step);
+  for (size_t c = 0; c < step.programs.size(); ++c) {
+    TRAINCTL_RETURN_IF_ERROR(ProgramBuilder({.step = &step,
+                                             .blocks = &table,
+                                             .ledger = &ledger,
+                                             .options = &options,
+                                             .order = &expanded,
+                                             .owner_group_of_bucket = &owner_group},
+                                            static_cast<int>(c), step.programs[c])
+                                 .Build());
+  }
+  return absl::OkStatus();
+}
+
+// A step of an order's passes alone, without its programs: each stage is a block.
+Step ShapeOfPasses(const PipelineSchedule& order) {
+  Step step;
+  step.order = order.name;
+  step.has_head = step.has_update = false;
+  step.num_micro_batches = order.placement.num_micro_batches;
+  step.placement = order.placement;
+  for (int stage = 0; stage <= std::max(0, order.placement.num_stages); ++stage)
+    step.stage_begin.push_back(stage);
+  return step;
 }
 
 }  // namespace
@@ -164,19 +173,33 @@ absl::StatusOr<Step> BuildStep(const model::ModelSpec& spec, const layout::Ledge
 }
 
 absl::StatusOr<Step> ExpandOrder(const PipelineSchedule& order, bool sends_on_compute) {
-  Step step;
-  step.order = order.name;
-  step.has_head = step.has_update = false;
-  step.num_micro_batches = order.placement.num_micro_batches;
-  step.placement = order.placement;
-  for (int stage = 0; stage <= std::max(0, order.placement.num_stages); ++stage)
-    step.stage_begin.push_back(stage);
-  BlockTable table;
-  table.memory.resize(step.stage_begin.size());
-  const BuildOptions options;
-  TRAINCTL_RETURN_IF_ERROR(BuildPrograms(
-      order, {}, {.blocks = &table, .options = &options, .sends_on_compute = sends_on_compute}, step));
+  Step step = ShapeOfPasses(order);
+  step.programs.reserve(order.actions.size());
+  TRAINCTL_RETURN_IF_ERROR(ExpandOrderByClass(
+      order, sends_on_compute, [&](int, Program& program) { step.programs.push_back(std::move(program)); }));
   return step;
+}
+
+absl::Status ExpandOrderByClass(const PipelineSchedule& order, bool sends_on_compute,
+                                absl::FunctionRef<void(int own_class, Program& program)> visit) {
+  const Step shape = ShapeOfPasses(order);
+  TRAINCTL_ASSIGN_OR_RETURN(const ExpandedOrder expanded, ExpandPasses(order, shape, {}));
+  BlockTable table;
+  table.memory.resize(shape.stage_begin.size());
+  const BuildOptions options;
+  Program program;
+  for (int c = 0; c < static_cast<int>(order.actions.size()); ++c) {
+    program.Clear();
+    TRAINCTL_RETURN_IF_ERROR(ProgramBuilder({.step = &shape,
+                                             .blocks = &table,
+                                             .options = &options,
+                                             .order = &expanded,
+                                             .sends_on_compute = sends_on_compute},
+                                            c, program)
+                                 .Build());
+    visit(c, program);
+  }
+  return absl::OkStatus();
 }
 
 std::vector<std::vector<int>> OwnersOf(const PipelineSchedule& order, const std::vector<int>& stage_begin) {
@@ -191,13 +214,6 @@ std::vector<std::vector<int>> OwnersOf(const PipelineSchedule& order, const std:
     owners.insert(owners.end(), static_cast<size_t>(stage_begin[s + 1] - stage_begin[s]), of_stage);
   }
   return owners;
-}
-
-std::vector<int> EvenStages(int num_blocks, int num_stages) {
-  std::vector<int> begin;
-  for (int stage = 0; stage <= num_stages; ++stage)
-    begin.push_back(static_cast<int>(int64_t{num_blocks} * stage / num_stages));
-  return begin;
 }
 
 }  // namespace trainctl::schedule

@@ -10,6 +10,7 @@
 #include <limits>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "base/dtype.h"
 #include "layout/layout.h"
@@ -70,9 +71,6 @@ absl::StatusOr<Step> BuildStep(const model::ModelSpec& spec, const layout::Ledge
 // The classes that run each block: what the ledger of such a step is made with.
 std::vector<std::vector<int>> OwnersOf(const PipelineSchedule& order, const std::vector<int>& stage_begin);
 
-// Stages of blocks as even as can be, the longer ones last.
-std::vector<int> EvenStages(int num_blocks, int num_stages);
-
 // Evaluation: forward and loss of every micro-batch, in the slots of the training step.
 Step BuildForwardOnly(const model::ModelSpec& spec, const layout::Ledger& ledger,
                       const BuildOptions& options);
@@ -81,5 +79,10 @@ Step BuildForwardOnly(const model::ModelSpec& spec, const layout::Ledger& ledger
 // parameters. To time an order, to draw it, or to see whether it can run. Sends go beside the passes, or
 // between them on the compute stream. Errors as above.
 absl::StatusOr<Step> ExpandOrder(const PipelineSchedule& order, bool sends_on_compute = false);
+
+// The same for those who need each program once: `visit` is called with that of one class after another, and
+// may take it.
+absl::Status ExpandOrderByClass(const PipelineSchedule& order, bool sends_on_compute,
+                                absl::FunctionRef<void(int own_class, Program& program)> visit);
 
 }  // namespace trainctl::schedule

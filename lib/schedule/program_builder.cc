@@ -65,13 +65,6 @@ absl::Status ProgramBuilder::Fail(const Work& work, const Args&... reason) const
       Describe({.op = work.op, .block = work.block, .micro_batch = work.micro_batch}), ") ", reason...));
 }
 
-ProgramBuilder::Held& ProgramBuilder::At(int block, int micro_batch) {
-  const int row = row_of_block_[static_cast<size_t>(block)];
-  TRAINCTL_CHECK(row >= 0);
-  return held_[static_cast<size_t>(row) * static_cast<size_t>(in_.step->num_micro_batches) +
-               static_cast<size_t>(micro_batch)];
-}
-
 // ---- messages -----------------------------------------------------------------------------------------
 
 int ProgramBuilder::StreamTo(bool send, int peer) {

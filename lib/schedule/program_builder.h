@@ -10,6 +10,7 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "base/status.h"
 #include "model/segment.h"
 #include "schedule/build_step.h"
 #include "schedule/expand_passes.h"
@@ -85,7 +86,12 @@ class ProgramBuilder {
   const layout::Bucket& BucketAt(int bucket) const {
     return in_.ledger->buckets()[static_cast<size_t>(bucket)];
   }
-  Held& At(int block, int micro_batch);
+  Held& At(int block, int micro_batch) {
+    const int row = row_of_block_[static_cast<size_t>(block)];
+    TRAINCTL_CHECK(row >= 0);
+    return held_[static_cast<size_t>(row) * static_cast<size_t>(in_.step->num_micro_batches) +
+                 static_cast<size_t>(micro_batch)];
+  }
 
   // ---- program_storage.cc: what lives through the run, and slots
   void AddStorage();

@@ -1,7 +1,5 @@
 #include "schedule/step.h"
 
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
 
 namespace trainctl::schedule {
@@ -62,10 +60,25 @@ std::string NameOf(const Value& value) {
   return name;
 }
 
+void Program::Clear() {
+  num_micro_batches = 1;
+  receive_buffer_bytes = 0;
+  streams.clear();
+  values.clear();
+  parameter_slots.clear();
+  gradient_slots.clear();
+  instructions.clear();
+}
+
 int Step::StageOf(int block) const {
-  return static_cast<int>(std::upper_bound(stage_begin.begin(), stage_begin.end(), block) -
-                          stage_begin.begin()) -
-         1;
+  const size_t num_stages = stage_begin.size() - 1;
+  if (block < 0) return -1;
+  if (block >= num_blocks()) return static_cast<int>(num_stages);
+  // Stages are about even, so this is the right one or next to it.
+  size_t stage = static_cast<size_t>(block) * num_stages / static_cast<size_t>(num_blocks());
+  while (stage_begin[stage] > block) --stage;
+  while (stage_begin[stage + 1] <= block) ++stage;
+  return static_cast<int>(stage);
 }
 
 std::string Describe(const Instruction& instruction) {

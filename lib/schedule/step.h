@@ -149,6 +149,8 @@ struct Program {
   std::vector<Slot> gradient_slots;
   std::vector<Instruction> instructions;
   int64_t receive_buffer_bytes = 0;  // what collectives receive into before they sum
+
+  void Clear();  // as new; keeps its room
 };
 
 struct Step {

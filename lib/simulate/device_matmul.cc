@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "simulate/device_kernels.h"
 
@@ -38,21 +39,26 @@ constexpr double kUnmeasuredMatmulShare = 0.75;
 constexpr double kFillSteps = 128;
 constexpr double kSmallTileShare = 0.85;
 
+constexpr std::array<double, 3> kEdges = {64, 128, 256};
 struct Tile {
-  double rows;
-  double columns;
+  size_t rows;     // position in kEdges
+  size_t columns;  // likewise
   double share;
 };
 // The last ones serve narrow results alone.
 constexpr std::array<Tile, 7> kTiles = {{
-    {cluster::kMatmulTileRows, cluster::kMatmulTileColumns, 1},
-    {cluster::kMatmulTileColumns, cluster::kMatmulTileRows, 1},
-    {128, 128, kSmallTileShare},
-    {256, 64, kSmallTileShare},
-    {64, 256, kSmallTileShare},
-    {128, 64, kSmallTileShare* kSmallTileShare},
-    {64, 128, kSmallTileShare* kSmallTileShare},
+    {2, 1, 1},
+    {1, 2, 1},
+    {1, 1, kSmallTileShare},
+    {2, 0, kSmallTileShare},
+    {0, 2, kSmallTileShare},
+    {1, 0, kSmallTileShare* kSmallTileShare},
+    {0, 1, kSmallTileShare* kSmallTileShare},
 }};
+static_assert(kEdges[kTiles[0].rows] == cluster::kMatmulTileRows &&
+              kEdges[kTiles[0].columns] == cluster::kMatmulTileColumns);
+// Into how many parts the inner dimension may be cut.
+constexpr std::array<double, 3> kParts = {2, 4, 8};
 
 double LowPrecisionShare(Generation generation) {
   switch (generation) {
@@ -139,20 +145,27 @@ double MatmulSeconds(const cluster::Device& device, Precision precision, const M
   const double bandwidth = BytesPerSecond(device);
   // The fill takes its time, however fast the loop: as many more steps of a narrower type.
   const double fill = kFillSteps * std::max(1.0, 2 / element);
-  double compute = 0;
+  // The search asks for many millions of products: nothing is computed for each tile that several share.
+  std::array<double, kEdges.size()> tiles_of_rows, tiles_of_columns;
+  for (size_t e = 0; e < kEdges.size(); ++e) {
+    tiles_of_rows[e] = s.batch * std::ceil(s.rows / kEdges[e]);
+    tiles_of_columns[e] = std::ceil(s.columns / kEdges[e]);
+  }
+  size_t num_cuts = 0;
+  std::array<double, kParts.size()> addition_s;
+  for (; num_cuts < kParts.size() && s.inner >= kParts[num_cuts] * 2 * kFillSteps; ++num_cuts)
+    addition_s[num_cuts] = kParts[num_cuts] * s.batch * s.rows * s.columns * 4 / bandwidth;
+  double compute = std::numeric_limits<double>::infinity();
   for (const Tile& tile : kTiles) {
-    const double tiles = s.batch * std::ceil(s.rows / tile.rows) * std::ceil(s.columns / tile.columns);
-    const double step = 2 * tile.rows * tile.columns / (flops / units * tile.share);
-    double seconds = std::ceil(tiles / units) * step * (s.inner + fill);
-    if (tiles < 2 * units) {
-      // Too few tiles: their inner dimension is cut too, and the parts are added up.
-      for (const double parts : {2.0, 4.0, 8.0}) {
-        if (s.inner < parts * 2 * kFillSteps) break;
-        seconds = std::min(seconds, std::ceil(tiles * parts / units) * step * (s.inner / parts + fill) +
-                                        parts * s.batch * s.rows * s.columns * 4 / bandwidth);
-      }
+    const double tiles = tiles_of_rows[tile.rows] * tiles_of_columns[tile.columns];
+    const double step = 2 * kEdges[tile.rows] * kEdges[tile.columns] / (flops / units * tile.share);
+    compute = std::min(compute, std::ceil(tiles / units) * step * (s.inner + fill));
+    if (tiles >= 2 * units) continue;
+    // Too few tiles: their inner dimension is cut too, and the parts are added up.
+    for (size_t k = 0; k < num_cuts; ++k) {
+      compute = std::min(compute, std::ceil(tiles * kParts[k] / units) * step * (s.inner / kParts[k] + fill) +
+                                      addition_s[k]);
     }
-    compute = compute == 0 ? seconds : std::min(compute, seconds);
   }
   // Short loops do not hide the writing of the tile before (EleutherAI/cookbook, ibid., h_sweep.out: scores
   // of heads of 128 reach 92 TFLOP/s), nor longer ones that it is read and added to first (SimuMax, ibid.,

@@ -1,212 +1,105 @@
 #include "simulate/play.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "base/status.h"
 
 namespace trainctl::simulate {
 namespace {
 
-using schedule::Instruction;
-using schedule::Op;
+using Kind = PlayList::Kind;
 
-class Player {
+// Keeps when each instruction ran, and sums them up.
+class Record {
  public:
-  Player(const schedule::Step& step, SecondsOf seconds_of, const PlayOptions& options)
-      : step_(step),
-        seconds_of_(seconds_of),
-        options_(options),
-        num_classes_(step.programs.size()),
-        classes_(num_classes_) {
-    for (size_t c = 0; c < num_classes_; ++c) {
-      const schedule::Program& program = step.programs[c];
-      classes_[c].stream_end.assign(program.streams.size(), 0);
-      classes_[c].times.reserve(program.instructions.size());
-    }
-    if (num_classes_ > 1) arrivals_.resize(step.groups.size());
+  explicit Record(const PlayList& list)
+      : list_(list),
+        first_s_(list.num_instructions.size(), -1),
+        last_s_(first_s_.size(), 0),
+        joined_(first_s_.size()) {
+    played_.classes.resize(first_s_.size());
+    for (size_t c = 0; c < first_s_.size(); ++c) played_.classes[c].times.reserve(list.num_instructions[c]);
   }
 
-  absl::StatusOr<Played> Run() {
-    ready_.resize(num_classes_);
-    for (size_t c = 0; c < num_classes_; ++c) ready_[c] = num_classes_ - 1 - c;
-    while (!ready_.empty()) {
-      const size_t c = ready_.back();
-      ready_.pop_back();
-      RunClass(c);
+  void operator()(const PlayList::Item& item, double begin_s, double seconds) {
+    if (item.kind == Kind::kMeet) return;
+    const size_t c = list_.stream_classes[item.stream];
+    PlayedClass& own = played_.classes[c];
+    if (item.kind == Kind::kRunJoined) own.times[joined_[c]] = {begin_s, seconds};
+    if (item.kind == Kind::kJoined) joined_[c] = own.times.size();
+    own.times.push_back({begin_s, seconds});
+    // What is joined counts with its partner.
+    if (item.stream != list_.compute_streams[c] || item.kind == Kind::kJoined) return;
+    own.busy_s += seconds;
+    if (first_s_[c] < 0) first_s_[c] = begin_s;
+    last_s_[c] = begin_s + seconds;
+  }
+
+  Played Finish(double end_s) {
+    played_.end_s = end_s;
+    for (size_t c = 0; c < played_.classes.size(); ++c) {
+      PlayedClass& own = played_.classes[c];
+      own.bubble_s = end_s - own.busy_s;
+      own.inner_bubble_s = last_s_[c] - std::max(0.0, first_s_[c]) - own.busy_s;
     }
-    for (size_t c = 0; c < num_classes_; ++c) {
-      const size_t next = classes_[c].times.size();
-      if (next == step_.programs[c].instructions.size()) continue;
-      return InternalError(absl::StrCat("step '", step_.order, "': class ", c,
-                                        " waits for ever at instruction ", next, " (",
-                                        Describe(step_.programs[c].instructions[next]), ")"));
-    }
-    return Summary();
+    return std::move(played_);
   }
 
  private:
-  struct Class {
-    std::vector<InstructionTime> times;
-    std::vector<double> stream_end;
-    double busy_s = 0;
-    double first_s = -1;
-    double last_s = 0;
-    int joined = -1;                          // a forward that waits for the backward that it runs with
-    std::vector<std::pair<int, size_t>> out;  // (class, position in channels_); few
-  };
-  struct Channel {
-    std::vector<double> arrivals_s;
-    size_t num_received = 0;
-    bool receiver_waits = false;
-  };
-  // One meeting of the classes of a group after another.
-  struct Meeting {
-    std::vector<double> ready_s;  // by class: of the meeting under way; negative: not there yet
-    size_t num_there = 0;
-    std::vector<double> begins_s;   // of those that took place
-    std::vector<size_t> num_begun;  // by class
-  };
-
-  Channel& ChannelTo(size_t from, int to) {
-    for (const auto& [peer, id] : classes_[from].out) {
-      if (peer == to) return channels_[id];
-    }
-    classes_[from].out.emplace_back(to, channels_.size());
-    return channels_.emplace_back();
-  }
-
-  double& StreamEnd(Class& own, const Instruction& instruction) {
-    return own.stream_end[options_.overlap ? static_cast<size_t>(instruction.stream) : 0];
-  }
-
-  // When an instruction could begin for all that its own class knows.
-  double ReadyAt(Class& own, const Instruction& instruction) {
-    double begin = StreamEnd(own, instruction);
-    for (const int wait : instruction.waits)
-      begin = std::max(begin, own.times[static_cast<size_t>(wait)].end_s());
-    return begin;
-  }
-
-  void RunClass(size_t c) {
-    Class& own = classes_[c];
-    const std::vector<Instruction>& list = step_.programs[c].instructions;
-    while (own.times.size() < list.size()) {
-      const Instruction& instruction = list[own.times.size()];
-      bool went_on = true;
-      if (instruction.op == Op::kReceive) {
-        went_on = Receive(c, own, instruction);
-      } else if (instruction.joined) {
-        // Its times are known when its partner's are.
-        own.joined = static_cast<int>(own.times.size());
-        own.times.push_back({ReadyAt(own, instruction), 0});
-      } else {
-        went_on = Ordinary(c, own, instruction);
-      }
-      if (!went_on) return;
-    }
-  }
-
-  bool Receive(size_t c, Class& own, const Instruction& instruction) {
-    Channel& channel = ChannelTo(static_cast<size_t>(instruction.peer), static_cast<int>(c));
-    if (channel.num_received == channel.arrivals_s.size()) {
-      channel.receiver_waits = true;
-      return false;
-    }
-    const double begin = ReadyAt(own, instruction);
-    const double end = std::max(begin, channel.arrivals_s[channel.num_received++]);
-    own.times.push_back({begin, end - begin});
-    StreamEnd(own, instruction) = end;
-    return true;
-  }
-
-  bool Ordinary(size_t c, Class& own, const Instruction& instruction) {
-    double begin = ReadyAt(own, instruction);
-    // Passes and messages, most of a step, have none: their lists are left where they lie in memory.
-    if (num_classes_ > 1 && !RunsBlock(instruction.op) && instruction.op != Op::kSend) {
-      for (int group : instruction.groups) {
-        if (!Meet(c, group, begin)) return false;
-      }
-    }
-    double seconds = seconds_of_(static_cast<int>(c), instruction);
-    const bool computes = instruction.stream == schedule::kComputeStream;
-    if (computes && own.joined >= 0) {
-      InstructionTime& partner = own.times[static_cast<size_t>(std::exchange(own.joined, -1))];
-      begin = std::max(begin, partner.begin_s);
-      const double other =
-          seconds_of_(static_cast<int>(c),
-                      step_.programs[c].instructions[static_cast<size_t>(&partner - own.times.data())]);
-      seconds = std::max(seconds, other) + (1 - options_.joined_overlap) * std::min(seconds, other);
-      partner = {begin, seconds};
-    }
-    own.times.push_back({begin, seconds});
-    const double end = begin + seconds;
-    StreamEnd(own, instruction) = end;
-    if (instruction.op == Op::kSend) Deliver(c, instruction, end);
-    if (!computes) return true;
-    own.busy_s += seconds;
-    if (own.first_s < 0) own.first_s = begin;
-    own.last_s = end;
-    return true;
-  }
-
-  // Whether all classes of a group are there; `begin` is then when the last of them was.
-  bool Meet(size_t c, int group, double& begin) {
-    const std::vector<int>& members = step_.groups[static_cast<size_t>(group)].classes;
-    if (members.empty()) return true;
-    Meeting& meeting = arrivals_[static_cast<size_t>(group)];
-    if (meeting.ready_s.empty()) {
-      meeting.ready_s.assign(num_classes_, -1);
-      meeting.num_begun.assign(num_classes_, 0);
-    }
-    if (meeting.num_begun[c] == meeting.begins_s.size()) {
-      if (meeting.ready_s[c] < 0) {
-        meeting.ready_s[c] = begin;
-        ++meeting.num_there;
-      }
-      if (meeting.num_there < members.size()) return false;
-      meeting.begins_s.push_back(*std::max_element(meeting.ready_s.begin(), meeting.ready_s.end()));
-      meeting.ready_s.assign(num_classes_, -1);
-      meeting.num_there = 0;
-      for (int member : members) {
-        if (static_cast<size_t>(member) != c) ready_.push_back(static_cast<size_t>(member));
-      }
-    }
-    begin = std::max(begin, meeting.begins_s[meeting.num_begun[c]++]);
-    return true;
-  }
-
-  void Deliver(size_t c, const Instruction& send, double end) {
-    Channel& channel = ChannelTo(c, send.peer);
-    channel.arrivals_s.push_back(end + options_.latency_s);
-    if (std::exchange(channel.receiver_waits, false)) ready_.push_back(static_cast<size_t>(send.peer));
-  }
-
-  Played Summary() {
-    Played played;
-    for (const Class& own : classes_) {
-      for (const double end : own.stream_end) played.end_s = std::max(played.end_s, end);
-    }
-    for (Class& own : classes_) {
-      PlayedClass& result = played.classes.emplace_back();
-      result.times = std::move(own.times);
-      result.busy_s = own.busy_s;
-      result.bubble_s = played.end_s - own.busy_s;
-      result.inner_bubble_s = own.last_s - std::max(0.0, own.first_s) - own.busy_s;
-    }
-    return played;
-  }
-
-  const schedule::Step& step_;
-  const SecondsOf seconds_of_;
-  const PlayOptions& options_;
-  const size_t num_classes_;
-  std::vector<Class> classes_;
-  std::vector<Channel> channels_;
-  std::vector<Meeting> arrivals_;  // by group
-  std::vector<size_t> ready_;      // classes that may go on
+  const PlayList& list_;
+  Played played_;
+  std::vector<double> first_s_, last_s_;  // by class
+  std::vector<size_t> joined_;            // likewise: the instruction that waits for its partner
 };
+
+// `record` is told begin and seconds of each item in turn. Returns the end of the last one.
+template <typename RecordItem>
+double PlayItems(const PlayList& list, absl::Span<const double> seconds_of, const PlayOptions& options,
+                 RecordItem&& record) {
+  std::vector<double> stream_ends(list.stream_classes.size(), 0);
+  // Where a class does one thing at a time its streams are one.
+  std::vector<uint32_t> stream_of(list.stream_classes.size());
+  for (size_t s = 0; s < stream_of.size(); ++s) {
+    stream_of[s] = options.overlap ? static_cast<uint32_t>(s) : list.compute_streams[list.stream_classes[s]];
+  }
+  const std::unique_ptr<double[]> ends(new double[list.items.size()]);  // each is written before it is read
+  const uint32_t* wait = list.waits.data();
+  for (size_t i = 0; i < list.items.size(); ++i) {
+    const PlayList::Item& item = list.items[i];
+    double& stream_end = stream_ends[stream_of[item.stream]];
+    const uint32_t* const waits_end = list.waits.data() + item.waits_end;
+    double begin = stream_end;
+    for (; wait != waits_end - (item.kind == Kind::kReceive ? 1 : 0); ++wait)
+      begin = std::max(begin, ends[*wait]);
+    double seconds = 0;
+    switch (item.kind) {
+      case Kind::kJoined:
+      case Kind::kMeet:
+        break;
+      case Kind::kReceive:
+        stream_end = std::max(begin, ends[*wait++] + options.latency_s);
+        seconds = stream_end - begin;
+        break;
+      case Kind::kRunJoined: {
+        const uint32_t partner = waits_end[-1];
+        const double own = seconds_of[item.seconds_index];
+        const double other = seconds_of[list.items[partner].seconds_index];
+        seconds = std::max(own, other) + (1 - options.joined_overlap) * std::min(own, other);
+        stream_end = ends[partner] = begin + seconds;
+        break;
+      }
+      case Kind::kRun:
+        seconds = seconds_of[item.seconds_index];
+        stream_end = begin + seconds;
+        break;
+    }
+    ends[i] = begin + seconds;
+    record(item, begin, seconds);
+  }
+  return stream_ends.empty() ? 0 : *std::max_element(stream_ends.begin(), stream_ends.end());
+}
 
 }  // namespace
 
@@ -222,8 +115,27 @@ double Played::max_inner_bubble_s() const {
   return most;
 }
 
+double PlayToEnd(const PlayList& list, absl::Span<const double> seconds, const PlayOptions& options) {
+  return PlayItems(list, seconds, options, [](const PlayList::Item&, double, double) {});
+}
+
+Played Play(const PlayList& list, absl::Span<const double> seconds, const PlayOptions& options) {
+  Record record(list);
+  const double end_s = PlayItems(list, seconds, options, record);
+  return record.Finish(end_s);
+}
+
 absl::StatusOr<Played> Play(const schedule::Step& step, SecondsOf seconds_of, const PlayOptions& options) {
-  return Player(step, seconds_of, options).Run();
+  size_t num_instructions = 0;
+  for (const schedule::Program& program : step.programs) num_instructions += program.instructions.size();
+  std::vector<double> seconds;
+  seconds.reserve(num_instructions);
+  const auto add = [&](int own_class, const schedule::Instruction& instruction) {
+    seconds.push_back(seconds_of(own_class, instruction));
+    return static_cast<uint32_t>(seconds.size() - 1);
+  };
+  TRAINCTL_ASSIGN_OR_RETURN(const PlayList list, MakePlayList(step, add));
+  return Play(list, seconds, options);
 }
 
 }  // namespace trainctl::simulate

@@ -1,13 +1,15 @@
 // When each instruction of a step begins and ends, given what each takes: the one player. All classes are
-// played together, every stream going on as soon as it can. Time is linear in the number of instructions, and
-// memory quadratic in that of classes. Pure; thread safe.
+// played together, every stream going on as soon as it can. Time is linear in the number of instructions.
+// Pure; thread safe.
 #pragma once
 
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "schedule/step.h"
+#include "simulate/play_list.h"
 
 namespace trainctl::simulate {
 
@@ -19,7 +21,7 @@ struct InstructionTime {
 };
 
 // Seconds of an instruction. Of a send: its bytes over the link, which it occupies. Not asked of receives,
-// which end when their message has come.
+// which end when their message has come. Asked once of each other instruction.
 using SecondsOf = absl::FunctionRef<double(int own_class, const schedule::Instruction& instruction)>;
 
 struct PlayOptions {
@@ -49,5 +51,10 @@ struct Played {
 // `step` has been checked (schedule::Check); InternalError where it waits for ever.
 absl::StatusOr<Played> Play(const schedule::Step& step, SecondsOf seconds_of,
                             const PlayOptions& options = {});
+
+// The same of a list that has been made, and a table of seconds.
+Played Play(const PlayList& list, absl::Span<const double> seconds, const PlayOptions& options = {});
+// Played::end_s alone.
+double PlayToEnd(const PlayList& list, absl::Span<const double> seconds, const PlayOptions& options = {});
 
 }  // namespace trainctl::simulate

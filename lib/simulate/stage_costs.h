@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "schedule/pipeline.h"
 #include "schedule/step.h"
 #include "simulate/play.h"
 
@@ -35,5 +36,15 @@ struct PipelineCosts {
 // `step` is an order's, with its sends where overlap_sends says. UsageError if the costs are not finite,
 // negative, or not those of one stage or all of them.
 absl::StatusOr<Played> PlayPasses(const schedule::Step& step, const PipelineCosts& costs);
+
+// An order to be played with many costs.
+struct PassList {
+  schedule::PipelinePlacement placement;
+  PlayList list;
+};
+// `sends_on_compute`, and errors, as of schedule::ExpandOrder.
+absl::StatusOr<PassList> MakePassList(const schedule::PipelineSchedule& order, bool sends_on_compute);
+// Seconds to the end of the last instruction. Errors as above.
+absl::StatusOr<double> PlayPassesToEnd(const PassList& passes, const PipelineCosts& costs);
 
 }  // namespace trainctl::simulate

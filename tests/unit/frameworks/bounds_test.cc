@@ -12,6 +12,7 @@
 #include "frameworks/price_memory.h"
 #include "frameworks/price_time.h"
 #include "schedule/build_step.h"
+#include "tests/unit/num_cases.h"
 
 namespace trainctl::frameworks {
 namespace {
@@ -155,7 +156,7 @@ template <typename Price, typename Bound>
 void ExpectBounds(uint64_t seed, const Price& price, const Bound& bound) {
   RandomWorkloads random(seed);
   int wrong = 0, loose = 0;
-  constexpr int kCases = 30'000;
+  constexpr int kCases = NumCases(30'000);
   for (int i = 0; i < kCases && wrong < 10; ++i) {
     const Workload w = random.Next();
     const double priced = price(w);

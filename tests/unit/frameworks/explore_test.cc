@@ -15,6 +15,7 @@
 #include "frameworks/explore_rank.h"
 #include "frameworks/price_memory.h"
 #include "frameworks/price_time.h"
+#include "tests/unit/num_cases.h"
 
 namespace trainctl::frameworks {
 namespace {
@@ -161,7 +162,7 @@ TEST(ExploreTest, TheAnswerIsThatOfPricingEveryCandidate) {
   RandomSpaces random(1);
   int answered = 0, misfits = 0, impossible = 0;
   int64_t candidates = 0, simulated = 0;
-  for (int i = 0; answered + misfits < 1000; ++i) {
+  for (int i = 0; answered + misfits < NumCases(1000); ++i) {
     ASSERT_LT(i, 10'000);
     const SearchSpace space = random.Space();
     const Goal goal = random.AnyGoal(space);
@@ -186,9 +187,9 @@ TEST(ExploreTest, TheAnswerIsThatOfPricingEveryCandidate) {
   RecordProperty("impossible", impossible);
   RecordProperty("candidates", absl::StrCat(candidates));
   RecordProperty("simulated", absl::StrCat(simulated));
-  EXPECT_GT(answered, 400);
-  EXPECT_GT(misfits, 50);
-  EXPECT_GT(candidates, 100'000);
+  EXPECT_GT(answered, NumCases(400));
+  EXPECT_GT(misfits, NumCases(50));
+  EXPECT_GT(candidates, NumCases(100'000));
   // Of what everybody else prices, next to nothing: otherwise the bounds say nothing.
   EXPECT_LT(simulated, candidates / 20);
 }
@@ -198,7 +199,7 @@ TEST(ExploreTest, TheAnswerIsThatOfPricingEveryCandidate) {
 TEST(ExploreTest, FixingAValueGivesNoFasterPlan) {
   RandomSpaces random(4);
   int64_t fixed = 0;
-  for (int i = 0; i < 300; ++i) {
+  for (int i = 0; i < NumCases(300); ++i) {
     SearchSpace space = random.Space();
     space.zero_stage.clear();
     space.micro_batch.clear();
@@ -242,7 +243,7 @@ TEST(ExploreTest, FixingAValueGivesNoFasterPlan) {
       expect_no_faster("recompute", [&](SearchSpace& s) { s.recompute = {recompute}; });
     }
   }
-  EXPECT_GT(fixed, 1000);
+  EXPECT_GT(fixed, NumCases(1000));
 }
 
 // Holds each candidate's bounds against its prices.

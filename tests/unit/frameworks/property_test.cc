@@ -10,11 +10,12 @@
 #include "frameworks/price_memory.h"
 #include "frameworks/price_time.h"
 #include "tests/unit/frameworks/random_workload.h"
+#include "tests/unit/num_cases.h"
 
 namespace trainctl::frameworks {
 namespace {
 
-constexpr int kJobs = 3000;
+constexpr int kJobs = NumCases(3000);
 constexpr int kFailuresShown = 5;
 // Of sums of floating-point numbers in another order.
 constexpr double kRounding = 1e-9;
@@ -202,7 +203,7 @@ TEST(Properties, ShardedGradientsCostExchangesOrMemoryWhenTheyAreAddedUp) {
     return "";
   });
   EXPECT_GT(exchanged, kJobs / 10);
-  EXPECT_GT(kept, 20);
+  EXPECT_GT(kept, kJobs / 150);
 }
 
 // (p - 1) of a stage's micro-batch, over v when each rank has v stages (arXiv 2104.04473, section 2.2), where

@@ -12,6 +12,7 @@
 #include "frameworks/framework.h"
 #include "model/model_spec.h"
 #include "tests/unit/frameworks/random_workload.h"
+#include "tests/unit/num_cases.h"
 
 namespace trainctl::frameworks {
 namespace {
@@ -224,7 +225,7 @@ TEST(Timeline, VeryLongStepsAreCutAndSayHowMuch) {
 TEST(Timeline, AgreesWithThePricesOfRandomJobs) {
   RandomJobs random(11);
   int failures = 0;
-  for (int i = 0; i < 1500 && failures < 5; ++i) {
+  for (int i = 0; i < NumCases(1500) && failures < 5; ++i) {
     Workload w = random.Next();
     if (w.degrees.pp > 1) {
       const auto kind = static_cast<schedule::PipelineKind>(random.Below(schedule::kNumPipelineKinds));

@@ -78,6 +78,13 @@ struct Case {
   }
 };
 
+// Where stages as even as can be begin, then the number of blocks.
+inline std::vector<int> EvenStages(int num_blocks, int num_stages) {
+  std::vector<int> begin;
+  for (int stage = 0; stage <= num_stages; ++stage) begin.push_back(num_blocks * stage / num_stages);
+  return begin;
+}
+
 struct BuiltCase {
   layout::Ledger ledger;
   Step step;

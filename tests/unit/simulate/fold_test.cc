@@ -6,6 +6,7 @@
 #include <random>
 
 #include "cluster/catalogue.h"
+#include "tests/unit/num_cases.h"
 
 namespace trainctl::simulate {
 namespace {
@@ -63,7 +64,7 @@ FoldCase Draw(std::mt19937& random) {
 }
 
 TEST(Fold, EqualsTheWholeStepToTheBit) {
-  constexpr int kCases = 3000;
+  constexpr int kCases = NumCases(3000);
   std::mt19937 random(1);
   int num_repeating = 0;
   for (int i = 0; i < kCases; ++i) {

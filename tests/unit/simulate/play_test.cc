@@ -130,6 +130,58 @@ TEST(StepPlay, CheaperIsNeverSlower) {
   }
 }
 
+// The loss meets in two groups, the norm in the first one again.
+TEST(StepPlay, ThoseWhoMeetBeginTogether) {
+  Step step;
+  for (int group = 0; group < 2; ++group)
+    step.groups.push_back({layout::Axis::kPp, schedule::kComputeStream, {0, 1}});
+  for (int c = 0; c < 2; ++c) {
+    schedule::Program& program = step.programs.emplace_back();
+    program.streams = {{"compute"}};
+    program.instructions = {{.op = schedule::Op::kForward},
+                            {.op = schedule::Op::kReduceLoss, .groups = {0, 1}},
+                            {.op = schedule::Op::kGradNorm, .groups = {0}}};
+  }
+  const auto seconds = [](int own_class, const schedule::Instruction& instruction) -> double {
+    if (instruction.op == schedule::Op::kForward) return own_class == 0 ? 5 : 3;
+    return own_class == 0 ? 1 : 2;
+  };
+  const absl::StatusOr<Played> played = Play(step, seconds);
+  ASSERT_TRUE(played.ok()) << played.status();
+  for (size_t c = 0; c < 2; ++c) {
+    const std::vector<InstructionTime>& times = played->classes[c].times;
+    ASSERT_EQ(times.size(), 3u);
+    EXPECT_EQ(times[1].begin_s, 5);
+    EXPECT_EQ(times[2].begin_s, 5 + 2);
+  }
+  EXPECT_EQ(played->end_s, 9);
+  EXPECT_EQ(played->classes[0].busy_s, 7);
+  EXPECT_EQ(played->classes[1].busy_s, 7);
+}
+
+TEST(StepPlay, AListMadeOnceEndsAsTheStepDoes) {
+  for (PipelineKind kind : AllKinds()) {
+    const auto order = schedule::BuildPipeline(kind, {4, 12, LimitsOf(kind).min_virtual_stages});
+    ASSERT_TRUE(order.ok()) << order.status();
+    for (const bool sends_on_compute : {false, true}) {
+      const auto passes = MakePassList(*order, sends_on_compute);
+      ASSERT_TRUE(passes.ok()) << passes.status();
+      const absl::StatusOr<Step> step = ExpandOrder(*order, sends_on_compute);
+      ASSERT_TRUE(step.ok()) << step.status();
+      for (const double send_s : {0.0, 0.3}) {
+        const PipelineCosts costs = {.stages = {{1.1, 0.7, 0.4, 1.3}},
+                                     .send_s = send_s,
+                                     .latency_s = 0.01,
+                                     .overlap_sends = !sends_on_compute,
+                                     .joined_overlap = 0.25};
+        const absl::StatusOr<double> end_s = PlayPassesToEnd(*passes, costs);
+        ASSERT_TRUE(end_s.ok()) << end_s.status();
+        EXPECT_EQ(*end_s, Times(*step, costs).makespan_s) << PipelineKindName(kind);
+      }
+    }
+  }
+}
+
 TEST(StepPlay, RefusesImpossibleCosts) {
   const Step step = Expanded(PipelineKind::k1F1B, {2, 2, 1});
   const auto complaint = [&](const PipelineCosts& costs) {

@@ -3,6 +3,7 @@
 // time is printed and asserts nothing.
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <chrono>
@@ -15,6 +16,7 @@
 #include "schedule/step_hash.h"
 #include "simulate/memory.h"
 #include "simulate/play.h"
+#include "tests/unit/num_cases.h"
 #include "tests/unit/schedule/step_testing.h"
 
 namespace trainctl::simulate {
@@ -113,7 +115,10 @@ void RunCases(uint32_t seed, int count, Tally& tally) {
 
 TEST(StepCases, RandomStepsAreBuiltProvenAndPlayed) {
   const char* wanted = std::getenv("TRAINCTL_STEP_CASES");
-  const int count = wanted != nullptr ? std::max(2, std::atoi(wanted)) : 1000;
+  const int count = wanted != nullptr ? std::max(2, std::atoi(wanted)) : NumCases(1000);
+  // A quarter of the time went into pages that one step gave back and the next asked for.
+  mallopt(M_TRIM_THRESHOLD, 256 << 20);
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);
   const auto start = std::chrono::steady_clock::now();
   std::vector<Tally> tallies(2);
   std::thread other(RunCases, 1u, count / 2, std::ref(tallies[0]));
