@@ -180,9 +180,9 @@ TEST(BoundsTest, NoScheduleHasFewerMicroBatchesInFlightOnTheFirstRank) {
           const auto built = schedule::BuildPipeline(kind, {p, m, v});
           if (!built.ok()) continue;
           const double slots = static_cast<double>(PeaksInFlight(*built)[0]) / v;
-          EXPECT_LE(LeastInFlight(kind, p, v, m), slots)
+          EXPECT_LE(LeastInFlight(kind, {p, m, v}), slots)
               << built->name << " p " << p << " v " << v << " m " << m;
-          EXPECT_GE(2 * LeastInFlight(kind, p, v, m), slots)
+          EXPECT_GE(2 * LeastInFlight(kind, {p, m, v}), slots)
               << built->name << " p " << p << " v " << v << " m " << m;
           ++seen;
         }
