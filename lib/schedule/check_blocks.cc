@@ -17,7 +17,14 @@ class BlockChecker : private ProgramView {
   explicit BlockChecker(const ProgramView& view) : ProgramView(view) {}
 
   absl::Status Run() {
-    blocks_.resize(static_cast<size_t>(num_blocks_) * static_cast<size_t>(step_.num_micro_batches));
+    rows_.assign(static_cast<size_t>(num_blocks_), -1);
+    int num_rows = 0;
+    for (int stage : step_.placement.StagesOf(class_)) {
+      const size_t s = static_cast<size_t>(stage);
+      for (int block = step_.stage_begin[s]; block < step_.stage_begin[s + 1]; ++block)
+        rows_[static_cast<size_t>(block)] = num_rows++;
+    }
+    blocks_.resize(static_cast<size_t>(num_rows) * static_cast<size_t>(step_.num_micro_batches));
     for (int i = 0; i < size(); ++i) {
       const Op op = At(i).op;
       if (op == Op::kSend || op == Op::kReceive) TRAINCTL_RETURN_IF_ERROR(CheckMessage(i));
@@ -59,7 +66,8 @@ class BlockChecker : private ProgramView {
   };
 
   BlockState& StateOf(int block, int m) {
-    return blocks_[static_cast<size_t>(block) * static_cast<size_t>(step_.num_micro_batches) +
+    return blocks_[static_cast<size_t>(rows_[static_cast<size_t>(block)]) *
+                       static_cast<size_t>(step_.num_micro_batches) +
                    static_cast<size_t>(m)];
   }
 
@@ -238,7 +246,8 @@ class BlockChecker : private ProgramView {
     return Writes(i, Expected());
   }
 
-  std::vector<BlockState> blocks_;  // [block, micro-batch]
+  std::vector<int> rows_;           // by block; -1: it lies on other classes
+  std::vector<BlockState> blocks_;  // [row, micro-batch]
 };
 
 }  // namespace
