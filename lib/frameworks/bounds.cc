@@ -24,15 +24,6 @@ bool HasLayersOf(const model::ModelSpec& model, bool moe) {
   return moe ? dense < model.layers : dense > 0;
 }
 
-bool IsVShaped(PipelineKind kind) {
-  return kind == PipelineKind::kZbv || kind == PipelineKind::kVHalf || kind == PipelineKind::kVMin ||
-         kind == PipelineKind::kDualPipeV;
-}
-
-bool IsJoined(PipelineKind kind) {
-  return kind == PipelineKind::kDualPipe || kind == PipelineKind::kDualPipeV;
-}
-
 // The job of `layers` layers of one kind on one pipeline rank.
 Workload SmallJob(const Workload& w, int64_t layers, bool moe, int64_t num_micro_batches) {
   Workload job = w;
@@ -210,8 +201,8 @@ void LayerTerms::Passes::Add(const Passes& other, double count) {
 PipelineLoad LoadOf(const Workload& w) {
   const int64_t pp = w.degrees.pp;
   const int64_t num_stages = pp * w.degrees.virtual_stages;
-  const PipelineKind kind = w.Pipeline();
-  const bool two_copies = pp > 1 && kind == PipelineKind::kDualPipe;
+  const schedule::PipelineOrder& order = schedule::OrderOf(w.Pipeline());
+  const int num_copies = pp > 1 ? order.num_copies() : 1;
   const int64_t dense = w.model.experts.has_value() ? w.model.experts->dense_layers : w.model.layers;
   PipelineLoad load;
   load.own.resize(static_cast<size_t>(pp));
@@ -225,13 +216,13 @@ PipelineLoad LoadOf(const Workload& w) {
     const int64_t plain = std::clamp<int64_t>(dense - first, 0, count);
     const RankLoad stage = {plain, count - plain, s == 0, s == num_stages - 1};
     first += count;
-    const bool descends = pp > 1 && IsVShaped(kind) && s / pp % 2 == 1;
-    const auto rank = static_cast<size_t>(descends ? pp - 1 - s % pp : s % pp);
+    const auto rank = static_cast<size_t>(order.RankOf(0, s, pp));
     load.stages.push_back(stage);
     if (!seen[rank]) load.before[rank] = before;
     seen[rank] = true;
     load.own[rank].Add(stage);
-    if (two_copies) load.own[static_cast<size_t>(pp - 1 - s)].Add(stage);
+    for (int copy = 1; copy < num_copies; ++copy)
+      load.own[static_cast<size_t>(order.RankOf(copy, s, pp))].Add(stage);
     before.Add(stage);
   }
   load.model = before;
@@ -303,18 +294,6 @@ LayerTerms::Passes PassesOf(const LayerTerms& terms, const RankLoad& load, int64
 
 }  // namespace
 
-namespace {
-
-// Forwards of one rank that run joined with a backward, at most.
-double MostJoined(PipelineKind kind, size_t pp, double num_micro_batches) {
-  const double p = static_cast<double>(pp);
-  const double joined =
-      kind == PipelineKind::kDualPipe ? num_micro_batches - p - 1 : 2 * num_micro_batches - 2 * p - 1;
-  return std::max(0.0, joined);
-}
-
-}  // namespace
-
 double PassSecondsBound(const LayerTerms& terms, const PipelineLoad& load, PipelineKind kind,
                         int64_t num_micro_batches, int64_t recomputed_layers, int zero_stage) {
   const double m = static_cast<double>(num_micro_batches);
@@ -324,12 +303,18 @@ double PassSecondsBound(const LayerTerms& terms, const PipelineLoad& load, Pipel
     return PassesOf(terms, rank, recomputed, adds, zero_stage);
   };
   if (pp == 1) return kRounding * m * passes_of(load.own[0], recomputed_layers).total();
-  const bool splits = schedule::LimitsOf(kind).splits_backward;
-  const double copies = kind == PipelineKind::kDualPipe ? 2 : 1;
+  const schedule::PipelineOrder& order = schedule::OrderOf(kind);
+  const auto ranks = static_cast<int64_t>(pp);
+  const schedule::PipelineShape shape = {ranks, num_micro_batches,
+                                         static_cast<int64_t>(load.stages.size()) / ranks};
+  const bool splits = order.splits_backward;
+  const double copies = order.num_copies();
   const int64_t none_or_all = recomputed_layers < 0 ? kAllLayers : 0;
   const LayerTerms::Passes all = passes_of(load.model, none_or_all);
   double hides = 0;
-  if (IsJoined(kind)) {
+  double most_joined = 0;                   // forwards of a rank
+  std::vector<double> longest_forward(pp);  // of the stages of a rank
+  if (order.joins_passes()) {
     // Of a forward that is joined with a backward, so much of the shorter one hides at most: exchanges of
     // tokens beside passes, as far as these are not slowed by them. With some layers recomputed the shares
     // differ.
@@ -337,6 +322,14 @@ double PassSecondsBound(const LayerTerms& terms, const PipelineLoad& load, Pipel
     const double shorter = std::min(all.forward, all.total() - all.forward);
     const double beside = std::min(terms.speed_beside_tokens * most.tokens, most.total() - most.tokens);
     hides = shorter > 0 ? std::min(1.0, beside / shorter) : 0;
+    most_joined = static_cast<double>(std::max<int64_t>(0, order.most_joined(shape)));
+    for (int copy = 0; copy < order.num_copies(); ++copy) {
+      for (size_t s = 0; s < load.stages.size(); ++s) {
+        double& longest =
+            longest_forward[static_cast<size_t>(order.RankOf(copy, static_cast<int64_t>(s), ranks))];
+        longest = std::max(longest, passes_of(load.stages[s], none_or_all).forward);
+      }
+    }
   }
   // The last micro-batch to begin has all others before it on the first stage, then its whole way.
   const LayerTerms::Passes first = passes_of(load.stages.front(), none_or_all);
@@ -349,23 +342,16 @@ double PassSecondsBound(const LayerTerms& terms, const PipelineLoad& load, Pipel
     const LayerTerms::Passes before =
         copies > 1 ? LayerTerms::Passes() : passes_of(load.before[r], none_or_all);
     double busy = m / copies * own.total();
-    if (hides > 0) {
-      // On the way up, or of the other copy, a rank has another stage.
-      const size_t other = copies > 1 ? pp - 1 - r : 2 * pp - 1 - r;
-      const double forward = std::max(passes_of(load.stages[r], none_or_all).forward,
-                                      passes_of(load.stages[other], none_or_all).forward);
-      busy -= hides * std::min(m / copies * own.forward, MostJoined(kind, pp, m) * forward);
-    }
+    busy -= hides * std::min(m / copies * own.forward, most_joined * longest_forward[r]);
     if (!splits) {
       seconds = std::max(seconds, before.total() + busy);
       continue;
     }
     seconds = std::max(seconds, before.forward + busy);
-    if (r + 1 == pp && !terms.halves_unknown &&
-        (kind == PipelineKind::kZbH1 || kind == PipelineKind::kZbH2)) {
+    if (r + 1 == pp && !terms.halves_unknown && order.most_waiting != nullptr) {
       // The last rank's weight backwards wait for so many micro-batches at most, the others have run when its
       // last gradient begins its way back.
-      const double waiting = static_cast<double>(kind == PipelineKind::kZbH1 ? pp : 2 * pp - 1);
+      const double waiting = static_cast<double>(order.most_waiting(shape));
       seconds = std::max(seconds, before.forward + busy - std::min(m, waiting) * own.weight_backward +
                                       before.input_backward);
     }
@@ -383,7 +369,6 @@ MemoryTerms MemoryTermsOf(const LayerTerms& terms, const PipelineLoad& load, con
   MemoryTerms memory;
   memory.several = num_micro_batches > 1 ? 1 : 0;
   const int64_t pp = static_cast<int64_t>(load.own.size());
-  const PipelineKind kind = w.Pipeline();
   for (const bool last : {false, true}) {
     RankBytes& rank = memory.ranks[last ? 1 : 0];
     const RankLoad& own = last ? load.own.back() : load.own.front();
@@ -394,9 +379,10 @@ MemoryTerms MemoryTermsOf(const LayerTerms& terms, const PipelineLoad& load, con
     const double all = rank.dense + rank.moe;
     if (all == 0) continue;  // a rank without layers has states alone
     double in_flight = 1;
-    if (pp > 1 && !last) in_flight = LeastInFlight(kind, pp, w.degrees.virtual_stages, num_micro_batches);
-    // The two copies of DualPipe share the micro-batches.
-    if (pp > 1 && kind == PipelineKind::kDualPipe) in_flight /= 2;
+    if (pp > 1 && !last)
+      in_flight = LeastInFlight(w.Pipeline(), {pp, num_micro_batches, w.degrees.virtual_stages});
+    // The copies of the model share the micro-batches.
+    if (pp > 1) in_flight /= schedule::OrderOf(w.Pipeline()).num_copies();
     const double again =
         recomputed_layers < 0 ? 1 : std::min(1.0, static_cast<double>(recomputed_layers) / all);
     const double away = std::min(1.0, static_cast<double>(w.offloaded_layers) / all);
@@ -416,36 +402,16 @@ MemoryTerms MemoryTermsOf(const LayerTerms& terms, const PipelineLoad& load, con
   return memory;
 }
 
-double LeastInFlight(PipelineKind kind, int64_t pp, int64_t virtual_stages, int64_t num_micro_batches) {
-  const int64_t m = num_micro_batches;
-  const auto chunks = [](int64_t count, int64_t per_rank) {
-    return static_cast<double>(count) / static_cast<double>(per_rank);
-  };
-  switch (kind) {
-    case PipelineKind::kGPipe:
-    case PipelineKind::kLoopedBreadthFirst:
-      return static_cast<double>(m);
-    case PipelineKind::k1F1B:
-    case PipelineKind::kZbH1:
-    case PipelineKind::kInterleavedZeroBubble:
-    case PipelineKind::kZbv:
-      return static_cast<double>(std::min(m, pp));
-    case PipelineKind::kZbH2:
-      return static_cast<double>(std::min(m, 2 * pp - 1));
-    case PipelineKind::kInterleaved1F1B:
-      if (virtual_stages == 1) return static_cast<double>(std::min(m, pp));
-      return chunks(std::min(m * virtual_stages, (pp - 1) * 2 + (virtual_stages - 1) * pp + 1),
-                    virtual_stages);
-    case PipelineKind::kVHalf:
-      return chunks(std::min(m + 1, (pp + 2) / 2 * 2), 2);
-    case PipelineKind::kVMin:
-      return chunks(std::min(m + 1, (2 * pp + 5) / 3), 2);
-    case PipelineKind::kDualPipe:
-      return static_cast<double>(pp + 1);
-    case PipelineKind::kDualPipeV:
-      return chunks(2 * pp + 1, 2);
+double LeastInFlight(PipelineKind kind, const schedule::PipelineShape& shape) {
+  const schedule::PipelineOrder& order = schedule::OrderOf(kind);
+  // Of the first micro-batch to come back, all stages of the rank are there.
+  int64_t stages = shape.virtual_stages;
+  if (order.in_flight != nullptr) {
+    stages = order.in_flight(shape, 0);
+  } else if (order.least_in_flight != nullptr) {
+    stages = order.least_in_flight(shape);
   }
-  return 1;
+  return static_cast<double>(stages) / static_cast<double>(shape.virtual_stages);
 }
 
 }  // namespace trainctl::frameworks

@@ -158,7 +158,6 @@ inline double MemoryBytesBound(const LayerTerms& terms, const MemoryTerms& memor
 }
 
 // Micro-batches in flight on the first pipeline rank, in units of its whole activations: at least so many.
-double LeastInFlight(schedule::PipelineKind kind, int64_t pp, int64_t virtual_stages,
-                     int64_t num_micro_batches);
+double LeastInFlight(schedule::PipelineKind kind, const schedule::PipelineShape& shape);
 
 }  // namespace trainctl::frameworks

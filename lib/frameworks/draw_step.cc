@@ -148,7 +148,7 @@ std::string DrawStep(const Workload& w, const DrawStepOptions& options) {
   for (const simulate::PlayedClass& rank : played.times.classes) busy += rank.busy_s;
   const double idle = 1 - busy / (played.times.end_s * static_cast<double>(played.times.classes.size()));
 
-  const bool split = w.degrees.pp > 1 && schedule::LimitsOf(w.Pipeline()).splits_backward;
+  const bool split = w.degrees.pp > 1 && schedule::OrderOf(w.Pipeline()).splits_backward;
   const double cell_s = CellSeconds(played.costs, split);
   std::string text;
   absl::StrAppendFormat(&text, "%s: %d rank%s, %d micro-batch%s\n", name, w.degrees.pp,

@@ -73,8 +73,6 @@ std::vector<int64_t> CountsUpTo(int64_t num_gpus, int64_t per_node) {
   return counts;
 }
 
-bool IsV(PipelineKind kind) { return kind == PipelineKind::kDualPipe || kind == PipelineKind::kDualPipeV; }
-
 }  // namespace
 
 LayoutKey KeyOf(const LayoutPoint& point) {
@@ -340,7 +338,8 @@ const std::vector<LayoutWalk::Stages>& LayoutWalk::StagesFor(int64_t pp) {
   if (kinds.empty()) {
     for (int k = 0; k < schedule::kNumPipelineKinds; ++k) {
       const auto kind = static_cast<PipelineKind>(k);
-      if (IsV(kind) && !space_.base.model.experts.has_value()) continue;
+      // What passes that run together hide are exchanges of tokens.
+      if (schedule::OrderOf(kind).joins_passes() && !space_.base.model.experts.has_value()) continue;
       kinds.push_back(kind);
     }
   }

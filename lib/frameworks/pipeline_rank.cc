@@ -14,15 +14,10 @@ namespace {
 
 using schedule::PipelineKind;
 
-bool IsVShaped(PipelineKind kind) {
-  return kind == PipelineKind::kZbv || kind == PipelineKind::kVHalf || kind == PipelineKind::kVMin ||
-         kind == PipelineKind::kDualPipeV;
-}
-
 // Stages in flight per rank of a schedule that has no closed form here. Schedules are few, ranks and
 // questions many.
 const std::vector<int>& SlotsOfSchedule(PipelineKind kind, const schedule::PipelineShape& shape) {
-  using Key = std::tuple<PipelineKind, int, int, int>;
+  using Key = std::tuple<PipelineKind, int64_t, int64_t, int64_t>;
   static std::mutex mutex;
   static auto* const known = new std::map<Key, std::vector<int>>();
   const std::lock_guard<std::mutex> lock(mutex);
@@ -70,10 +65,13 @@ LayerRange LayersOfStage(const Workload& w, int64_t stage) {
 
 StageList StagesOfRank(const Workload& w, int64_t rank) {
   const int64_t p = w.degrees.pp;
-  if (p > 1 && IsVShaped(w.Pipeline())) return {rank, 2 * p - 1 - rank};
+  const schedule::PipelineOrder& order = schedule::OrderOf(w.Pipeline());
+  const int num_copies = p > 1 ? order.num_copies() : 1;
   StageList stages;
-  for (int64_t chunk = 0; chunk < w.degrees.virtual_stages; ++chunk) stages.push_back(chunk * p + rank);
-  if (p > 1 && w.Pipeline() == PipelineKind::kDualPipe) stages.push_back(p - 1 - rank);
+  for (int copy = 0; copy < num_copies; ++copy) {
+    for (int64_t round = 0; round < w.degrees.virtual_stages; ++round)
+      stages.push_back(order.StageOf(copy, round, rank, p));
+  }
   return stages;
 }
 
@@ -147,27 +145,14 @@ double MicroBatchesInFlight(const Workload& w, int64_t rank) {
   const int64_t v = w.degrees.virtual_stages;
   const int64_t m = w.num_micro_batches();
   if (p == 1) return 1;
-  switch (w.Pipeline()) {
-    case PipelineKind::kGPipe:
-    case PipelineKind::kLoopedBreadthFirst:
-      return static_cast<double>(m);
-    case PipelineKind::k1F1B:
-      return static_cast<double>(std::min(m, p - rank));
-    case PipelineKind::kInterleaved1F1B: {
-      if (v == 1) return static_cast<double>(std::min(m, p - rank));
-      // Megatron-LM's warm-up: two chunks less for each rank on, and all chunks but the last of p
-      // micro-batches.
-      const int64_t chunks = std::min(m * v, (p - rank - 1) * 2 + (v - 1) * p + 1);
-      return static_cast<double>(chunks) / static_cast<double>(v);
-    }
-    default:
-      break;
-  }
+  const schedule::PipelineOrder& order = schedule::OrderOf(w.Pipeline());
+  const auto share = [v](int64_t stages) { return static_cast<double>(stages) / static_cast<double>(v); };
+  if (order.in_flight != nullptr) return share(order.in_flight(w.PipelineShapeFor(m), rank));
   // Past two rounds the pattern repeats.
   const int64_t played = m <= 3 * p ? m : 2 * p + m % p;
   const std::vector<int>& slots = SlotsOfSchedule(w.Pipeline(), w.PipelineShapeFor(played));
   // Of DualPipe, too, a micro-batch has one stage on a rank: of its own copy of the model.
-  return static_cast<double>(slots[static_cast<size_t>(rank)]) / static_cast<double>(v);
+  return share(slots[static_cast<size_t>(rank)]);
 }
 
 }  // namespace trainctl::frameworks

@@ -111,9 +111,7 @@ simulate::PipelineCosts PipelineCostsOf(const Workload& w, const std::vector<Pas
   const int64_t apart = w.degrees.tp * w.degrees.cp * w.degrees.dp;
   costs.send_s = cluster::CollectiveSeconds(cluster::Collective::kSendRecv, bytes,
                                             {2, apart * 2 <= w.node->gpus ? 2 : 1}, *w.node);
-  // Megatron-LM sends between the passes under plain 1F1B and GPipe, beside them under all others.
-  const schedule::PipelineKind kind = w.Pipeline();
-  costs.overlap_sends = kind != schedule::PipelineKind::k1F1B && kind != schedule::PipelineKind::kGPipe;
+  costs.overlap_sends = !schedule::OrderOf(w.Pipeline()).sends_between_passes;
   return costs;
 }
 
@@ -139,8 +137,7 @@ PipelineTimes TimePipeline(const Workload& w, const std::vector<PassTimes>& stag
   result.busiest = *std::max_element(ranks.begin(), ranks.end(), [](const PassTimes& a, const PassTimes& b) {
     return a.total() < b.total();
   });
-  const bool joins =
-      w.Pipeline() == schedule::PipelineKind::kDualPipe || w.Pipeline() == schedule::PipelineKind::kDualPipeV;
+  const bool joins = schedule::OrderOf(w.Pipeline()).joins_passes();
   const double hidden = joins ? costs.joined_overlap * result.busiest.ForwardPass() : 0;
   result.waiting_seconds =
       StepMakespan(w, costs, (result.busiest.total() - hidden) / m) - result.busiest.total();

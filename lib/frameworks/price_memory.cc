@@ -170,9 +170,8 @@ class RankPricer {
 
   void AddActivations(MemoryPrice& price, int64_t rank) {
     const double in_flight = MicroBatchesInFlight(w_, rank);
-    // The two copies of the model under DualPipe share the micro-batches.
-    const bool two_copies = w_.degrees.pp > 1 && w_.Pipeline() == schedule::PipelineKind::kDualPipe;
-    const double share = two_copies ? 0.5 : 1;
+    // Copies of the model share the micro-batches.
+    const double share = w_.degrees.pp > 1 ? 1.0 / schedule::OrderOf(w_.Pipeline()).num_copies() : 1;
     const double count = static_cast<double>(layers_.count());
     double kept = static_cast<double>(layers_.dense) * dense_.kept +
                   static_cast<double>(layers_.experts) * experts_.kept;

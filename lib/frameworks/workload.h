@@ -148,8 +148,7 @@ struct Workload {
                                       : schedule::PipelineKind::k1F1B;
   }
   schedule::PipelineShape PipelineShapeFor(int64_t micro_batches) const {
-    return {static_cast<int>(degrees.pp), static_cast<int>(micro_batches),
-            static_cast<int>(degrees.virtual_stages)};
+    return {degrees.pp, micro_batches, degrees.virtual_stages};
   }
   bool IsFp8() const {
     return precision == Precision::kFp8 || precision == Precision::kMxfp8 || precision == Precision::kNvfp4;

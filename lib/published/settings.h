@@ -55,6 +55,7 @@ struct Setting {
   SettingKind kind = SettingKind::kSwitch;
   SettingScope scope = SettingScope::kWorkload;
   absl::Span<const char* const> choices;
+  const char* choices_elsewhere = "";  // what the page says instead, where another one lists them
   const char* meaning = "";
   void (*apply)(const SettingValue& value, SettingTarget& target) = nullptr;
   // What it is where a row does not state it: of every framework, or the same for all.

@@ -43,6 +43,7 @@ std::string ValuesOf(const Setting& setting) {
     case SettingKind::kSize:
       return "number above 0";
     case SettingKind::kChoice:
+      if (*setting.choices_elsewhere != '\0') return setting.choices_elsewhere;
       return absl::StrCat("`", absl::StrJoin(setting.choices, "`, `"), "`");
     case SettingKind::kList:
       return "whole, joined by `+`";

@@ -206,6 +206,7 @@ std::vector<Setting> LayoutSettings() {
         t.workload->pipeline = static_cast<schedule::PipelineKind>(v.number);
       },
       "1f1b; interleaved-1f1b with virtual stages");
+  schedule.choices_elsewhere = "[as in recipes](recipe.md#parallel)";
   Setting stages = Special(
       "stage_layers", kList, kWorkload, {}, "Layers of each stage, in the order of the model",
       [](const SettingValue& v, SettingTarget& t) { t.workload->stage_layers = v.list; },

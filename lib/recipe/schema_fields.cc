@@ -12,6 +12,7 @@
 #include "recipe/schema.h"
 #include "recipe/schema_builder.h"
 #include "recipe/values.h"
+#include "schedule/pipeline.h"
 
 namespace trainctl::recipe {
 namespace {
@@ -483,8 +484,7 @@ void AddParallel(Builder& b) {
   planned(
       "parallel.schedule", "The order of the pipeline's passes; docs/design/schedules.md draws them.",
       [](Recipe & r, size_t) -> auto& { return r.parallel.schedule; })
-      .Choices({"gpipe", "1f1b", "interleaved-1f1b", "looped-bfs", "zb-h1", "zb-h2", "interleaved-zb", "zbv",
-                "v-half", "v-min", "dualpipe", "dualpipev"})
+      .Choices(schedule::PipelineKindNames())
       .Refuse("*", no_pipeline);
   planned(
       "parallel.recomputed_layers",

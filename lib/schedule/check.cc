@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -23,21 +24,28 @@ class Progress {
   // rendezvous: a send ends when its receive has begun; else at once.
   Progress(const Step& step, bool rendezvous)
       : step_(step), rendezvous_(rendezvous), num_classes_(step.programs.size()) {
-    begun_sends_.assign(num_classes_ * num_classes_, 0);
-    begun_receives_.assign(num_classes_ * num_classes_, 0);
-    arrived_.assign(step.groups.size() * num_classes_, 0);
+    for (const Group& group : step.groups) arrived_.emplace_back(group.classes.size(), 0);
+    std::map<std::pair<int, int>, int> channel_ids;  // of those that carry a message
     states_.resize(num_classes_);
     for (size_t c = 0; c < num_classes_; ++c) {
       const Program& program = step.programs[c];
       State& state = states_[c];
       state.done.assign(program.instructions.size(), false);
+      state.channels.assign(program.instructions.size(), -1);
       state.streams.resize(program.streams.size());
       state.following.assign(program.instructions.size(), -1);
+      const int own = static_cast<int>(c);
       for (size_t i = program.instructions.size(); i-- > 0;) {
-        StreamState& stream = state.streams[static_cast<size_t>(program.instructions[i].stream)];
+        const Instruction& instruction = program.instructions[i];
+        StreamState& stream = state.streams[static_cast<size_t>(instruction.stream)];
         state.following[i] = std::exchange(stream.next, static_cast<int>(i));
+        const bool sends = instruction.op == Op::kSend;
+        if (!sends && instruction.op != Op::kReceive) continue;
+        const auto ends = sends ? std::pair(own, instruction.peer) : std::pair(instruction.peer, own);
+        state.channels[i] = channel_ids.try_emplace(ends, static_cast<int>(channel_ids.size())).first->second;
       }
     }
+    channels_.resize(channel_ids.size());
   }
 
   // Whether all come to an end.
@@ -69,9 +77,14 @@ class Progress {
     bool begun = false;  // the next one, which waits for others
   };
   struct State {
-    std::vector<bool> done;
+    std::vector<bool> done;      // by instruction
+    std::vector<int> channels;   // by instruction: the channel of a message
     std::vector<int> following;  // the next instruction on the same stream
     std::vector<StreamState> streams;
+  };
+  struct Channel {
+    int begun_sends = 0;
+    int begun_receives = 0;
   };
 
   bool RunClass(size_t c) {
@@ -86,10 +99,10 @@ class Progress {
           const Instruction& instruction = program.instructions[index];
           if (!stream.begun) {
             if (!Ready(state, instruction)) break;
-            Begin(c, instruction);
+            Begin(c, index);
             stream.begun = progress = any = true;
           }
-          if (!Ends(c, instruction)) break;
+          if (!Ends(c, index)) break;
           stream.begun = false;
           state.done[index] = true;
           stream.next = state.following[index];
@@ -105,30 +118,36 @@ class Progress {
                        [&](int wait) { return state.done[static_cast<size_t>(wait)]; });
   }
 
-  size_t ChannelAt(size_t from, int to) const { return from * num_classes_ + static_cast<size_t>(to); }
-  size_t ChannelTo(int from, size_t to) const { return static_cast<size_t>(from) * num_classes_ + to; }
+  // Of a group that spans classes, where class `c` stands in it.
+  size_t PlaceIn(int group, size_t c) const {
+    const std::vector<int>& classes = step_.groups[static_cast<size_t>(group)].classes;
+    return static_cast<size_t>(std::lower_bound(classes.begin(), classes.end(), static_cast<int>(c)) -
+                               classes.begin());
+  }
 
-  void Begin(size_t c, const Instruction& instruction) {
-    if (instruction.op == Op::kSend) ++begun_sends_[ChannelAt(c, instruction.peer)];
-    if (instruction.op == Op::kReceive) ++begun_receives_[ChannelTo(instruction.peer, c)];
-    for (int group : instruction.groups) ++arrived_[static_cast<size_t>(group) * num_classes_ + c];
+  void Begin(size_t c, size_t index) {
+    const Instruction& instruction = step_.programs[c].instructions[index];
+    const size_t channel = static_cast<size_t>(states_[c].channels[index]);  // of a message
+    if (instruction.op == Op::kSend) ++channels_[channel].begun_sends;
+    if (instruction.op == Op::kReceive) ++channels_[channel].begun_receives;
+    for (int group : instruction.groups) {
+      std::vector<int>& arrived = arrived_[static_cast<size_t>(group)];
+      if (!arrived.empty()) ++arrived[PlaceIn(group, c)];
+    }
   }
 
   // One stream serves a channel or a group, so what has begun is the one under way.
-  bool Ends(size_t c, const Instruction& instruction) const {
-    if (instruction.op == Op::kSend) {
-      const size_t channel = ChannelAt(c, instruction.peer);
-      return !rendezvous_ || begun_receives_[channel] >= begun_sends_[channel];
-    }
-    if (instruction.op == Op::kReceive) {
-      const size_t channel = ChannelTo(instruction.peer, c);
-      return begun_sends_[channel] >= begun_receives_[channel];
+  bool Ends(size_t c, size_t index) const {
+    const Instruction& instruction = step_.programs[c].instructions[index];
+    if (instruction.op == Op::kSend || instruction.op == Op::kReceive) {
+      const Channel& channel = channels_[static_cast<size_t>(states_[c].channels[index])];
+      if (instruction.op == Op::kReceive) return channel.begun_sends >= channel.begun_receives;
+      return !rendezvous_ || channel.begun_receives >= channel.begun_sends;
     }
     for (int group : instruction.groups) {
-      const int* arrived = &arrived_[static_cast<size_t>(group) * num_classes_];
-      for (int other : step_.groups[static_cast<size_t>(group)].classes) {
-        if (arrived[other] < arrived[c]) return false;
-      }
+      const std::vector<int>& arrived = arrived_[static_cast<size_t>(group)];
+      if (arrived.empty()) continue;  // a class for itself
+      if (*std::min_element(arrived.begin(), arrived.end()) < arrived[PlaceIn(group, c)]) return false;
     }
     return true;
   }
@@ -137,8 +156,8 @@ class Progress {
   const bool rendezvous_;
   const size_t num_classes_;
   std::vector<State> states_;
-  std::vector<int> begun_sends_, begun_receives_;  // [from, to]
-  std::vector<int> arrived_;                       // [group, class]
+  std::vector<Channel> channels_;
+  std::vector<std::vector<int>> arrived_;  // [group, class in it]
 };
 
 class StepChecker {
@@ -233,35 +252,38 @@ class StepChecker {
     int block = 0;
     int micro_batch = 0;
   };
+  struct Channel {
+    int stream = -1;  // of the sender
+    std::vector<Moved> sent, received;
+  };
 
   // Each channel's receives name what is sent, in the order in which it is sent.
   absl::Status CheckMessages() const {
-    const size_t n = step_.programs.size();
-    std::vector<std::vector<Moved>> sent(n * n), received(n * n);
-    for (size_t c = 0; c < n; ++c) {
+    std::map<std::pair<int, int>, Channel> channels;  // by the classes at both ends
+    for (size_t c = 0; c < step_.programs.size(); ++c) {
       const Program& program = step_.programs[c];
-      std::vector<int> stream_to(n, -1);
+      const int own = static_cast<int>(c);
       for (size_t i = 0; i < program.instructions.size(); ++i) {
         const Instruction& message = program.instructions[i];
         const bool sends = message.op == Op::kSend;
         if (!sends && message.op != Op::kReceive) continue;
-        const size_t peer = static_cast<size_t>(message.peer);
+        Channel& channel = channels[sends ? std::pair(own, message.peer) : std::pair(message.peer, own)];
         const Value& value =
             program.values[static_cast<size_t>(sends ? message.reads[0] : message.writes[0])];
-        (sends ? sent[c * n + peer] : received[peer * n + c])
+        (sends ? channel.sent : channel.received)
             .push_back({static_cast<int>(i), value.kind == ValueKind::kHiddenGradient, value.block,
                         value.micro_batch});
         if (!sends) continue;
-        if (stream_to[peer] >= 0 && stream_to[peer] != message.stream) {
-          return CheckFailure(step_, static_cast<int>(c), static_cast<int>(i),
+        if (channel.stream >= 0 && channel.stream != message.stream) {
+          return CheckFailure(step_, own, static_cast<int>(i),
                               "goes on another stream than the messages before it");
         }
-        stream_to[peer] = message.stream;
+        channel.stream = message.stream;
       }
     }
-    for (size_t channel = 0; channel < n * n; ++channel) {
-      const int from = static_cast<int>(channel / n), to = static_cast<int>(channel % n);
-      const std::vector<Moved>&out = sent[channel], &in = received[channel];
+    for (const auto& [ends, channel] : channels) {
+      const auto [from, to] = ends;
+      const std::vector<Moved>&out = channel.sent, &in = channel.received;
       for (size_t k = 0; k < std::min(out.size(), in.size()); ++k) {
         if (out[k].is_gradient == in[k].is_gradient && out[k].block == in[k].block &&
             out[k].micro_batch == in[k].micro_batch)

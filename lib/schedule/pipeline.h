@@ -1,6 +1,6 @@
 // Pipeline-parallel schedules as data: which rank runs which pass of which stage and micro-batch,
-// in which order. Published schedules are rebuilt here from their definitions; docs/design/schedules.md
-// draws them and gives their closed forms. Pure functions, thread safe, no LibTorch.
+// in which order. Published schedules (pipeline_orders.h) are rebuilt here from their definitions;
+// docs/design/schedules.md draws them and gives their closed forms. Pure functions, thread safe, no LibTorch.
 //
 //   ASSIGN(PipelineSchedule order, BuildPipeline(PipelineKind::k1F1B, {.ranks = 4, .num_micro_batches = 8}));
 //   ASSIGN(Step step, BuildStep(spec, ledger, options, order, stages));   // build_step.h
@@ -18,45 +18,13 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "schedule/pipeline_orders.h"
 
 namespace trainctl::schedule {
 
-enum class PipelineKind : uint8_t {
-  kGPipe,                  // all forwards, then all backwards (AFAB)
-  k1F1B,                   // one forward, one backward (PipeDream-Flush)
-  kInterleaved1F1B,        // 1F1B over several stages per rank, depth first
-  kLoopedBreadthFirst,     // AFAB over several stages per rank, stage by stage
-  kZbH1,                   // weight gradients fill the bubble, memory of 1F1B
-  kZbH2,                   // no bubble, twice the memory
-  kInterleavedZeroBubble,  // interleaved, with weight gradients as filling
-  kZbv,                    // two stages per rank in a V, no bubble, memory of 1F1B
-  kVHalf,                  // V, half the memory
-  kVMin,                   // V, a third of the memory
-  kDualPipe,               // two copies of the model, from both ends
-  kDualPipeV,              // DualPipe cut in half, as a V
-};
-inline constexpr int kNumPipelineKinds = 12;
-
-absl::string_view PipelineKindName(PipelineKind kind);
 // UsageError lists the names.
 absl::StatusOr<PipelineKind> ParsePipelineKind(absl::string_view name);
-
-struct PipelineShape {
-  int ranks = 1;
-  int num_micro_batches = 1;
-  int virtual_stages = 1;  // stages per rank (DualPipe: per rank and copy)
-};
-
-// What a kind can be built for; the least number of stages per rank is also the one to propose.
-struct PipelineLimits {
-  int min_virtual_stages = 1;
-  int max_virtual_stages = 1;
-  bool even_ranks = false;
-  bool even_micro_batches = false;
-  int micro_batches_per_rank = 0;  // at least so many times the ranks
-  bool splits_backward = false;    // uses weight backward passes
-};
-PipelineLimits LimitsOf(PipelineKind kind);
+std::vector<std::string> PipelineKindNames();
 
 // UsageError says what is wrong with the shape and which would do.
 absl::Status CheckPipelineShape(PipelineKind kind, const PipelineShape& shape);

@@ -7,7 +7,7 @@
 #include <array>
 #include <deque>
 
-#include "schedule/pipeline_builders.h"
+#include "schedule/pipeline_common.h"
 
 namespace trainctl::schedule {
 namespace {
@@ -96,8 +96,6 @@ void BuildDualRank(int depth, int num_deep, int num_each, DualRank& rank) {
   for (int i = 0; i < depth + 1; ++i) rank.WeightBackward();
 }
 
-}  // namespace
-
 void BuildDualPipe(PipelineSchedule& schedule) {
   const int p = schedule.placement.num_ranks;
   const int half = schedule.placement.num_micro_batches / 2;
@@ -118,5 +116,36 @@ void BuildDualPipeV(PipelineSchedule& schedule) {
     BuildDualRank(r, p, schedule.placement.num_micro_batches, rank);
   }
 }
+
+// The first rank of a direction holds one more than there are ranks (deepseek-ai/DualPipe, README).
+int64_t LeastDualPipe(const PipelineShape& shape) { return shape.ranks + 1; }
+int64_t LeastDualPipeV(const PipelineShape& shape) { return 2 * shape.ranks + 1; }
+
+int64_t MostJoinedDualPipe(const PipelineShape& shape) { return shape.num_micro_batches - shape.ranks - 1; }
+int64_t MostJoinedDualPipeV(const PipelineShape& shape) {
+  return 2 * shape.num_micro_batches - 2 * shape.ranks - 1;
+}
+
+}  // namespace
+
+constinit const PipelineOrder kDualPipeOrder = {
+    .name = "dualpipe",
+    .limits = {.even_ranks = true, .even_micro_batches = true, .micro_batches_per_rank = 2},
+    .layout = StageLayout::kBothEnds,
+    .splits_backward = true,
+    .build = BuildDualPipe,
+    .least_in_flight = LeastDualPipe,
+    .most_joined = MostJoinedDualPipe,
+};
+
+constinit const PipelineOrder kDualPipeVOrder = {
+    .name = "dualpipev",
+    .limits = {.min_virtual_stages = 2, .max_virtual_stages = 2, .micro_batches_per_rank = 2},
+    .layout = StageLayout::kV,
+    .splits_backward = true,
+    .build = BuildDualPipeV,
+    .least_in_flight = LeastDualPipeV,
+    .most_joined = MostJoinedDualPipeV,
+};
 
 }  // namespace trainctl::schedule

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "schedule/pipeline_builders.h"
+#include "schedule/pipeline_common.h"
 
 namespace trainctl::schedule {
 
@@ -23,7 +23,11 @@ DepthFirstOrder::DepthFirstOrder(int num_ranks, int num_micro_batches, int num_c
   }
 }
 
-void BuildGPipe(PipelineSchedule& schedule) { BuildLoopedBreadthFirst(schedule); }
+namespace {
+
+int64_t AllInFlight(const PipelineShape& shape, int64_t rank) {
+  return shape.num_micro_batches * shape.virtual_stages;
+}
 
 // Lamy-Poirier, "Breadth-First Pipeline Parallelism" (arXiv 2211.05953): every micro-batch through
 // one stage, then through the next; with one stage per rank it is GPipe (arXiv 1811.06965).
@@ -44,6 +48,11 @@ void BuildLoopedBreadthFirst(PipelineSchedule& schedule) {
   }
 }
 
+// One micro-batch less for each rank on (arXiv 2104.04473, section 2.2).
+int64_t InFlight1F1B(const PipelineShape& shape, int64_t rank) {
+  return std::min(shape.num_micro_batches, shape.ranks - rank);
+}
+
 // PipeDream-Flush (arXiv 2006.09503), as in Megatron-LM (arXiv 2104.04473, figure 4 top).
 void Build1F1B(PipelineSchedule& schedule) {
   const PipelinePlacement& place = schedule.placement;
@@ -55,6 +64,13 @@ void Build1F1B(PipelineSchedule& schedule) {
       if (m >= warm_up) actions.push_back({PipelineOp::kBackward, false, rank, m - warm_up});
     }
   }
+}
+
+// Megatron-LM's warm-up: two stages less for each rank on, and all stages but the last of as many
+// micro-batches as there are ranks.
+int64_t InFlightInterleaved(const PipelineShape& shape, int64_t rank) {
+  return std::min(shape.num_micro_batches * shape.virtual_stages,
+                  (shape.ranks - rank - 1) * 2 + (shape.virtual_stages - 1) * shape.ranks + 1);
 }
 
 // Megatron-LM (arXiv 2104.04473, figure 4 bottom). The warm-up covers the largest group in all
@@ -79,5 +95,40 @@ void BuildInterleaved1F1B(PipelineSchedule& schedule) {
     }
   }
 }
+
+constexpr PipelineLimits kSeveralStages = {.min_virtual_stages = 2, .max_virtual_stages = kAnyNumberOfStages};
+
+}  // namespace
+
+// Megatron-LM sends between the passes under plain 1F1B and GPipe, beside them under its other orders.
+constinit const PipelineOrder kGPipeOrder = {
+    .name = "gpipe",
+    .sends_between_passes = true,
+    .build = BuildLoopedBreadthFirst,
+    .in_flight = AllInFlight,
+};
+
+constinit const PipelineOrder k1F1BOrder = {
+    .name = "1f1b",
+    .sends_between_passes = true,
+    .build = Build1F1B,
+    .in_flight = InFlight1F1B,
+};
+
+constinit const PipelineOrder kInterleaved1F1BOrder = {
+    .name = "interleaved-1f1b",
+    .limits = kSeveralStages,
+    .with_one_stage = "1f1b",
+    .build = BuildInterleaved1F1B,
+    .in_flight = InFlightInterleaved,
+};
+
+constinit const PipelineOrder kLoopedBreadthFirstOrder = {
+    .name = "looped-bfs",
+    .limits = kSeveralStages,
+    .with_one_stage = "gpipe",
+    .build = BuildLoopedBreadthFirst,
+    .in_flight = AllInFlight,
+};
 
 }  // namespace trainctl::schedule

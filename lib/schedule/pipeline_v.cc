@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <array>
 
-#include "schedule/pipeline_builders.h"
+#include "schedule/pipeline_common.h"
 
 namespace trainctl::schedule {
 namespace {
@@ -44,8 +44,6 @@ void RepeatBlock(int rank, int num_ranks, int num_micro_batches, const Block& st
   }
 }
 
-}  // namespace
-
 // A pass follows its predecessor by one unit on the way down and on the way back; where the number
 // of ranks would make two passes of a rank collide, the backward starts two units later.
 void BuildVMin(PipelineSchedule& schedule) {
@@ -58,6 +56,10 @@ void BuildVMin(PipelineSchedule& schedule) {
   FillWithWeightBackwards(schedule, std::vector<int>(static_cast<size_t>(p), 2 * ((p + 4) / 3)));
 }
 
+int64_t LeastVMin(const PipelineShape& shape) {
+  return std::min(shape.num_micro_batches + 1, (2 * shape.ranks + 5) / 3);
+}
+
 // Two units on the way down, one on the way back, in both directions.
 void BuildVHalf(PipelineSchedule& schedule) {
   const int p = schedule.placement.num_ranks;
@@ -67,6 +69,10 @@ void BuildVHalf(PipelineSchedule& schedule) {
     RepeatBlock(r, p, schedule.placement.num_micro_batches, starts, schedule.actions[static_cast<size_t>(r)]);
   }
   FillWithWeightBackwards(schedule, std::vector<int>(static_cast<size_t>(p), 2 * ((p + 2) / 2)));
+}
+
+int64_t LeastVHalf(const PipelineShape& shape) {
+  return std::min(shape.num_micro_batches + 1, (shape.ranks + 2) / 2 * 2);
 }
 
 // Warm-up on the way down; then, as micro-batches come back, both ways in turns; then the second
@@ -105,5 +111,39 @@ void BuildZbv(PipelineSchedule& schedule) {
   }
   FillWithWeightBackwards(schedule, std::vector<int>(static_cast<size_t>(p), 2 * p));
 }
+
+// Activations of 1F1B (arXiv 2401.10241, section 6).
+int64_t LeastZbv(const PipelineShape& shape) { return 2 * std::min(shape.num_micro_batches, shape.ranks); }
+
+constexpr PipelineLimits kTwoStages = {.min_virtual_stages = 2, .max_virtual_stages = 2};
+
+}  // namespace
+
+constinit const PipelineOrder kZbvOrder = {
+    .name = "zbv",
+    .limits = kTwoStages,
+    .layout = StageLayout::kV,
+    .splits_backward = true,
+    .build = BuildZbv,
+    .least_in_flight = LeastZbv,
+};
+
+constinit const PipelineOrder kVHalfOrder = {
+    .name = "v-half",
+    .limits = kTwoStages,
+    .layout = StageLayout::kV,
+    .splits_backward = true,
+    .build = BuildVHalf,
+    .least_in_flight = LeastVHalf,
+};
+
+constinit const PipelineOrder kVMinOrder = {
+    .name = "v-min",
+    .limits = kTwoStages,
+    .layout = StageLayout::kV,
+    .splits_backward = true,
+    .build = BuildVMin,
+    .least_in_flight = LeastVMin,
+};
 
 }  // namespace trainctl::schedule

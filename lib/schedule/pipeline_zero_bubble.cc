@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "base/status.h"
-#include "schedule/pipeline_builders.h"
+#include "schedule/pipeline_common.h"
 
 namespace trainctl::schedule {
 namespace {
@@ -123,7 +123,14 @@ void FillWithWeightBackwards(PipelineSchedule& schedule, const std::vector<int>&
   Filler(schedule, max_in_flight).Run();
 }
 
+namespace {
+
 // Every rank may hold as many micro-batches as rank 0 of 1F1B.
+int64_t MostOfZbH1(const PipelineShape& shape) { return shape.ranks; }
+int64_t LeastOfZbH1(const PipelineShape& shape) {
+  return std::min(shape.num_micro_batches, MostOfZbH1(shape));
+}
+
 void BuildZbH1(PipelineSchedule& schedule) {
   const int p = schedule.placement.num_ranks;
   for (int rank = 0; rank < p; ++rank) {
@@ -131,6 +138,11 @@ void BuildZbH1(PipelineSchedule& schedule) {
                                schedule.actions[static_cast<size_t>(rank)]);
   }
   FillWithWeightBackwards(schedule, std::vector<int>(static_cast<size_t>(p), p));
+}
+
+int64_t MostOfZbH2(const PipelineShape& shape) { return 2 * shape.ranks - 1; }
+int64_t LeastOfZbH2(const PipelineShape& shape) {
+  return std::min(shape.num_micro_batches, MostOfZbH2(shape));
 }
 
 // Twice the warm-up: forwards fill the time in which the first micro-batch comes back.
@@ -141,6 +153,10 @@ void BuildZbH2(PipelineSchedule& schedule) {
                                schedule.actions[static_cast<size_t>(rank)]);
   }
   FillWithWeightBackwards(schedule, std::vector<int>(static_cast<size_t>(p), 2 * p - 1));
+}
+
+int64_t LeastInterleaved(const PipelineShape& shape) {
+  return shape.virtual_stages * std::min(shape.num_micro_batches, shape.ranks);
 }
 
 // The interleaved order with ZB-H1's warm-up, one forward for each rank that follows instead of
@@ -167,5 +183,33 @@ void BuildInterleavedZeroBubble(PipelineSchedule& schedule) {
   const int most = (num_chunks - 1) * order.largest_group() + p;
   FillWithWeightBackwards(schedule, std::vector<int>(static_cast<size_t>(p), most));
 }
+
+}  // namespace
+
+// What waits for its weight backward is held: the builder lets a rank hold no more than so many.
+constinit const PipelineOrder kZbH1Order = {
+    .name = "zb-h1",
+    .splits_backward = true,
+    .build = BuildZbH1,
+    .least_in_flight = LeastOfZbH1,
+    .most_waiting = MostOfZbH1,
+};
+
+constinit const PipelineOrder kZbH2Order = {
+    .name = "zb-h2",
+    .splits_backward = true,
+    .build = BuildZbH2,
+    .least_in_flight = LeastOfZbH2,
+    .most_waiting = MostOfZbH2,
+};
+
+constinit const PipelineOrder kInterleavedZeroBubbleOrder = {
+    .name = "interleaved-zb",
+    .limits = {.min_virtual_stages = 2, .max_virtual_stages = kAnyNumberOfStages},
+    .with_one_stage = "zb-h1",
+    .splits_backward = true,
+    .build = BuildInterleavedZeroBubble,
+    .least_in_flight = LeastInterleaved,
+};
 
 }  // namespace trainctl::schedule

@@ -9,6 +9,9 @@
 namespace trainctl::schedule {
 namespace {
 
+// What passes do to gradients and parameters. The checker says it again for itself (program_view.h): from
+// here it would prove a mistake right.
+
 // Parts of a bucket's gradient, as the passes write them.
 constexpr uint8_t kInputPart = 1;   // with the input gradient
 constexpr uint8_t kWeightPart = 2;  // by kBackwardWeight, or with the rest

@@ -1,4 +1,4 @@
-// The families of builders behind BuildPipeline. Each fills `actions`; the placement is in place.
+// What the families of orders share: see PipelineOrder in pipeline_orders.h.
 #pragma once
 
 #include <vector>
@@ -6,24 +6,6 @@
 #include "schedule/pipeline.h"
 
 namespace trainctl::schedule {
-
-void BuildGPipe(PipelineSchedule& schedule);
-void Build1F1B(PipelineSchedule& schedule);
-void BuildInterleaved1F1B(PipelineSchedule& schedule);
-void BuildLoopedBreadthFirst(PipelineSchedule& schedule);
-
-void BuildZbH1(PipelineSchedule& schedule);
-void BuildZbH2(PipelineSchedule& schedule);
-void BuildInterleavedZeroBubble(PipelineSchedule& schedule);
-
-void BuildZbv(PipelineSchedule& schedule);
-void BuildVHalf(PipelineSchedule& schedule);
-void BuildVMin(PipelineSchedule& schedule);
-
-void BuildDualPipe(PipelineSchedule& schedule);
-void BuildDualPipeV(PipelineSchedule& schedule);
-
-// ---- shared between the families ---------------------------------------------------------------
 
 // Forwards and backwards of one rank of a looped placement (stage = chunk * ranks + rank), depth
 // first: micro-batches go in groups of at least `ranks` (all of them, if there are fewer), and a
