@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -32,10 +31,9 @@ class Progress {
       State& state = states_[c];
       state.done.assign(program.instructions.size(), false);
       state.streams.resize(program.streams.size());
-      state.following.assign(program.instructions.size(), -1);
-      for (size_t i = program.instructions.size(); i-- > 0;) {
+      for (size_t i = 0; i < program.instructions.size(); ++i) {
         StreamState& stream = state.streams[static_cast<size_t>(program.instructions[i].stream)];
-        state.following[i] = std::exchange(stream.next, static_cast<int>(i));
+        stream.queue.push_back(static_cast<int>(i));
       }
     }
   }
@@ -58,19 +56,21 @@ class Progress {
   int FirstStuck(size_t c) const {
     int first = -1;
     for (const StreamState& stream : states_[c].streams) {
-      if (stream.next >= 0 && (first < 0 || stream.next < first)) first = stream.next;
+      if (stream.next == stream.queue.size()) continue;
+      const int index = stream.queue[stream.next];
+      if (first < 0 || index < first) first = index;
     }
     return first;
   }
 
  private:
   struct StreamState {
-    int next = -1;       // instruction; -1: all are done
+    std::vector<int> queue;
+    size_t next = 0;
     bool begun = false;  // the next one, which waits for others
   };
   struct State {
     std::vector<bool> done;
-    std::vector<int> following;  // the next instruction on the same stream
     std::vector<StreamState> streams;
   };
 
@@ -81,9 +81,9 @@ class Progress {
     for (bool progress = true; progress;) {
       progress = false;
       for (StreamState& stream : state.streams) {
-        while (stream.next >= 0) {
-          const size_t index = static_cast<size_t>(stream.next);
-          const Instruction& instruction = program.instructions[index];
+        while (stream.next < stream.queue.size()) {
+          const int index = stream.queue[stream.next];
+          const Instruction& instruction = program.instructions[static_cast<size_t>(index)];
           if (!stream.begun) {
             if (!Ready(state, instruction)) break;
             Begin(c, instruction);
@@ -91,8 +91,8 @@ class Progress {
           }
           if (!Ends(c, instruction)) break;
           stream.begun = false;
-          state.done[index] = true;
-          stream.next = state.following[index];
+          state.done[static_cast<size_t>(index)] = true;
+          ++stream.next;
           progress = any = true;
         }
       }
@@ -285,25 +285,22 @@ class StepChecker {
 
   // Classes that share a group issue the same collectives in the same order.
   absl::Status CheckGroups() const {
-    // [group][class]: instructions.
-    std::vector<std::vector<std::vector<int>>> issued(step_.groups.size());
-    for (size_t g = 0; g < issued.size(); ++g) {
-      if (!step_.groups[g].classes.empty()) issued[g].resize(step_.programs.size());
-    }
-    for (size_t c = 0; c < step_.programs.size(); ++c) {
-      const std::vector<Instruction>& list = step_.programs[c].instructions;
-      for (size_t i = 0; i < list.size(); ++i) {
-        for (int group : list[i].groups) {
-          std::vector<std::vector<int>>& by_class = issued[static_cast<size_t>(group)];
-          if (!by_class.empty()) by_class[c].push_back(static_cast<int>(i));
-        }
-      }
-    }
-    for (size_t g = 0; g < issued.size(); ++g) {
+    for (size_t g = 0; g < step_.groups.size(); ++g) {
       const std::vector<int>& classes = step_.groups[g].classes;
-      for (size_t k = 1; k < classes.size(); ++k) {
-        TRAINCTL_RETURN_IF_ERROR(CheckSameOrder(classes[0], issued[g][static_cast<size_t>(classes[0])],
-                                                classes[k], issued[g][static_cast<size_t>(classes[k])]));
+      std::vector<int> first;  // instructions of the first class
+      for (size_t k = 0; k < classes.size(); ++k) {
+        std::vector<int> own;
+        const Program& program = step_.programs[static_cast<size_t>(classes[k])];
+        for (size_t i = 0; i < program.instructions.size(); ++i) {
+          const Ids& groups = program.instructions[i].groups;
+          if (std::find(groups.begin(), groups.end(), static_cast<int>(g)) != groups.end())
+            own.push_back(static_cast<int>(i));
+        }
+        if (k == 0) {
+          first = own;
+          continue;
+        }
+        TRAINCTL_RETURN_IF_ERROR(CheckSameOrder(classes[0], first, classes[k], own));
       }
     }
     return absl::OkStatus();
