@@ -29,6 +29,7 @@ class ScheduleCache {
     TRAINCTL_CHECK_MSG(made.ok(), made.status().message());
     auto passes = std::make_shared<const simulate::PassList>(*std::move(made));
     num_kept_ += passes->list.items.size();
+    // Mostly of earlier searches.
     if (num_kept_ > kMostKept) {
       kept_.clear();
       num_kept_ = passes->list.items.size();

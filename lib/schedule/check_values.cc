@@ -56,7 +56,7 @@ class ValueChecker : private ProgramView {
   struct ValueState {
     int writer = -1;
     int freer = -1;
-    std::vector<int> readers;
+    Ids readers;
   };
 
   std::string ValueName(int value) const { return NameOf(ValueAt(value)); }

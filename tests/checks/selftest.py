@@ -18,7 +18,7 @@ SOUND = {
     "lib/base/a.h": "#include <string>\n",
     "lib/base/logging.cc": '#include <spdlog/spdlog.h>\n#include "base/a.h"\n',
     "lib/run/run.cc": '#include "base/a.h"\n',
-    "lib/rpc/wire.h": '#include <grpcpp/channel.h>\n',
+    "lib/rpc/wire.h": '#include <grpcpp/channel.h>\n#include "base/a.h"\n',
     "lib/comm/comm.h": '#include <ATen/ATen.h>\n#include "base/a.h"\n',
     "lib/comm/comm.cc": '#include "comm/comm.h"\n',
     "apps/trainctl/main.cc": '#include <CLI/CLI.hpp>\n#include "run/run.h"\n',
@@ -54,6 +54,10 @@ class Checks(unittest.TestCase):
     def test_deps_across_the_line(self):
         found = deps.violations(self.tree(**{"lib/DEPS": DEPS.replace("run: base", "run: base comm")}))
         self.one(found, "below it")
+
+    def test_a_line_that_lists_too_much(self):
+        found = deps.violations(self.tree(**{"lib/run/run.cc": "", "apps/trainctl/main.cc": ""}))
+        self.one(found, "'run' lists 'base' and includes nothing of it")
 
     def test_deps_in_a_cycle(self):
         found = deps.violations(self.tree(**{"lib/DEPS": DEPS.replace("base:\n", "base: run\n", 1)}))
