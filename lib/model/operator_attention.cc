@@ -76,7 +76,8 @@ void Complete(Segment& segment, Operator& op, const std::string& name) {
 // lib/nn/attention_reference.cc: products over scores in fp32, and passes over these between them.
 void AddScoreProducts(const Segment& segment, const AttentionAttributes& a, bool backward, Work& work) {
   const double keys = (static_cast<double>(segment.shape.seq_len) + 1) / 2;  // that a query sees on average
-  const double rows = static_cast<double>(segment.shape.seq_len * a.heads / a.kv_heads);
+  const int64_t group = a.heads / a.kv_heads;
+  const double rows = static_cast<double>(segment.shape.seq_len * group);
   const double head_dim = static_cast<double>(a.head_dim);
   const double calls = static_cast<double>(segment.shape.batch * a.kv_heads);
   const double to_scores = backward ? 2 : 1;  // products whose result is scores: q kT; dout vT
