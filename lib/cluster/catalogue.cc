@@ -11,56 +11,10 @@
 #include "absl/strings/strip.h"
 #include "base/names.h"
 #include "base/status.h"
+#include "cluster/catalogue_rows.h"
 
 namespace trainctl::cluster {
 namespace {
-
-// How people name a device: a family, perhaps a form, perhaps a size of memory. Of the rows that a text
-// fits, the first is meant by default.
-struct Variant {
-  const char* family;
-  const char* device;
-  std::vector<absl::string_view> forms;  // each word that may be said of it
-  std::vector<int> memory_gb;            // data sheet and driver do not agree, both are said
-};
-
-const std::vector<Variant>& Variants() {
-  static const auto* const variants = new std::vector<Variant>{
-      {"v100", "v100-sxm2-32gb", {"sxm"}, {32}},
-      {"v100", "v100-sxm2-16gb", {"sxm"}, {16}},
-      {"a100", "a100-sxm-80gb", {"sxm"}, {80}},
-      {"a100", "a100-sxm-40gb", {"sxm"}, {40}},
-      {"a100", "a100-pcie-80gb", {"pcie"}, {80}},
-      {"a100", "a100-pcie-40gb", {"pcie"}, {40}},
-      {"a800", "a800-sxm-80gb", {"sxm"}, {80}},
-      {"h100", "h100-sxm-80gb", {"sxm"}, {80}},
-      {"h100", "h100-sxm-96gb-hbm2e", {"sxm", "hbm2e"}, {95, 96}},
-      {"h100", "h100-pcie-80gb", {"pcie", "hbm2e"}, {80}},
-      {"h100", "h100-nvl-94gb", {"nvl", "pcie"}, {94}},
-      {"h800", "h800-sxm-80gb", {"sxm"}, {80}},
-      {"h200", "h200-sxm-141gb", {"sxm"}, {141, 140}},
-      {"b200", "b200-sxm-180gb", {"sxm"}, {180, 192, 178, 179}},
-      {"b300", "b300-sxm-288gb", {"sxm"}, {288, 270, 268, 275}},
-      {"gb200", "gb200-186gb", {"sxm", "nvl72"}, {186, 192, 184, 185, 189}},
-      {"gb300", "gb300-288gb", {"sxm", "nvl72"}, {288, 279, 276, 277, 278, 284}},
-      // A text that names the architecture alone: the memory decides.
-      {"blackwell", "b200-sxm-180gb", {"sxm"}, {180, 192, 178, 179}},
-      {"blackwell", "gb200-186gb", {"sxm", "nvl72"}, {186, 184, 185, 189}},
-      {"blackwell", "b300-sxm-288gb", {"sxm"}, {288, 270, 268, 275}},
-      {"blackwell", "gb300-288gb", {"sxm", "nvl72"}, {279, 276, 277, 278, 284}},
-      {"3090", "rtx-3090", {"pcie"}, {24}},
-      {"4090", "rtx-4090", {"pcie"}, {24}},
-      {"a6000", "rtx-a6000", {"pcie"}, {48}},
-      {"6000", "rtx-6000-ada", {"ada", "pcie"}, {48}},
-      {"l40s", "l40s", {"pcie"}, {48}},
-      {"a10g", "a10g", {"pcie"}, {24}},
-      {"mi250x", "mi250x-gcd", {"oam", "gcd"}, {64, 128}},
-      {"mi300x", "mi300x", {"oam"}, {192}},
-      {"mi325x", "mi325x", {"oam"}, {256}},
-      {"mi355x", "mi355x", {"oam"}, {288}},
-  };
-  return *variants;
-}
 
 // What a text says, as far as it is understood.
 struct Wording {

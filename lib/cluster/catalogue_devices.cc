@@ -1,5 +1,7 @@
-// The table of devices. A row: what it is, ten constants with their sources, how it is met.
+// The table of devices. A row: what it is, ten constants with their sources, how it is met. Then how people
+// call them, and hosts for those that are in no other node.
 #include "cluster/catalogue.h"
+#include "cluster/catalogue_rows.h"
 
 namespace trainctl::cluster {
 namespace {
@@ -603,9 +605,72 @@ const Device kDevices[] = {
      .note = "up to 1400 W"},
 };
 
+constexpr int64_t kHostGB = 1'000'000'000;
+
+constexpr NodeRow kHosts[] = {
+    {"pcie-a100-40gb", "Eight A100 PCIe 40 GB", "a100-pcie-40gb", 8, "pcie-4", "ib-hdr", 1, 1024 * kHostGB,
+     ASSUMED "eight cards without NVLink bridges, one HDR adapter, 1 TB"},
+    {"pcie-a100-80gb", "Eight A100 PCIe 80 GB", "a100-pcie-80gb", 8, "pcie-4", "ib-hdr", 1, 1024 * kHostGB,
+     ASSUMED "eight cards without NVLink bridges, one HDR adapter, 1 TB"},
+    {"pcie-h100", "Eight H100 PCIe", "h100-pcie-80gb", 8, "pcie-5", "ib-ndr", 1, 1024 * kHostGB,
+     ASSUMED "eight cards without NVLink bridges, one NDR adapter, 1 TB"},
+    {"h100-nvl-pair", "Two H100 NVL with bridges", "h100-nvl-94gb", 2, "nvlink-bridge-h100", "ib-ndr", 1,
+     512 * kHostGB, ASSUMED "one bridged pair, one NDR adapter, 512 GB"},
+    {"pcie-l40s", "Eight L40S", "l40s", 8, "pcie-4", "ib-ndr", 1, 1024 * kHostGB,
+     ASSUMED "eight cards, one NDR adapter, 1 TB"},
+    {"workstation-3090", "Workstation with two RTX 3090", "rtx-3090", 2, "pcie-4", "ethernet-10", 1,
+     128 * kHostGB, ASSUMED "two cards without a bridge, 10 Gb/s Ethernet, 128 GB"},
+    {"workstation-4090", "Workstation with two RTX 4090", "rtx-4090", 2, "pcie-4", "ethernet-10", 1,
+     128 * kHostGB, ASSUMED "two cards, 10 Gb/s Ethernet, 128 GB"},
+    {"workstation-a6000", "Workstation with two RTX A6000", "rtx-a6000", 2, "pcie-4", "ethernet-10", 1,
+     256 * kHostGB, ASSUMED "two cards without a bridge, 10 Gb/s Ethernet, 256 GB"},
+    {"workstation-6000-ada", "Workstation with four RTX 6000 Ada", "rtx-6000-ada", 4, "pcie-4", "ethernet-25",
+     1, 512 * kHostGB, ASSUMED "four cards, 25 Gb/s Ethernet, 512 GB"},
+};
+
 }  // namespace
 
 absl::Span<const Device> Devices() { return kDevices; }
+
+const std::vector<Variant>& Variants() {
+  static const auto* const variants = new std::vector<Variant>{
+      {"v100", "v100-sxm2-32gb", {"sxm"}, {32}},
+      {"v100", "v100-sxm2-16gb", {"sxm"}, {16}},
+      {"a100", "a100-sxm-80gb", {"sxm"}, {80}},
+      {"a100", "a100-sxm-40gb", {"sxm"}, {40}},
+      {"a100", "a100-pcie-80gb", {"pcie"}, {80}},
+      {"a100", "a100-pcie-40gb", {"pcie"}, {40}},
+      {"a800", "a800-sxm-80gb", {"sxm"}, {80}},
+      {"h100", "h100-sxm-80gb", {"sxm"}, {80}},
+      {"h100", "h100-sxm-96gb-hbm2e", {"sxm", "hbm2e"}, {95, 96}},
+      {"h100", "h100-pcie-80gb", {"pcie", "hbm2e"}, {80}},
+      {"h100", "h100-nvl-94gb", {"nvl", "pcie"}, {94}},
+      {"h800", "h800-sxm-80gb", {"sxm"}, {80}},
+      {"h200", "h200-sxm-141gb", {"sxm"}, {141, 140}},
+      {"b200", "b200-sxm-180gb", {"sxm"}, {180, 192, 178, 179}},
+      {"b300", "b300-sxm-288gb", {"sxm"}, {288, 270, 268, 275}},
+      {"gb200", "gb200-186gb", {"sxm", "nvl72"}, {186, 192, 184, 185, 189}},
+      {"gb300", "gb300-288gb", {"sxm", "nvl72"}, {288, 279, 276, 277, 278, 284}},
+      // A text that names the architecture alone: the memory decides.
+      {"blackwell", "b200-sxm-180gb", {"sxm"}, {180, 192, 178, 179}},
+      {"blackwell", "gb200-186gb", {"sxm", "nvl72"}, {186, 184, 185, 189}},
+      {"blackwell", "b300-sxm-288gb", {"sxm"}, {288, 270, 268, 275}},
+      {"blackwell", "gb300-288gb", {"sxm", "nvl72"}, {279, 276, 277, 278, 284}},
+      {"3090", "rtx-3090", {"pcie"}, {24}},
+      {"4090", "rtx-4090", {"pcie"}, {24}},
+      {"a6000", "rtx-a6000", {"pcie"}, {48}},
+      {"6000", "rtx-6000-ada", {"ada", "pcie"}, {48}},
+      {"l40s", "l40s", {"pcie"}, {48}},
+      {"a10g", "a10g", {"pcie"}, {24}},
+      {"mi250x", "mi250x-gcd", {"oam", "gcd"}, {64, 128}},
+      {"mi300x", "mi300x", {"oam"}, {192}},
+      {"mi325x", "mi325x", {"oam"}, {256}},
+      {"mi355x", "mi355x", {"oam"}, {288}},
+  };
+  return *variants;
+}
+
+absl::Span<const NodeRow> AssumedHosts() { return kHosts; }
 
 std::array<DeviceConstant, kDeviceConstants> DeviceConstants(const Device& device) {
   return {{{"memory_bytes", "B", device.memory_bytes},

@@ -6,6 +6,7 @@
 #include "base/names.h"
 #include "base/status.h"
 #include "cluster/catalogue.h"
+#include "cluster/catalogue_rows.h"
 
 namespace trainctl::cluster {
 namespace {
@@ -13,20 +14,7 @@ namespace {
 constexpr int64_t kGB = 1'000'000'000;
 constexpr int64_t kGiB = int64_t{1} << 30;
 
-struct NodeRow {
-  const char* name;
-  const char* description;
-  const char* device;
-  int gpus;
-  const char* scale_up;
-  const char* scale_out;
-  int nics;
-  int64_t cpu_memory_bytes;
-  const char* source;
-};
-
 #define AWS "Amazon EC2 accelerated computing, specifications: "
-#define ASSUMED "an assumption, no vendor defines this host: "
 
 constexpr NodeRow kRows[] = {
     {"dgx-a100", "DGX A100 640 GB", "a100-sxm-80gb", 8, "nvlink-3", "ib-hdr", 8, 2048 * kGB,
@@ -102,25 +90,6 @@ constexpr NodeRow kRows[] = {
      2304 * kGB, ASSUMED "eight MI325X with one 400 Gb/s adapter each and 24 DIMMs of 96 GB"},
     {"mi355x-platform", "MI355X platform, eight on a board", "mi355x", 8, "xgmi-mi355x", "roce-400", 8,
      3072 * kGB, ASSUMED "eight MI355X with one 400 Gb/s adapter each and 24 DIMMs of 128 GB"},
-
-    {"pcie-a100-40gb", "Eight A100 PCIe 40 GB", "a100-pcie-40gb", 8, "pcie-4", "ib-hdr", 1, 1024 * kGB,
-     ASSUMED "eight cards without NVLink bridges, one HDR adapter, 1 TB"},
-    {"pcie-a100-80gb", "Eight A100 PCIe 80 GB", "a100-pcie-80gb", 8, "pcie-4", "ib-hdr", 1, 1024 * kGB,
-     ASSUMED "eight cards without NVLink bridges, one HDR adapter, 1 TB"},
-    {"pcie-h100", "Eight H100 PCIe", "h100-pcie-80gb", 8, "pcie-5", "ib-ndr", 1, 1024 * kGB,
-     ASSUMED "eight cards without NVLink bridges, one NDR adapter, 1 TB"},
-    {"h100-nvl-pair", "Two H100 NVL with bridges", "h100-nvl-94gb", 2, "nvlink-bridge-h100", "ib-ndr", 1,
-     512 * kGB, ASSUMED "one bridged pair, one NDR adapter, 512 GB"},
-    {"pcie-l40s", "Eight L40S", "l40s", 8, "pcie-4", "ib-ndr", 1, 1024 * kGB,
-     ASSUMED "eight cards, one NDR adapter, 1 TB"},
-    {"workstation-3090", "Workstation with two RTX 3090", "rtx-3090", 2, "pcie-4", "ethernet-10", 1,
-     128 * kGB, ASSUMED "two cards without a bridge, 10 Gb/s Ethernet, 128 GB"},
-    {"workstation-4090", "Workstation with two RTX 4090", "rtx-4090", 2, "pcie-4", "ethernet-10", 1,
-     128 * kGB, ASSUMED "two cards, 10 Gb/s Ethernet, 128 GB"},
-    {"workstation-a6000", "Workstation with two RTX A6000", "rtx-a6000", 2, "pcie-4", "ethernet-10", 1,
-     256 * kGB, ASSUMED "two cards without a bridge, 10 Gb/s Ethernet, 256 GB"},
-    {"workstation-6000-ada", "Workstation with four RTX 6000 Ada", "rtx-6000-ada", 4, "pcie-4", "ethernet-25",
-     1, 512 * kGB, ASSUMED "four cards, 25 Gb/s Ethernet, 512 GB"},
 };
 
 // Spellings in the form of NormalName.
@@ -174,21 +143,25 @@ const Link* RequiredLink(absl::string_view name) {
   return nullptr;
 }
 
+Node NodeOf(const NodeRow& row) {
+  return {.name = row.name,
+          .description = row.description,
+          .device = RequiredDevice(row.device),
+          .gpus = row.gpus,
+          .scale_up = RequiredLink(row.scale_up),
+          .scale_out = RequiredLink(row.scale_out),
+          .nics = row.nics,
+          .cpu_memory_bytes = row.cpu_memory_bytes,
+          .source = row.source};
+}
+
 }  // namespace
 
 absl::Span<const Node> Nodes() {
   static const std::vector<Node>* const nodes = [] {
     auto* all = new std::vector<Node>;
-    for (const NodeRow& row : kRows) {
-      all->push_back({.name = row.name,
-                      .description = row.description,
-                      .device = RequiredDevice(row.device),
-                      .gpus = row.gpus,
-                      .scale_up = RequiredLink(row.scale_up),
-                      .scale_out = RequiredLink(row.scale_out),
-                      .nics = row.nics,
-                      .cpu_memory_bytes = row.cpu_memory_bytes,
-                      .source = row.source});
+    for (const absl::Span<const NodeRow> rows : {absl::MakeConstSpan(kRows), AssumedHosts()}) {
+      for (const NodeRow& row : rows) all->push_back(NodeOf(row));
     }
     return all;
   }();

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "model/parameter_names.h"
 #include "model/segment.h"
 
 namespace trainctl::model {
@@ -13,7 +14,7 @@ class SegmentBuilder {
  public:
   SegmentBuilder(const ModelSpec& spec, const std::vector<Parameter>& inventory, int block,
                  const SegmentOptions& options)
-      : spec_(spec), inventory_(inventory) {
+      : spec_(spec), names_(*FindParameterNames(spec.family)), inventory_(inventory) {
     segment_.block = block;
     segment_.shape = options.shape;
     segment_.dtype = options.dtype;
@@ -23,41 +24,39 @@ class SegmentBuilder {
 
   Segment BuildEmbedding() {
     segment_.outputs = {Add({.attributes = EmbeddingAttributes{.vocab = spec_.vocab, .hidden = spec_.hidden},
-                             .weights = {Find("model.embed_tokens.weight")}},
+                             .weights = {Find(absl::StrCat(names_.embedding, ".weight"))}},
                             "hidden")};
     return std::move(segment_);
   }
 
   Segment BuildLayer() {
-    const std::string prefix = absl::StrCat("model.layers.", segment_.block - 1, ".");
-    const std::string attention = prefix + "self_attn.";
-    const std::string mlp = prefix + "mlp.";
+    const std::string prefix = absl::StrCat(names_.layers, segment_.block - 1, ".");
     const int input = AddInput();
-    const int normed = AddRmsNorm(input, prefix + "input_layernorm", "attention_input");
-    const int attended = AddAttention(normed, attention);
-    const int projected = AddLinear(attended, attention, {"o_proj"}, spec_.attention_out_bias,
+    const int normed = AddRmsNorm(input, prefix + names_.attention_norm, "attention_input");
+    const int attended = AddAttention(normed, prefix);
+    const int projected = AddLinear(attended, prefix, {names_.attention_output}, spec_.attention_out_bias,
                                     spec_.heads * spec_.head_dim, spec_.hidden, "attention_output");
     const int middle = AddResidual(input, projected, "middle");
-    const int mlp_input = AddRmsNorm(middle, prefix + "post_attention_layernorm", "mlp_input");
-    const int gate_up = AddLinear(mlp_input, mlp, {"gate_proj", "up_proj"}, spec_.mlp_bias, spec_.hidden,
+    const int mlp_input = AddRmsNorm(middle, prefix + names_.mlp_norm, "mlp_input");
+    const int gate_up = AddLinear(mlp_input, prefix, {names_.gate, names_.up}, spec_.mlp_bias, spec_.hidden,
                                   2 * spec_.ffn, "gate_up");
     const int activated =
         Add({.attributes = SwiGluAttributes{.ffn = spec_.ffn}, .inputs = {gate_up}}, "activated");
     const int down =
-        AddLinear(activated, mlp, {"down_proj"}, spec_.mlp_bias, spec_.ffn, spec_.hidden, "mlp_output");
+        AddLinear(activated, prefix, {names_.down}, spec_.mlp_bias, spec_.ffn, spec_.hidden, "mlp_output");
     segment_.outputs = {AddResidual(middle, down, "output")};
     return std::move(segment_);
   }
 
   Segment BuildHead() {
-    const int normed = AddRmsNorm(AddInput(), "model.norm", "head_input");
+    const int normed = AddRmsNorm(AddInput(), names_.final_norm, "head_input");
     const LinearCrossEntropyAttributes attributes{
         .hidden = spec_.hidden,
         .vocab = spec_.vocab,
         .rows_at_once = LogitRowsAtOnce(segment_.shape, spec_.vocab, segment_.dtype, segment_.on_device)};
     Add({.attributes = attributes,
          .inputs = {normed},
-         .weights = {Find(spec_.tie_embeddings ? "model.embed_tokens.weight" : "lm_head.weight")}},
+         .weights = {Find(absl::StrCat(spec_.tie_embeddings ? names_.embedding : names_.head, ".weight"))}},
         "loss");
     return std::move(segment_);
   }
@@ -107,8 +106,8 @@ class SegmentBuilder {
   // Projections, rotary positions and attention, up to the output projection.
   int AddAttention(int input, const std::string& prefix) {
     const int64_t row = (spec_.heads + 2 * spec_.kv_heads) * spec_.head_dim;
-    const int qkv =
-        AddLinear(input, prefix, {"q_proj", "k_proj", "v_proj"}, spec_.qkv_bias, spec_.hidden, row, "qkv");
+    const int qkv = AddLinear(input, prefix, {names_.query, names_.key, names_.value}, spec_.qkv_bias,
+                              spec_.hidden, row, "qkv");
     const int rotated = Add({.attributes = RopeAttributes{.rotated_heads = spec_.heads + spec_.kv_heads,
                                                           .head_dim = spec_.head_dim,
                                                           .row = row,
@@ -127,6 +126,7 @@ class SegmentBuilder {
   }
 
   const ModelSpec& spec_;
+  const ParameterNames& names_;
   const std::vector<Parameter>& inventory_;
   Segment segment_;
 };

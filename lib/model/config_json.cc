@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "base/json.h"
 #include "base/status.h"
+#include "model/parameter_names.h"
 
 namespace trainctl::model {
 namespace {
@@ -493,6 +494,14 @@ const char* TorchName(DType dtype) {
   }
 }
 
+std::vector<std::string> TrainedModelTypes() {
+  std::vector<std::string> names;
+  for (const Family& family : kFamilies) {
+    if (family.trained_as != nullptr) names.emplace_back(family.model_type);
+  }
+  return names;
+}
+
 }  // namespace
 
 std::vector<std::string> ConfigModelTypes() {
@@ -511,14 +520,18 @@ absl::StatusOr<ConfigModel> ReadConfigJson(absl::string_view json_text, absl::st
   Reader reader(config, what, family != nullptr && family->trained_as == nullptr);
   reader.Find({"model_type"});
   if (family == nullptr) {
-    reader.Fail("model_type", absl::StrCat("one of ", absl::StrJoin(ConfigModelTypes(), ", "),
-                                           " (to be trained: llama or qwen2)"));
+    reader.Fail("model_type",
+                absl::StrCat("one of ", absl::StrJoin(ConfigModelTypes(), ", "),
+                             " (to be trained: ", absl::StrJoin(TrainedModelTypes(), " or "), ")"));
     return reader.status();
   }
   ConfigModel model;
   model.model_type = family->model_type;
   ModelSpec& spec = model.spec;
-  spec.family = family->trained_as != nullptr ? "llama" : family->model_type;
+  // A trained family without names of its own takes Llama's.
+  const bool named_as_llama =
+      family->trained_as != nullptr && FindParameterNames(family->model_type) == nullptr;
+  spec.family = named_as_llama ? "llama" : family->model_type;
   spec.gated_mlp = family->gated;
   spec.layer_norm = family->layer_norm;
   spec.qk_norm = family->qk_norm;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
+#include "model/parameter_names.h"
 
 namespace trainctl::model {
 namespace {
@@ -87,7 +88,7 @@ absl::Status ValidateRopeScaling(const RopeScaling& scaling) {
 // Appends parameters block by block in the order of the flat buffers.
 class InventoryBuilder {
  public:
-  explicit InventoryBuilder(const ModelSpec& spec) : spec_(spec) {}
+  explicit InventoryBuilder(const ModelSpec& spec) : spec_(spec), names_(*FindParameterNames(spec.family)) {}
 
   void Add(std::string name, std::vector<int64_t> shape, int block, Init init) {
     Parameter parameter;
@@ -104,7 +105,7 @@ class InventoryBuilder {
 
   void AddLayer(int layer) {
     const int block = layer + 1;
-    const std::string prefix = absl::StrCat("model.layers.", layer, ".");
+    const std::string prefix = absl::StrCat(names_.layers, layer, ".");
     const int64_t hidden = spec_.hidden;
     const int64_t q_rows = spec_.heads * spec_.head_dim;
     const int64_t kv_rows = spec_.kv_heads * spec_.head_dim;
@@ -114,42 +115,44 @@ class InventoryBuilder {
     const auto bias = [&](const char* name, int64_t out) {
       Add(absl::StrCat(prefix, name, ".bias"), {out}, block, Init::kZeros);
     };
-    Add(absl::StrCat(prefix, "input_layernorm.weight"), {hidden}, block, Init::kOnes);
-    weight("self_attn.q_proj", q_rows, hidden);
-    weight("self_attn.k_proj", kv_rows, hidden);
-    weight("self_attn.v_proj", kv_rows, hidden);
+    Add(absl::StrCat(prefix, names_.attention_norm, ".weight"), {hidden}, block, Init::kOnes);
+    weight(names_.query, q_rows, hidden);
+    weight(names_.key, kv_rows, hidden);
+    weight(names_.value, kv_rows, hidden);
     if (spec_.qkv_bias) {
-      bias("self_attn.q_proj", q_rows);
-      bias("self_attn.k_proj", kv_rows);
-      bias("self_attn.v_proj", kv_rows);
+      bias(names_.query, q_rows);
+      bias(names_.key, kv_rows);
+      bias(names_.value, kv_rows);
     }
-    weight("self_attn.o_proj", hidden, q_rows);
-    if (spec_.attention_out_bias) bias("self_attn.o_proj", hidden);
-    Add(absl::StrCat(prefix, "post_attention_layernorm.weight"), {hidden}, block, Init::kOnes);
-    weight("mlp.gate_proj", spec_.ffn, hidden);
-    weight("mlp.up_proj", spec_.ffn, hidden);
+    weight(names_.attention_output, hidden, q_rows);
+    if (spec_.attention_out_bias) bias(names_.attention_output, hidden);
+    Add(absl::StrCat(prefix, names_.mlp_norm, ".weight"), {hidden}, block, Init::kOnes);
+    weight(names_.gate, spec_.ffn, hidden);
+    weight(names_.up, spec_.ffn, hidden);
     if (spec_.mlp_bias) {
-      bias("mlp.gate_proj", spec_.ffn);
-      bias("mlp.up_proj", spec_.ffn);
+      bias(names_.gate, spec_.ffn);
+      bias(names_.up, spec_.ffn);
     }
-    weight("mlp.down_proj", hidden, spec_.ffn);
-    if (spec_.mlp_bias) bias("mlp.down_proj", hidden);
+    weight(names_.down, hidden, spec_.ffn);
+    if (spec_.mlp_bias) bias(names_.down, hidden);
   }
 
   std::vector<Parameter> Build() && {
     const int head = HeadBlock(spec_);
-    Add("model.embed_tokens.weight", {spec_.vocab, spec_.hidden}, EmbeddingBlock(), Init::kNormal);
+    Add(absl::StrCat(names_.embedding, ".weight"), {spec_.vocab, spec_.hidden}, EmbeddingBlock(),
+        Init::kNormal);
     if (spec_.tie_embeddings) parameters_.back().used_by.push_back(head);
     for (int layer = 0; layer < spec_.layers; ++layer) AddLayer(layer);
-    Add("model.norm.weight", {spec_.hidden}, head, Init::kOnes);
+    Add(absl::StrCat(names_.final_norm, ".weight"), {spec_.hidden}, head, Init::kOnes);
     if (!spec_.tie_embeddings) {
-      Add("lm_head.weight", {spec_.vocab, spec_.hidden}, head, Init::kNormal);
+      Add(absl::StrCat(names_.head, ".weight"), {spec_.vocab, spec_.hidden}, head, Init::kNormal);
     }
     return std::move(parameters_);
   }
 
  private:
   const ModelSpec& spec_;
+  const ParameterNames& names_;
   std::vector<Parameter> parameters_;
 };
 
@@ -187,9 +190,9 @@ absl::Status Validate(const ModelSpec& spec) {
 
 std::vector<std::string> WhyNotTrainable(const ModelSpec& spec) {
   std::vector<std::string> reasons;
-  if (spec.family != "llama") {
-    reasons.push_back(
-        absl::StrCat("model.family = \"", spec.family, "\" (model_type), where only \"llama\" is known"));
+  if (FindParameterNames(spec.family) == nullptr) {
+    reasons.push_back(absl::StrCat("model.family = \"", spec.family, "\" (model_type), where only \"",
+                                   absl::StrJoin(NamedFamilies(), "\" and \""), "\" is known"));
   }
   const std::pair<bool, const char*> features[] = {
       {spec.experts.has_value(), "routed experts (num_experts, num_local_experts or n_routed_experts)"},

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "model/parameter_names.h"
 #include "optim/optimizer.h"
 #include "recipe/schema.h"
 #include "recipe/schema_builder.h"
@@ -60,7 +61,7 @@ void AddModel(Builder& b) {
   b.Add(
        "model.family", "The family of a model that is described by the dimensions below.",
        [](Recipe & r, size_t) -> auto& { return r.model.spec.family; })
-      .Choices({"llama"})
+      .Choices(model::NamedFamilies())
       .Default("one of preset, from and family is required")
       .Group("model", "family");
   const char* inherited = "that of the preset or folder";
