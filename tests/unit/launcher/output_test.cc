@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/synchronization/notification.h"
 #include "base/files.h"
 #include "launcher/console.h"
 #include "launcher/printable_text.h"
@@ -117,9 +118,11 @@ class CountingObserver : public JobObserver {
   }
   void OnMessage(absl::string_view line) override { lines.push_back(absl::StrCat("m:", line)); }
   void OnProgress(const JobProgress& progress) override {
+    if (!called.HasBeenNotified()) called.Notify();
     std::lock_guard hold(gate);
     lines.push_back(absl::StrCat("p", progress.rank, ":", progress.progress.step));
   }
+  absl::Notification called;
   std::mutex gate;
   std::vector<std::string> lines;
 };
@@ -141,7 +144,8 @@ TEST(ConsoleTest, ASlowObserverCostsLinesNotMemoryAndIsTold) {
     Console console(observer);
     console.set_patience(absl::Minutes(1));
     const std::lock_guard stuck(observer->gate);
-    console.Report({1, 0, 0, {1, "forward"}});  // the observer gets stuck here or before it
+    console.Report({1, 0, 0, {1, "forward"}});
+    observer->called.WaitForNotification();  // it is stuck
     const std::string line(1 << 20, 'x');
     for (int i = 0; i < 20; ++i) console.WorkerLine(0, line);
   }
