@@ -65,17 +65,18 @@ double StatesOf(const Workload& w, MemoryMoment moment) {
          (w.optimizer_in_backward ? 0 : price.At(moment).gradients);
 }
 
-// Of the first backward, and of the loss where the head is there.
-double BesideLayers(const MemoryPrice& price) {
+// The first backward needs this on any rank. A rank with the head may need more for the loss.
+double BesideLayers(const MemoryPrice& price, bool head) {
+  const double backward = price.At(MemoryMoment::kBackward).work;
   const MemoryPrice::Moment& loss = price.At(MemoryMoment::kLoss);
-  return std::max(price.At(MemoryMoment::kBackward).work, loss.work + loss.logits);
+  return head ? std::max(backward, loss.work + loss.logits) : backward;
 }
 
 // Some buffers are there with one micro-batch alone, others with several.
-double LeastBesideLayers(Workload job) {
-  const double of_one = BesideLayers(PriceMemory(job));
+double LeastBesideLayers(Workload job, bool head) {
+  const double of_one = BesideLayers(PriceMemory(job), head);
   job.global_batch *= 2;
-  return std::min(of_one, BesideLayers(PriceMemory(job)));
+  return std::min(of_one, BesideLayers(PriceMemory(job), head));
 }
 
 StateBytes::Parts StatesAt(const Workload& w, MemoryMoment moment, int64_t num_micro_batches) {
@@ -109,6 +110,14 @@ LayerTerms::Passes PassesOf(const PassTimes& times) {
           .tokens = times.expert()};
 }
 
+// Adding gradients lengthens the weight backward, and copies from the host hide behind it too: the input
+// backward waits `added` seconds less for them. The backward as a whole is no shorter.
+void HideCopies(LayerTerms::Passes& passes, double offload_backward, double added) {
+  const double hidden = std::min(offload_backward, added);
+  passes.input_backward -= hidden;
+  passes.weight_backward += hidden;
+}
+
 void AddPasses(LayerTerms& terms, const Workload& workload) {
   Workload w = workload;
   w.global_batch = w.micro_batch * w.degrees.dp;
@@ -117,25 +126,30 @@ void AddPasses(LayerTerms& terms, const Workload& workload) {
   for (const bool moe : {false, true}) {
     if (!HasLayersOf(w.model, moe)) continue;
     const int64_t layer = moe ? w.model.layers - 1 : 0;
+    std::array<double, 2> offload_backward = {};
     for (const bool recomputed : {false, true}) {
       auto& passes = terms.layer[recomputed ? 1 : 0][moe ? 1 : 0];
       if (recomputed && w.recompute != RecomputeKind::kFull) {
         passes = terms.layer[0][moe ? 1 : 0];
+        offload_backward[1] = offload_backward[0];
       } else {
-        passes = PassesOf(LayerPassTimes(w, layer, {.recomputed = recomputed}, /*contention=*/true));
+        const PassTimes times = LayerPassTimes(w, layer, {.recomputed = recomputed}, /*contention=*/true);
+        passes = PassesOf(times);
+        offload_backward[recomputed ? 1 : 0] = times.offload_backward;
       }
     }
+    const double weight_backward = terms.layer[0][moe ? 1 : 0].weight_backward;
     for (const int shards : {0, 1}) {
       // Of two micro-batches one has something to add to: of a mean pass that is half.
       Workload two = w;
       two.global_batch *= 2;
       two.degrees.zero_stage = shards == 1 ? 3 : 1;
       const PassTimes times = LayerPassTimes(two, layer, {.recomputed = false}, /*contention=*/true);
-      const double more = times.weight_backward - terms.layer[0][moe ? 1 : 0].weight_backward;
-      // Copies to the host hide behind that as well.
-      if (w.activations_on_host) continue;
-      terms.accumulation[static_cast<size_t>(shards)][moe ? 1 : 0] = std::max(0.0, 2 * more);
+      terms.accumulation[static_cast<size_t>(shards)][moe ? 1 : 0] =
+          std::max(0.0, 2 * (times.weight_backward - weight_backward));
     }
+    const double added = std::max(terms.accumulation[0][moe ? 1 : 0], terms.accumulation[1][moe ? 1 : 0]);
+    for (const size_t r : {0, 1}) HideCopies(terms.layer[r][moe ? 1 : 0], offload_backward[r], added);
   }
   terms.head = PassesOf(HeadPassTimes(w));
   for (const int shards : {0, 1}) {
@@ -146,9 +160,6 @@ void AddPasses(LayerTerms& terms, const Workload& workload) {
         2 * std::max(0.0, HeadPassTimes(two).weight_backward - terms.head.weight_backward);
   }
 }
-
-// A vocabulary that needs next to nothing.
-int64_t TinyVocab(const Workload& w) { return w.degrees.tp; }
 
 void AddBytes(LayerTerms& terms, const Workload& w) {
   const bool recomputes = w.recompute == RecomputeKind::kFull;
@@ -167,9 +178,8 @@ void AddBytes(LayerTerms& terms, const Workload& w) {
       job.recomputed_layers = std::nullopt;
       if (!recomputed && recomputes) job.recompute = RecomputeKind::kNone;
       // Of several kinds of layers a rank may have the one that needs less.
-      least_with_head = std::min(least_with_head, LeastBesideLayers(job));
-      job.model.vocab = TinyVocab(w);
-      least = std::min(least, LeastBesideLayers(job));
+      least_with_head = std::min(least_with_head, LeastBesideLayers(job, /*head=*/true));
+      least = std::min(least, LeastBesideLayers(job, /*head=*/false));
       const MemoryPrice one = PriceMemory(job);
       const MemoryPrice two = PriceMemory(WithTwoLayers(job, moe));
       terms.kept_bytes[r][moe ? 1 : 0] =
@@ -266,10 +276,14 @@ StateTerms StateTermsOf(const Workload& w) {
 
 namespace {
 
-// One micro-batch through what a rank has, or what lies before it. `recomputed` of its layers are; `adds` is
-// the share of micro-batches whose gradients are added to others.
-LayerTerms::Passes PassesOf(const LayerTerms& terms, const RankLoad& load, int64_t recomputed, double adds,
-                            int zero_stage) {
+// The share of micro-batches whose gradients are added to others.
+struct Additions {
+  double layers = 0, head = 0;
+};
+
+// One micro-batch through what a rank has, or what lies before it. `recomputed` of its layers are.
+LayerTerms::Passes PassesOf(const LayerTerms& terms, const RankLoad& load, int64_t recomputed,
+                            const Additions& adds, int zero_stage) {
   LayerTerms::Passes passes;
   const double all = static_cast<double>(load.layers());
   const double again = recomputed < 0 ? all : std::min(all, static_cast<double>(recomputed));
@@ -286,9 +300,9 @@ LayerTerms::Passes PassesOf(const LayerTerms& terms, const RankLoad& load, int64
   if (load.head) passes.Add(terms.head, 1);
   const size_t shards = zero_stage >= 2 ? 1 : 0;
   const auto& accumulation = terms.accumulation[shards];
-  passes.weight_backward += adds * (static_cast<double>(load.dense) * accumulation[0] +
-                                    static_cast<double>(load.moe) * accumulation[1] +
-                                    (load.head ? terms.head_accumulation[shards] : 0));
+  passes.weight_backward += adds.layers * (static_cast<double>(load.dense) * accumulation[0] +
+                                           static_cast<double>(load.moe) * accumulation[1]);
+  if (load.head) passes.weight_backward += adds.head * terms.head_accumulation[shards];
   return passes;
 }
 
@@ -298,7 +312,8 @@ double PassSecondsBound(const LayerTerms& terms, const PipelineLoad& load, Pipel
                         int64_t num_micro_batches, int64_t recomputed_layers, int zero_stage) {
   const double m = static_cast<double>(num_micro_batches);
   const size_t pp = load.own.size();
-  const double adds = (m - 1) / m;
+  // Copies from the host may hide what a layer adds; the head has none.
+  const Additions adds = {.layers = terms.halves_unknown ? 0 : (m - 1) / m, .head = (m - 1) / m};
   const auto passes_of = [&](const RankLoad& rank, int64_t recomputed) {
     return PassesOf(terms, rank, recomputed, adds, zero_stage);
   };
@@ -361,44 +376,67 @@ double PassSecondsBound(const LayerTerms& terms, const PipelineLoad& load, Pipel
 
 double FirstRankSeconds(const LayerTerms& terms, const PipelineLoad& load) {
   // An upper bound: where only some layers are recomputed, which ones is open.
-  return PassesOf(terms, load.own[0], kAllLayers, /*adds=*/1, /*zero_stage=*/0).total() / kRounding;
+  return PassesOf(terms, load.own[0], kAllLayers, {.layers = 1, .head = 1}, /*zero_stage=*/0).total() /
+         kRounding;
+}
+
+namespace {
+
+// Of `in_flight` micro-batches.
+RankBytes RankBytesOf(const LayerTerms& terms, const RankLoad& own, const Workload& w,
+                      int64_t recomputed_layers, double in_flight) {
+  RankBytes rank;
+  rank.dense = static_cast<double>(own.dense);
+  rank.moe = static_cast<double>(own.moe);
+  rank.tables = (own.embedding ? 1 : 0) + (own.head ? 1 : 0);
+  if (w.model.tie_embeddings) rank.tables = std::min(1.0, rank.tables);
+  const double all = rank.dense + rank.moe;
+  if (all == 0) return rank;  // states alone
+  const double again =
+      recomputed_layers < 0 ? 1 : std::min(1.0, static_cast<double>(recomputed_layers) / all);
+  const double away = std::min(1.0, static_cast<double>(w.offloaded_layers) / all);
+  double kept = 0;
+  for (const bool moe : {false, true}) {
+    const size_t e = moe ? 1 : 0;
+    kept += (moe ? rank.moe : rank.dense) *
+            (again * terms.kept_bytes[1][e] + (1 - again) * terms.kept_bytes[0][e]);
+  }
+  // Where only some layers are recomputed, what one of them needs may be less than what the others do.
+  const size_t head = own.head ? 1 : 0;
+  const double other = recomputed_layers < 0
+                           ? terms.other_bytes[1][head]
+                           : std::min(terms.other_bytes[0][head], terms.other_bytes[1][head]);
+  rank.beside_states = kRounding * (in_flight * (1 - away) * kept + other);
+  return rank;
+}
+
+}  // namespace
+
+void RankBytes::LowerTo(const RankBytes& other) {
+  dense = std::min(dense, other.dense);
+  moe = std::min(moe, other.moe);
+  tables = std::min(tables, other.tables);
+  beside_states = std::min(beside_states, other.beside_states);
 }
 
 MemoryTerms MemoryTermsOf(const LayerTerms& terms, const PipelineLoad& load, const Workload& w,
                           int64_t num_micro_batches, int64_t recomputed_layers) {
   MemoryTerms memory;
   memory.several = num_micro_batches > 1 ? 1 : 0;
-  const int64_t pp = static_cast<int64_t>(load.own.size());
-  for (const bool last : {false, true}) {
-    RankBytes& rank = memory.ranks[last ? 1 : 0];
-    const RankLoad& own = last ? load.own.back() : load.own.front();
-    rank.dense = static_cast<double>(own.dense);
-    rank.moe = static_cast<double>(own.moe);
-    rank.tables = (own.embedding ? 1 : 0) + (own.head ? 1 : 0);
-    if (w.model.tie_embeddings) rank.tables = std::min(1.0, rank.tables);
-    const double all = rank.dense + rank.moe;
-    if (all == 0) continue;  // a rank without layers has states alone
-    double in_flight = 1;
-    if (pp > 1 && !last)
-      in_flight = LeastInFlight(w.Pipeline(), {pp, num_micro_batches, w.degrees.virtual_stages});
-    // The copies of the model share the micro-batches.
-    if (pp > 1) in_flight /= schedule::OrderOf(w.Pipeline()).num_copies();
-    const double again =
-        recomputed_layers < 0 ? 1 : std::min(1.0, static_cast<double>(recomputed_layers) / all);
-    const double away = std::min(1.0, static_cast<double>(w.offloaded_layers) / all);
-    double kept = 0;
-    for (const bool moe : {false, true}) {
-      const size_t e = moe ? 1 : 0;
-      kept += (moe ? rank.moe : rank.dense) *
-              (again * terms.kept_bytes[1][e] + (1 - again) * terms.kept_bytes[0][e]);
-    }
-    // Where only some layers are recomputed, what one of them needs may be less than what the others do.
-    const size_t head = own.head ? 1 : 0;
-    const double other = recomputed_layers < 0
-                             ? terms.other_bytes[1][head]
-                             : std::min(terms.other_bytes[0][head], terms.other_bytes[1][head]);
-    rank.beside_states = kRounding * (in_flight * (1 - away) * kept + other);
-  }
+  memory.tuned_away = std::max(0.0, 1 - w.tuning.reserved_share);
+  const size_t pp = load.own.size();
+  // The copies of the model share the micro-batches.
+  const double share = pp > 1 ? 1.0 / schedule::OrderOf(w.Pipeline()).num_copies() : 1;
+  double in_flight = 1;
+  if (pp > 1)
+    in_flight =
+        LeastInFlight(w.Pipeline(), {static_cast<int64_t>(pp), num_micro_batches, w.degrees.virtual_stages});
+  memory.first = RankBytesOf(terms, load.own.front(), w, recomputed_layers, in_flight * share);
+  memory.last = RankBytesOf(terms, load.own.back(), w, recomputed_layers, share);
+  memory.others = memory.last;
+  if (memory.tuned_away == 0) return memory;
+  for (size_t r = 1; r + 1 < pp; ++r)
+    memory.others.LowerTo(RankBytesOf(terms, load.own[r], w, recomputed_layers, share));
   return memory;
 }
 

@@ -16,6 +16,8 @@
 //           best, and are affine in the number of micro-batches. The update is priced as it is.
 //   memory  States grow with the layers and tables of a rank, kept activations with its layers and the
 //           micro-batches in flight; what else there is in a job of one rank is there in any of its kind.
+//           The price is of the rank that reserves most; whichever it is, it has the tensors of the least
+//           rank.
 #pragma once
 
 #include <array>
@@ -137,24 +139,37 @@ struct RankBytes {
   double States(const StateBytes::Parts& parts) const {
     return dense * parts.layer[0] + moe * parts.layer[1] + tables * parts.table;
   }
+  // To what neither has less of.
+  void LowerTo(const RankBytes& other);
 };
 struct MemoryTerms {
-  std::array<RankBytes, 2> ranks;  // the first and the last one
-  size_t several = 0;              // micro-batches
+  RankBytes first, last;
+  RankBytes others;       // at most what any rank but the first has; unused where nothing is tuned away
+  size_t several = 0;     // micro-batches
+  double tuned_away = 0;  // share of what the allocator holds beyond the tensors
+
+  // Tensors at the peak: at least so many bytes.
+  double Bytes(const RankBytes& rank, const StateBytes& states) const {
+    const double at_peak = rank.beside_states + rank.States(states.beside[several]);
+    const double alone = rank.States(states.alone);
+    return at_peak > alone ? at_peak : alone;
+  }
 };
 MemoryTerms MemoryTermsOf(const LayerTerms& terms, const PipelineLoad& load, const Workload& workload,
                           int64_t num_micro_batches, int64_t recomputed_layers);
 
 inline double MemoryBytesBound(const LayerTerms& terms, const MemoryTerms& memory, const StateBytes& states,
                                double outside_bytes) {
-  double most = 0;
-  for (const RankBytes& rank : memory.ranks) {
-    const double at_peak = rank.beside_states + rank.States(states.beside[memory.several]);
-    const double alone = rank.States(states.alone);
-    const double bytes = at_peak > alone ? at_peak : alone;
-    most = bytes > most ? bytes : most;
-  }
-  return terms.upper_scale * (most + outside_bytes) + terms.upper_margin_bytes;
+  const double first = memory.Bytes(memory.first, states);
+  const double last = memory.Bytes(memory.last, states);
+  const double most = first > last ? first : last;
+  const double upper = terms.upper_scale * (most + outside_bytes) + terms.upper_margin_bytes;
+  if (memory.tuned_away == 0) return upper;
+  // The rank that is priced is the one that reserves most before tuning. Its tensors may be fewer than
+  // another rank's, and the tuning takes away a share of what it holds beyond them.
+  const double others = memory.Bytes(memory.others, states);
+  const double least = first < others ? first : others;
+  return upper - memory.tuned_away * (most - least);
 }
 
 // Micro-batches in flight on the first pipeline rank, in units of its whole activations: at least so many.

@@ -207,5 +207,83 @@ TEST(BoundsTest, NoJobNeedsLessMemoryThanItsBound) {
       2, [](const Workload& w) { return PriceMemory(w).upper_bytes; }, MemoryBoundOf);
 }
 
+void SetMachine(Workload& w, const char* framework, const char* device) {
+  w.framework = FindFramework(framework);
+  w.device = cluster::FindDevice(device)->device;
+  w.node = &cluster::DefaultNodeFor(*w.device);
+}
+
+double MemoryBoundOf(const Workload& w) { return MemoryBoundOf(w, LayerTermsOf(w), LoadOf(w)); }
+
+// Where tuning takes away most of what the allocator holds beyond the tensors, the first rank, which reserves
+// most, may need less than the last one.
+TEST(BoundsTest, TheRankThatReservesMostMayHaveFewerTensorsThanAnother) {
+  Workload w;
+  w.model = {.layers = 10,
+             .hidden = 768,
+             .ffn = 1536,
+             .heads = 12,
+             .kv_heads = 12,
+             .head_dim = 64,
+             .vocab = 128256,
+             .gated_mlp = true};
+  w.model.experts = model::Experts{.num_experts = 4, .top_k = 1, .ffn = 384};
+  SetMachine(w, "megatron-core", "mi300x");
+  w.seq_len = 32768;
+  w.degrees = {.pp = 3, .cp = 2, .ep = 4, .dp = 8, .zero_stage = 2, .shard_group = 8};
+  w.pipeline = PipelineKind::k1F1B;
+  w.global_batch = 16;
+  w.loss_chunks = 8;
+  w.tuning.reserved_share = 0.3;
+  ASSERT_TRUE(Validate(w).ok());
+  EXPECT_LE(MemoryBoundOf(w), PriceMemory(w).upper_bytes);
+}
+
+// Megatron-LM pads a vocabulary, and so the logits: a rank without the head has none of them.
+TEST(BoundsTest, ARankWithoutTheHeadHasNoLogits) {
+  Workload w;
+  w.model = {.layers = 31,
+             .hidden = 1024,
+             .ffn = 2048,
+             .heads = 16,
+             .kv_heads = 8,
+             .head_dim = 64,
+             .vocab = 1000,
+             .gated_mlp = true};
+  SetMachine(w, "megatron-core", "mi300x");
+  w.seq_len = 32768;
+  w.micro_batch = 4;
+  w.recompute = RecomputeKind::kSelective;
+  w.degrees = {.tp = 16, .pp = 8, .dp = 8, .zero_stage = 2};
+  w.pipeline = PipelineKind::k1F1B;
+  w.global_batch = 32;
+  ASSERT_TRUE(Validate(w).ok());
+  EXPECT_LE(MemoryBoundOf(w), PriceMemory(w).upper_bytes);
+}
+
+// Adding gradients lengthens the weight backward, and so less of the copies from the host is left to wait
+// for.
+TEST(BoundsTest, CopiesFromTheHostHideBehindTheAdditionOfGradients) {
+  Workload w;
+  w.model = {.layers = 1,
+             .hidden = 4096,
+             .ffn = 12288,
+             .heads = 32,
+             .kv_heads = 32,
+             .head_dim = 128,
+             .vocab = 128256,
+             .gated_mlp = true};
+  SetMachine(w, "torchtitan", "v100");
+  w.seq_len = 2048;
+  w.recompute = RecomputeKind::kFull;
+  w.context = ContextKind::kAllToAll;
+  w.activations_on_host = true;
+  w.degrees = {.pp = 3, .cp = 2, .dp = 32, .zero_stage = 3, .shard_group = 32};
+  w.pipeline = PipelineKind::kZbH1;
+  w.global_batch = 35 * 32;
+  ASSERT_TRUE(Validate(w).ok());
+  EXPECT_LE(TimeBoundOf(w, LayerTermsOf(w), LoadOf(w)), PriceTime(w).step_seconds);
+}
+
 }  // namespace
 }  // namespace trainctl::frameworks
