@@ -33,12 +33,15 @@ std::string Summary(const recipe::Recipe& recipe) {
                          recipe.cluster.nodes, recipe.cluster.devices_per_node, recipe.cluster.device);
 }
 
-// A what-if is read as `plan` reads it, every other recipe as `launch` does.
+// As `launch` reads it; what `launch` refuses may be a what-if, which is read as `plan` reads it.
 absl::StatusOr<recipe::LoadedRecipe> Load(const RecipeOptions& options) {
-  const absl::StatusOr<recipe::LoadedRecipe> what_if =
+  absl::StatusOr<recipe::LoadedRecipe> launched =
+      recipe::LoadRecipe(options.path, options.sets, MachineAccess());
+  if (launched.ok()) return launched;
+  absl::StatusOr<recipe::LoadedRecipe> what_if =
       recipe::LoadRecipe(options.path, options.sets, MachineAccess(), recipe::Purpose::kWhatIf);
-  if (what_if.ok() && what_if->purpose == recipe::Purpose::kWhatIf) return what_if;
-  return recipe::LoadRecipe(options.path, options.sets, MachineAccess());
+  return what_if.ok() && what_if->purpose == recipe::Purpose::kWhatIf ? std::move(what_if)
+                                                                      : std::move(launched);
 }
 
 absl::StatusOr<ExitCode> Check(const RecipeOptions& options, const Output& output) {
