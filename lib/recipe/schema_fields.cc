@@ -697,7 +697,7 @@ void AddRest(Builder& b) {
       .Free();
   b.Add(
        "checkpoint.async",
-       "Copy the state in memory, which needs room for one copy of each worker's masters and moments, and "
+       "Copy the state in memory, which needs room for one copy of each worker's optimizer state, and "
        "write the copy while training goes on.",
        [](Recipe & r, size_t) -> auto& { return r.checkpoint.async; })
       .Free();
