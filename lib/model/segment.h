@@ -75,6 +75,9 @@ struct Segment {
   DType dtype = DType::kF32;  // of activations
   int64_t threads = 1;
   bool on_device = false;
+  // Its rows are those of the tokens that happened to be sent to it (experts): shape.tokens() is the most
+  // that there can be, and what memory and work are counted for. How many there are is known when it runs.
+  bool rows_are_bounded = false;
   std::vector<Value> values;
   std::vector<Operator> operators;
   // The border, as value ids.

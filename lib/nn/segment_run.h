@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/status.h"
 #include "device/device.h"
 #include "model/segment.h"
 #include "nn/bound_parameters.h"
@@ -40,6 +41,7 @@ class SegmentRun {
         threads_(threads),
         parameters_(parameters),
         view_(view),
+        num_rows_(segment.shape.tokens()),
         values_(segment.values.size()),
         gradients_(segment.values.size()) {}
 
@@ -51,7 +53,13 @@ class SegmentRun {
   const model::Segment& segment() const { return segment_; }
   const TokenView& view() const { return view_; }
   const RopeTables& rope(size_t table) const { return rope_[table]; }
-  int64_t num_tokens() const { return segment_.shape.tokens(); }
+  int64_t num_tokens() const { return num_rows_; }
+  // Of a segment whose rows are bounded: how many there are this time.
+  void SetRows(int64_t rows) {
+    TRAINCTL_CHECK_MSG(rows == num_rows_ || (segment_.rows_are_bounded && rows < num_rows_), "a segment of ",
+                       segment_.rows_are_bounded ? "at most " : "", num_rows_, " rows was given ", rows);
+    num_rows_ = rows;
+  }
   at::ScalarType dtype() const { return ToAten(segment_.dtype); }
 
   at::Tensor& Value(int value) { return values_[static_cast<size_t>(value)]; }
@@ -81,7 +89,7 @@ class SegmentRun {
 
   // Parts that rows are cut into, each with a sum of its own; a device shares its work out itself.
   int NumChunks() const {
-    return device_.is_cpu() ? static_cast<int>(std::min<int64_t>(threads_, num_tokens())) : 1;
+    return device_.is_cpu() ? static_cast<int>(std::clamp<int64_t>(num_tokens(), 1, threads_)) : 1;
   }
   // Calls function(begin, end, chunk) for the tokens' rows, in a fixed number of chunks, so that sums are cut
   // the same way on every run.
@@ -110,6 +118,7 @@ class SegmentRun {
   const int threads_;
   const BoundParameters& parameters_;
   const TokenView& view_;
+  int64_t num_rows_;
   LossRequest loss_;
   std::vector<at::Tensor> values_;
   std::vector<at::Tensor> gradients_;

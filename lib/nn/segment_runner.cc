@@ -42,7 +42,9 @@ class SegmentRunner::Pass {
   SegmentRun& run() { return run_; }
 
   void SetInput(const at::Tensor& input) {
-    if (!r_.segment_.inputs.empty()) run_.Value(r_.segment_.inputs[0]) = input;
+    if (r_.segment_.inputs.empty()) return;
+    run_.SetRows(input.size(0));
+    run_.Value(r_.segment_.inputs[0]) = input;
   }
   // Undefined for a segment without input.
   at::Tensor InputGradient() {
@@ -52,7 +54,10 @@ class SegmentRunner::Pass {
     for (auto& [value, tensor] : values) run_.Value(value) = std::move(tensor);
   }
   void SetGradients(Saved gradients) {
-    for (auto& [value, tensor] : gradients) run_.Gradient(value) = std::move(tensor);
+    for (auto& [value, tensor] : gradients) {
+      run_.SetRows(tensor.size(0));
+      run_.Gradient(value) = std::move(tensor);
+    }
   }
 
   void Forward(size_t num_operators, const std::vector<std::vector<int>>& drops) {
@@ -130,8 +135,8 @@ class SegmentRunner::Pass {
       if (k == 0 && op.in_place_of >= 0) {
         run_.Value(op.outputs[0]) = run_.Value(op.in_place_of);
       } else {
-        run_.Value(op.outputs[k]) =
-            at::empty({value.rows, value.cols}, r_.device_.Options(ToAten(value.dtype)));
+        const int64_t rows = r_.segment_.rows_are_bounded ? run_.num_tokens() : value.rows;
+        run_.Value(op.outputs[k]) = at::empty({rows, value.cols}, r_.device_.Options(ToAten(value.dtype)));
       }
     }
   }

@@ -325,6 +325,68 @@ TEST(SegmentRunner, GradientsOfAValueWithSeveralReadersAreSummed) {
   expect_right(dx);
 }
 
+// What one expert does to the tokens that were sent to it: as many as its bound, fewer, or none.
+TEST(SegmentRunner, RowsCanBeFewerThanTheirBound) {
+  constexpr int64_t kHidden = 24, kFfn = 40, kBound = 30;
+  model::Segment segment{.shape = {1, kBound}, .threads = 2};
+  segment.rows_are_bounded = true;
+  segment.values.push_back({"x", DType::kF32, kBound, kHidden});
+  segment.inputs = {0};
+  const auto add = [&](model::Operator op, const char* name) {
+    op.kind = static_cast<model::OpKind>(op.attributes.index());
+    model::EntryOf(op.kind).complete(segment, op, name);
+    segment.operators.push_back(op);
+    return op.outputs[0];
+  };
+  const int gate_up = add(
+      {.attributes = model::LinearAttributes{.in = kHidden, .out = 2 * kFfn}, .inputs = {0}, .weights = {0}},
+      "gate_up");
+  const int activation =
+      add({.attributes = model::SwiGluAttributes{.ffn = kFfn}, .inputs = {gate_up}}, "activation");
+  segment.outputs = {add({.attributes = model::LinearAttributes{.in = kFfn, .out = kHidden},
+                          .inputs = {activation},
+                          .weights = {1}},
+                         "y")};
+  at::manual_seed(6);
+  const std::vector<at::Tensor> weights = {at::randn({2 * kFfn, kHidden}), at::randn({kHidden, kFfn})};
+  const SegmentRunner runner(device::Device::Cpu(), segment, nullptr, 2);
+  const model::SegmentMemory memory = model::Analyze(segment);
+  for (const int64_t rows : {int64_t{0}, int64_t{1}, int64_t{7}, kBound}) {
+    std::vector<at::Tensor> gradients;
+    BoundParameters bound;
+    for (int i : {0, 1}) {
+      const auto k = static_cast<size_t>(i);
+      gradients.push_back(at::ones_like(weights[k]));  // overwritten, by zeros where there are no rows
+      bound[i] = {weights[k].data_ptr<float>(), gradients[k].data_ptr<float>(), /*accumulate=*/false};
+    }
+    const at::Tensor x = at::randn({rows, kHidden}), dy = at::randn({rows, kHidden});
+    Saved saved;
+    at::Tensor y, dx;
+    const int64_t forward_peak = PeakOf([&] { y = runner.Forward(bound, x, {}, &saved); });
+    at::Tensor output_gradient = dy.clone();
+    const int64_t backward_peak =
+        PeakOf([&] { dx = runner.Backward(bound, x, {}, std::move(saved), std::move(output_gradient)); });
+    EXPECT_LE(forward_peak, memory.forward_peak) << rows;
+    EXPECT_LE(backward_peak, memory.backward_peak) << rows;
+    if (rows == kBound) {
+      EXPECT_EQ(forward_peak, memory.forward_peak);
+    }
+
+    // By hand, from silu'(g) = s (1 + g (1 - s)) with s the logistic function of g.
+    const at::Tensor both = at::mm(x, weights[0].t());
+    const at::Tensor g = both.narrow(1, 0, kFfn), u = both.narrow(1, kFfn, kFfn);
+    const at::Tensor s = at::sigmoid(g), h = g * s * u;
+    const at::Tensor dh = at::mm(dy, weights[1]);
+    const at::Tensor d_both = at::cat({dh * u * s * (1 + g * (1 - s)), dh * g * s}, 1);
+    EXPECT_TRUE(at::allclose(y, at::mm(h, weights[1].t()), 1e-4, 1e-4)) << rows;
+    EXPECT_TRUE(at::allclose(dx, at::mm(d_both, weights[0]), 1e-4, 1e-4)) << rows;
+    EXPECT_TRUE(at::allclose(gradients[0], at::mm(d_both.t(), x), 1e-4, 1e-4)) << rows;
+    EXPECT_TRUE(at::allclose(gradients[1], at::mm(dy.t(), h), 1e-4, 1e-4)) << rows;
+  }
+  EXPECT_DEATH(runner.Forward({}, at::zeros({kBound + 1, kHidden}), {}, nullptr),
+               "at most 30 rows was given 31");
+}
+
 // The gradient of a layer against differences of its own forward: independent of any autograd. Compared as
 // a vector over several directions, because a single one may lie across the gradient and show only fp32's
 // noise, which is another on another CPU; the extrapolated difference (error of order step^4) allows a step
