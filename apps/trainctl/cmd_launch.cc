@@ -90,7 +90,7 @@ void PrintChoice(const plan::Plan& plan, const recipe::Recipe& recipe) {
   std::fprintf(
       stderr, "%s: %s parameters, %s, %s, %d x %d thread(s), predicted tensor memory %s per worker\n",
       recipe.run.name.c_str(), FormatCount(plan.num_parameters).c_str(), plan.layout.ToString().c_str(),
-      plan.setting.compute_dtype == DType::kBF16 ? "bf16" : "fp32", plan.layout.mesh.world_size(),
+      plan.setting.types.compute == DType::kBF16 ? "bf16" : "fp32", plan.layout.mesh.world_size(),
       static_cast<int>(plan.threads_per_worker), FormatBytes(plan.predicted.peak_bytes).c_str());
   for (const std::string& note : plan.notes) std::fprintf(stderr, "  %s\n", note.c_str());
   std::fprintf(stderr, "  step %s\n", plan.step_hash.c_str());
@@ -246,7 +246,7 @@ absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& outp
   TRAINCTL_RETURN_IF_ERROR(data::OpenEvalSets(loaded.recipe).status());
   recipe::FreezeForRun(loaded.recipe);
   // What "auto" became stays: another machine must not change the numerics of a run.
-  loaded.recipe.train.precision = plan.setting.compute_dtype == DType::kBF16 ? "bf16" : "fp32";
+  loaded.recipe.train.precision = plan.setting.types.compute == DType::kBF16 ? "bf16" : "fp32";
   TRAINCTL_ASSIGN_OR_RETURN(const std::vector<data::FileFingerprint> files,
                             data::Fingerprint(loaded.recipe.data));
   TRAINCTL_ASSIGN_OR_RETURN(

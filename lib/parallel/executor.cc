@@ -138,7 +138,7 @@ class Executor::Pass {
   void Upload() {
     e_.device_.Zero(e_.loss_, sizeof(double));
     for (const nn::TokenView& view : host_micro_batches_)
-      micro_batches_.emplace_back(e_.device_, view, e_.options_.shape);
+      micro_batches_.emplace_back(e_.device_, view, e_.options_.shape());
   }
 
   // What each operation does, in the order of Op.
@@ -221,22 +221,24 @@ class Executor::Pass {
     return ledger_.buckets()[static_cast<size_t>(bucket)].shard_numel * DTypeBytes(e_.state_.compute_dtype());
   }
 
-  absl::Status AllGather(int bucket, void* whole) {
-    return e_.GroupOf(layout::Axis::kDpShard, schedule::kGatherStream)
-        .AllGather(absl::StrCat("parameters/", bucket), whole, ShardBytes(bucket));
+  comm::Group& GroupOf(int id) { return e_.groups_.Of(step_.groups[static_cast<size_t>(id)]); }
+
+  absl::Status AllGather(const Instruction& instruction, void* whole) {
+    return GroupOf(instruction.groups[0])
+        .AllGather(absl::StrCat("parameters/", instruction.bucket), whole, ShardBytes(instruction.bucket));
   }
 
   absl::Status Gather(const Instruction& instruction) {
     void* slot = e_.state_.parameter_slot(instruction.slot);
     e_.slot_bucket_[static_cast<size_t>(instruction.slot)] = -1;
     e_.state_.CastMaster(instruction.bucket, slot);
-    TRAINCTL_RETURN_IF_ERROR(AllGather(instruction.bucket, slot));
+    TRAINCTL_RETURN_IF_ERROR(AllGather(instruction, slot));
     e_.slot_bucket_[static_cast<size_t>(instruction.slot)] = instruction.bucket;
     return absl::OkStatus();
   }
 
   absl::Status GatherUpdated(const Instruction& instruction) {
-    return AllGather(instruction.bucket, e_.state_.parameters(instruction.bucket));
+    return AllGather(instruction, e_.state_.parameters(instruction.bucket));
   }
 
   absl::Status ReduceGradient(const Instruction& instruction) {
@@ -247,13 +249,15 @@ class Executor::Pass {
     const float* whole =
         in_slot ? e_.state_.gradient_slot(instruction.slot) : e_.state_.full_gradient(instruction.bucket);
     const bool add = in_slot && !instruction.first;
-    const absl::Span<float> scratch = e_.state_.receive_buffer();
+    const absl::Span<uint8_t> scratch = e_.state_.receive_buffer();
+    const comm::Reduction how{.dtype = step_.types.sum};
     for (int id : instruction.groups) {
-      const schedule::Group& over = step_.groups[static_cast<size_t>(id)];
-      TRAINCTL_ASSIGN_OR_RETURN(comm::Group* const group, e_.GroupForSum(name, over.axis, over.stream));
-      TRAINCTL_RETURN_IF_ERROR(over.axis == layout::Axis::kDpShard
-                                   ? group->ReduceScatter(name, whole, part, bucket.shard_numel, add, scratch)
-                                   : group->AllReduce(name, part, bucket.shard_numel, scratch));
+      const layout::Axis axis = step_.groups[static_cast<size_t>(id)].axis;
+      TRAINCTL_RETURN_IF_ERROR(e_.CheckListed(name, axis));
+      TRAINCTL_RETURN_IF_ERROR(
+          axis == layout::Axis::kDpShard
+              ? GroupOf(id).ReduceScatter(name, whole, part, bucket.shard_numel, add, scratch, how)
+              : GroupOf(id).AllReduce(name, part, bucket.shard_numel, scratch, how));
     }
     return absl::OkStatus();
   }
@@ -318,7 +322,7 @@ class Executor::Pass {
     const at::Tensor input = Take(i, ValueKind::kHidden);
     Runner(i).Loss(Bind(i), input, View(i), e_.loss_);
     local_loss_tokens += CountMasked(host_micro_batches_[static_cast<size_t>(i.micro_batch)].loss_mask,
-                                     e_.options_.shape.tokens());
+                                     e_.options_.shape().tokens());
     return absl::OkStatus();
   }
 
@@ -367,7 +371,7 @@ class Executor::Pass {
   absl::Status CountLossTokens(const Instruction&) {
     int64_t local = 0;
     for (const nn::TokenView& view : host_micro_batches_)
-      local += CountMasked(view.loss_mask, e_.options_.shape.tokens());
+      local += CountMasked(view.loss_mask, e_.options_.shape().tokens());
     double count = static_cast<double>(local);
     TRAINCTL_RETURN_IF_ERROR(e_.ReduceOverData(layout::kLossTokensReduction, absl::MakeSpan(&count, 1)));
     result.loss_tokens = static_cast<int64_t>(count);
@@ -393,11 +397,10 @@ class Executor::Pass {
     double squares = 0;
     e_.device_.CopyToHost(&squares, e_.squares_, sizeof(squares));
     for (int id : instruction.groups) {
-      const schedule::Group& over = step_.groups[static_cast<size_t>(id)];
-      TRAINCTL_ASSIGN_OR_RETURN(comm::Group* const group,
-                                e_.GroupForSum(layout::kGradNormReduction, over.axis, over.stream));
       TRAINCTL_RETURN_IF_ERROR(
-          group->AllReduceScalars(layout::kGradNormReduction, absl::MakeSpan(&squares, 1)));
+          e_.CheckListed(layout::kGradNormReduction, step_.groups[static_cast<size_t>(id)].axis));
+      TRAINCTL_RETURN_IF_ERROR(
+          GroupOf(id).AllReduceScalars(layout::kGradNormReduction, absl::MakeSpan(&squares, 1)));
     }
     result.grad_norm = std::sqrt(squares);
     result.finite = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
@@ -407,7 +410,7 @@ class Executor::Pass {
   absl::Status OptimizerStep(const Instruction& instruction) {
     if (!update_->apply || !result.finite) return absl::OkStatus();
     const int bucket = instruction.bucket;
-    const optim::Optimizer& optimizer = *e_.options_.optimizer;
+    const optim::Optimizer& optimizer = *e_.options_.setting.optimizer;
     kernels::UpdateOptions options{.lr = update_->lr,
                                    .beta1 = update_->beta1,
                                    .beta2 = update_->beta2,
@@ -418,6 +421,7 @@ class Executor::Pass {
       options.gradient_scale =
           static_cast<float>(std::min(1.0, update_->clip_norm / (result.grad_norm + 1e-6)));
     }
+    const int64_t threads = e_.options_.setting.threads;
     for (const layout::ParameterRange& range : e_.state_.OwnRanges(bucket)) {
       options.weight_decay =
           update_->decay[static_cast<size_t>(range.parameter)] ? update_->weight_decay : 0.0f;
@@ -426,8 +430,7 @@ class Executor::Pass {
                       e_.state_.gradient_part(bucket), range.offset + begin, end - begin, options);
       };
       if (e_.device_.is_cpu()) {
-        at::parallel_for(0, range.count, (range.count + e_.options_.threads - 1) / e_.options_.threads,
-                         update);
+        at::parallel_for(0, range.count, (range.count + threads - 1) / threads, update);
       } else {
         update(0, range.count);
       }
@@ -446,7 +449,7 @@ class Executor::Pass {
   std::vector<Stored> values_;  // by the step's value ids
 };
 
-Executor::Executor(const model::ModelSpec& spec, ShardedState& state, StreamGroups& groups,
+Executor::Executor(const model::ModelSpec& spec, ShardedState& state, Groups& groups,
                    const schedule::BuildOptions& options)
     : spec_(spec),
       device_(state.device()),
@@ -457,7 +460,7 @@ Executor::Executor(const model::ModelSpec& spec, ShardedState& state, StreamGrou
   for (const layout::Reduction& reduction : state.ledger().Reductions()) sums_.insert(reduction.name);
   {
     const device::ScopedMemoryTag tag(device_, MemoryTag(schedule::Category::kBuffers));
-    rope_ = nn::MakeRopeTables(device_, spec, options.shape.seq_len);
+    rope_ = nn::MakeRopeTables(device_, spec, options.setting.seq_len);
   }
   if (device_.is_cpu()) {
     loss_ = host_sums_.data();
@@ -466,12 +469,10 @@ Executor::Executor(const model::ModelSpec& spec, ShardedState& state, StreamGrou
     loss_ = device_sums_.data_ptr<double>();
   }
   squares_ = loss_ + 1;
-  const model::SegmentOptions segment_options{options.shape, options.compute_dtype, options.threads,
-                                              options.on_device};
   const std::vector<model::Parameter>& inventory = state.ledger().inventory();
   for (int block = 0; block <= model::HeadBlock(spec); ++block) {
-    runners_.emplace_back(device_, model::BuildSegment(spec, inventory, block, segment_options), &rope_,
-                          static_cast<int>(options.threads));
+    runners_.emplace_back(device_, model::BuildSegment(spec, inventory, block, options.segment()), &rope_,
+                          static_cast<int>(options.setting.threads));
     if (device_.is_cpu()) runners_.back().MeasureInto(&operator_seconds_);
   }
   streams_[schedule::kGatherStream] = std::make_unique<Stream>(device_, events_);
@@ -507,31 +508,25 @@ std::map<std::string, double> Executor::operator_seconds() const {
   return seconds;
 }
 
-comm::Group& Executor::GroupOf(layout::Axis axis, int stream) {
-  DataGroups& groups = groups_[static_cast<size_t>(stream)];
-  TRAINCTL_CHECK(axis == layout::Axis::kDpShard || axis == layout::Axis::kDpReplicate);
-  return axis == layout::Axis::kDpShard ? groups.dp_shard : groups.dp_replicate;
-}
-
-absl::StatusOr<comm::Group*> Executor::GroupForSum(absl::string_view name, layout::Axis axis, int stream) {
+absl::Status Executor::CheckListed(absl::string_view sum, layout::Axis axis) const {
   // Over one rank there is nothing to sum, and the ledger lists nothing.
-  const std::string sum = absl::StrCat(name, "/", layout::AxisName(axis));
-  if (state_.ledger().mesh().degree(axis) > 1 && !sums_.contains(sum))
-    return InternalError(absl::StrCat("the sum '", sum, "' is not among the ledger's"));
-  return &GroupOf(axis, stream);
+  const std::string name = absl::StrCat(sum, "/", layout::AxisName(axis));
+  if (state_.ledger().mesh().degree(axis) > 1 && !sums_.contains(name))
+    return InternalError(absl::StrCat("the sum '", name, "' is not among the ledger's"));
+  return absl::OkStatus();
 }
 
 absl::Status Executor::ReduceOverData(absl::string_view name, absl::Span<double> values) {
   for (layout::Axis axis : {layout::Axis::kDpShard, layout::Axis::kDpReplicate}) {
-    TRAINCTL_ASSIGN_OR_RETURN(comm::Group* const group, GroupForSum(name, axis, schedule::kComputeStream));
-    TRAINCTL_RETURN_IF_ERROR(group->AllReduceScalars(name, values));
+    TRAINCTL_RETURN_IF_ERROR(CheckListed(name, axis));
+    TRAINCTL_RETURN_IF_ERROR(groups_.Of(axis, schedule::kComputeStream).AllReduceScalars(name, values));
   }
   return absl::OkStatus();
 }
 
 absl::Status Executor::CountVotes(absl::Span<double> votes) {
   for (layout::Axis axis : {layout::Axis::kDpShard, layout::Axis::kDpReplicate})
-    TRAINCTL_RETURN_IF_ERROR(GroupOf(axis, schedule::kComputeStream).AllReduceScalars("agree", votes));
+    TRAINCTL_RETURN_IF_ERROR(groups_.Of(axis, schedule::kComputeStream).AllReduceScalars("agree", votes));
   return absl::OkStatus();
 }
 

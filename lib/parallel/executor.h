@@ -16,6 +16,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "nn/segment_runner.h"
+#include "parallel/groups.h"
 #include "parallel/sharded_state.h"
 #include "parallel/stream.h"
 #include "schedule/build_step.h"
@@ -58,7 +59,7 @@ using SpanHook = std::function<void(size_t instruction, int64_t begin_ns, int64_
 
 class Executor {
  public:
-  Executor(const model::ModelSpec& spec, ShardedState& state, StreamGroups& groups,
+  Executor(const model::ModelSpec& spec, ShardedState& state, Groups& groups,
            const schedule::BuildOptions& options);
   ~Executor();
 
@@ -97,13 +98,12 @@ class Executor {
   friend class Pass;
 
   const model::ModelSpec& spec_;
-  // The group for a sum of training over `axis`; InternalError: the ledger does not list it.
-  absl::StatusOr<comm::Group*> GroupForSum(absl::string_view name, layout::Axis axis, int stream);
-  comm::Group& GroupOf(layout::Axis axis, int stream);
+  // InternalError: the ledger does not list that sum of training over `axis`.
+  absl::Status CheckListed(absl::string_view sum, layout::Axis axis) const;
 
   const device::Device& device_;  // the state's
   ShardedState& state_;
-  StreamGroups& groups_;
+  Groups& groups_;
   schedule::BuildOptions options_;
   nn::RopeTables rope_;
   std::vector<nn::SegmentRunner> runners_;  // by block

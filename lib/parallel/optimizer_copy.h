@@ -13,7 +13,7 @@ namespace trainctl::parallel {
 
 class OptimizerCopy {
  public:
-  // Allocates what the schedule calls "checkpoint copy" (BuildOptions::checkpoint_copy): master and state of
+  // Allocates what the schedule calls "checkpoint copy" (StepSetting::checkpoint_copy): master and state of
   // each element of this rank's shards. Host memory, wherever the state is.
   explicit OptimizerCopy(const ShardedState& state);
 

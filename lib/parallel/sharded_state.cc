@@ -9,39 +9,20 @@
 
 namespace trainctl::parallel {
 
-absl::StatusOr<StreamGroups> MakeStreamGroups(comm::Communicator& communicator, const layout::Mesh& mesh) {
-  const int rank = communicator.rank();
-  const auto group = [&](layout::Axis axis) {
-    return communicator.MakeGroup(mesh.Group(rank, axis), std::string(layout::AxisName(axis)));
-  };
-  StreamGroups groups;
-  for (DataGroups& of_stream : groups) {
-    TRAINCTL_ASSIGN_OR_RETURN(of_stream.dp_shard, group(layout::Axis::kDpShard));
-    TRAINCTL_ASSIGN_OR_RETURN(of_stream.dp_replicate, group(layout::Axis::kDpReplicate));
-  }
-  return groups;
-}
-
-absl::Status CloseStreamGroups(StreamGroups& groups) {
-  for (DataGroups& of_stream : groups) {
-    TRAINCTL_RETURN_IF_ERROR(of_stream.dp_shard.Close());
-    TRAINCTL_RETURN_IF_ERROR(of_stream.dp_replicate.Close());
-  }
-  return absl::OkStatus();
-}
-
 ShardedState::ShardedState(const device::Device& device, const layout::Ledger& ledger,
-                           const schedule::Program& program, DType compute_dtype, int rank,
+                           const schedule::Program& program, const schedule::Types& types, int rank,
                            const optim::Optimizer& optimizer)
     : device_(device),
       ledger_(ledger),
-      compute_dtype_(compute_dtype),
+      compute_dtype_(types.compute),
       rank_(rank),
       shard_index_(ledger.mesh().coordinate(rank, layout::Axis::kDpShard)),
       optimizer_(optimizer) {
   TRAINCTL_CHECK_MSG(!(optimizer.whole_matrix && ledger.optimizer_sharded()), optimizer.name,
                      " needs whole matrices, and shards cut them");
-  const at::ScalarType aten_dtype = compute_dtype == DType::kBF16 ? at::kBFloat16 : at::kFloat;
+  TRAINCTL_CHECK_MSG(types.master == DType::kF32 && types.gradient == DType::kF32 && types.sum == DType::kF32,
+                     "parameters are updated, and gradients summed, in fp32");
+  const at::ScalarType aten_dtype = compute_dtype_ == DType::kBF16 ? at::kBFloat16 : at::kFloat;
   int64_t full = 0, shard = 0;
   for (const layout::Bucket& bucket : ledger.buckets()) {
     full += bucket.padded_numel;
@@ -55,8 +36,8 @@ ShardedState::ShardedState(const device::Device& device, const layout::Ledger& l
   };
   char* whole_parameters =
       ledger.parameters_sharded() ? nullptr : own(full, aten_dtype, Category::kParameters);
-  // In fp32 the whole parameters contain the master: it is this rank's part of them.
-  const bool separate_master = ledger.parameters_sharded() || compute_dtype != DType::kF32;
+  // Of one type the whole parameters contain the master: it is this rank's part of them.
+  const bool separate_master = ledger.parameters_sharded() || types.compute != types.master;
   const auto own_floats = [&](int64_t numel, Category category) {
     return reinterpret_cast<float*>(own(numel, at::kFloat, category));
   };
@@ -72,7 +53,7 @@ ShardedState::ShardedState(const device::Device& device, const layout::Ledger& l
   for (const layout::Bucket& bucket : ledger.buckets()) {
     const int64_t own_offset = full_offset + shard_index_ * bucket.shard_numel;
     parameters_.push_back(
-        whole_parameters == nullptr ? nullptr : whole_parameters + full_offset * DTypeBytes(compute_dtype));
+        whole_parameters == nullptr ? nullptr : whole_parameters + full_offset * DTypeBytes(compute_dtype_));
     optim::Parts& parts = parts_.emplace_back();
     parts.master =
         separate_master ? masters + shard_offset : reinterpret_cast<float*>(whole_parameters) + own_offset;
@@ -88,11 +69,11 @@ ShardedState::ShardedState(const device::Device& device, const layout::Ledger& l
     parameter_slot_tensors_.push_back(at::zeros({slot.numel}, device_.Options(aten_dtype)));
   for (const schedule::Slot& slot : program.gradient_slots)
     gradient_slot_tensors_.push_back(at::zeros({slot.numel}, device_.Options(at::kFloat)));
-  receive_buffer_ = at::zeros({program.receive_buffer_bytes / 4}, device_.Options(at::kFloat));
+  receive_buffer_ = at::zeros({program.receive_buffer_bytes}, device_.Options(at::kByte));
 }
 
-absl::Span<float> ShardedState::receive_buffer() const {
-  return {receive_buffer_.data_ptr<float>(), static_cast<size_t>(receive_buffer_.numel())};
+absl::Span<uint8_t> ShardedState::receive_buffer() const {
+  return {receive_buffer_.data_ptr<uint8_t>(), static_cast<size_t>(receive_buffer_.numel())};
 }
 
 void ShardedState::Initialize(uint64_t seed) {

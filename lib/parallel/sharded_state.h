@@ -6,31 +6,18 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <array>
 #include <cstdint>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "comm/communicator.h"
+#include "comm/group.h"
 #include "device/device.h"
 #include "layout/ledger.h"
 #include "optim/optimizer.h"
 #include "schedule/step.h"
 
 namespace trainctl::parallel {
-
-// The groups of one rank, by data axis.
-struct DataGroups {
-  comm::Group dp_shard;
-  comm::Group dp_replicate;
-};
-
-// One set for each stream of step.h, since a group serves one thread. Collective in order, not in time.
-using StreamGroups = std::array<DataGroups, schedule::kNumDataStreams>;
-absl::StatusOr<StreamGroups> MakeStreamGroups(comm::Communicator& communicator, const layout::Mesh& mesh);
-// Collective, at the end of a run that went well.
-absl::Status CloseStreamGroups(StreamGroups& groups);
 
 // The tag under which the counting allocator keeps tensors of a category; the work of a step, which
 // nobody tags, is activations.
@@ -40,8 +27,9 @@ class ShardedState {
  public:
   // Allocates everything that `program` lists as persistent. `rank` is the global rank.
   // All pointers below are memory of `device`, which must outlive this.
+  // Of `types` only that of computing can be another than fp32 today.
   ShardedState(const device::Device& device, const layout::Ledger& ledger, const schedule::Program& program,
-               DType compute_dtype, int rank, const optim::Optimizer& optimizer);
+               const schedule::Types& types, int rank, const optim::Optimizer& optimizer);
 
   const device::Device& device() const { return device_; }
 
@@ -61,7 +49,7 @@ class ShardedState {
 
   void* parameter_slot(int slot) const { return parameter_slot_tensors_[index(slot)].data_ptr(); }
   float* gradient_slot(int slot) const { return gradient_slot_tensors_[index(slot)].data_ptr<float>(); }
-  absl::Span<float> receive_buffer() const;
+  absl::Span<uint8_t> receive_buffer() const;
 
   std::vector<layout::ParameterRange> OwnRanges(int bucket) const {
     return ledger_.OptimizerRanges(bucket, rank_);

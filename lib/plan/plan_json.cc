@@ -1,5 +1,6 @@
 // plan.json: what MakePlan decided, for the workers and for people.
 
+#include <algorithm>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -263,6 +264,35 @@ absl::Status ReadLists(Reader& reader, Plan* plan) {
   return absl::OkStatus();
 }
 
+// Element types that this version trains with. Earlier plans state that of computing alone.
+absl::Status ReadTypes(const Json& json, const std::string& where, schedule::Types& types) {
+  struct Field {
+    const char* name;
+    DType* type;
+    std::vector<DType> known;
+  };
+  for (const Field& field : {Field{"compute_dtype", &types.compute, {DType::kF32, DType::kBF16}},
+                             Field{"master_dtype", &types.master, {DType::kF32}},
+                             Field{"gradient_dtype", &types.gradient, {DType::kF32}},
+                             Field{"sum_dtype", &types.sum, {DType::kF32}}}) {
+    if (field.type != &types.compute && !json.contains(field.name)) continue;
+    std::string text;
+    Reader reader(json, where);
+    reader.String(field.name, &text);
+    TRAINCTL_RETURN_IF_ERROR(reader.status());
+    const absl::StatusOr<DType> parsed = ParseDType(text);
+    if (parsed.ok() && std::count(field.known.begin(), field.known.end(), *parsed) > 0) {
+      *field.type = *parsed;
+      continue;
+    }
+    return BadDataError(absl::StrCat(where, ": field '", field.name, "' is \"", text, "\", not ",
+                                     absl::StrJoin(field.known, " or ", [](std::string* out, DType type) {
+                                       absl::StrAppend(out, DTypeName(type));
+                                     })));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 Json PlanToJsonObject(const Plan& plan) {
@@ -270,7 +300,10 @@ Json PlanToJsonObject(const Plan& plan) {
                {"layout", ToJson(plan.layout)},
                {"step_hash", plan.step_hash},
                {"seq_len", plan.setting.seq_len},
-               {"compute_dtype", std::string(DTypeName(plan.setting.compute_dtype))},
+               {"compute_dtype", std::string(DTypeName(plan.setting.types.compute))},
+               {"master_dtype", std::string(DTypeName(plan.setting.types.master))},
+               {"gradient_dtype", std::string(DTypeName(plan.setting.types.gradient))},
+               {"sum_dtype", std::string(DTypeName(plan.setting.types.sum))},
                {"prefetch", plan.setting.prefetch},
                {"checkpoint_copy", plan.setting.checkpoint_copy},
                {"optimizer", std::string(plan.setting.optimizer->name)},
@@ -308,8 +341,6 @@ absl::StatusOr<Plan> PlanFromJson(absl::string_view text, absl::string_view what
   // Plans of earlier versions have no hash; their steps cannot be compared.
   if (json.contains("step_hash")) reader.String("step_hash", &plan.step_hash);
   reader.Int("seq_len", &plan.setting.seq_len, 1);
-  std::string dtype;
-  reader.String("compute_dtype", &dtype);
   reader.Bool("prefetch", &plan.setting.prefetch);
   if (json.contains("checkpoint_copy")) reader.Bool("checkpoint_copy", &plan.setting.checkpoint_copy);
   // Earlier versions had AdamW alone.
@@ -332,11 +363,7 @@ absl::StatusOr<Plan> PlanFromJson(absl::string_view text, absl::string_view what
   reader.Int("memory_limit_bytes", &plan.memory_limit_bytes, 0);
   TRAINCTL_RETURN_IF_ERROR(ReadLists(reader, &plan));
   TRAINCTL_RETURN_IF_ERROR(reader.status());
-  const absl::StatusOr<DType> parsed = ParseDType(dtype);
-  if (!parsed.ok() || (*parsed != DType::kF32 && *parsed != DType::kBF16)) {
-    return BadDataError(absl::StrCat(where, ": field 'compute_dtype' is \"", dtype, "\", not F32 or BF16"));
-  }
-  plan.setting.compute_dtype = *parsed;
+  TRAINCTL_RETURN_IF_ERROR(ReadTypes(json, where, plan.setting.types));
   plan.setting.optimizer = optim::Find(optimizer);
   if (plan.setting.optimizer == nullptr) {
     return BadDataError(absl::StrCat(where, ": field 'optimizer' is \"", optimizer, "\", not ",

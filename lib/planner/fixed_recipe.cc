@@ -8,7 +8,7 @@ namespace trainctl::planner {
 recipe::Recipe Frozen(const recipe::Recipe& recipe, const plan::Plan& plan) {
   recipe::Recipe frozen = recipe;
   frozen.train.micro_batch = plan.layout.micro_batch;
-  frozen.train.precision = plan.setting.compute_dtype == DType::kBF16 ? "bf16" : "fp32";
+  frozen.train.precision = plan.setting.types.compute == DType::kBF16 ? "bf16" : "fp32";
   recipe::ParallelConfig& p = frozen.parallel;
   p.dp_replicate = plan.layout.mesh.dp_replicate;
   p.dp_shard = plan.layout.mesh.dp_shard;

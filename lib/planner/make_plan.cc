@@ -147,10 +147,10 @@ simulate::Rates CpuRatesOf(const schedule::StepSetting& setting, const cluster::
                            const simulate::MachineProfile* measured, int64_t workers) {
   if (measured != nullptr) {
     const std::optional<simulate::Rates> rates =
-        measured->RatesFor(setting.compute_dtype, workers, setting.threads);
+        measured->RatesFor(setting.types.compute, workers, setting.threads);
     if (rates.has_value()) return *rates;
   }
-  return simulate::CpuRates(setting.threads, setting.compute_dtype, host.native_bf16);
+  return simulate::CpuRates(setting.threads, setting.types.compute, host.native_bf16);
 }
 
 // Every mistake at once, in the words of the recipe's own checks.
@@ -172,7 +172,7 @@ absl::Status ResolveMachine(const recipe::Recipe& recipe, const cluster::Host& h
   plan.threads_per_worker = ResolveThreads(cluster, host, is_elsewhere ? ignored : plan.notes);
   if (cluster.device == "cpu") {
     plan.setting.threads = plan.threads_per_worker;
-    plan.setting.compute_dtype = ResolvePrecision(recipe.train.precision, host, plan.notes);
+    plan.setting.types.compute = ResolvePrecision(recipe.train.precision, host, plan.notes);
     plan.memory_limit_bytes = ResolveMemoryLimit(cluster, host, plan.notes);
     plan.rates = CpuRatesOf(plan.setting, host, measured, plan.devices_per_node);
     return absl::OkStatus();
@@ -181,17 +181,17 @@ absl::Status ResolveMachine(const recipe::Recipe& recipe, const cluster::Host& h
   plan.setting.on_device = true;
   TRAINCTL_ASSIGN_OR_RETURN(const std::shared_ptr<const cluster::Machine> machine,
                             recipe::MachineFor(cluster, host));
-  plan.setting.compute_dtype = ResolveDevicePrecision(recipe.train.precision, machine.get(), plan.notes);
+  plan.setting.types.compute = ResolveDevicePrecision(recipe.train.precision, machine.get(), plan.notes);
   if (machine != nullptr) {
     plan.hardware = machine->device->name;
     plan.notes.insert(plan.notes.end(), machine->notes.begin(), machine->notes.end());
-    plan.rates = simulate::DeviceRates(machine, plan.setting.compute_dtype);
+    plan.rates = simulate::DeviceRates(machine, plan.setting.types.compute);
   } else {
     plan.notes.push_back(absl::StrCat(
         host.accelerator.empty() ? "this machine's device is not known"
                                  : host.accelerator + " is not in the catalogue",
         ": layouts are compared with the rates of no particular device, and no time is predicted"));
-    plan.rates = simulate::UnknownDeviceRates(plan.setting.compute_dtype);
+    plan.rates = simulate::UnknownDeviceRates(plan.setting.types.compute);
   }
   TRAINCTL_ASSIGN_OR_RETURN(plan.memory_limit_bytes,
                             ResolveDeviceMemoryLimit(cluster, machine.get(), host, plan.notes));
@@ -226,7 +226,7 @@ absl::StatusOr<Plan> MakePlan(const recipe::Recipe& recipe, const cluster::Host&
   plan.flops_per_token = model::FlopsPerToken(recipe.model.spec, recipe.data.seq_len);
   TRAINCTL_RETURN_IF_ERROR(ResolveMachine(recipe, host, measured, plan));
   const plan::Peak peak = plan::PeakOfWorker(plan.device == "cpu" ? "cpu" : plan.hardware,
-                                             plan.setting.compute_dtype, plan.rates);
+                                             plan.setting.types.compute, plan.rates);
   plan.peak_flops = peak.flops;
   if (peak.flops > 0) {
     plan.notes.push_back(

@@ -184,7 +184,7 @@ PageInput PageOfPlan(const plan::Plan& plan, const recipe::Recipe& recipe) {
                              plan.layout.num_micro_batches,
                              plan.layout.num_micro_batches == 1 ? " micro-batch of " : " micro-batches of ",
                              plan.layout.micro_batch)},
-      {"Precision", plan.setting.compute_dtype == DType::kBF16 ? "bf16" : "fp32"},
+      {"Precision", plan.setting.types.compute == DType::kBF16 ? "bf16" : "fp32"},
       {"Step", plan.step_hash},
       {"Run as", "trainctl: this is the step that `trainctl launch` runs"},
   };

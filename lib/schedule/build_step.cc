@@ -26,8 +26,7 @@ PipelineSchedule DataParallelOrder(int num_micro_batches, bool trains) {
 }
 
 BlockTable TableOf(const model::ModelSpec& spec, const layout::Ledger& ledger, const BuildOptions& options) {
-  const model::SegmentOptions segment{options.shape, options.compute_dtype, options.threads,
-                                      options.on_device};
+  const model::SegmentOptions segment = options.segment();
   const int head = model::HeadBlock(spec);
   BlockTable table;
   for (int block = 0; block <= head; ++block) {
@@ -38,8 +37,10 @@ BlockTable TableOf(const model::ModelSpec& spec, const layout::Ledger& ledger, c
     }
     table.memory.push_back(model::Analyze(model::BuildSegment(spec, ledger.inventory(), block, segment)));
   }
-  table.hidden_gradient_bytes = options.shape.tokens() * spec.hidden * DTypeBytes(options.compute_dtype);
-  table.rotary_bytes = 2 * options.shape.seq_len * (spec.head_dim / 2) * static_cast<int64_t>(sizeof(float));
+  table.hidden_gradient_bytes =
+      options.shape().tokens() * spec.hidden * DTypeBytes(options.setting.types.compute);
+  table.rotary_bytes =
+      2 * options.setting.seq_len * (spec.head_dim / 2) * static_cast<int64_t>(sizeof(float));
   table.tied = spec.tie_embeddings;
   return table;
 }
@@ -73,7 +74,8 @@ std::vector<int> AddGroups(const layout::Ledger& ledger, Step& step) {
 absl::Status BuildWithOrder(const model::ModelSpec& spec, const layout::Ledger& ledger,
                             const BuildOptions& options, const PipelineSchedule& order, Step& step) {
   step.order = order.name;
-  if (step.has_update) step.optimizer = std::string(options.optimizer->name);
+  if (step.has_update) step.optimizer = std::string(options.setting.optimizer->name);
+  step.types = options.setting.types;
   step.zero_stage = ledger.zero_stage();
   step.num_micro_batches = options.num_micro_batches;
   step.placement = order.placement;
@@ -114,18 +116,11 @@ Step ShapeOfPasses(const PipelineSchedule& order) {
 }  // namespace
 
 BuildOptions OptionsOf(const layout::Layout& layout, const StepSetting& setting, int64_t max_micro_batches) {
-  BuildOptions options;
-  options.shape = {layout.micro_batch, setting.seq_len};
-  options.num_micro_batches = static_cast<int>(std::min(layout.num_micro_batches, max_micro_batches));
-  options.micro_batches_of_step = layout.num_micro_batches;
-  options.compute_dtype = setting.compute_dtype;
-  options.recompute = layout.recompute;
-  options.prefetch = setting.prefetch;
-  options.checkpoint_copy = setting.checkpoint_copy;
-  options.on_device = setting.on_device;
-  options.threads = setting.threads;
-  options.optimizer = setting.optimizer;
-  return options;
+  return {.micro_batch = layout.micro_batch,
+          .num_micro_batches = static_cast<int>(std::min(layout.num_micro_batches, max_micro_batches)),
+          .micro_batches_of_step = layout.num_micro_batches,
+          .recompute = layout.recompute,
+          .setting = setting};
 }
 
 Step BuildStep(const model::ModelSpec& spec, const layout::Ledger& ledger, const BuildOptions& options) {

@@ -25,7 +25,7 @@ namespace trainctl::schedule {
 // What a step is built from besides the model and the layout.
 struct StepSetting {
   int64_t seq_len = 0;  // tokens
-  DType compute_dtype = DType::kF32;
+  Types types;
   bool prefetch = true;          // gather the next block while this one computes; two slots a kind
   bool checkpoint_copy = false;  // room for a copy of the optimizer's part, which is written during training
   // The memory is a device's: its library sums in its own buffers, checkpoints are copied to the host, and
@@ -37,18 +37,19 @@ struct StepSetting {
 };
 
 struct BuildOptions {
-  model::MicroBatchShape shape;
+  int64_t micro_batch = 1;  // sequences
   int num_micro_batches = 1;
-  DType compute_dtype = DType::kF32;
-  layout::Recompute recompute = layout::Recompute::kNone;
-  bool prefetch = true;
-  int64_t threads = 1;
-  bool checkpoint_copy = false;
-  bool on_device = false;
   // Of the whole step, where num_micro_batches is a part that stands for it: a device holds the tokens of
   // all. 0: as num_micro_batches.
   int64_t micro_batches_of_step = 0;
-  const optim::Optimizer* optimizer = &optim::kAdamW;
+  layout::Recompute recompute = layout::Recompute::kNone;
+  StepSetting setting;
+
+  model::MicroBatchShape shape() const { return {micro_batch, setting.seq_len}; }
+  // Of the tables that its blocks are.
+  model::SegmentOptions segment() const {
+    return {shape(), setting.types.compute, setting.threads, setting.on_device};
+  }
 };
 
 // The options of a layout's step, with at most `max_micro_batches`.

@@ -96,7 +96,7 @@ void ProgramBuilder::NeedParameters(Instruction& instruction) {
     slots_of_recompute_.clear();
     return;
   }
-  GatherFor(next_use_, {}, in_.options->prefetch ? -1 : last_compute_);
+  GatherFor(next_use_, {}, in_.options->setting.prefetch ? -1 : last_compute_);
   for (size_t i = 0; i < buckets.size(); ++i) {
     for (const ParameterSlot& state : parameter_pool_[KindOf(buckets[i])]) {
       if (state.bucket != buckets[i]) continue;
@@ -105,7 +105,7 @@ void ProgramBuilder::NeedParameters(Instruction& instruction) {
     }
     TRAINCTL_CHECK(instruction.parameter_slots[i] >= 0);
   }
-  if (in_.options->prefetch && next_use_ + 1 < uses_.size()) GatherFor(next_use_ + 1, buckets, -1);
+  if (in_.options->setting.prefetch && next_use_ + 1 < uses_.size()) GatherFor(next_use_ + 1, buckets, -1);
   ++next_use_;
   if (instruction.op == Op::kRecompute) slots_of_recompute_ = instruction.parameter_slots;
 }

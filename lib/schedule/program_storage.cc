@@ -6,11 +6,6 @@
 #include "schedule/program_builder.h"
 
 namespace trainctl::schedule {
-namespace {
-
-constexpr int64_t kFp32Bytes = 4;
-
-}  // namespace
 
 int ProgramBuilder::AddValue(const Value& value) {
   program_.values.push_back(value);
@@ -40,21 +35,24 @@ void ProgramBuilder::AddPersistentValues() {
   const auto add = [this](ValueKind kind, Category category, int64_t bytes) {
     AddValue({.kind = kind, .category = category, .persistent = true, .bytes = bytes});
   };
-  const bool mixed = options.compute_dtype != DType::kF32;
+  const Types& types = options.setting.types;
+  const int64_t master_bytes = DTypeBytes(types.master);
   int64_t full = 0, shard = 0;
   for (int bucket : own_buckets_) {
     full += BucketAt(bucket).padded_numel;
     shard += BucketAt(bucket).shard_numel;
   }
-  // In fp32 the parameters are their own master; stage 3 casts from the master shard as it gathers.
+  // Parameters of one type are their own master; stage 3 casts from the master shard as it gathers.
   if (shards_parameters()) {
-    add(ValueKind::kParameterShards, Category::kParameters, shard * kFp32Bytes);
+    add(ValueKind::kParameterShards, Category::kParameters, shard * master_bytes);
   } else {
-    add(ValueKind::kParameters, Category::kParameters, full * DTypeBytes(options.compute_dtype));
-    if (mixed) add(ValueKind::kMasterParameters, Category::kOptimizer, shard * kFp32Bytes);
+    add(ValueKind::kParameters, Category::kParameters, full * DTypeBytes(types.compute));
+    if (types.compute != types.master)
+      add(ValueKind::kMasterParameters, Category::kOptimizer, shard * master_bytes);
   }
-  add(ValueKind::kGradients, Category::kGradients, (shards_gradients() ? shard : full) * kFp32Bytes);
-  const optim::Optimizer& optimizer = *options.optimizer;
+  add(ValueKind::kGradients, Category::kGradients,
+      (shards_gradients() ? shard : full) * DTypeBytes(types.gradient));
+  const optim::Optimizer& optimizer = *options.setting.optimizer;
   for (size_t k = 0; k < optimizer.states.size(); ++k) {
     AddValue({.kind = ValueKind::kOptimizerState,
               .category = Category::kOptimizer,
@@ -62,8 +60,8 @@ void ProgramBuilder::AddPersistentValues() {
               .micro_batch = static_cast<int>(k),
               .bytes = shard * DTypeBytes(optimizer.states[k].dtype)});
   }
-  if (options.checkpoint_copy && !options.on_device)
-    add(ValueKind::kCheckpointCopy, Category::kBuffers, shard * (kFp32Bytes + optimizer.StateBytes()));
+  if (options.setting.checkpoint_copy && !options.setting.on_device)
+    add(ValueKind::kCheckpointCopy, Category::kBuffers, shard * (master_bytes + optimizer.StateBytes()));
   add(ValueKind::kRotaryTables, Category::kBuffers, in_.blocks->rotary_bytes);
   AddReceiveBuffer();
   AddTokens();
@@ -73,7 +71,7 @@ void ProgramBuilder::AddReceiveBuffer() {
   int64_t largest = 0;
   for (int bucket : own_buckets_) largest = std::max(largest, BucketAt(bucket).padded_numel);
   int64_t& bytes = program_.receive_buffer_bytes;
-  if (in_.options->on_device) {
+  if (in_.options->setting.on_device) {
     bytes = WholeShardBytes(largest);
   } else {
     for (layout::Axis axis : {layout::Axis::kDpShard, layout::Axis::kDpReplicate})
@@ -87,29 +85,29 @@ void ProgramBuilder::AddReceiveBuffer() {
   }
 }
 
-// A rank-ordered sum of `numel` fp32 elements over `degree` ranks receives a piece from each peer at a time.
+// A rank-ordered sum of `numel` elements over `degree` ranks receives a piece from each peer at a time.
 int64_t ProgramBuilder::PieceBytes(int64_t numel, int degree) const {
   if (degree <= 1) return 0;
-  const int64_t chunk_bytes = (numel + degree - 1) / degree * kFp32Bytes;
+  const int64_t chunk_bytes = (numel + degree - 1) / degree * DTypeBytes(in_.options->setting.types.sum);
   return (degree - 1) * std::min(chunk_bytes, kReducePieceBytes);
 }
 
 // A device's library overwrites its target, so what is to be added to a gradient shard arrives beside it.
 int64_t ProgramBuilder::WholeShardBytes(int64_t numel) const {
   const int degree = in_.ledger->mesh().degree(layout::Axis::kDpShard);
-  return shards_gradients() && degree > 1 ? numel / degree * kFp32Bytes : 0;
+  return shards_gradients() && degree > 1 ? numel / degree * DTypeBytes(in_.options->setting.types.sum) : 0;
 }
 
 // Tokens, targets and positions (int32) and the loss mask (a byte) of every micro-batch.
 void ProgramBuilder::AddTokens() {
   const BuildOptions& options = *in_.options;
-  if (!options.on_device) return;
+  if (!options.setting.on_device) return;
   constexpr int64_t kTokenBytes = 3 * sizeof(int32_t) + 1;
   const int64_t micro_batches = std::max<int64_t>(options.num_micro_batches, options.micro_batches_of_step);
   AddValue({.kind = ValueKind::kTokens,
             .category = Category::kBuffers,
             .persistent = true,
-            .bytes = micro_batches * options.shape.tokens() * kTokenBytes});
+            .bytes = micro_batches * options.shape().tokens() * kTokenBytes});
 }
 
 ProgramBuilder::SlotKind ProgramBuilder::KindOf(int bucket) const {
@@ -124,13 +122,14 @@ int ProgramBuilder::NumSlots(SlotKind kind) const {
   if (largest_slot_[kind] == 0) return 0;
   int num_layers = 0;
   for (int bucket : own_buckets_) num_layers += KindOf(bucket) == kLayerSlots ? 1 : 0;
-  return kind == kLayerSlots && in_.options->prefetch && num_layers > 1 ? 2 : 1;
+  return kind == kLayerSlots && in_.options->setting.prefetch && num_layers > 1 ? 2 : 1;
 }
 
 int ProgramBuilder::AddSlot(ValueKind value_kind, SlotKind kind) {
   const bool holds_parameters = value_kind == ValueKind::kParameterSlot;
   std::vector<Slot>& slots = holds_parameters ? program_.parameter_slots : program_.gradient_slots;
-  const int64_t element = holds_parameters ? DTypeBytes(in_.options->compute_dtype) : kFp32Bytes;
+  const Types& types = in_.options->setting.types;
+  const int64_t element = DTypeBytes(holds_parameters ? types.compute : types.gradient);
   const int slot = static_cast<int>(slots.size());
   const int value = AddValue({.kind = value_kind,
                               .category = Category::kBuffers,

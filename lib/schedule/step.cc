@@ -1,6 +1,7 @@
 #include "schedule/step.h"
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace trainctl::schedule {
 namespace {
@@ -58,6 +59,13 @@ std::string NameOf(const Value& value) {
     absl::StrAppend(&name, " ", value.micro_batch);
   }
   return name;
+}
+
+std::string NameOf(const Group& group) {
+  constexpr std::array<absl::string_view, kNumDataStreams> kStreamNames = {"compute", "gather", "reduce"};
+  std::string name(layout::AxisName(group.axis));
+  if (!group.classes.empty()) absl::StrAppend(&name, " ", absl::StrJoin(group.classes, ","));
+  return absl::StrCat(name, " of the ", kStreamNames[static_cast<size_t>(group.stream)], " stream");
 }
 
 void Program::Clear() {

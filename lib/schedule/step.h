@@ -17,6 +17,7 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/dtype_id.h"
 #include "layout/ledger.h"
 #include "schedule/pipeline.h"
 
@@ -108,6 +109,17 @@ struct Group {
   int stream = kComputeStream;
   std::vector<int> classes;  // kPp: those that take part. Else empty: a class for itself
 };
+// What tells it from the other groups of a step: "dp_shard of the reduce stream".
+std::string NameOf(const Group& group);
+
+// The element types of a step's numbers. The optimizer's state has its own (optim::StateKind).
+struct Types {
+  DType compute = DType::kF32;   // activations, and parameters as blocks read them
+  DType master = DType::kF32;    // parameters as they are updated
+  DType gradient = DType::kF32;  // gradients of parameters: their accumulators
+  DType sum = DType::kF32;       // the same on their way to other ranks
+  bool operator==(const Types&) const = default;
+};
 
 using Ids = absl::InlinedVector<int, 4>;
 
@@ -157,6 +169,7 @@ struct Step {
   std::string order;      // its name: "1f1b"; "data parallel"
   std::string optimizer;  // what kOptimizerStep does; empty: there is none
   int zero_stage = 0;
+  Types types;
   bool has_head = true;    // the last block forms the loss
   bool trains = true;      // false: forwards alone
   bool has_update = true;  // gradients are reduced and applied; false: passes and messages alone

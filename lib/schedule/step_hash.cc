@@ -12,7 +12,7 @@ namespace trainctl::schedule {
 namespace {
 
 // Raise it when the meaning of anything below changes: other builds then refuse the step.
-constexpr int64_t kFormatVersion = 2;
+constexpr int64_t kFormatVersion = 3;
 
 struct FreeState {
   void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
@@ -78,7 +78,9 @@ void AddProgramHead(const Program& program, State& s) {
 
 template <typename State>
 void AddStepHead(const Step& step, const layout::Ledger& ledger, State& s) {
-  s << kFormatVersion << step.optimizer << step.zero_stage << step.has_head << step.trains << step.has_update
+  s << kFormatVersion << step.optimizer << step.zero_stage << static_cast<int64_t>(step.types.compute)
+    << static_cast<int64_t>(step.types.master) << static_cast<int64_t>(step.types.gradient)
+    << static_cast<int64_t>(step.types.sum) << step.has_head << step.trains << step.has_update
     << step.num_micro_batches << step.stage_begin;
   s << step.placement.num_ranks << step.placement.num_copies << step.placement.stage_ranks;
   for (int axis = 0; axis < layout::kNumAxes; ++axis) {

@@ -12,7 +12,6 @@ namespace {
 using schedule::Instruction;
 using schedule::Op;
 
-constexpr int64_t kFp32Bytes = sizeof(float);
 // Sums in another order than the player's may come out a little higher.
 constexpr double kRounding = 1 - 1e-9;
 // Slots of gathered layers and of their gradients: a pass over k layers finds at most so many in place.
@@ -65,7 +64,8 @@ class Bounder {
     count_s_ = Seconds(table, {.op = Op::kCountLossTokens});
     loss_s_ = Seconds(table, {.op = Op::kReduceLoss});
     norm_s_ = rates.Seconds(table.Communication({}, {.op = Op::kGradNorm}));
-    hidden_gradient_bytes_ = options.shape.tokens() * spec.hidden * DTypeBytes(options.compute_dtype);
+    hidden_gradient_bytes_ =
+        options.shape().tokens() * spec.hidden * DTypeBytes(options.setting.types.compute);
     if (ledger.mesh().world_size() > 1) {
       const int64_t bytes = std::min(hidden_gradient_bytes_, blocks_[kLayer].memory.output_bytes);
       Work send;
@@ -189,9 +189,7 @@ class Bounder {
     const layout::Bucket& bucket = ledger_.buckets()[static_cast<size_t>(block)];
     cost.padded_numel = bucket.padded_numel;
     cost.shard_numel = bucket.shard_numel;
-    const model::SegmentOptions segment{options_.shape, options_.compute_dtype, options_.threads,
-                                        options_.on_device};
-    cost.memory = model::Analyze(model::BuildSegment(spec_, ledger_.inventory(), block, segment));
+    cost.memory = model::Analyze(model::BuildSegment(spec_, ledger_.inventory(), block, options_.segment()));
     return cost;
   }
 
@@ -234,7 +232,8 @@ class Bounder {
       seconds.update += count * block.update_s;
       seconds.gather_updated += count * block.gather_updated_s;
       gathers_at_least_once += count * block.gather_s;
-      norm_bytes += count * static_cast<double>(block.shard_numel * kFp32Bytes);
+      norm_bytes +=
+          count * static_cast<double>(block.shard_numel * DTypeBytes(options_.setting.types.gradient));
     }
     for (const Stage& stage : stages) AddPasses(stage, seconds);
     seconds.gathers = ledger_.parameters_sharded() ? std::max(seconds.gathers, gathers_at_least_once) : 0;
@@ -277,14 +276,18 @@ class Bounder {
       full += count * blocks_[static_cast<size_t>(kind)].padded_numel;
       shard += count * blocks_[static_cast<size_t>(kind)].shard_numel;
     }
-    const int64_t dtype_bytes = DTypeBytes(options_.compute_dtype);
-    const bool has_master = options_.compute_dtype != DType::kF32 && !ledger_.parameters_sharded();
-    const int64_t parameters = ledger_.parameters_sharded() ? shard * kFp32Bytes : full * dtype_bytes;
-    const int64_t gradients = (ledger_.gradients_sharded() ? shard : full) * kFp32Bytes;
-    const int64_t states = shard * (options_.optimizer->StateBytes() + (has_master ? kFp32Bytes : 0));
-    const int64_t slots = std::min<int64_t>(layers, options_.prefetch ? kLayerSlots : 1);
+    const schedule::StepSetting& setting = options_.setting;
+    const schedule::Types& types = setting.types;
+    const int64_t compute = DTypeBytes(types.compute);
+    const int64_t master = DTypeBytes(types.master);
+    const int64_t gradient = DTypeBytes(types.gradient);
+    const bool has_master = types.compute != types.master && !ledger_.parameters_sharded();
+    const int64_t parameters = ledger_.parameters_sharded() ? shard * master : full * compute;
+    const int64_t gradients = (ledger_.gradients_sharded() ? shard : full) * gradient;
+    const int64_t states = shard * (setting.optimizer->StateBytes() + (has_master ? master : 0));
+    const int64_t slots = std::min<int64_t>(layers, setting.prefetch ? kLayerSlots : 1);
     const int64_t slot_bytes =
-        (ledger_.parameters_sharded() ? dtype_bytes : 0) + (ledger_.gradients_sharded() ? kFp32Bytes : 0);
+        (ledger_.parameters_sharded() ? compute : 0) + (ledger_.gradients_sharded() ? gradient : 0);
     return parameters + gradients + states + slots * slot_bytes * blocks_[kLayer].padded_numel;
   }
 

@@ -89,24 +89,24 @@ Rates CpuRates(int64_t threads, DType compute_dtype, bool native_bf16) {
 }
 
 int64_t SentBytes(const schedule::Program& program, const Instruction& instruction,
-                  const layout::Ledger& ledger, DType compute_dtype) {
+                  const layout::Ledger& ledger, const schedule::Types& types) {
   if (instruction.op == Op::kSend) return program.values[static_cast<size_t>(instruction.reads[0])].bytes;
   if (instruction.bucket < 0) return 0;
   const layout::Bucket& bucket = ledger.buckets()[static_cast<size_t>(instruction.bucket)];
   const int64_t to_shards = bucket.shard_numel * (ledger.mesh().dp_shard - 1);
-  constexpr int64_t kFp32Bytes = sizeof(float);
+  const int64_t sum_bytes = DTypeBytes(types.sum);
   // Where all end with the sum, each sums a part and sends the sum to the others.
   const auto all_reduce = [&](int64_t ranks) {
-    return 2 * ((bucket.shard_numel + ranks - 1) / ranks) * (ranks - 1) * kFp32Bytes;
+    return 2 * ((bucket.shard_numel + ranks - 1) / ranks) * (ranks - 1) * sum_bytes;
   };
   switch (instruction.op) {
     case Op::kGather:
     case Op::kGatherUpdated:
-      return to_shards * DTypeBytes(compute_dtype);
+      return to_shards * DTypeBytes(types.compute);
     case Op::kReduceGradient: {
       // Summed over the replicas once a step.
       const bool is_last = instruction.groups.size() > 1;
-      return to_shards * kFp32Bytes + (is_last ? all_reduce(ledger.mesh().dp_replicate) : 0);
+      return to_shards * sum_bytes + (is_last ? all_reduce(ledger.mesh().dp_replicate) : 0);
     }
     case Op::kSumOwners:
       return all_reduce(static_cast<int64_t>(ledger.owners(instruction.bucket).size()));
@@ -121,7 +121,7 @@ std::map<std::string, Work> WorkOfStep(const schedule::Program& program, const m
   std::map<std::string, Work> by_name;
   for (const Instruction& instruction : program.instructions) {
     table.Visit(program, instruction,
-                [&](const std::string& name, const Work& work) { by_name[name] += work; });
+                [&](const Part& part, const Work& work) { by_name[part.Name()] += work; });
   }
   by_name[kOther][Resource::kSteps] = 1;
   return by_name;
@@ -151,7 +151,7 @@ StepCost PriceStep(const schedule::Step& step, const model::ModelSpec& spec, con
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     const Instruction& instruction = program.instructions[i];
     sum.Add(instruction.stream, instruction.micro_batch, played.classes[0].times[i],
-            SentBytes(program, instruction, ledger, options.compute_dtype));
+            SentBytes(program, instruction, ledger, options.setting.types));
   }
   return sum.Total(num_micro_batches - step.num_micro_batches);
 }

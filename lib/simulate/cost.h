@@ -78,6 +78,6 @@ std::map<std::string, Work> WorkOfStep(const schedule::Program& program, const m
 
 // Bytes that one worker sends for an instruction; 0 for compute instructions.
 int64_t SentBytes(const schedule::Program& program, const schedule::Instruction& instruction,
-                  const layout::Ledger& ledger, DType compute_dtype);
+                  const layout::Ledger& ledger, const schedule::Types& types);
 
 }  // namespace trainctl::simulate

@@ -51,7 +51,7 @@ std::vector<Fact> FactsOf(const Program& program, const WorkTable& table, const 
     fact.stream = instruction.stream;
     fact.micro_batch = instruction.micro_batch;
     fact.seconds = rates.Seconds(table.WorkOf(program, instruction));
-    fact.sent_bytes = SentBytes(program, instruction, ledger, options.compute_dtype);
+    fact.sent_bytes = SentBytes(program, instruction, ledger, options.setting.types);
     fact.peak_extra_bytes = instruction.peak_extra_bytes;
     fact.writes = !instruction.writes.empty();
     const auto count = [&](int id, int64_t sign) {

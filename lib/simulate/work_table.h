@@ -24,6 +24,13 @@ inline model::Exchange Message(const layout::Mesh& mesh, int64_t bytes) {
           .stride = mesh.stride(layout::Axis::kPp)};
 }
 
+// What a piece of work is reported under.
+struct Part {
+  absl::string_view name;
+  bool backward = false;
+  std::string Name() const { return absl::StrCat(name, backward ? " backward" : ""); }
+};
+
 class WorkTable {
  public:
   // All are borrowed. `more_layers`: those that a folded model lacks (fold.h).
@@ -34,15 +41,13 @@ class WorkTable {
         options_(options),
         own_buckets_(ledger.BucketsOfOwner(own_class)),
         more_layers_(more_layers) {
-    const model::SegmentOptions segment{options.shape, options.compute_dtype, options.threads,
-                                        options.on_device};
     // The first layer stands for all.
     for (int block : {model::EmbeddingBlock(), model::EmbeddingBlock() + 1, model::HeadBlock(spec)}) {
-      segments_.push_back(model::BuildSegment(spec, ledger.inventory(), block, segment));
+      segments_.push_back(model::BuildSegment(spec, ledger.inventory(), block, options.segment()));
     }
   }
 
-  template <typename Add>  // void(name, work)
+  template <typename Add>  // void(part, work)
   void Visit(const schedule::Program& program, const schedule::Instruction& instruction,
              const Add& add) const {
     if (RunsBlock(instruction.op)) return VisitBlock(instruction, add);
@@ -51,24 +56,24 @@ class WorkTable {
         Work work;
         work[Resource::kOptimizerElements] =
             static_cast<double>(ledger_.optimizer_numel(instruction.bucket)) *
-            static_cast<double>(options_.optimizer->MovedBytes()) / AdamWBytes();
+            static_cast<double>(options_.setting.optimizer->MovedBytes()) / AdamWBytes();
         work[Resource::kOperators] = 1;
-        return add("optimizer step", work);
+        return add({"optimizer step"}, work);
       }
       case schedule::Op::kGradNorm: {
         Work work;
         work[Resource::kMovedBytes] = GradientPartBytes();
-        add("gradient norm", work);
-        return add(kCommunication, Communication(program, instruction));
+        add({"gradient norm"}, work);
+        return add({kCommunication}, Communication(program, instruction));
       }
       default:
-        return add(kCommunication, Communication(program, instruction));
+        return add({kCommunication}, Communication(program, instruction));
     }
   }
 
   Work WorkOf(const schedule::Program& program, const schedule::Instruction& instruction) const {
     Work sum;
-    Visit(program, instruction, [&](const std::string&, const Work& work) { sum += work; });
+    Visit(program, instruction, [&](const Part&, const Work& work) { sum += work; });
     return sum;
   }
 
@@ -76,7 +81,7 @@ class WorkTable {
   Work Communication(const schedule::Program& program, const schedule::Instruction& instruction) const {
     Work work;
     if (ledger_.mesh().world_size() == 1) return work;
-    const int64_t sent = SentBytes(program, instruction, ledger_, options_.compute_dtype);
+    const int64_t sent = SentBytes(program, instruction, ledger_, options_.setting.types);
     work[Resource::kSentBytes] = static_cast<double>(sent);
     work[Resource::kCollectives] = 1;
     if (instruction.op == schedule::Op::kSend) {
@@ -103,13 +108,13 @@ class WorkTable {
     for (const model::Operator& op : segment.operators) {
       const model::OperatorEntry& entry = model::EntryOf(op.kind);
       if (pass == schedule::Op::kLossAndGradient && entry.loss_and_gradient_work != nullptr) {
-        add(std::string(entry.name), entry.loss_and_gradient_work(segment, op));
+        add({entry.name}, entry.loss_and_gradient_work(segment, op));
         continue;
       }
       if (pass == schedule::Op::kForward || pass == schedule::Op::kRecompute || pass == schedule::Op::kLoss ||
           pass == schedule::Op::kLossAndGradient)
-        add(std::string(entry.name), entry.forward_work(segment, op));
-      const std::string backward = absl::StrCat(entry.name, " backward");
+        add({entry.name}, entry.forward_work(segment, op));
+      const Part backward{entry.name, /*backward=*/true};
       if (pass == schedule::Op::kBackward || pass == schedule::Op::kLossAndGradient)
         add(backward, model::BackwardWork(segment, op, adds_vectors));
       if (pass == schedule::Op::kBackwardInput && entry.input_gradient_work != nullptr)
@@ -148,18 +153,20 @@ class WorkTable {
     if (instruction.bucket < 0) return;
     const int64_t numel = ledger_.buckets()[static_cast<size_t>(instruction.bucket)].shard_numel;
     const int64_t whole = numel * ledger_.mesh().dp_shard;
+    const int64_t sum_bytes = DTypeBytes(options_.setting.types.sum);
     switch (instruction.op) {
       case schedule::Op::kGather:
       case schedule::Op::kGatherUpdated:
-        return over_all(Axis::kDpShard, Collective::kAllGather, whole * DTypeBytes(options_.compute_dtype));
+        return over_all(Axis::kDpShard, Collective::kAllGather,
+                        whole * DTypeBytes(options_.setting.types.compute));
       case schedule::Op::kReduceGradient:
-        over_all(Axis::kDpShard, Collective::kReduceScatter, whole * kSumBytes);
+        over_all(Axis::kDpShard, Collective::kReduceScatter, whole * sum_bytes);
         // Over the replicas once a step.
         if (instruction.groups.size() > 1)
-          over_all(Axis::kDpReplicate, Collective::kAllReduce, numel * kSumBytes);
+          over_all(Axis::kDpReplicate, Collective::kAllReduce, numel * sum_bytes);
         return;
       case schedule::Op::kSumOwners:
-        return over(Axis::kPp, Collective::kAllReduce, numel * kSumBytes,
+        return over(Axis::kPp, Collective::kAllReduce, numel * sum_bytes,
                     static_cast<int>(ledger_.owners(instruction.bucket).size()));
       default:
         return;
@@ -167,17 +174,16 @@ class WorkTable {
   }
 
   double GradientPartBytes() const {
+    const auto gradient_bytes = static_cast<double>(DTypeBytes(options_.setting.types.gradient));
     double bytes = 0;
     for (int bucket : own_buckets_)
-      bytes += static_cast<double>(ledger_.optimizer_numel(bucket)) * sizeof(float);
+      bytes += static_cast<double>(ledger_.optimizer_numel(bucket)) * gradient_bytes;
     if (more_layers_ > 0) {
       bytes += static_cast<double>(more_layers_) *
-               static_cast<double>(ledger_.optimizer_numel(model::EmbeddingBlock() + 1)) * sizeof(float);
+               static_cast<double>(ledger_.optimizer_numel(model::EmbeddingBlock() + 1)) * gradient_bytes;
     }
     return bytes;
   }
-
-  static constexpr int64_t kSumBytes = sizeof(float);  // of an element of a gradient
 
   const model::ModelSpec& spec_;
   const layout::Ledger& ledger_;

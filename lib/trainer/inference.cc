@@ -31,9 +31,10 @@ class Model {
   Model(const InferenceDeps& deps, model::MicroBatchShape shape)
       : spec_(deps.recipe->model.spec),
         ledger_(model::Inventory(spec_), layout::Mesh{}, 0),
-        options_{.shape = shape, .threads = deps.threads},
+        options_{.micro_batch = shape.batch, .setting = {.seq_len = shape.seq_len, .threads = deps.threads}},
         forward_(schedule::BuildForwardOnly(spec_, ledger_, options_)),
-        state_(device::Device::Cpu(), ledger_, forward_.programs[0], DType::kF32, 0, *options_.optimizer) {}
+        state_(device::Device::Cpu(), ledger_, forward_.programs[0], options_.setting.types, 0,
+               *options_.setting.optimizer) {}
 
   absl::Status Load(const InferenceDeps& deps) {
     if (!deps.checkpoint_path.empty())
@@ -175,8 +176,8 @@ absl::StatusOr<std::string> Eval(const InferenceDeps& deps) {
   TRAINCTL_ASSIGN_OR_RETURN(
       const auto communicator,
       comm::Communicator::Create(device::Device::Cpu(), nullptr, 0, 1, absl::Minutes(1)));
-  TRAINCTL_ASSIGN_OR_RETURN(parallel::StreamGroups groups,
-                            parallel::MakeStreamGroups(*communicator, layout::Mesh{}));
+  TRAINCTL_ASSIGN_OR_RETURN(parallel::Groups groups,
+                            parallel::Groups::Make(*communicator, layout::Mesh{}, model.forward()));
   parallel::Executor executor(model.spec(), model.state(), groups, model.options());
   Json report = {
       {"schema", "trainctl.eval.v1"}, {"checkpoint", deps.checkpoint_path}, {"sets", Json::array()}};

@@ -129,7 +129,8 @@ class Trainer {
     std::vector<int> everyone;
     for (int rank = 0; rank < d_.world_size; ++rank) everyone.push_back(rank);
     world_ = communicator_->MakeHostGroup(everyone, "world");
-    TRAINCTL_ASSIGN_OR_RETURN(groups_, parallel::MakeStreamGroups(*communicator_, plan_.layout.mesh));
+    TRAINCTL_ASSIGN_OR_RETURN(groups_,
+                              parallel::Groups::Make(*communicator_, plan_.layout.mesh, planned_.step));
     double ready = 1;
     TRAINCTL_RETURN_IF_ERROR(world_->AllReduceScalars("ready", absl::MakeSpan(&ready, 1)));
     if (first_rank()) Say(absl::StrFormat("%d worker(s) connected", d_.world_size));
@@ -144,8 +145,7 @@ class Trainer {
 
   absl::Status MakeState() {
     state_ = std::make_unique<parallel::ShardedState>(device_, planned_.ledger, planned_.ProgramOf(d_.rank),
-                                                      plan_.setting.compute_dtype, d_.rank,
-                                                      *plan_.setting.optimizer);
+                                                      plan_.setting.types, d_.rank, *plan_.setting.optimizer);
     executor_ = std::make_unique<parallel::Executor>(spec_, *state_, groups_, planned_.options);
     if (fault_.armed()) {
       executor_->SetHook(
@@ -201,7 +201,7 @@ class Trainer {
       TRAINCTL_RETURN_IF_ERROR(LoadCheckpoint(recipe_.model.weights, *state_, true, nullptr).status());
     }
     // In the group that gathers during training too: each one that is used takes memory of a device.
-    return state_->MaterializeParameters(groups_[schedule::kGatherStream].dp_shard);
+    return state_->MaterializeParameters(groups_.Of(layout::Axis::kDpShard, schedule::kGatherStream));
   }
 
   absl::Status OpenLogs() {
@@ -224,7 +224,7 @@ class Trainer {
     const Json description = {{"layout", plan_.layout.ToString()},
                               {"world_size", d_.world_size},
                               {"threads", plan_.threads_per_worker},
-                              {"precision", std::string(DTypeName(plan_.setting.compute_dtype))},
+                              {"precision", std::string(DTypeName(plan_.setting.types.compute))},
                               DeviceDescription()};
     return description.dump();
   }
@@ -264,7 +264,7 @@ class Trainer {
     TRAINCTL_RETURN_IF_ERROR(FinishSaving());
     TRAINCTL_RETURN_IF_ERROR(Report());
     // Everything is saved; nobody should do a step again because of this.
-    if (const absl::Status closed = parallel::CloseStreamGroups(groups_); !closed.ok())
+    if (const absl::Status closed = groups_.Close(); !closed.ok())
       Say(absl::StrCat("warning: ", closed.message()));
     return counters_.step < recipe_.train.steps ? RunOutcome::kStoppedOnRequest : RunOutcome::kFinished;
   }
@@ -276,7 +276,7 @@ class Trainer {
 
   std::vector<nn::TokenView> Views(const data::Batch& batch) const {
     std::vector<nn::TokenView> views;
-    const int64_t tokens = planned_.options.shape.tokens();
+    const int64_t tokens = planned_.options.shape().tokens();
     for (int m = 0; m < planned_.options.num_micro_batches; ++m) {
       const size_t at = static_cast<size_t>(m * tokens);
       views.push_back({&batch.tokens[at], &batch.targets[at], &batch.positions[at], &batch.document[at],
@@ -583,7 +583,7 @@ class Trainer {
 
   std::unique_ptr<comm::Communicator> communicator_;
   std::optional<comm::Group> world_;
-  parallel::StreamGroups groups_;
+  parallel::Groups groups_;
   std::unique_ptr<data::BatchSource> train_;
   std::vector<data::EvalSet> eval_sets_;
   std::unique_ptr<parallel::ShardedState> state_;

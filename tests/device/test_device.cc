@@ -540,11 +540,13 @@ class Backend final : public c10d::Backend {
     });
   }
   c10::intrusive_ptr<c10d::Work> _reduce_scatter_base(at::Tensor& out, at::Tensor& in,
-                                                      const c10d::ReduceScatterOptions&) override {
+                                                      const c10d::ReduceScatterOptions& options) override {
     // Gloo's own takes other element types than ours at some sizes: a sum of everything, and one's part.
-    return OnOwnStream([gloo = gloo_, out = Touchable(out), in = Touchable(in), rank = getRank()] {
+    c10d::AllreduceOptions how;
+    how.reduceOp = options.reduceOp;
+    return OnOwnStream([gloo = gloo_, out = Touchable(out), in = Touchable(in), rank = getRank(), how] {
       std::vector<at::Tensor> all = {in.clone()};
-      gloo->allreduce(all)->wait();
+      gloo->allreduce(all, how)->wait();
       out.copy_(all[0].narrow(0, rank * out.numel(), out.numel()));
     });
   }
@@ -555,16 +557,46 @@ class Backend final : public c10d::Backend {
     });
   }
 
+  c10::intrusive_ptr<c10d::Work> broadcast(std::vector<at::Tensor>& tensors,
+                                           const c10d::BroadcastOptions& options) override {
+    return OnOwnStream([gloo = gloo_, tensors = std::vector{Touchable(tensors[0])}, options]() mutable {
+      gloo->broadcast(tensors, options)->wait();
+    });
+  }
+  c10::intrusive_ptr<c10d::Work> alltoall_base(at::Tensor& out, at::Tensor& in,
+                                               std::vector<int64_t>& out_splits,
+                                               std::vector<int64_t>& in_splits,
+                                               const c10d::AllToAllOptions& options) override {
+    return OnOwnStream(
+        [gloo = gloo_, out = Touchable(out), in = Touchable(in), out_splits, in_splits, options]() mutable {
+          gloo->alltoall_base(out, in, out_splits, in_splits, options)->wait();
+        });
+  }
+  c10::intrusive_ptr<c10d::Work> send(std::vector<at::Tensor>& tensors, int to, int tag) override {
+    return BetweenTwo([gloo = gloo_, tensors = std::vector{Touchable(tensors[0])}, to, tag]() mutable {
+      gloo->send(tensors, to, tag)->wait();
+    });
+  }
+  c10::intrusive_ptr<c10d::Work> recv(std::vector<at::Tensor>& tensors, int from, int tag) override {
+    return BetweenTwo([gloo = gloo_, tensors = std::vector{Touchable(tensors[0])}, from, tag]() mutable {
+      gloo->recv(tensors, from, tag)->wait();
+    });
+  }
+
  private:
   c10::intrusive_ptr<c10d::Work> OnOwnStream(std::function<void()> collective) {
     // Counted as the process calls them, on any group.
     static std::atomic<int64_t> calls{0};
-    const int64_t number = calls++;
-    Mark::BehindAllOf(Current()).Hold(*queue_);
-    queue_->Add(Guarded([gloo = gloo_, number, collective = std::move(collective)] {
+    return BetweenTwo([gloo = gloo_, number = calls++, collective = std::move(collective)] {
       RequireSameOrder(*gloo, number);
       collective();
-    }));
+    });
+  }
+
+  // What not all ranks take part in has no order among them.
+  c10::intrusive_ptr<c10d::Work> BetweenTwo(std::function<void()> exchange) {
+    Mark::BehindAllOf(Current()).Hold(*queue_);
+    queue_->Add(Guarded(std::move(exchange)));
     return c10::make_intrusive<Work>(Mark::BehindAllOf(queue_));
   }
 

@@ -173,11 +173,12 @@ void RunCell(const device::Device& device, const Cell& cell, comm::Communicator&
   schedule::BuildOptions options;
   options.num_micro_batches = cell.accumulation;
   const int64_t per_rank = kSequences / cell.mesh.data_degree();
-  options.shape = {per_rank / cell.accumulation, kSeqLen};
+  options.micro_batch = per_rank / cell.accumulation;
+  options.setting.seq_len = kSeqLen;
   options.recompute = cell.recompute;
-  options.prefetch = cell.prefetch;
-  options.on_device = !device.is_cpu();
-  if (cell.update != nullptr) options.optimizer = cell.update;
+  options.setting.prefetch = cell.prefetch;
+  options.setting.on_device = !device.is_cpu();
+  if (cell.update != nullptr) options.setting.optimizer = cell.update;
   const schedule::Step step = schedule::BuildStep(spec, ledger, options);
   const schedule::Step forward = schedule::BuildForwardOnly(spec, ledger, options);
   // CHECK
@@ -185,17 +186,17 @@ void RunCell(const device::Device& device, const Cell& cell, comm::Communicator&
   communicator.SetFaultHook(nullptr);
   device.ResetPeak();
   const int64_t live_before = device.memory().live;
-  parallel::ShardedState state(device, ledger, step.programs[0], DType::kF32, communicator.rank(),
-                               *options.optimizer);
-  parallel::StreamGroups groups = kOrDie(parallel::MakeStreamGroups(communicator, cell.mesh));
+  parallel::ShardedState state(device, ledger, step.programs[0], options.setting.types, communicator.rank(),
+                               *options.setting.optimizer);
+  parallel::Groups groups = kOrDie(parallel::Groups::Make(communicator, cell.mesh, step));
   state.Initialize(77);
-  kOrDie(state.MaterializeParameters(groups[0].dp_shard));
+  kOrDie(state.MaterializeParameters(groups.Of(layout::Axis::kDpShard, schedule::kGatherStream)));
   parallel::Executor executor(spec, state, groups, options);
 
   std::vector<nn::TokenView> views;
   for (int m = 0; m < cell.accumulation; ++m) {
     views.push_back(
-        batch.View(cell.mesh.data_index(communicator.rank()) * per_rank + m * options.shape.batch));
+        batch.View(cell.mesh.data_index(communicator.rank()) * per_rank + m * options.micro_batch));
   }
   parallel::UpdateOptions update;
   update.z_loss = 1e-3f;

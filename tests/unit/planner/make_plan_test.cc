@@ -285,8 +285,8 @@ TEST(Plan, ADeviceIsPlannedWithWhatIsKnownOfIt) {
   const double bytes = cluster::FindDevice("h100-sxm-80gb")->device->memory_bytes.value;
   EXPECT_EQ(plan->memory_limit_bytes, static_cast<int64_t>(0.9 * bytes));
   EXPECT_EQ(plan->device, "cuda");
-  EXPECT_EQ(plan->setting.compute_dtype, DType::kBF16);
-  EXPECT_TRUE(plan::BuildStep(*plan, recipe.model.spec).options.on_device);
+  EXPECT_EQ(plan->setting.types.compute, DType::kBF16);
+  EXPECT_TRUE(plan::BuildStep(*plan, recipe.model.spec).options.setting.on_device);
 
   // Nothing of this machine counts for a device that is named: the plan is the same wherever it is made.
   const Plan elsewhere = *plan;
@@ -324,7 +324,7 @@ TEST(Plan, WhatADeviceDoesNotHaveIsNotPlanned) {
   recipe.train.precision = "auto";
   const absl::StatusOr<Plan> plan = MakePlan(recipe, SomeHost());
   ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_EQ(plan->setting.compute_dtype, DType::kF32);
+  EXPECT_EQ(plan->setting.types.compute, DType::kF32);
   recipe.cluster.memory_limit_bytes = int64_t{500} << 30;
   EXPECT_THAT(MessageOf(MakePlan(recipe, SomeHost())), HasSubstr("is more than the"));
   recipe.cluster.device = "cuda";
@@ -472,11 +472,11 @@ TEST(Plan, AutomaticPrecisionFollowsTheCpuAndSaysSo) {
   cluster::Host host = SomeHost();
   absl::StatusOr<Plan> plan = MakePlan(recipe, host);
   ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_EQ(plan->setting.compute_dtype, DType::kF32);
+  EXPECT_EQ(plan->setting.types.compute, DType::kF32);
   EXPECT_THAT(plan->notes, Contains(HasSubstr("train.precision = auto: fp32")));
   host.native_bf16 = true;
   plan = MakePlan(recipe, host);
-  EXPECT_EQ(plan->setting.compute_dtype, DType::kBF16);
+  EXPECT_EQ(plan->setting.types.compute, DType::kBF16);
   EXPECT_THAT(plan->notes, Contains(HasSubstr("train.precision = auto: bf16")));
 }
 
@@ -541,6 +541,7 @@ TEST(PlanJson, DamageIsAnErrorThatNamesTheFieldAndNothingWorse) {
       {{"\"micro_batch\": ", "\"micro_batch\": -"}, "micro_batch"},
       {{"\"recompute\": \"none\"", "\"recompute\": \"some\""}, "recompute"},
       {{"\"compute_dtype\": \"F32\"", "\"compute_dtype\": \"I32\""}, "compute_dtype"},
+      {{"\"gradient_dtype\": \"F32\"", "\"gradient_dtype\": \"F64\""}, "not F32"},
       {{"\"prefetch\": true", "\"prefetch\": 1"}, "prefetch"},
       {{"\"fits\": true", "\"fits\": null"}, "fits"},
       {{"trainctl.plan", "trainctl.flan"}, "schema"},
@@ -595,7 +596,7 @@ TEST(Plan, ARecipeWithEverythingFixedPlansToTheSame) {
     const Plan again = MustPlan(fixed->recipe);
     EXPECT_EQ(again.layout, plan.layout) << text;
     EXPECT_EQ(again.predicted, plan.predicted) << text;
-    EXPECT_EQ(again.setting.compute_dtype, plan.setting.compute_dtype) << text;
+    EXPECT_EQ(again.setting.types.compute, plan.setting.types.compute) << text;
     EXPECT_EQ(again.threads_per_worker, plan.threads_per_worker) << text;
     EXPECT_EQ(Chosen(again).reason, "what the recipe asks for") << text;
   }

@@ -81,7 +81,7 @@ Rates DrawRates(Picker& pick) {
 schedule::StepSetting DrawSetting(Picker& pick) {
   schedule::StepSetting setting;
   setting.seq_len = pick({3, 16, 100});
-  setting.compute_dtype = pick({0, 1}) == 1 ? DType::kBF16 : DType::kF32;
+  setting.types.compute = pick({0, 1}) == 1 ? DType::kBF16 : DType::kF32;
   setting.prefetch = pick({0, 1}) == 1;
   setting.checkpoint_copy = pick({0, 1}) == 1;
   setting.on_device = pick({0, 1}) == 1;
@@ -325,7 +325,7 @@ TEST(Search, ALargeSpaceIsSearchedAtOnce) {
   problem.request = {
       .spec = &spec, .nodes = 2048, .devices_per_node = 8, .batch_sequences = 1 << 18, .seq_len = 8192};
   problem.setting.seq_len = 8192;
-  problem.setting.compute_dtype = DType::kBF16;
+  problem.setting.types.compute = DType::kBF16;
   problem.setting.on_device = true;
   problem.memory_limit_bytes = int64_t{160} << 30;
   problem.rates = simulate::DeviceRates(

@@ -21,7 +21,8 @@ Built BuildSmall(int stage, int shards,
   model::ModelSpec spec = *model::Preset("toy-1m");
   spec.layers = 2;
   BuildOptions options;
-  options.shape = {2, 32};
+  options.micro_batch = 2;
+  options.setting.seq_len = 32;
   options.num_micro_batches = 3;
   if (change) change(spec, options);
   layout::Mesh mesh;
@@ -40,17 +41,20 @@ TEST(StepHash, TheSameStepHasTheSameHashAndOthersHaveOthers) {
   int num_steps = 0;
   for (int stage = 0; stage <= 3; ++stage) {
     for (int workers : {2, 4}) {
-      for (int change = 0; change < 9; ++change) {
+      for (int change = 0; change < 12; ++change) {
         ++num_steps;
         hashes.insert(HashOf(BuildSmall(stage, workers, [&](model::ModelSpec& spec, BuildOptions& options) {
-          if (change == 1) options.shape.batch = 1;
+          if (change == 1) options.micro_batch = 1;
           if (change == 2) options.num_micro_batches = 2;
-          if (change == 3) options.compute_dtype = DType::kBF16;
+          if (change == 3) options.setting.types.compute = DType::kBF16;
           if (change == 4) options.recompute = layout::Recompute::kFull;
-          if (change == 5) options.on_device = true;
+          if (change == 5) options.setting.on_device = true;
           if (change == 6) spec.tie_embeddings = true;
-          if (change == 7) options.optimizer = optim::Find("lion");
-          if (change == 8) options.optimizer = optim::Find("sgd");
+          if (change == 7) options.setting.optimizer = optim::Find("lion");
+          if (change == 8) options.setting.optimizer = optim::Find("sgd");
+          if (change == 9) options.setting.types.master = DType::kF64;
+          if (change == 10) options.setting.types.gradient = DType::kF64;
+          if (change == 11) options.setting.types.sum = DType::kF64;
         })));
       }
     }

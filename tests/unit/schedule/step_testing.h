@@ -71,10 +71,10 @@ struct Case {
     return spec;
   }
   BuildOptions Options() const {
-    return {.shape = {2, 4},
+    return {.micro_batch = 2,
             .num_micro_batches = num_micro_batches,
             .recompute = recompute,
-            .prefetch = prefetch};
+            .setting = {.seq_len = 4, .prefetch = prefetch}};
   }
 };
 

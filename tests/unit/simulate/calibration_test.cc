@@ -39,7 +39,8 @@ Probe Measure(const Rates& rates, int64_t layers, int64_t hidden, int64_t vocab,
   mesh.dp_shard = shard;
   const layout::Ledger ledger(model::Inventory(spec), mesh, stage);
   schedule::BuildOptions options;
-  options.shape = {sequences, seq_len};
+  options.micro_batch = sequences;
+  options.setting.seq_len = seq_len;
   options.num_micro_batches = 2;
   Probe probe;
   probe.work = WorkOfStep(BuildStep(spec, ledger, options).programs[0], spec, ledger, options);
@@ -89,7 +90,8 @@ TEST(Calibration, TheWorkOfAStepIsWhatItsInstructionsTake) {
   for (int stage : {1, 2, 3}) {
     const layout::Ledger ledger(model::Inventory(spec), mesh, stage);
     schedule::BuildOptions options;
-    options.shape = {2, 64};
+    options.micro_batch = 2;
+    options.setting.seq_len = 64;
     options.num_micro_batches = 3;
     const schedule::Step step = BuildStep(spec, ledger, options);
     Rates serial = rates;

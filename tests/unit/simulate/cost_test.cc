@@ -21,7 +21,8 @@ Priced Price(int stage, int workers, int64_t num_micro_batches, int64_t priced_m
   (stage == 0 ? mesh.dp_replicate : mesh.dp_shard) = workers;
   const layout::Ledger ledger(model::Inventory(spec), mesh, stage);
   schedule::BuildOptions options;
-  options.shape = {2, 64};
+  options.micro_batch = 2;
+  options.setting.seq_len = 64;
   options.num_micro_batches = static_cast<int>(priced_micro_batches);
   Rates rates = CpuRates(1, DType::kF32, false);
   rates.overlap = overlap;
@@ -79,7 +80,8 @@ TEST(Cost, TheTimesOfInstructionsAreWhatTheStepsTimeIsMadeOf) {
   const model::ModelSpec spec = *model::Preset("toy-5m");
   const layout::Ledger ledger(model::Inventory(spec), layout::Mesh{.dp_shard = 2}, 3);
   schedule::BuildOptions options;
-  options.shape = {2, 64};
+  options.micro_batch = 2;
+  options.setting.seq_len = 64;
   options.num_micro_batches = 2;
   const schedule::Step step = BuildStep(spec, ledger, options);
   const schedule::Program& program = step.programs[0];
@@ -107,7 +109,8 @@ TEST(Cost, TheMatrixProductsOfAStepAreTheModelsFlops) {
   const model::ModelSpec spec = *model::Preset("toy-5m");
   const layout::Ledger ledger(model::Inventory(spec), layout::Mesh{}, 0);
   schedule::BuildOptions options;
-  options.shape = {2, 64};
+  options.micro_batch = 2;
+  options.setting.seq_len = 64;
   Rates rates;
   rates[Resource::kMatmulFlops] = rates[Resource::kAttentionFlops] = 1;
   rates[Resource::kAttentionBackwardFlops] = 4.0 / 5;  // the table counts five products, FlopsPerToken four
@@ -126,8 +129,9 @@ TEST(Cost, AttentionWaitsForTheThreadThatHasMost) {
   const layout::Ledger ledger(model::Inventory(spec), layout::Mesh{}, 0);
   const auto work = [&](int64_t threads) {
     schedule::BuildOptions options;
-    options.shape = {1, 256};
-    options.threads = threads;
+    options.micro_batch = 1;
+    options.setting.seq_len = 256;
+    options.setting.threads = threads;
     return WorkOfStep(BuildStep(spec, ledger, options).programs[0], spec, ledger, options);
   };
   const auto forward = [&](int64_t threads) { return work(threads)["attention"][Resource::kAttentionFlops]; };

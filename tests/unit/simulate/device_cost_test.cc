@@ -23,7 +23,8 @@ struct PricedStep {
 
   PricedStep(int64_t nodes, layout::Mesh mesh, int zero_stage)
       : ledger(model::Inventory(spec), mesh, zero_stage),
-        options{.shape = {2, 4096}, .compute_dtype = DType::kBF16, .on_device = true},
+        options{.micro_batch = 2,
+                .setting = {.seq_len = 4096, .types = {.compute = DType::kBF16}, .on_device = true}},
         rates(DeviceRates(MachineOf(nodes), DType::kBF16)),
         step(schedule::BuildStep(spec, ledger, options)) {}
 
@@ -87,7 +88,7 @@ TEST(DeviceCost, ProductsAndAttentionArePricedByTheirShapes) {
 TEST(DeviceCost, ListedProductsAreTheMatmulsOfTheUnits) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     PricedStep priced(1, {.dp_replicate = 8}, 0);
-    priced.options.compute_dtype = dtype;
+    priced.options.setting.types.compute = dtype;
     for (const auto& [name, work] : priced.Works()) {
       if (work[Resource::kMatmulFlops] == 0) continue;
       double flops = 0;
@@ -103,7 +104,7 @@ TEST(DeviceCost, ListedProductsAreTheMatmulsOfTheUnits) {
 
 TEST(DeviceCost, ScoresInFp32AreDearerThanAFusedKernel) {
   PricedStep fused(1, {.dp_replicate = 8}, 0), tiles(1, {.dp_replicate = 8}, 0);
-  tiles.options.compute_dtype = DType::kF32;
+  tiles.options.setting.types.compute = DType::kF32;
   for (const char* name : {"attention", "attention backward"}) {
     EXPECT_TRUE(tiles.Works().at(name).attention.empty());
     EXPECT_GT(tiles.rates.Seconds(tiles.Works().at(name)), 2 * fused.rates.Seconds(fused.Works().at(name)));

@@ -42,7 +42,7 @@ FoldCase Draw(std::mt19937& random) {
   test.layout.num_micro_batches = pick({1, 2, 3, 4, 9, 100});
   test.layout.recompute = pick({0, 1}) == 1 ? layout::Recompute::kFull : layout::Recompute::kNone;
   test.setting.seq_len = pick({3, 16, 200});
-  test.setting.compute_dtype = pick({0, 1}) == 1 ? DType::kBF16 : DType::kF32;
+  test.setting.types.compute = pick({0, 1}) == 1 ? DType::kBF16 : DType::kF32;
   test.setting.prefetch = pick({0, 1}) == 1;
   test.setting.checkpoint_copy = pick({0, 1}) == 1;
   test.setting.on_device = pick({0, 1}) == 1;
@@ -58,7 +58,7 @@ FoldCase Draw(std::mt19937& random) {
     test.rates =
         DeviceRates(*cluster::MachineOf(
                         {.device = "h100-sxm-80gb", .nodes = pick({1, 8}), .devices_per_node = pick({1, 8})}),
-                    test.setting.compute_dtype);
+                    test.setting.types.compute);
   }
   return test;
 }

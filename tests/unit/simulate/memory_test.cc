@@ -32,8 +32,9 @@ Given Make(int stage, int workers, DType dtype = DType::kF32) {
   Given given;
   given.stage = stage;
   (stage == 0 ? given.mesh.dp_replicate : given.mesh.dp_shard) = workers;
-  given.options.shape = {2, 64};
-  given.options.compute_dtype = dtype;
+  given.options.micro_batch = 2;
+  given.options.setting.seq_len = 64;
+  given.options.setting.types.compute = dtype;
   return given;
 }
 
@@ -95,14 +96,41 @@ TEST(Memory, StatesAreTheOptimizers) {
       {"adamw", 12, 8, 12}, {"lion", 8, 4, 8}, {"sgd", 8, 4, 8}};
   for (const auto& [name, with_master, alone, copy] : expected) {
     Given given = Make(0, 1, DType::kBF16);
-    given.options.optimizer = optim::Find(name);
+    given.options.setting.optimizer = optim::Find(name);
     const MemoryReport mixed = Simulate(spec, given);
     EXPECT_NEAR(Of(mixed, Category::kOptimizer) / parameters, with_master, 0.01) << name;
-    given.options.checkpoint_copy = true;
+    given.options.setting.checkpoint_copy = true;
     const MemoryReport copied = Simulate(spec, given);
     EXPECT_NEAR((copied.peak_bytes - mixed.peak_bytes) / parameters, copy, 0.01) << name;
-    given.options.compute_dtype = DType::kF32;
+    given.options.setting.types.compute = DType::kF32;
     EXPECT_NEAR(Of(Simulate(spec, given), Category::kOptimizer) / parameters, alone, 0.01) << name;
+  }
+}
+
+// Numbers of twice the size take twice the bytes, and nothing else changes.
+TEST(Memory, FollowsTheTypesOfMastersGradientsAndSums) {
+  const model::ModelSpec spec = *model::Preset("toy-1m");
+  for (int stage = 0; stage <= 3; ++stage) {
+    Given given = Make(stage, 2, DType::kBF16);
+    const MemoryReport fp32 = Simulate(spec, given);
+    const auto with = [&](DType schedule::Types::*type) {
+      Given other = given;
+      other.options.setting.types.*type = DType::kF64;
+      return Simulate(spec, other);
+    };
+    const layout::Ledger ledger(model::Inventory(spec), given.mesh, stage);
+    int64_t shard = 0, full = 0, largest = 0;
+    for (const layout::Bucket& bucket : ledger.buckets()) {
+      shard += bucket.shard_numel;
+      full += bucket.padded_numel;
+      largest = std::max(largest, bucket.padded_numel);
+    }
+    EXPECT_EQ(with(&schedule::Types::master).peak_bytes - fp32.peak_bytes, 4 * shard) << stage;
+    const double gradients =
+        Of(with(&schedule::Types::gradient), Category::kGradients) - Of(fp32, Category::kGradients);
+    EXPECT_EQ(gradients, static_cast<double>(4 * (stage >= 2 ? shard : full))) << stage;
+    // A piece from the other rank: half of the largest bucket, which is less than a whole piece.
+    EXPECT_EQ(with(&schedule::Types::sum).peak_bytes - fp32.peak_bytes, 4 * largest / 2) << stage;
   }
 }
 
@@ -140,7 +168,7 @@ TEST(Memory, ThePeakDoesNotDependOnTheNumberOfMicroBatches) {
       for (bool prefetch : {false, true}) {
         Given given = Make(stage, 2, DType::kBF16);
         given.options.recompute = recompute;
-        given.options.prefetch = prefetch;
+        given.options.setting.prefetch = prefetch;
         const MemoryReport one = Simulate(spec, given);
         for (int count : {2, 3, 7}) {
           given.options.num_micro_batches = count;
@@ -159,7 +187,7 @@ TEST(Memory, ActivationsAreLinearInTheMicroBatch) {
     given.options.recompute = recompute;
     std::vector<int64_t> activations;
     for (int64_t batch : {1, 2, 3, 6}) {
-      given.options.shape.batch = batch;
+      given.options.micro_batch = batch;
       activations.push_back(Of(Simulate(spec, given), Category::kActivations));
     }
     EXPECT_EQ(activations[1], 2 * activations[0]);
@@ -172,7 +200,7 @@ TEST(Memory, ActivationsAreLinearInTheMicroBatch) {
 TEST(Memory, RecomputeKeepsOnlyTheInputsOfTheLayers) {
   const model::ModelSpec spec = *model::Preset("llama-25m");
   Given given = Make(0, 1);
-  const int64_t hidden_bytes = given.options.shape.tokens() * spec.hidden * 4;
+  const int64_t hidden_bytes = given.options.shape().tokens() * spec.hidden * 4;
   const auto activations = [&](int64_t layers) {
     model::ModelSpec deep = spec;
     deep.layers = layers;
@@ -189,7 +217,7 @@ TEST(Memory, PrefetchCostsOneMoreSlotOfEachKind) {
   const model::ModelSpec spec = *model::Preset("llama-25m");
   Given given = Make(3, 2);
   const int64_t with = Of(Simulate(spec, given), Category::kBuffers);
-  given.options.prefetch = false;
+  given.options.setting.prefetch = false;
   const int64_t without = Of(Simulate(spec, given), Category::kBuffers);
   const layout::Ledger ledger(model::Inventory(spec), given.mesh, given.stage);
   EXPECT_EQ(with - without, 2 * 4 * ledger.buckets()[1].padded_numel);  // parameters and gradient, fp32

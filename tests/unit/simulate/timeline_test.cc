@@ -20,10 +20,11 @@ struct Step {
 Step Build(int stage, layout::Recompute recompute, bool on_device) {
   model::ModelSpec spec = *model::Preset("toy-5m");
   schedule::BuildOptions options;
-  options.shape = {2, 64};
+  options.micro_batch = 2;
+  options.setting.seq_len = 64;
   options.num_micro_batches = 3;
   options.recompute = recompute;
-  options.on_device = on_device;
+  options.setting.on_device = on_device;
   layout::Mesh mesh;
   (stage == 0 ? mesh.dp_replicate : mesh.dp_shard) = 2;
   layout::Ledger ledger(model::Inventory(spec), mesh, stage);

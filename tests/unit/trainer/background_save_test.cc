@@ -64,8 +64,8 @@ class BackgroundSave : public ::testing::Test {
   BackgroundSave()
       : spec_(*model::Preset("toy-1m")),
         ledger_(model::Inventory(spec_), layout::Mesh{}, 0),
-        step_(schedule::BuildStep(spec_, ledger_, {.shape = {1, 16}, .checkpoint_copy = true})),
-        state_(device::Device::Cpu(), ledger_, step_.programs[0], DType::kF32, 0, optim::kAdamW),
+        step_(schedule::BuildStep(spec_, ledger_, {.setting = {.seq_len = 16, .checkpoint_copy = true}})),
+        state_(device::Device::Cpu(), ledger_, step_.programs[0], step_.types, 0, optim::kAdamW),
         world_(communicator_->MakeHostGroup({0}, "world")) {
     std::string pattern = ::testing::TempDir() + "trainctl-save-XXXXXX";
     folder_ = mkdtemp(pattern.data());
@@ -88,10 +88,10 @@ class BackgroundSave : public ::testing::Test {
 
   // Every tensor of the checkpoint of `step` is what Fill(value) left.
   void ExpectHolds(int64_t step, float value) {
-    parallel::ShardedState wanted(device::Device::Cpu(), ledger_, step_.programs[0], DType::kF32, 0,
+    parallel::ShardedState wanted(device::Device::Cpu(), ledger_, step_.programs[0], step_.types, 0,
                                   optim::kAdamW);
     Fill(wanted, value);
-    parallel::ShardedState loaded(device::Device::Cpu(), ledger_, step_.programs[0], DType::kF32, 0,
+    parallel::ShardedState loaded(device::Device::Cpu(), ledger_, step_.programs[0], step_.types, 0,
                                   optim::kAdamW);
     const auto counters =
         LoadCheckpoint(absl::StrFormat("%s/step-%08d", options_.root, step), loaded, false, nullptr);
@@ -221,8 +221,9 @@ class BackgroundSaveOfTwo : public BackgroundSave {
  protected:
   BackgroundSaveOfTwo() {
     for (int rank = 0; rank < 2; ++rank) {
-      states_.push_back(std::make_unique<parallel::ShardedState>(
-          device::Device::Cpu(), halves_, step_of_halves_.programs[0], DType::kF32, rank, optim::kAdamW));
+      states_.push_back(std::make_unique<parallel::ShardedState>(device::Device::Cpu(), halves_,
+                                                                 step_of_halves_.programs[0],
+                                                                 step_of_halves_.types, rank, optim::kAdamW));
       Fill(*states_.back(), static_cast<float>(10 * rank));
       savers_.push_back(std::make_unique<BackgroundSaver>(*states_.back()));
     }
@@ -238,7 +239,7 @@ class BackgroundSaveOfTwo : public BackgroundSave {
 
   const layout::Ledger halves_{model::Inventory(spec_), MeshOfTwo(), 3};
   const schedule::Step step_of_halves_ =
-      schedule::BuildStep(spec_, halves_, {.shape = {1, 16}, .checkpoint_copy = true});
+      schedule::BuildStep(spec_, halves_, {.setting = {.seq_len = 16, .checkpoint_copy = true}});
   std::vector<std::unique_ptr<parallel::ShardedState>> states_;
   std::vector<std::unique_ptr<BackgroundSaver>> savers_;
 };
@@ -257,8 +258,8 @@ TEST_F(BackgroundSaveOfTwo, OthersWriteWhenTheFirstHasBegun) {
     EXPECT_EQ(savers_[1]->Advance(), committed);
   }
   EXPECT_TRUE(PathExists(options_.root + "/step-00000004/rank-00001.safetensors"));
-  parallel::ShardedState loaded(device::Device::Cpu(), halves_, step_of_halves_.programs[0], DType::kF32, 1,
-                                optim::kAdamW);
+  parallel::ShardedState loaded(device::Device::Cpu(), halves_, step_of_halves_.programs[0],
+                                step_of_halves_.types, 1, optim::kAdamW);
   ASSERT_TRUE(LoadCheckpoint(options_.root + "/step-00000004", loaded, false, nullptr).ok());
   EXPECT_EQ(loaded.master(0)[0], states_[1]->master(0)[0]);
 }

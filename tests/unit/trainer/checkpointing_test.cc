@@ -28,8 +28,8 @@ struct Rank {
   Rank(const model::ModelSpec& spec, const optim::Optimizer& optimizer, layout::Mesh mesh, int stage,
        int rank)
       : ledger(model::Inventory(spec), mesh, stage),
-        step(schedule::BuildStep(spec, ledger, {.shape = {1, 16}, .optimizer = &optimizer})),
-        state(device::Device::Cpu(), ledger, step.programs[0], DType::kF32, rank, optimizer) {}
+        step(schedule::BuildStep(spec, ledger, {.setting = {.seq_len = 16, .optimizer = &optimizer}})),
+        state(device::Device::Cpu(), ledger, step.programs[0], step.types, rank, optimizer) {}
 
   // f(value, tensor, element): of master and states, 0, 1, 2, and of every parameter.
   template <typename F>

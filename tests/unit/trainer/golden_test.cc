@@ -117,16 +117,18 @@ class Trainer {
   Trainer(const Golden& golden, int num_micro_batches, layout::Recompute recompute)
       : golden_(golden),
         ledger_(model::Inventory(golden.spec), layout::Mesh{}, /*zero_stage=*/0),
-        options_{.shape = {golden.batch / num_micro_batches, golden.seq_len},
+        options_{.micro_batch = golden.batch / num_micro_batches,
                  .num_micro_batches = num_micro_batches,
-                 .recompute = recompute},
+                 .recompute = recompute,
+                 .setting = {.seq_len = golden.seq_len}},
         step_(schedule::BuildStep(golden.spec, ledger_, options_)),
         communicator_(
             OrDie(comm::Communicator::Create(device::Device::Cpu(), nullptr, 0, 1, absl::Seconds(1)))),
-        groups_(OrDie(parallel::MakeStreamGroups(*communicator_, ledger_.mesh()))),
-        state_(device::Device::Cpu(), ledger_, step_.programs[0], DType::kF32, 0, *options_.optimizer) {
+        groups_(OrDie(parallel::Groups::Make(*communicator_, ledger_.mesh(), step_))),
+        state_(device::Device::Cpu(), ledger_, step_.programs[0], options_.setting.types, 0,
+               *options_.setting.optimizer) {
     OrDie(trainer::LoadModelFolder(golden.folder, state_));
-    OrDie(state_.MaterializeParameters(groups_[0].dp_shard));
+    OrDie(state_.MaterializeParameters(groups_.Of(layout::Axis::kDpShard, schedule::kGatherStream)));
     executor_ = std::make_unique<parallel::Executor>(golden.spec, state_, groups_, options_);
   }
 
@@ -135,7 +137,7 @@ class Trainer {
   parallel::StepResult Step(int64_t step, const parallel::UpdateOptions& update) {
     std::vector<nn::TokenView> views;
     for (int m = 0; m < options_.num_micro_batches; ++m)
-      views.push_back(golden_.View(step, m * options_.shape.batch));
+      views.push_back(golden_.View(step, m * options_.micro_batch));
     return OrDie(executor_->RunStep(step_, views, update));
   }
 
@@ -172,7 +174,7 @@ class Trainer {
   schedule::BuildOptions options_;
   schedule::Step step_;
   std::unique_ptr<comm::Communicator> communicator_;
-  parallel::StreamGroups groups_;
+  parallel::Groups groups_;
   parallel::ShardedState state_;
   std::unique_ptr<parallel::Executor> executor_;
 };
@@ -287,10 +289,10 @@ TEST(LoadModelFolderTest, WeightsThatTheModelHasNoPlaceForAreAnError) {
   const Golden golden("biased");
   const auto load = [&](const model::ModelSpec& spec) {
     const layout::Ledger ledger(model::Inventory(spec), layout::Mesh{}, 0);
-    const schedule::BuildOptions options{.shape = {golden.batch, golden.seq_len}};
+    const schedule::BuildOptions options{.micro_batch = golden.batch, .setting = {.seq_len = golden.seq_len}};
     parallel::ShardedState state(device::Device::Cpu(), ledger,
-                                 schedule::BuildStep(spec, ledger, options).programs[0], DType::kF32, 0,
-                                 optim::kAdamW);
+                                 schedule::BuildStep(spec, ledger, options).programs[0],
+                                 options.setting.types, 0, optim::kAdamW);
     return trainer::LoadModelFolder(golden.folder, state);
   };
   EXPECT_TRUE(load(golden.spec).ok());
