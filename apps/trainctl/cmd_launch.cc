@@ -87,11 +87,12 @@ absl::Status CheckDataUnchanged(const run::RunFolder& run, const recipe::Recipe&
 }
 
 void PrintChoice(const plan::Plan& plan, const recipe::Recipe& recipe) {
-  std::fprintf(
-      stderr, "%s: %s parameters, %s, %s, %d x %d thread(s), predicted tensor memory %s per worker\n",
-      recipe.run.name.c_str(), FormatCount(plan.num_parameters).c_str(), plan.layout.ToString().c_str(),
-      plan.setting.types.compute == DType::kBF16 ? "bf16" : "fp32", plan.layout.mesh.world_size(),
-      static_cast<int>(plan.threads_per_worker), FormatBytes(plan.predicted.peak_bytes).c_str());
+  std::fprintf(stderr,
+               "%s: %s parameters, %s, %s, %d x %d thread(s), predicted tensor memory %s per worker\n",
+               recipe.run.name.c_str(), FormatCount(plan.num_parameters).c_str(),
+               plan.layout.ToString().c_str(), plan.setting.types.compute == DType::kBF16 ? "bf16" : "fp32",
+               static_cast<int>(plan.layout.mesh.world_size()), static_cast<int>(plan.threads_per_worker),
+               FormatBytes(plan.predicted.peak_bytes).c_str());
   for (const std::string& note : plan.notes) std::fprintf(stderr, "  %s\n", note.c_str());
   std::fprintf(stderr, "  step %s\n", plan.step_hash.c_str());
 }

@@ -106,7 +106,7 @@ Figures FiguresOf(const plan::Plan& plan, const recipe::Recipe& recipe) {
   const plan::Candidate& chosen = plan::Chosen(plan);
   const double tokens =
       static_cast<double>(recipe.train.batch_sequences) * static_cast<double>(recipe.data.seq_len);
-  const double workers = plan.layout.mesh.world_size();
+  const double workers = static_cast<double>(plan.layout.mesh.world_size());
   const double per_second = tokens / chosen.step_seconds;
   const double peak = plan::PeakTokensPerSecond(plan);
   const Json json = plan::PlanToJsonObject(plan);

@@ -54,7 +54,7 @@ Shown WhatDiffers(const ClusterPlan& plan, const std::vector<const Choice*>& cho
   Shown shown;
   for (const Choice* choice : choices) {
     const frameworks::Workload& w = choice->workload;
-    shown.cp |= w.degrees.cp > 1;
+    shown.cp |= w.mesh.cp > 1;
     shown.ep |= w.model.experts.has_value();
     shown.gpus |= choice->num_gpus() != plan.machine->num_gpus();
     shown.precision |= w.precision != plan.chosen.workload.precision;
@@ -66,18 +66,18 @@ Shown WhatDiffers(const ClusterPlan& plan, const std::vector<const Choice*>& cho
 std::vector<std::string> Row(const ClusterPlan& plan, const Choice& choice, const Shown& shown,
                              const char* mark) {
   const frameworks::Workload& w = choice.workload;
-  const frameworks::Degrees& d = w.degrees;
   const frameworks::Figures figures = frameworks::FiguresOf(plan, choice);
   std::vector<std::string> row = {mark};
   if (shown.gpus) row.push_back(absl::StrCat(choice.num_gpus()));
-  row.push_back(absl::StrCat(d.tp));
-  row.push_back(absl::StrCat(d.pp, d.virtual_stages > 1 ? absl::StrCat("x", d.virtual_stages) : ""));
-  if (shown.cp) row.push_back(absl::StrCat(d.cp));
-  if (shown.ep) row.push_back(absl::StrCat(d.ep, d.etp > 1 ? absl::StrCat("x", d.etp) : ""));
-  row.push_back(absl::StrCat(d.dp));
-  row.push_back(d.zero_stage == 0 ? "DDP" : absl::StrCat("ZeRO-", d.zero_stage, "/", d.shard_group * d.cp));
+  row.push_back(absl::StrCat(w.mesh.tp));
+  row.push_back(absl::StrCat(w.mesh.pp, w.virtual_stages > 1 ? absl::StrCat("x", w.virtual_stages) : ""));
+  if (shown.cp) row.push_back(absl::StrCat(w.mesh.cp));
+  if (shown.ep) row.push_back(absl::StrCat(w.mesh.ep, w.mesh.etp > 1 ? absl::StrCat("x", w.mesh.etp) : ""));
+  row.push_back(absl::StrCat(w.mesh.data_degree()));
+  row.push_back(w.zero_stage == 0 ? "DDP"
+                                  : absl::StrCat("ZeRO-", w.zero_stage, "/", w.mesh.dp_shard * w.mesh.cp));
   row.push_back(absl::StrCat(w.micro_batch));
-  row.push_back(d.pp > 1 ? std::string(schedule::PipelineKindName(w.Pipeline())) : "-");
+  row.push_back(w.mesh.pp > 1 ? std::string(schedule::PipelineKindName(w.Pipeline())) : "-");
   row.push_back(std::string(frameworks::RecomputeName(w.recompute)));
   if (shown.precision) row.push_back(std::string(frameworks::PrecisionName(w.precision)));
   if (shown.offload) {
@@ -90,7 +90,7 @@ std::vector<std::string> Row(const ClusterPlan& plan, const Choice& choice, cons
   row.push_back(Seconds(choice.time.step_seconds));
   row.push_back(absl::StrFormat("%.0f", figures.tokens_per_second_per_gpu));
   row.push_back(absl::StrFormat("%.1f%%", figures.mfu * 100));
-  row.push_back(d.pp > 1 ? absl::StrFormat("%.1f%%", figures.bubble_share * 100) : "-");
+  row.push_back(w.mesh.pp > 1 ? absl::StrFormat("%.1f%%", figures.bubble_share * 100) : "-");
   row.push_back(Cost(plan, choice));
   return row;
 }

@@ -19,7 +19,7 @@ absl::StatusOr<launcher::JobOptions> PlannedJob(run::RunFolder& run, const recip
   job.run = &run;
   job.rendezvous = &rpc::StartServer;
   TRAINCTL_ASSIGN_OR_RETURN(job.worker_program, FindWorkerProgram());
-  job.num_workers = plan.layout.mesh.world_size();
+  job.num_workers = static_cast<int>(plan.layout.mesh.world_size());
   job.threads_per_worker = static_cast<int>(plan.threads_per_worker);
   job.env = recipe.launch.env;
   job.max_restarts = recipe.launch.max_restarts;

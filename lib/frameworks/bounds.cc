@@ -31,11 +31,11 @@ Workload SmallJob(const Workload& w, int64_t layers, bool moe, int64_t num_micro
   if (job.model.experts.has_value()) job.model.experts->dense_layers = moe ? 0 : layers;
   job.stage_layers.clear();
   job.pipeline = std::nullopt;
-  job.degrees.pp = 1;
-  job.degrees.virtual_stages = 1;
+  job.mesh.pp = 1;
+  job.virtual_stages = 1;
   job.offloaded_layers = 0;
   job.tuning = {};
-  job.global_batch = num_micro_batches * job.micro_batch * job.degrees.dp;
+  job.global_batch = num_micro_batches * job.micro_batch * job.mesh.data_degree();
   return job;
 }
 
@@ -45,12 +45,13 @@ Workload WithTwoLayers(Workload job, bool moe) {
   return job;
 }
 
-// With next to no gradients and optimizer, and nothing that data parallelism needs: those are counted apart.
+// With next to no optimizer, and none of the buffers of ZeRO-2 and 3: those are counted apart.
 Workload WithoutStates(Workload job) {
-  job.degrees.zero_stage = 2;
-  job.degrees.shard_group = 1 << 20;
-  job.global_batch = job.num_micro_batches() * job.micro_batch;
-  job.degrees.dp = 1;
+  job.zero_stage = 1;
+  const int64_t num_micro_batches = job.num_micro_batches();
+  job.mesh.dp_replicate = 1;
+  job.mesh.dp_shard = 1 << 20;
+  job.global_batch = num_micro_batches * job.micro_batch * job.mesh.data_degree();
   job.optimizer_on_host = true;
   return job;
 }
@@ -83,12 +84,12 @@ StateBytes::Parts StatesAt(const Workload& w, MemoryMoment moment, int64_t num_m
   StateBytes::Parts parts;
   Workload small = w;
   small.micro_batch = 1;
-  small.seq_len = w.degrees.cp;
+  small.seq_len = w.mesh.cp;
   small.recompute = RecomputeKind::kNone;
   small.recomputed_layers = std::nullopt;
   // Eight bytes of the larger of two groups of parameters do not add up over layers; four of all are no more.
   small.half_moments = false;
-  small.degrees.dp = w.degrees.shard_group;
+  small.mesh.dp_replicate = 1;
   for (const bool moe : {false, true}) {
     if (!HasLayersOf(w.model, moe)) continue;
     Workload job = SmallJob(small, 1, moe, num_micro_batches);
@@ -120,9 +121,9 @@ void HideCopies(LayerTerms::Passes& passes, double offload_backward, double adde
 
 void AddPasses(LayerTerms& terms, const Workload& workload) {
   Workload w = workload;
-  w.global_batch = w.micro_batch * w.degrees.dp;
+  w.global_batch = w.micro_batch * w.mesh.data_degree();
   terms.halves_unknown = w.activations_on_host;
-  terms.speed_beside_tokens = SpeedLeft(PlacementOf(w, w.degrees.ep, w.degrees.etp), w, /*contention=*/true);
+  terms.speed_beside_tokens = SpeedLeft(PlacementOf(w, w.mesh.ep, w.mesh.etp), w, /*contention=*/true);
   for (const bool moe : {false, true}) {
     if (!HasLayersOf(w.model, moe)) continue;
     const int64_t layer = moe ? w.model.layers - 1 : 0;
@@ -143,7 +144,7 @@ void AddPasses(LayerTerms& terms, const Workload& workload) {
       // Of two micro-batches one has something to add to: of a mean pass that is half.
       Workload two = w;
       two.global_batch *= 2;
-      two.degrees.zero_stage = shards == 1 ? 3 : 1;
+      two.zero_stage = shards == 1 ? 3 : 1;
       const PassTimes times = LayerPassTimes(two, layer, {.recomputed = false}, /*contention=*/true);
       terms.accumulation[static_cast<size_t>(shards)][moe ? 1 : 0] =
           std::max(0.0, 2 * (times.weight_backward - weight_backward));
@@ -155,7 +156,7 @@ void AddPasses(LayerTerms& terms, const Workload& workload) {
   for (const int shards : {0, 1}) {
     Workload two = w;
     two.global_batch *= 2;
-    two.degrees.zero_stage = shards == 1 ? 3 : 1;
+    two.zero_stage = shards == 1 ? 3 : 1;
     terms.head_accumulation[static_cast<size_t>(shards)] =
         2 * std::max(0.0, HeadPassTimes(two).weight_backward - terms.head.weight_backward);
   }
@@ -209,8 +210,8 @@ void LayerTerms::Passes::Add(const Passes& other, double count) {
 }
 
 PipelineLoad LoadOf(const Workload& w) {
-  const int64_t pp = w.degrees.pp;
-  const int64_t num_stages = pp * w.degrees.virtual_stages;
+  const int64_t pp = w.mesh.pp;
+  const int64_t num_stages = pp * w.virtual_stages;
   const schedule::PipelineOrder& order = schedule::OrderOf(w.Pipeline());
   const int num_copies = pp > 1 ? order.num_copies() : 1;
   const int64_t dense = w.model.experts.has_value() ? w.model.experts->dense_layers : w.model.layers;
@@ -258,7 +259,7 @@ StateTerms StateTermsOf(const Workload& w) {
   terms.update = UpdateSeconds(w);
   terms.outside_bytes = OutsideBytes(w);
   Workload job = w;
-  job.global_batch = w.micro_batch * w.degrees.dp;
+  job.global_batch = w.micro_batch * w.mesh.data_degree();
   PassTimes nothing, for_ever;
   for_ever.forward = for_ever.input_backward = kForEver;
   const auto exchanges = [&](const PassTimes& beside) {
@@ -429,8 +430,7 @@ MemoryTerms MemoryTermsOf(const LayerTerms& terms, const PipelineLoad& load, con
   const double share = pp > 1 ? 1.0 / schedule::OrderOf(w.Pipeline()).num_copies() : 1;
   double in_flight = 1;
   if (pp > 1)
-    in_flight =
-        LeastInFlight(w.Pipeline(), {static_cast<int64_t>(pp), num_micro_batches, w.degrees.virtual_stages});
+    in_flight = LeastInFlight(w.Pipeline(), {static_cast<int64_t>(pp), num_micro_batches, w.virtual_stages});
   memory.first = RankBytesOf(terms, load.own.front(), w, recomputed_layers, in_flight * share);
   memory.last = RankBytesOf(terms, load.own.back(), w, recomputed_layers, share);
   memory.others = memory.last;

@@ -51,9 +51,8 @@ std::string Shortage(const Choice& choice, double limit) {
 std::vector<Choice> Different(const std::vector<Choice>& best, size_t keep) {
   const auto kind = [](const Choice& choice) {
     const Workload& w = choice.workload;
-    const Degrees& d = w.degrees;
-    return std::make_tuple(d.tp, d.pp, d.cp, d.ep, d.etp, d.world_size(), w.recompute, w.precision,
-                           w.optimizer_on_host, w.activations_on_host);
+    return std::make_tuple(w.mesh.tp, w.mesh.pp, w.mesh.cp, w.mesh.ep, w.mesh.etp, w.mesh.world_size(),
+                           w.recompute, w.precision, w.optimizer_on_host, w.activations_on_host);
   };
   std::vector<Choice> different;
   for (size_t i = 1; i < best.size() && different.size() + 1 < keep; ++i) {
@@ -125,21 +124,23 @@ Figures FiguresOf(const ClusterPlan& plan, const Choice& choice) {
 }
 
 std::string DescribeLayout(const Workload& w) {
-  const Degrees& d = w.degrees;
   std::vector<std::string> words;
-  if (d.tp > 1)
-    words.push_back(absl::StrCat("tp ", d.tp, w.SequenceParallel() ? "" : " without sequence parallel"));
-  if (d.pp > 1) {
+  if (w.mesh.tp > 1)
+    words.push_back(absl::StrCat("tp ", w.mesh.tp, w.SequenceParallel() ? "" : " without sequence parallel"));
+  if (w.mesh.pp > 1) {
     const std::string stages =
-        d.virtual_stages > 1 ? absl::StrCat(", ", d.virtual_stages, " stages a rank") : "";
-    words.push_back(absl::StrCat("pp ", d.pp, " (", schedule::PipelineKindName(w.Pipeline()), stages, ")"));
+        w.virtual_stages > 1 ? absl::StrCat(", ", w.virtual_stages, " stages a rank") : "";
+    words.push_back(
+        absl::StrCat("pp ", w.mesh.pp, " (", schedule::PipelineKindName(w.Pipeline()), stages, ")"));
   }
-  if (d.cp > 1) words.push_back(absl::StrCat("cp ", d.cp, " (", ContextName(w.context), ")"));
-  if (d.ep > 1 || d.etp > 1)
-    words.push_back(absl::StrCat("ep ", d.ep, d.etp > 1 ? absl::StrCat(" x etp ", d.etp) : ""));
-  const std::string zero = d.zero_stage == 0 ? "replicated" : ShardingName(d);
+  if (w.mesh.cp > 1) words.push_back(absl::StrCat("cp ", w.mesh.cp, " (", ContextName(w.context), ")"));
+  if (w.mesh.ep > 1 || w.mesh.etp > 1)
+    words.push_back(
+        absl::StrCat("ep ", w.mesh.ep, w.mesh.etp > 1 ? absl::StrCat(" x etp ", w.mesh.etp) : ""));
+  const std::string zero = w.zero_stage == 0 ? "replicated" : ShardingName(w);
   words.push_back(
-      absl::StrCat("dp ", d.dp, d.dp > 1 || d.zero_stage > 0 ? absl::StrCat(" (", zero, ")") : ""));
+      absl::StrCat("dp ", w.mesh.data_degree(),
+                   w.mesh.data_degree() > 1 || w.zero_stage > 0 ? absl::StrCat(" (", zero, ")") : ""));
   words.push_back(absl::StrCat("micro-batch ", w.micro_batch));
   words.push_back(absl::StrCat("recompute ", RecomputeName(w.recompute)));
   if (w.optimizer_on_host) words.push_back("optimizer in host memory");

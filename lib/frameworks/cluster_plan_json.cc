@@ -13,24 +13,24 @@ namespace {
 int64_t Whole(double value) { return static_cast<int64_t>(value); }
 
 Json LayoutToJson(const Workload& w) {
-  const Degrees& d = w.degrees;
   Json json = {{"summary", DescribeLayout(w)},
-               {"tp", d.tp},
-               {"pp", d.pp},
-               {"virtual_stages", d.virtual_stages},
-               {"cp", d.cp},
-               {"ep", d.ep},
-               {"etp", d.etp},
-               {"dp_replicate", d.dp / d.shard_group},
-               {"dp_shard", d.shard_group},
-               {"zero_stage", d.zero_stage},
+               {"tp", w.mesh.tp},
+               {"pp", w.mesh.pp},
+               {"virtual_stages", w.virtual_stages},
+               {"cp", w.mesh.cp},
+               {"ep", w.mesh.ep},
+               {"etp", w.mesh.etp},
+               {"dp_replicate", w.mesh.dp_replicate},
+               {"dp_shard", w.mesh.dp_shard},
+               {"zero_stage", w.zero_stage},
                {"micro_batch", w.micro_batch},
                {"accumulation", w.num_micro_batches()},
                {"precision", std::string(PrecisionName(w.precision))},
                {"recompute", std::string(RecomputeName(w.recompute))},
-               {"sequence_parallel", w.SequenceParallel() && d.tp > 1}};
-  json["schedule"] = d.pp > 1 ? Json(std::string(schedule::PipelineKindName(w.Pipeline()))) : Json(nullptr);
-  json["context"] = d.cp > 1 ? Json(std::string(ContextName(w.context))) : Json(nullptr);
+               {"sequence_parallel", w.SequenceParallel() && w.mesh.tp > 1}};
+  json["schedule"] =
+      w.mesh.pp > 1 ? Json(std::string(schedule::PipelineKindName(w.Pipeline()))) : Json(nullptr);
+  json["context"] = w.mesh.cp > 1 ? Json(std::string(ContextName(w.context))) : Json(nullptr);
   if (!w.stage_layers.empty()) json["stage_layers"] = w.stage_layers;
   json["offload"] = Json::array();
   if (w.optimizer_on_host) json["offload"].push_back("optimizer");

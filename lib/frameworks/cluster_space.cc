@@ -262,20 +262,18 @@ struct Release {
 
 std::vector<Release> Releases() {
   const auto degree = [](const char* field, std::vector<int64_t> SearchSpace::*axis,
-                         int64_t Degrees::*member) {
+                         int64_t layout::Mesh::*member) {
     return Release{field, [axis](SearchSpace& s) { (s.*axis).clear(); },
-                   [member](const Workload& w) { return absl::StrCat(w.degrees.*member); }};
+                   [member](const Workload& w) { return absl::StrCat(w.mesh.*member); }};
   };
   const auto data = [](const char* field) {
-    return Release{field,
-                   [](SearchSpace& s) {
-                     s.dp.clear();
-                     s.shard_group.clear();
-                   },
-                   [](const Workload& w) {
-                     return absl::StrCat(w.degrees.dp / w.degrees.shard_group, " x dp_shard ",
-                                         w.degrees.shard_group);
-                   }};
+    return Release{
+        field,
+        [](SearchSpace& s) {
+          s.dp.clear();
+          s.shard_group.clear();
+        },
+        [](const Workload& w) { return absl::StrCat(w.mesh.dp_replicate, " x dp_shard ", w.mesh.dp_shard); }};
   };
   return {
       {"train.micro_batch", [](SearchSpace& s) { s.micro_batch.clear(); },
@@ -283,19 +281,20 @@ std::vector<Release> Releases() {
       {"parallel.recompute", [](SearchSpace& s) { s.recompute.clear(); },
        [](const Workload& w) { return absl::StrCat("\"", RecomputeName(w.recompute), "\""); }},
       {"parallel.zero_stage", [](SearchSpace& s) { s.zero_stage.clear(); },
-       [](const Workload& w) { return absl::StrCat(w.degrees.zero_stage); }},
+       [](const Workload& w) { return absl::StrCat(w.zero_stage); }},
       data("parallel.dp_shard"),
       data("parallel.dp_replicate"),
       {"parallel.sequence_parallel", [](SearchSpace& s) { s.sequence_parallel.clear(); },
        [](const Workload& w) { return std::string(w.SequenceParallel() ? "true" : "false"); }},
-      degree("parallel.virtual_stages", &SearchSpace::virtual_stages, &Degrees::virtual_stages),
+      {"parallel.virtual_stages", [](SearchSpace& s) { s.virtual_stages.clear(); },
+       [](const Workload& w) { return absl::StrCat(w.virtual_stages); }},
       {"parallel.schedule", [](SearchSpace& s) { s.pipeline.clear(); },
        [](const Workload& w) { return absl::StrCat("\"", schedule::PipelineKindName(w.Pipeline()), "\""); }},
-      degree("parallel.cp", &SearchSpace::cp, &Degrees::cp),
-      degree("parallel.ep", &SearchSpace::ep, &Degrees::ep),
-      degree("parallel.etp", &SearchSpace::etp, &Degrees::etp),
-      degree("parallel.tp", &SearchSpace::tp, &Degrees::tp),
-      degree("parallel.pp", &SearchSpace::pp, &Degrees::pp),
+      degree("parallel.cp", &SearchSpace::cp, &layout::Mesh::cp),
+      degree("parallel.ep", &SearchSpace::ep, &layout::Mesh::ep),
+      degree("parallel.etp", &SearchSpace::etp, &layout::Mesh::etp),
+      degree("parallel.tp", &SearchSpace::tp, &layout::Mesh::tp),
+      degree("parallel.pp", &SearchSpace::pp, &layout::Mesh::pp),
       {"parallel.offload",
        [](SearchSpace& s) {
          s.optimizer_on_host.clear();

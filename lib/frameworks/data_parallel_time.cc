@@ -23,13 +23,13 @@ constexpr double kBucketElementsPerRank = 1e6;
 class Exchanger {
  public:
   Exchanger(const Workload& workload, const PassTimes& micro_batch, bool contention)
-      : w_(workload), d_(workload.degrees), micro_batch_(micro_batch), contention_(contention) {}
+      : w_(workload), mesh_(workload.mesh), micro_batch_(micro_batch), contention_(contention) {}
 
   DataParallelTimes Time() {
     if (w_.frozen) return times_;  // adapters are too small to count
-    if (d_.dp * d_.cp > 1) {
+    if (mesh_.data_degree() * mesh_.cp > 1) {
       const RankParameters own = ParametersOfRank(w_, 0);
-      const bool by_block = d_.zero_stage == 3 || (d_.zero_stage == 2 && w_.framework->gathers_by_block);
+      const bool by_block = w_.zero_stage == 3 || (w_.zero_stage == 2 && w_.framework->gathers_by_block);
       by_block ? ExchangeBlocks(own) : ExchangeBuckets(own);
     }
     const double tables = SharedTableSeconds();
@@ -50,11 +50,13 @@ class Exchanger {
     return {PlacementOf(w_, shard_ranks, stride),
             PlacementOf(w_, std::max<int64_t>(1, ranks / shard_ranks), stride * shard_ranks)};
   }
-  Groups DenseGroups() const { return GroupsOf(d_.dp * d_.cp, d_.shard_group * d_.cp, d_.tp); }
+  Groups DenseGroups() const {
+    return GroupsOf(mesh_.data_degree() * mesh_.cp, mesh_.dp_shard * mesh_.cp, mesh_.tp);
+  }
   Groups ExpertGroups() const {
-    const int64_t share = d_.ep * d_.etp;
-    return GroupsOf(std::max<int64_t>(1, d_.dp * d_.cp * d_.tp / share),
-                    std::max<int64_t>(1, d_.shard_group * d_.cp * d_.tp / share), share);
+    const int64_t share = mesh_.ep * mesh_.etp;
+    return GroupsOf(std::max<int64_t>(1, mesh_.ranks_per_stage() / share),
+                    std::max<int64_t>(1, mesh_.dp_shard * mesh_.cp * mesh_.tp / share), share);
   }
 
   double Run(Collective collective, double bytes, const cluster::GroupPlacement& group) const {
@@ -68,7 +70,7 @@ class Exchanger {
   // Gradients of `elements`: scattered to their shards and these summed over the replicas, or all-reduced.
   double Reduce(double elements, const Groups& groups) const {
     const double bytes = elements * GradientBytes();
-    if (d_.zero_stage == 0 || w_.framework->owners_broadcast) {
+    if (w_.zero_stage == 0 || w_.framework->owners_broadcast) {
       return Run(Collective::kAllReduce, bytes, Whole(groups));
     }
     return Run(Collective::kReduceScatter, bytes, groups.shard) +
@@ -82,11 +84,11 @@ class Exchanger {
   }
 
   double Gather(double elements, const Groups& groups) const {
-    if (d_.zero_stage == 0) return 0;
+    if (w_.zero_stage == 0) return 0;
     if (!w_.framework->owners_broadcast)
       return Run(Collective::kAllGather, elements * WeightBytes(), groups.shard);
     // Each owner sends its tensors to all others; there are no more owners than tensors.
-    const double layers = static_cast<double>(w_.model.layers) / static_cast<double>(d_.pp);
+    const double layers = static_cast<double>(w_.model.layers) / static_cast<double>(mesh_.pp);
     const double tensors = layers * (w_.model.gated_mlp ? 7 : 6) + 3;
     const double owners = std::min<double>(groups.shard.ranks, std::ceil(tensors));
     return owners * Run(Collective::kBroadcast, elements * WeightBytes() / owners, groups.shard);
@@ -111,7 +113,7 @@ class Exchanger {
     const double bucket =
         w_.framework->overlap_bucket_elements > 0
             ? w_.framework->overlap_bucket_elements
-            : std::max(kBucketElements, kBucketElementsPerRank * static_cast<double>(d_.dp));
+            : std::max(kBucketElements, kBucketElementsPerRank * static_cast<double>(mesh_.data_degree()));
     const double share = std::min(1.0, bucket / std::max(1.0, own.all()));
     const double left = SpeedLeftByRing(Whole(dense), w_, contention_);
     times_.exposed_reduce_seconds = Beside(micro_batch_.BackwardPass(), reduce, share, left, Scatterings());
@@ -138,7 +140,7 @@ class Exchanger {
   // not sharded), its gradient scattered after it, all beside the block that is under way. Gradients that are
   // added up whole are scattered when all passes are over; with them parameters that are not sharded stay.
   void ExchangeBlocks(const RankParameters& own) {
-    const double layers = std::max(1.0, static_cast<double>(w_.model.layers) / static_cast<double>(d_.pp));
+    const double layers = std::max(1.0, static_cast<double>(w_.model.layers) / static_cast<double>(mesh_.pp));
     const Groups dense = DenseGroups();
     const Groups experts = ExpertGroups();
     const auto gather_of = [&](double layer, double expert) {
@@ -148,7 +150,7 @@ class Exchanger {
     const double gather = gather_of(own.layers / layers, own.experts / layers);
     const double scatter = Reduce(own.layers / layers, dense) + Reduce(own.experts / layers, experts);
     const double left = SpeedLeftByRing(Whole(dense), w_, contention_);
-    const double again = d_.zero_stage == 3 ? gather : 0;
+    const double again = w_.zero_stage == 3 ? gather : 0;
     const bool each = w_.ScattersEachMicroBatch();
     const double beside = each ? scatter : 0;
     double seconds =
@@ -173,7 +175,7 @@ class Exchanger {
     if (w_.framework->copies_gathered_blocks)
       seconds += copies * (again > 0 ? 2 : 1) / simulate::BytesPerSecond(*w_.device);
     reduce += own.all() * gradient_copies / simulate::BytesPerSecond(*w_.device);
-    const bool gathers_each = each || d_.zero_stage == 3;
+    const bool gathers_each = each || w_.zero_stage == 3;
     times_.spread_seconds = seconds * (gathers_each ? static_cast<double>(w_.num_micro_batches()) : 1);
     if (each) {
       times_.spread_seconds += reduce * Scatterings();
@@ -184,15 +186,15 @@ class Exchanger {
 
   // Tied tables live on the first and the last pipeline rank, which add up their gradients.
   double SharedTableSeconds() const {
-    if (d_.pp == 1 || !w_.model.tie_embeddings) return 0;
+    if (mesh_.pp == 1 || !w_.model.tie_embeddings) return 0;
     const double elements = static_cast<double>(w_.model.vocab) * static_cast<double>(w_.model.hidden) /
-                            static_cast<double>(d_.tp);
-    const bool same_node = d_.world_size() <= w_.node->gpus;
+                            static_cast<double>(mesh_.tp);
+    const bool same_node = mesh_.world_size() <= w_.node->gpus;
     return Run(Collective::kAllReduce, elements * GradientBytes(), {2, same_node ? 2 : 1});
   }
 
   const Workload& w_;
-  const Degrees& d_;
+  const layout::Mesh& mesh_;
   const PassTimes& micro_batch_;
   const bool contention_;
   DataParallelTimes times_;

@@ -31,22 +31,21 @@ double CommunicatorBytes(const Workload& w, int64_t ranks, int64_t per_node) {
 
 double OutsideBytes(const Workload& w) {
   const FrameworkProfile& f = *w.framework;
-  const Degrees& d = w.degrees;
   const int64_t node = std::max<int64_t>(1, w.node->gpus);
   const auto group = [&](int64_t ranks, int64_t stride) {
     return CommunicatorBytes(w, ranks,
                              std::max<int64_t>(1, std::min(ranks, node / std::max<int64_t>(1, stride))));
   };
   double bytes = f.context_bytes + f.workspace_bytes;
-  bytes += f.tensor_groups * group(d.tp, 1);
-  bytes += group(d.cp, d.tp) + group(d.ep, 1);
-  bytes += f.data_groups * group(d.dp * d.cp, d.tp);
-  if (d.pp > 1) {
+  bytes += f.tensor_groups * group(w.mesh.tp, 1);
+  bytes += group(w.mesh.cp, w.mesh.tp) + group(w.mesh.ep, 1);
+  bytes += f.data_groups * group(w.mesh.data_degree() * w.mesh.cp, w.mesh.tp);
+  if (w.mesh.pp > 1) {
     // A pair with each neighbour, of two ranks each, and one group over all stages.
-    const int64_t apart = d.tp * d.cp * d.dp;
-    bytes += 2 * group(2, apart) + group(d.pp, apart);
+    const int64_t apart = w.mesh.ranks_per_stage();
+    bytes += 2 * group(2, apart) + group(w.mesh.pp, apart);
   }
-  if (d.world_size() > 1) bytes += f.world_groups * group(d.world_size(), 1);
+  if (w.mesh.world_size() > 1) bytes += f.world_groups * group(w.mesh.world_size(), 1);
   return bytes;
 }
 

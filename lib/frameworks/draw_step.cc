@@ -142,17 +142,17 @@ std::string DrawStep(const Workload& w, const DrawStepOptions& options) {
   const PlayedPipeline played = PlayPipeline(w, parts, play);
   const int64_t micro_batches = w.num_micro_batches();
   const absl::string_view name =
-      w.degrees.pp == 1 ? absl::string_view("no pipeline") : schedule::PipelineKindName(w.Pipeline());
+      w.mesh.pp == 1 ? absl::string_view("no pipeline") : schedule::PipelineKindName(w.Pipeline());
   const simulate::StageCosts& stage = played.costs.stages.front();
   double busy = 0;
   for (const simulate::PlayedClass& rank : played.times.classes) busy += rank.busy_s;
   const double idle = 1 - busy / (played.times.end_s * static_cast<double>(played.times.classes.size()));
 
-  const bool split = w.degrees.pp > 1 && schedule::OrderOf(w.Pipeline()).splits_backward;
+  const bool split = w.mesh.pp > 1 && schedule::OrderOf(w.Pipeline()).splits_backward;
   const double cell_s = CellSeconds(played.costs, split);
   std::string text;
-  absl::StrAppendFormat(&text, "%s: %d rank%s, %d micro-batch%s\n", name, w.degrees.pp,
-                        w.degrees.pp == 1 ? "" : "s", micro_batches, micro_batches == 1 ? "" : "es");
+  absl::StrAppendFormat(&text, "%s: %d rank%s, %d micro-batch%s\n", name, w.mesh.pp,
+                        w.mesh.pp == 1 ? "" : "s", micro_batches, micro_batches == 1 ? "" : "es");
   report::DrawOrderOptions draw;
   draw.width = options.width;
   draw.color = options.color;

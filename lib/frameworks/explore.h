@@ -103,7 +103,7 @@ struct Choice {
   TimePrice time;
   bool fits = false;
 
-  int64_t num_gpus() const { return workload.degrees.world_size(); }
+  int64_t num_gpus() const { return workload.mesh.world_size(); }
 };
 
 // A choice's step with what saves and failures take; the step itself where nothing fails.

@@ -121,15 +121,15 @@ std::vector<int64_t> StageLayersOf(const Workload& base, const PipeAxes& pipe) {
 Workload WorkloadOf(const Workload& base, const LayoutPoint& point) {
   const auto& [layer, pipe, state] = point;
   Workload w = base;
-  w.degrees = {.tp = layer.tp,
-               .pp = pipe.pp,
-               .virtual_stages = pipe.virtual_stages,
-               .cp = layer.cp,
-               .ep = layer.ep,
-               .etp = layer.etp,
-               .dp = pipe.dp,
-               .zero_stage = state.zero_stage,
-               .shard_group = state.shard_group};
+  w.mesh = {.pp = pipe.pp,
+            .dp_replicate = pipe.dp / state.shard_group,
+            .dp_shard = state.shard_group,
+            .cp = layer.cp,
+            .tp = layer.tp,
+            .ep = layer.ep,
+            .etp = layer.etp};
+  w.zero_stage = state.zero_stage;
+  w.virtual_stages = pipe.virtual_stages;
   w.micro_batch = layer.micro_batch;
   w.precision = layer.precision;
   w.recompute = layer.recompute;

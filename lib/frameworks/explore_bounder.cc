@@ -25,7 +25,7 @@ bool Bounder::Layer(const LayerAxes& layer) {
 bool Bounder::Pipe(const LayerAxes& layer, const PipeAxes& pipe, const std::vector<StateAxes>& states) {
   const PipelineLoad& load = LoadFor(pipe);
   workload_.pipeline = pipe.kind;
-  workload_.degrees.virtual_stages = pipe.virtual_stages;
+  workload_.virtual_stages = pipe.virtual_stages;
   // Gradients are added up otherwise where they are sharded.
   const bool same = layer_terms_.accumulation[0] == layer_terms_.accumulation[1] &&
                     layer_terms_.head_accumulation[0] == layer_terms_.head_accumulation[1];

@@ -7,18 +7,17 @@ namespace trainctl::frameworks {
 
 std::string FixedRecipe(const recipe::LoadedRecipe& loaded, const ClusterPlan& plan, const Choice& choice) {
   const Workload& w = choice.workload;
-  const Degrees& d = w.degrees;
   recipe::FixedFields fixed(loaded, w.micro_batch, PrecisionName(w.precision));
   recipe::ParallelConfig& p = fixed.recipe().parallel;
-  p.tp = d.tp;
-  p.pp = d.pp;
-  p.cp = d.cp;
-  p.ep = d.ep;
-  p.etp = d.etp;
-  p.dp_shard = d.shard_group;
-  p.dp_replicate = d.dp / d.shard_group;
-  p.zero_stage = d.zero_stage;
-  p.virtual_stages = d.virtual_stages;
+  p.tp = w.mesh.tp;
+  p.pp = w.mesh.pp;
+  p.cp = w.mesh.cp;
+  p.ep = w.mesh.ep;
+  p.etp = w.mesh.etp;
+  p.dp_shard = w.mesh.dp_shard;
+  p.dp_replicate = w.mesh.dp_replicate;
+  p.zero_stage = w.zero_stage;
+  p.virtual_stages = w.virtual_stages;
   p.recompute = std::string(RecomputeName(w.recompute));
   p.sequence_parallel = w.SequenceParallel();
   p.offload.emplace();
@@ -28,11 +27,11 @@ std::string FixedRecipe(const recipe::LoadedRecipe& loaded, const ClusterPlan& p
                  "parallel.dp_shard", "parallel.dp_replicate", "parallel.zero_stage",
                  "parallel.virtual_stages", "parallel.recompute", "parallel.sequence_parallel",
                  "parallel.offload"});
-  if (d.pp > 1) {
+  if (w.mesh.pp > 1) {
     p.schedule = std::string(schedule::PipelineKindName(w.Pipeline()));
     fixed.Decided({"parallel.schedule"});
   }
-  if (d.cp > 1) {
+  if (w.mesh.cp > 1) {
     p.context = std::string(ContextName(w.context));
     fixed.Decided({"parallel.context"});
   }

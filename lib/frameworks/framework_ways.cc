@@ -65,14 +65,13 @@ const FrameworkWays* FindWays(absl::string_view framework) {
 bool HasWaysOf(const Workload& w) {
   const FrameworkWays* ways = FindWays(w.framework->name);
   if (ways == nullptr) return true;
-  const Degrees& d = w.degrees;
   const auto has = [](const auto& list, auto value) {
     return std::find(list.begin(), list.end(), value) != list.end();
   };
-  return (ways->tensor || d.tp == 1) && (ways->context || d.cp == 1) && (ways->expert || d.ep == 1) &&
-         (d.pp == 1 || has(ways->schedules, w.Pipeline())) &&
-         (d.cp == 1 || ways->contexts.empty() || has(ways->contexts, w.context)) &&
-         has(ways->zero_stages, d.zero_stage);
+  return (ways->tensor || w.mesh.tp == 1) && (ways->context || w.mesh.cp == 1) &&
+         (ways->expert || w.mesh.ep == 1) && (w.mesh.pp == 1 || has(ways->schedules, w.Pipeline())) &&
+         (w.mesh.cp == 1 || ways->contexts.empty() || has(ways->contexts, w.context)) &&
+         has(ways->zero_stages, w.zero_stage);
 }
 
 }  // namespace trainctl::frameworks

@@ -59,7 +59,7 @@ class LayerTimer {
     for (size_t i = 0; i < work.items.size(); ++i) AddOperator(work.items[i], i < last);
     if (w_.model.HasExperts(layer_)) AddSmallKernels();
     if (work.tensor_parallel_bytes > 0) AddTensorExchanges(work.tensor_parallel_bytes);
-    if (w_.degrees.cp > 1) AddContextExchanges();
+    if (w_.mesh.cp > 1) AddContextExchanges();
     if (work.expert_bytes > 0) AddExpertExchanges(work.expert_bytes);
     WaitForHost(work);
     WaitForCounts();
@@ -119,7 +119,7 @@ class LayerTimer {
   }
 
   bool OverlapsTensorExchanges() const {
-    return w_.overlap_tensor_parallel.value_or(w_.framework->overlap_tensor_parallel) && w_.degrees.tp > 1 &&
+    return w_.overlap_tensor_parallel.value_or(w_.framework->overlap_tensor_parallel) && w_.mesh.tp > 1 &&
            w_.SequenceParallel() && !w_.model.experts.has_value();
   }
 
@@ -128,7 +128,7 @@ class LayerTimer {
   // attention and MLP in the backward: NVIDIA-NeMo/Megatron-Bridge@067f987
   // src/megatron/bridge/training/comm_overlap.py, userbuffers_*).
   void AddPieces(const WorkItem& item, double whole) {
-    const double tp = static_cast<double>(w_.degrees.tp);
+    const double tp = static_cast<double>(w_.mesh.tp);
     WorkItem piece = item;
     piece.rows /= tp;
     const double more = std::max(0.0, tp * OperatorSeconds(piece, w_).forward - whole);
@@ -139,8 +139,8 @@ class LayerTimer {
 
   // Attention has an exchange before it and one after it, and so has an MLP; experts have their own.
   void AddTensorExchanges(double bytes) {
-    const cluster::GroupPlacement group = PlacementOf(w_, w_.degrees.tp, 1);
-    const double pairs = w_.model.HasExperts(layer_) && w_.degrees.etp == 1 ? 1 : 2;
+    const cluster::GroupPlacement group = PlacementOf(w_, w_.mesh.tp, 1);
+    const double pairs = w_.model.HasExperts(layer_) && w_.mesh.etp == 1 ? 1 : 2;
     const double left = SpeedLeft(group, w_, contention_);
     double forward = 0, backward = 0;
     if (w_.SequenceParallel()) {
@@ -150,7 +150,7 @@ class LayerTimer {
       if (OverlapsTensorExchanges()) {
         // Cut into as many pieces as there are ranks, all but the first run beside the products; what these
         // do not cover is exposed.
-        const double first = 1 / static_cast<double>(w_.degrees.tp);
+        const double first = 1 / static_cast<double>(w_.mesh.tp);
         const auto exposed = [&](double exchange, double compute, double pieces) {
           return first * exchange + pieces +
                  SecondsBeyondCompute(compute + pieces, (1 - first) * exchange, left);
@@ -169,14 +169,14 @@ class LayerTimer {
   }
 
   void AddContextExchanges() {
-    const double ranks = static_cast<double>(w_.degrees.cp);
-    const double tp = static_cast<double>(w_.degrees.tp);
+    const double ranks = static_cast<double>(w_.mesh.cp);
+    const double tp = static_cast<double>(w_.mesh.tp);
     const double tokens = w_.TokensPerRank();
     const double dim = static_cast<double>(w_.model.head_dim);
     const double keys = std::max(1.0, static_cast<double>(w_.model.kv_heads) / tp) * dim;
     const double queries = static_cast<double>(w_.model.heads) / tp * dim;
     const double key_value_bytes = tokens * 2 * keys * kHalf;
-    const cluster::GroupPlacement group = PlacementOf(w_, w_.degrees.cp, w_.degrees.tp);
+    const cluster::GroupPlacement group = PlacementOf(w_, w_.mesh.cp, w_.mesh.tp);
     double forward = 0, backward = 0;
     switch (w_.context) {
       case ContextKind::kRing: {
@@ -205,10 +205,9 @@ class LayerTimer {
   // Dispatch and combine, in the forward and again in the backward. `bytes`: a copy for each part of each
   // expert.
   void AddExpertExchanges(double bytes) {
-    const Degrees& d = w_.degrees;
-    const cluster::GroupPlacement group = PlacementOf(w_, d.ep, d.etp);
+    const cluster::GroupPlacement group = PlacementOf(w_, w_.mesh.ep, w_.mesh.etp);
     const double top_k = static_cast<double>(w_.model.experts->top_k);
-    const double sent = bytes / static_cast<double>(d.etp);
+    const double sent = bytes / static_cast<double>(w_.mesh.etp);
     double one = 0;
     if (w_.expert_dispatch == ExpertDispatch::kNodeAware) {
       const double nodes = std::ceil(static_cast<double>(group.ranks) / group.ranks_per_node);
@@ -218,9 +217,9 @@ class LayerTimer {
     } else {
       one = Seconds(Collective::kAllToAll, sent, group);
     }
-    if (d.etp > 1) {
+    if (w_.mesh.etp > 1) {
       // The ranks of an expert see each other's tokens, and add up what they make of them.
-      const cluster::GroupPlacement same_expert = PlacementOf(w_, d.etp, 1);
+      const cluster::GroupPlacement same_expert = PlacementOf(w_, w_.mesh.etp, 1);
       one += (Seconds(Collective::kAllGather, bytes, same_expert) +
               Seconds(Collective::kReduceScatter, bytes, same_expert)) /
              2;
@@ -266,7 +265,7 @@ class LayerTimer {
 
   // The backward knows the counts already, what is done again does not forget them.
   void WaitForCounts() {
-    if (!w_.framework->waits_for_counts || !w_.model.HasExperts(layer_) || w_.degrees.ep == 1) return;
+    if (!w_.framework->waits_for_counts || !w_.model.HasExperts(layer_) || w_.mesh.ep == 1) return;
     if (w_.overlap_experts || w_.drops_tokens || w_.fused_experts) return;
     if (!w_.launches_operators.value_or(w_.framework->launches_operators)) return;
     times_.forward += kIdleAfterCounts;
@@ -347,11 +346,11 @@ PassTimes HeadPassTimes(const Workload& w) {
   times.input_backward = seconds.backward / 2;
   if (!w.frozen) times.weight_backward = seconds.backward / 2;
   times.weight_backward += GradientAdditionSeconds(
-      w, hidden * static_cast<double>(w.model.vocab) / static_cast<double>(w.degrees.tp));
-  if (w.degrees.tp > 1) {
+      w, hidden * static_cast<double>(w.model.vocab) / static_cast<double>(w.mesh.tp));
+  if (w.mesh.tp > 1) {
     // The input is gathered and its gradient scattered, or all-reduced; of a token its largest logit, the sum
     // and the target's are all-reduced, fp32 each.
-    const cluster::GroupPlacement group = PlacementOf(w, w.degrees.tp, 1);
+    const cluster::GroupPlacement group = PlacementOf(w, w.mesh.tp, 1);
     const double bytes = tokens * hidden * kHalf;
     const auto seconds = [&](Collective op, double size) {
       return cluster::CollectiveSeconds(op, size, group, *w.node);

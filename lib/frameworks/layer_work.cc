@@ -27,7 +27,7 @@ class LayerBuilder {
   LayerBuilder(const Workload& workload, int64_t layer)
       : w_(workload),
         m_(workload.model),
-        tp_(static_cast<double>(workload.degrees.tp)),
+        tp_(static_cast<double>(workload.mesh.tp)),
         tokens_(workload.TokensPerRank()),
         cut_(workload.SequenceParallel() ? tp_ : 1),
         hidden_(static_cast<double>(m_.hidden)),
@@ -215,12 +215,12 @@ class LayerBuilder {
   // parts whose ranks see the same tokens.
   void AddExperts() {
     const model::Experts& e = *m_.experts;
-    const double etp = static_cast<double>(w_.degrees.etp);
+    const double etp = static_cast<double>(w_.mesh.etp);
     const double own_tokens = tokens_ / tp_;
     const double routed = own_tokens * static_cast<double>(e.top_k) * etp;
     const double ffn = static_cast<double>(e.ffn);
     const double gates = m_.gated_mlp ? 2 : 1;
-    const double ep = static_cast<double>(w_.degrees.ep);
+    const double ep = static_cast<double>(w_.mesh.ep);
     const double local_experts = static_cast<double>(e.num_experts) / ep;
     Add({.kind = WorkKind::kMatmul,
          .rows = own_tokens,
@@ -295,7 +295,7 @@ class LayerBuilder {
 // calls scaled_mm), and all layers but the last 15 % have them (torchtitan/components/quantization/nvfp4.md).
 double SelectedBytes(const LayerWork& work, const Workload& w) {
   const double tokens = w.TokensPerRank();
-  const double tp = static_cast<double>(w.degrees.tp);
+  const double tp = static_cast<double>(w.mesh.tp);
   const double dim = static_cast<double>(w.model.head_dim);
   const double heads = static_cast<double>(w.model.heads) / tp;
   const double kv_heads = std::max(1.0, static_cast<double>(w.model.kv_heads) / tp);

@@ -59,16 +59,15 @@ class Prices {
  public:
   Prices(const Workload& workload, double limit_bytes)
       : limit_bytes_(limit_bytes),
-        own_tp_(workload.degrees.tp),
+        own_tp_(workload.mesh.tp),
         framework_has_it_(HasWaysOf(workload)),
         memory_(PriceMemory(workload)),
         time_(PriceTime(workload)) {}
 
   void Add(std::string name, const Workload& other) {
-    const Degrees& d = other.degrees;
     // Nobody would have a stage without a layer, or tensor parallelism beyond a node.
-    if (d.pp > 1 && d.pp * d.virtual_stages > other.model.layers) return;
-    if (d.tp > std::max<int64_t>(other.node->gpus, own_tp_)) return;
+    if (other.mesh.pp > 1 && other.mesh.pp * other.virtual_stages > other.model.layers) return;
+    if (other.mesh.tp > std::max<int64_t>(other.node->gpus, own_tp_)) return;
     if (!Validate(other).ok()) return;
     // Nor what the framework cannot run, unless it is priced with a thing that it lacks already.
     if (framework_has_it_ && !HasWaysOf(other)) return;
@@ -132,16 +131,15 @@ std::string Change(const char* what, int64_t from, int64_t to) {
 
 // Data parallelism takes up what the other degrees leave. False where that is no whole number.
 bool SettleDataParallel(const Workload& from, Workload& to) {
-  const int64_t world = from.degrees.world_size();
-  const int64_t others = to.degrees.tp * to.degrees.pp * to.degrees.cp;
+  const int64_t world = from.mesh.world_size();
+  const int64_t others = to.mesh.tp * to.mesh.pp * to.mesh.cp;
   if (others <= 0 || world % others != 0) return false;
-  const Degrees& old = from.degrees;
-  Degrees& d = to.degrees;
-  d.dp = world / others;
-  if (d.dp * d.cp == 1) d.zero_stage = 0;
-  const bool whole = old.shard_group == old.dp;
-  d.shard_group = d.zero_stage == 0 ? 1 : whole ? d.dp : std::min(d.shard_group, d.dp);
-  return d.dp % d.shard_group == 0 && (d.tp * d.cp * d.dp) % (d.ep * d.etp) == 0;
+  const int64_t dp = world / others;
+  if (dp * to.mesh.cp == 1) to.zero_stage = 0;
+  const bool whole = from.mesh.dp_replicate == 1;
+  to.mesh.dp_shard = to.zero_stage == 0 ? 1 : whole ? dp : std::min(from.mesh.dp_shard, dp);
+  to.mesh.dp_replicate = dp / to.mesh.dp_shard;
+  return dp % to.mesh.dp_shard == 0 && to.mesh.HasExpertView();
 }
 
 // A cut of one's own is for one number of stages.
@@ -151,19 +149,21 @@ void ForgetStages(Workload& w) {
 }
 
 void AddDegrees(const Workload& w, Prices& prices) {
-  const std::pair<const char*, int64_t Degrees::*> degrees[] = {
-      {"tp", &Degrees::tp}, {"pp", &Degrees::pp}, {"cp", &Degrees::cp}, {"ep", &Degrees::ep}};
+  const std::pair<const char*, int64_t layout::Mesh::*> degrees[] = {{"tp", &layout::Mesh::tp},
+                                                                     {"pp", &layout::Mesh::pp},
+                                                                     {"cp", &layout::Mesh::cp},
+                                                                     {"ep", &layout::Mesh::ep}};
   for (const auto& [name, degree] : degrees) {
-    if (degree == &Degrees::ep && !w.model.experts.has_value()) continue;
-    const int64_t now = w.degrees.*degree;
+    if (degree == &layout::Mesh::ep && !w.model.experts.has_value()) continue;
+    const int64_t now = w.mesh.*degree;
     for (const int64_t value : {now % 2 == 0 ? now / 2 : 0, now * 2}) {
       if (value == 0) continue;
       Workload other = w;
-      other.degrees.*degree = value;
-      if (degree == &Degrees::pp) {
+      other.mesh.*degree = value;
+      if (degree == &layout::Mesh::pp) {
         ForgetStages(other);
         if (value == 1 || now == 1) {
-          other.degrees.virtual_stages = 1;
+          other.virtual_stages = 1;
           other.pipeline.reset();
         }
       }
@@ -182,52 +182,53 @@ void AddBatch(const Workload& w, Prices& prices) {
 }
 
 void AddSharding(const Workload& w, Prices& prices) {
-  const auto name_of = [](const Degrees& d) {
-    return d.zero_stage == 0 ? std::string("DDP") : ShardingName(d);
+  const int64_t dp = w.mesh.data_degree();
+  const auto name_of = [](const Workload& job) {
+    return job.zero_stage == 0 ? std::string("DDP") : ShardingName(job);
   };
   const auto add = [&](int stage, int64_t group) {
-    if (stage == w.degrees.zero_stage && group == w.degrees.shard_group) return;
+    if (stage == w.zero_stage && group == w.mesh.dp_shard) return;
     Workload other = w;
-    other.degrees.zero_stage = stage;
-    other.degrees.shard_group = group;
-    prices.Add(absl::StrCat(name_of(w.degrees), " \u2192 ", name_of(other.degrees)), other);
+    other.zero_stage = stage;
+    other.mesh.dp_shard = group;
+    other.mesh.dp_replicate = dp / group;
+    prices.Add(absl::StrCat(name_of(w), " \u2192 ", name_of(other)), other);
   };
-  const int64_t dp = w.degrees.dp;
   if (dp == 1) return;
   add(0, 1);
-  const int64_t group = w.degrees.zero_stage > 0 ? w.degrees.shard_group : dp;
+  const int64_t group = w.zero_stage > 0 ? w.mesh.dp_shard : dp;
   for (int stage = 1; stage <= 3; ++stage) {
     // Gradients of several micro-batches under way are kept anyway.
-    if (stage == 2 && w.degrees.pp > 1) continue;
+    if (stage == 2 && w.mesh.pp > 1) continue;
     add(stage, group);
   }
-  if (w.degrees.zero_stage == 0) return;
-  const int64_t in_node = w.node->gpus / std::max<int64_t>(1, w.degrees.tp * w.degrees.cp);
+  if (w.zero_stage == 0) return;
+  const int64_t in_node = w.node->gpus / std::max<int64_t>(1, w.mesh.tp * w.mesh.cp);
   for (const int64_t other : {in_node == dp ? 0 : in_node, dp}) {
-    if (other > 1 && other <= dp && dp % other == 0) add(w.degrees.zero_stage, other);
+    if (other > 1 && other <= dp && dp % other == 0) add(w.zero_stage, other);
   }
 }
 
 void AddSchedules(const Workload& w, Prices& prices) {
-  if (w.degrees.pp == 1) return;
+  if (w.mesh.pp == 1) return;
   const auto name_of = [](const Workload& job) {
-    const int64_t v = job.degrees.virtual_stages;
+    const int64_t v = job.virtual_stages;
     return absl::StrCat(std::string(schedule::PipelineKindName(job.Pipeline())),
                         v > 1 ? absl::StrCat(" x ", v) : "");
   };
   const auto add = [&](PipelineKind kind, int64_t virtual_stages) {
-    if (kind == w.Pipeline() && virtual_stages == w.degrees.virtual_stages) return;
+    if (kind == w.Pipeline() && virtual_stages == w.virtual_stages) return;
     Workload other = w;
     other.pipeline = kind;
-    other.degrees.virtual_stages = virtual_stages;
-    if (virtual_stages != w.degrees.virtual_stages) ForgetStages(other);
+    other.virtual_stages = virtual_stages;
+    if (virtual_stages != w.virtual_stages) ForgetStages(other);
     prices.Add(absl::StrCat(name_of(w), " \u2192 ", name_of(other)), other);
   };
   for (const PipelineKind kind : {PipelineKind::k1F1B, PipelineKind::kZbH1, PipelineKind::kZbv}) {
     add(kind, schedule::LimitsOf(kind).min_virtual_stages);
   }
   const bool interleaved = w.Pipeline() == PipelineKind::kInterleaved1F1B;
-  const int64_t now = interleaved ? w.degrees.virtual_stages : 1;
+  const int64_t now = interleaved ? w.virtual_stages : 1;
   for (const int64_t v : {now / 2, now * 2}) {
     if (v > 1) add(PipelineKind::kInterleaved1F1B, v);
   }

@@ -265,8 +265,7 @@ ForwardBackward PassesSeconds(const WorkItem& item, const Workload& w) {
   ForwardBackward kernels = {1, 1};
   if (item.pass == PassKind::kExpertBias) {
     // Two for each expert and one to join them, six and one in the backward (see BytesOfExpertBias).
-    const double experts =
-        static_cast<double>(w.model.experts->num_experts) / static_cast<double>(w.degrees.ep);
+    const double experts = static_cast<double>(w.model.experts->num_experts) / static_cast<double>(w.mesh.ep);
     kernels = {2 * experts + 1, 6 * experts + 1};
   }
   return {simulate::PassSeconds(*w.device, passes.forward * item.moved_bytes, kernels.forward),
@@ -288,7 +287,7 @@ ForwardBackward DeviceSeconds(const WorkItem& item, const Workload& w) {
 // How much longer than the mean device the slowest of all takes: the expected largest of as many normal
 // draws.
 double SlowestDevice(const Workload& w) {
-  const double devices = static_cast<double>(w.degrees.world_size());
+  const double devices = static_cast<double>(w.mesh.world_size());
   if (devices < 2) return 1;
   const double root = std::sqrt(2 * std::log(devices));
   const double deviations = root - (std::log(std::log(devices)) + std::log(4 * M_PI)) / (2 * root);
@@ -324,7 +323,7 @@ ForwardBackward HeadSeconds(const Workload& w) {
   const cluster::Device& device = *w.device;
   const double tokens = w.TokensPerRank();
   const double hidden = static_cast<double>(w.model.hidden);
-  const double tp = static_cast<double>(w.degrees.tp);
+  const double tp = static_cast<double>(w.mesh.tp);
   const double multiple = static_cast<double>(w.framework->vocab_multiple) * tp;
   const double columns = std::ceil(static_cast<double>(w.model.vocab) / multiple) * multiple / tp;
   const Precision precision = w.IsFp8() && !w.fused_experts ? Precision::kBf16 : w.precision;

@@ -24,19 +24,19 @@ std::string RecomputedBy(const Workload& w) {
   return name;
 }
 
-std::string LayoutName(const Degrees& d) {
+std::string LayoutName(const Workload& w) {
   std::vector<std::string> parts;
   const auto add = [&parts](const char* name, int64_t degree) {
     if (degree > 1) parts.push_back(absl::StrCat(name, " ", degree));
   };
-  add("tp", d.tp);
-  add("pp", d.pp);
-  add("cp", d.cp);
-  add("dp", d.dp);
-  add("ep", d.ep);
-  add("etp", d.etp);
+  add("tp", w.mesh.tp);
+  add("pp", w.mesh.pp);
+  add("cp", w.mesh.cp);
+  add("dp", w.mesh.data_degree());
+  add("ep", w.mesh.ep);
+  add("etp", w.mesh.etp);
   if (parts.empty()) parts.push_back("one device");
-  if (d.zero_stage > 0) parts.push_back(ShardingName(d));
+  if (w.zero_stage > 0) parts.push_back(ShardingName(w));
   return absl::StrJoin(parts, " \u00d7 ");
 }
 
@@ -54,25 +54,24 @@ std::vector<report::PageConstant> ConstantsOf(const Workload& w) {
 }
 
 report::PageInput PageOf(const Workload& w, absl::string_view model_name, double memory_limit_bytes) {
-  const Degrees& d = w.degrees;
   report::PageInput page;
   page.title = std::string(model_name);
   page.tokens_per_step = w.global_batch * w.seq_len;
-  page.devices = d.world_size();
+  page.devices = w.mesh.world_size();
   page.memory_limit_bytes = memory_limit_bytes > 0 ? memory_limit_bytes : w.device->memory_bytes.value;
   page.step = PictureOf(BuildTimeline(w, {.max_passes = kPassesOnPage}));
   page.what_if = NeighboursOf(w, page.memory_limit_bytes);
   page.constants = ConstantsOf(w);
   const std::string schedule =
-      d.pp == 1
+      w.mesh.pp == 1
           ? std::string("no pipeline")
           : absl::StrCat(std::string(schedule::PipelineKindName(w.Pipeline())),
-                         d.virtual_stages > 1 ? absl::StrCat(", ", d.virtual_stages, " stages a rank") : "");
+                         w.virtual_stages > 1 ? absl::StrCat(", ", w.virtual_stages, " stages a rank") : "");
   page.facts = {
       {"Model", absl::StrCat(FormatCount(model::NumParameters(w.model)), " parameters, ", w.model.layers,
                              " layers of ", w.model.hidden)},
-      {"Cluster", absl::StrCat(d.world_size(), " \u00d7 ", w.device->label, ", ", w.node->name)},
-      {"Layout", LayoutName(d)},
+      {"Cluster", absl::StrCat(w.mesh.world_size(), " \u00d7 ", w.device->label, ", ", w.node->name)},
+      {"Layout", LayoutName(w)},
       {"Schedule", schedule},
       {"Batch",
        absl::StrCat(w.global_batch, " sequences of ", w.seq_len, ": ", w.num_micro_batches(),

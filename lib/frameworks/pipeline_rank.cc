@@ -41,7 +41,7 @@ LayerRange EvenPart(int64_t units, int64_t parts, int64_t part) {
 }  // namespace
 
 LayerRange LayersOfStage(const Workload& w, int64_t stage) {
-  const int64_t stages = w.degrees.pp * w.degrees.virtual_stages;
+  const int64_t stages = w.mesh.pp * w.virtual_stages;
   if (!w.stage_layers.empty()) {
     LayerRange range;
     for (int64_t s = 0; s < stage; ++s) range.first += w.stage_layers[static_cast<size_t>(s)];
@@ -64,12 +64,12 @@ LayerRange LayersOfStage(const Workload& w, int64_t stage) {
 }
 
 StageList StagesOfRank(const Workload& w, int64_t rank) {
-  const int64_t p = w.degrees.pp;
+  const int64_t p = w.mesh.pp;
   const schedule::PipelineOrder& order = schedule::OrderOf(w.Pipeline());
   const int num_copies = p > 1 ? order.num_copies() : 1;
   StageList stages;
   for (int copy = 0; copy < num_copies; ++copy) {
-    for (int64_t round = 0; round < w.degrees.virtual_stages; ++round)
+    for (int64_t round = 0; round < w.virtual_stages; ++round)
       stages.push_back(order.StageOf(copy, round, rank, p));
   }
   return stages;
@@ -85,7 +85,7 @@ std::vector<int64_t> LayersOfRank(const Workload& w, int64_t rank) {
 }
 
 RankLayers LayerKindsOfRank(const Workload& w, int64_t rank) {
-  const int64_t last_stage = w.degrees.pp * w.degrees.virtual_stages - 1;
+  const int64_t last_stage = w.mesh.pp * w.virtual_stages - 1;
   const int64_t dense = w.model.experts.has_value() ? w.model.experts->dense_layers : w.model.layers;
   RankLayers kinds;
   for (int64_t stage : StagesOfRank(w, rank)) {
@@ -100,13 +100,13 @@ RankLayers LayerKindsOfRank(const Workload& w, int64_t rank) {
 }
 
 double PaddedVocab(const Workload& w) {
-  const int64_t multiple = w.framework->vocab_multiple > 1 ? w.framework->vocab_multiple * w.degrees.tp : 1;
+  const int64_t multiple = w.framework->vocab_multiple > 1 ? w.framework->vocab_multiple * w.mesh.tp : 1;
   const int64_t rows = (w.model.vocab + multiple - 1) / multiple * multiple;
   return static_cast<double>(rows);
 }
 
 RankParameters ParametersOfRank(const Workload& w, int64_t rank) {
-  const double tp = static_cast<double>(w.degrees.tp);
+  const double tp = static_cast<double>(w.mesh.tp);
   const RankLayers kinds = LayerKindsOfRank(w, rank);
   RankParameters parameters;
   const auto add = [&](int64_t layer, int64_t count) {
@@ -114,7 +114,7 @@ RankParameters ParametersOfRank(const Workload& w, int64_t rank) {
     const model::LayerParameters p = ParametersOfLayer(w.model, layer);
     const double dense = static_cast<double>(p.matrices) / tp + static_cast<double>(p.vectors + p.router);
     const double experts = static_cast<double>(p.routed_experts) /
-                           (static_cast<double>(w.degrees.ep) * static_cast<double>(w.degrees.etp));
+                           (static_cast<double>(w.mesh.ep) * static_cast<double>(w.mesh.etp));
     parameters.layers += static_cast<double>(count) * dense;
     parameters.experts += static_cast<double>(count) * experts;
     parameters.largest_layer = std::max(parameters.largest_layer, dense + experts);
@@ -130,19 +130,19 @@ RankParameters ParametersOfRank(const Workload& w, int64_t rank) {
 }
 
 double ShardedElements(const RankParameters& parameters, const Workload& w) {
-  const double group = static_cast<double>(w.degrees.shard_group * w.degrees.cp);
-  const double expert_group = group * static_cast<double>(w.degrees.tp) /
-                              (static_cast<double>(w.degrees.ep) * static_cast<double>(w.degrees.etp));
+  const double group = static_cast<double>(w.mesh.dp_shard * w.mesh.cp);
+  const double expert_group = group * static_cast<double>(w.mesh.tp) /
+                              (static_cast<double>(w.mesh.ep) * static_cast<double>(w.mesh.etp));
   return ShardedDenseElements(parameters, w) + parameters.experts / std::max(1.0, expert_group);
 }
 
 double ShardedDenseElements(const RankParameters& parameters, const Workload& w) {
-  return parameters.dense() / static_cast<double>(w.degrees.shard_group * w.degrees.cp);
+  return parameters.dense() / static_cast<double>(w.mesh.dp_shard * w.mesh.cp);
 }
 
 double MicroBatchesInFlight(const Workload& w, int64_t rank) {
-  const int64_t p = w.degrees.pp;
-  const int64_t v = w.degrees.virtual_stages;
+  const int64_t p = w.mesh.pp;
+  const int64_t v = w.virtual_stages;
   const int64_t m = w.num_micro_batches();
   if (p == 1) return 1;
   const schedule::PipelineOrder& order = schedule::OrderOf(w.Pipeline());

@@ -53,7 +53,7 @@ SharedPasses ScheduleOf(const Workload& w, int64_t micro_batches, bool overlap_s
 constexpr int64_t kRounds = 5;
 constexpr int64_t kLeastPlayed = 32;
 int64_t PlayedMicroBatches(const Workload& w) {
-  const int64_t p = w.degrees.pp;
+  const int64_t p = w.mesh.pp;
   const int64_t m = w.num_micro_batches();
   const int64_t rounds = std::max(kRounds, kLeastPlayed / p);
   return m <= rounds * p ? m : (rounds - 1) * p + m % p;
@@ -71,9 +71,9 @@ double StepMakespan(const Workload& w, const simulate::PipelineCosts& costs, dou
   const int64_t played = PlayedMicroBatches(w);
   const double seconds = Makespan(w, costs, played);
   if (played == m) return seconds;
-  const double round = std::max(seconds - Makespan(w, costs, played - w.degrees.pp),
-                                static_cast<double>(w.degrees.pp) * busiest_s);
-  const int64_t rounds_left = (m - played) / w.degrees.pp;
+  const double round =
+      std::max(seconds - Makespan(w, costs, played - w.mesh.pp), static_cast<double>(w.mesh.pp) * busiest_s);
+  const int64_t rounds_left = (m - played) / w.mesh.pp;
   return seconds + static_cast<double>(rounds_left) * round;
 }
 
@@ -84,7 +84,7 @@ double JoinedOverlap(const Workload& w, const PassTimes& stage, bool contention)
   const double backward = stage.BackwardPass();
   const double exchanges = stage.expert();
   const double compute = forward + backward - exchanges;
-  const double left = SpeedLeft(PlacementOf(w, w.degrees.ep, w.degrees.etp), w, contention);
+  const double left = SpeedLeft(PlacementOf(w, w.mesh.ep, w.mesh.etp), w, contention);
   const double joined = compute + SecondsBeyondCompute(compute, exchanges, left);
   const double shorter = std::min(forward, backward);
   return shorter > 0 ? std::clamp((forward + backward - joined) / shorter, 0.0, 1.0) : 0;
@@ -105,11 +105,11 @@ simulate::PipelineCosts PipelineCostsOf(const Workload& w, const std::vector<Pas
     costs.stages.push_back(cost);
     all.Add(stage);
   }
-  if (w.degrees.pp == 1) return costs;
+  if (w.mesh.pp == 1) return costs;
   costs.joined_overlap = JoinedOverlap(w, all, contention);
   const double bytes =
-      w.TokensPerRank() * static_cast<double>(w.model.hidden) * 2 / static_cast<double>(w.degrees.tp);
-  const int64_t apart = w.degrees.tp * w.degrees.cp * w.degrees.dp;
+      w.TokensPerRank() * static_cast<double>(w.model.hidden) * 2 / static_cast<double>(w.mesh.tp);
+  const int64_t apart = w.mesh.ranks_per_stage();
   costs.send_s = cluster::CollectiveSeconds(cluster::Collective::kSendRecv, bytes,
                                             {2, apart * 2 <= w.node->gpus ? 2 : 1}, *w.node);
   costs.overlap_sends = !schedule::OrderOf(w.Pipeline()).sends_between_passes;
@@ -119,7 +119,7 @@ simulate::PipelineCosts PipelineCostsOf(const Workload& w, const std::vector<Pas
 PipelineTimes TimePipeline(const Workload& w, const std::vector<PassTimes>& stages, bool contention) {
   const double m = static_cast<double>(w.num_micro_batches());
   PipelineTimes result;
-  if (w.degrees.pp == 1) {
+  if (w.mesh.pp == 1) {
     PassTimes all;
     for (const PassTimes& stage : stages) all.Add(stage);
     result.busiest = all.Times(m);
@@ -128,7 +128,7 @@ PipelineTimes TimePipeline(const Workload& w, const std::vector<PassTimes>& stag
   const simulate::PipelineCosts costs = PipelineCostsOf(w, stages, contention);
   const schedule::PipelinePlacement placement =
       ScheduleOf(w, PlayedMicroBatches(w), costs.overlap_sends)->placement;
-  std::vector<PassTimes> ranks(static_cast<size_t>(w.degrees.pp));
+  std::vector<PassTimes> ranks(static_cast<size_t>(w.mesh.pp));
   for (int copy = 0; copy < placement.num_copies; ++copy) {
     for (size_t s = 0; s < stages.size(); ++s) {
       const int rank = placement.HolderOf(copy, static_cast<int>(s));

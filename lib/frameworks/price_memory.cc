@@ -110,7 +110,7 @@ class RankPricer {
   }
 
   void AddStates(MemoryPrice& price) {
-    const int zero = w_.degrees.zero_stage;
+    const int zero = w_.zero_stage;
     const double whole = parameters_.all();
     if (w_.frozen) {
       Of(price, MemoryPart::kParameters) = zero == 3 ? shard_ * f_.weight_bytes : WeightBytes();
@@ -139,7 +139,7 @@ class RankPricer {
   double GradientBytes() const {
     if (w_.frozen) return 0;
     const double table =
-        PaddedVocab(w_) * static_cast<double>(w_.model.hidden) / static_cast<double>(w_.degrees.tp);
+        PaddedVocab(w_) * static_cast<double>(w_.model.hidden) / static_cast<double>(w_.mesh.tp);
     const double largest = std::max(parameters_.largest_layer, layers_.first || layers_.last ? table : 0);
     const double elements =
         w_.optimizer_in_backward ? largest : (w_.ScattersEachMicroBatch() ? shard_ : parameters_.all());
@@ -156,22 +156,22 @@ class RankPricer {
   double MomentBytes() const {
     if (w_.frozen || w_.optimizer_on_host || w_.optimizer_in_backward) return 0;
     const double each = std::min(w_.half_moments ? 4.0 : 8.0, w_.OptimizerBytes());
-    return (w_.degrees.zero_stage >= 1 ? shard_ : parameters_.all()) * each;
+    return (w_.zero_stage >= 1 ? shard_ : parameters_.all()) * each;
   }
 
   // Before they are brought to FP8, all master weights of a rank are brought to bf16, one after the other,
   // and kept until the last one is done (NVIDIA/TransformerEngine@71bbefbf
   // transformer_engine/pytorch/tensor/utils.py, cast_master_weights_to_fp8).
   double CastBytes() const {
-    if (!w_.weights_in_fp8 || w_.degrees.zero_stage == 0 || w_.degrees.zero_stage == 3) return 0;
-    const double tables = parameters_.tables / static_cast<double>(w_.degrees.shard_group * w_.degrees.cp);
+    if (!w_.weights_in_fp8 || w_.zero_stage == 0 || w_.zero_stage == 3) return 0;
+    const double tables = parameters_.tables / static_cast<double>(w_.mesh.dp_shard * w_.mesh.cp);
     return std::max(0.0, shard_ - tables) * kHalf;
   }
 
   void AddActivations(MemoryPrice& price, int64_t rank) {
     const double in_flight = MicroBatchesInFlight(w_, rank);
     // Copies of the model share the micro-batches.
-    const double share = w_.degrees.pp > 1 ? 1.0 / schedule::OrderOf(w_.Pipeline()).num_copies() : 1;
+    const double share = w_.mesh.pp > 1 ? 1.0 / schedule::OrderOf(w_.Pipeline()).num_copies() : 1;
     const double count = static_cast<double>(layers_.count());
     double kept = static_cast<double>(layers_.dense) * dense_.kept +
                   static_cast<double>(layers_.experts) * experts_.kept;
@@ -184,7 +184,7 @@ class RankPricer {
     double embedding = 0;
     if (layers_.first) {
       const double elements = w_.TokensPerRank() * static_cast<double>(w_.model.hidden) /
-                              (w_.SequenceParallel() ? static_cast<double>(w_.degrees.tp) : 1);
+                              (w_.SequenceParallel() ? static_cast<double>(w_.mesh.tp) : 1);
       if (f_.embedding_norm) embedding += elements * kHalf;
       if (w_.model.dropout) embedding += elements;
     }
@@ -213,9 +213,10 @@ class RankPricer {
     double work = LayerBytes();
     // The gradient of one block before it is scattered; and of gathered ones the block under way and the
     // next.
-    if (w_.degrees.zero_stage == 3 && w_.degrees.shard_group > 1) {
+    if (w_.zero_stage == 3 && w_.mesh.dp_shard > 1) {
       work += parameters_.largest_layer * (2 * kHalf + 4);
-    } else if (w_.ScattersEachMicroBatch() && w_.degrees.dp > 1 && w_.degrees.shard_group > 1 && !w_.frozen) {
+    } else if (w_.ScattersEachMicroBatch() && w_.mesh.data_degree() > 1 && w_.mesh.dp_shard > 1 &&
+               !w_.frozen) {
       work += parameters_.largest_layer * 4;
     }
     work += f_.bucket_elements * kHalf;
@@ -225,8 +226,8 @@ class RankPricer {
 
   // What context parallelism exchanges in the layer under way.
   double ContextBytes() const {
-    if (w_.degrees.cp == 1) return 0;
-    const double tp = static_cast<double>(w_.degrees.tp);
+    if (w_.mesh.cp == 1) return 0;
+    const double tp = static_cast<double>(w_.mesh.tp);
     const double dim = static_cast<double>(w_.model.head_dim);
     const double keys = std::max(1.0, static_cast<double>(w_.model.kv_heads) / tp) * dim;
     const double queries = static_cast<double>(w_.model.heads) / tp * dim;
@@ -237,7 +238,7 @@ class RankPricer {
         return 2 * own;
       case ContextKind::kAllGather:
         // Keys and values of all, and their gradients before they are scattered.
-        return 2 * own * static_cast<double>(w_.degrees.cp);
+        return 2 * own * static_cast<double>(w_.mesh.cp);
       case ContextKind::kAllToAll:
         // Queries, keys, values and the output once more, in the other layout.
         return w_.TokensPerRank() * (2 * queries + 2 * keys) * kHalf;
@@ -246,7 +247,7 @@ class RankPricer {
   }
 
   double LogitBytes() const {
-    const double logits = w_.TokensPerRank() * PaddedVocab(w_) / static_cast<double>(w_.degrees.tp);
+    const double logits = w_.TokensPerRank() * PaddedVocab(w_) / static_cast<double>(w_.mesh.tp);
     if (w_.loss_chunks == 1) return logits * w_.LogitBytes();
     const double kept = std::min(f_.kept_logit_bytes, w_.LogitBytes());
     return logits * (kept + (w_.LogitBytes() - kept) / static_cast<double>(w_.loss_chunks));
@@ -256,8 +257,8 @@ class RankPricer {
   // reduction. Without shards the gradient alone, which is counted where gradients stay.
   double HeadBytes() const {
     const double table =
-        PaddedVocab(w_) * static_cast<double>(w_.model.hidden) / static_cast<double>(w_.degrees.tp);
-    const bool gathered = w_.degrees.zero_stage == 3 && w_.degrees.shard_group > 1;
+        PaddedVocab(w_) * static_cast<double>(w_.model.hidden) / static_cast<double>(w_.mesh.tp);
+    const bool gathered = w_.zero_stage == 3 && w_.mesh.dp_shard > 1;
     if (w_.frozen) return gathered ? table * kHalf : 0;
     if (gathered) return table * (2 * kHalf + w_.GradientBytes());
     return f_.gradients_stay || w_.num_micro_batches() > 1 ? 0 : table * w_.GradientBytes();
@@ -267,15 +268,14 @@ class RankPricer {
     if (w_.frozen || w_.optimizer_in_backward || w_.optimizer_on_host) return 0;
     // Before the step all gradients are there once more, to be reduced; the step needs nothing.
     if (HasOwnGradients()) return parameters_.all() * f_.bf16_reduced_copy_bytes;
-    const double all = w_.degrees.zero_stage >= 1 ? shard_ : parameters_.all();
+    const double all = w_.zero_stage >= 1 ? shard_ : parameters_.all();
     if (!w_.half_moments) return all * f_.step_bytes + CastBytes();
     // Both moments as fp32, of all tensors of a group of parameters before the kernel runs; experts are a
     // group of their own (NVIDIA/TransformerEngine transformer_engine/pytorch/optimizers/fused_adam.py, step
     // and get_unscaled_state; NVIDIA/Megatron-LM megatron/core/optimizer/__init__.py, _get_param_groups).
     // Beside bf16 weights that optimizer reads the gradients as they are (distrib_optimizer.py,
     // decoupled_grad).
-    const double dense =
-        w_.degrees.zero_stage >= 1 ? ShardedDenseElements(parameters_, w_) : parameters_.dense();
+    const double dense = w_.zero_stage >= 1 ? ShardedDenseElements(parameters_, w_) : parameters_.dense();
     const double group = std::max(dense, all - dense);
     const double gradients = w_.precision == Precision::kBf16 ? 0 : all * f_.step_bytes;
     return gradients + std::max(group * 8, CastBytes());
@@ -288,7 +288,7 @@ class RankPricer {
   // bucket of gradients is reduced as one flat copy, whose block the first of them takes if it is large
   // enough.
   double FlatStepBytes() const {
-    if (HasOwnGradients() || StepBytes() == 0 || w_.degrees.zero_stage == 3) return StepBytes();
+    if (HasOwnGradients() || StepBytes() == 0 || w_.zero_stage == 3) return StepBytes();
     const double flat = StepBytes() / f_.step_bytes * f_.flat_step_bytes;
     const double bucket = std::min(f_.reduced_copy_elements, parameters_.all()) * w_.GradientBytes();
     const double first = StepBytes() / f_.step_bytes * kHalf;
@@ -301,15 +301,14 @@ class RankPricer {
     const double ffn = static_cast<double>(w_.model.ffn) * (w_.model.gated_mlp ? 2 : 1);
     const double attention =
         static_cast<double>((w_.model.heads + 2 * w_.model.kv_heads) * w_.model.head_dim);
-    return std::max(ffn, attention) * static_cast<double>(w_.model.hidden) /
-           static_cast<double>(w_.degrees.tp);
+    return std::max(ffn, attention) * static_cast<double>(w_.model.hidden) / static_cast<double>(w_.mesh.tp);
   }
 
   // A second gradient of the embedding beside the one that it is added to.
   double TableGradientBytes() const {
     if (!f_.gradient_twice || w_.num_micro_batches() == 1 || !(layers_.first || layers_.last)) return 0;
     const double table =
-        PaddedVocab(w_) * static_cast<double>(w_.model.hidden) / static_cast<double>(w_.degrees.tp);
+        PaddedVocab(w_) * static_cast<double>(w_.model.hidden) / static_cast<double>(w_.mesh.tp);
     return table * (HasOwnGradients() ? 4 : kHalf);
   }
 
@@ -319,7 +318,7 @@ class RankPricer {
     const double others = kept * (1 - 1 / MicroBatchesInFlight(w_, rank));
     // Of one micro-batch the layers that are gathered and dropped leave their blocks among what is kept: each
     // pass needs a block's working set once more, unless segments grow.
-    const bool gathers = w_.degrees.zero_stage == 3 && w_.degrees.shard_group > 1;
+    const bool gathers = w_.zero_stage == 3 && w_.mesh.dp_shard > 1;
     const bool grows = f_.expandable_segments && w_.device->silicon != cluster::Silicon::kCdna;
     if (gathers && !grows) return WorkBytes();
     return std::min(LayerBytes(), others * kHoles);
@@ -333,10 +332,10 @@ class RankPricer {
     // after the backward the embedding's block serves all.
     if (f_.gradient_twice && w_.num_micro_batches() > 1 && (!HasOwnGradients() || bytes == 0))
       bytes += LargestWeight() * (HasOwnGradients() ? 4 : kHalf);
-    if (f_.gathers_in_own_pool && w_.degrees.zero_stage == 3 && w_.degrees.shard_group > 1) {
+    if (f_.gathers_in_own_pool && w_.zero_stage == 3 && w_.mesh.dp_shard > 1) {
       const double table =
           layers_.first || layers_.last
-              ? PaddedVocab(w_) * static_cast<double>(w_.model.hidden) / static_cast<double>(w_.degrees.tp)
+              ? PaddedVocab(w_) * static_cast<double>(w_.model.hidden) / static_cast<double>(w_.mesh.tp)
               : 0;
       bytes += std::max(parameters_.largest_layer, table) * kHalf;
     }
@@ -344,8 +343,8 @@ class RankPricer {
   }
 
   void AddCheckpoint(MemoryPrice& price) const {
-    const bool sharded = w_.degrees.zero_stage >= 1;
-    const double weights = w_.degrees.zero_stage == 3 ? 0 : parameters_.all() * kHalf;
+    const bool sharded = w_.zero_stage >= 1;
+    const double weights = w_.zero_stage == 3 ? 0 : parameters_.all() * kHalf;
     const double states = (sharded ? shard_ : parameters_.all()) * (w_.frozen ? 0 : w_.OptimizerBytes());
     price.checkpoint_bytes = weights + states;
     const double gathered = std::max(parameters_.largest_layer, parameters_.tables) * kHalf;
@@ -384,7 +383,7 @@ MemoryPrice PriceMemory(const Workload& workload) {
   RankPricer pricer(workload);
   MemoryPrice worst;
   double first_step = 0;
-  for (int64_t rank = 0; rank < workload.degrees.pp; ++rank) {
+  for (int64_t rank = 0; rank < workload.mesh.pp; ++rank) {
     const MemoryPrice price = pricer.Price(rank);
     first_step = std::max(first_step, price.first_step_bytes);
     if (rank == 0 || price.reserved_bytes > worst.reserved_bytes) worst = price;

@@ -35,11 +35,11 @@ class LayerTable {
 // One micro-batch through each stage. Of a rank's layers the first ones are recomputed, where not all are,
 // and the first ones' activations wait in host memory.
 std::vector<PassTimes> TimeStages(const Workload& w, bool contention) {
-  const int64_t num_stages = w.degrees.pp * w.degrees.virtual_stages;
+  const int64_t num_stages = w.mesh.pp * w.virtual_stages;
   std::vector<PassTimes> stages(static_cast<size_t>(num_stages));
   std::vector<bool> timed(stages.size(), false);
   LayerTable layers(w, contention);
-  for (int64_t rank = 0; rank < w.degrees.pp; ++rank) {
+  for (int64_t rank = 0; rank < w.mesh.pp; ++rank) {
     int64_t before = 0;  // layers of this rank
     for (int64_t s : StagesOfRank(w, rank)) {
       const LayerRange range = LayersOfStage(w, s);

@@ -4,10 +4,10 @@
 
 namespace trainctl::frameworks {
 
-std::string ShardingName(const Degrees& d) {
-  std::string ranks = d.shard_group > 1 || d.cp == 1 ? absl::StrCat(d.shard_group) : "";
-  if (d.cp > 1) absl::StrAppend(&ranks, ranks.empty() ? "" : " x ", "cp ", d.cp);
-  return absl::StrCat("ZeRO-", d.zero_stage, " over ", ranks);
+std::string ShardingName(const Workload& w) {
+  std::string ranks = w.mesh.dp_shard > 1 || w.mesh.cp == 1 ? absl::StrCat(w.mesh.dp_shard) : "";
+  if (w.mesh.cp > 1) absl::StrAppend(&ranks, ranks.empty() ? "" : " x ", "cp ", w.mesh.cp);
+  return absl::StrCat("ZeRO-", w.zero_stage, " over ", ranks);
 }
 
 }  // namespace trainctl::frameworks

@@ -201,7 +201,7 @@ class Builder {
     if (kept_bytes_.empty()) kept_bytes_.assign(static_cast<size_t>(timeline_.num_stages), -1);
     double& kept = kept_bytes_[static_cast<size_t>(stage)];
     if (kept >= 0) return kept;
-    if (w_.degrees.pp == 1) {
+    if (w_.mesh.pp == 1) {
       kept = KeptBytes(0, w_.model.layers);
     } else {
       const LayerRange range = LayersOfStage(w_, stage);
@@ -330,9 +330,9 @@ PlayedPipeline PlayPipeline(const Workload& w, const StepParts& parts, const Tim
   PlayedPipeline played;
   played.costs = parts.pipeline;
   schedule::PipelineKind kind = w.Pipeline();
-  const int64_t p = w.degrees.pp;
+  const int64_t p = w.mesh.pp;
   const int64_t m = w.num_micro_batches();
-  int64_t stages = p * w.degrees.virtual_stages;
+  int64_t stages = p * w.virtual_stages;
   if (p == 1) {
     simulate::StageCosts all;
     for (const simulate::StageCosts& stage : parts.pipeline.stages) {

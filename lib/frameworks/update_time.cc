@@ -24,10 +24,10 @@ constexpr double kChipToChip = 225e9;
 // that a rank has a part of one of them more than its share.
 double UpdateLaunchSeconds(const Workload& w) {
   if (w.framework->update_kernels == 0) return 0;
-  const double blocks = static_cast<double>(w.model.layers) / static_cast<double>(w.degrees.pp) + 1;
+  const double blocks = static_cast<double>(w.model.layers) / static_cast<double>(w.mesh.pp) + 1;
   const double matrices = w.model.gated_mlp ? 7 : 4;
   const double vectors = (w.model.layer_norm ? 4 : 2) + (w.model.AllLinearBiases() ? matrices : 0);
-  const double ranks = w.degrees.zero_stage >= 1 ? static_cast<double>(w.degrees.shard_group) : 1;
+  const double ranks = w.zero_stage >= 1 ? static_cast<double>(w.mesh.dp_shard) : 1;
   const double tensors = ranks > 1 ? 1 + (matrices + vectors) / ranks : matrices + vectors;
   return blocks * tensors * w.framework->update_kernels * kHostOperatorSeconds;
 }
@@ -46,18 +46,17 @@ double HostLinkBytesPerSecond(const cluster::Device& device) {
 
 double UpdateSeconds(const Workload& w) {
   if (w.frozen) return 0;
-  const Degrees& d = w.degrees;
   const RankParameters parameters = ParametersOfRank(w, 0);
-  const double own = d.zero_stage >= 1 ? ShardedElements(parameters, w) : parameters.all();
+  const double own = w.zero_stage >= 1 ? ShardedElements(parameters, w) : parameters.all();
   double seconds = 0;
-  if (d.world_size() > 1) {
+  if (w.mesh.world_size() > 1) {
     seconds += cluster::CollectiveSeconds(cluster::Collective::kAllReduce, 4,
-                                          PlacementOf(w, d.world_size(), 1), *w.node);
+                                          PlacementOf(w, w.mesh.world_size(), 1), *w.node);
   }
   if (w.optimizer_on_host && w.OptimizerBytes() >= kLeastOnHost) {
     const double copies =
         own * (w.framework->gradient_bytes + w.framework->weight_bytes) / HostLinkBytesPerSecond(*w.device);
-    const double sharers = static_cast<double>(std::min<int64_t>(w.node->gpus, d.world_size()));
+    const double sharers = static_cast<double>(std::min<int64_t>(w.node->gpus, w.mesh.world_size()));
     return seconds + copies + own * sharers / kHostUpdatesPerSecond;
   }
   return seconds + std::max(OptimizerSeconds(w, own), UpdateLaunchSeconds(w));

@@ -1,4 +1,4 @@
-// One training job as it is priced: model, batch, precision, degrees, machine and framework.
+// One training job as it is priced: model, batch, precision, mesh, machine and framework.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include "cluster/catalogue.h"
 #include "frameworks/framework.h"
 #include "frameworks/tuning.h"
+#include "layout/mesh.h"
 #include "model/model_spec.h"
 #include "schedule/pipeline.h"
 #include "simulate/device_matmul.h"
@@ -42,21 +43,6 @@ enum RecomputeModule : uint32_t {
   kWholeExperts = 1 << 6,      // moe: router, exchange and experts
 };
 
-// Degrees of parallelism. World size = tp * pp * cp * dp.
-struct Degrees {
-  int64_t tp = 1;
-  int64_t pp = 1;
-  int64_t virtual_stages = 1;  // chunks of the model per pipeline rank
-  int64_t cp = 1;
-  int64_t ep = 1;   // expert parallelism, out of the ranks of dp, cp and tp
-  int64_t etp = 1;  // tensor parallelism of each expert; ep * etp divides tp * cp * dp
-  int64_t dp = 1;
-  int zero_stage = 0;       // 0: replicated, 1: optimizer, 2: and gradients, 3: and parameters sharded
-  int64_t shard_group = 1;  // data-parallel ranks that share one copy of what is sharded
-  int64_t world_size() const { return tp * pp * cp * dp; }
-  bool operator==(const Degrees&) const = default;
-};
-
 struct Workload {
   model::ModelSpec model;
   int64_t seq_len = 0;
@@ -65,7 +51,9 @@ struct Workload {
   Precision precision = Precision::kBf16;
   RecomputeKind recompute = RecomputeKind::kNone;
   uint32_t recompute_modules = kCoreAttention;  // with kSelective, where the framework selects modules
-  Degrees degrees;
+  layout::Mesh mesh;           // dp_shard: data-parallel ranks that share one copy of what is sharded
+  int zero_stage = 0;          // 0: replicated, 1: optimizer, 2: and gradients, 3: and parameters sharded
+  int64_t virtual_stages = 1;  // chunks of the model per pipeline rank
   const cluster::Device* device = nullptr;
   const cluster::Node* node = nullptr;
   const FrameworkProfile* framework = nullptr;
@@ -129,26 +117,25 @@ struct Workload {
   // that the exchange grows with the micro-batches; or all of them are added up whole, which is then what a
   // rank keeps, and scattered once.
   bool ScattersEachMicroBatch() const {
-    return degrees.zero_stage >= 2 && !(degrees.pp > 1 && framework->whole_gradients_in_pipeline);
+    return zero_stage >= 2 && !(mesh.pp > 1 && framework->whole_gradients_in_pipeline);
   }
   bool StopsRecomputeEarly() const {
     return stops_recompute_early.value_or(framework->stops_recompute_early);
   }
   // Of one micro-batch, on one rank; context parallelism cuts the sequences.
   double TokensPerRank() const {
-    return static_cast<double>(micro_batch) * static_cast<double>(seq_len) / static_cast<double>(degrees.cp);
+    return static_cast<double>(micro_batch) * static_cast<double>(seq_len) / static_cast<double>(mesh.cp);
   }
-  int64_t num_micro_batches() const { return global_batch / (micro_batch * degrees.dp); }
+  int64_t num_micro_batches() const { return global_batch / (micro_batch * mesh.data_degree()); }
   bool FusedElementwise() const { return fused_elementwise.value_or(framework->fused_activation); }
   double LogitBytes() const { return logit_bytes > 0 ? logit_bytes : framework->logit_bytes; }
   bool SequenceParallel() const { return sequence_parallel.value_or(framework->sequence_parallel); }
   schedule::PipelineKind Pipeline() const {
     if (pipeline.has_value()) return *pipeline;
-    return degrees.virtual_stages > 1 ? schedule::PipelineKind::kInterleaved1F1B
-                                      : schedule::PipelineKind::k1F1B;
+    return virtual_stages > 1 ? schedule::PipelineKind::kInterleaved1F1B : schedule::PipelineKind::k1F1B;
   }
   schedule::PipelineShape PipelineShapeFor(int64_t micro_batches) const {
-    return {degrees.pp, micro_batches, degrees.virtual_stages};
+    return {mesh.pp, micro_batches, virtual_stages};
   }
   bool IsFp8() const {
     return precision == Precision::kFp8 || precision == Precision::kMxfp8 || precision == Precision::kNvfp4;
@@ -157,7 +144,7 @@ struct Workload {
   bool operator==(const Workload&) const = default;
 };
 
-// UsageError naming what contradicts: degrees that do not divide heads, layers or the batch.
+// UsageError naming what contradicts: a mesh that does not divide heads, layers or the batch.
 absl::Status Validate(const Workload& workload);
 
 }  // namespace trainctl::frameworks

@@ -183,9 +183,9 @@ bool Ledger::CountsInNorm(int parameter, int rank) const {
 
 int Ledger::WriterIndex(int rank) const {
   if (mesh_.coordinate(rank, Axis::kDpReplicate) != 0 || mesh_.coordinate(rank, Axis::kCp) != 0) return -1;
-  return (mesh_.coordinate(rank, Axis::kPp) * mesh_.dp_shard + mesh_.coordinate(rank, Axis::kDpShard)) *
-             mesh_.tp +
-         mesh_.coordinate(rank, Axis::kTp);
+  const int shard = mesh_.coordinate(rank, Axis::kPp) * mesh_.degree(Axis::kDpShard) +
+                    mesh_.coordinate(rank, Axis::kDpShard);
+  return shard * mesh_.degree(Axis::kTp) + mesh_.coordinate(rank, Axis::kTp);
 }
 
 // Of the copies of an element, the writer's is the one that counts in the norm of the first replica.

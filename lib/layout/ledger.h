@@ -115,7 +115,7 @@ class Ledger {
   bool CountsInNorm(int parameter, int rank) const;
 
   // The number of a rank among those that write a checkpoint, 0 for rank 0; -1: it holds only copies.
-  int num_writers() const { return mesh_.pp * mesh_.dp_shard * mesh_.tp; }
+  int num_writers() const { return static_cast<int>(mesh_.pp * mesh_.dp_shard * mesh_.tp); }
   int WriterIndex(int rank) const;
   bool WritesCheckpoint(int rank) const { return WriterIndex(rank) >= 0; }
   // Those of BoxesHeld(rank) that the rank writes: over all ranks, each element of each parameter once.

@@ -145,15 +145,20 @@ absl::Status FromJson(const Json& json, const std::string& what, layout::Layout*
   std::string recompute;
   reader.String("recompute", &recompute);
   Reader mesh(reader.Object("mesh"), what + ": mesh");
-  mesh.Int("pp", &layout->mesh.pp, 1);
-  mesh.Int("dp_replicate", &layout->mesh.dp_replicate, 1);
-  mesh.Int("dp_shard", &layout->mesh.dp_shard, 1);
-  mesh.Int("cp", &layout->mesh.cp, 1);
-  mesh.Int("tp", &layout->mesh.tp, 1);
+  const auto degree = [&mesh](const char* key) {
+    int value = 1;  // so that the product below does not overflow
+    mesh.Int(key, &value, 1);
+    return value;
+  };
+  layout->mesh = {.pp = degree("pp"),
+                  .dp_replicate = degree("dp_replicate"),
+                  .dp_shard = degree("dp_shard"),
+                  .cp = degree("cp"),
+                  .tp = degree("tp")};
   TRAINCTL_RETURN_IF_ERROR(reader.status());
   TRAINCTL_RETURN_IF_ERROR(mesh.status());
-  const int64_t num_workers = int64_t{layout->mesh.dp_replicate} * layout->mesh.dp_shard;
-  if (layout->mesh.pp != 1 || layout->mesh.cp != 1 || layout->mesh.tp != 1 || num_workers > (1 << 20)) {
+  if (layout->mesh.pp != 1 || layout->mesh.cp != 1 || layout->mesh.tp != 1 ||
+      layout->mesh.data_degree() > (1 << 20)) {
     return BadDataError(
         absl::StrCat(what, ": mesh ", layout->mesh.ToString(), " is not one of this version"));
   }

@@ -23,7 +23,7 @@ Peak PeakOfWorker(absl::string_view device, DType compute_dtype, const simulate:
 
 double PeakTokensPerSecond(const Plan& plan) {
   if (plan.peak_flops <= 0 || plan.flops_per_token <= 0) return 0;
-  return plan.layout.mesh.world_size() * plan.peak_flops / plan.flops_per_token;
+  return static_cast<double>(plan.layout.mesh.world_size()) * plan.peak_flops / plan.flops_per_token;
 }
 
 }  // namespace trainctl::plan

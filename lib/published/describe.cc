@@ -57,11 +57,10 @@ std::string SettingsCell(const PublishedRun& run) {
 
 std::map<std::string, std::string> CellsOf(const PublishedRun& run) {
   const Workload& w = *run.workload;
-  const frameworks::Degrees& d = w.degrees;
   return {{"seq_len", absl::StrCat(w.seq_len)},
           {"gpu_type", w.device->name},
-          {"vpp", absl::StrCat(d.virtual_stages)},
-          {"dp_shard", absl::StrCat("zero", d.zero_stage, "(", d.shard_group, ")")},
+          {"vpp", absl::StrCat(w.virtual_stages)},
+          {"dp_shard", absl::StrCat("zero", w.zero_stage, "(", w.mesh.dp_shard, ")")},
           {"global_batch_seqs", absl::StrCat(w.global_batch)},
           {"precision", PrecisionName(w.precision)},
           {"activation_recompute", RecomputeCell(w)},

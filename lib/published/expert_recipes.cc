@@ -86,7 +86,7 @@ bool ApplyExpertRecipe(absl::string_view model, absl::string_view notes, framewo
     w.expert_dispatch = recipe.dispatch;
     // With a pipeline the overlap needs several stages of a rank (src/megatron/bridge/training/
     // comm_overlap.py).
-    w.overlap_experts = recipe.overlap && (w.degrees.pp == 1 || w.degrees.virtual_stages > 1);
+    w.overlap_experts = recipe.overlap && (w.mesh.pp == 1 || w.virtual_stages > 1);
     // The same recipes set use_transformer_engine_op_fuser with moe_mlp_glu_interleave_size and
     // fp8_output_proj (v0.6.0 src/megatron/bridge/perf_recipes/{deepseek,gpt_oss,qwen}/common.py).
     w.fused_experts = recipe.fused;

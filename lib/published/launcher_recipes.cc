@@ -49,8 +49,8 @@ std::string ApplyLauncherRecipe(absl::string_view model, absl::string_view notes
   for (const LauncherRecipe& recipe : kRecipes) {
     if (!absl::StrContains(key, recipe.model) || !absl::StrContains(notes, recipe.mode)) continue;
     // A pipeline of another depth may not have as many chunks.
-    const bool divides = w.degrees.pp > 1 && w.model.layers % (w.degrees.pp * recipe.virtual_stages) == 0;
-    if (!states_virtual_stages && divides) w.degrees.virtual_stages = recipe.virtual_stages;
+    const bool divides = w.mesh.pp > 1 && w.model.layers % (w.mesh.pp * recipe.virtual_stages) == 0;
+    if (!states_virtual_stages && divides) w.virtual_stages = recipe.virtual_stages;
     w.gradient_bytes = w.exchanged_gradient_bytes = 2;
     w.optimizer_bytes = recipe.optimizer_bytes;
     w.overlap_tensor_parallel = recipe.tensor_overlap;

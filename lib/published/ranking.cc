@@ -29,13 +29,13 @@ bool SameSweep(SweepKind kind, const Entry& a, const Entry& b) {
     return false;
   }
   return kind == SweepKind::kEfficiency ||
-         (v.degrees.world_size() == w.degrees.world_size() && v.global_batch == w.global_batch);
+         (v.mesh.world_size() == w.mesh.world_size() && v.global_batch == w.global_batch);
 }
 
 // Seconds of a step, or GPU-seconds per token.
 double Measure(SweepKind kind, const frameworks::Workload& w, double step_seconds) {
   if (kind == SweepKind::kMapping) return step_seconds;
-  return step_seconds * static_cast<double>(w.degrees.world_size()) /
+  return step_seconds * static_cast<double>(w.mesh.world_size()) /
          (static_cast<double>(w.global_batch) * static_cast<double>(w.seq_len));
 }
 
@@ -53,16 +53,15 @@ const char* RecomputeName(frameworks::RecomputeKind recompute) {
 
 // Names and values of what may tell candidates apart, in the order in which they are told.
 std::vector<std::pair<const char*, std::string>> MappingWords(const frameworks::Workload& w) {
-  const frameworks::Degrees& d = w.degrees;
   return {
-      {"GPUs", absl::StrCat(d.world_size())},
-      {"tp", absl::StrCat(d.tp)},
-      {"pp", absl::StrCat(d.pp)},
-      {"v", absl::StrCat(d.virtual_stages)},
-      {"cp", absl::StrCat(d.cp)},
-      {"ep", absl::StrCat(d.ep)},
-      {"zero", absl::StrCat(d.zero_stage)},
-      {"group", absl::StrCat(d.shard_group)},
+      {"GPUs", absl::StrCat(w.mesh.world_size())},
+      {"tp", absl::StrCat(w.mesh.tp)},
+      {"pp", absl::StrCat(w.mesh.pp)},
+      {"v", absl::StrCat(w.virtual_stages)},
+      {"cp", absl::StrCat(w.mesh.cp)},
+      {"ep", absl::StrCat(w.mesh.ep)},
+      {"zero", absl::StrCat(w.zero_stage)},
+      {"group", absl::StrCat(w.mesh.dp_shard)},
       {"micro-batch", absl::StrCat(w.micro_batch)},
       {"batch", absl::StrCat(w.global_batch)},
       {"recompute", RecomputeName(w.recompute)},
@@ -83,7 +82,7 @@ std::string Describe(SweepKind kind, const frameworks::Workload& w) {
   std::string what = absl::StrCat(w.model.layers, " layers of ", w.model.hidden, ", ", w.model.heads,
                                   " heads, sequences of ", w.seq_len, ", ", w.device->name);
   if (kind == SweepKind::kMapping)
-    absl::StrAppend(&what, " x ", w.degrees.world_size(), ", batch ", w.global_batch);
+    absl::StrAppend(&what, " x ", w.mesh.world_size(), ", batch ", w.global_batch);
   return what;
 }
 

@@ -54,7 +54,7 @@ class RowReader {
       return run;
     }
     const double tokens_per_second =
-        Number("tokens_per_sec_per_gpu") * static_cast<double>(workload->degrees.world_size());
+        Number("tokens_per_sec_per_gpu") * static_cast<double>(workload->mesh.world_size());
     if (tokens_per_second > 0) {
       run.measured_step_seconds = static_cast<double>(workload->global_batch) *
                                   static_cast<double>(workload->seq_len) / tokens_per_second;
@@ -124,7 +124,7 @@ class RowReader {
     TRAINCTL_RETURN_IF_ERROR(ReadMachine(w));
     TRAINCTL_RETURN_IF_ERROR(ReadModel(w));
     TRAINCTL_RETURN_IF_ERROR(ReadPrecision(w));
-    TRAINCTL_RETURN_IF_ERROR(ReadDegrees(w));
+    TRAINCTL_RETURN_IF_ERROR(ReadMesh(w));
     TRAINCTL_RETURN_IF_ERROR(ReadBatch(w));
     TRAINCTL_RETURN_IF_ERROR(ReadRecompute(w));
     if (columns_.is_stated()) {
@@ -281,46 +281,46 @@ class RowReader {
     return open == std::string::npos ? 0 : std::atoll(text.c_str() + open + 1);
   }
 
-  absl::Status ReadDegrees(frameworks::Workload& w) {
-    frameworks::Degrees& d = w.degrees;
+  absl::Status ReadMesh(frameworks::Workload& w) {
     if (!Has("n_gpus")) return Unknown("n_gpus is not stated");
     const int64_t gpus = Count("n_gpus");
     if (gpus <= 0) return Unknown(absl::StrCat("n_gpus is ", gpus));
     if (gpus > 1 && !Has("tp")) return Unknown("tp is not stated");
     if (gpus > 1 && !Has("pp")) return Unknown("pp is not stated");
     const auto degree = [&](const char* column) { return std::max<int64_t>(1, Count(column)); };
-    d.tp = degree("tp");
-    d.pp = degree("pp");
-    d.virtual_stages = degree("vpp");
-    d.cp = degree("cp");
-    d.ep = degree("ep");
-    const double ranks = static_cast<double>(d.tp) * static_cast<double>(d.pp) * static_cast<double>(d.cp);
-    const int64_t model_parallel = ranks > static_cast<double>(gpus) ? 0 : d.tp * d.pp * d.cp;
+    w.mesh.tp = degree("tp");
+    w.mesh.pp = degree("pp");
+    w.virtual_stages = degree("vpp");
+    w.mesh.cp = degree("cp");
+    w.mesh.ep = degree("ep");
+    const double ranks =
+        static_cast<double>(w.mesh.tp) * static_cast<double>(w.mesh.pp) * static_cast<double>(w.mesh.cp);
+    const int64_t model_parallel = ranks > static_cast<double>(gpus) ? 0 : w.mesh.tp * w.mesh.pp * w.mesh.cp;
     if (model_parallel == 0 || gpus % model_parallel != 0) {
-      return Unknown(
-          absl::StrCat("tp ", d.tp, " x pp ", d.pp, " x cp ", d.cp, " does not divide ", gpus, " GPUs"));
+      return Unknown(absl::StrCat("tp ", w.mesh.tp, " x pp ", w.mesh.pp, " x cp ", w.mesh.cp,
+                                  " does not divide ", gpus, " GPUs"));
     }
-    d.dp = gpus / model_parallel;
+    const int64_t dp = gpus / model_parallel;
     const std::string how = absl::AsciiStrToLower(Cell("dp_shard"));
     if (absl::StrContains(how, "offload")) return Unknown("offload to the host is not priced");
-    d.shard_group = d.dp;
     if (absl::StrContains(how, "zero3") || absl::StartsWith(how, "fsdp")) {
-      d.zero_stage = absl::StrContains(how, "shard_grad_op") ? 2 : 3;
+      w.zero_stage = absl::StrContains(how, "shard_grad_op") ? 2 : 3;
     } else if (absl::StrContains(how, "zero2")) {
-      d.zero_stage = 2;
+      w.zero_stage = 2;
     } else if (absl::StrContains(how, "zero1")) {
-      d.zero_stage = 1;
+      w.zero_stage = 1;
     } else if (how == "none" || absl::StrContains(how, "zero0")) {
-      d.zero_stage = 0;
+      w.zero_stage = 0;
     } else if (IsMegatronCore()) {
-      d.zero_stage = 1;
+      w.zero_stage = 1;
       Assume(absl::StrCat("the distributed optimizer (", framework_->name, ")"));
     }
     const int64_t group = GroupIn(how);
-    if (group > 0 && !absl::StrContains(how, "fsdp=")) d.shard_group = group;
-    if (d.dp % d.shard_group != 0) {
-      return Unknown(absl::StrCat("a sharding group of ", d.shard_group, " does not divide dp ", d.dp));
+    w.mesh.dp_shard = group > 0 && !absl::StrContains(how, "fsdp=") ? group : dp;
+    if (dp % w.mesh.dp_shard != 0) {
+      return Unknown(absl::StrCat("a sharding group of ", w.mesh.dp_shard, " does not divide dp ", dp));
     }
+    w.mesh.dp_replicate = dp / w.mesh.dp_shard;
     return absl::OkStatus();
   }
 
@@ -333,15 +333,15 @@ class RowReader {
     }
     // A pipeline is not run with fewer micro-batches than stages; four for each leave a fifth of bubble at
     // most.
-    int64_t accumulation = w.degrees.pp > 1 ? kMicroBatchesPerStage * w.degrees.pp : 1;
+    int64_t accumulation = w.mesh.pp > 1 ? kMicroBatchesPerStage * w.mesh.pp : 1;
     const std::string notes = Prose("notes");
     if (const size_t at = notes.find("micro_num="); at != std::string::npos) {
       accumulation = std::max<int64_t>(1, std::atoll(notes.c_str() + at + 10));
     }
-    const double sequences = static_cast<double>(w.micro_batch) * static_cast<double>(w.degrees.dp) *
+    const double sequences = static_cast<double>(w.micro_batch) * static_cast<double>(w.mesh.data_degree()) *
                              static_cast<double>(accumulation);
     if (sequences > kMostSequences) return Unknown("micro_batch and n_gpus make a batch that no run had");
-    w.global_batch = w.micro_batch * w.degrees.dp * accumulation;
+    w.global_batch = w.micro_batch * w.mesh.data_degree() * accumulation;
     Assume(absl::StrCat("global batch = ", w.global_batch, " (", accumulation, " micro-batch a rank)"));
     return absl::OkStatus();
   }
@@ -351,7 +351,7 @@ class RowReader {
     const Recipe* recipe =
         Is("megatron-bridge") && !columns_.is_stated()
             ? FindRecipe(Cell("model"), w.device->name, absl::AsciiStrToLower(Cell("precision")),
-                         w.degrees.zero_stage == 3, ReleaseIn(Cell("notes")))
+                         w.zero_stage == 3, ReleaseIn(Cell("notes")))
             : nullptr;
     if (recipe != nullptr) {
       w.half_moments = recipe->half_moments;
@@ -359,7 +359,7 @@ class RowReader {
       // (NVIDIA/Megatron-LM megatron/core/optimizer/optimizer_config.py, store_param_remainders, on by
       // default); FP8 weights and Megatron's own shards have the whole copy (the same file,
       // use_precision_aware_optimizer_no_fp8_or_ds_fp8).
-      const bool halves = w.precision == frameworks::Precision::kBf16 && w.degrees.zero_stage < 3;
+      const bool halves = w.precision == frameworks::Precision::kBf16 && w.zero_stage < 3;
       if (recipe->half_moments) w.optimizer_bytes = halves ? 2 + 2 + 2 : 4 + 2 + 2;
       w.offloaded_layers = recipe->offloaded_layers;
       memory_of_first_step_ = recipe->memory_of_first_step;
@@ -371,8 +371,7 @@ class RowReader {
       if (recipe->recomputed_layers > 0) w.recomputed_layers = recipe->recomputed_layers;
       return absl::OkStatus();
     }
-    if (recompute.empty() && absl::StartsWith(Prose("source"), "AMD-AGI/Primus@") &&
-        w.degrees.zero_stage == 3) {
+    if (recompute.empty() && absl::StartsWith(Prose("source"), "AMD-AGI/Primus@") && w.zero_stage == 3) {
       recompute = "full";
       Assume("recompute = full (examples/megatron/configs/MI300X/llama3.1_70B-FP8-pretrain.yaml there)");
     }
@@ -403,9 +402,9 @@ class RowReader {
                                       Cell("dp_shard"),  Cell("precision"), Cell("optimizer"),
                                       Cell("model")};
     const model::ModelSpec& a = w.model;
-    const frameworks::Degrees& d = w.degrees;
     for (int64_t number : {a.layers, a.hidden, a.ffn, a.heads, a.kv_heads, a.vocab, w.seq_len, w.micro_batch,
-                           w.global_batch, d.tp, d.pp, d.virtual_stages, d.cp, d.ep, d.dp, d.shard_group}) {
+                           w.global_batch, w.mesh.tp, w.mesh.pp, w.virtual_stages, w.mesh.cp, w.mesh.ep,
+                           w.mesh.data_degree(), w.mesh.dp_shard}) {
       parts.push_back(absl::StrCat(number));
     }
     if (columns_.is_stated()) {

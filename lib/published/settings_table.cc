@@ -196,9 +196,7 @@ std::vector<Setting> FigureSettings() {
 std::vector<Setting> LayoutSettings() {
   Setting etp = Special(
       "expert_tensor_parallel", kPositive, kWorkload, {}, "Ranks that share each expert",
-      [](const SettingValue& v, SettingTarget& t) {
-        t.workload->degrees.etp = static_cast<int64_t>(v.number);
-      },
+      [](const SettingValue& v, SettingTarget& t) { t.workload->mesh.etp = static_cast<int64_t>(v.number); },
       "1");
   Setting schedule = Special(
       "schedule", kChoice, kWorkload, Schedules(), "The pipeline's schedule",

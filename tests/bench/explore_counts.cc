@@ -74,15 +74,15 @@ const Case kCases[] = {
 
 void Print(const char* what, const Choice& choice) {
   const frameworks::Workload& w = choice.workload;
-  const frameworks::Degrees& d = w.degrees;
   const std::string schedule(trainctl::schedule::PipelineKindName(w.Pipeline()));
   std::printf(
       "  %s: %.4f s, %.2f GiB at most; tp %d pp %d (%s, %d stages) cp %d ep %d etp %d dp %d ZeRO-%d of %d, "
       "micro-batch %d x %d, recompute %d, sp %d\n",
       what, choice.time.step_seconds, choice.memory.upper_bytes / (1024.0 * 1024 * 1024),
-      static_cast<int>(d.tp), static_cast<int>(d.pp), schedule.c_str(), static_cast<int>(d.virtual_stages),
-      static_cast<int>(d.cp), static_cast<int>(d.ep), static_cast<int>(d.etp), static_cast<int>(d.dp),
-      d.zero_stage, static_cast<int>(d.shard_group), static_cast<int>(w.micro_batch),
+      static_cast<int>(w.mesh.tp), static_cast<int>(w.mesh.pp), schedule.c_str(),
+      static_cast<int>(w.virtual_stages), static_cast<int>(w.mesh.cp), static_cast<int>(w.mesh.ep),
+      static_cast<int>(w.mesh.etp), static_cast<int>(w.mesh.data_degree()), w.zero_stage,
+      static_cast<int>(w.mesh.dp_shard), static_cast<int>(w.micro_batch),
       static_cast<int>(w.num_micro_batches()), static_cast<int>(w.recompute), w.SequenceParallel() ? 1 : 0);
 }
 

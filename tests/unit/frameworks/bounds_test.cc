@@ -75,21 +75,22 @@ class RandomWorkloads {
     w.node = &cluster::DefaultNodeFor(*w.device);
     w.framework =
         &Frameworks()[static_cast<size_t>(Between(0, static_cast<int64_t>(Frameworks().size()) - 1))];
-    Degrees& d = w.degrees;
-    d.tp = Pick<int64_t>({1, 1, 2, 4, 8, 16});
-    d.pp = Pick<int64_t>({1, 1, 2, 3, 4, 8});
-    d.cp = Pick<int64_t>({1, 1, 2, 4});
-    d.dp = Pick<int64_t>({1, 2, 3, 8, 32, 256});
+    w.mesh.tp = Pick<int64_t>({1, 1, 2, 4, 8, 16});
+    w.mesh.pp = Pick<int64_t>({1, 1, 2, 3, 4, 8});
+    w.mesh.cp = Pick<int64_t>({1, 1, 2, 4});
+    const int64_t dp = Pick<int64_t>({1, 2, 3, 8, 32, 256});
+    w.mesh.dp_replicate = dp;
     if (w.model.experts.has_value()) {
-      d.ep = Pick<int64_t>({1, 2, 4, 8});
-      d.etp = Chance(0.3) ? d.tp : 1;
-      if (d.tp * d.cp * d.dp % (d.ep * d.etp) != 0) d.ep = d.etp = 1;
+      w.mesh.ep = Pick<int64_t>({1, 2, 4, 8});
+      w.mesh.etp = Chance(0.3) ? w.mesh.tp : 1;
+      if (!w.mesh.HasExpertView()) w.mesh.ep = w.mesh.etp = 1;
     }
-    w.global_batch = w.micro_batch * d.dp * Between(1, Chance(0.2) ? 40 : 10);
-    d.zero_stage = static_cast<int>(Between(0, 3));
-    if (d.zero_stage > 0) {
-      d.shard_group = Pick<int64_t>({1, 2, 3, 8, 32, 256});
-      if (d.dp % d.shard_group != 0) d.shard_group = d.dp;
+    w.global_batch = w.micro_batch * dp * Between(1, Chance(0.2) ? 40 : 10);
+    w.zero_stage = static_cast<int>(Between(0, 3));
+    if (w.zero_stage > 0) {
+      w.mesh.dp_shard = Pick<int64_t>({1, 2, 3, 8, 32, 256});
+      if (dp % w.mesh.dp_shard != 0) w.mesh.dp_shard = dp;
+      w.mesh.dp_replicate = dp / w.mesh.dp_shard;
     }
     w.context = Pick<ContextKind>({ContextKind::kRing, ContextKind::kAllGather, ContextKind::kAllToAll});
     if (Chance(0.5)) w.sequence_parallel = Chance(0.5);
@@ -98,12 +99,12 @@ class RandomWorkloads {
     w.optimizer_in_backward = Chance(0.05);
     w.loss_chunks = Pick<int64_t>({1, 1, 1, 8});
     if (Chance(0.2)) w.tuning.reserved_share = Chance(0.5) ? 0.3 : 2;
-    if (d.pp > 1) {
+    if (w.mesh.pp > 1) {
       w.pipeline = static_cast<PipelineKind>(Between(0, schedule::kNumPipelineKinds - 1));
       const schedule::PipelineLimits limits = schedule::LimitsOf(*w.pipeline);
-      d.virtual_stages = Between(limits.min_virtual_stages, std::min(limits.max_virtual_stages, 4));
+      w.virtual_stages = Between(limits.min_virtual_stages, std::min(limits.max_virtual_stages, 4));
     }
-    const int64_t stages = d.pp * d.virtual_stages;
+    const int64_t stages = w.mesh.pp * w.virtual_stages;
     if (stages > 1 && stages <= w.model.layers && Chance(0.2)) {
       w.stage_layers.assign(static_cast<size_t>(stages), 1);
       for (int64_t rest = w.model.layers - stages; rest > 0; --rest) {
@@ -124,23 +125,22 @@ class RandomWorkloads {
 };
 
 std::string Describe(const Workload& w) {
-  const Degrees& d = w.degrees;
   return absl::StrCat(
       w.framework->name, " ", w.device->name, " layers ", w.model.layers, " hidden ", w.model.hidden,
       " vocab ", w.model.vocab, " tied ", w.model.tie_embeddings, " dropout ", w.model.dropout, " experts ",
       w.model.experts.has_value() ? w.model.experts->num_experts : 0, " dense ",
       w.model.experts.has_value() ? w.model.experts->dense_layers : 0, " seq ", w.seq_len, " mb ",
-      w.micro_batch, " x ", w.num_micro_batches(), " tp ", d.tp, " pp ", d.pp, " ",
-      schedule::PipelineKindName(w.Pipeline()), " v ", d.virtual_stages, " cp ", d.cp, " ep ", d.ep, " etp ",
-      d.etp, " dp ", d.dp, " zero ", d.zero_stage, "/", d.shard_group, " recompute ",
-      static_cast<int>(w.recompute), "/", w.recomputed_layers.value_or(-1), " cut ", w.stage_layers.size(),
-      " host ", w.activations_on_host, w.optimizer_on_host, w.optimizer_in_backward);
+      w.micro_batch, " x ", w.num_micro_batches(), " tp ", w.mesh.tp, " pp ", w.mesh.pp, " ",
+      schedule::PipelineKindName(w.Pipeline()), " v ", w.virtual_stages, " cp ", w.mesh.cp, " ep ", w.mesh.ep,
+      " etp ", w.mesh.etp, " dp ", w.mesh.data_degree(), " zero ", w.zero_stage, "/", w.mesh.dp_shard,
+      " recompute ", static_cast<int>(w.recompute), "/", w.recomputed_layers.value_or(-1), " cut ",
+      w.stage_layers.size(), " host ", w.activations_on_host, w.optimizer_on_host, w.optimizer_in_backward);
 }
 
 double TimeBoundOf(const Workload& w, const LayerTerms& terms, const PipelineLoad& load) {
   const int64_t recomputed = w.recomputed_layers.value_or(kAllLayers);
   const double passes =
-      PassSecondsBound(terms, load, w.Pipeline(), w.num_micro_batches(), recomputed, w.degrees.zero_stage);
+      PassSecondsBound(terms, load, w.Pipeline(), w.num_micro_batches(), recomputed, w.zero_stage);
   return passes + StateSecondsBound(StateTermsOf(w), FirstRankSeconds(terms, load),
                                     static_cast<double>(w.num_micro_batches()));
 }
@@ -230,7 +230,8 @@ TEST(BoundsTest, TheRankThatReservesMostMayHaveFewerTensorsThanAnother) {
   w.model.experts = model::Experts{.num_experts = 4, .top_k = 1, .ffn = 384};
   SetMachine(w, "megatron-core", "mi300x");
   w.seq_len = 32768;
-  w.degrees = {.pp = 3, .cp = 2, .ep = 4, .dp = 8, .zero_stage = 2, .shard_group = 8};
+  w.mesh = {.pp = 3, .dp_shard = 8, .cp = 2, .ep = 4};
+  w.zero_stage = 2;
   w.pipeline = PipelineKind::k1F1B;
   w.global_batch = 16;
   w.loss_chunks = 8;
@@ -254,7 +255,8 @@ TEST(BoundsTest, ARankWithoutTheHeadHasNoLogits) {
   w.seq_len = 32768;
   w.micro_batch = 4;
   w.recompute = RecomputeKind::kSelective;
-  w.degrees = {.tp = 16, .pp = 8, .dp = 8, .zero_stage = 2};
+  w.mesh = {.pp = 8, .dp_replicate = 8, .tp = 16};
+  w.zero_stage = 2;
   w.pipeline = PipelineKind::k1F1B;
   w.global_batch = 32;
   ASSERT_TRUE(Validate(w).ok());
@@ -278,7 +280,8 @@ TEST(BoundsTest, CopiesFromTheHostHideBehindTheAdditionOfGradients) {
   w.recompute = RecomputeKind::kFull;
   w.context = ContextKind::kAllToAll;
   w.activations_on_host = true;
-  w.degrees = {.pp = 3, .cp = 2, .dp = 32, .zero_stage = 3, .shard_group = 32};
+  w.mesh = {.pp = 3, .dp_shard = 32, .cp = 2};
+  w.zero_stage = 3;
   w.pipeline = PipelineKind::kZbH1;
   w.global_batch = 35 * 32;
   ASSERT_TRUE(Validate(w).ok());

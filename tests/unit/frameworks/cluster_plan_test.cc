@@ -97,9 +97,9 @@ TEST(ClusterPlan, WhatTheRecipeFixesIsFixed) {
       PlanOf(kSmall, {"parallel.tp=4", "parallel.pp=2", "parallel.recompute=full", "train.micro_batch=2"});
   ASSERT_TRUE(plan.ok()) << plan.status();
   const Workload& w = plan->chosen.workload;
-  EXPECT_EQ(w.degrees.tp, 4);
-  EXPECT_EQ(w.degrees.pp, 2);
-  EXPECT_EQ(w.degrees.world_size(), 8);  // of the DGX A100 that the device stands in by default
+  EXPECT_EQ(w.mesh.tp, 4);
+  EXPECT_EQ(w.mesh.pp, 2);
+  EXPECT_EQ(w.mesh.world_size(), 8);  // of the DGX A100 that the device stands in by default
   EXPECT_EQ(w.recompute, RecomputeKind::kFull);
   EXPECT_EQ(w.micro_batch, 2);
   EXPECT_TRUE(plan->chosen.fits);
@@ -219,8 +219,8 @@ TEST(ClusterPlan, AlternativesDifferInMoreThanSharding) {
   ASSERT_EQ(plan->alternatives.size(), 4U);
   std::set<std::string> kinds;
   const auto kind = [](const Choice& choice) {
-    const Degrees& d = choice.workload.degrees;
-    return absl::StrCat(d.tp, " ", d.pp, " ", d.cp, " ", static_cast<int>(choice.workload.recompute));
+    const Workload& w = choice.workload;
+    return absl::StrCat(w.mesh.tp, " ", w.mesh.pp, " ", w.mesh.cp, " ", static_cast<int>(w.recompute));
   };
   kinds.insert(kind(plan->chosen));
   double last = plan->chosen.time.step_seconds;
@@ -285,7 +285,7 @@ TEST(ClusterPlan, ModelsOfTheCatalogueAndOfFoldersAreTheSame) {
   preset.emplace_back("model.preset=mixtral-8x7b");
   const absl::StatusOr<ClusterPlan> known = PlanOf(kSmall, preset);
   ASSERT_TRUE(known.ok()) << known.status();
-  EXPECT_EQ(known->chosen.workload.degrees.ep, 8);
+  EXPECT_EQ(known->chosen.workload.mesh.ep, 8);
 
   recipe::Access access = NoFiles();
   access.read_file = [](const std::string&) -> absl::StatusOr<std::string> {
@@ -319,10 +319,10 @@ TEST(ClusterPlan, AFrameworkIsProposedOnlyWhatItHas) {
     return all;
   };
   for (const Choice& choice : plan_as("fsdp1")) {
-    EXPECT_EQ(choice.workload.degrees.tp * choice.workload.degrees.pp * choice.workload.degrees.cp, 1);
+    EXPECT_EQ(choice.workload.mesh.tp * choice.workload.mesh.pp * choice.workload.mesh.cp, 1);
   }
   for (const Choice& choice : plan_as("megatron-core")) {
-    EXPECT_LE(choice.workload.degrees.zero_stage, 1);
+    EXPECT_LE(choice.workload.zero_stage, 1);
     EXPECT_THAT(choice.workload.Pipeline(),
                 testing::AnyOf(schedule::PipelineKind::k1F1B, schedule::PipelineKind::kInterleaved1F1B));
   }

@@ -17,9 +17,8 @@ using cluster::Collective;
 
 Workload Replicated(const char* framework, int64_t dp, int zero) {
   Workload w = SmallJob(framework);
-  w.degrees.dp = dp;
-  w.degrees.shard_group = dp;
-  w.degrees.zero_stage = zero;
+  w.mesh.dp_shard = dp;
+  w.zero_stage = zero;
   w.global_batch = dp;
   return w;
 }
@@ -151,7 +150,8 @@ TEST(DataParallelTime, FlatGradientsAreJoinedCastAndDivided) {
 
 TEST(DataParallelTime, ReplicasOfShardsReduceWhatWasScattered) {
   Workload w = Replicated("megatron-deepspeed", 16, 1);
-  w.degrees.shard_group = 8;
+  w.mesh.dp_replicate = 2;
+  w.mesh.dp_shard = 8;
   const double bytes = ParametersOfRank(w, 0).all() * w.framework->gradient_bytes;
   EXPECT_NEAR(TimeDataParallel(w, Endless(), true).reduce_seconds,
               Collect(w, Collective::kReduceScatter, bytes, {8, 8}) +
@@ -169,7 +169,7 @@ TEST(DataParallelTime, ShardedGradientsAreScatteredInEveryMicroBatch) {
     const DataParallelTimes one = TimeDataParallel(w, PassTimes{}, true);
     w.global_batch = 64;
     EXPECT_NEAR(TimeDataParallel(w, PassTimes{}, true).total(), one.total() + 3 * one.reduce_seconds, 1e-9);
-    w.degrees.zero_stage = 1;
+    w.zero_stage = 1;
     EXPECT_NEAR(TimeDataParallel(w, PassTimes{}, true).total(), one.total(), 1e-9);
   }
   // Beside the backwards the last bucket of each is exposed, of four micro-batches that of four.
@@ -185,7 +185,7 @@ TEST(DataParallelTime, ShardedGradientsAreScatteredInEveryMicroBatch) {
 // torch.distributed.pipelining adds gradients up whole and scatters them when all passes are over.
 TEST(DataParallelTime, APipelineOfPyTorchScattersOnce) {
   Workload w = Replicated("torchtitan", 8, 2);
-  w.degrees.pp = 4;
+  w.mesh.pp = 4;
   w.global_batch = 8 * 16;
   const RankParameters own = ParametersOfRank(w, 0);
   const double scatter = 8 * Collect(w, Collective::kReduceScatter, own.layers / 8 * 4, {8, 8}) +
@@ -199,7 +199,7 @@ TEST(DataParallelTime, APipelineOfPyTorchScattersOnce) {
   EXPECT_NEAR(TimeDataParallel(longer, Endless(), false).total(), times.total(), 1e-9);
   // And so they are kept.
   EXPECT_NEAR(PriceMemoryOfRank(w, 0).At(MemoryMoment::kEnd).gradients, own.all() * 4, 1);
-  w.degrees.pp = 1;
+  w.mesh.pp = 1;
   EXPECT_NEAR(PriceMemoryOfRank(w, 0).At(MemoryMoment::kEnd).gradients, ParametersOfRank(w, 0).all() / 8 * 4,
               1);
 }
@@ -209,7 +209,7 @@ TEST(DataParallelTime, APipelineOfPyTorchScattersOnce) {
 TEST(DataParallelTime, APartOfTheExpertsIsSharedByFewerRanks) {
   Workload w = Replicated("torchtitan", 16, 3);
   w.model.experts = model::Experts{.num_experts = 64, .top_k = 4, .ffn = 1024};
-  w.degrees.ep = 8;
+  w.mesh.ep = 8;
   const RankParameters own = ParametersOfRank(w, 0);
   FrameworkProfile no_copies = *w.framework;
   no_copies.copies_gathered_blocks = false;
@@ -223,7 +223,7 @@ TEST(DataParallelTime, APartOfTheExpertsIsSharedByFewerRanks) {
 
 TEST(DataParallelTime, TiedTablesAreSummedAcrossThePipeline) {
   Workload w = Replicated("megatron-core", 1, 0);
-  w.degrees.pp = 4;
+  w.mesh.pp = 4;
   w.global_batch = 8;
   EXPECT_EQ(TimeDataParallel(w, Endless(), true).total(), 0);
   w.model.tie_embeddings = true;

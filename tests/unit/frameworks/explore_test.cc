@@ -49,14 +49,14 @@ SearchSpace SpaceOf(const Workload& base, int64_t num_gpus) {
 
 std::string Describe(const Choice& choice) {
   const Workload& w = choice.workload;
-  const Degrees& d = w.degrees;
   return absl::StrCat(
-      "tp ", d.tp, " pp ", d.pp, " v ", d.virtual_stages, " ", schedule::PipelineKindName(w.Pipeline()),
-      " cp ", d.cp, " context ", static_cast<int>(w.context), " ep ", d.ep, " etp ", d.etp, " dp ", d.dp,
-      " zero ", d.zero_stage, " group ", d.shard_group, " mb ", w.micro_batch, " sp ", w.SequenceParallel(),
-      " recompute ", static_cast<int>(w.recompute), "/", w.recomputed_layers.value_or(-1), " host ",
-      w.activations_on_host, w.optimizer_on_host, " precision ", static_cast<int>(w.precision), " split ",
-      w.stage_layers.size(), ": ", choice.time.step_seconds, " s, ", choice.memory.upper_bytes, " bytes");
+      "tp ", w.mesh.tp, " pp ", w.mesh.pp, " v ", w.virtual_stages, " ",
+      schedule::PipelineKindName(w.Pipeline()), " cp ", w.mesh.cp, " context ", static_cast<int>(w.context),
+      " ep ", w.mesh.ep, " etp ", w.mesh.etp, " dp ", w.mesh.data_degree(), " zero ", w.zero_stage, " group ",
+      w.mesh.dp_shard, " mb ", w.micro_batch, " sp ", w.SequenceParallel(), " recompute ",
+      static_cast<int>(w.recompute), "/", w.recomputed_layers.value_or(-1), " host ", w.activations_on_host,
+      w.optimizer_on_host, " precision ", static_cast<int>(w.precision), " split ", w.stage_layers.size(),
+      ": ", choice.time.step_seconds, " s, ", choice.memory.upper_bytes, " bytes");
 }
 
 class RandomSpaces {
@@ -208,7 +208,6 @@ TEST(ExploreTest, FixingAValueGivesNoFasterPlan) {
     const auto free = Explore(space, Goal(), {.keep = 1});
     if (!free.ok() || free->best.empty()) continue;
     const Workload& w = free->best[0].workload;
-    const Degrees& d = w.degrees;
     const double most = free->best[0].time.step_seconds / (1 + ExploreOptions().hair) * (1 - 1e-12);
     const auto expect_no_faster = [&](const char* what, const auto& fix) {
       SearchSpace stated = space;
@@ -218,21 +217,21 @@ TEST(ExploreTest, FixingAValueGivesNoFasterPlan) {
       // Only where nothing fits without is more looked at.
       const Workload& other = found->best[0].workload;
       if (other.optimizer_on_host != w.optimizer_on_host ||
-          other.activations_on_host != w.activations_on_host || other.degrees.tp > other.node->gpus)
+          other.activations_on_host != w.activations_on_host || other.mesh.tp > other.node->gpus)
         return;
       ++fixed;
       EXPECT_GE(found->best[0].time.step_seconds, most)
           << "space " << i << ", " << what << " fixed: " << Describe(found->best[0])
           << "\n  free: " << Describe(free->best[0]);
     };
-    expect_no_faster("tp", [&](SearchSpace& s) { s.tp = {d.tp}; });
-    expect_no_faster("pp", [&](SearchSpace& s) { s.pp = {d.pp}; });
-    expect_no_faster("cp", [&](SearchSpace& s) { s.cp = {d.cp}; });
+    expect_no_faster("tp", [&](SearchSpace& s) { s.tp = {w.mesh.tp}; });
+    expect_no_faster("pp", [&](SearchSpace& s) { s.pp = {w.mesh.pp}; });
+    expect_no_faster("cp", [&](SearchSpace& s) { s.cp = {w.mesh.cp}; });
     expect_no_faster("micro_batch", [&](SearchSpace& s) { s.micro_batch = {w.micro_batch}; });
     expect_no_faster("recompute", [&](SearchSpace& s) { s.recompute = {w.recompute}; });
     // Sharding over one rank is looked at where it is asked for alone.
-    if (d.shard_group > 1)
-      expect_no_faster("shard_group", [&](SearchSpace& s) { s.shard_group = {d.shard_group}; });
+    if (w.mesh.dp_shard > 1)
+      expect_no_faster("shard_group", [&](SearchSpace& s) { s.shard_group = {w.mesh.dp_shard}; });
     for (const int stage : {0, 1, 2, 3}) {
       expect_no_faster("zero_stage", [&](SearchSpace& s) { s.zero_stage = {stage}; });
     }
@@ -379,11 +378,11 @@ TEST(ExploreTest, AFixedLayoutIsTheAnswer) {
   EXPECT_EQ(found->counts.bounded, 1);
   ASSERT_EQ(found->best.size(), 1u);
   const Workload& w = found->best[0].workload;
-  EXPECT_EQ(w.degrees.tp, 4);
-  EXPECT_EQ(w.degrees.pp, 2);
-  EXPECT_EQ(w.degrees.dp, 8);
-  EXPECT_EQ(w.degrees.shard_group, 8);
-  EXPECT_EQ(w.degrees.virtual_stages, 2);
+  EXPECT_EQ(w.mesh.tp, 4);
+  EXPECT_EQ(w.mesh.pp, 2);
+  EXPECT_EQ(w.mesh.data_degree(), 8);
+  EXPECT_EQ(w.mesh.dp_shard, 8);
+  EXPECT_EQ(w.virtual_stages, 2);
   EXPECT_EQ(w.num_micro_batches(), 8);
   EXPECT_EQ(found->best[0].time.step_seconds, PriceTime(w).step_seconds);
 }
@@ -394,7 +393,7 @@ TEST(ExploreTest, AGivenCutIsTheOnlyOne) {
   const auto found = Explore(space, Goal());
   ASSERT_TRUE(found.ok()) << found.status();
   for (const Choice& choice : found->best) {
-    EXPECT_EQ(choice.workload.degrees.pp * choice.workload.degrees.virtual_stages, 4);
+    EXPECT_EQ(choice.workload.mesh.pp * choice.workload.virtual_stages, 4);
     EXPECT_EQ(choice.workload.stage_layers, space.base.stage_layers);
   }
   space.base.stage_layers = {7, 9, 9, 8};

@@ -48,7 +48,7 @@ TEST(LayerWork, SaysWhatItLeavesOut) {
 
 TEST(LayerTime, TensorParallelismWithoutOverlapIsFourAllReducesAndSixWithRecompute) {
   Workload w = SmallJob("megatron-deepspeed");
-  w.degrees.tp = 4;
+  w.mesh.tp = 4;
   const double one = Collect(w, Collective::kAllReduce, 4096.0 * 4096 * 2, {4, 4}) + LaunchSeconds(w, 1);
   EXPECT_NEAR(LayerPassTimes(w, 0, {}, true).tensor(), 4 * one, 1e-9);
   w.recompute = RecomputeKind::kFull;
@@ -62,7 +62,7 @@ TEST(LayerTime, TensorParallelismWithoutOverlapIsFourAllReducesAndSixWithRecompu
 TEST(LayerTime, OverlappedExchangesCostTheProductsTheirSize) {
   // Eight pieces of 512 rows are two tiles high each; of few columns they leave much of the device idle.
   Workload w = SmallJob();
-  w.degrees.tp = 8;
+  w.mesh.tp = 8;
   const PassTimes cut = LayerPassTimes(w, 0, {}, true);
   const double all = 2 * (Collect(w, Collective::kAllGather, 4096.0 * 4096 * 2, {8, 8}) +
                           Collect(w, Collective::kReduceScatter, 4096.0 * 4096 * 2, {8, 8}));
@@ -74,7 +74,7 @@ TEST(LayerTime, OverlappedExchangesCostTheProductsTheirSize) {
 TEST(LayerTime, ARingHidesBehindAttentionAndOtherKindsDoNot) {
   Workload w = SmallJob();
   w.seq_len = 65536;
-  w.degrees.cp = 4;
+  w.mesh.cp = 4;
   // 2 hops x 16k tokens x 1024 elements x 2 x 2 B against attention over 16k x 16k.
   EXPECT_EQ(LayerPassTimes(w, 0, {}, false).context(), 0);
   const double slowed = LayerPassTimes(w, 0, {}, true).context();
@@ -95,8 +95,8 @@ TEST(LayerTime, ARingHidesBehindAttentionAndOtherKindsDoNot) {
 Workload WithExperts() {
   Workload w = SmallJob();
   w.model.experts = model::Experts{.num_experts = 64, .top_k = 8, .ffn = 1408};
-  w.degrees.dp = 16;
-  w.degrees.ep = 16;
+  w.mesh.dp_replicate = 16;
+  w.mesh.ep = 16;
   w.global_batch = 16;
   return w;
 }
@@ -362,7 +362,7 @@ TEST(LayerTime, TheDeviceIdlesWhileTheHostWaitsForCounts) {
   EXPECT_EQ(waits([](Workload& x) { x.drops_tokens = true; }), 0);
   EXPECT_EQ(waits([](Workload& x) { x.fused_experts = true; }), 0);
   EXPECT_EQ(waits([](Workload& x) { x.launches_operators = false; }), 0);
-  EXPECT_EQ(waits([](Workload& x) { x.degrees.ep = 1; }), 0);
+  EXPECT_EQ(waits([](Workload& x) { x.mesh.ep = 1; }), 0);
   EXPECT_EQ(waits([](Workload& x) { x.model.experts.reset(); }), 0);
 }
 
@@ -454,12 +454,11 @@ TEST(LayerTime, OffloadIsExposedWhereTheHostLinkIsSlower) {
 TEST(PriceTime, FasterLinksAreNeverSlowerWithoutContention) {
   for (const char* framework : {"megatron-core", "megatron-deepspeed", "torchtitan", "fsdp1", "internevo"}) {
     Workload w = SmallJob(framework);
-    w.degrees.dp = 16;
-    w.degrees.shard_group = 16;
-    w.degrees.tp = 2;
+    w.mesh.dp_shard = 16;
+    w.mesh.tp = 2;
     w.global_batch = 32;
     for (const int zero : {0, 1, 2, 3}) {
-      w.degrees.zero_stage = zero;
+      w.zero_stage = zero;
       double before = 1e9;
       for (const double factor : {0.1, 0.5, 1.0, 2.0, 10.0}) {
         cluster::Link fast = *w.node->scale_up, far = *w.node->scale_out;

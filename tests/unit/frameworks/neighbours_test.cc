@@ -30,8 +30,8 @@ TEST(Neighbours, ArePricedAsTheJobsThatTheyAre) {
   // 128 GPUs stay 128: with half the tensor parallelism twice the data parallelism, half the micro-batches
   // each.
   Workload half = w;
-  half.degrees.tp = 4;
-  half.degrees.dp = half.degrees.shard_group = 4;
+  half.mesh.tp = 4;
+  half.mesh.dp_shard = 4;
   const report::Alternative* row = Find(rows, "tp 8 \u2192 4");
   ASSERT_NE(row, nullptr);
   EXPECT_DOUBLE_EQ(row->step_seconds, PriceTime(half).step_seconds);
@@ -85,7 +85,7 @@ TEST(Neighbours, LeaveOutWhatNobodyWouldHave) {
   Workload w = GptToDraw(PipelineKind::kInterleaved1F1B, 6, 16, 32);
   EXPECT_EQ(Find(NeighboursOf(w, 0), "pp 16 \u2192 32"), nullptr);  // 192 stages of 96 layers
   EXPECT_EQ(Find(NeighboursOf(w, 0), "tp 8 \u2192 16"), nullptr);   // of 8 GPUs in a node
-  w.degrees.virtual_stages = 3;
+  w.virtual_stages = 3;
   EXPECT_NE(Find(NeighboursOf(w, 0), "pp 16 \u2192 32"), nullptr);
 }
 
@@ -93,10 +93,8 @@ TEST(Neighbours, LeaveOutWhatNobodyWouldHave) {
 TEST(Neighbours, AreOfWhatTheFrameworkHas) {
   Workload w = GptToDraw(PipelineKind::k1F1B, 1, 1, 32);
   w.framework = FindFramework("torchtune");  // one device, or all states sharded
-  w.degrees.dp = w.degrees.tp * w.degrees.dp;
-  w.degrees.tp = 1;
-  w.degrees.zero_stage = 3;
-  w.degrees.shard_group = w.degrees.dp;
+  w.mesh = {.dp_shard = w.mesh.world_size()};
+  w.zero_stage = 3;
   const std::vector<report::Alternative> rows = NeighboursOf(w, 0);
   EXPECT_NE(Find(rows, "micro-batch 1 \u2192 2"), nullptr);
   for (const report::Alternative& row : rows) {
@@ -109,7 +107,8 @@ TEST(Neighbours, AreOfWhatTheFrameworkHas) {
 TEST(Neighbours, OneDeviceHasSomeToo) {
   Workload w = GptToDraw(PipelineKind::k1F1B, 1, 1, 4);
   w.model.layers = 12;
-  w.degrees = {};
+  w.mesh = {};
+  w.zero_stage = 0;
   w.global_batch = 4;
   const std::vector<report::Alternative> rows = NeighboursOf(w, 0);
   EXPECT_EQ(Find(rows, "tp 1 \u2192 2"), nullptr);

@@ -30,11 +30,11 @@ TEST(GradientAddition, IsNoneWhereTheProductAddsOrGradientsAreScattered) {
   Workload w = SmallJob("torchtitan");
   EXPECT_GT(GradientAdditionSeconds(w, 1e9), 0);
   for (const int stage : {2, 3}) {
-    w.degrees.zero_stage = stage;
+    w.zero_stage = stage;
     EXPECT_EQ(GradientAdditionSeconds(w, 1e9), 0);
   }
   // Under a pipeline they are added up before they are scattered.
-  w.degrees.pp = 4;
+  w.mesh.pp = 4;
   EXPECT_GT(GradientAdditionSeconds(w, 1e9), 0);
   w = SmallJob("internevo");
   w.frozen = true;
@@ -112,7 +112,7 @@ TEST(Launches, AWaitingHostAddsItsTimeToEveryKernel) {
   w.framework = &framework;
   w.model.gated_mlp = false;
   w.model.qkv_bias = w.model.attention_out_bias = w.model.mlp_bias = true;
-  w.degrees.tp = 2;
+  w.mesh.tp = 2;
   w.recompute = RecomputeKind::kFull;
   const PassTimes waits = LayerPassTimes(w, 0, {}, true);
   framework.blocking_launches = false;

@@ -20,8 +20,8 @@ Workload Job(int64_t pp, int64_t virtual_stages, int64_t micro_batches) {
       .layers = 48, .hidden = 512, .ffn = 2048, .heads = 8, .kv_heads = 8, .head_dim = 64, .vocab = 32000};
   w.seq_len = 128;
   w.global_batch = micro_batches;
-  w.degrees.pp = pp;
-  w.degrees.virtual_stages = virtual_stages;
+  w.mesh.pp = pp;
+  w.virtual_stages = virtual_stages;
   w.framework = FindFramework("megatron-core");
   return w;
 }
@@ -134,7 +134,7 @@ TEST(Validate, NamedLayersAndExpertDegreesMustAddUp) {
   w.recomputed_layers = -1;
   EXPECT_FALSE(Validate(w).ok());
   w.recomputed_layers.reset();
-  w.degrees.etp = 0;
+  w.mesh.etp = 0;
   EXPECT_FALSE(Validate(w).ok());
 }
 
@@ -144,8 +144,8 @@ TEST(PipelineRank, ExpertsAreCutByBothTheirDegrees) {
       model::Experts{.num_experts = 16, .top_k = 2, .ffn = 1024, .shared_ffn = 0, .dense_layers = 8};
   const double whole = ParametersOfRank(w, 0).experts;
   EXPECT_DOUBLE_EQ(whole, 40.0 * 16 * 3 * 512 * 1024);
-  w.degrees.ep = 4;
-  w.degrees.etp = 2;
+  w.mesh.ep = 4;
+  w.mesh.etp = 2;
   EXPECT_DOUBLE_EQ(ParametersOfRank(w, 0).experts, whole / 8);
 }
 

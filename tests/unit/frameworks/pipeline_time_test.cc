@@ -24,8 +24,8 @@ PassTimes Pass(double forward, double input_backward, double weight_backward) {
 
 Workload Pipelined(int64_t p, int64_t m, int64_t v = 1) {
   Workload w = SmallJob();
-  w.degrees.pp = p;
-  w.degrees.virtual_stages = v;
+  w.mesh.pp = p;
+  w.virtual_stages = v;
   w.global_batch = m;
   w.seq_len = 8;
   return w;

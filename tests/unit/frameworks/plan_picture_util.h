@@ -18,12 +18,12 @@ inline Workload GptToDraw(schedule::PipelineKind kind, int64_t virtual_stages, i
   w.model.vocab = 51200;
   w.model.gated_mlp = false;
   w.seq_len = 2048;
-  w.degrees.tp = 8;
-  w.degrees.pp = pp;
-  w.degrees.dp = w.degrees.shard_group = 2;
-  w.degrees.zero_stage = 1;
-  w.degrees.virtual_stages = virtual_stages;
-  w.global_batch = w.degrees.dp * micro_batches;
+  w.mesh.tp = 8;
+  w.mesh.pp = pp;
+  w.mesh.dp_shard = 2;
+  w.zero_stage = 1;
+  w.virtual_stages = virtual_stages;
+  w.global_batch = w.mesh.data_degree() * micro_batches;
   w.recompute = RecomputeKind::kFull;
   w.pipeline = kind;
   w.device = cluster::FindDevice("h100")->device;

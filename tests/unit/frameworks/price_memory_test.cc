@@ -56,7 +56,8 @@ Workload Mixture() {
   w.framework = FindFramework("megatron-bridge");
   w.micro_batch = 1;
   w.global_batch = 4;
-  w.degrees = {.tp = 2, .ep = 8, .dp = 4, .zero_stage = 1, .shard_group = 4};
+  w.mesh = {.dp_shard = 4, .tp = 2, .ep = 8};
+  w.zero_stage = 1;
   return w;
 }
 
@@ -69,7 +70,7 @@ TEST(PriceMemory, PartsAddUpAtThePeakOfAnyJob) {
         w.framework = FindFramework(framework);
         w.recompute = recompute;
         w.global_batch = 16;
-        w.degrees.pp = pp;
+        w.mesh.pp = pp;
         const MemoryPrice price = PriceMemory(w);
         double sum = 0;
         for (double part : price.parts) sum += part;
@@ -109,7 +110,7 @@ TEST(PriceMemory, APeakIsAtOneMoment) {
 TEST(PriceMemory, AnOptimizerMayNeedMoreThanThePasses) {
   Workload w = Llama3b();
   w.framework = FindFramework("internevo");
-  w.degrees.zero_stage = 1;
+  w.zero_stage = 1;
   w.recompute = RecomputeKind::kFull;
   w.seq_len = 128;
   w.model.vocab = 1000;
@@ -126,7 +127,8 @@ TEST(PriceMemory, AnOptimizerMayNeedMoreThanThePasses) {
 TEST(PriceMemory, AShardMayBeThereInTwoPrecisions) {
   Workload w = Llama3b();
   w.framework = FindFramework("internevo");
-  w.degrees = {.dp = 4, .zero_stage = 3, .shard_group = 4};
+  w.mesh = {.dp_shard = 4};
+  w.zero_stage = 3;
   w.global_batch = 8;
   const double parameters = static_cast<double>(NumParameters(w.model)) - static_cast<double>(w.model.hidden);
   const MemoryPrice two = PriceMemory(w);
@@ -173,7 +175,9 @@ TEST(PriceMemory, MasterWeightsPassThroughBf16OnTheirWayToFp8) {
   w.node = &cluster::DefaultNodeFor(*w.device);
   w.precision = Precision::kFp8;
   w.weights_in_fp8 = w.transposed_weights = true;
-  w.degrees = {.tp = 8, .pp = 4, .virtual_stages = 5, .zero_stage = 1};
+  w.mesh = {.pp = 4, .tp = 8};
+  w.virtual_stages = 5;
+  w.zero_stage = 1;
   const double matrices = 2'139'095'040, table = 129'024.0 * 8192 / 8;
   const double step = matrices * (2 + 2 + 12 + 4 + 2) + table * (2 + 2 + 12 + 4);
   // Norms, which the product's weights are not cast with, are a fifth of a thousandth.
@@ -183,7 +187,7 @@ TEST(PriceMemory, MasterWeightsPassThroughBf16OnTheirWayToFp8) {
   w.transposed_weights = false;
   EXPECT_NEAR(PriceMemory(w).first_step_bytes / (step - matrices), 1, 5e-4);
   // Two replicas: the update is of half of it.
-  w.degrees.dp = w.degrees.shard_group = 2;
+  w.mesh.dp_shard = 2;
   const double half = matrices * (1 + 2 + 9) + table * (2 + 2 + 8);
   EXPECT_NEAR(PriceMemory(w).first_step_bytes / half, 1, 5e-4);
 }
@@ -211,14 +215,16 @@ TEST(PriceMemory, GradientsAreCopiedToBeReduced) {
   w.framework = FindFramework("megatron-deepspeed");
   w.recompute = RecomputeKind::kFull;
   w.precision = Precision::kFp16;
-  w.degrees = {.dp = 4, .zero_stage = 1, .shard_group = 4};
+  w.mesh = {.dp_shard = 4};
+  w.zero_stage = 1;
   w.global_batch = 16;
   const double parameters = static_cast<double>(NumParameters(w.model)) - static_cast<double>(w.model.hidden);
   const MemoryPrice fp16 = PriceMemory(w);
   // Flat gradients of a quarter, 2 + 4 bytes each. That quarter, 0.8 thousand million, needs more than a
   // bucket.
   EXPECT_NEAR((fp16.device_bytes - fp16.needed_bytes) / (parameters / 4 * 6 + 5e8 * 2), 1, 1e-3);
-  w.degrees = {.dp = 8, .zero_stage = 1, .shard_group = 8};
+  w.mesh = {.dp_shard = 8};
+  w.zero_stage = 1;
   w.global_batch = 32;
   const MemoryPrice eight = PriceMemory(w);  // an eighth takes the bucket's block
   EXPECT_NEAR((eight.device_bytes - eight.needed_bytes) / (parameters / 8 * 4 + 5e8 * 2), 1, 1e-3);
@@ -241,7 +247,8 @@ TEST(PriceMemory, SegmentsThatGrowLeaveNoHoles) {
   Workload w = Llama3b();
   w.framework = FindFramework("torchtitan");
   w.recompute = RecomputeKind::kSelective;
-  w.degrees = {.dp = 8, .zero_stage = 3, .shard_group = 8};
+  w.mesh = {.dp_shard = 8};
+  w.zero_stage = 3;
   w.global_batch = 16;
   const MemoryPrice grown = PriceMemory(w);
   w.device = cluster::FindDevice("MI300X")->device;
@@ -254,7 +261,7 @@ TEST(PriceMemory, DualPipeHasTheModelTwice) {
   Workload w = Llama3b();
   w.framework = FindFramework("megatron-core");
   w.model.tie_embeddings = false;
-  w.degrees.pp = 4;
+  w.mesh.pp = 4;
   w.global_batch = 32;
   const MemoryPrice plain = PriceMemory(w);
   w.pipeline = schedule::PipelineKind::kDualPipe;
@@ -285,11 +292,11 @@ TEST(PriceMemory, AGradientIsWholeBeforeItIsScattered) {
   Workload w = Llama3b();
   const FrameworkProfile plain = {.sequence_parallel = true, .logit_bytes = 4};
   w.framework = &plain;
-  w.degrees.dp = w.degrees.shard_group = 8;
+  w.mesh.dp_shard = 8;
   w.global_batch = 8 * 16;
-  w.degrees.zero_stage = 1;
+  w.zero_stage = 1;
   const MemoryPrice whole = PriceMemory(w);
-  w.degrees.zero_stage = 2;
+  w.zero_stage = 2;
   const MemoryPrice sharded = PriceMemory(w);
   const RankParameters own = ParametersOfRank(w, 0);
   EXPECT_NEAR(sharded.At(MemoryMoment::kEnd).gradients, whole.At(MemoryMoment::kEnd).gradients / 8, 1);
@@ -313,7 +320,7 @@ TEST(PriceMemory, ContextParallelKindsHaveTheirBuffers) {
   w.framework = FindFramework("megatron-core");
   w.micro_batch = 1;
   w.seq_len = 131072;
-  w.degrees.cp = 8;
+  w.mesh.cp = 8;
   w.loss_chunks = 64;
   const double keys = 131072.0 / 8 * 2 * 8 * 128 * 2;  // bytes of this rank's keys and values
   w.context = ContextKind::kRing;
@@ -380,8 +387,8 @@ TEST(SavedBytes, ANormThatIsPartOfAProductStays) {
 TEST(SavedBytes, ExpertsOfTwoTensorRanksSeeTheTokensOfBoth) {
   Workload w = Mixture();
   const double one = SavedBytes(WorkOfLayer(w, 1), w);
-  w.degrees.ep = 4;
-  w.degrees.etp = 2;
+  w.mesh.ep = 4;
+  w.mesh.etp = 2;
   // Twice the inputs of the experts, the rest of them cut in two.
   EXPECT_DOUBLE_EQ(SavedBytes(WorkOfLayer(w, 1), w) - one, 4096.0 / 2 * 6 * 2048 * 2);
 }

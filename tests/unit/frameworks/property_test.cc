@@ -112,7 +112,7 @@ TEST(Properties, AFasterMachineIsNeverSlower) {
     ForRandomJobs(4, kJobs, [&](const Workload& w) -> std::string {
       // Blocks of the first pipeline rank are gathered beside its own passes, and what they take is added to
       // the slowest rank's, which may be another: faster passes of the one hide less.
-      if (!links && w.degrees.pp > 1 && w.degrees.zero_stage >= 2) return "";
+      if (!links && w.mesh.pp > 1 && w.zero_stage >= 2) return "";
       return SlowerOn(faster, raised, w);
     });
   }
@@ -123,7 +123,7 @@ TEST(Properties, AMachineThatIsFasterInAllIsNeverSlower) {
   const Tuning faster = {.matmul_rate = 1.7, .memory_bandwidth = 1.7, .link_bandwidth = 1.7};
   int gathered_under_a_pipeline = 0;
   ForRandomJobs(8, kJobs, [&](const Workload& w) -> std::string {
-    gathered_under_a_pipeline += w.degrees.pp > 1 && w.degrees.zero_stage >= 2;
+    gathered_under_a_pipeline += w.mesh.pp > 1 && w.zero_stage >= 2;
     return SlowerOn(faster, "all rates", w);
   });
   EXPECT_GT(gathered_under_a_pipeline, kJobs / 10);
@@ -147,11 +147,10 @@ TEST(Properties, DoublingDataParallelismAtTheSameBatchNeverRaisesActivations) {
   int compared = 0;
   ForRandomJobs(6, kJobs, [&](const Workload& w) -> std::string {
     Workload doubled = w;
-    doubled.degrees.dp *= 2;
-    if (w.degrees.shard_group == w.degrees.dp) doubled.degrees.shard_group *= 2;
+    (w.mesh.dp_replicate == 1 ? doubled.mesh.dp_shard : doubled.mesh.dp_replicate) *= 2;
     if (!Validate(doubled).ok()) return "";  // too few micro-batches for it
     ++compared;
-    for (int64_t rank = 0; rank < w.degrees.pp; ++rank) {
+    for (int64_t rank = 0; rank < w.mesh.pp; ++rank) {
       const MemoryPrice before = PriceMemoryOfRank(w, rank);
       const MemoryPrice after = PriceMemoryOfRank(doubled, rank);
       // At another moment other things are there: while the optimizer runs no activation is left.
@@ -164,7 +163,7 @@ TEST(Properties, DoublingDataParallelismAtTheSameBatchNeverRaisesActivations) {
       // ZeRO-2 and 3 over more than one rank need room for a block's gradient before it is scattered, and for
       // gathered blocks, which one rank alone does not; the gradients of a single micro-batch come to be
       // beside the loss.
-      const bool begins_to_gather = w.degrees.zero_stage >= 2 && w.degrees.shard_group == 1;
+      const bool begins_to_gather = w.zero_stage >= 2 && w.mesh.dp_shard == 1;
       const bool single = doubled.num_micro_batches() == 1;
       if (!begins_to_gather && !single && after.allocated_bytes > before.allocated_bytes * (1 + kRounding))
         return absl::StrCat("tensors ", before.allocated_bytes, " become ", after.allocated_bytes);
@@ -179,20 +178,20 @@ TEST(Properties, DoublingDataParallelismAtTheSameBatchNeverRaisesActivations) {
 TEST(Properties, ShardedGradientsCostExchangesOrMemoryWhenTheyAreAddedUp) {
   int exchanged = 0, kept = 0;
   ForRandomJobs(9, kJobs, [&](Workload w) -> std::string {
-    if (w.degrees.zero_stage < 2 || w.degrees.dp * w.degrees.cp == 1 || w.num_micro_batches() == 1) return "";
+    if (w.zero_stage < 2 || w.mesh.data_degree() * w.mesh.cp == 1 || w.num_micro_batches() == 1) return "";
     // Expert ranks may be as many as all ranks, which leaves one owner of each.
-    if (w.degrees.shard_group == 1 || w.degrees.ep > 1) return "";
+    if (w.mesh.dp_shard == 1 || w.mesh.ep > 1) return "";
     Workload one = w;
-    one.degrees.pp = one.degrees.virtual_stages = 1;
+    one.mesh.pp = one.virtual_stages = 1;
     one.pipeline = std::nullopt;
-    one.global_batch = w.micro_batch * w.degrees.dp;
+    one.global_batch = w.micro_batch * w.mesh.data_degree();
     Workload more = w;
-    if (w.degrees.pp == 1) more = one, more.global_batch *= w.num_micro_batches();
+    if (w.mesh.pp == 1) more = one, more.global_batch *= w.num_micro_batches();
     const RankParameters own = ParametersOfRank(more, 0);
     const double gradients = PriceMemoryOfRank(more, 0).At(MemoryMoment::kEnd).gradients;
     const bool whole = gradients > 0.99 * own.all() * more.GradientBytes();
     Workload first = more;
-    first.global_batch = w.micro_batch * w.degrees.dp;
+    first.global_batch = w.micro_batch * w.mesh.data_degree();
     // Of all passes but the first, reducing what one rank has at a rate that no link here reaches.
     const double least = static_cast<double>(more.num_micro_batches() - 1) * own.all() *
                          more.ExchangedGradientBytes() / 2 / 1e12;
@@ -213,18 +212,17 @@ TEST(Properties, TheBubbleIsTheClosedForm) {
   RandomJobs random(7);
   for (int i = 0; i < 20 * kJobs && compared < 300; ++i) {
     Workload w = random.Next();
-    Degrees& d = w.degrees;
-    if (d.pp == 1 || w.framework->embedding_counts_as_layer || w.model.experts.has_value()) continue;
+    if (w.mesh.pp == 1 || w.framework->embedding_counts_as_layer || w.model.experts.has_value()) continue;
     if (w.framework->blocking_launches) continue;  // every kernel of the head takes the host's time
     // Equal stages, a head and transfers that weigh little.
-    w.model.layers = d.pp * d.virtual_stages * (2 + random.Below(4));
+    w.model.layers = w.mesh.pp * w.virtual_stages * (2 + random.Below(4));
     w.model.hidden = 8192;
     w.model.heads = w.model.kv_heads = 64;
     w.model.head_dim = 128;
     w.model.vocab = 128;
     w.seq_len = 8192;
-    d.cp = d.tp = 1;
-    w.global_batch = w.micro_batch * d.dp * d.pp * (1 + random.Below(6));
+    w.mesh.cp = w.mesh.tp = 1;
+    w.global_batch = w.micro_batch * w.mesh.data_degree() * w.mesh.pp * (1 + random.Below(6));
     if (!Validate(w).ok()) continue;
     const TunedMachine machine({.link_bandwidth = 1e6}, *w.device, *w.node);
     machine.Apply(w);
@@ -232,7 +230,7 @@ TEST(Properties, TheBubbleIsTheClosedForm) {
     const double m = static_cast<double>(w.num_micro_batches());
     const double passes = price.compute_seconds + price.recompute_seconds + price.tensor_seconds;
     const double closed_form =
-        static_cast<double>(d.pp - 1) / static_cast<double>(d.virtual_stages) / m * passes;
+        static_cast<double>(w.mesh.pp - 1) / static_cast<double>(w.virtual_stages) / m * passes;
     ++compared;
     EXPECT_NEAR(price.pipeline_seconds, closed_form, 0.02 * closed_form) << DescribeJob(w);
     if (HasFailure()) return;

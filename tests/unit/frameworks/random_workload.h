@@ -58,19 +58,20 @@ class RandomJobs {
         &cluster::Devices()[static_cast<size_t>(Below(static_cast<int64_t>(cluster::Devices().size())))];
     w.node = &cluster::DefaultNodeFor(*w.device);
     w.framework = &Frameworks()[static_cast<size_t>(Below(static_cast<int64_t>(Frameworks().size())))];
-    Degrees& d = w.degrees;
-    d.tp = PowerOfTwo(3);
-    d.pp = Coin() ? 1 : 1 + Below(16);
-    d.virtual_stages = d.pp > 1 && Below(3) == 0 ? 1 + Below(4) : 1;
-    d.cp = Below(4) == 0 ? PowerOfTwo(3) : 1;
-    d.dp = PowerOfTwo(8);
-    d.ep = a.experts.has_value() ? std::min(PowerOfTwo(5), a.experts->num_experts) : 1;
-    if (d.tp * d.cp * d.dp % d.ep != 0) d.ep = 1;
-    d.zero_stage = static_cast<int>(Below(4));
-    d.shard_group = Below(4) == 0 ? std::max<int64_t>(1, d.dp / PowerOfTwo(3)) : d.dp;
+    w.mesh.tp = PowerOfTwo(3);
+    w.mesh.pp = Coin() ? 1 : 1 + Below(16);
+    w.virtual_stages = w.mesh.pp > 1 && Below(3) == 0 ? 1 + Below(4) : 1;
+    w.mesh.cp = Below(4) == 0 ? PowerOfTwo(3) : 1;
+    const int64_t dp = PowerOfTwo(8);
+    w.mesh.dp_replicate = dp;
+    w.mesh.ep = a.experts.has_value() ? std::min(PowerOfTwo(5), a.experts->num_experts) : 1;
+    if (!w.mesh.HasExpertView()) w.mesh.ep = 1;
+    w.zero_stage = static_cast<int>(Below(4));
+    w.mesh.dp_shard = Below(4) == 0 ? std::max<int64_t>(1, dp / PowerOfTwo(3)) : dp;
+    w.mesh.dp_replicate = dp / w.mesh.dp_shard;
     w.micro_batch = PowerOfTwo(3);
-    const int64_t micro_batches = Below(3) == 0 ? d.pp * PowerOfTwo(3) : 1 + Below(64);
-    w.global_batch = w.micro_batch * d.dp * micro_batches;
+    const int64_t micro_batches = Below(3) == 0 ? w.mesh.pp * PowerOfTwo(3) : 1 + Below(64);
+    w.global_batch = w.micro_batch * dp * micro_batches;
     w.half_moments = w.framework->selects_modules && a.vocab % 4 == 0;
     return w;
   }
@@ -80,15 +81,15 @@ class RandomJobs {
 };
 
 inline std::string DescribeJob(const Workload& w) {
-  const Degrees& d = w.degrees;
   return absl::StrCat(w.framework->name, " on ", w.device->name, ": ", w.model.layers, " x ", w.model.hidden,
                       " ffn ", w.model.ffn, " heads ", w.model.heads, "/", w.model.kv_heads, " vocab ",
                       w.model.vocab, w.model.experts.has_value() ? " experts " : "",
                       w.model.experts.has_value() ? absl::StrCat(w.model.experts->num_experts) : "", " seq ",
                       w.seq_len, " precision ", static_cast<int>(w.precision), " recompute ",
-                      static_cast<int>(w.recompute), " tp ", d.tp, " pp ", d.pp, " v ", d.virtual_stages,
-                      " cp ", d.cp, " ep ", d.ep, " dp ", d.dp, " zero ", d.zero_stage, " group ",
-                      d.shard_group, " micro-batch ", w.micro_batch, " batch ", w.global_batch);
+                      static_cast<int>(w.recompute), " tp ", w.mesh.tp, " pp ", w.mesh.pp, " v ",
+                      w.virtual_stages, " cp ", w.mesh.cp, " ep ", w.mesh.ep, " dp ", w.mesh.data_degree(),
+                      " zero ", w.zero_stage, " group ", w.mesh.dp_shard, " micro-batch ", w.micro_batch,
+                      " batch ", w.global_batch);
 }
 
 }  // namespace trainctl::frameworks

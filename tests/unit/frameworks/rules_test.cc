@@ -63,20 +63,20 @@ TEST(RulesOfThumb, ALayerThatDoesNotFitIsCut) {
   const absl::StatusOr<Choice> whole = PlanOf("wide-127b_64xa100", {"parallel.tp=1", "parallel.offload=[]"});
   EXPECT_EQ(ExitCodeFor(whole.status()), ExitCode::kInfeasible) << whole.status();
   EXPECT_THAT(std::string(whole.status().message()), ::testing::HasSubstr("tp"));
-  EXPECT_GT(Plan("wide-127b_64xa100").workload.degrees.tp, 1);
+  EXPECT_GT(Plan("wide-127b_64xa100").workload.mesh.tp, 1);
   // ZeRO-3 alone gathers a layer as a whole, and is no way out; the rule says that it is.
-  EXPECT_GT(Plan("wide-127b_64xa100", {"parallel.zero_stage=3"}).workload.degrees.tp, 1);
+  EXPECT_GT(Plan("wide-127b_64xa100", {"parallel.zero_stage=3"}).workload.mesh.tp, 1);
 }
 
 TEST(RulesOfThumb, SeveralNodesTakeZeroOrPipelinesOverFastLinksAndPipelinesAloneOverSlowOnes) {
   const Choice fast = Plan("llama3.1-70b_64xh100");
   const Choice slow = Plan("llama3.1-70b_64xh100_ethernet");
-  EXPECT_TRUE(fast.workload.degrees.pp > 1 || fast.workload.degrees.zero_stage >= 1);
+  EXPECT_TRUE(fast.workload.mesh.pp > 1 || fast.workload.zero_stage >= 1);
   // Over fast links ZeRO without a pipeline is as good, or nearly.
   EXPECT_LT(Plan("llama3.1-70b_64xh100", {"parallel.pp=1"}).time.step_seconds, 1.15 * fast.time.step_seconds);
-  EXPECT_GT(slow.workload.degrees.pp, 1);
+  EXPECT_GT(slow.workload.mesh.pp, 1);
   // What is exchanged often stays within a node.
-  EXPECT_LE(slow.workload.degrees.tp * slow.workload.degrees.cp, 8);
+  EXPECT_LE(slow.workload.mesh.tp * slow.workload.mesh.cp, 8);
   // Without a pipeline the slow links cost more than twice the step.
   EXPECT_GT(Plan("llama3.1-70b_64xh100_ethernet", {"parallel.pp=1"}).time.step_seconds,
             2 * slow.time.step_seconds);
@@ -84,14 +84,14 @@ TEST(RulesOfThumb, SeveralNodesTakeZeroOrPipelinesOverFastLinksAndPipelinesAlone
 
 TEST(RulesOfThumb, LongSequencesAreCut) {
   const Choice choice = Plan("llama3.1-8b_512k_64xh100");
-  EXPECT_GT(choice.workload.degrees.cp, 1);
+  EXPECT_GT(choice.workload.mesh.cp, 1);
   EXPECT_GT(Plan("llama3.1-8b_512k_64xh100", {"parallel.cp=1"}).time.step_seconds,
             1.05 * choice.time.step_seconds);
 }
 
 TEST(RulesOfThumb, ExpertsAreSpread) {
   const Choice choice = Plan("qwen3-30b-a3b_16xh100");
-  EXPECT_GT(choice.workload.degrees.ep, 1);
+  EXPECT_GT(choice.workload.mesh.ep, 1);
   EXPECT_GT(Plan("qwen3-30b-a3b_16xh100", {"parallel.ep=1"}).time.step_seconds,
             1.05 * choice.time.step_seconds);
 }

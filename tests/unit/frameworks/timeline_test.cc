@@ -29,12 +29,11 @@ Workload Gpt(schedule::PipelineKind kind, int64_t virtual_stages, int64_t pp, in
   w.model.gated_mlp = false;
   w.seq_len = 2048;
   w.micro_batch = 1;
-  w.degrees.tp = 8;
-  w.degrees.pp = pp;
-  w.degrees.dp = 2;
-  w.degrees.shard_group = 2;
-  w.degrees.virtual_stages = virtual_stages;
-  w.global_batch = w.degrees.dp * micro_batches;
+  w.mesh.tp = 8;
+  w.mesh.pp = pp;
+  w.mesh.dp_shard = 2;
+  w.virtual_stages = virtual_stages;
+  w.global_batch = w.mesh.data_degree() * micro_batches;
   w.recompute = RecomputeKind::kFull;
   w.pipeline = kind;
   const auto device = cluster::FindDevice("h100");
@@ -68,8 +67,8 @@ double Peak(const RankTimeline& rank) {
 }
 
 std::string Name(const Workload& w) {
-  return absl::StrCat(std::string(schedule::PipelineKindName(w.Pipeline())), " pp=", w.degrees.pp,
-                      " v=", w.degrees.virtual_stages, " m=", w.num_micro_batches());
+  return absl::StrCat(std::string(schedule::PipelineKindName(w.Pipeline())), " pp=", w.mesh.pp,
+                      " v=", w.virtual_stages, " m=", w.num_micro_batches());
 }
 
 std::vector<Workload> Jobs() {
@@ -81,14 +80,14 @@ std::vector<Workload> Jobs() {
   }
   for (const int zero : {0, 1, 2, 3}) {
     Workload w = Gpt(schedule::PipelineKind::k1F1B, 1, 1, 5);
-    w.degrees.zero_stage = zero;
+    w.zero_stage = zero;
     jobs.push_back(w);
     // One micro-batch: gradients that are no buffers come to be in its backward.
     w.framework = FindFramework("torchtitan");
-    w.global_batch = w.degrees.dp;
+    w.global_batch = w.mesh.data_degree();
     jobs.push_back(w);
     w = jobs[jobs.size() - 2];
-    w.degrees.pp = 4;
+    w.mesh.pp = 4;
     jobs.push_back(w);
   }
   return jobs;
@@ -108,7 +107,7 @@ TEST(Timeline, EndsWhenPriceTimeSaysThatTheStepDoes) {
 TEST(Timeline, MemoryPeaksWherePriceMemorySays) {
   for (const Workload& w : Jobs()) {
     const Timeline timeline = BuildTimeline(w);
-    ASSERT_EQ(timeline.ranks.size(), static_cast<size_t>(w.degrees.pp));
+    ASSERT_EQ(timeline.ranks.size(), static_cast<size_t>(w.mesh.pp));
     for (size_t r = 0; r < timeline.ranks.size(); ++r) {
       const double expected = PriceMemoryOfRank(w, static_cast<int64_t>(r)).allocated_bytes;
       EXPECT_NEAR(Peak(timeline.ranks[r]), expected, 1e-9 * expected) << Name(w) << " rank " << r;
@@ -138,7 +137,7 @@ TEST(Timeline, MemoryIsBackToTheStatesAtTheEnd) {
 TEST(Timeline, GradientsThatTheStepMakesAreThereForTheOptimizer) {
   Workload w = Gpt(schedule::PipelineKind::k1F1B, 1, 1, 1);
   w.framework = FindFramework("torchtitan");
-  w.degrees.zero_stage = 3;
+  w.zero_stage = 3;
   const Timeline timeline = BuildTimeline(w);
   const RankTimeline& rank = timeline.ranks[0];
   const double made =
@@ -227,17 +226,17 @@ TEST(Timeline, AgreesWithThePricesOfRandomJobs) {
   int failures = 0;
   for (int i = 0; i < NumCases(1500) && failures < 5; ++i) {
     Workload w = random.Next();
-    if (w.degrees.pp > 1) {
+    if (w.mesh.pp > 1) {
       const auto kind = static_cast<schedule::PipelineKind>(random.Below(schedule::kNumPipelineKinds));
       Workload other = w;
       other.pipeline = kind;
-      other.degrees.virtual_stages = schedule::LimitsOf(kind).min_virtual_stages;
+      other.virtual_stages = schedule::LimitsOf(kind).min_virtual_stages;
       if (Validate(other).ok()) w = other;
     }
     const Timeline timeline = BuildTimeline(w);
     const double step = PriceTime(w).step_seconds;
     // Of long steps PriceTime plays some rounds and repeats them.
-    const double tolerance = w.num_micro_batches() > 5 * w.degrees.pp ? 2e-2 : 1e-9;
+    const double tolerance = w.num_micro_batches() > 5 * w.mesh.pp ? 2e-2 : 1e-9;
     std::string problem;
     if (!(std::fabs(timeline.end_s + timeline.left_out_s - step) <= tolerance * step)) {
       absl::StrAppend(&problem, "ends at ", timeline.end_s, " + ", timeline.left_out_s, " s, the step takes ",
@@ -251,7 +250,7 @@ TEST(Timeline, AgreesWithThePricesOfRandomJobs) {
       // With several stages a rank may not hold all of its activations yet when the loss is formed, or not
       // any more when the embedding has its backward; the price says that it does.
       const bool other = memory.moment == MemoryMoment::kLoss || memory.moment == MemoryMoment::kEnd;
-      const double least = other && timeline.num_stages > w.degrees.pp
+      const double least = other && timeline.num_stages > w.mesh.pp
                                ? memory.allocated_bytes - memory.At(memory.moment).sum() +
                                      memory.At(MemoryMoment::kBackward).sum()
                                : memory.allocated_bytes;

@@ -28,43 +28,6 @@ model::ModelSpec Spec(bool tied) {
   return spec;
 }
 
-TEST(Mesh, CoordinatesAreThoseOfNestedLoopsWithTpInnermost) {
-  const Mesh mesh{.pp = 2, .dp_replicate = 3, .dp_shard = 2, .cp = 1, .tp = 2};
-  int rank = 0;
-  for (int pp = 0; pp < 2; ++pp) {
-    for (int replicate = 0; replicate < 3; ++replicate) {
-      for (int shard = 0; shard < 2; ++shard) {
-        for (int tp = 0; tp < 2; ++tp, ++rank) {
-          EXPECT_EQ(mesh.coordinate(rank, Axis::kPp), pp);
-          EXPECT_EQ(mesh.coordinate(rank, Axis::kDpReplicate), replicate);
-          EXPECT_EQ(mesh.coordinate(rank, Axis::kDpShard), shard);
-          EXPECT_EQ(mesh.coordinate(rank, Axis::kCp), 0);
-          EXPECT_EQ(mesh.coordinate(rank, Axis::kTp), tp);
-          EXPECT_EQ(mesh.data_index(rank), replicate * 2 + shard);
-        }
-      }
-    }
-  }
-  EXPECT_EQ(rank, mesh.world_size());
-  EXPECT_EQ(mesh.data_degree(), 6);
-  EXPECT_EQ(mesh.ToString(), "pp=2 dp_replicate=3 dp_shard=2 tp=2");
-  EXPECT_EQ(Mesh{}.ToString(), "one worker");
-}
-
-TEST(Mesh, GroupsOfAnAxisPartitionTheRanks) {
-  const Mesh mesh{.dp_replicate = 3, .dp_shard = 4};
-  EXPECT_THAT(mesh.Group(5, Axis::kDpShard), ElementsAre(4, 5, 6, 7));
-  EXPECT_THAT(mesh.Group(5, Axis::kDpReplicate), ElementsAre(1, 5, 9));
-  EXPECT_THAT(mesh.Group(5, Axis::kTp), ElementsAre(5));
-  for (Axis axis : {Axis::kDpShard, Axis::kDpReplicate}) {
-    for (int rank = 0; rank < mesh.world_size(); ++rank) {
-      const std::vector<int> group = mesh.Group(rank, axis);
-      EXPECT_EQ(group[static_cast<size_t>(mesh.coordinate(rank, axis))], rank);
-      for (int other : group) EXPECT_EQ(mesh.Group(other, axis), group);
-    }
-  }
-}
-
 // Every element of every parameter lies in exactly one shard, at the place that its offset says.
 TEST(Ledger, ShardsHoldEveryElementOnce) {
   for (bool tied : {false, true}) {

@@ -46,11 +46,11 @@ TEST(ExpertRecipes, FullIterationGraphsOfMxfp8ComeWithOverlap) {
 TEST(ExpertRecipes, APipelineOverlapsWithSeveralStagesOfARankAlone) {
   frameworks::Workload w = MoeOn("b200-180gb");
   w.precision = frameworks::Precision::kMxfp8;
-  w.degrees.pp = 16;
+  w.mesh.pp = 16;
   EXPECT_TRUE(ApplyExpertRecipe("DeepSeek-V3 671B-A37B", "26.04.01 NeMo Container", w));
   EXPECT_FALSE(w.overlap_experts);
-  w.degrees.pp = 8;
-  w.degrees.virtual_stages = 2;
+  w.mesh.pp = 8;
+  w.virtual_stages = 2;
   EXPECT_TRUE(ApplyExpertRecipe("DeepSeek-V3 671B-A37B", "26.04.01 NeMo Container", w));
   EXPECT_TRUE(w.overlap_experts);
   EXPECT_FALSE(w.fused_experts);

@@ -19,7 +19,8 @@ frameworks::Workload Job() {
   w.framework = frameworks::FindFramework("megatron-core");
   w.device = cluster::FindDevice("H100-80GB")->device;
   w.node = &cluster::DefaultNodeFor(*w.device);
-  w.degrees = {.tp = 4, .pp = 4, .zero_stage = 1};
+  w.mesh = {.pp = 4, .tp = 4};
+  w.zero_stage = 1;
   return w;
 }
 
@@ -31,7 +32,7 @@ TEST(LauncherRecipes, FineTuningHasItsStatesInHalfPrecision) {
   EXPECT_GT(frameworks::PriceMemory(w).needed_bytes, w.device->memory_bytes.value);
   EXPECT_EQ(ApplyLauncherRecipe("LLAMA2-70B", "NeMo FW Launcher; SFT", false, w),
             "examples/peft/llama/h100/70b_2node.sh");
-  EXPECT_EQ(w.degrees.virtual_stages, 20);
+  EXPECT_EQ(w.virtual_stages, 20);
   const double states = (20 / 4 * 855'638'016.0 + 8192.0 * 32256 / 4) * (2 + 2 + 6);
   const frameworks::MemoryPrice price = frameworks::PriceMemoryOfRank(w, 0);
   const frameworks::MemoryPrice::Moment& step = price.At(frameworks::MemoryMoment::kStep);
@@ -53,11 +54,11 @@ TEST(LauncherRecipes, TrainingKeepsTheLowerHalvesOfTheMasterCopy) {
 TEST(LauncherRecipes, WhatARowStatesOrCannotHaveIsLeft) {
   frameworks::Workload stated = Job();
   ApplyLauncherRecipe("LLAMA2-70B", "SFT", /*states_virtual_stages=*/true, stated);
-  EXPECT_EQ(stated.degrees.virtual_stages, 1);
+  EXPECT_EQ(stated.virtual_stages, 1);
   frameworks::Workload odd = Job();
   odd.model.layers = 78;  // 20 chunks on each of four ranks are not to be had
   ApplyLauncherRecipe("LLAMA2-70B", "SFT", false, odd);
-  EXPECT_EQ(odd.degrees.virtual_stages, 1);
+  EXPECT_EQ(odd.virtual_stages, 1);
   frameworks::Workload other = Job();
   EXPECT_EQ(ApplyLauncherRecipe("Falcon-40B", "SFT", false, other), "");
   EXPECT_TRUE(other == Job());

@@ -32,8 +32,8 @@ frameworks::Workload Priced(const std::map<std::string, std::string>& changes = 
 TEST(PublishedRuns, ARowIsReadAsItStands) {
   const PublishedRun run = Read();
   ASSERT_TRUE(run.workload.has_value()) << run.reason;
-  EXPECT_EQ(run.workload->degrees.dp, 64);
-  EXPECT_EQ(run.workload->degrees.zero_stage, 3);
+  EXPECT_EQ(run.workload->mesh.data_degree(), 64);
+  EXPECT_EQ(run.workload->zero_stage, 3);
   EXPECT_EQ(run.workload->num_micro_batches(), 1);
   EXPECT_STREQ(run.workload->framework->name, "torchtitan");
   EXPECT_STREQ(run.workload->device->name, "h100-sxm-80gb");
@@ -148,7 +148,7 @@ TEST(PublishedRuns, AFileThatIsWrongIsNamedWithLinesAndColumns) {
   // None of something is no mistake.
   const PublishedRun none = Read({{"vpp", "0"}, {"cp", "0"}, {"ep", "0"}, {"kv_heads", "0"}, {"ffn", "0"}});
   ASSERT_TRUE(none.workload.has_value()) << none.reason;
-  EXPECT_EQ(none.workload->degrees.cp, 1);
+  EXPECT_EQ(none.workload->mesh.cp, 1);
   EXPECT_EQ(none.workload->model.kv_heads, 32);
   EXPECT_FALSE(ReadPublishedRuns("", "r.csv").ok());
   EXPECT_FALSE(ReadPublishedRuns(Header() + "a,b\n", "r.csv").ok());
@@ -317,10 +317,10 @@ TEST(PriceMemory, InFlightMicroBatchesAreThoseOfTheSchedules) {
   EXPECT_DOUBLE_EQ(frameworks::MicroBatchesInFlight(w, 0), 8);
   EXPECT_DOUBLE_EQ(frameworks::MicroBatchesInFlight(w, 7), 1);
   // Megatron-LM: p (1 + (p - 1) / (p v)) for the first stage.
-  w.degrees.virtual_stages = 4;
+  w.virtual_stages = 4;
   EXPECT_DOUBLE_EQ(frameworks::MicroBatchesInFlight(w, 0), 8 * (1 + 7.0 / (8 * 4)) - 0.0);
   w.global_batch = 2;
-  w.degrees.virtual_stages = 1;
+  w.virtual_stages = 1;
   EXPECT_DOUBLE_EQ(frameworks::MicroBatchesInFlight(w, 0), 2);
 }
 
@@ -328,14 +328,14 @@ TEST(PriceMemory, CategoriesSumAndLayersAreAllThere) {
   frameworks::Workload w =
       Priced({{"n_gpus", "6"}, {"pp", "6"}, {"dp_shard", ""}, {"global_batch_seqs", "12"}});
   for (int64_t virtual_stages : {1, 2, 3}) {
-    w.degrees.virtual_stages = virtual_stages;
+    w.virtual_stages = virtual_stages;
     std::vector<int> seen(32, 0);
     for (int64_t rank = 0; rank < 6; ++rank) {
       for (int64_t layer : frameworks::LayersOfRank(w, rank)) ++seen[static_cast<size_t>(layer)];
     }
     EXPECT_EQ(seen, std::vector<int>(32, 1));
   }
-  w.degrees.virtual_stages = 1;
+  w.virtual_stages = 1;
   const frameworks::MemoryPrice price = frameworks::PriceMemory(w);
   double sum = 0;
   for (double part : price.parts) sum += part;
