@@ -2,11 +2,11 @@
 # packages from the small table below.
 
 find_package(Threads REQUIRED)
-find_package(absl REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(ZLIB REQUIRED)
 find_library(TRAINCTL_ZSTD zstd REQUIRED)
+include(cmake/archives.cmake)
 
 add_library(trainctl_flags INTERFACE)
 target_compile_options(trainctl_flags INTERFACE -Wall -Wextra -Werror -Wno-unused-parameter -Wno-missing-field-initializers -fno-omit-frame-pointer)
@@ -101,8 +101,7 @@ endfunction()
 function(trainctl_add_module module)
   trainctl_module_dir(${module} dir)
   file(GLOB sources CONFIGURE_DEPENDS ${dir}/*.cc)
-  set(libs trainctl_flags absl::status absl::statusor absl::strings absl::str_format absl::time
-           absl::flat_hash_map absl::span nlohmann_json::nlohmann_json Threads::Threads)
+  set(libs trainctl_flags trainctl_absl nlohmann_json::nlohmann_json Threads::Threads)
   foreach(dep IN LISTS TRAINCTL_DEPS_${module})
     list(APPEND libs trainctl_${dep})
   endforeach()

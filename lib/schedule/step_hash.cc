@@ -86,6 +86,7 @@ void AddStepHead(const Step& step, const layout::Ledger& ledger, State& s) {
   for (int axis = 0; axis < layout::kNumAxes; ++axis) {
     s << ledger.mesh().degree(static_cast<layout::Axis>(axis));
   }
+  s << ledger.mesh().ep << ledger.mesh().etp;
   s << ledger.num_buckets();
   for (const layout::Bucket& bucket : ledger.buckets()) {
     s << bucket.id << bucket.numel << bucket.shard_numel << bucket.padded_numel;
