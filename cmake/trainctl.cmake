@@ -17,7 +17,14 @@ target_compile_options(trainctl_flags INTERFACE
   $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_GREATER_EQUAL:$<CXX_COMPILER_VERSION>,13>>:-Wno-dangling-reference>)
 target_include_directories(trainctl_flags INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/lib)
 if(TRAINCTL_SANITIZE)
-  target_compile_options(trainctl_flags INTERFACE -fsanitize=${TRAINCTL_SANITIZE} -fno-sanitize-recover=all -O1)
+  # Instrumented code is most of a cold build, so only what runs for long is optimized, and only modules tell fuzzers
+  # where they have been. Races show without optimization as well.
+  set(optimized $<BOOL:$<TARGET_PROPERTY:TRAINCTL_OPTIMIZED>>)
+  if(TRAINCTL_SANITIZE STREQUAL "thread")
+    set(optimized 0)
+  endif()
+  target_compile_options(trainctl_flags INTERFACE -fsanitize=${TRAINCTL_SANITIZE} -fno-sanitize-recover=all
+    $<IF:${optimized},-O1,-O0>)
   target_link_options(trainctl_flags INTERFACE -fsanitize=${TRAINCTL_SANITIZE})
 endif()
 # The linker is the compiler's own. mold 1.10, the one that Debian 12 has, links faster by seconds in all, but lays
@@ -113,6 +120,10 @@ function(trainctl_add_module module)
   endif()
   trainctl_page_texts(${module} ${dir} texts)
   add_library(trainctl_${module} STATIC ${sources} ${texts})
+  set_target_properties(trainctl_${module} PROPERTIES TRAINCTL_OPTIMIZED ON)
+  if(TRAINCTL_FUZZ)
+    target_compile_options(trainctl_${module} PRIVATE -fsanitize=fuzzer-no-link)
+  endif()
   target_link_libraries(trainctl_${module} PUBLIC ${libs} PRIVATE ${TRAINCTL_PRIVATE_PACKAGES_${module}})
   if(module IN_LIST TRAINCTL_TORCH_MODULES)
     trainctl_use_libtorch(trainctl_${module})
