@@ -100,7 +100,7 @@ def declared_names(text):
 
 class Batch:
     """Sources that are read as one, so that the headers that they share are looked at once: that is most of the work."""
-    LARGEST = 6
+    LARGEST = 10
 
     def __init__(self):
         self.paths, self.names, self.defines, self.rest = [], set(), [], None
