@@ -267,6 +267,14 @@ TEST(SegmentRunner, BackwardInTwoPassesIsBackwardInOne) {
   }
 }
 
+// Adds an operator of known attributes, inputs and weights to a table made by hand. Returns its output.
+int Append(model::Segment& segment, model::Operator op, const char* name) {
+  op.kind = static_cast<model::OpKind>(op.attributes.index());
+  model::EntryOf(op.kind).complete(segment, op, name);
+  segment.operators.push_back(op);
+  return op.outputs[0];
+}
+
 // x W0 + x W1, with x read twice: what its gradient is, and what it takes to add it up.
 TEST(SegmentRunner, GradientsOfAValueWithSeveralReadersAreSummed) {
   constexpr int64_t kHidden = 32;
@@ -274,12 +282,7 @@ TEST(SegmentRunner, GradientsOfAValueWithSeveralReadersAreSummed) {
   model::Segment segment{.shape = shape};
   segment.values.push_back({"x", DType::kF32, shape.tokens(), kHidden});
   segment.inputs = {0};
-  const auto add = [&](model::Operator op, const char* name) {
-    op.kind = static_cast<model::OpKind>(op.attributes.index());
-    model::EntryOf(op.kind).complete(segment, op, name);
-    segment.operators.push_back(op);
-    return op.outputs[0];
-  };
+  const auto add = [&](model::Operator op, const char* name) { return Append(segment, std::move(op), name); };
   const model::LinearAttributes square{.in = kHidden, .out = kHidden};
   const int a = add({.attributes = square, .inputs = {0}, .weights = {0}}, "a");
   const int b = add({.attributes = square, .inputs = {0}, .weights = {1}}, "b");
@@ -332,12 +335,7 @@ TEST(SegmentRunner, RowsCanBeFewerThanTheirBound) {
   segment.rows_are_bounded = true;
   segment.values.push_back({"x", DType::kF32, kBound, kHidden});
   segment.inputs = {0};
-  const auto add = [&](model::Operator op, const char* name) {
-    op.kind = static_cast<model::OpKind>(op.attributes.index());
-    model::EntryOf(op.kind).complete(segment, op, name);
-    segment.operators.push_back(op);
-    return op.outputs[0];
-  };
+  const auto add = [&](model::Operator op, const char* name) { return Append(segment, std::move(op), name); };
   const int gate_up = add(
       {.attributes = model::LinearAttributes{.in = kHidden, .out = 2 * kFfn}, .inputs = {0}, .weights = {0}},
       "gate_up");
