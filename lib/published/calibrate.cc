@@ -42,8 +42,6 @@ struct Row {
   double tensors_gib = 0, reserved_gib = 0, beyond_gib = 0;  // by price, untuned
 };
 
-double PercentOff(double predicted, double measured) { return 100 * (predicted - measured) / measured; }
-
 // Prices every row at a point once, however many fits ask for it.
 class Fitter {
  public:

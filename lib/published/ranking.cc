@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "frameworks/cluster_plan.h"
 
 namespace trainctl::published {
 namespace {
@@ -39,18 +40,6 @@ double Measure(SweepKind kind, const frameworks::Workload& w, double step_second
          (static_cast<double>(w.global_batch) * static_cast<double>(w.seq_len));
 }
 
-const char* RecomputeName(frameworks::RecomputeKind recompute) {
-  switch (recompute) {
-    case frameworks::RecomputeKind::kNone:
-      return "none";
-    case frameworks::RecomputeKind::kSelective:
-      return "selective";
-    case frameworks::RecomputeKind::kFull:
-      return "full";
-  }
-  return "";
-}
-
 // Names and values of what may tell candidates apart, in the order in which they are told.
 std::vector<std::pair<const char*, std::string>> MappingWords(const frameworks::Workload& w) {
   return {
@@ -64,7 +53,7 @@ std::vector<std::pair<const char*, std::string>> MappingWords(const frameworks::
       {"group", absl::StrCat(w.mesh.dp_shard)},
       {"micro-batch", absl::StrCat(w.micro_batch)},
       {"batch", absl::StrCat(w.global_batch)},
-      {"recompute", RecomputeName(w.recompute)},
+      {"recompute", std::string(frameworks::RecomputeName(w.recompute))},
       {"modules", absl::StrCat(w.recompute_modules)},
       {"dispatch", w.expert_dispatch == frameworks::ExpertDispatch::kNodeAware ? "node-aware" : "all-to-all"},
       {"overlap of experts", w.overlap_experts ? "yes" : "no"},

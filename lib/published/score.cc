@@ -29,10 +29,6 @@ double Median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-double PercentOff(double predicted, double measured) {
-  return measured > 0 ? 100 * (predicted - measured) / measured : kNotMeasured;
-}
-
 ScoredRow ScoreRun(const PublishedRun& run, const frameworks::Tuning& tuning) {
   ScoredRow row;
   row.id = run.id;
@@ -152,6 +148,10 @@ CompleteScore ScoreComplete(absl::Span<const ScoredRow> all_rows, absl::Span<con
 }
 
 }  // namespace
+
+double PercentOff(double predicted, double measured) {
+  return measured > 0 ? 100 * (predicted - measured) / measured : kNotMeasured;
+}
 
 absl::string_view ScoreStatusName(ScoreStatus status) {
   switch (status) {

@@ -12,6 +12,9 @@
 
 namespace trainctl::published {
 
+// How far a price is off, in percent of what was measured; NaN where nothing was measured.
+double PercentOff(double predicted, double measured);
+
 enum class ScoreStatus : uint8_t {
   kScored,
   kSkipped,   // not enough is known to price it
