@@ -219,14 +219,9 @@ void Attempt::HandleSignals() {
 void Attempt::HandleNotices() {
   for (const Notice& notice : job_.service.TakeNotices()) {
     switch (notice.kind) {
-      case Notice::Kind::kStarted: {
-        result_.generation = notice.generation;
-        run::JournalEvent event{run::EventKind::kGeneration};
-        event.generation = notice.generation;
-        event.world_size = job_.options.num_workers;
-        Journal(std::move(event));
+      case Notice::Kind::kPrepared:
+        RecordGeneration(notice.generation);
         break;
-      }
       case Notice::Kind::kProgress:
         job_.console.Report(
             {notice.generation, notice.rank, static_cast<int>(job_.num_restarts), notice.progress});
@@ -263,6 +258,18 @@ void Attempt::HandleNotices() {
       }
     }
   }
+}
+
+// On disk before anybody goes, so that the next launcher gives another one. A job whose journal cannot be
+// written (a full disk) starts all the same: training is worth more than this number, and what an earlier
+// launch may have left running does not know this one's token either.
+void Attempt::RecordGeneration(int64_t generation) {
+  result_.generation = generation;
+  run::JournalEvent event{run::EventKind::kGeneration};
+  event.generation = generation;
+  event.world_size = job_.options.num_workers;
+  Journal(std::move(event));
+  job_.service.Submit(rendezvous::Recorded{generation});
 }
 
 void Attempt::HandleFailure(const Notice& notice) {

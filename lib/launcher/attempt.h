@@ -72,6 +72,7 @@ class Attempt {
   void HandleExits();
   void HandleSignals();
   void HandleNotices();
+  void RecordGeneration(int64_t generation);
   void HandleFailure(const rendezvous::Notice& notice);
   void NoteCheckpoint();
   void BeginKilling(absl::Duration grace);  // SIGTERM now, SIGKILL after `grace`

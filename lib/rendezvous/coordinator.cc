@@ -39,6 +39,8 @@ std::string Coordinator::phase_name() const {
       return "gathering";
     case Phase::kPreparing:
       return "preparing";
+    case Phase::kRecording:
+      return "recording";
     case Phase::kRunning:
       return "running";
     case Phase::kFailed:
@@ -50,7 +52,8 @@ std::string Coordinator::phase_name() const {
 }
 
 bool Coordinator::Live() const {
-  return phase_ == Phase::kGathering || phase_ == Phase::kPreparing || phase_ == Phase::kRunning;
+  return phase_ == Phase::kGathering || phase_ == Phase::kPreparing || phase_ == Phase::kRecording ||
+         phase_ == Phase::kRunning;
 }
 
 void Coordinator::On(absl::Duration now, const Expect& event, Decision& out) {
@@ -120,7 +123,8 @@ void Coordinator::On(absl::Duration now, const Join& event, Decision& out) {
   member.incarnation = event.id.incarnation;
   member.pid = event.pid;
   member.last_heard = now;
-  if (again && phase_ == Phase::kPreparing) {
+  const bool assigned = phase_ == Phase::kPreparing || phase_ == Phase::kRecording;
+  if (again && assigned) {
     SendPrepare(member, out);
     out.reason = "joined again: the assignment is sent again";
     return;
@@ -133,7 +137,7 @@ void Coordinator::On(absl::Duration now, const Join& event, Decision& out) {
     return;
   }
   member.acked = false;
-  if (phase_ == Phase::kPreparing) {  // a new process took the place of one in the assignment
+  if (assigned) {  // a new process took the place of one in the assignment
     phase_ = Phase::kGathering;
     deadline_ = now + timeouts_.join;
   }
@@ -197,16 +201,27 @@ void Coordinator::On(absl::Duration now, const Ack& event, Decision& out) {
       std::count_if(members_.begin(), members_.end(), [](const auto& entry) { return entry.second.acked; });
   out.reason = absl::StrCat(acked, " of ", members_.size(), " members acknowledged");
   if (acked < members_.size()) return;
+  // Without a deadline: who records is no member but whoever runs this coordinator.
+  phase_ = Phase::kRecording;
+  Notice prepared;
+  prepared.kind = Notice::Kind::kPrepared;
+  prepared.generation = generation_;
+  out.notices.push_back(std::move(prepared));
+}
+
+void Coordinator::On(absl::Duration now, const Recorded& event, Decision& out) {
+  if (phase_ != Phase::kRecording || event.generation != generation_) {
+    out.reason = absl::StrCat("generation ", event.generation, " is recorded while ", phase_name(),
+                              " generation ", generation_);
+    return;
+  }
   phase_ = Phase::kRunning;
+  out.reason = absl::StrCat("generation ", generation_, " is recorded: all ", order_.size(), " members go");
   for (const std::string& name : order_) {
-    Member& each = members_.at(name);
+    const Member& each = members_.at(name);
     out.commands.push_back({Command::Kind::kGo, IdOf(each), generation_, {}, "", false});
     SendDirectives(each, out);
   }
-  Notice started;
-  started.kind = Notice::Kind::kStarted;
-  started.generation = generation_;
-  out.notices.push_back(std::move(started));
 }
 
 void Coordinator::SendDirectives(const Member& member, Decision& out) const {

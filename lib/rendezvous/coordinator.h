@@ -3,14 +3,15 @@
 // and the event, gets a decision with its reason, and carries out the commands. The same sequence
 // of (time, event) gives the same decisions. Not thread safe.
 //
-//   Expect ──▶ gathering ──all joined──▶ preparing ──all acknowledged──▶ running
-//                  ▲                          │ no acknowledgement            │ first failure
-//                  └──────(new generation)────┘                               ▼
-//                  └───────────────────────── Expect ◀───────────────────── failed
+//   Expect ──▶ gathering ──all joined──▶ preparing ──all acknowledged──▶ recording ──Recorded──▶ running
+//                  ▲                          │ no acknowledgement                                  │ first
+//                  failure └──────(new generation)────┘                                                     ▼
+//                  └────────────────────────────────────── Expect ◀────────────────────────────── failed
 //
 // Invariants (tests/unit/rendezvous/simulation_test.cc): ranks are unique and dense in a generation,
 // generations only grow, no member is told to go before every member has acknowledged that very
-// assignment, and messages of an older incarnation or generation change nothing.
+// assignment and its generation is recorded, and messages of an older incarnation or generation change
+// nothing. So a launcher that is killed never leaves a generation in use that its successor gives again.
 #pragma once
 
 #include <cstdint>
@@ -87,13 +88,18 @@ struct Exited {
   Progress last{-1, ""};  // what the agent knows of its progress, if that is more than was heard
   bool echo = false;      // by its exit code it only follows from another's failure
 };
+// Whoever runs the job has written down the generation of Notice::Kind::kPrepared.
+struct Recorded {
+  int64_t generation = 0;
+};
 struct StopRequest {
   StopMode mode = StopMode::kAfterSave;
   std::string reason;
 };
 struct Tick {};
 
-using Event = std::variant<Expect, Join, Ack, Heartbeat, ReportFailure, Leave, Exited, StopRequest, Tick>;
+using Event =
+    std::variant<Expect, Join, Ack, Recorded, Heartbeat, ReportFailure, Leave, Exited, StopRequest, Tick>;
 
 // ---- decisions ----------------------------------------------------------------------------------
 // To one member. Losing one is harmless: the member joins again and gets the current ones.
@@ -109,8 +115,14 @@ struct Command {
 
 // To whoever runs the job.
 struct Notice {
-  enum class Kind { kStarted, kProgress, kFailed, kFinished, kStopRequested };
-  Kind kind = Kind::kStarted;
+  enum class Kind {
+    kPrepared,  // everybody has acknowledged: record the generation, then submit Recorded
+    kProgress,
+    kFailed,
+    kFinished,
+    kStopRequested,
+  };
+  Kind kind = Kind::kPrepared;
   int64_t generation = 0;
   Failure failure;     // kFailed: rank (-1 before an assignment), step, message
   std::string member;  // kFailed, kProgress
@@ -154,7 +166,7 @@ class Coordinator {
   const Timeouts& timeouts() const { return timeouts_; }
 
  private:
-  enum class Phase { kIdle, kGathering, kPreparing, kRunning, kFailed, kFinished };
+  enum class Phase { kIdle, kGathering, kPreparing, kRecording, kRunning, kFailed, kFinished };
   struct Member {
     Slot slot;
     bool joined = false;
@@ -177,6 +189,7 @@ class Coordinator {
   void On(absl::Duration now, const Expect& event, Decision& out);
   void On(absl::Duration now, const Join& event, Decision& out);
   void On(absl::Duration now, const Ack& event, Decision& out);
+  void On(absl::Duration now, const Recorded& event, Decision& out);
   void On(absl::Duration now, const Heartbeat& event, Decision& out);
   void On(absl::Duration now, const ReportFailure& event, Decision& out);
   void On(absl::Duration now, const Leave& event, Decision& out);

@@ -22,7 +22,7 @@ struct WorkerStatus {
 };
 
 struct JobStatus {
-  std::string phase;  // gathering, preparing, running, failed, finished
+  std::string phase;  // gathering, preparing, recording, running, failed, finished
   int64_t generation = 0;
   std::string stop;  // "", "after save", "now"
   int64_t pid = 0;   // of the launcher

@@ -17,7 +17,7 @@ namespace trainctl::run {
 
 enum class EventKind {
   kLaunch,      // world_size, pid, socket, token_file
-  kGeneration,  // generation, world_size: an assignment has started
+  kGeneration,  // generation, world_size: of an assignment, written before its workers are told to go
   kWorkerExit,  // rank, step, message
   kCheckpoint,  // step: committed
   kStop,        // message: who asked

@@ -83,6 +83,8 @@ std::optional<rendezvous::Event> NextEvent(FuzzedDataProvider& in,
                                 in.ConsumeBool(), in.ConsumeBool(), "ended"};
     case 3:
       return rendezvous::Tick{};
+    case 4:
+      return rendezvous::Recorded{coordinator.generation() - in.ConsumeIntegralInRange(0, 1)};
     default:
       return EventOf(SomeWorkerMessage(in, coordinator));
   }

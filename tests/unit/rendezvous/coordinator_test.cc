@@ -30,10 +30,15 @@ class CoordinatorTest : public testing::Test {
   Decision GiveAck(int i) {
     return Give(Ack{Id(i), coordinator_.generation(), coordinator_.assignment_hash()});
   }
-  void Start(int num_members) {
+  Decision GiveRecorded() { return Give(Recorded{coordinator_.generation()}); }
+  void Prepare(int num_members) {
     Expect(num_members);
     for (int i = 0; i < num_members; ++i) GiveJoin(i);
     for (int i = 0; i < num_members; ++i) GiveAck(i);
+  }
+  void Start(int num_members) {
+    Prepare(num_members);
+    GiveRecorded();
     ASSERT_TRUE(coordinator_.running());
   }
   // Time passes, with ticks as they come in life; `heard` members keep up their heartbeats.
@@ -67,9 +72,41 @@ TEST_F(CoordinatorTest, NobodyGoesBeforeEverybodyHasAcknowledged) {
   EXPECT_EQ(coordinator_.generation(), 8) << "the generation after the journal's";
   EXPECT_EQ(Count(GiveAck(0), Command::Kind::kGo), 0);
   EXPECT_EQ(Count(GiveAck(1), Command::Kind::kGo), 0);
-  EXPECT_EQ(Count(GiveAck(2), Command::Kind::kGo), 3);
+  EXPECT_EQ(Count(GiveAck(2), Command::Kind::kGo), 0);
   ASSERT_THAT(last_.notices, SizeIs(1));
-  EXPECT_EQ(last_.notices[0].kind, Notice::Kind::kStarted);
+  EXPECT_EQ(last_.notices[0].kind, Notice::Kind::kPrepared);
+  EXPECT_EQ(last_.notices[0].generation, 8);
+  EXPECT_EQ(Count(GiveRecorded(), Command::Kind::kGo), 3);
+  EXPECT_TRUE(coordinator_.running());
+}
+
+TEST_F(CoordinatorTest, NobodyGoesBeforeTheGenerationIsRecorded) {
+  Prepare(2);
+  EXPECT_EQ(coordinator_.phase_name(), "recording");
+  EXPECT_THAT(Give(Recorded{7}).commands, IsEmpty()) << "another generation is";
+  const Decision again = GiveJoin(1);
+  EXPECT_EQ(Count(again, Command::Kind::kPrepare), 1);
+  EXPECT_EQ(Count(again, Command::Kind::kGo), 0);
+  EXPECT_THAT(GiveAck(1).notices, IsEmpty()) << "it was said before";
+  EXPECT_THAT(Pass(absl::Minutes(10), {0, 1}), IsEmpty()) << "a slow disk is no failure";
+  EXPECT_EQ(Count(GiveRecorded(), Command::Kind::kGo), 2);
+  EXPECT_THAT(GiveRecorded().commands, IsEmpty());
+}
+
+TEST_F(CoordinatorTest, ARecordThatCameTooLateLetsNobodyGo) {
+  Prepare(2);
+  GiveJoin(1, 2);  // its process was replaced meanwhile
+  EXPECT_EQ(coordinator_.generation(), 9);
+  EXPECT_THAT(Give(Recorded{8}).commands, IsEmpty());
+  EXPECT_EQ(coordinator_.phase_name(), "preparing");
+}
+
+TEST_F(CoordinatorTest, AFailureWhileTheGenerationIsRecordedIsOne) {
+  Prepare(2);
+  Give(Exited{Name(1), false, true, "killed by SIGSEGV (11)"});
+  ASSERT_THAT(last_.notices, SizeIs(1));
+  EXPECT_EQ(last_.notices[0].failure.rank, 1);
+  EXPECT_THAT(GiveRecorded().commands, IsEmpty());
 }
 
 TEST_F(CoordinatorTest, RanksFollowTheSlotsAndLocalRanksTheNode) {
@@ -119,6 +156,7 @@ TEST_F(CoordinatorTest, AMissingAcknowledgementLeadsToANewGeneration) {
   EXPECT_EQ(Count(GiveJoin(1), Command::Kind::kPrepare), 3) << "the others do not have to join again";
   EXPECT_EQ(coordinator_.generation(), 9);
   for (int i = 0; i < 3; ++i) GiveAck(i);
+  GiveRecorded();
   EXPECT_TRUE(coordinator_.running());
 }
 
@@ -132,11 +170,11 @@ TEST_F(CoordinatorTest, AnAcknowledgementOfAnOlderGenerationDoesNotCount) {
   EXPECT_EQ(coordinator_.generation(), 9);
   Give(Ack{Id(0), 8, old_hash});
   Give(Ack{Id(1, 2), 9, coordinator_.assignment_hash()});
-  EXPECT_FALSE(coordinator_.running()) << "0 has not acknowledged generation 9";
+  EXPECT_EQ(coordinator_.phase_name(), "preparing") << "0 has not acknowledged generation 9";
   Give(Ack{Id(0), 9, old_hash});
-  EXPECT_FALSE(coordinator_.running()) << "nor with the hash of generation 8";
+  EXPECT_EQ(coordinator_.phase_name(), "preparing") << "nor with the hash of generation 8";
   Give(Ack{Id(0), 9, coordinator_.assignment_hash()});
-  EXPECT_TRUE(coordinator_.running());
+  EXPECT_EQ(coordinator_.phase_name(), "recording");
 }
 
 TEST_F(CoordinatorTest, WhoeverDoesNotJoinIsNamed) {
@@ -329,7 +367,7 @@ TEST_F(CoordinatorTest, AStopReachesTheRunningAndThoseWhoComeLater) {
   Expect(1);
   GiveJoin(0, 2);
   Give(Ack{Id(0, 2), coordinator_.generation(), coordinator_.assignment_hash()});
-  EXPECT_EQ(Count(last_, Command::Kind::kDirective), 1);
+  EXPECT_EQ(Count(GiveRecorded(), Command::Kind::kDirective), 1);
 }
 
 TEST_F(CoordinatorTest, TimeoutsKeepTheirOrder) {

@@ -1,10 +1,11 @@
-// Random histories: members join, die, are replaced, fall silent; messages are delayed, lost,
-// doubled and reordered. Whatever happens, the invariants of coordinator.h hold, and once the world
-// is kind again the job runs.
+// Random histories: members join, die, are replaced, fall silent; messages are delayed, lost, doubled and
+// reordered; the launcher is slow to record, or is killed and started again. Whatever happens, the invariants
+// of coordinator.h hold, and once the world is kind again the job runs.
 #include <gtest/gtest.h>
 
 #include <list>
 #include <map>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -16,7 +17,7 @@
 namespace trainctl::rendezvous {
 namespace {
 
-constexpr absl::Duration kDetect = absl::Seconds(3);
+const Timeouts kTimeouts = Timeouts::FromDetect(absl::Seconds(3));
 
 // A worker that does what rpc::WorkerClient does, in virtual time.
 struct SimulatedMember {
@@ -30,7 +31,7 @@ struct SimulatedMember {
 class Simulation {
  public:
   Simulation(uint64_t seed, int num_members)
-      : random_(seed), num_members_(num_members), coordinator_(Timeouts::FromDetect(kDetect), 0) {
+      : random_(seed), num_members_(num_members), coordinator_(std::in_place, kTimeouts, 0) {
     StartAttempt();
   }
 
@@ -53,9 +54,9 @@ class Simulation {
   static std::string Name(int i) { return absl::StrCat("n/", i); }
 
   bool AllRun() const {
-    if (!coordinator_.running()) return false;
+    if (!coordinator_->running()) return false;
     for (const SimulatedMember& member : members_) {
-      if (!member.alive || member.running_generation != coordinator_.generation()) return false;
+      if (!member.alive || member.running_generation != coordinator_->generation()) return false;
     }
     return true;
   }
@@ -71,12 +72,21 @@ class Simulation {
     acks_.clear();
     // The agent tells of an exit before it starts the next process in that place.
     pending_.remove_if([](const Message& message) { return std::holds_alternative<Exited>(message.event); });
-    Apply(coordinator_.Decide(now_, expect));
+    Apply(coordinator_->Decide(now_, expect));
+  }
+
+  // Another launch on the same run folder: it knows what is recorded, and no word of before reaches it.
+  void RestartLauncher() {
+    coordinator_.emplace(kTimeouts, recorded_.empty() ? 0 : *recorded_.rbegin());
+    pending_.clear();
+    failed_ = false;
+    StartAttempt();
   }
 
   void Step() {
     now_ += absl::Milliseconds(20);
     if (chaos_ && Chance(0.002)) now_ += absl::Seconds(Below(20));  // the coordinator stands still
+    if (chaos_ && Chance(0.002)) RestartLauncher();
     for (int i = 0; i < num_members_; ++i) ActAs(i);
     for (auto it = pending_.begin(); it != pending_.end();) {
       if (it->arrival > now_) {
@@ -124,40 +134,49 @@ class Simulation {
   }
 
   void Deliver(const Event& event) {
-    const int64_t before = coordinator_.generation();
+    const int64_t before = coordinator_->generation();
+    if (const Recorded* recorded = std::get_if<Recorded>(&event)) recorded_.insert(recorded->generation);
     if (const Ack* ack = std::get_if<Ack>(&event)) {
-      if (ack->hash == coordinator_.assignment_hash() && ack->generation == before) {
+      if (ack->hash == coordinator_->assignment_hash() && ack->generation == before) {
         acks_[ack->generation].insert(absl::StrCat(ack->id.member, "@", ack->id.incarnation));
       }
     }
-    Apply(coordinator_.Decide(now_, event));
-    EXPECT_GE(coordinator_.generation(), before);
-    if (coordinator_.generation() != before) CheckAssignment();
+    const Decision decision = coordinator_->Decide(now_, event);
+    EXPECT_GE(coordinator_->generation(), before);
+    if (coordinator_->generation() != before) CheckAssignment();
+    Apply(decision);
   }
 
   void CheckAssignment() {
-    const auto assignment = ParseAssignment(coordinator_.assignment_bytes());
+    const auto assignment = ParseAssignment(coordinator_->assignment_bytes());
     ASSERT_TRUE(assignment.ok());
-    EXPECT_EQ(assignment->generation, coordinator_.generation());
+    EXPECT_EQ(assignment->generation, coordinator_->generation());
     ASSERT_EQ(static_cast<int>(assignment->members.size()), num_members_);
     std::set<std::string> names;
     for (int rank = 0; rank < num_members_; ++rank) {
       EXPECT_EQ(assignment->members[rank].rank, rank);
       EXPECT_TRUE(names.insert(assignment->members[rank].slot.member).second);
     }
-    EXPECT_TRUE(assignments_.emplace(coordinator_.generation(), *assignment).second)
-        << "generation used twice";
+    EXPECT_FALSE(told_to_go_.contains(coordinator_->generation())) << "generation used twice";
+    assignments_[coordinator_->generation()] = *assignment;
+    acks_.erase(coordinator_->generation());
   }
 
   void Apply(const Decision& decision) {
     for (const Command& command : decision.commands) Obey(command);
     for (const Notice& notice : decision.notices) {
       if (notice.kind == Notice::Kind::kFailed) failed_ = true;
+      if (notice.kind == Notice::Kind::kPrepared) {  // the disk takes its time
+        pending_.push_back(
+            {now_ + absl::Milliseconds(chaos_ ? Below(2000) : 5), Recorded{notice.generation}});
+      }
     }
   }
 
   void Obey(const Command& command) {
     if (command.kind == Command::Kind::kGo) {
+      told_to_go_.insert(command.generation);
+      EXPECT_TRUE(recorded_.contains(command.generation)) << "go before the generation was recorded";
       for (const AssignedMember& member : assignments_.at(command.generation).members) {
         EXPECT_TRUE(
             acks_[command.generation].contains(absl::StrCat(member.slot.member, "@", member.incarnation)))
@@ -173,14 +192,14 @@ class Simulation {
           if (command.generation < member.acked_generation) break;
           member.acked_generation = command.generation;
           to_ack_.push_back(
-              {{Name(i), member.incarnation}, command.generation, coordinator_.assignment_hash()});
+              {{Name(i), member.incarnation}, command.generation, coordinator_->assignment_hash()});
           break;
         case Command::Kind::kGo:
           if (command.generation == member.acked_generation) member.running_generation = command.generation;
           break;
         case Command::Kind::kReject:
           // A worker that is not asked to come back ends.
-          EXPECT_TRUE(command.rejoin || coordinator_.phase_name() == "failed") << command.reason;
+          EXPECT_TRUE(command.rejoin || coordinator_->phase_name() == "failed") << command.reason;
           if (member.running_generation == 0) member.acked_generation = 0;
           break;
         case Command::Kind::kDirective:
@@ -194,11 +213,13 @@ class Simulation {
   std::mt19937_64 random_;
   const int num_members_;
   absl::Duration now_ = absl::Seconds(1);
-  Coordinator coordinator_;
+  std::optional<Coordinator> coordinator_;  // of the launcher that lives
   std::vector<SimulatedMember> members_;
   std::list<Message> pending_;  // delivering one may add others
   std::map<int64_t, Assignment> assignments_;
   std::map<int64_t, std::set<std::string>> acks_;
+  std::set<int64_t> recorded_;  // on disk: outlives the launcher
+  std::set<int64_t> told_to_go_;
   std::vector<Ack> to_ack_;
   bool failed_ = false;
   bool chaos_ = true;

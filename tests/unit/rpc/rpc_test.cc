@@ -71,7 +71,14 @@ class RpcTest : public testing::Test {
     StartService();
     Expect(num_workers);
     for (int i = 0; i < num_workers; ++i) clients_.push_back(Connect(i));
+    Record();
     for (auto& client : clients_) ASSERT_TRUE(client->Join().ok());
+  }
+  // As the launcher does when everybody has acknowledged. Returns the generation.
+  int64_t Record() {
+    const int64_t generation = AwaitNotice(Notice::Kind::kPrepared).generation;
+    service_->Submit(rendezvous::Recorded{generation});
+    return generation;
   }
   // Blocks until a notice of that kind has come.
   Notice AwaitNotice(Notice::Kind kind) {
@@ -107,6 +114,7 @@ TEST_F(RpcTest, WorkersAreGivenTheirWorld) {
   StartService();
   Expect(3);
   for (int i = 0; i < 3; ++i) clients_.push_back(Connect(i));
+  EXPECT_EQ(Record(), 5);
   for (int i = 0; i < 3; ++i) {
     const auto world = clients_[i]->Join();
     ASSERT_TRUE(world.ok()) << world.status();
@@ -117,7 +125,17 @@ TEST_F(RpcTest, WorkersAreGivenTheirWorld) {
     EXPECT_EQ(world->threads, 2);
     EXPECT_EQ(world->cores, std::vector<int>{i});
   }
-  EXPECT_EQ(AwaitNotice(Notice::Kind::kStarted).generation, 5);
+}
+
+TEST_F(RpcTest, NobodyJoinsBeforeTheGenerationIsRecorded) {
+  StartService();
+  Expect(1);
+  clients_.push_back(Connect(0));
+  const int64_t generation = AwaitNotice(Notice::Kind::kPrepared).generation;
+  EXPECT_EQ(clients_[0]->Join(absl::Milliseconds(50)).status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(GetJobStatus(options_.socket_path, options_.token_path)->phase, "recording");
+  service_->Submit(rendezvous::Recorded{generation});
+  EXPECT_TRUE(clients_[0]->Join().ok());
 }
 
 TEST_F(RpcTest, JoinWithoutTheOthersTimesOut) {
@@ -202,6 +220,7 @@ TEST_F(RpcTest, AnOlderGenerationIsFencedOffTheStore) {
   ASSERT_TRUE(store(0).Set("key", Bytes("old")).ok());
   Expect(1);
   std::unique_ptr<WorkerClient> next = Connect(0);
+  Record();
   ASSERT_TRUE(next->Join().ok());
   EXPECT_EQ(*next->store().NumKeys(), 0) << "each generation begins with an empty store";
   const absl::Status status = store(0).Set("key", Bytes("stale"));
