@@ -39,7 +39,7 @@ int64_t OomKills() {
   return 0;
 }
 
-// Deaths that explain the failure of others, and are never explained by it.
+// Deaths that explain the failure of others.
 bool IsCrash(const ExitStatus& exit) {
   if (!exit.signaled) return false;
   switch (exit.code) {
@@ -203,7 +203,7 @@ void Attempt::HandleExits() {
     }
     job_.service.Submit(rendezvous::Exited{MemberName(kLocalNode, static_cast<int>(i)), IsClean(exit),
                                            IsCrash(exit), std::move(description), workers_[i].board.Read(),
-                                           IsEcho(exit)});
+                                           IsEcho(exit), exit.signaled && exit.code == SIGKILL});
   }
 }
 

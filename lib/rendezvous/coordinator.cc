@@ -304,6 +304,11 @@ Coordinator::Candidate* Coordinator::CandidateOf(const std::string& member) {
   return it == candidates_.end() ? nullptr : &*it;
 }
 
+bool Coordinator::HasReportedCause() const {
+  return absl::c_any_of(candidates_,
+                        [](const Candidate& c) { return !c.from_exit && !c.failure.peer_failed; });
+}
+
 void Coordinator::Fail(const std::string& member, Failure failure, Decision& out) {
   failure.peer_failed = false;
   out.reason = absl::StrCat(member, " failed: ", failure.message);
@@ -367,13 +372,17 @@ void Coordinator::On(absl::Duration now, const Exited& event, Decision& out) {
     absl::StrAppend(&failure.message,
                     phase_ == Phase::kRunning ? " before the end of the run" : " before it was given a rank");
   }
-  if (event.crashed) {
-    Fail(event.member, std::move(failure), out);
+  // What it said of itself says more than how it ended; what it said of others is still an echo.
+  if (Candidate* const announced = CandidateOf(event.member); announced != nullptr) {
+    if (event.crashed) absl::StrAppend(&announced->failure.message, "; then ", event.description);
+    out.reason = absl::StrCat(event.member, " ended as it had announced");
     return;
   }
-  // What it said of itself says more than its exit code; what it said of others is still an echo.
-  if (CandidateOf(event.member) != nullptr) {
-    out.reason = absl::StrCat(event.member, " ended as it had announced");
+  // A crash explains echoes and exit codes. It does not explain what a rank has told of itself: it may be the
+  // end of one that lost its peer. SIGKILL is no such end, so the report is the one that follows from it: of
+  // a broken connection, say, that was not known as an echo.
+  if (event.killed || (event.crashed && !HasReportedCause())) {
+    Fail(event.member, std::move(failure), out);
     return;
   }
   const absl::Duration wait = event.echo ? timeouts_.echo : timeouts_.settle;

@@ -83,10 +83,11 @@ struct Leave {
 struct Exited {
   std::string member;
   bool clean = false;    // exit code 0 or 75
-  bool crashed = false;  // by a signal that no report of another rank explains (SIGKILL, SIGSEGV, ...)
+  bool crashed = false;  // by a signal that its own code did not mean to end with (SIGKILL, SIGSEGV, ...)
   std::string description;
   Progress last{-1, ""};  // what the agent knows of its progress, if that is more than was heard
   bool echo = false;      // by its exit code it only follows from another's failure
+  bool killed = false;    // crashed by SIGKILL: it comes from outside, never from another rank's failure
 };
 // Whoever runs the job has written down the generation of Notice::Kind::kPrepared.
 struct Recorded {
@@ -210,6 +211,8 @@ class Coordinator {
   // The first candidate that does not only tell of another's failure, else the first; null without any.
   Candidate* BestCandidate();
   Candidate* CandidateOf(const std::string& member);
+  // Somebody has told of a failure of its own.
+  bool HasReportedCause() const;
   void Fail(const std::string& member, Failure failure, Decision& out);
   bool Live() const;  // an attempt is under way
   std::vector<std::string> MissingMembers() const;

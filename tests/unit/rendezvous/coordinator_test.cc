@@ -53,6 +53,9 @@ class CoordinatorTest : public testing::Test {
     }
     return notices;
   }
+  static Exited Killed(int i) {
+    return {Name(i), false, true, "killed by SIGKILL (9)", {-1, ""}, /*echo=*/false, /*killed=*/true};
+  }
   static int Count(const Decision& decision, Command::Kind kind) {
     int count = 0;
     for (const Command& command : decision.commands) count += command.kind == kind ? 1 : 0;
@@ -232,7 +235,51 @@ TEST_F(CoordinatorTest, AReportThatOvertakesTheDeathItTellsOfYields) {
   Give(ReportFailure{Id(0), 8, {0, 5, "", "unmarked: connection reset", false}});
   EXPECT_THAT(last_.notices, IsEmpty());
   now_ += absl::Milliseconds(1);
-  Give(Exited{Name(1), false, true, "killed by SIGKILL (9)"});
+  Give(Killed(1));
+  ASSERT_THAT(last_.notices, SizeIs(1));
+  EXPECT_EQ(last_.notices[0].failure.rank, 1);
+}
+
+// Rank 0 lost its peer and did not survive its own end.
+TEST_F(CoordinatorTest, ACauseThatWasReportedIsNotHiddenByACrashThatFollows) {
+  Start(3);
+  Give(ReportFailure{Id(1), 8, {1, 5, "", "disk full", false}});
+  now_ += absl::Milliseconds(1);
+  Give(Exited{Name(0), false, true, "killed by SIGSEGV (11)"});
+  EXPECT_THAT(last_.notices, IsEmpty());
+  Give(Exited{Name(1), false, false, "exited with code 4"});
+  now_ += coordinator_.timeouts().settle;
+  Give(Tick{});
+  ASSERT_THAT(last_.notices, SizeIs(1));
+  EXPECT_EQ(last_.notices[0].failure.rank, 1);
+  EXPECT_EQ(last_.notices[0].failure.message, "disk full");
+}
+
+TEST_F(CoordinatorTest, ItsOwnCrashDoesNotHideWhatARankHasTold) {
+  Start(2);
+  Give(ReportFailure{Id(1), 8, {1, 5, "", "disk full", false}});
+  Give(Exited{Name(1), false, true, "killed by SIGSEGV (11)"});
+  now_ += coordinator_.timeouts().settle;
+  Give(Tick{});
+  ASSERT_THAT(last_.notices, SizeIs(1));
+  EXPECT_EQ(last_.notices[0].failure.message, "disk full; then killed by SIGSEGV (11)");
+}
+
+TEST_F(CoordinatorTest, AnEchoThatCrashesIsStillOne) {
+  Start(3);
+  Give(ReportFailure{Id(0), 8, {0, 5, "", "connection closed", true}});
+  Give(Exited{Name(0), false, true, "killed by SIGSEGV (11)"});
+  EXPECT_THAT(last_.notices, IsEmpty());
+  Give(Exited{Name(2), false, false, "exited with code 3"});
+  const std::vector<Notice> notices = Pass(absl::Seconds(0.5), {1});
+  ASSERT_THAT(notices, SizeIs(1));
+  EXPECT_EQ(notices[0].failure.rank, 2);
+}
+
+TEST_F(CoordinatorTest, ACrashExplainsTheExitCodeBeforeIt) {
+  Start(3);
+  Give(Exited{Name(0), false, false, "exited with code 1"});
+  Give(Exited{Name(1), false, true, "killed by SIGSEGV (11)"});
   ASSERT_THAT(last_.notices, SizeIs(1));
   EXPECT_EQ(last_.notices[0].failure.rank, 1);
 }
@@ -256,7 +303,7 @@ TEST_F(CoordinatorTest, AnExitThatOvertakesTheDeathItFollowsFromYields) {
   Give(ReportFailure{Id(0), 8, {0, 5, "", "unmarked: connection reset", false}});
   Give(Exited{Name(0), false, false, "exited with code 4"});
   EXPECT_THAT(last_.notices, IsEmpty());
-  Give(Exited{Name(1), false, true, "killed by SIGKILL (9)"});
+  Give(Killed(1));
   ASSERT_THAT(last_.notices, SizeIs(1));
   EXPECT_EQ(last_.notices[0].failure.rank, 1);
 }
