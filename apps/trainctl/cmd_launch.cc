@@ -122,9 +122,7 @@ void PrintOutcome(const launcher::JobOutcome& outcome, const run::RunFolder& run
                    static_cast<int>(run.NewestCheckpointStep()), run.path().c_str());
       return;
     case Kind::kFailed:
-      std::fprintf(stderr, "trainctl: rank %d failed%s: %s\n", outcome.rank,
-                   outcome.step >= 0 ? absl::StrCat(" in step ", outcome.step + 1).c_str() : "",
-                   outcome.message.c_str());
+      std::fprintf(stderr, "trainctl: %s\n", outcome.message.c_str());
       if (!outcome.log_tail.empty())
         std::fprintf(stderr, "the end of its log:\n%s\n", outcome.log_tail.c_str());
       std::fprintf(stderr, "logs: %s   once mended: trainctl resume %s\n", run.logs_path().c_str(),

@@ -84,7 +84,8 @@ std::string ToText(const Report& report) {
   if (report.live) {
     for (const rpc::WorkerStatus& worker : report.live->workers) {
       absl::StrAppendFormat(&text, "rank %-6d %s", worker.rank, worker.state);
-      if (worker.step >= 0) absl::StrAppendFormat(&text, ", step %d, %s", worker.step, worker.phase);
+      // In words steps count from 1; this is how many are done.
+      if (worker.step >= 0) absl::StrAppendFormat(&text, ", step %d, %s", worker.step + 1, worker.phase);
       if (worker.pid > 0) absl::StrAppend(&text, ", process ", worker.pid);
       absl::StrAppend(&text, "\n");
     }

@@ -87,6 +87,7 @@ run::RunStatus StatusOf(JobOutcome::Kind kind) {
 
 absl::StatusOr<JobOutcome> RunAttempts(JobContext& job) {
   std::optional<FailureFacts> previous;
+  int64_t restarts_used = 0;  // since a new checkpoint; job.num_restarts are all of this launch
   while (true) {
     TRAINCTL_ASSIGN_OR_RETURN(AttemptResult result, Attempt(job).Run());
     JobOutcome outcome;
@@ -107,21 +108,20 @@ absl::StatusOr<JobOutcome> RunAttempts(JobContext& job) {
       case AttemptResult::Kind::kFailed:
         break;
     }
-    const FailureFacts facts{result.failure.rank, result.failure.step, job.checkpoint_step, result.exit_code};
-    RestartDecision decision = DecideRestart(facts, previous, job.num_restarts, job.options.max_restarts,
+    const FailureFacts facts{result.failure.rank, result.failure.step, job.checkpoint_step, result.exit_code,
+                             result.failure.message};
+    RestartDecision decision = DecideRestart(facts, previous, restarts_used, job.options.max_restarts,
                                              job.stop != rendezvous::StopMode::kNone);
     if (decision.restart && job.options.check_restart) {
       const absl::Status fit = job.options.check_restart();
       if (!fit.ok()) decision = {false, absl::StrCat("not restarted: ", fit.message())};
     }
-    const std::string what = absl::StrCat("rank ", facts.rank, " failed",
-                                          facts.step >= 0 ? absl::StrCat(" at step ", facts.step) : "", ": ",
-                                          result.failure.message);
+    const std::string what = Describe(facts);
     run::JournalEvent exit_event{run::EventKind::kWorkerExit};
     exit_event.generation = result.generation;
     exit_event.rank = facts.rank;
     exit_event.step = facts.step;
-    exit_event.message = result.failure.message;
+    exit_event.message = facts.message;
     TRAINCTL_RETURN_IF_ERROR(job.journal.Append(std::move(exit_event)));
     if (!decision.restart) {
       outcome.kind = JobOutcome::Kind::kFailed;
@@ -142,6 +142,7 @@ absl::StatusOr<JobOutcome> RunAttempts(JobContext& job) {
     TRAINCTL_RETURN_IF_ERROR(job.journal.Append(std::move(restart_event)));
     ++job.num_restarts;
     previous = facts;
+    restarts_used = decision.restarts_used;
   }
 }
 

@@ -40,7 +40,7 @@ struct JobOptions {
   std::optional<int> threads_per_worker;   // default: allowed cores / workers
   std::map<std::string, std::string> env;  // launch.env
 
-  int64_t max_restarts = 3;
+  int64_t max_restarts = 3;  // without a new checkpoint in between
   // Asked before a restart; what it says is wrong ends the job instead. May be empty.
   std::function<absl::Status()> check_restart;
   absl::Duration detect_timeout = absl::Seconds(10);
@@ -61,11 +61,11 @@ struct JobOutcome {
   Kind kind = Kind::kFinished;
   int64_t generation = 0;
   int64_t num_restarts = 0;
-  // kFailed: the rank that failed first, the step it was in (-1: none yet), what happened and why it
-  // was not restarted, and the end of its log.
+  // kFailed: the rank that failed first, how many steps were done (it failed in the next one; -1: during
+  // start-up), and the end of its log.
   int rank = -1;
   int64_t step = -1;
-  std::string message;
+  std::string message;  // kFailed: which rank failed, where, how, and why it was not restarted
   std::string log_tail;
   std::optional<int> worker_exit_code;  // when it exited by itself
 

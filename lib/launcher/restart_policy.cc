@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 
@@ -25,36 +26,71 @@ bool IsIncurable(int exit_code) {
   }
 }
 
-std::string Place(int64_t step) {
-  return step < 0 ? std::string("during start-up") : absl::StrCat("at step ", step);
+// Process numbers, times and addresses differ each time that the same thing happens.
+std::string MaskNumbers(absl::string_view text) {
+  std::string masked;
+  for (size_t i = 0; i < text.size();) {
+    if (!absl::ascii_isdigit(text[i])) {
+      masked.push_back(text[i++]);
+      continue;
+    }
+    const bool is_hex = text.substr(i, 2) == "0x";
+    if (is_hex) i += 2;
+    while (i < text.size() &&
+           (is_hex ? absl::ascii_isxdigit(text[i]) : absl::ascii_isdigit(text[i]) || text[i] == '.')) {
+      ++i;
+    }
+    masked.push_back('#');
+  }
+  return masked;
+}
+
+bool SamePlace(const FailureFacts& a, const FailureFacts& b) {
+  return std::llabs(a.step - b.step) <= kSameStep && (a.step < 0) == (b.step < 0);
+}
+
+bool SameCause(const FailureFacts& a, const FailureFacts& b) {
+  // Who has told of its failure may be ended before it exits by itself.
+  const bool other_code = a.exit_code && b.exit_code && *a.exit_code != *b.exit_code;
+  return !other_code && MaskNumbers(a.message) == MaskNumbers(b.message);
 }
 
 }  // namespace
 
+std::string Describe(const FailureFacts& failure) {
+  return absl::StrCat(
+      "rank ", failure.rank, " failed ",
+      failure.step < 0 ? std::string("during start-up") : absl::StrCat("in step ", failure.step + 1), ": ",
+      failure.message);
+}
+
 RestartDecision DecideRestart(const FailureFacts& failure, const std::optional<FailureFacts>& previous,
-                              int64_t num_restarts, int64_t max_restarts, bool stop_requested) {
+                              int64_t restarts_used, int64_t max_restarts, bool stop_requested) {
   if (stop_requested) return {false, "not restarted: a stop was requested"};
   if (failure.exit_code && IsIncurable(*failure.exit_code)) {
     return {false, absl::StrCat("not restarted: exit code ", *failure.exit_code,
                                 " means that the same start would fail again")};
   }
-  const bool same_place = previous && std::llabs(failure.step - previous->step) <= kSameStep &&
-                          (failure.step < 0) == (previous->step < 0);
-  if (same_place) {
-    return {false,
-            absl::StrCat("not restarted: it failed again ", Place(failure.step),
-                         " and made no progress since the last failure; the cause is in the program or its "
-                         "input, not in the machine")};
+  if (previous && failure.checkpoint_step > previous->checkpoint_step) {
+    restarts_used = 0;
+  } else if (previous && failure.rank == previous->rank && SamePlace(failure, *previous) &&
+             SameCause(failure, *previous)) {
+    return {
+        false,
+        "not restarted: the same rank failed in the same place for the same cause as the last time, without "
+        "a new checkpoint in between; the cause is in the program or its input, not in the machine"};
   }
-  if (num_restarts >= max_restarts) {
-    return {false, max_restarts == 0
-                       ? std::string("not restarted: launch.max_restarts is 0")
-                       : absl::StrCat("not restarted: launch.max_restarts = ", max_restarts, " is used up")};
+  if (restarts_used >= max_restarts) {
+    return {false, max_restarts == 0 ? std::string("not restarted: launch.max_restarts is 0")
+                                     : absl::StrCat("not restarted: launch.max_restarts = ", max_restarts,
+                                                    " is used up without a new checkpoint")};
   }
-  return {true, absl::StrCat("restarting all workers (", num_restarts + 1, " of ", max_restarts, ") from ",
-                             failure.checkpoint_step >= 0
-                                 ? absl::StrCat("the checkpoint of step ", failure.checkpoint_step)
-                                 : std::string("the beginning: there is no checkpoint yet"))};
+  return {true,
+          absl::StrCat("restarting all workers (", restarts_used + 1, " of ", max_restarts, ") from ",
+                       failure.checkpoint_step >= 0
+                           ? absl::StrCat("the checkpoint of step ", failure.checkpoint_step)
+                           : std::string("the beginning: there is no checkpoint yet")),
+          restarts_used + 1};
 }
 
 }  // namespace trainctl::launcher

@@ -717,7 +717,8 @@ void AddRest(Builder& b) {
       .Refuse("kubernetes", "this version starts workers on this machine only")
       .Free();
   b.Add(
-       "launch.max_restarts", "Restarts from the last checkpoint after a failure; 0 = none.",
+       "launch.max_restarts",
+       "Restarts from the last checkpoint after failures without a new checkpoint in between; 0 = none.",
        [](Recipe & r, size_t) -> auto& { return r.launch.max_restarts; })
       .Range(0, 1e6)
       .Free();

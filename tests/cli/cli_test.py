@@ -511,6 +511,8 @@ def data_that_changes_ends_a_run_at_its_restart(c):
     os.kill(workers[1]["pid"], signal.SIGKILL)
     output = launch.communicate(timeout=60)[0]
     c.expect(subprocess.CompletedProcess([], launch.returncode, output), 4, "not restarted", "07.txt has changed")
+    if not re.search(r"^trainctl: rank 1 failed in step \d+: killed by SIGKILL \(9\)[^;]*; not restarted: ", output, re.M):
+        c.fail("the failure is not told in one sentence:\n" + output)
 
 
 @case

@@ -15,7 +15,7 @@
 //   *:bare_orphan:FILE  the same with an empty environment
 //   *:pid:FILE        its own pid into FILE      *:environment    prints threads and cores
 //   *:await_death:FILE  waits until the process whose pid is in FILE is dead
-//   *:touch:FILE      makes an empty FILE
+//   *:touch:FILE      makes an empty FILE        *:checkpoint:N   commits an (empty) checkpoint of step N
 //   *:await:FILE      waits until FILE exists    *:wait_key:NAME  waits for a key that nobody sets
 
 #include <sched.h>
@@ -139,6 +139,8 @@ class Script {
       AwaitDeath(argument);
     } else if (name == "touch") {
       (void)WriteFileAtomic(argument, "");
+    } else if (name == "checkpoint") {
+      CommitCheckpoint(number);
     } else if (name == "environment") {
       const char* threads = std::getenv("OMP_NUM_THREADS");
       const char* note = std::getenv("TEST_NOTE");
@@ -187,6 +189,10 @@ class Script {
     if (!status.ok()) Die(status);
   }
 
+  void CommitCheckpoint(int64_t step) {
+    (void)MakeDirs(absl::StrCat(run_dir_, "/checkpoints/step-", absl::Dec(step, absl::kZeroPad8)));
+  }
+
   void Steps(int64_t count) {
     for (int64_t i = 0; i < count; ++i) {
       client_.control().Report({step_, "forward"});
@@ -195,7 +201,7 @@ class Script {
       const Directive directive = client_.control().Poll();
       if (directive.kind == DirectiveKind::kAbort) ::_exit(static_cast<int>(ExitCode::kStoppedUnsaved));
       if (directive.kind != DirectiveKind::kStopAfterSave) continue;
-      (void)MakeDirs(absl::StrCat(run_dir_, "/checkpoints/step-", absl::Dec(step_, absl::kZeroPad8)));
+      CommitCheckpoint(step_);
       (void)client_.Leave(rpc::LeaveReason::kStopped);
       std::exit(static_cast<int>(ExitCode::kStoppedResumable));
     }

@@ -82,7 +82,7 @@ TEST_F(StandingStillTest, WhoFailsWaitsUntilItIsHeard) {
   const ExitStatus end = launcher.Wait();
   const std::string out = *ReadFile(Path("launch.out"));
   EXPECT_TRUE(end.Success()) << out;
-  EXPECT_THAT(out, HasSubstr("rank 2 failed at step 20: loss is not a number in layers.3"));
+  EXPECT_THAT(out, HasSubstr("rank 2 failed in step 21: loss is not a number in layers.3"));
 }
 
 TEST_F(StandingStillTest, WhoHasFinishedWaitsUntilItIsHeard) {

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "absl/strings/substitute.h"
 #include "launcher/cpu_layout.h"
 #include "tests/unit/launcher/job_fixture.h"
 
@@ -43,6 +44,18 @@ TEST_F(JobTest, ASignalIsNamedWithItsRankStepAndLog) {
   EXPECT_THAT(outcome->message, HasSubstr("killed by SIGSEGV (11)"));
   EXPECT_THAT(outcome->log_tail, HasSubstr("last words\n"));
   EXPECT_EQ(State().status, run::RunStatus::kFailed);
+}
+
+TEST_F(JobTest, AFailureIsOneSentenceWithItsStepCountedFromOne) {
+  auto outcome = Run({"*:barrier:a", "*:steps:5", "1:fail:disk full", "0:wait_key:never"});
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->message, "rank 1 failed in step 6: disk full; not restarted: launch.max_restarts is 0");
+  EXPECT_EQ(State().message, outcome->message);
+  EXPECT_EQ(State().last_step, 5) << "the journal counts steps that are done";
+  outcome = Run({"*:barrier:a", "1:exit:1", "0:wait_key:never"});
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->message,
+            "rank 1 failed during start-up: exited with code 1; not restarted: launch.max_restarts is 0");
 }
 
 TEST_F(JobTest, AnExceptionIsNamedThoughOthersReportItsEcho) {
@@ -156,7 +169,23 @@ TEST_F(JobTest, FailingAgainAtTheSameStepEndsTheRestarts) {
   ASSERT_TRUE(outcome.ok()) << outcome.status();
   EXPECT_EQ(outcome->kind, Kind::kFailed);
   EXPECT_EQ(outcome->num_restarts, 1);
-  EXPECT_THAT(outcome->message, HasSubstr("made no progress"));
+  EXPECT_THAT(outcome->message, HasSubstr("the same place for the same cause"));
+}
+
+TEST_F(JobTest, ANewCheckpointStartsTheCountOfRestartsAgain) {
+  options_.max_restarts = 1;
+  std::vector<std::string> script;
+  for (int i = 1; i <= 3; ++i) {
+    for (const char* entry :
+         {"*:barrier:before$0", "0:once+checkpoint:$0", "*:barrier:after$0", "1:once+exit:1$0"}) {
+      script.push_back(absl::Substitute(entry, i));
+    }
+  }
+  const auto outcome = Run(script);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->kind, Kind::kFinished) << outcome->message;
+  EXPECT_EQ(outcome->num_restarts, 3);
+  EXPECT_EQ(State().last_checkpoint_step, 3);
 }
 
 TEST_F(JobTest, WorkersAreToldTheirThreadsAndPinned) {
