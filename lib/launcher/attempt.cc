@@ -67,6 +67,11 @@ bool IsClean(const ExitStatus& exit) {
 
 }  // namespace
 
+void JobContext::Record(run::JournalEvent event) {
+  const absl::Status status = journal.Append(std::move(event));
+  if (!status.ok()) console.Message(status.message());
+}
+
 absl::StatusOr<AttemptResult> Attempt::Run() {
   oom_kills_before_ = OomKills();
   const absl::Status started = StartWorkers();
@@ -242,7 +247,7 @@ void Attempt::HandleNotices() {
         run::JournalEvent event{run::EventKind::kStop};
         event.message =
             absl::StrCat(notice.stop == StopMode::kNow ? "stop now: " : "save and stop: ", notice.reason);
-        Journal(std::move(event));
+        job_.Record(std::move(event));
         const bool interrupted = notice.reason == SignalName(SIGINT);
         job_.console.Message(
             notice.stop == StopMode::kNow
@@ -268,7 +273,7 @@ void Attempt::RecordGeneration(int64_t generation) {
   run::JournalEvent event{run::EventKind::kGeneration};
   event.generation = generation;
   event.world_size = job_.options.num_workers;
-  Journal(std::move(event));
+  job_.Record(std::move(event));
   job_.service.Submit(rendezvous::Recorded{generation});
 }
 
@@ -291,7 +296,7 @@ void Attempt::NoteCheckpoint() {
   run::JournalEvent event{run::EventKind::kCheckpoint};
   event.step = step;
   event.generation = result_.generation;
-  Journal(std::move(event));
+  job_.Record(std::move(event));
 }
 
 void Attempt::BeginKilling(absl::Duration grace) {
@@ -314,11 +319,6 @@ void Attempt::KillEverything() {
 bool Attempt::AllExited() const {
   return std::all_of(workers_.begin(), workers_.end(),
                      [](const Worker& worker) { return worker.exit.has_value(); });
-}
-
-void Attempt::Journal(run::JournalEvent event) {
-  const absl::Status status = job_.journal.Append(std::move(event));
-  if (!status.ok()) job_.console.Message(status.message());
 }
 
 }  // namespace trainctl::launcher

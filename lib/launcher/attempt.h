@@ -37,6 +37,9 @@ struct JobContext {
   int64_t checkpoint_step = -1;
   int num_interrupts = 0;
   rendezvous::StopMode stop = rendezvous::StopMode::kNone;
+
+  // A journal that cannot be written (a full disk) is a message: it ends no job and hides no failure.
+  void Record(run::JournalEvent event);
 };
 
 struct AttemptResult {
@@ -78,7 +81,6 @@ class Attempt {
   void BeginKilling(absl::Duration grace);  // SIGTERM now, SIGKILL after `grace`
   void KillEverything();
   bool AllExited() const;
-  void Journal(run::JournalEvent event);
 
   JobContext& job_;
   AttemptResult result_;

@@ -122,7 +122,7 @@ absl::StatusOr<JobOutcome> RunAttempts(JobContext& job) {
     exit_event.rank = facts.rank;
     exit_event.step = facts.step;
     exit_event.message = facts.message;
-    TRAINCTL_RETURN_IF_ERROR(job.journal.Append(std::move(exit_event)));
+    job.Record(std::move(exit_event));
     if (!decision.restart) {
       outcome.kind = JobOutcome::Kind::kFailed;
       outcome.rank = facts.rank;
@@ -139,7 +139,7 @@ absl::StatusOr<JobOutcome> RunAttempts(JobContext& job) {
     job.console.Message(decision.reason);
     run::JournalEvent restart_event{run::EventKind::kRestart};
     restart_event.message = decision.reason;
-    TRAINCTL_RETURN_IF_ERROR(job.journal.Append(std::move(restart_event)));
+    job.Record(std::move(restart_event));
     ++job.num_restarts;
     previous = facts;
     restarts_used = decision.restarts_used;
@@ -210,24 +210,20 @@ absl::StatusOr<JobOutcome> RunJob(const JobOptions& options) {
   launch.token_file = service_options.token_path;
   TRAINCTL_RETURN_IF_ERROR(journal.Append(std::move(launch)));
 
-  absl::StatusOr<JobOutcome> outcome = absl::InternalError("");
-  {
-    Console console(options.observer);
-    JobContext job{options, clock, journal, *service, console, tree, signals,
-                   {},      {},    "",      0,        -1,      0,    rendezvous::StopMode::kNone};
-    job.shares = DivideCores(cores, options.num_workers, options.threads_per_worker);
-    job.env = WorkerEnvironment(options.env, marker);
-    job.socket_path = service_options.socket_path;
-    job.checkpoint_step = run.NewestCheckpointStep();
-    outcome = RunAttempts(job);
-  }
+  Console console(options.observer);
+  JobContext job{options, clock, journal, *service, console, tree, signals,
+                 {},      {},    "",      0,        -1,      0,    rendezvous::StopMode::kNone};
+  job.shares = DivideCores(cores, options.num_workers, options.threads_per_worker);
+  job.env = WorkerEnvironment(options.env, marker);
+  job.socket_path = service_options.socket_path;
+  job.checkpoint_step = run.NewestCheckpointStep();
+  absl::StatusOr<JobOutcome> outcome = RunAttempts(job);
   run.RemoveSocket(service_options.socket_path);
   run::JournalEvent end{run::EventKind::kEnd};
   end.status = outcome.ok() ? StatusOf(outcome->kind) : run::RunStatus::kFailed;
   end.message = outcome.ok() ? outcome->message : std::string(outcome.status().message());
   end.step = outcome.ok() ? outcome->step : -1;
-  const absl::Status written = journal.Append(std::move(end));
-  if (outcome.ok() && !written.ok()) return written;
+  job.Record(std::move(end));
   return outcome;
 }
 
