@@ -8,9 +8,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "base/files.h"
 #include "base/status.h"
 #include "launcher/worker_contract.h"
@@ -25,19 +23,6 @@ constexpr int kTailLines = 20;
 constexpr absl::Duration kCheckpointScanInterval = absl::Seconds(1);
 constexpr absl::Duration kStopNowTimeout = absl::Seconds(3);  // there is nothing to save
 constexpr absl::Duration kKillTimeout = absl::Seconds(30);
-
-// How many processes the kernel's out-of-memory killer has ended since boot; 0 when unknown.
-int64_t OomKills() {
-  const absl::StatusOr<std::string> text = ReadFile("/proc/vmstat");
-  if (!text.ok()) return 0;
-  for (const absl::string_view line : absl::StrSplit(*text, '\n')) {
-    const std::pair<absl::string_view, absl::string_view> field =
-        absl::StrSplit(line, absl::MaxSplits(' ', 1));
-    int64_t count = 0;
-    if (field.first == "oom_kill" && absl::SimpleAtoi(field.second, &count)) return count;
-  }
-  return 0;
-}
 
 // Deaths that explain the failure of others.
 bool IsCrash(const ExitStatus& exit) {
@@ -73,7 +58,7 @@ void JobContext::Record(run::JournalEvent event) {
 }
 
 absl::StatusOr<AttemptResult> Attempt::Run() {
-  oom_kills_before_ = OomKills();
+  oom_kills_before_ = CountOomKills();
   const absl::Status started = StartWorkers();
   if (!started.ok()) {
     BeginKilling(absl::ZeroDuration());
@@ -202,9 +187,7 @@ void Attempt::HandleExits() {
     const ExitStatus& exit = *workers_[i].exit;
     std::string description = exit.Describe();
     if (exit.signaled && exit.code == SIGKILL && !killing_) {
-      absl::StrAppend(&description, OomKills() > oom_kills_before_
-                                        ? ": the machine ran out of memory and the kernel ended it"
-                                        : ": by another process, or for lack of memory in its container");
+      absl::StrAppend(&description, DescribeSigkill(oom_kills_before_, CountOomKills()));
     }
     job_.service.Submit(rendezvous::Exited{MemberName(kLocalNode, static_cast<int>(i)), IsClean(exit),
                                            IsCrash(exit), std::move(description), workers_[i].board.Read(),

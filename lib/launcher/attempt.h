@@ -12,6 +12,7 @@
 #include "launcher/console.h"
 #include "launcher/cpu_layout.h"
 #include "launcher/job.h"
+#include "launcher/oom_counter.h"
 #include "launcher/process_tree.h"
 #include "launcher/progress_board.h"
 #include "launcher/signal_pipe.h"
@@ -89,7 +90,7 @@ class Attempt {
   bool killing_ = false;
   absl::Duration kill_deadline_ = absl::InfiniteDuration();
   absl::Duration next_checkpoint_scan_ = absl::ZeroDuration();
-  int64_t oom_kills_before_ = 0;
+  OomKills oom_kills_before_;
 };
 
 }  // namespace trainctl::launcher

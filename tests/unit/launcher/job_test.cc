@@ -83,6 +83,12 @@ TEST_F(JobTest, ACrashComesBeforeTheUnmarkedReportsThatItCaused) {
   }
 }
 
+TEST_F(JobTest, AKillFromOutsideIsNotLackOfMemory) {
+  const auto outcome = Run({"*:barrier:a", "1:signal:9", "0:wait_key:never"});
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_THAT(outcome->message, HasSubstr("killed by SIGKILL (9): by another process"));
+}
+
 TEST_F(JobTest, LeavingWithoutAWordIsAFailureEvenWithCodeZero) {
   const auto outcome = Run({"*:barrier:a", "1:exit:0", "0:wait_key:never"});
   ASSERT_TRUE(outcome.ok()) << outcome.status();
