@@ -83,6 +83,16 @@ TEST_F(JobTest, ACrashComesBeforeTheUnmarkedReportsThatItCaused) {
   }
 }
 
+// Rank 0 dies of having lost its peer.
+TEST_F(JobTest, ACrashThatFollowsDoesNotHideWhatARankHasTold) {
+  const std::string pid_file = Path("pid");
+  const auto outcome = Run(
+      {"1:pid:" + pid_file, "*:barrier:a", "1:fail:disk full", "0:await_death:" + pid_file, "0:signal:11"});
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->rank, 1) << outcome->message;
+  EXPECT_THAT(outcome->message, HasSubstr("disk full"));
+}
+
 TEST_F(JobTest, AKillFromOutsideIsNotLackOfMemory) {
   const auto outcome = Run({"*:barrier:a", "1:signal:9", "0:wait_key:never"});
   ASSERT_TRUE(outcome.ok()) << outcome.status();
