@@ -30,6 +30,10 @@ endif()
 # The linker is the compiler's own. mold 1.10, the one that Debian 12 has, links faster by seconds in all, but lays
 # out some programs so that they do not start (.tbss at the end of a page), and runs for ever on others.
 
+# What tests spend their time in; the others only read, write and decide.
+set(TRAINCTL_COMPUTING_MODULES base kernels optim layout schedule simulate plan planner frameworks published tokenizer
+    data checkpoint)
+
 # Packages that a module needs beside Abseil and nlohmann-json.
 set(TRAINCTL_PACKAGES_recipe tomlplusplus)
 set(TRAINCTL_PACKAGES_rpc trainctl_proto)
@@ -120,7 +124,9 @@ function(trainctl_add_module module)
   endif()
   trainctl_page_texts(${module} ${dir} texts)
   add_library(trainctl_${module} STATIC ${sources} ${texts})
-  set_target_properties(trainctl_${module} PROPERTIES TRAINCTL_OPTIMIZED ON)
+  if(module IN_LIST TRAINCTL_COMPUTING_MODULES)
+    set_target_properties(trainctl_${module} PROPERTIES TRAINCTL_OPTIMIZED ON)
+  endif()
   if(TRAINCTL_FUZZ)
     target_compile_options(trainctl_${module} PRIVATE -fsanitize=fuzzer-no-link)
   endif()
