@@ -13,6 +13,7 @@
 #include "apps/trainctl/batch_checks.h"
 #include "apps/trainctl/command.h"
 #include "apps/trainctl/detach.h"
+#include "apps/trainctl/early_stop.h"
 #include "apps/trainctl/host_of_run.h"
 #include "apps/trainctl/job_console.h"
 #include "apps/trainctl/machine_access.h"
@@ -97,6 +98,13 @@ void PrintChoice(const plan::Plan& plan, const recipe::Recipe& recipe) {
   std::fprintf(stderr, "  step %s\n", plan.step_hash.c_str());
 }
 
+void PrintStopped(const run::RunFolder& run) {
+  const int64_t step = run.NewestCheckpointStep();
+  const std::string what = step < 0 ? "stopped before its first checkpoint; begin again with"
+                                    : absl::StrCat("stopped after saving step ", step, "; continue with");
+  std::fprintf(stderr, "%s: trainctl resume %s\n", what.c_str(), run.path().c_str());
+}
+
 void PrintOutcome(const launcher::JobOutcome& outcome, const run::RunFolder& run, const Output& output) {
   using Kind = launcher::JobOutcome::Kind;
   const int code = static_cast<int>(outcome.exit_code());
@@ -114,8 +122,7 @@ void PrintOutcome(const launcher::JobOutcome& outcome, const run::RunFolder& run
       if (!output.json) std::printf("finished: %s\n", run.path().c_str());
       return;
     case Kind::kStoppedResumable:
-      std::fprintf(stderr, "stopped after saving step %d; continue with: trainctl resume %s\n",
-                   static_cast<int>(run.NewestCheckpointStep()), run.path().c_str());
+      PrintStopped(run);
       return;
     case Kind::kStoppedUnsaved:
       std::fprintf(stderr, "stopped at once; the last checkpoint is of step %d: trainctl resume %s\n",
@@ -131,9 +138,18 @@ void PrintOutcome(const launcher::JobOutcome& outcome, const run::RunFolder& run
   }
 }
 
+// From here on a signal is the job's: it saves and stops.
+absl::StatusOr<launcher::SignalPipe> TakeSignals() {
+  absl::StatusOr<launcher::SignalPipe> signals = launcher::SignalPipe::Install();
+  BeginLaunch();
+  return signals;
+}
+
 absl::StatusOr<ExitCode> RunWorkers(run::RunFolder& run, const recipe::Recipe& recipe, const plan::Plan& plan,
-                                    const LaunchOptions& options, const Output& output) {
+                                    launcher::SignalPipe& signals, const LaunchOptions& options,
+                                    const Output& output) {
   TRAINCTL_ASSIGN_OR_RETURN(launcher::JobOptions job, PlannedJob(run, recipe, plan));
+  job.signals = &signals;
   job.check_restart = [&] { return CheckDataUnchanged(run, recipe); };
   if (options.stop_after >= 0) job.worker_args = {"--stop-after", absl::StrCat(options.stop_after)};
   job.observer = IsDetached() ? MakeDetachedConsole(run) : MakeJobConsole(output.stderr_terminal);
@@ -248,6 +264,7 @@ absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& outp
   loaded.recipe.train.precision = plan.setting.types.compute == DType::kBF16 ? "bf16" : "fp32";
   TRAINCTL_ASSIGN_OR_RETURN(const std::vector<data::FileFingerprint> files,
                             data::Fingerprint(loaded.recipe.data));
+  TRAINCTL_ASSIGN_OR_RETURN(launcher::SignalPipe signals, TakeSignals());
   TRAINCTL_ASSIGN_OR_RETURN(
       run::RunFolder run,
       options.run_dir.empty()
@@ -261,7 +278,7 @@ absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& outp
   std::fprintf(stderr, "run folder: %s\n", run.path().c_str());
   TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(DataPath(run), FingerprintsToJson(files)));
   TRAINCTL_RETURN_IF_ERROR(WriteRunFiles(run, loaded.recipe, plan));
-  return RunWorkers(run, loaded.recipe, plan, options, output);
+  return RunWorkers(run, loaded.recipe, plan, signals, options, output);
 }
 
 absl::StatusOr<ExitCode> Resume(const LaunchOptions& options, const Output& output) {
@@ -350,8 +367,9 @@ absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& bef
   }
   TRAINCTL_RETURN_IF_ERROR(CheckDeviceIsHere(recipe, host));
   PrintChoice(plan, recipe);
+  TRAINCTL_ASSIGN_OR_RETURN(launcher::SignalPipe signals, TakeSignals());
   TRAINCTL_RETURN_IF_ERROR(WriteRunFiles(run, recipe, plan));
-  return RunWorkers(run, recipe, plan, options, output);
+  return RunWorkers(run, recipe, plan, signals, options, output);
 }
 
 void AddCommon(CLI::App& verb, LaunchOptions& options) {
@@ -373,6 +391,7 @@ Action Detachable(std::shared_ptr<LaunchOptions> options,
   return [options, verb](const Output& output) -> absl::StatusOr<ExitCode> {
     // Whoever reads the output may leave, the terminal may close: the job goes on and ends as it would.
     std::signal(SIGPIPE, SIG_IGN);
+    if (options->dry_run) EndAsUsualOnSignals();
     const bool detach = options->detach && !options->dry_run;
     const bool is_detached = BeginAsDetached(detach);
     if (!is_detached && !options->dry_run) {

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,6 +20,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "apps/trainctl/early_stop.h"
 #include "base/files.h"
 #include "base/subprocess.h"
 #include "launcher/signal_pipe.h"
@@ -63,6 +65,7 @@ absl::StatusOr<Subprocess> StartDetached(int report_fd, int stdout_fd, int stder
   }
   options.env.push_back(absl::StrCat(kVariable, "=", report_fd));
   options.new_session = true;
+  options.blocked_signals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};  // until it knows what to do
   options.stdout_fd = stdout_fd;
   options.stderr_fd = stderr_fd;
   options.inherited_fds = {report_fd};
@@ -171,6 +174,7 @@ absl::StatusOr<ExitCode> RunDetached(const Output& output) {
       pipe2(err.ends, O_CLOEXEC) != 0)
     return ErrnoError("make", "a pipe", errno);
   TRAINCTL_ASSIGN_OR_RETURN(launcher::SignalPipe signals, launcher::SignalPipe::Install());
+  BeginLaunch();
   TRAINCTL_ASSIGN_OR_RETURN(Subprocess process, StartDetached(report.ends[1], out.ends[1], err.ends[1]));
   for (Pipe* pipe : {&report, &out, &err}) pipe->Close(1);
   const std::string run_path = WaitForFirstStep(process, signals, report.ends[0], out.ends[0], err.ends[0]);

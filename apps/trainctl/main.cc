@@ -16,6 +16,7 @@
 #include "absl/strings/strip.h"
 #include "apps/trainctl/command.h"
 #include "apps/trainctl/completion.h"
+#include "apps/trainctl/early_stop.h"
 #include "base/standard_fds.h"
 
 namespace trainctl::cli {
@@ -93,6 +94,17 @@ int RunVerb(int argc, char** argv) {
   return static_cast<int>(code);
 }
 
+bool IsAmong(const char* word, int argc, char** argv) {
+  return std::any_of(argv + 1, argv + argc, [&](const char* arg) { return std::strcmp(arg, word) == 0; });
+}
+
+// First of all: a batch system may signal as soon as the process is there.
+void CatchEarlySignals(int argc, char** argv) {
+  if (argc < 2) return;
+  const std::string verb = argv[1];
+  if (verb == "launch" || verb == "resume") EndOnSignals(IsAmong("--json", argc, argv));
+}
+
 int Main(int argc, char** argv) {
   const int code = RunVerb(argc, argv);
   errno = 0;
@@ -112,6 +124,7 @@ void SetExample(CLI::App& verb, const std::string& example) { verb.footer("Examp
 }  // namespace trainctl::cli
 
 int main(int argc, char** argv) {
+  trainctl::cli::CatchEarlySignals(argc, argv);
   trainctl::OpenStandardFds();
   return trainctl::cli::Main(argc, argv);
 }

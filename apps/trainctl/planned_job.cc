@@ -25,6 +25,8 @@ absl::StatusOr<launcher::JobOptions> PlannedJob(run::RunFolder& run, const recip
   job.max_restarts = recipe.launch.max_restarts;
   job.detect_timeout = recipe.launch.detect_timeout;
   job.stop_timeout = recipe.launch.stop_timeout;
+  job.hang_timeout = recipe.launch.hang_timeout;
+  job.collective_timeout = recipe.launch.collective_timeout;
   return job;
 }
 

@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "absl/strings/numbers.h"
-#include "apps/worker/job_signals.h"
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/standard_fds.h"
 #include "base/status.h"
 #include "launcher/worker_contract.h"
+#include "launcher/worker_signals.h"
 #include "recipe/recipe_json.h"
 #include "rpc/worker_client.h"
 #include "run/run_folder.h"
@@ -67,7 +67,6 @@ std::string DevicePlugin() {
 }
 
 absl::StatusOr<int> Train(std::vector<std::string> args) {
-  LeaveStoppingToLauncher();
   TRAINCTL_ASSIGN_OR_RETURN(const launcher::WorkerFlags flags, launcher::ParseWorkerFlags(args));
   TRAINCTL_ASSIGN_OR_RETURN(const auto options, ParsePairs(args));
   TRAINCTL_ASSIGN_OR_RETURN(const run::RunFolder folder, run::RunFolder::Open(flags.run_dir));
@@ -95,11 +94,13 @@ absl::StatusOr<int> Train(std::vector<std::string> args) {
   deps.stop_after = GetInt(options, "--stop-after", -1);
   if (const char* fault = std::getenv("TRAINCTL_FAULT"); fault != nullptr) deps.fault = fault;
   deps.fault_mark_path = folder.path() + "/fault-injected";
+  deps.announce_end = [&client](trainer::RunOutcome outcome) {
+    const bool finished = outcome == trainer::RunOutcome::kFinished;
+    return client->Leave(finished ? rpc::LeaveReason::kFinished : rpc::LeaveReason::kStopped);
+  };
   TRAINCTL_ASSIGN_OR_RETURN(const trainer::RunOutcome outcome, trainer::RunWorker(deps));
-  const bool finished = outcome == trainer::RunOutcome::kFinished;
-  TRAINCTL_RETURN_IF_ERROR(
-      client->Leave(finished ? rpc::LeaveReason::kFinished : rpc::LeaveReason::kStopped));
-  return static_cast<int>(finished ? ExitCode::kOk : ExitCode::kStoppedResumable);
+  return static_cast<int>(outcome == trainer::RunOutcome::kFinished ? ExitCode::kOk
+                                                                    : ExitCode::kStoppedResumable);
 }
 
 // ---- one-process jobs --------------------------------------------------------------------------
@@ -165,6 +166,7 @@ int Main(int argc, char** argv) {
     const absl::StatusOr<int> code = OnRun(verb, args);
     return code.ok() ? *code : Fail(code.status());
   }
+  launcher::LeaveStoppingToLauncher();
   const absl::StatusOr<int> code = Train(std::move(args));
   return code.ok() ? *code : Fail(code.status());
 }

@@ -32,6 +32,10 @@ struct SpawnOptions {
   // The kernel kills it (SIGKILL) when the *thread* that called Start ends, however that happens:
   // call Start from a thread that lives as long as the process should.
   bool die_with_parent = false;
+  // What the program finds at its start: signals that it does not see, and signals that wait until it lets
+  // them in. All others end it, unless they are ignored here.
+  std::vector<int> ignored_signals;
+  std::vector<int> blocked_signals;
   int stdin_fd = -1;  // -1: /dev/null
   int stdout_fd = 1;
   int stderr_fd = 2;

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/files.h"
+#include "base/life_signs.h"
 #include "base/status.h"
 #include "checkpoint/block_writer.h"
 
@@ -50,7 +51,7 @@ std::string TensorsIn(const Manifest& manifest, int file, int64_t begin, int64_t
 }  // namespace
 
 absl::StatusOr<int> OpenSizedFile(const std::string& path, int64_t size_bytes) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0 && errno == ENOENT) return BadDataError(absl::StrCat(path, " is missing"));
   if (fd < 0) return ErrnoError("open", path, errno);
   struct stat info;
@@ -108,6 +109,7 @@ absl::Status ChunkReader::LoadBlock(int64_t first_chunk, int64_t num_chunks) {
   while (got < wanted) {
     const ssize_t count =
         ::pread(fd_, block_.get() + got, static_cast<size_t>(asked - got), block_begin_ + got);
+    Beat();
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno == EINVAL && is_direct_) {
       is_direct_ = false;

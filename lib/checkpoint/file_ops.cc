@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/files.h"
+#include "base/life_signs.h"
 #include "base/status.h"
 
 namespace trainctl::checkpoint {
@@ -29,7 +30,10 @@ int FileOps::EndDirect(int fd) {
   return flags < 0 ? -1 : ::fcntl(fd, F_SETFL, flags & ~O_DIRECT);
 }
 
-ssize_t FileOps::Write(int fd, const void* data, size_t num_bytes) { return ::write(fd, data, num_bytes); }
+ssize_t FileOps::Write(int fd, const void* data, size_t num_bytes) {
+  Beat();
+  return ::write(fd, data, num_bytes);
+}
 
 void FileOps::StartWriteBack(int fd, int64_t offset, int64_t num_bytes) {
   ::sync_file_range(fd, offset, num_bytes, SYNC_FILE_RANGE_WRITE);

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/files.h"
+#include "base/life_signs.h"
 #include "base/status.h"
 #include "base/strict_json.h"
 #include "checkpoint/block_writer.h"
@@ -29,7 +30,8 @@ constexpr int64_t kMaxIndexBytes = 100'000'000;
 
 class ReadFd {
  public:
-  explicit ReadFd(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
+  // A FIFO must not hold up its reader.
+  explicit ReadFd(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
   ReadFd(const ReadFd&) = delete;
   ~ReadFd() {
     if (fd_ >= 0) ::close(fd_);
@@ -45,6 +47,7 @@ absl::Status ReadAt(int fd, const std::string& path, int64_t offset, absl::Span<
   while (got < bytes.size()) {
     const ssize_t count =
         ::pread(fd, bytes.data() + got, bytes.size() - got, offset + static_cast<int64_t>(got));
+    Beat();
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return ErrnoError("read", path, errno);
     if (count == 0) {

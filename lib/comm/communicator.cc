@@ -42,6 +42,7 @@ Group Communicator::MakeHostGroup(std::vector<int> ranks, std::string axis) {
   group.tag_ = next_tag_++;
   group.timeout_ = timeout_;
   group.fault_hook_ = fault_hook_;
+  if (LifeSigns::GroupCalls* const calls = group.Calls(); calls != nullptr) calls->is_member = 1;
   return group;
 }
 

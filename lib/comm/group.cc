@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/life_signs.h"
 #include "base/status.h"
 #include "device/error_text.h"
 
@@ -19,7 +20,50 @@ Fault Group::FaultOf(absl::string_view name) const {
   return *fault_hook_ ? (*fault_hook_)(absl::StrCat(name, "/", axis_)) : Fault::kNone;
 }
 
+LifeSigns::GroupCalls* Group::Calls() const {
+  return tag_ < LifeSigns::kGroups ? &ProcessLifeSigns().groups[static_cast<size_t>(tag_)] : nullptr;
+}
+
+namespace {
+
+// A call of a group, as others see it.
+class CallSign {
+ public:
+  explicit CallSign(LifeSigns::GroupCalls* calls) : calls_(calls) {
+    if (calls_ != nullptr) ++calls_->entered;
+  }
+  ~CallSign() {
+    if (calls_ != nullptr) ++calls_->left;
+    Beat();
+  }
+  CallSign(const CallSign&) = delete;
+  CallSign& operator=(const CallSign&) = delete;
+
+ private:
+  LifeSigns::GroupCalls* const calls_;
+};
+
+// A wait for one peer's message.
+class PeerSign {
+ public:
+  PeerSign(LifeSigns::GroupCalls* calls, int peer) : calls_(calls) {
+    if (calls_ != nullptr) calls_->waits_for = 1 + peer;
+  }
+  ~PeerSign() {
+    if (calls_ != nullptr) calls_->waits_for = 0;
+  }
+  PeerSign(const PeerSign&) = delete;
+  PeerSign& operator=(const PeerSign&) = delete;
+
+ private:
+  const WaitingForOthers waiting_;
+  LifeSigns::GroupCalls* const calls_;
+};
+
+}  // namespace
+
 absl::Status Group::Exchange(absl::string_view name, const std::function<void()>& exchange) {
+  const CallSign sign(Calls());
   try {
     exchange();
     return absl::OkStatus();
@@ -44,17 +88,22 @@ std::vector<at::Tensor> Bytes(const void* data, int64_t bytes) {
 void Group::StartReceive(Pending& pending, void* buffer, int64_t bytes, int from) {
   if (bytes == 0) return;
   std::vector<at::Tensor> target = Bytes(buffer, bytes);
-  pending.push_back(backend_->recv(target, ranks_[static_cast<size_t>(from)], tag_));
+  const int peer = ranks_[static_cast<size_t>(from)];
+  pending.push_back({backend_->recv(target, peer, tag_), peer});
 }
 
 void Group::StartSend(Pending& pending, const void* buffer, int64_t bytes, int to) {
   if (bytes == 0) return;
   std::vector<at::Tensor> source = Bytes(buffer, bytes);
-  pending.push_back(backend_->send(source, ranks_[static_cast<size_t>(to)], tag_));
+  const int peer = ranks_[static_cast<size_t>(to)];
+  pending.push_back({backend_->send(source, peer, tag_), peer});
 }
 
 void Group::Finish(Pending& pending) const {
-  for (auto& work : pending) work->wait(absl::ToChronoMilliseconds(timeout_));
+  for (Message& message : pending) {
+    const PeerSign sign(Calls(), message.peer);
+    message.work->wait(absl::ToChronoMilliseconds(timeout_));
+  }
 }
 
 absl::Status Group::SendOnHost(absl::string_view name, const void* buffer, int64_t bytes, int to) {

@@ -19,6 +19,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "base/life_signs.h"
 #include "comm/combine.h"
 #include "device/device.h"
 
@@ -78,12 +79,17 @@ class Group {
   using Chunk = std::pair<int64_t, int64_t>;  // first element, elements
 
   // Messages under way between hosts.
-  using Pending = std::vector<c10::intrusive_ptr<c10d::Work>>;
+  struct Message {
+    c10::intrusive_ptr<c10d::Work> work;
+    int peer = 0;  // its rank
+  };
+  using Pending = std::vector<Message>;
 
   absl::Status Exchange(absl::string_view name, const std::function<void()>& exchange);
   void StartReceive(Pending& pending, void* buffer, int64_t bytes, int from);
   void StartSend(Pending& pending, const void* buffer, int64_t bytes, int to);
   void Finish(Pending& pending) const;
+  LifeSigns::GroupCalls* Calls() const;  // of this process's signs of life; null: beyond what they hold
   absl::Status SendOnHost(absl::string_view name, const void* buffer, int64_t bytes, int to);
   absl::Status ReceiveOnHost(absl::string_view name, void* buffer, int64_t bytes, int from);
   absl::Status GatherOnHost(absl::string_view name, void* buffer, int64_t shard_bytes);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/files.h"
+#include "base/life_signs.h"
 #include "base/status.h"
 
 namespace trainctl::data {
@@ -75,6 +76,7 @@ absl::StatusOr<absl::Span<const uint8_t>> SequentialFile::Next() {
     count = ::read(fd_, buffer_.data(), buffer_.size());
   } while (count < 0 && errno == EINTR);
   if (count < 0) return ErrnoError("read", path_, errno);
+  Beat();
   bytes_read_ += count;
   XXH3_64bits_update(state_.get(), buffer_.data(), static_cast<size_t>(count));
   return absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(buffer_.data()), static_cast<size_t>(count));

@@ -1,22 +1,25 @@
 // One start of all workers, until they have all ended. Internal to lib/launcher. Not thread safe.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
-#include "base/subprocess.h"
+#include "launcher/activity_probe.h"
 #include "launcher/console.h"
 #include "launcher/cpu_layout.h"
+#include "launcher/disk_queue.h"
 #include "launcher/job.h"
 #include "launcher/oom_counter.h"
-#include "launcher/process_tree.h"
-#include "launcher/progress_board.h"
+#include "launcher/orphans.h"
 #include "launcher/signal_pipe.h"
-#include "launcher/worker_log.h"
+#include "launcher/stack_dump.h"
+#include "launcher/watchdog.h"
+#include "launcher/worker_set.h"
 #include "rendezvous/service.h"
 #include "run/journal.h"
 
@@ -26,14 +29,15 @@ namespace trainctl::launcher {
 struct JobContext {
   const JobOptions& options;
   const Clock& clock;
-  run::Journal& journal;
+  std::shared_ptr<run::Journal> journal;  // shared with what waits in `disk`
+  DiskQueue& disk;
   rendezvous::RendezvousService& service;
   Console& console;
-  ProcessTree& tree;
+  Orphans& orphans;
   SignalPipe& signals;
-  std::vector<CpuShare> shares;
-  std::vector<std::string> env;
-  std::string socket_path;
+  std::vector<CpuShare> shares = {};
+  std::vector<std::string> env = {};
+  std::string socket_path = {};
   int64_t num_restarts = 0;
   int64_t checkpoint_step = -1;
   int num_interrupts = 0;
@@ -41,6 +45,7 @@ struct JobContext {
 
   // A journal that cannot be written (a full disk) is a message: it ends no job and hides no failure.
   void Record(run::JournalEvent event);
+  void ShowDiskErrors();
 };
 
 struct AttemptResult {
@@ -52,45 +57,56 @@ struct AttemptResult {
   std::string log_tail;          // of the failed worker
 };
 
+// What was found out and done by the disk's thread.
+struct DiskNews {
+  std::atomic<int64_t> recorded_generation{0};
+  std::atomic<int64_t> checkpoint_step{-1};
+  std::atomic<bool> is_looking{false};
+};
+
 class Attempt {
  public:
-  explicit Attempt(JobContext& job) : job_(job) {}
-  // Starts the workers and returns when every process of the attempt has ended.
+  explicit Attempt(JobContext& job);
+  // Starts the workers and returns when every process of the attempt has ended, or cannot be ended.
   absl::StatusOr<AttemptResult> Run();
 
  private:
-  struct Worker {
-    Subprocess process;
-    WorkerLog log;
-    ProgressBoard board;
-    int output_fd = -1;  // -1 once it is closed
-    std::optional<ExitStatus> exit;
-    bool log_error_shown = false;
-  };
-
-  absl::Status StartWorkers();
-  absl::Status StartWorker(int worker_id);
   void PollOnce();
-  bool ReadOutput(int worker_id);  // true if there was something
-  void DrainOutput();
-  void HandleExits();
+  void HandleEvents();
+  void HandleExit(const KeeperEvent& event);
+  void HandleLostKeeper();
   void HandleSignals();
   void HandleNotices();
-  void RecordGeneration(int64_t generation);
+  void HandleStop(const rendezvous::Notice& notice);
   void HandleFailure(const rendezvous::Notice& notice);
-  void NoteCheckpoint();
+  void RecordGeneration(int64_t generation);
+  void EndAtOnce(rendezvous::StopMode mode);
+  void LookForHangs();
+  void ContinueStackDump();
+  void EndTheSlowToLeave();
+  void LookForCheckpoint();
+  void HandleDisk();
   void BeginKilling(absl::Duration grace);  // SIGTERM now, SIGKILL after `grace`
   void KillEverything();
-  bool AllExited() const;
+  absl::Duration Now() const { return job_.clock.Monotonic(); }
 
   JobContext& job_;
   AttemptResult result_;
-  std::vector<Worker> workers_;
-  bool done_ = false;  // the result is known
-  bool killing_ = false;
+  std::optional<WorkerSet> workers_;
+  absl::Status start_;       // that a worker could not be started
+  bool done_ = false;        // the result is known
+  bool is_running_ = false;  // every worker has its rank
+  bool is_killing_ = false;
+  bool is_over_ = false;  // no process is left, but what cannot be ended
   absl::Duration kill_deadline_ = absl::InfiniteDuration();
-  absl::Duration next_checkpoint_scan_ = absl::ZeroDuration();
+  absl::Duration next_checkpoint_look_ = absl::ZeroDuration();
+  std::shared_ptr<DiskNews> news_;
+  int64_t told_generation_ = 0;  // that it is recorded
   OomKills oom_kills_before_;
+  Watchdog watchdog_;
+  ActivityProbe activity_;
+  int hung_ = -1;                   // the worker that the watchdog has found
+  std::optional<StackDump> stack_;  // of it, while it is taken
 };
 
 }  // namespace trainctl::launcher

@@ -1,6 +1,5 @@
 #include "launcher/job.h"
 
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -19,26 +18,16 @@
 namespace trainctl::launcher {
 namespace {
 
-constexpr char kSpawnIdName[] = "TRAINCTL_SPAWN_ID";
 // How long a thread of libgomp spins at a barrier before it sleeps. Its own choice is so long that, where
 // other programs want the cores too, the one that is waited for is kept from them: on two cores with two busy
 // neighbours steps took seven times as long as alone, against twice with this; alone there is no difference.
 constexpr char kSpinCount[] = "GOMP_SPINCOUNT=4000";
 
-constexpr const char* kOwnNames[] = {"OMP_NUM_THREADS", "MKL_NUM_THREADS", kSpawnIdName};
-
-absl::StatusOr<std::string> MakeMarker() {
-  char bytes[16];
-  if (::getrandom(bytes, sizeof(bytes), 0) != static_cast<ssize_t>(sizeof(bytes))) {
-    return ErrnoError("read", "the kernel's random numbers", errno);
-  }
-  return absl::StrCat(kSpawnIdName, "=", absl::BytesToHexString(absl::string_view(bytes, sizeof(bytes))));
-}
+constexpr const char* kOwnNames[] = {"OMP_NUM_THREADS", "MKL_NUM_THREADS"};
 
 // This process's environment, overridden by launch.env, without the names set per worker.
-std::vector<std::string> WorkerEnvironment(const std::map<std::string, std::string>& env,
-                                           const std::string& marker) {
-  std::vector<std::string> entries = {marker};
+std::vector<std::string> WorkerEnvironment(const std::map<std::string, std::string>& env) {
+  std::vector<std::string> entries;
   for (std::string& entry : CurrentEnvironment()) {
     const std::string name(absl::string_view(entry).substr(0, entry.find('=')));
     bool own = env.contains(name);
@@ -172,7 +161,7 @@ absl::Status CheckWorkerEnv(const std::map<std::string, std::string>& env) {
     for (const char* own_name : kOwnNames) {
       if (name != own_name) continue;
       return UsageError(absl::StrCat("launch.env.", name, ": the launcher sets ", name, " itself",
-                                     name == kSpawnIdName ? "" : "; set cluster.threads_per_worker instead"));
+                                     "; set cluster.threads_per_worker instead"));
     }
   }
   return absl::OkStatus();
@@ -180,19 +169,22 @@ absl::Status CheckWorkerEnv(const std::map<std::string, std::string>& env) {
 
 absl::StatusOr<JobOutcome> RunJob(const JobOptions& options) {
   TRAINCTL_RETURN_IF_ERROR(CheckOptions(options));
-  const RealClock real_clock;
+  static const RealClock real_clock;  // of what a disk that stands still keeps waiting, too
   const Clock& clock = options.clock != nullptr ? *options.clock : real_clock;
   run::RunFolder& run = *options.run;
   TRAINCTL_RETURN_IF_ERROR(run.Lock());
   TRAINCTL_ASSIGN_OR_RETURN(const run::RunState state, run.ReadState());
-  TRAINCTL_ASSIGN_OR_RETURN(run::Journal journal, run::Journal::Open(run.journal_path(), &clock));
+  TRAINCTL_ASSIGN_OR_RETURN(run::Journal opened, run::Journal::Open(run.journal_path(), &clock));
+  const auto journal = std::make_shared<run::Journal>(std::move(opened));
   TRAINCTL_ASSIGN_OR_RETURN(const std::vector<int> cores, AllowedCores());
-  TRAINCTL_ASSIGN_OR_RETURN(const std::string marker, MakeMarker());
 
-  TRAINCTL_ASSIGN_OR_RETURN(SignalPipe signals, SignalPipe::Install());
-  ProcessTree tree(marker);
-  TRAINCTL_ASSIGN_OR_RETURN(const Warden warden, Warden::Start(marker, run.lock_fd()));
-  tree.AddOwn(warden.pid());
+  std::optional<SignalPipe> own_signals;
+  if (options.signals == nullptr) {
+    TRAINCTL_ASSIGN_OR_RETURN(SignalPipe installed, SignalPipe::Install());
+    own_signals.emplace(std::move(installed));
+  }
+  SignalPipe& signals = options.signals != nullptr ? *options.signals : *own_signals;
+  Orphans orphans;
 
   run.RemoveSocket(state.socket);  // left behind by a launcher that was killed
   rendezvous::ServiceOptions service_options;
@@ -208,13 +200,13 @@ absl::StatusOr<JobOutcome> RunJob(const JobOptions& options) {
   launch.pid = ::getpid();
   launch.socket = service_options.socket_path;
   launch.token_file = service_options.token_path;
-  TRAINCTL_RETURN_IF_ERROR(journal.Append(std::move(launch)));
+  TRAINCTL_RETURN_IF_ERROR(journal->Append(std::move(launch)));
 
+  DiskQueue disk;
   Console console(options.observer);
-  JobContext job{options, clock, journal, *service, console, tree, signals,
-                 {},      {},    "",      0,        -1,      0,    rendezvous::StopMode::kNone};
+  JobContext job{options, clock, journal, disk, *service, console, orphans, signals};
   job.shares = DivideCores(cores, options.num_workers, options.threads_per_worker);
-  job.env = WorkerEnvironment(options.env, marker);
+  job.env = WorkerEnvironment(options.env);
   job.socket_path = service_options.socket_path;
   job.checkpoint_step = run.NewestCheckpointStep();
   absl::StatusOr<JobOutcome> outcome = RunAttempts(job);
@@ -224,6 +216,11 @@ absl::StatusOr<JobOutcome> RunJob(const JobOptions& options) {
   end.message = outcome.ok() ? outcome->message : std::string(outcome.status().message());
   end.step = outcome.ok() ? outcome->step : -1;
   job.Record(std::move(end));
+  if (!disk.Wait(options.disk_patience)) {
+    console.Message(
+        absl::StrCat("the disk of ", run.path(), " stands still: the journal does not tell how this ended"));
+  }
+  job.ShowDiskErrors();
   return outcome;
 }
 

@@ -24,6 +24,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "launcher/console.h"
+#include "launcher/signal_pipe.h"
 #include "rendezvous/service.h"
 #include "run/run_folder.h"
 
@@ -45,8 +46,14 @@ struct JobOptions {
   std::function<absl::Status()> check_restart;
   absl::Duration detect_timeout = absl::Seconds(10);
   absl::Duration stop_timeout = absl::Seconds(30);  // from SIGTERM to SIGKILL
+  // How long a rank may stand still at most (watchdog.h), and keep the others waiting.
+  absl::Duration hang_timeout = absl::Minutes(10);
+  absl::Duration collective_timeout = absl::Minutes(10);
+
+  absl::Duration disk_patience = absl::Seconds(10);  // with a disk that stands still, at the end
 
   std::shared_ptr<JobObserver> observer;  // may be null
+  SignalPipe* signals = nullptr;          // null: one is installed while the job runs
   // Null: the real one. Deadlines of this process follow it, those of the rendezvous do not.
   const Clock* clock = nullptr;
 };

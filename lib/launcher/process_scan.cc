@@ -44,35 +44,6 @@ pid_t ParsePid(const char* name) {
 
 }  // namespace
 
-bool EnvironmentContains(pid_t pid, const char* entry) {
-  char path[64];
-  ProcPath(pid, "/environ", path);
-  const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
-  // Entries are separated by NUL: compare byte by byte, restarting at each separator.
-  const size_t length = std::strlen(entry);
-  size_t matched = 0;
-  bool possible = true;  // the current entry equals `entry` so far
-  bool found = false;
-  char buffer[4096];
-  ssize_t count;
-  while (!found && (count = ::read(fd, buffer, sizeof(buffer))) > 0) {
-    for (ssize_t i = 0; i < count && !found; ++i) {
-      if (buffer[i] == '\0') {
-        found = possible && matched == length;
-        matched = 0;
-        possible = true;
-      } else if (possible && matched < length && buffer[i] == entry[matched]) {
-        ++matched;
-      } else {
-        possible = false;
-      }
-    }
-  }
-  ::close(fd);
-  return found;
-}
-
 pid_t ParentOf(pid_t pid) {
   char path[64];
   ProcPath(pid, "/stat", path);
@@ -105,16 +76,6 @@ void ForEachProcess(void (*visit)(pid_t pid, void* context), void* context) {
     }
   }
   ::close(fd);
-}
-
-bool KillIfMarked(pid_t pid, const char* entry) {
-  // The descriptor pins the process: what is checked is what is killed.
-  const int pidfd = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
-  if (pidfd < 0) return false;
-  const bool marked = EnvironmentContains(pid, entry);
-  if (marked) ::syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, nullptr, 0);
-  ::close(pidfd);
-  return marked;
 }
 
 }  // namespace trainctl::launcher

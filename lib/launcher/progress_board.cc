@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/files.h"
+#include "base/life_signs.h"
 #include "base/status.h"
 
 namespace trainctl::launcher {
@@ -25,6 +26,7 @@ struct ProgressBoard::Page {
   // Odd while the phase is being written.
   std::atomic<uint64_t> version;
   std::array<std::atomic<uint64_t>, kPhaseWords> phase;
+  LifeSigns signs;
 };
 
 absl::StatusOr<ProgressBoard> ProgressBoard::Map(int fd) {
@@ -65,11 +67,12 @@ ProgressBoard::ProgressBoard(ProgressBoard&& other) noexcept { *this = std::move
 ProgressBoard& ProgressBoard::operator=(ProgressBoard&& other) noexcept {
   std::swap(fd_, other.fd_);
   std::swap(page_, other.page_);
+  std::swap(is_published_, other.is_published_);
   return *this;
 }
 
 ProgressBoard::~ProgressBoard() {
-  if (page_ != nullptr) ::munmap(page_, sizeof(Page));
+  if (page_ != nullptr && !is_published_) ::munmap(page_, sizeof(Page));
   if (fd_ >= 0) ::close(fd_);
 }
 
@@ -80,6 +83,26 @@ void ProgressBoard::Write(const Progress& progress) {
   for (size_t i = 0; i < Page::kPhaseWords; ++i) page_->phase[i].store(words[i]);
   page_->step_plus_one.store(progress.step + 1);
   page_->version.fetch_add(1);
+}
+
+void ProgressBoard::PublishLifeSigns() {
+  is_published_ = true;
+  InstallLifeSigns(&page_->signs);
+}
+
+Standing ProgressBoard::ReadStanding() const {
+  Standing standing;
+  const Progress progress = Read();
+  standing.step = progress.step;
+  standing.phase = progress.phase;
+  standing.beats = page_->signs.beats;
+  standing.is_waiting = page_->signs.main_waits > 0;
+  for (int i = 0; i < LifeSigns::kGroups; ++i) {
+    const LifeSigns::GroupCalls& calls = page_->signs.groups[static_cast<size_t>(i)];
+    if (calls.is_member == 0) continue;
+    standing.groups.push_back({i, calls.entered, calls.left, calls.waits_for - 1});
+  }
+  return standing;
 }
 
 Progress ProgressBoard::Read() const {

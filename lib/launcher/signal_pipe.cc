@@ -1,6 +1,7 @@
 #include "launcher/signal_pipe.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -56,6 +57,11 @@ SignalPipe::~SignalPipe() {
   g_write_fd = -1;
   ::close(read_fd_);
   ::close(write_fd_);
+}
+
+bool SignalPipe::HasAny() const {
+  pollfd wait = {read_fd_, POLLIN, 0};
+  return ::poll(&wait, 1, 0) > 0;
 }
 
 std::vector<int> SignalPipe::Take() {

@@ -20,6 +20,7 @@ class SignalPipe {
   ~SignalPipe();  // puts the former handlers back
 
   int fd() const { return read_fd_; }
+  bool HasAny() const;      // signals to take
   std::vector<int> Take();  // the signals that came since the last call
 
  private:

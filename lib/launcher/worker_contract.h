@@ -3,6 +3,8 @@
 //
 //   worker --run-dir DIR --socket PATH --token-file PATH --worker-id K [--progress-fd N] [more of its own]
 //
+// It starts with the signals of worker_signals.h ignored and blocked.
+//
 // Exit code 0: finished, 75: stopped after saving (both announced beforehand, see
 // rpc::WorkerClient::Leave); anything else is a failure. 2, 3, 5, 6 and 7 (style of ExitCode) are
 // failures that a restart cannot cure.

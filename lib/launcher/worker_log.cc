@@ -3,18 +3,21 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <deque>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
+#include "base/status.h"
 #include "launcher/printable_text.h"
 
 namespace trainctl::launcher {
 namespace {
 
 constexpr size_t kTailBytes = 64 << 10;
+constexpr size_t kMaxWaitingBytes = 64 << 20;  // of one worker
 
 }  // namespace
 
@@ -52,40 +55,46 @@ void LineSplitter::Emit(const Sink& sink) {
   pending_.clear();
 }
 
-absl::StatusOr<WorkerLog> WorkerLog::Open(const std::string& path) {
-  WorkerLog log;
-  log.path_ = path;
-  log.fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (log.fd_ < 0) return ErrnoError("open the log", path, errno);
-  return log;
-}
+// Used by the queue's thread, but for what waits.
+struct WorkerLog::File {
+  File(std::string path, int fd) : path(std::move(path)), fd(fd) {}
+  ~File() { ::close(fd); }
 
-WorkerLog::WorkerLog(WorkerLog&& other) noexcept { *this = std::move(other); }
+  absl::Status Write(absl::string_view bytes) {
+    waiting_bytes -= bytes.size();
+    while (!bytes.empty()) {
+      const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) return Once(ErrnoError("write the log", path, errno));
+      bytes.remove_prefix(static_cast<size_t>(written));
+    }
+    return absl::OkStatus();
+  }
 
-WorkerLog& WorkerLog::operator=(WorkerLog&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(fd_, other.fd_);
-  std::swap(error_, other.error_);
-  std::swap(splitter_, other.splitter_);
-  std::swap(recent_, other.recent_);
-  return *this;
-}
+  absl::Status Once(const absl::Status& error) {
+    if (std::exchange(is_said, true)) return absl::OkStatus();
+    return absl::Status(error.code(), absl::StrCat(error.message(), "; its output is only shown here"));
+  }
 
-WorkerLog::~WorkerLog() {
-  if (fd_ >= 0) ::close(fd_);
+  const std::string path;
+  const int fd;
+  bool is_said = false;
+  std::atomic<size_t> waiting_bytes{0};
+};
+
+absl::StatusOr<WorkerLog> WorkerLog::Open(const std::string& path, DiskQueue& disk) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (fd < 0) return ErrnoError("open the log", path, errno);
+  return WorkerLog(std::make_shared<File>(path, fd), disk);
 }
 
 void WorkerLog::Add(absl::string_view bytes, const LineSplitter::Sink& sink) {
-  absl::string_view rest = bytes;
-  while (!rest.empty()) {
-    const ssize_t written = ::write(fd_, rest.data(), rest.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) {
-      if (error_.ok()) error_ = ErrnoError("write the log", path_, errno);
-      break;
-    }
-    rest.remove_prefix(static_cast<size_t>(written));
-  }
+  const bool fits = file_->waiting_bytes + bytes.size() <= kMaxWaitingBytes;
+  if (fits) file_->waiting_bytes += bytes.size();
+  disk_->Post([file = file_, fits, text = std::string(fits ? bytes : "")] {
+    return fits ? file->Write(text)
+                : file->Once(EnvironmentError(absl::StrCat("the disk does not keep up with ", file->path)));
+  });
   recent_.append(bytes.data(), bytes.size());
   if (recent_.size() > 2 * kTailBytes) recent_.erase(0, recent_.size() - kTailBytes);
   splitter_.Add(bytes, sink);

@@ -4,11 +4,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "launcher/disk_queue.h"
 
 namespace trainctl::launcher {
 
@@ -30,25 +33,21 @@ class LineSplitter {
 
 class WorkerLog {
  public:
-  // Appends to the file: it holds all attempts of the rank.
-  static absl::StatusOr<WorkerLog> Open(const std::string& path);
-  WorkerLog(WorkerLog&& other) noexcept;
-  WorkerLog& operator=(WorkerLog&& other) noexcept;
-  ~WorkerLog();
+  // Appends to the file, by way of `disk`: it holds all attempts of the rank.
+  static absl::StatusOr<WorkerLog> Open(const std::string& path, DiskQueue& disk);
 
-  // Never fails: when the file cannot be written (disk full), the first reason is kept in `error`
-  // and the bytes still reach the sink.
+  // Never fails, never waits: when the file cannot be written (disk full) or the disk does not keep up, an
+  // error of the queue says so once, and the bytes still reach the sink.
   void Add(absl::string_view bytes, const LineSplitter::Sink& sink);
   void Flush(const LineSplitter::Sink& sink) { splitter_.Flush(sink); }
-  const absl::Status& error() const { return error_; }
   // The last lines of what was written since Open, printable, each ending in a newline.
   std::string Tail(int num_lines) const;
 
  private:
-  WorkerLog() = default;
-  std::string path_;
-  int fd_ = -1;
-  absl::Status error_;
+  struct File;
+  WorkerLog(std::shared_ptr<File> file, DiskQueue& disk) : file_(std::move(file)), disk_(&disk) {}
+  std::shared_ptr<File> file_;  // shared with what waits in the queue
+  DiskQueue* disk_;
   LineSplitter splitter_;
   std::string recent_;  // the last kTailBytes of output
 };

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/life_signs.h"
 #include "base/status.h"
 #include "device/device.h"
 #include "device/error_text.h"
@@ -86,6 +87,7 @@ class Executor::Pass {
         const int64_t begin_ns = SpanClock();
         if (e_.hook_) e_.hook_(instruction);
         status = Annotated(instruction, Compute(instruction));
+        Beat();
         FreeValues(instruction);
         if (status.ok()) status = EndSpan(i, begin_ns);
       }
@@ -102,7 +104,10 @@ class Executor::Pass {
       if (stream) stream->Drain();
     }
     // What the next pass launches on other streams, and what the host does with the state, comes after this.
-    if (e_.events_.status().ok()) e_.events_.Fail(e_.device_.Synchronize());
+    if (e_.events_.status().ok()) {
+      const WaitingForOthers waiting;  // a device waits for its peers within its own work
+      e_.events_.Fail(e_.device_.Synchronize());
+    }
     e_.phase_seconds_["wait"] += Now() - drain_begin;
     return e_.events_.status();
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/counter_rng.h"
+#include "base/life_signs.h"
 #include "base/status.h"
 
 namespace trainctl::parallel {
@@ -87,6 +88,7 @@ void ShardedState::Initialize(uint64_t seed) {
     for (int64_t r = 0; r < runs.size(); ++r) {
       const layout::Run run = runs[r];
       for (int64_t done = 0; done < run.count; done += kAtOnce) {
+        Beat();
         const int64_t count = std::min(kAtOnce, run.count - done);
         values.assign(static_cast<size_t>(count), parameter.init == model::Init::kOnes ? 1.0f : 0.0f);
         for (int64_t i = 0; parameter.init == model::Init::kNormal && i < count; ++i) {

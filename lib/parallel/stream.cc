@@ -4,6 +4,7 @@
 #include <exception>
 #include <utility>
 
+#include "base/life_signs.h"
 #include "device/error_text.h"
 
 namespace trainctl::parallel {
@@ -49,6 +50,7 @@ void EventSet::Fail(const absl::Status& status) {
 }
 
 absl::Status EventSet::Wait(absl::Span<const int> events) {
+  const WaitingForOthers waiting;
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] {
     return !failure_.ok() || std::all_of(events.begin(), events.end(),
@@ -95,6 +97,7 @@ void Stream::Launch(std::vector<int> waits, int event, std::function<absl::Statu
 
 void Stream::Drain() {
   if (!device_.is_cpu()) Launch({}, kNoEvent, [this] { return device_.Synchronize(); });
+  const WaitingForOthers waiting;
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return tasks_.empty() && !busy_; });
 }
@@ -116,6 +119,7 @@ void Stream::Run() {
     absl::Status status = events_.Wait(task.waits);
     if (status.ok() && task.turn != kNoEvent) status = events_.WaitUntilRecorded(task.turn);
     if (status.ok()) status = Guarded(task.work);
+    Beat();
     if (status.ok()) {
       if (task.event != kNoEvent) events_.Record(task.event);
     } else {

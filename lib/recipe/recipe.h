@@ -134,6 +134,7 @@ struct LaunchConfig {
   absl::Duration detect_timeout = absl::Seconds(10);
   absl::Duration stop_timeout = absl::Seconds(30);  // from the stop signal to SIGKILL
   absl::Duration collective_timeout = absl::Minutes(10);
+  absl::Duration hang_timeout = absl::Minutes(10);
   std::map<std::string, std::string> env;
 };
 

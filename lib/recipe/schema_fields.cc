@@ -741,6 +741,17 @@ void AddRest(Builder& b) {
       .Range(1, 86400)
       .Free();
   b.Add(
+       "launch.hang_timeout",
+       "Time that a worker may stand still at most, with all that it does unchanged: in a library call, on a "
+       "file, in a kernel of a device. One that neither computes nor waits for a disk is noticed sooner: "
+       "after "
+       "20 times the longest pause that its phase had so far, at least 60 s, and 5 minutes in a phase that "
+       "is "
+       "not known yet.",
+       [](Recipe & r, size_t) -> auto& { return r.launch.hang_timeout; })
+      .Range(1, 86400)
+      .Free();
+  b.Add(
        "launch.env", "Environment variables for the workers, by name. Not for secrets: recipes are stored.",
        [](Recipe & r, size_t) -> auto& { return r.launch.env; })
       .Default("none")

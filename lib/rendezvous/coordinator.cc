@@ -274,6 +274,13 @@ void Coordinator::On(absl::Duration now, const ReportFailure& event, Decision& o
   Failure failure = event.failure;
   failure.rank = member->rank;
   if (failure.step < 0) failure.step = member->progress.step;
+  if (failure.peer_failed) {
+    Notice given_up;
+    given_up.kind = Notice::Kind::kGivenUp;
+    given_up.generation = generation_;
+    given_up.member = event.id.member;
+    out.notices.push_back(std::move(given_up));
+  }
   const absl::Duration wait = failure.peer_failed ? timeouts_.echo : timeouts_.settle;
   Consider({std::move(failure), event.id.member, now + wait, false}, out);
 }
@@ -333,6 +340,12 @@ void Coordinator::On(absl::Duration now, const Leave& event, Decision& out) {
     return;
   }
   member->left = event.kind;
+  Notice left;
+  left.kind = Notice::Kind::kLeft;
+  left.generation = generation_;
+  left.member = event.id.member;
+  left.rank = member->rank;
+  out.notices.push_back(std::move(left));
   MaybeFinish(out);
 }
 
@@ -346,6 +359,8 @@ void Coordinator::MaybeFinish(Decision& out) {
   Notice finished;
   finished.kind = Notice::Kind::kFinished;
   finished.generation = generation_;
+  finished.stopped =
+      absl::c_any_of(members_, [](const auto& entry) { return entry.second.left == LeaveKind::kStopped; });
   out.notices.push_back(std::move(finished));
 }
 
@@ -362,12 +377,12 @@ void Coordinator::On(absl::Duration now, const Exited& event, Decision& out) {
     out.reason = absl::StrCat(event.member, " ", event.description, " while ", phase_name());
     return;
   }
-  if (event.clean && member.left) {
+  // What comes after all work is done and saved, in the teardown of a library say, undoes nothing.
+  if (member.left) {
     MaybeFinish(out);
     return;
   }
   Failure failure{member.rank, member.progress.step, "", event.description, event.echo};
-  if (member.left) absl::StrAppend(&failure.message, " after it had left the job");
   if (event.clean) {
     absl::StrAppend(&failure.message,
                     phase_ == Phase::kRunning ? " before the end of the run" : " before it was given a rank");
@@ -387,6 +402,17 @@ void Coordinator::On(absl::Duration now, const Exited& event, Decision& out) {
   }
   const absl::Duration wait = event.echo ? timeouts_.echo : timeouts_.settle;
   Consider({std::move(failure), event.member, now + wait, true}, out);
+}
+
+void Coordinator::On(absl::Duration now, const Hung& event, Decision& out) {
+  const auto it = members_.find(event.member);
+  if (it == members_.end() || !Live() || it->second.exited || it->second.left) {
+    out.reason = absl::StrCat(event.member, " ", event.description, ", which is of no account any more");
+    return;
+  }
+  Member& member = it->second;
+  if (event.last.step >= std::max<int64_t>(member.progress.step, 0)) member.progress = event.last;
+  Fail(event.member, {member.rank, member.progress.step, "", event.description, false}, out);
 }
 
 void Coordinator::On(absl::Duration now, const StopRequest& event, Decision& out) {
@@ -424,9 +450,9 @@ void Coordinator::On(absl::Duration now, const Tick& event, Decision& out) {
   }
   for (const std::string& name : order_) {
     const Member& member = members_.at(name);
-    // One that has left may take longer to end: it unloads libraries.
-    const absl::Duration limit = member.left ? timeouts_.join : timeouts_.detect;
-    if (!member.joined || member.exited || now - member.last_heard <= limit) continue;
+    // The agent sees to it that one that has left ends.
+    if (!member.joined || member.exited || member.left || now - member.last_heard <= timeouts_.detect)
+      continue;
     Fail(name,
          {member.rank, member.progress.step, "",
           absl::StrCat(

@@ -93,14 +93,20 @@ struct Exited {
 struct Recorded {
   int64_t generation = 0;
 };
+// The agent saw that its work does not go on, though its process may live. `last` as in Exited.
+struct Hung {
+  std::string member;
+  std::string description;  // "stood still for 61 s ..."
+  Progress last{-1, ""};
+};
 struct StopRequest {
   StopMode mode = StopMode::kAfterSave;
   std::string reason;
 };
 struct Tick {};
 
-using Event =
-    std::variant<Expect, Join, Ack, Recorded, Heartbeat, ReportFailure, Leave, Exited, StopRequest, Tick>;
+using Event = std::variant<Expect, Join, Ack, Recorded, Heartbeat, ReportFailure, Leave, Exited, Hung,
+                           StopRequest, Tick>;
 
 // ---- decisions ----------------------------------------------------------------------------------
 // To one member. Losing one is harmless: the member joins again and gets the current ones.
@@ -119,16 +125,19 @@ struct Notice {
   enum class Kind {
     kPrepared,  // everybody has acknowledged: record the generation, then submit Recorded
     kProgress,
+    kLeft,     // all of a member's work is done and saved: it only has to end, however it does
+    kGivenUp,  // a member has given up waiting for another
     kFailed,
     kFinished,
     kStopRequested,
   };
   Kind kind = Kind::kPrepared;
   int64_t generation = 0;
-  Failure failure;     // kFailed: rank (-1 before an assignment), step, message
-  std::string member;  // kFailed, kProgress
-  int rank = -1;       // kProgress
-  Progress progress;   // kProgress
+  Failure failure;       // kFailed: rank (-1 before an assignment), step, message
+  std::string member;    // kFailed, kProgress, kLeft, kGivenUp
+  int rank = -1;         // kProgress, kLeft
+  Progress progress;     // kProgress
+  bool stopped = false;  // kFinished: on request, before the end
   StopMode stop = StopMode::kNone;
   std::string reason;  // kStopRequested
 };
@@ -195,6 +204,7 @@ class Coordinator {
   void On(absl::Duration now, const ReportFailure& event, Decision& out);
   void On(absl::Duration now, const Leave& event, Decision& out);
   void On(absl::Duration now, const Exited& event, Decision& out);
+  void On(absl::Duration now, const Hung& event, Decision& out);
   void On(absl::Duration now, const StopRequest& event, Decision& out);
   void On(absl::Duration now, const Tick& event, Decision& out);
 

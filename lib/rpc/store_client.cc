@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "base/life_signs.h"
 #include "base/status.h"
 #include "rpc/wire.h"
 
@@ -59,6 +60,7 @@ absl::Status StoreClient::Set(absl::string_view key, absl::Span<const uint8_t> v
 }
 
 absl::StatusOr<std::vector<uint8_t>> StoreClient::Get(absl::string_view key, absl::Duration timeout) {
+  const WaitingForOthers waiting;
   TRAINCTL_ASSIGN_OR_RETURN(const v1::StoreReply reply, Call(Request(v1::StoreRequest::GET, key), timeout));
   return Bytes(reply.value());
 }
@@ -87,6 +89,7 @@ absl::StatusOr<bool> StoreClient::Check(absl::Span<const std::string> keys) {
 }
 
 absl::Status StoreClient::Wait(absl::Span<const std::string> keys, absl::Duration timeout) {
+  const WaitingForOthers waiting;
   return Call(Request(v1::StoreRequest::WAIT, keys), timeout).status();
 }
 

@@ -327,6 +327,7 @@ absl::StatusOr<std::unique_ptr<WorkerClient>> WorkerClient::Connect(WorkerClient
   std::optional<launcher::ProgressBoard> board;
   if (options.flags.progress_fd >= 0) {
     TRAINCTL_ASSIGN_OR_RETURN(board, launcher::ProgressBoard::Open(options.flags.progress_fd));
+    board->PublishLifeSigns();
   }
   return std::unique_ptr<WorkerClient>(
       new WorkerClient(std::make_unique<Impl>(std::move(options), std::move(token), std::move(board))));

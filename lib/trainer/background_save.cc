@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "base/life_signs.h"
 #include "base/status.h"
 
 namespace trainctl::trainer {
@@ -26,7 +27,10 @@ void BackgroundSaver::Start(const SaveOptions& options, const RunCounters& count
 
 void BackgroundSaver::DoPhase() {
   result_ = absl::OkStatus();
-  work_ = std::async(std::launch::async, [this] { return save_->Do(&cancelled_); });
+  work_ = std::async(std::launch::async, [this] {
+    WorkInBackground();
+    return save_->Do(&cancelled_);
+  });
 }
 
 bool BackgroundSaver::IsDone() {

@@ -138,6 +138,7 @@ class Trainer {
   }
 
   absl::Status OpenData() {
+    d_.control->Report({.step = 0, .phase = "open data"});
     TRAINCTL_ASSIGN_OR_RETURN(train_, data::OpenTrainSource(recipe_));
     TRAINCTL_ASSIGN_OR_RETURN(eval_sets_, data::OpenEvalSets(recipe_));
     return absl::OkStatus();
@@ -183,6 +184,7 @@ class Trainer {
   }
 
   absl::Status Restore() {
+    d_.control->Report({.step = 0, .phase = "restore"});
     TRAINCTL_ASSIGN_OR_RETURN(const std::string start, ChooseStart());
     if (!start.empty()) {
       std::string saved_under;
@@ -244,8 +246,9 @@ class Trainer {
 
   absl::StatusOr<RunOutcome> Loop() {
     last_save_time_ = d_.clock->Monotonic();
+    TRAINCTL_ASSIGN_OR_RETURN(bool stop, IsStopAsked());
+    if (stop) return Close(RunOutcome::kStoppedOnRequest);  // there is nothing new to save
     if (counters_.step == 0) TRAINCTL_RETURN_IF_ERROR(RecordInitialLoss());
-    bool stop = false;
     while (counters_.step < recipe_.train.steps && !stop) {
       TRAINCTL_RETURN_IF_ERROR(TrainStep());
       TRAINCTL_ASSIGN_OR_RETURN(const Agreement agreed, Agree());
@@ -263,10 +266,23 @@ class Trainer {
     if (saved_step_ != counters_.step) TRAINCTL_RETURN_IF_ERROR(Save(SaveKind::kLast));
     TRAINCTL_RETURN_IF_ERROR(FinishSaving());
     TRAINCTL_RETURN_IF_ERROR(Report());
-    // Everything is saved; nobody should do a step again because of this.
+    return Close(counters_.step < recipe_.train.steps ? RunOutcome::kStoppedOnRequest
+                                                      : RunOutcome::kFinished);
+  }
+
+  // Everything is saved; nobody should do a step again because of what goes wrong here.
+  absl::StatusOr<RunOutcome> Close(RunOutcome outcome) {
+    if (d_.announce_end) TRAINCTL_RETURN_IF_ERROR(d_.announce_end(outcome));
     if (const absl::Status closed = groups_.Close(); !closed.ok())
       Say(absl::StrCat("warning: ", closed.message()));
-    return counters_.step < recipe_.train.steps ? RunOutcome::kStoppedOnRequest : RunOutcome::kFinished;
+    return outcome;
+  }
+
+  // By any rank, in time for all of them.
+  absl::StatusOr<bool> IsStopAsked() {
+    double votes = d_.control->Poll().kind == DirectiveKind::kStopAfterSave ? 1 : 0;
+    TRAINCTL_RETURN_IF_ERROR(world_->AllReduceScalars("stop", absl::MakeSpan(&votes, 1)));
+    return votes > 0;
   }
 
   absl::StatusOr<data::Batch> LocalBatch(const data::BatchSource& source, int64_t step) const {
@@ -459,6 +475,7 @@ class Trainer {
 
   // Loss per set, over all its tokens: the same whatever the layout.
   absl::StatusOr<Losses> Evaluate() {
+    d_.control->Report({.step = counters_.step, .phase = "evaluate"});
     Losses losses;
     for (const data::EvalSet& set : eval_sets_) {
       double sums[2] = {0, 0};
@@ -539,6 +556,7 @@ class Trainer {
 
   // Predicted against measured, of the rank that needed most.
   absl::Status Report() {
+    d_.control->Report({.step = counters_.step, .phase = "report"});
     constexpr size_t kScratch = schedule::kNumCategories, kNumbers = kScratch + 1;
     std::vector<double> measured(static_cast<size_t>(d_.world_size) * kNumbers);
     const absl::Span<double> mine = absl::MakeSpan(measured).subspan(static_cast<size_t>(d_.rank) * kNumbers);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -13,6 +14,8 @@
 #include "recipe/recipe.h"
 
 namespace trainctl::trainer {
+
+enum class RunOutcome { kFinished, kStoppedOnRequest };
 
 struct WorkerDeps {
   const recipe::Recipe* recipe = nullptr;
@@ -34,9 +37,10 @@ struct WorkerDeps {
   int64_t stop_after = -1;       // save and stop when this step is done; -1: no
   std::string fault;             // crash tests: see fault_injector.h; empty: none
   std::string fault_mark_path;   // made when the fault strikes; while it exists there is no fault
+  // Called when everything is done and saved, before anything is taken down: what then fails or hangs, in a
+  // device's library say, is of no account any more.
+  std::function<absl::Status(RunOutcome)> announce_end;
 };
-
-enum class RunOutcome { kFinished, kStoppedOnRequest };
 
 // Trains from the newest good checkpoint (or from the start) to train.steps. A failure that its exit code
 // does not explain is told to `control` before anything is taken down.

@@ -11,6 +11,7 @@
 //   *:fail:TEXT       reports a failure, exits with 4
 //   *:echo:TEXT       reports the failure of a peer, exits with 4
 //   *:hang            never returns              *:ignore_term    SIGTERM does nothing from here on
+//   *:leave           leaves as finished; commands may follow
 //   *:orphan:FILE     a grandchild in its own session, out of reach of this one; its pid into FILE
 //   *:bare_orphan:FILE  the same with an empty environment
 //   *:pid:FILE        its own pid into FILE      *:environment    prints threads and cores
@@ -26,6 +27,7 @@
 #include <cstdlib>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/escaping.h"
@@ -35,6 +37,7 @@
 #include "absl/strings/strip.h"
 #include "base/files.h"
 #include "base/status.h"
+#include "launcher/worker_signals.h"
 #include "rpc/worker_client.h"
 
 extern char** environ;
@@ -90,11 +93,16 @@ class Script {
       if (absl::ConsumePrefix(&name, "once+") && !FirstTime(entry)) continue;
       Do(name, parts.size() > 2 ? parts[2] : "");
     }
+    Leave();
+  }
+
+ private:
+  void Leave() {
+    if (std::exchange(has_left_, true)) return;
     const absl::Status left = client_.Leave(rpc::LeaveReason::kFinished);
     if (!left.ok()) Die(left);
   }
 
- private:
   bool FirstTime(const std::string& entry) {
     const std::string mark = absl::StrCat(run_dir_, "/once-", absl::BytesToHexString(entry));
     if (PathExists(mark)) return false;
@@ -124,6 +132,8 @@ class Script {
       std::fprintf(stderr, "%s\n", argument.c_str());
       client_.control().Fail({world_.rank, step_, "", argument, name == "echo"});
       ::_exit(static_cast<int>(ExitCode::kWorkerFailed));
+    } else if (name == "leave") {
+      Leave();
     } else if (name == "hang") {
       SleepForever();
     } else if (name == "ignore_term") {
@@ -211,9 +221,11 @@ class Script {
   const rendezvous::WorldAssignment world_;
   const std::string run_dir_;
   int64_t step_ = 0;
+  bool has_left_ = false;
 };
 
 int Main(int argc, char** argv) {
+  launcher::LeaveStoppingToLauncher();
   std::vector<std::string> args(argv + 1, argv + argc);
   absl::StatusOr<launcher::WorkerFlags> flags = launcher::ParseWorkerFlags(args);
   if (!flags.ok()) Die(flags.status());

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -201,6 +203,9 @@ TEST(ModelFolder, DamagedFoldersAreRefusedByName) {
   }
   WriteOrDie(single, ReferenceFile() + "x");
   EXPECT_THAT(RefusalOf(temp.path()), HasSubstr("too long"));
+  ASSERT_EQ(::unlink(single.c_str()), 0);
+  ASSERT_EQ(::mkfifo(single.c_str(), 0600), 0);
+  EXPECT_THAT(RefusalOf(temp.path()), HasSubstr("not a regular file")) << "and nobody waits for a writer";
 }
 
 TEST(ModelFolder, AFileThatShrinksAfterOpenIsNoticed) {

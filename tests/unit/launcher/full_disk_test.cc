@@ -3,6 +3,8 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include <fstream>
+
 #include "tests/unit/launcher/job_fixture.h"
 
 namespace trainctl::launcher {
@@ -24,6 +26,8 @@ class FillingObserver : public RecordingObserver {
   void OnWorkerLine(int rank, absl::string_view line) override {
     RecordingObserver::OnWorkerLine(rank, line);
     if (line.substr(0, 8) != "fill it ") return;
+    // Longer than what the launcher keeps in memory as files: only the disk shall be full.
+    std::ofstream(journal_, std::ios::app) << std::string(8192, '\n');
     const rlimit limit = {static_cast<rlim_t>(*FileBytes(journal_)), before_.rlim_max};
     EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
     EXPECT_TRUE(WriteFileAtomic(go_, "").ok());
@@ -44,7 +48,7 @@ class FullDiskTest : public JobTest {
   std::vector<std::string> Script() const {
     return {"*:barrier:a",
             "*:steps:3",
-            "1:once+print:fill it " + std::string(4000, 'x'),
+            "1:once+print:fill it " + std::string(12000, 'x'),
             "*:await:" + Path("go"),
             "1:print:last words",
             "1:once+fail:index out of range",

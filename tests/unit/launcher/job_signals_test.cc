@@ -99,13 +99,13 @@ TEST_F(StandingStillTest, WhoHasFinishedWaitsUntilItIsHeard) {
 }
 
 TEST_F(JobSignalsTest, NothingSurvivesAKilledLauncher) {
-  Subprocess launcher =
-      Launch(2, {"*:ignore_term", "0:pid:" + Path("pid0"), "1:pid:" + Path("pid1"),
-                 "0:orphan:" + Path("orphan"), "*:barrier:a", "0:touch:" + Path("started"), "*:hang"});
+  Subprocess launcher = Launch(
+      2, {"*:ignore_term", "0:pid:" + Path("pid0"), "1:pid:" + Path("pid1"), "0:orphan:" + Path("orphan"),
+          "1:bare_orphan:" + Path("bare"), "*:barrier:a", "0:touch:" + Path("started"), "*:hang"});
   Await(Path("started"));
   launcher.Signal(SIGKILL);
   launcher.Wait();
-  for (const char* name : {"pid0", "pid1", "orphan"}) AwaitEnd(Path(name));
+  for (const char* name : {"pid0", "pid1", "orphan", "bare"}) AwaitEnd(Path(name));
   EXPECT_EQ(State().status, run::RunStatus::kRunning) << "nobody could write its end";
 }
 

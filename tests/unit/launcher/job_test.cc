@@ -138,6 +138,92 @@ TEST_F(JobTest, AStoppedWorkerIsDetectedByItsSilence) {
   EXPECT_FALSE(IsAlive(Path("pid")));
 }
 
+// Its heartbeats go on, from another thread.
+TEST_F(JobTest, AWorkerWhoseMainThreadHangsIsNamedKilledAndReplaced) {
+  options_.hang_timeout = absl::Seconds(1);
+  options_.max_restarts = 3;
+  const auto outcome = Run({"*:barrier:a", "*:steps:20", "1:once+hang", "*:barrier:b"});
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->kind, Kind::kFinished);
+  EXPECT_EQ(outcome->num_restarts, 1);
+  EXPECT_THAT(observer_->messages(), HasSubstr("rank 1 failed in step 20: stood still for 1"));
+  EXPECT_THAT(*ReadFile(Path("run/logs/rank-00001.log")), HasSubstr("the main thread stands here"));
+}
+
+TEST_F(JobTest, OneThatHangsWhenAStopIsAskedForDoesNotKeepTheJob) {
+  options_.stop_timeout = absl::Seconds(1);
+  options_.max_restarts = 3;
+  std::thread stop([this] {
+    Await(Path("started"));
+    ::kill(::getpid(), SIGTERM);
+  });
+  const auto outcome =
+      Run({"*:steps:5", "*:barrier:a", "0:touch:" + Path("started"), "1:hang", "*:barrier:b"});
+  stop.join();
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->kind, Kind::kFailed);
+  EXPECT_EQ(outcome->rank, 1) << outcome->message << *ReadFile(Path("run/logs/rank-00000.log"));
+  EXPECT_THAT(outcome->message, HasSubstr("a stop was requested"));
+}
+
+TEST_F(JobTest, WhatHangsOrCrashesAfterAllIsSavedUndoesNothing) {
+  options_.stop_timeout = absl::Seconds(1);
+  const auto outcome = Run({"*:barrier:a", "*:leave", "0:signal:11", "1:ignore_term", "1:hang"});
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->kind, Kind::kFinished);
+  EXPECT_THAT(observer_->messages(),
+              HasSubstr("rank 0: killed by SIGSEGV (11) after its work was done and saved"));
+  EXPECT_THAT(observer_->messages(),
+              HasSubstr("rank 1 has done and saved its work, but does not end within 1s"));
+}
+
+TEST_F(JobTest, AKilledKeeperTakesTheWorkersWithItAndIsReplaced) {
+  options_.max_restarts = 3;
+  const std::string kill_parent =
+      absl::StrCat("#!/bin/sh\nif mkdir ", Path("once"),
+                   " 2>/dev/null; then kill -KILL $PPID; sleep 1000; fi\nexec ", kFakeWorker, " \"$@\"\n");
+  options_.worker_program = Path("program");
+  ASSERT_TRUE(WriteFileAtomic(options_.worker_program, kill_parent).ok());
+  ASSERT_EQ(::chmod(options_.worker_program.c_str(), 0755), 0);
+  const auto outcome = Run({"*:barrier:a"});
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->kind, Kind::kFinished);
+  EXPECT_EQ(outcome->num_restarts, 1);
+  EXPECT_THAT(observer_->messages(), HasSubstr("trainctl-keeper"));
+}
+
+// The log is a FIFO that nobody reads: once it is full, writing to it waits.
+TEST_F(JobTest, ADiskThatStandsStillHoldsUpNeitherWorkersNorSignals) {
+  ASSERT_TRUE(MakeDirs(Path("run/logs")).ok());
+  ASSERT_TRUE(MakeDirs(Path("run/checkpoints")).ok());
+  ASSERT_EQ(::mkfifo(Path("run/logs/rank-00000.log").c_str(), 0600), 0);
+  const int reader = ::open(Path("run/logs/rank-00000.log").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  options_.disk_patience = absl::Milliseconds(50);
+  std::thread stop([this] {
+    Await(Path("flooded"));
+    ::kill(::getpid(), SIGTERM);
+  });
+  const auto outcome =
+      Run({"*:barrier:a", "0:flood:1000000", "0:touch:" + Path("flooded"), "*:steps:100000000"});
+  stop.join();
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->kind, Kind::kStoppedResumable);
+  EXPECT_THAT(observer_->messages(), HasSubstr("stands still"));
+  ::signal(SIGPIPE, SIG_IGN);  // of the thread that still waits
+  ::close(reader);
+}
+
+TEST_F(JobTest, AStopBeforeTheWorkersRunStartsNoneAndSavesNothing) {
+  absl::StatusOr<SignalPipe> signals = SignalPipe::Install();
+  ASSERT_TRUE(signals.ok());
+  ::raise(SIGTERM);
+  options_.signals = &*signals;
+  const auto outcome = Run({"*:touch:" + Path("started")});
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->kind, Kind::kStoppedResumable);
+  EXPECT_FALSE(PathExists(Path("started")));
+}
+
 TEST_F(JobTest, AWorkerThatIgnoresSigtermIsKilled) {
   options_.stop_timeout = absl::Milliseconds(100);
   const auto outcome =

@@ -2,7 +2,9 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <mutex>
@@ -86,15 +88,16 @@ class WorkerLogTest : public testing::Test {
   ~WorkerLogTest() override { (void)RemoveAll(folder_); }
   std::string folder_;
   std::string path_;
+  DiskQueue disk_;
 };
 
 TEST_F(WorkerLogTest, TheTailIsOfThisAttemptOnly) {
   const auto ignore = [](absl::string_view line) {};
   {
-    auto log = WorkerLog::Open(path_);
+    auto log = WorkerLog::Open(path_, disk_);
     log->Add("earlier\n", ignore);
   }
-  auto log = WorkerLog::Open(path_);
+  auto log = WorkerLog::Open(path_, disk_);
   EXPECT_EQ(log->Tail(20), "");
   for (int i = 0; i < 100'000; ++i) log->Add(absl::StrCat("line ", i, "\n"), ignore);
   log->Add("no newline", ignore);
@@ -102,13 +105,35 @@ TEST_F(WorkerLogTest, TheTailIsOfThisAttemptOnly) {
 }
 
 TEST_F(WorkerLogTest, AFullDiskIsSaidAndTheLinesStillCome) {
-  auto log = WorkerLog::Open("/dev/full");
+  auto log = WorkerLog::Open("/dev/full", disk_);
   ASSERT_TRUE(log.ok());
   std::string seen;
   log->Add("hello\n", [&](absl::string_view line) { absl::StrAppend(&seen, line); });
   EXPECT_EQ(seen, "hello");
-  EXPECT_THAT(std::string(log->error().message()), HasSubstr("No space left"));
-  EXPECT_EQ(log->Tail(1), "hello\n");
+  log->Add("again\n", [](absl::string_view) {});
+  ASSERT_TRUE(disk_.Wait(absl::Seconds(60)));
+  const std::vector<absl::Status> errors = disk_.TakeErrors();
+  ASSERT_EQ(errors.size(), 1u) << "it is said once";
+  EXPECT_THAT(std::string(errors[0].message()), HasSubstr("No space left"));
+  EXPECT_EQ(log->Tail(2), "hello\nagain\n");
+}
+
+// A FIFO that nobody reads is a disk that stands still.
+TEST_F(WorkerLogTest, ADiskThatStandsStillHoldsNobodyUp) {
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+  const int reader = ::open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  auto log = WorkerLog::Open(path_, disk_);
+  ASSERT_TRUE(log.ok()) << log.status();
+  const std::string piece(1 << 20, 'x');
+  std::string seen;
+  for (int i = 0; i < 100; ++i) log->Add(piece + "\n", [](absl::string_view) {});
+  log->Add("the end\n", [&](absl::string_view line) { absl::StrAppend(&seen, line); });
+  EXPECT_EQ(seen, "the end");
+  EXPECT_FALSE(disk_.Wait(absl::Milliseconds(20)));
+  ::signal(SIGPIPE, SIG_IGN);
+  ::close(reader);  // and now it fails
+  EXPECT_TRUE(disk_.Wait(absl::Seconds(60)));
+  EXPECT_EQ(disk_.TakeErrors().size(), 1u);
 }
 
 class CountingObserver : public JobObserver {

@@ -83,6 +83,7 @@ const std::vector<std::string>& ManySets() {
       "launch.max_restarts=5",
       "launch.detect_timeout=2.5s",
       "launch.stop_timeout=1m",
+      "launch.hang_timeout=20m",
       "launch.collective_timeout=20m",
       "launch.env={B='2', A='\"1\"'}",
       "metrics.every_steps=4",

@@ -56,6 +56,11 @@ class CoordinatorTest : public testing::Test {
   static Exited Killed(int i) {
     return {Name(i), false, true, "killed by SIGKILL (9)", {-1, ""}, /*echo=*/false, /*killed=*/true};
   }
+  std::vector<Notice::Kind> Kinds() const {  // of the last notices
+    std::vector<Notice::Kind> kinds;
+    for (const Notice& notice : last_.notices) kinds.push_back(notice.kind);
+    return kinds;
+  }
   static int Count(const Decision& decision, Command::Kind kind) {
     int count = 0;
     for (const Command& command : decision.commands) count += command.kind == kind ? 1 : 0;
@@ -214,7 +219,7 @@ TEST_F(CoordinatorTest, ACoordinatorThatStoodStillBlamesNobody) {
 TEST_F(CoordinatorTest, AnEchoWaitsForItsCause) {
   Start(3);
   Give(ReportFailure{Id(0), 8, {0, 5, "dp", "connection closed", true}});
-  EXPECT_THAT(last_.notices, IsEmpty());
+  EXPECT_EQ(Kinds(), std::vector{Notice::Kind::kGivenUp});
   Give(Exited{Name(0), false, false, "exited with code 4"});
   EXPECT_THAT(last_.notices, IsEmpty()) << "it only tells of another's death";
   Give(Exited{Name(2), false, true, "killed by SIGSEGV (11)"});
@@ -360,7 +365,7 @@ TEST_F(CoordinatorTest, ACauseHeardBetweenAnExitAndItsEchoIsNamed) {
   Give(ReportFailure{Id(2), 8, {2, 5, "", "index out of range", false}});
   Give(Exited{Name(2), false, false, "exited with code 4"});
   Give(ReportFailure{Id(1), 8, {1, 5, "", "connection closed", true}});
-  EXPECT_THAT(last_.notices, IsEmpty());
+  EXPECT_EQ(Kinds(), std::vector{Notice::Kind::kGivenUp});
   now_ += coordinator_.timeouts().settle;
   Give(Tick{});
   ASSERT_THAT(last_.notices, SizeIs(1));
@@ -392,17 +397,38 @@ TEST_F(CoordinatorTest, TheEndNeedsBothTheWordAndTheExitOfEverybody) {
   Give(Exited{Name(0), true, false, "exited with code 0"});
   EXPECT_THAT(last_.notices, IsEmpty());
   Give(Leave{Id(1), 8, LeaveKind::kFinished});
-  EXPECT_THAT(last_.notices, IsEmpty());
+  EXPECT_EQ(Kinds(), std::vector{Notice::Kind::kLeft});
   Give(Exited{Name(1), true, false, "exited with code 0"});
-  ASSERT_THAT(last_.notices, SizeIs(1));
-  EXPECT_EQ(last_.notices[0].kind, Notice::Kind::kFinished);
+  ASSERT_EQ(Kinds(), std::vector{Notice::Kind::kFinished});
+  EXPECT_FALSE(last_.notices[0].stopped);
 }
 
-TEST_F(CoordinatorTest, SlowlyEndingAfterTheLastWordIsNoSilence) {
+TEST_F(CoordinatorTest, HowAMemberEndsAfterTheLastWordIsOfNoAccount) {
   Start(2);
-  Give(Leave{Id(0), 8, LeaveKind::kFinished});
-  EXPECT_THAT(Pass(absl::Seconds(30), {1}), IsEmpty());
-  EXPECT_THAT(Pass(coordinator_.timeouts().join, {1}), SizeIs(1)) << "but it may not take forever";
+  for (const int member : {0, 1}) Give(Leave{Id(member), 8, LeaveKind::kStopped});
+  EXPECT_THAT(Pass(absl::Hours(1), {}), IsEmpty()) << "the agent sees to it that it ends";
+  Give(Exited{Name(0), false, true, "killed by SIGSEGV (11)"});
+  EXPECT_THAT(last_.notices, IsEmpty());
+  Give(Exited{Name(1), false, false, "exited with code 1"});
+  ASSERT_EQ(Kinds(), std::vector{Notice::Kind::kFinished});
+  EXPECT_TRUE(last_.notices[0].stopped);
+}
+
+TEST_F(CoordinatorTest, AHangIsAFailureOfWhoeverHangs) {
+  Start(3);
+  Give(ReportFailure{Id(0), 8, {0, 5, "", "connection closed", true}});
+  Give(Hung{Name(2), "stood still for 3s", {7, "step"}});
+  ASSERT_EQ(Kinds(), std::vector{Notice::Kind::kFailed});
+  EXPECT_EQ(last_.notices[0].failure.rank, 2);
+  EXPECT_EQ(last_.notices[0].failure.step, 7);
+  EXPECT_EQ(last_.notices[0].failure.message, "stood still for 3s");
+}
+
+TEST_F(CoordinatorTest, OneThatHasLeftCannotHang) {
+  Start(2);
+  Give(Leave{Id(1), 8, LeaveKind::kFinished});
+  Give(Hung{Name(1), "stood still for 3s"});
+  EXPECT_THAT(last_.notices, IsEmpty());
 }
 
 TEST_F(CoordinatorTest, AStopReachesTheRunningAndThoseWhoComeLater) {

@@ -1,0 +1,65 @@
+#include "apps/trainctl/early_stop.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+
+#include "base/status.h"
+
+namespace trainctl::cli {
+namespace {
+
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
+constexpr char kWords[] =
+    "\ntrainctl: stopped by a signal before anything was begun; the same command starts it again\n";
+constexpr char kReport[] =
+    "{\"schema\":\"trainctl.launch.v1\",\"run\":null,\"exit_code\":75,"
+    "\"message\":\"stopped by a signal before anything was begun\"}\n";
+
+std::atomic<bool> g_has_begun{false};
+std::atomic<bool> g_json{false};
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+void Say(int fd, const char* text) { (void)!::write(fd, text, std::strlen(text)); }
+
+void OnSignal(int) {
+  if (g_has_begun) return;
+  Say(STDERR_FILENO, kWords);
+  if (g_json) Say(STDOUT_FILENO, kReport);
+  ::_exit(static_cast<int>(ExitCode::kStoppedResumable));
+}
+
+}  // namespace
+
+void EndOnSignals(bool json) {
+  g_json = json;
+  sigset_t taken;
+  ::sigemptyset(&taken);
+  for (const int signal_number : kSignals) {
+    ::sigaddset(&taken, signal_number);
+    struct sigaction action = {};
+    ::sigaction(signal_number, nullptr, &action);
+    // nohup, or a script that keeps its own use of SIGUSR1 from what it starts.
+    if (action.sa_handler == SIG_IGN && signal_number != SIGINT && signal_number != SIGTERM) continue;
+    action = {};
+    action.sa_handler = &OnSignal;
+    action.sa_flags = SA_RESTART;
+    ::sigaction(signal_number, &action, nullptr);
+  }
+  // Whoever started this may have held them back until now.
+  ::sigprocmask(SIG_UNBLOCK, &taken, nullptr);
+}
+
+void BeginLaunch() { g_has_begun = true; }
+
+void EndAsUsualOnSignals() {
+  for (const int signal_number : kSignals) {
+    struct sigaction action = {};
+    ::sigaction(signal_number, nullptr, &action);
+    if (action.sa_handler == &OnSignal) ::signal(signal_number, SIG_DFL);
+  }
+}
+
+}  // namespace trainctl::cli

@@ -1,0 +1,146 @@
+#include "launcher/worker_set.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "base/files.h"
+#include "launcher/attempt.h"
+#include "launcher/worker_contract.h"
+#include "launcher/worker_signals.h"
+
+namespace trainctl::launcher {
+namespace {
+
+// How long a process that was killed may take to end: one that takes longer hangs in the kernel.
+constexpr absl::Duration kStuckAfter = absl::Seconds(5);
+
+SpawnOptions OptionsOf(const JobContext& job, int worker_id, const ProgressBoard& board, int output_fd) {
+  const run::RunFolder& run = *job.options.run;
+  const CpuShare& share = job.shares[static_cast<size_t>(worker_id)];
+  SpawnOptions spawn;
+  spawn.argv = {job.options.worker_program};
+  for (std::string& flag :
+       FormatWorkerFlags({run.path(), job.socket_path, run.token_path(), worker_id, board.fd()})) {
+    spawn.argv.push_back(std::move(flag));
+  }
+  spawn.argv.insert(spawn.argv.end(), job.options.worker_args.begin(), job.options.worker_args.end());
+  spawn.env = job.env;
+  const std::string threads = absl::StrCat(share.threads);
+  spawn.env.push_back("OMP_NUM_THREADS=" + threads);
+  spawn.env.push_back("MKL_NUM_THREADS=" + threads);
+  spawn.cores = share.cores;
+  spawn.stdout_fd = output_fd;
+  spawn.stderr_fd = output_fd;
+  spawn.inherited_fds = {board.fd()};
+  spawn.ignored_signals = SignalsThatWorkersIgnore();
+  spawn.blocked_signals = SignalsThatWorkersBlock();
+  return spawn;
+}
+
+}  // namespace
+
+absl::StatusOr<WorkerSet> WorkerSet::Start(JobContext& job) {
+  std::vector<Worker> workers;
+  std::vector<SpawnOptions> options;
+  std::vector<int> child_ends;
+  const absl::Cleanup close_child_ends = [&] {
+    for (const int fd : child_ends) ::close(fd);
+  };
+  absl::Cleanup close_own_ends = [&] {
+    for (const Worker& worker : workers) ::close(worker.output_fd);
+  };
+  for (int i = 0; i < job.options.num_workers; ++i) {
+    TRAINCTL_ASSIGN_OR_RETURN(WorkerLog log, WorkerLog::Open(job.options.run->log_path(i), job.disk));
+    TRAINCTL_ASSIGN_OR_RETURN(ProgressBoard board, ProgressBoard::Create());
+    // The child's end blocks, ours does not.
+    int output[2];
+    if (::pipe2(output, O_CLOEXEC) != 0) return ErrnoError("create", "a pipe", errno);
+    ::fcntl(output[0], F_SETFL, O_NONBLOCK);
+    child_ends.push_back(output[1]);
+    options.push_back(OptionsOf(job, i, board, output[1]));
+    workers.push_back({std::move(log), std::move(board), output[0]});
+  }
+  TRAINCTL_ASSIGN_OR_RETURN(Keeper keeper,
+                            Keeper::Start(std::move(options), job.options.run->lock_fd(), kStuckAfter));
+  std::move(close_own_ends).Cancel();
+  WorkerSet set(job, std::move(keeper));
+  set.workers_ = std::move(workers);
+  return set;
+}
+
+WorkerSet::~WorkerSet() {
+  for (Worker& worker : workers_) {
+    if (worker.output_fd >= 0) ::close(worker.output_fd);
+  }
+}
+
+bool WorkerSet::AllExited() const {
+  return absl::c_all_of(workers_, [](const Worker& worker) { return worker.exit.has_value(); });
+}
+
+std::map<int, Standing> WorkerSet::Boards() const {
+  std::map<int, Standing> boards;
+  for (int i = 0; i < size(); ++i) {
+    if (at(i).exit || at(i).left) continue;
+    Standing standing = at(i).board.ReadStanding();
+    // Before that it has not joined, which has a limit of its own.
+    if (!standing.phase.empty()) boards[i] = std::move(standing);
+  }
+  return boards;
+}
+
+void WorkerSet::AddPollFds(std::vector<pollfd>& fds) const {
+  fds.push_back({keeper_.fd(), POLLIN, 0});
+  for (const Worker& worker : workers_) {
+    if (worker.output_fd >= 0) fds.push_back({worker.output_fd, POLLIN, 0});
+  }
+}
+
+void WorkerSet::AddOutput(int worker_id, absl::string_view bytes) {
+  at(worker_id).log.Add(bytes, [&](absl::string_view line) { job_->console.WorkerLine(worker_id, line); });
+}
+
+bool WorkerSet::ReadSome(int worker_id) {
+  Worker& worker = at(worker_id);
+  if (worker.output_fd < 0) return false;
+  char buffer[64 << 10];
+  const ssize_t count = ::read(worker.output_fd, buffer, sizeof(buffer));
+  if (count == 0) ::close(std::exchange(worker.output_fd, -1));
+  if (count <= 0) return false;
+  AddOutput(worker_id, absl::string_view(buffer, static_cast<size_t>(count)));
+  return true;
+}
+
+void WorkerSet::ReadOutput() {
+  for (int i = 0; i < size(); ++i) ReadSome(i);
+}
+
+void WorkerSet::DrainOutput() {
+  for (int i = 0; i < size(); ++i) {
+    // What cannot be ended could write for ever.
+    for (int pieces = 0; pieces < 1000 && ReadSome(i); ++pieces) {
+    }
+    at(i).log.Flush([&](absl::string_view line) { job_->console.WorkerLine(i, line); });
+  }
+}
+
+void WorkerSet::KillAll() {
+  if (!std::exchange(is_killing_, true)) keeper_.KillAll();
+}
+
+std::vector<KeeperEvent> WorkerSet::TakeEvents() {
+  std::vector<KeeperEvent> events = keeper_.Take();
+  for (const KeeperEvent& event : events) {
+    if (event.kind == KeeperEvent::Kind::kStarted) at(event.worker).pid = event.pid;
+    if (event.kind == KeeperEvent::Kind::kExited) at(event.worker).exit = event.exit;
+  }
+  return events;
+}
+
+}  // namespace trainctl::launcher

@@ -1,0 +1,21 @@
+// What a worker makes of signals that stop a job. Call once, before other threads.
+#pragma once
+
+#include <vector>
+
+namespace trainctl::launcher {
+
+// A batch system, systemd and a terminal signal every process of a job at once. The launcher answers: it has
+// the workers save and stop. So workers leave SIGINT, SIGHUP, SIGUSR1 and SIGUSR2 alone, and end at SIGTERM
+// only when their parent, the launcher, sends it.
+void LeaveStoppingToLauncher();
+
+// The same while the program and its libraries load, which takes a while: what the launcher starts a worker
+// with. LeaveStoppingToLauncher lets in what was blocked.
+std::vector<int> SignalsThatWorkersIgnore();
+std::vector<int> SignalsThatWorkersBlock();
+
+// Makes a worker's main thread print its stack to stderr, once LeaveStoppingToLauncher was called.
+int ShowStackSignal();
+
+}  // namespace trainctl::launcher
