@@ -267,7 +267,7 @@ def plans_of_our_own_trainer_show_themselves(c):
         if abs(time / chosen["estimated_step_seconds"] - 1) > 1e-6:
             c.fail("the terms of time add up to %g of %g" % (time, chosen["estimated_step_seconds"]))
         c.expect(c.run(*own, "--explain"), 0, "optimizer state", "What binds", "How far to trust it")
-        c.expect(c.run(*own, "--draw", "--trace", "t.json", "--html", "p.html"), 0, "written to p.html", "compute |",
+        c.expect(c.run(*own, "--draw", "--trace", "t.json", "--html", "p.html", "--force"), 0, "written to p.html", "compute |",
                  "F forward", "step " + plan["step_hash"])
         trace = json.load(open(c.dir + "/t.json"))
         names = {event["name"] for event in trace["traceEvents"] if event["ph"] == "X"}

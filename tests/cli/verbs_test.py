@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -30,6 +31,10 @@ class Case:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "w") as file:
             file.write(text)
+
+    def read(self, path):
+        with open(os.path.join(self.dir, path)) as file:
+            return file.read()
 
     def run(self, *args):
         return subprocess.run([TRAINCTL, *args], cwd=self.dir, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -107,16 +112,16 @@ def a_plan_needs_no_data(c):
 
 
 @case
-def new_never_overwrites(c):
+def new_overwrites_only_with_force(c):
     c.expect(0, ["new"], "recipe.toml")
     c.write("recipe.toml", "mine")
-    c.expect(2, ["new"], "recipe.toml exists", "--out")
+    c.expect(2, ["new"], "recipe.toml exists", "--force")
     c.expect(2, ["new", "jsonl", "--out", "recipe.toml", "--json"], "trainctl.error.v1")
-    os.symlink("/nonexistent/file", c.dir + "/link.toml")
-    c.expect(2, ["new", "--out", "link.toml"], "link.toml exists")
-    with open(c.dir + "/recipe.toml") as file:
-        if file.read() != "mine":
-            c.fail("recipe.toml was changed")
+    if c.read("recipe.toml") != "mine":
+        c.fail("recipe.toml was changed")
+    c.expect(0, ["new", "jsonl", "--force"], "recipe.toml")
+    if "jsonl" not in c.read("recipe.toml"):
+        c.fail("--force wrote nothing")
     c.expect(5, ["new", "--out", "no/such/folder.toml"], "no/such/folder.toml")
     c.expect(2, ["new", "tekst"], "did you mean text?")
     c.expect(0, ["new", "--out", "-"], "recipe_version = 1")
@@ -332,6 +337,86 @@ def numbers_and_names_that_are_none(c):
         c.fail("--json: %s" % report)
 
 
+OUTPUT_COLUMNS = ("id,source,model,n_params_b,layers,hidden,ffn,heads,kv_heads,vocab,seq_len,gpu_type,n_gpus,tp,pp,vpp,cp,ep,"
+                  "dp_replicate,dp_shard,micro_batch,global_batch_seqs,precision,activation_recompute,optimizer,peak_mem_gib,"
+                  "tokens_per_sec_per_gpu,notes")
+OUTPUT_ROW = "a,me/runs@1,Llama 3 8B,8.03,32,4096,14336,32,8,128256,8192,H100,8,1,1,,,,1,fsdp2(8),1,8,bf16,full,,30,5000,torchtitan"
+
+
+def full_device(c):
+    """A device that is always full: not the machine's own where a mistake of ours could replace it."""
+    if os.geteuid() != 0:
+        return "/dev/full"
+    os.mknod(c.dir + "/full", 0o600 | stat.S_IFCHR, os.makedev(1, 7))
+    return "full"
+
+
+@case
+def outputs_replace_nothing_unasked(c):
+    """Every option that names a file to write keeps one rule: an existing file needs --force, what is read is never
+    written, links stay, and devices and pipes are written to."""
+    c.write("base.toml", 'recipe_version = 1\n[model]\npreset = "toy-1m"\n[train]\nsteps = 3\n')
+    c.write("recipe.toml", 'extends = "base.toml"\n[data]\nseq_len = 128\n[[data.train]]\nfiles = ["text.txt"]\n'
+                           '[train]\nbatch_sequences = 4\n')
+    c.write("text.txt", "the theme of the thesis, the others\n" * 20)
+    c.write("runs.csv", OUTPUT_COLUMNS + "\n" + OUTPUT_ROW + "\n")
+    os.link(c.dir + "/recipe.toml", c.dir + "/twin.toml")
+    os.symlink("text.txt", c.dir + "/text link")
+    plan = ["plan", "recipe.toml"]
+    train = ["tokenizer", "train", "text.txt", "--vocab", "260"]
+    verbs = {"--write": (plan, "recipe.toml", "base.toml", "twin.toml", "text link"),
+             "--html": (plan, "recipe.toml", "base.toml", "twin.toml", "text link"),
+             "--trace": (plan, "recipe.toml", "base.toml", "twin.toml", "text link"),
+             "--out": (train, "text.txt", "text link"),
+             "score --out": (["score", "runs.csv"], "runs.csv"),
+             "--describe": (["score", "runs.csv"], "runs.csv"),
+             "calibrate --out": (["calibrate", "runs.csv"], "runs.csv"),
+             "new --out": (["new"],)}
+    full = full_device(c)
+    before = {name: c.read(name) for name in ("recipe.toml", "base.toml", "text.txt", "runs.csv")}
+    for number, (option, (verb, *inputs)) in enumerate(verbs.items()):
+        option, file, link = option.split()[-1], "file%d" % number, "link%d" % number
+        c.write(file, "old")
+        os.symlink(file, c.dir + "/" + link)
+        for name in (file, link):
+            c.expect(2, [*verb, option, name], name + " exists", "--force")
+        if c.read(file) != "old":
+            c.fail("%s %s: the file was replaced unasked" % (verb, option))
+        c.expect(0, [*verb, option, link, "--force"])
+        if not os.path.islink(c.dir + "/" + link) or c.read(file) == "old":
+            c.fail("%s %s: the link is gone, or its target as it was" % (verb, option))
+        for name in inputs:
+            c.expect(2, [*verb, option, name, "--force"], "an input of this command")
+        c.expect(5, [*verb, option, full], "full: No space left on device")
+        os.mkfifo(c.dir + "/pipe%d" % number)
+        c.expect(5, [*verb, option, "pipe%d" % number], "nobody reads")
+        c.expect(2, [*verb, option, "."], "is a folder")
+    for name, text in before.items():
+        if c.read(name) != text:
+            c.fail("%s was changed" % name)
+    c.expect(2, [*plan, "--write", "same", "--html", "./same"], "--write and --html", "name another file")
+    c.expect(0, [*plan, "--trace", "/dev/stdout", "--html", "/dev/stdout"], "traceEvents", "<html")
+    if full == "full" and not stat.S_ISCHR(os.stat(c.dir + "/full").st_mode):
+        c.fail("a device was replaced")
+    c.expect(2, ["score", "runs.csv", "--out", "same", "--describe", "same"], "--out and --describe")
+    # A machine is measured for minutes: what is wrong with the name is said before.
+    c.write("machine.json", "{}")
+    c.expect(2, ["calibrate", "--out", "machine.json"], "machine.json exists", "--force")
+    prepare = ["data", "prepare", "text.txt", "--out", "set"]
+    os.mkfifo(c.dir + "/set.idx")
+    c.expect(2, [*prepare, "--force"], "set.idx is not a regular file")
+    os.remove(c.dir + "/set.idx")
+    os.symlink("elsewhere", c.dir + "/set.bin")
+    c.expect(2, [*prepare, "--force"], "set.bin is a link to elsewhere")
+    os.remove(c.dir + "/set.bin")
+    c.expect(0, prepare, "Wrote set.bin")
+    c.expect(2, prepare, "set.bin exists", "--force")
+    c.expect(0, [*prepare, "--force"], "Wrote set.bin")
+    c.write("model/config.json", "{}")
+    c.expect(2, ["checkpoint", "export", "run", "--out", "model"], "already holds config.json")
+    c.expect(2, ["checkpoint", "export", "run", "--out", "text.txt"], "text.txt is not a folder")
+
+
 @case
 def a_pipe_in_the_place_of_a_file_is_not_waited_for(c):
     os.makedirs(c.dir + "/runs/odd")
@@ -408,7 +493,7 @@ def tokenizer_train_looks_before_it_reads(c):
     # The output comes first: the input is not there.
     c.expect(5, [*train, "absent.txt", "--out", "no/such/t.json"], "no/such")
     c.expect(2, [*train, "absent.txt", "--out", "."], "must be a file")
-    c.expect(2, [*train, "text.txt", "--out", "text.txt", "--force"], "what is read")
+    c.expect(2, [*train, "text.txt", "--out", "text.txt", "--force"], "text.txt is an input of this command")
     c.expect(2, [*train, "absent.txt", "--out", "t.json", "--min-frequency", "-5"], "-5")
     c.expect(2, [*train, "absent.txt", "--out", "t.json", "--special", "\u00e9"], "spells the byte 0xE9")
     with gzip.open(c.dir + "/text.txt.gz", "wb") as file:
