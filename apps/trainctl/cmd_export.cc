@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "apps/trainctl/command.h"
-#include "apps/trainctl/option_checks.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "run/run_folder.h"
@@ -67,7 +66,6 @@ void AddExport(CLI::App& app, Action& action) {
   verb->add_option("RUN", options->run, "Run folder (default: runs/latest)");
   verb->add_option("--out", options->out,
                    "Folder for the events, also of a run that goes on (default: RUN/tensorboard)")
-      ->check(NotEmpty())
       ->type_name("DIR");
   AddJsonFlag(*verb);
   SetExample(*verb, "trainctl export tensorboard runs/latest --out /tmp/events");

@@ -157,6 +157,14 @@ absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& bef
 
 bool HoldsARun(const std::string& folder) { return PathExists(folder + "/recipe.json"); }
 
+// So that `trainctl status` alone finds it. No reason not to train where it cannot be.
+void MarkAsLatest(const run::RunFolder& run, const std::string& root) {
+  const absl::Status status = run.MarkAsLatest(root);
+  if (status.ok()) return;
+  std::fprintf(stderr, "note: %s/latest does not point at this run: %s\n", root.c_str(),
+               std::string(status.message()).c_str());
+}
+
 absl::StatusOr<ExitCode> ResumeAsLaunched(const recipe::LoadedRecipe& now, const LaunchOptions& options,
                                           const Output& output) {
   TRAINCTL_ASSIGN_OR_RETURN(run::RunFolder run, run::RunFolder::Open(options.run_dir));
@@ -169,6 +177,7 @@ absl::StatusOr<ExitCode> ResumeAsLaunched(const recipe::LoadedRecipe& now, const
                                    " holds the run; give another --run-dir for a new one"));
   }
   for (const std::string& change : next->changes) std::fprintf(stderr, "changed: %s\n", change.c_str());
+  MarkAsLatest(run, now.recipe.run.root);
   return Continue(run, before, next->recipe, options, output);
 }
 
@@ -260,6 +269,7 @@ absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& outp
     return UsageError(absl::StrCat(run.path(), " already holds a run; continue it with: trainctl resume ",
                                    run.path(), " (or launch with --or-resume)"));
   }
+  if (!options.run_dir.empty()) MarkAsLatest(run, loaded.recipe.run.root);
   std::fprintf(stderr, "run folder: %s\n", run.path().c_str());
   TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(DataPath(run), FingerprintsToJson(files)));
   TRAINCTL_RETURN_IF_ERROR(WriteRunFiles(run, loaded.recipe, plan));
@@ -393,8 +403,8 @@ void AddLaunch(CLI::App& app, Action& action) {
   auto options = std::make_shared<LaunchOptions>();
   verb->add_option("recipe", options->recipe, "The recipe (TOML)")->required();
   verb->add_option("--run-dir", options->run_dir,
-                   "The run folder itself, instead of a new one under run.root")
-      ->check(NotEmpty())
+                   "The run folder itself, instead of a new one under run.root; wherever it is, run.root's "
+                   "latest (runs/latest) points at it")
       ->type_name("FOLDER");
   verb->add_flag("--or-resume", options->or_resume)
       ->description(

@@ -132,10 +132,7 @@ void AddTrace(CLI::App& app, Action& action) {
       "trace", "Join the traces of a run's ranks, beside what was predicted, for Perfetto");
   auto options = std::make_shared<TraceOptions>();
   verb->add_option("RUN", options->run, "Run folder (default: runs/latest)");
-  verb->add_option("--out", options->out, "Writes this file (-: stdout)")
-      ->required()
-      ->check(NotEmpty())
-      ->type_name("FILE");
+  verb->add_option("--out", options->out, "Writes this file (-: stdout)")->required()->type_name("FILE");
   AddForceFlag(*verb, options->output_rules.overwrite);
   verb->add_option("--step", options->step, "Only this step (default: all that were traced)")
       ->check(WholeNumber(0))

@@ -16,6 +16,7 @@
 #include "absl/strings/strip.h"
 #include "apps/trainctl/command.h"
 #include "apps/trainctl/completion.h"
+#include "apps/trainctl/option_checks.h"
 #include "base/standard_fds.h"
 
 namespace trainctl::cli {
@@ -69,6 +70,7 @@ int RunVerb(int argc, char** argv) {
   app.require_subcommand(1);
   Action action;
   for (const Command& command : kCommands) command.add(app, action);
+  RefuseEmptyValues(app);
   if (argc > 1 && std::string(argv[1]) == "__complete") {
     return PrintCompletion(app, std::vector<std::string>(argv + 2, argv + argc));
   }

@@ -357,6 +357,20 @@ def stop_after(c):
 
 
 @case
+def a_named_run_is_the_latest(c):
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "elsewhere/run", "--stop-after", "1"), 75)
+    c.expect(c.run("status"), 0, "elsewhere/run")
+    # A folder that `latest` cannot be in is no reason not to train.
+    c.write("", "runs-file")
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--stop-after", "1", "--set", "run.root=runs-file"), 75,
+             "note: ", "runs-file/latest does not point at this run")
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "runs/tour", "--stop-after", "1"), 75)
+    c.expect(c.run("status"), 0, "runs/tour")
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "elsewhere/run", "--or-resume", "--stop-after", "2"), 75)
+    c.expect(c.run("status"), 0, "elsewhere/run", "step 2")
+
+
+@case
 def no_step_is_left_before_the_one_to_stop_after(c):
     c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--stop-after", "3"), 75)
     lines = open(c.dir + "/run/metrics.jsonl").read()

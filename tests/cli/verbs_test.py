@@ -319,9 +319,9 @@ def numbers_and_names_that_are_none(c):
         c.fail("a refused command made a run folder")
     c.expect(2, ["calibrate", "--workers", "1024", "--out", "rates.json"], "--workers 1024", "core(s)")
     c.expect(2, ["logs", "--rank", "-1"], "--rank", "'-1' is not a whole number from 0 to 2147483647")
-    c.expect(2, ["launch", "recipe.toml", "--run-dir", ""], "--run-dir", "the name is empty")
-    c.expect(2, ["trace", "run", "--out", ""], "--out", "the name is empty")
-    c.expect(2, ["export", "tensorboard", "run", "--out", ""], "--out", "the name is empty")
+    c.expect(2, ["launch", "recipe.toml", "--run-dir", ""], "--run-dir", "the value is empty")
+    c.expect(2, ["trace", "run", "--out", ""], "--out", "the value is empty")
+    c.expect(2, ["export", "tensorboard", "run", "--out", ""], "--out", "the value is empty")
     c.expect(2, ["export", "tensorboard", "run", "--out="], "--out", "missing")
     make_run(c, "one", [{"time": "2026-01-02T10:00:00+00:00", "event": "launch", "world_size": 2, "pid": 1}])
     for rank in (0, 1):
@@ -415,6 +415,28 @@ def outputs_replace_nothing_unasked(c):
     c.write("model/config.json", "{}")
     c.expect(2, ["checkpoint", "export", "run", "--out", "model"], "already holds config.json")
     c.expect(2, ["checkpoint", "export", "run", "--out", "text.txt"], "text.txt is not a folder")
+
+
+@case
+def what_is_empty_is_not_the_default(c):
+    """An unset variable in quotes must not act on the latest run: every verb's every argument and path."""
+    make_run(c, "runs/one", [{"time": "2026-01-02T10:00:00+00:00", "event": "launch", "world_size": 2, "pid": 1}])
+    os.symlink("one", c.dir + "/runs/latest")
+    c.expect(0, ["status"], "runs/one")
+    for verb in (["resume"], ["stop"], ["status"], ["logs"], ["generate", "--prompt", "x"], ["eval"], ["checkpoint", "ls"],
+                 ["checkpoint", "verify"], ["checkpoint", "export", "--out", "m"], ["trace", "--out", "t"],
+                 ["export", "tensorboard"], ["runs"], ["plan"], ["launch"], ["recipe", "check"], ["recipe", "show"],
+                 ["recipe", "explain"], ["new"], ["score"], ["calibrate"], ["tokenizer", "info"],
+                 ["tokenizer", "train", "--vocab", "300", "--out", "t"], ["data", "prepare", "--out", "d"],
+                 ["data", "batch", "--step", "1"]):
+        c.expect(2, [*verb, ""], " ".join(word for word in verb[:2] if word.isalpha()) + ": ", "the value is empty")
+    for verb in (["plan", "r", "--write"], ["plan", "r", "--html"], ["plan", "r", "--trace"], ["plan", "r", "--profile"],
+                 ["plan", "r", "--set"], ["plan", "r", "--as"], ["launch", "r", "--run-dir"], ["trace", "--out"],
+                 ["export", "tensorboard", "--out"], ["checkpoint", "export", "--out"], ["new", "--out"],
+                 ["score", "f", "--out"], ["score", "f", "--describe"], ["score", "f", "--complete"], ["calibrate", "--out"],
+                 ["data", "prepare", "f", "--out"], ["data", "prepare", "f", "--out", "d", "--tokenizer"],
+                 ["data", "batch", "r", "--step", "1", "--eval"], ["tokenizer", "train", "f", "--vocab", "300", "--out"]):
+        c.expect(2, [*verb, ""], verb[-1], "the value is empty")
 
 
 @case
