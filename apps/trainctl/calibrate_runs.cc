@@ -7,6 +7,8 @@
 #include "absl/strings/str_join.h"
 #include "apps/trainctl/profile_option.h"
 #include "base/output_file.h"
+#include "base/shell_quote.h"
+#include "launcher/printable_text.h"
 #include "published/score_report.h"
 
 namespace trainctl::cli {
@@ -59,7 +61,8 @@ absl::StatusOr<ExitCode> CalibrateToRuns(const std::string& file, const std::str
   }
   Print(calibration);
   if (!out.empty()) {
-    std::printf("written to %s; use it with --profile %s\n", out.c_str(), out.c_str());
+    std::printf("written to %s; use it with --profile %s\n", launcher::PrintableText(out).c_str(),
+                ShellQuote(out).c_str());
   }
   return ExitCode::kOk;
 }

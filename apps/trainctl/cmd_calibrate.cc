@@ -167,11 +167,14 @@ void AddCalibrate(CLI::App& app, Action& action) {
                    "Where to write the profile (default: the user's configuration; with FILE: nowhere)")
       ->type_name("FILE");
   AddForceFlag(*verb, options->output_rules.overwrite);
-  verb->add_option("--precision", options->precision, "Only this type")
+  verb->add_option("--precision", options->precision,
+                   "Only this type (default: both, where the CPU has bf16 instructions)")
       ->check(CLI::IsMember({"fp32", "bf16"}));
-  verb->add_option("--workers", options->workers, "Only with so many workers at once")
+  verb->add_option("--workers", options->workers,
+                   "Only with so many workers at once (default: one, and one a core)")
       ->check(WholeNumber(1, 1024));
-  verb->add_option("--threads", options->threads, "Only with so many threads a worker")
+  verb->add_option("--threads", options->threads,
+                   "Only with so many threads a worker (default: its share of the cores)")
       ->check(WholeNumber(1, 1024));
   AddJsonFlag(*verb);
   SetExample(*verb, "trainctl calibrate && trainctl plan recipes/quickstart.toml");

@@ -162,7 +162,7 @@ void AddCheckpoint(CLI::App& app, Action& action) {
   auto options = std::make_shared<ExportOptions>();
   CLI::App* exporting =
       verb->add_subcommand("export", "Write the newest checkpoint as a Hugging Face folder");
-  exporting->add_option("RUN", options->run, "Run folder (default: the latest)");
+  exporting->add_option("RUN", options->run, "Run folder (default: runs/latest)");
   exporting->add_option("--out", options->out, "The folder to write")->required()->type_name("FOLDER");
   exporting->add_option("--dtype", options->dtype, "Of the weights")
       ->check(CLI::IsMember({"fp32", "bf16"}))

@@ -7,6 +7,8 @@
 #include "apps/trainctl/command.h"
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/shell_quote.h"
+#include "launcher/printable_text.h"
 #include "run/run_folder.h"
 #include "telemetry/tensorboard.h"
 
@@ -47,8 +49,9 @@ absl::StatusOr<ExitCode> ExportTensorboard(const ExportOptions& options, const O
                          {"scalars", log.num_scalars()}};
     std::puts(report.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
   } else {
-    std::puts(absl::StrCat("Wrote ", log.path(), ": ", log.num_scalars(), " scalars of ", log.num_steps(),
-                           " steps\nLook at it with: tensorboard --logdir ", events.folder)
+    std::puts(absl::StrCat("Wrote ", launcher::PrintableText(log.path()), ": ", log.num_scalars(),
+                           " scalars of ", log.num_steps(), " steps\nLook at it with: tensorboard --logdir ",
+                           ShellQuote(events.folder))
                   .c_str());
   }
   return ExitCode::kOk;

@@ -22,12 +22,14 @@
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "base/shell_quote.h"
 #include "base/units.h"
 #include "checkpoint/checkpoint_io.h"
 #include "cluster/host.h"
 #include "data/batch_source.h"
 #include "data/fingerprint.h"
 #include "launcher/job.h"
+#include "launcher/printable_text.h"
 #include "plan/plan.h"
 #include "planner/make_plan.h"
 #include "recipe/load.h"
@@ -86,6 +88,11 @@ absl::Status CheckDataUnchanged(const run::RunFolder& run, const recipe::Recipe&
   return absl::OkStatus();
 }
 
+// A line on stderr; names of files have nothing in them that steers a terminal.
+void Tell(const char* what, absl::string_view text) {
+  std::fprintf(stderr, "%s%s\n", what, launcher::PrintableText(text, /*keep_newlines=*/true).c_str());
+}
+
 void PrintChoice(const plan::Plan& plan, const recipe::Recipe& recipe) {
   std::fprintf(stderr,
                "%s: %s parameters, %s, %s, %d x %d thread(s), predicted tensor memory %s per worker\n",
@@ -93,13 +100,14 @@ void PrintChoice(const plan::Plan& plan, const recipe::Recipe& recipe) {
                plan.layout.ToString().c_str(), plan.setting.types.compute == DType::kBF16 ? "bf16" : "fp32",
                static_cast<int>(plan.layout.mesh.world_size()), static_cast<int>(plan.threads_per_worker),
                FormatBytes(plan.predicted.peak_bytes).c_str());
-  for (const std::string& note : plan.notes) std::fprintf(stderr, "  %s\n", note.c_str());
+  for (const std::string& note : plan.notes) Tell("  ", note);
   std::fprintf(stderr, "  step %s\n", plan.step_hash.c_str());
 }
 
 void PrintOutcome(const launcher::JobOutcome& outcome, const run::RunFolder& run, const Output& output) {
   using Kind = launcher::JobOutcome::Kind;
   const int code = static_cast<int>(outcome.exit_code());
+  const std::string resume = absl::StrCat("trainctl resume ", ShellQuote(run.path()));
   if (output.json) {
     const Json report = {{"schema", "trainctl.launch.v1"},
                          {"run", run.path()},
@@ -111,24 +119,28 @@ void PrintOutcome(const launcher::JobOutcome& outcome, const run::RunFolder& run
   }
   switch (outcome.kind) {
     case Kind::kFinished:
-      if (!output.json) std::printf("finished: %s\n", run.path().c_str());
+      if (!output.json) std::printf("finished: %s\n", launcher::PrintableText(run.path()).c_str());
       return;
     case Kind::kStoppedResumable:
-      std::fprintf(stderr, "stopped after saving step %d; continue with: trainctl resume %s\n",
-                   static_cast<int>(run.NewestCheckpointStep()), run.path().c_str());
+      std::fprintf(stderr, "stopped after saving step %d; continue with: %s\n",
+                   static_cast<int>(run.NewestCheckpointStep()), resume.c_str());
       return;
     case Kind::kStoppedUnsaved:
-      std::fprintf(stderr, "stopped at once; the last checkpoint is of step %d: trainctl resume %s\n",
-                   static_cast<int>(run.NewestCheckpointStep()), run.path().c_str());
+      std::fputs(
+          run.NewestCheckpointStep() >= 0
+              ? absl::StrCat("stopped at once; the last checkpoint is of step ", run.NewestCheckpointStep(),
+                             ": ", resume, "\n")
+                    .c_str()
+              : absl::StrCat("stopped at once, before the first checkpoint; start over with: ", resume, "\n")
+                    .c_str(),
+          stderr);
       return;
     case Kind::kFailed:
-      std::fprintf(stderr, "trainctl: rank %d failed%s: %s\n", outcome.rank,
-                   outcome.step >= 0 ? absl::StrCat(" in step ", outcome.step + 1).c_str() : "",
-                   outcome.message.c_str());
+      std::fprintf(stderr, "trainctl: %s\n", outcome.message.c_str());
       if (!outcome.log_tail.empty())
         std::fprintf(stderr, "the end of its log:\n%s\n", outcome.log_tail.c_str());
-      std::fprintf(stderr, "logs: %s   once mended: trainctl resume %s\n", run.logs_path().c_str(),
-                   run.path().c_str());
+      std::fprintf(stderr, "logs: %s   once mended: %s\n", launcher::PrintableText(run.logs_path()).c_str(),
+                   resume.c_str());
       return;
   }
 }
@@ -161,8 +173,7 @@ bool HoldsARun(const std::string& folder) { return PathExists(folder + "/recipe.
 void MarkAsLatest(const run::RunFolder& run, const std::string& root) {
   const absl::Status status = run.MarkAsLatest(root);
   if (status.ok()) return;
-  std::fprintf(stderr, "note: %s/latest does not point at this run: %s\n", root.c_str(),
-               std::string(status.message()).c_str());
+  Tell("note: ", absl::StrCat(root, "/latest does not point at this run: ", status.message()));
 }
 
 absl::StatusOr<ExitCode> ResumeAsLaunched(const recipe::LoadedRecipe& now, const LaunchOptions& options,
@@ -176,7 +187,7 @@ absl::StatusOr<ExitCode> ResumeAsLaunched(const recipe::LoadedRecipe& now, const
     return UsageError(absl::StrCat(next.status().message(), "\n", run.path(),
                                    " holds the run; give another --run-dir for a new one"));
   }
-  for (const std::string& change : next->changes) std::fprintf(stderr, "changed: %s\n", change.c_str());
+  for (const std::string& change : next->changes) Tell("changed: ", change);
   MarkAsLatest(run, now.recipe.run.root);
   return Continue(run, before, next->recipe, options, output);
 }
@@ -190,7 +201,7 @@ ExitCode TellMissing(const plan::Plan& plan, const std::vector<std::string>& not
     const std::string message(status.message());
     if (status.ok() || std::find(missing.begin(), missing.end(), message) != missing.end()) continue;
     if (missing.empty()) code = ExitCodeFor(status);
-    std::fprintf(stderr, "missing here: %s\n", message.c_str());
+    Tell("missing here: ", message);
     missing.push_back(message);
   }
   if (output.json) {
@@ -232,7 +243,7 @@ absl::StatusOr<ExitCode> DryRun(const LaunchOptions& options, const Output& outp
       recipe::LoadRecipe(options.recipe, options.sets, PlanAccess(&unset), recipe::Purpose::kPlan));
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, HostOfRun(loaded.recipe));
   TRAINCTL_ASSIGN_OR_RETURN(const plan::Plan plan, planner::MakePlanFor(loaded.recipe, host));
-  for (const std::string& note : loaded.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
+  for (const std::string& note : loaded.notes) Tell("note: ", note);
   PrintChoice(plan, loaded.recipe);
   return TellMissing(plan, loaded.notes, CheckWhatALaunchNeeds(loaded, unset, host, options), output);
 }
@@ -249,7 +260,7 @@ absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& outp
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, HostOfRun(loaded.recipe));
   TRAINCTL_ASSIGN_OR_RETURN(const plan::Plan plan, planner::MakePlanFor(loaded.recipe, host));
   TRAINCTL_RETURN_IF_ERROR(CheckDeviceIsHere(loaded.recipe, host));
-  for (const std::string& note : loaded.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
+  for (const std::string& note : loaded.notes) Tell("note: ", note);
   TRAINCTL_RETURN_IF_ERROR(launcher::CheckWorkerEnv(loaded.recipe.launch.env));
   PrintChoice(plan, loaded.recipe);
   TRAINCTL_RETURN_IF_ERROR(data::OpenTrainSource(loaded.recipe).status());
@@ -267,10 +278,10 @@ absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& outp
   TRAINCTL_RETURN_IF_ERROR(run.Lock());
   if (HoldsARun(run.path())) {
     return UsageError(absl::StrCat(run.path(), " already holds a run; continue it with: trainctl resume ",
-                                   run.path(), " (or launch with --or-resume)"));
+                                   ShellQuote(run.path()), " (or launch with --or-resume)"));
   }
   if (!options.run_dir.empty()) MarkAsLatest(run, loaded.recipe.run.root);
-  std::fprintf(stderr, "run folder: %s\n", run.path().c_str());
+  std::fprintf(stderr, "run folder: %s\n", launcher::PrintableText(run.path()).c_str());
   TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(DataPath(run), FingerprintsToJson(files)));
   TRAINCTL_RETURN_IF_ERROR(WriteRunFiles(run, loaded.recipe, plan));
   return RunWorkers(run, loaded.recipe, plan, options, output);
@@ -305,7 +316,7 @@ absl::StatusOr<plan::Plan> PlanToContinue(const run::RunFolder& run, const recip
   const absl::StatusOr<plan::Plan> last =
       text.ok() ? plan::PlanFromJson(*text, run.plan_path()) : absl::StatusOr<plan::Plan>(text.status());
   if (!last.ok()) {
-    std::fprintf(stderr, "note: planned anew: %s\n", std::string(last.status().message()).c_str());
+    Tell("note: planned anew: ", last.status().message());
     return planner::MakePlanFor(recipe, host);
   }
   recipe::Recipe frozen = planner::Frozen(recipe, *last);
@@ -333,22 +344,22 @@ absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& bef
     // Only a checkpoint that can be read proves it.
     std::vector<std::string> warnings;
     const auto newest = checkpoint::FindNewestGood(run.checkpoints_path(), &warnings);
-    for (const std::string& warning : warnings) std::fprintf(stderr, "warning: %s\n", warning.c_str());
+    for (const std::string& warning : warnings) Tell("warning: ", warning);
     if (!newest.ok()) return newest.status();
     done = newest->step;
   }
   if (done >= recipe.train.steps) {
     const std::string& path = run.path();
-    std::fputs(absl::StrCat(path, " has done its ", done, " steps; for more: trainctl resume ", path,
-                            " --set train.steps=N\n")
+    std::fputs(absl::StrCat(launcher::PrintableText(path), " has done its ", done,
+                            " steps; for more: trainctl resume ", ShellQuote(path), " --set train.steps=N\n")
                    .c_str(),
                stderr);
     PrintOutcome({.kind = launcher::JobOutcome::Kind::kFinished}, run, output);
     return ExitCode::kOk;
   }
   if (done >= last) {
-    std::fputs(absl::StrCat(run.path(), " has done step ", done, ", and --stop-after is ", last,
-                            ": no step is left to do\n")
+    std::fputs(absl::StrCat(launcher::PrintableText(run.path()), " has done step ", done,
+                            ", and --stop-after is ", last, ": no step is left to do\n")
                    .c_str(),
                stderr);
     PrintOutcome({.kind = launcher::JobOutcome::Kind::kStoppedResumable}, run, output);
@@ -418,7 +429,7 @@ void AddLaunch(CLI::App& app, Action& action) {
 void AddResume(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand("resume", "Continue a run from its newest good checkpoint");
   auto options = std::make_shared<LaunchOptions>();
-  verb->add_option("run", options->run, "The run folder (default: the latest)");
+  verb->add_option("run", options->run, "The run folder (default: runs/latest)");
   AddCommon(*verb, *options);
   SetExample(*verb, "trainctl resume runs/latest --set train.steps=400");
   verb->callback([&action, options] { action = Detachable(options, Resume); });

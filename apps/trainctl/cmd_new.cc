@@ -10,6 +10,8 @@
 #include "apps/trainctl/text_table.h"
 #include "base/json.h"
 #include "base/output_file.h"
+#include "base/shell_quote.h"
+#include "launcher/printable_text.h"
 #include "recipe/starter.h"
 
 namespace trainctl::cli {
@@ -54,8 +56,8 @@ absl::StatusOr<ExitCode> Run(const NewOptions& options, const Output& output) {
     const Json json = {{"schema", "trainctl.new.v1"}, {"preset", starter->name}, {"path", options.out}};
     std::puts(json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
   } else {
-    std::printf("%s: %s\n%s\n", options.out.c_str(), starter->summary,
-                recipe::StarterBefore(*starter, options.out).c_str());
+    std::printf("%s: %s\n%s\n", launcher::PrintableText(options.out).c_str(), starter->summary,
+                recipe::StarterBefore(*starter, ShellQuote(options.out)).c_str());
   }
   return ExitCode::kOk;
 }

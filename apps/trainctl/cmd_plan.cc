@@ -75,10 +75,14 @@ void AddPlan(CLI::App& app, Action& action) {
             help)
         ->type_name(type);
   };
-  stands_for("--objective", "plan.objective", "OBJECTIVE", "step_time, cost, headroom or fewest_gpus");
+  stands_for("--objective", "plan.objective", "OBJECTIVE",
+             "step_time, cost, headroom or fewest_gpus (default: the recipe's plan.objective)");
   stands_for("--price", "plan.price_per_gpu_hour", "DOLLARS", "Price of one GPU for one hour");
   stands_for("--as", "plan.framework", "FRAMEWORK", "A what-if: price it as another trainer would run it");
-  verb->add_option("--top", options->top, "Layouts to show")->check(CLI::Range(1, 1000))->type_name("N");
+  verb->add_option("--top", options->top, "Layouts to show")
+      ->check(CLI::Range(1, 1000))
+      ->type_name("N")
+      ->capture_default_str();
   verb->add_option("--sweep", options->sweeps, "Plan for each of several values: KEY=V1,V2,... (repeatable)")
       ->allow_extra_args(false)
       ->type_name("KEY=V1,V2");

@@ -8,6 +8,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "apps/trainctl/command.h"
+#include "base/shell_quote.h"
+#include "launcher/printable_text.h"
 #include "rpc/admin_client.h"
 #include "run/run_folder.h"
 
@@ -72,7 +74,8 @@ nlohmann::ordered_json ToJson(const Report& report) {
 }
 
 std::string ToText(const Report& report) {
-  std::string text = absl::StrFormat("run         %s\nstatus      %s", report.path, report.status);
+  std::string text =
+      absl::StrFormat("run         %s\nstatus      %s", launcher::PrintableText(report.path), report.status);
   if (report.live) {
     absl::StrAppend(&text, " (", report.live->phase, ", process ", report.live->pid, ")");
     if (!report.live->stop.empty()) absl::StrAppend(&text, ", stopping ", report.live->stop);
@@ -89,10 +92,11 @@ std::string ToText(const Report& report) {
       absl::StrAppend(&text, "\n");
     }
   } else if (report.status == "interrupted") {
-    absl::StrAppend(&text, "The launcher (process ", report.state.launcher_pid,
-                    ") ended without a word. Continue with: trainctl resume ", report.path, "\n");
+    const int64_t pid = report.state.launcher_pid;
+    absl::StrAppend(&text, "The launcher", pid > 0 ? absl::StrCat(" (process ", pid, ")") : "",
+                    " ended without a word. Continue with: trainctl resume ", ShellQuote(report.path), "\n");
   } else if (!report.state.message.empty()) {
-    absl::StrAppend(&text, "message     ", report.state.message, "\n");
+    absl::StrAppend(&text, "message     ", launcher::PrintableText(report.state.message, true), "\n");
   }
   return text;
 }

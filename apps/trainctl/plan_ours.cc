@@ -14,6 +14,7 @@
 #include "base/output_file.h"
 #include "base/units.h"
 #include "cluster/host.h"
+#include "launcher/printable_text.h"
 #include "planner/make_plan.h"
 #include "report/draw_plan.h"
 #include "report/explain_plan.h"
@@ -216,7 +217,7 @@ absl::StatusOr<ExitCode> PlanOurs(const recipe::LoadedRecipe& loaded, const Plan
   }
   Print(plan, loaded, std::max<size_t>(kFewRows, static_cast<size_t>(options.top)), output.stdout_color);
   for (const std::string* path : {&options.write, &options.trace, &options.html}) {
-    if (!path->empty()) std::printf("  written to %s\n", path->c_str());
+    if (!path->empty()) std::printf("  written to %s\n", launcher::PrintableText(*path).c_str());
   }
   if (options.draw) {
     std::printf(

@@ -14,6 +14,7 @@
 #include "base/units.h"
 #include "frameworks/cluster_explain.h"
 #include "frameworks/cluster_plan_json.h"
+#include "launcher/printable_text.h"
 #include "report/page.h"
 
 namespace trainctl::cli {
@@ -206,7 +207,7 @@ absl::StatusOr<ExitCode> PlanWhatIf(const recipe::LoadedRecipe& loaded, const Pl
   }
   PrintFoot(plan, loaded.notes);
   for (const std::string* path : {&options.write, &options.trace, &options.html}) {
-    if (!path->empty()) std::printf("  written to %s\n", path->c_str());
+    if (!path->empty()) std::printf("  written to %s\n", launcher::PrintableText(*path).c_str());
   }
   if (options.draw) {
     std::printf("\n");

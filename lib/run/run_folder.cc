@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "base/shell_quote.h"
 #include "base/status.h"
 
 namespace trainctl::run {
@@ -199,10 +200,11 @@ absl::Status RunFolder::Lock() {
     const bool holder_is_dead = holder > 0 && !HasOpen(holder, lock_path);
     if (!holder_is_dead || clock.Monotonic() > give_up) {
       if (!absl::StrContains(lock.status().message(), "is locked by")) return lock.status();
-      return EnvironmentError(
-          absl::StrCat(path_, " is in use by process ", holder,
-                       ": only one launch can work on a run folder. See 'trainctl status ", path_,
-                       "', end it with 'trainctl stop ", path_, "', or give another --run-dir"));
+      const std::string quoted = ShellQuote(path_);
+      return EnvironmentError(absl::StrCat(
+          path_, " is in use by ", holder > 0 ? absl::StrCat("process ", holder) : "another process",
+          ": only one launch can work on a run folder. See: trainctl status ", quoted,
+          ", end it with: trainctl stop ", quoted, ", or give another --run-dir"));
     }
     // Its launcher was killed; what remains of it is being ended.
     std::this_thread::sleep_for(std::chrono::milliseconds(10));

@@ -122,7 +122,7 @@ class Trainer {
   // ---- start --------------------------------------------------------------------------------
 
   absl::Status Connect() {
-    d_.control->Report({.step = 0, .phase = "connect"});
+    d_.control->Report({.step = -1, .phase = "connect"});
     TRAINCTL_ASSIGN_OR_RETURN(communicator_,
                               comm::Communicator::Create(device_, comm::MakeC10dStore(*d_.store), d_.rank,
                                                          d_.world_size, recipe_.launch.collective_timeout));
@@ -313,10 +313,10 @@ class Trainer {
   absl::Status TrainStep() {
     step_begin_ = d_.clock->Monotonic();
     const int64_t step = counters_.step;
-    d_.control->Report({.step = step, .phase = "data"});
+    d_.control->Report({.step = step + 1, .phase = "data"});
     TRAINCTL_ASSIGN_OR_RETURN(const data::Batch batch, LocalBatch(*train_, step));
     const double data_seconds = absl::ToDoubleSeconds(d_.clock->Monotonic() - step_begin_);
-    d_.control->Report({.step = step, .phase = "step"});
+    d_.control->Report({.step = step + 1, .phase = "step"});
 
     parallel::UpdateOptions update;
     update.lr = static_cast<float>(optim::LearningRate(Schedule(), step));

@@ -6,6 +6,7 @@
 import gzip
 import json
 import os
+import re
 import shutil
 import signal
 import stat
@@ -456,6 +457,83 @@ def names_of_runs_are_printed_without_control_characters(c):
     make_run(c, "runs/a\x1b[31mb", [{"time": "2026-01-02T10:00:00+00:00", "event": "launch", "world_size": 2, "pid": 1}])
     if "\x1b" in c.expect(0, ["runs"], "[31mb"):
         c.fail("an escape sequence is printed as it is")
+
+
+@case
+def commands_that_are_suggested_can_be_pasted(c):
+    """Whatever the run folder is called: the suggested word is the folder again, and steers no terminal."""
+    for name in ("my run", "it's", "$HOME", "a;b", "a\x1b[31mb"):
+        make_run(c, "runs/" + name, [{"time": "2026-01-02T10:00:00+00:00", "event": "launch", "world_size": 2, "pid": 1 << 22}])
+        for verb, word in (("status", "trainctl resume "), ("stop", "trainctl status ")):
+            said = c.run(verb, "runs/" + name).stdout
+            if "\x1b" in said or word not in said:
+                c.fail("%s of %r: %r" % (verb, name, said))
+            suggested = said.split(word)[1].rstrip("\n").split(" (")[0]
+            read = subprocess.run(["bash", "-c", "printf %s " + suggested], stdout=subprocess.PIPE, text=True).stdout
+            if read != os.path.realpath(c.dir) + "/runs/" + name:
+                c.fail("%s of %r suggests %s, which is %r" % (verb, name, suggested, read))
+    if "\x1b" in c.expect(2, ["status", "runs/\x1b[31mnowhere"], "there is no run folder"):
+        c.fail("an escape sequence is printed as it is")
+    # A journal that does not name its launcher.
+    make_run(c, "runs/nameless", [{"time": "2026-01-02T10:00:00+00:00", "event": "launch", "world_size": 2}])
+    for verb in ("status", "stop"):
+        if "process 0" in c.run(verb, "runs/nameless").stdout:
+            c.fail("%s names process 0" % verb)
+
+
+@case
+def the_program_says_what_it_is_and_what_there_is(c):
+    version = c.expect(0, ["version"], "trainctl ")
+    if c.expect(0, ["--version"]) != version:
+        c.fail("--version and version differ")
+    for group in ((), ("checkpoint",), ("recipe",), ("data",)):
+        result = subprocess.run([TRAINCTL, *group], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        page = subprocess.run([TRAINCTL, *group, "--help"], stdout=subprocess.PIPE, text=True).stdout
+        if result.returncode != 2 or result.stdout or result.stderr != page:
+            c.fail("without a verb below %s: %s" % (group, result))
+
+
+@case
+def steps_are_counted_from_one(c):
+    c.write("recipe.toml", 'recipe_version = 1\n[model]\npreset = "toy-1m"\n[data]\nseq_len = 8\nshuffle = false\n'
+                           '[[data.train]]\nfiles = ["text.txt"]\n[train]\nsteps = 3\nbatch_sequences = 1\n')
+    c.write("text.txt", "abcdefghijklmnopqrstuvwxyz" * 4)
+    batch = json.loads(c.run("data", "batch", "recipe.toml", "--step", "1", "--json").stdout)
+    if batch["step"] != 1 or bytes(batch["sequences"][0]["tokens"]) != b"abcdefgh":
+        c.fail("the first step's batch: %s" % batch)
+    c.expect(2, ["data", "batch", "recipe.toml", "--step", "0"], "'0' is not a whole number of at least 1")
+
+
+@case
+def what_a_plan_suggests_has_a_plan(c):
+    """The values that a person would type next, each of them."""
+    quickstart = ["plan", ROOT + "/recipes/quickstart.toml"]
+    said = c.expect(2, [*quickstart, "--set", "train.batch_sequences=100003"], "2 errors", "the nearest are ")
+    fewer = re.search(r"set (optimizer.warmup_steps) = (\d+) or fewer", said)
+    for batch in re.search(r"the nearest are (\d+) and (\d+)", said).groups():
+        c.expect(0, [*quickstart, "--set", "train.batch_sequences=" + batch, "--set", "=".join(fewer.groups())], "Chosen: ")
+    tight = [*quickstart, "--set", "cluster.memory_limit=10MiB"]
+    said = c.expect(3, tight, "this fits (")
+    settings = said.strip().partition("this fits (")[2].partition(": ")[2].split(", ")
+    c.expect(0, [*tight, *(word for setting in settings for word in ("--set", setting.replace(" = ", "=")))], "Chosen: ")
+
+
+@case
+def text_in_another_encoding_is_named_as_that(c):
+    with open(c.dir + "/latin.jsonl", "wb") as file:
+        file.write(b'{"text": "one"}\n{"text": "caf\xe9"}\n')
+    c.expect(6, ["data", "prepare", "latin.jsonl", "--out", "set"], "latin.jsonl:2:14: not valid UTF-8 (byte 0xE9)")
+
+
+@case
+def a_config_that_a_recipe_names_is_the_recipes_mistake(c):
+    for text, word in (("{", "not valid JSON"), ('{"model_type": "mamba"}', "mamba"), ("[]", "config.json"),
+                       ('{"model_type": "llama"}', "num_hidden_layers")):
+        c.write("m/config.json", text)
+        c.write("recipe.toml", 'recipe_version = 1\n[model]\nfrom = "m"\n[data]\nseq_len = 8\n[[data.train]]\n'
+                               'files = ["m/config.json"]\n[train]\nsteps = 3\nbatch_sequences = 1\n')
+        for verb in (["recipe", "check"], ["plan"], ["launch"], ["launch", "--dry-run"], ["data", "batch", "--step", "1"]):
+            c.expect(2, [*verb, "recipe.toml"], "recipe.toml:3:1: model.from: ", "m/config.json", word)
 
 
 @case
