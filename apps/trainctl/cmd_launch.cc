@@ -109,11 +109,12 @@ void PrintOutcome(const launcher::JobOutcome& outcome, const run::RunFolder& run
   const int code = static_cast<int>(outcome.exit_code());
   const std::string resume = absl::StrCat("trainctl resume ", ShellQuote(run.path()));
   if (output.json) {
+    const int64_t saved = run.NewestCheckpointStep();
     const Json report = {{"schema", "trainctl.launch.v1"},
                          {"run", run.path()},
                          {"exit_code", code},
                          {"restarts", outcome.num_restarts},
-                         {"checkpoint_step", run.NewestCheckpointStep()},
+                         {"checkpoint_step", saved >= 0 ? Json(saved) : Json(nullptr)},
                          {"message", outcome.message}};
     std::puts(report.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
   }

@@ -527,7 +527,7 @@ def data_that_changes_ends_a_run_at_its_restart(c):
     launch = c.start("launch", "recipe.toml", "--run-dir", "run", "--set", "train.steps=100000")
     workers = []
     deadline = time.monotonic() + 60
-    while not workers or min(worker["step"] for worker in workers) < 2:
+    while not workers or min(worker["step"] or 0 for worker in workers) < 2:
         if time.monotonic() > deadline:
             launch.kill()
             return c.fail("no step in a minute: %s" % launch.communicate()[0])

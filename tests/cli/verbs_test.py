@@ -512,6 +512,9 @@ def what_a_plan_suggests_has_a_plan(c):
     fewer = re.search(r"set (optimizer.warmup_steps) = (\d+) or fewer", said)
     for batch in re.search(r"the nearest are (\d+) and (\d+)", said).groups():
         c.expect(0, [*quickstart, "--set", "train.batch_sequences=" + batch, "--set", "=".join(fewer.groups())], "Chosen: ")
+    for typo in (["lanch"], ["checkpoint", "verfy"], ["recipe", "explain", "train.stepz"], ["new", "txt"]):
+        meant = re.search(r"did you mean ([^?]+)\?", c.expect(2, typo)).group(1)
+        c.expect(0, [*typo[:-1], meant] if typo[0] in ("recipe", "new") else [*typo[:-1], meant, "--help"])
     tight = [*quickstart, "--set", "cluster.memory_limit=10MiB"]
     said = c.expect(3, tight, "this fits (")
     settings = said.strip().partition("this fits (")[2].partition(": ")[2].split(", ")

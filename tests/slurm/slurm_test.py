@@ -91,7 +91,7 @@ class Case:
         result = subprocess.run([TRAINCTL, "status", "run", "--json"], cwd=self.dir, stdout=subprocess.PIPE,
                                 stderr=subprocess.DEVNULL, text=True)
         workers = json.loads(result.stdout)["workers"] if result.returncode == 0 else []
-        return max((worker["step"] - 1 for worker in workers), default=0)
+        return max(((worker["step"] or 1) - 1 for worker in workers), default=0)
 
     def start_again(self, job):
         """Waits until the job stands in the queue again, and submits its script anew in its place: Slurm lets a

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -133,11 +134,17 @@ TEST_F(OutputFile, APipeIsWrittenToWhereItIsRead) {
   // More than a pipe holds: the reader is waited for.
   const std::string text(1 << 20, 'x');
   std::string read;
-  std::thread writer([&] { EXPECT_TRUE(WriteOutputFile(Path("pipe"), text, kNew).ok()); });
+  std::atomic<bool> is_written = false;
+  std::thread writer([&] {
+    EXPECT_TRUE(WriteOutputFile(Path("pipe"), text, kNew).ok());
+    is_written = true;
+  });
   std::array<char, 4096> piece;
-  while (read.size() < text.size()) {
+  while (true) {
+    const bool is_last = is_written;
     const ssize_t count = ::read(end, piece.data(), piece.size());
     if (count > 0) read.append(piece.data(), static_cast<size_t>(count));
+    if (count <= 0 && is_last) break;
   }
   writer.join();
   ::close(end);
