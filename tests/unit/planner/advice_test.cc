@@ -234,7 +234,7 @@ TEST(Advice, OfWhatDoesNotDivideLeadsToAPlan) {
 // What does not fit, on a machine and on devices.
 TEST(Advice, OfWhatDoesNotFitLeadsToAPlan) {
   int num_followed = 0;
-  for (uint64_t seed = 0; seed < 150; ++seed) {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
     uint64_t draws = 0;
     const auto below = [&](uint64_t bound) {
       return static_cast<int64_t>(RandomBelow(seed, 8, draws++, bound));
@@ -245,9 +245,10 @@ TEST(Advice, OfWhatDoesNotFitLeadsToAPlan) {
       recipe.sets.push_back(absl::StrCat(key, "=", value));
     };
     set("cluster.devices_per_node", workers);
-    set("train.batch_sequences", workers * (1 + below(12)));
+    const int64_t nodes = below(3) == 0 ? 1 + below(3) : 0;  // 0: this machine
+    set("train.batch_sequences", workers * std::max<int64_t>(1, nodes) * (1 + below(12)));
     set("cluster.memory_limit", absl::StrCat(6 + below(50), "MiB"));
-    if (below(3) == 0) set("cluster.device", "h100-sxm-80gb"), set("cluster.nodes", 1 + below(3));
+    if (nodes > 0) set("cluster.device", "h100-sxm-80gb"), set("cluster.nodes", nodes);
     if (below(2) == 0) set("parallel.zero_stage", workers == 1 ? 0 : below(4));
     if (below(3) == 0) set("parallel.recompute", "none");
     if (below(3) == 0) set("train.micro_batch", 1);
