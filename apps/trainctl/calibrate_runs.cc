@@ -6,7 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "apps/trainctl/profile_option.h"
-#include "base/files.h"
+#include "base/output_file.h"
+#include "base/shell_quote.h"
+#include "launcher/printable_text.h"
 #include "published/score_report.h"
 
 namespace trainctl::cli {
@@ -43,20 +45,24 @@ void Print(const published::Calibration& calibration) {
 
 }  // namespace
 
-absl::StatusOr<ExitCode> CalibrateToRuns(const std::string& file, const std::string& out,
+absl::StatusOr<ExitCode> CalibrateToRuns(const std::string& file, const std::string& out, OutputRules rules,
                                          const Output& output) {
-  TRAINCTL_ASSIGN_OR_RETURN(const std::vector<published::PublishedRun> runs, ReadRuns(file));
+  rules.inputs = {file};
+  TRAINCTL_ASSIGN_OR_RETURN(const std::vector<published::PublishedRun> runs, ReadRuns(file, &rules.inputs));
+  if (!out.empty()) TRAINCTL_RETURN_IF_ERROR(FindOutput(out, rules).status());
   TRAINCTL_ASSIGN_OR_RETURN(published::Calibration calibration, published::Calibrate(runs));
   calibration.profile.made_by = absl::StrCat("trainctl calibrate ", file);
-  if (!out.empty())
-    TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(out, frameworks::ProfileToJson(calibration.profile)));
+  if (!out.empty()) {
+    TRAINCTL_RETURN_IF_ERROR(WriteOutputFile(out, frameworks::ProfileToJson(calibration.profile), rules));
+  }
   if (output.json) {
     std::fputs(published::CalibrationToJson(calibration).c_str(), stdout);
     return ExitCode::kOk;
   }
   Print(calibration);
   if (!out.empty()) {
-    std::printf("written to %s; use it with --profile %s\n", out.c_str(), out.c_str());
+    std::printf("written to %s; use it with --profile %s\n", launcher::PrintableText(out).c_str(),
+                ShellQuote(out).c_str());
   }
   return ExitCode::kOk;
 }

@@ -14,8 +14,10 @@
 #include "apps/trainctl/command.h"
 #include "apps/trainctl/measure_machine.h"
 #include "apps/trainctl/option_checks.h"
+#include "apps/trainctl/output_options.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "base/output_file.h"
 #include "cluster/host.h"
 #include "simulate/machine.h"
 
@@ -28,6 +30,7 @@ struct CalibrateOptions {
   std::string precision;
   int64_t workers = 0;
   int64_t threads = 0;
+  OutputRules output_rules;
 };
 
 // The loads that were asked for, of the usual ones or one of its own.
@@ -59,12 +62,12 @@ absl::StatusOr<std::vector<Load>> LoadsOf(const CalibrateOptions& options, const
 }
 
 // What is measured now replaces what was; other loads of this machine stay.
-absl::StatusOr<simulate::MachineProfile> Merged(const std::string& path, const cluster::Host& host,
+absl::StatusOr<simulate::MachineProfile> Merged(const OutputTarget& target, const cluster::Host& host,
                                                 const simulate::MachineProfile& measured) {
   simulate::MachineProfile merged = measured;
-  if (!PathExists(path)) return merged;
-  TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  const absl::StatusOr<simulate::MachineProfile> before = simulate::MachineFromJson(text, path);
+  if (target.kind != OutputKind::kRegularFile) return merged;
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFile(target.path));
+  const absl::StatusOr<simulate::MachineProfile> before = simulate::MachineFromJson(text, target.path);
   if (!before.ok() || !before->IsOf(host)) return merged;
   for (const simulate::MeasuredRates& old : before->measured) {
     const bool replaced = std::any_of(
@@ -110,21 +113,29 @@ void Print(const MachineMeasurement& measurement) {
   }
 }
 
+absl::Status MakeFolderOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash != std::string::npos && slash > 0 ? MakeDirs(path.substr(0, slash)) : absl::OkStatus();
+}
+
 absl::StatusOr<ExitCode> CalibrateMachine(const CalibrateOptions& options, const Output& output) {
   const std::string path = options.out.empty() ? simulate::MachineProfilePath() : options.out;
   if (path.empty()) return UsageError("neither HOME nor XDG_CONFIG_HOME is set; name a file with --out");
+  OutputRules rules = options.output_rules;
+  rules.overwrite |= options.out.empty();  // the user's configuration is there to be kept up to date
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, cluster::DetectHost());
   TRAINCTL_ASSIGN_OR_RETURN(const std::vector<Load> loads, LoadsOf(options, host));
+  TRAINCTL_RETURN_IF_ERROR(MakeFolderOf(path));
+  TRAINCTL_ASSIGN_OR_RETURN(const OutputTarget target, FindOutput(path, rules));
   std::fprintf(stderr, "measuring this machine; other work on it spoils the result\n");
   TRAINCTL_ASSIGN_OR_RETURN(const MachineMeasurement measurement,
                             MeasureMachine(host, loads, [](const std::string& what) {
                               std::fprintf(stderr, "  %s\n", what.c_str());
                             }));
-  TRAINCTL_ASSIGN_OR_RETURN(const simulate::MachineProfile profile, Merged(path, host, measurement.profile));
+  TRAINCTL_ASSIGN_OR_RETURN(const simulate::MachineProfile profile,
+                            Merged(target, host, measurement.profile));
   const std::string json = simulate::MachineToJson(profile);
-  const size_t slash = path.rfind('/');
-  if (slash != std::string::npos && slash > 0) TRAINCTL_RETURN_IF_ERROR(MakeDirs(path.substr(0, slash)));
-  TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(path, json));
+  TRAINCTL_RETURN_IF_ERROR(WriteOutputFile(path, json, rules));
   if (output.json) {
     std::fputs(json.c_str(), stdout);
   } else {
@@ -140,7 +151,7 @@ absl::StatusOr<ExitCode> RunCalibrate(const CalibrateOptions& options, const Out
     return UsageError(
         "--precision, --workers and --threads are of this machine; runs of a file state their own");
   }
-  return CalibrateToRuns(options.file, options.out, output);
+  return CalibrateToRuns(options.file, options.out, options.output_rules, output);
 }
 
 }  // namespace
@@ -155,11 +166,15 @@ void AddCalibrate(CLI::App& app, Action& action) {
   verb->add_option("--out", options->out,
                    "Where to write the profile (default: the user's configuration; with FILE: nowhere)")
       ->type_name("FILE");
-  verb->add_option("--precision", options->precision, "Only this type")
+  AddForceFlag(*verb, options->output_rules.overwrite);
+  verb->add_option("--precision", options->precision,
+                   "Only this type (default: both, where the CPU has bf16 instructions)")
       ->check(CLI::IsMember({"fp32", "bf16"}));
-  verb->add_option("--workers", options->workers, "Only with so many workers at once")
+  verb->add_option("--workers", options->workers,
+                   "Only with so many workers at once (default: one, and one a core)")
       ->check(WholeNumber(1, 1024));
-  verb->add_option("--threads", options->threads, "Only with so many threads a worker")
+  verb->add_option("--threads", options->threads,
+                   "Only with so many threads a worker (default: its share of the cores)")
       ->check(WholeNumber(1, 1024));
   AddJsonFlag(*verb);
   SetExample(*verb, "trainctl calibrate && trainctl plan recipes/quickstart.toml");

@@ -2,14 +2,18 @@
 // what was written.
 
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "apps/trainctl/command.h"
 #include "apps/trainctl/worker_program.h"
 #include "base/files.h"
+#include "base/folder_entries.h"
 #include "base/units.h"
 #include "checkpoint/checkpoint_io.h"
 
@@ -113,7 +117,25 @@ struct ExportOptions {
   std::string dtype = "fp32";
 };
 
+// Files of a model are never mixed with those of another. Asked here, as the worker first loads the model.
+absl::Status CheckIsFree(const std::string& folder) {
+  std::error_code error;
+  if (PathExists(folder) && !std::filesystem::is_directory(folder, error)) {
+    return UsageError(absl::StrCat("--out ", folder, " is not a folder; name another one"));
+  }
+  for (const std::string& name : FolderEntries(folder)) {
+    if (name != "config.json" && !absl::EndsWith(name, ".safetensors") &&
+        !absl::EndsWith(name, ".safetensors.index.json")) {
+      continue;
+    }
+    return UsageError(absl::StrCat("--out ", folder, " already holds ", name,
+                                   " of a model; name another folder, or empty this one"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<ExitCode> Export(const ExportOptions& options) {
+  TRAINCTL_RETURN_IF_ERROR(CheckIsFree(options.out));
   TRAINCTL_ASSIGN_OR_RETURN(std::vector<std::string> args, OneProcessArgs("export", options.run));
   args.insert(args.end(), {"--out", options.out, "--dtype", options.dtype});
   return ExecWorker(args);
@@ -140,7 +162,7 @@ void AddCheckpoint(CLI::App& app, Action& action) {
   auto options = std::make_shared<ExportOptions>();
   CLI::App* exporting =
       verb->add_subcommand("export", "Write the newest checkpoint as a Hugging Face folder");
-  exporting->add_option("RUN", options->run, "Run folder (default: the latest)");
+  exporting->add_option("RUN", options->run, "Run folder (default: runs/latest)");
   exporting->add_option("--out", options->out, "The folder to write")->required()->type_name("FOLDER");
   exporting->add_option("--dtype", options->dtype, "Of the weights")
       ->check(CLI::IsMember({"fp32", "bf16"}))

@@ -10,6 +10,8 @@
 #include "absl/strings/str_join.h"
 #include "apps/trainctl/command.h"
 #include "apps/trainctl/machine_access.h"
+#include "apps/trainctl/option_checks.h"
+#include "apps/trainctl/output_options.h"
 #include "apps/trainctl/progress_view.h"
 #include "apps/trainctl/stop_request.h"
 #include "base/units.h"
@@ -49,7 +51,7 @@ absl::StatusOr<ExitCode> RunPrepare(data::PrepareOptions options, const Output& 
 struct BatchOptions {
   std::string recipe;
   std::vector<std::string> sets;
-  int64_t step = 0;
+  int64_t step = 1;  // the first, as in logs
   std::string eval_set;
 };
 
@@ -90,9 +92,9 @@ absl::StatusOr<std::unique_ptr<data::BatchSource>> OpenEvalSet(const recipe::Rec
   for (data::EvalSet& set : sets) {
     names.push_back(set.name);
     if (set.name != options.eval_set) continue;
-    if (options.step >= set.num_batches) {
+    if (options.step > set.num_batches) {
       return UsageError(absl::StrCat("evaluation set ", set.name, " has ", set.num_batches,
-                                     " batches; --step counts from 0"));
+                                     " batches; --step is from 1 to ", set.num_batches));
     }
     return std::move(set.source);
   }
@@ -116,7 +118,7 @@ absl::StatusOr<ExitCode> RunBatch(const BatchOptions& options, const Output& out
                     ",\"seq_len\":", recipe.data.seq_len, ",\"sequences\":[");
   }
   for (int64_t i = 0; i < recipe.train.batch_sequences; ++i) {
-    TRAINCTL_ASSIGN_OR_RETURN(const data::Batch batch, source->Get(options.step, {i, 1}));
+    TRAINCTL_ASSIGN_OR_RETURN(const data::Batch batch, source->Get(options.step - 1, {i, 1}));
     AppendSequence(batch, i, output.json, out);
   }
   if (output.json) absl::StrAppend(&out, "\n]}\n");
@@ -151,7 +153,7 @@ void AddPrepare(CLI::App& app, Action& action) {
   verb->add_option("--threads", options->num_threads, "Threads that tokenize (default: one per core)")
       ->check(CLI::Range(0, 1024))
       ->type_name("N");
-  verb->add_flag("--force", options->overwrite, "Replace files that exist");
+  AddForceFlag(*verb, options->overwrite);
   verb->add_flag("--restart", options->restart, "Begin anew where an interrupted preparation could go on");
   verb->callback([&action, options] {
     action = [options](const Output& output) { return RunPrepare(*options, output); };
@@ -164,11 +166,16 @@ void AddBatch(CLI::App& app, Action& action) {
   SetExample(*verb, "trainctl data batch recipe.toml --step 100 --json");
   auto options = std::make_shared<BatchOptions>();
   verb->add_option("RECIPE", options->recipe, "The recipe (TOML)")->required();
-  verb->add_option("--step", options->step, "The step, counted from 0")->required()->type_name("N");
+  verb->add_option("--step", options->step, "The step, counted from 1 as in the run's log")
+      ->required()
+      ->check(WholeNumber(1))
+      ->type_name("N");
   verb->add_option("--set", options->sets, "Override a field: KEY=VALUE (repeatable)")
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
-  verb->add_option("--eval", options->eval_set, "A batch of this evaluation set instead")->type_name("NAME");
+  verb->add_option("--eval", options->eval_set,
+                   "A batch of this evaluation set (default: of the training data)")
+      ->type_name("NAME");
   verb->callback([&action, options] {
     action = [options](const Output& output) { return RunBatch(*options, output); };
   });

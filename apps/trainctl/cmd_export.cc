@@ -5,9 +5,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "apps/trainctl/command.h"
-#include "apps/trainctl/option_checks.h"
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/shell_quote.h"
+#include "launcher/printable_text.h"
 #include "run/run_folder.h"
 #include "telemetry/tensorboard.h"
 
@@ -48,8 +49,9 @@ absl::StatusOr<ExitCode> ExportTensorboard(const ExportOptions& options, const O
                          {"scalars", log.num_scalars()}};
     std::puts(report.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
   } else {
-    std::puts(absl::StrCat("Wrote ", log.path(), ": ", log.num_scalars(), " scalars of ", log.num_steps(),
-                           " steps\nLook at it with: tensorboard --logdir ", events.folder)
+    std::puts(absl::StrCat("Wrote ", launcher::PrintableText(log.path()), ": ", log.num_scalars(),
+                           " scalars of ", log.num_steps(), " steps\nLook at it with: tensorboard --logdir ",
+                           ShellQuote(events.folder))
                   .c_str());
   }
   return ExitCode::kOk;
@@ -67,7 +69,6 @@ void AddExport(CLI::App& app, Action& action) {
   verb->add_option("RUN", options->run, "Run folder (default: runs/latest)");
   verb->add_option("--out", options->out,
                    "Folder for the events, also of a run that goes on (default: RUN/tensorboard)")
-      ->check(NotEmpty())
       ->type_name("DIR");
   AddJsonFlag(*verb);
   SetExample(*verb, "trainctl export tensorboard runs/latest --out /tmp/events");

@@ -46,13 +46,20 @@ absl::StatusOr<ExitCode> Eval(const OnRunOptions& options) {
 void AddGenerate(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand("generate", "Let a run's newest checkpoint continue a prompt");
   auto options = std::make_shared<OnRunOptions>();
-  verb->add_option("run", options->run, "The run folder (default: the latest)");
+  verb->add_option("run", options->run, "The run folder (default: runs/latest)");
   verb->add_option("--prompt", options->prompt, "The text to continue")->required();
   verb->add_option("--max-tokens", options->max_tokens, "How many tokens to write at most")
-      ->check(WholeNumber(1, 1 << 20));
+      ->check(WholeNumber(1, 1 << 20))
+      ->type_name("N")
+      ->capture_default_str();
   verb->add_option("--temperature", options->temperature, "0 takes the most likely token")
-      ->check(CLI::Range(0.0, 100.0));
-  verb->add_option("--seed", options->seed, "Of the sampling")->check(WholeNumber(0));
+      ->check(CLI::Range(0.0, 100.0))
+      ->type_name("T")
+      ->capture_default_str();
+  verb->add_option("--seed", options->seed, "Of the sampling")
+      ->check(WholeNumber(0))
+      ->type_name("N")
+      ->capture_default_str();
   SetExample(*verb, "trainctl generate runs/latest --prompt '#include <'");
   verb->callback([&action, options] { action = [options](const Output&) { return Generate(*options); }; });
 }
@@ -60,7 +67,7 @@ void AddGenerate(CLI::App& app, Action& action) {
 void AddEval(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand("eval", "Held-out loss of a run's newest checkpoint, as JSON");
   auto options = std::make_shared<OnRunOptions>();
-  verb->add_option("run", options->run, "The run folder (default: the latest)");
+  verb->add_option("run", options->run, "The run folder (default: runs/latest)");
   AddJsonFlag(*verb);
   SetExample(*verb, "trainctl eval runs/latest");
   verb->callback([&action, options] { action = [options](const Output&) { return Eval(*options); }; });

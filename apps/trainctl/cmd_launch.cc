@@ -23,12 +23,14 @@
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "base/shell_quote.h"
 #include "base/units.h"
 #include "checkpoint/checkpoint_io.h"
 #include "cluster/host.h"
 #include "data/batch_source.h"
 #include "data/fingerprint.h"
 #include "launcher/job.h"
+#include "launcher/printable_text.h"
 #include "plan/plan.h"
 #include "planner/make_plan.h"
 #include "recipe/load.h"
@@ -87,6 +89,11 @@ absl::Status CheckDataUnchanged(const run::RunFolder& run, const recipe::Recipe&
   return absl::OkStatus();
 }
 
+// A line on stderr; names of files have nothing in them that steers a terminal.
+void Tell(const char* what, absl::string_view text) {
+  std::fprintf(stderr, "%s%s\n", what, launcher::PrintableText(text, /*keep_newlines=*/true).c_str());
+}
+
 void PrintChoice(const plan::Plan& plan, const recipe::Recipe& recipe) {
   std::fprintf(stderr,
                "%s: %s parameters, %s, %s, %d x %d thread(s), predicted tensor memory %s per worker\n",
@@ -94,46 +101,46 @@ void PrintChoice(const plan::Plan& plan, const recipe::Recipe& recipe) {
                plan.layout.ToString().c_str(), plan.setting.types.compute == DType::kBF16 ? "bf16" : "fp32",
                static_cast<int>(plan.layout.mesh.world_size()), static_cast<int>(plan.threads_per_worker),
                FormatBytes(plan.predicted.peak_bytes).c_str());
-  for (const std::string& note : plan.notes) std::fprintf(stderr, "  %s\n", note.c_str());
+  for (const std::string& note : plan.notes) Tell("  ", note);
   std::fprintf(stderr, "  step %s\n", plan.step_hash.c_str());
-}
-
-void PrintStopped(const run::RunFolder& run) {
-  const int64_t step = run.NewestCheckpointStep();
-  const std::string what = step < 0 ? "stopped before its first checkpoint; begin again with"
-                                    : absl::StrCat("stopped after saving step ", step, "; continue with");
-  std::fprintf(stderr, "%s: trainctl resume %s\n", what.c_str(), run.path().c_str());
 }
 
 void PrintOutcome(const launcher::JobOutcome& outcome, const run::RunFolder& run, const Output& output) {
   using Kind = launcher::JobOutcome::Kind;
   const int code = static_cast<int>(outcome.exit_code());
+  const std::string resume = absl::StrCat("trainctl resume ", ShellQuote(run.path()));
+  const int64_t step = run.NewestCheckpointStep();  // -1: there is no checkpoint
   if (output.json) {
     const Json report = {{"schema", "trainctl.launch.v1"},
                          {"run", run.path()},
                          {"exit_code", code},
                          {"restarts", outcome.num_restarts},
-                         {"checkpoint_step", run.NewestCheckpointStep()},
+                         {"checkpoint_step", step >= 0 ? Json(step) : Json(nullptr)},
                          {"message", outcome.message}};
     std::puts(report.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
   }
   switch (outcome.kind) {
     case Kind::kFinished:
-      if (!output.json) std::printf("finished: %s\n", run.path().c_str());
+      if (!output.json) std::printf("finished: %s\n", launcher::PrintableText(run.path()).c_str());
       return;
     case Kind::kStoppedResumable:
-      PrintStopped(run);
+      std::fprintf(stderr, "%s: %s\n",
+                   step < 0 ? "stopped before the first checkpoint; begin again with"
+                            : absl::StrCat("stopped after saving step ", step, "; continue with").c_str(),
+                   resume.c_str());
       return;
     case Kind::kStoppedUnsaved:
-      std::fprintf(stderr, "stopped at once; the last checkpoint is of step %d: trainctl resume %s\n",
-                   static_cast<int>(run.NewestCheckpointStep()), run.path().c_str());
+      std::fprintf(stderr, "stopped at once, %s: %s\n",
+                   step < 0 ? "before the first checkpoint; begin again with"
+                            : absl::StrCat("without saving; the last checkpoint is of step ", step).c_str(),
+                   resume.c_str());
       return;
     case Kind::kFailed:
       std::fprintf(stderr, "trainctl: %s\n", outcome.message.c_str());
       if (!outcome.log_tail.empty())
         std::fprintf(stderr, "the end of its log:\n%s\n", outcome.log_tail.c_str());
-      std::fprintf(stderr, "logs: %s   once mended: trainctl resume %s\n", run.logs_path().c_str(),
-                   run.path().c_str());
+      std::fprintf(stderr, "logs: %s   once mended: %s\n", launcher::PrintableText(run.logs_path()).c_str(),
+                   resume.c_str());
       return;
   }
 }
@@ -171,6 +178,13 @@ absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& bef
 
 bool HoldsARun(const std::string& folder) { return PathExists(folder + "/recipe.json"); }
 
+// So that `trainctl status` alone finds it. No reason not to train where it cannot be.
+void MarkAsLatest(const run::RunFolder& run, const std::string& root) {
+  const absl::Status status = run.MarkAsLatest(root);
+  if (status.ok()) return;
+  Tell("note: ", absl::StrCat(root, "/latest does not point at this run: ", status.message()));
+}
+
 absl::StatusOr<ExitCode> ResumeAsLaunched(const recipe::LoadedRecipe& now, const LaunchOptions& options,
                                           const Output& output) {
   TRAINCTL_ASSIGN_OR_RETURN(run::RunFolder run, run::RunFolder::Open(options.run_dir));
@@ -182,7 +196,8 @@ absl::StatusOr<ExitCode> ResumeAsLaunched(const recipe::LoadedRecipe& now, const
     return UsageError(absl::StrCat(next.status().message(), "\n", run.path(),
                                    " holds the run; give another --run-dir for a new one"));
   }
-  for (const std::string& change : next->changes) std::fprintf(stderr, "changed: %s\n", change.c_str());
+  for (const std::string& change : next->changes) Tell("changed: ", change);
+  MarkAsLatest(run, now.recipe.run.root);
   return Continue(run, before, next->recipe, options, output);
 }
 
@@ -195,7 +210,7 @@ ExitCode TellMissing(const plan::Plan& plan, const std::vector<std::string>& not
     const std::string message(status.message());
     if (status.ok() || std::find(missing.begin(), missing.end(), message) != missing.end()) continue;
     if (missing.empty()) code = ExitCodeFor(status);
-    std::fprintf(stderr, "missing here: %s\n", message.c_str());
+    Tell("missing here: ", message);
     missing.push_back(message);
   }
   if (output.json) {
@@ -237,7 +252,7 @@ absl::StatusOr<ExitCode> DryRun(const LaunchOptions& options, const Output& outp
       recipe::LoadRecipe(options.recipe, options.sets, PlanAccess(&unset), recipe::Purpose::kPlan));
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, HostOfRun(loaded.recipe));
   TRAINCTL_ASSIGN_OR_RETURN(const plan::Plan plan, planner::MakePlanFor(loaded.recipe, host));
-  for (const std::string& note : loaded.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
+  for (const std::string& note : loaded.notes) Tell("note: ", note);
   PrintChoice(plan, loaded.recipe);
   return TellMissing(plan, loaded.notes, CheckWhatALaunchNeeds(loaded, unset, host, options), output);
 }
@@ -254,7 +269,7 @@ absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& outp
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, HostOfRun(loaded.recipe));
   TRAINCTL_ASSIGN_OR_RETURN(const plan::Plan plan, planner::MakePlanFor(loaded.recipe, host));
   TRAINCTL_RETURN_IF_ERROR(CheckDeviceIsHere(loaded.recipe, host));
-  for (const std::string& note : loaded.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
+  for (const std::string& note : loaded.notes) Tell("note: ", note);
   TRAINCTL_RETURN_IF_ERROR(launcher::CheckWorkerEnv(loaded.recipe.launch.env));
   PrintChoice(plan, loaded.recipe);
   TRAINCTL_RETURN_IF_ERROR(data::OpenTrainSource(loaded.recipe).status());
@@ -273,9 +288,10 @@ absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& outp
   TRAINCTL_RETURN_IF_ERROR(run.Lock());
   if (HoldsARun(run.path())) {
     return UsageError(absl::StrCat(run.path(), " already holds a run; continue it with: trainctl resume ",
-                                   run.path(), " (or launch with --or-resume)"));
+                                   ShellQuote(run.path()), " (or launch with --or-resume)"));
   }
-  std::fprintf(stderr, "run folder: %s\n", run.path().c_str());
+  if (!options.run_dir.empty()) MarkAsLatest(run, loaded.recipe.run.root);
+  std::fprintf(stderr, "run folder: %s\n", launcher::PrintableText(run.path()).c_str());
   TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(DataPath(run), FingerprintsToJson(files)));
   TRAINCTL_RETURN_IF_ERROR(WriteRunFiles(run, loaded.recipe, plan));
   return RunWorkers(run, loaded.recipe, plan, signals, options, output);
@@ -310,7 +326,7 @@ absl::StatusOr<plan::Plan> PlanToContinue(const run::RunFolder& run, const recip
   const absl::StatusOr<plan::Plan> last =
       text.ok() ? plan::PlanFromJson(*text, run.plan_path()) : absl::StatusOr<plan::Plan>(text.status());
   if (!last.ok()) {
-    std::fprintf(stderr, "note: planned anew: %s\n", std::string(last.status().message()).c_str());
+    Tell("note: planned anew: ", last.status().message());
     return planner::MakePlanFor(recipe, host);
   }
   recipe::Recipe frozen = planner::Frozen(recipe, *last);
@@ -338,22 +354,22 @@ absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& bef
     // Only a checkpoint that can be read proves it.
     std::vector<std::string> warnings;
     const auto newest = checkpoint::FindNewestGood(run.checkpoints_path(), &warnings);
-    for (const std::string& warning : warnings) std::fprintf(stderr, "warning: %s\n", warning.c_str());
+    for (const std::string& warning : warnings) Tell("warning: ", warning);
     if (!newest.ok()) return newest.status();
     done = newest->step;
   }
   if (done >= recipe.train.steps) {
     const std::string& path = run.path();
-    std::fputs(absl::StrCat(path, " has done its ", done, " steps; for more: trainctl resume ", path,
-                            " --set train.steps=N\n")
+    std::fputs(absl::StrCat(launcher::PrintableText(path), " has done its ", done,
+                            " steps; for more: trainctl resume ", ShellQuote(path), " --set train.steps=N\n")
                    .c_str(),
                stderr);
     PrintOutcome({.kind = launcher::JobOutcome::Kind::kFinished}, run, output);
     return ExitCode::kOk;
   }
   if (done >= last) {
-    std::fputs(absl::StrCat(run.path(), " has done step ", done, ", and --stop-after is ", last,
-                            ": no step is left to do\n")
+    std::fputs(absl::StrCat(launcher::PrintableText(run.path()), " has done step ", done,
+                            ", and --stop-after is ", last, ": no step is left to do\n")
                    .c_str(),
                stderr);
     PrintOutcome({.kind = launcher::JobOutcome::Kind::kStoppedResumable}, run, output);
@@ -410,8 +426,8 @@ void AddLaunch(CLI::App& app, Action& action) {
   auto options = std::make_shared<LaunchOptions>();
   verb->add_option("recipe", options->recipe, "The recipe (TOML)")->required();
   verb->add_option("--run-dir", options->run_dir,
-                   "The run folder itself, instead of a new one under run.root")
-      ->check(NotEmpty())
+                   "The run folder itself, instead of a new one under run.root; wherever it is, run.root's "
+                   "latest (runs/latest) points at it")
       ->type_name("FOLDER");
   verb->add_flag("--or-resume", options->or_resume)
       ->description(
@@ -425,7 +441,7 @@ void AddLaunch(CLI::App& app, Action& action) {
 void AddResume(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand("resume", "Continue a run from its newest good checkpoint");
   auto options = std::make_shared<LaunchOptions>();
-  verb->add_option("run", options->run, "The run folder (default: the latest)");
+  verb->add_option("run", options->run, "The run folder (default: runs/latest)");
   AddCommon(*verb, *options);
   SetExample(*verb, "trainctl resume runs/latest --set train.steps=400");
   verb->callback([&action, options] { action = Detachable(options, Resume); });

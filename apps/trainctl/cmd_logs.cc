@@ -113,7 +113,8 @@ void AddLogs(CLI::App& app, Action& action) {
   };
   auto options = std::make_shared<Options>();
   verb->add_option("RUN", options->path, "Run folder (default: runs/latest)");
-  verb->add_option("--rank", options->rank, "Only this rank, byte for byte")
+  verb->add_option("--rank", options->rank,
+                   "Only this rank, byte for byte (default: all, each line with its rank)")
       ->check(WholeNumber(0, std::numeric_limits<int>::max()))
       ->type_name("N");
   verb->add_flag("--follow,-f", options->follow, "Go on until the run ends");

@@ -1,19 +1,17 @@
 // `trainctl new`: writes a commented recipe to begin with.
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <string>
 
-#include "absl/strings/str_cat.h"
 #include "apps/trainctl/command.h"
+#include "apps/trainctl/output_options.h"
 #include "apps/trainctl/text_table.h"
-#include "base/files.h"
 #include "base/json.h"
+#include "base/output_file.h"
+#include "base/shell_quote.h"
+#include "launcher/printable_text.h"
 #include "recipe/starter.h"
 
 namespace trainctl::cli {
@@ -23,6 +21,7 @@ struct NewOptions {
   std::string preset;
   std::string out = "recipe.toml";
   bool list = false;
+  OutputRules output_rules;
 };
 
 absl::StatusOr<ExitCode> List(const Output& output) {
@@ -40,26 +39,6 @@ absl::StatusOr<ExitCode> List(const Output& output) {
   return ExitCode::kOk;
 }
 
-// Never replaces a file, whoever made it and when; what could not be written in full does not stay.
-absl::Status WriteNew(const std::string& path, const std::string& text) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (fd < 0 && errno == EEXIST) {
-    return UsageError(absl::StrCat(path, " exists and is left as it is; give another name with --out"));
-  }
-  if (fd < 0) return ErrnoError("create", path, errno);
-  size_t done = 0;
-  int error_number = 0;
-  while (done < text.size() && error_number == 0) {
-    const ssize_t count = ::write(fd, text.data() + done, text.size() - done);
-    if (count > 0) done += static_cast<size_t>(count);
-    if (count < 0 && errno != EINTR) error_number = errno;
-  }
-  if (::close(fd) != 0 && error_number == 0) error_number = errno;
-  if (error_number == 0) return absl::OkStatus();
-  ::unlink(path.c_str());
-  return ErrnoError("write", path, error_number);
-}
-
 absl::StatusOr<ExitCode> Run(const NewOptions& options, const Output& output) {
   if (options.list) return List(output);
   const recipe::Starter* starter = &recipe::Starters()[0];
@@ -71,13 +50,14 @@ absl::StatusOr<ExitCode> Run(const NewOptions& options, const Output& output) {
     return ExitCode::kOk;
   }
   const std::string name = std::filesystem::path(options.out).filename().string();
-  TRAINCTL_RETURN_IF_ERROR(WriteNew(options.out, recipe::StarterText(*starter, name)));
+  TRAINCTL_RETURN_IF_ERROR(
+      WriteOutputFile(options.out, recipe::StarterText(*starter, name), options.output_rules));
   if (output.json) {
     const Json json = {{"schema", "trainctl.new.v1"}, {"preset", starter->name}, {"path", options.out}};
     std::puts(json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
   } else {
-    std::printf("%s: %s\n%s\n", options.out.c_str(), starter->summary,
-                recipe::StarterBefore(*starter, options.out).c_str());
+    std::printf("%s: %s\n%s\n", launcher::PrintableText(options.out).c_str(), starter->summary,
+                recipe::StarterBefore(*starter, ShellQuote(options.out)).c_str());
   }
   return ExitCode::kOk;
 }
@@ -89,9 +69,10 @@ void AddNew(CLI::App& app, Action& action) {
   auto options = std::make_shared<NewOptions>();
   verb->add_option("PRESET", options->preset, "What kind of recipe; --list names them (default: text)")
       ->type_name("PRESET");
-  verb->add_option("--out", options->out, "The file to write, which must not exist yet; - is stdout")
+  verb->add_option("--out", options->out, "The file to write; - is stdout")
       ->type_name("FILE")
       ->capture_default_str();
+  AddForceFlag(*verb, options->output_rules.overwrite);
   verb->add_flag("--list", options->list, "List the presets");
   AddJsonFlag(*verb);
   SetExample(*verb, "trainctl new text --out mine.toml");

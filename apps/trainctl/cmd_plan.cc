@@ -1,8 +1,6 @@
 // `trainctl plan`: our own trainer's layouts side by side, or a what-if of another trainer's.
 
-#include <filesystem>
 #include <memory>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "apps/trainctl/command.h"
 #include "apps/trainctl/machine_access.h"
+#include "apps/trainctl/output_options.h"
 #include "apps/trainctl/plan_options.h"
 #include "apps/trainctl/plan_ours.h"
 #include "apps/trainctl/plan_sweep.h"
@@ -19,42 +18,39 @@
 namespace trainctl::cli {
 namespace {
 
-std::string FullPath(const std::string& path) {
-  return std::filesystem::weakly_canonical(std::filesystem::absolute(path)).string();
-}
-
-// A file that is written must not be the recipe, nor be written twice.
-absl::Status CheckOutputs(const PlanOptions& options) {
-  const std::pair<const char*, const std::string*> outputs[] = {
-      {"--write", &options.write}, {"--trace", &options.trace}, {"--html", &options.html}};
-  std::set<std::string> seen = {FullPath(options.recipe)};
-  for (const auto& [option, path] : outputs) {
-    if (path->empty()) continue;
-    if (!options.sweeps.empty()) {
-      return UsageError(
-          absl::StrCat(option, " shows one plan and --sweep makes several; leave one of them out"));
-    }
-    if (!seen.insert(FullPath(*path)).second) {
-      return UsageError(
-          absl::StrCat(option, " ", *path, " is the recipe or another output; name another file"));
-    }
-  }
-  if (!options.sweeps.empty() && (options.draw || options.explain)) {
-    return UsageError(absl::StrCat(options.draw ? "--draw" : "--explain",
-                                   " shows one plan and --sweep makes several; leave one of them out"));
+// What shows one plan makes no sense of several.
+absl::Status CheckSweep(const PlanOptions& options) {
+  if (options.sweeps.empty()) return absl::OkStatus();
+  const std::pair<const char*, bool> shows_one[] = {{"--write", !options.write.empty()},
+                                                    {"--trace", !options.trace.empty()},
+                                                    {"--html", !options.html.empty()},
+                                                    {"--draw", options.draw},
+                                                    {"--explain", options.explain}};
+  for (const auto& [option, is_given] : shows_one) {
+    if (!is_given) continue;
+    return UsageError(
+        absl::StrCat(option, " shows one plan and --sweep makes several; leave one of them out"));
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<ExitCode> RunPlan(const PlanOptions& options, const Output& output) {
-  TRAINCTL_RETURN_IF_ERROR(CheckOutputs(options));
+absl::StatusOr<ExitCode> RunPlan(PlanOptions options, const Output& output) {
+  TRAINCTL_RETURN_IF_ERROR(CheckSweep(options));
   if (!options.sweeps.empty()) return SweepPlans(options, output);
   std::vector<std::string> unset;
   // A recipe that is written has the files' places in it, so variables have to be set.
-  const recipe::Access access = options.write.empty() ? PlanAccess(&unset) : MachineAccess();
+  const recipe::Access access =
+      Recording(options.write.empty() ? PlanAccess(&unset) : MachineAccess(), &options.output_rules.inputs);
   TRAINCTL_ASSIGN_OR_RETURN(
       recipe::LoadedRecipe loaded,
       recipe::LoadRecipe(options.recipe, options.sets, access, recipe::Purpose::kWhatIf));
+  options.output_rules.inputs.insert(options.output_rules.inputs.end(), {options.recipe, options.profile});
+  if (loaded.recipe.data.tokenizer != "byte") {
+    options.output_rules.inputs.push_back(loaded.recipe.data.tokenizer);
+  }
+  TRAINCTL_RETURN_IF_ERROR(
+      CheckOutputs({{"--write", &options.write}, {"--trace", &options.trace}, {"--html", &options.html}},
+                   options.output_rules));
   if (loaded.purpose == recipe::Purpose::kWhatIf) return PlanWhatIf(loaded, options, output);
   loaded.missing.insert(loaded.missing.begin(), unset.begin(), unset.end());
   return PlanOurs(loaded, options, output);
@@ -79,10 +75,14 @@ void AddPlan(CLI::App& app, Action& action) {
             help)
         ->type_name(type);
   };
-  stands_for("--objective", "plan.objective", "OBJECTIVE", "step_time, cost, headroom or fewest_gpus");
+  stands_for("--objective", "plan.objective", "OBJECTIVE",
+             "step_time, cost, headroom or fewest_gpus (default: the recipe's plan.objective)");
   stands_for("--price", "plan.price_per_gpu_hour", "DOLLARS", "Price of one GPU for one hour");
   stands_for("--as", "plan.framework", "FRAMEWORK", "A what-if: price it as another trainer would run it");
-  verb->add_option("--top", options->top, "Layouts to show")->check(CLI::Range(1, 1000))->type_name("N");
+  verb->add_option("--top", options->top, "Layouts to show")
+      ->check(CLI::Range(1, 1000))
+      ->type_name("N")
+      ->capture_default_str();
   verb->add_option("--sweep", options->sweeps, "Plan for each of several values: KEY=V1,V2,... (repeatable)")
       ->allow_extra_args(false)
       ->type_name("KEY=V1,V2");
@@ -98,6 +98,7 @@ void AddPlan(CLI::App& app, Action& action) {
   verb->add_option("--trace", options->trace, "Write the step as a trace for Perfetto")
       ->type_name("OUT.json");
   verb->add_option("--html", options->html, "Write one self-contained page")->type_name("OUT.html");
+  AddForceFlag(*verb, options->output_rules.overwrite);
   verb->add_flag("--pareto", options->pareto,
                  "Of a what-if, also the layouts that need less memory for more time");
   AddJsonFlag(*verb);

@@ -11,8 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "apps/trainctl/command.h"
+#include "apps/trainctl/output_options.h"
 #include "apps/trainctl/profile_option.h"
-#include "base/files.h"
+#include "base/output_file.h"
 #include "published/describe.h"
 #include "published/score_report.h"
 #include "published/settings.h"
@@ -31,6 +32,7 @@ struct Options {
   bool leave_one_out = false;
   std::string describe;
   bool settings = false;
+  OutputRules output_rules;  // of --out and --describe
 };
 
 void PrintSummary(const published::ErrorSummary& summary) {
@@ -165,14 +167,18 @@ absl::Status WriteDescription(const Options& options) {
   TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFileOfUser(options.file));
   TRAINCTL_ASSIGN_OR_RETURN(const std::string described,
                             published::DescribeInColumns(text, options.file, FilesNextTo(options.file)));
-  return WriteFileAtomic(options.describe, described);
+  return WriteOutputFile(options.describe, described, options.output_rules);
 }
 
-absl::StatusOr<ExitCode> RunScore(const Options& options, const Output& output) {
+absl::StatusOr<ExitCode> RunScore(Options options, const Output& output) {
   if (options.settings) return PrintSettings(options, output);
   if (options.file.empty())
     return UsageError("score needs a CSV of measured runs; docs/pricing.md lists its columns");
-  TRAINCTL_ASSIGN_OR_RETURN(const std::vector<published::PublishedRun> runs, ReadRuns(options.file));
+  std::vector<std::string>& read = options.output_rules.inputs;
+  read = {options.file, options.complete, options.profile};
+  TRAINCTL_ASSIGN_OR_RETURN(const std::vector<published::PublishedRun> runs, ReadRuns(options.file, &read));
+  TRAINCTL_RETURN_IF_ERROR(
+      CheckOutputs({{"--out", &options.out}, {"--describe", &options.describe}}, options.output_rules));
   published::ScoreOptions score_options;
   if (!options.complete.empty()) {
     TRAINCTL_ASSIGN_OR_RETURN(const std::string list, ReadFileOfUser(options.complete));
@@ -191,7 +197,8 @@ absl::StatusOr<ExitCode> RunScore(const Options& options, const Output& output) 
   std::vector<published::LeftOut> left_out;
   if (options.leave_one_out) left_out = published::LeaveOneSourceOut(runs);
   if (!options.out.empty())
-    TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(options.out, published::ScoreToCsv(score)));
+    TRAINCTL_RETURN_IF_ERROR(
+        WriteOutputFile(options.out, published::ScoreToCsv(score), options.output_rules));
   if (!options.describe.empty()) TRAINCTL_RETURN_IF_ERROR(WriteDescription(options));
   if (output.json) {
     std::fputs(published::ScoreToJson(score, options.ranking ? &ranking : nullptr, left_out).c_str(), stdout);
@@ -227,6 +234,7 @@ void AddScore(CLI::App& app, Action& action) {
   verb->add_option("--describe", options->describe,
                    "Write the table with columns for what source and notes say in words")
       ->type_name("FILE");
+  AddForceFlag(*verb, options->output_rules.overwrite);
   verb->add_flag("--settings", options->settings,
                  "Print what the columns framework, model_config and settings may hold, without FILE");
   AddJsonFlag(*verb);

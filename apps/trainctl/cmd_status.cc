@@ -1,6 +1,5 @@
 #include <cstdio>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
@@ -8,6 +7,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "apps/trainctl/command.h"
+#include "base/json.h"
+#include "base/shell_quote.h"
+#include "launcher/printable_text.h"
 #include "rpc/admin_client.h"
 #include "run/run_folder.h"
 
@@ -43,18 +45,18 @@ absl::StatusOr<Report> MakeReport(const std::string& path) {
   return report;
 }
 
-nlohmann::ordered_json ToJson(const Report& report) {
-  nlohmann::ordered_json json = {{"schema", "trainctl.status.v1"},
-                                 {"run", report.path},
-                                 {"status", report.status},
-                                 {"world_size", report.state.world_size},
-                                 {"generation", report.state.generation},
-                                 {"launches", report.state.num_launches},
-                                 {"restarts", report.state.num_restarts},
-                                 {"message", report.state.message}};
+Json ToJson(const Report& report) {
+  Json json = {{"schema", "trainctl.status.v1"},
+               {"run", report.path},
+               {"status", report.status},
+               {"world_size", report.state.world_size},
+               {"generation", report.state.generation},
+               {"launches", report.state.num_launches},
+               {"restarts", report.state.num_restarts},
+               {"message", report.state.message}};
   json["checkpoint_step"] = nullptr;
   if (report.checkpoint_step >= 0) json["checkpoint_step"] = report.checkpoint_step;
-  json["workers"] = nlohmann::ordered_json::array();
+  json["workers"] = Json::array();
   if (report.live) {
     json["launcher_pid"] = report.live->pid;
     json["phase"] = report.live->phase;
@@ -63,7 +65,7 @@ nlohmann::ordered_json ToJson(const Report& report) {
       json["workers"].push_back({{"rank", worker.rank},
                                  {"pid", worker.pid},
                                  {"state", worker.state},
-                                 {"step", worker.step},
+                                 {"step", worker.step >= 0 ? Json(worker.step) : Json(nullptr)},
                                  {"phase", worker.phase},
                                  {"silent_ms", absl::ToInt64Milliseconds(worker.silent)}});
     }
@@ -72,7 +74,8 @@ nlohmann::ordered_json ToJson(const Report& report) {
 }
 
 std::string ToText(const Report& report) {
-  std::string text = absl::StrFormat("run         %s\nstatus      %s", report.path, report.status);
+  std::string text =
+      absl::StrFormat("run         %s\nstatus      %s", launcher::PrintableText(report.path), report.status);
   if (report.live) {
     absl::StrAppend(&text, " (", report.live->phase, ", process ", report.live->pid, ")");
     if (!report.live->stop.empty()) absl::StrAppend(&text, ", stopping ", report.live->stop);
@@ -84,16 +87,16 @@ std::string ToText(const Report& report) {
   if (report.live) {
     for (const rpc::WorkerStatus& worker : report.live->workers) {
       absl::StrAppendFormat(&text, "rank %-6d %s", worker.rank, worker.state);
-      // In words steps count from 1; this is how many are done.
-      if (worker.step >= 0) absl::StrAppendFormat(&text, ", step %d, %s", worker.step + 1, worker.phase);
+      if (worker.step >= 0) absl::StrAppendFormat(&text, ", step %d, %s", worker.step, worker.phase);
       if (worker.pid > 0) absl::StrAppend(&text, ", process ", worker.pid);
       absl::StrAppend(&text, "\n");
     }
   } else if (report.status == "interrupted") {
-    absl::StrAppend(&text, "The launcher (process ", report.state.launcher_pid,
-                    ") ended without a word. Continue with: trainctl resume ", report.path, "\n");
+    const int64_t pid = report.state.launcher_pid;
+    absl::StrAppend(&text, "The launcher", pid > 0 ? absl::StrCat(" (process ", pid, ")") : "",
+                    " ended without a word. Continue with: trainctl resume ", ShellQuote(report.path), "\n");
   } else if (!report.state.message.empty()) {
-    absl::StrAppend(&text, "message     ", report.state.message, "\n");
+    absl::StrAppend(&text, "message     ", launcher::PrintableText(report.state.message, true), "\n");
   }
   return text;
 }
@@ -110,7 +113,7 @@ void AddStatus(CLI::App& app, Action& action) {
     action = [path](const Output& output) -> absl::StatusOr<ExitCode> {
       TRAINCTL_ASSIGN_OR_RETURN(const Report report, MakeReport(*path));
       if (output.json) {
-        std::puts(ToJson(report).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+        std::puts(ToJson(report).dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
       } else {
         std::fputs(ToText(report).c_str(), stdout);
       }

@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "apps/trainctl/command.h"
+#include "base/shell_quote.h"
+#include "launcher/printable_text.h"
 #include "rpc/admin_client.h"
 #include "run/run_folder.h"
 
@@ -21,9 +23,11 @@ absl::Status Stop(const std::string& path, bool now, std::string* run_path) {
   }
   const absl::Status asked = rpc::StopJob(state.socket, state.token_file, now, "trainctl stop");
   if (asked.ok()) return asked;
-  return EnvironmentError(absl::StrCat(run.path(), " is not running: its launcher (process ",
-                                       state.launcher_pid, ") does not answer. See 'trainctl status ",
-                                       run.path(), "'. (", asked.message(), ")"));
+  const std::string process =
+      state.launcher_pid > 0 ? absl::StrCat(" (process ", state.launcher_pid, ")") : "";
+  return EnvironmentError(absl::StrCat(run.path(), " is not running: its launcher", process,
+                                       " does not answer. See: trainctl status ", ShellQuote(run.path()),
+                                       " (", asked.message(), ")"));
 }
 
 }  // namespace
@@ -45,8 +49,8 @@ void AddStop(CLI::App& app, Action& action) {
             {"schema", "trainctl.stop.v1"}, {"run", run_path}, {"now", *now}};
         std::puts(report.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
       } else {
-        std::printf("%s is asked to %s. See: trainctl status %s\n", run_path.c_str(),
-                    *now ? "stop at once, without saving" : "save and stop", run_path.c_str());
+        std::printf("%s is asked to %s. See: trainctl status %s\n", launcher::PrintableText(run_path).c_str(),
+                    *now ? "stop at once, without saving" : "save and stop", ShellQuote(run_path).c_str());
       }
       return ExitCode::kOk;
     };

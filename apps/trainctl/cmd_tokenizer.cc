@@ -2,7 +2,6 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -14,10 +13,11 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "apps/trainctl/command.h"
+#include "apps/trainctl/output_options.h"
 #include "apps/trainctl/progress_view.h"
 #include "base/files.h"
+#include "base/output_file.h"
 #include "data/count_words.h"
-#include "data/data_file.h"
 #include "tokenizer/bpe_trainer.h"
 #include "tokenizer/config_beside.h"
 #include "tokenizer/tokenizer.h"
@@ -171,29 +171,13 @@ struct TrainVerbOptions {
   data::CountWordsOptions count;
   tokenizer::TrainOptions train;
   std::string out;
-  bool overwrite = false;
+  OutputRules output_rules;
 };
-
-// Before anything is read, as that may take long.
-absl::Status CheckTrainOutput(const TrainVerbOptions& options) {
-  const std::filesystem::path path(options.out);
-  std::error_code ignored;
-  if (options.out.empty() || std::filesystem::is_directory(path, ignored)) {
-    return UsageError(absl::StrCat("the output '", options.out, "' must be a file, not a folder"));
-  }
-  if (!options.overwrite && PathExists(options.out)) {
-    return UsageError(
-        absl::StrCat(options.out, " exists; choose another output, or replace it with --force"));
-  }
-  TRAINCTL_RETURN_IF_ERROR(data::CheckIsNotRead(options.out, options.count.files));
-  const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
-  if (::access(folder.c_str(), W_OK) != 0) return ErrnoError("write to", folder, errno);
-  return absl::OkStatus();
-}
 
 absl::StatusOr<ExitCode> RunTrain(TrainVerbOptions options, const Output& output) {
   TRAINCTL_RETURN_IF_ERROR(tokenizer::CheckTrainOptions(options.train));
-  TRAINCTL_RETURN_IF_ERROR(CheckTrainOutput(options));
+  options.output_rules.inputs = options.count.files;
+  TRAINCTL_RETURN_IF_ERROR(FindOutput(options.out, options.output_rules).status());
   ProgressView view(output.stderr_terminal);
   options.count.progress = [&view](int64_t done_bytes, int64_t total_bytes) {
     view.Show(done_bytes, total_bytes);
@@ -210,7 +194,7 @@ absl::StatusOr<ExitCode> RunTrain(TrainVerbOptions options, const Output& output
   const std::string json = tokenizer::TokenizerJson(trained);
   // What is written can be read.
   TRAINCTL_RETURN_IF_ERROR(Tokenizer::Parse(json, options.out).status());
-  TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(options.out, json));
+  TRAINCTL_RETURN_IF_ERROR(WriteOutputFile(options.out, json, options.output_rules));
   const auto vocab = static_cast<int64_t>(trained.tokens.size());
   if (output.json) {
     Print(absl::StrCat(Dump({{"schema", "trainctl.tokenizer_training.v1"},
@@ -297,7 +281,7 @@ void AddTrain(CLI::App& app, Action& action) {
   verb->add_option("--threads", options->count.num_threads, "Threads that read (default: one per core)")
       ->check(CLI::Range(0, 1024))
       ->type_name("N");
-  verb->add_flag("--force", options->overwrite, "Replace a file that exists");
+  AddForceFlag(*verb, options->output_rules.overwrite);
   verb->callback([&action, options] {
     action = [options](const Output& output) { return RunTrain(*options, output); };
   });

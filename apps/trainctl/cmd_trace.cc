@@ -8,7 +8,9 @@
 #include "absl/strings/str_format.h"
 #include "apps/trainctl/command.h"
 #include "apps/trainctl/option_checks.h"
+#include "apps/trainctl/output_options.h"
 #include "base/json.h"
+#include "base/output_file.h"
 #include "plan/plan.h"
 #include "recipe/recipe_json.h"
 #include "run/run_folder.h"
@@ -21,6 +23,7 @@ struct TraceOptions {
   std::string run;
   std::string out;
   int64_t step = -1;
+  OutputRules output_rules;
 };
 
 struct Prediction {
@@ -96,7 +99,11 @@ absl::StatusOr<ExitCode> Trace(const TraceOptions& options, const Output& output
   if (run.IsOwnFile(options.out)) {
     return UsageError(absl::StrCat("--out ", options.out, " is the run's own; name another file"));
   }
-  if (options.out == "-" && output.json) {
+  OutputRules rules = options.output_rules;
+  rules.inputs = {run.plan_path(), run.recipe_path()};
+  if (options.out != "-") {
+    TRAINCTL_RETURN_IF_ERROR(FindOutput(options.out, rules).status());
+  } else if (output.json) {
     return UsageError("--out - writes the trace to stdout, and so does --json its report; name a file");
   }
   TRAINCTL_ASSIGN_OR_RETURN(const Prediction prediction, PredictStep(run));
@@ -108,7 +115,7 @@ absl::StatusOr<ExitCode> Trace(const TraceOptions& options, const Output& output
     std::fputs(trace.json.c_str(), stdout);
     return ExitCode::kOk;
   }
-  TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(options.out, trace.json));
+  TRAINCTL_RETURN_IF_ERROR(WriteOutputFile(options.out, trace.json, rules));
   if (output.json) {
     std::puts(
         Report(run, options, trace, prediction).dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
@@ -125,10 +132,8 @@ void AddTrace(CLI::App& app, Action& action) {
       "trace", "Join the traces of a run's ranks, beside what was predicted, for Perfetto");
   auto options = std::make_shared<TraceOptions>();
   verb->add_option("RUN", options->run, "Run folder (default: runs/latest)");
-  verb->add_option("--out", options->out, "Writes this file (-: stdout)")
-      ->required()
-      ->check(NotEmpty())
-      ->type_name("FILE");
+  verb->add_option("--out", options->out, "Writes this file (-: stdout)")->required()->type_name("FILE");
+  AddForceFlag(*verb, options->output_rules.overwrite);
   verb->add_option("--step", options->step, "Only this step (default: all that were traced)")
       ->check(WholeNumber(0))
       ->type_name("N");

@@ -22,7 +22,9 @@
 #include "absl/strings/str_split.h"
 #include "apps/trainctl/early_stop.h"
 #include "base/files.h"
+#include "base/shell_quote.h"
 #include "base/subprocess.h"
+#include "launcher/printable_text.h"
 #include "launcher/signal_pipe.h"
 
 namespace trainctl::cli {
@@ -110,7 +112,8 @@ std::string WaitForFirstStep(Subprocess& process, launcher::SignalPipe& signals,
     } else if (waits[3].revents != 0) {
       if (!run_path.empty()) {
         run_path.pop_back();
-        std::fprintf(stderr, "ended; the rest is in %s/logs/launcher.log\n", run_path.c_str());
+        std::fprintf(stderr, "ended; the rest is in %s/logs/launcher.log\n",
+                     launcher::PrintableText(run_path).c_str());
       }
       return "";
     }
@@ -187,9 +190,11 @@ absl::StatusOr<ExitCode> RunDetached(const Output& output) {
         {"schema", "trainctl.launch.v1"}, {"run", run_path}, {"detached", true}, {"pid", process.pid()}};
     std::puts(json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
   } else {
-    std::printf("detached: process %d goes on with %s\n", static_cast<int>(process.pid()), run_path.c_str());
+    const std::string quoted = ShellQuote(run_path);
+    std::printf("detached: process %d goes on with %s\n", static_cast<int>(process.pid()),
+                launcher::PrintableText(run_path).c_str());
     std::fprintf(stderr, "see: trainctl status %s   trainctl logs --follow %s   end it: trainctl stop %s\n",
-                 run_path.c_str(), run_path.c_str(), run_path.c_str());
+                 quoted.c_str(), quoted.c_str(), quoted.c_str());
   }
   return ExitCode::kOk;
 }

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -26,6 +27,19 @@ recipe::Access PlanAccess(std::vector<std::string>* missing) {
     if (value.has_value()) return value;
     missing->push_back(absl::StrCat("the variable ", name, " is not set"));
     return std::optional<std::string>(absl::StrCat("${", name, "}"));  // seen in what is said of the path
+  };
+  return access;
+}
+
+recipe::Access Recording(recipe::Access access, std::vector<std::string>* read) {
+  access.read_file = [read, real = std::move(access.read_file)](const std::string& path) {
+    read->push_back(path);
+    return real(path);
+  };
+  access.expand_glob = [read, real = std::move(access.expand_glob)](const std::string& pattern) {
+    absl::StatusOr<std::vector<std::string>> files = real(pattern);
+    if (files.ok()) read->insert(read->end(), files->begin(), files->end());
+    return files;
   };
   return access;
 }

@@ -14,4 +14,7 @@ recipe::Access MachineAccess();
 // `missing`, which must outlive the access.
 recipe::Access PlanAccess(std::vector<std::string>* missing);
 
+// `access` that adds what it reads, and the data files that it finds, to `read`, which must outlive it.
+recipe::Access Recording(recipe::Access access, std::vector<std::string>* read);
+
 }  // namespace trainctl::cli

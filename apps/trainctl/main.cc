@@ -17,7 +17,9 @@
 #include "apps/trainctl/command.h"
 #include "apps/trainctl/completion.h"
 #include "apps/trainctl/early_stop.h"
+#include "apps/trainctl/option_checks.h"
 #include "base/standard_fds.h"
+#include "launcher/printable_text.h"
 
 namespace trainctl::cli {
 namespace {
@@ -47,7 +49,7 @@ void PrintError(const absl::Status& status, ExitCode code, bool json) {
         {"schema", "trainctl.error.v1"}, {"exit_code", static_cast<int>(code)}, {"message", message}};
     std::puts(report.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
   }
-  std::fprintf(stderr, "trainctl: %s\n", message.c_str());
+  std::fprintf(stderr, "trainctl: %s\n", launcher::PrintableText(message, /*keep_newlines=*/true).c_str());
 }
 
 // What CLI11 has to say of a command line, with the verb that it is about.
@@ -65,11 +67,19 @@ std::string Complaint(const CLI::App& app, const CLI::ParseError& error) {
                       "--help`");
 }
 
+// `trainctl`, `trainctl checkpoint`: who types this asks what there is.
+bool LacksVerb(const CLI::App& app) {
+  const std::vector<CLI::App*> parsed = app.get_subcommands();
+  return parsed.empty() ? app.get_require_subcommand_min() > 0 : LacksVerb(*parsed.front());
+}
+
 int RunVerb(int argc, char** argv) {
   CLI::App app("Plan, launch and resume the training of large language models.", "trainctl");
   app.require_subcommand(1);
+  app.set_version_flag("--version", "trainctl " TRAINCTL_VERSION, "Print the version and exit");
   Action action;
   for (const Command& command : kCommands) command.add(app, action);
+  RefuseEmptyValues(app);
   if (argc > 1 && std::string(argv[1]) == "__complete") {
     return PrintCompletion(app, std::vector<std::string>(argv + 2, argv + argc));
   }
@@ -80,6 +90,10 @@ int RunVerb(int argc, char** argv) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
     const std::string unknown = UnknownWord(app, words);
     const bool json = std::find(words.begin(), words.end(), "--json") != words.end();
+    if (unknown.empty() && !json && LacksVerb(app)) {
+      std::fputs(app.help().c_str(), stderr);
+      return static_cast<int>(ExitCode::kUsage);
+    }
     PrintError(UsageError(unknown.empty() ? Complaint(app, error) : unknown), ExitCode::kUsage, json);
     return static_cast<int>(ExitCode::kUsage);
   }

@@ -1,5 +1,6 @@
 #include "apps/trainctl/option_checks.h"
 
+#include <functional>
 #include <string>
 
 #include "absl/strings/numbers.h"
@@ -23,9 +24,14 @@ CLI::Validator WholeNumber(int64_t least, int64_t most) {
       "");
 }
 
-CLI::Validator NotEmpty() {
-  return CLI::Validator(
-      [](std::string& text) -> std::string { return text.empty() ? "the name is empty" : ""; }, "");
+void RefuseEmptyValues(CLI::App& root) {
+  const CLI::Validator is_not_empty(
+      [](std::string& text) -> std::string { return text.empty() ? "the value is empty" : ""; }, "");
+  for (CLI::Option* option : root.get_options()) {
+    if (option->get_items_expected_max() == 0 || option->check_lname("prompt")) continue;
+    option->check(is_not_empty);
+  }
+  for (CLI::App* verb : root.get_subcommands(std::function<bool(CLI::App*)>())) RefuseEmptyValues(*verb);
 }
 
 }  // namespace trainctl::cli

@@ -11,7 +11,8 @@ namespace trainctl::cli {
 // largest number there is, and 010 for 8.
 CLI::Validator WholeNumber(int64_t least, int64_t most = std::numeric_limits<int64_t>::max());
 
-// A name that is not the empty text: --out "$UNSET" is a mistake, not the wish for the default.
-CLI::Validator NotEmpty();
+// Has every option and argument of every verb refuse the empty text, unless it is a text of the user's
+// (--prompt): `resume "$UNSET"` is a mistake, not the wish for the default.
+void RefuseEmptyValues(CLI::App& root);
 
 }  // namespace trainctl::cli

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "base/output_file.h"
+
 namespace trainctl::cli {
 
 struct PlanOptions {
@@ -12,6 +14,7 @@ struct PlanOptions {
   std::vector<std::string> sweeps;
   std::string profile;  // of `trainctl calibrate FILE.csv`
   std::string write, trace, html;
+  OutputRules output_rules;  // of these three
   int top = 5;
   bool explain = false;
   bool draw = false;

@@ -10,13 +10,15 @@
 #include "apps/trainctl/host_of_run.h"
 #include "apps/trainctl/plan_outputs.h"
 #include "apps/trainctl/text_table.h"
-#include "base/files.h"
 #include "base/json.h"
+#include "base/output_file.h"
 #include "base/units.h"
 #include "cluster/host.h"
+#include "launcher/printable_text.h"
 #include "planner/make_plan.h"
 #include "report/draw_plan.h"
 #include "report/explain_plan.h"
+#include "report/page.h"
 #include "report/plan_page.h"
 
 namespace trainctl::cli {
@@ -194,14 +196,16 @@ absl::StatusOr<ExitCode> PlanOurs(const recipe::LoadedRecipe& loaded, const Plan
   TRAINCTL_ASSIGN_OR_RETURN(const plan::Plan plan, planner::MakePlanFor(loaded.recipe, host));
   const model::ModelSpec& spec = loaded.recipe.model.spec;
   if (!options.write.empty()) {
-    TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(options.write, planner::FixedRecipe(loaded, plan)));
+    TRAINCTL_RETURN_IF_ERROR(
+        WriteOutputFile(options.write, planner::FixedRecipe(loaded, plan), options.output_rules));
   }
   if (!options.trace.empty()) {
-    TRAINCTL_RETURN_IF_ERROR(
-        WriteFileAtomic(options.trace, report::TraceOfPlan(plan, spec, loaded.recipe.run.name)));
+    TRAINCTL_RETURN_IF_ERROR(WriteOutputFile(
+        options.trace, report::TraceOfPlan(plan, spec, loaded.recipe.run.name), options.output_rules));
   }
   if (!options.html.empty()) {
-    TRAINCTL_RETURN_IF_ERROR(WritePage(report::PageOfPlan(plan, loaded.recipe), options.html));
+    TRAINCTL_RETURN_IF_ERROR(WriteOutputFile(
+        options.html, report::PlanPage(report::PageOfPlan(plan, loaded.recipe)), options.output_rules));
   }
   if (output.json) {
     Json json = plan::PlanToJsonObject(plan);
@@ -213,7 +217,7 @@ absl::StatusOr<ExitCode> PlanOurs(const recipe::LoadedRecipe& loaded, const Plan
   }
   Print(plan, loaded, std::max<size_t>(kFewRows, static_cast<size_t>(options.top)), output.stdout_color);
   for (const std::string* path : {&options.write, &options.trace, &options.html}) {
-    if (!path->empty()) std::printf("  written to %s\n", path->c_str());
+    if (!path->empty()) std::printf("  written to %s\n", launcher::PrintableText(*path).c_str());
   }
   if (options.draw) {
     std::printf(

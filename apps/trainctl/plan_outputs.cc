@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "base/files.h"
 #include "frameworks/draw_step.h"
 #include "frameworks/timeline.h"
 #include "report/trace.h"
@@ -25,14 +24,8 @@ void PrintDrawing(const frameworks::Workload& workload, bool color) {
   std::fputs(text.c_str(), stdout);
 }
 
-absl::Status WriteTrace(const frameworks::Workload& workload, absl::string_view title,
-                        const std::string& path) {
-  return WriteFileAtomic(
-      path, report::TraceJson(frameworks::PictureOf(frameworks::BuildTimeline(workload)), title));
-}
-
-absl::Status WritePage(const report::PageInput& page, const std::string& path) {
-  return WriteFileAtomic(path, report::PlanPage(page));
+std::string TraceOf(const frameworks::Workload& workload, absl::string_view title) {
+  return report::TraceJson(frameworks::PictureOf(frameworks::BuildTimeline(workload)), title);
 }
 
 }  // namespace trainctl::cli

@@ -4,10 +4,8 @@
 
 #include <string>
 
-#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "frameworks/workload.h"
-#include "report/page.h"
 
 namespace trainctl::cli {
 
@@ -17,11 +15,7 @@ int TerminalWidth();
 // --draw: prints to standard output. `workload` is valid in all of these.
 void PrintDrawing(const frameworks::Workload& workload, bool color);
 
-// --trace OUT: EnvironmentError where it cannot be written.
-absl::Status WriteTrace(const frameworks::Workload& workload, absl::string_view title,
-                        const std::string& path);
-
-// --html OUT: `page` is planner::PageOf(workload, name) with what the caller knows beside it.
-absl::Status WritePage(const report::PageInput& page, const std::string& path);
+// --trace: what is written.
+std::string TraceOf(const frameworks::Workload& workload, absl::string_view title);
 
 }  // namespace trainctl::cli

@@ -10,10 +10,12 @@
 #include "apps/trainctl/plan_outputs.h"
 #include "apps/trainctl/profile_option.h"
 #include "apps/trainctl/text_table.h"
-#include "base/files.h"
+#include "base/output_file.h"
 #include "base/units.h"
 #include "frameworks/cluster_explain.h"
 #include "frameworks/cluster_plan_json.h"
+#include "launcher/printable_text.h"
+#include "report/page.h"
 
 namespace trainctl::cli {
 namespace {
@@ -175,13 +177,17 @@ absl::StatusOr<ExitCode> PlanWhatIf(const recipe::LoadedRecipe& loaded, const Pl
   plan_options.pareto = options.pareto || !options.html.empty();
   TRAINCTL_ASSIGN_OR_RETURN(const ClusterPlan plan, frameworks::MakeClusterPlan(loaded, plan_options));
   if (!options.write.empty()) {
-    TRAINCTL_RETURN_IF_ERROR(
-        WriteFileAtomic(options.write, frameworks::FixedRecipe(loaded, plan, plan.chosen)));
+    TRAINCTL_RETURN_IF_ERROR(WriteOutputFile(
+        options.write, frameworks::FixedRecipe(loaded, plan, plan.chosen), options.output_rules));
   }
   if (!options.trace.empty()) {
-    TRAINCTL_RETURN_IF_ERROR(WriteTrace(plan.chosen.workload, plan.run_name, options.trace));
+    TRAINCTL_RETURN_IF_ERROR(
+        WriteOutputFile(options.trace, TraceOf(plan.chosen.workload, plan.run_name), options.output_rules));
   }
-  if (!options.html.empty()) TRAINCTL_RETURN_IF_ERROR(WritePage(frameworks::PageOfPlan(plan), options.html));
+  if (!options.html.empty()) {
+    TRAINCTL_RETURN_IF_ERROR(
+        WriteOutputFile(options.html, report::PlanPage(frameworks::PageOfPlan(plan)), options.output_rules));
+  }
   if (output.json) {
     Json json = frameworks::PlanToJsonObject(plan);
     if (options.explain) json["explanation"] = ExplanationToJson(frameworks::Explain(plan));
@@ -201,7 +207,7 @@ absl::StatusOr<ExitCode> PlanWhatIf(const recipe::LoadedRecipe& loaded, const Pl
   }
   PrintFoot(plan, loaded.notes);
   for (const std::string* path : {&options.write, &options.trace, &options.html}) {
-    if (!path->empty()) std::printf("  written to %s\n", path->c_str());
+    if (!path->empty()) std::printf("  written to %s\n", launcher::PrintableText(*path).c_str());
   }
   if (options.draw) {
     std::printf("\n");

@@ -13,14 +13,19 @@ absl::StatusOr<std::string> ReadFileOfUser(const std::string& path) {
   return ReadFile(path);
 }
 
-published::FileReader FilesNextTo(const std::string& path) {
+published::FileReader FilesNextTo(const std::string& path, std::vector<std::string>* read) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  return [folder](const std::string& name) { return ReadFileOfUser((folder / name).string()); };
+  return [folder, read](const std::string& name) {
+    const std::string file = (folder / name).string();
+    if (read != nullptr) read->push_back(file);
+    return ReadFileOfUser(file);
+  };
 }
 
-absl::StatusOr<std::vector<published::PublishedRun>> ReadRuns(const std::string& path) {
+absl::StatusOr<std::vector<published::PublishedRun>> ReadRuns(const std::string& path,
+                                                              std::vector<std::string>* read) {
   TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFileOfUser(path));
-  return published::ReadPublishedRuns(text, path, FilesNextTo(path));
+  return published::ReadPublishedRuns(text, path, FilesNextTo(path, read));
 }
 
 absl::StatusOr<frameworks::HardwareProfile> ReadProfile(const std::string& path) {

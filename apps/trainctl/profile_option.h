@@ -14,9 +14,12 @@ namespace trainctl::cli {
 absl::StatusOr<std::string> ReadFileOfUser(const std::string& path);
 
 // Files that the table at `path` names: from its folder, unless their path is absolute.
-published::FileReader FilesNextTo(const std::string& path);
+// Adds each that is read to `read`, unless it is null.
+published::FileReader FilesNextTo(const std::string& path, std::vector<std::string>* read = nullptr);
 
-absl::StatusOr<std::vector<published::PublishedRun>> ReadRuns(const std::string& path);
+// With the files that the table names in `read`, unless it is null.
+absl::StatusOr<std::vector<published::PublishedRun>> ReadRuns(const std::string& path,
+                                                              std::vector<std::string>* read = nullptr);
 absl::StatusOr<frameworks::HardwareProfile> ReadProfile(const std::string& path);
 
 }  // namespace trainctl::cli

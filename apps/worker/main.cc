@@ -13,6 +13,7 @@
 #include "base/files.h"
 #include "base/standard_fds.h"
 #include "base/status.h"
+#include "launcher/printable_text.h"
 #include "launcher/worker_contract.h"
 #include "launcher/worker_signals.h"
 #include "recipe/recipe_json.h"
@@ -27,7 +28,8 @@ constexpr char kCudaPlugin[] = "libtrainctl_cuda.so";
 
 int Fail(const absl::Status& status) {
   std::fflush(stdout);
-  std::fprintf(stderr, "trainctl-worker: %s\n", std::string(status.message()).c_str());
+  std::fprintf(stderr, "trainctl-worker: %s\n",
+               launcher::PrintableText(status.message(), /*keep_newlines=*/true).c_str());
   return static_cast<int>(ExitCodeFor(status));
 }
 

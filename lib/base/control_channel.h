@@ -15,14 +15,14 @@ struct Directive {
 };
 
 struct Progress {
-  int64_t step = 0;
+  int64_t step = 0;   // at work on, counted from 1 as in logs and checkpoints; -1: none yet
   std::string phase;  // "startup", "gather", "forward", ...
 };
 
 struct Failure {
   int rank = -1;
-  int64_t step = -1;
-  std::string axis;  // mesh axis of the failing collective, or empty
+  int64_t step = -1;  // as in Progress
+  std::string axis;   // mesh axis of the failing collective, or empty
   std::string message;
   bool peer_failed = false;  // true when this is the echo of another rank's death
 };

@@ -33,16 +33,6 @@ class Fd {
   int fd_;
 };
 
-absl::Status WriteAll(int fd, absl::string_view contents, const std::string& path) {
-  while (!contents.empty()) {
-    const ssize_t written = ::write(fd, contents.data(), contents.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return ErrnoError("write", path, errno);
-    contents.remove_prefix(static_cast<size_t>(written));
-  }
-  return absl::OkStatus();
-}
-
 std::string ParentOf(const std::string& path) {
   const std::string parent = std::filesystem::path(path).parent_path().string();
   return parent.empty() ? "." : parent;
@@ -82,6 +72,16 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes)
       return BadDataError(absl::StrCat(path, " is larger than ", max_bytes, " bytes"));
     }
   }
+}
+
+absl::Status WriteAll(int fd, absl::string_view contents, const std::string& path) {
+  while (!contents.empty()) {
+    const ssize_t written = ::write(fd, contents.data(), contents.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return ErrnoError("write", path, errno);
+    contents.remove_prefix(static_cast<size_t>(written));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status WriteFileAtomic(const std::string& path, absl::string_view contents) {

@@ -21,6 +21,8 @@ absl::Status ErrnoError(absl::string_view action, absl::string_view path, int er
 absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes = int64_t{1} << 31);
 // Writes a temporary name beside `path`, syncs it, renames it over `path` and syncs the folder.
 absl::Status WriteFileAtomic(const std::string& path, absl::string_view contents);
+// All of `contents` into an open file; `path` is for the error.
+absl::Status WriteAll(int fd, absl::string_view contents, const std::string& path);
 absl::Status AppendFile(const std::string& path, absl::string_view contents);
 absl::Status MakeDirs(const std::string& path);
 absl::Status SyncDir(const std::string& path);

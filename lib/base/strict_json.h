@@ -4,12 +4,16 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "base/status.h"
 
@@ -43,11 +47,34 @@ class StrictJsonBuilder : public nlohmann::json_sax<JsonType> {
   bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception& error) override {
     constexpr int kNumberOverflow = 406;
     if (error.id == kNumberOverflow) return Fail("a number is out of range");
-    const size_t offset = std::min(text_.size(), position > 0 ? position - 1 : 0);
+    size_t offset = std::min(text_.size(), position > 0 ? position - 1 : 0);
+    const bool is_not_utf8 = IsAboutUtf8(error.what()) && offset < text_.size();
+    if (is_not_utf8) offset = BadByte(text_, offset);
     const auto line = std::count(text_.begin(), text_.begin() + static_cast<ptrdiff_t>(offset), '\n') + 1;
     const size_t line_start = offset == 0 ? 0 : text_.rfind('\n', offset - 1) + 1;
-    status_ = BadDataError(absl::StrCat(what_, ":", line, ":", offset - line_start + 1, ": not valid JSON"));
+    status_ = BadDataError(
+        absl::StrCat(what_, ":", line, ":", offset - line_start + 1, ": ",
+                     is_not_utf8 ? absl::StrFormat("not valid UTF-8 (byte 0x%02X); convert the file",
+                                                   static_cast<uint8_t>(text_[offset]))
+                                 : "not valid JSON"));
     return false;
+  }
+
+  // What follows "last read" is the text's own.
+  static bool IsAboutUtf8(absl::string_view reason) {
+    return absl::StrContains(reason.substr(0, reason.find("last read")), "UTF-8");
+  }
+
+  // Where the character begins that cannot go on at `offset`, or `offset`, where none can begin.
+  static size_t BadByte(absl::string_view text, size_t offset) {
+    for (size_t begin = offset; begin > 0 && begin + 3 > offset;) {
+      const auto byte = static_cast<uint8_t>(text[--begin]);
+      if (byte < 0x80) break;
+      const size_t length = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : byte >= 0xC0 ? 2 : 0;
+      if (length > offset - begin) return begin;
+      if (length > 0) break;
+    }
+    return offset;
   }
 
   JsonType Take() { return std::move(root_); }

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <filesystem>
 #include <utility>
 
 #include "base/files.h"
@@ -26,16 +25,6 @@ absl::StatusOr<int64_t> CheckDataFile(const std::string& path) {
   if (!S_ISREG(info.st_mode)) return BadDataError(absl::StrCat(path, " is not a regular file"));
   if (::access(path.c_str(), R_OK) != 0) return ErrnoError("read", path, errno);
   return static_cast<int64_t>(info.st_size);
-}
-
-absl::Status CheckIsNotRead(const std::string& output, const std::vector<std::string>& read) {
-  for (const std::string& path : read) {
-    std::error_code none;  // one of the two does not exist: they are not the same
-    if (!std::filesystem::equivalent(output, path, none)) continue;
-    return UsageError(absl::StrCat("the output ", output, " would replace ", path == output ? "" : path,
-                                   path == output ? "" : ", ", "what is read; choose another output"));
-  }
-  return absl::OkStatus();
 }
 
 absl::Status FileChangedError(const std::string& path, int64_t opened_bytes, int64_t now_bytes) {

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -17,9 +16,6 @@ namespace trainctl::data {
 // The size of a readable regular file. BadDataError when it is missing, a folder, a pipe or a device (opening
 // those could block); EnvironmentError when permission is missing. Thread safe.
 absl::StatusOr<int64_t> CheckDataFile(const std::string& path);
-
-// UsageError when `output` is one of the files that are read, under whatever name.
-absl::Status CheckIsNotRead(const std::string& output, const std::vector<std::string>& read);
 
 absl::Status FileChangedError(const std::string& path, int64_t opened_bytes, int64_t now_bytes);
 

@@ -22,16 +22,6 @@ constexpr size_t kBufferBytes = size_t{1} << 20;
 // A longer document becomes several sequences of one document: a length in the index is an int32.
 constexpr int64_t kMaxSequenceTokens = int64_t{1} << 30;
 
-absl::Status WriteAll(int fd, const std::string& path, absl::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return ErrnoError("write", path, errno);
-    bytes.remove_prefix(static_cast<size_t>(written));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status Rename(const std::string& from, const std::string& to) {
   if (::rename(from.c_str(), to.c_str()) != 0) return ErrnoError("rename to", to, errno);
   return absl::OkStatus();
@@ -161,14 +151,14 @@ absl::Status IndexedWriter::CutBack(int64_t documents, int64_t tokens) {
 }
 
 absl::Status IndexedWriter::Flush() {
-  TRAINCTL_RETURN_IF_ERROR(WriteAll(data_fd_, data_part(), buffer_));
+  TRAINCTL_RETURN_IF_ERROR(WriteAll(data_fd_, buffer_, data_part()));
   buffer_.clear();
   return absl::OkStatus();
 }
 
 absl::Status IndexedWriter::Commit() {
   TRAINCTL_RETURN_IF_ERROR(Flush());
-  TRAINCTL_RETURN_IF_ERROR(WriteAll(documents_fd_, documents_part(), ended_));
+  TRAINCTL_RETURN_IF_ERROR(WriteAll(documents_fd_, ended_, documents_part()));
   ended_.clear();
   if (::fsync(data_fd_) != 0) return ErrnoError("sync", data_part(), errno);
   if (::fsync(documents_fd_) != 0) return ErrnoError("sync", documents_part(), errno);
@@ -232,7 +222,7 @@ absl::Status IndexedWriter::WriteIndex() {
   std::string out(kIndexMagic, sizeof(kIndexMagic));
   const auto flush_if = [&](bool now) {
     if (!now || !status.ok()) return;
-    status = WriteAll(fd, path, out);
+    status = WriteAll(fd, out, path);
     out.clear();
   };
   AppendValue<uint64_t>(out, kIndexVersion);

@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "base/output_file.h"
 #include "base/status.h"
 #include "data/data_file.h"
 #include "data/document_store.h"
@@ -27,16 +28,6 @@ absl::Status CheckOptions(const PrepareOptions& options) {
   if (options.prefix.empty() || options.prefix.back() == '/') {
     return UsageError(
         absl::StrCat("the output '", options.prefix, "' must be a file name without extension"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckOutputs(const PrepareOptions& options) {
-  if (options.overwrite) return absl::OkStatus();
-  for (const char* suffix : {".bin", ".idx", ".json"}) {
-    const std::string path = options.prefix + suffix;
-    if (PathExists(path))
-      return UsageError(absl::StrCat(path, " exists; choose another output, or replace it with --force"));
   }
   return absl::OkStatus();
 }
@@ -73,15 +64,23 @@ absl::StatusOr<std::unique_ptr<tokenizer::Tokenizer>> ChooseTokens(const Prepare
   return tokenizer;
 }
 
-// With --force too.
-absl::Status CheckOutputsAreNoInputs(const PrepareOptions& options) {
-  std::vector<std::string> read = options.inputs;
+// The files of the dataset appear by renaming, so that what is at their names is a regular file or nothing.
+absl::Status CheckOutputs(const PrepareOptions& options, bool overwrite) {
+  OutputRules rules = {.overwrite = overwrite, .inputs = options.inputs};
   if (options.tokenizer != "byte") {
     TRAINCTL_ASSIGN_OR_RETURN(std::string file, tokenizer::Tokenizer::FindFile(options.tokenizer));
-    read.push_back(std::move(file));
+    rules.inputs.push_back(std::move(file));
   }
   for (const char* suffix : {".bin", ".idx", ".json"}) {
-    TRAINCTL_RETURN_IF_ERROR(CheckIsNotRead(options.prefix + suffix, read));
+    const std::string path = options.prefix + suffix;
+    TRAINCTL_ASSIGN_OR_RETURN(const OutputTarget target, FindOutput(path, rules));
+    if (target.kind == OutputKind::kStream) {
+      return UsageError(absl::StrCat(path, " is not a regular file; choose another output"));
+    }
+    if (target.path != path) {
+      return UsageError(absl::StrCat(path, " is a link to ", target.path,
+                                     "; choose another output, such as one in that folder"));
+    }
   }
   return absl::OkStatus();
 }
@@ -115,7 +114,7 @@ class Job {
     TRAINCTL_ASSIGN_OR_RETURN(writer_, IndexedWriter::Open(options_.prefix, dataset_.token_type));
     TRAINCTL_ASSIGN_OR_RETURN(PrepareState state, FindState());
     if (!state.is_sealed) {
-      TRAINCTL_RETURN_IF_ERROR(CheckOutputs(options_));
+      TRAINCTL_RETURN_IF_ERROR(CheckOutputs(options_, options_.overwrite));
       TRAINCTL_RETURN_IF_ERROR(TakeUp(state));
       TextPreparation preparation(options_, kinds_, tokenizer.get(), *writer_, std::move(state),
                                   total_bytes_);
@@ -287,9 +286,10 @@ absl::StatusOr<PreparedDataset> Prepare(const PrepareOptions& options) {
     kinds.push_back(kind);
     total_bytes += size_bytes;
   }
-  TRAINCTL_RETURN_IF_ERROR(CheckOutputsAreNoInputs(options));
   const std::string folder = std::filesystem::path(options.prefix).parent_path().string();
   if (!folder.empty()) TRAINCTL_RETURN_IF_ERROR(MakeDirs(folder));
+  // Whether a file may be replaced is asked once it is known how far an earlier preparation came.
+  TRAINCTL_RETURN_IF_ERROR(CheckOutputs(options, /*overwrite=*/true));
   return Job(options, std::move(kinds), total_bytes).Run();
 }
 

@@ -266,14 +266,17 @@ std::vector<Release> Releases() {
     return Release{field, [axis](SearchSpace& s) { (s.*axis).clear(); },
                    [member](const Workload& w) { return absl::StrCat(w.mesh.*member); }};
   };
-  const auto data = [](const char* field) {
-    return Release{
-        field,
-        [](SearchSpace& s) {
-          s.dp.clear();
-          s.shard_group.clear();
-        },
-        [](const Workload& w) { return absl::StrCat(w.mesh.dp_replicate, " x dp_shard ", w.mesh.dp_shard); }};
+  // Either of the two decides the other, so both are named.
+  const auto data = [](const char* field, int64_t layout::Mesh::*member, const char* other,
+                       int64_t layout::Mesh::*other_member) {
+    return Release{field,
+                   [](SearchSpace& s) {
+                     s.dp.clear();
+                     s.shard_group.clear();
+                   },
+                   [=](const Workload& w) {
+                     return absl::StrCat(w.mesh.*member, ", ", other, " = ", w.mesh.*other_member);
+                   }};
   };
   return {
       {"train.micro_batch", [](SearchSpace& s) { s.micro_batch.clear(); },
@@ -282,8 +285,10 @@ std::vector<Release> Releases() {
        [](const Workload& w) { return absl::StrCat("\"", RecomputeName(w.recompute), "\""); }},
       {"parallel.zero_stage", [](SearchSpace& s) { s.zero_stage.clear(); },
        [](const Workload& w) { return absl::StrCat(w.zero_stage); }},
-      data("parallel.dp_shard"),
-      data("parallel.dp_replicate"),
+      data("parallel.dp_shard", &layout::Mesh::dp_shard, "parallel.dp_replicate",
+           &layout::Mesh::dp_replicate),
+      data("parallel.dp_replicate", &layout::Mesh::dp_replicate, "parallel.dp_shard",
+           &layout::Mesh::dp_shard),
       {"parallel.sequence_parallel", [](SearchSpace& s) { s.sequence_parallel.clear(); },
        [](const Workload& w) { return std::string(w.SequenceParallel() ? "true" : "false"); }},
       {"parallel.virtual_stages", [](SearchSpace& s) { s.virtual_stages.clear(); },
@@ -348,27 +353,27 @@ std::string Outcome(const Choice& choice) {
 
 std::string NearestChange(const LoadedRecipe& loaded, const ClusterPlan& plan) {
   SearchSpace released = plan.space;
-  int num_released = 0;
+  std::vector<std::string> at_auto;  // what of the recipe is released, as one would write it
   for (const Release& release : Releases()) {
     if (loaded.stated.count(release.field) == 0) continue;
     SearchSpace space = plan.space;
     release.apply(space);
     LimitToFramework(space);
     release.apply(released);
-    ++num_released;
+    at_auto.push_back(absl::StrCat(release.field, " = \"auto\""));
     if (const std::optional<Choice> choice = BestOf(space, plan.goal)) {
       return absl::StrCat("the nearest that does: ", release.field, " = ", release.value(choice->workload),
                           ", ", Outcome(*choice));
     }
   }
   LimitToFramework(released);
-  if (num_released > 1) {
+  if (at_auto.size() > 1) {
     if (const std::optional<Choice> choice = BestOf(released, plan.goal)) {
-      return absl::StrCat("no single setting of [parallel] is in the way; with all of them at \"auto\", ",
-                          Outcome(*choice));
+      return absl::StrCat("no single setting is in the way; the nearest that does: ",
+                          absl::StrJoin(at_auto, ", "), ", ", Outcome(*choice));
     }
   }
-  const char* kept = num_released > 0 ? " with all of [parallel] at \"auto\"" : "";
+  at_auto.insert(at_auto.begin(), "");
   for (int64_t i = 1; i <= kMostDoublings; ++i) {
     const int64_t times = int64_t{1} << i;
     SearchSpace space = released;
@@ -376,8 +381,8 @@ std::string NearestChange(const LoadedRecipe& loaded, const ClusterPlan& plan) {
     space.num_gpus *= times;
     space.gpu_counts.clear();
     if (const std::optional<Choice> choice = SmallestOf(space, plan.goal)) {
-      return absl::StrCat("the nearest that does: cluster.nodes = ", plan.machine->num_nodes * times, kept,
-                          ", ", Outcome(*choice));
+      return absl::StrCat("the nearest that does: cluster.nodes = ", plan.machine->num_nodes * times,
+                          absl::StrJoin(at_auto, ", "), ", ", Outcome(*choice));
     }
   }
   return absl::StrCat("nor does any on up to ", int64_t{1} << kMostDoublings,

@@ -68,8 +68,8 @@ struct JobOutcome {
   Kind kind = Kind::kFinished;
   int64_t generation = 0;
   int64_t num_restarts = 0;
-  // kFailed: the rank that failed first, how many steps were done (it failed in the next one; -1: during
-  // start-up), and the end of its log.
+  // kFailed: the rank that failed first (-1: none did, but the job), the step it was in, counted from 1 (-1:
+  // during start-up), and the end of its log.
   int rank = -1;
   int64_t step = -1;
   std::string message;  // kFailed: which rank failed, where, how, and why it was not restarted

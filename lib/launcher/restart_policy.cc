@@ -60,7 +60,7 @@ bool SameCause(const FailureFacts& a, const FailureFacts& b) {
 std::string Describe(const FailureFacts& failure) {
   return absl::StrCat(
       failure.rank < 0 ? "the job" : absl::StrCat("rank ", failure.rank), " failed ",
-      failure.step < 0 ? std::string("during start-up") : absl::StrCat("in step ", failure.step + 1), ": ",
+      failure.step < 0 ? std::string("during start-up") : absl::StrCat("in step ", failure.step), ": ",
       failure.message);
 }
 

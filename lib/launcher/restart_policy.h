@@ -11,7 +11,7 @@ namespace trainctl::launcher {
 
 struct FailureFacts {
   int rank = -1;                 // -1: no worker's failure
-  int64_t step = -1;             // how many steps were done: it failed in the next one; -1: during start-up
+  int64_t step = -1;             // that it was in, counted from 1; -1: during start-up
   int64_t checkpoint_step = -1;  // the newest committed checkpoint at that time
   std::optional<int> exit_code;  // of the failed worker; nullopt when a signal or silence ended it
   std::string message = {};      // what happened

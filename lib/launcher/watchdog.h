@@ -28,7 +28,7 @@ struct Standing {
     int waits_for = -1;  // the rank whose message this one waits for; -1: for none in particular
     friend bool operator==(const Group&, const Group&) = default;
   };
-  int64_t step = -1;  // 0-based; -1: before the first
+  int64_t step = -1;  // counted from 1; -1: before the first
   std::string phase;
   uint64_t beats = 0;
   bool is_waiting = false;    // its main thread, for others or for a thread of its own that may

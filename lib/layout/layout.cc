@@ -9,6 +9,7 @@
 namespace trainctl::layout {
 namespace {
 
+constexpr int64_t kMostTries = 4096;  // of values next to one that does not work
 constexpr absl::string_view kRecomputeNames[] = {"none", "full"};
 
 std::string Text(const std::optional<int64_t>& degree) {
@@ -17,24 +18,16 @@ std::string Text(const std::optional<int64_t>& degree) {
 
 std::string Workers(int64_t count) { return absl::StrCat(count, count == 1 ? " worker" : " workers"); }
 
-// "are 8 and 12": multiples of `divisor` next to `value`.
-std::string NearestMultiples(int64_t value, int64_t divisor) {
-  const int64_t below = value / divisor * divisor;
-  return below > 0 ? absl::StrCat("are ", below, " and ", below + divisor) : absl::StrCat("is ", divisor);
-}
-
-// "are 2 and 4": divisors of `value` next to `wanted`.
-std::string NearestDivisors(int64_t value, int64_t wanted) {
-  const int64_t start = std::clamp<int64_t>(wanted, 1, value);
-  int64_t below = start, above = start;
-  while (value % below != 0) --below;
-  while (value % above != 0) ++above;
-  return below == above ? absl::StrCat("is ", below) : absl::StrCat("are ", below, " and ", above);
+// "are 8 and 12", "is 8" or "".
+std::string Nearest(const std::optional<int64_t>& below, const std::optional<int64_t>& above) {
+  if (below.has_value() && above.has_value()) return absl::StrCat("are ", *below, " and ", *above);
+  if (!below.has_value() && !above.has_value()) return "";
+  return absl::StrCat("is ", below.has_value() ? *below : *above);
 }
 
 class Finder {
  public:
-  explicit Finder(const Request& request) : r_(request), workers_(request.num_workers()) {}
+  explicit Finder(const Request& request) : Finder(request, /*advises=*/true) {}
 
   std::vector<Violation> Run() {
     if (r_.nodes < 1 || r_.devices_per_node < 1 || r_.nodes > kMaxWorkers / r_.devices_per_node) {
@@ -62,8 +55,8 @@ class Finder {
   void CheckBatch() {
     if (r_.batch_sequences < 1 || r_.batch_sequences % workers_ != 0) {
       Add({"train.batch_sequences", "cluster.devices_per_node"},
-          absl::StrCat(Batch(), " is not a multiple of the ", Workers(workers_), " (", Factors(),
-                       "); the nearest ", NearestMultiples(r_.batch_sequences, workers_)));
+          absl::StrCat(Batch(), " is not a multiple of the ", Workers(workers_), " (", Factors(), ")",
+                       Advice("", NearestBatches())));
       return;
     }
     const int64_t share = r_.batch_sequences / workers_;
@@ -71,8 +64,8 @@ class Finder {
     if (*r_.micro_batch < 1 || share % *r_.micro_batch != 0) {
       Add({"train.micro_batch", "train.batch_sequences"},
           absl::StrCat("train.micro_batch (", *r_.micro_batch, ") does not divide the ", share,
-                       " sequences of each worker: ", Batch(), " / ", Workers(workers_), "; the nearest ",
-                       NearestDivisors(share, *r_.micro_batch)));
+                       " sequences of each worker: ", Batch(), " / ", Workers(workers_),
+                       Advice("", NearestDivisors(share, *r_.micro_batch, &Request::micro_batch))));
     }
   }
 
@@ -86,21 +79,44 @@ class Finder {
     if (product < 1 || (is_complete ? product != workers_ : workers_ % product != 0)) {
       Add({"parallel.dp_replicate", "parallel.dp_shard"},
           absl::StrCat("parallel: ", Degrees(), is_complete ? " is not the " : " does not divide the ",
-                       Workers(workers_), " (", Factors(), ")", NearestDegree(is_complete)));
+                       Workers(workers_), " (", Factors(), ")",
+                       is_complete ? AdviceOnBothDegrees() : AdviceOnOneDegree()));
       return;
     }
     if (r_.zero_stage.has_value()) CheckStage();
   }
 
-  std::string NearestDegree(bool is_complete) const {
-    if (is_complete) {
-      return workers_ % *r_.dp_replicate == 0
-                 ? absl::StrCat("; with dp_replicate ", *r_.dp_replicate, " dp_shard is ",
-                                workers_ / *r_.dp_replicate)
-                 : absl::StrCat("; the nearest dp_replicate ", NearestDivisors(workers_, *r_.dp_replicate));
+  std::string AdviceOnOneDegree() const {
+    const bool is_shard = r_.dp_shard.has_value();
+    const auto degree = is_shard ? &Request::dp_shard : &Request::dp_replicate;
+    return Advice(is_shard ? "parallel.dp_shard " : "parallel.dp_replicate ",
+                  NearestDivisors(workers_, *(r_.*degree), degree));
+  }
+
+  // The nearest pair whose product is the number of workers; by its replicas, as they were asked for if they
+  // can be.
+  std::string AdviceOnBothDegrees() const {
+    if (!advises_) return "";
+    const auto pair_of = [&](int64_t replicate) {
+      Request changed = r_;
+      changed.dp_replicate = replicate;
+      changed.dp_shard = workers_ / replicate;
+      return changed;
+    };
+    const auto helps = [&](int64_t replicate) {
+      return workers_ % replicate == 0 && Helps(pair_of(replicate));
+    };
+    const int64_t wanted = std::clamp<int64_t>(*r_.dp_replicate, 1, workers_);
+    for (int64_t apart = 0; apart < workers_; ++apart) {
+      for (const int64_t replicate : {wanted - apart, wanted + apart}) {
+        if (replicate < 1 || replicate > workers_ || !helps(replicate)) continue;
+        const std::string shard = absl::StrCat("parallel.dp_shard = ", workers_ / replicate);
+        return replicate == *r_.dp_replicate
+                   ? absl::StrCat("; set ", shard)
+                   : absl::StrCat("; set parallel.dp_replicate = ", replicate, " and ", shard);
+      }
     }
-    return absl::StrCat("; the nearest ",
-                        NearestDivisors(workers_, r_.dp_replicate.value_or(r_.dp_shard.value_or(1))));
+    return "";
   }
 
   void CheckStage() {
@@ -111,13 +127,15 @@ class Finder {
     const std::string where = absl::StrCat(" (", Degrees(), ", ", Workers(workers_), ")");
     if (stage == 0 && shard > 1) {
       Add({"parallel.zero_stage"},
-          absl::StrCat("parallel.zero_stage = 0 shards nothing but dp_shard is ", shard, where,
-                       "; set dp_shard = 1 or zero_stage = 1, 2 or 3"));
+          absl::StrCat("parallel.zero_stage = 0 shards nothing but dp_shard is ", shard, where, "; set ",
+                       r_.dp_replicate.has_value() ? "" : "parallel.dp_shard = 1 or ",
+                       "parallel.zero_stage = 1, 2 or 3"));
     }
     if (stage > 0 && shard == 1) {
       Add({"parallel.zero_stage"},
           absl::StrCat("parallel.zero_stage = ", stage, " shards over dp_shard but dp_shard is 1", where,
-                       "; use more workers with dp_shard > 1, or zero_stage = 0"));
+                       workers_ > 1 ? "; leave the degrees at \"auto\"" : "; use more workers",
+                       ", or set parallel.zero_stage = 0"));
     }
   }
 
@@ -145,12 +163,75 @@ class Finder {
                      " micro-batches a step, more than the ", most, " that a step may have; raise it"));
   }
 
+  // ---- advice: what is named here leaves fewer violations, whatever else the request asks for
+
+  bool Helps(const Request& changed) const {
+    return Finder(changed, /*advises=*/false).Run().size() < Finder(r_, /*advises=*/false).Run().size();
+  }
+
+  static std::string Advice(absl::string_view field, const std::string& nearest) {
+    return nearest.empty() ? "" : absl::StrCat("; the nearest ", field, nearest);
+  }
+
+  // Batches next to the one that was asked for.
+  std::string NearestBatches() const {
+    if (!advises_) return "";
+    // What each worker gets is a multiple of the micro-batch, too.
+    const int64_t step = workers_ * std::clamp<int64_t>(r_.micro_batch.value_or(1), 1, kMaxWorkers);
+    const auto first_that_helps = [&](int64_t batch, int64_t by) -> std::optional<int64_t> {
+      for (int64_t tries = 0; tries < kMostTries && batch > 0; ++tries, batch += by) {
+        Request changed = r_;
+        changed.batch_sequences = batch;
+        const bool can_be_cut = r_.micro_batch.has_value() || r_.spec == nullptr ||
+                                LeastMicroBatch(*r_.spec, batch / workers_).has_value();
+        if (can_be_cut && Helps(changed)) return batch;
+      }
+      return std::nullopt;
+    };
+    const int64_t below = r_.batch_sequences / step * step;
+    return Nearest(first_that_helps(below, -step), first_that_helps(below + step, step));
+  }
+
+  // Divisors of `whole` next to `wanted`, as values of `field`.
+  std::string NearestDivisors(int64_t whole, int64_t wanted, std::optional<int64_t> Request::*field) const {
+    if (!advises_) return "";
+    const auto helps = [&](int64_t value) {
+      Request changed = r_;
+      changed.*field = value;
+      return whole % value == 0 && Helps(changed);
+    };
+    const auto first_that_helps = [&](int64_t value, int64_t by, int64_t last) -> std::optional<int64_t> {
+      for (int64_t tries = 0; tries < kMostTries && value >= 1 && value <= whole; ++tries, value += by) {
+        if (helps(value)) return value;
+      }
+      return helps(last) ? std::optional<int64_t>(last) : std::nullopt;
+    };
+    const int64_t start = std::clamp<int64_t>(wanted, 1, whole);
+    if (start != wanted && helps(start)) return Nearest(start, std::nullopt);
+    return Nearest(start > 1 ? first_that_helps(start - 1, -1, 1) : std::nullopt,
+                   start < whole ? first_that_helps(start + 1, 1, whole) : std::nullopt);
+  }
+
+  Finder(const Request& request, bool advises)
+      : r_(request), workers_(request.num_workers()), advises_(advises) {}
+
   const Request& r_;
   const int64_t workers_;
+  const bool advises_;
   std::vector<Violation> found_;
 };
 
 }  // namespace
+
+std::optional<int64_t> LeastMicroBatch(const model::ModelSpec& spec, int64_t share) {
+  const int64_t most = kMaxBlockRuns / model::NumBlocks(spec);
+  const int64_t least = share / most + (share % most != 0 ? 1 : 0);
+  // Of a batch that no step can hold there is no end of sizes to try.
+  for (int64_t size = least; size < 2 * least && size < least + kMostTries; ++size) {
+    if (share % size == 0) return size;
+  }
+  return std::nullopt;
+}
 
 absl::string_view RecomputeName(Recompute recompute) {
   return kRecomputeNames[static_cast<size_t>(recompute)];

@@ -48,6 +48,10 @@ struct Request {
 inline constexpr int64_t kMaxWorkers = int64_t{1} << 20;
 inline constexpr int64_t kMaxBlockRuns = int64_t{1} << 18;
 
+// The smallest micro-batch with which a step of `share` sequences a worker is not too long a list, if one
+// below twice that size divides it.
+std::optional<int64_t> LeastMicroBatch(const model::ModelSpec& spec, int64_t share);
+
 struct Violation {
   std::vector<std::string> fields;  // of the recipe, the one to blame first
   std::string message;              // names the values, and the nearest that work

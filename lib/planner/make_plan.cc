@@ -198,6 +198,17 @@ absl::Status ResolveMachine(const recipe::Recipe& recipe, const cluster::Host& h
   return absl::OkStatus();
 }
 
+// Programs alone fill the machine.
+absl::Status NothingIsLeft(int64_t workers, const cluster::Host& host) {
+  const double usable = static_cast<double>(host.memory_available_bytes) * kMemoryShare;
+  return InfeasibleError(absl::StrCat(
+      "no memory is left for tensors: ", FormatBytes(static_cast<int64_t>(usable)), " of this machine's ",
+      FormatBytes(host.memory_available_bytes), " may be filled, and the program of each of ",
+      Workers(workers), " takes ", FormatBytes(kWorkerOverheadBytes), " beside its tensors; free memory",
+      workers > 1 ? ", take fewer workers (cluster.devices_per_node)" : "",
+      " or state what a worker may use (cluster.memory_limit)"));
+}
+
 // The step of the chosen layout is built as the workers will build it, proven, and given its hash and its
 // memory.
 absl::Status FixStep(const model::ModelSpec& spec, Plan& plan) {
@@ -232,6 +243,8 @@ absl::StatusOr<Plan> MakePlan(const recipe::Recipe& recipe, const cluster::Host&
     plan.notes.push_back(
         absl::StrFormat("MFU is of %.3g TFLOP/s per worker: %s", peak.flops / 1e12, peak.source));
   }
+
+  if (plan.memory_limit_bytes <= 0) return NothingIsLeft(recipe.cluster.devices_per_node, host);
 
   const Problem problem{
       .request = recipe::LayoutRequest(recipe),

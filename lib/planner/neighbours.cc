@@ -78,8 +78,10 @@ std::string NearestThatFits(const Problem& asked, const SearchPasses& passes) {
   const int64_t per_worker_batch = asked.request.batch_sequences / asked_workers;
   for (int factor = 2; factor <= 1024 && asked_workers <= (1 << 14) / factor; factor *= 2) {
     const int64_t workers = asked_workers * factor;
-    problem.request.nodes = 1;
-    problem.request.devices_per_node = workers;
+    // A machine takes as many workers as one starts, a node of devices those that it has.
+    const bool on_nodes = asked.setting.on_device;
+    problem.request.nodes = asked.request.nodes * (on_nodes ? factor : 1);
+    problem.request.devices_per_node = asked.request.devices_per_node * (on_nodes ? 1 : factor);
     problem.request.dp_shard = workers;
     problem.request.batch_sequences = std::max<int64_t>(per_worker_batch / factor, 1) * workers;
     if (asked.limit_is_shared) {
@@ -89,15 +91,18 @@ std::string NearestThatFits(const Problem& asked, const SearchPasses& passes) {
     if (!layout::FindViolations(problem.request).empty()) continue;
     const Found found = Search(problem, Wanted::kChoice, passes);
     if (found.chosen < 0) continue;
-    return absl::StrCat(
-        "this fits (", FormatBytes(found.candidates.front().memory.peak_bytes), "): ", workers,
-        " workers with parallel.zero_stage = 3, parallel.recompute = \"full\", train.micro_batch = 1",
-        problem.request.batch_sequences == asked.request.batch_sequences
-            ? ""
-            : absl::StrCat(", train.batch_sequences = ", problem.request.batch_sequences),
-        asked.request.dp_replicate.has_value() || asked.request.dp_shard.has_value()
-            ? ", parallel.dp_replicate and dp_shard at \"auto\""
-            : "");
+    return absl::StrCat("this fits (", FormatBytes(found.candidates.front().memory.peak_bytes), "), on ",
+                        workers, " workers: ",
+                        on_nodes
+                            ? absl::StrCat("cluster.nodes = ", problem.request.nodes)
+                            : absl::StrCat("cluster.devices_per_node = ", problem.request.devices_per_node),
+                        ", parallel.zero_stage = 3, parallel.recompute = \"full\", train.micro_batch = 1",
+                        problem.request.batch_sequences == asked.request.batch_sequences
+                            ? ""
+                            : absl::StrCat(", train.batch_sequences = ", problem.request.batch_sequences),
+                        asked.request.dp_replicate.has_value() || asked.request.dp_shard.has_value()
+                            ? ", parallel.dp_replicate = \"auto\", parallel.dp_shard = \"auto\""
+                            : "");
   }
   problem = asked;
   problem.request.dp_replicate.reset(), problem.request.dp_shard.reset(), problem.request.zero_stage.reset();

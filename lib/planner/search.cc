@@ -84,6 +84,10 @@ class Searcher {
     if (problem_.request.micro_batch.has_value()) return {*problem_.request.micro_batch};
     const int64_t share = problem_.request.batch_sequences / problem_.request.num_workers();
     std::vector<int64_t> sizes;
+    const std::optional<int64_t> least = layout::LeastMicroBatch(*problem_.request.spec, share);
+    if (least.has_value() && *least > 1 && *least < share && (*least & (*least - 1)) != 0) {
+      sizes.push_back(*least);  // of a very large batch that no small power of two divides
+    }
     for (int64_t size = 1; size < share; size *= 2) {
       const bool too_many = share / size > layout::kMaxBlockRuns / model::NumBlocks(*problem_.request.spec);
       if (share % size == 0 && !too_many) sizes.push_back(size);

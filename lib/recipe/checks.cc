@@ -1,6 +1,7 @@
 #include "recipe/checks.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <map>
 #include <set>
@@ -347,13 +348,15 @@ class Checker {
     const bool is_wsd = optimizer.lr_schedule == "wsd";
     const auto warmup = static_cast<double>(optimizer.warmup_steps);
     if (optimizer.warmup_steps > 0 && (is_wsd ? warmup > start : warmup >= start)) {
-      Fail({"optimizer.warmup_steps", source},
-           absl::StrCat("optimizer.warmup_steps (", optimizer.warmup_steps, ") leaves no step for the ",
-                        optimizer.lr_schedule, " decay, which ends at step ", decay_steps, " (", source,
-                        is_wsd ? absl::StrCat(") and takes the last ", FormatDouble(optimizer.decay_fraction),
-                                              " of it")
-                               : ")",
-                        "; warm up for fewer steps"));
+      Fail(
+          {"optimizer.warmup_steps", source},
+          absl::StrCat(
+              "optimizer.warmup_steps (", optimizer.warmup_steps, ") leaves no step for the ",
+              optimizer.lr_schedule, " decay, which ends at step ", decay_steps, " (", source,
+              is_wsd ? absl::StrCat(") and takes the last ", FormatDouble(optimizer.decay_fraction), " of it")
+                     : ")",
+              "; set optimizer.warmup_steps = ",
+              static_cast<int64_t>(is_wsd ? std::floor(start) : std::ceil(start) - 1), " or fewer"));
     }
   }
 
@@ -363,8 +366,9 @@ class Checker {
         cluster.nodes > 1) {
       missing_.Add(
           PlaceOf(std::initializer_list<absl::string_view>{"cluster.nodes"}),
-          absl::StrCat("cluster.nodes = ", cluster.nodes,
-                       " but launch.backend = \"local\" starts workers on this machine only; set nodes = 1"));
+          absl::StrCat(
+              "cluster.nodes = ", cluster.nodes,
+              " but launch.backend = \"local\" starts workers on this machine only; set cluster.nodes = 1"));
     }
   }
 

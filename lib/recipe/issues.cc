@@ -20,12 +20,6 @@ void Issues::Add(absl::string_view where, absl::string_view message) {
   }
 }
 
-void Issues::AddBadData(absl::string_view where, absl::string_view message) {
-  const size_t before = messages_.size();
-  Add(where, message);
-  num_bad_data_ += messages_.size() - before;
-}
-
 bool Issues::IsBadBelow(absl::string_view path) const {
   const auto it = bad_.lower_bound(path);
   return it != bad_.end() && absl::StartsWith(*it, path);
@@ -33,15 +27,12 @@ bool Issues::IsBadBelow(absl::string_view path) const {
 
 absl::Status Issues::ToStatus(absl::string_view what) const {
   if (messages_.empty()) return absl::OkStatus();
-  const auto error = [&](absl::string_view text) {
-    return num_bad_data_ == messages_.size() ? BadDataError(text) : UsageError(text);
-  };
-  if (messages_.size() == 1) return error(messages_[0]);
+  if (messages_.size() == 1) return UsageError(messages_[0]);
   const size_t num_shown = std::min(messages_.size(), kMaxShown);
   std::string text = absl::StrCat(messages_.size(), " errors in ", what, ":\n  ",
                                   absl::StrJoin(absl::MakeSpan(messages_).first(num_shown), "\n  "));
   if (num_shown < messages_.size()) absl::StrAppend(&text, "\n  and ", messages_.size() - num_shown, " more");
-  return error(text);
+  return UsageError(text);
 }
 
 }  // namespace trainctl::recipe

@@ -14,8 +14,6 @@ class Issues {
  public:
   // `where` may be empty.
   void Add(absl::string_view where, absl::string_view message);
-  // About the content of another file than the recipe.
-  void AddBadData(absl::string_view where, absl::string_view message);
   // A message that already says where.
   void Add(const absl::Status& status) { Add("", status.message()); }
   // The field at `path` was given but is unusable: checks that need it are skipped.
@@ -26,13 +24,11 @@ class Issues {
 
   bool empty() const { return messages_.empty(); }
   const std::vector<std::string>& messages() const { return messages_; }
-  // OK when empty; else one error, a line for each: UsageError, or BadDataError if the recipe itself has
-  // none.
+  // OK when empty; else one UsageError, a line for each.
   absl::Status ToStatus(absl::string_view what) const;
 
  private:
   std::vector<std::string> messages_;
-  size_t num_bad_data_ = 0;  // of the messages
   std::set<std::string, std::less<>> bad_;
 };
 

@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "base/status.h"
 #include "recipe/toml_reader.h"
@@ -50,6 +51,22 @@ std::string KeysOf(const std::string& table) {
     if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);
   }
   return absl::StrJoin(keys, " ");
+}
+
+// The same in words, of the nearest table above that there is: "[train] has steps tokens".
+std::string WhatThereIs(std::string table) {
+  while (!table.empty() && KeysOf(table).empty()) {
+    const size_t dot = table.rfind('.');
+    table = dot == std::string::npos ? "" : table.substr(0, dot);
+  }
+  return absl::StrCat(table.empty() ? "a recipe" : absl::StrCat("[", table, "]"), " has ", KeysOf(table));
+}
+
+// The schema's "data.train[].weight" as it is written: with the entry of `path`, or the first.
+std::string WithIndexOf(absl::string_view path, const std::string& name) {
+  const size_t open = path.find('['), close = path.find(']');
+  const bool has_index = open != absl::string_view::npos && close != absl::string_view::npos && open < close;
+  return absl::StrReplaceAll(name, {{"[]", has_index ? path.substr(open, close - open + 1) : "[0]"}});
 }
 
 // "data.train[2].weight" as the schema's name "data.train[].weight" and 2.
@@ -230,13 +247,16 @@ void Draft::Unknown(const RawValue& item, const std::string& name, const std::st
   const std::string table = dot == std::string::npos ? "" : name.substr(0, dot);
   const Field* field = GetSchema().Find(table);
   std::string hint;
-  if (!near.empty()) {
-    hint = absl::StrCat("did you mean ", near, "?");
+  const bool is_value = item.type != RawValue::Type::kTable && item.type != RawValue::Type::kList;
+  if (!near.empty() && is_value && GetSchema().Find(near) == nullptr) {
+    hint = absl::StrCat(near, " is a table and takes no value; it has ", KeysOf(near));
+  } else if (!near.empty()) {
+    hint = absl::StrCat("did you mean ", WithIndexOf(path, near), "?");
     issues_.MarkBad(near);
   } else if (field != nullptr) {
     hint = absl::StrCat(table, " is ", Describe(*field));
   } else {
-    hint = absl::StrCat(table.empty() ? "a recipe" : absl::StrCat("[", table, "]"), " has ", KeysOf(table));
+    hint = WhatThereIs(table);
   }
   issues_.Add(item.where, absl::StrCat("unknown key ", OneLine(path), "; ", hint));
 }

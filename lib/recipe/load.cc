@@ -13,6 +13,7 @@
 #include "base/files.h"
 #include "base/status.h"
 #include "cluster/catalogue.h"
+#include "layout/layout.h"
 #include "model/config_json.h"
 #include "recipe/checks.h"
 #include "recipe/derive.h"
@@ -128,11 +129,7 @@ class Resolver {
     const absl::string_view message = base.status().message();
     const std::string text =
         absl::StartsWith(message, path) ? std::string(message) : absl::StrCat(path, ": ", message);
-    if (ExitCodeFor(base.status()) == ExitCode::kBadData) {
-      issues_.AddBadData(Where(path), text);
-    } else {
-      issues_.Add(Where(path), text);
-    }
+    issues_.Add(Where(path), text);
     issues_.MarkBad("model.spec");
   }
 
@@ -257,6 +254,17 @@ class Resolver {
     return result;
   }
 
+  // What a batch is a multiple of: a micro-batch for each worker. Of what-ifs and of what is wrong: 1.
+  int64_t SequencesOfAllWorkers() {
+    int64_t sequences = 1;
+    for (const int64_t factor : {recipe().cluster.nodes, recipe().cluster.devices_per_node,
+                                 recipe().train.micro_batch.value_or(1)}) {
+      if (is_what_if_ || factor < 1 || factor > layout::kMaxWorkers / sequences) return 1;
+      sequences *= factor;
+    }
+    return sequences;
+  }
+
   void ResolveBatchAndLength() {
     TrainConfig& train = recipe().train;
     const int64_t seq_len = recipe().data.seq_len;
@@ -264,11 +272,13 @@ class Resolver {
     if (const Entry* tokens = draft_.Find("train.batch_tokens"); tokens != nullptr && !bad_seq_len) {
       const int64_t batch_tokens = std::get<int64_t>(tokens->value);
       if (batch_tokens % seq_len != 0) {
-        const int64_t below = batch_tokens / seq_len * seq_len;
-        issues_.Add(tokens->origin,
-                    absl::StrCat("train.batch_tokens (", batch_tokens,
-                                 ") is not a multiple of data.seq_len (", seq_len, "); the nearest ",
-                                 below > 0 ? absl::StrCat("are ", below, " and ") : "is ", below + seq_len));
+        const int64_t unit = seq_len * SequencesOfAllWorkers();
+        const int64_t below = batch_tokens / unit * unit;
+        issues_.Add(
+            tokens->origin,
+            absl::StrCat("train.batch_tokens (", batch_tokens, ") is not a multiple of data.seq_len (",
+                         seq_len, ")", unit > seq_len ? " for every worker" : "", "; the nearest ",
+                         below > 0 ? absl::StrCat("are ", below, " and ") : "is ", below + unit));
         issues_.MarkBad("train.batch_tokens");
       }
       train.batch_sequences = std::max<int64_t>(1, batch_tokens / seq_len);

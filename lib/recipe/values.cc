@@ -16,6 +16,7 @@
 namespace trainctl::recipe {
 namespace {
 
+constexpr double kBeyondInt64 = 9223372036854775808.0;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // A number as a person would write it: 1e12 and not 1000000000000.
@@ -152,7 +153,8 @@ class Conversion {
       value = *count;
     } else if (raw.type != RawValue::Type::kInt) {
       if (raw.type == RawValue::Type::kDouble && std::floor(raw.double_value) == raw.double_value &&
-          std::abs(raw.double_value) < 1e18) {
+          std::abs(raw.double_value) < kBeyondInt64) {
+        TRAINCTL_RETURN_IF_ERROR(CheckRange(raw.double_value, raw));
         return UsageError(absl::StrCat(path_, ": ", Shown(raw), " is written as a fraction; write ",
                                        static_cast<int64_t>(raw.double_value)));
       }

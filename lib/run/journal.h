@@ -18,7 +18,7 @@ namespace trainctl::run {
 enum class EventKind {
   kLaunch,      // world_size, pid, socket, token_file
   kGeneration,  // generation, world_size: of an assignment, written before its workers are told to go
-  kWorkerExit,  // rank, step (how many were done: it failed in the next; absent: during start-up), message
+  kWorkerExit,  // rank, step (it was in, counted from 1; absent: during start-up), message
   kCheckpoint,  // step: committed
   kStop,        // message: who asked
   kRestart,     // message: why
@@ -50,7 +50,7 @@ struct RunState {
   int world_size = 0;
   int64_t num_launches = 0;
   int64_t num_restarts = 0;  // of the last launch
-  int64_t last_step = -1;    // of the last failure or end: how many steps were done
+  int64_t last_step = -1;    // that the last failure was in, counted from 1
   int64_t last_checkpoint_step = -1;
   int64_t launcher_pid = 0;
   std::string socket = {};

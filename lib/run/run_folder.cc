@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "base/shell_quote.h"
 #include "base/status.h"
 
 namespace trainctl::run {
@@ -32,20 +33,6 @@ absl::StatusOr<std::string> RealPath(const std::string& path) {
   char resolved[PATH_MAX];
   if (::realpath(path.c_str(), resolved) == nullptr) return ErrnoError("open folder", path, errno);
   return std::string(resolved);
-}
-
-// Replaces `<root>/latest` in one step, so that a reader always finds one.
-absl::Status PointLatest(const std::string& root, const std::string& folder_name) {
-  const std::string link = absl::StrCat(root, "/latest");
-  const std::string temporary = absl::StrCat(root, "/.latest.", folder_name, ".", ::getpid());
-  ::unlink(temporary.c_str());
-  if (::symlink(folder_name.c_str(), temporary.c_str()) != 0) return ErrnoError("create", temporary, errno);
-  if (::rename(temporary.c_str(), link.c_str()) != 0) {
-    const int error_number = errno;
-    ::unlink(temporary.c_str());
-    return ErrnoError("replace", link, error_number);
-  }
-  return absl::OkStatus();
 }
 
 absl::Status MakeSubfolders(const RunFolder& run) {
@@ -124,7 +111,7 @@ absl::StatusOr<RunFolder> RunFolder::Create(const std::string& root, const std::
     TRAINCTL_ASSIGN_OR_RETURN(const std::string resolved, RealPath(path));
     RunFolder run(resolved);
     TRAINCTL_RETURN_IF_ERROR(MakeSubfolders(run));
-    TRAINCTL_RETURN_IF_ERROR(PointLatest(root, folder_name));
+    TRAINCTL_RETURN_IF_ERROR(run.MarkAsLatest(root));
     return run;
   }
   return EnvironmentError(absl::StrCat("cannot find a free name for a run in ", root));
@@ -157,6 +144,26 @@ absl::StatusOr<RunFolder> RunFolder::Open(const std::string& path) {
         absl::StrCat(wanted, " is not a run folder: it holds no journal.jsonl and no recipe.json"));
   }
   return RunFolder(resolved);
+}
+
+absl::Status RunFolder::MarkAsLatest(const std::string& root) const {
+  TRAINCTL_RETURN_IF_ERROR(MakeDirs(root));
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string folder, RealPath(root));
+  const std::filesystem::path path = path_;
+  const std::string link = folder + "/latest";
+  if (path_ == link) return absl::OkStatus();  // --run-dir runs/latest
+  // By its name a run is found also after its folder and the root have moved together.
+  const std::string target = path.parent_path() == folder ? path.filename().string() : path_;
+  // Replaced in one step, so that a reader always finds one.
+  const std::string temporary = absl::StrCat(folder, "/.latest.", ::getpid());
+  ::unlink(temporary.c_str());
+  if (::symlink(target.c_str(), temporary.c_str()) != 0) return ErrnoError("create", temporary, errno);
+  if (::rename(temporary.c_str(), link.c_str()) != 0) {
+    const int error_number = errno;
+    ::unlink(temporary.c_str());
+    return ErrnoError("replace", link, error_number);
+  }
+  return absl::OkStatus();
 }
 
 std::string RunFolder::log_path(int rank) const {
@@ -193,10 +200,11 @@ absl::Status RunFolder::Lock() {
     const bool holder_is_dead = holder > 0 && !HasOpen(holder, lock_path);
     if (!holder_is_dead || clock.Monotonic() > give_up) {
       if (!absl::StrContains(lock.status().message(), "is locked by")) return lock.status();
-      return EnvironmentError(
-          absl::StrCat(path_, " is in use by process ", holder,
-                       ": only one launch can work on a run folder. See 'trainctl status ", path_,
-                       "', end it with 'trainctl stop ", path_, "', or give another --run-dir"));
+      const std::string quoted = ShellQuote(path_);
+      return EnvironmentError(absl::StrCat(
+          path_, " is in use by ", holder > 0 ? absl::StrCat("process ", holder) : "another process",
+          ": only one launch can work on a run folder. See: trainctl status ", quoted,
+          ", end it with: trainctl stop ", quoted, ", or give another --run-dir"));
     }
     // Its launcher was killed; what remains of it is being ended.
     std::this_thread::sleep_for(std::chrono::milliseconds(10));

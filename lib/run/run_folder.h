@@ -29,6 +29,9 @@ class RunFolder {
   // An existing run; an empty path means `runs/latest`. UsageError when there is none.
   static absl::StatusOr<RunFolder> Open(const std::string& path);
 
+  // Points `<root>/latest` at this run, which may lie elsewhere. EnvironmentError where it cannot.
+  absl::Status MarkAsLatest(const std::string& root) const;
+
   // Absolute, without symbolic links.
   const std::string& path() const { return path_; }
   std::string recipe_path() const { return path_ + "/recipe.json"; }

@@ -119,10 +119,15 @@ class Trainer {
 
   bool first_rank() const { return d_.rank == 0; }
 
+  // Of what comes between steps: the last one stands for it.
+  void ReportPhase(const char* phase) {
+    d_.control->Report({.step = counters_.step > 0 ? counters_.step : -1, .phase = phase});
+  }
+
   // ---- start --------------------------------------------------------------------------------
 
   absl::Status Connect() {
-    d_.control->Report({.step = 0, .phase = "connect"});
+    d_.control->Report({.step = -1, .phase = "connect"});
     TRAINCTL_ASSIGN_OR_RETURN(communicator_,
                               comm::Communicator::Create(device_, comm::MakeC10dStore(*d_.store), d_.rank,
                                                          d_.world_size, recipe_.launch.collective_timeout));
@@ -138,7 +143,7 @@ class Trainer {
   }
 
   absl::Status OpenData() {
-    d_.control->Report({.step = 0, .phase = "open data"});
+    d_.control->Report({.step = -1, .phase = "open data"});
     TRAINCTL_ASSIGN_OR_RETURN(train_, data::OpenTrainSource(recipe_));
     TRAINCTL_ASSIGN_OR_RETURN(eval_sets_, data::OpenEvalSets(recipe_));
     return absl::OkStatus();
@@ -184,7 +189,7 @@ class Trainer {
   }
 
   absl::Status Restore() {
-    d_.control->Report({.step = 0, .phase = "restore"});
+    d_.control->Report({.step = -1, .phase = "restore"});
     TRAINCTL_ASSIGN_OR_RETURN(const std::string start, ChooseStart());
     if (!start.empty()) {
       std::string saved_under;
@@ -329,10 +334,10 @@ class Trainer {
   absl::Status TrainStep() {
     step_begin_ = d_.clock->Monotonic();
     const int64_t step = counters_.step;
-    d_.control->Report({.step = step, .phase = "data"});
+    d_.control->Report({.step = step + 1, .phase = "data"});
     TRAINCTL_ASSIGN_OR_RETURN(const data::Batch batch, LocalBatch(*train_, step));
     const double data_seconds = absl::ToDoubleSeconds(d_.clock->Monotonic() - step_begin_);
-    d_.control->Report({.step = step, .phase = "step"});
+    d_.control->Report({.step = step + 1, .phase = "step"});
 
     parallel::UpdateOptions update;
     update.lr = static_cast<float>(optim::LearningRate(Schedule(), step));
@@ -475,7 +480,7 @@ class Trainer {
 
   // Loss per set, over all its tokens: the same whatever the layout.
   absl::StatusOr<Losses> Evaluate() {
-    d_.control->Report({.step = counters_.step, .phase = "evaluate"});
+    ReportPhase("evaluate");
     Losses losses;
     for (const data::EvalSet& set : eval_sets_) {
       double sums[2] = {0, 0};
@@ -516,7 +521,7 @@ class Trainer {
       last_save_time_ = d_.clock->Monotonic();
       return absl::OkStatus();
     }
-    d_.control->Report({.step = counters_.step, .phase = "save"});
+    ReportPhase("save");
     fault_.Reach("save");
     SaveOptions options{d_.checkpoints_path, recipe_.checkpoint.keep, recipe_.checkpoint.keep_every_steps,
                         Description()};
@@ -556,7 +561,7 @@ class Trainer {
 
   // Predicted against measured, of the rank that needed most.
   absl::Status Report() {
-    d_.control->Report({.step = counters_.step, .phase = "report"});
+    ReportPhase("report");
     constexpr size_t kScratch = schedule::kNumCategories, kNumbers = kScratch + 1;
     std::vector<double> measured(static_cast<size_t>(d_.world_size) * kNumbers);
     const absl::Span<double> mine = absl::MakeSpan(measured).subspan(static_cast<size_t>(d_.rank) * kNumbers);

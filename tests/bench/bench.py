@@ -148,7 +148,7 @@ class Bench:
         """The very tokens that a recipe trains on, as a numpy file."""
         path = self.fresh("tokens.npy")
         rows = [json.loads(run([self.trainctl, "data", "batch", recipe, "--step", step, "--json"]))
-                for step in range(steps)]
+                for step in range(1, steps + 1)]
         tokens = [[sequence["tokens"] for sequence in row["sequences"]] for row in rows]
         run([self.a.python, "-c", "import json, numpy, sys\n"
              "numpy.save(sys.argv[1], numpy.array(json.load(sys.stdin), dtype=numpy.int32))", path],

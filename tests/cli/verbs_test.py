@@ -6,8 +6,10 @@
 import gzip
 import json
 import os
+import re
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -30,6 +32,10 @@ class Case:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "w") as file:
             file.write(text)
+
+    def read(self, path):
+        with open(os.path.join(self.dir, path)) as file:
+            return file.read()
 
     def run(self, *args):
         return subprocess.run([TRAINCTL, *args], cwd=self.dir, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -107,16 +113,16 @@ def a_plan_needs_no_data(c):
 
 
 @case
-def new_never_overwrites(c):
+def new_overwrites_only_with_force(c):
     c.expect(0, ["new"], "recipe.toml")
     c.write("recipe.toml", "mine")
-    c.expect(2, ["new"], "recipe.toml exists", "--out")
+    c.expect(2, ["new"], "recipe.toml exists", "--force")
     c.expect(2, ["new", "jsonl", "--out", "recipe.toml", "--json"], "trainctl.error.v1")
-    os.symlink("/nonexistent/file", c.dir + "/link.toml")
-    c.expect(2, ["new", "--out", "link.toml"], "link.toml exists")
-    with open(c.dir + "/recipe.toml") as file:
-        if file.read() != "mine":
-            c.fail("recipe.toml was changed")
+    if c.read("recipe.toml") != "mine":
+        c.fail("recipe.toml was changed")
+    c.expect(0, ["new", "jsonl", "--force"], "recipe.toml")
+    if "jsonl" not in c.read("recipe.toml"):
+        c.fail("--force wrote nothing")
     c.expect(5, ["new", "--out", "no/such/folder.toml"], "no/such/folder.toml")
     c.expect(2, ["new", "tekst"], "did you mean text?")
     c.expect(0, ["new", "--out", "-"], "recipe_version = 1")
@@ -314,9 +320,9 @@ def numbers_and_names_that_are_none(c):
         c.fail("a refused command made a run folder")
     c.expect(2, ["calibrate", "--workers", "1024", "--out", "rates.json"], "--workers 1024", "core(s)")
     c.expect(2, ["logs", "--rank", "-1"], "--rank", "'-1' is not a whole number from 0 to 2147483647")
-    c.expect(2, ["launch", "recipe.toml", "--run-dir", ""], "--run-dir", "the name is empty")
-    c.expect(2, ["trace", "run", "--out", ""], "--out", "the name is empty")
-    c.expect(2, ["export", "tensorboard", "run", "--out", ""], "--out", "the name is empty")
+    c.expect(2, ["launch", "recipe.toml", "--run-dir", ""], "--run-dir", "the value is empty")
+    c.expect(2, ["trace", "run", "--out", ""], "--out", "the value is empty")
+    c.expect(2, ["export", "tensorboard", "run", "--out", ""], "--out", "the value is empty")
     c.expect(2, ["export", "tensorboard", "run", "--out="], "--out", "missing")
     make_run(c, "one", [{"time": "2026-01-02T10:00:00+00:00", "event": "launch", "world_size": 2, "pid": 1}])
     for rank in (0, 1):
@@ -330,6 +336,108 @@ def numbers_and_names_that_are_none(c):
                                        text=True).stdout)
     if report["schema"] != "trainctl.error.v1" or report["exit_code"] != 2 or "trainctl launch" not in report["message"]:
         c.fail("--json: %s" % report)
+
+
+OUTPUT_COLUMNS = ("id,source,model,n_params_b,layers,hidden,ffn,heads,kv_heads,vocab,seq_len,gpu_type,n_gpus,tp,pp,vpp,cp,ep,"
+                  "dp_replicate,dp_shard,micro_batch,global_batch_seqs,precision,activation_recompute,optimizer,peak_mem_gib,"
+                  "tokens_per_sec_per_gpu,notes")
+OUTPUT_ROW = "a,me/runs@1,Llama 3 8B,8.03,32,4096,14336,32,8,128256,8192,H100,8,1,1,,,,1,fsdp2(8),1,8,bf16,full,,30,5000,torchtitan"
+
+
+def full_device(c):
+    """A device that is always full: not the machine's own where a mistake of ours could replace it."""
+    if os.geteuid() != 0:
+        return "/dev/full"
+    os.mknod(c.dir + "/full", 0o600 | stat.S_IFCHR, os.makedev(1, 7))
+    return "full"
+
+
+@case
+def outputs_replace_nothing_unasked(c):
+    """Every option that names a file to write keeps one rule: an existing file needs --force, what is read is never
+    written, links stay, and devices and pipes are written to."""
+    c.write("base.toml", 'recipe_version = 1\n[model]\npreset = "toy-1m"\n[train]\nsteps = 3\n')
+    c.write("recipe.toml", 'extends = "base.toml"\n[data]\nseq_len = 128\n[[data.train]]\nfiles = ["text.txt"]\n'
+                           '[train]\nbatch_sequences = 4\n')
+    c.write("text.txt", "the theme of the thesis, the others\n" * 20)
+    c.write("runs.csv", OUTPUT_COLUMNS + "\n" + OUTPUT_ROW + "\n")
+    os.link(c.dir + "/recipe.toml", c.dir + "/twin.toml")
+    os.symlink("text.txt", c.dir + "/text link")
+    plan = ["plan", "recipe.toml"]
+    train = ["tokenizer", "train", "text.txt", "--vocab", "260"]
+    verbs = {"--write": (plan, "recipe.toml", "base.toml", "twin.toml", "text link"),
+             "--html": (plan, "recipe.toml", "base.toml", "twin.toml", "text link"),
+             "--trace": (plan, "recipe.toml", "base.toml", "twin.toml", "text link"),
+             "--out": (train, "text.txt", "text link"),
+             "score --out": (["score", "runs.csv"], "runs.csv"),
+             "--describe": (["score", "runs.csv"], "runs.csv"),
+             "calibrate --out": (["calibrate", "runs.csv"], "runs.csv"),
+             "new --out": (["new"],)}
+    full = full_device(c)
+    before = {name: c.read(name) for name in ("recipe.toml", "base.toml", "text.txt", "runs.csv")}
+    for number, (option, (verb, *inputs)) in enumerate(verbs.items()):
+        option, file, link = option.split()[-1], "file%d" % number, "link%d" % number
+        c.write(file, "old")
+        os.symlink(file, c.dir + "/" + link)
+        for name in (file, link):
+            c.expect(2, [*verb, option, name], name + " exists", "--force")
+        if c.read(file) != "old":
+            c.fail("%s %s: the file was replaced unasked" % (verb, option))
+        c.expect(0, [*verb, option, link, "--force"])
+        if not os.path.islink(c.dir + "/" + link) or c.read(file) == "old":
+            c.fail("%s %s: the link is gone, or its target as it was" % (verb, option))
+        for name in inputs:
+            c.expect(2, [*verb, option, name, "--force"], "an input of this command")
+        c.expect(5, [*verb, option, full], "full: No space left on device")
+        os.mkfifo(c.dir + "/pipe%d" % number)
+        c.expect(5, [*verb, option, "pipe%d" % number], "nobody reads")
+        c.expect(2, [*verb, option, "."], "is a folder")
+    for name, text in before.items():
+        if c.read(name) != text:
+            c.fail("%s was changed" % name)
+    c.expect(2, [*plan, "--write", "same", "--html", "./same"], "--write and --html", "name another file")
+    c.expect(0, [*plan, "--trace", "/dev/stdout", "--html", "/dev/stdout"], "traceEvents", "<html")
+    if full == "full" and not stat.S_ISCHR(os.stat(c.dir + "/full").st_mode):
+        c.fail("a device was replaced")
+    c.expect(2, ["score", "runs.csv", "--out", "same", "--describe", "same"], "--out and --describe")
+    # A machine is measured for minutes: what is wrong with the name is said before.
+    c.write("machine.json", "{}")
+    c.expect(2, ["calibrate", "--out", "machine.json"], "machine.json exists", "--force")
+    prepare = ["data", "prepare", "text.txt", "--out", "set"]
+    os.mkfifo(c.dir + "/set.idx")
+    c.expect(2, [*prepare, "--force"], "set.idx is not a regular file")
+    os.remove(c.dir + "/set.idx")
+    os.symlink("elsewhere", c.dir + "/set.bin")
+    c.expect(2, [*prepare, "--force"], "set.bin is a link to elsewhere")
+    os.remove(c.dir + "/set.bin")
+    c.expect(0, prepare, "Wrote set.bin")
+    c.expect(2, prepare, "set.bin exists", "--force")
+    c.expect(0, [*prepare, "--force"], "Wrote set.bin")
+    c.write("model/config.json", "{}")
+    c.expect(2, ["checkpoint", "export", "run", "--out", "model"], "already holds config.json")
+    c.expect(2, ["checkpoint", "export", "run", "--out", "text.txt"], "text.txt is not a folder")
+
+
+@case
+def what_is_empty_is_not_the_default(c):
+    """An unset variable in quotes must not act on the latest run: every verb's every argument and path."""
+    make_run(c, "runs/one", [{"time": "2026-01-02T10:00:00+00:00", "event": "launch", "world_size": 2, "pid": 1}])
+    os.symlink("one", c.dir + "/runs/latest")
+    c.expect(0, ["status"], "runs/one")
+    for verb in (["resume"], ["stop"], ["status"], ["logs"], ["generate", "--prompt", "x"], ["eval"], ["checkpoint", "ls"],
+                 ["checkpoint", "verify"], ["checkpoint", "export", "--out", "m"], ["trace", "--out", "t"],
+                 ["export", "tensorboard"], ["runs"], ["plan"], ["launch"], ["recipe", "check"], ["recipe", "show"],
+                 ["recipe", "explain"], ["new"], ["score"], ["calibrate"], ["tokenizer", "info"],
+                 ["tokenizer", "train", "--vocab", "300", "--out", "t"], ["data", "prepare", "--out", "d"],
+                 ["data", "batch", "--step", "1"]):
+        c.expect(2, [*verb, ""], " ".join(word for word in verb[:2] if word.isalpha()) + ": ", "the value is empty")
+    for verb in (["plan", "r", "--write"], ["plan", "r", "--html"], ["plan", "r", "--trace"], ["plan", "r", "--profile"],
+                 ["plan", "r", "--set"], ["plan", "r", "--as"], ["launch", "r", "--run-dir"], ["trace", "--out"],
+                 ["export", "tensorboard", "--out"], ["checkpoint", "export", "--out"], ["new", "--out"],
+                 ["score", "f", "--out"], ["score", "f", "--describe"], ["score", "f", "--complete"], ["calibrate", "--out"],
+                 ["data", "prepare", "f", "--out"], ["data", "prepare", "f", "--out", "d", "--tokenizer"],
+                 ["data", "batch", "r", "--step", "1", "--eval"], ["tokenizer", "train", "f", "--vocab", "300", "--out"]):
+        c.expect(2, [*verb, ""], verb[-1], "the value is empty")
 
 
 @case
@@ -349,6 +457,86 @@ def names_of_runs_are_printed_without_control_characters(c):
     make_run(c, "runs/a\x1b[31mb", [{"time": "2026-01-02T10:00:00+00:00", "event": "launch", "world_size": 2, "pid": 1}])
     if "\x1b" in c.expect(0, ["runs"], "[31mb"):
         c.fail("an escape sequence is printed as it is")
+
+
+@case
+def commands_that_are_suggested_can_be_pasted(c):
+    """Whatever the run folder is called: the suggested word is the folder again, and steers no terminal."""
+    for name in ("my run", "it's", "$HOME", "a;b", "a\x1b[31mb"):
+        make_run(c, "runs/" + name, [{"time": "2026-01-02T10:00:00+00:00", "event": "launch", "world_size": 2, "pid": 1 << 22}])
+        for verb, word in (("status", "trainctl resume "), ("stop", "trainctl status ")):
+            said = c.run(verb, "runs/" + name).stdout
+            if "\x1b" in said or word not in said:
+                c.fail("%s of %r: %r" % (verb, name, said))
+            suggested = said.split(word)[1].rstrip("\n").split(" (")[0]
+            read = subprocess.run(["bash", "-c", "printf %s " + suggested], stdout=subprocess.PIPE, text=True).stdout
+            if read != os.path.realpath(c.dir) + "/runs/" + name:
+                c.fail("%s of %r suggests %s, which is %r" % (verb, name, suggested, read))
+    if "\x1b" in c.expect(2, ["status", "runs/\x1b[31mnowhere"], "there is no run folder"):
+        c.fail("an escape sequence is printed as it is")
+    # A journal that does not name its launcher.
+    make_run(c, "runs/nameless", [{"time": "2026-01-02T10:00:00+00:00", "event": "launch", "world_size": 2}])
+    for verb in ("status", "stop"):
+        if "process 0" in c.run(verb, "runs/nameless").stdout:
+            c.fail("%s names process 0" % verb)
+
+
+@case
+def the_program_says_what_it_is_and_what_there_is(c):
+    version = c.expect(0, ["version"], "trainctl ")
+    if c.expect(0, ["--version"]) != version:
+        c.fail("--version and version differ")
+    for group in ((), ("checkpoint",), ("recipe",), ("data",)):
+        result = subprocess.run([TRAINCTL, *group], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        page = subprocess.run([TRAINCTL, *group, "--help"], stdout=subprocess.PIPE, text=True).stdout
+        if result.returncode != 2 or result.stdout or result.stderr != page:
+            c.fail("without a verb below %s: %s" % (group, result))
+
+
+@case
+def steps_are_counted_from_one(c):
+    c.write("recipe.toml", 'recipe_version = 1\n[model]\npreset = "toy-1m"\n[data]\nseq_len = 8\nshuffle = false\n'
+                           '[[data.train]]\nfiles = ["text.txt"]\n[train]\nsteps = 3\nbatch_sequences = 1\n')
+    c.write("text.txt", "abcdefghijklmnopqrstuvwxyz" * 4)
+    batch = json.loads(c.run("data", "batch", "recipe.toml", "--step", "1", "--json").stdout)
+    if batch["step"] != 1 or bytes(batch["sequences"][0]["tokens"]) != b"abcdefgh":
+        c.fail("the first step's batch: %s" % batch)
+    c.expect(2, ["data", "batch", "recipe.toml", "--step", "0"], "'0' is not a whole number of at least 1")
+
+
+@case
+def what_a_plan_suggests_has_a_plan(c):
+    """The values that a person would type next, each of them."""
+    quickstart = ["plan", ROOT + "/recipes/quickstart.toml"]
+    said = c.expect(2, [*quickstart, "--set", "train.batch_sequences=100003"], "2 errors", "the nearest are ")
+    fewer = re.search(r"set (optimizer.warmup_steps) = (\d+) or fewer", said)
+    for batch in re.search(r"the nearest are (\d+) and (\d+)", said).groups():
+        c.expect(0, [*quickstart, "--set", "train.batch_sequences=" + batch, "--set", "=".join(fewer.groups())], "Chosen: ")
+    for typo in (["lanch"], ["checkpoint", "verfy"], ["recipe", "explain", "train.stepz"], ["new", "txt"]):
+        meant = re.search(r"did you mean ([^?]+)\?", c.expect(2, typo)).group(1)
+        c.expect(0, [*typo[:-1], meant] if typo[0] in ("recipe", "new") else [*typo[:-1], meant, "--help"])
+    tight = [*quickstart, "--set", "cluster.memory_limit=10MiB"]
+    said = c.expect(3, tight, "this fits (")
+    settings = said.strip().partition("this fits (")[2].partition(": ")[2].split(", ")
+    c.expect(0, [*tight, *(word for setting in settings for word in ("--set", setting.replace(" = ", "=")))], "Chosen: ")
+
+
+@case
+def text_in_another_encoding_is_named_as_that(c):
+    with open(c.dir + "/latin.jsonl", "wb") as file:
+        file.write(b'{"text": "one"}\n{"text": "caf\xe9"}\n')
+    c.expect(6, ["data", "prepare", "latin.jsonl", "--out", "set"], "latin.jsonl:2:14: not valid UTF-8 (byte 0xE9)")
+
+
+@case
+def a_config_that_a_recipe_names_is_the_recipes_mistake(c):
+    for text, word in (("{", "not valid JSON"), ('{"model_type": "mamba"}', "mamba"), ("[]", "config.json"),
+                       ('{"model_type": "llama"}', "num_hidden_layers")):
+        c.write("m/config.json", text)
+        c.write("recipe.toml", 'recipe_version = 1\n[model]\nfrom = "m"\n[data]\nseq_len = 8\n[[data.train]]\n'
+                               'files = ["m/config.json"]\n[train]\nsteps = 3\nbatch_sequences = 1\n')
+        for verb in (["recipe", "check"], ["plan"], ["launch"], ["launch", "--dry-run"], ["data", "batch", "--step", "1"]):
+            c.expect(2, [*verb, "recipe.toml"], "recipe.toml:3:1: model.from: ", "m/config.json", word)
 
 
 @case
@@ -408,7 +596,7 @@ def tokenizer_train_looks_before_it_reads(c):
     # The output comes first: the input is not there.
     c.expect(5, [*train, "absent.txt", "--out", "no/such/t.json"], "no/such")
     c.expect(2, [*train, "absent.txt", "--out", "."], "must be a file")
-    c.expect(2, [*train, "text.txt", "--out", "text.txt", "--force"], "what is read")
+    c.expect(2, [*train, "text.txt", "--out", "text.txt", "--force"], "text.txt is an input of this command")
     c.expect(2, [*train, "absent.txt", "--out", "t.json", "--min-frequency", "-5"], "-5")
     c.expect(2, [*train, "absent.txt", "--out", "t.json", "--special", "\u00e9"], "spells the byte 0xE9")
     with gzip.open(c.dir + "/text.txt.gz", "wb") as file:

@@ -397,7 +397,7 @@ class Kit:
     def batches(self, recipe, steps):
         """(file with the very tokens of the recipe's steps, number of parameters)."""
         rows = []
-        for step in range(steps):
+        for step in range(1, steps + 1):
             code, out, err = self.execute([self.trainctl, "data", "batch", recipe, "--step", step, "--json"], 30)
             if code != 0:
                 raise Failed(f"trainctl data batch: exit {code}: {last_lines(err)}")

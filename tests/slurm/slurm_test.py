@@ -87,11 +87,11 @@ class Case:
         return result.stdout.strip()
 
     def step(self):
-        """The last step that the workers have told of; 0 before."""
+        """The steps that a worker has done."""
         result = subprocess.run([TRAINCTL, "status", "run", "--json"], cwd=self.dir, stdout=subprocess.PIPE,
                                 stderr=subprocess.DEVNULL, text=True)
         workers = json.loads(result.stdout)["workers"] if result.returncode == 0 else []
-        return max((worker["step"] for worker in workers), default=0)
+        return max(((worker["step"] or 1) - 1 for worker in workers), default=0)
 
     def start_again(self, job):
         """Waits until the job stands in the queue again, and submits its script anew in its place: Slurm lets a

@@ -130,7 +130,7 @@ class Script {
       ::_exit(static_cast<int>(number));
     } else if (name == "fail" || name == "echo") {
       std::fprintf(stderr, "%s\n", argument.c_str());
-      client_.control().Fail({world_.rank, step_, "", argument, name == "echo"});
+      client_.control().Fail({world_.rank, step_ + 1, "", argument, name == "echo"});
       ::_exit(static_cast<int>(ExitCode::kWorkerFailed));
     } else if (name == "leave") {
       Leave();
@@ -160,7 +160,7 @@ class Script {
                          " spin=", spin == nullptr ? "" : spin, "\n"));
     } else if (name == "wait_key") {
       const absl::Status status = client_.store().Wait({argument}, absl::Minutes(5));
-      client_.control().Fail({world_.rank, step_, "", std::string(status.message()), true});
+      client_.control().Fail({world_.rank, step_ + 1, "", std::string(status.message()), true});
       ::_exit(static_cast<int>(ExitCode::kWorkerFailed));
     } else {
       Die(UsageError(absl::StrCat("unknown command '", name, "'")));
@@ -205,7 +205,7 @@ class Script {
 
   void Steps(int64_t count) {
     for (int64_t i = 0; i < count; ++i) {
-      client_.control().Report({step_, "forward"});
+      client_.control().Report({step_ + 1, "forward"});
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
       ++step_;
       const Directive directive = client_.control().Poll();

@@ -17,7 +17,19 @@ TEST(Json, ASyntaxErrorHasLineAndColumn) {
   EXPECT_EQ(ErrorOf(ParseJson("", "f.json").status()), "f.json:1:1: not valid JSON");
   EXPECT_EQ(ErrorOf(ParseJson("{} x", "f.json").status()), "f.json:1:4: not valid JSON");
   EXPECT_EQ(ErrorOf(ParseJson(absl::string_view("\0\xff\xfe", 3), "f").status()), "f:1:1: not valid JSON");
-  EXPECT_EQ(ErrorOf(ParseJson("\"\xff\"", "f").status()), "f:1:2: not valid JSON");
+}
+
+TEST(Json, TextInAnotherEncodingIsNamedAsThat) {
+  EXPECT_EQ(ErrorOf(ParseJson("\"\xff\"", "f").status()),
+            "f:1:2: not valid UTF-8 (byte 0xFF); convert the file");
+  // Latin-1: what would be the first byte of three.
+  EXPECT_EQ(ErrorOf(ParseJson("{\"a\":\n \"caf\xe9\"}", "f").status()),
+            "f:2:6: not valid UTF-8 (byte 0xE9); convert the file");
+  EXPECT_EQ(ErrorOf(ParseJson("\"\xf0\x9f\x98\"", "f").status()),
+            "f:1:2: not valid UTF-8 (byte 0xF0); convert the file");
+  EXPECT_EQ(ErrorOf(ParseJson("\"\xc3\xa9\xa9\"", "f").status()),
+            "f:1:4: not valid UTF-8 (byte 0xA9); convert the file");
+  EXPECT_EQ(ErrorOf(ParseJson("\"\xc3\xa9 UTF-8\" x", "f").status()), "f:1:12: not valid JSON");
 }
 
 TEST(Json, DeepNestingIsAnErrorAndNotARecursion) {

@@ -119,6 +119,7 @@ TEST_F(Documents, EachBadLineIsNamedWithItsFile) {
            {good + "\n{\"text\":5}\n", "a.jsonl:3: field 'text'"},
            {good + "{\"text\":\"\xff\"}\n", "a.jsonl:2:"},
            {good + std::string("\0\0\0\n", 4), "a.jsonl:2:1: not valid JSON"},
+           {good + "{\"text\": \"caf\xe9\"}\n", "a.jsonl:2:14: not valid UTF-8 (byte 0xE9)"},
            {good + std::string(1000, '[') + "\n", "a.jsonl:2"},
            {good + "{\"text\":\"x\",\"n\":1e999}\n", "a.jsonl:2: a number is out of range"},
        }) {

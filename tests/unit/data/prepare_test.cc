@@ -351,7 +351,7 @@ TEST_F(PrepareTest, WhatIsReadIsNeverReplaced) {
   options.tokenizer = Path("out/../out/corpus.json");
   absl::Status status = Prepare(options).status();
   EXPECT_EQ(ExitCodeFor(status), ExitCode::kUsage) << status;
-  EXPECT_THAT(status.message(), HasSubstr("corpus.json would replace"));
+  EXPECT_THAT(status.message(), HasSubstr("corpus.json, an input of this command"));
   EXPECT_EQ(Contents(tokenizer), before);
   options.tokenizer = "byte";
   options.kind = "text";
@@ -362,7 +362,7 @@ TEST_F(PrepareTest, WhatIsReadIsNeverReplaced) {
   Write("input", "more");
   status = Prepare(options).status();
   EXPECT_EQ(ExitCodeFor(status), ExitCode::kUsage) << status;
-  EXPECT_THAT(status.message(), HasSubstr("a.txt, what is read"));
+  EXPECT_THAT(status.message(), HasSubstr("a.txt, an input of this command"));
   EXPECT_EQ(Contents(text), "ab a");
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <regex>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -257,6 +258,42 @@ TEST(ClusterPlan, AMisfitNamesTheNearestChange) {
   const std::string alone =
       ErrorOf({"parallel.offload=[]", "cluster.devices_per_node=1"}, ExitCode::kInfeasible);
   EXPECT_THAT(alone, HasSubstr("the nearest that does: cluster.nodes = 2"));
+}
+
+// Whichever of them is in the way.
+TEST(ClusterPlan, TheNearestChangeHasAPlan) {
+  const std::vector<std::string> none = {"parallel.offload=[]"};
+  const std::vector<std::vector<std::string>> cases = {
+      {"parallel.tp=1", "parallel.pp=1", "parallel.cp=1", "parallel.zero_stage=0"},
+      {"parallel.tp=1", "parallel.pp=1", "parallel.zero_stage=1", "cluster.memory_limit=20GB"},
+      {"parallel.tp=8", "parallel.zero_stage=0", "parallel.recompute=none", "train.micro_batch=8",
+       "cluster.memory_limit=30GB"},
+      {"parallel.recompute=none", "train.micro_batch=32", "cluster.memory_limit=40GB"},
+      {"parallel.pp=8", "train.micro_batch=16", "cluster.memory_limit=16GB"},
+      {"parallel.dp_shard=1", "parallel.tp=2", "parallel.pp=1", "parallel.cp=1", "parallel.recompute=full",
+       "train.micro_batch=1", "cluster.memory_limit=40GB"},
+      {"parallel.dp_replicate=4", "parallel.tp=1", "parallel.cp=1", "parallel.recompute=full",
+       "train.micro_batch=1", "cluster.memory_limit=20GB"},
+      {"cluster.devices_per_node=1"},
+      {"cluster.devices_per_node=2", "parallel.tp=2", "cluster.memory_limit=40GB"}};
+  int num_followed = 0;
+  for (std::vector<std::string> sets : cases) {
+    sets.insert(sets.end(), none.begin(), none.end());
+    const absl::Status status = PlanOf(kSmall, sets).status();
+    if (status.ok()) continue;
+    const std::string message(status.message());
+    const size_t begin = message.find("the nearest that does: ");
+    if (begin == std::string::npos) continue;
+    ++num_followed;
+    const std::string advice = message.substr(begin);
+    const std::regex setting("([a-z]+\\.[a-z_]+) = (\\[[^\\]]*\\]|\"[^\"]*\"|[^ ,]+)");
+    for (std::sregex_iterator it(advice.begin(), advice.end(), setting), end; it != end; ++it) {
+      sets.push_back(absl::StrCat((*it)[1].str(), "=", (*it)[2].str()));
+    }
+    const absl::Status then = PlanOf(kSmall, sets).status();
+    EXPECT_TRUE(then.ok()) << message << "\nwith " << absl::StrJoin(sets, ", ") << ": " << then;
+  }
+  EXPECT_GE(num_followed, 4);
 }
 
 TEST(ClusterPlan, ADeadlineThatNothingMeetsIsSaid) {

@@ -96,7 +96,7 @@ TEST(RestartPolicyTest, ANewCheckpointStartsTheCountAgain) {
 TEST(RestartPolicyTest, StepsOfWordsCountFromOne) {
   FailureFacts facts = At(3);
   facts.message = "disk full";
-  EXPECT_EQ(Describe(facts), "rank 1 failed in step 4: disk full");
+  EXPECT_EQ(Describe(facts), "rank 1 failed in step 3: disk full");
   facts.step = -1;
   EXPECT_EQ(Describe(facts), "rank 1 failed during start-up: disk full");
 }

@@ -61,7 +61,7 @@ TEST_F(FullDiskTest, AFailureIsToldInFull) {
   ASSERT_TRUE(outcome.ok()) << outcome.status();
   EXPECT_EQ(outcome->exit_code(), ExitCode::kWorkerFailed);
   EXPECT_EQ(outcome->rank, 1);
-  EXPECT_EQ(outcome->step, 3);
+  EXPECT_EQ(outcome->step, 4);
   EXPECT_EQ(outcome->message,
             "rank 1 failed in step 4: index out of range; not restarted: launch.max_restarts is 0");
   EXPECT_THAT(outcome->log_tail, HasSubstr("last words\nindex out of range\n"));

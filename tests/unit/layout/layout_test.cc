@@ -37,7 +37,7 @@ TEST(Violations, AllAreListedWithTheNearestThatWork) {
   EXPECT_THAT(text, HasSubstr("train.batch_sequences (24) is not a multiple of the 16 workers"));
   EXPECT_THAT(text, HasSubstr("the nearest are 16 and 32"));
   EXPECT_THAT(text, HasSubstr("dp_shard 5 does not divide the 16 workers"));
-  EXPECT_THAT(text, HasSubstr("the nearest are 4 and 8"));
+  EXPECT_THAT(text, HasSubstr("the nearest parallel.dp_shard are 4 and 8"));
 
   request = Asked(2);
   request.micro_batch = 5;

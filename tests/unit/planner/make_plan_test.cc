@@ -264,7 +264,8 @@ TEST(Plan, WhenOnlyMoreWorkersHelpItSaysHowMany) {
   recipe.cluster.memory_limit_bytes = 180 * kMiB;  // 16 bytes x 36 M parameters do not fit
   const absl::StatusOr<Plan> plan = MakePlan(recipe, SomeHost());
   ASSERT_EQ(ExitCodeFor(plan.status()), ExitCode::kInfeasible);
-  EXPECT_THAT(MessageOf(plan), HasSubstr("4 workers with parallel.zero_stage = 3"));
+  EXPECT_THAT(MessageOf(plan),
+              HasSubstr("on 4 workers: cluster.devices_per_node = 4, parallel.zero_stage = 3"));
   recipe.cluster.devices_per_node = 4;
   recipe.parallel.zero_stage = 3;
   recipe.parallel.recompute = "full";
@@ -332,6 +333,21 @@ TEST(Plan, WhatADeviceDoesNotHaveIsNotPlanned) {
   EXPECT_THAT(MessageOf(MakePlan(recipe, SomeHost())), HasSubstr("cluster.node: "));
 }
 
+TEST(Plan, AMachineThatProgramsAloneFillIsNamedAsThat) {
+  recipe::Recipe recipe = SmallRecipe(2);
+  recipe.cluster.memory_limit_bytes.reset();
+  cluster::Host host = SomeHost();
+  host.memory_available_bytes = 1000 * kMiB;  // 425 MiB for each of two, which take 512
+  const absl::StatusOr<Plan> plan = MakePlan(recipe, host);
+  EXPECT_EQ(ExitCodeFor(plan.status()), ExitCode::kInfeasible);
+  EXPECT_THAT(MessageOf(plan),
+              HasSubstr("no memory is left for tensors: 850.00 MiB of this machine's 1000.00 MiB"));
+  EXPECT_THAT(MessageOf(plan), HasSubstr("fewer workers"));
+  EXPECT_THAT(MessageOf(plan), ::testing::Not(HasSubstr("of 0 B")));
+  recipe.cluster.devices_per_node = 1;
+  EXPECT_TRUE(MakePlan(recipe, host).ok());
+}
+
 // More workers on one machine have less memory each: what is advised then has to fit in that.
 TEST(Plan, AdviceToTakeMoreWorkersCountsTheirSharesOfTheMachine) {
   int num_infeasible = 0;
@@ -343,11 +359,10 @@ TEST(Plan, AdviceToTakeMoreWorkersCountsTheirSharesOfTheMachine) {
       cluster::Host host = SomeHost();
       host.memory_available_bytes = gib * 1024 * kMiB;
       const std::string message = MessageOf(MakePlan(recipe, host));
-      const size_t at = message.find(" workers with parallel.zero_stage = 3");
+      const size_t at = message.find("cluster.devices_per_node = ");
       num_infeasible += message.empty() ? 0 : 1;
       if (at == std::string::npos) continue;
-      const size_t begin = message.rfind(' ', at - 1) + 1;
-      recipe.cluster.devices_per_node = std::stoll(message.substr(begin, at - begin));
+      recipe.cluster.devices_per_node = std::stoll(message.substr(at + 27));
       recipe.parallel.zero_stage = 3;
       recipe.parallel.recompute = "full";
       recipe.train.micro_batch = 1;

@@ -308,9 +308,9 @@ TEST(LoadRecipe, AWhatIfTakesWhatOurTrainerDoesNotRun) {
 
   const absl::Status unknown =
       LoadForPlanning(kForPlanning, {"model.preset=default", "model.from=n"}).status();
-  EXPECT_EQ(ExitCodeFor(unknown), ExitCode::kBadData);
+  EXPECT_EQ(ExitCodeFor(unknown), ExitCode::kUsage);
   EXPECT_THAT(std::string(unknown.message()),
-              HasSubstr("/cwd/n/config.json: field 'model_type' is \"mamba\""));
+              HasSubstr("--set: model.from: /cwd/n/config.json: field 'model_type' is \"mamba\""));
 }
 
 // Sizes beside a model that only the planner knows follow the rules of every model.

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <climits>
+#include <filesystem>
 #include <string>
 #include <thread>
 
@@ -57,6 +58,29 @@ TEST_F(RunFolderTest, LatestPointsAtTheNewest) {
   const auto opened = RunFolder::Open(root_ + "/latest");
   ASSERT_TRUE(opened.ok()) << opened.status();
   EXPECT_EQ(opened->path(), newest->path());
+}
+
+TEST_F(RunFolderTest, LatestPointsAtANamedFolderWhereverItLies) {
+  ASSERT_TRUE(RunFolder::Create(root_, "older", clock_).ok());
+  const auto inside = RunFolder::CreateAt(root_ + "/tour");
+  ASSERT_TRUE(inside.ok()) << inside.status();
+  ASSERT_TRUE(inside->MarkAsLatest(root_).ok());
+  EXPECT_EQ(std::filesystem::read_symlink(root_ + "/latest"), "tour");
+  const auto outside = RunFolder::CreateAt(folder_ + "/elsewhere/run");
+  ASSERT_TRUE(outside->MarkAsLatest(root_).ok());
+  EXPECT_EQ(std::filesystem::read_symlink(root_ + "/latest"), outside->path());
+  ASSERT_TRUE(outside->MarkAsLatest(folder_ + "/no runs yet").ok());
+  EXPECT_EQ(std::filesystem::read_symlink(folder_ + "/no runs yet/latest"), outside->path());
+}
+
+TEST_F(RunFolderTest, LatestIsNeverAFolderThatIsReplaced) {
+  const auto named = RunFolder::CreateAt(root_ + "/latest");
+  ASSERT_TRUE(named.ok()) << named.status();
+  EXPECT_TRUE(named->MarkAsLatest(root_).ok()) << "it is the latest already";
+  EXPECT_TRUE(std::filesystem::is_directory(std::filesystem::symlink_status(root_ + "/latest")));
+  const auto other = RunFolder::CreateAt(root_ + "/other");
+  EXPECT_EQ(ExitCodeFor(other->MarkAsLatest(root_)), ExitCode::kEnvironment);
+  EXPECT_TRUE(PathExists(named->logs_path()));
 }
 
 TEST_F(RunFolderTest, OpenRefusesWhatIsNoRun) {

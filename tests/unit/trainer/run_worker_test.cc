@@ -152,7 +152,7 @@ TEST_F(RunWorkerTest, ALossThatIsNotFiniteLeavesTheSaveUnderWay) {
     if (std::string(phase) == "saving") reached.get_future().wait();
   });
   control_.on_report = [&](const Progress& progress) {
-    if (progress.step == bad_step - 1 && progress.phase == "step") reached.set_value();
+    if (progress.step == bad_step && progress.phase == "step") reached.set_value();
   };
   std::vector<std::string> sets = wild;
   sets.push_back(absl::StrCat("checkpoint.every_steps=", bad_step - 1));
@@ -161,9 +161,19 @@ TEST_F(RunWorkerTest, ALossThatIsNotFiniteLeavesTheSaveUnderWay) {
   EXPECT_TRUE(Saved(bad_step - 1)) << "the message says that the last checkpoint is good";
 }
 
+TEST_F(RunWorkerTest, AStepIsReportedAsLogsCountIt) {
+  std::vector<std::string> reported;
+  control_.on_report = [&](const Progress& progress) {
+    reported.push_back(absl::StrCat(progress.phase, " ", progress.step));
+  };
+  ASSERT_TRUE(Run({"train.steps=2", "checkpoint.async=false"}).ok());
+  EXPECT_THAT(reported, ::testing::ElementsAre("connect -1", "data 1", "step 1", "save 1", "data 2", "step 2",
+                                               "save 2"));
+}
+
 TEST_F(RunWorkerTest, ALogThatIsMovedAwayDoesNotEndTheRun) {
   control_.on_report = [&](const Progress& progress) {
-    if (progress.step != 1 || progress.phase != "step") return;
+    if (progress.step != 2 || progress.phase != "step") return;
     EXPECT_EQ(::rename((folder_ + "/metrics.jsonl").c_str(), (folder_ + "/metrics.1.jsonl").c_str()), 0);
   };
   const auto outcome = Run({"checkpoint.every_steps=2"});

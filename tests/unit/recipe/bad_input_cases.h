@@ -1,0 +1,363 @@
+// Recipes that are wrong, and what a person then reads: the whole text, as golden tables.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace trainctl::recipe {
+
+struct BadInputCase {
+  const char* name;
+  const char* text;  // after kMinimal unless it starts with "!"
+  const char* error;
+};
+
+// kMinimal has 10 lines, so what is added starts at line 11.
+inline const BadInputCase kBadInputs[] = {
+    {"EmptyFile", "!", "r.toml is empty; a recipe has at least a model, data and train.steps"},
+    {"OnlyAComment", "!# nothing\n", "r.toml is empty; a recipe has at least a model, data and train.steps"},
+    {"NotToml", "!this is not toml\n",
+     "r.toml:1:6: not valid TOML: while parsing key-value pair: expected '=', saw 'i'"},
+    {"UnclosedString", "!a = \"x\n",
+     "r.toml:1:7: not valid TOML: while parsing string: unescaped control characters other than TAB (U+0009) "
+     "are explicitly prohibited"},
+    {"KeyTwice", "[run]\nseed = 1\nseed = 2\n",
+     "r.toml:13:8: not valid TOML: while parsing key-value pair: cannot redefine existing integer 'seed'"},
+    {"NewerVersion", "!recipe_version = 2\n[future]\nx = 1\n",
+     "r.toml:1:1: recipe_version 2 is newer than this program knows (1); use a newer trainctl"},
+    {"VersionZero",
+     "!recipe_version = 0\n[model]\npreset = 'toy-1m'\n[data]\nseq_len = 128\n[[data.train]]\nfiles = "
+     "['a']\n[train]\nsteps = 1\nbatch_sequences = 1\n",
+     "r.toml:1:1: recipe_version: 0 is out of range; expected a whole number equal to 1"},
+    {"UnknownKey", "[optimizer]\nweight_decy = 0.1\n",
+     "r.toml:12:1: unknown key optimizer.weight_decy; did you mean optimizer.weight_decay?"},
+    {"UnknownTable", "[optimiser]\nlr = 0.1\n",
+     "r.toml:11:2: unknown key optimiser; did you mean optimizer?"},
+    {"KeyInTheWrongTable", "[run]\nlr = 0.1\n",
+     "r.toml:12:1: unknown key run.lr; did you mean optimizer.lr?"},
+    {"KeyNearNothing", "[checkpoint]\nfrobnicate = 1\n",
+     "r.toml:12:1: unknown key checkpoint.frobnicate; [checkpoint] has every_steps every keep "
+     "keep_every_steps async when_busy"},
+    {"KeyBelowNothing", "[a.b.c]\nd = 1\n",
+     "r.toml:11:2: unknown key a; a recipe has recipe_version run model data train optimizer parallel "
+     "cluster "
+     "checkpoint launch metrics plan"},
+    {"TableForAValue", "[run.seed]\nx = 1\n",
+     "r.toml:11:6: run.seed: expected a whole number from 0, got a table"},
+    {"ValueForATable", "checkpoint = 3\n",
+     "r.toml:11:1: unknown key train.checkpoint; checkpoint is a table and takes no value; it has "
+     "every_steps every "
+     "keep keep_every_steps async when_busy"},
+    {"StringForANumber", "[optimizer]\nlr = 'fast'\n",
+     "r.toml:12:1: optimizer.lr: expected a number from 0 to 1000, got \"fast\""},
+    {"FractionForACount", "[checkpoint]\nkeep = 2.5\n",
+     "r.toml:12:1: checkpoint.keep: expected a whole number from 1 to 1000000, got 2.5"},
+    {"ExponentForACount", "[checkpoint]\nevery_steps = 1e3\n",
+     "r.toml:12:1: checkpoint.every_steps: 1000.0 is written as a fraction; write 1000"},
+    {"LargeExponentForACount", "[run]\nseed = 1e18\n",
+     "r.toml:12:1: run.seed: 1e18 is written as a fraction; write 1000000000000000000"},
+    {"ExponentOutOfRange", "[checkpoint]\nkeep = 1e9\n",
+     "r.toml:12:1: checkpoint.keep: 1e9 is out of range; expected a whole number from 1 to 1000000"},
+    {"DateForAString", "[run]\nname = 2024-01-01\n", "r.toml:12:1: run.name: expected a string, got a date"},
+    {"NumberForABool", "[run]\ndeterministic = 1\n",
+     "r.toml:12:1: run.deterministic: expected true or false, got 1"},
+    {"NotANumber", "[optimizer]\nlr = nan\n",
+     "r.toml:12:1: optimizer.lr: expected a number from 0 to 1000, got nan"},
+    {"Infinity", "[optimizer]\nlr = inf\n",
+     "r.toml:12:1: optimizer.lr: expected a number from 0 to 1000, got inf"},
+    {"Negative", "[optimizer]\nlr = -1.0\n",
+     "r.toml:12:1: optimizer.lr: -1.0 is out of range; expected a number from 0 to 1000"},
+    {"AboveTheRange", "[parallel]\nzero_stage = 4\n",
+     "r.toml:12:1: parallel.zero_stage: 4 is out of range; expected a whole number from 0 to 3, or \"auto\""},
+    {"BetaOfOne", "[optimizer]\nbetas = [0.9, 1.0]\n",
+     "r.toml:12:1: optimizer.betas: 1.0 is out of range; expected a list of 2 numbers from 0 and below 1"},
+    {"ThreeBetas", "[optimizer]\nbetas = [0.9, 0.95, 0.99]\n",
+     "r.toml:12:1: optimizer.betas: expected a list of 2 numbers from 0 and below 1, got a list of 3"},
+    {"HugeInteger", "[run]\nseed = 99999999999999999999999999\n",
+     "r.toml:12:34: not valid TOML: while parsing decimal integer: '99999999999999999999999999' is not "
+     "representable in 64 bits"},
+    {"BareBytes", "[cluster]\nmemory_limit = 80\n",
+     "r.toml:12:1: cluster.memory_limit: expected a size with a unit, such as \"80GB\" or \"512MiB\", or "
+     "\"auto\", got 80"},
+    {"BytesWithoutUnit", "[cluster]\nmemory_limit = '80'\n",
+     "r.toml:12:1: cluster.memory_limit: '80' is not a size with a unit, such as \"80GB\" or \"512MiB\""},
+    {"BareDuration", "[launch]\ndetect_timeout = 3\n",
+     "r.toml:12:1: launch.detect_timeout: expected a duration with a unit (ms, s, m or h) from 0.1 s to 3600 "
+     "s, such as \"30m\", got 3"},
+    {"DurationTooShort", "[launch]\ndetect_timeout = '1ms'\n",
+     "r.toml:12:1: launch.detect_timeout: \"1ms\" is out of range; expected a duration with a unit (ms, s, m "
+     "or h) from 0.1 s to 3600 s, such as \"30m\""},
+    {"CountThatIsNotWhole", "[checkpoint]\nevery_steps = '1.0005K'\n",
+     "r.toml:12:1: checkpoint.every_steps: '1.0005K' is not a whole number; expected a whole number from 1 "
+     "to 1e12, such as 10_000 or \"10K\", or \"auto\""},
+    {"AutoWhereItIsNotPossible", "[optimizer]\nlr = 'auto'\n",
+     "r.toml:12:1: optimizer.lr: \"auto\" is not possible here; expected a number from 0 to 1000"},
+    {"NoSuchChoice", "[optimizer]\nlr_schedule = 'cosin'\n",
+     "r.toml:12:1: optimizer.lr_schedule: expected \"cosine\", \"linear\", \"wsd\" or \"constant\", got "
+     "\"cosin\""},
+    {"EmptyString", "[run]\nname = ''\n", "r.toml:12:1: run.name: may not be empty"},
+    {"ControlCharacter", "[run]\nname = \"a\\u0000b\"\n",
+     "r.toml:12:1: run.name: \"a\\u0000b\" has a control character in it"},
+    {"TensorParallel", "[parallel]\ntp = 2\n",
+     "r.toml:12:1: parallel.tp = 2: this version does not train with tensor parallelism"},
+    {"ContextParallel", "[parallel]\ncp = 2\n",
+     "r.toml:12:1: parallel.cp = 2: this version does not train with context parallelism"},
+    {"PipelineParallel", "[parallel]\npp = 4\n",
+     "r.toml:12:1: parallel.pp = 4: this version does not train with pipeline parallelism"},
+    {"ExpertParallel", "[parallel]\nep = 8\n",
+     "r.toml:12:1: parallel.ep = 8: this version does not train with expert parallelism"},
+    {"Fp8",
+     "!recipe_version = 1\n[model]\npreset = 'toy-1m'\n[data]\nseq_len = 128\n[[data.train]]\nfiles = "
+     "['a']\n[train]\nsteps = 1\nbatch_sequences = 1\nprecision = 'fp8'\n",
+     "r.toml:11:1: train.precision = \"fp8\": this version trains in fp32 and bf16"},
+    {"GradientsInBf16",
+     "!recipe_version = 1\n[model]\npreset = 'toy-1m'\n[data]\nseq_len = 128\n[[data.train]]\nfiles = "
+     "['a']\n[train]\nsteps = 1\nbatch_sequences = 1\ngradient_dtype = 'bf16'\n",
+     "r.toml:11:1: train.gradient_dtype = \"bf16\": this version accumulates and reduces gradients in fp32"},
+    {"SelectiveRecompute", "[parallel]\nrecompute = 'selective'\n",
+     "r.toml:12:1: parallel.recompute = \"selective\": this version knows \"none\" and \"full\""},
+    {"Slurm", "[launch]\nbackend = 'slurm'\n",
+     "r.toml:12:1: launch.backend = \"slurm\": this version starts workers on this machine only"},
+    {"TracesBeyondTheRun", "[metrics]\ntrace_steps = [10, 999_999_999]\n",
+     "r.toml:12:1: metrics.trace_steps: step 999999999 is beyond train.steps (100)"},
+    {"TwoNodes", "[cluster]\nnodes = 2\n",
+     "r.toml:12:1: cluster.nodes = 2 but launch.backend = \"local\" starts workers on this machine only; set "
+     "cluster.nodes = 1"},
+    {"StepsAndTokens",
+     "!recipe_version = 1\n[model]\npreset = 'toy-1m'\n[data]\nseq_len = 128\n[[data.train]]\nfiles = "
+     "['a']\n[train]\nsteps = 1\ntokens = '1M'\nbatch_sequences = 1\n",
+     "r.toml:10:1: train.tokens and train.steps (r.toml:9:1) exclude each other; give one of them"},
+    {"PresetAndFamily",
+     "!recipe_version = 1\n[model]\npreset = 'toy-1m'\nfamily = 'llama'\n[data]\nseq_len = "
+     "128\n[[data.train]]\nfiles = ['a']\n[train]\nsteps = 1\nbatch_sequences = 1\n",
+     "r.toml:4:1: model.family and model.preset (r.toml:3:1) exclude each other; give one of them"},
+    {"NothingButAModel", "![model]\npreset = 'toy-1m'\n",
+     "2 errors in r.toml:\n  r.toml: the data is missing: give at least one [[data.train]] with files\n  "
+     "r.toml: the length of the run is missing: give train.steps or train.tokens"},
+    {"NoModel", "![data]\nseq_len = 128\n[[data.train]]\nfiles = ['a']\n[train]\nsteps = 1\n",
+     "r.toml: the model is missing: give model.preset (toy-1m, toy-5m, llama-25m, llama-120m, llama-1b, "
+     "llama3.2-1b, llama3.2-3b, llama2-7b, llama3.1-8b, llama2-13b, llama2-70b, llama3.1-70b, "
+     "llama3.1-405b), model.from (a Hugging Face folder) or model.family"},
+    {"UnknownPreset",
+     "![model]\npreset = 'llama9'\n[data]\nseq_len = 128\n[[data.train]]\nfiles = ['a']\n[train]\nsteps = "
+     "1\n",
+     "r.toml:2:1: model.preset = 'llama9' is not known; the nearest are llama-1b, llama-25m, llama2-7b; the "
+     "presets are toy-1m, toy-5m, llama-25m, llama-120m, llama-1b, llama3.2-1b, llama3.2-3b, llama2-7b, "
+     "llama3.1-8b, llama2-13b, llama2-70b, llama3.1-70b, llama3.1-405b; for planning alone internlm-7b, "
+     "moonlight-16b, internlm-20b, gpt-oss-20b, qwen3-30b-a3b, mixtral-8x7b, gpt-oss-120b, mixtral-8x22b, "
+     "gpt3-175b, qwen3-235b-a22b, deepseek-v3, kimi-k2; model.from = FOLDER takes the config.json of "
+     "another"},
+    {"FamilyWithoutSizes",
+     "![model]\nfamily = 'llama'\nhidden = 64\n[data]\nseq_len = 128\n[[data.train]]\nfiles = "
+     "['a']\n[train]\nsteps = 1\n",
+     "4 errors in r.toml:\n  r.toml:2:1: model.layers is missing; model.family has no sizes of its own\n  "
+     "r.toml:2:1: model.heads is missing; model.family has no sizes of its own\n  r.toml:2:1: model.ffn is "
+     "missing; model.family has no sizes of its own\n  r.toml:2:1: model.vocab is missing; model.family has "
+     "no sizes of its own"},
+    {"HeadsThatDoNotDivide",
+     "![model]\npreset = 'toy-1m'\nheads = 5\n[data]\nseq_len = 128\n[[data.train]]\nfiles = "
+     "['a']\n[train]\nsteps = 1\n",
+     "r.toml:3:1: model.hidden (128) is not a multiple of model.heads (5); change one of them or give "
+     "model.head_dim"},
+    {"KvHeadsThatDoNotDivide",
+     "![model]\npreset = 'toy-1m'\nkv_heads = 3\n[data]\nseq_len = 128\n[[data.train]]\nfiles = "
+     "['a']\n[train]\nsteps = 1\n",
+     "r.toml:3:1: model.heads = 4 is not a multiple of model.kv_heads = 3: every key-value head serves the "
+     "same number of query heads"},
+    {"VocabularyBelowBytes",
+     "![model]\npreset = 'toy-1m'\nvocab = 255\n[data]\nseq_len = 128\n[[data.train]]\nfiles = "
+     "['a']\n[train]\nsteps = 1\n",
+     "r.toml:3:1: model.vocab (255) is below the 256 tokens of data.tokenizer = \"byte\""},
+    {"SequenceAboveMaxPosition",
+     "![model]\npreset = 'toy-1m'\n[data]\nseq_len = 4096\n[[data.train]]\nfiles = ['a']\n[train]\nsteps = "
+     "1\n",
+     "r.toml:4:1: data.seq_len (4096) is above model.max_position (2048); shorten it or set "
+     "model.max_position = 4096"},
+    {"MissingHuggingFaceFolder",
+     "![model]\nfrom = 'hf'\n[data]\nseq_len = 128\n[[data.train]]\nfiles = ['a']\n[train]\nsteps = 1\n",
+     "r.toml:2:1: model.from: cannot open /cwd/hf/config.json: not there"},
+    {"TrainIsNoList", "![model]\npreset = 'toy-1m'\n[data]\ntrain = 'a.txt'\n[train]\nsteps = 1\n",
+     "r.toml:4:1: data.train: expected a list of tables ([[data.train]])"},
+    {"SourceWithoutFiles", "[[data.train]]\nname = 'x'\n", "r.toml:11:1: data.train[1].files is missing"},
+    {"NoFileMatches", "[[data.train]]\nfiles = ['missing/*.bin']\n",
+     "r.toml:12:1: data.train[1].files: no file matches /cwd/missing/*.bin"},
+    {"FileTwice", "[[data.train]]\nfiles = ['b*.bin', 'b1.bin']\n",
+     "r.toml:12:1: data.train[1].files: /cwd/b1.bin is matched twice, by /cwd/b*.bin and by /cwd/b1.bin"},
+    {"EmptyFileList", "[[data.train]]\nfiles = []\n", "r.toml:12:1: data.train[1].files: may not be empty"},
+    {"SomeWeights", "[[data.train]]\nfiles = ['b']\nweight = 0.5\n",
+     "r.toml:7:1: data.train[0] has no weight but another source has; give a weight to all sources or to "
+     "none"},
+    {"SameName", "[[data.train]]\nname = 'train-0'\nfiles = ['b']\n",
+     "r.toml:12:1: data.train[1].name: \"train-0\" is also the name of data.train[0]"},
+    {"EvalWithoutData", "[[data.eval]]\nname = 'x'\n",
+     "r.toml:11:1: data.eval[0].files or holdout is missing"},
+    {"EvalFilesAndHoldout", "[[data.eval]]\nfiles = ['x']\nholdout = 0.1\n",
+     "r.toml:13:1: data.eval[0].holdout and data.eval[0].files (r.toml:12:1) exclude each other; give one of "
+     "them"},
+    {"TwoHoldouts", "[[data.eval]]\nholdout = 0.1\n[[data.eval]]\nholdout = 0.2\n",
+     "r.toml:14:1: data.eval[1].holdout: only one evaluation set can be a holdout"},
+    {"EvalEveryWithoutEval",
+     "!recipe_version = 1\n[model]\npreset = 'toy-1m'\n[data]\nseq_len = 128\n[[data.train]]\nfiles = "
+     "['a']\n[train]\nsteps = 1\nbatch_sequences = 1\neval_every = 5\n",
+     "r.toml:11:1: train.eval_every = 5 but there is no [[data.eval]] to evaluate on"},
+    {"BatchTokensBetweenSequences",
+     "![model]\npreset = 'toy-1m'\n[data]\nseq_len = 128\n[[data.train]]\nfiles = ['a']\n[train]\nsteps = "
+     "1\nbatch_tokens = 1000\n",
+     "r.toml:9:1: train.batch_tokens (1000) is not a multiple of data.seq_len (128); the nearest are 896 and "
+     "1024"},
+    {"BatchTokensBelowOneSequence",
+     "![model]\npreset = 'toy-1m'\n[data]\nseq_len = 128\n[[data.train]]\nfiles = ['a']\n[train]\nsteps = "
+     "1\nbatch_tokens = 100\n",
+     "r.toml:9:1: train.batch_tokens (100) is not a multiple of data.seq_len (128); the nearest is 128"},
+    {"BatchThatDoesNotDivide", "[cluster]\ndevices_per_node = 5\n",
+     "r.toml:10:1: train.batch_sequences (12) is not a multiple of the 5 workers (cluster.nodes 1 x "
+     "cluster.devices_per_node 5); the nearest are 10 and 15"},
+    {"BatchBelowTheWorkers", "[cluster]\ndevices_per_node = 16\n",
+     "r.toml:10:1: train.batch_sequences (12) is not a multiple of the 16 workers (cluster.nodes 1 x "
+     "cluster.devices_per_node 16); the nearest is 16"},
+    {"TooManyTokensToCount",
+     "!recipe_version = 1\n[model]\npreset = 'toy-1m'\n[data]\nseq_len = 2048\n[[data.train]]\nfiles = "
+     "['a']\n[train]\nsteps = 1000000000000\nbatch_sequences = 1_000_000_000\n",
+     "r.toml:9:1: the run would have 2.048e+24 tokens (train.steps x train.batch_sequences x data.seq_len); "
+     "at most 4e18 can be counted"},
+    {"DegreesThatDoNotMultiplyUp",
+     "[cluster]\ndevices_per_node = 4\n[parallel]\ndp_replicate = 2\ndp_shard = 3\n",
+     "r.toml:14:1: parallel: dp_replicate 2 x dp_shard 3 is not the 4 workers "
+     "(cluster.nodes 1 x cluster.devices_per_node 4); set parallel.dp_shard = 2"},
+    {"DegreeThatDoesNotDivide", "[cluster]\ndevices_per_node = 4\n[parallel]\ndp_shard = 3\n",
+     "r.toml:14:1: parallel: dp_replicate auto x dp_shard 3 does not divide "
+     "the 4 workers (cluster.nodes 1 x cluster.devices_per_node 4); the nearest parallel.dp_shard are 2 and "
+     "4"},
+    {"ShardedDdp", "[cluster]\ndevices_per_node = 4\n[parallel]\nzero_stage = 0\ndp_shard = 4\n",
+     "r.toml:14:1: parallel.zero_stage = 0 shards nothing but dp_shard is 4 (dp_replicate auto x dp_shard 4"
+     ", 4 workers); set parallel.dp_shard = 1 or parallel.zero_stage = 1, 2 or 3"},
+    {"ZeroOnOneWorker", "[parallel]\nzero_stage = 3\n",
+     "r.toml:12:1: parallel.zero_stage = 3 shards over dp_shard but dp_shard is 1 (dp_replicate auto x "
+     "dp_shard auto, 1 worker); use more workers, or set "
+     "parallel.zero_stage = 0"},
+    {"ZeroOverReplicasOnly",
+     "[cluster]\ndevices_per_node = 4\n[parallel]\nzero_stage = 1\ndp_replicate = 4\n",
+     "r.toml:14:1: parallel.zero_stage = 1 shards over dp_shard but dp_shard is 1 (dp_replicate 4 x dp_shard "
+     "auto, 4 workers); leave the degrees at \"auto\", or set parallel.zero_stage = 0"},
+    {"MinAboveLr", "[optimizer]\nlr = 1e-4\nmin_lr = 1e-3\n",
+     "r.toml:13:1: optimizer.min_lr (0.001) is above optimizer.lr (1e-4)"},
+    {"MomentumOfAdamW", "[optimizer]\nmomentum = 0.9\n",
+     "r.toml:12:1: optimizer.momentum: adamw (optimizer.name) does not read it, sgd does; take it out"},
+    {"BetasAndEpsOfSgd", "[optimizer]\nname = 'sgd'\nbetas = [0.9, 0.95]\neps = 1e-8\n",
+     "2 errors in r.toml:\n  r.toml:13:1: optimizer.betas: sgd (optimizer.name) does not read it, adamw and "
+     "lion do; take it out\n  r.toml:14:1: optimizer.eps: sgd (optimizer.name) does not read it, adamw does; "
+     "take it out"},
+    {"EpsOfLion", "[optimizer]\nname = 'lion'\neps = 1e-8\n",
+     "r.toml:13:1: optimizer.eps: lion (optimizer.name) does not read it, adamw does; take it out"},
+    {"NoSuchOptimizer", "[optimizer]\nname = 'adam'\n",
+     "r.toml:12:1: optimizer.name: expected \"adamw\", \"lion\" or \"sgd\", got \"adam\""},
+    {"MinAboveTheDefaultOfLion", "[optimizer]\nname = 'lion'\nmin_lr = 2e-4\n",
+     "r.toml:13:1: optimizer.min_lr (2e-4) is above optimizer.lr (1e-4)"},
+    {"WarmupLongerThanTheRun", "[optimizer]\nwarmup_steps = 100\n",
+     "r.toml:12:1: optimizer.warmup_steps (100) leaves no step for the cosine decay, which ends at step 100 "
+     "(train.steps); set optimizer.warmup_steps = 99 or fewer"},
+    {"WarmupIntoTheWsdDecay", "[optimizer]\nlr_schedule = 'wsd'\nwarmup_steps = 81\n",
+     "r.toml:13:1: optimizer.warmup_steps (81) leaves no step for the wsd decay, which ends at step 100 "
+     "(train.steps) and takes the last 0.2 of it; set optimizer.warmup_steps = 80 or fewer"},
+    {"PatternThatMatchesNothing", "[optimizer]\nno_decay = ['*.norm', '*.bias']\n",
+     "r.toml:12:1: optimizer.no_decay: \"*.norm\" matches no parameter; their names are like "
+     "model.layers.2.input_layernorm.weight"},
+    {"WeightsFromNowhere",
+     "!recipe_version = 1\n[model]\npreset = 'toy-1m'\nweights = 'from'\n[data]\nseq_len = "
+     "128\n[[data.train]]\nfiles = ['a']\n[train]\nsteps = 1\nbatch_sequences = 1\n",
+     "r.toml:4:1: model.weights = \"from\" needs model.from, the folder with the weights"},
+    {"MissingWeights",
+     "!recipe_version = 1\n[model]\npreset = 'toy-1m'\nweights = 'missing/step-1'\n[data]\nseq_len = "
+     "128\n[[data.train]]\nfiles = ['a']\n[train]\nsteps = 1\nbatch_sequences = 1\n",
+     "r.toml:4:1: model.weights: there is no checkpoint folder /cwd/missing/step-1"},
+    {"EveryZeroSteps", "[checkpoint]\nevery_steps = 0\n",
+     "r.toml:12:1: checkpoint.every_steps: 0 is out of range; expected a whole number from 1 to 1e12, such "
+     "as 10_000 or \"10K\", or \"auto\""},
+    {"BracketsInAPattern", "[optimizer]\nno_decay = ['*[bw]*']\n",
+     "r.toml:12:1: optimizer.no_decay: \"*[bw]*\" matches no parameter; their names are like "
+     "model.layers.2.input_layernorm.weight"},
+    {"HeaderWithoutAName", "[ = 1\n", "r.toml:11:1: not valid TOML: expected the name of a table after ["},
+    {"EnvThatTheLauncherSets", "[launch.env]\nRANK = '1'\nOMP_NUM_THREADS = '2'\n",
+     "2 errors in r.toml:\n  r.toml:13:1: launch.env.OMP_NUM_THREADS: trainctl sets this variable itself; "
+     "use cluster.threads_per_worker\n  r.toml:12:1: launch.env.RANK: trainctl sets this variable itself"},
+    {"EnvThatIsNoName", "[launch.env]\n'A B' = 'x'\n",
+     "r.toml:12:1: launch.env: \"A B\" cannot be the name of a variable"},
+    {"EnvNumber", "[launch.env]\nA = 3\n", "r.toml:12:1: launch.env.A: expected a string, got 3"},
+    {"RunNameWithASlash", "[run]\nname = 'a/b'\n",
+     "r.toml:12:1: run.name: \"a/b\" cannot be the name of a folder: at most 100 bytes, no '/', no leading "
+     "'.'"},
+    {"UndefinedVariable", "[[data.train]]\nfiles = ['${NOPE}/x']\n",
+     "r.toml:12:1: data.train[1].files: the environment variable ${NOPE} is not set"},
+    {"UnclosedVariable", "[[data.train]]\nfiles = ['${NOPE/x']\n",
+     "r.toml:12:1: data.train[1].files: \"${NOPE/x\" has a ${ without its }"},
+    {"ExtendsNothing", "!extends = 'nope.toml'\n[train]\nsteps = 1\n",
+     "r.toml:1:1: extends: cannot open nope.toml: not there"},
+    {"ExtendsItself", "!extends = 'r.toml'\n", "r.toml:1:1: extends r.toml, which extends this file in turn"},
+    {"ExtendsANumber", "!extends = 3\n", "r.toml:1:1: extends: expected a path or a list of paths"},
+    {"SeveralAtOnce", "[optimizer]\nlr = 'x'\nbetaz = [1]\n[parallel]\ntp = 2\nzero_stage = 1\n",
+     "4 errors in r.toml:\n  r.toml:12:1: optimizer.lr: expected a number from 0 to 1000, got \"x\"\n  "
+     "r.toml:13:1: unknown key optimizer.betaz; did you mean optimizer.betas?\n  r.toml:15:1: parallel.tp = "
+     "2: this version does not train with tensor parallelism\n  r.toml:16:1: parallel.zero_stage = 1 shards "
+     "over dp_shard but dp_shard is 1 (dp_replicate auto x dp_shard auto, 1 "
+     "worker); use more workers, or set parallel.zero_stage = 0"},
+};
+
+struct BadSetCase {
+  const char* name;
+  std::vector<std::string> sets;  // with kMinimal
+  const char* error;
+};
+
+inline const BadSetCase kBadSets[] = {
+    {"NoEquals", {"train.steps"}, "--set train.steps: expected KEY=VALUE, such as train.steps=100"},
+    {"NoKey", {"=5"}, "--set =5: expected KEY=VALUE, such as train.steps=100"},
+    {"Nonsense",
+     {"]]]]=[[[["},
+     "--set ]]]]=[[[[: not valid TOML: while parsing array: encountered end-of-file"},
+    {"UnknownKey",
+     {"train.stpes=5"},
+     "--set train.stpes=5: unknown key train.stpes; did you mean train.steps?"},
+    {"WrongType",
+     {"train.steps=many"},
+     "--set train.steps=many: train.steps: 'many' is not a count, such as \"2M\" or \"100B\"; expected a "
+     "whole number from 1 to 1e12, such as 10_000 or \"10K\""},
+    {"OutOfRange",
+     {"train.steps=0"},
+     "--set train.steps=0: train.steps: 0 is out of range; expected a whole number from 1 to 1e12, such as "
+     "10_000 or \"10K\""},
+    {"BrokenList",
+     {"optimizer.betas=[0.9,"},
+     "--set optimizer.betas=[0.9,: not valid TOML: while parsing array: encountered end-of-file"},
+    {"WordForAList",
+     {"optimizer.betas=0.9"},
+     "--set optimizer.betas=0.9: optimizer.betas: expected a list of 2 numbers from 0 and below 1, got 0.9"},
+    {"IndexTooLarge",
+     {"data.train[1].weight=0.5"},
+     "--set data.train[1].weight=0.5: data.train has 1 entry, numbered from 0"},
+    {"NoIndex",
+     {"data.train.weight=0.5"},
+     "--set data.train.weight=0.5: unknown key data.train.weight; did you mean data.train[0].weight?"},
+    {"BadIndex",
+     {"data.train[x].weight=0.5"},
+     "--set data.train[x].weight=0.5: \"data.train[x].weight\" has no index such as [0]"},
+    {"ValueForATable", {"train=5"}, "--set train=5: train: expected a table, got a whole number"},
+    {"TwoOfAGroup",
+     {"train.steps=5", "train.tokens=1M"},
+     "--set train.tokens=1M: train.tokens and train.steps (--set train.steps=5) exclude each other; give one "
+     "of them"},
+    {"SecondKeyInTheValue",
+     {"optimizer.lr=1.0\nbetas = [0, 0]"},
+     "--set optimizer.lr=1.0\\nbetas = [0, 0]: optimizer.lr: expected a number from 0 to 1000, got "
+     "\"1.0\\u000Abetas = [0, 0]\""},
+    {"Version", {"recipe_version=1"}, "--set recipe_version=1: recipe_version belongs in a file"},
+    {"RequiredTakenBack",
+     {"train.steps=default"},
+     "r.toml: the length of the run is missing: give train.steps or train.tokens"},
+    {"MicroBatchThatDoesNotDivide",
+     {"train.micro_batch=5"},
+     "--set: train.micro_batch (5) does not divide the 12 sequences of each worker: train.batch_sequences "
+     "(12) / 1 worker; the nearest are 4 and 6"},
+    {"Binary", {"run.name=\377\376"}, "--set run.name=\\xff\\xfe: run.name: the value is not UTF-8 text"},
+};
+
+}  // namespace trainctl::recipe
