@@ -23,7 +23,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/units.h"
-#include "checkpoint/checkpoint_io.h"
+#include "checkpoint/examine.h"
 #include "cluster/host.h"
 #include "data/batch_source.h"
 #include "data/fingerprint.h"
@@ -97,6 +97,11 @@ void PrintChoice(const plan::Plan& plan, const recipe::Recipe& recipe) {
   std::fprintf(stderr, "  step %s\n", plan.step_hash.c_str());
 }
 
+std::string LastCheckpoint(const run::RunFolder& run) {
+  const int64_t step = run.NewestCheckpointStep();
+  return step < 0 ? "there is no checkpoint yet" : absl::StrCat("the last checkpoint is of step ", step);
+}
+
 void PrintOutcome(const launcher::JobOutcome& outcome, const run::RunFolder& run, const Output& output) {
   using Kind = launcher::JobOutcome::Kind;
   const int code = static_cast<int>(outcome.exit_code());
@@ -118,8 +123,10 @@ void PrintOutcome(const launcher::JobOutcome& outcome, const run::RunFolder& run
                    static_cast<int>(run.NewestCheckpointStep()), run.path().c_str());
       return;
     case Kind::kStoppedUnsaved:
-      std::fprintf(stderr, "stopped at once; the last checkpoint is of step %d: trainctl resume %s\n",
-                   static_cast<int>(run.NewestCheckpointStep()), run.path().c_str());
+      std::fputs(
+          absl::StrCat("stopped at once; ", LastCheckpoint(run), ": trainctl resume ", run.path(), "\n")
+              .c_str(),
+          stderr);
       return;
     case Kind::kFailed:
       std::fprintf(stderr, "trainctl: rank %d failed%s: %s\n", outcome.rank,

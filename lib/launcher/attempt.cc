@@ -278,7 +278,7 @@ void Attempt::HandleFailure(const Notice& notice) {
 }
 
 void Attempt::NoteCheckpoint() {
-  const int64_t step = job_.options.run->NewestCheckpointStep();
+  const int64_t step = job_.options.run->NewestCheckpointStep(job_.checkpoint_step);
   if (step <= job_.checkpoint_step) return;
   job_.checkpoint_step = step;
   run::JournalEvent event{run::EventKind::kCheckpoint};

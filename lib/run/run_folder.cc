@@ -237,17 +237,4 @@ absl::StatusOr<RunState> RunFolder::ReadState() const {
   return ReplayJournal(text, journal_path());
 }
 
-int64_t RunFolder::NewestCheckpointStep() const {
-  int64_t newest = -1;
-  DIR* dir = ::opendir(checkpoints_path().c_str());
-  if (dir == nullptr) return newest;
-  while (const dirent* entry = ::readdir(dir)) {
-    absl::string_view name = entry->d_name;
-    int64_t step = -1;
-    if (absl::ConsumePrefix(&name, "step-") && absl::SimpleAtoi(name, &step) && step > newest) newest = step;
-  }
-  ::closedir(dir);
-  return newest;
-}
-
 }  // namespace trainctl::run

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "base/files.h"
+#include "checkpoint/examine.h"
 #include "run/journal.h"
 
 namespace trainctl::run {
@@ -61,8 +62,13 @@ class RunFolder {
   void RemoveSocket(const std::string& socket_path) const;
 
   absl::StatusOr<RunState> ReadState() const;
-  // Step of the newest committed checkpoint folder (by its name); -1 when there is none.
-  int64_t NewestCheckpointStep() const;
+  // The newest committed checkpoint, and what is wrong with newer ones. Only manifests are read.
+  checkpoint::NewestCommitted Checkpoints(int64_t above = -1) const {
+    return checkpoint::FindNewestCommitted(checkpoints_path(), above);
+  }
+  // Its step; -1 when there is none above `above`. Cheap enough to ask each second with the one that is
+  // known.
+  int64_t NewestCheckpointStep(int64_t above = -1) const { return Checkpoints(above).step; }
 
  private:
   explicit RunFolder(std::string path) : path_(std::move(path)) {}

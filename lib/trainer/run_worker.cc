@@ -23,7 +23,7 @@
 #include "base/json.h"
 #include "base/units.h"
 #include "base/wildcard.h"
-#include "checkpoint/checkpoint_io.h"
+#include "checkpoint/examine.h"
 #include "checkpoint/phase_hook.h"
 #include "comm/c10d_store.h"
 #include "comm/communicator.h"

@@ -453,6 +453,52 @@ def damaged_checkpoints(c):
 
 
 @case
+def what_is_no_good_checkpoint_is_told_alike(c):
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--stop-after", "5"), 75)
+    root = c.dir + "/run/checkpoints/"
+
+    def told(step, state, words, goes_on_from, committed):
+        """By everyone, of the newest one."""
+        name = "step-%08d" % step
+        listed = json.loads(c.run("checkpoint", "ls", "run", "--json").stdout)["checkpoints"][-1]
+        if (listed["step"], listed["state"]) != (step, "committed" if state == "non-finite" else state):
+            c.fail("checkpoint ls: %s" % listed)
+        if committed:
+            c.expect(c.run("status", "run"), 0, "checkpoint  step %d\n" % committed)
+        if state != "non-finite":
+            c.expect(c.run("checkpoint", "ls", "run"), 0, state + ": ", words)
+            c.expect(c.run("status", "run"), 0, "checkpoint of step %d is %s: " % (step, state), words)
+            c.expect(c.run("runs", "run"), 0, "checkpoint of step %d is %s: " % (step, state), words)
+        c.expect(c.run("checkpoint", "verify", "run"), 6, "%-10s  run/checkpoints/%s" % (state, name), words)
+        c.expect(c.run("checkpoint", "verify", "run/checkpoints/" + name), 6, "%-10s" % state, words)
+        passed_over = "checkpoint of step %d is %s and was passed over: " % (step, state)
+        c.expect(c.run("generate", "run", "--prompt", "the", "--max-tokens", "1"), 0, passed_over, words)
+        c.expect(c.run("resume", "run", "--stop-after", "6", "--set", "train.steps=20"), 75, passed_over, words,
+                 "resuming after step %d" % goes_on_from)
+        shutil.rmtree(c.dir + "/run")
+        shutil.copytree(keep + "/run", c.dir + "/run", symlinks=True)
+
+    keep = tempfile.mkdtemp(prefix="trainctl-cli-")
+    try:
+        shutil.copytree(c.dir + "/run", keep + "/run", symlinks=True)
+        os.rename(root + "step-00000005", root + "step-00000008")
+        told(8, "damaged", "holds step 5, not 8", 4, 4)
+        os.mkdir(root + "step-99999999")
+        told(99999999, "damaged", "it has no manifest.json", 5, 5)
+        os.symlink("step-00000005", root + "step-00000009")
+        told(9, "damaged", "a symbolic link", 5, 5)
+        poison = os.path.dirname(TRAINCTL) + "/poison_checkpoint"
+        subprocess.run([poison, root + "step-00000005", "model.norm.weight"], check=True)
+        told(5, "non-finite", "NaN or infinite values in model.norm.weight", 4, 5)
+        for step in (2, 4, 5):
+            subprocess.run([poison, root + "step-%08d" % step, "model.norm.weight"], check=True)
+        for verb in (["generate", "run", "--prompt", "the"], ["eval", "run"], ["checkpoint", "export", "run", "--out", "model"]):
+            c.expect(c.run(*verb), 6, "no checkpoint is good", "NaN or infinite values in model.norm.weight")
+    finally:
+        shutil.rmtree(keep)
+
+
+@case
 def checkpoints_beside_training(c):
     def saved(result, words):
         return [int(step) for step in re.findall(words + " after step ([0-9]+)", result.stdout)]
@@ -602,6 +648,10 @@ def exported_weights_and_a_loss_that_is_not_finite(c):
         weights.seek(-4, 2)
         weights.write(struct.pack("<f", float("nan")))
     c.expect(c.run("launch", "recipe.toml", "--run-dir", "third"), 7, "not finite")
+    # Skipping such steps never heals the weights, and they are not saved.
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "fourth", "--set", "train.on_nonfinite=skip"), 7,
+             "weights after step 2 are not finite")
+    c.expect(c.run("checkpoint", "ls", "fourth"), 0, "no checkpoints yet")
 
 
 def on_a_terminal(c, columns, *args, **env):

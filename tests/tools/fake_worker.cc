@@ -35,6 +35,7 @@
 #include "absl/strings/strip.h"
 #include "base/files.h"
 #include "base/status.h"
+#include "checkpoint/checkpoint_io.h"
 #include "rpc/worker_client.h"
 
 extern char** environ;
@@ -195,10 +196,20 @@ class Script {
       const Directive directive = client_.control().Poll();
       if (directive.kind == DirectiveKind::kAbort) ::_exit(static_cast<int>(ExitCode::kStoppedUnsaved));
       if (directive.kind != DirectiveKind::kStopAfterSave) continue;
-      (void)MakeDirs(absl::StrCat(run_dir_, "/checkpoints/step-", absl::Dec(step_, absl::kZeroPad8)));
+      SaveNothing();
       (void)client_.Leave(rpc::LeaveReason::kStopped);
       std::exit(static_cast<int>(ExitCode::kStoppedResumable));
     }
+  }
+
+  // A checkpoint without tensors, in the name of all ranks.
+  void SaveNothing() {
+    if (world_.rank != 0) return;
+    checkpoint::CheckpointWriter writer(run_dir_ + "/checkpoints", step_, 0, 1);
+    absl::Status status = writer.Begin();
+    if (status.ok()) status = writer.Write({}, nullptr);
+    if (status.ok()) status = writer.Commit({.step = step_});
+    if (!status.ok()) Die(status);
   }
 
   rpc::WorkerClient& client_;

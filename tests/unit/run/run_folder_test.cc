@@ -14,10 +14,12 @@
 #include <thread>
 
 #include "base/status.h"
+#include "checkpoint/checkpoint_io.h"
 
 namespace trainctl::run {
 namespace {
 
+using testing::ElementsAre;
 using testing::EndsWith;
 using testing::HasSubstr;
 
@@ -185,11 +187,23 @@ TEST_F(RunFolderTest, ASocketPathIsNeverTooLong) {
 TEST_F(RunFolderTest, OnlyCommittedCheckpointsCount) {
   const auto run = RunFolder::CreateAt(folder_ + "/run");
   EXPECT_EQ(run->NewestCheckpointStep(), -1);
-  for (const char* name :
-       {"step-00000020", "step-00000100", ".tmp-step-00000200", "step-00000300.tmp", "other"}) {
+  for (const char* name : {"step-00000300", ".tmp-step-00000200", "step-00000400.tmp", "other"}) {
     ASSERT_TRUE(MakeDirs(run->checkpoints_path() + "/" + name).ok());
   }
+  for (const int64_t step : {20, 100}) {
+    checkpoint::CheckpointWriter writer(run->checkpoints_path(), step, 0, 1);
+    ASSERT_TRUE(writer.Begin().ok());
+    ASSERT_TRUE(writer.Write({}, nullptr).ok());
+    EXPECT_NE(run->NewestCheckpointStep(), step) << "it is not committed yet";
+    ASSERT_TRUE(writer.Commit({.step = step}).ok());
+  }
   EXPECT_EQ(run->NewestCheckpointStep(), 100);
+  EXPECT_EQ(run->NewestCheckpointStep(100), -1);
+  EXPECT_THAT(run->Checkpoints().Problems(), ElementsAre(HasSubstr("step 300 is damaged")));
+  ASSERT_EQ(::rename((run->checkpoints_path() + "/step-00000100").c_str(),
+                     (run->checkpoints_path() + "/step-00000200").c_str()),
+            0);
+  EXPECT_EQ(run->NewestCheckpointStep(), 20) << "step 100 under another step's name";
 }
 
 TEST_F(RunFolderTest, ARunWithoutAJournalIsNew) {
