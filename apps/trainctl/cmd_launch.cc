@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "apps/trainctl/batch_checks.h"
 #include "apps/trainctl/command.h"
+#include "apps/trainctl/continue_from.h"
 #include "apps/trainctl/detach.h"
 #include "apps/trainctl/host_of_run.h"
 #include "apps/trainctl/job_console.h"
@@ -46,6 +47,7 @@ struct LaunchOptions {
   int64_t stop_after = -1;
   bool dry_run = false;
   bool or_resume = false;
+  bool from_scratch = false;
   bool detach = false;
 };
 
@@ -239,6 +241,10 @@ absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& outp
   if (options.or_resume && options.run_dir.empty()) {
     return UsageError("--or-resume needs --run-dir: the folder that is launched or continued");
   }
+  if (options.from_scratch && !options.or_resume) {
+    return UsageError(
+        "--from-scratch is for a run whose checkpoints are lost: with --or-resume, or of resume");
+  }
   const bool continues = options.or_resume && HoldsARun(options.run_dir);
   if (options.dry_run && !continues) return DryRun(options, output);
   TRAINCTL_ASSIGN_OR_RETURN(recipe::LoadedRecipe loaded,
@@ -323,7 +329,9 @@ absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& bef
                                   const recipe::Recipe& recipe, const LaunchOptions& options,
                                   const Output& output) {
   TRAINCTL_RETURN_IF_ERROR(CheckDataUnchanged(run, recipe));
-  int64_t done = run.NewestCheckpointStep();
+  TRAINCTL_ASSIGN_OR_RETURN(const Start start, DecideStart(run, options.from_scratch));
+  for (const std::string& note : start.notes) std::fprintf(stderr, "%s\n", note.c_str());
+  int64_t done = start.step;
   const bool stops_early = options.stop_after >= 0 && options.stop_after < recipe.train.steps;
   const int64_t last = stops_early ? options.stop_after : recipe.train.steps;
   if (done >= last) {
@@ -359,8 +367,14 @@ absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& bef
   }
   TRAINCTL_RETURN_IF_ERROR(CheckDeviceIsHere(recipe, host));
   PrintChoice(plan, recipe);
+  TRAINCTL_RETURN_IF_ERROR(PrepareStart(run, start));
   TRAINCTL_RETURN_IF_ERROR(WriteRunFiles(run, recipe, plan));
   return RunWorkers(run, recipe, plan, options, output);
+}
+
+void AddFromScratch(CLI::App& verb, LaunchOptions& options) {
+  verb.add_flag("--from-scratch", options.from_scratch)
+      ->description("Where the run's checkpoints are lost: set aside what is left and begin at step 1");
 }
 
 void AddCommon(CLI::App& verb, LaunchOptions& options) {
@@ -406,6 +420,7 @@ void AddLaunch(CLI::App& app, Action& action) {
   verb->add_flag("--or-resume", options->or_resume)
       ->description(
           "Continue the run that --run-dir holds, if it holds one: the same command for every requeue");
+  AddFromScratch(*verb, *options);
   AddCommon(*verb, *options);
   SetExample(*verb,
              "trainctl launch recipes/quickstart.toml --set train.steps=50 --set parallel.zero_stage=1");
@@ -416,6 +431,7 @@ void AddResume(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand("resume", "Continue a run from its newest good checkpoint");
   auto options = std::make_shared<LaunchOptions>();
   verb->add_option("run", options->run, "The run folder (default: the latest)");
+  AddFromScratch(*verb, *options);
   AddCommon(*verb, *options);
   SetExample(*verb, "trainctl resume runs/latest --set train.steps=400");
   verb->callback([&action, options] { action = Detachable(options, Resume); });

@@ -17,6 +17,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "base/status.h"
 
@@ -235,6 +236,32 @@ absl::StatusOr<RunState> RunFolder::ReadState() const {
   if (!PathExists(journal_path())) return RunState{};
   TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFile(journal_path()));
   return ReplayJournal(text, journal_path());
+}
+
+absl::Status RunFolder::CheckMayBegin(const RunState& state) const {
+  if (state.last_checkpoint_step < 0) return absl::OkStatus();
+  const std::vector<std::string> problems = Checkpoints().Problems();
+  const std::string missing =
+      problems.empty()
+          ? absl::StrCat(checkpoints_path(), " holds none. Was it moved, or is a disk not mounted?")
+          : absl::StrCat("none in ", checkpoints_path(), " can be used: ", absl::StrJoin(problems, "; "),
+                         ".");
+  return BadDataError(absl::StrCat(
+      journal_path(), " records a checkpoint of step ", state.last_checkpoint_step, ", but ", missing,
+      " Put it back and resume, or give up what was trained and begin anew at step 1: trainctl resume ",
+      path_, " --from-scratch (launch --or-resume takes it, too)"));
+}
+
+absl::StatusOr<std::string> RunFolder::SetAside(const std::string& name) {
+  TRAINCTL_CHECK(locked());
+  const std::string path = absl::StrCat(path_, "/", name);
+  int n = 1;
+  while (PathExists(absl::StrCat(path, ".set-aside-", n))) ++n;
+  std::string aside = absl::StrCat(name, ".set-aside-", n);
+  const std::string target = absl::StrCat(path_, "/", aside);
+  if (::rename(path.c_str(), target.c_str()) != 0) return ErrnoError("rename to", target, errno);
+  TRAINCTL_RETURN_IF_ERROR(SyncDir(path_));
+  return aside;
 }
 
 }  // namespace trainctl::run

@@ -62,6 +62,12 @@ class RunFolder {
   void RemoveSocket(const std::string& socket_path) const;
 
   absl::StatusOr<RunState> ReadState() const;
+  // Whether a run in this state may begin at step 1 where no checkpoint can be read. BadDataError when its
+  // journal records one: what was trained is not given up without a word.
+  absl::Status CheckMayBegin(const RunState& state) const;
+  // Renames a file or folder of the run to `<name>.set-aside-<n>`, which is returned. The caller holds the
+  // lock.
+  absl::StatusOr<std::string> SetAside(const std::string& name);
   // The newest committed checkpoint, and what is wrong with newer ones. Only manifests are read.
   checkpoint::NewestCommitted Checkpoints(int64_t above = -1) const {
     return checkpoint::FindNewestCommitted(checkpoints_path(), above);

@@ -171,6 +171,12 @@ class Trainer {
       const absl::StatusOr<checkpoint::CheckpointInfo> newest =
           checkpoint::FindNewestGood(d_.checkpoints_path, &warnings);
       for (const std::string& warning : warnings) Say("warning: " + warning);
+      if (newest.status().code() == absl::StatusCode::kNotFound) TRAINCTL_RETURN_IF_ERROR(d_.may_begin);
+      if (newest.status().code() == absl::StatusCode::kDataLoss) {
+        return BadDataError(absl::StrCat(newest.status().message(),
+                                         ". Put a good one back, or give up what was ",
+                                         "trained and begin anew at step 1: trainctl resume --from-scratch"));
+      }
       if (!newest.ok() && newest.status().code() != absl::StatusCode::kNotFound) return newest.status();
       const std::string chosen = newest.ok() ? newest->path : "";
       const std::string value = "=" + chosen;  // never empty: an absent key is an empty value

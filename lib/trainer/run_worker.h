@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
@@ -31,9 +32,11 @@ struct WorkerDeps {
   std::string traces_path;       // folder for what metrics.trace_steps asks for
   std::string recipe_text;       // as stored with the run; shown beside the events
   std::string report_path;       // what was predicted and measured, written at the end by rank 0
-  int64_t stop_after = -1;       // save and stop when this step is done; -1: no
-  std::string fault;             // crash tests: see fault_injector.h; empty: none
-  std::string fault_mark_path;   // made when the fault strikes; while it exists there is no fault
+  // Why the run must not begin at step 1 where it has no checkpoint: OK for a new one.
+  absl::Status may_begin;
+  int64_t stop_after = -1;      // save and stop when this step is done; -1: no
+  std::string fault;            // crash tests: see fault_injector.h; empty: none
+  std::string fault_mark_path;  // made when the fault strikes; while it exists there is no fault
 };
 
 enum class RunOutcome { kFinished, kStoppedOnRequest };

@@ -540,18 +540,100 @@ def the_same_command_for_every_requeue(c):
     c.expect(c.run("launch", "recipe.toml", "--run-dir", "run"), 2, "--or-resume")
 
 
-@case
-def data_that_changes_ends_a_run_at_its_restart(c):
-    launch = c.start("launch", "recipe.toml", "--run-dir", "run", "--set", "train.steps=100000")
+def launched_until_step(c, step, *args):
+    """(launcher, workers) once every worker is that far; None, None after a minute."""
+    launch = c.start(*args)
     workers = []
     deadline = time.monotonic() + 60
-    while not workers or min(worker["step"] for worker in workers) < 1:
+    while not workers or min(worker["step"] for worker in workers) < step:
         if time.monotonic() > deadline:
             launch.kill()
-            return c.fail("no step in a minute: %s" % launch.communicate()[0])
+            c.fail("no step %d in a minute: %s" % (step, launch.communicate()[0]))
+            return None, None
         time.sleep(0.05)
         status = c.run("status", "run", "--json")
         workers = json.loads(status.stdout)["workers"] if status.returncode == 0 else []
+    return launch, workers
+
+
+@case
+def checkpoints_that_are_gone(c):
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", env={"TRAINCTL_FAULT": "forward:1:worker:0"},
+                   ), 0, "restarting", "finished")
+    shutil.rmtree(c.dir + "/run")
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--set", "launch.max_restarts=0",
+                   env={"TRAINCTL_FAULT": "forward:1:worker:0"}), 4)
+    c.expect(c.run("resume", "run", "--stop-after", "4"), 75, "step 1/6")  # there was none yet
+    metrics = open(c.dir + "/run/metrics.jsonl").read()
+    shutil.move(c.dir + "/run/checkpoints", c.dir + "/elsewhere")
+    words = ["records a checkpoint of step 4", "checkpoints holds none", "--from-scratch"]
+    c.expect(c.run("resume", "run"), 6, *words)
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--or-resume"), 6, *words)
+    if open(c.dir + "/run/metrics.jsonl").read() != metrics:
+        c.fail("metrics.jsonl was cut")
+    shutil.move(c.dir + "/elsewhere", c.dir + "/run/checkpoints")
+    os.remove(c.dir + "/run/metrics.jsonl")
+    c.expect(c.run("resume", "run", "--from-scratch"), 2, "has a good checkpoint of step 4")
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "new", "--from-scratch"), 2, "--or-resume")
+    resumed = c.run("resume", "run", "--stop-after", "5")
+    c.expect(resumed, 75, "metrics.jsonl is gone", "resuming after step 4")
+    c.expect(c.run("resume", "run", "--set", "train.steps=8", "--stop-after", "6"), 75)
+    shutil.rmtree(c.dir + "/run/checkpoints/step-00000006")
+    c.expect(c.run("resume", "run", "--set", "train.steps=8", "--stop-after", "5"), 75,
+             "records a checkpoint of step 6, which is gone; the newest is of step 5")
+
+    # What is left but cannot be used is kept where a run begins anew.
+    for manifest in glob.glob(c.dir + "/run/checkpoints/*/manifest.json"):
+        os.remove(manifest)
+    c.expect(c.run("resume", "run"), 6, "step 5 is damaged", "--from-scratch")
+    c.expect(c.run("resume", "run", "--from-scratch", "--dry-run"), 0)
+    again = c.run("launch", "recipe.toml", "--run-dir", "run", "--or-resume", "--from-scratch", "--set", "train.steps=8")
+    c.expect(again, 0, "checkpoints is now checkpoints.set-aside-1", "metrics.jsonl is now metrics.jsonl.set-aside-1",
+             "before training", "finished")
+    if not os.path.isdir(c.dir + "/run/checkpoints.set-aside-1/step-00000005"):
+        c.fail("what was left is gone")
+    if [json.loads(line)["step"] for line in open(c.dir + "/run/metrics.jsonl")] != list(range(9)):
+        c.fail("metrics.jsonl does not begin anew")
+
+
+@case
+def checkpoints_that_go_while_a_run_goes_on(c):
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--stop-after", "2"), 75)
+    launch, workers = launched_until_step(c, 3, "resume", "run", "--set", "train.steps=100000", "--set",
+                                          "checkpoint.every_steps=100000")
+    if launch is None:
+        return
+    shutil.rmtree(c.dir + "/run/checkpoints")
+    os.kill(workers[1]["pid"], signal.SIGKILL)
+    output = launch.communicate(timeout=60)[0]
+    c.expect(subprocess.CompletedProcess([], launch.returncode, output), 6, "records a checkpoint of step 2",
+             "--from-scratch")
+
+
+@case
+def a_journal_of_rubbish(c):
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--stop-after", "2"), 75)
+    with open(c.dir + "/run/journal.jsonl", "w") as journal:
+        journal.write("no json\n")
+    c.expect(c.run("resume", "run", "--stop-after", "3"), 75, "journal.jsonl:1:", "it is set aside",
+             "journal.jsonl is now journal.jsonl.set-aside-1", "resuming after step 2")
+    if open(c.dir + "/run/journal.jsonl.set-aside-1").read() != "no json\n":
+        c.fail("the old journal is gone")
+    shutil.rmtree(c.dir + "/run/checkpoints")
+    c.expect(c.run("resume", "run"), 6, "records a checkpoint of step 3")
+    with open(c.dir + "/run/journal.jsonl", "w") as journal:
+        journal.write("no json\n")
+    c.expect(c.run("resume", "run"), 6, "no line of it can be read", "--from-scratch")
+    c.expect(c.run("resume", "run", "--from-scratch"), 0, "journal.jsonl.set-aside-2", "finished")
+
+
+@case
+def data_that_changes_ends_a_run_at_its_restart(c):
+    # No checkpoint before the restart: it would look at the data first.
+    launch, workers = launched_until_step(c, 1, "launch", "recipe.toml", "--run-dir", "run", "--set", "train.steps=100000",
+                                          "--set", "checkpoint.every_steps=100000")
+    if launch is None:
+        return
     with open(c.dir + "/text/07.txt", "a") as text:
         text.write("more")
     os.kill(workers[1]["pid"], signal.SIGKILL)

@@ -206,6 +206,31 @@ TEST_F(RunFolderTest, OnlyCommittedCheckpointsCount) {
   EXPECT_EQ(run->NewestCheckpointStep(), 20) << "step 100 under another step's name";
 }
 
+TEST_F(RunFolderTest, ARunThatHadACheckpointDoesNotBeginAtStepOne) {
+  const auto run = RunFolder::CreateAt(folder_ + "/run");
+  EXPECT_TRUE(run->CheckMayBegin({}).ok()) << "it was killed before its first one";
+  const RunState state{.last_checkpoint_step = 6};
+  absl::Status status = run->CheckMayBegin(state);
+  EXPECT_EQ(ExitCodeFor(status), ExitCode::kBadData);
+  EXPECT_THAT(Error(status), HasSubstr("records a checkpoint of step 6"));
+  EXPECT_THAT(Error(status), HasSubstr("trainctl resume " + run->path() + " --from-scratch"));
+  ASSERT_TRUE(MakeDirs(run->checkpoints_path() + "/step-00000006").ok());
+  EXPECT_THAT(Error(run->CheckMayBegin(state)), HasSubstr("checkpoint of step 6 is damaged"));
+}
+
+TEST_F(RunFolderTest, WhatIsSetAsideTakesNothingsName) {
+  auto run = RunFolder::CreateAt(folder_ + "/run");
+  ASSERT_TRUE(run->Lock().ok());
+  for (const char* aside : {"metrics.jsonl.set-aside-1", "metrics.jsonl.set-aside-2"}) {
+    ASSERT_TRUE(WriteFileAtomic(run->metrics_path(), aside).ok());
+    const auto name = run->SetAside("metrics.jsonl");
+    ASSERT_TRUE(name.ok()) << name.status();
+    EXPECT_EQ(*name, aside);
+    EXPECT_EQ(*ReadFile(run->path() + "/" + aside), aside);
+  }
+  EXPECT_EQ(ExitCodeFor(run->SetAside("metrics.jsonl").status()), ExitCode::kEnvironment);
+}
+
 TEST_F(RunFolderTest, ARunWithoutAJournalIsNew) {
   const auto run = RunFolder::CreateAt(folder_ + "/run");
   const auto state = run->ReadState();
