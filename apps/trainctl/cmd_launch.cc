@@ -145,11 +145,17 @@ void PrintOutcome(const launcher::JobOutcome& outcome, const run::RunFolder& run
 absl::StatusOr<ExitCode> RunWorkers(run::RunFolder& run, const recipe::Recipe& recipe, const plan::Plan& plan,
                                     const LaunchOptions& options, const Output& output) {
   TRAINCTL_ASSIGN_OR_RETURN(launcher::JobOptions job, PlannedJob(run, recipe, plan));
-  job.check_restart = [&] { return CheckDataUnchanged(run, recipe); };
+  job.check_restart = [&]() -> absl::Status {
+    TRAINCTL_RETURN_IF_ERROR(run.CheckInPlace());
+    return CheckDataUnchanged(run, recipe);
+  };
   if (options.stop_after >= 0) job.worker_args = {"--stop-after", absl::StrCat(options.stop_after)};
   job.observer = IsDetached() ? MakeDetachedConsole(run) : MakeJobConsole(output.stderr_terminal);
-  TRAINCTL_ASSIGN_OR_RETURN(const launcher::JobOutcome outcome, launcher::RunJob(job));
+  const absl::StatusOr<launcher::JobOutcome> ended = launcher::RunJob(job);
   job.observer.reset();
+  // Whatever the workers made of it: what they wrote since is not where it should be.
+  TRAINCTL_RETURN_IF_ERROR(run.CheckInPlace());
+  TRAINCTL_ASSIGN_OR_RETURN(const launcher::JobOutcome outcome, ended);
   PrintOutcome(outcome, run, output);
   // A worker's own verdict on its input (a damaged file, a loss that is not finite) says more than
   // "a worker failed".

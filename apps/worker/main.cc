@@ -85,6 +85,7 @@ absl::StatusOr<int> Train(std::vector<std::string> args) {
   deps.store = &client->store();
   deps.control = &client->control();
   deps.clock = &clock;
+  deps.check_run_folder = [&folder] { return folder.CheckInPlace(); };
   deps.checkpoints_path = folder.checkpoints_path();
   deps.metrics_path = folder.metrics_path();
   deps.timings_path = folder.timings_path();

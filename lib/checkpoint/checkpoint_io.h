@@ -63,8 +63,8 @@ struct CheckpointMeta {
 // every earlier checkpoint untouched.
 class CheckpointWriter {
  public:
-  // `root` is "<run>/checkpoints". Every rank makes one for the same step and world size. `ops` is
-  // for tests; it must outlive the writer.
+  // `root` is "<run>/checkpoints", in a folder that is there. Every rank makes one for the same step and
+  // world size. `ops` is for tests; it must outlive the writer.
   CheckpointWriter(std::string root, int64_t step, int rank, int world_size, FileOps* ops = nullptr);
 
   // Rank 0 first, before the others start (the caller's barrier): removes leftovers of earlier

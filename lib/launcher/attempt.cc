@@ -278,6 +278,8 @@ void Attempt::HandleFailure(const Notice& notice) {
 }
 
 void Attempt::NoteCheckpoint() {
+  if (const absl::Status in_place = job_.options.run->CheckInPlace(); !in_place.ok())
+    return LoseRunFolder(in_place);
   const int64_t step = job_.options.run->NewestCheckpointStep(job_.checkpoint_step);
   if (step <= job_.checkpoint_step) return;
   job_.checkpoint_step = step;
@@ -285,6 +287,15 @@ void Attempt::NoteCheckpoint() {
   event.step = step;
   event.generation = result_.generation;
   Journal(std::move(event));
+}
+
+// Whoever writes by its path writes into another folder, or makes it anew.
+void Attempt::LoseRunFolder(const absl::Status& why) {
+  if (std::exchange(done_, true)) return;
+  result_.kind = AttemptResult::Kind::kFailed;
+  result_.failure.message = std::string(why.message());
+  result_.exit_code = static_cast<int>(ExitCodeFor(why));
+  BeginKilling(job_.options.stop_timeout);
 }
 
 void Attempt::BeginKilling(absl::Duration grace) {

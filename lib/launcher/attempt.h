@@ -74,6 +74,7 @@ class Attempt {
   void HandleNotices();
   void HandleFailure(const rendezvous::Notice& notice);
   void NoteCheckpoint();
+  void LoseRunFolder(const absl::Status& why);
   void BeginKilling(absl::Duration grace);  // SIGTERM now, SIGKILL after `grace`
   void KillEverything();
   bool AllExited() const;

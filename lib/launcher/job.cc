@@ -114,9 +114,10 @@ absl::StatusOr<JobOutcome> RunAttempts(JobContext& job) {
       const absl::Status fit = job.options.check_restart();
       if (!fit.ok()) decision = {false, absl::StrCat("not restarted: ", fit.message())};
     }
-    const std::string what = absl::StrCat("rank ", facts.rank, " failed",
-                                          facts.step >= 0 ? absl::StrCat(" at step ", facts.step) : "", ": ",
-                                          result.failure.message);
+    const std::string place = facts.step >= 0 ? absl::StrCat(" at step ", facts.step) : "";
+    const std::string what =
+        facts.rank < 0 ? result.failure.message
+                       : absl::StrCat("rank ", facts.rank, " failed", place, ": ", result.failure.message);
     run::JournalEvent exit_event{run::EventKind::kWorkerExit};
     exit_event.generation = result.generation;
     exit_event.rank = facts.rank;

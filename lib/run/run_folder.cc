@@ -123,7 +123,7 @@ absl::StatusOr<RunFolder> RunFolder::Create(const std::string& root, const std::
       return ErrnoError("create folder", path, errno);
     }
     TRAINCTL_ASSIGN_OR_RETURN(const std::string resolved, RealPath(path));
-    RunFolder run(resolved);
+    TRAINCTL_ASSIGN_OR_RETURN(RunFolder run, At(resolved));
     TRAINCTL_RETURN_IF_ERROR(MakeSubfolders(run));
     TRAINCTL_RETURN_IF_ERROR(PointLatest(root, folder_name));
     return run;
@@ -140,7 +140,7 @@ absl::StatusOr<RunFolder> RunFolder::CreateAt(const std::string& path) {
   }
   TRAINCTL_RETURN_IF_ERROR(MakeDirs(path));
   TRAINCTL_ASSIGN_OR_RETURN(const std::string resolved, RealPath(path));
-  RunFolder run(resolved);
+  TRAINCTL_ASSIGN_OR_RETURN(RunFolder run, At(resolved));
   TRAINCTL_RETURN_IF_ERROR(MakeSubfolders(run));
   return run;
 }
@@ -157,7 +157,12 @@ absl::StatusOr<RunFolder> RunFolder::Open(const std::string& path) {
     return UsageError(
         absl::StrCat(wanted, " is not a run folder: it holds no journal.jsonl and no recipe.json"));
   }
-  return RunFolder(resolved);
+  return At(resolved);
+}
+
+absl::StatusOr<RunFolder> RunFolder::At(const std::string& resolved) {
+  TRAINCTL_ASSIGN_OR_RETURN(OpenedFolder folder, OpenedFolder::Open(resolved));
+  return RunFolder(std::move(folder));
 }
 
 std::string RunFolder::log_path(int rank) const {
@@ -225,7 +230,7 @@ absl::StatusOr<std::string> RunFolder::MakeSocketPath() const {
 }
 
 void RunFolder::RemoveSocket(const std::string& socket_path) const {
-  if (socket_path.empty()) return;
+  if (socket_path.empty() || (absl::StartsWith(socket_path, path_) && !CheckInPlace().ok())) return;
   ::unlink(socket_path.c_str());
   if (absl::StartsWith(socket_path, kSocketFolderPrefix)) {
     ::rmdir(socket_path.substr(0, socket_path.rfind('/')).c_str());

@@ -134,6 +134,7 @@ RankSave::RankSave(const SaveOptions& options, const device::Device& device,
 }
 
 absl::Status RankSave::Do(const std::atomic<bool>* cancelled) {
+  if (options_.check_folder) TRAINCTL_RETURN_IF_ERROR(options_.check_folder());
   switch (phase_) {
     case SavePhase::kBegin:
       return state_.rank() == 0 ? writer_->Begin() : absl::OkStatus();

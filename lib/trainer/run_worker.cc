@@ -313,6 +313,7 @@ class Trainer {
     absl::StatusOr<parallel::StepResult> result = executor_->RunStep(planned_.step, Views(batch), update);
     executor_->SetSpanHook(nullptr);
     TRAINCTL_ASSIGN_OR_RETURN(result_, std::move(result));
+    TRAINCTL_RETURN_IF_ERROR(CheckRunFolder());
     return recorder.Write(d_.traces_path, step);
   }
 
@@ -433,6 +434,7 @@ class Trainer {
     const bool last = IsLastStep();
     times_.Add(step_seconds, phases_, operators_);
     if (!first_rank()) return absl::OkStatus();
+    TRAINCTL_RETURN_IF_ERROR(CheckRunFolder());
     if (last || !record.eval.empty() || counters_.step % recipe_.metrics.every_steps == 0) {
       TRAINCTL_RETURN_IF_ERROR(log_->Append(record, NowSeconds()));
     }
@@ -510,6 +512,7 @@ class Trainer {
     SaveOptions options{d_.checkpoints_path, recipe_.checkpoint.keep, recipe_.checkpoint.keep_every_steps,
                         Description()};
     options.sync_logs = [this] { return log_->Sync(); };
+    options.check_folder = d_.check_run_folder;
     options.warn = [](const std::string& what) { Say("warning: " + what); };
     TRAINCTL_RETURN_IF_ERROR(FinishSaving());
     const absl::Duration begin = d_.clock->Monotonic();
@@ -557,6 +560,7 @@ class Trainer {
     mine[kScratch] = static_cast<double>(own[device::kScratchTag]);
     TRAINCTL_RETURN_IF_ERROR(world_->AllReduceScalars("report", absl::MakeSpan(measured)));
     if (!first_rank()) return absl::OkStatus();
+    TRAINCTL_RETURN_IF_ERROR(CheckRunFolder());
     MeasuredMemory largest;
     for (size_t rank = 0; rank < static_cast<size_t>(d_.world_size); ++rank) {
       const double* const numbers = &measured[rank * kNumbers];
@@ -571,6 +575,10 @@ class Trainer {
         WriteReport(d_.report_path, plan_, spec_, planned_, executor_->executed_hash(), largest, times_));
     for (const std::string& line : lines) Say(line);
     return absl::OkStatus();
+  }
+
+  absl::Status CheckRunFolder() const {
+    return d_.check_run_folder ? d_.check_run_folder() : absl::OkStatus();
   }
 
   static void Say(const std::string& line) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -25,6 +26,9 @@ struct WorkerDeps {
   KeyValueStore* store = nullptr;
   ControlChannel* control = nullptr;
   const Clock* clock = nullptr;
+  // Asked before each write into the folder of the run, also by the thread that saves; may be empty. An error
+  // ends the run.
+  std::function<absl::Status()> check_run_folder;
   std::string checkpoints_path;
   std::string metrics_path;
   std::string timings_path;

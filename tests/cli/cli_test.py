@@ -628,6 +628,47 @@ def a_journal_of_rubbish(c):
 
 
 @case
+def a_run_folder_that_goes_away(c):
+    def ended(launch, *words):
+        output = launch.communicate(timeout=60)[0]
+        c.expect(subprocess.CompletedProcess([], launch.returncode, output), 5, "in the middle of the run", *words)
+
+    endless = ["launch", "recipe.toml", "--run-dir", "run", "--set", "train.steps=100000"]
+    launch, _ = launched_until_step(c, 3, *endless)
+    if launch is None:
+        return
+    os.rename(c.dir + "/run", c.dir + "/moved")
+    ended(launch, "was moved to %s/moved" % os.path.realpath(c.dir), "There is the checkpoint of step ")
+    if os.path.exists(c.dir + "/run"):
+        c.fail("the folder was made anew: %s" % os.listdir(c.dir + "/run"))
+    done = json.loads(c.run("status", "moved", "--json").stdout)["checkpoint_step"]
+    c.expect(c.run("checkpoint", "verify", "moved"), 0)
+    c.expect(c.run("resume", "moved", "--stop-after", str(done + 1)), 75, "resuming after step %d" % done)
+
+    launch, _ = launched_until_step(c, 3, *endless)
+    if launch is None:
+        return
+    while os.path.exists(c.dir + "/run"):
+        shutil.rmtree(c.dir + "/run", ignore_errors=True)  # what is being written comes back
+    ended(launch, "it was removed", "Launch anew")
+    if os.path.exists(c.dir + "/run"):
+        c.fail("the folder was made anew: %s" % os.listdir(c.dir + "/run"))
+
+    os.mkdir(c.dir + "/run")
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "none", c.dir + "/run"], stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT, text=True)
+    if mounted.returncode != 0:
+        print("a_run_folder_that_goes_away: not unmounted, nothing can be mounted here: " + mounted.stdout.strip())
+        return
+    try:
+        launch, _ = launched_until_step(c, 3, *endless)
+    finally:
+        subprocess.run(["umount", "--lazy", c.dir + "/run"], check=False)
+    if launch is not None:
+        ended(launch, "was unmounted", "mount it again")
+
+
+@case
 def data_that_changes_ends_a_run_at_its_restart(c):
     # No checkpoint before the restart: it would look at the data first.
     launch, workers = launched_until_step(c, 1, "launch", "recipe.toml", "--run-dir", "run", "--set", "train.steps=100000",

@@ -24,6 +24,24 @@ TEST_F(JobTest, WorkersMeetAndFinish) {
   EXPECT_FALSE(PathExists(Path("run/control.sock")));
 }
 
+TEST_F(JobTest, ARunFolderThatIsMovedAwayEndsTheJob) {
+  options_.max_restarts = 3;
+  options_.num_workers = 1;
+  std::thread mover([this] {
+    Await(Path("started"));
+    EXPECT_EQ(::rename(Path("run").c_str(), Path("moved").c_str()), 0);
+  });
+  const auto outcome = Run({absl::StrCat("*:touch:", Path("started")), "*:hang"});
+  mover.join();
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->kind, Kind::kFailed);
+  EXPECT_THAT(outcome->message, testing::StartsWith("the run folder"));
+  EXPECT_THAT(outcome->message, HasSubstr(absl::StrCat("was moved to ", Path("moved"))));
+  EXPECT_EQ(outcome->worker_exit_code, static_cast<int>(ExitCode::kEnvironment));
+  EXPECT_EQ(outcome->num_restarts, 0);
+  EXPECT_FALSE(PathExists(Path("run")));
+}
+
 TEST_F(JobTest, GenerationsGrowOverLaunches) {
   ASSERT_TRUE(Run({"*:barrier:a"}).ok());
   const auto second = Run({"*:barrier:a"});
