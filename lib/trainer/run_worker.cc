@@ -28,6 +28,7 @@
 #include "comm/c10d_store.h"
 #include "comm/communicator.h"
 #include "data/batch_source.h"
+#include "data/file_stamps.h"
 #include "device/device.h"
 #include "device/error_text.h"
 #include "optim/lr_schedule.h"
@@ -138,6 +139,10 @@ class Trainer {
   }
 
   absl::Status OpenData() {
+    if (first_rank()) {
+      TRAINCTL_ASSIGN_OR_RETURN(auto stamps, data::FileStamps::Take(recipe_.data));
+      data_stamps_.emplace(std::move(stamps));
+    }
     TRAINCTL_ASSIGN_OR_RETURN(train_, data::OpenTrainSource(recipe_));
     TRAINCTL_ASSIGN_OR_RETURN(eval_sets_, data::OpenEvalSets(recipe_));
     return absl::OkStatus();
@@ -467,6 +472,7 @@ class Trainer {
 
   // Loss per set, over all its tokens: the same whatever the layout.
   absl::StatusOr<Losses> Evaluate() {
+    TRAINCTL_RETURN_IF_ERROR(CheckData());
     Losses losses;
     for (const data::EvalSet& set : eval_sets_) {
       double sums[2] = {0, 0};
@@ -507,6 +513,7 @@ class Trainer {
       last_save_time_ = d_.clock->Monotonic();
       return absl::OkStatus();
     }
+    TRAINCTL_RETURN_IF_ERROR(CheckData());
     d_.control->Report({.step = counters_.step, .phase = "save"});
     fault_.Reach("save");
     SaveOptions options{d_.checkpoints_path, recipe_.checkpoint.keep, recipe_.checkpoint.keep_every_steps,
@@ -577,6 +584,12 @@ class Trainer {
     return absl::OkStatus();
   }
 
+  // Before what was computed from them is saved or told. Rank 0 alone: all ranks read the same files, and a
+  // shared file system shall not be asked for each by each. Its exit code 6 ends the others.
+  absl::Status CheckData() const {
+    return data_stamps_.has_value() ? data_stamps_->CheckUnchanged() : absl::OkStatus();
+  }
+
   absl::Status CheckRunFolder() const {
     return d_.check_run_folder ? d_.check_run_folder() : absl::OkStatus();
   }
@@ -598,6 +611,7 @@ class Trainer {
   std::unique_ptr<comm::Communicator> communicator_;
   std::optional<comm::Group> world_;
   parallel::Groups groups_;
+  std::optional<data::FileStamps> data_stamps_;  // of rank 0, from before they were opened
   std::unique_ptr<data::BatchSource> train_;
   std::vector<data::EvalSet> eval_sets_;
   std::unique_ptr<parallel::ShardedState> state_;

@@ -669,6 +669,25 @@ def a_run_folder_that_goes_away(c):
 
 
 @case
+def data_that_is_overwritten_ends_a_run(c):
+    launch, _ = launched_until_step(c, 3, "launch", "recipe.toml", "--run-dir", "run", "--set", "train.steps=100000")
+    if launch is None:
+        return
+    path = c.dir + "/text/07.txt"
+    text = open(path).read()
+    with open(path, "r+") as file:
+        file.write(text.upper())
+    output = launch.communicate(timeout=60)[0]
+    c.expect(subprocess.CompletedProcess([], launch.returncode, output), 6, "07.txt has changed while the run read it",
+             "it was written to")
+    done = json.loads(c.run("status", "run", "--json").stdout)["checkpoint_step"]
+    c.expect(c.run("resume", "run"), 6, "07.txt has changed since the run began")
+    with open(path, "w") as file:
+        file.write(text)
+    c.expect(c.run("resume", "run", "--stop-after", str(done + 1)), 75, "resuming after step %d" % done)
+
+
+@case
 def data_that_changes_ends_a_run_at_its_restart(c):
     # No checkpoint before the restart: it would look at the data first.
     launch, workers = launched_until_step(c, 1, "launch", "recipe.toml", "--run-dir", "run", "--set", "train.steps=100000",

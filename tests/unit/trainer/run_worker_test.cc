@@ -205,6 +205,30 @@ TEST_F(RunWorkerTest, ARunThatHadACheckpointDoesNotBeginAnew) {
   EXPECT_THAT(std::string(Run({"train.steps=5"}).status().message()), HasSubstr("--from-scratch"));
 }
 
+// In place, and as a new file: neither changes its size.
+TEST_F(RunWorkerTest, DataThatIsOverwrittenEndsTheRunBeforeTheNextCheckpoint) {
+  const std::string text = folder_ + "/text.txt";
+  std::string other = *ReadFile(text);
+  for (char& c : other) c = c == 'e' ? 'E' : c;
+  for (const bool in_place : {true, false}) {
+    ASSERT_TRUE(RemoveAll(folder_ + "/checkpoints").ok());
+    control_.on_report = [&](const Progress& progress) {
+      if (progress.step != 2 || progress.phase != "step") return;
+      if (!in_place) {
+        EXPECT_TRUE(WriteFileAtomic(text, other).ok());
+        return;
+      }
+      EXPECT_EQ(::truncate(text.c_str(), 0), 0);
+      EXPECT_TRUE(AppendFile(text, other).ok());
+    };
+    const auto outcome = Run({"checkpoint.every_steps=2", "train.steps=9"});
+    EXPECT_EQ(ExitCodeFor(outcome.status()), ExitCode::kBadData) << outcome.status();
+    EXPECT_THAT(std::string(outcome.status().message()),
+                HasSubstr("text.txt has changed while the run read it"));
+    EXPECT_FALSE(Saved(4));
+  }
+}
+
 // Two looks at the clock frame the copy, two the wait at the end: a second each.
 TEST_F(RunWorkerTest, WhatTrainingWaitedForTheLastSaveIsTold) {
   ::testing::internal::CaptureStdout();
