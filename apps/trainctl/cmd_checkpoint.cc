@@ -15,71 +15,49 @@
 #include "base/files.h"
 #include "base/folder_entries.h"
 #include "base/units.h"
-#include "checkpoint/checkpoint_io.h"
+#include "checkpoint/examine.h"
 
 namespace trainctl::cli {
 namespace {
 
-using checkpoint::CheckpointInfo;
-using checkpoint::CheckpointReader;
+using checkpoint::Depth;
+using checkpoint::Examined;
 using Json = nlohmann::ordered_json;
 
 void Print(const Json& report) {
   std::puts(report.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
 }
 
-struct Listed {
-  CheckpointInfo info;
-  absl::Status status;
-  int world_size = 0;
-  size_t num_tensors = 0;
-};
-
-Listed Inspect(const CheckpointInfo& info, bool every_byte) {
-  Listed listed{info, absl::OkStatus(), 0, 0};
-  const absl::StatusOr<CheckpointReader> reader = CheckpointReader::Open(info.path);
-  if (!reader.ok()) {
-    listed.status = reader.status();
-    return listed;
+Json JsonOf(const Examined& examined) {
+  Json json = {{"path", examined.info.path}, {"step", examined.info.step}};
+  if (examined.info.step < 0) json["step"] = nullptr;
+  if (examined.info.bytes > 0) json["bytes"] = examined.info.bytes;
+  if (examined.world_size > 0) {
+    json["world_size"] = examined.world_size;
+    json["num_tensors"] = examined.num_tensors;
   }
-  listed.info.step = reader->meta().step;
-  listed.world_size = reader->world_size();
-  listed.num_tensors = reader->tensors().size();
-  if (every_byte) listed.status = reader->Verify();
-  return listed;
-}
-
-Json JsonOf(const Listed& listed, const char* good_word) {
-  Json json = {{"path", listed.info.path}, {"step", listed.info.step}};
-  if (listed.info.bytes > 0) json["bytes"] = listed.info.bytes;
-  if (listed.world_size > 0) {
-    json["world_size"] = listed.world_size;
-    json["num_tensors"] = listed.num_tensors;
-  }
-  json["state"] = listed.status.ok() ? good_word : "damaged";
-  if (!listed.status.ok()) json["message"] = std::string(listed.status.message());
+  json["state"] = std::string(examined.name());
+  if (!examined.usable()) json["message"] = std::string(examined.status.message());
   return json;
 }
 
-absl::StatusOr<std::vector<CheckpointInfo>> CheckpointsOf(const std::string& run) {
+absl::StatusOr<std::vector<Examined>> CheckpointsOf(const std::string& run, Depth depth) {
   if (!PathExists(run)) {
     return UsageError(absl::StrCat("there is no run folder ", run, "; name one: trainctl checkpoint ls RUN"));
   }
-  return checkpoint::ListCheckpoints(absl::StrCat(run, "/checkpoints"));
+  return checkpoint::ExamineAll(absl::StrCat(run, "/checkpoints"), depth);
 }
 
 absl::StatusOr<ExitCode> List(const std::string& run, const Output& output) {
-  TRAINCTL_ASSIGN_OR_RETURN(const std::vector<CheckpointInfo> list, CheckpointsOf(run));
+  TRAINCTL_ASSIGN_OR_RETURN(const std::vector<Examined> list, CheckpointsOf(run, Depth::kManifest));
   Json report = {{"schema", "trainctl.checkpoint-ls.v1"}, {"run", run}, {"checkpoints", Json::array()}};
   if (!output.json && !list.empty()) std::printf("%10s  %10s  %7s  %s\n", "step", "size", "tensors", "state");
-  for (const CheckpointInfo& info : list) {
-    const Listed listed = Inspect(info, false);
-    report["checkpoints"].push_back(JsonOf(listed, "committed"));
+  for (const Examined& one : list) {
+    report["checkpoints"].push_back(JsonOf(one));
     if (output.json) continue;
-    std::printf(
-        "%10lld  %10s  %7zu  %s\n", static_cast<long long>(info.step), FormatBytes(info.bytes).c_str(),
-        listed.num_tensors,
-        listed.status.ok() ? "committed" : absl::StrCat("damaged: ", listed.status.message()).c_str());
+    const std::string why = one.usable() ? "" : absl::StrCat(": ", one.status.message());
+    std::printf("%10lld  %10s  %7zu  %s\n", static_cast<long long>(one.info.step),
+                FormatBytes(one.info.bytes).c_str(), one.num_tensors, absl::StrCat(one.name(), why).c_str());
   }
   if (output.json) Print(report);
   if (!output.json && list.empty()) std::fprintf(stderr, "%s: no checkpoints yet\n", run.c_str());
@@ -87,25 +65,22 @@ absl::StatusOr<ExitCode> List(const std::string& run, const Output& output) {
 }
 
 absl::StatusOr<ExitCode> Verify(const std::string& path, const Output& output) {
-  std::vector<CheckpointInfo> list;
+  std::vector<Examined> list;
   if (PathExists(absl::StrCat(path, "/manifest.json")) || !PathExists(absl::StrCat(path, "/checkpoints"))) {
     if (!PathExists(path)) return UsageError(absl::StrCat("there is no run or checkpoint folder ", path));
-    list.push_back({path, 0, 0});
+    list.push_back(checkpoint::ExamineFolder(path, Depth::kEveryByte));
   } else {
-    TRAINCTL_ASSIGN_OR_RETURN(list, CheckpointsOf(path));
+    TRAINCTL_ASSIGN_OR_RETURN(list, CheckpointsOf(path, Depth::kEveryByte));
     if (list.empty()) return BadDataError(absl::StrCat(path, ": has no checkpoint to verify"));
   }
   Json report = {{"schema", "trainctl.checkpoint-verify.v1"}, {"checkpoints", Json::array()}};
   absl::Status first_failure;
-  for (const CheckpointInfo& info : list) {
-    const Listed listed = Inspect(info, true);
-    report["checkpoints"].push_back(JsonOf(listed, "good"));
-    if (first_failure.ok()) first_failure = listed.status;
+  for (const Examined& one : list) {
+    report["checkpoints"].push_back(JsonOf(one));
+    if (first_failure.ok()) first_failure = one.status;
     if (output.json) continue;
-    std::printf("%s  %s\n", listed.status.ok() ? "good   " : "damaged", info.path.c_str());
-    if (!listed.status.ok()) {
-      std::fprintf(stderr, "trainctl: %s\n", std::string(listed.status.message()).c_str());
-    }
+    std::printf("%-10s  %s\n", std::string(one.name()).c_str(), one.info.path.c_str());
+    if (!one.usable()) std::fprintf(stderr, "trainctl: %s\n", std::string(one.status.message()).c_str());
   }
   if (output.json) Print(report);
   return ExitCodeFor(first_failure);

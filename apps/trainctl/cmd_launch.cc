@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "apps/trainctl/batch_checks.h"
 #include "apps/trainctl/command.h"
+#include "apps/trainctl/continue_from.h"
 #include "apps/trainctl/detach.h"
 #include "apps/trainctl/early_stop.h"
 #include "apps/trainctl/host_of_run.h"
@@ -25,7 +26,7 @@
 #include "base/json.h"
 #include "base/shell_quote.h"
 #include "base/units.h"
-#include "checkpoint/checkpoint_io.h"
+#include "checkpoint/examine.h"
 #include "cluster/host.h"
 #include "data/batch_source.h"
 #include "data/fingerprint.h"
@@ -49,6 +50,7 @@ struct LaunchOptions {
   int64_t stop_after = -1;
   bool dry_run = false;
   bool or_resume = false;
+  bool from_scratch = false;
   bool detach = false;
 };
 
@@ -157,11 +159,17 @@ absl::StatusOr<ExitCode> RunWorkers(run::RunFolder& run, const recipe::Recipe& r
                                     const Output& output) {
   TRAINCTL_ASSIGN_OR_RETURN(launcher::JobOptions job, PlannedJob(run, recipe, plan));
   job.signals = &signals;
-  job.check_restart = [&] { return CheckDataUnchanged(run, recipe); };
+  job.check_restart = [&]() -> absl::Status {
+    TRAINCTL_RETURN_IF_ERROR(run.CheckInPlace());
+    return CheckDataUnchanged(run, recipe);
+  };
   if (options.stop_after >= 0) job.worker_args = {"--stop-after", absl::StrCat(options.stop_after)};
   job.observer = IsDetached() ? MakeDetachedConsole(run) : MakeJobConsole(output.stderr_terminal);
-  TRAINCTL_ASSIGN_OR_RETURN(const launcher::JobOutcome outcome, launcher::RunJob(job));
+  const absl::StatusOr<launcher::JobOutcome> ended = launcher::RunJob(job);
   job.observer.reset();
+  // Whatever the workers made of it: what they wrote since is not where it should be.
+  TRAINCTL_RETURN_IF_ERROR(run.CheckInPlace());
+  TRAINCTL_ASSIGN_OR_RETURN(const launcher::JobOutcome outcome, ended);
   PrintOutcome(outcome, run, output);
   // A worker's own verdict on its input (a damaged file, a loss that is not finite) says more than
   // "a worker failed".
@@ -261,6 +269,10 @@ absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& outp
   if (options.or_resume && options.run_dir.empty()) {
     return UsageError("--or-resume needs --run-dir: the folder that is launched or continued");
   }
+  if (options.from_scratch && !options.or_resume) {
+    return UsageError(
+        "--from-scratch is for a run whose checkpoints are lost: with --or-resume, or of resume");
+  }
   const bool continues = options.or_resume && HoldsARun(options.run_dir);
   if (options.dry_run && !continues) return DryRun(options, output);
   TRAINCTL_ASSIGN_OR_RETURN(recipe::LoadedRecipe loaded,
@@ -347,7 +359,9 @@ absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& bef
                                   const recipe::Recipe& recipe, const LaunchOptions& options,
                                   const Output& output) {
   TRAINCTL_RETURN_IF_ERROR(CheckDataUnchanged(run, recipe));
-  int64_t done = run.NewestCheckpointStep();
+  TRAINCTL_ASSIGN_OR_RETURN(const Start start, DecideStart(run, options.from_scratch));
+  for (const std::string& note : start.notes) std::fprintf(stderr, "%s\n", note.c_str());
+  int64_t done = start.step;
   const bool stops_early = options.stop_after >= 0 && options.stop_after < recipe.train.steps;
   const int64_t last = stops_early ? options.stop_after : recipe.train.steps;
   if (done >= last) {
@@ -384,8 +398,14 @@ absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& bef
   TRAINCTL_RETURN_IF_ERROR(CheckDeviceIsHere(recipe, host));
   PrintChoice(plan, recipe);
   TRAINCTL_ASSIGN_OR_RETURN(launcher::SignalPipe signals, TakeSignals());
+  TRAINCTL_RETURN_IF_ERROR(PrepareStart(run, start));
   TRAINCTL_RETURN_IF_ERROR(WriteRunFiles(run, recipe, plan));
   return RunWorkers(run, recipe, plan, signals, options, output);
+}
+
+void AddFromScratch(CLI::App& verb, LaunchOptions& options) {
+  verb.add_flag("--from-scratch", options.from_scratch)
+      ->description("Where the run's checkpoints are lost: set aside what is left and begin at step 1");
 }
 
 void AddCommon(CLI::App& verb, LaunchOptions& options) {
@@ -432,6 +452,7 @@ void AddLaunch(CLI::App& app, Action& action) {
   verb->add_flag("--or-resume", options->or_resume)
       ->description(
           "Continue the run that --run-dir holds, if it holds one: the same command for every requeue");
+  AddFromScratch(*verb, *options);
   AddCommon(*verb, *options);
   SetExample(*verb,
              "trainctl launch recipes/quickstart.toml --set train.steps=50 --set parallel.zero_stage=1");
@@ -442,6 +463,7 @@ void AddResume(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand("resume", "Continue a run from its newest good checkpoint");
   auto options = std::make_shared<LaunchOptions>();
   verb->add_option("run", options->run, "The run folder (default: runs/latest)");
+  AddFromScratch(*verb, *options);
   AddCommon(*verb, *options);
   SetExample(*verb, "trainctl resume runs/latest --set train.steps=400");
   verb->callback([&action, options] { action = Detachable(options, Resume); });

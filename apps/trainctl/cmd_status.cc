@@ -20,7 +20,7 @@ namespace {
 struct Report {
   std::string path;
   run::RunState state;
-  int64_t checkpoint_step = -1;
+  checkpoint::NewestCommitted checkpoints;
   std::optional<rpc::JobStatus> live;
   std::string status;  // of the journal, or "interrupted": the launcher ended without a word
 };
@@ -31,7 +31,7 @@ absl::StatusOr<Report> MakeReport(const std::string& path) {
   report.path = run.path();
   TRAINCTL_ASSIGN_OR_RETURN(report.state, run.ReadState());
   if (!report.state.damage.empty()) std::fprintf(stderr, "warning: %s\n", report.state.damage.c_str());
-  report.checkpoint_step = run.NewestCheckpointStep();
+  report.checkpoints = run.Checkpoints();
   report.status = std::string(run::RunStatusName(report.state.status));
   if (report.state.status != run::RunStatus::kRunning) return report;
   absl::StatusOr<rpc::JobStatus> live = rpc::GetJobStatus(report.state.socket, report.state.token_file);
@@ -55,7 +55,8 @@ Json ToJson(const Report& report) {
                {"restarts", report.state.num_restarts},
                {"message", report.state.message}};
   json["checkpoint_step"] = nullptr;
-  if (report.checkpoint_step >= 0) json["checkpoint_step"] = report.checkpoint_step;
+  if (report.checkpoints.step >= 0) json["checkpoint_step"] = report.checkpoints.step;
+  json["checkpoint_problems"] = report.checkpoints.Problems();
   json["workers"] = Json::array();
   if (report.live) {
     json["launcher_pid"] = report.live->pid;
@@ -80,10 +81,13 @@ std::string ToText(const Report& report) {
     absl::StrAppend(&text, " (", report.live->phase, ", process ", report.live->pid, ")");
     if (!report.live->stop.empty()) absl::StrAppend(&text, ", stopping ", report.live->stop);
   }
-  absl::StrAppend(&text, "\nlaunches    ", report.state.num_launches, ", generation ",
-                  report.state.generation, ", ", report.state.num_restarts,
-                  " restarts in the last launch\ncheckpoint  ",
-                  report.checkpoint_step >= 0 ? absl::StrCat("step ", report.checkpoint_step) : "none", "\n");
+  absl::StrAppend(
+      &text, "\nlaunches    ", report.state.num_launches, ", generation ", report.state.generation, ", ",
+      report.state.num_restarts, " restarts in the last launch\ncheckpoint  ",
+      report.checkpoints.step >= 0 ? absl::StrCat("step ", report.checkpoints.step) : "none", "\n");
+  for (const std::string& problem : report.checkpoints.Problems()) {
+    absl::StrAppend(&text, "            ", problem, "\n");
+  }
   if (report.live) {
     for (const rpc::WorkerStatus& worker : report.live->workers) {
       absl::StrAppendFormat(&text, "rank %-6d %s", worker.rank, worker.state);

@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "base/files.h"
-#include "checkpoint/checkpoint_io.h"
+#include "checkpoint/examine.h"
 #include "cluster/host.h"
 #include "run/run_folder.h"
 

@@ -86,12 +86,15 @@ absl::StatusOr<int> Train(std::vector<std::string> args) {
   deps.store = &client->store();
   deps.control = &client->control();
   deps.clock = &clock;
+  deps.check_run_folder = [&folder] { return folder.CheckInPlace(); };
   deps.checkpoints_path = folder.checkpoints_path();
   deps.metrics_path = folder.metrics_path();
   deps.timings_path = folder.timings_path();
   deps.tensorboard_path = folder.tensorboard_path();
   deps.traces_path = folder.traces_path();
   TRAINCTL_ASSIGN_OR_RETURN(deps.recipe_text, ReadFile(folder.recipe_path()));
+  TRAINCTL_ASSIGN_OR_RETURN(const run::RunState state, folder.ReadState());
+  deps.may_begin = folder.CheckMayBegin(state);
   deps.report_path = folder.path() + "/report.json";
   deps.stop_after = GetInt(options, "--stop-after", -1);
   if (const char* fault = std::getenv("TRAINCTL_FAULT"); fault != nullptr) deps.fault = fault;

@@ -40,6 +40,9 @@ struct Slice {
   int64_t count() const { return box.Count(); }
 };
 
+// All other tensors are weights.
+bool IsOptimizerState(const Slice& tensor);
+
 // Fills `bytes` with the elements of slices[slice] from its `begin`-th on, in the row-major order of its
 // box / consumes them. Called once or more per slice, with at most 1 MiB (writing) or 8 MiB (reading).
 // The order is that of the file (wide element types first), which need not be the caller's, and when
@@ -60,8 +63,8 @@ struct CheckpointMeta {
 // every earlier checkpoint untouched.
 class CheckpointWriter {
  public:
-  // `root` is "<run>/checkpoints". Every rank makes one for the same step and world size. `ops` is
-  // for tests; it must outlive the writer.
+  // `root` is "<run>/checkpoints", in a folder that is there. Every rank makes one for the same step and
+  // world size. `ops` is for tests; it must outlive the writer.
   CheckpointWriter(std::string root, int64_t step, int rank, int world_size, FileOps* ops = nullptr);
 
   // Rank 0 first, before the others start (the caller's barrier): removes leftovers of earlier
@@ -98,7 +101,8 @@ struct CheckpointInfo {
   int64_t bytes = 0;
 };
 
-// Committed checkpoints, oldest first, unopened. A missing root is an empty list.
+// Folders with the name of a committed checkpoint, oldest first, unopened: examine.h says what they are
+// worth. A missing root is an empty list.
 absl::StatusOr<std::vector<CheckpointInfo>> ListCheckpoints(const std::string& root);
 
 // Safe to use from several threads. What is read is always verified: BadDataError names file and
@@ -118,8 +122,9 @@ class CheckpointReader {
   // is touched is verified before its bytes are handed out. BadDataError names file and tensor.
   // `dtype` and `shape` of a slice must match.
   absl::Status Read(absl::Span<const Slice> slices, const SliceWriter& write) const;
-  // Verifies every byte of every file.
-  absl::Status Verify() const;
+  // Verifies every byte of every file. `non_finite` gets the weights (tensors that are not of the optimizer)
+  // with a value that is NaN or infinite.
+  absl::Status Verify(std::vector<std::string>* non_finite = nullptr) const;
 
  private:
   CheckpointReader() = default;
@@ -127,15 +132,9 @@ class CheckpointReader {
   std::shared_ptr<const Manifest> manifest_;
 };
 
-// The newest committed checkpoint that opens and verifies; for each newer one that does not, a line
-// in `warnings`. NotFound when there is none at all, BadDataError when all are damaged. A checkpoint
-// that cannot be judged (newer format, no permission) is that EnvironmentError: falling back
-// silently behind it would lose work.
-absl::StatusOr<CheckpointInfo> FindNewestGood(const std::string& root, std::vector<std::string>* warnings);
-
 // Removes all but the newest `keep` (>= 1) and those whose step is a multiple of keep_every_steps
 // (> 0). Never removes the newest good one; removes leftovers of unfinished saves, so no save may be
-// under way. Damaged ones do not count towards `keep`. One that cannot be removed
+// under way. Those that are not good do not count towards `keep`. One that cannot be removed
 // is the error, after the others are gone; it is tried again by the next call. `trusted_step` is a step that
 // this process has just committed, good without being read again.
 absl::Status ApplyRetention(const std::string& root, int64_t keep, int64_t keep_every_steps,

@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <set>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
 #include "base/status.h"
 #include "checkpoint/checkpoint_io.h"
 #include "checkpoint/chunk_reader.h"
+#include "checkpoint/finite_values.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/safetensors.h"
 
@@ -76,7 +79,48 @@ absl::Status ReadRequest(const Manifest& manifest, const Request& request, const
   return absl::OkStatus();
 }
 
+// Where a piece of a weight lies in a file.
+struct WeightRange {
+  int64_t begin;
+  int64_t end;
+  const Slice* tensor;
+};
+
+// In the order of the file.
+std::vector<WeightRange> WeightsIn(const Manifest& manifest, int file) {
+  std::vector<WeightRange> ranges;
+  for (size_t i = 0; i < manifest.tensors.size(); ++i) {
+    const Slice& tensor = manifest.tensors[i];
+    if (IsOptimizerState(tensor)) continue;
+    for (const Piece& piece : manifest.pieces[i]) {
+      if (piece.file != file) continue;
+      const int64_t begin = OffsetInFile(manifest, piece, tensor.dtype, 0);
+      ranges.push_back({begin, begin + piece.box.Count() * DTypeBytes(tensor.dtype), &tensor});
+    }
+  }
+  std::sort(ranges.begin(), ranges.end(),
+            [](const WeightRange& a, const WeightRange& b) { return a.begin < b.begin; });
+  return ranges;
+}
+
+// `bytes` of the file from `offset` on: the names of the weights in them that are not finite. No element lies
+// across their ends (see ReadRequest).
+void AddNonFinite(const std::vector<WeightRange>& weights, int64_t offset, absl::Span<const std::byte> bytes,
+                  std::set<std::string>& found) {
+  const int64_t end = offset + static_cast<int64_t>(bytes.size());
+  auto range = std::partition_point(weights.begin(), weights.end(),
+                                    [&](const WeightRange& weight) { return weight.end <= offset; });
+  for (; range != weights.end() && range->begin < end; ++range) {
+    const int64_t first = std::max(range->begin, offset);
+    const int64_t last = std::min(range->end, end);
+    const auto part = bytes.subspan(static_cast<size_t>(first - offset), static_cast<size_t>(last - first));
+    if (!AllFinite(range->tensor->dtype, part)) found.insert(range->tensor->name);
+  }
+}
+
 }  // namespace
+
+bool IsOptimizerState(const Slice& tensor) { return absl::StartsWith(tensor.name, "optimizer."); }
 
 absl::StatusOr<CheckpointReader> CheckpointReader::Open(const std::string& path) {
   const std::string manifest_path = absl::StrCat(path, "/", kManifestName);
@@ -133,16 +177,21 @@ absl::Status CheckpointReader::Read(absl::Span<const Slice> slices, const SliceW
   return absl::OkStatus();
 }
 
-absl::Status CheckpointReader::Verify() const {
+absl::Status CheckpointReader::Verify(std::vector<std::string>* non_finite) const {
   ChunkReader chunks(path_, *manifest_);
+  std::set<std::string> found;
   for (int file = 0; file < static_cast<int>(manifest_->files.size()); ++file) {
+    const std::vector<WeightRange> weights =
+        non_finite != nullptr ? WeightsIn(*manifest_, file) : std::vector<WeightRange>();
     const int64_t size_bytes = manifest_->files[file].size_bytes;
     for (int64_t offset = 0; offset < size_bytes;) {
       TRAINCTL_ASSIGN_OR_RETURN(const absl::Span<const std::byte> bytes,
                                 chunks.BytesAt(file, offset, size_bytes - offset));
+      AddNonFinite(weights, offset, bytes, found);
       offset += static_cast<int64_t>(bytes.size());
     }
   }
+  if (non_finite != nullptr) non_finite->assign(found.begin(), found.end());
   return absl::OkStatus();
 }
 

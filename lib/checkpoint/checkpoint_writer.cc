@@ -74,7 +74,8 @@ absl::Status CheckpointWriter::Begin() {
   is_committed_ = false;
   commit_failure_ = absl::OkStatus();
   if (!PathExists(root_)) {
-    TRAINCTL_RETURN_IF_ERROR(MakeDirs(root_));
+    // Not what it lies in: a run folder that was removed does not come back.
+    if (ops_->Mkdir(root_) != 0) return ErrnoError("create folder", root_, errno);
     const size_t slash = root_.find_last_of('/');
     TRAINCTL_RETURN_IF_ERROR(
         SyncFolder(*ops_, slash == std::string::npos ? "." : root_.substr(0, slash + 1)));

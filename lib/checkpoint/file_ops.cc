@@ -99,10 +99,13 @@ absl::Status SyncFolder(FileOps& ops, const std::string& path) {
 }
 
 absl::Status RemoveFolder(FileOps& ops, const std::string& path) {
-  DIR* dir = ::opendir(path.c_str());
+  // A link goes, and what it leads to stays.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  DIR* dir = fd >= 0 ? ::fdopendir(fd) : nullptr;
   if (dir == nullptr) {
     if (errno == ENOENT) return absl::OkStatus();
-    if (errno == ENOTDIR) return ops.Unlink(path) == 0 ? absl::OkStatus() : ErrnoError("remove", path, errno);
+    if (errno == ENOTDIR || errno == ELOOP)
+      return ops.Unlink(path) == 0 ? absl::OkStatus() : ErrnoError("remove", path, errno);
     return ErrnoError("open folder", path, errno);
   }
   std::vector<std::string> names;

@@ -5,13 +5,12 @@
 #include <xxhash.h>
 
 #include <cerrno>
-#include <set>
 #include <utility>
 
 #include "base/files.h"
 #include "base/status.h"
 #include "data/data_file.h"
-#include "data/document_store.h"
+#include "data/file_stamps.h"
 
 namespace trainctl::data {
 namespace {
@@ -60,29 +59,12 @@ absl::StatusOr<FileFingerprint> QuickFingerprintFile(const std::string& path) {
 }
 
 absl::StatusOr<std::vector<FileFingerprint>> Fingerprint(const recipe::DataConfig& data) {
+  TRAINCTL_ASSIGN_OR_RETURN(const std::vector<std::string> files, DataFiles(data));
   std::vector<FileFingerprint> fingerprints;
-  std::set<std::string> seen;
-  if (data.tokenizer != "byte") {
-    TRAINCTL_ASSIGN_OR_RETURN(const std::string file, tokenizer::Tokenizer::FindFile(data.tokenizer));
-    TRAINCTL_ASSIGN_OR_RETURN(FileFingerprint fingerprint, FingerprintFile(file));
-    fingerprints.push_back(std::move(fingerprint));
-  }
-  for (const auto* sources : {&data.train, &data.eval}) {
-    for (const recipe::DataSource& source : *sources) {
-      for (const std::string& file : source.files) {
-        TRAINCTL_ASSIGN_OR_RETURN(const SourceKind kind, KindOfFile(source, file));
-        std::vector<std::string> paths = {file};
-        if (kind == SourceKind::kIndexed) {
-          const std::string prefix = IndexedPrefix(file);
-          paths = {prefix + ".bin", prefix + ".idx"};
-        }
-        for (const std::string& path : paths) {
-          if (!seen.insert(path).second) continue;
-          TRAINCTL_ASSIGN_OR_RETURN(FileFingerprint fingerprint, QuickFingerprintFile(path));
-          fingerprints.push_back(std::move(fingerprint));
-        }
-      }
-    }
+  for (const std::string& file : files) {
+    const bool is_tokenizer = fingerprints.empty() && data.tokenizer != "byte";
+    TRAINCTL_ASSIGN_OR_RETURN(fingerprints.emplace_back(),
+                              is_tokenizer ? FingerprintFile(file) : QuickFingerprintFile(file));
   }
   return fingerprints;
 }

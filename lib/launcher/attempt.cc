@@ -317,8 +317,15 @@ void Attempt::EndTheSlowToLeave() {
 
 void Attempt::LookForCheckpoint() {
   if (news_->is_looking.exchange(true)) return;
-  job_.disk.Post([run = job_.options.run, news = news_] {
-    news->checkpoint_step = run->NewestCheckpointStep();
+  job_.disk.Post([run = job_.options.run, news = news_, above = job_.checkpoint_step] {
+    const absl::Status in_place = run->CheckInPlace();
+    if (in_place.ok()) {
+      const int64_t step = run->NewestCheckpointStep(above);
+      if (step > above) news->checkpoint_step = step;
+    } else {
+      std::lock_guard lock(news->mutex);
+      news->lost_folder = in_place;
+    }
     news->is_looking = false;
     return absl::OkStatus();
   });
@@ -331,6 +338,12 @@ void Attempt::HandleDisk() {
     is_running_ = true;
     job_.service.Submit(rendezvous::Recorded{recorded});
   }
+  absl::Status lost;
+  {
+    std::lock_guard lock(news_->mutex);
+    lost = news_->lost_folder;
+  }
+  if (!lost.ok()) LoseRunFolder(lost);
   const int64_t step = news_->checkpoint_step;
   if (step <= job_.checkpoint_step) return;
   job_.checkpoint_step = step;
@@ -338,6 +351,15 @@ void Attempt::HandleDisk() {
   event.step = step;
   event.generation = result_.generation;
   job_.Record(std::move(event));
+}
+
+// Whoever writes by its path writes into another folder, or makes it anew.
+void Attempt::LoseRunFolder(const absl::Status& why) {
+  if (std::exchange(done_, true)) return;
+  result_.kind = AttemptResult::Kind::kFailed;
+  result_.failure.message = std::string(why.message());
+  result_.exit_code = static_cast<int>(ExitCodeFor(why));
+  BeginKilling(job_.options.stop_timeout);
 }
 
 void Attempt::BeginKilling(absl::Duration grace) {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -62,6 +63,8 @@ struct DiskNews {
   std::atomic<int64_t> recorded_generation{0};
   std::atomic<int64_t> checkpoint_step{-1};
   std::atomic<bool> is_looking{false};
+  std::mutex mutex;
+  absl::Status lost_folder;  // why the run's folder is not where it was
 };
 
 class Attempt {
@@ -86,6 +89,7 @@ class Attempt {
   void EndTheSlowToLeave();
   void LookForCheckpoint();
   void HandleDisk();
+  void LoseRunFolder(const absl::Status& why);
   void BeginKilling(absl::Duration grace);  // SIGTERM now, SIGKILL after `grace`
   void KillEverything();
   absl::Duration Now() const { return job_.clock.Monotonic(); }

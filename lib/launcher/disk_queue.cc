@@ -31,6 +31,7 @@ struct DiskQueue::Shared {
       const uint64_t one = 1;
       (void)!::write(done_fd, &one, sizeof(one));
       changed.notify_all();
+      if (closing) return;  // nobody waits for the rest
     }
   }
 

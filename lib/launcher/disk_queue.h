@@ -15,7 +15,7 @@ namespace trainctl::launcher {
 class DiskQueue {
  public:
   DiskQueue();
-  // Leaves the thread to what it is stuck in. What was posted must own all that it uses.
+  // Leaves the thread to what it is stuck in, which must own all that it uses; what waits is dropped.
   ~DiskQueue();
   DiskQueue(const DiskQueue&) = delete;
   DiskQueue& operator=(const DiskQueue&) = delete;

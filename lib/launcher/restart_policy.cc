@@ -58,8 +58,9 @@ bool SameCause(const FailureFacts& a, const FailureFacts& b) {
 }  // namespace
 
 std::string Describe(const FailureFacts& failure) {
+  if (failure.rank < 0) return failure.message;
   return absl::StrCat(
-      failure.rank < 0 ? "the job" : absl::StrCat("rank ", failure.rank), " failed ",
+      "rank ", failure.rank, " failed ",
       failure.step < 0 ? std::string("during start-up") : absl::StrCat("in step ", failure.step), ": ",
       failure.message);
 }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "base/status.h"
@@ -17,7 +18,7 @@ namespace {
 
 constexpr int64_t kVersion = 1;
 
-constexpr std::array<std::pair<EventKind, const char*>, 7> kKindNames = {{
+constexpr std::array<std::pair<EventKind, const char*>, 8> kKindNames = {{
     {EventKind::kLaunch, "launch"},
     {EventKind::kGeneration, "generation"},
     {EventKind::kWorkerExit, "worker_exit"},
@@ -25,6 +26,7 @@ constexpr std::array<std::pair<EventKind, const char*>, 7> kKindNames = {{
     {EventKind::kStop, "stop"},
     {EventKind::kRestart, "restart"},
     {EventKind::kEnd, "end"},
+    {EventKind::kFromScratch, "from_scratch"},
 }};
 
 constexpr std::array<std::pair<RunStatus, const char*>, 6> kStatusNames = {{
@@ -125,6 +127,9 @@ void Apply(const JournalEvent& event, RunState& state) {
     case EventKind::kStop:
       state.message = event.message;
       break;
+    case EventKind::kFromScratch:
+      state.last_checkpoint_step = -1;
+      break;
     case EventKind::kRestart:
       ++state.num_restarts;
       break;
@@ -217,6 +222,18 @@ absl::StatusOr<RunState> ReplayJournal(absl::string_view text, absl::string_view
   if (!damage.ok() && num_events == 0) return damage;
   if (!damage.ok()) state.damage = absl::StrCat(damage.message(), "; this line was passed over");
   return state;
+}
+
+bool IsRubbish(absl::string_view text) {
+  bool has_lines = false;
+  for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    has_lines = true;
+    const absl::StatusOr<Json> json = ParseJson(line, "");
+    if (!json.ok()) continue;
+    const absl::StatusOr<int64_t> version = JsonInt(*json, "v", "");
+    if ((version.ok() && *version > kVersion) || ParseEvent(*json, "").ok()) return false;
+  }
+  return has_lines;
 }
 
 }  // namespace trainctl::run

@@ -16,13 +16,14 @@
 namespace trainctl::run {
 
 enum class EventKind {
-  kLaunch,      // world_size, pid, socket, token_file
-  kGeneration,  // generation, world_size: of an assignment, written before its workers are told to go
-  kWorkerExit,  // rank, step (it was in, counted from 1; absent: during start-up), message
-  kCheckpoint,  // step: committed
-  kStop,        // message: who asked
-  kRestart,     // message: why
-  kEnd,         // status, step (of the failure, as in kWorkerExit), message
+  kLaunch,       // world_size, pid, socket, token_file
+  kGeneration,   // generation, world_size: of an assignment, written before its workers are told to go
+  kWorkerExit,   // rank, step (it was in, counted from 1; absent: during start-up), message
+  kCheckpoint,   // step: committed
+  kStop,         // message: who asked
+  kRestart,      // message: why
+  kEnd,          // status, step (of the failure, as in kWorkerExit), message
+  kFromScratch,  // what was before is given up: the next launch begins at step 1
 };
 
 // How a launch ended, or that it has not.
@@ -84,5 +85,9 @@ class Journal {
 // output) is passed over and named in RunState::damage, unless no other line can be read. BadDataError names
 // the line of an event that is wrong; a newer version is refused.
 absl::StatusOr<RunState> ReplayJournal(absl::string_view text, absl::string_view path);
+
+// Lines, and not one of them an event of this or of a newer format: ReplayJournal refuses it, and nothing is
+// lost with it.
+bool IsRubbish(absl::string_view text);
 
 }  // namespace trainctl::run

@@ -17,6 +17,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "base/shell_quote.h"
 #include "base/status.h"
@@ -109,7 +110,7 @@ absl::StatusOr<RunFolder> RunFolder::Create(const std::string& root, const std::
       return ErrnoError("create folder", path, errno);
     }
     TRAINCTL_ASSIGN_OR_RETURN(const std::string resolved, RealPath(path));
-    RunFolder run(resolved);
+    TRAINCTL_ASSIGN_OR_RETURN(RunFolder run, At(resolved));
     TRAINCTL_RETURN_IF_ERROR(MakeSubfolders(run));
     TRAINCTL_RETURN_IF_ERROR(run.MarkAsLatest(root));
     return run;
@@ -126,7 +127,7 @@ absl::StatusOr<RunFolder> RunFolder::CreateAt(const std::string& path) {
   }
   TRAINCTL_RETURN_IF_ERROR(MakeDirs(path));
   TRAINCTL_ASSIGN_OR_RETURN(const std::string resolved, RealPath(path));
-  RunFolder run(resolved);
+  TRAINCTL_ASSIGN_OR_RETURN(RunFolder run, At(resolved));
   TRAINCTL_RETURN_IF_ERROR(MakeSubfolders(run));
   return run;
 }
@@ -143,7 +144,12 @@ absl::StatusOr<RunFolder> RunFolder::Open(const std::string& path) {
     return UsageError(
         absl::StrCat(wanted, " is not a run folder: it holds no journal.jsonl and no recipe.json"));
   }
-  return RunFolder(resolved);
+  return At(resolved);
+}
+
+absl::StatusOr<RunFolder> RunFolder::At(const std::string& resolved) {
+  TRAINCTL_ASSIGN_OR_RETURN(OpenedFolder folder, OpenedFolder::Open(resolved));
+  return RunFolder(std::move(folder));
 }
 
 absl::Status RunFolder::MarkAsLatest(const std::string& root) const {
@@ -232,7 +238,7 @@ absl::StatusOr<std::string> RunFolder::MakeSocketPath() const {
 }
 
 void RunFolder::RemoveSocket(const std::string& socket_path) const {
-  if (socket_path.empty()) return;
+  if (socket_path.empty() || (absl::StartsWith(socket_path, path_) && !CheckInPlace().ok())) return;
   ::unlink(socket_path.c_str());
   if (absl::StartsWith(socket_path, kSocketFolderPrefix)) {
     ::rmdir(socket_path.substr(0, socket_path.rfind('/')).c_str());
@@ -245,17 +251,30 @@ absl::StatusOr<RunState> RunFolder::ReadState() const {
   return ReplayJournal(text, journal_path());
 }
 
-int64_t RunFolder::NewestCheckpointStep() const {
-  int64_t newest = -1;
-  DIR* dir = ::opendir(checkpoints_path().c_str());
-  if (dir == nullptr) return newest;
-  while (const dirent* entry = ::readdir(dir)) {
-    absl::string_view name = entry->d_name;
-    int64_t step = -1;
-    if (absl::ConsumePrefix(&name, "step-") && absl::SimpleAtoi(name, &step) && step > newest) newest = step;
-  }
-  ::closedir(dir);
-  return newest;
+absl::Status RunFolder::CheckMayBegin(const RunState& state) const {
+  if (state.last_checkpoint_step < 0) return absl::OkStatus();
+  const std::vector<std::string> problems = Checkpoints().Problems();
+  const std::string missing =
+      problems.empty()
+          ? absl::StrCat(checkpoints_path(), " holds none. Was it moved, or is a disk not mounted?")
+          : absl::StrCat("none in ", checkpoints_path(), " can be used: ", absl::StrJoin(problems, "; "),
+                         ".");
+  return BadDataError(absl::StrCat(
+      journal_path(), " records a checkpoint of step ", state.last_checkpoint_step, ", but ", missing,
+      " Put it back and resume, or give up what was trained and begin anew at step 1: trainctl resume ",
+      path_, " --from-scratch (launch --or-resume takes it, too)"));
+}
+
+absl::StatusOr<std::string> RunFolder::SetAside(const std::string& name) {
+  TRAINCTL_CHECK(locked());
+  const std::string path = absl::StrCat(path_, "/", name);
+  int n = 1;
+  while (PathExists(absl::StrCat(path, ".set-aside-", n))) ++n;
+  std::string aside = absl::StrCat(name, ".set-aside-", n);
+  const std::string target = absl::StrCat(path_, "/", aside);
+  if (::rename(path.c_str(), target.c_str()) != 0) return ErrnoError("rename to", target, errno);
+  TRAINCTL_RETURN_IF_ERROR(SyncDir(path_));
+  return aside;
 }
 
 }  // namespace trainctl::run

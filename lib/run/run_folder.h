@@ -13,7 +13,9 @@
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "base/files.h"
+#include "checkpoint/examine.h"
 #include "run/journal.h"
+#include "run/opened_folder.h"
 
 namespace trainctl::run {
 
@@ -34,6 +36,9 @@ class RunFolder {
 
   // Absolute, without symbolic links.
   const std::string& path() const { return path_; }
+  // To be asked before each write of a run: EnvironmentError when the folder was renamed, removed or
+  // unmounted since this object was made. Thread safe.
+  absl::Status CheckInPlace() const { return folder_.CheckInPlace(); }
   std::string recipe_path() const { return path_ + "/recipe.json"; }
   std::string plan_path() const { return path_ + "/plan.json"; }
   std::string journal_path() const { return path_ + "/journal.jsonl"; }
@@ -60,16 +65,31 @@ class RunFolder {
   // Where the control socket goes: in the folder, or, since a socket's path is limited to 107
   // bytes, in a new private folder under /tmp.
   absl::StatusOr<std::string> MakeSocketPath() const;
-  // Removes the socket, and the folder that MakeSocketPath made for it. Best effort.
+  // Removes the socket, and the folder that MakeSocketPath made for it; not that of another run which has the
+  // place by now. Best effort.
   void RemoveSocket(const std::string& socket_path) const;
 
   absl::StatusOr<RunState> ReadState() const;
-  // Step of the newest committed checkpoint folder (by its name); -1 when there is none.
-  int64_t NewestCheckpointStep() const;
+  // Whether a run in this state may begin at step 1 where no checkpoint can be read. BadDataError when its
+  // journal records one: what was trained is not given up without a word.
+  absl::Status CheckMayBegin(const RunState& state) const;
+  // Renames a file or folder of the run to `<name>.set-aside-<n>`, which is returned. The caller holds the
+  // lock.
+  absl::StatusOr<std::string> SetAside(const std::string& name);
+  // The newest committed checkpoint, and what is wrong with newer ones. Only manifests are read.
+  checkpoint::NewestCommitted Checkpoints(int64_t above = -1) const {
+    return checkpoint::FindNewestCommitted(checkpoints_path(), above);
+  }
+  // Its step; -1 when there is none above `above`. Cheap enough to ask each second with the one that is
+  // known.
+  int64_t NewestCheckpointStep(int64_t above = -1) const { return Checkpoints(above).step; }
 
  private:
-  explicit RunFolder(std::string path) : path_(std::move(path)) {}
+  explicit RunFolder(OpenedFolder folder) : path_(folder.path()), folder_(std::move(folder)) {}
+  // Of a path without symbolic links.
+  static absl::StatusOr<RunFolder> At(const std::string& resolved);
   std::string path_;
+  OpenedFolder folder_;
   std::optional<FileLock> lock_;
 };
 

@@ -126,7 +126,11 @@ RunSummary Summarize(const RunFolder& run) {
     summary.status = "damaged";
     summary.problem = std::string(state.status().message());
   }
-  summary.checkpoint_step = run.NewestCheckpointStep();
+  const checkpoint::NewestCommitted checkpoints = run.Checkpoints();
+  summary.checkpoint_step = checkpoints.step;
+  for (const std::string& problem : checkpoints.Problems()) {
+    absl::StrAppend(&summary.problem, summary.problem.empty() ? "" : "; ", problem);
+  }
   summary.total_steps = TotalSteps(run.recipe_path());
   if (const std::optional<Json> last = LastObject(run.metrics_path())) {
     const auto step = last->find("step");

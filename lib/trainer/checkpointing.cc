@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "checkpoint/checkpoint_io.h"
+#include "checkpoint/finite_values.h"
 #include "checkpoint/model_folder.h"
 #include "kernels/kernels.h"
 #include "optim/optimizer.h"
@@ -133,6 +134,7 @@ RankSave::RankSave(const SaveOptions& options, const device::Device& device,
 }
 
 absl::Status RankSave::Do(const std::atomic<bool>* cancelled) {
+  if (options_.check_folder) TRAINCTL_RETURN_IF_ERROR(options_.check_folder());
   switch (phase_) {
     case SavePhase::kBegin:
       return state_.rank() == 0 ? writer_->Begin() : absl::OkStatus();
@@ -162,6 +164,13 @@ absl::Status RankSave::Write(const std::atomic<bool>* cancelled) {
   const auto read = [&](size_t slice, int64_t element, absl::Span<std::byte> bytes) {
     if (cancelled != nullptr && *cancelled) return absl::CancelledError("the save was given up");
     device_.CopyToHost(bytes.data(), own.At(slice, element), static_cast<int64_t>(bytes.size()));
+    const checkpoint::Slice& tensor = own.slices[slice];
+    if (!checkpoint::IsOptimizerState(tensor) && !checkpoint::AllFinite(tensor.dtype, bytes)) {
+      return CheckFailedError(absl::StrCat(
+          "the weights after step ", counters_.step, " are not finite (", tensor.name,
+          " has NaN or infinite values): they are not saved, and the checkpoint before is kept. Lower ",
+          "optimizer.lr, or raise optimizer.warmup_steps"));
+    }
     written_.bytes += static_cast<int64_t>(bytes.size());
     return absl::OkStatus();
   };

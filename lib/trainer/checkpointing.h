@@ -33,6 +33,9 @@ struct SaveOptions {
   // Both on rank 0, by the thread that commits; may be empty. The first makes the run's logs durable
   // before the commit; the second hears what went wrong without harm to the checkpoint.
   std::function<absl::Status()> sync_logs;
+  // Before each phase, on every rank, by the thread that saves; may be empty. An error ends the save: the
+  // folder of the run is another one, say.
+  std::function<absl::Status()> check_folder;
   std::function<void(const std::string&)> warn;
 };
 

@@ -23,11 +23,12 @@
 #include "base/json.h"
 #include "base/units.h"
 #include "base/wildcard.h"
-#include "checkpoint/checkpoint_io.h"
+#include "checkpoint/examine.h"
 #include "checkpoint/phase_hook.h"
 #include "comm/c10d_store.h"
 #include "comm/communicator.h"
 #include "data/batch_source.h"
+#include "data/file_stamps.h"
 #include "device/device.h"
 #include "device/error_text.h"
 #include "optim/lr_schedule.h"
@@ -144,6 +145,10 @@ class Trainer {
 
   absl::Status OpenData() {
     d_.control->Report({.step = -1, .phase = "open data"});
+    if (first_rank()) {
+      TRAINCTL_ASSIGN_OR_RETURN(auto stamps, data::FileStamps::Take(recipe_.data));
+      data_stamps_.emplace(std::move(stamps));
+    }
     TRAINCTL_ASSIGN_OR_RETURN(train_, data::OpenTrainSource(recipe_));
     TRAINCTL_ASSIGN_OR_RETURN(eval_sets_, data::OpenEvalSets(recipe_));
     return absl::OkStatus();
@@ -177,6 +182,12 @@ class Trainer {
       const absl::StatusOr<checkpoint::CheckpointInfo> newest =
           checkpoint::FindNewestGood(d_.checkpoints_path, &warnings);
       for (const std::string& warning : warnings) Say("warning: " + warning);
+      if (newest.status().code() == absl::StatusCode::kNotFound) TRAINCTL_RETURN_IF_ERROR(d_.may_begin);
+      if (newest.status().code() == absl::StatusCode::kDataLoss) {
+        return BadDataError(absl::StrCat(newest.status().message(),
+                                         ". Put a good one back, or give up what was ",
+                                         "trained and begin anew at step 1: trainctl resume --from-scratch"));
+      }
       if (!newest.ok() && newest.status().code() != absl::StatusCode::kNotFound) return newest.status();
       const std::string chosen = newest.ok() ? newest->path : "";
       const std::string value = "=" + chosen;  // never empty: an absent key is an empty value
@@ -328,6 +339,7 @@ class Trainer {
     absl::StatusOr<parallel::StepResult> result = executor_->RunStep(planned_.step, Views(batch), update);
     executor_->SetSpanHook(nullptr);
     TRAINCTL_ASSIGN_OR_RETURN(result_, std::move(result));
+    TRAINCTL_RETURN_IF_ERROR(CheckRunFolder());
     return recorder.Write(d_.traces_path, step);
   }
 
@@ -448,6 +460,7 @@ class Trainer {
     const bool last = IsLastStep();
     times_.Add(step_seconds, phases_, operators_);
     if (!first_rank()) return absl::OkStatus();
+    TRAINCTL_RETURN_IF_ERROR(CheckRunFolder());
     if (last || !record.eval.empty() || counters_.step % recipe_.metrics.every_steps == 0) {
       TRAINCTL_RETURN_IF_ERROR(log_->Append(record, NowSeconds()));
     }
@@ -481,6 +494,7 @@ class Trainer {
   // Loss per set, over all its tokens: the same whatever the layout.
   absl::StatusOr<Losses> Evaluate() {
     ReportPhase("evaluate");
+    TRAINCTL_RETURN_IF_ERROR(CheckData());
     Losses losses;
     for (const data::EvalSet& set : eval_sets_) {
       double sums[2] = {0, 0};
@@ -521,11 +535,13 @@ class Trainer {
       last_save_time_ = d_.clock->Monotonic();
       return absl::OkStatus();
     }
+    TRAINCTL_RETURN_IF_ERROR(CheckData());
     ReportPhase("save");
     fault_.Reach("save");
     SaveOptions options{d_.checkpoints_path, recipe_.checkpoint.keep, recipe_.checkpoint.keep_every_steps,
                         Description()};
     options.sync_logs = [this] { return log_->Sync(); };
+    options.check_folder = d_.check_run_folder;
     options.warn = [](const std::string& what) { Say("warning: " + what); };
     TRAINCTL_RETURN_IF_ERROR(FinishSaving());
     const absl::Duration begin = d_.clock->Monotonic();
@@ -574,6 +590,7 @@ class Trainer {
     mine[kScratch] = static_cast<double>(own[device::kScratchTag]);
     TRAINCTL_RETURN_IF_ERROR(world_->AllReduceScalars("report", absl::MakeSpan(measured)));
     if (!first_rank()) return absl::OkStatus();
+    TRAINCTL_RETURN_IF_ERROR(CheckRunFolder());
     MeasuredMemory largest;
     for (size_t rank = 0; rank < static_cast<size_t>(d_.world_size); ++rank) {
       const double* const numbers = &measured[rank * kNumbers];
@@ -588,6 +605,16 @@ class Trainer {
         WriteReport(d_.report_path, plan_, spec_, planned_, executor_->executed_hash(), largest, times_));
     for (const std::string& line : lines) Say(line);
     return absl::OkStatus();
+  }
+
+  // Before what was computed from them is saved or told. Rank 0 alone: all ranks read the same files, and a
+  // shared file system shall not be asked for each by each. Its exit code 6 ends the others.
+  absl::Status CheckData() const {
+    return data_stamps_.has_value() ? data_stamps_->CheckUnchanged() : absl::OkStatus();
+  }
+
+  absl::Status CheckRunFolder() const {
+    return d_.check_run_folder ? d_.check_run_folder() : absl::OkStatus();
   }
 
   static void Say(const std::string& line) {
@@ -607,6 +634,7 @@ class Trainer {
   std::unique_ptr<comm::Communicator> communicator_;
   std::optional<comm::Group> world_;
   parallel::Groups groups_;
+  std::optional<data::FileStamps> data_stamps_;  // of rank 0, from before they were opened
   std::unique_ptr<data::BatchSource> train_;
   std::vector<data::EvalSet> eval_sets_;
   std::unique_ptr<parallel::ShardedState> state_;

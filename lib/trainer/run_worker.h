@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
@@ -27,6 +28,9 @@ struct WorkerDeps {
   KeyValueStore* store = nullptr;
   ControlChannel* control = nullptr;
   const Clock* clock = nullptr;
+  // Asked before each write into the folder of the run, also by the thread that saves; may be empty. An error
+  // ends the run.
+  std::function<absl::Status()> check_run_folder;
   std::string checkpoints_path;
   std::string metrics_path;
   std::string timings_path;
@@ -34,9 +38,11 @@ struct WorkerDeps {
   std::string traces_path;       // folder for what metrics.trace_steps asks for
   std::string recipe_text;       // as stored with the run; shown beside the events
   std::string report_path;       // what was predicted and measured, written at the end by rank 0
-  int64_t stop_after = -1;       // save and stop when this step is done; -1: no
-  std::string fault;             // crash tests: see fault_injector.h; empty: none
-  std::string fault_mark_path;   // made when the fault strikes; while it exists there is no fault
+  // Why the run must not begin at step 1 where it has no checkpoint: OK for a new one.
+  absl::Status may_begin;
+  int64_t stop_after = -1;      // save and stop when this step is done; -1: no
+  std::string fault;            // crash tests: see fault_injector.h; empty: none
+  std::string fault_mark_path;  // made when the fault strikes; while it exists there is no fault
   // Called when everything is done and saved, before anything is taken down: what then fails or hangs, in a
   // device's library say, is of no account any more.
   std::function<absl::Status(RunOutcome)> announce_end;

@@ -481,6 +481,52 @@ def damaged_checkpoints(c):
 
 
 @case
+def what_is_no_good_checkpoint_is_told_alike(c):
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--stop-after", "5"), 75)
+    root = c.dir + "/run/checkpoints/"
+
+    def told(step, state, words, goes_on_from, committed):
+        """By everyone, of the newest one."""
+        name = "step-%08d" % step
+        listed = json.loads(c.run("checkpoint", "ls", "run", "--json").stdout)["checkpoints"][-1]
+        if (listed["step"], listed["state"]) != (step, "committed" if state == "non-finite" else state):
+            c.fail("checkpoint ls: %s" % listed)
+        if committed:
+            c.expect(c.run("status", "run"), 0, "checkpoint  step %d\n" % committed)
+        if state != "non-finite":
+            c.expect(c.run("checkpoint", "ls", "run"), 0, state + ": ", words)
+            c.expect(c.run("status", "run"), 0, "checkpoint of step %d is %s: " % (step, state), words)
+            c.expect(c.run("runs", "run"), 0, "checkpoint of step %d is %s: " % (step, state), words)
+        c.expect(c.run("checkpoint", "verify", "run"), 6, "%-10s  run/checkpoints/%s" % (state, name), words)
+        c.expect(c.run("checkpoint", "verify", "run/checkpoints/" + name), 6, "%-10s" % state, words)
+        passed_over = "checkpoint of step %d is %s and was passed over: " % (step, state)
+        c.expect(c.run("generate", "run", "--prompt", "the", "--max-tokens", "1"), 0, passed_over, words)
+        c.expect(c.run("resume", "run", "--stop-after", "6", "--set", "train.steps=20"), 75, passed_over, words,
+                 "resuming after step %d" % goes_on_from)
+        shutil.rmtree(c.dir + "/run")
+        shutil.copytree(keep + "/run", c.dir + "/run", symlinks=True)
+
+    keep = tempfile.mkdtemp(prefix="trainctl-cli-")
+    try:
+        shutil.copytree(c.dir + "/run", keep + "/run", symlinks=True)
+        os.rename(root + "step-00000005", root + "step-00000008")
+        told(8, "damaged", "holds step 5, not 8", 4, 4)
+        os.mkdir(root + "step-99999999")
+        told(99999999, "damaged", "it has no manifest.json", 5, 5)
+        os.symlink("step-00000005", root + "step-00000009")
+        told(9, "damaged", "a symbolic link", 5, 5)
+        poison = os.path.dirname(TRAINCTL) + "/poison_checkpoint"
+        subprocess.run([poison, root + "step-00000005", "model.norm.weight"], check=True)
+        told(5, "non-finite", "NaN or infinite values in model.norm.weight", 4, 5)
+        for step in (2, 4, 5):
+            subprocess.run([poison, root + "step-%08d" % step, "model.norm.weight"], check=True)
+        for verb in (["generate", "run", "--prompt", "the"], ["eval", "run"], ["checkpoint", "export", "run", "--out", "model"]):
+            c.expect(c.run(*verb), 6, "no checkpoint is good", "NaN or infinite values in model.norm.weight")
+    finally:
+        shutil.rmtree(keep)
+
+
+@case
 def checkpoints_beside_training(c):
     def saved(result, words):
         return [int(step) for step in re.findall(words + " after step ([0-9]+)", result.stdout)]
@@ -522,18 +568,160 @@ def the_same_command_for_every_requeue(c):
     c.expect(c.run("launch", "recipe.toml", "--run-dir", "run"), 2, "--or-resume")
 
 
-@case
-def data_that_changes_ends_a_run_at_its_restart(c):
-    launch = c.start("launch", "recipe.toml", "--run-dir", "run", "--set", "train.steps=100000")
+def launched_until_step(c, step, *args):
+    """(launcher, workers) once every worker is that far; None, None after a minute."""
+    launch = c.start(*args)
     workers = []
     deadline = time.monotonic() + 60
-    while not workers or min(worker["step"] or 0 for worker in workers) < 2:
+    while not workers or min(worker["step"] or 0 for worker in workers) < step:
         if time.monotonic() > deadline:
             launch.kill()
-            return c.fail("no step in a minute: %s" % launch.communicate()[0])
+            c.fail("no step %d in a minute: %s" % (step, launch.communicate()[0]))
+            return None, None
         time.sleep(0.05)
         status = c.run("status", "run", "--json")
         workers = json.loads(status.stdout)["workers"] if status.returncode == 0 else []
+    return launch, workers
+
+
+@case
+def checkpoints_that_are_gone(c):
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", env={"TRAINCTL_FAULT": "forward:1:worker:0"},
+                   ), 0, "restarting", "finished")
+    shutil.rmtree(c.dir + "/run")
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--set", "launch.max_restarts=0",
+                   env={"TRAINCTL_FAULT": "forward:1:worker:0"}), 4)
+    c.expect(c.run("resume", "run", "--stop-after", "4"), 75, "step 1/6")  # there was none yet
+    metrics = open(c.dir + "/run/metrics.jsonl").read()
+    shutil.move(c.dir + "/run/checkpoints", c.dir + "/elsewhere")
+    words = ["records a checkpoint of step 4", "checkpoints holds none", "--from-scratch"]
+    c.expect(c.run("resume", "run"), 6, *words)
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--or-resume"), 6, *words)
+    if open(c.dir + "/run/metrics.jsonl").read() != metrics:
+        c.fail("metrics.jsonl was cut")
+    shutil.move(c.dir + "/elsewhere", c.dir + "/run/checkpoints")
+    os.remove(c.dir + "/run/metrics.jsonl")
+    c.expect(c.run("resume", "run", "--from-scratch"), 2, "has a good checkpoint of step 4")
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "new", "--from-scratch"), 2, "--or-resume")
+    resumed = c.run("resume", "run", "--stop-after", "5")
+    c.expect(resumed, 75, "metrics.jsonl is gone", "resuming after step 4")
+    c.expect(c.run("resume", "run", "--set", "train.steps=8", "--stop-after", "6"), 75)
+    shutil.rmtree(c.dir + "/run/checkpoints/step-00000006")
+    c.expect(c.run("resume", "run", "--set", "train.steps=8", "--stop-after", "5"), 75,
+             "records a checkpoint of step 6, which is gone; the newest is of step 5")
+
+    # What is left but cannot be used is kept where a run begins anew.
+    for manifest in glob.glob(c.dir + "/run/checkpoints/*/manifest.json"):
+        os.remove(manifest)
+    c.expect(c.run("resume", "run"), 6, "step 5 is damaged", "--from-scratch")
+    c.expect(c.run("resume", "run", "--from-scratch", "--dry-run"), 0)
+    again = c.run("launch", "recipe.toml", "--run-dir", "run", "--or-resume", "--from-scratch", "--set", "train.steps=8")
+    c.expect(again, 0, "checkpoints is now checkpoints.set-aside-1", "metrics.jsonl is now metrics.jsonl.set-aside-1",
+             "before training", "finished")
+    if not os.path.isdir(c.dir + "/run/checkpoints.set-aside-1/step-00000005"):
+        c.fail("what was left is gone")
+    if [json.loads(line)["step"] for line in open(c.dir + "/run/metrics.jsonl")] != list(range(9)):
+        c.fail("metrics.jsonl does not begin anew")
+
+
+@case
+def checkpoints_that_go_while_a_run_goes_on(c):
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--stop-after", "2"), 75)
+    launch, workers = launched_until_step(c, 3, "resume", "run", "--set", "train.steps=100000", "--set",
+                                          "checkpoint.every_steps=100000")
+    if launch is None:
+        return
+    shutil.rmtree(c.dir + "/run/checkpoints")
+    os.kill(workers[1]["pid"], signal.SIGKILL)
+    output = launch.communicate(timeout=60)[0]
+    c.expect(subprocess.CompletedProcess([], launch.returncode, output), 6, "records a checkpoint of step 2",
+             "--from-scratch")
+
+
+@case
+def a_journal_of_rubbish(c):
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--stop-after", "2"), 75)
+    with open(c.dir + "/run/journal.jsonl", "w") as journal:
+        journal.write("no json\n")
+    c.expect(c.run("resume", "run", "--stop-after", "3"), 75, "journal.jsonl:1:", "it is set aside",
+             "journal.jsonl is now journal.jsonl.set-aside-1", "resuming after step 2")
+    if open(c.dir + "/run/journal.jsonl.set-aside-1").read() != "no json\n":
+        c.fail("the old journal is gone")
+    shutil.rmtree(c.dir + "/run/checkpoints")
+    c.expect(c.run("resume", "run"), 6, "records a checkpoint of step 3")
+    with open(c.dir + "/run/journal.jsonl", "w") as journal:
+        journal.write("no json\n")
+    c.expect(c.run("resume", "run"), 6, "no line of it can be read", "--from-scratch")
+    c.expect(c.run("resume", "run", "--from-scratch"), 0, "journal.jsonl.set-aside-2", "finished")
+
+
+@case
+def a_run_folder_that_goes_away(c):
+    def ended(launch, *words):
+        output = launch.communicate(timeout=60)[0]
+        c.expect(subprocess.CompletedProcess([], launch.returncode, output), 5, "in the middle of the run", *words)
+
+    endless = ["launch", "recipe.toml", "--run-dir", "run", "--set", "train.steps=100000"]
+    launch, _ = launched_until_step(c, 3, *endless)
+    if launch is None:
+        return
+    os.rename(c.dir + "/run", c.dir + "/moved")
+    ended(launch, "was moved to %s/moved" % os.path.realpath(c.dir), "There is the checkpoint of step ")
+    if os.path.exists(c.dir + "/run"):
+        c.fail("the folder was made anew: %s" % os.listdir(c.dir + "/run"))
+    done = json.loads(c.run("status", "moved", "--json").stdout)["checkpoint_step"]
+    c.expect(c.run("checkpoint", "verify", "moved"), 0)
+    c.expect(c.run("resume", "moved", "--stop-after", str(done + 1)), 75, "resuming after step %d" % done)
+
+    launch, _ = launched_until_step(c, 3, *endless)
+    if launch is None:
+        return
+    while os.path.exists(c.dir + "/run"):
+        shutil.rmtree(c.dir + "/run", ignore_errors=True)  # what is being written comes back
+    ended(launch, "it was removed", "Launch anew")
+    if os.path.exists(c.dir + "/run"):
+        c.fail("the folder was made anew: %s" % os.listdir(c.dir + "/run"))
+
+    os.mkdir(c.dir + "/run")
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "none", c.dir + "/run"], stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT, text=True)
+    if mounted.returncode != 0:
+        print("a_run_folder_that_goes_away: not unmounted, nothing can be mounted here: " + mounted.stdout.strip())
+        return
+    try:
+        launch, _ = launched_until_step(c, 3, *endless)
+    finally:
+        subprocess.run(["umount", "--lazy", c.dir + "/run"], check=False)
+    if launch is not None:
+        ended(launch, "was unmounted", "mount it again")
+
+
+@case
+def data_that_is_overwritten_ends_a_run(c):
+    launch, _ = launched_until_step(c, 3, "launch", "recipe.toml", "--run-dir", "run", "--set", "train.steps=100000")
+    if launch is None:
+        return
+    path = c.dir + "/text/07.txt"
+    text = open(path).read()
+    with open(path, "r+") as file:
+        file.write(text.upper())
+    output = launch.communicate(timeout=60)[0]
+    c.expect(subprocess.CompletedProcess([], launch.returncode, output), 6, "07.txt has changed while the run read it",
+             "it was written to")
+    done = json.loads(c.run("status", "run", "--json").stdout)["checkpoint_step"]
+    c.expect(c.run("resume", "run"), 6, "07.txt has changed since the run began")
+    with open(path, "w") as file:
+        file.write(text)
+    c.expect(c.run("resume", "run", "--stop-after", str(done + 1)), 75, "resuming after step %d" % done)
+
+
+@case
+def data_that_changes_ends_a_run_at_its_restart(c):
+    # No checkpoint before the restart: it would look at the data first.
+    launch, workers = launched_until_step(c, 1, "launch", "recipe.toml", "--run-dir", "run", "--set", "train.steps=100000",
+                                          "--set", "checkpoint.every_steps=100000")
+    if launch is None:
+        return
     with open(c.dir + "/text/07.txt", "a") as text:
         text.write("more")
     os.kill(workers[1]["pid"], signal.SIGKILL)
@@ -632,6 +820,10 @@ def exported_weights_and_a_loss_that_is_not_finite(c):
         weights.seek(-4, 2)
         weights.write(struct.pack("<f", float("nan")))
     c.expect(c.run("launch", "recipe.toml", "--run-dir", "third"), 7, "not finite")
+    # Skipping such steps never heals the weights, and they are not saved.
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "fourth", "--set", "train.on_nonfinite=skip"), 7,
+             "weights after step 2 are not finite")
+    c.expect(c.run("checkpoint", "ls", "fourth"), 0, "no checkpoints yet")
 
 
 def on_a_terminal(c, columns, *args, **env):

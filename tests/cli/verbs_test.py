@@ -143,22 +143,25 @@ def runs_are_listed(c):
     c.expect(2, ["runs", "elsewhere"], "elsewhere is no folder")
     launch = {"time": "2026-01-02T10:00:00+00:00", "event": "launch", "world_size": 2, "pid": 2 ** 22 + 1}
     make_run(c, "runs/done", [launch, {"time": "2026-01-02T11:00:00+00:00", "event": "end", "status": "finished"}], 40)
-    os.makedirs(c.dir + "/runs/done/checkpoints/step-00000040")
+    os.makedirs(c.dir + "/runs/done/checkpoints/step-00000040")  # the name alone makes no checkpoint
     # No machine has a process of that number.
     make_run(c, "runs/lost", [{**launch, "time": "2026-01-03T10:00:00+00:00"}], 3)
     c.write("runs/torn/journal.jsonl", "{}\n")
     text = c.expect(0, ["runs"], "started (UTC)")
     lines = [line.split() for line in text.splitlines()]
-    if ["done", "2026-01-02", "10:00", "finished", "40", "40", "0.0000", "5000", "40.0%", "40"] not in lines:
+    if ["done", "2026-01-02", "10:00", "finished", "40", "40", "0.0000", "5000", "40.0%", "-"] not in lines:
         c.fail("done: %s" % text)
     if ["lost", "2026-01-03", "10:00", "interrupted", "3", "40", "3.7000", "5000", "40.0%", "-"] not in lines:
         c.fail("lost: %s" % text)
     if "damaged" not in text or [line[0] for line in lines[1:4]] != ["lost", "done", "torn"]:
         c.fail("order: %s" % text)
     runs = json.loads(c.expect(0, ["runs", "--json"]))["runs"]
-    if [run["name"] for run in runs] != ["lost", "done", "torn"] or runs[1]["checkpoint_step"] != 40 or runs[2]["step"] is not None:
+    if [run["name"] for run in runs] != ["lost", "done", "torn"] or runs[1]["checkpoint_step"] is not None or runs[2]["step"] is not None:
         c.fail("--json: %s" % runs)
-    c.expect(0, ["runs", "runs/done"], "finished")
+    c.expect(0, ["runs", "runs/done"], "finished", "done: checkpoint of step 40 is damaged")
+    c.expect(0, ["status", "runs/done"], "checkpoint  none", "checkpoint of step 40 is damaged")
+    c.expect(0, ["checkpoint", "ls", "runs/done"], "damaged: ", "step-00000040: not a checkpoint")
+    c.expect(6, ["checkpoint", "verify", "runs/done"], "damaged     runs/done/checkpoints/step-00000040")
 
 
 def prepared(c):

@@ -37,6 +37,7 @@
 #include "absl/strings/strip.h"
 #include "base/files.h"
 #include "base/status.h"
+#include "checkpoint/checkpoint_io.h"
 #include "launcher/worker_signals.h"
 #include "rpc/worker_client.h"
 
@@ -199,8 +200,14 @@ class Script {
     if (!status.ok()) Die(status);
   }
 
+  // One without tensors, in the name of all ranks.
   void CommitCheckpoint(int64_t step) {
-    (void)MakeDirs(absl::StrCat(run_dir_, "/checkpoints/step-", absl::Dec(step, absl::kZeroPad8)));
+    if (world_.rank != 0) return;
+    checkpoint::CheckpointWriter writer(run_dir_ + "/checkpoints", step, 0, 1);
+    absl::Status status = writer.Begin();
+    if (status.ok()) status = writer.Write({}, nullptr);
+    if (status.ok()) status = writer.Commit({.step = step});
+    if (!status.ok()) Die(status);
   }
 
   void Steps(int64_t count) {

@@ -68,7 +68,7 @@ TEST(CheckpointRoundTrip, AnyCutsOverWritersAreReadBackByAnyOtherCuts) {
     }
     // One of several chunks, so that ranges begin and end inside chunks.
     tensors.push_back(Whole("large", kDTypes[below(9)], {3, 150'000 + static_cast<int64_t>(below(50'000))}));
-    const std::string root = folder.path() + "/run/checkpoints";
+    const std::string root = folder.path() + "/checkpoints";
     const absl::Status saved = Save(root, 7, RandomCuts(tensors, 1 + static_cast<int>(below(5)), seed), seed);
     ASSERT_TRUE(saved.ok()) << saved;
 

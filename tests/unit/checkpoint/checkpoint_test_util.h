@@ -13,6 +13,7 @@
 #include "base/counter_rng.h"
 #include "base/files.h"
 #include "checkpoint/checkpoint_io.h"
+#include "checkpoint/examine.h"
 #include "checkpoint/file_ops.h"
 #include "checkpoint/safetensors.h"
 
@@ -32,12 +33,13 @@ class TempFolder {
   std::string path_;
 };
 
-// The byte `index` of a flattened tensor in generation `seed`; `stream` is StreamOf(its name).
+// The byte `index` of a flattened tensor in generation `seed`; `stream` is StreamOf(its name). Two bits are
+// never set, without which no type of float is NaN or infinite.
 inline std::byte ExpectedByte(uint64_t seed, uint64_t stream, int64_t index) {
   uint64_t x = (stream ^ seed * 0x9e3779b97f4a7c15) + static_cast<uint64_t>(index) * 0xd1342543de82ef95;
   x ^= x >> 32;
   x *= 0xd6e8feb86659fd93;
-  return static_cast<std::byte>(x >> 56);
+  return static_cast<std::byte>(x >> 56 & 0xfa);
 }
 
 // For each element of a slice's box, in its row-major order, where it lies in the flattened tensor.

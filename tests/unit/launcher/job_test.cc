@@ -25,6 +25,24 @@ TEST_F(JobTest, WorkersMeetAndFinish) {
   EXPECT_FALSE(PathExists(Path("run/control.sock")));
 }
 
+TEST_F(JobTest, ARunFolderThatIsMovedAwayEndsTheJob) {
+  options_.max_restarts = 3;
+  options_.num_workers = 1;
+  std::thread mover([this] {
+    Await(Path("started"));
+    EXPECT_EQ(::rename(Path("run").c_str(), Path("moved").c_str()), 0);
+  });
+  const auto outcome = Run({absl::StrCat("*:touch:", Path("started")), "*:hang"});
+  mover.join();
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->kind, Kind::kFailed);
+  EXPECT_THAT(outcome->message, testing::StartsWith("the run folder"));
+  EXPECT_THAT(outcome->message, HasSubstr(absl::StrCat("was moved to ", Path("moved"))));
+  EXPECT_EQ(outcome->worker_exit_code, static_cast<int>(ExitCode::kEnvironment));
+  EXPECT_EQ(outcome->num_restarts, 0);
+  EXPECT_FALSE(PathExists(Path("run")));
+}
+
 TEST_F(JobTest, GenerationsGrowOverLaunches) {
   ASSERT_TRUE(Run({"*:barrier:a"}).ok());
   const auto second = Run({"*:barrier:a"});
@@ -40,7 +58,7 @@ TEST_F(JobTest, ASignalIsNamedWithItsRankStepAndLog) {
   EXPECT_EQ(outcome->kind, Kind::kFailed);
   EXPECT_EQ(outcome->exit_code(), ExitCode::kWorkerFailed);
   EXPECT_EQ(outcome->rank, 1);
-  EXPECT_EQ(outcome->step, 4) << "the step it was in, though it had no time to say so";
+  EXPECT_EQ(outcome->step, 5) << "the step it was in, though it had no time to say so";
   EXPECT_THAT(outcome->message, HasSubstr("killed by SIGSEGV (11)"));
   EXPECT_THAT(outcome->log_tail, HasSubstr("last words\n"));
   EXPECT_EQ(State().status, run::RunStatus::kFailed);
@@ -51,7 +69,7 @@ TEST_F(JobTest, AFailureIsOneSentenceWithItsStepCountedFromOne) {
   ASSERT_TRUE(outcome.ok()) << outcome.status();
   EXPECT_EQ(outcome->message, "rank 1 failed in step 6: disk full; not restarted: launch.max_restarts is 0");
   EXPECT_EQ(State().message, outcome->message);
-  EXPECT_EQ(State().last_step, 5) << "the journal counts steps that are done";
+  EXPECT_EQ(State().last_step, 6);
   outcome = Run({"*:barrier:a", "1:exit:1", "0:wait_key:never"});
   ASSERT_TRUE(outcome.ok()) << outcome.status();
   EXPECT_EQ(outcome->message,

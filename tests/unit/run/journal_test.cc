@@ -96,6 +96,30 @@ TEST_F(JournalTest, StateFollowsTheEvents) {
   EXPECT_EQ(state->last_checkpoint_step, 20);
 }
 
+TEST_F(JournalTest, FromScratchForgetsTheCheckpointsBefore) {
+  JournalEvent event = Event(EventKind::kCheckpoint);
+  event.step = 6;
+  Append(event);
+  Append(Event(EventKind::kFromScratch));
+  EXPECT_EQ(ReplayJournal(Text(), path_)->last_checkpoint_step, -1);
+  event.step = 2;
+  Append(event);
+  EXPECT_EQ(ReplayJournal(Text(), path_)->last_checkpoint_step, 2);
+}
+
+TEST_F(JournalTest, RubbishIsWhatHoldsNoEventOfAnyVersion) {
+  Append(Event(EventKind::kLaunch));
+  const std::string event = Text();
+  for (const char* text :
+       {"no json\n", "\n\x01\n[1]\n", "{}\n{\"v\":1}\n", "{\"v\":1,\"event\":\"launch\"}\n"}) {
+    EXPECT_TRUE(IsRubbish(text)) << text;
+    EXPECT_FALSE(ReplayJournal(text, path_).ok()) << text;
+    EXPECT_FALSE(IsRubbish(text + event)) << text;
+  }
+  EXPECT_FALSE(IsRubbish("{\"v\":2,\"event\":\"of a newer version\"}\n"));
+  EXPECT_FALSE(IsRubbish(""));
+}
+
 TEST_F(JournalTest, EveryPrefixOfBytesIsReadable) {
   for (const int64_t generation : {1, 2, 3}) {
     JournalEvent event = Event(EventKind::kGeneration);

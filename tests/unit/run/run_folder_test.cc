@@ -15,10 +15,12 @@
 #include <thread>
 
 #include "base/status.h"
+#include "checkpoint/checkpoint_io.h"
 
 namespace trainctl::run {
 namespace {
 
+using testing::ElementsAre;
 using testing::EndsWith;
 using testing::HasSubstr;
 
@@ -209,11 +211,48 @@ TEST_F(RunFolderTest, ASocketPathIsNeverTooLong) {
 TEST_F(RunFolderTest, OnlyCommittedCheckpointsCount) {
   const auto run = RunFolder::CreateAt(folder_ + "/run");
   EXPECT_EQ(run->NewestCheckpointStep(), -1);
-  for (const char* name :
-       {"step-00000020", "step-00000100", ".tmp-step-00000200", "step-00000300.tmp", "other"}) {
+  for (const char* name : {"step-00000300", ".tmp-step-00000200", "step-00000400.tmp", "other"}) {
     ASSERT_TRUE(MakeDirs(run->checkpoints_path() + "/" + name).ok());
   }
+  for (const int64_t step : {20, 100}) {
+    checkpoint::CheckpointWriter writer(run->checkpoints_path(), step, 0, 1);
+    ASSERT_TRUE(writer.Begin().ok());
+    ASSERT_TRUE(writer.Write({}, nullptr).ok());
+    EXPECT_NE(run->NewestCheckpointStep(), step) << "it is not committed yet";
+    ASSERT_TRUE(writer.Commit({.step = step}).ok());
+  }
   EXPECT_EQ(run->NewestCheckpointStep(), 100);
+  EXPECT_EQ(run->NewestCheckpointStep(100), -1);
+  EXPECT_THAT(run->Checkpoints().Problems(), ElementsAre(HasSubstr("step 300 is damaged")));
+  ASSERT_EQ(::rename((run->checkpoints_path() + "/step-00000100").c_str(),
+                     (run->checkpoints_path() + "/step-00000200").c_str()),
+            0);
+  EXPECT_EQ(run->NewestCheckpointStep(), 20) << "step 100 under another step's name";
+}
+
+TEST_F(RunFolderTest, ARunThatHadACheckpointDoesNotBeginAtStepOne) {
+  const auto run = RunFolder::CreateAt(folder_ + "/run");
+  EXPECT_TRUE(run->CheckMayBegin({}).ok()) << "it was killed before its first one";
+  const RunState state{.last_checkpoint_step = 6};
+  absl::Status status = run->CheckMayBegin(state);
+  EXPECT_EQ(ExitCodeFor(status), ExitCode::kBadData);
+  EXPECT_THAT(Error(status), HasSubstr("records a checkpoint of step 6"));
+  EXPECT_THAT(Error(status), HasSubstr("trainctl resume " + run->path() + " --from-scratch"));
+  ASSERT_TRUE(MakeDirs(run->checkpoints_path() + "/step-00000006").ok());
+  EXPECT_THAT(Error(run->CheckMayBegin(state)), HasSubstr("checkpoint of step 6 is damaged"));
+}
+
+TEST_F(RunFolderTest, WhatIsSetAsideTakesNothingsName) {
+  auto run = RunFolder::CreateAt(folder_ + "/run");
+  ASSERT_TRUE(run->Lock().ok());
+  for (const char* aside : {"metrics.jsonl.set-aside-1", "metrics.jsonl.set-aside-2"}) {
+    ASSERT_TRUE(WriteFileAtomic(run->metrics_path(), aside).ok());
+    const auto name = run->SetAside("metrics.jsonl");
+    ASSERT_TRUE(name.ok()) << name.status();
+    EXPECT_EQ(*name, aside);
+    EXPECT_EQ(*ReadFile(run->path() + "/" + aside), aside);
+  }
+  EXPECT_EQ(ExitCodeFor(run->SetAside("metrics.jsonl").status()), ExitCode::kEnvironment);
 }
 
 TEST_F(RunFolderTest, ARunWithoutAJournalIsNew) {

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
 #include "base/status.h"
+#include "checkpoint/checkpoint_io.h"
 
 namespace trainctl::run {
 namespace {
@@ -66,7 +67,10 @@ class RunListTest : public ::testing::Test {
 
 TEST_F(RunListTest, ARunIsToldFromItsFiles) {
   MakeRun("a", 12, 25);
-  ASSERT_TRUE(MakeDirs(root_ + "/a/checkpoints/step-00000020").ok());
+  checkpoint::CheckpointWriter writer(root_ + "/a/checkpoints", 20, 0, 1);
+  ASSERT_TRUE(writer.Begin().ok());
+  ASSERT_TRUE(writer.Write({}, nullptr).ok());
+  ASSERT_TRUE(writer.Commit({.step = 20}).ok());
   ASSERT_TRUE(MakeDirs(root_ + "/a/checkpoints/step-00000010").ok());
   auto launch = std::make_optional(FileLock::TryLock(root_ + "/a/lock"));
   ASSERT_TRUE((*launch).ok());
@@ -83,7 +87,11 @@ TEST_F(RunListTest, ARunIsToldFromItsFiles) {
   EXPECT_EQ(runs[0].tokens_per_second, 1016);
   EXPECT_EQ(runs[0].mfu, 0.016);
   EXPECT_EQ(runs[0].checkpoint_step, 20);
+  EXPECT_EQ(runs[0].problem, "");
   EXPECT_EQ(runs[0].launches, 1);
+  ASSERT_TRUE(MakeDirs(root_ + "/a/checkpoints/step-00000030").ok());
+  EXPECT_EQ(List()[0].checkpoint_step, 20);
+  EXPECT_THAT(List()[0].problem, HasSubstr("checkpoint of step 30 is damaged"));
   launch.reset();
   EXPECT_EQ(List()[0].status, "interrupted");
 }

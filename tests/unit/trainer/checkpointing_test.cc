@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
@@ -145,6 +146,29 @@ TEST_P(Checkpointing, AnotherOptimizersStateIsRefusedAndItsParametersAreTaken) {
       wrong += value != (tensor < 100 ? Rank::Mark(tensor, element) : 0.0f);
     });
     EXPECT_EQ(wrong, 0);
+  }
+}
+
+TEST_P(Checkpointing, WeightsThatAreNotFiniteAreNotSavedAndOptimizerStatesMayBe) {
+  const auto communicator =
+      *comm::Communicator::Create(device::Device::Cpu(), nullptr, 0, 1, absl::Seconds(1));
+  comm::Group world = communicator->MakeHostGroup({0}, "world");
+  for (const size_t kind : {0, 1}) {
+    Rank whole(spec_, *GetParam(), {}, 0, 0);
+    whole.MarkAll();
+    whole.ForEach([&](float& value, size_t tensor, int64_t element) {
+      if (tensor == 100 * kind + 3 && element == 1) value = std::nanf("");
+    });
+    const absl::Status saved = SaveCheckpoint({.root = folder_, .description_json = "{}"}, whole.state,
+                                              {.step = 7, .updates = 6, .tokens = 5}, world)
+                                   .status();
+    if (kind == 1) {
+      EXPECT_TRUE(saved.ok()) << saved;
+      continue;
+    }
+    EXPECT_EQ(ExitCodeFor(saved), ExitCode::kCheckFailed) << saved;
+    EXPECT_THAT(std::string(saved.message()), HasSubstr(whole.ledger.inventory()[3].name));
+    EXPECT_FALSE(PathExists(folder_ + "/step-00000007"));
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdio>
@@ -28,6 +29,7 @@ namespace trainctl::trainer {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr char kRecipe[] = R"(recipe_version = 1
 [run]
@@ -126,6 +128,8 @@ class RunWorkerTest : public ::testing::Test {
     deps.metrics_path = folder_ + "/metrics.jsonl";
     deps.timings_path = folder_ + "/timings.jsonl";
     deps.report_path = folder_ + "/report.json";
+    deps.check_run_folder = check_run_folder_;
+    deps.may_begin = may_begin_;
     return RunWorker(deps);
   }
   std::string Checkpoint(int64_t step) const {
@@ -134,6 +138,8 @@ class RunWorkerTest : public ::testing::Test {
   bool Saved(int64_t step) const { return PathExists(Checkpoint(step)); }
 
   std::string folder_;
+  std::function<absl::Status()> check_run_folder_;
+  absl::Status may_begin_;
   InMemoryKeyValueStore store_;
   Control control_;
   CountingClock clock_;
@@ -180,6 +186,57 @@ TEST_F(RunWorkerTest, ALogThatIsMovedAwayDoesNotEndTheRun) {
   EXPECT_TRUE(outcome.ok()) << outcome.status();
   EXPECT_TRUE(Saved(2));
   EXPECT_TRUE(Saved(3));
+}
+
+TEST_F(RunWorkerTest, AFolderThatIsAnotherOneIsWrittenNoMore) {
+  std::atomic<bool> gone = false;
+  check_run_folder_ = [&] { return gone ? EnvironmentError("the run folder is gone") : absl::OkStatus(); };
+  control_.on_report = [&](const Progress& progress) { gone = progress.step >= 2; };
+  for (const bool async : {false, true}) {
+    ASSERT_TRUE(RemoveAll(folder_ + "/checkpoints").ok());
+    gone = false;
+    const auto outcome = Run({"checkpoint.every_steps=1", "train.steps=9",
+                              absl::StrCat("checkpoint.async=", async ? "true" : "false")});
+    EXPECT_EQ(ExitCodeFor(outcome.status()), ExitCode::kEnvironment) << outcome.status();
+    EXPECT_FALSE(Saved(3));
+    EXPECT_THAT(*ReadFile(folder_ + "/metrics.jsonl"), Not(HasSubstr("\"step\":3")));
+  }
+}
+
+TEST_F(RunWorkerTest, ARunThatHadACheckpointDoesNotBeginAnew) {
+  ASSERT_TRUE(Run({}).ok());
+  const std::string metrics = *ReadFile(folder_ + "/metrics.jsonl");
+  may_begin_ = BadDataError("a checkpoint was recorded");
+  ASSERT_TRUE(RemoveAll(folder_ + "/checkpoints").ok());
+  const auto outcome = Run({"train.steps=5"});
+  EXPECT_EQ(ExitCodeFor(outcome.status()), ExitCode::kBadData) << outcome.status();
+  EXPECT_EQ(*ReadFile(folder_ + "/metrics.jsonl"), metrics);
+  ASSERT_TRUE(MakeDirs(Checkpoint(2)).ok());
+  EXPECT_THAT(std::string(Run({"train.steps=5"}).status().message()), HasSubstr("--from-scratch"));
+}
+
+// In place, and as a new file: neither changes its size.
+TEST_F(RunWorkerTest, DataThatIsOverwrittenEndsTheRunBeforeTheNextCheckpoint) {
+  const std::string text = folder_ + "/text.txt";
+  std::string other = *ReadFile(text);
+  for (char& c : other) c = c == 'e' ? 'E' : c;
+  for (const bool in_place : {true, false}) {
+    ASSERT_TRUE(RemoveAll(folder_ + "/checkpoints").ok());
+    control_.on_report = [&](const Progress& progress) {
+      if (progress.step != 2 || progress.phase != "step") return;
+      if (!in_place) {
+        EXPECT_TRUE(WriteFileAtomic(text, other).ok());
+        return;
+      }
+      EXPECT_EQ(::truncate(text.c_str(), 0), 0);
+      EXPECT_TRUE(AppendFile(text, other).ok());
+    };
+    const auto outcome = Run({"checkpoint.every_steps=2", "train.steps=9"});
+    EXPECT_EQ(ExitCodeFor(outcome.status()), ExitCode::kBadData) << outcome.status();
+    EXPECT_THAT(std::string(outcome.status().message()),
+                HasSubstr("text.txt has changed while the run read it"));
+    EXPECT_FALSE(Saved(4));
+  }
 }
 
 // Two looks at the clock frame the copy, two the wait at the end: a second each.

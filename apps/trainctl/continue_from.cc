@@ -1,0 +1,113 @@
+#include "apps/trainctl/continue_from.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "base/files.h"
+#include "base/status.h"
+#include "checkpoint/examine.h"
+
+namespace trainctl::cli {
+namespace {
+
+constexpr char kJournal[] = "journal.jsonl";
+
+absl::StatusOr<bool> JournalIsRubbish(const run::RunFolder& run) {
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFile(run.journal_path()));
+  return run::IsRubbish(text);
+}
+
+absl::StatusOr<Start> FromScratch(const run::RunFolder& run, bool rubbish) {
+  const auto good = checkpoint::FindNewestGood(run.checkpoints_path(), nullptr);
+  if (good.ok()) {
+    return UsageError(
+        absl::StrCat(run.path(), " has a good checkpoint of step ", good->step,
+                     ", and --from-scratch is for a run that has none. Resume it without, or launch "
+                     "a new run into another folder"));
+  }
+  Start start;
+  start.from_scratch = true;
+  std::error_code ignored;
+  if (rubbish) start.set_aside.emplace_back(kJournal);
+  if (!std::filesystem::is_empty(run.checkpoints_path(), ignored) && !ignored) {
+    start.set_aside.emplace_back("checkpoints");
+  }
+  for (const char* log : {"metrics.jsonl", "timings.jsonl"}) {
+    if (PathExists(absl::StrCat(run.path(), "/", log))) start.set_aside.emplace_back(log);
+  }
+  return start;
+}
+
+// The journal tells nothing; whether there is something to lose, the checkpoints tell.
+absl::StatusOr<Start> WithoutJournal(const run::RunFolder& run, const absl::Status& unreadable) {
+  const auto good = checkpoint::FindNewestGood(run.checkpoints_path(), nullptr);
+  if (!good.ok()) {
+    return BadDataError(absl::StrCat(unreadable.message(), "; no line of it can be read, and ",
+                                     good.status().message(),
+                                     ". Put one of them back, or begin anew at step 1: trainctl resume ",
+                                     run.path(), " --from-scratch (launch --or-resume takes it, too)"));
+  }
+  Start start;
+  start.step = good->step;
+  start.set_aside.emplace_back(kJournal);
+  start.notes.push_back(
+      absl::StrCat("warning: ", unreadable.message(),
+                   "; no line of it can be read: it is set aside, and the run goes on from the "
+                   "checkpoint of step ",
+                   good->step));
+  return start;
+}
+
+absl::StatusOr<Start> WithJournal(const run::RunFolder& run, const run::RunState& state) {
+  const checkpoint::NewestCommitted newest = run.Checkpoints();
+  if (newest.step < 0) TRAINCTL_RETURN_IF_ERROR(run.CheckMayBegin(state));
+  Start start;
+  start.step = newest.step;
+  // What is wrong with a newer one that is there, the worker says that reads it.
+  if (newest.step >= 0 && newest.passed_over.empty() && newest.step < state.last_checkpoint_step) {
+    start.notes.push_back(absl::StrCat("warning: ", run.journal_path(), " records a checkpoint of step ",
+                                       state.last_checkpoint_step, ", which is gone; the newest is of step ",
+                                       newest.step));
+  }
+  return start;
+}
+
+}  // namespace
+
+absl::StatusOr<Start> DecideStart(const run::RunFolder& run, bool from_scratch) {
+  const absl::StatusOr<run::RunState> state = run.ReadState();
+  bool rubbish = false;
+  if (!state.ok()) {
+    TRAINCTL_ASSIGN_OR_RETURN(rubbish, JournalIsRubbish(run));
+    if (!rubbish) return state.status();
+  }
+  if (from_scratch) return FromScratch(run, rubbish);
+  TRAINCTL_ASSIGN_OR_RETURN(Start start,
+                            rubbish ? WithoutJournal(run, state.status()) : WithJournal(run, *state));
+  if (start.step > 0 && !PathExists(run.metrics_path())) {
+    start.notes.push_back(
+        absl::StrCat("note: ", run.metrics_path(), " is gone: it begins anew after step ", start.step));
+  }
+  return start;
+}
+
+absl::Status PrepareStart(run::RunFolder& run, const Start& start) {
+  for (const std::string& name : start.set_aside) {
+    TRAINCTL_ASSIGN_OR_RETURN(const std::string aside, run.SetAside(name));
+    std::fprintf(stderr, "set aside: %s is now %s\n", name.c_str(), aside.c_str());
+  }
+  if (start.set_aside.empty() && !start.from_scratch) return absl::OkStatus();
+  TRAINCTL_RETURN_IF_ERROR(MakeDirs(run.checkpoints_path()));
+  const RealClock clock;
+  TRAINCTL_ASSIGN_OR_RETURN(run::Journal journal, run::Journal::Open(run.journal_path(), &clock));
+  if (start.from_scratch) return journal.Append({run::EventKind::kFromScratch});
+  // So that the new journal knows what is there to be lost.
+  run::JournalEvent event{run::EventKind::kCheckpoint};
+  event.step = start.step;
+  return journal.Append(std::move(event));
+}
+
+}  // namespace trainctl::cli

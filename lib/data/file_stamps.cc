@@ -1,0 +1,80 @@
+#include "data/file_stamps.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/files.h"
+#include "base/status.h"
+#include "data/document_store.h"
+#include "tokenizer/tokenizer.h"
+
+namespace trainctl::data {
+
+absl::StatusOr<std::vector<std::string>> DataFiles(const recipe::DataConfig& data) {
+  std::vector<std::string> files;
+  std::set<std::string> seen;
+  if (data.tokenizer != "byte") {
+    TRAINCTL_ASSIGN_OR_RETURN(files.emplace_back(), tokenizer::Tokenizer::FindFile(data.tokenizer));
+  }
+  for (const auto* sources : {&data.train, &data.eval}) {
+    for (const recipe::DataSource& source : *sources) {
+      for (const std::string& file : source.files) {
+        TRAINCTL_ASSIGN_OR_RETURN(const SourceKind kind, KindOfFile(source, file));
+        std::vector<std::string> paths = {file};
+        if (kind == SourceKind::kIndexed) {
+          const std::string prefix = IndexedPrefix(file);
+          paths = {prefix + ".bin", prefix + ".idx"};
+        }
+        for (std::string& path : paths) {
+          if (seen.insert(path).second) files.push_back(std::move(path));
+        }
+      }
+    }
+  }
+  return files;
+}
+
+absl::StatusOr<FileStamps::Stamp> FileStamps::StampOf(const std::string& path) {
+  struct stat info;
+  if (::stat(path.c_str(), &info) != 0) {
+    if (errno == ENOENT || errno == ENOTDIR) return BadDataError(absl::StrCat(path, ": no such data file"));
+    return ErrnoError("read", path, errno);
+  }
+  return Stamp{path, info.st_dev, info.st_ino, info.st_size,
+               int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
+}
+
+absl::StatusOr<FileStamps> FileStamps::Take(const recipe::DataConfig& data) {
+  TRAINCTL_ASSIGN_OR_RETURN(const std::vector<std::string> files, DataFiles(data));
+  FileStamps stamps;
+  for (const std::string& file : files) {
+    TRAINCTL_ASSIGN_OR_RETURN(stamps.stamps_.emplace_back(), StampOf(file));
+  }
+  return stamps;
+}
+
+absl::Status FileStamps::CheckUnchanged() const {
+  for (const Stamp& opened : stamps_) {
+    TRAINCTL_ASSIGN_OR_RETURN(const Stamp now, StampOf(opened.path));
+    std::string what;
+    if (now.size_bytes != opened.size_bytes) {
+      what = absl::StrCat("it had ", opened.size_bytes, " bytes and has ", now.size_bytes, " now");
+    } else if (now.device != opened.device || now.inode != opened.inode) {
+      what = "another file was put in its place";
+    } else if (now.modified_ns != opened.modified_ns) {
+      what = "it was written to";
+    } else {
+      continue;
+    }
+    return BadDataError(
+        absl::StrCat(opened.path, " has changed while the run read it: ", what,
+                     ". Restore it and resume, which compares checksums; or launch a new run"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace trainctl::data

@@ -1,0 +1,81 @@
+#include "data/file_stamps.h"
+
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <functional>
+
+#include "base/files.h"
+#include "base/status.h"
+#include "tests/unit/data/data_test_util.h"
+
+namespace trainctl::data {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class FileStampsTest : public DataTest {
+ protected:
+  recipe::DataConfig Config() const {
+    recipe::DataConfig config;
+    config.tokenizer = WriteTokenizer("tokenizer.json");
+    config.train = {Source({Write("a.txt", "one text"), WriteTagged("set", {3, 4})})};
+    config.eval = {Source({Path("a.txt"), Write("b.jsonl", "{\"text\":\"x\"}\n")})};
+    return config;
+  }
+};
+
+TEST_F(FileStampsTest, EveryFileIsThereOnce) {
+  const auto files = DataFiles(Config());
+  ASSERT_TRUE(files.ok()) << files.status();
+  EXPECT_THAT(*files, ElementsAre(Path("tokenizer.json"), Path("a.txt"), Path("set.bin"), Path("set.idx"),
+                                  Path("b.jsonl")));
+}
+
+TEST_F(FileStampsTest, EveryChangeIsNamedWithItsFile) {
+  struct Case {
+    std::string file;
+    std::function<void(const std::string&)> change;
+    std::string words;
+  };
+  const auto rewrite = [](const std::string& path) {
+    std::string contents = *ReadFile(path);
+    contents.back() ^= 1;
+    ASSERT_EQ(::truncate(path.c_str(), 0), 0);
+    ASSERT_TRUE(AppendFile(path, contents).ok());
+  };
+  const std::vector<Case> cases = {
+      {"a.txt", rewrite, "it was written to"},
+      {"set.bin", rewrite, "it was written to"},
+      {"set.idx", rewrite, "it was written to"},
+      {"tokenizer.json", rewrite, "it was written to"},
+      {"b.jsonl", [](const std::string& path) { ASSERT_TRUE(WriteFileAtomic(path, *ReadFile(path)).ok()); },
+       "another file was put in its place"},
+      {"a.txt", [](const std::string& path) { ASSERT_TRUE(AppendFile(path, "!").ok()); },
+       "it had 8 bytes and has 9"},
+      {"set.bin", [](const std::string& path) { ASSERT_EQ(::unlink(path.c_str()), 0); }, "no such data file"},
+  };
+  for (const Case& one : cases) {
+    const auto stamps = FileStamps::Take(Config());
+    ASSERT_TRUE(stamps.ok()) << stamps.status();
+    EXPECT_TRUE(stamps->CheckUnchanged().ok());
+    one.change(Path(one.file));
+    const absl::Status status = stamps->CheckUnchanged();
+    EXPECT_EQ(ExitCodeFor(status), ExitCode::kBadData);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(Path(one.file)));
+    EXPECT_THAT(std::string(status.message()), HasSubstr(one.words));
+  }
+}
+
+TEST_F(FileStampsTest, ReadingAndPermissionsAreNoChange) {
+  const auto stamps = FileStamps::Take(Config());
+  ASSERT_TRUE(stamps.ok()) << stamps.status();
+  ASSERT_TRUE(ReadFile(Path("a.txt")).ok());
+  ASSERT_EQ(::chmod(Path("a.txt").c_str(), 0444), 0);
+  EXPECT_TRUE(stamps->CheckUnchanged().ok());
+}
+
+}  // namespace
+}  // namespace trainctl::data
