@@ -53,7 +53,7 @@ void AddGenerate(CLI::App& app, Action& action) {
       ->type_name("N")
       ->capture_default_str();
   verb->add_option("--temperature", options->temperature, "0 takes the most likely token")
-      ->check(CLI::Range(0.0, 100.0))
+      ->check(NumberWithin(0, 100))
       ->type_name("T")
       ->capture_default_str();
   verb->add_option("--seed", options->seed, "Of the sampling")

@@ -48,6 +48,7 @@ void EndOnSignals(bool json) {
     action.sa_flags = SA_RESTART;
     ::sigaction(signal_number, &action, nullptr);
   }
+  ::signal(SIGCHLD, SIG_DFL);  // ignored, as some start programs, the ends of children would be lost
   // Whoever started this may have held them back until now.
   ::sigprocmask(SIG_UNBLOCK, &taken, nullptr);
 }

@@ -24,6 +24,16 @@ CLI::Validator WholeNumber(int64_t least, int64_t most) {
       "");
 }
 
+CLI::Validator NumberWithin(double least, double most) {
+  return CLI::Validator(
+      [least, most](std::string& text) -> std::string {
+        double value = 0;
+        if (absl::SimpleAtod(text, &value) && value >= least && value <= most) return "";
+        return absl::StrCat("'", text.substr(0, 40), "' is not a number from ", least, " to ", most);
+      },
+      "");
+}
+
 void RefuseEmptyValues(CLI::App& root) {
   const CLI::Validator is_not_empty(
       [](std::string& text) -> std::string { return text.empty() ? "the value is empty" : ""; }, "");

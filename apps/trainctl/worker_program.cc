@@ -4,11 +4,14 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 
 #include "base/files.h"
+#include "base/subprocess.h"
 #include "checkpoint/examine.h"
 #include "cluster/host.h"
+#include "launcher/worker_contract.h"
 #include "run/run_folder.h"
 
 namespace trainctl::cli {
@@ -51,6 +54,9 @@ absl::Status ExecWorker(const std::vector<std::string>& args) {
   std::vector<char*> argv = {const_cast<char*>(program.c_str())};
   for (const std::string& arg : args) argv.push_back(const_cast<char*>(arg.c_str()));
   argv.push_back(nullptr);
+  if (!launcher::SaysHowThreadsWait(CurrentEnvironment())) {
+    setenv(launcher::kSpinVariable, launcher::kSpinCount, 1);
+  }
   std::fflush(nullptr);
   execv(program.c_str(), argv.data());
   return ErrnoError("execute", program, errno);

@@ -135,6 +135,7 @@ absl::StatusOr<int> OnRun(const std::string& verb, const std::vector<std::string
   } else {
     TRAINCTL_ASSIGN_OR_RETURN(text, trainer::RunEval(deps));
   }
+  if (verb == "generate") text.push_back('\n');  // as every program ends its output
   std::fwrite(text.data(), 1, text.size(), stdout);
   return 0;
 }

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <exception>
 
+#include "base/life_signs.h"
 #include "base/status.h"
 #include "device/error_text.h"
 
@@ -70,6 +71,7 @@ void Device::CopyToDevice(void* to, const void* from, int64_t bytes) const {
 
 void Device::CopyToHost(void* to, const void* from, int64_t bytes) const {
   if (is_cpu()) return Copy(to, from, bytes);
+  const WaitingForOthers waiting;  // what was queued before may stand in a collective
   if (bytes > 0) Bytes(Cpu(), to, bytes).copy_(Bytes(*this, from, bytes));
 }
 
@@ -82,6 +84,7 @@ void Device::UseNewStream() const {
 
 absl::Status Device::Synchronize() const {
   if (is_cpu()) return absl::OkStatus();
+  const WaitingForOthers waiting;
   try {
     const c10::impl::VirtualGuardImpl guard(torch_.type());
     guard.synchronizeStream(guard.getStream(torch_));

@@ -23,6 +23,7 @@ constexpr absl::Duration kCheckpointLookInterval = absl::Seconds(1);
 constexpr absl::Duration kLookInterval = absl::Milliseconds(100);
 constexpr absl::Duration kStopNowTimeout = absl::Seconds(3);  // there is nothing to save
 constexpr absl::Duration kOrphanTimeout = absl::Seconds(5);
+constexpr absl::Duration kKeeperPatience = absl::Seconds(15);  // it tells of what it cannot end long before
 
 // Deaths that explain the failure of others.
 bool IsCrash(const ExitStatus& exit) {
@@ -92,8 +93,12 @@ absl::StatusOr<AttemptResult> Attempt::Run() {
   job_.orphans.AddOwn(workers_->keeper_pid());
   while (!is_over_) {
     PollOnce();
-    if (done_ && workers_->AllExited()) workers_->KillAll();  // what they left behind
+    if (done_ && workers_->AllExited()) KillEverything();  // what they left behind
     if (is_killing_ && Now() >= kill_deadline_) KillEverything();
+    if (Now() >= keeper_deadline_) {
+      keeper_deadline_ = absl::InfiniteDuration();
+      ::kill(workers_->keeper_pid(), SIGKILL);  // it was stopped, say; the kernel ends the workers with it
+    }
   }
   workers_->DrainOutput();
   job_.orphans.RemoveOwn(workers_->keeper_pid());
@@ -296,7 +301,7 @@ void Attempt::LookForHangs() {
 
 void Attempt::ContinueStackDump() {
   if (!stack_) return;
-  if (!stack_->Continue([this](absl::string_view text) { workers_->AddOutput(hung_, text); })) return;
+  if (!stack_->Continue([this](absl::string_view text) { workers_->AddToLog(hung_, text); })) return;
   stack_.reset();
   workers_->Signal(hung_, SIGKILL);  // it cannot obey anything less
   BeginKilling(job_.options.stop_timeout);
@@ -373,7 +378,7 @@ void Attempt::BeginKilling(absl::Duration grace) {
 
 void Attempt::KillEverything() {
   kill_deadline_ = absl::InfiniteDuration();
-  workers_->KillAll();
+  if (workers_->KillAll()) keeper_deadline_ = Now() + kKeeperPatience;
 }
 
 }  // namespace trainctl::launcher

@@ -103,6 +103,7 @@ class Attempt {
   bool is_killing_ = false;
   bool is_over_ = false;  // no process is left, but what cannot be ended
   absl::Duration kill_deadline_ = absl::InfiniteDuration();
+  absl::Duration keeper_deadline_ = absl::InfiniteDuration();  // for the keeper to have killed everything
   absl::Duration next_checkpoint_look_ = absl::ZeroDuration();
   std::shared_ptr<DiskNews> news_;
   int64_t told_generation_ = 0;  // that it is recorded

@@ -14,14 +14,10 @@
 #include "base/subprocess.h"
 #include "launcher/attempt.h"
 #include "launcher/restart_policy.h"
+#include "launcher/worker_contract.h"
 
 namespace trainctl::launcher {
 namespace {
-
-// How long a thread of libgomp spins at a barrier before it sleeps. Its own choice is so long that, where
-// other programs want the cores too, the one that is waited for is kept from them: on two cores with two busy
-// neighbours steps took seven times as long as alone, against twice with this; alone there is no difference.
-constexpr char kSpinCount[] = "GOMP_SPINCOUNT=4000";
 
 constexpr const char* kOwnNames[] = {"OMP_NUM_THREADS", "MKL_NUM_THREADS"};
 
@@ -35,10 +31,7 @@ std::vector<std::string> WorkerEnvironment(const std::map<std::string, std::stri
     if (!own) entries.push_back(std::move(entry));
   }
   for (const auto& [name, value] : env) entries.push_back(absl::StrCat(name, "=", value));
-  const bool says_how_to_wait = absl::c_any_of(entries, [](const std::string& entry) {
-    return absl::StartsWith(entry, "GOMP_SPINCOUNT=") || absl::StartsWith(entry, "OMP_WAIT_POLICY=");
-  });
-  if (!says_how_to_wait) entries.emplace_back(kSpinCount);
+  if (!SaysHowThreadsWait(entries)) entries.push_back(absl::StrCat(kSpinVariable, "=", kSpinCount));
   return entries;
 }
 

@@ -54,6 +54,7 @@ class KeeperProcess {
     ::setsid();
     ::prctl(PR_SET_NAME, "trainctl-keeper");
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+    ::signal(SIGCHLD, SIG_DFL);  // ignored, as some start programs, the ends of children would be lost
     sigset_t children;
     ::sigemptyset(&children);
     ::sigaddset(&children, SIGCHLD);

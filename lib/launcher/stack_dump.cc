@@ -36,6 +36,7 @@ StackDump::StackDump(pid_t pid, const Clock& clock) : clock_(clock), begin_(cloc
   if (program.empty() || ::pipe2(output, O_CLOEXEC) != 0) return;
   ::fcntl(output[0], F_SETFL, O_NONBLOCK);
   SpawnOptions options;
+  // The main thread comes last, and so is what the end of the log shows.
   options.argv = {program,
                   "-p",
                   absl::StrCat(pid),
@@ -44,7 +45,7 @@ StackDump::StackDump(pid_t pid, const Clock& clock) : clock_(clock), begin_(cloc
                   "-ex",
                   "set pagination off",
                   "-ex",
-                  "thread apply all backtrace 40"};
+                  "thread apply all backtrace 18"};
   options.env = CurrentEnvironment();
   options.new_session = true;
   options.die_with_parent = true;

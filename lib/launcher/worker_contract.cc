@@ -2,6 +2,8 @@
 
 #include <set>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
@@ -50,6 +52,13 @@ absl::StatusOr<WorkerFlags> ParseWorkerFlags(std::vector<std::string>& args) {
   }
   args = std::move(others);
   return flags;
+}
+
+bool SaysHowThreadsWait(absl::Span<const std::string> environment) {
+  return absl::c_any_of(environment, [](const std::string& entry) {
+    return absl::StartsWith(entry, absl::StrCat(kSpinVariable, "=")) ||
+           absl::StartsWith(entry, "OMP_WAIT_POLICY=");
+  });
 }
 
 std::string MemberName(absl::string_view node, int worker_id) { return absl::StrCat(node, "/", worker_id); }

@@ -102,10 +102,6 @@ void WorkerSet::AddPollFds(std::vector<pollfd>& fds) const {
   }
 }
 
-void WorkerSet::AddOutput(int worker_id, absl::string_view bytes) {
-  at(worker_id).log.Add(bytes, [&](absl::string_view line) { job_->console.WorkerLine(worker_id, line); });
-}
-
 bool WorkerSet::ReadSome(int worker_id) {
   Worker& worker = at(worker_id);
   if (worker.output_fd < 0) return false;
@@ -113,7 +109,8 @@ bool WorkerSet::ReadSome(int worker_id) {
   const ssize_t count = ::read(worker.output_fd, buffer, sizeof(buffer));
   if (count == 0) ::close(std::exchange(worker.output_fd, -1));
   if (count <= 0) return false;
-  AddOutput(worker_id, absl::string_view(buffer, static_cast<size_t>(count)));
+  worker.log.Add(absl::string_view(buffer, static_cast<size_t>(count)),
+                 [&](absl::string_view line) { job_->console.WorkerLine(worker_id, line); });
   return true;
 }
 
@@ -130,8 +127,10 @@ void WorkerSet::DrainOutput() {
   }
 }
 
-void WorkerSet::KillAll() {
-  if (!std::exchange(is_killing_, true)) keeper_.KillAll();
+bool WorkerSet::KillAll() {
+  if (std::exchange(is_killing_, true)) return false;
+  keeper_.KillAll();
+  return true;
 }
 
 std::vector<KeeperEvent> WorkerSet::TakeEvents() {

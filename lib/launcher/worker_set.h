@@ -50,8 +50,10 @@ class WorkerSet {
   void ReadOutput();
   // Everything that the dead have written, and the last lines without an end.
   void DrainOutput();
-  // Of another program, about a worker: into its log.
-  void AddOutput(int worker_id, absl::string_view bytes);
+  // What another program says of a worker: into its log, and not shown.
+  void AddToLog(int worker_id, absl::string_view bytes) {
+    at(worker_id).log.Add(bytes, [](auto) {});
+  }
   // Exits are noted, too.
   std::vector<KeeperEvent> TakeEvents();
 
@@ -59,7 +61,7 @@ class WorkerSet {
   void SignalMainThread(int worker_id, int signal_number) {
     keeper_.SignalMainThread(worker_id, signal_number);
   }
-  void KillAll();
+  bool KillAll();  // true the first time
   pid_t keeper_pid() const { return keeper_.pid(); }
 
  private:

@@ -104,10 +104,7 @@ class Executor::Pass {
       if (stream) stream->Drain();
     }
     // What the next pass launches on other streams, and what the host does with the state, comes after this.
-    if (e_.events_.status().ok()) {
-      const WaitingForOthers waiting;  // a device waits for its peers within its own work
-      e_.events_.Fail(e_.device_.Synchronize());
-    }
+    if (e_.events_.status().ok()) e_.events_.Fail(e_.device_.Synchronize());
     e_.phase_seconds_["wait"] += Now() - drain_begin;
     return e_.events_.status();
   }

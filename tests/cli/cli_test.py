@@ -777,6 +777,17 @@ def a_tokenizer_of_ones_own(c):
                    "optimizer.lr=0.01"), 0, "finished")
     said = c.run("generate", "run2", "--prompt", "the quick brown", "--max-tokens", "12", "--temperature", "0")
     c.expect(said, 0, "the quick brown fox")
+    if not said.stdout.endswith("\n"):
+        c.fail("generate has no newline at its end: %r" % said.stdout[-20:])
+    c.expect(c.run("generate", "run2", "--prompt", "x", "--temperature", "nan"), 2, "'nan' is not a number from 0 to 100")
+    # Its threads sleep where another program wants the cores, as those of a run do.
+    goes_on = c.start("generate", "run2", "--prompt", "x", "--max-tokens", "100000")
+    while b"trainctl-worker" not in open("/proc/%d/cmdline" % goes_on.pid, "rb").read():
+        time.sleep(0.01)
+    if b"GOMP_SPINCOUNT=4000" not in open("/proc/%d/environ" % goes_on.pid, "rb").read().split(b"\0"):
+        c.fail("generate's threads spin as long as they like")
+    goes_on.kill()
+    goes_on.wait()
 
 
 @case

@@ -173,8 +173,9 @@ TEST_F(RunWorkerTest, AStepIsReportedAsLogsCountIt) {
     reported.push_back(absl::StrCat(progress.phase, " ", progress.step));
   };
   ASSERT_TRUE(Run({"train.steps=2", "checkpoint.async=false"}).ok());
-  EXPECT_THAT(reported, ::testing::ElementsAre("connect -1", "data 1", "step 1", "save 1", "data 2", "step 2",
-                                               "save 2"));
+  EXPECT_THAT(reported,
+              ::testing::ElementsAre("connect -1", "open data -1", "restore -1", "data 1", "step 1", "save 1",
+                                     "data 2", "step 2", "evaluate 2", "save 2", "report 2"));
 }
 
 TEST_F(RunWorkerTest, ALogThatIsMovedAwayDoesNotEndTheRun) {
