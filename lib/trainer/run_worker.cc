@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "base/counter_rng.h"
 #include "base/files.h"
 #include "base/json.h"
@@ -208,7 +209,7 @@ class Trainer {
       if (first_rank()) {
         Say(absl::StrCat("resuming after step ", counters_.step, " from ", start));
         if (const std::string changed = DescribeChange(saved_under); !changed.empty())
-          Say("warning: " + changed);
+          Say("note: " + changed);
       }
       saved_step_ = counters_.step;
     } else if (recipe_.model.weights == "random") {
@@ -252,10 +253,20 @@ class Trainer {
     return {"cpu", std::string(device_.kernels().name) + " " + at::get_cpu_capability()};
   }
 
+  // "layout is DDP one worker ... (was DDP dp_replicate=2 ...), world_size is 1 (was 2)"
   std::string DescribeChange(const std::string& saved_under) const {
     if (saved_under.empty() || saved_under == Description()) return "";
-    return absl::StrCat("this run continues as ", Description(), "; it was saved as ", saved_under,
-                        ": equal up to the order of sums, not bit for bit");
+    const Json now = Json::parse(Description()), before = Json::parse(saved_under);
+    const auto text = [](const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); };
+    std::vector<std::string> changes;
+    for (const auto& [key, value] : now.items()) {
+      if (!before.contains(key)) {
+        changes.push_back(absl::StrCat(key, " is ", text(value)));
+      } else if (before[key] != value) {
+        changes.push_back(absl::StrCat(key, " is ", text(value), " (was ", text(before[key]), ")"));
+      }
+    }
+    return absl::StrCat(absl::StrJoin(changes, ", "), ": equal up to the order of sums, not bit for bit");
   }
 
   // ---- the loop -----------------------------------------------------------------------------

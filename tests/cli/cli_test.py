@@ -368,6 +368,10 @@ def stop_after(c):
     c.expect(c.run("resume", "run"), 0, "resuming after step 3")
     c.expect(c.run("resume", "run"), 0, "train.steps=N")
     c.expect(c.run("resume", "run", "--set", "optimizer.lr=1"), 2, "optimizer.lr")
+    moved = c.run("resume", "run", "--set", "train.steps=8", "--set", "parallel.zero_stage=1")
+    c.expect(moved, 0, "note: layout is ZeRO-1 ", " (was ZeRO-3 ", "equal up to the order of sums, not bit for bit")
+    if "{" in moved.stdout or "warning" in moved.stdout:
+        c.fail("raw JSON, or a warning, where a note was enough:\n%s" % moved.stdout)
 
 
 @case
