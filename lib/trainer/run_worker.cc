@@ -257,7 +257,9 @@ class Trainer {
   std::string DescribeChange(const std::string& saved_under) const {
     if (saved_under.empty() || saved_under == Description()) return "";
     const Json now = Json::parse(Description()), before = Json::parse(saved_under);
-    const auto text = [](const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); };
+    const auto text = [](const Json& value) {
+      return value.is_string() ? value.get<std::string>() : value.dump();
+    };
     std::vector<std::string> changes;
     for (const auto& [key, value] : now.items()) {
       if (!before.contains(key)) {

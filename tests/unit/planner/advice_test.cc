@@ -17,6 +17,7 @@
 #include "base/status.h"
 #include "layout/layout.h"
 #include "planner/make_plan.h"
+#include "tests/unit/num_cases.h"
 #include "tests/unit/recipe/bad_input_cases.h"
 #include "tests/unit/recipe/recipe_test_util.h"
 
@@ -203,7 +204,7 @@ TEST(Advice, OfEveryBadInputLeadsToAPlan) {
 // A batch, degrees and a stage that do not go together, on any number of workers.
 TEST(Advice, OfWhatDoesNotDivideLeadsToAPlan) {
   int num_followed = 0;
-  for (uint64_t seed = 0; seed < 300; ++seed) {
+  for (uint64_t seed = 0; seed < NumCases<uint64_t>(300); ++seed) {
     uint64_t draws = 0;
     const auto below = [&](uint64_t bound) {
       return static_cast<int64_t>(RandomBelow(seed, 7, draws++, bound));
@@ -234,7 +235,7 @@ TEST(Advice, OfWhatDoesNotDivideLeadsToAPlan) {
 // What does not fit, on a machine and on devices.
 TEST(Advice, OfWhatDoesNotFitLeadsToAPlan) {
   int num_followed = 0;
-  for (uint64_t seed = 0; seed < 300; ++seed) {
+  for (uint64_t seed = 0; seed < NumCases<uint64_t>(300); ++seed) {
     uint64_t draws = 0;
     const auto below = [&](uint64_t bound) {
       return static_cast<int64_t>(RandomBelow(seed, 8, draws++, bound));
