@@ -67,7 +67,8 @@ absl::StatusOr<Subprocess> StartDetached(int report_fd, int stdout_fd, int stder
   }
   options.env.push_back(absl::StrCat(kVariable, "=", report_fd));
   options.new_session = true;
-  options.blocked_signals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};  // until it knows what to do
+  options.blocked_signals.assign(launcher::kStopSignals.begin(),
+                                 launcher::kStopSignals.end());  // until it knows what to do
   options.stdout_fd = stdout_fd;
   options.stderr_fd = stderr_fd;
   options.inherited_fds = {report_fd};

@@ -7,11 +7,11 @@
 #include <cstring>
 
 #include "base/status.h"
+#include "launcher/signal_pipe.h"
 
 namespace trainctl::cli {
 namespace {
 
-constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 constexpr char kWords[] =
     "\ntrainctl: stopped by a signal before anything was begun; the same command starts it again\n";
 constexpr char kReport[] =
@@ -37,12 +37,11 @@ void EndOnSignals(bool json) {
   g_json = json;
   sigset_t taken;
   ::sigemptyset(&taken);
-  for (const int signal_number : kSignals) {
+  for (const int signal_number : launcher::kStopSignals) {
     ::sigaddset(&taken, signal_number);
     struct sigaction action = {};
     ::sigaction(signal_number, nullptr, &action);
-    // nohup, or a script that keeps its own use of SIGUSR1 from what it starts.
-    if (action.sa_handler == SIG_IGN && signal_number != SIGINT && signal_number != SIGTERM) continue;
+    if (launcher::IsKeptOut(signal_number, action)) continue;
     action = {};
     action.sa_handler = &OnSignal;
     action.sa_flags = SA_RESTART;
@@ -56,7 +55,7 @@ void EndOnSignals(bool json) {
 void BeginLaunch() { g_has_begun = true; }
 
 void EndAsUsualOnSignals() {
-  for (const int signal_number : kSignals) {
+  for (const int signal_number : launcher::kStopSignals) {
     struct sigaction action = {};
     ::sigaction(signal_number, nullptr, &action);
     if (action.sa_handler == &OnSignal) ::signal(signal_number, SIG_DFL);

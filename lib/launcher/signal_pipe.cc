@@ -26,6 +26,11 @@ void OnSignal(int signal_number) {
 
 }  // namespace
 
+bool IsKeptOut(int signal_number, const struct sigaction& former) {
+  const bool may_be = signal_number == SIGHUP || signal_number == SIGUSR1 || signal_number == SIGUSR2;
+  return may_be && former.sa_handler == SIG_IGN;
+}
+
 absl::StatusOr<SignalPipe> SignalPipe::Install() {
   int fds[2];
   if (::pipe2(fds, O_CLOEXEC | O_NONBLOCK) != 0) return ErrnoError("create", "a pipe", errno);
@@ -38,10 +43,7 @@ absl::StatusOr<SignalPipe> SignalPipe::Install() {
   for (size_t i = 0; i < kSignals.size(); ++i) {
     action.sa_handler = kSignals[i] == SIGPIPE ? SIG_IGN : &OnSignal;
     ::sigaction(kSignals[i], &action, &pipe.former_[i]);
-    // nohup, or a script that keeps its own use of SIGUSR1 from what it starts.
-    const bool is_kept_out = kSignals[i] != SIGINT && kSignals[i] != SIGTERM && kSignals[i] != SIGPIPE &&
-                             pipe.former_[i].sa_handler == SIG_IGN;
-    if (is_kept_out) ::sigaction(kSignals[i], &pipe.former_[i], nullptr);
+    if (IsKeptOut(kSignals[i], pipe.former_[i])) ::sigaction(kSignals[i], &pipe.former_[i], nullptr);
   }
   return pipe;
 }

@@ -13,6 +13,11 @@
 
 namespace trainctl::launcher {
 
+// Those that stop a job.
+inline constexpr std::array kStopSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
+// Nobody who ignores one of these for us (nohup, a script that keeps SIGUSR1 to itself) is overruled.
+bool IsKeptOut(int signal_number, const struct sigaction& former);
+
 class SignalPipe {
  public:
   static absl::StatusOr<SignalPipe> Install();

@@ -13,13 +13,15 @@ writes them between steps, so that the two kinds are held against each other as 
 
 import argparse
 import collections
-import glob
 import os
 import random
 import shutil
 import subprocess
 import sys
 import tempfile
+
+import small_run
+from small_run import state_of, survivors
 
 STEPS = 12
 EVERY = 3
@@ -34,71 +36,10 @@ PHASES = {  # phase: how often a rank reaches it at most, for the seeded choice
 }
 RANK0_ONLY = {"before_commit_rename", "after_commit_rename"}
 
-RECIPE = """
-recipe_version = 1
-[run]
-name = "crash"
-[model]
-family = "llama"
-layers = 2
-hidden = 32
-heads = 4
-kv_heads = 2
-ffn = 64
-vocab = 257
-[data]
-tokenizer = "byte"
-seq_len = 32
-[[data.train]]
-files = ["text/*.txt"]
-[[data.eval]]
-name = "held-out"
-holdout = 0.2
-[train]
-steps = %d
-batch_sequences = 8
-micro_batch = 2
-precision = "fp32"
-eval_every = 4
-eval_batches = 2
-[parallel]
-dp_shard = 2
-dp_replicate = 1
-zero_stage = 3
-recompute = "none"
-[cluster]
-devices_per_node = 2
-threads_per_worker = 1
-[checkpoint]
-every_steps = %d
-keep = 2
-""" % (STEPS, EVERY)
-
 
 def run(command, env=None, timeout=180):
     return subprocess.run(command, env={**os.environ, **(env or {})}, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, errors="replace", timeout=timeout)
-
-
-def state_of(run_dir):
-    """What must be equal: the metrics, and the tensors of the newest checkpoint."""
-    newest = sorted(glob.glob(run_dir + "/checkpoints/step-*"))[-1]
-    contents = {"metrics.jsonl": open(run_dir + "/metrics.jsonl", "rb").read()}
-    for name in sorted(glob.glob(newest + "/*.safetensors")):
-        contents[os.path.basename(name)] = open(name, "rb").read()
-    return os.path.basename(newest), contents
-
-
-def survivors(run_dir):
-    """Processes that still work on the run."""
-    found = []
-    for path in glob.glob("/proc/[0-9]*/cmdline"):
-        try:
-            if run_dir.encode() in open(path, "rb").read():
-                found.append(path)
-        except OSError:
-            pass
-    return found
 
 
 def main():
@@ -117,7 +58,9 @@ def main():
             with open(work + "/text/%02d.txt" % i, "w") as text:
                 text.write(" ".join(str(chooser.randrange(1000)) for _ in range(150)))
         recipe = work + "/recipe.toml"
-        open(recipe, "w").write(RECIPE)
+        open(recipe, "w").write(small_run.recipe(
+            "text/*.txt", STEPS, EVERY, 2, train="eval_every = 4\neval_batches = 2",
+            more='keep = 2\n[[data.eval]]\nname = "held-out"\nholdout = 0.2\n'))
         plain = work + "/plain"
         done = run([args.trainctl, "launch", recipe, "--run-dir", plain])
         if done.returncode != 0:

@@ -5,7 +5,7 @@
 
 Cells: where it stands still (reading data, in a collective, writing a checkpoint, in its teardown), among how
 many workers, and how (the process is stopped, the main thread sleeps in a library call, it opens a FIFO that
-nobody writes to). A dozen of them, or all. The limits are those of the recipe below. Each must be noticed within
+nobody writes to). A dozen of them, or all. The limits are LIMIT_S. Each must be noticed within
 twice the limit, the right rank named with its stack in its log, and the run must end as an undisturbed one does,
 bit for bit, with nothing left behind. A collective of one worker does not exist.
 """
@@ -19,48 +19,16 @@ import sys
 import tempfile
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from crash_test import state_of, survivors  # noqa: E402
+import small_run
+from small_run import state_of, survivors
 
 LIMIT_S = 3
 STEPS = 6
-RECIPE = """
-recipe_version = 1
-[run]
-name = "hang"
-[model]
-family = "llama"
-layers = 2
-hidden = 32
-heads = 4
-kv_heads = 2
-ffn = 64
-vocab = 257
-[data]
-tokenizer = "byte"
-seq_len = 32
-[[data.train]]
-files = ["text/*.txt"]
-[train]
-steps = %d
-batch_sequences = 8
-micro_batch = 2
-precision = "fp32"
-[parallel]
-dp_shard = %d
-dp_replicate = 1
-zero_stage = %d
-recompute = "none"
-[cluster]
-devices_per_node = %d
-threads_per_worker = 1
-[checkpoint]
-every_steps = 2
-[launch]
+LIMITS = """[launch]
 hang_timeout = "%ds"
 collective_timeout = "60s"
 stop_timeout = "%ds"
-"""
+""" % (LIMIT_S, LIMIT_S)
 
 # Where: in which call it happens. The first checkpoint is there by then, but for the checkpoint's own cell.
 PLACES = {"data": 20, "collective": 60, "checkpoint": 2, "teardown": 1}
@@ -148,7 +116,7 @@ def main():
         wanted = {}
         for world in WORLDS:
             with open("%s/world-%d.toml" % (work, world), "w") as recipe:
-                recipe.write(RECIPE % (STEPS, world, 3 if world > 1 else 0, world, LIMIT_S, LIMIT_S))
+                recipe.write(small_run.recipe("text/*.txt", STEPS, 2, world, more=LIMITS))
             code, lines = launch(trainctl, work, world, "%s/plain-%d" % (work, world), {})
             if code != 0:
                 sys.exit("the undisturbed run failed (%d):\n%s" % (code, "".join(line for _, line in lines)))

@@ -19,42 +19,8 @@ import sys
 import tempfile
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from crash_test import state_of, survivors  # noqa: E402
-
-RECIPE = """
-recipe_version = 1
-[run]
-name = "signal"
-[model]
-family = "llama"
-layers = 2
-hidden = 32
-heads = 4
-kv_heads = 2
-ffn = 64
-vocab = 257
-[data]
-tokenizer = "byte"
-seq_len = 32
-[[data.train]]
-files = ["%s"]
-[train]
-steps = 8
-batch_sequences = 8
-micro_batch = 2
-precision = "fp32"
-[parallel]
-dp_shard = %d
-dp_replicate = 1
-zero_stage = %d
-recompute = "none"
-[cluster]
-devices_per_node = %d
-threads_per_worker = 1
-[checkpoint]
-every_steps = 3
-"""
+import small_run
+from small_run import state_of, survivors
 
 SIGNALS = [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP]
 
@@ -128,7 +94,7 @@ def main():
             recipe = "%s/%s-%d" % (work, data, world)
             if (data, world) not in wanted:
                 with open(recipe + ".toml", "w") as file:
-                    file.write(RECIPE % (data + ".jsonl", world, 3 if world > 1 else 0, world))
+                    file.write(small_run.recipe(data + ".jsonl", 8, 3, world))
                 process = start([args.trainctl, "launch", recipe + ".toml", "--run-dir", recipe])
                 output, _ = process.communicate(timeout=300)
                 if process.returncode != 0:

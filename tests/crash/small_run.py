@@ -1,0 +1,66 @@
+"""A small run that the tests in this folder disturb, and what it must come to all the same."""
+
+import glob
+import os
+
+RECIPE = """
+recipe_version = 1
+[run]
+name = "small"
+[model]
+family = "llama"
+layers = 2
+hidden = 32
+heads = 4
+kv_heads = 2
+ffn = 64
+vocab = 257
+[data]
+tokenizer = "byte"
+seq_len = 32
+[[data.train]]
+files = ["%(files)s"]
+[train]
+steps = %(steps)d
+batch_sequences = 8
+micro_batch = 2
+precision = "fp32"
+%(train)s
+[parallel]
+dp_shard = %(workers)d
+dp_replicate = 1
+zero_stage = %(zero_stage)d
+recompute = "none"
+[cluster]
+devices_per_node = %(workers)d
+threads_per_worker = 1
+[checkpoint]
+every_steps = %(every)d
+"""
+
+
+def recipe(files, steps, every, workers, train="", more=""):
+    """`every`: steps between checkpoints. `train`: lines of [train]. `more`: lines of [checkpoint], then tables."""
+    return RECIPE % {"files": files, "steps": steps, "every": every, "workers": workers, "train": train,
+                     "zero_stage": 3 if workers > 1 else 0} + more
+
+
+def state_of(run_dir):
+    """What must be equal: the metrics, and the tensors of the newest checkpoint."""
+    newest = sorted(glob.glob(run_dir + "/checkpoints/step-*"))[-1]
+    contents = {"metrics.jsonl": open(run_dir + "/metrics.jsonl", "rb").read()}
+    for name in sorted(glob.glob(newest + "/*.safetensors")):
+        contents[os.path.basename(name)] = open(name, "rb").read()
+    return os.path.basename(newest), contents
+
+
+def survivors(run_dir):
+    """Processes that still work on the run."""
+    found = []
+    for path in glob.glob("/proc/[0-9]*/cmdline"):
+        try:
+            if run_dir.encode() in open(path, "rb").read():
+                found.append(path)
+        except OSError:
+            pass
+    return found
