@@ -30,6 +30,8 @@
 namespace trainctl::rpc {
 namespace {
 
+constexpr std::chrono::seconds kLastAnswers{1};
+
 using rendezvous::Command;
 using rendezvous::Notice;
 
@@ -82,7 +84,8 @@ class Server : public rendezvous::RendezvousService, public v1::Trainctl::Callba
     if (ticker_.joinable()) ticker_.join();
     if (server_ != nullptr) {
       store_.AbortWaiting("the coordinator shuts down");
-      server_->Shutdown(std::chrono::system_clock::now());
+      // Whoever asked for the end has its answer first.
+      server_->Shutdown(std::chrono::system_clock::now() + kLastAnswers);
       server_->Wait();
     }
     if (notice_fd_ >= 0) ::close(notice_fd_);
@@ -193,9 +196,11 @@ class Server : public rendezvous::RendezvousService, public v1::Trainctl::Callba
                                  v1::StopReply* reply) override {
     const grpc::Status allowed = Authorize(*context);
     if (!allowed.ok()) return FinishNow(context, allowed);
-    Submit(rendezvous::StopRequest{
-        request->now() ? rendezvous::StopMode::kNow : rendezvous::StopMode::kAfterSave, request->reason()});
-    return FinishNow(context, grpc::Status::OK);
+    const rendezvous::StopRequest stop{
+        request->now() ? rendezvous::StopMode::kNow : rendezvous::StopMode::kAfterSave, request->reason()};
+    grpc::ServerUnaryReactor* const reactor = FinishNow(context, grpc::Status::OK);
+    Submit(stop);  // after the answer, which the end of the job would cut off
+    return reactor;
   }
 
  private:
