@@ -12,7 +12,7 @@ target_link_libraries(libtorch INTERFACE ${TRAINCTL_LIBTORCH}/lib/libtorch_cpu.s
 target_link_options(libtorch INTERFACE -Wl,-rpath,${TRAINCTL_LIBTORCH}/lib -Wl,--allow-shlib-undefined)
 
 # One precompiled header for every LibTorch target (2.8 s instead of 6.8 s a unit).
-add_library(trainctl_torch_pch OBJECT ${PROJECT_SOURCE_DIR}/cmake/torch_pch.cc)
+add_library(trainctl_torch_pch OBJECT ${PROJECT_SOURCE_DIR}/cmake/precompiled.cc)
 target_link_libraries(trainctl_torch_pch PUBLIC trainctl_flags libtorch)
 target_precompile_headers(trainctl_torch_pch PRIVATE ${PROJECT_SOURCE_DIR}/cmake/torch_pch.h)
 

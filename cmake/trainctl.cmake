@@ -7,11 +7,17 @@ find_package(spdlog REQUIRED)
 find_package(ZLIB REQUIRED)
 find_library(TRAINCTL_ZSTD zstd REQUIRED)
 include(cmake/archives.cmake)
+include(cmake/precompiled.cmake)
 
 add_library(trainctl_flags INTERFACE)
-target_compile_options(trainctl_flags INTERFACE -Wall -Wextra -Werror -Wno-unused-parameter -Wno-missing-field-initializers -fno-omit-frame-pointer)
-# g++ 12 takes the moves of an absl::InlinedVector for reads of what was never written.
-target_compile_options(trainctl_flags INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized>)
+target_compile_options(trainctl_flags INTERFACE -Wall -Wextra -Werror -Wno-unused-parameter -Wno-missing-field-initializers -fno-omit-frame-pointer
+  -pthread)
+# g++ 12 takes the moves of an absl::InlinedVector for reads of what was never written, and warns of code of
+# std::string's that it cannot follow; from a precompiled header it does not know that this is not ours.
+target_compile_options(trainctl_flags INTERFACE
+  $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized> $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-array-bounds>
+  $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-stringop-overflow> $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-stringop-overread>
+  $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>)
 # g++ 13 takes any reference that a function of a temporary argument returns for a dangling one.
 target_compile_options(trainctl_flags INTERFACE
   $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_GREATER_EQUAL:$<CXX_COMPILER_VERSION>,13>>:-Wno-dangling-reference>)
@@ -19,12 +25,8 @@ target_include_directories(trainctl_flags INTERFACE ${PROJECT_SOURCE_DIR} ${PROJ
 if(TRAINCTL_SANITIZE)
   # Instrumented code is most of a cold build, so only what runs for long is optimized, and only modules tell fuzzers
   # where they have been. Races show without optimization as well.
-  set(optimized $<BOOL:$<TARGET_PROPERTY:TRAINCTL_OPTIMIZED>>)
-  if(TRAINCTL_SANITIZE STREQUAL "thread")
-    set(optimized 0)
-  endif()
   target_compile_options(trainctl_flags INTERFACE -fsanitize=${TRAINCTL_SANITIZE} -fno-sanitize-recover=all
-    $<IF:${optimized},-O1,-O0>)
+    $<IF:$<BOOL:$<TARGET_PROPERTY:TRAINCTL_OPTIMIZED>>,-O1,-O0>)
   target_link_options(trainctl_flags INTERFACE -fsanitize=${TRAINCTL_SANITIZE})
 endif()
 # The linker is the compiler's own. mold 1.10, the one that Debian 12 has, links faster by seconds in all, but lays
@@ -104,6 +106,7 @@ extern const char @constant@[];
 const char @constant@[] = R"text(@content@)text";
 }
 ]] @ONLY)
+    set_source_files_properties(${source} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
     list(APPEND generated ${source})
   endforeach()
   set(${out} ${generated} PARENT_SCOPE)
@@ -124,7 +127,7 @@ function(trainctl_add_module module)
   endif()
   trainctl_page_texts(${module} ${dir} texts)
   add_library(trainctl_${module} STATIC ${sources} ${texts})
-  if(module IN_LIST TRAINCTL_COMPUTING_MODULES)
+  if(module IN_LIST TRAINCTL_COMPUTING_MODULES AND TRAINCTL_SANITIZE MATCHES "address")
     set_target_properties(trainctl_${module} PROPERTIES TRAINCTL_OPTIMIZED ON)
   endif()
   if(TRAINCTL_FUZZ)
@@ -133,6 +136,8 @@ function(trainctl_add_module module)
   target_link_libraries(trainctl_${module} PUBLIC ${libs} PRIVATE ${TRAINCTL_PRIVATE_PACKAGES_${module}})
   if(module IN_LIST TRAINCTL_TORCH_MODULES)
     trainctl_use_libtorch(trainctl_${module})
+  else()
+    trainctl_use_precompiled(trainctl_${module} modules)
   endif()
 endfunction()
 
@@ -147,7 +152,8 @@ set(kernel_flags_avx2 "${kernel_flags} -mavx2 -mfma")
 set(kernel_flags_avx512 "${kernel_flags} -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mprefer-vector-width=512")
 foreach(isa baseline avx2 avx512)
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" OR isa STREQUAL "baseline")
-    set_source_files_properties(${PROJECT_SOURCE_DIR}/kernels/cpu_${isa}.cc PROPERTIES COMPILE_FLAGS "${kernel_flags_${isa}}")
+    set_source_files_properties(${PROJECT_SOURCE_DIR}/kernels/cpu_${isa}.cc PROPERTIES
+      COMPILE_FLAGS "${kernel_flags_${isa}}" SKIP_PRECOMPILE_HEADERS ON)
   else()
     set_source_files_properties(${PROJECT_SOURCE_DIR}/kernels/cpu_${isa}.cc PROPERTIES HEADER_FILE_ONLY ON)
   endif()

@@ -26,8 +26,8 @@ FAMILIES = {
 }
 FOREIGN = ("gRPC and protobuf", "spdlog and fmt")  # of which LibTorch has its own
 OUTSIDE = re.compile(r"/(?:usr|usr/local)/include/(?:grpc|grpcpp|grpc\+\+|google/protobuf|spdlog|fmt)/|/generated/proto/")
-# The precompiled header stands for what it was made of.
-LIBTORCH = re.compile(r"/include/(?:ATen|c10|torch)/|/cmake_pch\.hxx")
+# Its precompiled header stands for what it was made of.
+LIBTORCH = re.compile(r"/include/(?:ATen|c10|torch)/|/trainctl_torch_pch\.dir/cmake_pch\.hxx")
 
 
 # The device plugin, which nothing links with; the operators beside it are free of LibTorch.
