@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <cmath>
 #include <numbers>
 
 namespace trainctl::nn {
@@ -10,39 +9,36 @@ namespace {
 
 // Llama-3 frequency scaling (transformers' modeling_rope_utils, "llama3"): low frequencies are
 // divided by `factor`, high ones kept, those between blended.
-double ScaleFrequency(double frequency, const model::RopeScaling& scaling) {
-  const double wavelength = 2 * std::numbers::pi / frequency;
+at::Tensor ScaleFrequencies(const at::Tensor& frequencies, const model::RopeScaling& scaling) {
+  const at::Tensor wavelengths = frequencies.reciprocal() * (2 * std::numbers::pi);
   const double original = static_cast<double>(scaling.original_max_position);
-  const double low_wavelength = original / scaling.low_freq_factor;
-  const double high_wavelength = original / scaling.high_freq_factor;
-  if (wavelength < high_wavelength) return frequency;
-  if (wavelength > low_wavelength) return frequency / scaling.factor;
-  const double smooth = (original / wavelength - scaling.low_freq_factor) /
-                        (scaling.high_freq_factor - scaling.low_freq_factor);
-  return (1 - smooth) * frequency / scaling.factor + smooth * frequency;
+  const double longest_kept = original / scaling.high_freq_factor;
+  const double shortest_divided = original / scaling.low_freq_factor;
+  const at::Tensor smooth = (wavelengths.reciprocal() * original - scaling.low_freq_factor) /
+                            (scaling.high_freq_factor - scaling.low_freq_factor);
+  const at::Tensor blended = (1 - smooth) * frequencies / scaling.factor + smooth * frequencies;
+  const at::Tensor scaled =
+      at::where(wavelengths > shortest_divided, frequencies / scaling.factor, frequencies);
+  return at::where((wavelengths >= longest_kept).logical_and(wavelengths <= shortest_divided), blended,
+                   scaled);
+}
+
+// By the operations of transformers, one by one in fp32: a frequency that is rounded once, from a better one,
+// is another number, and at position 131,071 an angle that is 0.008 rad away from that of the published
+// weights.
+at::Tensor Frequencies(const model::ModelSpec& spec) {
+  const at::Tensor exponents = at::arange(0, spec.head_dim, 2, at::kLong).to(at::kFloat) / spec.head_dim;
+  const at::Tensor frequencies = at::pow(spec.rope_theta, exponents).reciprocal();
+  return spec.rope_scaling ? ScaleFrequencies(frequencies, *spec.rope_scaling) : frequencies;
 }
 
 }  // namespace
 
 RopeTables MakeRopeTables(const device::Device& device, const model::ModelSpec& spec, int64_t max_position) {
-  const int64_t half = spec.head_dim / 2;
-  RopeTables tables{at::empty({max_position, half}, at::kFloat), at::empty({max_position, half}, at::kFloat)};
-  float* cos = tables.cos.data_ptr<float>();
-  float* sin = tables.sin.data_ptr<float>();
-  for (int64_t j = 0; j < half; ++j) {
-    double frequency =
-        std::pow(spec.rope_theta, -2.0 * static_cast<double>(j) / static_cast<double>(spec.head_dim));
-    if (spec.rope_scaling) frequency = ScaleFrequency(frequency, *spec.rope_scaling);
-    // The field computes angles in fp32; so do we, to agree with published weights at long range.
-    const float rounded = static_cast<float>(frequency);
-    for (int64_t p = 0; p < max_position; ++p) {
-      const float angle = static_cast<float>(p) * rounded;
-      cos[p * half + j] = std::cos(angle);
-      sin[p * half + j] = std::sin(angle);
-    }
-  }
-  if (!device.is_cpu()) tables = {tables.cos.to(device.torch()), tables.sin.to(device.torch())};
-  return tables;
+  const at::Tensor positions = at::arange(max_position, at::kFloat);
+  at::Tensor angles = positions.unsqueeze(1) * Frequencies(spec).unsqueeze(0);
+  const at::Tensor sin = angles.sin();
+  return {angles.cos_().to(device.torch()), sin.to(device.torch())};
 }
 
 }  // namespace trainctl::nn

@@ -41,6 +41,7 @@
 #include "trainer/background_save.h"
 #include "trainer/checkpointing.h"
 #include "trainer/fault_injector.h"
+#include "trainer/numerics.h"
 #include "trainer/run_report.h"
 
 namespace trainctl::trainer {
@@ -208,7 +209,7 @@ class Trainer {
       TRAINCTL_ASSIGN_OR_RETURN(counters_, LoadCheckpoint(start, *state_, false, &saved_under));
       if (first_rank()) {
         Say(absl::StrCat("resuming after step ", counters_.step, " from ", start));
-        if (const std::string changed = DescribeChange(saved_under); !changed.empty())
+        if (const std::string changed = DescribeChange(saved_under, Description()); !changed.empty())
           Say("note: " + changed);
       }
       saved_step_ = counters_.step;
@@ -244,6 +245,7 @@ class Trainer {
                               {"world_size", d_.world_size},
                               {"threads", plan_.threads_per_worker},
                               {"precision", std::string(DTypeName(plan_.setting.types.compute))},
+                              {"numerics", kNumericsVersion},
                               DeviceDescription()};
     return description.dump();
   }
@@ -251,24 +253,6 @@ class Trainer {
   Json::object_t::value_type DeviceDescription() const {
     if (!device_.is_cpu()) return {"device", device_.description()};
     return {"cpu", std::string(device_.kernels().name) + " " + at::get_cpu_capability()};
-  }
-
-  // "layout is DDP one worker ... (was DDP dp_replicate=2 ...), world_size is 1 (was 2)"
-  std::string DescribeChange(const std::string& saved_under) const {
-    if (saved_under.empty() || saved_under == Description()) return "";
-    const Json now = Json::parse(Description()), before = Json::parse(saved_under);
-    const auto text = [](const Json& value) {
-      return value.is_string() ? value.get<std::string>() : value.dump();
-    };
-    std::vector<std::string> changes;
-    for (const auto& [key, value] : now.items()) {
-      if (!before.contains(key)) {
-        changes.push_back(absl::StrCat(key, " is ", text(value)));
-      } else if (before[key] != value) {
-        changes.push_back(absl::StrCat(key, " is ", text(value), " (was ", text(before[key]), ")"));
-      }
-    }
-    return absl::StrCat(absl::StrJoin(changes, ", "), ": equal up to the order of sums, not bit for bit");
   }
 
   // ---- the loop -----------------------------------------------------------------------------

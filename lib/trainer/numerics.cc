@@ -1,0 +1,59 @@
+#include "trainer/numerics.h"
+
+#include <iterator>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/json.h"
+
+namespace trainctl::trainer {
+namespace {
+
+constexpr char kNumerics[] = "numerics";
+
+// kNumericsChanges[i] is what version i + 2 changed.
+constexpr const char* kNumericsChanges[] = {
+    "rotary angles are rounded as transformers rounds them",
+};
+static_assert(std::size(kNumericsChanges) == kNumericsVersion - 1);
+
+std::string TextOf(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+
+std::string WhatChangedSince(int before) {
+  std::vector<std::string> changes;
+  for (int version = before + 1; version <= kNumericsVersion; ++version) {
+    changes.emplace_back(kNumericsChanges[version - 2]);
+  }
+  return absl::StrJoin(changes, ", ");
+}
+
+}  // namespace
+
+std::string DescribeChange(const std::string& before, const std::string& now) {
+  if (before.empty() || before == now) return "";
+  Json was = Json::parse(before);
+  const Json is = Json::parse(now);
+  // Those of before it was counted do not have it.
+  if (is.contains(kNumerics) && !was.contains(kNumerics)) was[kNumerics] = 1;
+  std::vector<std::string> changes;
+  for (const auto& [key, value] : is.items()) {
+    if (!was.contains(key)) {
+      changes.push_back(absl::StrCat(key, " is ", TextOf(value)));
+    } else if (was[key] != value) {
+      changes.push_back(absl::StrCat(key, " is ", TextOf(value), " (was ", TextOf(was[key]), ")"));
+    }
+  }
+  if (changes.empty()) return "";
+  std::string text = absl::StrJoin(changes, ", ");
+  if (const Json saved = was.value(kNumerics, Json(kNumericsVersion)); saved != kNumericsVersion) {
+    return absl::StrCat(text, ": ",
+                        saved.is_number_integer() && saved >= 1 && saved < kNumericsVersion
+                            ? absl::StrCat("since then ", WhatChangedSince(saved.get<int>()), "; ")
+                            : "saved by another trainctl; ",
+                        "it goes on from the same weights, not bit for bit");
+  }
+  return absl::StrCat(text, ": equal up to the order of sums, not bit for bit");
+}
+
+}  // namespace trainctl::trainer
