@@ -20,7 +20,7 @@ enum class Mixture : uint8_t { kNone, kRouted, kLatent };  // kLatent: DeepSeek'
 enum class Bias : uint8_t {
   kNone,
   kQkv,     // of queries, keys and values (mixtures may say otherwise in qkv_bias)
-  kAll,     // of every linear layer
+  kAll,     // of every linear layer, unless attention_bias (or OPT's enable_bias) says otherwise
   kByFile,  // attention_bias and mlp_bias say it
   kUseBias  // use_bias, bias or no_bias says it for every linear layer; see `bias_default`
 };
@@ -40,6 +40,13 @@ struct Family {
   bool tied_default = false;  // where the file does not say
   bool learned_positions = false;
   bool qk_norm = false;
+  bool whole_qk_norm = false;
+  bool shared_norm = false;
+  bool embedding_norm = false;
+  bool head_bias = false;
+  bool expert_bias = false;
+  bool gated_shared_experts = false;
+  bool attention_sinks = false;
   Windows windows = Windows::kNone;
   Mixture mixture = Mixture::kNone;
   bool clamped_gate = false;
@@ -53,7 +60,11 @@ constexpr Family kFamilies[] = {
     {.model_type = "mistral", .windows = Windows::kAll},
     {.model_type = "mixtral", .windows = Windows::kAll, .mixture = Mixture::kRouted},
     {.model_type = "qwen2", .bias = Bias::kQkv, .windows = Windows::kUpper, .trained_as = "Qwen2ForCausalLM"},
-    {.model_type = "qwen2_moe", .bias = Bias::kQkv, .windows = Windows::kUpper, .mixture = Mixture::kRouted},
+    {.model_type = "qwen2_moe",
+     .bias = Bias::kQkv,
+     .gated_shared_experts = true,
+     .windows = Windows::kUpper,
+     .mixture = Mixture::kRouted},
     {.model_type = "qwen3", .bias = Bias::kByFile, .qk_norm = true, .windows = Windows::kUpper},
     {.model_type = "qwen3_moe",
      .bias = Bias::kByFile,
@@ -63,13 +74,15 @@ constexpr Family kFamilies[] = {
     {.model_type = "deepseek_v2", .mixture = Mixture::kLatent},
     {.model_type = "deepseek_v3", .mixture = Mixture::kLatent},
     {.model_type = "kimi_k2", .mixture = Mixture::kLatent},
-    {.model_type = "olmoe", .qk_norm = true, .mixture = Mixture::kRouted},
+    {.model_type = "olmoe", .qk_norm = true, .whole_qk_norm = true, .mixture = Mixture::kRouted},
     {.model_type = "gpt_oss",
      .bias = Bias::kAll,
+     .expert_bias = true,
+     .attention_sinks = true,
      .windows = Windows::kEverySecond,
      .mixture = Mixture::kRouted,
      .clamped_gate = true},
-    {.model_type = "olmo2", .bias = Bias::kByFile, .qk_norm = true},
+    {.model_type = "olmo2", .bias = Bias::kByFile, .qk_norm = true, .whole_qk_norm = true},
     {.model_type = "smollm3", .bias = Bias::kByFile, .tied_default = true},
     {.model_type = "granite", .bias = Bias::kByFile, .tied_default = true},
     {.model_type = "gemma", .tied_default = true},
@@ -81,7 +94,12 @@ constexpr Family kFamilies[] = {
      .post_norms = true},
     {.model_type = "internlm2", .bias = Bias::kUseBias},
     {.model_type = "phi3", .windows = Windows::kAll},
-    {.model_type = "phi", .gated = false, .layer_norm = true, .bias = Bias::kAll},
+    {.model_type = "phi",
+     .gated = false,
+     .layer_norm = true,
+     .bias = Bias::kAll,
+     .shared_norm = true,
+     .head_bias = true},
     {.model_type = "gpt2",
      .gated = false,
      .layer_norm = true,
@@ -95,7 +113,12 @@ constexpr Family kFamilies[] = {
      .bias = Bias::kAll,
      .tied_default = true,
      .learned_positions = true},
-    {.model_type = "bloom", .gated = false, .layer_norm = true, .bias = Bias::kAll, .tied_default = true},
+    {.model_type = "bloom",
+     .gated = false,
+     .layer_norm = true,
+     .bias = Bias::kAll,
+     .tied_default = true,
+     .embedding_norm = true},
     {.model_type = "mpt", .gated = false, .bias = Bias::kUseBias, .tied_default = true},
     {.model_type = "starcoder2",
      .gated = false,
@@ -106,7 +129,8 @@ constexpr Family kFamilies[] = {
      .windows = Windows::kAll},
 };
 
-// Fields that cannot change what the model computes in training.
+// Fields that cannot change what the model computes in training; of pad_token_id only the gradient of its own
+// row of the embedding, which transformers leaves out and we do not.
 const std::set<std::string>& NeutralFields() {
   static const auto* fields = new std::set<std::string>{"_name_or_path",
                                                         "transformers_version",
@@ -296,7 +320,8 @@ void ReadBiases(Reader& reader, const Family& family, ModelSpec& spec) {
       spec.qkv_bias = family.trained_as != nullptr || reader.Bool("qkv_bias", true);
       return;
     case Bias::kAll:
-      spec.qkv_bias = spec.attention_out_bias = spec.mlp_bias = true;
+      spec.mlp_bias = reader.Bool("enable_bias", true);
+      spec.qkv_bias = spec.attention_out_bias = reader.Bool("attention_bias", spec.mlp_bias);
       return;
     case Bias::kByFile:
       spec.qkv_bias = spec.attention_out_bias = reader.Bool("attention_bias", false);
@@ -534,7 +559,14 @@ absl::StatusOr<ConfigModel> ReadConfigJson(absl::string_view json_text, absl::st
   spec.family = named_as_llama ? "llama" : family->model_type;
   spec.gated_mlp = family->gated;
   spec.layer_norm = family->layer_norm;
-  spec.qk_norm = family->qk_norm;
+  spec.qk_norm = family->qk_norm || (family->trained_as == nullptr && reader.Bool("qk_layernorm", false));
+  spec.whole_qk_norm = family->whole_qk_norm;
+  spec.shared_norm = family->shared_norm;
+  spec.embedding_norm = family->embedding_norm;
+  spec.head_bias = family->head_bias;
+  spec.expert_bias = family->expert_bias;
+  spec.gated_shared_experts = family->gated_shared_experts;
+  spec.attention_sinks = family->attention_sinks;
   spec.clamped_gate = family->clamped_gate;
   spec.post_norms = family->post_norms;
   ReadSizes(reader, *family, spec);

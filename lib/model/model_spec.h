@@ -65,20 +65,29 @@ struct ModelSpec {
   // Layers that predict further tokens, beyond `layers` (DeepSeek-V3, arXiv 2412.19437, section 2.2).
   int64_t mtp_layers = 0;
 
-  // Products. The head has no bias.
+  // Products.
   bool gated_mlp = true;  // gate, up and down (SwiGLU, arXiv 2002.05202), or up and down alone
   bool qkv_bias = false;
   bool attention_out_bias = false;
   bool mlp_bias = false;
   bool tie_embeddings = false;  // the head's matrix is the embedding
   bool clamped_gate = false;    // gate and up are clamped before they meet (gpt-oss, arXiv 2508.10925)
+  bool expert_bias = false;     // also of the router
+  bool head_bias = false;
+  bool gated_shared_experts =
+      false;  // a column decides how much of them is added (Qwen2-MoE, arXiv 2407.10671)
 
   // Norms.
-  bool layer_norm = false;  // LayerNorm with a bias, or RMSNorm (arXiv 1910.07467)
-  bool qk_norm = false;     // queries and keys are normalized, head by head (arXiv 2302.05442)
-  bool post_norms = false;  // also after attention and after the MLP (Gemma 2, arXiv 2408.00118)
+  bool layer_norm = false;      // LayerNorm with a bias, or RMSNorm (arXiv 1910.07467)
+  bool qk_norm = false;         // queries and keys are normalized, head by head (arXiv 2302.05442)
+  bool whole_qk_norm = false;   // not head by head, but all heads together (OLMo 2, arXiv 2501.00656)
+  bool shared_norm = false;     // attention and MLP stand side by side behind one norm (GPT-J)
+  bool embedding_norm = false;  // also after the embedding (BLOOM, arXiv 2211.05100)
+  bool post_norms = false;      // also after attention and after the MLP (Gemma 2, arXiv 2408.00118)
   double norm_eps = 1e-5;
   bool dropout = false;  // after attention and after the MLP; each keeps a mask of a byte per element
+
+  bool attention_sinks = false;  // a score of each head that no token has (gpt-oss, arXiv 2508.10925)
 
   // Positions.
   int64_t max_position = 8192;    // the longest sequence, in tokens, that the model is meant for
@@ -133,8 +142,8 @@ struct Parameter {
 // by the head as well; "lm_head.weight" does not exist then. The model must be trainable.
 std::vector<Parameter> Inventory(const ModelSpec& spec);
 
-// Numbers of elements, for every model. Norms of queries and keys, norms after attention and MLP, experts'
-// biases and layers that predict further tokens are left out: together far below 1 % of a model.
+// Numbers of elements, for every model: those of transformers' parameters, without layers that predict
+// further tokens, which it does not load.
 struct LayerParameters {
   int64_t matrices = 0;        // cut by tensor parallelism
   int64_t vectors = 0;         // norms and biases: on every rank

@@ -20,9 +20,7 @@ struct Published {
 };
 
 // Totals: the sum of the tensors in the published weights (safetensors metadata on the model's page), of
-// DeepSeek-V3 without its layer that predicts a further token (671B in arXiv 2412.19437). What an
-// ModelSpec does not have (norms of queries and keys, a gate of shared experts, a norm of the
-// embedding) is far below the tolerance of 0.1 %.
+// DeepSeek-V3 without its layer that predicts a further token (671B in arXiv 2412.19437).
 constexpr Published kPublished[] = {
     {"meta-llama/Llama-3.1-8B",
      R"({"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
@@ -114,6 +112,121 @@ TEST(ConfigJson, HasThePublishedNumberOfParameters) {
       const auto active = static_cast<double>(NumActiveParameters(model->spec));
       EXPECT_NEAR(active / published.active, 1, 0.05) << published.name << " has " << active << " active";
     }
+  }
+}
+
+// What transformers 4.57.6 counts in tiny models of each family: sum(p.numel() for p in
+// AutoModelForCausalLM.from_config(AutoConfig.for_model(model_type, **sizes, **fields)).parameters()), made
+// on PyTorch's meta device.
+constexpr char kSizes[] =
+    R"("hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3, "num_attention_heads": 4,
+       "num_key_value_heads": 2, "vocab_size": 97, )";
+struct Tiny {
+  const char* sizes;  // kSizes, or "" for a family that names its own
+  const char* fields;
+  int64_t parameters;
+};
+constexpr Tiny kTiny[] = {
+    {"", R"("model_type": "bloom", "hidden_size": 48, "vocab_size": 97, "n_layer": 3, "n_head": 4,
+          "tie_word_embeddings": true)",
+     89664},
+    {kSizes, R"("model_type": "deepseek_v2", "q_lora_rank": 24, "kv_lora_rank": 16, "qk_nope_head_dim":
+          12, "qk_rope_head_dim": 4, "v_head_dim": 12, "n_routed_experts": 8, "num_experts_per_tok":
+          2, "moe_intermediate_size": 20, "n_shared_experts": 1, "first_k_dense_replace": 1,
+          "n_group": 1, "topk_group": 1, "tie_word_embeddings": false)",
+     96360},
+    {kSizes, R"("model_type": "deepseek_v2", "q_lora_rank": null, "kv_lora_rank": 16, "qk_nope_head_dim":
+          12, "qk_rope_head_dim": 4, "v_head_dim": 12, "n_routed_experts": 8, "num_experts_per_tok":
+          2, "moe_intermediate_size": 20, "n_shared_experts": 1, "first_k_dense_replace": 1,
+          "n_group": 1, "topk_group": 1, "tie_word_embeddings": false)",
+     97440},
+    {kSizes, R"("model_type": "deepseek_v3", "q_lora_rank": 24, "kv_lora_rank": 16, "qk_nope_head_dim":
+          12, "qk_rope_head_dim": 4, "v_head_dim": 12, "n_routed_experts": 8, "num_experts_per_tok":
+          2, "moe_intermediate_size": 20, "n_shared_experts": 1, "first_k_dense_replace": 1,
+          "n_group": 1, "topk_group": 1, "num_nextn_predict_layers": 0, "tie_word_embeddings": false)",
+     96360},
+    {kSizes, R"("model_type": "deepseek_v3", "q_lora_rank": null, "kv_lora_rank": 16, "qk_nope_head_dim":
+          12, "qk_rope_head_dim": 4, "v_head_dim": 12, "n_routed_experts": 8, "num_experts_per_tok":
+          2, "moe_intermediate_size": 20, "n_shared_experts": 1, "first_k_dense_replace": 1,
+          "n_group": 1, "topk_group": 1, "num_nextn_predict_layers": 0, "tie_word_embeddings": false)",
+     97440},
+    {kSizes, R"("model_type": "gemma", "head_dim": 12, "tie_word_embeddings": true)", 60288},
+    {kSizes, R"("model_type": "gemma2", "head_dim": 12, "tie_word_embeddings": true)", 60576},
+    {kSizes, R"("model_type": "gemma3_text", "head_dim": 12, "tie_word_embeddings": true)", 60648},
+    {"", R"("model_type": "gpt2", "vocab_size": 97, "n_embd": 48, "n_layer": 3, "n_head": 4,
+          "n_positions": 64, "tie_word_embeddings": true)",
+     92640},
+    {"", R"("model_type": "gpt_neox", "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers":
+          3, "num_attention_heads": 4, "vocab_size": 97, "tie_word_embeddings": false)",
+     61632},
+    {"", R"("model_type": "gpt_neox", "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers":
+          3, "num_attention_heads": 4, "vocab_size": 97, "attention_bias": false,
+          "tie_word_embeddings": false)",
+     61056},
+    {kSizes, R"("model_type": "gpt_oss", "num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 12,
+          "tie_word_embeddings": false)",
+     172152},
+    {kSizes, R"("model_type": "granite", "tie_word_embeddings": false)", 64944},
+    {kSizes, R"("model_type": "granite", "attention_bias": true, "mlp_bias": true, "tie_word_embeddings":
+          false)",
+     66000},
+    {kSizes, R"("model_type": "llama", "tie_word_embeddings": false)", 64944},
+    {kSizes, R"("model_type": "llama", "attention_bias": true, "mlp_bias": true, "tie_word_embeddings":
+          false)",
+     66000},
+    {kSizes, R"("model_type": "llama", "tie_word_embeddings": true)", 60288},
+    {kSizes, R"("model_type": "mistral", "tie_word_embeddings": false)", 64944},
+    {kSizes, R"("model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2,
+          "tie_word_embeddings": false)",
+     169200},
+    {"", R"("model_type": "mpt", "vocab_size": 97, "d_model": 48, "n_layers": 3, "n_heads": 4,
+          "max_seq_len": 64, "tie_word_embeddings": true)",
+     87936},
+    {kSizes, R"("model_type": "olmo2", "tie_word_embeddings": false)", 65160},
+    {kSizes, R"("model_type": "olmo2", "attention_bias": true, "tie_word_embeddings": false)", 65592},
+    {kSizes, R"("model_type": "olmoe", "num_experts": 8, "num_experts_per_tok": 2, "tie_word_embeddings":
+          false)",
+     308232},
+    {"", R"("model_type": "opt", "hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4,
+          "vocab_size": 97, "max_position_embeddings": 64, "ffn_dim": 80, "word_embed_proj_dim": 48,
+          "tie_word_embeddings": true)",
+     60144},
+    {"", R"("model_type": "opt", "hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4,
+          "vocab_size": 97, "max_position_embeddings": 64, "ffn_dim": 80, "word_embed_proj_dim": 48,
+          "enable_bias": false, "tie_word_embeddings": true)",
+     59184},
+    {kSizes, R"("model_type": "phi", "tie_word_embeddings": false)", 54385},
+    {kSizes, R"("model_type": "phi", "qk_layernorm": true, "tie_word_embeddings": false)", 54529},
+    {kSizes, R"("model_type": "phi", "tie_word_embeddings": true)", 49729},
+    {kSizes, R"("model_type": "phi3", "tie_word_embeddings": false)", 64944},
+    {kSizes, R"("model_type": "qwen2", "tie_word_embeddings": false)", 65232},
+    {kSizes, R"("model_type": "qwen2_moe", "num_experts": 8, "num_experts_per_tok": 2,
+          "moe_intermediate_size": 20, "shared_expert_intermediate_size": 40, "decoder_sparse_step":
+          1, "tie_word_embeddings": false)",
+     118368},
+    {kSizes, R"("model_type": "qwen2_moe", "num_experts": 8, "num_experts_per_tok": 2,
+          "moe_intermediate_size": 20, "shared_expert_intermediate_size": 40, "decoder_sparse_step":
+          1, "qkv_bias": false, "tie_word_embeddings": false)",
+     118080},
+    {kSizes, R"("model_type": "qwen3", "head_dim": 12, "tie_word_embeddings": false)", 65016},
+    {kSizes, R"("model_type": "qwen3", "head_dim": 12, "attention_bias": true, "tie_word_embeddings":
+          false)",
+     65448},
+    {kSizes, R"("model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2,
+          "moe_intermediate_size": 20, "head_dim": 12, "decoder_sparse_step": 1,
+          "tie_word_embeddings": false)",
+     100728},
+    {kSizes, R"("model_type": "smollm3", "tie_word_embeddings": true)", 60288},
+    {kSizes, R"("model_type": "starcoder2", "tie_word_embeddings": true)", 49920},
+    {kSizes, R"("model_type": "starcoder2", "use_bias": false, "tie_word_embeddings": true)", 49104},
+};
+
+TEST(ConfigJson, HasTheParametersThatTransformersCounts) {
+  for (const Tiny& tiny : kTiny) {
+    const absl::StatusOr<ConfigModel> model =
+        ReadConfigJson(absl::StrCat("{", tiny.sizes, tiny.fields, "}"), "config.json");
+    ASSERT_TRUE(model.ok()) << tiny.fields << ": " << model.status();
+    EXPECT_EQ(NumParameters(model->spec), tiny.parameters) << tiny.fields;
   }
 }
 
