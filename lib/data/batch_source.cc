@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -165,18 +166,6 @@ absl::StatusOr<std::unique_ptr<tokenizer::Tokenizer>> LoadTokenizer(const recipe
   return tokenizer;
 }
 
-// The same split for training and evaluation: it depends on the seed, the source's place and its documents.
-absl::StatusOr<Split> OpenSplit(const recipe::Recipe& recipe, const tokenizer::Tokenizer* tokenizer,
-                                size_t index) {
-  const recipe::DataSource& source = recipe.data.train[index];
-  const std::string name = NameOf(source, "train", index);
-  if (source.files.empty()) return UsageError(absl::StrCat("data source ", name, " has no files"));
-  TRAINCTL_ASSIGN_OR_RETURN(std::shared_ptr<const DocumentStore> store,
-                            OpenDocuments(source, recipe.model.spec.vocab, tokenizer));
-  return SplitDocuments(std::move(store), HoldoutOf(recipe.data, source), recipe.run.seed,
-                        StreamOf(absl::StrCat("data.train[", index, "]/holdout")), name);
-}
-
 absl::StatusOr<std::vector<int64_t>> MixWeights(const recipe::DataConfig& data,
                                                 const std::vector<MixedSource::Source>& sources) {
   std::vector<double> shares;
@@ -217,86 +206,137 @@ absl::StatusOr<EvalSet> MakeEvalSet(std::string name, DocumentSet documents, con
   return set;
 }
 
-absl::StatusOr<DocumentSet> OpenEvalFiles(const recipe::Recipe& recipe, const tokenizer::Tokenizer* tokenizer,
-                                          const recipe::DataSource& source, const std::string& name) {
-  if (source.files.empty()) return UsageError(absl::StrCat("evaluation set ", name, " has no files"));
-  TRAINCTL_ASSIGN_OR_RETURN(std::shared_ptr<const DocumentStore> store,
-                            OpenDocuments(source, recipe.model.spec.vocab, tokenizer));
-  TRAINCTL_ASSIGN_OR_RETURN(Split split, SplitDocuments(std::move(store), 0.0, recipe.run.seed, 0, name));
-  return std::move(split.train);
-}
-
-// What the training sources hold out, as one set.
-absl::StatusOr<DocumentSet> OpenHeldOut(const recipe::Recipe& recipe, const tokenizer::Tokenizer* tokenizer,
-                                        const std::string& name) {
-  std::vector<DocumentSet> held_out;
-  for (size_t i = 0; i < recipe.data.train.size(); ++i) {
-    if (HoldoutOf(recipe.data, recipe.data.train[i]) == 0) continue;
-    TRAINCTL_ASSIGN_OR_RETURN(Split split, OpenSplit(recipe, tokenizer, i));
-    held_out.push_back(std::move(split.held_out));
+// The sources of a recipe, each opened once at most, whoever asks for its documents.
+class Opener {
+ public:
+  static absl::StatusOr<Opener> Make(const recipe::Recipe& recipe) {
+    Opener opener(recipe);
+    TRAINCTL_ASSIGN_OR_RETURN(opener.shape_, CheckedShape(recipe));
+    TRAINCTL_ASSIGN_OR_RETURN(opener.tokenizer_, LoadTokenizer(recipe));
+    return opener;
   }
-  if (held_out.empty())
-    return UsageError(absl::StrCat("evaluation set ", name, ": there is no training source"));
-  if (held_out.size() == 1) return std::move(held_out.front());
-  TRAINCTL_ASSIGN_OR_RETURN(Split all, SplitDocuments(Interleave(std::move(held_out)), 0.0, 0, 0, name));
-  return std::move(all.train);
-}
+
+  // Once: the documents go with it.
+  absl::StatusOr<std::unique_ptr<BatchSource>> Train() {
+    if (recipe_.data.train.empty()) return UsageError("data.train: no source is given");
+    std::vector<MixedSource::Source> sources;
+    for (size_t i = 0; i < recipe_.data.train.size(); ++i) {
+      TRAINCTL_ASSIGN_OR_RETURN(Split * split, SplitOf(i));
+      MixedSource::Source source;
+      source.stream_name = absl::StrCat("data.train[", i, "]");
+      source.stream = std::make_unique<TokenStream>(
+          std::move(split->train), ShuffleKey{recipe_.data.shuffle, recipe_.run.seed, source.stream_name});
+      sources.push_back(std::move(source));
+    }
+    TRAINCTL_ASSIGN_OR_RETURN(const std::vector<int64_t> weights, MixWeights(recipe_.data, sources));
+    return std::make_unique<MixedSource>(std::move(sources), Mixture(weights), shape_, recipe_.data.shuffle,
+                                         recipe_.run.seed);
+  }
+
+  absl::StatusOr<std::vector<EvalSet>> Eval() {
+    std::vector<EvalSet> sets;
+    bool held_out_is_named = false;
+    for (size_t i = 0; i < recipe_.data.eval.size(); ++i) {
+      const recipe::DataSource& source = recipe_.data.eval[i];
+      const std::string name = NameOf(source, "eval", i);
+      if (source.weight.has_value()) {
+        return UsageError(absl::StrCat("evaluation set ", name, ": weight is for data.train"));
+      }
+      if (source.holdout == 0) {
+        TRAINCTL_RETURN_IF_ERROR(Add(EvalFiles(source, name), name, sets));
+        continue;
+      }
+      if (!source.files.empty() || held_out_is_named) {
+        return UsageError(absl::StrCat(
+            "evaluation set ", name, ": ",
+            held_out_is_named ? "only one set can be the held-out one" : "give either files or holdout"));
+      }
+      held_out_is_named = true;
+      TRAINCTL_RETURN_IF_ERROR(Add(HeldOut(name), name, sets));
+    }
+    const auto holds_out = [](const recipe::DataSource& source) { return source.holdout != 0; };
+    if (!held_out_is_named && std::any_of(recipe_.data.train.begin(), recipe_.data.train.end(), holds_out)) {
+      TRAINCTL_RETURN_IF_ERROR(Add(HeldOut("held-out"), "held-out", sets));
+    }
+    return sets;
+  }
+
+ private:
+  explicit Opener(const recipe::Recipe& recipe) : recipe_(recipe), splits_(recipe.data.train.size()) {}
+
+  absl::StatusOr<std::shared_ptr<const DocumentStore>> Open(const recipe::DataSource& source) const {
+    return OpenDocuments(source, recipe_.model.spec.vocab, tokenizer_.get());
+  }
+
+  // The same for training and evaluation: it depends on the seed, the source's place and its documents.
+  absl::StatusOr<Split*> SplitOf(size_t index) {
+    std::optional<Split>& split = splits_[index];
+    if (split.has_value()) return &*split;
+    const recipe::DataSource& source = recipe_.data.train[index];
+    const std::string name = NameOf(source, "train", index);
+    if (source.files.empty()) return UsageError(absl::StrCat("data source ", name, " has no files"));
+    TRAINCTL_ASSIGN_OR_RETURN(auto store, Open(source));
+    TRAINCTL_ASSIGN_OR_RETURN(
+        split, SplitDocuments(std::move(store), HoldoutOf(recipe_.data, source), recipe_.run.seed,
+                              StreamOf(absl::StrCat("data.train[", index, "]/holdout")), name));
+    return &*split;
+  }
+
+  absl::StatusOr<DocumentSet> EvalFiles(const recipe::DataSource& source, const std::string& name) const {
+    if (source.files.empty()) return UsageError(absl::StrCat("evaluation set ", name, " has no files"));
+    TRAINCTL_ASSIGN_OR_RETURN(auto store, Open(source));
+    TRAINCTL_ASSIGN_OR_RETURN(Split split, SplitDocuments(std::move(store), 0.0, recipe_.run.seed, 0, name));
+    return std::move(split.train);
+  }
+
+  // What the training sources hold out, as one set.
+  absl::StatusOr<DocumentSet> HeldOut(const std::string& name) {
+    std::vector<DocumentSet> held_out;
+    for (size_t i = 0; i < recipe_.data.train.size(); ++i) {
+      if (HoldoutOf(recipe_.data, recipe_.data.train[i]) == 0) continue;
+      TRAINCTL_ASSIGN_OR_RETURN(Split * split, SplitOf(i));
+      held_out.push_back(std::move(split->held_out));
+    }
+    if (held_out.empty())
+      return UsageError(absl::StrCat("evaluation set ", name, ": there is no training source"));
+    if (held_out.size() == 1) return std::move(held_out.front());
+    TRAINCTL_ASSIGN_OR_RETURN(Split all, SplitDocuments(Interleave(std::move(held_out)), 0.0, 0, 0, name));
+    return std::move(all.train);
+  }
+
+  absl::Status Add(absl::StatusOr<DocumentSet> documents, const std::string& name,
+                   std::vector<EvalSet>& sets) const {
+    TRAINCTL_RETURN_IF_ERROR(documents.status());
+    TRAINCTL_ASSIGN_OR_RETURN(EvalSet set,
+                              MakeEvalSet(name, *std::move(documents), shape_, recipe_.train.eval_batches));
+    sets.push_back(std::move(set));
+    return absl::OkStatus();
+  }
+
+  const recipe::Recipe& recipe_;
+  Shape shape_;
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer_;
+  std::vector<std::optional<Split>> splits_;
+};
 
 }  // namespace
 
+absl::StatusOr<DataSets> OpenData(const recipe::Recipe& recipe) {
+  TRAINCTL_ASSIGN_OR_RETURN(Opener opener, Opener::Make(recipe));
+  DataSets sets;
+  TRAINCTL_ASSIGN_OR_RETURN(sets.train, opener.Train());
+  TRAINCTL_ASSIGN_OR_RETURN(sets.eval, opener.Eval());
+  return sets;
+}
+
 absl::StatusOr<std::unique_ptr<BatchSource>> OpenTrainSource(const recipe::Recipe& recipe) {
-  TRAINCTL_ASSIGN_OR_RETURN(const Shape shape, CheckedShape(recipe));
-  if (recipe.data.train.empty()) return UsageError("data.train: no source is given");
-  TRAINCTL_ASSIGN_OR_RETURN(const auto tokenizer, LoadTokenizer(recipe));
-  std::vector<MixedSource::Source> sources;
-  for (size_t i = 0; i < recipe.data.train.size(); ++i) {
-    TRAINCTL_ASSIGN_OR_RETURN(Split split, OpenSplit(recipe, tokenizer.get(), i));
-    MixedSource::Source source;
-    source.stream_name = absl::StrCat("data.train[", i, "]");
-    source.stream = std::make_unique<TokenStream>(
-        std::move(split.train), ShuffleKey{recipe.data.shuffle, recipe.run.seed, source.stream_name});
-    sources.push_back(std::move(source));
-  }
-  TRAINCTL_ASSIGN_OR_RETURN(const std::vector<int64_t> weights, MixWeights(recipe.data, sources));
-  return std::make_unique<MixedSource>(std::move(sources), Mixture(weights), shape, recipe.data.shuffle,
-                                       recipe.run.seed);
+  TRAINCTL_ASSIGN_OR_RETURN(Opener opener, Opener::Make(recipe));
+  return opener.Train();
 }
 
 absl::StatusOr<std::vector<EvalSet>> OpenEvalSets(const recipe::Recipe& recipe) {
-  TRAINCTL_ASSIGN_OR_RETURN(const Shape shape, CheckedShape(recipe));
-  TRAINCTL_ASSIGN_OR_RETURN(const auto tokenizer, LoadTokenizer(recipe));
-  std::vector<EvalSet> sets;
-  const auto add = [&](absl::StatusOr<DocumentSet> documents, const std::string& name) -> absl::Status {
-    TRAINCTL_RETURN_IF_ERROR(documents.status());
-    TRAINCTL_ASSIGN_OR_RETURN(EvalSet set,
-                              MakeEvalSet(name, *std::move(documents), shape, recipe.train.eval_batches));
-    sets.push_back(std::move(set));
-    return absl::OkStatus();
-  };
-  bool held_out_is_named = false;
-  for (size_t i = 0; i < recipe.data.eval.size(); ++i) {
-    const recipe::DataSource& source = recipe.data.eval[i];
-    const std::string name = NameOf(source, "eval", i);
-    if (source.weight.has_value()) {
-      return UsageError(absl::StrCat("evaluation set ", name, ": weight is for data.train"));
-    }
-    if (source.holdout == 0) {
-      TRAINCTL_RETURN_IF_ERROR(add(OpenEvalFiles(recipe, tokenizer.get(), source, name), name));
-      continue;
-    }
-    if (!source.files.empty() || held_out_is_named) {
-      return UsageError(absl::StrCat(
-          "evaluation set ", name, ": ",
-          held_out_is_named ? "only one set can be the held-out one" : "give either files or holdout"));
-    }
-    held_out_is_named = true;
-    TRAINCTL_RETURN_IF_ERROR(add(OpenHeldOut(recipe, tokenizer.get(), name), name));
-  }
-  const auto holds_out = [](const recipe::DataSource& source) { return source.holdout != 0; };
-  if (!held_out_is_named && std::any_of(recipe.data.train.begin(), recipe.data.train.end(), holds_out)) {
-    TRAINCTL_RETURN_IF_ERROR(add(OpenHeldOut(recipe, tokenizer.get(), "held-out"), "held-out"));
-  }
-  return sets;
+  TRAINCTL_ASSIGN_OR_RETURN(Opener opener, Opener::Make(recipe));
+  return opener.Eval();
 }
 
 }  // namespace trainctl::data

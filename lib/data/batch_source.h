@@ -45,8 +45,15 @@ struct EvalSet {
   int64_t num_batches = 0;              // at most train.eval_batches; the same at any layout
 };
 
-// Opens the training mix / the evaluation sets of a recipe. `batch_sequences` per step comes from
-// the recipe. Errors: BadDataError naming the file.
+struct DataSets {
+  std::unique_ptr<BatchSource> train;
+  std::vector<EvalSet> eval;
+};
+
+// Opens the training mix and the evaluation sets of a recipe: together, where both are used, since text and
+// JSONL are read and kept in memory once then. `batch_sequences` per step comes from the recipe. Errors:
+// BadDataError naming the file.
+absl::StatusOr<DataSets> OpenData(const recipe::Recipe& recipe);
 absl::StatusOr<std::unique_ptr<BatchSource>> OpenTrainSource(const recipe::Recipe& recipe);
 absl::StatusOr<std::vector<EvalSet>> OpenEvalSets(const recipe::Recipe& recipe);
 

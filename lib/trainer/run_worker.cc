@@ -151,8 +151,7 @@ class Trainer {
       TRAINCTL_ASSIGN_OR_RETURN(auto stamps, data::FileStamps::Take(recipe_.data));
       data_stamps_.emplace(std::move(stamps));
     }
-    TRAINCTL_ASSIGN_OR_RETURN(train_, data::OpenTrainSource(recipe_));
-    TRAINCTL_ASSIGN_OR_RETURN(eval_sets_, data::OpenEvalSets(recipe_));
+    TRAINCTL_ASSIGN_OR_RETURN(data_, data::OpenData(recipe_));
     return absl::OkStatus();
   }
 
@@ -344,7 +343,7 @@ class Trainer {
     step_begin_ = d_.clock->Monotonic();
     const int64_t step = counters_.step;
     d_.control->Report({.step = step + 1, .phase = "data"});
-    TRAINCTL_ASSIGN_OR_RETURN(const data::Batch batch, LocalBatch(*train_, step));
+    TRAINCTL_ASSIGN_OR_RETURN(const data::Batch batch, LocalBatch(*data_.train, step));
     const double data_seconds = absl::ToDoubleSeconds(d_.clock->Monotonic() - step_begin_);
     d_.control->Report({.step = step + 1, .phase = "step"});
 
@@ -493,7 +492,7 @@ class Trainer {
     ReportPhase("evaluate");
     TRAINCTL_RETURN_IF_ERROR(CheckData());
     Losses losses;
-    for (const data::EvalSet& set : eval_sets_) {
+    for (const data::EvalSet& set : data_.eval) {
       double sums[2] = {0, 0};
       for (int64_t i = 0; i < set.num_batches; ++i) {
         TRAINCTL_ASSIGN_OR_RETURN(const data::Batch batch, LocalBatch(*set.source, i));
@@ -509,7 +508,7 @@ class Trainer {
   }
 
   absl::Status RecordInitialLoss() {
-    if (eval_sets_.empty()) return absl::OkStatus();
+    if (data_.eval.empty()) return absl::OkStatus();
     telemetry::StepRecord record;
     TRAINCTL_ASSIGN_OR_RETURN(record.eval, Evaluate());
     if (!first_rank()) return absl::OkStatus();
@@ -632,8 +631,7 @@ class Trainer {
   std::optional<comm::Group> world_;
   parallel::Groups groups_;
   std::optional<data::FileStamps> data_stamps_;  // of rank 0, from before they were opened
-  std::unique_ptr<data::BatchSource> train_;
-  std::vector<data::EvalSet> eval_sets_;
+  data::DataSets data_;
   std::unique_ptr<parallel::ShardedState> state_;
   std::unique_ptr<parallel::Executor> executor_;
   std::unique_ptr<telemetry::RunLog> log_;

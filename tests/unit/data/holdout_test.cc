@@ -1,9 +1,11 @@
 // The held-out split and the evaluation sets.
 #include <gmock/gmock.h>
 
+#include <fstream>
 #include <map>
 #include <set>
 
+#include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "data/batch_source.h"
 #include "tests/unit/data/data_test_util.h"
@@ -206,6 +208,38 @@ TEST_F(HoldOut, AnEvaluationSetWithNothingToPredictIsAnError) {
     EXPECT_EQ(ExitCodeFor(OpenEvalSets(recipe).status()), ExitCode::kUsage) << wrong;
     EXPECT_EQ(ExitCodeFor(OpenTrainSource(recipe).status()), ExitCode::kUsage) << wrong;
   }
+}
+
+// Bytes that this process has asked its kernel for.
+int64_t BytesRead() {
+  std::ifstream io("/proc/self/io");
+  std::string word;
+  int64_t bytes = 0;
+  while (io >> word) {
+    if (word == "rchar:") io >> bytes;
+  }
+  return bytes;
+}
+
+TEST_F(HoldOut, ASourceThatTrainsAndIsHeldOutIsReadOnce) {
+  std::string lines;
+  for (int i = 0; i < 5000; ++i) lines += absl::StrCat(R"({"text": ")", i, std::string(200, 'x'), "\"}\n");
+  recipe::Recipe recipe = MakeRecipe({Source({Write("lines.jsonl", lines)})}, 2, 16);
+  recipe.data.train[0].holdout = 0.1;
+  const int64_t before = BytesRead();
+  const auto sets = OpenData(recipe);
+  const int64_t read = BytesRead() - before;
+  ASSERT_TRUE(sets.ok()) << sets.status();
+  const auto size = static_cast<int64_t>(lines.size());
+  EXPECT_GE(read, size);
+  EXPECT_LT(read, size * 3 / 2);
+
+  const auto train = OpenTrainSource(recipe);
+  const auto eval = OpenEvalSets(recipe);
+  ASSERT_TRUE(train.ok() && eval.ok());
+  ASSERT_EQ(sets->eval.size(), 1u);
+  EXPECT_EQ(sets->train->Get(3, {0, 2})->tokens, (*train)->Get(3, {0, 2})->tokens);
+  EXPECT_EQ(sets->eval[0].source->Get(1, {0, 2})->tokens, (*eval)[0].source->Get(1, {0, 2})->tokens);
 }
 
 }  // namespace
