@@ -209,10 +209,11 @@ absl::StatusOr<EvalSet> MakeEvalSet(std::string name, DocumentSet documents, con
 // The sources of a recipe, each opened once at most, whoever asks for its documents.
 class Opener {
  public:
-  static absl::StatusOr<Opener> Make(const recipe::Recipe& recipe) {
+  static absl::StatusOr<Opener> Make(const recipe::Recipe& recipe, OpenProgress progress = {}) {
     Opener opener(recipe);
     TRAINCTL_ASSIGN_OR_RETURN(opener.shape_, CheckedShape(recipe));
     TRAINCTL_ASSIGN_OR_RETURN(opener.tokenizer_, LoadTokenizer(recipe));
+    opener.progress_ = std::move(progress);
     return opener;
   }
 
@@ -264,8 +265,23 @@ class Opener {
  private:
   explicit Opener(const recipe::Recipe& recipe) : recipe_(recipe), splits_(recipe.data.train.size()) {}
 
-  absl::StatusOr<std::shared_ptr<const DocumentStore>> Open(const recipe::DataSource& source) const {
-    return OpenDocuments(source, recipe_.model.spec.vocab, tokenizer_.get());
+  absl::StatusOr<std::shared_ptr<const DocumentStore>> Open(const recipe::DataSource& source) {
+    return OpenDocuments(source, recipe_.model.spec.vocab, tokenizer_.get(), [this](int64_t bytes) {
+      if (!progress_) return;
+      done_bytes_ += bytes;
+      progress_(done_bytes_, std::max(done_bytes_, TotalBytes()));
+    });
+  }
+
+  int64_t TotalBytes() {
+    if (total_bytes_ >= 0) return total_bytes_;
+    total_bytes_ = 0;
+    for (const std::vector<recipe::DataSource>* sources : {&recipe_.data.train, &recipe_.data.eval}) {
+      for (const recipe::DataSource& source : *sources) {
+        total_bytes_ += BytesReadAtOpening(source, tokenizer_ != nullptr);
+      }
+    }
+    return total_bytes_;
   }
 
   // The same for training and evaluation: it depends on the seed, the source's place and its documents.
@@ -282,7 +298,7 @@ class Opener {
     return &*split;
   }
 
-  absl::StatusOr<DocumentSet> EvalFiles(const recipe::DataSource& source, const std::string& name) const {
+  absl::StatusOr<DocumentSet> EvalFiles(const recipe::DataSource& source, const std::string& name) {
     if (source.files.empty()) return UsageError(absl::StrCat("evaluation set ", name, " has no files"));
     TRAINCTL_ASSIGN_OR_RETURN(auto store, Open(source));
     TRAINCTL_ASSIGN_OR_RETURN(Split split, SplitDocuments(std::move(store), 0.0, recipe_.run.seed, 0, name));
@@ -317,12 +333,15 @@ class Opener {
   Shape shape_;
   std::unique_ptr<tokenizer::Tokenizer> tokenizer_;
   std::vector<std::optional<Split>> splits_;
+  OpenProgress progress_;
+  int64_t done_bytes_ = 0;
+  int64_t total_bytes_ = -1;  // not asked yet
 };
 
 }  // namespace
 
-absl::StatusOr<DataSets> OpenData(const recipe::Recipe& recipe) {
-  TRAINCTL_ASSIGN_OR_RETURN(Opener opener, Opener::Make(recipe));
+absl::StatusOr<DataSets> OpenData(const recipe::Recipe& recipe, OpenProgress progress) {
+  TRAINCTL_ASSIGN_OR_RETURN(Opener opener, Opener::Make(recipe, std::move(progress)));
   DataSets sets;
   TRAINCTL_ASSIGN_OR_RETURN(sets.train, opener.Train());
   TRAINCTL_ASSIGN_OR_RETURN(sets.eval, opener.Eval());

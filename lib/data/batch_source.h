@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -53,7 +54,9 @@ struct DataSets {
 // Opens the training mix and the evaluation sets of a recipe: together, where both are used, since text and
 // JSONL are read and kept in memory once then. `batch_sequences` per step comes from the recipe. Errors:
 // BadDataError naming the file.
-absl::StatusOr<DataSets> OpenData(const recipe::Recipe& recipe);
+// `progress` is told, now and then, how much of what has to be read was.
+using OpenProgress = std::function<void(int64_t done_bytes, int64_t total_bytes)>;
+absl::StatusOr<DataSets> OpenData(const recipe::Recipe& recipe, OpenProgress progress = {});
 absl::StatusOr<std::unique_ptr<BatchSource>> OpenTrainSource(const recipe::Recipe& recipe);
 absl::StatusOr<std::vector<EvalSet>> OpenEvalSets(const recipe::Recipe& recipe);
 

@@ -1,7 +1,9 @@
 #include "data/document_store.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -113,8 +115,22 @@ std::unique_ptr<DocumentStore> Concatenate(std::vector<std::unique_ptr<DocumentS
   return std::make_unique<ConcatenatedDocuments>(std::move(stores));
 }
 
+int64_t BytesReadAtOpening(const recipe::DataSource& source, bool has_tokenizer) {
+  int64_t bytes = 0;
+  for (const std::string& file : source.files) {
+    const absl::StatusOr<SourceKind> kind = KindOfFile(source, file);
+    if (!kind.ok() || *kind == SourceKind::kIndexed || (*kind == SourceKind::kText && !has_tokenizer))
+      continue;
+    std::error_code unknown;
+    const auto size = std::filesystem::file_size(file, unknown);
+    if (!unknown) bytes += static_cast<int64_t>(size);
+  }
+  return bytes;
+}
+
 absl::StatusOr<std::unique_ptr<DocumentStore>> OpenDocuments(const recipe::DataSource& source, int64_t vocab,
-                                                             const tokenizer::Tokenizer* tokenizer) {
+                                                             const tokenizer::Tokenizer* tokenizer,
+                                                             const BytesReadFn& bytes_read) {
   const bool end_of_document = vocab > kByteVocab;
   std::vector<std::unique_ptr<DocumentStore>> stores;
   std::set<std::string> prefixes;
@@ -145,13 +161,14 @@ absl::StatusOr<std::unique_ptr<DocumentStore>> OpenDocuments(const recipe::DataS
     }
     const JsonlFields fields = {source.text_field, source.prompt_field};
     if (tokenizer != nullptr) {
-      TRAINCTL_ASSIGN_OR_RETURN(auto store, OpenTokenizedDocuments(files, kind, fields, *tokenizer));
+      TRAINCTL_ASSIGN_OR_RETURN(auto store,
+                                OpenTokenizedDocuments(files, kind, fields, *tokenizer, bytes_read));
       stores.push_back(std::move(store));
     } else if (kind == SourceKind::kText) {
       TRAINCTL_ASSIGN_OR_RETURN(auto store, OpenTextDocuments(std::move(files), end_of_document));
       stores.push_back(std::move(store));
     } else {
-      TRAINCTL_ASSIGN_OR_RETURN(auto store, OpenJsonlDocuments(files, fields, end_of_document));
+      TRAINCTL_ASSIGN_OR_RETURN(auto store, OpenJsonlDocuments(files, fields, end_of_document, bytes_read));
       stores.push_back(std::move(store));
     }
   }

@@ -52,7 +52,11 @@ std::string IndexedPrefix(const std::string& file);
 // UsageError for an unknown kind; BadDataError and EnvironmentError name the file. Without a tokenizer tokens
 // are bytes; one is not needed after this.
 absl::StatusOr<std::unique_ptr<DocumentStore>> OpenDocuments(const recipe::DataSource& source, int64_t vocab,
-                                                             const tokenizer::Tokenizer* tokenizer = nullptr);
+                                                             const tokenizer::Tokenizer* tokenizer = nullptr,
+                                                             const BytesReadFn& bytes_read = {});
+
+// Bytes of its files that OpenDocuments reads whole; 0 where it cannot tell.
+int64_t BytesReadAtOpening(const recipe::DataSource& source, bool has_tokenizer);
 
 // One document per file, read when needed: any number of files, no memory but their names. UsageError for a
 // packed one, which cannot be read from the middle.
@@ -63,13 +67,15 @@ absl::StatusOr<std::unique_ptr<DocumentStore>> OpenTextDocuments(std::vector<std
 // "file:line:column".
 absl::StatusOr<std::unique_ptr<DocumentStore>> OpenJsonlDocuments(const std::vector<std::string>& files,
                                                                   const JsonlFields& fields,
-                                                                  bool end_of_document);
+                                                                  bool end_of_document,
+                                                                  const BytesReadFn& bytes_read = {});
 
 // Text files (a document each) or JSONL, tokenized into memory at opening.
 absl::StatusOr<std::unique_ptr<DocumentStore>> OpenTokenizedDocuments(const std::vector<std::string>& files,
                                                                       SourceKind kind,
                                                                       const JsonlFields& fields,
-                                                                      const tokenizer::Tokenizer& tokenizer);
+                                                                      const tokenizer::Tokenizer& tokenizer,
+                                                                      const BytesReadFn& bytes_read = {});
 
 absl::StatusOr<std::unique_ptr<DocumentStore>> OpenIndexedDocuments(const std::string& prefix, int64_t vocab);
 

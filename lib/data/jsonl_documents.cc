@@ -13,8 +13,8 @@ class JsonlDocuments : public DocumentStore {
   explicit JsonlDocuments(bool end_of_document) : end_of_document_(end_of_document) {}
 
   // Decodes every line of a file. The decoded bytes are a copy: the file is not read again.
-  absl::Status Add(const std::string& path, const JsonlFields& fields) {
-    TRAINCTL_ASSIGN_OR_RETURN(JsonlReader reader, JsonlReader::Open(path, fields));
+  absl::Status Add(const std::string& path, const JsonlFields& fields, const BytesReadFn& bytes_read) {
+    TRAINCTL_ASSIGN_OR_RETURN(JsonlReader reader, JsonlReader::Open(path, fields, bytes_read));
     JsonlReader::Document document;
     while (true) {
       TRAINCTL_ASSIGN_OR_RETURN(const bool found, reader.Next(document));
@@ -67,9 +67,10 @@ class JsonlDocuments : public DocumentStore {
 
 absl::StatusOr<std::unique_ptr<DocumentStore>> OpenJsonlDocuments(const std::vector<std::string>& files,
                                                                   const JsonlFields& fields,
-                                                                  bool end_of_document) {
+                                                                  bool end_of_document,
+                                                                  const BytesReadFn& bytes_read) {
   auto store = std::make_unique<JsonlDocuments>(end_of_document);
-  for (const std::string& file : files) TRAINCTL_RETURN_IF_ERROR(store->Add(file, fields));
+  for (const std::string& file : files) TRAINCTL_RETURN_IF_ERROR(store->Add(file, fields, bytes_read));
   return store;
 }
 

@@ -25,12 +25,13 @@ absl::StatusOr<Json> ParseLine(absl::string_view line, const std::string& where)
 
 }  // namespace
 
-JsonlReader::JsonlReader(UnpackedFile file, JsonlFields fields)
-    : file_(std::move(file)), fields_(std::move(fields)) {}
+JsonlReader::JsonlReader(UnpackedFile file, JsonlFields fields, BytesReadFn bytes_read)
+    : file_(std::move(file)), fields_(std::move(fields)), bytes_read_(std::move(bytes_read)) {}
 
-absl::StatusOr<JsonlReader> JsonlReader::Open(const std::string& path, JsonlFields fields) {
+absl::StatusOr<JsonlReader> JsonlReader::Open(const std::string& path, JsonlFields fields,
+                                              BytesReadFn bytes_read) {
   TRAINCTL_ASSIGN_OR_RETURN(UnpackedFile file, UnpackedFile::Open(path));
-  return JsonlReader(std::move(file), std::move(fields));
+  return JsonlReader(std::move(file), std::move(fields), std::move(bytes_read));
 }
 
 absl::StatusOr<bool> JsonlReader::NextLine(absl::string_view& line) {
@@ -54,6 +55,8 @@ absl::StatusOr<bool> JsonlReader::NextLine(absl::string_view& line) {
     TRAINCTL_ASSIGN_OR_RETURN(const absl::Span<const uint8_t> piece, file_.Next());
     at_end_ = piece.empty();
     pending_.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+    if (bytes_read_) bytes_read_(file().bytes_read() - told_bytes_);
+    told_bytes_ = file().bytes_read();
   }
 }
 

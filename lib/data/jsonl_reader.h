@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -14,9 +15,13 @@ struct JsonlFields {
   std::string prompt;  // empty: no prompt
 };
 
+// Told how many bytes more of a file, as it is on disk, were read; may be empty.
+using BytesReadFn = std::function<void(int64_t bytes)>;
+
 class JsonlReader {
  public:
-  static absl::StatusOr<JsonlReader> Open(const std::string& path, JsonlFields fields);
+  static absl::StatusOr<JsonlReader> Open(const std::string& path, JsonlFields fields,
+                                          BytesReadFn bytes_read = {});
 
   struct Document {
     std::string prompt;
@@ -30,11 +35,13 @@ class JsonlReader {
   const SequentialFile& file() const { return file_.file(); }
 
  private:
-  JsonlReader(UnpackedFile file, JsonlFields fields);
+  JsonlReader(UnpackedFile file, JsonlFields fields, BytesReadFn bytes_read);
   absl::StatusOr<bool> NextLine(absl::string_view& line);
 
   UnpackedFile file_;
   JsonlFields fields_;
+  BytesReadFn bytes_read_;
+  int64_t told_bytes_ = 0;
   std::string pending_;  // read, not yet handed out from consumed_ on
   size_t consumed_ = 0;
   int64_t line_number_ = 0;

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -15,14 +17,19 @@ namespace {
 class TokenizedDocuments : public DocumentStore {
  public:
   // `tokenizer` is used while documents are added, not later.
-  absl::Status AddText(const std::string& path, const tokenizer::Tokenizer& tokenizer) {
+  absl::Status AddText(const std::string& path, const tokenizer::Tokenizer& tokenizer,
+                       const BytesReadFn& bytes_read) {
     TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadText(path));
-    return Annotate(Add("", text, tokenizer), path);
+    const absl::Status status = Annotate(Add("", text, tokenizer), path);
+    std::error_code unknown;
+    const auto size = std::filesystem::file_size(path, unknown);
+    if (bytes_read && !unknown) bytes_read(static_cast<int64_t>(size));
+    return status;
   }
 
   absl::Status AddJsonl(const std::string& path, const JsonlFields& fields,
-                        const tokenizer::Tokenizer& tokenizer) {
-    TRAINCTL_ASSIGN_OR_RETURN(JsonlReader reader, JsonlReader::Open(path, fields));
+                        const tokenizer::Tokenizer& tokenizer, const BytesReadFn& bytes_read) {
+    TRAINCTL_ASSIGN_OR_RETURN(JsonlReader reader, JsonlReader::Open(path, fields, bytes_read));
     JsonlReader::Document document;
     while (true) {
       TRAINCTL_ASSIGN_OR_RETURN(const bool found, reader.Next(document));
@@ -77,11 +84,13 @@ class TokenizedDocuments : public DocumentStore {
 absl::StatusOr<std::unique_ptr<DocumentStore>> OpenTokenizedDocuments(const std::vector<std::string>& files,
                                                                       SourceKind kind,
                                                                       const JsonlFields& fields,
-                                                                      const tokenizer::Tokenizer& tokenizer) {
+                                                                      const tokenizer::Tokenizer& tokenizer,
+                                                                      const BytesReadFn& bytes_read) {
   auto store = std::make_unique<TokenizedDocuments>();
   for (const std::string& file : files) {
-    TRAINCTL_RETURN_IF_ERROR(kind == SourceKind::kText ? store->AddText(file, tokenizer)
-                                                       : store->AddJsonl(file, fields, tokenizer));
+    TRAINCTL_RETURN_IF_ERROR(kind == SourceKind::kText
+                                 ? store->AddText(file, tokenizer, bytes_read)
+                                 : store->AddJsonl(file, fields, tokenizer, bytes_read));
   }
   return store;
 }

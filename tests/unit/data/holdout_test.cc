@@ -227,12 +227,15 @@ TEST_F(HoldOut, ASourceThatTrainsAndIsHeldOutIsReadOnce) {
   recipe::Recipe recipe = MakeRecipe({Source({Write("lines.jsonl", lines)})}, 2, 16);
   recipe.data.train[0].holdout = 0.1;
   const int64_t before = BytesRead();
-  const auto sets = OpenData(recipe);
+  std::vector<std::pair<int64_t, int64_t>> told;
+  const auto sets = OpenData(recipe, [&](int64_t done, int64_t total) { told.emplace_back(done, total); });
   const int64_t read = BytesRead() - before;
   ASSERT_TRUE(sets.ok()) << sets.status();
   const auto size = static_cast<int64_t>(lines.size());
   EXPECT_GE(read, size);
   EXPECT_LT(read, size * 3 / 2);
+  ASSERT_FALSE(told.empty());
+  EXPECT_EQ(told.back(), std::make_pair(size, size));
 
   const auto train = OpenTrainSource(recipe);
   const auto eval = OpenEvalSets(recipe);
