@@ -16,6 +16,7 @@
 #include "base/folder_entries.h"
 #include "base/units.h"
 #include "checkpoint/examine.h"
+#include "run/model_files.h"
 
 namespace trainctl::cli {
 namespace {
@@ -99,7 +100,7 @@ absl::Status CheckIsFree(const std::string& folder) {
     return UsageError(absl::StrCat("--out ", folder, " is not a folder; name another one"));
   }
   for (const std::string& name : FolderEntries(folder)) {
-    if (name != "config.json" && !absl::EndsWith(name, ".safetensors") &&
+    if (!run::IsModelFile(name) && !absl::EndsWith(name, ".safetensors") &&
         !absl::EndsWith(name, ".safetensors.index.json")) {
       continue;
     }

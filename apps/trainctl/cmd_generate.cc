@@ -1,7 +1,6 @@
 // `trainctl generate`, `trainctl eval`: one-process jobs on a run's newest good checkpoint. They
 // become the worker program, since this one never loads LibTorch.
 
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,7 +31,6 @@ absl::StatusOr<ExitCode> Generate(const OnRunOptions& options) {
     args.push_back(name);
     args.push_back(value);
   }
-  std::fputs(options.prompt.c_str(), stdout);
   return ExecWorker(args);
 }
 
@@ -48,7 +46,11 @@ void AddGenerate(CLI::App& app, Action& action) {
   auto options = std::make_shared<OnRunOptions>();
   verb->add_option("run", options->run, "The run folder (default: runs/latest)");
   verb->add_option("--prompt", options->prompt, "The text to continue")->required();
-  verb->add_option("--max-tokens", options->max_tokens, "How many tokens to write at most")
+  verb->add_option(
+          "--max-tokens", options->max_tokens,
+          "How many tokens to write at most; the tokenizer's or the model's end-of-text token ends the text "
+          "before. The model sees at most max_position_embeddings tokens: when they are full, the older "
+          "half leaves and the text goes on from the newer half")
       ->check(WholeNumber(1, 1 << 20))
       ->type_name("N")
       ->capture_default_str();

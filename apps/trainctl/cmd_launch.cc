@@ -305,6 +305,7 @@ absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& outp
   if (!options.run_dir.empty()) MarkAsLatest(run, loaded.recipe.run.root);
   std::fprintf(stderr, "run folder: %s\n", launcher::PrintableText(run.path()).c_str());
   TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(DataPath(run), FingerprintsToJson(files)));
+  TRAINCTL_RETURN_IF_ERROR(KeepModelFiles(run, loaded.recipe));
   TRAINCTL_RETURN_IF_ERROR(WriteRunFiles(run, loaded.recipe, plan));
   return RunWorkers(run, loaded.recipe, plan, signals, options, output);
 }

@@ -1,12 +1,52 @@
 #include "apps/trainctl/planned_job.h"
 
+#include <filesystem>
+#include <string>
+
 #include "apps/trainctl/worker_program.h"
 #include "base/files.h"
 #include "base/status.h"
+#include "model/special_tokens.h"
 #include "recipe/recipe_json.h"
 #include "rpc/server.h"
+#include "run/model_files.h"
+#include "tokenizer/tokenizer.h"
 
 namespace trainctl::cli {
+
+namespace {
+
+// Where the files of a recipe's model are: the folder that it names, or what the run kept whose checkpoint it
+// begins with. Empty: nowhere.
+std::string ModelFolderOf(const recipe::Recipe& recipe) {
+  const recipe::ModelConfig& model = recipe.model;
+  if (!model.from.empty() || model.weights == "random") return model.from;
+  const std::filesystem::path checkpoint = std::filesystem::path(model.weights).lexically_normal();
+  const absl::StatusOr<run::RunFolder> other =
+      run::RunFolder::Open((checkpoint / ".." / "..").lexically_normal().string());
+  return other.ok() && PathExists(other->model_files_path()) ? other->model_files_path() : "";
+}
+
+absl::Status CheckSpecialTokens(const std::string& folder) {
+  for (const char* name : {"/config.json", "/generation_config.json"}) {
+    const std::string path = folder + name;
+    if (folder.empty() || !PathExists(path)) continue;
+    TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+    TRAINCTL_RETURN_IF_ERROR(model::ReadSpecialTokens(text, path).status());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status KeepModelFiles(const run::RunFolder& run, const recipe::Recipe& recipe) {
+  run::ModelFileSources sources{.folder = ModelFolderOf(recipe)};
+  if (recipe.data.tokenizer != "byte") {
+    TRAINCTL_ASSIGN_OR_RETURN(sources.tokenizer, tokenizer::Tokenizer::FindFile(recipe.data.tokenizer));
+  }
+  TRAINCTL_RETURN_IF_ERROR(CheckSpecialTokens(sources.folder));
+  return run::KeepModelFiles(sources, run.model_files_path());
+}
 
 absl::Status WriteRunFiles(const run::RunFolder& run, const recipe::Recipe& recipe, const plan::Plan& plan) {
   TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(run.plan_path(), plan::PlanToJson(plan)));

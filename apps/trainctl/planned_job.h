@@ -9,6 +9,10 @@
 
 namespace trainctl::cli {
 
+// Of a new run: what it keeps of its model's folder (run/model_files.h). BadDataError: that folder's ids are
+// no ids.
+absl::Status KeepModelFiles(const run::RunFolder& run, const recipe::Recipe& recipe);
+
 // Complete before the first worker starts.
 absl::Status WriteRunFiles(const run::RunFolder& run, const recipe::Recipe& recipe, const plan::Plan& plan);
 

@@ -1,6 +1,7 @@
 // trainctl-worker: one rank of a run, or a one-process job on a run's checkpoint (generate, eval,
 // export). Started by trainctl; see lib/launcher/worker_contract.h.
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -110,6 +111,25 @@ absl::StatusOr<int> Train(std::vector<std::string> args) {
 
 // ---- one-process jobs --------------------------------------------------------------------------
 
+// At once: somebody reads it as it comes.
+absl::Status Print(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  if (std::fflush(stdout) == 0) return absl::OkStatus();
+  return ErrnoError("write", "the output", errno);
+}
+
+absl::Status Generate(const trainer::InferenceDeps& deps, const std::map<std::string, std::string>& options) {
+  trainer::GenerateOptions generate;
+  generate.prompt = Get(options, "--prompt", "");
+  generate.max_tokens = GetInt(options, "--max-tokens", generate.max_tokens);
+  generate.seed = static_cast<uint64_t>(GetInt(options, "--seed", 0));
+  if (!absl::SimpleAtod(Get(options, "--temperature", "0.8"), &generate.temperature))
+    return UsageError("--temperature is not a number");
+  const auto note = [](const std::string& text) { std::fprintf(stderr, "note: %s\n", text.c_str()); };
+  TRAINCTL_RETURN_IF_ERROR(trainer::RunGenerate(deps, generate, {.write = Print, .note = note}));
+  return Print("\n");  // as every program ends its output
+}
+
 absl::StatusOr<int> OnRun(const std::string& verb, const std::vector<std::string>& args) {
   TRAINCTL_ASSIGN_OR_RETURN(const auto options, ParsePairs(args));
   TRAINCTL_ASSIGN_OR_RETURN(const run::RunFolder folder, run::RunFolder::Open(Get(options, "--run-dir", "")));
@@ -118,25 +138,19 @@ absl::StatusOr<int> OnRun(const std::string& verb, const std::vector<std::string
   deps.recipe = &recipe;
   deps.checkpoint_path = Get(options, "--checkpoint", "");
   deps.threads = static_cast<int>(GetInt(options, "--threads", 1));
-  if (verb == "export") {
-    TRAINCTL_RETURN_IF_ERROR(
-        trainer::RunExport(deps, Get(options, "--out", ""), Get(options, "--dtype", "fp32") == "bf16"));
+  deps.model_files_path = folder.model_files_path();
+  if (verb == "generate") {
+    TRAINCTL_RETURN_IF_ERROR(Generate(deps, options));
     return 0;
   }
   std::string text;
-  if (verb == "generate") {
-    trainer::GenerateOptions generate;
-    generate.prompt = Get(options, "--prompt", "");
-    generate.max_tokens = GetInt(options, "--max-tokens", generate.max_tokens);
-    generate.seed = static_cast<uint64_t>(GetInt(options, "--seed", 0));
-    if (!absl::SimpleAtod(Get(options, "--temperature", "0.8"), &generate.temperature))
-      return UsageError("--temperature is not a number");
-    TRAINCTL_ASSIGN_OR_RETURN(text, trainer::RunGenerate(deps, generate));
+  if (verb == "export") {
+    TRAINCTL_ASSIGN_OR_RETURN(
+        text, trainer::RunExport(deps, Get(options, "--out", ""), Get(options, "--dtype", "fp32") == "bf16"));
   } else {
     TRAINCTL_ASSIGN_OR_RETURN(text, trainer::RunEval(deps));
   }
-  if (verb == "generate") text.push_back('\n');  // as every program ends its output
-  std::fwrite(text.data(), 1, text.size(), stdout);
+  TRAINCTL_RETURN_IF_ERROR(Print(text));
   return 0;
 }
 

@@ -506,6 +506,11 @@ const Family* FindFamily(absl::string_view model_type) {
   return nullptr;
 }
 
+Json JsonOfIds(const std::vector<int64_t>& ids) {
+  if (ids.size() > 1) return ids;
+  return ids.empty() ? Json(nullptr) : Json(ids[0]);
+}
+
 const char* TorchName(DType dtype) {
   switch (dtype) {
     case DType::kF64:
@@ -601,7 +606,7 @@ absl::StatusOr<ModelSpec> FromHuggingFaceConfig(absl::string_view json_text, abs
   return model.spec;
 }
 
-std::string ToHuggingFaceConfig(const ModelSpec& spec, DType dtype) {
+std::string ToHuggingFaceConfig(const ModelSpec& spec, DType dtype, const SpecialTokens& tokens) {
   const bool qwen2 = spec.qkv_bias && !spec.attention_out_bias;
   Json config = {
       {"architectures", Json::array({qwen2 ? "Qwen2ForCausalLM" : "LlamaForCausalLM"})},
@@ -635,6 +640,9 @@ std::string ToHuggingFaceConfig(const ModelSpec& spec, DType dtype) {
   config["hidden_act"] = "silu";
   config["initializer_range"] = spec.init_std;
   config["attention_dropout"] = 0.0;
+  config["bos_token_id"] = JsonOfIds(tokens.bos);
+  config["eos_token_id"] = JsonOfIds(tokens.eos);
+  config["pad_token_id"] = JsonOfIds(tokens.pad);
   config["torch_dtype"] = TorchName(dtype);
   return config.dump(2) + "\n";
 }

@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "base/dtype.h"
 #include "model/model_spec.h"
+#include "model/special_tokens.h"
 
 namespace trainctl::model {
 
@@ -34,7 +35,7 @@ std::vector<std::string> ConfigModelTypes();
 // with every reason. A field that would change the mathematics and is not known is an error, never ignored.
 absl::StatusOr<ModelSpec> FromHuggingFaceConfig(absl::string_view json_text, absl::string_view what);
 
-// `spec` must be trainable.
-std::string ToHuggingFaceConfig(const ModelSpec& spec, DType dtype);
+// `spec` must be trainable. Ids that `tokens` lacks are null, lest a reader puts its own in their place.
+std::string ToHuggingFaceConfig(const ModelSpec& spec, DType dtype, const SpecialTokens& tokens = {});
 
 }  // namespace trainctl::model

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "model/segment.h"
+#include "nn/key_value_cache.h"
 #include "nn/token_view.h"
 
 namespace trainctl::nn {
@@ -26,6 +27,11 @@ void AttentionForward(const AttentionShape& shape, const at::Tensor& qkv, const 
 void AttentionBackward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view,
                        const at::Tensor& out, const at::Tensor& lse, const at::Tensor& dout,
                        at::Tensor& dqkv);
+
+// Of the tokens of one sequence that follow those of `cache`, which gets theirs; shape.seq_len counts the new
+// ones alone. Writes out; lse only where the cache was empty.
+void CachedAttentionForward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view,
+                            KeyValueCache& cache, at::Tensor& out, at::Tensor& lse);
 
 // The same by matrices of scores, for devices and element types that no fused attention serves, and as the
 // reference of tests. Of the scores of one kv head a tile of `tile_bytes` in fp32 is there at a time, or

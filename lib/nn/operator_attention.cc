@@ -13,8 +13,14 @@ AttentionShape ShapeOf(const SegmentRun& run, const model::Operator& op) {
 }
 
 void Forward(SegmentRun& run, const model::Operator& op) {
-  AttentionForward(ShapeOf(run, op), run.Value(op.inputs[0]), run.view(), run.Value(op.outputs[0]),
-                   run.Value(op.outputs[1]));
+  const at::Tensor& qkv = run.Value(op.inputs[0]);
+  at::Tensor& out = run.Value(op.outputs[0]);
+  at::Tensor& lse = run.Value(op.outputs[1]);
+  if (run.cache() != nullptr) {
+    CachedAttentionForward(ShapeOf(run, op), qkv, run.view(), *run.cache(), out, lse);
+  } else {
+    AttentionForward(ShapeOf(run, op), qkv, run.view(), out, lse);
+  }
 }
 
 void InputGradient(SegmentRun& run, const model::Operator& op) {

@@ -13,6 +13,7 @@
 #include "device/device.h"
 #include "model/segment.h"
 #include "nn/bound_parameters.h"
+#include "nn/key_value_cache.h"
 #include "nn/rope_tables.h"
 #include "nn/token_view.h"
 
@@ -47,6 +48,10 @@ class SegmentRun {
 
   void AskForLoss(const LossRequest& request) { loss_ = request; }
   const LossRequest& loss() const { return loss_; }
+
+  // What attention has to continue; null: the tokens are all that there is.
+  void ContinueFrom(KeyValueCache* cache) { cache_ = cache; }
+  KeyValueCache* cache() const { return cache_; }
 
   const device::Device& device() const { return device_; }
   const kernels::TypedKernels& typed() const { return device_.kernels().For(segment_.dtype); }
@@ -120,6 +125,7 @@ class SegmentRun {
   const TokenView& view_;
   int64_t num_rows_;
   LossRequest loss_;
+  KeyValueCache* cache_ = nullptr;
   std::vector<at::Tensor> values_;
   std::vector<at::Tensor> gradients_;
 };

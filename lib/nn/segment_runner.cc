@@ -184,6 +184,16 @@ at::Tensor SegmentRunner::Forward(const BoundParameters& parameters, const at::T
   return pass.run().Value(segment_.outputs[0]);
 }
 
+at::Tensor SegmentRunner::Continue(const BoundParameters& parameters, const at::Tensor& input,
+                                   const TokenView& view, KeyValueCache& cache) const {
+  TRAINCTL_CHECK_MSG(segment_.shape.batch == 1, "a cache is of one sequence");
+  Pass pass(*this, parameters, view);
+  pass.SetInput(input);
+  pass.run().ContinueFrom(&cache);
+  pass.Forward(segment_.operators.size(), lifetimes_.inference_drops);
+  return pass.run().Value(segment_.outputs[0]);
+}
+
 at::Tensor SegmentRunner::Backward(const BoundParameters& parameters, const at::Tensor& input,
                                    const TokenView& view, Saved saved, at::Tensor output_gradient) const {
   Pass pass(*this, parameters, view);

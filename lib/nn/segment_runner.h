@@ -20,6 +20,7 @@
 #include "device/device.h"
 #include "model/segment.h"
 #include "nn/bound_parameters.h"
+#include "nn/key_value_cache.h"
 #include "nn/rope_tables.h"
 #include "nn/token_view.h"
 
@@ -55,6 +56,12 @@ class SegmentRunner {
   // Returns the output. `saved` receives what backward needs; null: nothing is kept.
   at::Tensor Forward(const BoundParameters& parameters, const at::Tensor& input, const TokenView& view,
                      Saved* saved) const;
+
+  // Forward of tokens of one sequence that follow those of `cache`, which gets theirs; the segment's shape
+  // counts the new ones alone, and the view says their positions. For the blocks between embedding and head,
+  // whose attention alone looks at other tokens.
+  at::Tensor Continue(const BoundParameters& parameters, const at::Tensor& input, const TokenView& view,
+                      KeyValueCache& cache) const;
 
   // Consumes `saved` and `output_gradient`, adds to the parameters' gradients, returns the input's
   // gradient (undefined for the embedding).

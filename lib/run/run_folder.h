@@ -49,6 +49,8 @@ class RunFolder {
   std::string log_path(int rank) const;  // logs/rank-00000.log
   std::string tensorboard_path() const { return path_ + "/tensorboard"; }
   std::string traces_path() const { return path_ + "/traces"; }
+  // What the model's folder says besides weights (model_files.h); there is none where it says nothing.
+  std::string model_files_path() const { return path_ + "/model-files"; }
   std::string token_path() const { return path_ + "/token"; }
 
   // What a launch reads or writes here, under whichever name it is reached; also what it has not made yet.

@@ -54,7 +54,8 @@ absl::StatusOr<RunOutcome> RunWorker(const WorkerDeps& deps);
 
 struct InferenceDeps {
   const recipe::Recipe* recipe = nullptr;
-  std::string checkpoint_path;  // empty: initial weights
+  std::string checkpoint_path;   // empty: initial weights
+  std::string model_files_path;  // what the run keeps of its model's folder (run/model_files.h), if anything
   int threads = 1;
 };
 
@@ -64,14 +65,22 @@ struct GenerateOptions {
   double temperature = 0.8;  // 0: the most likely token
   uint64_t seed = 0;
 };
-// One process. The text after the prompt.
-absl::StatusOr<std::string> RunGenerate(const InferenceDeps& deps, const GenerateOptions& options);
+struct GenerateOutput {
+  // The prompt, then the text as it comes, in whole characters of UTF-8 and often empty. An error ends it.
+  std::function<absl::Status(const std::string& text)> write;
+  std::function<void(const std::string& text)> note;  // before the text
+};
+// One process. Ends after max_tokens, or where the model or the tokenizer ends a text. The model sees at most
+// max_position tokens: when they are full, the older half leaves and the others are read anew.
+absl::Status RunGenerate(const InferenceDeps& deps, const GenerateOptions& options,
+                         const GenerateOutput& output);
 
 // One process. Held-out loss per evaluation set, as JSON ("trainctl.eval.v1").
 absl::StatusOr<std::string> RunEval(const InferenceDeps& deps);
 
-// One process. Writes a Hugging Face folder with the checkpoint's weights, in fp32 or bf16.
-absl::Status RunExport(const InferenceDeps& deps, const std::string& out_folder, bool bf16);
+// One process. Writes a Hugging Face folder with the checkpoint's weights, in fp32 or bf16, and with what the
+// run keeps of the folder that the model came from. A text that lists the files.
+absl::StatusOr<std::string> RunExport(const InferenceDeps& deps, const std::string& out_folder, bool bf16);
 
 // One process. Every operator on device `ordinal` of a plugin and on the CPU, a line of JSON each on stdout.
 // 0: all agree, 1: not. EnvironmentError: the device cannot be used.

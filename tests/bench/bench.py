@@ -66,6 +66,9 @@ max_restarts = 0
 """
 
 
+PROMPT = "#include <"
+
+
 class BenchError(Exception):
     pass
 
@@ -190,6 +193,32 @@ class Bench:
         report = json.loads(out.splitlines()[-1])
         return {"value": report["tokens_per_second"], "losses": report["losses"], "parameters": report["parameters"]}
 
+    def bytes_run(self, preset):
+        """A run of one step whose tokens are bytes, none of which ends a text: both sides write as much as is asked."""
+        recipe = self.fresh(f"{preset}-bytes.toml")
+        recipe.write_text(RECIPE.format(
+            preset=preset, steps=1, data=self.dataset(256), precision="fp32", seq_len=256, batch=2, micro_batch=2, workers=1,
+            dp_replicate=1, dp_shard=1, zero_stage=0))
+        run_dir = self.fresh("run")
+        run([self.trainctl, "launch", recipe, "--run-dir", run_dir, "--set", "model.vocab=256"], env=self.environment)
+        return run_dir
+
+    def generate_ours(self, run_dir, programs=None):
+        """Tokens per second behind the first: starting, loading and reading the prompt are taken away."""
+        seconds = {}
+        for count in (1, self.a.generate_tokens):
+            begin = time.perf_counter()
+            text = run([(programs or self.a.bin) / "trainctl", "generate", run_dir, "--prompt", PROMPT, "--max-tokens", count,
+                        "--temperature", 0])
+            seconds[count] = time.perf_counter() - begin
+        return {"value": (self.a.generate_tokens - 1) / (seconds[self.a.generate_tokens] - seconds[1]), "text": text}
+
+    def generate_torch(self, model):
+        out = run([self.a.python, HERE / "generate_torch.py", "--model", model, "--prompt", PROMPT, "--tokens",
+                   self.a.generate_tokens, "--threads", len(os.sched_getaffinity(0))])
+        report = json.loads(out.splitlines()[-1])
+        return {"value": report["tokens_per_second"], "text": report["text"]}
+
     def latency(self, command):
         """Median milliseconds of a command, after a few that warm the page cache."""
         milliseconds = []
@@ -290,6 +319,22 @@ class Bench:
             if abs(rounds[0]["losses"][0] - results["trainctl"][0]["losses"][0]) > 0.1:
                 raise BenchError(f"{side} starts with a loss of {rounds[0]['losses'][0]}, "
                                  f"ours with {results['trainctl'][0]['losses'][0]}")
+
+    def bench_generate(self):
+        for preset in dict.fromkeys(["toy-1m", self.a.presets.split(",")[0]]):
+            run_dir = self.bytes_run(preset)
+            name = f"`generate`, {preset}, {self.a.generate_tokens} tokens"
+            if self.a.against:
+                yield self.against(name, "tokens/s", lambda programs, run_dir=run_dir: self.generate_ours(run_dir, programs))
+                continue
+            model = self.fresh("model")
+            run([self.trainctl, "checkpoint", "export", run_dir, "--out", model])
+            results = self.rounds(name, {"trainctl": lambda: self.generate_ours(run_dir),
+                                         "transformers": lambda: self.generate_torch(model)})
+            texts = {side: rounds[0]["text"][:len(PROMPT) + 8] for side, rounds in results.items()}
+            if len(set(texts.values())) > 1:
+                raise BenchError(f"{name}: the texts begin differently: {texts}")
+            yield self.row(name, "tokens/s", results, "transformers", ("≥", 1.0))
 
     def bench_latency(self):
         recipe = SOURCE / "recipes" / "toy_1m_cpu.toml"
@@ -394,12 +439,11 @@ def write_between_markers(path, text):
 
 
 BENCHES = {"start": Bench.bench_start, "latency": Bench.bench_latency, "checkpoint": Bench.bench_checkpoint,
-           "async": Bench.bench_async,
-           "train": Bench.bench_train}
+           "async": Bench.bench_async, "generate": Bench.bench_generate, "train": Bench.bench_train}
 SMOKE = dict(presets="toy-1m", seq_len=64, batch=4, micro_batch=2, steps=2, warmup=1, repeat=1, latency_runs=2,
-             checkpoint_mib=16, documents=4, peer_precisions="autocast")
+             checkpoint_mib=16, generate_tokens=20, documents=4, peer_precisions="autocast")
 FULL = dict(presets="llama-25m,llama-120m", seq_len=512, batch=8, micro_batch=4, steps=5, warmup=1, repeat=5,
-            latency_runs=20, checkpoint_mib=1024, documents=64, peer_precisions="autocast,bf16")
+            latency_runs=20, checkpoint_mib=1024, generate_tokens=200, documents=64, peer_precisions="autocast,bf16")
 
 
 def parse():

@@ -795,6 +795,45 @@ def a_tokenizer_of_ones_own(c):
 
 
 @case
+def a_text_that_comes_as_it_is_known(c):
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--set", "train.steps=2", "--set", "model.vocab=256"), 0)
+    endless = [TRAINCTL, "generate", "run", "--prompt", "naïve fox", "--max-tokens", "1000000"]
+
+    def text_of(process, count):
+        text = b""
+        while len(text) < count:
+            part = process.stdout.read(count - len(text))
+            if not part:
+                c.fail("generate ended after %r" % text)
+                break
+            text += part
+        return text
+
+    for end in ("interrupt", "close"):
+        process = subprocess.Popen(endless, cwd=c.dir, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        text = text_of(process, 200)
+        if not text.startswith("naïve fox".encode()):
+            c.fail("the text is %r" % text)
+        if end == "interrupt":
+            process.send_signal(signal.SIGINT)
+            text += process.stdout.read()
+            text.decode()  # whole characters
+        else:
+            process.stdout.close()
+        noted = process.stderr.read().decode()
+        process.stderr.close()
+        wanted = -signal.SIGINT if end == "interrupt" else -signal.SIGPIPE  # 130 and 141 in a shell
+        if process.wait(timeout=60) != wanted:
+            c.fail("%s: generate ends with %d: %s" % (end, process.returncode, noted))
+        if "at most 8192 tokens" not in noted:
+            c.fail("generate does not tell its window: %r" % noted)
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*endless[:-1], "5"], cwd=c.dir, stdout=full, stderr=subprocess.PIPE, text=True)
+    if done.returncode != 5 or "No space left" not in done.stderr:
+        c.fail("what cannot be written ends with %d: %s" % (done.returncode, done.stderr))
+
+
+@case
 def full_disk(c):
     os.mkdir(c.dir + "/small")
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2500k", "none", c.dir + "/small"],

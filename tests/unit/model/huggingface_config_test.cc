@@ -87,6 +87,25 @@ TEST(HuggingFaceConfig, OddValuesSurviveTheRoundTrip) {
   }
 }
 
+TEST(HuggingFaceConfig, IdsOfSpecialTokensSurviveTheRoundTrip) {
+  const SpecialTokens tokens{.bos = {128000}, .eos = {128001, 128008, 128009}, .pad = {}};
+  const std::string text = ToHuggingFaceConfig(*Preset("toy-1m"), DType::kF32, tokens);
+  EXPECT_EQ(*ReadSpecialTokens(text, "config.json"), tokens);
+  // Absent, transformers would take 1 and 2 for a Llama.
+  EXPECT_THAT(text, HasSubstr("\"pad_token_id\": null"));
+  EXPECT_THAT(text, HasSubstr("\"bos_token_id\": 128000,"));
+}
+
+TEST(HuggingFaceConfig, IdsOfSpecialTokensThatAreNone) {
+  EXPECT_EQ(*ReadSpecialTokens(R"({"eos_token_id": [7], "pad_token_id": -1})", "c.json"),
+            (SpecialTokens{.eos = {7}, .pad = {-1}}));
+  for (const char* wrong : {R"({"eos_token_id": "</s>"})", R"({"eos_token_id": [1, 2.5]})"}) {
+    EXPECT_THAT(ReadSpecialTokens(wrong, "c.json").status().message(),
+                HasSubstr("c.json: field 'eos_token_id' must be an id, a list of ids or null"));
+  }
+  EXPECT_FALSE(ReadSpecialTokens("[1]", "c.json").ok());
+}
+
 TEST(HuggingFaceConfig, NewRopeParametersMeanTheSameAsTheOldFields) {
   const absl::StatusOr<ModelSpec> spec =
       FromHuggingFaceConfig(With(R"("rope_parameters": {"rope_type": "llama3", "rope_theta": 5e5, "factor": 8,

@@ -84,6 +84,26 @@ TEST(ReferenceAttention, TilesOfAnySizeGiveTheAnswerOfTheFusedOne) {
   }
 }
 
+// However the tokens come: the rows are those of the fused attention over all of them at once.
+TEST(CachedAttention, NewTokensSeeWhatCameBeforeThem) {
+  for (const int64_t kv_heads : {1, 2, 6}) {
+    const Example whole({.batch = 1, .seq_len = 13, .heads = 6, .kv_heads = kv_heads, .head_dim = 8}, 0);
+    const Answer fused = Fused(whole);
+    KeyValueCache cache(13);
+    int64_t begin = 0;
+    for (const int64_t count : {4, 1, 1, 5, 2}) {
+      AttentionShape shape = whole.shape;
+      shape.seq_len = count;
+      at::Tensor out = at::full({count, shape.heads * shape.head_dim}, NAN);
+      at::Tensor lse = at::full({shape.heads, count}, NAN);
+      CachedAttentionForward(shape, whole.qkv.narrow(1, begin, count), whole.view(), cache, out, lse);
+      EXPECT_LT(Distance(out, fused.out.narrow(0, begin, count)), 1e-5) << kv_heads << ", " << begin;
+      begin += count;
+    }
+    EXPECT_EQ(cache.num_tokens(), 13);
+  }
+}
+
 TEST(ReferenceAttention, MemoryIsThatOfTilesAndNotOfTheSquareOfTheLength) {
   const Example example({.batch = 1, .seq_len = 1024, .heads = 4, .kv_heads = 1, .head_dim = 8}, 0);
   constexpr int64_t kTile = 1 << 20;  // of 16 MiB of scores

@@ -24,6 +24,7 @@
 #include "parallel/executor.h"
 #include "recipe/recipe.h"
 #include "trainer/checkpointing.h"
+#include "trainer/context_reader.h"
 
 namespace trainctl {
 namespace {
@@ -147,14 +148,19 @@ class Trainer {
     return {gradient, gradient + p.numel};
   }
 
-  // Through the blocks one by one, without a step. [rows, vocab]
-  at::Tensor Logits(const std::vector<int64_t>& rows) const {
+  nn::BoundParameters Bound() const {
     nn::BoundParameters bound;
     for (const layout::Bucket& bucket : ledger_.buckets()) {
       for (size_t k = 0; k < bucket.parameters.size(); ++k) {
         bound[bucket.parameters[k]] = {static_cast<float*>(state_.parameters(bucket.id)) + bucket.offsets[k]};
       }
     }
+    return bound;
+  }
+
+  // Through the blocks one by one, without a step. [rows, vocab]
+  at::Tensor Logits(const std::vector<int64_t>& rows) const {
+    const nn::BoundParameters bound = Bound();
     const nn::RopeTables rope = nn::MakeRopeTables(device::Device::Cpu(), golden_.spec, golden_.seq_len);
     const nn::TokenView view = golden_.View(0, 0);
     const model::SegmentOptions options{.shape = {golden_.batch, golden_.seq_len}};
@@ -203,6 +209,50 @@ TEST_P(GoldenTest, LogitsAreThoseOfTransformers) {
     worst = std::max(worst, std::abs(static_cast<double>(logits.data_ptr<float>()[i]) - expected[i]));
   RecordProperty("worst", absl::StrCat(worst));
   EXPECT_LE(worst, kLogitTolerance);
+}
+
+// Token by token and in chunks, document by document: keys and values that are kept give the logits that
+// transformers computes of whole sequences.
+TEST_P(GoldenTest, LogitsOfAGrowingTextAreThoseOfTransformers) {
+  const std::vector<int32_t> stored_rows = golden_.file.Get<int32_t>("logit_rows", DType::kI32);
+  const std::vector<float> expected = golden_.file.Get<float>("logits", DType::kF32);
+  const Trainer trainer(golden_, 1, layout::Recompute::kNone);
+  double worst = 0;
+  for (const int64_t chunk : {1, 3}) {
+    for (size_t i = 0; i < stored_rows.size(); ++i) {
+      const auto end = static_cast<size_t>(stored_rows[i]) + 1;
+      size_t begin = end - 1;
+      while (golden_.positions[begin] > 0) --begin;
+      trainer::ContextReader reader(golden_.spec, trainer.Bound(), golden_.seq_len, /*threads=*/1);
+      at::Tensor logits;
+      for (size_t read = begin; read < end;) {
+        read = std::min(end, read + static_cast<size_t>(chunk));
+        logits = reader.Read({&golden_.tokens[begin], read - begin});
+      }
+      const int64_t vocab = golden_.spec.vocab;
+      for (int64_t v = 0; v < vocab; ++v) {
+        worst = std::max(worst, std::abs(static_cast<double>(logits.data_ptr<float>()[v]) -
+                                         expected[i * static_cast<size_t>(vocab) + static_cast<size_t>(v)]));
+      }
+    }
+  }
+  RecordProperty("worst", absl::StrCat(worst));
+  EXPECT_LE(worst, kLogitTolerance);
+}
+
+// By the rule as it is said: a full window of 8 loses its older half.
+TEST_P(GoldenTest, ATextBeyondTheWindowGoesOnFromItsNewerHalf) {
+  const Trainer trainer(golden_, 1, layout::Recompute::kNone);
+  const absl::Span<const int32_t> text(golden_.tokens.data(), 30);
+  trainer::ContextReader reader(golden_.spec, trainer.Bound(), /*window=*/8, /*threads=*/1);
+  size_t begin = 0;
+  for (size_t end = 1; end <= text.size(); ++end) {
+    if (end - begin > 8) begin = end - 4;
+    const at::Tensor logits = reader.Read(text.first(end));
+    trainer::ContextReader anew(golden_.spec, trainer.Bound(), /*window=*/8, /*threads=*/1);
+    const at::Tensor whole = anew.Read(text.subspan(begin, end - begin));
+    EXPECT_LE(logits.sub(whole).abs().max().item<double>(), kLogitTolerance) << end;
+  }
 }
 
 TEST_P(GoldenTest, LossAndEveryGradientAreThoseOfPyTorch) {

@@ -1,0 +1,76 @@
+#include "trainer/context_reader.h"
+
+#include <ATen/Parallel.h>
+
+#include <numeric>
+#include <utility>
+
+#include "base/status.h"
+
+namespace trainctl::trainer {
+
+namespace {
+
+// A token's products read each weight once. Below this many of a layer, which one core reads in some tenths
+// of a millisecond, more threads cost more than they help: they wait for one another at every product.
+constexpr int64_t kWeightsWorthThreads = int64_t{1} << 20;
+
+int ThreadsOfOneToken(const model::ModelSpec& spec, int threads) {
+  return model::ParametersOfLayer(spec, 0).matrices < kWeightsWorthThreads ? 1 : threads;
+}
+
+}  // namespace
+
+ContextReader::ContextReader(const model::ModelSpec& spec, nn::BoundParameters parameters, int64_t window,
+                             int threads)
+    : spec_(spec),
+      inventory_(model::Inventory(spec)),
+      parameters_(std::move(parameters)),
+      rope_(nn::MakeRopeTables(device::Device::Cpu(), spec, window)),
+      window_(window),
+      threads_(threads),
+      threads_of_one_token_(ThreadsOfOneToken(spec, threads)),
+      one_token_(MakeRunners(1)),
+      caches_(static_cast<size_t>(model::NumBlocks(spec)), nn::KeyValueCache(window)) {}
+
+std::vector<nn::SegmentRunner> ContextReader::MakeRunners(int64_t num_tokens) const {
+  std::vector<nn::SegmentRunner> runners;
+  for (int block = 0; block < model::NumBlocks(spec_); ++block) {
+    runners.emplace_back(
+        device::Device::Cpu(),
+        model::BuildSegment(spec_, inventory_, block, {{1, num_tokens}, DType::kF32, threads_}), &rope_,
+        threads_);
+  }
+  return runners;
+}
+
+at::Tensor ContextReader::Read(absl::Span<const int32_t> text) {
+  const auto length = static_cast<int64_t>(text.size());
+  TRAINCTL_CHECK(length > begin_ + num_tokens_);
+  if (length - begin_ > window_) {
+    begin_ = length - KeptOf(window_);
+    num_tokens_ = 0;
+    for (nn::KeyValueCache& cache : caches_) cache.Clear();
+  }
+  return ReadMore(text.subspan(static_cast<size_t>(begin_ + num_tokens_)));
+}
+
+at::Tensor ContextReader::ReadMore(absl::Span<const int32_t> tokens) {
+  const auto n = static_cast<int64_t>(tokens.size());
+  const std::vector<int32_t> one_document(tokens.size(), 0);
+  std::vector<int32_t> positions(tokens.size());
+  std::iota(positions.begin(), positions.end(), static_cast<int32_t>(num_tokens_));
+  const nn::TokenView view{tokens.data(), nullptr, positions.data(), one_document.data(), nullptr};
+  const std::vector<nn::SegmentRunner> several = n > 1 ? MakeRunners(n) : std::vector<nn::SegmentRunner>{};
+  const std::vector<nn::SegmentRunner>& runners = n > 1 ? several : one_token_;
+  at::set_num_threads(n > 1 ? threads_ : threads_of_one_token_);
+  const auto head = static_cast<size_t>(model::HeadBlock(spec_));
+  at::Tensor hidden = runners[0].Forward(parameters_, at::Tensor(), view, nullptr);
+  for (size_t block = 1; block < head; ++block) {
+    hidden = runners[block].Continue(parameters_, hidden, view, caches_[block]);
+  }
+  num_tokens_ += n;
+  return runners[head].Logits(parameters_, hidden, {n - 1});
+}
+
+}  // namespace trainctl::trainer

@@ -1,0 +1,86 @@
+// A checkpoint's model continues a text, in one process.
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/counter_rng.h"
+#include "tokenizer/text_stream.h"
+#include "trainer/codec.h"
+#include "trainer/context_reader.h"
+#include "trainer/inference_model.h"
+
+namespace trainctl::trainer {
+namespace {
+
+int32_t Sample(const at::Tensor& logits, const GenerateOptions& options, int64_t position) {
+  const float* values = logits.data_ptr<float>();
+  const int64_t vocab = logits.numel();
+  const int64_t best = std::max_element(values, values + vocab) - values;
+  if (options.temperature <= 0) return static_cast<int32_t>(best);
+  std::vector<double> weights(static_cast<size_t>(vocab));
+  double sum = 0;
+  for (int64_t i = 0; i < vocab; ++i) {
+    weights[static_cast<size_t>(i)] = std::exp((values[i] - values[best]) / options.temperature);
+    sum += weights[static_cast<size_t>(i)];
+  }
+  double left = RandomUniform(options.seed, StreamOf("generate"), static_cast<uint64_t>(position)) * sum;
+  for (int64_t i = 0; i < vocab; ++i) {
+    left -= weights[static_cast<size_t>(i)];
+    if (left < 0) return static_cast<int32_t>(i);
+  }
+  return static_cast<int32_t>(best);
+}
+
+// Where the parameters lie that `model` computes with.
+nn::BoundParameters ParametersOf(InferenceModel& model) {
+  nn::BoundParameters bound;
+  for (const layout::Bucket& bucket : model.ledger().buckets()) {
+    for (size_t k = 0; k < bucket.parameters.size(); ++k) {
+      bound[bucket.parameters[k]].data = model.state().master(bucket.id) + bucket.offsets[k];
+    }
+  }
+  return bound;
+}
+
+std::string NoteOfWindow(int64_t window) {
+  return absl::StrCat("the model reads at most ", window,
+                      " tokens (max_position_embeddings): a text that is ", "longer goes on from its newest ",
+                      ContextReader::KeptOf(window));
+}
+
+absl::Status Generate(const InferenceDeps& deps, const GenerateOptions& options,
+                      const GenerateOutput& output) {
+  TRAINCTL_ASSIGN_OR_RETURN(const Codec codec, Codec::Open(deps));
+  TRAINCTL_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, codec.Encode(options.prompt));
+  InferenceModel model(deps, {1, 1});
+  TRAINCTL_RETURN_IF_ERROR(model.Load(deps));
+  const int64_t window = model.spec().max_position;
+  const int64_t most_tokens = static_cast<int64_t>(tokens.size()) + options.max_tokens;
+  if (most_tokens > window) output.note(NoteOfWindow(window));
+  ContextReader reader(model.spec(), ParametersOf(model), std::min(window, most_tokens), deps.threads);
+  tokenizer::TextStream text([&](absl::Span<const int32_t> ids) { return codec.Decode(ids); });
+  TRAINCTL_RETURN_IF_ERROR(text.Begin(tokens));
+  TRAINCTL_RETURN_IF_ERROR(output.write(options.prompt));
+  for (int64_t i = 0; i < options.max_tokens; ++i) {
+    const int32_t next = Sample(reader.Read(tokens), options, i);
+    if (codec.Ends(next)) break;
+    tokens.push_back(next);
+    TRAINCTL_ASSIGN_OR_RETURN(const std::string known, text.Add(next));
+    TRAINCTL_RETURN_IF_ERROR(output.write(known));
+  }
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string rest, text.End());
+  return output.write(rest);
+}
+
+}  // namespace
+
+absl::Status RunGenerate(const InferenceDeps& deps, const GenerateOptions& options,
+                         const GenerateOutput& output) {
+  return Guarded(deps, [&] { return Generate(deps, options, output); });
+}
+
+}  // namespace trainctl::trainer

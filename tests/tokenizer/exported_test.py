@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""What transformers reads of an exported model: the ids of special tokens, the generation config, the tokenizer.
+
+    exported_test.py TRAINCTL
+
+The folder that the model came from is gone by then. Without the packages it is skipped (exit code 77); run.sh has
+them installed.
+"""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["TRANSFORMERS_VERBOSITY"] = "error"
+os.environ["USE_TORCH"] = "0"
+try:
+    from transformers import AutoConfig, AutoTokenizer, GenerationConfig, PreTrainedTokenizerFast
+except ImportError as error:
+    print(f"skipped: {error}")
+    sys.exit(77)
+
+TRAINCTL = os.path.abspath(sys.argv[1])
+TEXT = "the quick brown fox jumps over the lazy dog; naïve café, 你好 👋🏽 <|endoftext|>\n"
+RECIPE = """recipe_version = 1
+[run]
+name = "exported"
+[model]
+{model}
+[data]
+tokenizer = "{tokenizer}"
+seq_len = 32
+[[data.train]]
+files = ["text.txt"]
+[train]
+steps = 1
+batch_sequences = 1
+precision = "fp32"
+"""
+CONFIG = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 16, "intermediate_size": 32,
+    "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 320,
+    "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "bos_token_id": 5,
+    "eos_token_id": [0, 300, 301], "pad_token_id": 302,
+}
+GENERATION = {"bos_token_id": 5, "eos_token_id": [0, 300], "pad_token_id": 302, "temperature": 0.6, "top_p": 0.9,
+              "do_sample": True}
+TEMPLATE = "{% for message in messages %}[{{ message['role'] }}] {{ message['content'] }}\n{% endfor %}"
+IDS = ("bos_token_id", "eos_token_id", "pad_token_id")
+
+
+def trainctl(*args):
+    done = subprocess.run([TRAINCTL, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        sys.exit("trainctl %s: exit %d\n%s" % (" ".join(args), done.returncode, done.stderr))
+    return done.stdout
+
+
+def check(what, got, wanted):
+    if got != wanted:
+        sys.exit("%s: %r is not %r" % (what, got, wanted))
+
+
+def train(name, model, tokenizer, *options):
+    with open(name + ".toml", "w", encoding="utf-8") as file:
+        file.write(RECIPE.format(model=model, tokenizer=tokenizer))
+    trainctl("launch", name + ".toml", "--run-dir", name, *options)
+
+
+def export(run):
+    """The exported folder, whose every file the command has named."""
+    said = trainctl("checkpoint", "export", run, "--out", run + "-model")
+    for name in os.listdir(run + "-model"):
+        check("what export says of " + name, name in said, True)
+    return run + "-model"
+
+
+def check_ids(folder):
+    config = AutoConfig.from_pretrained(folder)
+    check("ids of " + folder, [getattr(config, key) for key in IDS], [CONFIG[key] for key in IDS])
+    generation = GenerationConfig.from_pretrained(folder).to_dict()
+    check("generation of " + folder, {key: generation[key] for key in GENERATION}, GENERATION)
+
+
+def check_tokenizer(folder, source):
+    ours, theirs = AutoTokenizer.from_pretrained(folder), AutoTokenizer.from_pretrained(source)
+    check("class", type(ours), type(theirs))
+    check("ids of a text", ours(TEXT)["input_ids"], theirs(TEXT)["input_ids"])
+    check("special tokens", (ours.bos_token, ours.eos_token, ours.pad_token), ("<s>", "<|endoftext|>", None))
+    messages = [{"role": "user", "content": "hello"}]
+    check("chat", ours.apply_chat_template(messages, tokenize=False), "[user] hello\n")
+
+
+def make_source():
+    """A folder as transformers writes it, of a tokenizer of our own with two special tokens."""
+    os.mkdir("source")
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file="own.json", eos_token="<|endoftext|>", bos_token="<s>")
+    tokenizer.chat_template = TEMPLATE
+    tokenizer.save_pretrained("source")
+    for name, values in (("config.json", CONFIG), ("generation_config.json", GENERATION)):
+        with open("source/" + name, "w", encoding="utf-8") as file:
+            json.dump(values, file)
+
+
+def of_a_folder_that_is_gone():
+    make_source()
+    shutil.copytree("source", "source-kept")
+    train("run", 'from = "source"', "source/tokenizer.json")
+    shutil.rmtree("source")
+    folder = export("run")
+    check_ids(folder)
+    check_tokenizer(folder, "source-kept")
+    trainctl("generate", "run", "--prompt", "the quick", "--max-tokens", "3")  # by the run's own copy
+    # A run that begins with a checkpoint of it hands them on.
+    shutil.copytree("source-kept", "source")
+    dimensions = "family = \"llama\"\n" + "\n".join(
+        f"{ours} = {CONFIG[theirs]}" for ours, theirs in (
+            ("layers", "num_hidden_layers"), ("hidden", "hidden_size"), ("heads", "num_attention_heads"),
+            ("kv_heads", "num_key_value_heads"), ("ffn", "intermediate_size"), ("vocab", "vocab_size")))
+    train("next", dimensions + '\nweights = "run/checkpoints/step-00000001"', "source/tokenizer.json")
+    check_ids(export("next"))
+
+
+def of_a_tokenizer_alone():
+    train("alone", 'preset = "toy-1m"', "own.json")
+    folder = export("alone")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    ids = tokenizer(TEXT)["input_ids"]
+    ours = subprocess.run([TRAINCTL, "tokenizer", "encode", "own.json"], input=TEXT, stdout=subprocess.PIPE, text=True)
+    check("ids of a text", ids, [int(word) for word in ours.stdout.split()])
+    check("text of the ids", tokenizer.decode(ids), TEXT)
+    check("end", (tokenizer.eos_token, tokenizer.eos_token_id), ("<|endoftext|>", AutoConfig.from_pretrained(folder).eos_token_id))
+
+
+def of_bytes():
+    train("bytes", 'preset = "toy-1m"\nvocab = 256', "byte")
+    config = AutoConfig.from_pretrained(export("bytes"))
+    check("ids of bytes", [getattr(config, key) for key in IDS], [None, None, None])
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="trainctl-exported-") as folder:
+        os.chdir(folder)
+        with open("text.txt", "w", encoding="utf-8") as file:
+            file.write(TEXT * 200)
+        trainctl("tokenizer", "train", "text.txt", "--vocab", "300", "--out", "own.json")
+        for case in (of_a_folder_that_is_gone, of_a_tokenizer_alone, of_bytes):
+            case()
+            print("ok", case.__name__)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+// Generating and exporting in this process, with weights as a run begins with them.
+
+#include <ATen/Parallel.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/files.h"
+#include "base/folder_entries.h"
+#include "base/json.h"
+#include "model/special_tokens.h"
+#include "tokenizer/utf8.h"
+#include "trainer/context_reader.h"
+#include "trainer/inference_model.h"
+#include "trainer/run_worker.h"
+
+namespace trainctl::trainer {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class GenerateTest : public testing::Test {
+ protected:
+  GenerateTest() {
+    EXPECT_NE(::mkdtemp(folder_.data()), nullptr);
+    model::ModelSpec& spec = recipe_.model.spec;
+    spec.layers = 2;
+    spec.hidden = 32;
+    spec.heads = 4;
+    spec.kv_heads = 2;
+    spec.head_dim = 8;
+    spec.ffn = 48;
+    spec.vocab = 256;
+    spec.max_position = 16;
+    spec.init_std = 0.5;  // far from a tie between the most likely tokens
+    deps_.recipe = &recipe_;
+    deps_.model_files_path = folder_ + "/model-files";
+  }
+  ~GenerateTest() override { (void)RemoveAll(folder_); }
+
+  void KeepModelFile(const std::string& name, const std::string& text) {
+    ASSERT_TRUE(MakeDirs(deps_.model_files_path).ok());
+    ASSERT_TRUE(WriteFileAtomic(deps_.model_files_path + "/" + name, text).ok());
+  }
+
+  // What is written for `prompt`, the prompt first.
+  std::vector<std::string> Pieces(const std::string& prompt, int64_t max_tokens) {
+    notes_.clear();
+    std::vector<std::string> pieces;
+    const absl::Status status =
+        RunGenerate(deps_, {.prompt = prompt, .max_tokens = max_tokens, .temperature = 0},
+                    {.write =
+                         [&](const std::string& text) {
+                           pieces.push_back(text);
+                           return absl::OkStatus();
+                         },
+                     .note = [&](const std::string& text) { notes_.push_back(text); }});
+    EXPECT_TRUE(status.ok()) << status;
+    return pieces;
+  }
+
+  // The most likely bytes after `prompt`, each from a whole forward over all that the model may see.
+  std::vector<int32_t> LikelyBytes(const std::string& prompt, int count) {
+    InferenceModel model(deps_, {1, 1});
+    EXPECT_TRUE(model.Load(deps_).ok());
+    nn::BoundParameters bound;
+    for (const layout::Bucket& bucket : model.ledger().buckets()) {
+      for (size_t k = 0; k < bucket.parameters.size(); ++k)
+        bound[bucket.parameters[k]].data = model.state().master(bucket.id) + bucket.offsets[k];
+    }
+    std::vector<int32_t> text;
+    for (const char c : prompt) text.push_back(static_cast<unsigned char>(c));
+    const auto window = static_cast<size_t>(model.spec().max_position);
+    size_t begin = 0;
+    for (int i = 0; i < count; ++i) {
+      if (text.size() - begin > window) begin = text.size() - window / 2;
+      ContextReader reader(model.spec(), bound, model.spec().max_position, /*threads=*/1);
+      const at::Tensor logits = reader.Read(absl::MakeConstSpan(text).subspan(begin));
+      const float* values = logits.data_ptr<float>();
+      text.push_back(static_cast<int32_t>(std::max_element(values, values + 256) - values));
+    }
+    return {text.end() - count, text.end()};
+  }
+
+  std::string folder_ = "/tmp/trainctl-generate-XXXXXX";
+  recipe::Recipe recipe_;
+  InferenceDeps deps_;
+  std::vector<std::string> notes_;
+};
+
+std::string Together(const std::vector<std::string>& pieces) {
+  std::string text;
+  for (const std::string& piece : pieces) text += piece;
+  return text;
+}
+
+std::string AsText(const std::vector<int32_t>& bytes) {
+  return tokenizer::RepairUtf8(std::string(bytes.begin(), bytes.end()));
+}
+
+TEST_F(GenerateTest, WritesWhatAWholeForwardForEachTokenWouldFarBeyondTheWindow) {
+  const std::vector<std::string> pieces = Pieces("int ", 60);
+  EXPECT_EQ(Together(pieces), "int " + AsText(LikelyBytes("int ", 60)));
+  for (const std::string& piece : pieces) EXPECT_TRUE(tokenizer::IsUtf8(piece)) << piece;
+  EXPECT_THAT(notes_, ElementsAre(HasSubstr("at most 16 tokens")));
+  // As it comes: more than one piece long before the end.
+  EXPECT_GT(std::count_if(pieces.begin(), pieces.end(), [](const auto& p) { return !p.empty(); }), 3);
+}
+
+TEST_F(GenerateTest, APromptLongerThanTheWindowIsContinuedFromItsEnd) {
+  const std::string prompt = "a prompt that is longer than the window";
+  EXPECT_EQ(Together(Pieces(prompt, 5)), prompt + AsText(LikelyBytes(prompt, 5)));
+  EXPECT_THAT(notes_, ElementsAre(HasSubstr("its newest 8")));
+  (void)Pieces("short", 5);
+  EXPECT_THAT(notes_, IsEmpty());
+}
+
+TEST_F(GenerateTest, EndsWithEachOfTheModelsEnds) {
+  const std::vector<int32_t> bytes = LikelyBytes("int ", 12);
+  ASSERT_EQ(Together(Pieces("int ", 12)), "int " + AsText(bytes));
+  const auto first = [&](int32_t byte) { return std::find(bytes.begin(), bytes.end(), byte); };
+  KeepModelFile("config.json", absl::StrCat("{\"eos_token_id\": ", bytes[9], "}"));
+  EXPECT_EQ(Together(Pieces("int ", 12)), "int " + AsText({bytes.begin(), first(bytes[9])}));
+  KeepModelFile("generation_config.json", absl::StrCat("{\"eos_token_id\": [255, ", bytes[4], "]}"));
+  EXPECT_EQ(Together(Pieces("int ", 12)),
+            "int " + AsText({bytes.begin(), std::min(first(bytes[4]), first(bytes[9]))}));
+}
+
+TEST_F(GenerateTest, EndsWhereTheTextCannotBeWritten) {
+  int num_written = 0;
+  const absl::Status status =
+      RunGenerate(deps_, {.prompt = "x", .max_tokens = 1000},
+                  {.write =
+                       [&](const std::string&) {
+                         return ++num_written < 3 ? absl::OkStatus() : EnvironmentError("Broken pipe");
+                       },
+                   .note = [](const std::string&) {}});
+  EXPECT_THAT(status.message(), HasSubstr("Broken pipe"));
+  EXPECT_EQ(num_written, 3);
+}
+
+TEST_F(GenerateTest, AnExportHasTheIdsAndFilesThatTheRunKeeps) {
+  KeepModelFile("config.json", R"({"bos_token_id": 1, "eos_token_id": [2, 7], "pad_token_id": null})");
+  KeepModelFile("generation_config.json", R"({"eos_token_id": 7, "temperature": 0.6})");
+  KeepModelFile("tokenizer_config.json", R"({"tokenizer_class": "LlamaTokenizerFast"})");
+  const std::string out = folder_ + "/out";
+  const absl::StatusOr<std::string> said = RunExport(deps_, out, /*bf16=*/false);
+  ASSERT_TRUE(said.ok()) << said.status();
+  EXPECT_THAT(FolderEntries(out), ElementsAre("config.json", "generation_config.json", "model.safetensors",
+                                              "tokenizer_config.json"));
+  for (const std::string& name : FolderEntries(out)) EXPECT_THAT(*said, HasSubstr(name));
+  EXPECT_EQ(*model::ReadSpecialTokens(*ReadFile(out + "/config.json"), "config.json"),
+            (model::SpecialTokens{.bos = {1}, .eos = {2, 7}}));
+  EXPECT_EQ(*ReadFile(out + "/generation_config.json"), R"({"eos_token_id": 7, "temperature": 0.6})");
+}
+
+TEST_F(GenerateTest, AnExportOfBytesSaysWhereATextEnds) {
+  recipe_.model.spec.vocab = 257;
+  const std::string out = folder_ + "/out";
+  ASSERT_TRUE(RunExport(deps_, out, /*bf16=*/true).ok());
+  EXPECT_EQ(*model::ReadSpecialTokens(*ReadFile(out + "/config.json"), "config.json"),
+            (model::SpecialTokens{.eos = {256}}));
+}
+
+}  // namespace
+}  // namespace trainctl::trainer
