@@ -79,7 +79,7 @@ def say(text):
 
 def run(command, **options):
     """stdout of a command that must succeed."""
-    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, **options)
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, errors="replace", **options)
     if done.returncode != 0:
         tail = "\n".join((done.stdout + done.stderr).splitlines()[-15:])
         raise BenchError(f"{' '.join(map(str, command))}: exit {done.returncode}\n{tail}")
