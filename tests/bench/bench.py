@@ -79,7 +79,7 @@ def say(text):
 
 def run(command, **options):
     """stdout of a command that must succeed."""
-    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, **options)
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, errors="replace", **options)
     if done.returncode != 0:
         tail = "\n".join((done.stdout + done.stderr).splitlines()[-15:])
         raise BenchError(f"{' '.join(map(str, command))}: exit {done.returncode}\n{tail}")
@@ -441,7 +441,7 @@ def write_between_markers(path, text):
 BENCHES = {"start": Bench.bench_start, "latency": Bench.bench_latency, "checkpoint": Bench.bench_checkpoint,
            "async": Bench.bench_async, "generate": Bench.bench_generate, "train": Bench.bench_train}
 SMOKE = dict(presets="toy-1m", seq_len=64, batch=4, micro_batch=2, steps=2, warmup=1, repeat=1, latency_runs=2,
-             checkpoint_mib=16, generate_tokens=20, documents=4, peer_precisions="autocast")
+             checkpoint_mib=16, generate_tokens=100, documents=4, peer_precisions="autocast")
 FULL = dict(presets="llama-25m,llama-120m", seq_len=512, batch=8, micro_batch=4, steps=5, warmup=1, repeat=5,
             latency_runs=20, checkpoint_mib=1024, generate_tokens=200, documents=64, peer_precisions="autocast,bf16")
 
