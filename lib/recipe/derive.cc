@@ -31,7 +31,7 @@ void ApplyOptimizerDefaults(Recipe& recipe, const std::function<bool(absl::strin
 }
 
 int64_t DefaultSaveInterval(const Recipe& recipe) {
-  return std::clamp<int64_t>(recipe.train.steps / 10, 1, 1000);
+  return std::clamp<int64_t>(recipe.train.steps / 10, 10, 1000);
 }
 
 void ResolveCheckpoint(Recipe& recipe) {

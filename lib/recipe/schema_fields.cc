@@ -675,7 +675,7 @@ void AddRest(Builder& b) {
       .OfKind(Kind::kCount)
       .Unit("steps")
       .Range(1, 1e12)
-      .AutoIs("auto: a tenth of the run, at most 1000; off when `every` is given")
+      .AutoIs("auto: a tenth of the run, at least 10 and at most 1000; off when `every` is given")
       .Free();
   b.Add(
        "checkpoint.every", "Save every so much time.",
