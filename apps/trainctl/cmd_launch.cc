@@ -18,6 +18,7 @@
 #include "apps/trainctl/host_of_run.h"
 #include "apps/trainctl/job_console.h"
 #include "apps/trainctl/machine_access.h"
+#include "apps/trainctl/nonfinite_advice.h"
 #include "apps/trainctl/option_checks.h"
 #include "apps/trainctl/planned_job.h"
 #include "apps/trainctl/worker_program.h"
@@ -32,8 +33,10 @@
 #include "data/fingerprint.h"
 #include "launcher/job.h"
 #include "launcher/printable_text.h"
+#include "optim/lr_schedule.h"
 #include "plan/plan.h"
 #include "planner/make_plan.h"
+#include "recipe/derive.h"
 #include "recipe/load.h"
 #include "recipe/recipe_json.h"
 #include "recipe/resume.h"
@@ -107,7 +110,9 @@ void PrintChoice(const plan::Plan& plan, const recipe::Recipe& recipe) {
   std::fprintf(stderr, "  step %s\n", plan.step_hash.c_str());
 }
 
-void PrintOutcome(const launcher::JobOutcome& outcome, const run::RunFolder& run, const Output& output) {
+// `advice`: the way on after a failure; empty: once mended, resume.
+void PrintOutcome(const launcher::JobOutcome& outcome, const run::RunFolder& run, const Output& output,
+                  const std::string& advice = "") {
   using Kind = launcher::JobOutcome::Kind;
   const int code = static_cast<int>(outcome.exit_code());
   const std::string resume = absl::StrCat("trainctl resume ", ShellQuote(run.path()));
@@ -118,7 +123,8 @@ void PrintOutcome(const launcher::JobOutcome& outcome, const run::RunFolder& run
                          {"exit_code", code},
                          {"restarts", outcome.num_restarts},
                          {"checkpoint_step", step >= 0 ? Json(step) : Json(nullptr)},
-                         {"message", outcome.message}};
+                         {"message", outcome.message},
+                         {"advice", advice.empty() ? Json(nullptr) : Json(advice)}};
     std::puts(report.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
   }
   switch (outcome.kind) {
@@ -141,8 +147,10 @@ void PrintOutcome(const launcher::JobOutcome& outcome, const run::RunFolder& run
       std::fprintf(stderr, "trainctl: %s\n", outcome.message.c_str());
       if (!outcome.log_tail.empty())
         std::fprintf(stderr, "the end of its log:\n%s\n", outcome.log_tail.c_str());
-      std::fprintf(stderr, "logs: %s   once mended: %s\n", launcher::PrintableText(run.logs_path()).c_str(),
-                   resume.c_str());
+      std::fputs(absl::StrCat("logs: ", launcher::PrintableText(run.logs_path()),
+                              advice.empty() ? absl::StrCat("   once mended: ", resume) : "\n" + advice, "\n")
+                     .c_str(),
+                 stderr);
       return;
   }
 }
@@ -170,7 +178,10 @@ absl::StatusOr<ExitCode> RunWorkers(run::RunFolder& run, const recipe::Recipe& r
   // Whatever the workers made of it: what they wrote since is not where it should be.
   TRAINCTL_RETURN_IF_ERROR(run.CheckInPlace());
   TRAINCTL_ASSIGN_OR_RETURN(const launcher::JobOutcome outcome, ended);
-  PrintOutcome(outcome, run, output);
+  const bool is_nonfinite = outcome.worker_exit_code == static_cast<int>(ExitCode::kCheckFailed);
+  PrintOutcome(
+      outcome, run, output,
+      is_nonfinite ? NonFiniteAdvice(recipe, run.path(), run.NewestCheckpointStep(), outcome.step) : "");
   // A worker's own verdict on its input (a damaged file, a loss that is not finite) says more than
   // "a worker failed".
   if (outcome.kind == launcher::JobOutcome::Kind::kFailed && outcome.worker_exit_code.has_value()) {
@@ -317,6 +328,7 @@ absl::StatusOr<ExitCode> Resume(const LaunchOptions& options, const Output& outp
   TRAINCTL_ASSIGN_OR_RETURN(const recipe::Recipe before, recipe::RecipeFromJson(stored, run.recipe_path()));
   TRAINCTL_ASSIGN_OR_RETURN(const recipe::LoadedRecipe loaded,
                             recipe::ApplyResumeSets(before, options.sets, MachineAccess()));
+  for (const std::string& note : loaded.notes) Tell("note: ", note);
   return Continue(run, before, loaded.recipe, options, output);
 }
 
@@ -356,12 +368,24 @@ absl::StatusOr<plan::Plan> PlanToContinue(const run::RunFolder& run, const recip
   return planner::MakePlanFor(recipe, host);
 }
 
+// What is changed of the run itself, and what it makes of the learning rate.
+void TellChanges(const Start& start, const recipe::Recipe& before, const recipe::Recipe& recipe) {
+  for (const std::string& change : start.changes) Tell("changed: ", change);
+  if (start.changes.empty()) return;
+  const int64_t next = std::max<int64_t>(start.step, 0);
+  const double was = optim::LearningRate(recipe::LearningRates(before), next);
+  const double is = optim::LearningRate(recipe::LearningRates(recipe), next);
+  Tell("  ", absl::StrFormat("learning rate of step %d: %.4g%s", next + 1, is,
+                             is == was ? ", as before" : absl::StrFormat(" (was %.4g)", was)));
+}
+
 absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& before,
                                   const recipe::Recipe& recipe, const LaunchOptions& options,
                                   const Output& output) {
   TRAINCTL_RETURN_IF_ERROR(CheckDataUnchanged(run, recipe));
-  TRAINCTL_ASSIGN_OR_RETURN(const Start start, DecideStart(run, options.from_scratch));
+  TRAINCTL_ASSIGN_OR_RETURN(Start start, DecideStart(run, options.from_scratch));
   for (const std::string& note : start.notes) std::fprintf(stderr, "%s\n", note.c_str());
+  start.changes = recipe::RecordedChanges(before, recipe);
   int64_t done = start.step;
   const bool stops_early = options.stop_after >= 0 && options.stop_after < recipe.train.steps;
   const int64_t last = stops_early ? options.stop_after : recipe.train.steps;
@@ -390,6 +414,7 @@ absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& bef
     PrintOutcome({.kind = launcher::JobOutcome::Kind::kStoppedResumable}, run, output);
     return ExitCode::kStoppedResumable;
   }
+  TellChanges(start, before, recipe);
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, HostOfRun(recipe));
   TRAINCTL_ASSIGN_OR_RETURN(const plan::Plan plan, PlanToContinue(run, before, recipe, host, options.sets));
   if (options.dry_run) {

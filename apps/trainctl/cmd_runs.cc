@@ -1,6 +1,5 @@
 // `trainctl runs`: the runs of a folder, one on a line.
 
-#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -11,11 +10,13 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "apps/trainctl/command.h"
+#include "apps/trainctl/progress_json.h"
 #include "apps/trainctl/text_table.h"
 #include "base/json.h"
 #include "base/units.h"
 #include "launcher/printable_text.h"
 #include "run/run_list.h"
+#include "telemetry/byte_progress.h"
 
 namespace trainctl::cli {
 namespace {
@@ -24,19 +25,10 @@ constexpr char kDefaultFolder[] = "runs";
 
 using run::RunSummary;
 
-// JSON has no word for what is not finite; metrics.jsonl has these strings.
-Json NumberOrNull(const std::optional<double>& value) {
-  if (!value.has_value()) return nullptr;
-  if (std::isnan(*value)) return "nan";
-  if (std::isinf(*value)) return *value > 0 ? "inf" : "-inf";
-  return *value;
-}
-
-Json StepOrNull(int64_t step) { return step < 0 ? Json(nullptr) : Json(step); }
-
 void PrintJson(const std::vector<RunSummary>& runs) {
   Json json = {{"schema", "trainctl.runs.v1"}, {"runs", Json::array()}};
   for (const RunSummary& one : runs) {
+    const run::RunProgress& at = one.progress;
     const bool has_time = one.started != absl::InfinitePast();
     json["runs"].push_back(
         {{"name", one.name},
@@ -45,11 +37,12 @@ void PrintJson(const std::vector<RunSummary>& runs) {
          {"problem", one.problem},
          {"started", has_time ? Json(absl::FormatTime(one.started, absl::UTCTimeZone())) : Json(nullptr)},
          {"launches", one.launches},
-         {"step", StepOrNull(one.step)},
-         {"total_steps", StepOrNull(one.total_steps)},
-         {"loss", NumberOrNull(one.loss)},
-         {"tokens_per_second", NumberOrNull(one.tokens_per_second)},
-         {"mfu", NumberOrNull(one.mfu)},
+         {"step", StepOrNull(at.step)},
+         {"total_steps", StepOrNull(at.total_steps)},
+         {"loss", NumberOrNull(at.loss)},
+         {"tokens_per_second", NumberOrNull(at.tokens_per_second)},
+         {"mfu", NumberOrNull(at.mfu)},
+         {"seconds_left", SecondsOrNull(at.time_left)},
          {"checkpoint_step", StepOrNull(one.checkpoint_step)}});
   }
   std::puts(json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
@@ -58,18 +51,21 @@ void PrintJson(const std::vector<RunSummary>& runs) {
 std::string StepText(int64_t step) { return step < 0 ? "-" : absl::StrCat(step); }
 
 void PrintTable(const std::vector<RunSummary>& runs, bool color) {
-  TextTable table({"run", "started (UTC)", "status", "step", "of", "loss", "tokens/s", "mfu", "checkpoint"},
-                  {0, 1, 2});
+  TextTable table(
+      {"run", "started (UTC)", "status", "step", "of", "loss", "tokens/s", "mfu", "left", "checkpoint"},
+      {0, 1, 2});
   for (const RunSummary& one : runs) {
+    const run::RunProgress& at = one.progress;
     const bool has_time = one.started != absl::InfinitePast();
-    table.Add({launcher::PrintableText(one.name),
-               has_time ? absl::FormatTime("%Y-%m-%d %H:%M", one.started, absl::UTCTimeZone()) : "-",
-               one.status, StepText(one.step), StepText(one.total_steps),
-               one.loss.has_value() ? absl::StrFormat("%.4f", *one.loss) : "-",
-               one.tokens_per_second.has_value() ? absl::StrFormat("%.0f", *one.tokens_per_second) : "-",
-               one.mfu.has_value() ? absl::StrFormat("%.1f%%", 100 * *one.mfu) : "-",
-               StepText(one.checkpoint_step)},
-              one.status == "running");
+    table.Add(
+        {launcher::PrintableText(one.name),
+         has_time ? absl::FormatTime("%Y-%m-%d %H:%M", one.started, absl::UTCTimeZone()) : "-", one.status,
+         StepText(at.step), StepText(at.total_steps),
+         at.loss.has_value() ? absl::StrFormat("%.4f", *at.loss) : "-",
+         at.tokens_per_second.has_value() ? absl::StrFormat("%.0f", *at.tokens_per_second) : "-",
+         at.mfu.has_value() ? absl::StrFormat("%.1f%%", 100 * *at.mfu) : "-",
+         at.time_left.has_value() ? telemetry::TimeLeft(*at.time_left) : "-", StepText(one.checkpoint_step)},
+        one.status == "running");
   }
   table.Print(color);
   for (const RunSummary& one : runs) {

@@ -1,29 +1,84 @@
+// `trainctl status`: how far a run is, what it does, and how it failed.
+
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "apps/trainctl/command.h"
+#include "apps/trainctl/nonfinite_advice.h"
+#include "apps/trainctl/progress_json.h"
+#include "apps/trainctl/run_activity.h"
+#include "base/files.h"
 #include "base/json.h"
 #include "base/shell_quote.h"
+#include "base/units.h"
 #include "launcher/printable_text.h"
+#include "recipe/recipe_json.h"
 #include "rpc/admin_client.h"
 #include "run/run_folder.h"
+#include "run/run_progress.h"
+#include "telemetry/byte_progress.h"
 
 namespace trainctl::cli {
 namespace {
 
-// What the journal and, if there is one, the launcher say.
+constexpr size_t kLastWords = 20;
+
+// What the journal, the logs and, if there is one, the launcher say.
 struct Report {
   std::string path;
   run::RunState state;
   checkpoint::NewestCommitted checkpoints;
+  run::RunProgress progress;
   std::optional<rpc::JobStatus> live;
-  std::string status;  // of the journal, or "interrupted": the launcher ended without a word
+  std::string status;                   // of the journal, or "interrupted": the launcher ended without a word
+  std::string activity;                 // while it runs: "starting: restore", "first step", "step", "save"
+  std::vector<std::string> last_words;  // failed: the end of the failed worker's log
+  std::string advice;                   // failed: the way on, where there is more to say than to resume
+
+  bool is_running() const { return state.status == run::RunStatus::kRunning && status != "interrupted"; }
 };
+
+// No step of the workers that are at work is done yet.
+bool HasNoStepYet(const Report& report) {
+  const absl::Time started = report.state.generation_started;
+  return started == absl::InfinitePast() || !report.progress.done.has_value() ||
+         *report.progress.done < started;
+}
+
+// What the first rank does.
+std::string Activity(const Report& report) {
+  if (!report.live.has_value()) return "";
+  const rpc::WorkerStatus* first = nullptr;
+  for (const rpc::WorkerStatus& worker : report.live->workers) {
+    if (worker.rank == 0) first = &worker;
+  }
+  const std::string& phase = report.live->phase;
+  if (phase == "failed" || phase == "finished") return "ending";
+  if (phase != "running" || first == nullptr) return ActivityBeforeFirstStep(-1, "");
+  return HasNoStepYet(report) ? ActivityBeforeFirstStep(first->step, first->phase) : first->phase;
+}
+
+void AddFailure(const run::RunFolder& run, Report& report) {
+  const run::RunState& state = report.state;
+  if (state.failed_rank < 0) return;
+  for (const std::string& line : run::LastLines(run.log_path(state.failed_rank), kLastWords)) {
+    report.last_words.push_back(launcher::PrintableText(line));
+  }
+  if (state.exit_code != static_cast<int>(ExitCode::kCheckFailed)) return;
+  const absl::StatusOr<std::string> text = ReadFile(run.recipe_path());
+  if (!text.ok()) return;
+  const absl::StatusOr<recipe::Recipe> recipe = recipe::RecipeFromJson(*text, run.recipe_path());
+  if (!recipe.ok()) return;
+  report.advice = NonFiniteAdvice(*recipe, run.path(), report.checkpoints.step, state.last_step);
+}
 
 absl::StatusOr<Report> MakeReport(const std::string& path) {
   TRAINCTL_ASSIGN_OR_RETURN(const run::RunFolder run, run::RunFolder::Open(path));
@@ -33,29 +88,52 @@ absl::StatusOr<Report> MakeReport(const std::string& path) {
   if (!report.state.damage.empty()) std::fprintf(stderr, "warning: %s\n", report.state.damage.c_str());
   report.checkpoints = run.Checkpoints();
   report.status = std::string(run::RunStatusName(report.state.status));
-  if (report.state.status != run::RunStatus::kRunning) return report;
-  absl::StatusOr<rpc::JobStatus> live = rpc::GetJobStatus(report.state.socket, report.state.token_file);
-  if (live.ok()) {
-    report.live = *std::move(live);
-  } else if (!run.IsWorkedOn()) {
-    report.status = "interrupted";
-  } else {
-    report.status = "not answering";
+  if (report.state.status == run::RunStatus::kRunning) {
+    absl::StatusOr<rpc::JobStatus> live = rpc::GetJobStatus(report.state.socket, report.state.token_file);
+    if (live.ok()) {
+      report.live = *std::move(live);
+    } else if (!run.IsWorkedOn()) {
+      report.status = "interrupted";
+    } else {
+      report.status = "not answering";
+    }
   }
+  report.progress = run::ReadProgress(run, report.state.generation_started);
+  if (!report.is_running()) report.progress.time_left.reset();
+  report.activity = Activity(report);
+  if (report.state.status == run::RunStatus::kFailed) AddFailure(run, report);
   return report;
 }
 
+std::optional<absl::Duration> AgeOfLastStep(const Report& report) {
+  if (!report.progress.done.has_value()) return std::nullopt;
+  return std::max(absl::Now() - *report.progress.done, absl::ZeroDuration());
+}
+
 Json ToJson(const Report& report) {
+  const run::RunProgress& at = report.progress;
   Json json = {{"schema", "trainctl.status.v1"},
                {"run", report.path},
                {"status", report.status},
+               {"step", StepOrNull(at.step)},
+               {"total_steps", StepOrNull(at.total_steps)},
+               {"loss", NumberOrNull(at.loss)},
+               {"loss_step", StepOrNull(at.loss_step)},
+               {"tokens_per_second", NumberOrNull(at.tokens_per_second)},
+               {"mfu", NumberOrNull(at.mfu)},
+               {"seconds_per_step", SecondsOrNull(at.per_step)},
+               {"seconds_left", SecondsOrNull(at.time_left)},
+               {"last_step_age_seconds", SecondsOrNull(AgeOfLastStep(report))},
+               {"memory_bytes", at.memory_bytes.has_value() ? Json(*at.memory_bytes) : Json(nullptr)},
+               {"activity", report.activity.empty() ? Json(nullptr) : Json(report.activity)},
                {"world_size", report.state.world_size},
                {"generation", report.state.generation},
                {"launches", report.state.num_launches},
                {"restarts", report.state.num_restarts},
-               {"message", report.state.message}};
-  json["checkpoint_step"] = nullptr;
-  if (report.checkpoints.step >= 0) json["checkpoint_step"] = report.checkpoints.step;
+               {"message", report.state.message},
+               {"last_words", report.last_words},
+               {"advice", report.advice.empty() ? Json(nullptr) : Json(report.advice)}};
+  json["checkpoint_step"] = StepOrNull(report.checkpoints.step);
   json["checkpoint_problems"] = report.checkpoints.Problems();
   json["workers"] = Json::array();
   if (report.live) {
@@ -66,12 +144,77 @@ Json ToJson(const Report& report) {
       json["workers"].push_back({{"rank", worker.rank},
                                  {"pid", worker.pid},
                                  {"state", worker.state},
-                                 {"step", worker.step >= 0 ? Json(worker.step) : Json(nullptr)},
+                                 {"step", StepOrNull(worker.step)},
                                  {"phase", worker.phase},
                                  {"silent_ms", absl::ToInt64Milliseconds(worker.silent)}});
     }
   }
   return json;
+}
+
+// "0.4 s", "3:20 min"
+std::string Age(absl::Duration age) {
+  if (age < absl::Seconds(60)) return absl::StrFormat("%.1f s", absl::ToDoubleSeconds(age));
+  return absl::StrCat(telemetry::TimeLeft(age), age < absl::Hours(1) ? " min" : " h");
+}
+
+std::string ProgressText(const Report& report) {
+  const run::RunProgress& at = report.progress;
+  std::string text = "step        ";
+  if (at.step < 1) {
+    absl::StrAppend(&text, "none is done yet");
+  } else {
+    absl::StrAppend(&text, at.step);
+    if (at.total_steps > 0) {
+      absl::StrAppend(&text, " of ", at.total_steps, " ", telemetry::ProgressBar(at.step, at.total_steps));
+    }
+    if (at.time_left.has_value()) absl::StrAppend(&text, " ", telemetry::TimeLeft(*at.time_left), " left");
+    if (const auto age = AgeOfLastStep(report)) absl::StrAppend(&text, ", done ", Age(*age), " ago");
+  }
+  absl::StrAppend(&text, "\n");
+  if (report.live.has_value() && HasNoStepYet(report)) {
+    absl::StrAppend(&text, "now         ", report.activity, "\n");
+  }
+  if (at.step < 1) return text;
+  if (at.loss.has_value()) {
+    absl::StrAppendFormat(&text, "loss        %.4f", *at.loss);
+    if (at.loss_step != at.step) absl::StrAppend(&text, " (step ", at.loss_step, ")");
+    absl::StrAppend(&text, "\n");
+  }
+  if (at.tokens_per_second.has_value()) {
+    absl::StrAppendFormat(&text, "speed       %.0f tokens/s", *at.tokens_per_second);
+    if (at.mfu.has_value()) absl::StrAppendFormat(&text, ", mfu %.1f%%", 100 * *at.mfu);
+    if (at.per_step.has_value()) {
+      absl::StrAppendFormat(&text, ", %.3g s per step", absl::ToDoubleSeconds(*at.per_step));
+    }
+    absl::StrAppend(&text, "\n");
+  }
+  if (at.memory_bytes.has_value()) {
+    absl::StrAppend(&text, "memory      ", FormatBytes(*at.memory_bytes),
+                    " of tensors at the peak of rank 0\n");
+  }
+  return text;
+}
+
+std::string FailureText(const Report& report) {
+  std::string text;
+  if (!report.state.message.empty()) {
+    absl::StrAppend(&text, "message     ", launcher::PrintableText(report.state.message, true), "\n");
+  }
+  if (!report.last_words.empty()) {
+    constexpr size_t kShown = 5;
+    absl::StrAppend(&text, "the last words of rank ", report.state.failed_rank, ":\n");
+    for (size_t i = report.last_words.size() - std::min(report.last_words.size(), kShown);
+         i < report.last_words.size(); ++i) {
+      absl::StrAppend(&text, "  | ", report.last_words[i], "\n");
+    }
+  }
+  if (!report.advice.empty()) {
+    absl::StrAppend(&text, report.advice, "\n");
+  } else if (report.state.status == run::RunStatus::kFailed) {
+    absl::StrAppend(&text, "once mended: trainctl resume ", ShellQuote(report.path), "\n");
+  }
+  return text;
 }
 
 std::string ToText(const Report& report) {
@@ -81,10 +224,11 @@ std::string ToText(const Report& report) {
     absl::StrAppend(&text, " (", report.live->phase, ", process ", report.live->pid, ")");
     if (!report.live->stop.empty()) absl::StrAppend(&text, ", stopping ", report.live->stop);
   }
-  absl::StrAppend(
-      &text, "\nlaunches    ", report.state.num_launches, ", generation ", report.state.generation, ", ",
-      report.state.num_restarts, " restarts in the last launch\ncheckpoint  ",
-      report.checkpoints.step >= 0 ? absl::StrCat("step ", report.checkpoints.step) : "none", "\n");
+  absl::StrAppend(&text, "\n", ProgressText(report));
+  absl::StrAppend(&text, "launches    ", report.state.num_launches, ", generation ", report.state.generation,
+                  ", ", report.state.num_restarts, " restarts in the last launch\ncheckpoint  ",
+                  report.checkpoints.step >= 0 ? absl::StrCat("step ", report.checkpoints.step) : "none",
+                  "\n");
   for (const std::string& problem : report.checkpoints.Problems()) {
     absl::StrAppend(&text, "            ", problem, "\n");
   }
@@ -99,8 +243,8 @@ std::string ToText(const Report& report) {
     const int64_t pid = report.state.launcher_pid;
     absl::StrAppend(&text, "The launcher", pid > 0 ? absl::StrCat(" (process ", pid, ")") : "",
                     " ended without a word. Continue with: trainctl resume ", ShellQuote(report.path), "\n");
-  } else if (!report.state.message.empty()) {
-    absl::StrAppend(&text, "message     ", launcher::PrintableText(report.state.message, true), "\n");
+  } else {
+    absl::StrAppend(&text, FailureText(report));
   }
   return text;
 }

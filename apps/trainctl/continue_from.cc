@@ -99,15 +99,25 @@ absl::Status PrepareStart(run::RunFolder& run, const Start& start) {
     TRAINCTL_ASSIGN_OR_RETURN(const std::string aside, run.SetAside(name));
     std::fprintf(stderr, "set aside: %s is now %s\n", name.c_str(), aside.c_str());
   }
-  if (start.set_aside.empty() && !start.from_scratch) return absl::OkStatus();
+  if (start.set_aside.empty() && !start.from_scratch && start.changes.empty()) return absl::OkStatus();
   TRAINCTL_RETURN_IF_ERROR(MakeDirs(run.checkpoints_path()));
   const RealClock clock;
   TRAINCTL_ASSIGN_OR_RETURN(run::Journal journal, run::Journal::Open(run.journal_path(), &clock));
-  if (start.from_scratch) return journal.Append({run::EventKind::kFromScratch});
-  // So that the new journal knows what is there to be lost.
-  run::JournalEvent event{run::EventKind::kCheckpoint};
-  event.step = start.step;
-  return journal.Append(std::move(event));
+  if (start.from_scratch) {
+    TRAINCTL_RETURN_IF_ERROR(journal.Append({run::EventKind::kFromScratch}));
+  } else if (!start.set_aside.empty()) {
+    // So that the new journal knows what is there to be lost.
+    run::JournalEvent event{run::EventKind::kCheckpoint};
+    event.step = start.step;
+    TRAINCTL_RETURN_IF_ERROR(journal.Append(std::move(event)));
+  }
+  for (const std::string& change : start.changes) {
+    run::JournalEvent event{run::EventKind::kChange};
+    event.step = start.step;
+    event.message = change;
+    TRAINCTL_RETURN_IF_ERROR(journal.Append(std::move(event)));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace trainctl::cli

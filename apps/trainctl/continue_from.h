@@ -16,6 +16,7 @@ struct Start {
   int64_t step = -1;                   // of the newest committed checkpoint; -1: step 1
   bool from_scratch = false;           // what was trained is given up
   std::vector<std::string> set_aside;  // what of the run folder must make room
+  std::vector<std::string> changes;    // of the run itself, to be recorded (recipe::RecordedChanges)
   std::vector<std::string> notes;      // to be printed
 };
 

@@ -1,5 +1,6 @@
 // Shows a running job on stderr: plain prefixed lines, or on a terminal one line at the bottom with
-// bar, step, loss, tokens/s, memory and time left, with everything else scrolling above it.
+// bar, step, loss, tokens/s, memory and time left (before the first step: what goes on), with everything else
+// scrolling above it.
 #pragma once
 
 #include <memory>

@@ -96,6 +96,7 @@ absl::StatusOr<int> Train(std::vector<std::string> args) {
   TRAINCTL_ASSIGN_OR_RETURN(deps.recipe_text, ReadFile(folder.recipe_path()));
   TRAINCTL_ASSIGN_OR_RETURN(const run::RunState state, folder.ReadState());
   deps.may_begin = folder.CheckMayBegin(state);
+  deps.changes = state.changes;
   deps.report_path = folder.path() + "/report.json";
   deps.stop_after = GetInt(options, "--stop-after", -1);
   if (const char* fault = std::getenv("TRAINCTL_FAULT"); fault != nullptr) deps.fault = fault;

@@ -207,7 +207,11 @@ absl::StatusOr<JobOutcome> RunJob(const JobOptions& options) {
   run::JournalEvent end{run::EventKind::kEnd};
   end.status = outcome.ok() ? StatusOf(outcome->kind) : run::RunStatus::kFailed;
   end.message = outcome.ok() ? outcome->message : std::string(outcome.status().message());
-  end.step = outcome.ok() ? outcome->step : -1;
+  if (outcome.ok() && outcome->kind == JobOutcome::Kind::kFailed) {
+    end.rank = outcome->rank;
+    end.step = outcome->step;
+    end.exit_code = outcome->worker_exit_code;
+  }
   job.Record(std::move(end));
   if (!disk.Wait(options.disk_patience)) {
     console.Message(

@@ -331,6 +331,11 @@ class Checker {
   void CheckOptimizer() {
     CheckOptimizerFields();
     const OptimizerConfig& optimizer = recipe_.optimizer;
+    if (optimizer.eps > 0 && static_cast<float>(optimizer.eps) == 0 && Usable({"optimizer.eps"})) {
+      Fail({"optimizer.eps"},
+           absl::StrCat("optimizer.eps: ", FormatDouble(optimizer.eps),
+                        " is zero in fp32, in which updates are computed; give 1e-38 or more"));
+    }
     if (Usable({"optimizer.lr", "optimizer.min_lr"}) && optimizer.min_lr > optimizer.lr) {
       Fail({"optimizer.min_lr", "optimizer.lr"},
            absl::StrCat("optimizer.min_lr (", FormatDouble(optimizer.min_lr), ") is above optimizer.lr (",

@@ -30,8 +30,14 @@ void ApplyOptimizerDefaults(Recipe& recipe, const std::function<bool(absl::strin
   if (!is_stated("optimizer.momentum")) config.momentum = defaults.momentum;
 }
 
+optim::LrSchedule LearningRates(const Recipe& recipe) {
+  const OptimizerConfig& o = recipe.optimizer;
+  return {o.lr_schedule,   o.lr, o.min_lr, o.warmup_steps, o.decay_steps.value_or(recipe.train.steps),
+          o.decay_fraction};
+}
+
 int64_t DefaultSaveInterval(const Recipe& recipe) {
-  return std::clamp<int64_t>(recipe.train.steps / 10, 1, 1000);
+  return std::clamp<int64_t>(recipe.train.steps / 10, 10, 1000);
 }
 
 void ResolveCheckpoint(Recipe& recipe) {

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "absl/strings/string_view.h"
+#include "optim/lr_schedule.h"
 #include "recipe/recipe.h"
 
 namespace trainctl::recipe {
@@ -18,7 +19,10 @@ void DeriveHoldout(Recipe& recipe);
 // Gives the fields of [optimizer] that are not stated ("optimizer.lr") the defaults of optimizer.name.
 void ApplyOptimizerDefaults(Recipe& recipe, const std::function<bool(absl::string_view)>& is_stated);
 
-// What checkpoint.every_steps = "auto" stands for: a tenth of the run, at most 1000 steps.
+// Its rate of each step.
+optim::LrSchedule LearningRates(const Recipe& recipe);
+
+// What checkpoint.every_steps = "auto" stands for: a tenth of the run, at least 10 and at most 1000 steps.
 int64_t DefaultSaveInterval(const Recipe& recipe);
 
 // Gives checkpoint.every_steps = "auto" its value; it stays empty (off) when `every` is given.

@@ -73,6 +73,18 @@ std::string Meaning(const Field& field) {
   return field.unit.empty() ? field.doc : absl::StrCat(field.doc, " Unit: ", field.unit, ".");
 }
 
+std::string ResumeText(const Field& field) {
+  switch (field.resume) {
+    case Resume::kIdentity:
+      return "fixed for the whole run";
+    case Resume::kBySet:
+      return "only `trainctl resume --set` may change it, which is recorded with the run";
+    case Resume::kFree:
+      return "`trainctl resume --set` may change it";
+  }
+  return "";
+}
+
 std::string ExplainField(const Field& field) {
   std::string text = absl::StrCat(field.name, "\n  ", Meaning(field), "\n\n  type      ", Describe(field),
                                   "\n  default   ", DefaultText(field), "\n");
@@ -81,10 +93,7 @@ std::string ExplainField(const Field& field) {
   for (const Unsupported& unsupported : field.unsupported) {
     absl::StrAppend(&text, "  not yet   ", UnsupportedText(unsupported), "\n");
   }
-  absl::StrAppend(
-      &text, "  resume    ",
-      field.resume == Resume::kFree ? "`trainctl resume --set` may change it" : "fixed for the whole run",
-      "\n");
+  absl::StrAppend(&text, "  resume    ", ResumeText(field), "\n");
   return text;
 }
 
@@ -139,7 +148,8 @@ absl::StatusOr<std::string> ExplainJson(absl::string_view key) {
                   {"default", DefaultText(*field)},
                   {"excludes", Excluded(*field)},
                   {"not_yet", Json::array()},
-                  {"resume", field->resume == Resume::kFree}};
+                  {"resume", field->resume != Resume::kIdentity},
+                  {"or_resume", field->resume == Resume::kFree}};
     for (const Unsupported& unsupported : field->unsupported) {
       entry["not_yet"].push_back(UnsupportedText(unsupported));
     }

@@ -137,7 +137,7 @@ std::string Description(const Field& field) {
   for (const Unsupported& unsupported : field.unsupported) {
     absl::StrAppend(&text, "\n\n", UnsupportedText(unsupported));
   }
-  if (field.resume == Resume::kFree) absl::StrAppend(&text, "\n\n`trainctl resume --set` may change it.");
+  if (field.resume != Resume::kIdentity) absl::StrAppend(&text, "\n\n`trainctl resume --set` may change it.");
   return text;
 }
 

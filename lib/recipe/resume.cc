@@ -14,32 +14,58 @@ namespace trainctl::recipe {
 namespace {
 
 constexpr char kStored[] = "the stored recipe";
+constexpr char kOnlyBySet[] = "; only `trainctl resume --set` changes it in a run";
 
-// Tables all of whose fields are free are named as a whole.
-std::string FreeNames() {
-  std::vector<std::string> tables;
-  std::vector<std::string> singles;
-  const auto table_of = [](const Field& field) { return field.name.substr(0, field.name.find('.')); };
+absl::string_view TableOf(const Field& field) {
+  return absl::string_view(field.name).substr(0, field.name.find('.'));
+}
+
+// What `resume --set` may change. A table of which most may is named as a whole, with its exceptions.
+std::string ChangeableNames() {
+  std::vector<std::string> tables, singles;
+  absl::string_view last_table;
   for (const Field& field : GetSchema().fields()) {
-    if (field.resume != Resume::kFree) continue;
-    const std::string table = table_of(field);
-    const auto fields = GetSchema().fields();
-    const bool all_free = std::all_of(fields.begin(), fields.end(), [&](const Field& other) {
-      return table_of(other) != table || other.resume == Resume::kFree;
-    });
-    std::vector<std::string>& names = all_free ? tables : singles;
-    const std::string name = all_free ? absl::StrCat(table, ".*") : field.name;
-    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    const absl::string_view table = TableOf(field);
+    if (table == last_table) continue;
+    last_table = table;
+    std::vector<std::string> can, cannot;
+    for (const Field& other : GetSchema().fields()) {
+      if (TableOf(other) != table) continue;
+      const std::string name = other.name.substr(std::min(other.name.size(), table.size() + 1));
+      (other.resume == Resume::kIdentity ? cannot : can).push_back(name);
+    }
+    if (can.size() > 2 * cannot.size()) {
+      tables.push_back(absl::StrCat(table, ".*"));
+      if (!cannot.empty()) absl::StrAppend(&tables.back(), " (but ", absl::StrJoin(cannot, ", "), ")");
+    } else {
+      for (const std::string& name : can) singles.push_back(absl::StrCat(table, ".", name));
+    }
   }
   singles.insert(singles.end(), tables.begin(), tables.end());
   return absl::StrJoin(singles, ", ");
+}
+
+// ", which decides ..." of a field or table that stays as it was at the first launch.
+std::string WhyFixed(absl::string_view path) {
+  const auto is_in = [&](absl::string_view table) {
+    return path == table || absl::StartsWith(path, absl::StrCat(table, "."));
+  };
+  if (is_in("data") || path == "run.seed" || absl::StartsWith(path, "train.batch_")) {
+    return ", which decides what data a step takes";
+  }
+  if (is_in("model")) return ", which decides the model";
+  if (is_in("optimizer")) return ", on which the optimizer's stored state depends";
+  if (path == "train.precision" || path == "train.gradient_dtype") {
+    return ", which decides how every step is computed";
+  }
+  return "";
 }
 
 // "key=default" on a stored value: what was stored goes, the built-in default comes.
 void TakeBack(const Draft& draft, Recipe& recipe) {
   for (const std::string& path : draft.taken_back()) {
     for (const Field& field : GetSchema().fields()) {
-      if (field.resume != Resume::kFree || !field.set) continue;
+      if (field.resume == Resume::kIdentity || !field.set) continue;
       if (field.name == path || absl::StartsWith(field.name, path + ".")) {
         field.set(recipe, 0, *field.get(Recipe(), 0));
       } else if (field.kind == Kind::kStringMap && absl::StartsWith(path, field.name + ".")) {
@@ -49,6 +75,9 @@ void TakeBack(const Draft& draft, Recipe& recipe) {
       }
     }
   }
+  ApplyOptimizerDefaults(recipe, [&](absl::string_view field) {
+    return !draft.taken_back().contains(std::string(field)) && !draft.taken_back().contains("optimizer");
+  });
 }
 
 }  // namespace
@@ -77,9 +106,10 @@ absl::StatusOr<LoadedRecipe> ApplyResumeSets(const Recipe& stored, absl::Span<co
       const bool is_named = field.name == path || absl::StartsWith(path, field.name + ".") ||
                             absl::StartsWith(field.name, path + ".") ||
                             absl::StartsWith(field.name, path + "[");
-      if (!is_named || field.resume == Resume::kFree || path.empty()) continue;
+      if (!is_named || field.resume != Resume::kIdentity || path.empty()) continue;
       issues.Add(absl::StrCat("--set ", set.substr(0, 100)),
-                 absl::StrCat("a resumed run cannot change ", path, "; it can change ", FreeNames()));
+                 absl::StrCat("a resumed run cannot change ", path, WhyFixed(path), "; it can change ",
+                              ChangeableNames()));
       issues.MarkBad(field.name);
       break;
     }
@@ -87,7 +117,7 @@ absl::StatusOr<LoadedRecipe> ApplyResumeSets(const Recipe& stored, absl::Span<co
   TakeBack(draft, recipe);
   for (const auto& [path, entry] : draft.entries()) {
     loaded.origin[path] = entry.origin;
-    if (entry.field->resume != Resume::kFree || !entry.field->set) continue;
+    if (entry.field->resume == Resume::kIdentity || !entry.field->set) continue;
     Value value = entry.value;
     if (entry.field->kind == Kind::kStringMap) {
       StringMap map = std::get<StringMap>(value);
@@ -106,14 +136,30 @@ absl::StatusOr<LoadedRecipe> ApplyResumeSets(const Recipe& stored, absl::Span<co
     recipe.checkpoint.every_steps.reset();
   }
   ResolveCheckpoint(recipe);
+  FreezeForRun(recipe);  // optimizer.decay_steps = "auto": the end as it is now
   CheckRecipe(recipe, loaded.origin, issues, issues);
   TRAINCTL_RETURN_IF_ERROR(issues.ToStatus("the changes to the stored recipe"));
+  loaded.notes = FindNotes(recipe, loaded.origin);
   for (const Field& field : GetSchema().fields()) {
     if (!field.get || field.kind == Kind::kStringMap) continue;
     const size_t count = field.in_list() ? Schema::ListSize(recipe, field.list_name()) : 1;
     for (size_t i = 0; i < count; ++i) loaded.origin.emplace(field.PathAt(i), kStored);
   }
   return loaded;
+}
+
+std::vector<std::string> RecordedChanges(const Recipe& before, const Recipe& after) {
+  Recipe frozen = before;
+  FreezeForRun(frozen);
+  std::vector<std::string> changes;
+  for (const Field& field : GetSchema().fields()) {
+    if (field.resume != Resume::kBySet) continue;
+    const std::optional<Value> was = field.get(frozen, 0), is = field.get(after, 0);
+    if (was == is || !was.has_value() || !is.has_value()) continue;
+    changes.push_back(
+        absl::StrCat(field.name, " is ", ToTomlText(field, *is), " and was ", ToTomlText(field, *was)));
+  }
+  return changes;
 }
 
 absl::StatusOr<Continuation> ContinueAs(const Recipe& stored, const LoadedRecipe& now) {
@@ -141,7 +187,9 @@ absl::StatusOr<Continuation> ContinueAs(const Recipe& stored, const LoadedRecipe
       }
       // Of what makes the run what it is, "auto" stays what it became at the first launch.
       if (after.has_value() && (*after == Value(Auto()) || *after == Value(std::string("auto")))) continue;
-      issues.Add(field.PathAt(i), absl::StrCat("is ", text(after), " and was ", text(before)));
+      const bool by_set = field.resume == Resume::kBySet && after.has_value();
+      issues.Add(field.PathAt(i),
+                 absl::StrCat("is ", text(after), " and was ", text(before), by_set ? kOnlyBySet : ""));
     }
   }
   TRAINCTL_RETURN_IF_ERROR(issues.ToStatus("the recipe that the run would go on with"));

@@ -16,10 +16,14 @@ namespace trainctl::recipe {
 void FreezeForRun(Recipe& recipe);
 
 // The stored recipe with `sets` on top. UsageError for a field that makes the run what it is
-// (Resume::kIdentity), listing what may be changed, and for everything that LoadRecipe refuses.
-// train.steps and train.tokens both set the length.
+// (Resume::kIdentity), with the reason and what may be changed, and for everything that LoadRecipe refuses.
+// train.steps and train.tokens both set the length. The notes are about what `sets` states.
 absl::StatusOr<LoadedRecipe> ApplyResumeSets(const Recipe& stored, absl::Span<const std::string> sets,
                                              const Access& access = RealAccess());
+
+// What differs of the fields that only an explicit --set may change: "optimizer.lr is 1e-4 and was 1e-3".
+// From here on the run computes something else than its recipe did; it is recorded with the run.
+std::vector<std::string> RecordedChanges(const Recipe& before, const Recipe& after);
 
 struct Continuation {
   Recipe recipe;

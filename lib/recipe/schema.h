@@ -50,7 +50,12 @@ enum class Kind : uint8_t {
   kStringMap,
 };
 
-enum class Resume : uint8_t { kIdentity, kFree };
+// Whether a resumed run may read otherwise.
+enum class Resume : uint8_t {
+  kIdentity,  // never: it decides the data of a step, the model, or what the stored state means
+  kBySet,     // by an explicit `resume --set`: it changes what is computed from then on, which is recorded
+  kFree,      // also by an edited recipe (`launch --or-resume`)
+};
 
 // What a recipe is read for.
 enum class Purpose : uint8_t {

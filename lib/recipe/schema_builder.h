@@ -85,6 +85,7 @@ class Row {
   Row& AutoIs(const char* rule) { return field_.allow_auto = true, Default(rule); }
   Row& Default(std::string rule) { return field_.default_text = std::move(rule), *this; }
   Row& Required() { return field_.is_required = true, *this; }
+  Row& BySet() { return field_.resume = Resume::kBySet, *this; }
   Row& Free() { return field_.resume = Resume::kFree, *this; }
   Row& Refuse(const char* value, const char* why) {
     return field_.unsupported.push_back({value, why}), *this;

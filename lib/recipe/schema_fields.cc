@@ -311,24 +311,28 @@ void AddTrain(Builder& b) {
   b.Add(
        "train.z_loss", "Weight of the square of the log of the softmax's denominator in the loss.",
        [](Recipe & r, size_t) -> auto& { return r.train.z_loss; })
-      .Range(0, 1);
+      .Range(0, 1)
+      .BySet();
   b.Add(
        "train.eval_every", "Evaluate every so many steps; 0 = only at the end.",
        [](Recipe & r, size_t) -> auto& { return r.train.eval_every; })
       .OfKind(Kind::kCount)
       .Unit("steps")
-      .Range(0, 1e12);
+      .Range(0, 1e12)
+      .BySet();
   b.Add(
        "train.eval_batches", "At most so many batches in one evaluation of one set.",
        [](Recipe & r, size_t) -> auto& { return r.train.eval_batches; })
       .OfKind(Kind::kCount)
       .Unit("batches")
-      .Range(1, 1e12);
+      .Range(1, 1e12)
+      .BySet();
   b.Add(
        "train.on_nonfinite",
        "When a loss or gradient is not finite: stop, or skip the update of that step, on all workers alike.",
        [](Recipe & r, size_t) -> auto& { return r.train.on_nonfinite; })
-      .Choices({"stop", "skip"});
+      .Choices({"stop", "skip"})
+      .BySet();
 }
 
 // "`0.9` (sgd)": what `text` says of each optimizer that reads the field, or of all.
@@ -366,7 +370,8 @@ void AddOptimizer(Builder& b) {
        "optimizer.lr", "Learning rate after the warm-up.",
        [](Recipe & r, size_t) -> auto& { return r.optimizer.lr; })
       .Range(0, 1000)
-      .Default(OfEachOptimizer(nullptr, [](Values d) { return FormatDouble(d.lr); }));
+      .Default(OfEachOptimizer(nullptr, [](Values d) { return FormatDouble(d.lr); }))
+      .BySet();
   b.AddInput(
        "optimizer.betas",
        "The two decay rates. adamw: of the first and second moments; lion: of the average whose sign it "
@@ -394,7 +399,8 @@ void AddOptimizer(Builder& b) {
       .Above(0)
       .AtMost(1)
       .Where(OptimizerReads("eps"))
-      .Default(OfEachOptimizer("eps", [](Values d) { return FormatDouble(d.eps); }));
+      .Default(OfEachOptimizer("eps", [](Values d) { return FormatDouble(d.eps); }))
+      .BySet();
   b.Add(
        "optimizer.momentum", "Decay rate of the sum of gradients that each step follows.",
        [](Recipe & r, size_t) -> auto& { return r.optimizer.momentum; })
@@ -407,43 +413,50 @@ void AddOptimizer(Builder& b) {
        "Weight decay. Decoupled: a parameter shrinks by lr times it; sgd adds it to the gradient instead.",
        [](Recipe & r, size_t) -> auto& { return r.optimizer.weight_decay; })
       .Range(0, 1000)
-      .Default(OfEachOptimizer(nullptr, [](Values d) { return FormatDouble(d.weight_decay); }));
+      .Default(OfEachOptimizer(nullptr, [](Values d) { return FormatDouble(d.weight_decay); }))
+      .BySet();
   b.Add(
-      "optimizer.no_decay",
-      "Patterns (`*`, `?`) over parameter names that get no weight decay. One that matches nothing is an "
-      "error, unless it is in the default.",
-      [](Recipe & r, size_t) -> auto& { return r.optimizer.no_decay; });
+       "optimizer.no_decay",
+       "Patterns (`*`, `?`) over parameter names that get no weight decay. One that matches nothing is an "
+       "error, unless it is in the default.",
+       [](Recipe & r, size_t) -> auto& { return r.optimizer.no_decay; })
+      .BySet();
   b.Add(
        "optimizer.clip_norm", "Largest global gradient norm; 0 = off.",
        [](Recipe & r, size_t) -> auto& { return r.optimizer.clip_norm; })
-      .Range(0, 1e9);
+      .Range(0, 1e9)
+      .BySet();
   b.Add(
        "optimizer.lr_schedule", "How the learning rate goes from lr to min_lr after the warm-up.",
        [](Recipe & r, size_t) -> auto& { return r.optimizer.lr_schedule; })
-      .Choices({"cosine", "linear", "wsd", "constant"});
+      .Choices({"cosine", "linear", "wsd", "constant"})
+      .BySet();
   b.Add(
        "optimizer.warmup_steps", "Steps in which the learning rate grows to lr.",
        [](Recipe & r, size_t) -> auto& { return r.optimizer.warmup_steps; })
       .OfKind(Kind::kCount)
       .Unit("steps")
-      .Range(0, 1e12);
+      .Range(0, 1e12)
+      .BySet();
   b.Add(
        "optimizer.decay_steps", "Step at which the learning rate has reached min_lr.",
        [](Recipe & r, size_t) -> auto& { return r.optimizer.decay_steps; })
       .OfKind(Kind::kCount)
       .Unit("steps")
       .Range(1, 1e12)
-      .AutoIs(
-          "auto: train.steps of the first launch, recorded, so that a longer resume keeps the past curve");
+      .AutoIs("auto: train.steps of the first launch, recorded, so that a longer resume keeps the past curve")
+      .BySet();
   b.Add(
        "optimizer.decay_fraction", "For wsd: the last share of decay_steps, in which the rate falls.",
        [](Recipe & r, size_t) -> auto& { return r.optimizer.decay_fraction; })
       .Above(0)
-      .AtMost(1);
+      .AtMost(1)
+      .BySet();
   b.Add(
        "optimizer.min_lr", "Learning rate at the end of the decay.",
        [](Recipe & r, size_t) -> auto& { return r.optimizer.min_lr; })
-      .Range(0, 1000);
+      .Range(0, 1000)
+      .BySet();
 }
 
 void AddParallel(Builder& b) {
@@ -675,7 +688,7 @@ void AddRest(Builder& b) {
       .OfKind(Kind::kCount)
       .Unit("steps")
       .Range(1, 1e12)
-      .AutoIs("auto: a tenth of the run, at most 1000; off when `every` is given")
+      .AutoIs("auto: a tenth of the run, at least 10 and at most 1000; off when `every` is given")
       .Free();
   b.Add(
        "checkpoint.every", "Save every so much time.",

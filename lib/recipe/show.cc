@@ -133,6 +133,10 @@ class TomlWriter {
   std::string table_;
 };
 
+const char* ResumeCell(Resume resume) {
+  return resume == Resume::kFree ? "yes" : resume == Resume::kBySet ? "`--set`" : "no";
+}
+
 std::string ReferenceRow(const Field& field) {
   std::string doc = field.doc;
   if (!field.unit.empty()) absl::StrAppend(&doc, " Unit: ", field.unit, ".");
@@ -140,7 +144,7 @@ std::string ReferenceRow(const Field& field) {
     absl::StrAppend(&doc, " ", UnsupportedText(unsupported));
   }
   return absl::StrCat("| `", LeafOf(field.name), "` | ", Describe(field), " | ", DefaultText(field), " | ",
-                      field.resume == Resume::kFree ? "yes" : "no", " | ", doc, " |\n");
+                      ResumeCell(field.resume), " | ", doc, " |\n");
 }
 
 constexpr char kReferenceHead[] = R"(# Recipe reference
@@ -161,7 +165,8 @@ A recipe is a TOML file. Everything has a default but the model, the data and th
 - Relative paths are relative to the file that states them, to the working directory for `--set`.
   `${VAR}` is expanded in paths only; an undefined one is an error.
 - `"auto"` is possible where the type says so; what it became is printed and stored.
-- "resume" says whether `trainctl resume --set` may change the field.
+- "resume" says whether a resumed run may change the field: yes, by `trainctl resume --set` or an edited recipe with
+  `launch --or-resume`; `--set`, by the former alone, recorded in the run's journal and on its curves; no.
 
 )";
 

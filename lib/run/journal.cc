@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kVersion = 1;
 
-constexpr std::array<std::pair<EventKind, const char*>, 8> kKindNames = {{
+constexpr std::array<std::pair<EventKind, const char*>, 9> kKindNames = {{
     {EventKind::kLaunch, "launch"},
     {EventKind::kGeneration, "generation"},
     {EventKind::kWorkerExit, "worker_exit"},
@@ -26,6 +26,7 @@ constexpr std::array<std::pair<EventKind, const char*>, 8> kKindNames = {{
     {EventKind::kStop, "stop"},
     {EventKind::kRestart, "restart"},
     {EventKind::kEnd, "end"},
+    {EventKind::kChange, "change"},
     {EventKind::kFromScratch, "from_scratch"},
 }};
 
@@ -49,6 +50,7 @@ std::string FormatEvent(const JournalEvent& event) {
   if (event.rank >= 0) line["rank"] = event.rank;
   if (event.world_size > 0) line["world_size"] = event.world_size;
   if (event.pid > 0) line["pid"] = event.pid;
+  if (event.exit_code.has_value()) line["exit_code"] = *event.exit_code;
   if (event.kind == EventKind::kEnd) line["status"] = std::string(RunStatusName(event.status));
   if (!event.socket.empty()) line["socket"] = event.socket;
   if (!event.token_file.empty()) line["token_file"] = event.token_file;
@@ -90,6 +92,7 @@ absl::StatusOr<JournalEvent> ParseEvent(const Json& line, const std::string& wha
   event.rank = static_cast<int>(IntOr(line, "rank", -1));
   event.world_size = static_cast<int>(IntOr(line, "world_size", 0));
   event.pid = IntOr(line, "pid", 0);
+  if (const int64_t code = IntOr(line, "exit_code", -1); code >= 0) event.exit_code = static_cast<int>(code);
   event.socket = TextOr(line, "socket");
   event.token_file = TextOr(line, "token_file");
   event.message = TextOr(line, "message");
@@ -110,12 +113,16 @@ void Apply(const JournalEvent& event, RunState& state) {
       state.message.clear();
       state.num_restarts = 0;
       state.started = event.time;
+      state.generation_started = absl::InfinitePast();
+      state.failed_rank = -1;
+      state.exit_code.reset();
       state.ended = absl::InfinitePast();
       ++state.num_launches;
       break;
     case EventKind::kGeneration:
       state.generation = event.generation;
       state.world_size = event.world_size;
+      state.generation_started = event.time;
       break;
     case EventKind::kWorkerExit:
       state.message = event.message;
@@ -127,8 +134,12 @@ void Apply(const JournalEvent& event, RunState& state) {
     case EventKind::kStop:
       state.message = event.message;
       break;
+    case EventKind::kChange:
+      state.changes.push_back({event.step, event.message});
+      break;
     case EventKind::kFromScratch:
       state.last_checkpoint_step = -1;
+      state.changes.clear();
       break;
     case EventKind::kRestart:
       ++state.num_restarts;
@@ -137,6 +148,8 @@ void Apply(const JournalEvent& event, RunState& state) {
       state.status = event.status;
       state.message = event.message;
       state.ended = event.time;
+      state.failed_rank = event.rank;
+      state.exit_code = event.exit_code;
       if (event.step >= 0) state.last_step = event.step;
       break;
   }

@@ -5,13 +5,16 @@
 
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "telemetry/run_change.h"
 
 namespace trainctl::run {
 
@@ -22,7 +25,8 @@ enum class EventKind {
   kCheckpoint,   // step: committed
   kStop,         // message: who asked
   kRestart,      // message: why
-  kEnd,          // status, step (of the failure, as in kWorkerExit), message
+  kEnd,          // status, message; of a failure also rank, step (as in kWorkerExit), exit_code
+  kChange,       // message: what a resume changes of the run itself; step: of the checkpoint it goes on from
   kFromScratch,  // what was before is given up: the next launch begins at step 1
 };
 
@@ -38,6 +42,7 @@ struct JournalEvent {
   int rank = -1;
   int world_size = 0;
   int64_t pid = 0;
+  std::optional<int> exit_code = {};  // of a worker that ended by itself
   RunStatus status = RunStatus::kNew;
   std::string socket = {};
   std::string token_file = {};
@@ -57,9 +62,15 @@ struct RunState {
   std::string socket = {};
   std::string token_file = {};
   std::string message;  // of the last failure, stop or end
+  // Of a launch that failed: the rank that failed first (-1: none did, but the job), and its exit code where
+  // it ended by itself.
+  int failed_rank = -1;
+  std::optional<int> exit_code = {};
+  std::vector<telemetry::RunChange> changes = {};  // since the run began at step 1, the first one first
   // "<path>:<line>: ...": the first line that is no JSON and was passed over; empty: none was.
   std::string damage = {};
-  absl::Time started = absl::InfinitePast();
+  absl::Time started = absl::InfinitePast();             // the last launch
+  absl::Time generation_started = absl::InfinitePast();  // its last start of all workers
   absl::Time ended = absl::InfinitePast();
 };
 

@@ -1,19 +1,12 @@
 #include "run/run_list.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
-#include <cmath>
 #include <filesystem>
-#include <limits>
 #include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "base/status.h"
@@ -21,81 +14,6 @@
 
 namespace trainctl::run {
 namespace {
-
-// The last lines of a log, without reading the rest of it; a line has some hundred bytes.
-constexpr int64_t kTailBytes = 64 << 10;
-constexpr int64_t kMaxRecipeBytes = 16 << 20;
-constexpr size_t kStepsOfSpeed = 20;
-
-// The complete lines at the end of a file; none where there is no such file.
-std::vector<std::string> LastLines(const std::string& path) {
-  std::vector<std::string> lines;
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return lines;
-  struct stat info = {};
-  std::string text;
-  int64_t begin = 0;
-  if (::fstat(fd, &info) == 0 && S_ISREG(info.st_mode)) {
-    begin = std::max<int64_t>(0, info.st_size - kTailBytes);
-    text.resize(static_cast<size_t>(info.st_size - begin));
-    const ssize_t count = ::pread(fd, text.data(), text.size(), begin);
-    text.resize(count < 0 ? 0 : static_cast<size_t>(count));
-  }
-  ::close(fd);
-  lines = absl::StrSplit(text, '\n');
-  lines.pop_back();  // what follows the last line break is torn or nothing
-  // The first may have begun before.
-  if (begin > 0 && !lines.empty()) lines.erase(lines.begin());
-  return lines;
-}
-
-// A number, or one of the words that stand for those that JSON has none for.
-std::optional<double> Number(const Json& line, const char* key) {
-  const auto it = line.find(key);
-  if (it == line.end()) return std::nullopt;
-  if (it->is_number()) return it->get<double>();
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  if (*it == "nan") return std::nan("");
-  if (*it == "inf") return kInfinity;
-  if (*it == "-inf") return -kInfinity;
-  return std::nullopt;
-}
-
-// The last line that is whole and can be read: a run may be writing.
-std::optional<Json> LastObject(const std::string& path) {
-  const std::vector<std::string> lines = LastLines(path);
-  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
-    absl::StatusOr<Json> json = ParseJson(*line, path);
-    if (json.ok() && json->is_object()) return *std::move(json);
-  }
-  return std::nullopt;
-}
-
-// The median of the last steps.
-std::optional<double> Typical(std::vector<std::string> lines, const std::string& path, const char* key) {
-  if (lines.size() > kStepsOfSpeed) lines.erase(lines.begin(), lines.end() - kStepsOfSpeed);
-  std::vector<double> speeds;
-  for (const std::string& line : lines) {
-    const absl::StatusOr<Json> json = ParseJson(line, path);
-    if (!json.ok() || !json->is_object()) continue;
-    const std::optional<double> speed = Number(*json, key);
-    if (speed.has_value() && std::isfinite(*speed)) speeds.push_back(*speed);
-  }
-  if (speeds.empty()) return std::nullopt;
-  const auto middle = speeds.begin() + static_cast<std::ptrdiff_t>(speeds.size() / 2);
-  std::nth_element(speeds.begin(), middle, speeds.end());
-  return *middle;
-}
-
-int64_t TotalSteps(const std::string& path) {
-  const absl::StatusOr<std::string> text = ReadFile(path, kMaxRecipeBytes);
-  if (!text.ok()) return -1;
-  const absl::StatusOr<Json> recipe = ParseJson(*text, path);
-  if (!recipe.ok() || !recipe->is_object() || !recipe->contains("train")) return -1;
-  const Json& train = (*recipe)["train"];
-  if (!train.is_object() || !train.contains("steps") || !train["steps"].is_number_integer()) return -1;
-  return train["steps"].get<int64_t>();
-}
 
 // The time of the journal's first event: RunState has that of the last launch.
 absl::Time FirstEventTime(const std::string& path, absl::Time fallback) {
@@ -131,15 +49,9 @@ RunSummary Summarize(const RunFolder& run) {
   for (const std::string& problem : checkpoints.Problems()) {
     absl::StrAppend(&summary.problem, summary.problem.empty() ? "" : "; ", problem);
   }
-  summary.total_steps = TotalSteps(run.recipe_path());
-  if (const std::optional<Json> last = LastObject(run.metrics_path())) {
-    const auto step = last->find("step");
-    if (step != last->end() && step->is_number_integer()) summary.step = step->get<int64_t>();
-    summary.loss = Number(*last, "loss");
-  }
-  const std::vector<std::string> timings = LastLines(run.timings_path());
-  summary.tokens_per_second = Typical(timings, run.timings_path(), "tokens_per_second");
-  summary.mfu = Typical(timings, run.timings_path(), "mfu");
+  const bool is_running = summary.status == RunStatusName(RunStatus::kRunning);
+  summary.progress = ReadProgress(run, state.ok() ? state->generation_started : absl::InfinitePast());
+  if (!is_running) summary.progress.time_left.reset();
   return summary;
 }
 

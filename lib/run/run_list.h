@@ -6,12 +6,12 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "run/run_progress.h"
 
 namespace trainctl::run {
 
@@ -22,12 +22,8 @@ struct RunSummary {
   std::string problem;  // what cannot be read, newer checkpoints included; empty: nothing
   absl::Time started = absl::InfinitePast();  // the first launch; InfinitePast: never
   int64_t launches = 0;
-  int64_t step = -1;                        // the last one in metrics.jsonl; -1: none
-  int64_t total_steps = -1;                 // of the stored recipe; -1: unknown
-  std::optional<double> loss;               // of that step; may be infinite or not a number
-  std::optional<double> tokens_per_second;  // median of the last steps
-  std::optional<double> mfu;                // of the same steps, where it is known
-  int64_t checkpoint_step = -1;             // the newest committed one; -1: none
+  RunProgress progress;
+  int64_t checkpoint_step = -1;  // the newest committed one; -1: none
 };
 
 // The run folders in `root`, the newest first, or `root` itself where it is a run. UsageError when it is no

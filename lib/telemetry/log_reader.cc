@@ -46,6 +46,11 @@ absl::StatusOr<LoggedStep> ParseLogLine(absl::string_view line, LogKind kind, ab
   const bool before_training = kind == LogKind::kMetrics && logged.step == 0;
   for (const auto& [name, value] : object.items()) {
     double number = 0;
+    if (kind == LogKind::kMetrics && name == "changed" && value.is_array()) {
+      for (const Json& text : value) {
+        if (text.is_string()) logged.changed.push_back(text.get<std::string>());
+      }
+    }
     if (value.is_object()) {
       for (const auto& [inner, inner_value] : value.items()) {
         if (NumberOf(inner_value, number)) logged.scalars.push_back({absl::StrCat(name, "/", inner), number});

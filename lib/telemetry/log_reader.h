@@ -18,6 +18,7 @@ struct LoggedStep {
   double time_s = 0;   // "time" of timings.jsonl: since 1970, at the step's end; 0: not there
   double seconds = 0;  // "seconds" of timings.jsonl: how long the step took
   std::vector<Scalar> scalars;
+  std::vector<std::string> changed;  // "changed" of metrics.jsonl
 };
 
 enum class LogKind { kMetrics, kTimings };

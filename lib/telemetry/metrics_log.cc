@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 
 namespace trainctl::telemetry {
 namespace {
@@ -19,13 +20,22 @@ std::string ObjectField(const char* name, const Pairs& pairs, const Format& form
   return text + "}";
 }
 
+std::string ListField(const char* name, const std::vector<std::string>& texts) {
+  if (texts.empty()) return "";
+  return absl::StrCat(
+      ",\"", name, "\":[",
+      absl::StrJoin(texts, ",",
+                    [](std::string* out, const std::string& text) { out->append(JsonQuoted(text)); }),
+      "]");
+}
+
 }  // namespace
 
 std::string FormatFields(const StepRecord& record) {
   return absl::StrCat("\"loss\":", JsonNumber(record.loss), ",\"grad_norm\":", JsonNumber(record.grad_norm),
                       ",\"lr\":", JsonNumber(record.lr), ",\"tokens\":", record.tokens, ",\"batch_hash\":\"",
                       absl::StrFormat("%016x", record.batch_hash), "\"",
-                      ObjectField("eval", record.eval, JsonNumber));
+                      ObjectField("eval", record.eval, JsonNumber), ListField("changed", record.changed));
 }
 
 std::string FormatFields(const TimingRecord& record) {

@@ -20,7 +20,7 @@
 
 namespace trainctl::telemetry {
 
-// {"step":12,"loss":2.5,"grad_norm":1.25,"lr":3e-04,"tokens":98304,"batch_hash":"00f1...","eval":{"held-out":2.25}}
+// {"step":12,"loss":2.5,"grad_norm":1.25,"lr":3e-04,"tokens":98304,"batch_hash":"00f1...","eval":{"held-out":2.25},"changed":[...]}
 struct StepRecord {
   int64_t step = 0;  // optimizer steps done, this one included
   double loss = 0;   // mean over the global number of loss tokens
@@ -29,6 +29,8 @@ struct StepRecord {
   int64_t tokens = 0;  // since the start of the run
   uint64_t batch_hash = 0;
   std::map<std::string, double> eval;  // loss per evaluation set, on steps that evaluate
+  // What was changed of the run before it, by resuming it: "optimizer.lr is 1e-4 and was 1e-3".
+  std::vector<std::string> changed = {};
 };
 
 // {"step":12,"seconds":0.5,"tokens_per_second":9000,"mfu":0.41,"phases":{"forward":0.2},"operators":{"linear":0.1},"memory_bytes":{"parameters":1024},"time":1700000000.125}

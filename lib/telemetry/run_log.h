@@ -4,11 +4,15 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "telemetry/metrics_log.h"
+#include "telemetry/run_change.h"
 #include "telemetry/tensorboard.h"
 
 namespace trainctl::telemetry {
@@ -20,24 +24,30 @@ class RunLog {
   static absl::StatusOr<RunLog> Open(const TensorboardOptions& events, bool with_events,
                                      int64_t last_step_to_keep);
 
+  // All changes that the run has seen. Those that no kept record follows go into the first one that does, so
+  // that a run which is killed and goes on from the same checkpoint writes the same bytes.
+  void NoteChanges(absl::Span<const RunChange> changes);
+
   // The speed at which the devices would do nothing but the model's products at their peak; 0 (as at first):
   // unknown. Timings that are appended after this tell their share of it as `mfu`.
   void set_peak_tokens_per_second(double peak) { peak_tokens_per_second_ = peak; }
 
   // `time_s`: seconds since 1970, for TensorBoard.
-  absl::Status Append(const StepRecord& record, double time_s);
+  absl::Status Append(StepRecord record, double time_s);
   absl::Status Append(TimingRecord record);
   // Before a checkpoint is committed: makes the two logs durable.
   absl::Status Sync();
 
  private:
-  RunLog(MetricsLog metrics, TimingsLog timings)
-      : metrics_(std::move(metrics)), timings_(std::move(timings)) {}
+  RunLog(MetricsLog metrics, TimingsLog timings, int64_t last_step)
+      : metrics_(std::move(metrics)), timings_(std::move(timings)), last_step_(last_step) {}
 
   MetricsLog metrics_;
   TimingsLog timings_;
   std::optional<TensorboardLog> events_;
   double peak_tokens_per_second_ = 0;
+  int64_t last_step_;                      // recorded before this launch, or where it begins
+  std::vector<std::string> next_changes_;  // for the next record
 };
 
 }  // namespace trainctl::telemetry

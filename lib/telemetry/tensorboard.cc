@@ -15,6 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "base/files.h"
 #include "base/status.h"
@@ -91,6 +92,15 @@ std::string Indented(absl::string_view text) {
     if (c == '\n') out += "    ";
   }
   return out;
+}
+
+// A step's scalars, and on the page of texts what was changed before it.
+std::string EventsOf(double time_s, const LoggedStep& logged) {
+  std::string bytes = ScalarsEvent(time_s, logged.step, logged.scalars);
+  if (!logged.changed.empty()) {
+    bytes += TextEvent(time_s, logged.step, "changed", Indented(absl::StrJoin(logged.changed, "\n")));
+  }
+  return bytes;
 }
 
 // The steps of both logs, in order.
@@ -198,7 +208,7 @@ absl::Status TensorboardLog::WriteLogs(const TensorboardOptions& options) {
     TRAINCTL_ASSIGN_OR_RETURN(const bool found, logs.Next(logged));
     if (!found) break;
     time_s = logged.time_s > 0 ? logged.time_s : time_s + logged.seconds;
-    bytes += ScalarsEvent(time_s, logged.step, logged.scalars);
+    bytes += EventsOf(time_s, logged);
     ++num_steps_;
     num_scalars_ += static_cast<int64_t>(logged.scalars.size());
     last_step_ = logged.step;
@@ -213,7 +223,7 @@ absl::Status TensorboardLog::AppendLine(int64_t step, const std::string& fields,
   TRAINCTL_ASSIGN_OR_RETURN(
       const LoggedStep logged,
       ParseLogLine(absl::StrCat("{\"step\":", step, ",", fields, "}"), kind, "a record of this step"));
-  return Write(ScalarsEvent(now_s, logged.step, logged.scalars));
+  return Write(EventsOf(now_s, logged));
 }
 
 absl::Status TensorboardLog::Append(const StepRecord& record, double now_s) {

@@ -1,5 +1,5 @@
-// TensorBoard events of a run: everything in metrics.jsonl and timings.jsonl as scalars, and the recipe as
-// text.
+// TensorBoard events of a run: everything in metrics.jsonl and timings.jsonl as scalars, the recipe and
+// what was changed of it as texts.
 //
 // A folder holds one file of ours, and that file holds what the logs hold: it is made anew from them whenever
 // a launch begins, so that the steps which a resume takes back are not there twice. Files of others in the

@@ -166,10 +166,8 @@ absl::Status RankSave::Write(const std::atomic<bool>* cancelled) {
     device_.CopyToHost(bytes.data(), own.At(slice, element), static_cast<int64_t>(bytes.size()));
     const checkpoint::Slice& tensor = own.slices[slice];
     if (!checkpoint::IsOptimizerState(tensor) && !checkpoint::AllFinite(tensor.dtype, bytes)) {
-      return CheckFailedError(absl::StrCat(
-          "the weights after step ", counters_.step, " are not finite (", tensor.name,
-          " has NaN or infinite values): they are not saved, and the checkpoint before is kept. Lower ",
-          "optimizer.lr, or raise optimizer.warmup_steps"));
+      return CheckFailedError(absl::StrCat("the weights after step ", counters_.step, " are not finite (",
+                                           tensor.name, " has NaN or infinite values): they are not saved"));
     }
     written_.bytes += static_cast<int64_t>(bytes.size());
     return absl::OkStatus();

@@ -36,6 +36,7 @@
 #include "parallel/executor.h"
 #include "plan/plan.h"
 #include "plan/utilization.h"
+#include "recipe/derive.h"
 #include "telemetry/run_log.h"
 #include "telemetry/step_trace.h"
 #include "trainer/background_save.h"
@@ -234,6 +235,7 @@ class Trainer {
     TRAINCTL_ASSIGN_OR_RETURN(auto log,
                               telemetry::RunLog::Open(events, recipe_.metrics.tensorboard, saved_step_));
     log_ = std::make_unique<telemetry::RunLog>(std::move(log));
+    log_->NoteChanges(d_.changes);
     log_->set_peak_tokens_per_second(plan::PeakTokensPerSecond(plan_));
     return absl::OkStatus();
   }
@@ -348,7 +350,7 @@ class Trainer {
     d_.control->Report({.step = step + 1, .phase = "step"});
 
     parallel::UpdateOptions update;
-    update.lr = static_cast<float>(optim::LearningRate(Schedule(), step));
+    update.lr = static_cast<float>(LearningRateNow());
     update.beta1 = static_cast<float>(recipe_.optimizer.beta1);
     update.beta2 = static_cast<float>(recipe_.optimizer.beta2);
     update.eps = static_cast<float>(recipe_.optimizer.eps);
@@ -380,27 +382,28 @@ class Trainer {
     return absl::OkStatus();
   }
 
-  optim::LrSchedule Schedule() const {
-    const recipe::OptimizerConfig& o = recipe_.optimizer;
-    return {o.lr_schedule,   o.lr, o.min_lr, o.warmup_steps, o.decay_steps.value_or(recipe_.train.steps),
-            o.decay_fraction};
+  double LearningRateNow() const {
+    return optim::LearningRate(recipe::LearningRates(recipe_), counters_.step);
   }
 
   // Loss and norm are the same on every rank, so all of them decide alike.
   absl::Status HandleNonFinite() {
     if (result_.finite) return absl::OkStatus();
-    const std::string what = absl::StrFormat("step %d: loss %g, gradient norm %g are not finite",
-                                             counters_.step + 1, result_.loss, result_.grad_norm);
+    const std::string what =
+        absl::StrFormat("step %d: loss %g, gradient norm %g are not finite (learning rate %.3g)",
+                        counters_.step + 1, result_.loss, result_.grad_norm, LearningRateNow());
     if (recipe_.train.on_nonfinite == "skip") {
       if (first_rank()) Say("warning: " + what + "; the update is skipped");
       return absl::OkStatus();
     }
     // The state that is being saved is of before: nobody should lose those steps too.
     const absl::Status saved = FinishSaving();
-    return CheckFailedError(absl::StrCat(
-        what, ". The last checkpoint is good; lower optimizer.lr, raise optimizer.warmup_steps, or set ",
-        "train.on_nonfinite = \"skip\"",
-        saved.ok() ? "" : absl::StrCat(". The save under way failed: ", saved.message())));
+    // Its weights were looked at when it was saved or loaded.
+    const std::string checkpoint =
+        !saved.ok()       ? absl::StrCat("the save under way failed: ", saved.message())
+        : saved_step_ < 0 ? std::string("there is no checkpoint yet")
+                          : absl::StrCat("the last checkpoint, of step ", saved_step_, ", is good");
+    return CheckFailedError(absl::StrCat(what, "; ", checkpoint));
   }
 
   // The last one, of a stop or the end, is made in any case; one that is due may be skipped.

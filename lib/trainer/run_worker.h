@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -13,6 +14,7 @@
 #include "base/control_channel.h"
 #include "base/key_value_store.h"
 #include "recipe/recipe.h"
+#include "telemetry/run_change.h"
 
 namespace trainctl::trainer {
 
@@ -34,10 +36,11 @@ struct WorkerDeps {
   std::string checkpoints_path;
   std::string metrics_path;
   std::string timings_path;
-  std::string tensorboard_path;  // folder for events, where metrics.tensorboard asks for them
-  std::string traces_path;       // folder for what metrics.trace_steps asks for
-  std::string recipe_text;       // as stored with the run; shown beside the events
-  std::string report_path;       // what was predicted and measured, written at the end by rank 0
+  std::string tensorboard_path;               // folder for events, where metrics.tensorboard asks for them
+  std::string traces_path;                    // folder for what metrics.trace_steps asks for
+  std::string recipe_text;                    // as stored with the run; shown beside the events
+  std::string report_path;                    // what was predicted and measured, written at the end by rank 0
+  std::vector<telemetry::RunChange> changes;  // all that resumes have changed of the run; for its curves
   // Why the run must not begin at step 1 where it has no checkpoint: OK for a new one.
   absl::Status may_begin;
   int64_t stop_after = -1;      // save and stop when this step is done; -1: no

@@ -367,7 +367,7 @@ def stop_after(c):
     c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--stop-after", "3"), 75, "trainctl resume")
     c.expect(c.run("resume", "run"), 0, "resuming after step 3")
     c.expect(c.run("resume", "run"), 0, "train.steps=N")
-    c.expect(c.run("resume", "run", "--set", "optimizer.lr=1"), 2, "optimizer.lr")
+    c.expect(c.run("resume", "run", "--set", "optimizer.name=sgd"), 2, "optimizer.name")
     moved = c.run("resume", "run", "--set", "train.steps=8", "--set", "parallel.zero_stage=1")
     c.expect(moved, 0, "note: layout is ZeRO-1 ", " (was ZeRO-3 ", "equal up to the order of sums, not bit for bit")
     if "{" in moved.stdout or "warning" in moved.stdout:
@@ -873,11 +873,152 @@ def exported_weights_and_a_loss_that_is_not_finite(c):
     with open(c.dir + "/model/model.safetensors", "r+b") as weights:
         weights.seek(-4, 2)
         weights.write(struct.pack("<f", float("nan")))
-    c.expect(c.run("launch", "recipe.toml", "--run-dir", "third"), 7, "not finite")
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "third"), 7, "not finite",
+             "no update was made before it, so another learning rate changes nothing")
     # Skipping such steps never heals the weights, and they are not saved.
     c.expect(c.run("launch", "recipe.toml", "--run-dir", "fourth", "--set", "train.on_nonfinite=skip"), 7,
              "weights after step 2 are not finite")
     c.expect(c.run("checkpoint", "ls", "fourth"), 0, "no checkpoints yet")
+
+
+def metrics_of(c, run):
+    return [json.loads(line) for line in open("%s/%s/metrics.jsonl" % (c.dir, run))]
+
+
+def journal_of(c, run):
+    return [json.loads(line) for line in open("%s/%s/journal.jsonl" % (c.dir, run))]
+
+
+@case
+def a_changed_rate_computes_what_a_schedule_with_it_would(c):
+    c.write(RECIPE.replace("every_steps = 2", "every_steps = 4") + """
+[metrics]
+tensorboard = true
+[optimizer]
+lr_schedule = "constant"
+lr = 0.0009765625
+""")
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "changed", "--set", "train.steps=8", "--stop-after", "4"), 75)
+    c.expect(c.run("resume", "changed", "--set", "optimizer.lr=0.00048828125", "--dry-run"), 0, "changed: optimizer.lr")
+    c.expect(c.run("resume", "changed", "--set", "optimizer.lr=0.00048828125"), 0,
+             "changed: optimizer.lr is 0.00048828125 and was 0.0009765625",
+             "learning rate of step 5: 0.0004883 (was 0.0009766)", "resuming after step 4", "finished")
+    # By itself: four steps of the one rate, then, as the decay takes a single step, of the other.
+    by_schedule = ["optimizer.lr_schedule=wsd", "optimizer.decay_steps=4", "optimizer.decay_fraction=0.25",
+                   "optimizer.min_lr=0.00048828125", "train.steps=8"]
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "schedule",
+                   *(word for field in by_schedule for word in ("--set", field))), 0, "finished")
+    changed, schedule = metrics_of(c, "changed"), metrics_of(c, "schedule")
+    if [line.get("lr") for line in schedule[-8:]] != [2 ** -10] * 4 + [2 ** -11] * 4:
+        c.fail("the schedule is not the one to compare with: %s" % schedule)
+    marks = {line["step"]: line.pop("changed") for line in changed if "changed" in line}
+    if marks != {5: ["optimizer.lr is 0.00048828125 and was 0.0009765625"]}:
+        c.fail("the curves do not tell the change at step 5 alone: %s" % marks)
+    if changed != schedule:
+        c.fail("other numbers than by a schedule with the same rates:\n%s\n%s" % (changed, schedule))
+    for file in glob.glob(c.dir + "/schedule/checkpoints/step-00000008/*.safetensors"):
+        if open(file, "rb").read() != open(file.replace("/schedule/", "/changed/"), "rb").read():
+            c.fail("%s: other weights than by a schedule with the same rates" % os.path.basename(file))
+    events = b"".join(open(file, "rb").read() for file in glob.glob(c.dir + "/changed/tensorboard/events*"))
+    if b"optimizer.lr is 0.00048828125" not in events:
+        c.fail("TensorBoard does not show the change")
+    noted = [(event["step"], event["message"]) for event in journal_of(c, "changed") if event["event"] == "change"]
+    if noted != [(4, "optimizer.lr is 0.00048828125 and was 0.0009765625")]:
+        c.fail("the journal does not have the change, once: %s" % noted)
+    # An edited recipe is no explicit change, and names both.
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "changed", "--or-resume", "--set", "train.steps=9"), 2,
+             "optimizer.lr: is 0.0009765625 and was 0.00048828125; only `trainctl resume --set` changes it")
+    c.expect(c.run("resume", "changed", "--set", "run.seed=5"), 2, "cannot change run.seed, which decides what data")
+
+
+@case
+def the_way_on_after_a_loss_that_is_not_finite(c):
+    # The decay multiplies the weights by -999 at each step.
+    wild = ["--set", "optimizer.lr=1000", "--set", "optimizer.weight_decay=1", "--set", "train.steps=20"]
+
+    def follow(result, begins):
+        command = re.search(r"^  (trainctl resume .*)$", result.stdout, re.M)
+        if begins not in result.stdout or not command:
+            return c.fail("no command that goes on, '%s':\n%s" % (begins, result.stdout))
+        path = os.path.dirname(TRAINCTL) + ":" + os.environ["PATH"]
+        followed = subprocess.run(command[1], shell=True, cwd="/", env={**os.environ, "PATH": path}, text=True,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
+        c.expect(followed, 0, "changed: optimizer.lr is 3e-4 and was 1000.0", "finished")
+        return command[1]
+
+    failed = c.run("launch", "recipe.toml", "--run-dir", "run", *wild, "--set", "checkpoint.every_steps=100")
+    c.expect(failed, 7, "are not finite (learning rate 994); there is no checkpoint yet")
+    status = c.run("status", "run")
+    c.expect(status, 0, "status      failed", "the last words of rank", "there is no checkpoint yet", "begin again at step 1")
+    report = json.loads(c.run("status", "run", "--json").stdout)
+    command = follow(failed, "begin again at step 1 with a lower learning rate (it is 1000.0)")
+    if command and (command not in status.stdout or command not in report["advice"] or
+                    "there is no checkpoint yet" not in report["last_words"][-1]):
+        c.fail("status does not tell it: %s\n%s" % (status.stdout, report))
+    if any(isinstance(line["loss"], str) for line in metrics_of(c, "run")):
+        c.fail("the lower rate did not help: %s" % metrics_of(c, "run"))
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "second", "--stop-after", "4", "--set", "train.steps=20"), 75)
+    failed = c.run("resume", "second", *wild[:4], "--set", "checkpoint.every_steps=100")
+    c.expect(failed, 7, "; the last checkpoint, of step 4, is good")
+    follow(failed, "go on from step 4 with a lower learning rate (it is 1000.0)")
+    if [line["step"] for line in metrics_of(c, "second") if "changed" in line] != [5]:
+        c.fail("the curves do not tell both changes at step 5: %s" % metrics_of(c, "second"))
+
+
+@case
+def status_of_a_run_that_trains_and_of_one_that_failed(c):
+    endless = ["launch", "recipe.toml", "--run-dir", "run", "--set", "train.steps=1000000", "--set",
+               "checkpoint.every_steps=1000000", "--set", "launch.max_restarts=0"]
+    launch, workers = launched_until_step(c, 30, *endless)
+    if launch is None:
+        return
+    shown = c.run("status", "run").stdout
+    for pattern in (r"status      running", r"step        \d+ of 1000000 \[\.+\] [\d:]+ left, done \d+\.\d s ago",
+                    r"loss        \d\.\d{4}", r"speed       \d+ tokens/s, [\d.]+ s per step",
+                    r"memory      [\d.]+ [KM]iB of tensors"):
+        if not re.search(pattern, shown):
+            c.fail("status of a run that trains does not show '%s':\n%s" % (pattern, shown))
+    report = json.loads(c.run("status", "run", "--json").stdout)
+    expected = {"step": (30, 1000000), "total_steps": (1000000, 1000000), "loss": (0.1, 20), "loss_step": (30, 1000000),
+                "tokens_per_second": (100, 1e8), "seconds_per_step": (1e-4, 2), "seconds_left": (10, 2e6),
+                "last_step_age_seconds": (0, 30), "memory_bytes": (1 << 14, 1 << 30)}
+    wrong = {key: report.get(key) for key, (low, high) in expected.items()
+             if not isinstance(report.get(key), (int, float)) or not low <= report[key] <= high}
+    left = (report["total_steps"] - report["step"]) * report["seconds_per_step"]
+    if wrong or abs(left - report["seconds_left"]) > 1e-6 * left or report["activity"] not in ("data", "step"):
+        c.fail("status --json of a run that trains: %s of %s" % (wrong, report))
+    runs = json.loads(c.run("runs", ".", "--json").stdout)["runs"]
+    if not runs[0]["seconds_left"]:
+        c.fail("runs does not tell the time left: %s" % runs)
+    os.kill(workers[1]["pid"], signal.SIGKILL)
+    launch.communicate()
+    shown = c.run("status", "run")
+    c.expect(shown, 0, "status      failed", "killed by SIGKILL", "once mended: trainctl resume ")
+    report = json.loads(c.run("status", "run", "--json").stdout)
+    if report["seconds_left"] is not None or report["step"] < 30 or report["advice"] is not None:
+        c.fail("status --json of a run that failed: %s" % report)
+    shutil.rmtree(c.dir + "/run")
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--set", "launch.max_restarts=0",
+                   env={"TRAINCTL_FAULT": "forward:1:worker:0"}), 4)
+    c.expect(c.run("status", "run"), 0, "step        none is done yet", "the last words of rank 0:", "  | fault injected at forward")
+
+
+@case
+def status_of_a_run_that_has_done_no_step(c):
+    with open(c.dir + "/text/long.txt", "w") as text:
+        text.write("the quick brown fox jumps over the lazy dog. " * 200000)
+    launch = c.start("launch", "recipe.toml", "--run-dir", "run", "--set", "data.eval[0].holdout=0.9", "--set",
+                     "train.eval_batches=1000000")
+    seen, deadline = set(), time.monotonic() + 60
+    while "starting: evaluating before the first step" not in seen and launch.poll() is None and time.monotonic() < deadline:
+        report = c.run("status", "run", "--json")
+        if report.returncode == 0:
+            seen.add(json.loads(report.stdout)["activity"])
+    shown = c.run("status", "run").stdout
+    if "step        none is done yet\nnow         starting: evaluating before the first step\n" not in shown:
+        c.fail("status before the first step: %s\n%s" % (seen, shown))
+    c.run("stop", "run", "--now")
+    launch.communicate()
 
 
 def on_a_terminal(c, columns, *args, **env):

@@ -259,6 +259,8 @@ inline const BadInputCase kBadInputs[] = {
     {"WarmupIntoTheWsdDecay", "[optimizer]\nlr_schedule = 'wsd'\nwarmup_steps = 81\n",
      "r.toml:13:1: optimizer.warmup_steps (81) leaves no step for the wsd decay, which ends at step 100 "
      "(train.steps) and takes the last 0.2 of it; set optimizer.warmup_steps = 80 or fewer"},
+    {"EpsThatIsZeroInFp32", "[optimizer]\neps = 1e-46\n",
+     "r.toml:12:1: optimizer.eps: 1e-46 is zero in fp32, in which updates are computed; give 1e-38 or more"},
     {"PatternThatMatchesNothing", "[optimizer]\nno_decay = ['*.norm', '*.bias']\n",
      "r.toml:12:1: optimizer.no_decay: \"*.norm\" matches no parameter; their names are like "
      "model.layers.2.input_layernorm.weight"},

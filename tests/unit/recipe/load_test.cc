@@ -42,6 +42,16 @@ TEST(LoadRecipe, AMinimalRecipeTakesEveryOtherValueFromTheDefaults) {
   EXPECT_EQ(loaded.origin.at("model.hidden"), "r.toml:3:1 (model.preset)");
 }
 
+TEST(LoadRecipe, AShortRunDoesNotSaveAtEveryStep) {
+  const auto interval = [](const char* steps) {
+    return *FakeWorld().Load(kMinimal, {absl::StrCat("train.steps=", steps)})->recipe.checkpoint.every_steps;
+  };
+  EXPECT_EQ(interval("12"), 10);
+  EXPECT_EQ(interval("100"), 10);
+  EXPECT_EQ(interval("120"), 12);
+  EXPECT_EQ(interval("50_000"), 1000);
+}
+
 // lr, weight decay and what else an optimizer reads have its own defaults unless the recipe states them.
 TEST(LoadRecipe, AnOptimizerHasDefaultsOfItsOwn) {
   const OptimizerConfig lion = MustLoad(kMinimal, {"optimizer.name=lion"}).recipe.optimizer;

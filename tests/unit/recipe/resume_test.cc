@@ -86,24 +86,71 @@ std::string ResumeError(const std::vector<std::string>& sets) {
 
 TEST(Resume, WhatMakesTheRunCannotChange) {
   const std::string can =
-      "; it can change train.steps, train.tokens, train.micro_batch, parallel.*, cluster.*, checkpoint.*, "
-      "launch.*, metrics.*, plan.*";
-  EXPECT_EQ(ResumeError({"optimizer.lr=1.0"}),
-            "--set optimizer.lr=1.0: a resumed run cannot change optimizer.lr" + can);
-  EXPECT_EQ(ResumeError({"optimizer.lr=default"}),
-            "--set optimizer.lr=default: a resumed run cannot change optimizer.lr" + can);
-  EXPECT_EQ(ResumeError({"data.train[0].weight=0.5"}),
-            "--set data.train[0].weight=0.5: a resumed run cannot change data.train" + can);
-  EXPECT_EQ(ResumeError({"data={seq_len=5}"}),
-            "--set data={seq_len=5}: a resumed run cannot change data" + can);
-  EXPECT_EQ(ResumeError({"model.layers=9"}),
-            "--set model.layers=9: a resumed run cannot change model.layers" + can);
+      "; it can change train.steps, train.tokens, train.micro_batch, train.z_loss, train.eval_every, "
+      "train.eval_batches, train.on_nonfinite, optimizer.* (but name, betas, momentum), parallel.*, "
+      "cluster.*, checkpoint.*, launch.*, metrics.*, plan.*";
+  const auto refused = [&](const std::string& set, const std::string& what) {
+    EXPECT_EQ(ResumeError({set}), absl::StrCat("--set ", set, ": a resumed run cannot change ", what, can));
+  };
+  const std::string data = ", which decides what data a step takes";
+  refused("optimizer.name=lion", "optimizer.name, on which the optimizer's stored state depends");
+  refused("optimizer.betas=default", "optimizer.betas, on which the optimizer's stored state depends");
+  refused("data.train[0].weight=0.5", "data.train" + data);
+  refused("data={seq_len=5}", "data" + data);
+  refused("run.seed=5", "run.seed" + data);
+  refused("train.batch_sequences=24", "train.batch_sequences" + data);
+  refused("train.batch_tokens=24K", "train.batch_tokens" + data);
+  refused("model.layers=9", "model.layers, which decides the model");
+  refused("train.precision=bf16", "train.precision, which decides how every step is computed");
+  refused("run.name=other", "run.name");
+}
+
+TEST(Resume, AnExplicitSetChangesTheRateAndTheRemediesAndIsRecorded) {
+  const Recipe stored = Stored({"optimizer.lr=1e-3", "optimizer.warmup_steps=10"});
+  const auto loaded = Resume(stored, {"optimizer.lr=2e-4", "optimizer.warmup_steps=20", "optimizer.min_lr=0",
+                                      "train.on_nonfinite=skip", "checkpoint.keep=9"});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->recipe.optimizer.lr, 2e-4);
+  EXPECT_EQ(loaded->recipe.optimizer.warmup_steps, 20);
+  EXPECT_EQ(loaded->recipe.train.on_nonfinite, "skip");
+  EXPECT_EQ(RecordedChanges(stored, loaded->recipe),
+            (std::vector<std::string>{"train.on_nonfinite is \"skip\" and was \"stop\"",
+                                      "optimizer.lr is 2e-4 and was 0.001",
+                                      "optimizer.warmup_steps is 20 and was 10"}));
+  EXPECT_TRUE(RecordedChanges(stored, Resume(stored, {"optimizer.lr=0.001"})->recipe).empty());
+}
+
+TEST(Resume, ARateGoesBackToTheDefaultOfItsOptimizer) {
+  const Recipe stored = Stored({"optimizer.name=lion", "optimizer.lr=1.0", "optimizer.weight_decay=0.5"});
+  const auto loaded = Resume(stored, {"optimizer.lr=default"});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->recipe.optimizer.lr, 1e-4);
+  EXPECT_EQ(loaded->recipe.optimizer.weight_decay, 0.5);
+}
+
+TEST(Resume, TheDecayMayBeStretchedToANewEnd) {
+  const auto loaded = Resume(Stored(), {"train.steps=400", "optimizer.decay_steps=auto"});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->recipe.optimizer.decay_steps, 400);
+  EXPECT_EQ(RecordedChanges(Stored(), loaded->recipe),
+            std::vector<std::string>{"optimizer.decay_steps is 400 and was 100"});
+}
+
+TEST(Resume, WhatChangesNothingIsSaid) {
+  const Recipe stored = Stored({"optimizer.lr_schedule=constant"});
+  const auto loaded = Resume(stored, {"optimizer.min_lr=1e-5"});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_THAT(loaded->notes, ::testing::ElementsAre(HasSubstr("optimizer.min_lr makes no difference")));
+  EXPECT_TRUE(Resume(stored, {"checkpoint.keep=9"})->notes.empty());
 }
 
 TEST(Resume, ChangesAreCheckedLikeARecipe) {
   EXPECT_THAT(ResumeError({"cluster.devices_per_node=5"}), HasSubstr("is not a multiple of the 5 workers"));
   EXPECT_THAT(ResumeError({"train.stepz=5"}), HasSubstr("did you mean train.steps?"));
   EXPECT_THAT(ResumeError({"train.steps=0"}), HasSubstr("train.steps: 0 is out of range"));
+  EXPECT_THAT(ResumeError({"optimizer.min_lr=1.0"}),
+              HasSubstr("optimizer.min_lr (1.0) is above optimizer.lr"));
+  EXPECT_THAT(ResumeError({"optimizer.momentum=0.5"}), HasSubstr("cannot change optimizer.momentum"));
   EXPECT_THAT(ResumeError({"train.steps=default"}), HasSubstr("train.steps is missing"));
 }
 
@@ -139,6 +186,10 @@ TEST(Resume, ARecipeThatWasEditedContinuesItsRunOrNamesWhatItCannotChange) {
   EXPECT_THAT(message, HasSubstr("run.seed: is 7 and was 1234"));
   EXPECT_THAT(message, HasSubstr("model.layers: is 3 and was"));
   EXPECT_THAT(message, HasSubstr("data.train[0].files"));
+
+  const auto rate = FakeWorld().Load(kMinimal, {"optimizer.lr=1.0"});
+  EXPECT_EQ(ContinueAs(stored, *rate).status().message(),
+            "optimizer.lr: is 1.0 and was 3e-4; only `trainctl resume --set` changes it in a run");
 }
 
 // What the recipe no longer says holds no more, as in a new run.

@@ -107,6 +107,38 @@ TEST_F(JournalTest, FromScratchForgetsTheCheckpointsBefore) {
   EXPECT_EQ(ReplayJournal(Text(), path_)->last_checkpoint_step, 2);
 }
 
+TEST_F(JournalTest, WhatResumesChangedIsKeptInItsOrder) {
+  JournalEvent event = Event(EventKind::kChange);
+  event.message = "optimizer.lr is 0.1 and was 1.0";
+  Append(event);
+  event.step = 40;
+  event.message = "optimizer.lr is 0.01 and was 0.1";
+  Append(event);
+  Append(Event(EventKind::kLaunch));
+  EXPECT_EQ(ReplayJournal(Text(), path_)->changes,
+            (std::vector<telemetry::RunChange>{{-1, "optimizer.lr is 0.1 and was 1.0"},
+                                               {40, "optimizer.lr is 0.01 and was 0.1"}}));
+  Append(Event(EventKind::kFromScratch));
+  EXPECT_TRUE(ReplayJournal(Text(), path_)->changes.empty());
+}
+
+TEST_F(JournalTest, AFailureNamesItsRankAndExitCodeUntilTheNextLaunch) {
+  JournalEvent event = Event(EventKind::kEnd);
+  event.status = RunStatus::kFailed;
+  event.rank = 1;
+  event.step = 7;
+  event.exit_code = 7;
+  Append(event);
+  auto state = ReplayJournal(Text(), path_);
+  EXPECT_EQ(state->failed_rank, 1);
+  EXPECT_EQ(state->last_step, 7);
+  EXPECT_EQ(state->exit_code, 7);
+  Append(Event(EventKind::kLaunch));
+  state = ReplayJournal(Text(), path_);
+  EXPECT_EQ(state->failed_rank, -1);
+  EXPECT_FALSE(state->exit_code.has_value());
+}
+
 TEST_F(JournalTest, RubbishIsWhatHoldsNoEventOfAnyVersion) {
   Append(Event(EventKind::kLaunch));
   const std::string event = Text();

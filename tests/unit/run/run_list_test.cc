@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "base/files.h"
 #include "base/status.h"
 #include "checkpoint/checkpoint_io.h"
@@ -80,12 +81,12 @@ TEST_F(RunListTest, ARunIsToldFromItsFiles) {
   EXPECT_EQ(runs[0].path, root_ + "/a");
   EXPECT_EQ(runs[0].status, "running");
   EXPECT_EQ(runs[0].started, absl::FromUnixSeconds(1767355200));  // date -u -d 2026-01-02T12:00Z +%s
-  EXPECT_EQ(runs[0].step, 25);
-  EXPECT_EQ(runs[0].total_steps, 40);
-  EXPECT_EQ(runs[0].loss, 0.4);
+  EXPECT_EQ(runs[0].progress.step, 25);
+  EXPECT_EQ(runs[0].progress.total_steps, 40);
+  EXPECT_EQ(runs[0].progress.loss, 0.4);
   // The last 20 of 25: 1006 to 1025, the upper of the two in the middle.
-  EXPECT_EQ(runs[0].tokens_per_second, 1016);
-  EXPECT_EQ(runs[0].mfu, 0.016);
+  EXPECT_EQ(runs[0].progress.tokens_per_second, 1016);
+  EXPECT_EQ(runs[0].progress.mfu, 0.016);
   EXPECT_EQ(runs[0].checkpoint_step, 20);
   EXPECT_EQ(runs[0].problem, "");
   EXPECT_EQ(runs[0].launches, 1);
@@ -120,12 +121,12 @@ TEST_F(RunListTest, WhatIsDamagedIsToldAndHidesNothing) {
   const std::vector<RunSummary> runs = List();
   ASSERT_THAT(runs, SizeIs(2));
   EXPECT_EQ(runs[0].name, "good");
-  EXPECT_FALSE(runs[0].tokens_per_second.has_value());
+  EXPECT_FALSE(runs[0].progress.tokens_per_second.has_value());
   EXPECT_EQ(runs[1].status, "damaged");
   EXPECT_THAT(runs[1].problem, HasSubstr("journal.jsonl:1"));
-  EXPECT_EQ(runs[1].step, 1);
-  EXPECT_TRUE(std::isnan(runs[1].loss.value_or(0)));
-  EXPECT_EQ(runs[1].total_steps, -1);
+  EXPECT_EQ(runs[1].progress.step, 1);
+  EXPECT_TRUE(std::isnan(runs[1].progress.loss.value_or(0)));
+  EXPECT_EQ(runs[1].progress.total_steps, -1);
 }
 
 TEST_F(RunListTest, OnlyTheEndOfALongLogIsRead) {
@@ -133,7 +134,39 @@ TEST_F(RunListTest, OnlyTheEndOfALongLogIsRead) {
   std::string metrics;
   for (int i = 1; i <= 20000; ++i) absl::StrAppend(&metrics, "{\"step\":", i, ",\"loss\":1.5}\n");
   Write("long/metrics.jsonl", metrics);
-  EXPECT_EQ(List()[0].step, 20000);
+  EXPECT_EQ(List()[0].progress.step, 20000);
+}
+
+// Launched at 12:00; the workers that are at work were started at 13:00 and have done steps 3 to 6, a step in
+// 2 s but the last, of an evaluation, in 5.
+TEST_F(RunListTest, TimeLeftIsAtThePaceOfTheWorkersThatAreAtWork) {
+  MakeRun("a", 12, 2);
+  Write("a/journal.jsonl", absl::StrCat(*ReadFile(root_ + "/a/journal.jsonl"),
+                                        "{\"v\":1,\"time\":\"2026-01-02T13:00:00+00:00\",\"event\":"
+                                        "\"generation\",\"generation\":2,\"world_size\":2}\n"));
+  const double started = 1767358800;  // date -u -d 2026-01-02T13:00Z +%s
+  std::string timings;
+  int step = 0;
+  for (const double at : {-60.0, -50.0, 4.0, 6.0, 8.0, 13.0}) {
+    ++step;
+    absl::StrAppendFormat(
+        &timings,
+        "{\"step\":%d,\"tokens_per_second\":10,\"memory_bytes\":{\"tensor_peak\":%d},\"time\":%.3f}\n", step,
+        100 + step, started + at);
+  }
+  Write("a/timings.jsonl", timings);
+  auto launch = std::make_optional(FileLock::TryLock(root_ + "/a/lock"));
+  RunProgress at = List()[0].progress;
+  EXPECT_EQ(at.step, 6);
+  EXPECT_EQ(at.loss_step, 2) << "metrics.every_steps may leave steps out";
+  EXPECT_EQ(at.loss, 5);
+  EXPECT_EQ(at.memory_bytes, 106);
+  ASSERT_TRUE(at.done.has_value());
+  EXPECT_EQ(absl::ToUnixSeconds(*at.done), 1767358813);
+  EXPECT_EQ(at.per_step, absl::Seconds(3));  // 9 s from step 3 to step 6
+  EXPECT_EQ(at.time_left, absl::Seconds(3) * (40 - 6));
+  launch.reset();
+  EXPECT_FALSE(List()[0].progress.time_left.has_value()) << "nobody works on it";
 }
 
 TEST_F(RunListTest, ARunFolderItselfIsAListOfOne) {

@@ -5,6 +5,8 @@
 
 #include <vector>
 
+#include "telemetry/step_pace.h"
+
 namespace trainctl::telemetry {
 namespace {
 
@@ -46,6 +48,33 @@ TEST(ByteProgress, NothingAndMoreThanAllAreNoTrouble) {
   clock.Advance(absl::Seconds(1));
   EXPECT_EQ(progress.Update(200, 100), "[################] 200 B of 100 B 0.0 MB/s 0:00 left");
   EXPECT_EQ(TimeLeft(absl::Seconds(3754)), "1:02:34");
+}
+
+// A step in 2 s, and every tenth with an evaluation in 12 s.
+TEST(StepPace, TimeLeftCountsWhatComesBetweenSteps) {
+  StepPace pace;
+  EXPECT_FALSE(pace.TimeLeft(100).has_value());
+  absl::Time now = absl::FromUnixSeconds(1000);
+  for (int64_t step = 1; step <= 50; ++step) {
+    now += absl::Seconds(step % 10 == 0 ? 12 : 2);
+    pace.Add({.step = step, .done = now, .tokens_per_second = 100.0 + static_cast<double>(step)});
+    EXPECT_EQ(pace.TimeLeft(100).has_value(), step > 1);
+  }
+  const absl::Duration each = absl::Seconds(44 * 2 + 5 * 12) / 49;
+  EXPECT_EQ(pace.PerStep(), each);
+  EXPECT_EQ(pace.TimeLeft(100), 50 * each);
+  EXPECT_EQ(pace.TimeLeft(10), absl::ZeroDuration());
+  EXPECT_EQ(pace.TokensPerSecond(), 141);  // of 131 to 150, the upper of the two in the middle
+}
+
+TEST(StepPace, WorkersThatBeginAgainHaveAPaceOfTheirOwn) {
+  StepPace pace;
+  pace.Add({.step = 10, .done = absl::FromUnixSeconds(0)});
+  pace.Add({.step = 20, .done = absl::FromUnixSeconds(10)});
+  pace.Add({.step = 16, .done = absl::FromUnixSeconds(500)});
+  EXPECT_FALSE(pace.PerStep().has_value());
+  pace.Add({.step = 18, .done = absl::FromUnixSeconds(506)});
+  EXPECT_EQ(pace.PerStep(), absl::Seconds(3));
 }
 
 }  // namespace

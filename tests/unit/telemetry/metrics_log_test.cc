@@ -11,6 +11,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_cat.h"
 #include "base/counter_rng.h"
 #include "base/files.h"
 #include "base/status.h"
@@ -89,6 +90,40 @@ TEST_F(MetricsLogTest, TheShareOfThePeakIsToldWhereThePeakIsKnown) {
   const auto parsed = ParseLogLine("{\"step\":2,\"mfu\":0.45}", LogKind::kTimings, "a line");
   ASSERT_TRUE(parsed.ok()) << parsed.status();
   EXPECT_EQ(parsed->scalars[0].tag, "speed/mfu");  // as TensorBoard shows it
+}
+
+// Launched, changed after step 2 and after step 4; killed later and resumed.
+TEST_F(MetricsLogTest, WhatAResumeChangedStandsInTheFirstRecordAfterIt) {
+  TensorboardOptions events;
+  events.metrics_path = path_;
+  events.timings_path = folder_ + "/timings.jsonl";
+  const std::vector<RunChange> changes = {{2, "lr is 1 and was 2"}, {4, "lr is \"x\""}, {4, "b"}};
+  const auto write = [&](int64_t keep, int64_t to, size_t num_changes) {
+    auto log = RunLog::Open(events, false, keep);
+    ASSERT_TRUE(log.ok()) << log.status();
+    log->NoteChanges(absl::MakeSpan(changes).first(num_changes));
+    for (int64_t step = std::max<int64_t>(keep, 0) + 1; step <= to; ++step)
+      ASSERT_TRUE(log->Append(Record(step), 0).ok());
+  };
+  write(-1, 2, 0);
+  write(2, 4, 1);
+  write(4, 7, 3);
+  const std::string whole = Contents();
+  std::vector<int64_t> marked;
+  for (int64_t step = 1; step <= 7; ++step) {
+    const auto line = whole.find(absl::StrCat("{\"step\":", step, ","));
+    const std::string text = whole.substr(line, whole.find('\n', line) - line);
+    if (nlohmann::json::parse(text).contains("changed")) marked.push_back(step);
+  }
+  EXPECT_EQ(marked, (std::vector<int64_t>{3, 5}));
+  EXPECT_THAT(whole, HasSubstr(",\"changed\":[\"lr is \\\"x\\\"\",\"b\"]}\n{\"step\":6,"));
+  for (const int64_t keep : {4, 5, 6}) {
+    write(keep, 7, 3);
+    EXPECT_EQ(Contents(), whole) << keep;
+  }
+  // From an older checkpoint, as the newer one is damaged: it is changed from there on.
+  write(3, 7, 3);
+  EXPECT_THAT(Contents(), HasSubstr(",\"changed\":[\"lr is \\\"x\\\"\",\"b\"]}\n{\"step\":5,"));
 }
 
 TEST_F(MetricsLogTest, EveryDoubleReadsBackExactly) {

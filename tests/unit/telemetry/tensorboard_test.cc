@@ -205,6 +205,32 @@ TEST_F(TensorboardTest, ALaunchWritesAsItLogsAndAResumeLeavesEveryStepOnce) {
 }
 
 // Two at once would remove each other's file, or build one together.
+// As it is appended, and as it is read back from metrics.jsonl.
+TEST_F(TensorboardTest, WhatAResumeChangedIsATextAtItsStep) {
+  const std::string text = "optimizer.lr is 1e-4 and was 1e-3";
+  for (const bool from_log : {false, true}) {
+    auto metrics = MetricsLog::Open(options_.metrics_path, from_log ? 2 : -1);
+    ASSERT_TRUE(metrics.ok());
+    options_.now_s += 1;
+    auto events = TensorboardLog::Open(options_);
+    ASSERT_TRUE(events.ok()) << events.status();
+    for (int64_t step = 1; step <= 2 && !from_log; ++step) {
+      StepRecord record;
+      record.step = step;
+      if (step == 2) record.changed = {text};
+      ASSERT_TRUE(metrics->Append(record).ok() && events->Append(record, 1).ok());
+    }
+    const std::string bytes = *ReadFile(events->path());
+    EXPECT_EQ(bytes.find(text), bytes.rfind(text));
+    EXPECT_THAT(bytes, HasSubstr(text));
+    std::vector<int64_t> texts;
+    for (const Event& event : ReadEvents(events->path())) {
+      if (event.scalars.count("train/loss") == 0 && event.step > 0) texts.push_back(event.step);
+    }
+    EXPECT_THAT(texts, ElementsAre(2));
+  }
+}
+
 TEST_F(TensorboardTest, AFolderHasOneWriter) {
   ASSERT_TRUE(WriteFileAtomic(options_.metrics_path, "{\"step\":1,\"loss\":3}\n").ok());
   {

@@ -172,7 +172,7 @@ TEST_F(RunWorkerTest, AStepIsReportedAsLogsCountIt) {
   control_.on_report = [&](const Progress& progress) {
     reported.push_back(absl::StrCat(progress.phase, " ", progress.step));
   };
-  ASSERT_TRUE(Run({"train.steps=2", "checkpoint.async=false"}).ok());
+  ASSERT_TRUE(Run({"train.steps=2", "checkpoint.every_steps=1", "checkpoint.async=false"}).ok());
   EXPECT_THAT(reported,
               ::testing::ElementsAre("connect -1", "open data -1", "restore -1", "data 1", "step 1", "save 1",
                                      "data 2", "step 2", "evaluate 2", "save 2", "report 2"));

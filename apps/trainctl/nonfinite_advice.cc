@@ -1,0 +1,49 @@
+#include "apps/trainctl/nonfinite_advice.h"
+
+#include <algorithm>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/shell_quote.h"
+#include "optim/optimizer.h"
+#include "recipe/values.h"
+
+namespace trainctl::cli {
+namespace {
+
+// A tenth of what it was, and no more than the optimizer's default; two digits.
+double LowerRate(const recipe::OptimizerConfig& config) {
+  const optim::Optimizer* optimizer = optim::Find(config.name);
+  const double most = optimizer != nullptr ? optimizer->defaults.lr : config.lr;
+  double rounded = 0;
+  return absl::SimpleAtod(absl::StrFormat("%.2g", std::min(config.lr / 10, most)), &rounded) ? rounded : 0;
+}
+
+}  // namespace
+
+std::string NonFiniteAdvice(const recipe::Recipe& recipe, const std::string& run_path,
+                            int64_t checkpoint_step, int64_t failed_step) {
+  if (failed_step == 1 || recipe.optimizer.lr == 0) {
+    return absl::StrCat(
+        failed_step == 1 ? "no update was made before it" : "optimizer.lr is 0",
+        ", so another learning rate changes nothing: look at the weights that the run began with "
+        "(model.weights), and at its data");
+  }
+  const double lr = LowerRate(recipe.optimizer);
+  std::string command = absl::StrCat("trainctl resume ", ShellQuote(run_path),
+                                     " --set optimizer.lr=", recipe::FormatDouble(lr));
+  if (recipe.optimizer.min_lr > lr) {
+    absl::StrAppend(&command, " --set optimizer.min_lr=", recipe::FormatDouble(lr));
+  }
+  std::string advice = absl::StrCat(
+      checkpoint_step > 0 ? absl::StrCat("go on from step ", checkpoint_step) : "begin again at step 1",
+      " with a lower learning rate (it is ", recipe::FormatDouble(recipe.optimizer.lr), "):\n  ", command,
+      "\nor with --set optimizer.warmup_steps=N (counted from step 1), --set optimizer.clip_norm=X");
+  if (recipe.train.on_nonfinite != "skip") {
+    absl::StrAppend(&advice, ", --set train.on_nonfinite=skip (leaves out such updates)");
+  }
+  return advice;
+}
+
+}  // namespace trainctl::cli
