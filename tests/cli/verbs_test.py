@@ -149,9 +149,9 @@ def runs_are_listed(c):
     c.write("runs/torn/journal.jsonl", "{}\n")
     text = c.expect(0, ["runs"], "started (UTC)")
     lines = [line.split() for line in text.splitlines()]
-    if ["done", "2026-01-02", "10:00", "finished", "40", "40", "0.0000", "5000", "40.0%", "-"] not in lines:
+    if ["done", "2026-01-02", "10:00", "finished", "40", "40", "0.0000", "5000", "40.0%", "-", "-"] not in lines:
         c.fail("done: %s" % text)
-    if ["lost", "2026-01-03", "10:00", "interrupted", "3", "40", "3.7000", "5000", "40.0%", "-"] not in lines:
+    if ["lost", "2026-01-03", "10:00", "interrupted", "3", "40", "3.7000", "5000", "40.0%", "-", "-"] not in lines:
         c.fail("lost: %s" % text)
     if "damaged" not in text or [line[0] for line in lines[1:4]] != ["lost", "done", "torn"]:
         c.fail("order: %s" % text)
