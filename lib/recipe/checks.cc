@@ -472,7 +472,17 @@ std::vector<std::string> FindNotes(const Recipe& recipe, const std::map<std::str
     note(path, is_ours, "it is for what-ifs of other trainers (plan.framework)");
   }
   note("cluster.threads_per_worker", !is_ours, "plan.framework is another trainer's");
-  note("model.init_std", recipe.model.weights != "random", "model.weights is not \"random\"");
+  const auto weights = origin.find("model.weights");
+  if (is_ours && !recipe.model.from.empty() && weights != origin.end() && weights->second == "default") {
+    notes.push_back(absl::StrCat(
+        "model.weights = random (the default): training starts from random weights, and of ",
+        recipe.model.from, " only config.json is read; model.weights = \"from\" starts from its weights"));
+  }
+  // The folder's own value was not asked for.
+  const auto init_std = origin.find("model.init_std");
+  const bool is_inherited = init_std != origin.end() && absl::EndsWith(init_std->second, ")");
+  note("model.init_std", recipe.model.weights != "random" && !is_inherited,
+       "model.weights is not \"random\"");
   const auto source = [&](const std::string& list, const std::vector<DataSource>& sources) {
     for (size_t i = 0; i < sources.size(); ++i) {
       const std::string path = absl::StrCat(list, "[", i, "].");
