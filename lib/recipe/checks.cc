@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "base/wildcard.h"
 #include "cluster/catalogue.h"
+#include "model/config_json.h"
 #include "optim/optimizer.h"
 #include "recipe/values.h"
 
@@ -135,7 +136,7 @@ class Checker {
     if (issues_.IsBadBelow("model")) return;
     const model::ModelSpec& spec = recipe_.model.spec;
     if (const absl::Status status = model::CheckTrainable(spec); !status.ok()) {
-      FailModel(status.message());
+      FailModel(absl::StrCat(status.message(), WhatElseOf(spec, status)));
       return;
     }
     if (recipe_.data.tokenizer == "byte" && spec.vocab < 256) {
@@ -424,6 +425,13 @@ void CheckRecipe(const Recipe& recipe, const std::map<std::string, std::string>&
   } else {
     checker.Run();
   }
+}
+
+std::string WhatElseOf(const model::ModelSpec& spec, const absl::Status& refusal) {
+  if (refusal.ok() || !model::Validate(spec).ok() || model::WhyNotTrainable(spec).empty()) return "";
+  return absl::StrCat(". What trains is model_type ", absl::StrJoin(model::TrainedModelTypes(), " or "),
+                      "; this one can be planned as another trainer would run it: trainctl plan RECIPE --as "
+                      "megatron-core --set cluster.device=h100 (plan.framework and an accelerator by name)");
 }
 
 layout::Request LayoutRequest(const Recipe& recipe) {

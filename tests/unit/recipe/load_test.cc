@@ -271,6 +271,24 @@ TEST(LoadRecipe, RandomWeightsOfAFolderAreANote) {
               ElementsAre(HasSubstr("model.init_std makes no difference")));
 }
 
+TEST(LoadRecipe, AModelThatCannotBeTrainedSaysWhatCanBeDoneWithIt) {
+  FakeWorld world;
+  world.files["/cwd/hf/config.json"] =
+      R"({"model_type": "mistral", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+          "num_attention_heads": 4, "vocab_size": 300})";
+  for (const char* model : {"model.from=hf", "model.preset=mixtral-8x7b"}) {
+    std::vector<std::string> sets = {model};
+    const absl::Status refused = world.Load(kMinimal, sets).status();
+    EXPECT_THAT(std::string(refused.message()),
+                AllOf(HasSubstr("cannot train"), HasSubstr("model_type llama or qwen2"),
+                      HasSubstr("trainctl plan RECIPE --as megatron-core --set cluster.device=h100")));
+    // And so it is.
+    sets.insert(sets.end(), {"plan.framework=megatron-core", "cluster.device=h100"});
+    const auto planned = LoadRecipeText(kMinimal, "r.toml", sets, world.access(), Purpose::kWhatIf);
+    EXPECT_TRUE(planned.ok()) << planned.status();
+  }
+}
+
 // A recipe that only the planner can read: no data, no length, an accelerator, a model of the planner's own.
 constexpr char kForPlanning[] = R"(recipe_version = 1
 [model]
