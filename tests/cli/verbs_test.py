@@ -186,6 +186,58 @@ def what_a_launch_lacks_is_listed_in_one_go(c):
     expect(6, from_folder, "not a regular file")
 
 
+WHAT_IF = """recipe_version = 1
+[model]
+preset = "deepseek-v3"
+[data]
+seq_len = 4096
+[train]
+batch_sequences = 960
+[cluster]
+device = "h100-sxm-80gb"
+nodes = 8
+[plan]
+framework = "megatron-core"
+"""
+
+
+@case
+def a_search_for_the_least_memory_prices_few_times(c):
+    c.write("r.toml", WHAT_IF)
+    counts = json.loads(c.expect(0, ["plan", "r.toml", "--objective", "headroom", "--json"]))["counts"]
+    if counts["simulated"] > 1000:  # 2,750 where every candidate's time is priced whatever it needs
+        c.fail("of %(bounded)d layouts %(simulated)d were priced" % counts)
+
+
+@case
+def rows_of_a_sweep_appear_as_they_come(c):
+    c.write("r.toml", WHAT_IF)
+    values = ",".join(str(960 * i) for i in range(1, 5001))  # half an hour
+    sweep = subprocess.Popen([TRAINCTL, "plan", "r.toml", "--sweep", "train.batch_sequences=" + values], cwd=c.dir,
+                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    lines = [sweep.stdout.readline(), sweep.stdout.readline()]
+    if sweep.poll() is not None:
+        c.fail("the sweep had ended before its first row was read")
+    sweep.kill()
+    sweep.communicate()
+    if "tok/s each" not in lines[0] or lines[1].split()[:2] != ["960", "64"]:
+        c.fail("it begins with %s" % lines)
+
+
+@case
+def what_cannot_be_trained_says_how_it_is_planned(c):
+    c.write("m/config.json", json.dumps({
+        "model_type": "mistral", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "vocab_size": 300}))
+    c.write("a.txt", "some text of mine\n" * 200)
+    c.write("r.toml", 'recipe_version = 1\n[model]\nfrom = "m"\n[data]\nseq_len = 8\n[[data.train]]\n'
+                      'files = ["a.txt"]\n[train]\nsteps = 3\nbatch_sequences = 8\n')
+    for verb in (["recipe", "check"], ["plan"], ["launch"]):
+        said = c.expect(2, [*verb, "r.toml"], "cannot train the model", "model_type llama or qwen2")
+    way = re.search(r"trainctl (plan RECIPE --as \S+ --set \S+)", said)
+    c.expect(0, way.group(1).replace("RECIPE", "r.toml").split(), "A what-if", "Chosen: ")
+
+
 @case
 def new_overwrites_only_with_force(c):
     c.expect(0, ["new"], "recipe.toml")
