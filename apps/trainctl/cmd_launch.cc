@@ -232,6 +232,10 @@ absl::StatusOr<ExitCode> DryRun(const LaunchOptions& options, const Output& outp
   for (absl::Status& status : FindMissing(loaded.recipe, host, options.run_dir)) {
     checks.push_back(std::move(status));
   }
+  // The launch asks when it has the folder's lock: a run that is under way is the other error.
+  if (!options.run_dir.empty() && HoldsARun(options.run_dir)) {
+    checks.push_back(AlreadyHoldsARun(options.run_dir));
+  }
   const absl::StatusOr<plan::Plan> plan = planner::MakePlanFor(loaded.recipe, host);
   if (!plan.ok()) {
     for (const std::string& text : TextsOf(checks)) Tell("missing here: ", text);

@@ -38,14 +38,16 @@ int64_t CheckpointsAtOnce(const recipe::Recipe& recipe) {
 }
 
 absl::Status CheckRoom(const recipe::Recipe& recipe, const std::string& folder, int64_t there) {
-  TRAINCTL_ASSIGN_OR_RETURN(const int64_t free_bytes, FreeBytes(folder));
+  const absl::StatusOr<int64_t> found = FreeBytes(folder);
+  if (!found.ok()) return Annotate(found.status(), folder);
+  const int64_t free_bytes = *found;
   const int64_t at_once = CheckpointsAtOnce(recipe);
   const int64_t count = std::max<int64_t>(at_once - there, 1);
   const int64_t each_bytes = CheckpointBytes(recipe);
   if (each_bytes <= free_bytes / count) return absl::OkStatus();
   return EnvironmentError(
       absl::StrCat("the disk of ", folder, " has ", FormatBytes(free_bytes), " free; ", count,
-                   count == 1 ? " checkpoint" : " checkpoints", there > 0 ? " more" : "", " of ",
+                   there > 0 ? " more" : "", count == 1 ? " checkpoint" : " checkpoints", " of ",
                    FormatBytes(each_bytes), count == 1 ? " needs " : " need ",
                    FormatBytes(each_bytes > INT64_MAX / count ? INT64_MAX : each_bytes * count),
                    at_once == recipe.checkpoint.keep + 1
@@ -71,7 +73,6 @@ std::vector<absl::Status> FindMissing(const recipe::Recipe& recipe, const cluste
   for (absl::Status& status : data::FindDataProblems(recipe)) checks.push_back(std::move(status));
   checks.push_back(CheckFirstWeights(recipe.model));
   checks.push_back(CheckRoom(recipe, run_dir.empty() ? recipe.run.root : run_dir, 0));
-  if (!run_dir.empty() && HoldsARun(run_dir)) checks.push_back(AlreadyHoldsARun(run_dir));
   checks.push_back(FindWorkerProgram().status());
   return checks;
 }
