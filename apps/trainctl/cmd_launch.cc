@@ -17,11 +17,11 @@
 #include "apps/trainctl/early_stop.h"
 #include "apps/trainctl/host_of_run.h"
 #include "apps/trainctl/job_console.h"
+#include "apps/trainctl/launch_needs.h"
 #include "apps/trainctl/machine_access.h"
 #include "apps/trainctl/nonfinite_advice.h"
 #include "apps/trainctl/option_checks.h"
 #include "apps/trainctl/planned_job.h"
-#include "apps/trainctl/worker_program.h"
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/json.h"
@@ -195,8 +195,6 @@ absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& bef
                                   const recipe::Recipe& recipe, const LaunchOptions& options,
                                   const Output& output);
 
-bool HoldsARun(const std::string& folder) { return PathExists(folder + "/recipe.json"); }
-
 // So that `trainctl status` alone finds it. No reason not to train where it cannot be.
 void MarkAsLatest(const run::RunFolder& run, const std::string& root) {
   const absl::Status status = run.MarkAsLatest(root);
@@ -223,44 +221,15 @@ absl::StatusOr<ExitCode> ResumeAsLaunched(const recipe::LoadedRecipe& now, const
 // The end of a dry run: what is missing here, and the exit code of a launch that meets it.
 ExitCode TellMissing(const plan::Plan& plan, const std::vector<std::string>& notes,
                      const std::vector<absl::Status>& checks, const Output& output) {
-  std::vector<std::string> missing;
-  ExitCode code = ExitCode::kOk;
-  for (const absl::Status& status : checks) {
-    const std::string message(status.message());
-    if (status.ok() || std::find(missing.begin(), missing.end(), message) != missing.end()) continue;
-    if (missing.empty()) code = ExitCodeFor(status);
-    Tell("missing here: ", message);
-    missing.push_back(message);
-  }
+  const std::vector<std::string> missing = TextsOf(checks);
+  for (const std::string& text : missing) Tell("missing here: ", text);
   if (output.json) {
     Json json = plan::PlanToJsonObject(plan);
     for (const std::string& note : notes) json["notes"].push_back(note);
     json["missing"] = missing;
     std::puts(json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
   }
-  return code;
-}
-
-// What a run needs of this machine besides its plan, in the order in which a launch would meet it.
-std::vector<absl::Status> CheckWhatALaunchNeeds(const recipe::LoadedRecipe& loaded,
-                                                const std::vector<std::string>& unset,
-                                                const cluster::Host& host, const LaunchOptions& options) {
-  std::vector<absl::Status> checks;
-  for (const std::vector<std::string>* list : {&unset, &loaded.missing}) {
-    for (const std::string& text : *list) checks.push_back(UsageError(text));
-  }
-  const bool has_data = checks.empty();
-  checks.push_back(CheckDeviceIsHere(loaded.recipe, host));
-  checks.push_back(launcher::CheckWorkerEnv(loaded.recipe.launch.env));
-  if (has_data) {
-    checks.push_back(data::OpenTrainSource(loaded.recipe).status());
-    checks.push_back(data::OpenEvalSets(loaded.recipe).status());
-  }
-  if (!options.run_dir.empty() && HoldsARun(options.run_dir)) {
-    checks.push_back(UsageError(absl::StrCat(options.run_dir, " already holds a run")));
-  }
-  checks.push_back(FindWorkerProgram().status());
-  return checks;
+  return ExitCodeFor(AsOneError(checks));
 }
 
 // Reports the layout and the step wherever `plan` does, then what is missing here.
@@ -270,10 +239,22 @@ absl::StatusOr<ExitCode> DryRun(const LaunchOptions& options, const Output& outp
       const recipe::LoadedRecipe loaded,
       recipe::LoadRecipe(options.recipe, options.sets, PlanAccess(&unset), recipe::Purpose::kPlan));
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, HostOfRun(loaded.recipe));
-  TRAINCTL_ASSIGN_OR_RETURN(const plan::Plan plan, planner::MakePlanFor(loaded.recipe, host));
+  std::vector<absl::Status> checks = LacksOfRecipe(loaded, unset);
+  for (absl::Status& status : FindMissing(loaded.recipe, host, options.run_dir, output)) {
+    checks.push_back(std::move(status));
+  }
+  // The launch asks when it has the folder's lock: a run that is under way is the other error.
+  if (!options.run_dir.empty() && HoldsARun(options.run_dir)) {
+    checks.push_back(AlreadyHoldsARun(options.run_dir));
+  }
+  const absl::StatusOr<plan::Plan> plan = planner::MakePlanFor(loaded.recipe, host);
+  if (!plan.ok()) {
+    for (const std::string& text : TextsOf(checks)) Tell("missing here: ", text);
+    return plan.status();
+  }
   for (const std::string& note : loaded.notes) Tell("note: ", note);
-  PrintChoice(plan, loaded.recipe);
-  return TellMissing(plan, loaded.notes, CheckWhatALaunchNeeds(loaded, unset, host, options), output);
+  PrintChoice(*plan, loaded.recipe);
+  return TellMissing(*plan, loaded.notes, checks, output);
 }
 
 absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& output) {
@@ -291,12 +272,9 @@ absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& outp
   if (continues) return ResumeAsLaunched(loaded, options, output);
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, HostOfRun(loaded.recipe));
   TRAINCTL_ASSIGN_OR_RETURN(const plan::Plan plan, planner::MakePlanFor(loaded.recipe, host));
-  TRAINCTL_RETURN_IF_ERROR(CheckDeviceIsHere(loaded.recipe, host));
   for (const std::string& note : loaded.notes) Tell("note: ", note);
-  TRAINCTL_RETURN_IF_ERROR(launcher::CheckWorkerEnv(loaded.recipe.launch.env));
   PrintChoice(plan, loaded.recipe);
-  TRAINCTL_RETURN_IF_ERROR(data::OpenTrainSource(loaded.recipe).status());
-  TRAINCTL_RETURN_IF_ERROR(data::OpenEvalSets(loaded.recipe).status());
+  TRAINCTL_RETURN_IF_ERROR(AsOneError(FindMissing(loaded.recipe, host, options.run_dir, output)));
   recipe::FreezeForRun(loaded.recipe);
   // What "auto" became stays: another machine must not change the numerics of a run.
   loaded.recipe.train.precision = plan.setting.types.compute == DType::kBF16 ? "bf16" : "fp32";
@@ -309,10 +287,7 @@ absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& outp
           ? run::RunFolder::Create(loaded.recipe.run.root, loaded.recipe.run.name, RealClock())
           : run::RunFolder::CreateAt(options.run_dir));
   TRAINCTL_RETURN_IF_ERROR(run.Lock());
-  if (HoldsARun(run.path())) {
-    return UsageError(absl::StrCat(run.path(), " already holds a run; continue it with: trainctl resume ",
-                                   ShellQuote(run.path()), " (or launch with --or-resume)"));
-  }
+  if (HoldsARun(run.path())) return AlreadyHoldsARun(run.path());
   if (!options.run_dir.empty()) MarkAsLatest(run, loaded.recipe.run.root);
   std::fprintf(stderr, "run folder: %s\n", launcher::PrintableText(run.path()).c_str());
   TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(DataPath(run), FingerprintsToJson(files)));
@@ -382,7 +357,8 @@ void TellChanges(const Start& start, const recipe::Recipe& before, const recipe:
 absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& before,
                                   const recipe::Recipe& recipe, const LaunchOptions& options,
                                   const Output& output) {
-  TRAINCTL_RETURN_IF_ERROR(CheckDataUnchanged(run, recipe));
+  const absl::Status data = CheckDataUnchanged(run, recipe);
+  if (!options.dry_run) TRAINCTL_RETURN_IF_ERROR(data);
   TRAINCTL_ASSIGN_OR_RETURN(Start start, DecideStart(run, options.from_scratch));
   for (const std::string& note : start.notes) std::fprintf(stderr, "%s\n", note.c_str());
   start.changes = recipe::RecordedChanges(before, recipe);
@@ -417,12 +393,12 @@ absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& bef
   TellChanges(start, before, recipe);
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, HostOfRun(recipe));
   TRAINCTL_ASSIGN_OR_RETURN(const plan::Plan plan, PlanToContinue(run, before, recipe, host, options.sets));
-  if (options.dry_run) {
-    PrintChoice(plan, recipe);
-    return TellMissing(plan, {}, {CheckDeviceIsHere(recipe, host), FindWorkerProgram().status()}, output);
-  }
-  TRAINCTL_RETURN_IF_ERROR(CheckDeviceIsHere(recipe, host));
   PrintChoice(plan, recipe);
+  std::vector<absl::Status> checks =
+      FindMissingToContinue(recipe, host, run, /*begins_again=*/start.step < 0);
+  checks.insert(checks.begin(), data);
+  if (options.dry_run) return TellMissing(plan, {}, checks, output);
+  TRAINCTL_RETURN_IF_ERROR(AsOneError(checks));
   TRAINCTL_ASSIGN_OR_RETURN(launcher::SignalPipe signals, TakeSignals());
   TRAINCTL_RETURN_IF_ERROR(PrepareStart(run, start));
   TRAINCTL_RETURN_IF_ERROR(WriteRunFiles(run, recipe, plan));
@@ -441,7 +417,8 @@ void AddCommon(CLI::App& verb, LaunchOptions& options) {
   verb.add_option("--stop-after", options.stop_after, "Save and stop when this step is done (exit code 75)")
       ->check(WholeNumber(1))
       ->type_name("N");
-  verb.add_flag("--dry-run", options.dry_run)->description("Plan and check everything, start nothing");
+  verb.add_flag("--dry-run", options.dry_run)
+      ->description("Plan, and list all that is missing on this machine (exit 2, 5 or 6); start nothing");
   verb.add_flag("--detach", options.detach)
       ->description("Return when the first step is done; the run goes on, away from this terminal");
   AddJsonFlag(verb);

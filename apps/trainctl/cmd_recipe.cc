@@ -8,10 +8,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "apps/trainctl/command.h"
+#include "apps/trainctl/host_of_run.h"
+#include "apps/trainctl/launch_needs.h"
 #include "apps/trainctl/machine_access.h"
 #include "base/json.h"
 #include "base/units.h"
+#include "launcher/printable_text.h"
 #include "model/model_spec.h"
+#include "planner/make_plan.h"
 #include "recipe/describe.h"
 #include "recipe/json_schema.h"
 #include "recipe/load.h"
@@ -23,6 +27,7 @@ namespace {
 struct RecipeOptions {
   std::string path;
   std::vector<std::string> sets;
+  bool all = false;
 };
 
 std::string Summary(const recipe::Recipe& recipe) {
@@ -44,24 +49,64 @@ absl::StatusOr<recipe::LoadedRecipe> Load(const RecipeOptions& options) {
                                                                       : std::move(launched);
 }
 
+Json ReportOf(const RecipeOptions& options, const recipe::LoadedRecipe& loaded) {
+  return {{"schema", "trainctl.recipe-check.v1"},
+          {"ok", true},
+          {"path", options.path},
+          {"what_if", loaded.purpose == recipe::Purpose::kWhatIf},
+          {"parameters", model::NumParameters(loaded.recipe.model.spec)},
+          {"steps", loaded.recipe.train.steps},
+          {"notes", loaded.notes}};
+}
+
+void PrintJson(const Json& json) {
+  std::puts(json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+}
+
+absl::StatusOr<ExitCode> CheckAll(const RecipeOptions& options, const Output& output);
+
 absl::StatusOr<ExitCode> Check(const RecipeOptions& options, const Output& output) {
+  if (options.all) return CheckAll(options, output);
   TRAINCTL_ASSIGN_OR_RETURN(const recipe::LoadedRecipe loaded, Load(options));
   const bool is_what_if = loaded.purpose == recipe::Purpose::kWhatIf;
   if (output.json) {
-    const Json report = {{"schema", "trainctl.recipe-check.v1"},
-                         {"ok", true},
-                         {"path", options.path},
-                         {"what_if", is_what_if},
-                         {"parameters", model::NumParameters(loaded.recipe.model.spec)},
-                         {"steps", loaded.recipe.train.steps},
-                         {"notes", loaded.notes}};
-    std::puts(report.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+    PrintJson(ReportOf(options, loaded));
     return ExitCode::kOk;
   }
   std::printf("%s is valid%s: %s\n", options.path.c_str(),
               is_what_if ? " as a what-if, not to be launched" : "", Summary(loaded.recipe).c_str());
   for (const std::string& note : loaded.notes) std::printf("note: %s\n", note.c_str());
   return ExitCode::kOk;
+}
+
+// Also what a launch needs of this machine, as `launch --dry-run` lists it, and whether it fits.
+absl::StatusOr<ExitCode> CheckAll(const RecipeOptions& options, const Output& output) {
+  std::vector<std::string> unset;
+  TRAINCTL_ASSIGN_OR_RETURN(
+      const recipe::LoadedRecipe loaded,
+      recipe::LoadRecipe(options.path, options.sets, PlanAccess(&unset), recipe::Purpose::kPlan));
+  TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, HostOfRun(loaded.recipe));
+  std::vector<absl::Status> checks = LacksOfRecipe(loaded, unset);
+  for (absl::Status& status : FindMissing(loaded.recipe, host, /*run_dir=*/"", output)) {
+    checks.push_back(std::move(status));
+  }
+  checks.push_back(planner::MakePlanFor(loaded.recipe, host).status());
+  const std::vector<std::string> missing = TextsOf(checks);
+  if (output.json) {
+    Json report = ReportOf(options, loaded);
+    report["ok"] = missing.empty();
+    report["missing"] = missing;
+    PrintJson(report);
+  } else {
+    std::printf("%s is valid, and %s: %s\n", options.path.c_str(),
+                missing.empty() ? "nothing is missing here" : "cannot be launched here",
+                Summary(loaded.recipe).c_str());
+    for (const std::string& note : loaded.notes) std::printf("note: %s\n", note.c_str());
+    for (const std::string& text : missing) {
+      std::printf("missing here: %s\n", launcher::PrintableText(text, /*keep_newlines=*/true).c_str());
+    }
+  }
+  return ExitCodeFor(AsOneError(checks));
 }
 
 absl::StatusOr<ExitCode> Show(const RecipeOptions& options, const Output& output) {
@@ -72,7 +117,8 @@ absl::StatusOr<ExitCode> Show(const RecipeOptions& options, const Output& output
 
 using Function = absl::StatusOr<ExitCode> (*)(const RecipeOptions&, const Output&);
 
-void AddVerb(CLI::App& parent, Action& action, const char* name, const char* help, Function run) {
+std::shared_ptr<RecipeOptions> AddVerb(CLI::App& parent, Action& action, const char* name, const char* help,
+                                       Function run) {
   CLI::App* verb = parent.add_subcommand(name, help);
   auto options = std::make_shared<RecipeOptions>();
   verb->add_option("RECIPE", options->path, "The recipe (TOML)")->required();
@@ -84,6 +130,7 @@ void AddVerb(CLI::App& parent, Action& action, const char* name, const char* hel
   verb->callback([&action, options, run] {
     action = [options, run](const Output& output) { return run(*options, output); };
   });
+  return options;
 }
 
 void AddExplain(CLI::App& parent, Action& action) {
@@ -120,7 +167,14 @@ void AddRecipe(CLI::App& app, Action& action) {
   CLI::App* recipe = app.add_subcommand("recipe", "Check, show and explain recipes");
   recipe->require_subcommand(1);
   SetExample(*recipe, "trainctl recipe check recipes/quickstart.toml");
-  AddVerb(*recipe, action, "check", "Report every mistake of a recipe, with its place", Check);
+  const std::shared_ptr<RecipeOptions> checked =
+      AddVerb(*recipe, action, "check", "Report every mistake of a recipe, with its place", Check);
+  recipe->get_subcommand("check")
+      ->add_flag("--all", checked->all)
+      ->description(
+          "Also list all that a launch needs and this machine lacks: data, weights, disk, memory (exit 2 "
+          "where a "
+          "path matches nothing, 5 where something is absent, 6 where it is damaged)");
   AddVerb(*recipe, action, "show", "Print the recipe as resolved, with where each value came from", Show);
   AddExplain(*recipe, action);
   AddPrinter(*recipe, action, "schema", "Print the JSON Schema of a recipe, for editors", recipe::JsonSchema);

@@ -12,6 +12,7 @@
 #include "apps/trainctl/machine_access.h"
 #include "apps/trainctl/plan_what_if.h"
 #include "apps/trainctl/text_table.h"
+#include "base/clock.h"
 #include "base/json.h"
 #include "frameworks/cluster_plan.h"
 #include "frameworks/cluster_plan_json.h"
@@ -158,33 +159,103 @@ std::vector<Point> PointsOf(const std::vector<Axis>& axes) {
   return points;
 }
 
-void PrintPoints(const std::vector<Axis>& axes, const std::vector<Point>& points, bool color) {
-  std::vector<std::string> header;
-  for (const Axis& axis : axes) header.push_back(axis.key);
-  const bool has_price = std::any_of(points.begin(), points.end(), [](const Point& point) {
-    return point.figures.has_value() && point.figures->has_price;
-  });
-  header.insert(header.end(), {"workers", "step", "tok/s each", "tokens/s", "MFU",
-                               has_price ? "$/1B tokens" : "worker-h/1B tokens", "GiB", "layout"});
-  TextTable table(header, {header.size() - 1});
-  for (const Point& point : points) {
-    std::vector<std::string> row = point.values;
-    if (point.figures.has_value()) {
-      const Figures& f = *point.figures;
-      row.insert(row.end(),
-                 {absl::StrCat(f.workers), absl::StrFormat("%.4g s", f.step_seconds),
-                  absl::StrFormat("%.0f", f.tokens_per_second / static_cast<double>(f.workers)),
-                  absl::StrFormat("%.0f", f.tokens_per_second),
-                  f.mfu > 0 ? absl::StrFormat("%.1f%%", f.mfu * 100) : "-", absl::StrFormat("%.0f", f.cost),
-                  absl::StrFormat("%.1f", f.memory_bytes / (1 << 30)), f.layout});
-    } else {
-      row.resize(header.size() - 1, "-");
-      row.emplace_back(point.status.message());
+// The table, row by row. What has no plan before the first that has one waits for it: where none has, the
+// table is an error.
+class PointPrinter {
+ public:
+  PointPrinter(const std::vector<Axis>& axes, bool color) : axes_(axes), color_(color) {}
+
+  void Add(const Point& point) {
+    if (!rows_.has_value()) {
+      waiting_.push_back(&point);
+      if (!point.figures.has_value()) return;
+      Begin(point.figures->has_price);
+      for (const Point* early : waiting_) rows_->Print(RowOf(*early));
+      return;
     }
-    table.Add(std::move(row));
+    rows_->Print(RowOf(point));
   }
-  table.Print(color);
-}
+
+ private:
+  void Begin(bool has_price) {
+    has_price_ = has_price;
+    std::vector<std::string> header;
+    std::vector<size_t> widths;
+    for (const Axis& axis : axes_) {
+      header.push_back(axis.key);
+      size_t longest = 0;
+      for (const std::string& value : axis.values) longest = std::max(longest, value.size());
+      widths.push_back(longest);
+    }
+    header.insert(header.end(), {"workers", "step", "tok/s each", "tokens/s", "MFU",
+                                 has_price ? "$/1B tokens" : "worker-h/1B tokens", "GiB", "layout"});
+    widths.insert(widths.end(), {0, 9, 0, 9, 5, 0, 6, 0});
+    rows_.emplace(header, std::vector<size_t>{header.size() - 1}, widths, color_);
+  }
+
+  std::vector<std::string> RowOf(const Point& point) const {
+    std::vector<std::string> row = point.values;
+    if (!point.figures.has_value()) {
+      row.resize(axes_.size() + 7, "-");
+      row.emplace_back(point.status.message());
+      return row;
+    }
+    const Figures& f = *point.figures;
+    // A sweep over prices has rows of both kinds.
+    const bool is_other = f.has_price != has_price_;
+    const char* const before = is_other && f.has_price ? "$" : "";
+    const char* const after = is_other && !f.has_price ? " h" : "";
+    row.insert(row.end(), {absl::StrCat(f.workers), absl::StrFormat("%.4g s", f.step_seconds),
+                           absl::StrFormat("%.0f", f.tokens_per_second / static_cast<double>(f.workers)),
+                           absl::StrFormat("%.0f", f.tokens_per_second),
+                           f.mfu > 0 ? absl::StrFormat("%.1f%%", f.mfu * 100) : "-",
+                           absl::StrFormat("%s%.0f%s", before, f.cost, after),
+                           absl::StrFormat("%.1f", f.memory_bytes / (1 << 30)), f.layout});
+    return row;
+  }
+
+  const std::vector<Axis>& axes_;
+  const bool color_;
+  bool has_price_ = false;
+  std::optional<RowStream> rows_;
+  std::vector<const Point*> waiting_;
+};
+
+// How far a sweep is, on stderr: a line that is redrawn on a terminal, else one now and then.
+class SweepProgress {
+ public:
+  SweepProgress(size_t num_plans, bool terminal) : num_plans_(num_plans), terminal_(terminal) {}
+  ~SweepProgress() { Clear(); }
+  SweepProgress(const SweepProgress&) = delete;
+  SweepProgress& operator=(const SweepProgress&) = delete;
+
+  void Begin(size_t plan) {
+    constexpr absl::Duration kNowAndThen = absl::Seconds(10);
+    const absl::Duration now = clock_.Monotonic();
+    if (terminal_) {
+      std::fprintf(stderr, "\r\x1b[Kplan %d of %d", static_cast<int>(plan) + 1, static_cast<int>(num_plans_));
+      std::fflush(stderr);
+      is_drawn_ = true;
+    } else if (now - told_ >= kNowAndThen) {
+      std::fprintf(stderr, "trainctl: %d of %d plans made\n", static_cast<int>(plan),
+                   static_cast<int>(num_plans_));
+      told_ = now;
+    }
+  }
+
+  // Before a row is printed.
+  void Clear() {
+    if (is_drawn_) std::fputs("\r\x1b[K", stderr);
+    is_drawn_ = false;
+  }
+
+ private:
+  const size_t num_plans_;
+  const bool terminal_;
+  RealClock clock_;
+  absl::Duration told_ = clock_.Monotonic();
+  bool is_drawn_ = false;
+};
 
 Json PointsToJson(const std::vector<Axis>& axes, const std::vector<Point>& points) {
   Json json = {{"schema", "trainctl.plan-sweep.v1"}, {"keys", Json::array()}, {"points", Json::array()}};
@@ -210,19 +281,24 @@ absl::StatusOr<ExitCode> SweepPlans(const PlanOptions& options, const Output& ou
   TRAINCTL_ASSIGN_OR_RETURN(const frameworks::ClusterPlanOptions search, SearchOptionsOf(options, 1));
   std::vector<Point> points = PointsOf(axes);
   bool has_plan = false;
-  for (Point& point : points) {
+  PointPrinter printer(axes, output.stdout_color);
+  SweepProgress progress(points.size(), output.stderr_terminal);
+  for (size_t i = 0; i < points.size(); ++i) {
+    Point& point = points[i];
+    progress.Begin(i);
     absl::StatusOr<Figures> figures = PlanAt(options, search, axes, point.values);
     point.status = figures.status();
-    if (!figures.ok()) continue;
-    has_plan = true;
-    point.figures = *std::move(figures);
+    if (figures.ok()) point.figures = *std::move(figures);
+    has_plan |= point.figures.has_value();
+    if (output.json) continue;
+    progress.Clear();
+    printer.Add(point);
   }
+  progress.Clear();
   // One mistake that all share is the error; else the rows say what could not be.
   if (!has_plan) return points[0].status;
   if (output.json) {
     std::puts(PointsToJson(axes, points).dump(2, ' ', false, Json::error_handler_t::replace).c_str());
-  } else {
-    PrintPoints(axes, points, output.stdout_color);
   }
   return ExitCode::kOk;
 }

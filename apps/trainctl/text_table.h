@@ -21,4 +21,17 @@ class TextTable {
   std::vector<size_t> left_;
 };
 
+// The same for rows that are printed as they come: a column is as wide as its header or `least_widths` says,
+// and a longer cell moves those after it.
+class RowStream {
+ public:
+  RowStream(std::vector<std::string> header, std::vector<size_t> left, std::vector<size_t> least_widths,
+            bool color);
+  void Print(const std::vector<std::string>& row);
+
+ private:
+  std::vector<size_t> widths_;
+  std::vector<size_t> left_;
+};
+
 }  // namespace trainctl::cli

@@ -4,6 +4,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -138,6 +139,19 @@ absl::StatusOr<int64_t> FileBytes(const std::string& path) {
   struct stat info;
   if (::stat(path.c_str(), &info) != 0) return ErrnoError("stat", path, errno);
   return static_cast<int64_t>(info.st_size);
+}
+
+absl::StatusOr<int64_t> FreeBytes(const std::string& folder) {
+  std::filesystem::path nearest = std::filesystem::absolute(folder).lexically_normal();
+  std::error_code error;
+  while (!std::filesystem::exists(nearest, error) && nearest.has_relative_path())
+    nearest = nearest.parent_path();
+  const std::string path = nearest.string();
+  if (!std::filesystem::is_directory(nearest, error)) return ErrnoError("write below", path, ENOTDIR);
+  if (::access(path.c_str(), W_OK | X_OK) != 0) return ErrnoError("write below", path, errno);
+  struct statvfs info;
+  if (::statvfs(path.c_str(), &info) != 0) return ErrnoError("ask for the free space of", path, errno);
+  return static_cast<int64_t>(info.f_bavail) * static_cast<int64_t>(info.f_frsize);
 }
 
 absl::Status RemoveAll(const std::string& path) {

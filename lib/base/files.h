@@ -29,6 +29,9 @@ absl::Status SyncDir(const std::string& path);
 absl::Status SyncFile(const std::string& path);
 bool PathExists(const std::string& path);
 absl::StatusOr<int64_t> FileBytes(const std::string& path);
+// What this user may still write below `folder`, which may be yet to be made. EnvironmentError where it
+// cannot be: a file is in the way, or no permission.
+absl::StatusOr<int64_t> FreeBytes(const std::string& folder);
 absl::Status RemoveAll(const std::string& path);
 
 // A read-only map of a whole file. An empty file maps to an empty span.

@@ -130,7 +130,8 @@ absl::StatusOr<ModelFolder> ModelFolder::Open(const std::string& path) {
     for (const auto& [tensor, file] : file_of) names.insert(file);
     for (const std::string& name : names) {
       if (!PathExists(absl::StrCat(path, "/", name))) {
-        return BadDataError(absl::StrCat(path, ": shard ", name, ", named by ", kIndexName, ", is missing"));
+        return EnvironmentError(
+            absl::StrCat(path, ": shard ", name, ", named by ", kIndexName, ", is missing; download it"));
       }
       TRAINCTL_RETURN_IF_ERROR(folder.AddFile(name, &file_of));
     }
@@ -143,7 +144,7 @@ absl::StatusOr<ModelFolder> ModelFolder::Open(const std::string& path) {
       }
     }
   } else {
-    return BadDataError(absl::StrCat(path, ": has neither ", kSingleName, " nor ", kIndexName));
+    return EnvironmentError(absl::StrCat(path, ": has neither ", kSingleName, " nor ", kIndexName));
   }
   std::sort(folder.tensors_.begin(), folder.tensors_.end(),
             [](const ModelTensor& a, const ModelTensor& b) { return a.name < b.name; });

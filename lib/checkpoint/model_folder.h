@@ -29,9 +29,9 @@ struct ModelTensor {
 // Safe to use from several threads.
 class ModelFolder {
  public:
-  // Reads the headers alone. BadDataError for damage of any kind, a missing shard, a shard name that
-  // leads out of the folder, an index that names a tensor which its shard lacks. Where a tensor
-  // lies in several shards, the index decides.
+  // Reads the headers alone. EnvironmentError where there are no weights, or not all shards; BadDataError for
+  // damage of any kind, a shard name that leads out of the folder, an index that names a tensor which its
+  // shard lacks. Where a tensor lies in several shards, the index decides.
   static absl::StatusOr<ModelFolder> Open(const std::string& path);
 
   const std::vector<ModelTensor>& tensors() const { return tensors_; }  // by name

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -356,6 +358,55 @@ absl::StatusOr<std::unique_ptr<BatchSource>> OpenTrainSource(const recipe::Recip
 absl::StatusOr<std::vector<EvalSet>> OpenEvalSets(const recipe::Recipe& recipe) {
   TRAINCTL_ASSIGN_OR_RETURN(Opener opener, Opener::Make(recipe));
   return opener.Eval();
+}
+
+namespace {
+
+// What a pattern of the recipe that matches nothing stands for.
+bool LacksAFile(const recipe::DataSource& source) {
+  return std::any_of(source.files.begin(), source.files.end(), [](const std::string& file) {
+    std::error_code ignored;
+    return std::filesystem::symlink_status(file, ignored).type() == std::filesystem::file_type::not_found;
+  });
+}
+
+}  // namespace
+
+std::vector<absl::Status> FindDataProblems(const recipe::Recipe& recipe, OpenProgress progress) {
+  if (OpenData(recipe, std::move(progress)).ok()) return {};
+  // One by one, to name them all.
+  const absl::Status train = OpenTrainSource(recipe).status();
+  const absl::Status eval = OpenEvalSets(recipe).status();
+  std::vector<absl::Status> problems;
+  const auto add = [&](const absl::Status& status) {
+    if (!status.ok() && std::find(problems.begin(), problems.end(), status) == problems.end()) {
+      problems.push_back(status);
+    }
+  };
+  recipe::Recipe part = recipe;
+  if (const absl::Status status = LoadTokenizer(recipe).status(); !status.ok()) {
+    add(status);
+    part.data.tokenizer = "byte";
+  }
+  bool lacks_files = recipe.data.train.empty();
+  for (const recipe::DataSource& source : recipe.data.train) {
+    lacks_files |= LacksAFile(source);
+    if (LacksAFile(source)) continue;
+    part.data.train = {source};
+    part.data.train[0].weight.reset();
+    add(OpenTrainSource(part).status());
+  }
+  part.data.train.clear();
+  for (const recipe::DataSource& set : recipe.data.eval) {
+    lacks_files |= LacksAFile(set);
+    if (set.holdout > 0 || LacksAFile(set)) continue;
+    part.data.eval = {set};
+    add(OpenEvalSets(part).status());
+  }
+  // Of what none has by itself: shares of a mix, a holdout of too few documents.
+  if (problems.empty() && !lacks_files) add(train);
+  if (train.ok() && !lacks_files) add(eval);
+  return problems;
 }
 
 }  // namespace trainctl::data

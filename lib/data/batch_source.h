@@ -60,6 +60,11 @@ absl::StatusOr<DataSets> OpenData(const recipe::Recipe& recipe, OpenProgress pro
 absl::StatusOr<std::unique_ptr<BatchSource>> OpenTrainSource(const recipe::Recipe& recipe);
 absl::StatusOr<std::vector<EvalSet>> OpenEvalSets(const recipe::Recipe& recipe);
 
+// Why they cannot be opened: what is wrong with the tokenizer, each source and each evaluation set, the first
+// mistake of each. Empty: they can. A source with a file that does not exist is passed over where another
+// one is wrong: loading the recipe has named it.
+std::vector<absl::Status> FindDataProblems(const recipe::Recipe& recipe, OpenProgress progress = {});
+
 // What a run records of each file, and compares on resume: its size, and XXH3-64 of its bytes. Of a file
 // above kWholeFileBytes only its ends and pieces in between are read, so that a run on terabytes starts at
 // once.

@@ -50,9 +50,10 @@ class Explorer {
                                                 : space_.base.device->memory_bytes.value,
                       .slowest_step_s = SlowestStep(goal_, space_.base)};
     bool any = false;
+    Axes axes;
     for (const bool wide : {false, true}) {
       if (wide && !CanWiden(space_)) break;
-      TRAINCTL_ASSIGN_OR_RETURN(const Axes axes, ResolveAxes(space_, goal_, wide));
+      TRAINCTL_ASSIGN_OR_RETURN(axes, ResolveAxes(space_, goal_, wide));
       SearchCounts counts;
       result.best = Answer(axes, question, options_, counts);
       any = any || counts.bounded + counts.simulated + counts.misfits > 0;
@@ -61,12 +62,11 @@ class Explorer {
         if (options_.pareto_step > 0) result.pareto = Front(axes, question);
         break;
       }
-      TRAINCTL_ASSIGN_OR_RETURN(result.nearest, Nearest(axes, question));
     }
+    if (result.best.empty()) result.nearest = Nearest(axes, question);
     if (!any || (result.best.empty() && !result.nearest.has_value())) {
       return UsageError(WhatExcludesAll(space_, goal_));
     }
-    if (!result.best.empty()) result.nearest.reset();
     result.counts.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return result;
   }
@@ -127,22 +127,22 @@ class Explorer {
   }
 
   std::vector<Choice> Answer(const Axes& axes, const Question& question, const ExploreOptions& options,
-                             SearchCounts& counts) const {
+                             SearchCounts& counts) {
     Finder finder(space_.base, question, options, counts);
     if (all_) {
       PriceEach each{finder, counts};
       LayoutWalk(axes).Run(each);
     } else {
-      FindByBound(axes, question, finder, counts);
+      FindByBound(axes, question, finder, counts, terms_);
     }
     return finder.Best();
   }
 
-  std::vector<Choice> Front(const Axes& axes, const Question& question) const {
+  std::vector<Choice> Front(const Axes& axes, const Question& question) {
     SearchCounts ignored;
     if (goal_.objective != Objective::kFewestGpus) {
       return all_ ? MemoryFrontOfAll(axes, question, options_, ignored)
-                  : MemoryFront(axes, question, options_, ignored);
+                  : MemoryFront(axes, question, options_, ignored, terms_);
     }
     // The fastest on each number of GPUs, as long as fewer of them are slower.
     std::vector<Choice> front;
@@ -163,7 +163,7 @@ class Explorer {
 
   // The layout that needs least memory, whatever is there; or the fastest that fits where only the deadline
   // is missed; or one that fits the devices and not the host's memory. Empty: no layout is possible.
-  absl::StatusOr<std::optional<Choice>> Nearest(const Axes& axes, const Question& question) const {
+  std::optional<Choice> Nearest(const Axes& axes, const Question& question) {
     const ExploreOptions one{.keep = 1, .hair = options_.hair};
     SearchCounts ignored;
     if (!std::isinf(question.slowest_step_s)) {
@@ -182,7 +182,7 @@ class Explorer {
       least.memory_limit_bytes = kInfinity;
       smallest = Answer(axes, least, one, ignored);
     }
-    if (smallest.empty()) return std::optional<Choice>();
+    if (smallest.empty()) return std::nullopt;
     smallest[0].fits = false;
     return smallest[0];
   }
@@ -191,6 +191,7 @@ class Explorer {
   const Goal& goal_;
   const ExploreOptions& options_;
   const bool all_;
+  LayerTermsTable terms_;
 };
 
 }  // namespace

@@ -7,6 +7,19 @@ namespace {
 
 bool HasLessBound(const Waiting& a, const Waiting& b) { return a.bound < b.bound; }
 
+LayerTermsTable::key_type KeyOf(const LayerAxes& layer) {
+  return {static_cast<int64_t>(layer.precision),
+          layer.tp,
+          layer.cp,
+          layer.ep,
+          layer.etp,
+          layer.micro_batch,
+          layer.sequence_parallel,
+          static_cast<int64_t>(layer.context),
+          static_cast<int64_t>(layer.recompute),
+          layer.activations_on_host};
+}
+
 }  // namespace
 
 bool Bounder::Layer(const LayerAxes& layer) {
@@ -18,7 +31,9 @@ bool Bounder::Layer(const LayerAxes& layer) {
     table_ = nullptr;
   }
   workload_ = WorkloadOf(base_, {layer, {}, {}});
-  layer_terms_ = LayerTermsOf(workload_);
+  const auto [known, is_new] = terms_.try_emplace(KeyOf(layer));
+  if (is_new) known->second = LayerTermsOf(workload_);
+  layer_terms_ = known->second;
   return true;
 }
 

@@ -9,6 +9,7 @@
 #include <map>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "frameworks/bounds.h"
 #include "frameworks/explore.h"
 #include "frameworks/explore_axes.h"
@@ -25,11 +26,15 @@ class BoundSink {
                         double bytes) = 0;
 };
 
+// What the layers of one job take, by LayerAxes: the walks of a search share it.
+using LayerTermsTable = absl::flat_hash_map<std::array<int64_t, 10>, LayerTerms>;
+
 // The visitor of a LayoutWalk.
 class Bounder {
  public:
-  Bounder(const Workload& base, BoundSink& sink, SearchCounts& counts)
-      : base_(base), sink_(sink), counts_(counts) {}
+  // `terms` is of searches of the same `base`, and outlives the bounder.
+  Bounder(const Workload& base, BoundSink& sink, SearchCounts& counts, LayerTermsTable& terms)
+      : base_(base), sink_(sink), counts_(counts), terms_(terms) {}
 
   bool Layer(const LayerAxes& layer);
   bool Pipe(const LayerAxes& layer, const PipeAxes& pipe, const std::vector<StateAxes>& states);
@@ -48,6 +53,7 @@ class Bounder {
   const Workload& base_;
   BoundSink& sink_;
   SearchCounts& counts_;
+  LayerTermsTable& terms_;
   std::map<std::array<int64_t, 4>, PipelineLoad> loads_;
   // Of the degrees under way.
   using Degrees = std::array<int64_t, 5>;

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 #include <utility>
 
-#include "frameworks/explore_bounder.h"
 #include "frameworks/price_memory.h"
 #include "frameworks/price_time.h"
 
@@ -48,6 +48,7 @@ bool FitsHost(const Choice& choice) {
 }  // namespace
 
 std::optional<Priced> PriceCandidate(const Workload& base, const LayoutPoint& point, const Question& question,
+                                     absl::FunctionRef<bool(const Score& bound)> may_matter,
                                      SearchCounts& counts) {
   Priced priced{.point = point, .key = KeyOf(point), .score = {}, .choice = {}};
   Choice& choice = priced.choice;
@@ -66,6 +67,9 @@ std::optional<Priced> PriceCandidate(const Workload& base, const LayoutPoint& po
     ++counts.misfits;
     return std::nullopt;
   }
+  if (!may_matter(ScoreOf(question.goal, point.pipe.num_gpus, choice.memory.upper_bytes, 0))) {
+    return std::nullopt;
+  }
   ++counts.simulated;
   choice.time = PriceTime(choice.workload);
   // Never less than the step itself, so that bounds of that are bounds of this.
@@ -76,7 +80,8 @@ std::optional<Priced> PriceCandidate(const Workload& base, const LayoutPoint& po
 }
 
 void Finder::Price(const LayoutPoint& point) {
-  std::optional<Priced> priced = PriceCandidate(base_, point, question_, counts_);
+  std::optional<Priced> priced = PriceCandidate(
+      base_, point, question_, [this](const Score& bound) { return MayMatter(bound); }, counts_);
   if (priced.has_value() && MayMatter(priced->score)) Keep(*std::move(priced));
 }
 
@@ -101,7 +106,41 @@ void Finder::Keep(Priced priced) {
   }
 }
 
-void FindByBound(const Axes& axes, const Question& question, Finder& finder, SearchCounts& counts) {
+namespace {
+
+// Those of one schedule next to each other, and of these those with the same passes.
+bool HasEarlierSchedule(const Waiting* a, const Waiting* b) {
+  const auto key = [](const Waiting& waiting) {
+    const LayerAxes& layer = waiting.point.layer;
+    const PipeAxes& pipe = waiting.point.pipe;
+    return std::make_tuple(pipe.kind, pipe.pp, pipe.virtual_stages, pipe.num_micro_batches, pipe.split,
+                           pipe.recomputed_layers, layer.micro_batch, layer.tp, layer.cp, layer.ep, layer.etp,
+                           layer.recompute);
+  };
+  return key(*a) < key(*b);
+}
+
+// A schedule is built once for all that come together (pipeline_time.cc). The first are as many as are kept,
+// so that the next bounds are held against something.
+void PriceInOrder(const std::vector<Waiting>& sorted, Finder& finder) {
+  constexpr size_t kLeastTogether = 16, kMostTogether = 4096;
+  size_t together = std::max(kLeastTogether, 2 * static_cast<size_t>(finder.keep()));
+  std::vector<const Waiting*> batch;
+  for (size_t next = 0; next < sorted.size() && finder.MayMatter(sorted[next].bound);) {
+    batch.clear();
+    for (; next < sorted.size() && batch.size() < together; ++next) batch.push_back(&sorted[next]);
+    std::stable_sort(batch.begin(), batch.end(), HasEarlierSchedule);
+    for (const Waiting* waiting : batch) {
+      if (finder.MayMatter(waiting->bound)) finder.Price(waiting->point);
+    }
+    together = std::min(4 * together, kMostTogether);
+  }
+}
+
+}  // namespace
+
+void FindByBound(const Axes& axes, const Question& question, Finder& finder, SearchCounts& counts,
+                 LayerTermsTable& terms) {
   SearchCounts again;   // later walks count nothing
   int64_t refused = 0;  // by the walk; what Validate refuses later has been bounded
   Score floor = {-std::numeric_limits<double>::infinity(), 0};
@@ -109,16 +148,13 @@ void FindByBound(const Axes& axes, const Question& question, Finder& finder, Sea
     SearchCounts& walk = first ? counts : again;
     ByScore by_score(question, walk);
     by_score.list().Start(floor);
-    Bounder bounder(axes.space->base, by_score, walk);
+    Bounder bounder(axes.space->base, by_score, walk, terms);
     LayoutWalk(axes).Run(bounder);
     if (first) {
       refused = counts.refused;
       counts.enumerated = counts.refused + counts.bounded;
     }
-    for (const Waiting& waiting : by_score.list().Sorted()) {
-      if (!finder.MayMatter(waiting.bound)) break;
-      finder.Price(waiting.point);
-    }
+    PriceInOrder(by_score.list().Sorted(), finder);
     floor = by_score.list().ceiling();
     if (std::isinf(floor.major) || !finder.MayMatter(floor)) break;
   }

@@ -93,6 +93,9 @@ const Priced* BestWithin(const std::vector<Priced>& priced, double limit_bytes, 
   return best;
 }
 
+// Whatever was found: a later point of the front may be the candidate.
+bool AlwaysMatters(const Score& /*bound*/) { return true; }
+
 // Everything that is possible, priced.
 struct PriceAll {
   const Workload& base;
@@ -102,7 +105,7 @@ struct PriceAll {
   bool Layer(const LayerAxes&) { return true; }
   bool Pipe(const LayerAxes& layer, const PipeAxes& pipe, const std::vector<StateAxes>& states) {
     for (const StateAxes& state : states) {
-      auto one = PriceCandidate(base, {layer, pipe, state}, question, counts);
+      auto one = PriceCandidate(base, {layer, pipe, state}, question, AlwaysMatters, counts);
       if (one.has_value()) priced.push_back(*std::move(one));
     }
     return true;
@@ -113,14 +116,14 @@ struct PriceAll {
 }  // namespace
 
 std::vector<Choice> MemoryFront(const Axes& axes, const Question& question, const ExploreOptions& options,
-                                SearchCounts& counts) {
+                                SearchCounts& counts, LayerTermsTable& terms) {
   const Workload& base = axes.space->base;
   std::vector<Choice> front;
   std::vector<Priced> priced;
   double limit_bytes = question.memory_limit_bytes;
   const Question any = FastestWithin(question, limit_bytes);
   Bands bands(any, options.pareto_step, counts);
-  Bounder bounder(base, bands, counts);
+  Bounder bounder(base, bands, counts, terms);
   LayoutWalk(axes).Run(bounder);
   for (;;) {
     // What was taken for an earlier point is priced, or needs more than the limit now.
@@ -135,7 +138,7 @@ std::vector<Choice> MemoryFront(const Axes& axes, const Question& question, cons
                  (std::isinf(least_s) && std::isinf(next.left_out_s));
       if (complete || next.left_out_s <= least_s) break;
       bands.Take();
-      auto one = PriceCandidate(base, next.waiting->point, any, counts);
+      auto one = PriceCandidate(base, next.waiting->point, any, AlwaysMatters, counts);
       if (one.has_value()) priced.push_back(*std::move(one));
     }
     if (complete) {
@@ -146,7 +149,7 @@ std::vector<Choice> MemoryFront(const Axes& axes, const Question& question, cons
       const Question within = FastestWithin(question, limit_bytes);
       const ExploreOptions only{.keep = 1, .hair = options.hair};
       Finder finder(base, within, only, counts);
-      FindByBound(axes, within, finder, counts);
+      FindByBound(axes, within, finder, counts, terms);
       const std::vector<Choice> found = finder.Best();
       if (found.empty()) break;
       front.push_back(found[0]);

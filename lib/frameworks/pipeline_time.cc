@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <memory>
 #include <tuple>
 #include <utility>
 
@@ -13,38 +12,42 @@
 namespace trainctl::frameworks {
 namespace {
 
-constexpr size_t kMostKept = 1'000'000;  // instructions, 20 to 24 bytes each
+constexpr size_t kMostKept = 2'000'000;  // instructions, 20 to 24 bytes each
 
-using SharedPasses = std::shared_ptr<const simulate::PassList>;
+// A schedule, and how it was played last: layouts that differ in how states are sharded share their passes.
+struct Scheduled {
+  simulate::PassList passes;
+  simulate::PipelineCosts played_with;
+  double end_s = -1;  // negative: not played yet
+};
 
-// The search prices thousands of jobs with some dozens of schedules.
+// The search prices thousands of jobs with some hundreds of schedules.
 class ScheduleCache {
  public:
-  SharedPasses Get(schedule::PipelineKind kind, const schedule::PipelineShape& shape, bool overlap_sends) {
+  // Valid until the next call.
+  Scheduled& Get(schedule::PipelineKind kind, const schedule::PipelineShape& shape, bool overlap_sends) {
     const Key key = {kind, shape.ranks, shape.num_micro_batches, shape.virtual_stages, overlap_sends};
     if (const auto kept = kept_.find(key); kept != kept_.end()) return kept->second;
     const auto built = schedule::BuildPipeline(kind, shape);
     TRAINCTL_CHECK_MSG(built.ok(), built.status().message());
     auto made = simulate::MakePassList(*built, /*sends_on_compute=*/!overlap_sends);
     TRAINCTL_CHECK_MSG(made.ok(), made.status().message());
-    auto passes = std::make_shared<const simulate::PassList>(*std::move(made));
-    num_kept_ += passes->list.items.size();
+    num_kept_ += made->list.items.size();
     // Mostly of earlier searches.
     if (num_kept_ > kMostKept) {
       kept_.clear();
-      num_kept_ = passes->list.items.size();
+      num_kept_ = made->list.items.size();
     }
-    kept_[key] = passes;
-    return passes;
+    return kept_.emplace(key, Scheduled{.passes = *std::move(made), .played_with = {}}).first->second;
   }
 
  private:
   using Key = std::tuple<schedule::PipelineKind, int, int, int, bool>;
-  std::map<Key, SharedPasses> kept_;
+  std::map<Key, Scheduled> kept_;
   size_t num_kept_ = 0;  // instructions
 };
 
-SharedPasses ScheduleOf(const Workload& w, int64_t micro_batches, bool overlap_sends) {
+Scheduled& ScheduleOf(const Workload& w, int64_t micro_batches, bool overlap_sends) {
   thread_local ScheduleCache cache;
   return cache.Get(w.Pipeline(), w.PipelineShapeFor(micro_batches), overlap_sends);
 }
@@ -60,9 +63,13 @@ int64_t PlayedMicroBatches(const Workload& w) {
 }
 
 double Makespan(const Workload& w, const simulate::PipelineCosts& costs, int64_t micro_batches) {
-  const auto end_s = simulate::PlayPassesToEnd(*ScheduleOf(w, micro_batches, costs.overlap_sends), costs);
+  Scheduled& scheduled = ScheduleOf(w, micro_batches, costs.overlap_sends);
+  if (scheduled.end_s >= 0 && scheduled.played_with == costs) return scheduled.end_s;
+  const auto end_s = simulate::PlayPassesToEnd(scheduled.passes, costs);
   TRAINCTL_CHECK_MSG(end_s.ok(), end_s.status().message());
-  return *end_s;
+  scheduled.played_with = costs;
+  scheduled.end_s = *end_s;
+  return scheduled.end_s;
 }
 
 // `busiest_s`: what the busiest rank does for one micro-batch. No round is shorter than that of all of it.
@@ -127,7 +134,7 @@ PipelineTimes TimePipeline(const Workload& w, const std::vector<PassTimes>& stag
   }
   const simulate::PipelineCosts costs = PipelineCostsOf(w, stages, contention);
   const schedule::PipelinePlacement placement =
-      ScheduleOf(w, PlayedMicroBatches(w), costs.overlap_sends)->placement;
+      ScheduleOf(w, PlayedMicroBatches(w), costs.overlap_sends).passes.placement;
   std::vector<PassTimes> ranks(static_cast<size_t>(w.mesh.pp));
   for (int copy = 0; copy < placement.num_copies; ++copy) {
     for (size_t s = 0; s < stages.size(); ++s) {

@@ -524,20 +524,20 @@ const char* TorchName(DType dtype) {
   }
 }
 
-std::vector<std::string> TrainedModelTypes() {
-  std::vector<std::string> names;
-  for (const Family& family : kFamilies) {
-    if (family.trained_as != nullptr) names.emplace_back(family.model_type);
-  }
-  return names;
-}
-
 }  // namespace
 
 std::vector<std::string> ConfigModelTypes() {
   std::vector<std::string> names;
   for (const Family& family : kFamilies) names.emplace_back(family.model_type);
   std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::vector<std::string> TrainedModelTypes() {
+  std::vector<std::string> names;
+  for (const Family& family : kFamilies) {
+    if (family.trained_as != nullptr) names.emplace_back(family.model_type);
+  }
   return names;
 }
 
@@ -552,7 +552,8 @@ absl::StatusOr<ConfigModel> ReadConfigJson(absl::string_view json_text, absl::st
   if (family == nullptr) {
     reader.Fail("model_type",
                 absl::StrCat("one of ", absl::StrJoin(ConfigModelTypes(), ", "),
-                             " (to be trained: ", absl::StrJoin(TrainedModelTypes(), " or "), ")"));
+                             " (to be trained: ", absl::StrJoin(TrainedModelTypes(), " or "),
+                             "; the others can be planned: trainctl plan RECIPE --as megatron-core)"));
     return reader.status();
   }
   ConfigModel model;

@@ -30,6 +30,8 @@ absl::StatusOr<ConfigModel> ReadConfigJson(absl::string_view json_text, absl::st
 
 // The values of model_type that ReadConfigJson knows, in order.
 std::vector<std::string> ConfigModelTypes();
+// Those of them that FromHuggingFaceConfig takes.
+std::vector<std::string> TrainedModelTypes();
 
 // For training: BadDataError as well where this version cannot train the model exactly as it is described,
 // with every reason. A field that would change the mathematics and is not known is an error, never ignored.

@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "base/wildcard.h"
 #include "cluster/catalogue.h"
+#include "model/config_json.h"
 #include "optim/optimizer.h"
 #include "recipe/values.h"
 
@@ -135,7 +136,7 @@ class Checker {
     if (issues_.IsBadBelow("model")) return;
     const model::ModelSpec& spec = recipe_.model.spec;
     if (const absl::Status status = model::CheckTrainable(spec); !status.ok()) {
-      FailModel(status.message());
+      FailModel(absl::StrCat(status.message(), WhatElseOf(spec, status)));
       return;
     }
     if (recipe_.data.tokenizer == "byte" && spec.vocab < 256) {
@@ -431,6 +432,13 @@ void CheckRecipe(const Recipe& recipe, const std::map<std::string, std::string>&
   }
 }
 
+std::string WhatElseOf(const model::ModelSpec& spec, const absl::Status& refusal) {
+  if (refusal.ok() || !model::Validate(spec).ok() || model::WhyNotTrainable(spec).empty()) return "";
+  return absl::StrCat(". What trains is model_type ", absl::StrJoin(model::TrainedModelTypes(), " or "),
+                      "; this one can be planned as another trainer would run it: trainctl plan RECIPE --as "
+                      "megatron-core --set cluster.device=h100 (plan.framework and an accelerator by name)");
+}
+
 layout::Request LayoutRequest(const Recipe& recipe) {
   layout::Request request;
   request.spec = &recipe.model.spec;
@@ -477,7 +485,17 @@ std::vector<std::string> FindNotes(const Recipe& recipe, const std::map<std::str
     note(path, is_ours, "it is for what-ifs of other trainers (plan.framework)");
   }
   note("cluster.threads_per_worker", !is_ours, "plan.framework is another trainer's");
-  note("model.init_std", recipe.model.weights != "random", "model.weights is not \"random\"");
+  const auto weights = origin.find("model.weights");
+  if (is_ours && !recipe.model.from.empty() && weights != origin.end() && weights->second == "default") {
+    notes.push_back(absl::StrCat(
+        "model.weights = random (the default): training starts from random weights, and of ",
+        recipe.model.from, " only config.json is read; model.weights = \"from\" starts from its weights"));
+  }
+  // The folder's own value was not asked for.
+  const auto init_std = origin.find("model.init_std");
+  const bool is_inherited = init_std != origin.end() && absl::EndsWith(init_std->second, ")");
+  note("model.init_std", recipe.model.weights != "random" && !is_inherited,
+       "model.weights is not \"random\"");
   const auto source = [&](const std::string& list, const std::vector<DataSource>& sources) {
     for (size_t i = 0; i < sources.size(); ++i) {
       const std::string path = absl::StrCat(list, "[", i, "].");

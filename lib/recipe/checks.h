@@ -21,6 +21,10 @@ namespace trainctl::recipe {
 void CheckRecipe(const Recipe& recipe, const std::map<std::string, std::string>& origin, Issues& issues,
                  Issues& missing, Purpose purpose = Purpose::kPlan);
 
+// What can be done with a model that `refusal` says cannot be trained, to be put after its message: a plan as
+// another trainer would run it. "" where a plan cannot be either.
+std::string WhatElseOf(const model::ModelSpec& spec, const absl::Status& refusal);
+
 // What the recipe asks of a layout (layout::FindViolations lists what it may not).
 layout::Request LayoutRequest(const Recipe& recipe);
 

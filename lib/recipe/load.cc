@@ -110,9 +110,12 @@ class Resolver {
 
   // A what-if takes every model that can be described, the trainer what it runs exactly.
   absl::StatusOr<model::ModelSpec> ReadModel(absl::string_view config_json, absl::string_view what) const {
-    if (!is_what_if_) return model::FromHuggingFaceConfig(config_json, what);
     TRAINCTL_ASSIGN_OR_RETURN(const model::ConfigModel model, model::ReadConfigJson(config_json, what));
-    return model.spec;
+    if (is_what_if_) return model.spec;
+    absl::StatusOr<model::ModelSpec> trained = model::FromHuggingFaceConfig(config_json, what);
+    if (trained.ok()) return trained;
+    return absl::Status(trained.status().code(),
+                        absl::StrCat(trained.status().message(), WhatElseOf(model.spec, trained.status())));
   }
 
   static std::string PresetList() {

@@ -129,8 +129,9 @@ void AddModel(Builder& b) {
       .Default(inherited);
   b.Add(
        "model.weights",
-       "Where the first weights come from: `\"random\"`, `\"from\"` (the folder of model.from) or the path "
-       "of a checkpoint folder.",
+       "Where the first weights come from: `\"random\"`, `\"from\"` (the folder of model.from, in fp32, bf16 "
+       "or "
+       "fp16) or the path of a checkpoint folder.",
        [](Recipe & r, size_t) -> auto& { return r.model.weights; })
       .Path({"random", "from"});
   b.AddInput("model.rope_scaling", "`\"none\"` drops the RoPE scaling of the preset or folder.",

@@ -19,6 +19,7 @@ struct StageCosts {
   double backward_s = -1;  // both backwards in one pass; negative: their sum
 
   double SecondsOf(schedule::Op op) const;
+  bool operator==(const StageCosts&) const = default;
 };
 
 struct PipelineCosts {
@@ -31,6 +32,7 @@ struct PipelineCosts {
   const StageCosts& Of(int stage) const {
     return stages[stages.size() == 1 ? 0 : static_cast<size_t>(stage)];
   }
+  bool operator==(const PipelineCosts&) const = default;
 };
 
 // `step` is an order's, with its sends where overlap_sends says. UsageError if the costs are not finite,

@@ -1,6 +1,9 @@
 #include "trainer/checkpointing.h"
 
+#include <c10/util/Half.h>
+
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <set>
 #include <utility>
@@ -15,6 +18,7 @@
 #include "checkpoint/checkpoint_io.h"
 #include "checkpoint/finite_values.h"
 #include "checkpoint/model_folder.h"
+#include "checkpoint/model_weights.h"
 #include "kernels/kernels.h"
 #include "optim/optimizer.h"
 
@@ -72,14 +76,12 @@ std::string OptimizerThatKeeps(const StateNames& names) {
   return "another optimizer";
 }
 
-// A tensor that the model has no place for means another model: loading the rest would be silent damage.
-// Returns the kinds of optimizer state that are there.
-absl::StatusOr<StateNames> CheckNoTensorIsLeft(const std::string& path,
-                                               const checkpoint::CheckpointReader& reader,
-                                               const layout::Ledger& ledger) {
-  std::map<std::string, std::string> known;  // tensor -> kind of state, or nothing
+// The kinds of optimizer state that are there. State of a parameter that the model does not have means
+// another model.
+absl::StatusOr<StateNames> FindStates(const std::string& path, const checkpoint::CheckpointReader& reader,
+                                      const layout::Ledger& ledger) {
+  std::map<std::string, std::string> known;  // tensor -> kind of state
   for (const model::Parameter& parameter : ledger.inventory()) {
-    known[parameter.name] = "";
     for (const optim::Optimizer* optimizer : optim::All()) {
       for (const optim::StateKind& kind : optimizer->states)
         known[kind.TensorPrefix() + parameter.name] = std::string(kind.name);
@@ -87,12 +89,13 @@ absl::StatusOr<StateNames> CheckNoTensorIsLeft(const std::string& path,
   }
   StateNames found;
   for (const checkpoint::Slice& tensor : reader.tensors()) {
+    if (!checkpoint::IsOptimizerState(tensor)) continue;
     const auto it = known.find(tensor.name);
     if (it == known.end()) {
       return BadDataError(absl::StrCat(path, " holds ", tensor.name,
                                        ", which this model does not have: it is of another model"));
     }
-    if (!it->second.empty()) found.insert(it->second);
+    found.insert(it->second);
   }
   return found;
 }
@@ -206,7 +209,8 @@ absl::StatusOr<RunCounters> LoadCheckpoint(const std::string& path, parallel::Sh
                                            bool weights_only, std::string* description_json) {
   TRAINCTL_ASSIGN_OR_RETURN(const checkpoint::CheckpointReader reader,
                             checkpoint::CheckpointReader::Open(path));
-  TRAINCTL_ASSIGN_OR_RETURN(const StateNames found, CheckNoTensorIsLeft(path, reader, state.ledger()));
+  TRAINCTL_RETURN_IF_ERROR(checkpoint::CheckWeights(path, reader, state.ledger().inventory()));
+  TRAINCTL_ASSIGN_OR_RETURN(const StateNames found, FindStates(path, reader, state.ledger()));
   if (!weights_only) TRAINCTL_RETURN_IF_ERROR(CheckStates(path, found, state.optimizer()));
   const OwnSlices own =
       SlicesOf(state, state.ledger().BoxesHeld(state.rank()), OwnParts(state), weights_only);
@@ -227,21 +231,15 @@ absl::StatusOr<RunCounters> LoadCheckpoint(const std::string& path, parallel::Sh
 
 namespace {
 
-// A weight of the folder that the model has no place for, a bias say, would silently make another
-// model of it. Old files carry the rotary table, and tied models may carry the embedding twice.
-absl::Status CheckEveryTensorIsKnown(const checkpoint::ModelFolder& folder, const std::string& path,
-                                     const std::vector<model::Parameter>& inventory) {
-  std::set<absl::string_view> known;
-  for (const model::Parameter& parameter : inventory) known.insert(parameter.name);
-  const bool tied = known.count("lm_head.weight") == 0;
-  for (const checkpoint::ModelTensor& tensor : folder.tensors()) {
-    if (known.count(tensor.name) > 0 || (tied && tensor.name == "lm_head.weight")) continue;
-    if (absl::EndsWith(tensor.name, ".rotary_emb.inv_freq")) continue;
-    return BadDataError(absl::StrCat(path, " has a tensor ", tensor.name,
-                                     " that the model of the recipe does not have; "
-                                     "do its config.json and the recipe's [model] agree?"));
+// Exact: every F16 has its value as a float.
+void ConvertToFloat(DType dtype, const std::byte* raw, absl::Span<float> values) {
+  const int64_t count = static_cast<int64_t>(values.size());
+  if (dtype != DType::kF16) return kernels::Cpu().For(dtype).assign(values.data(), raw, count);
+  for (size_t i = 0; i < values.size(); ++i) {
+    uint16_t bits;
+    std::memcpy(&bits, raw + i * sizeof bits, sizeof bits);
+    values[i] = c10::detail::fp16_ieee_to_fp32_value(bits);
   }
-  return absl::OkStatus();
 }
 
 // One box of a tensor, as floats to memory of the device.
@@ -259,7 +257,7 @@ absl::Status LoadBox(const checkpoint::ModelFolder& folder, const checkpoint::Mo
       raw.resize(static_cast<size_t>(count * element_bytes));
       values.resize(static_cast<size_t>(count));
       TRAINCTL_RETURN_IF_ERROR(folder.Read(tensor, (run.from + done) * element_bytes, absl::MakeSpan(raw)));
-      kernels::Cpu().For(tensor.dtype).assign(values.data(), raw.data(), count);
+      ConvertToFloat(tensor.dtype, raw.data(), absl::MakeSpan(values));
       device.CopyToDevice(target + run.to + done, values.data(), count * static_cast<int64_t>(sizeof(float)));
     }
   }
@@ -270,20 +268,14 @@ absl::Status LoadBox(const checkpoint::ModelFolder& folder, const checkpoint::Mo
 
 absl::Status LoadModelFolder(const std::string& path, parallel::ShardedState& state) {
   TRAINCTL_ASSIGN_OR_RETURN(const checkpoint::ModelFolder folder, checkpoint::ModelFolder::Open(path));
+  const std::vector<model::Parameter>& inventory = state.ledger().inventory();
+  TRAINCTL_RETURN_IF_ERROR(checkpoint::CheckWeights(path, folder, inventory));
   for (const layout::HeldBox& held : state.ledger().BoxesHeld(state.rank())) {
-    const model::Parameter& parameter = state.ledger().inventory()[static_cast<size_t>(held.parameter)];
-    const checkpoint::ModelTensor* tensor = folder.Find(parameter.name);
-    if (tensor == nullptr) return BadDataError(absl::StrCat(path, " has no tensor ", parameter.name));
-    if (tensor->shape != parameter.shape)
-      return BadDataError(absl::StrCat(path, ": the shape of ", parameter.name, " is not the model's"));
-    if (tensor->dtype != DType::kF32 && tensor->dtype != DType::kBF16) {
-      return BadDataError(absl::StrCat(path, ": ", parameter.name, " is ", DTypeName(tensor->dtype),
-                                       "; F32 and BF16 can be loaded"));
-    }
-    TRAINCTL_RETURN_IF_ERROR(
-        LoadBox(folder, *tensor, held.box, state.device(), state.master(held.bucket) + held.offset));
+    const model::Parameter& parameter = inventory[static_cast<size_t>(held.parameter)];
+    TRAINCTL_RETURN_IF_ERROR(LoadBox(folder, *folder.Find(parameter.name), held.box, state.device(),
+                                     state.master(held.bucket) + held.offset));
   }
-  return CheckEveryTensorIsKnown(folder, path, state.ledger().inventory());
+  return absl::OkStatus();
 }
 
 }  // namespace trainctl::trainer

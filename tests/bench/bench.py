@@ -346,6 +346,24 @@ class Bench:
             results = self.rounds(name, {"trainctl": lambda: self.latency([self.trainctl, *command, recipe])})
             yield self.row(f"{name} {recipe.name}", "ms", results, None, ("≤", 50))
 
+    def bench_plan(self):
+        """Plans that take longest of what is asked for often; the targets are for two cores, in milliseconds."""
+        recipes = SOURCE / "recipes" / "plan"
+        deepseek = [recipes / "qwen3-30b-a3b_32xh100.toml", "--set", "model.preset=deepseek-v3", "--set", "cluster.nodes=8"]
+        for name, options, target in (
+                ("Llama 3.1 8B on 360 nodes", [recipes / "llama3.1-8b_8xh100.toml", "--set", "cluster.nodes=360",
+                                               "--set", "train.batch_sequences=2880"], 2000),
+                ("a what-if of DeepSeek-V3 on 64 GPUs", deepseek, 2000),
+                ("the same with `--explain`", [*deepseek, "--explain"], 4000)):
+            title = f"`trainctl plan`, {name}"
+            if self.a.against:
+                yield self.against(title, "ms", lambda programs, options=options: self.latency(
+                    [programs / "trainctl", "plan", *options]), "≤")
+                continue
+            results = self.rounds(title, {"trainctl": lambda options=options: self.latency(
+                [self.trainctl, "plan", *options])})
+            yield self.row(title, "ms", results, None, ("≤", target))
+
     def bench_checkpoint(self):
         if self.a.against:
             yield self.against(f"checkpoint save, {self.a.checkpoint_mib} MiB, checksums on", "MiB/s",
@@ -438,8 +456,9 @@ def write_between_markers(path, text):
     path.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")
 
 
-BENCHES = {"start": Bench.bench_start, "latency": Bench.bench_latency, "checkpoint": Bench.bench_checkpoint,
-           "async": Bench.bench_async, "generate": Bench.bench_generate, "train": Bench.bench_train}
+BENCHES = {"start": Bench.bench_start, "latency": Bench.bench_latency, "plan": Bench.bench_plan,
+           "checkpoint": Bench.bench_checkpoint, "async": Bench.bench_async, "generate": Bench.bench_generate,
+           "train": Bench.bench_train}
 SMOKE = dict(presets="toy-1m", seq_len=64, batch=4, micro_batch=2, steps=2, warmup=1, repeat=1, latency_runs=2,
              checkpoint_mib=16, generate_tokens=100, documents=4, peer_precisions="autocast")
 FULL = dict(presets="llama-25m,llama-120m", seq_len=512, batch=8, micro_batch=4, steps=5, warmup=1, repeat=5,

@@ -843,16 +843,31 @@ def full_disk(c):
         return
     try:
         c.expect(c.run("launch", "recipe.toml", "--run-dir", "small/run", "--stop-after", "2"), 75)
-        filler = os.open(c.dir + "/small/filler", os.O_WRONLY | os.O_CREAT)
-        try:
-            while True:
-                os.write(filler, b"x" * 4096)
-        except OSError:
-            os.close(filler)
-        c.expect(c.run("resume", "small/run"), 5, "No space left")
-        c.expect(c.run("resume", "small/run", "--set", "checkpoint.async=true"), 5, "No space left")
+        def fill():
+            filler = os.open(c.dir + "/small/filler", os.O_WRONLY | os.O_CREAT)
+            try:
+                while True:
+                    os.write(filler, b"x" * 4096)
+            except OSError:
+                os.close(filler)
+
+        # Full before it starts: nothing is started.
+        fill()
+        c.expect(c.run("resume", "small/run"), 5, " free; ", "lower checkpoint.keep")
+        # Full while it runs.
+        for beside in ("false", "true"):
+            os.remove(c.dir + "/small/filler")
+            job = c.start("resume", "small/run", "--set", "train.steps=100000", "--set", "checkpoint.async=" + beside)
+            for line in job.stdout:
+                if re.search(r"step \d+/", line):
+                    break
+            fill()
+            said = job.stdout.read()
+            if job.wait(timeout=60) != 5 or "No space left" not in said:
+                c.fail("with checkpoint.async = %s it ends with %d:\n%s" % (beside, job.returncode, said))
         os.remove(c.dir + "/small/filler")
-        c.expect(c.run("resume", "small/run"), 0, "resuming after step 2", "finished")
+        step = len(open(c.dir + "/small/run/metrics.jsonl").readlines())
+        c.expect(c.run("resume", "small/run", "--set", "train.steps=%d" % (step + 4)), 0, "resuming after step", "finished")
     finally:
         subprocess.run(["umount", c.dir + "/small"], check=False)
 

@@ -10,6 +10,7 @@ import re
 import shutil
 import signal
 import stat
+import struct
 import subprocess
 import sys
 import tempfile
@@ -110,6 +111,131 @@ def a_plan_needs_no_data(c):
     c.expect(2, ["launch", "recipe.toml"], "no file matches")
     c.write("data/a.txt", "some text of mine\n" * 2000)
     c.expect(0, ["launch", "fixed.toml", "--dry-run"], "step " + plan["step_hash"])
+
+
+def write_weights(path, tensors):
+    """A safetensors file: {name: (shape, numbers)} in fp16."""
+    header, data = {}, b""
+    for name, (shape, numbers) in tensors.items():
+        packed = struct.pack("<%de" % len(numbers), *numbers)
+        header[name] = {"dtype": "F16", "shape": shape, "data_offsets": [len(data), len(data) + len(packed)]}
+        data += packed
+    text = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + data)
+
+
+def tiny_llama(folder):
+    """Writes its config.json and returns its tensors, all zeros."""
+    os.makedirs(folder, exist_ok=True)
+    with open(folder + "/config.json", "w") as file:
+        json.dump({"model_type": "llama", "hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 1,
+                   "num_attention_heads": 2, "vocab_size": 256}, file)
+    layer = "model.layers.0."
+    shapes = {"model.embed_tokens.weight": [256, 8], layer + "input_layernorm.weight": [8],
+              layer + "self_attn.q_proj.weight": [8, 8], layer + "self_attn.k_proj.weight": [8, 8],
+              layer + "self_attn.v_proj.weight": [8, 8], layer + "self_attn.o_proj.weight": [8, 8],
+              layer + "post_attention_layernorm.weight": [8], layer + "mlp.gate_proj.weight": [12, 8],
+              layer + "mlp.up_proj.weight": [12, 8], layer + "mlp.down_proj.weight": [8, 12],
+              "model.norm.weight": [8], "lm_head.weight": [256, 8]}
+    return {name: (shape, [0.0] * (shape[0] * (shape[1:] or [1])[0])) for name, shape in shapes.items()}
+
+
+@case
+def what_a_launch_lacks_is_listed_in_one_go(c):
+    tensors = tiny_llama(c.dir + "/m")
+    weights = c.dir + "/m/model.safetensors"
+    c.write("a.txt", "some text of mine\n" * 200)
+    c.write("r.toml", 'recipe_version = 1\n[model]\nfrom = "m"\n[data]\nseq_len = 8\n[[data.train]]\n'
+                      'files = ["a.txt"]\n[train]\nsteps = 3\nbatch_sequences = 1\n')
+    checks = (["recipe", "check", "r.toml", "--all"], ["launch", "r.toml", "--dry-run"])
+    from_folder = ["--set", 'model.weights="from"']
+
+    def expect(code, sets, *words):
+        for command in checks:
+            c.expect(code, [*command, *sets], *words)
+        # The launch itself asks the same list.
+        if code:
+            c.expect(code, ["launch", "r.toml", *sets], *words)
+
+    expect(0, [], "starts from random weights", 'model.weights = "from"')
+    expect(5, from_folder, "has neither model.safetensors nor")
+    write_weights(weights, tensors)
+    expect(0, from_folder)
+    # Mistakes of all kinds at once: a list with the code of the first.
+    other = {**tensors, "model.norm.weight": ([4], [0.0] * 4), "odd": ([1], [0.0])}
+    del other["lm_head.weight"]
+    write_weights(weights, other)
+    expect(6, from_folder, "3 tensors", "model.norm.weight is [4]; the model's is [8]", "no place for odd",
+           "lm_head.weight is missing")
+    wide = ["--set", "train.steps=1000000000", "--set", "checkpoint.every_steps=1", "--set", "checkpoint.keep=1000000",
+            "--set", "model.ffn=65536"]
+    expect(6, [*from_folder, *wide], "mlp.up_proj.weight is [12, 8]; the model's is [65536, 8]", " free; 1000001 checkpoints of ")
+    expect(5, wide, "lower checkpoint.keep, or put run.root on another disk")
+    for command in checks:
+        c.expect(2, [*command, *from_folder, "--set", 'data.train[0].files=["no/*.txt"]', "--set", 'data.tokenizer="t.json"'],
+                 "no file matches", "t.json: no such tokenizer file", "lm_head.weight is missing")
+    report = json.loads(c.expect(6, [*checks[0], *from_folder, "--json"]))
+    if report["ok"] or len(report["missing"]) != 1:
+        c.fail("the report is %s" % report)
+    write_weights(weights, tensors)
+    os.truncate(weights, os.path.getsize(weights) - 1)
+    expect(6, from_folder, "truncated")
+    os.remove(weights)
+    os.mkfifo(weights)
+    expect(6, from_folder, "not a regular file")
+
+
+WHAT_IF = """recipe_version = 1
+[model]
+preset = "deepseek-v3"
+[data]
+seq_len = 4096
+[train]
+batch_sequences = 960
+[cluster]
+device = "h100-sxm-80gb"
+nodes = 8
+[plan]
+framework = "megatron-core"
+"""
+
+
+@case
+def a_search_for_the_least_memory_prices_few_times(c):
+    c.write("r.toml", WHAT_IF)
+    counts = json.loads(c.expect(0, ["plan", "r.toml", "--objective", "headroom", "--json"]))["counts"]
+    if counts["simulated"] > 1000:  # 2,750 where every candidate's time is priced whatever it needs
+        c.fail("of %(bounded)d layouts %(simulated)d were priced" % counts)
+
+
+@case
+def rows_of_a_sweep_appear_as_they_come(c):
+    c.write("r.toml", WHAT_IF)
+    values = ",".join(str(960 * i) for i in range(1, 5001))  # half an hour
+    sweep = subprocess.Popen([TRAINCTL, "plan", "r.toml", "--sweep", "train.batch_sequences=" + values], cwd=c.dir,
+                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    lines = [sweep.stdout.readline(), sweep.stdout.readline()]
+    if sweep.poll() is not None:
+        c.fail("the sweep had ended before its first row was read")
+    sweep.kill()
+    sweep.communicate()
+    if "tok/s each" not in lines[0] or lines[1].split()[:2] != ["960", "64"]:
+        c.fail("it begins with %s" % lines)
+
+
+@case
+def what_cannot_be_trained_says_how_it_is_planned(c):
+    c.write("m/config.json", json.dumps({
+        "model_type": "mistral", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "vocab_size": 300}))
+    c.write("a.txt", "some text of mine\n" * 200)
+    c.write("r.toml", 'recipe_version = 1\n[model]\nfrom = "m"\n[data]\nseq_len = 8\n[[data.train]]\n'
+                      'files = ["a.txt"]\n[train]\nsteps = 3\nbatch_sequences = 8\n')
+    for verb in (["recipe", "check"], ["plan"], ["launch"]):
+        said = c.expect(2, [*verb, "r.toml"], "cannot train the model", "model_type llama or qwen2")
+    way = re.search(r"trainctl (plan RECIPE --as \S+ --set \S+)", said)
+    c.expect(0, way.group(1).replace("RECIPE", "r.toml").split(), "A what-if", "Chosen: ")
 
 
 @case

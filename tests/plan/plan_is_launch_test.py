@@ -105,7 +105,9 @@ def recipe_text(draw):
 
 
 def words_of(result):
-    return result.stderr.strip().removeprefix("trainctl: ")
+    """The refusal, without what a dry run finds missing besides."""
+    lines = [line for line in result.stderr.splitlines() if not line.startswith("missing here: ")]
+    return "\n".join(lines).strip().removeprefix("trainctl: ")
 
 
 def compare_recipe(programs, machine, other, name, pairs):

@@ -160,5 +160,18 @@ TEST_F(Files, TheLockOfADeadProcessIsFree) {
   EXPECT_TRUE(FileLock::TryLock(Path("lock")).ok());
 }
 
+TEST_F(Files, FreeBytesAreThoseOfTheDiskThatAFolderWillLieOn) {
+  const absl::StatusOr<int64_t> here = FreeBytes(dir_);
+  ASSERT_TRUE(here.ok()) << here.status();
+  EXPECT_GT(*here, 0);
+  EXPECT_TRUE(FreeBytes(dir_ + "/not/yet/made").ok());
+  // /proc has no room, whatever else is free.
+  EXPECT_EQ(FreeBytes("/proc/self").value_or(0), 0);
+  ASSERT_TRUE(WriteFileAtomic(dir_ + "/file", "x").ok());
+  const absl::Status in_the_way = FreeBytes(dir_ + "/file/runs").status();
+  EXPECT_EQ(ExitCodeFor(in_the_way), ExitCode::kEnvironment);
+  EXPECT_THAT(std::string(in_the_way.message()), HasSubstr(dir_ + "/file"));
+}
+
 }  // namespace
 }  // namespace trainctl

@@ -9,11 +9,13 @@
 #include <cstring>
 
 #include "absl/strings/escaping.h"
+#include "checkpoint/model_weights.h"
 #include "tests/unit/checkpoint/checkpoint_test_util.h"
 
 namespace trainctl::checkpoint {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -62,6 +64,13 @@ std::string BytesOf(const ModelFolder& folder, const ModelTensor& tensor) {
 std::string RefusalOf(const std::string& path) {
   const auto folder = ModelFolder::Open(path);
   EXPECT_EQ(ExitCodeFor(folder.status()), ExitCode::kBadData) << folder.status();
+  return std::string(folder.status().message());
+}
+
+// What is not there is not damaged.
+std::string AbsenceOf(const std::string& path) {
+  const auto folder = ModelFolder::Open(path);
+  EXPECT_EQ(ExitCodeFor(folder.status()), ExitCode::kEnvironment) << folder.status();
   return std::string(folder.status().message());
 }
 
@@ -175,15 +184,15 @@ TEST(ModelFolder, AFailureWhileWritingLeavesNoFile) {
 TEST(ModelFolder, DamagedFoldersAreRefusedByName) {
   TempFolder temp;
   const std::string index = temp.path() + "/model.safetensors.index.json";
-  EXPECT_THAT(RefusalOf(temp.path()), HasSubstr("has neither model.safetensors nor"));
-  EXPECT_THAT(RefusalOf(temp.path() + "/none"), HasSubstr("has neither"));
+  EXPECT_THAT(AbsenceOf(temp.path()), HasSubstr("has neither model.safetensors nor"));
+  EXPECT_THAT(AbsenceOf(temp.path() + "/none"), HasSubstr("has neither"));
   for (const char* bad :
        {"../secret.safetensors", "/etc/passwd", "", "..", ".hidden", "a/b.safetensors", "a\\u0000b"}) {
     WriteOrDie(index, absl::StrCat(R"({"weight_map":{"w":")", bad, R"("}})"));
     EXPECT_THAT(RefusalOf(temp.path()), HasSubstr("is not the name of a file in this folder")) << bad;
   }
   WriteOrDie(index, R"({"weight_map":{"w":"model-00001-of-00001.safetensors"}})");
-  EXPECT_THAT(RefusalOf(temp.path()), HasSubstr("shard model-00001-of-00001.safetensors"));
+  EXPECT_THAT(AbsenceOf(temp.path()), HasSubstr("shard model-00001-of-00001.safetensors"));
   WriteOrDie(temp.path() + "/model-00001-of-00001.safetensors", ReferenceFile());
   EXPECT_THAT(RefusalOf(temp.path()),
               HasSubstr("says that tensor 'w' is in model-00001-of-00001.safetensors"));
@@ -219,6 +228,99 @@ TEST(ModelFolder, AFileThatShrinksAfterOpenIsNoticed) {
   const absl::Status status = folder->Read(*folder->Find("d"), 0, bytes);
   EXPECT_EQ(ExitCodeFor(status), ExitCode::kBadData);
   EXPECT_THAT(std::string(status.message()), HasSubstr("'d'"));
+}
+
+model::ModelSpec TinySpec() {
+  return {.layers = 1, .hidden = 4, .ffn = 6, .heads = 2, .kv_heads = 2, .head_dim = 2, .vocab = 8};
+}
+
+std::vector<ModelTensorSpec> TensorsOf(const model::ModelSpec& spec, DType dtype) {
+  std::vector<ModelTensorSpec> tensors;
+  for (const model::Parameter& parameter : model::Inventory(spec))
+    tensors.push_back({parameter.name, dtype, parameter.shape});
+  return tensors;
+}
+
+// What CheckModelFolder says of a folder with these tensors, full of zeros.
+absl::Status CheckOf(const std::vector<ModelTensorSpec>& tensors, int64_t max_shard_bytes = 1 << 20) {
+  TempFolder temp;
+  const auto zeros = [](const ModelTensorSpec&, int64_t, absl::Span<std::byte> bytes) {
+    std::fill(bytes.begin(), bytes.end(), std::byte{0});
+    return absl::OkStatus();
+  };
+  EXPECT_TRUE(WriteModelFolder(temp.path(), tensors, zeros, max_shard_bytes).ok());
+  return CheckModelFolder(temp.path(), TinySpec());
+}
+
+TEST(ModelWeights, EveryTensorIsHeldAgainstTheModel) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    EXPECT_TRUE(CheckOf(TensorsOf(TinySpec(), dtype)).ok());
+    EXPECT_TRUE(CheckOf(TensorsOf(TinySpec(), dtype), 100).ok()) << "in shards";
+  }
+  std::vector<ModelTensorSpec> tensors = TensorsOf(TinySpec(), DType::kF32);
+  tensors.push_back({"model.layers.0.self_attn.rotary_emb.inv_freq", DType::kF32, {1}});
+  EXPECT_TRUE(CheckOf(tensors).ok()) << "old folders have it";
+  tensors = TensorsOf(TinySpec(), DType::kF32);
+  tensors[0].dtype = DType::kI32;        // model.embed_tokens.weight
+  tensors[1].shape = {5};                // model.layers.0.input_layernorm.weight
+  tensors.back().name = "lm_head.bias";  // lm_head.weight
+  const absl::Status status = CheckOf(tensors);
+  EXPECT_EQ(ExitCodeFor(status), ExitCode::kBadData);
+  EXPECT_THAT(
+      std::string(status.message()),
+      AllOf(HasSubstr("4 tensors"), HasSubstr("\n  model.embed_tokens.weight is I32; F32, BF16 and F16"),
+            HasSubstr("\n  model.layers.0.input_layernorm.weight is [5]; the model's is [4]"),
+            HasSubstr("\n  the model has no place for lm_head.bias"),
+            HasSubstr("\n  lm_head.weight is missing")));
+  // Of another model nearly all are wrong.
+  model::ModelSpec wider = TinySpec();
+  wider.hidden = 8;
+  EXPECT_THAT(std::string(CheckOf(TensorsOf(wider, DType::kF32)).message()), HasSubstr("\n  ... and "));
+}
+
+TEST(ModelWeights, WhatIsAbsentAndWhatIsDamagedAreToldApart) {
+  TempFolder temp;
+  const std::string single = temp.path() + "/model.safetensors";
+  EXPECT_EQ(ExitCodeFor(CheckModelFolder(temp.path(), TinySpec())), ExitCode::kEnvironment);
+  ASSERT_EQ(::mkfifo(single.c_str(), 0600), 0);
+  EXPECT_EQ(ExitCodeFor(CheckModelFolder(temp.path(), TinySpec())), ExitCode::kBadData) << "nobody waits";
+  ASSERT_EQ(::unlink(single.c_str()), 0);
+  const auto zeros = [](const ModelTensorSpec&, int64_t, absl::Span<std::byte> bytes) {
+    std::fill(bytes.begin(), bytes.end(), std::byte{0});
+    return absl::OkStatus();
+  };
+  ASSERT_TRUE(WriteModelFolder(temp.path(), TensorsOf(TinySpec(), DType::kF16), zeros, 1 << 20).ok());
+  ASSERT_TRUE(CheckModelFolder(temp.path(), TinySpec()).ok());
+  const int64_t whole_bytes = *FileBytes(single);
+  ASSERT_EQ(::truncate(single.c_str(), whole_bytes - 1), 0);
+  const absl::Status cut = CheckModelFolder(temp.path(), TinySpec());
+  EXPECT_EQ(ExitCodeFor(cut), ExitCode::kBadData);
+  EXPECT_THAT(std::string(cut.message()), HasSubstr("truncated"));
+}
+
+TEST(ModelWeights, ACheckpointIsHeldAgainstTheModel) {
+  TempFolder temp;
+  model::ModelSpec spec = TinySpec();
+  std::vector<Slice> slices;
+  for (const model::Parameter& parameter : model::Inventory(spec)) {
+    slices.push_back({parameter.name, DType::kF32, parameter.shape, layout::WholeBox(parameter.shape)});
+  }
+  slices.push_back({"optimizer.exp_avg/lm_head.weight", DType::kF32, {8, 4}, layout::WholeBox({8, 4})});
+  CheckpointWriter writer(temp.path(), 3, 0, 1);
+  ASSERT_TRUE(writer.Begin().ok());
+  const auto zeros = [](size_t, int64_t, absl::Span<std::byte> bytes) {
+    std::fill(bytes.begin(), bytes.end(), std::byte{0});
+    return absl::OkStatus();
+  };
+  ASSERT_TRUE(writer.Write(slices, zeros).ok());
+  ASSERT_TRUE(writer.Commit({3, "{}"}).ok());
+  const std::string folder = temp.path() + "/step-00000003";
+  EXPECT_TRUE(CheckCheckpointFolder(folder, spec).ok()) << CheckCheckpointFolder(folder, spec);
+  spec.vocab = 9;
+  EXPECT_THAT(std::string(CheckCheckpointFolder(folder, spec).message()),
+              AllOf(HasSubstr("2 tensors"), HasSubstr("lm_head.weight is [8, 4]; the model's is [9, 4]")));
+  ASSERT_EQ(::truncate((folder + "/rank-00000.safetensors").c_str(), 9), 0);
+  EXPECT_EQ(ExitCodeFor(CheckCheckpointFolder(folder, TinySpec())), ExitCode::kBadData);
 }
 
 }  // namespace

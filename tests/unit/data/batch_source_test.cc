@@ -13,6 +13,7 @@ namespace trainctl::data {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 Batch MustGet(const BatchSource& source, int64_t step, SequenceRange which) {
   absl::StatusOr<Batch> batch = source.Get(step, which);
@@ -280,6 +281,30 @@ TEST_F(DataTest, TokenizersThatDoNotFitAreRefused) {
   recipe.model.spec.vocab = 6;
   recipe.data.train[0].files = {Write("b.txt", "ab ab ab")};
   EXPECT_TRUE(OpenTrainSource(recipe).ok());
+}
+
+TEST_F(DataTest, EverySourceThatCannotBeOpenedIsNamed) {
+  const std::string good = WriteTagged("good", kLengths);
+  recipe::Recipe recipe = MakeRecipe({Source({good})}, 4, 16);
+  recipe.data.eval = {Source({good})};
+  EXPECT_TRUE(FindDataProblems(recipe).empty());
+  // Two damaged sources, one good one, one that is not there at all (which loading a recipe reports), and a
+  // damaged set for evaluation.
+  const std::string first = Write("first.jsonl", "{");
+  const std::string second = Write("second.jsonl", "[1");
+  const std::string third = Write("third.jsonl", "nothing");
+  recipe.data.train = {Source({first}), Source({good}), Source({second}), Source({Path("absent.jsonl")})};
+  recipe.data.eval = {Source({good}), Source({third})};
+  recipe.data.tokenizer = Path("no-tokenizer.json");
+  std::string all;
+  for (const absl::Status& problem : FindDataProblems(recipe)) {
+    all += std::string(problem.message()) + "\n";
+  }
+  for (const std::string& named : {first, second, third, recipe.data.tokenizer}) {
+    EXPECT_THAT(all, HasSubstr(named));
+  }
+  EXPECT_THAT(all, Not(HasSubstr("absent.jsonl")));
+  EXPECT_THAT(all, Not(HasSubstr(good)));
 }
 
 }  // namespace

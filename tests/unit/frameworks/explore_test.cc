@@ -277,7 +277,8 @@ TEST(ExploreTest, NoCandidateIsPricedBelowItsBounds) {
     ASSERT_TRUE(axes.ok());
     SearchCounts counts;
     BoundsAgainstPrices sink(space.base);
-    Bounder bounder(space.base, sink, counts);
+    LayerTermsTable terms;
+    Bounder bounder(space.base, sink, counts, terms);
     LayoutWalk(*axes).Run(bounder);
     ASSERT_EQ(sink.wrong, 0);
     seen += sink.seen;

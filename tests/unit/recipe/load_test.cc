@@ -11,8 +11,10 @@
 namespace trainctl::recipe {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 LoadedRecipe MustLoad(const std::string& text, const std::vector<std::string>& sets = {}) {
   absl::StatusOr<LoadedRecipe> loaded = FakeWorld().Load(text, sets);
@@ -258,6 +260,43 @@ TEST(LoadRecipe, NotesNameWhatMakesNoDifference) {
       loaded.notes,
       ElementsAre("--set: optimizer.decay_fraction makes no difference: optimizer.lr_schedule is not \"wsd\"",
                   "--set: train.eval_batches makes no difference: there is no [[data.eval]]"));
+}
+
+TEST(LoadRecipe, RandomWeightsOfAFolderAreANote) {
+  FakeWorld world;
+  world.files["/cwd/hf/config.json"] =
+      R"({"model_type": "llama", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+          "num_attention_heads": 4, "vocab_size": 300, "initializer_range": 0.01})";
+  const auto notes = [&](const std::vector<std::string>& sets) {
+    const auto loaded = world.Load(kMinimal, sets);
+    EXPECT_TRUE(loaded.ok()) << loaded.status();
+    return loaded.ok() ? loaded->notes : std::vector<std::string>();
+  };
+  EXPECT_THAT(notes({"model.from=hf"}),
+              ElementsAre(AllOf(HasSubstr("starts from random weights"), HasSubstr("/cwd/hf"),
+                                HasSubstr("model.weights = \"from\""))));
+  EXPECT_THAT(notes({"model.from=hf", "model.weights=random"}), IsEmpty()) << "that is what was asked for";
+  EXPECT_THAT(notes({"model.from=hf", "model.weights=from"}), IsEmpty()) << "nobody stated an init_std";
+  EXPECT_THAT(notes({"model.from=hf", "model.weights=from", "model.init_std=0.1"}),
+              ElementsAre(HasSubstr("model.init_std makes no difference")));
+}
+
+TEST(LoadRecipe, AModelThatCannotBeTrainedSaysWhatCanBeDoneWithIt) {
+  FakeWorld world;
+  world.files["/cwd/hf/config.json"] =
+      R"({"model_type": "mistral", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+          "num_attention_heads": 4, "vocab_size": 300})";
+  for (const char* model : {"model.from=hf", "model.preset=mixtral-8x7b"}) {
+    std::vector<std::string> sets = {model};
+    const absl::Status refused = world.Load(kMinimal, sets).status();
+    EXPECT_THAT(std::string(refused.message()),
+                AllOf(HasSubstr("cannot train"), HasSubstr("model_type llama or qwen2"),
+                      HasSubstr("trainctl plan RECIPE --as megatron-core --set cluster.device=h100")));
+    // And so it is.
+    sets.insert(sets.end(), {"plan.framework=megatron-core", "cluster.device=h100"});
+    const auto planned = LoadRecipeText(kMinimal, "r.toml", sets, world.access(), Purpose::kWhatIf);
+    EXPECT_TRUE(planned.ok()) << planned.status();
+  }
 }
 
 // A recipe that only the planner can read: no data, no length, an accelerator, a model of the planner's own.

@@ -5,6 +5,7 @@
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -17,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
 #include "base/wildcard.h"
+#include "checkpoint/model_folder.h"
 #include "checkpoint/safetensors.h"
 #include "comm/communicator.h"
 #include "model/config_json.h"
@@ -355,6 +357,50 @@ TEST(LoadModelFolderTest, WeightsThatTheModelHasNoPlaceForAreAnError) {
   model::ModelSpec tied = golden.spec;
   tied.tie_embeddings = true;
   EXPECT_TRUE(load(tied).ok());
+}
+
+// IEEE 754 half precision, by its definition.
+double ValueOfHalf(uint16_t bits) {
+  const int exponent = bits >> 10 & 31, fraction = bits & 1023;
+  const double sign = bits >> 15 != 0 ? -1 : 1;
+  if (exponent == 31) return fraction != 0 ? std::nan("") : sign * INFINITY;
+  if (exponent == 0) return sign * std::ldexp(fraction, -24);
+  return sign * std::ldexp(1024 + fraction, exponent - 25);
+}
+
+TEST(LoadModelFolderTest, F16WeightsHaveTheirValuesAsFloats) {
+  // The embedding alone has an element for each of the 65,536 halves.
+  const model::ModelSpec spec = {
+      .layers = 1, .hidden = 32, .ffn = 8, .heads = 1, .kv_heads = 1, .head_dim = 32, .vocab = 2048};
+  const std::string folder = absl::StrCat(testing::TempDir(), "trainctl_f16_", ::getpid());
+  std::vector<checkpoint::ModelTensorSpec> tensors;
+  for (const model::Parameter& parameter : model::Inventory(spec))
+    tensors.push_back({parameter.name, DType::kF16, parameter.shape});
+  const auto count_up = [](const checkpoint::ModelTensorSpec&, int64_t begin, absl::Span<std::byte> bytes) {
+    for (size_t i = 0; i + 1 < bytes.size(); i += 2) {
+      const auto bits = static_cast<uint16_t>(begin / 2 + static_cast<int64_t>(i) / 2);
+      std::memcpy(bytes.data() + i, &bits, 2);
+    }
+    return absl::OkStatus();
+  };
+  OrDie(checkpoint::WriteModelFolder(folder, tensors, count_up, int64_t{1} << 30));
+  const layout::Ledger ledger(model::Inventory(spec), layout::Mesh{}, 0);
+  const schedule::BuildOptions options{.micro_batch = 1, .setting = {.seq_len = 4}};
+  parallel::ShardedState state(device::Device::Cpu(), ledger,
+                               schedule::BuildStep(spec, ledger, options).programs[0], options.setting.types,
+                               0, optim::kAdamW);
+  OrDie(trainer::LoadModelFolder(folder, state));
+  int64_t wrong = 0;
+  for (const layout::HeldBox& held : ledger.BoxesHeld(0)) {
+    const float* values = state.master(held.bucket) + held.offset;
+    for (int64_t i = 0; i < held.box.Count(); ++i) {
+      const double expected = ValueOfHalf(static_cast<uint16_t>(i));
+      const auto value = static_cast<double>(values[i]);
+      wrong += value == expected || (std::isnan(value) && std::isnan(expected)) ? 0 : 1;
+    }
+  }
+  EXPECT_EQ(wrong, 0);
+  OrDie(RemoveAll(folder));
 }
 
 INSTANTIATE_TEST_SUITE_P(Variants, GoldenTest,

@@ -1,0 +1,127 @@
+#include "apps/trainctl/launch_needs.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "apps/trainctl/host_of_run.h"
+#include "apps/trainctl/progress_view.h"
+#include "apps/trainctl/worker_program.h"
+#include "base/dtype.h"
+#include "base/files.h"
+#include "base/shell_quote.h"
+#include "base/status.h"
+#include "base/units.h"
+#include "checkpoint/checkpoint_io.h"
+#include "checkpoint/model_weights.h"
+#include "data/batch_source.h"
+#include "launcher/job.h"
+#include "model/model_spec.h"
+#include "optim/optimizer.h"
+
+namespace trainctl::cli {
+namespace {
+
+// The parameters as fp32 masters, and the optimizer's state. Manifests take a few KiB more.
+int64_t CheckpointBytes(const recipe::Recipe& recipe) {
+  const optim::Optimizer* optimizer = optim::Find(recipe.optimizer.name);
+  const int64_t state_bytes = optimizer == nullptr ? 0 : optimizer->StateBytes();
+  return model::NumParameters(recipe.model.spec) * (DTypeBytes(DType::kF32) + state_bytes);
+}
+
+// At most as many lie on the disk at once: a new one is complete before the oldest goes.
+int64_t CheckpointsAtOnce(const recipe::Recipe& recipe) {
+  const recipe::CheckpointConfig& config = recipe.checkpoint;
+  const int64_t most = config.keep + 1;
+  if (config.every.has_value() || !config.every_steps.has_value() || recipe.train.steps < 1) return most;
+  const int64_t saves = (recipe.train.steps + *config.every_steps - 1) / *config.every_steps;
+  return std::min(most, std::max<int64_t>(saves, 1));
+}
+
+absl::Status CheckRoom(const recipe::Recipe& recipe, const std::string& folder, int64_t there) {
+  const absl::StatusOr<int64_t> found = FreeBytes(folder);
+  if (!found.ok()) return Annotate(found.status(), folder);
+  const int64_t free_bytes = *found;
+  const int64_t at_once = CheckpointsAtOnce(recipe);
+  const int64_t count = std::max<int64_t>(at_once - there, 1);
+  const int64_t each_bytes = CheckpointBytes(recipe);
+  if (each_bytes <= free_bytes / count) return absl::OkStatus();
+  return EnvironmentError(
+      absl::StrCat("the disk of ", folder, " has ", FormatBytes(free_bytes), " free; ", count,
+                   there > 0 ? " more" : "", count == 1 ? " checkpoint" : " checkpoints", " of ",
+                   FormatBytes(each_bytes), count == 1 ? " needs " : " need ",
+                   FormatBytes(each_bytes > INT64_MAX / count ? INT64_MAX : each_bytes * count),
+                   at_once == recipe.checkpoint.keep + 1
+                       ? " (checkpoint.keep + 1: the new one is written before the oldest goes)"
+                       : "",
+                   ". Free some, lower checkpoint.keep, or put run.root on another disk"));
+}
+
+absl::Status CheckFirstWeights(const recipe::ModelConfig& model) {
+  if (model.weights == "random") return absl::OkStatus();
+  if (model.weights == "from") return checkpoint::CheckModelFolder(model.from, model.spec);
+  // A folder that is not there is the recipe's mistake, and loading it has said so.
+  if (!PathExists(model.weights)) return absl::OkStatus();
+  return checkpoint::CheckCheckpointFolder(model.weights, model.spec);
+}
+
+}  // namespace
+
+std::vector<absl::Status> FindMissing(const recipe::Recipe& recipe, const cluster::Host& host,
+                                      const std::string& run_dir, const Output& output) {
+  ProgressView view(output.stderr_terminal);
+  std::vector<absl::Status> checks = {CheckDeviceIsHere(recipe, host),
+                                      launcher::CheckWorkerEnv(recipe.launch.env)};
+  for (absl::Status& status : data::FindDataProblems(
+           recipe,
+           [&view](int64_t done_bytes, int64_t total_bytes) { view.Show(done_bytes, total_bytes); })) {
+    checks.push_back(std::move(status));
+  }
+  checks.push_back(CheckFirstWeights(recipe.model));
+  checks.push_back(CheckRoom(recipe, run_dir.empty() ? recipe.run.root : run_dir, 0));
+  checks.push_back(FindWorkerProgram().status());
+  return checks;
+}
+
+std::vector<absl::Status> FindMissingToContinue(const recipe::Recipe& recipe, const cluster::Host& host,
+                                                const run::RunFolder& run, bool begins_again) {
+  const auto saved = checkpoint::ListCheckpoints(run.checkpoints_path());
+  return {CheckDeviceIsHere(recipe, host), launcher::CheckWorkerEnv(recipe.launch.env),
+          begins_again ? CheckFirstWeights(recipe.model) : absl::OkStatus(),
+          CheckRoom(recipe, run.path(), saved.ok() ? static_cast<int64_t>(saved->size()) : 0),
+          FindWorkerProgram().status()};
+}
+
+std::vector<absl::Status> LacksOfRecipe(const recipe::LoadedRecipe& loaded,
+                                        const std::vector<std::string>& unset) {
+  std::vector<absl::Status> lacks;
+  for (const std::vector<std::string>* list : {&unset, &loaded.missing}) {
+    for (const std::string& text : *list) lacks.push_back(UsageError(text));
+  }
+  return lacks;
+}
+
+std::vector<std::string> TextsOf(const std::vector<absl::Status>& missing) {
+  std::vector<std::string> texts;
+  for (const absl::Status& status : missing) {
+    const std::string text(status.message());
+    if (!status.ok() && std::find(texts.begin(), texts.end(), text) == texts.end()) texts.push_back(text);
+  }
+  return texts;
+}
+
+absl::Status AsOneError(const std::vector<absl::Status>& missing) {
+  for (const absl::Status& status : missing) {
+    if (!status.ok()) return absl::Status(status.code(), absl::StrJoin(TextsOf(missing), "\n"));
+  }
+  return absl::OkStatus();
+}
+
+bool HoldsARun(const std::string& folder) { return PathExists(folder + "/recipe.json"); }
+
+absl::Status AlreadyHoldsARun(const std::string& folder) {
+  return UsageError(absl::StrCat(folder, " already holds a run; continue it with: trainctl resume ",
+                                 ShellQuote(folder), " (or launch with --or-resume)"));
+}
+
+}  // namespace trainctl::cli

@@ -1,0 +1,41 @@
+// What a launch needs of this machine beyond its recipe and plan: a device, data, first weights, room for
+// checkpoints, the worker program. `launch`, `resume`, their dry runs and `recipe check --all` ask here, so
+// that none passes over what another one finds. Reads headers of weights and opens data; starts nothing.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "apps/trainctl/command.h"
+#include "cluster/host.h"
+#include "recipe/load.h"
+#include "run/run_folder.h"
+
+namespace trainctl::cli {
+
+// All that is missing, in the order in which a launch would meet it: UsageError for what the recipe lacks or
+// a path that matches nothing, EnvironmentError for what is absent, BadDataError for what is damaged.
+// `run_dir`: --run-dir, or empty for a new folder below run.root. Shows on stderr how far reading large data
+// is.
+std::vector<absl::Status> FindMissing(const recipe::Recipe& recipe, const cluster::Host& host,
+                                      const std::string& run_dir, const Output& output);
+// The same for a run that goes on: what it has begun with is not needed, unless it begins again at step 1.
+std::vector<absl::Status> FindMissingToContinue(const recipe::Recipe& recipe, const cluster::Host& host,
+                                                const run::RunFolder& run, bool begins_again);
+
+// What the recipe was read without (recipe::Purpose::kPlan) as errors; `unset` as of PlanAccess.
+std::vector<absl::Status> LacksOfRecipe(const recipe::LoadedRecipe& loaded,
+                                        const std::vector<std::string>& unset);
+
+// One error of all: the code of the first, a line for each. OK: nothing is missing.
+absl::Status AsOneError(const std::vector<absl::Status>& missing);
+
+// Each different text once, without the code.
+std::vector<std::string> TextsOf(const std::vector<absl::Status>& missing);
+
+bool HoldsARun(const std::string& folder);
+absl::Status AlreadyHoldsARun(const std::string& folder);
+
+}  // namespace trainctl::cli
