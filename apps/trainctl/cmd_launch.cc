@@ -31,6 +31,7 @@
 #include "cluster/host.h"
 #include "data/batch_source.h"
 #include "data/fingerprint.h"
+#include "data/kept_documents.h"
 #include "launcher/job.h"
 #include "launcher/printable_text.h"
 #include "optim/lr_schedule.h"
@@ -162,6 +163,29 @@ absl::StatusOr<launcher::SignalPipe> TakeSignals() {
   return signals;
 }
 
+// So that workers and later launches need not read them again. No reason not to train where it cannot be.
+void KeepDocuments(const run::RunFolder& run, const recipe::Recipe& recipe, data::KeptDocuments& kept) {
+  const int64_t bytes = kept.BytesToWrite();
+  const std::string folder = run.documents_path();
+  if (bytes == 0 && !PathExists(folder)) return;
+  absl::Status status;
+  const absl::StatusOr<int64_t> free_bytes = FreeBytes(run.path());
+  if (bytes > 0 && free_bytes.ok() && *free_bytes - CheckpointRoomBytes(recipe) < bytes) {
+    status =
+        EnvironmentError(absl::StrCat("they take ", FormatBytes(bytes), ", which would leave too little of ",
+                                      FormatBytes(*free_bytes), " for checkpoints"));
+  } else {
+    status = kept.Write(folder);
+  }
+  if (!status.ok()) {
+    Tell("note: ", absl::StrCat("every worker reads the data files by itself; they are not kept in ", folder,
+                                ": ", status.message()));
+  } else if (bytes > 0) {
+    Tell("note: ", absl::StrCat("the data files' documents (", FormatBytes(bytes), ") are kept in ", folder,
+                                " until the run is finished"));
+  }
+}
+
 absl::StatusOr<ExitCode> RunWorkers(run::RunFolder& run, const recipe::Recipe& recipe, const plan::Plan& plan,
                                     launcher::SignalPipe& signals, const LaunchOptions& options,
                                     const Output& output) {
@@ -178,6 +202,9 @@ absl::StatusOr<ExitCode> RunWorkers(run::RunFolder& run, const recipe::Recipe& r
   // Whatever the workers made of it: what they wrote since is not where it should be.
   TRAINCTL_RETURN_IF_ERROR(run.CheckInPlace());
   TRAINCTL_ASSIGN_OR_RETURN(const launcher::JobOutcome outcome, ended);
+  if (outcome.kind == launcher::JobOutcome::Kind::kFinished) {
+    TRAINCTL_RETURN_IF_ERROR(RemoveAll(run.documents_path()));
+  }
   const bool is_nonfinite = outcome.worker_exit_code == static_cast<int>(ExitCode::kCheckFailed);
   PrintOutcome(
       outcome, run, output,
@@ -274,7 +301,8 @@ absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& outp
   TRAINCTL_ASSIGN_OR_RETURN(const plan::Plan plan, planner::MakePlanFor(loaded.recipe, host));
   for (const std::string& note : loaded.notes) Tell("note: ", note);
   PrintChoice(plan, loaded.recipe);
-  TRAINCTL_RETURN_IF_ERROR(AsOneError(FindMissing(loaded.recipe, host, options.run_dir, output)));
+  data::KeptDocuments kept;
+  TRAINCTL_RETURN_IF_ERROR(AsOneError(FindMissing(loaded.recipe, host, options.run_dir, output, &kept)));
   recipe::FreezeForRun(loaded.recipe);
   // What "auto" became stays: another machine must not change the numerics of a run.
   loaded.recipe.train.precision = plan.setting.types.compute == DType::kBF16 ? "bf16" : "fp32";
@@ -293,6 +321,7 @@ absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& outp
   TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(DataPath(run), FingerprintsToJson(files)));
   TRAINCTL_RETURN_IF_ERROR(KeepModelFiles(run, loaded.recipe));
   TRAINCTL_RETURN_IF_ERROR(WriteRunFiles(run, loaded.recipe, plan));
+  KeepDocuments(run, loaded.recipe, kept);
   return RunWorkers(run, loaded.recipe, plan, signals, options, output);
 }
 
@@ -399,9 +428,12 @@ absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& bef
   checks.insert(checks.begin(), data);
   if (options.dry_run) return TellMissing(plan, {}, checks, output);
   TRAINCTL_RETURN_IF_ERROR(AsOneError(checks));
+  data::KeptDocuments kept(run.documents_path());
+  TRAINCTL_RETURN_IF_ERROR(ReadToKeep(recipe, output, kept));
   TRAINCTL_ASSIGN_OR_RETURN(launcher::SignalPipe signals, TakeSignals());
   TRAINCTL_RETURN_IF_ERROR(PrepareStart(run, start));
   TRAINCTL_RETURN_IF_ERROR(WriteRunFiles(run, recipe, plan));
+  KeepDocuments(run, recipe, kept);
   return RunWorkers(run, recipe, plan, signals, options, output);
 }
 

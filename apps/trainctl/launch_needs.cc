@@ -65,16 +65,33 @@ absl::Status CheckFirstWeights(const recipe::ModelConfig& model) {
   return checkpoint::CheckCheckpointFolder(model.weights, model.spec);
 }
 
+data::OpenOptions OpenShowing(ProgressView& view, data::KeptDocuments* kept) {
+  return {
+      .progress = [&view](int64_t done_bytes, int64_t total_bytes) { view.Show(done_bytes, total_bytes); },
+      .kept = kept};
+}
+
 }  // namespace
 
+absl::Status ReadToKeep(const recipe::Recipe& recipe, const Output& output, data::KeptDocuments& kept) {
+  if (data::BytesReadAtOpening(recipe.data) < data::KeptDocuments::kMinBytes) return absl::OkStatus();
+  ProgressView view(output.stderr_terminal);
+  return data::OpenData(recipe, OpenShowing(view, &kept)).status();
+}
+
+int64_t CheckpointRoomBytes(const recipe::Recipe& recipe) {
+  const int64_t count = CheckpointsAtOnce(recipe);
+  const int64_t each_bytes = CheckpointBytes(recipe);
+  return each_bytes > INT64_MAX / count ? INT64_MAX : each_bytes * count;
+}
+
 std::vector<absl::Status> FindMissing(const recipe::Recipe& recipe, const cluster::Host& host,
-                                      const std::string& run_dir, const Output& output) {
+                                      const std::string& run_dir, const Output& output,
+                                      data::KeptDocuments* kept) {
   ProgressView view(output.stderr_terminal);
   std::vector<absl::Status> checks = {CheckDeviceIsHere(recipe, host),
                                       launcher::CheckWorkerEnv(recipe.launch.env)};
-  for (absl::Status& status : data::FindDataProblems(
-           recipe,
-           [&view](int64_t done_bytes, int64_t total_bytes) { view.Show(done_bytes, total_bytes); })) {
+  for (absl::Status& status : data::FindDataProblems(recipe, OpenShowing(view, kept))) {
     checks.push_back(std::move(status));
   }
   checks.push_back(CheckFirstWeights(recipe.model));

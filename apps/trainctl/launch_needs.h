@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "apps/trainctl/command.h"
 #include "cluster/host.h"
+#include "data/kept_documents.h"
 #include "recipe/load.h"
 #include "run/run_folder.h"
 
@@ -20,10 +21,17 @@ namespace trainctl::cli {
 // `run_dir`: --run-dir, or empty for a new folder below run.root. Shows on stderr how far reading large data
 // is.
 std::vector<absl::Status> FindMissing(const recipe::Recipe& recipe, const cluster::Host& host,
-                                      const std::string& run_dir, const Output& output);
+                                      const std::string& run_dir, const Output& output,
+                                      data::KeptDocuments* kept = nullptr);
 // The same for a run that goes on: what it has begun with is not needed, unless it begins again at step 1.
 std::vector<absl::Status> FindMissingToContinue(const recipe::Recipe& recipe, const cluster::Host& host,
                                                 const run::RunFolder& run, bool begins_again);
+
+// Reads large data that the run does not keep, or not as it is now, for `kept`.
+absl::Status ReadToKeep(const recipe::Recipe& recipe, const Output& output, data::KeptDocuments& kept);
+
+// What the checkpoints of a run may come to take, in bytes.
+int64_t CheckpointRoomBytes(const recipe::Recipe& recipe);
 
 // What the recipe was read without (recipe::Purpose::kPlan) as errors; `unset` as of PlanAccess.
 std::vector<absl::Status> LacksOfRecipe(const recipe::LoadedRecipe& loaded,

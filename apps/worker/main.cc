@@ -91,6 +91,7 @@ absl::StatusOr<int> Train(std::vector<std::string> args) {
   deps.checkpoints_path = folder.checkpoints_path();
   deps.metrics_path = folder.metrics_path();
   deps.timings_path = folder.timings_path();
+  deps.documents_path = folder.documents_path();
   deps.tensorboard_path = folder.tensorboard_path();
   deps.traces_path = folder.traces_path();
   TRAINCTL_ASSIGN_OR_RETURN(deps.recipe_text, ReadFile(folder.recipe_path()));

@@ -211,11 +211,11 @@ absl::StatusOr<EvalSet> MakeEvalSet(std::string name, DocumentSet documents, con
 // The sources of a recipe, each opened once at most, whoever asks for its documents.
 class Opener {
  public:
-  static absl::StatusOr<Opener> Make(const recipe::Recipe& recipe, OpenProgress progress = {}) {
+  static absl::StatusOr<Opener> Make(const recipe::Recipe& recipe, OpenOptions options = {}) {
     Opener opener(recipe);
     TRAINCTL_ASSIGN_OR_RETURN(opener.shape_, CheckedShape(recipe));
     TRAINCTL_ASSIGN_OR_RETURN(opener.tokenizer_, LoadTokenizer(recipe));
-    opener.progress_ = std::move(progress);
+    opener.options_ = std::move(options);
     return opener;
   }
 
@@ -268,21 +268,20 @@ class Opener {
   explicit Opener(const recipe::Recipe& recipe) : recipe_(recipe), splits_(recipe.data.train.size()) {}
 
   absl::StatusOr<std::shared_ptr<const DocumentStore>> Open(const recipe::DataSource& source) {
-    return OpenDocuments(source, recipe_.model.spec.vocab, tokenizer_.get(), [this](int64_t bytes) {
-      if (!progress_) return;
+    HowToRead how = {.tokenizer = tokenizer_.get(), .kept = options_.kept};
+    if (tokenizer_ != nullptr) {
+      TRAINCTL_ASSIGN_OR_RETURN(how.tokenizer_file, tokenizer::Tokenizer::FindFile(recipe_.data.tokenizer));
+    }
+    how.bytes_read = [this](int64_t bytes) {
+      if (!options_.progress) return;
       done_bytes_ += bytes;
-      progress_(done_bytes_, std::max(done_bytes_, TotalBytes()));
-    });
+      options_.progress(done_bytes_, std::max(done_bytes_, TotalBytes()));
+    };
+    return OpenDocuments(source, recipe_.model.spec.vocab, how);
   }
 
   int64_t TotalBytes() {
-    if (total_bytes_ >= 0) return total_bytes_;
-    total_bytes_ = 0;
-    for (const std::vector<recipe::DataSource>* sources : {&recipe_.data.train, &recipe_.data.eval}) {
-      for (const recipe::DataSource& source : *sources) {
-        total_bytes_ += BytesReadAtOpening(source, tokenizer_ != nullptr);
-      }
-    }
+    if (total_bytes_ < 0) total_bytes_ = BytesReadAtOpening(recipe_.data);
     return total_bytes_;
   }
 
@@ -335,15 +334,25 @@ class Opener {
   Shape shape_;
   std::unique_ptr<tokenizer::Tokenizer> tokenizer_;
   std::vector<std::optional<Split>> splits_;
-  OpenProgress progress_;
+  OpenOptions options_;
   int64_t done_bytes_ = 0;
   int64_t total_bytes_ = -1;  // not asked yet
 };
 
 }  // namespace
 
-absl::StatusOr<DataSets> OpenData(const recipe::Recipe& recipe, OpenProgress progress) {
-  TRAINCTL_ASSIGN_OR_RETURN(Opener opener, Opener::Make(recipe, std::move(progress)));
+int64_t BytesReadAtOpening(const recipe::DataConfig& data) {
+  int64_t bytes = 0;
+  for (const std::vector<recipe::DataSource>* sources : {&data.train, &data.eval}) {
+    for (const recipe::DataSource& source : *sources) {
+      bytes += BytesReadAtOpening(source, data.tokenizer != "byte");
+    }
+  }
+  return bytes;
+}
+
+absl::StatusOr<DataSets> OpenData(const recipe::Recipe& recipe, OpenOptions options) {
+  TRAINCTL_ASSIGN_OR_RETURN(Opener opener, Opener::Make(recipe, std::move(options)));
   DataSets sets;
   TRAINCTL_ASSIGN_OR_RETURN(sets.train, opener.Train());
   TRAINCTL_ASSIGN_OR_RETURN(sets.eval, opener.Eval());
@@ -372,8 +381,8 @@ bool LacksAFile(const recipe::DataSource& source) {
 
 }  // namespace
 
-std::vector<absl::Status> FindDataProblems(const recipe::Recipe& recipe, OpenProgress progress) {
-  if (OpenData(recipe, std::move(progress)).ok()) return {};
+std::vector<absl::Status> FindDataProblems(const recipe::Recipe& recipe, OpenOptions options) {
+  if (OpenData(recipe, std::move(options)).ok()) return {};
   // One by one, to name them all.
   const absl::Status train = OpenTrainSource(recipe).status();
   const absl::Status eval = OpenEvalSets(recipe).status();

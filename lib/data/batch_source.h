@@ -51,19 +51,28 @@ struct DataSets {
   std::vector<EvalSet> eval;
 };
 
+class KeptDocuments;
+
+struct OpenOptions {
+  // Told, now and then, how much of what has to be read was.
+  std::function<void(int64_t done_bytes, int64_t total_bytes)> progress;
+  KeptDocuments* kept = nullptr;  // asked first, and given what was read
+};
+
 // Opens the training mix and the evaluation sets of a recipe: together, where both are used, since text and
 // JSONL are read and kept in memory once then. `batch_sequences` per step comes from the recipe. Errors:
 // BadDataError naming the file.
-// `progress` is told, now and then, how much of what has to be read was.
-using OpenProgress = std::function<void(int64_t done_bytes, int64_t total_bytes)>;
-absl::StatusOr<DataSets> OpenData(const recipe::Recipe& recipe, OpenProgress progress = {});
+absl::StatusOr<DataSets> OpenData(const recipe::Recipe& recipe, OpenOptions options = {});
 absl::StatusOr<std::unique_ptr<BatchSource>> OpenTrainSource(const recipe::Recipe& recipe);
 absl::StatusOr<std::vector<EvalSet>> OpenEvalSets(const recipe::Recipe& recipe);
 
 // Why they cannot be opened: what is wrong with the tokenizer, each source and each evaluation set, the first
 // mistake of each. Empty: they can. A source with a file that does not exist is passed over where another
 // one is wrong: loading the recipe has named it.
-std::vector<absl::Status> FindDataProblems(const recipe::Recipe& recipe, OpenProgress progress = {});
+std::vector<absl::Status> FindDataProblems(const recipe::Recipe& recipe, OpenOptions options = {});
+
+// Bytes of files that OpenData reads whole, where nothing is kept.
+int64_t BytesReadAtOpening(const recipe::DataConfig& data);
 
 // What a run records of each file, and compares on resume: its size, and XXH3-64 of its bytes. Of a file
 // above kWholeFileBytes only its ends and pieces in between are read, so that a run on terabytes starts at

@@ -11,6 +11,7 @@
 #include "absl/strings/strip.h"
 #include "base/status.h"
 #include "data/indexed_dataset.h"
+#include "data/kept_documents.h"
 #include "data/unpacked_file.h"
 
 namespace trainctl::data {
@@ -41,7 +42,7 @@ class IndexedDocuments : public DocumentStore {
 
 class ConcatenatedDocuments : public DocumentStore {
  public:
-  explicit ConcatenatedDocuments(std::vector<std::unique_ptr<DocumentStore>> stores)
+  explicit ConcatenatedDocuments(std::vector<std::shared_ptr<const DocumentStore>> stores)
       : stores_(std::move(stores)), first_document_{0} {
     for (const auto& store : stores_)
       first_document_.push_back(first_document_.back() + store->num_documents());
@@ -68,7 +69,7 @@ class ConcatenatedDocuments : public DocumentStore {
     return static_cast<size_t>(next - first_document_.begin()) - 1;
   }
 
-  std::vector<std::unique_ptr<DocumentStore>> stores_;
+  std::vector<std::shared_ptr<const DocumentStore>> stores_;
   std::vector<int64_t> first_document_;  // of each store, and behind the last
 };
 
@@ -110,10 +111,28 @@ absl::StatusOr<std::unique_ptr<DocumentStore>> OpenIndexedDocuments(const std::s
   return std::make_unique<IndexedDocuments>(std::move(dataset), vocab);
 }
 
-std::unique_ptr<DocumentStore> Concatenate(std::vector<std::unique_ptr<DocumentStore>> stores) {
+std::shared_ptr<const DocumentStore> Concatenate(std::vector<std::shared_ptr<const DocumentStore>> stores) {
   if (stores.size() == 1) return std::move(stores.front());
-  return std::make_unique<ConcatenatedDocuments>(std::move(stores));
+  return std::make_shared<ConcatenatedDocuments>(std::move(stores));
 }
+
+namespace {
+
+// Tokens of this source are below.
+int64_t NumIds(const tokenizer::Tokenizer* tokenizer, int64_t vocab) {
+  if (tokenizer != nullptr) return tokenizer->vocab_size();
+  return vocab > kByteVocab ? kEndOfDocument + 1 : kByteVocab;
+}
+
+absl::StatusOr<std::shared_ptr<const DocumentStore>> ReadDocuments(const FileGroup& group, int64_t vocab,
+                                                                   const HowToRead& how) {
+  if (how.tokenizer == nullptr) {
+    return OpenJsonlDocuments(group.files, group.fields, vocab > kByteVocab, how.bytes_read);
+  }
+  return OpenTokenizedDocuments(group.files, group.kind, group.fields, *how.tokenizer, how.bytes_read);
+}
+
+}  // namespace
 
 int64_t BytesReadAtOpening(const recipe::DataSource& source, bool has_tokenizer) {
   int64_t bytes = 0;
@@ -128,16 +147,14 @@ int64_t BytesReadAtOpening(const recipe::DataSource& source, bool has_tokenizer)
   return bytes;
 }
 
-absl::StatusOr<std::unique_ptr<DocumentStore>> OpenDocuments(const recipe::DataSource& source, int64_t vocab,
-                                                             const tokenizer::Tokenizer* tokenizer,
-                                                             const BytesReadFn& bytes_read) {
-  const bool end_of_document = vocab > kByteVocab;
-  std::vector<std::unique_ptr<DocumentStore>> stores;
+absl::StatusOr<std::shared_ptr<const DocumentStore>> OpenDocuments(const recipe::DataSource& source,
+                                                                   int64_t vocab, const HowToRead& how) {
+  std::vector<std::shared_ptr<const DocumentStore>> stores;
   std::set<std::string> prefixes;
   size_t next = 0;
   while (next < source.files.size()) {
     TRAINCTL_ASSIGN_OR_RETURN(const SourceKind kind, KindOfFile(source, source.files[next]));
-    if (kind != SourceKind::kIndexed && tokenizer == nullptr && vocab < kByteVocab) {
+    if (kind != SourceKind::kIndexed && how.tokenizer == nullptr && vocab < kByteVocab) {
       return UsageError(absl::StrCat(
           source.files[next], ": the byte tokenizer needs model.vocab >= ", kByteVocab, ", not ", vocab));
     }
@@ -159,18 +176,19 @@ absl::StatusOr<std::unique_ptr<DocumentStore>> OpenDocuments(const recipe::DataS
       if (next_kind != kind) break;
       files.push_back(source.files[next]);
     }
-    const JsonlFields fields = {source.text_field, source.prompt_field};
-    if (tokenizer != nullptr) {
-      TRAINCTL_ASSIGN_OR_RETURN(auto store,
-                                OpenTokenizedDocuments(files, kind, fields, *tokenizer, bytes_read));
+    FileGroup group = {.files = std::move(files),
+                       .kind = kind,
+                       .fields = {source.text_field, source.prompt_field},
+                       .tokenizer_file = how.tokenizer_file,
+                       .num_ids = NumIds(how.tokenizer, vocab)};
+    if (kind == SourceKind::kText && how.tokenizer == nullptr) {
+      TRAINCTL_ASSIGN_OR_RETURN(auto store, OpenTextDocuments(std::move(group.files), vocab > kByteVocab));
       stores.push_back(std::move(store));
-    } else if (kind == SourceKind::kText) {
-      TRAINCTL_ASSIGN_OR_RETURN(auto store, OpenTextDocuments(std::move(files), end_of_document));
-      stores.push_back(std::move(store));
-    } else {
-      TRAINCTL_ASSIGN_OR_RETURN(auto store, OpenJsonlDocuments(files, fields, end_of_document, bytes_read));
-      stores.push_back(std::move(store));
+      continue;
     }
+    const auto read = [&] { return ReadDocuments(group, vocab, how); };
+    TRAINCTL_ASSIGN_OR_RETURN(auto store, how.kept != nullptr ? how.kept->Get(group, read) : read());
+    stores.push_back(std::move(store));
   }
   return Concatenate(std::move(stores));
 }

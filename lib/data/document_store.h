@@ -20,6 +20,8 @@
 
 namespace trainctl::data {
 
+class KeptDocuments;
+
 inline constexpr int64_t kByteVocab = 256;
 inline constexpr int32_t kEndOfDocument = 256;
 
@@ -48,12 +50,17 @@ absl::StatusOr<SourceKind> KindOfFile(const recipe::DataSource& source, const st
 // The prefix of an indexed dataset from the name of either of its files, or a prefix.
 std::string IndexedPrefix(const std::string& file);
 
+struct HowToRead {
+  const tokenizer::Tokenizer* tokenizer = nullptr;  // none: tokens are bytes. Not needed afterwards
+  std::string tokenizer_file;                       // with a tokenizer: what it was loaded from
+  KeptDocuments* kept = nullptr;                    // asked first
+  BytesReadFn bytes_read;
+};
+
 // Opens all files of a source, in the order given. An indexed dataset named by both of its files counts once.
-// UsageError for an unknown kind; BadDataError and EnvironmentError name the file. Without a tokenizer tokens
-// are bytes; one is not needed after this.
-absl::StatusOr<std::unique_ptr<DocumentStore>> OpenDocuments(const recipe::DataSource& source, int64_t vocab,
-                                                             const tokenizer::Tokenizer* tokenizer = nullptr,
-                                                             const BytesReadFn& bytes_read = {});
+// UsageError for an unknown kind; BadDataError and EnvironmentError name the file.
+absl::StatusOr<std::shared_ptr<const DocumentStore>> OpenDocuments(const recipe::DataSource& source,
+                                                                   int64_t vocab, const HowToRead& how = {});
 
 // Bytes of its files that OpenDocuments reads whole; 0 where it cannot tell.
 int64_t BytesReadAtOpening(const recipe::DataSource& source, bool has_tokenizer);
@@ -80,6 +87,6 @@ absl::StatusOr<std::unique_ptr<DocumentStore>> OpenTokenizedDocuments(const std:
 absl::StatusOr<std::unique_ptr<DocumentStore>> OpenIndexedDocuments(const std::string& prefix, int64_t vocab);
 
 // One store after the other, as one.
-std::unique_ptr<DocumentStore> Concatenate(std::vector<std::unique_ptr<DocumentStore>> stores);
+std::shared_ptr<const DocumentStore> Concatenate(std::vector<std::shared_ptr<const DocumentStore>> stores);
 
 }  // namespace trainctl::data

@@ -38,28 +38,28 @@ absl::StatusOr<std::vector<std::string>> DataFiles(const recipe::DataConfig& dat
   return files;
 }
 
-absl::StatusOr<FileStamps::Stamp> FileStamps::StampOf(const std::string& path) {
+absl::StatusOr<FileStamp> StampFile(const std::string& path) {
   struct stat info;
   if (::stat(path.c_str(), &info) != 0) {
     if (errno == ENOENT || errno == ENOTDIR) return BadDataError(absl::StrCat(path, ": no such data file"));
     return ErrnoError("read", path, errno);
   }
-  return Stamp{path, info.st_dev, info.st_ino, info.st_size,
-               int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
+  return FileStamp{path, info.st_dev, info.st_ino, info.st_size,
+                   int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
 }
 
 absl::StatusOr<FileStamps> FileStamps::Take(const recipe::DataConfig& data) {
   TRAINCTL_ASSIGN_OR_RETURN(const std::vector<std::string> files, DataFiles(data));
   FileStamps stamps;
   for (const std::string& file : files) {
-    TRAINCTL_ASSIGN_OR_RETURN(stamps.stamps_.emplace_back(), StampOf(file));
+    TRAINCTL_ASSIGN_OR_RETURN(stamps.stamps_.emplace_back(), StampFile(file));
   }
   return stamps;
 }
 
 absl::Status FileStamps::CheckUnchanged() const {
-  for (const Stamp& opened : stamps_) {
-    TRAINCTL_ASSIGN_OR_RETURN(const Stamp now, StampOf(opened.path));
+  for (const FileStamp& opened : stamps_) {
+    TRAINCTL_ASSIGN_OR_RETURN(const FileStamp now, StampFile(opened.path));
     std::string what;
     if (now.size_bytes != opened.size_bytes) {
       what = absl::StrCat("it had ", opened.size_bytes, " bytes and has ", now.size_bytes, " now");

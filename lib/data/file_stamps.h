@@ -21,6 +21,17 @@ namespace trainctl::data {
 // sources, of an indexed dataset both.
 absl::StatusOr<std::vector<std::string>> DataFiles(const recipe::DataConfig& data);
 
+struct FileStamp {
+  std::string path;
+  uint64_t device = 0;
+  uint64_t inode = 0;
+  int64_t size_bytes = 0;
+  int64_t modified_ns = 0;  // since 1970
+};
+
+// BadDataError: no such file.
+absl::StatusOr<FileStamp> StampFile(const std::string& path);
+
 class FileStamps {
  public:
   // Before the files are opened, so that no change after that goes unseen.
@@ -30,16 +41,7 @@ class FileStamps {
   absl::Status CheckUnchanged() const;
 
  private:
-  struct Stamp {
-    std::string path;
-    uint64_t device = 0;
-    uint64_t inode = 0;
-    int64_t size_bytes = 0;
-    int64_t modified_ns = 0;  // since 1970
-  };
-  static absl::StatusOr<Stamp> StampOf(const std::string& path);
-
-  std::vector<Stamp> stamps_;
+  std::vector<FileStamp> stamps_;
 };
 
 }  // namespace trainctl::data

@@ -51,6 +51,8 @@ class RunFolder {
   std::string traces_path() const { return path_ + "/traces"; }
   // What the model's folder says besides weights (model_files.h); there is none where it says nothing.
   std::string model_files_path() const { return path_ + "/model-files"; }
+  // Documents that took long to read, while the run is not finished (data/kept_documents.h).
+  std::string documents_path() const { return path_ + "/documents"; }
   std::string token_path() const { return path_ + "/token"; }
 
   // What a launch reads or writes here, under whichever name it is reached; also what it has not made yet.

@@ -30,6 +30,7 @@
 #include "comm/communicator.h"
 #include "data/batch_source.h"
 #include "data/file_stamps.h"
+#include "data/kept_documents.h"
 #include "device/device.h"
 #include "device/error_text.h"
 #include "optim/lr_schedule.h"
@@ -152,7 +153,8 @@ class Trainer {
       TRAINCTL_ASSIGN_OR_RETURN(auto stamps, data::FileStamps::Take(recipe_.data));
       data_stamps_.emplace(std::move(stamps));
     }
-    TRAINCTL_ASSIGN_OR_RETURN(data_, data::OpenData(recipe_));
+    data::KeptDocuments kept(d_.documents_path);
+    TRAINCTL_ASSIGN_OR_RETURN(data_, data::OpenData(recipe_, {.kept = &kept}));
     return absl::OkStatus();
   }
 

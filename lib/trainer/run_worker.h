@@ -36,6 +36,7 @@ struct WorkerDeps {
   std::string checkpoints_path;
   std::string metrics_path;
   std::string timings_path;
+  std::string documents_path;                 // folder for data/kept_documents.h
   std::string tensorboard_path;               // folder for events, where metrics.tensorboard asks for them
   std::string traces_path;                    // folder for what metrics.trace_steps asks for
   std::string recipe_text;                    // as stored with the run; shown beside the events

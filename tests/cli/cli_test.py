@@ -771,6 +771,38 @@ def detached(c):
 
 
 @case
+def large_data_is_read_once(c):
+    with open(c.dir + "/large.jsonl", "w") as file:
+        for i in range(5000):
+            file.write(json.dumps({"text": "document %d " % i * 80}) + "\n")
+    c.write(RECIPE.replace("text/*.txt", "large.jsonl"))
+    kept = c.dir + "/run/documents/"
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--detach", "--set", "train.steps=100000"), 0,
+             "are kept in " + os.path.realpath(kept))
+    status = json.loads(c.run("status", "run", "--json").stdout)
+    pids = [worker["pid"] for worker in status["workers"]]
+    maps = [open("/proc/%d/maps" % pid).read() for pid in pids]
+    if len(pids) != 2 or not all("/run/documents/" in lines for lines in maps):
+        c.fail("workers %s do not use what is kept" % pids)
+    c.expect(c.run("stop", "run"), 0)
+    files = sorted(os.listdir(kept))
+    if len(files) != 3:
+        c.fail("a stopped run keeps %s" % files)
+    step = json.loads(c.run("status", "run", "--json").stdout)["checkpoint_step"]
+    times = [os.stat(kept + file).st_mtime_ns for file in files]
+    again = c.run("resume", "run", "--set", "train.steps=%d" % (step + 1), "--stop-after", str(step + 1), "--dry-run")
+    c.expect(again, 0)
+    if times != [os.stat(kept + file).st_mtime_ns for file in files]:
+        c.fail("a dry run changes what is kept")
+    again = c.run("resume", "run", "--set", "train.steps=%d" % (step + 1))
+    c.expect(again, 0, "finished")
+    if "are kept in" in again.stdout:
+        c.fail("a resume reads the data again:\n" + again.stdout)
+    if os.path.exists(kept):
+        c.fail("a finished run keeps %s" % os.listdir(kept))
+
+
+@case
 def a_tokenizer_of_ones_own(c):
     c.expect(c.run("tokenizer", "train", "--vocab", "300", "--out", "own.json", *sorted(os.listdir(c.dir + "/text")),
                    cwd=c.dir + "/text"), 0)

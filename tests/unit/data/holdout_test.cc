@@ -228,7 +228,8 @@ TEST_F(HoldOut, ASourceThatTrainsAndIsHeldOutIsReadOnce) {
   recipe.data.train[0].holdout = 0.1;
   const int64_t before = BytesRead();
   std::vector<std::pair<int64_t, int64_t>> told;
-  const auto sets = OpenData(recipe, [&](int64_t done, int64_t total) { told.emplace_back(done, total); });
+  const auto sets =
+      OpenData(recipe, {.progress = [&](int64_t done, int64_t total) { told.emplace_back(done, total); }});
   const int64_t read = BytesRead() - before;
   ASSERT_TRUE(sets.ok()) << sets.status();
   const auto size = static_cast<int64_t>(lines.size());

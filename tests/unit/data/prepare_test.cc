@@ -196,7 +196,7 @@ TEST_F(PrepareTest, ATokenizersTokensAreThoseOfItsTextAtAnyNumberOfThreads) {
   // As the text itself is read in a recipe, but for its empty documents.
   const auto prepared = OpenIndexedDocuments(Path("out/corpus"), 6);
   const auto loaded = tokenizer::Tokenizer::Load(tokenizer);
-  const auto direct = OpenDocuments(Source(inputs), 6, loaded->get());
+  const auto direct = OpenDocuments(Source(inputs), 6, {.tokenizer = loaded->get()});
   ASSERT_TRUE(prepared.ok() && direct.ok()) << direct.status();
   std::vector<std::vector<int32_t>> from_text = DocumentsOf(**direct);
   from_text.erase(std::remove_if(from_text.begin(), from_text.end(), [](const auto& d) { return d.empty(); }),
@@ -274,7 +274,7 @@ TEST_F(PrepareTest, APromptsTokensAreReadAndNotLearned) {
       Source({Write("p.jsonl", "{\"q\":\"ab\",\"text\":\"b a\"}\n{\"q\":\"\",\"text\":\"a\"}\n")});
   source.prompt_field = "q";
   const auto loaded = tokenizer::Tokenizer::Load(WriteTokenizer("tokenizer.json"));
-  const auto store = OpenDocuments(source, 6, loaded->get());
+  const auto store = OpenDocuments(source, 6, {.tokenizer = loaded->get()});
   ASSERT_TRUE(store.ok()) << store.status();
   std::vector<int32_t> tokens(6);
   std::vector<uint8_t> learn(6);
@@ -296,7 +296,7 @@ TEST_F(PrepareTest, APromptAndItsTextAreTokenizedAsOneText) {
   file.replace(file.find("\"add_prefix_space\": false"), 25, "\"add_prefix_space\": true");
   const auto loaded = tokenizer::Tokenizer::Load(Write("tokenizer.json", file));
   ASSERT_TRUE(loaded.ok()) << loaded.status();
-  const auto store = OpenDocuments(source, 6, loaded->get());
+  const auto store = OpenDocuments(source, 6, {.tokenizer = loaded->get()});
   ASSERT_TRUE(store.ok()) << store.status();
   EXPECT_EQ(DocumentsOf(**store), (std::vector<std::vector<int32_t>>{{3, 1, 3, 2, 3, 1, 5}, {3, 0, 5}}));
   std::vector<int32_t> tokens(7);
@@ -330,7 +330,7 @@ TEST_F(PrepareTest, ADocumentWithoutTokensIsNoneAtAnyPlace) {
     const auto dataset = Prepare(options);
     ASSERT_TRUE(dataset.ok()) << dataset.status();
     EXPECT_EQ(DocumentsOf(**OpenIndexedDocuments(Path("out/corpus"), 6)), c.documents) << c.texts[0];
-    const auto direct = OpenDocuments(Source(options.inputs), 6, loaded->get());
+    const auto direct = OpenDocuments(Source(options.inputs), 6, {.tokenizer = loaded->get()});
     ASSERT_TRUE(direct.ok()) << direct.status();
     std::vector<std::vector<int32_t>> from_text = DocumentsOf(**direct);
     EXPECT_EQ(from_text.size(), 3U);

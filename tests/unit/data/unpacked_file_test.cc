@@ -218,8 +218,8 @@ TEST_F(Unpacked, PackedTextIsSentToBePrepared) {
 TEST_F(Unpacked, WithATokenizerPackedTextTrainsLikePlain) {
   const auto tokenizer = tokenizer::Tokenizer::Load(WriteTokenizer("tokenizer.json"));
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
-  const auto store =
-      OpenDocuments(Source({Write("a.txt.gz", Gzip("ab a")), Write("b.txt", "ab a")}), 6, tokenizer->get());
+  const auto store = OpenDocuments(Source({Write("a.txt.gz", Gzip("ab a")), Write("b.txt", "ab a")}), 6,
+                                   {.tokenizer = tokenizer->get()});
   ASSERT_TRUE(store.ok()) << store.status();
   std::vector<int32_t> tokens(5);
   std::vector<uint8_t> learn(5);
@@ -228,7 +228,8 @@ TEST_F(Unpacked, WithATokenizerPackedTextTrainsLikePlain) {
     ASSERT_TRUE((*store)->Read(document, 0, 5, tokens.data(), learn.data()).ok());
     EXPECT_EQ(tokens, (std::vector<int32_t>{4, 2, 3, 0, 5}));
   }
-  const auto parquet = OpenDocuments(Source({Write("c.txt", "PAR1....")}), 6, tokenizer->get());
+  const auto parquet =
+      OpenDocuments(Source({Write("c.txt", "PAR1....")}), 6, {.tokenizer = tokenizer->get()});
   EXPECT_EQ(ExitCodeFor(parquet.status()), ExitCode::kUsage) << parquet.status();
 }
 
