@@ -1,6 +1,7 @@
 // The CPU kernels, compiled once per instruction set with TRAINCTL_ISA naming it. Part one: the
 // functions; part two: the table. Loops are written so that the compiler vectorises them; `omp simd`
 // allows it to reorder the sums that it is put on, the same way on every run.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -64,6 +65,8 @@ inline float Exp(float x) {
   std::memcpy(&scale, &exponent, sizeof(scale));
   return p * scale;
 }
+
+#include "kernels/cpu_attention.inc.h"
 
 // ---- part one: the functions --------------------------------------------------------------------
 
@@ -265,7 +268,9 @@ struct Functions {
             .accumulate = Accumulate,
             .assign = Assign,
             .from_float = FromFloats,
-            .cross_entropy = CrossEntropy};
+            .cross_entropy = CrossEntropy,
+            .attention = Attention<T>,
+            .attention_backward = AttentionBackward<T>};
   }
 };
 

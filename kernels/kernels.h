@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "base/dtype_id.h"
+#include "kernels/attention.h"
 
 namespace trainctl::kernels {
 
@@ -47,6 +48,14 @@ struct TypedKernels {
   // their gradient times scale; the gradient of a masked row is 0.
   void (*cross_entropy)(double* loss, void* logits, const int32_t* targets, const uint8_t* mask, float z_loss,
                         bool want_gradient, float scale, int64_t n, int64_t vocab);
+  // Null on a GPU. Queries [first_query, first_query + num_queries) of each head, which begin at a multiple
+  // of kAttentionQueries and end at one or with the tokens. Writes out, of the strides of `heads`, and lse,
+  // the log of each row's sum of exponentials. `workspace`: AttentionWorkspace of the tokens or of more.
+  void (*attention)(const AttentionHeads& heads, void* out, float* lse, int64_t first_query,
+                    int64_t num_queries, float* workspace);
+  // Of all queries: `out` and `lse` are the forward's.
+  void (*attention_backward)(const AttentionHeads& heads, const void* out, const float* lse,
+                             const AttentionGradients& gradients, float* workspace);
 };
 
 // How an optimizer changes an element (update_rules.inc.h).

@@ -4,30 +4,16 @@
 
 #include <algorithm>
 
+#include "kernels/attention.h"
 #include "model/operator_common.h"
 
 namespace trainctl::model {
 namespace {
 
-// lib/nn/attention.cc computes one kv head at a time: its outputs before they are put in place, and
-// the kernel's tiles of scores.
+// Each thread's workspace.
 int64_t CpuTemp(const Segment& segment, const AttentionAttributes& a, bool backward) {
-  const int64_t group_numel = segment.shape.tokens() * a.heads / a.kv_heads;
-  const int64_t element = DTypeBytes(segment.dtype);
-  const AttentionTiles tile = AttentionTilesOf(segment.shape.seq_len);
-  const int64_t rounded = segment.dtype == DType::kF32 ? 0 : element;
-  const int64_t scores = tile.keys * (kFp32Bytes + rounded);
-  if (!backward) {
-    const int64_t sums = (a.head_dim + 2) * kFp32Bytes;  // of values, and each row's maximum and sum
-    return group_numel * (a.head_dim * element + kFp32Bytes) +
-           segment.threads * tile.queries * (scores + sums);
-  }
-  // Gradients of queries, keys and values; a copy of the output's where heads lie between other heads, and
-  // one of the sums' logarithms where several query heads share keys.
-  const int64_t tensors = a.kv_heads > 1 ? 4 : 3;
-  const int64_t lse = a.kv_heads < a.heads ? kFp32Bytes : 0;
-  return group_numel * (tensors * a.head_dim * element + lse) +
-         segment.threads * tile.queries * (2 * scores + kFp32Bytes);
+  return segment.threads * kernels::AttentionWorkspace(segment.shape.seq_len, a.head_dim, backward) *
+         kFp32Bytes;
 }
 
 // What LibTorch's kernel returns before it is put in place, and what it takes for itself in the backward:
@@ -99,16 +85,14 @@ void AddDeviceKernels(const Segment& segment, const AttentionAttributes& a, bool
                       .backward = backward}}};
 }
 
-// What the CPU's kernel does: `products` over all scores that it computes. Heads and, forward, tiles of
-// queries are dealt to the threads whole: all wait for the one that has most. Heads of keys and values are
-// computed one after the other, each a call of its own.
+// What the CPU's kernel does: `products` over all scores that it computes. Heads and, forward, parts of their
+// queries are dealt to the threads whole: all wait for the one that has most.
 Work WorkOf(const Segment& segment, const Operator& op, bool backward) {
   const auto& [num_heads, kv_heads, head_dim] = op.As<AttentionAttributes>();
   const MicroBatchShape& shape = segment.shape;
-  const AttentionTiles tile = AttentionTilesOf(shape.seq_len);
-  const int64_t query_tiles = (shape.seq_len + tile.queries - 1) / tile.queries;
-  const int64_t tasks = shape.batch * num_heads / kv_heads * (backward ? 1 : query_tiles);
   const int64_t threads = segment.threads;
+  const int64_t dealt = shape.batch * kv_heads;
+  const int64_t tasks = dealt * (backward ? 1 : AttentionCuts(dealt, threads));
   const int64_t rounds = (tasks + threads - 1) / threads;
   const double wait = static_cast<double>(rounds * threads) / static_cast<double>(tasks);
   const double products = backward ? 5 : 2;
@@ -117,8 +101,9 @@ Work WorkOf(const Segment& segment, const Operator& op, bool backward) {
   Work work;
   work[backward ? Resource::kAttentionBackwardFlops : Resource::kAttentionFlops] =
       heads * 2 * scores * static_cast<double>(head_dim);
-  work[Resource::kAttentionTiles] = heads * scores / static_cast<double>(tile.queries * tile.keys);
-  work[Resource::kOperators] = static_cast<double>(kv_heads);
+  work[Resource::kAttentionTiles] =
+      heads * scores / static_cast<double>(kernels::kAttentionQueries * kernels::kAttentionKeys);
+  work[Resource::kOperators] = segment.on_device ? static_cast<double>(kv_heads) : 1;
   if (segment.on_device) AddDeviceKernels(segment, op.As<AttentionAttributes>(), backward, work);
   return work;
 }
@@ -133,22 +118,21 @@ Work GradientWork(const Segment& segment, const Operator& op, bool accumulate) {
 
 }  // namespace
 
-AttentionTiles AttentionTilesOf(int64_t seq_len) {
-  return {std::min<int64_t>(seq_len, seq_len >= 768   ? 256
-                                     : seq_len >= 192 ? 64
-                                                      : 32),
-          std::min<int64_t>(seq_len, 512)};
-}
-
 int64_t ScoresComputed(int64_t seq_len) {
-  const AttentionTiles tile = AttentionTilesOf(seq_len);
   int64_t scores = 0;
-  for (int64_t first = 0; first < seq_len; first += tile.queries) {
-    const int64_t end = std::min(first + tile.queries, seq_len);
-    const int64_t keys = (end + tile.keys - 1) / tile.keys * tile.keys;
-    scores += (end - first) * std::min(keys, seq_len);
+  for (int64_t tile = 0; tile < seq_len; tile += kernels::kAttentionQueries) {
+    const int64_t tile_end = std::min(tile + kernels::kAttentionQueries, seq_len);
+    for (int64_t first = tile; first < tile_end; first += kernels::kAttentionStrip) {
+      const int64_t end = std::min(first + kernels::kAttentionStrip, tile_end);
+      scores += (end - first) * kernels::WholeLanes(end);
+    }
   }
   return scores;
+}
+
+int64_t AttentionCuts(int64_t num_heads, int64_t threads) {
+  constexpr int64_t kTasksOfAThread = 4;
+  return threads == 1 ? 1 : (kTasksOfAThread * threads + num_heads - 1) / num_heads;
 }
 
 bool FlashServes(DType dtype, int64_t head_dim) {

@@ -107,15 +107,13 @@ Work BackwardWork(const Segment& segment, const Operator& op, bool accumulate);
 bool FlashServes(DType dtype, int64_t head_dim);
 inline constexpr int64_t kScoreTileBytes = int64_t{16} << 20;
 
-// Scores that the CPU's attention kernel (ATen's _scaled_dot_product_flash_attention_for_cpu) computes at
-// once, of one head and sequence. A tile always reaches over all of its keys, so that a causal mask saves
-// whole tiles only: up to 512 tokens nothing.
-struct AttentionTiles {
-  int64_t queries = 0, keys = 0;
-};
-AttentionTiles AttentionTilesOf(int64_t seq_len);
-// Of one head and sequence, all tiles together.
+// Scores that the CPU's attention kernel computes, of one head and sequence: a strip of queries at a time,
+// with whole vectors of the keys that its last one sees.
 int64_t ScoresComputed(int64_t seq_len);
+// Into how many parts it cuts the queries of each of `num_heads` heads of keys and values, over all
+// documents, so that no thread waits long for another one. Not in the backward, where a head's keys are
+// summed in order.
+int64_t AttentionCuts(int64_t num_heads, int64_t threads);
 
 // Rows of logits that the head computes at once: it bounds the logits' memory, not the result.
 int64_t LogitRowsAtOnce(const MicroBatchShape& shape, int64_t vocab, DType dtype, bool on_device);

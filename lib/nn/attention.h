@@ -33,6 +33,13 @@ void AttentionBackward(const AttentionShape& shape, const at::Tensor& qkv, const
 void CachedAttentionForward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view,
                             KeyValueCache& cache, at::Tensor& out, at::Tensor& lse);
 
+// Our own for CPUs, in fp32 or bf16.
+void CpuAttentionForward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view,
+                         at::Tensor& out, at::Tensor& lse);
+void CpuAttentionBackward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view,
+                          const at::Tensor& out, const at::Tensor& lse, const at::Tensor& dout,
+                          at::Tensor& dqkv);
+
 // The same by matrices of scores, for devices and element types that no fused attention serves, and as the
 // reference of tests. Of the scores of one kv head a tile of `tile_bytes` in fp32 is there at a time, or
 // those of one query where that is more; two more of its size come and go.

@@ -15,6 +15,7 @@ constexpr char kNumerics[] = "numerics";
 // kNumericsChanges[i] is what version i + 2 changed.
 constexpr const char* kNumericsChanges[] = {
     "rotary angles are rounded as transformers rounds them",
+    "attention on a CPU adds in another order",
 };
 static_assert(std::size(kNumericsChanges) == kNumericsVersion - 1);
 

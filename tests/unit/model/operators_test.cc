@@ -71,6 +71,7 @@ TEST(Operators, HalfOfTheHeadsAreHalfOfTheWork) {
     EXPECT_GT(BackwardWork(segment, half, true)[Resource::kAttentionBackwardFlops], 0);
     for (int i = 0; i < kNumResources; ++i) {
       const auto resource = static_cast<Resource>(i);
+      if (resource == Resource::kOperators) continue;  // one, whatever its heads
       EXPECT_EQ(2 * BackwardWork(segment, half, true)[resource],
                 BackwardWork(segment, whole, true)[resource]);
       EXPECT_EQ(2 * EntryOf(half.kind).forward_work(segment, half)[resource],

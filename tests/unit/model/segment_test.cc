@@ -8,8 +8,8 @@
 namespace trainctl::model {
 namespace {
 
-Segment Build(const ModelSpec& spec, int block, MicroBatchShape shape, DType dtype) {
-  return BuildSegment(spec, Inventory(spec), block, {shape, dtype, 1});
+Segment Build(const ModelSpec& spec, int block, MicroBatchShape shape, DType dtype, bool on_device = false) {
+  return BuildSegment(spec, Inventory(spec), block, {shape, dtype, 1, on_device});
 }
 
 std::vector<ModelSpec> Variants() {
@@ -51,11 +51,11 @@ TEST(Segment, ATinyLayerWalkedByHand) {
   // activated 12; the output (16) takes the storage of the last product.
   EXPECT_EQ(memory.saved_bytes, 148);
   EXPECT_EQ(memory.output_bytes, 16);
-  // Nothing that is not saved lives beside the output at the end, and no temporaries in fp32.
-  EXPECT_EQ(memory.forward_peak, 148 + 16);
-  // Not saving, the widest moment is attention: qkv 32 + attended 16 + lse 8, and the kernel's own: the
-  // result of its two query heads 16 + lse 8, one score 4, accumulator 8, maximum 4 and sum 4.
-  EXPECT_EQ(memory.inference_peak, 56 + 44);
+  // The widest moment is attention: what lives then, and the kernel's workspace, whose rows are vectors of 16
+  // fp32: keys [2, 16], values [1, 16], a query, its result and its scores, a maximum and a sum, 98 elements
+  // that become 112.
+  EXPECT_EQ(memory.forward_peak, (16 + 4 + 32 + 16 + 8) + 448);
+  EXPECT_EQ(memory.inference_peak, (32 + 16 + 8) + 448);
   EXPECT_EQ(memory.input_gradient_bytes, 0);  // written over the output's gradient
 }
 
@@ -79,20 +79,26 @@ TEST(Segment, TheQueueOfATinyLayerCountedByHand) {
   EXPECT_EQ(Analyze(Build(spec, 1, {1, 1}, DType::kBF16)).weight_backward_peak, 2 * (6 * 4 - (3 + 4)));
 }
 
-// By hand: 1,024 tokens are four tiles of 256 queries, which see 256, 512, 768 and 1,024 keys in tiles of
-// 512.
-TEST(Segment, ScoresAreComputedInWholeTiles) {
-  EXPECT_EQ(ScoresComputed(64), 64 * 64);
-  EXPECT_EQ(ScoresComputed(384), 384 * 384);
-  EXPECT_EQ(ScoresComputed(600), 8 * 64 * 512 + 88 * 600);
-  EXPECT_EQ(ScoresComputed(1024), 256 * (512 + 512 + 1024 + 1024));
+// By hand: 48 queries are four strips, which see 12, 24, 36 and 48 keys in vectors of 16; a tile more of 16
+// has strips of 12 and 4.
+TEST(Segment, ScoresAreComputedInStrips) {
+  EXPECT_EQ(ScoresComputed(1), 16);
+  EXPECT_EQ(ScoresComputed(48), 12 * (16 + 32 + 48 + 48));
+  EXPECT_EQ(ScoresComputed(64), 12 * (16 + 32 + 48 + 48) + 12 * 64 + 4 * 64);
+}
+
+TEST(Segment, AttentionIsCutUntilEachThreadHasFourParts) {
+  EXPECT_EQ(AttentionCuts(1, 1), 1);
+  EXPECT_EQ(AttentionCuts(2, 4), 8);
+  EXPECT_EQ(AttentionCuts(100, 8), 1);
 }
 
 TEST(Segment, BytesAreProportionalToTheTokens) {
   for (const ModelSpec& spec : Variants()) {
     for (int block : {0, 1, HeadBlock(spec)}) {
-      const SegmentMemory one = Analyze(Build(spec, block, {1, 8}, DType::kF32));
-      const SegmentMemory five = Analyze(Build(spec, block, {5, 8}, DType::kF32));
+      // On a device: a CPU's attention has a workspace for each thread, however many sequences there are.
+      const SegmentMemory one = Analyze(Build(spec, block, {1, 8}, DType::kF32, /*on_device=*/true));
+      const SegmentMemory five = Analyze(Build(spec, block, {5, 8}, DType::kF32, /*on_device=*/true));
       EXPECT_EQ(five.saved_bytes, 5 * one.saved_bytes);
       EXPECT_EQ(five.output_bytes, 5 * one.output_bytes);
       EXPECT_EQ(five.forward_peak, 5 * one.forward_peak);

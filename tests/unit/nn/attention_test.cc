@@ -1,6 +1,7 @@
 #include "nn/attention.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -71,7 +72,57 @@ Answer Reference(const Example& e, int64_t tile_bytes) {
 
 double Distance(const at::Tensor& a, const at::Tensor& b) { return a.sub(b).abs().max().item<double>(); }
 
-// LibTorch's fused attention on the CPU is the independent answer.
+// LibTorch's own attention and its own gradient, in fp64.
+Answer OfLibTorch(const Example& e) {
+  const auto& [batch, seq_len, heads, kv_heads, head_dim] = e.shape;
+  const at::Tensor qkv = e.qkv.to(at::kDouble).requires_grad_();
+  const std::vector<at::Tensor> parts = qkv.view({batch, seq_len, -1, head_dim})
+                                            .transpose(1, 2)
+                                            .split_with_sizes({heads, kv_heads, kv_heads}, 1);
+  at::Tensor mask = at::empty({batch, 1, seq_len, seq_len}, at::kBool);
+  for (int64_t b = 0; b < batch; ++b) {
+    for (int64_t q = 0; q < seq_len; ++q) {
+      for (int64_t k = 0; k < seq_len; ++k) {
+        mask[b][0][q][k] = k <= q && e.document[b * seq_len + k] == e.document[b * seq_len + q];
+      }
+    }
+  }
+  const at::Tensor out =
+      at::scaled_dot_product_attention(parts[0], parts[1].repeat_interleave(heads / kv_heads, 1),
+                                       parts[2].repeat_interleave(heads / kv_heads, 1), mask)
+          .transpose(1, 2)
+          .reshape({batch * seq_len, heads * head_dim});
+  out.backward(e.dout.view_as(out).to(at::kDouble));
+  return {.out = out.detach(), .dqkv = qkv.grad()};
+}
+
+TEST(CpuAttention, IsThatOfLibTorchWithinDocuments) {
+  for (const int64_t kv_heads : {1, 2, 6}) {
+    for (const int64_t first_document : {0, 14, 61}) {
+      const Example example({.batch = 3, .seq_len = 62, .heads = 6, .kv_heads = kv_heads, .head_dim = 10},
+                            first_document);
+      const Answer ours = Fused(example);
+      const Answer theirs = OfLibTorch(example);
+      EXPECT_LT(Distance(ours.out, theirs.out), 5e-6) << kv_heads << ", " << first_document;
+      EXPECT_LT(Distance(ours.dqkv, theirs.dqkv), 5e-6) << kv_heads << ", " << first_document;
+    }
+  }
+}
+
+TEST(CpuAttention, TheBitsAreThoseOfAnyNumberOfThreads) {
+  const Example example({.batch = 2, .seq_len = 400, .heads = 4, .kv_heads = 2, .head_dim = 16}, 90);
+  at::set_num_threads(1);
+  const Answer one = Fused(example);
+  for (const int threads : {2, 5}) {
+    at::set_num_threads(threads);
+    const Answer several = Fused(example);
+    EXPECT_TRUE(one.out.equal(several.out)) << threads;
+    EXPECT_TRUE(one.lse.equal(several.lse)) << threads;
+    EXPECT_TRUE(one.dqkv.equal(several.dqkv)) << threads;
+  }
+  at::set_num_threads(1);
+}
+
 TEST(ReferenceAttention, TilesOfAnySizeGiveTheAnswerOfTheFusedOne) {
   const Example example({.batch = 2, .seq_len = 37, .heads = 6, .kv_heads = 2, .head_dim = 8}, 14);
   const Answer fused = Fused(example);
@@ -114,9 +165,9 @@ TEST(ReferenceAttention, MemoryIsThatOfTilesAndNotOfTheSquareOfTheLength) {
   EXPECT_LT(device::PeakTensorBytes() - before, 4 * kTile);
 }
 
-// The table's temporaries are what the planner believes of the CPU's kernel, which copies what it cannot read
-// as it lies.
+// The table's temporaries are what the planner believes of the CPU's kernel.
 TEST(CpuAttention, HoldsForAMomentWhatTheTableSays) {
+  at::set_num_threads(1);
   for (const AttentionShape& shape : {AttentionShape{2, 256, 4, 4, 16}, AttentionShape{4, 128, 8, 2, 32},
                                       AttentionShape{1, 512, 4, 1, 16}, AttentionShape{1, 1024, 4, 4, 64},
                                       AttentionShape{1, 2048, 8, 2, 64}, AttentionShape{3, 40, 6, 3, 8}}) {

@@ -115,19 +115,20 @@ TEST(Cost, TheMatrixProductsOfAStepAreTheModelsFlops) {
   rates[Resource::kMatmulFlops] = rates[Resource::kAttentionFlops] = 1;
   rates[Resource::kAttentionBackwardFlops] = 4.0 / 5;  // the table counts five products, FlopsPerToken four
   const StepCost cost = PriceStep(BuildStep(spec, ledger, options), spec, ledger, options, 1, rates);
-  // Of 64 tokens the kernel masks half of the scores, and computes them all.
+  // The formula counts half of all scores; the kernel computes whole vectors.
   const double products = model::FlopsPerToken(spec, 0);
-  const double expected = (products + 2 * (model::FlopsPerToken(spec, 64) - products)) * 128;
+  const double scores = static_cast<double>(model::ScoresComputed(64)) / (64.0 * 64.0 / 2);
+  const double expected = (products + scores * (model::FlopsPerToken(spec, 64) - products)) * 128;
   EXPECT_NEAR(cost.compute_seconds, expected, 1e-9 * expected);
 }
 
-// One sequence and as many heads of keys as of queries: each call of the backward is a single task, for which
-// a second thread does nothing; the forward's four tiles of queries are shared by two, not by three.
+// Of one sequence with one head of keys the backward is a single task, for which a second thread does
+// nothing; four heads are shared by two, not by three. The forward is cut between queries.
 TEST(Cost, AttentionWaitsForTheThreadThatHasMost) {
   model::ModelSpec spec = *model::Preset("toy-5m");
-  spec.kv_heads = spec.heads;
-  const layout::Ledger ledger(model::Inventory(spec), layout::Mesh{}, 0);
+  spec.kv_heads = 1;
   const auto work = [&](int64_t threads) {
+    const layout::Ledger ledger(model::Inventory(spec), layout::Mesh{}, 0);
     schedule::BuildOptions options;
     options.micro_batch = 1;
     options.setting.seq_len = 256;
@@ -141,7 +142,10 @@ TEST(Cost, AttentionWaitsForTheThreadThatHasMost) {
   EXPECT_DOUBLE_EQ(backward(1) / forward(1), 2.5) << "five products for two";
   EXPECT_DOUBLE_EQ(backward(2), 2 * backward(1));
   EXPECT_DOUBLE_EQ(forward(2), forward(1));
-  EXPECT_DOUBLE_EQ(forward(3), 1.5 * forward(1)) << "one of three has two of the four";
+  EXPECT_DOUBLE_EQ(forward(3), forward(1));
+  spec.heads = spec.kv_heads = 4;
+  EXPECT_DOUBLE_EQ(backward(2), backward(1));
+  EXPECT_DOUBLE_EQ(backward(3), 1.5 * backward(1)) << "one of three has two of the four";
 }
 
 }  // namespace

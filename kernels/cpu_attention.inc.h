@@ -1,0 +1,410 @@
+// Part of cpu_table.inc.h, within its namespaces: attention by tiles with an online softmax (Milakov &
+// Gimelshein, arXiv 1805.02867; Dao et al., arXiv 2205.14135). Keys and values are laid out anew in fp32
+// first, so that all products of tiles are of one form: rows of one factor, element by element, times vectors
+// of the other. Sums are in an order that depends on the shape alone.
+
+#if defined(__AVX512F__)
+constexpr int kVectorBytes = 64;
+constexpr int kWideVectors = 4;  // of a block of a product; its sums fill the registers
+#elif defined(__AVX2__)
+constexpr int kVectorBytes = 32;
+constexpr int kWideVectors = 2;
+#else
+constexpr int kVectorBytes = 16;
+constexpr int kWideVectors = 2;
+#endif
+constexpr int kLanes = kVectorBytes / int{sizeof(float)};
+static_assert(kAttentionLanes % kLanes == 0);
+using Vector = float __attribute__((vector_size(kVectorBytes)));
+using Integers = int32_t __attribute__((vector_size(kVectorBytes)));
+
+inline Vector Load(const float* from) {
+  Vector value;
+  std::memcpy(&value, from, sizeof(value));
+  return value;
+}
+inline void Store(float* to, Vector value) { std::memcpy(to, &value, sizeof(value)); }
+inline Vector Fill(float value) { return Vector{} + value; }
+
+template <int... kLane>
+constexpr Integers LaneNumbers(std::integer_sequence<int, kLane...>) {
+  return Integers{kLane...};
+}
+constexpr Integers kLaneNumbers = LaneNumbers(std::make_integer_sequence<int, kLanes>());
+
+// As Exp of one float.
+inline Vector Exp(Vector x) {
+  x = x < -87.0f ? Fill(-87.0f) : x;
+  x = x > 88.0f ? Fill(88.0f) : x;
+  const Vector shifted = x * 1.44269504f + 12582912.0f;
+  const Vector k = shifted - 12582912.0f;
+  const Vector r = (x - k * 0.693359375f) + k * 2.12194440e-4f;
+  Vector p = Fill(1.3888889e-3f);
+  p = p * r + 8.3333333e-3f;
+  p = p * r + 4.1666667e-2f;
+  p = p * r + 1.6666667e-1f;
+  p = p * r + 0.5f;
+  p = p * r + 1.0f;
+  p = p * r + 1.0f;
+  Integers bits;
+  std::memcpy(&bits, &shifted, sizeof(bits));
+  bits = (bits + 127) << 23;
+  Vector scale;
+  std::memcpy(&scale, &bits, sizeof(scale));
+  return p * scale;
+}
+
+template <typename Combine>
+inline float Reduce(Vector value, const Combine& combine) {
+  float lanes[kLanes];
+  std::memcpy(lanes, &value, sizeof(lanes));
+#pragma GCC unroll 8
+  for (int half = kLanes / 2; half > 0; half /= 2) {
+#pragma GCC unroll 8
+    for (int i = 0; i < half; ++i) lanes[i] = combine(lanes[i], lanes[i + half]);
+  }
+  return lanes[0];
+}
+inline float Sum(Vector value) {
+  return Reduce(value, [](float a, float b) { return a + b; });
+}
+inline float Largest(Vector value) {
+  return Reduce(value, [](float a, float b) { return a > b ? a : b; });
+}
+
+// Element (row, inner) of the factor whose elements are taken one by one.
+struct Factor {
+  const float* data;
+  int64_t row_stride;
+  int64_t inner_stride;
+};
+
+// c [kRows, kVectors * kLanes] = a b, or += with `add`; the rows of b and c have these strides.
+template <int kRows, int kVectors>
+inline void MultiplyBlock(const Factor& a, const float* b, int64_t b_stride, float* c, int64_t c_stride,
+                          int64_t inner, bool add) {
+  Vector sum[kRows][kVectors];
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) sum[r][v] = add ? Load(c + r * c_stride + v * kLanes) : Vector{};
+  }
+  const float* element = a.data;
+  for (int64_t k = 0; k < inner; ++k) {
+    Vector row[kVectors];
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) row[v] = Load(b + k * b_stride + v * kLanes);
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+      const Vector x = Fill(element[r * a.row_stride]);
+#pragma GCC unroll 16
+      for (int v = 0; v < kVectors; ++v) sum[r][v] += x * row[v];
+    }
+    element += a.inner_stride;
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) Store(c + r * c_stride + v * kLanes, sum[r][v]);
+  }
+}
+
+template <int kRows, int kVectors>
+inline void MultiplyRows(Factor a, const float* b, int64_t b_stride, float* c, int64_t c_stride, int64_t rows,
+                         int64_t inner, bool add) {
+  int64_t done = 0;
+  for (; done + kRows <= rows; done += kRows) {
+    MultiplyBlock<kRows, kVectors>({a.data + done * a.row_stride, a.row_stride, a.inner_stride}, b, b_stride,
+                                   c + done * c_stride, c_stride, inner, add);
+  }
+  if constexpr (kRows > 1) {
+    constexpr int kNext = kRows > 8 ? 8 : kRows > 4 ? 4 : kRows / 2;
+    MultiplyRows<kNext, kVectors>({a.data + done * a.row_stride, a.row_stride, a.inner_stride}, b, b_stride,
+                                  c + done * c_stride, c_stride, rows - done, inner, add);
+  }
+}
+
+// c [rows, columns] = a b, or += with `add`; columns are whole lanes.
+inline void Multiply(const Factor& a, const float* b, int64_t b_stride, float* c, int64_t c_stride,
+                     int64_t rows, int64_t columns, int64_t inner, bool add) {
+  int64_t done = 0;
+  const auto next = [&](auto vectors, auto block_rows) {
+    for (; done + vectors * kLanes <= columns; done += vectors * kLanes) {
+      MultiplyRows<block_rows, vectors>(a, b + done, b_stride, c + done, c_stride, rows, inner, add);
+    }
+  };
+  if constexpr (kWideVectors == 4) next(std::integral_constant<int, 4>(), std::integral_constant<int, 6>());
+  next(std::integral_constant<int, 2>(), std::integral_constant < int, kWideVectors == 4 ? 12 : 6 > ());
+  next(std::integral_constant<int, 1>(), std::integral_constant<int, 12>());
+}
+
+// Hands out parts of a workspace.
+class Parts {
+ public:
+  explicit Parts(float* begin) : next_(begin) {}
+  float* Take(int64_t count) { return std::exchange(next_, next_ + count); }
+
+ private:
+  float* next_;
+};
+
+// A head of [tokens, head_dim] as [head_dim, padded tokens], zeros behind.
+template <typename T>
+void PutAcross(float* to, const T* from, int64_t stride, int64_t tokens, int64_t head_dim) {
+  const int64_t padded = WholeLanes(tokens);
+  // By squares, so that neither side is read in long leaps.
+  for (int64_t first = 0; first < padded; first += kAttentionLanes) {
+    const int64_t count = std::clamp<int64_t>(tokens - first, 0, kAttentionLanes);
+    for (int64_t d = 0; d < head_dim; ++d) {
+      float* row = to + d * padded + first;
+      for (int64_t t = 0; t < count; ++t) row[t] = ToFloat(from[(first + t) * stride + d]);
+      for (int64_t t = count; t < kAttentionLanes; ++t) row[t] = 0;
+    }
+  }
+}
+
+// As rows of whole lanes, times `scale`, zeros behind.
+template <typename T>
+void PutAlong(float* to, const T* from, int64_t stride, int64_t tokens, int64_t head_dim, float scale) {
+  const int64_t padded = WholeLanes(head_dim);
+  for (int64_t t = 0; t < tokens; ++t) {
+#pragma omp simd
+    for (int64_t d = 0; d < head_dim; ++d) to[t * padded + d] = ToFloat(from[t * stride + d]) * scale;
+    for (int64_t d = head_dim; d < padded; ++d) to[t * padded + d] = 0;
+  }
+}
+
+template <typename T>
+void TakeAlong(T* to, int64_t stride, const float* from, int64_t tokens, int64_t head_dim, float scale) {
+  const int64_t padded = WholeLanes(head_dim);
+  for (int64_t t = 0; t < tokens; ++t) {
+#pragma omp simd
+    for (int64_t d = 0; d < head_dim; ++d) to[t * stride + d] = FromFloat<T>(from[t * padded + d] * scale);
+  }
+}
+
+// Scores of queries [first_query, first_query + queries) with keys [first_key, first_key + keys), in rows of
+// `stride`.
+struct Tile {
+  int64_t first_query, queries;
+  int64_t first_key, keys;
+  int64_t stride;
+
+  bool IsFull() const { return first_key + keys <= first_query + 1; }
+  // Keys of the tile that its query `row` sees.
+  int64_t Seen(int64_t row) const { return std::clamp<int64_t>(first_query + row + 1 - first_key, 0, keys); }
+  // The first of its queries that sees key `column`.
+  int64_t FirstSeeing(int64_t column) const {
+    return std::clamp<int64_t>(first_key + column - first_query, 0, queries);
+  }
+
+  // Calls function(first row, rows, keys that the last of them sees).
+  template <typename Function>
+  void ForStrips(const Function& function) const {
+    if (IsFull()) return function(0, queries, keys);
+    for (int64_t row = 0; row < queries; row += kAttentionStrip) {
+      const int64_t rows = std::min(kAttentionStrip, queries - row);
+      const int64_t seen = Seen(row + rows - 1);
+      if (seen > 0) function(row, rows, seen);
+    }
+  }
+};
+
+template <typename Function>
+void ForKeyTiles(int64_t first_query, int64_t queries, int64_t stride, const Function& function) {
+  const int64_t end = first_query + queries;
+  for (int64_t first_key = 0; first_key < end; first_key += kAttentionKeys) {
+    function(Tile{first_query, queries, first_key, std::min(kAttentionKeys, end - first_key), stride});
+  }
+}
+
+// scores [queries, stride] of the keys that each strip sees.
+inline void MultiplyByKeys(const Tile& tile, const float* rows, int64_t row_stride, const float* keys_across,
+                           int64_t across_stride, int64_t head_dim, float* scores) {
+  tile.ForStrips([&](int64_t row, int64_t count, int64_t seen) {
+    Multiply({rows + row * row_stride, row_stride, 1}, keys_across + tile.first_key, across_stride,
+             scores + row * tile.stride, tile.stride, count, WholeLanes(seen), head_dim, /*add=*/false);
+  });
+}
+
+// out [queries, padded head_dim] += scores x rows of tokens.
+inline void AddProductWithTokens(const Tile& tile, const float* scores, const float* tokens_along,
+                                 int64_t padded, float* out) {
+  tile.ForStrips([&](int64_t row, int64_t count, int64_t seen) {
+    Multiply({scores + row * tile.stride, tile.stride, 1}, tokens_along + tile.first_key * padded, padded,
+             out + row * padded, padded, count, padded, seen, /*add=*/true);
+  });
+}
+
+// out [keys, padded head_dim] += transposed scores x rows of queries.
+inline void AddProductWithQueries(const Tile& tile, const float* scores, const float* queries_along,
+                                  int64_t padded, float* out) {
+  const int64_t strip = tile.IsFull() ? tile.keys : kAttentionStrip;
+  for (int64_t key = 0; key < tile.keys; key += strip) {
+    const int64_t first = tile.FirstSeeing(key);
+    if (first == tile.queries) break;
+    Multiply({scores + first * tile.stride + key, 1, tile.stride}, queries_along + first * padded, padded,
+             out + (tile.first_key + key) * padded, padded, std::min(strip, tile.keys - key), padded,
+             tile.queries - first, /*add=*/true);
+  }
+}
+
+// Calls function(column, value of `row` from there, which lanes the query sees) for all vectors with a lane
+// that it sees.
+template <typename Function>
+inline void ForVectors(const float* row, int64_t seen, const Function& function) {
+  for (int64_t column = 0; column < seen; column += kLanes) {
+    function(column, Load(row + column), kLaneNumbers < static_cast<int32_t>(seen - column));
+  }
+}
+
+inline void ZeroFrom(float* row, int64_t seen, int64_t stride) {
+  const int64_t first = (seen + kLanes - 1) / kLanes * kLanes;
+  std::fill(row + first, row + stride, 0.0f);
+}
+
+// One row of scores becomes exp(score - maximum) of the keys that are seen and 0 for others; the maximum and
+// the sum so far go on. Returns what the sums so far are worth under the new maximum.
+inline float SoftmaxRow(float* row, int64_t seen, int64_t stride, float& maximum, float& sum) {
+  Vector largest = Fill(-INFINITY);
+  ForVectors(row, seen, [&](int64_t, Vector x, Integers is_seen) {
+    x = is_seen ? x : Fill(-INFINITY);
+    largest = x > largest ? x : largest;
+  });
+  const float before = maximum;
+  const float found = Largest(largest);
+  maximum = found > before ? found : before;
+  Vector total = {};
+  ForVectors(row, seen, [&](int64_t column, Vector x, Integers is_seen) {
+    x = is_seen ? Exp(x - maximum) : Vector{};
+    total += x;
+    Store(row + column, x);
+  });
+  ZeroFrom(row, seen, stride);
+  const float worth = before == maximum ? 1.0f : Exp(before - maximum);
+  sum = sum * worth + Sum(total);
+  return worth;
+}
+
+inline void ScaleRow(float* row, int64_t count, float factor) {
+  for (int64_t i = 0; i < count; i += kLanes) Store(row + i, Load(row + i) * factor);
+}
+
+// Queries [first_query, first_query + num_queries) of every head, which begin and end at tiles.
+template <typename T>
+void Attention(const AttentionHeads& x, void* out_raw, float* lse, int64_t first_query, int64_t num_queries,
+               float* workspace) {
+  const int64_t d = x.head_dim;
+  const int64_t padded = WholeLanes(d);
+  const int64_t end = first_query + num_queries;  // and no key after it is seen
+  const int64_t across_stride = WholeLanes(end);
+  const int64_t tile_rows = AttentionTileRows(end);
+  const int64_t stride = AttentionTileColumns(end);
+  Parts parts(workspace);
+  float* const keys = parts.Take(across_stride * d);
+  float* const values = parts.Take(end * padded);
+  float* const queries = parts.Take(tile_rows * padded);
+  float* const sums = parts.Take(tile_rows * padded);
+  float* const scores = parts.Take(tile_rows * stride);
+  float* const maximum = parts.Take(tile_rows);
+  float* const total = parts.Take(tile_rows);
+  PutAcross(keys, static_cast<const T*>(x.keys), x.qkv_stride, end, d);
+  PutAlong(values, static_cast<const T*>(x.values), x.qkv_stride, end, d, 1.0f);
+  const float scale = 1.0f / std::sqrt(static_cast<float>(d));
+  for (int64_t head = 0; head < x.heads; ++head) {
+    for (int64_t first = first_query; first < end; first += kAttentionQueries) {
+      const int64_t rows = std::min(kAttentionQueries, end - first);
+      PutAlong(queries, static_cast<const T*>(x.queries) + first * x.qkv_stride + head * d, x.qkv_stride,
+               rows, d, scale);
+      std::fill(sums, sums + rows * padded, 0.0f);
+      std::fill(maximum, maximum + rows, -INFINITY);
+      std::fill(total, total + rows, 0.0f);
+      ForKeyTiles(first, rows, stride, [&](const Tile& tile) {
+        MultiplyByKeys(tile, queries, padded, keys, across_stride, d, scores);
+        for (int64_t row = 0; row < rows; ++row) {
+          const float worth =
+              SoftmaxRow(scores + row * stride, tile.Seen(row), stride, maximum[row], total[row]);
+          if (tile.first_key > 0 && worth != 1.0f) ScaleRow(sums + row * padded, padded, worth);
+        }
+        AddProductWithTokens(tile, scores, values, padded, sums);
+      });
+      T* out = static_cast<T*>(out_raw) + first * x.out_stride + head * d;
+      for (int64_t row = 0; row < rows; ++row) {
+        TakeAlong(out + row * x.out_stride, x.out_stride, sums + row * padded, 1, d, 1.0f / total[row]);
+        lse[head * x.lse_stride + first + row] = maximum[row] + std::log(total[row]);
+      }
+    }
+  }
+}
+
+// One row: scores become weights, and dweights the gradients of the scores.
+inline void SoftmaxGradientRow(float* scores, float* dweights, int64_t seen, int64_t stride, float lse,
+                               float dot) {
+  ForVectors(scores, seen, [&](int64_t column, Vector x, Integers is_seen) {
+    const Vector weight = is_seen ? Exp(x - lse) : Vector{};
+    Store(scores + column, weight);
+    const Vector gradient = weight * (Load(dweights + column) - dot);
+    Store(dweights + column, is_seen ? gradient : Vector{});
+  });
+  ZeroFrom(scores, seen, stride);
+  ZeroFrom(dweights, seen, stride);
+}
+
+template <typename T>
+void AttentionBackward(const AttentionHeads& x, const void* out_raw, const float* lse,
+                       const AttentionGradients& gradients, float* workspace) {
+  const int64_t d = x.head_dim;
+  const int64_t padded = WholeLanes(d);
+  const int64_t across_stride = WholeLanes(x.tokens);
+  const int64_t tile_rows = AttentionTileRows(x.tokens);
+  const int64_t stride = AttentionTileColumns(x.tokens);
+  Parts parts(workspace);
+  float* const keys_across = parts.Take(across_stride * d);
+  float* const values_across = parts.Take(across_stride * d);
+  float* const keys = parts.Take(x.tokens * padded);
+  float* const dkeys = parts.Take(x.tokens * padded);
+  float* const dvalues = parts.Take(x.tokens * padded);
+  float* const queries = parts.Take(tile_rows * padded);
+  float* const dout = parts.Take(tile_rows * padded);
+  float* const dqueries = parts.Take(tile_rows * padded);
+  float* const weights = parts.Take(tile_rows * stride);
+  float* const dscores = parts.Take(tile_rows * stride);
+  float* const dot = parts.Take(tile_rows);
+  PutAcross(keys_across, static_cast<const T*>(x.keys), x.qkv_stride, x.tokens, d);
+  PutAcross(values_across, static_cast<const T*>(x.values), x.qkv_stride, x.tokens, d);
+  PutAlong(keys, static_cast<const T*>(x.keys), x.qkv_stride, x.tokens, d, 1.0f);
+  std::fill(dkeys, dkeys + x.tokens * padded, 0.0f);
+  std::fill(dvalues, dvalues + x.tokens * padded, 0.0f);
+  const float scale = 1.0f / std::sqrt(static_cast<float>(d));
+  for (int64_t head = 0; head < x.heads; ++head) {
+    for (int64_t first = 0; first < x.tokens; first += kAttentionQueries) {
+      const int64_t rows = std::min(kAttentionQueries, x.tokens - first);
+      const int64_t q_offset = first * x.qkv_stride + head * d;
+      const int64_t out_offset = first * x.out_stride + head * d;
+      PutAlong(queries, static_cast<const T*>(x.queries) + q_offset, x.qkv_stride, rows, d, scale);
+      PutAlong(dout, static_cast<const T*>(gradients.dout) + out_offset, x.out_stride, rows, d, 1.0f);
+      for (int64_t row = 0; row < rows; ++row) {
+        const T* out = static_cast<const T*>(out_raw) + out_offset + row * x.out_stride;
+        float product = 0;
+#pragma omp simd reduction(+ : product)
+        for (int64_t i = 0; i < d; ++i) product += dout[row * padded + i] * ToFloat(out[i]);
+        dot[row] = product;
+      }
+      std::fill(dqueries, dqueries + rows * padded, 0.0f);
+      ForKeyTiles(first, rows, stride, [&](const Tile& tile) {
+        MultiplyByKeys(tile, queries, padded, keys_across, across_stride, d, weights);
+        MultiplyByKeys(tile, dout, padded, values_across, across_stride, d, dscores);
+        for (int64_t row = 0; row < rows; ++row) {
+          SoftmaxGradientRow(weights + row * stride, dscores + row * stride, tile.Seen(row), stride,
+                             lse[head * x.lse_stride + first + row], dot[row]);
+        }
+        AddProductWithTokens(tile, dscores, keys, padded, dqueries);
+        AddProductWithQueries(tile, dscores, queries, padded, dkeys);
+        AddProductWithQueries(tile, weights, dout, padded, dvalues);
+      });
+      TakeAlong(static_cast<T*>(gradients.dqueries) + q_offset, x.qkv_stride, dqueries, rows, d, scale);
+    }
+  }
+  TakeAlong(static_cast<T*>(gradients.dkeys), x.qkv_stride, dkeys, x.tokens, d, 1.0f);
+  TakeAlong(static_cast<T*>(gradients.dvalues), x.qkv_stride, dvalues, x.tokens, d, 1.0f);
+}
