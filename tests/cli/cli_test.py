@@ -784,7 +784,11 @@ def large_data_is_read_once(c):
     maps = [open("/proc/%d/maps" % pid).read() for pid in pids]
     if len(pids) != 2 or not all("/run/documents/" in lines for lines in maps):
         c.fail("workers %s do not use what is kept" % pids)
+    launcher = os.pidfd_open(status["launcher_pid"])
     c.expect(c.run("stop", "run"), 0)
+    if not select.select([launcher], [], [], 60)[0]:
+        c.fail("the launcher did not end")
+    os.close(launcher)
     files = sorted(os.listdir(kept))
     if len(files) != 3:
         c.fail("a stopped run keeps %s" % files)
