@@ -875,6 +875,11 @@ def full_disk(c):
 @case
 def exported_weights_and_a_loss_that_is_not_finite(c):
     c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--set", "train.steps=2"), 0)
+    evaluated = subprocess.run([TRAINCTL, "eval", "run"], cwd=c.dir, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    logged = json.loads(open(c.dir + "/run/metrics.jsonl").readlines()[-1])["eval"]["held-out"]
+    if evaluated.stderr != "evaluating %s/run/checkpoints/step-00000002\n" % c.dir or \
+            abs(json.loads(evaluated.stdout)["sets"][0]["loss"] - logged) > 1e-6:
+        c.fail("eval says %s%s, and the run's own held-out loss was %r" % (evaluated.stderr, evaluated.stdout, logged))
     c.expect(c.run("checkpoint", "export", "run", "--out", "model"), 0)
     c.expect(c.run("checkpoint", "export", "run", "--out", "model"), 2, "model")
     family = 'family = "llama"\nlayers = 2\nhidden = 32\nheads = 4\nkv_heads = 2\nffn = 64\nvocab = 257\n'

@@ -144,6 +144,20 @@ TEST(Resume, WhatChangesNothingIsSaid) {
   EXPECT_TRUE(Resume(stored, {"checkpoint.keep=9"})->notes.empty());
 }
 
+TEST(Resume, StepsBeyondADecayToNothingAreANote) {
+  const Recipe to_zero = Stored();
+  const auto notes = [](const Recipe& stored, const std::vector<std::string>& sets) {
+    return Resume(stored, sets)->notes;
+  };
+  EXPECT_THAT(notes(to_zero, {"train.steps=400"}),
+              ::testing::ElementsAre(AllOf(HasSubstr("the learning rate is 0 from step 101 on"),
+                                           HasSubstr("optimizer.decay_steps = \"auto\""))));
+  EXPECT_THAT(notes(to_zero, {}), ::testing::IsEmpty());
+  EXPECT_THAT(notes(to_zero, {"train.steps=400", "optimizer.decay_steps=auto"}), ::testing::IsEmpty());
+  EXPECT_THAT(notes(to_zero, {"train.steps=400", "optimizer.min_lr=1e-5"}), ::testing::IsEmpty());
+  EXPECT_THAT(notes(Stored({"optimizer.lr_schedule=constant"}), {"train.steps=400"}), ::testing::IsEmpty());
+}
+
 TEST(Resume, ChangesAreCheckedLikeARecipe) {
   EXPECT_THAT(ResumeError({"cluster.devices_per_node=5"}), HasSubstr("is not a multiple of the 5 workers"));
   EXPECT_THAT(ResumeError({"train.stepz=5"}), HasSubstr("did you mean train.steps?"));
