@@ -134,6 +134,10 @@ TEST(Resume, TheDecayMayBeStretchedToANewEnd) {
   EXPECT_EQ(loaded->recipe.optimizer.decay_steps, 400);
   EXPECT_EQ(RecordedChanges(Stored(), loaded->recipe),
             std::vector<std::string>{"optimizer.decay_steps is 400 and was 100"});
+  // The end that a run had is not a change where its recipe still says auto.
+  Recipe not_frozen = Stored();
+  not_frozen.optimizer.decay_steps.reset();
+  EXPECT_TRUE(RecordedChanges(not_frozen, Resume(not_frozen, {})->recipe).empty());
 }
 
 TEST(Resume, WhatChangesNothingIsSaid) {
