@@ -899,6 +899,9 @@ def exported_weights_and_a_loss_that_is_not_finite(c):
     c.expect(c.run("launch", "recipe.toml", "--run-dir", "fourth", "--set", "train.on_nonfinite=skip"), 7,
              "weights after step 2 are not finite")
     c.expect(c.run("checkpoint", "ls", "fourth"), 0, "no checkpoints yet")
+    # A run without a checkpoint begins again, for which it needs its first weights.
+    os.truncate(c.dir + "/model/model.safetensors", 100)
+    c.expect(c.run("resume", "third", "--dry-run"), 6, "model.safetensors", "truncated")
 
 
 def metrics_of(c, run):
@@ -1039,6 +1042,17 @@ def status_of_a_run_that_has_done_no_step(c):
         c.fail("status before the first step: %s\n%s" % (seen, shown))
     c.run("stop", "run", "--now")
     launch.communicate()
+    # Workers that begin again have a first step of their own; those before have done one.
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "again", "--set", "train.batch_sequences=4000", "--set",
+                   "train.eval_batches=1", "--stop-after", "1"), 75)
+    resume, seen = c.start("resume", "again", "--stop-after", "2"), set()
+    while resume.poll() is None:
+        report = c.run("status", "again", "--json")
+        if report.returncode == 0:
+            seen.add(json.loads(report.stdout)["activity"])
+    if resume.wait() != 75 or "first step (2)" not in seen:
+        c.fail("status of workers that begin again: %d %s" % (resume.returncode, seen))
+    resume.communicate()
 
 
 def on_a_terminal(c, columns, *args, **env):
