@@ -884,8 +884,13 @@ def exported_weights_and_a_loss_that_is_not_finite(c):
     c.expect(c.run("checkpoint", "export", "run", "--out", "model"), 2, "model")
     family = 'family = "llama"\nlayers = 2\nhidden = 32\nheads = 4\nkv_heads = 2\nffn = 64\nvocab = 257\n'
     c.write(RECIPE.replace(family, 'from = "model"\nweights = "from"\n'))
+    ends = '{"eos_token_id": [7, 9]}'
+    c.write(ends, "model/generation_config.json")
     result = c.run("launch", "recipe.toml", "--run-dir", "second", "--set", "train.steps=1")
     c.expect(result, 0)
+    c.expect(c.run("checkpoint", "export", "second", "--out", "next"), 0, "generation_config.json")
+    if open(c.dir + "/next/generation_config.json").read() != ends:
+        c.fail("what the run kept of its model's folder is not what is exported")
     before, after = (json.loads(open(c.dir + "/" + run + "/metrics.jsonl").readlines()[i])["eval"]["held-out"]
                      for run, i in (("run", -1), ("second", 0)))
     if abs(before - after) > 1e-6:
