@@ -158,7 +158,7 @@ absl::StatusOr<ExitCode> RunCalibrate(const CalibrateOptions& options, const Out
 
 void AddCalibrate(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand(
-      "calibrate", "Measure this machine, so that plans tell its times; or fit another to its runs");
+      "calibrate", "Measure this machine, so that plans predict its times; or fit another to its runs");
   auto options = std::make_shared<CalibrateOptions>();
   verb->add_option("FILE", options->file,
                    "A CSV of measured runs (docs/reference/other-trainers.md lists its columns): fit the "
@@ -177,7 +177,7 @@ void AddCalibrate(CLI::App& app, Action& action) {
                    "Only with so many threads a worker (default: its share of the cores)")
       ->check(WholeNumber(1, 1024));
   AddJsonFlag(*verb);
-  SetExample(*verb, "trainctl calibrate && trainctl plan recipes/quickstart.toml");
+  SetExample(*verb, "trainctl calibrate && trainctl plan recipes/toy_1m_cpu.toml");
   verb->callback([&action, options] {
     action = [options](const Output& output) { return RunCalibrate(*options, output); };
   });

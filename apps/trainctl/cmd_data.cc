@@ -129,7 +129,7 @@ absl::StatusOr<ExitCode> RunBatch(const BatchOptions& options, const Output& out
 void AddPrepare(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand("prepare", "Tokenize text or JSONL files into a .bin/.idx dataset");
   AddJsonFlag(*verb);
-  SetExample(*verb, "trainctl data prepare books/*.txt web.jsonl.zst --tokenizer byte --out data/corpus");
+  SetExample(*verb, "trainctl data prepare books/*.txt web.jsonl.zst --tokenizer byte --out data/mixed");
   auto options = std::make_shared<data::PrepareOptions>();
   verb->add_option("IN", options->inputs,
                    ".jsonl and .ndjson: a document per line; anything else: a document per file; plain, or "

@@ -41,7 +41,7 @@ Finding Profile(const cluster::Host& host) {
   }
   if (profile->has_value()) return {"measured rates", simulate::MachineProfilePath(), Health::kGood, ""};
   return {"measured rates", "none of this machine", Health::kNote,
-          notes.empty() ? "`trainctl calibrate` measures it, so that plans tell its times" : notes[0]};
+          notes.empty() ? "`trainctl calibrate` measures it, so that plans predict its times" : notes[0]};
 }
 
 void Print(const doctor::Machine& machine) {

@@ -1,6 +1,9 @@
 // `trainctl generate`, `trainctl eval`: one-process jobs on a run's newest good checkpoint. They
 // become the worker program, since this one never loads LibTorch.
 
+#include <algorithm>
+#include <cstdio>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,6 +12,7 @@
 #include "apps/trainctl/command.h"
 #include "apps/trainctl/option_checks.h"
 #include "apps/trainctl/worker_program.h"
+#include "launcher/printable_text.h"
 
 namespace trainctl::cli {
 namespace {
@@ -36,6 +40,9 @@ absl::StatusOr<ExitCode> Generate(const OnRunOptions& options) {
 
 absl::StatusOr<ExitCode> Eval(const OnRunOptions& options) {
   TRAINCTL_ASSIGN_OR_RETURN(const std::vector<std::string> args, OneProcessArgs("eval", options.run));
+  // The worker says nothing before all batches are done, which may take a minute.
+  const std::string& checkpoint = *std::next(std::find(args.begin(), args.end(), "--checkpoint"));
+  std::fprintf(stderr, "evaluating %s\n", launcher::PrintableText(checkpoint).c_str());
   return ExecWorker(args);
 }
 
@@ -44,7 +51,7 @@ absl::StatusOr<ExitCode> Eval(const OnRunOptions& options) {
 void AddGenerate(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand("generate", "Let a run's newest checkpoint continue a prompt");
   auto options = std::make_shared<OnRunOptions>();
-  verb->add_option("run", options->run, "The run folder (default: runs/latest)");
+  verb->add_option("RUN", options->run, "The run folder (default: runs/latest)");
   verb->add_option("--prompt", options->prompt, "The text to continue")->required();
   verb->add_option(
           "--max-tokens", options->max_tokens,
@@ -69,7 +76,7 @@ void AddGenerate(CLI::App& app, Action& action) {
 void AddEval(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand("eval", "Held-out loss of a run's newest checkpoint, as JSON");
   auto options = std::make_shared<OnRunOptions>();
-  verb->add_option("run", options->run, "The run folder (default: runs/latest)");
+  verb->add_option("RUN", options->run, "The run folder (default: runs/latest)");
   AddJsonFlag(*verb);
   SetExample(*verb, "trainctl eval runs/latest");
   verb->callback([&action, options] { action = [options](const Output&) { return Eval(*options); }; });

@@ -479,7 +479,7 @@ Action Detachable(std::shared_ptr<LaunchOptions> options,
 void AddLaunch(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand("launch", "Train a recipe from the start");
   auto options = std::make_shared<LaunchOptions>();
-  verb->add_option("recipe", options->recipe, "The recipe (TOML)")->required();
+  verb->add_option("RECIPE", options->recipe, "The recipe (TOML)")->required();
   verb->add_option("--run-dir", options->run_dir,
                    "The run folder itself, instead of a new one under run.root; wherever it is, run.root's "
                    "latest (runs/latest) points at it")
@@ -490,14 +490,14 @@ void AddLaunch(CLI::App& app, Action& action) {
   AddFromScratch(*verb, *options);
   AddCommon(*verb, *options);
   SetExample(*verb,
-             "trainctl launch recipes/quickstart.toml --set train.steps=50 --set parallel.zero_stage=1");
+             "trainctl launch recipes/toy_1m_cpu.toml --set train.steps=50 --set cluster.devices_per_node=2");
   verb->callback([&action, options] { action = Detachable(options, Launch); });
 }
 
 void AddResume(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand("resume", "Continue a run from its newest good checkpoint");
   auto options = std::make_shared<LaunchOptions>();
-  verb->add_option("run", options->run, "The run folder (default: runs/latest)");
+  verb->add_option("RUN", options->run, "The run folder (default: runs/latest)");
   AddFromScratch(*verb, *options);
   AddCommon(*verb, *options);
   SetExample(*verb, "trainctl resume runs/latest --set train.steps=400");

@@ -102,7 +102,7 @@ void AddPlan(CLI::App& app, Action& action) {
   verb->add_flag("--pareto", options->pareto,
                  "Of a what-if, also the layouts that need less memory for more time");
   AddJsonFlag(*verb);
-  SetExample(*verb, "trainctl plan recipes/quickstart.toml --set cluster.memory_limit=2GiB");
+  SetExample(*verb, "trainctl plan recipes/toy_1m_cpu.toml --set cluster.devices_per_node=2");
   verb->callback(
       [&action, options] { action = [options](const Output& output) { return RunPlan(*options, output); }; });
 }

@@ -126,7 +126,7 @@ std::shared_ptr<RecipeOptions> AddVerb(CLI::App& parent, Action& action, const c
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
   AddJsonFlag(*verb);
-  SetExample(*verb, absl::StrCat("trainctl recipe ", name, " recipes/quickstart.toml --set train.steps=50"));
+  SetExample(*verb, absl::StrCat("trainctl recipe ", name, " recipes/toy_1m_cpu.toml --set train.steps=50"));
   verb->callback([&action, options, run] {
     action = [options, run](const Output& output) { return run(*options, output); };
   });
@@ -166,7 +166,7 @@ void AddPrinter(CLI::App& parent, Action& action, const char* name, const char* 
 void AddRecipe(CLI::App& app, Action& action) {
   CLI::App* recipe = app.add_subcommand("recipe", "Check, show and explain recipes");
   recipe->require_subcommand(1);
-  SetExample(*recipe, "trainctl recipe check recipes/quickstart.toml");
+  SetExample(*recipe, "trainctl recipe check recipes/toy_1m_cpu.toml");
   const std::shared_ptr<RecipeOptions> checked =
       AddVerb(*recipe, action, "check", "Report every mistake of a recipe, with its place", Check);
   recipe->get_subcommand("check")

@@ -256,7 +256,7 @@ void AddStatus(CLI::App& app, Action& action) {
   auto path = std::make_shared<std::string>();
   verb->add_option("RUN", *path, "Run folder (default: runs/latest)");
   AddJsonFlag(*verb);
-  SetExample(*verb, "trainctl status runs/llama-20260101-120000");
+  SetExample(*verb, "trainctl status runs/latest");
   verb->callback([&action, path] {
     action = [path](const Output& output) -> absl::StatusOr<ExitCode> {
       TRAINCTL_ASSIGN_OR_RETURN(const Report report, MakeReport(*path));

@@ -39,7 +39,7 @@ void AddStop(CLI::App& app, Action& action) {
   verb->add_option("RUN", *path, "Run folder (default: runs/latest)");
   verb->add_flag("--now", *now, "Stop at once, without saving");
   AddJsonFlag(*verb);
-  SetExample(*verb, "trainctl stop runs/llama-20260101-120000");
+  SetExample(*verb, "trainctl stop runs/latest");
   verb->callback([&action, path, now] {
     action = [path, now](const Output& output) -> absl::StatusOr<ExitCode> {
       std::string run_path;

@@ -161,7 +161,7 @@ absl::StatusOr<ExitCode> RunInfo(const std::string& path, const Output& output) 
                      " (model.vocab must be at least this)\n  end of document  ",
                      NamesOf(*tokenizer, end >= 0 ? std::vector<int32_t>{end} : std::vector<int32_t>{}, 1),
                      "\n  before a text    ", NamesOf(*tokenizer, tokenizer->prefix_ids(), 8),
-                     "\n  behind a text    ", NamesOf(*tokenizer, tokenizer->suffix_ids(), 8),
+                     "\n  after a text     ", NamesOf(*tokenizer, tokenizer->suffix_ids(), 8),
                      "\n  special tokens   ", NamesOf(*tokenizer, tokenizer->special_ids(), 8), "\n"));
   for (const std::string& note : notes) Print(absl::StrCat("  note             ", note, "\n"));
   return ExitCode::kOk;
@@ -234,7 +234,7 @@ void AddEncode(CLI::App& app, Action& action) {
   verb->add_option("TOKENIZER", options->tokenizer, kTokenizerHelp)->required();
   verb->add_option("TEXT_FILE", options->input, "The text (default: stdin)");
   verb->add_flag("--no-special", options->no_special,
-                 "Without what the tokenizer puts before and behind each text");
+                 "Without what the tokenizer puts before and after each text");
   verb->add_flag("--lines", options->lines,
                  "Each line of the input is a text, as a JSON string; its ids become a line (with --json: an "
                  "object)");

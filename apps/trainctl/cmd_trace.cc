@@ -128,8 +128,8 @@ absl::StatusOr<ExitCode> Trace(const TraceOptions& options, const Output& output
 }  // namespace
 
 void AddTrace(CLI::App& app, Action& action) {
-  CLI::App* verb = app.add_subcommand(
-      "trace", "Join the traces of a run's ranks, beside what was predicted, for Perfetto");
+  CLI::App* verb =
+      app.add_subcommand("trace", "Join the traces of a run's ranks, next to the prediction, for Perfetto");
   auto options = std::make_shared<TraceOptions>();
   verb->add_option("RUN", options->run, "Run folder (default: runs/latest)");
   verb->add_option("--out", options->out, "Writes this file (-: stdout)")->required()->type_name("FILE");

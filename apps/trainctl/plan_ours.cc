@@ -122,7 +122,7 @@ void Print(const plan::Plan& plan, const recipe::LoadedRecipe& loaded, size_t mo
   for (const std::vector<std::string>* notes : {&plan.notes, &loaded.notes}) {
     for (const std::string& note : *notes) std::printf("  %s\n", note.c_str());
   }
-  for (const std::string& lacks : loaded.missing) std::printf("  a launch needs it: %s\n", lacks.c_str());
+  for (const std::string& lacks : loaded.missing) std::printf("  missing for a launch: %s\n", lacks.c_str());
   std::printf("  step %s\n", plan.step_hash.c_str());
 }
 

@@ -340,7 +340,8 @@ class Checker {
     if (Usable({"optimizer.lr", "optimizer.min_lr"}) && optimizer.min_lr > optimizer.lr) {
       Fail({"optimizer.min_lr", "optimizer.lr"},
            absl::StrCat("optimizer.min_lr (", FormatDouble(optimizer.min_lr), ") is above optimizer.lr (",
-                        FormatDouble(optimizer.lr), ")"));
+                        FormatDouble(optimizer.lr), "); set optimizer.min_lr = ", FormatDouble(optimizer.lr),
+                        " or less"));
     }
     const bool is_constant = optimizer.lr_schedule == "constant";
     if (is_constant || !Usable({"optimizer.warmup_steps", "optimizer.decay_steps", "train.steps",
@@ -467,6 +468,14 @@ std::vector<std::string> FindNotes(const Recipe& recipe, const std::map<std::str
   note("optimizer.decay_fraction", optimizer.lr_schedule != "wsd", "optimizer.lr_schedule is not \"wsd\"");
   note("optimizer.min_lr", is_constant, "optimizer.lr_schedule is \"constant\"");
   note("optimizer.decay_steps", is_constant, "optimizer.lr_schedule is \"constant\"");
+  if (!is_constant && optimizer.min_lr == 0 && optimizer.decay_steps.has_value() &&
+      *optimizer.decay_steps < recipe.train.steps) {
+    notes.push_back(absl::StrCat("the learning rate is 0 from step ", *optimizer.decay_steps + 1,
+                                 " on, so those steps change nothing: the decay ends at step ",
+                                 *optimizer.decay_steps, " (optimizer.decay_steps) of ", recipe.train.steps,
+                                 " (train.steps) at optimizer.min_lr = 0; optimizer.decay_steps = \"auto\" "
+                                 "stretches it to the last"));
+  }
   note("optimizer.no_decay", optimizer.weight_decay == 0, "optimizer.weight_decay is 0");
   note("train.eval_batches", recipe.data.eval.empty(), "there is no [[data.eval]]");
   note("run.deterministic", recipe.run.deterministic && recipe.cluster.device == "cpu",

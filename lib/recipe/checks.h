@@ -28,7 +28,8 @@ std::string WhatElseOf(const model::ModelSpec& spec, const absl::Status& refusal
 // What the recipe asks of a layout (layout::FindViolations lists what it may not).
 layout::Request LayoutRequest(const Recipe& recipe);
 
-// Values that were given (their origin is not "default") and make no difference.
+// What a person would want to know of a recipe that is valid: values that were given (their origin is not
+// "default") and make no difference, random weights where a folder has some, steps that change nothing.
 std::vector<std::string> FindNotes(const Recipe& recipe, const std::map<std::string, std::string>& origin);
 
 }  // namespace trainctl::recipe

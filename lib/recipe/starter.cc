@@ -23,7 +23,7 @@ std::vector<Starter> AllStarters() {
   return {
       {"text",
        "a small Llama from text files, on this machine's CPU",
-       "Put text files (*.txt) into data/ beside it, then: trainctl plan {recipe}",
+       "Put text files (*.txt) into data/ next to it, then: trainctl plan {recipe}",
        {{"run.name", "\"text\""},
         {"run.seed", nullptr, kChoice},
         {"model.preset", "\"toy-5m\""},
@@ -85,7 +85,7 @@ std::vector<Starter> AllStarters() {
        "more training of a Hugging Face model on prompts and answers",
        "Put the model's folder (config.json, tokenizer.json, *.safetensors) at model/ and data/train.jsonl "
        "(objects with "
-       "\"prompt\" and \"text\") beside it, then: trainctl plan {recipe}",
+       "\"prompt\" and \"text\") next to it, then: trainctl plan {recipe}",
        {{"run.name", "\"finetune\""},
         {"model.from", "\"model\""},
         {"model.weights", "\"from\""},

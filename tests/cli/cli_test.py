@@ -911,12 +911,22 @@ def full_disk(c):
 @case
 def exported_weights_and_a_loss_that_is_not_finite(c):
     c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--set", "train.steps=2"), 0)
+    evaluated = subprocess.run([TRAINCTL, "eval", "run"], cwd=c.dir, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    logged = json.loads(open(c.dir + "/run/metrics.jsonl").readlines()[-1])["eval"]["held-out"]
+    if evaluated.stderr != "evaluating %s/run/checkpoints/step-00000002\n" % c.dir or \
+            abs(json.loads(evaluated.stdout)["sets"][0]["loss"] - logged) > 1e-6:
+        c.fail("eval says %s%s, and the run's own held-out loss was %r" % (evaluated.stderr, evaluated.stdout, logged))
     c.expect(c.run("checkpoint", "export", "run", "--out", "model"), 0)
     c.expect(c.run("checkpoint", "export", "run", "--out", "model"), 2, "model")
     family = 'family = "llama"\nlayers = 2\nhidden = 32\nheads = 4\nkv_heads = 2\nffn = 64\nvocab = 257\n'
     c.write(RECIPE.replace(family, 'from = "model"\nweights = "from"\n'))
+    ends = '{"eos_token_id": [7, 9]}'
+    c.write(ends, "model/generation_config.json")
     result = c.run("launch", "recipe.toml", "--run-dir", "second", "--set", "train.steps=1")
     c.expect(result, 0)
+    c.expect(c.run("checkpoint", "export", "second", "--out", "next"), 0, "generation_config.json")
+    if open(c.dir + "/next/generation_config.json").read() != ends:
+        c.fail("what the run kept of its model's folder is not what is exported")
     before, after = (json.loads(open(c.dir + "/" + run + "/metrics.jsonl").readlines()[i])["eval"]["held-out"]
                      for run, i in (("run", -1), ("second", 0)))
     if abs(before - after) > 1e-6:
@@ -930,6 +940,9 @@ def exported_weights_and_a_loss_that_is_not_finite(c):
     c.expect(c.run("launch", "recipe.toml", "--run-dir", "fourth", "--set", "train.on_nonfinite=skip"), 7,
              "weights after step 2 are not finite")
     c.expect(c.run("checkpoint", "ls", "fourth"), 0, "no checkpoints yet")
+    # A run without a checkpoint begins again, for which it needs its first weights.
+    os.truncate(c.dir + "/model/model.safetensors", 100)
+    c.expect(c.run("resume", "third", "--dry-run"), 6, "model.safetensors", "truncated")
 
 
 def metrics_of(c, run):
@@ -1070,6 +1083,17 @@ def status_of_a_run_that_has_done_no_step(c):
         c.fail("status before the first step: %s\n%s" % (seen, shown))
     c.run("stop", "run", "--now")
     launch.communicate()
+    # Workers that begin again have a first step of their own; those before have done one.
+    c.expect(c.run("launch", "recipe.toml", "--run-dir", "again", "--set", "train.batch_sequences=4000", "--set",
+                   "train.eval_batches=1", "--stop-after", "1"), 75)
+    resume, seen = c.start("resume", "again", "--stop-after", "2"), set()
+    while resume.poll() is None:
+        report = c.run("status", "again", "--json")
+        if report.returncode == 0:
+            seen.add(json.loads(report.stdout)["activity"])
+    if resume.wait() != 75 or "first step (2)" not in seen:
+        c.fail("status of workers that begin again: %d %s" % (resume.returncode, seen))
+    resume.communicate()
 
 
 def on_a_terminal(c, columns, *args, **env):

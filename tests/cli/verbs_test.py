@@ -98,7 +98,7 @@ def new_recipes_are_ready_to_use(c):
 @case
 def a_plan_needs_no_data(c):
     c.expect(0, ["new"])
-    c.expect(0, ["plan", "recipe.toml"], "Chosen: ", "no file matches " + c.dir + "/data/**/*.txt", "a launch needs it")
+    c.expect(0, ["plan", "recipe.toml"], "Chosen: ", "no file matches " + c.dir + "/data/**/*.txt", "missing for a launch: ")
     c.expect(0, ["plan", "recipe.toml", "--set", 'data.train[0].files=["${TRAINCTL_NOT_SET}/x.txt"]'], "Chosen: ",
              "the variable TRAINCTL_NOT_SET is not set", "${TRAINCTL_NOT_SET}/x.txt")
     plan = json.loads(c.expect(0, ["plan", "recipe.toml", "--json"]))
@@ -460,7 +460,7 @@ def numbers_and_names_that_are_none(c):
     for own in ("one/recipe.json", "./one/../one/traces/x.json", c.dir + "/one/plan.json"):
         c.expect(2, ["trace", "one", "--out", own], "is the run's own")
     # What is not understood is said of the verb, also as JSON.
-    c.expect(2, ["launch"], "launch: recipe is required; see `trainctl launch --help`")
+    c.expect(2, ["launch"], "launch: RECIPE is required; see `trainctl launch --help`")
     report = json.loads(subprocess.run([TRAINCTL, "launch", "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                                        text=True).stdout)
     if report["schema"] != "trainctl.error.v1" or report["exit_code"] != 2 or "trainctl launch" not in report["message"]:

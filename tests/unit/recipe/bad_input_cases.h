@@ -240,7 +240,8 @@ inline const BadInputCase kBadInputs[] = {
      "r.toml:14:1: parallel.zero_stage = 1 shards over dp_shard but dp_shard is 1 (dp_replicate 4 x dp_shard "
      "auto, 4 workers); leave the degrees at \"auto\", or set parallel.zero_stage = 0"},
     {"MinAboveLr", "[optimizer]\nlr = 1e-4\nmin_lr = 1e-3\n",
-     "r.toml:13:1: optimizer.min_lr (0.001) is above optimizer.lr (1e-4)"},
+     "r.toml:13:1: optimizer.min_lr (0.001) is above optimizer.lr (1e-4); set optimizer.min_lr = 1e-4 or "
+     "less"},
     {"MomentumOfAdamW", "[optimizer]\nmomentum = 0.9\n",
      "r.toml:12:1: optimizer.momentum: adamw (optimizer.name) does not read it, sgd does; take it out"},
     {"BetasAndEpsOfSgd", "[optimizer]\nname = 'sgd'\nbetas = [0.9, 0.95]\neps = 1e-8\n",
@@ -252,7 +253,8 @@ inline const BadInputCase kBadInputs[] = {
     {"NoSuchOptimizer", "[optimizer]\nname = 'adam'\n",
      "r.toml:12:1: optimizer.name: expected \"adamw\", \"lion\" or \"sgd\", got \"adam\""},
     {"MinAboveTheDefaultOfLion", "[optimizer]\nname = 'lion'\nmin_lr = 2e-4\n",
-     "r.toml:13:1: optimizer.min_lr (2e-4) is above optimizer.lr (1e-4)"},
+     "r.toml:13:1: optimizer.min_lr (2e-4) is above optimizer.lr (1e-4); set optimizer.min_lr = 1e-4 or "
+     "less"},
     {"WarmupLongerThanTheRun", "[optimizer]\nwarmup_steps = 100\n",
      "r.toml:12:1: optimizer.warmup_steps (100) leaves no step for the cosine decay, which ends at step 100 "
      "(train.steps); set optimizer.warmup_steps = 99 or fewer"},

@@ -134,6 +134,10 @@ TEST(Resume, TheDecayMayBeStretchedToANewEnd) {
   EXPECT_EQ(loaded->recipe.optimizer.decay_steps, 400);
   EXPECT_EQ(RecordedChanges(Stored(), loaded->recipe),
             std::vector<std::string>{"optimizer.decay_steps is 400 and was 100"});
+  // The end that a run had is not a change where its recipe still says auto.
+  Recipe not_frozen = Stored();
+  not_frozen.optimizer.decay_steps.reset();
+  EXPECT_TRUE(RecordedChanges(not_frozen, Resume(not_frozen, {})->recipe).empty());
 }
 
 TEST(Resume, WhatChangesNothingIsSaid) {
@@ -142,6 +146,20 @@ TEST(Resume, WhatChangesNothingIsSaid) {
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   EXPECT_THAT(loaded->notes, ::testing::ElementsAre(HasSubstr("optimizer.min_lr makes no difference")));
   EXPECT_TRUE(Resume(stored, {"checkpoint.keep=9"})->notes.empty());
+}
+
+TEST(Resume, StepsBeyondADecayToNothingAreANote) {
+  const Recipe to_zero = Stored();
+  const auto notes = [](const Recipe& stored, const std::vector<std::string>& sets) {
+    return Resume(stored, sets)->notes;
+  };
+  EXPECT_THAT(notes(to_zero, {"train.steps=400"}),
+              ::testing::ElementsAre(AllOf(HasSubstr("the learning rate is 0 from step 101 on"),
+                                           HasSubstr("optimizer.decay_steps = \"auto\""))));
+  EXPECT_THAT(notes(to_zero, {}), ::testing::IsEmpty());
+  EXPECT_THAT(notes(to_zero, {"train.steps=400", "optimizer.decay_steps=auto"}), ::testing::IsEmpty());
+  EXPECT_THAT(notes(to_zero, {"train.steps=400", "optimizer.min_lr=1e-5"}), ::testing::IsEmpty());
+  EXPECT_THAT(notes(Stored({"optimizer.lr_schedule=constant"}), {"train.steps=400"}), ::testing::IsEmpty());
 }
 
 TEST(Resume, ChangesAreCheckedLikeARecipe) {

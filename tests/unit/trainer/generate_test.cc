@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -126,11 +127,16 @@ TEST_F(GenerateTest, EndsWithEachOfTheModelsEnds) {
   const std::vector<int32_t> bytes = LikelyBytes("int ", 12);
   ASSERT_EQ(Together(Pieces("int ", 12)), "int " + AsText(bytes));
   const auto first = [&](int32_t byte) { return std::find(bytes.begin(), bytes.end(), byte); };
-  KeepModelFile("config.json", absl::StrCat("{\"eos_token_id\": ", bytes[9], "}"));
-  EXPECT_EQ(Together(Pieces("int ", 12)), "int " + AsText({bytes.begin(), first(bytes[9])}));
-  KeepModelFile("generation_config.json", absl::StrCat("{\"eos_token_id\": [255, ", bytes[4], "]}"));
-  EXPECT_EQ(Together(Pieces("int ", 12)),
-            "int " + AsText({bytes.begin(), std::min(first(bytes[4]), first(bytes[9]))}));
+  const auto until = [&](auto end) { return "int " + AsText({bytes.begin(), end}); };
+  ASSERT_NE(first(bytes[4]), first(bytes[9]));
+  // Whichever file names the one that comes first.
+  for (const auto& [in_config, in_list] : {std::pair(bytes[4], bytes[9]), std::pair(bytes[9], bytes[4])}) {
+    KeepModelFile("generation_config.json", "{}");
+    KeepModelFile("config.json", absl::StrCat("{\"eos_token_id\": ", in_config, "}"));
+    EXPECT_EQ(Together(Pieces("int ", 12)), until(first(in_config)));
+    KeepModelFile("generation_config.json", absl::StrCat("{\"eos_token_id\": [255, ", in_list, "]}"));
+    EXPECT_EQ(Together(Pieces("int ", 12)), until(std::min(first(in_config), first(in_list))));
+  }
 }
 
 TEST_F(GenerateTest, EndsWhereTheTextCannotBeWritten) {

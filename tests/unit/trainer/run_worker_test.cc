@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/phase_hook.h"
 #include "device/device.h"
 #include "optim/optimizer.h"
@@ -28,6 +29,7 @@
 namespace trainctl::trainer {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -214,6 +216,28 @@ TEST_F(RunWorkerTest, ARunThatHadACheckpointDoesNotBeginAnew) {
   EXPECT_EQ(*ReadFile(folder_ + "/metrics.jsonl"), metrics);
   ASSERT_TRUE(MakeDirs(Checkpoint(2)).ok());
   EXPECT_THAT(std::string(Run({"train.steps=5"}).status().message()), HasSubstr("--from-scratch"));
+}
+
+// Of this trainctl nothing is said; of one that did not count its versions yet, what has changed since.
+TEST_F(RunWorkerTest, ACheckpointOfAnEarlierTrainctlSaysSoWhenTheRunGoesOn) {
+  ASSERT_TRUE(Run({}).ok());
+  const auto resume = [&](int64_t steps) {
+    ::testing::internal::CaptureStdout();
+    const absl::Status status = Run({absl::StrCat("train.steps=", steps)}).status();
+    const std::string out = ::testing::internal::GetCapturedStdout();
+    EXPECT_TRUE(status.ok()) << status;
+    return out;
+  };
+  EXPECT_THAT(resume(4), AllOf(HasSubstr("resuming after step 3"), Not(HasSubstr("note: "))));
+  const std::string path = absl::StrCat(Checkpoint(4), "/", checkpoint::kManifestName);
+  absl::StatusOr<checkpoint::Manifest> manifest = checkpoint::ParseManifest(*ReadFile(path), path);
+  ASSERT_TRUE(manifest.ok()) << manifest.status();
+  Json state = Json::parse(manifest->meta.state_json);
+  EXPECT_EQ(state["run"].erase("numerics"), 1);
+  manifest->meta.state_json = state.dump();
+  ASSERT_TRUE(WriteFileAtomic(path, *checkpoint::FormatManifest(*manifest)).ok());
+  EXPECT_THAT(resume(5), AllOf(HasSubstr("resuming after step 4"), HasSubstr("note: numerics is "),
+                               HasSubstr("rotary angles")));
 }
 
 // In place, and as a new file: neither changes its size.
