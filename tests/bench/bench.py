@@ -200,9 +200,6 @@ class Bench:
         self.torchrun = arguments.python.parent / "torchrun" if arguments.python else None
         # One thread a rank. The launcher sets it for its workers, torchrun when it is unset, a person by hand.
         self.environment = {**os.environ, "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
-        # What torch.compile builds is kept from round to round and removed in the end.
-        self.built = self.folder / "torch"
-        self.built.mkdir()
         self.num_files = 0
 
     def fresh(self, name):
@@ -280,17 +277,25 @@ class Bench:
             raise BenchError(f"{run_dir}/timings.jsonl has {len(timed)} timed steps, not {steps}")
         return {"value": steps * self.a.batch * self.a.seq_len / sum(timed), "losses": losses}
 
+    def torch_folder(self, threads):
+        """Where torch.compile keeps what it builds, from round to round. Its loops have a number of threads, which is no
+        part of the key under which they are kept."""
+        folder = self.folder / f"torch-{threads}"
+        folder.mkdir(exist_ok=True)
+        return folder
+
     def train_torch(self, layout, peer, model, tokens):
         mode, _, _ = LAYOUTS[layout]
         start = [self.a.python] if mode == "eager" else [self.torchrun, "--standalone", "--nproc_per_node", 2]
         # Positions and norms of the presets are the defaults of both sides, but for the epsilon.
         config = json.dumps({**model.config, "rms_norm_eps": 1e-5})
         threads = self.threads(layout)
+        built = self.torch_folder(threads)
         out = run([*start, HERE / "train_torch.py", "--mode", mode, "--precision", peer.precision, "--tokens", tokens,
                    "--model", config, "--micro-batch", self.a.micro_batch, "--warmup", self.a.warmup,
                    "--threads", threads, *(["--compile"] if peer.compiled else [])],
-                  env={**self.environment, "OMP_NUM_THREADS": str(threads), "TMPDIR": str(self.built),
-                       "TORCHINDUCTOR_CACHE_DIR": str(self.built / "inductor")})
+                  env={**self.environment, "OMP_NUM_THREADS": str(threads), "TMPDIR": str(built),
+                       "TORCHINDUCTOR_CACHE_DIR": str(built / "inductor")})
         report = json.loads(out.splitlines()[-1])
         return {"value": report.pop("tokens_per_second"), **report}
 
