@@ -7,8 +7,10 @@ import contextlib
 import io
 import pathlib
 import sys
+import tempfile
 import types
 import unittest
+import unittest.mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
@@ -111,6 +113,50 @@ class FailedPeer(unittest.TestCase):
     def test_a_reason_does_not_break_the_table(self):
         row = Measured([100], [98], [BenchError("x", "torch.compile: a | b")], repeat=1).rows()[COMPILED]
         self.assertEqual(bench.table_line(row).count(" | "), bench.table_line({**row, "target": "x"}).count(" | "))
+
+
+class Commands(unittest.TestCase):
+    """What train_torch.py is started with; it is not."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        arguments = types.SimpleNamespace(bin=self.folder, python=self.folder / "python", threads=2, micro_batch=4, warmup=1)
+        self.bench = Bench(arguments, self.folder)
+
+    def started(self, layout, peer):
+        """(words, environment)"""
+        report = '{"tokens_per_second": 5, "losses": [7.0], "parameters": 9}\n'
+        with unittest.mock.patch.object(bench, "run", return_value=report) as run:
+            result = self.bench.train_torch(layout, bench.PEERS[peer], Model.of("toy-1m"), "tokens.npy")
+        self.assertEqual((result["value"], result["parameters"]), (5, 9))
+        (command,), options = run.call_args
+        return [str(word) for word in command], options["env"]
+
+    def test_both_sides_have_as_many_threads(self):
+        for layout, threads in (("one", "2"), ("ddp", "1"), ("zero3", "1")):
+            words, environment = self.started(layout, "eager")
+            self.assertEqual((words[words.index("--threads") + 1], environment["OMP_NUM_THREADS"]), (threads, threads))
+            self.assertNotIn("--compile", words)
+
+    def test_what_is_compiled_for_another_number_of_threads_is_not_used(self):
+        folders = {}
+        for layout in bench.LAYOUTS:
+            words, environment = self.started(layout, "compile")
+            self.assertIn("--compile", words)
+            folders[layout] = environment["TORCHINDUCTOR_CACHE_DIR"]
+            for name in ("TORCHINDUCTOR_CACHE_DIR", "TMPDIR"):  # removed with the bench's own
+                self.assertTrue(pathlib.Path(environment[name]).is_relative_to(self.folder), name)
+        self.assertNotEqual(folders["one"], folders["ddp"])
+
+    def test_a_peer_that_failed_is_not_held_to_the_same_work(self):
+        results = {"trainctl": rounds(100), EAGER: rounds(90), COMPILED: [{"failed": "no g++"}]}
+        with unittest.mock.patch.object(bench, "run", return_value='{"num_parameters": 9}'):
+            self.bench.check_same_work("recipe", results)
+            results[EAGER][0]["losses"] = [9.0]
+            with self.assertRaisesRegex(BenchError, "starts with a loss of 9.0"):
+                self.bench.check_same_work("recipe", results)
 
 
 class Models(unittest.TestCase):
