@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import typing
 
 HERE = pathlib.Path(__file__).resolve().parent
 SOURCE = HERE.parent.parent
@@ -31,6 +32,9 @@ from peer_models import PEER_MODELS  # noqa: E402
 # Of the speed of another build of ours, what this one has at least.
 NO_SLOWER = 0.98
 
+# Times as many steps as large models take, for small ones.
+MOST_STEPS = 16
+
 DOCS = SOURCE / "docs" / "reference" / "benchmarks.md"
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 
@@ -38,7 +42,7 @@ RECIPE = """recipe_version = 1
 [run]
 name = "bench"
 [model]
-preset = "{preset}"
+{model}
 [data]
 seq_len = {seq_len}
 packing = "continuous"
@@ -60,7 +64,7 @@ zero_stage = {zero_stage}
 recompute = "none"
 [cluster]
 devices_per_node = {workers}
-threads_per_worker = 1
+threads_per_worker = {threads}
 [launch]
 max_restarts = 0
 """
@@ -68,9 +72,94 @@ max_restarts = 0
 
 PROMPT = "#include <"
 
+# What --presets may change of a preset, and LlamaConfig's names.
+DIMENSIONS = {"layers": "num_hidden_layers", "hidden": "hidden_size", "ffn": "intermediate_size",
+              "heads": "num_attention_heads", "kv_heads": "num_key_value_heads", "head_dim": "head_dim",
+              "vocab": "vocab_size"}
+
 
 class BenchError(Exception):
-    pass
+    def __init__(self, message, output=""):
+        """`output`: all that a command wrote, where one failed."""
+        super().__init__(message)
+        self.output = output
+
+    @property
+    def reason(self):
+        """For a cell of the table: what train_torch.py said of torch.compile, else how its process ended."""
+        said = re.findall(r"^torch\.compile: (.*)$", self.output, re.MULTILINE)
+        return said[-1] if said else str(self).splitlines()[0].rpartition(": ")[-1]
+
+
+class Model(typing.NamedTuple):
+    name: str    # as given with --presets
+    recipe: str  # the lines of [model]
+    config: dict  # fields of LlamaConfig
+
+    @staticmethod
+    def of(name):
+        """Of a preset, or of one with other dimensions: "toy-5m:vocab=6144:layers=4". ValueError where it is neither."""
+        preset, *changes = name.split(":")
+        if preset not in PEER_MODELS:
+            raise ValueError(f"{preset} is none of {', '.join(PEER_MODELS)}")
+        recipe, config = {"preset": f'"{preset}"'}, dict(PEER_MODELS[preset])
+        for change in changes:
+            key, _, value = change.partition("=")
+            if key not in DIMENSIONS or not value.isdecimal():
+                raise ValueError(f"{name}: {change} is no NUMBER for one of {', '.join(DIMENSIONS)}, such as vocab=6144")
+            recipe[key] = value
+            config[DIMENSIONS[key]] = int(value)
+        return Model(name, "\n".join(f"{key} = {value}" for key, value in recipe.items()), config)
+
+    @property
+    def parameters(self):
+        c = self.config
+        heads, kv_heads = (c[key] * c["head_dim"] for key in ("num_attention_heads", "num_key_value_heads"))
+        layer = c["hidden_size"] * (2 * heads + 2 * kv_heads + 3 * c["intermediate_size"] + 2)
+        return c["num_hidden_layers"] * layer + c["hidden_size"] * (2 * c["vocab_size"] + 1)
+
+    @property
+    def is_small(self):
+        """Of well below 25 M parameters: a step is so short that what surrounds the products decides."""
+        return self.parameters < 20e6
+
+
+class Peer(typing.NamedTuple):
+    """A way in which train_torch.py trains."""
+    label: str
+    precision: str
+    compiled: bool
+    counts: bool  # keeps fp32 weights and gradients, as ours does
+
+
+PEERS = {"eager": Peer("autocast", "autocast", compiled=False, counts=True),
+         "compile": Peer("autocast, torch.compile", "autocast", compiled=True, counts=True),
+         "bf16": Peer("bf16", "bf16", compiled=False, counts=False)}
+
+# layout: mode of train_torch.py, what the peer is called, what the row is called
+LAYOUTS = {"one": ("eager", "Hugging Face", "1 worker"), "ddp": ("ddp", "DDP", "2 workers, DDP"),
+           "zero3": ("fsdp2", "FSDP2", "2 workers, ZeRO-3")}
+
+
+def training_target(model, layout):
+    """Least ratio to the better peer."""
+    return 1.0 if layout == "one" and not model.is_small else 1.1
+
+
+def median_ratio(results, peer):
+    """Of ours to the peer's; each round gives one ratio."""
+    return statistics.median(a["value"] / b["value"] for a, b in zip(results["trainctl"], results[peer]))
+
+
+def failure(rounds):
+    """Why a side was given up; None where it ran."""
+    return rounds[-1].get("failed")
+
+
+def better_peer(results, names):
+    """The one of `names` that ours is the least ahead of; None where none of them ran."""
+    ran = [name for name in names if not failure(results[name])]
+    return min(ran, key=lambda name: median_ratio(results, name), default=None)
 
 
 def say(text):
@@ -81,8 +170,9 @@ def run(command, **options):
     """stdout of a command that must succeed."""
     done = subprocess.run([str(c) for c in command], capture_output=True, text=True, errors="replace", **options)
     if done.returncode != 0:
-        tail = "\n".join((done.stdout + done.stderr).splitlines()[-15:])
-        raise BenchError(f"{' '.join(map(str, command))}: exit {done.returncode}\n{tail}")
+        output = done.stdout + done.stderr
+        tail = "\n".join(output.splitlines()[-15:])
+        raise BenchError(f"{' '.join(map(str, command))}: exit {done.returncode}\n{tail}", output)
     return done.stdout
 
 
@@ -137,14 +227,18 @@ class Bench:
                 + struct.pack(f"<{count + 1}q", *range(count + 1)))
         return prefix.with_suffix(".bin")
 
-    def recipe(self, preset, steps, layout="one", seq_len=None, batch=None, micro_batch=None, precision="bf16"):
+    def threads(self, layout):
+        """Of a worker."""
+        return self.a.threads if layout == "one" else 1
+
+    def recipe(self, model, steps, layout="one", seq_len=None, batch=None, micro_batch=None, precision="bf16"):
         workers = 1 if layout == "one" else 2
-        path = self.fresh(f"{preset}-{layout}.toml")
+        path = self.fresh(f"{layout}.toml")
         path.write_text(RECIPE.format(
-            preset=preset, steps=steps, data=self.dataset(PEER_MODELS[preset]["vocab_size"]), precision=precision,
+            model=model.recipe, steps=steps, data=self.dataset(model.config["vocab_size"]), precision=precision,
             seq_len=seq_len or self.a.seq_len, batch=batch or self.a.batch, micro_batch=micro_batch or self.a.micro_batch,
-            workers=workers, dp_replicate=2 if layout == "ddp" else 1, dp_shard=2 if layout == "zero3" else 1,
-            zero_stage=3 if layout == "zero3" else 0))
+            workers=workers, threads=self.threads(layout), dp_replicate=2 if layout == "ddp" else 1,
+            dp_shard=2 if layout == "zero3" else 1, zero_stage=3 if layout == "zero3" else 0))
         return path
 
     def batches(self, recipe, steps):
@@ -172,35 +266,47 @@ class Bench:
         return seconds_to_line([self.torchrun, "--standalone", "--nproc_per_node", 2, HERE / "allreduce_torchrun.py"],
                                "first all-reduce done", env=self.environment)
 
-    def train_ours(self, recipe, programs=None):
+    def train_ours(self, recipe, steps, programs=None):
         run_dir = self.fresh("run")
         run([(programs or self.a.bin) / "trainctl", "launch", recipe, "--run-dir", run_dir], env=self.environment)
         lines = [json.loads(line) for line in (run_dir / "timings.jsonl").read_text().splitlines()]
         timed = [line["seconds"] for line in lines if line["step"] > self.a.warmup]
         losses = [json.loads(line).get("loss") for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
         shutil.rmtree(run_dir)
-        if len(timed) != self.a.steps:
-            raise BenchError(f"{run_dir}/timings.jsonl has {len(timed)} timed steps, not {self.a.steps}")
-        return {"value": self.a.steps * self.a.batch * self.a.seq_len / sum(timed), "losses": losses}
+        if len(timed) != steps:
+            raise BenchError(f"{run_dir}/timings.jsonl has {len(timed)} timed steps, not {steps}")
+        return {"value": steps * self.a.batch * self.a.seq_len / sum(timed), "losses": losses}
 
-    def train_torch(self, mode, precision, preset, tokens):
+    def torch_folder(self, threads):
+        """Where torch.compile keeps what it builds, from round to round. Its loops have a number of threads, which is no
+        part of the key under which they are kept."""
+        folder = self.folder / f"torch-{threads}"
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    def train_torch(self, layout, peer, model, tokens):
+        mode, _, _ = LAYOUTS[layout]
         start = [self.a.python] if mode == "eager" else [self.torchrun, "--standalone", "--nproc_per_node", 2]
         # Positions and norms of the presets are the defaults of both sides, but for the epsilon.
-        model = json.dumps({**PEER_MODELS[preset], "rms_norm_eps": 1e-5})
-        out = run([*start, HERE / "train_torch.py", "--mode", mode, "--precision", precision, "--tokens", tokens,
-                   "--model", model, "--micro-batch", self.a.micro_batch, "--warmup", self.a.warmup],
-                  env=self.environment)
+        config = json.dumps({**model.config, "rms_norm_eps": 1e-5})
+        threads = self.threads(layout)
+        built = self.torch_folder(threads)
+        out = run([*start, HERE / "train_torch.py", "--mode", mode, "--precision", peer.precision, "--tokens", tokens,
+                   "--model", config, "--micro-batch", self.a.micro_batch, "--warmup", self.a.warmup,
+                   "--threads", threads, *(["--compile"] if peer.compiled else [])],
+                  env={**self.environment, "OMP_NUM_THREADS": str(threads), "TMPDIR": str(built),
+                       "TORCHINDUCTOR_CACHE_DIR": str(built / "inductor")})
         report = json.loads(out.splitlines()[-1])
-        return {"value": report["tokens_per_second"], "losses": report["losses"], "parameters": report["parameters"]}
+        return {"value": report.pop("tokens_per_second"), **report}
 
     def bytes_run(self, preset):
         """A run of one step whose tokens are bytes, none of which ends a text: both sides write as much as is asked."""
         recipe = self.fresh(f"{preset}-bytes.toml")
         recipe.write_text(RECIPE.format(
-            preset=preset, steps=1, data=self.dataset(256), precision="fp32", seq_len=256, batch=2, micro_batch=2, workers=1,
-            dp_replicate=1, dp_shard=1, zero_stage=0))
+            model=Model.of(f"{preset}:vocab=256").recipe, steps=1, data=self.dataset(256), precision="fp32", seq_len=256,
+            batch=2, micro_batch=2, workers=1, threads=1, dp_replicate=1, dp_shard=1, zero_stage=0))
         run_dir = self.fresh("run")
-        run([self.trainctl, "launch", recipe, "--run-dir", run_dir, "--set", "model.vocab=256"], env=self.environment)
+        run([self.trainctl, "launch", recipe, "--run-dir", run_dir], env=self.environment)
         return run_dir
 
     def generate_ours(self, run_dir, programs=None):
@@ -237,30 +343,44 @@ class Bench:
 
     # ---- benchmarks: rows of (name, unit, {who: function}, peer that counts, bound) -----------------
 
-    def rounds(self, name, sides):
-        """{side: [result of each round]}, the sides taking turns; the first round begins with ours."""
+    def rounds(self, name, sides, may_fail=()):
+        """{side: [result of each round]}, the sides taking turns; the first round begins with ours. One of `may_fail`
+        that fails is given up: its last result says why (see failure())."""
         results = {side: [] for side in sides}
         for i in range(self.a.repeat):
             order = list(sides) if i % 2 == 0 else list(sides)[::-1]
             for side in order:
-                result = sides[side]()
-                results[side].append(result if isinstance(result, dict) else {"value": result})
-            values = ", ".join(f"{side} {results[side][-1]['value']:.4g}" for side in sides)
+                if not results[side] or not failure(results[side]):
+                    results[side].append(self.one_result(sides[side], side in may_fail))
+            values = ", ".join(f"{side} {shown(results[side][-1])}" for side in sides)
             say(f"{name}, round {i + 1} of {self.a.repeat}: {values}")
         return results
 
+    def one_result(self, measure, may_fail):
+        try:
+            result = measure()
+        except BenchError as error:
+            if not may_fail:
+                raise
+            say(f"bench: {error}")
+            return {"failed": error.reason}
+        return result if isinstance(result, dict) else {"value": result}
+
     def row(self, name, unit, results, peer, target):
         """`target`: (sense, bound) on the median of ours / peer, or on ours alone without a peer; or why there is none."""
-        ours = [r["value"] for r in results["trainctl"]]
-        other = [r["value"] for r in results[peer]] if peer else [1.0] * len(ours)
-        ratio = statistics.median(a / b for a, b in zip(ours, other))
-        row = {"name": name, "unit": unit, "peer": peer, "ours": statistics.median(ours),
-               "theirs": statistics.median(other) if peer else None, "ratio": ratio if peer else None,
-               "target": target, "met": None, "rounds": results}
+        ours = statistics.median(r["value"] for r in results["trainctl"])
+        row = {"name": name, "unit": unit, "peer": peer, "ours": ours, "theirs": None, "ratio": None, "target": target,
+               "met": None, "rounds": results}
+        if peer and failure(results[peer]):
+            return {**row, "target": f"(failed: {failure(results[peer])})"}
+        if peer:
+            row["theirs"] = statistics.median(r["value"] for r in results[peer])
+            row["ratio"] = median_ratio(results, peer)
         if isinstance(target, tuple):
             sense, bound = target
+            value = row["ratio"] if peer else ours
             row["target"] = f"{sense} {bound:g}" + ("×" if peer else f" {unit}")
-            row["met"] = ratio <= bound if sense == "≤" else ratio >= bound
+            row["met"] = value <= bound if sense == "≤" else value >= bound
         return row
 
     def against(self, name, unit, measure, sense="≥"):
@@ -270,7 +390,7 @@ class Bench:
         return self.row(name, unit, self.rounds(name, sides), "the other build", (sense, bound))
 
     def bench_start(self):
-        recipe = self.recipe("toy-1m", steps=1, layout="ddp", seq_len=64, batch=2, micro_batch=1, precision="fp32")
+        recipe = self.recipe(Model.of("toy-1m"), steps=1, layout="ddp", seq_len=64, batch=2, micro_batch=1, precision="fp32")
         if self.a.against:
             yield self.against("from `launch` to the first connection, 2 workers", "s",
                                lambda programs: self.start_ours(recipe, programs), "≤")
@@ -279,39 +399,50 @@ class Bench:
         yield self.row("from `launch` to the first all-reduce, 2 workers", "s", results, "torchrun", ("≤", 0.35))
 
     def bench_train(self):
-        for preset in self.a.presets.split(","):
-            for layout, mode, label in (("one", "eager", "1 worker"), ("ddp", "ddp", "2 workers, DDP"),
-                                        ("zero3", "fsdp2", "2 workers, ZeRO-3")):
-                if self.a.layouts and layout not in self.a.layouts.split(","):
-                    continue
-                yield from self.train_rows(preset, layout, mode, label)
+        for model in map(Model.of, self.a.presets.split(",")):
+            layouts = self.a.layouts
+            if layouts == "auto":
+                layouts = "one" if model.is_small else ",".join(LAYOUTS)
+            for layout in layouts.split(","):
+                yield from self.train_rows(model, layout)
 
-    def train_rows(self, preset, layout, mode, label):
-        steps = self.a.warmup + self.a.steps
+    def timed_steps(self, model):
+        """Small models take more steps, so that theirs are seconds too."""
+        return self.a.steps if self.a.smoke else self.a.steps * min(MOST_STEPS, max(1, round(25e6 / model.parameters)))
+
+    def train_rows(self, model, layout):
+        timed = self.timed_steps(model)
+        steps = self.a.warmup + timed
+        _, title, label = LAYOUTS[layout]
+        if layout == "one" and self.a.threads > 1:
+            label += f", {self.a.threads} threads"
+        name = f"{model.name} ({number(model.parameters / 1e6)} M), {label}"
         if self.a.against:
             for precision in ("bf16", "fp32"):
-                recipe = self.recipe(preset, steps, layout, precision=precision)
-                yield self.against(f"training {preset}, {precision}, {label}", "tokens/s",
-                                   lambda programs, recipe=recipe: self.train_ours(recipe, programs))
+                recipe = self.recipe(model, steps, layout, precision=precision)
+                yield self.against(f"training {name}, {precision}", "tokens/s",
+                                   lambda programs, recipe=recipe: self.train_ours(recipe, timed, programs))
             return
-        recipe = self.recipe(preset, steps, layout)
+        recipe = self.recipe(model, steps, layout)
         tokens = self.batches(recipe, steps)
-        title = {"eager": "Hugging Face", "ddp": "DDP", "fsdp2": "FSDP2"}[mode]
-        peers = {f"{title}, {precision}": precision for precision in self.a.peer_precisions.split(",")}
-        sides = {"trainctl": lambda: self.train_ours(recipe)}
-        for name, precision in peers.items():
-            sides[name] = lambda precision=precision: self.train_torch(mode, precision, preset, tokens)
-        results = self.rounds(f"{preset}, {label}", sides)
+        peers = {f"{title}, {PEERS[key].label}": PEERS[key] for key in self.a.peers.split(",")}
+        sides = {"trainctl": lambda: self.train_ours(recipe, timed)}
+        for side, peer in peers.items():
+            sides[side] = lambda peer=peer: self.train_torch(layout, peer, model, tokens)
+        results = self.rounds(name, sides, may_fail=[side for side, peer in peers.items() if peer.compiled])
         self.check_same_work(recipe, results)
-        bound = 1.0 if (preset, layout) == ("llama-120m", "one") else 1.1
-        # What counts is the peer that keeps fp32 weights, as we do. The other is shown beside it.
-        for name, precision in peers.items():
-            target = ("≥", bound) if precision == "autocast" else "(no fp32 weights)"
-            yield self.row(f"training {preset}, {label}", "tokens/s", results, name, target)
+        better = better_peer(results, [side for side, peer in peers.items() if peer.counts])
+        for side, peer in peers.items():
+            target = "(the slower peer)" if peer.counts else "(no fp32 weights)"
+            if side == better:
+                target = ("≥", training_target(model, layout))
+            yield self.row(f"training {name}", "tokens/s", results, side, target)
 
     def check_same_work(self, recipe, results):
         ours = json.loads(run([self.trainctl, "plan", recipe, "--json"]))["num_parameters"]
         for side, rounds in results.items():
+            if failure(rounds):
+                continue
             theirs = rounds[0].get("parameters", ours)
             if theirs != ours:
                 raise BenchError(f"{side} has {theirs} parameters, ours has {ours}")
@@ -321,7 +452,7 @@ class Bench:
                                  f"ours with {results['trainctl'][0]['losses'][0]}")
 
     def bench_generate(self):
-        for preset in dict.fromkeys(["toy-1m", self.a.presets.split(",")[0]]):
+        for preset in dict.fromkeys(["toy-1m", self.a.preset_of_runs]):
             run_dir = self.bytes_run(preset)
             name = f"`generate`, {preset}, {self.a.generate_tokens} tokens"
             if self.a.against:
@@ -391,8 +522,8 @@ class Bench:
     def bench_async(self):
         if self.a.against:
             return  # the same code between two steps of training
-        preset = self.a.presets.split(",")[0]
-        recipe = self.recipe(preset, 6, "zero3")
+        preset = self.a.preset_of_runs
+        recipe = self.recipe(Model.of(preset), 6, "zero3")
         results = self.rounds("wait for a save", {"trainctl": lambda: self.saves(recipe, "true"),
                                                   "written between steps": lambda: self.saves(recipe, "false")})
         yield self.row(f"training waits for a checkpoint of {preset}, 2 workers, ZeRO-3, written beside training", "s",
@@ -409,6 +540,10 @@ def number(value):
     if value is None:
         return ""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def shown(result):
+    return "failed" if "failed" in result else f"{result['value']:.4g}"
 
 
 def cpu_model():
@@ -429,6 +564,7 @@ def versions(bench):
 
 def table(rows, bench, command):
     a = bench.a
+    more = "" if a.smoke else f" (small models: up to {MOST_STEPS * a.steps})"
     lines = [
         f"- machine: {cpu_model()}, {len(os.sched_getaffinity(0))} cores, "
         f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') >> 30} GiB, Linux {platform.release()}; "
@@ -436,15 +572,19 @@ def table(rows, bench, command):
         f"- date: {datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d}",
         f"- command: `{command}`",
         f"- versions: {versions(bench)}",
-        f"- median of {a.repeat} alternating rounds; training: {'' if a.against else 'bf16, '}one thread per rank, T = {a.seq_len}, {a.batch} "
-        f"sequences a step in micro-batches of {a.micro_batch}, {a.steps} steps after {a.warmup} to warm up", "",
+        f"- median of {a.repeat} alternating rounds; training: {'' if a.against else 'bf16, '}one worker of {a.threads} "
+        f"threads or two of one, T = {a.seq_len}, {a.batch} sequences a step in micro-batches of {a.micro_batch}, {a.steps} "
+        f"steps{more} after {a.warmup} to warm up", "",
         "| what | unit | trainctl | peer | | ratio | target | |", "|---|---|--:|---|--:|--:|---|---|"]
-    for row in rows:
-        ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f}×"
-        met = {True: "met", False: "**missed**", None: ""}[row["met"]]
-        lines.append(f"| {row['name']} | {row['unit']} | {number(row['ours'])} | {row['peer'] or ''} | "
-                     f"{number(row['theirs'])} | {ratio} | {row['target']} | {met} |")
-    return "\n".join(lines)
+    return "\n".join(lines + [table_line(row) for row in rows])
+
+
+def table_line(row):
+    ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f}×"
+    met = {True: "met", False: "**missed**", None: ""}[row["met"]]
+    target = row["target"].replace("|", "\\|")  # a reason is somebody else's text
+    return (f"| {row['name']} | {row['unit']} | {number(row['ours'])} | {row['peer'] or ''} | {number(row['theirs'])} | "
+            f"{ratio} | {target} | {met} |")
 
 
 def write_between_markers(path, text):
@@ -459,10 +599,19 @@ def write_between_markers(path, text):
 BENCHES = {"start": Bench.bench_start, "latency": Bench.bench_latency, "plan": Bench.bench_plan,
            "checkpoint": Bench.bench_checkpoint, "async": Bench.bench_async, "generate": Bench.bench_generate,
            "train": Bench.bench_train}
-SMOKE = dict(presets="toy-1m", seq_len=64, batch=4, micro_batch=2, steps=2, warmup=1, repeat=1, latency_runs=2,
-             checkpoint_mib=16, generate_tokens=100, documents=4, peer_precisions="autocast")
-FULL = dict(presets="llama-25m,llama-120m", seq_len=512, batch=8, micro_batch=4, steps=5, warmup=1, repeat=5,
-            latency_runs=20, checkpoint_mib=1024, generate_tokens=200, documents=64, peer_precisions="autocast,bf16")
+SMOKE = dict(presets="toy-1m", preset_of_runs="toy-1m", layouts="one,ddp,zero3", threads=2, seq_len=64, batch=4,
+             micro_batch=2, steps=2, warmup=1, repeat=1, latency_runs=2, checkpoint_mib=16, generate_tokens=100, documents=4,
+             peers="eager")
+# toy-1m with a vocabulary of bytes is the model of recipes/quickstart.toml.
+FULL = dict(presets="toy-1m:vocab=256,toy-5m:vocab=6144,llama-25m,llama-120m", preset_of_runs="llama-25m", layouts="auto",
+            threads=2, seq_len=512, batch=8, micro_batch=4, steps=5, warmup=1, repeat=5, latency_runs=20, checkpoint_mib=1024,
+            generate_tokens=200, documents=64, peers="eager,compile,bf16")
+MEANINGS = dict(presets="models that train: presets, with other dimensions as in toy-5m:vocab=6144:layers=4",
+                preset_of_runs="the model of generate and async",
+                layouts=f"of train: a list of {', '.join(LAYOUTS)}; auto: all, for small models one alone",
+                threads="of one worker alone; of two each has one",
+                steps="timed ones; small models take more",
+                peers=f"of train: a list of {', '.join(PEERS)}")
 
 
 def parse():
@@ -476,21 +625,25 @@ def parse():
     parser.add_argument("--python", type=lambda p: pathlib.Path(os.path.abspath(p)),
                         help="a Python with torch and transformers (run.sh gives it)")
     parser.add_argument("--folder", type=pathlib.Path, help="where runs and checkpoints are written (default: $TMPDIR)")
-    parser.add_argument("--layouts", help="of train: a list of one, ddp, zero3 (default: all)")
     for name, value in FULL.items():
-        parser.add_argument("--" + name.replace("_", "-"), type=type(value), help=f"default {value}")
+        meaning = f"{MEANINGS[name]} (default: {value})" if name in MEANINGS else f"default {value}"
+        parser.add_argument("--" + name.replace("_", "-"), type=type(value), help=meaning)
     arguments = parser.parse_args()
     for name, value in (SMOKE if arguments.smoke else FULL).items():
         if getattr(arguments, name) is None:
             setattr(arguments, name, value)
     if unknown := [name for name in arguments.only.split(",") if name not in BENCHES]:
         parser.error(f"--only: {unknown[0]} is none of {', '.join(BENCHES)}")
-    if unknown := [name for name in arguments.presets.split(",") if name not in PEER_MODELS]:
-        parser.error(f"--presets: {unknown[0]} is none of {', '.join(PEER_MODELS)}")
-    for name, known in (("layouts", ("one", "ddp", "zero3")), ("peer_precisions", ("autocast", "bf16"))):
-        for value in (getattr(arguments, name) or known[0]).split(","):
-            if value not in known:
-                parser.error(f"--{name.replace('_', '-')}: {value} is none of {', '.join(known)}")
+    for option, names in (("--presets", arguments.presets.split(",")), ("--preset-of-runs", [arguments.preset_of_runs])):
+        try:
+            for name in names:
+                Model.of(name)
+        except ValueError as error:
+            parser.error(f"{option}: {error}")
+    for name, known in (("layouts", LAYOUTS), ("peers", PEERS)):
+        for value in getattr(arguments, name).split(","):
+            if value not in known and (name, value) != ("layouts", "auto"):
+                parser.error(f"--{name}: {value} is none of {', '.join(known)}")
     if arguments.smoke and arguments.write:
         parser.error("--smoke measures nothing worth writing down; leave out --write")
     if arguments.against and arguments.write:
