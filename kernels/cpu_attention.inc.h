@@ -32,27 +32,10 @@ constexpr Integers LaneNumbers(std::integer_sequence<int, kLane...>) {
 }
 constexpr Integers kLaneNumbers = LaneNumbers(std::make_integer_sequence<int, kLanes>());
 
-// As Exp of one float.
-inline Vector Exp(Vector x) {
-  x = x < -87.0f ? Fill(-87.0f) : x;
-  x = x > 88.0f ? Fill(88.0f) : x;
-  const Vector shifted = x * 1.44269504f + 12582912.0f;
-  const Vector k = shifted - 12582912.0f;
-  const Vector r = (x - k * 0.693359375f) + k * 2.12194440e-4f;
-  Vector p = Fill(1.3888889e-3f);
-  p = p * r + 8.3333333e-3f;
-  p = p * r + 4.1666667e-2f;
-  p = p * r + 1.6666667e-1f;
-  p = p * r + 0.5f;
-  p = p * r + 1.0f;
-  p = p * r + 1.0f;
-  Integers bits;
-  std::memcpy(&bits, &shifted, sizeof(bits));
-  bits = (bits + 127) << 23;
-  Vector scale;
-  std::memcpy(&scale, &bits, sizeof(scale));
-  return p * scale;
-}
+template <>
+struct BitsOf<Vector> {
+  using Type = Integers;
+};
 
 template <typename Combine>
 inline float Reduce(Vector value, const Combine& combine) {

@@ -42,14 +42,23 @@ inline BF16 FromFloat<BF16>(float x) {  // round to nearest even; NaN stays NaN
   return {static_cast<uint16_t>((bits & 0x7fffffff) > 0x7f800000 ? quiet : rounded)};
 }
 
-// exp for vector loops: 2^k * p(r), |r| <= ln2/2, degree-6 polynomial (error below 2 ulp). Inputs
-// are clamped to the normal range, so very negative ones give about 1e-38, not 0.
-inline float Exp(float x) {
-  x = x < -87.0f ? -87.0f : (x > 88.0f ? 88.0f : x);
-  const float shifted = x * 1.44269504f + 12582912.0f;  // adds 1.5 * 2^23: the low bits are round(x / ln2)
-  const float k = shifted - 12582912.0f;
-  const float r = (x - k * 0.693359375f) + k * 2.12194440e-4f;
-  float p = 1.3888889e-3f;
+template <typename Value>
+struct BitsOf {
+  using Type = uint32_t;
+};
+
+// exp of a float, for loops that become vectors, or of a vector: 2^k * p(r), |r| <= ln2/2, degree-6
+// polynomial (error below 2 ulp). Inputs are clamped to the normal range, so very negative ones give about
+// 1e-38, not 0.
+template <typename Value>
+inline Value Exp(Value x) {
+  const Value zero = {};
+  x = x < -87.0f ? zero - 87.0f : x;
+  x = x > 88.0f ? zero + 88.0f : x;
+  const Value shifted = x * 1.44269504f + 12582912.0f;  // adds 1.5 * 2^23: the low bits are round(x / ln2)
+  const Value k = shifted - 12582912.0f;
+  const Value r = (x - k * 0.693359375f) + k * 2.12194440e-4f;
+  Value p = zero + 1.3888889e-3f;
   p = p * r + 8.3333333e-3f;
   p = p * r + 4.1666667e-2f;
   p = p * r + 1.6666667e-1f;
@@ -58,11 +67,11 @@ inline float Exp(float x) {
   p = p * r + 1.0f;
   // The bits of `shifted` rather than a conversion of k, which is undefined for NaN; 1.5 * 2^23 has no low
   // bits.
-  uint32_t bits;
+  typename BitsOf<Value>::Type bits;
   std::memcpy(&bits, &shifted, sizeof(bits));
-  const uint32_t exponent = (bits + 127) << 23;
-  float scale;
-  std::memcpy(&scale, &exponent, sizeof(scale));
+  bits = (bits + 127) << 23;
+  Value scale;
+  std::memcpy(&scale, &bits, sizeof(scale));
   return p * scale;
 }
 
