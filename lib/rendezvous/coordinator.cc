@@ -437,9 +437,15 @@ void Coordinator::On(absl::Duration now, const Tick& event, Decision& out) {
   last_tick_ = now;
   if (!Live()) return;
   if (gap > timeouts_.detect / 2) {
-    for (auto& [name, member] : members_) member.last_heard += gap;
-    deadline_ += gap;
-    for (Candidate& candidate : candidates_) candidate.deadline += gap;
+    // Never more than was lost: what was heard after the gap, before this tick, has lost nothing of it.
+    for (auto& [name, member] : members_) member.last_heard = std::min(member.last_heard + gap, now);
+    deadline_ =
+        std::min(deadline_ + gap, now + (phase_ == Phase::kGathering ? timeouts_.join : timeouts_.ack));
+    for (Candidate& candidate : candidates_) {
+      candidate.deadline =
+          std::min(candidate.deadline + gap,
+                   now + (candidate.failure.peer_failed ? timeouts_.echo : timeouts_.settle));
+    }
     out.reason = absl::StrCat("the coordinator itself stood still for ", absl::FormatDuration(gap));
     return;
   }

@@ -216,6 +216,36 @@ TEST_F(CoordinatorTest, ACoordinatorThatStoodStillBlamesNobody) {
   EXPECT_THAT(Pass(absl::Seconds(4), {0}), SizeIs(1)) << "real silence still counts";
 }
 
+// After a suspension the messages that waited in the sockets can be handled before the first tick.
+TEST_F(CoordinatorTest, WhatIsHeardBetweenAStandstillAndTheNextTickHasLostNoTime) {
+  Start(2);
+  now_ += absl::Hours(8);
+  for (const int i : {0, 1}) Give(Heartbeat{Id(i), 8, {}});
+  EXPECT_THAT(Give(Tick{}).notices, IsEmpty());
+  const std::vector<Notice> notices = Pass(absl::Seconds(3.2), {0});
+  ASSERT_THAT(notices, SizeIs(1)) << "silence is noticed as late as ever, not 8 hours later";
+  EXPECT_EQ(notices[0].failure.rank, 1);
+}
+
+TEST_F(CoordinatorTest, AFailureHeardBetweenAStandstillAndTheNextTickDoesNotWaitLonger) {
+  Start(2);
+  now_ += absl::Hours(8);
+  Give(Exited{Name(1), false, false, "exited with code 3"});
+  EXPECT_THAT(Give(Tick{}).notices, IsEmpty());
+  EXPECT_THAT(Pass(coordinator_.timeouts().settle, {0}), SizeIs(1));
+}
+
+TEST_F(CoordinatorTest, AnAssignmentSentBetweenAStandstillAndTheNextTickDoesNotWaitLonger) {
+  Expect(2);
+  GiveJoin(0);
+  now_ += absl::Hours(8);
+  GiveJoin(1);
+  Give(Tick{});
+  GiveAck(0);
+  Pass(coordinator_.timeouts().ack, {0, 1});
+  EXPECT_EQ(coordinator_.phase_name(), "gathering");
+}
+
 TEST_F(CoordinatorTest, AnEchoWaitsForItsCause) {
   Start(3);
   Give(ReportFailure{Id(0), 8, {0, 5, "dp", "connection closed", true}});
