@@ -152,6 +152,29 @@ TEST_F(CoordinatorTest, AnOlderIncarnationIsFencedOff) {
   EXPECT_FALSE(last_.commands[0].rejoin);
 }
 
+TEST_F(CoordinatorTest, AnOlderIncarnationDoesNotTakeThePlaceOfOneThatHasToJoinAgain) {
+  Expect(2);
+  GiveJoin(0, 5);
+  GiveJoin(1);
+  GiveAck(1);
+  Pass(absl::Seconds(3.1), {1});  // 0 did not acknowledge
+  ASSERT_EQ(coordinator_.phase_name(), "gathering");
+  Give(Heartbeat{Id(0, 4), 0, {}});
+  ASSERT_EQ(Count(last_, Command::Kind::kReject), 1);
+  EXPECT_FALSE(last_.commands[0].rejoin);
+  EXPECT_EQ(Count(GiveJoin(0, 4), Command::Kind::kReject), 1);
+  EXPECT_EQ(coordinator_.phase_name(), "gathering");
+  EXPECT_EQ(Count(GiveJoin(0, 5), Command::Kind::kPrepare), 2);
+}
+
+TEST_F(CoordinatorTest, AProcessIsNotOfThePastBecauseItsJoinIsStillOnTheWay) {
+  Expect(2);
+  GiveJoin(0, 4);
+  Give(ReportFailure{Id(0, 5), 0, {-1, -1, "", "out of memory", false}});
+  ASSERT_EQ(Count(last_, Command::Kind::kReject), 1);
+  EXPECT_TRUE(last_.commands[0].rejoin);
+}
+
 TEST_F(CoordinatorTest, AMissingAcknowledgementLeadsToANewGeneration) {
   Expect(3);
   for (int i = 0; i < 3; ++i) GiveJoin(i);
@@ -193,6 +216,28 @@ TEST_F(CoordinatorTest, WhoeverDoesNotJoinIsNamed) {
   ASSERT_THAT(notices, SizeIs(1));
   EXPECT_EQ(notices[0].member, Name(1));
   EXPECT_THAT(notices[0].failure.message, HasSubstr("missing: n/1"));
+}
+
+TEST_F(CoordinatorTest, OfThousandsMissingTheFirstAreNamed) {
+  Expect(1010);
+  GiveJoin(0);
+  const std::vector<Notice> notices = Pass(coordinator_.timeouts().join + absl::Seconds(1), {0});
+  ASSERT_THAT(notices, SizeIs(1));
+  EXPECT_EQ(notices[0].member, Name(1));
+  EXPECT_THAT(notices[0].failure.message,
+              HasSubstr("(missing: n/1, n/2, n/3, n/4, n/5, n/6, n/7, n/8, n/9, n/10, ... and 999 more)"));
+}
+
+TEST_F(CoordinatorTest, OfSeveralSilentAtATickTheFirstSlotIsBlamed) {
+  Start(4);
+  for (const int i : {2, 0, 1, 3}) {
+    now_ += absl::Milliseconds(1);
+    Give(Heartbeat{Id(i), 8, {}});
+  }
+  Give(Leave{Id(0), 8, LeaveKind::kFinished});
+  const std::vector<Notice> notices = Pass(absl::Seconds(3.2), {3});
+  ASSERT_THAT(notices, SizeIs(1));
+  EXPECT_EQ(notices[0].failure.rank, 1) << "0 has left, 2 is silent for longer";
 }
 
 TEST_F(CoordinatorTest, SilenceIsAFailureWithItsRankAndStep) {
