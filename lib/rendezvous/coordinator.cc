@@ -3,12 +3,17 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "base/status.h"
 
 namespace trainctl::rendezvous {
+namespace {
+
+constexpr size_t kMaxNamedMembers = 10;  // in a message
+
+}  // namespace
 
 Timeouts Timeouts::FromDetect(absl::Duration detect) {
   Timeouts timeouts;
@@ -27,7 +32,7 @@ Coordinator::Coordinator(Timeouts timeouts, int64_t last_generation)
 
 Decision Coordinator::Decide(absl::Duration now, const Event& event) {
   Decision out;
-  std::visit([&](const auto& value) { On(now, value, out); }, event);
+  std::visit([&](const auto& value) { On(now - lost_, value, out); }, event);
   return out;
 }
 
@@ -59,14 +64,19 @@ bool Coordinator::Live() const {
 void Coordinator::On(absl::Duration now, const Expect& event, Decision& out) {
   members_.clear();
   order_.clear();
+  heard_.clear();
   candidates_.clear();
+  causes_.clear();
+  new_candidates_.clear();
+  num_joined_ = num_acked_ = num_done_ = num_stopped_ = num_reported_causes_ = 0;
   for (const Slot& slot : event.slots) {
-    Member member;
+    const auto [it, is_new] = members_.try_emplace(slot.member);
+    TRAINCTL_CHECK_MSG(is_new, "slot ", slot.member, " is offered twice");
+    Member& member = it->second;
     member.slot = slot;
+    member.index = order_.size();
     member.last_heard = now;
-    TRAINCTL_CHECK_MSG(members_.emplace(slot.member, std::move(member)).second, "slot ", slot.member,
-                       " is offered twice");
-    order_.push_back(slot.member);
+    order_.push_back(&member);
   }
   phase_ = Phase::kGathering;
   deadline_ = now + timeouts_.join;
@@ -79,12 +89,12 @@ Coordinator::Member* Coordinator::Current(const MemberId& id, Decision& out) {
   bool rejoin = false;
   if (it == members_.end()) {
     out.reason = absl::StrCat("unknown member ", id.member);
-  } else if (!it->second.joined) {
-    out.reason = absl::StrCat("member ", id.member, " has not joined");
-    rejoin = true;  // it was sent away and did not know yet
-  } else if (it->second.incarnation != id.incarnation) {
+  } else if (id.incarnation < it->second.incarnation) {
     out.reason = absl::StrCat("incarnation ", id.incarnation, " of ", id.member, " is superseded by ",
                               it->second.incarnation);
+  } else if (!it->second.joined || id.incarnation > it->second.incarnation) {
+    out.reason = absl::StrCat("member ", id.member, " has not joined");
+    rejoin = true;  // it was sent away and did not know yet, or its join is on the way
   } else {
     return &it->second;
   }
@@ -108,7 +118,7 @@ void Coordinator::On(absl::Duration now, const Join& event, Decision& out) {
     return;
   }
   Member& member = it->second;
-  if (member.exited || (member.joined && event.id.incarnation < member.incarnation)) {
+  if (member.exited || event.id.incarnation < member.incarnation) {
     out.reason = absl::StrCat("incarnation ", event.id.incarnation, " of ", event.id.member, " is over");
     out.commands.push_back({Command::Kind::kReject, event.id, generation_, {}, out.reason, false});
     return;
@@ -119,10 +129,11 @@ void Coordinator::On(absl::Duration now, const Join& event, Decision& out) {
          {member.rank, member.progress.step, "", "its process was replaced by another", false}, out);
     return;
   }
+  if (!member.joined) ++num_joined_;
   member.joined = true;
   member.incarnation = event.id.incarnation;
   member.pid = event.pid;
-  member.last_heard = now;
+  Hear(now, member);
   const bool assigned = phase_ == Phase::kPreparing || phase_ == Phase::kRecording;
   if (again && assigned) {
     SendPrepare(member, out);
@@ -136,6 +147,7 @@ void Coordinator::On(absl::Duration now, const Join& event, Decision& out) {
     out.reason = "joined again: the running generation is sent again";
     return;
   }
+  if (member.acked) --num_acked_;
   member.acked = false;
   if (assigned) {  // a new process took the place of one in the assignment
     phase_ = Phase::kGathering;
@@ -144,38 +156,37 @@ void Coordinator::On(absl::Duration now, const Join& event, Decision& out) {
   MaybePrepare(now, out);
 }
 
-std::vector<std::string> Coordinator::MissingMembers() const {
-  std::vector<std::string> missing;
-  for (const std::string& name : order_) {
-    if (!members_.at(name).joined) missing.push_back(name);
+void Coordinator::Hear(absl::Duration now, Member& member) {
+  member.last_heard = now;
+  if (member.heard_at) {
+    heard_.splice(heard_.end(), heard_, *member.heard_at);
+  } else {
+    member.heard_at = heard_.insert(heard_.end(), &member);
   }
-  return missing;
 }
 
 void Coordinator::MaybePrepare(absl::Duration now, Decision& out) {
-  const size_t num_missing = MissingMembers().size();
-  if (num_missing > 0) {
-    out.reason = absl::StrCat(order_.size() - num_missing, " of ", order_.size(), " members joined");
+  if (num_joined_ < order_.size()) {
+    out.reason = absl::StrCat(num_joined_, " of ", order_.size(), " members joined");
     return;
   }
   ++generation_;
   Assignment assignment;
   assignment.generation = generation_;
   std::map<std::string, int> local_ranks;
-  for (const std::string& name : order_) {
-    Member& member = members_.at(name);
-    member.rank = static_cast<int>(assignment.members.size());
-    member.acked = false;
-    member.left.reset();
-    member.progress = {-1, "startup"};
+  for (Member* const member : order_) {  // none has left: there is no way back from running
+    member->rank = static_cast<int>(member->index);
+    member->acked = false;
+    member->progress = {-1, "startup"};
     assignment.members.push_back(
-        {member.slot, member.incarnation, member.rank, local_ranks[member.slot.node]++});
+        {member->slot, member->incarnation, member->rank, local_ranks[member->slot.node]++});
   }
+  num_acked_ = 0;
   assignment_bytes_ = SerializeAssignment(assignment);
   assignment_hash_ = AssignmentHash(assignment_bytes_);
   phase_ = Phase::kPreparing;
   deadline_ = now + timeouts_.ack;
-  for (const std::string& name : order_) SendPrepare(members_.at(name), out);
+  for (const Member* const member : order_) SendPrepare(*member, out);
   out.reason = absl::StrCat("all ", order_.size(), " members joined: generation ", generation_);
 }
 
@@ -186,7 +197,7 @@ void Coordinator::SendPrepare(const Member& member, Decision& out) const {
 void Coordinator::On(absl::Duration now, const Ack& event, Decision& out) {
   Member* member = Current(event.id, event.generation, out);
   if (member == nullptr) return;
-  member->last_heard = now;
+  Hear(now, *member);
   if (phase_ != Phase::kPreparing) {
     out.reason = absl::StrCat("acknowledged while ", phase_name());
     return;
@@ -196,11 +207,10 @@ void Coordinator::On(absl::Duration now, const Ack& event, Decision& out) {
     SendPrepare(*member, out);
     return;
   }
+  if (!member->acked) ++num_acked_;
   member->acked = true;
-  const size_t acked =
-      std::count_if(members_.begin(), members_.end(), [](const auto& entry) { return entry.second.acked; });
-  out.reason = absl::StrCat(acked, " of ", members_.size(), " members acknowledged");
-  if (acked < members_.size()) return;
+  out.reason = absl::StrCat(num_acked_, " of ", order_.size(), " members acknowledged");
+  if (num_acked_ < order_.size()) return;
   // Without a deadline: who records is no member but whoever runs this coordinator.
   phase_ = Phase::kRecording;
   Notice prepared;
@@ -217,10 +227,9 @@ void Coordinator::On(absl::Duration now, const Recorded& event, Decision& out) {
   }
   phase_ = Phase::kRunning;
   out.reason = absl::StrCat("generation ", generation_, " is recorded: all ", order_.size(), " members go");
-  for (const std::string& name : order_) {
-    const Member& each = members_.at(name);
-    out.commands.push_back({Command::Kind::kGo, IdOf(each), generation_, {}, "", false});
-    SendDirectives(each, out);
+  for (const Member* const member : order_) {
+    out.commands.push_back({Command::Kind::kGo, IdOf(*member), generation_, {}, "", false});
+    SendDirectives(*member, out);
   }
 }
 
@@ -233,17 +242,16 @@ void Coordinator::SendDirectives(const Member& member, Decision& out) const {
 
 void Coordinator::Broadcast(const Directive& directive, Decision& out) const {
   if (phase_ != Phase::kRunning) return;
-  for (const std::string& name : order_) {
-    const Member& member = members_.at(name);
-    if (member.left || member.exited) continue;
-    out.commands.push_back({Command::Kind::kDirective, IdOf(member), generation_, directive, "", false});
+  for (const Member* const member : order_) {
+    if (member->left || member->exited) continue;
+    out.commands.push_back({Command::Kind::kDirective, IdOf(*member), generation_, directive, "", false});
   }
 }
 
 void Coordinator::On(absl::Duration now, const Heartbeat& event, Decision& out) {
   Member* member = Current(event.id, out);
   if (member == nullptr) return;
-  member->last_heard = now;
+  Hear(now, *member);
   if (event.generation != generation_ || phase_ != Phase::kRunning) {
     out.reason = absl::StrCat("heartbeat of generation ", event.generation, " while ", phase_name());
     return;
@@ -262,7 +270,7 @@ void Coordinator::On(absl::Duration now, const Heartbeat& event, Decision& out) 
 void Coordinator::On(absl::Duration now, const ReportFailure& event, Decision& out) {
   Member* member = Current(event.id, out);
   if (member == nullptr) return;
-  member->last_heard = now;
+  Hear(now, *member);
   if (event.generation != 0 && event.generation != generation_) {
     out.reason = absl::StrCat("failure of generation ", event.generation, " is of the past");
     return;
@@ -281,47 +289,51 @@ void Coordinator::On(absl::Duration now, const ReportFailure& event, Decision& o
     given_up.member = event.id.member;
     out.notices.push_back(std::move(given_up));
   }
-  const absl::Duration wait = failure.peer_failed ? timeouts_.echo : timeouts_.settle;
-  Consider({std::move(failure), event.id.member, now + wait, false}, out);
+  Consider(now, *member, std::move(failure), /*from_exit=*/false, out);
+}
+
+absl::Duration Coordinator::WaitOf(const Candidate& candidate) const {
+  return candidate.IsCause() ? timeouts_.settle : timeouts_.echo;
 }
 
 // Every member's is kept: exits and words of several members arrive in any order, and the one that
 // looks best now can turn out to be an echo.
-void Coordinator::Consider(Candidate candidate, Decision& out) {
-  Candidate* const same = CandidateOf(candidate.member);
-  if (same == nullptr) {
-    candidates_.push_back(candidate);
-  } else if (same->from_exit) {
-    *same = candidate;
+void Coordinator::Consider(absl::Duration now, Member& member, Failure failure, bool from_exit,
+                           Decision& out) {
+  const std::string& name = member.slot.member;
+  Candidate candidate{std::move(failure), name, {}, from_exit};
+  candidate.deadline = now + WaitOf(candidate);
+  const bool is_new = !member.candidate.has_value();
+  if (is_new) {
+    member.candidate = candidates_.size();
+    candidates_.emplace_back();
+  }
+  const size_t index = *member.candidate;
+  if (is_new || candidates_[index].from_exit) {
+    if (candidate.IsCause()) {
+      causes_.insert(index);
+    } else {
+      causes_.erase(index);
+    }
+    if (candidate.IsReportedCause()) ++num_reported_causes_;
+    candidates_[index] = std::move(candidate);
+    new_candidates_.push_back(index);
   }
   const std::string& best = BestCandidate()->member;
-  out.reason = best == candidate.member
-                   ? absl::StrCat("failure of ", best, " waits for a better explanation")
-                   : absl::StrCat("failure of ", candidate.member, " is kept, that of ", best, " was first");
+  out.reason = best == name ? absl::StrCat("failure of ", best, " waits for a better explanation")
+                            : absl::StrCat("failure of ", name, " is kept, that of ", best, " was first");
 }
 
-Coordinator::Candidate* Coordinator::BestCandidate() {
-  const auto cause = absl::c_find_if(candidates_, [](const Candidate& c) { return !c.failure.peer_failed; });
-  if (cause != candidates_.end()) return &*cause;
+const Coordinator::Candidate* Coordinator::BestCandidate() const {
+  if (!causes_.empty()) return &candidates_[*causes_.begin()];
   return candidates_.empty() ? nullptr : &candidates_.front();
-}
-
-Coordinator::Candidate* Coordinator::CandidateOf(const std::string& member) {
-  const auto it = absl::c_find_if(candidates_, [&](const Candidate& c) { return c.member == member; });
-  return it == candidates_.end() ? nullptr : &*it;
-}
-
-bool Coordinator::HasReportedCause() const {
-  return absl::c_any_of(candidates_,
-                        [](const Candidate& c) { return !c.from_exit && !c.failure.peer_failed; });
 }
 
 void Coordinator::Fail(const std::string& member, Failure failure, Decision& out) {
   failure.peer_failed = false;
   out.reason = absl::StrCat(member, " failed: ", failure.message);
   Broadcast({DirectiveKind::kAbort, absl::StrCat("rank ", failure.rank, " failed: ", failure.message)}, out);
-  phase_ = Phase::kFailed;
-  candidates_.clear();
+  phase_ = Phase::kFailed;  // until Expect forgets the members and their candidates
   Notice failed;
   failed.kind = Notice::Kind::kFailed;
   failed.generation = generation_;
@@ -334,11 +346,14 @@ void Coordinator::Fail(const std::string& member, Failure failure, Decision& out
 void Coordinator::On(absl::Duration now, const Leave& event, Decision& out) {
   Member* member = Current(event.id, event.generation, out);
   if (member == nullptr) return;
-  member->last_heard = now;
+  Hear(now, *member);
   if (phase_ != Phase::kRunning) {
     out.reason = absl::StrCat("left while ", phase_name());
     return;
   }
+  if (member->exited && !member->left) ++num_done_;
+  if (member->left == LeaveKind::kStopped) --num_stopped_;
+  if (event.kind == LeaveKind::kStopped) ++num_stopped_;
   member->left = event.kind;
   Notice left;
   left.kind = Notice::Kind::kLeft;
@@ -350,17 +365,13 @@ void Coordinator::On(absl::Duration now, const Leave& event, Decision& out) {
 }
 
 void Coordinator::MaybeFinish(Decision& out) {
-  const size_t done = std::count_if(members_.begin(), members_.end(), [](const auto& entry) {
-    return entry.second.left.has_value() && entry.second.exited;
-  });
-  out.reason = absl::StrCat(done, " of ", members_.size(), " members left and exited");
-  if (done < members_.size()) return;
+  out.reason = absl::StrCat(num_done_, " of ", order_.size(), " members left and exited");
+  if (num_done_ < order_.size()) return;
   phase_ = Phase::kFinished;
   Notice finished;
   finished.kind = Notice::Kind::kFinished;
   finished.generation = generation_;
-  finished.stopped =
-      absl::c_any_of(members_, [](const auto& entry) { return entry.second.left == LeaveKind::kStopped; });
+  finished.stopped = num_stopped_ > 0;
   out.notices.push_back(std::move(finished));
 }
 
@@ -371,6 +382,7 @@ void Coordinator::On(absl::Duration now, const Exited& event, Decision& out) {
     return;
   }
   Member& member = it->second;
+  if (member.left && !member.exited) ++num_done_;
   member.exited = true;
   if (event.last.step >= std::max<int64_t>(member.progress.step, 0)) member.progress = event.last;
   if (!Live()) {
@@ -388,20 +400,20 @@ void Coordinator::On(absl::Duration now, const Exited& event, Decision& out) {
                     phase_ == Phase::kRunning ? " before the end of the run" : " before it was given a rank");
   }
   // What it said of itself says more than how it ended; what it said of others is still an echo.
-  if (Candidate* const announced = CandidateOf(event.member); announced != nullptr) {
-    if (event.crashed) absl::StrAppend(&announced->failure.message, "; then ", event.description);
+  if (member.candidate) {
+    Candidate& announced = candidates_[*member.candidate];
+    if (event.crashed) absl::StrAppend(&announced.failure.message, "; then ", event.description);
     out.reason = absl::StrCat(event.member, " ended as it had announced");
     return;
   }
   // A crash explains echoes and exit codes. It does not explain what a rank has told of itself: it may be the
   // end of one that lost its peer. SIGKILL is no such end, so the report is the one that follows from it: of
   // a broken connection, say, that was not known as an echo.
-  if (event.killed || (event.crashed && !HasReportedCause())) {
+  if (event.killed || (event.crashed && num_reported_causes_ == 0)) {
     Fail(event.member, std::move(failure), out);
     return;
   }
-  const absl::Duration wait = event.echo ? timeouts_.echo : timeouts_.settle;
-  Consider({std::move(failure), event.member, now + wait, true}, out);
+  Consider(now, member, std::move(failure), /*from_exit=*/true, out);
 }
 
 void Coordinator::On(absl::Duration now, const Hung& event, Decision& out) {
@@ -430,55 +442,92 @@ void Coordinator::On(absl::Duration now, const StopRequest& event, Decision& out
   out.notices.push_back(std::move(notice));
 }
 
+void Coordinator::GrantGap(absl::Duration gap) {
+  lost_ += gap;  // it is the time of the last tick again
+  // What was heard after the gap has lost nothing of it.
+  for (auto it = heard_.rbegin(); it != heard_.rend() && (*it)->last_heard > last_tick_; ++it) {
+    (*it)->last_heard = last_tick_;
+  }
+  for (const size_t index : new_candidates_) {
+    candidates_[index].deadline = last_tick_ + WaitOf(candidates_[index]);
+  }
+  deadline_ =
+      std::min(deadline_, last_tick_ + (phase_ == Phase::kGathering ? timeouts_.join : timeouts_.ack));
+}
+
+const Coordinator::Member* Coordinator::FindSilent(absl::Duration now) {
+  const Member* first = nullptr;
+  for (auto it = heard_.begin(); it != heard_.end() && now - (*it)->last_heard > timeouts_.detect;) {
+    Member& member = **it;
+    // The agent sees to it that one that has left ends.
+    if (!member.joined || member.exited || member.left) {
+      member.heard_at.reset();
+      it = heard_.erase(it);
+      continue;
+    }
+    if (first == nullptr || member.index < first->index) first = &member;
+    ++it;
+  }
+  return first;
+}
+
+void Coordinator::FailMissing(Decision& out) {
+  std::vector<absl::string_view> named;
+  size_t num_missing = 0;
+  for (const Member* const member : order_) {
+    if (member->joined) continue;
+    if (++num_missing <= kMaxNamedMembers) named.push_back(member->slot.member);
+  }
+  std::string missing = absl::StrJoin(named, ", ");
+  if (num_missing > named.size())
+    absl::StrAppend(&missing, ", ... and ", num_missing - named.size(), " more");
+  Fail(std::string(named.front()),
+       {-1, -1, "",
+        absl::StrCat("did not join within ", absl::FormatDuration(timeouts_.join), " (missing: ", missing,
+                     ")"),
+        false},
+       out);
+}
+
 void Coordinator::On(absl::Duration now, const Tick& event, Decision& out) {
   // If the time between two ticks is long, it was this process that stood still (suspended, or
   // starved): the others are given that time.
-  const absl::Duration gap = last_tick_ ? now - *last_tick_ : absl::ZeroDuration();
-  last_tick_ = now;
-  if (!Live()) return;
-  if (gap > timeouts_.detect / 2) {
-    for (auto& [name, member] : members_) member.last_heard += gap;
-    deadline_ += gap;
-    for (Candidate& candidate : candidates_) candidate.deadline += gap;
+  const absl::Duration gap = now - last_tick_;
+  if (Live() && gap > timeouts_.detect / 2) {
+    GrantGap(gap);
+    new_candidates_.clear();
     out.reason = absl::StrCat("the coordinator itself stood still for ", absl::FormatDuration(gap));
     return;
   }
+  last_tick_ = now;
+  new_candidates_.clear();
+  if (!Live()) return;
   if (const Candidate* best = BestCandidate(); best != nullptr && now >= best->deadline) {
-    const Candidate cause = *best;
-    Fail(cause.member, cause.failure, out);
+    Fail(best->member, best->failure, out);
     return;
   }
-  for (const std::string& name : order_) {
-    const Member& member = members_.at(name);
-    // The agent sees to it that one that has left ends.
-    if (!member.joined || member.exited || member.left || now - member.last_heard <= timeouts_.detect)
-      continue;
-    Fail(name,
-         {member.rank, member.progress.step, "",
+  if (const Member* const silent = FindSilent(now); silent != nullptr) {
+    Fail(silent->slot.member,
+         {silent->rank, silent->progress.step, "",
           absl::StrCat(
               "no heartbeat for ",
-              absl::FormatDuration(absl::Trunc(now - member.last_heard, absl::Milliseconds(1))),
+              absl::FormatDuration(absl::Trunc(now - silent->last_heard, absl::Milliseconds(1))),
               " (launch.detect_timeout is ", absl::FormatDuration(timeouts_.detect), "; last seen ",
-              member.progress.phase.empty() ? "starting" : absl::StrCat("in ", member.progress.phase), ")"),
+              silent->progress.phase.empty() ? "starting" : absl::StrCat("in ", silent->progress.phase), ")"),
           false},
          out);
     return;
   }
   if (now < deadline_) return;
   if (phase_ == Phase::kGathering) {
-    const std::vector<std::string> missing = MissingMembers();
-    Fail(missing.front(),
-         {-1, -1, "",
-          absl::StrCat("did not join within ", absl::FormatDuration(timeouts_.join),
-                       " (missing: ", absl::StrJoin(missing, ", "), ")"),
-          false},
-         out);
+    FailMissing(out);
   } else if (phase_ == Phase::kPreparing) {
     // Whoever did not acknowledge has to join again; the others wait for a new generation.
     size_t dropped = 0;
     for (auto& [name, member] : members_) {
       if (member.acked) continue;
       member.joined = false;
+      --num_joined_;
       ++dropped;
       out.commands.push_back(
           {Command::Kind::kReject, IdOf(member), generation_, {}, "not acknowledged in time", true});
@@ -492,15 +541,15 @@ void Coordinator::On(absl::Duration now, const Tick& event, Decision& out) {
 
 std::vector<MemberView> Coordinator::Members(absl::Duration now) const {
   std::vector<MemberView> views;
-  for (const std::string& name : order_) {
-    const Member& member = members_.at(name);
+  for (const Member* const each : order_) {
+    const Member& member = *each;
     MemberView view;
     view.slot = member.slot;
     view.incarnation = member.incarnation;
     view.pid = member.pid;
     view.rank = member.rank;
     view.progress = member.progress;
-    view.silent = now - member.last_heard;
+    view.silent = now - lost_ - member.last_heard;
     if (member.left) {
       view.state = *member.left == LeaveKind::kFinished ? "finished" : "stopped";
     } else if (member.exited) {

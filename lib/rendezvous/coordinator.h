@@ -1,7 +1,10 @@
 // Membership of a job as a pure state machine: who has joined, which generation runs, who failed
 // first, what the workers are told. No sockets, no clock, no threads: the caller hands in the time
 // and the event, gets a decision with its reason, and carries out the commands. The same sequence
-// of (time, event) gives the same decisions. Not thread safe.
+// of (time, event) gives the same decisions. Time never goes back. Not thread safe.
+//
+// A message or a tick costs O(log n) for n members, besides the commands it gives (a broadcast once per
+// phase of an attempt) and the failure it ends the attempt with. Members() is O(n).
 //
 //   Expect ──▶ gathering ──all joined──▶ preparing ──all acknowledged──▶ recording ──Recorded──▶ running
 //                  ▲                          │ no acknowledgement                                  │ first
@@ -14,9 +17,12 @@
 // nothing. So a launcher that is killed never leaves a generation in use that its successor gives again.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <list>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -162,6 +168,8 @@ class Coordinator {
  public:
   // The first assignment gets the generation after `last_generation` (of the run's journal).
   Coordinator(Timeouts timeouts, int64_t last_generation);
+  Coordinator(const Coordinator&) = delete;
+  Coordinator& operator=(const Coordinator&) = delete;
 
   Decision Decide(absl::Duration now, const Event& event);
 
@@ -177,8 +185,10 @@ class Coordinator {
 
  private:
   enum class Phase { kIdle, kGathering, kPreparing, kRecording, kRunning, kFailed, kFinished };
+  // Every time in here is `now` of Decide less `lost_`.
   struct Member {
     Slot slot;
+    size_t index = 0;  // in order_
     bool joined = false;
     int64_t incarnation = 0;
     int64_t pid = 0;
@@ -188,12 +198,17 @@ class Coordinator {
     Progress progress;
     std::optional<LeaveKind> left;
     bool exited = false;
+    std::optional<std::list<Member*>::iterator> heard_at;  // in heard_
+    std::optional<size_t> candidate;                       // in candidates_
   };
   struct Candidate {  // a failure that waits for a better explanation
     Failure failure;
     std::string member;
     absl::Duration deadline;
     bool from_exit = false;  // only the exit code is known
+
+    bool IsCause() const { return !failure.peer_failed; }
+    bool IsReportedCause() const { return IsCause() && !from_exit; }
   };
 
   void On(absl::Duration now, const Expect& event, Decision& out);
@@ -212,34 +227,48 @@ class Coordinator {
   // with the reason; a member of an older one is fenced with kReject.
   Member* Current(const MemberId& id, Decision& out);
   Member* Current(const MemberId& id, int64_t generation, Decision& out);
+  void Hear(absl::Duration now, Member& member);
+  // Grants everybody the time since the last tick, in which this process stood still.
+  void GrantGap(absl::Duration gap);
+  // The first by slot of those silent for longer than detect; null without any.
+  const Member* FindSilent(absl::Duration now);
+  absl::Duration WaitOf(const Candidate& candidate) const;
   void MaybePrepare(absl::Duration now, Decision& out);
   void SendPrepare(const Member& member, Decision& out) const;
   void SendDirectives(const Member& member, Decision& out) const;
   void Broadcast(const Directive& directive, Decision& out) const;
   void MaybeFinish(Decision& out);
-  void Consider(Candidate candidate, Decision& out);
+  void Consider(absl::Duration now, Member& member, Failure failure, bool from_exit, Decision& out);
   // The first candidate that does not only tell of another's failure, else the first; null without any.
-  Candidate* BestCandidate();
-  Candidate* CandidateOf(const std::string& member);
-  // Somebody has told of a failure of its own.
-  bool HasReportedCause() const;
+  const Candidate* BestCandidate() const;
   void Fail(const std::string& member, Failure failure, Decision& out);
+  void FailMissing(Decision& out);
   bool Live() const;  // an attempt is under way
-  std::vector<std::string> MissingMembers() const;
   MemberId IdOf(const Member& member) const { return {member.slot.member, member.incarnation}; }
 
   const Timeouts timeouts_;
   Phase phase_ = Phase::kIdle;
   int64_t generation_;
   std::map<std::string, Member> members_;
-  std::vector<std::string> order_;  // of the slots, decides the ranks
+  std::vector<Member*> order_;  // of the slots, decides the ranks
+  size_t num_joined_ = 0;
+  size_t num_acked_ = 0;
+  size_t num_done_ = 0;     // left and exited
+  size_t num_stopped_ = 0;  // left on request
+  // Whoever was heard, the longest silent first. One that cannot be blamed any more drops out when its
+  // silence is found.
+  std::list<Member*> heard_;
   std::string assignment_bytes_;
   uint64_t assignment_hash_ = 0;
-  absl::Duration deadline_;            // of joining or acknowledging
-  std::vector<Candidate> candidates_;  // of this attempt, at most one per member, as they were heard of
+  absl::Duration deadline_;             // of joining or acknowledging
+  std::vector<Candidate> candidates_;   // of this attempt, at most one per member, as they were heard of
+  std::set<size_t> causes_;             // those of candidates_ that are one
+  size_t num_reported_causes_ = 0;      // have told of a failure of their own
+  std::vector<size_t> new_candidates_;  // of candidates_: heard of since the last tick
   StopMode stop_ = StopMode::kNone;
   std::string stop_reason_;
-  std::optional<absl::Duration> last_tick_;
+  absl::Duration lost_;       // in all the gaps in which this process stood still
+  absl::Duration last_tick_;  // or Expect
 };
 
 }  // namespace trainctl::rendezvous

@@ -136,6 +136,8 @@ TEST_F(CoordinatorTest, RanksFollowTheSlotsAndLocalRanksTheNode) {
 }
 
 TEST_F(CoordinatorTest, JoiningTwiceChangesNothing) {
+  Expect(3);
+  for (const int i : {0, 0, 0}) EXPECT_THAT(GiveJoin(i).commands, IsEmpty());
   Start(2);
   const Decision again = GiveJoin(1);
   EXPECT_EQ(Count(again, Command::Kind::kPrepare), 1);
@@ -152,6 +154,29 @@ TEST_F(CoordinatorTest, AnOlderIncarnationIsFencedOff) {
   EXPECT_FALSE(last_.commands[0].rejoin);
 }
 
+TEST_F(CoordinatorTest, AnOlderIncarnationDoesNotTakeThePlaceOfOneThatHasToJoinAgain) {
+  Expect(2);
+  GiveJoin(0, 5);
+  GiveJoin(1);
+  GiveAck(1);
+  Pass(absl::Seconds(3.1), {1});  // 0 did not acknowledge
+  ASSERT_EQ(coordinator_.phase_name(), "gathering");
+  Give(Heartbeat{Id(0, 4), 0, {}});
+  ASSERT_EQ(Count(last_, Command::Kind::kReject), 1);
+  EXPECT_FALSE(last_.commands[0].rejoin);
+  EXPECT_EQ(Count(GiveJoin(0, 4), Command::Kind::kReject), 1);
+  EXPECT_EQ(coordinator_.phase_name(), "gathering");
+  EXPECT_EQ(Count(GiveJoin(0, 5), Command::Kind::kPrepare), 2);
+}
+
+TEST_F(CoordinatorTest, AProcessIsNotOfThePastBecauseItsJoinIsStillOnTheWay) {
+  Expect(2);
+  GiveJoin(0, 4);
+  Give(ReportFailure{Id(0, 5), 0, {-1, -1, "", "out of memory", false}});
+  ASSERT_EQ(Count(last_, Command::Kind::kReject), 1);
+  EXPECT_TRUE(last_.commands[0].rejoin);
+}
+
 TEST_F(CoordinatorTest, AMissingAcknowledgementLeadsToANewGeneration) {
   Expect(3);
   for (int i = 0; i < 3; ++i) GiveJoin(i);
@@ -166,6 +191,20 @@ TEST_F(CoordinatorTest, AMissingAcknowledgementLeadsToANewGeneration) {
   for (int i = 0; i < 3; ++i) GiveAck(i);
   GiveRecorded();
   EXPECT_TRUE(coordinator_.running());
+}
+
+TEST_F(CoordinatorTest, WhoeverDidNotAcknowledgeIsAskedBackAndWaitedFor) {
+  Expect(3);
+  for (int i = 0; i < 3; ++i) GiveJoin(i);
+  GiveAck(0);
+  now_ += coordinator_.timeouts().ack / 2;
+  Give(Tick{});
+  now_ += coordinator_.timeouts().ack / 2;
+  Give(Tick{});
+  ASSERT_EQ(Count(last_, Command::Kind::kReject), 2);
+  for (const Command& command : last_.commands) EXPECT_TRUE(command.rejoin);
+  EXPECT_THAT(GiveJoin(2).commands, IsEmpty()) << "1 is missing";
+  EXPECT_EQ(Count(GiveJoin(1), Command::Kind::kPrepare), 3);
 }
 
 TEST_F(CoordinatorTest, AnAcknowledgementOfAnOlderGenerationDoesNotCount) {
@@ -195,6 +234,97 @@ TEST_F(CoordinatorTest, WhoeverDoesNotJoinIsNamed) {
   EXPECT_THAT(notices[0].failure.message, HasSubstr("missing: n/1"));
 }
 
+TEST_F(CoordinatorTest, TheSameAcknowledgementTwiceCountsOnce) {
+  Expect(2);
+  GiveJoin(0);
+  GiveJoin(1);
+  GiveAck(0);
+  EXPECT_THAT(GiveAck(0).notices, IsEmpty());
+  EXPECT_EQ(coordinator_.phase_name(), "preparing");
+}
+
+TEST_F(CoordinatorTest, WordsOfAnOlderGenerationChangeNothing) {
+  Prepare(2);
+  GiveJoin(1, 2);  // its process was replaced
+  ASSERT_EQ(coordinator_.generation(), 9);
+  const uint64_t hash = coordinator_.assignment_hash();
+  Give(Ack{Id(1, 2), 9, hash});
+  EXPECT_THAT(Give(Ack{Id(0), 8, hash}).notices, IsEmpty());
+  EXPECT_EQ(coordinator_.phase_name(), "preparing");
+  GiveAck(0);
+  GiveRecorded();
+  ASSERT_TRUE(coordinator_.running());
+  EXPECT_THAT(Give(Heartbeat{Id(0), 8, {5, "step"}}).notices, IsEmpty());
+  EXPECT_THAT(Give(Leave{Id(0), 8, LeaveKind::kFinished}).notices, IsEmpty());
+  Give(ReportFailure{Id(0), 8, {0, 5, "", "disk full", false}});
+  now_ += coordinator_.timeouts().settle;
+  EXPECT_THAT(Give(Tick{}).notices, IsEmpty());
+}
+
+TEST_F(CoordinatorTest, AProcessThatIsReplacedWhileTheJobRunsHasFailed) {
+  Start(2);
+  GiveJoin(1, 2);
+  ASSERT_EQ(Kinds(), std::vector{Notice::Kind::kFailed});
+  EXPECT_EQ(last_.notices[0].failure.rank, 1);
+}
+
+TEST_F(CoordinatorTest, WhoHasEndedDoesNotJoin) {
+  Expect(2);
+  GiveJoin(0);
+  Give(Exited{Name(0), true, false, "exited with code 0"});
+  EXPECT_EQ(Count(GiveJoin(0), Command::Kind::kReject), 1);
+  EXPECT_EQ(Count(GiveJoin(1), Command::Kind::kReject), 0);
+}
+
+TEST_F(CoordinatorTest, NobodyLeavesBeforeTheJobRuns) {
+  Prepare(1);
+  EXPECT_THAT(Give(Leave{Id(0), 8, LeaveKind::kFinished}).notices, IsEmpty());
+}
+
+TEST_F(CoordinatorTest, WhatIsToldTwiceOfAnEndCountsOnce) {
+  Start(3);
+  for (const int i : {0, 0, 1, 1}) Give(Leave{Id(i), 8, LeaveKind::kStopped});
+  for (const int i : {0, 0, 1, 1}) Give(Exited{Name(i), true, false, "exited with code 75"});
+  for (const int i : {0, 1}) Give(Leave{Id(i), 8, LeaveKind::kFinished});
+  EXPECT_THAT(last_.reason, HasSubstr("2 of 3"));
+  EXPECT_EQ(coordinator_.phase_name(), "running");
+  Give(Leave{Id(2), 8, LeaveKind::kFinished});
+  Give(Exited{Name(2), true, false, "exited with code 0"});
+  ASSERT_EQ(Kinds(), std::vector{Notice::Kind::kFinished});
+  EXPECT_FALSE(last_.notices[0].stopped) << "the last word of each counts";
+}
+
+TEST_F(CoordinatorTest, WhoFallsSilentAfterItsJoinIsBlamedBeforeTheOthersHaveJoined) {
+  Expect(2);
+  GiveJoin(1);
+  const std::vector<Notice> notices = Pass(absl::Seconds(3.2), {});
+  ASSERT_THAT(notices, SizeIs(1));
+  EXPECT_EQ(notices[0].member, Name(1));
+  EXPECT_THAT(notices[0].failure.message, HasSubstr("no heartbeat"));
+}
+
+TEST_F(CoordinatorTest, OfThousandsMissingTheFirstAreNamed) {
+  Expect(1010);
+  GiveJoin(0);
+  const std::vector<Notice> notices = Pass(coordinator_.timeouts().join + absl::Seconds(1), {0});
+  ASSERT_THAT(notices, SizeIs(1));
+  EXPECT_EQ(notices[0].member, Name(1));
+  EXPECT_THAT(notices[0].failure.message,
+              HasSubstr("(missing: n/1, n/2, n/3, n/4, n/5, n/6, n/7, n/8, n/9, n/10, ... and 999 more)"));
+}
+
+TEST_F(CoordinatorTest, OfSeveralSilentAtATickTheFirstSlotIsBlamed) {
+  Start(4);
+  for (const int i : {2, 0, 1, 3}) {
+    now_ += absl::Milliseconds(1);
+    Give(Heartbeat{Id(i), 8, {}});
+  }
+  Give(Leave{Id(0), 8, LeaveKind::kFinished});
+  const std::vector<Notice> notices = Pass(absl::Seconds(3.2), {3});
+  ASSERT_THAT(notices, SizeIs(1));
+  EXPECT_EQ(notices[0].failure.rank, 1) << "0 has left, 2 is silent for longer";
+}
+
 TEST_F(CoordinatorTest, SilenceIsAFailureWithItsRankAndStep) {
   Start(3);
   Give(Heartbeat{Id(1), 8, {42, "backward"}});
@@ -214,6 +344,36 @@ TEST_F(CoordinatorTest, ACoordinatorThatStoodStillBlamesNobody) {
   EXPECT_THAT(last_.reason, HasSubstr("stood still"));
   EXPECT_THAT(Pass(absl::Seconds(1), {0, 1}), IsEmpty());
   EXPECT_THAT(Pass(absl::Seconds(4), {0}), SizeIs(1)) << "real silence still counts";
+}
+
+// After a suspension the messages that waited in the sockets can be handled before the first tick.
+TEST_F(CoordinatorTest, WhatIsHeardBetweenAStandstillAndTheNextTickHasLostNoTime) {
+  Start(2);
+  now_ += absl::Hours(8);
+  for (const int i : {0, 1}) Give(Heartbeat{Id(i), 8, {}});
+  EXPECT_THAT(Give(Tick{}).notices, IsEmpty());
+  const std::vector<Notice> notices = Pass(absl::Seconds(3.2), {0});
+  ASSERT_THAT(notices, SizeIs(1)) << "silence is noticed as late as ever, not 8 hours later";
+  EXPECT_EQ(notices[0].failure.rank, 1);
+}
+
+TEST_F(CoordinatorTest, AFailureHeardBetweenAStandstillAndTheNextTickDoesNotWaitLonger) {
+  Start(2);
+  now_ += absl::Hours(8);
+  Give(Exited{Name(1), false, false, "exited with code 3"});
+  EXPECT_THAT(Give(Tick{}).notices, IsEmpty());
+  EXPECT_THAT(Pass(coordinator_.timeouts().settle, {0}), SizeIs(1));
+}
+
+TEST_F(CoordinatorTest, AnAssignmentSentBetweenAStandstillAndTheNextTickDoesNotWaitLonger) {
+  Expect(2);
+  GiveJoin(0);
+  now_ += absl::Hours(8);
+  GiveJoin(1);
+  Give(Tick{});
+  GiveAck(0);
+  Pass(coordinator_.timeouts().ack, {0, 1});
+  EXPECT_EQ(coordinator_.phase_name(), "gathering");
 }
 
 TEST_F(CoordinatorTest, AnEchoWaitsForItsCause) {
@@ -336,6 +496,40 @@ TEST_F(CoordinatorTest, AnExitThatTellsOfAPeerIsNamedWhenNobodyElseFails) {
   EXPECT_EQ(notices[0].failure.rank, 0);
 }
 
+TEST_F(CoordinatorTest, WhoHasEndedIsNotBlamedForSilence) {
+  Start(2);
+  Pass(absl::Seconds(1), {1});
+  Exited follower{Name(0), false, false, "exited with code 4"};
+  follower.echo = true;
+  Give(follower);
+  EXPECT_THAT(Pass(absl::Seconds(2.5), {1}), IsEmpty()) << "its echo still waits";
+  const std::vector<Notice> notices = Pass(absl::Seconds(1), {1});
+  ASSERT_THAT(notices, SizeIs(1));
+  EXPECT_EQ(notices[0].failure.message, "exited with code 4");
+}
+
+TEST_F(CoordinatorTest, TheFirstWordsOfARankCount) {
+  Start(2);
+  Give(ReportFailure{Id(1), 8, {1, 5, "", "first", false}});
+  Give(ReportFailure{Id(1), 8, {1, 5, "", "second", true}});
+  const std::vector<Notice> notices = Pass(absl::Seconds(0.5), {0, 1});
+  ASSERT_THAT(notices, SizeIs(1));
+  EXPECT_EQ(notices[0].failure.message, "first");
+}
+
+TEST_F(CoordinatorTest, WhatFailedInAnAttemptIsForgottenInTheNext) {
+  Start(3);
+  Give(ReportFailure{Id(1), 8, {1, 5, "", "disk full", false}});
+  ASSERT_THAT(Pass(absl::Seconds(0.5), {0, 1, 2}), SizeIs(1));
+  Start(3);
+  Give(ReportFailure{Id(0), 9, {0, 5, "", "connection closed", true}});
+  now_ += coordinator_.timeouts().settle;
+  EXPECT_THAT(Give(Tick{}).notices, IsEmpty()) << "an echo, not the cause of before";
+  Give(Exited{Name(2), false, true, "killed by SIGSEGV (11)"});
+  ASSERT_THAT(last_.notices, SizeIs(1)) << "nobody has told of a cause in this attempt";
+  EXPECT_EQ(last_.notices[0].failure.rank, 2);
+}
+
 TEST_F(CoordinatorTest, WordsThatArriveAfterTheExitStillCount) {
   Start(3);
   Give(Exited{Name(1), false, false, "exited with code 4"});
@@ -388,6 +582,7 @@ TEST_F(CoordinatorTest, OneFailureIsReportedOnce) {
   EXPECT_THAT(last_.notices, SizeIs(1));
   EXPECT_THAT(Give(Exited{Name(1), false, true, "killed by SIGSEGV (11)"}).notices, IsEmpty());
   EXPECT_THAT(Give(ReportFailure{Id(0), 8, {0, 5, "", "late", false}}).notices, IsEmpty());
+  EXPECT_THAT(Give(ReportFailure{Id(0), 8, {0, 5, "", "connection closed", true}}).notices, IsEmpty());
   EXPECT_THAT(Pass(absl::Minutes(5), {}), IsEmpty());
 }
 
@@ -441,6 +636,17 @@ TEST_F(CoordinatorTest, AStopReachesTheRunningAndThoseWhoComeLater) {
   GiveJoin(0, 2);
   Give(Ack{Id(0, 2), coordinator_.generation(), coordinator_.assignment_hash()});
   EXPECT_EQ(Count(GiveRecorded(), Command::Kind::kDirective), 1);
+}
+
+TEST_F(CoordinatorTest, AStopIsToldToWhoeverJoinsAgainAndNotToWhoeverLeft) {
+  Start(3);
+  Give(Leave{Id(0), 8, LeaveKind::kFinished});
+  EXPECT_EQ(Count(Give(StopRequest{StopMode::kNow, "SIGINT"}), Command::Kind::kDirective), 2);
+  EXPECT_THAT(Give(StopRequest{StopMode::kAfterSave, "SIGTERM"}).commands, IsEmpty());
+  EXPECT_EQ(coordinator_.stop(), StopMode::kNow) << "a weaker request changes nothing";
+  GiveJoin(1);
+  ASSERT_EQ(Count(last_, Command::Kind::kDirective), 1);
+  EXPECT_EQ(last_.commands.back().directive.kind, DirectiveKind::kAbort);
 }
 
 TEST_F(CoordinatorTest, TimeoutsKeepTheirOrder) {
