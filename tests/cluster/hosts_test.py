@@ -12,6 +12,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -89,10 +90,20 @@ def python(host, script, *arguments, **more):
     return host.popen([*PYTHON, script, *map(str, arguments)], stdout=subprocess.PIPE, text=True, **more)
 
 
+def read_line(process):
+    """The next line that it writes; empty when none comes."""
+    timer = threading.Timer(PATIENCE, process.kill)
+    timer.start()
+    try:
+        return process.stdout.readline()
+    finally:
+        timer.cancel()
+
+
 def echo_server(host):
     """Its port, and the process."""
     server = python(host, ECHO_SERVER % (host.address, host.address))
-    return int(server.stdout.readline()), server
+    return int(read_line(server)), server
 
 
 def first_field(host, part):
@@ -203,15 +214,15 @@ def a_blackhole_is_one_way_and_silent(c):
                 one = python(hosts[name], RECEIVER)
             stack.callback(one.wait)
             stack.callback(one.kill)
-            receivers[name] = one, int(one.stdout.readline())
+            receivers[name] = one, int(read_line(one))
         for name, to in (("node1", "node2"), ("node2", "node1"), ("node2", OUTSIDE), (OUTSIDE, "node2")):
             hosts.blackhole(name, to=to)
             send(name, to, receivers[to][1], "lost")
             send(to, name, receivers[name][1], "back")
-            c.expect(receivers[name][0].stdout.readline() == "back\n", to, name)
+            c.expect(read_line(receivers[name][0]) == "back\n", to, name)
             hosts.heal(name, to=to)
             send(name, to, receivers[to][1], "healed")
-            text = receivers[to][0].stdout.readline()
+            text = read_line(receivers[to][0])
             c.expect(text == "healed\n", name, to, text)
 
 
@@ -230,7 +241,7 @@ def a_blackhole_holds_open_connections_too(c):
         return int(values[titles.index("RetransSegs")])
 
     say("one\n")
-    c.expect(client.stdout.readline() == "one\n", "no answer")
+    c.expect(read_line(client) == "one\n", "no answer")
     for cut, mend in ((lambda: c.hosts.blackhole("node1", to="node2"), c.hosts.heal), (node2.link_down, node2.link_up)):
         cut()
         before = retransmitted()
@@ -238,7 +249,7 @@ def a_blackhole_holds_open_connections_too(c):
         wait("a retransmission", lambda: retransmitted() > before)
         c.expect(not select.select([client.stdout], [], [], 0)[0], "an answer")
         mend()
-        c.expect(client.stdout.readline() == "two\n", "no answer after it was healed")
+        c.expect(read_line(client) == "two\n", "no answer after it was healed")
     client.stdin.close()
     client.wait(PATIENCE)
 
@@ -281,7 +292,7 @@ def hosts_with_ipv6_alone(c):
         wait("a connection that hangs", lambda: "SYN-SENT" in node1.run("ss", "-tn").stdout
                and "SYN-RECV" in node2.run("ss", "-tna").stdout)
         hosts.heal()
-        c.expect(client.stdout.readline() == "hello\n", "no answer")
+        c.expect(read_line(client) == "hello\n", "no answer")
 
 
 @case
@@ -402,7 +413,7 @@ def nothing_is_left_when_the_test_is_killed(c):
                                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
                 for number in ends}
     for number, child in children.items():
-        facts = json.loads(child.stdout.readline())
+        facts = json.loads(read_line(child))
         traces = Traces(facts["folder"], facts["link"], facts["pids"])
         c.expect(len(traces.left()) > 5, "the search finds nothing", traces.left())
         child.send_signal(number)
