@@ -460,7 +460,7 @@ class Hosts:
                       "link set %s master br0 up" % host.port]
             if host.dead_address:
                 lines += ["link add q%d type veth peer name eth1 netns %d" % (host.number, host.pid),
-                          "link set q%d %s" % (host.number, "up" if self.dead_interface == "dead" else "down")]
+                          "link set q%d up" % host.number]  # on no bridge
         self.ip_at_bridge(lines)
         for host in hosts:
             host._start_network()

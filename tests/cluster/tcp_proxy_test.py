@@ -154,7 +154,7 @@ def a_stall_holds_one_direction_until_it_is_resumed():
 def a_sender_has_to_wait_when_much_is_held():
     with Line() as line:
         line.proxy.stall()
-        data = random.Random(1).randbytes(8 << 20)
+        data = random.Random(1).randbytes(2 << 20)
         sender = threading.Thread(target=line.client.sendall, args=(data,))
         sender.start()
         wait("that it is full", lambda: line.proxy.held_bytes(UP) >= HELD_BYTES)
