@@ -252,5 +252,30 @@ TEST(Resume, WhereTheCommandIsGivenDoesNotMatter) {
   EXPECT_EQ(next->recipe.run.root, stored.run.root);
 }
 
+// Machines of another day: the table changes as a whole, and goes where nothing reads it.
+TEST(Resume, TheMachinesOfARunMayChange) {
+  const Recipe stored =
+      Stored({"launch.backend=ssh", "launch.ssh.hosts=['n0', 'n1']", "launch.ssh.options=['-v']"});
+  const auto resumed = [&](const std::vector<std::string>& sets) {
+    const auto loaded = Resume(stored, sets);
+    EXPECT_TRUE(loaded.ok()) << loaded.status();
+    return loaded.ok() ? loaded->recipe.launch : LaunchConfig();
+  };
+  EXPECT_EQ(resumed({}).ssh.hosts, (std::vector<std::string>{"n0", "n1"}));
+  EXPECT_EQ(resumed({"launch.ssh.hosts=['n2']"}).ssh.hosts, std::vector<std::string>{"n2"});
+  const LaunchConfig by_file = resumed({"launch.ssh.hosts_file=hosts"});
+  EXPECT_EQ(by_file.ssh.hosts_file, "/cwd/hosts");
+  EXPECT_TRUE(by_file.ssh.hosts.empty());
+  EXPECT_TRUE(resumed({"launch.ssh.options=default"}).ssh.options.empty());
+  EXPECT_EQ(resumed({"launch.backend=local"}).backend, "local");
+
+  const auto local = FakeWorld().Load(kMinimal);
+  const auto next = ContinueAs(stored, *local);
+  ASSERT_TRUE(next.ok()) << next.status();
+  EXPECT_EQ(next->recipe.launch.backend, "local");
+  EXPECT_TRUE(next->recipe.launch.ssh.hosts.empty() && next->recipe.launch.ssh.options.empty());
+  EXPECT_THAT(next->changes, ::testing::Contains("launch.ssh.options is not there and was [\"-v\"]"));
+}
+
 }  // namespace
 }  // namespace trainctl::recipe
