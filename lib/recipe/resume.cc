@@ -61,8 +61,9 @@ std::string WhyFixed(absl::string_view path) {
   return "";
 }
 
-// Of a field that is not shown where it is empty (Row::OmitEmpty).
+// Of a field that is not shown where it is empty or does not apply (Row::OmitEmpty, Row::Where).
 Value NotGiven(const Field& field) {
+  if (field.allow_auto) return Value(Auto());
   return field.kind == Kind::kStringList ? Value(std::vector<std::string>()) : Value(std::string());
 }
 

@@ -683,6 +683,7 @@ void AddPlan(Builder& b) {
 }
 
 void AddSsh(Builder& b) {
+  const auto is_ssh = [](const Recipe& r) { return r.launch.backend == "ssh"; };
   b.Add(
        "launch.ssh.hosts",
        "Machines, `\"name\"` or `\"user@name\"`, in the order of the ranks; the first `cluster.nodes` are "
@@ -691,6 +692,7 @@ void AddSsh(Builder& b) {
       .OmitEmpty()
       .Default("one of hosts and hosts_file is required")
       .Group("hosts", "hosts")
+      .Where(is_ssh)
       .Free();
   b.Add(
        "launch.ssh.hosts_file",
@@ -700,18 +702,21 @@ void AddSsh(Builder& b) {
       .OmitEmpty()
       .Default("one of hosts and hosts_file is required")
       .Group("hosts", "hosts_file")
+      .Where(is_ssh)
       .Free();
   b.Add(
        "launch.ssh.options",
        "Given to ssh before the machine's name: `[\"-p\", \"2222\"]`, `[\"-F\", \"ssh_config\"]`.",
        [](Recipe & r, size_t) -> auto& { return r.launch.ssh.options; })
       .OmitEmpty()
+      .Where(is_ssh)
       .Free();
   b.Add(
        "launch.ssh.program", "Path of trainctl on the other machines.",
        [](Recipe & r, size_t) -> auto& { return r.launch.ssh.program; })
       .Path()
       .AutoIs("auto: the path of this program")
+      .Where(is_ssh)
       .Free();
 }
 
@@ -805,7 +810,7 @@ void AddRest(Builder& b) {
       .Free();
   b.Add(
        "launch.coordinator_timeout",
-       "Time that another machine keeps its workers without hearing from the launcher; longer than "
+       "How long other machines keep their workers running without hearing from the launcher; longer than "
        "launch.detect_timeout.",
        [](Recipe & r, size_t) -> auto& { return r.launch.coordinator_timeout; })
       .Range(1, 86400)
