@@ -267,6 +267,7 @@ TEST(Resume, TheMachinesOfARunMayChange) {
   EXPECT_EQ(by_file.ssh.hosts_file, "/cwd/hosts");
   EXPECT_TRUE(by_file.ssh.hosts.empty());
   EXPECT_TRUE(resumed({"launch.ssh.options=default"}).ssh.options.empty());
+  EXPECT_FALSE(resumed({"launch.ssh.program=default"}).ssh.program.has_value());
   EXPECT_EQ(resumed({"launch.backend=local"}).backend, "local");
 
   const auto continued = [&](const std::vector<std::string>& sets) {
