@@ -68,6 +68,12 @@ DType ResolvePrecision(const std::string& precision, const cluster::Host& host,
 
 std::string Workers(int64_t count) { return absl::StrCat(count, count == 1 ? " worker" : " workers"); }
 
+// How many workers share a machine's cores and memory, however many machines there are.
+std::string WorkersOfNode(const recipe::ClusterConfig& cluster) {
+  return absl::StrCat(Workers(cluster.devices_per_node),
+                      cluster.nodes == 1 ? " on this machine" : " on each machine");
+}
+
 // Tensor memory of one worker.
 int64_t ResolveMemoryLimit(const recipe::ClusterConfig& cluster, const cluster::Host& host,
                            std::vector<std::string>& notes) {
@@ -77,7 +83,8 @@ int64_t ResolveMemoryLimit(const recipe::ClusterConfig& cluster, const cluster::
   const int64_t limit = std::max<int64_t>(share, 0);
   notes.push_back(absl::StrCat("cluster.memory_limit = auto: ", FormatBytes(limit),
                                " for each worker's tensors (", FormatBytes(host.memory_available_bytes),
-                               " available, ", Workers(cluster.devices_per_node), " on this machine)"));
+                               " available", cluster.nodes == 1 ? "" : " here", ", ", WorkersOfNode(cluster),
+                               ")"));
   return limit;
 }
 
@@ -121,7 +128,7 @@ int64_t ResolveThreads(const recipe::ClusterConfig& cluster, const cluster::Host
   if (cluster.threads_per_worker.has_value()) return *cluster.threads_per_worker;
   const int64_t threads = std::max<int64_t>(1, host.allowed_cores / cluster.devices_per_node);
   notes.push_back(absl::StrCat("cluster.threads_per_worker = auto: ", threads, " (", host.allowed_cores,
-                               " cores, ", Workers(cluster.devices_per_node), " on this machine)"));
+                               " cores, ", WorkersOfNode(cluster), ")"));
   if (cluster.devices_per_node > host.allowed_cores) {
     notes.push_back(absl::StrCat(cluster.devices_per_node, " workers share ", host.allowed_cores,
                                  " cores: expect them to slow each other down"));
@@ -175,6 +182,12 @@ absl::Status ResolveMachine(const recipe::Recipe& recipe, const cluster::Host& h
     plan.setting.types.compute = ResolvePrecision(recipe.train.precision, host, plan.notes);
     plan.memory_limit_bytes = ResolveMemoryLimit(cluster, host, plan.notes);
     plan.rates = CpuRatesOf(plan.setting, host, measured, plan.devices_per_node);
+    if (cluster.nodes > 1) {
+      plan.notes.push_back(absl::StrCat(
+          "cluster.nodes = ", cluster.nodes,
+          ": every machine is taken to be like this one, and the network between them is not measured: "
+          "communication is priced as within one machine, so expect steps to take longer"));
+    }
     return absl::OkStatus();
   }
   plan.device = recipe::kCudaDevice;

@@ -15,6 +15,7 @@
 #include "cluster/catalogue.h"
 #include "model/config_json.h"
 #include "optim/optimizer.h"
+#include "recipe/hosts.h"
 #include "recipe/values.h"
 
 namespace trainctl::recipe {
@@ -368,15 +369,76 @@ class Checker {
   }
 
   void CheckBackend() {
-    const ClusterConfig& cluster = recipe_.cluster;
-    if (Usable({"launch.backend", "cluster.nodes"}) && recipe_.launch.backend == "local" &&
-        cluster.nodes > 1) {
-      missing_.Add(
-          PlaceOf(std::initializer_list<absl::string_view>{"cluster.nodes"}),
-          absl::StrCat(
-              "cluster.nodes = ", cluster.nodes,
-              " but launch.backend = \"local\" starts workers on this machine only; set cluster.nodes = 1"));
+    if (!Usable({"launch.backend"})) return;
+    if (recipe_.launch.backend == "ssh") {
+      CheckSsh();
+      CheckTimeouts();
+      return;
     }
+    if (Usable({"cluster.nodes"}) && recipe_.cluster.nodes > 1) {
+      Lack("cluster.nodes",
+           absl::StrCat("cluster.nodes = ", recipe_.cluster.nodes,
+                        " but launch.backend = \"local\" starts workers on this machine only; set "
+                        "cluster.nodes = 1, or launch.backend to \"ssh\" with the machines in "
+                        "launch.ssh.hosts"));
+    }
+    // A stored recipe may keep them from a launch over ssh: there they were not given.
+    for (const absl::string_view path :
+         {"launch.ssh.hosts", "launch.ssh.hosts_file", "launch.ssh.options", "launch.ssh.program"}) {
+      if (!IsGiven(path)) continue;
+      Fail({path}, absl::StrCat(path, " is read with launch.backend = \"ssh\" alone, and it is ",
+                                QuoteToml(recipe_.launch.backend),
+                                "; set launch.backend = \"ssh\", or take the table out (--set "
+                                "launch.ssh=default)"));
+    }
+  }
+
+  // What a run needs and a plan does not.
+  void Lack(absl::string_view path, absl::string_view message) {
+    missing_.Add(PlaceOf(std::initializer_list<absl::string_view>{path}), message);
+  }
+
+  void CheckSsh() {
+    const SshConfig& ssh = recipe_.launch.ssh;
+    if (const absl::Status status = CheckSshOptions(ssh.options); !status.ok()) {
+      Fail({"launch.ssh.options"}, status.message());
+    }
+    if (!Usable({"launch.ssh.hosts", "launch.ssh.hosts_file"})) return;
+    if (ssh.hosts.empty() == ssh.hosts_file.empty()) {
+      if (ssh.hosts.empty()) {
+        return Lack("launch.backend",
+                    "launch.backend = \"ssh\" needs the machines: give launch.ssh.hosts = [\"node0\", "
+                    "\"node1\"] or launch.ssh.hosts_file");
+      }
+      return Fail({"launch.ssh.hosts", "launch.ssh.hosts_file"},
+                  "launch.ssh.hosts and launch.ssh.hosts_file exclude each other; give one of them");
+    }
+    if (ssh.hosts.empty()) return;  // the file is looked at where files are read
+    if (const absl::Status status = CheckHosts(ssh.hosts, "launch.ssh.hosts"); !status.ok()) {
+      return Fail({"launch.ssh.hosts"}, status.message());
+    }
+    if (!Usable({"cluster.nodes"})) return;
+    const absl::Status status = CheckEnoughHosts(ssh.hosts, recipe_.cluster.nodes, "launch.ssh.hosts");
+    if (!status.ok()) Lack("launch.ssh.hosts", status.message());
+  }
+
+  // Who waits longer must be the one who knows less: else a machine that the launcher has not given up ends
+  // its workers, or a worker that waits for a lost one is taken for the culprit.
+  void CheckTimeouts() {
+    const LaunchConfig& launch = recipe_.launch;
+    const auto check = [&](const char* path, absl::Duration timeout, const char* why) {
+      if (!Usable({path, "launch.detect_timeout"}) || timeout > launch.detect_timeout) return;
+      const absl::Duration below = timeout >= absl::Seconds(2) ? timeout - absl::Seconds(1) : timeout / 2;
+      Fail({path, "launch.detect_timeout"},
+           absl::StrCat(path, " (", DurationText(timeout), ") must be longer than launch.detect_timeout (",
+                        DurationText(launch.detect_timeout), "), ", why, "; set ", path, " = \"",
+                        DurationText(launch.detect_timeout + absl::Seconds(1)),
+                        "\", or launch.detect_timeout = \"", DurationText(below), "\""));
+    };
+    check("launch.coordinator_timeout", launch.coordinator_timeout,
+          "or a machine ends workers that the launcher still counts on");
+    check("launch.collective_timeout", launch.collective_timeout,
+          "or workers that wait for a lost one fail before it is found");
   }
 
   void CheckRest() {
@@ -390,12 +452,44 @@ class Checker {
                           absl::EndsWith(name, "_NUM_THREADS") ? "; use cluster.threads_per_worker" : ""));
       }
     }
+    CheckPassedEnv();
+    CheckInterface();
     const std::string& name = recipe_.run.name;
     if (name.find('/') != std::string::npos || absl::StartsWith(name, ".") || name.size() > 100) {
       Fail({"run.name"},
            absl::StrCat("run.name: ", QuoteToml(name), " cannot be the name of a folder: at most 100 ",
                         "bytes, no '/', no leading '.'"));
     }
+  }
+
+  void CheckPassedEnv() {
+    std::set<absl::string_view> seen;
+    for (const std::string& name : recipe_.launch.pass_env) {
+      const auto fail = [&](absl::string_view why) {
+        Fail({"launch.pass_env"}, absl::StrCat("launch.pass_env: ", QuoteToml(name), " ", why));
+      };
+      if (!IsVariableName(name)) {
+        fail("cannot be the name of a variable");
+      } else if (IsReserved(name)) {
+        fail("is a variable that trainctl sets itself");
+      } else if (recipe_.launch.env.count(name) > 0) {
+        fail(absl::StrCat("has its value in launch.env.", name, "; take one of them out"));
+      } else if (!seen.insert(name).second) {
+        fail("is there twice");
+      }
+    }
+  }
+
+  void CheckInterface() {
+    if (!recipe_.launch.interface.has_value()) return;
+    const std::string& name = *recipe_.launch.interface;
+    const bool is_plain = std::all_of(name.begin(), name.end(),
+                                      [](unsigned char c) { return absl::ascii_isgraph(c) && c != ','; });
+    if (is_plain && name.size() <= 64 && !absl::StartsWith(name, "-")) return;
+    Fail({"launch.interface"},
+         absl::StrCat("launch.interface: ", QuoteToml(name),
+                      " cannot be the name of a network interface, an address or a range such as "
+                      "\"10.0.0.0/8\""));
   }
 
   static bool IsVariableName(absl::string_view name) {
@@ -494,6 +588,11 @@ std::vector<std::string> FindNotes(const Recipe& recipe, const std::map<std::str
     note(path, is_ours, "it is for what-ifs of other trainers (plan.framework)");
   }
   note("cluster.threads_per_worker", !is_ours, "plan.framework is another trainer's");
+  if (recipe.launch.backend == "local") {
+    for (const char* path : {"launch.coordinator_timeout", "launch.interface", "launch.pass_env"}) {
+      note(path, true, "launch.backend = \"local\" starts workers on this machine only");
+    }
+  }
   const auto weights = origin.find("model.weights");
   if (is_ours && !recipe.model.from.empty() && weights != origin.end() && weights->second == "default") {
     notes.push_back(absl::StrCat(

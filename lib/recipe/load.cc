@@ -17,6 +17,7 @@
 #include "model/config_json.h"
 #include "recipe/checks.h"
 #include "recipe/derive.h"
+#include "recipe/hosts.h"
 #include "recipe/toml_reader.h"
 #include "recipe/values.h"
 
@@ -48,6 +49,7 @@ class Resolver {
     CheckWeights();
     ResolveDevicesPerNode();
     ResolveRoot();
+    CheckHostsFile();
     ResolveSources();
     ResolveBatchAndLength();
     ResolveCheckpoint(recipe());
@@ -201,6 +203,24 @@ class Resolver {
 
   // The default is relative too.
   void ResolveRoot() { recipe().run.root = AbsolutePath(recipe().run.root, access_.working_dir); }
+
+  void CheckHostsFile() {
+    constexpr absl::string_view kPath = "launch.ssh.hosts_file";
+    const LaunchConfig& launch = recipe().launch;
+    const bool is_read = launch.backend == "ssh" && !launch.ssh.hosts_file.empty() && !issues_.IsBad(kPath);
+    if (!is_read || is_what_if_) return;
+    const std::string& file = launch.ssh.hosts_file;
+    const absl::StatusOr<std::string> text = access_.read_file(file);
+    if (!text.ok()) {
+      missing_.Add(Where(kPath), absl::StrCat(kPath, ": ", text.status().message()));
+      return;
+    }
+    const absl::StatusOr<std::vector<std::string>> hosts = ParseHostsFile(*text, file);
+    if (!hosts.ok()) return issues_.Add(hosts.status());
+    if (issues_.IsBad("cluster.nodes")) return;
+    const absl::Status enough = CheckEnoughHosts(*hosts, recipe().cluster.nodes, file);
+    if (!enough.ok()) missing_.Add(Where(kPath), enough.message());
+  }
 
   void ResolveSources() {
     DataConfig& data = recipe().data;

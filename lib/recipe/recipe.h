@@ -128,14 +128,27 @@ struct CheckpointConfig {
   std::string when_busy = "wait";  // "wait", "skip"
 };
 
+// What `backend = "ssh"` reads, and nothing else does.
+struct SshConfig {
+  std::vector<std::string> hosts;      // "name" or "user@name", in the order of the ranks; or
+  std::string hosts_file;              // absolute; ReadHosts (hosts.h) reads it anew for each launch
+  std::vector<std::string> options;    // of ssh, given before the host
+  std::optional<std::string> program;  // trainctl on the other machines; auto = the path of this program
+};
+
 struct LaunchConfig {
-  std::string backend = "local";
+  std::string backend = "local";  // local | ssh
+  SshConfig ssh;
+  std::optional<std::string> interface;  // name, address or CIDR; auto = the route to the coordinator
+  // How long an agent keeps its workers without hearing from the launcher. With several machines only.
+  absl::Duration coordinator_timeout = absl::Seconds(60);
   int64_t max_restarts = 3;
   absl::Duration detect_timeout = absl::Seconds(10);
   absl::Duration stop_timeout = absl::Seconds(30);  // from the stop signal to SIGKILL
   absl::Duration collective_timeout = absl::Minutes(10);
   absl::Duration hang_timeout = absl::Minutes(10);
   std::map<std::string, std::string> env;
+  std::vector<std::string> pass_env;  // names; their values are the caller's and are not stored
 };
 
 struct MetricsConfig {

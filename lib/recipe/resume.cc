@@ -61,13 +61,19 @@ std::string WhyFixed(absl::string_view path) {
   return "";
 }
 
+// Of a field that is not shown where it is empty or does not apply (Row::OmitEmpty, Row::Where).
+Value NotGiven(const Field& field) {
+  if (field.allow_auto) return Value(Auto());
+  return field.kind == Kind::kStringList ? Value(std::vector<std::string>()) : Value(std::string());
+}
+
 // "key=default" on a stored value: what was stored goes, the built-in default comes.
 void TakeBack(const Draft& draft, Recipe& recipe) {
   for (const std::string& path : draft.taken_back()) {
     for (const Field& field : GetSchema().fields()) {
       if (field.resume == Resume::kIdentity || !field.set) continue;
       if (field.name == path || absl::StartsWith(field.name, path + ".")) {
-        field.set(recipe, 0, *field.get(Recipe(), 0));
+        field.set(recipe, 0, field.get(Recipe(), 0).value_or(NotGiven(field)));
       } else if (field.kind == Kind::kStringMap && absl::StartsWith(path, field.name + ".")) {
         StringMap map = std::get<StringMap>(*field.get(recipe, 0));
         map.erase(path.substr(field.name.size() + 1));
@@ -126,6 +132,9 @@ absl::StatusOr<LoadedRecipe> ApplyResumeSets(const Recipe& stored, absl::Span<co
     }
     entry.field->set(recipe, entry.index, value);
   }
+  // What is set replaces the stored alternative.
+  if (draft.Find("launch.ssh.hosts") != nullptr) recipe.launch.ssh.hosts_file.clear();
+  if (draft.Find("launch.ssh.hosts_file") != nullptr) recipe.launch.ssh.hosts.clear();
   if (const Entry* tokens = draft.Find("train.tokens"); tokens != nullptr) {
     recipe.train.steps = StepsForTokens(recipe, std::get<int64_t>(tokens->value));
     loaded.origin["train.steps"] = "--set (train.tokens)";
@@ -180,8 +189,8 @@ absl::StatusOr<Continuation> ContinueAs(const Recipe& stored, const LoadedRecipe
       const auto text = [&](const std::optional<Value>& value) {
         return value.has_value() ? ToTomlText(field, *value) : std::string("not there");
       };
-      if (field.resume == Resume::kFree && after.has_value()) {
-        field.set(recipe, i, *after);
+      if (field.resume == Resume::kFree) {
+        field.set(recipe, i, after.value_or(NotGiven(field)));
         next.changes.push_back(absl::StrCat(field.PathAt(i), " is ", text(after), " and was ", text(before)));
         continue;
       }

@@ -682,6 +682,44 @@ void AddPlan(Builder& b) {
       .Free();
 }
 
+void AddSsh(Builder& b) {
+  const auto is_ssh = [](const Recipe& r) { return r.launch.backend == "ssh"; };
+  b.Add(
+       "launch.ssh.hosts",
+       "Machines, `\"name\"` or `\"user@name\"`, in the order of the ranks; the first `cluster.nodes` are "
+       "used.",
+       [](Recipe & r, size_t) -> auto& { return r.launch.ssh.hosts; })
+      .OmitEmpty()
+      .Default("one of hosts and hosts_file is required")
+      .Group("hosts", "hosts")
+      .Where(is_ssh)
+      .Free();
+  b.Add(
+       "launch.ssh.hosts_file",
+       "File with a machine on each line; `#` starts a comment. Read anew at each launch and resume.",
+       [](Recipe & r, size_t) -> auto& { return r.launch.ssh.hosts_file; })
+      .Path()
+      .OmitEmpty()
+      .Default("one of hosts and hosts_file is required")
+      .Group("hosts", "hosts_file")
+      .Where(is_ssh)
+      .Free();
+  b.Add(
+       "launch.ssh.options",
+       "Given to ssh before the machine's name: `[\"-p\", \"2222\"]`, `[\"-F\", \"ssh_config\"]`.",
+       [](Recipe & r, size_t) -> auto& { return r.launch.ssh.options; })
+      .OmitEmpty()
+      .Where(is_ssh)
+      .Free();
+  b.Add(
+       "launch.ssh.program", "Path of trainctl on the other machines.",
+       [](Recipe & r, size_t) -> auto& { return r.launch.ssh.program; })
+      .Path()
+      .AutoIs("auto: the path of this program")
+      .Where(is_ssh)
+      .Free();
+}
+
 void AddRest(Builder& b) {
   b.Add(
        "checkpoint.every_steps", "Save every so many steps. A stop and the end of the run save as well.",
@@ -723,12 +761,17 @@ void AddRest(Builder& b) {
       .Choices({"wait", "skip"})
       .Free();
   b.Add(
-       "launch.backend", "How workers are started.",
+       "launch.backend",
+       "How workers are started: `local`, on this machine; `ssh`, on the machines of `[launch.ssh]` "
+       "(docs/guide/several-machines.md).",
        [](Recipe & r, size_t) -> auto& { return r.launch.backend; })
       .Choices({"local", "ssh", "slurm", "kubernetes"})
-      .Refuse("ssh", "this version starts workers on this machine only")
-      .Refuse("slurm", "this version starts workers on this machine only")
-      .Refuse("kubernetes", "this version starts workers on this machine only")
+      .Refuse("slurm",
+              "this version does not start it; in an allocation of one node use \"local\", of several "
+              "\"ssh\" with their names")
+      .Refuse("kubernetes",
+              "this version does not start it; in one pod use \"local\", over several that run sshd \"ssh\" "
+              "with their names")
       .Free();
   b.Add(
        "launch.max_restarts",
@@ -766,10 +809,32 @@ void AddRest(Builder& b) {
       .Range(1, 86400)
       .Free();
   b.Add(
+       "launch.coordinator_timeout",
+       "How long other machines keep their workers running without hearing from the launcher; longer than "
+       "launch.detect_timeout.",
+       [](Recipe & r, size_t) -> auto& { return r.launch.coordinator_timeout; })
+      .Range(1, 86400)
+      .Free();
+  b.Add(
+       "launch.interface",
+       "Network that the machines of a run use for each other (gRPC, Gloo, NCCL): an interface's name, an "
+       "address, or a range such as `10.0.0.0/8` that has one address of each machine.",
+       [](Recipe & r, size_t) -> auto& { return r.launch.interface; })
+      .AutoIs("auto: the one on the route to the launcher")
+      .Free();
+  b.Add(
+       "launch.pass_env",
+       "Variables of the caller, by name, that workers on other machines get besides `[launch.env]`. Their "
+       "values are not stored.",
+       [](Recipe & r, size_t) -> auto& { return r.launch.pass_env; })
+      .Default("none")
+      .Free();
+  b.Add(
        "launch.env", "Environment variables for the workers, by name. Not for secrets: recipes are stored.",
        [](Recipe & r, size_t) -> auto& { return r.launch.env; })
       .Default("none")
       .Free();
+  AddSsh(b);
   b.Add(
        "metrics.every_steps", "Write a line of metrics every so many steps.",
        [](Recipe & r, size_t) -> auto& { return r.metrics.every_steps; })

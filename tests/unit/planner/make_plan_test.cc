@@ -511,6 +511,44 @@ TEST(Plan, ThreadsAndMemoryAreTheMachinesShare) {
   EXPECT_THAT(MustPlan(recipe).notes, Contains(HasSubstr("8 workers share 4 cores")));
 }
 
+// A worker shares its machine with the workers of that machine, not with those of all of them.
+TEST(Plan, EachMachineHasMemoryAndCoresOfItsOwn) {
+  recipe::Recipe one = SmallRecipe(2);
+  one.cluster.memory_limit_bytes.reset();
+  recipe::Recipe three = one;
+  three.cluster.nodes = 3;
+  const Plan plan = MustPlan(three);
+  EXPECT_EQ(plan.layout.mesh.world_size(), 6);
+  EXPECT_EQ(plan.memory_limit_bytes, MustPlan(one).memory_limit_bytes);
+  EXPECT_EQ(plan.threads_per_worker, MustPlan(one).threads_per_worker);
+  EXPECT_EQ(plan.rates, MustPlan(one).rates);
+  EXPECT_THAT(plan.notes, Contains(HasSubstr("2 workers on each machine")));
+  EXPECT_THAT(plan.notes, Contains(HasSubstr("the network between them is not measured")));
+  EXPECT_THAT(MustPlan(one).notes, ::testing::Not(Contains(HasSubstr("not measured"))));
+  ExpectSound(plan, three);
+}
+
+// More machines bring memory of their own: what a worker may use stays, however many there are.
+TEST(Plan, AdviceToTakeMoreMachinesCountsTheirMemory) {
+  recipe::Recipe recipe = SmallRecipe(2);
+  recipe.model.spec = *model::Preset("llama-1b");
+  recipe.cluster.nodes = 2;
+  recipe.cluster.memory_limit_bytes.reset();
+  cluster::Host host = SomeHost();
+  host.memory_available_bytes = int64_t{7} * 1024 * kMiB;
+  const std::string message = MessageOf(MakePlan(recipe, host));
+  const size_t at = message.find("cluster.nodes = ");
+  ASSERT_NE(at, std::string::npos) << message;
+  recipe.cluster.nodes = std::stoll(message.substr(at + 16));
+  recipe.parallel.zero_stage = 3;
+  recipe.parallel.recompute = "full";
+  recipe.train.micro_batch = 1;
+  const size_t batch = message.find("train.batch_sequences = ");
+  if (batch != std::string::npos) recipe.train.batch_sequences = std::stoll(message.substr(batch + 24));
+  const absl::StatusOr<Plan> plan = MakePlan(recipe, host);
+  EXPECT_TRUE(plan.ok()) << message << "\n" << plan.status();
+}
+
 TEST(PlanJson, SurvivesTheRoundTrip) {
   for (int64_t workers : {1, 2, 6}) {
     recipe::Recipe recipe = SmallRecipe(workers);

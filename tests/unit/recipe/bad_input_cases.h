@@ -117,12 +117,67 @@ inline const BadInputCase kBadInputs[] = {
     {"SelectiveRecompute", "[parallel]\nrecompute = 'selective'\n",
      "r.toml:12:1: parallel.recompute = \"selective\": this version knows \"none\" and \"full\""},
     {"Slurm", "[launch]\nbackend = 'slurm'\n",
-     "r.toml:12:1: launch.backend = \"slurm\": this version starts workers on this machine only"},
+     "r.toml:12:1: launch.backend = \"slurm\": this version does not start it; in an allocation of one node "
+     "use \"local\", of several \"ssh\" with their names"},
+    {"Kubernetes", "[launch]\nbackend = 'kubernetes'\n",
+     "r.toml:12:1: launch.backend = \"kubernetes\": this version does not start it; in one pod use "
+     "\"local\", "
+     "over several that run sshd \"ssh\" with their names"},
+    {"SshWithoutHosts", "[launch]\nbackend = 'ssh'\n",
+     "r.toml:12:1: launch.backend = \"ssh\" needs the machines: give launch.ssh.hosts = [\"node0\", "
+     "\"node1\"] or launch.ssh.hosts_file"},
+    {"HostsWithoutSsh", "[launch.ssh]\nhosts = ['n0']\n",
+     "r.toml:12:1: launch.ssh.hosts is read with launch.backend = \"ssh\" alone, and it is \"local\"; set "
+     "launch.backend = \"ssh\", or take the table out (--set launch.ssh=default)"},
+    {"HostsTwice", "[launch]\nbackend = 'ssh'\n[launch.ssh]\nhosts = ['n0']\nhosts_file = 'hosts'\n",
+     "r.toml:15:1: launch.ssh.hosts_file and launch.ssh.hosts (r.toml:14:1) exclude each other; give one of "
+     "them"},
+    {"FewerHostsThanNodes",
+     "[cluster]\nnodes = 3\n[launch]\nbackend = 'ssh'\n[launch.ssh]\nhosts = ['n0', 'n1']\n",
+     "r.toml:16:1: launch.ssh.hosts has 2 machines and cluster.nodes = 3; name 1 more, or set cluster.nodes "
+     "= 2"},
+    {"AHostTwice", "[launch]\nbackend = 'ssh'\n[launch.ssh]\nhosts = ['n0', 'me@N0']\n",
+     "r.toml:14:1: launch.ssh.hosts: me@N0 is there twice (as n0); cluster.devices_per_node says how many "
+     "workers a machine has"},
+    {"AHostThatIsAnOption", "[launch]\nbackend = 'ssh'\n[launch.ssh]\nhosts = ['-oProxyCommand=reboot']\n",
+     "r.toml:14:1: launch.ssh.hosts: '-oProxyCommand=reboot' cannot be the name of a machine: ssh would take "
+     "it for an option"},
+    {"AHostWithAPort", "[launch]\nbackend = 'ssh'\n[launch.ssh]\nhosts = ['n0:2222']\n",
+     "r.toml:14:1: launch.ssh.hosts: 'n0:2222' cannot be the name of a machine: a port goes into "
+     "launch.ssh.options = [\"-p\", \"2222\"], the number of workers into cluster.devices_per_node"},
+    {"AHostsFileThatIsNotThere", "[launch]\nbackend = 'ssh'\n[launch.ssh]\nhosts_file = 'cluster/hosts'\n",
+     "r.toml:14:1: launch.ssh.hosts_file: cannot open /cwd/cluster/hosts: not there"},
+    {"AnOptionThatIsAHost",
+     "[launch]\nbackend = 'ssh'\n[launch.ssh]\nhosts = ['n0']\noptions = ['-v', 'n1']\n",
+     "r.toml:15:1: launch.ssh.options: 'n1' would be taken for the machine's name; options start with '-' "
+     "and "
+     "are followed by their value, such as [\"-p\", \"2222\"]"},
+    {"ACoordinatorGivenUpTooEarly",
+     "[launch]\nbackend = 'ssh'\ncoordinator_timeout = '5s'\n[launch.ssh]\nhosts = ['n0']\n",
+     "r.toml:13:1: launch.coordinator_timeout (5s) must be longer than launch.detect_timeout (10s), or a "
+     "machine ends workers that the launcher still counts on; set launch.coordinator_timeout = \"11s\", or "
+     "launch.detect_timeout = \"4s\""},
+    {"ACollectiveGivenUpTooEarly",
+     "[launch]\nbackend = 'ssh'\ncollective_timeout = '1s'\n[launch.ssh]\nhosts = ['n0']\n",
+     "r.toml:13:1: launch.collective_timeout (1s) must be longer than launch.detect_timeout (10s), or "
+     "workers "
+     "that wait for a lost one fail before it is found; set launch.collective_timeout = \"11s\", or "
+     "launch.detect_timeout = \"500ms\""},
+    {"InterfaceThatIsNone", "[launch]\ninterface = 'eth0 eth1'\n",
+     "r.toml:12:1: launch.interface: \"eth0 eth1\" cannot be the name of a network interface, an address or "
+     "a "
+     "range such as \"10.0.0.0/8\""},
+    {"PassedEnvThatIsNoName", "[launch]\npass_env = ['A=1']\n",
+     "r.toml:12:1: launch.pass_env: \"A=1\" cannot be the name of a variable"},
+    {"PassedEnvThatTheLauncherSets", "[launch]\npass_env = ['RANK']\n",
+     "r.toml:12:1: launch.pass_env: \"RANK\" is a variable that trainctl sets itself"},
+    {"PassedEnvThatIsSet", "[launch]\npass_env = ['A']\n[launch.env]\nA = '1'\n",
+     "r.toml:12:1: launch.pass_env: \"A\" has its value in launch.env.A; take one of them out"},
     {"TracesBeyondTheRun", "[metrics]\ntrace_steps = [10, 999_999_999]\n",
      "r.toml:12:1: metrics.trace_steps: step 999999999 is beyond train.steps (100)"},
     {"TwoNodes", "[cluster]\nnodes = 2\n",
      "r.toml:12:1: cluster.nodes = 2 but launch.backend = \"local\" starts workers on this machine only; set "
-     "cluster.nodes = 1"},
+     "cluster.nodes = 1, or launch.backend to \"ssh\" with the machines in launch.ssh.hosts"},
     {"StepsAndTokens",
      "!recipe_version = 1\n[model]\npreset = 'toy-1m'\n[data]\nseq_len = 128\n[[data.train]]\nfiles = "
      "['a']\n[train]\nsteps = 1\ntokens = '1M'\nbatch_sequences = 1\n",

@@ -71,7 +71,8 @@ const std::vector<std::string>& ManySets() {
       "parallel.zero_stage=2",
       "parallel.recompute=full",
       "parallel.prefetch=false",
-      "cluster.devices_per_node=6",
+      "cluster.nodes=2",
+      "cluster.devices_per_node=3",
       "cluster.memory_limit=1234.567KB",
       "cluster.threads_per_worker=2",
       "checkpoint.every_steps=100",
@@ -80,12 +81,19 @@ const std::vector<std::string>& ManySets() {
       "checkpoint.keep_every_steps=500",
       "checkpoint.async=true",
       "checkpoint.when_busy=skip",
+      "launch.backend=ssh",
       "launch.max_restarts=5",
       "launch.detect_timeout=2.5s",
       "launch.stop_timeout=1m",
       "launch.hang_timeout=20m",
       "launch.collective_timeout=20m",
       "launch.env={B='2', A='\"1\"'}",
+      "launch.coordinator_timeout=90s",
+      "launch.interface=10.0.0.0/8",
+      "launch.pass_env=['HF_TOKEN', 'HOME']",
+      "launch.ssh.hosts=['n0', 'me@n1', 'fd00::7']",
+      "launch.ssh.options=['-F', 'config', '-v']",
+      "launch.ssh.program=bin/trainctl",
       "metrics.every_steps=4",
       "metrics.tensorboard=true",
       "metrics.trace_steps=[1, 2]",
@@ -119,15 +127,23 @@ Recipe Everything() {
 
 // Fields that have one legal value in this version, or that go with another optimizer.
 bool HasOneValueOnly(const std::string& name) {
-  static const char* const kNames[] = {"recipe_version",       "model.from",
-                                       "model.family",         "data.tokenizer",
-                                       "train.gradient_dtype", "optimizer.name",
-                                       "optimizer.momentum",   "cluster.nodes",
-                                       "cluster.device",       "launch.backend",
-                                       "plan.framework",       "model.rope_scaling",
-                                       "parallel.schedule",    "parallel.recomputed_layers",
-                                       "parallel.context",     "parallel.stage_layers",
-                                       "parallel.offload",     "parallel.sequence_parallel"};
+  static const char* const kNames[] = {"recipe_version",
+                                       "model.from",
+                                       "model.family",
+                                       "data.tokenizer",
+                                       "train.gradient_dtype",
+                                       "optimizer.name",
+                                       "optimizer.momentum",
+                                       "launch.ssh.hosts_file",
+                                       "cluster.device",
+                                       "plan.framework",
+                                       "model.rope_scaling",
+                                       "parallel.schedule",
+                                       "parallel.recomputed_layers",
+                                       "parallel.context",
+                                       "parallel.stage_layers",
+                                       "parallel.offload",
+                                       "parallel.sequence_parallel"};
   return std::count(std::begin(kNames), std::end(kNames), name) > 0;
 }
 
@@ -221,14 +237,27 @@ TEST(RecipeJson, ALaterFieldThatAnOlderFileLacksTakesItsDefault) {
   EXPECT_EQ(JsonErrorOf("\"micro_batch\": \"auto\",", ""), "OK");
 }
 
+// A run from before several machines, whose timeouts only those would mind.
+TEST(RecipeJson, AnOldRunOfOneMachineIsReadWhateverItsTimeouts) {
+  Json json = Json::parse(ToJson(FakeWorld().Load(kMinimal, {"launch.detect_timeout=10m"})->recipe));
+  for (const char* key : {"coordinator_timeout", "interface", "pass_env", "ssh"}) json["launch"].erase(key);
+  json["launch"]["collective_timeout"] = "1s";
+  const absl::StatusOr<Recipe> read = RecipeFromJson(json.dump(), "r.json");
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->launch.coordinator_timeout, absl::Seconds(60));
+  EXPECT_FALSE(read->launch.interface.has_value());
+}
+
 TEST(Show, TheTextIsARecipeOfTheSameValues) {
-  const absl::StatusOr<LoadedRecipe> loaded = FakeWorld().Load(kMinimal, ManySets());
-  ASSERT_TRUE(loaded.ok()) << loaded.status();
-  const std::string toml = ToToml(*loaded);
-  const absl::StatusOr<LoadedRecipe> again =
-      LoadRecipeText(toml, "/elsewhere/shown.toml", {}, FakeWorld().access());
-  ASSERT_TRUE(again.ok()) << again.status() << toml;
-  EXPECT_EQ(ToJson(again->recipe), ToJson(loaded->recipe));
+  for (const std::vector<std::string>& sets : {ManySets(), std::vector<std::string>()}) {
+    const absl::StatusOr<LoadedRecipe> loaded = FakeWorld().Load(kMinimal, sets);
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    const std::string toml = ToToml(*loaded);
+    const absl::StatusOr<LoadedRecipe> again =
+        LoadRecipeText(toml, "/elsewhere/shown.toml", {}, FakeWorld().access());
+    ASSERT_TRUE(again.ok()) << again.status() << toml;
+    EXPECT_EQ(ToJson(again->recipe), ToJson(loaded->recipe));
+  }
 }
 
 TEST(Show, EachValueHasItsOrigin) {

@@ -252,5 +252,42 @@ TEST(Resume, WhereTheCommandIsGivenDoesNotMatter) {
   EXPECT_EQ(next->recipe.run.root, stored.run.root);
 }
 
+// Machines of another day: the table changes as a whole, and goes where nothing reads it.
+TEST(Resume, TheMachinesOfARunMayChange) {
+  const Recipe stored = Stored({"launch.backend=ssh", "launch.ssh.hosts=['n0', 'n1']",
+                                "launch.ssh.options=['-v']", "launch.ssh.program=/opt/trainctl"});
+  const auto resumed = [&](const std::vector<std::string>& sets) {
+    const auto loaded = Resume(stored, sets);
+    EXPECT_TRUE(loaded.ok()) << loaded.status();
+    return loaded.ok() ? loaded->recipe.launch : LaunchConfig();
+  };
+  EXPECT_EQ(resumed({}).ssh.hosts, (std::vector<std::string>{"n0", "n1"}));
+  EXPECT_EQ(resumed({"launch.ssh.hosts=['n2']"}).ssh.hosts, std::vector<std::string>{"n2"});
+  const LaunchConfig by_file = resumed({"launch.ssh.hosts_file=hosts"});
+  EXPECT_EQ(by_file.ssh.hosts_file, "/cwd/hosts");
+  EXPECT_TRUE(by_file.ssh.hosts.empty());
+  EXPECT_TRUE(resumed({"launch.ssh.options=default"}).ssh.options.empty());
+  EXPECT_FALSE(resumed({"launch.ssh.program=default"}).ssh.program.has_value());
+  EXPECT_EQ(resumed({"launch.backend=local"}).backend, "local");
+
+  const auto continued = [&](const std::vector<std::string>& sets) {
+    FakeWorld world;
+    world.files["/cwd/hosts"] = "n2\n";
+    const auto now = world.Load(kMinimal, sets);
+    EXPECT_TRUE(now.ok()) << now.status();
+    const auto next = ContinueAs(stored, *now);
+    EXPECT_TRUE(next.ok()) << next.status();
+    return next.ok() ? *next : Continuation();
+  };
+  const Continuation elsewhere = continued({"launch.backend=ssh", "launch.ssh.hosts_file=hosts"});
+  const SshConfig& ssh = elsewhere.recipe.launch.ssh;
+  EXPECT_TRUE(ssh.hosts.empty() && ssh.options.empty() && !ssh.program.has_value());
+  EXPECT_EQ(ssh.hosts_file, "/cwd/hosts");
+  EXPECT_THAT(elsewhere.changes, ::testing::Contains("launch.ssh.options is not there and was [\"-v\"]"));
+  const std::string here = ToJson(continued({}).recipe);
+  EXPECT_THAT(here, ::testing::Not(HasSubstr("\"ssh\"")));
+  EXPECT_TRUE(RecipeFromJson(here, "here").ok());
+}
+
 }  // namespace
 }  // namespace trainctl::recipe
