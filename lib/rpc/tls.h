@@ -39,7 +39,7 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeClientCredentials(
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeTlsChannel(
     absl::string_view endpoint, const std::shared_ptr<grpc::ChannelCredentials>& credentials);
 inline constexpr absl::Duration kPingInterval = absl::Seconds(10);
-inline constexpr absl::Duration kPingTimeout = absl::Seconds(10);
+inline constexpr absl::Duration kPingTimeout = absl::Seconds(15);  // gRPC looks at an idle channel every 5 s
 inline constexpr absl::Duration kMaxReconnectBackoff = absl::Seconds(5);
 
 // Whether the call came over such a connection; others come over a Unix socket.
