@@ -12,6 +12,7 @@
 #include <openssl/x509v3.h>
 #include <stdlib.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -110,7 +111,7 @@ class WhoCalls : public v1::Trainctl::Service {
  public:
   grpc::Status Status(grpc::ServerContext* context, const v1::StatusRequest*,
                       v1::StatusReply* reply) override {
-    const std::optional<Identity> identity = PeerIdentity(*context, job_id);
+    const std::optional<Identity> identity = PeerIdentity(*context, kJob);
     reply->set_phase(
         absl::StrCat(IsTls(*context) ? "tls" : "plain", " ",
                      identity ? absl::StrCat(RoleName(identity->role), " ", identity->name) : "nobody"));
@@ -120,8 +121,7 @@ class WhoCalls : public v1::Trainctl::Service {
   grpc::Status Stop(grpc::ServerContext*, const v1::StopRequest*, v1::StopReply*) override {
     return grpc::Status::OK;
   }
-  std::string job_id = kJob;
-  size_t num_reply_bytes = 0;
+  std::atomic<size_t> num_reply_bytes{0};
 };
 
 class TlsTest : public testing::Test {
