@@ -1,10 +1,11 @@
-# Abseil, gRPC and protobuf: as shared libraries for most, as archives for a program that starts often. They are some
-# fifty files, and loading them takes several times as long as to make a plan. A target with the property
+# Abseil, gRPC, protobuf and OpenSSL: as shared libraries for most, as archives for a program that starts often. They
+# are some fifty files, and loading them takes several times as long as to make a plan. A target with the property
 # TRAINCTL_ARCHIVES has them in itself, where this machine has all of the archives.
 
 find_package(absl REQUIRED)
 find_package(Protobuf REQUIRED)
 find_package(gRPC CONFIG REQUIRED)
+find_package(OpenSSL 3.0 REQUIRED COMPONENTS Crypto)
 
 set(packages_script ${CMAKE_BINARY_DIR}/generated/packages.ld)
 set(archives)
@@ -50,3 +51,5 @@ function(trainctl_add_package name shared)
 endfunction()
 trainctl_add_package(trainctl_absl "absl::status;absl::statusor;absl::strings;absl::str_format;absl::time;absl::flat_hash_map;absl::span")
 trainctl_add_package(trainctl_grpc "gRPC::grpc++;protobuf::libprotobuf")
+# gRPC's own: a program that had it twice, once in itself and once shared, would have two lists of errors.
+trainctl_add_package(trainctl_openssl "OpenSSL::Crypto")

@@ -44,6 +44,7 @@ set(TRAINCTL_PACKAGES_checkpoint xxhash)
 # Seen by the module's own sources alone.
 set(TRAINCTL_PRIVATE_PACKAGES_base spdlog::spdlog)
 set(TRAINCTL_PRIVATE_PACKAGES_data ZLIB::ZLIB zstd)
+set(TRAINCTL_PRIVATE_PACKAGES_rpc trainctl_openssl)
 set(TRAINCTL_PRIVATE_PACKAGES_schedule xxhash)
 set(TRAINCTL_PRIVATE_PACKAGES_tokenizer pcre2-8 utf8proc)
 

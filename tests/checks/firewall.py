@@ -1,4 +1,4 @@
-"""What may be seen from where: LibTorch, gRPC and protobuf, spdlog and fmt, toml++, CLI11.
+"""What may be seen from where: LibTorch, gRPC and protobuf, OpenSSL, spdlog and fmt, toml++, CLI11.
 
     python3 tests/checks/firewall.py sources [ROOT]
     python3 tests/checks/firewall.py objects BUILD_FOLDER      # what the compiler really read
@@ -19,7 +19,8 @@ from tree import Tree, module_of
 FAMILIES = {
     "LibTorch": (r"(ATen|c10|torch|caffe2)/", None),  # see may_see_libtorch
     "Gloo": (r"gloo/", r"$^"),  # through c10d alone
-    "gRPC and protobuf": (r"(grpc|grpcpp|grpc\+\+|google/protobuf)/|.*\.pb\.h$", r"lib/rpc/"),
+    "gRPC and protobuf": (r"(grpc|grpcpp|grpc\+\+|google/protobuf)/|.*\.pb\.h$", r"(lib|tests/unit)/rpc/"),
+    "OpenSSL": (r"openssl/", r"(lib|tests/unit)/rpc/"),
     "spdlog and fmt": (r"(spdlog|fmt)/", r"lib/base/logging\.cc$"),
     "toml++": (r"toml\+\+/", r"lib/recipe/toml_reader\.cc$"),
     "CLI11": (r"CLI/", r"apps/trainctl/"),

@@ -89,7 +89,7 @@ class Checks(unittest.TestCase):
         for header, family in (("grpcpp/server.h", "gRPC"), ("google/protobuf/message.h", "gRPC"),
                                ("proto/trainctl.pb.h", "gRPC"), ("spdlog/spdlog.h", "spdlog"),
                                ("fmt/format.h", "spdlog"), ("toml++/toml.h", "toml++"),
-                               ("CLI/CLI.hpp", "CLI11"), ("gloo/context.h", "Gloo")):
+                               ("CLI/CLI.hpp", "CLI11"), ("openssl/x509.h", "OpenSSL"), ("gloo/context.h", "Gloo")):
             with self.subTest(header):
                 found = firewall.check_sources(self.tree(**{"lib/run/run.cc": f'#include "{header}"\n'}))
                 self.one(found, family)

@@ -1,0 +1,51 @@
+// Internal to lib/rpc: connections between the machines of a job, over TCP with TLS 1.2 or 1.3. The server
+// shows the coordinator's certificate; a client shows its own where it has one, and without one can do no
+// more than ask for one (the service must see to that, by PeerIdentity). Thread safe.
+#pragma once
+
+#include <grpcpp/channel.h>
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server_builder.h>
+#include <grpcpp/server_context.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "rpc/job_authority.h"
+
+namespace trainctl::rpc {
+
+// A client's certificate is asked for and, where one comes, must be of the job's authority, for clients, and
+// within its dates; otherwise there is no connection. UsageError as CheckCredential, and without key and
+// certificate.
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(const Credential& credential);
+
+// What a server has to agree with its clients on: the largest message and how often they may ping. A
+// connection that has not shown itself within half a minute is dropped. It sends no pings itself: who is
+// silent is the coordinator's decision, and a worker that a debugger holds keeps its connection.
+void SetServerLimits(grpc::ServerBuilder& builder);
+
+// `credential` with key and certificate, or with the authority alone. UsageError as CheckCredential.
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeClientCredentials(const Credential& credential);
+
+// To a coordinator at "host:port", "1.2.3.4:port" or "[::1]:port"; UsageError for anything else. Does not
+// connect yet. The server is the coordinator if the authority says so, whatever its address. A connection
+// whose other end is gone is noticed within kPingInterval + kPingTimeout, and tried again at least every
+// kMaxReconnectBackoff.
+absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeTlsChannel(
+    absl::string_view endpoint, const std::shared_ptr<grpc::ChannelCredentials>& credentials);
+inline constexpr absl::Duration kPingInterval = absl::Seconds(10);
+inline constexpr absl::Duration kPingTimeout = absl::Seconds(15);  // gRPC looks at an idle channel every 5 s
+inline constexpr absl::Duration kMaxReconnectBackoff = absl::Seconds(5);
+
+// Whether the call came over such a connection; others come over a Unix socket.
+bool IsTls(const grpc::ServerContextBase& context);
+// Who calls, by a certificate that was verified; none for a caller without one, or whose certificate names
+// nobody of this job.
+std::optional<Identity> PeerIdentity(const grpc::ServerContextBase& context, absl::string_view job_id);
+
+}  // namespace trainctl::rpc
