@@ -15,7 +15,7 @@
 #include "checkpoint/checkpoint_io.h"
 #include "checkpoint/model_weights.h"
 #include "data/batch_source.h"
-#include "launcher/job.h"
+#include "launcher/worker_environment.h"
 #include "model/model_spec.h"
 #include "optim/optimizer.h"
 

@@ -30,7 +30,7 @@ constexpr std::array kCommands = {
     Command{AddStatus}, Command{AddLogs},      Command{AddStop},      Command{AddCheckpoint},
     Command{AddExport}, Command{AddTrace},     Command{AddGenerate},  Command{AddEval},
     Command{AddScore},  Command{AddCalibrate}, Command{AddDoctor},    Command{AddCompletions},
-    Command{AddMan},    Command{AddVersion},
+    Command{AddMan},    Command{AddAgent},     Command{AddVersion},
 };
 
 bool JsonRequested(const CLI::App& app) {

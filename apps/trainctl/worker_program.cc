@@ -16,10 +16,15 @@
 
 namespace trainctl::cli {
 
-absl::StatusOr<std::string> FindWorkerProgram() {
+absl::StatusOr<std::string> OwnProgram() {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
   if (error) return ErrnoError("read", "/proc/self/exe", error.value());
+  return self.string();
+}
+
+absl::StatusOr<std::string> FindWorkerProgram() {
+  TRAINCTL_ASSIGN_OR_RETURN(const std::filesystem::path self, OwnProgram());
   const std::string program = (self.parent_path() / "trainctl-worker").string();
   if (access(program.c_str(), X_OK) != 0) {
     return EnvironmentError(

@@ -10,6 +10,8 @@
 namespace trainctl::cli {
 
 // Beside this program. EnvironmentError when it is not there.
+// The path of this program.
+absl::StatusOr<std::string> OwnProgram();
 absl::StatusOr<std::string> FindWorkerProgram();
 
 // The arguments of a one-process job on the newest good checkpoint of a run (empty: the latest run).

@@ -83,6 +83,7 @@ absl::StatusOr<int> Train(std::vector<std::string> args) {
   deps.rank = world.rank;
   deps.world_size = world.world_size;
   deps.local_rank = flags.worker_id;
+  deps.address = flags.address;
   deps.device_plugin = DevicePlugin();
   deps.store = &client->store();
   deps.control = &client->control();

@@ -6,9 +6,11 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/child_start.h"
 #include "base/files.h"
 #include "base/status.h"
@@ -90,6 +92,15 @@ void Subprocess::Signal(int signal_number) {
 
 void Subprocess::SignalGroup(int signal_number) {
   if (!reaped_ && pid_ > 0) ::kill(-pid_, signal_number);
+}
+
+std::string FindInPath(absl::string_view program) {
+  const char* path = std::getenv("PATH");
+  for (const absl::string_view folder : absl::StrSplit(path == nullptr ? "" : path, ':', absl::SkipEmpty())) {
+    std::string candidate = absl::StrCat(folder, "/", program);
+    if (::access(candidate.c_str(), X_OK) == 0) return candidate;
+  }
+  return "";
 }
 
 std::vector<std::string> CurrentEnvironment() {

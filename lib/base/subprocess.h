@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 namespace trainctl {
 
@@ -70,6 +71,9 @@ class Subprocess {
   bool reaped_ = false;
   std::optional<ExitStatus> status_;
 };
+
+// The path of a program that PATH leads to; empty: there is none.
+std::string FindInPath(absl::string_view program);
 
 // The calling process's environment as "NAME=value".
 std::vector<std::string> CurrentEnvironment();

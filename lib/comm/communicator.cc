@@ -14,7 +14,8 @@ namespace trainctl::comm {
 absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(const device::Device& device,
                                                                    c10::intrusive_ptr<c10d::Store> store,
                                                                    int rank, int world_size,
-                                                                   absl::Duration timeout) {
+                                                                   absl::Duration timeout,
+                                                                   const std::string& address) {
   auto communicator = std::make_unique<Communicator>();
   communicator->device_ = &device;
   communicator->store_ = store;
@@ -23,10 +24,10 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(const device:
   communicator->timeout_ = timeout;
   if (world_size == 1) return communicator;
   try {
-    communicator->backend_ = MakeGlooBackend(std::move(store), rank, world_size, timeout);
+    communicator->backend_ = MakeGlooBackend(std::move(store), rank, world_size, timeout, address);
   } catch (const std::exception& error) {
-    return WorkerError(absl::StrCat("rank ", rank, " cannot connect to its ", world_size - 1,
-                                    " peers: ", device::ErrorText(error)));
+    return WorkerError(absl::StrCat("rank ", rank, " cannot connect from ", address, " to its ",
+                                    world_size - 1, " peers: ", device::ErrorText(error)));
   }
   return communicator;
 }

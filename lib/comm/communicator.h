@@ -17,9 +17,11 @@ namespace trainctl::comm {
 class Communicator {
  public:
   // Collective over the world. `device`, and what `store` stands on, must outlive the communicator.
+  // `address`: of this machine, where the other ranks reach it.
   static absl::StatusOr<std::unique_ptr<Communicator>> Create(const device::Device& device,
                                                               c10::intrusive_ptr<c10d::Store> store, int rank,
-                                                              int world_size, absl::Duration timeout);
+                                                              int world_size, absl::Duration timeout,
+                                                              const std::string& address = "127.0.0.1");
   int rank() const { return rank_; }
   int world_size() const { return world_size_; }
 

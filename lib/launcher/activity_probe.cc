@@ -27,10 +27,10 @@ char StateOf(const std::string& stat_path) {
 
 struct ActivityProbe::Answer {
   std::atomic<bool> is_there{false};
-  std::atomic<Activity> activity{Activity::kBusy};
+  std::atomic<rendezvous::Activity> activity{rendezvous::Activity::kBusy};
 };
 
-Activity LookAtThreads(pid_t pid) {
+rendezvous::Activity LookAtThreads(pid_t pid) {
   bool is_stopped = false;
   for (int look = 0; look < kLooks; ++look) {
     if (look > 0) std::this_thread::sleep_for(kBetweenLooks);
@@ -38,14 +38,14 @@ Activity LookAtThreads(pid_t pid) {
     for (std::filesystem::directory_iterator it(absl::StrCat("/proc/", pid, "/task"), error), end;
          !error && it != end; it.increment(error)) {
       const char state = StateOf(it->path().string() + "/stat");
-      if (state == 'R' || state == 'D' || state == 't') return Activity::kBusy;
+      if (state == 'R' || state == 'D' || state == 't') return rendezvous::Activity::kBusy;
       if (state == 'T') is_stopped = true;
     }
   }
-  return is_stopped ? Activity::kStopped : Activity::kIdle;
+  return is_stopped ? rendezvous::Activity::kStopped : rendezvous::Activity::kIdle;
 }
 
-Activity ActivityProbe::Of(pid_t pid) {
+std::optional<rendezvous::Activity> ActivityProbe::Of(pid_t pid) {
   std::shared_ptr<Answer>& asked = asked_[pid];
   if (asked == nullptr) {
     asked = std::make_shared<Answer>();
@@ -53,10 +53,10 @@ Activity ActivityProbe::Of(pid_t pid) {
       answer->activity = LookAtThreads(pid);
       answer->is_there = true;
     }).detach();
-    return Activity::kBusy;
+    return std::nullopt;
   }
-  if (!asked->is_there) return Activity::kBusy;
-  const Activity activity = asked->activity;
+  if (!asked->is_there) return std::nullopt;
+  const rendezvous::Activity activity = asked->activity;
   asked_.erase(pid);  // of now; the next question is one of its own
   return activity;
 }

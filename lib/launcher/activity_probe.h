@@ -6,15 +6,16 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 
-#include "launcher/watchdog.h"
+#include "rendezvous/watchdog.h"
 
 namespace trainctl::launcher {
 
 class ActivityProbe {
  public:
-  // kBusy while it is not known yet: ask again.
-  Activity Of(pid_t pid);
+  // nullopt while it is not known yet: ask again.
+  std::optional<rendezvous::Activity> Of(pid_t pid);
 
  private:
   struct Answer;
@@ -23,6 +24,6 @@ class ActivityProbe {
 
 // Looks several times within a tenth of a second: a process is busy when one of its threads computes, waits
 // for a core, or waits for a disk, in any of the looks; or when it is traced (a debugger looks at it).
-Activity LookAtThreads(pid_t pid);
+rendezvous::Activity LookAtThreads(pid_t pid);
 
 }  // namespace trainctl::launcher

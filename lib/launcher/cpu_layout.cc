@@ -7,6 +7,7 @@
 
 #include "base/files.h"
 #include "base/status.h"
+#include "launcher/worker_contract.h"
 
 namespace trainctl::launcher {
 
@@ -36,6 +37,16 @@ std::vector<CpuShare> DivideCores(const std::vector<int>& cores, int num_workers
     std::sort(share.cores.begin(), share.cores.end());
   }
   return shares;
+}
+
+std::vector<rendezvous::Slot> OfferSlots(const std::string& node, const std::vector<int>& cores,
+                                         int num_workers, std::optional<int> threads_per_worker) {
+  std::vector<rendezvous::Slot> slots;
+  for (CpuShare& share : DivideCores(cores, num_workers, threads_per_worker)) {
+    const int worker_id = static_cast<int>(slots.size());
+    slots.push_back({MemberName(node, worker_id), node, worker_id, share.threads, std::move(share.cores)});
+  }
+  return slots;
 }
 
 }  // namespace trainctl::launcher

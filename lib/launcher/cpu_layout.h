@@ -3,9 +3,11 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "rendezvous/assignment.h"
 
 namespace trainctl::launcher {
 
@@ -21,5 +23,9 @@ absl::StatusOr<std::vector<int>> AllowedCores();
 // When there are not enough, cores are shared in turn. A worker has at least one core.
 std::vector<CpuShare> DivideCores(const std::vector<int>& cores, int num_workers,
                                   std::optional<int> threads_per_worker);
+
+// A node's places for its workers.
+std::vector<rendezvous::Slot> OfferSlots(const std::string& node, const std::vector<int>& cores,
+                                         int num_workers, std::optional<int> threads_per_worker);
 
 }  // namespace trainctl::launcher

@@ -1,8 +1,10 @@
 #include "launcher/job.h"
 
+#include <sys/random.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -11,28 +13,22 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/files.h"
+#include "base/network.h"
 #include "base/subprocess.h"
-#include "launcher/attempt.h"
-#include "launcher/restart_policy.h"
+#include "launcher/cpu_layout.h"
+#include "launcher/job_runner.h"
 #include "launcher/worker_contract.h"
+#include "launcher/worker_environment.h"
 
 namespace trainctl::launcher {
 namespace {
 
-constexpr const char* kOwnNames[] = {"OMP_NUM_THREADS", "MKL_NUM_THREADS"};
-
-// This process's environment, overridden by launch.env, without the names set per worker.
-std::vector<std::string> WorkerEnvironment(const std::map<std::string, std::string>& env) {
-  std::vector<std::string> entries;
-  for (std::string& entry : CurrentEnvironment()) {
-    const std::string name(absl::string_view(entry).substr(0, entry.find('=')));
-    bool own = env.contains(name);
-    for (const char* own_name : kOwnNames) own = own || name == own_name;
-    if (!own) entries.push_back(std::move(entry));
+absl::StatusOr<std::string> MakeLaunchId() {
+  char bytes[16];
+  if (::getrandom(bytes, sizeof(bytes), 0) != static_cast<ssize_t>(sizeof(bytes))) {
+    return ErrnoError("read", "the kernel's random numbers", errno);
   }
-  for (const auto& [name, value] : env) entries.push_back(absl::StrCat(name, "=", value));
-  if (!SaysHowThreadsWait(entries)) entries.push_back(absl::StrCat(kSpinVariable, "=", kSpinCount));
-  return entries;
+  return absl::BytesToHexString(absl::string_view(bytes, sizeof(bytes)));
 }
 
 absl::Status CheckOptions(const JobOptions& options) {
@@ -67,98 +63,52 @@ run::RunStatus StatusOf(JobOutcome::Kind kind) {
   return run::RunStatus::kFailed;
 }
 
-absl::StatusOr<JobOutcome> RunAttempts(JobContext& job) {
-  std::optional<FailureFacts> previous;
-  int64_t restarts_used = 0;  // since a new checkpoint; job.num_restarts are all of this launch
-  while (true) {
-    TRAINCTL_ASSIGN_OR_RETURN(AttemptResult result, Attempt(job).Run());
-    JobOutcome outcome;
-    outcome.generation = result.generation;
-    outcome.num_restarts = job.num_restarts;
-    switch (result.kind) {
-      case AttemptResult::Kind::kFinished:
-        outcome.kind = JobOutcome::Kind::kFinished;
-        return outcome;
-      case AttemptResult::Kind::kStopped:
-        outcome.kind = JobOutcome::Kind::kStoppedResumable;
-        outcome.message = "saved and stopped";
-        return outcome;
-      case AttemptResult::Kind::kStoppedNow:
-        outcome.kind = JobOutcome::Kind::kStoppedUnsaved;
-        outcome.message = "stopped without saving";
-        return outcome;
-      case AttemptResult::Kind::kFailed:
-        break;
-    }
-    const FailureFacts facts{result.failure.rank, result.failure.step, job.checkpoint_step, result.exit_code,
-                             result.failure.message};
-    RestartDecision decision = DecideRestart(facts, previous, restarts_used, job.options.max_restarts,
-                                             job.stop != rendezvous::StopMode::kNone);
-    if (decision.restart && job.options.check_restart) {
-      const absl::Status fit = job.options.check_restart();
-      if (!fit.ok()) decision = {false, absl::StrCat("not restarted: ", fit.message())};
-    }
-    const std::string what = Describe(facts);
-    run::JournalEvent exit_event{run::EventKind::kWorkerExit};
-    exit_event.generation = result.generation;
-    exit_event.rank = facts.rank;
-    exit_event.step = facts.step;
-    exit_event.message = facts.message;
-    job.Record(std::move(exit_event));
-    if (!decision.restart) {
-      outcome.kind = JobOutcome::Kind::kFailed;
-      outcome.rank = facts.rank;
-      outcome.step = facts.step;
-      outcome.message = absl::StrCat(what, "; ", decision.reason);
-      outcome.log_tail = std::move(result.log_tail);
-      outcome.worker_exit_code = result.exit_code;
-      return outcome;
-    }
-    job.console.Message(what);
-    for (const absl::string_view line : absl::StrSplit(result.log_tail, '\n', absl::SkipEmpty())) {
-      job.console.Message(absl::StrCat("  | ", line));
-    }
-    job.console.Message(decision.reason);
-    run::JournalEvent restart_event{run::EventKind::kRestart};
-    restart_event.message = decision.reason;
-    job.Record(std::move(restart_event));
-    ++job.num_restarts;
-    previous = facts;
-    restarts_used = decision.restarts_used;
+// A file that only this launch's run folder has, wherever a node sees it.
+absl::StatusOr<rendezvous::NetworkOptions> NetworkOf(const JobOptions& options) {
+  const RemoteNodes& remote = *options.remote;
+  rendezvous::NetworkOptions network;
+  TRAINCTL_ASSIGN_OR_RETURN(network.job, MakeLaunchId());
+  TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(options.run->path() + "/launch-id", network.job));
+  for (const RemoteNodes::Node& node : remote.nodes) network.nodes.push_back(node.name);
+  if (remote.interface == "auto") {
+    TRAINCTL_ASSIGN_OR_RETURN(network.addresses, OwnAddresses());
+  } else {
+    TRAINCTL_ASSIGN_OR_RETURN(std::string address, AddressOfInterface(remote.interface));
+    network.addresses = {std::move(address)};
   }
+  rendezvous::NodeSetup& setup = network.setup;
+  setup.run_dir = options.run->path();
+  setup.proof = network.job;
+  setup.num_workers = options.num_workers;
+  setup.threads_per_worker = options.threads_per_worker;
+  setup.worker_args = options.worker_args;
+  setup.env = options.env;
+  for (const std::string& name : remote.pass_env) {
+    if (const char* value = std::getenv(name.c_str()); value != nullptr) setup.env.try_emplace(name, value);
+  }
+  setup.stop_timeout = options.stop_timeout;
+  setup.heartbeat_interval = rendezvous::Timeouts::FromDetect(options.detect_timeout).heartbeat_interval;
+  setup.coordinator_timeout = remote.coordinator_timeout;
+  setup.interface = remote.interface;
+  return network;
+}
+
+absl::StatusOr<JobRunner::LocalNode> LocalNodeOf(const JobOptions& options,
+                                                 const rendezvous::ServiceOptions& service) {
+  TRAINCTL_ASSIGN_OR_RETURN(const std::vector<int> cores, AllowedCores());
+  JobRunner::LocalNode local;
+  local.slots = OfferSlots(kLocalNode, cores, options.num_workers, options.threads_per_worker);
+  local.start.run = options.run;
+  local.start.node = kLocalNode;
+  local.start.program = options.worker_program;
+  local.start.args = options.worker_args;
+  local.start.env = WorkerEnvironment(options.env);
+  local.start.socket_path = service.socket_path;
+  local.start.token_path = service.token_path;
+  return local;
 }
 
 }  // namespace
-
-ExitCode JobOutcome::exit_code() const {
-  switch (kind) {
-    case Kind::kFinished:
-      return ExitCode::kOk;
-    case Kind::kStoppedResumable:
-      return ExitCode::kStoppedResumable;
-    case Kind::kStoppedUnsaved:
-      return ExitCode::kStoppedUnsaved;
-    case Kind::kFailed:
-      return ExitCode::kWorkerFailed;
-  }
-  return ExitCode::kInternal;
-}
-
-absl::Status CheckWorkerEnv(const std::map<std::string, std::string>& env) {
-  for (const auto& [name, value] : env) {
-    if (name.empty() || absl::StrContains(name, "=") || name.find('\0') != std::string::npos ||
-        value.find('\0') != std::string::npos) {
-      return UsageError(
-          absl::StrCat("launch.env: '", absl::CEscape(name), "' cannot be an environment variable"));
-    }
-    for (const char* own_name : kOwnNames) {
-      if (name != own_name) continue;
-      return UsageError(absl::StrCat("launch.env.", name, ": the launcher sets ", name, " itself",
-                                     "; set cluster.threads_per_worker instead"));
-    }
-  }
-  return absl::OkStatus();
-}
 
 absl::StatusOr<JobOutcome> RunJob(const JobOptions& options) {
   TRAINCTL_RETURN_IF_ERROR(CheckOptions(options));
@@ -169,7 +119,6 @@ absl::StatusOr<JobOutcome> RunJob(const JobOptions& options) {
   TRAINCTL_ASSIGN_OR_RETURN(const run::RunState state, run.ReadState());
   TRAINCTL_ASSIGN_OR_RETURN(run::Journal opened, run::Journal::Open(run.journal_path(), &clock));
   const auto journal = std::make_shared<run::Journal>(std::move(opened));
-  TRAINCTL_ASSIGN_OR_RETURN(const std::vector<int> cores, AllowedCores());
 
   std::optional<SignalPipe> own_signals;
   if (options.signals == nullptr) {
@@ -177,7 +126,6 @@ absl::StatusOr<JobOutcome> RunJob(const JobOptions& options) {
     own_signals.emplace(std::move(installed));
   }
   SignalPipe& signals = options.signals != nullptr ? *options.signals : *own_signals;
-  Orphans orphans;
 
   run.RemoveSocket(state.socket);  // left behind by a launcher that was killed
   rendezvous::ServiceOptions service_options;
@@ -185,11 +133,16 @@ absl::StatusOr<JobOutcome> RunJob(const JobOptions& options) {
   service_options.token_path = run.token_path();
   service_options.timeouts = rendezvous::Timeouts::FromDetect(options.detect_timeout);
   service_options.last_generation = state.generation;
+  if (options.remote) {
+    TRAINCTL_ASSIGN_OR_RETURN(service_options.network, NetworkOf(options));
+    service_options.timeouts.relay = 2 * service_options.timeouts.heartbeat_interval;
+  }
   TRAINCTL_ASSIGN_OR_RETURN(const std::unique_ptr<rendezvous::RendezvousService> service,
                             options.rendezvous(service_options));
 
   run::JournalEvent launch{run::EventKind::kLaunch};
-  launch.world_size = options.num_workers;
+  launch.world_size =
+      options.num_workers * (options.remote ? static_cast<int>(options.remote->nodes.size()) : 1);
   launch.pid = ::getpid();
   launch.socket = service_options.socket_path;
   launch.token_file = service_options.token_path;
@@ -197,12 +150,12 @@ absl::StatusOr<JobOutcome> RunJob(const JobOptions& options) {
 
   DiskQueue disk;
   Console console(options.observer);
-  JobContext job{options, clock, journal, disk, *service, console, orphans, signals};
-  job.shares = DivideCores(cores, options.num_workers, options.threads_per_worker);
-  job.env = WorkerEnvironment(options.env);
-  job.socket_path = service_options.socket_path;
-  job.checkpoint_step = run.NewestCheckpointStep();
-  absl::StatusOr<JobOutcome> outcome = RunAttempts(job);
+  std::optional<JobRunner::LocalNode> local;
+  if (!options.remote) {
+    TRAINCTL_ASSIGN_OR_RETURN(local, LocalNodeOf(options, service_options));
+  }
+  JobRunner runner({options, clock, journal, disk, *service, console, signals}, std::move(local));
+  absl::StatusOr<JobOutcome> outcome = runner.Run();
   run.RemoveSocket(service_options.socket_path);
   run::JournalEvent end{run::EventKind::kEnd};
   end.status = outcome.ok() ? StatusOf(outcome->kind) : run::RunStatus::kFailed;
@@ -212,12 +165,12 @@ absl::StatusOr<JobOutcome> RunJob(const JobOptions& options) {
     end.step = outcome->step;
     end.exit_code = outcome->worker_exit_code;
   }
-  job.Record(std::move(end));
+  runner.Record(std::move(end));
   if (!disk.Wait(options.disk_patience)) {
     console.Message(
         absl::StrCat("the disk of ", run.path(), " stands still: the journal does not tell how this ended"));
   }
-  job.ShowDiskErrors();
+  runner.ShowDiskErrors();
   return outcome;
 }
 

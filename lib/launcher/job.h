@@ -1,6 +1,6 @@
-// Runs a job on this machine: starts the workers, supervises them, restarts them after a failure,
-// and ends them, all of them, with everything that they started. See worker_contract.h for what a
-// worker program has to do.
+// Runs a job, on this machine or over the agents of others: starts the workers, supervises them, restarts
+// them after a failure, and ends them, all of them, with everything that they started. See worker_contract.h
+// for what a worker program has to do.
 //
 //   launcher::JobOptions options;
 //   options.run = &run;                       // created or opened; locked here if it is not yet
@@ -26,9 +26,24 @@
 #include "launcher/console.h"
 #include "launcher/signal_pipe.h"
 #include "rendezvous/service.h"
+#include "rendezvous/supervisor.h"
 #include "run/run_folder.h"
 
 namespace trainctl::launcher {
+
+// The machines of a job that does not run here alone.
+struct RemoteNodes {
+  struct Node {
+    std::string name;  // unique: of its members
+    std::string host;  // for ssh: "name" or "user@name"
+  };
+  std::vector<Node> nodes;               // in the order of the ranks
+  std::vector<std::string> ssh_options;  // before the host
+  std::string program;                   // trainctl on those machines
+  std::string interface = "auto";        // launch.interface
+  std::vector<std::string> pass_env;     // variables of this process that workers get, if they are set
+  absl::Duration coordinator_timeout = absl::Seconds(60);
+};
 
 struct JobOptions {
   run::RunFolder* run = nullptr;
@@ -37,7 +52,8 @@ struct JobOptions {
   // What to start. The flags of the worker contract come before worker_args.
   std::string worker_program;  // a path
   std::vector<std::string> worker_args;
-  int num_workers = 1;
+  int num_workers = 1;                     // per node
+  std::optional<RemoteNodes> remote;       // nullopt: this machine is the only node
   std::optional<int> threads_per_worker;   // default: allowed cores / workers
   std::map<std::string, std::string> env;  // launch.env
 
@@ -58,27 +74,7 @@ struct JobOptions {
   const Clock* clock = nullptr;
 };
 
-struct JobOutcome {
-  enum class Kind {
-    kFinished,
-    kStoppedResumable,  // every worker saved and stopped
-    kStoppedUnsaved,    // stopped at once, on request
-    kFailed,
-  };
-  Kind kind = Kind::kFinished;
-  int64_t generation = 0;
-  int64_t num_restarts = 0;
-  // kFailed: the rank that failed first (-1: none did, but the job), the step it was in, counted from 1 (-1:
-  // during start-up), and the end of its log.
-  int rank = -1;
-  int64_t step = -1;
-  std::string message;  // kFailed: which rank failed, where, how, and why it was not restarted
-  std::string log_tail;
-  std::optional<int> worker_exit_code;  // when it exited by itself
-
-  // 0, 75, 130 or 4.
-  ExitCode exit_code() const;
-};
+using rendezvous::JobOutcome;
 
 // Blocks until the job has ended, and no process of it is left. Must be called from a thread that
 // lives as long as the process (the main thread): the workers die with it. SIGINT, SIGTERM,
@@ -88,8 +84,5 @@ struct JobOutcome {
 // An error means that the job could not be run (the run folder is in use, the program cannot be
 // executed, launch.env is wrong); a failed worker is an outcome.
 absl::StatusOr<JobOutcome> RunJob(const JobOptions& options);
-
-// UsageError when launch.env names a variable that the launcher sets itself, or none at all.
-absl::Status CheckWorkerEnv(const std::map<std::string, std::string>& env);
 
 }  // namespace trainctl::launcher

@@ -90,8 +90,8 @@ void ProgressBoard::PublishLifeSigns() {
   InstallLifeSigns(&page_->signs);
 }
 
-Standing ProgressBoard::ReadStanding() const {
-  Standing standing;
+rendezvous::Standing ProgressBoard::ReadStanding() const {
+  rendezvous::Standing standing;
   const Progress progress = Read();
   standing.step = progress.step;
   standing.phase = progress.phase;

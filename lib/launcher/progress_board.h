@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/control_channel.h"
-#include "launcher/watchdog.h"
+#include "rendezvous/watchdog.h"
 
 namespace trainctl::launcher {
 
@@ -27,7 +27,7 @@ class ProgressBoard {
 
   // Step -1 while nothing was written. The phase is empty if the writer died while writing it.
   Progress Read() const;
-  Standing ReadStanding() const;
+  rendezvous::Standing ReadStanding() const;
 
  private:
   struct Page;

@@ -4,13 +4,11 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 
 namespace trainctl::launcher {
 namespace {
@@ -18,20 +16,10 @@ namespace {
 constexpr absl::Duration kAtLeast = absl::Milliseconds(200);  // for the process's own words
 constexpr absl::Duration kAtMost = absl::Seconds(15);         // gdb reads the symbols of LibTorch
 
-// An empty path: there is none.
-std::string FindGdb() {
-  const char* path = std::getenv("PATH");
-  for (const absl::string_view folder : absl::StrSplit(path == nullptr ? "" : path, ':', absl::SkipEmpty())) {
-    const std::string program = absl::StrCat(folder, "/gdb");
-    if (::access(program.c_str(), X_OK) == 0) return program;
-  }
-  return "";
-}
-
 }  // namespace
 
 StackDump::StackDump(pid_t pid, const Clock& clock) : clock_(clock), begin_(clock.Monotonic()) {
-  const std::string program = FindGdb();
+  const std::string program = FindInPath("gdb");
   int output[2];
   if (program.empty() || ::pipe2(output, O_CLOEXEC) != 0) return;
   ::fcntl(output[0], F_SETFL, O_NONBLOCK);

@@ -15,6 +15,8 @@ std::vector<std::string> FormatWorkerFlags(const WorkerFlags& flags) {
       "--run-dir",    flags.run_dir,    "--socket",    flags.socket,
       "--token-file", flags.token_file, "--worker-id", absl::StrCat(flags.worker_id)};
   if (flags.progress_fd >= 0) args.insert(args.end(), {"--progress-fd", absl::StrCat(flags.progress_fd)});
+  if (flags.node != kLocalNode) args.insert(args.end(), {"--node", flags.node});
+  if (flags.address != kLoopback) args.insert(args.end(), {"--address", flags.address});
   return args;
 }
 
@@ -30,6 +32,8 @@ absl::StatusOr<WorkerFlags> ParseWorkerFlags(std::vector<std::string>& args) {
                           : args[i] == "--token-file"  ? &flags.token_file
                           : args[i] == "--worker-id"   ? &worker_id
                           : args[i] == "--progress-fd" ? &progress_fd
+                          : args[i] == "--node"        ? &flags.node
+                          : args[i] == "--address"     ? &flags.address
                                                        : nullptr;
     if (target == nullptr) {
       others.push_back(args[i]);
@@ -61,6 +65,10 @@ bool SaysHowThreadsWait(absl::Span<const std::string> environment) {
   });
 }
 
-std::string MemberName(absl::string_view node, int worker_id) { return absl::StrCat(node, "/", worker_id); }
+std::string MemberPrefix(absl::string_view node) { return absl::StrCat(node, "/"); }
+
+std::string MemberName(absl::string_view node, int worker_id) {
+  return absl::StrCat(MemberPrefix(node), worker_id);
+}
 
 }  // namespace trainctl::launcher

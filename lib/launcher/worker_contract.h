@@ -1,7 +1,8 @@
 // What the launcher and a worker program agree on: the command line and the exit codes. Plain;
 // thread safe.
 //
-//   worker --run-dir DIR --socket PATH --token-file PATH --worker-id K [--progress-fd N] [more of its own]
+//   worker --run-dir DIR --socket PATH --token-file PATH --worker-id K [--progress-fd N] [--node NAME]
+//          [--address IP] [more of its own]
 //
 // It starts with the signals of worker_signals.h ignored and blocked.
 //
@@ -19,12 +20,18 @@
 
 namespace trainctl::launcher {
 
+// The node's name where there is but one.
+inline constexpr char kLocalNode[] = "local";
+inline constexpr char kLoopback[] = "127.0.0.1";
+
 struct WorkerFlags {
   std::string run_dir;
   std::string socket;
   std::string token_file;
   int worker_id = -1;
-  int progress_fd = -1;  // an inherited ProgressBoard; -1: none
+  int progress_fd = -1;                          // an inherited ProgressBoard; -1: none
+  std::string node = std::string(kLocalNode);    // whose agent listens on the socket
+  std::string address = std::string(kLoopback);  // of this machine, on which the other workers reach it
 };
 
 std::vector<std::string> FormatWorkerFlags(const WorkerFlags& flags);
@@ -42,6 +49,7 @@ bool SaysHowThreadsWait(absl::Span<const std::string> environment);
 
 // The member name of worker `worker_id` of `node`: "<node>/<worker id>".
 std::string MemberName(absl::string_view node, int worker_id);
-inline constexpr char kLocalNode[] = "local";
+// That all members of `node` begin with: "<node>/".
+std::string MemberPrefix(absl::string_view node);
 
 }  // namespace trainctl::launcher

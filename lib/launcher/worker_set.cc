@@ -10,7 +10,6 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
-#include "launcher/attempt.h"
 #include "launcher/worker_contract.h"
 #include "launcher/worker_signals.h"
 
@@ -20,21 +19,20 @@ namespace {
 // How long a process that was killed may take to end: one that takes longer hangs in the kernel.
 constexpr absl::Duration kStuckAfter = absl::Seconds(5);
 
-SpawnOptions OptionsOf(const JobContext& job, int worker_id, const ProgressBoard& board, int output_fd) {
-  const run::RunFolder& run = *job.options.run;
-  const CpuShare& share = job.shares[static_cast<size_t>(worker_id)];
+SpawnOptions OptionsOf(const WorkerStart& start, const rendezvous::Slot& slot, const ProgressBoard& board,
+                       int output_fd) {
   SpawnOptions spawn;
-  spawn.argv = {job.options.worker_program};
-  for (std::string& flag :
-       FormatWorkerFlags({run.path(), job.socket_path, run.token_path(), worker_id, board.fd()})) {
+  spawn.argv = {start.program};
+  for (std::string& flag : FormatWorkerFlags({start.run->path(), start.socket_path, start.token_path,
+                                              slot.worker_id, board.fd(), start.node, start.address})) {
     spawn.argv.push_back(std::move(flag));
   }
-  spawn.argv.insert(spawn.argv.end(), job.options.worker_args.begin(), job.options.worker_args.end());
-  spawn.env = job.env;
-  const std::string threads = absl::StrCat(share.threads);
+  spawn.argv.insert(spawn.argv.end(), start.args.begin(), start.args.end());
+  spawn.env = start.env;
+  const std::string threads = absl::StrCat(slot.threads);
   spawn.env.push_back("OMP_NUM_THREADS=" + threads);
   spawn.env.push_back("MKL_NUM_THREADS=" + threads);
-  spawn.cores = share.cores;
+  spawn.cores = slot.cores;
   spawn.stdout_fd = output_fd;
   spawn.stderr_fd = output_fd;
   spawn.inherited_fds = {board.fd()};
@@ -45,7 +43,8 @@ SpawnOptions OptionsOf(const JobContext& job, int worker_id, const ProgressBoard
 
 }  // namespace
 
-absl::StatusOr<WorkerSet> WorkerSet::Start(JobContext& job) {
+absl::StatusOr<WorkerSet> WorkerSet::Start(const WorkerStart& start, const rendezvous::SpawnWorkers& spawn,
+                                           DiskQueue& disk, LineSink sink) {
   std::vector<Worker> workers;
   std::vector<SpawnOptions> options;
   std::vector<int> child_ends;
@@ -55,21 +54,22 @@ absl::StatusOr<WorkerSet> WorkerSet::Start(JobContext& job) {
   absl::Cleanup close_own_ends = [&] {
     for (const Worker& worker : workers) ::close(worker.output_fd);
   };
-  for (int i = 0; i < job.options.num_workers; ++i) {
-    TRAINCTL_ASSIGN_OR_RETURN(WorkerLog log, WorkerLog::Open(job.options.run->log_path(i), job.disk));
+  for (const rendezvous::Slot& slot : spawn.slots) {
+    const int rank = spawn.first_rank + static_cast<int>(workers.size());
+    TRAINCTL_ASSIGN_OR_RETURN(WorkerLog log, WorkerLog::Open(start.run->log_path(rank), disk));
     TRAINCTL_ASSIGN_OR_RETURN(ProgressBoard board, ProgressBoard::Create());
     // The child's end blocks, ours does not.
     int output[2];
     if (::pipe2(output, O_CLOEXEC) != 0) return ErrnoError("create", "a pipe", errno);
     ::fcntl(output[0], F_SETFL, O_NONBLOCK);
     child_ends.push_back(output[1]);
-    options.push_back(OptionsOf(job, i, board, output[1]));
-    workers.push_back({std::move(log), std::move(board), output[0]});
+    options.push_back(OptionsOf(start, slot, board, output[1]));
+    workers.push_back({rank, std::move(log), std::move(board), output[0]});
   }
   TRAINCTL_ASSIGN_OR_RETURN(Keeper keeper,
-                            Keeper::Start(std::move(options), job.options.run->lock_fd(), kStuckAfter));
+                            Keeper::Start(std::move(options), start.run->lock_fd(), kStuckAfter));
   std::move(close_own_ends).Cancel();
-  WorkerSet set(job, std::move(keeper));
+  WorkerSet set(std::move(sink), std::move(keeper));
   set.workers_ = std::move(workers);
   return set;
 }
@@ -84,11 +84,11 @@ bool WorkerSet::AllExited() const {
   return absl::c_all_of(workers_, [](const Worker& worker) { return worker.exit.has_value(); });
 }
 
-std::map<int, Standing> WorkerSet::Boards() const {
-  std::map<int, Standing> boards;
+std::map<int, rendezvous::Standing> WorkerSet::Boards() const {
+  std::map<int, rendezvous::Standing> boards;
   for (int i = 0; i < size(); ++i) {
-    if (at(i).exit || at(i).left) continue;
-    Standing standing = at(i).board.ReadStanding();
+    if (at(i).exit || at(i).has_left) continue;
+    rendezvous::Standing standing = at(i).board.ReadStanding();
     // Before that it has not joined, which has a limit of its own.
     if (!standing.phase.empty()) boards[i] = std::move(standing);
   }
@@ -110,7 +110,7 @@ bool WorkerSet::ReadSome(int worker_id) {
   if (count == 0) ::close(std::exchange(worker.output_fd, -1));
   if (count <= 0) return false;
   worker.log.Add(absl::string_view(buffer, static_cast<size_t>(count)),
-                 [&](absl::string_view line) { job_->console.WorkerLine(worker_id, line); });
+                 [&](absl::string_view line) { sink_(worker.rank, line); });
   return true;
 }
 
@@ -123,14 +123,8 @@ void WorkerSet::DrainOutput() {
     // What cannot be ended could write for ever.
     for (int pieces = 0; pieces < 1000 && ReadSome(i); ++pieces) {
     }
-    at(i).log.Flush([&](absl::string_view line) { job_->console.WorkerLine(i, line); });
+    at(i).log.Flush([&](absl::string_view line) { sink_(at(i).rank, line); });
   }
-}
-
-bool WorkerSet::KillAll() {
-  if (std::exchange(is_killing_, true)) return false;
-  keeper_.KillAll();
-  return true;
 }
 
 std::vector<KeeperEvent> WorkerSet::TakeEvents() {

@@ -1,5 +1,5 @@
-// The processes of one attempt, with what belongs to each: log, board, output. Internal to lib/launcher. Not
-// thread safe; no call waits for a worker.
+// A node's processes of one attempt, with what belongs to each: log, board, output. Workers are counted from
+// 0 on the node. Internal to lib/launcher. Not thread safe; no call waits for a worker.
 #pragma once
 
 #include <poll.h>
@@ -14,28 +14,46 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "launcher/disk_queue.h"
 #include "launcher/keeper.h"
 #include "launcher/progress_board.h"
+#include "launcher/worker_contract.h"
 #include "launcher/worker_log.h"
-#include "rendezvous/coordinator.h"
+#include "rendezvous/agent.h"
+#include "run/run_folder.h"
 
 namespace trainctl::launcher {
 
-struct JobContext;
+// How a node's workers are started, in every attempt.
+struct WorkerStart {
+  const run::RunFolder* run = nullptr;
+  std::string node;
+  std::string program;            // a path
+  std::vector<std::string> args;  // after the flags of the worker contract
+  std::vector<std::string> env;   // without the names that are set per worker
+  std::string socket_path;        // of the agent
+  std::string token_path;
+  std::string address = std::string(kLoopback);  // on which workers reach each other
+};
 
 class WorkerSet {
  public:
+  // Lines of output, printable.
+  using LineSink = std::function<void(int rank, absl::string_view line)>;
+
   struct Worker {
+    int rank = -1;
     WorkerLog log;
     ProgressBoard board;
     int output_fd = -1;  // -1 once it is closed
     pid_t pid = -1;
     std::optional<ExitStatus> exit;
-    std::optional<absl::Duration> left;  // when it announced its end: all of its work is done and saved
+    bool has_left = false;  // it announced its end: all of its work is done and saved
   };
 
   // Starts one for each slot. How that went, and all that follows, comes with TakeEvents.
-  static absl::StatusOr<WorkerSet> Start(JobContext& job);
+  static absl::StatusOr<WorkerSet> Start(const WorkerStart& start, const rendezvous::SpawnWorkers& spawn,
+                                         DiskQueue& disk, LineSink sink);
   WorkerSet(WorkerSet&&) = default;
   ~WorkerSet();
 
@@ -43,8 +61,8 @@ class WorkerSet {
   Worker& at(int worker_id) { return workers_[static_cast<size_t>(worker_id)]; }
   const Worker& at(int worker_id) const { return workers_[static_cast<size_t>(worker_id)]; }
   bool AllExited() const;
-  // Of those that run and have not announced their end, by rank.
-  std::map<int, Standing> Boards() const;
+  // Of those that run and have not announced their end.
+  std::map<int, rendezvous::Standing> Boards() const;
 
   void AddPollFds(std::vector<pollfd>& fds) const;
   void ReadOutput();
@@ -61,16 +79,15 @@ class WorkerSet {
   void SignalMainThread(int worker_id, int signal_number) {
     keeper_.SignalMainThread(worker_id, signal_number);
   }
-  bool KillAll();  // true the first time
+  void KillAll() { keeper_.KillAll(); }
   pid_t keeper_pid() const { return keeper_.pid(); }
 
  private:
-  WorkerSet(JobContext& job, Keeper keeper) : job_(&job), keeper_(std::move(keeper)) {}
+  WorkerSet(LineSink sink, Keeper keeper) : sink_(std::move(sink)), keeper_(std::move(keeper)) {}
   bool ReadSome(int worker_id);  // true if there was something
 
-  JobContext* job_;
+  LineSink sink_;
   Keeper keeper_;
-  bool is_killing_ = false;
   std::vector<Worker> workers_;
 };
 

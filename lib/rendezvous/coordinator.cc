@@ -457,7 +457,8 @@ void Coordinator::GrantGap(absl::Duration gap) {
 
 const Coordinator::Member* Coordinator::FindSilent(absl::Duration now) {
   const Member* first = nullptr;
-  for (auto it = heard_.begin(); it != heard_.end() && now - (*it)->last_heard > timeouts_.detect;) {
+  for (auto it = heard_.begin();
+       it != heard_.end() && now - (*it)->last_heard > timeouts_.detect + timeouts_.relay;) {
     Member& member = **it;
     // The agent sees to it that one that has left ends.
     if (!member.joined || member.exited || member.left) {

@@ -44,6 +44,9 @@ struct Timeouts {
   // broken connection, and end, before the agent sees that the dead is dead.
   absl::Duration settle;
   absl::Duration tick;  // how often Tick has to come
+  // Members that are heard by way of a node's agent are given this on top of `detect`: so the silence of the
+  // agent is noticed first, and the node is named.
+  absl::Duration relay;
 
   static Timeouts FromDetect(absl::Duration detect);
 };

@@ -3,20 +3,60 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "rendezvous/coordinator.h"
+#include "rendezvous/node.h"
 
 namespace trainctl::rendezvous {
+
+// How the agents of a job's nodes start its workers.
+struct NodeSetup {
+  std::string run_dir;  // on a file system that all nodes see
+  std::string proof;    // what run_dir/launch-id holds: a node proves with it that it sees the same folder
+  int num_workers = 1;  // per node
+  std::optional<int> threads_per_worker;  // nullopt: allowed cores / workers
+  std::vector<std::string> worker_args;
+  std::map<std::string, std::string> env;
+  absl::Duration stop_timeout;
+  absl::Duration heartbeat_interval;
+  absl::Duration coordinator_timeout;  // an agent that hears nothing for so long ends its workers
+  std::string interface;               // an interface, an address, or "auto": the route to the coordinator
+};
+
+// Of a job on several machines.
+struct NetworkOptions {
+  std::string job;                     // its id
+  std::vector<std::string> nodes;      // whose agents may come
+  std::vector<std::string> addresses;  // of this machine, to listen on: never all of them
+  NodeSetup setup;
+};
 
 struct ServiceOptions {
   std::string socket_path;  // a Unix socket, at most 107 bytes
   std::string token_path;   // written with mode 0600
   Timeouts timeouts;
   int64_t last_generation = 0;
+  std::optional<NetworkOptions> network;  // nullopt: all workers are of this machine
+};
+
+// What is heard of another node, in order.
+struct NodeNews {
+  struct Line {  // of a worker's output, printable
+    int rank = -1;
+    std::string text;
+  };
+  struct Gone {
+    std::string why;
+  };
+  std::string node;
+  std::variant<std::vector<Slot>, NodeEvent, Line, Gone> what;  // slots: it can start these workers
 };
 
 // Thread safe.
@@ -26,8 +66,17 @@ class RendezvousService {
   virtual void Submit(const Event& event) = 0;
   // What happened since the last call, in order; progress is thinned to the newest per member.
   virtual std::vector<Notice> TakeNotices() = 0;
-  // Readable while there are notices to take: for poll(2).
+  // Readable while there are notices or news to take: for poll(2).
   virtual int notice_fd() const = 0;
+
+  // ---- of a job on several machines
+  // What an agent needs to come: to be handed to it in secret (its standard input), and good for one node.
+  virtual absl::StatusOr<std::string> Invite(const std::string& node) = 0;
+  // Losing one is harmless: then the node is lost, which is told.
+  virtual void SendToNode(const std::string& node, const NodeCommand& command) = 0;
+  virtual std::vector<NodeNews> TakeNodeNews() = 0;
+  // The job is over: agents end.
+  virtual void DismissNodes() = 0;
 };
 
 // Serves until destroyed.

@@ -6,13 +6,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <deque>
 #include <map>
 #include <mutex>
-#include <set>
 #include <thread>
 #include <utility>
 
@@ -20,12 +17,13 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/files.h"
-#include "base/logging.h"
 #include "base/status.h"
 #include "proto/trainctl.grpc.pb.h"
+#include "rpc/agent_hub.h"
 #include "rpc/store_service.h"
 #include "rpc/token.h"
 #include "rpc/wire.h"
+#include "rpc/worker_stream.h"
 
 namespace trainctl::rpc {
 namespace {
@@ -35,42 +33,10 @@ constexpr std::chrono::seconds kLastAnswers{1};
 using rendezvous::Command;
 using rendezvous::Notice;
 
-class Server;
-
-// One worker's stream. Owned by gRPC until OnDone.
-class WorkerStream : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage> {
- public:
-  explicit WorkerStream(Server* server) : server_(server) { StartRead(&incoming_); }
-  explicit WorkerStream(const grpc::Status& refusal) : server_(nullptr) { Finish(refusal); }
-
-  void Send(const v1::CoordinatorMessage& message) {
-    std::lock_guard lock(mutex_);
-    if (finished_) return;
-    outgoing_.push_back(message);
-    if (outgoing_.size() == 1) StartWrite(&outgoing_.front());
-  }
-  void End(const grpc::Status& status) {
-    std::lock_guard lock(mutex_);
-    if (std::exchange(finished_, true)) return;
-    Finish(status);
-  }
-  void OnReadDone(bool ok) override;
-  void OnWriteDone(bool ok) override {
-    std::lock_guard lock(mutex_);
-    if (!outgoing_.empty()) outgoing_.pop_front();
-    if (ok && !finished_ && !outgoing_.empty()) StartWrite(&outgoing_.front());
-  }
-  void OnDone() override { delete this; }
-
- private:
-  Server* const server_;
-  v1::WorkerMessage incoming_;
-  std::mutex mutex_;
-  std::deque<v1::CoordinatorMessage> outgoing_;  // the first is being written
-  bool finished_ = false;
-};
-
-class Server : public rendezvous::RendezvousService, public v1::Trainctl::CallbackService {
+class Server : public rendezvous::RendezvousService,
+               public v1::Trainctl::CallbackService,
+               private WorkerStream::Handler,
+               private AgentHub::Handler {
  public:
   explicit Server(const rendezvous::ServiceOptions& options)
       : options_(options), coordinator_(options.timeouts, options.last_generation) {}
@@ -82,8 +48,9 @@ class Server : public rendezvous::RendezvousService, public v1::Trainctl::Callba
     }
     closed_.notify_all();
     if (ticker_.joinable()) ticker_.join();
+    store_.AbortWaiting("the coordinator shuts down");
+    if (hub_ != nullptr) hub_->Shutdown(absl::FromChrono(kLastAnswers));
     if (server_ != nullptr) {
-      store_.AbortWaiting("the coordinator shuts down");
       // Whoever asked for the end has its answer first.
       server_->Shutdown(std::chrono::system_clock::now() + kLastAnswers);
       server_->Wait();
@@ -97,8 +64,9 @@ class Server : public rendezvous::RendezvousService, public v1::Trainctl::Callba
       return EnvironmentError(
           absl::StrCat("the path of the control socket is too long: ", options_.socket_path));
     }
-    TRAINCTL_ASSIGN_OR_RETURN(token_, MakeToken());
-    TRAINCTL_RETURN_IF_ERROR(WriteToken(options_.token_path, token_));
+    TRAINCTL_ASSIGN_OR_RETURN(const std::string token, MakeToken());
+    TRAINCTL_RETURN_IF_ERROR(WriteToken(options_.token_path, token));
+    guard_.set_token(token);
     notice_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (notice_fd_ < 0) return ErrnoError("create", "an event descriptor", errno);
     grpc::ServerBuilder builder;
@@ -112,6 +80,11 @@ class Server : public rendezvous::RendezvousService, public v1::Trainctl::Callba
     }
     if (::chmod(options_.socket_path.c_str(), 0600) != 0) {
       return ErrnoError("set the mode of", options_.socket_path, errno);
+    }
+    if (options_.network) {
+      hub_ = std::make_unique<AgentHub>(*options_.network, options_.timeouts.detect,
+                                        static_cast<AgentHub::Handler*>(this));
+      TRAINCTL_RETURN_IF_ERROR(hub_->Start());
     }
     ticker_ = std::thread([this] { RunTicker(); });
     return absl::OkStatus();
@@ -132,45 +105,41 @@ class Server : public rendezvous::RendezvousService, public v1::Trainctl::Callba
 
   int notice_fd() const override { return notice_fd_; }
 
-  // ---- sessions ---------------------------------------------------------------------------------
-  void Handle(WorkerStream* session, const v1::WorkerMessage& message) {
-    std::lock_guard lock(mutex_);
-    if (message.has_join()) {
-      if (message.protocol_version() > kProtocolVersion) {
-        session->End({grpc::StatusCode::FAILED_PRECONDITION,
-                      absl::StrCat("the worker speaks protocol ", message.protocol_version(),
-                                   ", this launcher up to ", kProtocolVersion)});
-        return;
-      }
-      sessions_[message.member()] = {session, message.incarnation()};
-    }
-    if (const std::optional<rendezvous::Event> event = EventOf(message)) Decide(*event);
+  absl::StatusOr<std::string> Invite(const std::string& node) override {
+    TRAINCTL_CHECK(hub_ != nullptr);
+    return hub_->Invite(node);
   }
 
-  void Forget(WorkerStream* session) {
-    std::lock_guard lock(mutex_);
-    for (auto it = sessions_.begin(); it != sessions_.end();) {
-      it = it->second.session == session ? sessions_.erase(it) : std::next(it);
-    }
+  void SendToNode(const std::string& node, const rendezvous::NodeCommand& command) override {
+    if (hub_ != nullptr) hub_->Send(node, command);
+  }
+
+  std::vector<rendezvous::NodeNews> TakeNodeNews() override {
+    std::lock_guard lock(news_mutex_);
+    return std::exchange(news_, {});
+  }
+
+  void DismissNodes() override {
+    if (hub_ != nullptr) hub_->Dismiss();
   }
 
   // ---- the gRPC service -------------------------------------------------------------------------
   grpc::ServerBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage>* Session(
       grpc::CallbackServerContext* context) override {
-    const grpc::Status allowed = Authorize(*context);
+    const grpc::Status allowed = guard_.Check(*context);
     return allowed.ok() ? new WorkerStream(this) : new WorkerStream(allowed);
   }
 
   grpc::ServerUnaryReactor* Store(grpc::CallbackServerContext* context, const v1::StoreRequest* request,
                                   v1::StoreReply* reply) override {
-    const grpc::Status allowed = Authorize(*context);
+    const grpc::Status allowed = guard_.Check(*context);
     if (allowed.ok()) return store_.Handle(request, reply);
     return FinishNow(context, allowed);
   }
 
   grpc::ServerUnaryReactor* Status(grpc::CallbackServerContext* context, const v1::StatusRequest* request,
                                    v1::StatusReply* reply) override {
-    const grpc::Status allowed = Authorize(*context);
+    const grpc::Status allowed = guard_.Check(*context);
     if (!allowed.ok()) return FinishNow(context, allowed);
     std::lock_guard lock(mutex_);
     reply->set_phase(coordinator_.phase_name());
@@ -194,7 +163,7 @@ class Server : public rendezvous::RendezvousService, public v1::Trainctl::Callba
 
   grpc::ServerUnaryReactor* Stop(grpc::CallbackServerContext* context, const v1::StopRequest* request,
                                  v1::StopReply* reply) override {
-    const grpc::Status allowed = Authorize(*context);
+    const grpc::Status allowed = guard_.Check(*context);
     if (!allowed.ok()) return FinishNow(context, allowed);
     const rendezvous::StopRequest stop{
         request->now() ? rendezvous::StopMode::kNow : rendezvous::StopMode::kAfterSave, request->reason()};
@@ -204,26 +173,82 @@ class Server : public rendezvous::RendezvousService, public v1::Trainctl::Callba
   }
 
  private:
+  // ---- sessions ---------------------------------------------------------------------------------
   struct SessionEntry {
-    WorkerStream* session;
+    MemberSink* sink;
     int64_t incarnation;
   };
 
-  static grpc::ServerUnaryReactor* FinishNow(grpc::CallbackServerContext* context,
-                                             const grpc::Status& status) {
-    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    reactor->Finish(status);
-    return reactor;
+  void OnMessage(WorkerStream* stream, const v1::WorkerMessage& message) override {
+    std::lock_guard lock(mutex_);
+    if (message.has_join()) {
+      if (message.protocol_version() > kProtocolVersion) {
+        stream->End({grpc::StatusCode::FAILED_PRECONDITION,
+                     absl::StrCat("the worker speaks protocol ", message.protocol_version(),
+                                  ", this launcher up to ", kProtocolVersion)});
+        return;
+      }
+    }
+    Hear(stream, message);
   }
 
-  grpc::Status Authorize(const grpc::CallbackServerContext& context) {
-    const auto it = context.client_metadata().find(kTokenKey);
-    if (it != context.client_metadata().end() &&
-        SameToken(absl::string_view(it->second.data(), it->second.size()), token_)) {
-      return grpc::Status::OK;
+  void OnClosed(WorkerStream* stream) override {
+    Forget(stream);
+    stream->End(grpc::Status::OK);
+  }
+
+  // ---- other nodes ------------------------------------------------------------------------------
+  void OnWorkerMessage(MemberSink* sink, const v1::WorkerMessage& message) override {
+    std::lock_guard lock(mutex_);
+    Hear(sink, message);
+  }
+
+  void OnNodeClosed(MemberSink* sink) override { Forget(sink); }
+
+  void OnNews(rendezvous::NodeNews news) override {
+    {
+      std::lock_guard lock(news_mutex_);
+      // What nobody has looked at yet is replaced: boards come often.
+      const bool is_board = IsBoards(news);
+      for (size_t i = news_.size(); is_board && i > 0 && IsBoards(news_[i - 1]); --i) {
+        if (news_[i - 1].node != news.node) continue;
+        news_[i - 1] = std::move(news);
+        return;
+      }
+      news_.push_back(std::move(news));
     }
-    if (!refused_.exchange(true)) LogWarning("a call to the job without its token was refused");
-    return {grpc::StatusCode::UNAUTHENTICATED, "the job's token is missing or wrong"};
+    Wake();
+  }
+
+  void OnStop(const std::string& reason) override {
+    Submit(rendezvous::StopRequest{rendezvous::StopMode::kAfterSave, reason});
+  }
+
+  grpc::ServerUnaryReactor* OnStore(const v1::StoreRequest* request, v1::StoreReply* reply) override {
+    return store_.Handle(request, reply);
+  }
+
+  static bool IsBoards(const rendezvous::NodeNews& news) {
+    const auto* event = std::get_if<rendezvous::NodeEvent>(&news.what);
+    return event != nullptr && std::holds_alternative<rendezvous::BoardsSeen>(event->what);
+  }
+
+  void Wake() {
+    const uint64_t one = 1;
+    (void)!::write(notice_fd_, &one, sizeof(one));
+  }
+
+  // Requires mutex_.
+  void Hear(MemberSink* sink, const v1::WorkerMessage& message) {
+    if (message.has_join()) sessions_[message.member()] = {sink, message.incarnation()};
+    if (const std::optional<rendezvous::Event> event = EventOf(message)) Decide(*event);
+  }
+
+  void Forget(MemberSink* sink) {
+    std::lock_guard lock(mutex_);
+    for (auto it = sessions_.begin(); it != sessions_.end();) {
+      it = it->second.sink == sink ? sessions_.erase(it) : std::next(it);
+    }
   }
 
   // Requires mutex_.
@@ -267,7 +292,7 @@ class Server : public rendezvous::RendezvousService, public v1::Trainctl::Callba
         message.mutable_reject()->set_rejoin(command.rejoin);
         break;
     }
-    it->second.session->Send(message);
+    it->second.sink->SendTo(command.to.member, command.to.incarnation, message);
   }
 
   void AddNotice(Notice notice) {
@@ -281,22 +306,25 @@ class Server : public rendezvous::RendezvousService, public v1::Trainctl::Callba
       }
     }
     notices_.push_back(std::move(notice));
-    const uint64_t one = 1;
-    (void)!::write(notice_fd_, &one, sizeof(one));
+    Wake();
   }
 
   void RunTicker() {
     std::unique_lock lock(mutex_);
     while (!closing_) {
       closed_.wait_for(lock, absl::ToChronoMilliseconds(options_.timeouts.tick));
-      if (!closing_) Decide(rendezvous::Tick{});
+      if (closing_) break;
+      Decide(rendezvous::Tick{});
+      if (hub_ == nullptr) continue;
+      lock.unlock();
+      hub_->LoseSilent();
+      lock.lock();
     }
   }
 
   const rendezvous::ServiceOptions options_;
   const RealClock clock_;
-  std::string token_;
-  std::atomic<bool> refused_{false};  // a call has been; said once
+  TokenGuard guard_;
   int notice_fd_ = -1;
   StoreService store_;
   std::mutex mutex_;
@@ -306,19 +334,12 @@ class Server : public rendezvous::RendezvousService, public v1::Trainctl::Callba
   int64_t store_generation_ = 0;
   std::map<std::string, SessionEntry> sessions_;
   std::vector<Notice> notices_;
+  std::mutex news_mutex_;
+  std::vector<rendezvous::NodeNews> news_;
   std::thread ticker_;
+  std::unique_ptr<AgentHub> hub_;  // of a job on several machines
   std::unique_ptr<grpc::Server> server_;
 };
-
-void WorkerStream::OnReadDone(bool ok) {
-  if (!ok) {
-    server_->Forget(this);
-    End(grpc::Status::OK);
-    return;
-  }
-  server_->Handle(this, incoming_);
-  StartRead(&incoming_);
-}
 
 }  // namespace
 

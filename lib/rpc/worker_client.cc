@@ -37,7 +37,7 @@ class WorkerClient::Impl : public ControlChannel {
   Impl(WorkerClientOptions options, std::string token, std::optional<launcher::ProgressBoard> board)
       : options_(std::move(options)),
         board_(std::move(board)),
-        member_(launcher::MemberName(launcher::kLocalNode, options_.flags.worker_id)),
+        member_(launcher::MemberName(options_.flags.node, options_.flags.worker_id)),
         incarnation_(absl::ToInt64Nanoseconds(RealClock().Monotonic())),
         channel_(MakeChannel(options_.flags.socket)),
         stub_(v1::Trainctl::NewStub(channel_)),

@@ -133,9 +133,10 @@ class Trainer {
 
   absl::Status Connect() {
     d_.control->Report({.step = -1, .phase = "connect"});
-    TRAINCTL_ASSIGN_OR_RETURN(communicator_,
-                              comm::Communicator::Create(device_, comm::MakeC10dStore(*d_.store), d_.rank,
-                                                         d_.world_size, recipe_.launch.collective_timeout));
+    TRAINCTL_ASSIGN_OR_RETURN(
+        communicator_,
+        comm::Communicator::Create(device_, comm::MakeC10dStore(*d_.store), d_.rank, d_.world_size,
+                                   recipe_.launch.collective_timeout, d_.address));
     std::vector<int> everyone;
     for (int rank = 0; rank < d_.world_size; ++rank) everyone.push_back(rank);
     world_ = communicator_->MakeHostGroup(everyone, "world");

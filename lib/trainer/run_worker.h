@@ -25,8 +25,9 @@ struct WorkerDeps {
   std::string plan_json;  // plan.json of the run folder
   int rank = 0;
   int world_size = 1;
-  int local_rank = 0;         // among the workers of this machine: the device that it takes
-  std::string device_plugin;  // what plan.device other than "cpu" is opened with (device/device.h)
+  int local_rank = 0;                 // among the workers of this machine: the device that it takes
+  std::string address = "127.0.0.1";  // of this machine, where the other workers reach it
+  std::string device_plugin;          // what plan.device other than "cpu" is opened with (device/device.h)
   KeyValueStore* store = nullptr;
   ControlChannel* control = nullptr;
   const Clock* clock = nullptr;

@@ -1,4 +1,4 @@
-#include "launcher/watchdog.h"
+#include "rendezvous/watchdog.h"
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
-namespace trainctl::launcher {
+namespace trainctl::rendezvous {
 namespace {
 
 std::string Ranks(const std::vector<int>& ranks) {
@@ -112,4 +112,4 @@ std::optional<Hang> Watchdog::Look(absl::Duration now, const Boards& boards,
                    waiting.empty() ? "" : absl::StrCat("; ", Ranks(waiting), " waited for it"))};
 }
 
-}  // namespace trainctl::launcher
+}  // namespace trainctl::rendezvous

@@ -1,4 +1,4 @@
-#include "launcher/restart_policy.h"
+#include "rendezvous/restart_policy.h"
 
 #include <cstdlib>
 
@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 
-namespace trainctl::launcher {
+namespace trainctl::rendezvous {
 namespace {
 
 // Steps are reported as they begin, so two deaths at the same place may be seen one step apart.
@@ -94,4 +94,4 @@ RestartDecision DecideRestart(const FailureFacts& failure, const std::optional<F
           restarts_used + 1};
 }
 
-}  // namespace trainctl::launcher
+}  // namespace trainctl::rendezvous

@@ -1,11 +1,11 @@
 // Who hangs, and who only waits.
-#include "launcher/watchdog.h"
+#include "rendezvous/watchdog.h"
 
 #include <gmock/gmock.h>
 
 #include "absl/time/time.h"
 
-namespace trainctl::launcher {
+namespace trainctl::rendezvous {
 namespace {
 
 using testing::HasSubstr;
@@ -151,4 +151,4 @@ TEST_F(ShortCollectiveTest, AlsoOnceTheOthersHaveGivenUpAndEnded) {
 }
 
 }  // namespace
-}  // namespace trainctl::launcher
+}  // namespace trainctl::rendezvous

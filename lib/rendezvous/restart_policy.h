@@ -7,7 +7,7 @@
 
 #include "absl/strings/string_view.h"
 
-namespace trainctl::launcher {
+namespace trainctl::rendezvous {
 
 struct FailureFacts {
   int rank = -1;                 // -1: no worker's failure
@@ -32,4 +32,4 @@ struct RestartDecision {
 RestartDecision DecideRestart(const FailureFacts& failure, const std::optional<FailureFacts>& previous,
                               int64_t restarts_used, int64_t max_restarts, bool stop_requested);
 
-}  // namespace trainctl::launcher
+}  // namespace trainctl::rendezvous

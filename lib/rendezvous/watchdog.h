@@ -18,7 +18,7 @@
 
 #include "absl/time/time.h"
 
-namespace trainctl::launcher {
+namespace trainctl::rendezvous {
 
 // A copy of a rank's board.
 struct Standing {
@@ -100,4 +100,4 @@ std::vector<int> AwaitedBy(int rank, const std::map<int, Standing>& boards);
 // wait for each other.
 std::optional<int> WhoIsAwaited(const std::map<int, Standing>& boards);
 
-}  // namespace trainctl::launcher
+}  // namespace trainctl::rendezvous

@@ -1,0 +1,171 @@
+#include "launcher/agent_runner.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "base/files.h"
+#include "base/network.h"
+#include "base/status.h"
+#include "launcher/cpu_layout.h"
+#include "launcher/node_host.h"
+#include "launcher/signal_pipe.h"
+#include "launcher/worker_environment.h"
+#include "run/run_folder.h"
+
+namespace trainctl::launcher {
+namespace {
+
+using rendezvous::AgentLink;
+
+constexpr absl::Duration kLookInterval = absl::Milliseconds(100);
+constexpr absl::Duration kDiskPatience = absl::Seconds(10);
+
+class AgentRunner {
+ public:
+  AgentRunner(const AgentRunOptions& options, std::string folder, SignalPipe signals)
+      : options_(options), folder_(std::move(folder)), signals_(std::move(signals)) {}
+
+  absl::Status Run() {
+    TRAINCTL_ASSIGN_OR_RETURN(link_, options_.connect(folder_ + "/s", folder_ + "/token"));
+    while (!result_ || (host_ && !host_->is_idle())) PollOnce();
+    host_.reset();
+    disk_.Wait(kDiskPatience);
+    return *result_;
+  }
+
+ private:
+  void PollOnce() {
+    std::vector<pollfd> fds = {{signals_.fd(), POLLIN, 0}, {link_->order_fd(), POLLIN, 0}};
+    if (host_) host_->AddPollFds(fds);
+    absl::Duration timeout = kLookInterval;
+    if (host_) timeout = std::clamp(host_->next_deadline() - Now(), absl::ZeroDuration(), kLookInterval);
+    ::poll(fds.data(), fds.size(),
+           static_cast<int>(absl::ToInt64Milliseconds(absl::Ceil(timeout, absl::Milliseconds(1)))));
+    for (const int signal_number : signals_.Take()) {
+      // The end of a connection by which this process was started is no wish of anybody.
+      if (signal_number != SIGHUP) link_->AskToStop(SignalName(signal_number));
+    }
+    for (AgentLink::Order& order : link_->TakeOrders()) {
+      std::visit([&](auto& what) { Handle(std::move(what)); }, order);
+    }
+    if (host_) host_->Advance();
+    for (const absl::Status& error : disk_.TakeErrors()) {
+      link_->Tell({attempt_, rendezvous::NodeMessage{std::string(error.message())}});
+    }
+    if (Now() >= next_beat_) {
+      link_->Beat();
+      next_beat_ = Now() + beat_interval_;
+    }
+  }
+
+  void Handle(rendezvous::NodeSetup setup) {
+    const absl::Status status = SetUp(setup);
+    if (status.ok()) return;
+    link_->TellNotReady(std::string(status.message()));
+    result_ = status;
+  }
+
+  void Handle(rendezvous::NodeCommand command) {
+    if (!host_) return;
+    attempt_ = std::max(attempt_, command.attempt);
+    host_->Handle(std::move(command));
+  }
+
+  void Handle(AgentLink::Dismissed) {
+    result_ = absl::OkStatus();
+    EndWorkers();
+  }
+
+  void Handle(AgentLink::Lost lost) {
+    if (!result_) result_ = absl::UnavailableError(lost.why);
+    EndWorkers();
+  }
+
+  void EndWorkers() {
+    if (host_) host_->Handle({attempt_, rendezvous::EndWorkers{stop_timeout_}});
+  }
+
+  absl::Status SetUp(const rendezvous::NodeSetup& setup) {
+    if (host_) return absl::InternalError("the launcher sets this agent up twice");
+    const absl::StatusOr<std::string> proof = ReadFile(setup.run_dir + "/launch-id", 4096);
+    if (!proof.ok() || *proof != setup.proof) {
+      return EnvironmentError(
+          absl::StrCat(setup.run_dir, " is not the launcher's run folder here (",
+                       proof.ok() ? "it holds another launch" : proof.status().message(),
+                       "); put the run on a file system that all nodes see: run.root or --run-dir"));
+    }
+    TRAINCTL_ASSIGN_OR_RETURN(run::RunFolder run, run::RunFolder::Open(setup.run_dir));
+    run_.emplace(std::move(run));
+    TRAINCTL_ASSIGN_OR_RETURN(const std::vector<int> cores, AllowedCores());
+    const bool has_route = setup.interface.empty() || setup.interface == "auto";
+    TRAINCTL_ASSIGN_OR_RETURN(
+        const std::string address,
+        has_route ? LocalAddressTowards(link_->coordinator_host(), 1) : AddressOfInterface(setup.interface));
+    WorkerStart start;
+    start.run = &*run_;
+    start.node = options_.node;
+    start.program = options_.worker_program;
+    start.args = setup.worker_args;
+    start.address = address;
+    std::map<std::string, std::string> env = setup.env;
+    // What NCCL and Gloo look at, by name; the user's own choice stands.
+    if (const absl::StatusOr<std::string> interface = InterfaceWithAddress(address); interface.ok()) {
+      env.try_emplace("NCCL_SOCKET_IFNAME", absl::StrCat("=", *interface));
+      env.try_emplace("GLOO_SOCKET_IFNAME", *interface);
+    }
+    start.env = WorkerEnvironment(env);
+    start.socket_path = folder_ + "/s";
+    start.token_path = folder_ + "/token";
+    beat_interval_ = setup.heartbeat_interval;
+    stop_timeout_ = setup.stop_timeout;
+    host_.emplace(
+        std::move(start), rendezvous::AgentOptions{.stop_timeout = setup.stop_timeout},
+        NodeHost::Deps{
+            .clock = clock_,
+            .disk = disk_,
+            .orphans = orphans_,
+            .tell = [this](rendezvous::NodeEvent event) { link_->Tell(event); },
+            .show_line = [this](int rank, absl::string_view line) { link_->ShowLine(rank, line); }});
+    link_->TellReady(OfferSlots(options_.node, cores, setup.num_workers, setup.threads_per_worker));
+    return absl::OkStatus();
+  }
+
+  absl::Duration Now() const { return clock_.Monotonic(); }
+
+  const AgentRunOptions& options_;
+  const std::string folder_;
+  SignalPipe signals_;
+  const RealClock clock_;
+  DiskQueue disk_;
+  Orphans orphans_;
+  std::unique_ptr<AgentLink> link_;
+  std::optional<run::RunFolder> run_;
+  std::optional<NodeHost> host_;  // once it is set up
+  std::optional<absl::Status> result_;
+  int64_t attempt_ = 0;
+  absl::Duration stop_timeout_;
+  absl::Duration beat_interval_ = kLookInterval;
+  absl::Duration next_beat_ = absl::ZeroDuration();
+};
+
+}  // namespace
+
+absl::Status RunAgent(const AgentRunOptions& options) {
+  TRAINCTL_ASSIGN_OR_RETURN(SignalPipe signals, SignalPipe::Install());
+  // Of this user alone: whoever can enter it speaks for the node's workers.
+  std::string folder = "/tmp/trainctl-agent-XXXXXX";
+  if (::mkdtemp(folder.data()) == nullptr) return ErrnoError("create", folder, errno);
+  const absl::Cleanup remove_folder = [&] { (void)RemoveAll(folder); };
+  return AgentRunner(options, folder, std::move(signals)).Run();
+}
+
+}  // namespace trainctl::launcher

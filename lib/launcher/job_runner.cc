@@ -1,0 +1,281 @@
+#include "launcher/job_runner.h"
+
+#include <poll.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "base/subprocess.h"
+#include "launcher/worker_contract.h"
+
+namespace trainctl::launcher {
+namespace {
+
+constexpr absl::Duration kCheckpointLookInterval = absl::Seconds(1);
+constexpr absl::Duration kLookInterval = absl::Milliseconds(100);
+constexpr absl::Duration kFarewellPatience = absl::Seconds(10);  // their logs may still be written
+
+rendezvous::SupervisorOptions OptionsOf(const JobOptions& job) {
+  rendezvous::SupervisorOptions options;
+  if (job.remote) {
+    for (const RemoteNodes::Node& node : job.remote->nodes) options.nodes.push_back(node.name);
+  } else {
+    options.nodes = {kLocalNode};
+  }
+  options.max_restarts = job.max_restarts;
+  options.stop_timeout = job.stop_timeout;
+  options.watchdog.most = job.hang_timeout;
+  options.watchdog.collective = job.collective_timeout;
+  // launch.stop_timeout may be 0; to end takes a moment all the same.
+  options.watchdog.stop = std::max(job.stop_timeout, absl::Seconds(1));
+  options.checkpoint_step = job.run->NewestCheckpointStep();
+  return options;
+}
+
+}  // namespace
+
+JobRunner::JobRunner(Deps deps, std::optional<LocalNode> local)
+    : deps_(std::move(deps)), supervisor_(OptionsOf(deps_.options)) {
+  if (!local) return;
+  local_slots_ = std::move(local->slots);
+  local_.emplace(
+      std::move(local->start), rendezvous::AgentOptions{.stop_timeout = deps_.options.stop_timeout},
+      NodeHost::Deps{
+          .clock = deps_.clock,
+          .disk = deps_.disk,
+          .orphans = orphans_,
+          .tell = [this](rendezvous::NodeEvent event) { Handle(kLocalNode, std::move(event)); },
+          .show_line = [this](int rank, absl::string_view line) { deps_.console.WorkerLine(rank, line); }});
+}
+
+void JobRunner::Record(run::JournalEvent event) {
+  deps_.disk.Post([journal = deps_.journal, event = std::move(event)] { return journal->Append(event); });
+}
+
+void JobRunner::ShowDiskErrors() {
+  for (const absl::Status& error : deps_.disk.TakeErrors()) deps_.console.Message(error.message());
+}
+
+absl::StatusOr<JobOutcome> JobRunner::Run() {
+  HandleSignals();
+  HandleNotices();
+  Decide(rendezvous::Begin{});
+  while (!outcome_) PollOnce();
+  DismissNodes();
+  return *std::move(outcome_);
+}
+
+// Waits until their agents have ended: they have nothing left to do.
+void JobRunner::DismissNodes() {
+  if (!deps_.options.remote) return;
+  deps_.service.DismissNodes();
+  const absl::Duration deadline = Now() + kFarewellPatience;
+  while (!agents_.AllEnded() && Now() < deadline) {
+    std::vector<pollfd> fds;
+    agents_.AddPollFds(fds);
+    ::poll(fds.data(), fds.size(), static_cast<int>(absl::ToInt64Milliseconds(kLookInterval)));
+    for (const AgentStarter::News& news : agents_.TakeNews()) {
+      if (!news.has_ended) deps_.console.Message(absl::StrCat(news.node, ": ", news.text));
+    }
+  }
+}
+
+void JobRunner::PollOnce() {
+  std::vector<pollfd> fds = {
+      {deps_.signals.fd(), POLLIN, 0}, {deps_.service.notice_fd(), POLLIN, 0}, {deps_.disk.fd(), POLLIN, 0}};
+  agents_.AddPollFds(fds);
+  absl::Duration timeout = kLookInterval;
+  if (local_) {
+    local_->AddPollFds(fds);
+    timeout = std::clamp(local_->next_deadline() - Now(), absl::ZeroDuration(), kLookInterval);
+  }
+  ::poll(fds.data(), fds.size(),
+         static_cast<int>(absl::ToInt64Milliseconds(absl::Ceil(timeout, absl::Milliseconds(1)))));
+  HandleSignals();
+  HandleNotices();  // whoever has announced its end has done so before it ends
+  HandleNodes();
+  if (local_) local_->Advance();
+  Decide(rendezvous::SupervisorTick{});
+  if (Now() >= next_checkpoint_look_) {
+    LookForCheckpoint();
+    next_checkpoint_look_ = Now() + kCheckpointLookInterval;
+  }
+  HandleDisk();
+}
+
+void JobRunner::HandleSignals() {
+  for (const int signal_number : deps_.signals.Take()) {
+    Decide(rendezvous::Interrupted{SignalName(signal_number), signal_number == SIGINT});
+  }
+}
+
+void JobRunner::HandleNotices() {
+  for (const rendezvous::Notice& notice : deps_.service.TakeNotices()) Decide(notice);
+}
+
+void JobRunner::HandleNodes() {
+  for (rendezvous::NodeNews& news : deps_.service.TakeNodeNews()) {
+    std::visit([&](auto& what) { Handle(news.node, std::move(what)); }, news.what);
+  }
+  for (const AgentStarter::News& news : agents_.TakeNews()) {
+    if (news.has_ended) {
+      Decide(rendezvous::NodeLost{news.node, news.text});
+    } else {
+      deps_.console.Message(absl::StrCat(news.node, ": ", news.text));
+    }
+  }
+}
+
+void JobRunner::Handle(const std::string& node, std::vector<rendezvous::Slot> slots) {
+  Decide(rendezvous::NodeReady{node, std::move(slots)});
+}
+
+void JobRunner::Handle(const std::string& node, rendezvous::NodeEvent event) {
+  Decide(rendezvous::NodeReport{node, std::move(event)});
+}
+
+void JobRunner::Handle(const std::string& node, const rendezvous::NodeNews::Line& line) {
+  deps_.console.WorkerLine(line.rank, line.text);
+}
+
+void JobRunner::Handle(const std::string& node, const rendezvous::NodeNews::Gone& gone) {
+  Decide(rendezvous::NodeLost{node, gone.why});
+}
+
+void JobRunner::LookForCheckpoint() {
+  if (news_->is_looking.exchange(true)) return;
+  deps_.disk.Post([run = deps_.options.run, news = news_, above = supervisor_.checkpoint_step()] {
+    const absl::Status in_place = run->CheckInPlace();
+    if (in_place.ok()) {
+      const int64_t step = run->NewestCheckpointStep(above);
+      if (step > above) news->checkpoint_step = step;
+    } else {
+      std::lock_guard lock(news->mutex);
+      news->lost_folder = in_place;
+    }
+    news->is_looking = false;
+    return absl::OkStatus();
+  });
+}
+
+void JobRunner::HandleDisk() {
+  ShowDiskErrors();
+  if (const int64_t recorded = news_->recorded_generation; recorded > told_generation_) {
+    told_generation_ = recorded;
+    Decide(rendezvous::GenerationRecorded{recorded});
+  }
+  absl::Status lost;
+  {
+    std::lock_guard lock(news_->mutex);
+    lost = news_->lost_folder;
+  }
+  if (!lost.ok()) Decide(rendezvous::FolderLost{lost});
+  if (const int64_t step = news_->checkpoint_step; step > supervisor_.checkpoint_step()) {
+    Decide(rendezvous::CheckpointSeen{step});
+  }
+}
+
+// ---- what the supervisor decides ----------------------------------------------------------------
+
+// What an action leads to waits until all actions of its event are carried out.
+void JobRunner::Decide(rendezvous::SupervisorEvent event) {
+  events_.push_back(std::move(event));
+  if (std::exchange(is_deciding_, true)) return;
+  while (!events_.empty()) {
+    const rendezvous::SupervisorEvent next = std::move(events_.front());
+    events_.pop_front();
+    for (const rendezvous::SupervisorAction& action : supervisor_.Decide(Now(), next)) {
+      std::visit([&](const auto& what) { Do(what); }, action);
+    }
+  }
+  is_deciding_ = false;
+}
+
+void JobRunner::Do(const rendezvous::ToNode& action) {
+  if (local_) {
+    local_->Handle(action.command);
+  } else {
+    deps_.service.SendToNode(action.node, action.command);
+  }
+}
+
+void JobRunner::Do(const rendezvous::StartAgent& action) {
+  if (local_) return Decide(rendezvous::NodeReady{action.node, local_slots_});
+  const RemoteNodes& remote = *deps_.options.remote;
+  const auto node =
+      absl::c_find_if(remote.nodes, [&](const RemoteNodes::Node& each) { return each.name == action.node; });
+  absl::StatusOr<std::string> invitation = deps_.service.Invite(action.node);
+  const absl::Status status =
+      invitation.ok()
+          ? agents_.Start(action.node, AgentCommand(remote.ssh_options, node->host, remote.program),
+                          absl::StrCat(*invitation, "\n"))
+          : invitation.status();
+  if (!status.ok()) Decide(rendezvous::NodeLost{action.node, std::string(status.message())});
+}
+
+void JobRunner::Do(const rendezvous::ToCoordinator& action) { deps_.service.Submit(action.event); }
+
+void JobRunner::Do(const rendezvous::RecordGeneration& action) {
+  run::JournalEvent event{run::EventKind::kGeneration};
+  event.generation = action.generation;
+  event.world_size = action.world_size;
+  deps_.disk.Post([journal = deps_.journal, news = news_, event = std::move(event)] {
+    absl::Status status = journal->Append(event);
+    news->recorded_generation = event.generation;
+    return status;
+  });
+}
+
+void JobRunner::Do(const rendezvous::RecordStop& action) {
+  run::JournalEvent event{run::EventKind::kStop};
+  event.message = action.message;
+  Record(std::move(event));
+}
+
+void JobRunner::Do(const rendezvous::RecordCheckpoint& action) {
+  run::JournalEvent event{run::EventKind::kCheckpoint};
+  event.step = action.step;
+  event.generation = action.generation;
+  Record(std::move(event));
+}
+
+void JobRunner::Do(const rendezvous::RecordFailure& action) {
+  run::JournalEvent event{run::EventKind::kWorkerExit};
+  event.generation = action.generation;
+  event.rank = action.facts.rank;
+  event.step = action.facts.step;
+  event.message = action.facts.message;
+  Record(std::move(event));
+}
+
+void JobRunner::Do(const rendezvous::RecordRestart& action) {
+  run::JournalEvent event{run::EventKind::kRestart};
+  event.message = action.reason;
+  Record(std::move(event));
+}
+
+void JobRunner::Do(const rendezvous::Say& action) { deps_.console.Message(action.text); }
+
+void JobRunner::Do(const rendezvous::ShowProgress& action) {
+  deps_.console.Report(
+      {action.generation, action.rank, static_cast<int>(action.num_restarts), action.progress});
+}
+
+void JobRunner::Do(const rendezvous::Settle& action) {
+  LookForCheckpoint();
+  deps_.disk.Wait(deps_.options.disk_patience);
+  HandleDisk();
+  Decide(rendezvous::Settled{});
+}
+
+void JobRunner::Do(const rendezvous::CheckRestart& action) {
+  const auto& check = deps_.options.check_restart;
+  Decide(rendezvous::RestartChecked{check ? check() : absl::OkStatus()});
+}
+
+void JobRunner::Do(const rendezvous::Conclude& action) { outcome_ = action.outcome; }
+
+}  // namespace trainctl::launcher

@@ -1,0 +1,182 @@
+#include "launcher/node_host.h"
+
+#include <signal.h>
+
+#include <utility>
+
+#include "base/files.h"
+#include "launcher/worker_signals.h"
+
+namespace trainctl::launcher {
+namespace {
+
+constexpr int kTailLines = 20;
+constexpr absl::Duration kBoardsInterval = absl::Milliseconds(100);
+constexpr absl::Duration kOrphanTimeout = absl::Seconds(5);
+
+}  // namespace
+
+NodeHost::NodeHost(WorkerStart start, rendezvous::AgentOptions options, Deps deps)
+    : start_(std::move(start)), deps_(std::move(deps)), agent_(options) {}
+
+void NodeHost::Handle(rendezvous::NodeCommand command) {
+  if (const auto* left = std::get_if<rendezvous::NoteLeft>(&command.what);
+      left != nullptr && workers_ && command.attempt == agent_.attempt()) {
+    workers_->at(left->worker).has_left = true;
+  }
+  Decide(std::move(command));
+}
+
+void NodeHost::AddPollFds(std::vector<pollfd>& fds) const {
+  if (workers_) workers_->AddPollFds(fds);
+  if (stack_) fds.push_back({stack_->fd(), POLLIN, 0});
+}
+
+void NodeHost::Advance() {
+  if (agent_.is_idle()) return;
+  workers_->ReadOutput();
+  HandleEvents();
+  ContinueStackDump();
+  FindActivities();
+  Decide(rendezvous::AgentTick{});
+  ShowBoards();
+  if (agent_.is_idle()) workers_.reset();
+}
+
+// What an action leads to waits until all actions of its event are carried out.
+void NodeHost::Decide(rendezvous::AgentEvent event) {
+  events_.push_back(std::move(event));
+  if (std::exchange(is_deciding_, true)) return;
+  while (!events_.empty()) {
+    const rendezvous::AgentEvent next = std::move(events_.front());
+    events_.pop_front();
+    for (const rendezvous::AgentAction& action : agent_.Decide(Now(), next)) {
+      std::visit([&](const auto& what) { Do(what); }, action);
+    }
+  }
+  is_deciding_ = false;
+}
+
+// ---- what the agent decides ---------------------------------------------------------------------
+
+void NodeHost::Do(const rendezvous::SpawnWorkers& action) {
+  oom_kills_before_ = CountOomKills();
+  asked_activities_.clear();
+  absl::StatusOr<WorkerSet> workers = WorkerSet::Start(start_, action, deps_.disk, deps_.show_line);
+  if (!workers.ok()) {
+    workers_.reset();
+    Decide(rendezvous::ProcessNotStarted{workers.status()});
+    return;
+  }
+  workers_.emplace(*std::move(workers));
+  deps_.orphans.AddOwn(workers_->keeper_pid());
+}
+
+void NodeHost::Do(const rendezvous::SignalWorker& action) {
+  if (workers_) workers_->Signal(action.worker, action.signal_number);
+}
+
+void NodeHost::Do(const rendezvous::TakeStacks& action) {
+  stack_of_ = action.worker;
+  workers_->SignalMainThread(stack_of_, ShowStackSignal());
+  stack_.emplace(workers_->at(stack_of_).pid, deps_.clock);
+}
+
+void NodeHost::Do(const rendezvous::LookForActivity& action) { asked_activities_.insert(action.worker); }
+
+void NodeHost::Do(const rendezvous::KillProcesses& action) {
+  if (workers_) {
+    workers_->KillAll();
+  } else {
+    Decide(rendezvous::ProcessesGone{});
+  }
+}
+
+void NodeHost::Do(const rendezvous::KillKeeper& action) { ::kill(workers_->keeper_pid(), SIGKILL); }
+
+void NodeHost::Do(const rendezvous::KillOrphans& action) {
+  const absl::Status status = deps_.orphans.KillAll(kOrphanTimeout);
+  if (!status.ok()) {
+    deps_.tell({agent_.attempt(), rendezvous::NodeMessage{std::string(status.message())}});
+  }
+}
+
+void NodeHost::Do(const rendezvous::FinishAttempt& action) {
+  rendezvous::NodeEnded ended;
+  ended.keeper_lost = action.keeper_lost;
+  stack_.reset();
+  if (workers_) {
+    workers_->DrainOutput();
+    deps_.orphans.RemoveOwn(workers_->keeper_pid());
+    if (action.tail_of >= 0) ended.log_tail = workers_->at(action.tail_of).log.Tail(kTailLines);
+  }
+  deps_.tell({action.attempt, std::move(ended)});
+}
+
+void NodeHost::Do(const rendezvous::Tell& action) { deps_.tell(action.event); }
+
+// ---- what happens to the processes --------------------------------------------------------------
+
+void NodeHost::HandleEvents() {
+  using rendezvous::AgentEvent;
+  for (const KeeperEvent& event : workers_->TakeEvents()) {
+    switch (event.kind) {
+      case KeeperEvent::Kind::kStarted:
+        break;
+      case KeeperEvent::Kind::kNotStarted:
+        Decide(rendezvous::ProcessNotStarted{ErrnoError("execute", start_.program, event.error)});
+        break;
+      case KeeperEvent::Kind::kExited:
+        HandleExit(event);
+        break;
+      case KeeperEvent::Kind::kStuck:
+        Decide(rendezvous::ProcessStuck{event.pid, event.worker});
+        break;
+      case KeeperEvent::Kind::kAllGone:
+        Decide(rendezvous::ProcessesGone{});
+        break;
+      case KeeperEvent::Kind::kLost:
+        Decide(rendezvous::KeeperLost{});
+        break;
+    }
+  }
+}
+
+void NodeHost::HandleExit(const KeeperEvent& event) {
+  rendezvous::ProcessExited exited;
+  exited.worker = event.worker;
+  exited.exit = event.exit;
+  exited.last = workers_->at(event.worker).board.Read();
+  if (event.exit.signaled && event.exit.code == SIGKILL) {
+    exited.killed_note = DescribeSigkill(oom_kills_before_, CountOomKills());
+  }
+  Decide(exited);
+}
+
+void NodeHost::ContinueStackDump() {
+  if (!stack_) return;
+  if (!stack_->Continue([this](absl::string_view text) { workers_->AddToLog(stack_of_, text); })) return;
+  stack_.reset();
+  Decide(rendezvous::StacksTaken{});
+}
+
+void NodeHost::FindActivities() {
+  for (auto it = asked_activities_.begin(); it != asked_activities_.end();) {
+    const std::optional<rendezvous::Activity> activity = activity_.Of(workers_->at(*it).pid);
+    if (!activity) {
+      ++it;
+      continue;
+    }
+    const int worker = *it;
+    it = asked_activities_.erase(it);
+    Decide(rendezvous::ActivityFound{worker, *activity});
+  }
+}
+
+void NodeHost::ShowBoards() {
+  if (agent_.is_idle() || Now() < next_boards_) return;
+  next_boards_ = Now() + kBoardsInterval;
+  deps_.tell({agent_.attempt(), rendezvous::BoardsSeen{workers_->Boards()}});
+}
+
+}  // namespace trainctl::launcher

@@ -1,0 +1,43 @@
+// How an agent sees the coordinator: it takes orders and tells, and never learns how they travel. lib/rpc
+// does it over gRPC; tests use their own.
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "rendezvous/node.h"
+#include "rendezvous/service.h"
+
+namespace trainctl::rendezvous {
+
+// Thread safe.
+class AgentLink {
+ public:
+  struct Dismissed {};  // the job is over
+  struct Lost {         // the coordinator is gone, or does not want this agent
+    std::string why;
+  };
+  using Order = std::variant<NodeSetup, NodeCommand, Dismissed, Lost>;
+
+  virtual ~AgentLink() = default;
+  // What came since the last call. A NodeSetup comes first, and once.
+  virtual std::vector<Order> TakeOrders() = 0;
+  // Readable while there are orders to take: for poll(2).
+  virtual int order_fd() const = 0;
+
+  virtual void TellReady(const std::vector<Slot>& slots) = 0;
+  virtual void TellNotReady(const std::string& why) = 0;
+  virtual void Tell(const NodeEvent& event) = 0;
+  // A line of a worker's output; may drop, and tells how many.
+  virtual void ShowLine(int rank, absl::string_view line) = 0;
+  virtual void AskToStop(const std::string& reason) = 0;
+  // To be called at least every NodeSetup::heartbeat_interval.
+  virtual void Beat() = 0;
+
+  // The address of the coordinator that was reached.
+  virtual std::string coordinator_host() const = 0;
+};
+
+}  // namespace trainctl::rendezvous

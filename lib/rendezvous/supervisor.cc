@@ -1,0 +1,433 @@
+#include "rendezvous/supervisor.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+
+namespace trainctl::rendezvous {
+namespace {
+
+constexpr absl::Duration kStopNowTimeout = absl::Seconds(3);  // there is nothing to save
+constexpr absl::Duration kAgentRetry = absl::Seconds(2);
+
+}  // namespace
+
+ExitCode JobOutcome::exit_code() const {
+  switch (kind) {
+    case Kind::kFinished:
+      return ExitCode::kOk;
+    case Kind::kStoppedResumable:
+      return ExitCode::kStoppedResumable;
+    case Kind::kStoppedUnsaved:
+      return ExitCode::kStoppedUnsaved;
+    case Kind::kFailed:
+      return ExitCode::kWorkerFailed;
+  }
+  return ExitCode::kInternal;
+}
+
+Supervisor::Supervisor(SupervisorOptions options)
+    : options_(std::move(options)), checkpoint_step_(options_.checkpoint_step) {
+  for (const std::string& name : options_.nodes) nodes_.push_back({.name = name});
+}
+
+std::vector<SupervisorAction> Supervisor::Decide(absl::Duration now, const SupervisorEvent& event) {
+  Actions out;
+  if (phase_ != Phase::kOver) std::visit([&](const auto& value) { On(now, value, out); }, event);
+  return out;
+}
+
+Supervisor::Node* Supervisor::FindNode(const std::string& name) {
+  const auto it = absl::c_find_if(nodes_, [&](const Node& node) { return node.name == name; });
+  return it == nodes_.end() ? nullptr : &*it;
+}
+
+int Supervisor::RankOf(const std::string& member) const {
+  const auto it = rank_of_.find(member);
+  return it == rank_of_.end() ? -1 : it->second;
+}
+
+void Supervisor::Tell(const Node& node, decltype(NodeCommand::what) what, Actions& out) const {
+  if (node.is_active) out.push_back(ToNode{node.name, {attempt_, std::move(what)}});
+}
+
+// ---- the beginning of an attempt ----------------------------------------------------------------
+
+void Supervisor::On(absl::Duration now, const Begin& event, Actions& out) { Gather(now, out); }
+
+void Supervisor::Gather(absl::Duration now, Actions& out) {
+  phase_ = Phase::kGathering;
+  ++attempt_;
+  result_.reset();
+  ranks_.clear();
+  rank_of_.clear();
+  boards_.clear();
+  generation_ = 0;
+  is_recorded_ = false;
+  hung_ = -1;
+  watchdog_.emplace(options_.watchdog);
+  if (stop_ != StopMode::kNone) {  // asked to stop before anything was started
+    Close(stop_ == StopMode::kNow ? JobOutcome::Kind::kStoppedUnsaved : JobOutcome::Kind::kStoppedResumable);
+    EndAttempt(absl::ZeroDuration(), out);
+    return;
+  }
+  node_deadline_ = now + options_.node_timeout;
+  for (Node& node : nodes_) {
+    node.lost.reset();
+    if (!node.is_ready) out.push_back(StartAgent{node.name});
+  }
+  MaybeStart(out);
+}
+
+void Supervisor::On(absl::Duration now, const NodeReady& event, Actions& out) {
+  Node* const node = FindNode(event.node);
+  if (node == nullptr) return;
+  node->is_ready = true;
+  node->lost.reset();
+  node->slots = event.slots;
+  if (phase_ == Phase::kGathering) MaybeStart(out);
+}
+
+void Supervisor::MaybeStart(Actions& out) {
+  if (!absl::c_all_of(nodes_, [](const Node& node) { return node.is_ready; })) return;
+  phase_ = Phase::kRunning;
+  Expect expect;
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    Node& node = nodes_[i];
+    node.first_rank = static_cast<int>(ranks_.size());
+    for (const Slot& slot : node.slots) {
+      rank_of_[slot.member] = static_cast<int>(ranks_.size());
+      ranks_.push_back({slot.member, static_cast<int>(i), static_cast<int>(ranks_.size()) - node.first_rank});
+      expect.slots.push_back(slot);
+    }
+  }
+  out.push_back(ToCoordinator{std::move(expect)});
+  for (Node& node : nodes_) {
+    node.is_active = true;
+    Tell(node, StartWorkers{node.first_rank, node.slots}, out);
+  }
+}
+
+// ---- what the coordinator notices ---------------------------------------------------------------
+
+void Supervisor::On(absl::Duration now, const Notice& notice, Actions& out) {
+  switch (notice.kind) {
+    case Notice::Kind::kPrepared:
+      if (result_) return;
+      generation_ = notice.generation;
+      out.push_back(RecordGeneration{notice.generation, static_cast<int>(ranks_.size())});
+      return;
+    case Notice::Kind::kProgress:
+      out.push_back(ShowProgress{notice.generation, notice.rank, num_restarts_, notice.progress});
+      return;
+    case Notice::Kind::kGivenUp:
+      watchdog_->NoteGivenUp();
+      return;
+    case Notice::Kind::kLeft: {
+      const int rank = RankOf(notice.member);
+      if (rank < 0) return;
+      boards_.erase(rank);
+      const Rank& left = ranks_[static_cast<size_t>(rank)];
+      Tell(nodes_[static_cast<size_t>(left.node)], NoteLeft{left.worker}, out);
+      return;
+    }
+    case Notice::Kind::kFailed:
+      HandleFailure(notice, out);
+      return;
+    case Notice::Kind::kFinished:
+      if (Close(notice.stopped ? JobOutcome::Kind::kStoppedResumable : JobOutcome::Kind::kFinished)) {
+        EndAttempt(absl::ZeroDuration(), out);
+      }
+      return;
+    case Notice::Kind::kStopRequested:
+      if (watchdog_) watchdog_->NoteStop(now);
+      HandleStop(notice, out);
+      return;
+  }
+}
+
+// A job whose journal cannot be written (a full disk) starts all the same: training is worth more than this
+// number, and what an earlier launch may have left running does not know this one's token either.
+void Supervisor::On(absl::Duration now, const GenerationRecorded& event, Actions& out) {
+  if (result_ || event.generation != generation_) return;
+  is_recorded_ = true;
+  out.push_back(ToCoordinator{Recorded{event.generation}});
+}
+
+void Supervisor::HandleStop(const Notice& notice, Actions& out) {
+  stop_ = notice.stop;
+  const bool at_once = stop_ == StopMode::kNow;
+  out.push_back(RecordStop{absl::StrCat(at_once ? "stop now: " : "save and stop: ", notice.reason)});
+  out.push_back(
+      Say{at_once ? absl::StrCat("stopping now, without saving (", notice.reason, ")")
+                  : absl::StrCat("saving and stopping (", notice.reason, ")",
+                                 num_interrupts_ > 0 ? "; press Ctrl-C again to stop without saving" : "")});
+  if (phase_ == Phase::kIdle || (!at_once && is_recorded_)) return;
+  // Workers that are not running yet have nothing to save.
+  if (!Close(at_once ? JobOutcome::Kind::kStoppedUnsaved : JobOutcome::Kind::kStoppedResumable)) return;
+  EndAttempt(std::min(options_.stop_timeout, kStopNowTimeout), out);
+}
+
+void Supervisor::HandleFailure(const Notice& notice, Actions& out) {
+  if (!Close(JobOutcome::Kind::kFailed)) return;
+  result_->generation = notice.generation;
+  result_->failure = notice.failure;
+  if (const int rank = RankOf(notice.member); rank >= 0) result_->failure.rank = rank;
+  const int failed = result_->failure.rank;
+  const bool hangs = hung_ >= 0 && hung_ == failed && !ranks_[static_cast<size_t>(hung_)].ended;
+  if (!hangs) return EndAttempt(options_.stop_timeout, out);
+  out.push_back(
+      Say{absl::StrCat("rank ", hung_, " ", notice.failure.message, "; its stack goes to its log")});
+  const Rank& hung = ranks_[static_cast<size_t>(hung_)];
+  Tell(nodes_[static_cast<size_t>(hung.node)], ShowStacks{hung.worker}, out);
+}
+
+// ---- what nodes tell ----------------------------------------------------------------------------
+
+void Supervisor::On(absl::Duration now, const NodeReport& report, Actions& out) {
+  Node* const node = FindNode(report.node);
+  if (node == nullptr || report.event.attempt != attempt_ || !node->is_active) return;
+  std::visit([&](const auto& what) { Heard(now, *node, what, out); }, report.event.what);
+}
+
+void Supervisor::Heard(absl::Duration now, Node& node, const WorkersNotStarted& what, Actions& out) {
+  if (!Close(JobOutcome::Kind::kFailed)) return;
+  result_->not_started = what.why;
+  EndAttempt(absl::ZeroDuration(), out);
+}
+
+void Supervisor::Heard(absl::Duration now, Node& node, const WorkerEnded& what, Actions& out) {
+  const int index = node.first_rank + what.worker;
+  Rank& rank = ranks_[static_cast<size_t>(index)];
+  if (std::exchange(rank.ended, true)) return;
+  rank.exit_code = what.exit_code;
+  boards_.erase(index);
+  out.push_back(ToCoordinator{what.exited});
+}
+
+void Supervisor::Heard(absl::Duration now, Node& node, const BoardsSeen& what, Actions& out) {
+  for (size_t i = 0; i < node.slots.size(); ++i) boards_.erase(node.first_rank + static_cast<int>(i));
+  for (const auto& [worker, standing] : what.boards) {
+    const int rank = node.first_rank + worker;
+    if (!ranks_[static_cast<size_t>(rank)].ended) boards_[rank] = standing;
+  }
+}
+
+void Supervisor::Heard(absl::Duration now, Node& node, const ActivitySeen& what, Actions& out) {
+  Rank& rank = ranks_[static_cast<size_t>(node.first_rank + what.worker)];
+  if (std::exchange(rank.is_asked, false)) rank.activity = what.activity;
+}
+
+void Supervisor::Heard(absl::Duration now, Node& node, const StacksShown& what, Actions& out) {
+  if (phase_ == Phase::kRunning && result_) EndAttempt(options_.stop_timeout, out);
+}
+
+void Supervisor::Heard(absl::Duration now, Node& node, const NodeMessage& what, Actions& out) {
+  out.push_back(Say{what.text});
+}
+
+void Supervisor::Heard(absl::Duration now, Node& node, const NodeEnded& what, Actions& out) {
+  node.is_active = false;
+  if (what.keeper_lost && Close(JobOutcome::Kind::kFailed)) {
+    result_->failure.message = "the process that keeps the workers, trainctl-keeper, was killed";
+    if (nodes_.size() > 1) absl::StrAppend(&result_->failure.message, " on ", node.name);
+  }
+  if (result_) {
+    if (!what.log_tail.empty()) result_->log_tail = what.log_tail;
+  } else if (Close(JobOutcome::Kind::kFailed)) {
+    result_->failure.message = absl::StrCat("the workers of ", node.name, " were ended");
+  }
+  if (phase_ == Phase::kEnding) return MaybeSettle(out);
+  EndAttempt(options_.stop_timeout, out);  // on the others
+}
+
+void Supervisor::On(absl::Duration now, const NodeLost& event, Actions& out) {
+  Node* const node = FindNode(event.node);
+  if (node == nullptr) return;
+  node->is_ready = false;
+  node->lost = event.why;
+  if (phase_ == Phase::kGathering) {
+    if (attempt_ > 1) {  // it may come back: a node that starts again takes minutes
+      node->retry_at = now + kAgentRetry;
+      return;
+    }
+    if (!Close(JobOutcome::Kind::kFailed)) return;
+    result_->not_started = EnvironmentError(absl::StrCat(event.node, ": ", event.why));
+    return EndAttempt(absl::ZeroDuration(), out);
+  }
+  if (!std::exchange(node->is_active, false)) return;
+  for (size_t i = 0; i < node->slots.size(); ++i) {
+    const int index = node->first_rank + static_cast<int>(i);
+    Rank& rank = ranks_[static_cast<size_t>(index)];
+    boards_.erase(index);
+    if (std::exchange(rank.ended, true)) continue;
+    Exited exited;
+    exited.member = rank.member;
+    exited.crashed = exited.killed = true;
+    exited.description = absl::StrCat("lost with its node ", event.node, ": ", event.why);
+    out.push_back(ToCoordinator{std::move(exited)});
+  }
+  if (result_) EndAttempt(options_.stop_timeout, out);
+}
+
+// ---- hangs --------------------------------------------------------------------------------------
+
+void Supervisor::On(absl::Duration now, const SupervisorTick& event, Actions& out) {
+  if (phase_ == Phase::kGathering) {
+    std::string missing;
+    for (Node& node : nodes_) {
+      if (node.is_ready) continue;
+      absl::StrAppend(&missing, missing.empty() ? "" : "; ", node.name, ": ",
+                      node.lost.value_or("its agent has not said that it is ready"));
+      if (!node.lost || now < node.retry_at) continue;
+      node.retry_at = absl::InfiniteDuration();
+      out.push_back(StartAgent{node.name});
+    }
+    if (now < node_deadline_ || !Close(JobOutcome::Kind::kFailed)) return;
+    result_->not_started = EnvironmentError(absl::StrCat(
+        "not all nodes were ready within ", absl::FormatDuration(options_.node_timeout), ": ", missing));
+    return EndAttempt(absl::ZeroDuration(), out);
+  }
+  if (phase_ == Phase::kRunning && !result_) LookForHangs(now, out);
+}
+
+void Supervisor::LookForHangs(absl::Duration now, Actions& out) {
+  if (hung_ >= 0 || !is_recorded_) return;
+  const std::optional<Hang> hang =
+      watchdog_->Look(now, boards_, [&](int rank) { return ActivityOf(rank, out); });
+  if (!hang) return;
+  hung_ = hang->rank;
+  const Standing& board = boards_.at(hung_);
+  out.push_back(ToCoordinator{
+      Hung{ranks_[static_cast<size_t>(hung_)].member, hang->description, {board.step, board.phase}}});
+}
+
+// Busy as long as it is not known: the question comes again.
+Activity Supervisor::ActivityOf(int rank, Actions& out) {
+  Rank& asked = ranks_[static_cast<size_t>(rank)];
+  if (asked.activity) return *std::exchange(asked.activity, std::nullopt);
+  if (!std::exchange(asked.is_asked, true)) {
+    Tell(nodes_[static_cast<size_t>(asked.node)], FindActivity{asked.worker}, out);
+  }
+  return Activity::kBusy;
+}
+
+// ---- the end of an attempt ----------------------------------------------------------------------
+
+void Supervisor::On(absl::Duration now, const CheckpointSeen& event, Actions& out) {
+  if (event.step <= checkpoint_step_) return;
+  checkpoint_step_ = event.step;
+  out.push_back(RecordCheckpoint{event.step, generation_});
+}
+
+// Whoever writes by its path writes into another folder, or makes it anew.
+void Supervisor::On(absl::Duration now, const FolderLost& event, Actions& out) {
+  if (!Close(JobOutcome::Kind::kFailed)) return;
+  result_->failure.message = std::string(event.why.message());
+  result_->exit_code = static_cast<int>(ExitCodeFor(event.why));
+  EndAttempt(options_.stop_timeout, out);
+}
+
+void Supervisor::On(absl::Duration now, const Interrupted& event, Actions& out) {
+  if (event.by_hand) ++num_interrupts_;
+  if (num_interrupts_ >= 3 && phase_ == Phase::kEnding) EndAttempt(absl::ZeroDuration(), out);
+  const StopMode mode = num_interrupts_ >= 2 ? StopMode::kNow : StopMode::kAfterSave;
+  out.push_back(ToCoordinator{StopRequest{mode, event.reason}});
+}
+
+bool Supervisor::Close(JobOutcome::Kind kind) {
+  if (result_ || phase_ == Phase::kIdle) return false;
+  result_.emplace();
+  result_->kind = kind;
+  result_->generation = generation_;
+  return true;
+}
+
+void Supervisor::EndAttempt(absl::Duration grace, Actions& out) {
+  phase_ = Phase::kEnding;
+  node_deadline_ = absl::InfiniteDuration();
+  const int failed = result_->kind == JobOutcome::Kind::kFailed ? result_->failure.rank : -1;
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    const bool has_failed = failed >= 0 && ranks_[static_cast<size_t>(failed)].node == static_cast<int>(i);
+    Tell(nodes_[i], EndWorkers{grace, has_failed ? ranks_[static_cast<size_t>(failed)].worker : -1}, out);
+  }
+  MaybeSettle(out);
+}
+
+void Supervisor::MaybeSettle(Actions& out) {
+  if (absl::c_any_of(nodes_, [](const Node& node) { return node.is_active; })) return;
+  phase_ = Phase::kSettling;
+  out.push_back(Settle{});
+}
+
+FailureFacts Supervisor::Facts() const {
+  FailureFacts facts{result_->failure.rank, result_->failure.step, checkpoint_step_, result_->exit_code,
+                     result_->failure.message};
+  if (facts.rank >= 0 && ranks_[static_cast<size_t>(facts.rank)].exit_code) {
+    facts.exit_code = ranks_[static_cast<size_t>(facts.rank)].exit_code;
+  }
+  return facts;
+}
+
+void Supervisor::On(absl::Duration now, const Settled& event, Actions& out) {
+  if (phase_ != Phase::kSettling) return;
+  if (!result_->not_started.ok()) {
+    phase_ = Phase::kOver;
+    out.push_back(Conclude{result_->not_started});
+    return;
+  }
+  if (result_->kind != JobOutcome::Kind::kFailed) {
+    JobOutcome outcome;
+    outcome.kind = result_->kind;
+    if (outcome.kind == JobOutcome::Kind::kStoppedResumable) outcome.message = "saved and stopped";
+    if (outcome.kind == JobOutcome::Kind::kStoppedUnsaved) outcome.message = "stopped without saving";
+    return ConcludeWith(std::move(outcome), out);
+  }
+  restart_ =
+      DecideRestart(Facts(), previous_, restarts_used_, options_.max_restarts, stop_ != StopMode::kNone);
+  if (restart_.restart) {
+    out.push_back(CheckRestart{});
+  } else {
+    On(now, RestartChecked{}, out);
+  }
+}
+
+void Supervisor::On(absl::Duration now, const RestartChecked& event, Actions& out) {
+  if (phase_ != Phase::kSettling) return;
+  if (!event.status.ok()) restart_ = {false, absl::StrCat("not restarted: ", event.status.message())};
+  const FailureFacts facts = Facts();
+  const std::string what = Describe(facts);
+  out.push_back(RecordFailure{facts, result_->generation});
+  if (!restart_.restart) {
+    JobOutcome outcome;
+    outcome.kind = JobOutcome::Kind::kFailed;
+    outcome.rank = facts.rank;
+    outcome.step = facts.step;
+    outcome.message = absl::StrCat(what, "; ", restart_.reason);
+    outcome.log_tail = std::move(result_->log_tail);
+    outcome.worker_exit_code = facts.exit_code;
+    return ConcludeWith(std::move(outcome), out);
+  }
+  out.push_back(Say{what});
+  for (const absl::string_view line : absl::StrSplit(result_->log_tail, '\n', absl::SkipEmpty())) {
+    out.push_back(Say{absl::StrCat("  | ", line)});
+  }
+  out.push_back(Say{restart_.reason});
+  out.push_back(RecordRestart{restart_.reason});
+  ++num_restarts_;
+  previous_ = facts;
+  restarts_used_ = restart_.restarts_used;
+  Gather(now, out);
+}
+
+void Supervisor::ConcludeWith(JobOutcome outcome, Actions& out) {
+  outcome.generation = result_->generation;
+  outcome.num_restarts = num_restarts_;
+  phase_ = Phase::kOver;
+  out.push_back(Conclude{std::move(outcome)});
+}
+
+}  // namespace trainctl::rendezvous

@@ -1,0 +1,97 @@
+// Internal to lib/rpc: serves the agents of a job's nodes over TCP with mutual TLS: who may come, what they
+// are told, and whether they are still there. Thread safe; never calls its handler with a lock held.
+#pragma once
+
+#include <grpcpp/server.h>
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "proto/trainctl.grpc.pb.h"
+#include "rendezvous/service.h"
+#include "rpc/job_authority.h"
+#include "rpc/worker_stream.h"
+
+namespace trainctl::rpc {
+
+class AgentHub : public v1::Agents::CallbackService {
+ public:
+  class Handler {
+   public:
+    virtual ~Handler() = default;
+    // Of a worker of a node. What the coordinator says to it goes to `sink`, until OnNodeClosed.
+    virtual void OnWorkerMessage(MemberSink* sink, const v1::WorkerMessage& message) = 0;
+    virtual void OnNodeClosed(MemberSink* sink) = 0;
+    virtual void OnNews(rendezvous::NodeNews news) = 0;
+    virtual void OnStop(const std::string& reason) = 0;
+    virtual grpc::ServerUnaryReactor* OnStore(const v1::StoreRequest* request, v1::StoreReply* reply) = 0;
+  };
+
+  AgentHub(const rendezvous::NetworkOptions& options, absl::Duration detect, Handler* handler);
+  ~AgentHub() override;
+
+  // Listens on a free port of each address. EnvironmentError when it cannot.
+  absl::Status Start();
+  // Ends all streams and calls, within `patience`; nothing is served afterwards.
+  void Shutdown(absl::Duration patience);
+
+  // JSON for the agent of `node`: see ReadInvitation.
+  absl::StatusOr<std::string> Invite(const std::string& node);
+  void Send(const std::string& node, const rendezvous::NodeCommand& command);
+  void Dismiss();
+  // Loses the agents that have been silent for too long.
+  void LoseSilent();
+
+  grpc::ServerUnaryReactor* Enroll(grpc::CallbackServerContext* context, const v1::EnrollRequest* request,
+                                   v1::EnrollReply* reply) override;
+  grpc::ServerBidiReactor<v1::AgentMessage, v1::AgentOrder>* Node(
+      grpc::CallbackServerContext* context) override;
+  grpc::ServerUnaryReactor* Store(grpc::CallbackServerContext* context, const v1::StoreRequest* request,
+                                  v1::StoreReply* reply) override;
+
+ private:
+  class Stream;
+  // The node of the caller's certificate; empty: it may not call.
+  std::string CallerNode(const grpc::ServerContextBase& context) const;
+  void OnMessage(Stream* stream, const v1::AgentMessage& message);
+  void OnClosed(Stream* stream);
+  void Greet(Stream* stream, const v1::AgentMessage& message);
+  // Takes it off the list and tells; false if it was not on it (any more).
+  bool Lose(Stream* stream, const std::string& why);
+  void News(const std::string& node, decltype(rendezvous::NodeNews::what) what);
+
+  const rendezvous::NetworkOptions options_;
+  const absl::Duration detect_;
+  Handler* const handler_;
+  const RealClock clock_;
+  std::unique_ptr<JobAuthority> authority_;
+  std::vector<std::string> endpoints_;
+  std::unique_ptr<grpc::Server> server_;
+
+  std::mutex mutex_;
+  std::map<std::string, Stream*> streams_;  // by node, of those that said Hello
+  bool dismissed_ = false;
+  absl::Duration last_look_ = -absl::InfiniteDuration();
+};
+
+// What Invite wrote, on the other side.
+struct Invitation {
+  std::string job;
+  std::string node;
+  std::vector<std::string> endpoints;  // "host:port"; any of them
+  std::string ca_pem;
+  std::string token;
+};
+// UsageError for anything else.
+absl::StatusOr<Invitation> ReadInvitation(const std::string& text);
+
+}  // namespace trainctl::rpc

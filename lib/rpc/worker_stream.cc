@@ -1,0 +1,53 @@
+#include "rpc/worker_stream.h"
+
+#include <utility>
+
+#include "base/logging.h"
+#include "rpc/token.h"
+#include "rpc/wire.h"
+
+namespace trainctl::rpc {
+
+void WorkerStream::SendTo(const std::string& member, int64_t incarnation,
+                          const v1::CoordinatorMessage& message) {
+  std::lock_guard lock(mutex_);
+  if (finished_) return;
+  outgoing_.push_back(message);
+  if (outgoing_.size() == 1) StartWrite(&outgoing_.front());
+}
+
+void WorkerStream::End(const grpc::Status& status) {
+  std::lock_guard lock(mutex_);
+  if (std::exchange(finished_, true)) return;
+  Finish(status);
+}
+
+void WorkerStream::OnReadDone(bool ok) {
+  if (!ok) return handler_->OnClosed(this);
+  handler_->OnMessage(this, incoming_);
+  StartRead(&incoming_);
+}
+
+void WorkerStream::OnWriteDone(bool ok) {
+  std::lock_guard lock(mutex_);
+  if (!outgoing_.empty()) outgoing_.pop_front();
+  if (ok && !finished_ && !outgoing_.empty()) StartWrite(&outgoing_.front());
+}
+
+grpc::Status TokenGuard::Check(const grpc::CallbackServerContext& context) {
+  const auto it = context.client_metadata().find(kTokenKey);
+  if (it != context.client_metadata().end() &&
+      SameToken(absl::string_view(it->second.data(), it->second.size()), token_)) {
+    return grpc::Status::OK;
+  }
+  if (!refused_.exchange(true)) LogWarning("a call to the job without its token was refused");
+  return {grpc::StatusCode::UNAUTHENTICATED, "the job's token is missing or wrong"};
+}
+
+grpc::ServerUnaryReactor* FinishNow(grpc::CallbackServerContext* context, const grpc::Status& status) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(status);
+  return reactor;
+}
+
+}  // namespace trainctl::rpc
