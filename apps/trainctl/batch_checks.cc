@@ -22,25 +22,28 @@ absl::Status CheckStartedOnce() {
       "once, such as with 'srun --nodes=1 --ntasks=1 trainctl launch ...'"));
 }
 
-void NoteBatchJob(bool detaches) {
+void NoteBatchJob() {
+  const absl::StatusOr<std::optional<cluster::BatchJob>> job = cluster::FindBatchJob(std::getenv);
+  if (!job.ok() || !job->has_value()) return;
+  std::fprintf(stderr, "note: Slurm ends the run with job %s, when its script or shell ends\n",
+               (*job)->id.c_str());
+}
+
+void NoteIdleNodes() {
   const absl::StatusOr<std::optional<cluster::BatchJob>> job = cluster::FindBatchJob(std::getenv);
   if (!job.ok()) {
     std::fprintf(stderr, "note: SLURM_JOB_NODELIST: %s\n", std::string(job.status().message()).c_str());
     return;
   }
-  if (!job->has_value()) return;
+  if (!job->has_value() || (*job)->nodes.size() < 2) return;
   const cluster::BatchJob& found = **job;
-  if (found.nodes.size() > 1) {
-    std::fputs(absl::StrCat("note: job ", found.id, " of Slurm has ", found.nodes.size(), " nodes (",
-                            found.node_list, "), and this version trains on one machine",
-                            found.this_node.empty() ? "" : ": " + found.this_node, "\n")
-                   .c_str(),
-               stderr);
-  }
-  if (detaches) {
-    std::fprintf(stderr, "note: Slurm ends the run with job %s, when its script or shell ends\n",
-                 found.id.c_str());
-  }
+  std::fputs(absl::StrCat("note: job ", found.id, " of Slurm has ", found.nodes.size(), " nodes (",
+                          found.node_list, "), and launch.backend = \"local\" trains on one",
+                          found.this_node.empty() ? "" : ": " + found.this_node,
+                          "; launch.backend = \"slurm\" with cluster.nodes = ", found.nodes.size(),
+                          " takes all of them\n")
+                 .c_str(),
+             stderr);
 }
 
 }  // namespace trainctl::cli

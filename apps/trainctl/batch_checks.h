@@ -9,8 +9,9 @@ namespace trainctl::cli {
 // itself, and every copy would train.
 absl::Status CheckStartedOnce();
 
-// Tells on stderr what of a job of Slurm a run does not use, and that the job's end is the end of what
-// `detaches` from it.
-void NoteBatchJob(bool detaches);
+// Within an allocation of Slurm: the run ends with it.
+void NoteBatchJob();
+// Within an allocation of several nodes, for a run that uses one.
+void NoteIdleNodes();
 
 }  // namespace trainctl::cli

@@ -1,11 +1,15 @@
 // `trainctl agent`: one node's part of a run. Started by `trainctl launch`, not by hand.
 
 #include <cstdio>
-#include <iostream>
+#include <cstdlib>
+#include <memory>
 #include <string>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "apps/trainctl/command.h"
 #include "apps/trainctl/worker_program.h"
+#include "base/files.h"
 #include "launcher/agent_runner.h"
 #include "rpc/agent_client.h"
 #include "rpc/agent_hub.h"
@@ -14,12 +18,36 @@ namespace trainctl::cli {
 namespace {
 
 constexpr size_t kMaxInvitationBytes = 64 << 10;
+constexpr int64_t kMaxInvitationsBytes = int64_t{64} << 20;
 
-absl::StatusOr<ExitCode> RunAgentHere() {
+std::string ReadFromInput() {
   std::string invitation;
   for (int c = std::getchar(); c != EOF && c != '\n' && invitation.size() < kMaxInvitationBytes;
        c = std::getchar()) {
     invitation.push_back(static_cast<char>(c));
+  }
+  return invitation;
+}
+
+// That of the node which Slurm says that this is.
+absl::StatusOr<std::string> ReadFromFile(const std::string& path) {
+  const char* name = std::getenv("SLURMD_NODENAME");
+  if (name == nullptr)
+    return UsageError("--invitations is for agents in a step of Slurm: SLURMD_NODENAME is not set");
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxInvitationsBytes));
+  for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    TRAINCTL_ASSIGN_OR_RETURN(const rpc::Invitation invitation, rpc::ReadInvitation(std::string(line)));
+    if (invitation.node == name) return std::string(line);
+  }
+  return UsageError(absl::StrCat(path, " has no invitation for node ", name));
+}
+
+absl::StatusOr<ExitCode> RunAgentHere(const std::string& path) {
+  std::string invitation;
+  if (path.empty()) {
+    invitation = ReadFromInput();
+  } else {
+    TRAINCTL_ASSIGN_OR_RETURN(invitation, ReadFromFile(path));
   }
   if (invitation.empty()) {
     return UsageError("an agent is started by 'trainctl launch', which writes an invitation to its input");
@@ -40,8 +68,12 @@ absl::StatusOr<ExitCode> RunAgentHere() {
 
 void AddAgent(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand("agent", "One machine's part of a run; started by launch, not by hand");
+  verb->group("");  // not listed
   SetExample(*verb, "ssh node2 trainctl agent < invitation");
-  verb->callback([&action] { action = [](const Output&) { return RunAgentHere(); }; });
+  const auto path = std::make_shared<std::string>();
+  verb->add_option("--invitations", *path,
+                   "File with a line for each node of a step of Slurm; default: standard input");
+  verb->callback([&action, path] { action = [path](const Output&) { return RunAgentHere(*path); }; });
 }
 
 }  // namespace trainctl::cli

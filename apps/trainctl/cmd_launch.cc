@@ -16,12 +16,14 @@
 #include "apps/trainctl/detach.h"
 #include "apps/trainctl/early_stop.h"
 #include "apps/trainctl/host_of_run.h"
+#include "apps/trainctl/job_access.h"
 #include "apps/trainctl/job_console.h"
 #include "apps/trainctl/launch_needs.h"
 #include "apps/trainctl/machine_access.h"
 #include "apps/trainctl/nonfinite_advice.h"
 #include "apps/trainctl/option_checks.h"
 #include "apps/trainctl/planned_job.h"
+#include "apps/trainctl/remote_nodes.h"
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/json.h"
@@ -55,6 +57,7 @@ struct LaunchOptions {
   bool dry_run = false;
   bool or_resume = false;
   bool from_scratch = false;
+  bool take_over = false;
   bool detach = false;
 };
 
@@ -190,6 +193,7 @@ absl::StatusOr<ExitCode> RunWorkers(run::RunFolder& run, const recipe::Recipe& r
                                     launcher::SignalPipe& signals, const LaunchOptions& options,
                                     const Output& output) {
   TRAINCTL_ASSIGN_OR_RETURN(launcher::JobOptions job, PlannedJob(run, recipe, plan));
+  if (!job.remote) NoteIdleNodes();
   job.signals = &signals;
   job.check_restart = [&]() -> absl::Status {
     TRAINCTL_RETURN_IF_ERROR(run.CheckInPlace());
@@ -218,6 +222,10 @@ absl::StatusOr<ExitCode> RunWorkers(run::RunFolder& run, const recipe::Recipe& r
   return outcome.exit_code();
 }
 
+absl::Status LockToContinue(run::RunFolder& run, const LaunchOptions& options) {
+  return options.take_over ? TakeOver(run) : run.Lock();
+}
+
 absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& before,
                                   const recipe::Recipe& recipe, const LaunchOptions& options,
                                   const Output& output);
@@ -232,7 +240,7 @@ void MarkAsLatest(const run::RunFolder& run, const std::string& root) {
 absl::StatusOr<ExitCode> ResumeAsLaunched(const recipe::LoadedRecipe& now, const LaunchOptions& options,
                                           const Output& output) {
   TRAINCTL_ASSIGN_OR_RETURN(run::RunFolder run, run::RunFolder::Open(options.run_dir));
-  TRAINCTL_RETURN_IF_ERROR(run.Lock());
+  TRAINCTL_RETURN_IF_ERROR(LockToContinue(run, options));
   TRAINCTL_ASSIGN_OR_RETURN(const std::string stored, ReadFile(run.recipe_path()));
   TRAINCTL_ASSIGN_OR_RETURN(const recipe::Recipe before, recipe::RecipeFromJson(stored, run.recipe_path()));
   const absl::StatusOr<recipe::Continuation> next = recipe::ContinueAs(before, now);
@@ -246,14 +254,20 @@ absl::StatusOr<ExitCode> ResumeAsLaunched(const recipe::LoadedRecipe& now, const
 }
 
 // The end of a dry run: what is missing here, and the exit code of a launch that meets it.
-ExitCode TellMissing(const plan::Plan& plan, const std::vector<std::string>& notes,
-                     const std::vector<absl::Status>& checks, const Output& output) {
+ExitCode TellMissing(const plan::Plan& plan, const recipe::Recipe& recipe,
+                     const std::vector<std::string>& notes, const std::vector<absl::Status>& checks,
+                     const Output& output) {
   const std::vector<std::string> missing = TextsOf(checks);
   for (const std::string& text : missing) Tell("missing here: ", text);
+  const auto remote = FindRemoteNodes(recipe);
+  const std::vector<std::string> starts =
+      remote.ok() && remote->has_value() ? StartCommands(**remote) : std::vector<std::string>();
+  for (const std::string& command : starts) Tell("starts agents with: ", command);
   if (output.json) {
     Json json = plan::PlanToJsonObject(plan);
     for (const std::string& note : notes) json["notes"].push_back(note);
     json["missing"] = missing;
+    if (!starts.empty()) json["start_commands"] = starts;
     std::puts(json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
   }
   return ExitCodeFor(AsOneError(checks));
@@ -281,7 +295,7 @@ absl::StatusOr<ExitCode> DryRun(const LaunchOptions& options, const Output& outp
   }
   for (const std::string& note : loaded.notes) Tell("note: ", note);
   PrintChoice(*plan, loaded.recipe);
-  return TellMissing(*plan, loaded.notes, checks, output);
+  return TellMissing(*plan, loaded.recipe, loaded.notes, checks, output);
 }
 
 absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& output) {
@@ -291,6 +305,9 @@ absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& outp
   if (options.from_scratch && !options.or_resume) {
     return UsageError(
         "--from-scratch is for a run whose checkpoints are lost: with --or-resume, or of resume");
+  }
+  if (options.take_over && !options.or_resume) {
+    return UsageError("--take-over is for a run whose launcher is gone: with --or-resume, or of resume");
   }
   const bool continues = options.or_resume && HoldsARun(options.run_dir);
   if (options.dry_run && !continues) return DryRun(options, output);
@@ -327,7 +344,7 @@ absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& outp
 
 absl::StatusOr<ExitCode> Resume(const LaunchOptions& options, const Output& output) {
   TRAINCTL_ASSIGN_OR_RETURN(run::RunFolder run, run::RunFolder::Open(options.run));
-  TRAINCTL_RETURN_IF_ERROR(run.Lock());
+  TRAINCTL_RETURN_IF_ERROR(LockToContinue(run, options));
   TRAINCTL_ASSIGN_OR_RETURN(const std::string stored, ReadFile(run.recipe_path()));
   TRAINCTL_ASSIGN_OR_RETURN(const recipe::Recipe before, recipe::RecipeFromJson(stored, run.recipe_path()));
   TRAINCTL_ASSIGN_OR_RETURN(const recipe::LoadedRecipe loaded,
@@ -426,7 +443,7 @@ absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& bef
   std::vector<absl::Status> checks =
       FindMissingToContinue(recipe, host, run, /*begins_again=*/start.step < 0);
   checks.insert(checks.begin(), data);
-  if (options.dry_run) return TellMissing(plan, {}, checks, output);
+  if (options.dry_run) return TellMissing(plan, recipe, {}, checks, output);
   TRAINCTL_RETURN_IF_ERROR(AsOneError(checks));
   data::KeptDocuments kept(run.documents_path());
   TRAINCTL_RETURN_IF_ERROR(ReadToKeep(recipe, output, kept));
@@ -440,6 +457,14 @@ absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& bef
 void AddFromScratch(CLI::App& verb, LaunchOptions& options) {
   verb.add_flag("--from-scratch", options.from_scratch)
       ->description("Where the run's checkpoints are lost: set aside what is left and begin at step 1");
+}
+
+void AddTakeOver(CLI::App& verb, LaunchOptions& options) {
+  verb.add_flag("--take-over", options.take_over)
+      ->description(
+          "Where the run's last launch was on another host that is gone: do not wait for its word that it "
+          "has "
+          "ended. Refused while it answers");
 }
 
 void AddCommon(CLI::App& verb, LaunchOptions& options) {
@@ -467,7 +492,7 @@ Action Detachable(std::shared_ptr<LaunchOptions> options,
     const bool is_detached = BeginAsDetached(detach);
     if (!is_detached && !options->dry_run) {
       TRAINCTL_RETURN_IF_ERROR(CheckStartedOnce());
-      NoteBatchJob(detach);
+      if (detach) NoteBatchJob();
     }
     if (detach && !is_detached) return RunDetached(output);
     return verb(*options, output);
@@ -488,6 +513,7 @@ void AddLaunch(CLI::App& app, Action& action) {
       ->description(
           "Continue the run that --run-dir holds, if it holds one: the same command for every requeue");
   AddFromScratch(*verb, *options);
+  AddTakeOver(*verb, *options);
   AddCommon(*verb, *options);
   SetExample(*verb,
              "trainctl launch recipes/toy_1m_cpu.toml --set train.steps=50 --set cluster.devices_per_node=2");
@@ -499,6 +525,7 @@ void AddResume(CLI::App& app, Action& action) {
   auto options = std::make_shared<LaunchOptions>();
   verb->add_option("RUN", options->run, "The run folder (default: runs/latest)");
   AddFromScratch(*verb, *options);
+  AddTakeOver(*verb, *options);
   AddCommon(*verb, *options);
   SetExample(*verb, "trainctl resume runs/latest --set train.steps=400");
   verb->callback([&action, options] { action = Detachable(options, Resume); });

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "apps/trainctl/command.h"
+#include "apps/trainctl/job_access.h"
 #include "apps/trainctl/option_checks.h"
 #include "launcher/worker_log.h"
 #include "run/run_folder.h"
@@ -68,12 +69,6 @@ class LogReader {
   launcher::LineSplitter splitter_;
 };
 
-bool IsRunning(const run::RunFolder& run) {
-  const absl::StatusOr<run::RunState> state = run.ReadState();
-  if (!state.ok() || state->status != run::RunStatus::kRunning) return false;
-  return run.IsWorkedOn();
-}
-
 absl::Status PrintLogs(const std::string& path, int rank, bool follow) {
   TRAINCTL_ASSIGN_OR_RETURN(const run::RunFolder run, run::RunFolder::Open(path));
   std::vector<LogReader> readers;
@@ -89,9 +84,10 @@ absl::Status PrintLogs(const std::string& path, int rank, bool follow) {
     for (int i = 0; PathExists(run.log_path(i)); ++i) readers.emplace_back(i, run.log_path(i), true);
   }
   if (readers.empty()) return EnvironmentError(absl::StrCat(run.path(), " has no logs yet"));
+  RunWatch watch(run);
   while (true) {
     // Asked before reading: what was written before the end is then read.
-    const bool more = follow && IsRunning(run);
+    const bool more = follow && watch.GoesOn();
     for (LogReader& reader : readers) TRAINCTL_RETURN_IF_ERROR(reader.CopyNew());
     std::fflush(stdout);
     if (std::ferror(stdout) != 0) return EnvironmentError("cannot write to stdout");

@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "apps/trainctl/command.h"
+#include "apps/trainctl/job_access.h"
 #include "apps/trainctl/progress_json.h"
 #include "apps/trainctl/text_table.h"
 #include "base/json.h"
@@ -79,7 +80,10 @@ absl::StatusOr<ExitCode> Run(const std::string& folder, const Output& output) {
   std::error_code ignored;
   // Before the first run there is no runs/, and that is no mistake.
   if (!folder.empty() || std::filesystem::exists(kDefaultFolder, ignored)) {
-    TRAINCTL_ASSIGN_OR_RETURN(runs, run::ListRuns(folder.empty() ? kDefaultFolder : folder));
+    TRAINCTL_ASSIGN_OR_RETURN(runs, run::ListRuns(folder.empty() ? kDefaultFolder : folder,
+                                                  [](const run::RunFolder& run, const run::RunState& state) {
+                                                    return AskLauncher(run, state).ok();
+                                                  }));
   }
   if (output.json) {
     PrintJson(runs);

@@ -12,6 +12,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "apps/trainctl/command.h"
+#include "apps/trainctl/job_access.h"
 #include "apps/trainctl/nonfinite_advice.h"
 #include "apps/trainctl/progress_json.h"
 #include "apps/trainctl/run_activity.h"
@@ -38,12 +39,18 @@ struct Report {
   checkpoint::NewestCommitted checkpoints;
   run::RunProgress progress;
   std::optional<rpc::JobStatus> live;
-  std::string status;                   // of the journal, or "interrupted": the launcher ended without a word
+  // Of the journal; or "interrupted": the launcher ended without a word, "not answering", "unreachable": it
+  // is of another host, and nothing tells whether it lives.
+  std::string status;
+  bool is_elsewhere = false;            // the launcher of a run that may still run is of another machine
+  std::string unasked;                  // why the launcher, of another host, was not asked
   std::string activity;                 // while it runs: "starting: restore", "first step", "step", "save"
   std::vector<std::string> last_words;  // failed: the end of the failed worker's log
   std::string advice;                   // failed: the way on, where there is more to say than to resume
 
-  bool is_running() const { return state.status == run::RunStatus::kRunning && status != "interrupted"; }
+  bool is_running() const {
+    return state.status == run::RunStatus::kRunning && status != "interrupted" && status != "unreachable";
+  }
 };
 
 // No step of the workers that are at work is done yet.
@@ -89,11 +96,16 @@ absl::StatusOr<Report> MakeReport(const std::string& path) {
   report.checkpoints = run.Checkpoints();
   report.status = std::string(run::RunStatusName(report.state.status));
   if (report.state.status == run::RunStatus::kRunning) {
-    absl::StatusOr<rpc::JobStatus> live = rpc::GetJobStatus(report.state.socket, report.state.token_file);
+    absl::StatusOr<rpc::JobStatus> live = AskLauncher(run, report.state);
+    const run::RunFolder::Work work = run.FindWork();
+    report.is_elsewhere = IsElsewhere(run, report.state);
     if (live.ok()) {
       report.live = *std::move(live);
-    } else if (!run.IsWorkedOn()) {
+    } else if (work == run::RunFolder::Work::kNone) {
       report.status = "interrupted";
+    } else if (report.is_elsewhere) {
+      if (work == run::RunFolder::Work::kUnknown) report.status = "unreachable";
+      report.unasked = std::string(live.status().message());
     } else {
       report.status = "not answering";
     }
@@ -126,6 +138,9 @@ Json ToJson(const Report& report) {
                {"last_step_age_seconds", SecondsOrNull(AgeOfLastStep(report))},
                {"memory_bytes", at.memory_bytes.has_value() ? Json(*at.memory_bytes) : Json(nullptr)},
                {"activity", report.activity.empty() ? Json(nullptr) : Json(report.activity)},
+               {"host", report.state.host.empty() ? Json(nullptr) : Json(report.state.host)},
+               {"nodes", report.state.nodes},
+               {"not_asked", report.unasked.empty() ? Json(nullptr) : Json(report.unasked)},
                {"world_size", report.state.world_size},
                {"generation", report.state.generation},
                {"launches", report.state.num_launches},
@@ -142,6 +157,7 @@ Json ToJson(const Report& report) {
     json["stop"] = report.live->stop;
     for (const rpc::WorkerStatus& worker : report.live->workers) {
       json["workers"].push_back({{"rank", worker.rank},
+                                 {"node", worker.node},
                                  {"pid", worker.pid},
                                  {"state", worker.state},
                                  {"step", StepOrNull(worker.step)},
@@ -217,11 +233,38 @@ std::string FailureText(const Report& report) {
   return text;
 }
 
+std::string WorkerText(const rpc::WorkerStatus& worker, const run::RunState& state) {
+  const bool has_nodes = !state.nodes.empty();
+  std::string text = absl::StrFormat("rank %-6d %s", worker.rank,
+                                     has_nodes ? absl::StrCat("on ", worker.node, ": ") : std::string());
+  absl::StrAppend(&text, worker.state);
+  if (worker.step >= 0) absl::StrAppendFormat(&text, ", step %d, %s", worker.step, worker.phase);
+  if (worker.pid > 0) absl::StrAppend(&text, ", process ", worker.pid);
+  if (has_nodes) absl::StrAppend(&text, ", heard ", Age(worker.silent), " ago");
+  return text;
+}
+
+// What is known of a run whose launcher, of another host, cannot be asked.
+std::string UnaskedText(const Report& report) {
+  const std::string name = LauncherName(report.state);
+  const std::string quoted = ShellQuote(report.path);
+  std::string text =
+      absl::StrCat("launcher    ", name, ", since ",
+                   absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", report.state.started, absl::UTCTimeZone()),
+                   "\n            not asked: ", launcher::PrintableText(report.unasked), "\n");
+  if (report.status == "unreachable") {
+    absl::StrAppend(&text, "Nothing tells from here whether it still trains. If ", report.state.host,
+                    " or that process is gone for good: trainctl resume ", quoted, " --take-over\n");
+  }
+  return text;
+}
+
 std::string ToText(const Report& report) {
   std::string text =
       absl::StrFormat("run         %s\nstatus      %s", launcher::PrintableText(report.path), report.status);
   if (report.live) {
-    absl::StrAppend(&text, " (", report.live->phase, ", process ", report.live->pid, ")");
+    absl::StrAppend(&text, " (", report.live->phase, ", process ", report.live->pid,
+                    report.is_elsewhere ? absl::StrCat(" on ", report.state.host) : "", ")");
     if (!report.live->stop.empty()) absl::StrAppend(&text, ", stopping ", report.live->stop);
   }
   absl::StrAppend(&text, "\n", ProgressText(report));
@@ -234,11 +277,10 @@ std::string ToText(const Report& report) {
   }
   if (report.live) {
     for (const rpc::WorkerStatus& worker : report.live->workers) {
-      absl::StrAppendFormat(&text, "rank %-6d %s", worker.rank, worker.state);
-      if (worker.step >= 0) absl::StrAppendFormat(&text, ", step %d, %s", worker.step, worker.phase);
-      if (worker.pid > 0) absl::StrAppend(&text, ", process ", worker.pid);
-      absl::StrAppend(&text, "\n");
+      absl::StrAppend(&text, WorkerText(worker, report.state), "\n");
     }
+  } else if (!report.unasked.empty()) {
+    absl::StrAppend(&text, UnaskedText(report));
   } else if (report.status == "interrupted") {
     const int64_t pid = report.state.launcher_pid;
     absl::StrAppend(&text, "The launcher", pid > 0 ? absl::StrCat(" (process ", pid, ")") : "",

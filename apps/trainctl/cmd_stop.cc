@@ -5,9 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "apps/trainctl/command.h"
+#include "apps/trainctl/job_access.h"
 #include "base/shell_quote.h"
 #include "launcher/printable_text.h"
-#include "rpc/admin_client.h"
 #include "run/run_folder.h"
 
 namespace trainctl::cli {
@@ -21,8 +21,12 @@ absl::Status Stop(const std::string& path, bool now, std::string* run_path) {
     return EnvironmentError(
         absl::StrCat(run.path(), " is not running (", run::RunStatusName(state.status), ")"));
   }
-  const absl::Status asked = rpc::StopJob(state.socket, state.token_file, now, "trainctl stop");
+  const absl::Status asked = AskToStop(run, state, now);
   if (asked.ok()) return asked;
+  if (IsElsewhere(run, state)) {
+    return EnvironmentError(absl::StrCat(run.path(), " was not stopped: ", asked.message(),
+                                         ". See: trainctl status ", ShellQuote(run.path())));
+  }
   const std::string process =
       state.launcher_pid > 0 ? absl::StrCat(" (process ", state.launcher_pid, ")") : "";
   return EnvironmentError(absl::StrCat(run.path(), " is not running: its launcher", process,

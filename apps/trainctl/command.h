@@ -34,6 +34,7 @@ void AddCheckpoint(CLI::App& app, Action& action);
 void AddRuns(CLI::App& app, Action& action);
 void AddStatus(CLI::App& app, Action& action);
 void AddLogs(CLI::App& app, Action& action);
+void AddEvents(CLI::App& app, Action& action);
 void AddTrace(CLI::App& app, Action& action);
 void AddExport(CLI::App& app, Action& action);
 void AddStop(CLI::App& app, Action& action);

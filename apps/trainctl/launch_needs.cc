@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "apps/trainctl/host_of_run.h"
 #include "apps/trainctl/progress_view.h"
+#include "apps/trainctl/remote_nodes.h"
 #include "apps/trainctl/worker_program.h"
 #include "base/dtype.h"
 #include "base/files.h"
@@ -65,6 +66,12 @@ absl::Status CheckFirstWeights(const recipe::ModelConfig& model) {
   return checkpoint::CheckCheckpointFolder(model.weights, model.spec);
 }
 
+// Whether the device is there is seen on the nodes, of which this machine may be none.
+absl::Status CheckMachines(const recipe::Recipe& recipe, const cluster::Host& host) {
+  return recipe.launch.backend == "local" ? CheckDeviceIsHere(recipe, host)
+                                          : FindRemoteNodes(recipe).status();
+}
+
 data::OpenOptions OpenShowing(ProgressView& view, data::KeptDocuments* kept) {
   return {
       .progress = [&view](int64_t done_bytes, int64_t total_bytes) { view.Show(done_bytes, total_bytes); },
@@ -89,7 +96,7 @@ std::vector<absl::Status> FindMissing(const recipe::Recipe& recipe, const cluste
                                       const std::string& run_dir, const Output& output,
                                       data::KeptDocuments* kept) {
   ProgressView view(output.stderr_terminal);
-  std::vector<absl::Status> checks = {CheckDeviceIsHere(recipe, host),
+  std::vector<absl::Status> checks = {CheckMachines(recipe, host),
                                       launcher::CheckWorkerEnv(recipe.launch.env)};
   for (absl::Status& status : data::FindDataProblems(recipe, OpenShowing(view, kept))) {
     checks.push_back(std::move(status));
@@ -103,7 +110,7 @@ std::vector<absl::Status> FindMissing(const recipe::Recipe& recipe, const cluste
 std::vector<absl::Status> FindMissingToContinue(const recipe::Recipe& recipe, const cluster::Host& host,
                                                 const run::RunFolder& run, bool begins_again) {
   const auto saved = checkpoint::ListCheckpoints(run.checkpoints_path());
-  return {CheckDeviceIsHere(recipe, host), launcher::CheckWorkerEnv(recipe.launch.env),
+  return {CheckMachines(recipe, host), launcher::CheckWorkerEnv(recipe.launch.env),
           begins_again ? CheckFirstWeights(recipe.model) : absl::OkStatus(),
           CheckRoom(recipe, run.path(), saved.ok() ? static_cast<int64_t>(saved->size()) : 0),
           FindWorkerProgram().status()};

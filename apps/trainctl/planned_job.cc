@@ -3,12 +3,11 @@
 #include <filesystem>
 #include <string>
 
-#include "apps/trainctl/machine_access.h"
+#include "apps/trainctl/remote_nodes.h"
 #include "apps/trainctl/worker_program.h"
 #include "base/files.h"
 #include "base/status.h"
 #include "model/special_tokens.h"
-#include "recipe/hosts.h"
 #include "recipe/recipe_json.h"
 #include "rpc/server.h"
 #include "run/model_files.h"
@@ -27,30 +26,6 @@ std::string ModelFolderOf(const recipe::Recipe& recipe) {
   const absl::StatusOr<run::RunFolder> other =
       run::RunFolder::Open((checkpoint / ".." / "..").lexically_normal().string());
   return other.ok() && PathExists(other->model_files_path()) ? other->model_files_path() : "";
-}
-
-// The part of "user@name" that is the machine's.
-std::string NameOf(const std::string& host) {
-  const size_t at = host.find('@');
-  return at == std::string::npos ? host : host.substr(at + 1);
-}
-
-absl::StatusOr<launcher::RemoteNodes> RemoteNodesOf(const recipe::Recipe& recipe) {
-  const recipe::LaunchConfig& launch = recipe.launch;
-  TRAINCTL_ASSIGN_OR_RETURN(std::vector<std::string> hosts, recipe::ReadHosts(recipe, MachineAccess()));
-  hosts.resize(static_cast<size_t>(recipe.cluster.nodes));  // the others are spare
-  launcher::RemoteNodes remote;
-  for (const std::string& host : hosts) remote.nodes.push_back({NameOf(host), host});
-  remote.ssh_options = launch.ssh.options;
-  if (launch.ssh.program) {
-    remote.program = *launch.ssh.program;
-  } else {
-    TRAINCTL_ASSIGN_OR_RETURN(remote.program, OwnProgram());
-  }
-  remote.interface = launch.interface.value_or("auto");
-  remote.pass_env = launch.pass_env;
-  remote.coordinator_timeout = launch.coordinator_timeout;
-  return remote;
 }
 
 absl::Status CheckSpecialTokens(const std::string& folder) {
@@ -86,9 +61,7 @@ absl::StatusOr<launcher::JobOptions> PlannedJob(run::RunFolder& run, const recip
   job.rendezvous = &rpc::StartServer;
   TRAINCTL_ASSIGN_OR_RETURN(job.worker_program, FindWorkerProgram());
   job.num_workers = static_cast<int>(plan.layout.mesh.world_size() / recipe.cluster.nodes);
-  if (recipe.launch.backend == "ssh") {
-    TRAINCTL_ASSIGN_OR_RETURN(job.remote, RemoteNodesOf(recipe));
-  }
+  TRAINCTL_ASSIGN_OR_RETURN(job.remote, FindRemoteNodes(recipe));
   job.threads_per_worker = static_cast<int>(plan.threads_per_worker);
   job.env = recipe.launch.env;
   job.max_restarts = recipe.launch.max_restarts;

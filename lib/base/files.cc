@@ -203,33 +203,45 @@ absl::StatusOr<int64_t> MappedFile::CurrentBytes() const {
   return static_cast<int64_t>(info.st_size);
 }
 
-absl::StatusOr<FileLock> FileLock::TryLock(const std::string& path) {
+absl::StatusOr<FileLock> FileLock::TryLock(const std::string& path,
+                                           const std::function<absl::Status(const LockOwner&)>& may_follow) {
   FileLock lock;
   lock.fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (lock.fd_ < 0) return ErrnoError("open", path, errno);
   if (::flock(lock.fd_, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return ErrnoError("lock", path, errno);
-    char holder[32] = {};
-    const ssize_t count = ::pread(lock.fd_, holder, sizeof(holder) - 1, 0);
-    return EnvironmentError(absl::StrCat(path, " is locked by ",
-                                         count > 0 ? absl::StrCat("process ", holder) : "another process"));
+    const int64_t pid = ReadLockOwner(path).pid;
+    return EnvironmentError(
+        absl::StrCat(path, " is locked by ", pid > 0 ? absl::StrCat("process ", pid) : "another process"));
   }
-  const std::string pid = absl::StrCat(::getpid());
-  if (::ftruncate(lock.fd_, 0) != 0 || ::pwrite(lock.fd_, pid.data(), pid.size(), 0) < 0) {
+  if (may_follow) TRAINCTL_RETURN_IF_ERROR(may_follow(ReadLockOwner(path)));
+  const std::string text = FormatLockOwner(ThisProcessAsOwner());
+  // Synced: other machines shall see it at once.
+  if (::ftruncate(lock.fd_, 0) != 0 || ::pwrite(lock.fd_, text.data(), text.size(), 0) < 0 ||
+      ::fsync(lock.fd_) != 0) {
     return ErrnoError("write", path, errno);
   }
+  lock.is_owner_ = true;
   return lock;
 }
 
-FileLock::FileLock(FileLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+FileLock::FileLock(FileLock&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)), is_owner_(std::exchange(other.is_owner_, false)) {}
 
 FileLock& FileLock::operator=(FileLock&& other) noexcept {
   std::swap(fd_, other.fd_);
+  std::swap(is_owner_, other.is_owner_);
   return *this;
 }
 
 FileLock::~FileLock() {
-  if (fd_ >= 0) ::close(fd_);
+  if (fd_ < 0) return;
+  if (is_owner_) {
+    // No other machine needs to ask whether this process is still there. Best effort.
+    const std::string text = FormatLockOwner({.pid = ::getpid()});
+    if (::ftruncate(fd_, 0) == 0) (void)!::pwrite(fd_, text.data(), text.size(), 0);
+  }
+  ::close(fd_);
 }
 
 }  // namespace trainctl

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -12,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "base/lock_owner.h"
 
 namespace trainctl {
 
@@ -55,11 +57,15 @@ class MappedFile {
   int fd_ = -1;
 };
 
-// An advisory lock (flock) held until destruction; released by the kernel when the process dies.
+// An advisory lock (flock) held until destruction; released by the kernel when the process dies. The file
+// names its owner (lock_owner.h), also to machines that do not see the lock.
 class FileLock {
  public:
   // Does not wait: EnvironmentError when another process holds it; the message has the holder's pid.
-  static absl::StatusOr<FileLock> TryLock(const std::string& path);
+  // `may_follow` is asked about whom the file names, before this process is written there; its error is
+  // returned.
+  static absl::StatusOr<FileLock> TryLock(
+      const std::string& path, const std::function<absl::Status(const LockOwner&)>& may_follow = nullptr);
   FileLock(FileLock&& other) noexcept;
   FileLock& operator=(FileLock&& other) noexcept;
   ~FileLock();
@@ -69,6 +75,7 @@ class FileLock {
  private:
   FileLock() = default;
   int fd_ = -1;
+  bool is_owner_ = false;  // the file names this process
 };
 
 }  // namespace trainctl

@@ -16,8 +16,9 @@ Finding Job(const cluster::BatchJob& job) {
     absl::StrAppend(&finding.value, "; this is ", job.this_node);
   if (job.nodes.size() > 1) {
     finding.health = Health::kNote;
-    finding.advice = absl::StrCat("a run uses one machine; ", job.nodes.size() - 1,
-                                  " of these would be idle: ask for --nodes=1");
+    finding.advice = absl::StrCat(
+        "with launch.backend = \"local\" ", job.nodes.size() - 1,
+        " of these would be idle; \"slurm\" with cluster.nodes = ", job.nodes.size(), " takes all of them");
   }
   return finding;
 }

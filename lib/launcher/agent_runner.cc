@@ -116,6 +116,9 @@ class AgentRunner {
     start.program = options_.worker_program;
     start.args = setup.worker_args;
     start.address = address;
+    // The coordinator has given up this node by then, and may start its workers elsewhere.
+    start.owner.silent_after = 2 * setup.detect_timeout;
+    start.owner.leftovers = {folder_ + "/s", folder_ + "/token", folder_};
     std::map<std::string, std::string> env = setup.env;
     // What NCCL and Gloo look at, by name; the user's own choice stands.
     if (const absl::StatusOr<std::string> interface = InterfaceWithAddress(address); interface.ok()) {

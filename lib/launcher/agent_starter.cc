@@ -7,7 +7,9 @@
 #include <cerrno>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/files.h"
 #include "base/shell_quote.h"
 #include "base/status.h"
@@ -15,37 +17,66 @@
 
 namespace trainctl::launcher {
 
-std::vector<std::string> AgentCommand(const std::vector<std::string>& ssh_options, const std::string& host,
-                                      const std::string& program) {
-  // Nobody is there to type a password; no terminal, so that nothing but the end of the job ends an agent.
-  std::vector<std::string> command = {"ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=20"};
-  command.insert(command.end(), ssh_options.begin(), ssh_options.end());
+std::vector<std::string> SshCommand(const std::vector<std::string>& options, const std::string& host,
+                                    const std::string& program) {
+  // Nobody is there to type a password; no terminal, so that nothing but the end of the job ends an agent; a
+  // machine that lost its power does not keep the connection for hours.
+  std::vector<std::string> command = {"ssh", "-T",
+                                      "-o",  "BatchMode=yes",
+                                      "-o",  "ConnectTimeout=20",
+                                      "-o",  "ServerAliveInterval=10",
+                                      "-o",  "ServerAliveCountMax=3"};
+  command.insert(command.end(), options.begin(), options.end());
   command.insert(command.end(), {"--", host, absl::StrCat("exec ", ShellQuote(program), " agent")});
   return command;
 }
 
+std::vector<std::string> SrunCommand(const std::vector<std::string>& options,
+                                     const std::vector<std::string>& nodes, const std::string& program,
+                                     const std::string& invitations_path) {
+  // All that the allocation has of each node, whatever other steps use; we pin workers ourselves. A node that
+  // is lost ends neither the step nor the job.
+  std::vector<std::string> command = {"srun",
+                                      absl::StrCat("--nodes=", nodes.size()),
+                                      absl::StrCat("--ntasks=", nodes.size()),
+                                      "--ntasks-per-node=1",
+                                      absl::StrCat("--nodelist=", absl::StrJoin(nodes, ",")),
+                                      "--whole",
+                                      "--overlap",
+                                      "--cpu-bind=none",
+                                      "--mem-bind=none",
+                                      "--no-kill",
+                                      "--kill-on-bad-exit=0",
+                                      "--input=none",
+                                      "--unbuffered",
+                                      "--job-name=trainctl-agents"};
+  command.insert(command.end(), options.begin(), options.end());
+  command.insert(command.end(), {program, "agent", "--invitations", invitations_path});
+  return command;
+}
+
 AgentStarter::~AgentStarter() {
-  for (auto& [node, agent] : agents_) Close(agent);
+  for (Running& command : commands_) Close(command);
 }
 
-void AgentStarter::Close(RunningAgent& agent) {
-  agent.process.SignalGroup(SIGKILL);
-  agent.process.Wait();
-  if (agent.output_fd >= 0) ::close(agent.output_fd);
+void AgentStarter::Close(Running& command) {
+  command.process.SignalGroup(SIGKILL);
+  command.process.Wait();
+  if (command.output_fd >= 0) ::close(command.output_fd);
 }
 
-absl::Status AgentStarter::Start(const std::string& node, const std::vector<std::string>& command,
-                                 absl::string_view invitation) {
-  if (const auto former = agents_.find(node); former != agents_.end()) {
-    Close(former->second);
-    agents_.erase(former);
+absl::Status AgentStarter::Start(const std::vector<std::string>& nodes,
+                                 const std::vector<std::string>& command, absl::string_view input_text) {
+  const auto former = absl::c_find_if(commands_, [&](const Running& each) { return each.nodes == nodes; });
+  if (former != commands_.end()) {
+    Close(*former);
+    commands_.erase(former);
   }
   SpawnOptions spawn;
   spawn.argv = command;
   spawn.argv[0] = FindInPath(command[0]);
   if (spawn.argv[0].empty()) {
-    return EnvironmentError(
-        absl::StrCat(command[0], " is not installed here; launch.backend = \"ssh\" needs it"));
+    return EnvironmentError(absl::StrCat(command[0], " is not in PATH here, and launch.backend needs it"));
   }
   int input[2], output[2];
   if (::pipe2(input, O_CLOEXEC) != 0) return ErrnoError("create", "a pipe", errno);
@@ -63,7 +94,7 @@ absl::Status AgentStarter::Start(const std::string& node, const std::vector<std:
   spawn.stderr_fd = output[1];
   // A few KiB: the pipe takes them before anybody reads.
   const bool is_written =
-      ::write(input[1], invitation.data(), invitation.size()) == static_cast<ssize_t>(invitation.size());
+      ::write(input[1], input_text.data(), input_text.size()) == static_cast<ssize_t>(input_text.size());
   absl::StatusOr<Subprocess> process =
       is_written ? Subprocess::Start(spawn) : ErrnoError("write", "an invitation", errno);
   ::close(input[0]);
@@ -73,50 +104,49 @@ absl::Status AgentStarter::Start(const std::string& node, const std::vector<std:
     ::close(output[0]);
     return process.status();
   }
-  agents_.emplace(node, RunningAgent{*std::move(process), output[0], {}, ""});
+  commands_.push_back({nodes, *std::move(process), output[0], {}, ""});
   return absl::OkStatus();
 }
 
 void AgentStarter::AddPollFds(std::vector<pollfd>& fds) const {
-  for (const auto& [node, agent] : agents_) {
-    if (agent.output_fd >= 0) fds.push_back({agent.output_fd, POLLIN, 0});
-    fds.push_back({agent.process.pidfd(), POLLIN, 0});
+  for (const Running& command : commands_) {
+    if (command.output_fd >= 0) fds.push_back({command.output_fd, POLLIN, 0});
+    fds.push_back({command.process.pidfd(), POLLIN, 0});
   }
 }
 
-void AgentStarter::Read(const std::string& node, RunningAgent& agent, std::vector<News>& news) {
+void AgentStarter::Read(Running& command, std::vector<News>& news) {
   const auto take = [&](absl::string_view line) {
-    agent.last_line = std::string(line);
-    news.push_back({node, false, agent.last_line});
+    command.last_line = std::string(line);
+    news.push_back({command.nodes, false, command.last_line});
   };
   char buffer[16 << 10];
-  while (agent.output_fd >= 0) {
-    const ssize_t count = ::read(agent.output_fd, buffer, sizeof(buffer));
+  while (command.output_fd >= 0) {
+    const ssize_t count = ::read(command.output_fd, buffer, sizeof(buffer));
     if (count < 0) return;
     if (count == 0) {
-      ::close(std::exchange(agent.output_fd, -1));
-      agent.lines.Flush(take);
+      ::close(std::exchange(command.output_fd, -1));
+      command.lines.Flush(take);
       return;
     }
-    agent.lines.Add(absl::string_view(buffer, static_cast<size_t>(count)), take);
+    command.lines.Add(absl::string_view(buffer, static_cast<size_t>(count)), take);
   }
 }
 
 std::vector<AgentStarter::News> AgentStarter::TakeNews() {
   std::vector<News> news;
-  for (auto it = agents_.begin(); it != agents_.end();) {
-    RunningAgent& agent = it->second;
-    const std::optional<ExitStatus> exit = agent.process.TryWait();
-    Read(it->first, agent, news);
+  for (auto it = commands_.begin(); it != commands_.end();) {
+    const std::optional<ExitStatus> exit = it->process.TryWait();
+    Read(*it, news);
     if (!exit) {
       ++it;
       continue;
     }
-    const std::string said = agent.last_line.empty() ? "" : absl::StrCat(": ", agent.last_line);
-    news.push_back({it->first, true, absl::StrCat("its agent ", exit->Describe(), said)});
-    agent.process.Reap();
-    if (agent.output_fd >= 0) ::close(agent.output_fd);
-    it = agents_.erase(it);
+    const std::string said = it->last_line.empty() ? "" : absl::StrCat(": ", it->last_line);
+    news.push_back({it->nodes, true, absl::StrCat("its agent ", exit->Describe(), said)});
+    it->process.Reap();
+    if (it->output_fd >= 0) ::close(it->output_fd);
+    it = commands_.erase(it);
   }
   return news;
 }

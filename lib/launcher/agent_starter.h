@@ -1,11 +1,11 @@
-// Starts the agents of other machines over ssh and keeps their connections: an agent gets its invitation on
-// its standard input, and what it prints comes back. Driven by the caller's poll(2) loop; no call waits but
-// those that say so. Not thread safe.
+// Starts the agents of nodes by a command each (ssh) or one for several (srun), and keeps these commands:
+// what agents print comes back, and so does their end. Driven by the caller's poll(2) loop; no call waits.
+// Not thread safe.
 #pragma once
 
 #include <poll.h>
 
-#include <map>
+#include <list>
 #include <string>
 #include <vector>
 
@@ -17,14 +17,19 @@
 
 namespace trainctl::launcher {
 
-// The command that starts an agent on `host`: ssh's words, then what the shell there runs.
-std::vector<std::string> AgentCommand(const std::vector<std::string>& ssh_options, const std::string& host,
-                                      const std::string& program);
+// Starts an agent on `host`, which reads its invitation from its standard input.
+std::vector<std::string> SshCommand(const std::vector<std::string>& options, const std::string& host,
+                                    const std::string& program);
+// One job step with an agent on each node, in the allocation that this process is in. Each finds its
+// invitation in the file by the name that Slurm gives to its node.
+std::vector<std::string> SrunCommand(const std::vector<std::string>& options,
+                                     const std::vector<std::string>& nodes, const std::string& program,
+                                     const std::string& invitations_path);
 
 class AgentStarter {
  public:
   struct News {
-    std::string node;
+    std::vector<std::string> nodes;
     bool has_ended = false;
     std::string text;  // a line that it printed, or how it ended
   };
@@ -35,25 +40,26 @@ class AgentStarter {
   AgentStarter(const AgentStarter&) = delete;
   AgentStarter& operator=(const AgentStarter&) = delete;
 
-  // `invitation` ends with a newline. A node's former connection is ended.
-  absl::Status Start(const std::string& node, const std::vector<std::string>& command,
-                     absl::string_view invitation);
+  // `input`: a few KiB for the command's standard input. A former command of exactly these nodes is ended.
+  absl::Status Start(const std::vector<std::string>& nodes, const std::vector<std::string>& command,
+                     absl::string_view input);
   void AddPollFds(std::vector<pollfd>& fds) const;
   std::vector<News> TakeNews();
-  bool AllEnded() const { return agents_.empty(); }
+  bool AllEnded() const { return commands_.empty(); }
 
  private:
-  struct RunningAgent {
+  struct Running {
+    std::vector<std::string> nodes;
     Subprocess process;
     int output_fd = -1;
     LineSplitter lines;
     std::string last_line;
   };
   // Whatever it has printed so far.
-  void Read(const std::string& node, RunningAgent& agent, std::vector<News>& news);
-  static void Close(RunningAgent& agent);
+  void Read(Running& command, std::vector<News>& news);
+  static void Close(Running& command);
 
-  std::map<std::string, RunningAgent> agents_;  // by node
+  std::list<Running> commands_;
 };
 
 }  // namespace trainctl::launcher

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/files.h"
+#include "base/lock_owner.h"
 #include "base/network.h"
 #include "base/subprocess.h"
 #include "launcher/cpu_layout.h"
@@ -88,6 +89,7 @@ absl::StatusOr<rendezvous::NetworkOptions> NetworkOf(const JobOptions& options) 
   }
   setup.stop_timeout = options.stop_timeout;
   setup.heartbeat_interval = rendezvous::Timeouts::FromDetect(options.detect_timeout).heartbeat_interval;
+  setup.detect_timeout = options.detect_timeout;
   setup.coordinator_timeout = remote.coordinator_timeout;
   setup.interface = remote.interface;
   return network;
@@ -144,6 +146,8 @@ absl::StatusOr<JobOutcome> RunJob(const JobOptions& options) {
   launch.world_size =
       options.num_workers * (options.remote ? static_cast<int>(options.remote->nodes.size()) : 1);
   launch.pid = ::getpid();
+  launch.host = HostName();
+  if (service_options.network) launch.nodes = service_options.network->nodes;
   launch.socket = service_options.socket_path;
   launch.token_file = service_options.token_path;
   TRAINCTL_RETURN_IF_ERROR(journal->Append(std::move(launch)));

@@ -33,15 +33,20 @@ namespace trainctl::launcher {
 
 // The machines of a job that does not run here alone.
 struct RemoteNodes {
+  enum class Starter {
+    kSsh,    // a command for each node
+    kSlurm,  // a job step of the allocation that this process is in
+  };
   struct Node {
     std::string name;  // unique: of its members
     std::string host;  // for ssh: "name" or "user@name"
   };
-  std::vector<Node> nodes;               // in the order of the ranks
-  std::vector<std::string> ssh_options;  // before the host
-  std::string program;                   // trainctl on those machines
-  std::string interface = "auto";        // launch.interface
-  std::vector<std::string> pass_env;     // variables of this process that workers get, if they are set
+  Starter starter = Starter::kSsh;
+  std::vector<Node> nodes;                   // in the order of the ranks
+  std::vector<std::string> starter_options;  // of ssh, or of srun
+  std::string program;                       // trainctl on those machines
+  std::string interface = "auto";            // launch.interface
+  std::vector<std::string> pass_env;         // variables of this process that workers get, if they are set
   absl::Duration coordinator_timeout = absl::Seconds(60);
 };
 

@@ -2,12 +2,15 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "base/secret_file.h"
+#include "base/status.h"
 #include "base/subprocess.h"
 #include "launcher/worker_contract.h"
 
@@ -78,9 +81,16 @@ void JobRunner::DismissNodes() {
     agents_.AddPollFds(fds);
     ::poll(fds.data(), fds.size(), static_cast<int>(absl::ToInt64Milliseconds(kLookInterval)));
     for (const AgentStarter::News& news : agents_.TakeNews()) {
-      if (!news.has_ended) deps_.console.Message(absl::StrCat(news.node, ": ", news.text));
+      if (!news.has_ended) Show(news);
     }
   }
+  for (const std::string& path : invitation_files_) ::unlink(path.c_str());
+}
+
+void JobRunner::Show(const AgentStarter::News& news) {
+  const std::string who =
+      news.nodes.size() == 1 ? news.nodes.front() : absl::StrCat(news.nodes.size(), " nodes");
+  deps_.console.Message(absl::StrCat(who, ": ", news.text));
 }
 
 void JobRunner::PollOnce() {
@@ -121,10 +131,9 @@ void JobRunner::HandleNodes() {
     std::visit([&](auto& what) { Handle(news.node, std::move(what)); }, news.what);
   }
   for (const AgentStarter::News& news : agents_.TakeNews()) {
-    if (news.has_ended) {
-      Decide(rendezvous::NodeLost{news.node, news.text});
-    } else {
-      deps_.console.Message(absl::StrCat(news.node, ": ", news.text));
+    if (!news.has_ended) Show(news);
+    for (const std::string& node : news.nodes) {
+      if (news.has_ended) Decide(rendezvous::NodeLost{node, news.text});
     }
   }
 }
@@ -192,6 +201,7 @@ void JobRunner::Decide(rendezvous::SupervisorEvent event) {
     }
   }
   is_deciding_ = false;
+  StartAgents();
 }
 
 void JobRunner::Do(const rendezvous::ToNode& action) {
@@ -204,16 +214,45 @@ void JobRunner::Do(const rendezvous::ToNode& action) {
 
 void JobRunner::Do(const rendezvous::StartAgent& action) {
   if (local_) return Decide(rendezvous::NodeReady{action.node, local_slots_});
+  to_start_.push_back(action.node);
+}
+
+// All that were asked for at once: a step of Slurm holds many.
+void JobRunner::StartAgents() {
+  const std::vector<std::string> nodes = std::exchange(to_start_, {});
+  if (nodes.empty()) return;
+  const auto lose = [&](const std::string& node, const absl::Status& status) {
+    if (!status.ok()) Decide(rendezvous::NodeLost{node, std::string(status.message())});
+  };
+  if (deps_.options.remote->starter == RemoteNodes::Starter::kSlurm) {
+    const absl::Status status = StartStep(nodes);
+    for (const std::string& node : nodes) lose(node, status);
+    return;
+  }
+  for (const std::string& node : nodes) lose(node, StartOverSsh(node));
+}
+
+absl::Status JobRunner::StartOverSsh(const std::string& name) {
   const RemoteNodes& remote = *deps_.options.remote;
   const auto node =
-      absl::c_find_if(remote.nodes, [&](const RemoteNodes::Node& each) { return each.name == action.node; });
-  absl::StatusOr<std::string> invitation = deps_.service.Invite(action.node);
-  const absl::Status status =
-      invitation.ok()
-          ? agents_.Start(action.node, AgentCommand(remote.ssh_options, node->host, remote.program),
-                          absl::StrCat(*invitation, "\n"))
-          : invitation.status();
-  if (!status.ok()) Decide(rendezvous::NodeLost{action.node, std::string(status.message())});
+      absl::c_find_if(remote.nodes, [&](const RemoteNodes::Node& each) { return each.name == name; });
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string invitation, deps_.service.Invite(name));
+  return agents_.Start({name}, SshCommand(remote.starter_options, node->host, remote.program),
+                       absl::StrCat(invitation, "\n"));
+}
+
+absl::Status JobRunner::StartStep(const std::vector<std::string>& nodes) {
+  const RemoteNodes& remote = *deps_.options.remote;
+  std::string lines;
+  for (const std::string& node : nodes) {
+    TRAINCTL_ASSIGN_OR_RETURN(const std::string invitation, deps_.service.Invite(node));
+    absl::StrAppend(&lines, invitation, "\n");
+  }
+  // One file for each step: the one before may not have been read yet.
+  const std::string path = absl::StrCat(deps_.options.run->path(), "/invitations-", ++num_steps_);
+  invitation_files_.push_back(path);
+  TRAINCTL_RETURN_IF_ERROR(WriteSecretFile(path, lines));
+  return agents_.Start(nodes, SrunCommand(remote.starter_options, nodes, remote.program, path), "");
 }
 
 void JobRunner::Do(const rendezvous::ToCoordinator& action) { deps_.service.Submit(action.event); }

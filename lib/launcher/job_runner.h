@@ -71,6 +71,10 @@ class JobRunner {
   void Handle(const std::string& node, const rendezvous::NodeNews::Gone& gone);
   void HandleDisk();
   void DismissNodes();
+  void StartAgents();
+  absl::Status StartOverSsh(const std::string& name);
+  absl::Status StartStep(const std::vector<std::string>& nodes);
+  void Show(const AgentStarter::News& news);
   void LookForCheckpoint();
 
   void Decide(rendezvous::SupervisorEvent event);
@@ -94,6 +98,9 @@ class JobRunner {
   Orphans orphans_;
   std::optional<NodeHost> local_;  // nullopt: all nodes have agents
   AgentStarter agents_;
+  std::vector<std::string> to_start_;  // nodes whose agents are asked for
+  int num_steps_ = 0;
+  std::vector<std::string> invitation_files_;
   rendezvous::Supervisor supervisor_;
   std::deque<rendezvous::SupervisorEvent> events_;
   bool is_deciding_ = false;

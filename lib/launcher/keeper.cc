@@ -23,7 +23,7 @@
 namespace trainctl::launcher {
 
 struct Keeper::Command {
-  enum class Kind { kSignalGroup, kSignalMainThread, kKillAll };
+  enum class Kind { kSignalGroup, kSignalMainThread, kKillAll, kBeat };
   Kind kind;
   int worker;
   int signal_number;
@@ -42,13 +42,18 @@ class KeeperProcess {
   };
 
   KeeperProcess(const std::deque<ChildStart>& starts, std::vector<Worker>& workers, int command_fd,
-                int event_fd, int lock_fd, int64_t stuck_after_ms)
+                int event_fd, int lock_fd, int64_t stuck_after_ms, const KeeperOwner& owner)
       : starts_(starts),
         workers_(workers),
         command_fd_(command_fd),
         event_fd_(event_fd),
         lock_fd_(lock_fd),
-        stuck_after_ms_(stuck_after_ms) {}
+        stuck_after_ms_(stuck_after_ms),
+        silent_after_ms_(owner.silent_after == absl::InfiniteDuration()
+                             ? -1
+                             : absl::ToInt64Milliseconds(owner.silent_after)),
+        leftovers_(owner.leftovers),
+        owner_pid_(::getpid()) {}
 
   [[noreturn]] void Run() {
     ::setsid();
@@ -61,16 +66,19 @@ class KeeperProcess {
     const int signal_fd = ::signalfd(-1, &children, SFD_CLOEXEC | SFD_NONBLOCK);
     StartWorkers();
     KeepOnly(signal_fd);
+    last_word_ms_ = NowMs();
     while (!is_done_) {
       pollfd waits[] = {{is_alone_ ? -1 : command_fd_, POLLIN, 0}, {signal_fd, POLLIN, 0}};
-      ::poll(waits, 2, is_killing_ ? kPassMs : -1);
+      ::poll(waits, 2, is_killing_ ? kPassMs : PatienceMs());
       signalfd_siginfo info;
       while (::read(signal_fd, &info, sizeof(info)) > 0) {
       }
       const bool has_children = ReapEnded();
       if (waits[0].revents != 0) ReadCommand();
+      if (!is_alone_ && PatienceMs() == 0) EndOwner();
       if (is_killing_) KillRound(has_children);
     }
+    if (is_alone_) RemoveLeftovers();
     ::_exit(0);
   }
 
@@ -130,6 +138,8 @@ class KeeperProcess {
     const ssize_t count = ::recv(command_fd_, &command, sizeof(command), MSG_DONTWAIT);
     if (count < 0 && (errno == EINTR || errno == EAGAIN)) return;
     is_alone_ = count != sizeof(command);  // the launcher is gone
+    last_word_ms_ = NowMs();
+    if (!is_alone_ && command.kind == Keeper::Command::Kind::kBeat) return;
     if (is_alone_ || command.kind == Keeper::Command::Kind::kKillAll) return BeginKilling();
     const Worker& worker = workers_[static_cast<size_t>(command.worker)];
     if (worker.ended) return;
@@ -137,6 +147,25 @@ class KeeperProcess {
       ::kill(-worker.pid, command.signal_number);
     } else {
       ::syscall(SYS_tgkill, worker.pid, worker.pid, command.signal_number);
+    }
+  }
+
+  // For poll(2), until the launcher has been silent for too long; -1: it may be for ever.
+  int PatienceMs() const {
+    if (silent_after_ms_ < 0) return -1;
+    return static_cast<int>(std::max<int64_t>(last_word_ms_ + silent_after_ms_ - NowMs(), 0));
+  }
+
+  // It is stopped, say, and counted as lost: what it would do when it wakes up is of the past.
+  void EndOwner() {
+    if (::getppid() == owner_pid_) ::kill(owner_pid_, SIGKILL);
+    is_alone_ = true;
+    BeginKilling();
+  }
+
+  void RemoveLeftovers() const {
+    for (const std::string& path : leftovers_) {
+      if (::unlink(path.c_str()) != 0) ::rmdir(path.c_str());
     }
   }
 
@@ -200,6 +229,10 @@ class KeeperProcess {
   const int event_fd_;
   int lock_fd_;
   const int64_t stuck_after_ms_;
+  const int64_t silent_after_ms_;  // -1: the launcher may be silent
+  const std::vector<std::string>& leftovers_;
+  const pid_t owner_pid_;
+  int64_t last_word_ms_ = 0;
   bool is_alone_ = false;
   bool is_killing_ = false;
   bool is_stuck_told_ = false;
@@ -210,7 +243,7 @@ class KeeperProcess {
 }  // namespace
 
 absl::StatusOr<Keeper> Keeper::Start(std::vector<SpawnOptions> workers, int lock_fd,
-                                     absl::Duration stuck_after) {
+                                     absl::Duration stuck_after, KeeperOwner owner) {
   std::deque<ChildStart> starts;  // which do not move
   for (SpawnOptions& worker : workers) {
     worker.new_session = true;
@@ -228,7 +261,7 @@ absl::StatusOr<Keeper> Keeper::Start(std::vector<SpawnOptions> workers, int lock
     return ErrnoError("create", "a pipe", error);
   }
   KeeperProcess process(starts, table, commands[1], events[1], lock_fd,
-                        absl::ToInt64Milliseconds(stuck_after));
+                        absl::ToInt64Milliseconds(stuck_after), owner);
   sigset_t all, before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -294,6 +327,8 @@ void Keeper::Signal(int worker, int signal_number) {
 void Keeper::SignalMainThread(int worker, int signal_number) {
   Send({Command::Kind::kSignalMainThread, worker, signal_number});
 }
+
+void Keeper::Beat() { Send({Command::Kind::kBeat, 0, 0}); }
 
 void Keeper::KillAll() { Send({Command::Kind::kKillAll, 0, 0}); }
 

@@ -4,7 +4,8 @@
 // environment:
 //
 //   the launcher dies (SIGKILL)   the keeper ends all its descendants, then itself
-//   the keeper dies               the kernel ends the workers; the launcher inherits and ends the rest
+//   the launcher is silent        the same, and ends the launcher too, where it was told how long that may
+//   last the keeper dies               the kernel ends the workers; the launcher inherits and ends the rest
 //
 // It holds the run's lock until that is done, so that nobody works on a folder that is still written to.
 #pragma once
@@ -12,6 +13,7 @@
 #include <sys/types.h>
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -38,6 +40,13 @@ struct KeeperEvent {
   ExitStatus exit;
 };
 
+struct KeeperOwner {
+  // How long the launcher may go without a call of Beat.
+  absl::Duration silent_after = absl::InfiniteDuration();
+  // Files, and empty folders after them, that are removed where the launcher does not live to do it.
+  std::vector<std::string> leftovers;
+};
+
 // The launcher's end. Not thread safe.
 class Keeper {
  public:
@@ -45,7 +54,7 @@ class Keeper {
   // later: the programs are loaded by the keeper's children. `stuck_after`: how long a killed process may
   // take.
   static absl::StatusOr<Keeper> Start(std::vector<SpawnOptions> workers, int lock_fd,
-                                      absl::Duration stuck_after);
+                                      absl::Duration stuck_after, KeeperOwner owner = {});
   Keeper(Keeper&& other) noexcept;
   Keeper& operator=(Keeper&&) = delete;
   // Lets it end what is left, without waiting for that.
@@ -58,6 +67,7 @@ class Keeper {
   // To a worker that has not ended, and its process group.
   void Signal(int worker, int signal_number);
   void SignalMainThread(int worker, int signal_number);  // to that alone
+  void Beat();
   // Ends everything, whatever it does; kAllGone follows, or kStuck for each that is not to be ended.
   void KillAll();
 

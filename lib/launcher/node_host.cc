@@ -34,6 +34,7 @@ void NodeHost::AddPollFds(std::vector<pollfd>& fds) const {
 
 void NodeHost::Advance() {
   if (agent_.is_idle()) return;
+  workers_->Beat();
   workers_->ReadOutput();
   HandleEvents();
   ContinueStackDump();

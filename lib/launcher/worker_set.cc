@@ -66,8 +66,8 @@ absl::StatusOr<WorkerSet> WorkerSet::Start(const WorkerStart& start, const rende
     options.push_back(OptionsOf(start, slot, board, output[1]));
     workers.push_back({rank, std::move(log), std::move(board), output[0]});
   }
-  TRAINCTL_ASSIGN_OR_RETURN(Keeper keeper,
-                            Keeper::Start(std::move(options), start.run->lock_fd(), kStuckAfter));
+  TRAINCTL_ASSIGN_OR_RETURN(
+      Keeper keeper, Keeper::Start(std::move(options), start.run->lock_fd(), kStuckAfter, start.owner));
   std::move(close_own_ends).Cancel();
   WorkerSet set(std::move(sink), std::move(keeper));
   set.workers_ = std::move(workers);

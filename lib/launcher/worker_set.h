@@ -34,6 +34,7 @@ struct WorkerStart {
   std::string socket_path;        // of the agent
   std::string token_path;
   std::string address = std::string(kLoopback);  // on which workers reach each other
+  KeeperOwner owner;
 };
 
 class WorkerSet {
@@ -80,6 +81,7 @@ class WorkerSet {
     keeper_.SignalMainThread(worker_id, signal_number);
   }
   void KillAll() { keeper_.KillAll(); }
+  void Beat() { keeper_.Beat(); }
   pid_t keeper_pid() const { return keeper_.pid(); }
 
  private:

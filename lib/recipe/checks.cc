@@ -370,18 +370,16 @@ class Checker {
 
   void CheckBackend() {
     if (!Usable({"launch.backend"})) return;
-    if (recipe_.launch.backend == "ssh") {
-      CheckSsh();
-      CheckTimeouts();
-      return;
-    }
-    if (Usable({"cluster.nodes"}) && recipe_.cluster.nodes > 1) {
+    if (recipe_.launch.backend == "ssh") CheckSsh();
+    if (recipe_.launch.backend != "local") CheckTimeouts();
+    if (recipe_.launch.backend == "local" && Usable({"cluster.nodes"}) && recipe_.cluster.nodes > 1) {
       Lack("cluster.nodes",
            absl::StrCat("cluster.nodes = ", recipe_.cluster.nodes,
                         " but launch.backend = \"local\" starts workers on this machine only; set "
                         "cluster.nodes = 1, or launch.backend to \"ssh\" with the machines in "
-                        "launch.ssh.hosts"));
+                        "launch.ssh.hosts, or to \"slurm\" in an allocation of Slurm"));
     }
+    if (recipe_.launch.backend == "ssh") return;
     // A stored recipe may keep them from a launch over ssh: there they were not given.
     for (const absl::string_view path :
          {"launch.ssh.hosts", "launch.ssh.hosts_file", "launch.ssh.options", "launch.ssh.program"}) {

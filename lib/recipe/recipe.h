@@ -136,9 +136,15 @@ struct SshConfig {
   std::optional<std::string> program;  // trainctl on the other machines; auto = the path of this program
 };
 
+// What `backend = "slurm"` reads.
+struct SlurmConfig {
+  std::vector<std::string> step_options;  // of the srun that starts an agent on each node
+};
+
 struct LaunchConfig {
-  std::string backend = "local";  // local | ssh
+  std::string backend = "local";  // local | ssh | slurm
   SshConfig ssh;
+  SlurmConfig slurm;
   std::optional<std::string> interface;  // name, address or CIDR; auto = the route to the coordinator
   // How long an agent keeps its workers without hearing from the launcher. With several machines only.
   absl::Duration coordinator_timeout = absl::Seconds(60);

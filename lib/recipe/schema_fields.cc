@@ -718,6 +718,13 @@ void AddSsh(Builder& b) {
       .AutoIs("auto: the path of this program")
       .Where(is_ssh)
       .Free();
+  b.Add(
+       "launch.slurm.step_options",
+       "Given to the `srun` that starts one agent on each node: `[\"--network=...\"]`.",
+       [](Recipe & r, size_t) -> auto& { return r.launch.slurm.step_options; })
+      .OmitEmpty()
+      .Where([](const Recipe& r) { return r.launch.backend == "slurm"; })
+      .Free();
 }
 
 void AddRest(Builder& b) {
@@ -762,13 +769,11 @@ void AddRest(Builder& b) {
       .Free();
   b.Add(
        "launch.backend",
-       "How workers are started: `local`, on this machine; `ssh`, on the machines of `[launch.ssh]` "
-       "(docs/guide/several-machines.md).",
+       "How workers are started: `local`, on this machine; `ssh`, on the machines of `[launch.ssh]`; "
+       "`slurm`, "
+       "on the nodes of the allocation that `trainctl launch` is in (docs/guide/several-machines.md).",
        [](Recipe & r, size_t) -> auto& { return r.launch.backend; })
       .Choices({"local", "ssh", "slurm", "kubernetes"})
-      .Refuse("slurm",
-              "this version does not start it; in an allocation of one node use \"local\", of several "
-              "\"ssh\" with their names")
       .Refuse("kubernetes",
               "this version does not start it; in one pod use \"local\", over several that run sshd \"ssh\" "
               "with their names")

@@ -47,6 +47,7 @@ std::vector<AgentAction> Agent::Decide(absl::Duration now, const AgentEvent& eve
 }
 
 absl::Duration Agent::next_deadline() const {
+  if (phase_ == Phase::kIdle) return absl::InfiniteDuration();
   absl::Duration next = std::min(kill_deadline_, keeper_deadline_);
   for (const Worker& worker : workers_) {
     if (worker.left && !worker.exited) next = std::min(next, *worker.left);
@@ -102,9 +103,10 @@ void Agent::Do(absl::Duration now, const EndWorkers& command, Actions& out) {
 }
 
 void Agent::Do(absl::Duration now, const NoteLeft& command, Actions& out) {
+  Worker& worker = workers_[static_cast<size_t>(command.worker)];
+  if (worker.left) return;
   // stop_timeout may be 0; to end takes a moment all the same.
-  workers_[static_cast<size_t>(command.worker)].left =
-      now + std::max(options_.stop_timeout, absl::Seconds(1));
+  worker.left = now + std::max(options_.stop_timeout, absl::Seconds(1));
 }
 
 void Agent::Do(absl::Duration now, const ShowStacks& command, Actions& out) {
@@ -155,11 +157,12 @@ void Agent::On(absl::Duration now, const ProcessStuck& event, Actions& out) {
                                " was killed and does not end: it hangs in the kernel, on a disk or a device, "
                                "and is left behind")},
       out);
-  if (phase_ != Phase::kIdle) Finish(out);
+  // Another of an attempt that has ended ends no later one.
+  if (phase_ != Phase::kIdle && is_killing_) Finish(out);
 }
 
 void Agent::On(absl::Duration now, const ProcessesGone& event, Actions& out) {
-  if (phase_ != Phase::kIdle) Finish(out);
+  if (phase_ != Phase::kIdle && is_killing_) Finish(out);
 }
 
 // The kernel has ended the workers with it; what they left behind is this process's by now.

@@ -33,6 +33,7 @@ Coordinator::Coordinator(Timeouts timeouts, int64_t last_generation)
 Decision Coordinator::Decide(absl::Duration now, const Event& event) {
   Decision out;
   std::visit([&](const auto& value) { On(now - lost_, value, out); }, event);
+  for (Notice& notice : out.notices) notice.attempt = attempt_;
   return out;
 }
 
@@ -67,6 +68,7 @@ void Coordinator::On(absl::Duration now, const Expect& event, Decision& out) {
   heard_.clear();
   candidates_.clear();
   causes_.clear();
+  echoes_.clear();
   new_candidates_.clear();
   num_joined_ = num_acked_ = num_done_ = num_stopped_ = num_reported_causes_ = 0;
   for (const Slot& slot : event.slots) {
@@ -79,6 +81,7 @@ void Coordinator::On(absl::Duration now, const Expect& event, Decision& out) {
     order_.push_back(&member);
   }
   phase_ = Phase::kGathering;
+  attempt_ = event.attempt;
   deadline_ = now + timeouts_.join;
   last_tick_ = now;
   out.reason = absl::StrCat("expecting ", order_.size(), " members");
@@ -310,11 +313,9 @@ void Coordinator::Consider(absl::Duration now, Member& member, Failure failure, 
   }
   const size_t index = *member.candidate;
   if (is_new || candidates_[index].from_exit) {
-    if (candidate.IsCause()) {
-      causes_.insert(index);
-    } else {
-      causes_.erase(index);
-    }
+    causes_.erase(index);
+    echoes_.erase(index);
+    (candidate.IsCause() ? causes_ : echoes_).insert(index);
     if (candidate.IsReportedCause()) ++num_reported_causes_;
     candidates_[index] = std::move(candidate);
     new_candidates_.push_back(index);
@@ -325,8 +326,16 @@ void Coordinator::Consider(absl::Duration now, Member& member, Failure failure, 
 }
 
 const Coordinator::Candidate* Coordinator::BestCandidate() const {
-  if (!causes_.empty()) return &candidates_[*causes_.begin()];
-  return candidates_.empty() ? nullptr : &candidates_.front();
+  const std::set<size_t>& best = causes_.empty() ? echoes_ : causes_;
+  return best.empty() ? nullptr : &candidates_[*best.begin()];
+}
+
+// Its end was heard before its last word, which says that nothing is lost with it.
+void Coordinator::Withdraw(Member& member) {
+  if (!member.candidate || !candidates_[*member.candidate].from_exit) return;
+  causes_.erase(*member.candidate);
+  echoes_.erase(*member.candidate);
+  member.candidate.reset();
 }
 
 void Coordinator::Fail(const std::string& member, Failure failure, Decision& out) {
@@ -355,6 +364,7 @@ void Coordinator::On(absl::Duration now, const Leave& event, Decision& out) {
   if (member->left == LeaveKind::kStopped) --num_stopped_;
   if (event.kind == LeaveKind::kStopped) ++num_stopped_;
   member->left = event.kind;
+  Withdraw(*member);
   Notice left;
   left.kind = Notice::Kind::kLeft;
   left.generation = generation_;

@@ -63,6 +63,7 @@ enum class StopMode { kNone, kAfterSave, kNow };
 // ---- events -------------------------------------------------------------------------------------
 struct Expect {  // a new attempt with these slots; whoever joined before is forgotten
   std::vector<Slot> slots;
+  int64_t attempt = 0;  // named by its notices
 };
 struct Join {
   MemberId id;
@@ -141,6 +142,7 @@ struct Notice {
     kStopRequested,
   };
   Kind kind = Kind::kPrepared;
+  int64_t attempt = 0;  // of Expect; 0 before the first
   int64_t generation = 0;
   Failure failure;       // kFailed: rank (-1 before an assignment), step, message
   std::string member;    // kFailed, kProgress, kLeft, kGivenUp
@@ -242,6 +244,7 @@ class Coordinator {
   void Broadcast(const Directive& directive, Decision& out) const;
   void MaybeFinish(Decision& out);
   void Consider(absl::Duration now, Member& member, Failure failure, bool from_exit, Decision& out);
+  void Withdraw(Member& member);
   // The first candidate that does not only tell of another's failure, else the first; null without any.
   const Candidate* BestCandidate() const;
   void Fail(const std::string& member, Failure failure, Decision& out);
@@ -251,6 +254,7 @@ class Coordinator {
 
   const Timeouts timeouts_;
   Phase phase_ = Phase::kIdle;
+  int64_t attempt_ = 0;
   int64_t generation_;
   std::map<std::string, Member> members_;
   std::vector<Member*> order_;  // of the slots, decides the ranks
@@ -264,8 +268,8 @@ class Coordinator {
   std::string assignment_bytes_;
   uint64_t assignment_hash_ = 0;
   absl::Duration deadline_;             // of joining or acknowledging
-  std::vector<Candidate> candidates_;   // of this attempt, at most one per member, as they were heard of
-  std::set<size_t> causes_;             // those of candidates_ that are one
+  std::vector<Candidate> candidates_;   // of this attempt, as they were heard of
+  std::set<size_t> causes_, echoes_;    // of candidates_, but for what was withdrawn: at most one per member
   size_t num_reported_causes_ = 0;      // have told of a failure of their own
   std::vector<size_t> new_candidates_;  // of candidates_: heard of since the last tick
   StopMode stop_ = StopMode::kNone;

@@ -26,6 +26,7 @@ struct NodeSetup {
   std::map<std::string, std::string> env;
   absl::Duration stop_timeout;
   absl::Duration heartbeat_interval;
+  absl::Duration detect_timeout;
   absl::Duration coordinator_timeout;  // an agent that hears nothing for so long ends its workers
   std::string interface;               // an interface, an address, or "auto": the route to the coordinator
 };

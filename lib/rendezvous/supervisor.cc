@@ -95,6 +95,7 @@ void Supervisor::MaybeStart(Actions& out) {
   if (!absl::c_all_of(nodes_, [](const Node& node) { return node.is_ready; })) return;
   phase_ = Phase::kRunning;
   Expect expect;
+  expect.attempt = attempt_;
   for (size_t i = 0; i < nodes_.size(); ++i) {
     Node& node = nodes_[i];
     node.first_rank = static_cast<int>(ranks_.size());
@@ -114,6 +115,8 @@ void Supervisor::MaybeStart(Actions& out) {
 // ---- what the coordinator notices ---------------------------------------------------------------
 
 void Supervisor::On(absl::Duration now, const Notice& notice, Actions& out) {
+  // What is left of an attempt that was ended for another reason says nothing of the next one.
+  if (notice.attempt != attempt_ && notice.kind != Notice::Kind::kStopRequested) return;
   switch (notice.kind) {
     case Notice::Kind::kPrepared:
       if (result_) return;
@@ -130,7 +133,9 @@ void Supervisor::On(absl::Duration now, const Notice& notice, Actions& out) {
       const int rank = RankOf(notice.member);
       if (rank < 0) return;
       boards_.erase(rank);
-      const Rank& left = ranks_[static_cast<size_t>(rank)];
+      Rank& left = ranks_[static_cast<size_t>(rank)];
+      left.has_left = true;
+      if (hung_ == rank && !result_) hung_ = -1;  // it did not: the coordinator knew better
       Tell(nodes_[static_cast<size_t>(left.node)], NoteLeft{left.worker}, out);
       return;
     }
@@ -212,7 +217,8 @@ void Supervisor::Heard(absl::Duration now, Node& node, const BoardsSeen& what, A
   for (size_t i = 0; i < node.slots.size(); ++i) boards_.erase(node.first_rank + static_cast<int>(i));
   for (const auto& [worker, standing] : what.boards) {
     const int rank = node.first_rank + worker;
-    if (!ranks_[static_cast<size_t>(rank)].ended) boards_[rank] = standing;
+    const Rank& owner = ranks_[static_cast<size_t>(rank)];
+    if (!owner.ended && !owner.has_left) boards_[rank] = standing;
   }
 }
 
@@ -270,6 +276,7 @@ void Supervisor::On(absl::Duration now, const NodeLost& event, Actions& out) {
     exited.description = absl::StrCat("lost with its node ", event.node, ": ", event.why);
     out.push_back(ToCoordinator{std::move(exited)});
   }
+  if (phase_ == Phase::kEnding) return MaybeSettle(out);
   if (result_) EndAttempt(options_.stop_timeout, out);
 }
 
@@ -333,7 +340,8 @@ void Supervisor::On(absl::Duration now, const FolderLost& event, Actions& out) {
 
 void Supervisor::On(absl::Duration now, const Interrupted& event, Actions& out) {
   if (event.by_hand) ++num_interrupts_;
-  if (num_interrupts_ >= 3 && phase_ == Phase::kEnding) EndAttempt(absl::ZeroDuration(), out);
+  const bool ends = phase_ == Phase::kEnding || (phase_ == Phase::kRunning && result_);
+  if (num_interrupts_ >= 3 && ends) EndAttempt(absl::ZeroDuration(), out);
   const StopMode mode = num_interrupts_ >= 2 ? StopMode::kNow : StopMode::kAfterSave;
   out.push_back(ToCoordinator{StopRequest{mode, event.reason}});
 }
@@ -349,6 +357,7 @@ bool Supervisor::Close(JobOutcome::Kind kind) {
 void Supervisor::EndAttempt(absl::Duration grace, Actions& out) {
   phase_ = Phase::kEnding;
   node_deadline_ = absl::InfiniteDuration();
+  if (num_interrupts_ >= 3) grace = absl::ZeroDuration();
   const int failed = result_->kind == JobOutcome::Kind::kFailed ? result_->failure.rank : -1;
   for (size_t i = 0; i < nodes_.size(); ++i) {
     const bool has_failed = failed >= 0 && ranks_[static_cast<size_t>(failed)].node == static_cast<int>(i);
@@ -397,7 +406,11 @@ void Supervisor::On(absl::Duration now, const Settled& event, Actions& out) {
 
 void Supervisor::On(absl::Duration now, const RestartChecked& event, Actions& out) {
   if (phase_ != Phase::kSettling) return;
-  if (!event.status.ok()) restart_ = {false, absl::StrCat("not restarted: ", event.status.message())};
+  if (!event.status.ok()) {
+    restart_ = {false, absl::StrCat("not restarted: ", event.status.message())};
+  } else if (restart_.restart && stop_ != StopMode::kNone) {
+    restart_ = {false, "not restarted: a stop was requested"};  // while it was checked
+  }
   const FailureFacts facts = Facts();
   const std::string what = Describe(facts);
   out.push_back(RecordFailure{facts, result_->generation});

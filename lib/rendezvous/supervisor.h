@@ -179,6 +179,7 @@ class Supervisor {
     std::string member;
     int node = 0;
     int worker = 0;  // on it
+    bool has_left = false;
     bool ended = false;
     std::optional<int> exit_code = {};
     std::optional<Activity> activity = {};  // the last answer, not used yet

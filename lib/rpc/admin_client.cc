@@ -6,10 +6,12 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "base/status.h"
 #include "proto/trainctl.grpc.pb.h"
 #include "rpc/channel.h"
+#include "rpc/tls.h"
 #include "rpc/token.h"
 #include "rpc/wire.h"
 
@@ -36,6 +38,46 @@ absl::StatusOr<Reply> Call(const std::string& socket, const std::string& token_f
   return reply;
 }
 
+// One call to a launcher on another machine.
+template <typename Request, typename Reply>
+absl::StatusOr<Reply> Call(const AdminAccess& access, absl::Duration timeout,
+                           grpc::Status (v1::Admin::Stub::*method)(grpc::ClientContext*, const Request&,
+                                                                   Reply*),
+                           const Request& request) {
+  TRAINCTL_ASSIGN_OR_RETURN(const auto credentials, MakeClientCredentials(access.credential));
+  for (const std::string& endpoint : access.endpoints) {
+    TRAINCTL_ASSIGN_OR_RETURN(const auto channel, MakeTlsChannel(endpoint, credentials));
+    const std::unique_ptr<v1::Admin::Stub> stub = v1::Admin::NewStub(channel);
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+    Reply reply;
+    const grpc::Status status = (stub.get()->*method)(&context, request, &reply);
+    if (status.ok()) return reply;
+    // What is another's port by now, or an address that means another machine here, is no answer.
+    if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED ||
+        status.error_code() == grpc::StatusCode::UNAVAILABLE) {
+      continue;
+    }
+    return FromGrpc(status, absl::StrCat("job at ", endpoint));
+  }
+  return absl::UnavailableError(
+      absl::StrCat("the job's launcher does not answer on ", absl::StrJoin(access.endpoints, ", ")));
+}
+
+JobStatus FromReply(const v1::StatusReply& reply) {
+  JobStatus job;
+  job.phase = reply.phase();
+  job.generation = reply.generation();
+  job.stop = reply.stop();
+  job.pid = reply.pid();
+  for (const v1::MemberStatus& member : reply.members()) {
+    job.workers.push_back({member.member().substr(0, member.member().rfind('/')), member.rank(), member.pid(),
+                           member.step(), member.phase(), member.state(),
+                           absl::Milliseconds(member.silent_ms())});
+  }
+  return job;
+}
+
 }  // namespace
 
 absl::StatusOr<JobStatus> GetJobStatus(const std::string& socket, const std::string& token_file,
@@ -43,16 +85,7 @@ absl::StatusOr<JobStatus> GetJobStatus(const std::string& socket, const std::str
   TRAINCTL_ASSIGN_OR_RETURN(
       const v1::StatusReply reply,
       Call(socket, token_file, timeout, &v1::Trainctl::Stub::Status, v1::StatusRequest()));
-  JobStatus job;
-  job.phase = reply.phase();
-  job.generation = reply.generation();
-  job.stop = reply.stop();
-  job.pid = reply.pid();
-  for (const v1::MemberStatus& member : reply.members()) {
-    job.workers.push_back({member.rank(), member.pid(), member.step(), member.phase(), member.state(),
-                           absl::Milliseconds(member.silent_ms())});
-  }
-  return job;
+  return FromReply(reply);
 }
 
 absl::Status StopJob(const std::string& socket, const std::string& token_file, bool now,
@@ -61,6 +94,19 @@ absl::Status StopJob(const std::string& socket, const std::string& token_file, b
   request.set_now(now);
   request.set_reason(WireText(reason));
   return Call(socket, token_file, timeout, &v1::Trainctl::Stub::Stop, request).status();
+}
+
+absl::StatusOr<JobStatus> GetJobStatus(const AdminAccess& access, absl::Duration timeout) {
+  TRAINCTL_ASSIGN_OR_RETURN(const v1::StatusReply reply,
+                            Call(access, timeout, &v1::Admin::Stub::Status, v1::StatusRequest()));
+  return FromReply(reply);
+}
+
+absl::Status StopJob(const AdminAccess& access, bool now, absl::string_view reason, absl::Duration timeout) {
+  v1::StopRequest request;
+  request.set_now(now);
+  request.set_reason(WireText(reason));
+  return Call(access, timeout, &v1::Admin::Stub::Stop, request).status();
 }
 
 }  // namespace trainctl::rpc

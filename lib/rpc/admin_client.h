@@ -1,4 +1,5 @@
-// Asking a running job and telling it to stop. Whoever can read the job's token may. Thread safe.
+// Asking a running job and telling it to stop: on the launcher's host over its Unix socket, from others over
+// the network. Whoever can read the job's token or its admin file may. Thread safe.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +10,12 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "rpc/admin_file.h"
 
 namespace trainctl::rpc {
 
 struct WorkerStatus {
+  std::string node;
   int rank = -1;
   int64_t pid = 0;
   int64_t step = -1;
@@ -35,5 +38,10 @@ absl::StatusOr<JobStatus> GetJobStatus(const std::string& socket, const std::str
 // Returns when the job has taken note, not when it has stopped.
 absl::Status StopJob(const std::string& socket, const std::string& token_file, bool now,
                      absl::string_view reason, absl::Duration timeout = absl::Seconds(3));
+
+// Over the network. One endpoint is tried after the other, each for `timeout`; Unavailable when none answers.
+absl::StatusOr<JobStatus> GetJobStatus(const AdminAccess& access, absl::Duration timeout = absl::Seconds(3));
+absl::Status StopJob(const AdminAccess& access, bool now, absl::string_view reason,
+                     absl::Duration timeout = absl::Seconds(3));
 
 }  // namespace trainctl::rpc

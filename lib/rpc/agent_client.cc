@@ -20,6 +20,7 @@
 #include "absl/time/clock.h"
 #include "base/files.h"
 #include "base/network.h"
+#include "base/secret_file.h"
 #include "base/status.h"
 #include "proto/trainctl.grpc.pb.h"
 #include "rpc/agent_hub.h"
@@ -297,7 +298,7 @@ class AgentClient : public AgentLink,
           absl::StrCat("the path of the control socket is too long: ", options_.socket_path));
     }
     TRAINCTL_ASSIGN_OR_RETURN(const std::string token, MakeToken());
-    TRAINCTL_RETURN_IF_ERROR(WriteToken(options_.token_path, token));
+    TRAINCTL_RETURN_IF_ERROR(WriteSecretFile(options_.token_path, token));
     guard_.set_token(token);
     grpc::ServerBuilder builder;
     builder.AddListeningPort("unix:" + options_.socket_path, grpc::InsecureServerCredentials());

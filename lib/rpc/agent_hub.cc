@@ -86,7 +86,7 @@ AgentHub::AgentHub(const rendezvous::NetworkOptions& options, absl::Duration det
 
 AgentHub::~AgentHub() = default;
 
-absl::Status AgentHub::Start() {
+absl::Status AgentHub::Start(grpc::Service* also) {
   TRAINCTL_ASSIGN_OR_RETURN(authority_, JobAuthority::Create(options_.job, clock_));
   TRAINCTL_ASSIGN_OR_RETURN(const Credential own,
                             authority_->Issue({Role::kCoordinator, "launch"}, options_.addresses));
@@ -101,6 +101,7 @@ absl::Status AgentHub::Start() {
         credentials, &ports[i]);
   }
   builder.RegisterService(this);
+  builder.RegisterService(also);
   server_ = builder.BuildAndStart();
   for (size_t i = 0; i < ports.size(); ++i) {
     if (ports[i] > 0) endpoints_.push_back(FormatEndpoint(options_.addresses[i], ports[i]));
@@ -109,6 +110,11 @@ absl::Status AgentHub::Start() {
   return EnvironmentError(absl::StrCat("cannot listen for the nodes' agents on ",
                                        absl::StrJoin(options_.addresses, ", "),
                                        "; launch.interface names another"));
+}
+
+absl::StatusOr<AdminAccess> AgentHub::MakeAdminAccess() const {
+  TRAINCTL_ASSIGN_OR_RETURN(Credential credential, authority_->Issue({Role::kAdmin, "admin"}));
+  return AdminAccess{options_.job, endpoints_, std::move(credential)};
 }
 
 void AgentHub::Shutdown(absl::Duration patience) {

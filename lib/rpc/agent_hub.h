@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "proto/trainctl.grpc.pb.h"
 #include "rendezvous/service.h"
+#include "rpc/admin_file.h"
 #include "rpc/job_authority.h"
 #include "rpc/worker_stream.h"
 
@@ -39,8 +40,11 @@ class AgentHub : public v1::Agents::CallbackService {
   AgentHub(const rendezvous::NetworkOptions& options, absl::Duration detect, Handler* handler);
   ~AgentHub() override;
 
-  // Listens on a free port of each address. EnvironmentError when it cannot.
-  absl::Status Start();
+  // Listens on a free port of each address, and serves `also` there, which outlives the hub. EnvironmentError
+  // when it cannot.
+  absl::Status Start(grpc::Service* also);
+  // For a new admin.
+  absl::StatusOr<AdminAccess> MakeAdminAccess() const;
   // Ends all streams and calls, within `patience`; nothing is served afterwards.
   void Shutdown(absl::Duration patience);
 

@@ -241,6 +241,7 @@ v1::Setup ToWire(const rendezvous::NodeSetup& setup) {
   message.mutable_env()->insert(setup.env.begin(), setup.env.end());
   message.set_stop_timeout_ms(absl::ToInt64Milliseconds(setup.stop_timeout));
   message.set_heartbeat_interval_ms(absl::ToInt64Milliseconds(setup.heartbeat_interval));
+  message.set_detect_timeout_ms(absl::ToInt64Milliseconds(setup.detect_timeout));
   message.set_coordinator_timeout_ms(absl::ToInt64Milliseconds(setup.coordinator_timeout));
   message.set_interface(setup.interface);
   return message;
@@ -256,6 +257,7 @@ rendezvous::NodeSetup FromWire(const v1::Setup& message) {
   setup.env.insert(message.env().begin(), message.env().end());
   setup.stop_timeout = Ms(message.stop_timeout_ms());
   setup.heartbeat_interval = Ms(std::max<int64_t>(message.heartbeat_interval_ms(), 10));
+  setup.detect_timeout = Ms(std::max<int64_t>(message.detect_timeout_ms(), 100));
   setup.coordinator_timeout = Ms(message.coordinator_timeout_ms());
   setup.interface = message.interface();
   return setup;

@@ -17,8 +17,11 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/files.h"
+#include "base/secret_file.h"
 #include "base/status.h"
 #include "proto/trainctl.grpc.pb.h"
+#include "rpc/admin_file.h"
+#include "rpc/admin_service.h"
 #include "rpc/agent_hub.h"
 #include "rpc/store_service.h"
 #include "rpc/token.h"
@@ -36,7 +39,8 @@ using rendezvous::Notice;
 class Server : public rendezvous::RendezvousService,
                public v1::Trainctl::CallbackService,
                private WorkerStream::Handler,
-               private AgentHub::Handler {
+               private AgentHub::Handler,
+               private AdminService::Handler {
  public:
   explicit Server(const rendezvous::ServiceOptions& options)
       : options_(options), coordinator_(options.timeouts, options.last_generation) {}
@@ -56,6 +60,7 @@ class Server : public rendezvous::RendezvousService,
       server_->Wait();
     }
     if (notice_fd_ >= 0) ::close(notice_fd_);
+    if (options_.network) RemoveAdminFile(AdminPath(), options_.network->job);
     ::unlink(options_.socket_path.c_str());
   }
 
@@ -65,7 +70,7 @@ class Server : public rendezvous::RendezvousService,
           absl::StrCat("the path of the control socket is too long: ", options_.socket_path));
     }
     TRAINCTL_ASSIGN_OR_RETURN(const std::string token, MakeToken());
-    TRAINCTL_RETURN_IF_ERROR(WriteToken(options_.token_path, token));
+    TRAINCTL_RETURN_IF_ERROR(WriteSecretFile(options_.token_path, token));
     guard_.set_token(token);
     notice_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (notice_fd_ < 0) return ErrnoError("create", "an event descriptor", errno);
@@ -84,7 +89,11 @@ class Server : public rendezvous::RendezvousService,
     if (options_.network) {
       hub_ = std::make_unique<AgentHub>(*options_.network, options_.timeouts.detect,
                                         static_cast<AgentHub::Handler*>(this));
-      TRAINCTL_RETURN_IF_ERROR(hub_->Start());
+      admin_ =
+          std::make_unique<AdminService>(options_.network->job, static_cast<AdminService::Handler*>(this));
+      TRAINCTL_RETURN_IF_ERROR(hub_->Start(admin_.get()));
+      TRAINCTL_ASSIGN_OR_RETURN(const AdminAccess access, hub_->MakeAdminAccess());
+      TRAINCTL_RETURN_IF_ERROR(WriteAdminFile(AdminPath(), access));
     }
     ticker_ = std::thread([this] { RunTicker(); });
     return absl::OkStatus();
@@ -140,7 +149,21 @@ class Server : public rendezvous::RendezvousService,
   grpc::ServerUnaryReactor* Status(grpc::CallbackServerContext* context, const v1::StatusRequest* request,
                                    v1::StatusReply* reply) override {
     const grpc::Status allowed = guard_.Check(*context);
-    if (!allowed.ok()) return FinishNow(context, allowed);
+    return allowed.ok() ? OnAdminStatus(context, reply) : FinishNow(context, allowed);
+  }
+
+  grpc::ServerUnaryReactor* Stop(grpc::CallbackServerContext* context, const v1::StopRequest* request,
+                                 v1::StopReply* reply) override {
+    const grpc::Status allowed = guard_.Check(*context);
+    return allowed.ok() ? OnAdminStop(context, *request) : FinishNow(context, allowed);
+  }
+
+ private:
+  // ---- administration ---------------------------------------------------------------------------
+  std::string AdminPath() const { return absl::StrCat(options_.network->setup.run_dir, "/", kAdminFileName); }
+
+  grpc::ServerUnaryReactor* OnAdminStatus(grpc::CallbackServerContext* context,
+                                          v1::StatusReply* reply) override {
     std::lock_guard lock(mutex_);
     reply->set_phase(coordinator_.phase_name());
     reply->set_generation(coordinator_.generation());
@@ -161,18 +184,15 @@ class Server : public rendezvous::RendezvousService,
     return FinishNow(context, grpc::Status::OK);
   }
 
-  grpc::ServerUnaryReactor* Stop(grpc::CallbackServerContext* context, const v1::StopRequest* request,
-                                 v1::StopReply* reply) override {
-    const grpc::Status allowed = guard_.Check(*context);
-    if (!allowed.ok()) return FinishNow(context, allowed);
+  grpc::ServerUnaryReactor* OnAdminStop(grpc::CallbackServerContext* context,
+                                        const v1::StopRequest& request) override {
     const rendezvous::StopRequest stop{
-        request->now() ? rendezvous::StopMode::kNow : rendezvous::StopMode::kAfterSave, request->reason()};
+        request.now() ? rendezvous::StopMode::kNow : rendezvous::StopMode::kAfterSave, request.reason()};
     grpc::ServerUnaryReactor* const reactor = FinishNow(context, grpc::Status::OK);
     Submit(stop);  // after the answer, which the end of the job would cut off
     return reactor;
   }
 
- private:
   // ---- sessions ---------------------------------------------------------------------------------
   struct SessionEntry {
     MemberSink* sink;
@@ -337,7 +357,8 @@ class Server : public rendezvous::RendezvousService,
   std::mutex news_mutex_;
   std::vector<rendezvous::NodeNews> news_;
   std::thread ticker_;
-  std::unique_ptr<AgentHub> hub_;  // of a job on several machines
+  std::unique_ptr<AdminService> admin_;  // of a job on several machines, as is the hub, which serves it
+  std::unique_ptr<AgentHub> hub_;
   std::unique_ptr<grpc::Server> server_;
 };
 

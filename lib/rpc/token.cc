@@ -1,6 +1,5 @@
 #include "rpc/token.h"
 
-#include <fcntl.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,17 +19,6 @@ absl::StatusOr<std::string> MakeToken() {
     return ErrnoError("read", "the kernel's random numbers", errno);
   }
   return absl::BytesToHexString(absl::string_view(bytes, sizeof(bytes)));
-}
-
-absl::Status WriteToken(const std::string& path, absl::string_view token) {
-  if (::unlink(path.c_str()) != 0 && errno != ENOENT) return ErrnoError("remove", path, errno);
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (fd < 0) return ErrnoError("create", path, errno);
-  const ssize_t written = ::write(fd, token.data(), token.size());
-  const int error_number = errno;
-  ::close(fd);
-  if (written == static_cast<ssize_t>(token.size())) return absl::OkStatus();
-  return ErrnoError("write", path, written < 0 ? error_number : ENOSPC);
 }
 
 absl::StatusOr<std::string> ReadToken(const std::string& path) {

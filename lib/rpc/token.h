@@ -11,8 +11,6 @@ namespace trainctl::rpc {
 
 // 256 random bits of the kernel, in hexadecimal.
 absl::StatusOr<std::string> MakeToken();
-// Replaces `path` by a file that only its owner can read.
-absl::Status WriteToken(const std::string& path, absl::string_view token);
 // EnvironmentError when the file is missing, empty, or readable by others.
 absl::StatusOr<std::string> ReadToken(const std::string& path);
 // Takes the same time wherever they differ.

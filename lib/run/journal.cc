@@ -39,7 +39,7 @@ constexpr std::array<std::pair<RunStatus, const char*>, 6> kStatusNames = {{
     {RunStatus::kFailed, "failed"},
 }};
 
-std::string FormatEvent(const JournalEvent& event) {
+Json ToJson(const JournalEvent& event) {
   Json line = {{"v", kVersion},
                {"time", absl::FormatTime(absl::RFC3339_full, event.time, absl::UTCTimeZone())}};
   for (const auto& [kind, name] : kKindNames) {
@@ -54,8 +54,10 @@ std::string FormatEvent(const JournalEvent& event) {
   if (event.kind == EventKind::kEnd) line["status"] = std::string(RunStatusName(event.status));
   if (!event.socket.empty()) line["socket"] = event.socket;
   if (!event.token_file.empty()) line["token_file"] = event.token_file;
+  if (!event.host.empty()) line["host"] = event.host;
+  if (!event.nodes.empty()) line["nodes"] = event.nodes;
   if (!event.message.empty()) line["message"] = event.message;
-  return line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return line;
 }
 
 int64_t IntOr(const Json& line, const char* key, int64_t fallback) {
@@ -66,6 +68,16 @@ int64_t IntOr(const Json& line, const char* key, int64_t fallback) {
 std::string TextOr(const Json& line, const char* key) {
   const auto it = line.find(key);
   return it != line.end() && it->is_string() ? it->get<std::string>() : std::string();
+}
+
+std::vector<std::string> TextsOr(const Json& line, const char* key) {
+  std::vector<std::string> texts;
+  const auto it = line.find(key);
+  if (it == line.end() || !it->is_array()) return texts;
+  for (const Json& text : *it) {
+    if (text.is_string()) texts.push_back(text.get<std::string>());
+  }
+  return texts;
 }
 
 absl::StatusOr<JournalEvent> ParseEvent(const Json& line, const std::string& what) {
@@ -95,6 +107,8 @@ absl::StatusOr<JournalEvent> ParseEvent(const Json& line, const std::string& wha
   if (const int64_t code = IntOr(line, "exit_code", -1); code >= 0) event.exit_code = static_cast<int>(code);
   event.socket = TextOr(line, "socket");
   event.token_file = TextOr(line, "token_file");
+  event.host = TextOr(line, "host");
+  event.nodes = TextsOr(line, "nodes");
   event.message = TextOr(line, "message");
   for (const auto& [status, status_name] : kStatusNames) {
     if (TextOr(line, "status") == status_name) event.status = status;
@@ -110,6 +124,8 @@ void Apply(const JournalEvent& event, RunState& state) {
       state.launcher_pid = event.pid;
       state.socket = event.socket;
       state.token_file = event.token_file;
+      state.host = event.host;
+      state.nodes = event.nodes;
       state.message.clear();
       state.num_restarts = 0;
       state.started = event.time;
@@ -194,7 +210,7 @@ Journal::~Journal() {
 absl::Status Journal::Append(JournalEvent event) {
   std::lock_guard lock(mutex_);
   event.time = clock_->Now();
-  const std::string line = FormatEvent(event);
+  const std::string line = EventToJson(event) + "\n";
   // One write: a reader sees all of it or, after a crash, a torn tail.
   const off_t before = ::lseek(fd_, 0, SEEK_END);
   if (before < 0) return ErrnoError("find the end of the journal", path_, errno);
@@ -211,10 +227,14 @@ absl::Status Journal::Append(JournalEvent event) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<RunState> ReplayJournal(absl::string_view text, absl::string_view path) {
-  RunState state;
+std::string EventToJson(const JournalEvent& event) {
+  return ToJson(event).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+absl::StatusOr<JournalText> ParseJournal(absl::string_view text, absl::string_view path) {
+  JournalText journal;
   absl::Status damage;
-  int64_t line_number = 0, num_events = 0;
+  int64_t line_number = 0;
   while (!text.empty()) {
     const size_t end = text.find('\n');
     if (end == absl::string_view::npos) break;  // torn
@@ -228,12 +248,19 @@ absl::StatusOr<RunState> ReplayJournal(absl::string_view text, absl::string_view
       if (damage.ok()) damage = json.status();
       continue;
     }
-    TRAINCTL_ASSIGN_OR_RETURN(const JournalEvent event, ParseEvent(*json, what));
-    Apply(event, state);
-    ++num_events;
+    TRAINCTL_ASSIGN_OR_RETURN(JournalEvent event, ParseEvent(*json, what));
+    journal.events.push_back(std::move(event));
   }
-  if (!damage.ok() && num_events == 0) return damage;
-  if (!damage.ok()) state.damage = absl::StrCat(damage.message(), "; this line was passed over");
+  if (!damage.ok() && journal.events.empty()) return damage;
+  if (!damage.ok()) journal.damage = absl::StrCat(damage.message(), "; this line was passed over");
+  return journal;
+}
+
+absl::StatusOr<RunState> ReplayJournal(absl::string_view text, absl::string_view path) {
+  TRAINCTL_ASSIGN_OR_RETURN(JournalText journal, ParseJournal(text, path));
+  RunState state;
+  for (const JournalEvent& event : journal.events) Apply(event, state);
+  state.damage = std::move(journal.damage);
   return state;
 }
 

@@ -19,7 +19,7 @@
 namespace trainctl::run {
 
 enum class EventKind {
-  kLaunch,       // world_size, pid, socket, token_file
+  kLaunch,       // world_size, pid, host, socket, token_file; nodes, where there are several
   kGeneration,   // generation, world_size: of an assignment, written before its workers are told to go
   kWorkerExit,   // rank, step (it was in, counted from 1; absent: during start-up), message
   kCheckpoint,   // step: committed
@@ -46,6 +46,8 @@ struct JournalEvent {
   RunStatus status = RunStatus::kNew;
   std::string socket = {};
   std::string token_file = {};
+  std::string host = {};                // of the launcher
+  std::vector<std::string> nodes = {};  // in the order of the ranks; empty: the launcher's host alone
   std::string message = {};
 };
 
@@ -61,7 +63,9 @@ struct RunState {
   int64_t launcher_pid = 0;
   std::string socket = {};
   std::string token_file = {};
-  std::string message;  // of the last failure, stop or end
+  std::string host = {};                // of the last launch; empty: an older build's
+  std::vector<std::string> nodes = {};  // of a launch on several machines
+  std::string message;                  // of the last failure, stop or end
   // Of a launch that failed: the rank that failed first (-1: none did, but the job), and its exit code where
   // it ended by itself.
   int failed_rank = -1;
@@ -96,6 +100,15 @@ class Journal {
 // output) is passed over and named in RunState::damage, unless no other line can be read. BadDataError names
 // the line of an event that is wrong; a newer version is refused.
 absl::StatusOr<RunState> ReplayJournal(absl::string_view text, absl::string_view path);
+
+struct JournalText {
+  std::vector<JournalEvent> events;
+  std::string damage;  // as in RunState
+};
+// The events in `text`, as ReplayJournal reads them.
+absl::StatusOr<JournalText> ParseJournal(absl::string_view text, absl::string_view path);
+// As the line of a journal, without its end.
+std::string EventToJson(const JournalEvent& event);
 
 // Lines, and not one of them an event of this or of a newer format: ReplayJournal refuses it, and nothing is
 // lost with it.

@@ -14,7 +14,6 @@
 #include <thread>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -50,14 +49,6 @@ bool IsEmptyFolder(const std::string& path) {
   return num_entries <= 2;
 }
 
-// The process that the lock file names, 0 when it names none.
-pid_t LockHolder(const std::string& lock_path) {
-  const absl::StatusOr<std::string> text = ReadFile(lock_path, 64);
-  int pid = 0;
-  if (!text.ok() || !absl::SimpleAtoi(*text, &pid)) return 0;
-  return pid;
-}
-
 // The process has the lock file open. Its number alone proves nothing: another may have got it since.
 bool HasOpen(pid_t pid, const std::string& lock_path) {
   struct stat lock;
@@ -74,6 +65,23 @@ bool HasOpen(pid_t pid, const std::string& lock_path) {
   }
   ::closedir(dir);
   return found;
+}
+
+// `owner`, of a lock that somebody holds, is gone: what it started holds the lock until it has ended.
+bool IsDead(const LockOwner& owner, const std::string& lock_path) {
+  if (owner.pid <= 0) return false;
+  if (!owner.host.empty()) {
+    const LockOwner self = ThisProcessAsOwner();
+    if (!HasSameKernel(owner, self) || owner.pid_namespace != self.pid_namespace) return false;
+  }
+  return !HasOpen(static_cast<pid_t>(owner.pid), lock_path);
+}
+
+// "process 12", "process 12 on node1"
+std::string Name(const LockOwner& owner) {
+  if (owner.pid <= 0) return "another process";
+  const bool is_elsewhere = !owner.host.empty() && owner.host != HostName();
+  return absl::StrCat("process ", owner.pid, is_elsewhere ? absl::StrCat(" on ", owner.host) : "");
 }
 
 // What a launch that was killed in WriteFileAtomic has left. The caller holds the lock.
@@ -180,7 +188,7 @@ bool RunFolder::IsOwnFile(const std::string& path) const {
   static constexpr absl::string_view kOwn[] = {
       "recipe.json",   "plan.json",    "data.json",   "report.json", "journal.jsonl", "metrics.jsonl",
       "timings.jsonl", "lock",         "token",       "logs",        "traces",        "checkpoints",
-      "tensorboard",   "control.sock", "model-files", "documents"};
+      "tensorboard",   "control.sock", "model-files", "documents",   "admin.json",    "launch-id"};
   std::error_code error;
   const std::string full =
       std::filesystem::weakly_canonical(std::filesystem::absolute(path, error), error).string();
@@ -190,43 +198,58 @@ bool RunFolder::IsOwnFile(const std::string& path) const {
   return std::find(std::begin(kOwn), std::end(kOwn), name) != std::end(kOwn);
 }
 
-absl::Status RunFolder::Lock() {
+absl::Status RunFolder::Lock() { return Lock(/*takes_over=*/false); }
+
+absl::Status RunFolder::TakeOver() { return Lock(/*takes_over=*/true); }
+
+absl::Status RunFolder::Lock(bool takes_over) {
   if (lock_) return absl::OkStatus();
-  const std::string lock_path = path_ + "/lock";
   const RealClock clock;
   const absl::Duration give_up = clock.Monotonic() + kCleanUpWait;
+  const std::string quoted = ShellQuote(path_);
+  const auto may_follow = [&](const LockOwner& former) -> absl::Status {
+    if (takes_over || HasSurelyEnded(former, ThisProcessAsOwner())) return absl::OkStatus();
+    return EnvironmentError(absl::StrCat(
+        path_, " was taken by ", Name(former), " at ",
+        absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", former.since, absl::UTCTimeZone()),
+        ", and nothing says that it has ended: only one launch can work on a run folder. See: trainctl "
+        "status ",
+        quoted, ", end it with: trainctl stop ", quoted, ". If ", former.host,
+        " or that process is gone for good: trainctl resume ", quoted,
+        " --take-over (launch --or-resume takes it, too)"));
+  };
   while (true) {
-    absl::StatusOr<FileLock> lock = FileLock::TryLock(lock_path);
+    absl::StatusOr<FileLock> lock = FileLock::TryLock(lock_path(), may_follow);
     if (lock.ok()) {
       lock_ = std::move(lock).value();
       RemoveHalfWritten(path_);
       return absl::OkStatus();
     }
-    const pid_t holder = LockHolder(lock_path);
-    const bool holder_is_dead = holder > 0 && !HasOpen(holder, lock_path);
-    if (!holder_is_dead || clock.Monotonic() > give_up) {
-      if (!absl::StrContains(lock.status().message(), "is locked by")) return lock.status();
-      const std::string quoted = ShellQuote(path_);
-      return EnvironmentError(absl::StrCat(
-          path_, " is in use by ", holder > 0 ? absl::StrCat("process ", holder) : "another process",
-          ": only one launch can work on a run folder. See: trainctl status ", quoted,
-          ", end it with: trainctl stop ", quoted, ", or give another --run-dir"));
+    if (!absl::StrContains(lock.status().message(), "is locked by")) return lock.status();
+    const LockOwner owner = Owner();
+    if (!IsDead(owner, lock_path()) || clock.Monotonic() > give_up) {
+      return EnvironmentError(
+          absl::StrCat(path_, " is in use by ", Name(owner),
+                       ": only one launch can work on a run folder. See: trainctl status ", quoted,
+                       ", end it with: trainctl stop ", quoted, ", or give another --run-dir"));
     }
     // Its launcher was killed; what remains of it is being ended.
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
 }
 
-bool RunFolder::IsWorkedOn() const {
-  const int fd = ::open((path_ + "/lock").c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return errno != ENOENT;
+LockOwner RunFolder::Owner() const { return ReadLockOwner(lock_path()); }
+
+RunFolder::Work RunFolder::FindWork() const {
+  const int fd = ::open(lock_path().c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return errno == ENOENT ? Work::kNone : Work::kSeen;
   // Shared: two who ask at once do not take each other for a launch.
   const bool is_free = ::flock(fd, LOCK_SH | LOCK_NB) == 0;
   ::close(fd);
-  if (is_free) return false;
+  const LockOwner owner = Owner();
+  if (is_free) return HasSurelyEnded(owner, ThisProcessAsOwner()) ? Work::kNone : Work::kUnknown;
   // What a killed launcher started holds its lock until it has ended, which is soon.
-  const pid_t holder = LockHolder(path_ + "/lock");
-  return holder <= 0 || HasOpen(holder, path_ + "/lock");
+  return IsDead(owner, lock_path()) ? Work::kNone : Work::kSeen;
 }
 
 absl::StatusOr<std::string> RunFolder::MakeSocketPath() const {

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "base/files.h"
+#include "base/lock_owner.h"
 #include "checkpoint/examine.h"
 #include "run/journal.h"
 #include "run/opened_folder.h"
@@ -54,15 +55,29 @@ class RunFolder {
   // Documents that took long to read, while the run is not finished (data/kept_documents.h).
   std::string documents_path() const { return path_ + "/documents"; }
   std::string token_path() const { return path_ + "/token"; }
+  // Of a run on several machines, while it runs: how its launcher is reached from others (rpc/admin_file.h).
+  std::string admin_path() const { return path_ + "/admin.json"; }
 
   // What a launch reads or writes here, under whichever name it is reached; also what it has not made yet.
   bool IsOwnFile(const std::string& path) const;
 
   // Until destruction. Waits a moment for the helper that cleans up after a killed launcher.
-  // EnvironmentError names the process that works on the run and what to do.
+  // EnvironmentError names the process that works on the run and what to do; also that of another host which
+  // may have gone without a word, and whose lock this host may not see.
   absl::Status Lock();
-  // A launch, in whichever process, holds the lock and lives. Says so too where that cannot be found out.
-  bool IsWorkedOn() const;
+  // As Lock, but takes that process of another host for gone. A lock that is seen is respected.
+  absl::Status TakeOver();
+
+  // Whether a launch works on the run, in whichever process, as far as its lock tells on this host.
+  enum class Work {
+    kNone,
+    kSeen,     // the lock is held, and its owner lives or is of another host
+    kUnknown,  // another host's process had it and has not said that it let go; only itself can tell
+  };
+  Work FindWork() const;
+  bool IsWorkedOn() const { return FindWork() != Work::kNone; }
+  // Whom the lock names.
+  LockOwner Owner() const;
   bool locked() const { return lock_.has_value(); }
   int lock_fd() const { return lock_ ? lock_->fd() : -1; }
 
@@ -92,6 +107,8 @@ class RunFolder {
   explicit RunFolder(OpenedFolder folder) : path_(folder.path()), folder_(std::move(folder)) {}
   // Of a path without symbolic links.
   static absl::StatusOr<RunFolder> At(const std::string& resolved);
+  std::string lock_path() const { return path_ + "/lock"; }
+  absl::Status Lock(bool takes_over);
   std::string path_;
   OpenedFolder folder_;
   std::optional<FileLock> lock_;

@@ -10,7 +10,6 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/status.h"
-#include "run/run_folder.h"
 
 namespace trainctl::run {
 namespace {
@@ -29,14 +28,28 @@ absl::Time FirstEventTime(const std::string& path, absl::Time fallback) {
   return is_time ? time : fallback;
 }
 
-RunSummary Summarize(const RunFolder& run) {
+// Of a run whose journal knows no end.
+std::string StatusOfOpenRun(const RunFolder& run, const RunState& state, const AskLauncher& answers) {
+  switch (run.FindWork()) {
+    case RunFolder::Work::kNone:
+      return "interrupted";
+    case RunFolder::Work::kSeen:
+      break;
+    case RunFolder::Work::kUnknown:
+      if (answers == nullptr || !answers(run, state)) return "unreachable";
+      break;
+  }
+  return std::string(RunStatusName(RunStatus::kRunning));
+}
+
+RunSummary Summarize(const RunFolder& run, const AskLauncher& answers) {
   RunSummary summary;
   summary.path = run.path();
   summary.name = std::filesystem::path(run.path()).filename().string();
   const absl::StatusOr<RunState> state = run.ReadState();
   if (state.ok()) {
     summary.status = std::string(RunStatusName(state->status));
-    if (state->status == RunStatus::kRunning && !run.IsWorkedOn()) summary.status = "interrupted";
+    if (state->status == RunStatus::kRunning) summary.status = StatusOfOpenRun(run, *state, answers);
     summary.problem = state->damage;
     summary.launches = state->num_launches;
     summary.started = FirstEventTime(run.journal_path(), state->started);
@@ -57,7 +70,7 @@ RunSummary Summarize(const RunFolder& run) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<RunSummary>> ListRuns(const std::string& root) {
+absl::StatusOr<std::vector<RunSummary>> ListRuns(const std::string& root, const AskLauncher& answers) {
   std::vector<RunSummary> runs;
   std::error_code error;
   if (!std::filesystem::is_directory(root, error)) {
@@ -85,7 +98,7 @@ absl::StatusOr<std::vector<RunSummary>> ListRuns(const std::string& root) {
   for (const std::string& folder : folders) {
     const absl::StatusOr<RunFolder> run = RunFolder::Open(folder);
     if (run.ok()) {
-      runs.push_back(Summarize(*run));
+      runs.push_back(Summarize(*run, answers));
     } else {
       runs.push_back({.name = std::filesystem::path(folder).filename().string(),
                       .path = folder,

@@ -6,19 +6,24 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "run/journal.h"
+#include "run/run_folder.h"
 #include "run/run_progress.h"
 
 namespace trainctl::run {
 
 struct RunSummary {
-  std::string name;     // the folder's own
-  std::string path;     // absolute
-  std::string status;   // of RunStatusName, "interrupted" (its launcher is gone without a word) or "damaged"
+  std::string name;  // the folder's own
+  std::string path;  // absolute
+  // Of RunStatusName, "interrupted" (its launcher is gone without a word), "unreachable" (it is of another
+  // host, and nothing tells whether it still runs) or "damaged".
+  std::string status;
   std::string problem;  // what cannot be read, newer checkpoints included; empty: nothing
   absl::Time started = absl::InfinitePast();  // the first launch; InfinitePast: never
   int64_t launches = 0;
@@ -27,7 +32,9 @@ struct RunSummary {
 };
 
 // The run folders in `root`, the newest first, or `root` itself where it is a run. UsageError when it is no
-// folder.
-absl::StatusOr<std::vector<RunSummary>> ListRuns(const std::string& root);
+// folder. `answers` asks the launcher of a run of which its lock does not tell; it may block.
+using AskLauncher = std::function<bool(const RunFolder& run, const RunState& state)>;
+absl::StatusOr<std::vector<RunSummary>> ListRuns(const std::string& root,
+                                                 const AskLauncher& answers = nullptr);
 
 }  // namespace trainctl::run

@@ -14,120 +14,17 @@ import time
 import traceback
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import cluster_case  # noqa: E402
+from cluster_case import PATIENCE, expect, expect_code, expect_nothing_left, left_on  # noqa: E402
 from hosts import CannotStart, Hosts  # noqa: E402
 
 TRAINCTL = os.path.abspath(sys.argv[1])
 LIBTORCH = os.path.abspath(sys.argv[2])
 FILTER = sys.argv[3] if len(sys.argv) > 3 else ""
-PATIENCE = 300  # seconds, for anything that is waited for
 os.environ["XDG_CONFIG_HOME"] = "/nonexistent"  # no profile of this machine
 
-RECIPE = """
-recipe_version = 1
-[model]
-family = "llama"
-layers = 2
-hidden = 32
-heads = 4
-ffn = 64
-vocab = 257
-[data]
-seq_len = 32
-[[data.train]]
-files = ["text.txt"]
-[train]
-steps = {steps}
-batch_sequences = 8
-precision = "fp32"
-[parallel]
-zero_stage = 3
-dp_replicate = {replicas}
-dp_shard = {shards}
-[cluster]
-nodes = {nodes}
-devices_per_node = {workers}
-threads_per_worker = 1
-[checkpoint]
-every_steps = {every}
-[launch]
-detect_timeout = "5s"
-{launch}
-"""
-
-
-class Case:
-    """A folder with text, which every host sees; runs are launched from node1."""
-
-    def __init__(self, name, hosts):
-        self.hosts = hosts
-        self.dir = os.path.join(hosts.dir, name)
-        os.mkdir(self.dir)
-        with open(self.dir + "/text.txt", "w") as text:
-            for i in range(200):
-                text.write("the quick brown fox %d jumps over the lazy dog. " % i)
-
-    def recipe(self, name, nodes, workers, replicas, shards, steps, every=1000000, launch=""):
-        if nodes > 1:
-            names = ", ".join('"node%d"' % (i + 1) for i in range(nodes))
-            launch += '\nbackend = "ssh"\n[launch.ssh]\nhosts = [%s]\n' % names
-        path = self.dir + "/" + name
-        with open(path, "w") as file:
-            file.write(RECIPE.format(nodes=nodes, workers=workers, replicas=replicas, shards=shards, steps=steps,
-                                     every=every, launch=launch))
-        return path
-
-    def run(self, *arguments, timeout=PATIENCE):
-        return self.hosts["node1"].run(TRAINCTL, *arguments, cwd=self.dir, timeout=timeout)
-
-    def popen(self, *arguments):
-        return self.hosts["node1"].popen([TRAINCTL, *arguments], cwd=self.dir, stdout=open(self.dir + "/out", "ab"),
-                                         stderr=subprocess.STDOUT)
-
-    def output(self):
-        with open(self.dir + "/out", errors="replace") as file:
-            return file.read()
-
-    def metrics(self, run):
-        with open("%s/%s/metrics.jsonl" % (self.dir, run)) as file:
-            return [json.loads(line) for line in file]
-
-    def steps(self, run):
-        try:
-            return len(self.metrics(run))
-        except (OSError, ValueError):
-            return 0
-
-    def checkpoints(self, run):
-        folder = "%s/%s/checkpoints" % (self.dir, run)
-        return [name for name in os.listdir(folder) if name.startswith("step-")] if os.path.isdir(folder) else []
-
-    def wait(self, what, ready):
-        deadline = time.monotonic() + PATIENCE
-        while not ready():
-            if time.monotonic() > deadline:
-                raise RuntimeError("not seen in %d s: %s\n%s" % (PATIENCE, what, self.output()))
-            time.sleep(0.05)
-
-
-def expect(condition, what):
-    if not condition:
-        raise AssertionError(what)
-
-
-def expect_code(result, code):
-    expect(result.returncode == code, "exit code %s, not %s:\n%s" % (result.returncode, code, result.stdout))
-
-
-def left_on(host):
-    return [line for line in host.processes() if os.path.basename(line.split()[0]).startswith("trainctl")]
-
-
-def expect_nothing_left(hosts):
-    for host in hosts:
-        left = left_on(host)
-        expect(not left, "left on %s: %s" % (host.name, left))
-        folders = host.run("sh", "-c", "ls -d /tmp/trainctl-agent-* 2>/dev/null; true").stdout.split()
-        expect(not folders, "left on %s: %s" % (host.name, folders))
+def Case(name, hosts):
+    return cluster_case.Case(name, hosts, TRAINCTL)
 
 
 def same_losses_as_one_machine(hosts):
@@ -234,14 +131,99 @@ def names_a_node_that_cannot_take_part(hosts):
     expect_nothing_left(hosts)
 
 
+def is_watched_and_stopped_from_a_login_node(hosts):
+    """node3 has no part in the run; it sees the folder and reaches node1."""
+    case = Case("watch", hosts)
+    login = hosts["node3"]
+
+    def ask(*arguments):
+        return login.run(TRAINCTL, *arguments, cwd=case.dir)
+
+    recipe = case.recipe("two.toml", 2, 2, 1, 4, steps=1000000)
+    launch = case.popen("launch", recipe, "--run-dir", "runs/run")
+    case.wait("a few steps", lambda: case.steps("runs/run") >= 3 or launch.poll() is not None)
+    status = ask("status", "runs/run")
+    expect_code(status, 0)
+    for words in ("status      running (running, process ", " on node1)", "rank 0      on node1: running, step ",
+                  "rank 3      on node2: running, step ", " ago"):
+        expect(words in status.stdout, "no '%s' in:\n%s" % (words, status.stdout))
+    report = json.loads(ask("status", "runs/run", "--json").stdout)
+    expect([worker["node"] for worker in report["workers"]] == ["node1", "node1", "node2", "node2"], report)
+    expect(report["host"] == "node1" and report["nodes"] == ["node1", "node2"], report)
+    expect(os.stat(case.dir + "/runs/run/admin.json").st_mode & 0o777 == 0o600, "others can read admin.json")
+    followers = {verb: login.popen([TRAINCTL, verb, "runs/run", "--follow"], cwd=case.dir,
+                                   stdout=open("%s/%s" % (case.dir, verb), "w"), stderr=subprocess.STDOUT)
+                 for verb in ("logs", "events")}
+    refused = ask("resume", "runs/run", "--take-over")
+    expect_code(refused, 5)
+    expect(" on node1: only one launch can work on a run folder" in refused.stdout, refused.stdout)
+
+    hosts.blackhole("node1", to="node3")
+    status, runs = ask("status", "runs/run"), ask("runs")
+    hosts.heal()
+    expect("status      running\n" in status.stdout and "not asked: " in status.stdout, status.stdout)
+    expect(" running " in runs.stdout and "interrupted" not in runs.stdout, runs.stdout)
+
+    expect_code(ask("stop", "runs/run"), 0)
+    code = launch.wait(PATIENCE)
+    expect(code == 75, "exit code %s:\n%s" % (code, case.output()))
+    for verb, process in followers.items():
+        expect(process.wait(PATIENCE) == 0, verb)
+    with open(case.dir + "/events") as file:
+        events = file.read()
+    for words in ("launched: 4 workers on node1, node2; process ", "generation 1: 4 workers",
+                  "asked to save and stop: trainctl stop on node3", "  stopped: "):
+        expect(words in events, "no '%s' in:\n%s" % (words, events))
+    expect(os.path.getsize(case.dir + "/logs") > 0, "nothing of the logs was seen")
+    expect(not os.path.exists(case.dir + "/runs/run/admin.json"), "admin.json is left")
+    expect("status      stopped" in ask("status", "runs/run").stdout, "the stop is not told")
+    expect_nothing_left(hosts)
+
+
+def is_not_called_interrupted_when_nobody_can_know(hosts):
+    """node1, which launched the run, loses its power; then it is switched on again."""
+    case = Case("login", hosts)
+    login = hosts["node3"]
+
+    def ask(*arguments, timeout=PATIENCE):
+        return login.run(TRAINCTL, *arguments, cwd=case.dir, timeout=timeout)
+
+    recipe = case.recipe("two.toml", 2, 2, 1, 4, steps=1000000, every=5, launch='coordinator_timeout = "10s"')
+    launch = case.popen("launch", recipe, "--run-dir", "runs/run")
+    checkpoints = case.dir + "/runs/run/checkpoints"
+    case.wait("a checkpoint", lambda: launch.poll() is not None or os.path.isdir(checkpoints) and any(
+        name.startswith("step-") for name in os.listdir(checkpoints)))
+    expect(launch.poll() is None, case.output())
+    hosts["node1"].kill()
+    status = ask("status", "runs/run")
+    for words in ("status      unreachable", "launcher    node1 (process ", "does not answer", "--take-over"):
+        expect(words in status.stdout, "no '%s' in:\n%s" % (words, status.stdout))
+    runs = ask("runs")
+    expect(" unreachable " in runs.stdout and "interrupted" not in runs.stdout, runs.stdout)
+    refused = ask("resume", "runs/run")
+    expect_code(refused, 5)
+    expect("was taken by process " in refused.stdout and "--take-over" in refused.stdout, refused.stdout)
+
+    hosts["node1"].start()
+    own = case.run("status", "runs/run")
+    expect("status      interrupted" in own.stdout, "node1 knows that its last boot is over:\n" + own.stdout)
+    case.wait("the end of node2's workers", lambda: not hosts["node2"].pids("trainctl"))
+    last = max(name for name in os.listdir(checkpoints) if name.startswith("step-"))
+    resumed = ask("resume", "runs/run", "--take-over", "--stop-after", str(int(last.split("-")[1]) + 10))
+    expect_code(resumed, 75)
+    expect("launched: 4 workers on node1, node2; process " in ask("events", "runs/run").stdout, "no second launch")
+    expect_nothing_left(hosts)
+
+
 CASES = [same_losses_as_one_machine, stops_and_resumes, restarts_after_a_killed_worker, goes_on_when_a_node_is_back,
-         nothing_outlives_a_killed_launcher, names_a_node_that_cannot_take_part]
+         nothing_outlives_a_killed_launcher, names_a_node_that_cannot_take_part,
+         is_watched_and_stopped_from_a_login_node, is_not_called_interrupted_when_nobody_can_know]
 
 
 def main():
     failed = []
     try:
-        with Hosts(2, shared=[os.path.dirname(TRAINCTL), LIBTORCH]) as hosts:
+        with Hosts(3, shared=[os.path.dirname(TRAINCTL), LIBTORCH]) as hosts:
             for case in CASES:
                 if FILTER not in case.__name__:
                     continue

@@ -11,8 +11,9 @@ each. What is in `hosts.dir` is shared by all of them, as on a cluster's file sy
 Each host is a set of namespaces. The bridge between them has one as well, so all that this machine itself sees is the
 link from it to the hosts. close() leaves nothing, and nothing is left when the process that made the hosts is killed.
 
-Clocks of real hosts do not count from the same moment, so CLOCK_MONOTONIC differs between hosts where the kernel lets
-it. CLOCK_REALTIME is that of this machine. Memory, cores and GPUs are not divided.
+Each start of a host has a boot id of its own. Clocks of real hosts do not count from the same moment, so
+CLOCK_MONOTONIC differs between hosts where the kernel lets it. CLOCK_REALTIME is that of this machine. Memory, cores
+and GPUs are not divided. A lock (flock) is seen by all hosts, as on a file system of a cluster that shares locks.
 """
 import contextlib
 import ctypes
@@ -27,6 +28,7 @@ import sys
 import tempfile
 import threading
 import time
+import uuid
 
 PROGRAMS = ("ip", "ssh", "sshd", "ssh-keygen")
 START_SECONDS = 30
@@ -125,6 +127,7 @@ def _mount_folders(settings):
     # Held open, so that they can be bound when what is above them is hidden.
     shared = [(path, os.open(path, os.O_PATH)) for path in settings["shared"]]
     files = [(path, os.open(file, os.O_PATH)) for path, file in settings["files"].items()]
+    boot_id = os.open(settings["boot_id"], os.O_PATH)
     cgroup = os.open("/sys/fs/cgroup", os.O_PATH) if os.path.ismount("/sys/fs/cgroup") else None
     for path, mode in (("/tmp", "1777"), ("/dev/shm", "1777"), ("/run", "755")):
         _mount("tmpfs", path, "tmpfs", 0, "mode=" + mode)
@@ -143,6 +146,7 @@ def _mount_folders(settings):
         if os.path.exists(path):
             _mount("/proc/self/fd/%d" % file, path, None, MS_BIND)
     _mount("proc", "/proc", "proc")
+    _mount("/proc/self/fd/%d" % boot_id, "/proc/sys/kernel/random/boot_id", None, MS_BIND)
 
 
 # ---- outside ---------------------------------------------------------------------------------
@@ -270,7 +274,9 @@ class Host:
     def _begin(self):
         self._init = subprocess.Popen([sys.executable, "-I", "-S", os.path.abspath(__file__)], stdin=subprocess.PIPE,
                                       stdout=subprocess.PIPE, text=True, start_new_session=True, cwd="/")
-        settings = {"name": self.name, "clock": self.number * CLOCK_SECONDS, "shared": self.hosts.shared,
+        with open(self._path("boot_id"), "w") as file:
+            file.write("%s\n" % uuid.uuid4())
+        settings = {"name": self.name, "boot_id": self._path("boot_id"), "clock": self.number * CLOCK_SECONDS, "shared": self.hosts.shared,
                     "files": self._files()}
         self._init.stdin.write(json.dumps(settings) + "\n")
         self._init.stdin.flush()

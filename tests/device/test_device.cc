@@ -621,7 +621,8 @@ void* MakeBackend(void* store, int rank, int world_size, int64_t timeout_ms, cha
   try {
     auto shared =
         c10::intrusive_ptr<c10d::Store>::unsafe_reclaim_from_nonowning(static_cast<c10d::Store*>(store));
-    auto gloo = trainctl::comm::MakeGlooBackend(shared, rank, world_size, absl::Milliseconds(timeout_ms));
+    auto gloo = trainctl::comm::MakeGlooBackend(shared, rank, world_size, absl::Milliseconds(timeout_ms),
+                                                "127.0.0.1");
     return c10::make_intrusive<Backend>(std::move(gloo), rank, world_size).release();
   } catch (const std::exception& error) {
     std::snprintf(reason, reason_bytes, "%s", error.what());

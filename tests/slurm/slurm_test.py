@@ -228,7 +228,43 @@ touch done
     with open(c.dir + "/doctor.json") as file:
         findings = {finding["name"]: finding for finding in json.load(file)["findings"]}
     found = findings.get("batch job", {})
-    c.expect("; this is n" in found.get("value", "") and "--nodes=1" in found.get("advice", ""), findings)
+    c.expect("; this is n" in found.get("value", "") and "cluster.nodes = 3" in found.get("advice", ""), findings)
+
+
+@case
+def an_allocation_of_several_nodes_trains_on_all_of_them(c):
+    """An agent on each node, in one step of Slurm: what is computed is what one machine computes."""
+    several = '--set cluster.nodes=%d --set launch.backend=slurm --set train.steps=5'
+    c.submit("""#!/bin/bash
+#SBATCH --nodes=2 --output=job.out
+%s launch recipe.toml --run-dir one --set cluster.devices_per_node=4 --set train.steps=5
+%s launch recipe.toml --run-dir two --json %s > two.json
+%s launch recipe.toml --run-dir three %s
+echo "code $?" > done
+""" % (TRAINCTL, TRAINCTL, several % 2, TRAINCTL, several % 4))
+    c.wait("the end of the job", lambda: os.path.exists(c.dir + "/done"))
+    with open(c.dir + "/one/metrics.jsonl") as one, open(c.dir + "/two/metrics.jsonl") as two:
+        expected, seen = one.read(), two.read()
+    c.expect(expected == seen and expected.count("\n") == 5, "not the same:", expected, seen, c.output())
+    with open(c.dir + "/done") as done:
+        c.expect(done.read() == "code 5\n" and "ask it for --nodes=4" in c.output(), c.output())
+
+
+@case
+def several_nodes_save_when_they_are_warned(c):
+    """The step's agents get the signal of the warning too, and none of them ends before the save."""
+    c.submit("""#!/bin/bash
+#SBATCH --nodes=2 --output=job.out
+%s launch recipe.toml --run-dir run --set cluster.nodes=2 --set launch.backend=slurm &
+wait
+wait
+""" % TRAINCTL)
+    c.wait("the first step", lambda: c.step() > 0)
+    job = c.run("squeue", "--noheader", "--format=%i").stdout.split()[0]
+    c.run("scancel", "--signal=USR1", job)
+    c.wait("the end of the run", lambda: "stopped after saving" in c.output())
+    c.expect(c.saved_step() > 0, c.output())
+    c.run("scancel", job)
 
 
 def run_cases(slurm):

@@ -106,6 +106,36 @@ TEST_F(KeeperTest, OrphansThatEndAreReapedWhileTheWorkersRun) {
   EXPECT_EQ(Next(keeper).kind, Kind::kAllGone);
 }
 
+TEST_F(KeeperTest, AStoppedOwnerLosesItsWorkersWhereThatWasAgreed) {
+  ASSERT_TRUE(WriteFileAtomic(Path("socket"), "").ok());
+  ASSERT_EQ(::mkdir(Path("folder").c_str(), 0700), 0);
+  const pid_t owner = ::fork();
+  if (owner == 0) {
+    std::vector<SpawnOptions> workers = {Shell(absl::StrCat(TellPid(), "; exec sleep 1000"))};
+    absl::StatusOr<Keeper> keeper =
+        Keeper::Start(std::move(workers), -1, absl::Seconds(60),
+                      {.silent_after = absl::Seconds(2), .leftovers = {Path("socket"), Path("folder")}});
+    if (!keeper.ok()) ::_exit(1);
+    while (!PathExists(Path("stand-still"))) {
+      keeper->Beat();
+      ::usleep(1000);
+    }
+    ::raise(SIGSTOP);
+    ::_exit(0);
+  }
+  AwaitPid();
+  // It outlives the agreed silence as long as its owner gives signs of life.
+  std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+  EXPECT_TRUE(IsAlive(Path("pid")));
+  ASSERT_TRUE(WriteFileAtomic(Path("stand-still"), "").ok());
+  AwaitEnd(Path("pid"));
+  int status = 0;
+  ASSERT_EQ(::waitpid(owner, &status, 0), owner);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << "what it would do is of the past";
+  while (PathExists(Path("folder"))) std::this_thread::yield();
+  EXPECT_FALSE(PathExists(Path("socket")));
+}
+
 TEST_F(KeeperTest, ItsOwnEndIsToldAndTakesTheWorkersWithIt) {
   Keeper keeper = Start({absl::StrCat(TellPid(), "; exec sleep 1000")});
   AwaitPid();

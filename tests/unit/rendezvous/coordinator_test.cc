@@ -609,6 +609,41 @@ TEST_F(CoordinatorTest, HowAMemberEndsAfterTheLastWordIsOfNoAccount) {
   EXPECT_TRUE(last_.notices[0].stopped);
 }
 
+TEST_F(CoordinatorTest, AnEndThatIsHeardBeforeTheLastWordBlamesNobody) {
+  for (const bool echo : {false, true}) {
+    Start(2);
+    const int64_t generation = coordinator_.generation();
+    Give(Exited{Name(0), !echo, false, "exited", {-1, ""}, echo});
+    EXPECT_THAT(last_.notices, IsEmpty());
+    Give(Leave{Id(0), generation, LeaveKind::kFinished});
+    EXPECT_EQ(Kinds(), std::vector{Notice::Kind::kLeft});
+    EXPECT_THAT(Pass(absl::Minutes(1), {1}), IsEmpty());
+    Give(Leave{Id(1), generation, LeaveKind::kFinished});
+    Give(Exited{Name(1), true, false, "exited with code 0"});
+    EXPECT_EQ(Kinds(), std::vector{Notice::Kind::kFinished});
+  }
+}
+
+TEST_F(CoordinatorTest, ALastWordThatIsHeardAfterTheEndLeavesTheOthersToBlame) {
+  Start(3);
+  Give(Exited{Name(0), false, false, "exited with code 1"});
+  Give(Exited{Name(2), false, false, "exited with code 3"});
+  Give(Leave{Id(0), 8, LeaveKind::kFinished});
+  const std::vector<Notice> notices = Pass(coordinator_.timeouts().settle + absl::Milliseconds(50), {1});
+  ASSERT_THAT(notices, SizeIs(1));
+  EXPECT_EQ(notices[0].failure.rank, 2);
+  EXPECT_EQ(notices[0].failure.message, "exited with code 3");
+}
+
+TEST_F(CoordinatorTest, TheLastWordDoesNotTakeBackAFailureThatWasTold) {
+  Start(2);
+  Give(ReportFailure{Id(0), 8, {0, 5, "", "disk full", false}});
+  Give(Leave{Id(0), 8, LeaveKind::kFinished});
+  const std::vector<Notice> notices = Pass(absl::Seconds(1), {1});
+  ASSERT_THAT(notices, SizeIs(1));
+  EXPECT_EQ(notices[0].failure.message, "disk full");
+}
+
 TEST_F(CoordinatorTest, AHangIsAFailureOfWhoeverHangs) {
   Start(3);
   Give(ReportFailure{Id(0), 8, {0, 5, "", "connection closed", true}});

@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
+#include "base/secret_file.h"
 #include "rpc/admin_client.h"
 #include "rpc/server.h"
 #include "rpc/token.h"
@@ -268,7 +269,7 @@ TEST_F(RpcTest, ALostCoordinatorIsNoticedOnce) {
 TEST_F(RpcTest, NothingWorksWithoutTheToken) {
   Start(1);
   const std::string wrong = folder_ + "/wrong";
-  ASSERT_TRUE(WriteToken(wrong, *MakeToken()).ok());
+  ASSERT_TRUE(WriteSecretFile(wrong, *MakeToken()).ok());
   EXPECT_EQ(GetJobStatus(options_.socket_path, wrong).status().code(), absl::StatusCode::kUnauthenticated);
   EXPECT_EQ(StopJob(options_.socket_path, wrong, true, "intruder").code(),
             absl::StatusCode::kUnauthenticated);

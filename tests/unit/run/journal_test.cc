@@ -8,6 +8,7 @@
 
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "base/files.h"
 #include "base/status.h"
 
@@ -42,6 +43,33 @@ JournalEvent Event(EventKind kind) {
   JournalEvent event;
   event.kind = kind;
   return event;
+}
+
+TEST_F(JournalTest, TheNodesOfALaunchAreThoseOfTheLastOne) {
+  JournalEvent event = Event(EventKind::kLaunch);
+  event.host = "login1";
+  event.nodes = {"node1", "node2"};
+  Append(event);
+  EXPECT_EQ(ReplayJournal(Text(), path_)->host, "login1");
+  EXPECT_EQ(ReplayJournal(Text(), path_)->nodes, event.nodes);
+  event.nodes.clear();
+  event.host = "node1";
+  Append(event);
+  EXPECT_EQ(ReplayJournal(Text(), path_)->host, "node1");
+  EXPECT_THAT(ReplayJournal(Text(), path_)->nodes, testing::IsEmpty());
+}
+
+TEST_F(JournalTest, EventsAreReadAsTheyWereWritten) {
+  JournalEvent event = Event(EventKind::kLaunch);
+  event.nodes = {"node1"};
+  event.pid = 12;
+  Append(event);
+  Append(Event(EventKind::kFromScratch));
+  const auto journal = ParseJournal(absl::StrCat(Text(), "{\"v\":1,\"ti"), path_);
+  ASSERT_TRUE(journal.ok()) << journal.status();
+  ASSERT_EQ(journal->events.size(), 2u) << "half a line is no event yet";
+  EXPECT_EQ(absl::StrCat(EventToJson(journal->events[0]), "\n", EventToJson(journal->events[1]), "\n"),
+            Text());
 }
 
 // A whole life: launch, failure, restart, checkpoint, stop; then a second launch.

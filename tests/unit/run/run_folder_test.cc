@@ -14,6 +14,7 @@
 #include <string>
 #include <thread>
 
+#include "base/lock_owner.h"
 #include "base/status.h"
 #include "checkpoint/checkpoint_io.h"
 
@@ -125,6 +126,77 @@ TEST_F(RunFolderTest, WhoeverAsksSeesThatALaunchWorksOnARun) {
     EXPECT_TRUE(asking->IsWorkedOn());
   }
   EXPECT_FALSE(asking->IsWorkedOn()) << "the lock names a process that lives, and that holds it no more";
+}
+
+// A host that does not see the other's lock, as on file systems whose locks are each host's own.
+LockOwner OwnerElsewhere() {
+  return {.pid = 4711,
+          .host = "node1",
+          .boot_id = "boot-of-node1",
+          .pid_namespace = ThisProcessAsOwner().pid_namespace,
+          .since = absl::FromUnixSeconds(1767355200)};  // 2026-01-02 12:00 UTC
+}
+
+TEST_F(RunFolderTest, ALaunchOfAnotherHostWhoseLockIsNotSeenMayStillRun) {
+  auto run = RunFolder::CreateAt(folder_ + "/run");
+  const std::string text = FormatLockOwner(OwnerElsewhere());
+  ASSERT_TRUE(WriteFileAtomic(folder_ + "/run/lock", text).ok());
+  EXPECT_EQ(run->FindWork(), RunFolder::Work::kUnknown);
+  EXPECT_TRUE(run->IsWorkedOn());
+  const absl::Status refused = run->Lock();
+  EXPECT_EQ(ExitCodeFor(refused), ExitCode::kEnvironment);
+  EXPECT_THAT(Error(refused), HasSubstr("was taken by process 4711 on node1 at 2026-01-02 12:00:00 UTC"));
+  EXPECT_THAT(Error(refused), HasSubstr(folder_ + "/run --take-over"));
+  EXPECT_EQ(*ReadFile(folder_ + "/run/lock"), text) << "who was refused is not written down";
+  EXPECT_EQ(run->FindWork(), RunFolder::Work::kUnknown);
+  ASSERT_TRUE(run->TakeOver().ok());
+  EXPECT_EQ(run->Owner().pid, ::getpid());
+  EXPECT_EQ(run->FindWork(), RunFolder::Work::kSeen);
+}
+
+TEST_F(RunFolderTest, ALockThatIsSeenIsNotTakenOverWhoeverHoldsIt) {
+  auto run = RunFolder::CreateAt(folder_ + "/run");
+  ASSERT_TRUE(WriteFileAtomic(folder_ + "/run/lock", FormatLockOwner(OwnerElsewhere())).ok());
+  const int held = ::open((folder_ + "/run/lock").c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_EQ(::flock(held, LOCK_EX), 0);
+  EXPECT_EQ(run->FindWork(), RunFolder::Work::kSeen) << "4711 is no process here, and need not be";
+  EXPECT_THAT(Error(run->TakeOver()), HasSubstr("is in use by process 4711 on node1"));
+  ::close(held);
+}
+
+TEST_F(RunFolderTest, WhatRanBeforeThisHostWasStartedAgainIsGone) {
+  auto run = RunFolder::CreateAt(folder_ + "/run");
+  LockOwner before = ThisProcessAsOwner();
+  before.boot_id = "the boot before";
+  ASSERT_TRUE(WriteFileAtomic(folder_ + "/run/lock", FormatLockOwner(before)).ok());
+  EXPECT_EQ(run->FindWork(), RunFolder::Work::kNone);
+  EXPECT_TRUE(run->Lock().ok());
+}
+
+// A container that was replaced by another one of this machine.
+TEST_F(RunFolderTest, OnOneKernelALockThatIsFreeIsFreeWhateverTheHostIsCalled) {
+  auto run = RunFolder::CreateAt(folder_ + "/run");
+  LockOwner other = ThisProcessAsOwner();
+  other.host = "container-1";
+  other.pid_namespace = "pid:[1]";
+  ASSERT_TRUE(WriteFileAtomic(folder_ + "/run/lock", FormatLockOwner(other)).ok());
+  EXPECT_EQ(run->FindWork(), RunFolder::Work::kNone);
+  const int held = ::open((folder_ + "/run/lock").c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_EQ(::flock(held, LOCK_EX), 0);
+  EXPECT_EQ(run->FindWork(), RunFolder::Work::kSeen) << "its pid counts in another namespace";
+  ::close(held);
+  EXPECT_TRUE(run->Lock().ok());
+}
+
+TEST_F(RunFolderTest, ALaunchThatHasEndedLeavesNoOpenQuestion) {
+  {
+    auto run = RunFolder::CreateAt(folder_ + "/run");
+    ASSERT_TRUE(run->Lock().ok());
+    EXPECT_EQ(run->Owner().host, HostName());
+  }
+  const LockOwner left = ReadLockOwner(folder_ + "/run/lock");
+  EXPECT_EQ(left.host, "");
+  EXPECT_TRUE(HasSurelyEnded(left, OwnerElsewhere())) << "also for another host";
 }
 
 TEST_F(RunFolderTest, WhatAKilledLaunchLeftHalfWrittenGoes) {

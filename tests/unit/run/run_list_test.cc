@@ -97,6 +97,25 @@ TEST_F(RunListTest, ARunIsToldFromItsFiles) {
   EXPECT_EQ(List()[0].status, "interrupted");
 }
 
+TEST_F(RunListTest, OfARunThatMayRunElsewhereItsLauncherIsAsked) {
+  MakeRun("a", 12, 3);
+  MakeRun("b", 11, 3);
+  Write("a/lock", "12 node1 another-boot pid:[1] 2026-01-02T12:00:00+00:00\n");
+  const std::string a = root_ + "/a";
+  std::string asked;
+  const auto answers = [&](bool answer) {
+    return [&asked, answer](const RunFolder& run, const RunState& state) {
+      absl::StrAppend(&asked, run.path(), " ", state.world_size, "\n");
+      return answer;
+    };
+  };
+  EXPECT_EQ((*ListRuns(root_, answers(true)))[0].status, "running");
+  EXPECT_EQ((*ListRuns(root_, answers(false)))[0].status, "unreachable");
+  EXPECT_EQ(asked, absl::StrCat(a, " 2\n", a, " 2\n")) << "the lock of b tells";
+  EXPECT_EQ((*ListRuns(root_))[0].status, "unreachable");
+  EXPECT_EQ((*ListRuns(root_))[1].status, "interrupted");
+}
+
 TEST_F(RunListTest, TheNewestComesFirstAndLatestIsNotListedTwice) {
   MakeRun("older", 10, 1);
   MakeRun("newer", 14, 1);

@@ -1,0 +1,86 @@
+#include "apps/trainctl/job_access.h"
+
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "base/lock_owner.h"
+#include "base/shell_quote.h"
+#include "base/status.h"
+#include "launcher/printable_text.h"
+#include "rpc/admin_file.h"
+
+namespace trainctl::cli {
+namespace {
+
+constexpr absl::Duration kAskInterval = absl::Seconds(5);
+constexpr int kMaxSilent = 6;
+
+// Of a run on several machines that is not this host's.
+absl::StatusOr<rpc::AdminAccess> AccessFromHere(const run::RunFolder& run, const run::RunState& state) {
+  absl::StatusOr<rpc::AdminAccess> access = rpc::ReadAdminFile(run.admin_path());
+  if (!absl::IsNotFound(access.status())) return access;
+  return EnvironmentError(absl::StrCat(
+      "its launcher, ", LauncherName(state),
+      state.nodes.empty() ? ", can only be asked on that host" : ", has left no way to ask it from here"));
+}
+
+}  // namespace
+
+bool IsElsewhere(const run::RunFolder& run, const run::RunState& state) {
+  if (state.host.empty() || state.host == HostName()) return false;
+  // Machines get new names, and containers have their own.
+  return !HasSameKernel(run.Owner(), ThisProcessAsOwner());
+}
+
+std::string LauncherName(const run::RunState& state) {
+  return absl::StrCat(state.host, " (process ", state.launcher_pid, ")");
+}
+
+absl::StatusOr<rpc::JobStatus> AskLauncher(const run::RunFolder& run, const run::RunState& state) {
+  if (!IsElsewhere(run, state)) return rpc::GetJobStatus(state.socket, state.token_file);
+  TRAINCTL_ASSIGN_OR_RETURN(const rpc::AdminAccess access, AccessFromHere(run, state));
+  return rpc::GetJobStatus(access);
+}
+
+absl::Status AskToStop(const run::RunFolder& run, const run::RunState& state, bool now) {
+  if (!IsElsewhere(run, state)) return rpc::StopJob(state.socket, state.token_file, now, "trainctl stop");
+  TRAINCTL_ASSIGN_OR_RETURN(const rpc::AdminAccess access, AccessFromHere(run, state));
+  return rpc::StopJob(access, now, absl::StrCat("trainctl stop on ", HostName()));
+}
+
+absl::Status TakeOver(run::RunFolder& run) {
+  if (run.FindWork() == run::RunFolder::Work::kUnknown) {
+    const absl::StatusOr<run::RunState> state = run.ReadState();
+    if (state.ok() && AskLauncher(run, *state).ok()) {
+      return EnvironmentError(absl::StrCat(run.path(), " is not taken over: its launcher, ",
+                                           LauncherName(*state), ", lives. End it with: trainctl stop ",
+                                           ShellQuote(run.path())));
+    }
+  }
+  return run.TakeOver();
+}
+
+bool RunWatch::GoesOn() {
+  const absl::StatusOr<run::RunState> state = run_.ReadState();
+  if (!state.ok() || state->status != run::RunStatus::kRunning) return false;
+  const run::RunFolder::Work work = run_.FindWork();
+  if (work != run::RunFolder::Work::kUnknown) return work == run::RunFolder::Work::kSeen;
+  const RealClock clock;
+  if (clock.Monotonic() < next_ask_) return true;
+  const absl::StatusOr<rpc::JobStatus> answer = AskLauncher(run_, *state);
+  next_ask_ = clock.Monotonic() + kAskInterval;
+  if (answer.ok()) {
+    num_silent_ = 0;
+    return true;
+  }
+  if (++num_silent_ < kMaxSilent) return true;
+  std::fputs(launcher::PrintableText(absl::StrCat("trainctl: nothing is heard of the launcher, ",
+                                                  LauncherName(*state), ": ", answer.status().message()))
+                 .c_str(),
+             stderr);
+  std::fputs("\n", stderr);
+  return false;
+}
+
+}  // namespace trainctl::cli

@@ -1,0 +1,93 @@
+#include "apps/trainctl/remote_nodes.h"
+
+#include <cstdlib>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "apps/trainctl/machine_access.h"
+#include "apps/trainctl/worker_program.h"
+#include "base/shell_quote.h"
+#include "base/status.h"
+#include "cluster/batch_job.h"
+#include "launcher/agent_starter.h"
+#include "recipe/hosts.h"
+
+namespace trainctl::cli {
+namespace {
+
+// The part of "user@name" that is the machine's.
+std::string NameOf(const std::string& host) {
+  const size_t at = host.find('@');
+  return at == std::string::npos ? host : host.substr(at + 1);
+}
+
+absl::Status FillFromSsh(const recipe::Recipe& recipe, launcher::RemoteNodes& remote) {
+  const recipe::SshConfig& ssh = recipe.launch.ssh;
+  TRAINCTL_ASSIGN_OR_RETURN(std::vector<std::string> hosts, recipe::ReadHosts(recipe, MachineAccess()));
+  hosts.resize(static_cast<size_t>(recipe.cluster.nodes));  // the others are spare
+  for (const std::string& host : hosts) remote.nodes.push_back({NameOf(host), host});
+  remote.starter_options = ssh.options;
+  if (ssh.program) remote.program = *ssh.program;
+  return absl::OkStatus();
+}
+
+absl::Status FillFromSlurm(const recipe::Recipe& recipe, launcher::RemoteNodes& remote) {
+  remote.starter = launcher::RemoteNodes::Starter::kSlurm;
+  remote.starter_options = recipe.launch.slurm.step_options;
+  TRAINCTL_ASSIGN_OR_RETURN(const std::optional<cluster::BatchJob> job, cluster::FindBatchJob(std::getenv));
+  const int64_t wanted = recipe.cluster.nodes;
+  if (!job) {
+    return EnvironmentError(absl::StrCat(
+        "launch.backend = \"slurm\" starts workers on the nodes of an allocation, and this is not in "
+        "one: run it in a script of sbatch, or in 'salloc --nodes=",
+        wanted, "'"));
+  }
+  if (static_cast<int64_t>(job->nodes.size()) < wanted) {
+    return EnvironmentError(absl::StrCat(
+        "cluster.nodes = ", wanted, ", and job ", job->id, " of Slurm has ", job->nodes.size(), " (",
+        job->node_list, "); ask it for --nodes=", wanted, ", or set cluster.nodes = ", job->nodes.size()));
+  }
+  for (int64_t i = 0; i < wanted; ++i) {
+    const std::string& name = job->nodes[static_cast<size_t>(i)];
+    remote.nodes.push_back({name, name});
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<launcher::RemoteNodes>> FindRemoteNodes(const recipe::Recipe& recipe) {
+  const recipe::LaunchConfig& launch = recipe.launch;
+  if (launch.backend == "local") return std::nullopt;
+  launcher::RemoteNodes remote;
+  TRAINCTL_ASSIGN_OR_RETURN(remote.program, OwnProgram());
+  TRAINCTL_RETURN_IF_ERROR(launch.backend == "slurm" ? FillFromSlurm(recipe, remote)
+                                                     : FillFromSsh(recipe, remote));
+  remote.interface = launch.interface.value_or("auto");
+  remote.pass_env = launch.pass_env;
+  remote.coordinator_timeout = launch.coordinator_timeout;
+  return remote;
+}
+
+std::vector<std::string> StartCommands(const launcher::RemoteNodes& remote) {
+  std::vector<std::vector<std::string>> commands;
+  if (remote.starter == launcher::RemoteNodes::Starter::kSlurm) {
+    std::vector<std::string> names;
+    for (const launcher::RemoteNodes::Node& node : remote.nodes) names.push_back(node.name);
+    commands.push_back(
+        launcher::SrunCommand(remote.starter_options, names, remote.program, "RUN/invitations"));
+  } else {
+    for (const launcher::RemoteNodes::Node& node : remote.nodes) {
+      commands.push_back(launcher::SshCommand(remote.starter_options, node.host, remote.program));
+    }
+  }
+  std::vector<std::string> lines;
+  for (const std::vector<std::string>& command : commands) {
+    std::string line;
+    for (const std::string& word : command) absl::StrAppend(&line, line.empty() ? "" : " ", ShellQuote(word));
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+}  // namespace trainctl::cli

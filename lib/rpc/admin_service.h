@@ -1,0 +1,41 @@
+// Internal to lib/rpc: serves status and stop to other machines, by the role of the caller's certificate.
+// Thread safe; called on gRPC's threads.
+#pragma once
+
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "proto/trainctl.grpc.pb.h"
+
+namespace trainctl::rpc {
+
+class AdminService : public v1::Admin::CallbackService {
+ public:
+  // Who is let in: the calls of v1::Trainctl, after their token was checked.
+  class Handler {
+   public:
+    virtual ~Handler() = default;
+    virtual grpc::ServerUnaryReactor* OnAdminStatus(grpc::CallbackServerContext* context,
+                                                    v1::StatusReply* reply) = 0;
+    virtual grpc::ServerUnaryReactor* OnAdminStop(grpc::CallbackServerContext* context,
+                                                  const v1::StopRequest& request) = 0;
+  };
+
+  AdminService(std::string job, Handler* handler) : job_(std::move(job)), handler_(handler) {}
+
+  grpc::ServerUnaryReactor* Status(grpc::CallbackServerContext* context, const v1::StatusRequest* request,
+                                   v1::StatusReply* reply) override;
+  grpc::ServerUnaryReactor* Stop(grpc::CallbackServerContext* context, const v1::StopRequest* request,
+                                 v1::StopReply* reply) override;
+
+ private:
+  grpc::Status Check(const grpc::ServerContextBase& context, bool stops) const;
+
+  const std::string job_;
+  Handler* const handler_;
+};
+
+}  // namespace trainctl::rpc
