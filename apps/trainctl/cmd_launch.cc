@@ -462,9 +462,8 @@ void AddFromScratch(CLI::App& verb, LaunchOptions& options) {
 void AddTakeOver(CLI::App& verb, LaunchOptions& options) {
   verb.add_flag("--take-over", options.take_over)
       ->description(
-          "Where the run's last launch was on another host that is gone: do not wait for its word that it "
-          "has "
-          "ended. Refused while it answers");
+          "Where the last launch was on another host, which is gone: go on without its word. Refused while "
+          "it answers");
 }
 
 void AddCommon(CLI::App& verb, LaunchOptions& options) {

@@ -43,7 +43,7 @@ struct Report {
   // is of another host, and nothing tells whether it lives.
   std::string status;
   bool is_elsewhere = false;            // the launcher of a run that may still run is of another machine
-  std::string unasked;                  // why the launcher, of another host, was not asked
+  std::string no_answer;                // why the launcher, of another host, gave none
   std::string activity;                 // while it runs: "starting: restore", "first step", "step", "save"
   std::vector<std::string> last_words;  // failed: the end of the failed worker's log
   std::string advice;                   // failed: the way on, where there is more to say than to resume
@@ -105,7 +105,7 @@ absl::StatusOr<Report> MakeReport(const std::string& path) {
       report.status = "interrupted";
     } else if (report.is_elsewhere) {
       if (work == run::RunFolder::Work::kUnknown) report.status = "unreachable";
-      report.unasked = std::string(live.status().message());
+      report.no_answer = std::string(live.status().message());
     } else {
       report.status = "not answering";
     }
@@ -140,7 +140,7 @@ Json ToJson(const Report& report) {
                {"activity", report.activity.empty() ? Json(nullptr) : Json(report.activity)},
                {"host", report.state.host.empty() ? Json(nullptr) : Json(report.state.host)},
                {"nodes", report.state.nodes},
-               {"not_asked", report.unasked.empty() ? Json(nullptr) : Json(report.unasked)},
+               {"no_answer", report.no_answer.empty() ? Json(nullptr) : Json(report.no_answer)},
                {"world_size", report.state.world_size},
                {"generation", report.state.generation},
                {"launches", report.state.num_launches},
@@ -245,13 +245,13 @@ std::string WorkerText(const rpc::WorkerStatus& worker, const run::RunState& sta
 }
 
 // What is known of a run whose launcher, of another host, cannot be asked.
-std::string UnaskedText(const Report& report) {
+std::string NoAnswerText(const Report& report) {
   const std::string name = LauncherName(report.state);
   const std::string quoted = ShellQuote(report.path);
   std::string text =
       absl::StrCat("launcher    ", name, ", since ",
                    absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", report.state.started, absl::UTCTimeZone()),
-                   "\n            not asked: ", launcher::PrintableText(report.unasked), "\n");
+                   "\n            no answer: ", launcher::PrintableText(report.no_answer), "\n");
   if (report.status == "unreachable") {
     absl::StrAppend(&text, "Nothing tells from here whether it still trains. If ", report.state.host,
                     " or that process is gone for good: trainctl resume ", quoted, " --take-over\n");
@@ -279,8 +279,8 @@ std::string ToText(const Report& report) {
     for (const rpc::WorkerStatus& worker : report.live->workers) {
       absl::StrAppend(&text, WorkerText(worker, report.state), "\n");
     }
-  } else if (!report.unasked.empty()) {
-    absl::StrAppend(&text, UnaskedText(report));
+  } else if (!report.no_answer.empty()) {
+    absl::StrAppend(&text, NoAnswerText(report));
   } else if (report.status == "interrupted") {
     const int64_t pid = report.state.launcher_pid;
     absl::StrAppend(&text, "The launcher", pid > 0 ? absl::StrCat(" (process ", pid, ")") : "",

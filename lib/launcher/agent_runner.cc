@@ -57,6 +57,11 @@ class AgentRunner {
     for (AgentLink::Order& order : link_->TakeOrders()) {
       std::visit([&](auto& what) { Handle(std::move(what)); }, order);
     }
+    if (host_ && !result_ && link_->silence() > coordinator_timeout_) {
+      Handle(AgentLink::Lost{absl::StrCat("no word from the launcher for ",
+                                          absl::FormatDuration(coordinator_timeout_),
+                                          " (launch.coordinator_timeout)")});
+    }
     if (host_) host_->Advance();
     for (const absl::Status& error : disk_.TakeErrors()) {
       link_->Tell({attempt_, rendezvous::NodeMessage{std::string(error.message())}});
@@ -130,6 +135,7 @@ class AgentRunner {
     start.token_path = folder_ + "/token";
     beat_interval_ = setup.heartbeat_interval;
     stop_timeout_ = setup.stop_timeout;
+    coordinator_timeout_ = setup.coordinator_timeout;
     host_.emplace(
         std::move(start), rendezvous::AgentOptions{.stop_timeout = setup.stop_timeout},
         NodeHost::Deps{
@@ -156,6 +162,7 @@ class AgentRunner {
   std::optional<absl::Status> result_;
   int64_t attempt_ = 0;
   absl::Duration stop_timeout_;
+  absl::Duration coordinator_timeout_ = absl::InfiniteDuration();
   absl::Duration beat_interval_ = kLookInterval;
   absl::Duration next_beat_ = absl::ZeroDuration();
 };

@@ -150,6 +150,12 @@ void JobRunner::Handle(const std::string& node, const rendezvous::NodeNews::Line
   deps_.console.WorkerLine(line.rank, line.text);
 }
 
+void JobRunner::Handle(const std::string& node, const rendezvous::NodeNews::Dropped& dropped) {
+  deps_.console.Message(
+      absl::StrCat(node, ": ", dropped.num_lines,
+                   " lines were not shown, the connection was too slow; the logs have them"));
+}
+
 void JobRunner::Handle(const std::string& node, const rendezvous::NodeNews::Gone& gone) {
   Decide(rendezvous::NodeLost{node, gone.why});
 }

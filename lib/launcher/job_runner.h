@@ -68,6 +68,7 @@ class JobRunner {
   void Handle(const std::string& node, std::vector<rendezvous::Slot> slots);
   void Handle(const std::string& node, rendezvous::NodeEvent event);
   void Handle(const std::string& node, const rendezvous::NodeNews::Line& line);
+  void Handle(const std::string& node, const rendezvous::NodeNews::Dropped& dropped);
   void Handle(const std::string& node, const rendezvous::NodeNews::Gone& gone);
   void HandleDisk();
   void DismissNodes();

@@ -21,7 +21,7 @@ NodeHost::NodeHost(WorkerStart start, rendezvous::AgentOptions options, Deps dep
 
 void NodeHost::Handle(rendezvous::NodeCommand command) {
   if (const auto* left = std::get_if<rendezvous::NoteLeft>(&command.what);
-      left != nullptr && workers_ && command.attempt == agent_.attempt()) {
+      left != nullptr && workers_ && command.attempt == agent_.attempt() && agent_.NamesOwnWorker(command)) {
     workers_->at(left->worker).has_left = true;
   }
   Decide(std::move(command));

@@ -71,12 +71,26 @@ void Agent::On(absl::Duration now, const NodeCommand& command, Actions& out) {
   const bool starts = std::holds_alternative<StartWorkers>(command.what);
   if (starts ? command.attempt <= attempt_ : command.attempt != attempt_) return;
   if (!starts && phase_ == Phase::kIdle) return;
-  if (starts) {
-    TRAINCTL_CHECK_MSG(phase_ == Phase::kIdle, "attempt ", command.attempt, " begins before ", attempt_,
-                       " has ended");
-    attempt_ = command.attempt;
+  if (starts && phase_ != Phase::kIdle) {  // the old one goes on; the new one has ended before it began
+    const std::string why =
+        absl::StrCat("attempt ", command.attempt, " begins before ", attempt_, " has ended");
+    out.push_back(Tell{{command.attempt, WorkersNotStarted{InternalError(why)}}});
+    out.push_back(Tell{{command.attempt, NodeEnded{}}});
+    return;
   }
+  if (!NamesOwnWorker(command)) return;
+  if (starts) attempt_ = command.attempt;
   std::visit([&](const auto& value) { Do(now, value, out); }, command.what);
+}
+
+bool Agent::NamesOwnWorker(const NodeCommand& command) const {
+  const auto is_own = [&](int worker) {
+    return worker >= 0 && static_cast<size_t>(worker) < workers_.size();
+  };
+  if (const auto* what = std::get_if<NoteLeft>(&command.what)) return is_own(what->worker);
+  if (const auto* what = std::get_if<ShowStacks>(&command.what)) return is_own(what->worker);
+  if (const auto* what = std::get_if<FindActivity>(&command.what)) return is_own(what->worker);
+  return true;
 }
 
 void Agent::Do(absl::Duration now, const StartWorkers& command, Actions& out) {
@@ -91,7 +105,9 @@ void Agent::Do(absl::Duration now, const StartWorkers& command, Actions& out) {
 }
 
 void Agent::Do(absl::Duration now, const EndWorkers& command, Actions& out) {
-  if (command.tail_of >= 0) tail_of_ = command.tail_of;
+  if (command.tail_of >= 0 && static_cast<size_t>(command.tail_of) < workers_.size()) {
+    tail_of_ = command.tail_of;
+  }
   const bool is_first = std::exchange(phase_, Phase::kEnding) == Phase::kRunning;
   if (is_killing_) return;
   kill_deadline_ = std::min(kill_deadline_, now + command.grace);

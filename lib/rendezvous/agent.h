@@ -7,6 +7,9 @@
 // Whatever happens, an attempt that was started ends with NodeEnded: a worker that ignores SIGTERM gets
 // SIGKILL after the grace, one that has done its work but does not end gets it after stop_timeout, and a
 // keeper that does not say that all is gone gets it after keeper_patience, which ends its workers with it.
+//
+// Commands come over the network: one that names a worker that is not there is ignored, and an attempt that
+// begins before the last has ended is told to have failed.
 #pragma once
 
 #include <sys/types.h>
@@ -94,6 +97,8 @@ class Agent {
 
   int64_t attempt() const { return attempt_; }
   bool is_idle() const { return phase_ == Phase::kIdle; }
+  // Whether the worker that the command is for is there.
+  bool NamesOwnWorker(const NodeCommand& command) const;
   // When a Tick has something to do at the latest.
   absl::Duration next_deadline() const;
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "rendezvous/node.h"
 #include "rendezvous/service.h"
 
@@ -35,6 +36,8 @@ class AgentLink {
   virtual void AskToStop(const std::string& reason) = 0;
   // To be called at least every NodeSetup::heartbeat_interval.
   virtual void Beat() = 0;
+  // Since anything came from the coordinator, which answers beats.
+  virtual absl::Duration silence() const = 0;
 
   // The address of the coordinator that was reached.
   virtual std::string coordinator_host() const = 0;

@@ -53,11 +53,14 @@ struct NodeNews {
     int rank = -1;
     std::string text;
   };
+  struct Dropped {  // lines, because the connection or this process was too slow
+    int64_t num_lines = 0;
+  };
   struct Gone {
     std::string why;
   };
   std::string node;
-  std::variant<std::vector<Slot>, NodeEvent, Line, Gone> what;  // slots: it can start these workers
+  std::variant<std::vector<Slot>, NodeEvent, Line, Dropped, Gone> what;  // slots: it can start these workers
 };
 
 // Thread safe.

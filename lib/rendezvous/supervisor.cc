@@ -348,7 +348,7 @@ void Supervisor::On(absl::Duration now, const Interrupted& event, Actions& out) 
 
 bool Supervisor::Close(JobOutcome::Kind kind) {
   if (result_ || phase_ == Phase::kIdle) return false;
-  result_.emplace();
+  result_ = Result{};
   result_->kind = kind;
   result_->generation = generation_;
   return true;

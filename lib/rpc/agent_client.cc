@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -15,15 +16,19 @@
 #include <mutex>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "base/clock.h"
 #include "base/files.h"
 #include "base/network.h"
 #include "base/secret_file.h"
 #include "base/status.h"
+#include "launcher/worker_contract.h"
 #include "proto/trainctl.grpc.pb.h"
 #include "rpc/agent_hub.h"
+#include "rpc/grpc_log.h"
 #include "rpc/node_wire.h"
 #include "rpc/tls.h"
 #include "rpc/token.h"
@@ -108,6 +113,11 @@ class AgentClient : public AgentLink,
         stub_(v1::Agents::NewStub(channel_)) {}
 
   ~AgentClient() override {
+    {
+      std::lock_guard lock(mutex_);
+      is_closing_ = true;
+      EndHeard();
+    }
     if (worker_server_ != nullptr) {
       worker_server_->Shutdown(std::chrono::system_clock::now());
       worker_server_->Wait();
@@ -115,8 +125,13 @@ class AgentClient : public AgentLink,
     }
     if (is_started_) {
       std::unique_lock lock(mutex_);
-      changed_.wait_for(lock, absl::ToChronoMilliseconds(kLastWords),
-                        [&] { return is_done_ || outgoing_.empty(); });
+      const auto deadline = std::chrono::steady_clock::now() + absl::ToChronoMilliseconds(kLastWords);
+      if (changed_.wait_until(lock, deadline, [&] { return is_ended_ || outgoing_.empty(); }) && !is_ended_) {
+        // The coordinator ends the stream when it has read all of it. To cancel could overtake the last
+        // words.
+        StartWritesDone();
+        changed_.wait_until(lock, deadline, [&] { return is_done_; });
+      }
       lock.unlock();
       context_.TryCancel();
       lock.lock();
@@ -128,13 +143,15 @@ class AgentClient : public AgentLink,
   absl::Status Start() {
     order_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (order_fd_ < 0) return ErrnoError("create", "an event descriptor", errno);
+    std::lock_guard lock(mutex_);  // what workers say waits until the stream is there, and the hello in it
     TRAINCTL_RETURN_IF_ERROR(ServeWorkers());
     stub_->async()->Node(&context_, this);
     v1::AgentMessage hello;
     hello.set_protocol_version(kProtocolVersion);
     hello.mutable_hello()->set_pid(::getpid());
-    Send(std::move(hello));
+    Enqueue(std::move(hello));
     is_started_ = true;
+    AddHold();  // writes come from all threads; until nothing can be written any more
     StartRead(&incoming_);
     StartCall();
     return absl::OkStatus();
@@ -172,7 +189,11 @@ class AgentClient : public AgentLink,
   void Beat() override {
     v1::AgentMessage message;
     message.mutable_beat();
-    Send(std::move(message));
+    std::lock_guard lock(mutex_);
+    if (num_dropped_ > 0 && queued_line_bytes_ == 0) {
+      message.mutable_lines()->set_num_dropped(std::exchange(num_dropped_, 0));
+    }
+    Enqueue(std::move(message));
   }
 
   void ShowLine(int rank, absl::string_view line) override {
@@ -188,6 +209,10 @@ class AgentClient : public AgentLink,
     message.mutable_lines()->set_num_dropped(std::exchange(num_dropped_, 0));
     queued_line_bytes_ += line.size();
     Enqueue(std::move(message));
+  }
+
+  absl::Duration silence() const override {
+    return clock_.Monotonic() - absl::Milliseconds(last_heard_ms_.load());
   }
 
   std::string coordinator_host() const override {
@@ -206,7 +231,7 @@ class AgentClient : public AgentLink,
   uint64_t Enqueue(v1::AgentMessage message) {
     message.set_job(invitation_.job);
     message.set_seq(++seq_);
-    if (is_done_) return seq_;
+    if (is_ended_) return seq_;
     outgoing_.push_back(std::move(message));
     if (outgoing_.size() == 1) StartWrite(&outgoing_.front());
     return seq_;
@@ -218,13 +243,21 @@ class AgentClient : public AgentLink,
       queued_line_bytes_ -= std::min(queued_line_bytes_, line.text().size());
     }
     outgoing_.pop_front();
-    if (!ok) outgoing_.clear();  // OnDone tells why
+    if (!ok || is_ended_) outgoing_.clear();  // OnDone tells why
     if (!outgoing_.empty()) StartWrite(&outgoing_.front());
     if (outgoing_.empty()) changed_.notify_all();
   }
 
   void OnReadDone(bool ok) override {
-    if (!ok) return;
+    if (!ok) {
+      {
+        std::lock_guard lock(mutex_);
+        is_ended_ = true;
+        changed_.notify_all();
+      }
+      return RemoveHold();
+    }
+    last_heard_ms_ = absl::ToInt64Milliseconds(clock_.Monotonic());
     Receive(incoming_);
     StartRead(&incoming_);
   }
@@ -233,9 +266,8 @@ class AgentClient : public AgentLink,
     std::lock_guard lock(mutex_);
     is_done_ = true;
     outgoing_.clear();
-    for (const auto& [stream, state] : sessions_) {
-      stream->End({grpc::StatusCode::UNAVAILABLE, "the launcher is gone"});
-    }
+    EndHeard();
+    for (const auto& [stream, state] : sessions_) stream->End(Unheard());
     Give(Lost{status.error_message().empty() ? "the launcher is gone" : status.error_message()});
     changed_.notify_all();
   }
@@ -326,14 +358,18 @@ class AgentClient : public AgentLink,
   }
 
   void OnMessage(WorkerStream* stream, const v1::WorkerMessage& message) override {
+    std::lock_guard lock(mutex_);
+    if (!absl::StartsWith(message.member(), launcher::MemberPrefix(invitation_.node))) {
+      sessions_.erase(stream);  // nothing of it is waited for
+      return stream->End({grpc::StatusCode::PERMISSION_DENIED, "this is no worker of this node"});
+    }
     v1::AgentMessage handed_on;
     *handed_on.mutable_worker() = message;
-    std::lock_guard lock(mutex_);
     Talk& session = sessions_[stream];
     session.member = message.member();
     session.incarnation = message.incarnation();
     session.last_seq = Enqueue(std::move(handed_on));
-    if (is_done_) stream->End({grpc::StatusCode::UNAVAILABLE, "the launcher is gone"});
+    if (is_done_) stream->End(Unheard());
   }
 
   void OnClosed(WorkerStream* stream) override {
@@ -342,23 +378,29 @@ class AgentClient : public AgentLink,
     EndHeard();
   }
 
-  // Requires mutex_.
+  // Requires mutex_. Ends the sessions of workers that say no more, once the coordinator has heard them or
+  // will not any more.
   void EndHeard() {
     for (auto it = sessions_.begin(); it != sessions_.end();) {
-      if (!it->second.is_closed || (it->second.last_seq > acked_ && !is_done_)) {
+      const bool is_heard = it->second.last_seq <= acked_;
+      if (!it->second.is_closed || !(is_heard || is_done_ || is_closing_)) {
         ++it;
         continue;
       }
-      it->first->End(grpc::Status::OK);
+      it->first->End(is_heard ? grpc::Status::OK : Unheard());
       it = sessions_.erase(it);
     }
   }
+
+  static grpc::Status Unheard() { return {grpc::StatusCode::UNAVAILABLE, "the launcher is gone"}; }
 
   const Invitation invitation_;
   const AgentClientOptions options_;
   const std::string endpoint_;
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::Agents::Stub> stub_;
+  const RealClock clock_;
+  std::atomic<int64_t> last_heard_ms_ = absl::ToInt64Milliseconds(clock_.Monotonic());
   TokenGuard guard_;
   int order_fd_ = -1;
   grpc::ClientContext context_;
@@ -370,7 +412,9 @@ class AgentClient : public AgentLink,
   std::deque<v1::AgentMessage> outgoing_;  // the first is being written
   uint64_t seq_ = 0;
   uint64_t acked_ = 0;
-  bool is_done_ = false;
+  bool is_ended_ = false;    // the stream: nothing can be written any more
+  bool is_done_ = false;     // and nothing of it is left
+  bool is_closing_ = false;  // this client
   size_t queued_line_bytes_ = 0;
   int64_t num_dropped_ = 0;
   std::vector<Order> orders_;
@@ -381,6 +425,7 @@ class AgentClient : public AgentLink,
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<AgentLink>> ConnectAgent(const AgentClientOptions& options) {
+  QuietGrpc();
   TRAINCTL_ASSIGN_OR_RETURN(Invitation invitation, ReadInvitation(options.invitation));
   TRAINCTL_ASSIGN_OR_RETURN(Entry entry, Enroll(invitation, options.timeout));
   auto client = std::make_unique<AgentClient>(std::move(invitation), std::move(entry), options);

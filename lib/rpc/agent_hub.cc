@@ -13,8 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/json.h"
-#include "base/logging.h"
-#include "base/network.h"
+#include "base/names.h"
 #include "base/status.h"
 #include "launcher/worker_contract.h"
 #include "rpc/node_wire.h"
@@ -41,6 +40,18 @@ class AgentHub::Stream : public grpc::ServerBidiReactor<v1::AgentMessage, v1::Ag
     outgoing_.push_back(std::move(order));
     if (outgoing_.size() == 1) StartWrite(&outgoing_.front());
   }
+  // Told by the next order, with what else was carried out until then: one that does not read what it is told
+  // does not pile up answers here.
+  void Acknowledge(uint64_t seq) {
+    std::lock_guard lock(mutex_);
+    if (finished_) return;
+    if (outgoing_.size() > 1) {  // the first is being written
+      outgoing_.back().set_acked(seq);
+      return;
+    }
+    outgoing_.emplace_back().set_acked(seq);
+    if (outgoing_.size() == 1) StartWrite(&outgoing_.front());
+  }
   void SendTo(const std::string& member, int64_t incarnation,
               const v1::CoordinatorMessage& message) override {
     v1::AgentOrder order;
@@ -50,9 +61,11 @@ class AgentHub::Stream : public grpc::ServerBidiReactor<v1::AgentMessage, v1::Ag
     Send(std::move(order));
   }
   void End(const grpc::Status& status) {
-    std::lock_guard lock(mutex_);
-    if (std::exchange(finished_, true)) return;
-    Finish(status);
+    {
+      std::lock_guard lock(mutex_);
+      if (std::exchange(finished_, true)) return;
+    }
+    Finish(status);  // without the lock: OnDone may come, and take the lock along, before this returns
   }
   void OnReadDone(bool ok) override {
     if (!ok) {
@@ -71,6 +84,7 @@ class AgentHub::Stream : public grpc::ServerBidiReactor<v1::AgentMessage, v1::Ag
   void OnDone() override { delete this; }
 
   std::atomic<int64_t> last_heard_ms{0};
+  bool is_greeted = false;  // used by OnMessage alone
 
  private:
   AgentHub* const hub_;
@@ -81,8 +95,9 @@ class AgentHub::Stream : public grpc::ServerBidiReactor<v1::AgentMessage, v1::Ag
   bool finished_ = false;
 };
 
-AgentHub::AgentHub(const rendezvous::NetworkOptions& options, absl::Duration detect, Handler* handler)
-    : options_(options), detect_(detect), handler_(handler) {}
+AgentHub::AgentHub(const rendezvous::NetworkOptions& options, absl::Duration detect, const Clock& clock,
+                   Handler* handler)
+    : options_(options), detect_(detect), handler_(handler), clock_(clock), refusals_(clock) {}
 
 AgentHub::~AgentHub() = default;
 
@@ -91,22 +106,19 @@ absl::Status AgentHub::Start(grpc::Service* also) {
   TRAINCTL_ASSIGN_OR_RETURN(const Credential own,
                             authority_->Issue({Role::kCoordinator, "launch"}, options_.addresses));
   TRAINCTL_ASSIGN_OR_RETURN(const auto credentials, MakeServerCredentials(own));
+  TRAINCTL_ASSIGN_OR_RETURN(
+      gate_, ConnectionGate::Listen(options_.addresses, ConnectionGate::DefaultLimits(), &refusals_));
   grpc::ServerBuilder builder;
   SetServerLimits(builder);
-  std::vector<int> ports(options_.addresses.size(), 0);
-  for (size_t i = 0; i < ports.size(); ++i) {
-    const std::string& address = options_.addresses[i];
-    builder.AddListeningPort(
-        absl::StrContains(address, ':') ? absl::StrCat("[", address, "]:0") : absl::StrCat(address, ":0"),
-        credentials, &ports[i]);
-  }
+  auto acceptor = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);
   builder.RegisterService(this);
   builder.RegisterService(also);
   server_ = builder.BuildAndStart();
-  for (size_t i = 0; i < ports.size(); ++i) {
-    if (ports[i] > 0) endpoints_.push_back(FormatEndpoint(options_.addresses[i], ports[i]));
+  if (server_ != nullptr && !gate_->endpoints().empty()) {
+    gate_->Open(std::move(acceptor));
+    return absl::OkStatus();
   }
-  if (server_ != nullptr && !endpoints_.empty()) return absl::OkStatus();
   return EnvironmentError(absl::StrCat("cannot listen for the nodes' agents on ",
                                        absl::StrJoin(options_.addresses, ", "),
                                        "; launch.interface names another"));
@@ -114,10 +126,11 @@ absl::Status AgentHub::Start(grpc::Service* also) {
 
 absl::StatusOr<AdminAccess> AgentHub::MakeAdminAccess() const {
   TRAINCTL_ASSIGN_OR_RETURN(Credential credential, authority_->Issue({Role::kAdmin, "admin"}));
-  return AdminAccess{options_.job, endpoints_, std::move(credential)};
+  return AdminAccess{options_.job, gate_->endpoints(), std::move(credential)};
 }
 
 void AgentHub::Shutdown(absl::Duration patience) {
+  gate_.reset();
   if (server_ == nullptr) return;
   server_->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(patience));
   server_->Wait();
@@ -125,8 +138,8 @@ void AgentHub::Shutdown(absl::Duration patience) {
 
 absl::StatusOr<std::string> AgentHub::Invite(const std::string& node) {
   TRAINCTL_ASSIGN_OR_RETURN(const std::string token, authority_->MakeToken(node));
-  const Json json = {{"schema", kInvitationSchema}, {"job", options_.job},        {"node", node},
-                     {"endpoints", endpoints_},     {"ca", authority_->ca_pem()}, {"token", token}};
+  const Json json = {{"schema", kInvitationSchema},     {"job", options_.job},        {"node", node},
+                     {"endpoints", gate_->endpoints()}, {"ca", authority_->ca_pem()}, {"token", token}};
   return json.dump();
 }
 
@@ -175,7 +188,6 @@ void AgentHub::Dismiss() {
 void AgentHub::LoseSilent() {
   const absl::Duration now = clock_.Monotonic();
   struct Lost {
-    Stream* stream;
     std::string node;
     std::string why;
   };
@@ -189,19 +201,18 @@ void AgentHub::LoseSilent() {
       if (gap > detect_ / 2) stream->last_heard_ms = absl::ToInt64Milliseconds(now);
       const absl::Duration quiet = now - absl::Milliseconds(stream->last_heard_ms.load());
       if (quiet <= detect_) continue;
-      lost.push_back({stream, node,
-                      absl::StrCat("no word from its agent for ",
-                                   absl::FormatDuration(absl::Trunc(quiet, absl::Milliseconds(1))),
-                                   " (launch.detect_timeout is ", absl::FormatDuration(detect_), ")")});
+      lost.push_back({node, absl::StrCat("no word from its agent for ",
+                                         absl::FormatDuration(absl::Trunc(quiet, absl::Milliseconds(1))),
+                                         " (launch.detect_timeout is ", absl::FormatDuration(detect_), ")")});
     }
     for (Lost& each : lost) {
-      // Not touched after this lock: its end may come at any time.
-      each.stream->End({grpc::StatusCode::DEADLINE_EXCEEDED, each.why});
-      streams_.erase(each.node);
+      const auto it = streams_.find(each.node);
+      // Not touched after this lock: its end may come at any time. OnClosed comes first, and lets go of it.
+      it->second->End({grpc::StatusCode::DEADLINE_EXCEEDED, each.why});
+      streams_.erase(it);
     }
   }
   for (Lost& each : lost) {
-    handler_->OnNodeClosed(each.stream);
     News(each.node, rendezvous::NodeNews::Gone{std::move(each.why)});
   }
 }
@@ -220,11 +231,14 @@ bool AgentHub::Lose(Stream* stream, const std::string& why) {
 
 // ---- the service --------------------------------------------------------------------------------
 
-std::string AgentHub::CallerNode(const grpc::ServerContextBase& context) const {
+std::string AgentHub::CallerNode(const grpc::ServerContextBase& context) {
   const std::optional<Identity> caller = PeerIdentity(context, options_.job);
-  if (!caller || caller->role != Role::kAgent || !absl::c_linear_search(options_.nodes, caller->name))
-    return "";
-  return caller->name;
+  if (caller && caller->role == Role::kAgent && absl::c_linear_search(options_.nodes, caller->name)) {
+    return caller->name;
+  }
+  refusals_.Add(RefusalLog::Kind::kCall,
+                "a call to the agents' port was refused: its caller is no agent of this job");
+  return "";
 }
 
 grpc::ServerUnaryReactor* AgentHub::Enroll(grpc::CallbackServerContext* context,
@@ -232,7 +246,8 @@ grpc::ServerUnaryReactor* AgentHub::Enroll(grpc::CallbackServerContext* context,
   const absl::StatusOr<std::string> certificate =
       authority_->Enroll(request->node(), request->token(), request->certificate_request());
   if (!certificate.ok()) {
-    LogWarning(absl::StrCat("an agent was refused: ", certificate.status().message()));
+    refusals_.Add(RefusalLog::Kind::kEnrolment,
+                  absl::StrCat("an agent was refused: ", certificate.status().message()));
     return FinishNow(context, ToGrpc(certificate.status()));
   }
   reply->set_certificate(*certificate);
@@ -254,19 +269,29 @@ grpc::ServerUnaryReactor* AgentHub::Store(grpc::CallbackServerContext* context,
 
 // ---- one agent ----------------------------------------------------------------------------------
 
+void AgentHub::Refuse(Stream* stream, const absl::Status& why) {
+  Lose(stream, std::string(why.message()));
+  stream->End(ToGrpc(why));
+}
+
 void AgentHub::Greet(Stream* stream, const v1::AgentMessage& message) {
-  if (message.protocol_version() > kProtocolVersion || message.job() != options_.job) {
-    return stream->End(
-        {grpc::StatusCode::FAILED_PRECONDITION,
-         absl::StrCat("the agent speaks protocol ", message.protocol_version(), " for job ", message.job(),
-                      ", this launcher up to ", kProtocolVersion, " for job ", options_.job)});
+  if (std::exchange(stream->is_greeted, true)) {
+    return Refuse(stream, absl::FailedPreconditionError("its agent said hello twice"));
   }
+  if (message.protocol_version() > kProtocolVersion || message.job() != options_.job) {
+    return stream->End({grpc::StatusCode::FAILED_PRECONDITION,
+                        absl::StrCat("the agent speaks protocol ", message.protocol_version(), " for job ",
+                                     QuotedName(message.job()), ", this launcher up to ", kProtocolVersion,
+                                     " for job ", options_.job)});
+  }
+  bool is_first = false;
   {
     std::lock_guard lock(mutex_);
-    if (!streams_.emplace(stream->node(), stream).second) {
-      return stream->End({grpc::StatusCode::ALREADY_EXISTS,
-                          absl::StrCat(stream->node(), " has an agent in this job already")});
-    }
+    is_first = streams_.emplace(stream->node(), stream).second;
+  }
+  if (!is_first) {
+    return stream->End({grpc::StatusCode::ALREADY_EXISTS,
+                        absl::StrCat(stream->node(), " has an agent in this job already")});
   }
   v1::AgentOrder order;
   {
@@ -282,28 +307,31 @@ void AgentHub::Greet(Stream* stream, const v1::AgentMessage& message) {
 
 void AgentHub::OnMessage(Stream* stream, const v1::AgentMessage& message) {
   if (message.has_hello()) return Greet(stream, message);
+  if (!stream->is_greeted) {
+    return stream->End({grpc::StatusCode::FAILED_PRECONDITION, "an agent says hello first"});
+  }
   {
     std::lock_guard lock(mutex_);
     const auto it = streams_.find(stream->node());
-    if (it == streams_.end() || it->second != stream) return;  // not greeted, or lost
+    if (it == streams_.end() || it->second != stream) return;  // refused, or lost
   }
-  const auto refuse = [&](const absl::Status& status) {
-    if (Lose(stream, std::string(status.message()))) handler_->OnNodeClosed(stream);
-    stream->End(ToGrpc(status));
-  };
   bool is_answered = true;
   switch (message.body_case()) {
     case v1::AgentMessage::kReady: {
       absl::StatusOr<std::vector<rendezvous::Slot>> slots = FromWire(message.ready(), stream->node());
-      if (!slots.ok()) return refuse(slots.status());
+      if (!slots.ok()) return Refuse(stream, slots.status());
+      if (slots->size() != static_cast<size_t>(options_.setup.num_workers)) {
+        return Refuse(stream, UsageError(absl::StrCat("it offers ", slots->size(), " workers, not ",
+                                                      options_.setup.num_workers)));
+      }
       News(stream->node(), *std::move(slots));
       break;
     }
     case v1::AgentMessage::kNotReady:
-      return refuse(absl::FailedPreconditionError(message.not_ready().why()));
+      return Refuse(stream, absl::FailedPreconditionError(WireText(message.not_ready().why())));
     case v1::AgentMessage::kWorker:
       if (!absl::StartsWith(message.worker().member(), launcher::MemberPrefix(stream->node()))) {
-        return refuse(absl::PermissionDeniedError("its agent spoke for a worker of another node"));
+        return Refuse(stream, absl::PermissionDeniedError("its agent spoke for a worker of another node"));
       }
       handler_->OnWorkerMessage(stream, message.worker());
       is_answered = !message.worker().has_heartbeat();
@@ -311,7 +339,7 @@ void AgentHub::OnMessage(Stream* stream, const v1::AgentMessage& message) {
     case v1::AgentMessage::kReport: {
       absl::StatusOr<rendezvous::NodeEvent> event =
           FromWire(message.report(), stream->node(), options_.setup.num_workers);
-      if (!event.ok()) return refuse(event.status());
+      if (!event.ok()) return Refuse(stream, event.status());
       News(stream->node(), *std::move(event));
       break;
     }
@@ -319,17 +347,17 @@ void AgentHub::OnMessage(Stream* stream, const v1::AgentMessage& message) {
       for (const v1::WorkerLines::Line& line : message.lines().lines()) {
         News(stream->node(), rendezvous::NodeNews::Line{line.rank(), WireText(line.text())});
       }
+      if (message.lines().num_dropped() > 0) {
+        News(stream->node(), rendezvous::NodeNews::Dropped{message.lines().num_dropped()});
+      }
       break;
     case v1::AgentMessage::kStop:
-      handler_->OnStop(absl::StrCat(stream->node(), ": ", message.stop().reason()));
+      handler_->OnStop(absl::StrCat(stream->node(), ": ", WireText(message.stop().reason())));
       break;
     default:
       break;  // a beat, or what only newer agents know
   }
-  if (!is_answered) return;
-  v1::AgentOrder order;
-  order.set_acked(message.seq());
-  stream->Send(std::move(order));
+  if (is_answered) stream->Acknowledge(message.seq());
 }
 
 void AgentHub::OnClosed(Stream* stream) {

@@ -19,6 +19,8 @@
 #include "proto/trainctl.grpc.pb.h"
 #include "rendezvous/service.h"
 #include "rpc/admin_file.h"
+#include "rpc/connection_gate.h"
+#include "rpc/grpc_log.h"
 #include "rpc/job_authority.h"
 #include "rpc/worker_stream.h"
 
@@ -37,7 +39,9 @@ class AgentHub : public v1::Agents::CallbackService {
     virtual grpc::ServerUnaryReactor* OnStore(const v1::StoreRequest* request, v1::StoreReply* reply) = 0;
   };
 
-  AgentHub(const rendezvous::NetworkOptions& options, absl::Duration detect, Handler* handler);
+  // `clock` and `handler` outlive it.
+  AgentHub(const rendezvous::NetworkOptions& options, absl::Duration detect, const Clock& clock,
+           Handler* handler);
   ~AgentHub() override;
 
   // Listens on a free port of each address, and serves `also` there, which outlives the hub. EnvironmentError
@@ -65,10 +69,11 @@ class AgentHub : public v1::Agents::CallbackService {
  private:
   class Stream;
   // The node of the caller's certificate; empty: it may not call.
-  std::string CallerNode(const grpc::ServerContextBase& context) const;
+  std::string CallerNode(const grpc::ServerContextBase& context);
   void OnMessage(Stream* stream, const v1::AgentMessage& message);
   void OnClosed(Stream* stream);
   void Greet(Stream* stream, const v1::AgentMessage& message);
+  void Refuse(Stream* stream, const absl::Status& why);
   // Takes it off the list and tells; false if it was not on it (any more).
   bool Lose(Stream* stream, const std::string& why);
   void News(const std::string& node, decltype(rendezvous::NodeNews::what) what);
@@ -76,9 +81,10 @@ class AgentHub : public v1::Agents::CallbackService {
   const rendezvous::NetworkOptions options_;
   const absl::Duration detect_;
   Handler* const handler_;
-  const RealClock clock_;
+  const Clock& clock_;
+  RefusalLog refusals_;
   std::unique_ptr<JobAuthority> authority_;
-  std::vector<std::string> endpoints_;
+  std::unique_ptr<ConnectionGate> gate_;
   std::unique_ptr<grpc::Server> server_;
 
   std::mutex mutex_;

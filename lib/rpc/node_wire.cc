@@ -1,8 +1,10 @@
 #include "rpc/node_wire.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "launcher/worker_contract.h"
@@ -12,6 +14,7 @@ namespace trainctl::rpc {
 namespace {
 
 constexpr int kMostCores = 1 << 16;
+constexpr int kMostWorkers = 1 << 16;  // of a node
 
 void Write(v1::SlotMessage& out, const rendezvous::Slot& slot) {
   out.set_member(slot.member);
@@ -30,8 +33,9 @@ absl::StatusOr<std::vector<rendezvous::Slot>> ReadSlots(
                           worker_id,
                           message.threads(),
                           {message.cores().begin(), message.cores().end()}};
-    if (message.worker_id() != worker_id || message.member() != slot.member || slot.threads < 1 ||
-        slot.cores.size() > kMostCores) {
+    const auto is_core = [](int core) { return core >= 0 && core < kMostCores; };
+    if (message.worker_id() != worker_id || worker_id >= kMostWorkers || message.member() != slot.member ||
+        slot.threads < 1 || slot.cores.size() > kMostCores || !absl::c_all_of(slot.cores, is_core)) {
       return UsageError(absl::StrCat("a slot of ", node, " is not one of its workers"));
     }
     slots.push_back(std::move(slot));
@@ -107,8 +111,8 @@ rendezvous::WorkerEnded ReadEnded(const v1::WorkerEnded& message, const std::str
   ended.exited = {launcher::MemberName(node, message.worker()),
                   message.clean(),
                   message.crashed(),
-                  message.description(),
-                  {message.step(), message.phase()},
+                  WireText(message.description()),
+                  {message.step(), WireText(message.phase())},
                   message.echo(),
                   message.killed()};
   if (message.has_exit_code()) ended.exit_code = message.exit_code();
@@ -120,7 +124,7 @@ rendezvous::BoardsSeen ReadBoards(const v1::BoardsSeen& message) {
   for (const v1::BoardsSeen::Board& board : message.boards()) {
     rendezvous::Standing& standing = seen.boards[board.worker()];
     standing.step = board.step();
-    standing.phase = board.phase();
+    standing.phase = WireText(board.phase());
     standing.beats = board.beats();
     standing.is_waiting = board.is_waiting();
     for (const v1::BoardsSeen::Group& group : board.groups()) {
@@ -147,6 +151,11 @@ absl::StatusOr<rendezvous::NodeCommand> FromWire(const v1::NodeOrder& order, con
       rendezvous::StartWorkers start;
       start.first_rank = order.start().first_rank();
       TRAINCTL_ASSIGN_OR_RETURN(start.slots, ReadSlots(order.start().slots(), node));
+      if (start.slots.empty() || start.first_rank < 0 ||
+          start.first_rank > std::numeric_limits<int>::max() - kMostWorkers) {
+        return UsageError(absl::StrCat("the launcher starts ", start.slots.size(), " workers from rank ",
+                                       start.first_rank));
+      }
       command.what = std::move(start);
       return command;
     }
@@ -184,7 +193,7 @@ absl::StatusOr<rendezvous::NodeEvent> FromWire(const v1::NodeReport& report, con
   switch (report.what_case()) {
     case v1::NodeReport::kNotStarted:
       event.what = rendezvous::WorkersNotStarted{
-          EnvironmentError(absl::StrCat(node, ": ", report.not_started().message()))};
+          EnvironmentError(absl::StrCat(node, ": ", WireText(report.not_started().message())))};
       return event;
     case v1::NodeReport::kEnded:
       if (!is_own(report.ended().worker())) return foreign;
@@ -210,10 +219,11 @@ absl::StatusOr<rendezvous::NodeEvent> FromWire(const v1::NodeReport& report, con
       event.what = rendezvous::StacksShown{report.stacks_shown()};
       return event;
     case v1::NodeReport::kMessage:
-      event.what = rendezvous::NodeMessage{absl::StrCat(node, ": ", report.message())};
+      event.what = rendezvous::NodeMessage{absl::StrCat(node, ": ", WireText(report.message()))};
       return event;
     case v1::NodeReport::kNodeEnded:
-      event.what = rendezvous::NodeEnded{report.node_ended().log_tail(), report.node_ended().keeper_lost()};
+      event.what =
+          rendezvous::NodeEnded{WireText(report.node_ended().log_tail()), report.node_ended().keeper_lost()};
       return event;
     case v1::NodeReport::WHAT_NOT_SET:
       break;

@@ -10,11 +10,12 @@ namespace trainctl::rpc {
 
 v1::NodeOrder ToWire(const rendezvous::NodeCommand& command);
 // `node`: of the slots. UsageError: a body that only newer peers know, or that no agent could carry out.
+// Whether the workers that it names are there is left to rendezvous::Agent, which knows them.
 absl::StatusOr<rendezvous::NodeCommand> FromWire(const v1::NodeOrder& order, const std::string& node);
 
 v1::NodeReport ToWire(const rendezvous::NodeEvent& event);
 // `num_workers`: of the node; a worker beyond is refused. Names of members are made here: an agent speaks of
-// its own workers only.
+// its own workers only. Texts are printable.
 absl::StatusOr<rendezvous::NodeEvent> FromWire(const v1::NodeReport& report, const std::string& node,
                                                int num_workers);
 

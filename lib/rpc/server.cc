@@ -10,6 +10,7 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -23,6 +24,7 @@
 #include "rpc/admin_file.h"
 #include "rpc/admin_service.h"
 #include "rpc/agent_hub.h"
+#include "rpc/grpc_log.h"
 #include "rpc/store_service.h"
 #include "rpc/token.h"
 #include "rpc/wire.h"
@@ -32,6 +34,7 @@ namespace trainctl::rpc {
 namespace {
 
 constexpr std::chrono::seconds kLastAnswers{1};
+constexpr size_t kMaxQueuedLineBytes = 4 << 20;
 
 using rendezvous::Command;
 using rendezvous::Notice;
@@ -69,6 +72,7 @@ class Server : public rendezvous::RendezvousService,
       return EnvironmentError(
           absl::StrCat("the path of the control socket is too long: ", options_.socket_path));
     }
+    QuietGrpc();
     TRAINCTL_ASSIGN_OR_RETURN(const std::string token, MakeToken());
     TRAINCTL_RETURN_IF_ERROR(WriteSecretFile(options_.token_path, token));
     guard_.set_token(token);
@@ -87,7 +91,7 @@ class Server : public rendezvous::RendezvousService,
       return ErrnoError("set the mode of", options_.socket_path, errno);
     }
     if (options_.network) {
-      hub_ = std::make_unique<AgentHub>(*options_.network, options_.timeouts.detect,
+      hub_ = std::make_unique<AgentHub>(*options_.network, options_.timeouts.detect, clock_,
                                         static_cast<AgentHub::Handler*>(this));
       admin_ =
           std::make_unique<AdminService>(options_.network->job, static_cast<AdminService::Handler*>(this));
@@ -109,6 +113,7 @@ class Server : public rendezvous::RendezvousService,
     std::lock_guard lock(mutex_);
     uint64_t count = 0;
     (void)!::read(notice_fd_, &count, sizeof(count));
+    progress_at_.clear();
     return std::exchange(notices_, {});
   }
 
@@ -125,6 +130,11 @@ class Server : public rendezvous::RendezvousService,
 
   std::vector<rendezvous::NodeNews> TakeNodeNews() override {
     std::lock_guard lock(news_mutex_);
+    for (const auto& [node, num_lines] : std::exchange(num_dropped_, {})) {
+      news_.push_back({node, rendezvous::NodeNews::Dropped{num_lines}});
+    }
+    queued_line_bytes_ = 0;
+    boards_at_.clear();
     return std::exchange(news_, {});
   }
 
@@ -195,8 +205,8 @@ class Server : public rendezvous::RendezvousService,
 
   // ---- sessions ---------------------------------------------------------------------------------
   struct SessionEntry {
-    MemberSink* sink;
-    int64_t incarnation;
+    MemberSink* sink = nullptr;
+    int64_t incarnation = 0;
   };
 
   void OnMessage(WorkerStream* stream, const v1::WorkerMessage& message) override {
@@ -228,12 +238,22 @@ class Server : public rendezvous::RendezvousService,
   void OnNews(rendezvous::NodeNews news) override {
     {
       std::lock_guard lock(news_mutex_);
-      // What nobody has looked at yet is replaced: boards come often.
-      const bool is_board = IsBoards(news);
-      for (size_t i = news_.size(); is_board && i > 0 && IsBoards(news_[i - 1]); --i) {
-        if (news_[i - 1].node != news.node) continue;
-        news_[i - 1] = std::move(news);
-        return;
+      if (const auto* line = std::get_if<rendezvous::NodeNews::Line>(&news.what)) {
+        if (queued_line_bytes_ + line->text.size() > kMaxQueuedLineBytes) {
+          ++num_dropped_[news.node];
+          return;
+        }
+        queued_line_bytes_ += line->text.size() + sizeof(news);
+      }
+      if (IsBoards(news)) {
+        // What nobody has looked at yet is replaced: boards come often.
+        const auto [at, is_new] = boards_at_.try_emplace(news.node, news_.size());
+        if (!is_new) {
+          news_[at->second] = std::move(news);
+          return;
+        }
+      } else {
+        boards_at_.clear();  // their order with other news stays
       }
       news_.push_back(std::move(news));
     }
@@ -260,15 +280,21 @@ class Server : public rendezvous::RendezvousService,
 
   // Requires mutex_.
   void Hear(MemberSink* sink, const v1::WorkerMessage& message) {
-    if (message.has_join()) sessions_[message.member()] = {sink, message.incarnation()};
+    if (message.has_join()) {
+      SessionEntry& session = sessions_[message.member()];
+      if (session.sink != nullptr) members_[session.sink].erase(message.member());
+      session = {sink, message.incarnation()};
+      members_[sink].insert(message.member());
+    }
     if (const std::optional<rendezvous::Event> event = EventOf(message)) Decide(*event);
   }
 
   void Forget(MemberSink* sink) {
     std::lock_guard lock(mutex_);
-    for (auto it = sessions_.begin(); it != sessions_.end();) {
-      it = it->second.sink == sink ? sessions_.erase(it) : std::next(it);
-    }
+    const auto it = members_.find(sink);
+    if (it == members_.end()) return;
+    for (const std::string& member : it->second) sessions_.erase(member);
+    members_.erase(it);
   }
 
   // Requires mutex_.
@@ -317,13 +343,12 @@ class Server : public rendezvous::RendezvousService,
 
   void AddNotice(Notice notice) {
     if (notice.kind == Notice::Kind::kProgress) {
-      for (Notice& waiting : notices_) {
-        if (waiting.kind == Notice::Kind::kProgress && waiting.member == notice.member &&
-            waiting.generation == notice.generation) {
-          waiting = std::move(notice);
-          return;
-        }
+      const auto [at, is_new] = progress_at_.try_emplace(notice.member, notices_.size());
+      if (!is_new && notices_[at->second].generation == notice.generation) {
+        notices_[at->second] = std::move(notice);
+        return;
       }
+      at->second = notices_.size();
     }
     notices_.push_back(std::move(notice));
     Wake();
@@ -352,10 +377,15 @@ class Server : public rendezvous::RendezvousService,
   bool closing_ = false;
   rendezvous::Coordinator coordinator_;
   int64_t store_generation_ = 0;
-  std::map<std::string, SessionEntry> sessions_;
+  std::map<std::string, SessionEntry> sessions_;          // by member
+  std::map<MemberSink*, std::set<std::string>> members_;  // of the sessions
   std::vector<Notice> notices_;
+  std::map<std::string, size_t> progress_at_;  // by member, in notices_
   std::mutex news_mutex_;
   std::vector<rendezvous::NodeNews> news_;
+  std::map<std::string, size_t> boards_at_;     // by node, in news_ after all other news
+  std::map<std::string, int64_t> num_dropped_;  // lines, by node
+  size_t queued_line_bytes_ = 0;
   std::thread ticker_;
   std::unique_ptr<AdminService> admin_;  // of a job on several machines, as is the hub, which serves it
   std::unique_ptr<AgentHub> hub_;

@@ -25,7 +25,8 @@ namespace trainctl::rpc {
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(const Credential& credential);
 
 // What a server has to agree with its clients on: the largest message and how often they may ping. A
-// connection that has not shown itself within half a minute is dropped. It sends no pings itself: who is
+// connection that has not shown itself within half a minute is dropped, and so is one that has no call for as
+// long. It sends no pings itself: who is
 // silent is the coordinator's decision, and a worker that a debugger holds keeps its connection.
 void SetServerLimits(grpc::ServerBuilder& builder);
 

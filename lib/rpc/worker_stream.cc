@@ -17,9 +17,11 @@ void WorkerStream::SendTo(const std::string& member, int64_t incarnation,
 }
 
 void WorkerStream::End(const grpc::Status& status) {
-  std::lock_guard lock(mutex_);
-  if (std::exchange(finished_, true)) return;
-  Finish(status);
+  {
+    std::lock_guard lock(mutex_);
+    if (std::exchange(finished_, true)) return;
+  }
+  Finish(status);  // without the lock: OnDone may come, and take the lock along, before this returns
 }
 
 void WorkerStream::OnReadDone(bool ok) {

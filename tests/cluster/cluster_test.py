@@ -161,7 +161,7 @@ def is_watched_and_stopped_from_a_login_node(hosts):
     hosts.blackhole("node1", to="node3")
     status, runs = ask("status", "runs/run"), ask("runs")
     hosts.heal()
-    expect("status      running\n" in status.stdout and "not asked: " in status.stdout, status.stdout)
+    expect("status      running\n" in status.stdout and "no answer: " in status.stdout, status.stdout)
     expect(" running " in runs.stdout and "interrupted" not in runs.stdout, runs.stdout)
 
     expect_code(ask("stop", "runs/run"), 0)
@@ -188,7 +188,7 @@ def is_not_called_interrupted_when_nobody_can_know(hosts):
     def ask(*arguments, timeout=PATIENCE):
         return login.run(TRAINCTL, *arguments, cwd=case.dir, timeout=timeout)
 
-    recipe = case.recipe("two.toml", 2, 2, 1, 4, steps=1000000, every=5, launch='coordinator_timeout = "10s"')
+    recipe = case.recipe("two.toml", 2, 2, 1, 4, steps=1000000, every=5)
     launch = case.popen("launch", recipe, "--run-dir", "runs/run")
     checkpoints = case.dir + "/runs/run/checkpoints"
     case.wait("a checkpoint", lambda: launch.poll() is not None or os.path.isdir(checkpoints) and any(
@@ -207,7 +207,8 @@ def is_not_called_interrupted_when_nobody_can_know(hosts):
     hosts["node1"].start()
     own = case.run("status", "runs/run")
     expect("status      interrupted" in own.stdout, "node1 knows that its last boot is over:\n" + own.stdout)
-    case.wait("the end of node2's workers", lambda: not hosts["node2"].pids("trainctl"))
+    hosts["node2"].kill()  # whatever its agent does without a launcher
+    hosts["node2"].start()
     last = max(name for name in os.listdir(checkpoints) if name.startswith("step-"))
     resumed = ask("resume", "runs/run", "--take-over", "--stop-after", str(int(last.split("-")[1]) + 10))
     expect_code(resumed, 75)

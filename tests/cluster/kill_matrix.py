@@ -32,11 +32,13 @@ NODE = (0, "lost with its node node2")
 TABLE = {
     "launch": {"KILL": GONE, "TERM": SAVED, "SEGV": GONE, "STOP": GONE},
     "agent": {"KILL": NODE, "TERM": SAVED, "SEGV": NODE, "STOP": NODE},
-    "keeper": {"KILL": (0, "trainctl-keeper, was killed on node2"), "TERM": (0, "was killed on node2"),
-               "SEGV": (0, "was killed on node2")},
+    # It blocks what can be blocked.
+    "keeper": {"KILL": (0, "trainctl-keeper, was killed on node2"), "TERM": UNMOVED, "SEGV": UNMOVED},
     "worker": {"KILL": (0, "killed by SIGKILL"), "TERM": UNMOVED, "SEGV": (0, "killed by SIGSEGV"),
                "STOP": (0, "restarting all workers")},
 }
+# A node that cannot be reached at the very first is a mistake to be told at once, or after two minutes of silence.
+AT_START = {"agent": (5, "node2: ")}
 MOMENTS = ("start", "step", "commit", "restart")
 SAMPLE = [("launch", "KILL", "step"), ("launch", "TERM", "start"), ("agent", "KILL", "step"),
           ("agent", "TERM", "commit"), ("agent", "STOP", "step"), ("keeper", "KILL", "commit"),
@@ -96,6 +98,8 @@ def run_cell(hosts, trainctl, expected, process, name, moment):
     expect(victim is not None and launch.poll() is None, "too late:\n" + case.output())
     os.kill(victim, getattr(signal, "SIG" + name))
     code, words = TABLE[process][name]
+    if moment == "start":
+        code, words = AT_START.get(process, (code, words))
     if process == "launch" and name == "STOP":
         # Nobody hears of it: its agents end their workers, and when it wakes up it goes on.
         case.wait("the end of all workers", lambda: not any("worker" in line for host in hosts for line in left_on(host)))

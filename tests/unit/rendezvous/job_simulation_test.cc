@@ -55,7 +55,7 @@ class JobSimulation {
     options.watchdog.most = options.watchdog.collective = absl::Seconds(20);
     options.watchdog.stop = kStopTimeout;
     supervisor_.emplace(options);
-    if (Chance(0.3)) stop_at_ = absl::Milliseconds(Below(60'000));
+    if (Chance(0.5)) stop_at_ = absl::Milliseconds(Below(60'000));
     if (Chance(0.05)) folder_lost_at_ = absl::Milliseconds(Below(60'000));
   }
 
@@ -162,7 +162,7 @@ class JobSimulation {
   void StepLauncher() {
     while (now_ >= stop_at_ && now_ < kChaos) {
       Decide(Interrupted{"SIGINT", /*by_hand=*/Chance(0.7)});
-      stop_at_ = Chance(0.4) ? now_ + Within(5) : absl::InfiniteDuration();
+      stop_at_ = Chance(0.7) ? now_ + Within(1) : absl::InfiniteDuration();
     }
     for (const Notice& notice : std::exchange(notices_, {})) Decide(notice);
     for (const SupervisorEvent& event : std::exchange(news_, {})) Decide(event);

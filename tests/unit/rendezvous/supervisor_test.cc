@@ -558,6 +558,8 @@ TEST_F(SupervisorTest, AWorkerWithoutARankIsBlamedByItsPlace) {
   EndNodes();
   Settle();
   EXPECT_THAT(Said(), HasSubstr("rank 4 failed during start-up: did not join within 2m"));
+  ASSERT_THAT(All<RecordFailure>(), SizeIs(1));
+  EXPECT_EQ(All<RecordFailure>()[0].generation, kGeneration) << "the last that the coordinator gave";
 }
 
 TEST_F(SupervisorTest, TheEndOfAnAttemptTakesACommandForEachNode) {
@@ -622,6 +624,22 @@ TEST_F(SupervisorTest, NothingOfALostNodeCounts) {
   Settle();
   EXPECT_THAT(AgentsStarted(), IsEmpty()) << "it is back";
   EXPECT_THAT(NodesTold<StartWorkers>(), ElementsAre("a", "b", "c"));
+}
+
+TEST_F(SupervisorTest, ANodeMayComeBackWithOtherWorkers) {
+  Run();
+  Give(NodeLost{"b", "silent"});
+  Fail("b/0", 2, "lost with its node");
+  EndNodes({"a", "c"});
+  Settle();
+  Give(NodeReady{"b", SlotsOf("b", 1)});
+  EXPECT_EQ(Told<StartWorkers>().at(2).second.first_rank, 3);
+  Record();
+  Leave("b/1", 3);
+  EXPECT_THAT(actions_, IsEmpty()) << "there is none";
+  Leave("c/1", 4);
+  ASSERT_THAT(NodesTold<NoteLeft>(), ElementsAre("c"));
+  EXPECT_EQ(Told<NoteLeft>()[0].second.worker, 1);
 }
 
 TEST_F(SupervisorTest, TheLastNodeThatIsLostWhileItEndsEndsTheAttempt) {
@@ -807,6 +825,15 @@ TEST_F(SupervisorTest, WorkersThatDoNotRunYetHaveNothingToSave) {
   EndNodes();
   Give(Settled{});
   EXPECT_EQ(Outcome().kind, JobOutcome::Kind::kStoppedResumable);
+}
+
+TEST_F(SupervisorTest, WorkersThatStartAgainHaveNothingToSaveEither) {
+  Run();
+  Fail("a/0", 0);
+  EndNodes();
+  Settle();
+  Stop(StopMode::kAfterSave);
+  EXPECT_THAT(NodesTold<EndWorkers>(), ElementsAre("a", "b", "c"));
 }
 
 TEST_F(SupervisorTest, AStopOfAFailedAttemptKeepsItFromStartingAgain) {
@@ -999,20 +1026,26 @@ TEST_F(SupervisorHangTest, AfterAHangThatWasNoneTheNextIsFound) {
   Report("c", BoardsSeen{{{0, Board(true)}, {1, Board(false)}}});
   Pass(absl::ZeroDuration());
   Find("c");
-  EXPECT_EQ(Submitted<Hung>()[0].member, "c/1");
+  EXPECT_EQ(Submitted<Hung>().at(0).member, "c/1");
 }
 
 TEST_F(SupervisorHangTest, TheNextAttemptStartsItsWatchAnew) {
-  Hang();
-  Fail("b/1", 3, "stood still");
-  Report("b", StacksShown{1});
-  EndNodes();
-  Settle();
-  Record();
-  EXPECT_THAT(Pass(absl::Minutes(5)), IsEmpty()) << "there are no boards yet";
-  ShowBoards();
-  EXPECT_THAT(Pass(absl::ZeroDuration()), IsEmpty());
-  Find("b");
+  for (const bool boards_come_late : {false, true}) {
+    Make({"a", "b", "c"});
+    Hang();
+    Fail("b/1", 3, "stood still");
+    Report("b", StacksShown{1});
+    EndNodes();
+    Settle();
+    Record();
+    if (boards_come_late) {
+      EXPECT_THAT(Pass(absl::ZeroDuration()), IsEmpty());
+      EXPECT_THAT(Pass(absl::Minutes(5)), IsEmpty()) << "there are no boards yet";
+    }
+    ShowBoards();
+    EXPECT_THAT(Pass(absl::ZeroDuration()), IsEmpty());
+    Find("b");
+  }
 }
 
 // ---- news ---------------------------------------------------------------------------------------

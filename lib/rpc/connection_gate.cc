@@ -1,0 +1,183 @@
+#include "rpc/connection_gate.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/files.h"
+#include "base/network.h"
+
+namespace trainctl::rpc {
+namespace {
+
+constexpr int kBacklog = 1024;
+constexpr int kKeptDescriptors = 256;
+constexpr int kPauseMs = 100;  // when there is no descriptor to accept with
+
+struct SocketAddress {
+  sockaddr_storage storage = {};
+  socklen_t num_bytes = 0;
+};
+
+bool ParseAddress(const std::string& text, SocketAddress& address) {
+  auto* const v4 = reinterpret_cast<sockaddr_in*>(&address.storage);
+  if (::inet_pton(AF_INET, text.c_str(), &v4->sin_addr) == 1) {
+    v4->sin_family = AF_INET;
+    address.num_bytes = sizeof(*v4);
+    return true;
+  }
+  auto* const v6 = reinterpret_cast<sockaddr_in6*>(&address.storage);
+  if (::inet_pton(AF_INET6, text.c_str(), &v6->sin6_addr) != 1) return false;
+  v6->sin6_family = AF_INET6;
+  address.num_bytes = sizeof(*v6);
+  return true;
+}
+
+int PortOf(const sockaddr_storage& address) {
+  return ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
+                                             : reinterpret_cast<const sockaddr_in&>(address).sin_port);
+}
+
+std::string HostOf(const sockaddr_storage& address) {
+  char text[INET6_ADDRSTRLEN] = "";
+  const void* const bytes =
+      address.ss_family == AF_INET6
+          ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in6&>(address).sin6_addr)
+          : static_cast<const void*>(&reinterpret_cast<const sockaddr_in&>(address).sin_addr);
+  ::inet_ntop(address.ss_family, bytes, text, sizeof(text));
+  return text;
+}
+
+uint64_t InodeOf(int fd) {
+  struct stat info;
+  return ::fstat(fd, &info) == 0 && S_ISSOCK(info.st_mode) ? info.st_ino : 0;
+}
+
+// The port, or -1.
+int ListenOn(const SocketAddress& address, int* listener) {
+  const int fd = ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd < 0) return -1;
+  const int on = 1;
+  if (address.storage.ss_family == AF_INET6) ::setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
+  sockaddr_storage bound = {};
+  socklen_t num_bytes = sizeof(bound);
+  if (::bind(fd, reinterpret_cast<const sockaddr*>(&address.storage), address.num_bytes) != 0 ||
+      ::listen(fd, kBacklog) != 0 ||
+      ::getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &num_bytes) != 0) {
+    ::close(fd);
+    return -1;
+  }
+  *listener = fd;
+  return PortOf(bound);
+}
+
+}  // namespace
+
+ConnectionGate::Limits ConnectionGate::DefaultLimits() {
+  Limits limits;
+  limits.first_kept_fd = std::numeric_limits<int>::max();
+  rlimit files;
+  if (::getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < (rlim_t{1} << 30)) {
+    const int most = static_cast<int>(files.rlim_cur);
+    limits.first_kept_fd = most - std::min(kKeptDescriptors, most / 2);
+  }
+  return limits;
+}
+
+absl::StatusOr<std::unique_ptr<ConnectionGate>> ConnectionGate::Listen(
+    absl::Span<const std::string> addresses, const Limits& limits, RefusalLog* refusals) {
+  auto gate = std::unique_ptr<ConnectionGate>(new ConnectionGate(limits, refusals));
+  for (const std::string& text : addresses) {
+    SocketAddress address;
+    int listener = -1;
+    if (!ParseAddress(text, address)) continue;
+    const int port = ListenOn(address, &listener);
+    if (port < 0) continue;
+    gate->listeners_.push_back(listener);
+    gate->endpoints_.push_back(FormatEndpoint(text, port));
+  }
+  gate->stop_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (gate->stop_fd_ < 0) return ErrnoError("create", "an event descriptor", errno);
+  return gate;
+}
+
+ConnectionGate::~ConnectionGate() {
+  if (thread_.joinable()) {
+    const uint64_t one = 1;
+    (void)!::write(stop_fd_, &one, sizeof(one));
+    thread_.join();
+  }
+  for (const int listener : listeners_) ::close(listener);
+  if (stop_fd_ >= 0) ::close(stop_fd_);
+}
+
+void ConnectionGate::Open(std::unique_ptr<Acceptor> acceptor) {
+  acceptor_ = std::move(acceptor);
+  thread_ = std::thread([this] { Run(); });
+}
+
+void ConnectionGate::Run() {
+  std::vector<pollfd> fds = {{stop_fd_, POLLIN, 0}};
+  for (const int listener : listeners_) fds.push_back({listener, POLLIN, 0});
+  while (true) {
+    ::poll(fds.data(), fds.size(), -1);
+    if (fds[0].revents != 0) return;
+    for (size_t i = 1; i < fds.size(); ++i) {
+      if (fds[i].revents != 0) Accept(fds[i].fd);
+    }
+  }
+}
+
+void ConnectionGate::Accept(int listener) {
+  sockaddr_storage peer = {};
+  socklen_t num_bytes = sizeof(peer);
+  const int fd =
+      ::accept4(listener, reinterpret_cast<sockaddr*>(&peer), &num_bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  if (fd < 0) {
+    // It stays in the queue, and poll(2) would return at once.
+    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+      pollfd stop = {stop_fd_, POLLIN, 0};
+      ::poll(&stop, 1, kPauseMs);
+    }
+    return;
+  }
+  const std::string host = HostOf(peer);
+  if (!Admit(fd, host)) {
+    ::close(fd);
+    refusals_->Add(RefusalLog::Kind::kConnection,
+                   absl::StrCat("too many connections to the agents' port; one from ", host, " was refused"));
+    return;
+  }
+  const int on = 1;
+  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  Acceptor::NewConnectionParameters connection;
+  connection.listener_fd = listener;
+  connection.fd = fd;
+  acceptor_->HandleNewConnection(&connection);
+}
+
+bool ConnectionGate::Admit(int fd, const std::string& peer) {
+  // The lowest free number is the next one: so many are open.
+  if (fd >= limits_.first_kept_fd) return false;
+  std::deque<Connection>& connections = connections_[peer];
+  if (connections.size() >= limits_.per_address) {
+    std::erase_if(connections, [](const Connection& each) { return InodeOf(each.fd) != each.inode; });
+    if (connections.size() >= limits_.per_address) return false;
+  }
+  connections.push_back({fd, InodeOf(fd)});
+  return true;
+}
+
+}  // namespace trainctl::rpc

@@ -1,0 +1,42 @@
+// Internal to lib/rpc: what gRPC itself writes to stderr, and what is told of callers that are refused.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+
+namespace trainctl::rpc {
+
+// Keeps gRPC's own lines from the user's terminal: it writes one for each handshake that fails, so a port
+// scan would fill it. What we call it for comes back as a status. A failed assertion of gRPC is still shown,
+// and all is where the environment sets GRPC_VERBOSITY. Idempotent; thread safe.
+void QuietGrpc();
+
+// Warns of the first refusal of a kind, then counts: at most one line per kInterval, however many come.
+// Thread safe.
+class RefusalLog {
+ public:
+  static constexpr absl::Duration kInterval = absl::Minutes(10);
+  enum class Kind { kConnection, kEnrolment, kCall };
+
+  explicit RefusalLog(const Clock& clock) : clock_(clock) {}
+  // Tells what is left.
+  ~RefusalLog();
+  void Add(Kind kind, absl::string_view what);
+
+ private:
+  struct Count {
+    absl::Duration next = -absl::InfiniteDuration();
+    int64_t num_untold = 0;
+  };
+
+  const Clock& clock_;
+  std::mutex mutex_;
+  std::map<Kind, Count> counts_;
+};
+
+}  // namespace trainctl::rpc
