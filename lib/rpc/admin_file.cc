@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "base/secret_file.h"
 #include "base/status.h"
-#include "rpc/token.h"
 
 namespace trainctl::rpc {
 namespace {
@@ -26,7 +26,7 @@ absl::Status WriteAdminFile(const std::string& path, const AdminAccess& access) 
                      {"key", access.credential.key_pem},
                      {"certificate", access.credential.cert_pem},
                      {"ca", access.credential.ca_pem}};
-  return WriteToken(path, json.dump());
+  return WriteSecretFile(path, json.dump());
 }
 
 absl::StatusOr<AdminAccess> ReadAdminFile(const std::string& path) {

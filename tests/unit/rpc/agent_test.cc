@@ -385,7 +385,7 @@ TEST_F(AgentsTest, LinesThatNobodyTakesAreBoundedAndCounted) {
   StartService();
   RawAgent agent(Invite("n0"));
   agent.Join();
-  constexpr int kLines = 20'000;
+  constexpr int kLines = 6'000;
   const std::string text(1000, 'x');
   for (int i = 0; i < kLines / 100; ++i) {
     v1::AgentMessage message;
@@ -682,6 +682,10 @@ class FakeCoordinator : public v1::Agents::Service {
       return false;
     });
   }
+  void AwaitMore(size_t num_messages) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return heard_.size() > num_messages; });
+  }
   std::vector<v1::AgentMessage> heard() {
     std::lock_guard lock(mutex_);
     return heard_;
@@ -715,20 +719,21 @@ TEST(AgentClientTest, ALeaveThatTheCoordinatorHasNotHeardFails) {
 TEST(AgentClientTest, ShownAndDroppedLinesAreAll) {
   FakeCoordinator coordinator;
   TestNode node("n0", coordinator.invitation());
-  constexpr int kLines = 20'000;
+  constexpr int kLines = 6'000;
   const std::string text(1000, 'x');
   for (int i = 0; i < kLines; ++i) node.link().ShowLine(0, text);
   coordinator.Let();
   int64_t num_shown = 0;
   int64_t num_dropped = 0;
   while (num_shown + num_dropped < kLines) {
+    const size_t before = coordinator.heard().size();
     node.link().Beat();
+    coordinator.AwaitMore(before);
     num_shown = num_dropped = 0;
     for (const v1::AgentMessage& message : coordinator.heard()) {
       num_shown += message.lines().lines_size();
       num_dropped += message.lines().num_dropped();
     }
-    std::this_thread::yield();
   }
   EXPECT_EQ(num_shown + num_dropped, kLines);
   EXPECT_GT(num_dropped, 0);
