@@ -113,7 +113,7 @@ absl::Status AgentHub::Start(grpc::Service* also) {
   auto acceptor = builder.experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);
   builder.RegisterService(this);
-  builder.RegisterService(also);
+  if (also != nullptr) builder.RegisterService(also);
   server_ = builder.BuildAndStart();
   if (server_ != nullptr && !gate_->endpoints().empty()) {
     gate_->Open(std::move(acceptor));

@@ -44,8 +44,8 @@ class AgentHub : public v1::Agents::CallbackService {
            Handler* handler);
   ~AgentHub() override;
 
-  // Listens on a free port of each address, and serves `also` there, which outlives the hub. EnvironmentError
-  // when it cannot.
+  // Listens on a free port of each address, and serves `also` there (may be null; outlives the hub).
+  // EnvironmentError when it cannot.
   absl::Status Start(grpc::Service* also);
   // For a new admin.
   absl::StatusOr<AdminAccess> MakeAdminAccess() const;

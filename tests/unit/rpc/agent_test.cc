@@ -516,7 +516,7 @@ class HubTest : public testing::Test, protected AgentHub::Handler {
     options_.addresses = {"127.0.0.1"};
     options_.setup.num_workers = 2;
     hub_ = std::make_unique<AgentHub>(options_, kDetect, clock_, static_cast<AgentHub::Handler*>(this));
-    const absl::Status status = hub_->Start();
+    const absl::Status status = hub_->Start(nullptr);
     EXPECT_TRUE(status.ok()) << status;
   }
   ~HubTest() override { hub_->Shutdown(absl::Seconds(1)); }
