@@ -379,15 +379,20 @@ class Checker {
                         "cluster.nodes = 1, or launch.backend to \"ssh\" with the machines in "
                         "launch.ssh.hosts, or to \"slurm\" in an allocation of Slurm"));
     }
-    if (recipe_.launch.backend == "ssh") return;
-    // A stored recipe may keep them from a launch over ssh: there they were not given.
-    for (const absl::string_view path :
-         {"launch.ssh.hosts", "launch.ssh.hosts_file", "launch.ssh.options", "launch.ssh.program"}) {
+    // A stored recipe may keep them from a launch of another backend: there they were not given.
+    RefuseElsewhere(
+        "ssh", {"launch.ssh.hosts", "launch.ssh.hosts_file", "launch.ssh.options", "launch.ssh.program"});
+    RefuseElsewhere("slurm", {"launch.slurm.step_options"});
+  }
+
+  void RefuseElsewhere(absl::string_view backend, std::initializer_list<absl::string_view> paths) {
+    if (recipe_.launch.backend == backend) return;
+    for (const absl::string_view path : paths) {
       if (!IsGiven(path)) continue;
-      Fail({path}, absl::StrCat(path, " is read with launch.backend = \"ssh\" alone, and it is ",
-                                QuoteToml(recipe_.launch.backend),
-                                "; set launch.backend = \"ssh\", or take the table out (--set "
-                                "launch.ssh=default)"));
+      Fail({path},
+           absl::StrCat(path, " is read with launch.backend = ", QuoteToml(backend), " alone, and it is ",
+                        QuoteToml(recipe_.launch.backend), "; set launch.backend = ", QuoteToml(backend),
+                        ", or take the table out (--set launch.", backend, "=default)"));
     }
   }
 

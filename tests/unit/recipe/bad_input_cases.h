@@ -116,9 +116,9 @@ inline const BadInputCase kBadInputs[] = {
      "r.toml:11:1: train.gradient_dtype = \"bf16\": this version accumulates and reduces gradients in fp32"},
     {"SelectiveRecompute", "[parallel]\nrecompute = 'selective'\n",
      "r.toml:12:1: parallel.recompute = \"selective\": this version knows \"none\" and \"full\""},
-    {"Slurm", "[launch]\nbackend = 'slurm'\n",
-     "r.toml:12:1: launch.backend = \"slurm\": this version does not start it; in an allocation of one node "
-     "use \"local\", of several \"ssh\" with their names"},
+    {"SlurmOptionsOfAnotherBackend", "[launch.slurm]\nstep_options = ['--exact']\n",
+     "r.toml:12:1: launch.slurm.step_options is read with launch.backend = \"slurm\" alone, and it is "
+     "\"local\"; set launch.backend = \"slurm\", or take the table out (--set launch.slurm=default)"},
     {"Kubernetes", "[launch]\nbackend = 'kubernetes'\n",
      "r.toml:12:1: launch.backend = \"kubernetes\": this version does not start it; in one pod use "
      "\"local\", "
@@ -177,7 +177,8 @@ inline const BadInputCase kBadInputs[] = {
      "r.toml:12:1: metrics.trace_steps: step 999999999 is beyond train.steps (100)"},
     {"TwoNodes", "[cluster]\nnodes = 2\n",
      "r.toml:12:1: cluster.nodes = 2 but launch.backend = \"local\" starts workers on this machine only; set "
-     "cluster.nodes = 1, or launch.backend to \"ssh\" with the machines in launch.ssh.hosts"},
+     "cluster.nodes = 1, or launch.backend to \"ssh\" with the machines in launch.ssh.hosts, or to \"slurm\" "
+     "in an allocation of Slurm"},
     {"StepsAndTokens",
      "!recipe_version = 1\n[model]\npreset = 'toy-1m'\n[data]\nseq_len = 128\n[[data.train]]\nfiles = "
      "['a']\n[train]\nsteps = 1\ntokens = '1M'\nbatch_sequences = 1\n",

@@ -125,7 +125,7 @@ Recipe Everything() {
   return loaded->recipe;
 }
 
-// Fields that have one legal value in this version, or that go with another optimizer.
+// Fields that have one legal value in this version, or that go with another optimizer or backend.
 bool HasOneValueOnly(const std::string& name) {
   static const char* const kNames[] = {"recipe_version",
                                        "model.from",
@@ -135,6 +135,7 @@ bool HasOneValueOnly(const std::string& name) {
                                        "optimizer.name",
                                        "optimizer.momentum",
                                        "launch.ssh.hosts_file",
+                                       "launch.slurm.step_options",
                                        "cluster.device",
                                        "plan.framework",
                                        "model.rope_scaling",
