@@ -119,8 +119,10 @@ void NodeHost::Do(const rendezvous::Tell& action) { deps_.tell(action.event); }
 // ---- what happens to the processes --------------------------------------------------------------
 
 void NodeHost::HandleEvents() {
-  using rendezvous::AgentEvent;
+  const int64_t attempt = agent_.attempt();
   for (const KeeperEvent& event : workers_->TakeEvents()) {
+    // What is told of one attempt may have led to the next: the rest is not of its processes.
+    if (agent_.attempt() != attempt) return;
     switch (event.kind) {
       case KeeperEvent::Kind::kStarted:
         break;

@@ -223,7 +223,8 @@ void Supervisor::Heard(absl::Duration now, Node& node, const BoardsSeen& what, A
 }
 
 void Supervisor::Heard(absl::Duration now, Node& node, const ActivitySeen& what, Actions& out) {
-  Rank& rank = ranks_[static_cast<size_t>(node.first_rank + what.worker)];
+  const int index = node.first_rank + what.worker;
+  Rank& rank = ranks_[static_cast<size_t>(index)];
   if (std::exchange(rank.is_asked, false)) rank.activity = what.activity;
 }
 

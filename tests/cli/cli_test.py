@@ -415,7 +415,7 @@ def started_without_standard_streams(c):
             c.fail("%s: ended with %d" % (closed, result.returncode))
         for line in open(c.dir + "/%s/journal.jsonl" % run):
             json.loads(line)
-        if not open(c.dir + "/%s/lock" % run).read().isdigit():
+        if not open(c.dir + "/%s/lock" % run).read().strip().isdigit():
             c.fail("%s: the lock holds %r" % (closed, open(c.dir + "/%s/lock" % run).read()))
         if sorted(os.listdir(c.dir + "/" + run)) != names:
             c.fail("%s: %s" % (closed, os.listdir(c.dir + "/" + run)))
