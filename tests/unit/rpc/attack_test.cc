@@ -54,11 +54,14 @@ class AttackTest : public AgentsTest {
  protected:
   AttackTest() {
     StartJob({"n0"});
-    working_ = std::thread([this] {
+    // Taken here: nodes that come later move the list of them.
+    KeyValueStore& first = store(0, 0);
+    KeyValueStore& second = store(0, 1);
+    working_ = std::thread([this, &first, &second] {
       for (int64_t i = 0; !is_over_; ++i) {
         const std::string key = absl::StrCat("key/", i);
-        if (!store(0, 0).Set(key, Bytes(key)).ok() || *store(0, 1).Get(key, absl::Minutes(2)) != Bytes(key) ||
-            !*store(0, 0).Delete(key)) {
+        if (!first.Set(key, Bytes(key)).ok() || *second.Get(key, absl::Minutes(2)) != Bytes(key) ||
+            !*first.Delete(key)) {
           ++num_errors_;
         }
         num_done_ = i + 1;
