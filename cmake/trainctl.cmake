@@ -34,7 +34,7 @@ endif()
 
 # What tests spend their time in; the others only read, write and decide.
 set(TRAINCTL_COMPUTING_MODULES base kernels optim layout schedule simulate plan planner frameworks published tokenizer
-    data checkpoint)
+    data checkpoint rendezvous)
 
 # Packages that a module needs beside Abseil and nlohmann-json.
 set(TRAINCTL_PACKAGES_recipe tomlplusplus)

@@ -277,7 +277,7 @@ absl::StatusOr<std::string> AddressOfInterface(absl::string_view what,
     for (const InterfaceAddress& address : interface.addresses) {
       if (!IsSameAddress(address.address, what)) continue;
       if (interface.is_up) return address.address;
-      return NotThere(what, absl::StrCat("is of ", interface.name, ", which is down"), interfaces);
+      return NotThere(what, absl::StrCat("belongs to ", interface.name, ", which is down"), interfaces);
     }
   }
   return NotThere(what, "is no address of this machine", interfaces);

@@ -1,13 +1,23 @@
 #include "base/secret_file.h"
 
 #include <fcntl.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include <cerrno>
 
+#include "absl/strings/escaping.h"
 #include "base/files.h"
 
 namespace trainctl {
+
+absl::StatusOr<std::string> RandomHex(size_t num_bytes) {
+  std::string bytes(num_bytes, '\0');
+  if (::getrandom(bytes.data(), num_bytes, 0) != static_cast<ssize_t>(num_bytes)) {
+    return ErrnoError("read", "the kernel's random numbers", errno);
+  }
+  return absl::BytesToHexString(bytes);
+}
 
 absl::Status WriteSecretFile(const std::string& path, absl::string_view contents) {
   if (::unlink(path.c_str()) != 0 && errno != ENOENT) return ErrnoError("remove", path, errno);

@@ -26,7 +26,8 @@ namespace {
 
 using rendezvous::AgentLink;
 
-constexpr absl::Duration kLookInterval = absl::Milliseconds(100);
+constexpr int kLookMs = 100;
+constexpr absl::Duration kLookInterval = absl::Milliseconds(kLookMs);
 constexpr absl::Duration kDiskPatience = absl::Seconds(10);
 
 class AgentRunner {
@@ -46,10 +47,7 @@ class AgentRunner {
   void PollOnce() {
     std::vector<pollfd> fds = {{signals_.fd(), POLLIN, 0}, {link_->order_fd(), POLLIN, 0}};
     if (host_) host_->AddPollFds(fds);
-    absl::Duration timeout = kLookInterval;
-    if (host_) timeout = std::clamp(host_->next_deadline() - Now(), absl::ZeroDuration(), kLookInterval);
-    ::poll(fds.data(), fds.size(),
-           static_cast<int>(absl::ToInt64Milliseconds(absl::Ceil(timeout, absl::Milliseconds(1)))));
+    ::poll(fds.data(), fds.size(), host_ ? host_->PollMs(kLookInterval) : kLookMs);
     for (const int signal_number : signals_.Take()) {
       // The end of a connection by which this process was started is no wish of anybody.
       if (signal_number != SIGHUP) link_->AskToStop(SignalName(signal_number));
@@ -125,10 +123,9 @@ class AgentRunner {
     start.owner.silent_after = 2 * setup.detect_timeout;
     start.owner.leftovers = {folder_ + "/s", folder_ + "/token", folder_};
     std::map<std::string, std::string> env = setup.env;
-    // What NCCL and Gloo look at, by name; the user's own choice stands.
+    // NCCL finds its network by an interface's name; the user's own choice stands.
     if (const absl::StatusOr<std::string> interface = InterfaceWithAddress(address); interface.ok()) {
       env.try_emplace("NCCL_SOCKET_IFNAME", absl::StrCat("=", *interface));
-      env.try_emplace("GLOO_SOCKET_IFNAME", *interface);
     }
     start.env = WorkerEnvironment(env);
     start.socket_path = folder_ + "/s";

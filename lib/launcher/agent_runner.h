@@ -23,7 +23,7 @@ struct AgentRunOptions {
 
 // Blocks; call it from the main thread. SIGTERM, SIGINT, SIGUSR1 and SIGUSR2 ask the job to save and stop. OK
 // when the job is over; Unavailable when the coordinator was lost; EnvironmentError when the node cannot take
-// part, which the coordinator is told.
+// part; the coordinator gets the reason, too.
 absl::Status RunAgent(const AgentRunOptions& options);
 
 }  // namespace trainctl::launcher

@@ -67,10 +67,14 @@ void AgentStarter::Close(Running& command) {
 
 absl::Status AgentStarter::Start(const std::vector<std::string>& nodes,
                                  const std::vector<std::string>& command, absl::string_view input_text) {
-  const auto former = absl::c_find_if(commands_, [&](const Running& each) { return each.nodes == nodes; });
-  if (former != commands_.end()) {
-    Close(*former);
-    commands_.erase(former);
+  for (auto it = commands_.begin(); it != commands_.end();) {
+    std::erase_if(it->nodes, [&](const std::string& node) { return absl::c_linear_search(nodes, node); });
+    if (!it->nodes.empty()) {
+      ++it;
+      continue;
+    }
+    Close(*it);
+    it = commands_.erase(it);
   }
   SpawnOptions spawn;
   spawn.argv = command;

@@ -40,7 +40,8 @@ class AgentStarter {
   AgentStarter(const AgentStarter&) = delete;
   AgentStarter& operator=(const AgentStarter&) = delete;
 
-  // `input`: a few KiB for the command's standard input. A former command of exactly these nodes is ended.
+  // `input`: a few KiB for the command's standard input. From now on it speaks for these nodes; a former
+  // command that speaks for none any more is ended.
   absl::Status Start(const std::vector<std::string>& nodes, const std::vector<std::string>& command,
                      absl::string_view input);
   void AddPollFds(std::vector<pollfd>& fds) const;

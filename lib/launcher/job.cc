@@ -1,6 +1,5 @@
 #include "launcher/job.h"
 
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -8,14 +7,11 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
-#include "absl/strings/escaping.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "base/files.h"
 #include "base/lock_owner.h"
 #include "base/network.h"
-#include "base/subprocess.h"
+#include "base/secret_file.h"
 #include "launcher/cpu_layout.h"
 #include "launcher/job_runner.h"
 #include "launcher/worker_contract.h"
@@ -23,14 +19,6 @@
 
 namespace trainctl::launcher {
 namespace {
-
-absl::StatusOr<std::string> MakeLaunchId() {
-  char bytes[16];
-  if (::getrandom(bytes, sizeof(bytes), 0) != static_cast<ssize_t>(sizeof(bytes))) {
-    return ErrnoError("read", "the kernel's random numbers", errno);
-  }
-  return absl::BytesToHexString(absl::string_view(bytes, sizeof(bytes)));
-}
 
 absl::Status CheckOptions(const JobOptions& options) {
   TRAINCTL_CHECK(options.run != nullptr && options.rendezvous != nullptr);
@@ -64,19 +52,32 @@ run::RunStatus StatusOf(JobOutcome::Kind kind) {
   return run::RunStatus::kFailed;
 }
 
+// Where the nodes reach this machine: on the routes to them. All addresses of this machine where a name is
+// known to the starter alone (ssh's configuration) or every node is this machine.
+absl::StatusOr<std::vector<std::string>> AddressesFor(const RemoteNodes& remote) {
+  if (remote.interface != "auto") {
+    TRAINCTL_ASSIGN_OR_RETURN(std::string address, AddressOfInterface(remote.interface));
+    return std::vector<std::string>{std::move(address)};
+  }
+  TRAINCTL_ASSIGN_OR_RETURN(const std::vector<std::string> own, OwnAddresses());
+  std::vector<std::string> used;
+  for (const RemoteNodes::Node& node : remote.nodes) {
+    const absl::StatusOr<std::string> address = LocalAddressTowards(node.name, 1);
+    if (!address.ok()) return own;
+    const bool is_reachable = absl::c_linear_search(own, *address);  // loopback is this machine's alone
+    if (is_reachable && !absl::c_linear_search(used, *address)) used.push_back(*address);
+  }
+  return used.empty() ? own : used;
+}
+
 // A file that only this launch's run folder has, wherever a node sees it.
 absl::StatusOr<rendezvous::NetworkOptions> NetworkOf(const JobOptions& options) {
   const RemoteNodes& remote = *options.remote;
   rendezvous::NetworkOptions network;
-  TRAINCTL_ASSIGN_OR_RETURN(network.job, MakeLaunchId());
+  TRAINCTL_ASSIGN_OR_RETURN(network.job, RandomHex(16));
   TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(options.run->path() + "/launch-id", network.job));
   for (const RemoteNodes::Node& node : remote.nodes) network.nodes.push_back(node.name);
-  if (remote.interface == "auto") {
-    TRAINCTL_ASSIGN_OR_RETURN(network.addresses, OwnAddresses());
-  } else {
-    TRAINCTL_ASSIGN_OR_RETURN(std::string address, AddressOfInterface(remote.interface));
-    network.addresses = {std::move(address)};
-  }
+  TRAINCTL_ASSIGN_OR_RETURN(network.addresses, AddressesFor(remote));
   rendezvous::NodeSetup& setup = network.setup;
   setup.run_dir = options.run->path();
   setup.proof = network.job;

@@ -18,7 +18,8 @@ namespace trainctl::launcher {
 namespace {
 
 constexpr absl::Duration kCheckpointLookInterval = absl::Seconds(1);
-constexpr absl::Duration kLookInterval = absl::Milliseconds(100);
+constexpr int kLookMs = 100;
+constexpr absl::Duration kLookInterval = absl::Milliseconds(kLookMs);
 constexpr absl::Duration kFarewellPatience = absl::Seconds(10);  // their logs may still be written
 
 rendezvous::SupervisorOptions OptionsOf(const JobOptions& job) {
@@ -79,7 +80,7 @@ void JobRunner::DismissNodes() {
   while (!agents_.AllEnded() && Now() < deadline) {
     std::vector<pollfd> fds;
     agents_.AddPollFds(fds);
-    ::poll(fds.data(), fds.size(), static_cast<int>(absl::ToInt64Milliseconds(kLookInterval)));
+    ::poll(fds.data(), fds.size(), kLookMs);
     for (const AgentStarter::News& news : agents_.TakeNews()) {
       if (!news.has_ended) Show(news);
     }
@@ -97,13 +98,8 @@ void JobRunner::PollOnce() {
   std::vector<pollfd> fds = {
       {deps_.signals.fd(), POLLIN, 0}, {deps_.service.notice_fd(), POLLIN, 0}, {deps_.disk.fd(), POLLIN, 0}};
   agents_.AddPollFds(fds);
-  absl::Duration timeout = kLookInterval;
-  if (local_) {
-    local_->AddPollFds(fds);
-    timeout = std::clamp(local_->next_deadline() - Now(), absl::ZeroDuration(), kLookInterval);
-  }
-  ::poll(fds.data(), fds.size(),
-         static_cast<int>(absl::ToInt64Milliseconds(absl::Ceil(timeout, absl::Milliseconds(1)))));
+  if (local_) local_->AddPollFds(fds);
+  ::poll(fds.data(), fds.size(), local_ ? local_->PollMs(kLookInterval) : kLookMs);
   HandleSignals();
   HandleNotices();  // whoever has announced its end has done so before it ends
   HandleNodes();

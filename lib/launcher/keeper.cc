@@ -156,7 +156,7 @@ class KeeperProcess {
     return static_cast<int>(std::max<int64_t>(last_word_ms_ + silent_after_ms_ - NowMs(), 0));
   }
 
-  // It is stopped, say, and counted as lost: what it would do when it wakes up is of the past.
+  // It is stopped, say, and counted as lost: nothing that it would do when it wakes up is wanted.
   void EndOwner() {
     if (::getppid() == owner_pid_) ::kill(owner_pid_, SIGKILL);
     is_alone_ = true;

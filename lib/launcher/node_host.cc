@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/files.h"
@@ -30,6 +31,11 @@ void NodeHost::Handle(rendezvous::NodeCommand command) {
 void NodeHost::AddPollFds(std::vector<pollfd>& fds) const {
   if (workers_) workers_->AddPollFds(fds);
   if (stack_) fds.push_back({stack_->fd(), POLLIN, 0});
+}
+
+int NodeHost::PollMs(absl::Duration most) const {
+  const absl::Duration wait = std::clamp(agent_.next_deadline() - Now(), absl::ZeroDuration(), most);
+  return static_cast<int>(absl::ToInt64Milliseconds(absl::Ceil(wait, absl::Milliseconds(1))));
 }
 
 void NodeHost::Advance() {
@@ -121,7 +127,7 @@ void NodeHost::Do(const rendezvous::Tell& action) { deps_.tell(action.event); }
 void NodeHost::HandleEvents() {
   const int64_t attempt = agent_.attempt();
   for (const KeeperEvent& event : workers_->TakeEvents()) {
-    // What is told of one attempt may have led to the next: the rest is not of its processes.
+    // An event may have ended the attempt and begun the next: the rest belongs to the former.
     if (agent_.attempt() != attempt) return;
     switch (event.kind) {
       case KeeperEvent::Kind::kStarted:

@@ -44,8 +44,8 @@ class NodeHost {
   void AddPollFds(std::vector<pollfd>& fds) const;
   // After poll(2): whatever there is to read, to tell and to end.
   void Advance();
-  // When Advance has something to do at the latest.
-  absl::Duration next_deadline() const { return agent_.next_deadline(); }
+  // How long poll(2) may wait, in ms, at most `most`: then Advance has something to do.
+  int PollMs(absl::Duration most) const;
   // No process of an attempt is left.
   bool is_idle() const { return agent_.is_idle(); }
 

@@ -115,7 +115,7 @@ void Agent::Do(absl::Duration now, const EndWorkers& command, Actions& out) {
     out.push_back(SignalWorker{static_cast<int>(i), SIGTERM});
     out.push_back(SignalWorker{static_cast<int>(i), SIGCONT});  // one that is stopped could not obey
   }
-  if (AllExited() || now >= kill_deadline_) KillAll(now, out);  // what they left behind, too
+  if (AllExited() || now >= kill_deadline_) KillAll(now, out);  // and what they started
 }
 
 void Agent::Do(absl::Duration now, const NoteLeft& command, Actions& out) {
@@ -181,7 +181,7 @@ void Agent::On(absl::Duration now, const ProcessesGone& event, Actions& out) {
   if (phase_ != Phase::kIdle && is_killing_) Finish(out);
 }
 
-// The kernel has ended the workers with it; what they left behind is this process's by now.
+// The kernel has ended the workers with it; their children are this process's by now.
 void Agent::On(absl::Duration now, const KeeperLost& event, Actions& out) {
   if (phase_ == Phase::kIdle) return;
   keeper_lost_ = true;

@@ -73,7 +73,7 @@ struct TakeStacks {
 struct LookForActivity {
   int worker = -1;
 };
-struct KillProcesses {};  // all, and what they left behind
+struct KillProcesses {};  // all, and what they started
 struct KillKeeper {};
 struct KillOrphans {};  // what a lost keeper has left
 // Nothing is left of the attempt: read what is left of its output, then tell NodeEnded.

@@ -76,7 +76,7 @@ class RendezvousService {
   // ---- of a job on several machines
   // What an agent needs to come: to be handed to it in secret (its standard input), and good for one node.
   virtual absl::StatusOr<std::string> Invite(const std::string& node) = 0;
-  // Losing one is harmless: then the node is lost, which is told.
+  // A command that does not arrive means that the node is lost; NodeNews::Gone follows.
   virtual void SendToNode(const std::string& node, const NodeCommand& command) = 0;
   virtual std::vector<NodeNews> TakeNodeNews() = 0;
   // The job is over: agents end.

@@ -25,7 +25,7 @@ absl::Status WriteAdminFile(const std::string& path, const AdminAccess& access);
 // NotFound: there is none. EnvironmentError: it cannot be read, or others could; BadDataError: it is
 // something else.
 absl::StatusOr<AdminAccess> ReadAdminFile(const std::string& path);
-// Unless it is of another job by now. Best effort.
+// Unless it belongs to another job by now. Best effort.
 void RemoveAdminFile(const std::string& path, absl::string_view job);
 
 }  // namespace trainctl::rpc

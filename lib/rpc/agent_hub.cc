@@ -40,8 +40,8 @@ class AgentHub::Stream : public grpc::ServerBidiReactor<v1::AgentMessage, v1::Ag
     outgoing_.push_back(std::move(order));
     if (outgoing_.size() == 1) StartWrite(&outgoing_.front());
   }
-  // Told by the next order, with what else was carried out until then: one that does not read what it is told
-  // does not pile up answers here.
+  // Rides on the next order, for all messages until then: an agent that does not read piles up no answers
+  // here.
   void Acknowledge(uint64_t seq) {
     std::lock_guard lock(mutex_);
     if (finished_) return;

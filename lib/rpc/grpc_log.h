@@ -1,4 +1,4 @@
-// Internal to lib/rpc: what gRPC itself writes to stderr, and what is told of callers that are refused.
+// Internal to lib/rpc: gRPC's own lines on stderr, and a log of refused callers.
 #pragma once
 
 #include <cstdint>

@@ -458,7 +458,7 @@ absl::StatusOr<Identity> ParsePeer(absl::Span<const std::string> uris, absl::str
   if (!role) return malformed;
   if (parts[0] != job_id) {
     return absl::PermissionDeniedError(
-        absl::StrCat("the certificate is of job ", QuotedName(parts[0]), ", this is ", job_id));
+        absl::StrCat("the certificate belongs to job ", QuotedName(parts[0]), ", this is ", job_id));
   }
   return Identity{*role, std::string(parts[2])};
 }

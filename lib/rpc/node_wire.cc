@@ -187,7 +187,8 @@ v1::NodeReport ToWire(const rendezvous::NodeEvent& event) {
 absl::StatusOr<rendezvous::NodeEvent> FromWire(const v1::NodeReport& report, const std::string& node,
                                                int num_workers) {
   const auto is_own = [&](int worker) { return worker >= 0 && worker < num_workers; };
-  const absl::Status foreign = UsageError(absl::StrCat("a report of ", node, " is of no worker of its own"));
+  const absl::Status foreign =
+      UsageError(absl::StrCat("a report of ", node, " names a worker that the node does not have"));
   rendezvous::NodeEvent event;
   event.attempt = report.attempt();
   switch (report.what_case()) {

@@ -1,25 +1,18 @@
 #include "rpc/token.h"
 
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
+#include "base/secret_file.h"
 #include "base/status.h"
 
 namespace trainctl::rpc {
 
-absl::StatusOr<std::string> MakeToken() {
-  char bytes[32];
-  if (::getrandom(bytes, sizeof(bytes), 0) != static_cast<ssize_t>(sizeof(bytes))) {
-    return ErrnoError("read", "the kernel's random numbers", errno);
-  }
-  return absl::BytesToHexString(absl::string_view(bytes, sizeof(bytes)));
-}
+absl::StatusOr<std::string> MakeToken() { return RandomHex(32); }
 
 absl::StatusOr<std::string> ReadToken(const std::string& path) {
   struct stat info;

@@ -3,6 +3,8 @@
 the matter, nothing left behind, nothing damaged.
 
     cli_test.py TRAINCTL [FILTER]
+
+FILTER: the cases whose names contain it, or, after a minus, those whose names do not.
 """
 
 import fcntl
@@ -112,7 +114,7 @@ class Case:
 
 
 def case(function):
-    if FILTER in function.__name__:
+    if (FILTER[1:] not in function.__name__) if FILTER.startswith("-") else (FILTER in function.__name__):
         CASES.append(function)
     return function
 
@@ -1165,7 +1167,7 @@ def a_run_that_is_done(c):
 
 
 @case
-def the_machine_is_measured_and_plans_and_reports_say_so(c):
+def calibrate_measures_and_plans_and_reports_say_so(c):
     env = {"XDG_CONFIG_HOME": c.dir + "/config"}
     one = ["--set", "cluster.devices_per_node=1", "--set", "cluster.threads_per_worker=1", "--set", "parallel.zero_stage=0"]
     c.expect(c.run("launch", "recipe.toml", "--run-dir", "rough", *one, env=env), 0, "trainctl calibrate")

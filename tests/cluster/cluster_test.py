@@ -232,7 +232,7 @@ def main():
                 try:
                     case(hosts)
                     verdict = "ok"
-                except Exception:  # every case is told
+                except Exception:  # the other cases run all the same
                     traceback.print_exc()
                     failed.append(case.__name__)
                     verdict = "FAILED"

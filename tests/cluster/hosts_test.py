@@ -464,7 +464,7 @@ def run_cases(hosts):
         c = Case(function.__name__, hosts)
         try:
             function(c)
-        except Exception as error:  # the other cases are told too
+        except Exception as error:  # the other cases run all the same
             c.fail(repr(error))
         hosts.heal()
         hosts.start([host for host in hosts if not host.is_alive()])

@@ -141,7 +141,7 @@ def main():
                 verdict = "ok"
                 try:
                     run_cell(hosts, trainctl, expected, *cell)
-                except Exception:  # every cell is told
+                except Exception:  # the other cells run all the same
                     traceback.print_exc()
                     failed += 1
                     verdict = "FAILED"

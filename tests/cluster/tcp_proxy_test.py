@@ -276,7 +276,7 @@ def main():
         start = time.monotonic()
         try:
             function()
-        except Exception as error:  # the other cases are told too
+        except Exception as error:  # the other cases run all the same
             FAILURES.append(function.__name__)
             print("FAILED %s: %r" % (function.__name__, error), flush=True)
         print("%s: %.1f s" % (function.__name__, time.monotonic() - start), flush=True)

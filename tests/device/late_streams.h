@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -31,7 +32,7 @@ class Queue {
     {
       std::lock_guard lock(mutex_);
       stopping_ = true;
-      changed_.notify_all();
+      queued_.notify_one();
     }
     thread_.join();
   }
@@ -42,7 +43,7 @@ class Queue {
     std::lock_guard lock(mutex_);
     tasks_.push_back(std::move(work));
     ++added_;
-    changed_.notify_all();
+    if (!late_) queued_.notify_one();
   }
   // How much has been added.
   uint64_t End() {
@@ -56,16 +57,19 @@ class Queue {
   // Waits until the first `position` are done.
   void Reach(uint64_t position) {
     std::unique_lock lock(mutex_);
+    if (done_ >= position) return;
     needed_ = std::max(needed_, position);
-    changed_.notify_all();
-    changed_.wait(lock, [&] { return done_ >= position; });
+    if (late_) queued_.notify_one();
+    const auto waited = waited_.insert(position);
+    reached_.wait(lock, [&] { return done_ >= position; });
+    waited_.erase(waited);
   }
 
  private:
   void Run() {
     std::unique_lock lock(mutex_);
     while (true) {
-      changed_.wait(lock, [&] { return stopping_ || (!tasks_.empty() && (!late_ || done_ < needed_)); });
+      queued_.wait(lock, [&] { return stopping_ || (!tasks_.empty() && (!late_ || done_ < needed_)); });
       if (tasks_.empty()) return;
       {
         const std::function<void()> work = std::move(tasks_.front());
@@ -75,14 +79,17 @@ class Queue {
       }
       lock.lock();
       ++done_;
-      changed_.notify_all();
+      // Only whom it concerns is woken: there are a hundred tasks between two waits.
+      if (!waited_.empty() && done_ >= *waited_.begin()) reached_.notify_all();
     }
   }
 
   const bool late_;
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable queued_;   // its thread waits
+  std::condition_variable reached_;  // everybody else does
   std::deque<std::function<void()>> tasks_;
+  std::multiset<uint64_t> waited_;  // positions that somebody waits for
   uint64_t added_ = 0, done_ = 0, needed_ = 0;
   bool stopping_ = false;
   std::thread thread_;

@@ -253,7 +253,7 @@ class Kit:
             try:
                 sides = []
                 for side, device in enumerate(self.a.devices):
-                    recipe = self.recipe("toy-1m", device, steps=20, batch=8, micro_batch=4, seq_len=128,
+                    recipe = self.recipe("toy-1m", device, steps=20, batch=8, micro_batch=4, seq_len=32 if self.a.small else 128,
                                          precision=precision, threads=threads_of(device, side),
                                          seed=self.a.seeds[side], deterministic=True)
                     sides.append(self.train(recipe, 90))
@@ -283,7 +283,7 @@ class Kit:
         if count < 2:
             raise NotRun(f"it takes two or more, and there is {count}")
         workers = max(n for n in (2, 4, 8) if n <= count)
-        size = dict(steps=4 if self.a.small else 20, batch=16, micro_batch=1, seq_len=128, threads=1, deterministic=True)
+        size = dict(steps=4 if self.a.small else 20, batch=16, micro_batch=1, seq_len=32 if self.a.small else 128, threads=1, deterministic=True)
         layouts = {"dp_replicate": f"zero_stage = 0\ndp_replicate = {workers}"}
         for stage in (1, 2, 3):
             layouts[f"ZeRO-{stage}"] = f"zero_stage = {stage}\ndp_shard = {workers}\ndp_replicate = 1"
@@ -332,7 +332,7 @@ class Kit:
     def memory(self):
         device = self.a.devices[1]
         self.need_device(device)
-        size = dict(steps=2, batch=8, micro_batch=4, seq_len=128 if self.a.small else 1024)
+        size = dict(steps=2, batch=8, micro_batch=4, seq_len=64 if self.a.small else 1024)
         preset = "toy-1m" if self.a.small else "llama-120m"
         for recompute in ("none", "full"):
             label = f"{preset}, bf16, recompute {recompute}, {device}"

@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 TRAINCTL = os.path.abspath(sys.argv[1])
-TOLERANCE = 0.01  # a run promises 3 %
+TOLERANCE = 0.001  # a run promises 3 %; small, for the activations of the bf16 cells are 2 % of their peak
 LARGE_BYTES = 256 << 20
 
 RECIPE = """
@@ -28,15 +28,20 @@ kv_heads = 4
 ffn = 1376
 vocab = 16000
 [data]
-seq_len = 256
+seq_len = 1  # WAYS
 [[data.train]]
 files = ["text.txt"]
 [train]
 steps = 1
-batch_sequences = 8
+batch_sequences = 1  # WAYS
 [cluster]
 devices_per_node = 2
 """
+
+# precision, seq_len, batch_sequences, micro_batch, prefetch, checkpoint.async. Few tokens in bf16: without
+# instructions for it, a CPU makes 3 GFLOP/s.
+WAYS = (("fp32", 256, 8, 4, "true", "true"),
+        ("bf16", 64, 4, 1, "false", "false"))
 
 
 def main():
@@ -47,11 +52,11 @@ def main():
         open(work + "/text.txt", "w").write("all work and no play makes Jack a dull boy\n" * 2000)
         for stage in range(4):
             for recompute in ("none", "full"):
-                for precision, micro_batch, prefetch, beside in (("fp32", 4, "true", "true"),
-                                                                 ("bf16", 2, "false", "false")):
+                for precision, seq_len, batch, micro_batch, prefetch, beside in WAYS:
                     run = "%s/run-%d" % (work, cells)
                     sets = ["parallel.zero_stage=%d" % stage, "parallel.recompute=" + recompute,
                             "train.precision=" + precision, "train.micro_batch=%d" % micro_batch,
+                            "data.seq_len=%d" % seq_len, "train.batch_sequences=%d" % batch,
                             "parallel.prefetch=" + prefetch, "checkpoint.async=" + beside]
                     command = [TRAINCTL, "launch", work + "/recipe.toml", "--run-dir", run]
                     for setting in sets:

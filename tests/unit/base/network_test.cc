@@ -72,7 +72,7 @@ TEST(AddressOfInterface, ListsWhatThereIsWhenNothingIsMeant) {
   EXPECT_EQ(AddressOf("eth1"), "'eth1' is down" + there_is);
   EXPECT_EQ(AddressOf("tun0"), "'tun0' has no address" + there_is);
   EXPECT_EQ(AddressOf("10.0.0.8"), "'10.0.0.8' is no address of this machine" + there_is);
-  EXPECT_EQ(AddressOf("172.16.0.7"), "'172.16.0.7' is of eth1, which is down" + there_is);
+  EXPECT_EQ(AddressOf("172.16.0.7"), "'172.16.0.7' belongs to eth1, which is down" + there_is);
   EXPECT_EQ(AddressOf("10.9.0.8/30"), "'10.9.0.8/30' has no address of this machine" + there_is);
   EXPECT_EQ(AddressOf("172.16.0.0/12"), "'172.16.0.0/12' is a network whose interface is down" + there_is);
   EXPECT_EQ(AddressOf("10.0.0.0/8"),
@@ -149,7 +149,7 @@ TEST(LocalAddressTowards, IsLoopbackForThisMachine) {
 }
 
 // Runs `body` in a child with a network of its own: "a0" and "a1" are the two ends of a cable, "b0" is down.
-// What it expects is told through its exit code and the shared output. False: not permitted here.
+// It reports through its exit code and the shared output. False: not permitted here.
 bool InOwnNetwork(const std::function<void()>& body) {
   std::fflush(nullptr);
   const pid_t child = ::fork();

@@ -131,7 +131,7 @@ TEST_F(KeeperTest, AStoppedOwnerLosesItsWorkersWhereThatWasAgreed) {
   AwaitEnd(Path("pid"));
   int status = 0;
   ASSERT_EQ(::waitpid(owner, &status, 0), owner);
-  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << "what it would do is of the past";
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << "nothing that it would do is wanted";
   while (PathExists(Path("folder"))) std::this_thread::yield();
   EXPECT_FALSE(PathExists(Path("socket")));
 }

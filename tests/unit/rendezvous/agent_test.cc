@@ -160,7 +160,7 @@ TEST_F(AgentTest, WorkersThatObeyEndWithoutSigkill) {
   Exit(1, kTerminated);
   EXPECT_FALSE(KillsAll()) << "the other has its time";
   Exit(0, kTerminated);
-  EXPECT_TRUE(KillsAll()) << "what they left behind";
+  EXPECT_TRUE(KillsAll()) << "and what they started";
   EXPECT_FALSE(agent_.is_idle());
   Give(ProcessesGone{});
   ASSERT_THAT(actions_, SizeIs(1));
@@ -257,7 +257,7 @@ TEST_F(AgentTest, TheNextAttemptBeginsWithNothingOfTheOneBefore) {
   EXPECT_TRUE(KillsAll());
 }
 
-// ---- what is told of an end ---------------------------------------------------------------------
+// ---- how an end is reported ---------------------------------------------------------------------
 
 TEST_F(AgentTest, AnExitIsToldOnceWithAllThatIsKnownOfIt) {
   Start(2);
@@ -395,7 +395,7 @@ TEST_F(AgentTest, ALostKeeperEndsTheAttemptAndWhatItLeftIsKilled) {
   Start(2);
   Give(KeeperLost{});
   ASSERT_THAT(actions_, SizeIs(2));
-  EXPECT_TRUE(std::holds_alternative<KillOrphans>(actions_[0])) << "before the end is told";
+  EXPECT_TRUE(std::holds_alternative<KillOrphans>(actions_[0])) << "before the end is reported";
   ASSERT_TRUE(std::holds_alternative<FinishAttempt>(actions_[1]));
   EXPECT_TRUE(std::get<FinishAttempt>(actions_[1]).keeper_lost);
   EXPECT_TRUE(agent_.is_idle());

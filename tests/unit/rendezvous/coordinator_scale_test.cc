@@ -16,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/coordinator.h"
+#include "tests/unit/num_cases.h"
 
 namespace trainctl::rendezvous {
 namespace {
@@ -23,7 +24,7 @@ namespace {
 constexpr int kWindow = 256;  // messages
 constexpr int kNumWindows = 8;
 constexpr int kSmall = kWindow * kNumWindows;
-constexpr int kLarge = 100000;
+constexpr int kLarge = NumCases(100000);
 constexpr double kLimit = 14;  // times the cost in the small job
 
 // By kind of message, in clock ticks per window.

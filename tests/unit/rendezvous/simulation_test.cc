@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "rendezvous/coordinator.h"
+#include "tests/unit/num_cases.h"
 
 namespace trainctl::rendezvous {
 namespace {
@@ -590,7 +591,7 @@ class Downfall {
 };
 
 TEST(SimulationTest, WhoFailedFirstIsBlamedOnceInAnyOrder) {
-  for (uint64_t seed = 1; seed <= 3000; ++seed) {
+  for (uint64_t seed = 1; seed <= NumCases<uint64_t>(3000); ++seed) {
     for (const auto cause :
          {Downfall::Cause::kReported, Downfall::Cause::kCrashed, Downfall::Cause::kKilled}) {
       EXPECT_EQ(Downfall(seed, cause).BlamedRanks(), std::vector<int>{0})
@@ -601,7 +602,7 @@ TEST(SimulationTest, WhoFailedFirstIsBlamedOnceInAnyOrder) {
 }
 
 TEST(SimulationTest, InvariantsHoldAndTheJobRunsAndEnds) {
-  for (uint64_t seed = 1; seed <= 100; ++seed) {
+  for (uint64_t seed = 1; seed <= NumCases<uint64_t>(100); ++seed) {
     const int num_members = 1 + static_cast<int>(seed % 7);
     Simulation(seed, num_members).Run();
     ASSERT_FALSE(testing::Test::HasFailure()) << "seed " << seed;

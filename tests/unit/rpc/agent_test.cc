@@ -23,7 +23,7 @@ using rendezvous::AgentLink;
 using rendezvous::Notice;
 using testing::HasSubstr;
 
-// ---- what is told, as it is written down -----------------------------------------------------------
+// ---- commands and events on the wire -----------------------------------------------------------
 
 class Random {
  public:
@@ -496,7 +496,7 @@ TEST_F(AgentsTest, OneThatReadsNothingHoldsNobodyUp) {
 
 // ---- silence ----------------------------------------------------------------------------------------
 
-// Passes as it is told; the date is the real one, for certificates are of it.
+// Moves only when a test says so; the date is the real one, which certificates need.
 class SettableClock : public Clock {
  public:
   absl::Time Now() const override { return absl::Now(); }

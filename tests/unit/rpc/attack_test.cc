@@ -103,7 +103,8 @@ class AttackTest : public AgentsTest {
   void ExpectRefused(const v1::NodeReport& report) {
     v1::AgentMessage message;
     *message.mutable_report() = report;
-    ExpectRefused(message, grpc::StatusCode::INVALID_ARGUMENT, "a report of n1 is of no worker of its own");
+    ExpectRefused(message, grpc::StatusCode::INVALID_ARGUMENT,
+                  "a report of n1 names a worker that the node does not have");
   }
 
  private:

@@ -342,7 +342,8 @@ TEST(ParsePeer, TakesOneUriOfThisJob) {
     EXPECT_EQ(ParsePeer(uris, "j").status().code(), StatusCode::kPermissionDenied)
         << (uris.empty() ? "none" : uris[0]);
   }
-  EXPECT_THAT(Message(ParsePeer({"trainctl://other/agent/n"}, "j").status()), HasSubstr("of job 'other'"));
+  EXPECT_THAT(Message(ParsePeer({"trainctl://other/agent/n"}, "j").status()),
+              HasSubstr("belongs to job 'other'"));
 }
 
 TEST_F(JobAuthorityTest, WhatDoesNotFitTogetherIsNoCredential) {
