@@ -5,6 +5,7 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -172,7 +173,7 @@ absl::StatusOr<std::string> AddressInNetwork(absl::string_view network,
 // Closes a socket.
 class Socket {
  public:
-  explicit Socket(int family) : fd_(::socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {}
+  Socket(int family, int type) : fd_(::socket(family, type | SOCK_CLOEXEC, 0)) {}
   ~Socket() {
     if (fd_ >= 0) ::close(fd_);
   }
@@ -186,7 +187,7 @@ class Socket {
 
 // Connecting a datagram socket chooses the route and the source, and sends nothing.
 absl::StatusOr<std::string> SourceTowards(const addrinfo& target) {
-  const Socket socket(target.ai_family);
+  const Socket socket(target.ai_family, SOCK_DGRAM);
   sockaddr_storage own = {};
   socklen_t length = sizeof(own);
   if (socket.fd() < 0 || ::connect(socket.fd(), target.ai_addr, target.ai_addrlen) != 0 ||
@@ -197,6 +198,30 @@ absl::StatusOr<std::string> SourceTowards(const addrinfo& target) {
 }
 
 }  // namespace
+
+PortState LookAtPort(const Endpoint& endpoint, absl::Duration timeout) {
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+  addrinfo* list = nullptr;
+  if (::getaddrinfo(endpoint.host.c_str(), absl::StrCat(endpoint.port).c_str(), &hints, &list) != 0) {
+    return PortState::kSilent;
+  }
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, &::freeaddrinfo);
+  const Socket socket(list->ai_family, SOCK_STREAM | SOCK_NONBLOCK);
+  int error = 0;
+  if (::connect(socket.fd(), list->ai_addr, list->ai_addrlen) != 0) {
+    error = errno;
+    pollfd fd = {socket.fd(), POLLOUT, 0};
+    socklen_t length = sizeof(error);
+    if (error == EINPROGRESS && (::poll(&fd, 1, static_cast<int>(absl::ToInt64Milliseconds(timeout))) != 1 ||
+                                 ::getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &error, &length) != 0)) {
+      return PortState::kSilent;
+    }
+  }
+  if (error == 0) return PortState::kOpen;
+  return error == ECONNREFUSED ? PortState::kClosed : PortState::kSilent;
+}
 
 absl::StatusOr<std::vector<NetworkInterface>> ListInterfaces() {
   ifaddrs* list = nullptr;

@@ -1,5 +1,5 @@
 // Which addresses this machine has, and which of them another machine reaches. Opens no connection and sends
-// no packet but to a name server. Names block until the resolver answers. Thread safe.
+// no packet but to a name server, LookAtPort aside. Names block until the resolver answers. Thread safe.
 //
 //   TRAINCTL_ASSIGN_OR_RETURN(std::string own, LocalAddressTowards("node0", 29500));  // "10.0.0.7"
 //   std::string endpoint = FormatEndpoint(own, port);                                 // "10.0.0.7:41003"
@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 
 namespace trainctl {
@@ -66,5 +67,13 @@ struct Endpoint {
 std::string FormatEndpoint(absl::string_view host, int port);
 // UsageError for what FormatEndpoint does not write; ports are 1 to 65535.
 absl::StatusOr<Endpoint> ParseEndpoint(absl::string_view text);
+
+enum class PortState {
+  kOpen,    // something listens
+  kClosed,  // the machine answers that nothing does
+  kSilent,  // no answer in time, or no route
+};
+// Opens a connection over TCP, and closes it. The host is an address, of which there is no name to resolve.
+PortState LookAtPort(const Endpoint& endpoint, absl::Duration timeout);
 
 }  // namespace trainctl

@@ -29,6 +29,7 @@ using rendezvous::AgentLink;
 constexpr int kLookMs = 100;
 constexpr absl::Duration kLookInterval = absl::Milliseconds(kLookMs);
 constexpr absl::Duration kDiskPatience = absl::Seconds(10);
+constexpr absl::Duration kSetupTimeout = absl::Seconds(60);
 
 class AgentRunner {
  public:
@@ -55,10 +56,10 @@ class AgentRunner {
     for (AgentLink::Order& order : link_->TakeOrders()) {
       std::visit([&](auto& what) { Handle(std::move(what)); }, order);
     }
-    if (host_ && !result_ && link_->silence() > coordinator_timeout_) {
+    if (!result_ && link_->silence() > coordinator_timeout_) {
       Handle(AgentLink::Lost{absl::StrCat("no word from the launcher for ",
                                           absl::FormatDuration(coordinator_timeout_),
-                                          " (launch.coordinator_timeout)")});
+                                          host_ ? " (launch.coordinator_timeout)" : "")});
     }
     if (host_) host_->Advance();
     for (const absl::Status& error : disk_.TakeErrors()) {
@@ -159,7 +160,7 @@ class AgentRunner {
   std::optional<absl::Status> result_;
   int64_t attempt_ = 0;
   absl::Duration stop_timeout_;
-  absl::Duration coordinator_timeout_ = absl::InfiniteDuration();
+  absl::Duration coordinator_timeout_ = kSetupTimeout;  // until it is set up
   absl::Duration beat_interval_ = kLookInterval;
   absl::Duration next_beat_ = absl::ZeroDuration();
 };

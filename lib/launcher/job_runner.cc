@@ -129,7 +129,7 @@ void JobRunner::HandleNodes() {
   for (const AgentStarter::News& news : agents_.TakeNews()) {
     if (!news.has_ended) Show(news);
     for (const std::string& node : news.nodes) {
-      if (news.has_ended) Decide(rendezvous::NodeLost{node, news.text});
+      if (news.has_ended) deps_.service.NoteAgentCommandEnded(node, news.text);
     }
   }
 }

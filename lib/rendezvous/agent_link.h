@@ -1,5 +1,5 @@
-// How an agent sees the coordinator: it takes orders and tells, and never learns how they travel. lib/rpc
-// does it over gRPC; tests use their own.
+// How an agent sees the coordinator: it takes orders and tells, and never learns how they travel, nor that a
+// connection broke and another was made. lib/rpc does it over gRPC; tests use their own.
 #pragma once
 
 #include <string>
@@ -34,7 +34,8 @@ class AgentLink {
   // A line of a worker's output; may drop, and tells how many.
   virtual void ShowLine(int rank, absl::string_view line) = 0;
   virtual void AskToStop(const std::string& reason) = 0;
-  // To be called at least every NodeSetup::heartbeat_interval.
+  // To be called at least every NodeSetup::heartbeat_interval; an agent that has lost its connection comes
+  // back with one. Blocks for a moment then.
   virtual void Beat() = 0;
   // Since anything came from the coordinator, which answers beats.
   virtual absl::Duration silence() const = 0;

@@ -79,6 +79,9 @@ class RendezvousService {
   // A command that does not arrive means that the node is lost; NodeNews::Gone follows.
   virtual void SendToNode(const std::string& node, const NodeCommand& command) = 0;
   virtual std::vector<NodeNews> TakeNodeNews() = 0;
+  // The command that started the node's agent has ended, `why` says how. NodeNews::Gone follows, but not
+  // while the agent is there without it.
+  virtual void NoteAgentCommandEnded(const std::string& node, const std::string& why) = 0;
   // The job is over: agents end.
   virtual void DismissNodes() = 0;
 };

@@ -43,10 +43,13 @@ using rendezvous::AgentLink;
 constexpr absl::Duration kAttemptTimeout = absl::Seconds(5);
 constexpr absl::Duration kLastWords = absl::Seconds(1);
 constexpr size_t kMaxQueuedLineBytes = 1 << 20;
+constexpr absl::Duration kProbeTimeout = absl::Milliseconds(300);
+// After this share of launch.detect_timeout without a word it tries another connection.
+constexpr int kRedialShare = 3;
 
 struct Entry {
   std::string endpoint;
-  std::shared_ptr<grpc::Channel> channel;
+  std::shared_ptr<grpc::ChannelCredentials> credentials;
 };
 
 // Trades the token for a certificate, with whichever address answers.
@@ -72,9 +75,8 @@ absl::StatusOr<Entry> Enroll(const Invitation& invitation, absl::Duration timeou
       if (last.ok()) {
         credential.key_pem = mine.key_pem;
         credential.cert_pem = reply.certificate();
-        TRAINCTL_ASSIGN_OR_RETURN(const auto own, MakeClientCredentials(credential));
         Entry entry{endpoint, nullptr};
-        TRAINCTL_ASSIGN_OR_RETURN(entry.channel, MakeTlsChannel(endpoint, own));
+        TRAINCTL_ASSIGN_OR_RETURN(entry.credentials, MakeClientCredentials(credential));
         return entry;
       }
       if (absl::IsPermissionDenied(last) || absl::IsInvalidArgument(last)) return last;
@@ -85,32 +87,29 @@ absl::StatusOr<Entry> Enroll(const Invitation& invitation, absl::Duration timeou
                    absl::StrJoin(invitation.endpoints, ", "), "): ", last.message()));
 }
 
-// A store call of a worker, handed on to the coordinator. Both ends delete it together.
-class StoreProxy : public grpc::ServerUnaryReactor {
- public:
-  StoreProxy(v1::Agents::Stub* stub, std::chrono::system_clock::time_point deadline,
-             const v1::StoreRequest* request, v1::StoreReply* reply) {
-    context_.set_deadline(deadline);
-    stub->async()->Store(&context_, request, reply, [this](grpc::Status status) { Finish(status); });
+// What the coordinator answers an agent that it does not want; anything else is an accident of the
+// connection.
+bool IsRefusal(const grpc::Status& status) {
+  switch (status.error_code()) {
+    case grpc::StatusCode::ALREADY_EXISTS:
+    case grpc::StatusCode::FAILED_PRECONDITION:
+    case grpc::StatusCode::INVALID_ARGUMENT:
+    case grpc::StatusCode::PERMISSION_DENIED:
+    case grpc::StatusCode::RESOURCE_EXHAUSTED:  // a message that is too large stays so
+    case grpc::StatusCode::UNAUTHENTICATED:
+    case grpc::StatusCode::UNIMPLEMENTED:
+      return true;
+    case grpc::StatusCode::DEADLINE_EXCEEDED:  // the node was lost
+      return true;
+    default:
+      return false;
   }
-  void OnCancel() override { context_.TryCancel(); }
-  void OnDone() override { delete this; }
+}
 
- private:
-  grpc::ClientContext context_;
-};
-
-class AgentClient : public AgentLink,
-                    private v1::Trainctl::CallbackService,
-                    private WorkerStream::Handler,
-                    private grpc::ClientBidiReactor<v1::AgentMessage, v1::AgentOrder> {
+class AgentClient : public AgentLink, private v1::Trainctl::CallbackService, private WorkerStream::Handler {
  public:
   AgentClient(Invitation invitation, Entry entry, AgentClientOptions options)
-      : invitation_(std::move(invitation)),
-        options_(std::move(options)),
-        endpoint_(std::move(entry.endpoint)),
-        channel_(std::move(entry.channel)),
-        stub_(v1::Agents::NewStub(channel_)) {}
+      : invitation_(std::move(invitation)), options_(std::move(options)), entry_(std::move(entry)) {}
 
   ~AgentClient() override {
     {
@@ -123,38 +122,16 @@ class AgentClient : public AgentLink,
       worker_server_->Wait();
       ::unlink(options_.socket_path.c_str());
     }
-    if (is_started_) {
-      std::unique_lock lock(mutex_);
-      const auto deadline = std::chrono::steady_clock::now() + absl::ToChronoMilliseconds(kLastWords);
-      if (changed_.wait_until(lock, deadline, [&] { return is_ended_ || outgoing_.empty(); }) && !is_ended_) {
-        // The coordinator ends the stream when it has read all of it. To cancel could overtake the last
-        // words.
-        StartWritesDone();
-        changed_.wait_until(lock, deadline, [&] { return is_done_; });
-      }
-      lock.unlock();
-      context_.TryCancel();
-      lock.lock();
-      changed_.wait(lock, [&] { return is_done_; });
-    }
+    SayLastWords();
     if (order_fd_ >= 0) ::close(order_fd_);
   }
 
   absl::Status Start() {
     order_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (order_fd_ < 0) return ErrnoError("create", "an event descriptor", errno);
-    std::lock_guard lock(mutex_);  // what workers say waits until the stream is there, and the hello in it
+    std::lock_guard lock(mutex_);
     TRAINCTL_RETURN_IF_ERROR(ServeWorkers());
-    stub_->async()->Node(&context_, this);
-    v1::AgentMessage hello;
-    hello.set_protocol_version(kProtocolVersion);
-    hello.mutable_hello()->set_pid(::getpid());
-    Enqueue(std::move(hello));
-    is_started_ = true;
-    AddHold();  // writes come from all threads; until nothing can be written any more
-    StartRead(&incoming_);
-    StartCall();
-    return absl::OkStatus();
+    return Dial();
   }
 
   // ---- AgentLink --------------------------------------------------------------------------------
@@ -179,21 +156,42 @@ class AgentClient : public AgentLink,
   void Tell(const rendezvous::NodeEvent& event) override {
     v1::AgentMessage message;
     *message.mutable_report() = ToWire(event);
-    Send(std::move(message));
+    const bool is_of_the_moment = std::holds_alternative<rendezvous::BoardsSeen>(event.what);
+    std::lock_guard lock(mutex_);
+    is_of_the_moment ? AddOfTheMoment(std::move(message)) : (void)Add(std::move(message));
   }
   void AskToStop(const std::string& reason) override {
     v1::AgentMessage message;
     message.mutable_stop()->set_reason(WireText(reason));
     Send(std::move(message));
   }
+
   void Beat() override {
+    std::unique_lock lock(mutex_);
+    if (num_dropped_ > 0) {
+      v1::AgentMessage message;
+      message.mutable_lines()->set_num_dropped(std::exchange(num_dropped_, 0));
+      Add(std::move(message));
+    }
     v1::AgentMessage message;
     message.mutable_beat();
-    std::lock_guard lock(mutex_);
-    if (num_dropped_ > 0 && queued_line_bytes_ == 0) {
-      message.mutable_lines()->set_num_dropped(std::exchange(num_dropped_, 0));
+    AddOfTheMoment(std::move(message));
+    if (is_lost_ || is_dismissed_ || is_closing_) return;
+    if (call_ != nullptr) {
+      // A connection that is dead tells nobody; over a new one the packets may find their way.
+      if (clock_.Monotonic() - std::max(dialled_at_, last_heard()) > redial_after_) call_->Cancel();
+      return;
     }
-    Enqueue(std::move(message));
+    lock.unlock();
+    const absl::StatusOr<Endpoint> endpoint = ParseEndpoint(entry_.endpoint);
+    const PortState port = endpoint.ok() ? LookAtPort(*endpoint, kProbeTimeout) : PortState::kSilent;
+    lock.lock();
+    if (call_ != nullptr) return;  // another beat was faster
+    if (port == PortState::kClosed) {
+      LoseCoordinator("the launcher has ended: nothing listens at its port");
+    } else if (port == PortState::kOpen) {
+      (void)Dial();
+    }
   }
 
   void ShowLine(int rank, absl::string_view line) override {
@@ -207,69 +205,144 @@ class AgentClient : public AgentLink,
     added->set_rank(rank);
     added->set_text(WireText(line));
     message.mutable_lines()->set_num_dropped(std::exchange(num_dropped_, 0));
-    queued_line_bytes_ += line.size();
-    Enqueue(std::move(message));
+    queued_line_bytes_ += added->text().size();
+    Add(std::move(message));
   }
 
-  absl::Duration silence() const override {
-    return clock_.Monotonic() - absl::Milliseconds(last_heard_ms_.load());
-  }
+  absl::Duration silence() const override { return clock_.Monotonic() - last_heard(); }
 
   std::string coordinator_host() const override {
-    const absl::StatusOr<Endpoint> endpoint = ParseEndpoint(endpoint_);
+    const absl::StatusOr<Endpoint> endpoint = ParseEndpoint(entry_.endpoint);
     return endpoint.ok() ? endpoint->host : "";
   }
 
  private:
-  // ---- the stream to the coordinator ------------------------------------------------------------
+  // One stream to the coordinator.
+  class Call : public grpc::ClientBidiReactor<v1::AgentMessage, v1::AgentOrder> {
+   public:
+    Call(AgentClient* client, const std::shared_ptr<grpc::Channel>& channel)
+        : client_(client), stub_(v1::Agents::NewStub(channel)) {}
+
+    // Before anything else, and with the client's lock held, as Write.
+    void Begin(const v1::AgentMessage& hello) {
+      stub_->async()->Node(&context_, this);
+      AddHold();  // writes come from all threads; until nothing can be written any more
+      StartRead(&incoming_);
+      Write(hello);
+      StartCall();
+    }
+    bool can_write() const { return is_open_ && !is_writing_; }
+    void Write(const v1::AgentMessage& message) {
+      outgoing_ = message;
+      is_writing_ = true;
+      StartWrite(&outgoing_);
+    }
+    void Cancel() { context_.TryCancel(); }
+
+    void OnReadDone(bool ok) override {
+      if (ok) {
+        client_->Receive(incoming_);
+        return StartRead(&incoming_);
+      }
+      {
+        std::lock_guard lock(client_->mutex_);
+        is_open_ = false;
+      }
+      RemoveHold();
+    }
+    void OnWriteDone(bool ok) override {
+      std::lock_guard lock(client_->mutex_);
+      is_writing_ = false;
+      if (ok) client_->Pump();
+    }
+    void OnDone(const grpc::Status& status) override { client_->OnCallDone(status); }
+
+   private:
+    AgentClient* const client_;
+    const std::unique_ptr<v1::Agents::Stub> stub_;
+    grpc::ClientContext context_;
+    v1::AgentOrder incoming_;
+    v1::AgentMessage outgoing_;
+    bool is_open_ = true;
+    bool is_writing_ = false;
+  };
+
+  // ---- the streams to the coordinator -----------------------------------------------------------
+  // Requires mutex_, and no call.
+  absl::Status Dial() {
+    TRAINCTL_ASSIGN_OR_RETURN(const auto channel, MakeTlsChannel(entry_.endpoint, entry_.credentials));
+    v1::AgentMessage hello;
+    hello.set_job(invitation_.job);
+    hello.set_protocol_version(kProtocolVersion);
+    hello.set_acked(inbox_.last());
+    hello.mutable_hello()->set_pid(::getpid());
+    ended_call_.reset();
+    outbox_.Connect();
+    dialled_at_ = clock_.Monotonic();
+    call_ = std::make_unique<Call>(this, channel);
+    call_->Begin(hello);
+    return absl::OkStatus();
+  }
+
+  void OnCallDone(const grpc::Status& status) {
+    std::lock_guard lock(mutex_);
+    ended_call_ = std::move(call_);
+    outbox_.Disconnect();
+    if (IsRefusal(status)) LoseCoordinator(status.error_message());
+    changed_.notify_all();
+  }
+
+  // Requires mutex_. For good.
+  void LoseCoordinator(const std::string& why) {
+    if (std::exchange(is_lost_, true)) return;
+    EndHeard();
+    for (const auto& [stream, talk] : sessions_) stream->End(Unheard());
+    for (const auto& [id, call] : store_calls_) call->Finish(Unheard());
+    store_calls_.clear();
+    Give(Lost{why});
+    changed_.notify_all();
+  }
+
+  // The coordinator shall know that this agent does not come back.
+  void SayLastWords() {
+    std::unique_lock lock(mutex_);
+    v1::AgentMessage leaving;
+    leaving.mutable_leaving();
+    Add(std::move(leaving));
+    const auto deadline = std::chrono::steady_clock::now() + absl::ToChronoMilliseconds(kLastWords);
+    changed_.wait_until(lock, deadline, [&] { return call_ == nullptr || outbox_.is_all_acked(); });
+    if (call_ != nullptr) call_->Cancel();
+    changed_.wait(lock, [&] { return call_ == nullptr; });
+  }
+
   void Send(v1::AgentMessage message) {
     std::lock_guard lock(mutex_);
-    Enqueue(std::move(message));
+    Add(std::move(message));
   }
 
   // Requires mutex_. Returns its number.
-  uint64_t Enqueue(v1::AgentMessage message) {
+  uint64_t Add(v1::AgentMessage message) {
     message.set_job(invitation_.job);
-    message.set_seq(++seq_);
-    if (is_ended_) return seq_;
-    outgoing_.push_back(std::move(message));
-    if (outgoing_.size() == 1) StartWrite(&outgoing_.front());
-    return seq_;
+    const uint64_t seq = outbox_.Add(std::move(message));
+    Pump();
+    return seq;
   }
 
-  void OnWriteDone(bool ok) override {
-    std::lock_guard lock(mutex_);
-    for (const v1::WorkerLines::Line& line : outgoing_.front().lines().lines()) {
-      queued_line_bytes_ -= std::min(queued_line_bytes_, line.text().size());
-    }
-    outgoing_.pop_front();
-    if (!ok || is_ended_) outgoing_.clear();  // OnDone tells why
-    if (!outgoing_.empty()) StartWrite(&outgoing_.front());
-    if (outgoing_.empty()) changed_.notify_all();
+  // Requires mutex_.
+  void AddOfTheMoment(v1::AgentMessage message) {
+    message.set_job(invitation_.job);
+    outbox_.AddOfTheMoment(std::move(message));
+    Pump();
   }
 
-  void OnReadDone(bool ok) override {
-    if (!ok) {
-      {
-        std::lock_guard lock(mutex_);
-        is_ended_ = true;
-        changed_.notify_all();
-      }
-      return RemoveHold();
-    }
-    last_heard_ms_ = absl::ToInt64Milliseconds(clock_.Monotonic());
-    Receive(incoming_);
-    StartRead(&incoming_);
-  }
-
-  void OnDone(const grpc::Status& status) override {
-    std::lock_guard lock(mutex_);
-    is_done_ = true;
-    outgoing_.clear();
-    EndHeard();
-    for (const auto& [stream, state] : sessions_) stream->End(Unheard());
-    Give(Lost{status.error_message().empty() ? "the launcher is gone" : status.error_message()});
-    changed_.notify_all();
+  // Requires mutex_.
+  void Pump() {
+    if (call_ == nullptr || !call_->can_write()) return;
+    const v1::AgentMessage* const next = outbox_.Next();
+    if (next == nullptr) return;
+    v1::AgentMessage message = *next;
+    message.set_acked(inbox_.last());
+    call_->Write(message);
   }
 
   // Requires mutex_.
@@ -280,37 +353,58 @@ class AgentClient : public AgentLink,
   }
 
   void Receive(const v1::AgentOrder& order) {
+    last_heard_ms_ = absl::ToInt64Milliseconds(clock_.Monotonic());
     std::lock_guard lock(mutex_);
-    if (order.acked() > acked_) {
-      acked_ = order.acked();
-      EndHeard();
-    }
-    switch (order.body_case()) {
-      case v1::AgentOrder::kSetup:
-        Give(FromWire(order.setup()));
+    if (is_lost_) return;
+    outbox_.Acknowledge(order.acked(), [&](const v1::AgentMessage& heard) {
+      for (const v1::WorkerLines::Line& line : heard.lines().lines()) {
+        queued_line_bytes_ -= line.text().size();
+      }
+    });
+    EndHeard();
+    if (outbox_.is_all_acked()) changed_.notify_all();
+    switch (inbox_.Take(order.seq())) {
+      case Inbox::Verdict::kRepeated:
         return;
+      case Inbox::Verdict::kGap:
+        return LoseCoordinator("the launcher left out an order");
+      case Inbox::Verdict::kNew:
+        return CarryOut(order);
+    }
+  }
+
+  // Requires mutex_.
+  void CarryOut(const v1::AgentOrder& order) {
+    switch (order.body_case()) {
+      case v1::AgentOrder::kSetup: {
+        const rendezvous::NodeSetup setup = FromWire(order.setup());
+        if (setup.detect_timeout > absl::ZeroDuration()) redial_after_ = setup.detect_timeout / kRedialShare;
+        return Give(setup);
+      }
       case v1::AgentOrder::kOrder: {
         absl::StatusOr<rendezvous::NodeCommand> command = FromWire(order.order(), invitation_.node);
-        if (command.ok()) {
-          Give(*std::move(command));
-        } else {
-          Give(Lost{std::string(command.status().message())});
-        }
-        return;
+        if (command.ok()) return Give(*std::move(command));
+        return Give(Lost{std::string(command.status().message())});
       }
       case v1::AgentOrder::kMember:
-        for (const auto& [stream, state] : sessions_) {
-          if (state.member != order.member().member() || state.incarnation != order.member().incarnation())
+        for (const auto& [stream, talk] : sessions_) {
+          if (talk.member != order.member().member() || talk.incarnation != order.member().incarnation())
             continue;
-          stream->SendTo(state.member, state.incarnation, order.member().message());
+          stream->SendTo(talk.member, talk.incarnation, order.member().message());
+        }
+        return;
+      case v1::AgentOrder::kStore:
+        if (const auto it = store_calls_.find(order.store().id()); it != store_calls_.end()) {
+          StoreCall* const call = it->second;
+          store_calls_.erase(it);
+          call->Answer(order.store());
         }
         return;
       case v1::AgentOrder::kRefusal:
-        Give(Lost{order.refusal().reason()});
-        return;
+        return Give(Lost{order.refusal().reason()});
       case v1::AgentOrder::kFarewell:
-        Give(Dismissed{});
-        return;
+        is_dismissed_ = true;
+        return Give(Dismissed{});
       case v1::AgentOrder::BODY_NOT_SET:
         return;
     }
@@ -322,6 +416,24 @@ class AgentClient : public AgentLink,
     int64_t incarnation = 0;
     uint64_t last_seq = 0;   // of what was handed on for it
     bool is_closed = false;  // it says no more; it waits until the coordinator has heard its last words
+  };
+
+  // A store call of a worker, handed on to the coordinator.
+  class StoreCall : public grpc::ServerUnaryReactor {
+   public:
+    StoreCall(AgentClient* client, uint64_t id, v1::StoreReply* reply)
+        : client_(client), id_(id), reply_(reply) {}
+    void Answer(const v1::StoreAnswer& answer) {
+      *reply_ = answer.reply();
+      Finish({static_cast<grpc::StatusCode>(answer.status().code()), answer.status().message()});
+    }
+    void OnCancel() override { client_->CancelStore(this, id_); }
+    void OnDone() override { delete this; }
+
+   private:
+    AgentClient* const client_;
+    const uint64_t id_;
+    v1::StoreReply* const reply_;
   };
 
   absl::Status ServeWorkers() {
@@ -354,7 +466,25 @@ class AgentClient : public AgentLink,
                                   v1::StoreReply* reply) override {
     const grpc::Status allowed = guard_.Check(*context);
     if (!allowed.ok()) return FinishNow(context, allowed);
-    return new StoreProxy(stub_.get(), context->deadline(), request, reply);
+    std::lock_guard lock(mutex_);
+    if (is_lost_ || is_closing_) return FinishNow(context, Unheard());
+    const uint64_t id = ++last_store_call_;
+    auto* const call = new StoreCall(this, id, reply);
+    store_calls_[id] = call;
+    v1::AgentMessage message;
+    message.mutable_store()->set_id(id);
+    *message.mutable_store()->mutable_request() = *request;
+    Add(std::move(message));
+    return call;
+  }
+
+  void CancelStore(StoreCall* call, uint64_t id) {
+    std::lock_guard lock(mutex_);
+    if (store_calls_.erase(id) == 0) return;  // it is answered
+    v1::AgentMessage message;
+    message.set_store_cancel(id);
+    Add(std::move(message));
+    call->Finish(grpc::Status::CANCELLED);
   }
 
   void OnMessage(WorkerStream* stream, const v1::WorkerMessage& message) override {
@@ -365,11 +495,15 @@ class AgentClient : public AgentLink,
     }
     v1::AgentMessage handed_on;
     *handed_on.mutable_worker() = message;
-    Talk& session = sessions_[stream];
-    session.member = message.member();
-    session.incarnation = message.incarnation();
-    session.last_seq = Enqueue(std::move(handed_on));
-    if (is_done_) stream->End(Unheard());
+    Talk& talk = sessions_[stream];
+    talk.member = message.member();
+    talk.incarnation = message.incarnation();
+    if (message.has_heartbeat()) {
+      AddOfTheMoment(std::move(handed_on));
+    } else {
+      talk.last_seq = Add(std::move(handed_on));
+    }
+    if (is_lost_) stream->End(Unheard());
   }
 
   void OnClosed(WorkerStream* stream) override {
@@ -382,8 +516,8 @@ class AgentClient : public AgentLink,
   // will not any more.
   void EndHeard() {
     for (auto it = sessions_.begin(); it != sessions_.end();) {
-      const bool is_heard = it->second.last_seq <= acked_;
-      if (!it->second.is_closed || !(is_heard || is_done_ || is_closing_)) {
+      const bool is_heard = it->second.last_seq <= outbox_.acked();
+      if (!it->second.is_closed || !(is_heard || is_lost_ || is_closing_)) {
         ++it;
         continue;
       }
@@ -392,33 +526,35 @@ class AgentClient : public AgentLink,
     }
   }
 
+  absl::Duration last_heard() const { return absl::Milliseconds(last_heard_ms_.load()); }
   static grpc::Status Unheard() { return {grpc::StatusCode::UNAVAILABLE, "the launcher is gone"}; }
 
   const Invitation invitation_;
   const AgentClientOptions options_;
-  const std::string endpoint_;
-  const std::shared_ptr<grpc::Channel> channel_;
-  const std::unique_ptr<v1::Agents::Stub> stub_;
+  const Entry entry_;
   const RealClock clock_;
   std::atomic<int64_t> last_heard_ms_ = absl::ToInt64Milliseconds(clock_.Monotonic());
   TokenGuard guard_;
   int order_fd_ = -1;
-  grpc::ClientContext context_;
-  v1::AgentOrder incoming_;
-  bool is_started_ = false;
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<v1::AgentMessage> outgoing_;  // the first is being written
-  uint64_t seq_ = 0;
-  uint64_t acked_ = 0;
-  bool is_ended_ = false;    // the stream: nothing can be written any more
-  bool is_done_ = false;     // and nothing of it is left
-  bool is_closing_ = false;  // this client
+  std::unique_ptr<Call> call_;  // null: away
+  // The last channel to go takes gRPC's threads along, and so must not go on one of them.
+  std::unique_ptr<Call> ended_call_;
+  absl::Duration dialled_at_;
+  absl::Duration redial_after_ = kMaxReconnectBackoff;
+  Outbox<v1::AgentMessage> outbox_;
+  Inbox inbox_;
+  bool is_lost_ = false;       // the coordinator, for good
+  bool is_dismissed_ = false;  // the job is over
+  bool is_closing_ = false;    // this client
   size_t queued_line_bytes_ = 0;
   int64_t num_dropped_ = 0;
   std::vector<Order> orders_;
   std::map<WorkerStream*, Talk> sessions_;
+  std::map<uint64_t, StoreCall*> store_calls_;
+  uint64_t last_store_call_ = 0;
   std::unique_ptr<grpc::Server> worker_server_;
 };
 

@@ -24,76 +24,11 @@ namespace trainctl::rpc {
 namespace {
 
 constexpr char kInvitationSchema[] = "trainctl.invitation.v1";
+// Of launch.detect_timeout an agent whose connection broke has this share to come back: where a connection
+// breaks, packets pass, and it tries twice a second.
+constexpr int kReturnShare = 3;
 
 }  // namespace
-
-// One agent's stream. Owned by gRPC until OnDone.
-class AgentHub::Stream : public grpc::ServerBidiReactor<v1::AgentMessage, v1::AgentOrder>, public MemberSink {
- public:
-  Stream(AgentHub* hub, std::string node) : hub_(hub), node_(std::move(node)) { StartRead(&incoming_); }
-  explicit Stream(const grpc::Status& refusal) : hub_(nullptr) { Finish(refusal); }
-
-  const std::string& node() const { return node_; }
-  void Send(v1::AgentOrder order) {
-    std::lock_guard lock(mutex_);
-    if (finished_) return;
-    outgoing_.push_back(std::move(order));
-    if (outgoing_.size() == 1) StartWrite(&outgoing_.front());
-  }
-  // Rides on the next order, for all messages until then: an agent that does not read piles up no answers
-  // here.
-  void Acknowledge(uint64_t seq) {
-    std::lock_guard lock(mutex_);
-    if (finished_) return;
-    if (outgoing_.size() > 1) {  // the first is being written
-      outgoing_.back().set_acked(seq);
-      return;
-    }
-    outgoing_.emplace_back().set_acked(seq);
-    if (outgoing_.size() == 1) StartWrite(&outgoing_.front());
-  }
-  void SendTo(const std::string& member, int64_t incarnation,
-              const v1::CoordinatorMessage& message) override {
-    v1::AgentOrder order;
-    order.mutable_member()->set_member(member);
-    order.mutable_member()->set_incarnation(incarnation);
-    *order.mutable_member()->mutable_message() = message;
-    Send(std::move(order));
-  }
-  void End(const grpc::Status& status) {
-    {
-      std::lock_guard lock(mutex_);
-      if (std::exchange(finished_, true)) return;
-    }
-    Finish(status);  // without the lock: OnDone may come, and take the lock along, before this returns
-  }
-  void OnReadDone(bool ok) override {
-    if (!ok) {
-      hub_->OnClosed(this);
-      return End(grpc::Status::OK);
-    }
-    last_heard_ms = absl::ToInt64Milliseconds(hub_->clock_.Monotonic());
-    hub_->OnMessage(this, incoming_);
-    StartRead(&incoming_);
-  }
-  void OnWriteDone(bool ok) override {
-    std::lock_guard lock(mutex_);
-    if (!outgoing_.empty()) outgoing_.pop_front();
-    if (ok && !finished_ && !outgoing_.empty()) StartWrite(&outgoing_.front());
-  }
-  void OnDone() override { delete this; }
-
-  std::atomic<int64_t> last_heard_ms{0};
-  bool is_greeted = false;  // used by OnMessage alone
-
- private:
-  AgentHub* const hub_;
-  const std::string node_;
-  v1::AgentMessage incoming_;
-  std::mutex mutex_;
-  std::deque<v1::AgentOrder> outgoing_;  // the first is being written
-  bool finished_ = false;
-};
 
 AgentHub::AgentHub(const rendezvous::NetworkOptions& options, absl::Duration detect, const Clock& clock,
                    Handler* handler)
@@ -174,7 +109,7 @@ void AgentHub::Send(const std::string& node, const rendezvous::NodeCommand& comm
   v1::AgentOrder order;
   *order.mutable_order() = ToWire(command);
   std::lock_guard lock(mutex_);
-  if (const auto it = streams_.find(node); it != streams_.end()) it->second->Send(std::move(order));
+  if (const auto it = current_.find(node); it != current_.end()) it->second->Send(std::move(order));
 }
 
 void AgentHub::Dismiss() {
@@ -182,13 +117,35 @@ void AgentHub::Dismiss() {
   order.mutable_farewell();
   std::lock_guard lock(mutex_);
   dismissed_ = true;
-  for (const auto& [node, stream] : streams_) stream->Send(order);
+  for (const auto& [node, session] : current_) session->Send(order);
+}
+
+void AgentHub::NoteCommandEnded(const std::string& node, const std::string& why) {
+  AgentSession* session = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    if (const auto it = current_.find(node); it != current_.end()) {
+      session = it->second;
+      command_ends_[node] = why;
+    }
+  }
+  if (session == nullptr) {
+    News(node, rendezvous::NodeNews::Gone{why});
+  } else if (session->away_since()) {
+    Lose(session, why, {grpc::StatusCode::FAILED_PRECONDITION, why});
+  }
+}
+
+bool AgentHub::IsAway(const std::string& node) {
+  std::lock_guard lock(mutex_);
+  const auto it = current_.find(node);
+  return it != current_.end() && it->second->away_since();
 }
 
 void AgentHub::LoseSilent() {
   const absl::Duration now = clock_.Monotonic();
   struct Lost {
-    std::string node;
+    AgentSession* session;
     std::string why;
   };
   std::vector<Lost> lost;
@@ -196,37 +153,46 @@ void AgentHub::LoseSilent() {
     std::lock_guard lock(mutex_);
     // If the time between two looks is long, it was this process that stood still: agents are given that
     // time.
-    const absl::Duration gap = now - std::exchange(last_look_, now);
-    for (const auto& [node, stream] : streams_) {
-      if (gap > detect_ / 2) stream->last_heard_ms = absl::ToInt64Milliseconds(now);
-      const absl::Duration quiet = now - absl::Milliseconds(stream->last_heard_ms.load());
-      if (quiet <= detect_) continue;
-      lost.push_back({node, absl::StrCat("no word from its agent for ",
-                                         absl::FormatDuration(absl::Trunc(quiet, absl::Milliseconds(1))),
-                                         " (launch.detect_timeout is ", absl::FormatDuration(detect_), ")")});
-    }
-    for (Lost& each : lost) {
-      const auto it = streams_.find(each.node);
-      // Not touched after this lock: its end may come at any time. OnClosed comes first, and lets go of it.
-      it->second->End({grpc::StatusCode::DEADLINE_EXCEEDED, each.why});
-      streams_.erase(it);
+    const bool stood_still = now - std::exchange(last_look_, now) > detect_ / 2;
+    for (const auto& [node, session] : current_) {
+      if (stood_still) session->Hear(now);
+      const std::optional<absl::Duration> away_since = session->away_since();
+      if (now - session->last_heard() > detect_) {
+        lost.push_back(
+            {session, absl::StrCat("no word from its agent for ",
+                                   absl::FormatDuration(
+                                       absl::Trunc(now - session->last_heard(), absl::Milliseconds(1))),
+                                   " (launch.detect_timeout is ", absl::FormatDuration(detect_), ")")});
+      } else if (away_since && now - std::max(*away_since, session->last_heard()) > detect_ / kReturnShare) {
+        lost.push_back(
+            {session, absl::StrCat("the connection to its agent broke, and it did not come back")});
+      }
     }
   }
-  for (Lost& each : lost) {
-    News(each.node, rendezvous::NodeNews::Gone{std::move(each.why)});
+  for (const Lost& each : lost) {
+    Lose(each.session, each.why, {grpc::StatusCode::DEADLINE_EXCEEDED, each.why});
   }
 }
 
-bool AgentHub::Lose(Stream* stream, const std::string& why) {
+void AgentHub::Lose(AgentSession* session, const std::string& why, const grpc::Status& status) {
+  bool is_dismissed = false;
   {
     std::lock_guard lock(mutex_);
-    const auto it = streams_.find(stream->node());
-    if (it == streams_.end() || it->second != stream) return false;
-    streams_.erase(it);
-    if (dismissed_) return true;
+    const auto it = current_.find(session->node());
+    if (it == current_.end() || it->second != session) return;
+    current_.erase(it);
+    command_ends_.erase(session->node());
+    is_dismissed = dismissed_;
   }
-  News(stream->node(), rendezvous::NodeNews::Gone{why});
-  return true;
+  session->End(status);
+  handler_->OnNodeClosed(session);
+  if (!is_dismissed) News(session->node(), rendezvous::NodeNews::Gone{why});
+}
+
+bool AgentHub::IsCurrent(const AgentSession* session) {
+  std::lock_guard lock(mutex_);
+  const auto it = current_.find(session->node());
+  return it != current_.end() && it->second == session;
 }
 
 // ---- the service --------------------------------------------------------------------------------
@@ -257,112 +223,150 @@ grpc::ServerUnaryReactor* AgentHub::Enroll(grpc::CallbackServerContext* context,
 grpc::ServerBidiReactor<v1::AgentMessage, v1::AgentOrder>* AgentHub::Node(
     grpc::CallbackServerContext* context) {
   std::string node = CallerNode(*context);
-  if (!node.empty()) return new Stream(this, std::move(node));
-  return new Stream({grpc::StatusCode::UNAUTHENTICATED, "only an agent of this job may call"});
-}
-
-grpc::ServerUnaryReactor* AgentHub::Store(grpc::CallbackServerContext* context,
-                                          const v1::StoreRequest* request, v1::StoreReply* reply) {
-  if (!CallerNode(*context).empty()) return handler_->OnStore(request, reply);
-  return FinishNow(context, {grpc::StatusCode::UNAUTHENTICATED, "only an agent of this job may call"});
+  if (!node.empty()) return new AgentStream(this, std::move(node), PeerCertificate(*context));
+  return new AgentStream({grpc::StatusCode::UNAUTHENTICATED, "only an agent of this job may call"});
 }
 
 // ---- one agent ----------------------------------------------------------------------------------
 
-void AgentHub::Refuse(Stream* stream, const absl::Status& why) {
-  Lose(stream, std::string(why.message()));
-  stream->End(ToGrpc(why));
+void AgentHub::Refuse(AgentSession* session, const absl::Status& why) {
+  Lose(session, std::string(why.message()), ToGrpc(why));
 }
 
-void AgentHub::Greet(Stream* stream, const v1::AgentMessage& message) {
-  if (std::exchange(stream->is_greeted, true)) {
-    return Refuse(stream, absl::FailedPreconditionError("its agent said hello twice"));
-  }
+void AgentHub::Greet(AgentStream* stream, const v1::AgentMessage& message) {
   if (message.protocol_version() > kProtocolVersion || message.job() != options_.job) {
     return stream->End({grpc::StatusCode::FAILED_PRECONDITION,
                         absl::StrCat("the agent speaks protocol ", message.protocol_version(), " for job ",
                                      QuotedName(message.job()), ", this launcher up to ", kProtocolVersion,
                                      " for job ", options_.job)});
   }
-  bool is_first = false;
-  {
-    std::lock_guard lock(mutex_);
-    is_first = streams_.emplace(stream->node(), stream).second;
-  }
-  if (!is_first) {
+  LoseReplaced(*stream);
+  std::lock_guard lock(mutex_);
+  const auto current = current_.find(stream->node());
+  const auto [known, is_new] = sessions_.try_emplace(stream->certificate());
+  if (is_new && current != current_.end()) {
+    sessions_.erase(known);
     return stream->End({grpc::StatusCode::ALREADY_EXISTS,
                         absl::StrCat(stream->node(), " has an agent in this job already")});
   }
-  v1::AgentOrder order;
-  {
-    std::lock_guard lock(mutex_);
+  if (!is_new && (current == current_.end() || current->second != known->second.get())) {
+    return stream->End(
+        {grpc::StatusCode::FAILED_PRECONDITION, "it was away for too long: the launcher goes on without it"});
+  }
+  if (is_new) {
+    known->second = std::make_unique<AgentSession>(stream->node(), clock_.Monotonic());
+    current_[stream->node()] = known->second.get();
+    v1::AgentOrder order;
     if (dismissed_) {  // it comes too late
       order.mutable_farewell();
     } else {
       *order.mutable_setup() = ToWire(options_.setup);
     }
+    known->second->Send(std::move(order));
   }
-  stream->Send(std::move(order));
+  stream->session = known->second.get();
+  stream->session->Attach(stream, message.acked());
 }
 
-void AgentHub::OnMessage(Stream* stream, const v1::AgentMessage& message) {
-  if (message.has_hello()) return Greet(stream, message);
-  if (!stream->is_greeted) {
-    return stream->End({grpc::StatusCode::FAILED_PRECONDITION, "an agent says hello first"});
-  }
+// An agent that is away is not waited for once there is another.
+void AgentHub::LoseReplaced(const AgentStream& by) {
+  AgentSession* replaced = nullptr;
   {
     std::lock_guard lock(mutex_);
-    const auto it = streams_.find(stream->node());
-    if (it == streams_.end() || it->second != stream) return;  // refused, or lost
+    const auto it = current_.find(by.node());
+    if (it == current_.end() || sessions_.contains(by.certificate()) || !it->second->away_since()) return;
+    replaced = it->second;
   }
-  bool is_answered = true;
+  const std::string why = "another agent of the node has come";
+  Lose(replaced, why, {grpc::StatusCode::FAILED_PRECONDITION, why});
+}
+
+void AgentHub::OnMessage(AgentStream* stream, const v1::AgentMessage& message) {
+  AgentSession* const session = stream->session;
+  if (session == nullptr) {
+    if (!message.has_hello()) {
+      return stream->End({grpc::StatusCode::FAILED_PRECONDITION, "an agent says hello first"});
+    }
+    Greet(stream, message);
+    if (stream->session == nullptr) return;
+  } else if (message.has_hello()) {
+    return Refuse(session, absl::FailedPreconditionError("its agent said hello twice"));
+  }
+  stream->session->Hear(clock_.Monotonic());
+  const bool is_whole = stream->session->Take(message, [&] {
+    if (IsCurrent(stream->session)) CarryOut(stream->session, message);
+  });
+  if (!is_whole) Refuse(stream->session, absl::FailedPreconditionError("its agent left out a message"));
+}
+
+void AgentHub::CarryOut(AgentSession* session, const v1::AgentMessage& message) {
+  const std::string& node = session->node();
   switch (message.body_case()) {
     case v1::AgentMessage::kReady: {
-      absl::StatusOr<std::vector<rendezvous::Slot>> slots = FromWire(message.ready(), stream->node());
-      if (!slots.ok()) return Refuse(stream, slots.status());
+      absl::StatusOr<std::vector<rendezvous::Slot>> slots = FromWire(message.ready(), node);
+      if (!slots.ok()) return Refuse(session, slots.status());
       if (slots->size() != static_cast<size_t>(options_.setup.num_workers)) {
-        return Refuse(stream, UsageError(absl::StrCat("it offers ", slots->size(), " workers, not ",
-                                                      options_.setup.num_workers)));
+        return Refuse(session, UsageError(absl::StrCat("it offers ", slots->size(), " workers, not ",
+                                                       options_.setup.num_workers)));
       }
-      News(stream->node(), *std::move(slots));
-      break;
+      return News(node, *std::move(slots));
     }
     case v1::AgentMessage::kNotReady:
-      return Refuse(stream, absl::FailedPreconditionError(WireText(message.not_ready().why())));
+      return Refuse(session, absl::FailedPreconditionError(WireText(message.not_ready().why())));
     case v1::AgentMessage::kWorker:
-      if (!absl::StartsWith(message.worker().member(), launcher::MemberPrefix(stream->node()))) {
-        return Refuse(stream, absl::PermissionDeniedError("its agent spoke for a worker of another node"));
+      if (!absl::StartsWith(message.worker().member(), launcher::MemberPrefix(node))) {
+        return Refuse(session, absl::PermissionDeniedError("its agent spoke for a worker of another node"));
       }
-      handler_->OnWorkerMessage(stream, message.worker());
-      is_answered = !message.worker().has_heartbeat();
-      break;
+      return handler_->OnWorkerMessage(session, message.worker());
     case v1::AgentMessage::kReport: {
       absl::StatusOr<rendezvous::NodeEvent> event =
-          FromWire(message.report(), stream->node(), options_.setup.num_workers);
-      if (!event.ok()) return Refuse(stream, event.status());
-      News(stream->node(), *std::move(event));
-      break;
+          FromWire(message.report(), node, options_.setup.num_workers);
+      if (!event.ok()) return Refuse(session, event.status());
+      return News(node, *std::move(event));
     }
     case v1::AgentMessage::kLines:
       for (const v1::WorkerLines::Line& line : message.lines().lines()) {
-        News(stream->node(), rendezvous::NodeNews::Line{line.rank(), WireText(line.text())});
+        News(node, rendezvous::NodeNews::Line{line.rank(), WireText(line.text())});
       }
       if (message.lines().num_dropped() > 0) {
-        News(stream->node(), rendezvous::NodeNews::Dropped{message.lines().num_dropped()});
+        News(node, rendezvous::NodeNews::Dropped{message.lines().num_dropped()});
       }
-      break;
+      return;
     case v1::AgentMessage::kStop:
-      handler_->OnStop(absl::StrCat(stream->node(), ": ", WireText(message.stop().reason())));
-      break;
+      return handler_->OnStop(absl::StrCat(node, ": ", WireText(message.stop().reason())));
+    case v1::AgentMessage::kStore:
+      return handler_->OnStore(
+          {session, message.store().id()}, message.store().request(),
+          [session, id = message.store().id()](const grpc::Status& status, v1::StoreReply reply) {
+            v1::AgentOrder order;
+            v1::StoreAnswer& answer = *order.mutable_store();
+            answer.set_id(id);
+            answer.mutable_status()->set_code(status.error_code());
+            answer.mutable_status()->set_message(status.error_message());
+            *answer.mutable_reply() = std::move(reply);
+            session->Send(std::move(order));
+          });
+    case v1::AgentMessage::kStoreCancel:
+      return handler_->OnStoreCancel({session, message.store_cancel()});
+    case v1::AgentMessage::kLeaving:
+      session->is_leaving = true;
+      return;
     default:
-      break;  // a beat, or what only newer agents know
+      return;  // a beat, or what only newer agents know
   }
-  if (is_answered) stream->Acknowledge(message.seq());
 }
 
-void AgentHub::OnClosed(Stream* stream) {
-  Lose(stream, "its agent has ended");
-  handler_->OnNodeClosed(stream);
+void AgentHub::OnClosed(AgentStream* stream) {
+  AgentSession* const session = stream->session;
+  if (session == nullptr || !session->Detach(stream, clock_.Monotonic())) return;
+  if (session->is_leaving) return Lose(session, "its agent has ended", grpc::Status::OK);
+  std::string command_end;
+  {
+    std::lock_guard lock(mutex_);
+    if (const auto it = command_ends_.find(stream->node()); it != command_ends_.end())
+      command_end = it->second;
+  }
+  if (!command_end.empty()) Lose(session, command_end, grpc::Status::OK);
 }
 
 }  // namespace trainctl::rpc

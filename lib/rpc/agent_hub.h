@@ -1,5 +1,6 @@
 // Internal to lib/rpc: serves the agents of a job's nodes over TCP with mutual TLS: who may come, what they
-// are told, and whether they are still there. Thread safe; never calls its handler with a lock held.
+// are told, and whether they are still there. An agent is known by its certificate, so it may lose its
+// connection and come back. Thread safe; never calls its handler with a lock held that a call to it needs.
 #pragma once
 
 #include <grpcpp/server.h>
@@ -19,24 +20,28 @@
 #include "proto/trainctl.grpc.pb.h"
 #include "rendezvous/service.h"
 #include "rpc/admin_file.h"
+#include "rpc/agent_session.h"
 #include "rpc/connection_gate.h"
 #include "rpc/grpc_log.h"
 #include "rpc/job_authority.h"
-#include "rpc/worker_stream.h"
+#include "rpc/store_service.h"
 
 namespace trainctl::rpc {
 
-class AgentHub : public v1::Agents::CallbackService {
+class AgentHub : public v1::Agents::CallbackService, private AgentStream::Handler {
  public:
   class Handler {
    public:
     virtual ~Handler() = default;
-    // Of a worker of a node. What the coordinator says to it goes to `sink`, until OnNodeClosed.
+    // Of a worker of a node. What the coordinator says to it goes to `sink`, until OnNodeClosed; its store
+    // calls have the sink as their owner.
     virtual void OnWorkerMessage(MemberSink* sink, const v1::WorkerMessage& message) = 0;
     virtual void OnNodeClosed(MemberSink* sink) = 0;
     virtual void OnNews(rendezvous::NodeNews news) = 0;
     virtual void OnStop(const std::string& reason) = 0;
-    virtual grpc::ServerUnaryReactor* OnStore(const v1::StoreRequest* request, v1::StoreReply* reply) = 0;
+    virtual void OnStore(StoreService::CallId id, const v1::StoreRequest& request,
+                         StoreService::Answer answer) = 0;
+    virtual void OnStoreCancel(StoreService::CallId id) = 0;
   };
 
   // `clock` and `handler` outlive it.
@@ -56,26 +61,31 @@ class AgentHub : public v1::Agents::CallbackService {
   absl::StatusOr<std::string> Invite(const std::string& node);
   void Send(const std::string& node, const rendezvous::NodeCommand& command);
   void Dismiss();
-  // Loses the agents that have been silent for too long.
+  // The command that started the agent of `node` has ended, `why` says how. An agent that is there may stay,
+  // but is not waited for when it goes away.
+  void NoteCommandEnded(const std::string& node, const std::string& why);
+  // Whether its agent has no connection now.
+  bool IsAway(const std::string& node);
+  // Loses the agents that have been silent for `detect`, or away for a third of it.
   void LoseSilent();
 
   grpc::ServerUnaryReactor* Enroll(grpc::CallbackServerContext* context, const v1::EnrollRequest* request,
                                    v1::EnrollReply* reply) override;
   grpc::ServerBidiReactor<v1::AgentMessage, v1::AgentOrder>* Node(
       grpc::CallbackServerContext* context) override;
-  grpc::ServerUnaryReactor* Store(grpc::CallbackServerContext* context, const v1::StoreRequest* request,
-                                  v1::StoreReply* reply) override;
 
  private:
-  class Stream;
   // The node of the caller's certificate; empty: it may not call.
   std::string CallerNode(const grpc::ServerContextBase& context);
-  void OnMessage(Stream* stream, const v1::AgentMessage& message);
-  void OnClosed(Stream* stream);
-  void Greet(Stream* stream, const v1::AgentMessage& message);
-  void Refuse(Stream* stream, const absl::Status& why);
-  // Takes it off the list and tells; false if it was not on it (any more).
-  bool Lose(Stream* stream, const std::string& why);
+  void OnMessage(AgentStream* stream, const v1::AgentMessage& message) override;
+  void OnClosed(AgentStream* stream) override;
+  void Greet(AgentStream* stream, const v1::AgentMessage& message);
+  void LoseReplaced(const AgentStream& by);
+  void CarryOut(AgentSession* session, const v1::AgentMessage& message);
+  void Refuse(AgentSession* session, const absl::Status& why);
+  // Gives the node up and tells; nothing if that was done before.
+  void Lose(AgentSession* session, const std::string& why, const grpc::Status& status);
+  bool IsCurrent(const AgentSession* session);
   void News(const std::string& node, decltype(rendezvous::NodeNews::what) what);
 
   const rendezvous::NetworkOptions options_;
@@ -88,7 +98,9 @@ class AgentHub : public v1::Agents::CallbackService {
   std::unique_ptr<grpc::Server> server_;
 
   std::mutex mutex_;
-  std::map<std::string, Stream*> streams_;  // by node, of those that said Hello
+  std::map<std::string, std::unique_ptr<AgentSession>> sessions_;  // by certificate, of all that ever came
+  std::map<std::string, AgentSession*> current_;                   // by node, of those that are not lost
+  std::map<std::string, std::string> command_ends_;                // by node: how its agent's command ended
   bool dismissed_ = false;
   absl::Duration last_look_ = -absl::InfiniteDuration();
 };

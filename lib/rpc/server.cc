@@ -39,6 +39,25 @@ constexpr size_t kMaxQueuedLineBytes = 4 << 20;
 using rendezvous::Command;
 using rendezvous::Notice;
 
+// A worker of this machine waits for the answer.
+class LocalStoreCall : public grpc::ServerUnaryReactor {
+ public:
+  LocalStoreCall(StoreService* store, const v1::StoreRequest& request, v1::StoreReply* reply)
+      : store_(store) {
+    store_->Handle({this, 0}, request, [this, reply](const grpc::Status& status, v1::StoreReply answer) {
+      *reply = std::move(answer);
+      Finish(status);
+    });
+  }
+  void OnCancel() override {
+    if (store_->Cancel({this, 0})) Finish(grpc::Status::CANCELLED);
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  StoreService* const store_;
+};
+
 class Server : public rendezvous::RendezvousService,
                public v1::Trainctl::CallbackService,
                private WorkerStream::Handler,
@@ -138,6 +157,10 @@ class Server : public rendezvous::RendezvousService,
     return std::exchange(news_, {});
   }
 
+  void NoteAgentCommandEnded(const std::string& node, const std::string& why) override {
+    if (hub_ != nullptr) hub_->NoteCommandEnded(node, why);
+  }
+
   void DismissNodes() override {
     if (hub_ != nullptr) hub_->Dismiss();
   }
@@ -152,7 +175,7 @@ class Server : public rendezvous::RendezvousService,
   grpc::ServerUnaryReactor* Store(grpc::CallbackServerContext* context, const v1::StoreRequest* request,
                                   v1::StoreReply* reply) override {
     const grpc::Status allowed = guard_.Check(*context);
-    if (allowed.ok()) return store_.Handle(request, reply);
+    if (allowed.ok()) return new LocalStoreCall(&store_, *request, reply);
     return FinishNow(context, allowed);
   }
 
@@ -233,7 +256,10 @@ class Server : public rendezvous::RendezvousService,
     Hear(sink, message);
   }
 
-  void OnNodeClosed(MemberSink* sink) override { Forget(sink); }
+  void OnNodeClosed(MemberSink* sink) override {
+    store_.CancelAllOf(sink);
+    Forget(sink);
+  }
 
   void OnNews(rendezvous::NodeNews news) override {
     {
@@ -264,9 +290,12 @@ class Server : public rendezvous::RendezvousService,
     Submit(rendezvous::StopRequest{rendezvous::StopMode::kAfterSave, reason});
   }
 
-  grpc::ServerUnaryReactor* OnStore(const v1::StoreRequest* request, v1::StoreReply* reply) override {
-    return store_.Handle(request, reply);
+  void OnStore(StoreService::CallId id, const v1::StoreRequest& request,
+               StoreService::Answer answer) override {
+    store_.Handle(id, request, std::move(answer));
   }
+
+  void OnStoreCancel(StoreService::CallId id) override { store_.Cancel(id); }
 
   static bool IsBoards(const rendezvous::NodeNews& news) {
     const auto* event = std::get_if<rendezvous::NodeEvent>(&news.what);

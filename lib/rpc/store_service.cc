@@ -1,61 +1,46 @@
 #include "rpc/store_service.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 
 namespace trainctl::rpc {
-class StoreService::Call : public grpc::ServerUnaryReactor {
- public:
-  Call(StoreService* service, const v1::StoreRequest* request, v1::StoreReply* reply)
-      : service_(service), request_(request), reply_(reply) {}
-  void OnCancel() override { service_->Cancel(this); }
-  void OnDone() override { delete this; }
-  const v1::StoreRequest& request() const { return *request_; }
-  v1::StoreReply* reply() const { return reply_; }
 
- private:
-  StoreService* const service_;
-  const v1::StoreRequest* const request_;
-  v1::StoreReply* const reply_;
-};
-
-grpc::ServerUnaryReactor* StoreService::Handle(const v1::StoreRequest* request, v1::StoreReply* reply) {
-  auto* call = new Call(this, request, reply);
+void StoreService::Handle(CallId id, const v1::StoreRequest& request, Answer answer) {
   std::lock_guard lock(mutex_);
+  v1::StoreReply reply;
   grpc::Status status;
-  if (table_.TryAnswer(*request, reply, &status)) {
-    call->Finish(status);
+  if (table_.TryAnswer(request, &reply, &status)) {
+    answer(status, std::move(reply));
     if (status.ok()) WakeWaiting();
-    return call;
-  }
-  if (!aborted_.empty()) {
-    call->Finish(grpc::Status(grpc::StatusCode::ABORTED, aborted_));
+  } else if (!aborted_.empty()) {
+    answer({grpc::StatusCode::ABORTED, aborted_}, {});
   } else {
-    waiting_.push_back(call);
+    waiting_.push_back({id, request, std::move(answer)});
   }
-  return call;
 }
 
 void StoreService::WakeWaiting() {
   for (auto it = waiting_.begin(); it != waiting_.end();) {
-    Call* call = *it;
+    v1::StoreReply reply;
     grpc::Status status;
-    if (table_.TryAnswer(call->request(), call->reply(), &status)) {
-      it = waiting_.erase(it);
-      call->Finish(status);
-    } else {
+    if (!table_.TryAnswer(it->request, &reply, &status)) {
       ++it;
+      continue;
     }
+    it->answer(status, std::move(reply));
+    it = waiting_.erase(it);
   }
 }
 
-void StoreService::Cancel(Call* call) {
+bool StoreService::Cancel(CallId id) {
   std::lock_guard lock(mutex_);
-  for (auto it = waiting_.begin(); it != waiting_.end(); ++it) {
-    if (*it != call) continue;
-    waiting_.erase(it);
-    call->Finish(grpc::Status::CANCELLED);
-    return;
-  }
+  return waiting_.remove_if([&](const Call& call) { return call.id == id; }) > 0;
+}
+
+void StoreService::CancelAllOf(const void* owner) {
+  std::lock_guard lock(mutex_);
+  waiting_.remove_if([&](const Call& call) { return call.id.owner == owner; });
 }
 
 void StoreService::StartGeneration(int64_t generation) {
@@ -68,7 +53,7 @@ void StoreService::StartGeneration(int64_t generation) {
 void StoreService::AbortWaiting(const std::string& reason) {
   std::lock_guard lock(mutex_);
   aborted_ = reason;
-  for (Call* call : waiting_) call->Finish(grpc::Status(grpc::StatusCode::ABORTED, reason));
+  for (const Call& call : waiting_) call.answer({grpc::StatusCode::ABORTED, reason}, {});
   waiting_.clear();
 }
 

@@ -93,6 +93,8 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeTlsChannel(
   arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, Milliseconds(kMaxReconnectBackoff));
+  // Each channel has a connection of its own: a new one shall not wait for one that is dead.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   return grpc::CreateCustomChannel(target, credentials, arguments);
 }
 
@@ -112,6 +114,12 @@ std::optional<Identity> PeerIdentity(const grpc::ServerContextBase& context, abs
   absl::StatusOr<Identity> identity = ParsePeer(uris, job_id);
   if (!identity.ok()) return std::nullopt;
   return *std::move(identity);
+}
+
+std::string PeerCertificate(const grpc::ServerContextBase& context) {
+  const std::vector<grpc::string_ref> found =
+      context.auth_context()->FindPropertyValues(GRPC_X509_PEM_CERT_PROPERTY_NAME);
+  return found.empty() ? "" : std::string(found[0].data(), found[0].size());
 }
 
 }  // namespace trainctl::rpc

@@ -48,5 +48,7 @@ bool IsTls(const grpc::ServerContextBase& context);
 // Who calls, by a certificate that was verified; none for a caller without one, or whose certificate names
 // nobody of this job.
 std::optional<Identity> PeerIdentity(const grpc::ServerContextBase& context, absl::string_view job_id);
+// The caller's certificate, PEM; empty: it has none.
+std::string PeerCertificate(const grpc::ServerContextBase& context);
 
 }  // namespace trainctl::rpc

@@ -96,6 +96,52 @@ def goes_on_when_a_node_is_back(hosts):
     expect_nothing_left(hosts)
 
 
+def a_network_that_is_away_for_seconds_costs_seconds(hosts):
+    """Less than launch.detect_timeout: no node is given up, nothing starts again, no bit differs."""
+    case = Case("away", hosts)
+    straight = case.recipe("one.toml", 1, 4, 1, 4, steps=60)
+    expect_code(case.run("launch", straight, "--run-dir", "one"), 0)
+    recipe = case.recipe("two.toml", 2, 2, 1, 4, steps=60)
+    launch = case.popen("launch", recipe, "--run-dir", "run")
+    case.wait("a few steps", lambda: case.steps("run") >= 3 or launch.poll() is not None)
+    hosts.blackhole("node1", to="node2")
+    time.sleep(2.5)  # that is how long it is away: half of launch.detect_timeout
+    steps = case.steps("run")
+    hosts.heal()
+    code = launch.wait(PATIENCE)
+    expect(code == 0, "exit code %s:\n%s" % (code, case.output()))
+    expect(steps < 60, "the run was over before the network was back")
+    expect("restarting" not in case.output() and "lost" not in case.output(), case.output())
+    expect(case.metrics("run") == case.metrics("one"), "the run differs from one on a good network")
+    expect_nothing_left(hosts)
+
+
+def a_connection_that_breaks_costs_nothing(hosts):
+    """The agent of node2 loses its connection to the launcher again and again; the workers' own stay."""
+    case = Case("broken", hosts)
+    straight = case.recipe("one.toml", 1, 4, 1, 4, steps=60)
+    expect_code(case.run("launch", straight, "--run-dir", "one"), 0)
+    recipe = case.recipe("two.toml", 2, 2, 1, 4, steps=60, every=5)
+    launch = case.popen("launch", recipe, "--run-dir", "run")
+    case.wait("a few steps", lambda: case.steps("run") >= 3 or launch.poll() is not None)
+    with open(case.dir + "/run/admin.json") as file:
+        port = json.load(file)["endpoints"][0].rsplit(":", 1)[1]
+
+    def is_broken():
+        killed = hosts["node2"].run("ss", "--tcp", "--kill", "state", "established", "dport", "=", ":" + port)
+        return ":" + port in killed.stdout or launch.poll() is not None
+
+    for wanted in (10, 20, 30):
+        case.wait("a connection to break", is_broken)
+        case.wait("step %d" % wanted, lambda: case.steps("run") >= wanted or launch.poll() is not None)
+    expect(launch.poll() is None, "the run was over too soon")
+    code = launch.wait(PATIENCE)
+    expect(code == 0, "exit code %s:\n%s" % (code, case.output()))
+    expect("restarting" not in case.output() and "lost" not in case.output(), case.output())
+    expect(case.metrics("run") == case.metrics("one"), "the run differs from one on a good network")
+    expect_nothing_left(hosts)
+
+
 def nothing_outlives_a_killed_launcher(hosts):
     case = Case("orphans", hosts)
     recipe = case.recipe("two.toml", 2, 2, 1, 4, steps=100000, every=20)
@@ -216,8 +262,9 @@ def is_not_called_interrupted_when_nobody_can_know(hosts):
     expect_nothing_left(hosts)
 
 
-CASES = [same_losses_as_one_machine, stops_and_resumes, restarts_after_a_killed_worker, goes_on_when_a_node_is_back,
-         nothing_outlives_a_killed_launcher, names_a_node_that_cannot_take_part,
+CASES = [same_losses_as_one_machine, stops_and_resumes, restarts_after_a_killed_worker,
+         a_network_that_is_away_for_seconds_costs_seconds, a_connection_that_breaks_costs_nothing,
+         goes_on_when_a_node_is_back, nothing_outlives_a_killed_launcher, names_a_node_that_cannot_take_part,
          is_watched_and_stopped_from_a_login_node, is_not_called_interrupted_when_nobody_can_know]
 
 

@@ -126,7 +126,7 @@ TEST_F(AdminTest, WorkersCallsAreNotServedToOtherMachines) {
               grpc::StatusCode::UNIMPLEMENTED);
   }
   grpc::ClientContext context;
-  EXPECT_EQ(v1::Agents::NewStub(channel)->Store(&context, request, &reply).error_code(),
+  EXPECT_EQ(v1::Agents::NewStub(channel)->Node(&context)->Finish().error_code(),
             grpc::StatusCode::UNAUTHENTICATED)
       << "an admin is no agent";
 }

@@ -87,11 +87,18 @@ class RawAgent {
   }
   void Say(v1::AgentMessage message) {
     message.set_job(invitation_.job);
-    message.set_seq(++seq_);
+    message.set_seq(message.has_hello() ? 0 : ++seq_);
     (void)stream_->Write(message);
   }
-  void SayHello() {
+  // Says it again.
+  void SayAs(uint64_t seq, v1::AgentMessage message) {
+    seq_ = seq - 1;
+    Say(std::move(message));
+  }
+  // `acked`: of the orders.
+  void SayHello(uint64_t acked = 0) {
     v1::AgentMessage hello;
+    hello.set_acked(acked);
     hello.set_protocol_version(kProtocolVersion);
     hello.mutable_hello()->set_pid(1);
     Say(std::move(hello));
@@ -163,7 +170,8 @@ class TestNode {
         return found;
       }
       pollfd fd = {link_->order_fd(), POLLIN, 0};
-      ::poll(&fd, 1, -1);
+      // Beats are what an agent that is away comes back with.
+      if (::poll(&fd, 1, 50) == 0) link_->Beat();
       for (Link::Order& order : link_->TakeOrders()) orders_.push_back(std::move(order));
     }
   }
@@ -226,7 +234,7 @@ class AgentsTest : public testing::Test {
     ASSERT_TRUE(service.ok()) << service.status();
     service_ = *std::move(service);
   }
-  std::string Invite(const std::string& node) { return *service_->Invite(node); }
+  virtual std::string Invite(const std::string& node) { return *service_->Invite(node); }
   TestNode& AddNode(const std::string& name) {
     nodes_.push_back(std::make_unique<TestNode>(name, Invite(name)));
     return *nodes_.back();

@@ -119,14 +119,6 @@ TEST_F(AttackTest, WithoutACertificateNothingIsAllowedButToEnroll) {
   nobody.Open();
   nobody.SayHello();
   EXPECT_EQ(nobody.Wait().error_code(), grpc::StatusCode::UNAUTHENTICATED);
-  grpc::ClientContext context;
-  context.set_deadline(Soon());
-  v1::StoreRequest request;
-  request.set_generation(1);
-  request.add_keys("key");
-  v1::StoreReply reply;
-  EXPECT_EQ(nobody.stub()->Store(&context, request, &reply).error_code(), grpc::StatusCode::UNAUTHENTICATED);
-  EXPECT_EQ(*store(0, 0).Check({"key"}), false);
 }
 
 TEST_F(AttackTest, TokensServeOneNodeAndOneKey) {
@@ -184,8 +176,8 @@ TEST_F(AttackTest, CertificatesOfOtherJobsAreRefusedAndTheTerminalStaysClean) {
         *MakeTlsChannel(endpoint(), grpc::SslCredentials({theirs.ca_pem, theirs.key_pem, theirs.cert_pem}));
     grpc::ClientContext context;
     context.set_deadline(Soon());
-    v1::StoreReply reply;
-    EXPECT_EQ(v1::Agents::NewStub(channel)->Store(&context, {}, &reply).error_code(),
+    v1::EnrollReply reply;
+    EXPECT_EQ(v1::Agents::NewStub(channel)->Enroll(&context, {}, &reply).error_code(),
               grpc::StatusCode::UNAVAILABLE);
   }
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
@@ -404,8 +396,8 @@ TEST_F(AttackTest, EachServiceIsServedInItsPlaceOnly) {
     for (auto* stub : {agents.get(), agents_of_node.get()}) {
       EXPECT_EQ(code(each,
                      [&](auto* context) {
-                       v1::StoreReply reply;
-                       return stub->Store(context, {}, &reply);
+                       v1::EnrollReply reply;
+                       return stub->Enroll(context, {}, &reply);
                      }),
                 grpc::StatusCode::UNIMPLEMENTED);
     }
