@@ -10,6 +10,7 @@
 #include "apps/trainctl/host_of_run.h"
 #include "apps/trainctl/plan_outputs.h"
 #include "apps/trainctl/text_table.h"
+#include "apps/trainctl/timeout_table.h"
 #include "base/json.h"
 #include "base/output_file.h"
 #include "base/units.h"
@@ -225,6 +226,10 @@ absl::StatusOr<ExitCode> PlanOurs(const recipe::LoadedRecipe& loaded, const Plan
         report::DrawPlan(plan, spec, {.width = TerminalWidth(), .color = output.stdout_color}).c_str());
   }
   if (options.explain) PrintExplanation(plan, report::ExplainPlan(plan, spec), output.stdout_color);
+  if (options.explain || loaded.recipe.launch.backend != "local") {
+    Title("What is waited for", output.stdout_color);
+    PrintTimeouts(loaded.recipe, output.stdout_color);
+  }
   return ExitCode::kOk;
 }
 

@@ -120,8 +120,7 @@ class AgentRunner {
     start.program = options_.worker_program;
     start.args = setup.worker_args;
     start.address = address;
-    // The coordinator has given up this node by then, and may start its workers elsewhere.
-    start.owner.silent_after = 2 * setup.detect_timeout;
+    start.owner.silent_after = rendezvous::Timeouts::FromDetect(setup.detect_timeout).keeper;
     start.owner.leftovers = {folder_ + "/s", folder_ + "/token", folder_};
     std::map<std::string, std::string> env = setup.env;
     // NCCL finds its network by an interface's name; the user's own choice stands.

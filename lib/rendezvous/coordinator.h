@@ -47,6 +47,12 @@ struct Timeouts {
   // Members that are heard by way of a node's agent are given this on top of `detect`: so the silence of the
   // agent is noticed first, and the node is named.
   absl::Duration relay;
+  // An agent whose connection broke has this to come back: where a connection breaks, packets pass, and it
+  // tries with every beat. One that hears nothing for as long opens another.
+  absl::Duration away;
+  // An agent that stands still for so long is ended by its keeper: the coordinator has given up the node by
+  // then, and may start its workers elsewhere.
+  absl::Duration keeper;
 
   static Timeouts FromDetect(absl::Duration detect);
 };

@@ -44,8 +44,6 @@ constexpr absl::Duration kAttemptTimeout = absl::Seconds(5);
 constexpr absl::Duration kLastWords = absl::Seconds(1);
 constexpr size_t kMaxQueuedLineBytes = 1 << 20;
 constexpr absl::Duration kProbeTimeout = absl::Milliseconds(300);
-// After this share of launch.detect_timeout without a word it tries another connection.
-constexpr int kRedialShare = 3;
 
 struct Entry {
   std::string endpoint;
@@ -378,7 +376,9 @@ class AgentClient : public AgentLink, private v1::Trainctl::CallbackService, pri
     switch (order.body_case()) {
       case v1::AgentOrder::kSetup: {
         const rendezvous::NodeSetup setup = FromWire(order.setup());
-        if (setup.detect_timeout > absl::ZeroDuration()) redial_after_ = setup.detect_timeout / kRedialShare;
+        if (setup.detect_timeout > absl::ZeroDuration()) {
+          redial_after_ = rendezvous::Timeouts::FromDetect(setup.detect_timeout).away;
+        }
         return Give(setup);
       }
       case v1::AgentOrder::kOrder: {

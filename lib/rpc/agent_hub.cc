@@ -24,15 +24,12 @@ namespace trainctl::rpc {
 namespace {
 
 constexpr char kInvitationSchema[] = "trainctl.invitation.v1";
-// Of launch.detect_timeout an agent whose connection broke has this share to come back: where a connection
-// breaks, packets pass, and it tries twice a second.
-constexpr int kReturnShare = 3;
 
 }  // namespace
 
-AgentHub::AgentHub(const rendezvous::NetworkOptions& options, absl::Duration detect, const Clock& clock,
-                   Handler* handler)
-    : options_(options), detect_(detect), handler_(handler), clock_(clock), refusals_(clock) {}
+AgentHub::AgentHub(const rendezvous::NetworkOptions& options, const rendezvous::Timeouts& timeouts,
+                   const Clock& clock, Handler* handler)
+    : options_(options), timeouts_(timeouts), handler_(handler), clock_(clock), refusals_(clock) {}
 
 AgentHub::~AgentHub() = default;
 
@@ -153,17 +150,17 @@ void AgentHub::LoseSilent() {
     std::lock_guard lock(mutex_);
     // If the time between two looks is long, it was this process that stood still: agents are given that
     // time.
-    const bool stood_still = now - std::exchange(last_look_, now) > detect_ / 2;
+    const bool stood_still = now - std::exchange(last_look_, now) > timeouts_.detect / 2;
     for (const auto& [node, session] : current_) {
       if (stood_still) session->Hear(now);
       const std::optional<absl::Duration> away_since = session->away_since();
-      if (now - session->last_heard() > detect_) {
-        lost.push_back(
-            {session, absl::StrCat("no word from its agent for ",
-                                   absl::FormatDuration(
-                                       absl::Trunc(now - session->last_heard(), absl::Milliseconds(1))),
-                                   " (launch.detect_timeout is ", absl::FormatDuration(detect_), ")")});
-      } else if (away_since && now - std::max(*away_since, session->last_heard()) > detect_ / kReturnShare) {
+      if (now - session->last_heard() > timeouts_.detect) {
+        lost.push_back({session, absl::StrCat("no word from its agent for ",
+                                              absl::FormatDuration(absl::Trunc(now - session->last_heard(),
+                                                                               absl::Milliseconds(1))),
+                                              " (launch.detect_timeout is ",
+                                              absl::FormatDuration(timeouts_.detect), ")")});
+      } else if (away_since && now - std::max(*away_since, session->last_heard()) > timeouts_.away) {
         lost.push_back(
             {session, absl::StrCat("the connection to its agent broke, and it did not come back")});
       }

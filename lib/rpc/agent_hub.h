@@ -45,8 +45,8 @@ class AgentHub : public v1::Agents::CallbackService, private AgentStream::Handle
   };
 
   // `clock` and `handler` outlive it.
-  AgentHub(const rendezvous::NetworkOptions& options, absl::Duration detect, const Clock& clock,
-           Handler* handler);
+  AgentHub(const rendezvous::NetworkOptions& options, const rendezvous::Timeouts& timeouts,
+           const Clock& clock, Handler* handler);
   ~AgentHub() override;
 
   // Listens on a free port of each address, and serves `also` there (may be null; outlives the hub).
@@ -66,7 +66,7 @@ class AgentHub : public v1::Agents::CallbackService, private AgentStream::Handle
   void NoteCommandEnded(const std::string& node, const std::string& why);
   // Whether its agent has no connection now.
   bool IsAway(const std::string& node);
-  // Loses the agents that have been silent for `detect`, or away for a third of it.
+  // Loses the agents that have been silent or away for too long.
   void LoseSilent();
 
   grpc::ServerUnaryReactor* Enroll(grpc::CallbackServerContext* context, const v1::EnrollRequest* request,
@@ -89,7 +89,7 @@ class AgentHub : public v1::Agents::CallbackService, private AgentStream::Handle
   void News(const std::string& node, decltype(rendezvous::NodeNews::what) what);
 
   const rendezvous::NetworkOptions options_;
-  const absl::Duration detect_;
+  const rendezvous::Timeouts timeouts_;
   Handler* const handler_;
   const Clock& clock_;
   RefusalLog refusals_;

@@ -110,7 +110,7 @@ class Server : public rendezvous::RendezvousService,
       return ErrnoError("set the mode of", options_.socket_path, errno);
     }
     if (options_.network) {
-      hub_ = std::make_unique<AgentHub>(*options_.network, options_.timeouts.detect, clock_,
+      hub_ = std::make_unique<AgentHub>(*options_.network, options_.timeouts, clock_,
                                         static_cast<AgentHub::Handler*>(this));
       admin_ =
           std::make_unique<AdminService>(options_.network->job, static_cast<AdminService::Handler*>(this));

@@ -1208,6 +1208,20 @@ def plan_in_a_table_and_in_json(c):
 
 
 @case
+def plan_tells_what_is_waited_for(c):
+    local = c.run("plan", "recipe.toml", "--explain", "--set", "launch.detect_timeout=9s", "--set", "launch.stop_timeout=40s")
+    c.expect(local, 0, "What is waited for", "launch.hang_timeout", "launch.collective_timeout")
+    rows = dict(re.findall(r"^ *(\S+)  (a worker .*?)  +launch", local.stdout, re.M))
+    waits = {what: after for after, what in rows.items()}
+    if waits.get("a worker that gives none has failed") != "9s" or waits.get("a worker that was told to end is killed") != "40s":
+        c.fail("not the times of the recipe:\n%s" % local.stdout)
+    several = ["--set", "cluster.nodes=2", "--set", "launch.backend=ssh", "--set", 'launch.ssh.hosts=["a", "b"]']
+    c.expect(c.run("plan", "recipe.toml", *several), 0, "launch.coordinator_timeout", "a machine that is silent is given up")
+    c.expect(c.run("plan", "recipe.toml", *several, "--set", "launch.coordinator_timeout=5s"), 2,
+             "must be longer than launch.detect_timeout")
+
+
+@case
 def score_of_measured_runs(c):
     columns = ("id,source,model,n_params_b,layers,hidden,ffn,heads,kv_heads,vocab,seq_len,gpu_type,n_gpus,tp,pp,vpp,cp,ep,"
                "dp_replicate,dp_shard,micro_batch,global_batch_seqs,precision,activation_recompute,optimizer,peak_mem_gib,"

@@ -37,7 +37,8 @@ class HubTest : public testing::Test, protected AgentHub::Handler {
     options_.nodes = {"n0", "n1"};
     options_.addresses = {"127.0.0.1"};
     options_.setup.num_workers = 2;
-    hub_ = std::make_unique<AgentHub>(options_, kDetect, clock_, static_cast<AgentHub::Handler*>(this));
+    hub_ = std::make_unique<AgentHub>(options_, rendezvous::Timeouts::FromDetect(kDetect), clock_,
+                                      static_cast<AgentHub::Handler*>(this));
     const absl::Status status = hub_->Start(nullptr);
     EXPECT_TRUE(status.ok()) << status;
   }
