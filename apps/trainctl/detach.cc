@@ -132,9 +132,9 @@ class DetachedConsole : public launcher::JobObserver {
     if (report_fd_ >= 0) close(report_fd_);
   }
 
-  void OnWorkerLine(int rank, absl::string_view line) override {
-    lines_.OnWorkerLine(rank, line);
-    if (report_fd_ >= 0 && rank == 0 && absl::StartsWith(line, "step ")) Leave();
+  void OnWorkerLine(const launcher::WorkerLine& line) override {
+    lines_.OnWorkerLine(line);
+    if (report_fd_ >= 0 && line.rank == 0 && absl::StartsWith(line.text, "step ")) Leave();
   }
   void OnMessage(absl::string_view line) override { lines_.OnMessage(line); }
 

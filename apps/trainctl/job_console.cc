@@ -61,10 +61,10 @@ class TerminalConsole : public launcher::JobObserver {
     if (!status_.empty()) std::fputs("\n", stderr);
   }
 
-  void OnWorkerLine(int rank, absl::string_view line) override {
+  void OnWorkerLine(const launcher::WorkerLine& line) override {
     StepLine step;
-    const bool is_step = rank == 0 && ParseStep(line, &step);
-    if (!is_step || step.has_more) Scroll(absl::StrCat("[rank ", rank, "] ", line));
+    const bool is_step = line.rank == 0 && ParseStep(line.text, &step);
+    if (!is_step || step.has_more) Scroll(absl::StrCat(launcher::PrefixOf(line), line.text));
     if (is_step) ShowStep(step);
   }
   void OnMessage(absl::string_view line) override { Scroll(absl::StrCat("trainctl: ", line)); }

@@ -26,8 +26,12 @@ void WriteLine(int fd, const std::string& line) {
 
 }  // namespace
 
-void FdObserver::OnWorkerLine(int rank, absl::string_view line) {
-  WriteLine(fd_, absl::StrCat("[rank ", rank, "] ", line, "\n"));
+std::string PrefixOf(const WorkerLine& line) {
+  return absl::StrCat("[", line.node, line.node.empty() ? "" : " ", "rank ", line.rank, "] ");
+}
+
+void FdObserver::OnWorkerLine(const WorkerLine& line) {
+  WriteLine(fd_, absl::StrCat(PrefixOf(line), line.text, "\n"));
 }
 
 void FdObserver::OnMessage(absl::string_view line) { WriteLine(fd_, absl::StrCat("trainctl: ", line, "\n")); }
@@ -36,26 +40,25 @@ struct Console::Queue {
   enum class Kind { kWorkerLine, kMessage, kProgress };
   struct Item {
     Kind kind;
-    int rank;
-    std::string text;
+    WorkerLine line;  // of a message: its text alone
     JobProgress progress;
   };
 
   void Push(Item item) {
     std::lock_guard lock(mutex);
-    if (item.kind == Kind::kWorkerLine && queued_bytes + item.text.size() > kMaxQueuedBytes) {
+    if (item.kind == Kind::kWorkerLine && queued_bytes + item.line.text.size() > kMaxQueuedBytes) {
       ++num_dropped;
       return;
     }
     if (item.kind == Kind::kProgress) {
       for (Item& waiting : items) {
-        if (waiting.kind == Kind::kProgress && waiting.rank == item.rank) {
+        if (waiting.kind == Kind::kProgress && waiting.progress.rank == item.progress.rank) {
           waiting = std::move(item);
           return;
         }
       }
     }
-    queued_bytes += item.text.size();
+    queued_bytes += item.line.text.size();
     items.push_back(std::move(item));
     changed.notify_all();
   }
@@ -69,12 +72,12 @@ struct Console::Queue {
       if (const int64_t dropped = std::exchange(num_dropped, 0); dropped > 0) {
         batch.push_back(
             {Kind::kMessage,
-             -1,
-             absl::StrCat(dropped, " lines were not shown, the terminal was too slow; the logs have them"),
+             {.text = absl::StrCat(dropped,
+                                   " lines were not shown, the terminal was too slow; the logs have them")},
              {}});
       }
       for (const Item& item : batch) {
-        queued_bytes -= std::min(queued_bytes, item.text.size());
+        queued_bytes -= std::min(queued_bytes, item.line.text.size());
         lock.unlock();
         Show(item);
         lock.lock();
@@ -89,10 +92,10 @@ struct Console::Queue {
   void Show(const Item& item) {
     switch (item.kind) {
       case Kind::kWorkerLine:
-        observer->OnWorkerLine(item.rank, item.text);
+        observer->OnWorkerLine(item.line);
         break;
       case Kind::kMessage:
-        observer->OnMessage(item.text);
+        observer->OnMessage(item.line.text);
         break;
       case Kind::kProgress:
         observer->OnProgress(item.progress);
@@ -131,16 +134,16 @@ Console::~Console() {
   }
 }
 
-void Console::WorkerLine(int rank, absl::string_view line) {
-  if (queue_ != nullptr) queue_->Push({Queue::Kind::kWorkerLine, rank, std::string(line), {}});
+void Console::Show(WorkerLine line) {
+  if (queue_ != nullptr) queue_->Push({Queue::Kind::kWorkerLine, std::move(line), {}});
 }
 
 void Console::Message(absl::string_view line) {
-  if (queue_ != nullptr) queue_->Push({Queue::Kind::kMessage, -1, std::string(line), {}});
+  if (queue_ != nullptr) queue_->Push({Queue::Kind::kMessage, {.text = std::string(line)}, {}});
 }
 
 void Console::Report(const JobProgress& progress) {
-  if (queue_ != nullptr) queue_->Push({Queue::Kind::kProgress, progress.rank, "", progress});
+  if (queue_ != nullptr) queue_->Push({Queue::Kind::kProgress, {}, progress});
 }
 
 }  // namespace trainctl::launcher

@@ -19,22 +19,30 @@ struct JobProgress {
   Progress progress;
 };
 
+// Of a worker's output, printable, without newline.
+struct WorkerLine {
+  std::string node;  // empty: this machine, and no other has a part in the job
+  int rank = -1;
+  std::string text;
+};
+// "[rank 3] ", or "[node2 rank 3] ".
+std::string PrefixOf(const WorkerLine& line);
+
 // Shows a job. All calls come from one thread, so lines and progress are never mixed.
 class JobObserver {
  public:
   virtual ~JobObserver() = default;
-  // A line of a worker's output, printable, without newline.
-  virtual void OnWorkerLine(int rank, absl::string_view line) = 0;
+  virtual void OnWorkerLine(const WorkerLine& line) = 0;
   // A line of the launcher's own ("rank 3 failed: ...; restarting").
   virtual void OnMessage(absl::string_view line) = 0;
   virtual void OnProgress(const JobProgress& progress) {}
 };
 
-// Prints "[rank 0] line" and "trainctl: message", each with one write.
+// Prints "[rank 0] line" (see PrefixOf) and "trainctl: message", each with one write.
 class FdObserver : public JobObserver {
  public:
   explicit FdObserver(int fd) : fd_(fd) {}
-  void OnWorkerLine(int rank, absl::string_view line) override;
+  void OnWorkerLine(const WorkerLine& line) override;
   void OnMessage(absl::string_view line) override;
 
  private:
@@ -54,7 +62,7 @@ class Console {
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
 
-  void WorkerLine(int rank, absl::string_view line);
+  void Show(WorkerLine line);
   void Message(absl::string_view line);
   void Report(const JobProgress& progress);  // the newest per rank replaces the one that waits
   void set_patience(absl::Duration patience) { patience_ = patience; }

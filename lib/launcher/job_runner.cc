@@ -47,12 +47,14 @@ JobRunner::JobRunner(Deps deps, std::optional<LocalNode> local)
   local_slots_ = std::move(local->slots);
   local_.emplace(
       std::move(local->start), rendezvous::AgentOptions{.stop_timeout = deps_.options.stop_timeout},
-      NodeHost::Deps{
-          .clock = deps_.clock,
-          .disk = deps_.disk,
-          .orphans = orphans_,
-          .tell = [this](rendezvous::NodeEvent event) { Handle(kLocalNode, std::move(event)); },
-          .show_line = [this](int rank, absl::string_view line) { deps_.console.WorkerLine(rank, line); }});
+      NodeHost::Deps{.clock = deps_.clock,
+                     .disk = deps_.disk,
+                     .orphans = orphans_,
+                     .tell = [this](rendezvous::NodeEvent event) { Handle(kLocalNode, std::move(event)); },
+                     .show_line =
+                         [this](int rank, absl::string_view line) {
+                           deps_.console.Show({"", rank, std::string(line)});
+                         }});
 }
 
 void JobRunner::Record(run::JournalEvent event) {
@@ -143,7 +145,7 @@ void JobRunner::Handle(const std::string& node, rendezvous::NodeEvent event) {
 }
 
 void JobRunner::Handle(const std::string& node, const rendezvous::NodeNews::Line& line) {
-  deps_.console.WorkerLine(line.rank, line.text);
+  deps_.console.Show({node, line.rank, line.text});
 }
 
 void JobRunner::Handle(const std::string& node, const rendezvous::NodeNews::Dropped& dropped) {

@@ -23,9 +23,9 @@ class FillingObserver : public RecordingObserver {
   }
   ~FillingObserver() override { EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &before_), 0); }
 
-  void OnWorkerLine(int rank, absl::string_view line) override {
-    RecordingObserver::OnWorkerLine(rank, line);
-    if (line.substr(0, 8) != "fill it ") return;
+  void OnWorkerLine(const WorkerLine& line) override {
+    RecordingObserver::OnWorkerLine(line);
+    if (line.text.substr(0, 8) != "fill it ") return;
     // Longer than what the launcher keeps in memory as files: only the disk shall be full.
     std::ofstream(journal_, std::ios::app) << std::string(8192, '\n');
     const rlimit limit = {static_cast<rlim_t>(*FileBytes(journal_)), before_.rlim_max};

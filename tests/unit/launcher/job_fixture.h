@@ -28,9 +28,9 @@ namespace trainctl::launcher {
 
 class RecordingObserver : public JobObserver {
  public:
-  void OnWorkerLine(int rank, absl::string_view line) override {
+  void OnWorkerLine(const WorkerLine& line) override {
     std::lock_guard lock(mutex_);
-    worker_lines_.emplace_back(rank, std::string(line));
+    worker_lines_.emplace_back(line.rank, line.text);
   }
   void OnMessage(absl::string_view line) override {
     std::lock_guard lock(mutex_);

@@ -374,7 +374,7 @@ TEST_F(JobTest, LogsOfARankGrowOverLaunches) {
 class StuckObserver : public JobObserver {
  public:
   explicit StuckObserver(std::string release) : release_(std::move(release)) {}
-  void OnWorkerLine(int rank, absl::string_view line) override {
+  void OnWorkerLine(const WorkerLine& line) override {
     while (!PathExists(release_)) std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
   void OnMessage(absl::string_view line) override {}

@@ -138,8 +138,8 @@ TEST_F(WorkerLogTest, ADiskThatStandsStillHoldsNobodyUp) {
 
 class CountingObserver : public JobObserver {
  public:
-  void OnWorkerLine(int rank, absl::string_view line) override {
-    lines.push_back(absl::StrCat(rank, ":", line));
+  void OnWorkerLine(const WorkerLine& line) override {
+    lines.push_back(absl::StrCat(line.rank, ":", line.text));
   }
   void OnMessage(absl::string_view line) override { lines.push_back(absl::StrCat("m:", line)); }
   void OnProgress(const JobProgress& progress) override {
@@ -156,9 +156,9 @@ TEST(ConsoleTest, EverythingIsShownInOrderBeforeTheEnd) {
   auto observer = std::make_shared<CountingObserver>();
   {
     Console console(observer);
-    console.WorkerLine(0, "a");
+    console.Show({"", 0, "a"});
     console.Message("b");
-    console.WorkerLine(1, "c");
+    console.Show({"", 1, "c"});
   }
   EXPECT_THAT(observer->lines, ElementsAre("0:a", "m:b", "1:c"));
 }
@@ -172,7 +172,7 @@ TEST(ConsoleTest, ASlowObserverCostsLinesNotMemoryAndIsTold) {
     console.Report({1, 0, 0, {1, "forward"}});
     observer->called.WaitForNotification();  // it is stuck
     const std::string line(1 << 20, 'x');
-    for (int i = 0; i < 20; ++i) console.WorkerLine(0, line);
+    for (int i = 0; i < 20; ++i) console.Show({"", 0, line});
   }
   EXPECT_LE(observer->lines.size(), 1u + Console::kMaxQueuedBytes / (1 << 20) + 1);
   EXPECT_THAT(observer->lines.back(), HasSubstr("lines were not shown"));
@@ -182,13 +182,15 @@ TEST(FdObserverTest, LinesCarryTheirRank) {
   int fds[2];
   ASSERT_EQ(::pipe(fds), 0);
   FdObserver observer(fds[1]);
-  observer.OnWorkerLine(12, "step 3");
+  observer.OnWorkerLine({"", 12, "step 3"});
+  observer.OnWorkerLine({"node2", 3, "step 4"});
   observer.OnMessage("restarting");
   ::close(fds[1]);
   char buffer[100];
   const ssize_t count = ::read(fds[0], buffer, sizeof(buffer));
   ::close(fds[0]);
-  EXPECT_EQ(absl::string_view(buffer, count), "[rank 12] step 3\ntrainctl: restarting\n");
+  EXPECT_EQ(absl::string_view(buffer, count),
+            "[rank 12] step 3\n[node2 rank 3] step 4\ntrainctl: restarting\n");
 }
 
 }  // namespace
