@@ -44,6 +44,7 @@ constexpr absl::Duration kAttemptTimeout = absl::Seconds(5);
 constexpr absl::Duration kLastWords = absl::Seconds(1);
 constexpr size_t kMaxQueuedLineBytes = 1 << 20;
 constexpr absl::Duration kProbeTimeout = absl::Milliseconds(300);
+constexpr absl::Duration kRedialInterval = absl::Milliseconds(100);
 
 struct Entry {
   std::string endpoint;
@@ -180,6 +181,9 @@ class AgentClient : public AgentLink, private v1::Trainctl::CallbackService, pri
       if (clock_.Monotonic() - std::max(dialled_at_, last_heard()) > redial_after_) call_->Cancel();
       return;
     }
+    // However often it beats: the launcher has a limit for the connections of one address.
+    if (clock_.Monotonic() - tried_at_ < kRedialInterval) return;
+    tried_at_ = clock_.Monotonic();
     lock.unlock();
     const absl::StatusOr<Endpoint> endpoint = ParseEndpoint(entry_.endpoint);
     const PortState port = endpoint.ok() ? LookAtPort(*endpoint, kProbeTimeout) : PortState::kSilent;
@@ -543,6 +547,7 @@ class AgentClient : public AgentLink, private v1::Trainctl::CallbackService, pri
   // The last channel to go takes gRPC's threads along, and so must not go on one of them.
   std::unique_ptr<Call> ended_call_;
   absl::Duration dialled_at_;
+  absl::Duration tried_at_ = -absl::InfiniteDuration();
   absl::Duration redial_after_ = kMaxReconnectBackoff;
   Outbox<v1::AgentMessage> outbox_;
   Inbox inbox_;

@@ -1,6 +1,7 @@
 // Agents that are silent, go away and come back.
 #include "rpc/agent_hub.h"
 
+#include <array>
 #include <atomic>
 #include <future>
 #include <random>
@@ -292,29 +293,44 @@ class RoadTest : public AgentsTest {
 TEST_F(RoadTest, NothingIsLostOrDoneTwiceHoweverOftenConnectionsBreak) {
   StartJob({"n0", "n1"});
   Beat();
-  constexpr int kRounds = 30;
+  constexpr int kRounds = 10;
+  std::array<std::atomic<int>, 2> num_left = {4 * kRounds, 4 * kRounds};  // calls, by node
   std::vector<std::future<void>> workers;
-  std::atomic<int> num_done{0};
   for (size_t n = 0; n < 2; ++n) {
     for (size_t i = 0; i < 2; ++i) {
       workers.push_back(std::async(std::launch::async, [&, n, i] {
         for (int round = 0; round < kRounds; ++round) {
-          EXPECT_TRUE(store(n, i).Add("count", 1).ok());
-          EXPECT_TRUE(store(n, i).Add(absl::StrCat("round ", round), 1).ok());
+          for (const std::string& key : {std::string("count"), absl::StrCat("round ", round)}) {
+            EXPECT_TRUE(store(n, i).Add(key, 1).ok());
+            --num_left[n];
+          }
         }
-        ++num_done;
       }));
     }
   }
   std::mt19937 random(1);
-  int num_breaks = 0;
-  for (; num_done < 4; ++num_breaks) {
-    road_->Break();
+  const auto pause = [&](int most_ms) {
     std::this_thread::sleep_for(
-        std::chrono::milliseconds(std::uniform_int_distribution<int>(5, 100)(random)));
+        std::chrono::milliseconds(std::uniform_int_distribution<int>(0, most_ms)(random)));
+  };
+  int num_breaks = 0;
+  for (; num_left[0] + num_left[1] > 0; ++num_breaks) {
+    const int before[] = {num_left[0], num_left[1]};
+    road_->Break();
+    if (num_breaks % 4 == 0) {  // in the middle of a handshake, perhaps
+      pause(10);
+      road_->Break();
+    }
+    // Each gets something done between two breaks, or it would be given up on a slow machine.
+    for (const size_t n : {0, 1}) {
+      while (num_left[n] == before[n] && num_left[n] > 0) pause(1);
+    }
+    pause(10);
   }
   for (std::future<void>& worker : workers) worker.get();
-  EXPECT_EQ(*store(0, 0).Add("count", 0), 4 * kRounds);
+  const auto count = store(0, 0).Add("count", 0);
+  ASSERT_TRUE(count.ok()) << count.status();
+  EXPECT_EQ(*count, 4 * kRounds);
   EXPECT_GT(num_breaks, 3);
   EXPECT_GT(road_->num_connections(), 6);
   for (const News& news : service_->TakeNodeNews()) {
