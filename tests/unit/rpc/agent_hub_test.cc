@@ -301,7 +301,8 @@ TEST_F(RoadTest, NothingIsLostOrDoneTwiceHoweverOftenConnectionsBreak) {
       workers.push_back(std::async(std::launch::async, [&, n, i] {
         for (int round = 0; round < kRounds; ++round) {
           for (const std::string& key : {std::string("count"), absl::StrCat("round ", round)}) {
-            EXPECT_TRUE(store(n, i).Add(key, 1).ok());
+            const auto count = store(n, i).Add(key, 1);
+            EXPECT_TRUE(count.ok()) << count.status();
             --num_left[n];
           }
         }

@@ -222,6 +222,8 @@ class AgentsTest : public testing::Test {
     network.setup.run_dir = "/run";
     network.setup.num_workers = 2;
     network.setup.heartbeat_interval = absl::Seconds(1);
+    // Agents dial again after a third of it; a handshake takes long where a sanitizer looks on.
+    network.setup.detect_timeout = options_.timeouts.detect;
   }
   ~AgentsTest() override {
     nodes_.clear();
