@@ -72,7 +72,7 @@ std::string DevicePlugin() {
 absl::StatusOr<int> Train(std::vector<std::string> args) {
   TRAINCTL_ASSIGN_OR_RETURN(const launcher::WorkerFlags flags, launcher::ParseWorkerFlags(args));
   TRAINCTL_ASSIGN_OR_RETURN(const auto options, ParsePairs(args));
-  TRAINCTL_ASSIGN_OR_RETURN(const run::RunFolder folder, run::RunFolder::Open(flags.run_dir));
+  TRAINCTL_ASSIGN_OR_RETURN(run::RunFolder folder, run::RunFolder::Open(flags.run_dir));
   TRAINCTL_ASSIGN_OR_RETURN(const recipe::Recipe recipe, ReadRecipe(folder));
   RealClock clock;
   trainer::WorkerDeps deps;
@@ -80,6 +80,10 @@ absl::StatusOr<int> Train(std::vector<std::string> args) {
   TRAINCTL_ASSIGN_OR_RETURN(deps.plan_json, ReadFile(folder.plan_path()));
   TRAINCTL_ASSIGN_OR_RETURN(const auto client, rpc::WorkerClient::Connect({.flags = flags}));
   TRAINCTL_ASSIGN_OR_RETURN(const rendezvous::WorldAssignment world, client->Join());
+  const run::Grant grant = {world.term, world.generation};
+  // Rank 0 alone commits, removes and logs; what the others write is of no use until it does.
+  if (world.rank == 0) folder.Hold(grant);
+  deps.save_tag = grant.Tag();
   deps.rank = world.rank;
   deps.world_size = world.world_size;
   deps.local_rank = flags.worker_id;

@@ -6,7 +6,7 @@
 // `manifest.json`. It is written under a temporary name, synced, and committed by one rename; a
 // half-written one is never loaded and never blocks.
 //
-//   CheckpointWriter writer(root, step, rank, world_size);
+//   CheckpointWriter writer(root, step, rank, world_size, tag);
 //   if (rank == 0) writer.Begin();          // then a barrier
 //   writer.Write(slices, read);             // then a barrier
 //   if (rank == 0) writer.Commit(meta);
@@ -63,12 +63,14 @@ struct CheckpointMeta {
 // every earlier checkpoint untouched.
 class CheckpointWriter {
  public:
-  // `root` is "<run>/checkpoints", in a folder that is there. Every rank makes one for the same step and
-  // world size. `ops` is for tests; it must outlive the writer.
-  CheckpointWriter(std::string root, int64_t step, int rank, int world_size, FileOps* ops = nullptr);
+  // `root` is "<run>/checkpoints", in a folder that is there. Every rank makes one for the same step, world
+  // size and tag, which is a part of the temporary folder's name: of digits and '-', another one for each
+  // start of the ranks. `ops` is for tests; it must outlive the writer.
+  CheckpointWriter(std::string root, int64_t step, int rank, int world_size, const std::string& tag = "",
+                   FileOps* ops = nullptr);
 
-  // Rank 0 first, before the others start (the caller's barrier): removes leftovers of earlier
-  // attempts at this step and makes the temporary folder.
+  // Rank 0 first, before the others start (the caller's barrier): removes what an earlier attempt with this
+  // tag left of this step, and makes the temporary folder.
   absl::Status Begin();
   // Every rank, once per Begin: writes its slices with checksums and syncs the file. A rank without
   // slices calls it too. An empty slice only declares its tensor. Host memory: one buffer.
@@ -132,12 +134,19 @@ class CheckpointReader {
   std::shared_ptr<const Manifest> manifest_;
 };
 
+// Takes what is being written under `root` out of its writers' hands: none of them can commit it afterwards.
+// For who has just become the one that may write, before it looks for the newest checkpoint. What cannot be
+// removed at once is left to ApplyRetention.
+absl::Status RevokeUnfinished(const std::string& root, FileOps* ops = nullptr);
+
 // Removes all but the newest `keep` (>= 1) and those whose step is a multiple of keep_every_steps
 // (> 0). Never removes the newest good one; removes leftovers of unfinished saves, so no save may be
 // under way. Those that are not good do not count towards `keep`. One that cannot be removed
 // is the error, after the others are gone; it is tried again by the next call. `trusted_step` is a step that
-// this process has just committed, good without being read again.
+// this process has just committed, good without being read again. `may_remove` is asked before each removal;
+// its error ends them, and is returned. May be empty.
 absl::Status ApplyRetention(const std::string& root, int64_t keep, int64_t keep_every_steps,
-                            int64_t trusted_step = -1, FileOps* ops = nullptr);
+                            int64_t trusted_step = -1, FileOps* ops = nullptr,
+                            const std::function<absl::Status()>& may_remove = {});
 
 }  // namespace trainctl::checkpoint

@@ -59,13 +59,14 @@ absl::Status WriteSlice(absl::Span<const Slice> slices, size_t slice, const Slic
 
 }  // namespace
 
-CheckpointWriter::CheckpointWriter(std::string root, int64_t step, int rank, int world_size, FileOps* ops)
+CheckpointWriter::CheckpointWriter(std::string root, int64_t step, int rank, int world_size,
+                                   const std::string& tag, FileOps* ops)
     : root_(std::move(root)),
       step_(step),
       rank_(rank),
       world_size_(world_size),
       ops_(ops != nullptr ? ops : &RealFileOps()),
-      temporary_(Join(root_, TemporaryName(step))),
+      temporary_(Join(root_, TemporaryName(step, tag))),
       committed_(Join(root_, CommittedName(step))) {
   TRAINCTL_CHECK(step >= 0 && rank >= 0 && rank < world_size);
 }

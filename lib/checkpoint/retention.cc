@@ -36,8 +36,28 @@ absl::StatusOr<std::vector<CheckpointInfo>> ListCheckpoints(const std::string& r
   return list;
 }
 
+absl::Status RevokeUnfinished(const std::string& root, FileOps* ops_or_null) {
+  FileOps& ops = ops_or_null != nullptr ? *ops_or_null : RealFileOps();
+  TRAINCTL_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(root));
+  for (const std::string& name : names) {
+    const auto parsed = ParseFolderName(name);
+    if (!parsed || parsed->kind != FolderKind::kTemporary) continue;
+    std::string removed = RemovedNameOf(name);
+    // By one rename, since a writer's own may come in the middle of a removal: either is first, and whole.
+    if (!removed.empty()) {
+      removed = absl::StrCat(root, "/", removed);
+      TRAINCTL_RETURN_IF_ERROR(RemoveFolder(ops, removed));
+      const std::string path = absl::StrCat(root, "/", name);
+      if (ops.Rename(path, removed) != 0 && errno != ENOENT) return ErrnoError("rename to", removed, errno);
+    }
+    (void)RemoveFolder(ops, removed.empty() ? absl::StrCat(root, "/", name) : removed);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ApplyRetention(const std::string& root, int64_t keep, int64_t keep_every_steps,
-                            int64_t trusted_step, FileOps* ops_or_null) {
+                            int64_t trusted_step, FileOps* ops_or_null,
+                            const std::function<absl::Status()>& may_remove) {
   FileOps& ops = ops_or_null != nullptr ? *ops_or_null : RealFileOps();
   if (keep < 1) return UsageError(absl::StrCat("at least one checkpoint must be kept, not ", keep));
   TRAINCTL_ASSIGN_OR_RETURN(const std::vector<CheckpointInfo> list, ListCheckpoints(root));
@@ -49,9 +69,15 @@ absl::Status ApplyRetention(const std::string& root, int64_t keep, int64_t keep_
     const std::string path = absl::StrCat(root, "/", name);
     const auto parsed = ParseFolderName(name);
     if (!parsed || parsed->kind == FolderKind::kCommitted || listed.count(path) > 0) continue;
+    if (may_remove) TRAINCTL_RETURN_IF_ERROR(may_remove());
     first_error.Update(RemoveFolder(ops, path));
   }
 
+  const auto remove = [&](const CheckpointInfo& info) -> absl::Status {
+    if (may_remove) TRAINCTL_RETURN_IF_ERROR(may_remove());
+    first_error.Update(RemoveCommitted(root, info, ops));
+    return absl::OkStatus();
+  };
   int64_t num_kept = 0;
   bool have_good = false;
   for (auto info = list.rbegin(); info != list.rend(); ++info) {
@@ -65,14 +91,14 @@ absl::Status ApplyRetention(const std::string& root, int64_t keep, int64_t keep_
     if (!examined.usable()) {
       // Not good and newer than every good one: stays for a person to look at until training has
       // passed it. Not good and older: of no use.
-      if (have_good && !by_step) first_error.Update(RemoveCommitted(root, *info, ops));
+      if (have_good && !by_step) TRAINCTL_RETURN_IF_ERROR(remove(*info));
       continue;
     }
     const bool newest_good = !have_good;
     have_good = true;
     if (by_count) ++num_kept;
     if (by_count || by_step || newest_good) continue;
-    first_error.Update(RemoveCommitted(root, *info, ops));
+    TRAINCTL_RETURN_IF_ERROR(remove(*info));
   }
   return first_error;
 }

@@ -119,6 +119,7 @@ absl::StatusOr<JobOutcome> RunJob(const JobOptions& options) {
   const Clock& clock = options.clock != nullptr ? *options.clock : real_clock;
   run::RunFolder& run = *options.run;
   TRAINCTL_RETURN_IF_ERROR(run.Lock());
+  TRAINCTL_RETURN_IF_ERROR(run.BeginTerm());
   TRAINCTL_ASSIGN_OR_RETURN(const run::RunState state, run.ReadState());
   TRAINCTL_ASSIGN_OR_RETURN(run::Journal opened, run::Journal::Open(run.journal_path(), &clock));
   const auto journal = std::make_shared<run::Journal>(std::move(opened));
@@ -135,6 +136,7 @@ absl::StatusOr<JobOutcome> RunJob(const JobOptions& options) {
   TRAINCTL_ASSIGN_OR_RETURN(service_options.socket_path, run.MakeSocketPath());
   service_options.token_path = run.token_path();
   service_options.timeouts = rendezvous::Timeouts::FromDetect(options.detect_timeout);
+  service_options.term = run.term();
   service_options.last_generation = state.generation;
   if (options.remote) {
     TRAINCTL_ASSIGN_OR_RETURN(service_options.network, NetworkOf(options));

@@ -58,7 +58,10 @@ JobRunner::JobRunner(Deps deps, std::optional<LocalNode> local)
 }
 
 void JobRunner::Record(run::JournalEvent event) {
-  deps_.disk.Post([journal = deps_.journal, event = std::move(event)] { return journal->Append(event); });
+  deps_.disk.Post([run = deps_.options.run, journal = deps_.journal, event = std::move(event)] {
+    TRAINCTL_RETURN_IF_ERROR(run->CheckGranted());
+    return journal->Append(event);
+  });
 }
 
 void JobRunner::ShowDiskErrors() {
@@ -265,8 +268,10 @@ void JobRunner::Do(const rendezvous::RecordGeneration& action) {
   run::JournalEvent event{run::EventKind::kGeneration};
   event.generation = action.generation;
   event.world_size = action.world_size;
-  deps_.disk.Post([journal = deps_.journal, news = news_, event = std::move(event)] {
-    absl::Status status = journal->Append(event);
+  deps_.disk.Post([run = deps_.options.run, journal = deps_.journal, news = news_, event = std::move(event)] {
+    TRAINCTL_RETURN_IF_ERROR(run->CheckGranted());
+    absl::Status status = run->RecordGeneration(event.generation);
+    status.Update(journal->Append(event));
     news->recorded_generation = event.generation;
     return status;
   });

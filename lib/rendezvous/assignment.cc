@@ -44,7 +44,10 @@ std::string SerializeAssignment(const Assignment& assignment) {
                        {"rank", member.rank},
                        {"local_rank", member.local_rank}});
   }
-  const Json blob = {{"version", kVersion}, {"generation", assignment.generation}, {"members", members}};
+  const Json blob = {{"version", kVersion},
+                     {"term", assignment.term},
+                     {"generation", assignment.generation},
+                     {"members", members}};
   return blob.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -57,6 +60,7 @@ absl::StatusOr<Assignment> ParseAssignment(absl::string_view bytes) {
                                      kVersion, "; use one version of trainctl and its worker"));
   }
   Assignment assignment;
+  TRAINCTL_ASSIGN_OR_RETURN(assignment.term, JsonInt(blob, "term", kWhat));
   TRAINCTL_ASSIGN_OR_RETURN(assignment.generation, JsonInt(blob, "generation", kWhat));
   const auto members = blob.find("members");
   if (members == blob.end() || !members->is_array()) {
@@ -76,6 +80,7 @@ absl::StatusOr<WorldAssignment> FindMember(const Assignment& assignment, absl::s
   for (const AssignedMember& candidate : assignment.members) {
     if (candidate.slot.member != member || candidate.incarnation != incarnation) continue;
     WorldAssignment world;
+    world.term = assignment.term;
     world.generation = assignment.generation;
     world.rank = candidate.rank;
     world.local_rank = candidate.local_rank;

@@ -29,12 +29,14 @@ struct AssignedMember {
 };
 
 struct Assignment {
+  int64_t term = 0;
   int64_t generation = 0;
   std::vector<AssignedMember> members;  // by rank, dense from 0
 };
 
 // What one worker needs to know of it.
 struct WorldAssignment {
+  int64_t term = 0;
   int64_t generation = 0;
   int rank = 0;
   int local_rank = 0;

@@ -29,8 +29,8 @@ Timeouts Timeouts::FromDetect(absl::Duration detect) {
   return timeouts;
 }
 
-Coordinator::Coordinator(Timeouts timeouts, int64_t last_generation)
-    : timeouts_(timeouts), generation_(last_generation) {}
+Coordinator::Coordinator(Timeouts timeouts, int64_t term, int64_t last_generation)
+    : timeouts_(timeouts), term_(term), generation_(last_generation) {}
 
 Decision Coordinator::Decide(absl::Duration now, const Event& event) {
   Decision out;
@@ -177,6 +177,7 @@ void Coordinator::MaybePrepare(absl::Duration now, Decision& out) {
   }
   ++generation_;
   Assignment assignment;
+  assignment.term = term_;
   assignment.generation = generation_;
   std::map<std::string, int> local_ranks;
   for (Member* const member : order_) {  // none has left: there is no way back from running

@@ -177,8 +177,9 @@ struct MemberView {
 
 class Coordinator {
  public:
-  // The first assignment gets the generation after `last_generation` (of the run's journal).
-  Coordinator(Timeouts timeouts, int64_t last_generation);
+  // Of the launch with this term. The first assignment gets the generation after `last_generation` (of the
+  // run's journal).
+  Coordinator(Timeouts timeouts, int64_t term, int64_t last_generation);
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;
 
@@ -261,6 +262,7 @@ class Coordinator {
   const Timeouts timeouts_;
   Phase phase_ = Phase::kIdle;
   int64_t attempt_ = 0;
+  const int64_t term_;
   int64_t generation_;
   std::map<std::string, Member> members_;
   std::vector<Member*> order_;  // of the slots, decides the ranks

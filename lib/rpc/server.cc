@@ -65,7 +65,7 @@ class Server : public rendezvous::RendezvousService,
                private AdminService::Handler {
  public:
   explicit Server(const rendezvous::ServiceOptions& options)
-      : options_(options), coordinator_(options.timeouts, options.last_generation) {}
+      : options_(options), coordinator_(options.timeouts, options.term, options.last_generation) {}
 
   ~Server() override {
     {

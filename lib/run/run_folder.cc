@@ -186,9 +186,10 @@ std::string RunFolder::log_path(int rank) const {
 
 bool RunFolder::IsOwnFile(const std::string& path) const {
   static constexpr absl::string_view kOwn[] = {
-      "recipe.json",   "plan.json",    "data.json",   "report.json", "journal.jsonl", "metrics.jsonl",
-      "timings.jsonl", "lock",         "token",       "logs",        "traces",        "checkpoints",
-      "tensorboard",   "control.sock", "model-files", "documents",   "admin.json",    "launch-id"};
+      "recipe.json",   "plan.json",     "data.json",   "report.json",  "journal.jsonl",
+      "metrics.jsonl", "timings.jsonl", "lock",        "token",        "logs",
+      "traces",        "checkpoints",   "tensorboard", "control.sock", "model-files",
+      "documents",     "admin.json",    "launch-id",   "terms"};
   std::error_code error;
   const std::string full =
       std::filesystem::weakly_canonical(std::filesystem::absolute(path, error), error).string();
@@ -196,6 +197,28 @@ bool RunFolder::IsOwnFile(const std::string& path) const {
   if (error || !absl::ConsumePrefix(&name, path_ + "/")) return false;
   name = name.substr(0, name.find('/'));
   return std::find(std::begin(kOwn), std::end(kOwn), name) != std::end(kOwn);
+}
+
+absl::Status RunFolder::CheckInPlace() const {
+  TRAINCTL_RETURN_IF_ERROR(folder_.CheckInPlace());
+  return CheckGranted();
+}
+
+absl::Status RunFolder::BeginTerm() {
+  TRAINCTL_ASSIGN_OR_RETURN(const int64_t term, ClaimTerm(path_));
+  grant_ = Grant{term, 0};
+  return absl::OkStatus();
+}
+
+absl::Status RunFolder::RecordGeneration(int64_t generation) {
+  const Grant grant = {term(), generation};
+  TRAINCTL_RETURN_IF_ERROR(RecordGrant(path_, grant));
+  grant_ = grant;
+  return absl::OkStatus();
+}
+
+absl::Status RunFolder::CheckGranted() const {
+  return grant_ ? CheckGrant(path_, *grant_) : absl::OkStatus();
 }
 
 absl::Status RunFolder::Lock() { return Lock(/*takes_over=*/false); }

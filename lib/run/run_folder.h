@@ -15,6 +15,7 @@
 #include "base/files.h"
 #include "base/lock_owner.h"
 #include "checkpoint/examine.h"
+#include "run/grant.h"
 #include "run/journal.h"
 #include "run/opened_folder.h"
 
@@ -38,8 +39,18 @@ class RunFolder {
   // Absolute, without symbolic links.
   const std::string& path() const { return path_; }
   // To be asked before each write of a run: EnvironmentError when the folder was renamed, removed or
-  // unmounted since this object was made. Thread safe.
-  absl::Status CheckInPlace() const { return folder_.CheckInPlace(); }
+  // unmounted since this object was made, or when the grant of this process is void. Thread safe.
+  absl::Status CheckInPlace() const;
+
+  // For a launch that has the lock: takes the next term.
+  absl::Status BeginTerm();
+  int64_t term() const { return grant_ ? grant_->term : 0; }
+  // Of a start of its workers, before they hear of it. Synced. Not together with other calls.
+  absl::Status RecordGeneration(int64_t generation);
+  // For a worker: what its launch has granted.
+  void Hold(const Grant& grant) { grant_ = grant; }
+  // The part of CheckInPlace that tells whether another launch, or start, has taken the run over.
+  absl::Status CheckGranted() const;
   std::string recipe_path() const { return path_ + "/recipe.json"; }
   std::string plan_path() const { return path_ + "/plan.json"; }
   std::string journal_path() const { return path_ + "/journal.jsonl"; }
@@ -112,6 +123,7 @@ class RunFolder {
   std::string path_;
   OpenedFolder folder_;
   std::optional<FileLock> lock_;
+  std::optional<Grant> grant_;
 };
 
 }  // namespace trainctl::run

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
@@ -100,6 +101,25 @@ absl::Status ScanFile(int fd, const std::string& path, Scan& scan) {
   }
 }
 
+// The first `count` bytes.
+absl::Status CopyBytes(int from, int to, int64_t count, const std::string& path) {
+  std::string buffer(kReadBytes, '\0');
+  for (int64_t at = 0; at < count;) {
+    const size_t wanted = std::min(buffer.size(), static_cast<size_t>(count - at));
+    const ssize_t num_read = ::pread(from, buffer.data(), wanted, at);
+    if (num_read < 0 && errno == EINTR) continue;
+    if (num_read <= 0) return ErrnoError("copy to", path, num_read < 0 ? errno : EIO);
+    for (ssize_t done = 0; done < num_read;) {
+      const ssize_t written = ::write(to, buffer.data() + done, static_cast<size_t>(num_read - done));
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) return ErrnoError("write", path, errno);
+      done += written;
+    }
+    at += num_read;
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::string JsonNumber(double value) {
@@ -118,16 +138,33 @@ std::string JsonQuoted(absl::string_view text) {
 absl::StatusOr<StepLog> StepLog::Open(const std::string& path, int64_t last_step_to_keep) {
   StepLog log;
   log.path_ = path;
-  log.fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (log.fd_ < 0) return ErrnoError("open", path, errno);
-  if (last_step_to_keep >= 0) {
-    Scan scan(path, last_step_to_keep);
-    TRAINCTL_RETURN_IF_ERROR(ScanFile(log.fd_, path, scan));
-    log.size_bytes_ = scan.keep_bytes();
-    log.last_step_ = scan.last_step();
-  }
-  if (::ftruncate(log.fd_, log.size_bytes_) != 0) return ErrnoError("cut back", path, errno);
+  const int former = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (former < 0 && errno != ENOENT) return ErrnoError("open", path, errno);
+  const absl::Status status = log.Follow(former, last_step_to_keep);
+  if (former >= 0) ::close(former);
+  if (!status.ok()) return status;
   return log;
+}
+
+// `former`: -1: there is none.
+absl::Status StepLog::Follow(int former, int64_t last_step_to_keep) {
+  if (former >= 0 && last_step_to_keep >= 0) {
+    Scan scan(path_, last_step_to_keep);
+    TRAINCTL_RETURN_IF_ERROR(ScanFile(former, path_, scan));
+    size_bytes_ = scan.keep_bytes();
+    last_step_ = scan.last_step();
+  }
+  // A name that only the process which may write uses; what a killed one left of it is of no use.
+  const std::string next = path_ + ".next";
+  fd_ = ::open(next.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
+  if (fd_ < 0) return ErrnoError("create", next, errno);
+  absl::Status status = CopyBytes(former, fd_, size_bytes_, next);
+  if (status.ok() && ::fdatasync(fd_) != 0) status = ErrnoError("sync", next, errno);
+  if (status.ok() && ::rename(next.c_str(), path_.c_str()) != 0) {
+    status = ErrnoError("rename to", path_, errno);
+  }
+  if (!status.ok()) ::unlink(next.c_str());
+  return status;
 }
 
 StepLog::StepLog(StepLog&& other) noexcept

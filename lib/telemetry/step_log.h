@@ -1,5 +1,7 @@
-// A file of one JSON object per line and per step, that survives crashes: a line is written by a
-// single write(2), and opening for a resume cuts the file back to the checkpoint's step. One thread.
+// A file of one JSON object per line and per step, that survives crashes: a line is written by a single
+// write(2), and opening for a resume goes back to the checkpoint's step. It then is another file under the
+// same name: a process that has the former one open, and lives on where nobody sees it, adds nothing to it.
+// One thread.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +20,9 @@ std::string JsonQuoted(absl::string_view text);  // invalid UTF-8 becomes U+FFFD
 
 class StepLog {
  public:
-  // Keeps the complete lines with step <= last_step_to_keep (-1: none, the file starts anew); what
-  // follows them, a torn last line included, is cut off. A missing file is made. BadDataError names
-  // the line when one that should be kept is not of this format.
+  // Keeps the complete lines with step <= last_step_to_keep (-1: none, the file starts anew); what follows
+  // them, a torn last line included, is gone. A missing file is made. BadDataError names the line when one
+  // that should be kept is not of this format; the file is then as it was.
   static absl::StatusOr<StepLog> Open(const std::string& path, int64_t last_step_to_keep);
   StepLog(StepLog&& other) noexcept;
   StepLog& operator=(StepLog&& other) noexcept;
@@ -38,6 +40,7 @@ class StepLog {
 
  private:
   StepLog() = default;
+  absl::Status Follow(int former, int64_t last_step_to_keep);
   std::string path_;
   int fd_ = -1;
   int64_t size_bytes_ = 0;

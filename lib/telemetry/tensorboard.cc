@@ -53,15 +53,16 @@ absl::StatusOr<OldFiles> FindOldFiles(const std::string& folder) {
   return old;
 }
 
-// Takes the steps out of the files that a new one replaces. The newest stays as an empty file until the next
-// time: a TensorBoard at work opens it again at each look, and would stop at one that is gone before it saw
-// the new one.
+// Takes the files away that a new one replaces; what an older process still adds to them is seen by nobody.
+// In place of the newest there is an empty one until the next time: a TensorBoard at work opens it again at
+// each look, and would stop at one that is gone before it saw the new one.
 absl::Status Retire(const std::string& folder, const OldFiles& old) {
   for (const std::string& name : old.names) {
     const std::string path = folder + name;
-    const bool newest = name == old.newest_name;
-    if ((newest ? ::truncate(path.c_str(), 0) : ::unlink(path.c_str())) != 0 && errno != ENOENT) {
-      return ErrnoError(newest ? "empty" : "remove", path, errno);
+    if (name == old.newest_name) {
+      TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(path, ""));
+    } else if (::unlink(path.c_str()) != 0 && errno != ENOENT) {
+      return ErrnoError("remove", path, errno);
     }
   }
   return absl::OkStatus();
@@ -69,10 +70,11 @@ absl::Status Retire(const std::string& folder, const OldFiles& old) {
 
 // Two writers would build one file together and then remove each other's. The folder itself is what is
 // locked, so that nothing is left in it.
-absl::StatusOr<int> LockFolder(const std::string& folder) {
+absl::StatusOr<int> LockFolder(const std::string& folder, bool takes_it) {
   const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return ErrnoError("open folder", folder, errno);
-  if (::flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return fd;  // not every file system can
+  // Not every file system can.
+  if (::flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK || takes_it) return fd;
   ::close(fd);
   return EnvironmentError(absl::StrCat("another process writes events into ", folder,
                                        "; wait for its end or name another folder"));
@@ -165,7 +167,7 @@ TensorboardLog::~TensorboardLog() {
 absl::StatusOr<TensorboardLog> TensorboardLog::Open(const TensorboardOptions& options) {
   TRAINCTL_RETURN_IF_ERROR(MakeDirs(options.folder));
   TensorboardLog log;
-  TRAINCTL_ASSIGN_OR_RETURN(log.folder_fd_, LockFolder(options.folder));
+  TRAINCTL_ASSIGN_OR_RETURN(log.folder_fd_, LockFolder(options.folder, options.takes_folder));
   TRAINCTL_ASSIGN_OR_RETURN(const OldFiles old, FindOldFiles(options.folder));
   const std::string folder = options.folder + "/";
   const int64_t time = std::max(static_cast<int64_t>(options.now_s), old.newest + 1);
@@ -173,7 +175,8 @@ absl::StatusOr<TensorboardLog> TensorboardLog::Open(const TensorboardOptions& op
   // Under a name that no reader looks at until it is whole.
   const std::string temporary = folder + ".trainctl-building";
   log.path_ = temporary;
-  log.fd_ = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
+  ::unlink(temporary.c_str());
+  log.fd_ = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
   if (log.fd_ < 0) return ErrnoError("create", temporary, errno);
   absl::Status status = log.WriteLogs(options);
   if (status.ok()) status = Retire(folder, old);

@@ -25,13 +25,15 @@ struct TensorboardOptions {
   std::string recipe_text;  // shown as it is, in type of one width; empty: none
   double start_time_s = 0;  // of the run, since 1970: for steps whose time is not in timings.jsonl
   double now_s = 0;         // since 1970; in the file's name, after which readers sort
+  // For who may write to the run, whoever else has the folder: a process of before that lives on, say.
+  bool takes_folder = false;
 };
 
 class TensorboardLog {
  public:
   // Writes a new file from both logs and puts it in the place of older ones. Before the logs are appended to:
   // after MetricsLog::Open and TimingsLog::Open. EnvironmentError and BadDataError name the file.
-  // EnvironmentError when another TensorboardLog has the folder.
+  // EnvironmentError when another TensorboardLog has the folder, unless it is taken.
   static absl::StatusOr<TensorboardLog> Open(const TensorboardOptions& options);
   TensorboardLog(TensorboardLog&& other) noexcept;
   TensorboardLog& operator=(TensorboardLog&& other) = delete;

@@ -133,7 +133,8 @@ RankSave::RankSave(const SaveOptions& options, const device::Device& device,
     : options_(options), device_(device), state_(state), parts_(std::move(parts)), counters_(counters) {
   const layout::Ledger& ledger = state.ledger();
   if (!ledger.WritesCheckpoint(state.rank())) return;
-  writer_.emplace(options.root, counters.step, ledger.WriterIndex(state.rank()), ledger.num_writers());
+  writer_.emplace(options.root, counters.step, ledger.WriterIndex(state.rank()), ledger.num_writers(),
+                  options.tag);
 }
 
 absl::Status RankSave::Do(const std::atomic<bool>* cancelled) {
@@ -185,7 +186,8 @@ absl::Status RankSave::Commit() {
   TRAINCTL_RETURN_IF_ERROR(
       writer_->Commit({counters_.step, StateJson(counters_, options_.description_json)}));
   const absl::Status removed =
-      checkpoint::ApplyRetention(options_.root, options_.keep, options_.keep_every_steps, counters_.step);
+      checkpoint::ApplyRetention(options_.root, options_.keep, options_.keep_every_steps, counters_.step,
+                                 /*ops=*/nullptr, options_.check_folder);
   if (removed.ok() || absl::IsInvalidArgument(removed)) return removed;
   // The checkpoint is good; what should have gone takes room and no more.
   if (options_.warn) {

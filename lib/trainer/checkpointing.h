@@ -27,6 +27,7 @@ struct RunCounters {
 
 struct SaveOptions {
   std::string root;  // "<run>/checkpoints"
+  std::string tag;   // of checkpoint::CheckpointWriter
   int64_t keep = 3;
   int64_t keep_every_steps = 0;
   std::string description_json;  // layout, threads, build: for people and for the resume warning

@@ -183,6 +183,8 @@ class Trainer {
   // Rank 0 chooses the checkpoint and tells the others, so that all start from the same one.
   absl::StatusOr<std::string> ChooseStart() {
     if (first_rank()) {
+      // Processes of an earlier start may live on where this one cannot see them.
+      TRAINCTL_RETURN_IF_ERROR(checkpoint::RevokeUnfinished(d_.checkpoints_path));
       std::vector<std::string> warnings;
       const absl::StatusOr<checkpoint::CheckpointInfo> newest =
           checkpoint::FindNewestGood(d_.checkpoints_path, &warnings);
@@ -229,12 +231,14 @@ class Trainer {
 
   absl::Status OpenLogs() {
     if (!first_rank()) return absl::OkStatus();
+    TRAINCTL_RETURN_IF_ERROR(CheckRunFolder());
     telemetry::TensorboardOptions events;
     events.folder = d_.tensorboard_path;
     events.metrics_path = d_.metrics_path;
     events.timings_path = d_.timings_path;
     events.recipe_text = d_.recipe_text;
     events.now_s = NowSeconds();
+    events.takes_folder = true;
     TRAINCTL_ASSIGN_OR_RETURN(auto log,
                               telemetry::RunLog::Open(events, recipe_.metrics.tensorboard, saved_step_));
     log_ = std::make_unique<telemetry::RunLog>(std::move(log));
@@ -540,8 +544,11 @@ class Trainer {
     TRAINCTL_RETURN_IF_ERROR(CheckData());
     ReportPhase("save");
     fault_.Reach("save");
-    SaveOptions options{d_.checkpoints_path, recipe_.checkpoint.keep, recipe_.checkpoint.keep_every_steps,
-                        Description()};
+    SaveOptions options{.root = d_.checkpoints_path,
+                        .tag = d_.save_tag,
+                        .keep = recipe_.checkpoint.keep,
+                        .keep_every_steps = recipe_.checkpoint.keep_every_steps,
+                        .description_json = Description()};
     options.sync_logs = [this] { return log_->Sync(); };
     options.check_folder = d_.check_run_folder;
     options.warn = [](const std::string& what) { Say("warning: " + what); };

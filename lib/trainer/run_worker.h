@@ -34,6 +34,7 @@ struct WorkerDeps {
   // Asked before each write into the folder of the run, also by the thread that saves; may be empty. An error
   // ends the run.
   std::function<absl::Status()> check_run_folder;
+  std::string save_tag;  // of this start of all ranks; see checkpoint::CheckpointWriter
   std::string checkpoints_path;
   std::string metrics_path;
   std::string timings_path;

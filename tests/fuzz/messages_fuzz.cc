@@ -91,7 +91,7 @@ std::optional<rendezvous::Event> NextEvent(FuzzedDataProvider& in,
 }
 
 void Fuzz(FuzzedDataProvider& in) {
-  rendezvous::Coordinator coordinator(rendezvous::Timeouts::FromDetect(absl::Seconds(3)), 0);
+  rendezvous::Coordinator coordinator(rendezvous::Timeouts::FromDetect(absl::Seconds(3)), 1, 0);
   coordinator.Decide(absl::ZeroDuration(), Everybody());
   StoreTable store;
   absl::Duration now = absl::ZeroDuration();

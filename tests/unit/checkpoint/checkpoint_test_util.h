@@ -121,7 +121,7 @@ inline absl::Status Save(const std::string& root, int64_t step, const std::vecto
                          uint64_t seed, FileOps* ops = nullptr, const std::string& state = "{}") {
   std::vector<CheckpointWriter> writers;
   for (size_t rank = 0; rank < slices.size(); ++rank) {
-    writers.emplace_back(root, step, static_cast<int>(rank), static_cast<int>(slices.size()), ops);
+    writers.emplace_back(root, step, static_cast<int>(rank), static_cast<int>(slices.size()), "", ops);
   }
   absl::Status status = writers[0].Begin();
   for (size_t rank = 0; rank < slices.size() && status.ok(); ++rank) {

@@ -123,7 +123,7 @@ TEST(CheckpointIoErrors, ACommitWhoseSyncFailedStaysFailed) {
   TempFolder folder;
   for (int fail_at = 0; fail_at < 2; ++fail_at) {  // the temporary folder, its parent
     FailingOps ops(Kind::kFsyncDir, fail_at, EIO);
-    CheckpointWriter writer(folder.path(), 1, 0, 1, &ops);
+    CheckpointWriter writer(folder.path(), 1, 0, 1, "", &ops);
     ASSERT_TRUE(writer.Begin().ok());
     ASSERT_TRUE(writer.Write(TwoRanksWhole(), ContentsOf(TwoRanksWhole(), 1)).ok());
     const absl::Status first = writer.Commit({1, "{}"});

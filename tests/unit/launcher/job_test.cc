@@ -4,6 +4,7 @@
 
 #include "absl/strings/substitute.h"
 #include "launcher/cpu_layout.h"
+#include "run/grant.h"
 #include "tests/unit/launcher/job_fixture.h"
 
 namespace trainctl::launcher {
@@ -41,6 +42,25 @@ TEST_F(JobTest, ARunFolderThatIsMovedAwayEndsTheJob) {
   EXPECT_EQ(outcome->worker_exit_code, static_cast<int>(ExitCode::kEnvironment));
   EXPECT_EQ(outcome->num_restarts, 0);
   EXPECT_FALSE(PathExists(Path("run")));
+}
+
+TEST_F(JobTest, ALaunchThatAnotherOneTookTheRunFromEndsItsWorkersAndWritesNothingMore) {
+  options_.max_restarts = 3;
+  options_.num_workers = 1;
+  std::string journal;
+  std::thread other([&] {
+    Await(Path("started"));
+    EXPECT_TRUE(run::ClaimTerm(Path("run")).ok());
+    journal = *ReadFile(Path("run/journal.jsonl"));
+  });
+  const auto outcome = Run({absl::StrCat("*:touch:", Path("started")), "*:hang"});
+  other.join();
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->kind, Kind::kFailed);
+  EXPECT_THAT(outcome->message, HasSubstr("launch 2 has taken"));
+  EXPECT_EQ(outcome->worker_exit_code, static_cast<int>(ExitCode::kEnvironment));
+  EXPECT_EQ(outcome->num_restarts, 0);
+  EXPECT_EQ(*ReadFile(Path("run/journal.jsonl")), journal) << "it is the other one's";
 }
 
 TEST_F(JobTest, GenerationsGrowOverLaunches) {

@@ -178,7 +178,7 @@ class Crowd {
   bool given_up_ = false;
   absl::Duration now_ = absl::Seconds(1);
   absl::Duration step_;  // from one event to the next
-  Coordinator coordinator_{Timeouts::FromDetect(absl::Hours(1)), 0};
+  Coordinator coordinator_{Timeouts::FromDetect(absl::Hours(1)), 1, 0};
   std::vector<Notice> ends_;
 };
 

@@ -67,7 +67,7 @@ class CoordinatorTest : public testing::Test {
     return count;
   }
 
-  Coordinator coordinator_{Timeouts::FromDetect(absl::Seconds(3)), 7};
+  Coordinator coordinator_{Timeouts::FromDetect(absl::Seconds(3)), 2, 7};
   absl::Duration now_ = absl::Seconds(1000);
   Decision last_;
 };

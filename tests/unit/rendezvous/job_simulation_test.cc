@@ -44,7 +44,7 @@ struct Plan {
 class JobSimulation {
  public:
   JobSimulation(uint64_t seed, Plan plan)
-      : random_(seed), plan_(plan), coordinator_(Timeouts::FromDetect(absl::Seconds(3)), 7) {
+      : random_(seed), plan_(plan), coordinator_(Timeouts::FromDetect(absl::Seconds(3)), 2, 7) {
     SupervisorOptions options;
     for (int i = 0; i < plan_.num_nodes; ++i) {
       nodes_.push_back({.name = absl::StrCat("n", i)});

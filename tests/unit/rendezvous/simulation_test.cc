@@ -39,7 +39,7 @@ struct SimulatedMember {
 class Simulation {
  public:
   Simulation(uint64_t seed, int num_members)
-      : random_(seed), num_members_(num_members), coordinator_(std::in_place, kTimeouts, 0) {
+      : random_(seed), num_members_(num_members), coordinator_(std::in_place, kTimeouts, 1, 0) {
     StartAttempt();
   }
 
@@ -120,7 +120,7 @@ class Simulation {
 
   // Another launch on the same run folder: it knows what is recorded, and no word of before reaches it.
   void RestartLauncher() {
-    coordinator_.emplace(kTimeouts, recorded_.empty() ? 0 : *recorded_.rbegin());
+    coordinator_.emplace(kTimeouts, 1, recorded_.empty() ? 0 : *recorded_.rbegin());
     prepared_.clear();
     pending_.clear();
     failed_ = false;
@@ -586,7 +586,7 @@ class Downfall {
   const Cause cause_;
   const int num_members_;
   absl::Duration now_ = absl::Seconds(1);
-  Coordinator coordinator_{kTimeouts, 0};
+  Coordinator coordinator_{kTimeouts, 1, 0};
   std::vector<int> blamed_;
 };
 

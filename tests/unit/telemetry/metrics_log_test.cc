@@ -163,6 +163,19 @@ TEST_F(MetricsLogTest, StartingAnewEmptiesTheFile) {
   EXPECT_EQ(MetricsLog::Open(path_, 100)->last_step(), 2);
 }
 
+TEST_F(MetricsLogTest, AProcessOfBeforeAddsNothingToTheLogOfItsSuccessor) {
+  auto former = MetricsLog::Open(path_, -1);
+  ASSERT_TRUE(former.ok());
+  for (int64_t step = 1; step <= 3; ++step) ASSERT_TRUE(former->Append({.step = step}).ok());
+  auto next = MetricsLog::Open(path_, 2);
+  ASSERT_TRUE(next.ok());
+  ASSERT_TRUE(former->Append({.step = 4}).ok());
+  ASSERT_TRUE(next->Append({.step = 3, .loss = 5}).ok());
+  const std::string text = *ReadFile(path_);
+  EXPECT_THAT(text, testing::EndsWith(FormatFields(StepRecord{.step = 3, .loss = 5}) + "}\n"));
+  EXPECT_THAT(text, testing::Not(HasSubstr("\"step\":4")));
+}
+
 TEST_F(MetricsLogTest, MissingLinesAreSeenInLastStep) {
   WriteSteps(1, 5, -1);
   EXPECT_EQ(MetricsLog::Open(path_, 9)->last_step(), 5);

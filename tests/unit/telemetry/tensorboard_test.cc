@@ -245,6 +245,19 @@ TEST_F(TensorboardTest, AFolderHasOneWriter) {
   EXPECT_TRUE(TensorboardLog::Open(options_).ok());
 }
 
+TEST_F(TensorboardTest, WhoMayWriteToTheRunTakesTheFolderAndTheFormerOneIsNotSeen) {
+  ASSERT_TRUE(WriteFileAtomic(options_.metrics_path, "{\"step\":1,\"loss\":3}\n").ok());
+  auto former = TensorboardLog::Open(options_);
+  ASSERT_TRUE(former.ok()) << former.status();
+  options_.takes_folder = true;
+  const auto next = TensorboardLog::Open(options_);
+  ASSERT_TRUE(next.ok()) << next.status();
+  EXPECT_TRUE(former->Append({.step = 2, .loss = 99}, 1.0).ok());
+  for (const std::string& name : Names()) {
+    for (const Event& event : ReadEvents(options_.folder + "/" + name)) EXPECT_LT(event.step, 2) << name;
+  }
+}
+
 TEST_F(TensorboardTest, TimesAreThoseOfTheLogOrSumsOfItsSeconds) {
   ASSERT_TRUE(
       WriteFileAtomic(options_.metrics_path, "{\"step\":1,\"loss\":3}\n{\"step\":3,\"loss\":1}\n").ok());
