@@ -36,15 +36,6 @@ Examined Failed(Examined examined, const absl::Status& status) {
   return examined;
 }
 
-absl::Status NonFiniteError(const std::string& path, const std::vector<std::string>& tensors) {
-  const size_t num_named = std::min(tensors.size(), kTensorsNamed);
-  const auto end = tensors.begin() + static_cast<std::ptrdiff_t>(num_named);
-  const size_t num_more = tensors.size() - num_named;
-  return BadDataError(absl::StrCat(path, ": NaN or infinite values in ",
-                                   absl::StrJoin(tensors.begin(), end, ", "),
-                                   num_more > 0 ? absl::StrCat(" and ", num_more, " more") : ""));
-}
-
 }  // namespace
 
 absl::string_view ConditionName(Condition condition) {
@@ -61,6 +52,15 @@ absl::string_view ConditionName(Condition condition) {
       return "unreadable";
   }
   return "unknown";
+}
+
+absl::Status NonFiniteError(const std::string& path, const std::vector<std::string>& tensors) {
+  const size_t num_named = std::min(tensors.size(), kTensorsNamed);
+  const auto end = tensors.begin() + static_cast<std::ptrdiff_t>(num_named);
+  const size_t num_more = tensors.size() - num_named;
+  return BadDataError(absl::StrCat(path, ": NaN or infinite values in ",
+                                   absl::StrJoin(tensors.begin(), end, ", "),
+                                   num_more > 0 ? absl::StrCat(" and ", num_more, " more") : ""));
 }
 
 Examined Examine(const CheckpointInfo& info, Depth depth) {
@@ -128,12 +128,18 @@ NewestCommitted FindNewestCommitted(const std::string& root, int64_t above) {
   return newest;
 }
 
-absl::StatusOr<CheckpointInfo> FindNewestGood(const std::string& root, std::vector<std::string>* warnings) {
+absl::StatusOr<CheckpointInfo> FindNewestGood(const std::string& root, std::vector<std::string>* warnings,
+                                              const Judge& judge) {
   TRAINCTL_ASSIGN_OR_RETURN(std::vector<CheckpointInfo> named, ListNamed(root));
   if (named.empty()) return absl::NotFoundError(absl::StrCat(root, ": there is no checkpoint"));
   std::string first_reason;
   for (; !named.empty(); named.pop_back()) {
-    const Examined examined = Examine(named.back(), Depth::kEveryByte);
+    Examined examined;
+    if (judge) {
+      TRAINCTL_ASSIGN_OR_RETURN(examined, judge(named.back()));
+    } else {
+      examined = Examine(named.back(), Depth::kEveryByte);
+    }
     if (examined.usable()) return examined.info;
     if (examined.condition == Condition::kUnreadable) return examined.status;
     if (first_reason.empty()) {

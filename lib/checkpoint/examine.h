@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -59,9 +60,15 @@ struct NewestCommitted {
 // enough to ask each second, with `above` the one that is known.
 NewestCommitted FindNewestCommitted(const std::string& root, int64_t above = -1);
 
+// Weights of `path` that are NaN or infinite; at least one.
+absl::Status NonFiniteError(const std::string& path, const std::vector<std::string>& tensors);
+
 // The newest that is good; for each newer one that is not, a line in `warnings`. NotFound when there is none
 // at all, BadDataError when no one is good. One that is unreadable is that EnvironmentError: falling back
-// silently behind it would lose work.
-absl::StatusOr<CheckpointInfo> FindNewestGood(const std::string& root, std::vector<std::string>* warnings);
+// silently behind it would lose work. `judge`: in place of reading every byte here; its error ends the
+// search.
+using Judge = std::function<absl::StatusOr<Examined>(const CheckpointInfo& info)>;
+absl::StatusOr<CheckpointInfo> FindNewestGood(const std::string& root, std::vector<std::string>* warnings,
+                                              const Judge& judge = {});
 
 }  // namespace trainctl::checkpoint

@@ -43,7 +43,7 @@ struct ServiceOptions {
   std::string socket_path;  // a Unix socket, at most 107 bytes
   std::string token_path;   // written with mode 0600
   Timeouts timeouts;
-  int64_t term = 0;             // of this launch
+  int64_t term = 0;  // of this launch
   int64_t last_generation = 0;
   std::optional<NetworkOptions> network;  // nullopt: all workers are of this machine
 };

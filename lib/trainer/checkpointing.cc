@@ -16,6 +16,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "checkpoint/checkpoint_io.h"
+#include "checkpoint/examine.h"
 #include "checkpoint/finite_values.h"
 #include "checkpoint/model_folder.h"
 #include "checkpoint/model_weights.h"
@@ -207,28 +208,45 @@ absl::StatusOr<Written> SaveCheckpoint(const SaveOptions& options, const paralle
   return save.written();
 }
 
-absl::StatusOr<RunCounters> LoadCheckpoint(const std::string& path, parallel::ShardedState& state,
-                                           bool weights_only, std::string* description_json) {
-  TRAINCTL_ASSIGN_OR_RETURN(const checkpoint::CheckpointReader reader,
-                            checkpoint::CheckpointReader::Open(path));
+absl::StatusOr<StoredState> StoredState::Open(const std::string& path, const parallel::ShardedState& state,
+                                              bool weights_only) {
+  TRAINCTL_ASSIGN_OR_RETURN(checkpoint::CheckpointReader reader, checkpoint::CheckpointReader::Open(path));
   TRAINCTL_RETURN_IF_ERROR(checkpoint::CheckWeights(path, reader, state.ledger().inventory()));
   TRAINCTL_ASSIGN_OR_RETURN(const StateNames found, FindStates(path, reader, state.ledger()));
   if (!weights_only) TRAINCTL_RETURN_IF_ERROR(CheckStates(path, found, state.optimizer()));
+  StoredState stored(path, std::move(reader), weights_only);
+  const std::string what = path + "/manifest.json";
+  TRAINCTL_ASSIGN_OR_RETURN(const Json json, ParseJson(stored.reader_.meta().state_json, what));
+  TRAINCTL_ASSIGN_OR_RETURN(stored.counters_.step, JsonInt(json, "step", what));
+  TRAINCTL_ASSIGN_OR_RETURN(stored.counters_.updates, JsonInt(json, "updates", what));
+  TRAINCTL_ASSIGN_OR_RETURN(stored.counters_.tokens, JsonInt(json, "tokens", what));
+  if (json.contains("run")) stored.description_json_ = json["run"].dump();
+  return stored;
+}
+
+absl::Status StoredState::Read(parallel::ShardedState& state, bool* non_finite) const {
   const OwnSlices own =
-      SlicesOf(state, state.ledger().BoxesHeld(state.rank()), OwnParts(state), weights_only);
+      SlicesOf(state, state.ledger().BoxesHeld(state.rank()), OwnParts(state), weights_only_);
+  std::set<std::string> bad;
   TRAINCTL_RETURN_IF_ERROR(
-      reader.Read(own.slices, [&](size_t slice, int64_t begin, absl::Span<const std::byte> bytes) {
+      reader_.Read(own.slices, [&](size_t slice, int64_t begin, absl::Span<const std::byte> bytes) {
+        const checkpoint::Slice& tensor = own.slices[slice];
+        if (!checkpoint::IsOptimizerState(tensor) && !checkpoint::AllFinite(tensor.dtype, bytes)) {
+          bad.insert(tensor.name);
+        }
         state.device().CopyToDevice(own.At(slice, begin), bytes.data(), static_cast<int64_t>(bytes.size()));
         return absl::OkStatus();
       }));
-  const std::string what = path + "/manifest.json";
-  TRAINCTL_ASSIGN_OR_RETURN(const Json json, ParseJson(reader.meta().state_json, what));
-  RunCounters counters;
-  TRAINCTL_ASSIGN_OR_RETURN(counters.step, JsonInt(json, "step", what));
-  TRAINCTL_ASSIGN_OR_RETURN(counters.updates, JsonInt(json, "updates", what));
-  TRAINCTL_ASSIGN_OR_RETURN(counters.tokens, JsonInt(json, "tokens", what));
-  if (description_json != nullptr && json.contains("run")) *description_json = json["run"].dump();
-  return counters;
+  if (bad.empty()) return absl::OkStatus();
+  if (non_finite != nullptr) *non_finite = true;
+  return checkpoint::NonFiniteError(path_, {bad.begin(), bad.end()});
+}
+
+absl::StatusOr<RunCounters> LoadCheckpoint(const std::string& path, parallel::ShardedState& state,
+                                           bool weights_only) {
+  TRAINCTL_ASSIGN_OR_RETURN(const StoredState stored, StoredState::Open(path, state, weights_only));
+  TRAINCTL_RETURN_IF_ERROR(stored.Read(state));
+  return stored.counters();
 }
 
 namespace {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -93,10 +94,33 @@ absl::Status AllSucceeded(comm::Group& world, absl::string_view name, const absl
 absl::StatusOr<Written> SaveCheckpoint(const SaveOptions& options, const parallel::ShardedState& state,
                                        const RunCounters& counters, comm::Group& world);
 
-// Local. Fills the masters (and the optimizer's state, unless weights_only) and returns the counters.
-// BadDataError: it is of another model, or of another optimizer (unless weights_only).
+// A committed checkpoint that is to be loaded by this rank.
+class StoredState {
+ public:
+  // Its manifest alone is read. BadDataError: it is of another model, or of another optimizer (unless
+  // weights_only), or its manifest is damaged.
+  static absl::StatusOr<StoredState> Open(const std::string& path, const parallel::ShardedState& state,
+                                          bool weights_only);
+  // Fills the masters, and the optimizer's state unless weights_only. What it reads is verified: BadDataError
+  // where it is not what was written or, which is put into `non_finite`, weights are not finite. The state is
+  // then filled in part.
+  absl::Status Read(parallel::ShardedState& state, bool* non_finite = nullptr) const;
+  const RunCounters& counters() const { return counters_; }
+  const std::string& description_json() const { return description_json_; }  // "": it has none
+
+ private:
+  StoredState(std::string path, checkpoint::CheckpointReader reader, bool weights_only)
+      : path_(std::move(path)), reader_(std::move(reader)), weights_only_(weights_only) {}
+  std::string path_;
+  checkpoint::CheckpointReader reader_;
+  bool weights_only_;
+  RunCounters counters_;
+  std::string description_json_;
+};
+
+// Local. Opens and reads.
 absl::StatusOr<RunCounters> LoadCheckpoint(const std::string& path, parallel::ShardedState& state,
-                                           bool weights_only, std::string* description_json);
+                                           bool weights_only);
 
 // Local. Fills the masters from a Hugging Face folder.
 absl::Status LoadModelFolder(const std::string& path, parallel::ShardedState& state);

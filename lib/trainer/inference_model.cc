@@ -13,8 +13,7 @@ InferenceModel::InferenceModel(const InferenceDeps& deps, model::MicroBatchShape
              *options_.setting.optimizer) {}
 
 absl::Status InferenceModel::Load(const InferenceDeps& deps) {
-  if (!deps.checkpoint_path.empty())
-    return LoadCheckpoint(deps.checkpoint_path, state_, true, nullptr).status();
+  if (!deps.checkpoint_path.empty()) return LoadCheckpoint(deps.checkpoint_path, state_, true).status();
   if (deps.recipe->model.weights == "from") return LoadModelFolder(deps.recipe->model.from, state_);
   state_.Initialize(deps.recipe->run.seed);
   return absl::OkStatus();

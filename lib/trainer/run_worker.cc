@@ -24,7 +24,7 @@
 #include "base/json.h"
 #include "base/units.h"
 #include "base/wildcard.h"
-#include "checkpoint/examine.h"
+#include "checkpoint/checkpoint_io.h"
 #include "checkpoint/phase_hook.h"
 #include "comm/c10d_store.h"
 #include "comm/communicator.h"
@@ -44,14 +44,11 @@
 #include "trainer/checkpointing.h"
 #include "trainer/fault_injector.h"
 #include "trainer/numerics.h"
+#include "trainer/restore.h"
 #include "trainer/run_report.h"
 
 namespace trainctl::trainer {
 namespace {
-
-constexpr char kStartKey[] = "start_checkpoint";
-// Rank 0 verifies every byte of the newest checkpoint first; a rank that fails ends the wait.
-constexpr absl::Duration kStartTimeout = absl::Hours(24);
 
 absl::string_view FaultPhase(schedule::Op op) {
   switch (op) {
@@ -180,53 +177,36 @@ class Trainer {
     return absl::OkStatus();
   }
 
-  // Rank 0 chooses the checkpoint and tells the others, so that all start from the same one.
-  absl::StatusOr<std::string> ChooseStart() {
-    if (first_rank()) {
-      // Processes of an earlier start may live on where this one cannot see them.
-      TRAINCTL_RETURN_IF_ERROR(checkpoint::RevokeUnfinished(d_.checkpoints_path));
-      std::vector<std::string> warnings;
-      const absl::StatusOr<checkpoint::CheckpointInfo> newest =
-          checkpoint::FindNewestGood(d_.checkpoints_path, &warnings);
-      for (const std::string& warning : warnings) Say("warning: " + warning);
-      if (newest.status().code() == absl::StatusCode::kNotFound) TRAINCTL_RETURN_IF_ERROR(d_.may_begin);
-      if (newest.status().code() == absl::StatusCode::kDataLoss) {
-        return BadDataError(absl::StrCat(newest.status().message(),
-                                         ". Put a good one back, or give up what was ",
-                                         "trained and begin anew at step 1: trainctl resume --from-scratch"));
-      }
-      if (!newest.ok() && newest.status().code() != absl::StatusCode::kNotFound) return newest.status();
-      const std::string chosen = newest.ok() ? newest->path : "";
-      const std::string value = "=" + chosen;  // never empty: an absent key is an empty value
-      TRAINCTL_RETURN_IF_ERROR(
-          d_.store->Set(kStartKey, {reinterpret_cast<const uint8_t*>(value.data()), value.size()}));
-      return chosen;
-    }
-    TRAINCTL_ASSIGN_OR_RETURN(const std::vector<uint8_t> value, d_.store->Get(kStartKey, kStartTimeout));
-    return std::string(value.begin() + 1, value.end());
-  }
-
   absl::Status Restore() {
     d_.control->Report({.step = -1, .phase = "restore"});
-    TRAINCTL_ASSIGN_OR_RETURN(const std::string start, ChooseStart());
-    if (!start.empty()) {
-      std::string saved_under;
-      TRAINCTL_ASSIGN_OR_RETURN(counters_, LoadCheckpoint(start, *state_, false, &saved_under));
+    // Processes of an earlier start may live on where this one cannot see them.
+    if (first_rank()) TRAINCTL_RETURN_IF_ERROR(checkpoint::RevokeUnfinished(d_.checkpoints_path));
+    TRAINCTL_ASSIGN_OR_RETURN(const Restored found,
+                              RestoreNewest(d_.checkpoints_path, *state_, *world_, *d_.store,
+                                            [](const std::string& warning) { Say("warning: " + warning); }));
+    if (!found.path.empty()) {
+      counters_ = found.counters;
       if (first_rank()) {
-        Say(absl::StrCat("resuming after step ", counters_.step, " from ", start));
-        if (const std::string changed = DescribeChange(saved_under, Description()); !changed.empty())
-          Say("note: " + changed);
+        Say(absl::StrCat("resuming after step ", counters_.step, " from ", found.path));
+        const std::string changed = DescribeChange(found.description_json, Description());
+        if (!changed.empty()) Say("note: " + changed);
       }
       saved_step_ = counters_.step;
-    } else if (recipe_.model.weights == "random") {
-      state_->Initialize(recipe_.run.seed);
-    } else if (recipe_.model.weights == "from") {
-      TRAINCTL_RETURN_IF_ERROR(LoadModelFolder(recipe_.model.from, *state_));
     } else {
-      TRAINCTL_RETURN_IF_ERROR(LoadCheckpoint(recipe_.model.weights, *state_, true, nullptr).status());
+      TRAINCTL_RETURN_IF_ERROR(Begin());
     }
     // In the group that gathers during training too: each one that is used takes memory of a device.
     return state_->MaterializeParameters(groups_.Of(layout::Axis::kDpShard, schedule::kGatherStream));
+  }
+
+  absl::Status Begin() {
+    if (first_rank()) TRAINCTL_RETURN_IF_ERROR(d_.may_begin);
+    if (recipe_.model.weights == "from") return LoadModelFolder(recipe_.model.from, *state_);
+    if (recipe_.model.weights != "random") {
+      return LoadCheckpoint(recipe_.model.weights, *state_, /*weights_only=*/true).status();
+    }
+    state_->Initialize(recipe_.run.seed);
+    return absl::OkStatus();
   }
 
   absl::Status OpenLogs() {

@@ -505,6 +505,9 @@ def what_is_no_good_checkpoint_is_told_alike(c):
             c.expect(c.run("runs", "run"), 0, "checkpoint of step %d is %s: " % (step, state), words)
         c.expect(c.run("checkpoint", "verify", "run"), 6, "%-10s  run/checkpoints/%s" % (state, name), words)
         c.expect(c.run("checkpoint", "verify", "run/checkpoints/" + name), 6, "%-10s" % state, words)
+        goes_on(step, state, words, goes_on_from)
+
+    def goes_on(step, state, words, goes_on_from):
         passed_over = "checkpoint of step %d is %s and was passed over: " % (step, state)
         c.expect(c.run("generate", "run", "--prompt", "the", "--max-tokens", "1"), 0, passed_over, words)
         c.expect(c.run("resume", "run", "--stop-after", "6", "--set", "train.steps=20"), 75, passed_over, words,
@@ -521,6 +524,13 @@ def what_is_no_good_checkpoint_is_told_alike(c):
         told(99999999, "damaged", "it has no manifest.json", 5, 5)
         os.symlink("step-00000005", root + "step-00000009")
         told(9, "damaged", "a symbolic link", 5, 5)
+        part = root + "step-00000005/rank-00001.safetensors"  # what the other rank alone reads
+        with open(part, "r+b") as f:
+            f.seek(-1, os.SEEK_END)
+            last = f.read(1)[0]
+            f.seek(-1, os.SEEK_END)
+            f.write(bytes([last ^ 1]))
+        goes_on(5, "damaged", "rank-00001.safetensors", 4)
         poison = os.path.dirname(TRAINCTL) + "/poison_checkpoint"
         subprocess.run([poison, root + "step-00000005", "model.norm.weight"], check=True)
         told(5, "non-finite", "NaN or infinite values in model.norm.weight", 4, 5)

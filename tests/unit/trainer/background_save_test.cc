@@ -94,7 +94,7 @@ class BackgroundSave : public ::testing::Test {
     parallel::ShardedState loaded(device::Device::Cpu(), ledger_, step_.programs[0], step_.types, 0,
                                   optim::kAdamW);
     const auto counters =
-        LoadCheckpoint(absl::StrFormat("%s/step-%08d", options_.root, step), loaded, false, nullptr);
+        LoadCheckpoint(absl::StrFormat("%s/step-%08d", options_.root, step), loaded, false);
     ASSERT_TRUE(counters.ok()) << counters.status();
     EXPECT_EQ(counters->step, step);
     for (const layout::Bucket& bucket : ledger_.buckets()) {
@@ -260,7 +260,7 @@ TEST_F(BackgroundSaveOfTwo, OthersWriteWhenTheFirstHasBegun) {
   EXPECT_TRUE(PathExists(options_.root + "/step-00000004/rank-00001.safetensors"));
   parallel::ShardedState loaded(device::Device::Cpu(), halves_, step_of_halves_.programs[0],
                                 step_of_halves_.types, 1, optim::kAdamW);
-  ASSERT_TRUE(LoadCheckpoint(options_.root + "/step-00000004", loaded, false, nullptr).ok());
+  ASSERT_TRUE(LoadCheckpoint(options_.root + "/step-00000004", loaded, false).ok());
   EXPECT_EQ(loaded.master(0)[0], states_[1]->master(0)[0]);
 }
 

@@ -96,7 +96,7 @@ TEST_P(Checkpointing, AnyLayoutLoadsTheState) {
   for (const int stage : {1, 2, 3}) {
     for (int rank = 0; rank < 2; ++rank) {
       Rank half(spec_, *GetParam(), {.dp_shard = 2}, stage, rank);
-      const auto counters = LoadCheckpoint(path, half.state, /*weights_only=*/false, nullptr);
+      const auto counters = LoadCheckpoint(path, half.state, /*weights_only=*/false);
       ASSERT_TRUE(counters.ok()) << counters.status();
       EXPECT_EQ(*counters, (RunCounters{7, 6, 5}));
       EXPECT_EQ(half.NumWrong(), 0) << "stage " << stage << ", rank " << rank;
@@ -125,7 +125,7 @@ TEST_P(Checkpointing, WhatManyRanksSaveOneRankLoads) {
     }
   }
   Rank whole(spec_, *GetParam(), {}, 0, 0);
-  const auto counters = LoadCheckpoint(folder_ + "/step-00000007", whole.state, false, nullptr);
+  const auto counters = LoadCheckpoint(folder_ + "/step-00000007", whole.state, false);
   ASSERT_TRUE(counters.ok()) << counters.status();
   EXPECT_EQ(whole.NumWrong(), 0);
 }
@@ -135,12 +135,12 @@ TEST_P(Checkpointing, AnotherOptimizersStateIsRefusedAndItsParametersAreTaken) {
   for (const optim::Optimizer* other : optim::All()) {
     if (other == GetParam()) continue;
     Rank rank(spec_, *other, {}, 0, 0);
-    const absl::Status status = LoadCheckpoint(path, rank.state, /*weights_only=*/false, nullptr).status();
+    const absl::Status status = LoadCheckpoint(path, rank.state, /*weights_only=*/false).status();
     EXPECT_EQ(ExitCodeFor(status), ExitCode::kBadData) << status;
     EXPECT_THAT(std::string(status.message()),
                 HasSubstr(absl::StrCat("the state of ", GetParam()->name, "; ", other->name, " keeps ")));
     EXPECT_THAT(std::string(status.message()), HasSubstr("model.weights = \"" + path + "\""));
-    ASSERT_TRUE(LoadCheckpoint(path, rank.state, /*weights_only=*/true, nullptr).ok());
+    ASSERT_TRUE(LoadCheckpoint(path, rank.state, /*weights_only=*/true).ok());
     int64_t wrong = 0;
     rank.ForEach([&](float value, size_t tensor, int64_t element) {
       wrong += value != (tensor < 100 ? Rank::Mark(tensor, element) : 0.0f);
@@ -176,7 +176,7 @@ using CheckpointOfAdamW = Checkpointing;
 TEST_F(CheckpointOfAdamW, WhatIsMissingIsNamed) {
   const std::string path = Save(optim::kAdamW);
   Rank sgd(spec_, *optim::Find("sgd"), {}, 0, 0);
-  EXPECT_EQ(LoadCheckpoint(path, sgd.state, false, nullptr).status().message(),
+  EXPECT_EQ(LoadCheckpoint(path, sgd.state, false).status().message(),
             path +
                 " holds exp_avg, exp_avg_sq, the state of adamw; sgd keeps momentum_buffer; missing: "
                 "momentum_buffer. Resume with the optimizer that saved it, or start a new run from its "
