@@ -19,14 +19,14 @@ namespace trainctl::launcher {
 
 std::vector<std::string> SshCommand(const std::vector<std::string>& options, const std::string& host,
                                     const std::string& program) {
-  // Nobody is there to type a password; no terminal, so that nothing but the end of the job ends an agent; a
-  // machine that lost its power does not keep the connection for hours.
-  std::vector<std::string> command = {"ssh", "-T",
-                                      "-o",  "BatchMode=yes",
-                                      "-o",  "ConnectTimeout=20",
-                                      "-o",  "ServerAliveInterval=10",
-                                      "-o",  "ServerAliveCountMax=3"};
+  // Nobody is there to type a password; no terminal, so that nothing but the end of the job ends an agent. Of
+  // an option that is given twice ssh takes the first: what follows is for whoever has said nothing of it,
+  // and keeps a machine that lost its power from holding the connection for hours.
+  std::vector<std::string> command = {"ssh", "-T", "-o", "BatchMode=yes"};
   command.insert(command.end(), options.begin(), options.end());
+  for (const char* otherwise : {"ConnectTimeout=20", "ServerAliveInterval=10", "ServerAliveCountMax=3"}) {
+    command.insert(command.end(), {"-o", otherwise});
+  }
   command.insert(command.end(), {"--", host, absl::StrCat("exec ", ShellQuote(program), " agent")});
   return command;
 }

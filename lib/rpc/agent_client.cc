@@ -178,7 +178,9 @@ class AgentClient : public AgentLink, private v1::Trainctl::CallbackService, pri
     if (is_lost_ || is_dismissed_ || is_closing_) return;
     if (call_ != nullptr) {
       // A connection that is dead tells nobody; over a new one the packets may find their way.
-      if (clock_.Monotonic() - std::max(dialled_at_, last_heard()) > redial_after_) call_->Cancel();
+      const bool is_answered = last_heard() > dialled_at_;
+      const absl::Duration patience = is_answered ? redial_after_ : answer_timeout_;
+      if (clock_.Monotonic() - std::max(dialled_at_, last_heard()) > patience) call_->Cancel();
       return;
     }
     // However often it beats: the launcher has a limit for the connections of one address.
@@ -382,6 +384,7 @@ class AgentClient : public AgentLink, private v1::Trainctl::CallbackService, pri
         const rendezvous::NodeSetup setup = FromWire(order.setup());
         if (setup.detect_timeout > absl::ZeroDuration()) {
           redial_after_ = rendezvous::Timeouts::FromDetect(setup.detect_timeout).away;
+          answer_timeout_ = redial_after_ / 2;
         }
         return Give(setup);
       }
@@ -549,6 +552,8 @@ class AgentClient : public AgentLink, private v1::Trainctl::CallbackService, pri
   absl::Duration dialled_at_;
   absl::Duration tried_at_ = -absl::InfiniteDuration();
   absl::Duration redial_after_ = kMaxReconnectBackoff;
+  // Of a new connection: after one that breaks, the launcher waits redial_after_ and no longer.
+  absl::Duration answer_timeout_ = kMaxReconnectBackoff;
   Outbox<v1::AgentMessage> outbox_;
   Inbox inbox_;
   bool is_lost_ = false;       // the coordinator, for good

@@ -40,10 +40,11 @@ detect_timeout = "5s"
 
 
 class Case:
-    """A folder with text, which every host sees; runs are launched from node1."""
+    """A folder with text, which every host sees; runs are launched from `launcher`."""
 
-    def __init__(self, name, hosts, trainctl):
+    def __init__(self, name, hosts, trainctl, launcher="node1"):
         self.hosts = hosts
+        self.launcher = hosts[launcher]
         self.trainctl = trainctl
         self.dir = os.path.join(hosts.dir, name)
         os.mkdir(self.dir)
@@ -62,11 +63,11 @@ class Case:
         return path
 
     def run(self, *arguments, timeout=PATIENCE):
-        return self.hosts["node1"].run(self.trainctl, *arguments, cwd=self.dir, timeout=timeout)
+        return self.launcher.run(self.trainctl, *arguments, cwd=self.dir, timeout=timeout)
 
-    def popen(self, *arguments):
-        return self.hosts["node1"].popen([self.trainctl, *arguments], cwd=self.dir, stdout=open(self.dir + "/out", "ab"),
-                                         stderr=subprocess.STDOUT)
+    def popen(self, *arguments, env=None):
+        return self.launcher.popen([self.trainctl, *arguments], cwd=self.dir, env=env,
+                                   stdout=open(self.dir + "/out", "ab"), stderr=subprocess.STDOUT)
 
     def output(self):
         with open(self.dir + "/out", errors="replace") as file:

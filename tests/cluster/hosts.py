@@ -368,8 +368,8 @@ class Hosts:
         the name server never answers, so each look-up takes its time.
     own_name: what the own name of a host resolves to there: "address" (where names are known), an address such as
         "127.0.1.1" (Debian's way), "dead" (that of the second interface), or None.
-    dead_interface: a second interface eth1 with an address. "down": it is down. "dead": it looks well, and nothing
-        that is sent there arrives.
+    dead_interface: a second interface eth1 with an address, listed first. "down": it is down. "dead": it looks well,
+        and nothing that is sent there arrives.
     shared: folders that hosts see as well, where they lie in /tmp, /run or /dev/shm. The tree of this file is one.
 
     Attributes: dir (shared by all), home (of root on all hosts, empty; run() and popen() have it as HOME, too),
@@ -462,11 +462,11 @@ class Hosts:
             host._await_namespaces()
         lines = []
         for host in hosts:
-            lines += ["link add %s type veth peer name eth0 address %s netns %d" % (host.port, host.mac, host.pid),
-                      "link set %s master br0 up" % host.port]
             if host.dead_address:
                 lines += ["link add q%d type veth peer name eth1 netns %d" % (host.number, host.pid),
                           "link set q%d up" % host.number]  # on no bridge
+            lines += ["link add %s type veth peer name eth0 address %s netns %d" % (host.port, host.mac, host.pid),
+                      "link set %s master br0 up" % host.port]
         self.ip_at_bridge(lines)
         for host in hosts:
             host._start_network()

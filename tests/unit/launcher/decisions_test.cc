@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_join.h"
 #include "base/status.h"
+#include "launcher/agent_starter.h"
 #include "launcher/cpu_layout.h"
 #include "launcher/progress_board.h"
 #include "launcher/worker_contract.h"
@@ -84,6 +86,16 @@ TEST(ProgressBoardTest, BothSidesSeeTheSame) {
   const int not_a_board = ::open("/dev/null", O_RDWR);
   EXPECT_FALSE(ProgressBoard::Open(not_a_board).ok());
   ::close(not_a_board);
+}
+
+// Of an option that is given twice ssh takes the first.
+TEST(SshCommand, WhatTheRecipeSaysComesBeforeWhatIsTakenOtherwise) {
+  const std::vector<std::string> command =
+      SshCommand({"-o", "ConnectTimeout=5", "-p", "2222"}, "me@node1", "/opt/train ctl");
+  const std::string line = absl::StrJoin(command, " ");
+  EXPECT_LT(line.find("ConnectTimeout=5"), line.find("ConnectTimeout=20"));
+  EXPECT_LT(line.find("BatchMode=yes"), line.find("ConnectTimeout=5")) << "nobody can type a password";
+  EXPECT_THAT(line, testing::EndsWith("-- me@node1 exec '/opt/train ctl' agent"));
 }
 
 }  // namespace
