@@ -12,7 +12,7 @@
 #include "base/files.h"
 #include "launcher/agent_runner.h"
 #include "rpc/agent_client.h"
-#include "rpc/agent_hub.h"
+#include "rpc/invitation.h"
 
 namespace trainctl::cli {
 namespace {
@@ -56,11 +56,14 @@ absl::StatusOr<ExitCode> RunAgentHere(const std::string& path) {
   launcher::AgentRunOptions options;
   TRAINCTL_ASSIGN_OR_RETURN(options.worker_program, FindWorkerProgram());
   options.node = read.node;
-  options.connect = [&](const std::string& socket_path, const std::string& token_path) {
-    return rpc::ConnectAgent(
-        {.invitation = invitation, .socket_path = socket_path, .token_path = token_path});
+  options.connect = [&](const std::string& socket_path, const std::string& token_path,
+                        const std::function<bool()>& is_cancelled) {
+    return rpc::ConnectAgent({.invitation = read,
+                              .socket_path = socket_path,
+                              .token_path = token_path,
+                              .is_cancelled = is_cancelled});
   };
-  TRAINCTL_RETURN_IF_ERROR(launcher::RunAgent(options));
+  TRAINCTL_RETURN_IF_ERROR(launcher::RunAgent(options).status());
   return ExitCode::kOk;
 }
 

@@ -18,6 +18,7 @@
 #include "apps/trainctl/host_of_run.h"
 #include "apps/trainctl/job_access.h"
 #include "apps/trainctl/job_console.h"
+#include "apps/trainctl/kubernetes_job.h"
 #include "apps/trainctl/launch_needs.h"
 #include "apps/trainctl/machine_access.h"
 #include "apps/trainctl/nonfinite_advice.h"
@@ -31,6 +32,7 @@
 #include "base/units.h"
 #include "checkpoint/examine.h"
 #include "cluster/host.h"
+#include "cluster/kubernetes_job.h"
 #include "data/batch_source.h"
 #include "data/fingerprint.h"
 #include "data/kept_documents.h"
@@ -253,10 +255,21 @@ absl::StatusOr<ExitCode> ResumeAsLaunched(const recipe::LoadedRecipe& now, const
   return Continue(run, before, next->recipe, options, output);
 }
 
-// The end of a dry run: what is missing here, and the exit code of a launch that meets it.
-ExitCode TellMissing(const plan::Plan& plan, const recipe::Recipe& recipe,
-                     const std::vector<std::string>& notes, const std::vector<absl::Status>& checks,
+PrintedLaunch ToPrint(const LaunchOptions& options, const std::string& run_dir) {
+  return {options.recipe, run_dir, options.sets, options.stop_after >= 0};
+}
+
+// The end of a dry run: what is missing here, and the exit code of a launch that meets it; where nothing is,
+// the manifest of a job of Kubernetes.
+ExitCode TellMissing(const plan::Plan& plan, const recipe::Recipe& recipe, const PrintedLaunch& launch,
+                     const std::vector<std::string>& notes, std::vector<absl::Status> checks,
                      const Output& output) {
+  std::string manifest;
+  if (recipe.launch.backend == "kubernetes" && AsOneError(checks).ok()) {
+    absl::StatusOr<std::string> made = MakeManifest(recipe, plan, launch);
+    checks.push_back(made.status());
+    if (made.ok()) manifest = *std::move(made);
+  }
   const std::vector<std::string> missing = TextsOf(checks);
   for (const std::string& text : missing) Tell("missing here: ", text);
   const auto remote = FindRemoteNodes(recipe);
@@ -268,7 +281,10 @@ ExitCode TellMissing(const plan::Plan& plan, const recipe::Recipe& recipe,
     for (const std::string& note : notes) json["notes"].push_back(note);
     json["missing"] = missing;
     if (!starts.empty()) json["start_commands"] = starts;
+    if (!manifest.empty()) json["manifest"] = manifest;
     std::puts(json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
+  } else {
+    std::fputs(manifest.c_str(), stdout);
   }
   return ExitCodeFor(AsOneError(checks));
 }
@@ -295,7 +311,8 @@ absl::StatusOr<ExitCode> DryRun(const LaunchOptions& options, const Output& outp
   }
   for (const std::string& note : loaded.notes) Tell("note: ", note);
   PrintChoice(*plan, loaded.recipe);
-  return TellMissing(*plan, loaded.recipe, loaded.notes, checks, output);
+  return TellMissing(*plan, loaded.recipe, ToPrint(options, options.run_dir), loaded.notes, std::move(checks),
+                     output);
 }
 
 absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& output) {
@@ -313,6 +330,10 @@ absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& outp
   if (options.dry_run && !continues) return DryRun(options, output);
   TRAINCTL_ASSIGN_OR_RETURN(recipe::LoadedRecipe loaded,
                             recipe::LoadRecipe(options.recipe, options.sets, MachineAccess()));
+  if (loaded.recipe.launch.backend == "kubernetes" && !options.dry_run) {
+    TRAINCTL_ASSIGN_OR_RETURN(const cluster::KubernetesPod pod, ThisPod(loaded.recipe));
+    if (pod.index > 0) return RunPodAgent(pod, loaded.recipe, options.run_dir);
+  }
   if (continues) return ResumeAsLaunched(loaded, options, output);
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, HostOfRun(loaded.recipe));
   TRAINCTL_ASSIGN_OR_RETURN(const plan::Plan plan, planner::MakePlanFor(loaded.recipe, host));
@@ -443,7 +464,10 @@ absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& bef
   std::vector<absl::Status> checks =
       FindMissingToContinue(recipe, host, run, /*begins_again=*/start.step < 0);
   checks.insert(checks.begin(), data);
-  if (options.dry_run) return TellMissing(plan, recipe, {}, checks, output);
+  if (options.dry_run) {
+    return TellMissing(plan, recipe, ToPrint(options, run.path()), {}, std::move(checks), output);
+  }
+  TRAINCTL_RETURN_IF_ERROR(FindRemoteNodes(recipe).status());
   TRAINCTL_RETURN_IF_ERROR(AsOneError(checks));
   data::KeptDocuments kept(run.documents_path());
   TRAINCTL_RETURN_IF_ERROR(ReadToKeep(recipe, output, kept));

@@ -66,8 +66,9 @@ absl::Status CheckFirstWeights(const recipe::ModelConfig& model) {
   return checkpoint::CheckCheckpointFolder(model.weights, model.spec);
 }
 
-// Whether the device is there is seen on the nodes, of which this machine may be none.
+// Whether the device is there is seen on the nodes, of which this machine may be none. Pods come later.
 absl::Status CheckMachines(const recipe::Recipe& recipe, const cluster::Host& host) {
+  if (recipe.launch.backend == "kubernetes") return absl::OkStatus();
   return recipe.launch.backend == "local" ? CheckDeviceIsHere(recipe, host)
                                           : FindRemoteNodes(recipe).status();
 }

@@ -19,6 +19,7 @@
 #include "apps/trainctl/early_stop.h"
 #include "apps/trainctl/option_checks.h"
 #include "base/standard_fds.h"
+#include "launcher/init_process.h"
 #include "launcher/printable_text.h"
 
 namespace trainctl::cli {
@@ -138,6 +139,7 @@ void SetExample(CLI::App& verb, const std::string& example) { verb.footer("Examp
 }  // namespace trainctl::cli
 
 int main(int argc, char** argv) {
+  trainctl::launcher::LeaveInitProcess();
   trainctl::cli::CatchEarlySignals(argc, argv);
   trainctl::OpenStandardFds();
   return trainctl::cli::Main(argc, argv);

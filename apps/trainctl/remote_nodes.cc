@@ -4,11 +4,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "apps/trainctl/kubernetes_job.h"
 #include "apps/trainctl/machine_access.h"
 #include "apps/trainctl/worker_program.h"
 #include "base/shell_quote.h"
 #include "base/status.h"
 #include "cluster/batch_job.h"
+#include "cluster/kubernetes_job.h"
 #include "launcher/agent_starter.h"
 #include "recipe/hosts.h"
 
@@ -54,6 +56,26 @@ absl::Status FillFromSlurm(const recipe::Recipe& recipe, launcher::RemoteNodes& 
   return absl::OkStatus();
 }
 
+absl::Status FillFromKubernetes(const recipe::Recipe& recipe, launcher::RemoteNodes& remote) {
+  TRAINCTL_ASSIGN_OR_RETURN(const cluster::KubernetesPod pod, ThisPod(recipe));
+  if (pod.index != 0) {
+    return UsageError(absl::StrCat("pod 0 launches, and this is pod ", pod.index, " of job ", pod.job));
+  }
+  remote.starter = launcher::RemoteNodes::Starter::kPods;
+  for (int64_t i = 0; i < pod.count; ++i) remote.nodes.push_back({cluster::PodName(pod.job, i), ""});
+  remote.port = pod.port;
+  remote.secret_path = absl::StrCat(pod.secret_folder, "/", cluster::kKeyFile);
+  remote.node_timeout = cluster::kPodTimeout;
+  return absl::OkStatus();
+}
+
+struct Backend {
+  const char* name;
+  absl::Status (*fill)(const recipe::Recipe&, launcher::RemoteNodes&);
+};
+constexpr Backend kBackends[] = {
+    {"ssh", FillFromSsh}, {"slurm", FillFromSlurm}, {"kubernetes", FillFromKubernetes}};
+
 }  // namespace
 
 absl::StatusOr<std::optional<launcher::RemoteNodes>> FindRemoteNodes(const recipe::Recipe& recipe) {
@@ -61,8 +83,9 @@ absl::StatusOr<std::optional<launcher::RemoteNodes>> FindRemoteNodes(const recip
   if (launch.backend == "local") return std::nullopt;
   launcher::RemoteNodes remote;
   TRAINCTL_ASSIGN_OR_RETURN(remote.program, OwnProgram());
-  TRAINCTL_RETURN_IF_ERROR(launch.backend == "slurm" ? FillFromSlurm(recipe, remote)
-                                                     : FillFromSsh(recipe, remote));
+  for (const Backend& backend : kBackends) {
+    if (launch.backend == backend.name) TRAINCTL_RETURN_IF_ERROR(backend.fill(recipe, remote));
+  }
   remote.interface = launch.interface.value_or("auto");
   remote.pass_env = launch.pass_env;
   remote.coordinator_timeout = launch.coordinator_timeout;
@@ -76,7 +99,7 @@ std::vector<std::string> StartCommands(const launcher::RemoteNodes& remote) {
     for (const launcher::RemoteNodes::Node& node : remote.nodes) names.push_back(node.name);
     commands.push_back(
         launcher::SrunCommand(remote.starter_options, names, remote.program, "RUN/invitations"));
-  } else {
+  } else if (remote.starter == launcher::RemoteNodes::Starter::kSsh) {
     for (const launcher::RemoteNodes::Node& node : remote.nodes) {
       commands.push_back(launcher::SshCommand(remote.starter_options, node.host, remote.program));
     }

@@ -7,6 +7,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/time/time.h"
 #include "apps/trainctl/text_table.h"
+#include "cluster/kubernetes_job.h"
 #include "rendezvous/coordinator.h"
 #include "rendezvous/supervisor.h"
 
@@ -39,7 +40,8 @@ std::vector<Wait> WaitsOf(const recipe::LaunchConfig& launch) {
        {timeouts.keeper, "an agent that stands still is ended with its workers", kDetect},
        {launch.coordinator_timeout, "a machine that does not hear the launcher ends its workers",
         "launch.coordinator_timeout"},
-       {rendezvous::SupervisorOptions().node_timeout, "a machine that is not ready ends the launch", ""}});
+       {launch.backend == "kubernetes" ? cluster::kPodTimeout : rendezvous::SupervisorOptions().node_timeout,
+        "a machine that is not ready ends the launch", ""}});
   return waits;
 }
 

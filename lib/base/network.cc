@@ -197,6 +197,19 @@ absl::StatusOr<std::string> SourceTowards(const addrinfo& target) {
   return NumericText(reinterpret_cast<const sockaddr*>(&own), length);
 }
 
+using AddressList = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
+
+absl::StatusOr<AddressList> Resolve(const std::string& host, int port) {
+  addrinfo hints = {};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* list = nullptr;
+  const int error = ::getaddrinfo(host.c_str(), absl::StrCat(port).c_str(), &hints, &list);
+  if (error == 0) return AddressList(list, &::freeaddrinfo);
+  const char* reason = error == EAI_SYSTEM ? std::strerror(errno) : ::gai_strerror(error);
+  return EnvironmentError(absl::StrCat("cannot resolve ", QuotedName(host), ": ", reason));
+}
+
 }  // namespace
 
 PortState LookAtPort(const Endpoint& endpoint, absl::Duration timeout) {
@@ -264,19 +277,19 @@ absl::StatusOr<std::vector<NetworkInterface>> ListInterfaces() {
   return interfaces;
 }
 
-absl::StatusOr<std::string> LocalAddressTowards(const std::string& host, int port) {
-  addrinfo hints = {};
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_DGRAM;
-  addrinfo* list = nullptr;
-  const int error = ::getaddrinfo(host.c_str(), absl::StrCat(port).c_str(), &hints, &list);
-  if (error != 0) {
-    const char* reason = error == EAI_SYSTEM ? std::strerror(errno) : ::gai_strerror(error);
-    return EnvironmentError(absl::StrCat("cannot resolve ", QuotedName(host), ": ", reason));
+absl::StatusOr<std::vector<std::string>> AddressesOf(const std::string& host) {
+  TRAINCTL_ASSIGN_OR_RETURN(const AddressList list, Resolve(host, 0));
+  std::vector<std::string> addresses;
+  for (const addrinfo* each = list.get(); each != nullptr; each = each->ai_next) {
+    addresses.push_back(NumericText(each->ai_addr, each->ai_addrlen));
   }
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, &::freeaddrinfo);
+  return addresses;
+}
+
+absl::StatusOr<std::string> LocalAddressTowards(const std::string& host, int port) {
+  TRAINCTL_ASSIGN_OR_RETURN(const AddressList list, Resolve(host, port));
   std::vector<std::string> failures;
-  for (const addrinfo* target = list; target != nullptr; target = target->ai_next) {
+  for (const addrinfo* target = list.get(); target != nullptr; target = target->ai_next) {
     const absl::StatusOr<std::string> source = SourceTowards(*target);
     if (source.ok() && !source->empty()) return source;
     failures.push_back(absl::StrCat(NumericText(target->ai_addr, target->ai_addrlen), ": ",

@@ -37,6 +37,9 @@ absl::StatusOr<std::vector<NetworkInterface>> ListInterfaces();
 // the host is this machine by such a name. EnvironmentError: the name is not known, or there is no route.
 absl::StatusOr<std::string> LocalAddressTowards(const std::string& host, int port);
 
+// The addresses of a host (a name or an address), best first. EnvironmentError: the name is not known.
+absl::StatusOr<std::vector<std::string>> AddressesOf(const std::string& host);
+
 // What launch.interface names: an interface, one of its addresses, or a network ("10.0.0.0/8") in which this
 // machine has an address. Of an interface's addresses IPv4 comes first and link-local last. EnvironmentError
 // that lists the interfaces: none is meant, it is down or has no address, or a network means several;

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/child_start.h"
@@ -95,6 +96,10 @@ void Subprocess::SignalGroup(int signal_number) {
 }
 
 std::string FindInPath(absl::string_view program) {
+  if (absl::StrContains(program, '/')) {
+    std::string path(program);
+    return ::access(path.c_str(), X_OK) == 0 ? path : "";
+  }
   const char* path = std::getenv("PATH");
   for (const absl::string_view folder : absl::StrSplit(path == nullptr ? "" : path, ':', absl::SkipEmpty())) {
     std::string candidate = absl::StrCat(folder, "/", program);

@@ -72,7 +72,7 @@ class Subprocess {
   std::optional<ExitStatus> status_;
 };
 
-// The path of a program that PATH leads to; empty: there is none.
+// The path of a program that PATH leads to, or `program` where it is a path itself; empty: there is none.
 std::string FindInPath(absl::string_view program);
 
 // The calling process's environment as "NAME=value".

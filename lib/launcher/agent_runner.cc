@@ -36,8 +36,9 @@ class AgentRunner {
   AgentRunner(const AgentRunOptions& options, std::string folder, SignalPipe signals)
       : options_(options), folder_(std::move(folder)), signals_(std::move(signals)) {}
 
-  absl::Status Run() {
-    TRAINCTL_ASSIGN_OR_RETURN(link_, options_.connect(folder_ + "/s", folder_ + "/token"));
+  absl::StatusOr<bool> Run() {
+    TRAINCTL_ASSIGN_OR_RETURN(
+        link_, options_.connect(folder_ + "/s", folder_ + "/token", [this] { return signals_.HasAny(); }));
     while (!result_ || (host_ && !host_->is_idle())) PollOnce();
     host_.reset();
     disk_.Wait(kDiskPatience);
@@ -84,8 +85,8 @@ class AgentRunner {
     host_->Handle(std::move(command));
   }
 
-  void Handle(AgentLink::Dismissed) {
-    result_ = absl::OkStatus();
+  void Handle(AgentLink::Dismissed dismissed) {
+    result_ = dismissed.is_finished;
     EndWorkers();
   }
 
@@ -155,8 +156,8 @@ class AgentRunner {
   Orphans orphans_;
   std::unique_ptr<AgentLink> link_;
   std::optional<run::RunFolder> run_;
-  std::optional<NodeHost> host_;  // once it is set up
-  std::optional<absl::Status> result_;
+  std::optional<NodeHost> host_;                // once it is set up
+  std::optional<absl::StatusOr<bool>> result_;  // as RunAgent's
   int64_t attempt_ = 0;
   absl::Duration stop_timeout_;
   absl::Duration coordinator_timeout_ = kSetupTimeout;  // until it is set up
@@ -166,7 +167,7 @@ class AgentRunner {
 
 }  // namespace
 
-absl::Status RunAgent(const AgentRunOptions& options) {
+absl::StatusOr<bool> RunAgent(const AgentRunOptions& options) {
   TRAINCTL_ASSIGN_OR_RETURN(SignalPipe signals, SignalPipe::Install());
   // Of this user alone: whoever can enter it speaks for the node's workers.
   std::string folder = "/tmp/trainctl-agent-XXXXXX";

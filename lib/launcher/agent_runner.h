@@ -15,15 +15,16 @@ namespace trainctl::launcher {
 struct AgentRunOptions {
   std::string worker_program;  // a path
   std::string node;
-  // Connects; the workers' socket and token go to these paths.
-  std::function<absl::StatusOr<std::unique_ptr<rendezvous::AgentLink>>(const std::string& socket_path,
-                                                                       const std::string& token_path)>
+  // Connects; the workers' socket and token go to these paths. `is_cancelled`: a signal has come meanwhile.
+  std::function<absl::StatusOr<std::unique_ptr<rendezvous::AgentLink>>(
+      const std::string& socket_path, const std::string& token_path,
+      const std::function<bool()>& is_cancelled)>
       connect;
 };
 
-// Blocks; call it from the main thread. SIGTERM, SIGINT, SIGUSR1 and SIGUSR2 ask the job to save and stop. OK
-// when the job is over; Unavailable when the coordinator was lost; EnvironmentError when the node cannot take
-// part; the coordinator gets the reason, too.
-absl::Status RunAgent(const AgentRunOptions& options);
+// Blocks; call it from the main thread. SIGTERM, SIGINT, SIGUSR1 and SIGUSR2 ask the job to save and stop.
+// Returns when the job is over, and whether it is finished; Unavailable when the coordinator was lost;
+// EnvironmentError when the node cannot take part; the coordinator gets the reason, too.
+absl::StatusOr<bool> RunAgent(const AgentRunOptions& options);
 
 }  // namespace trainctl::launcher

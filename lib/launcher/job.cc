@@ -60,6 +60,7 @@ absl::StatusOr<std::vector<std::string>> AddressesFor(const RemoteNodes& remote)
     return std::vector<std::string>{std::move(address)};
   }
   TRAINCTL_ASSIGN_OR_RETURN(const std::vector<std::string> own, OwnAddresses());
+  if (remote.starter == RemoteNodes::Starter::kPods) return own;  // the others' names may not be known yet
   std::vector<std::string> used;
   for (const RemoteNodes::Node& node : remote.nodes) {
     const absl::StatusOr<std::string> address = LocalAddressTowards(node.name, 1);
@@ -78,6 +79,8 @@ absl::StatusOr<rendezvous::NetworkOptions> NetworkOf(const JobOptions& options) 
   TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(options.run->path() + "/launch-id", network.job));
   for (const RemoteNodes::Node& node : remote.nodes) network.nodes.push_back(node.name);
   TRAINCTL_ASSIGN_OR_RETURN(network.addresses, AddressesFor(remote));
+  network.port = remote.port;
+  network.secret_path = remote.secret_path;
   rendezvous::NodeSetup& setup = network.setup;
   setup.run_dir = options.run->path();
   setup.proof = network.job;

@@ -36,6 +36,7 @@ struct RemoteNodes {
   enum class Starter {
     kSsh,    // a command for each node
     kSlurm,  // a job step of the allocation that this process is in
+    kPods,   // the pods of the job that this process is in start them; here, where the first node is, we do
   };
   struct Node {
     std::string name;  // unique: of its members
@@ -48,6 +49,10 @@ struct RemoteNodes {
   std::string interface = "auto";            // launch.interface
   std::vector<std::string> pass_env;         // variables of this process that workers get, if they are set
   absl::Duration coordinator_timeout = absl::Seconds(60);
+  // Of pods: where their agents expect the launcher, and the file of the secret that lets them in.
+  int port = 0;
+  std::string secret_path;
+  absl::Duration node_timeout = rendezvous::SupervisorOptions().node_timeout;
 };
 
 struct JobOptions {

@@ -26,6 +26,7 @@ rendezvous::SupervisorOptions OptionsOf(const JobOptions& job) {
   rendezvous::SupervisorOptions options;
   if (job.remote) {
     for (const RemoteNodes::Node& node : job.remote->nodes) options.nodes.push_back(node.name);
+    options.node_timeout = job.remote->node_timeout;
   } else {
     options.nodes = {kLocalNode};
   }
@@ -80,9 +81,9 @@ absl::StatusOr<JobOutcome> JobRunner::Run() {
 // Waits until their agents have ended: they have nothing left to do.
 void JobRunner::DismissNodes() {
   if (!deps_.options.remote) return;
-  deps_.service.DismissNodes();
+  deps_.service.DismissNodes(outcome_->ok() && (*outcome_)->kind == JobOutcome::Kind::kFinished);
   const absl::Duration deadline = Now() + kFarewellPatience;
-  while (!agents_.AllEnded() && Now() < deadline) {
+  while (!(agents_.AllEnded() && deps_.service.AllNodesLeft()) && Now() < deadline) {
     std::vector<pollfd> fds;
     agents_.AddPollFds(fds);
     ::poll(fds.data(), fds.size(), kLookMs);
@@ -236,15 +237,19 @@ void JobRunner::StartAgents() {
     for (const std::string& node : nodes) lose(node, status);
     return;
   }
-  for (const std::string& node : nodes) lose(node, StartOverSsh(node));
+  for (const std::string& node : nodes) lose(node, StartWithInput(node));
 }
 
-absl::Status JobRunner::StartOverSsh(const std::string& name) {
+absl::Status JobRunner::StartWithInput(const std::string& name) {
   const RemoteNodes& remote = *deps_.options.remote;
   const auto node =
       absl::c_find_if(remote.nodes, [&](const RemoteNodes::Node& each) { return each.name == name; });
+  const bool is_of_pods = remote.starter == RemoteNodes::Starter::kPods;
+  if (is_of_pods && node != remote.nodes.begin()) return absl::OkStatus();  // its pod comes by itself
   TRAINCTL_ASSIGN_OR_RETURN(const std::string invitation, deps_.service.Invite(name));
-  return agents_.Start({name}, SshCommand(remote.starter_options, node->host, remote.program),
+  return agents_.Start({name},
+                       is_of_pods ? std::vector<std::string>{remote.program, "agent"}
+                                  : SshCommand(remote.starter_options, node->host, remote.program),
                        absl::StrCat(invitation, "\n"));
 }
 

@@ -73,7 +73,7 @@ class JobRunner {
   void HandleDisk();
   void DismissNodes();
   void StartAgents();
-  absl::Status StartOverSsh(const std::string& name);
+  absl::Status StartWithInput(const std::string& name);
   absl::Status StartStep(const std::vector<std::string>& nodes);
   void Show(const AgentStarter::News& news);
   void LookForCheckpoint();

@@ -371,18 +371,22 @@ class Checker {
   void CheckBackend() {
     if (!Usable({"launch.backend"})) return;
     if (recipe_.launch.backend == "ssh") CheckSsh();
+    if (recipe_.launch.backend == "kubernetes") CheckKubernetes();
     if (recipe_.launch.backend != "local") CheckTimeouts();
     if (recipe_.launch.backend == "local" && Usable({"cluster.nodes"}) && recipe_.cluster.nodes > 1) {
       Lack("cluster.nodes",
            absl::StrCat("cluster.nodes = ", recipe_.cluster.nodes,
                         " but launch.backend = \"local\" starts workers on this machine only; set "
                         "cluster.nodes = 1, or launch.backend to \"ssh\" with the machines in "
-                        "launch.ssh.hosts, or to \"slurm\" in an allocation of Slurm"));
+                        "launch.ssh.hosts, to \"slurm\" in an allocation of Slurm, or to \"kubernetes\""));
     }
     // A stored recipe may keep them from a launch of another backend: there they were not given.
     RefuseElsewhere(
         "ssh", {"launch.ssh.hosts", "launch.ssh.hosts_file", "launch.ssh.options", "launch.ssh.program"});
     RefuseElsewhere("slurm", {"launch.slurm.step_options"});
+    RefuseElsewhere("kubernetes",
+                    {"launch.kubernetes.name", "launch.kubernetes.namespace", "launch.kubernetes.image",
+                     "launch.kubernetes.claim", "launch.kubernetes.mount"});
   }
 
   void RefuseElsewhere(absl::string_view backend, std::initializer_list<absl::string_view> paths) {
@@ -423,6 +427,27 @@ class Checker {
     if (!Usable({"cluster.nodes"})) return;
     const absl::Status status = CheckEnoughHosts(ssh.hosts, recipe_.cluster.nodes, "launch.ssh.hosts");
     if (!status.ok()) Lack("launch.ssh.hosts", status.message());
+  }
+
+  void CheckKubernetes() {
+    const cluster::KubernetesConfig& config = recipe_.launch.kubernetes;
+    const auto check = [&](const char* path, const absl::Status& status) {
+      if (Usable({path}) && !status.ok()) Fail({path}, status.message());
+    };
+    check("launch.kubernetes.name", cluster::CheckKubernetesName(config.name, recipe_.cluster.nodes));
+    check("launch.kubernetes.namespace", cluster::CheckKubernetesNamespace(config.name_space));
+    check("launch.kubernetes.image", cluster::CheckKubernetesImage(config.image));
+    check("launch.kubernetes.claim", cluster::CheckKubernetesClaim(config.claim));
+    check("launch.kubernetes.mount", cluster::CheckKubernetesMount(config.mount));
+    std::string lacks;
+    for (const auto& [field, value] : {std::pair{"name", &config.name}, std::pair{"image", &config.image},
+                                       std::pair{"claim", &config.claim}}) {
+      if (value->empty()) absl::StrAppend(&lacks, lacks.empty() ? "" : ", ", "launch.kubernetes.", field);
+    }
+    if (lacks.empty()) return;
+    Lack("launch.backend",
+         absl::StrCat("launch.backend = \"kubernetes\" needs ", lacks,
+                      ": what the job is called, the container image and the PersistentVolumeClaim"));
   }
 
   // Who waits longer must be the one who knows less: else a machine that the launcher has not given up ends

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "cluster/kubernetes_job.h"
 #include "model/model_spec.h"
 #include "optim/optimizer.h"
 
@@ -142,9 +143,10 @@ struct SlurmConfig {
 };
 
 struct LaunchConfig {
-  std::string backend = "local";  // local | ssh | slurm
+  std::string backend = "local";  // local | ssh | slurm | kubernetes
   SshConfig ssh;
   SlurmConfig slurm;
+  cluster::KubernetesConfig kubernetes;
   std::optional<std::string> interface;  // name, address or CIDR; auto = the route to the coordinator
   // How long an agent keeps its workers without hearing from the launcher. With several machines only.
   absl::Duration coordinator_timeout = absl::Seconds(60);

@@ -727,6 +727,38 @@ void AddSsh(Builder& b) {
       .Free();
 }
 
+void AddKubernetes(Builder& b) {
+  const auto own = [&](const char* name, const char* doc, auto member) {
+    return b.Add(name, doc, member)
+        .OmitEmpty()
+        .Where([](const Recipe& r) { return r.launch.backend == "kubernetes"; })
+        .Free();
+  };
+  own(
+      "launch.kubernetes.name",
+      "Name of the Job, its Service and its Secret; pods are called NAME-0, NAME-1, ...",
+      [](Recipe & r, size_t) -> auto& { return r.launch.kubernetes.name; })
+      .Default("required to launch");
+  own(
+      "launch.kubernetes.namespace", "Namespace of the Job.",
+      [](Recipe & r, size_t) -> auto& { return r.launch.kubernetes.name_space; })
+      .Default("that of kubectl's context");
+  own(
+      "launch.kubernetes.image", "Container image that has trainctl in its PATH.",
+      [](Recipe & r, size_t) -> auto& { return r.launch.kubernetes.image; })
+      .Default("required to launch");
+  own(
+      "launch.kubernetes.claim",
+      "PersistentVolumeClaim of the file system that all pods share (access mode ReadWriteMany).",
+      [](Recipe & r, size_t) -> auto& { return r.launch.kubernetes.claim; })
+      .Default("required to launch");
+  own(
+      "launch.kubernetes.mount",
+      "Where pods mount it. Recipe and run folder lie below, and so do data, tokenizer and model.",
+      [](Recipe & r, size_t) -> auto& { return r.launch.kubernetes.mount; })
+      .Default("`\"/shared\"`");
+}
+
 void AddRest(Builder& b) {
   b.Add(
        "checkpoint.every_steps", "Save every so many steps. A stop and the end of the run save as well.",
@@ -771,12 +803,11 @@ void AddRest(Builder& b) {
        "launch.backend",
        "How workers are started: `local`, on this machine; `ssh`, on the machines of `[launch.ssh]`; "
        "`slurm`, "
-       "on the nodes of the allocation that `trainctl launch` is in (docs/guide/several-machines.md).",
+       "on the nodes of the allocation that `trainctl launch` is in (docs/guide/several-machines.md); "
+       "`kubernetes`, in the pods of a Job, whose manifest `launch --dry-run` prints "
+       "(docs/guide/kubernetes.md).",
        [](Recipe & r, size_t) -> auto& { return r.launch.backend; })
       .Choices({"local", "ssh", "slurm", "kubernetes"})
-      .Refuse("kubernetes",
-              "this version does not start it; in one pod use \"local\", over several that run sshd \"ssh\" "
-              "with their names")
       .Free();
   b.Add(
        "launch.max_restarts",
@@ -840,6 +871,7 @@ void AddRest(Builder& b) {
       .Default("none")
       .Free();
   AddSsh(b);
+  AddKubernetes(b);
   b.Add(
        "metrics.every_steps", "Write a line of metrics every so many steps.",
        [](Recipe & r, size_t) -> auto& { return r.metrics.every_steps; })

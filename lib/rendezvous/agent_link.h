@@ -16,8 +16,10 @@ namespace trainctl::rendezvous {
 // Thread safe.
 class AgentLink {
  public:
-  struct Dismissed {};  // the job is over
-  struct Lost {         // the coordinator is gone, or does not want this agent
+  struct Dismissed {           // the job is over
+    bool is_finished = false;  // nothing is left to train
+  };
+  struct Lost {  // the coordinator is gone, or does not want this agent
     std::string why;
   };
   using Order = std::variant<NodeSetup, NodeCommand, Dismissed, Lost>;

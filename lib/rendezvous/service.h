@@ -36,6 +36,9 @@ struct NetworkOptions {
   std::string job;                     // its id
   std::vector<std::string> nodes;      // whose agents may come
   std::vector<std::string> addresses;  // of this machine, to listen on: never all of them
+  int port = 0;                        // 0: a free one, as the invitations say
+  // The file that holds the secret of a job whose agents come uninvited; empty: there is none.
+  std::string secret_path;
   NodeSetup setup;
 };
 
@@ -83,8 +86,10 @@ class RendezvousService {
   // The command that started the node's agent has ended, `why` says how. NodeNews::Gone follows, but not
   // while the agent is there without it.
   virtual void NoteAgentCommandEnded(const std::string& node, const std::string& why) = 0;
-  // The job is over: agents end.
-  virtual void DismissNodes() = 0;
+  // The job is over: agents end. `is_finished`: nothing is left to train.
+  virtual void DismissNodes(bool is_finished) = 0;
+  // Whether all agents that were there have ended, or are lost.
+  virtual bool AllNodesLeft() = 0;
 };
 
 // Serves until destroyed.

@@ -27,9 +27,11 @@
 #include "base/status.h"
 #include "launcher/worker_contract.h"
 #include "proto/trainctl.grpc.pb.h"
-#include "rpc/agent_hub.h"
 #include "rpc/grpc_log.h"
+#include "rpc/job_authority.h"
+#include "rpc/job_secret.h"
 #include "rpc/node_wire.h"
+#include "rpc/numbered.h"
 #include "rpc/tls.h"
 #include "rpc/token.h"
 #include "rpc/wire.h"
@@ -41,48 +43,90 @@ namespace {
 using rendezvous::AgentLink;
 
 constexpr absl::Duration kAttemptTimeout = absl::Seconds(5);
+constexpr absl::Duration kLookUpPause = absl::Milliseconds(500);
 constexpr absl::Duration kLastWords = absl::Seconds(1);
 constexpr size_t kMaxQueuedLineBytes = 1 << 20;
 constexpr absl::Duration kProbeTimeout = absl::Milliseconds(300);
 constexpr absl::Duration kRedialInterval = absl::Milliseconds(100);
 
 struct Entry {
-  std::string endpoint;
+  std::string endpoint;  // an address
+  std::string job;
   std::shared_ptr<grpc::ChannelCredentials> credentials;
 };
 
-// Trades the token for a certificate, with whichever address answers.
-absl::StatusOr<Entry> Enroll(const Invitation& invitation, absl::Duration timeout) {
-  TRAINCTL_ASSIGN_OR_RETURN(const KeyAndRequest mine, MakeKeyAndRequest());
-  Credential credential{.ca_pem = invitation.ca_pem};
+// With names looked up. A name that is not known yet may be in a moment.
+absl::StatusOr<std::vector<std::string>> LookUp(const std::string& endpoint) {
+  TRAINCTL_ASSIGN_OR_RETURN(const Endpoint parsed, ParseEndpoint(endpoint));
+  const absl::StatusOr<std::vector<std::string>> addresses = AddressesOf(parsed.host);
+  if (!addresses.ok()) return absl::UnavailableError(addresses.status().message());
+  std::vector<std::string> endpoints;
+  for (const std::string& address : *addresses) endpoints.push_back(FormatEndpoint(address, parsed.port));
+  return endpoints;
+}
+
+absl::StatusOr<v1::EnrollRequest> MakeRequest(const Invitation& invitation, const KeyAndRequest& mine) {
   v1::EnrollRequest request;
   request.set_node(invitation.node);
-  request.set_token(invitation.token);
   request.set_certificate_request(mine.csr_pem);
-  const absl::Time end = absl::Now() + timeout;
+  if (invitation.node_key.empty()) {
+    request.set_token(invitation.token);
+    return request;
+  }
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string nonce, RandomHex(16));
+  request.set_nonce(nonce);
+  request.set_token(EnrolmentProof(invitation.node_key, invitation.node, nonce, mine.csr_pem));
+  return request;
+}
+
+// Asks there for a certificate.
+absl::StatusOr<Entry> EnrollAt(const std::string& endpoint, const Invitation& invitation,
+                               const KeyAndRequest& mine, const v1::EnrollRequest& request,
+                               absl::Time deadline) {
+  TRAINCTL_ASSIGN_OR_RETURN(const auto anonymous, MakeClientCredentials({.ca_pem = invitation.ca_pem}));
+  TRAINCTL_ASSIGN_OR_RETURN(const auto channel, MakeTlsChannel(endpoint, anonymous));
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(deadline));
+  context.set_wait_for_ready(true);
+  v1::EnrollReply reply;
+  TRAINCTL_RETURN_IF_ERROR(FromGrpc(v1::Agents::NewStub(channel)->Enroll(&context, request, &reply),
+                                    absl::StrCat("the launcher at ", endpoint)));
+  Entry entry{endpoint, invitation.job.empty() ? reply.job() : invitation.job, nullptr};
+  TRAINCTL_ASSIGN_OR_RETURN(entry.credentials,
+                            MakeClientCredentials({mine.key_pem, reply.certificate(), invitation.ca_pem}));
+  return entry;
+}
+
+// Trades the token for a certificate, with whichever address answers.
+absl::StatusOr<Entry> Enroll(const AgentClientOptions& options) {
+  const Invitation& invitation = options.invitation;
+  TRAINCTL_ASSIGN_OR_RETURN(const KeyAndRequest mine, MakeKeyAndRequest());
+  TRAINCTL_ASSIGN_OR_RETURN(const v1::EnrollRequest request, MakeRequest(invitation, mine));
+  const absl::Time end = absl::Now() + options.timeout;
   absl::Status last = absl::UnavailableError("no address");
   do {
     for (const std::string& endpoint : invitation.endpoints) {
-      TRAINCTL_ASSIGN_OR_RETURN(const auto anonymous, MakeClientCredentials({.ca_pem = invitation.ca_pem}));
-      TRAINCTL_ASSIGN_OR_RETURN(const auto channel, MakeTlsChannel(endpoint, anonymous));
-      grpc::ClientContext context;
-      context.set_deadline(absl::ToChronoTime(std::min(end, absl::Now() + kAttemptTimeout)));
-      context.set_wait_for_ready(true);
-      v1::EnrollReply reply;
-      last = FromGrpc(v1::Agents::NewStub(channel)->Enroll(&context, request, &reply),
-                      absl::StrCat("the launcher at ", endpoint));
-      if (last.ok()) {
-        credential.key_pem = mine.key_pem;
-        credential.cert_pem = reply.certificate();
-        Entry entry{endpoint, nullptr};
-        TRAINCTL_ASSIGN_OR_RETURN(entry.credentials, MakeClientCredentials(credential));
-        return entry;
+      const absl::StatusOr<std::vector<std::string>> addresses = LookUp(endpoint);
+      if (!addresses.ok()) {
+        last = addresses.status();
+        if (!absl::IsUnavailable(last)) return last;
+        absl::SleepFor(kLookUpPause);
+        continue;
       }
-      if (absl::IsPermissionDenied(last) || absl::IsInvalidArgument(last)) return last;
+      for (const std::string& address : *addresses) {
+        absl::StatusOr<Entry> entry =
+            EnrollAt(address, invitation, mine, request, std::min(end, absl::Now() + kAttemptTimeout));
+        if (entry.ok()) return entry;
+        last = entry.status();
+        if (absl::IsPermissionDenied(last) || absl::IsInvalidArgument(last)) return last;
+      }
+    }
+    if (options.is_cancelled && options.is_cancelled()) {
+      return absl::CancelledError("stopped before it had reached the launcher");
     }
   } while (absl::Now() < end);
   return absl::UnavailableError(
-      absl::StrCat("no address of the launcher answers within ", absl::FormatDuration(timeout), " (",
+      absl::StrCat("no address of the launcher answers within ", absl::FormatDuration(options.timeout), " (",
                    absl::StrJoin(invitation.endpoints, ", "), "): ", last.message()));
 }
 
@@ -107,8 +151,8 @@ bool IsRefusal(const grpc::Status& status) {
 
 class AgentClient : public AgentLink, private v1::Trainctl::CallbackService, private WorkerStream::Handler {
  public:
-  AgentClient(Invitation invitation, Entry entry, AgentClientOptions options)
-      : invitation_(std::move(invitation)), options_(std::move(options)), entry_(std::move(entry)) {}
+  AgentClient(AgentClientOptions options, Entry entry)
+      : options_(std::move(options)), entry_(std::move(entry)) {}
 
   ~AgentClient() override {
     {
@@ -276,7 +320,7 @@ class AgentClient : public AgentLink, private v1::Trainctl::CallbackService, pri
   absl::Status Dial() {
     TRAINCTL_ASSIGN_OR_RETURN(const auto channel, MakeTlsChannel(entry_.endpoint, entry_.credentials));
     v1::AgentMessage hello;
-    hello.set_job(invitation_.job);
+    hello.set_job(entry_.job);
     hello.set_protocol_version(kProtocolVersion);
     hello.set_acked(inbox_.last());
     hello.mutable_hello()->set_pid(::getpid());
@@ -326,7 +370,7 @@ class AgentClient : public AgentLink, private v1::Trainctl::CallbackService, pri
 
   // Requires mutex_. Returns its number.
   uint64_t Add(v1::AgentMessage message) {
-    message.set_job(invitation_.job);
+    message.set_job(entry_.job);
     const uint64_t seq = outbox_.Add(std::move(message));
     Pump();
     return seq;
@@ -334,7 +378,7 @@ class AgentClient : public AgentLink, private v1::Trainctl::CallbackService, pri
 
   // Requires mutex_.
   void AddOfTheMoment(v1::AgentMessage message) {
-    message.set_job(invitation_.job);
+    message.set_job(entry_.job);
     outbox_.AddOfTheMoment(std::move(message));
     Pump();
   }
@@ -389,7 +433,7 @@ class AgentClient : public AgentLink, private v1::Trainctl::CallbackService, pri
         return Give(setup);
       }
       case v1::AgentOrder::kOrder: {
-        absl::StatusOr<rendezvous::NodeCommand> command = FromWire(order.order(), invitation_.node);
+        absl::StatusOr<rendezvous::NodeCommand> command = FromWire(order.order(), options_.invitation.node);
         if (command.ok()) return Give(*std::move(command));
         return Give(Lost{std::string(command.status().message())});
       }
@@ -411,7 +455,7 @@ class AgentClient : public AgentLink, private v1::Trainctl::CallbackService, pri
         return Give(Lost{order.refusal().reason()});
       case v1::AgentOrder::kFarewell:
         is_dismissed_ = true;
-        return Give(Dismissed{});
+        return Give(Dismissed{order.farewell().is_finished()});
       case v1::AgentOrder::BODY_NOT_SET:
         return;
     }
@@ -496,7 +540,7 @@ class AgentClient : public AgentLink, private v1::Trainctl::CallbackService, pri
 
   void OnMessage(WorkerStream* stream, const v1::WorkerMessage& message) override {
     std::lock_guard lock(mutex_);
-    if (!absl::StartsWith(message.member(), launcher::MemberPrefix(invitation_.node))) {
+    if (!absl::StartsWith(message.member(), launcher::MemberPrefix(options_.invitation.node))) {
       sessions_.erase(stream);  // nothing of it is waited for
       return stream->End({grpc::StatusCode::PERMISSION_DENIED, "this is no worker of this node"});
     }
@@ -536,7 +580,6 @@ class AgentClient : public AgentLink, private v1::Trainctl::CallbackService, pri
   absl::Duration last_heard() const { return absl::Milliseconds(last_heard_ms_.load()); }
   static grpc::Status Unheard() { return {grpc::StatusCode::UNAVAILABLE, "the launcher is gone"}; }
 
-  const Invitation invitation_;
   const AgentClientOptions options_;
   const Entry entry_;
   const RealClock clock_;
@@ -572,9 +615,8 @@ class AgentClient : public AgentLink, private v1::Trainctl::CallbackService, pri
 
 absl::StatusOr<std::unique_ptr<AgentLink>> ConnectAgent(const AgentClientOptions& options) {
   QuietGrpc();
-  TRAINCTL_ASSIGN_OR_RETURN(Invitation invitation, ReadInvitation(options.invitation));
-  TRAINCTL_ASSIGN_OR_RETURN(Entry entry, Enroll(invitation, options.timeout));
-  auto client = std::make_unique<AgentClient>(std::move(invitation), std::move(entry), options);
+  TRAINCTL_ASSIGN_OR_RETURN(Entry entry, Enroll(options));
+  auto client = std::make_unique<AgentClient>(options, std::move(entry));
   TRAINCTL_RETURN_IF_ERROR(client->Start());
   return client;
 }

@@ -12,21 +12,16 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "base/json.h"
 #include "base/names.h"
 #include "base/status.h"
 #include "launcher/worker_contract.h"
+#include "rpc/invitation.h"
+#include "rpc/job_secret.h"
 #include "rpc/node_wire.h"
 #include "rpc/tls.h"
 #include "rpc/wire.h"
 
 namespace trainctl::rpc {
-namespace {
-
-constexpr char kInvitationSchema[] = "trainctl.invitation.v1";
-
-}  // namespace
-
 AgentHub::AgentHub(const rendezvous::NetworkOptions& options, const rendezvous::Timeouts& timeouts,
                    const Clock& clock, Handler* handler)
     : options_(options), timeouts_(timeouts), handler_(handler), clock_(clock), refusals_(clock) {}
@@ -34,12 +29,18 @@ AgentHub::AgentHub(const rendezvous::NetworkOptions& options, const rendezvous::
 AgentHub::~AgentHub() = default;
 
 absl::Status AgentHub::Start(grpc::Service* also) {
-  TRAINCTL_ASSIGN_OR_RETURN(authority_, JobAuthority::Create(options_.job, clock_));
+  if (options_.secret_path.empty()) {
+    TRAINCTL_ASSIGN_OR_RETURN(authority_, JobAuthority::Create(options_.job, clock_));
+  } else {
+    TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadSecret(options_.secret_path));
+    TRAINCTL_ASSIGN_OR_RETURN(const JobSecret secret, ParseJobSecret(text));
+    TRAINCTL_ASSIGN_OR_RETURN(authority_, JobAuthority::Open(options_.job, secret, clock_));
+  }
   TRAINCTL_ASSIGN_OR_RETURN(const Credential own,
                             authority_->Issue({Role::kCoordinator, "launch"}, options_.addresses));
   TRAINCTL_ASSIGN_OR_RETURN(const auto credentials, MakeServerCredentials(own));
-  TRAINCTL_ASSIGN_OR_RETURN(
-      gate_, ConnectionGate::Listen(options_.addresses, ConnectionGate::DefaultLimits(), &refusals_));
+  TRAINCTL_ASSIGN_OR_RETURN(gate_, ConnectionGate::Listen(options_.addresses, options_.port,
+                                                          ConnectionGate::DefaultLimits(), &refusals_));
   grpc::ServerBuilder builder;
   SetServerLimits(builder);
   auto acceptor = builder.experimental().AddExternalConnectionAcceptor(
@@ -51,9 +52,9 @@ absl::Status AgentHub::Start(grpc::Service* also) {
     gate_->Open(std::move(acceptor));
     return absl::OkStatus();
   }
-  return EnvironmentError(absl::StrCat("cannot listen for the nodes' agents on ",
-                                       absl::StrJoin(options_.addresses, ", "),
-                                       "; launch.interface names another"));
+  return EnvironmentError(absl::StrCat(
+      "cannot listen for the nodes' agents on ", absl::StrJoin(options_.addresses, ", "),
+      options_.port == 0 ? "" : absl::StrCat(", port ", options_.port), "; launch.interface names another"));
 }
 
 absl::StatusOr<AdminAccess> AgentHub::MakeAdminAccess() const {
@@ -69,33 +70,10 @@ void AgentHub::Shutdown(absl::Duration patience) {
 }
 
 absl::StatusOr<std::string> AgentHub::Invite(const std::string& node) {
-  TRAINCTL_ASSIGN_OR_RETURN(const std::string token, authority_->MakeToken(node));
-  const Json json = {{"schema", kInvitationSchema},     {"job", options_.job},        {"node", node},
-                     {"endpoints", gate_->endpoints()}, {"ca", authority_->ca_pem()}, {"token", token}};
-  return json.dump();
-}
-
-absl::StatusOr<Invitation> ReadInvitation(const std::string& text) {
-  const std::string where = "the invitation";
-  TRAINCTL_ASSIGN_OR_RETURN(const Json json, ParseJson(text, where));
-  TRAINCTL_ASSIGN_OR_RETURN(const std::string schema, JsonString(json, "schema", where));
-  if (schema != kInvitationSchema) {
-    return UsageError(absl::StrCat("the invitation is a ", schema, ", this agent reads ", kInvitationSchema));
-  }
-  Invitation invitation;
-  TRAINCTL_ASSIGN_OR_RETURN(invitation.job, JsonString(json, "job", where));
-  TRAINCTL_ASSIGN_OR_RETURN(invitation.node, JsonString(json, "node", where));
-  TRAINCTL_ASSIGN_OR_RETURN(invitation.ca_pem, JsonString(json, "ca", where));
-  TRAINCTL_ASSIGN_OR_RETURN(invitation.token, JsonString(json, "token", where));
-  const auto endpoints = json.find("endpoints");
-  if (endpoints == json.end() || !endpoints->is_array() || endpoints->empty()) {
-    return UsageError("the invitation names no address of the launcher");
-  }
-  for (const Json& endpoint : *endpoints) {
-    if (!endpoint.is_string()) return UsageError("the invitation names no address of the launcher");
-    invitation.endpoints.push_back(endpoint.get<std::string>());
-  }
-  return invitation;
+  Invitation invitation{
+      .job = options_.job, .node = node, .endpoints = gate_->endpoints(), .ca_pem = authority_->ca_pem()};
+  TRAINCTL_ASSIGN_OR_RETURN(invitation.token, authority_->MakeToken(node));
+  return FormatInvitation(invitation);
 }
 
 void AgentHub::News(const std::string& node, decltype(rendezvous::NodeNews::what) what) {
@@ -109,12 +87,17 @@ void AgentHub::Send(const std::string& node, const rendezvous::NodeCommand& comm
   if (const auto it = current_.find(node); it != current_.end()) it->second->Send(std::move(order));
 }
 
-void AgentHub::Dismiss() {
-  v1::AgentOrder order;
-  order.mutable_farewell();
+void AgentHub::Dismiss(bool is_finished) {
   std::lock_guard lock(mutex_);
-  dismissed_ = true;
+  farewell_.emplace().set_is_finished(is_finished);
+  v1::AgentOrder order;
+  *order.mutable_farewell() = *farewell_;
   for (const auto& [node, session] : current_) session->Send(order);
+}
+
+bool AgentHub::AllLeft() {
+  std::lock_guard lock(mutex_);
+  return current_.empty();
 }
 
 void AgentHub::NoteCommandEnded(const std::string& node, const std::string& why) {
@@ -179,7 +162,7 @@ void AgentHub::Lose(AgentSession* session, const std::string& why, const grpc::S
     if (it == current_.end() || it->second != session) return;
     current_.erase(it);
     command_ends_.erase(session->node());
-    is_dismissed = dismissed_;
+    is_dismissed = farewell_.has_value();
   }
   session->End(status);
   handler_->OnNodeClosed(session);
@@ -207,13 +190,17 @@ std::string AgentHub::CallerNode(const grpc::ServerContextBase& context) {
 grpc::ServerUnaryReactor* AgentHub::Enroll(grpc::CallbackServerContext* context,
                                            const v1::EnrollRequest* request, v1::EnrollReply* reply) {
   const absl::StatusOr<std::string> certificate =
-      authority_->Enroll(request->node(), request->token(), request->certificate_request());
+      request->nonce().empty()
+          ? authority_->Enroll(request->node(), request->token(), request->certificate_request())
+          : authority_->EnrollWithKey(request->node(), request->nonce(), request->token(),
+                                      request->certificate_request());
   if (!certificate.ok()) {
     refusals_.Add(RefusalLog::Kind::kEnrolment,
                   absl::StrCat("an agent was refused: ", certificate.status().message()));
     return FinishNow(context, ToGrpc(certificate.status()));
   }
   reply->set_certificate(*certificate);
+  reply->set_job(options_.job);
   return FinishNow(context, grpc::Status::OK);
 }
 
@@ -254,8 +241,8 @@ void AgentHub::Greet(AgentStream* stream, const v1::AgentMessage& message) {
     known->second = std::make_unique<AgentSession>(stream->node(), clock_.Monotonic());
     current_[stream->node()] = known->second.get();
     v1::AgentOrder order;
-    if (dismissed_) {  // it comes too late
-      order.mutable_farewell();
+    if (farewell_) {  // it comes too late
+      *order.mutable_farewell() = *farewell_;
     } else {
       *order.mutable_setup() = ToWire(options_.setup);
     }

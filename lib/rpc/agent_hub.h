@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,18 +50,20 @@ class AgentHub : public v1::Agents::CallbackService, private AgentStream::Handle
            const Clock& clock, Handler* handler);
   ~AgentHub() override;
 
-  // Listens on a free port of each address, and serves `also` there (may be null; outlives the hub).
-  // EnvironmentError when it cannot.
+  // Listens on the port, or a free one, of each address, and serves `also` there (may be null; outlives the
+  // hub). EnvironmentError when it cannot.
   absl::Status Start(grpc::Service* also);
   // For a new admin.
   absl::StatusOr<AdminAccess> MakeAdminAccess() const;
   // Ends all streams and calls, within `patience`; nothing is served afterwards.
   void Shutdown(absl::Duration patience);
 
-  // JSON for the agent of `node`: see ReadInvitation.
+  // For the agent of `node`: see invitation.h.
   absl::StatusOr<std::string> Invite(const std::string& node);
   void Send(const std::string& node, const rendezvous::NodeCommand& command);
-  void Dismiss();
+  void Dismiss(bool is_finished);
+  // Whether no agent is left that was there.
+  bool AllLeft();
   // The command that started the agent of `node` has ended, `why` says how. An agent that is there may stay,
   // but is not waited for when it goes away.
   void NoteCommandEnded(const std::string& node, const std::string& why);
@@ -101,19 +104,8 @@ class AgentHub : public v1::Agents::CallbackService, private AgentStream::Handle
   std::map<std::string, std::unique_ptr<AgentSession>> sessions_;  // by certificate, of all that ever came
   std::map<std::string, AgentSession*> current_;                   // by node, of those that are not lost
   std::map<std::string, std::string> command_ends_;                // by node: how its agent's command ended
-  bool dismissed_ = false;
+  std::optional<v1::Farewell> farewell_;                           // once the job is over
   absl::Duration last_look_ = -absl::InfiniteDuration();
 };
-
-// What Invite wrote, on the other side.
-struct Invitation {
-  std::string job;
-  std::string node;
-  std::vector<std::string> endpoints;  // "host:port"; any of them
-  std::string ca_pem;
-  std::string token;
-};
-// UsageError for anything else.
-absl::StatusOr<Invitation> ReadInvitation(const std::string& text);
 
 }  // namespace trainctl::rpc

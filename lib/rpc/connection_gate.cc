@@ -31,16 +31,18 @@ struct SocketAddress {
   socklen_t num_bytes = 0;
 };
 
-bool ParseAddress(const std::string& text, SocketAddress& address) {
+bool ParseAddress(const std::string& text, int port, SocketAddress& address) {
   auto* const v4 = reinterpret_cast<sockaddr_in*>(&address.storage);
   if (::inet_pton(AF_INET, text.c_str(), &v4->sin_addr) == 1) {
     v4->sin_family = AF_INET;
+    v4->sin_port = htons(static_cast<uint16_t>(port));
     address.num_bytes = sizeof(*v4);
     return true;
   }
   auto* const v6 = reinterpret_cast<sockaddr_in6*>(&address.storage);
   if (::inet_pton(AF_INET6, text.c_str(), &v6->sin6_addr) != 1) return false;
   v6->sin6_family = AF_INET6;
+  v6->sin6_port = htons(static_cast<uint16_t>(port));
   address.num_bytes = sizeof(*v6);
   return true;
 }
@@ -70,6 +72,8 @@ int ListenOn(const SocketAddress& address, int* listener) {
   const int fd = ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (fd < 0) return -1;
   const int on = 1;
+  // A port that is given may have had connections a moment ago, of the launcher before.
+  if (PortOf(address.storage) != 0) ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   if (address.storage.ss_family == AF_INET6) ::setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
   sockaddr_storage bound = {};
   socklen_t num_bytes = sizeof(bound);
@@ -97,12 +101,12 @@ ConnectionGate::Limits ConnectionGate::DefaultLimits() {
 }
 
 absl::StatusOr<std::unique_ptr<ConnectionGate>> ConnectionGate::Listen(
-    absl::Span<const std::string> addresses, const Limits& limits, RefusalLog* refusals) {
+    absl::Span<const std::string> addresses, int wanted_port, const Limits& limits, RefusalLog* refusals) {
   auto gate = std::unique_ptr<ConnectionGate>(new ConnectionGate(limits, refusals));
   for (const std::string& text : addresses) {
     SocketAddress address;
     int listener = -1;
-    if (!ParseAddress(text, address)) continue;
+    if (!ParseAddress(text, wanted_port, address)) continue;
     const int port = ListenOn(address, &listener);
     if (port < 0) continue;
     gate->listeners_.push_back(listener);

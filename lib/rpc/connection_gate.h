@@ -33,9 +33,10 @@ class ConnectionGate {
 
   using Acceptor = grpc::experimental::ExternalConnectionAcceptor;
 
-  // Listens on a free port of each address; those that cannot be listened on are left out.
+  // Listens on this port of each address, 0: a free one; those that cannot be listened on are left out.
   static absl::StatusOr<std::unique_ptr<ConnectionGate>> Listen(absl::Span<const std::string> addresses,
-                                                                const Limits& limits, RefusalLog* refusals);
+                                                                int port, const Limits& limits,
+                                                                RefusalLog* refusals);
   ~ConnectionGate();
 
   const std::vector<std::string>& endpoints() const { return endpoints_; }  // "host:port"

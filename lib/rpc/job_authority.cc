@@ -22,6 +22,7 @@
 #include "absl/strings/strip.h"
 #include "base/names.h"
 #include "base/status.h"
+#include "rpc/job_secret.h"
 #include "rpc/token.h"
 
 namespace trainctl::rpc {
@@ -299,8 +300,25 @@ class JobAuthority::Impl {
     return absl::OkStatus();
   }
 
+  absl::Status Start(const JobSecret& secret) {
+    const ErrorScope errors;
+    TRAINCTL_RETURN_IF_ERROR(CheckCredential(secret.authority));
+    TRAINCTL_ASSIGN_OR_RETURN(key_, ReadKey(secret.authority.key_pem));
+    TRAINCTL_ASSIGN_OR_RETURN(certificate_, ReadCertificate(secret.authority.ca_pem));
+    ca_pem_ = secret.authority.ca_pem;
+    secret_ = secret;
+    return absl::OkStatus();
+  }
+
   const std::string& job_id() const { return job_id_; }
   const std::string& ca_pem() const { return ca_pem_; }
+
+  absl::StatusOr<Credential> Export() const {
+    const ErrorScope errors;
+    Credential own{.cert_pem = ca_pem_, .ca_pem = ca_pem_};
+    TRAINCTL_ASSIGN_OR_RETURN(own.key_pem, KeyPem(key_.get()));
+    return own;
+  }
 
   absl::StatusOr<Credential> Issue(const Identity& identity, absl::Span<const std::string> addresses) {
     const ErrorScope errors;
@@ -331,12 +349,38 @@ class JobAuthority::Impl {
       return absl::PermissionDeniedError(
           absl::StrCat("the token is not that of node ", QuotedName(node), " in this job"));
     }
-    Enrolment& enrolment = it->second;
+    return Certify(it->second, "token", node, csr_pem);
+  }
+
+  absl::StatusOr<std::string> EnrollWithKey(absl::string_view node, absl::string_view nonce,
+                                            absl::string_view proof, absl::string_view csr_pem) {
+    const ErrorScope errors;
+    std::lock_guard lock(mutex_);
+    // Names and nonces have no line end, which keeps them apart in the proof.
+    const bool is_proven = secret_ && IsName(node, kMaxIdentityNameBytes) && IsName(nonce, kMaxJobIdBytes) &&
+                           SameToken(proof, EnrolmentProof(NodeKey(*secret_, node), node, nonce, csr_pem));
+    if (!is_proven) {
+      return absl::PermissionDeniedError(
+          absl::StrCat("the proof is not made with the key of node ", QuotedName(node), " in this job"));
+    }
+    return Certify(proven_[{std::string(node), std::string(nonce)}], "nonce", node, csr_pem);
+  }
+
+ private:
+  struct Enrolment {
+    std::string token;       // empty: a nonce was used in its place
+    std::string public_key;  // the one key that it serves; empty before its first use
+    std::string cert_pem;
+  };
+
+  // Requires mutex_. `what` was shown and found to be right.
+  absl::StatusOr<std::string> Certify(Enrolment& enrolment, absl::string_view what, absl::string_view node,
+                                      absl::string_view csr_pem) {
     TRAINCTL_ASSIGN_OR_RETURN(const Key key, KeyOfRequest(csr_pem));
     std::string key_bytes = PublicKeyBytes(key.get());
     if (!enrolment.public_key.empty() && enrolment.public_key != key_bytes) {
       return absl::PermissionDeniedError(absl::StrCat(
-          "the token of node ", node,
+          "the ", what, " of node ", node,
           " was used already, with another key: it serves one agent only, and somebody else may have "
           "read it"));
     }
@@ -346,13 +390,6 @@ class JobAuthority::Impl {
     }
     return enrolment.cert_pem;
   }
-
- private:
-  struct Enrolment {
-    std::string token;
-    std::string public_key;  // the token's one key; empty before its first use
-    std::string cert_pem;
-  };
 
   // Requires mutex_.
   absl::StatusOr<std::string> Sign(const Identity& identity, absl::Span<const std::string> addresses,
@@ -397,6 +434,8 @@ class JobAuthority::Impl {
   std::string ca_pem_;
   std::mutex mutex_;
   std::map<std::string, Enrolment, std::less<>> tokens_;  // by node
+  std::optional<JobSecret> secret_;
+  std::map<std::pair<std::string, std::string>, Enrolment> proven_;  // by node and nonce
 };
 
 JobAuthority::JobAuthority(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -409,6 +448,17 @@ absl::StatusOr<std::unique_ptr<JobAuthority>> JobAuthority::Create(absl::string_
   TRAINCTL_RETURN_IF_ERROR(impl->Start());
   return std::unique_ptr<JobAuthority>(new JobAuthority(std::move(impl)));
 }
+
+absl::StatusOr<std::unique_ptr<JobAuthority>> JobAuthority::Open(absl::string_view job_id,
+                                                                 const JobSecret& secret,
+                                                                 const Clock& clock) {
+  if (!IsName(job_id, kMaxJobIdBytes)) return BadName("the job id", job_id, kMaxJobIdBytes);
+  auto impl = std::make_unique<Impl>(job_id, clock);
+  TRAINCTL_RETURN_IF_ERROR(impl->Start(secret));
+  return std::unique_ptr<JobAuthority>(new JobAuthority(std::move(impl)));
+}
+
+absl::StatusOr<Credential> JobAuthority::Export() const { return impl_->Export(); }
 
 const std::string& JobAuthority::job_id() const { return impl_->job_id(); }
 const std::string& JobAuthority::ca_pem() const { return impl_->ca_pem(); }
@@ -423,6 +473,11 @@ absl::StatusOr<std::string> JobAuthority::MakeToken(absl::string_view node) { re
 absl::StatusOr<std::string> JobAuthority::Enroll(absl::string_view node, absl::string_view token,
                                                  absl::string_view csr_pem) {
   return impl_->Enroll(node, token, csr_pem);
+}
+
+absl::StatusOr<std::string> JobAuthority::EnrollWithKey(absl::string_view node, absl::string_view nonce,
+                                                        absl::string_view proof, absl::string_view csr_pem) {
+  return impl_->EnrollWithKey(node, nonce, proof, csr_pem);
 }
 
 absl::StatusOr<KeyAndRequest> MakeKeyAndRequest() {

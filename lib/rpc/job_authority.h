@@ -1,6 +1,7 @@
 // The certificate authority of one job, and who its certificates say that a peer is. It lives in the memory
-// of the coordinator, from launch to end: its key is never written, and no other job trusts it. Has no gRPC;
-// tls.h makes connections of what is made here. Thread safe.
+// of the coordinator, from launch to end: its key is never written, and no other job trusts it. Where agents
+// are there before the launch, the authority is older too, and comes from the job's secret (job_secret.h).
+// Has no gRPC; tls.h makes connections of what is made here. Thread safe.
 //
 //   TRAINCTL_ASSIGN_OR_RETURN(auto authority, rpc::JobAuthority::Create(job_id, clock));
 //   TRAINCTL_ASSIGN_OR_RETURN(const Credential own, authority->Issue({Role::kCoordinator, "launch"},
@@ -68,11 +69,16 @@ inline constexpr size_t kMaxIdentityNameBytes = 253;  // a host name
 inline constexpr absl::Duration kCertificateBackdate = absl::Hours(24);
 inline constexpr absl::Duration kCertificateLifetime = absl::Hours(400 * 24);
 
+struct JobSecret;  // job_secret.h
+
 class JobAuthority {
  public:
   // Makes a P-256 key and a certificate that it signs itself. UsageError for a job id of other characters
   // than above. `clock` outlives the authority.
   static absl::StatusOr<std::unique_ptr<JobAuthority>> Create(absl::string_view job_id, const Clock& clock);
+  // That of a secret. UsageError also for a key that is not the authority's.
+  static absl::StatusOr<std::unique_ptr<JobAuthority>> Open(absl::string_view job_id, const JobSecret& secret,
+                                                            const Clock& clock);
   ~JobAuthority();
 
   const std::string& job_id() const;
@@ -85,6 +91,9 @@ class JobAuthority {
   absl::StatusOr<Credential> Issue(const Identity& identity,
                                    absl::Span<const std::string> addresses = {}) const;
 
+  // The authority's own key and certificate, for a secret.
+  absl::StatusOr<Credential> Export() const;
+
   // A secret with which the agent of `node` gets its certificate: 256 random bits in hexadecimal. It serves
   // that node and one key. Another call for the same node, for an agent that is started again, voids the last
   // token; certificates that were made for it stay valid.
@@ -96,6 +105,13 @@ class JobAuthority {
   // says which); UsageError for what is no signed request of a P-256 key.
   absl::StatusOr<std::string> Enroll(absl::string_view node, absl::string_view token,
                                      absl::string_view csr_pem);
+
+  // The same for an agent with a key of its node: `proof` is that of job_secret.h. A nonce serves one key,
+  // and an agent that is started again takes another one; certificates that were made for others stay valid.
+  // PermissionDenied for a wrong proof, for a nonce that was used with another key, and where there is no
+  // secret.
+  absl::StatusOr<std::string> EnrollWithKey(absl::string_view node, absl::string_view nonce,
+                                            absl::string_view proof, absl::string_view csr_pem);
 
  private:
   class Impl;

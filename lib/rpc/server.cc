@@ -161,9 +161,11 @@ class Server : public rendezvous::RendezvousService,
     if (hub_ != nullptr) hub_->NoteCommandEnded(node, why);
   }
 
-  void DismissNodes() override {
-    if (hub_ != nullptr) hub_->Dismiss();
+  void DismissNodes(bool is_finished) override {
+    if (hub_ != nullptr) hub_->Dismiss(is_finished);
   }
+
+  bool AllNodesLeft() override { return hub_ == nullptr || hub_->AllLeft(); }
 
   // ---- the gRPC service -------------------------------------------------------------------------
   grpc::ServerBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage>* Session(

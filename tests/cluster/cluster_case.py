@@ -52,8 +52,11 @@ class Case:
             for i in range(200):
                 text.write("the quick brown fox %d jumps over the lazy dog. " % i)
 
-    def recipe(self, name, nodes, workers, replicas, shards, steps, every=1000000, launch=""):
-        if nodes > 1:
+    def recipe(self, name, nodes, workers, replicas, shards, steps, every=1000000, launch="", backend=None):
+        """`backend`: lines for [launch] of several nodes; None: ssh."""
+        if nodes > 1 and backend is not None:
+            launch += backend
+        elif nodes > 1:
             names = ", ".join('"node%d"' % (i + 1) for i in range(nodes))
             launch += '\nbackend = "ssh"\n[launch.ssh]\nhosts = [%s]\n' % names
         path = self.dir + "/" + name

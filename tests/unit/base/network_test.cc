@@ -148,6 +148,13 @@ TEST(LocalAddressTowards, IsLoopbackForThisMachine) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("cannot resolve 'no-such-host.invalid': "));
 }
 
+TEST(AddressesOf, AreThoseOfTheName) {
+  EXPECT_THAT(*AddressesOf("10.0.0.7"), testing::Each("10.0.0.7"));
+  EXPECT_THAT(*AddressesOf("fd00::7"), testing::Each("fd00::7"));
+  EXPECT_THAT(*AddressesOf("localhost"), testing::Contains(testing::AnyOf("127.0.0.1", "::1")));
+  EXPECT_EQ(ExitCodeFor(AddressesOf("no-such-host.invalid").status()), ExitCode::kEnvironment);
+}
+
 // Runs `body` in a child with a network of its own: "a0" and "a1" are the two ends of a cable, "b0" is down.
 // It reports through its exit code and the shared output. False: not permitted here.
 bool InOwnNetwork(const std::function<void()>& body) {

@@ -119,10 +119,22 @@ inline const BadInputCase kBadInputs[] = {
     {"SlurmOptionsOfAnotherBackend", "[launch.slurm]\nstep_options = ['--exact']\n",
      "r.toml:12:1: launch.slurm.step_options is read with launch.backend = \"slurm\" alone, and it is "
      "\"local\"; set launch.backend = \"slurm\", or take the table out (--set launch.slurm=default)"},
-    {"Kubernetes", "[launch]\nbackend = 'kubernetes'\n",
-     "r.toml:12:1: launch.backend = \"kubernetes\": this version does not start it; in one pod use "
-     "\"local\", "
-     "over several that run sshd \"ssh\" with their names"},
+    {"KubernetesWithoutImage", "[launch]\nbackend = 'kubernetes'\n[launch.kubernetes]\nname = 'llm'\n",
+     "r.toml:12:1: launch.backend = \"kubernetes\" needs launch.kubernetes.image, launch.kubernetes.claim: "
+     "what the job is called, the container image and the PersistentVolumeClaim"},
+    {"KubernetesOptionsOfAnotherBackend", "[launch.kubernetes]\nclaim = 'disk'\n",
+     "r.toml:12:1: launch.kubernetes.claim is read with launch.backend = \"kubernetes\" alone, and it is "
+     "\"local\"; set launch.backend = \"kubernetes\", or take the table out (--set "
+     "launch.kubernetes=default)"},
+    {"KubernetesName",
+     "[launch]\nbackend = 'kubernetes'\n[launch.kubernetes]\nname = 'My_Job'\nimage = 'i'\nclaim = 'c'\n",
+     "r.toml:14:1: launch.kubernetes.name: 'My_Job' cannot name a job: write lower-case letters, digits "
+     "and '-', a letter first and no '-' last"},
+    {"KubernetesMount",
+     "[launch]\nbackend = 'kubernetes'\n[launch.kubernetes]\nname = 'j'\nimage = 'i'\nclaim = 'c'\nmount = "
+     "'shared'\n",
+     "r.toml:17:1: launch.kubernetes.mount: 'shared' is no folder to mount at: write an absolute path such "
+     "as \"/shared\""},
     {"SshWithoutHosts", "[launch]\nbackend = 'ssh'\n",
      "r.toml:12:1: launch.backend = \"ssh\" needs the machines: give launch.ssh.hosts = [\"node0\", "
      "\"node1\"] or launch.ssh.hosts_file"},
@@ -177,8 +189,8 @@ inline const BadInputCase kBadInputs[] = {
      "r.toml:12:1: metrics.trace_steps: step 999999999 is beyond train.steps (100)"},
     {"TwoNodes", "[cluster]\nnodes = 2\n",
      "r.toml:12:1: cluster.nodes = 2 but launch.backend = \"local\" starts workers on this machine only; set "
-     "cluster.nodes = 1, or launch.backend to \"ssh\" with the machines in launch.ssh.hosts, or to \"slurm\" "
-     "in an allocation of Slurm"},
+     "cluster.nodes = 1, or launch.backend to \"ssh\" with the machines in launch.ssh.hosts, to \"slurm\" "
+     "in an allocation of Slurm, or to \"kubernetes\""},
     {"StepsAndTokens",
      "!recipe_version = 1\n[model]\npreset = 'toy-1m'\n[data]\nseq_len = 128\n[[data.train]]\nfiles = "
      "['a']\n[train]\nsteps = 1\ntokens = '1M'\nbatch_sequences = 1\n",

@@ -136,6 +136,11 @@ bool HasOneValueOnly(const std::string& name) {
                                        "optimizer.momentum",
                                        "launch.ssh.hosts_file",
                                        "launch.slurm.step_options",
+                                       "launch.kubernetes.name",
+                                       "launch.kubernetes.namespace",
+                                       "launch.kubernetes.image",
+                                       "launch.kubernetes.claim",
+                                       "launch.kubernetes.mount",
                                        "cluster.device",
                                        "plan.framework",
                                        "model.rope_scaling",
@@ -168,6 +173,12 @@ TEST(RecipeJson, ReadingGivesBackExactlyWhatWasWritten) {
   for (const Recipe& recipe :
        {Everything(), FakeWorld().Load(kMinimal)->recipe,
         FakeWorld().Load(kMinimal, {"optimizer.name=sgd", "optimizer.momentum=0.7"})->recipe,
+        FakeWorld()
+            .Load(kMinimal,
+                  {"launch.backend=kubernetes", "launch.kubernetes.name=llm",
+                   "launch.kubernetes.namespace=team", "launch.kubernetes.image=registry/trainctl:1",
+                   "launch.kubernetes.claim=disk", "launch.kubernetes.mount=/mnt/disk"})
+            ->recipe,
         FakeWorld().Load(kMinimal, {"optimizer.name=lion", "optimizer.betas=[0.95, 0.98]"})->recipe}) {
     const std::string json = ToJson(recipe);
     const absl::StatusOr<Recipe> read = RecipeFromJson(json, "recipe.json");

@@ -12,7 +12,10 @@
 #include "agents_fixture.h"
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/network.h"
+#include "base/secret_file.h"
 #include "rpc/channel.h"
+#include "rpc/job_secret.h"
 #include "rpc/node_wire.h"
 #include "rpc/token.h"
 
@@ -438,9 +441,49 @@ TEST_F(AgentsTest, AgentsAreDismissedAtTheEndAndThoseThatComeAfterIt) {
   StartService();
   TestNode& node = AddNode("n0");
   node.Await<rendezvous::NodeSetup>();
-  service_->DismissNodes();
-  node.Await<AgentLink::Dismissed>();
-  AddNode("n1").Await<AgentLink::Dismissed>();
+  EXPECT_FALSE(service_->AllNodesLeft());
+  service_->DismissNodes(/*is_finished=*/true);
+  EXPECT_TRUE(node.Await<AgentLink::Dismissed>().is_finished);
+  EXPECT_TRUE(AddNode("n1").Await<AgentLink::Dismissed>().is_finished);
+  nodes_.clear();
+  const auto deadline = Soon();
+  while (!service_->AllNodesLeft()) ASSERT_LT(std::chrono::system_clock::now(), deadline);
+}
+
+// An agent of a job whose secret was there before its launcher.
+TEST_F(AgentsTest, AnAgentThatNobodyInvitedComesWithTheKeyOfItsNode) {
+  const JobSecret secret = *MakeJobSecret("llm", RealClock());
+  options_.network->secret_path = folder_ + "/secret";
+  ASSERT_TRUE(WriteSecretFile(options_.network->secret_path, FormatJobSecret(secret)).ok());
+  StartService();
+  const Invitation invited = *ReadInvitation(Invite("n0"));
+  AgentClientOptions options{.socket_path = folder_ + "/agent", .token_path = folder_ + "/agent-token"};
+  options.invitation = {.node = "n0",
+                        .endpoints = {"localhost:" + absl::StrCat(ParseEndpoint(invited.endpoints[0])->port)},
+                        .ca_pem = secret.authority.ca_pem,
+                        .node_key = NodeKey(secret, "n1")};
+  EXPECT_EQ(ConnectAgent(options).status().code(), absl::StatusCode::kPermissionDenied);
+  options.invitation.node_key = NodeKey(secret, "n0");
+  auto link = ConnectAgent(options);
+  ASSERT_TRUE(link.ok()) << link.status();
+  (*link)->TellReady(
+      {{launcher::MemberName("n0", 0), "n0", 0, 1, {0}}, {launcher::MemberName("n0", 1), "n0", 1, 1, {1}}});
+  AwaitNews<std::vector<rendezvous::Slot>>("n0");
+  link->reset();
+  AwaitNews<News::Gone>("n0");
+  EXPECT_TRUE(ConnectAgent(options).ok()) << "it is started again";
+}
+
+TEST(AgentClientTest, AnAgentThatIsNotWantedAnyMoreDoesNotWaitForItsLauncher) {
+  AgentClientOptions options{.socket_path = "/tmp/s", .token_path = "/tmp/t", .timeout = absl::Hours(1)};
+  options.invitation = {.node = "n0",
+                        .endpoints = {"no-such-launcher.invalid:1"},
+                        .ca_pem = (*JobAuthority::Create("job", RealClock()))->ca_pem(),
+                        .node_key = "k"};
+  int num_asked = 0;
+  options.is_cancelled = [&] { return ++num_asked == 2; };
+  EXPECT_EQ(ConnectAgent(options).status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(num_asked, 2);
 }
 
 TEST_F(AgentsTest, ANodeThatCannotTakePartSaysWhyBeforeItEnds) {
@@ -641,8 +684,8 @@ TEST(AgentClientTest, OrdersInAnyOrderAreTakenOrRefused) {
 
 TEST(AgentClientTest, ASocketThatCannotBeMadeIsAnError) {
   FakeCoordinator coordinator;
-  const auto link = ConnectAgent(
-      {coordinator.invitation(), "/tmp/" + std::string(120, 'x'), "/tmp/trainctl-no-such/token"});
+  const auto link = ConnectAgent({*ReadInvitation(coordinator.invitation()), "/tmp/" + std::string(120, 'x'),
+                                  "/tmp/trainctl-no-such/token"});
   EXPECT_FALSE(link.ok());
 }
 
@@ -651,7 +694,7 @@ TEST(AgentClientTest, AnInvitationThatIsNoneIsRefused) {
                                  R"({"schema": "trainctl.invitation.v1", "job": 1})",
                                  R"({"schema": "trainctl.invitation.v1", "job": "j", "node": "n", "ca": "",
                                      "token": "", "endpoints": [1]})"}) {
-    EXPECT_FALSE(ConnectAgent({text, "/tmp/s", "/tmp/t"}).ok()) << text;
+    EXPECT_FALSE(ReadInvitation(text).ok()) << text;
   }
 }
 

@@ -24,6 +24,7 @@
 #include "proto/trainctl.grpc.pb.h"
 #include "rpc/agent_client.h"
 #include "rpc/agent_hub.h"
+#include "rpc/invitation.h"
 #include "rpc/server.h"
 #include "rpc/tls.h"
 #include "rpc/wire.h"
@@ -149,7 +150,7 @@ class TestNode {
   using Link = rendezvous::AgentLink;
 
   TestNode(const std::string& name, const std::string& invitation) : name_(name), folder_(MakeFolder()) {
-    auto link = ConnectAgent({invitation, folder_ + "/s", folder_ + "/token"});
+    auto link = ConnectAgent({*ReadInvitation(invitation), folder_ + "/s", folder_ + "/token"});
     EXPECT_TRUE(link.ok()) << link.status();
     if (link.ok()) link_ = *std::move(link);
   }

@@ -6,6 +6,8 @@
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <functional>
 #include <memory>
@@ -14,7 +16,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "base/secret_file.h"
 #include "base/status.h"
+#include "rpc/job_secret.h"
 
 namespace trainctl::rpc {
 namespace {
@@ -367,6 +371,111 @@ TEST_F(JobAuthorityTest, WhatDoesNotFitTogetherIsNoCredential) {
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << words;
     EXPECT_THAT(Message(status), HasSubstr(words));
   }
+}
+
+// ---- of a job whose agents come uninvited -------------------------------------------------------
+
+class JobSecretTest : public testing::Test {
+ protected:
+  JobSecretTest()
+      : secret_(*MakeJobSecret("llm", clock_)), authority_(*JobAuthority::Open(kJob, secret_, clock_)) {}
+
+  // As the agent of `node` asks, with the key that it was given.
+  absl::StatusOr<std::string> Enroll(const std::string& node, const std::string& nonce,
+                                     const std::string& csr) {
+    return authority_->EnrollWithKey(node, nonce, EnrolmentProof(NodeKey(secret_, node), node, nonce, csr),
+                                     csr);
+  }
+
+  FakeClock clock_;
+  const JobSecret secret_;
+  const std::unique_ptr<JobAuthority> authority_;
+};
+
+TEST_F(JobSecretTest, WhoHasTheKeyOfANodeGetsACertificateForIt) {
+  const KeyAndRequest mine = *MakeKeyAndRequest();
+  const auto pem = Enroll("llm-1", "n1", mine.csr_pem);
+  ASSERT_TRUE(pem.ok()) << pem.status();
+  EXPECT_THAT(NamesOf(*pem).uris, ElementsAre("trainctl://run-7.a_B/agent/llm-1"));
+  // What checks it was in the secret before there was a launcher.
+  EXPECT_TRUE(CheckCredential({mine.key_pem, *pem, secret_.authority.ca_pem}).ok());
+}
+
+TEST_F(JobSecretTest, AnAgentThatIsStartedAgainComesWithTheSameKeyOfItsNode) {
+  EXPECT_TRUE(Enroll("llm-1", "n1", MakeKeyAndRequest()->csr_pem).ok());
+  EXPECT_TRUE(Enroll("llm-1", "n2", MakeKeyAndRequest()->csr_pem).ok());
+}
+
+TEST_F(JobSecretTest, AProofThatIsShownAgainServesItsOwnKeyAlone) {
+  const KeyAndRequest mine = *MakeKeyAndRequest(), other = *MakeKeyAndRequest();
+  const std::string proof = EnrolmentProof(NodeKey(secret_, "llm-1"), "llm-1", "n1", mine.csr_pem);
+  // Even before its owner has used it.
+  const absl::Status stolen = authority_->EnrollWithKey("llm-1", "n1", proof, other.csr_pem).status();
+  EXPECT_THAT(Message(stolen), HasSubstr("not made with the key of node"));
+  const auto first = authority_->EnrollWithKey("llm-1", "n1", proof, mine.csr_pem);
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(*authority_->EnrollWithKey("llm-1", "n1", proof, mine.csr_pem), *first)
+      << "an answer that was lost";
+  const absl::Status again = Enroll("llm-1", "n1", other.csr_pem).status();
+  EXPECT_EQ(again.code(), StatusCode::kPermissionDenied) << "a nonce serves once, even with the key";
+  EXPECT_THAT(Message(again), HasSubstr("was used already"));
+}
+
+TEST_F(JobSecretTest, ANodesKeySaysNothingForAnother) {
+  const std::string csr = MakeKeyAndRequest()->csr_pem;
+  const std::string key = NodeKey(secret_, "llm-1");
+  EXPECT_NE(key, NodeKey(secret_, "llm-2"));
+  EXPECT_NE(key, secret_.key);
+  for (const std::string& proof :
+       {EnrolmentProof(key, "llm-2", "n", csr), EnrolmentProof(key, "llm-1", "n", csr), std::string(), key}) {
+    EXPECT_EQ(authority_->EnrollWithKey("llm-2", "n", proof, csr).status().code(),
+              StatusCode::kPermissionDenied);
+  }
+}
+
+TEST_F(JobSecretTest, PartsOfAProofCannotBeShiftedIntoEachOther) {
+  const std::string csr = MakeKeyAndRequest()->csr_pem;
+  const std::string proof = EnrolmentProof(NodeKey(secret_, "a"), "a", "b\nc", csr);
+  EXPECT_FALSE(authority_->EnrollWithKey("a", "b\nc", proof, csr).ok());
+  EXPECT_FALSE(authority_->EnrollWithKey("a", "b", proof, "c\n" + csr).ok());
+}
+
+TEST_F(JobSecretTest, ATokenOfAnInvitationAndAProofAreNotTheSame) {
+  const KeyAndRequest mine = *MakeKeyAndRequest();
+  const std::string token = *authority_->MakeToken("llm-0");
+  EXPECT_FALSE(authority_->EnrollWithKey("llm-0", "n", token, mine.csr_pem).ok());
+  EXPECT_TRUE(authority_->Enroll("llm-0", token, mine.csr_pem).ok());
+  const auto without_secret = *JobAuthority::Create(kJob, clock_);
+  EXPECT_EQ(without_secret->EnrollWithKey("n", "n", EnrolmentProof("", "n", "n", mine.csr_pem), mine.csr_pem)
+                .status()
+                .code(),
+            StatusCode::kPermissionDenied);
+}
+
+TEST_F(JobSecretTest, IsWrittenAndReadBack) {
+  const auto read = ParseJobSecret(FormatJobSecret(secret_));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(NodeKey(*read, "n"), NodeKey(secret_, "n"));
+  EXPECT_TRUE(JobAuthority::Open(kJob, *read, clock_).ok());
+  JobSecret mixed = *MakeJobSecret("llm", clock_);
+  mixed.authority.key_pem = secret_.authority.key_pem;
+  EXPECT_EQ(JobAuthority::Open(kJob, mixed, clock_).status().code(), StatusCode::kInvalidArgument);
+  for (const char* text :
+       {"", "{}", "[]", R"({"schema": "trainctl.job-secret.v2"})",
+        R"({"schema": "trainctl.job-secret.v1", "authority": "", "authority_key": "", "key": ""})"}) {
+    EXPECT_FALSE(ParseJobSecret(text).ok()) << text;
+  }
+}
+
+TEST(JobSecretFile, IsRefusedWhereOthersCanReadIt) {
+  const std::string path = testing::TempDir() + "/trainctl-job-secret";
+  ASSERT_TRUE(WriteSecretFile(path, "secret").ok());
+  for (const auto& [mode, is_taken] : {std::pair{0400, true}, {0440, true}, {0404, false}, {0420, false}}) {
+    ASSERT_EQ(::chmod(path.c_str(), mode), 0);
+    EXPECT_EQ(ReadSecret(path).ok(), is_taken) << std::oct << mode;
+  }
+  ::unlink(path.c_str());
+  EXPECT_FALSE(ReadSecret(path).ok());
 }
 
 }  // namespace
