@@ -122,10 +122,14 @@ inline const BadInputCase kBadInputs[] = {
     {"KubernetesWithoutImage", "[launch]\nbackend = 'kubernetes'\n[launch.kubernetes]\nname = 'llm'\n",
      "r.toml:12:1: launch.backend = \"kubernetes\" needs launch.kubernetes.image, launch.kubernetes.claim: "
      "what the job is called, the container image and the PersistentVolumeClaim"},
-    {"KubernetesOptionsOfAnotherBackend", "[launch.kubernetes]\nclaim = 'disk'\n",
-     "r.toml:12:1: launch.kubernetes.claim is read with launch.backend = \"kubernetes\" alone, and it is "
-     "\"local\"; set launch.backend = \"kubernetes\", or take the table out (--set "
-     "launch.kubernetes=default)"},
+    {"KubernetesOptionsOfAnotherBackend", "[launch.kubernetes]\nname = 'llm'\nimage = 'i'\nclaim = 'disk'\n",
+     "3 errors in r.toml:\n  r.toml:12:1: launch.kubernetes.name is read with launch.backend = "
+     "\"kubernetes\" alone, and it is \"local\"; set launch.backend = \"kubernetes\", or take the table out "
+     "(--set launch.kubernetes=default)\n  r.toml:13:1: launch.kubernetes.image is read with launch.backend "
+     "= \"kubernetes\" alone, and it is \"local\"; set launch.backend = \"kubernetes\", or take the table "
+     "out (--set launch.kubernetes=default)\n  r.toml:14:1: launch.kubernetes.claim is read with "
+     "launch.backend = \"kubernetes\" alone, and it is \"local\"; set launch.backend = \"kubernetes\", or "
+     "take the table out (--set launch.kubernetes=default)"},
     {"KubernetesName",
      "[launch]\nbackend = 'kubernetes'\n[launch.kubernetes]\nname = 'My_Job'\nimage = 'i'\nclaim = 'c'\n",
      "r.toml:14:1: launch.kubernetes.name: 'My_Job' cannot name a job: write lower-case letters, digits "

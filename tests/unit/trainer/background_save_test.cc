@@ -93,8 +93,7 @@ class BackgroundSave : public ::testing::Test {
     Fill(wanted, value);
     parallel::ShardedState loaded(device::Device::Cpu(), ledger_, step_.programs[0], step_.types, 0,
                                   optim::kAdamW);
-    const auto counters =
-        LoadCheckpoint(absl::StrFormat("%s/step-%08d", options_.root, step), loaded, false);
+    const auto counters = LoadCheckpoint(absl::StrFormat("%s/step-%08d", options_.root, step), loaded, false);
     ASSERT_TRUE(counters.ok()) << counters.status();
     EXPECT_EQ(counters->step, step);
     for (const layout::Bucket& bucket : ledger_.buckets()) {
