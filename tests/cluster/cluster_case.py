@@ -3,7 +3,11 @@ import json
 import os
 import subprocess
 import time
+import traceback
 
+from hosts import CannotStart
+
+SKIPPED = 77  # exit code of a test
 PATIENCE = 300  # seconds, for anything that is waited for
 
 RECIPE = """
@@ -117,3 +121,43 @@ def expect_nothing_left(hosts):
         expect(not left, "left on %s: %s" % (host.name, left))
         folders = host.run("sh", "-c", "ls -d /tmp/trainctl-agent-* 2>/dev/null; true").stdout.split()
         expect(not folders, "left on %s: %s" % (host.name, folders))
+
+
+def run_all(cases, hosts=None):
+    """Runs (name, function) one after the other and says how each went. True: none has failed. After one that has, the
+    next begins with nothing left on `hosts`."""
+    all_ok = True
+    for name, case in cases:
+        begin = time.monotonic()
+        verdict = "ok"
+        try:
+            case()
+        except CannotStart:
+            raise
+        except Exception:  # the other cases run all the same
+            traceback.print_exc()
+            all_ok = False
+            verdict = "FAILED"
+            if hosts is not None:
+                hosts.heal()
+                for host in hosts:
+                    host.kill(silent=False)
+                    host.start()
+        print("%s: %s (%.1f s)" % (name, verdict, time.monotonic() - begin), flush=True)
+    return all_ok
+
+
+def run_cases(cases, name_filter, hosts=None):
+    """Those whose name holds the filter; each gets the hosts, where there are any."""
+    arguments = [] if hosts is None else [hosts]
+    return run_all([(case.__name__, lambda case=case: case(*arguments)) for case in cases
+                    if name_filter in case.__name__], hosts)
+
+
+def exit_code_of(main):
+    """Of a test whose main() returns whether all is well."""
+    try:
+        return 0 if main() else 1
+    except CannotStart as why:
+        print("skipped: " + str(why))
+        return SKIPPED

@@ -11,12 +11,11 @@ import signal
 import subprocess
 import sys
 import time
-import traceback
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import cluster_case  # noqa: E402
 from cluster_case import PATIENCE, expect, expect_code, expect_nothing_left, left_on  # noqa: E402
-from hosts import CannotStart, Hosts  # noqa: E402
+from hosts import Hosts  # noqa: E402
 
 TRAINCTL = os.path.abspath(sys.argv[1])
 LIBTORCH = os.path.abspath(sys.argv[2])
@@ -270,26 +269,9 @@ CASES = [same_losses_as_one_machine, stops_and_resumes, restarts_after_a_killed_
 
 
 def main():
-    failed = []
-    try:
-        with Hosts(3, shared=[os.path.dirname(TRAINCTL), LIBTORCH]) as hosts:
-            for case in CASES:
-                if FILTER not in case.__name__:
-                    continue
-                begin = time.monotonic()
-                try:
-                    case(hosts)
-                    verdict = "ok"
-                except Exception:  # the other cases run all the same
-                    traceback.print_exc()
-                    failed.append(case.__name__)
-                    verdict = "FAILED"
-                print("%s: %s (%.1f s)" % (case.__name__, verdict, time.monotonic() - begin), flush=True)
-    except CannotStart as why:
-        print("skipped: " + str(why))
-        return 77
-    return 1 if failed else 0
+    with Hosts(3, shared=[os.path.dirname(TRAINCTL), LIBTORCH]) as hosts:
+        return cluster_case.run_cases(CASES, FILTER, hosts)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(cluster_case.exit_code_of(main))

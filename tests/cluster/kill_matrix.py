@@ -12,11 +12,11 @@ import os
 import signal
 import sys
 import time
-import traceback
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import cluster_case  # noqa: E402
 from cluster_case import PATIENCE, Case, expect, expect_code, expect_nothing_left, left_on  # noqa: E402
-from hosts import CannotStart, Hosts  # noqa: E402
+from hosts import Hosts  # noqa: E402
 
 os.environ["XDG_CONFIG_HOME"] = "/nonexistent"  # no profile of this machine
 STEPS = 60
@@ -127,33 +127,14 @@ def main():
     cells = SAMPLE
     if "--all" in sys.argv:
         cells = [(process, name, moment) for process, row in TABLE.items() for name in row for moment in MOMENTS]
-    failed = 0
-    try:
-        with Hosts(2, shared=[os.path.dirname(trainctl), libtorch]) as hosts:
-            straight = Case("straight", hosts, trainctl)
-            recipe = straight.recipe("one.toml", 1, 4, 1, 4, steps=STEPS, every=5)
-            expect_code(straight.run("launch", recipe, "--run-dir", "run"), 0)
-            expected = straight.metrics("run")
-            for cell in cells:
-                if wanted not in "-".join(cell):
-                    continue
-                begin = time.monotonic()
-                verdict = "ok"
-                try:
-                    run_cell(hosts, trainctl, expected, *cell)
-                except Exception:  # the other cells run all the same
-                    traceback.print_exc()
-                    failed += 1
-                    verdict = "FAILED"
-                    for host in hosts:  # the next cell begins with nothing left
-                        host.kill(silent=False)
-                        host.start()
-                print("%s %s at %s: %s (%.1f s)" % (*cell, verdict, time.monotonic() - begin), flush=True)
-    except CannotStart as why:
-        print("skipped: " + str(why))
-        return 77
-    return 1 if failed else 0
+    with Hosts(2, shared=[os.path.dirname(trainctl), libtorch]) as hosts:
+        straight = Case("straight", hosts, trainctl)
+        recipe = straight.recipe("one.toml", 1, 4, 1, 4, steps=STEPS, every=5)
+        expect_code(straight.run("launch", recipe, "--run-dir", "run"), 0)
+        expected = straight.metrics("run")
+        return cluster_case.run_all([("%s %s at %s" % cell, lambda cell=cell: run_cell(hosts, trainctl, expected, *cell))
+                                     for cell in cells if wanted in "-".join(cell)], hosts)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(cluster_case.exit_code_of(main))

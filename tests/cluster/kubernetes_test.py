@@ -10,8 +10,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-import traceback
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -26,7 +24,7 @@ import yaml  # noqa: E402
 
 import cluster_case  # noqa: E402
 from cluster_case import PATIENCE, expect, expect_code, expect_nothing_left  # noqa: E402
-from hosts import CannotStart, Hosts  # noqa: E402
+from hosts import Hosts  # noqa: E402
 from pods import Job  # noqa: E402
 
 TRAINCTL = os.path.abspath(sys.argv[1])
@@ -254,26 +252,9 @@ CASES = [a_manifest_is_what_kubernetes_takes, what_pods_could_not_run_is_not_pri
 
 
 def main():
-    failed = []
-    try:
-        with Hosts(2, shared=[os.path.dirname(TRAINCTL), LIBTORCH]) as hosts:
-            for case in CASES:
-                if FILTER not in case.__name__:
-                    continue
-                begin = time.monotonic()
-                try:
-                    case(hosts)
-                    verdict = "ok"
-                except Exception:  # the other cases run all the same
-                    traceback.print_exc()
-                    failed.append(case.__name__)
-                    verdict = "FAILED"
-                print("%s: %s (%.1f s)" % (case.__name__, verdict, time.monotonic() - begin), flush=True)
-    except CannotStart as why:
-        print("skipped: " + str(why))
-        return SKIPPED
-    return 1 if failed else 0
+    with Hosts(2, shared=[os.path.dirname(TRAINCTL), LIBTORCH]) as hosts:
+        return cluster_case.run_cases(CASES, FILTER, hosts)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(cluster_case.exit_code_of(main))

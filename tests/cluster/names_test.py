@@ -7,12 +7,11 @@ Skipped (exit code 77) where hosts cannot be had.
 """
 import os
 import sys
-import time
-import traceback
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import cluster_case  # noqa: E402
 from cluster_case import Case, expect, expect_code, expect_nothing_left  # noqa: E402
-from hosts import CannotStart, Hosts  # noqa: E402
+from hosts import Hosts  # noqa: E402
 
 TRAINCTL = os.path.abspath(sys.argv[1])
 LIBTORCH = os.path.abspath(sys.argv[2])
@@ -110,28 +109,5 @@ CASES = [the_own_name_is_127_0_1_1_and_no_server_knows_another, the_own_name_is_
          an_interface_that_is_down_comes_first, a_wrong_interface_names_what_there_is]
 
 
-def main():
-    failed = []
-    try:
-        for case in CASES:
-            if FILTER not in case.__name__:
-                continue
-            begin = time.monotonic()
-            try:
-                case()
-                verdict = "ok"
-            except CannotStart:
-                raise
-            except Exception:  # the other cases run all the same
-                traceback.print_exc()
-                failed.append(case.__name__)
-                verdict = "FAILED"
-            print("%s: %s (%.1f s)" % (case.__name__, verdict, time.monotonic() - begin), flush=True)
-    except CannotStart as why:
-        print("skipped: " + str(why))
-        return 77
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(cluster_case.exit_code_of(lambda: cluster_case.run_cases(CASES, FILTER)))

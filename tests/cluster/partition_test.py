@@ -17,12 +17,11 @@ import signal
 import subprocess
 import sys
 import time
-import traceback
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import cluster_case  # noqa: E402
 from cluster_case import PATIENCE, expect, expect_code, expect_nothing_left, left_on  # noqa: E402
-from hosts import CannotStart, Hosts  # noqa: E402
+from hosts import Hosts  # noqa: E402
 
 WORDS = [word for word in sys.argv[1:] if word != "--all"]
 TRAINCTL = os.path.abspath(WORDS[0])
@@ -521,30 +520,9 @@ LONG_CASES = [a_node_that_hears_nothing_is_named_and_taken_again,
 
 
 def main():
-    failed = []
-    try:
-        with Hosts(3, shared=[os.path.dirname(TRAINCTL), LIBTORCH]) as hosts:
-            for case in CASES + (LONG_CASES if IS_LONG or FILTER else []):
-                if FILTER not in case.__name__:
-                    continue
-                begin = time.monotonic()
-                verdict = "ok"
-                try:
-                    case(hosts)
-                except Exception:  # the other cases run all the same
-                    traceback.print_exc()
-                    failed.append(case.__name__)
-                    verdict = "FAILED"
-                    hosts.heal()
-                    for host in hosts:  # the next case begins with nothing left
-                        host.kill(silent=False)
-                        host.start()
-                print("%s: %s (%.1f s)" % (case.__name__, verdict, time.monotonic() - begin), flush=True)
-    except CannotStart as why:
-        print("skipped: " + str(why))
-        return 77
-    return 1 if failed else 0
+    with Hosts(3, shared=[os.path.dirname(TRAINCTL), LIBTORCH]) as hosts:
+        return cluster_case.run_cases(CASES + (LONG_CASES if IS_LONG or FILTER else []), FILTER, hosts)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(cluster_case.exit_code_of(main))
