@@ -37,6 +37,7 @@ void AddLogs(CLI::App& app, Action& action);
 void AddEvents(CLI::App& app, Action& action);
 void AddTrace(CLI::App& app, Action& action);
 void AddExport(CLI::App& app, Action& action);
+void AddSave(CLI::App& app, Action& action);
 void AddStop(CLI::App& app, Action& action);
 void AddAgent(CLI::App& app, Action& action);
 void AddPlan(CLI::App& app, Action& action);

@@ -43,6 +43,12 @@ absl::StatusOr<rpc::JobStatus> AskLauncher(const run::RunFolder& run, const run:
   return rpc::GetJobStatus(access);
 }
 
+absl::Status AskToSave(const run::RunFolder& run, const run::RunState& state) {
+  if (!IsElsewhere(run, state)) return rpc::SaveJob(state.socket, state.token_file);
+  TRAINCTL_ASSIGN_OR_RETURN(const rpc::AdminAccess access, AccessFromHere(run, state));
+  return rpc::SaveJob(access);
+}
+
 absl::Status AskToStop(const run::RunFolder& run, const run::RunState& state, bool now) {
   if (!IsElsewhere(run, state)) return rpc::StopJob(state.socket, state.token_file, now, "trainctl stop");
   TRAINCTL_ASSIGN_OR_RETURN(const rpc::AdminAccess access, AccessFromHere(run, state));

@@ -19,6 +19,7 @@ std::string LauncherName(const run::RunState& state);
 
 // Asks the launcher; blocks for seconds where it does not answer. The error says why it cannot be asked.
 absl::StatusOr<rpc::JobStatus> AskLauncher(const run::RunFolder& run, const run::RunState& state);
+absl::Status AskToSave(const run::RunFolder& run, const run::RunState& state);
 absl::Status AskToStop(const run::RunFolder& run, const run::RunState& state, bool now);
 
 // For a lock of another host that this one may not see (RunFolder::TakeOver): refused while that launcher

@@ -7,11 +7,17 @@
 
 namespace trainctl {
 
-enum class DirectiveKind { kNone, kStopAfterSave, kAbort };
+enum class DirectiveKind {
+  kNone,
+  kSave,  // once for each request, to rank 0 alone; counted, and never what Poll's `kind` is
+  kStopAfterSave,
+  kAbort,
+};
 
 struct Directive {
   DirectiveKind kind = DirectiveKind::kNone;
-  std::string reason;  // for kAbort
+  std::string reason;       // for kAbort
+  int64_t saves_asked = 0;  // how often a checkpoint was asked for, since this worker has joined
 };
 
 struct Progress {

@@ -455,6 +455,17 @@ void Coordinator::On(absl::Duration now, const StopRequest& event, Decision& out
   out.notices.push_back(std::move(notice));
 }
 
+// Rank 0 has all ranks save after the same step.
+void Coordinator::On(absl::Duration now, const SaveRequest& event, Decision& out) {
+  out.reason = absl::StrCat("a save is asked for while ", phase_name());
+  if (phase_ != Phase::kRunning) return;
+  for (const Member* const member : order_) {
+    if (member->rank != 0 || member->left || member->exited) continue;
+    out.commands.push_back(
+        {Command::Kind::kDirective, IdOf(*member), generation_, {DirectiveKind::kSave}, "", false});
+  }
+}
+
 void Coordinator::GrantGap(absl::Duration gap) {
   lost_ += gap;  // it is the time of the last tick again
   // What was heard after the gap has lost nothing of it.

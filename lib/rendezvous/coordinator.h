@@ -121,8 +121,10 @@ struct StopRequest {
 };
 struct Tick {};
 
+// For a checkpoint after the step that is being trained.
+struct SaveRequest {};
 using Event = std::variant<Expect, Join, Ack, Recorded, Heartbeat, ReportFailure, Leave, Exited, Hung,
-                           StopRequest, Tick>;
+                           StopRequest, SaveRequest, Tick>;
 
 // ---- decisions ----------------------------------------------------------------------------------
 // To one member. Losing one is harmless: the member joins again and gets the current ones.
@@ -233,6 +235,7 @@ class Coordinator {
   void On(absl::Duration now, const Exited& event, Decision& out);
   void On(absl::Duration now, const Hung& event, Decision& out);
   void On(absl::Duration now, const StopRequest& event, Decision& out);
+  void On(absl::Duration now, const SaveRequest& event, Decision& out);
   void On(absl::Duration now, const Tick& event, Decision& out);
 
   // The member if `id` is its current incarnation (and `generation` the current one), else null

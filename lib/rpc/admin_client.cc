@@ -96,6 +96,10 @@ absl::Status StopJob(const std::string& socket, const std::string& token_file, b
   return Call(socket, token_file, timeout, &v1::Trainctl::Stub::Stop, request).status();
 }
 
+absl::Status SaveJob(const std::string& socket, const std::string& token_file, absl::Duration timeout) {
+  return Call(socket, token_file, timeout, &v1::Trainctl::Stub::Save, v1::SaveRequest()).status();
+}
+
 absl::StatusOr<JobStatus> GetJobStatus(const AdminAccess& access, absl::Duration timeout) {
   TRAINCTL_ASSIGN_OR_RETURN(const v1::StatusReply reply,
                             Call(access, timeout, &v1::Admin::Stub::Status, v1::StatusRequest()));
@@ -107,6 +111,10 @@ absl::Status StopJob(const AdminAccess& access, bool now, absl::string_view reas
   request.set_now(now);
   request.set_reason(WireText(reason));
   return Call(access, timeout, &v1::Admin::Stub::Stop, request).status();
+}
+
+absl::Status SaveJob(const AdminAccess& access, absl::Duration timeout) {
+  return Call(access, timeout, &v1::Admin::Stub::Save, v1::SaveRequest()).status();
 }
 
 }  // namespace trainctl::rpc

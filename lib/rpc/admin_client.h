@@ -1,5 +1,5 @@
-// Asking a running job and telling it to stop: on the launcher's host over its Unix socket, from others over
-// the network. Whoever can read the job's token or its admin file may. Thread safe.
+// Asking a running job, and telling it to save or stop: on the launcher's host over its Unix socket, from
+// others over the network. Whoever can read the job's token or its admin file may. Thread safe.
 #pragma once
 
 #include <cstdint>
@@ -39,9 +39,15 @@ absl::StatusOr<JobStatus> GetJobStatus(const std::string& socket, const std::str
 absl::Status StopJob(const std::string& socket, const std::string& token_file, bool now,
                      absl::string_view reason, absl::Duration timeout = absl::Seconds(3));
 
+// Asks for a checkpoint after the step that is being trained; returns when the job has taken note.
+// FailedPrecondition while its workers do not train.
+absl::Status SaveJob(const std::string& socket, const std::string& token_file,
+                     absl::Duration timeout = absl::Seconds(3));
+
 // Over the network. One endpoint is tried after the other, each for `timeout`; Unavailable when none answers.
 absl::StatusOr<JobStatus> GetJobStatus(const AdminAccess& access, absl::Duration timeout = absl::Seconds(3));
 absl::Status StopJob(const AdminAccess& access, bool now, absl::string_view reason,
                      absl::Duration timeout = absl::Seconds(3));
+absl::Status SaveJob(const AdminAccess& access, absl::Duration timeout = absl::Seconds(3));
 
 }  // namespace trainctl::rpc

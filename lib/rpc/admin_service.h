@@ -1,5 +1,5 @@
-// Internal to lib/rpc: serves status and stop to other machines, by the role of the caller's certificate.
-// Thread safe; called on gRPC's threads.
+// Internal to lib/rpc: serves status, save and stop to other machines, by the role of the caller's
+// certificate. Thread safe; called on gRPC's threads.
 #pragma once
 
 #include <grpcpp/server_context.h>
@@ -22,6 +22,7 @@ class AdminService : public v1::Admin::CallbackService {
                                                     v1::StatusReply* reply) = 0;
     virtual grpc::ServerUnaryReactor* OnAdminStop(grpc::CallbackServerContext* context,
                                                   const v1::StopRequest& request) = 0;
+    virtual grpc::ServerUnaryReactor* OnAdminSave(grpc::CallbackServerContext* context) = 0;
   };
 
   AdminService(std::string job, Handler* handler) : job_(std::move(job)), handler_(handler) {}
@@ -30,9 +31,12 @@ class AdminService : public v1::Admin::CallbackService {
                                    v1::StatusReply* reply) override;
   grpc::ServerUnaryReactor* Stop(grpc::CallbackServerContext* context, const v1::StopRequest* request,
                                  v1::StopReply* reply) override;
+  grpc::ServerUnaryReactor* Save(grpc::CallbackServerContext* context, const v1::SaveRequest* request,
+                                 v1::SaveReply* reply) override;
 
  private:
-  grpc::Status Check(const grpc::ServerContextBase& context, bool stops) const;
+  // `changes`: nullptr: it only asks; else what an admin alone may: "stop the run".
+  grpc::Status Check(const grpc::ServerContextBase& context, const char* changes) const;
 
   const std::string job_;
   Handler* const handler_;

@@ -193,6 +193,12 @@ class Server : public rendezvous::RendezvousService,
     return allowed.ok() ? OnAdminStop(context, *request) : FinishNow(context, allowed);
   }
 
+  grpc::ServerUnaryReactor* Save(grpc::CallbackServerContext* context, const v1::SaveRequest* request,
+                                 v1::SaveReply* reply) override {
+    const grpc::Status allowed = guard_.Check(*context);
+    return allowed.ok() ? OnAdminSave(context) : FinishNow(context, allowed);
+  }
+
  private:
   // ---- administration ---------------------------------------------------------------------------
   std::string AdminPath() const { return absl::StrCat(options_.network->setup.run_dir, "/", kAdminFileName); }
@@ -226,6 +232,19 @@ class Server : public rendezvous::RendezvousService,
     grpc::ServerUnaryReactor* const reactor = FinishNow(context, grpc::Status::OK);
     Submit(stop);  // after the answer, which the end of the job would cut off
     return reactor;
+  }
+
+  grpc::ServerUnaryReactor* OnAdminSave(grpc::CallbackServerContext* context) override {
+    {
+      std::lock_guard lock(mutex_);
+      if (!coordinator_.running()) {
+        return FinishNow(context,
+                         {grpc::StatusCode::FAILED_PRECONDITION,
+                          absl::StrCat("its workers do not train now (", coordinator_.phase_name(), ")")});
+      }
+    }
+    Submit(rendezvous::SaveRequest{});
+    return FinishNow(context, grpc::Status::OK);
   }
 
   // ---- sessions ---------------------------------------------------------------------------------

@@ -18,6 +18,8 @@ grpc::Status ToGrpc(const absl::Status& status) {
 
 v1::DirectiveMessage::Kind ToWire(DirectiveKind kind) {
   switch (kind) {
+    case DirectiveKind::kSave:
+      return v1::DirectiveMessage::SAVE_NOW;
     case DirectiveKind::kStopAfterSave:
       return v1::DirectiveMessage::STOP_AFTER_SAVE;
     case DirectiveKind::kAbort:
@@ -29,6 +31,8 @@ v1::DirectiveMessage::Kind ToWire(DirectiveKind kind) {
 
 DirectiveKind FromWire(v1::DirectiveMessage::Kind kind) {
   switch (kind) {
+    case v1::DirectiveMessage::SAVE_NOW:
+      return DirectiveKind::kSave;
     case v1::DirectiveMessage::STOP_AFTER_SAVE:
       return DirectiveKind::kStopAfterSave;
     case v1::DirectiveMessage::ABORT:

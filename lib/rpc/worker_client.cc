@@ -235,6 +235,15 @@ class WorkerClient::Impl : public ControlChannel {
     }
   }
 
+  void ReceiveDirective(DirectiveKind kind, const std::string& reason) {
+    if (kind == DirectiveKind::kSave) {
+      ++directive_.saves_asked;
+    } else if (kind != DirectiveKind::kNone && kind >= directive_.kind) {
+      directive_.kind = kind;
+      directive_.reason = reason;
+    }
+  }
+
   // Returns why this client is of no more use, or nothing.
   std::string Receive(const v1::CoordinatorMessage& message) {
     switch (message.body_case()) {
@@ -247,10 +256,7 @@ class WorkerClient::Impl : public ControlChannel {
         changed_.notify_all();
         return "";
       case v1::CoordinatorMessage::kDirective:
-        if (message.directive().kind() != v1::DirectiveMessage::NONE &&
-            FromWire(message.directive().kind()) >= directive_.kind) {
-          directive_ = {FromWire(message.directive().kind()), message.directive().reason()};
-        }
+        ReceiveDirective(FromWire(message.directive().kind()), message.directive().reason());
         return "";
       case v1::CoordinatorMessage::kReject:
         if (message.reject().rejoin() && !running_) {

@@ -261,10 +261,10 @@ class Trainer {
       TRAINCTL_RETURN_IF_ERROR(LogStep(agreed.batch_hash, step_seconds, std::move(losses)));
       stop = agreed.stop;
       SaveKind save = agreed.save;
-      if (stop || counters_.step == recipe_.train.steps) save = SaveKind::kLast;
+      if (stop || counters_.step == recipe_.train.steps) save = SaveKind::kWanted;
       if (save != SaveKind::kNone) TRAINCTL_RETURN_IF_ERROR(Save(save));
     }
-    if (saved_step_ != counters_.step) TRAINCTL_RETURN_IF_ERROR(Save(SaveKind::kLast));
+    if (saved_step_ != counters_.step) TRAINCTL_RETURN_IF_ERROR(Save(SaveKind::kWanted));
     TRAINCTL_RETURN_IF_ERROR(FinishSaving());
     TRAINCTL_RETURN_IF_ERROR(Report());
     return Close(counters_.step < recipe_.train.steps ? RunOutcome::kStoppedOnRequest
@@ -393,8 +393,8 @@ class Trainer {
     return CheckFailedError(absl::StrCat(what, "; ", checkpoint));
   }
 
-  // The last one, of a stop or the end, is made in any case; one that is due may be skipped.
-  enum class SaveKind : uint8_t { kNone, kDue, kLast };
+  // One that is due may be skipped; one that is wanted, by a person, a stop or the end, is made in any case.
+  enum class SaveKind : uint8_t { kNone, kDue, kWanted };
 
   // What all ranks must decide alike: stop, save, and how far the save under way is. Directives, clocks and
   // disks differ between ranks, so they are summed; the batch hash rides along.
@@ -416,6 +416,7 @@ class Trainer {
                       vote(first_rank() && time_is_up),
                       vote(busy),
                       vote(failed),
+                      vote(first_rank() && directive.saves_asked > saves_made_),
                       hash_low_,
                       hash_high_};
     TRAINCTL_RETURN_IF_ERROR(executor_->CountVotes(votes));
@@ -423,8 +424,10 @@ class Trainer {
                                        counters_.step < recipe_.train.steps);
     const bool due = votes[1] > 0 || (c.every_steps.has_value() && counters_.step % *c.every_steps == 0);
     if (votes[3] > 0) return failed ? saver_->result() : WorkerError("another rank failed to save");
+    saves_made_ = directive.saves_asked;
     if (saving && votes[2] == 0 && saver_->Advance()) SaySaved(saver_->step(), saver_->written());
-    return Agreement{stop, due ? SaveKind::kDue : SaveKind::kNone, JoinHash(votes[4], votes[5])};
+    const SaveKind save = votes[4] > 0 ? SaveKind::kWanted : due ? SaveKind::kDue : SaveKind::kNone;
+    return Agreement{stop, save, JoinHash(votes[5], votes[6])};
   }
 
   double NowSeconds() const { return absl::ToDoubleSeconds(d_.clock->Now() - absl::UnixEpoch()); }
@@ -634,6 +637,7 @@ class Trainer {
 
   RunCounters counters_;
   int64_t saved_step_ = -1;
+  int64_t saves_made_ = 0;  // of those that a person has asked for
   absl::Duration last_save_time_;
   absl::Duration last_line_ = -absl::InfiniteDuration();
   parallel::StepResult result_;

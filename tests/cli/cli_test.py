@@ -351,6 +351,26 @@ def stop_from_another_terminal(c):
 
 
 @case
+def save_from_another_terminal(c):
+    c.expect(c.run("save", "run"), 2)
+    job = c.start("launch", "recipe.toml", "--run-dir", "run", "--set", "train.steps=100000", "--set",
+                  "checkpoint.every_steps=100000")
+    for line in job.stdout:
+        if "step 1/" in line:
+            break
+    steps = [json.loads(c.run("save", "run", "--json").stdout)["step"] for _ in range(2)]
+    c.expect(c.run("save", "run"), 0, "run has the checkpoint of step ")
+    c.expect(c.run("stop", "run"), 0)
+    said = job.stdout.read()
+    if job.wait(timeout=60) != 75:
+        c.fail("stop ended the job with %d" % job.returncode)
+    saved = [int(step) for step in re.findall("checkpoint saved after step ([0-9]+)", said)]
+    if len(saved) != 4 or saved[:2] != steps or steps[0] >= steps[1]:  # the last one by the stop
+        c.fail("asked for %s, saved %s" % (steps, saved))
+    c.expect(c.run("save", "run"), 5, "is not running (stopped)")
+
+
+@case
 def stopped_before_the_first_checkpoint(c):
     job = c.start("launch", "recipe.toml", "--run-dir", "run", "--set", "train.steps=100000", "--set",
                   "checkpoint.every_steps=100000")

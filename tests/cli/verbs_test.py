@@ -553,7 +553,7 @@ def what_is_empty_is_not_the_default(c):
     make_run(c, "runs/one", [{"time": "2026-01-02T10:00:00+00:00", "event": "launch", "world_size": 2, "pid": 1}])
     os.symlink("one", c.dir + "/runs/latest")
     c.expect(0, ["status"], "runs/one")
-    for verb in (["resume"], ["stop"], ["status"], ["logs"], ["generate", "--prompt", "x"], ["eval"], ["checkpoint", "ls"],
+    for verb in (["resume"], ["save"], ["stop"], ["status"], ["logs"], ["generate", "--prompt", "x"], ["eval"], ["checkpoint", "ls"],
                  ["checkpoint", "verify"], ["checkpoint", "export", "--out", "m"], ["trace", "--out", "t"],
                  ["export", "tensorboard"], ["runs"], ["plan"], ["launch"], ["recipe", "check"], ["recipe", "show"],
                  ["recipe", "explain"], ["new"], ["score"], ["calibrate"], ["tokenizer", "info"],

@@ -684,6 +684,21 @@ TEST_F(CoordinatorTest, AStopIsToldToWhoeverJoinsAgainAndNotToWhoeverLeft) {
   EXPECT_EQ(last_.commands.back().directive.kind, DirectiveKind::kAbort);
 }
 
+TEST_F(CoordinatorTest, ASaveIsAskedOfRankZeroEachTimeAndOnlyWhileWorkersTrain) {
+  EXPECT_THAT(Give(SaveRequest{}).commands, IsEmpty());
+  Start(3);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(Count(Give(SaveRequest{}), Command::Kind::kDirective), 1);
+    EXPECT_EQ(last_.commands.back().to.member, Name(0));
+    EXPECT_EQ(last_.commands.back().directive.kind, DirectiveKind::kSave);
+    EXPECT_THAT(last_.notices, IsEmpty());
+  }
+  GiveJoin(0);
+  EXPECT_EQ(Count(last_, Command::Kind::kDirective), 0) << "it has heard it";
+  Give(Leave{Id(0), 8, LeaveKind::kFinished});
+  EXPECT_THAT(Give(SaveRequest{}).commands, IsEmpty()) << "it saves no more";
+}
+
 TEST_F(CoordinatorTest, TimeoutsKeepTheirOrder) {
   for (const absl::Duration detect : {absl::Milliseconds(100), absl::Seconds(3), absl::Minutes(10)}) {
     const Timeouts timeouts = Timeouts::FromDetect(detect);

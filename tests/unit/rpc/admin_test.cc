@@ -160,6 +160,10 @@ class RoleTest : public testing::Test, private AdminService::Handler {
     return FinishNow(context, grpc::Status::OK);
   }
 
+  grpc::ServerUnaryReactor* OnAdminSave(grpc::CallbackServerContext* context) override {
+    return FinishNow(context, grpc::Status::OK);
+  }
+
   const RealClock clock_;
   const std::unique_ptr<JobAuthority> authority_;
   AdminService service_;
@@ -171,12 +175,14 @@ class RoleTest : public testing::Test, private AdminService::Handler {
 TEST_F(RoleTest, AnAdminMayAskAndStop) {
   EXPECT_TRUE(GetJobStatus(As(Role::kAdmin)).ok());
   EXPECT_TRUE(StopJob(As(Role::kAdmin), false, "").ok());
+  EXPECT_TRUE(SaveJob(As(Role::kAdmin)).ok());
   EXPECT_EQ(num_stops_, 1);
 }
 
 TEST_F(RoleTest, AReaderMayOnlyAsk) {
   EXPECT_TRUE(GetJobStatus(As(Role::kReader)).ok());
   const absl::Status refused = StopJob(As(Role::kReader), false, "");
+  EXPECT_EQ(SaveJob(As(Role::kReader)).code(), absl::StatusCode::kPermissionDenied);
   EXPECT_EQ(refused.code(), absl::StatusCode::kPermissionDenied);
   EXPECT_THAT(std::string(refused.message()), HasSubstr("reader may not stop the run"));
   EXPECT_EQ(num_stops_, 0);

@@ -247,6 +247,25 @@ TEST_F(RpcTest, DirectivesArrive) {
   EXPECT_EQ(clients_[0]->control().Poll().kind, DirectiveKind::kStopAfterSave) << "it stays";
 }
 
+TEST_F(RpcTest, SavesAreCountedOnRankZero) {
+  Start(2);
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(SaveJob(options_.socket_path, options_.token_path).ok());
+  while (clients_[0]->control().Poll().saves_asked < 2) std::this_thread::yield();
+  EXPECT_EQ(clients_[0]->control().Poll().kind, DirectiveKind::kNone);
+  ASSERT_TRUE(StopJob(options_.socket_path, options_.token_path, false, "somebody").ok());
+  EXPECT_EQ(AwaitDirective(1).kind, DirectiveKind::kStopAfterSave);
+  EXPECT_EQ(clients_[1]->control().Poll().saves_asked, 0);
+  EXPECT_EQ(AwaitDirective(0).saves_asked, 2) << "a stop takes them not away";
+}
+
+TEST_F(RpcTest, ASaveIsRefusedWhileNobodyTrains) {
+  StartService();
+  Expect(1);
+  const absl::Status status = SaveJob(options_.socket_path, options_.token_path);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("do not train now (gathering)"));
+}
+
 TEST_F(RpcTest, LeavingAndEndingIsNoFailure) {
   Start(2);
   for (int i = 0; i < 2; ++i) {
