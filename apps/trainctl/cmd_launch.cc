@@ -10,18 +10,20 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "apps/trainctl/batch_checks.h"
 #include "apps/trainctl/command.h"
 #include "apps/trainctl/continue_from.h"
 #include "apps/trainctl/detach.h"
 #include "apps/trainctl/early_stop.h"
+#include "apps/trainctl/failure_report.h"
 #include "apps/trainctl/host_of_run.h"
 #include "apps/trainctl/job_access.h"
 #include "apps/trainctl/job_console.h"
 #include "apps/trainctl/kubernetes_job.h"
 #include "apps/trainctl/launch_needs.h"
 #include "apps/trainctl/machine_access.h"
-#include "apps/trainctl/nonfinite_advice.h"
 #include "apps/trainctl/option_checks.h"
 #include "apps/trainctl/planned_job.h"
 #include "apps/trainctl/remote_nodes.h"
@@ -116,10 +118,25 @@ void PrintChoice(const plan::Plan& plan, const recipe::Recipe& recipe) {
   std::fprintf(stderr, "  step %s\n", plan.step_hash.c_str());
 }
 
-// `advice`: the way on after a failure; empty: once mended, resume.
-void PrintOutcome(const launcher::JobOutcome& outcome, const run::RunFolder& run, const Output& output,
-                  const std::string& advice = "") {
+// Of a job that has failed; a disk that stands still leaves what the launcher itself has heard.
+FailureReport ReportOf(const launcher::JobOutcome& outcome, const run::RunFolder& run) {
+  FailureReport report;
+  report.run_path = run.path();
+  const absl::StatusOr<run::RunState> state = run.ReadState();
+  if (state.ok() && state->status == run::RunStatus::kFailed) report = ReportFailure(run, *state);
+  report.message = outcome.message;
+  if (outcome.log_tail.empty()) return report;
+  report.log_tail.clear();
+  for (const absl::string_view line : absl::StrSplit(absl::StripSuffix(outcome.log_tail, "\n"), '\n')) {
+    report.log_tail.push_back(launcher::PrintableText(line));
+  }
+  return report;
+}
+
+void PrintOutcome(const launcher::JobOutcome& outcome, const run::RunFolder& run, const Output& output) {
   using Kind = launcher::JobOutcome::Kind;
+  FailureReport failure;
+  if (outcome.kind == Kind::kFailed) failure = ReportOf(outcome, run);
   const int code = static_cast<int>(outcome.exit_code());
   const std::string resume = absl::StrCat("trainctl resume ", ShellQuote(run.path()));
   const int64_t step = run.NewestCheckpointStep();  // -1: there is no checkpoint
@@ -130,7 +147,9 @@ void PrintOutcome(const launcher::JobOutcome& outcome, const run::RunFolder& run
                          {"restarts", outcome.num_restarts},
                          {"checkpoint_step", step >= 0 ? Json(step) : Json(nullptr)},
                          {"message", outcome.message},
-                         {"advice", advice.empty() ? Json(nullptr) : Json(advice)}};
+                         {"failed_rank", outcome.rank >= 0 ? Json(outcome.rank) : Json(nullptr)},
+                         {"last_words", failure.log_tail},
+                         {"advice", failure.advice.empty() ? Json(nullptr) : Json(failure.advice)}};
     std::puts(report.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
   }
   switch (outcome.kind) {
@@ -150,13 +169,7 @@ void PrintOutcome(const launcher::JobOutcome& outcome, const run::RunFolder& run
                    resume.c_str());
       return;
     case Kind::kFailed:
-      std::fprintf(stderr, "trainctl: %s\n", outcome.message.c_str());
-      if (!outcome.log_tail.empty())
-        std::fprintf(stderr, "the end of its log:\n%s\n", outcome.log_tail.c_str());
-      std::fputs(absl::StrCat("logs: ", launcher::PrintableText(run.logs_path()),
-                              advice.empty() ? absl::StrCat("   once mended: ", resume) : "\n" + advice, "\n")
-                     .c_str(),
-                 stderr);
+      Tell("trainctl: ", absl::StripSuffix(FailureText(failure), "\n"));
       return;
   }
 }
@@ -211,10 +224,7 @@ absl::StatusOr<ExitCode> RunWorkers(run::RunFolder& run, const recipe::Recipe& r
   if (outcome.kind == launcher::JobOutcome::Kind::kFinished) {
     TRAINCTL_RETURN_IF_ERROR(RemoveAll(run.documents_path()));
   }
-  const bool is_nonfinite = outcome.worker_exit_code == static_cast<int>(ExitCode::kCheckFailed);
-  PrintOutcome(
-      outcome, run, output,
-      is_nonfinite ? NonFiniteAdvice(recipe, run.path(), run.NewestCheckpointStep(), outcome.step) : "");
+  PrintOutcome(outcome, run, output);
   // A worker's own verdict on its input (a damaged file, a loss that is not finite) says more than
   // "a worker failed".
   if (outcome.kind == launcher::JobOutcome::Kind::kFailed && outcome.worker_exit_code.has_value()) {

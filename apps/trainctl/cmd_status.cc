@@ -12,25 +12,23 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "apps/trainctl/command.h"
+#include "apps/trainctl/failure_report.h"
 #include "apps/trainctl/job_access.h"
-#include "apps/trainctl/nonfinite_advice.h"
 #include "apps/trainctl/progress_json.h"
 #include "apps/trainctl/run_activity.h"
-#include "base/files.h"
 #include "base/json.h"
 #include "base/shell_quote.h"
 #include "base/units.h"
 #include "launcher/printable_text.h"
-#include "recipe/recipe_json.h"
 #include "rpc/admin_client.h"
+#include "rpc/worker_lines.h"
+#include "run/event_text.h"
 #include "run/run_folder.h"
 #include "run/run_progress.h"
 #include "telemetry/byte_progress.h"
 
 namespace trainctl::cli {
 namespace {
-
-constexpr size_t kLastWords = 20;
 
 // What the journal, the logs and, if there is one, the launcher say.
 struct Report {
@@ -42,11 +40,10 @@ struct Report {
   // Of the journal; or "interrupted": the launcher ended without a word, "not answering", "unreachable": it
   // is of another host, and nothing tells whether it lives.
   std::string status;
-  bool is_elsewhere = false;            // the launcher of a run that may still run is of another machine
-  std::string no_answer;                // why the launcher, of another host, gave none
-  std::string activity;                 // while it runs: "starting: restore", "first step", "step", "save"
-  std::vector<std::string> last_words;  // failed: the end of the failed worker's log
-  std::string advice;                   // failed: the way on, where there is more to say than to resume
+  bool is_elsewhere = false;             // the launcher of a run that may still run is of another machine
+  std::string no_answer;                 // why the launcher, of another host, gave none
+  std::string activity;                  // while it runs: "starting: restore", "first step", "step", "save"
+  std::optional<FailureReport> failure;  // of a run that has failed
 
   bool is_running() const {
     return state.status == run::RunStatus::kRunning && status != "interrupted" && status != "unreachable";
@@ -71,20 +68,6 @@ std::string Activity(const Report& report) {
   if (phase == "failed" || phase == "finished") return "ending";
   if (phase != "running" || first == nullptr) return ActivityBeforeFirstStep(-1, "");
   return HasNoStepYet(report) ? ActivityBeforeFirstStep(first->step, first->phase) : first->phase;
-}
-
-void AddFailure(const run::RunFolder& run, Report& report) {
-  const run::RunState& state = report.state;
-  if (state.failed_rank < 0) return;
-  for (const std::string& line : run::LastLines(run.log_path(state.failed_rank), kLastWords)) {
-    report.last_words.push_back(launcher::PrintableText(line));
-  }
-  if (state.exit_code != static_cast<int>(ExitCode::kCheckFailed)) return;
-  const absl::StatusOr<std::string> text = ReadFile(run.recipe_path());
-  if (!text.ok()) return;
-  const absl::StatusOr<recipe::Recipe> recipe = recipe::RecipeFromJson(*text, run.recipe_path());
-  if (!recipe.ok()) return;
-  report.advice = NonFiniteAdvice(*recipe, run.path(), report.checkpoints.step, state.last_step);
 }
 
 absl::StatusOr<Report> MakeReport(const std::string& path) {
@@ -113,7 +96,7 @@ absl::StatusOr<Report> MakeReport(const std::string& path) {
   report.progress = run::ReadProgress(run, report.state.generation_started);
   if (!report.is_running()) report.progress.time_left.reset();
   report.activity = Activity(report);
-  if (report.state.status == run::RunStatus::kFailed) AddFailure(run, report);
+  if (report.state.status == run::RunStatus::kFailed) report.failure = ReportFailure(run, report.state);
   return report;
 }
 
@@ -146,8 +129,12 @@ Json ToJson(const Report& report) {
                {"launches", report.state.num_launches},
                {"restarts", report.state.num_restarts},
                {"message", report.state.message},
-               {"last_words", report.last_words},
-               {"advice", report.advice.empty() ? Json(nullptr) : Json(report.advice)}};
+               {"last_words", report.failure ? Json(report.failure->log_tail) : Json::array()},
+               {"advice", !report.failure || report.failure->advice.empty() ? Json(nullptr)
+                                                                            : Json(report.failure->advice)}};
+  json["last_event"] = report.state.last
+                           ? ParseJson(run::EventToJson(*report.state.last), "").value_or(nullptr)
+                           : Json(nullptr);
   json["checkpoint_step"] = StepOrNull(report.checkpoints.step);
   json["checkpoint_problems"] = report.checkpoints.Problems();
   json["workers"] = Json::array();
@@ -162,16 +149,11 @@ Json ToJson(const Report& report) {
                                  {"state", worker.state},
                                  {"step", StepOrNull(worker.step)},
                                  {"phase", worker.phase},
+                                 {"peak_bytes", worker.peak_bytes ? Json(*worker.peak_bytes) : Json(nullptr)},
                                  {"silent_ms", absl::ToInt64Milliseconds(worker.silent)}});
     }
   }
   return json;
-}
-
-// "0.4 s", "3:20 min"
-std::string Age(absl::Duration age) {
-  if (age < absl::Seconds(60)) return absl::StrFormat("%.1f s", absl::ToDoubleSeconds(age));
-  return absl::StrCat(telemetry::TimeLeft(age), age < absl::Hours(1) ? " min" : " h");
 }
 
 std::string ProgressText(const Report& report) {
@@ -185,7 +167,7 @@ std::string ProgressText(const Report& report) {
       absl::StrAppend(&text, " of ", at.total_steps, " ", telemetry::ProgressBar(at.step, at.total_steps));
     }
     if (at.time_left.has_value()) absl::StrAppend(&text, " ", telemetry::TimeLeft(*at.time_left), " left");
-    if (const auto age = AgeOfLastStep(report)) absl::StrAppend(&text, ", done ", Age(*age), " ago");
+    if (const auto age = AgeOfLastStep(report)) absl::StrAppend(&text, ", done ", rpc::Age(*age), " ago");
   }
   absl::StrAppend(&text, "\n");
   if (report.live.has_value() && HasNoStepYet(report)) {
@@ -212,36 +194,22 @@ std::string ProgressText(const Report& report) {
   return text;
 }
 
-std::string FailureText(const Report& report) {
+// Of a run that is not at work any more.
+std::string EndText(const Report& report) {
   std::string text;
   if (!report.state.message.empty()) {
     absl::StrAppend(&text, "message     ", launcher::PrintableText(report.state.message, true), "\n");
   }
-  if (!report.last_words.empty()) {
-    constexpr size_t kShown = 5;
-    absl::StrAppend(&text, "the last words of rank ", report.state.failed_rank, ":\n");
-    for (size_t i = report.last_words.size() - std::min(report.last_words.size(), kShown);
-         i < report.last_words.size(); ++i) {
-      absl::StrAppend(&text, "  | ", report.last_words[i], "\n");
-    }
-  }
-  if (!report.advice.empty()) {
-    absl::StrAppend(&text, report.advice, "\n");
-  } else if (report.state.status == run::RunStatus::kFailed) {
-    absl::StrAppend(&text, "once mended: trainctl resume ", ShellQuote(report.path), "\n");
-  }
-  return text;
+  if (!report.failure) return text;
+  constexpr size_t kShown = 5;
+  return absl::StrCat(text, "when        ", WhenText(*report.failure), "\n",
+                      LogAndWayOnText(*report.failure, kShown));
 }
 
-std::string WorkerText(const rpc::WorkerStatus& worker, const run::RunState& state) {
-  const bool has_nodes = !state.nodes.empty();
-  std::string text = absl::StrFormat("rank %-6d %s", worker.rank,
-                                     has_nodes ? absl::StrCat("on ", worker.node, ": ") : std::string());
-  absl::StrAppend(&text, worker.state);
-  if (worker.step >= 0) absl::StrAppendFormat(&text, ", step %d, %s", worker.step, worker.phase);
-  if (worker.pid > 0) absl::StrAppend(&text, ", process ", worker.pid);
-  if (has_nodes) absl::StrAppend(&text, ", heard ", Age(worker.silent), " ago");
-  return text;
+std::string LastEventText(const run::JournalEvent& event) {
+  return absl::StrCat("last event  ",
+                      absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", event.time, absl::UTCTimeZone()), ", ",
+                      launcher::PrintableText(run::EventText(event)), "\n");
 }
 
 // What is known of a run whose launcher, of another host, cannot be asked.
@@ -276,8 +244,9 @@ std::string ToText(const Report& report) {
     absl::StrAppend(&text, "            ", problem, "\n");
   }
   if (report.live) {
-    for (const rpc::WorkerStatus& worker : report.live->workers) {
-      absl::StrAppend(&text, WorkerText(worker, report.state), "\n");
+    if (report.state.last) absl::StrAppend(&text, LastEventText(*report.state.last));
+    for (const std::string& line : rpc::WorkerLines(report.live->workers, !report.state.nodes.empty())) {
+      absl::StrAppend(&text, line, "\n");
     }
   } else if (!report.no_answer.empty()) {
     absl::StrAppend(&text, NoAnswerText(report));
@@ -286,7 +255,7 @@ std::string ToText(const Report& report) {
     absl::StrAppend(&text, "The launcher", pid > 0 ? absl::StrCat(" (process ", pid, ")") : "",
                     " ended without a word. Continue with: trainctl resume ", ShellQuote(report.path), "\n");
   } else {
-    absl::StrAppend(&text, FailureText(report));
+    absl::StrAppend(&text, EndText(report));
   }
   return text;
 }

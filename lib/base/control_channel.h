@@ -21,8 +21,9 @@ struct Directive {
 };
 
 struct Progress {
-  int64_t step = 0;   // at work on, counted from 1 as in logs and checkpoints; -1: none yet
-  std::string phase;  // "startup", "gather", "forward", ...
+  int64_t step = 0;         // at work on, counted from 1 as in logs and checkpoints; -1: none yet
+  std::string phase;        // "startup", "gather", "forward", ...
+  int64_t peak_bytes = -1;  // of this rank's tensors on its device, so far; -1: unknown
 };
 
 struct Failure {

@@ -301,6 +301,7 @@ void JobRunner::Do(const rendezvous::RecordFailure& action) {
   event.rank = action.facts.rank;
   event.step = action.facts.step;
   event.message = action.facts.message;
+  event.host = action.facts.node;
   Record(std::move(event));
 }
 

@@ -60,7 +60,7 @@ bool SameCause(const FailureFacts& a, const FailureFacts& b) {
 std::string Describe(const FailureFacts& failure) {
   if (failure.rank < 0) return failure.message;
   return absl::StrCat(
-      "rank ", failure.rank, " failed ",
+      "rank ", failure.rank, failure.node.empty() ? "" : absl::StrCat(" on ", failure.node), " failed ",
       failure.step < 0 ? std::string("during start-up") : absl::StrCat("in step ", failure.step), ": ",
       failure.message);
 }

@@ -15,9 +15,11 @@ struct FailureFacts {
   int64_t checkpoint_step = -1;  // the newest committed checkpoint at that time
   std::optional<int> exit_code;  // of the failed worker; nullopt when a signal or silence ended it
   std::string message = {};      // what happened
+  std::string node = {};         // of the rank, in a job of several
 };
 
-// "rank 1 failed in step 58: killed by SIGSEGV (11)". Steps of messages count from 1.
+// "rank 1 failed in step 58: killed by SIGSEGV (11)", "rank 9 on node2 failed during start-up: ...". Steps of
+// messages count from 1.
 std::string Describe(const FailureFacts& failure);
 
 struct RestartDecision {

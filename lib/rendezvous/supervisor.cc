@@ -376,9 +376,10 @@ void Supervisor::MaybeSettle(Actions& out) {
 FailureFacts Supervisor::Facts() const {
   FailureFacts facts{result_->failure.rank, result_->failure.step, checkpoint_step_, result_->exit_code,
                      result_->failure.message};
-  if (facts.rank >= 0 && ranks_[static_cast<size_t>(facts.rank)].exit_code) {
-    facts.exit_code = ranks_[static_cast<size_t>(facts.rank)].exit_code;
-  }
+  if (facts.rank < 0) return facts;
+  const Rank& failed = ranks_[static_cast<size_t>(facts.rank)];
+  if (failed.exit_code) facts.exit_code = failed.exit_code;
+  if (nodes_.size() > 1) facts.node = nodes_[static_cast<size_t>(failed.node)].name;
   return facts;
 }
 

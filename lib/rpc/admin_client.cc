@@ -73,7 +73,8 @@ JobStatus FromReply(const v1::StatusReply& reply) {
   for (const v1::MemberStatus& member : reply.members()) {
     job.workers.push_back({member.member().substr(0, member.member().rfind('/')), member.rank(), member.pid(),
                            member.step(), member.phase(), member.state(),
-                           absl::Milliseconds(member.silent_ms())});
+                           absl::Milliseconds(member.silent_ms()),
+                           member.has_peak_bytes() ? std::optional(member.peak_bytes()) : std::nullopt});
   }
   return job;
 }

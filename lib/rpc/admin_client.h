@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@ struct WorkerStatus {
   std::string phase;
   std::string state;  // expected, joined, prepared, running, finished, stopped, exited
   absl::Duration silent;
+  std::optional<int64_t> peak_bytes;  // of its tensors on its device, so far
 };
 
 struct JobStatus {

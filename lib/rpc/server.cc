@@ -219,6 +219,7 @@ class Server : public rendezvous::RendezvousService,
       member->set_pid(view.pid);
       member->set_step(view.progress.step);
       member->set_phase(view.progress.phase);
+      if (view.progress.peak_bytes >= 0) member->set_peak_bytes(view.progress.peak_bytes);
       member->set_state(view.state);
       member->set_silent_ms(absl::ToInt64Milliseconds(view.silent));
     }

@@ -53,9 +53,13 @@ std::optional<rendezvous::Event> EventOf(const v1::WorkerMessage& message) {
       return rendezvous::Join{id, message.join().pid()};
     case v1::WorkerMessage::kAck:
       return rendezvous::Ack{id, message.generation(), message.ack().assignment_hash()};
-    case v1::WorkerMessage::kHeartbeat:
+    case v1::WorkerMessage::kHeartbeat: {
+      const v1::Heartbeat& beat = message.heartbeat();
       return rendezvous::Heartbeat{
-          id, message.generation(), {message.heartbeat().step(), message.heartbeat().phase()}};
+          id,
+          message.generation(),
+          {beat.step(), beat.phase(), beat.has_peak_bytes() ? beat.peak_bytes() : -1}};
+    }
     case v1::WorkerMessage::kFailure: {
       const v1::FailureReport& report = message.failure();
       return rendezvous::ReportFailure{

@@ -133,6 +133,7 @@ class WorkerClient::Impl : public ControlChannel {
     v1::WorkerMessage message = Message();
     message.mutable_heartbeat()->set_step(progress_.step);
     message.mutable_heartbeat()->set_phase(WireText(progress_.phase));
+    if (progress_.peak_bytes >= 0) message.mutable_heartbeat()->set_peak_bytes(progress_.peak_bytes);
     progress_waits_ = false;
     return message;
   }

@@ -24,9 +24,10 @@ std::string LaunchText(const JournalEvent& event) {
 
 std::string FailureText(const JournalEvent& event) {
   if (event.rank < 0) return WithMessage("failed", event);
-  return WithMessage(absl::StrCat("rank ", event.rank, " failed ",
-                                  event.step < 0 ? "during start-up" : absl::StrCat("in step ", event.step)),
-                     event);
+  return WithMessage(
+      absl::StrCat("rank ", event.rank, event.host.empty() ? "" : " on ", event.host, " failed ",
+                   event.step < 0 ? "during start-up" : absl::StrCat("in step ", event.step)),
+      event);
 }
 
 }  // namespace

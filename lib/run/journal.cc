@@ -117,6 +117,7 @@ absl::StatusOr<JournalEvent> ParseEvent(const Json& line, const std::string& wha
 }
 
 void Apply(const JournalEvent& event, RunState& state) {
+  state.last = event;
   switch (event.kind) {
     case EventKind::kLaunch:
       state.status = RunStatus::kRunning;

@@ -21,7 +21,8 @@ namespace trainctl::run {
 enum class EventKind {
   kLaunch,       // world_size, pid, host, socket, token_file; nodes, where there are several
   kGeneration,   // generation, world_size: of an assignment, written before its workers are told to go
-  kWorkerExit,   // rank, step (it was in, counted from 1; absent: during start-up), message
+  kWorkerExit,   // rank, host (where there are several), step (it was in, counted from 1; absent: during
+                 // start-up), message
   kCheckpoint,   // step: committed
   kStop,         // message: who asked
   kRestart,      // message: why
@@ -46,7 +47,7 @@ struct JournalEvent {
   RunStatus status = RunStatus::kNew;
   std::string socket = {};
   std::string token_file = {};
-  std::string host = {};                // of the launcher
+  std::string host = {};                // of the launcher, or of the worker
   std::vector<std::string> nodes = {};  // in the order of the ranks; empty: the launcher's host alone
   std::string message = {};
 };
@@ -76,6 +77,7 @@ struct RunState {
   absl::Time started = absl::InfinitePast();             // the last launch
   absl::Time generation_started = absl::InfinitePast();  // its last start of all workers
   absl::Time ended = absl::InfinitePast();
+  std::optional<JournalEvent> last = {};  // event
 };
 
 class Journal {

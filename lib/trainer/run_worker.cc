@@ -123,7 +123,7 @@ class Trainer {
 
   // Of what comes between steps: the last one stands for it.
   void ReportPhase(const char* phase) {
-    d_.control->Report({.step = counters_.step > 0 ? counters_.step : -1, .phase = phase});
+    d_.control->Report({counters_.step > 0 ? counters_.step : -1, phase, device_.memory().peak});
   }
 
   // ---- start --------------------------------------------------------------------------------
@@ -331,10 +331,11 @@ class Trainer {
   absl::Status TrainStep() {
     step_begin_ = d_.clock->Monotonic();
     const int64_t step = counters_.step;
-    d_.control->Report({.step = step + 1, .phase = "data"});
+    const int64_t peak_bytes = device_.memory().peak;
+    d_.control->Report({step + 1, "data", peak_bytes});
     TRAINCTL_ASSIGN_OR_RETURN(const data::Batch batch, LocalBatch(*data_.train, step));
     const double data_seconds = absl::ToDoubleSeconds(d_.clock->Monotonic() - step_begin_);
-    d_.control->Report({.step = step + 1, .phase = "step"});
+    d_.control->Report({step + 1, "step", peak_bytes});
 
     parallel::UpdateOptions update;
     update.lr = static_cast<float>(LearningRateNow());

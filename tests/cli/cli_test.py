@@ -1045,7 +1045,7 @@ def the_way_on_after_a_loss_that_is_not_finite(c):
     failed = c.run("launch", "recipe.toml", "--run-dir", "run", *wild, "--set", "checkpoint.every_steps=100")
     c.expect(failed, 7, "are not finite (learning rate 9", "); there is no checkpoint yet")
     status = c.run("status", "run")
-    c.expect(status, 0, "status      failed", "the last words of rank", "there is no checkpoint yet", "begin again at step 1")
+    c.expect(status, 0, "status      failed", "; its end:", "there is no checkpoint yet", "begin again at step 1")
     report = json.loads(c.run("status", "run", "--json").stdout)
     command = follow(failed, "begin again at step 1 with a lower learning rate (it is 1000.0)")
     if command and (command not in status.stdout or command not in report["advice"] or
@@ -1069,7 +1069,8 @@ def status_of_a_run_that_trains_and_of_one_that_failed(c):
     if launch is None:
         return
     shown = c.run("status", "run").stdout
-    for pattern in (r"status      running", r"step        \d+ of 1000000 \[\.+\] [\d:]+ left, done \d+\.\d s ago",
+    for pattern in (r"status      running", r"last event  .* generation 1: 2 workers\n", r"rank 1      running, .* [KM]iB, process",
+                    r"step        \d+ of 1000000 \[\.+\] [\d:]+ left, done \d+\.\d s ago",
                     r"loss        \d\.\d{4}", r"speed       \d+ tokens/s, [\d.]+ s per step",
                     r"memory      [\d.]+ [KM]iB of tensors"):
         if not re.search(pattern, shown):
@@ -1087,16 +1088,21 @@ def status_of_a_run_that_trains_and_of_one_that_failed(c):
     if not runs[0]["seconds_left"]:
         c.fail("runs does not tell the time left: %s" % runs)
     os.kill(workers[1]["pid"], signal.SIGKILL)
-    launch.communicate()
+    said = launch.communicate()[0]
     shown = c.run("status", "run")
     c.expect(shown, 0, "status      failed", "killed by SIGKILL", "once mended: trainctl resume ")
+    for pattern in (r"trainctl: rank 1 failed in step \d+: killed by SIGKILL", r"\nwhen        20\d\d-\d\d-\d\d .* s after the launch\n",
+                    r"\ndone        \d+ of 1000000 steps; there is no checkpoint\n", r"\nlog         .*/logs/rank-00001.log",
+                    r"\nonce mended: trainctl resume .*/run\n$"):
+        if not re.search(pattern, said):
+            c.fail("launch does not end with '%s':\n%s" % (pattern, said))
     report = json.loads(c.run("status", "run", "--json").stdout)
     if report["seconds_left"] is not None or report["step"] < 30 or report["advice"] is not None:
         c.fail("status --json of a run that failed: %s" % report)
     shutil.rmtree(c.dir + "/run")
     c.expect(c.run("launch", "recipe.toml", "--run-dir", "run", "--set", "launch.max_restarts=0",
                    env={"TRAINCTL_FAULT": "forward:1:worker:0"}), 4)
-    c.expect(c.run("status", "run"), 0, "step        none is done yet", "the last words of rank 0:", "  | fault injected at forward")
+    c.expect(c.run("status", "run"), 0, "step        none is done yet", "/logs/rank-00000.log; its end:", "  | fault injected at forward")
 
 
 @case

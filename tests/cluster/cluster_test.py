@@ -72,7 +72,7 @@ def restarts_after_a_killed_worker(hosts):
     expect(code == 0, "exit code %s:\n%s" % (code, case.output()))
     out = case.output()
     expect("killed by SIGKILL" in out and "restarting all workers" in out, out)
-    expect("rank 2 failed" in out or "rank 3 failed" in out, out)
+    expect("rank 2 on node2 failed" in out or "rank 3 on node2 failed" in out, out)
     expect("\n[node1 rank 0] step " in out and "\n[rank " not in out, "lines do not name their node:\n" + out)
     expect(case.metrics("run") == case.metrics("one"), "the restarted run differs from the straight one")
     expect_nothing_left(hosts)

@@ -159,7 +159,7 @@ def lose_and_take_again(run, disturb):
     run.wait("a second generation", lambda: len(run.events("generation")) == 2)
     run.wait_for_steps(5)
     run.end()
-    expect("rank 1 failed in step " in run.case.output() and "rank 0 failed" not in run.case.output(), run.case.output())
+    expect("rank 1 on node2 failed in step " in run.case.output() and "rank 0 on node1 failed" not in run.case.output(), run.case.output())
     run.expect_events("worker_exit", "lost with its node node2: no word from its agent for ")
     run.expect_events("restart", "restarting all workers (1 of 3)")
     run.expect_same_metrics()

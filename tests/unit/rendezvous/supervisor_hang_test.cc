@@ -77,7 +77,7 @@ TEST_F(SupervisorHangTest, TheStacksOfAHungWorkerAreTakenBeforeAnyoneEnds) {
   EXPECT_THAT(actions_, IsEmpty());
   EndNodes();
   Settle();
-  EXPECT_THAT(Said(), HasSubstr("rank 3 failed in step 5: stood still"));
+  EXPECT_THAT(Said(), HasSubstr("rank 3 on b failed in step 5: stood still"));
 }
 
 TEST_F(SupervisorHangTest, AHangThatIsNotToBeShownEndsTheAttemptAllTheSame) {

@@ -68,6 +68,7 @@ TEST_F(SupervisorTest, RanksGoOnFromNodeToNodeHoweverManyEachHas) {
   ASSERT_THAT(All<RecordFailure>(), SizeIs(1));
   EXPECT_EQ(All<RecordFailure>()[0].facts.rank, 4);
   EXPECT_EQ(All<RecordFailure>()[0].facts.exit_code, 4) << "of the worker of another node";
+  EXPECT_EQ(All<RecordFailure>()[0].facts.node, "b");
 }
 
 TEST_F(SupervisorTest, ANodeThatIsLostBeforeTheFirstStartIsTheEndWithItsReason) {
@@ -224,9 +225,10 @@ TEST_F(SupervisorTest, AFailedJobStartsAgainOnlyAfterEveryNodeHasEnded) {
   EXPECT_THAT(actions_, SizeIs(1));
   ASSERT_THAT(All<CheckRestart>(), SizeIs(1));
   Give(RestartChecked{});
-  EXPECT_EQ(Said(),
-            "rank 3 failed in step 5: killed by SIGSEGV (11)\n  | line 1\n  | line 2\nrestarting all workers "
-            "(1 of 3) from the checkpoint of step 10\n");
+  EXPECT_EQ(
+      Said(),
+      "rank 3 on b failed in step 5: killed by SIGSEGV (11)\n  | line 1\n  | line 2\nrestarting all workers "
+      "(1 of 3) from the checkpoint of step 10\n");
   ASSERT_THAT(All<RecordFailure>(), SizeIs(1));
   EXPECT_EQ(All<RecordFailure>()[0].generation, kGeneration);
   EXPECT_THAT(All<RecordRestart>(), SizeIs(1));
@@ -255,9 +257,10 @@ TEST_F(SupervisorTest, TheTailOfTheLogOfTheLastAttemptIsInTheOutcome) {
   EXPECT_EQ(outcome.log_tail, "its last words");
   EXPECT_EQ(outcome.worker_exit_code, 3);
   EXPECT_EQ(outcome.generation, kGeneration);
-  EXPECT_EQ(outcome.message,
-            "rank 3 failed in step 5: killed by SIGSEGV (11); not restarted: exit code 3 means that the same "
-            "start would fail again");
+  EXPECT_EQ(
+      outcome.message,
+      "rank 3 on b failed in step 5: killed by SIGSEGV (11); not restarted: exit code 3 means that the same "
+      "start would fail again");
 }
 
 TEST_F(SupervisorTest, NothingOfAFailedAttemptIsLeftInTheNext) {
@@ -340,7 +343,7 @@ TEST_F(SupervisorTest, OnlyTheFirstResultOfAnAttemptCounts) {
   EXPECT_THAT(actions_, IsEmpty());
   EndNodes();
   Settle();
-  EXPECT_THAT(Said(), HasSubstr("rank 3 failed"));
+  EXPECT_THAT(Said(), HasSubstr("rank 3 on b failed"));
 }
 
 TEST_F(SupervisorTest, WorkersThatNobodyMissedAreAFailureOfTheirNode) {
@@ -385,7 +388,7 @@ TEST_F(SupervisorTest, AWorkerWithoutARankIsBlamedByItsPlace) {
   EXPECT_EQ(Told<EndWorkers>().at(2).second.tail_of, 0);
   EndNodes();
   Settle();
-  EXPECT_THAT(Said(), HasSubstr("rank 4 failed during start-up: did not join within 2m"));
+  EXPECT_THAT(Said(), HasSubstr("rank 4 on c failed during start-up: did not join within 2m"));
   ASSERT_THAT(All<RecordFailure>(), SizeIs(1));
   EXPECT_EQ(All<RecordFailure>()[0].generation, kGeneration) << "the last that the coordinator gave";
 }

@@ -20,6 +20,9 @@ TEST(EventText, NamesTheRankAndTheStepOfAFailure) {
   EXPECT_EQ(
       EventText({.kind = EventKind::kWorkerExit, .step = 58, .rank = 2, .message = "killed by SIGKILL"}),
       "rank 2 failed in step 58: killed by SIGKILL");
+  EXPECT_EQ(
+      EventText({.kind = EventKind::kWorkerExit, .step = 58, .rank = 9, .host = "b", .message = "killed"}),
+      "rank 9 on b failed in step 58: killed");
   EXPECT_EQ(EventText({.kind = EventKind::kWorkerExit, .rank = 0, .message = "exit code 5"}),
             "rank 0 failed during start-up: exit code 5");
   EXPECT_EQ(EventText({.kind = EventKind::kWorkerExit, .message = "node2: its agent has ended"}),
