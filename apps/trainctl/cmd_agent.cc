@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "apps/trainctl/command.h"
+#include "apps/trainctl/node_look.h"
 #include "apps/trainctl/worker_program.h"
 #include "base/files.h"
 #include "launcher/agent_runner.h"
@@ -55,6 +56,7 @@ absl::StatusOr<ExitCode> RunAgentHere(const std::string& path) {
   TRAINCTL_ASSIGN_OR_RETURN(const rpc::Invitation read, rpc::ReadInvitation(invitation));
   launcher::AgentRunOptions options;
   TRAINCTL_ASSIGN_OR_RETURN(options.worker_program, FindWorkerProgram());
+  options.look = [program = options.worker_program] { return LookAtThisNode(program); };
   options.node = read.node;
   options.connect = [&](const std::string& socket_path, const std::string& token_path,
                         const std::function<bool()>& is_cancelled) {

@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "apps/trainctl/node_look.h"
 #include "apps/trainctl/worker_program.h"
 #include "base/clock.h"
 #include "base/files.h"
@@ -117,6 +118,7 @@ absl::StatusOr<ExitCode> RunPodAgent(const cluster::KubernetesPod& pod, const re
   bool is_in = false;
   launcher::AgentRunOptions options;
   TRAINCTL_ASSIGN_OR_RETURN(options.worker_program, FindWorkerProgram());
+  options.look = [program = options.worker_program] { return LookAtThisNode(program); };
   options.node = client.invitation.node;
   options.connect = [&](const std::string& socket_path, const std::string& token_path,
                         const std::function<bool()>& is_cancelled) {

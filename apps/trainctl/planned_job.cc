@@ -1,5 +1,6 @@
 #include "apps/trainctl/planned_job.h"
 
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 
@@ -64,6 +65,11 @@ absl::StatusOr<launcher::JobOptions> PlannedJob(run::RunFolder& run, const recip
   TRAINCTL_ASSIGN_OR_RETURN(job.remote, FindRemoteNodes(recipe));
   job.threads_per_worker = static_cast<int>(plan.threads_per_worker);
   job.env = recipe.launch.env;
+  if (recipe.cluster.device == "cpu") {
+    job.node_needs.memory_bytes = job.num_workers * plan.predicted.peak_bytes;
+  } else if (std::getenv("TRAINCTL_DEVICE_PLUGIN") == nullptr) {  // a plugin that is named is asked itself
+    job.node_needs.num_devices = job.num_workers;
+  }
   job.max_restarts = recipe.launch.max_restarts;
   job.detect_timeout = recipe.launch.detect_timeout;
   job.stop_timeout = recipe.launch.stop_timeout;

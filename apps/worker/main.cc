@@ -25,8 +25,6 @@
 namespace trainctl {
 namespace {
 
-constexpr char kCudaPlugin[] = "libtrainctl_cuda.so";
-
 int Fail(const absl::Status& status) {
   std::fflush(stdout);
   std::fprintf(stderr, "trainctl-worker: %s\n",
@@ -63,10 +61,7 @@ absl::StatusOr<recipe::Recipe> ReadRecipe(const run::RunFolder& folder) {
 std::string DevicePlugin() {
   if (const char* chosen = std::getenv("TRAINCTL_DEVICE_PLUGIN"); chosen != nullptr) return chosen;
   std::error_code error;
-  const std::filesystem::path folder = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
-  const std::string beside = folder / kCudaPlugin;
-  const std::string in_lib = folder.parent_path() / "lib" / kCudaPlugin;
-  return !PathExists(beside) && PathExists(in_lib) ? in_lib : beside;
+  return launcher::CudaPluginOf(std::filesystem::read_symlink("/proc/self/exe", error).string());
 }
 
 absl::StatusOr<int> Train(std::vector<std::string> args) {

@@ -66,6 +66,7 @@ struct JobOptions {
   std::optional<RemoteNodes> remote;       // nullopt: this machine is the only node
   std::optional<int> threads_per_worker;   // default: allowed cores / workers
   std::map<std::string, std::string> env;  // launch.env
+  rendezvous::NodeNeeds node_needs;        // of machines that are not this one
 
   int64_t max_restarts = 3;  // without a new checkpoint in between
   // Asked before a restart; what it says is wrong ends the job instead. May be empty.

@@ -37,6 +37,7 @@ rendezvous::SupervisorOptions OptionsOf(const JobOptions& job) {
   // launch.stop_timeout may be 0; to end takes a moment all the same.
   options.watchdog.stop = std::max(job.stop_timeout, absl::Seconds(1));
   options.checkpoint_step = job.run->NewestCheckpointStep();
+  options.needs = job.node_needs;
   return options;
 }
 
@@ -140,8 +141,8 @@ void JobRunner::HandleNodes() {
   }
 }
 
-void JobRunner::Handle(const std::string& node, std::vector<rendezvous::Slot> slots) {
-  Decide(rendezvous::NodeReady{node, std::move(slots)});
+void JobRunner::Handle(const std::string& node, rendezvous::NodeOffer offer) {
+  Decide(rendezvous::NodeReady{node, std::move(offer.slots), std::move(offer.facts)});
 }
 
 void JobRunner::Handle(const std::string& node, rendezvous::NodeEvent event) {

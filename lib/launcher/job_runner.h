@@ -65,7 +65,7 @@ class JobRunner {
   void HandleSignals();
   void HandleNotices();
   void HandleNodes();
-  void Handle(const std::string& node, std::vector<rendezvous::Slot> slots);
+  void Handle(const std::string& node, rendezvous::NodeOffer offer);
   void Handle(const std::string& node, rendezvous::NodeEvent event);
   void Handle(const std::string& node, const rendezvous::NodeNews::Line& line);
   void Handle(const std::string& node, const rendezvous::NodeNews::Dropped& dropped);

@@ -1,11 +1,13 @@
 #include "launcher/worker_contract.h"
 
+#include <filesystem>
 #include <set>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/files.h"
 #include "base/status.h"
 
 namespace trainctl::launcher {
@@ -69,6 +71,14 @@ std::string MemberPrefix(absl::string_view node) { return absl::StrCat(node, "/"
 
 std::string MemberName(absl::string_view node, int worker_id) {
   return absl::StrCat(MemberPrefix(node), worker_id);
+}
+
+std::string CudaPluginOf(const std::string& worker_program) {
+  constexpr char kName[] = "libtrainctl_cuda.so";
+  const std::filesystem::path folder = std::filesystem::path(worker_program).parent_path();
+  const std::string beside = folder / kName;
+  const std::string in_lib = folder.parent_path() / "lib" / kName;
+  return !PathExists(beside) && PathExists(in_lib) ? in_lib : beside;
 }
 
 }  // namespace trainctl::launcher

@@ -39,6 +39,9 @@ std::vector<std::string> FormatWorkerFlags(const WorkerFlags& flags);
 // UsageError when one is missing, repeated or not readable.
 absl::StatusOr<WorkerFlags> ParseWorkerFlags(std::vector<std::string>& args);
 
+// The plugin for NVIDIA's devices of this worker program: beside it, or in ../lib. It need not be there.
+std::string CudaPluginOf(const std::string& worker_program);
+
 // How long a thread of libgomp spins at a barrier before it sleeps. Its own choice is so long that, where
 // other programs want the cores too, the one that is waited for is kept from them: on two cores with two busy
 // neighbours steps took seven times as long as alone, against twice with this; alone there is no difference.

@@ -30,7 +30,7 @@ class AgentLink {
   // Readable while there are orders to take: for poll(2).
   virtual int order_fd() const = 0;
 
-  virtual void TellReady(const std::vector<Slot>& slots) = 0;
+  virtual void TellReady(const NodeOffer& offer) = 0;
   virtual void TellNotReady(const std::string& why) = 0;
   virtual void Tell(const NodeEvent& event) = 0;
   // A line of a worker's output; may drop, and tells how many.

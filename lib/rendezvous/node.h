@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "rendezvous/assignment.h"
 #include "rendezvous/coordinator.h"
+#include "rendezvous/node_facts.h"
 #include "rendezvous/watchdog.h"
 
 namespace trainctl::rendezvous {
@@ -49,6 +50,11 @@ struct NodeCommand {
 };
 
 // ---- to the coordinator -------------------------------------------------------------------------
+// The first word: the node can start these workers.
+struct NodeOffer {
+  std::vector<Slot> slots;
+  NodeFacts facts = {};
+};
 struct WorkersNotStarted {
   absl::Status why;
 };

@@ -64,7 +64,7 @@ struct NodeNews {
     std::string why;
   };
   std::string node;
-  std::variant<std::vector<Slot>, NodeEvent, Line, Dropped, Gone> what;  // slots: it can start these workers
+  std::variant<NodeOffer, NodeEvent, Line, Dropped, Gone> what;
 };
 
 // Thread safe.

@@ -88,11 +88,26 @@ void Supervisor::On(absl::Duration now, const NodeReady& event, Actions& out) {
   node->is_ready = true;
   node->lost.reset();
   node->slots = event.slots;
+  node->facts = event.facts;
   if (phase_ == Phase::kGathering) MaybeStart(out);
+}
+
+bool Supervisor::CheckFacts(Actions& out) {
+  NamedFacts facts;
+  for (const Node& node : nodes_) facts.emplace_back(node.name, node.facts);
+  if (attempt_ == 1) {
+    for (std::string& note : NotesOnClocks(facts)) out.push_back(Say{std::move(note)});
+  }
+  const absl::Status status = CheckNodes(facts, options_.needs);
+  if (status.ok() || !Close(JobOutcome::Kind::kFailed)) return status.ok();
+  result_->not_started = status;
+  EndAttempt(absl::ZeroDuration(), out);
+  return false;
 }
 
 void Supervisor::MaybeStart(Actions& out) {
   if (!absl::c_all_of(nodes_, [](const Node& node) { return node.is_ready; })) return;
+  if (!CheckFacts(out)) return;
   phase_ = Phase::kRunning;
   Expect expect;
   expect.attempt = attempt_;

@@ -61,6 +61,7 @@ struct SupervisorOptions {
   absl::Duration node_timeout = absl::Minutes(2);   // for a node's agent to be ready
   WatchdogLimits watchdog;
   int64_t checkpoint_step = -1;  // the newest committed one
+  NodeNeeds needs;               // of each node
 };
 
 // ---- events -------------------------------------------------------------------------------------
@@ -69,6 +70,7 @@ struct Begin {};  // the first event
 struct NodeReady {
   std::string node;
   std::vector<Slot> slots;
+  NodeFacts facts = {};
 };
 struct NodeReport {
   std::string node;
@@ -169,6 +171,7 @@ class Supervisor {
   struct Node {
     std::string name;
     std::vector<Slot> slots;
+    NodeFacts facts = {};
     bool is_ready = false;   // its agent can be told
     bool is_active = false;  // it has been told to start the workers of this attempt, and has not ended
     int first_rank = 0;
@@ -217,6 +220,8 @@ class Supervisor {
 
   void Gather(absl::Duration now, Actions& out);
   void MaybeStart(Actions& out);
+  // Whether all nodes will do; if not, the job could not be run.
+  bool CheckFacts(Actions& out);
   void HandleStop(const Notice& notice, Actions& out);
   void HandleFailure(const Notice& notice, Actions& out);
   void LookForHangs(absl::Duration now, Actions& out);

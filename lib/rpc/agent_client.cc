@@ -186,9 +186,9 @@ class AgentClient : public AgentLink, private v1::Trainctl::CallbackService, pri
   }
   int order_fd() const override { return order_fd_; }
 
-  void TellReady(const std::vector<rendezvous::Slot>& slots) override {
+  void TellReady(const rendezvous::NodeOffer& offer) override {
     v1::AgentMessage message;
-    *message.mutable_ready() = ToWire(slots);
+    *message.mutable_ready() = ToWire(offer, absl::Now());
     Send(std::move(message));
   }
   void TellNotReady(const std::string& why) override {

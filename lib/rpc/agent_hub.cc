@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "base/names.h"
 #include "base/status.h"
 #include "launcher/worker_contract.h"
@@ -287,13 +288,13 @@ void AgentHub::CarryOut(AgentSession* session, const v1::AgentMessage& message) 
   const std::string& node = session->node();
   switch (message.body_case()) {
     case v1::AgentMessage::kReady: {
-      absl::StatusOr<std::vector<rendezvous::Slot>> slots = FromWire(message.ready(), node);
-      if (!slots.ok()) return Refuse(session, slots.status());
-      if (slots->size() != static_cast<size_t>(options_.setup.num_workers)) {
-        return Refuse(session, UsageError(absl::StrCat("it offers ", slots->size(), " workers, not ",
+      absl::StatusOr<rendezvous::NodeOffer> offer = FromWire(message.ready(), node, absl::Now());
+      if (!offer.ok()) return Refuse(session, offer.status());
+      if (offer->slots.size() != static_cast<size_t>(options_.setup.num_workers)) {
+        return Refuse(session, UsageError(absl::StrCat("it offers ", offer->slots.size(), " workers, not ",
                                                        options_.setup.num_workers)));
       }
-      return News(node, *std::move(slots));
+      return News(node, *std::move(offer));
     }
     case v1::AgentMessage::kNotReady:
       return Refuse(session, absl::FailedPreconditionError(WireText(message.not_ready().why())));

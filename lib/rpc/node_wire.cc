@@ -232,14 +232,28 @@ absl::StatusOr<rendezvous::NodeEvent> FromWire(const v1::NodeReport& report, con
   return UsageError(absl::StrCat("a report of ", node, " is not known to this launcher"));
 }
 
-v1::Ready ToWire(const std::vector<rendezvous::Slot>& slots) {
+v1::Ready ToWire(const rendezvous::NodeOffer& offer, absl::Time now) {
   v1::Ready ready;
-  for (const rendezvous::Slot& slot : slots) Write(*ready.add_slots(), slot);
+  for (const rendezvous::Slot& slot : offer.slots) Write(*ready.add_slots(), slot);
+  v1::NodeFacts& facts = *ready.mutable_facts();
+  facts.set_programs(offer.facts.programs);
+  facts.set_memory_available_bytes(offer.facts.memory_available_bytes);
+  facts.set_num_devices(offer.facts.num_devices);
+  facts.set_clock_unix_ms(absl::ToUnixMillis(now));
   return ready;
 }
 
-absl::StatusOr<std::vector<rendezvous::Slot>> FromWire(const v1::Ready& ready, const std::string& node) {
-  return ReadSlots(ready.slots(), node);
+absl::StatusOr<rendezvous::NodeOffer> FromWire(const v1::Ready& ready, const std::string& node,
+                                               absl::Time now) {
+  rendezvous::NodeOffer offer;
+  TRAINCTL_ASSIGN_OR_RETURN(offer.slots, ReadSlots(ready.slots(), node));
+  if (!ready.has_facts()) return offer;
+  const v1::NodeFacts& facts = ready.facts();
+  offer.facts.programs = WireText(facts.programs());
+  offer.facts.memory_available_bytes = facts.memory_available_bytes();
+  offer.facts.num_devices = facts.num_devices();
+  offer.facts.clock_ahead = absl::FromUnixMillis(facts.clock_unix_ms()) - now;
+  return offer;
 }
 
 v1::Setup ToWire(const rendezvous::NodeSetup& setup) {

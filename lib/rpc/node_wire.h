@@ -2,6 +2,7 @@
 #pragma once
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "proto/trainctl.pb.h"
 #include "rendezvous/node.h"
 #include "rendezvous/service.h"
@@ -19,8 +20,10 @@ v1::NodeReport ToWire(const rendezvous::NodeEvent& event);
 absl::StatusOr<rendezvous::NodeEvent> FromWire(const v1::NodeReport& report, const std::string& node,
                                                int num_workers);
 
-v1::Ready ToWire(const std::vector<rendezvous::Slot>& slots);
-absl::StatusOr<std::vector<rendezvous::Slot>> FromWire(const v1::Ready& ready, const std::string& node);
+// `now`: by the wall clock of the caller; where they differ, NodeFacts::clock_ahead is.
+v1::Ready ToWire(const rendezvous::NodeOffer& offer, absl::Time now);
+absl::StatusOr<rendezvous::NodeOffer> FromWire(const v1::Ready& ready, const std::string& node,
+                                               absl::Time now);
 
 v1::Setup ToWire(const rendezvous::NodeSetup& setup);
 rendezvous::NodeSetup FromWire(const v1::Setup& setup);

@@ -28,6 +28,7 @@
 #include "checkpoint/phase_hook.h"
 #include "comm/c10d_store.h"
 #include "comm/communicator.h"
+#include "comm/host_links.h"
 #include "data/batch_source.h"
 #include "data/file_stamps.h"
 #include "data/kept_documents.h"
@@ -142,6 +143,10 @@ class Trainer {
     double ready = 1;
     TRAINCTL_RETURN_IF_ERROR(world_->AllReduceScalars("ready", absl::MakeSpan(&ready, 1)));
     if (first_rank()) Say(absl::StrFormat("%d worker(s) connected", d_.world_size));
+    const int per_node = d_.world_size / static_cast<int>(recipe_.cluster.nodes);
+    TRAINCTL_ASSIGN_OR_RETURN(const std::vector<double> links, comm::MeasureHostLinks(*world_, per_node));
+    if (!first_rank()) return absl::OkStatus();
+    for (const std::string& line : comm::DescribeHostLinks(links, per_node)) Say(line);
     return absl::OkStatus();
   }
 

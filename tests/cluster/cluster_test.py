@@ -7,6 +7,7 @@ Skipped (exit code 77) where such hosts cannot be had.
 """
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -177,6 +178,30 @@ def names_a_node_that_cannot_take_part(hosts):
     expect_nothing_left(hosts)
 
 
+def names_a_node_with_another_program(hosts):
+    """Nothing is trained by workers of which some compute something else."""
+    case = Case("programs", hosts)
+    worker = os.path.dirname(TRAINCTL) + "/trainctl-worker"
+    other = case.dir + "/other-worker"
+    shutil.copy(worker, other)
+    with open(other, "ab") as file:
+        file.write(b"another")
+    node = hosts["node2"]
+    mounted = node.run("mount", "--bind", other, worker)
+    expect(mounted.returncode == 0, mounted.stdout)
+    try:
+        recipe = case.recipe("two.toml", 2, 1, 1, 2, steps=5)
+        result = case.run("launch", recipe, "--run-dir", "run")
+        expect_code(result, 5)
+        expect("node2: its workers' program is another one" in result.stdout, result.stdout)
+        expect(not os.path.exists(case.dir + "/run/metrics.jsonl"), "a worker has trained")
+    finally:
+        node.run("umount", worker)
+    expect_code(case.run("resume", "run"), 0)
+    expect("] between nodes: " in case.run("logs", "run").stdout, "nothing is said of the network")
+    expect_nothing_left(hosts)
+
+
 def is_watched_and_stopped_from_a_login_node(hosts):
     """node3 has no part in the run; it sees the folder and reaches node1."""
     case = Case("watch", hosts)
@@ -265,6 +290,7 @@ def is_not_called_interrupted_when_nobody_can_know(hosts):
 CASES = [same_losses_as_one_machine, stops_and_resumes, restarts_after_a_killed_worker,
          a_network_that_is_away_for_seconds_costs_seconds, a_connection_that_breaks_costs_nothing,
          goes_on_when_a_node_is_back, nothing_outlives_a_killed_launcher, names_a_node_that_cannot_take_part,
+         names_a_node_with_another_program,
          is_watched_and_stopped_from_a_login_node, is_not_called_interrupted_when_nobody_can_know]
 
 

@@ -100,6 +100,19 @@ TEST_F(SupervisorTest, NodesThatAreNotReadyInTimeAreNamed) {
       "not said that it is ready");
 }
 
+TEST_F(SupervisorTest, NodesThatWillNotDoAreNamedBeforeAnyWorkerStarts) {
+  Give(Begin{});
+  Give(NodeReady{"a", SlotsOf("a"), {.programs = "1"}});
+  Give(NodeReady{"b", SlotsOf("b"), {.programs = "1", .clock_ahead = absl::Hours(2)}});
+  Give(NodeReady{"c", SlotsOf("c"), {.programs = "2"}});
+  EXPECT_THAT(Said(), HasSubstr("the clock of b is 2h ahead"));
+  EXPECT_THAT(All<ToNode>(), IsEmpty());
+  ASSERT_TRUE(Settles());
+  Give(Settled{});
+  EXPECT_THAT(Error(), HasSubstr("c: its workers' program is another one"));
+  EXPECT_EQ(ExitCodeFor(All<Conclude>()[0].outcome.status()), ExitCode::kEnvironment);
+}
+
 TEST_F(SupervisorTest, ALostNodeIsTriedAgainUntilItComesBack) {
   Run();
   Give(NodeLost{"b", "silent"});

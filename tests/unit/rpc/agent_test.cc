@@ -220,8 +220,14 @@ TEST_F(AgentsTest, AWorldOfTwoNodesJoinsAndGoes) {
     EXPECT_EQ(setup.run_dir, "/run");
     EXPECT_EQ(setup.num_workers, 2);
     EXPECT_EQ(node.link().coordinator_host(), "127.0.0.1");
-    node.link().TellReady(node.Slots());
-    const auto slots = AwaitNews<std::vector<rendezvous::Slot>>(name);
+    node.link().TellReady({node.Slots(), {.programs = "abc", .memory_available_bytes = 7, .num_devices = 8}});
+    const auto offer = AwaitNews<rendezvous::NodeOffer>(name);
+    EXPECT_EQ(offer.facts.programs, "abc");
+    EXPECT_EQ(offer.facts.memory_available_bytes, 7);
+    EXPECT_EQ(offer.facts.num_devices, 8);
+    EXPECT_LE(offer.facts.clock_ahead, absl::Milliseconds(1)) << "of the same clock, read before";
+    EXPECT_GT(offer.facts.clock_ahead, -absl::Minutes(1));
+    const std::vector<rendezvous::Slot>& slots = offer.slots;
     ASSERT_EQ(slots.size(), 2u);
     EXPECT_EQ(slots[1].member, name + "/1");
     expect.slots.insert(expect.slots.end(), slots.begin(), slots.end());
@@ -433,8 +439,8 @@ TEST_F(AgentsTest, ASecondAgentOfANodeIsRefusedAndTheFirstStays) {
   TestNode& second = AddNode("n0");
   EXPECT_THAT(second.Await<AgentLink::Lost>().why, HasSubstr("n0 has an agent in this job already"));
   nodes_.pop_back();
-  first.link().TellReady(first.Slots());
-  AwaitNews<std::vector<rendezvous::Slot>>("n0");
+  first.link().TellReady({first.Slots()});
+  AwaitNews<rendezvous::NodeOffer>("n0");
 }
 
 TEST_F(AgentsTest, AgentsAreDismissedAtTheEndAndThoseThatComeAfterIt) {
@@ -466,9 +472,9 @@ TEST_F(AgentsTest, AnAgentThatNobodyInvitedComesWithTheKeyOfItsNode) {
   options.invitation.node_key = NodeKey(secret, "n0");
   auto link = ConnectAgent(options);
   ASSERT_TRUE(link.ok()) << link.status();
-  (*link)->TellReady(
-      {{launcher::MemberName("n0", 0), "n0", 0, 1, {0}}, {launcher::MemberName("n0", 1), "n0", 1, 1, {1}}});
-  AwaitNews<std::vector<rendezvous::Slot>>("n0");
+  (*link)->TellReady({.slots = {{launcher::MemberName("n0", 0), "n0", 0, 1, {0}},
+                                {launcher::MemberName("n0", 1), "n0", 1, 1, {1}}}});
+  AwaitNews<rendezvous::NodeOffer>("n0");
   link->reset();
   AwaitNews<News::Gone>("n0");
   EXPECT_TRUE(ConnectAgent(options).ok()) << "it is started again";

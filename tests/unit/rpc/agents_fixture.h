@@ -249,8 +249,8 @@ class AgentsTest : public testing::Test {
     for (const std::string& name : names) {
       TestNode& node = AddNode(name);
       node.Await<rendezvous::NodeSetup>();
-      node.link().TellReady(node.Slots());
-      for (rendezvous::Slot& slot : AwaitNews<std::vector<rendezvous::Slot>>(name)) {
+      node.link().TellReady({node.Slots()});
+      for (rendezvous::Slot& slot : AwaitNews<rendezvous::NodeOffer>(name).slots) {
         expect.slots.push_back(std::move(slot));
       }
     }

@@ -436,8 +436,8 @@ TEST_F(AttackTest, AWorkerThatSpeaksForAnotherNodeIsRefusedByItsAgent) {
   message.mutable_failure()->set_message("not from here");
   ASSERT_TRUE(session->Write(message));
   EXPECT_EQ(session->Finish().error_code(), grpc::StatusCode::PERMISSION_DENIED);
-  node.link().TellReady(node.Slots());
-  AwaitNews<std::vector<rendezvous::Slot>>("n1");
+  node.link().TellReady({node.Slots()});
+  AwaitNews<rendezvous::NodeOffer>("n1");
 }
 
 }  // namespace
