@@ -85,8 +85,12 @@ void Fuzz(FuzzedDataProvider& in) {
     if (in.ConsumeBool()) (void)agent.Decide(now, rendezvous::ProcessesGone{});
     if (in.ConsumeBool()) (void)agent.Decide(now, rendezvous::StacksTaken{});
     CheckReport(Some<v1::NodeReport>(in));
-    const auto slots = FromWire(Some<v1::Ready>(in), kNode);
-    if (slots.ok()) TRAINCTL_CHECK(FromWire(ToWire(*slots), kNode)->size() == slots->size());
+    const absl::Time clock = absl::UnixEpoch() + now;
+    const auto offer = FromWire(Some<v1::Ready>(in), kNode, clock);
+    if (offer.ok()) {
+      const auto again = FromWire(ToWire(*offer, clock), kNode, clock);
+      TRAINCTL_CHECK(again.ok() && again->slots.size() == offer->slots.size());
+    }
     const rendezvous::NodeSetup setup = FromWire(Some<v1::Setup>(in));
     TRAINCTL_CHECK(setup.heartbeat_interval > absl::ZeroDuration());
     (void)ToWire(setup);
