@@ -1,7 +1,9 @@
-// Which cores and how many threads each worker of this machine gets. Two unpinned threads that share
-// a core with another busy process can be several times slower. Thread safe.
+// Which cores and how many threads each worker of this machine gets: near each other, near its device, and no
+// two workers on the two threads of one core where there are enough. Two unpinned threads that share a core
+// with another busy process can be several times slower. Thread safe.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,13 +18,30 @@ struct CpuShare {
   std::vector<int> cores;
 };
 
+// Where the cores and the devices of a machine lie, as far as its kernel tells. "Core" is what the kernel can
+// pin to: of a processor with two hardware threads for each physical core, one of them.
+struct Topology {
+  struct Place {
+    int numa_node = 0;
+    int physical_core = 0;  // the first of the hardware threads that share it
+  };
+  std::map<int, Place> cores;
+  std::vector<int> numa_node_of_device;  // by the device's number; -1: unknown. Empty: no devices
+};
+
+// From /sys and /proc/driver/nvidia below `root`; tests give a folder of their own. `visible_devices` as
+// CUDA_VISIBLE_DEVICES has it, null: not set; what it names other than by number is unknown.
+Topology ReadTopology(const std::string& root, const char* visible_devices);
+
 // The cores this process may use (sched_getaffinity), ascending.
 absl::StatusOr<std::vector<int>> AllowedCores();
 
-// Disjoint neighbouring cores for each worker: cores / workers of them, or `threads_per_worker`.
-// When there are not enough, cores are shared in turn. A worker has at least one core.
+// Disjoint cores for each worker: cores / workers of them, or `threads_per_worker`; those of a NUMA node and
+// of a physical core next to each other. Where it is known on which NUMA node the device of each worker is,
+// and each has cores enough, a worker gets cores of that one. When there are not enough, cores are shared in
+// turn. A worker has at least one core.
 std::vector<CpuShare> DivideCores(const std::vector<int>& cores, int num_workers,
-                                  std::optional<int> threads_per_worker);
+                                  std::optional<int> threads_per_worker, const Topology& topology = {});
 
 // A node's places for its workers.
 std::vector<rendezvous::Slot> OfferSlots(const std::string& node, const std::vector<int>& cores,

@@ -2,12 +2,18 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/files.h"
 #include "base/status.h"
 #include "launcher/agent_starter.h"
 #include "launcher/cpu_layout.h"
@@ -45,6 +51,95 @@ TEST(CpuLayoutTest, ThreadsAsAskedOnAtMostAllCores) {
   const auto shares = DivideCores({0, 1}, 2, 8);
   EXPECT_EQ(shares[1].threads, 8);
   EXPECT_THAT(shares[1].cores, ElementsAre(0, 1));
+}
+
+// Two NUMA nodes of four physical cores with two hardware threads each, numbered as kernels do: 0 to 3 and 8
+// to 11 are of the first node, and core 8 shares a physical one with core 0.
+Topology TwoSockets(std::vector<int> numa_node_of_device = {}) {
+  Topology topology;
+  for (int core = 0; core < 16; ++core) topology.cores[core] = {core % 8 / 4, core % 8};
+  topology.numa_node_of_device = std::move(numa_node_of_device);
+  return topology;
+}
+
+std::vector<int> Cores(int count) {
+  std::vector<int> cores(static_cast<size_t>(count));
+  std::iota(cores.begin(), cores.end(), 0);
+  return cores;
+}
+
+TEST(CpuLayoutTest, NoTwoWorkersShareAPhysicalCoreOrStraddleNumaNodes) {
+  const auto shares = DivideCores(Cores(16), 4, std::nullopt, TwoSockets());
+  EXPECT_THAT(shares[0].cores, ElementsAre(0, 1, 8, 9));
+  EXPECT_THAT(shares[1].cores, ElementsAre(2, 3, 10, 11));
+  EXPECT_THAT(shares[2].cores, ElementsAre(4, 5, 12, 13));
+  EXPECT_THAT(shares[3].cores, ElementsAre(6, 7, 14, 15));
+}
+
+TEST(CpuLayoutTest, FewThreadsHaveAPhysicalCoreEach) {
+  const auto shares = DivideCores(Cores(16), 4, 2, TwoSockets());
+  EXPECT_THAT(shares[0].cores, ElementsAre(0, 1));
+  EXPECT_THAT(shares[3].cores, ElementsAre(6, 7));
+  EXPECT_THAT(DivideCores(Cores(16), 3, 3, TwoSockets())[0].cores, ElementsAre(0, 1, 8))
+      << "9 are not to be had";
+}
+
+TEST(CpuLayoutTest, AWorkerIsNearItsDevice) {
+  const auto shares = DivideCores(Cores(16), 4, std::nullopt, TwoSockets({1, 1, 0, 0}));
+  EXPECT_THAT(shares[0].cores, ElementsAre(4, 5, 12, 13));
+  EXPECT_THAT(shares[1].cores, ElementsAre(6, 7, 14, 15));
+  EXPECT_THAT(shares[2].cores, ElementsAre(0, 1, 8, 9));
+  // Not where one's place is unknown, or too many are near one node.
+  for (const std::vector<int>& devices : {std::vector<int>{1, -1, 0, 0}, {1, 1, 1, 0}, {1, 1, 0}}) {
+    EXPECT_THAT(DivideCores(Cores(16), 4, std::nullopt, TwoSockets(devices))[0].cores,
+                ElementsAre(0, 1, 8, 9));
+  }
+}
+
+class TopologyTest : public ::testing::Test {
+ protected:
+  void Write(const std::string& path, const std::string& text) {
+    const std::filesystem::path whole = root_ + path;
+    std::filesystem::create_directories(whole.parent_path());
+    ASSERT_TRUE(WriteFileAtomic(whole.string(), text).ok());
+  }
+  void SetUp() override {
+    root_ = ::testing::TempDir() + "trainctl-topology-XXXXXX";
+    ASSERT_NE(::mkdtemp(root_.data()), nullptr);
+    Write("/sys/devices/system/node/node0/cpulist", "0-1,4-5\n");
+    Write("/sys/devices/system/node/node1/cpulist", "2-3,6-7\n");
+    Write("/sys/devices/system/node/possible", "0-1\n");
+    for (const int core : Cores(8)) {
+      Write(absl::StrCat("/sys/devices/system/cpu/cpu", core, "/topology/thread_siblings_list"),
+            absl::StrCat(core % 4, ",", core % 4 + 4, "\n"));
+    }
+    Write("/proc/driver/nvidia/gpus/0000:9a:00.0/information", "Model: x\n");
+    Write("/proc/driver/nvidia/gpus/0000:1b:00.0/information", "Model: x\n");
+    Write("/sys/bus/pci/devices/0000:1b:00.0/numa_node", "1\n");
+    Write("/sys/bus/pci/devices/0000:9a:00.0/numa_node", "0\n");
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+  std::string root_;
+};
+
+TEST_F(TopologyTest, IsReadFromTheKernel) {
+  const Topology topology = ReadTopology(root_, nullptr);
+  ASSERT_EQ(topology.cores.size(), 8u);
+  EXPECT_EQ(topology.cores.at(6).numa_node, 1);
+  EXPECT_EQ(topology.cores.at(6).physical_core, 2);
+  EXPECT_EQ(topology.cores.at(1).numa_node, 0);
+  EXPECT_THAT(topology.numa_node_of_device, ElementsAre(1, 0)) << "in the order of the bus";
+  EXPECT_THAT(ReadTopology(root_, "1,0").numa_node_of_device, ElementsAre(0, 1));
+  EXPECT_THAT(ReadTopology(root_, "1,GPU-8ee3,7").numa_node_of_device, ElementsAre(0, -1, -1));
+  EXPECT_THAT(ReadTopology(root_, "").numa_node_of_device, ElementsAre());
+}
+
+TEST_F(TopologyTest, OfThisMachineKnowsTheCoresThatMayBeUsed) {
+  const auto cores = AllowedCores();
+  ASSERT_TRUE(cores.ok());
+  const Topology topology = ReadTopology("", nullptr);
+  if (topology.cores.empty()) GTEST_SKIP() << "this kernel does not tell of NUMA nodes";
+  for (const int core : *cores) EXPECT_EQ(topology.cores.count(core), 1u) << core;
 }
 
 TEST(WorkerContractTest, FlagsSurviveTheTripAndOthersStay) {
