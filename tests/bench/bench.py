@@ -16,11 +16,13 @@ import pathlib
 import platform
 import re
 import shutil
+import signal
 import statistics
 import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import typing
 
@@ -31,6 +33,9 @@ from peer_models import PEER_MODELS  # noqa: E402
 
 # Of the speed of another build of ours, what this one has at least.
 NO_SLOWER = 0.98
+
+# Seconds that a job whose worker was killed has to go on, or to end.
+PATIENCE = 60
 
 # Times as many steps as large models take, for small ones.
 MOST_STEPS = 16
@@ -192,12 +197,41 @@ def seconds_to_line(command, pattern, **options):
     return seen
 
 
+def seconds_after_kill(command, ready, victim_of, until=None, **options):
+    """Kills a worker of a job that has written a line like `ready`. Seconds from there to a line like `until`, and the job
+    is then ended; without `until` to the job's own end, which is no success. `victim_of`: the process, of the lines so far.
+    A job that takes longer than PATIENCE to do so has failed."""
+    with subprocess.Popen([str(c) for c in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          stdin=subprocess.DEVNULL, text=True, errors="replace", **options) as process:
+        killed = seconds = None
+        lines = []
+        timer = threading.Timer(PATIENCE, process.terminate)
+        timer.start()
+        for line in process.stdout:
+            lines.append(line)
+            if killed is None and re.search(ready, line):
+                os.kill(victim_of(lines), signal.SIGKILL)
+                killed = time.perf_counter()
+            elif killed is not None and seconds is None and until and re.search(until, line):
+                seconds = time.perf_counter() - killed
+                process.terminate()
+        process.wait()
+        timer.cancel()
+        if killed is not None and not until and process.returncode != 0:
+            seconds = time.perf_counter() - killed
+    if seconds is None:
+        raise BenchError(f"{' '.join(map(str, command))}: nothing of what was waited for within {PATIENCE} s\n"
+                         f"{''.join(lines[-15:])}", "".join(lines))
+    return seconds
+
+
 class Bench:
     def __init__(self, arguments, folder):
         self.a = arguments
         self.folder = pathlib.Path(folder)
         self.trainctl = arguments.bin / "trainctl"
         self.torchrun = arguments.python.parent / "torchrun" if arguments.python else None
+        self.ft_launcher = arguments.python.parent / "ft_launcher" if arguments.python else None
         # One thread a rank. The launcher sets it for its workers, torchrun when it is unset, a person by hand.
         self.environment = {**os.environ, "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
         self.num_files = 0
@@ -231,14 +265,15 @@ class Bench:
         """Of a worker."""
         return self.a.threads if layout == "one" else 1
 
-    def recipe(self, model, steps, layout="one", seq_len=None, batch=None, micro_batch=None, precision="bf16"):
-        workers = 1 if layout == "one" else 2
+    def recipe(self, model, steps, layout="one", seq_len=None, batch=None, micro_batch=None, precision="bf16",
+               workers=None):
+        workers = workers or (1 if layout == "one" else 2)
         path = self.fresh(f"{layout}.toml")
         path.write_text(RECIPE.format(
             model=model.recipe, steps=steps, data=self.dataset(model.config["vocab_size"]), precision=precision,
             seq_len=seq_len or self.a.seq_len, batch=batch or self.a.batch, micro_batch=micro_batch or self.a.micro_batch,
-            workers=workers, threads=self.threads(layout), dp_replicate=2 if layout == "ddp" else 1,
-            dp_shard=2 if layout == "zero3" else 1, zero_stage=3 if layout == "zero3" else 0))
+            workers=workers, threads=self.threads(layout), dp_replicate=workers if layout == "ddp" else 1,
+            dp_shard=workers if layout == "zero3" else 1, zero_stage=3 if layout == "zero3" else 0))
         return path
 
     def batches(self, recipe, steps):
@@ -262,9 +297,35 @@ class Bench:
         shutil.rmtree(run_dir)
         return seconds
 
-    def start_torchrun(self):
-        return seconds_to_line([self.torchrun, "--standalone", "--nproc_per_node", 2, HERE / "allreduce_torchrun.py"],
-                               "first all-reduce done", env=self.environment)
+    def peer(self, launcher, workers, script, restarts=0):
+        """The command of a job under torchrun or ft_launcher."""
+        if launcher == "torchrun":
+            return [self.torchrun, "--standalone", "--nproc_per_node", workers, "--max-restarts", restarts, HERE / script]
+        return [self.ft_launcher, "--nproc_per_node", workers, "--nnodes", 1, "--rdzv_backend", "c10d", "--rdzv_endpoint",
+                "localhost:0", "--max-restarts", restarts, HERE / script]
+
+    def start_peer(self, launcher, workers):
+        return seconds_to_line(self.peer(launcher, workers, "allreduce_torchrun.py"), "first all-reduce done",
+                               env=self.environment)
+
+    def kill_ours(self, recipe, restarts):
+        run_dir = self.fresh("run")
+
+        def victim_of(_):
+            status = json.loads(run([self.trainctl, "status", run_dir, "--json"]))
+            return next(worker["pid"] for worker in status["workers"] if worker["rank"] == 1)
+
+        seconds = seconds_after_kill(
+            [self.trainctl, "launch", recipe, "--run-dir", run_dir, "--set", f"launch.max_restarts={restarts}"], r"step 1/",
+            victim_of, r"step 1/" if restarts else None, env=self.environment)
+        shutil.rmtree(run_dir)
+        return seconds
+
+    def kill_peer(self, launcher, restarts):
+        return seconds_after_kill(
+            self.peer(launcher, 2, "steps_torchrun.py", restarts), r"step 20 done",
+            lambda lines: int(re.search(r"rank 1 is process (\d+)", "".join(lines))[1]), r"step 1 done" if restarts else None,
+            env=self.environment)
 
     def train_ours(self, recipe, steps, programs=None):
         run_dir = self.fresh("run")
@@ -395,8 +456,32 @@ class Bench:
             yield self.against("from `launch` to the first connection, 2 workers", "s",
                                lambda programs: self.start_ours(recipe, programs), "≤")
             return
-        results = self.rounds("start", {"trainctl": lambda: self.start_ours(recipe), "torchrun": self.start_torchrun})
-        yield self.row("from `launch` to the first all-reduce, 2 workers", "s", results, "torchrun", ("≤", 0.35))
+        for workers in (2,) if self.a.smoke else (2, 8):
+            recipe = self.recipe(Model.of("toy-1m"), steps=1, layout="ddp", seq_len=64, batch=workers, micro_batch=1,
+                                 precision="fp32", workers=workers)
+            yield from self.beside_launchers(f"from `launch` to the first all-reduce, {workers} workers", 0.35,
+                                             lambda recipe=recipe: self.start_ours(recipe),
+                                             lambda launcher, workers=workers: self.start_peer(launcher, workers))
+
+    def bench_kill(self):
+        """What a `kill -9` of one of two workers costs."""
+        if self.a.against:
+            return
+        recipe = self.recipe(Model.of("toy-1m"), steps=100_000, layout="ddp", seq_len=64, batch=2, micro_batch=1,
+                             precision="fp32")
+        for what, restarts in (("end of the job", 0), ("next step of all workers", 10)):
+            yield from self.beside_launchers(f"from `kill -9` of a worker to the {what}", 1.0,
+                                             lambda restarts=restarts: self.kill_ours(recipe, restarts),
+                                             lambda launcher, restarts=restarts: self.kill_peer(launcher, restarts))
+
+    def beside_launchers(self, name, bound, ours, theirs):
+        """`theirs(launcher)`; ft_launcher where it is installed. A peer that fails, as restarts under Gloo do now and then,
+        has a row that says so."""
+        peers = ["torchrun"] + (["ft_launcher"] if self.ft_launcher.exists() else [])
+        sides = {"trainctl": ours, **{peer: lambda peer=peer: theirs(peer) for peer in peers}}
+        results = self.rounds(name, sides, may_fail=peers)
+        for peer in peers:
+            yield self.row(name, "s", results, peer, ("≤", bound))
 
     def bench_train(self):
         for model in map(Model.of, self.a.presets.split(",")):
@@ -596,7 +681,7 @@ def write_between_markers(path, text):
     path.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")
 
 
-BENCHES = {"start": Bench.bench_start, "latency": Bench.bench_latency, "plan": Bench.bench_plan,
+BENCHES = {"start": Bench.bench_start, "kill": Bench.bench_kill, "latency": Bench.bench_latency, "plan": Bench.bench_plan,
            "checkpoint": Bench.bench_checkpoint, "async": Bench.bench_async, "generate": Bench.bench_generate,
            "train": Bench.bench_train}
 SMOKE = dict(presets="toy-1m", preset_of_runs="toy-1m", layouts="one,ddp,zero3", threads=2, seq_len=64, batch=4,
