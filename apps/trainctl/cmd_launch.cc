@@ -27,6 +27,7 @@
 #include "apps/trainctl/option_checks.h"
 #include "apps/trainctl/planned_job.h"
 #include "apps/trainctl/remote_nodes.h"
+#include "apps/trainctl/slurm_job.h"
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/json.h"
@@ -220,11 +221,13 @@ absl::StatusOr<ExitCode> RunWorkers(run::RunFolder& run, const recipe::Recipe& r
   job.observer.reset();
   // Whatever the workers made of it: what they wrote since is not where it should be.
   TRAINCTL_RETURN_IF_ERROR(run.CheckInPlace());
-  TRAINCTL_ASSIGN_OR_RETURN(const launcher::JobOutcome outcome, ended);
-  if (outcome.kind == launcher::JobOutcome::Kind::kFinished) {
+  if (ended.ok() && ended->kind == launcher::JobOutcome::Kind::kFinished) {
     TRAINCTL_RETURN_IF_ERROR(RemoveAll(run.documents_path()));
   }
-  PrintOutcome(outcome, run, output);
+  if (ended.ok()) PrintOutcome(*ended, run, output);
+  // Slurm may end this process from then on.
+  if (const std::string next = GoOnInNextJob(run, recipe, ended); !next.empty()) Tell("trainctl: ", next);
+  TRAINCTL_ASSIGN_OR_RETURN(const launcher::JobOutcome outcome, ended);
   // A worker's own verdict on its input (a damaged file, a loss that is not finite) says more than
   // "a worker failed".
   if (outcome.kind == launcher::JobOutcome::Kind::kFailed && outcome.worker_exit_code.has_value()) {
@@ -235,7 +238,9 @@ absl::StatusOr<ExitCode> RunWorkers(run::RunFolder& run, const recipe::Recipe& r
 }
 
 absl::Status LockToContinue(run::RunFolder& run, const LaunchOptions& options) {
-  return options.take_over ? TakeOver(run) : run.Lock();
+  // Slurm puts no job back into the queue before its former processes are gone.
+  const bool is_requeued = cluster::IsRequeued(std::getenv);
+  return options.take_over || is_requeued ? TakeOver(run) : run.Lock();
 }
 
 absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& before,
@@ -266,19 +271,38 @@ absl::StatusOr<ExitCode> ResumeAsLaunched(const recipe::LoadedRecipe& now, const
 }
 
 PrintedLaunch ToPrint(const LaunchOptions& options, const std::string& run_dir) {
-  return {options.recipe, run_dir, options.sets, options.stop_after >= 0};
+  return {options.recipe, run_dir, options.sets, options.stop_after};
+}
+
+// What another system is given to run this launch, if it is to: the manifest of a job of Kubernetes, the
+// script of one of Slurm. `key`: what --json calls it.
+struct Printed {
+  const char* key = "";
+  std::string text;
+};
+absl::StatusOr<Printed> WhatToSubmit(const recipe::Recipe& recipe, const plan::Plan& plan,
+                                     const PrintedLaunch& launch) {
+  Printed printed;
+  if (recipe.launch.backend == "kubernetes") {
+    printed.key = "manifest";
+    TRAINCTL_ASSIGN_OR_RETURN(printed.text, MakeManifest(recipe, plan, launch));
+  } else if (IsSubmitted(recipe)) {
+    printed.key = "script";
+    TRAINCTL_ASSIGN_OR_RETURN(printed.text, MakeSlurmScript(recipe, launch));
+  }
+  return printed;
 }
 
 // The end of a dry run: what is missing here, and the exit code of a launch that meets it; where nothing is,
-// the manifest of a job of Kubernetes.
+// what others are given to run it.
 ExitCode TellMissing(const plan::Plan& plan, const recipe::Recipe& recipe, const PrintedLaunch& launch,
                      const std::vector<std::string>& notes, std::vector<absl::Status> checks,
                      const Output& output) {
-  std::string manifest;
-  if (recipe.launch.backend == "kubernetes" && AsOneError(checks).ok()) {
-    absl::StatusOr<std::string> made = MakeManifest(recipe, plan, launch);
+  Printed printed;
+  if (AsOneError(checks).ok()) {
+    absl::StatusOr<Printed> made = WhatToSubmit(recipe, plan, launch);
     checks.push_back(made.status());
-    if (made.ok()) manifest = *std::move(made);
+    if (made.ok()) printed = *std::move(made);
   }
   const std::vector<std::string> missing = TextsOf(checks);
   for (const std::string& text : missing) Tell("missing here: ", text);
@@ -291,10 +315,10 @@ ExitCode TellMissing(const plan::Plan& plan, const recipe::Recipe& recipe, const
     for (const std::string& note : notes) json["notes"].push_back(note);
     json["missing"] = missing;
     if (!starts.empty()) json["start_commands"] = starts;
-    if (!manifest.empty()) json["manifest"] = manifest;
+    if (!printed.text.empty()) json[printed.key] = printed.text;
     std::puts(json.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
   } else {
-    std::fputs(manifest.c_str(), stdout);
+    std::fputs(printed.text.c_str(), stdout);
   }
   return ExitCodeFor(AsOneError(checks));
 }
@@ -325,6 +349,57 @@ absl::StatusOr<ExitCode> DryRun(const LaunchOptions& options, const Output& outp
                      output);
 }
 
+// Hands the run to Slurm, which launches it later and elsewhere.
+absl::StatusOr<ExitCode> Submit(run::RunFolder& run, const recipe::Recipe& recipe,
+                                const LaunchOptions& options, const Output& output) {
+  if (options.from_scratch || options.take_over) {
+    return UsageError(absl::StrCat(options.from_scratch ? "--from-scratch" : "--take-over",
+                                   " is for one launch, and a submitted job may become several; give it to a "
+                                   "resume in an allocation (salloc)"));
+  }
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string job, SubmitRun(run, recipe, ToPrint(options, run.path())));
+  const std::string quoted = ShellQuote(run.path());
+  if (output.json) {
+    const Json report = {{"schema", "trainctl.submit.v1"}, {"run", run.path()}, {"job", job}};
+    std::puts(report.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+  } else {
+    std::printf("submitted as job %s of Slurm: %s\n", job.c_str(),
+                launcher::PrintableText(run.path()).c_str());
+  }
+  std::fputs(absl::StrCat("see: trainctl status ", quoted, "   trainctl logs --follow ", quoted,
+                          "   end it: trainctl stop ", quoted, "\n")
+                 .c_str(),
+             stderr);
+  return ExitCode::kOk;
+}
+
+// The nodes of the job make their own plan; this one tells of what no machine could run.
+absl::StatusOr<ExitCode> LaunchLater(const recipe::LoadedRecipe& loaded, const LaunchOptions& options,
+                                     const Output& output) {
+  const recipe::Recipe& recipe = loaded.recipe;
+  const bool continues = HoldsARun(options.run_dir);
+  if (continues && !options.or_resume) return AlreadyHoldsARun(options.run_dir);
+  TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, HostOfRun(recipe));
+  if (!continues) {
+    TRAINCTL_RETURN_IF_ERROR(AsOneError(FindMissing(recipe, host, options.run_dir, output)));
+  }
+  for (const std::string& note : loaded.notes) Tell("note: ", note);
+  const absl::StatusOr<plan::Plan> plan = planner::MakePlanFor(recipe, host);
+  if (plan.ok()) {
+    PrintChoice(*plan, recipe);
+  } else if (ExitCodeFor(plan.status()) == ExitCode::kUsage) {
+    return plan.status();
+  } else {
+    Tell("note: no plan for this machine; the job makes its own: ", plan.status().message());
+  }
+  TRAINCTL_ASSIGN_OR_RETURN(run::RunFolder run,
+                            options.run_dir.empty()
+                                ? run::RunFolder::Create(recipe.run.root, recipe.run.name, RealClock())
+                                : run::RunFolder::CreateAt(options.run_dir));
+  if (!options.run_dir.empty()) MarkAsLatest(run, recipe.run.root);
+  return Submit(run, recipe, options, output);
+}
+
 absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& output) {
   if (options.or_resume && options.run_dir.empty()) {
     return UsageError("--or-resume needs --run-dir: the folder that is launched or continued");
@@ -344,6 +419,7 @@ absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& outp
     TRAINCTL_ASSIGN_OR_RETURN(const cluster::KubernetesPod pod, ThisPod(loaded.recipe));
     if (pod.index > 0) return RunPodAgent(pod, loaded.recipe, options.run_dir);
   }
+  if (IsSubmitted(loaded.recipe) && !options.dry_run) return LaunchLater(loaded, options, output);
   if (continues) return ResumeAsLaunched(loaded, options, output);
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, HostOfRun(loaded.recipe));
   TRAINCTL_ASSIGN_OR_RETURN(const plan::Plan plan, planner::MakePlanFor(loaded.recipe, host));
@@ -380,6 +456,10 @@ absl::StatusOr<ExitCode> Resume(const LaunchOptions& options, const Output& outp
   TRAINCTL_ASSIGN_OR_RETURN(const recipe::Recipe before, recipe::RecipeFromJson(stored, run.recipe_path()));
   TRAINCTL_ASSIGN_OR_RETURN(const recipe::LoadedRecipe loaded,
                             recipe::ApplyResumeSets(before, options.sets, MachineAccess()));
+  if (IsSubmitted(loaded.recipe) && !options.dry_run) {
+    TRAINCTL_RETURN_IF_ERROR(CheckCanSubmit());
+    return Submit(run, loaded.recipe, options, output);
+  }
   for (const std::string& note : loaded.notes) Tell("note: ", note);
   return Continue(run, before, loaded.recipe, options, output);
 }

@@ -16,6 +16,7 @@
 #include "apps/trainctl/job_access.h"
 #include "apps/trainctl/progress_json.h"
 #include "apps/trainctl/run_activity.h"
+#include "apps/trainctl/slurm_job.h"
 #include "base/json.h"
 #include "base/shell_quote.h"
 #include "base/units.h"
@@ -37,8 +38,9 @@ struct Report {
   checkpoint::NewestCommitted checkpoints;
   run::RunProgress progress;
   std::optional<rpc::JobStatus> live;
-  // Of the journal; or "interrupted": the launcher ended without a word, "not answering", "unreachable": it
-  // is of another host, and nothing tells whether it lives.
+  std::optional<RunJob> job;  // of Slurm, that was submitted for it
+  // Of the journal; or "queued": its job waits; "interrupted": the launcher ended without a word, "not
+  // answering", "unreachable": it is of another host, and nothing tells whether it lives.
   std::string status;
   bool is_elsewhere = false;             // the launcher of a run that may still run is of another machine
   std::string no_answer;                 // why the launcher, of another host, gave none
@@ -93,6 +95,10 @@ absl::StatusOr<Report> MakeReport(const std::string& path) {
       report.status = "not answering";
     }
   }
+  report.job = FindRunJob(run, /*asks=*/!report.live.has_value());
+  if (!report.is_running() && report.job && report.job->state && report.job->state->IsWaiting()) {
+    report.status = "queued";
+  }
   report.progress = run::ReadProgress(run, report.state.generation_started);
   if (!report.is_running()) report.progress.time_left.reset();
   report.activity = Activity(report);
@@ -135,6 +141,13 @@ Json ToJson(const Report& report) {
   json["last_event"] = report.state.last
                            ? ParseJson(run::EventToJson(*report.state.last), "").value_or(nullptr)
                            : Json(nullptr);
+  json["batch_job"] = nullptr;
+  if (report.job) {
+    const std::string reason = report.job->state ? report.job->state->reason : "";
+    json["batch_job"] = {{"id", report.job->id},
+                         {"state", report.job->state ? Json(report.job->state->state) : Json(nullptr)},
+                         {"reason", reason.empty() ? Json(nullptr) : Json(reason)}};
+  }
   json["checkpoint_step"] = StepOrNull(report.checkpoints.step);
   json["checkpoint_problems"] = report.checkpoints.Problems();
   json["workers"] = Json::array();
@@ -212,6 +225,15 @@ std::string LastEventText(const run::JournalEvent& event) {
                       launcher::PrintableText(run::EventText(event)), "\n");
 }
 
+std::string JobText(const RunJob& job) {
+  std::string text = absl::StrCat("job         ", job.id, " of Slurm");
+  if (!job.state) return absl::StrCat(text, "\n");
+  absl::StrAppend(&text, ": ");
+  absl::StrAppend(&text, job.state->state);
+  if (!job.state->reason.empty()) absl::StrAppend(&text, " (", job.state->reason, ")");
+  return absl::StrCat(launcher::PrintableText(text), "\n");
+}
+
 // What is known of a run whose launcher, of another host, cannot be asked.
 std::string NoAnswerText(const Report& report) {
   const std::string name = LauncherName(report.state);
@@ -235,7 +257,7 @@ std::string ToText(const Report& report) {
                     report.is_elsewhere ? absl::StrCat(" on ", report.state.host) : "", ")");
     if (!report.live->stop.empty()) absl::StrAppend(&text, ", stopping ", report.live->stop);
   }
-  absl::StrAppend(&text, "\n", ProgressText(report));
+  absl::StrAppend(&text, "\n", report.job ? JobText(*report.job) : "", ProgressText(report));
   absl::StrAppend(&text, "launches    ", report.state.num_launches, ", generation ", report.state.generation,
                   ", ", report.state.num_restarts, " restarts in the last launch\ncheckpoint  ",
                   report.checkpoints.step >= 0 ? absl::StrCat("step ", report.checkpoints.step) : "none",

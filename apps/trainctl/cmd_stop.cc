@@ -1,11 +1,13 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "apps/trainctl/command.h"
 #include "apps/trainctl/job_access.h"
+#include "apps/trainctl/slurm_job.h"
 #include "base/shell_quote.h"
 #include "launcher/printable_text.h"
 #include "run/run_folder.h"
@@ -13,16 +15,28 @@
 namespace trainctl::cli {
 namespace {
 
-absl::Status Stop(const std::string& path, bool now, std::string* run_path) {
+// What was stopped: the launch that works on the run, or the job that was to launch it.
+struct Stopped {
+  std::string run_path;
+  std::string job;
+};
+
+absl::StatusOr<Stopped> Stop(const std::string& path, bool now) {
   TRAINCTL_ASSIGN_OR_RETURN(const run::RunFolder run, run::RunFolder::Open(path));
-  *run_path = run.path();
+  Stopped stopped{run.path(), ""};
   TRAINCTL_ASSIGN_OR_RETURN(const run::RunState state, run.ReadState());
   if (state.status != run::RunStatus::kRunning) {
+    const std::optional<RunJob> job = FindRunJob(run);
+    if (job && job->state && job->state->WillLaunch()) {
+      TRAINCTL_RETURN_IF_ERROR(CancelJob(job->id));
+      stopped.job = job->id;
+      return stopped;
+    }
     return EnvironmentError(
         absl::StrCat(run.path(), " is not running (", run::RunStatusName(state.status), ")"));
   }
   const absl::Status asked = AskToStop(run, state, now);
-  if (asked.ok()) return asked;
+  if (asked.ok()) return stopped;
   if (IsElsewhere(run, state)) {
     return EnvironmentError(absl::StrCat(run.path(), " was not stopped: ", asked.message(),
                                          ". See: trainctl status ", ShellQuote(run.path())));
@@ -46,15 +60,20 @@ void AddStop(CLI::App& app, Action& action) {
   SetExample(*verb, "trainctl stop runs/latest");
   verb->callback([&action, path, now] {
     action = [path, now](const Output& output) -> absl::StatusOr<ExitCode> {
-      std::string run_path;
-      TRAINCTL_RETURN_IF_ERROR(Stop(*path, *now, &run_path));
+      TRAINCTL_ASSIGN_OR_RETURN(const Stopped stopped, Stop(*path, *now));
+      const std::string run_path = launcher::PrintableText(stopped.run_path);
       if (output.json) {
-        const nlohmann::ordered_json report = {
-            {"schema", "trainctl.stop.v1"}, {"run", run_path}, {"now", *now}};
+        nlohmann::ordered_json report = {
+            {"schema", "trainctl.stop.v1"}, {"run", stopped.run_path}, {"now", *now}};
+        if (!stopped.job.empty()) report["cancelled_job"] = stopped.job;
         std::puts(report.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+      } else if (!stopped.job.empty()) {
+        std::printf("job %s of Slurm is cancelled; %s stays as it is\n", stopped.job.c_str(),
+                    run_path.c_str());
       } else {
-        std::printf("%s is asked to %s. See: trainctl status %s\n", launcher::PrintableText(run_path).c_str(),
-                    *now ? "stop at once, without saving" : "save and stop", ShellQuote(run_path).c_str());
+        std::printf("%s is asked to %s. See: trainctl status %s\n", run_path.c_str(),
+                    *now ? "stop at once, without saving" : "save and stop",
+                    ShellQuote(stopped.run_path).c_str());
       }
       return ExitCode::kOk;
     };

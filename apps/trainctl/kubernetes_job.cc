@@ -44,7 +44,7 @@ absl::StatusOr<std::vector<std::string>> CommandOfPods(const recipe::Recipe& rec
                      launch.recipe.empty() ? "RECIPE" : ShellQuote(launch.recipe), " --run-dir ",
                      launch.run_dir.empty() ? "RUN" : ShellQuote(launch.run_dir), " --or-resume --dry-run'"));
   }
-  if (launch.stops_early) {
+  if (launch.stop_after >= 0) {
     return UsageError("--stop-after does not go with Kubernetes, which starts again what has stopped");
   }
   TRAINCTL_ASSIGN_OR_RETURN(std::string path, PathInPods(recipe, "the recipe", launch.recipe));

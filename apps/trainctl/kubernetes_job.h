@@ -2,23 +2,15 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
+#include "apps/trainctl/printed_launch.h"
 #include "base/status.h"
 #include "cluster/kubernetes_job.h"
 #include "plan/plan.h"
 #include "recipe/recipe.h"
 
 namespace trainctl::cli {
-
-// The command line that a manifest is printed for.
-struct PrintedLaunch {
-  std::string recipe;  // a path; empty: of a run that is resumed
-  std::string run_dir;
-  std::vector<std::string> sets;
-  bool stops_early = false;  // --stop-after
-};
 
 // With a new secret. UsageError: pods could not run this command.
 absl::StatusOr<std::string> MakeManifest(const recipe::Recipe& recipe, const plan::Plan& plan,

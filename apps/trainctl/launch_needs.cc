@@ -7,6 +7,7 @@
 #include "apps/trainctl/host_of_run.h"
 #include "apps/trainctl/progress_view.h"
 #include "apps/trainctl/remote_nodes.h"
+#include "apps/trainctl/slurm_job.h"
 #include "apps/trainctl/worker_program.h"
 #include "base/dtype.h"
 #include "base/files.h"
@@ -69,6 +70,7 @@ absl::Status CheckFirstWeights(const recipe::ModelConfig& model) {
 // Whether the device is there is seen on the nodes, of which this machine may be none. Pods come later.
 absl::Status CheckMachines(const recipe::Recipe& recipe, const cluster::Host& host) {
   if (recipe.launch.backend == "kubernetes") return absl::OkStatus();
+  if (IsSubmitted(recipe)) return CheckCanSubmit();
   return recipe.launch.backend == "local" ? CheckDeviceIsHere(recipe, host)
                                           : FindRemoteNodes(recipe).status();
 }

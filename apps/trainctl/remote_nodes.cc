@@ -11,11 +11,14 @@
 #include "base/status.h"
 #include "cluster/batch_job.h"
 #include "cluster/kubernetes_job.h"
+#include "cluster/slurm_job.h"
 #include "launcher/agent_starter.h"
 #include "recipe/hosts.h"
 
 namespace trainctl::cli {
 namespace {
+
+constexpr absl::Duration kSubmittedNodeTimeout = absl::Seconds(30);
 
 // The part of "user@name" that is the machine's.
 std::string NameOf(const std::string& host) {
@@ -41,7 +44,7 @@ absl::Status FillFromSlurm(const recipe::Recipe& recipe, launcher::RemoteNodes& 
   if (!job) {
     return EnvironmentError(absl::StrCat(
         "launch.backend = \"slurm\" starts workers on the nodes of an allocation, and this is not in "
-        "one: run it in a script of sbatch, or in 'salloc --nodes=",
+        "one: ask for it with 'salloc --nodes=",
         wanted, "'"));
   }
   if (static_cast<int64_t>(job->nodes.size()) < wanted) {
@@ -49,6 +52,8 @@ absl::Status FillFromSlurm(const recipe::Recipe& recipe, launcher::RemoteNodes& 
         "cluster.nodes = ", wanted, ", and job ", job->id, " of Slurm has ", job->nodes.size(), " (",
         job->node_list, "); ask it for --nodes=", wanted, ", or set cluster.nodes = ", job->nodes.size()));
   }
+  // Slurm has other nodes: it is not worth keeping these waiting for one that does not come back.
+  if (cluster::FindSubmittedJob(std::getenv)) remote.node_timeout = kSubmittedNodeTimeout;
   for (int64_t i = 0; i < wanted; ++i) {
     const std::string& name = job->nodes[static_cast<size_t>(i)];
     remote.nodes.push_back({name, name});

@@ -371,6 +371,7 @@ class Checker {
   void CheckBackend() {
     if (!Usable({"launch.backend"})) return;
     if (recipe_.launch.backend == "ssh") CheckSsh();
+    if (recipe_.launch.backend == "slurm") CheckSlurm();
     if (recipe_.launch.backend == "kubernetes") CheckKubernetes();
     if (recipe_.launch.backend != "local") CheckTimeouts();
     if (recipe_.launch.backend == "local" && Usable({"cluster.nodes"}) && recipe_.cluster.nodes > 1) {
@@ -378,12 +379,13 @@ class Checker {
            absl::StrCat("cluster.nodes = ", recipe_.cluster.nodes,
                         " but launch.backend = \"local\" starts workers on this machine only; set "
                         "cluster.nodes = 1, or launch.backend to \"ssh\" with the machines in "
-                        "launch.ssh.hosts, to \"slurm\" in an allocation of Slurm, or to \"kubernetes\""));
+                        "launch.ssh.hosts, to \"slurm\" where there is Slurm, or to \"kubernetes\""));
     }
     // A stored recipe may keep them from a launch of another backend: there they were not given.
     RefuseElsewhere(
         "ssh", {"launch.ssh.hosts", "launch.ssh.hosts_file", "launch.ssh.options", "launch.ssh.program"});
-    RefuseElsewhere("slurm", {"launch.slurm.step_options"});
+    RefuseElsewhere("slurm",
+                    {"launch.slurm.submit_options", "launch.slurm.save_before", "launch.slurm.step_options"});
     RefuseElsewhere("kubernetes",
                     {"launch.kubernetes.name", "launch.kubernetes.namespace", "launch.kubernetes.image",
                      "launch.kubernetes.claim", "launch.kubernetes.mount"});
@@ -427,6 +429,12 @@ class Checker {
     if (!Usable({"cluster.nodes"})) return;
     const absl::Status status = CheckEnoughHosts(ssh.hosts, recipe_.cluster.nodes, "launch.ssh.hosts");
     if (!status.ok()) Lack("launch.ssh.hosts", status.message());
+  }
+
+  void CheckSlurm() {
+    if (!Usable({"launch.slurm.submit_options"})) return;
+    const absl::Status status = cluster::CheckSubmitOptions(recipe_.launch.slurm.submit_options);
+    if (!status.ok()) Fail({"launch.slurm.submit_options"}, status.message());
   }
 
   void CheckKubernetes() {

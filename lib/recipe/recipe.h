@@ -10,6 +10,7 @@
 
 #include "absl/time/time.h"
 #include "cluster/kubernetes_job.h"
+#include "cluster/slurm_job.h"
 #include "model/model_spec.h"
 #include "optim/optimizer.h"
 
@@ -137,15 +138,10 @@ struct SshConfig {
   std::optional<std::string> program;  // trainctl on the other machines; auto = the path of this program
 };
 
-// What `backend = "slurm"` reads.
-struct SlurmConfig {
-  std::vector<std::string> step_options;  // of the srun that starts an agent on each node
-};
-
 struct LaunchConfig {
   std::string backend = "local";  // local | ssh | slurm | kubernetes
   SshConfig ssh;
-  SlurmConfig slurm;
+  cluster::SlurmConfig slurm;
   cluster::KubernetesConfig kubernetes;
   std::optional<std::string> interface;  // name, address or CIDR; auto = the route to the coordinator
   // How long an agent keeps its workers without hearing from the launcher. With several machines only.

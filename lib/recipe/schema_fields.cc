@@ -719,6 +719,23 @@ void AddSsh(Builder& b) {
       .Where(is_ssh)
       .Free();
   b.Add(
+       "launch.slurm.submit_options",
+       "Given to the `sbatch` that `launch` and `resume` submit a job with where they are in no allocation: "
+       "`[\"--partition=gpu\", \"--time=24:00:00\"]`.",
+       [](Recipe & r, size_t) -> auto& { return r.launch.slurm.submit_options; })
+      .OmitEmpty()
+      .Where([](const Recipe& r) { return r.launch.backend == "slurm"; })
+      .Free();
+  b.Add(
+       "launch.slurm.save_before",
+       "How long before the end of its time a submitted job saves and goes back into the queue. Longer than "
+       "a "
+       "step and a save.",
+       [](Recipe & r, size_t) -> auto& { return r.launch.slurm.save_before; })
+      .Range(1, 65535)
+      .Where([](const Recipe& r) { return r.launch.backend == "slurm"; })
+      .Free();
+  b.Add(
        "launch.slurm.step_options",
        "Given to the `srun` that starts one agent on each node: `[\"--network=...\"]`.",
        [](Recipe & r, size_t) -> auto& { return r.launch.slurm.step_options; })
@@ -803,7 +820,8 @@ void AddRest(Builder& b) {
        "launch.backend",
        "How workers are started: `local`, on this machine; `ssh`, on the machines of `[launch.ssh]`; "
        "`slurm`, "
-       "on the nodes of the allocation that `trainctl launch` is in (docs/guide/several-machines.md); "
+       "on the nodes of the allocation that `trainctl launch` is in, or in a job that it submits "
+       "(docs/guide/slurm.md); "
        "`kubernetes`, in the pods of a Job, whose manifest `launch --dry-run` prints "
        "(docs/guide/kubernetes.md).",
        [](Recipe & r, size_t) -> auto& { return r.launch.backend; })

@@ -178,6 +178,7 @@ void Supervisor::On(absl::Duration now, const GenerationRecorded& event, Actions
 }
 
 void Supervisor::HandleStop(const Notice& notice, Actions& out) {
+  if (stop_ == StopMode::kNone) stop_reason_ = notice.reason;
   stop_ = notice.stop;
   const bool at_once = stop_ == StopMode::kNow;
   out.push_back(RecordStop{absl::StrCat(at_once ? "stop now: " : "save and stop: ", notice.reason)});
@@ -410,6 +411,7 @@ void Supervisor::On(absl::Duration now, const Settled& event, Actions& out) {
     outcome.kind = result_->kind;
     if (outcome.kind == JobOutcome::Kind::kStoppedResumable) outcome.message = "saved and stopped";
     if (outcome.kind == JobOutcome::Kind::kStoppedUnsaved) outcome.message = "stopped without saving";
+    if (outcome.kind != JobOutcome::Kind::kFinished) outcome.stop_reason = stop_reason_;
     return ConcludeWith(std::move(outcome), out);
   }
   restart_ =

@@ -49,6 +49,7 @@ struct JobOutcome {
   std::string message;  // kFailed: which rank failed, where, how, and why it was not restarted
   std::string log_tail;
   std::optional<int> worker_exit_code;  // when it exited by itself
+  std::string stop_reason;              // of a stop: who asked first ("SIGUSR1", "node1: SIGTERM")
 
   // 0, 75, 130 or 4.
   ExitCode exit_code() const;
@@ -250,6 +251,7 @@ class Supervisor {
   std::map<int, Standing> boards_;  // by rank
   int hung_ = -1;                   // the rank that the watchdog has found
   StopMode stop_ = StopMode::kNone;
+  std::string stop_reason_;  // the first
   int num_interrupts_ = 0;
   int64_t checkpoint_step_;
   int64_t num_restarts_ = 0;  // of this launch

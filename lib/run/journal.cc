@@ -135,6 +135,7 @@ void Apply(const JournalEvent& event, RunState& state) {
       state.exit_code.reset();
       state.ended = absl::InfinitePast();
       ++state.num_launches;
+      ++state.launches_without_checkpoint;
       break;
     case EventKind::kGeneration:
       state.generation = event.generation;
@@ -147,6 +148,7 @@ void Apply(const JournalEvent& event, RunState& state) {
       break;
     case EventKind::kCheckpoint:
       state.last_checkpoint_step = event.step;
+      state.launches_without_checkpoint = 0;
       break;
     case EventKind::kStop:
       state.message = event.message;

@@ -58,8 +58,9 @@ struct RunState {
   int64_t generation = 0;              // the last one assigned
   int world_size = 0;
   int64_t num_launches = 0;
-  int64_t num_restarts = 0;  // of the last launch
-  int64_t last_step = -1;    // that the last failure was in, counted from 1
+  int64_t num_restarts = 0;                 // of the last launch
+  int64_t launches_without_checkpoint = 0;  // since the last checkpoint
+  int64_t last_step = -1;                   // that the last failure was in, counted from 1
   int64_t last_checkpoint_step = -1;
   int64_t launcher_pid = 0;
   std::string socket = {};

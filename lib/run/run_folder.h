@@ -79,6 +79,9 @@ class RunFolder {
   // As Lock, but takes that process of another host for gone. A lock that is seen is respected.
   absl::Status TakeOver();
 
+  // Before another process is let in.
+  void Unlock() { lock_.reset(); }
+
   // Whether a launch works on the run, in whichever process, as far as its lock tells on this host.
   enum class Work {
     kNone,

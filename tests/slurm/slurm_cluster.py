@@ -95,7 +95,7 @@ class SlurmCluster:
             "SlurmctldPidFile=%s/slurmctld.pid" % self.dir, "SlurmdPidFile=%s/slurmd-%%n.pid" % self.dir,
             "SlurmctldLogFile=%s/slurmctld.log" % self.dir, "SlurmdLogFile=%s/slurmd-%%n.log" % self.dir,
             "ProctrackType=proctrack/linuxproc", "SelectType=select/cons_tres", "SelectTypeParameters=CR_Core",
-            "ReturnToService=2", "SlurmdParameters=config_overrides",
+            "ReturnToService=1", "SlurmdParameters=config_overrides",
             "SchedulerParameters=batch_sched_delay=0,sched_interval=1",
         ]
         for node, port in zip(self.nodes, ports):

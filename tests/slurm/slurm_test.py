@@ -9,6 +9,7 @@ import glob
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from slurm_cluster import CannotStart, SlurmCluster, missing_programs  # noqa: E
 TRAINCTL = os.path.abspath(sys.argv[1])
 EXPAND_HOSTLISTS = os.path.abspath(sys.argv[2])
 FILTER = sys.argv[3] if len(sys.argv) > 3 else ""
+ALIVE = ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING", None)
 PATIENCE = 300  # seconds, for anything that is waited for
 FAILURES = []
 os.environ["XDG_CONFIG_HOME"] = "/nonexistent"  # no profile of this machine
@@ -111,7 +113,7 @@ class Case:
 
     def output(self):
         texts = []
-        for name in sorted(glob.glob(self.dir + "/*.out")):
+        for name in sorted(glob.glob(self.dir + "/*.out") + glob.glob(self.dir + "/run/*.out")):
             with open(name, errors="replace") as file:
                 texts.append(file.read()[-4000:])
         return "\n".join(texts)
@@ -265,6 +267,164 @@ wait
     c.wait("the end of the run", lambda: "stopped after saving" in c.output())
     c.expect(c.saved_step() > 0, c.output())
     c.run("scancel", job)
+
+
+SUBMITTED = """
+[launch]
+backend = "slurm"
+max_restarts = 2
+[launch.slurm]
+submit_options = [%s]
+save_before = "%s"
+"""
+
+
+def submit(c, *arguments, nodes=2, options=(), save_before="60s"):
+    """A run that `launch` itself submits; the number of its job."""
+    with open(c.dir + "/recipe.toml") as recipe:
+        text = recipe.read().replace("[cluster]", "[cluster]\nnodes = %d" % nodes)
+    with open(c.dir + "/several.toml", "w") as recipe:
+        recipe.write(text + SUBMITTED % (", ".join('"%s"' % option for option in options), save_before))
+    result = c.run(TRAINCTL, "launch", "several.toml", "--run-dir", "run", *arguments)
+    job = re.search(r"submitted as job (\d+) of Slurm: ", result.stdout)
+    if result.returncode != 0 or job is None:
+        raise RuntimeError("not submitted, code %d: %s" % (result.returncode, result.stdout))
+    return job.group(1)
+
+
+def status(c, run="run"):
+    result = c.run(TRAINCTL, "status", run, "--json")
+    return json.loads(result.stdout[result.stdout.index("{"):])
+
+
+def straight(c, steps):
+    """The metrics of the same run on one machine."""
+    done = c.run(TRAINCTL, "launch", "recipe.toml", "--run-dir", "one", "--set", "train.steps=%d" % steps, "--set",
+                 "cluster.devices_per_node=4")
+    if done.returncode != 0:
+        raise RuntimeError(done.stdout)
+    with open(c.dir + "/one/metrics.jsonl") as one:
+        return one.read()
+
+
+def metrics(c):
+    with open(c.dir + "/run/metrics.jsonl") as run:
+        return run.read()
+
+
+def start_next(c, job):
+    """Starts a job that is back in the queue at once; Slurm lets it wait two minutes. It now and then refuses or forgets to
+    start one that early, and is then asked again."""
+    c.wait("job %s to wait in the queue" % job, lambda: c.slurm.job(job).get("JobState") == "PENDING")
+    c.expect(status(c)["status"] == "queued" and status(c)["batch_job"]["id"] == job, status(c))
+
+    def is_started():
+        c.run("scontrol", "update", "JobId=" + job, "StartTime=now")
+        return c.slurm.job(job).get("JobState") == "RUNNING"
+
+    c.wait("job %s to start again" % job, is_started)
+
+
+def end_of(c, job):
+    c.wait("the end of job %s" % job, lambda: c.slurm.job(job).get("JobState") not in ALIVE)
+    return c.slurm.job(job).get("JobState"), c.slurm.job(job).get("ExitCode")
+
+
+@case
+def a_run_is_submitted_and_goes_on_after_a_warning(c):
+    expected = straight(c, 40)
+    job = submit(c, "--set", "train.steps=40", "--stop-after", "30")
+    again = c.run(TRAINCTL, "launch", "several.toml", "--run-dir", "run", "--or-resume")
+    c.expect(again.returncode == 2 and "is job %s of Slurm already" % job in again.stdout, again.stdout)
+    c.wait("the first step", lambda: c.step() > 0)
+    c.run("scancel", "--batch", "--signal=USR1", job)  # as --signal=B:USR1@SECONDS does
+    start_next(c, job)
+    c.expect("stopped after saving step" in c.output() and "job %s of Slurm goes back into the queue" % job in c.output(),
+             c.output())
+    c.expect(end_of(c, job) == ("FAILED", "75:0"), c.slurm.job(job), c.output())  # --stop-after
+    # A resume is a job of its own.
+    resumed = c.run(TRAINCTL, "resume", "run", "--json")
+    c.expect(resumed.returncode == 0, resumed.stdout)
+    number = json.loads(resumed.stdout[resumed.stdout.index("{"):].splitlines()[0])["job"]
+    c.expect(number != job and end_of(c, number) == ("COMPLETED", "0:0"), c.slurm.job(number), c.output())
+    c.expect(metrics(c) == expected, "not the same:", expected, metrics(c))
+    c.expect(status(c)["status"] == "finished", status(c))
+
+
+@case
+def a_submitted_job_that_makes_room_saves_and_comes_back(c):
+    job = submit(c)
+    c.wait("the first step", lambda: c.step() > 0)
+    urgent = c.run("sbatch", "--parsable", "--partition=urgent", "--nodes=4", "--exclusive", "--output=urgent.out", "--wrap",
+                   "touch urgent").stdout.strip()
+    c.wait("the urgent job", lambda: os.path.exists(c.dir + "/urgent"))
+    c.expect(end_of(c, urgent) == ("COMPLETED", "0:0"), c.slurm.job(urgent))
+    first = c.saved_step()
+    c.expect(first > 0, "nothing was saved:", c.output())
+    start_next(c, job)
+    c.wait("steps after step %d" % first, lambda: c.step() > first)
+    # A request to stop is no reason to come back.
+    c.expect(c.run(TRAINCTL, "stop", "run").returncode == 0, "not stopped")
+    c.expect(end_of(c, job) == ("FAILED", "75:0"), c.slurm.job(job), c.output())
+    c.expect(c.saved_step() > first and status(c)["status"] == "stopped", status(c), c.output())
+
+
+@case
+def a_job_that_cannot_come_back_is_followed_by_another(c):
+    """Its time is up after a minute; Slurm warns up to a minute before that is asked for."""
+    job = submit(c, options=["--no-requeue", "--time=1"], save_before="30s")
+    c.wait("the warning", lambda: "stopped after saving step" in c.output())
+    c.expect(end_of(c, job)[0] == "FAILED", c.slurm.job(job), c.output())
+    c.wait("the next job", lambda: status(c)["batch_job"]["id"] != job)
+    first = c.saved_step()
+    job = status(c)["batch_job"]["id"]
+    c.wait("steps after step %d" % first, lambda: c.step() > first)
+    # The time limit of a job that was warned too late, and cancelling: both end it for good.
+    c.run("scancel", job)
+    c.expect(end_of(c, job)[0] == "CANCELLED" and c.saved_step() > first, c.slurm.job(job), c.output())
+    c.expect(status(c)["status"] == "stopped", status(c))
+
+
+@case
+def a_job_goes_on_with_other_nodes_when_one_is_down(c):
+    expected = straight(c, 60)
+    job = submit(c, "--set", "train.steps=60", "--set", "checkpoint.every_steps=5")
+    c.wait("a checkpoint", lambda: c.saved_step() > 0)
+    nodes = status(c)["nodes"]
+    c.expect(len(nodes) == 2, nodes)
+    try:
+        c.run("scontrol", "update", "NodeName=" + nodes[1], "State=DOWN", "Reason=test")
+        start_next(c, job)
+        c.expect("lost with its node %s" % nodes[1] in c.output(), c.output())
+        c.expect(end_of(c, job) == ("COMPLETED", "0:0"), c.slurm.job(job), c.output())
+        c.expect(nodes[1] not in status(c)["nodes"], status(c))
+    finally:
+        c.run("scontrol", "update", "NodeName=" + nodes[1], "State=RESUME")
+    c.expect(metrics(c) == expected, "not the same:", expected, metrics(c))
+
+
+@case
+def a_job_that_waits_is_taken_out_of_the_queue(c):
+    job = submit(c, options=["--begin=now+1hour"])
+    c.expect(status(c)["status"] == "queued", status(c))
+    shown = c.run(TRAINCTL, "status", "run").stdout
+    c.expect("job         %s of Slurm: PENDING" % job in shown, shown)
+    stopped = c.run(TRAINCTL, "stop", "run")
+    c.expect("job %s of Slurm is cancelled" % job in stopped.stdout, stopped.stdout)
+    c.expect(end_of(c, job)[0] == "CANCELLED", c.slurm.job(job))
+    # What is submitted is what a dry run prints, and Slurm takes it as it is.
+    printed = subprocess.run([TRAINCTL, "launch", "several.toml", "--run-dir", "run", "--dry-run"], cwd=c.dir, env=c.slurm.env,
+                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
+    with open(c.dir + "/run/slurm-job.sh") as script:
+        c.expect(script.read() == printed, printed)
+    with open(c.dir + "/job.sh", "w") as script:
+        script.write(printed)
+    taken = c.run("sbatch", "--test-only", "job.sh")
+    c.expect(taken.returncode == 0, taken.stdout)
+    # What Slurm refuses, in its own words.
+    refused = c.run(TRAINCTL, "launch", "several.toml", "--run-dir", "other", "--set",
+                    'launch.slurm.submit_options=["--partition=nowhere"]')
+    c.expect(refused.returncode == 5 and "invalid partition specified: nowhere" in refused.stdout, refused.stdout)
 
 
 def run_cases(slurm):

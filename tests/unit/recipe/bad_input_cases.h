@@ -116,6 +116,15 @@ inline const BadInputCase kBadInputs[] = {
      "r.toml:11:1: train.gradient_dtype = \"bf16\": this version accumulates and reduces gradients in fp32"},
     {"SelectiveRecompute", "[parallel]\nrecompute = 'selective'\n",
      "r.toml:12:1: parallel.recompute = \"selective\": this version knows \"none\" and \"full\""},
+    {"SlurmJobsNumberOfNodes",
+     "[launch]\nbackend = 'slurm'\n[launch.slurm]\nsubmit_options = ['--nodes=4']\n",
+     "r.toml:14:1: launch.slurm.submit_options: '--nodes=4' is set by trainctl: nodes come from "
+     "cluster.nodes, "
+     "the warning from launch.slurm.save_before, variables from launch.env; take it out"},
+    {"SlurmSaveAtOnce", "[launch]\nbackend = 'slurm'\n[launch.slurm]\nsave_before = '0.5s'\n",
+     "r.toml:14:1: launch.slurm.save_before: \"0.5s\" is out of range; expected a duration with a unit (ms, "
+     "s, m "
+     "or h) from 1 s to 65535 s, such as \"30m\""},
     {"SlurmOptionsOfAnotherBackend", "[launch.slurm]\nstep_options = ['--exact']\n",
      "r.toml:12:1: launch.slurm.step_options is read with launch.backend = \"slurm\" alone, and it is "
      "\"local\"; set launch.backend = \"slurm\", or take the table out (--set launch.slurm=default)"},
@@ -194,7 +203,7 @@ inline const BadInputCase kBadInputs[] = {
     {"TwoNodes", "[cluster]\nnodes = 2\n",
      "r.toml:12:1: cluster.nodes = 2 but launch.backend = \"local\" starts workers on this machine only; set "
      "cluster.nodes = 1, or launch.backend to \"ssh\" with the machines in launch.ssh.hosts, to \"slurm\" "
-     "in an allocation of Slurm, or to \"kubernetes\""},
+     "where there is Slurm, or to \"kubernetes\""},
     {"StepsAndTokens",
      "!recipe_version = 1\n[model]\npreset = 'toy-1m'\n[data]\nseq_len = 128\n[[data.train]]\nfiles = "
      "['a']\n[train]\nsteps = 1\ntokens = '1M'\nbatch_sequences = 1\n",

@@ -136,6 +136,8 @@ bool HasOneValueOnly(const std::string& name) {
                                        "optimizer.momentum",
                                        "launch.ssh.hosts_file",
                                        "launch.slurm.step_options",
+                                       "launch.slurm.submit_options",
+                                       "launch.slurm.save_before",
                                        "launch.kubernetes.name",
                                        "launch.kubernetes.namespace",
                                        "launch.kubernetes.image",

@@ -104,6 +104,7 @@ TEST_F(JournalTest, StateFollowsTheEvents) {
   EXPECT_EQ(state->generation, 1);
   EXPECT_EQ(state->num_restarts, 1);
   EXPECT_EQ(state->last_checkpoint_step, 20);
+  EXPECT_EQ(state->launches_without_checkpoint, 0);
   EXPECT_EQ(state->last_step, 17);
   EXPECT_EQ(state->message, "killed by SIGSEGV (11)");
 
@@ -122,6 +123,7 @@ TEST_F(JournalTest, StateFollowsTheEvents) {
   EXPECT_EQ(state->num_restarts, 0) << "restarts are of one launch";
   EXPECT_EQ(state->generation, 1) << "generations are of the run";
   EXPECT_EQ(state->last_checkpoint_step, 20);
+  EXPECT_EQ(state->launches_without_checkpoint, 1);
 }
 
 TEST_F(JournalTest, FromScratchForgetsTheCheckpointsBefore) {

@@ -1,0 +1,159 @@
+#include "cluster/slurm_job.h"
+
+#include <array>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "base/names.h"
+#include "base/shell_quote.h"
+#include "base/status.h"
+
+namespace trainctl::cluster {
+namespace {
+
+// What the script says by itself, and whoever says otherwise gets another job than planned.
+constexpr std::array kOurs = {"--nodes",  "-N",      "--ntasks", "-n",     "--ntasks-per-node",
+                              "--signal", "--array", "-a",       "--wrap", "--open-mode",
+                              "--chdir",  "-D",      "--wait",   "-W",     "--parsable"};
+// With any of these the options say themselves which devices a node shall have.
+constexpr std::array kDevices = {"--gres", "--gpus", "-G", "--tres-per-"};
+
+// sbatch reads a directive as a shell reads words, but without anything that stands for something else.
+absl::StatusOr<std::string> Word(absl::string_view text) {
+  const bool is_plain = absl::c_all_of(text, [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || absl::StrContains("-_=+:,./%@[]", c);
+  });
+  if (is_plain && !text.empty()) return std::string(text);
+  const bool can_be = absl::c_none_of(text, [](char c) {
+    return absl::ascii_iscntrl(static_cast<unsigned char>(c)) || c == '"' || c == '\\';
+  });
+  if (can_be) return absl::StrCat("\"", text, "\"");
+  return UsageError(absl::StrCat(QuotedName(text),
+                                 " cannot be told to Slurm: a control character, a quotation mark or a "
+                                 "backslash is in it"));
+}
+
+bool IsOurs(absl::string_view option) {
+  return absl::c_any_of(kOurs, [&](absl::string_view ours) {
+    if (!absl::StartsWith(option, ours)) return false;
+    const absl::string_view rest = option.substr(ours.size());
+    return rest.empty() || rest.front() == '=' || !absl::StartsWith(ours, "--");
+  });
+}
+
+// The value of `name=` in a line of such pairs; names are words of their own.
+std::string ValueOf(absl::string_view line, absl::string_view name) {
+  for (absl::string_view word : absl::StrSplit(line, ' ')) {
+    if (absl::ConsumePrefix(&word, name) && absl::ConsumePrefix(&word, "=")) return std::string(word);
+  }
+  return "";
+}
+
+std::string Known(std::string value) {
+  return value == "None" || value == "N/A" || value == "Unknown" || value == "(null)" ? "" : value;
+}
+
+}  // namespace
+
+absl::Status CheckSubmitOptions(const std::vector<std::string>& options) {
+  for (const std::string& option : options) {
+    if (!absl::StartsWith(option, "-")) {
+      return UsageError(absl::StrCat("launch.slurm.submit_options: ", QuotedName(option),
+                                     " is no option of sbatch; write \"--name=value\" in one piece"));
+    }
+    if (IsOurs(option)) {
+      return UsageError(absl::StrCat(
+          "launch.slurm.submit_options: ", QuotedName(option),
+          " is set by trainctl: nodes come from cluster.nodes, the warning from launch.slurm.save_before, "
+          "variables from launch.env; take it out"));
+    }
+    TRAINCTL_RETURN_IF_ERROR(Annotate(Word(option).status(), "launch.slurm.submit_options"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> SlurmScript(const SlurmJob& job) {
+  // A node that is lost does not end the job: the launcher names it, and asks for other nodes.
+  std::vector<std::string> options = {
+      absl::StrCat("--job-name=", job.name),
+      absl::StrCat("--nodes=", job.nodes),
+      "--ntasks-per-node=1",
+      "--exclusive",
+      "--no-kill",
+      "--requeue",
+      absl::StrCat("--signal=B:USR1@",
+                   absl::ToInt64Seconds(absl::Ceil(job.config.save_before, absl::Seconds(1)))),
+      absl::StrCat("--chdir=", job.folder),
+      absl::StrCat("--output=", job.output),
+      "--open-mode=append"};
+  const bool says_devices = absl::c_any_of(job.config.submit_options, [](const std::string& option) {
+    return absl::c_any_of(kDevices, [&](const char* name) { return absl::StartsWith(option, name); });
+  });
+  if (job.devices_per_node > 0 && !says_devices)
+    options.push_back(absl::StrCat("--gpus-per-node=", job.devices_per_node));
+  options.insert(options.end(), job.config.submit_options.begin(), job.config.submit_options.end());
+  std::string script = "#!/bin/bash\n";
+  for (const std::string& option : options) {
+    TRAINCTL_ASSIGN_OR_RETURN(const std::string word, Word(option));
+    absl::StrAppend(&script, "#SBATCH ", word, "\n");
+  }
+  absl::StrAppend(&script, "export ", kSubmittedVariable, "=1\nexec");
+  for (const std::string& word : job.command) absl::StrAppend(&script, " ", ShellQuote(word));
+  return absl::StrCat(script, "\n");
+}
+
+std::optional<std::string> FindSubmittedJob(const Environment& environment) {
+  const char* const submitted = environment(kSubmittedVariable);
+  const char* const job = environment("SLURM_JOB_ID");
+  if (submitted == nullptr || absl::string_view(submitted) != "1" || job == nullptr) return std::nullopt;
+  return std::string(job);
+}
+
+bool IsRequeued(const Environment& environment) {
+  const char* const count = environment("SLURM_RESTART_COUNT");
+  int64_t number = 0;
+  return FindSubmittedJob(environment) && count != nullptr && absl::SimpleAtoi(count, &number) && number > 0;
+}
+
+absl::StatusOr<std::string> ParseSubmitted(absl::string_view output) {
+  // Warnings of plugins may come first; behind the number may stand the cluster's name.
+  const std::vector<absl::string_view> lines = absl::StrSplit(absl::StripAsciiWhitespace(output), '\n');
+  const absl::string_view last = lines.back();
+  const absl::string_view number = last.substr(0, last.find(';'));
+  const bool is_number = !number.empty() && absl::c_all_of(number, [](char c) {
+    return absl::ascii_isdigit(static_cast<unsigned char>(c));
+  });
+  if (is_number) return std::string(number);
+  return EnvironmentError(absl::StrCat("sbatch told no number of a job, but: ", output));
+}
+
+bool SlurmJobState::IsAlive() const {
+  constexpr std::array kAlive = {"PENDING",      "RUNNING",   "CONFIGURING", "COMPLETING", "REQUEUED",
+                                 "REQUEUE_HOLD", "SUSPENDED", "RESIZING",    "SIGNALING",  "STAGE_OUT"};
+  return absl::c_linear_search(kAlive, absl::string_view(state));
+}
+
+std::optional<SlurmJobState> ParseJobState(absl::string_view output) {
+  for (const absl::string_view line : absl::StrSplit(output, '\n')) {
+    SlurmJobState job;
+    job.state = ValueOf(line, "JobState");
+    if (job.state.empty()) continue;
+    job.reason = Known(ValueOf(line, "Reason"));
+    job.makes_room = !Known(ValueOf(line, "PreemptTime")).empty();
+    return job;
+  }
+  return std::nullopt;
+}
+
+bool IsWarning(absl::string_view reason) {
+  const size_t at = reason.rfind(": ");
+  if (at != absl::string_view::npos) reason.remove_prefix(at + 2);
+  return reason == "SIGUSR1" || reason == "SIGUSR2";
+}
+
+}  // namespace trainctl::cluster
