@@ -69,7 +69,8 @@ void NodeHost::Decide(rendezvous::AgentEvent event) {
 void NodeHost::Do(const rendezvous::SpawnWorkers& action) {
   oom_kills_before_ = CountOomKills();
   asked_activities_.clear();
-  absl::StatusOr<WorkerSet> workers = WorkerSet::Start(start_, action, deps_.disk, deps_.show_line);
+  absl::StatusOr<WorkerSet> workers =
+      WorkerSet::Start(start_, action, agent_.attempt(), deps_.disk, deps_.show_line);
   if (!workers.ok()) {
     workers_.reset();
     Decide(rendezvous::ProcessNotStarted{workers.status()});

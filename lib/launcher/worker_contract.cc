@@ -18,6 +18,7 @@ std::vector<std::string> FormatWorkerFlags(const WorkerFlags& flags) {
       "--token-file", flags.token_file, "--worker-id", absl::StrCat(flags.worker_id)};
   if (flags.progress_fd >= 0) args.insert(args.end(), {"--progress-fd", absl::StrCat(flags.progress_fd)});
   if (flags.node != kLocalNode) args.insert(args.end(), {"--node", flags.node});
+  if (flags.incarnation != 0) args.insert(args.end(), {"--incarnation", absl::StrCat(flags.incarnation)});
   if (flags.address != kLoopback) args.insert(args.end(), {"--address", flags.address});
   return args;
 }
@@ -26,6 +27,7 @@ absl::StatusOr<WorkerFlags> ParseWorkerFlags(std::vector<std::string>& args) {
   WorkerFlags flags;
   std::string worker_id;
   std::string progress_fd;
+  std::string incarnation;
   std::vector<std::string> others;
   std::set<std::string> seen;
   for (size_t i = 0; i < args.size(); ++i) {
@@ -36,6 +38,7 @@ absl::StatusOr<WorkerFlags> ParseWorkerFlags(std::vector<std::string>& args) {
                           : args[i] == "--progress-fd" ? &progress_fd
                           : args[i] == "--node"        ? &flags.node
                           : args[i] == "--address"     ? &flags.address
+                          : args[i] == "--incarnation" ? &incarnation
                                                        : nullptr;
     if (target == nullptr) {
       others.push_back(args[i]);
@@ -55,6 +58,9 @@ absl::StatusOr<WorkerFlags> ParseWorkerFlags(std::vector<std::string>& args) {
   }
   if (!progress_fd.empty() && (!absl::SimpleAtoi(progress_fd, &flags.progress_fd) || flags.progress_fd < 3)) {
     return UsageError(absl::StrCat("--progress-fd must be a descriptor, not '", progress_fd, "'"));
+  }
+  if (!incarnation.empty() && (!absl::SimpleAtoi(incarnation, &flags.incarnation) || flags.incarnation < 0)) {
+    return UsageError(absl::StrCat("--incarnation must be a number from 0, not '", incarnation, "'"));
   }
   args = std::move(others);
   return flags;

@@ -2,7 +2,7 @@
 // thread safe.
 //
 //   worker --run-dir DIR --socket PATH --token-file PATH --worker-id K [--progress-fd N] [--node NAME]
-//          [--address IP] [more of its own]
+//          [--address IP] [--incarnation N] [more of its own]
 //
 // It starts with the signals of worker_signals.h ignored and blocked.
 //
@@ -11,6 +11,7 @@
 // failures that a restart cannot cure.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,7 @@ struct WorkerFlags {
   int progress_fd = -1;                          // an inherited ProgressBoard; -1: none
   std::string node = std::string(kLocalNode);    // whose agent listens on the socket
   std::string address = std::string(kLoopback);  // of this machine, on which the other workers reach it
+  int64_t incarnation = 0;  // of its member's process: the attempt that it was started in
 };
 
 std::vector<std::string> FormatWorkerFlags(const WorkerFlags& flags);

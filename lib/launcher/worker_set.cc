@@ -19,12 +19,13 @@ namespace {
 // How long a process that was killed may take to end: one that takes longer hangs in the kernel.
 constexpr absl::Duration kStuckAfter = absl::Seconds(5);
 
-SpawnOptions OptionsOf(const WorkerStart& start, const rendezvous::Slot& slot, const ProgressBoard& board,
-                       int output_fd) {
+SpawnOptions OptionsOf(const WorkerStart& start, const rendezvous::Slot& slot, int64_t attempt,
+                       const ProgressBoard& board, int output_fd) {
   SpawnOptions spawn;
   spawn.argv = {start.program};
-  for (std::string& flag : FormatWorkerFlags({start.run->path(), start.socket_path, start.token_path,
-                                              slot.worker_id, board.fd(), start.node, start.address})) {
+  for (std::string& flag :
+       FormatWorkerFlags({start.run->path(), start.socket_path, start.token_path, slot.worker_id, board.fd(),
+                          start.node, start.address, attempt})) {
     spawn.argv.push_back(std::move(flag));
   }
   spawn.argv.insert(spawn.argv.end(), start.args.begin(), start.args.end());
@@ -44,7 +45,7 @@ SpawnOptions OptionsOf(const WorkerStart& start, const rendezvous::Slot& slot, c
 }  // namespace
 
 absl::StatusOr<WorkerSet> WorkerSet::Start(const WorkerStart& start, const rendezvous::SpawnWorkers& spawn,
-                                           DiskQueue& disk, LineSink sink) {
+                                           int64_t attempt, DiskQueue& disk, LineSink sink) {
   std::vector<Worker> workers;
   std::vector<SpawnOptions> options;
   std::vector<int> child_ends;
@@ -63,7 +64,7 @@ absl::StatusOr<WorkerSet> WorkerSet::Start(const WorkerStart& start, const rende
     if (::pipe2(output, O_CLOEXEC) != 0) return ErrnoError("create", "a pipe", errno);
     ::fcntl(output[0], F_SETFL, O_NONBLOCK);
     child_ends.push_back(output[1]);
-    options.push_back(OptionsOf(start, slot, board, output[1]));
+    options.push_back(OptionsOf(start, slot, attempt, board, output[1]));
     workers.push_back({rank, std::move(log), std::move(board), output[0]});
   }
   TRAINCTL_ASSIGN_OR_RETURN(

@@ -52,9 +52,9 @@ class WorkerSet {
     bool has_left = false;  // it announced its end: all of its work is done and saved
   };
 
-  // Starts one for each slot. How that went, and all that follows, comes with TakeEvents.
+  // Starts one for each slot, in that attempt. How that went, and all that follows, comes with TakeEvents.
   static absl::StatusOr<WorkerSet> Start(const WorkerStart& start, const rendezvous::SpawnWorkers& spawn,
-                                         DiskQueue& disk, LineSink sink);
+                                         int64_t attempt, DiskQueue& disk, LineSink sink);
   WorkerSet(WorkerSet&&) = default;
   ~WorkerSet();
 

@@ -123,7 +123,7 @@ void Coordinator::On(absl::Duration now, const Join& event, Decision& out) {
     return;
   }
   Member& member = it->second;
-  if (member.exited || event.id.incarnation < member.incarnation) {
+  if (member.exited || event.id.incarnation < std::max(member.incarnation, attempt_)) {
     out.reason = absl::StrCat("incarnation ", event.id.incarnation, " of ", event.id.member, " is over");
     out.commands.push_back({Command::Kind::kReject, event.id, generation_, {}, out.reason, false});
     return;

@@ -4,6 +4,46 @@
 #include "launcher/printable_text.h"
 
 namespace trainctl::rpc {
+namespace {
+
+void Name(const rendezvous::MemberId& id, int64_t generation, v1::WorkerMessage& message) {
+  message.set_member(id.member);
+  message.set_incarnation(id.incarnation);
+  message.set_generation(generation);
+}
+
+void Write(const rendezvous::Join& join, v1::WorkerMessage& message) {
+  Name(join.id, 0, message);
+  message.mutable_join()->set_pid(join.pid);
+}
+
+void Write(const rendezvous::Ack& ack, v1::WorkerMessage& message) {
+  Name(ack.id, ack.generation, message);
+  message.mutable_ack()->set_assignment_hash(ack.hash);
+}
+
+void Write(const rendezvous::Heartbeat& beat, v1::WorkerMessage& message) {
+  Name(beat.id, beat.generation, message);
+  message.mutable_heartbeat()->set_step(beat.progress.step);
+  message.mutable_heartbeat()->set_phase(WireText(beat.progress.phase));
+  if (beat.progress.peak_bytes >= 0) message.mutable_heartbeat()->set_peak_bytes(beat.progress.peak_bytes);
+}
+
+void Write(const rendezvous::ReportFailure& report, v1::WorkerMessage& message) {
+  Name(report.id, report.generation, message);
+  v1::FailureReport& failure = *message.mutable_failure();
+  failure.set_step(report.failure.step);
+  failure.set_axis(WireText(report.failure.axis));
+  failure.set_message(WireText(report.failure.message));
+  failure.set_peer_failed(report.failure.peer_failed);
+}
+
+void Write(const rendezvous::Leave& leave, v1::WorkerMessage& message) {
+  Name(leave.id, leave.generation, message);
+  message.mutable_leave()->set_stopped(leave.kind == rendezvous::LeaveKind::kStopped);
+}
+
+}  // namespace
 
 absl::Status FromGrpc(const grpc::Status& status, absl::string_view what) {
   if (status.ok()) return absl::OkStatus();
@@ -71,6 +111,32 @@ std::optional<rendezvous::Event> EventOf(const v1::WorkerMessage& message) {
           id, message.generation(),
           message.leave().stopped() ? rendezvous::LeaveKind::kStopped : rendezvous::LeaveKind::kFinished};
     case v1::WorkerMessage::BODY_NOT_SET:
+      break;
+  }
+  return std::nullopt;
+}
+
+v1::WorkerMessage MessageOf(const rendezvous::WorkerWords& words) {
+  v1::WorkerMessage message;
+  message.set_protocol_version(kProtocolVersion);
+  std::visit([&](const auto& what) { Write(what, message); }, words);
+  return message;
+}
+
+std::optional<rendezvous::WorkerOrder> OrderOf(const v1::CoordinatorMessage& message) {
+  switch (message.body_case()) {
+    case v1::CoordinatorMessage::kPrepare: {
+      const v1::Prepare& prepare = message.prepare();
+      return rendezvous::Prepared{prepare.generation(), prepare.assignment(), prepare.assignment_hash(),
+                                  absl::Milliseconds(prepare.heartbeat_interval_ms())};
+    }
+    case v1::CoordinatorMessage::kGo:
+      return rendezvous::Went{message.go().generation()};
+    case v1::CoordinatorMessage::kDirective:
+      return rendezvous::Directed{FromWire(message.directive().kind()), message.directive().reason()};
+    case v1::CoordinatorMessage::kReject:
+      return rendezvous::Rejected{message.reject().reason(), message.reject().rejoin()};
+    case v1::CoordinatorMessage::BODY_NOT_SET:
       break;
   }
   return std::nullopt;

@@ -10,6 +10,7 @@
 #include "base/control_channel.h"
 #include "proto/trainctl.pb.h"
 #include "rendezvous/coordinator.h"
+#include "rendezvous/worker_session.h"
 
 namespace trainctl::rpc {
 
@@ -27,6 +28,9 @@ v1::DirectiveMessage::Kind ToWire(DirectiveKind kind);
 DirectiveKind FromWire(v1::DirectiveMessage::Kind kind);
 // What a worker's message tells the coordinator; empty for a body that only newer peers know.
 std::optional<rendezvous::Event> EventOf(const v1::WorkerMessage& message);
+// The worker's side of it; without a number.
+v1::WorkerMessage MessageOf(const rendezvous::WorkerWords& words);
+std::optional<rendezvous::WorkerOrder> OrderOf(const v1::CoordinatorMessage& message);
 // At most kMaxTextBytes of valid UTF-8 (protobuf refuses other strings).
 std::string WireText(absl::string_view text);
 

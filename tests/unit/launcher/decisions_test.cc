@@ -143,7 +143,8 @@ TEST_F(TopologyTest, OfThisMachineKnowsTheCoresThatMayBeUsed) {
 }
 
 TEST(WorkerContractTest, FlagsSurviveTheTripAndOthersStay) {
-  std::vector<std::string> args = FormatWorkerFlags({"/runs/a b", "/tmp/s", "/tmp/t", 3, 17});
+  std::vector<std::string> args =
+      FormatWorkerFlags({"/runs/a b", "/tmp/s", "/tmp/t", 3, 17, "n1", "10.0.0.1", 5});
   args.insert(args.begin(), "--generate");
   args.push_back("prompt");
   const auto flags = ParseWorkerFlags(args);
@@ -153,15 +154,19 @@ TEST(WorkerContractTest, FlagsSurviveTheTripAndOthersStay) {
   EXPECT_EQ(flags->token_file, "/tmp/t");
   EXPECT_EQ(flags->worker_id, 3);
   EXPECT_EQ(flags->progress_fd, 17);
+  EXPECT_EQ(flags->node, "n1");
+  EXPECT_EQ(flags->address, "10.0.0.1");
+  EXPECT_EQ(flags->incarnation, 5);
   EXPECT_THAT(args, ElementsAre("--generate", "prompt"));
 }
 
 TEST(WorkerContractTest, BadFlagsAreUsageErrors) {
   const std::vector<std::string> good = FormatWorkerFlags({"/r", "/s", "/t", 0});
-  std::vector<std::vector<std::string>> bad = {{}, {good.begin(), good.end() - 1}, good, good, good};
+  std::vector<std::vector<std::string>> bad = {{}, {good.begin(), good.end() - 1}, good, good, good, good};
   bad[2].back() = "-1";
   bad[3].back() = "x";
   bad[4].insert(bad[4].end(), {"--socket", "/again"});
+  bad[5].insert(bad[5].end(), {"--incarnation", "soon"});
   for (std::vector<std::string>& args : bad) {
     EXPECT_EQ(ExitCodeFor(ParseWorkerFlags(args).status()), ExitCode::kUsage);
   }

@@ -22,6 +22,7 @@
 #include "rendezvous/agent.h"
 #include "rendezvous/coordinator.h"
 #include "rendezvous/supervisor.h"
+#include "rendezvous/worker_session.h"
 #include "tests/unit/num_cases.h"
 
 namespace trainctl::rendezvous {
@@ -79,7 +80,7 @@ class JobSimulation {
   // A process that trains, in lock step with the others of its attempt.
   struct Worker {
     std::string member;
-    int64_t incarnation = 0;
+    std::optional<WorkerSession> session = {};
     int64_t attempt = 0;
     int rank = 0;
     bool alive = true;
@@ -87,23 +88,23 @@ class JobSimulation {
     bool ignores_sigterm = false;
     bool hung = false, silent = false;
     bool ended_from_outside = false;  // its agent ends it
-    int64_t acked = 0, generation = 0;
-    DirectiveKind directive = DirectiveKind::kNone;
     int64_t step = 0;
     bool blocked = false;
     std::optional<LeaveKind> left;
     absl::Duration next_message, next_step;
     absl::Duration exit_at = absl::InfiniteDuration();
     ExitStatus exit;
+
+    int64_t generation() const { return session->running() ? session->generation() : 0; }
   };
-  struct WorkerWords {
+  struct FromWorker {
     Event event;
   };
   struct ForWorker {
-    Command command;
-    uint64_t hash = 0;
+    MemberId to;
+    WorkerOrder order;
   };
-  using Up = std::variant<std::vector<Slot>, NodeEvent, WorkerWords>;
+  using Up = std::variant<std::vector<Slot>, NodeEvent, FromWorker>;
   using Down = std::variant<NodeCommand, ForWorker>;
   template <typename T>
   struct Late {
@@ -235,9 +236,23 @@ class JobSimulation {
         EXPECT_TRUE(recorded_.contains(command.generation)) << "they go before it is recorded";
       }
       Node& node = NodeOf(command.to.member.substr(0, command.to.member.find('/')));
-      SendDown(node, ForWorker{command, coordinator_.assignment_hash()});
+      SendDown(node, ForWorker{command.to, OrderOf(command)});
     }
     notices_.insert(notices_.end(), decision.notices.begin(), decision.notices.end());
+  }
+
+  WorkerOrder OrderOf(const Command& command) const {
+    switch (command.kind) {
+      case Command::Kind::kPrepare:
+        return Prepared{command.generation, coordinator_.assignment_bytes(), coordinator_.assignment_hash()};
+      case Command::Kind::kGo:
+        return Went{command.generation};
+      case Command::Kind::kDirective:
+        return Directed{command.directive.kind, command.directive.reason};
+      case Command::Kind::kReject:
+        return Rejected{command.reason, command.rejoin};
+    }
+    return Rejected{};
   }
 
   // ---- the network
@@ -280,7 +295,7 @@ class JobSimulation {
   // ---- a node: what launcher::AgentRunner and launcher::NodeHost do
   void StepNode(Node& node) {
     while (const auto up = TakeArrived(node.up)) {
-      if (const auto* words = std::get_if<WorkerWords>(&*up)) {
+      if (const auto* words = std::get_if<FromWorker>(&*up)) {
         Tell(coordinator_.Decide(now_, words->event));
       } else if (const auto* slots = std::get_if<std::vector<Slot>>(&*up)) {
         news_.push_back(NodeReady{node.name, *slots});
@@ -357,8 +372,8 @@ class JobSimulation {
     for (const Slot& slot : action.slots) {
       Worker worker;
       worker.member = slot.member;
-      worker.incarnation = ++incarnation_;
       worker.attempt = node.agent->attempt();
+      worker.session.emplace(MemberId{slot.member, worker.attempt}, 1);
       worker.rank = action.first_rank + static_cast<int>(node.workers.size());
       worker.step = std::max<int64_t>(supervisor_->checkpoint_step(), 0);
       worker.next_message = now_ + Within(1);
@@ -436,7 +451,14 @@ class JobSimulation {
     worker.exit = exit;
   }
 
-  void Speak(Node& node, const Event& event) { SendUp(node, WorkerWords{event}); }
+  void Speak(Node& node, const Event& event) { SendUp(node, FromWorker{event}); }
+
+  void Speak(Node& node, Worker& worker) {
+    std::visit([&](const auto& words) { Speak(node, Event(words)); }, worker.session->TakeWords());
+  }
+  void SpeakAll(Node& node, Worker& worker) {
+    while (worker.session->HasWords()) Speak(node, worker);
+  }
 
   void StepWorker(Node& node, size_t index) {
     Worker& worker = node.workers[index];
@@ -456,46 +478,48 @@ class JobSimulation {
       Inject(node, &worker, faults[Below(6)]);
     }
     if (worker.silent || worker.exit_at < absl::InfiniteDuration()) return;
-    const MemberId id{worker.member, worker.incarnation};
     if (now_ >= worker.next_message) {
       worker.next_message = now_ + absl::Milliseconds(500);
-      if (worker.generation == 0) {
-        Speak(node, Join{id, 1});
-      } else {
-        Speak(node, Heartbeat{id, worker.generation, {worker.step, "step"}});
-      }
+      Speak(node, worker);
     }
-    if (worker.hung || worker.left || worker.generation == 0) return;
-    if (worker.directive == DirectiveKind::kAbort) return EndWorker(worker, {false, 4}, Within(1));
-    if (now_ >= worker.next_step) Train(node, worker, id);
+    SpeakAll(node, worker);
+    if (worker.hung || worker.left || !worker.session->running()) return;
+    if (worker.session->directive().kind == DirectiveKind::kAbort) {
+      return EndWorker(worker, {false, 4}, Within(1));
+    }
+    if (now_ >= worker.next_step) Train(node, worker);
   }
 
-  void Train(Node& node, Worker& worker, const MemberId& id) {
+  void Train(Node& node, Worker& worker) {
     worker.next_step = now_ + absl::Milliseconds(200);
     worker.blocked = false;
     bool peer_lost = false;
     ForEachWorker([&](const Node&, const Worker& other) {
       if (other.attempt != worker.attempt || other.left) return;
       peer_lost = peer_lost || !other.alive;
-      if (other.step < worker.step || other.generation != worker.generation) worker.blocked = true;
+      if (other.step < worker.step || other.generation() != worker.generation()) worker.blocked = true;
     });
     if (peer_lost) {
       if (Chance(0.7)) {
-        Speak(node, ReportFailure{id, worker.generation, {-1, worker.step, "", "connection closed", true}});
+        (void)worker.session->Say(Failure{-1, worker.step, "", "connection closed", true});
+        SpeakAll(node, worker);
       }
       return EndWorker(worker, {false, 4}, Within(0.5));
     }
     if (worker.blocked) return;
-    if (worker.directive == DirectiveKind::kStopAfterSave && stop_step_ < 0) stop_step_ = MaxStep() + 1;
+    const DirectiveKind directive = worker.session->directive().kind;
+    if (directive == DirectiveKind::kStopAfterSave && stop_step_ < 0) stop_step_ = MaxStep() + 1;
     const bool stops = stop_step_ >= 0 && worker.step >= stop_step_ && worker.step < kLastStep;
     if (worker.step < kLastStep && !stops) {
       ++worker.step;
+      worker.session->Report({worker.step, "step"});
       // Commits as the first one passes: all have the step before.
       if (worker.step % 10 == 1 && Chance(0.2)) checkpoint_ = std::max(checkpoint_, worker.step - 1);
       return;
     }
     worker.left = stops ? LeaveKind::kStopped : LeaveKind::kFinished;
-    Speak(node, Leave{id, worker.generation, *worker.left});
+    (void)worker.session->Say(*worker.left);
+    SpeakAll(node, worker);
     const bool stays = chaos() && Chance(0.05);  // its agent has to end it
     if (!stays) EndWorker(worker, {false, stops ? 75 : 0}, Within(1));
   }
@@ -508,24 +532,10 @@ class JobSimulation {
 
   void Obey(Node& node, const ForWorker& told) {
     for (Worker& worker : node.workers) {
-      const Command& command = told.command;
-      if (command.to.member != worker.member || command.to.incarnation != worker.incarnation) continue;
+      if (told.to.member != worker.member || told.to.incarnation != worker.attempt) continue;
       if (!IsActive(worker) || worker.silent) continue;
-      switch (command.kind) {
-        case Command::Kind::kPrepare:
-          worker.acked = command.generation;
-          Speak(node, Ack{{worker.member, worker.incarnation}, command.generation, told.hash});
-          break;
-        case Command::Kind::kGo:
-          if (command.generation == worker.acked) worker.generation = command.generation;
-          break;
-        case Command::Kind::kDirective:
-          worker.directive = std::max(worker.directive, command.directive.kind);
-          break;
-        case Command::Kind::kReject:
-          if (!command.rejoin) EndWorker(worker, {false, 4}, Within(0.5));
-          break;
-      }
+      worker.session->Receive(told.order);
+      if (!worker.session->lost().empty()) EndWorker(worker, {false, 4}, Within(0.5));
     }
   }
 
@@ -555,9 +565,8 @@ class JobSimulation {
       case Fault::kExit:
         return EndWorker(*worker, {false, 1}, kStep);
       case Fault::kReport:
-        Speak(node, ReportFailure{{worker->member, worker->incarnation},
-                                  worker->generation,
-                                  {-1, worker->step, "", "disk full", false}});
+        (void)worker->session->Say(Failure{-1, worker->step, "", "disk full", false});
+        SpeakAll(node, *worker);
         return EndWorker(*worker, Chance(0.5) ? ExitStatus{false, 4} : ExitStatus{true, SIGSEGV},
                          Within(0.2));
       case Fault::kHang:
@@ -644,7 +653,6 @@ class JobSimulation {
   std::set<int64_t> recorded_;
   int64_t checkpoint_ = -1;
   int64_t attempt_ = 0;
-  int64_t incarnation_ = 0;
   int64_t stop_step_ = -1;          // that the workers have agreed on
   std::optional<Culprit> culprit_;  // the first of the attempt
   std::set<Fault> faults_seen_;

@@ -186,6 +186,7 @@ class TestNode {
   WorkerClient& AddWorker(int i) {
     launcher::WorkerFlags flags{folder_, socket(), token(), i};
     flags.node = name_;
+    flags.incarnation = ++num_started_;
     auto client = WorkerClient::Connect({flags, [](const std::string& reason) {}});
     EXPECT_TRUE(client.ok()) << client.status();
     workers_.push_back(*std::move(client));
@@ -206,6 +207,7 @@ class TestNode {
   std::unique_ptr<Link> link_;
   std::deque<Link::Order> orders_;
   std::vector<std::unique_ptr<WorkerClient>> workers_;
+  int64_t num_started_ = 0;
 };
 
 class AgentsTest : public testing::Test {

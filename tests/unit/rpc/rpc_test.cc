@@ -58,13 +58,14 @@ class RpcTest : public testing::Test {
     service_->Submit(expect);
   }
   std::unique_ptr<WorkerClient> Connect(int i) {
-    auto client = WorkerClient::Connect(
-        {{folder_, options_.socket_path, options_.token_path, i}, [this](const std::string& reason) {
-           std::lock_guard lock(mutex_);
-           lost_ = reason;
-           ++num_lost_;
-           lost_changed_.notify_all();
-         }});
+    launcher::WorkerFlags flags{folder_, options_.socket_path, options_.token_path, i};
+    flags.incarnation = ++num_started_;
+    auto client = WorkerClient::Connect({flags, [this](const std::string& reason) {
+                                           std::lock_guard lock(mutex_);
+                                           lost_ = reason;
+                                           ++num_lost_;
+                                           lost_changed_.notify_all();
+                                         }});
     EXPECT_TRUE(client.ok()) << client.status();
     return *std::move(client);
   }
@@ -107,6 +108,7 @@ class RpcTest : public testing::Test {
   std::condition_variable lost_changed_;
   std::string lost_;
   int num_lost_ = 0;
+  int64_t num_started_ = 0;
   std::vector<std::unique_ptr<WorkerClient>> clients_;
 };
 
