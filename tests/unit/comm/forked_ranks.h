@@ -20,7 +20,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "comm/communicator.h"
+#include "comm/group.h"
 #include "device/device.h"
 
 namespace trainctl::comm {
@@ -57,6 +59,10 @@ using Body = std::function<void(Rank& rank)>;
   EXPECT_TRUE(communicator.ok()) << communicator.status();
   if (communicator.ok()) {
     Rank rank{device, **communicator, index, world};
+    // A body without collectives must not end this process while others still connect to it.
+    std::vector<double> connected = {1};
+    Group everyone = rank.communicator.MakeHostGroup(rank.Everyone(), "connected");
+    EXPECT_TRUE(everyone.AllReduceScalars("connected", absl::MakeSpan(connected)).ok());
     body(rank);
   }
   std::fflush(stdout);
