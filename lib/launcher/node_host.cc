@@ -157,6 +157,7 @@ void NodeHost::HandleExit(const KeeperEvent& event) {
   exited.worker = event.worker;
   exited.exit = event.exit;
   exited.last = workers_->at(event.worker).board.Read();
+  exited.waited = workers_->at(event.worker).board.ReadStanding().is_waiting;
   if (event.exit.signaled && event.exit.code == SIGKILL) {
     exited.killed_note = DescribeSigkill(oom_kills_before_, CountOomKills());
   }

@@ -160,7 +160,7 @@ void Agent::On(absl::Duration now, const ProcessExited& event, Actions& out) {
   WorkerEnded ended;
   ended.worker = event.worker;
   ended.exited = {worker.member, IsClean(event.exit), IsCrash(event.exit), std::move(description),
-                  event.last,    IsEcho(event.exit),  was_killed};
+                  event.last,    IsEcho(event.exit),  was_killed,          event.waited};
   if (!event.exit.signaled) ended.exit_code = event.exit.code;
   TellCoordinator(std::move(ended), out);
   if (phase_ == Phase::kEnding && AllExited()) KillAll(now, out);

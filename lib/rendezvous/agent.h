@@ -40,6 +40,7 @@ struct ProcessExited {
   ExitStatus exit;
   Progress last{-1, ""};    // of its board
   std::string killed_note;  // of SIGKILL: whose it may be ("..., for lack of memory")
+  bool waited = false;      // by its board, for others
 };
 // It was killed long ago and does not end: it hangs in the kernel.
 struct ProcessStuck {

@@ -69,8 +69,7 @@ void Coordinator::On(absl::Duration now, const Expect& event, Decision& out) {
   order_.clear();
   heard_.clear();
   candidates_.clear();
-  causes_.clear();
-  echoes_.clear();
+  for (std::set<size_t>& indices : by_weight_) indices.clear();
   new_candidates_.clear();
   num_joined_ = num_acked_ = num_done_ = num_stopped_ = num_reported_causes_ = 0;
   for (const Slot& slot : event.slots) {
@@ -295,20 +294,41 @@ void Coordinator::On(absl::Duration now, const ReportFailure& event, Decision& o
     given_up.member = event.id.member;
     out.notices.push_back(std::move(given_up));
   }
-  Consider(now, *member, std::move(failure), /*from_exit=*/false, out);
+  Consider(now, *member, std::move(failure), /*from_exit=*/false, /*waited=*/false, out);
 }
 
-absl::Duration Coordinator::WaitOf(const Candidate& candidate) const {
-  return candidate.IsCause() ? timeouts_.settle : timeouts_.echo;
+bool Coordinator::IsSettled(absl::Duration now, const Candidate& candidate) {
+  size_t num_spoken = num_done_;
+  for (const std::set<size_t>& indices : by_weight_) num_spoken += indices.size();
+  if (candidate.weight == kCause || num_spoken >= order_.size()) {
+    return now >= candidate.since + timeouts_.settle;
+  }
+  if (now >= candidate.since + timeouts_.echo) return true;
+  return candidate.weight == kWaited && AllHeardSince(candidate.since + timeouts_.settle);
+}
+
+bool Coordinator::AllHeardSince(absl::Duration time) {
+  for (auto it = heard_.begin(); it != heard_.end() && (*it)->last_heard <= time;) {
+    Member& member = **it;
+    if (!CanBeBlamed(member)) {
+      member.heard_at.reset();
+      it = heard_.erase(it);
+      continue;
+    }
+    if (!member.candidate) return false;
+    ++it;
+  }
+  return true;
 }
 
 // Every member's is kept: exits and words of several members arrive in any order, and the one that
 // looks best now can turn out to be an echo.
-void Coordinator::Consider(absl::Duration now, Member& member, Failure failure, bool from_exit,
+void Coordinator::Consider(absl::Duration now, Member& member, Failure failure, bool from_exit, bool waited,
                            Decision& out) {
   const std::string& name = member.slot.member;
-  Candidate candidate{std::move(failure), name, {}, from_exit};
-  candidate.deadline = now + WaitOf(candidate);
+  Candidate candidate{std::move(failure), name, kCause, now, from_exit};
+  if (waited) candidate.weight = kWaited;
+  if (candidate.failure.peer_failed) candidate.weight = kEcho;
   const bool is_new = !member.candidate.has_value();
   if (is_new) {
     member.candidate = candidates_.size();
@@ -316,10 +336,9 @@ void Coordinator::Consider(absl::Duration now, Member& member, Failure failure, 
   }
   const size_t index = *member.candidate;
   if (is_new || candidates_[index].from_exit) {
-    causes_.erase(index);
-    echoes_.erase(index);
-    (candidate.IsCause() ? causes_ : echoes_).insert(index);
-    if (candidate.IsReportedCause()) ++num_reported_causes_;
+    for (std::set<size_t>& indices : by_weight_) indices.erase(index);
+    by_weight_[candidate.weight].insert(index);
+    if (candidate.weight == kCause && !from_exit) ++num_reported_causes_;
     candidates_[index] = std::move(candidate);
     new_candidates_.push_back(index);
   }
@@ -329,15 +348,16 @@ void Coordinator::Consider(absl::Duration now, Member& member, Failure failure, 
 }
 
 const Coordinator::Candidate* Coordinator::BestCandidate() const {
-  const std::set<size_t>& best = causes_.empty() ? echoes_ : causes_;
-  return best.empty() ? nullptr : &candidates_[*best.begin()];
+  for (const std::set<size_t>& indices : by_weight_) {
+    if (!indices.empty()) return &candidates_[*indices.begin()];
+  }
+  return nullptr;
 }
 
 // Its end was heard before its last word, which says that nothing is lost with it.
 void Coordinator::Withdraw(Member& member) {
   if (!member.candidate || !candidates_[*member.candidate].from_exit) return;
-  causes_.erase(*member.candidate);
-  echoes_.erase(*member.candidate);
+  for (std::set<size_t>& indices : by_weight_) indices.erase(*member.candidate);
   member.candidate.reset();
 }
 
@@ -416,17 +436,23 @@ void Coordinator::On(absl::Duration now, const Exited& event, Decision& out) {
   if (member.candidate) {
     Candidate& announced = candidates_[*member.candidate];
     if (event.crashed) absl::StrAppend(&announced.failure.message, "; then ", event.description);
+    if (event.waited && announced.weight == kCause && !announced.from_exit) {
+      announced.weight = kWaited;
+      by_weight_[kCause].erase(*member.candidate);
+      by_weight_[kWaited].insert(*member.candidate);
+      --num_reported_causes_;
+    }
     out.reason = absl::StrCat(event.member, " ended as it had announced");
     return;
   }
   // A crash explains echoes and exit codes. It does not explain what a rank has told of itself: it may be the
-  // end of one that lost its peer. SIGKILL is no such end, so the report is the one that follows from it: of
-  // a broken connection, say, that was not known as an echo.
-  if (event.killed || (event.crashed && num_reported_causes_ == 0)) {
+  // end of one that lost its peer, as is that of one that waited for others. SIGKILL is no such end, so the
+  // report is the one that follows from it: of a broken connection, say, that was not known as an echo.
+  if (event.killed || (event.crashed && !event.waited && num_reported_causes_ == 0)) {
     Fail(event.member, std::move(failure), out);
     return;
   }
-  Consider(now, member, std::move(failure), /*from_exit=*/true, out);
+  Consider(now, member, std::move(failure), /*from_exit=*/true, event.waited, out);
 }
 
 void Coordinator::On(absl::Duration now, const Hung& event, Decision& out) {
@@ -473,10 +499,15 @@ void Coordinator::GrantGap(absl::Duration gap) {
     (*it)->last_heard = last_tick_;
   }
   for (const size_t index : new_candidates_) {
-    candidates_[index].deadline = last_tick_ + WaitOf(candidates_[index]);
+    candidates_[index].since = last_tick_;
   }
   deadline_ =
       std::min(deadline_, last_tick_ + (phase_ == Phase::kGathering ? timeouts_.join : timeouts_.ack));
+}
+
+// The agent sees to it that one that has left ends.
+bool Coordinator::CanBeBlamed(const Member& member) {
+  return member.joined && !member.exited && !member.left;
 }
 
 const Coordinator::Member* Coordinator::FindSilent(absl::Duration now) {
@@ -484,8 +515,7 @@ const Coordinator::Member* Coordinator::FindSilent(absl::Duration now) {
   for (auto it = heard_.begin();
        it != heard_.end() && now - (*it)->last_heard > timeouts_.detect + timeouts_.relay;) {
     Member& member = **it;
-    // The agent sees to it that one that has left ends.
-    if (!member.joined || member.exited || member.left) {
+    if (!CanBeBlamed(member)) {
       member.heard_at.reset();
       it = heard_.erase(it);
       continue;
@@ -527,7 +557,7 @@ void Coordinator::On(absl::Duration now, const Tick& event, Decision& out) {
   last_tick_ = now;
   new_candidates_.clear();
   if (!Live()) return;
-  if (const Candidate* best = BestCandidate(); best != nullptr && now >= best->deadline) {
+  if (const Candidate* best = BestCandidate(); best != nullptr && IsSettled(now, *best)) {
     Fail(best->member, best->failure, out);
     return;
   }

@@ -17,6 +17,7 @@
 // nothing. So a launcher that is killed never leaves a generation in use that its successor gives again.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -39,7 +40,9 @@ struct Timeouts {
   absl::Duration detect;              // silence after which a member has failed
   absl::Duration ack;                 // from PREPARE to the last ACK
   absl::Duration join;                // from Expect to the last join: loading a program can take long
-  absl::Duration echo;                // an echo waits this long for the cause to arrive
+  // An echo, or the end of one that waited for others, waits this long for the cause to arrive; less where
+  // everybody has spoken. The end of one that waited: less where everybody else is still heard.
+  absl::Duration echo;
   // A report or an exit waits this long for the crash that explains it: a survivor can notice a
   // broken connection, and end, before the agent sees that the dead is dead.
   absl::Duration settle;
@@ -104,6 +107,7 @@ struct Exited {
   Progress last{-1, ""};  // what the agent knows of its progress, if that is more than was heard
   bool echo = false;      // by its exit code it only follows from another's failure
   bool killed = false;    // crashed by SIGKILL: it comes from outside, never from another rank's failure
+  bool waited = false;    // by its board it waited for others as it ended, so they may be the reason
 };
 // Whoever runs the job has written down the generation of Notice::Kind::kPrepared.
 struct Recorded {
@@ -215,14 +219,19 @@ class Coordinator {
     std::optional<std::list<Member*>::iterator> heard_at;  // in heard_
     std::optional<size_t> candidate;                       // in candidates_
   };
+  // How well a failure explains the others, the best first.
+  enum Weight {
+    kCause,
+    kWaited,  // of one that waited for others: a broken collective can end it in any way
+    kEcho,    // it says itself that it only tells of another's
+    kNumWeights
+  };
   struct Candidate {  // a failure that waits for a better explanation
     Failure failure;
     std::string member;
-    absl::Duration deadline;
+    Weight weight = kCause;
+    absl::Duration since;
     bool from_exit = false;  // only the exit code is known
-
-    bool IsCause() const { return !failure.peer_failed; }
-    bool IsReportedCause() const { return IsCause() && !from_exit; }
   };
 
   void On(absl::Duration now, const Expect& event, Decision& out);
@@ -247,15 +256,21 @@ class Coordinator {
   void GrantGap(absl::Duration gap);
   // The first by slot of those silent for longer than detect; null without any.
   const Member* FindSilent(absl::Duration now);
-  absl::Duration WaitOf(const Candidate& candidate) const;
+  // For its silence.
+  static bool CanBeBlamed(const Member& member);
+  // Whether nothing better is waited for.
+  bool IsSettled(absl::Duration now, const Candidate& candidate);
+  // Whoever has not spoken, left or ended was heard after that time, so no node is lost.
+  bool AllHeardSince(absl::Duration time);
   void MaybePrepare(absl::Duration now, Decision& out);
   void SendPrepare(const Member& member, Decision& out) const;
   void SendDirectives(const Member& member, Decision& out) const;
   void Broadcast(const Directive& directive, Decision& out) const;
   void MaybeFinish(Decision& out);
-  void Consider(absl::Duration now, Member& member, Failure failure, bool from_exit, Decision& out);
+  void Consider(absl::Duration now, Member& member, Failure failure, bool from_exit, bool waited,
+                Decision& out);
   void Withdraw(Member& member);
-  // The first candidate that does not only tell of another's failure, else the first; null without any.
+  // The first of the best weight; null without any.
   const Candidate* BestCandidate() const;
   void Fail(const std::string& member, Failure failure, Decision& out);
   void FailMissing(Decision& out);
@@ -278,9 +293,10 @@ class Coordinator {
   std::list<Member*> heard_;
   std::string assignment_bytes_;
   uint64_t assignment_hash_ = 0;
-  absl::Duration deadline_;             // of joining or acknowledging
-  std::vector<Candidate> candidates_;   // of this attempt, as they were heard of
-  std::set<size_t> causes_, echoes_;    // of candidates_, but for what was withdrawn: at most one per member
+  absl::Duration deadline_;            // of joining or acknowledging
+  std::vector<Candidate> candidates_;  // of this attempt, as they were heard of
+  // Indices of candidates_, but for what was withdrawn, by weight: at most one per member.
+  std::array<std::set<size_t>, kNumWeights> by_weight_;
   size_t num_reported_causes_ = 0;      // have told of a failure of their own
   std::vector<size_t> new_candidates_;  // of candidates_: heard of since the last tick
   StopMode stop_ = StopMode::kNone;

@@ -68,6 +68,7 @@ void Write(v1::NodeReport& out, const rendezvous::WorkerEnded& what) {
   ended.set_crashed(what.exited.crashed);
   ended.set_echo(what.exited.echo);
   ended.set_killed(what.exited.killed);
+  ended.set_waited(what.exited.waited);
   ended.set_description(WireText(what.exited.description));
   ended.set_step(what.exited.last.step);
   ended.set_phase(WireText(what.exited.last.phase));
@@ -114,7 +115,8 @@ rendezvous::WorkerEnded ReadEnded(const v1::WorkerEnded& message, const std::str
                   WireText(message.description()),
                   {message.step(), WireText(message.phase())},
                   message.echo(),
-                  message.killed()};
+                  message.killed(),
+                  message.waited()};
   if (message.has_exit_code()) ended.exit_code = message.exit_code();
   return ended;
 }

@@ -56,8 +56,8 @@ class Case:
             for i in range(200):
                 text.write("the quick brown fox %d jumps over the lazy dog. " % i)
 
-    def recipe(self, name, nodes, workers, replicas, shards, steps, every=1000000, launch="", backend=None):
-        """`backend`: lines for [launch] of several nodes; None: ssh."""
+    def recipe(self, name, nodes, workers, replicas, shards, steps, every=1000000, launch="", backend=None, after=""):
+        """`backend`: lines for [launch] of several nodes; None: ssh. `after`: tables of their own."""
         if nodes > 1 and backend is not None:
             launch += backend
         elif nodes > 1:
@@ -66,7 +66,7 @@ class Case:
         path = self.dir + "/" + name
         with open(path, "w") as file:
             file.write(RECIPE.format(nodes=nodes, workers=workers, replicas=replicas, shards=shards, steps=steps,
-                                     every=every, launch=launch))
+                                     every=every, launch=launch) + after)
         return path
 
     def run(self, *arguments, timeout=PATIENCE):

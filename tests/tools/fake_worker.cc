@@ -18,9 +18,15 @@
 //   *:await_death:FILE  waits until the process whose pid is in FILE is dead
 //   *:touch:FILE      makes an empty FILE        *:checkpoint:N   commits an (empty) checkpoint of step N
 //   *:await:FILE      waits until FILE exists    *:wait_key:NAME  waits for a key that nobody sets
+//   *:downfall:N:FOLDER   in generations 1 to N one rank fails, and all others because of it; see Downfall()
+//   *:node_loss:N:FOLDER  in generations 1 to N all fail once FOLDER/fallen-GENERATION is there
+//
+// A script that `trainctl launch` cannot give on the command line is taken from FAKE_WORKER_SCRIPT, its
+// commands parted by spaces.
 
 #include <sched.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -36,6 +42,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/files.h"
+#include "base/life_signs.h"
 #include "base/status.h"
 #include "checkpoint/checkpoint_io.h"
 #include "launcher/worker_signals.h"
@@ -131,8 +138,7 @@ class Script {
       ::_exit(static_cast<int>(number));
     } else if (name == "fail" || name == "echo") {
       std::fprintf(stderr, "%s\n", argument.c_str());
-      client_.control().Fail({world_.rank, step_ + 1, "", argument, name == "echo"});
-      ::_exit(static_cast<int>(ExitCode::kWorkerFailed));
+      FailWith(argument, name == "echo");
     } else if (name == "leave") {
       Leave();
     } else if (name == "hang") {
@@ -159,6 +165,12 @@ class Script {
       Write(absl::StrCat("threads=", threads == nullptr ? "" : threads, " assigned=", world_.threads,
                          " cores=", Cores(), " note=", note == nullptr ? "" : note,
                          " spin=", spin == nullptr ? "" : spin, "\n"));
+    } else if (name == "downfall" || name == "node_loss") {
+      const std::pair<std::string, std::string> of = absl::StrSplit(argument, absl::MaxSplits(':', 1));
+      int64_t last = 0;
+      (void)absl::SimpleAtoi(of.first, &last);
+      if (world_.generation > last) return;
+      name == "downfall" ? Downfall(of.second) : NodeLoss(of.second);
     } else if (name == "wait_key") {
       const absl::Status status = client_.store().Wait({argument}, absl::Minutes(5));
       client_.control().Fail({world_.rank, step_ + 1, "", std::string(status.message()), true});
@@ -166,6 +178,64 @@ class Script {
     } else {
       Die(UsageError(absl::StrCat("unknown command '", name, "'")));
     }
+  }
+
+  // The rank (37 g + 11) mod n of n fails in generation g: by g mod 4 it throws, exits, crashes or hangs. The
+  // others wait for it, and but for a hang fall within 50 ms, each in a way of its own. tests/cluster has the
+  // same sums.
+  void Downfall(const std::string& folder) {
+    const int64_t generation = world_.generation;
+    CommitCheckpoint(generation);
+    Barrier(absl::StrCat("downfall-", generation));
+    const std::string fallen = absl::StrCat(folder, "/fallen-", generation);
+    if (world_.rank == (37 * generation + 11) % world_.world_size) {
+      if (generation % 4 == 3) SleepForever();
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      (void)WriteFileAtomic(fallen, "");
+      if (generation % 4 == 1) ::_exit(9);
+      if (generation % 4 == 2) Crash(SIGSEGV);
+      FailWith("this one threw", /*is_echo=*/false);
+    }
+    Follow(fallen);
+  }
+
+  // All ranks that are left fall because of those that are taken from outside, once that has happened.
+  void NodeLoss(const std::string& folder) {
+    const int64_t generation = world_.generation;
+    CommitCheckpoint(generation);
+    Barrier(absl::StrCat("node-loss-", generation));
+    if (world_.rank == 0) (void)WriteFileAtomic(absl::StrCat(folder, "/ready-", generation), "");
+    Follow(absl::StrCat(folder, "/fallen-", generation));
+  }
+
+  // Waits for others, one of which falls.
+  [[noreturn]] void Follow(const std::string& fallen) {
+    const int64_t generation = world_.generation;
+    const WaitingForOthers waiting;
+    Await(fallen);
+    std::this_thread::sleep_for(std::chrono::milliseconds((13 * world_.rank + 7 * generation) % 50));
+    switch ((world_.rank + generation) % 4) {
+      case 0:
+        FailWith("connection closed", /*is_echo=*/true);
+      case 1:
+        FailWith("an exception of its own", /*is_echo=*/false);
+      case 2:
+        Crash(SIGABRT);
+      default:
+        Crash(SIGSEGV);
+    }
+  }
+
+  [[noreturn]] static void Crash(int signal_number) {
+    const rlimit none = {0, 0};
+    ::setrlimit(RLIMIT_CORE, &none);
+    ::kill(::getpid(), signal_number);
+    while (true) ::pause();
+  }
+
+  [[noreturn]] void FailWith(const std::string& message, bool is_echo) {
+    client_.control().Fail({world_.rank, step_ + 1, "", message, is_echo});
+    ::_exit(static_cast<int>(ExitCode::kWorkerFailed));
   }
 
   static void Write(const std::string& bytes) {
@@ -241,6 +311,8 @@ int Main(int argc, char** argv) {
   if (!client.ok()) Die(client.status());
   const auto world = (*client)->Join();
   if (!world.ok()) Die(world.status());
+  const char* const script = std::getenv("FAKE_WORKER_SCRIPT");
+  if (script != nullptr) args = absl::StrSplit(script, ' ');
   Script(**client, *world, run_dir).Run(args);
   return 0;
 }

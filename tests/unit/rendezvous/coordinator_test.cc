@@ -56,6 +56,11 @@ class CoordinatorTest : public testing::Test {
   static Exited Killed(int i) {
     return {Name(i), false, true, "killed by SIGKILL (9)", {-1, ""}, /*echo=*/false, /*killed=*/true};
   }
+  static Exited Crashed(int i, bool waited) {
+    Exited exited{Name(i), false, true, "killed by SIGSEGV (11)"};
+    exited.waited = waited;
+    return exited;
+  }
   std::vector<Notice::Kind> Kinds() const {  // of the last notices
     std::vector<Notice::Kind> kinds;
     for (const Notice& notice : last_.notices) kinds.push_back(notice.kind);
@@ -428,6 +433,64 @@ TEST_F(CoordinatorTest, ItsOwnCrashDoesNotHideWhatARankHasTold) {
   Give(Tick{});
   ASSERT_THAT(last_.notices, SizeIs(1));
   EXPECT_EQ(last_.notices[0].failure.message, "disk full; then killed by SIGSEGV (11)");
+}
+
+// Two crashes: whoever stood in a collective is the one that followed, whichever is heard of first.
+TEST_F(CoordinatorTest, TheCrashOfOneThatWaitedDoesNotHideThatOfOneThatDidNot) {
+  Start(3);
+  Give(Crashed(0, /*waited=*/true));
+  EXPECT_THAT(last_.notices, IsEmpty());
+  now_ += absl::Milliseconds(40);
+  Give(Crashed(2, /*waited=*/false));
+  ASSERT_THAT(last_.notices, SizeIs(1));
+  EXPECT_EQ(last_.notices[0].failure.rank, 2);
+}
+
+TEST_F(CoordinatorTest, WordsOfOneThatWaitedYieldOnceItHasEnded) {
+  Start(3);
+  Give(ReportFailure{Id(0), 8, {0, 5, "", "connection reset", false}});
+  Give(Crashed(2, /*waited=*/false));
+  EXPECT_THAT(last_.notices, IsEmpty()) << "it may be the end of one that lost rank 0";
+  Give(Crashed(0, /*waited=*/true));
+  now_ += coordinator_.timeouts().settle;
+  Give(Tick{});
+  ASSERT_THAT(last_.notices, SizeIs(1));
+  EXPECT_EQ(last_.notices[0].failure.rank, 2);
+}
+
+// A node lost its power: those that waited for it fell at once, and its silence is noticed much later.
+TEST_F(CoordinatorTest, TheSilenceOfOneExplainsTheCrashesOfThoseThatWaited) {
+  Start(3);
+  (void)Pass(absl::Seconds(1), {0, 1, 2});
+  Give(Crashed(0, /*waited=*/true));
+  Give(Crashed(1, /*waited=*/true));
+  EXPECT_THAT(Pass(coordinator_.timeouts().echo - absl::Milliseconds(200), {}), IsEmpty());
+  Give(Hung{Name(2), "lost with its node"});
+  ASSERT_THAT(last_.notices, SizeIs(1));
+  EXPECT_EQ(last_.notices[0].failure.rank, 2);
+}
+
+// Killed by its own library in a collective, say, while the others wait on a device and notice nothing.
+TEST_F(CoordinatorTest, TheCrashOfOneThatWaitedIsNamedOnceTheOthersAreKnownToLive) {
+  Start(3);
+  (void)Pass(absl::Seconds(1), {0, 1, 2});
+  Give(Crashed(0, /*waited=*/true));
+  EXPECT_THAT(Pass(coordinator_.timeouts().settle / 2, {1, 2}), IsEmpty())
+      << "what was on its way may be heard after the end of its node";
+  EXPECT_THAT(Pass(absl::Seconds(1), {1}), IsEmpty()) << "rank 2 may have been lost with its node";
+  const std::vector<Notice> notices = Pass(3 * coordinator_.timeouts().tick, {1, 2});
+  ASSERT_THAT(notices, SizeIs(1));
+  EXPECT_EQ(notices[0].failure.rank, 0);
+}
+
+TEST_F(CoordinatorTest, WhenEverybodyHasSpokenTheFirstThatWaitedIsNamed) {
+  Start(3);
+  Give(ReportFailure{Id(2), 8, {2, 5, "", "connection closed", true}});
+  Give(Crashed(1, /*waited=*/true));
+  Give(Crashed(0, /*waited=*/true));
+  const std::vector<Notice> notices = Pass(2 * coordinator_.timeouts().settle, {});
+  ASSERT_THAT(notices, SizeIs(1)) << "nothing better can come";
+  EXPECT_EQ(notices[0].failure.rank, 1);
 }
 
 TEST_F(CoordinatorTest, AnEchoThatCrashesIsStillOne) {

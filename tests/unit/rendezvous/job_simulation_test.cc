@@ -90,6 +90,7 @@ class JobSimulation {
     bool ended_from_outside = false;  // its agent ends it
     int64_t step = 0;
     bool blocked = false;
+    bool waited = false;  // when its end came
     std::optional<LeaveKind> left;
     absl::Duration next_message, next_step;
     absl::Duration exit_at = absl::InfiniteDuration();
@@ -470,6 +471,7 @@ class JobSimulation {
       exited.worker = static_cast<int>(index);
       exited.exit = worker.exit;
       exited.last = {worker.step, "step"};
+      exited.waited = worker.waited;
       return Later(node, absl::ZeroDuration(), exited);
     }
     if (chaos() && Chance(0.0003)) {
@@ -500,6 +502,8 @@ class JobSimulation {
       if (other.step < worker.step || other.generation() != worker.generation()) worker.blocked = true;
     });
     if (peer_lost) {
+      worker.waited = true;
+      if (Chance(0.2)) return EndWorker(worker, {true, SIGABRT}, Within(0.5));
       if (Chance(0.7)) {
         (void)worker.session->Say(Failure{-1, worker.step, "", "connection closed", true});
         SpeakAll(node, worker);

@@ -497,7 +497,7 @@ class Simulation {
 // The end of a job of which rank 0 fails first, in a random order of what is heard of its ranks.
 class Downfall {
  public:
-  enum class Cause { kReported, kCrashed, kKilled };
+  enum class Cause { kReported, kExited, kCrashed, kKilled };
 
   Downfall(uint64_t seed, Cause cause)
       : random_(seed), cause_(cause), num_members_(static_cast<int>(2 + seed % 5)) {
@@ -516,8 +516,6 @@ class Downfall {
     std::vector<std::vector<Event>> told(num_members_);  // of each member, in its order
     told[0] = FirstFailure();
     for (int i = 1; i < num_members_; ++i) told[i] = Following(i);
-    // A cause that is reported is heard before what follows from it; a death may be seen after that.
-    if (cause_ == Cause::kReported) Hear(told, 0);
     while (std::any_of(told.begin(), told.end(), [](const auto& events) { return !events.empty(); })) {
       Hear(told, static_cast<int>(random_() % num_members_));
     }
@@ -532,14 +530,19 @@ class Downfall {
   static std::string Name(int i) { return absl::StrCat("n/", i); }
   static MemberId Id(int i) { return {Name(i), 1}; }
   static Exited Crash(int i) { return {Name(i), false, true, "killed by SIGSEGV (11)"}; }
+  static Exited ExitOf(int i, int code) {
+    return {Name(i), false, false, absl::StrCat("exited with code ", code)};
+  }
 
   std::vector<Event> FirstFailure() {
     switch (cause_) {
       case Cause::kReported: {
         std::vector<Event> events = {Report(0, "disk full", /*peer_failed=*/false)};
-        events.push_back(random_() % 2 == 0 ? Crash(0) : Exited{Name(0), false, false, "exited with code 4"});
+        events.push_back(random_() % 2 == 0 ? Crash(0) : ExitOf(0, 4));
         return events;
       }
+      case Cause::kExited:
+        return {ExitOf(0, 3)};
       case Cause::kCrashed:
         return {Crash(0)};
       case Cause::kKilled:
@@ -548,19 +551,15 @@ class Downfall {
     return {};
   }
 
-  // Words, or none, and an end that only follow from rank 0's.
+  // Words, or none, and an end that only follow from rank 0's: it waited for rank 0. Its words may not know
+  // that.
   std::vector<Event> Following(int i) {
     std::vector<Event> events;
-    const bool speaks = random_() % 2 == 0;
-    // A broken connection that was not known as one is explained by SIGKILL alone.
-    const bool unmarked = cause_ == Cause::kKilled && random_() % 2 == 0;
-    if (speaks) events.push_back(Report(i, "connection closed", !unmarked));
-    // Without words, a crash in its own end cannot be told from rank 0's.
-    if (random_() % 2 == 0 && (speaks || cause_ == Cause::kReported)) {
-      events.push_back(Crash(i));
-    } else {
-      events.push_back(Exited{Name(i), false, false, "exited with code 4", {-1, ""}, /*echo=*/true});
-    }
+    if (random_() % 2 == 0) events.push_back(Report(i, "connection closed", random_() % 2 == 0));
+    Exited end = random_() % 2 == 0 ? Crash(i) : ExitOf(i, 4);
+    end.waited = true;
+    end.echo = !end.crashed && random_() % 2 == 0;
+    events.push_back(end);
     return events;
   }
 
@@ -592,8 +591,8 @@ class Downfall {
 
 TEST(SimulationTest, WhoFailedFirstIsBlamedOnceInAnyOrder) {
   for (uint64_t seed = 1; seed <= NumCases<uint64_t>(3000); ++seed) {
-    for (const auto cause :
-         {Downfall::Cause::kReported, Downfall::Cause::kCrashed, Downfall::Cause::kKilled}) {
+    for (const auto cause : {Downfall::Cause::kReported, Downfall::Cause::kExited, Downfall::Cause::kCrashed,
+                             Downfall::Cause::kKilled}) {
       EXPECT_EQ(Downfall(seed, cause).BlamedRanks(), std::vector<int>{0})
           << "seed " << seed << ", cause " << static_cast<int>(cause);
     }
