@@ -111,6 +111,9 @@ absl::StatusOr<JobRunner::LocalNode> LocalNodeOf(const JobOptions& options,
   local.start.env = WorkerEnvironment(options.env);
   local.start.socket_path = service.socket_path;
   local.start.token_path = service.token_path;
+  // The folder is one only where the path was too long for the run's own, which is not empty.
+  local.start.owner.leftovers = {service.socket_path,
+                                 service.socket_path.substr(0, service.socket_path.rfind('/'))};
   return local;
 }
 

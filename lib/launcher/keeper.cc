@@ -6,6 +6,7 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -40,6 +41,11 @@ class KeeperProcess {
     pid_t pid = -1;
     bool ended = false;
   };
+  struct Leftover {
+    const char* path;
+    dev_t device;
+    ino_t inode;
+  };
 
   KeeperProcess(const std::deque<ChildStart>& starts, std::vector<Worker>& workers, int command_fd,
                 int event_fd, int lock_fd, int64_t stuck_after_ms, const KeeperOwner& owner)
@@ -52,8 +58,12 @@ class KeeperProcess {
         silent_after_ms_(owner.silent_after == absl::InfiniteDuration()
                              ? -1
                              : absl::ToInt64Milliseconds(owner.silent_after)),
-        leftovers_(owner.leftovers),
-        owner_pid_(::getpid()) {}
+        owner_pid_(::getpid()) {
+    for (const std::string& path : owner.leftovers) {
+      struct stat now;
+      if (::lstat(path.c_str(), &now) == 0) leftovers_.push_back({path.c_str(), now.st_dev, now.st_ino});
+    }
+  }
 
   [[noreturn]] void Run() {
     ::setsid();
@@ -163,9 +173,13 @@ class KeeperProcess {
     BeginKilling();
   }
 
+  // Not what somebody else has put in the place by now.
   void RemoveLeftovers() const {
-    for (const std::string& path : leftovers_) {
-      if (::unlink(path.c_str()) != 0) ::rmdir(path.c_str());
+    for (const Leftover& leftover : leftovers_) {
+      struct stat now;
+      if (::lstat(leftover.path, &now) != 0) continue;
+      if (now.st_dev != leftover.device || now.st_ino != leftover.inode) continue;
+      if (::unlink(leftover.path) != 0) ::rmdir(leftover.path);
     }
   }
 
@@ -230,7 +244,7 @@ class KeeperProcess {
   int lock_fd_;
   const int64_t stuck_after_ms_;
   const int64_t silent_after_ms_;  // -1: the launcher may be silent
-  const std::vector<std::string>& leftovers_;
+  std::vector<Leftover> leftovers_;
   const pid_t owner_pid_;
   int64_t last_word_ms_ = 0;
   bool is_alone_ = false;

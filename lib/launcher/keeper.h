@@ -43,7 +43,8 @@ struct KeeperEvent {
 struct KeeperOwner {
   // How long the launcher may go without a call of Beat.
   absl::Duration silent_after = absl::InfiniteDuration();
-  // Files, and empty folders after them, that are removed where the launcher does not live to do it.
+  // Files, and folders that are empty without them, there at the start: removed where the launcher does not
+  // live to do it.
   std::vector<std::string> leftovers;
 };
 

@@ -28,17 +28,17 @@ def Case(name, hosts):
 
 
 def same_losses_as_one_machine(hosts):
-    """Two nodes of two workers, sharded and replicated, compute bit for bit what four workers of one machine do."""
+    """Four nodes of two workers, sharded and replicated, compute bit for bit what eight workers of one machine do."""
     case = Case("same", hosts)
-    for name, replicas, shards in (("zero3", 1, 4), ("hsdp", 2, 2)):
-        one = case.recipe(name + "-one.toml", 1, 4, replicas, shards, steps=6)
-        two = case.recipe(name + "-two.toml", 2, 2, replicas, shards, steps=6)
+    for name, replicas, shards in (("zero3", 1, 8), ("hsdp", 2, 4)):
+        one = case.recipe(name + "-one.toml", 1, 8, replicas, shards, steps=6)
+        four = case.recipe(name + "-four.toml", 4, 2, replicas, shards, steps=6)
         expect_code(case.run("launch", one, "--run-dir", name + "-one"), 0)
-        expect_code(case.run("launch", two, "--run-dir", name + "-two"), 0)
-        expected, seen = case.metrics(name + "-one"), case.metrics(name + "-two")
+        expect_code(case.run("launch", four, "--run-dir", name + "-four"), 0)
+        expected, seen = case.metrics(name + "-one"), case.metrics(name + "-four")
         expect(len(expected) == 6 and seen == expected, "%s: %s\n%s" % (name, expected, seen))
-        ranks = sorted(os.listdir("%s/%s-two/logs" % (case.dir, name)))
-        expect(ranks == ["rank-%05d.log" % i for i in range(4)], ranks)
+        ranks = sorted(os.listdir("%s/%s-four/logs" % (case.dir, name)))
+        expect(ranks == ["rank-%05d.log" % i for i in range(8)], ranks)
     expect_nothing_left(hosts)
 
 
@@ -235,6 +235,9 @@ def is_watched_and_stopped_from_a_login_node(hosts):
     expect("status      running\n" in status.stdout and "no answer: " in status.stdout, status.stdout)
     expect(" running " in runs.stdout and "interrupted" not in runs.stdout, runs.stdout)
 
+    saved = ask("save", "runs/run")
+    expect_code(saved, 0)
+    case.wait("a checkpoint", lambda: case.checkpoints("runs/run") or launch.poll() is not None)
     expect_code(ask("stop", "runs/run"), 0)
     code = launch.wait(PATIENCE)
     expect(code == 75, "exit code %s:\n%s" % (code, case.output()))
@@ -295,7 +298,7 @@ CASES = [same_losses_as_one_machine, stops_and_resumes, restarts_after_a_killed_
 
 
 def main():
-    with Hosts(3, shared=[os.path.dirname(TRAINCTL), LIBTORCH]) as hosts:
+    with Hosts(4, shared=[os.path.dirname(TRAINCTL), LIBTORCH]) as hosts:
         return cluster_case.run_cases(CASES, FILTER, hosts)
 
 

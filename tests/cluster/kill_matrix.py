@@ -9,6 +9,7 @@ After each cell: the exit code and the culprit that the table says, no process o
 that listens, no shared memory, and after a resume where one is needed the metrics of a run that nobody disturbed, to the
 byte.
 """
+import contextlib
 import os
 import signal
 import sys
@@ -16,7 +17,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import cluster_case  # noqa: E402
-import inject_exit  # noqa: E402
+import inject  # noqa: E402
 from cluster_case import PATIENCE, Case, expect, expect_code, expect_nothing_left, left_on  # noqa: E402
 from hosts import Hosts  # noqa: E402
 
@@ -24,26 +25,35 @@ os.environ["XDG_CONFIG_HOME"] = "/nonexistent"  # no profile of this machine
 STEPS = 60
 
 # What the launch must end with, and what must be said; code None: the launcher itself was ended, or stopped for good.
-GOES_ON = (0, "restarting all workers")
 UNMOVED = (0, "")
 SAVED = (75, "saving and stopping")
 GONE = (None, "")
 NODE = (0, "lost with its node node2")
 KEEPER = (0, "trainctl-keeper, was killed on node2")
-ENDS = ("KILL", "STOP", "TERM", "SEGV", "EXIT0", "EXIT3")
+ONLY_KEEPER = (0, "trainctl-keeper, was killed")
+ENDS = ("KILL", "STOP", "TERM", "SEGV", "EXIT0", "EXIT3", "OOM")
+GROUP_BYTES, EATEN_BYTES = 3 << 28, 1 << 30
 
-# process: {end: outcome}. EXIT0 and EXIT3: it calls exit_group(2) itself. A worker leaves TERM to its launcher: a
+# process: {end: outcome}. EXIT0 and EXIT3: it calls exit_group(2) itself. OOM: it asks for more memory than the control
+# group has in which its host's processes are, and the kernel ends it. A worker leaves TERM to its launcher: a
 # stranger's has no effect. What a worker has started, in a session of its own, is nothing to the run, and ends with it.
 TABLE = {
-    "launch": {"KILL": GONE, "TERM": SAVED, "SEGV": GONE, "STOP": GONE, "EXIT0": GONE, "EXIT3": GONE},
-    "agent": {"KILL": NODE, "TERM": SAVED, "SEGV": NODE, "STOP": NODE, "EXIT0": NODE, "EXIT3": NODE},
+    "launch": {"KILL": GONE, "TERM": SAVED, "SEGV": GONE, "STOP": GONE, "EXIT0": GONE, "EXIT3": GONE,
+               "OOM": GONE},
+    "agent": {"KILL": NODE, "TERM": SAVED, "SEGV": NODE, "STOP": NODE, "EXIT0": NODE, "EXIT3": NODE,
+              "OOM": NODE},
     # It blocks what can be blocked.
-    "keeper": {"KILL": KEEPER, "TERM": UNMOVED, "SEGV": UNMOVED, "STOP": UNMOVED, "EXIT0": KEEPER, "EXIT3": KEEPER},
+    "keeper": {"KILL": KEEPER, "TERM": UNMOVED, "SEGV": UNMOVED, "STOP": UNMOVED, "EXIT0": KEEPER, "EXIT3": KEEPER,
+               "OOM": KEEPER},
     "worker": {"KILL": (0, "killed by SIGKILL"), "TERM": UNMOVED, "SEGV": (0, "killed by SIGSEGV"),
                "STOP": (0, "restarting all workers"), "EXIT0": (0, "exited with code 0 before the end of the run"),
-               "EXIT3": (3, "exited with code 3")},
+               "EXIT3": (3, "exited with code 3"), "OOM": (0, "for lack of memory")},
     "orphan": dict.fromkeys(ENDS, UNMOVED),
     "orphan without environment": dict.fromkeys(ENDS, UNMOVED),
+    # One machine: no agent, and a keeper that does not mind a launcher that stands still.
+    "only launch": {"KILL": GONE, "TERM": SAVED, "SEGV": GONE, "STOP": UNMOVED, "EXIT0": GONE, "EXIT3": GONE, "OOM": GONE},
+    "only keeper": {"KILL": ONLY_KEEPER, "TERM": UNMOVED, "SEGV": UNMOVED, "STOP": UNMOVED, "EXIT0": ONLY_KEEPER,
+                    "EXIT3": ONLY_KEEPER, "OOM": ONLY_KEEPER},
 }
 # A node that cannot be reached at the very first is a mistake to be told at once, or after two minutes of silence.
 AT_START = {"agent": (5, "node2: ")}
@@ -52,29 +62,38 @@ SAMPLE = [("launch", "KILL", "step"), ("launch", "TERM", "start"), ("launch", "E
           ("agent", "KILL", "step"), ("agent", "TERM", "saving"), ("agent", "STOP", "step"), ("agent", "EXIT3", "joined"),
           ("keeper", "KILL", "commit"), ("worker", "SEGV", "restart"), ("worker", "TERM", "commit"),
           ("worker", "STOP", "step"), ("worker", "EXIT0", "joined"), ("worker", "KILL", "end"),
-          ("orphan", "TERM", "saving"), ("orphan without environment", "KILL", "step")]
+          ("worker", "OOM", "step"), ("orphan", "TERM", "saving"), ("orphan without environment", "KILL", "step"),
+          ("only launch", "STOP", "step"), ("only keeper", "KILL", "saving")]
 ORPHAN = "sleep 98765"  # of tests/tools/orphan.cc
 
 
 def find(hosts, launch, process):
-    """The process to signal: of node2, but for the launcher."""
-    if process == "launch":
+    """The process to end: of node2, but for the launcher, and of node1 where there is no other."""
+    if process in ("launch", "only launch"):
         return launch.pid
-    names = {"agent": "trainctl agent", "worker": "trainctl-worker"}
+    if process == "only keeper":
+        return find_keeper(hosts["node1"], "trainctl launch", "trainctl resume")
     node = hosts["node2"]
+    if process == "keeper":
+        return find_keeper(node, "trainctl agent")
     if process.startswith("orphan"):
         return min(node.pids(ORPHAN), default=None)
-    if process == "keeper":
-        # It is a fork of the agent: the same command line, another name.
-        for pid in node.pids("trainctl agent"):
+    # The first of its name may be the shell that ssh has started, with the command in its own line.
+    for pid, line in sorted(node.pids({"agent": "trainctl agent", "worker": "trainctl-worker"}[process]).items()):
+        if os.path.basename(line.split()[0]).startswith("trainctl"):
+            return pid
+    return None
+
+
+def find_keeper(node, *owners):
+    """It is a fork of its owner: the same command line, another name."""
+    for pid in [pid for owner in owners for pid in node.pids(owner)]:
+        try:
             with open("/proc/%d/comm" % pid) as comm:
                 if comm.read().strip() == "trainctl-keeper":
                     return pid
-        return None
-    for pid in sorted(node.pids(names[process])):
-        with open("/proc/%d/comm" % pid) as comm:
-            if comm.read().strip() not in ("trainctl-keeper", "sh", "bash"):
-                return pid
+        except OSError:
+            pass
     return None
 
 
@@ -108,7 +127,8 @@ def wait_for(case, hosts, launch, moment, process):
     elif moment != "start":
         case.wait("a checkpoint", lambda: ended() or case.checkpoints("run"))
     if moment == "restart":
-        os.kill(find(hosts, launch, "worker"), signal.SIGKILL)
+        other = hosts["node1" if process.startswith("only ") else "node2"]
+        os.kill(min(other.pids("trainctl-worker")), signal.SIGKILL)
         case.wait("a restart", lambda: ended() or "restarting all workers" in case.output())
         case.wait("its start", lambda: ended() or find(hosts, launch, process) is not None)
     elif moment == "saving":
@@ -118,9 +138,12 @@ def wait_for(case, hosts, launch, moment, process):
         wait_at_once(lambda: case.checkpoints("run") != before, ended)
 
 
-def end(victim, how):
+def end(victim, how, host, stack):
     if how.startswith("EXIT"):
-        inject_exit.inject_exit(victim, int(how[len("EXIT"):]))
+        inject.exit(victim, int(how[len("EXIT"):]))
+    elif how == "OOM":
+        stack.enter_context(inject.MemoryGroup("trainctl-%d" % os.getpid(), list(host.pids()), GROUP_BYTES))
+        inject.eat(victim, EATEN_BYTES)
     else:
         os.kill(victim, getattr(signal, "SIG" + how))
 
@@ -131,15 +154,24 @@ def expect_no_trace(hosts):
         expect(not host.pids(ORPHAN), "a grandchild is left on " + host.name)
         ports = [line.split()[3] for line in host.run("ss", "-Hltn").stdout.splitlines()]
         expect(all(port.endswith(":22") for port in ports), "%s listens on %s" % (host.name, ports))
+        sockets = [line for line in host.run("ss", "-Hxl").stdout.splitlines() if "trainctl" in line]
+        expect(not sockets, "%s listens on %s" % (host.name, sockets))
         shared = host.run("ls", "-A", "/dev/shm").stdout.split()
         expect(not shared, "shared memory is left on %s: %s" % (host.name, shared))
 
 
-def run_cell(hosts, trainctl, orphan, expected, process, how, moment):
+def run_cell(hosts, *arguments):
+    with contextlib.ExitStack() as stack:
+        run_cell_in(stack, hosts, *arguments)
+
+
+def run_cell_in(stack, hosts, trainctl, orphan, expected, process, how, moment):
     case = Case("-".join((process, how, moment)).replace(" ", "-"), hosts, trainctl)
     kind = {"orphan": "plain", "orphan without environment": "bare"}.get(process)
+    is_alone = process.startswith("only ")
+    nodes, workers = (1, 4) if is_alone else (2, 2)
     env = '[launch.env]\nLD_PRELOAD = "%s"\nORPHAN = "%s"\n' % (orphan, kind) if kind else ""
-    recipe = case.recipe("two.toml", 2, 2, 1, 4, steps=STEPS, every=5, after=env)
+    recipe = case.recipe("killed.toml", nodes, workers, 1, 4, steps=STEPS, every=5, after=env)
     launch = case.popen("launch", recipe, "--run-dir", "run")
     wait_for(case, hosts, launch, moment, process)
     victim = find(hosts, launch, process)
@@ -148,7 +180,7 @@ def run_cell(hosts, trainctl, orphan, expected, process, how, moment):
     else:
         expect(victim is not None and launch.poll() is None, "too late:\n" + case.output())
         try:
-            end(victim, how)
+            end(victim, how, hosts["node1" if is_alone or process == "launch" else "node2"], stack)
         except ProcessLookupError:
             expect(moment == "end", "too late:\n" + case.output())
     code, words = TABLE[process][how]
@@ -159,6 +191,8 @@ def run_cell(hosts, trainctl, orphan, expected, process, how, moment):
         case.wait("the end of all workers", lambda: not any("worker" in line for host in hosts for line in left_on(host)))
         launch.send_signal(signal.SIGCONT)
         code = 0
+    elif is_alone and how == "STOP":
+        os.kill(victim, signal.SIGCONT)
     ended = launch.wait(PATIENCE)
     if code is None:
         case.wait("the end of all workers", lambda: not any(left_on(host) for host in hosts))
@@ -183,9 +217,12 @@ def main():
     cells = SAMPLE
     if "--all" in sys.argv:
         cells = [(process, how, moment) for process, row in TABLE.items() for how in row for moment in MOMENTS]
-    if not inject_exit.is_possible():
-        print("without EXIT0 and EXIT3: they are made for x86-64 alone")
-        cells = [cell for cell in cells if not cell[1].startswith("EXIT")]
+    if not inject.is_possible():
+        print("without EXIT0, EXIT3 and OOM: they are made for x86-64 alone")
+        cells = [cell for cell in cells if not cell[1].startswith("EXIT") and cell[1] != "OOM"]
+    if not inject.MemoryGroup("", [], 0).is_possible():
+        print("without OOM: no control group with a limit can be made here")
+        cells = [cell for cell in cells if cell[1] != "OOM"]
     with Hosts(2, shared=[os.path.dirname(trainctl), libtorch, orphan]) as hosts:
         straight = Case("straight", hosts, trainctl)
         recipe = straight.recipe("one.toml", 1, 4, 1, 4, steps=STEPS, every=5)

@@ -49,11 +49,15 @@ class Case(cluster_case.Case):
         self.name = name
 
     def recipe_of_two(self, steps, every=1000000):
-        return self.recipe("two.toml", 2, 2, 1, 4, steps, every, backend=BACKEND.format(name=self.name, mount=self.dir))
+        return self.recipe_of(2, 1, 4, steps, every)
 
-    def straight(self, steps):
+    def recipe_of(self, nodes, replicas, shards, steps, every=1000000):
+        return self.recipe("pods.toml", nodes, 2, replicas, shards, steps, every,
+                           backend=BACKEND.format(name=self.name, mount=self.dir))
+
+    def straight(self, steps, replicas=1, shards=4):
         """The metrics of the same run on one machine."""
-        recipe = self.recipe("one.toml", 1, 4, 1, 4, steps)
+        recipe = self.recipe("one.toml", 1, replicas * shards, replicas, shards, steps)
         expect_code(self.run("launch", recipe, "--run-dir", "one"), 0)
         return self.metrics("one")
 
@@ -146,22 +150,27 @@ def what_pods_could_not_run_is_not_printed(hosts):
 
 
 def pods_compute_what_one_machine_does(hosts):
-    """Pod 1 is there before the launcher, and before anybody knows the launcher's name."""
-    case = Case("same", hosts)
-    expected = case.straight(steps=6)
-    job = case.job(case.recipe_of_two(steps=6))
-    case.pods[1].start()
-    case.wait("pod 1 to wait", lambda: "same-1 waits for the launcher at same-0.same:" in case.pods[1].output())
-    job.tell_names()
-    case.pods[0].start()
-    case.expect_codes(0, 0)
-    expect(case.metrics("run") == expected, "%s\n%s" % (expected, case.metrics("run")))
-    with open(case.dir + "/run/journal.jsonl") as journal:
-        expect('["same-0","same-1"]' in journal.read().replace(" ", ""), "the journal does not name the pods")
-    expect_nothing_left(hosts)
+    """Eight workers in four pods. Pod 1 is there before the launcher, and before anybody knows the launcher's name."""
+    for name, replicas, shards in (("zero3", 1, 8), ("hsdp", 2, 4)):
+        case = Case(name, hosts)
+        expected = case.straight(6, replicas, shards)
+        job = case.job(case.recipe_of(4, replicas, shards, steps=6))
+        case.pods[1].start()
+        waits = "%s-1 waits for the launcher at %s-0.%s:" % (name, name, name)
+        case.wait("pod 1 to wait", lambda: waits in case.pods[1].output())
+        job.tell_names()
+        for pod in case.pods:
+            if pod is not case.pods[1]:
+                pod.start()
+        case.expect_codes(0, 0, 0, 0)
+        expect(case.metrics("run") == expected, "%s\n%s" % (expected, case.metrics("run")))
+        nodes = "[%s]" % ",".join('"%s"' % pod.name for pod in case.pods)
+        with open(case.dir + "/run/journal.jsonl") as journal:
+            expect(nodes in journal.read().replace(" ", ""), "the journal does not name the pods")
+        expect_nothing_left(hosts)
     # Whichever pod is started again, nothing is left to do.
     case.start()
-    case.expect_codes(0, 0)
+    case.expect_codes(0, 0, 0, 0)
 
 
 def a_request_to_stop_saves_and_the_same_command_goes_on(hosts):
@@ -252,7 +261,7 @@ CASES = [a_manifest_is_what_kubernetes_takes, what_pods_could_not_run_is_not_pri
 
 
 def main():
-    with Hosts(2, shared=[os.path.dirname(TRAINCTL), LIBTORCH]) as hosts:
+    with Hosts(4, shared=[os.path.dirname(TRAINCTL), LIBTORCH]) as hosts:
         return cluster_case.run_cases(CASES, FILTER, hosts)
 
 

@@ -185,8 +185,7 @@ class Script {
   // same sums.
   void Downfall(const std::string& folder) {
     const int64_t generation = world_.generation;
-    CommitCheckpoint(generation);
-    Barrier(absl::StrCat("downfall-", generation));
+    BeginGeneration("downfall");
     const std::string fallen = absl::StrCat(folder, "/fallen-", generation);
     if (world_.rank == (37 * generation + 11) % world_.world_size) {
       if (generation % 4 == 3) SleepForever();
@@ -202,10 +201,17 @@ class Script {
   // All ranks that are left fall because of those that are taken from outside, once that has happened.
   void NodeLoss(const std::string& folder) {
     const int64_t generation = world_.generation;
-    CommitCheckpoint(generation);
-    Barrier(absl::StrCat("node-loss-", generation));
+    BeginGeneration("node-loss");
     if (world_.rank == 0) (void)WriteFileAtomic(absl::StrCat(folder, "/ready-", generation), "");
     Follow(absl::StrCat(folder, "/fallen-", generation));
+  }
+
+  // With a checkpoint of its own, so that no restart is one without progress.
+  void BeginGeneration(const std::string& name) {
+    const int64_t generation = world_.generation;
+    CommitCheckpoint(generation);
+    client_.control().Report({generation, "forward"});
+    Barrier(absl::StrCat(name, "-", generation));
   }
 
   // Waits for others, one of which falls.

@@ -103,9 +103,12 @@ TEST_F(JobSignalsTest, NothingSurvivesAKilledLauncher) {
       2, {"*:ignore_term", "0:pid:" + Path("pid0"), "1:pid:" + Path("pid1"), "0:orphan:" + Path("orphan"),
           "1:bare_orphan:" + Path("bare"), "*:barrier:a", "0:touch:" + Path("started"), "*:hang"});
   Await(Path("started"));
+  const std::string socket = State().socket;
+  EXPECT_TRUE(PathExists(socket)) << socket;
   launcher.Signal(SIGKILL);
   launcher.Wait();
   for (const char* name : {"pid0", "pid1", "orphan", "bare"}) AwaitEnd(Path(name));
+  while (PathExists(socket)) std::this_thread::yield();
   EXPECT_EQ(State().status, run::RunStatus::kRunning) << "nobody could write its end";
 }
 
