@@ -8,13 +8,15 @@ than its control group has. x86-64, with the right to trace.
 import ctypes
 import os
 import platform
+import time
 
-PTRACE_POKETEXT, PTRACE_DETACH, PTRACE_GETREGS, PTRACE_SETREGS = 4, 17, 12, 13
+PTRACE_DETACH, PTRACE_GETREGS, PTRACE_SETREGS = 17, 12, 13
 PTRACE_SEIZE, PTRACE_INTERRUPT = 0x4206, 0x4207
 MMAP, EXIT_GROUP = 9, 231
 PROT_READ_WRITE, MAP_PRIVATE_ANONYMOUS_POPULATE = 3, 0x8022
 MEMORY_GROUPS = "/sys/fs/cgroup/memory"  # version 1: in version 2 a group with processes can have none below it
-SYSCALL = 0x050F  # the instruction, as the low bytes of a word
+SYSCALL = bytes((0x0F, 0x05))  # the instruction
+SECONDS = 30
 NAMES = ("r15 r14 r13 r12 rbp rbx r11 r10 r9 r8 rax rcx rdx rsi rdi orig_rax rip cs eflags rsp ss fs_base gs_base ds es fs "
          "gs").split()
 
@@ -48,21 +50,32 @@ def eat(pid, num_bytes):
 
 
 def _call(pid, number, *arguments):
-    """Of no return: what comes after the call is not its code any more."""
-    ctypes.set_errno(0)
+    """The call is made where the process makes one itself: its code, which other threads run too, stays as it is."""
+    deadline = time.monotonic() + SECONDS
+    while not _call_now(pid, number, arguments):
+        if time.monotonic() > deadline:
+            raise RuntimeError("process %d makes no system calls" % pid)
+
+
+def _call_now(pid, number, arguments):
+    """False: it is in no system call at this moment."""
     _ptrace(PTRACE_SEIZE, pid)
     _ptrace(PTRACE_INTERRUPT, pid)
     os.waitpid(pid, 0x40000000)  # __WALL
     registers = _Registers()
     _ptrace(PTRACE_GETREGS, pid, 0, ctypes.addressof(registers))
-    # Wherever it is, the next instruction is a system call; the page is its own copy from now on.
-    _ptrace(PTRACE_POKETEXT, pid, registers.rip, SYSCALL)
-    registers.rax = number
-    for name, value in zip(("rdi", "rsi", "rdx", "r10", "r8", "r9"), arguments):
-        setattr(registers, name, value & 0xFFFFFFFFFFFFFFFF)
-    registers.orig_rax = 0xFFFFFFFFFFFFFFFF  # no call that was interrupted is begun again
-    _ptrace(PTRACE_SETREGS, pid, 0, ctypes.addressof(registers))
+    with open("/proc/%d/mem" % pid, "rb") as memory:
+        memory.seek(registers.rip - len(SYSCALL))
+        is_in_call = memory.read(len(SYSCALL)) == SYSCALL
+    if is_in_call:
+        registers.rip -= len(SYSCALL)
+        registers.rax = number
+        for name, value in zip(("rdi", "rsi", "rdx", "r10", "r8", "r9"), arguments):
+            setattr(registers, name, value & 0xFFFFFFFFFFFFFFFF)
+        registers.orig_rax = 0xFFFFFFFFFFFFFFFF  # the one that was interrupted is not begun again
+        _ptrace(PTRACE_SETREGS, pid, 0, ctypes.addressof(registers))
     _ptrace(PTRACE_DETACH, pid)
+    return is_in_call
 
 
 class MemoryGroup:

@@ -223,7 +223,7 @@ def main():
     if not inject.MemoryGroup("", [], 0).is_possible():
         print("without OOM: no control group with a limit can be made here")
         cells = [cell for cell in cells if cell[1] != "OOM"]
-    with Hosts(2, shared=[os.path.dirname(trainctl), libtorch, orphan]) as hosts:
+    with Hosts(2, shared=[os.path.dirname(trainctl), libtorch, os.path.dirname(orphan)]) as hosts:
         straight = Case("straight", hosts, trainctl)
         recipe = straight.recipe("one.toml", 1, 4, 1, 4, steps=STEPS, every=5)
         expect_code(straight.run("launch", recipe, "--run-dir", "run"), 0)
