@@ -16,6 +16,14 @@
 #include "launcher/printable_text.h"
 
 namespace trainctl::launcher {
+namespace {
+
+// What a login has, and where libraries are. Variables of Slurm's own come by themselves; a variable that is
+// not set here is not set there.
+constexpr const char* kExported[] = {"HOME",  "LANG", "LC_ALL", "LD_LIBRARY_PATH", "LOGNAME", "PATH",
+                                     "SHELL", "TZ",   "USER"};
+
+}  // namespace
 
 std::vector<std::string> SshCommand(const std::vector<std::string>& options, const std::string& host,
                                     const std::string& program) {
@@ -49,6 +57,7 @@ std::vector<std::string> SrunCommand(const std::vector<std::string>& options,
                                       "--kill-on-bad-exit=0",
                                       "--input=none",
                                       "--unbuffered",
+                                      absl::StrCat("--export=", absl::StrJoin(kExported, ",")),
                                       "--job-name=trainctl-agents"};
   command.insert(command.end(), options.begin(), options.end());
   command.insert(command.end(), {program, "agent", "--invitations", invitations_path});

@@ -21,7 +21,8 @@ namespace trainctl::launcher {
 std::vector<std::string> SshCommand(const std::vector<std::string>& options, const std::string& host,
                                     const std::string& program);
 // One job step with an agent on each node, in the allocation that this process is in. Each finds its
-// invitation in the file by the name that Slurm gives to its node.
+// invitation in the file by the name that Slurm gives to its node. Of this process's environment agents get
+// what a login has, LD_LIBRARY_PATH and Slurm's own variables; an option can say otherwise (--export=ALL).
 std::vector<std::string> SrunCommand(const std::vector<std::string>& options,
                                      const std::vector<std::string>& nodes, const std::string& program,
                                      const std::string& invitations_path);

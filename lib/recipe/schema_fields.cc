@@ -878,8 +878,8 @@ void AddRest(Builder& b) {
       .Free();
   b.Add(
        "launch.pass_env",
-       "Variables of the caller, by name, that workers on other machines get besides `[launch.env]`. Their "
-       "values are not stored.",
+       "Variables of the caller, by name, that workers on other machines get besides `[launch.env]`; they "
+       "get no others of it. Their values are not stored.",
        [](Recipe & r, size_t) -> auto& { return r.launch.pass_env; })
       .Default("none")
       .Free();
