@@ -68,6 +68,7 @@ absl::Status FillFromKubernetes(const recipe::Recipe& recipe, launcher::RemoteNo
   }
   remote.starter = launcher::RemoteNodes::Starter::kPods;
   for (int64_t i = 0; i < pod.count; ++i) remote.nodes.push_back({cluster::PodName(pod.job, i), ""});
+  remote.address = pod.address;
   remote.port = pod.port;
   remote.secret_path = absl::StrCat(pod.secret_folder, "/", cluster::kKeyFile);
   remote.node_timeout = cluster::kPodTimeout;

@@ -191,6 +191,12 @@ TEST(ProgressBoardTest, BothSidesSeeTheSame) {
   ::close(not_a_board);
 }
 
+TEST(SshHostName, IsWhatSshConnectsTo) {
+  EXPECT_EQ(ParseSshHostName("user me\nhostname 10.0.0.7\nport 22\n"), "10.0.0.7");
+  EXPECT_EQ(ParseSshHostName("canonicalizehostname false\nhostname node1\r"), "node1");
+  EXPECT_EQ(ParseSshHostName("ssh: unknown option -- G"), "");
+}
+
 // srun takes the last of several --export.
 TEST(SrunCommand, AgentsGetALoginsEnvironmentUnlessTheRecipeSaysOtherwise) {
   const std::vector<std::string> command =
