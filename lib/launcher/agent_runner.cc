@@ -29,7 +29,6 @@ using rendezvous::AgentLink;
 constexpr int kLookMs = 100;
 constexpr absl::Duration kLookInterval = absl::Milliseconds(kLookMs);
 constexpr absl::Duration kDiskPatience = absl::Seconds(10);
-constexpr absl::Duration kSetupTimeout = absl::Seconds(60);
 
 class AgentRunner {
  public:

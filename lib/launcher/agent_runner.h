@@ -8,9 +8,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "rendezvous/agent_link.h"
 
 namespace trainctl::launcher {
+
+// How long an agent that was let in waits for the launcher to set it up.
+inline constexpr absl::Duration kSetupTimeout = absl::Seconds(60);
 
 struct AgentRunOptions {
   std::string worker_program;  // a path

@@ -142,7 +142,7 @@ absl::StatusOr<JobOutcome> RunJob(const JobOptions& options) {
   service_options.last_generation = state.generation;
   if (options.remote) {
     TRAINCTL_ASSIGN_OR_RETURN(service_options.network, NetworkOf(options));
-    service_options.timeouts.relay = 2 * service_options.timeouts.heartbeat_interval;
+    service_options.timeouts.relay = service_options.timeouts.RelayOfAgents();
   }
   TRAINCTL_ASSIGN_OR_RETURN(const std::unique_ptr<rendezvous::RendezvousService> service,
                             options.rendezvous(service_options));

@@ -864,7 +864,7 @@ void AddRest(Builder& b) {
       .Free();
   b.Add(
        "launch.coordinator_timeout",
-       "How long other machines keep their workers running without hearing from the launcher; longer than "
+       "How long other machines keep their workers running without hearing from the launcher; at least twice "
        "launch.detect_timeout.",
        [](Recipe & r, size_t) -> auto& { return r.launch.coordinator_timeout; })
       .Range(1, 86400)

@@ -26,7 +26,7 @@ HOW = ("this one threw", "exited with code 9", "killed by SIGSEGV", "stood still
 
 LAUNCH = """
 max_restarts = 1000
-hang_timeout = "3s"
+hang_timeout = "5s"
 """
 SCRIPT = """
 [launch.env]
