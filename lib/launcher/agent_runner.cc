@@ -142,7 +142,7 @@ class AgentRunner {
             .tell = [this](rendezvous::NodeEvent event) { link_->Tell(event); },
             .show_line = [this](int rank, absl::string_view line) { link_->ShowLine(rank, line); }});
     link_->TellReady({OfferSlots(options_.node, cores, setup.num_workers, setup.threads_per_worker),
-                      options_.look ? options_.look() : rendezvous::NodeFacts()});
+                      options_.look ? options_.look(setup) : rendezvous::NodeFacts()});
     return absl::OkStatus();
   }
 
