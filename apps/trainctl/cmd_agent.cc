@@ -56,7 +56,9 @@ absl::StatusOr<ExitCode> RunAgentHere(const std::string& path) {
   TRAINCTL_ASSIGN_OR_RETURN(const rpc::Invitation read, rpc::ReadInvitation(invitation));
   launcher::AgentRunOptions options;
   TRAINCTL_ASSIGN_OR_RETURN(options.worker_program, FindWorkerProgram());
-  options.look = [program = options.worker_program] { return LookAtThisNode(program); };
+  options.look = [program = options.worker_program](const rendezvous::NodeSetup& setup) {
+    return LookAtThisNode(program, setup);
+  };
   options.node = read.node;
   options.connect = [&](const std::string& socket_path, const std::string& token_path,
                         const std::function<bool()>& is_cancelled) {

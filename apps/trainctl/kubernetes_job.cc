@@ -118,7 +118,9 @@ absl::StatusOr<ExitCode> RunPodAgent(const cluster::KubernetesPod& pod, const re
   bool is_in = false;
   launcher::AgentRunOptions options;
   TRAINCTL_ASSIGN_OR_RETURN(options.worker_program, FindWorkerProgram());
-  options.look = [program = options.worker_program] { return LookAtThisNode(program); };
+  options.look = [program = options.worker_program](const rendezvous::NodeSetup& setup) {
+    return LookAtThisNode(program, setup);
+  };
   options.node = client.invitation.node;
   options.connect = [&](const std::string& socket_path, const std::string& token_path,
                         const std::function<bool()>& is_cancelled) {

@@ -24,13 +24,6 @@
 namespace trainctl::cli {
 namespace {
 
-// The parameters as fp32 masters, and the optimizer's state. Manifests take a few KiB more.
-int64_t CheckpointBytes(const recipe::Recipe& recipe) {
-  const optim::Optimizer* optimizer = optim::Find(recipe.optimizer.name);
-  const int64_t state_bytes = optimizer == nullptr ? 0 : optimizer->StateBytes();
-  return model::NumParameters(recipe.model.spec) * (DTypeBytes(DType::kF32) + state_bytes);
-}
-
 // At most as many lie on the disk at once: a new one is complete before the oldest goes.
 int64_t CheckpointsAtOnce(const recipe::Recipe& recipe) {
   const recipe::CheckpointConfig& config = recipe.checkpoint;
@@ -82,6 +75,12 @@ data::OpenOptions OpenShowing(ProgressView& view, data::KeptDocuments* kept) {
 }
 
 }  // namespace
+
+int64_t CheckpointBytes(const recipe::Recipe& recipe) {
+  const optim::Optimizer* optimizer = optim::Find(recipe.optimizer.name);
+  const int64_t state_bytes = optimizer == nullptr ? 0 : optimizer->StateBytes();
+  return model::NumParameters(recipe.model.spec) * (DTypeBytes(DType::kF32) + state_bytes);
+}
 
 absl::Status ReadToKeep(const recipe::Recipe& recipe, const Output& output, data::KeptDocuments& kept) {
   if (data::BytesReadAtOpening(recipe.data) < data::KeptDocuments::kMinBytes) return absl::OkStatus();

@@ -1,7 +1,14 @@
 #include "apps/trainctl/node_look.h"
 
+#include <map>
+#include <set>
+#include <vector>
+
+#include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
+#include "apps/trainctl/worker_program.h"
 #include "base/files.h"
+#include "base/shared_libraries.h"
 #include "cluster/host.h"
 #include "data/fingerprint.h"
 #include "doctor/detect_device.h"
@@ -10,22 +17,57 @@
 namespace trainctl::cli {
 namespace {
 
-std::string HashOf(const std::string& program) {
+constexpr char kTempFolder[] = "/tmp";
+
+// Of those that are there; empty: one cannot be read. `is_quick`: of large files, pieces.
+std::string HashOf(const std::vector<std::string>& paths, bool is_quick = false) {
   std::string hashes;
-  for (const std::string& path : {program, launcher::CudaPluginOf(program)}) {
+  for (const std::string& path : paths) {
     if (!PathExists(path)) continue;
-    const absl::StatusOr<data::FileFingerprint> found = data::FingerprintFile(path);
+    const absl::StatusOr<data::FileFingerprint> found =
+        is_quick ? data::QuickFingerprintFile(path) : data::FingerprintFile(path);
     if (!found.ok()) return "";
     absl::StrAppendFormat(&hashes, "%s%016x", hashes.empty() ? "" : "+", found->xxh3);
   }
   return hashes;
 }
 
+// As a worker would find them, whose environment `variables` adds to this one. Loads nothing.
+std::string HashOfLibTorch(const std::vector<std::string>& programs,
+                           const std::map<std::string, std::string>& variables) {
+  std::set<std::string> paths;  // in one order everywhere
+  for (const std::string& program : programs) {
+    if (!PathExists(program)) continue;
+    const absl::StatusOr<std::vector<SharedLibrary>> libraries = FindSharedLibraries(program, variables);
+    if (!libraries.ok()) return "";
+    for (const SharedLibrary& library : *libraries) {
+      const bool is_of_torch =
+          absl::StartsWith(library.name, "libtorch") || absl::StartsWith(library.name, "libc10");
+      if (is_of_torch) paths.insert(library.path);
+    }
+  }
+  return HashOf({paths.begin(), paths.end()}, /*is_quick=*/true);
+}
+
 }  // namespace
 
-rendezvous::NodeFacts LookAtThisNode(const std::string& worker_program) {
+std::string HashRunFiles(const std::string& run_dir) {
+  const std::vector<std::string> paths = {run_dir + "/recipe.json", run_dir + "/plan.json"};
+  for (const std::string& path : paths) {
+    if (!PathExists(path)) return "";
+  }
+  return HashOf(paths);
+}
+
+rendezvous::NodeFacts LookAtThisNode(const std::string& worker_program, const rendezvous::NodeSetup& setup) {
   rendezvous::NodeFacts facts;
-  facts.programs = HashOf(worker_program);
+  const std::vector<std::string> programs = {worker_program, launcher::CudaPluginOf(worker_program)};
+  facts.programs = HashOf(programs);
+  facts.libraries = HashOfLibTorch(programs, setup.env);
+  if (const absl::StatusOr<std::string> own = OwnProgram(); own.ok()) facts.trainctl = HashOf({*own});
+  facts.run_files = HashRunFiles(setup.run_dir);
+  facts.run_free_bytes = FreeBytes(setup.run_dir).value_or(-1);
+  facts.temp_free_bytes = FreeBytes(kTempFolder).value_or(-1);
   const absl::StatusOr<cluster::Host> host = cluster::DetectHost();
   if (host.ok()) facts.memory_available_bytes = host->memory_available_bytes;
   const absl::StatusOr<doctor::ShownDevices> devices = doctor::FindShownDevices();

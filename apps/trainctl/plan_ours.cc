@@ -124,6 +124,7 @@ void Print(const plan::Plan& plan, const recipe::LoadedRecipe& loaded, size_t mo
     for (const std::string& note : *notes) std::printf("  %s\n", note.c_str());
   }
   for (const std::string& lacks : loaded.missing) std::printf("  missing for a launch: %s\n", lacks.c_str());
+  if (recipe.launch.backend == "local") std::printf("  %s\n", SumUpTimeouts(recipe.launch).c_str());
   std::printf("  step %s\n", plan.step_hash.c_str());
 }
 

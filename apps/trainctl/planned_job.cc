@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <string>
 
+#include "apps/trainctl/launch_needs.h"
+#include "apps/trainctl/node_look.h"
 #include "apps/trainctl/remote_nodes.h"
 #include "apps/trainctl/worker_program.h"
 #include "base/files.h"
@@ -17,6 +19,8 @@
 namespace trainctl::cli {
 
 namespace {
+
+constexpr int64_t kTempBytes = int64_t{4} << 20;  // sockets, tokens, and what libraries put there
 
 // Where the files of a recipe's model are: the folder that it names, or what the run kept whose checkpoint it
 // begins with. Empty: nowhere.
@@ -70,6 +74,9 @@ absl::StatusOr<launcher::JobOptions> PlannedJob(run::RunFolder& run, const recip
   } else if (std::getenv("TRAINCTL_DEVICE_PLUGIN") == nullptr) {  // a plugin that is named is asked itself
     job.node_needs.num_devices = job.num_workers;
   }
+  job.node_needs.run_bytes = CheckpointBytes(recipe);
+  job.node_needs.temp_bytes = kTempBytes;
+  job.node_needs.run_files = HashRunFiles(run.path());
   job.max_restarts = recipe.launch.max_restarts;
   job.detect_timeout = recipe.launch.detect_timeout;
   job.stop_timeout = recipe.launch.stop_timeout;

@@ -16,7 +16,7 @@ absl::Status KeepModelFiles(const run::RunFolder& run, const recipe::Recipe& rec
 // Complete before the first worker starts.
 absl::Status WriteRunFiles(const run::RunFolder& run, const recipe::Recipe& recipe, const plan::Plan& plan);
 
-// `run` must outlive the job. EnvironmentError: the worker program is not there.
+// `run`, whose files are written, must outlive the job. EnvironmentError: the worker program is not there.
 absl::StatusOr<launcher::JobOptions> PlannedJob(run::RunFolder& run, const recipe::Recipe& recipe,
                                                 const plan::Plan& plan);
 

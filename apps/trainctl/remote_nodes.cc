@@ -14,11 +14,10 @@
 #include "cluster/slurm_job.h"
 #include "launcher/agent_starter.h"
 #include "recipe/hosts.h"
+#include "recipe/timeouts.h"
 
 namespace trainctl::cli {
 namespace {
-
-constexpr absl::Duration kSubmittedNodeTimeout = absl::Seconds(30);
 
 // The part of "user@name" that is the machine's.
 std::string NameOf(const std::string& host) {
@@ -52,8 +51,7 @@ absl::Status FillFromSlurm(const recipe::Recipe& recipe, launcher::RemoteNodes& 
         "cluster.nodes = ", wanted, ", and job ", job->id, " of Slurm has ", job->nodes.size(), " (",
         job->node_list, "); ask it for --nodes=", wanted, ", or set cluster.nodes = ", job->nodes.size()));
   }
-  // Slurm has other nodes: it is not worth keeping these waiting for one that does not come back.
-  if (cluster::FindSubmittedJob(std::getenv)) remote.node_timeout = kSubmittedNodeTimeout;
+  if (cluster::FindSubmittedJob(std::getenv)) remote.node_timeout = cluster::kSubmittedNodeTimeout;
   for (int64_t i = 0; i < wanted; ++i) {
     const std::string& name = job->nodes[static_cast<size_t>(i)];
     remote.nodes.push_back({name, name});
@@ -68,9 +66,9 @@ absl::Status FillFromKubernetes(const recipe::Recipe& recipe, launcher::RemoteNo
   }
   remote.starter = launcher::RemoteNodes::Starter::kPods;
   for (int64_t i = 0; i < pod.count; ++i) remote.nodes.push_back({cluster::PodName(pod.job, i), ""});
+  remote.address = pod.address;
   remote.port = pod.port;
   remote.secret_path = absl::StrCat(pod.secret_folder, "/", cluster::kKeyFile);
-  remote.node_timeout = cluster::kPodTimeout;
   return absl::OkStatus();
 }
 
@@ -88,6 +86,7 @@ absl::StatusOr<std::optional<launcher::RemoteNodes>> FindRemoteNodes(const recip
   if (launch.backend == "local") return std::nullopt;
   launcher::RemoteNodes remote;
   TRAINCTL_ASSIGN_OR_RETURN(remote.program, OwnProgram());
+  remote.node_timeout = recipe::NodeTimeout(launch);
   for (const Backend& backend : kBackends) {
     if (launch.backend == backend.name) TRAINCTL_RETURN_IF_ERROR(backend.fill(recipe, remote));
   }

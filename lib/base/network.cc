@@ -29,8 +29,6 @@ namespace trainctl {
 namespace {
 
 constexpr int kMaxPort = 65535;
-// Any address beyond this machine's networks (RFC 5737, RFC 3849): only its route is looked up.
-constexpr const char* kFarAddresses[] = {"192.0.2.1", "2001:db8::1"};
 
 // An address in network order.
 struct RawAddress {
@@ -110,19 +108,9 @@ std::string Describe(const NetworkInterface& interface) {
   return absl::StrCat(interface.name, " (", absl::StrJoin(facts, ", "), ")");
 }
 
-// For the end of a message.
-std::string WhatThereIs(absl::Span<const NetworkInterface> interfaces) {
-  if (interfaces.empty()) return "this machine has no network interface";
-  return absl::StrCat(
-      "this machine has ",
-      absl::StrJoin(interfaces, ", ", [](std::string* out, const NetworkInterface& interface) {
-        out->append(Describe(interface));
-      }));
-}
-
 absl::Status NotThere(absl::string_view what, absl::string_view why,
                       absl::Span<const NetworkInterface> interfaces) {
-  return EnvironmentError(absl::StrCat(QuotedName(what), " ", why, "; ", WhatThereIs(interfaces)));
+  return EnvironmentError(absl::StrCat(QuotedName(what), " ", why, "; ", DescribeInterfaces(interfaces)));
 }
 
 absl::StatusOr<std::string> AddressOf(const NetworkInterface& interface,
@@ -211,6 +199,15 @@ absl::StatusOr<AddressList> Resolve(const std::string& host, int port) {
 }
 
 }  // namespace
+
+std::string DescribeInterfaces(absl::Span<const NetworkInterface> interfaces) {
+  if (interfaces.empty()) return "this machine has no network interface";
+  return absl::StrCat(
+      "this machine has ",
+      absl::StrJoin(interfaces, ", ", [](std::string* out, const NetworkInterface& interface) {
+        out->append(Describe(interface));
+      }));
+}
 
 PortState LookAtPort(const Endpoint& endpoint, absl::Duration timeout) {
   addrinfo hints = {};
@@ -334,53 +331,6 @@ absl::StatusOr<std::string> InterfaceWithAddress(absl::string_view address,
     }
   }
   return NotThere(address, "is no address of this machine", interfaces);
-}
-
-absl::StatusOr<std::vector<std::string>> OwnAddresses() {
-  TRAINCTL_ASSIGN_OR_RETURN(const std::vector<NetworkInterface> interfaces, ListInterfaces());
-  std::vector<std::string> preferred;
-  for (const char* far : kFarAddresses) {
-    absl::StatusOr<std::string> source = LocalAddressTowards(far, 9);
-    if (source.ok()) preferred.push_back(*std::move(source));
-  }
-  return OwnAddresses(interfaces, preferred);
-}
-
-absl::StatusOr<std::vector<std::string>> OwnAddresses(absl::Span<const NetworkInterface> interfaces,
-                                                      absl::Span<const std::string> preferred) {
-  struct Candidate {
-    size_t preference;
-    int rank;
-    std::string address;
-  };
-  std::vector<Candidate> candidates;
-  for (const NetworkInterface& interface : interfaces) {
-    if (!interface.is_up || interface.is_loopback) continue;
-    for (const InterfaceAddress& own : interface.addresses) {
-      const auto it = std::find_if(preferred.begin(), preferred.end(), [&](const std::string& address) {
-        return IsSameAddress(address, own.address);
-      });
-      const auto preference = static_cast<size_t>(it - preferred.begin());
-      candidates.push_back({preference, Rank(own), own.address});
-    }
-  }
-  const auto is_global = [](const Candidate& candidate) { return candidate.rank < 2; };
-  if (std::any_of(candidates.begin(), candidates.end(), is_global)) {
-    candidates.erase(std::partition(candidates.begin(), candidates.end(), is_global), candidates.end());
-  }
-  if (candidates.empty()) {
-    return EnvironmentError(
-        absl::StrCat("no other machine can reach this one: no interface but loopback is "
-                     "up with an address; ",
-                     WhatThereIs(interfaces)));
-  }
-  std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
-    return std::make_pair(a.preference, a.rank) < std::make_pair(b.preference, b.rank);
-  });
-  std::vector<std::string> addresses;
-  addresses.reserve(candidates.size());
-  for (Candidate& candidate : candidates) addresses.push_back(std::move(candidate.address));
-  return addresses;
 }
 
 std::string FormatEndpoint(absl::string_view host, int port) {

@@ -53,13 +53,8 @@ absl::StatusOr<std::string> InterfaceWithAddress(absl::string_view address);
 absl::StatusOr<std::string> InterfaceWithAddress(absl::string_view address,
                                                  absl::Span<const NetworkInterface> interfaces);
 
-// Where other machines may reach this one, best first: the default route's address, then IPv4, then IPv6.
-// Interfaces that are down and loopback are left out; link-local addresses are there if there is nothing
-// else. Never 0.0.0.0 or "::". EnvironmentError: there is none.
-absl::StatusOr<std::vector<std::string>> OwnAddresses();
-// `preferred`: of the default routes.
-absl::StatusOr<std::vector<std::string>> OwnAddresses(absl::Span<const NetworkInterface> interfaces,
-                                                      absl::Span<const std::string> preferred);
+// "this machine has lo (127.0.0.1/8), eth0 (10.0.0.7/24)": for the end of a message.
+std::string DescribeInterfaces(absl::Span<const NetworkInterface> interfaces);
 
 struct Endpoint {
   std::string host;

@@ -109,6 +109,8 @@ absl::StatusOr<std::optional<KubernetesPod>> FindKubernetesPod(const Environment
   if (!absl::SimpleAtoi(index, &pod.index) || pod.index < 0 || pod.index >= pod.count) {
     return WrongVariable(kIndexVariable, index);
   }
+  pod.address = Text(environment, kAddressVariable);
+  if (pod.address.empty()) return WrongVariable(kAddressVariable, pod.address);
   pod.secret_folder = Text(environment, kSecretVariable);
   if (!absl::StartsWith(pod.secret_folder, "/")) return WrongVariable(kSecretVariable, pod.secret_folder);
   return pod;

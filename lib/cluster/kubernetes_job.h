@@ -40,6 +40,7 @@ inline constexpr absl::Duration kPodTimeout = absl::Minutes(15);
 // What the manifest tells each pod.
 inline constexpr char kLauncherVariable[] = "TRAINCTL_LAUNCHER";  // "NAME-0.SERVICE:29650"
 inline constexpr char kPodsVariable[] = "TRAINCTL_PODS";
+inline constexpr char kAddressVariable[] = "TRAINCTL_ADDRESS";    // of the pod
 inline constexpr char kSecretVariable[] = "TRAINCTL_SECRET";      // a folder
 inline constexpr char kIndexVariable[] = "JOB_COMPLETION_INDEX";  // of Kubernetes
 // Files of that folder: the certificate of the job's authority, and this pod's own key.
@@ -53,7 +54,8 @@ std::string PodName(absl::string_view job, int64_t index);
 struct KubernetesPod {
   std::string job;  // its name
   int64_t index = 0;
-  int64_t count = 0;  // of the job's pods
+  int64_t count = 0;    // of the job's pods
+  std::string address;  // its own, in the network of the pods
   std::string launcher;
   int port = 0;
   std::string secret_folder;

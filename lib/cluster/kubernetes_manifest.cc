@@ -133,6 +133,9 @@ std::string JobDocument(const KubernetesJob& job) {
       kPodsVariable, ", value: ", Quoted(absl::StrCat(num_pods)),
       "}\n"
       "        - {name: ",
+      kAddressVariable,
+      ", valueFrom: {fieldRef: {fieldPath: status.podIP}}}\n"
+      "        - {name: ",
       kSecretVariable, ", value: ", Quoted(kSecretFolder), "}\n", gpus,
       "        securityContext: {allowPrivilegeEscalation: false}\n"
       "        volumeMounts:\n"

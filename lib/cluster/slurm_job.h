@@ -39,6 +39,10 @@ struct SlurmJob {
 // A script for sbatch. UsageError: a path that its directives cannot hold.
 absl::StatusOr<std::string> SlurmScript(const SlurmJob& job);
 
+// How long such a job waits for a node that it has lost. Slurm has others: it is not worth keeping the rest
+// waiting for one that does not come back.
+inline constexpr absl::Duration kSubmittedNodeTimeout = absl::Seconds(30);
+
 // Is set to "1" in such a job.
 inline constexpr char kSubmittedVariable[] = "TRAINCTL_SUBMITTED";
 

@@ -29,7 +29,6 @@ using rendezvous::AgentLink;
 constexpr int kLookMs = 100;
 constexpr absl::Duration kLookInterval = absl::Milliseconds(kLookMs);
 constexpr absl::Duration kDiskPatience = absl::Seconds(10);
-constexpr absl::Duration kSetupTimeout = absl::Seconds(60);
 
 class AgentRunner {
  public:
@@ -143,7 +142,7 @@ class AgentRunner {
             .tell = [this](rendezvous::NodeEvent event) { link_->Tell(event); },
             .show_line = [this](int rank, absl::string_view line) { link_->ShowLine(rank, line); }});
     link_->TellReady({OfferSlots(options_.node, cores, setup.num_workers, setup.threads_per_worker),
-                      options_.look ? options_.look() : rendezvous::NodeFacts()});
+                      options_.look ? options_.look(setup) : rendezvous::NodeFacts()});
     return absl::OkStatus();
   }
 

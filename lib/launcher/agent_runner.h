@@ -8,14 +8,18 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "rendezvous/agent_link.h"
 
 namespace trainctl::launcher {
 
+// How long an agent that was let in waits for the launcher to set it up.
+inline constexpr absl::Duration kSetupTimeout = absl::Seconds(60);
+
 struct AgentRunOptions {
   std::string worker_program;  // a path
   std::string node;
-  std::function<rendezvous::NodeFacts()> look;  // at this machine
+  std::function<rendezvous::NodeFacts(const rendezvous::NodeSetup& setup)> look;  // at this machine
   // Connects; the workers' socket and token go to these paths. `is_cancelled`: a signal has come meanwhile.
   std::function<absl::StatusOr<std::unique_ptr<rendezvous::AgentLink>>(
       const std::string& socket_path, const std::string& token_path,

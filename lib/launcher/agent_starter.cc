@@ -8,14 +8,27 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "base/files.h"
+#include "base/run_program.h"
 #include "base/shell_quote.h"
 #include "base/status.h"
 #include "launcher/printable_text.h"
 
 namespace trainctl::launcher {
+namespace {
+
+// What a login has, and where libraries are. Variables of Slurm's own come by themselves; a variable that is
+// not set here is not set there.
+constexpr const char* kExported[] = {"HOME",  "LANG", "LC_ALL", "LD_LIBRARY_PATH", "LOGNAME", "PATH",
+                                     "SHELL", "TZ",   "USER"};
+constexpr absl::Duration kSshPatience = absl::Seconds(10);
+
+}  // namespace
 
 std::vector<std::string> SshCommand(const std::vector<std::string>& options, const std::string& host,
                                     const std::string& program) {
@@ -29,6 +42,22 @@ std::vector<std::string> SshCommand(const std::vector<std::string>& options, con
   }
   command.insert(command.end(), {"--", host, absl::StrCat("exec ", ShellQuote(program), " agent")});
   return command;
+}
+
+std::string SshHostName(const std::vector<std::string>& options, const std::string& host) {
+  std::vector<std::string> command = {FindInPath("ssh"), "-G"};
+  command.insert(command.end(), options.begin(), options.end());
+  command.insert(command.end(), {"--", host});
+  if (command[0].empty()) return "";
+  const absl::StatusOr<ProgramEnd> end = RunProgram(command, kSshPatience);
+  return end.ok() && end->exit.Success() ? ParseSshHostName(end->output) : "";
+}
+
+std::string ParseSshHostName(absl::string_view printed) {
+  for (absl::string_view line : absl::StrSplit(printed, '\n')) {
+    if (absl::ConsumePrefix(&line, "hostname ")) return std::string(absl::StripAsciiWhitespace(line));
+  }
+  return "";
 }
 
 std::vector<std::string> SrunCommand(const std::vector<std::string>& options,
@@ -49,6 +78,7 @@ std::vector<std::string> SrunCommand(const std::vector<std::string>& options,
                                       "--kill-on-bad-exit=0",
                                       "--input=none",
                                       "--unbuffered",
+                                      absl::StrCat("--export=", absl::StrJoin(kExported, ",")),
                                       "--job-name=trainctl-agents"};
   command.insert(command.end(), options.begin(), options.end());
   command.insert(command.end(), {program, "agent", "--invitations", invitations_path});

@@ -20,8 +20,14 @@ namespace trainctl::launcher {
 // Starts an agent on `host`, which reads its invitation from its standard input.
 std::vector<std::string> SshCommand(const std::vector<std::string>& options, const std::string& host,
                                     const std::string& program);
+// What ssh connects to for `host`, as its configuration says ("node1" may be 10.0.0.7 there); empty: it does
+// not tell. Asks ssh, for 10 s at most.
+std::string SshHostName(const std::vector<std::string>& options, const std::string& host);
+// The same, of what `ssh -G` prints.
+std::string ParseSshHostName(absl::string_view printed);
 // One job step with an agent on each node, in the allocation that this process is in. Each finds its
-// invitation in the file by the name that Slurm gives to its node.
+// invitation in the file by the name that Slurm gives to its node. Of this process's environment agents get
+// what a login has, LD_LIBRARY_PATH and Slurm's own variables; an option can say otherwise (--export=ALL).
 std::vector<std::string> SrunCommand(const std::vector<std::string>& options,
                                      const std::vector<std::string>& nodes, const std::string& program,
                                      const std::string& invitations_path);

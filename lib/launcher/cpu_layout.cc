@@ -23,20 +23,6 @@ namespace {
 
 constexpr int64_t kMostText = 64 << 10;
 
-std::vector<int> ParseCoreList(absl::string_view text) {
-  std::vector<int> cores;
-  for (const absl::string_view part :
-       absl::StrSplit(absl::StripAsciiWhitespace(text), ',', absl::SkipEmpty())) {
-    const std::pair<absl::string_view, absl::string_view> range =
-        absl::StrSplit(part, absl::MaxSplits('-', 1));
-    int first = 0, last = 0;
-    if (!absl::SimpleAtoi(range.first, &first)) continue;
-    if (!absl::SimpleAtoi(range.second, &last)) last = first;
-    for (int core = first; core <= std::min(last, CPU_SETSIZE - 1); ++core) cores.push_back(core);
-  }
-  return cores;
-}
-
 std::string TextOf(const std::string& path) { return ReadFile(path, kMostText).value_or(""); }
 
 // In the order of their addresses on the bus, as the driver counts devices that are alike.
@@ -93,6 +79,20 @@ std::optional<std::vector<int>> NumaNodesOfWorkers(const SortedCores& cores, con
 }
 
 }  // namespace
+
+std::vector<int> ParseCoreList(absl::string_view text) {
+  std::vector<int> cores;
+  for (const absl::string_view part :
+       absl::StrSplit(absl::StripAsciiWhitespace(text), ',', absl::SkipEmpty())) {
+    const std::pair<absl::string_view, absl::string_view> range =
+        absl::StrSplit(part, absl::MaxSplits('-', 1));
+    int first = 0, last = 0;
+    if (!absl::SimpleAtoi(range.first, &first)) continue;
+    if (!absl::SimpleAtoi(range.second, &last)) last = first;
+    for (int core = first; core <= std::min(last, CPU_SETSIZE - 1); ++core) cores.push_back(core);
+  }
+  return cores;
+}
 
 absl::StatusOr<std::vector<int>> AllowedCores() {
   cpu_set_t set;

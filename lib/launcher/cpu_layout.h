@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "rendezvous/assignment.h"
 
 namespace trainctl::launcher {
@@ -28,6 +29,9 @@ struct Topology {
   std::map<int, Place> cores;
   std::vector<int> numa_node_of_device;  // by the device's number; -1: unknown. Empty: no devices
 };
+
+// "0-3,8", as the kernel writes it. What is no number, or beyond what a core can be pinned to, is left out.
+std::vector<int> ParseCoreList(absl::string_view text);
 
 // From /sys and /proc/driver/nvidia below `root`; tests give a folder of their own. `visible_devices` as
 // CUDA_VISIBLE_DEVICES has it, null: not set; what it names other than by number is unknown.

@@ -6,14 +6,15 @@
 #include <cstdlib>
 #include <utility>
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
 #include "base/lock_owner.h"
 #include "base/network.h"
 #include "base/secret_file.h"
+#include "launcher/agent_starter.h"
 #include "launcher/cpu_layout.h"
 #include "launcher/job_runner.h"
+#include "launcher/listen_addresses.h"
 #include "launcher/worker_contract.h"
 #include "launcher/worker_environment.h"
 
@@ -52,23 +53,21 @@ run::RunStatus StatusOf(JobOutcome::Kind kind) {
   return run::RunStatus::kFailed;
 }
 
-// Where the nodes reach this machine: on the routes to them. All addresses of this machine where a name is
-// known to the starter alone (ssh's configuration) or every node is this machine.
+// Where the nodes reach this machine.
 absl::StatusOr<std::vector<std::string>> AddressesFor(const RemoteNodes& remote) {
-  if (remote.interface != "auto") {
-    TRAINCTL_ASSIGN_OR_RETURN(std::string address, AddressOfInterface(remote.interface));
+  const std::string& stated = remote.interface != "auto" ? remote.interface : remote.address;
+  if (!stated.empty()) {
+    TRAINCTL_ASSIGN_OR_RETURN(std::string address, AddressOfInterface(stated));
     return std::vector<std::string>{std::move(address)};
   }
-  TRAINCTL_ASSIGN_OR_RETURN(const std::vector<std::string> own, OwnAddresses());
-  if (remote.starter == RemoteNodes::Starter::kPods) return own;  // the others' names may not be known yet
-  std::vector<std::string> used;
+  TRAINCTL_ASSIGN_OR_RETURN(const std::vector<NetworkInterface> interfaces, ListInterfaces());
+  std::vector<RouteToNode> routes;
   for (const RemoteNodes::Node& node : remote.nodes) {
-    const absl::StatusOr<std::string> address = LocalAddressTowards(node.name, 1);
-    if (!address.ok()) return own;
-    const bool is_reachable = absl::c_linear_search(own, *address);  // loopback is this machine's alone
-    if (is_reachable && !absl::c_linear_search(used, *address)) used.push_back(*address);
+    const bool is_of_ssh = remote.starter == RemoteNodes::Starter::kSsh;
+    const std::string host = is_of_ssh ? SshHostName(remote.starter_options, node.host) : node.name;
+    routes.push_back({node.name, LocalAddressTowards(host.empty() ? node.name : host, 1)});
   }
-  return used.empty() ? own : used;
+  return ListenAddresses(routes, interfaces);
 }
 
 // A file that only this launch's run folder has, wherever a node sees it.
@@ -146,7 +145,7 @@ absl::StatusOr<JobOutcome> RunJob(const JobOptions& options) {
   service_options.last_generation = state.generation;
   if (options.remote) {
     TRAINCTL_ASSIGN_OR_RETURN(service_options.network, NetworkOf(options));
-    service_options.timeouts.relay = 2 * service_options.timeouts.heartbeat_interval;
+    service_options.timeouts.relay = service_options.timeouts.RelayOfAgents();
   }
   TRAINCTL_ASSIGN_OR_RETURN(const std::unique_ptr<rendezvous::RendezvousService> service,
                             options.rendezvous(service_options));

@@ -49,7 +49,9 @@ struct RemoteNodes {
   std::string interface = "auto";            // launch.interface
   std::vector<std::string> pass_env;         // variables of this process that workers get, if they are set
   absl::Duration coordinator_timeout = absl::Seconds(60);
-  // Of pods: where their agents expect the launcher, and the file of the secret that lets them in.
+  // Of pods: this one's address, where their agents expect the launcher, and the file of the secret that lets
+  // them in.
+  std::string address;
   int port = 0;
   std::string secret_path;
   absl::Duration node_timeout = rendezvous::SupervisorOptions().node_timeout;

@@ -16,6 +16,7 @@
 #include "model/config_json.h"
 #include "optim/optimizer.h"
 #include "recipe/hosts.h"
+#include "recipe/timeouts.h"
 #include "recipe/values.h"
 
 namespace trainctl::recipe {
@@ -373,7 +374,7 @@ class Checker {
     if (recipe_.launch.backend == "ssh") CheckSsh();
     if (recipe_.launch.backend == "slurm") CheckSlurm();
     if (recipe_.launch.backend == "kubernetes") CheckKubernetes();
-    if (recipe_.launch.backend != "local") CheckTimeouts();
+    CheckTimeouts();
     if (recipe_.launch.backend == "local" && Usable({"cluster.nodes"}) && recipe_.cluster.nodes > 1) {
       Lack("cluster.nodes",
            absl::StrCat("cluster.nodes = ", recipe_.cluster.nodes,
@@ -458,23 +459,13 @@ class Checker {
                       ": what the job is called, the container image and the PersistentVolumeClaim"));
   }
 
-  // Who waits longer must be the one who knows less: else a machine that the launcher has not given up ends
-  // its workers, or a worker that waits for a lost one is taken for the culprit.
   void CheckTimeouts() {
-    const LaunchConfig& launch = recipe_.launch;
-    const auto check = [&](const char* path, absl::Duration timeout, const char* why) {
-      if (!Usable({path, "launch.detect_timeout"}) || timeout > launch.detect_timeout) return;
-      const absl::Duration below = timeout >= absl::Seconds(2) ? timeout - absl::Seconds(1) : timeout / 2;
-      Fail({path, "launch.detect_timeout"},
-           absl::StrCat(path, " (", DurationText(timeout), ") must be longer than launch.detect_timeout (",
-                        DurationText(launch.detect_timeout), "), ", why, "; set ", path, " = \"",
-                        DurationText(launch.detect_timeout + absl::Seconds(1)),
-                        "\", or launch.detect_timeout = \"", DurationText(below), "\""));
-    };
-    check("launch.coordinator_timeout", launch.coordinator_timeout,
-          "or a machine ends workers that the launcher still counts on");
-    check("launch.collective_timeout", launch.collective_timeout,
-          "or workers that wait for a lost one fail before it is found");
+    for (const WrongOrder& wrong : FindWrongOrders(recipe_.launch)) {
+      const auto is_bad = [&](const std::string& path) { return issues_.IsBad(path); };
+      if (std::none_of(wrong.paths.begin(), wrong.paths.end(), is_bad)) {
+        issues_.Add(PlaceOf(wrong.paths), wrong.message);
+      }
+    }
   }
 
   void CheckRest() {

@@ -864,7 +864,7 @@ void AddRest(Builder& b) {
       .Free();
   b.Add(
        "launch.coordinator_timeout",
-       "How long other machines keep their workers running without hearing from the launcher; longer than "
+       "How long other machines keep their workers running without hearing from the launcher; at least twice "
        "launch.detect_timeout.",
        [](Recipe & r, size_t) -> auto& { return r.launch.coordinator_timeout; })
       .Range(1, 86400)
@@ -878,8 +878,8 @@ void AddRest(Builder& b) {
       .Free();
   b.Add(
        "launch.pass_env",
-       "Variables of the caller, by name, that workers on other machines get besides `[launch.env]`. Their "
-       "values are not stored.",
+       "Variables of the caller, by name, that workers on other machines get besides `[launch.env]`; they "
+       "get no others of it. Their values are not stored.",
        [](Recipe & r, size_t) -> auto& { return r.launch.pass_env; })
       .Default("none")
       .Free();

@@ -58,6 +58,8 @@ struct Timeouts {
   absl::Duration keeper;
 
   static Timeouts FromDetect(absl::Duration detect);
+  // What `relay` is where there are agents.
+  absl::Duration RelayOfAgents() const { return 2 * heartbeat_interval; }
 };
 
 // Who speaks, and in which life of its process.

@@ -20,6 +20,10 @@ struct AdminAccess {
   Credential credential;
 };
 
+// What the file holds, and back; `path`: for messages. BadDataError for anything else.
+std::string FormatAdminAccess(const AdminAccess& access);
+absl::StatusOr<AdminAccess> ParseAdminAccess(const std::string& text, const std::string& path);
+
 // Mode 0600; a file that is there is replaced.
 absl::Status WriteAdminFile(const std::string& path, const AdminAccess& access);
 // NotFound: there is none. EnvironmentError: it cannot be read, or others could; BadDataError: it is

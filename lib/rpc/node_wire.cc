@@ -242,6 +242,11 @@ v1::Ready ToWire(const rendezvous::NodeOffer& offer, absl::Time now) {
   facts.set_memory_available_bytes(offer.facts.memory_available_bytes);
   facts.set_num_devices(offer.facts.num_devices);
   facts.set_clock_unix_ms(absl::ToUnixMillis(now));
+  facts.set_trainctl(offer.facts.trainctl);
+  facts.set_libraries(offer.facts.libraries);
+  facts.set_run_files(offer.facts.run_files);
+  facts.set_run_free_bytes(offer.facts.run_free_bytes);
+  facts.set_temp_free_bytes(offer.facts.temp_free_bytes);
   return ready;
 }
 
@@ -254,6 +259,11 @@ absl::StatusOr<rendezvous::NodeOffer> FromWire(const v1::Ready& ready, const std
   offer.facts.programs = WireText(facts.programs());
   offer.facts.memory_available_bytes = facts.memory_available_bytes();
   offer.facts.num_devices = facts.num_devices();
+  offer.facts.trainctl = WireText(facts.trainctl());
+  offer.facts.libraries = WireText(facts.libraries());
+  offer.facts.run_files = WireText(facts.run_files());
+  offer.facts.run_free_bytes = facts.run_free_bytes();
+  offer.facts.temp_free_bytes = facts.temp_free_bytes();
   offer.facts.clock_ahead = absl::FromUnixMillis(facts.clock_unix_ms()) - now;
   return offer;
 }

@@ -18,8 +18,6 @@
 namespace trainctl::rpc {
 namespace {
 
-constexpr absl::Duration kHandshakeTimeout = absl::Seconds(30);
-
 int Milliseconds(absl::Duration duration) { return static_cast<int>(absl::ToInt64Milliseconds(duration)); }
 
 // What gRPC calls the endpoint: with its scheme, for it would take "unix:7000" for a file.

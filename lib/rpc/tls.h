@@ -39,6 +39,8 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeClientCredentials(
 // kMaxReconnectBackoff.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeTlsChannel(
     absl::string_view endpoint, const std::shared_ptr<grpc::ChannelCredentials>& credentials);
+// A connection that has not shown a certificate by then is closed.
+inline constexpr absl::Duration kHandshakeTimeout = absl::Seconds(30);
 inline constexpr absl::Duration kPingInterval = absl::Seconds(10);
 inline constexpr absl::Duration kPingTimeout = absl::Seconds(15);  // gRPC looks at an idle channel every 5 s
 inline constexpr absl::Duration kMaxReconnectBackoff = absl::Seconds(5);

@@ -1247,14 +1247,16 @@ def plan_in_a_table_and_in_json(c):
 def plan_tells_what_is_waited_for(c):
     local = c.run("plan", "recipe.toml", "--explain", "--set", "launch.detect_timeout=9s", "--set", "launch.stop_timeout=40s")
     c.expect(local, 0, "What is waited for", "launch.hang_timeout", "launch.collective_timeout")
-    rows = dict(re.findall(r"^ *(\S+)  (a worker .*?)  +launch", local.stdout, re.M))
-    waits = {what: after for after, what in rows.items()}
+    waits = {what: after for after, what in re.findall(r"^ *(\S+)  (a worker .*?)  +launch", local.stdout, re.M)}
     if waits.get("a worker that gives none has failed") != "9s" or waits.get("a worker that was told to end is killed") != "40s":
         c.fail("not the times of the recipe:\n%s" % local.stdout)
     several = ["--set", "cluster.nodes=2", "--set", "launch.backend=ssh", "--set", 'launch.ssh.hosts=["a", "b"]']
     c.expect(c.run("plan", "recipe.toml", *several), 0, "launch.coordinator_timeout", "a machine that is silent is given up")
     c.expect(c.run("plan", "recipe.toml", *several, "--set", "launch.coordinator_timeout=5s"), 2,
-             "must be longer than launch.detect_timeout")
+             "must be at least twice launch.detect_timeout")
+    c.expect(c.run("plan", "recipe.toml", "--set", "launch.detect_timeout=9s"), 0, "waits at most 9s for a silent worker, 10m")
+    for what in ("a connection that has shown no certificate is closed", "a failure is told, if no crash explains it"):
+        c.expect(c.run("plan", "recipe.toml", *several), 0, what)
 
 
 @case

@@ -181,22 +181,22 @@ def names_a_node_that_cannot_take_part(hosts):
 def names_a_node_with_another_program(hosts):
     """Nothing is trained by workers of which some compute something else."""
     case = Case("programs", hosts)
-    worker = os.path.dirname(TRAINCTL) + "/trainctl-worker"
-    other = case.dir + "/other-worker"
-    shutil.copy(worker, other)
-    with open(other, "ab") as file:
-        file.write(b"another")
+    recipe = case.recipe("two.toml", 2, 1, 1, 2, steps=5)
     node = hosts["node2"]
-    mounted = node.run("mount", "--bind", other, worker)
-    expect(mounted.returncode == 0, mounted.stdout)
-    try:
-        recipe = case.recipe("two.toml", 2, 1, 1, 2, steps=5)
-        result = case.run("launch", recipe, "--run-dir", "run")
-        expect_code(result, 5)
-        expect("node2: its workers' program is another one" in result.stdout, result.stdout)
-        expect(not os.path.exists(case.dir + "/run/metrics.jsonl"), "a worker has trained")
-    finally:
-        node.run("umount", worker)
+    for path, what in ((TRAINCTL, "trainctl"), (os.path.dirname(TRAINCTL) + "/trainctl-worker", "workers' program")):
+        other = case.dir + "/other-" + os.path.basename(path)
+        shutil.copy(path, other)
+        with open(other, "ab") as file:
+            file.write(b"another")
+        mounted = node.run("mount", "--bind", other, path)
+        expect(mounted.returncode == 0, mounted.stdout)
+        try:
+            result = case.run("launch", recipe, "--run-dir", "run", "--or-resume")
+            expect_code(result, 5)
+            expect("node2: its %s is another one" % what in result.stdout, result.stdout)
+            expect(not os.path.exists(case.dir + "/run/metrics.jsonl"), "a worker has trained")
+        finally:
+            node.run("umount", path)
     expect_code(case.run("resume", "run"), 0)
     expect("] between nodes: " in case.run("logs", "run").stdout, "nothing is said of the network")
     expect_nothing_left(hosts)

@@ -37,7 +37,9 @@ class Pod:
         self.out = "%s/%s.out" % (job.hosts.dir, self.name)
         self.env = {"PATH": os.path.dirname(job.trainctl) + ":/usr/bin:/bin", "JOB_COMPLETION_INDEX": str(index),
                     "HOME": "/", "XDG_CONFIG_HOME": "/nonexistent"}
-        self.env.update({entry["name"]: entry["value"] for entry in job.container["env"]})
+        fields = {"status.podIP": self.host.address}
+        for entry in job.container["env"]:
+            self.env[entry["name"]] = entry["value"] if "value" in entry else fields[entry["valueFrom"]["fieldRef"]["fieldPath"]]
         self._process = None
 
     def start(self):

@@ -269,6 +269,44 @@ wait
     c.run("scancel", job)
 
 
+def environments_of_workers(c):
+    """Of each worker of the case, as its kernel has it: {name: value}."""
+    found = []
+    for path in glob.glob("/proc/[0-9]*"):
+        try:
+            with open(path + "/cmdline", "rb") as file:
+                words = file.read().decode(errors="replace").split("\0")
+            if os.path.basename(words[0]) != "trainctl-worker" or not any(c.dir in word for word in words):
+                continue
+            with open(path + "/environ", "rb") as file:
+                entries = file.read().decode(errors="replace").split("\0")
+            found.append(dict(entry.split("=", 1) for entry in entries if "=" in entry))
+        except OSError:
+            pass  # gone
+    return found
+
+
+@case
+def workers_get_what_the_recipe_names_and_not_the_callers_environment(c):
+    with open(c.dir + "/recipe.toml", "a") as recipe:
+        recipe.write('[launch]\nbackend = "slurm"\npass_env = ["PASSED", "NOT_SET"]\n[launch.env]\nGIVEN = "by the recipe"\n')
+    job = c.submit("""#!/bin/bash
+#SBATCH --nodes=2 --output=job.out
+export PASSED='by name' OF_THE_CALLER=1 LD_LIBRARY_PATH=/nowhere:/else
+exec %s launch recipe.toml --run-dir run --set cluster.nodes=2
+""" % TRAINCTL)
+    c.wait("the first step", lambda: c.step() > 0)
+    workers = environments_of_workers(c)
+    c.expect(len(workers) == 4, "%d workers" % len(workers))
+    for worker in workers:
+        names = sorted(worker)
+        c.expect(worker.get("PASSED") == "by name" and worker.get("GIVEN") == "by the recipe", names)
+        c.expect("OF_THE_CALLER" not in worker and "NOT_SET" not in worker, names)
+        c.expect(worker.get("HOME") == os.environ["HOME"] and worker.get("LD_LIBRARY_PATH") == "/nowhere:/else", names)
+    c.run("scancel", job)
+    end_of(c, job)
+
+
 SUBMITTED = """
 [launch]
 backend = "slurm"

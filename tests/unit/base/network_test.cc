@@ -100,23 +100,6 @@ TEST(InterfaceWithAddress, FindsTheNameThatLibrariesAskFor) {
   EXPECT_FALSE(InterfaceWithAddress("10.0.0.1", ANode()).ok());
 }
 
-TEST(OwnAddresses, ComeInTheOrderInWhichTheyMayBeReached) {
-  const auto own = [](std::vector<std::string> preferred) { return *OwnAddresses(ANode(), preferred); };
-  EXPECT_THAT(own({}), ElementsAre("10.0.0.7", "10.9.0.7", "fd00::7"));
-  EXPECT_THAT(own({"10.9.0.7", "fd00::7"}), ElementsAre("10.9.0.7", "fd00::7", "10.0.0.7"));
-  EXPECT_THAT(own({"127.0.0.1"}), ElementsAre("10.0.0.7", "10.9.0.7", "fd00::7"));
-}
-
-TEST(OwnAddresses, AreLinkLocalOnlyWhereThereIsNothingElse) {
-  const std::vector<NetworkInterface> poor = {Interface("lo", {V4("127.0.0.1")}),
-                                              Interface("eth0", {V6("fe80::7%eth0", true)})};
-  EXPECT_THAT(*OwnAddresses(poor, {}), ElementsAre("fe80::7%eth0"));
-  const absl::Status status = OwnAddresses({poor[0]}, {}).status();
-  EXPECT_EQ(ExitCodeFor(status), ExitCode::kEnvironment);
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("no other machine can reach this one"), HasSubstr("lo (127.0.0.1/24)")));
-}
-
 TEST(Endpoint, IsReadAsItWasWritten) {
   for (const auto& [host, text] :
        std::vector<std::pair<std::string, std::string>>{{"10.0.0.7", "10.0.0.7:29500"},
@@ -219,9 +202,6 @@ TEST(Network, TheRouteDecidesTheAddress) {
     EXPECT_EQ(*LocalAddressTowards("10.71.0.5", 29500), "10.71.0.5") << "an address of its own";
     EXPECT_THAT(std::string(LocalAddressTowards("fd99::1", 29500).status().message()),
                 AllOf(HasSubstr("no route to 'fd99::1' (fd99::1: "), HasSubstr("unreachable")));
-    const absl::StatusOr<std::vector<std::string>> own = OwnAddresses();
-    ASSERT_TRUE(own.ok()) << own.status();
-    EXPECT_THAT(*own, ElementsAre("10.72.0.5", "10.71.0.5", "fd71::5"));
     EXPECT_EQ(*AddressOfInterface("a1"), "10.72.0.5");
     EXPECT_EQ(*AddressOfInterface("10.71.0.0/16"), "10.71.0.5");
     EXPECT_THAT(std::string(AddressOfInterface("b0").status().message()), HasSubstr("'b0' is down"));

@@ -15,6 +15,7 @@ using ::testing::HasSubstr;
 std::map<std::string, std::string> OfPod1() {
   return {{"TRAINCTL_LAUNCHER", "llm-0.llm:29650"},
           {"TRAINCTL_PODS", "3"},
+          {"TRAINCTL_ADDRESS", "10.0.0.7"},
           {"TRAINCTL_SECRET", "/run/trainctl"},
           {"JOB_COMPLETION_INDEX", "1"}};
 }
@@ -41,12 +42,14 @@ TEST(KubernetesPod, KnowsItsIndexAndTheLauncher) {
   EXPECT_EQ((*pod)->count, 3);
   EXPECT_EQ((*pod)->launcher, "llm-0.llm:29650");
   EXPECT_EQ((*pod)->port, 29650);
+  EXPECT_EQ((*pod)->address, "10.0.0.7");
   EXPECT_EQ((*pod)->secret_folder, "/run/trainctl");
 }
 
 TEST(KubernetesPod, RefusesWhatTheManifestDoesNotSay) {
   for (const auto& [name, value] : std::map<std::string, std::string>{{"TRAINCTL_LAUNCHER", "llm-1.llm:1"},
                                                                       {"TRAINCTL_PODS", "0"},
+                                                                      {"TRAINCTL_ADDRESS", ""},
                                                                       {"TRAINCTL_SECRET", "secret"},
                                                                       {"JOB_COMPLETION_INDEX", "3"}}) {
     auto variables = OfPod1();

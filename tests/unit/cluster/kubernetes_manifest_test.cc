@@ -38,6 +38,11 @@ TEST(KubernetesManifest, HasAPodAndAKeyForEachNode) {
   EXPECT_THAT(text, Not(HasSubstr("namespace")));
 }
 
+TEST(KubernetesManifest, TellsEachPodItsAddress) {
+  EXPECT_THAT(Manifest(Job()),
+              HasSubstr("- {name: TRAINCTL_ADDRESS, valueFrom: {fieldRef: {fieldPath: status.podIP}}}"));
+}
+
 TEST(KubernetesManifest, GivesTheWorkersTimeToSave) {
   EXPECT_THAT(Manifest(Job()), HasSubstr("terminationGracePeriodSeconds: 32\n"));
 }

@@ -11,8 +11,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "base/files.h"
 #include "base/status.h"
 #include "launcher/agent_starter.h"
@@ -186,6 +189,25 @@ TEST(ProgressBoardTest, BothSidesSeeTheSame) {
   const int not_a_board = ::open("/dev/null", O_RDWR);
   EXPECT_FALSE(ProgressBoard::Open(not_a_board).ok());
   ::close(not_a_board);
+}
+
+TEST(SshHostName, IsWhatSshConnectsTo) {
+  EXPECT_EQ(ParseSshHostName("user me\nhostname 10.0.0.7\nport 22\n"), "10.0.0.7");
+  EXPECT_EQ(ParseSshHostName("canonicalizehostname false\nhostname node1\r"), "node1");
+  EXPECT_EQ(ParseSshHostName("ssh: unknown option -- G"), "");
+}
+
+// srun takes the last of several --export.
+TEST(SrunCommand, AgentsGetALoginsEnvironmentUnlessTheRecipeSaysOtherwise) {
+  const std::vector<std::string> command =
+      SrunCommand({"--export=ALL"}, {"n1", "n2"}, "/opt/trainctl", "/run/invitations-1");
+  const auto ours =
+      absl::c_find_if(command, [](const std::string& word) { return absl::StartsWith(word, "--export="); });
+  ASSERT_NE(ours, command.end());
+  const std::vector<std::string> names = absl::StrSplit(ours->substr(sizeof("--export=") - 1), ',');
+  EXPECT_THAT(names, testing::IsSupersetOf({"HOME", "LD_LIBRARY_PATH", "PATH", "USER"}));
+  EXPECT_THAT(names, testing::Each(testing::AllOf(testing::Ne("ALL"), testing::Ne("NONE"))));
+  EXPECT_GT(absl::c_find(command, "--export=ALL"), ours);
 }
 
 // Of an option that is given twice ssh takes the first.

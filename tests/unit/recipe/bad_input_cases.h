@@ -179,9 +179,23 @@ inline const BadInputCase kBadInputs[] = {
      "are followed by their value, such as [\"-p\", \"2222\"]"},
     {"ACoordinatorGivenUpTooEarly",
      "[launch]\nbackend = 'ssh'\ncoordinator_timeout = '5s'\n[launch.ssh]\nhosts = ['n0']\n",
-     "r.toml:13:1: launch.coordinator_timeout (5s) must be longer than launch.detect_timeout (10s), or a "
-     "machine ends workers that the launcher still counts on; set launch.coordinator_timeout = \"11s\", or "
-     "launch.detect_timeout = \"4s\""},
+     "r.toml:13:1: launch.coordinator_timeout (5s) must be at least twice launch.detect_timeout (10s), or a "
+     "machine ends workers that the launcher still counts on; set launch.coordinator_timeout = \"20s\", or "
+     "launch.detect_timeout = \"2500ms\""},
+    {"AHangNamedTooEarly", "[launch]\nbackend = 'ssh'\nhang_timeout = '9s'\n[launch.ssh]\nhosts = ['n0']\n",
+     "r.toml:13:1: launch.hang_timeout (9s) must be at least launch.detect_timeout (10s), or workers of a "
+     "machine that is not heard for a moment are taken to hang; set launch.hang_timeout = \"10s\", or "
+     "launch.detect_timeout = \"9s\""},
+    {"ASaveThatIsCutShort",
+     "[launch]\nbackend = 'slurm'\nstop_timeout = '2m'\n[launch.slurm]\nsave_before = '1m'\n",
+     "r.toml:15:1: launch.slurm.save_before (1m) must be at least launch.stop_timeout (2m), or Slurm ends "
+     "the job before a save may have ended; set launch.slurm.save_before = \"2m\", or launch.stop_timeout = "
+     "\"1m\""},
+    {"AMachineGivenUpBeforeItIsSilent",
+     "[launch]\nbackend = 'ssh'\ndetect_timeout = '3m'\ncoordinator_timeout = '6m'\n[launch.ssh]\nhosts = "
+     "['n0']\n",
+     "r.toml:13:1: launch.detect_timeout (3m) must be at most the 2m after which a launch gives up a machine "
+     "that cannot be reached, or it ends before it has found which; set launch.detect_timeout = \"2m\""},
     {"ACollectiveGivenUpTooEarly",
      "[launch]\nbackend = 'ssh'\ncollective_timeout = '1s'\n[launch.ssh]\nhosts = ['n0']\n",
      "r.toml:13:1: launch.collective_timeout (1s) must be longer than launch.detect_timeout (10s), or "

@@ -8,6 +8,7 @@
 namespace trainctl::rendezvous {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -34,6 +35,39 @@ TEST(NodeFactsTest, TheFewerNodesWithAnotherProgramAreNamed) {
               HasSubstr("b: its workers' program"))
       << "of as many, the first node's are the ones to have";
   EXPECT_TRUE(CheckNodes({{"a", Programs("1")}, {"b", Programs("1")}}, {}).ok());
+}
+
+TEST(NodeFactsTest, AnotherTrainctlAndAnotherLibTorchAreNamedToo) {
+  const absl::Status status = CheckNodes({{"a", {.trainctl = "1", .libraries = "7"}},
+                                          {"b", {.trainctl = "1", .libraries = "8"}},
+                                          {"c", {.trainctl = "2", .libraries = "7"}}},
+                                         {});
+  EXPECT_EQ(ExitCodeFor(status), ExitCode::kEnvironment);
+  EXPECT_EQ(
+      status.message(),
+      "b: its LibTorch is another one than the other nodes have (8, not 7); install the same build on all\n"
+      "c: its trainctl is another one than the other nodes have (2, not 1); install the same build on all");
+}
+
+TEST(NodeFactsTest, ANodeThatReadsAnotherRecipeIsNamed) {
+  const NamedFacts nodes = {{"a", {.run_files = "1"}}, {"b", {.run_files = "2"}}, {"c", {}}};
+  EXPECT_THAT(
+      std::string(CheckNodes(nodes, {.run_files = "1"}).message()),
+      AllOf(HasSubstr("b: it reads another recipe or plan"), Not(HasSubstr("a: ")), Not(HasSubstr("c: "))));
+  EXPECT_TRUE(CheckNodes(nodes, {}).ok());
+}
+
+TEST(NodeFactsTest, ANodeWhoseDisksAreFullIsNamedWithBothNumbers) {
+  const NodeNeeds needs{.run_bytes = 2 * kGiB, .temp_bytes = 4 << 20};
+  const absl::Status status = CheckNodes({{"a", {.run_free_bytes = 2 * kGiB, .temp_free_bytes = 4 << 20}},
+                                          {"b", {.run_free_bytes = kGiB, .temp_free_bytes = 4 << 20}},
+                                          {"c", {.run_free_bytes = 3 * kGiB, .temp_free_bytes = 1 << 20}}},
+                                         needs);
+  EXPECT_EQ(
+      status.message(),
+      "b: it may write 1.00 GiB into the run's folder, and a checkpoint takes 2.00 GiB; free some, or put "
+      "run.root on another disk\n"
+      "c: it may write 1.00 MiB into /tmp, and needs 4.00 MiB; free some");
 }
 
 TEST(NodeFactsTest, EachNodeThatIsShortOfSomethingIsNamedWithWhatItHas) {

@@ -220,11 +220,24 @@ TEST_F(AgentsTest, AWorldOfTwoNodesJoinsAndGoes) {
     EXPECT_EQ(setup.run_dir, "/run");
     EXPECT_EQ(setup.num_workers, 2);
     EXPECT_EQ(node.link().coordinator_host(), "127.0.0.1");
-    node.link().TellReady({node.Slots(), {.programs = "abc", .memory_available_bytes = 7, .num_devices = 8}});
+    node.link().TellReady({node.Slots(),
+                           {.programs = "abc",
+                            .memory_available_bytes = 7,
+                            .num_devices = 8,
+                            .trainctl = "def",
+                            .libraries = "012",
+                            .run_files = "345",
+                            .run_free_bytes = 9,
+                            .temp_free_bytes = 10}});
     const auto offer = AwaitNews<rendezvous::NodeOffer>(name);
     EXPECT_EQ(offer.facts.programs, "abc");
     EXPECT_EQ(offer.facts.memory_available_bytes, 7);
     EXPECT_EQ(offer.facts.num_devices, 8);
+    EXPECT_EQ(offer.facts.trainctl, "def");
+    EXPECT_EQ(offer.facts.libraries, "012");
+    EXPECT_EQ(offer.facts.run_files, "345");
+    EXPECT_EQ(offer.facts.run_free_bytes, 9);
+    EXPECT_EQ(offer.facts.temp_free_bytes, 10);
     EXPECT_LE(offer.facts.clock_ahead, absl::Milliseconds(1)) << "of the same clock, read before";
     EXPECT_GT(offer.facts.clock_ahead, -absl::Minutes(1));
     const std::vector<rendezvous::Slot>& slots = offer.slots;
