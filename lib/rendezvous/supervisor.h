@@ -221,6 +221,7 @@ class Supervisor {
 
   void Gather(absl::Duration now, Actions& out);
   void MaybeStart(Actions& out);
+  std::string MissingNodes() const;  // and why
   // Whether all nodes will do; if not, the job could not be run.
   bool CheckFacts(Actions& out);
   void HandleStop(const Notice& notice, Actions& out);
@@ -237,10 +238,16 @@ class Supervisor {
   int RankOf(const std::string& member) const;  // -1: of nobody
   FailureFacts Facts() const;
 
+  void SetReady(Node& node, bool is_ready);
+  void SetActive(Node& node, bool is_active);
+
   const SupervisorOptions options_;
   Phase phase_ = Phase::kIdle;
   int64_t attempt_ = 0;
   std::vector<Node> nodes_;
+  std::map<std::string, size_t> node_of_;  // by name
+  size_t num_ready_ = 0;                   // of nodes_
+  size_t num_active_ = 0;
   std::vector<Rank> ranks_;             // of this attempt
   std::map<std::string, int> rank_of_;  // by member
   std::optional<Result> result_;        // of this attempt, once it is known
