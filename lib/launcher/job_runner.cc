@@ -31,6 +31,8 @@ rendezvous::SupervisorOptions OptionsOf(const JobOptions& job) {
   }
   options.max_restarts = job.max_restarts;
   options.stop_timeout = job.stop_timeout;
+  const auto timeouts = rendezvous::Timeouts::FromDetect(job.detect_timeout);
+  options.stacks_timeout = timeouts.stacks + timeouts.detect;
   options.watchdog.most = job.hang_timeout;
   options.watchdog.collective = job.collective_timeout;
   // launch.stop_timeout may be 0; to end takes a moment all the same.
@@ -49,7 +51,10 @@ JobRunner::JobRunner(Deps deps, std::optional<LocalNode> local)
   if (!local) return;
   local_slots_ = std::move(local->slots);
   local_.emplace(
-      std::move(local->start), rendezvous::AgentOptions{.stop_timeout = deps_.options.stop_timeout},
+      std::move(local->start),
+      rendezvous::AgentOptions{
+          .stop_timeout = deps_.options.stop_timeout,
+          .stacks_timeout = rendezvous::Timeouts::FromDetect(deps_.options.detect_timeout).stacks},
       NodeHost::Deps{.clock = deps_.clock,
                      .disk = deps_.disk,
                      .orphans = orphans_,

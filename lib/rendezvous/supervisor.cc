@@ -80,6 +80,8 @@ void Supervisor::Gather(absl::Duration now, Actions& out) {
   generation_ = 0;
   is_recorded_ = false;
   hung_ = -1;
+  num_showing_ = 0;
+  stacks_deadline_ = absl::InfiniteDuration();
   watchdog_.emplace(options_.watchdog);
   if (stop_ != StopMode::kNone) {  // asked to stop before anything was started
     Close(stop_ == StopMode::kNow ? JobOutcome::Kind::kStoppedUnsaved : JobOutcome::Kind::kStoppedResumable);
@@ -89,6 +91,7 @@ void Supervisor::Gather(absl::Duration now, Actions& out) {
   node_deadline_ = now + options_.node_timeout;
   for (Node& node : nodes_) {
     node.lost.reset();
+    node.shows_stacks = false;
     if (!node.is_ready) out.push_back(StartAgent{node.name});
   }
   MaybeStart(out);
@@ -167,7 +170,7 @@ void Supervisor::On(absl::Duration now, const Notice& notice, Actions& out) {
       return;
     }
     case Notice::Kind::kFailed:
-      HandleFailure(notice, out);
+      HandleFailure(now, notice, out);
       return;
     case Notice::Kind::kFinished:
       if (Close(notice.stopped ? JobOutcome::Kind::kStoppedResumable : JobOutcome::Kind::kFinished)) {
@@ -204,7 +207,7 @@ void Supervisor::HandleStop(const Notice& notice, Actions& out) {
   EndAttempt(std::min(options_.stop_timeout, kStopNowTimeout), out);
 }
 
-void Supervisor::HandleFailure(const Notice& notice, Actions& out) {
+void Supervisor::HandleFailure(absl::Duration now, const Notice& notice, Actions& out) {
   if (!Close(JobOutcome::Kind::kFailed)) return;
   result_->generation = notice.generation;
   result_->failure = notice.failure;
@@ -212,10 +215,23 @@ void Supervisor::HandleFailure(const Notice& notice, Actions& out) {
   const int failed = result_->failure.rank;
   const bool hangs = hung_ >= 0 && hung_ == failed && !ranks_[static_cast<size_t>(hung_)].ended;
   if (!hangs) return EndAttempt(options_.stop_timeout, out);
-  out.push_back(
-      Say{absl::StrCat("rank ", hung_, " ", notice.failure.message, "; its stack goes to its log")});
+  out.push_back(Say{absl::StrCat(
+      "rank ", hung_, " ", notice.failure.message,
+      ranks_.size() == 1 ? "; its stack goes to its log" : "; the stacks of all ranks go to their logs")});
+  AskForStacks(now, out);
+}
+
+// Nobody is ended before all have shown where they stand.
+void Supervisor::AskForStacks(absl::Duration now, Actions& out) {
+  stacks_deadline_ = now + options_.stacks_timeout;
   const Rank& hung = ranks_[static_cast<size_t>(hung_)];
-  Tell(nodes_[static_cast<size_t>(hung.node)], ShowStacks{hung.worker}, out);
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    Node& node = nodes_[i];
+    if (!node.is_active) continue;
+    node.shows_stacks = true;
+    ++num_showing_;
+    Tell(node, ShowStacks{static_cast<int>(i) == hung.node ? hung.worker : -1}, out);
+  }
 }
 
 // ---- what nodes tell ----------------------------------------------------------------------------
@@ -257,7 +273,8 @@ void Supervisor::Heard(absl::Duration now, Node& node, const ActivitySeen& what,
 }
 
 void Supervisor::Heard(absl::Duration now, Node& node, const StacksShown& what, Actions& out) {
-  if (phase_ == Phase::kRunning && result_) EndAttempt(options_.stop_timeout, out);
+  if (!std::exchange(node.shows_stacks, false) || --num_showing_ > 0) return;
+  if (phase_ == Phase::kRunning) EndAttempt(options_.stop_timeout, out);
 }
 
 void Supervisor::Heard(absl::Duration now, Node& node, const NodeMessage& what, Actions& out) {
@@ -335,6 +352,7 @@ void Supervisor::On(absl::Duration now, const SupervisorTick& event, Actions& ou
                                       absl::FormatDuration(options_.node_timeout), ": ", MissingNodes()));
     return EndAttempt(absl::ZeroDuration(), out);
   }
+  if (phase_ == Phase::kRunning && now >= stacks_deadline_) return EndAttempt(options_.stop_timeout, out);
   if (phase_ == Phase::kRunning && !result_) LookForHangs(now, out);
 }
 

@@ -35,6 +35,7 @@ constexpr absl::Duration kStep = absl::Milliseconds(20);
 constexpr absl::Duration kChaos = absl::Seconds(60);  // there are faults for so long
 constexpr absl::Duration kBound = absl::Minutes(10);  // for the end of the job after that
 constexpr absl::Duration kStopTimeout = absl::Seconds(4);
+constexpr absl::Duration kStacksTimeout = absl::Seconds(5);
 constexpr int64_t kLastStep = 100;
 enum class Fault { kNone, kCrash, kKill, kExit, kReport, kHang, kSilence, kKeeper, kNode };
 
@@ -67,6 +68,7 @@ class JobSimulation {
       options.nodes.push_back(nodes_.back().name);
     }
     options.stop_timeout = kStopTimeout;
+    options.stacks_timeout = kStacksTimeout + coordinator_.timeouts().detect;
     options.node_timeout = absl::Seconds(30);
     options.watchdog.at_first = options.watchdog.floor = absl::Seconds(5);
     options.watchdog.most = options.watchdog.collective = absl::Seconds(20);
@@ -390,7 +392,7 @@ class JobSimulation {
       news_.push_back(NodeLost{node.name, "no route to host"});
       return;
     }
-    node.agent.emplace(AgentOptions{.stop_timeout = kStopTimeout});
+    node.agent.emplace(AgentOptions{.stop_timeout = kStopTimeout, .stacks_timeout = kStacksTimeout});
     node.is_linked = true;
     std::vector<Slot> slots;
     for (int i = 0; i < plan_.num_workers; ++i) {
@@ -438,7 +440,10 @@ class JobSimulation {
     const bool obeys = !worker.ignores_sigterm && !worker.hung && !worker.silent;
     if (action.signal_number == SIGTERM && obeys) EndWorker(worker, {true, SIGTERM}, Within(2));
   }
-  void Carry(Node& node, const TakeStacks& action) { Later(node, Within(2), StacksTaken{}); }
+  void Carry(Node& node, const TakeStacks& action) {
+    if (!chaos() || Chance(0.8)) Later(node, Within(2), StacksTaken{});
+  }
+  void Carry(Node& node, const DropStacks&) {}
   void Carry(Node& node, const LookForActivity& action) {
     const bool idle = node.workers[static_cast<size_t>(action.worker)].hung;
     Later(node, Within(1), ActivityFound{action.worker, idle ? Activity::kIdle : Activity::kBusy});
