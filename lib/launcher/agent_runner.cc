@@ -120,7 +120,8 @@ class AgentRunner {
     start.program = options_.worker_program;
     start.args = setup.worker_args;
     start.address = address;
-    start.owner.silent_after = rendezvous::Timeouts::FromDetect(setup.detect_timeout).keeper;
+    const auto timeouts = rendezvous::Timeouts::FromDetect(setup.detect_timeout);
+    start.owner.silent_after = timeouts.keeper;
     start.owner.leftovers = {folder_ + "/s", folder_ + "/token", folder_};
     std::map<std::string, std::string> env = setup.env;
     // NCCL finds its network by an interface's name; the user's own choice stands.
@@ -134,7 +135,8 @@ class AgentRunner {
     stop_timeout_ = setup.stop_timeout;
     coordinator_timeout_ = setup.coordinator_timeout;
     host_.emplace(
-        std::move(start), rendezvous::AgentOptions{.stop_timeout = setup.stop_timeout},
+        std::move(start),
+        rendezvous::AgentOptions{.stop_timeout = setup.stop_timeout, .stacks_timeout = timeouts.stacks},
         NodeHost::Deps{
             .clock = clock_,
             .disk = disk_,

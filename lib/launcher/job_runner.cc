@@ -18,8 +18,7 @@ namespace trainctl::launcher {
 namespace {
 
 constexpr absl::Duration kCheckpointLookInterval = absl::Seconds(1);
-constexpr int kLookMs = 100;
-constexpr absl::Duration kLookInterval = absl::Milliseconds(kLookMs);
+constexpr int kFarewellLookMs = 100;
 constexpr absl::Duration kFarewellPatience = absl::Seconds(10);  // their logs may still be written
 
 rendezvous::SupervisorOptions OptionsOf(const JobOptions& job) {
@@ -32,6 +31,8 @@ rendezvous::SupervisorOptions OptionsOf(const JobOptions& job) {
   }
   options.max_restarts = job.max_restarts;
   options.stop_timeout = job.stop_timeout;
+  const auto timeouts = rendezvous::Timeouts::FromDetect(job.detect_timeout);
+  options.stacks_timeout = timeouts.stacks + timeouts.detect;
   options.watchdog.most = job.hang_timeout;
   options.watchdog.collective = job.collective_timeout;
   // launch.stop_timeout may be 0; to end takes a moment all the same.
@@ -44,11 +45,16 @@ rendezvous::SupervisorOptions OptionsOf(const JobOptions& job) {
 }  // namespace
 
 JobRunner::JobRunner(Deps deps, std::optional<LocalNode> local)
-    : deps_(std::move(deps)), supervisor_(OptionsOf(deps_.options)) {
+    : deps_(std::move(deps)),
+      tick_(rendezvous::Timeouts::FromDetect(deps_.options.detect_timeout).tick),
+      supervisor_(OptionsOf(deps_.options)) {
   if (!local) return;
   local_slots_ = std::move(local->slots);
   local_.emplace(
-      std::move(local->start), rendezvous::AgentOptions{.stop_timeout = deps_.options.stop_timeout},
+      std::move(local->start),
+      rendezvous::AgentOptions{
+          .stop_timeout = deps_.options.stop_timeout,
+          .stacks_timeout = rendezvous::Timeouts::FromDetect(deps_.options.detect_timeout).stacks},
       NodeHost::Deps{.clock = deps_.clock,
                      .disk = deps_.disk,
                      .orphans = orphans_,
@@ -87,7 +93,7 @@ void JobRunner::DismissNodes() {
   while (!(agents_.AllEnded() && deps_.service.AllNodesLeft()) && Now() < deadline) {
     std::vector<pollfd> fds;
     agents_.AddPollFds(fds);
-    ::poll(fds.data(), fds.size(), kLookMs);
+    ::poll(fds.data(), fds.size(), kFarewellLookMs);
     for (const AgentStarter::News& news : agents_.TakeNews()) {
       if (!news.has_ended) Show(news);
     }
@@ -101,17 +107,25 @@ void JobRunner::Show(const AgentStarter::News& news) {
   deps_.console.Message(absl::StrCat(who, ": ", news.text));
 }
 
+// What agents' commands print can wait for a tick: with thousands of nodes, to look at all of them takes
+// longer than most of what wakes this up.
 void JobRunner::PollOnce() {
   std::vector<pollfd> fds = {
       {deps_.signals.fd(), POLLIN, 0}, {deps_.service.notice_fd(), POLLIN, 0}, {deps_.disk.fd(), POLLIN, 0}};
-  agents_.AddPollFds(fds);
   if (local_) local_->AddPollFds(fds);
-  ::poll(fds.data(), fds.size(), local_ ? local_->PollMs(kLookInterval) : kLookMs);
+  const absl::Duration until_tick = std::max(next_tick_ - Now(), absl::ZeroDuration());
+  const int until_tick_ms =
+      static_cast<int>(absl::ToInt64Milliseconds(absl::Ceil(until_tick, absl::Milliseconds(1))));
+  ::poll(fds.data(), fds.size(), local_ ? local_->PollMs(until_tick) : until_tick_ms);
   HandleSignals();
   HandleNotices();  // whoever has announced its end has done so before it ends
   HandleNodes();
   if (local_) local_->Advance();
-  Decide(rendezvous::SupervisorTick{});
+  if (Now() >= next_tick_) {
+    HandleAgentCommands();
+    Decide(rendezvous::SupervisorTick{});
+    next_tick_ = Now() + tick_;
+  }
   if (Now() >= next_checkpoint_look_) {
     LookForCheckpoint();
     next_checkpoint_look_ = Now() + kCheckpointLookInterval;
@@ -133,6 +147,9 @@ void JobRunner::HandleNodes() {
   for (rendezvous::NodeNews& news : deps_.service.TakeNodeNews()) {
     std::visit([&](auto& what) { Handle(news.node, std::move(what)); }, news.what);
   }
+}
+
+void JobRunner::HandleAgentCommands() {
   for (const AgentStarter::News& news : agents_.TakeNews()) {
     if (!news.has_ended) Show(news);
     for (const std::string& node : news.nodes) {

@@ -65,6 +65,7 @@ class JobRunner {
   void HandleSignals();
   void HandleNotices();
   void HandleNodes();
+  void HandleAgentCommands();
   void Handle(const std::string& node, rendezvous::NodeOffer offer);
   void Handle(const std::string& node, rendezvous::NodeEvent event);
   void Handle(const std::string& node, const rendezvous::NodeNews::Line& line);
@@ -95,6 +96,8 @@ class JobRunner {
   absl::Duration Now() const { return deps_.clock.Monotonic(); }
 
   const Deps deps_;
+  const absl::Duration tick_;  // what looks at all nodes and ranks comes so often, not with each message
+  absl::Duration next_tick_ = absl::ZeroDuration();
   std::vector<rendezvous::Slot> local_slots_;
   Orphans orphans_;
   std::optional<NodeHost> local_;  // nullopt: all nodes have agents

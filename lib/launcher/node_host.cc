@@ -3,10 +3,10 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/files.h"
-#include "launcher/worker_signals.h"
 
 namespace trainctl::launcher {
 namespace {
@@ -30,7 +30,7 @@ void NodeHost::Handle(rendezvous::NodeCommand command) {
 
 void NodeHost::AddPollFds(std::vector<pollfd>& fds) const {
   if (workers_) workers_->AddPollFds(fds);
-  if (stack_) fds.push_back({stack_->fd(), POLLIN, 0});
+  for (const auto& [worker, dump] : dumps_) fds.push_back({dump.fd(), POLLIN, 0});
 }
 
 int NodeHost::PollMs(absl::Duration most) const {
@@ -43,7 +43,7 @@ void NodeHost::Advance() {
   workers_->Beat();
   workers_->ReadOutput();
   HandleEvents();
-  ContinueStackDump();
+  ContinueStacks();
   FindActivities();
   Decide(rendezvous::AgentTick{});
   ShowBoards();
@@ -85,9 +85,18 @@ void NodeHost::Do(const rendezvous::SignalWorker& action) {
 }
 
 void NodeHost::Do(const rendezvous::TakeStacks& action) {
-  stack_of_ = action.worker;
-  workers_->SignalMainThread(stack_of_, ShowStackSignal());
-  stack_.emplace(workers_->at(stack_of_).pid, deps_.clock);
+  StackLimits limits;
+  if (!StackDump::IsPossible()) limits.num_debuggers = 0;
+  stacks_.emplace(Now(), action.workers, limits);
+  for (const int worker : action.workers) workers_->AskForStack(worker, worker == action.hung);
+}
+
+void NodeHost::Do(const rendezvous::DropStacks& action) { DropStacks(); }
+
+void NodeHost::DropStacks() {
+  stacks_.reset();
+  asked_threads_.clear();
+  dumps_.clear();
 }
 
 void NodeHost::Do(const rendezvous::LookForActivity& action) { asked_activities_.insert(action.worker); }
@@ -112,7 +121,7 @@ void NodeHost::Do(const rendezvous::KillOrphans& action) {
 void NodeHost::Do(const rendezvous::FinishAttempt& action) {
   rendezvous::NodeEnded ended;
   ended.keeper_lost = action.keeper_lost;
-  stack_.reset();
+  DropStacks();
   if (workers_) {
     workers_->DrainOutput();
     deps_.orphans.RemoveOwn(workers_->keeper_pid());
@@ -164,11 +173,43 @@ void NodeHost::HandleExit(const KeeperEvent& event) {
   Decide(exited);
 }
 
-void NodeHost::ContinueStackDump() {
-  if (!stack_) return;
-  if (!stack_->Continue([this](absl::string_view text) { workers_->AddToLog(stack_of_, text); })) return;
-  stack_.reset();
+void NodeHost::ContinueStacks() {
+  if (!stacks_) return;
+  for (int worker = 0; worker < workers_->size(); ++worker) {
+    if (workers_->at(worker).exit) stacks_->NoteExit(worker);
+    if (workers_->at(worker).shows_stack) stacks_->NoteAnswer(Now(), worker);
+  }
+  const StackRound::Orders orders = stacks_->Next(Now());
+  asked_threads_.insert(orders.read.begin(), orders.read.end());
+  for (const int worker : orders.debug) dumps_.try_emplace(worker, workers_->at(worker).pid);
+  ReadThreads();
+  ContinueDumps();
+  if (!stacks_->is_over()) return;
+  DropStacks();
   Decide(rendezvous::StacksTaken{});
+}
+
+void NodeHost::ReadThreads() {
+  for (auto it = asked_threads_.begin(); it != asked_threads_.end();) {
+    const std::optional<std::string> text = threads_.Of(workers_->at(*it).pid);
+    if (!text) {
+      ++it;
+      continue;
+    }
+    workers_->AddToLog(*it, *text);
+    stacks_->NoteRead(*it);
+    it = asked_threads_.erase(it);
+  }
+}
+
+void NodeHost::ContinueDumps() {
+  for (auto it = dumps_.begin(); it != dumps_.end();) {
+    const int worker = it->first;
+    const bool is_over =
+        it->second.Continue([&](absl::string_view text) { workers_->AddToLog(worker, text); });
+    it = is_over ? dumps_.erase(it) : std::next(it);
+    if (is_over) stacks_->NoteDebugged(worker);
+  }
 }
 
 void NodeHost::FindActivities() {

@@ -8,6 +8,7 @@
 
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -17,11 +18,13 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
-#include "launcher/activity_probe.h"
 #include "launcher/disk_queue.h"
 #include "launcher/oom_counter.h"
 #include "launcher/orphans.h"
+#include "launcher/process_probe.h"
 #include "launcher/stack_dump.h"
+#include "launcher/stack_round.h"
+#include "launcher/thread_states.h"
 #include "launcher/worker_set.h"
 #include "rendezvous/agent.h"
 
@@ -54,6 +57,7 @@ class NodeHost {
   void Do(const rendezvous::SpawnWorkers& action);
   void Do(const rendezvous::SignalWorker& action);
   void Do(const rendezvous::TakeStacks& action);
+  void Do(const rendezvous::DropStacks& action);
   void Do(const rendezvous::LookForActivity& action);
   void Do(const rendezvous::KillProcesses& action);
   void Do(const rendezvous::KillKeeper& action);
@@ -63,7 +67,10 @@ class NodeHost {
 
   void HandleEvents();
   void HandleExit(const KeeperEvent& event);
-  void ContinueStackDump();
+  void ContinueStacks();
+  void ReadThreads();
+  void ContinueDumps();
+  void DropStacks();
   void FindActivities();
   void ShowBoards();
   absl::Duration Now() const { return deps_.clock.Monotonic(); }
@@ -75,10 +82,12 @@ class NodeHost {
   bool is_deciding_ = false;
   std::optional<WorkerSet> workers_;  // of the attempt
   OomKills oom_kills_before_;
-  ActivityProbe activity_;
-  std::set<int> asked_activities_;  // of workers
-  std::optional<StackDump> stack_;  // while it is taken
-  int stack_of_ = -1;
+  ProcessProbe<rendezvous::Activity> activity_{&LookAtThreads};
+  std::set<int> asked_activities_;    // of workers
+  std::optional<StackRound> stacks_;  // while they are taken
+  ProcessProbe<std::string> threads_{&DescribeThreads};
+  std::set<int> asked_threads_;     // of workers
+  std::map<int, StackDump> dumps_;  // by worker
   absl::Duration next_boards_ = absl::ZeroDuration();
 };
 

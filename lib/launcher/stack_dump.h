@@ -1,4 +1,4 @@
-// The stacks of a process that stands still, from gdb where there is one. Not thread safe.
+// The stacks of a process that stands still, from gdb. Not thread safe.
 #pragma once
 
 #include <sys/types.h>
@@ -7,27 +7,26 @@
 #include <optional>
 
 #include "absl/strings/string_view.h"
-#include "absl/time/time.h"
-#include "base/clock.h"
 #include "base/subprocess.h"
 
 namespace trainctl::launcher {
 
 class StackDump {
  public:
+  static bool IsPossible();  // there is a gdb
+
   // Begins. What the process says of itself (ShowStackSignal) comes by way of its own output.
-  StackDump(pid_t pid, const Clock& clock);
+  explicit StackDump(pid_t pid);
+  // Ends gdb, which lets go of the process.
   ~StackDump();
   StackDump(const StackDump&) = delete;
   StackDump& operator=(const StackDump&) = delete;
 
   int fd() const { return output_fd_; }  // readable when there is more; -1: nothing more comes
-  // Hands on what there is. True when it is over: gdb has ended, or has taken too long.
+  // Hands on what there is. True when it is over: gdb has ended, or did not start.
   bool Continue(const std::function<void(absl::string_view text)>& sink);
 
  private:
-  const Clock& clock_;
-  absl::Duration begin_;
   std::optional<Subprocess> gdb_;
   int output_fd_ = -1;
 };

@@ -8,6 +8,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
 #include "launcher/worker_contract.h"
@@ -111,8 +112,18 @@ bool WorkerSet::ReadSome(int worker_id) {
   if (count == 0) ::close(std::exchange(worker.output_fd, -1));
   if (count <= 0) return false;
   worker.log.Add(absl::string_view(buffer, static_cast<size_t>(count)),
-                 [&](absl::string_view line) { sink_(worker.rank, line); });
+                 [&](absl::string_view line) { TakeLine(worker, line); });
   return true;
+}
+
+void WorkerSet::TakeLine(Worker& worker, absl::string_view line) const {
+  if (absl::StrContains(line, kStackTitle)) worker.shows_stack = true;
+  if (!worker.is_quiet) sink_(worker.rank, line);
+}
+
+void WorkerSet::AskForStack(int worker_id, bool is_shown) {
+  at(worker_id).is_quiet = !is_shown;
+  keeper_.SignalMainThread(worker_id, ShowStackSignal());
 }
 
 void WorkerSet::ReadOutput() {
@@ -124,7 +135,7 @@ void WorkerSet::DrainOutput() {
     // What cannot be ended could write for ever.
     for (int pieces = 0; pieces < 1000 && ReadSome(i); ++pieces) {
     }
-    at(i).log.Flush([&](absl::string_view line) { sink_(at(i).rank, line); });
+    at(i).log.Flush([&](absl::string_view line) { TakeLine(at(i), line); });
   }
 }
 

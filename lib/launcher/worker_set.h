@@ -50,6 +50,8 @@ class WorkerSet {
     pid_t pid = -1;
     std::optional<ExitStatus> exit;
     bool has_left = false;  // it announced its end: all of its work is done and saved
+    bool is_quiet = false;  // its output goes to its log alone
+    bool shows_stack = false;
   };
 
   // Starts one for each slot, in that attempt. How that went, and all that follows, comes with TakeEvents.
@@ -77,9 +79,9 @@ class WorkerSet {
   std::vector<KeeperEvent> TakeEvents();
 
   void Signal(int worker_id, int signal_number) { keeper_.Signal(worker_id, signal_number); }
-  void SignalMainThread(int worker_id, int signal_number) {
-    keeper_.SignalMainThread(worker_id, signal_number);
-  }
+  // Has its main thread show its stack; `shows_stack` says that it does. Its output goes to its log alone
+  // from then on, unless `is_shown`: thousands of stacks, and of last words, would hide the one that matters.
+  void AskForStack(int worker_id, bool is_shown);
   void KillAll() { keeper_.KillAll(); }
   void Beat() { keeper_.Beat(); }
   pid_t keeper_pid() const { return keeper_.pid(); }
@@ -87,6 +89,7 @@ class WorkerSet {
  private:
   WorkerSet(LineSink sink, Keeper keeper) : sink_(std::move(sink)), keeper_(std::move(keeper)) {}
   bool ReadSome(int worker_id);  // true if there was something
+  void TakeLine(Worker& worker, absl::string_view line) const;
 
   LineSink sink_;
   Keeper keeper_;

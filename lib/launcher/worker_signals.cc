@@ -15,8 +15,8 @@ void OnTerminate(int signal_number, siginfo_t* info, void*) {
 
 // Only calls that are safe here: backtrace has loaded what it needs before.
 void OnShowStack(int) {
-  constexpr char kTitle[] = "trainctl-worker: the main thread stands here:\n";
-  (void)!::write(STDERR_FILENO, kTitle, sizeof(kTitle) - 1);
+  (void)!::write(STDERR_FILENO, kStackTitle, sizeof(kStackTitle) - 1);
+  (void)!::write(STDERR_FILENO, "\n", 1);
   void* frames[64];
   ::backtrace_symbols_fd(frames, ::backtrace(frames, 64), STDERR_FILENO);
 }

@@ -17,5 +17,7 @@ std::vector<int> SignalsThatWorkersBlock();
 
 // Makes a worker's main thread print its stack to stderr, once LeaveStoppingToLauncher was called.
 int ShowStackSignal();
+// What a worker writes before its stack, on a line of its own.
+inline constexpr char kStackTitle[] = "trainctl-worker: the main thread stands here:";
 
 }  // namespace trainctl::launcher

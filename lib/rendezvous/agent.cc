@@ -48,7 +48,7 @@ std::vector<AgentAction> Agent::Decide(absl::Duration now, const AgentEvent& eve
 
 absl::Duration Agent::next_deadline() const {
   if (phase_ == Phase::kIdle) return absl::InfiniteDuration();
-  absl::Duration next = std::min(kill_deadline_, keeper_deadline_);
+  absl::Duration next = std::min({kill_deadline_, keeper_deadline_, stacks_deadline_});
   for (const Worker& worker : workers_) {
     if (worker.left && !worker.exited) next = std::min(next, *worker.left);
   }
@@ -88,7 +88,8 @@ bool Agent::NamesOwnWorker(const NodeCommand& command) const {
     return worker >= 0 && static_cast<size_t>(worker) < workers_.size();
   };
   if (const auto* what = std::get_if<NoteLeft>(&command.what)) return is_own(what->worker);
-  if (const auto* what = std::get_if<ShowStacks>(&command.what)) return is_own(what->worker);
+  if (const auto* what = std::get_if<ShowStacks>(&command.what))
+    return what->hung == -1 || is_own(what->hung);
   if (const auto* what = std::get_if<FindActivity>(&command.what)) return is_own(what->worker);
   return true;
 }
@@ -112,6 +113,10 @@ void Agent::Do(absl::Duration now, const EndWorkers& command, Actions& out) {
   if (is_killing_) return;
   kill_deadline_ = std::min(kill_deadline_, now + command.grace);
   for (size_t i = 0; is_first && i < workers_.size(); ++i) {
+    if (static_cast<int>(i) == hung_) {
+      out.push_back(SignalWorker{hung_, SIGKILL});  // it cannot obey anything less
+      continue;
+    }
     out.push_back(SignalWorker{static_cast<int>(i), SIGTERM});
     out.push_back(SignalWorker{static_cast<int>(i), SIGCONT});  // one that is stopped could not obey
   }
@@ -126,12 +131,16 @@ void Agent::Do(absl::Duration now, const NoteLeft& command, Actions& out) {
 }
 
 void Agent::Do(absl::Duration now, const ShowStacks& command, Actions& out) {
-  if (phase_ != Phase::kRunning || workers_[static_cast<size_t>(command.worker)].exited) {
-    TellCoordinator(StacksShown{command.worker}, out);
-    return;
+  if (stacks_deadline_ < absl::InfiniteDuration()) return;  // they are being taken
+  if (phase_ != Phase::kRunning || AllExited()) return TellCoordinator(StacksShown{}, out);
+  hung_ = command.hung;
+  stacks_deadline_ = now + options_.stacks_timeout;
+  TakeStacks take{{}, hung_};
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    if (!workers_[i].exited) take.workers.push_back(static_cast<int>(i));
   }
-  hung_ = command.worker;
-  out.push_back(TakeStacks{command.worker});
+  absl::c_stable_partition(take.workers, [&](int worker) { return worker == hung_; });
+  out.push_back(std::move(take));
 }
 
 void Agent::Do(absl::Duration now, const FindActivity& command, Actions& out) {
@@ -190,10 +199,12 @@ void Agent::On(absl::Duration now, const KeeperLost& event, Actions& out) {
 }
 
 void Agent::On(absl::Duration now, const StacksTaken& event, Actions& out) {
-  if (phase_ == Phase::kIdle || hung_ < 0) return;
-  const int hung = std::exchange(hung_, -1);
-  out.push_back(SignalWorker{hung, SIGKILL});  // it cannot obey anything less
-  TellCoordinator(StacksShown{hung}, out);
+  if (stacks_deadline_ < absl::InfiniteDuration()) EndStacks(out);
+}
+
+void Agent::EndStacks(Actions& out) {
+  stacks_deadline_ = absl::InfiniteDuration();
+  TellCoordinator(StacksShown{}, out);
 }
 
 void Agent::On(absl::Duration now, const ActivityFound& event, Actions& out) {
@@ -212,6 +223,10 @@ void Agent::On(absl::Duration now, const AgentTick& event, Actions& out) {
                     out);
     out.push_back(SignalWorker{static_cast<int>(i), SIGKILL});
   }
+  if (now >= stacks_deadline_) {
+    out.push_back(DropStacks{});
+    EndStacks(out);
+  }
   if (now >= kill_deadline_) KillAll(now, out);
   if (now >= keeper_deadline_) {
     keeper_deadline_ = absl::InfiniteDuration();
@@ -228,7 +243,7 @@ void Agent::KillAll(absl::Duration now, Actions& out) {
 
 void Agent::Finish(Actions& out) {
   phase_ = Phase::kIdle;
-  kill_deadline_ = keeper_deadline_ = absl::InfiniteDuration();
+  kill_deadline_ = keeper_deadline_ = stacks_deadline_ = absl::InfiniteDuration();
   out.push_back(FinishAttempt{attempt_, tail_of_, keeper_lost_});
 }
 

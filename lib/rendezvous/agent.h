@@ -7,6 +7,7 @@
 // Whatever happens, an attempt that was started ends with NodeEnded: a worker that ignores SIGTERM gets
 // SIGKILL after the grace, one that has done its work but does not end gets it after stop_timeout, and a
 // keeper that does not say that all is gone gets it after keeper_patience, which ends its workers with it.
+// ShowStacks is answered within stacks_timeout.
 //
 // Commands come over the network: one that names a worker that is not there is ignored, and an attempt that
 // begins before the last has ended is told to have failed.
@@ -29,6 +30,7 @@ namespace trainctl::rendezvous {
 struct AgentOptions {
   absl::Duration stop_timeout = absl::Seconds(30);
   absl::Duration keeper_patience = absl::Seconds(15);  // it tells of what it cannot end long before
+  absl::Duration stacks_timeout = absl::Seconds(15);   // Timeouts::stacks
 };
 
 // ---- events -------------------------------------------------------------------------------------
@@ -68,9 +70,12 @@ struct SignalWorker {  // and its process group
   int worker = -1;
   int signal_number = 0;
 };
+// Into their logs, in this order where not all can be taken at once. StacksTaken follows.
 struct TakeStacks {
-  int worker = -1;
+  std::vector<int> workers;
+  int hung = -1;  // what this one says of itself is shown to the person, too
 };
+struct DropStacks {};  // it has taken too long
 struct LookForActivity {
   int worker = -1;
 };
@@ -87,8 +92,8 @@ struct Tell {
   NodeEvent event;
 };
 
-using AgentAction = std::variant<SpawnWorkers, SignalWorker, TakeStacks, LookForActivity, KillProcesses,
-                                 KillKeeper, KillOrphans, FinishAttempt, Tell>;
+using AgentAction = std::variant<SpawnWorkers, SignalWorker, TakeStacks, DropStacks, LookForActivity,
+                                 KillProcesses, KillKeeper, KillOrphans, FinishAttempt, Tell>;
 
 class Agent {
  public:
@@ -129,6 +134,7 @@ class Agent {
   void Do(absl::Duration now, const ShowStacks& command, Actions& out);
   void Do(absl::Duration now, const FindActivity& command, Actions& out);
 
+  void EndStacks(Actions& out);
   void TellCoordinator(decltype(NodeEvent::what) what, Actions& out) const;
   void KillAll(absl::Duration now, Actions& out);
   void Finish(Actions& out);
@@ -143,7 +149,8 @@ class Agent {
   bool is_killing_ = false;  // SIGKILL was sent to all
   bool keeper_lost_ = false;
   int tail_of_ = -1;
-  int hung_ = -1;  // whose stacks are taken
+  int hung_ = -1;                                              // the worker that hangs
+  absl::Duration stacks_deadline_ = absl::InfiniteDuration();  // while stacks are taken
   absl::Duration kill_deadline_ = absl::InfiniteDuration();
   absl::Duration keeper_deadline_ = absl::InfiniteDuration();
 };

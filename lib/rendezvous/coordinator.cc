@@ -26,6 +26,7 @@ Timeouts Timeouts::FromDetect(absl::Duration detect) {
   timeouts.tick = std::clamp(detect / 20, absl::Milliseconds(10), absl::Milliseconds(50));
   timeouts.away = detect / 3;
   timeouts.keeper = 2 * detect;
+  timeouts.stacks = absl::Seconds(15);  // gdb reads the symbols of LibTorch
   return timeouts;
 }
 
@@ -362,9 +363,13 @@ void Coordinator::Withdraw(Member& member) {
 }
 
 void Coordinator::Fail(const std::string& member, Failure failure, Decision& out) {
+  Broadcast({DirectiveKind::kAbort, absl::StrCat("rank ", failure.rank, " failed: ", failure.message)}, out);
+  NameCulprit(member, std::move(failure), out);
+}
+
+void Coordinator::NameCulprit(const std::string& member, Failure failure, Decision& out) {
   failure.peer_failed = false;
   out.reason = absl::StrCat(member, " failed: ", failure.message);
-  Broadcast({DirectiveKind::kAbort, absl::StrCat("rank ", failure.rank, " failed: ", failure.message)}, out);
   phase_ = Phase::kFailed;  // until Expect forgets the members and their candidates
   Notice failed;
   failed.kind = Notice::Kind::kFailed;
@@ -463,7 +468,8 @@ void Coordinator::On(absl::Duration now, const Hung& event, Decision& out) {
   }
   Member& member = it->second;
   if (event.last.step >= std::max<int64_t>(member.progress.step, 0)) member.progress = event.last;
-  Fail(event.member, {member.rank, member.progress.step, "", event.description, false}, out);
+  NameCulprit(event.member, {member.rank, member.progress.step, "", event.description, false}, out);
+  out.notices.back().is_hang = true;
 }
 
 void Coordinator::On(absl::Duration now, const StopRequest& event, Decision& out) {

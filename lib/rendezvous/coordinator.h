@@ -56,6 +56,10 @@ struct Timeouts {
   // An agent that stands still for so long is ended by its keeper: the coordinator has given up the node by
   // then, and may start its workers elsewhere.
   absl::Duration keeper;
+  // A node has this to show the stacks of all its workers when one hangs. It is known by then who hangs, so
+  // what the others say as they give up waiting changes nothing. `detect` later the attempt is ended whatever
+  // nodes say.
+  absl::Duration stacks;
 
   static Timeouts FromDetect(absl::Duration detect);
   // What `relay` is where there are agents.
@@ -115,7 +119,8 @@ struct Exited {
 struct Recorded {
   int64_t generation = 0;
 };
-// The agent saw that its work does not go on, though its process may live. `last` as in Exited.
+// Its work does not go on, though its process may live. `last` as in Exited. The others are not told, so that
+// they show where they stand: whoever runs the job ends them.
 struct Hung {
   std::string member;
   std::string description;  // "stood still for 61 s ..."
@@ -159,6 +164,7 @@ struct Notice {
   int64_t attempt = 0;  // of Expect; 0 before the first
   int64_t generation = 0;
   Failure failure;       // kFailed: rank (-1 before an assignment), step, message
+  bool is_hang = false;  // kFailed: nobody else is told, so that all show where they stand
   std::string member;    // kFailed, kProgress, kLeft, kGivenUp
   int rank = -1;         // kProgress, kLeft
   Progress progress;     // kProgress
@@ -274,7 +280,9 @@ class Coordinator {
   void Withdraw(Member& member);
   // The first of the best weight; null without any.
   const Candidate* BestCandidate() const;
+  // Ends the attempt with this failure and tells the members.
   void Fail(const std::string& member, Failure failure, Decision& out);
+  void NameCulprit(const std::string& member, Failure failure, Decision& out);
   void FailMissing(Decision& out);
   bool Live() const;  // an attempt is under way
   MemberId IdOf(const Member& member) const { return {member.slot.member, member.incarnation}; }

@@ -35,9 +35,10 @@ struct EndWorkers {
 struct NoteLeft {
   int worker = -1;
 };
-// The worker hangs: its stacks go to its log, then it gets SIGKILL. StacksShown follows.
+// A worker hangs: the stacks of all go to their logs, before anyone is ended. StacksShown follows, within
+// Timeouts::stacks. EndWorkers gives the hung one SIGKILL at once: it cannot obey anything less.
 struct ShowStacks {
-  int worker = -1;
+  int hung = -1;  // -1: one of another node
 };
 // ActivitySeen follows.
 struct FindActivity {
@@ -71,9 +72,7 @@ struct ActivitySeen {
   int worker = -1;
   Activity activity = Activity::kBusy;
 };
-struct StacksShown {
-  int worker = -1;
-};
+struct StacksShown {};
 struct NodeMessage {
   std::string text;  // one line for the person
 };

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 
@@ -31,7 +30,10 @@ ExitCode JobOutcome::exit_code() const {
 
 Supervisor::Supervisor(SupervisorOptions options)
     : options_(std::move(options)), checkpoint_step_(options_.checkpoint_step) {
-  for (const std::string& name : options_.nodes) nodes_.push_back({.name = name});
+  for (const std::string& name : options_.nodes) {
+    node_of_.try_emplace(name, nodes_.size());
+    nodes_.push_back({.name = name});
+  }
 }
 
 std::vector<SupervisorAction> Supervisor::Decide(absl::Duration now, const SupervisorEvent& event) {
@@ -41,8 +43,18 @@ std::vector<SupervisorAction> Supervisor::Decide(absl::Duration now, const Super
 }
 
 Supervisor::Node* Supervisor::FindNode(const std::string& name) {
-  const auto it = absl::c_find_if(nodes_, [&](const Node& node) { return node.name == name; });
-  return it == nodes_.end() ? nullptr : &*it;
+  const auto it = node_of_.find(name);
+  return it == node_of_.end() ? nullptr : &nodes_[it->second];
+}
+
+void Supervisor::SetReady(Node& node, bool is_ready) {
+  if (std::exchange(node.is_ready, is_ready) == is_ready) return;
+  is_ready ? ++num_ready_ : --num_ready_;
+}
+
+void Supervisor::SetActive(Node& node, bool is_active) {
+  if (std::exchange(node.is_active, is_active) == is_active) return;
+  is_active ? ++num_active_ : --num_active_;
 }
 
 int Supervisor::RankOf(const std::string& member) const {
@@ -68,6 +80,8 @@ void Supervisor::Gather(absl::Duration now, Actions& out) {
   generation_ = 0;
   is_recorded_ = false;
   hung_ = -1;
+  num_showing_ = 0;
+  stacks_deadline_ = absl::InfiniteDuration();
   watchdog_.emplace(options_.watchdog);
   if (stop_ != StopMode::kNone) {  // asked to stop before anything was started
     Close(stop_ == StopMode::kNow ? JobOutcome::Kind::kStoppedUnsaved : JobOutcome::Kind::kStoppedResumable);
@@ -77,6 +91,7 @@ void Supervisor::Gather(absl::Duration now, Actions& out) {
   node_deadline_ = now + options_.node_timeout;
   for (Node& node : nodes_) {
     node.lost.reset();
+    node.shows_stacks = false;
     if (!node.is_ready) out.push_back(StartAgent{node.name});
   }
   MaybeStart(out);
@@ -85,7 +100,7 @@ void Supervisor::Gather(absl::Duration now, Actions& out) {
 void Supervisor::On(absl::Duration now, const NodeReady& event, Actions& out) {
   Node* const node = FindNode(event.node);
   if (node == nullptr) return;
-  node->is_ready = true;
+  SetReady(*node, true);
   node->lost.reset();
   node->slots = event.slots;
   node->facts = event.facts;
@@ -106,7 +121,7 @@ bool Supervisor::CheckFacts(Actions& out) {
 }
 
 void Supervisor::MaybeStart(Actions& out) {
-  if (!absl::c_all_of(nodes_, [](const Node& node) { return node.is_ready; })) return;
+  if (num_ready_ < nodes_.size()) return;
   if (!CheckFacts(out)) return;
   phase_ = Phase::kRunning;
   Expect expect;
@@ -122,7 +137,7 @@ void Supervisor::MaybeStart(Actions& out) {
   }
   out.push_back(ToCoordinator{std::move(expect)});
   for (Node& node : nodes_) {
-    node.is_active = true;
+    SetActive(node, true);
     Tell(node, StartWorkers{node.first_rank, node.slots}, out);
   }
 }
@@ -155,7 +170,7 @@ void Supervisor::On(absl::Duration now, const Notice& notice, Actions& out) {
       return;
     }
     case Notice::Kind::kFailed:
-      HandleFailure(notice, out);
+      HandleFailure(now, notice, out);
       return;
     case Notice::Kind::kFinished:
       if (Close(notice.stopped ? JobOutcome::Kind::kStoppedResumable : JobOutcome::Kind::kFinished)) {
@@ -192,7 +207,7 @@ void Supervisor::HandleStop(const Notice& notice, Actions& out) {
   EndAttempt(std::min(options_.stop_timeout, kStopNowTimeout), out);
 }
 
-void Supervisor::HandleFailure(const Notice& notice, Actions& out) {
+void Supervisor::HandleFailure(absl::Duration now, const Notice& notice, Actions& out) {
   if (!Close(JobOutcome::Kind::kFailed)) return;
   result_->generation = notice.generation;
   result_->failure = notice.failure;
@@ -200,10 +215,23 @@ void Supervisor::HandleFailure(const Notice& notice, Actions& out) {
   const int failed = result_->failure.rank;
   const bool hangs = hung_ >= 0 && hung_ == failed && !ranks_[static_cast<size_t>(hung_)].ended;
   if (!hangs) return EndAttempt(options_.stop_timeout, out);
-  out.push_back(
-      Say{absl::StrCat("rank ", hung_, " ", notice.failure.message, "; its stack goes to its log")});
+  out.push_back(Say{absl::StrCat(
+      "rank ", hung_, " ", notice.failure.message,
+      ranks_.size() == 1 ? "; its stack goes to its log" : "; the stacks of all ranks go to their logs")});
+  AskForStacks(now, out);
+}
+
+// Nobody is ended before all have shown where they stand.
+void Supervisor::AskForStacks(absl::Duration now, Actions& out) {
+  stacks_deadline_ = now + options_.stacks_timeout;
   const Rank& hung = ranks_[static_cast<size_t>(hung_)];
-  Tell(nodes_[static_cast<size_t>(hung.node)], ShowStacks{hung.worker}, out);
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    Node& node = nodes_[i];
+    if (!node.is_active) continue;
+    node.shows_stacks = true;
+    ++num_showing_;
+    Tell(node, ShowStacks{static_cast<int>(i) == hung.node ? hung.worker : -1}, out);
+  }
 }
 
 // ---- what nodes tell ----------------------------------------------------------------------------
@@ -245,7 +273,8 @@ void Supervisor::Heard(absl::Duration now, Node& node, const ActivitySeen& what,
 }
 
 void Supervisor::Heard(absl::Duration now, Node& node, const StacksShown& what, Actions& out) {
-  if (phase_ == Phase::kRunning && result_) EndAttempt(options_.stop_timeout, out);
+  if (!std::exchange(node.shows_stacks, false) || --num_showing_ > 0) return;
+  if (phase_ == Phase::kRunning) EndAttempt(options_.stop_timeout, out);
 }
 
 void Supervisor::Heard(absl::Duration now, Node& node, const NodeMessage& what, Actions& out) {
@@ -253,7 +282,7 @@ void Supervisor::Heard(absl::Duration now, Node& node, const NodeMessage& what, 
 }
 
 void Supervisor::Heard(absl::Duration now, Node& node, const NodeEnded& what, Actions& out) {
-  node.is_active = false;
+  SetActive(node, false);
   if (what.keeper_lost && Close(JobOutcome::Kind::kFailed)) {
     result_->failure.message = "the process that keeps the workers, trainctl-keeper, was killed";
     if (nodes_.size() > 1) absl::StrAppend(&result_->failure.message, " on ", node.name);
@@ -270,7 +299,7 @@ void Supervisor::Heard(absl::Duration now, Node& node, const NodeEnded& what, Ac
 void Supervisor::On(absl::Duration now, const NodeLost& event, Actions& out) {
   Node* const node = FindNode(event.node);
   if (node == nullptr) return;
-  node->is_ready = false;
+  SetReady(*node, false);
   node->lost = event.why;
   if (phase_ == Phase::kGathering) {
     if (attempt_ > 1) {  // it may come back: a node that starts again takes minutes
@@ -281,7 +310,8 @@ void Supervisor::On(absl::Duration now, const NodeLost& event, Actions& out) {
     result_->not_started = EnvironmentError(absl::StrCat(event.node, ": ", event.why));
     return EndAttempt(absl::ZeroDuration(), out);
   }
-  if (!std::exchange(node->is_active, false)) return;
+  if (!node->is_active) return;
+  SetActive(*node, false);
   for (size_t i = 0; i < node->slots.size(); ++i) {
     const int index = node->first_rank + static_cast<int>(i);
     Rank& rank = ranks_[static_cast<size_t>(index)];
@@ -297,24 +327,32 @@ void Supervisor::On(absl::Duration now, const NodeLost& event, Actions& out) {
   if (result_) EndAttempt(options_.stop_timeout, out);
 }
 
+std::string Supervisor::MissingNodes() const {
+  std::string missing;
+  for (const Node& node : nodes_) {
+    if (node.is_ready) continue;
+    absl::StrAppend(&missing, missing.empty() ? "" : "; ", node.name, ": ",
+                    node.lost.value_or("its agent has not said that it is ready"));
+  }
+  return missing;
+}
+
 // ---- hangs --------------------------------------------------------------------------------------
 
 void Supervisor::On(absl::Duration now, const SupervisorTick& event, Actions& out) {
   if (phase_ == Phase::kGathering) {
-    std::string missing;
     for (Node& node : nodes_) {
-      if (node.is_ready) continue;
-      absl::StrAppend(&missing, missing.empty() ? "" : "; ", node.name, ": ",
-                      node.lost.value_or("its agent has not said that it is ready"));
-      if (!node.lost || now < node.retry_at) continue;
+      if (node.is_ready || !node.lost || now < node.retry_at) continue;
       node.retry_at = absl::InfiniteDuration();
       out.push_back(StartAgent{node.name});
     }
     if (now < node_deadline_ || !Close(JobOutcome::Kind::kFailed)) return;
-    result_->not_started = EnvironmentError(absl::StrCat(
-        "not all nodes were ready within ", absl::FormatDuration(options_.node_timeout), ": ", missing));
+    result_->not_started =
+        EnvironmentError(absl::StrCat("not all nodes were ready within ",
+                                      absl::FormatDuration(options_.node_timeout), ": ", MissingNodes()));
     return EndAttempt(absl::ZeroDuration(), out);
   }
+  if (phase_ == Phase::kRunning && now >= stacks_deadline_) return EndAttempt(options_.stop_timeout, out);
   if (phase_ == Phase::kRunning && !result_) LookForHangs(now, out);
 }
 
@@ -384,7 +422,7 @@ void Supervisor::EndAttempt(absl::Duration grace, Actions& out) {
 }
 
 void Supervisor::MaybeSettle(Actions& out) {
-  if (absl::c_any_of(nodes_, [](const Node& node) { return node.is_active; })) return;
+  if (num_active_ > 0) return;
   phase_ = Phase::kSettling;
   out.push_back(Settle{});
 }

@@ -56,10 +56,11 @@ struct JobOutcome {
 };
 
 struct SupervisorOptions {
-  std::vector<std::string> nodes;                   // in the order of the ranks
-  int64_t max_restarts = 3;                         // without a new checkpoint in between
-  absl::Duration stop_timeout = absl::Seconds(30);  // from SIGTERM to SIGKILL
-  absl::Duration node_timeout = absl::Minutes(2);   // for a node's agent to be ready
+  std::vector<std::string> nodes;                     // in the order of the ranks
+  int64_t max_restarts = 3;                           // without a new checkpoint in between
+  absl::Duration stop_timeout = absl::Seconds(30);    // from SIGTERM to SIGKILL
+  absl::Duration node_timeout = absl::Minutes(2);     // for a node's agent to be ready
+  absl::Duration stacks_timeout = absl::Seconds(25);  // for all nodes to show stacks: a job hangs
   WatchdogLimits watchdog;
   int64_t checkpoint_step = -1;  // the newest committed one
   NodeNeeds needs;               // of each node
@@ -173,8 +174,9 @@ class Supervisor {
     std::string name;
     std::vector<Slot> slots;
     NodeFacts facts = {};
-    bool is_ready = false;   // its agent can be told
-    bool is_active = false;  // it has been told to start the workers of this attempt, and has not ended
+    bool is_ready = false;      // its agent can be told
+    bool is_active = false;     // it has been told to start the workers of this attempt, and has not ended
+    bool shows_stacks = false;  // it has been told to, and has not answered
     int first_rank = 0;
     std::optional<std::string> lost;  // why
     absl::Duration retry_at = absl::InfiniteDuration();
@@ -221,10 +223,12 @@ class Supervisor {
 
   void Gather(absl::Duration now, Actions& out);
   void MaybeStart(Actions& out);
+  std::string MissingNodes() const;  // and why
   // Whether all nodes will do; if not, the job could not be run.
   bool CheckFacts(Actions& out);
   void HandleStop(const Notice& notice, Actions& out);
-  void HandleFailure(const Notice& notice, Actions& out);
+  void HandleFailure(absl::Duration now, const Notice& notice, Actions& out);
+  void AskForStacks(absl::Duration now, Actions& out);
   void LookForHangs(absl::Duration now, Actions& out);
   Activity ActivityOf(int rank, Actions& out);
   // The attempt has its result; false if it had one.
@@ -237,10 +241,16 @@ class Supervisor {
   int RankOf(const std::string& member) const;  // -1: of nobody
   FailureFacts Facts() const;
 
+  void SetReady(Node& node, bool is_ready);
+  void SetActive(Node& node, bool is_active);
+
   const SupervisorOptions options_;
   Phase phase_ = Phase::kIdle;
   int64_t attempt_ = 0;
   std::vector<Node> nodes_;
+  std::map<std::string, size_t> node_of_;  // by name
+  size_t num_ready_ = 0;                   // of nodes_
+  size_t num_active_ = 0;
   std::vector<Rank> ranks_;             // of this attempt
   std::map<std::string, int> rank_of_;  // by member
   std::optional<Result> result_;        // of this attempt, once it is known
@@ -250,6 +260,8 @@ class Supervisor {
   std::optional<Watchdog> watchdog_;
   std::map<int, Standing> boards_;  // by rank
   int hung_ = -1;                   // the rank that the watchdog has found
+  size_t num_showing_ = 0;          // nodes, their stacks
+  absl::Duration stacks_deadline_ = absl::InfiniteDuration();
   StopMode stop_ = StopMode::kNone;
   std::string stop_reason_;  // the first
   int num_interrupts_ = 0;

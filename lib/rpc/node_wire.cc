@@ -54,7 +54,7 @@ void Write(v1::NodeOrder& out, const rendezvous::EndWorkers& what) {
   out.mutable_end()->set_tail_of(what.tail_of);
 }
 void Write(v1::NodeOrder& out, const rendezvous::NoteLeft& what) { out.set_note_left(what.worker); }
-void Write(v1::NodeOrder& out, const rendezvous::ShowStacks& what) { out.set_show_stacks(what.worker); }
+void Write(v1::NodeOrder& out, const rendezvous::ShowStacks& what) { out.set_show_stacks(what.hung); }
 void Write(v1::NodeOrder& out, const rendezvous::FindActivity& what) { out.set_find_activity(what.worker); }
 
 void Write(v1::NodeReport& out, const rendezvous::WorkersNotStarted& what) {
@@ -99,7 +99,7 @@ void Write(v1::NodeReport& out, const rendezvous::ActivitySeen& what) {
                                            ? v1::ActivitySeen::STOPPED
                                            : v1::ActivitySeen::BUSY);
 }
-void Write(v1::NodeReport& out, const rendezvous::StacksShown& what) { out.set_stacks_shown(what.worker); }
+void Write(v1::NodeReport& out, const rendezvous::StacksShown&) { out.set_stacks_shown(true); }
 void Write(v1::NodeReport& out, const rendezvous::NodeMessage& what) { out.set_message(WireText(what.text)); }
 void Write(v1::NodeReport& out, const rendezvous::NodeEnded& what) {
   out.mutable_node_ended()->set_log_tail(WireText(what.log_tail));
@@ -218,8 +218,7 @@ absl::StatusOr<rendezvous::NodeEvent> FromWire(const v1::NodeReport& report, con
       return event;
     }
     case v1::NodeReport::kStacksShown:
-      if (!is_own(report.stacks_shown())) return foreign;
-      event.what = rendezvous::StacksShown{report.stacks_shown()};
+      event.what = rendezvous::StacksShown{};
       return event;
     case v1::NodeReport::kMessage:
       event.what = rendezvous::NodeMessage{absl::StrCat(node, ": ", WireText(report.message()))};

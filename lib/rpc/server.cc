@@ -357,7 +357,7 @@ class Server : public rendezvous::RendezvousService,
     }
     for (const Command& command : decision.commands) Execute(command);
     for (Notice& notice : decision.notices) {
-      if (notice.kind == Notice::Kind::kFailed) {
+      if (notice.kind == Notice::Kind::kFailed && !notice.is_hang) {
         store_.AbortWaiting(absl::StrCat("rank ", notice.rank, " failed: ", notice.failure.message));
       }
       AddNotice(std::move(notice));

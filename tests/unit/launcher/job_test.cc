@@ -4,6 +4,7 @@
 
 #include "absl/strings/substitute.h"
 #include "launcher/cpu_layout.h"
+#include "launcher/worker_signals.h"
 #include "run/grant.h"
 #include "tests/unit/launcher/job_fixture.h"
 
@@ -186,6 +187,35 @@ TEST_F(JobTest, AWorkerWhoseMainThreadHangsIsNamedKilledAndReplaced) {
   EXPECT_EQ(outcome->num_restarts, 1);
   EXPECT_THAT(observer_->messages(), HasSubstr("rank 1 failed in step 20: stood still for 1"));
   EXPECT_THAT(*ReadFile(Path("run/logs/rank-00001.log")), HasSubstr("the main thread stands here"));
+}
+
+// PATH leads to none while this lives.
+class WithoutPrograms {
+ public:
+  WithoutPrograms() { ::setenv("PATH", "/nothing", 1); }
+  ~WithoutPrograms() { ::setenv("PATH", path_.c_str(), 1); }
+
+ private:
+  const std::string path_ = ::getenv("PATH");
+};
+
+// Rank 1 hangs, 2 is stopped and cannot answer, 0 and 3 wait for both.
+TEST_F(JobTest, AllRanksOfAHangShowTheirStacksBeforeAnyoneIsEnded) {
+  options_.num_workers = 4;
+  options_.hang_timeout = absl::Seconds(1);
+  options_.detect_timeout = absl::Minutes(1);
+  const WithoutPrograms without_gdb;
+  const auto outcome =
+      Run({"*:steps:20", "*:barrier:a", absl::StrCat("2:signal:", SIGSTOP), "1:hang", "*:barrier:b"});
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->rank, 1) << outcome->message;
+  EXPECT_THAT(observer_->messages(), HasSubstr("the stacks of all ranks go to their logs"));
+  for (const int rank : {0, 1, 3}) EXPECT_THAT(Log(rank), HasSubstr(kStackTitle)) << rank;
+  EXPECT_THAT(Log(2), HasSubstr("does not answer; /proc says of its threads:"));
+  EXPECT_THAT(Log(2), HasSubstr("State T (stopped)"));
+  EXPECT_THAT(observer_->LinesOf(1), testing::Contains(kStackTitle));
+  for (const int rank : {0, 2, 3})
+    EXPECT_THAT(observer_->LinesOf(rank), testing::IsEmpty()) << "only in its log";
 }
 
 TEST_F(JobTest, OneThatHangsWhenAStopIsAskedForDoesNotKeepTheJob) {

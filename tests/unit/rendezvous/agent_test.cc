@@ -23,6 +23,7 @@ using testing::SizeIs;
 
 constexpr absl::Duration kStopTimeout = absl::Seconds(30);
 constexpr absl::Duration kKeeperPatience = absl::Seconds(15);
+constexpr absl::Duration kStacksTimeout = absl::Seconds(10);
 
 class AgentTest : public testing::Test {
  protected:
@@ -76,7 +77,8 @@ class AgentTest : public testing::Test {
     return messages.size() == 1 ? messages[0].text : absl::StrCat(messages.size(), " messages");
   }
 
-  Agent agent_{{.stop_timeout = kStopTimeout, .keeper_patience = kKeeperPatience}};
+  Agent agent_{
+      {.stop_timeout = kStopTimeout, .keeper_patience = kKeeperPatience, .stacks_timeout = kStacksTimeout}};
   absl::Duration now_ = absl::ZeroDuration();
   std::vector<AgentAction> actions_;
 };
@@ -428,46 +430,84 @@ TEST_F(AgentTest, AKeeperThatFallsSilentIsKilledAndEndsTheAttempt) {
 
 // ---- hangs --------------------------------------------------------------------------------------
 
-TEST_F(AgentTest, AHungWorkerShowsItsStacksBeforeItIsKilled) {
-  Start(2);
-  Order(ShowStacks{1});
+TEST_F(AgentTest, AllWorkersShowTheirStacksTheHungOneFirstAndNobodyIsEndedForIt) {
+  Start(4);
+  Exit(0, kDone);
+  Order(ShowStacks{2});
   ASSERT_THAT(actions_, SizeIs(1));
-  EXPECT_EQ(All<TakeStacks>().at(0).worker, 1);
+  EXPECT_THAT(All<TakeStacks>().at(0).workers, ElementsAre(2, 1, 3));
+  EXPECT_EQ(All<TakeStacks>().at(0).hung, 2);
+  EXPECT_THAT(Order(ShowStacks{2}), IsEmpty()) << "they are being taken";
   Give(StacksTaken{});
-  ASSERT_THAT(actions_, SizeIs(2));
-  EXPECT_THAT(Signals(), ElementsAre(std::pair(1, SIGKILL)));
-  EXPECT_EQ(Told<StacksShown>().at(0).worker, 1);
+  ASSERT_THAT(actions_, SizeIs(1)) << "other nodes may need longer";
+  EXPECT_THAT(Told<StacksShown>(), SizeIs(1));
+  EXPECT_THAT(Give(StacksTaken{}), IsEmpty()) << "once";
+  Order(EndWorkers{absl::Seconds(5)});
+  EXPECT_THAT(Signals(), testing::Not(testing::Contains(std::pair(2, SIGTERM)))) << "it could not obey";
+  EXPECT_THAT(Signals(), testing::IsSupersetOf({std::pair(2, SIGKILL), std::pair(3, SIGTERM)}));
+}
+
+TEST_F(AgentTest, WorkersShowTheirStacksWhereOneOfAnotherNodeHangs) {
+  Start(2);
+  Order(ShowStacks{-1});
+  EXPECT_THAT(All<TakeStacks>().at(0).workers, ElementsAre(0, 1));
+  EXPECT_EQ(All<TakeStacks>().at(0).hung, -1);
+  Give(StacksTaken{});
+  Order(EndWorkers{absl::Seconds(5)});
+  for (const auto& [worker, signal_number] : Signals()) EXPECT_NE(signal_number, SIGKILL);
+}
+
+TEST_F(AgentTest, StacksThatTakeTooLongAreDroppedAndAnsweredAllTheSame) {
+  Start(2);
+  now_ = absl::Seconds(100);
+  Order(ShowStacks{0});
+  EXPECT_EQ(agent_.next_deadline(), now_ + kStacksTimeout);
+  EXPECT_THAT(PassTo(absl::Seconds(100) + kStacksTimeout - absl::Milliseconds(1)), IsEmpty());
+  PassTo(absl::Seconds(100) + kStacksTimeout);
+  EXPECT_THAT(All<DropStacks>(), SizeIs(1));
+  EXPECT_THAT(Told<StacksShown>(), SizeIs(1));
+  EXPECT_EQ(agent_.next_deadline(), absl::InfiniteDuration());
   EXPECT_THAT(Give(StacksTaken{}), IsEmpty()) << "once";
 }
 
-TEST_F(AgentTest, AnEndThatComesWhileStacksAreTakenDoesNotStopThem) {
-  Start(1);
+TEST_F(AgentTest, AnEndThatComesWhileStacksAreTakenDoesNotWaitForThem) {
+  Start(2);
   Order(ShowStacks{0});
   Order(EndWorkers{absl::Seconds(5)});
+  EXPECT_THAT(Signals(), testing::Contains(std::pair(0, SIGKILL)));
   Give(StacksTaken{});
-  EXPECT_THAT(Signals(), ElementsAre(std::pair(0, SIGKILL)));
+  EXPECT_THAT(Signals(), IsEmpty());
   EXPECT_THAT(Told<StacksShown>(), SizeIs(1));
 }
 
 TEST_F(AgentTest, StacksThatCannotBeTakenAreAnsweredAllTheSame) {
   Start(2);
+  Exit(0, kDone);
   Exit(1, kDone);
   Order(ShowStacks{1});
   EXPECT_THAT(All<TakeStacks>(), IsEmpty());
   EXPECT_THAT(Told<StacksShown>(), SizeIs(1));
+}
+
+TEST_F(AgentTest, WorkersThatAreBeingEndedShowNoStacks) {
+  Start(2);
   Order(EndWorkers{absl::Seconds(5)});
   Order(ShowStacks{0});
-  EXPECT_THAT(All<TakeStacks>(), IsEmpty()) << "it is being ended";
+  EXPECT_THAT(All<TakeStacks>(), IsEmpty());
   EXPECT_THAT(Told<StacksShown>(), SizeIs(1));
 }
 
-TEST_F(AgentTest, StacksOfAnAttemptThatHasEndedKillNobody) {
+TEST_F(AgentTest, StacksOfAnAttemptThatHasEndedAreOfNoAccount) {
   Start(1);
   Order(ShowStacks{0});
   Give(KeeperLost{});
   EXPECT_THAT(Give(StacksTaken{}), IsEmpty());
   Start(1, 2);
   EXPECT_THAT(Give(StacksTaken{}), IsEmpty());
+  EXPECT_EQ(agent_.next_deadline(), absl::InfiniteDuration());
+  Order(EndWorkers{absl::Seconds(5)}, 2);
+  EXPECT_THAT(Signals(), ElementsAre(std::pair(0, SIGTERM), std::pair(0, SIGCONT)))
+      << "this one does not hang";
 }
 
 TEST_F(AgentTest, WhatAWorkerDoesIsLookedForAndTold) {

@@ -715,6 +715,8 @@ TEST_F(CoordinatorTest, AHangIsAFailureOfWhoeverHangs) {
   EXPECT_EQ(last_.notices[0].failure.rank, 2);
   EXPECT_EQ(last_.notices[0].failure.step, 7);
   EXPECT_EQ(last_.notices[0].failure.message, "stood still for 3s");
+  EXPECT_TRUE(last_.notices[0].is_hang);
+  EXPECT_THAT(last_.commands, IsEmpty()) << "they show first where they stand";
 }
 
 TEST_F(CoordinatorTest, OneThatHasLeftCannotHang) {

@@ -2,6 +2,9 @@
 // nothing but keep step. Workers die, hang and fall silent, nodes are lost and come back, keepers are lost,
 // messages between nodes and coordinator are late (in order for each node), a person stops the job, the disk
 // is slow. Whatever happens, the invariants hold (Check... below), and the job ends once there are no faults.
+//
+// Without chance, a process ends in one way at one moment, and how long it takes until all nodes know is read
+// off the clock.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -32,31 +35,46 @@ constexpr absl::Duration kStep = absl::Milliseconds(20);
 constexpr absl::Duration kChaos = absl::Seconds(60);  // there are faults for so long
 constexpr absl::Duration kBound = absl::Minutes(10);  // for the end of the job after that
 constexpr absl::Duration kStopTimeout = absl::Seconds(4);
+constexpr absl::Duration kStacksTimeout = absl::Seconds(5);
 constexpr int64_t kLastStep = 100;
 enum class Fault { kNone, kCrash, kKill, kExit, kReport, kHang, kSilence, kKeeper, kNode };
+
+// The end of one process, the only fault.
+struct PlannedEnd {
+  ExitStatus exit;
+  bool speaks = false;  // of a failure of its own, before
+  bool waits = false;   // for others, by its board
+  bool is_seen = true;  // by the others, whose connections break; else they wait on
+  int rank = 0;
+  absl::Duration at;
+};
 
 // What a seed brings.
 struct Plan {
   int num_nodes = 1;
   int num_workers = 1;     // on each node
   bool one_fault = false;  // in each attempt: then it is known whose failure is to be named
+  absl::Duration detect = absl::Seconds(3);
+  std::optional<PlannedEnd> end = {};
 };
 
 class JobSimulation {
  public:
   JobSimulation(uint64_t seed, Plan plan)
-      : random_(seed), plan_(plan), coordinator_(Timeouts::FromDetect(absl::Seconds(3)), 2, 7) {
+      : random_(seed), plan_(plan), coordinator_(Timeouts::FromDetect(plan.detect), 2, 7) {
     SupervisorOptions options;
     for (int i = 0; i < plan_.num_nodes; ++i) {
       nodes_.push_back({.name = absl::StrCat("n", i)});
       options.nodes.push_back(nodes_.back().name);
     }
     options.stop_timeout = kStopTimeout;
+    options.stacks_timeout = kStacksTimeout + coordinator_.timeouts().detect;
     options.node_timeout = absl::Seconds(30);
     options.watchdog.at_first = options.watchdog.floor = absl::Seconds(5);
     options.watchdog.most = options.watchdog.collective = absl::Seconds(20);
     options.watchdog.stop = kStopTimeout;
     supervisor_.emplace(options);
+    if (plan_.end) return;
     if (Chance(0.5)) stop_at_ = absl::Milliseconds(Below(60'000));
     if (Chance(0.05)) folder_lost_at_ = absl::Milliseconds(Below(60'000));
   }
@@ -70,6 +88,28 @@ class JobSimulation {
     DismissNodes();
     for (const absl::Duration end = now_ + absl::Seconds(30); now_ < end;) Step();
     for (const Node& node : nodes_) EXPECT_EQ(NumAlive(node), 0) << "an orphan on " << node.name;
+  }
+
+  // From the planned end to the last of the other nodes that hears of it.
+  absl::Duration TimeUntilAllKnow() {
+    Decide(Begin{});
+    const int end_node = plan_.end->rank / plan_.num_workers;
+    const auto all_know = [&] {
+      for (int i = 0; i < plan_.num_nodes; ++i) {
+        if (i != end_node && !nodes_[static_cast<size_t>(i)].knows_at) return false;
+      }
+      return true;
+    };
+    while (!all_know() && now_ < plan_.end->at + absl::Minutes(1)) {
+      EXPECT_TRUE(now_ < plan_.end->at - absl::Seconds(1) || ended_at_ || coordinator_.running());
+      Step();
+    }
+    absl::Duration last = absl::ZeroDuration();
+    for (int i = 0; i < plan_.num_nodes; ++i) {
+      if (i == end_node) continue;
+      last = std::max(last, nodes_[static_cast<size_t>(i)].knows_at.value_or(absl::InfiniteDuration()));
+    }
+    return ended_at_ ? last - *ended_at_ : absl::InfiniteDuration();
   }
 
   const std::optional<absl::StatusOr<JobOutcome>>& outcome() const { return outcome_; }
@@ -124,6 +164,7 @@ class JobSimulation {
     absl::Duration starts_at = absl::InfiniteDuration();    // a new agent
     absl::Duration missed_at = absl::InfiniteDuration();    // the supervisor hears that it is lost
     absl::Duration gives_up_at = absl::InfiniteDuration();  // the agent
+    std::optional<absl::Duration> knows_at = {};            // that the attempt is over
     int64_t told_attempt = 0;
     int64_t ended_attempt = 0;
   };
@@ -133,7 +174,7 @@ class JobSimulation {
   absl::Duration Within(double seconds) {
     return absl::Milliseconds(Below(static_cast<int>(1000 * seconds)));
   }
-  bool chaos() const { return now_ < kChaos && !outcome_; }
+  bool chaos() const { return !plan_.end && now_ < kChaos && !outcome_; }
 
   static bool IsActive(const Worker& worker) { return worker.alive && !worker.stuck; }
   static int NumAlive(const Node& node) {
@@ -310,6 +351,7 @@ class JobSimulation {
     }
     if (now_ >= node.starts_at) StartNode(node);
     while (const auto down = TakeArrived(node.down)) {
+      if (!node.knows_at && IsTheEnd(*down)) node.knows_at = now_;
       if (const auto* command = std::get_if<NodeCommand>(&*down)) {
         GiveAgent(node, *command);
       } else {
@@ -334,6 +376,14 @@ class JobSimulation {
     }
   }
 
+  static bool IsTheEnd(const Down& down) {
+    if (const auto* command = std::get_if<NodeCommand>(&down)) {
+      return std::holds_alternative<EndWorkers>(command->what);
+    }
+    const auto* directed = std::get_if<Directed>(&std::get<ForWorker>(down).order);
+    return directed != nullptr && directed->kind == DirectiveKind::kAbort;
+  }
+
   // Once the one before has ended.
   void StartNode(Node& node) {
     if (node.agent) return;
@@ -342,7 +392,7 @@ class JobSimulation {
       news_.push_back(NodeLost{node.name, "no route to host"});
       return;
     }
-    node.agent.emplace(AgentOptions{.stop_timeout = kStopTimeout});
+    node.agent.emplace(AgentOptions{.stop_timeout = kStopTimeout, .stacks_timeout = kStacksTimeout});
     node.is_linked = true;
     std::vector<Slot> slots;
     for (int i = 0; i < plan_.num_workers; ++i) {
@@ -390,7 +440,10 @@ class JobSimulation {
     const bool obeys = !worker.ignores_sigterm && !worker.hung && !worker.silent;
     if (action.signal_number == SIGTERM && obeys) EndWorker(worker, {true, SIGTERM}, Within(2));
   }
-  void Carry(Node& node, const TakeStacks& action) { Later(node, Within(2), StacksTaken{}); }
+  void Carry(Node& node, const TakeStacks& action) {
+    if (!chaos() || Chance(0.8)) Later(node, Within(2), StacksTaken{});
+  }
+  void Carry(Node& node, const DropStacks&) {}
   void Carry(Node& node, const LookForActivity& action) {
     const bool idle = node.workers[static_cast<size_t>(action.worker)].hung;
     Later(node, Within(1), ActivityFound{action.worker, idle ? Activity::kIdle : Activity::kBusy});
@@ -464,6 +517,9 @@ class JobSimulation {
   void StepWorker(Node& node, size_t index) {
     Worker& worker = node.workers[index];
     if (!IsActive(worker)) return;
+    if (plan_.end && !ended_at_ && worker.rank == plan_.end->rank && now_ >= plan_.end->at) {
+      EndAsPlanned(node, worker);
+    }
     if (now_ >= worker.exit_at) {
       worker.alive = false;
       if (!node.agent) return;
@@ -481,7 +537,7 @@ class JobSimulation {
     }
     if (worker.silent || worker.exit_at < absl::InfiniteDuration()) return;
     if (now_ >= worker.next_message) {
-      worker.next_message = now_ + absl::Milliseconds(500);
+      worker.next_message = now_ + coordinator_.timeouts().heartbeat_interval;
       Speak(node, worker);
     }
     SpeakAll(node, worker);
@@ -492,13 +548,24 @@ class JobSimulation {
     if (now_ >= worker.next_step) Train(node, worker);
   }
 
+  void EndAsPlanned(Node& node, Worker& worker) {
+    ended_at_ = now_;
+    if (plan_.end->speaks) {
+      (void)worker.session->Say(Failure{-1, worker.step, "", "disk full", false});
+      SpeakAll(node, worker);
+    }
+    worker.waited = plan_.end->waits;
+    EndWorker(worker, plan_.end->exit, absl::ZeroDuration());
+  }
+
   void Train(Node& node, Worker& worker) {
     worker.next_step = now_ + absl::Milliseconds(200);
     worker.blocked = false;
     bool peer_lost = false;
     ForEachWorker([&](const Node&, const Worker& other) {
       if (other.attempt != worker.attempt || other.left) return;
-      peer_lost = peer_lost || !other.alive;
+      peer_lost = peer_lost || (!other.alive && (!plan_.end || plan_.end->is_seen));
+      worker.blocked = worker.blocked || !other.alive;
       if (other.step < worker.step || other.generation() != worker.generation()) worker.blocked = true;
     });
     if (peer_lost) {
@@ -660,6 +727,7 @@ class JobSimulation {
   int64_t stop_step_ = -1;          // that the workers have agreed on
   std::optional<Culprit> culprit_;  // the first of the attempt
   std::set<Fault> faults_seen_;
+  std::optional<absl::Duration> ended_at_;  // as planned
   std::optional<absl::StatusOr<JobOutcome>> outcome_;
 };
 
@@ -705,6 +773,46 @@ TEST(JobSimulationTest, WhoFailedFirstIsNamed) {
     ASSERT_FALSE(testing::Test::HasFailure()) << "seed " << seed;
   }
   if (NumCases(100) == 100) tally.CheckCoverage();
+}
+
+// At every point of the beats and ticks that it may fall on, on any of the nodes.
+absl::Duration LongestUntilAllKnow(PlannedEnd end) {
+  absl::Duration longest = absl::ZeroDuration();
+  for (int i = 0; i < NumCases(60); ++i) {
+    end.rank = i % 6;
+    end.at = absl::Seconds(6) + i * kStep;
+    Plan plan{.num_nodes = 3, .num_workers = 2, .detect = absl::Seconds(10), .end = end};
+    longest = std::max(longest, JobSimulation(static_cast<uint64_t>(i), plan).TimeUntilAllKnow());
+  }
+  return longest;
+}
+
+// A worker ends with 4 because another has failed: unless it has spoken of itself, the other is waited for.
+TEST(JobSimulationTest, AnEndIsKnownOnAllNodesWithinHalfASecond) {
+  for (const bool is_seen : {false, true}) {
+    for (const ExitStatus exit : {ExitStatus{false, 0}, ExitStatus{false, 1}, ExitStatus{false, 3},
+                                  ExitStatus{false, 75}, ExitStatus{true, SIGTERM}, ExitStatus{true, SIGABRT},
+                                  ExitStatus{true, SIGSEGV}, ExitStatus{true, SIGKILL}}) {
+      EXPECT_LE(LongestUntilAllKnow({.exit = exit, .is_seen = is_seen}), absl::Seconds(0.5))
+          << exit.Describe() << (is_seen ? "" : ", and nobody else notices");
+    }
+    EXPECT_LE(LongestUntilAllKnow({.exit = {false, 4}, .speaks = true, .is_seen = is_seen}),
+              absl::Seconds(0.5));
+    EXPECT_LE(LongestUntilAllKnow({.exit = {true, SIGKILL}, .waits = true, .is_seen = is_seen}),
+              absl::Seconds(0.5))
+        << "whatever it did, SIGKILL comes from outside";
+  }
+}
+
+// It may have been the end of another that ended it, so that all others have to be heard first.
+TEST(JobSimulationTest, AnEndOfOneThatWaitedIsKnownOnAllNodesWithinASecond) {
+  for (const bool is_seen : {false, true}) {
+    for (const ExitStatus exit :
+         {ExitStatus{false, 1}, ExitStatus{true, SIGABRT}, ExitStatus{true, SIGSEGV}}) {
+      EXPECT_LE(LongestUntilAllKnow({.exit = exit, .waits = true, .is_seen = is_seen}), absl::Seconds(1))
+          << exit.Describe() << (is_seen ? "" : ", and nobody else notices");
+    }
+  }
 }
 
 }  // namespace

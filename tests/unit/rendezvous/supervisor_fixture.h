@@ -17,6 +17,7 @@ namespace trainctl::rendezvous {
 
 inline constexpr absl::Duration kStopTimeout = absl::Seconds(30);
 inline constexpr absl::Duration kNodeTimeout = absl::Minutes(2);
+inline constexpr absl::Duration kStacksTimeout = absl::Seconds(20);
 inline constexpr int64_t kGeneration = 8;
 
 class SupervisorTest : public testing::Test {
@@ -29,6 +30,7 @@ class SupervisorTest : public testing::Test {
     options.max_restarts = max_restarts;
     options.stop_timeout = kStopTimeout;
     options.node_timeout = kNodeTimeout;
+    options.stacks_timeout = kStacksTimeout;
     options.watchdog.at_first = absl::Seconds(60);
     options.watchdog.most = absl::Minutes(10);
     options.checkpoint_step = 10;

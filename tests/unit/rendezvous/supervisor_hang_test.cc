@@ -61,23 +61,52 @@ TEST_F(SupervisorHangTest, WhoeverKeepsTheOthersWaitingIsNamedToTheCoordinator) 
   EXPECT_THAT(actions_, IsEmpty()) << "once";
 }
 
-TEST_F(SupervisorHangTest, TheStacksOfAHungWorkerAreTakenBeforeAnyoneEnds) {
+TEST_F(SupervisorHangTest, AllRanksShowTheirStacksBeforeAnyoneEnds) {
   Hang();
   Fail("b/1", 3, "stood still");
   EXPECT_THAT(Told<EndWorkers>(), IsEmpty());
-  ASSERT_THAT(Told<ShowStacks>(), SizeIs(1));
-  EXPECT_EQ(Told<ShowStacks>()[0].first, "b");
-  EXPECT_EQ(Told<ShowStacks>()[0].second.worker, 1);
-  EXPECT_THAT(Said(), HasSubstr("rank 3 stood still; its stack goes to its log"));
+  const auto told = Told<ShowStacks>();
+  ASSERT_THAT(NodesTold<ShowStacks>(), ElementsAre("a", "b", "c"));
+  EXPECT_EQ(told[0].second.hung, -1);
+  EXPECT_EQ(told[1].second.hung, 1);
+  EXPECT_EQ(told[2].second.hung, -1);
+  EXPECT_THAT(Said(), HasSubstr("rank 3 stood still; the stacks of all ranks go to their logs"));
   EXPECT_THAT(Pass(absl::Seconds(1)), IsEmpty());
-  Report("b", StacksShown{1});
+  for (const char* node : {"b", "a", "b"}) {
+    Report(node, StacksShown{});
+    EXPECT_THAT(actions_, IsEmpty()) << "c has not answered";
+  }
+  Report("c", StacksShown{});
   EXPECT_EQ(Grace(), kStopTimeout);
   EXPECT_EQ(Told<EndWorkers>().at(1).second.tail_of, 1);
-  Report("b", StacksShown{1});
+  Report("c", StacksShown{});
   EXPECT_THAT(actions_, IsEmpty());
   EndNodes();
   Settle();
   EXPECT_THAT(Said(), HasSubstr("rank 3 on b failed in step 5: stood still"));
+}
+
+TEST_F(SupervisorHangTest, ANodeThatShowsNoStacksHoldsNobodyBeyondTheDeadline) {
+  Hang();
+  Fail("b/1", 3, "stood still");
+  Report("a", StacksShown{});
+  Report("b", StacksShown{});
+  EXPECT_THAT(Pass(kStacksTimeout - absl::Milliseconds(1)), IsEmpty());
+  Pass(absl::Milliseconds(1));
+  EXPECT_THAT(NodesTold<EndWorkers>(), ElementsAre("a", "b", "c"));
+  EXPECT_THAT(Pass(absl::Seconds(1)), IsEmpty()) << "once";
+  Report("c", StacksShown{});
+  EXPECT_THAT(actions_, IsEmpty());
+}
+
+TEST_F(SupervisorHangTest, ANodeWhoseWorkersHaveEndedIsNotAskedForStacks) {
+  Hang();
+  Give(NodeLost{"c", "silent"});
+  Fail("b/1", 3, "stood still");
+  EXPECT_THAT(NodesTold<ShowStacks>(), ElementsAre("a", "b"));
+  Report("a", StacksShown{});
+  Report("b", StacksShown{});
+  EXPECT_THAT(NodesTold<EndWorkers>(), ElementsAre("a", "b"));
 }
 
 TEST_F(SupervisorHangTest, AHangThatIsNotToBeShownEndsTheAttemptAllTheSame) {
@@ -111,8 +140,10 @@ TEST_F(SupervisorHangTest, TheThirdInterruptDoesNotWaitForStacks) {
   Fail("b/1", 3, "stood still");
   for (int i = 0; i < 3; ++i) Give(Interrupted{"SIGINT", true});
   EXPECT_EQ(Grace(), absl::ZeroDuration());
-  Report("b", StacksShown{1});
-  EXPECT_THAT(actions_, IsEmpty());
+  for (const char* node : {"a", "b", "c"}) {
+    Report(node, StacksShown{});
+    EXPECT_THAT(actions_, IsEmpty());
+  }
 }
 
 TEST_F(SupervisorHangTest, AnotherFailureThanTheHangEndsTheAttemptAtOnce) {
@@ -183,7 +214,8 @@ TEST_F(SupervisorHangTest, TheNextAttemptStartsItsWatchAnew) {
     Make({"a", "b", "c"});
     Hang();
     Fail("b/1", 3, "stood still");
-    Report("b", StacksShown{1});
+    for (const char* node : {"a", "b", "c"}) Report(node, StacksShown{});
+    EXPECT_THAT(NodesTold<EndWorkers>(), SizeIs(3));
     EndNodes();
     Settle();
     Record();

@@ -3,7 +3,11 @@
 
 #include <gmock/gmock.h>
 
+#include <random>
+#include <set>
+
 #include "absl/time/time.h"
+#include "tests/unit/num_cases.h"
 
 namespace trainctl::rendezvous {
 namespace {
@@ -105,6 +109,15 @@ TEST_F(WatchdogTest, WithoutMessagesTheOneThatIsBehindInAGroupIsNamed) {
   EXPECT_EQ(hang->rank, 1);
 }
 
+TEST_F(WatchdogTest, OfThousandsThatWaitAFewAreNamed) {
+  for (int rank = 1; rank < 3000; ++rank) LetWait(rank, 0);
+  Rank(0);
+  const std::optional<Hang> hang = Run(absl::Minutes(6));
+  ASSERT_TRUE(hang);
+  EXPECT_THAT(hang->description,
+              HasSubstr("; ranks 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 2989 more waited for it"));
+}
+
 TEST_F(WatchdogTest, AThreadBesideTheMainOneMayHang) {
   Rank(0).is_waiting = true;  // for its own thread, which waits for nobody
   LetWait(1, 0);
@@ -148,6 +161,78 @@ TEST_F(ShortCollectiveTest, AlsoOnceTheOthersHaveGivenUpAndEnded) {
   ASSERT_FALSE(Run(absl::Seconds(4)));  // a pause of its own is none of the collective's
   watchdog_.NoteGivenUp();
   EXPECT_EQ(Run(absl::Seconds(0.1))->rank, 1);
+}
+
+// The definition, board by board.
+class Definition {
+ public:
+  explicit Definition(const std::map<int, Standing>& boards) : boards_(boards) {}
+
+  std::optional<int> WhoIsAwaited() const {
+    std::vector<int> candidates;
+    for (const auto& [rank, standing] : boards_) {
+      if (!standing.is_waiting) candidates.push_back(rank);
+    }
+    if (candidates.empty()) {
+      for (const auto& [rank, standing] : boards_) {
+        if (AwaitedBy(rank).empty()) candidates.push_back(rank);
+      }
+    }
+    for (const int rank : candidates) {
+      for (const auto& [other, standing] : boards_) {
+        if (other != rank && AwaitedBy(other).contains(rank)) return rank;
+      }
+    }
+    return candidates.empty() ? std::nullopt : std::optional(candidates.front());
+  }
+
+  std::set<int> AwaitedBy(int rank) const {
+    const Standing& standing = boards_.at(rank);
+    std::set<int> awaited;
+    for (const Standing::Group& group : standing.groups) {
+      if (group.waits_for >= 0) awaited.insert(group.waits_for);
+    }
+    if (!awaited.empty() || !standing.is_waiting) return awaited;
+    for (const auto& [other, others] : boards_) {
+      for (const Standing::Group& own : standing.groups) {
+        for (const Standing::Group& its : others.groups) {
+          if (other != rank && its.index == own.index && its.entered < own.entered) awaited.insert(other);
+        }
+      }
+    }
+    return awaited;
+  }
+
+ private:
+  const std::map<int, Standing>& boards_;
+};
+
+TEST(WhoIsAwaitedTest, IsWhoTheDefinitionSaysOnRandomBoards) {
+  std::mt19937_64 random(1);
+  const auto below = [&](int bound) { return std::uniform_int_distribution<>(0, bound - 1)(random); };
+  int num_named = 0, num_unnamed = 0;
+  for (int i = 0; i < NumCases(20000); ++i) {
+    const int num_ranks = 1 + below(8), num_groups = 1 + below(4), depth = 1 + below(3);
+    const int percent_waiting = below(3) * 50, percent_named = below(4) * 25;
+    std::map<int, Standing> boards;
+    for (int rank = 0; rank < num_ranks; ++rank) {
+      if (below(8) == 0) continue;  // it has ended
+      Standing& standing = boards[rank];
+      standing.is_waiting = below(100) < percent_waiting || below(20) > 0;
+      for (int group = 0; group < num_groups; ++group) {
+        if (below(4) == 0) continue;  // no member
+        const bool is_named = below(100) < percent_named;
+        standing.groups.push_back({.index = group,
+                                   .entered = static_cast<uint64_t>(below(depth)),
+                                   .waits_for = is_named ? below(num_ranks) : -1});
+      }
+    }
+    const std::optional<int> found = WhoIsAwaited(boards);
+    ASSERT_EQ(found, Definition(boards).WhoIsAwaited()) << "boards " << i;
+    ++(found ? num_named : num_unnamed);
+  }
+  EXPECT_GT(num_named, NumCases(1000));
+  EXPECT_GT(num_unnamed, NumCases(1000));
 }
 
 }  // namespace

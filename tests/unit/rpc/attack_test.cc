@@ -202,8 +202,6 @@ TEST_F(AttackTest, WorkersThatANodeDoesNotHaveAreNotReported) {
     ExpectRefused(report);
     report.mutable_activity()->set_worker(worker);
     ExpectRefused(report);
-    report.set_stacks_shown(worker);
-    ExpectRefused(report);
   }
 }
 
