@@ -27,7 +27,7 @@ std::vector<Wait> WaitsOf(const recipe::LaunchConfig& launch) {
       {timeouts.heartbeat_interval, "a worker gives a sign of life", kDetect},
       {timeouts.detect, "a worker that gives none has failed", kDetect},
       {timeouts.join, "a worker that has not joined has failed", kDetect},
-      {timeouts.stacks, "the stacks of all ranks are shown when one stands still: the job is ended", ""},
+      {timeouts.stacks, "the stacks of a job that hangs are shown, or dropped", ""},
       {launch.stop_timeout, "a worker that was told to end is killed", "launch.stop_timeout"},
       {launch.collective_timeout, "a worker that the others wait for has failed",
        "launch.collective_timeout"},
