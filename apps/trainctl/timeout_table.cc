@@ -39,7 +39,7 @@ std::vector<Wait> WaitsForWorkers(const recipe::LaunchConfig& launch) {
       {timeouts.ack, "a worker that does not confirm its rank has failed", kDetect},
       {timeouts.settle, "a failure is told, if no crash explains it", kDetect},
       {timeouts.echo, "a failure that others bring about is told, if theirs is not known", kDetect},
-      {timeouts.stacks, "the stacks of all ranks are shown when one stands still: the job is ended", ""},
+      {timeouts.stacks, "the stacks of a job that hangs are shown, or dropped", ""},
       {launch.stop_timeout, "a worker that was told to end is killed", "launch.stop_timeout"},
       {launch.collective_timeout, "a worker that the others wait for has failed",
        "launch.collective_timeout"},
