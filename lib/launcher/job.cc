@@ -99,8 +99,8 @@ absl::StatusOr<rendezvous::NetworkOptions> NetworkOf(const JobOptions& options) 
   return network;
 }
 
-absl::StatusOr<JobRunner::LocalNode> LocalNodeOf(const JobOptions& options,
-                                                 const rendezvous::ServiceOptions& service) {
+absl::StatusOr<JobRunner::LocalNode> LocalNodeOf(const JobOptions& options, const std::string& socket_path,
+                                                 rendezvous::RendezvousService& service) {
   TRAINCTL_ASSIGN_OR_RETURN(const std::vector<int> cores, AllowedCores());
   JobRunner::LocalNode local;
   local.slots = OfferSlots(kLocalNode, cores, options.num_workers, options.threads_per_worker);
@@ -109,8 +109,8 @@ absl::StatusOr<JobRunner::LocalNode> LocalNodeOf(const JobOptions& options,
   local.start.program = options.worker_program;
   local.start.args = options.worker_args;
   local.start.env = WorkerEnvironment(options.env);
-  local.start.socket_path = service.socket_path;
-  local.start.token_path = service.token_path;
+  local.start.socket_path = socket_path;
+  local.start.admit = [&service](const rendezvous::Slot& slot) { return service.AdmitWorker(slot); };
   return local;
 }
 
@@ -162,7 +162,7 @@ absl::StatusOr<JobOutcome> RunJob(const JobOptions& options) {
   Console console(options.observer);
   std::optional<JobRunner::LocalNode> local;
   if (!options.remote) {
-    TRAINCTL_ASSIGN_OR_RETURN(local, LocalNodeOf(options, service_options));
+    TRAINCTL_ASSIGN_OR_RETURN(local, LocalNodeOf(options, service_options.socket_path, *service));
   }
   JobRunner runner({options, clock, journal, disk, *service, console, signals}, std::move(local));
   absl::StatusOr<JobOutcome> outcome = runner.Run();

@@ -24,8 +24,8 @@
 
 namespace trainctl::rpc {
 AgentHub::AgentHub(const rendezvous::NetworkOptions& options, const rendezvous::Timeouts& timeouts,
-                   const Clock& clock, Handler* handler)
-    : options_(options), timeouts_(timeouts), handler_(handler), clock_(clock), refusals_(clock) {}
+                   const Clock& clock, RefusalLog* refusals, Handler* handler)
+    : options_(options), timeouts_(timeouts), handler_(handler), clock_(clock), refusals_(refusals) {}
 
 AgentHub::~AgentHub() = default;
 
@@ -41,7 +41,7 @@ absl::Status AgentHub::Start(grpc::Service* also) {
                             authority_->Issue({Role::kCoordinator, "launch"}, options_.addresses));
   TRAINCTL_ASSIGN_OR_RETURN(const auto credentials, MakeServerCredentials(own));
   TRAINCTL_ASSIGN_OR_RETURN(gate_, ConnectionGate::Listen(options_.addresses, options_.port,
-                                                          ConnectionGate::DefaultLimits(), &refusals_));
+                                                          ConnectionGate::DefaultLimits(), refusals_));
   grpc::ServerBuilder builder;
   SetServerLimits(builder);
   auto acceptor = builder.experimental().AddExternalConnectionAcceptor(
@@ -183,8 +183,8 @@ std::string AgentHub::CallerNode(const grpc::ServerContextBase& context) {
   if (caller && caller->role == Role::kAgent && absl::c_linear_search(options_.nodes, caller->name)) {
     return caller->name;
   }
-  refusals_.Add(RefusalLog::Kind::kCall,
-                "a call to the agents' port was refused: its caller is no agent of this job");
+  refusals_->Add(RefusalLog::Kind::kCall,
+                 "a call to the agents' port was refused: its caller is no agent of this job");
   return "";
 }
 
@@ -196,8 +196,8 @@ grpc::ServerUnaryReactor* AgentHub::Enroll(grpc::CallbackServerContext* context,
           : authority_->EnrollWithKey(request->node(), request->nonce(), request->token(),
                                       request->certificate_request());
   if (!certificate.ok()) {
-    refusals_.Add(RefusalLog::Kind::kEnrolment,
-                  absl::StrCat("an agent was refused: ", certificate.status().message()));
+    refusals_->Add(RefusalLog::Kind::kEnrolment,
+                   absl::StrCat("an agent was refused: ", certificate.status().message()));
     return FinishNow(context, ToGrpc(certificate.status()));
   }
   reply->set_certificate(*certificate);

@@ -45,9 +45,9 @@ class AgentHub : public v1::Agents::CallbackService, private AgentStream::Handle
     virtual void OnStoreCancel(StoreService::CallId id) = 0;
   };
 
-  // `clock` and `handler` outlive it.
+  // `clock`, `refusals` and `handler` outlive it.
   AgentHub(const rendezvous::NetworkOptions& options, const rendezvous::Timeouts& timeouts,
-           const Clock& clock, Handler* handler);
+           const Clock& clock, RefusalLog* refusals, Handler* handler);
   ~AgentHub() override;
 
   // Listens on the port, or a free one, of each address, and serves `also` there (may be null; outlives the
@@ -95,7 +95,7 @@ class AgentHub : public v1::Agents::CallbackService, private AgentStream::Handle
   const rendezvous::Timeouts timeouts_;
   Handler* const handler_;
   const Clock& clock_;
-  RefusalLog refusals_;
+  RefusalLog* const refusals_;
   std::unique_ptr<JobAuthority> authority_;
   std::unique_ptr<ConnectionGate> gate_;
   std::unique_ptr<grpc::Server> server_;

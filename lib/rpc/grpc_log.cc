@@ -33,7 +33,7 @@ void QuietGrpc() {
 RefusalLog::~RefusalLog() {
   int64_t untold = 0;
   for (const auto& [kind, count] : counts_) untold += count.num_untold;
-  if (untold > 0) LogWarning(absl::StrCat(untold, " more at the agents' port were refused"));
+  if (untold > 0) LogWarning(absl::StrCat(untold, " more calls and connections were refused"));
 }
 
 void RefusalLog::Add(Kind kind, absl::string_view what) {

@@ -21,7 +21,15 @@ void QuietGrpc();
 class RefusalLog {
  public:
   static constexpr absl::Duration kInterval = absl::Minutes(10);
-  enum class Kind { kConnection, kEnrolment, kCall };
+  enum class Kind {
+    kConnection,  // too many
+    kUser,        // of a Unix socket's other end
+    kEnrolment,
+    kCall,      // without a certificate that allows it
+    kToken,     // without one that is known
+    kRole,      // whose caller is known, and may not
+    kImpostor,  // a worker that speaks as another
+  };
 
   explicit RefusalLog(const Clock& clock) : clock_(clock) {}
   // Tells what is left.

@@ -385,7 +385,7 @@ TEST_F(AttackTest, EachServiceIsServedInItsPlaceOnly) {
     return call(&context).error_code();
   };
   const std::string token = *ReadToken(options_.token_path);
-  const std::string node_token = *ReadToken(nodes_[0]->token());
+  const std::string node_token = *ReadToken(nodes_[0]->token(0));
   for (const std::string& each : {token, node_token}) {
     EXPECT_EQ(code(each,
                    [&](auto* context) {
@@ -422,20 +422,26 @@ TEST_F(AttackTest, EachServiceIsServedInItsPlaceOnly) {
   EXPECT_EQ(session->Finish().error_code(), grpc::StatusCode::UNAUTHENTICATED);
 }
 
-TEST_F(AttackTest, AWorkerThatSpeaksForAnotherNodeIsRefusedByItsAgent) {
+TEST_F(AttackTest, AWorkerSpeaksForNoOtherMemberOfItsNodeOrAnother) {
   TestNode& node = AddNode("n1");
   node.Await<rendezvous::NodeSetup>();
   const auto stub = v1::Trainctl::NewStub(MakeChannel(node.socket()));
-  grpc::ClientContext context;
-  context.set_deadline(Soon());
-  context.AddMetadata(kTokenKey, *ReadToken(node.token()));
-  const auto session = stub->Session(&context);
-  v1::WorkerMessage message;
-  message.set_member("n0/0");
-  message.set_generation(1);
-  message.mutable_failure()->set_message("not from here");
-  ASSERT_TRUE(session->Write(message));
-  EXPECT_EQ(session->Finish().error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  testing::internal::CaptureStderr();
+  for (const std::string member : {"n1/1", "n0/0", "n1", ""}) {
+    grpc::ClientContext context;
+    context.set_deadline(Soon());
+    context.AddMetadata(kTokenKey, *ReadToken(node.token(0)));
+    const auto session = stub->Session(&context);
+    v1::WorkerMessage message;
+    message.set_member(member);
+    message.set_generation(1);
+    message.mutable_failure()->set_message("not from here");
+    ASSERT_TRUE(session->Write(message));
+    EXPECT_EQ(session->Finish().error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  }
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(NumLines(log), 1u) << log;
+  EXPECT_THAT(log, HasSubstr("worker n1/0 spoke as 'n1/1'"));
   node.link().TellReady({node.Slots()});
   AwaitNews<rendezvous::NodeOffer>("n1");
 }
