@@ -83,6 +83,8 @@ class AgentHub : public v1::Agents::CallbackService, private AgentStream::Handle
   void OnMessage(AgentStream* stream, const v1::AgentMessage& message) override;
   void OnClosed(AgentStream* stream) override;
   void Greet(AgentStream* stream, const v1::AgentMessage& message);
+  // Ends the stream of an agent that is not wanted; the log tells.
+  void TurnAway(AgentStream* stream, const grpc::Status& why);
   void LoseReplaced(const AgentStream& by);
   void CarryOut(AgentSession* session, const v1::AgentMessage& message);
   void Refuse(AgentSession* session, const absl::Status& why);
@@ -96,6 +98,7 @@ class AgentHub : public v1::Agents::CallbackService, private AgentStream::Handle
   Handler* const handler_;
   const Clock& clock_;
   RefusalLog* const refusals_;
+  const HandshakeWatch handshakes_{refusals_};
   std::unique_ptr<JobAuthority> authority_;
   std::unique_ptr<ConnectionGate> gate_;
   std::unique_ptr<grpc::Server> server_;
