@@ -122,7 +122,7 @@ class AgentRunner {
     start.address = address;
     const auto timeouts = rendezvous::Timeouts::FromDetect(setup.detect_timeout);
     start.owner.silent_after = timeouts.keeper;
-    start.owner.leftovers = {folder_ + "/s", folder_ + "/token", folder_};
+    start.owner.leftovers = {folder_ + "/s", folder_};
     std::map<std::string, std::string> env = setup.env;
     // NCCL finds its network by an interface's name; the user's own choice stands.
     if (const absl::StatusOr<std::string> interface = InterfaceWithAddress(address); interface.ok()) {
@@ -130,7 +130,7 @@ class AgentRunner {
     }
     start.env = WorkerEnvironment(env);
     start.socket_path = folder_ + "/s";
-    start.token_path = folder_ + "/token";
+    start.admit = [this](const rendezvous::Slot& slot) { return link_->AdmitWorker(slot); };
     beat_interval_ = setup.heartbeat_interval;
     stop_timeout_ = setup.stop_timeout;
     coordinator_timeout_ = setup.coordinator_timeout;

@@ -20,7 +20,8 @@ struct AgentRunOptions {
   std::string worker_program;  // a path
   std::string node;
   std::function<rendezvous::NodeFacts(const rendezvous::NodeSetup& setup)> look;  // at this machine
-  // Connects; the workers' socket and token go to these paths. `is_cancelled`: a signal has come meanwhile.
+  // Connects; the workers' socket goes to that path, and their tokens to files that begin with the other.
+  // `is_cancelled`: a signal has come meanwhile.
   std::function<absl::StatusOr<std::unique_ptr<rendezvous::AgentLink>>(
       const std::string& socket_path, const std::string& token_path,
       const std::function<bool()>& is_cancelled)>

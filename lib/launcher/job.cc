@@ -98,8 +98,8 @@ absl::StatusOr<rendezvous::NetworkOptions> NetworkOf(const JobOptions& options) 
   return network;
 }
 
-absl::StatusOr<JobRunner::LocalNode> LocalNodeOf(const JobOptions& options,
-                                                 const rendezvous::ServiceOptions& service) {
+absl::StatusOr<JobRunner::LocalNode> LocalNodeOf(const JobOptions& options, const std::string& socket_path,
+                                                 rendezvous::RendezvousService& service) {
   TRAINCTL_ASSIGN_OR_RETURN(const std::vector<int> cores, AllowedCores());
   JobRunner::LocalNode local;
   local.slots = OfferSlots(kLocalNode, cores, options.num_workers, options.threads_per_worker);
@@ -108,11 +108,10 @@ absl::StatusOr<JobRunner::LocalNode> LocalNodeOf(const JobOptions& options,
   local.start.program = options.worker_program;
   local.start.args = options.worker_args;
   local.start.env = WorkerEnvironment(options.env);
-  local.start.socket_path = service.socket_path;
-  local.start.token_path = service.token_path;
+  local.start.socket_path = socket_path;
+  local.start.admit = [&service](const rendezvous::Slot& slot) { return service.AdmitWorker(slot); };
   // The folder is one only where the path was too long for the run's own, which is not empty.
-  local.start.owner.leftovers = {service.socket_path,
-                                 service.socket_path.substr(0, service.socket_path.rfind('/'))};
+  local.start.owner.leftovers = {socket_path, socket_path.substr(0, socket_path.rfind('/'))};
   return local;
 }
 
@@ -164,7 +163,7 @@ absl::StatusOr<JobOutcome> RunJob(const JobOptions& options) {
   Console console(options.observer);
   std::optional<JobRunner::LocalNode> local;
   if (!options.remote) {
-    TRAINCTL_ASSIGN_OR_RETURN(local, LocalNodeOf(options, service_options));
+    TRAINCTL_ASSIGN_OR_RETURN(local, LocalNodeOf(options, service_options.socket_path, *service));
   }
   JobRunner runner({options, clock, journal, disk, *service, console, signals}, std::move(local));
   absl::StatusOr<JobOutcome> outcome = runner.Run();

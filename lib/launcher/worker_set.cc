@@ -20,12 +20,12 @@ namespace {
 // How long a process that was killed may take to end: one that takes longer hangs in the kernel.
 constexpr absl::Duration kStuckAfter = absl::Seconds(5);
 
-SpawnOptions OptionsOf(const WorkerStart& start, const rendezvous::Slot& slot, int64_t attempt,
-                       const ProgressBoard& board, int output_fd) {
+SpawnOptions OptionsOf(const WorkerStart& start, const rendezvous::Slot& slot, const std::string& token_path,
+                       int64_t attempt, const ProgressBoard& board, int output_fd) {
   SpawnOptions spawn;
   spawn.argv = {start.program};
   for (std::string& flag :
-       FormatWorkerFlags({start.run->path(), start.socket_path, start.token_path, slot.worker_id, board.fd(),
+       FormatWorkerFlags({start.run->path(), start.socket_path, token_path, slot.worker_id, board.fd(),
                           start.node, start.address, attempt})) {
     spawn.argv.push_back(std::move(flag));
   }
@@ -50,6 +50,7 @@ absl::StatusOr<WorkerSet> WorkerSet::Start(const WorkerStart& start, const rende
   std::vector<Worker> workers;
   std::vector<SpawnOptions> options;
   std::vector<int> child_ends;
+  KeeperOwner owner = start.owner;
   const absl::Cleanup close_child_ends = [&] {
     for (const int fd : child_ends) ::close(fd);
   };
@@ -58,6 +59,8 @@ absl::StatusOr<WorkerSet> WorkerSet::Start(const WorkerStart& start, const rende
   };
   for (const rendezvous::Slot& slot : spawn.slots) {
     const int rank = spawn.first_rank + static_cast<int>(workers.size());
+    TRAINCTL_ASSIGN_OR_RETURN(const std::string token_path, start.admit(slot));
+    owner.leftovers.insert(owner.leftovers.begin(), token_path);  // before the folder that it is in
     TRAINCTL_ASSIGN_OR_RETURN(WorkerLog log, WorkerLog::Open(start.run->log_path(rank), disk));
     TRAINCTL_ASSIGN_OR_RETURN(ProgressBoard board, ProgressBoard::Create());
     // The child's end blocks, ours does not.
@@ -65,11 +68,11 @@ absl::StatusOr<WorkerSet> WorkerSet::Start(const WorkerStart& start, const rende
     if (::pipe2(output, O_CLOEXEC) != 0) return ErrnoError("create", "a pipe", errno);
     ::fcntl(output[0], F_SETFL, O_NONBLOCK);
     child_ends.push_back(output[1]);
-    options.push_back(OptionsOf(start, slot, attempt, board, output[1]));
+    options.push_back(OptionsOf(start, slot, token_path, attempt, board, output[1]));
     workers.push_back({rank, std::move(log), std::move(board), output[0]});
   }
-  TRAINCTL_ASSIGN_OR_RETURN(
-      Keeper keeper, Keeper::Start(std::move(options), start.run->lock_fd(), kStuckAfter, start.owner));
+  TRAINCTL_ASSIGN_OR_RETURN(Keeper keeper,
+                            Keeper::Start(std::move(options), start.run->lock_fd(), kStuckAfter, owner));
   std::move(close_own_ends).Cancel();
   WorkerSet set(std::move(sink), std::move(keeper));
   set.workers_ = std::move(workers);

@@ -32,7 +32,8 @@ struct WorkerStart {
   std::vector<std::string> args;  // after the flags of the worker contract
   std::vector<std::string> env;   // without the names that are set per worker
   std::string socket_path;        // of the agent
-  std::string token_path;
+  // Lets a worker in there; returns the file with its token.
+  std::function<absl::StatusOr<std::string>(const rendezvous::Slot& slot)> admit;
   std::string address = std::string(kLoopback);  // on which workers reach each other
   KeeperOwner owner;
 };

@@ -6,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "rendezvous/node.h"
@@ -29,6 +30,8 @@ class AgentLink {
   virtual std::vector<Order> TakeOrders() = 0;
   // Readable while there are orders to take: for poll(2).
   virtual int order_fd() const = 0;
+  // As RendezvousService::AdmitWorker, to the agent's socket.
+  virtual absl::StatusOr<std::string> AdmitWorker(const Slot& slot) = 0;
 
   virtual void TellReady(const NodeOffer& offer) = 0;
   virtual void TellNotReady(const std::string& why) = 0;

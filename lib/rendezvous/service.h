@@ -44,7 +44,7 @@ struct NetworkOptions {
 
 struct ServiceOptions {
   std::string socket_path;  // a Unix socket, at most 107 bytes
-  std::string token_path;   // written with mode 0600
+  std::string token_path;   // of whoever may stop the job; written with mode 0600
   Timeouts timeouts;
   int64_t term = 0;  // of this launch
   int64_t last_generation = 0;
@@ -76,6 +76,9 @@ class RendezvousService {
   virtual std::vector<Notice> TakeNotices() = 0;
   // Readable while there are notices or news to take: for poll(2).
   virtual int notice_fd() const = 0;
+  // Lets a worker of this machine in, as this slot's member and no other. Returns the file with what it has
+  // to show, of mode 0600 and there until the service ends. EnvironmentError when it cannot be written.
+  virtual absl::StatusOr<std::string> AdmitWorker(const Slot& slot) = 0;
 
   // ---- of a job on several machines
   // What an agent needs to come: to be handed to it in secret (its standard input), and good for one node.

@@ -10,12 +10,15 @@ namespace trainctl::rpc {
 
 grpc::Status AdminService::Check(const grpc::ServerContextBase& context, const char* changes) const {
   const std::optional<Identity> caller = PeerIdentity(context, job_);
-  if (!caller) return {grpc::StatusCode::UNAUTHENTICATED, "only who has a certificate of this job may call"};
-  if (caller->role == Role::kAdmin || (caller->role == Role::kReader && changes == nullptr))
-    return grpc::Status::OK;
-  return {grpc::StatusCode::PERMISSION_DENIED,
-          absl::StrCat("a certificate of role ", RoleName(caller->role), " may not ",
-                       changes != nullptr ? changes : "ask this")};
+  if (!caller) {
+    refusals_->Add(RefusalLog::Kind::kCall,
+                   "a call to the agents' port was refused: its caller has no certificate of this job");
+    return {grpc::StatusCode::UNAUTHENTICATED, "only who has a certificate of this job may call"};
+  }
+  if (MayAdminister(caller->role, changes)) return grpc::Status::OK;
+  const std::string why = WhyMayNot(caller->role, changes != nullptr ? changes : "ask this");
+  refusals_->Add(RefusalLog::Kind::kRole, absl::StrCat("a call of ", caller->name, " was refused: ", why));
+  return {grpc::StatusCode::PERMISSION_DENIED, why};
 }
 
 grpc::ServerUnaryReactor* AdminService::Status(grpc::CallbackServerContext* context,
@@ -26,13 +29,13 @@ grpc::ServerUnaryReactor* AdminService::Status(grpc::CallbackServerContext* cont
 
 grpc::ServerUnaryReactor* AdminService::Stop(grpc::CallbackServerContext* context,
                                              const v1::StopRequest* request, v1::StopReply* reply) {
-  const grpc::Status allowed = Check(*context, "stop the run");
+  const grpc::Status allowed = Check(*context, kStopsTheRun);
   return allowed.ok() ? handler_->OnAdminStop(context, *request) : FinishNow(context, allowed);
 }
 
 grpc::ServerUnaryReactor* AdminService::Save(grpc::CallbackServerContext* context,
                                              const v1::SaveRequest* request, v1::SaveReply* reply) {
-  const grpc::Status allowed = Check(*context, "have the run saved");
+  const grpc::Status allowed = Check(*context, kSavesTheRun);
   return allowed.ok() ? handler_->OnAdminSave(context) : FinishNow(context, allowed);
 }
 

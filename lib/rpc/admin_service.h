@@ -9,8 +9,13 @@
 
 #include "absl/strings/string_view.h"
 #include "proto/trainctl.grpc.pb.h"
+#include "rpc/grpc_log.h"
 
 namespace trainctl::rpc {
+
+// What an admin alone may do, for messages.
+inline constexpr char kStopsTheRun[] = "stop the run";
+inline constexpr char kSavesTheRun[] = "have the run saved";
 
 class AdminService : public v1::Admin::CallbackService {
  public:
@@ -25,7 +30,9 @@ class AdminService : public v1::Admin::CallbackService {
     virtual grpc::ServerUnaryReactor* OnAdminSave(grpc::CallbackServerContext* context) = 0;
   };
 
-  AdminService(std::string job, Handler* handler) : job_(std::move(job)), handler_(handler) {}
+  // `refusals` and `handler` outlive it.
+  AdminService(std::string job, RefusalLog* refusals, Handler* handler)
+      : job_(std::move(job)), refusals_(refusals), handler_(handler) {}
 
   grpc::ServerUnaryReactor* Status(grpc::CallbackServerContext* context, const v1::StatusRequest* request,
                                    v1::StatusReply* reply) override;
@@ -39,6 +46,7 @@ class AdminService : public v1::Admin::CallbackService {
   grpc::Status Check(const grpc::ServerContextBase& context, const char* changes) const;
 
   const std::string job_;
+  RefusalLog* const refusals_;
   Handler* const handler_;
 };
 

@@ -1,11 +1,8 @@
 #include "rpc/agent_client.h"
 
 #include <grpcpp/client_context.h>
-#include <grpcpp/server.h>
-#include <grpcpp/server_builder.h>
 #include <grpcpp/support/client_callback.h>
 #include <sys/eventfd.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -16,7 +13,6 @@
 #include <mutex>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
@@ -32,8 +28,10 @@
 #include "rpc/job_secret.h"
 #include "rpc/node_wire.h"
 #include "rpc/numbered.h"
+#include "rpc/socket_server.h"
 #include "rpc/tls.h"
 #include "rpc/token.h"
+#include "rpc/token_guard.h"
 #include "rpc/wire.h"
 #include "rpc/worker_stream.h"
 
@@ -160,11 +158,7 @@ class AgentClient : public AgentLink, private v1::Trainctl::CallbackService, pri
       is_closing_ = true;
       EndHeard();
     }
-    if (worker_server_ != nullptr) {
-      worker_server_->Shutdown(std::chrono::system_clock::now());
-      worker_server_->Wait();
-      ::unlink(options_.socket_path.c_str());
-    }
+    worker_server_.reset();
     SayLastWords();
     if (order_fd_ >= 0) ::close(order_fd_);
   }
@@ -173,7 +167,9 @@ class AgentClient : public AgentLink, private v1::Trainctl::CallbackService, pri
     order_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (order_fd_ < 0) return ErrnoError("create", "an event descriptor", errno);
     std::lock_guard lock(mutex_);
-    TRAINCTL_RETURN_IF_ERROR(ServeWorkers());
+    TRAINCTL_ASSIGN_OR_RETURN(
+        worker_server_, SocketServer::Start(options_.socket_path,
+                                            static_cast<v1::Trainctl::CallbackService*>(this), &refusals_));
     return Dial();
   }
 
@@ -185,6 +181,12 @@ class AgentClient : public AgentLink, private v1::Trainctl::CallbackService, pri
     return std::exchange(orders_, {});
   }
   int order_fd() const override { return order_fd_; }
+
+  absl::StatusOr<std::string> AdmitWorker(const rendezvous::Slot& slot) override {
+    std::string path = WorkerTokenPath(options_.token_path, slot);
+    TRAINCTL_RETURN_IF_ERROR(guard_.Admit({Role::kWorker, slot.member}, path));
+    return path;
+  }
 
   void TellReady(const rendezvous::NodeOffer& offer) override {
     v1::AgentMessage message;
@@ -487,35 +489,17 @@ class AgentClient : public AgentLink, private v1::Trainctl::CallbackService, pri
     v1::StoreReply* const reply_;
   };
 
-  absl::Status ServeWorkers() {
-    if (options_.socket_path.size() > 107) {
-      return EnvironmentError(
-          absl::StrCat("the path of the control socket is too long: ", options_.socket_path));
-    }
-    TRAINCTL_ASSIGN_OR_RETURN(const std::string token, MakeToken());
-    TRAINCTL_RETURN_IF_ERROR(WriteSecretFile(options_.token_path, token));
-    guard_.set_token(token);
-    grpc::ServerBuilder builder;
-    builder.AddListeningPort("unix:" + options_.socket_path, grpc::InsecureServerCredentials());
-    builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
-    builder.SetMaxSendMessageSize(kMaxMessageBytes);
-    builder.RegisterService(static_cast<v1::Trainctl::CallbackService*>(this));
-    worker_server_ = builder.BuildAndStart();
-    if (worker_server_ == nullptr || ::chmod(options_.socket_path.c_str(), 0600) != 0) {
-      return EnvironmentError(absl::StrCat("cannot listen on the control socket ", options_.socket_path));
-    }
-    return absl::OkStatus();
-  }
-
   grpc::ServerBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage>* Session(
       grpc::CallbackServerContext* context) override {
-    const grpc::Status allowed = guard_.Check(*context);
-    return allowed.ok() ? new WorkerStream(this) : new WorkerStream(allowed);
+    std::string member;
+    const grpc::Status allowed = guard_.CheckWorker(*context, &member);
+    return allowed.ok() ? new WorkerStream(this, std::move(member)) : new WorkerStream(allowed);
   }
 
   grpc::ServerUnaryReactor* Store(grpc::CallbackServerContext* context, const v1::StoreRequest* request,
                                   v1::StoreReply* reply) override {
-    const grpc::Status allowed = guard_.Check(*context);
+    std::string member;
+    const grpc::Status allowed = guard_.CheckWorker(*context, &member);
     if (!allowed.ok()) return FinishNow(context, allowed);
     std::lock_guard lock(mutex_);
     if (is_lost_ || is_closing_) return FinishNow(context, Unheard());
@@ -540,10 +524,6 @@ class AgentClient : public AgentLink, private v1::Trainctl::CallbackService, pri
 
   void OnMessage(WorkerStream* stream, const v1::WorkerMessage& message) override {
     std::lock_guard lock(mutex_);
-    if (!absl::StartsWith(message.member(), launcher::MemberPrefix(options_.invitation.node))) {
-      sessions_.erase(stream);  // nothing of it is waited for
-      return stream->End({grpc::StatusCode::PERMISSION_DENIED, "this is no worker of this node"});
-    }
     v1::AgentMessage handed_on;
     *handed_on.mutable_worker() = message;
     Talk& talk = sessions_[stream];
@@ -555,6 +535,10 @@ class AgentClient : public AgentLink, private v1::Trainctl::CallbackService, pri
       talk.last_seq = Add(std::move(handed_on));
     }
     if (is_lost_) stream->End(Unheard());
+  }
+
+  grpc::Status OnImpostor(WorkerStream* stream, const v1::WorkerMessage& message) override {
+    return guard_.RefuseImpostor(stream->member(), message.member());
   }
 
   void OnClosed(WorkerStream* stream) override {
@@ -584,7 +568,8 @@ class AgentClient : public AgentLink, private v1::Trainctl::CallbackService, pri
   const Entry entry_;
   const RealClock clock_;
   std::atomic<int64_t> last_heard_ms_ = absl::ToInt64Milliseconds(clock_.Monotonic());
-  TokenGuard guard_;
+  RefusalLog refusals_{clock_};
+  TokenGuard guard_{&refusals_};
   int order_fd_ = -1;
 
   std::mutex mutex_;
@@ -608,7 +593,7 @@ class AgentClient : public AgentLink, private v1::Trainctl::CallbackService, pri
   std::map<WorkerStream*, Talk> sessions_;
   std::map<uint64_t, StoreCall*> store_calls_;
   uint64_t last_store_call_ = 0;
-  std::unique_ptr<grpc::Server> worker_server_;
+  std::unique_ptr<SocketServer> worker_server_;
 };
 
 }  // namespace

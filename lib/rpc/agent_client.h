@@ -16,7 +16,7 @@ namespace trainctl::rpc {
 struct AgentClientOptions {
   Invitation invitation;
   std::string socket_path;  // for the workers, at most 107 bytes; in a folder that others cannot enter
-  std::string token_path;   // written with mode 0600
+  std::string token_path;   // what the workers' token files begin with
   absl::Duration timeout = absl::Seconds(30);  // to reach the coordinator
   // Whether nobody wants it any more, asked every few seconds meanwhile. May be empty.
   std::function<bool()> is_cancelled;

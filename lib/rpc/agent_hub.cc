@@ -24,8 +24,8 @@
 
 namespace trainctl::rpc {
 AgentHub::AgentHub(const rendezvous::NetworkOptions& options, const rendezvous::Timeouts& timeouts,
-                   const Clock& clock, Handler* handler)
-    : options_(options), timeouts_(timeouts), handler_(handler), clock_(clock), refusals_(clock) {}
+                   const Clock& clock, RefusalLog* refusals, Handler* handler)
+    : options_(options), timeouts_(timeouts), handler_(handler), clock_(clock), refusals_(refusals) {}
 
 AgentHub::~AgentHub() = default;
 
@@ -41,7 +41,7 @@ absl::Status AgentHub::Start(grpc::Service* also) {
                             authority_->Issue({Role::kCoordinator, "launch"}, options_.addresses));
   TRAINCTL_ASSIGN_OR_RETURN(const auto credentials, MakeServerCredentials(own));
   TRAINCTL_ASSIGN_OR_RETURN(gate_, ConnectionGate::Listen(options_.addresses, options_.port,
-                                                          ConnectionGate::DefaultLimits(), &refusals_));
+                                                          ConnectionGate::DefaultLimits(), refusals_));
   grpc::ServerBuilder builder;
   SetServerLimits(builder);
   auto acceptor = builder.experimental().AddExternalConnectionAcceptor(
@@ -183,8 +183,8 @@ std::string AgentHub::CallerNode(const grpc::ServerContextBase& context) {
   if (caller && caller->role == Role::kAgent && absl::c_linear_search(options_.nodes, caller->name)) {
     return caller->name;
   }
-  refusals_.Add(RefusalLog::Kind::kCall,
-                "a call to the agents' port was refused: its caller is no agent of this job");
+  refusals_->Add(RefusalLog::Kind::kCall,
+                 "a call to the agents' port was refused: its caller is no agent of this job");
   return "";
 }
 
@@ -196,8 +196,8 @@ grpc::ServerUnaryReactor* AgentHub::Enroll(grpc::CallbackServerContext* context,
           : authority_->EnrollWithKey(request->node(), request->nonce(), request->token(),
                                       request->certificate_request());
   if (!certificate.ok()) {
-    refusals_.Add(RefusalLog::Kind::kEnrolment,
-                  absl::StrCat("an agent was refused: ", certificate.status().message()));
+    refusals_->Add(RefusalLog::Kind::kEnrolment,
+                   absl::StrCat("an agent was refused: ", certificate.status().message()));
     return FinishNow(context, ToGrpc(certificate.status()));
   }
   reply->set_certificate(*certificate);
@@ -218,12 +218,18 @@ void AgentHub::Refuse(AgentSession* session, const absl::Status& why) {
   Lose(session, std::string(why.message()), ToGrpc(why));
 }
 
+void AgentHub::TurnAway(AgentStream* stream, const grpc::Status& why) {
+  refusals_->Add(RefusalLog::Kind::kAgent,
+                 absl::StrCat("the agent of ", stream->node(), " was refused: ", why.error_message()));
+  stream->End(why);
+}
+
 void AgentHub::Greet(AgentStream* stream, const v1::AgentMessage& message) {
   if (message.protocol_version() > kProtocolVersion || message.job() != options_.job) {
-    return stream->End({grpc::StatusCode::FAILED_PRECONDITION,
-                        absl::StrCat("the agent speaks protocol ", message.protocol_version(), " for job ",
-                                     QuotedName(message.job()), ", this launcher up to ", kProtocolVersion,
-                                     " for job ", options_.job)});
+    return TurnAway(stream, {grpc::StatusCode::FAILED_PRECONDITION,
+                             absl::StrCat("the agent speaks protocol ", message.protocol_version(),
+                                          " for job ", QuotedName(message.job()), ", this launcher up to ",
+                                          kProtocolVersion, " for job ", options_.job)});
   }
   LoseReplaced(*stream);
   std::lock_guard lock(mutex_);
@@ -231,12 +237,12 @@ void AgentHub::Greet(AgentStream* stream, const v1::AgentMessage& message) {
   const auto [known, is_new] = sessions_.try_emplace(stream->certificate());
   if (is_new && current != current_.end()) {
     sessions_.erase(known);
-    return stream->End({grpc::StatusCode::ALREADY_EXISTS,
-                        absl::StrCat(stream->node(), " has an agent in this job already")});
+    return TurnAway(stream, {grpc::StatusCode::ALREADY_EXISTS,
+                             absl::StrCat(stream->node(), " has an agent in this job already")});
   }
   if (!is_new && (current == current_.end() || current->second != known->second.get())) {
-    return stream->End(
-        {grpc::StatusCode::FAILED_PRECONDITION, "it was away for too long: the launcher goes on without it"});
+    return TurnAway(stream, {grpc::StatusCode::FAILED_PRECONDITION,
+                             "it was away for too long: the launcher goes on without it"});
   }
   if (is_new) {
     known->second = std::make_unique<AgentSession>(stream->node(), clock_.Monotonic());
@@ -270,7 +276,7 @@ void AgentHub::OnMessage(AgentStream* stream, const v1::AgentMessage& message) {
   AgentSession* const session = stream->session;
   if (session == nullptr) {
     if (!message.has_hello()) {
-      return stream->End({grpc::StatusCode::FAILED_PRECONDITION, "an agent says hello first"});
+      return TurnAway(stream, {grpc::StatusCode::FAILED_PRECONDITION, "an agent says hello first"});
     }
     Greet(stream, message);
     if (stream->session == nullptr) return;

@@ -45,9 +45,9 @@ class AgentHub : public v1::Agents::CallbackService, private AgentStream::Handle
     virtual void OnStoreCancel(StoreService::CallId id) = 0;
   };
 
-  // `clock` and `handler` outlive it.
+  // `clock`, `refusals` and `handler` outlive it.
   AgentHub(const rendezvous::NetworkOptions& options, const rendezvous::Timeouts& timeouts,
-           const Clock& clock, Handler* handler);
+           const Clock& clock, RefusalLog* refusals, Handler* handler);
   ~AgentHub() override;
 
   // Listens on the port, or a free one, of each address, and serves `also` there (may be null; outlives the
@@ -83,6 +83,8 @@ class AgentHub : public v1::Agents::CallbackService, private AgentStream::Handle
   void OnMessage(AgentStream* stream, const v1::AgentMessage& message) override;
   void OnClosed(AgentStream* stream) override;
   void Greet(AgentStream* stream, const v1::AgentMessage& message);
+  // Ends the stream of an agent that is not wanted; the log tells.
+  void TurnAway(AgentStream* stream, const grpc::Status& why);
   void LoseReplaced(const AgentStream& by);
   void CarryOut(AgentSession* session, const v1::AgentMessage& message);
   void Refuse(AgentSession* session, const absl::Status& why);
@@ -95,7 +97,8 @@ class AgentHub : public v1::Agents::CallbackService, private AgentStream::Handle
   const rendezvous::Timeouts timeouts_;
   Handler* const handler_;
   const Clock& clock_;
-  RefusalLog refusals_;
+  RefusalLog* const refusals_;
+  const HandshakeWatch handshakes_{refusals_};
   std::unique_ptr<JobAuthority> authority_;
   std::unique_ptr<ConnectionGate> gate_;
   std::unique_ptr<grpc::Server> server_;

@@ -8,16 +8,19 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
 #include "base/network.h"
+#include "base/status.h"
 
 namespace trainctl::rpc {
 namespace {
@@ -67,6 +70,16 @@ uint64_t InodeOf(int fd) {
   return ::fstat(fd, &info) == 0 && S_ISSOCK(info.st_mode) ? info.st_ino : 0;
 }
 
+// The file has mode 0600 from the moment that it is there. umask(2) would do that to every thread's files;
+// Linux gives the file the mode that the descriptor has, less the umask. The second chmod is for an umask
+// that takes even the user's own bits, and for kernels that ignore the first: nobody can connect before
+// listen(2).
+bool ListenPrivately(int fd, const sockaddr_un& address) {
+  return ::fchmod(fd, 0600) == 0 &&
+         ::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 &&
+         ::chmod(address.sun_path, 0600) == 0 && ::listen(fd, kBacklog) == 0;
+}
+
 // The port, or -1.
 int ListenOn(const SocketAddress& address, int* listener) {
   const int fd = ::socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -102,7 +115,7 @@ ConnectionGate::Limits ConnectionGate::DefaultLimits() {
 
 absl::StatusOr<std::unique_ptr<ConnectionGate>> ConnectionGate::Listen(
     absl::Span<const std::string> addresses, int wanted_port, const Limits& limits, RefusalLog* refusals) {
-  auto gate = std::unique_ptr<ConnectionGate>(new ConnectionGate(limits, refusals));
+  auto gate = std::unique_ptr<ConnectionGate>(new ConnectionGate(limits, refusals, "the agents' port"));
   for (const std::string& text : addresses) {
     SocketAddress address;
     int listener = -1;
@@ -112,9 +125,34 @@ absl::StatusOr<std::unique_ptr<ConnectionGate>> ConnectionGate::Listen(
     gate->listeners_.push_back(listener);
     gate->endpoints_.push_back(FormatEndpoint(text, port));
   }
-  gate->stop_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (gate->stop_fd_ < 0) return ErrnoError("create", "an event descriptor", errno);
+  TRAINCTL_RETURN_IF_ERROR(gate->MakeStopFd());
   return gate;
+}
+
+absl::StatusOr<std::unique_ptr<ConnectionGate>> ConnectionGate::ListenAt(const std::string& path,
+                                                                         const Limits& limits,
+                                                                         RefusalLog* refusals) {
+  auto gate = std::unique_ptr<ConnectionGate>(new ConnectionGate(limits, refusals, "the control socket"));
+  sockaddr_un address = {};
+  if (path.size() >= sizeof(address.sun_path)) {
+    return EnvironmentError(absl::StrCat("the path of the control socket is too long: ", path));
+  }
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path.c_str(), path.size());
+  struct stat left;
+  if (::lstat(path.c_str(), &left) == 0 && S_ISSOCK(left.st_mode)) ::unlink(path.c_str());
+  const int listener = ::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (listener < 0) return ErrnoError("create", "the control socket", errno);
+  gate->listeners_.push_back(listener);
+  if (!ListenPrivately(listener, address)) return ErrnoError("listen on the control socket", path, errno);
+  gate->path_ = path;
+  TRAINCTL_RETURN_IF_ERROR(gate->MakeStopFd());
+  return gate;
+}
+
+absl::Status ConnectionGate::MakeStopFd() {
+  stop_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  return stop_fd_ < 0 ? ErrnoError("create", "an event descriptor", errno) : absl::OkStatus();
 }
 
 ConnectionGate::~ConnectionGate() {
@@ -123,6 +161,7 @@ ConnectionGate::~ConnectionGate() {
     (void)!::write(stop_fd_, &one, sizeof(one));
     thread_.join();
   }
+  if (!path_.empty()) ::unlink(path_.c_str());
   for (const int listener : listeners_) ::close(listener);
   if (stop_fd_ >= 0) ::close(stop_fd_);
 }
@@ -157,28 +196,43 @@ void ConnectionGate::Accept(int listener) {
     }
     return;
   }
-  const std::string host = HostOf(peer);
-  if (!Admit(fd, host)) {
+  const std::string from = PeerOf(fd, peer);
+  if (from.empty() || !Admit(fd, from)) {
     ::close(fd);
-    refusals_->Add(RefusalLog::Kind::kConnection,
-                   absl::StrCat("too many connections to the agents' port; one from ", host, " was refused"));
     return;
   }
-  const int on = 1;
-  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   Acceptor::NewConnectionParameters connection;
   connection.listener_fd = listener;
   connection.fd = fd;
   acceptor_->HandleNewConnection(&connection);
 }
 
+std::string ConnectionGate::PeerOf(int fd, const sockaddr_storage& address) {
+  if (path_.empty()) {
+    const int on = 1;
+    ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    return HostOf(address);
+  }
+  ucred peer = {};
+  socklen_t num_bytes = sizeof(peer);
+  const bool is_known = ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &num_bytes) == 0;
+  if (is_known && (peer.uid == ::geteuid() || peer.uid == 0)) return absl::StrCat("user ", peer.uid);
+  refusals_->Add(RefusalLog::Kind::kUser,
+                 absl::StrCat("a connection to the control socket was refused: it is of user ",
+                              is_known ? absl::StrCat(peer.uid) : "unknown"));
+  return "";
+}
+
 bool ConnectionGate::Admit(int fd, const std::string& peer) {
-  // The lowest free number is the next one: so many are open.
-  if (fd >= limits_.first_kept_fd) return false;
   std::deque<Connection>& connections = connections_[peer];
   if (connections.size() >= limits_.per_address) {
     std::erase_if(connections, [](const Connection& each) { return InodeOf(each.fd) != each.inode; });
-    if (connections.size() >= limits_.per_address) return false;
+  }
+  // The lowest free number is the next one: so many are open.
+  if (fd >= limits_.first_kept_fd || connections.size() >= limits_.per_address) {
+    refusals_->Add(RefusalLog::Kind::kConnection,
+                   absl::StrCat("too many connections to ", what_, "; one from ", peer, " was refused"));
+    return false;
   }
   connections.push_back({fd, InodeOf(fd)});
   return true;

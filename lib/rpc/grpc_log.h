@@ -21,7 +21,18 @@ void QuietGrpc();
 class RefusalLog {
  public:
   static constexpr absl::Duration kInterval = absl::Minutes(10);
-  enum class Kind { kConnection, kEnrolment, kCall };
+  enum class Kind {
+    kConnection,  // too many
+    kUser,        // of a Unix socket's other end
+    kCertificate,
+    kHandshake,  // of what does not speak TLS, say
+    kEnrolment,
+    kAgent,     // one that is not wanted
+    kCall,      // without a certificate that allows it
+    kToken,     // without one that is known
+    kRole,      // whose caller is known, and may not
+    kImpostor,  // a worker that speaks as another
+  };
 
   explicit RefusalLog(const Clock& clock) : clock_(clock) {}
   // Tells what is left.
@@ -37,6 +48,21 @@ class RefusalLog {
   const Clock& clock_;
   std::mutex mutex_;
   std::map<Kind, Count> counts_;
+};
+
+// While it lives, TLS handshakes that fail in this process are refusals. gRPC tells its log of them and
+// nobody else: there are none where the environment sets GRPC_VERBOSITY, and one that fails at a client of
+// this process counts, too. Needs QuietGrpc. Thread safe.
+class HandshakeWatch {
+ public:
+  // `refusals` outlives it.
+  explicit HandshakeWatch(RefusalLog* refusals);
+  ~HandshakeWatch();
+  HandshakeWatch(const HandshakeWatch&) = delete;
+  HandshakeWatch& operator=(const HandshakeWatch&) = delete;
+
+ private:
+  RefusalLog* const refusals_;
 };
 
 }  // namespace trainctl::rpc

@@ -84,6 +84,7 @@ absl::Status BadName(absl::string_view what, absl::string_view text, size_t max_
                                  " letters, digits, '.', '_' or '-'"));
 }
 
+// Of a certificate: workers have none.
 std::optional<Role> ParseRole(absl::string_view text) {
   for (const Role role : {Role::kAgent, Role::kAdmin, Role::kReader, Role::kCoordinator}) {
     if (text == RoleName(role)) return role;
@@ -274,20 +275,6 @@ absl::StatusOr<Key> KeyOfRequest(absl::string_view csr_pem) {
 
 }  // namespace
 
-absl::string_view RoleName(Role role) {
-  switch (role) {
-    case Role::kAgent:
-      return "agent";
-    case Role::kAdmin:
-      return "admin";
-    case Role::kReader:
-      return "reader";
-    case Role::kCoordinator:
-      return "coordinator";
-  }
-  return "";
-}
-
 class JobAuthority::Impl {
  public:
   Impl(absl::string_view job_id, const Clock& clock) : job_id_(job_id), clock_(clock) {}
@@ -395,7 +382,7 @@ class JobAuthority::Impl {
   absl::StatusOr<std::string> Sign(const Identity& identity, absl::Span<const std::string> addresses,
                                    EVP_PKEY* key) const {
     const bool server = identity.role == Role::kCoordinator;
-    TRAINCTL_CHECK(server || addresses.empty());
+    TRAINCTL_CHECK(identity.role != Role::kWorker && (server || addresses.empty()));
     if (!IsName(identity.name, kMaxIdentityNameBytes)) {
       return BadName(RoleName(identity.role), identity.name, kMaxIdentityNameBytes);
     }

@@ -22,22 +22,9 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "base/clock.h"
+#include "rpc/identity.h"
 
 namespace trainctl::rpc {
-
-// Workers have none: they reach their own machine's agent or launcher over a Unix socket.
-enum class Role {
-  kAgent,        // one per node
-  kAdmin,        // may look and stop
-  kReader,       // may look
-  kCoordinator,  // the server
-};
-
-struct Identity {
-  Role role = Role::kReader;
-  std::string name;  // of an agent: its node
-  friend bool operator==(const Identity&, const Identity&) = default;
-};
 
 // What one end of a connection shows, and what it trusts; all PEM. Key and certificate are both empty for a
 // client that has none yet.
@@ -129,7 +116,5 @@ absl::StatusOr<Identity> ParsePeer(absl::Span<const std::string> uris, absl::str
 // UsageError unless the parts can be read, the certificate is for the key and the authority signed it (each
 // of them only if there is a certificate). gRPC itself would say so to a log and nobody else.
 absl::Status CheckCredential(const Credential& credential);
-
-absl::string_view RoleName(Role role);
 
 }  // namespace trainctl::rpc

@@ -1,12 +1,8 @@
 #include "rpc/server.h"
 
-#include <grpcpp/server.h>
-#include <grpcpp/server_builder.h>
 #include <sys/eventfd.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -18,22 +14,23 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/files.h"
-#include "base/secret_file.h"
 #include "base/status.h"
 #include "proto/trainctl.grpc.pb.h"
 #include "rpc/admin_file.h"
 #include "rpc/admin_service.h"
 #include "rpc/agent_hub.h"
 #include "rpc/grpc_log.h"
+#include "rpc/socket_server.h"
 #include "rpc/store_service.h"
 #include "rpc/token.h"
+#include "rpc/token_guard.h"
 #include "rpc/wire.h"
 #include "rpc/worker_stream.h"
 
 namespace trainctl::rpc {
 namespace {
 
-constexpr std::chrono::seconds kLastAnswers{1};
+constexpr absl::Duration kLastAnswers = absl::Seconds(1);
 constexpr size_t kMaxQueuedLineBytes = 4 << 20;
 
 using rendezvous::Command;
@@ -75,45 +72,24 @@ class Server : public rendezvous::RendezvousService,
     closed_.notify_all();
     if (ticker_.joinable()) ticker_.join();
     store_.AbortWaiting("the coordinator shuts down");
-    if (hub_ != nullptr) hub_->Shutdown(absl::FromChrono(kLastAnswers));
-    if (server_ != nullptr) {
-      // Whoever asked for the end has its answer first.
-      server_->Shutdown(std::chrono::system_clock::now() + kLastAnswers);
-      server_->Wait();
-    }
+    if (hub_ != nullptr) hub_->Shutdown(kLastAnswers);
+    // Whoever asked for the end has its answer first.
+    if (server_ != nullptr) server_->Shutdown(kLastAnswers);
     if (notice_fd_ >= 0) ::close(notice_fd_);
     if (options_.network) RemoveAdminFile(AdminPath(), options_.network->job);
-    ::unlink(options_.socket_path.c_str());
   }
 
   absl::Status Start() {
-    if (options_.socket_path.size() > 107) {
-      return EnvironmentError(
-          absl::StrCat("the path of the control socket is too long: ", options_.socket_path));
-    }
     QuietGrpc();
-    TRAINCTL_ASSIGN_OR_RETURN(const std::string token, MakeToken());
-    TRAINCTL_RETURN_IF_ERROR(WriteSecretFile(options_.token_path, token));
-    guard_.set_token(token);
+    TRAINCTL_RETURN_IF_ERROR(guard_.Admit({Role::kAdmin, "admin"}, options_.token_path));
     notice_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (notice_fd_ < 0) return ErrnoError("create", "an event descriptor", errno);
-    grpc::ServerBuilder builder;
-    builder.AddListeningPort("unix:" + options_.socket_path, grpc::InsecureServerCredentials());
-    builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
-    builder.SetMaxSendMessageSize(kMaxMessageBytes);
-    builder.RegisterService(this);
-    server_ = builder.BuildAndStart();
-    if (server_ == nullptr) {
-      return EnvironmentError(absl::StrCat("cannot listen on the control socket ", options_.socket_path));
-    }
-    if (::chmod(options_.socket_path.c_str(), 0600) != 0) {
-      return ErrnoError("set the mode of", options_.socket_path, errno);
-    }
+    TRAINCTL_ASSIGN_OR_RETURN(server_, SocketServer::Start(options_.socket_path, this, &refusals_));
     if (options_.network) {
-      hub_ = std::make_unique<AgentHub>(*options_.network, options_.timeouts, clock_,
+      hub_ = std::make_unique<AgentHub>(*options_.network, options_.timeouts, clock_, &refusals_,
                                         static_cast<AgentHub::Handler*>(this));
-      admin_ =
-          std::make_unique<AdminService>(options_.network->job, static_cast<AdminService::Handler*>(this));
+      admin_ = std::make_unique<AdminService>(options_.network->job, &refusals_,
+                                              static_cast<AdminService::Handler*>(this));
       TRAINCTL_RETURN_IF_ERROR(hub_->Start(admin_.get()));
       TRAINCTL_ASSIGN_OR_RETURN(const AdminAccess access, hub_->MakeAdminAccess());
       TRAINCTL_RETURN_IF_ERROR(WriteAdminFile(AdminPath(), access));
@@ -137,6 +113,12 @@ class Server : public rendezvous::RendezvousService,
   }
 
   int notice_fd() const override { return notice_fd_; }
+
+  absl::StatusOr<std::string> AdmitWorker(const rendezvous::Slot& slot) override {
+    std::string path = WorkerTokenPath(options_.token_path, slot);
+    TRAINCTL_RETURN_IF_ERROR(guard_.Admit({Role::kWorker, slot.member}, path));
+    return path;
+  }
 
   absl::StatusOr<std::string> Invite(const std::string& node) override {
     TRAINCTL_CHECK(hub_ != nullptr);
@@ -170,32 +152,34 @@ class Server : public rendezvous::RendezvousService,
   // ---- the gRPC service -------------------------------------------------------------------------
   grpc::ServerBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage>* Session(
       grpc::CallbackServerContext* context) override {
-    const grpc::Status allowed = guard_.Check(*context);
-    return allowed.ok() ? new WorkerStream(this) : new WorkerStream(allowed);
+    std::string member;
+    const grpc::Status allowed = guard_.CheckWorker(*context, &member);
+    return allowed.ok() ? new WorkerStream(this, std::move(member)) : new WorkerStream(allowed);
   }
 
   grpc::ServerUnaryReactor* Store(grpc::CallbackServerContext* context, const v1::StoreRequest* request,
                                   v1::StoreReply* reply) override {
-    const grpc::Status allowed = guard_.Check(*context);
+    std::string member;
+    const grpc::Status allowed = guard_.CheckWorker(*context, &member);
     if (allowed.ok()) return new LocalStoreCall(&store_, *request, reply);
     return FinishNow(context, allowed);
   }
 
   grpc::ServerUnaryReactor* Status(grpc::CallbackServerContext* context, const v1::StatusRequest* request,
                                    v1::StatusReply* reply) override {
-    const grpc::Status allowed = guard_.Check(*context);
+    const grpc::Status allowed = guard_.CheckAdmin(*context, /*changes=*/nullptr);
     return allowed.ok() ? OnAdminStatus(context, reply) : FinishNow(context, allowed);
   }
 
   grpc::ServerUnaryReactor* Stop(grpc::CallbackServerContext* context, const v1::StopRequest* request,
                                  v1::StopReply* reply) override {
-    const grpc::Status allowed = guard_.Check(*context);
+    const grpc::Status allowed = guard_.CheckAdmin(*context, kStopsTheRun);
     return allowed.ok() ? OnAdminStop(context, *request) : FinishNow(context, allowed);
   }
 
   grpc::ServerUnaryReactor* Save(grpc::CallbackServerContext* context, const v1::SaveRequest* request,
                                  v1::SaveReply* reply) override {
-    const grpc::Status allowed = guard_.Check(*context);
+    const grpc::Status allowed = guard_.CheckAdmin(*context, kSavesTheRun);
     return allowed.ok() ? OnAdminSave(context) : FinishNow(context, allowed);
   }
 
@@ -265,6 +249,10 @@ class Server : public rendezvous::RendezvousService,
       }
     }
     Hear(stream, message);
+  }
+
+  grpc::Status OnImpostor(WorkerStream* stream, const v1::WorkerMessage& message) override {
+    return guard_.RefuseImpostor(stream->member(), message.member());
   }
 
   void OnClosed(WorkerStream* stream) override {
@@ -420,7 +408,8 @@ class Server : public rendezvous::RendezvousService,
 
   const rendezvous::ServiceOptions options_;
   const RealClock clock_;
-  TokenGuard guard_;
+  RefusalLog refusals_{clock_};
+  TokenGuard guard_{&refusals_};
   int notice_fd_ = -1;
   StoreService store_;
   std::mutex mutex_;
@@ -440,7 +429,7 @@ class Server : public rendezvous::RendezvousService,
   std::thread ticker_;
   std::unique_ptr<AdminService> admin_;  // of a job on several machines, as is the hub, which serves it
   std::unique_ptr<AgentHub> hub_;
-  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<SocketServer> server_;
 };
 
 }  // namespace

@@ -26,6 +26,10 @@ absl::StatusOr<std::string> ReadToken(const std::string& path) {
   return token;
 }
 
+std::string WorkerTokenPath(const std::string& token_path, const rendezvous::Slot& slot) {
+  return absl::StrCat(token_path, "-", slot.worker_id);
+}
+
 bool SameToken(absl::string_view a, absl::string_view b) {
   unsigned difference = a.size() == b.size() ? 0 : 1;
   for (size_t i = 0; i < a.size() && i < b.size(); ++i) {

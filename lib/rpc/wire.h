@@ -16,7 +16,7 @@ namespace trainctl::rpc {
 
 inline constexpr char kTokenKey[] = "trainctl-token";
 inline constexpr int kProtocolVersion = 1;
-// Bounds on what a peer can make this process hold.
+// Bounds on what a peer can make this process keep. gRPC holds a larger message until all of it has come.
 inline constexpr int kMaxMessageBytes = 16 << 20;
 inline constexpr int64_t kMaxStoreBytes = int64_t{256} << 20;
 inline constexpr int kMaxKeyBytes = 4096;

@@ -2,10 +2,6 @@
 
 #include <utility>
 
-#include "base/logging.h"
-#include "rpc/token.h"
-#include "rpc/wire.h"
-
 namespace trainctl::rpc {
 
 void WorkerStream::SendTo(const std::string& member, int64_t incarnation,
@@ -26,7 +22,11 @@ void WorkerStream::End(const grpc::Status& status) {
 
 void WorkerStream::OnReadDone(bool ok) {
   if (!ok) return handler_->OnClosed(this);
-  handler_->OnMessage(this, incoming_);
+  if (incoming_.member() == member_) {
+    handler_->OnMessage(this, incoming_);
+  } else {
+    End(handler_->OnImpostor(this, incoming_));
+  }
   StartRead(&incoming_);
 }
 
@@ -34,16 +34,6 @@ void WorkerStream::OnWriteDone(bool ok) {
   std::lock_guard lock(mutex_);
   if (!outgoing_.empty()) outgoing_.pop_front();
   if (ok && !finished_ && !outgoing_.empty()) StartWrite(&outgoing_.front());
-}
-
-grpc::Status TokenGuard::Check(const grpc::CallbackServerContext& context) {
-  const auto it = context.client_metadata().find(kTokenKey);
-  if (it != context.client_metadata().end() &&
-      SameToken(absl::string_view(it->second.data(), it->second.size()), token_)) {
-    return grpc::Status::OK;
-  }
-  if (!refused_.exchange(true)) LogWarning("a call to the job without its token was refused");
-  return {grpc::StatusCode::UNAUTHENTICATED, "the job's token is missing or wrong"};
 }
 
 grpc::ServerUnaryReactor* FinishNow(grpc::CallbackServerContext* context, const grpc::Status& status) {

@@ -134,7 +134,7 @@ TEST_F(AdminTest, WorkersCallsAreNotServedToOtherMachines) {
 // Roles: a service of its own, as the launcher's authority cannot be asked for other certificates.
 class RoleTest : public testing::Test, private AdminService::Handler {
  protected:
-  RoleTest() : authority_(*JobAuthority::Create(kJob, clock_)), service_(kJob, this) {
+  RoleTest() : authority_(*JobAuthority::Create(kJob, clock_)), service_(kJob, &refusals_, this) {
     const Credential own = *authority_->Issue({Role::kCoordinator, "launch"});
     int port = 0;
     grpc::ServerBuilder builder;
@@ -166,6 +166,7 @@ class RoleTest : public testing::Test, private AdminService::Handler {
 
   const RealClock clock_;
   const std::unique_ptr<JobAuthority> authority_;
+  RefusalLog refusals_{clock_};
   AdminService service_;
   std::unique_ptr<grpc::Server> server_;
   AdminAccess access_;

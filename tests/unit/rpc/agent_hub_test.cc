@@ -38,7 +38,7 @@ class HubTest : public testing::Test, protected AgentHub::Handler {
     options_.nodes = {"n0", "n1"};
     options_.addresses = {"127.0.0.1"};
     options_.setup.num_workers = 2;
-    hub_ = std::make_unique<AgentHub>(options_, rendezvous::Timeouts::FromDetect(kDetect), clock_,
+    hub_ = std::make_unique<AgentHub>(options_, rendezvous::Timeouts::FromDetect(kDetect), clock_, &refusals_,
                                       static_cast<AgentHub::Handler*>(this));
     const absl::Status status = hub_->Start(nullptr);
     EXPECT_TRUE(status.ok()) << status;
@@ -91,6 +91,7 @@ class HubTest : public testing::Test, protected AgentHub::Handler {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<rendezvous::NodeNews> news_;
+  RefusalLog refusals_{clock_};
   std::unique_ptr<AgentHub> hub_;
 };
 

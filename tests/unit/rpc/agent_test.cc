@@ -298,7 +298,7 @@ TEST_F(AgentsTest, AWaitEndsWithTheWorkerThatWaits) {
   StartJob({"n0"});
   const auto stub = v1::Trainctl::NewStub(MakeChannel(nodes_[0]->socket()));
   grpc::ClientContext context;
-  context.AddMetadata(kTokenKey, *ReadToken(nodes_[0]->token()));
+  context.AddMetadata(kTokenKey, *ReadToken(nodes_[0]->token(0)));
   v1::StoreRequest request;
   request.set_generation(1);
   request.set_operation(v1::StoreRequest::WAIT);

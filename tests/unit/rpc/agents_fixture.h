@@ -184,7 +184,7 @@ class TestNode {
     return slots;
   }
   WorkerClient& AddWorker(int i) {
-    launcher::WorkerFlags flags{folder_, socket(), token(), i};
+    launcher::WorkerFlags flags{folder_, socket(), token(i), i};
     flags.node = name_;
     flags.incarnation = ++num_started_;
     auto client = WorkerClient::Connect({flags, [](const std::string& reason) {}});
@@ -198,7 +198,8 @@ class TestNode {
   WorkerClient& worker(size_t i) { return *workers_[i]; }
   void EndWorkers() { workers_.clear(); }
   std::string socket() const { return folder_ + "/s"; }
-  std::string token() const { return folder_ + "/token"; }
+  // The file with what worker `i` has to show.
+  std::string token(int i) { return *link_->AdmitWorker(Slots(i + 1)[static_cast<size_t>(i)]); }
   const std::string& name() const { return name_; }
 
  private:

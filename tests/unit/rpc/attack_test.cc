@@ -1,21 +1,28 @@
 // A job at work while others do what they should not at the agents' port and at the agents' sockets.
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <grpcpp/completion_queue.h>
 #include <grpcpp/create_channel.h>
+#include <grpcpp/generic/generic_stub.h>
 #include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <deque>
 #include <random>
 #include <thread>
 
 #include "absl/cleanup/cleanup.h"
 #include "agents_fixture.h"
+#include "base/clock.h"
 #include "base/network.h"
+#include "base/secret_file.h"
 #include "rpc/channel.h"
+#include "rpc/job_secret.h"
 #include "rpc/token.h"
 
 namespace trainctl::rpc {
@@ -45,14 +52,53 @@ void AwaitEnd(int fd) {
   while (::recv(fd, bytes, sizeof(bytes), 0) > 0) continue;
 }
 
+// Sends these bytes as a message to a method, "/trainctl.v1.Agents/Enroll"; `token`: empty: none.
+grpc::Status SendBytes(const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
+                       const grpc::ByteBuffer& bytes, const std::string& token = "") {
+  grpc::GenericStub stub(channel);
+  grpc::CompletionQueue queue;
+  grpc::ClientContext context;
+  context.set_deadline(Soon());
+  if (!token.empty()) context.AddMetadata(kTokenKey, token);
+  const auto call = stub.PrepareUnaryCall(&context, method, bytes, &queue);
+  call->StartCall();
+  grpc::ByteBuffer reply;
+  grpc::Status status;
+  call->Finish(&reply, &status, &reply);
+  void* tag = nullptr;
+  bool ok = false;
+  EXPECT_TRUE(queue.Next(&tag, &ok));
+  return status;
+}
+
+// All of its pieces are one, so that it takes 1 MiB here.
+grpc::ByteBuffer Megabytes(size_t count) {
+  const std::vector<grpc::Slice> pieces(count, grpc::Slice(std::string(size_t{1} << 20, 'x')));
+  return {pieces.data(), pieces.size()};
+}
+
+// The wall clock of somebody who is so far ahead.
+class ShiftedClock : public Clock {
+ public:
+  explicit ShiftedClock(absl::Duration ahead) : ahead_(ahead) {}
+  absl::Time Now() const override { return absl::Now() + ahead_; }
+  absl::Duration Monotonic() const override { return absl::ZeroDuration(); }
+
+ private:
+  const absl::Duration ahead_;
+};
+
 size_t NumLines(const std::string& text) {
   return static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
 }
 
 // The nodes' agents: n0 is honest and its two workers set and get keys all the time; n1 is the attackers'.
+// The job's authority is there before, so that it signs what the launcher would not.
 class AttackTest : public AgentsTest {
  protected:
   AttackTest() {
+    options_.network->secret_path = folder_ + "/secret";
+    EXPECT_TRUE(WriteSecretFile(options_.network->secret_path, FormatJobSecret(secret_)).ok());
     StartJob({"n0"});
     // Taken here: nodes that come later move the list of them.
     KeyValueStore& first = store(0, 0);
@@ -88,6 +134,29 @@ class AttackTest : public AgentsTest {
   void ExpectUnaffected() {
     for (const int64_t before = num_done_; num_done_ < before + 10;) std::this_thread::yield();
   }
+  // A call with this certificate does not even get a connection, however often, and the log tells once.
+  void ExpectNoConnection(Credential theirs) {
+    const std::string to = endpoint();
+    testing::internal::CaptureStderr();
+    for (int i = 0; i < 5; ++i) {
+      const auto channel = *MakeTlsChannel(
+          to, grpc::SslCredentials({secret_.authority.ca_pem, theirs.key_pem, theirs.cert_pem}));
+      grpc::ClientContext context;
+      context.set_deadline(Soon());
+      v1::EnrollReply reply;
+      EXPECT_EQ(v1::Agents::NewStub(channel)->Enroll(&context, {}, &reply).error_code(),
+                grpc::StatusCode::UNAVAILABLE);
+    }
+    ExpectUnaffected();
+    const std::string log = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(NumLines(log), 1u) << log;
+    EXPECT_THAT(log, HasSubstr("its certificate is of another job, or outside its dates"));
+  }
+  // By this job's authority, as if it were so much later.
+  Credential IssuedAfter(absl::Duration time) {
+    const ShiftedClock then(time);
+    return *(*JobAuthority::Open("job-1", secret_, then))->Issue({Role::kAgent, "n1"});
+  }
   std::string endpoint() { return ReadInvitation(Invite("n1"))->endpoints[0]; }
   // Joins as n1, says this, and is expected to be refused for it.
   void ExpectRefused(const v1::AgentMessage& message, grpc::StatusCode code, const std::string& why) {
@@ -107,6 +176,8 @@ class AttackTest : public AgentsTest {
                   "a report of n1 names a worker that the node does not have");
   }
 
+  const JobSecret secret_ = *MakeJobSecret("llm", RealClock());
+
  private:
   std::atomic<bool> is_over_{false};
   std::atomic<int64_t> num_done_{0};
@@ -116,9 +187,15 @@ class AttackTest : public AgentsTest {
 
 TEST_F(AttackTest, WithoutACertificateNothingIsAllowedButToEnroll) {
   RawAgent nobody(Invite("n1"), /*has_certificate=*/false);
-  nobody.Open();
-  nobody.SayHello();
-  EXPECT_EQ(nobody.Wait().error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 3; ++i) {
+    nobody.Open();
+    nobody.SayHello();
+    EXPECT_EQ(nobody.Wait().error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  }
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(NumLines(log), 1u) << log;
+  EXPECT_THAT(log, HasSubstr("its caller is no agent of this job"));
 }
 
 TEST_F(AttackTest, TokensServeOneNodeAndOneKey) {
@@ -165,22 +242,17 @@ TEST_F(AttackTest, WhoGuessesTokensLearnsNothingAndFillsNoLog) {
   EXPECT_EQ(of_known, of_unknown);
 }
 
-TEST_F(AttackTest, CertificatesOfOtherJobsAreRefusedAndTheTerminalStaysClean) {
+TEST_F(AttackTest, CertificatesOfOtherJobsAreRefusedAndToldOfOnce) {
   const RealClock clock;
-  const auto foreign = *JobAuthority::Create("job-1", clock);
-  Credential theirs = *foreign->Issue({Role::kAgent, "n1"});
-  theirs.ca_pem = ReadInvitation(Invite("n1"))->ca_pem;
-  testing::internal::CaptureStderr();
-  for (int i = 0; i < 5; ++i) {
-    const auto channel =
-        *MakeTlsChannel(endpoint(), grpc::SslCredentials({theirs.ca_pem, theirs.key_pem, theirs.cert_pem}));
-    grpc::ClientContext context;
-    context.set_deadline(Soon());
-    v1::EnrollReply reply;
-    EXPECT_EQ(v1::Agents::NewStub(channel)->Enroll(&context, {}, &reply).error_code(),
-              grpc::StatusCode::UNAVAILABLE);
-  }
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  ExpectNoConnection(*(*JobAuthority::Create("job-1", clock))->Issue({Role::kAgent, "n1"}));
+}
+
+TEST_F(AttackTest, ACertificateThatHasExpiredIsRefusedAndToldOfOnce) {
+  ExpectNoConnection(IssuedAfter(-kCertificateLifetime - absl::Hours(1)));
+}
+
+TEST_F(AttackTest, ACertificateOfTheFutureIsRefusedAndToldOfOnce) {
+  ExpectNoConnection(IssuedAfter(kCertificateBackdate + absl::Hours(1)));
 }
 
 TEST_F(AttackTest, AnAgentSpeaksForItsOwnWorkersOnly) {
@@ -241,33 +313,50 @@ TEST_F(AttackTest, HelloComesFirstAndOnce) {
 
 TEST_F(AttackTest, AnAgentOfAnotherJobOrOfTheFutureIsToldSo) {
   RawAgent agent(Invite("n1"));
-  agent.Open();
   v1::AgentMessage hello;
   hello.set_protocol_version(kProtocolVersion + 1);
   hello.mutable_hello();
-  agent.Say(hello);
-  EXPECT_THAT(agent.Wait().error_message(), HasSubstr("this launcher up to 1 for job job-1"));
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 3; ++i) {
+    agent.Open();
+    agent.Say(hello);
+    EXPECT_THAT(agent.Wait().error_message(), HasSubstr("this launcher up to 1 for job job-1"));
+  }
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(NumLines(log), 1u) << log;
+  EXPECT_THAT(log, HasSubstr("the agent of n1 was refused: the agent speaks protocol 2"));
 }
 
-TEST_F(AttackTest, HugeMessagesAreRefused) {
+TEST_F(AttackTest, AMessageOfAGigabyteIsRefusedAndSoAreOthersBeyondTheLimit) {
   RawAgent agent(Invite("n1"));
-  // The announced size is what is looked at: a gigabyte is refused for the same four bytes.
   grpc::ChannelArguments arguments;
   arguments.SetMaxSendMessageSize(-1);
+  const auto local = [&](const std::string& socket) {
+    return grpc::CreateCustomChannel("unix:" + socket, grpc::InsecureChannelCredentials(), arguments);
+  };
+  const auto of_launcher = local(options_.socket_path);
+  const auto of_node = local(nodes_[0]->socket());
+  const std::string admin = *ReadToken(options_.token_path);
+  const std::string worker = *ReadToken(nodes_[0]->token(0));
   arguments.SetSslTargetNameOverride(kCoordinatorName);
-  const auto channel =
+  const auto port =
       grpc::CreateCustomChannel(agent.invitation().endpoints[0],
                                 *MakeClientCredentials({.ca_pem = agent.invitation().ca_pem}), arguments);
-  v1::EnrollRequest request;
-  request.set_token(std::string(size_t{256} << 20, 'x'));
-  grpc::ClientContext context;
-  context.set_deadline(Soon());
-  v1::EnrollReply reply;
-  EXPECT_EQ(v1::Agents::NewStub(channel)->Enroll(&context, request, &reply).error_code(),
-            grpc::StatusCode::RESOURCE_EXHAUSTED);
+  for (const grpc::Status& status :
+       {SendBytes(port, "/trainctl.v1.Agents/Enroll", Megabytes(1024)),
+        SendBytes(port, "/trainctl.v1.Admin/Stop", Megabytes(64)),
+        SendBytes(of_launcher, "/trainctl.v1.Trainctl/Stop", Megabytes(64), admin),
+        SendBytes(of_node, "/trainctl.v1.Trainctl/Store", Megabytes(64), worker)}) {
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << status.error_message();
+    ExpectUnaffected();
+  }
+  // As a part of a stream.
+  EXPECT_FALSE(SendBytes(port, "/trainctl.v1.Agents/Node", Megabytes(64)).ok());
+  EXPECT_FALSE(SendBytes(of_node, "/trainctl.v1.Trainctl/Session", Megabytes(64), worker).ok());
+  ExpectUnaffected();
 }
 
-TEST_F(AttackTest, GarbageIsDroppedAndTheTerminalStaysClean) {
+TEST_F(AttackTest, GarbageIsDroppedAndToldOfOnce) {
   std::mt19937 random(1);
   testing::internal::CaptureStderr();
   for (int i = 0; i < 50; ++i) {
@@ -283,7 +372,9 @@ TEST_F(AttackTest, GarbageIsDroppedAndTheTerminalStaysClean) {
     ::close(fd);
   }
   ExpectUnaffected();
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(NumLines(log), 1u) << log;
+  EXPECT_THAT(log, HasSubstr("it does not speak our TLS"));
 }
 
 TEST_F(AttackTest, SlowOnesHoldNobodyUpNorTheEnd) {
@@ -352,6 +443,50 @@ TEST_F(FewFilesTest, ManyConnectionsLeaveTheLauncherItsFiles) {
   agent.Join();
 }
 
+TEST_F(FewFilesTest, TenThousandConnectionsLeaveTheJobAlone) {
+  const std::string to = endpoint();
+  std::deque<int> fds;
+  testing::internal::CaptureStderr();
+  for (size_t i = 0; i < 10'000; ++i) {
+    if (fds.size() == kMost / 2) {
+      ::close(fds.front());
+      fds.pop_front();
+    }
+    // The launcher shares its files with the attackers here.
+    const int fd = ConnectRaw(to, absl::StrCat("127.", 1 + i / 500, ".0.1"));
+    if (fd >= 0) fds.push_back(fd);
+    if (i % 1000 == 0) ExpectUnaffected();
+  }
+  ExpectUnaffected();
+  for (const int fd : fds) ::close(fd);
+  RawAgent agent(Invite("n1"));
+  agent.Join();
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(NumLines(log), 1u) << log;
+  EXPECT_THAT(log, HasSubstr("too many connections to the agents' port"));
+}
+
+// Of its own user's processes: workers that are out of hand.
+TEST_F(AttackTest, ManyConnectionsToANodesSocketLeaveItsWorkersAlone) {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  nodes_[0]->socket().copy(address.sun_path, sizeof(address.sun_path) - 1);
+  std::vector<int> fds;
+  const absl::Cleanup close_all = [&] {
+    for (const int fd : fds) ::close(fd);
+  };
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 800; ++i) {
+    fds.push_back(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(::connect(fds.back(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+  }
+  AwaitEnd(fds.back());  // it was too many
+  ExpectUnaffected();
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(NumLines(log), 1u) << log;
+  EXPECT_THAT(log, HasSubstr("too many connections to the control socket"));
+}
+
 TEST_F(AttackTest, OneAddressCannotKeepOthersOut) {
   const std::string to = endpoint();
   std::vector<int> fds;
@@ -383,7 +518,7 @@ TEST_F(AttackTest, EachServiceIsServedInItsPlaceOnly) {
     return call(&context).error_code();
   };
   const std::string token = *ReadToken(options_.token_path);
-  const std::string node_token = *ReadToken(nodes_[0]->token());
+  const std::string node_token = *ReadToken(nodes_[0]->token(0));
   for (const std::string& each : {token, node_token}) {
     EXPECT_EQ(code(each,
                    [&](auto* context) {
@@ -420,20 +555,26 @@ TEST_F(AttackTest, EachServiceIsServedInItsPlaceOnly) {
   EXPECT_EQ(session->Finish().error_code(), grpc::StatusCode::UNAUTHENTICATED);
 }
 
-TEST_F(AttackTest, AWorkerThatSpeaksForAnotherNodeIsRefusedByItsAgent) {
+TEST_F(AttackTest, AWorkerSpeaksForNoOtherMemberOfItsNodeOrAnother) {
   TestNode& node = AddNode("n1");
   node.Await<rendezvous::NodeSetup>();
   const auto stub = v1::Trainctl::NewStub(MakeChannel(node.socket()));
-  grpc::ClientContext context;
-  context.set_deadline(Soon());
-  context.AddMetadata(kTokenKey, *ReadToken(node.token()));
-  const auto session = stub->Session(&context);
-  v1::WorkerMessage message;
-  message.set_member("n0/0");
-  message.set_generation(1);
-  message.mutable_failure()->set_message("not from here");
-  ASSERT_TRUE(session->Write(message));
-  EXPECT_EQ(session->Finish().error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  testing::internal::CaptureStderr();
+  for (const std::string member : {"n1/1", "n0/0", "n1", ""}) {
+    grpc::ClientContext context;
+    context.set_deadline(Soon());
+    context.AddMetadata(kTokenKey, *ReadToken(node.token(0)));
+    const auto session = stub->Session(&context);
+    v1::WorkerMessage message;
+    message.set_member(member);
+    message.set_generation(1);
+    message.mutable_failure()->set_message("not from here");
+    ASSERT_TRUE(session->Write(message));
+    EXPECT_EQ(session->Finish().error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  }
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(NumLines(log), 1u) << log;
+  EXPECT_THAT(log, HasSubstr("worker n1/0 spoke as 'n1/1'"));
   node.link().TellReady({node.Slots()});
   AwaitNews<rendezvous::NodeOffer>("n1");
 }

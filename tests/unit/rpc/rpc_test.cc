@@ -3,8 +3,13 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <future>
 #include <memory>
@@ -57,8 +62,11 @@ class RpcTest : public testing::Test {
     }
     service_->Submit(expect);
   }
-  std::unique_ptr<WorkerClient> Connect(int i) {
-    launcher::WorkerFlags flags{folder_, options_.socket_path, options_.token_path, i};
+  std::unique_ptr<WorkerClient> Connect(int i) { return ConnectWith(TokenOf(i), i); }
+  // The file with what worker `i` has to show.
+  std::string TokenOf(int i) { return *service_->AdmitWorker({Name(i), launcher::kLocalNode, i, 2, {i}}); }
+  std::unique_ptr<WorkerClient> ConnectWith(const std::string& token_file, int i) {
+    launcher::WorkerFlags flags{folder_, options_.socket_path, token_file, i};
     flags.incarnation = ++num_started_;
     auto client = WorkerClient::Connect({flags, [this](const std::string& reason) {
                                            std::lock_guard lock(mutex_);
@@ -315,6 +323,109 @@ TEST_F(RpcTest, TheTokenAndTheSocketArePrivate) {
   ASSERT_EQ(::chmod(options_.token_path.c_str(), 0644), 0);
   EXPECT_THAT(std::string(ReadToken(options_.token_path).status().message()),
               HasSubstr("can be read by others"));
+  const std::string of_worker = TokenOf(0);
+  EXPECT_EQ(TokenOf(0), of_worker) << "once for all attempts";
+  ASSERT_EQ(::stat(of_worker.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+  EXPECT_NE(*ReadToken(of_worker), *ReadToken(TokenOf(1)));
+  service_.reset();
+  EXPECT_FALSE(PathExists(of_worker)) << "it is of no use any more";
+}
+
+TEST_F(RpcTest, TheSocketIsPrivateWhateverTheUmask) {
+  for (const mode_t mask : {0000, 0777}) {
+    const mode_t before = ::umask(mask);
+    StartService();
+    ::umask(before);
+    struct stat info;
+    ASSERT_EQ(::stat(options_.socket_path.c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0777, 0600u);
+    service_.reset();
+  }
+}
+
+TEST_F(RpcTest, AFileThatIsNoSocketIsNotReplaced) {
+  ASSERT_TRUE(WriteFileAtomic(options_.socket_path, "mine").ok());
+  EXPECT_FALSE(StartServer(options_).ok());
+  EXPECT_TRUE(PathExists(options_.socket_path));
+}
+
+// Whoever is let through by the modes of files is not let in for it.
+TEST_F(RpcTest, ProcessesOfOtherUsersAreTurnedAwayAndToldOfOnce) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
+  Start(1);
+  ASSERT_EQ(::chmod(options_.socket_path.c_str(), 0666), 0);
+  ASSERT_EQ(::chmod(folder_.c_str(), 0755), 0);
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  options_.socket_path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 3; ++i) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      constexpr uid_t kNobody = 65534;
+      const int fd = ::socket(AF_UNIX, SOCK_STREAM, 0);
+      char byte = 0;
+      if (::setuid(kNobody) != 0 ||
+          ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+        ::_exit(1);
+      }
+      ::_exit(::recv(fd, &byte, 1, 0) <= 0 ? 0 : 2);  // the server's settings, if it is let in
+    }
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0) << WEXITSTATUS(status);
+  }
+  EXPECT_TRUE(store(0).Set("still", Bytes("here")).ok());
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1) << log;
+  EXPECT_THAT(log, HasSubstr("it is of user 65534"));
+}
+
+TEST_F(RpcTest, AWorkerIsRefusedAsAdminAndToldOfOnce) {
+  Start(2);
+  const std::string token = TokenOf(0);
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(GetJobStatus(options_.socket_path, token).status().code(), absl::StatusCode::kPermissionDenied);
+    EXPECT_EQ(SaveJob(options_.socket_path, token).code(), absl::StatusCode::kPermissionDenied);
+    const absl::Status stop = StopJob(options_.socket_path, token, true, "a worker");
+    EXPECT_EQ(stop.code(), absl::StatusCode::kPermissionDenied);
+    EXPECT_THAT(std::string(stop.message()), HasSubstr("the role worker may not stop the run"));
+  }
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1) << log;
+  EXPECT_THAT(log, HasSubstr("a call of local/0 was refused"));
+  const auto status = GetJobStatus(options_.socket_path, options_.token_path);
+  EXPECT_EQ(status->stop, "");
+  EXPECT_EQ(status->workers[0].state, "running");
+}
+
+TEST_F(RpcTest, AWorkerSpeaksForNoOtherMember) {
+  Start(2);
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 3; ++i) {
+    const auto impostor = ConnectWith(TokenOf(0), 1);
+    EXPECT_EQ(impostor->Join(absl::Seconds(10)).status().code(), absl::StatusCode::kUnavailable);
+    impostor->control().Fail({-1, 1, "", "not mine to say", false});
+  }
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1) << log;
+  EXPECT_THAT(log, HasSubstr("worker local/0 spoke as 'local/1'"));
+  clients_[1]->control().Report({7, "forward"});
+  const Notice notice = AwaitNotice(Notice::Kind::kProgress);
+  EXPECT_EQ(notice.rank, 1) << "nobody is in its place";
+  for (const auto& worker : GetJobStatus(options_.socket_path, options_.token_path)->workers) {
+    EXPECT_EQ(worker.state, "running");
+  }
+}
+
+TEST_F(RpcTest, AnAdminTakesNoPartInTheTraining) {
+  Start(1);
+  const auto admin = ConnectWith(options_.token_path, 0);
+  EXPECT_EQ(admin->Join(absl::Seconds(10)).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(admin->store().Set("k", {}).code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(GetJobStatus(options_.socket_path, options_.token_path)->workers[0].state, "running");
 }
 
 TEST_F(RpcTest, AStaleSocketIsReplaced) {

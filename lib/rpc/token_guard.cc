@@ -1,0 +1,73 @@
+#include "rpc/token_guard.h"
+
+#include <unistd.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/names.h"
+#include "base/secret_file.h"
+#include "base/status.h"
+#include "rpc/token.h"
+#include "rpc/wire.h"
+
+namespace trainctl::rpc {
+
+TokenGuard::~TokenGuard() {
+  for (const Pass& pass : passes_) {
+    if (pass.identity.role == Role::kWorker) ::unlink(pass.path.c_str());
+  }
+}
+
+absl::Status TokenGuard::Admit(const Identity& identity, const std::string& path) {
+  std::lock_guard lock(mutex_);
+  for (const Pass& pass : passes_) {
+    if (pass.identity == identity) return absl::OkStatus();
+  }
+  TRAINCTL_ASSIGN_OR_RETURN(std::string token, MakeToken());
+  TRAINCTL_RETURN_IF_ERROR(WriteSecretFile(path, token));
+  passes_.push_back({identity, std::move(token), path});
+  return absl::OkStatus();
+}
+
+std::optional<Identity> TokenGuard::Find(const grpc::ServerContextBase& context) {
+  const auto it = context.client_metadata().find(kTokenKey);
+  if (it == context.client_metadata().end()) return std::nullopt;
+  const absl::string_view token(it->second.data(), it->second.size());
+  std::lock_guard lock(mutex_);
+  for (const Pass& pass : passes_) {
+    if (SameToken(token, pass.token)) return pass.identity;
+  }
+  return std::nullopt;
+}
+
+grpc::Status TokenGuard::CheckWorker(const grpc::ServerContextBase& context, std::string* member) {
+  std::optional<Identity> caller = Find(context);
+  if (!caller || caller->role != Role::kWorker) return Refuse(caller, "take part in the training");
+  *member = std::move(caller->name);
+  return grpc::Status::OK;
+}
+
+grpc::Status TokenGuard::CheckAdmin(const grpc::ServerContextBase& context, const char* changes) {
+  const std::optional<Identity> caller = Find(context);
+  if (caller && MayAdminister(caller->role, changes)) return grpc::Status::OK;
+  return Refuse(caller, changes != nullptr ? changes : "ask this");
+}
+
+grpc::Status TokenGuard::Refuse(const std::optional<Identity>& caller, const char* what) {
+  if (!caller) {
+    refusals_->Add(RefusalLog::Kind::kToken, "a call to the job without its token was refused");
+    return {grpc::StatusCode::UNAUTHENTICATED, "the job's token is missing or wrong"};
+  }
+  const std::string why = WhyMayNot(caller->role, what);
+  refusals_->Add(RefusalLog::Kind::kRole, absl::StrCat("a call of ", caller->name, " was refused: ", why));
+  return {grpc::StatusCode::PERMISSION_DENIED, why};
+}
+
+grpc::Status TokenGuard::RefuseImpostor(const std::string& member, absl::string_view claimed) {
+  const std::string why = absl::StrCat("worker ", member, " spoke as ", QuotedName(claimed));
+  refusals_->Add(RefusalLog::Kind::kImpostor, absl::StrCat("a worker was refused: ", why));
+  return {grpc::StatusCode::PERMISSION_DENIED, why};
+}
+
+}  // namespace trainctl::rpc
