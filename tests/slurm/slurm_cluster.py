@@ -125,6 +125,23 @@ class SlurmCluster:
         """Processes of an ended job are still there."""
         return "CG" in self.run("squeue", "--noheader", "--jobs=" + job, "--states=all", "--format=%t").stdout
 
+    def has_traces(self, job):
+        """Of a job that ended: a step's daemon, or its files on a node."""
+        return any(glob.glob("%s/spool-%s/job%05d" % (self.dir, node, int(job))) for node in self.nodes) or any(
+            "[%s." % job in command for command in self._steps())
+
+    @staticmethod
+    def _steps():
+        """How the daemons of steps call themselves."""
+        for path in glob.glob("/proc/[0-9]*/cmdline"):
+            try:
+                with open(path, "rb") as file:
+                    line = file.read().decode(errors="replace")
+            except OSError:
+                continue  # gone
+            if line.startswith("slurmstepd"):
+                yield line
+
     def logs(self):
         texts = []
         for name in sorted(os.listdir(self.dir)):

@@ -108,7 +108,8 @@ class Case:
         while not ready():
             if time.monotonic() > deadline:
                 jobs = self.run("scontrol", "--oneliner", "show", "jobs").stdout
-                raise RuntimeError("not seen in %d s: %s\n%s\n%s" % (PATIENCE, what, self.output(), jobs))
+                raise RuntimeError("not seen in %d s: %s\n%s\n%s\n%s" % (PATIENCE, what, self.output(), jobs,
+                                                                        self.slurm.logs()))
             time.sleep(0.05)
 
     def output(self):
@@ -351,10 +352,15 @@ def metrics(c):
 
 
 def start_next(c, job):
-    """Starts a job that is back in the queue at once; Slurm lets it wait two minutes. It now and then refuses or forgets to
-    start one that early, and is then asked again."""
+    """Starts a job that is back in the queue soon; Slurm lets it wait two minutes. It now and then forgets to start one
+    that early, and is then asked again."""
     c.wait("job %s to wait in the queue" % job, lambda: c.slurm.job(job).get("JobState") == "PENDING")
     c.expect(status(c)["status"] == "queued" and status(c)["batch_job"]["id"] == job, status(c))
+
+    # A node counts in whole seconds: what is to start in the second in which it was ended before is "already killed".
+    c.wait("the last traces of job %s" % job, lambda: not c.slurm.has_traces(job))
+    gone = int(time.time())
+    c.wait("another second", lambda: int(time.time()) > gone + 1)
 
     def is_started():
         c.run("scontrol", "update", "JobId=" + job, "StartTime=now")
