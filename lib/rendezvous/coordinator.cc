@@ -24,7 +24,8 @@ Timeouts Timeouts::FromDetect(absl::Duration detect) {
   timeouts.echo = detect;
   timeouts.settle = std::min(detect / 4, absl::Milliseconds(250));  // of an agent on a busy machine
   timeouts.tick = std::clamp(detect / 20, absl::Milliseconds(10), absl::Milliseconds(50));
-  timeouts.away = detect / 3;
+  timeouts.away = detect / 2;
+  timeouts.redial = detect / 3;
   timeouts.keeper = 2 * detect;
   timeouts.stacks = absl::Seconds(15);  // gdb reads the symbols of LibTorch
   return timeouts;

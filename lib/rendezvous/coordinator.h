@@ -50,9 +50,12 @@ struct Timeouts {
   // Members that are heard by way of a node's agent are given this on top of `detect`: so the silence of the
   // agent is noticed first, and the node is named.
   absl::Duration relay;
-  // An agent whose connection broke has this to come back: where a connection breaks, packets pass, and it
-  // tries with every beat. One that hears nothing for as long opens another.
+  // An agent whose connection broke has this to come back, by several attempts: the packets of one can be
+  // lost.
   absl::Duration away;
+  // An agent that hears nothing for as long opens another connection; for half as long, where the new one is
+  // not answered.
+  absl::Duration redial;
   // An agent that stands still for so long is ended by its keeper: the coordinator has given up the node by
   // then, and may start its workers elsewhere.
   absl::Duration keeper;

@@ -429,7 +429,7 @@ class AgentClient : public AgentLink, private v1::Trainctl::CallbackService, pri
       case v1::AgentOrder::kSetup: {
         const rendezvous::NodeSetup setup = FromWire(order.setup());
         if (setup.detect_timeout > absl::ZeroDuration()) {
-          redial_after_ = rendezvous::Timeouts::FromDetect(setup.detect_timeout).away;
+          redial_after_ = rendezvous::Timeouts::FromDetect(setup.detect_timeout).redial;
           answer_timeout_ = redial_after_ / 2;
         }
         return Give(setup);
@@ -580,7 +580,7 @@ class AgentClient : public AgentLink, private v1::Trainctl::CallbackService, pri
   absl::Duration dialled_at_;
   absl::Duration tried_at_ = -absl::InfiniteDuration();
   absl::Duration redial_after_ = kMaxReconnectBackoff;
-  // Of a new connection: after one that breaks, the launcher waits redial_after_ and no longer.
+  // Of a new connection: what the launcher waits for one that broke has room for several.
   absl::Duration answer_timeout_ = kMaxReconnectBackoff;
   Outbox<v1::AgentMessage> outbox_;
   Inbox inbox_;
