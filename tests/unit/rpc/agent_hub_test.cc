@@ -190,7 +190,7 @@ TEST_F(HubTest, WhoIsAwayForTooLongIsLostAndNotTakenBack) {
   RawAgent agent(*hub_->Invite("n0"));
   agent.Join();
   Break(agent);
-  Pass(kDetect * 0.2);
+  Pass(kDetect * 0.4);
   EXPECT_EQ(NumNews(), 0u) << "it may come back";
   Pass(kDetect * 0.3);
   ASSERT_EQ(NumNews(), 1u);
