@@ -415,7 +415,9 @@ TEST_F(RpcTest, AWorkerSpeaksForNoOtherMember) {
   clients_[1]->control().Report({7, "forward"});
   const Notice notice = AwaitNotice(Notice::Kind::kProgress);
   EXPECT_EQ(notice.rank, 1) << "nobody is in its place";
-  for (const auto& worker : GetJobStatus(options_.socket_path, options_.token_path)->workers) {
+  const auto status = GetJobStatus(options_.socket_path, options_.token_path);
+  ASSERT_TRUE(status.ok()) << status.status();
+  for (const auto& worker : status->workers) {
     EXPECT_EQ(worker.state, "running");
   }
 }
