@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/status.h"
+#include "checkpoint/checkpoint_io.h"
 #include "checkpoint/examine.h"
 
 namespace trainctl::cli {
@@ -95,12 +96,15 @@ absl::StatusOr<Start> DecideStart(const run::RunFolder& run, bool from_scratch) 
 }
 
 absl::Status PrepareStart(run::RunFolder& run, const Start& start) {
+  if (start.set_aside.empty() && !start.from_scratch && start.changes.empty()) return absl::OkStatus();
+  // From here on a launch of the past, which may not know that it is one, commits nothing more.
+  TRAINCTL_RETURN_IF_ERROR(run.BeginTerm());
   for (const std::string& name : start.set_aside) {
     TRAINCTL_ASSIGN_OR_RETURN(const std::string aside, run.SetAside(name));
     std::fprintf(stderr, "set aside: %s is now %s\n", name.c_str(), aside.c_str());
   }
-  if (start.set_aside.empty() && !start.from_scratch && start.changes.empty()) return absl::OkStatus();
   TRAINCTL_RETURN_IF_ERROR(MakeDirs(run.checkpoints_path()));
+  TRAINCTL_RETURN_IF_ERROR(checkpoint::RevokeUnfinished(run.checkpoints_path()));
   const RealClock clock;
   TRAINCTL_ASSIGN_OR_RETURN(run::Journal journal, run::Journal::Open(run.journal_path(), &clock));
   if (start.from_scratch) {
@@ -111,9 +115,10 @@ absl::Status PrepareStart(run::RunFolder& run, const Start& start) {
     event.step = start.step;
     TRAINCTL_RETURN_IF_ERROR(journal.Append(std::move(event)));
   }
+  const int64_t newest = run.Checkpoints().step;  // it may have committed one since the start was decided
   for (const std::string& change : start.changes) {
     run::JournalEvent event{run::EventKind::kChange};
-    event.step = start.step;
+    event.step = newest;
     event.message = change;
     TRAINCTL_RETURN_IF_ERROR(journal.Append(std::move(event)));
   }

@@ -24,7 +24,8 @@ struct Start {
 // UsageError when `from_scratch` and there is a good one, which is not given up.
 absl::StatusOr<Start> DecideStart(const run::RunFolder& run, bool from_scratch);
 
-// Makes the folder ready for it, and says what was set aside. The caller holds the lock.
+// Makes the folder ready for it, and says what was set aside; where there is something to write it takes a
+// term first. The caller holds the lock.
 absl::Status PrepareStart(run::RunFolder& run, const Start& start);
 
 }  // namespace trainctl::cli
