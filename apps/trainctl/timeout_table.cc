@@ -53,6 +53,7 @@ std::vector<Wait> WaitsForMachines(const recipe::LaunchConfig& launch) {
   const bool has_pods = launch.backend == "kubernetes";
   std::vector<Wait> waits = {
       {timeouts.away, "a machine whose connection broke, and that made no other, is given up", kDetect},
+      {timeouts.redial, "an agent that hears nothing opens another connection", kDetect},
       {timeouts.detect, "a machine that is silent is given up", kDetect},
       {timeouts.keeper, "an agent that stands still is ended with its workers", kDetect},
       {launch.coordinator_timeout, "a machine that does not hear the launcher ends its workers",

@@ -68,7 +68,7 @@ void NodeHost::Decide(rendezvous::AgentEvent event) {
 
 void NodeHost::Do(const rendezvous::SpawnWorkers& action) {
   oom_kills_before_ = CountOomKills();
-  asked_activities_.clear();
+  activity_.Forget();
   absl::StatusOr<WorkerSet> workers =
       WorkerSet::Start(start_, action, agent_.attempt(), deps_.disk, deps_.show_line);
   if (!workers.ok()) {
@@ -95,11 +95,13 @@ void NodeHost::Do(const rendezvous::DropStacks& action) { DropStacks(); }
 
 void NodeHost::DropStacks() {
   stacks_.reset();
-  asked_threads_.clear();
+  threads_.Forget();
   dumps_.clear();
 }
 
-void NodeHost::Do(const rendezvous::LookForActivity& action) { asked_activities_.insert(action.worker); }
+void NodeHost::Do(const rendezvous::LookForActivity& action) {
+  activity_.Ask(action.worker, workers_->at(action.worker).pid);
+}
 
 void NodeHost::Do(const rendezvous::KillProcesses& action) {
   if (workers_) {
@@ -165,8 +167,9 @@ void NodeHost::HandleExit(const KeeperEvent& event) {
   rendezvous::ProcessExited exited;
   exited.worker = event.worker;
   exited.exit = event.exit;
-  exited.last = workers_->at(event.worker).board.Read();
-  exited.waited = workers_->at(event.worker).board.ReadStanding().is_waiting;
+  const rendezvous::Standing standing = workers_->at(event.worker).board.ReadStanding();
+  exited.last = {standing.step, standing.phase};
+  exited.waited = standing.is_waiting;
   if (event.exit.signaled && event.exit.code == SIGKILL) {
     exited.killed_note = DescribeSigkill(oom_kills_before_, CountOomKills());
   }
@@ -180,7 +183,7 @@ void NodeHost::ContinueStacks() {
     if (workers_->at(worker).shows_stack) stacks_->NoteAnswer(Now(), worker);
   }
   const StackRound::Orders orders = stacks_->Next(Now());
-  asked_threads_.insert(orders.read.begin(), orders.read.end());
+  for (const int worker : orders.read) threads_.Ask(worker, workers_->at(worker).pid);
   for (const int worker : orders.debug) dumps_.try_emplace(worker, workers_->at(worker).pid);
   ReadThreads();
   ContinueDumps();
@@ -190,15 +193,9 @@ void NodeHost::ContinueStacks() {
 }
 
 void NodeHost::ReadThreads() {
-  for (auto it = asked_threads_.begin(); it != asked_threads_.end();) {
-    const std::optional<std::string> text = threads_.Of(workers_->at(*it).pid);
-    if (!text) {
-      ++it;
-      continue;
-    }
-    workers_->AddToLog(*it, *text);
-    stacks_->NoteRead(*it);
-    it = asked_threads_.erase(it);
+  while (const auto seen = threads_.Take()) {
+    workers_->AddToLog(seen->worker, seen->value);
+    stacks_->NoteRead(seen->worker);
   }
 }
 
@@ -213,15 +210,8 @@ void NodeHost::ContinueDumps() {
 }
 
 void NodeHost::FindActivities() {
-  for (auto it = asked_activities_.begin(); it != asked_activities_.end();) {
-    const std::optional<rendezvous::Activity> activity = activity_.Of(workers_->at(*it).pid);
-    if (!activity) {
-      ++it;
-      continue;
-    }
-    const int worker = *it;
-    it = asked_activities_.erase(it);
-    Decide(rendezvous::ActivityFound{worker, *activity});
+  while (const auto seen = activity_.Take()) {
+    Decide(rendezvous::ActivityFound{seen->worker, seen->value});
   }
 }
 

@@ -11,7 +11,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -83,10 +82,8 @@ class NodeHost {
   std::optional<WorkerSet> workers_;  // of the attempt
   OomKills oom_kills_before_;
   ProcessProbe<rendezvous::Activity> activity_{&LookAtThreads};
-  std::set<int> asked_activities_;    // of workers
   std::optional<StackRound> stacks_;  // while they are taken
   ProcessProbe<std::string> threads_{&DescribeThreads};
-  std::set<int> asked_threads_;     // of workers
   std::map<int, StackDump> dumps_;  // by worker
   absl::Duration next_boards_ = absl::ZeroDuration();
 };

@@ -309,20 +309,6 @@ bool Coordinator::IsSettled(absl::Duration now, const Candidate& candidate) {
   return candidate.weight == kWaited && AllHeardSince(candidate.since + timeouts_.settle);
 }
 
-bool Coordinator::AllHeardSince(absl::Duration time) {
-  for (auto it = heard_.begin(); it != heard_.end() && (*it)->last_heard <= time;) {
-    Member& member = **it;
-    if (!CanBeBlamed(member)) {
-      member.heard_at.reset();
-      it = heard_.erase(it);
-      continue;
-    }
-    if (!member.candidate) return false;
-    ++it;
-  }
-  return true;
-}
-
 // Every member's is kept: exits and words of several members arrive in any order, and the one that
 // looks best now can turn out to be an echo.
 void Coordinator::Consider(absl::Duration now, Member& member, Failure failure, bool from_exit, bool waited,
@@ -512,25 +498,34 @@ void Coordinator::GrantGap(absl::Duration gap) {
       std::min(deadline_, last_tick_ + (phase_ == Phase::kGathering ? timeouts_.join : timeouts_.ack));
 }
 
-// The agent sees to it that one that has left ends.
-bool Coordinator::CanBeBlamed(const Member& member) {
-  return member.joined && !member.exited && !member.left;
-}
-
-const Coordinator::Member* Coordinator::FindSilent(absl::Duration now) {
-  const Member* first = nullptr;
-  for (auto it = heard_.begin();
-       it != heard_.end() && now - (*it)->last_heard > timeouts_.detect + timeouts_.relay;) {
+template <typename Visit>
+void Coordinator::VisitUnheard(absl::Duration time, Visit visit) {
+  for (auto it = heard_.begin(); it != heard_.end() && (*it)->last_heard < time;) {
     Member& member = **it;
-    if (!CanBeBlamed(member)) {
+    // The agent sees to it that one that has left ends.
+    if (!member.joined || member.exited || member.left) {
       member.heard_at.reset();
       it = heard_.erase(it);
       continue;
     }
-    if (first == nullptr || member.index < first->index) first = &member;
+    if (!visit(member)) return;
     ++it;
   }
+}
+
+const Coordinator::Member* Coordinator::FindSilent(absl::Duration now) {
+  const Member* first = nullptr;
+  VisitUnheard(now - (timeouts_.detect + timeouts_.relay), [&](const Member& member) {
+    if (first == nullptr || member.index < first->index) first = &member;
+    return true;
+  });
   return first;
+}
+
+bool Coordinator::AllHeardSince(absl::Duration time) {
+  bool all = true;
+  VisitUnheard(time, [&](const Member& member) { return all = member.candidate.has_value(); });
+  return all;
 }
 
 void Coordinator::FailMissing(Decision& out) {

@@ -267,8 +267,10 @@ class Coordinator {
   void GrantGap(absl::Duration gap);
   // The first by slot of those silent for longer than detect; null without any.
   const Member* FindSilent(absl::Duration now);
-  // For its silence.
-  static bool CanBeBlamed(const Member& member);
+  // Calls `visit` with each member that was last heard before `time` and can be blamed for its silence, the
+  // longest silent first, until that returns false.
+  template <typename Visit>
+  void VisitUnheard(absl::Duration time, Visit visit);
   // Whether nothing better is waited for.
   bool IsSettled(absl::Duration now, const Candidate& candidate);
   // Whoever has not spoken, left or ended was heard after that time, so no node is lost.

@@ -25,10 +25,10 @@ seq_len = 32
 files = ["text.txt"]
 [train]
 steps = {steps}
-batch_sequences = 8
+batch_sequences = {sequences}
 precision = "fp32"
 [parallel]
-zero_stage = 3
+zero_stage = {zero}
 dp_replicate = {replicas}
 dp_shard = {shards}
 [cluster]
@@ -56,7 +56,8 @@ class Case:
             for i in range(200):
                 text.write("the quick brown fox %d jumps over the lazy dog. " % i)
 
-    def recipe(self, name, nodes, workers, replicas, shards, steps, every=1000000, launch="", backend=None, after=""):
+    def recipe(self, name, nodes, workers, replicas, shards, steps, every=1000000, launch="", backend=None, after="",
+               sequences=8, zero=3):
         """`backend`: lines for [launch] of several nodes; None: ssh. `after`: tables of their own."""
         if nodes > 1 and backend is not None:
             launch += backend
@@ -66,7 +67,7 @@ class Case:
         path = self.dir + "/" + name
         with open(path, "w") as file:
             file.write(RECIPE.format(nodes=nodes, workers=workers, replicas=replicas, shards=shards, steps=steps,
-                                     every=every, launch=launch) + after)
+                                     every=every, launch=launch, sequences=sequences, zero=zero) + after)
         return path
 
     def run(self, *arguments, timeout=PATIENCE):
