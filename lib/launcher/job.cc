@@ -71,18 +71,17 @@ absl::StatusOr<std::vector<std::string>> AddressesFor(const RemoteNodes& remote)
 }
 
 // A file that only this launch's run folder has, wherever a node sees it.
-absl::StatusOr<rendezvous::NetworkOptions> NetworkOf(const JobOptions& options) {
+absl::StatusOr<rendezvous::NetworkOptions> NetworkOf(const JobOptions& options, const std::string& job) {
   const RemoteNodes& remote = *options.remote;
   rendezvous::NetworkOptions network;
-  TRAINCTL_ASSIGN_OR_RETURN(network.job, RandomHex(16));
-  TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(options.run->path() + "/launch-id", network.job));
+  TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(options.run->path() + "/launch-id", job));
   for (const RemoteNodes::Node& node : remote.nodes) network.nodes.push_back(node.name);
   TRAINCTL_ASSIGN_OR_RETURN(network.addresses, AddressesFor(remote));
   network.port = remote.port;
   network.secret_path = remote.secret_path;
   rendezvous::NodeSetup& setup = network.setup;
   setup.run_dir = options.run->path();
-  setup.proof = network.job;
+  setup.proof = job;
   setup.num_workers = options.num_workers;
   setup.threads_per_worker = options.threads_per_worker;
   setup.worker_args = options.worker_args;
@@ -140,10 +139,11 @@ absl::StatusOr<JobOutcome> RunJob(const JobOptions& options) {
   TRAINCTL_ASSIGN_OR_RETURN(service_options.socket_path, run.MakeSocketPath());
   service_options.token_path = run.token_path();
   service_options.timeouts = rendezvous::Timeouts::FromDetect(options.detect_timeout);
+  TRAINCTL_ASSIGN_OR_RETURN(service_options.job, RandomHex(16));
   service_options.term = run.term();
   service_options.last_generation = state.generation;
   if (options.remote) {
-    TRAINCTL_ASSIGN_OR_RETURN(service_options.network, NetworkOf(options));
+    TRAINCTL_ASSIGN_OR_RETURN(service_options.network, NetworkOf(options, service_options.job));
     service_options.timeouts.relay = service_options.timeouts.RelayOfAgents();
   }
   TRAINCTL_ASSIGN_OR_RETURN(const std::unique_ptr<rendezvous::RendezvousService> service,

@@ -33,7 +33,6 @@ struct NodeSetup {
 
 // Of a job on several machines.
 struct NetworkOptions {
-  std::string job;                     // its id
   std::vector<std::string> nodes;      // whose agents may come
   std::vector<std::string> addresses;  // of this machine, to listen on: never all of them
   int port = 0;                        // 0: a free one, as the invitations say
@@ -46,7 +45,8 @@ struct ServiceOptions {
   std::string socket_path;  // a Unix socket, at most 107 bytes
   std::string token_path;   // of whoever may stop the job; written with mode 0600
   Timeouts timeouts;
-  int64_t term = 0;  // of this launch
+  std::string job;   // the id of this launch
+  int64_t term = 0;  // its term
   int64_t last_generation = 0;
   std::optional<NetworkOptions> network;  // nullopt: all workers are of this machine
 };

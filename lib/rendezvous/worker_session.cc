@@ -45,6 +45,7 @@ void WorkerSession::On(const Went& order) {
 }
 
 void WorkerSession::On(const Directed& order) {
+  if (order.generation < generation_) return;
   if (order.kind == DirectiveKind::kSave) {
     ++directive_.saves_asked;
   } else if (order.kind != DirectiveKind::kNone && order.kind >= directive_.kind) {

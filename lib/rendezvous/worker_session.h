@@ -34,6 +34,7 @@ struct Went {
 struct Directed {
   DirectiveKind kind = DirectiveKind::kNone;
   std::string reason;
+  int64_t generation = 0;
 };
 struct Rejected {
   std::string reason;

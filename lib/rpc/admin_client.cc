@@ -24,10 +24,10 @@ absl::StatusOr<Reply> Call(const std::string& socket, const std::string& token_f
                            grpc::Status (v1::Trainctl::Stub::*method)(grpc::ClientContext*, const Request&,
                                                                       Reply*),
                            const Request& request) {
-  TRAINCTL_ASSIGN_OR_RETURN(const std::string token, ReadToken(token_file));
+  TRAINCTL_ASSIGN_OR_RETURN(const Pass pass, ReadPass(token_file));
   const std::unique_ptr<v1::Trainctl::Stub> stub = v1::Trainctl::NewStub(MakeChannel(socket));
   grpc::ClientContext context;
-  context.AddMetadata(kTokenKey, token);
+  context.AddMetadata(kTokenKey, pass.token);
   context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
   Reply reply;
   const grpc::Status status = (stub.get()->*method)(&context, request, &reply);

@@ -49,7 +49,7 @@ constexpr absl::Duration kRedialInterval = absl::Milliseconds(100);
 
 struct Entry {
   std::string endpoint;  // an address
-  std::string job;
+  v1::Header header;     // of its messages
   std::shared_ptr<grpc::ChannelCredentials> credentials;
 };
 
@@ -89,7 +89,10 @@ absl::StatusOr<Entry> EnrollAt(const std::string& endpoint, const Invitation& in
   v1::EnrollReply reply;
   TRAINCTL_RETURN_IF_ERROR(FromGrpc(v1::Agents::NewStub(channel)->Enroll(&context, request, &reply),
                                     absl::StrCat("the launcher at ", endpoint)));
-  Entry entry{endpoint, invitation.job.empty() ? reply.job() : invitation.job, nullptr};
+  if (!invitation.job.empty() && reply.header().job() != invitation.job) {
+    return absl::PermissionDeniedError(absl::StrCat("the launcher at ", endpoint, " is of another job"));
+  }
+  Entry entry{endpoint, reply.header(), nullptr};
   TRAINCTL_ASSIGN_OR_RETURN(entry.credentials,
                             MakeClientCredentials({mine.key_pem, reply.certificate(), invitation.ca_pem}));
   return entry;
@@ -126,25 +129,6 @@ absl::StatusOr<Entry> Enroll(const AgentClientOptions& options) {
   return absl::UnavailableError(
       absl::StrCat("no address of the launcher answers within ", absl::FormatDuration(options.timeout), " (",
                    absl::StrJoin(invitation.endpoints, ", "), "): ", last.message()));
-}
-
-// What the coordinator answers an agent that it does not want; anything else is an accident of the
-// connection.
-bool IsRefusal(const grpc::Status& status) {
-  switch (status.error_code()) {
-    case grpc::StatusCode::ALREADY_EXISTS:
-    case grpc::StatusCode::FAILED_PRECONDITION:
-    case grpc::StatusCode::INVALID_ARGUMENT:
-    case grpc::StatusCode::PERMISSION_DENIED:
-    case grpc::StatusCode::RESOURCE_EXHAUSTED:  // a message that is too large stays so
-    case grpc::StatusCode::UNAUTHENTICATED:
-    case grpc::StatusCode::UNIMPLEMENTED:
-      return true;
-    case grpc::StatusCode::DEADLINE_EXCEEDED:  // the node was lost
-      return true;
-    default:
-      return false;
-  }
 }
 
 class AgentClient : public AgentLink, private v1::Trainctl::CallbackService, private WorkerStream::Handler {
@@ -322,7 +306,7 @@ class AgentClient : public AgentLink, private v1::Trainctl::CallbackService, pri
   absl::Status Dial() {
     TRAINCTL_ASSIGN_OR_RETURN(const auto channel, MakeTlsChannel(entry_.endpoint, entry_.credentials));
     v1::AgentMessage hello;
-    hello.set_job(entry_.job);
+    *hello.mutable_header() = entry_.header;
     hello.set_protocol_version(kProtocolVersion);
     hello.set_acked(inbox_.last());
     hello.mutable_hello()->set_pid(::getpid());
@@ -372,7 +356,7 @@ class AgentClient : public AgentLink, private v1::Trainctl::CallbackService, pri
 
   // Requires mutex_. Returns its number.
   uint64_t Add(v1::AgentMessage message) {
-    message.set_job(entry_.job);
+    *message.mutable_header() = entry_.header;
     const uint64_t seq = outbox_.Add(std::move(message));
     Pump();
     return seq;
@@ -380,7 +364,7 @@ class AgentClient : public AgentLink, private v1::Trainctl::CallbackService, pri
 
   // Requires mutex_.
   void AddOfTheMoment(v1::AgentMessage message) {
-    message.set_job(entry_.job);
+    *message.mutable_header() = entry_.header;
     outbox_.AddOfTheMoment(std::move(message));
     Pump();
   }
@@ -406,6 +390,12 @@ class AgentClient : public AgentLink, private v1::Trainctl::CallbackService, pri
     last_heard_ms_ = absl::ToInt64Milliseconds(clock_.Monotonic());
     std::lock_guard lock(mutex_);
     if (is_lost_) return;
+    if (const absl::Status known = CheckHeader(order.header(), LaunchOf(entry_.header)); !known.ok()) {
+      return LoseCoordinator(std::string(known.message()));
+    }
+    if (order.header().incarnation() != entry_.header.incarnation()) {
+      return LoseCoordinator("the launcher speaks to another agent of this node");
+    }
     outbox_.Acknowledge(order.acked(), [&](const v1::AgentMessage& heard) {
       for (const v1::WorkerLines::Line& line : heard.lines().lines()) {
         queued_line_bytes_ -= line.text().size();
@@ -523,12 +513,15 @@ class AgentClient : public AgentLink, private v1::Trainctl::CallbackService, pri
   }
 
   void OnMessage(WorkerStream* stream, const v1::WorkerMessage& message) override {
+    if (const grpc::Status known = guard_.CheckLaunch(message.header()); !known.ok()) {
+      return stream->End(known);
+    }
     std::lock_guard lock(mutex_);
     v1::AgentMessage handed_on;
     *handed_on.mutable_worker() = message;
     Talk& talk = sessions_[stream];
     talk.member = message.member();
-    talk.incarnation = message.incarnation();
+    talk.incarnation = message.header().incarnation();
     if (message.has_heartbeat()) {
       AddOfTheMoment(std::move(handed_on));
     } else {
@@ -569,7 +562,7 @@ class AgentClient : public AgentLink, private v1::Trainctl::CallbackService, pri
   const RealClock clock_;
   std::atomic<int64_t> last_heard_ms_ = absl::ToInt64Milliseconds(clock_.Monotonic());
   RefusalLog refusals_{clock_};
-  TokenGuard guard_{&refusals_};
+  TokenGuard guard_{LaunchOf(entry_.header), &refusals_};
   int order_fd_ = -1;
 
   std::mutex mutex_;

@@ -23,19 +23,25 @@
 #include "rpc/wire.h"
 
 namespace trainctl::rpc {
-AgentHub::AgentHub(const rendezvous::NetworkOptions& options, const rendezvous::Timeouts& timeouts,
-                   const Clock& clock, RefusalLog* refusals, Handler* handler)
-    : options_(options), timeouts_(timeouts), handler_(handler), clock_(clock), refusals_(refusals) {}
+AgentHub::AgentHub(Launch launch, const rendezvous::NetworkOptions& options,
+                   const rendezvous::Timeouts& timeouts, const Clock& clock, RefusalLog* refusals,
+                   Handler* handler)
+    : launch_(std::move(launch)),
+      options_(options),
+      timeouts_(timeouts),
+      handler_(handler),
+      clock_(clock),
+      refusals_(refusals) {}
 
 AgentHub::~AgentHub() = default;
 
 absl::Status AgentHub::Start(grpc::Service* also) {
   if (options_.secret_path.empty()) {
-    TRAINCTL_ASSIGN_OR_RETURN(authority_, JobAuthority::Create(options_.job, clock_));
+    TRAINCTL_ASSIGN_OR_RETURN(authority_, JobAuthority::Create(launch_.job, clock_));
   } else {
     TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadSecret(options_.secret_path));
     TRAINCTL_ASSIGN_OR_RETURN(const JobSecret secret, ParseJobSecret(text));
-    TRAINCTL_ASSIGN_OR_RETURN(authority_, JobAuthority::Open(options_.job, secret, clock_));
+    TRAINCTL_ASSIGN_OR_RETURN(authority_, JobAuthority::Open(launch_.job, secret, clock_));
   }
   TRAINCTL_ASSIGN_OR_RETURN(const Credential own,
                             authority_->Issue({Role::kCoordinator, "launch"}, options_.addresses));
@@ -60,7 +66,7 @@ absl::Status AgentHub::Start(grpc::Service* also) {
 
 absl::StatusOr<AdminAccess> AgentHub::MakeAdminAccess() const {
   TRAINCTL_ASSIGN_OR_RETURN(Credential credential, authority_->Issue({Role::kAdmin, "admin"}));
-  return AdminAccess{options_.job, gate_->endpoints(), std::move(credential)};
+  return AdminAccess{launch_.job, gate_->endpoints(), std::move(credential)};
 }
 
 void AgentHub::Shutdown(absl::Duration patience) {
@@ -72,7 +78,7 @@ void AgentHub::Shutdown(absl::Duration patience) {
 
 absl::StatusOr<std::string> AgentHub::Invite(const std::string& node) {
   Invitation invitation{
-      .job = options_.job, .node = node, .endpoints = gate_->endpoints(), .ca_pem = authority_->ca_pem()};
+      .job = launch_.job, .node = node, .endpoints = gate_->endpoints(), .ca_pem = authority_->ca_pem()};
   TRAINCTL_ASSIGN_OR_RETURN(invitation.token, authority_->MakeToken(node));
   return FormatInvitation(invitation);
 }
@@ -179,7 +185,7 @@ bool AgentHub::IsCurrent(const AgentSession* session) {
 // ---- the service --------------------------------------------------------------------------------
 
 std::string AgentHub::CallerNode(const grpc::ServerContextBase& context) {
-  const std::optional<Identity> caller = PeerIdentity(context, options_.job);
+  const std::optional<Identity> caller = PeerIdentity(context, launch_.job);
   if (caller && caller->role == Role::kAgent && absl::c_linear_search(options_.nodes, caller->name)) {
     return caller->name;
   }
@@ -201,7 +207,10 @@ grpc::ServerUnaryReactor* AgentHub::Enroll(grpc::CallbackServerContext* context,
     return FinishNow(context, ToGrpc(certificate.status()));
   }
   reply->set_certificate(*certificate);
-  reply->set_job(options_.job);
+  std::lock_guard lock(mutex_);
+  const int64_t next = static_cast<int64_t>(incarnations_.size()) + 1;
+  const int64_t incarnation = incarnations_.try_emplace(*certificate, next).first->second;
+  *reply->mutable_header() = MakeHeader(launch_, 0, incarnation);
   return FinishNow(context, grpc::Status::OK);
 }
 
@@ -218,6 +227,15 @@ void AgentHub::Refuse(AgentSession* session, const absl::Status& why) {
   Lose(session, std::string(why.message()), ToGrpc(why));
 }
 
+absl::Status AgentHub::CheckSender(const AgentStream& stream, const v1::Header& header) {
+  TRAINCTL_RETURN_IF_ERROR(CheckHeader(header, launch_));
+  std::lock_guard lock(mutex_);
+  const auto it = incarnations_.find(stream.certificate());
+  if (it != incarnations_.end() && it->second == header.incarnation()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("a message is of incarnation ", header.incarnation(), ", which is another agent's"));
+}
+
 void AgentHub::TurnAway(AgentStream* stream, const grpc::Status& why) {
   refusals_->Add(RefusalLog::Kind::kAgent,
                  absl::StrCat("the agent of ", stream->node(), " was refused: ", why.error_message()));
@@ -225,11 +243,10 @@ void AgentHub::TurnAway(AgentStream* stream, const grpc::Status& why) {
 }
 
 void AgentHub::Greet(AgentStream* stream, const v1::AgentMessage& message) {
-  if (message.protocol_version() > kProtocolVersion || message.job() != options_.job) {
+  if (message.protocol_version() > kProtocolVersion) {
     return TurnAway(stream, {grpc::StatusCode::FAILED_PRECONDITION,
                              absl::StrCat("the agent speaks protocol ", message.protocol_version(),
-                                          " for job ", QuotedName(message.job()), ", this launcher up to ",
-                                          kProtocolVersion, " for job ", options_.job)});
+                                          ", this launcher up to ", kProtocolVersion)});
   }
   LoseReplaced(*stream);
   std::lock_guard lock(mutex_);
@@ -245,7 +262,7 @@ void AgentHub::Greet(AgentStream* stream, const v1::AgentMessage& message) {
                              "it was away for too long: the launcher goes on without it"});
   }
   if (is_new) {
-    known->second = std::make_unique<AgentSession>(stream->node(), clock_.Monotonic());
+    known->second = std::make_unique<AgentSession>(stream->node(), message.header(), clock_.Monotonic());
     current_[stream->node()] = known->second.get();
     v1::AgentOrder order;
     if (farewell_) {  // it comes too late
@@ -274,6 +291,9 @@ void AgentHub::LoseReplaced(const AgentStream& by) {
 
 void AgentHub::OnMessage(AgentStream* stream, const v1::AgentMessage& message) {
   AgentSession* const session = stream->session;
+  if (const absl::Status known = CheckSender(*stream, message.header()); !known.ok()) {
+    return session == nullptr ? TurnAway(stream, ToGrpc(known)) : Refuse(session, known);
+  }
   if (session == nullptr) {
     if (!message.has_hello()) {
       return TurnAway(stream, {grpc::StatusCode::FAILED_PRECONDITION, "an agent says hello first"});
@@ -307,6 +327,9 @@ void AgentHub::CarryOut(AgentSession* session, const v1::AgentMessage& message) 
     case v1::AgentMessage::kWorker:
       if (!absl::StartsWith(message.worker().member(), launcher::MemberPrefix(node))) {
         return Refuse(session, absl::PermissionDeniedError("its agent spoke for a worker of another node"));
+      }
+      if (const absl::Status known = CheckHeader(message.worker().header(), launch_); !known.ok()) {
+        return Refuse(session, known);
       }
       return handler_->OnWorkerMessage(session, message.worker());
     case v1::AgentMessage::kReport: {

@@ -24,6 +24,7 @@
 #include "rpc/agent_session.h"
 #include "rpc/connection_gate.h"
 #include "rpc/grpc_log.h"
+#include "rpc/header.h"
 #include "rpc/job_authority.h"
 #include "rpc/store_service.h"
 
@@ -46,7 +47,7 @@ class AgentHub : public v1::Agents::CallbackService, private AgentStream::Handle
   };
 
   // `clock`, `refusals` and `handler` outlive it.
-  AgentHub(const rendezvous::NetworkOptions& options, const rendezvous::Timeouts& timeouts,
+  AgentHub(Launch launch, const rendezvous::NetworkOptions& options, const rendezvous::Timeouts& timeouts,
            const Clock& clock, RefusalLog* refusals, Handler* handler);
   ~AgentHub() override;
 
@@ -83,6 +84,8 @@ class AgentHub : public v1::Agents::CallbackService, private AgentStream::Handle
   void OnMessage(AgentStream* stream, const v1::AgentMessage& message) override;
   void OnClosed(AgentStream* stream) override;
   void Greet(AgentStream* stream, const v1::AgentMessage& message);
+  // Whether a message is of this launch and of the agent with the certificate of that stream.
+  absl::Status CheckSender(const AgentStream& stream, const v1::Header& header);
   // Ends the stream of an agent that is not wanted; the log tells.
   void TurnAway(AgentStream* stream, const grpc::Status& why);
   void LoseReplaced(const AgentStream& by);
@@ -93,6 +96,7 @@ class AgentHub : public v1::Agents::CallbackService, private AgentStream::Handle
   bool IsCurrent(const AgentSession* session);
   void News(const std::string& node, decltype(rendezvous::NodeNews::what) what);
 
+  const Launch launch_;
   const rendezvous::NetworkOptions options_;
   const rendezvous::Timeouts timeouts_;
   Handler* const handler_;
@@ -104,6 +108,7 @@ class AgentHub : public v1::Agents::CallbackService, private AgentStream::Handle
   std::unique_ptr<grpc::Server> server_;
 
   std::mutex mutex_;
+  std::map<std::string, int64_t> incarnations_;                    // of agents, by certificate
   std::map<std::string, std::unique_ptr<AgentSession>> sessions_;  // by certificate, of all that ever came
   std::map<std::string, AgentSession*> current_;                   // by node, of those that are not lost
   std::map<std::string, std::string> command_ends_;                // by node: how its agent's command ended

@@ -113,6 +113,7 @@ void AgentSession::Pump() {
   } else {
     return;
   }
+  *stream_->outgoing_.mutable_header() = header_;
   stream_->outgoing_.set_acked(carried_out_);
   must_answer_ = false;
   is_writing_ = true;

@@ -56,7 +56,11 @@ class AgentStream : public grpc::ServerBidiReactor<v1::AgentMessage, v1::AgentOr
 
 class AgentSession : public MemberSink {
  public:
-  AgentSession(std::string node, absl::Duration now) : node_(std::move(node)) { Hear(now); }
+  // `header`: of all messages, both ways.
+  AgentSession(std::string node, v1::Header header, absl::Duration now)
+      : node_(std::move(node)), header_(std::move(header)) {
+    Hear(now);
+  }
 
   const std::string& node() const { return node_; }
 
@@ -98,6 +102,7 @@ class AgentSession : public MemberSink {
   void Pump();
 
   const std::string node_;
+  const v1::Header header_;
   std::atomic<int64_t> last_heard_ms_{0};
 
   std::mutex reading_mutex_;  // held while a message is carried out; before mutex_

@@ -32,6 +32,7 @@ class RefusalLog {
     kToken,     // without one that is known
     kRole,      // whose caller is known, and may not
     kImpostor,  // a worker that speaks as another
+    kLaunch,    // of another job or term
   };
 
   explicit RefusalLog(const Clock& clock) : clock_(clock) {}

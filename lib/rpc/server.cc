@@ -76,7 +76,7 @@ class Server : public rendezvous::RendezvousService,
     // Whoever asked for the end has its answer first.
     if (server_ != nullptr) server_->Shutdown(kLastAnswers);
     if (notice_fd_ >= 0) ::close(notice_fd_);
-    if (options_.network) RemoveAdminFile(AdminPath(), options_.network->job);
+    if (options_.network) RemoveAdminFile(AdminPath(), options_.job);
   }
 
   absl::Status Start() {
@@ -86,10 +86,10 @@ class Server : public rendezvous::RendezvousService,
     if (notice_fd_ < 0) return ErrnoError("create", "an event descriptor", errno);
     TRAINCTL_ASSIGN_OR_RETURN(server_, SocketServer::Start(options_.socket_path, this, &refusals_));
     if (options_.network) {
-      hub_ = std::make_unique<AgentHub>(*options_.network, options_.timeouts, clock_, &refusals_,
+      hub_ = std::make_unique<AgentHub>(launch_, *options_.network, options_.timeouts, clock_, &refusals_,
                                         static_cast<AgentHub::Handler*>(this));
-      admin_ = std::make_unique<AdminService>(options_.network->job, &refusals_,
-                                              static_cast<AdminService::Handler*>(this));
+      admin_ =
+          std::make_unique<AdminService>(options_.job, &refusals_, static_cast<AdminService::Handler*>(this));
       TRAINCTL_RETURN_IF_ERROR(hub_->Start(admin_.get()));
       TRAINCTL_ASSIGN_OR_RETURN(const AdminAccess access, hub_->MakeAdminAccess());
       TRAINCTL_RETURN_IF_ERROR(WriteAdminFile(AdminPath(), access));
@@ -239,6 +239,9 @@ class Server : public rendezvous::RendezvousService,
   };
 
   void OnMessage(WorkerStream* stream, const v1::WorkerMessage& message) override {
+    if (const grpc::Status known = guard_.CheckLaunch(message.header()); !known.ok()) {
+      return stream->End(known);
+    }
     std::lock_guard lock(mutex_);
     if (message.has_join()) {
       if (message.protocol_version() > kProtocolVersion) {
@@ -322,7 +325,7 @@ class Server : public rendezvous::RendezvousService,
     if (message.has_join()) {
       SessionEntry& session = sessions_[message.member()];
       if (session.sink != nullptr) members_[session.sink].erase(message.member());
-      session = {sink, message.incarnation()};
+      session = {sink, message.header().incarnation()};
       members_[sink].insert(message.member());
     }
     if (const std::optional<rendezvous::Event> event = EventOf(message)) Decide(*event);
@@ -356,16 +359,16 @@ class Server : public rendezvous::RendezvousService,
     const auto it = sessions_.find(command.to.member);
     if (it == sessions_.end() || it->second.incarnation != command.to.incarnation) return;
     v1::CoordinatorMessage message;
+    *message.mutable_header() = MakeHeader(launch_, command.generation, command.to.incarnation);
     switch (command.kind) {
       case Command::Kind::kPrepare:
-        message.mutable_prepare()->set_generation(command.generation);
         message.mutable_prepare()->set_assignment(coordinator_.assignment_bytes());
         message.mutable_prepare()->set_assignment_hash(coordinator_.assignment_hash());
         message.mutable_prepare()->set_heartbeat_interval_ms(
             absl::ToInt64Milliseconds(options_.timeouts.heartbeat_interval));
         break;
       case Command::Kind::kGo:
-        message.mutable_go()->set_generation(command.generation);
+        message.mutable_go();
         break;
       case Command::Kind::kDirective:
         message.mutable_directive()->set_kind(ToWire(command.directive.kind));
@@ -373,7 +376,6 @@ class Server : public rendezvous::RendezvousService,
         break;
       case Command::Kind::kReject:
         message.mutable_reject()->set_reason(WireText(command.reason));
-        message.mutable_reject()->set_generation(command.generation);
         message.mutable_reject()->set_rejoin(command.rejoin);
         break;
     }
@@ -409,9 +411,10 @@ class Server : public rendezvous::RendezvousService,
   const rendezvous::ServiceOptions options_;
   const RealClock clock_;
   RefusalLog refusals_{clock_};
-  TokenGuard guard_{&refusals_};
+  const Launch launch_{options_.job, options_.term};
+  TokenGuard guard_{launch_, &refusals_};
   int notice_fd_ = -1;
-  StoreService store_;
+  StoreService store_{launch_};
   std::mutex mutex_;
   std::condition_variable closed_;
   bool closing_ = false;

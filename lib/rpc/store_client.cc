@@ -37,14 +37,17 @@ std::vector<uint8_t> Bytes(const std::string& text) { return {text.begin(), text
 }  // namespace
 
 absl::StatusOr<v1::StoreReply> StoreClient::Call(v1::StoreRequest request, absl::Duration timeout) {
-  request.set_generation(generation_);
+  *request.mutable_header() = MakeHeader(pass_.launch, generation_, incarnation_);
   grpc::ClientContext context;
-  context.AddMetadata(kTokenKey, token_);
+  context.AddMetadata(kTokenKey, pass_.token);
   // A year is as good as forever and does not overflow.
   context.set_deadline(absl::ToChronoTime(absl::Now() + std::min(timeout, absl::Hours(24 * 365))));
   v1::StoreReply reply;
   const grpc::Status status = stub_->Store(&context, request, &reply);
-  if (status.ok()) return reply;
+  if (status.ok()) {
+    TRAINCTL_RETURN_IF_ERROR(CheckHeader(reply.header(), pass_.launch));
+    return reply;
+  }
   const std::string keys = absl::StrJoin(request.keys(), "', '");
   if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
     return absl::DeadlineExceededError(

@@ -6,12 +6,15 @@
 
 #include "base/key_value_store.h"
 #include "proto/trainctl.grpc.pb.h"
+#include "rpc/token.h"
 
 namespace trainctl::rpc {
 
 class StoreClient : public KeyValueStore {
  public:
-  StoreClient(v1::Trainctl::Stub* stub, std::string token) : stub_(stub), token_(std::move(token)) {}
+  // Of the process with this incarnation.
+  StoreClient(v1::Trainctl::Stub* stub, Pass pass, int64_t incarnation)
+      : stub_(stub), pass_(std::move(pass)), incarnation_(incarnation) {}
   void set_generation(int64_t generation) { generation_ = generation; }
 
   absl::Status Set(absl::string_view key, absl::Span<const uint8_t> value) override;
@@ -28,7 +31,8 @@ class StoreClient : public KeyValueStore {
   absl::StatusOr<v1::StoreReply> Call(v1::StoreRequest request, absl::Duration timeout);
 
   v1::Trainctl::Stub* const stub_;
-  const std::string token_;
+  const Pass pass_;
+  const int64_t incarnation_;
   std::atomic<int64_t> generation_{0};
 };
 

@@ -3,12 +3,17 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "rpc/wire.h"
 
 namespace trainctl::rpc {
 
 void StoreService::Handle(CallId id, const v1::StoreRequest& request, Answer answer) {
+  if (const absl::Status known = CheckHeader(request.header(), launch_); !known.ok()) {
+    return answer(ToGrpc(known), {});
+  }
   std::lock_guard lock(mutex_);
   v1::StoreReply reply;
+  *reply.mutable_header() = request.header();
   grpc::Status status;
   if (table_.TryAnswer(request, &reply, &status)) {
     answer(status, std::move(reply));
@@ -23,6 +28,7 @@ void StoreService::Handle(CallId id, const v1::StoreRequest& request, Answer ans
 void StoreService::WakeWaiting() {
   for (auto it = waiting_.begin(); it != waiting_.end();) {
     v1::StoreReply reply;
+    *reply.mutable_header() = it->request.header();
     grpc::Status status;
     if (!table_.TryAnswer(it->request, &reply, &status)) {
       ++it;

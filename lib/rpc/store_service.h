@@ -11,14 +11,19 @@
 #include <list>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "proto/trainctl.pb.h"
+#include "rpc/header.h"
 #include "rpc/store_table.h"
 
 namespace trainctl::rpc {
 
 class StoreService {
  public:
+  // Of this launch: a call of another one is refused.
+  explicit StoreService(Launch launch) : launch_(std::move(launch)) {}
+
   struct CallId {
     const void* owner = nullptr;
     uint64_t number = 0;
@@ -45,6 +50,7 @@ class StoreService {
 
   void WakeWaiting();
 
+  const Launch launch_;
   std::mutex mutex_;
   StoreTable table_;
   std::string aborted_;  // why waiting is over in this generation

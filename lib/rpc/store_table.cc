@@ -33,9 +33,9 @@ bool StoreTable::TryAnswer(const v1::StoreRequest& request, v1::StoreReply* repl
 }
 
 grpc::Status StoreTable::Check(const v1::StoreRequest& request) const {
-  if (request.generation() != generation_) {
+  if (request.header().generation() != generation_) {
     return {grpc::StatusCode::FAILED_PRECONDITION,
-            absl::StrCat("generation ", request.generation(), " is superseded by ", generation_)};
+            absl::StrCat("generation ", request.header().generation(), " is superseded by ", generation_)};
   }
   if (request.keys().empty() && request.operation() != v1::StoreRequest::NUM_KEYS &&
       request.operation() != v1::StoreRequest::CHECK && request.operation() != v1::StoreRequest::WAIT) {

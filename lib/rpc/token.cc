@@ -4,8 +4,11 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/files.h"
 #include "base/secret_file.h"
 #include "base/status.h"
@@ -14,16 +17,26 @@ namespace trainctl::rpc {
 
 absl::StatusOr<std::string> MakeToken() { return RandomHex(32); }
 
-absl::StatusOr<std::string> ReadToken(const std::string& path) {
+absl::Status WritePass(const std::string& path, const Pass& pass) {
+  return WriteSecretFile(path, absl::StrCat(pass.token, " ", pass.launch.job, " ", pass.launch.term));
+}
+
+absl::StatusOr<Pass> ReadPass(const std::string& path) {
   struct stat info;
   if (::stat(path.c_str(), &info) != 0) return ErrnoError("read the job's token", path, errno);
   if ((info.st_mode & 077) != 0) {
     return EnvironmentError(absl::StrCat("the job's token ", path, " can be read by others; run 'chmod 600 ",
                                          path, "' and launch again"));
   }
-  TRAINCTL_ASSIGN_OR_RETURN(std::string token, ReadFile(path, 4096));
-  if (token.empty()) return EnvironmentError(absl::StrCat("the job's token ", path, " is empty"));
-  return token;
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, 4096));
+  const std::vector<std::string> parts = absl::StrSplit(text, ' ');
+  Pass pass;
+  if (parts.size() != 3 || parts[0].empty() || !absl::SimpleAtoi(parts[2], &pass.launch.term)) {
+    return EnvironmentError(absl::StrCat("the job's token ", path, " is damaged; launch again"));
+  }
+  pass.token = parts[0];
+  pass.launch.job = parts[1];
+  return pass;
 }
 
 std::string WorkerTokenPath(const std::string& token_path, const rendezvous::Slot& slot) {

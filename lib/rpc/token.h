@@ -4,16 +4,25 @@
 
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "rendezvous/assignment.h"
+#include "rpc/header.h"
 
 namespace trainctl::rpc {
 
+// What the file of a token holds: the launch that it is good for, too.
+struct Pass {
+  std::string token;
+  Launch launch;
+};
+absl::Status WritePass(const std::string& path, const Pass& pass);
+// EnvironmentError when the file is missing, damaged, or readable by others.
+absl::StatusOr<Pass> ReadPass(const std::string& path);
+
 // 256 random bits of the kernel, in hexadecimal.
 absl::StatusOr<std::string> MakeToken();
-// EnvironmentError when the file is missing, empty, or readable by others.
-absl::StatusOr<std::string> ReadToken(const std::string& path);
 // Of the worker in that slot, next to `token_path`: "<token_path>-<worker id>".
 std::string WorkerTokenPath(const std::string& token_path, const rendezvous::Slot& slot);
 // Takes the same time wherever they differ.

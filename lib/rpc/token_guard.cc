@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/names.h"
-#include "base/secret_file.h"
 #include "base/status.h"
 #include "rpc/token.h"
 #include "rpc/wire.h"
@@ -14,19 +13,19 @@
 namespace trainctl::rpc {
 
 TokenGuard::~TokenGuard() {
-  for (const Pass& pass : passes_) {
-    if (pass.identity.role == Role::kWorker) ::unlink(pass.path.c_str());
+  for (const Entry& entry : entries_) {
+    if (entry.identity.role == Role::kWorker) ::unlink(entry.path.c_str());
   }
 }
 
 absl::Status TokenGuard::Admit(const Identity& identity, const std::string& path) {
   std::lock_guard lock(mutex_);
-  for (const Pass& pass : passes_) {
-    if (pass.identity == identity) return absl::OkStatus();
+  for (const Entry& entry : entries_) {
+    if (entry.identity == identity) return absl::OkStatus();
   }
   TRAINCTL_ASSIGN_OR_RETURN(std::string token, MakeToken());
-  TRAINCTL_RETURN_IF_ERROR(WriteSecretFile(path, token));
-  passes_.push_back({identity, std::move(token), path});
+  TRAINCTL_RETURN_IF_ERROR(WritePass(path, {token, launch_}));
+  entries_.push_back({identity, std::move(token), path});
   return absl::OkStatus();
 }
 
@@ -35,8 +34,8 @@ std::optional<Identity> TokenGuard::Find(const grpc::ServerContextBase& context)
   if (it == context.client_metadata().end()) return std::nullopt;
   const absl::string_view token(it->second.data(), it->second.size());
   std::lock_guard lock(mutex_);
-  for (const Pass& pass : passes_) {
-    if (SameToken(token, pass.token)) return pass.identity;
+  for (const Entry& entry : entries_) {
+    if (SameToken(token, entry.token)) return entry.identity;
   }
   return std::nullopt;
 }
@@ -68,6 +67,14 @@ grpc::Status TokenGuard::RefuseImpostor(const std::string& member, absl::string_
   const std::string why = absl::StrCat("worker ", member, " spoke as ", QuotedName(claimed));
   refusals_->Add(RefusalLog::Kind::kImpostor, absl::StrCat("a worker was refused: ", why));
   return {grpc::StatusCode::PERMISSION_DENIED, why};
+}
+
+grpc::Status TokenGuard::CheckLaunch(const v1::Header& header) {
+  const absl::Status status = CheckHeader(header, launch_);
+  if (!status.ok()) {
+    refusals_->Add(RefusalLog::Kind::kLaunch, absl::StrCat("a worker was refused: ", status.message()));
+  }
+  return ToGrpc(status);
 }
 
 }  // namespace trainctl::rpc

@@ -8,11 +8,13 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "rpc/grpc_log.h"
+#include "rpc/header.h"
 #include "rpc/identity.h"
 
 namespace trainctl::rpc {
@@ -20,7 +22,7 @@ namespace trainctl::rpc {
 class TokenGuard {
  public:
   // `refusals` outlives it.
-  explicit TokenGuard(RefusalLog* refusals) : refusals_(refusals) {}
+  TokenGuard(Launch launch, RefusalLog* refusals) : launch_(std::move(launch)), refusals_(refusals) {}
   // Removes the workers' files. That of an admin stays, as the run folder's others do.
   ~TokenGuard();
 
@@ -35,9 +37,11 @@ class TokenGuard {
   grpc::Status CheckAdmin(const grpc::ServerContextBase& context, const char* changes);
   // A worker spoke for a member that is not its own. Returns what to end its call with; the log tells.
   grpc::Status RefuseImpostor(const std::string& member, absl::string_view claimed);
+  // Whether a message is of this launch; if not, the same.
+  grpc::Status CheckLaunch(const v1::Header& header);
 
  private:
-  struct Pass {
+  struct Entry {
     Identity identity;
     std::string token;
     std::string path;
@@ -46,9 +50,10 @@ class TokenGuard {
   std::optional<Identity> Find(const grpc::ServerContextBase& context);
   grpc::Status Refuse(const std::optional<Identity>& caller, const char* what);
 
+  const Launch launch_;
   RefusalLog* const refusals_;
   std::mutex mutex_;
-  std::vector<Pass> passes_;
+  std::vector<Entry> entries_;
 };
 
 }  // namespace trainctl::rpc

@@ -8,8 +8,8 @@ namespace {
 
 void Name(const rendezvous::MemberId& id, int64_t generation, v1::WorkerMessage& message) {
   message.set_member(id.member);
-  message.set_incarnation(id.incarnation);
-  message.set_generation(generation);
+  message.mutable_header()->set_incarnation(id.incarnation);
+  message.mutable_header()->set_generation(generation);
 }
 
 void Write(const rendezvous::Join& join, v1::WorkerMessage& message) {
@@ -56,6 +56,23 @@ grpc::Status ToGrpc(const absl::Status& status) {
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
 }
 
+bool IsRefusal(const grpc::Status& status) {
+  switch (status.error_code()) {
+    case grpc::StatusCode::ALREADY_EXISTS:
+    case grpc::StatusCode::FAILED_PRECONDITION:
+    case grpc::StatusCode::INVALID_ARGUMENT:
+    case grpc::StatusCode::PERMISSION_DENIED:
+    case grpc::StatusCode::RESOURCE_EXHAUSTED:  // a message that is too large stays so
+    case grpc::StatusCode::UNAUTHENTICATED:
+    case grpc::StatusCode::UNIMPLEMENTED:
+      return true;
+    case grpc::StatusCode::DEADLINE_EXCEEDED:  // the node was lost
+      return true;
+    default:
+      return false;
+  }
+}
+
 v1::DirectiveMessage::Kind ToWire(DirectiveKind kind) {
   switch (kind) {
     case DirectiveKind::kSave:
@@ -87,28 +104,28 @@ std::string WireText(absl::string_view text) {
 }
 
 std::optional<rendezvous::Event> EventOf(const v1::WorkerMessage& message) {
-  const rendezvous::MemberId id{message.member(), message.incarnation()};
+  const rendezvous::MemberId id{message.member(), message.header().incarnation()};
   switch (message.body_case()) {
     case v1::WorkerMessage::kJoin:
       return rendezvous::Join{id, message.join().pid()};
     case v1::WorkerMessage::kAck:
-      return rendezvous::Ack{id, message.generation(), message.ack().assignment_hash()};
+      return rendezvous::Ack{id, message.header().generation(), message.ack().assignment_hash()};
     case v1::WorkerMessage::kHeartbeat: {
       const v1::Heartbeat& beat = message.heartbeat();
       return rendezvous::Heartbeat{
           id,
-          message.generation(),
+          message.header().generation(),
           {beat.step(), beat.phase(), beat.has_peak_bytes() ? beat.peak_bytes() : -1}};
     }
     case v1::WorkerMessage::kFailure: {
       const v1::FailureReport& report = message.failure();
       return rendezvous::ReportFailure{
-          id, message.generation(),
+          id, message.header().generation(),
           Failure{-1, report.step(), report.axis(), report.message(), report.peer_failed()}};
     }
     case v1::WorkerMessage::kLeave:
       return rendezvous::Leave{
-          id, message.generation(),
+          id, message.header().generation(),
           message.leave().stopped() ? rendezvous::LeaveKind::kStopped : rendezvous::LeaveKind::kFinished};
     case v1::WorkerMessage::BODY_NOT_SET:
       break;
@@ -116,9 +133,10 @@ std::optional<rendezvous::Event> EventOf(const v1::WorkerMessage& message) {
   return std::nullopt;
 }
 
-v1::WorkerMessage MessageOf(const rendezvous::WorkerWords& words) {
+v1::WorkerMessage MessageOf(const rendezvous::WorkerWords& words, const Launch& launch) {
   v1::WorkerMessage message;
   message.set_protocol_version(kProtocolVersion);
+  *message.mutable_header() = MakeHeader(launch, 0, 0);
   std::visit([&](const auto& what) { Write(what, message); }, words);
   return message;
 }
@@ -127,13 +145,15 @@ std::optional<rendezvous::WorkerOrder> OrderOf(const v1::CoordinatorMessage& mes
   switch (message.body_case()) {
     case v1::CoordinatorMessage::kPrepare: {
       const v1::Prepare& prepare = message.prepare();
-      return rendezvous::Prepared{prepare.generation(), prepare.assignment(), prepare.assignment_hash(),
+      return rendezvous::Prepared{message.header().generation(), prepare.assignment(),
+                                  prepare.assignment_hash(),
                                   absl::Milliseconds(prepare.heartbeat_interval_ms())};
     }
     case v1::CoordinatorMessage::kGo:
-      return rendezvous::Went{message.go().generation()};
+      return rendezvous::Went{message.header().generation()};
     case v1::CoordinatorMessage::kDirective:
-      return rendezvous::Directed{FromWire(message.directive().kind()), message.directive().reason()};
+      return rendezvous::Directed{FromWire(message.directive().kind()), message.directive().reason(),
+                                  message.header().generation()};
     case v1::CoordinatorMessage::kReject:
       return rendezvous::Rejected{message.reject().reason(), message.reject().rejoin()};
     case v1::CoordinatorMessage::BODY_NOT_SET:

@@ -33,16 +33,17 @@ void ExitBecauseLost(const std::string& reason) {
 // Carries what rendezvous::WorkerSession has to tell over a stream of gRPC, with a thread for each way.
 class WorkerClient::Impl : public ControlChannel {
  public:
-  Impl(WorkerClientOptions options, std::string token, std::optional<launcher::ProgressBoard> board)
+  Impl(WorkerClientOptions options, Pass pass, std::optional<launcher::ProgressBoard> board)
       : options_(std::move(options)),
         board_(std::move(board)),
         channel_(MakeChannel(options_.flags.socket)),
         stub_(v1::Trainctl::NewStub(channel_)),
-        store_(stub_.get(), token),
+        launch_(pass.launch),
+        store_(stub_.get(), pass, options_.flags.incarnation),
         session_(
             {launcher::MemberName(options_.flags.node, options_.flags.worker_id), options_.flags.incarnation},
             ::getpid()) {
-    context_.AddMetadata(kTokenKey, token);
+    context_.AddMetadata(kTokenKey, pass.token);
     stream_ = stub_->Session(&context_);
     writer_ = std::thread([this] { RunWriter(); });
     reader_ = std::thread([this] { RunReader(); });
@@ -57,7 +58,8 @@ class WorkerClient::Impl : public ControlChannel {
     writer_.join();
     context_.TryCancel();
     reader_.join();
-    if (!finished_) (void)stream_->Finish();
+    std::lock_guard lock(mutex_);
+    (void)EndOfStream();
   }
 
   absl::StatusOr<rendezvous::WorldAssignment> Join(absl::Duration timeout) {
@@ -111,9 +113,13 @@ class WorkerClient::Impl : public ControlChannel {
   absl::Status AwaitHeard(std::unique_lock<std::mutex>& lock) {
     wake_writer_.notify_all();
     changed_.wait(lock, [&] { return ended_ && all_written_; });
-    finished_ = true;
-    lock.unlock();
-    return FromGrpc(stream_->Finish(), "the launcher did not hear the end of this worker");
+    return FromGrpc(EndOfStream(), "the launcher did not hear the end of this worker");
+  }
+
+  // Of a stream that has ended. Requires mutex_.
+  const grpc::Status& EndOfStream() {
+    if (!status_) status_ = stream_->Finish();
+    return *status_;
   }
 
   // No words come any more. Requires mutex_.
@@ -130,7 +136,7 @@ class WorkerClient::Impl : public ControlChannel {
         wake_writer_.wait(lock, [&] { return IsEnding(); });
         break;
       }
-      v1::WorkerMessage message = MessageOf(session_.TakeWords());
+      v1::WorkerMessage message = MessageOf(session_.TakeWords(), launch_);
       message.set_seq(++seq);
       lock.unlock();
       const bool ok = stream_->Write(message);
@@ -146,20 +152,38 @@ class WorkerClient::Impl : public ControlChannel {
     changed_.notify_all();
   }
 
+  // Of this launch, and for this process.
+  absl::Status CheckOrder(const v1::Header& header) const {
+    TRAINCTL_RETURN_IF_ERROR(CheckHeader(header, launch_));
+    if (header.incarnation() == options_.flags.incarnation) return absl::OkStatus();
+    return absl::FailedPreconditionError(absl::StrCat("an order is for incarnation ", header.incarnation(),
+                                                      ", this is ", options_.flags.incarnation));
+  }
+
   void RunReader() {
     v1::CoordinatorMessage message;
     while (stream_->Read(&message)) {
+      if (const absl::Status mine = CheckOrder(message.header()); !mine.ok()) {
+        Change([&] { session_.Lose(std::string(mine.message())); });
+        continue;
+      }
       const std::optional<rendezvous::WorkerOrder> order = OrderOf(message);
       if (order) Change([&] { session_.Receive(*order); });
     }
-    bool expected = false;
+    std::string lost;
     {
       std::lock_guard lock(mutex_);
-      expected = IsEnding();
       ended_ = true;
+      if (!IsEnding()) lost = WhyItEnded(EndOfStream());
     }
     changed_.notify_all();
-    if (!expected) Change([&] { session_.Lose("the launcher is gone"); });
+    if (!lost.empty()) Change([&] { session_.Lose(lost); });
+  }
+
+  static std::string WhyItEnded(const grpc::Status& status) {
+    return IsRefusal(status)
+               ? absl::StrCat("the launcher does not want this worker: ", status.error_message())
+               : "the launcher is gone";
   }
 
   // Whoever waits for what has changed goes on; a session that is lost by it is told to the owner.
@@ -189,6 +213,7 @@ class WorkerClient::Impl : public ControlChannel {
   std::optional<launcher::ProgressBoard> board_;
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::Trainctl::Stub> stub_;
+  const Launch launch_;
   StoreClient store_;
   grpc::ClientContext context_;
   std::unique_ptr<grpc::ClientReaderWriter<v1::WorkerMessage, v1::CoordinatorMessage>> stream_;
@@ -200,7 +225,7 @@ class WorkerClient::Impl : public ControlChannel {
   bool ends_ = false;         // this object
   bool all_written_ = false;  // and the launcher told so
   bool ended_ = false;        // the stream, by the server
-  bool finished_ = false;     // its status is taken
+  std::optional<grpc::Status> status_;
   std::thread writer_;
   std::thread reader_;
 };
@@ -209,14 +234,14 @@ WorkerClient::WorkerClient(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) 
 WorkerClient::~WorkerClient() = default;
 
 absl::StatusOr<std::unique_ptr<WorkerClient>> WorkerClient::Connect(WorkerClientOptions options) {
-  TRAINCTL_ASSIGN_OR_RETURN(std::string token, ReadToken(options.flags.token_file));
+  TRAINCTL_ASSIGN_OR_RETURN(Pass pass, ReadPass(options.flags.token_file));
   std::optional<launcher::ProgressBoard> board;
   if (options.flags.progress_fd >= 0) {
     TRAINCTL_ASSIGN_OR_RETURN(board, launcher::ProgressBoard::Open(options.flags.progress_fd));
     board->PublishLifeSigns();
   }
   return std::unique_ptr<WorkerClient>(
-      new WorkerClient(std::make_unique<Impl>(std::move(options), std::move(token), std::move(board))));
+      new WorkerClient(std::make_unique<Impl>(std::move(options), std::move(pass), std::move(board))));
 }
 
 absl::StatusOr<rendezvous::WorldAssignment> WorkerClient::Join(absl::Duration timeout) {

@@ -23,8 +23,8 @@ constexpr int kMembers = 3;
 v1::WorkerMessage SomeWorkerMessage(FuzzedDataProvider& in, const rendezvous::Coordinator& coordinator) {
   v1::WorkerMessage message;
   message.set_member(absl::StrCat("node/", in.ConsumeIntegralInRange(0, kMembers)));  // one is unknown
-  message.set_incarnation(in.ConsumeIntegralInRange(0, 3));
-  message.set_generation(coordinator.generation() - in.ConsumeIntegralInRange(0, 2));
+  message.mutable_header()->set_incarnation(in.ConsumeIntegralInRange(0, 3));
+  message.mutable_header()->set_generation(coordinator.generation() - in.ConsumeIntegralInRange(0, 2));
   switch (in.ConsumeIntegralInRange(0, 5)) {
     case 0:
       message.mutable_join()->set_pid(in.ConsumeIntegral<int64_t>());
@@ -51,7 +51,7 @@ v1::WorkerMessage SomeWorkerMessage(FuzzedDataProvider& in, const rendezvous::Co
 
 v1::StoreRequest SomeStoreRequest(FuzzedDataProvider& in) {
   v1::StoreRequest request;
-  request.set_generation(in.ConsumeIntegralInRange(0, 2));
+  request.mutable_header()->set_generation(in.ConsumeIntegralInRange(0, 2));
   request.set_operation(static_cast<v1::StoreRequest::Operation>(in.ConsumeIntegralInRange(0, 9)));
   for (int i = in.ConsumeIntegralInRange(0, 2); i > 0; --i) request.add_keys(in.ConsumeRandomLengthString(2));
   request.set_value(in.ConsumeRandomLengthString(8));

@@ -290,7 +290,7 @@ class JobSimulation {
       case Command::Kind::kGo:
         return Went{command.generation};
       case Command::Kind::kDirective:
-        return Directed{command.directive.kind, command.directive.reason};
+        return Directed{command.directive.kind, command.directive.reason, command.generation};
       case Command::Kind::kReject:
         return Rejected{command.reason, command.rejoin};
     }

@@ -146,14 +146,21 @@ TEST_F(WorkerSessionTest, TheLastWordComesAfterTheLastStepAndNothingAfterIt) {
 
 TEST_F(WorkerSessionTest, SavesAreCountedAndAStopIsNotTakenBack) {
   Run();
-  session_.Receive(Directed{DirectiveKind::kSave, ""});
-  session_.Receive(Directed{DirectiveKind::kSave, ""});
+  session_.Receive(Directed{DirectiveKind::kSave, "", session_.generation()});
+  session_.Receive(Directed{DirectiveKind::kSave, "", session_.generation()});
   EXPECT_EQ(session_.directive().saves_asked, 2);
   EXPECT_EQ(session_.directive().kind, DirectiveKind::kNone);
-  session_.Receive(Directed{DirectiveKind::kAbort, "a peer failed"});
-  session_.Receive(Directed{DirectiveKind::kStopAfterSave, "later"});
+  session_.Receive(Directed{DirectiveKind::kAbort, "a peer failed", session_.generation()});
+  session_.Receive(Directed{DirectiveKind::kStopAfterSave, "later", session_.generation()});
   EXPECT_EQ(session_.directive().kind, DirectiveKind::kAbort);
   EXPECT_EQ(session_.directive().reason, "a peer failed");
+}
+
+TEST_F(WorkerSessionTest, ADirectiveOfAnOlderGenerationIsOfNoAccount) {
+  Run();
+  session_.Receive(
+      Directed{DirectiveKind::kStopAfterSave, "meant for those before", session_.generation() - 1});
+  EXPECT_EQ(session_.directive().kind, DirectiveKind::kNone);
 }
 
 }  // namespace

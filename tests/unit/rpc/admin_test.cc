@@ -48,7 +48,8 @@ class AdminTest : public testing::Test {
     options.socket_path = folder_ + "/s";
     options.token_path = folder_ + "/token";
     options.timeouts = rendezvous::Timeouts::FromDetect(absl::Seconds(30));
-    options.network = {.job = kJob, .nodes = {"node1", "node2"}, .addresses = {"127.0.0.1"}};
+    options.job = kJob;
+    options.network = {.nodes = {"node1", "node2"}, .addresses = {"127.0.0.1"}};
     options.network->setup.run_dir = folder_;
     auto service = StartServer(options);
     ASSERT_TRUE(service.ok()) << service.status();

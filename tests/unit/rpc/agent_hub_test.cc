@@ -34,12 +34,11 @@ class HubTest : public testing::Test, protected AgentHub::Handler {
  protected:
   HubTest() {
     QuietGrpc();
-    options_.job = "job-1";
     options_.nodes = {"n0", "n1"};
     options_.addresses = {"127.0.0.1"};
     options_.setup.num_workers = 2;
-    hub_ = std::make_unique<AgentHub>(options_, rendezvous::Timeouts::FromDetect(kDetect), clock_, &refusals_,
-                                      static_cast<AgentHub::Handler*>(this));
+    hub_ = std::make_unique<AgentHub>(Launch{"job-1", 3}, options_, rendezvous::Timeouts::FromDetect(kDetect),
+                                      clock_, &refusals_, static_cast<AgentHub::Handler*>(this));
     const absl::Status status = hub_->Start(nullptr);
     EXPECT_TRUE(status.ok()) << status;
   }
@@ -244,6 +243,37 @@ TEST_F(HubTest, AMessageThatWasLeftOutEndsTheAgent) {
   EXPECT_EQ(agent.Wait().error_message(), "its agent left out a message");
   AwaitNumNews(1);
   EXPECT_TRUE(std::holds_alternative<rendezvous::NodeNews::Gone>(news_[0].what)) << "the message is not told";
+}
+
+// Each message by itself, whatever the hello said.
+TEST_F(HubTest, WhatIsOfAnotherLaunchOrAgentEndsTheAgent) {
+  for (const auto& [field, words] : {std::pair{1, "term 3"}, {2, "term 2"}, {3, "another agent's"}}) {
+    RawAgent agent(*hub_->Invite("n0"));
+    agent.Join();
+    v1::AgentMessage message;
+    *message.mutable_header() = agent.header();
+    if (field == 1) message.mutable_header()->set_job("job-2");
+    if (field == 2) message.mutable_header()->set_term(2);
+    if (field == 3) message.mutable_header()->set_incarnation(agent.header().incarnation() + 1);
+    message.mutable_report()->set_message("of the past");
+    const size_t before = NumNews();
+    agent.Say(message);
+    const grpc::Status status = agent.Wait();
+    ASSERT_THAT(status.error_message(), HasSubstr(words));
+    AwaitNumNews(before + 1);
+    EXPECT_TRUE(std::holds_alternative<rendezvous::NodeNews::Gone>(news_.back().what)) << "it is not told";
+  }
+}
+
+TEST_F(HubTest, AWorkersWordsOfAnotherTermEndItsAgent) {
+  RawAgent agent(*hub_->Invite("n0"));
+  agent.Join();
+  v1::AgentMessage message;
+  message.mutable_worker()->set_member("n0/0");
+  *message.mutable_worker()->mutable_header() = MakeHeader({"job-1", 2}, 1, 1);
+  message.mutable_worker()->mutable_join()->set_pid(1);
+  agent.Say(message);
+  EXPECT_THAT(agent.Wait().error_message(), HasSubstr("term 2"));
 }
 
 TEST_F(HubTest, AnAgentThatIsAwayGivesWayToAnother) {

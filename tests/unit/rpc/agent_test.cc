@@ -298,9 +298,9 @@ TEST_F(AgentsTest, AWaitEndsWithTheWorkerThatWaits) {
   StartJob({"n0"});
   const auto stub = v1::Trainctl::NewStub(MakeChannel(nodes_[0]->socket()));
   grpc::ClientContext context;
-  context.AddMetadata(kTokenKey, *ReadToken(nodes_[0]->token(0)));
+  context.AddMetadata(kTokenKey, ReadPass(nodes_[0]->token(0))->token);
   v1::StoreRequest request;
-  request.set_generation(1);
+  *request.mutable_header() = MakeHeader({options_.job, options_.term}, 1, 1);
   request.set_operation(v1::StoreRequest::WAIT);
   request.add_keys("never");
   auto waiting = std::async(std::launch::async, [&] {
@@ -588,6 +588,7 @@ class FakeCoordinator : public v1::Agents::Service {
 
   grpc::Status Enroll(grpc::ServerContext*, const v1::EnrollRequest* request,
                       v1::EnrollReply* reply) override {
+    *reply->mutable_header() = MakeHeader({"job-1", 3}, 0, 1);
     reply->set_certificate(
         *authority_->Enroll(request->node(), request->token(), request->certificate_request()));
     return grpc::Status::OK;
@@ -595,7 +596,10 @@ class FakeCoordinator : public v1::Agents::Service {
   // Says `orders`, then reads once it is let.
   grpc::Status Node(grpc::ServerContext*,
                     grpc::ServerReaderWriter<v1::AgentOrder, v1::AgentMessage>* stream) override {
-    for (const v1::AgentOrder& order : orders) stream->Write(order);
+    for (v1::AgentOrder& order : orders) {
+      if (!order.has_header()) *order.mutable_header() = MakeHeader({"job-1", 3}, 0, 1);
+      stream->Write(order);
+    }
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [&] { return may_read_; });

@@ -60,6 +60,7 @@ class RawAgent {
       EXPECT_TRUE(status.ok()) << status.error_message();
       credential.key_pem = mine.key_pem;
       credential.cert_pem = reply.certificate();
+      header_ = reply.header();
     }
     channel_ = *MakeTlsChannel(invitation_.endpoints[0], *MakeClientCredentials(credential));
     stub_ = v1::Agents::NewStub(channel_);
@@ -87,7 +88,7 @@ class RawAgent {
     stream_ = stub_->Node(context_.get());
   }
   void Say(v1::AgentMessage message) {
-    message.set_job(invitation_.job);
+    if (!message.has_header()) *message.mutable_header() = header_;
     message.set_seq(message.has_hello() ? 0 : ++seq_);
     (void)stream_->Write(message);
   }
@@ -130,6 +131,7 @@ class RawAgent {
     return Wait();
   }
 
+  const v1::Header& header() const { return header_; }
   const Invitation& invitation() const { return invitation_; }
   v1::Agents::Stub* stub() const { return stub_.get(); }
   const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
@@ -137,6 +139,7 @@ class RawAgent {
 
  private:
   const Invitation invitation_;
+  v1::Header header_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::Agents::Stub> stub_;
   std::unique_ptr<grpc::ClientContext> context_;
@@ -220,7 +223,8 @@ class AgentsTest : public testing::Test {
     options_.token_path = folder_ + "/token";
     options_.timeouts = rendezvous::Timeouts::FromDetect(absl::Seconds(60));
     rendezvous::NetworkOptions& network = options_.network.emplace();
-    network.job = "job-1";
+    options_.job = "job-1";
+    options_.term = 3;
     network.nodes = {"n0", "n1"};
     network.addresses = {"127.0.0.1", "::1"};
     network.setup.run_dir = "/run";

@@ -257,7 +257,7 @@ TEST_F(AttackTest, ACertificateOfTheFutureIsRefusedAndToldOfOnce) {
 
 TEST_F(AttackTest, AnAgentSpeaksForItsOwnWorkersOnly) {
   v1::AgentMessage message;
-  message.mutable_worker()->set_generation(1);
+  message.mutable_worker()->mutable_header()->set_generation(1);
   message.mutable_worker()->mutable_failure()->set_message("not from here");
   for (const std::string member : {"n0/0", "n0", "", "n10/0", "/0"}) {
     message.mutable_worker()->set_member(member);
@@ -320,7 +320,7 @@ TEST_F(AttackTest, AnAgentOfAnotherJobOrOfTheFutureIsToldSo) {
   for (int i = 0; i < 3; ++i) {
     agent.Open();
     agent.Say(hello);
-    EXPECT_THAT(agent.Wait().error_message(), HasSubstr("this launcher up to 1 for job job-1"));
+    EXPECT_THAT(agent.Wait().error_message(), HasSubstr("this launcher up to 1"));
   }
   const std::string log = testing::internal::GetCapturedStderr();
   EXPECT_EQ(NumLines(log), 1u) << log;
@@ -336,8 +336,8 @@ TEST_F(AttackTest, AMessageOfAGigabyteIsRefusedAndSoAreOthersBeyondTheLimit) {
   };
   const auto of_launcher = local(options_.socket_path);
   const auto of_node = local(nodes_[0]->socket());
-  const std::string admin = *ReadToken(options_.token_path);
-  const std::string worker = *ReadToken(nodes_[0]->token(0));
+  const std::string admin = ReadPass(options_.token_path)->token;
+  const std::string worker = ReadPass(nodes_[0]->token(0))->token;
   arguments.SetSslTargetNameOverride(kCoordinatorName);
   const auto port =
       grpc::CreateCustomChannel(agent.invitation().endpoints[0],
@@ -517,8 +517,8 @@ TEST_F(AttackTest, EachServiceIsServedInItsPlaceOnly) {
     context.AddMetadata(kTokenKey, token);
     return call(&context).error_code();
   };
-  const std::string token = *ReadToken(options_.token_path);
-  const std::string node_token = *ReadToken(nodes_[0]->token(0));
+  const std::string token = ReadPass(options_.token_path)->token;
+  const std::string node_token = ReadPass(nodes_[0]->token(0))->token;
   for (const std::string& each : {token, node_token}) {
     EXPECT_EQ(code(each,
                    [&](auto* context) {
@@ -563,11 +563,11 @@ TEST_F(AttackTest, AWorkerSpeaksForNoOtherMemberOfItsNodeOrAnother) {
   for (const std::string member : {"n1/1", "n0/0", "n1", ""}) {
     grpc::ClientContext context;
     context.set_deadline(Soon());
-    context.AddMetadata(kTokenKey, *ReadToken(node.token(0)));
+    context.AddMetadata(kTokenKey, ReadPass(node.token(0))->token);
     const auto session = stub->Session(&context);
     v1::WorkerMessage message;
     message.set_member(member);
-    message.set_generation(1);
+    message.mutable_header()->set_generation(1);
     message.mutable_failure()->set_message("not from here");
     ASSERT_TRUE(session->Write(message));
     EXPECT_EQ(session->Finish().error_code(), grpc::StatusCode::PERMISSION_DENIED);

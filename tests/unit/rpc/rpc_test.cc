@@ -1,5 +1,7 @@
 // The service and its clients over a real socket, in one process.
 #include <gmock/gmock.h>
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -15,12 +17,16 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
 #include "base/secret_file.h"
+#include "proto/trainctl.grpc.pb.h"
 #include "rpc/admin_client.h"
+#include "rpc/header.h"
 #include "rpc/server.h"
 #include "rpc/token.h"
 #include "rpc/worker_client.h"
@@ -41,6 +47,8 @@ class RpcTest : public testing::Test {
     folder_ = folder;
     options_.socket_path = folder_ + "/s";
     options_.token_path = folder_ + "/token";
+    options_.job = "job-1";
+    options_.term = 3;
     options_.timeouts = rendezvous::Timeouts::FromDetect(absl::Seconds(30));
   }
   ~RpcTest() override {
@@ -298,7 +306,7 @@ TEST_F(RpcTest, ALostCoordinatorIsNoticedOnce) {
 TEST_F(RpcTest, NothingWorksWithoutTheToken) {
   Start(1);
   const std::string wrong = folder_ + "/wrong";
-  ASSERT_TRUE(WriteSecretFile(wrong, *MakeToken()).ok());
+  ASSERT_TRUE(WritePass(wrong, {*MakeToken(), {options_.job, options_.term}}).ok());
   EXPECT_EQ(GetJobStatus(options_.socket_path, wrong).status().code(), absl::StatusCode::kUnauthenticated);
   EXPECT_EQ(StopJob(options_.socket_path, wrong, true, "intruder").code(),
             absl::StatusCode::kUnauthenticated);
@@ -313,6 +321,65 @@ TEST_F(RpcTest, NothingWorksWithoutTheToken) {
   EXPECT_EQ(status->workers[0].state, "running") << "the job has not noticed";
 }
 
+// Its token is good, what it says is of another launch.
+TEST_F(RpcTest, AWorkerOfAnotherJobOrTermIsRefusedByWhatItSays) {
+  Start(1);
+  const std::string file = folder_ + "/other";
+  for (const Launch& other :
+       {Launch{"job-2", options_.term}, Launch{options_.job, 2}, Launch{options_.job, 4}}) {
+    ASSERT_TRUE(WritePass(file, {ReadPass(TokenOf(0))->token, other}).ok());
+    const auto stranger = ConnectWith(file, 0);
+    const absl::Status joined = stranger->Join(absl::Seconds(10)).status();
+    EXPECT_THAT(std::string(joined.message()), HasSubstr("this is job-1, term 3"));
+    const absl::Status set = stranger->store().Set("key", Bytes("stale"));
+    EXPECT_EQ(set.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(set.message()), HasSubstr("this is job-1, term 3"));
+  }
+  const auto status = GetJobStatus(options_.socket_path, options_.token_path);
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_EQ(status->workers[0].state, "running") << "nobody is in its place";
+  ASSERT_TRUE(store(0).Set("key", Bytes("new")).ok());
+}
+
+// Prepares whoever comes, with this header.
+class OddLauncher : public v1::Trainctl::Service {
+ public:
+  OddLauncher(const std::string& socket_path, v1::Header header) : header_(std::move(header)) {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("unix:" + socket_path, grpc::InsecureServerCredentials());
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+  }
+  grpc::Status Session(grpc::ServerContext*,
+                       grpc::ServerReaderWriter<v1::CoordinatorMessage, v1::WorkerMessage>* stream) override {
+    v1::WorkerMessage heard;
+    (void)stream->Read(&heard);
+    v1::CoordinatorMessage order;
+    *order.mutable_header() = header_;
+    order.mutable_prepare();
+    stream->Write(order);
+    while (stream->Read(&heard)) continue;
+    return grpc::Status::OK;
+  }
+
+ private:
+  const v1::Header header_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+TEST_F(RpcTest, AWorkerDoesNotObeyAnotherLaunchOrWhatIsForAnotherProcess) {
+  const std::string file = folder_ + "/token-0";
+  const Launch own{options_.job, options_.term};
+  ASSERT_TRUE(WritePass(file, {*MakeToken(), own}).ok());
+  for (const auto& [launch, incarnation, words] : {std::tuple{Launch{"job-2", 3}, 1, "job 'job-2'"},
+                                                   {Launch{"job-1", 2}, 2, "term 2"},
+                                                   {own, 4, "for incarnation 4"}}) {
+    const OddLauncher launcher(options_.socket_path, MakeHeader(launch, 1, incarnation));
+    const auto worker = ConnectWith(file, 0);  // of incarnations 1, 2 and 3
+    EXPECT_THAT(std::string(worker->Join(absl::Seconds(30)).status().message()), HasSubstr(words));
+  }
+}
+
 TEST_F(RpcTest, TheTokenAndTheSocketArePrivate) {
   StartService();
   struct stat info;
@@ -321,13 +388,13 @@ TEST_F(RpcTest, TheTokenAndTheSocketArePrivate) {
   ASSERT_EQ(::stat(options_.socket_path.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0600u);
   ASSERT_EQ(::chmod(options_.token_path.c_str(), 0644), 0);
-  EXPECT_THAT(std::string(ReadToken(options_.token_path).status().message()),
+  EXPECT_THAT(std::string(ReadPass(options_.token_path).status().message()),
               HasSubstr("can be read by others"));
   const std::string of_worker = TokenOf(0);
   EXPECT_EQ(TokenOf(0), of_worker) << "once for all attempts";
   ASSERT_EQ(::stat(of_worker.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0600u);
-  EXPECT_NE(*ReadToken(of_worker), *ReadToken(TokenOf(1)));
+  EXPECT_NE(ReadPass(of_worker)->token, ReadPass(TokenOf(1))->token);
   service_.reset();
   EXPECT_FALSE(PathExists(of_worker)) << "it is of no use any more";
 }
