@@ -8,6 +8,7 @@
 //   *:print:TEXT      a line to stdout           *:flood:N        N bytes without a newline
 //   *:raw:HEX         these bytes to stdout
 //   *:signal:N        sends itself signal N      *:exit:N         exits at once, without leaving
+//   *:send_to_nobody  writes to a socket whose peer is gone
 //   *:fail:TEXT       reports a failure, exits with 4
 //   *:echo:TEXT       reports the failure of a peer, exits with 4
 //   *:hang            never returns              *:ignore_term    SIGTERM does nothing from here on
@@ -27,8 +28,11 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -52,6 +56,17 @@ extern char** environ;
 
 namespace trainctl {
 namespace {
+
+// As Gloo does it: with writev, without MSG_NOSIGNAL.
+void SendToNobody() {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) std::abort();
+  ::close(ends[1]);
+  char byte = 0;
+  const iovec data = {&byte, 1};
+  if (::writev(ends[0], &data, 1) >= 0 || errno != EPIPE) std::abort();
+  ::close(ends[0]);
+}
 
 [[noreturn]] void Die(const absl::Status& status) {
   std::fprintf(stderr, "fake_worker: %s\n", std::string(status.message()).c_str());
@@ -134,6 +149,8 @@ class Script {
     } else if (name == "signal") {
       ::kill(::getpid(), static_cast<int>(number));
       SleepForever();
+    } else if (name == "send_to_nobody") {
+      SendToNobody();
     } else if (name == "exit") {
       ::_exit(static_cast<int>(number));
     } else if (name == "fail" || name == "echo") {

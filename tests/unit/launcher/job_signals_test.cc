@@ -45,6 +45,13 @@ TEST_F(JobSignalsTest, ASecondInterruptStopsAtOnce) {
   EXPECT_FALSE(IsAlive(Path("pid")));
 }
 
+// A socket whose peer is gone answers a plain write (Gloo's are) with SIGPIPE. That must not end the worker:
+// it would be named for a failure of which it is the first to hear.
+TEST_F(JobSignalsTest, AConnectionThatIsGoneEndsNoWorker) {
+  Subprocess launcher = Launch(2, {"*:barrier:a", "0:send_to_nobody", "*:steps:3"});
+  EXPECT_EQ(launcher.Wait().Describe(), "exited with code 0") << *ReadFile(Path("launch.out"));
+}
+
 // A launcher that stands still (its terminal was suspended, its machine swaps) hears what was said
 // meanwhile. The limit is reached only by workers that do wait, and passes what they once waited.
 class StandingStillTest : public JobTest {
