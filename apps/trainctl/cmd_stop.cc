@@ -37,7 +37,7 @@ absl::StatusOr<Stopped> Stop(const std::string& path, bool now) {
   }
   const absl::Status asked = AskToStop(run, state, now);
   if (asked.ok()) return stopped;
-  if (IsElsewhere(run, state)) {
+  if (IsElsewhere(run, state) || absl::IsPermissionDenied(asked)) {
     return EnvironmentError(absl::StrCat(run.path(), " was not stopped: ", asked.message(),
                                          ". See: trainctl status ", ShellQuote(run.path())));
   }

@@ -4,11 +4,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/files.h"
 #include "base/lock_owner.h"
 #include "base/shell_quote.h"
 #include "base/status.h"
 #include "launcher/printable_text.h"
-#include "rpc/admin_file.h"
+#include "rpc/access_file.h"
 
 namespace trainctl::cli {
 namespace {
@@ -17,8 +18,9 @@ constexpr absl::Duration kAskInterval = absl::Seconds(5);
 constexpr int kMaxSilent = 6;
 
 // Of a run on several machines that is not this host's.
-absl::StatusOr<rpc::AdminAccess> AccessFromHere(const run::RunFolder& run, const run::RunState& state) {
-  absl::StatusOr<rpc::AdminAccess> access = rpc::ReadAdminFile(run.admin_path());
+absl::StatusOr<rpc::LauncherAccess> AccessFromHere(const run::RunFolder& run, const run::RunState& state,
+                                                   rpc::Role role) {
+  absl::StatusOr<rpc::LauncherAccess> access = rpc::ReadAccessFile(run.path(), role);
   if (!absl::IsNotFound(access.status())) return access;
   return EnvironmentError(absl::StrCat(
       "its launcher, ", LauncherName(state),
@@ -38,20 +40,24 @@ std::string LauncherName(const run::RunState& state) {
 }
 
 absl::StatusOr<rpc::JobStatus> AskLauncher(const run::RunFolder& run, const run::RunState& state) {
-  if (!IsElsewhere(run, state)) return rpc::GetJobStatus(state.socket, state.token_file);
-  TRAINCTL_ASSIGN_OR_RETURN(const rpc::AdminAccess access, AccessFromHere(run, state));
+  if (!IsElsewhere(run, state)) {
+    absl::StatusOr<rpc::JobStatus> status = rpc::GetJobStatus(state.socket, state.token_file);
+    // The socket is for the user who launched the run; another one may look as from another machine.
+    if (status.ok() || !PathExists(rpc::AccessPath(run.path(), rpc::Role::kReader))) return status;
+  }
+  TRAINCTL_ASSIGN_OR_RETURN(const rpc::LauncherAccess access, AccessFromHere(run, state, rpc::Role::kReader));
   return rpc::GetJobStatus(access);
 }
 
 absl::Status AskToSave(const run::RunFolder& run, const run::RunState& state) {
   if (!IsElsewhere(run, state)) return rpc::SaveJob(state.socket, state.token_file);
-  TRAINCTL_ASSIGN_OR_RETURN(const rpc::AdminAccess access, AccessFromHere(run, state));
+  TRAINCTL_ASSIGN_OR_RETURN(const rpc::LauncherAccess access, AccessFromHere(run, state, rpc::Role::kAdmin));
   return rpc::SaveJob(access);
 }
 
 absl::Status AskToStop(const run::RunFolder& run, const run::RunState& state, bool now) {
   if (!IsElsewhere(run, state)) return rpc::StopJob(state.socket, state.token_file, now, "trainctl stop");
-  TRAINCTL_ASSIGN_OR_RETURN(const rpc::AdminAccess access, AccessFromHere(run, state));
+  TRAINCTL_ASSIGN_OR_RETURN(const rpc::LauncherAccess access, AccessFromHere(run, state, rpc::Role::kAdmin));
   return rpc::StopJob(access, now, absl::StrCat("trainctl stop on ", HostName()));
 }
 

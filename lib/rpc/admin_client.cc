@@ -40,7 +40,7 @@ absl::StatusOr<Reply> Call(const std::string& socket, const std::string& token_f
 
 // One call to a launcher on another machine.
 template <typename Request, typename Reply>
-absl::StatusOr<Reply> Call(const AdminAccess& access, absl::Duration timeout,
+absl::StatusOr<Reply> Call(const LauncherAccess& access, absl::Duration timeout,
                            grpc::Status (v1::Admin::Stub::*method)(grpc::ClientContext*, const Request&,
                                                                    Reply*),
                            const Request& request) {
@@ -101,20 +101,21 @@ absl::Status SaveJob(const std::string& socket, const std::string& token_file, a
   return Call(socket, token_file, timeout, &v1::Trainctl::Stub::Save, v1::SaveRequest()).status();
 }
 
-absl::StatusOr<JobStatus> GetJobStatus(const AdminAccess& access, absl::Duration timeout) {
+absl::StatusOr<JobStatus> GetJobStatus(const LauncherAccess& access, absl::Duration timeout) {
   TRAINCTL_ASSIGN_OR_RETURN(const v1::StatusReply reply,
                             Call(access, timeout, &v1::Admin::Stub::Status, v1::StatusRequest()));
   return FromReply(reply);
 }
 
-absl::Status StopJob(const AdminAccess& access, bool now, absl::string_view reason, absl::Duration timeout) {
+absl::Status StopJob(const LauncherAccess& access, bool now, absl::string_view reason,
+                     absl::Duration timeout) {
   v1::StopRequest request;
   request.set_now(now);
   request.set_reason(WireText(reason));
   return Call(access, timeout, &v1::Admin::Stub::Stop, request).status();
 }
 
-absl::Status SaveJob(const AdminAccess& access, absl::Duration timeout) {
+absl::Status SaveJob(const LauncherAccess& access, absl::Duration timeout) {
   return Call(access, timeout, &v1::Admin::Stub::Save, v1::SaveRequest()).status();
 }
 

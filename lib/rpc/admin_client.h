@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "rpc/admin_file.h"
+#include "rpc/access_file.h"
 
 namespace trainctl::rpc {
 
@@ -47,9 +47,10 @@ absl::Status SaveJob(const std::string& socket, const std::string& token_file,
                      absl::Duration timeout = absl::Seconds(3));
 
 // Over the network. One endpoint is tried after the other, each for `timeout`; Unavailable when none answers.
-absl::StatusOr<JobStatus> GetJobStatus(const AdminAccess& access, absl::Duration timeout = absl::Seconds(3));
-absl::Status StopJob(const AdminAccess& access, bool now, absl::string_view reason,
+absl::StatusOr<JobStatus> GetJobStatus(const LauncherAccess& access,
+                                       absl::Duration timeout = absl::Seconds(3));
+absl::Status StopJob(const LauncherAccess& access, bool now, absl::string_view reason,
                      absl::Duration timeout = absl::Seconds(3));
-absl::Status SaveJob(const AdminAccess& access, absl::Duration timeout = absl::Seconds(3));
+absl::Status SaveJob(const LauncherAccess& access, absl::Duration timeout = absl::Seconds(3));
 
 }  // namespace trainctl::rpc

@@ -64,9 +64,9 @@ absl::Status AgentHub::Start(grpc::Service* also) {
       options_.port == 0 ? "" : absl::StrCat(", port ", options_.port), "; launch.interface names another"));
 }
 
-absl::StatusOr<AdminAccess> AgentHub::MakeAdminAccess() const {
-  TRAINCTL_ASSIGN_OR_RETURN(Credential credential, authority_->Issue({Role::kAdmin, "admin"}));
-  return AdminAccess{launch_.job, gate_->endpoints(), std::move(credential)};
+absl::StatusOr<LauncherAccess> AgentHub::MakeAccess(Role role) const {
+  TRAINCTL_ASSIGN_OR_RETURN(Credential credential, authority_->Issue({role, std::string(RoleName(role))}));
+  return LauncherAccess{launch_.job, gate_->endpoints(), std::move(credential)};
 }
 
 void AgentHub::Shutdown(absl::Duration patience) {

@@ -20,7 +20,7 @@
 #include "base/clock.h"
 #include "proto/trainctl.grpc.pb.h"
 #include "rendezvous/service.h"
-#include "rpc/admin_file.h"
+#include "rpc/access_file.h"
 #include "rpc/agent_session.h"
 #include "rpc/connection_gate.h"
 #include "rpc/grpc_log.h"
@@ -54,8 +54,8 @@ class AgentHub : public v1::Agents::CallbackService, private AgentStream::Handle
   // Listens on the port, or a free one, of each address, and serves `also` there (may be null; outlives the
   // hub). EnvironmentError when it cannot.
   absl::Status Start(grpc::Service* also);
-  // For a new admin.
-  absl::StatusOr<AdminAccess> MakeAdminAccess() const;
+  // For whoever comes from another machine in this role.
+  absl::StatusOr<LauncherAccess> MakeAccess(Role role) const;
   // Ends all streams and calls, within `patience`; nothing is served afterwards.
   void Shutdown(absl::Duration patience);
 

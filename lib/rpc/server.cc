@@ -16,7 +16,7 @@
 #include "base/files.h"
 #include "base/status.h"
 #include "proto/trainctl.grpc.pb.h"
-#include "rpc/admin_file.h"
+#include "rpc/access_file.h"
 #include "rpc/admin_service.h"
 #include "rpc/agent_hub.h"
 #include "rpc/grpc_log.h"
@@ -32,6 +32,7 @@ namespace {
 
 constexpr absl::Duration kLastAnswers = absl::Seconds(1);
 constexpr size_t kMaxQueuedLineBytes = 4 << 20;
+constexpr Role kAccessRoles[] = {Role::kAdmin, Role::kReader};  // of other machines
 
 using rendezvous::Command;
 using rendezvous::Notice;
@@ -76,7 +77,9 @@ class Server : public rendezvous::RendezvousService,
     // Whoever asked for the end has its answer first.
     if (server_ != nullptr) server_->Shutdown(kLastAnswers);
     if (notice_fd_ >= 0) ::close(notice_fd_);
-    if (options_.network) RemoveAdminFile(AdminPath(), options_.job);
+    if (!options_.network) return;
+    for (const Role role : kAccessRoles)
+      RemoveAccessFile(options_.network->setup.run_dir, role, options_.job);
   }
 
   absl::Status Start() {
@@ -91,8 +94,10 @@ class Server : public rendezvous::RendezvousService,
       admin_ =
           std::make_unique<AdminService>(options_.job, &refusals_, static_cast<AdminService::Handler*>(this));
       TRAINCTL_RETURN_IF_ERROR(hub_->Start(admin_.get()));
-      TRAINCTL_ASSIGN_OR_RETURN(const AdminAccess access, hub_->MakeAdminAccess());
-      TRAINCTL_RETURN_IF_ERROR(WriteAdminFile(AdminPath(), access));
+      for (const Role role : kAccessRoles) {
+        TRAINCTL_ASSIGN_OR_RETURN(const LauncherAccess access, hub_->MakeAccess(role));
+        TRAINCTL_RETURN_IF_ERROR(WriteAccessFile(options_.network->setup.run_dir, role, access));
+      }
     }
     ticker_ = std::thread([this] { RunTicker(); });
     return absl::OkStatus();
@@ -185,8 +190,6 @@ class Server : public rendezvous::RendezvousService,
 
  private:
   // ---- administration ---------------------------------------------------------------------------
-  std::string AdminPath() const { return absl::StrCat(options_.network->setup.run_dir, "/", kAdminFileName); }
-
   grpc::ServerUnaryReactor* OnAdminStatus(grpc::CallbackServerContext* context,
                                           v1::StatusReply* reply) override {
     std::lock_guard lock(mutex_);

@@ -28,6 +28,10 @@ absl::StatusOr<Pass> ReadPass(const std::string& path) {
     return EnvironmentError(absl::StrCat("the job's token ", path, " can be read by others; run 'chmod 600 ",
                                          path, "' and launch again"));
   }
+  if (::access(path.c_str(), R_OK) != 0 && errno == EACCES) {
+    return absl::PermissionDeniedError(absl::StrCat(
+        "the job's token ", path, " cannot be read: only the user who launched the run may do this"));
+  }
   TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, 4096));
   const std::vector<std::string> parts = absl::StrSplit(text, ' ');
   Pass pass;

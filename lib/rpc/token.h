@@ -18,7 +18,8 @@ struct Pass {
   Launch launch;
 };
 absl::Status WritePass(const std::string& path, const Pass& pass);
-// EnvironmentError when the file is missing, damaged, or readable by others.
+// EnvironmentError when the file is missing, damaged, or readable by others; PermissionDenied when it is
+// another user's.
 absl::StatusOr<Pass> ReadPass(const std::string& path);
 
 // 256 random bits of the kernel, in hexadecimal.

@@ -66,8 +66,6 @@ class RunFolder {
   // Documents that took long to read, while the run is not finished (data/kept_documents.h).
   std::string documents_path() const { return path_ + "/documents"; }
   std::string token_path() const { return path_ + "/token"; }
-  // Of a run on several machines, while it runs: how its launcher is reached from others (rpc/admin_file.h).
-  std::string admin_path() const { return path_ + "/admin.json"; }
 
   // What a launch reads or writes here, under whichever name it is reached; also what it has not made yet.
   bool IsOwnFile(const std::string& path) const;

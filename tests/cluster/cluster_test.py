@@ -202,6 +202,26 @@ def names_a_node_with_another_program(hosts):
     expect_nothing_left(hosts)
 
 
+def look_as_another_user(case, host):
+    """Who may read the run folder may look, and no more."""
+    program = case.dir + "/trainctl"
+    if not os.path.exists(program):
+        shutil.copy(TRAINCTL, program)
+        os.chmod(case.hosts.dir, 0o755)
+
+    def ask(verb):
+        return host.run("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", program, verb, "runs/run",
+                        cwd=case.dir)
+
+    status = ask("status")
+    expect_code(status, 0)
+    expect("rank 3      on node2: running, step " in status.stdout, status.stdout)
+    for verb in ("save", "stop"):
+        refused = ask(verb)
+        expect_code(refused, 5)
+        expect("only the user who launched the run may do this" in refused.stdout, refused.stdout)
+
+
 def is_watched_and_stopped_from_a_login_node(hosts):
     """node3 has no part in the run; it sees the folder and reaches node1."""
     case = Case("watch", hosts)
@@ -222,6 +242,8 @@ def is_watched_and_stopped_from_a_login_node(hosts):
     expect([worker["node"] for worker in report["workers"]] == ["node1", "node1", "node2", "node2"], report)
     expect(report["host"] == "node1" and report["nodes"] == ["node1", "node2"], report)
     expect(os.stat(case.dir + "/runs/run/admin.json").st_mode & 0o777 == 0o600, "others can read admin.json")
+    look_as_another_user(case, hosts["node1"])
+    look_as_another_user(case, login)
     followers = {verb: login.popen([TRAINCTL, verb, "runs/run", "--follow"], cwd=case.dir,
                                    stdout=open("%s/%s" % (case.dir, verb), "w"), stderr=subprocess.STDOUT)
                  for verb in ("logs", "events")}
@@ -250,6 +272,7 @@ def is_watched_and_stopped_from_a_login_node(hosts):
         expect(words in events, "no '%s' in:\n%s" % (words, events))
     expect(os.path.getsize(case.dir + "/logs") > 0, "nothing of the logs was seen")
     expect(not os.path.exists(case.dir + "/runs/run/admin.json"), "admin.json is left")
+    expect(not os.path.exists(case.dir + "/runs/run/reader.json"), "reader.json is left")
     expect("status      stopped" in ask("status", "runs/run").stdout, "the stop is not told")
     expect_nothing_left(hosts)
 

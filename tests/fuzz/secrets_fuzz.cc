@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "rpc/admin_file.h"
+#include "rpc/access_file.h"
 #include "rpc/invitation.h"
 #include "rpc/job_secret.h"
 
@@ -36,11 +36,11 @@ void FuzzJobSecret(const std::string& text) {
 }
 
 void FuzzAdmin(const std::string& text) {
-  const auto read = ParseAdminAccess(text, "admin.json");
+  const auto read = ParseAccess(text, "admin.json");
   if (!read.ok()) return CheckRefusal(read.status());
   TRAINCTL_CHECK(!read->endpoints.empty());
-  const std::string written = FormatAdminAccess(*read);
-  TRAINCTL_CHECK(FormatAdminAccess(*ParseAdminAccess(written, "admin.json")) == written);
+  const std::string written = FormatAccess(*read);
+  TRAINCTL_CHECK(FormatAccess(*ParseAccess(written, "admin.json")) == written);
 }
 
 }  // namespace

@@ -66,7 +66,7 @@ class AdminTest : public testing::Test {
 
 TEST_F(AdminTest, TheLauncherLeavesAKeyWithWhichOthersAskAndStop) {
   StartService();
-  const auto access = ReadAdminFile(path_);
+  const auto access = ReadAccessFile(folder_, Role::kAdmin);
   ASSERT_TRUE(access.ok()) << access.status();
   const auto status = GetJobStatus(*access);
   ASSERT_TRUE(status.ok()) << status.status();
@@ -89,26 +89,46 @@ TEST_F(AdminTest, OnlyWhoLaunchedTheRunCanReadTheKey) {
   ASSERT_EQ(::stat(path_.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0600u);
   ASSERT_EQ(::chmod(path_.c_str(), 0640), 0);
-  EXPECT_THAT(std::string(ReadAdminFile(path_).status().message()), HasSubstr("can be read by others"));
-  EXPECT_EQ(ExitCodeFor(ReadAdminFile(path_).status()), ExitCode::kEnvironment);
+  EXPECT_THAT(std::string(ReadAccessFile(folder_, Role::kAdmin).status().message()),
+              HasSubstr("can be read by others"));
+  EXPECT_EQ(ExitCodeFor(ReadAccessFile(folder_, Role::kAdmin).status()), ExitCode::kEnvironment);
+}
+
+TEST_F(AdminTest, WhoMayReadTheFolderMayLookAndNoMore) {
+  const mode_t before = ::umask(022);
+  StartService();
+  ::umask(before);
+  const std::string path = AccessPath(folder_, Role::kReader);
+  struct stat info;
+  ASSERT_EQ(::stat(path.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0644u);
+  const auto access = ReadAccessFile(folder_, Role::kReader);
+  ASSERT_TRUE(access.ok()) << access.status();
+  EXPECT_EQ(GetJobStatus(*access)->phase, "gathering");
+  EXPECT_EQ(StopJob(*access, true, "").code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(SaveJob(*access).code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(GetJobStatus(*access)->stop, "");
+  service_.reset();
+  EXPECT_FALSE(PathExists(path)) << "it is of no use any more";
 }
 
 TEST_F(AdminTest, ALaunchDoesNotRemoveTheKeyOfTheNextOne) {
   StartService();
-  AdminAccess next = *ReadAdminFile(path_);
+  LauncherAccess next = *ReadAccessFile(folder_, Role::kAdmin);
   next.job = "job-2";
-  ASSERT_TRUE(WriteAdminFile(path_, next).ok());
+  ASSERT_TRUE(WriteAccessFile(folder_, Role::kAdmin, next).ok());
   service_.reset();
   EXPECT_TRUE(PathExists(path_));
 }
 
 TEST_F(AdminTest, WhatIsNoAdminFileIsRefusedByName) {
-  EXPECT_TRUE(absl::IsNotFound(ReadAdminFile(path_).status()));
-  for (const char* text : {"", "{}", R"({"schema":"trainctl.admin.v2"})",
-                           R"({"schema":"trainctl.admin.v1","job":"j","key":"","certificate":"","ca":""})"}) {
+  EXPECT_TRUE(absl::IsNotFound(ReadAccessFile(folder_, Role::kAdmin).status()));
+  for (const char* text :
+       {"", "{}", R"({"schema":"trainctl.access.v2"})",
+        R"({"schema":"trainctl.access.v1","job":"j","key":"","certificate":"","ca":""})"}) {
     ASSERT_TRUE(WriteFileAtomic(path_, text).ok());
     ASSERT_EQ(::chmod(path_.c_str(), 0600), 0);
-    const absl::Status refused = ReadAdminFile(path_).status();
+    const absl::Status refused = ReadAccessFile(folder_, Role::kAdmin).status();
     EXPECT_FALSE(refused.ok()) << text;
     EXPECT_THAT(std::string(refused.message()), HasSubstr(path_)) << text;
   }
@@ -116,7 +136,7 @@ TEST_F(AdminTest, WhatIsNoAdminFileIsRefusedByName) {
 
 TEST_F(AdminTest, WorkersCallsAreNotServedToOtherMachines) {
   StartService();
-  const AdminAccess access = *ReadAdminFile(path_);
+  const LauncherAccess access = *ReadAccessFile(folder_, Role::kAdmin);
   const auto channel = *MakeTlsChannel(access.endpoints[0], *MakeClientCredentials(access.credential));
   v1::StoreRequest request;
   request.set_operation(v1::StoreRequest::NUM_KEYS);
@@ -146,11 +166,11 @@ class RoleTest : public testing::Test, private AdminService::Handler {
     access_.endpoints = {absl::StrCat("127.0.0.1:", port)};
   }
 
-  const AdminAccess& As(const Credential& credential) {
+  const LauncherAccess& As(const Credential& credential) {
     access_.credential = credential;
     return access_;
   }
-  const AdminAccess& As(Role role) { return As(*authority_->Issue({role, "node1"})); }
+  const LauncherAccess& As(Role role) { return As(*authority_->Issue({role, "node1"})); }
 
   grpc::ServerUnaryReactor* OnAdminStatus(grpc::CallbackServerContext* context, v1::StatusReply*) override {
     return FinishNow(context, grpc::Status::OK);
@@ -170,7 +190,7 @@ class RoleTest : public testing::Test, private AdminService::Handler {
   RefusalLog refusals_{clock_};
   AdminService service_;
   std::unique_ptr<grpc::Server> server_;
-  AdminAccess access_;
+  LauncherAccess access_;
   std::atomic<int> num_stops_{0};
 };
 

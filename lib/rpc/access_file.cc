@@ -1,4 +1,4 @@
-#include "rpc/admin_file.h"
+#include "rpc/access_file.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,12 +14,12 @@
 namespace trainctl::rpc {
 namespace {
 
-constexpr char kSchema[] = "trainctl.admin.v1";
+constexpr char kSchema[] = "trainctl.access.v1";
 constexpr int64_t kMaxBytes = 256 << 10;
 
 }  // namespace
 
-std::string FormatAdminAccess(const AdminAccess& access) {
+std::string FormatAccess(const LauncherAccess& access) {
   const Json json = {{"schema", kSchema},
                      {"job", access.job},
                      {"endpoints", access.endpoints},
@@ -29,13 +29,13 @@ std::string FormatAdminAccess(const AdminAccess& access) {
   return json.dump();
 }
 
-absl::StatusOr<AdminAccess> ParseAdminAccess(const std::string& text, const std::string& path) {
+absl::StatusOr<LauncherAccess> ParseAccess(const std::string& text, const std::string& path) {
   TRAINCTL_ASSIGN_OR_RETURN(const Json json, ParseJson(text, path));
   TRAINCTL_ASSIGN_OR_RETURN(const std::string schema, JsonString(json, "schema", path));
   if (schema != kSchema) {
     return BadDataError(absl::StrCat(path, " is a ", schema, "; this trainctl reads ", kSchema));
   }
-  AdminAccess access;
+  LauncherAccess access;
   TRAINCTL_ASSIGN_OR_RETURN(access.job, JsonString(json, "job", path));
   TRAINCTL_ASSIGN_OR_RETURN(access.credential.key_pem, JsonString(json, "key", path));
   TRAINCTL_ASSIGN_OR_RETURN(access.credential.cert_pem, JsonString(json, "certificate", path));
@@ -52,31 +52,38 @@ absl::StatusOr<AdminAccess> ParseAdminAccess(const std::string& text, const std:
   return access;
 }
 
-absl::Status WriteAdminFile(const std::string& path, const AdminAccess& access) {
-  return WriteSecretFile(path, FormatAdminAccess(access));
+std::string AccessPath(absl::string_view run_dir, Role role) {
+  return absl::StrCat(run_dir, "/", RoleName(role), ".json");
 }
 
-absl::StatusOr<AdminAccess> ReadAdminFile(const std::string& path) {
+absl::Status WriteAccessFile(absl::string_view run_dir, Role role, const LauncherAccess& access) {
+  const std::string path = AccessPath(run_dir, role);
+  return role == Role::kAdmin ? WriteSecretFile(path, FormatAccess(access))
+                              : WriteFileAtomic(path, FormatAccess(access));
+}
+
+absl::StatusOr<LauncherAccess> ReadAccessFile(absl::string_view run_dir, Role role) {
+  const std::string path = AccessPath(run_dir, role);
   struct stat info;
   if (::stat(path.c_str(), &info) != 0) {
     if (errno == ENOENT) return absl::NotFoundError(absl::StrCat("there is no ", path));
     return ErrnoError("read", path, errno);
   }
-  if ((info.st_mode & 077) != 0) {
+  if (role == Role::kAdmin && (info.st_mode & 077) != 0) {
     return EnvironmentError(
         absl::StrCat(path, " can be read by others, who could stop the run; run 'chmod 600 ", path, "'"));
   }
   if (::access(path.c_str(), R_OK) != 0 && errno == EACCES) {
-    return EnvironmentError(
-        absl::StrCat(path, " cannot be read: only the user who launched the run may ask or stop it"));
+    return absl::PermissionDeniedError(
+        absl::StrCat(path, " cannot be read: only the user who launched the run may do this"));
   }
   TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxBytes));
-  return ParseAdminAccess(text, path);
+  return ParseAccess(text, path);
 }
 
-void RemoveAdminFile(const std::string& path, absl::string_view job) {
-  const absl::StatusOr<AdminAccess> access = ReadAdminFile(path);
-  if (access.ok() && access->job == job) ::unlink(path.c_str());
+void RemoveAccessFile(absl::string_view run_dir, Role role, absl::string_view job) {
+  const absl::StatusOr<LauncherAccess> access = ReadAccessFile(run_dir, role);
+  if (access.ok() && access->job == job) ::unlink(AccessPath(run_dir, role).c_str());
 }
 
 }  // namespace trainctl::rpc
