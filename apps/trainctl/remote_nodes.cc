@@ -6,11 +6,13 @@
 #include "absl/strings/str_cat.h"
 #include "apps/trainctl/kubernetes_job.h"
 #include "apps/trainctl/machine_access.h"
+#include "apps/trainctl/slurm_job.h"
 #include "apps/trainctl/worker_program.h"
 #include "base/shell_quote.h"
 #include "base/status.h"
 #include "cluster/batch_job.h"
 #include "cluster/kubernetes_job.h"
+#include "cluster/node_order.h"
 #include "cluster/slurm_job.h"
 #include "launcher/agent_starter.h"
 #include "recipe/hosts.h"
@@ -52,10 +54,10 @@ absl::Status FillFromSlurm(const recipe::Recipe& recipe, launcher::RemoteNodes& 
         job->node_list, "); ask it for --nodes=", wanted, ", or set cluster.nodes = ", job->nodes.size()));
   }
   if (cluster::FindSubmittedJob(std::getenv)) remote.node_timeout = cluster::kSubmittedNodeTimeout;
-  for (int64_t i = 0; i < wanted; ++i) {
-    const std::string& name = job->nodes[static_cast<size_t>(i)];
-    remote.nodes.push_back({name, name});
-  }
+  std::vector<std::string> nodes = job->nodes;
+  if (nodes.size() > 2) nodes = cluster::OrderBySwitch(nodes, SlurmTopology());
+  nodes.resize(static_cast<size_t>(wanted));
+  for (const std::string& name : nodes) remote.nodes.push_back({name, name});
   return absl::OkStatus();
 }
 

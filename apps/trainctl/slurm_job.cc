@@ -146,6 +146,8 @@ std::optional<RunJob> FindRunJob(const run::RunFolder& run, bool asks) {
   return RunJob{*number, asks ? StateOf(*number, kToLookAt) : std::nullopt};
 }
 
+std::string SlurmTopology() { return AskSlurm({"scontrol", "show", "topology"}, kToLookAt).value_or(""); }
+
 absl::Status CancelJob(const std::string& id) { return AskSlurm({"scancel", id}).status(); }
 
 std::string GoOnInNextJob(const run::RunFolder& run, const recipe::Recipe& recipe,

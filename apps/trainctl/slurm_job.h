@@ -36,6 +36,8 @@ struct RunJob {
 };
 // `asks`: Slurm for its state.
 std::optional<RunJob> FindRunJob(const run::RunFolder& run, bool asks = true);
+// What it prints of switches, for cluster::OrderBySwitch; empty where it knows none, or does not answer.
+std::string SlurmTopology();
 // Takes a job out of the queue, or ends it. EnvironmentError: Slurm refuses.
 absl::Status CancelJob(const std::string& id);
 

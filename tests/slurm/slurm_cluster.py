@@ -67,6 +67,10 @@ class SlurmCluster:
         os.chmod(self.dir + "/munge.key", 0o400)
         with open(self.dir + "/slurm.conf", "w") as file:
             file.write(self._configuration())
+        # Below two switches in turn, so that neighbours by name are none in the network.
+        with open(self.dir + "/topology.conf", "w") as file:
+            file.write("SwitchName=odd Nodes=%s\nSwitchName=even Nodes=%s\nSwitchName=top Switches=odd,even\n"
+                       % (",".join(self.nodes[::2]), ",".join(self.nodes[1::2])))
         names = ["key-file=munge.key", "socket=munge.socket", "pid-file=munge.pid", "log-file=munge.log", "seed-file=munge.seed"]
         # --force: the folder above ours (/tmp) may be written by everybody.
         self._spawn("munge.out", "munged", "--foreground", "--force",
@@ -96,7 +100,7 @@ class SlurmCluster:
             "SlurmctldLogFile=%s/slurmctld.log" % self.dir, "SlurmdLogFile=%s/slurmd-%%n.log" % self.dir,
             "ProctrackType=proctrack/linuxproc", "SelectType=select/cons_tres", "SelectTypeParameters=CR_Core",
             "ReturnToService=1", "SlurmdParameters=config_overrides",
-            "SchedulerParameters=batch_sched_delay=0,sched_interval=1",
+            "SchedulerParameters=batch_sched_delay=0,sched_interval=1", "TopologyPlugin=topology/tree",
         ]
         for node, port in zip(self.nodes, ports):
             lines.append("NodeName=%s NodeHostname=localhost NodeAddr=127.0.0.1 Port=%d CPUs=2 State=UNKNOWN" % (node, port))

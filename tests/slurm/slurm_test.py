@@ -236,10 +236,11 @@ touch done
 
 @case
 def an_allocation_of_several_nodes_trains_on_all_of_them(c):
-    """An agent on each node, in one step of Slurm: what is computed is what one machine computes."""
+    """An agent on each node, in one step of Slurm: what is computed is what one machine computes. Of the three nodes
+    the two below one switch are taken."""
     several = '--set cluster.nodes=%d --set launch.backend=slurm --set train.steps=5'
     c.submit("""#!/bin/bash
-#SBATCH --nodes=2 --output=job.out
+#SBATCH --nodelist=n1,n2,n3 --output=job.out
 %s launch recipe.toml --run-dir one --set cluster.devices_per_node=4 --set train.steps=5
 %s launch recipe.toml --run-dir two --json %s > two.json
 %s launch recipe.toml --run-dir three %s
@@ -251,6 +252,7 @@ echo "code $?" > done
     c.expect(expected == seen and expected.count("\n") == 5, "not the same:", expected, seen, c.output())
     with open(c.dir + "/done") as done:
         c.expect(done.read() == "code 5\n" and "ask it for --nodes=4" in c.output(), c.output())
+    c.expect(status(c, "two")["nodes"] == ["n1", "n3"], status(c, "two"))
 
 
 @case
