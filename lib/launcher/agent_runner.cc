@@ -16,6 +16,7 @@
 #include "base/network.h"
 #include "base/status.h"
 #include "launcher/cpu_layout.h"
+#include "launcher/keeper.h"
 #include "launcher/node_host.h"
 #include "launcher/signal_pipe.h"
 #include "launcher/worker_environment.h"
@@ -29,15 +30,19 @@ using rendezvous::AgentLink;
 constexpr int kLookMs = 100;
 constexpr absl::Duration kLookInterval = absl::Milliseconds(kLookMs);
 constexpr absl::Duration kDiskPatience = absl::Seconds(10);
+// By then the launcher has given up a node that is not ready (recipe::NodeTimeout).
+constexpr absl::Duration kGuardPatience = absl::Minutes(2);
 
 class AgentRunner {
  public:
-  AgentRunner(const AgentRunOptions& options, std::string folder, SignalPipe signals)
-      : options_(options), folder_(std::move(folder)), signals_(std::move(signals)) {}
+  AgentRunner(const AgentRunOptions& options, std::string folder, SignalPipe signals, Keeper& guard)
+      : options_(options), folder_(std::move(folder)), signals_(std::move(signals)), guard_(guard) {}
 
   absl::StatusOr<bool> Run() {
-    TRAINCTL_ASSIGN_OR_RETURN(
-        link_, options_.connect(folder_ + "/s", folder_ + "/token", [this] { return signals_.HasAny(); }));
+    TRAINCTL_ASSIGN_OR_RETURN(link_, options_.connect(folder_ + "/s", folder_ + "/token", [this] {
+      guard_.Beat();
+      return signals_.HasAny();
+    }));
     while (!result_ || (host_ && !host_->is_idle())) PollOnce();
     host_.reset();
     disk_.Wait(kDiskPatience);
@@ -67,6 +72,7 @@ class AgentRunner {
     }
     if (Now() >= next_beat_) {
       link_->Beat();
+      guard_.Beat();
       next_beat_ = Now() + beat_interval_;
     }
   }
@@ -122,7 +128,6 @@ class AgentRunner {
     start.address = address;
     const auto timeouts = rendezvous::Timeouts::FromDetect(setup.detect_timeout);
     start.owner.silent_after = timeouts.keeper;
-    start.owner.leftovers = {folder_ + "/s", folder_};
     std::map<std::string, std::string> env = setup.env;
     // NCCL finds its network by an interface's name; the user's own choice stands.
     if (const absl::StatusOr<std::string> interface = InterfaceWithAddress(address); interface.ok()) {
@@ -153,6 +158,7 @@ class AgentRunner {
   const AgentRunOptions& options_;
   const std::string folder_;
   SignalPipe signals_;
+  Keeper& guard_;
   const RealClock clock_;
   DiskQueue disk_;
   Orphans orphans_;
@@ -174,8 +180,16 @@ absl::StatusOr<bool> RunAgent(const AgentRunOptions& options) {
   // Of this user alone: whoever can enter it speaks for the node's workers.
   std::string folder = "/tmp/trainctl-agent-XXXXXX";
   if (::mkdtemp(folder.data()) == nullptr) return ErrnoError("create", folder, errno);
-  const absl::Cleanup remove_folder = [&] { (void)RemoveAll(folder); };
-  return AgentRunner(options, folder, std::move(signals)).Run();
+  // From the start on, not only while there are workers: what it would leave is removed, and if it stands
+  // still it is ended.
+  absl::StatusOr<Keeper> guard = Keeper::Start(
+      {}, -1, kGuardPatience, {.silent_after = kGuardPatience, .folder = folder, .name = "trainctl-guard"});
+  const absl::Cleanup remove_folder = [&] {
+    (void)RemoveAll(folder);
+    if (guard.ok()) guard->Dismiss();
+  };
+  TRAINCTL_RETURN_IF_ERROR(guard.status());
+  return AgentRunner(options, folder, std::move(signals), *guard).Run();
 }
 
 }  // namespace trainctl::launcher

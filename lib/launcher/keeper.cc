@@ -42,9 +42,9 @@ class KeeperProcess {
     bool ended = false;
   };
   struct Leftover {
-    const char* path;
-    dev_t device;
-    ino_t inode;
+    const char* path = nullptr;
+    dev_t device = 0;
+    ino_t inode = 0;
   };
 
   KeeperProcess(const std::deque<ChildStart>& starts, std::vector<Worker>& workers, int command_fd,
@@ -58,16 +58,18 @@ class KeeperProcess {
         silent_after_ms_(owner.silent_after == absl::InfiniteDuration()
                              ? -1
                              : absl::ToInt64Milliseconds(owner.silent_after)),
+        name_(owner.name),
         owner_pid_(::getpid()) {
+    struct stat now;
     for (const std::string& path : owner.leftovers) {
-      struct stat now;
       if (::lstat(path.c_str(), &now) == 0) leftovers_.push_back({path.c_str(), now.st_dev, now.st_ino});
     }
+    if (::lstat(owner.folder.c_str(), &now) == 0) folder_ = {owner.folder.c_str(), now.st_dev, now.st_ino};
   }
 
   [[noreturn]] void Run() {
     ::setsid();
-    ::prctl(PR_SET_NAME, "trainctl-keeper");
+    ::prctl(PR_SET_NAME, name_);
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
     ::signal(SIGCHLD, SIG_DFL);  // ignored, as some start programs, the ends of children would be lost
     sigset_t children;
@@ -88,7 +90,10 @@ class KeeperProcess {
       if (!is_alone_ && PatienceMs() == 0) EndOwner();
       if (is_killing_) KillRound(has_children);
     }
-    if (is_alone_) RemoveLeftovers();
+    if (is_alone_) {
+      RemoveFolder();
+      RemoveLeftovers();
+    }
     ::_exit(0);
   }
 
@@ -173,12 +178,25 @@ class KeeperProcess {
     BeginKilling();
   }
 
-  // Not what somebody else has put in the place by now.
+  // Nobody has put something else in its place by now.
+  static bool IsThere(const Leftover& leftover) {
+    struct stat now;
+    return leftover.path != nullptr && ::lstat(leftover.path, &now) == 0 && now.st_dev == leftover.device &&
+           now.st_ino == leftover.inode;
+  }
+
+  void RemoveFolder() const {
+    if (!IsThere(folder_)) return;
+    int fd = ::open(folder_.path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    ForEachEntry(
+        folder_.path, [](const char* name, void* fd) { ::unlinkat(*static_cast<int*>(fd), name, 0); }, &fd);
+    ::close(fd);
+    ::rmdir(folder_.path);
+  }
+
   void RemoveLeftovers() const {
     for (const Leftover& leftover : leftovers_) {
-      struct stat now;
-      if (::lstat(leftover.path, &now) != 0) continue;
-      if (now.st_dev != leftover.device || now.st_ino != leftover.inode) continue;
+      if (!IsThere(leftover)) continue;
       if (::unlink(leftover.path) != 0) ::rmdir(leftover.path);
     }
   }
@@ -245,6 +263,8 @@ class KeeperProcess {
   const int64_t stuck_after_ms_;
   const int64_t silent_after_ms_;  // -1: the launcher may be silent
   std::vector<Leftover> leftovers_;
+  Leftover folder_;
+  const char* const name_;
   const pid_t owner_pid_;
   int64_t last_word_ms_ = 0;
   bool is_alone_ = false;
@@ -332,6 +352,16 @@ std::vector<KeeperEvent> Keeper::Take() {
     }
   }
   return events;
+}
+
+void Keeper::Dismiss() {
+  if (pid_ < 0) return;
+  ::kill(pid_, SIGKILL);  // it may be stopped
+  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  pid_ = -1;
+  ::close(command_fd_);
+  ::close(event_fd_);
 }
 
 void Keeper::Signal(int worker, int signal_number) {

@@ -8,6 +8,7 @@
 //   last the keeper dies               the kernel ends the workers; the launcher inherits and ends the rest
 //
 // It holds the run's lock until that is done, so that nobody works on a folder that is still written to.
+// Without workers it looks after its owner alone.
 #pragma once
 
 #include <sys/types.h>
@@ -46,6 +47,9 @@ struct KeeperOwner {
   // Files, and folders that are empty without them, there at the start: removed where the launcher does not
   // live to do it.
   std::vector<std::string> leftovers;
+  // Likewise a folder, with the files in it then. May be empty.
+  std::string folder;
+  const char* name = "trainctl-keeper";  // of the process; at most 15 characters
 };
 
 // The launcher's end. Not thread safe.
@@ -64,6 +68,9 @@ class Keeper {
   pid_t pid() const { return pid_; }
   int fd() const { return event_fd_; }  // readable while there are events to take
   std::vector<KeeperEvent> Take();
+
+  // Ends the keeper of no workers at once: there is nothing left for it to do.
+  void Dismiss();
 
   // To a worker that has not ended, and its process group.
   void Signal(int worker, int signal_number);

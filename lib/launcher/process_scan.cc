@@ -62,20 +62,34 @@ pid_t ParentOf(pid_t pid) {
   return parent;
 }
 
-void ForEachProcess(void (*visit)(pid_t pid, void* context), void* context) {
-  const int fd = ::open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+void ForEachEntry(const char* folder, void (*visit)(const char* name, void* context), void* context) {
+  const int fd = ::open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (fd < 0) return;
   alignas(DirEntry) char buffer[8192];
   int64_t count;
   while ((count = ::syscall(SYS_getdents64, fd, buffer, sizeof(buffer))) > 0) {
     for (int64_t at = 0; at < count;) {
       const DirEntry* entry = reinterpret_cast<const DirEntry*>(buffer + at);
-      const pid_t pid = ParsePid(entry->name);
-      if (pid > 0) visit(pid, context);
+      if (std::strcmp(entry->name, ".") != 0 && std::strcmp(entry->name, "..") != 0)
+        visit(entry->name, context);
       at += entry->record_bytes;
     }
   }
   ::close(fd);
+}
+
+void ForEachProcess(void (*visit)(pid_t pid, void* context), void* context) {
+  struct Visit {
+    void (*visit)(pid_t pid, void* context);
+    void* context;
+  } each = {visit, context};
+  ForEachEntry(
+      "/proc",
+      [](const char* name, void* each) {
+        const pid_t pid = ParsePid(name);
+        if (pid > 0) static_cast<Visit*>(each)->visit(pid, static_cast<Visit*>(each)->context);
+      },
+      &each);
 }
 
 }  // namespace trainctl::launcher

@@ -100,7 +100,7 @@ void Agent::Do(absl::Duration now, const StartWorkers& command, Actions& out) {
   for (const Slot& slot : command.slots) {
     workers_.push_back({slot.member, command.first_rank + static_cast<int>(workers_.size())});
   }
-  is_killing_ = keeper_lost_ = false;
+  is_killing_ = keeper_lost_ = is_alone_ = false;
   tail_of_ = hung_ = -1;
   out.push_back(SpawnWorkers{command.first_rank, command.slots});
 }
@@ -173,6 +173,15 @@ void Agent::On(absl::Duration now, const ProcessExited& event, Actions& out) {
   if (!event.exit.signaled) ended.exit_code = event.exit.code;
   TellCoordinator(std::move(ended), out);
   if (phase_ == Phase::kEnding && AllExited()) KillAll(now, out);
+  if (!is_killing_ && absl::c_none_of(workers_, IsOverdue)) keeper_deadline_ = absl::InfiniteDuration();
+}
+
+bool Agent::IsOverdue(const Worker& worker) {
+  return !worker.exited && worker.left == absl::InfiniteDuration();
+}
+
+bool Agent::IsWorkDone() const {
+  return absl::c_all_of(workers_, [](const Worker& worker) { return worker.exited || worker.left; });
 }
 
 void Agent::On(absl::Duration now, const ProcessStuck& event, Actions& out) {
@@ -193,9 +202,16 @@ void Agent::On(absl::Duration now, const ProcessesGone& event, Actions& out) {
 // The kernel has ended the workers with it; their children are this process's by now.
 void Agent::On(absl::Duration now, const KeeperLost& event, Actions& out) {
   if (phase_ == Phase::kIdle) return;
-  keeper_lost_ = true;
   out.push_back(KillOrphans{});
-  Finish(out);
+  if (phase_ != Phase::kRunning || !IsWorkDone()) {
+    keeper_lost_ = true;
+    return Finish(out);
+  }
+  // All is saved, and nothing failed: the end comes with the coordinator's word.
+  is_alone_ = true;
+  keeper_deadline_ = absl::InfiniteDuration();
+  for (size_t i = 0; i < workers_.size(); ++i)
+    On(now, ProcessExited{.worker = static_cast<int>(i), .exit = {true, SIGKILL}}, out);
 }
 
 void Agent::On(absl::Duration now, const StacksTaken& event, Actions& out) {
@@ -223,6 +239,10 @@ void Agent::On(absl::Duration now, const AgentTick& event, Actions& out) {
                     out);
     out.push_back(SignalWorker{static_cast<int>(i), SIGKILL});
   }
+  // Killed, and its end is not told: the keeper stands still.
+  const bool is_missed = !is_killing_ && IsWorkDone() && absl::c_any_of(workers_, IsOverdue);
+  if (is_missed && keeper_deadline_ == absl::InfiniteDuration())
+    keeper_deadline_ = now + options_.keeper_patience;
   if (now >= stacks_deadline_) {
     out.push_back(DropStacks{});
     EndStacks(out);
@@ -237,6 +257,7 @@ void Agent::On(absl::Duration now, const AgentTick& event, Actions& out) {
 void Agent::KillAll(absl::Duration now, Actions& out) {
   kill_deadline_ = absl::InfiniteDuration();
   if (std::exchange(is_killing_, true)) return;
+  if (is_alone_) return Finish(out);
   keeper_deadline_ = now + options_.keeper_patience;
   out.push_back(KillProcesses{});
 }

@@ -6,8 +6,8 @@
 //
 // Whatever happens, an attempt that was started ends with NodeEnded: a worker that ignores SIGTERM gets
 // SIGKILL after the grace, one that has done its work but does not end gets it after stop_timeout, and a
-// keeper that does not say that all is gone gets it after keeper_patience, which ends its workers with it.
-// ShowStacks is answered within stacks_timeout.
+// keeper that does not say that all is gone, or that one that was killed has ended, gets it after
+// keeper_patience, which ends its workers with it. ShowStacks is answered within stacks_timeout.
 //
 // Commands come over the network: one that names a worker that is not there is ignored, and an attempt that
 // begins before the last has ended is told to have failed.
@@ -141,6 +141,10 @@ class Agent {
   // "rank 3"
   std::string NameOf(int worker) const;
   bool AllExited() const;
+  // It has left, was given its time and killed, and nobody has told of its end.
+  static bool IsOverdue(const Worker& worker);
+  // All have left or ended.
+  bool IsWorkDone() const;
 
   const AgentOptions options_;
   Phase phase_ = Phase::kIdle;
@@ -148,6 +152,7 @@ class Agent {
   std::vector<Worker> workers_;
   bool is_killing_ = false;  // SIGKILL was sent to all
   bool keeper_lost_ = false;
+  bool is_alone_ = false;  // the keeper was lost when all work was done
   int tail_of_ = -1;
   int hung_ = -1;                                              // the worker that hangs
   absl::Duration stacks_deadline_ = absl::InfiniteDuration();  // while stacks are taken

@@ -45,6 +45,8 @@ TABLE = {
     # It blocks what can be blocked.
     "keeper": {"KILL": KEEPER, "TERM": UNMOVED, "SEGV": UNMOVED, "STOP": UNMOVED, "EXIT0": KEEPER, "EXIT3": KEEPER,
                "OOM": KEEPER},
+    # It has nothing to do while its agent lives.
+    "guard": dict.fromkeys(ENDS, UNMOVED),
     "worker": {"KILL": (0, "killed by SIGKILL"), "TERM": UNMOVED, "SEGV": (0, "killed by SIGSEGV"),
                "STOP": (0, "restarting all workers"), "EXIT0": (0, "exited with code 0 before the end of the run"),
                "EXIT3": (3, "exited with code 3"), "OOM": (0, "for lack of memory")},
@@ -60,9 +62,9 @@ AT_START = {"agent": (5, "node2: ")}
 MOMENTS = ("start", "joined", "step", "saving", "commit", "restart", "end")
 SAMPLE = [("launch", "KILL", "step"), ("launch", "TERM", "start"), ("launch", "EXIT0", "saving"),
           ("agent", "KILL", "step"), ("agent", "TERM", "saving"), ("agent", "STOP", "step"), ("agent", "EXIT3", "joined"),
-          ("keeper", "KILL", "commit"), ("worker", "SEGV", "restart"), ("worker", "TERM", "commit"),
-          ("worker", "STOP", "step"), ("worker", "EXIT0", "joined"), ("worker", "KILL", "end"),
-          ("worker", "OOM", "step"), ("orphan", "TERM", "saving"), ("orphan without environment", "KILL", "step"),
+          ("keeper", "KILL", "commit"), ("guard", "KILL", "step"), ("worker", "SEGV", "restart"), ("worker", "TERM", "commit"),
+          ("worker", "STOP", "step"), ("worker", "KILL", "end"), ("worker", "OOM", "step"),
+          ("orphan", "TERM", "saving"), ("orphan without environment", "KILL", "step"),
           ("only launch", "STOP", "step"), ("only keeper", "KILL", "saving")]
 ORPHAN = "sleep 98765"  # of tests/tools/orphan.cc
 
@@ -72,10 +74,10 @@ def find(hosts, launch, process):
     if process in ("launch", "only launch"):
         return launch.pid
     if process == "only keeper":
-        return find_keeper(hosts["node1"], "trainctl launch", "trainctl resume")
+        return find_fork("trainctl-keeper", hosts["node1"], "trainctl launch", "trainctl resume")
     node = hosts["node2"]
-    if process == "keeper":
-        return find_keeper(node, "trainctl agent")
+    if process in ("keeper", "guard"):
+        return find_fork("trainctl-" + process, node, "trainctl agent")
     if process.startswith("orphan"):
         return min(node.pids(ORPHAN), default=None)
     # The first of its name may be the shell that ssh has started, with the command in its own line.
@@ -85,12 +87,12 @@ def find(hosts, launch, process):
     return None
 
 
-def find_keeper(node, *owners):
-    """It is a fork of its owner: the same command line, another name."""
+def find_fork(name, node, *owners):
+    """Of one of these: the same command line, another name."""
     for pid in [pid for owner in owners for pid in node.pids(owner)]:
         try:
             with open("/proc/%d/comm" % pid) as comm:
-                if comm.read().strip() == "trainctl-keeper":
+                if comm.read().strip() == name:
                     return pid
         except OSError:
             pass
@@ -120,6 +122,8 @@ def wait_for(case, hosts, launch, moment, process):
     # Before its run folder is there, a launcher ends as any program does.
     case.wait("its start", lambda: ended() or os.path.exists(case.dir + "/run/journal.jsonl") and
               find(hosts, launch, process) is not None)
+    if process == "agent":  # else nothing but it is there, and nobody who would notice
+        case.wait("its guard", lambda: ended() or find(hosts, launch, "guard") is not None)
     if moment == "joined":
         wait_at_once(lambda: has_generation(case), ended)
     elif moment == "end":
@@ -194,6 +198,8 @@ def run_cell_in(stack, hosts, trainctl, orphan, expected, process, how, moment):
     elif is_alone and how == "STOP":
         os.kill(victim, signal.SIGCONT)
     ended = launch.wait(PATIENCE)
+    if (process, how, moment, ended) == ("agent", "TERM", "start", 75):
+        code, words = SAVED  # the launcher could be told
     if code is None:
         case.wait("the end of all workers", lambda: not any(left_on(host) for host in hosts))
     else:

@@ -136,6 +136,33 @@ TEST_F(KeeperTest, AStoppedOwnerLosesItsWorkersWhereThatWasAgreed) {
   EXPECT_FALSE(PathExists(Path("socket")));
 }
 
+TEST_F(KeeperTest, WithoutWorkersItRemovesWhatAKilledOwnerLeaves) {
+  ASSERT_EQ(::mkdir(Path("folder").c_str(), 0700), 0);
+  const pid_t owner = ::fork();
+  if (owner == 0) {
+    const absl::StatusOr<Keeper> keeper =
+        Keeper::Start({}, -1, absl::Seconds(60), {.folder = Path("folder"), .name = "trainctl-guard"});
+    const bool is_ready = keeper.ok() && WriteFileAtomic(Path("folder/later"), "").ok();
+    if (!is_ready) ::_exit(1);
+    while (true) ::pause();
+  }
+  while (!PathExists(Path("folder/later"))) std::this_thread::yield();
+  ::kill(owner, SIGKILL);
+  ASSERT_EQ(::waitpid(owner, nullptr, 0), owner);
+  while (PathExists(Path("folder"))) std::this_thread::yield();
+}
+
+TEST_F(KeeperTest, OneThatIsDismissedIsGoneEvenIfItIsStopped) {
+  ASSERT_EQ(::mkdir(Path("folder").c_str(), 0700), 0);
+  absl::StatusOr<Keeper> keeper = Keeper::Start({}, -1, absl::Seconds(60), {.folder = Path("folder")});
+  ASSERT_TRUE(keeper.ok()) << keeper.status();
+  const pid_t pid = keeper->pid();
+  ::kill(pid, SIGSTOP);
+  keeper->Dismiss();
+  EXPECT_EQ(::kill(pid, 0), -1);
+  EXPECT_TRUE(PathExists(Path("folder"))) << "its owner lives, whose it is";
+}
+
 TEST_F(KeeperTest, ItsOwnEndIsToldAndTakesTheWorkersWithIt) {
   Keeper keeper = Start({absl::StrCat(TellPid(), "; exec sleep 1000")});
   AwaitPid();

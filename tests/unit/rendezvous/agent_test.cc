@@ -365,6 +365,36 @@ TEST_F(AgentTest, ToEndTakesAMomentEvenWithoutAStopTimeout) {
   EXPECT_EQ(agent.next_deadline(), absl::Seconds(1));
 }
 
+TEST_F(AgentTest, AKeeperThatStandsStillWhenAllIsSavedCostsNothing) {
+  Start(2, 1, 4);
+  Order(NoteLeft{0});
+  Order(NoteLeft{1});
+  Exit(0, kDone);
+  PassTo(kStopTimeout);
+  ASSERT_THAT(Signals(), SizeIs(1));
+  PassTo(kStopTimeout + kKeeperPatience);
+  EXPECT_THAT(All<KillKeeper>(), SizeIs(1));
+  Give(KeeperLost{});
+  EXPECT_THAT(All<KillOrphans>(), SizeIs(1));
+  ASSERT_THAT(Told<WorkerEnded>(), SizeIs(1)) << "so that the coordinator knows that all is done";
+  EXPECT_EQ(Told<WorkerEnded>()[0].worker, 1);
+  EXPECT_FALSE(agent_.is_idle()) << "the end is the coordinator's to say";
+  Order(EndWorkers{kStopTimeout});
+  ASSERT_THAT(All<FinishAttempt>(), SizeIs(1));
+  EXPECT_FALSE(All<FinishAttempt>()[0].keeper_lost);
+}
+
+TEST_F(AgentTest, AKeeperIsLeftAloneWhileSomebodyStillWorks) {
+  Start(2);
+  Order(NoteLeft{0});
+  PassTo(absl::Hours(1));
+  EXPECT_THAT(All<KillKeeper>(), IsEmpty()) << "the other would end with it";
+  Order(NoteLeft{1});
+  Exit(0, kKilled);
+  PassTo(absl::Hours(1) + kStopTimeout / 2);
+  EXPECT_THAT(All<KillKeeper>(), IsEmpty());
+}
+
 // ---- processes that do not end ------------------------------------------------------------------
 
 TEST_F(AgentTest, AProcessThatHangsInTheKernelIsLeftBehind) {
@@ -557,6 +587,7 @@ TEST_F(AgentTest, EveryAttemptEndsExactlyOnce) {
     }
     for (int i = 0; i < 3 && num_ends == 0; ++i) {  // nothing is heard but the clock
       Order(EndWorkers{absl::Seconds(3)}, attempt);
+      num_ends += static_cast<int>(All<FinishAttempt>().size());
       PassTo(now_ + absl::Minutes(1));
       if (!All<KillKeeper>().empty()) Give(KeeperLost{});
       num_ends += static_cast<int>(All<FinishAttempt>().size());
