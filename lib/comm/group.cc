@@ -131,8 +131,10 @@ absl::Status Group::Send(absl::string_view name, const void* buffer, int64_t byt
 absl::Status Group::Receive(absl::string_view name, void* buffer, int64_t bytes, int from) {
   TRAINCTL_CHECK(from != index_);
   if (bytes == 0) return absl::OkStatus();
-  return device_->is_cpu() ? ReceiveOnHost(name, buffer, bytes, from)
-                           : ReceiveOnDevice(name, buffer, bytes, from);
+  TRAINCTL_RETURN_IF_ERROR(device_->is_cpu() ? ReceiveOnHost(name, buffer, bytes, from)
+                                             : ReceiveOnDevice(name, buffer, bytes, from));
+  if (FaultOf(name) == Fault::kSkip) device_->Zero(buffer, bytes);
+  return absl::OkStatus();
 }
 
 // ---- collectives without sums -------------------------------------------------------------------

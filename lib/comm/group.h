@@ -25,7 +25,8 @@
 
 namespace trainctl::comm {
 
-// For tests that prove that a missing or doubled reduction is noticed.
+// For tests that prove that a missing or doubled reduction is noticed, or a message that never came: of one
+// that is skipped zeros are handed over.
 enum class Fault { kNone, kSkip, kDouble };
 using FaultHook = std::function<Fault(absl::string_view collective)>;
 

@@ -210,6 +210,16 @@ std::vector<Reduction> Ledger::Reductions() const {
   if (mesh_.dp_shard > 1) {
     reductions.push_back({absl::StrCat(kGradNormReduction, "/", AxisName(Axis::kDpShard)), Axis::kDpShard});
   }
+  if (mesh_.pp > 1) {
+    for (const Bucket& bucket : buckets_) {
+      if (owners(bucket.id).size() > 1)
+        reductions.push_back({GradientReduction(bucket.id, Axis::kPp), Axis::kPp});
+    }
+    // The last stage alone knows the loss; every one has its part of the norm.
+    for (absl::string_view name : {kLossReduction, kEvalReduction, kGradNormReduction}) {
+      reductions.push_back({absl::StrCat(name, "/", AxisName(Axis::kPp)), Axis::kPp});
+    }
+  }
   return reductions;
 }
 

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "base/status.h"
 #include "device/device.h"
 #include "device/error_text.h"
+#include "nn/segment_run.h"
 #include "optim/optimizer.h"
 #include "schedule/step_hash.h"
 
@@ -41,13 +43,13 @@ class Executor::Pass {
       : e_(executor),
         ledger_(executor.state_.ledger()),
         step_(step),
-        program_(step.programs[0]),
+        class_(ledger_.mesh().coordinate(executor.state_.rank(), layout::Axis::kPp)),
+        program_(step.programs[static_cast<size_t>(class_)]),
         host_micro_batches_(micro_batches),
         update_(update),
         values_(program_.values.size()) {}
 
   absl::Status Run() {
-    if (step_.programs.size() != 1) return InternalError("steps of several classes are not executed yet");
     if (static_cast<int>(host_micro_batches_.size()) != program_.num_micro_batches) {
       return InternalError(absl::StrCat("the step has ", program_.num_micro_batches,
                                         " micro-batches, the batch has ", host_micro_batches_.size()));
@@ -56,8 +58,11 @@ class Executor::Pass {
     e_.phase_seconds_.clear();
     e_.operator_seconds_ = {};
     Upload();
+    e_.slot_bucket_.assign(program_.parameter_slots.size(), -1);
+    for (size_t stream = e_.streams_.size(); stream < program_.streams.size(); ++stream)
+      e_.streams_.push_back(std::make_unique<Stream>(e_.device_, e_.events_));
     std::optional<schedule::StepHasher> hasher;
-    if (std::exchange(e_.hash_next_, false)) hasher.emplace(step_, ledger_, /*own_class=*/0);
+    if (std::exchange(e_.hash_next_, false)) hasher.emplace(step_, ledger_, class_);
     int last_communication = Stream::kNoEvent;
     for (size_t i = 0; i < program_.instructions.size(); ++i) {
       const Instruction& instruction = program_.instructions[i];
@@ -155,10 +160,10 @@ class Executor::Pass {
         &Pass::Backward,         // kBackward
         &Pass::BackwardInput,    // kBackwardInput
         &Pass::BackwardWeight,   // kBackwardWeight
-        &Pass::Unsupported,      // kSend
-        &Pass::Unsupported,      // kReceive
+        &Pass::Send,             // kSend
+        &Pass::Receive,          // kReceive
         &Pass::ReduceGradient,   // kReduceGradient
-        &Pass::Unsupported,      // kSumOwners
+        &Pass::SumOwners,        // kSumOwners
         &Pass::CountLossTokens,  // kCountLossTokens
         &Pass::ReduceLoss,       // kReduceLoss
         &Pass::GradNorm,         // kGradNorm
@@ -170,7 +175,9 @@ class Executor::Pass {
 
   absl::Status Communicate(const Instruction& instruction) {
     if (e_.hook_) e_.hook_(instruction);
-    return Handle(instruction);
+    const absl::Status status = Handle(instruction);
+    FreeValues(instruction);
+    return status;
   }
 
   absl::Status Compute(const Instruction& instruction) {
@@ -179,11 +186,6 @@ class Executor::Pass {
     } catch (const std::exception& error) {
       return InternalError(device::ErrorText(error));
     }
-  }
-
-  // NOLINTNEXTLINE(readability-convert-member-functions-to-static): a handler
-  absl::Status Unsupported(const Instruction&) {
-    return InternalError("this instruction needs several classes of ranks, which are not executed yet");
   }
 
   // ---- values -------------------------------------------------------------------------------
@@ -241,6 +243,39 @@ class Executor::Pass {
 
   absl::Status GatherUpdated(const Instruction& instruction) {
     return AllGather(instruction, e_.state_.parameters(instruction.bucket));
+  }
+
+  // The input of a block, or its gradient: the one value that a message is.
+  Stored& Moved(int value) { return values_[static_cast<size_t>(value)]; }
+  int64_t BytesOf(int value) const { return program_.values[static_cast<size_t>(value)].bytes; }
+
+  absl::Status Send(const Instruction& i) {
+    const int value = i.reads[0];
+    const at::Tensor& tensor = Moved(value).tensor;
+    TRAINCTL_CHECK(tensor.is_contiguous() && static_cast<int64_t>(tensor.nbytes()) == BytesOf(value));
+    return e_.groups_.OfMessages(class_, i.peer)
+        .Send(schedule::Describe(i), tensor.data_ptr(), BytesOf(value), /*to=*/1);
+  }
+
+  absl::Status Receive(const Instruction& i) {
+    const int value = i.writes[0];
+    at::Tensor tensor = at::empty({e_.options_.shape().tokens(), e_.spec_.hidden},
+                                  e_.device_.Options(nn::ToAten(e_.state_.compute_dtype())));
+    TRAINCTL_CHECK(static_cast<int64_t>(tensor.nbytes()) == BytesOf(value));
+    TRAINCTL_RETURN_IF_ERROR(
+        e_.groups_.OfMessages(i.peer, class_)
+            .Receive(schedule::Describe(i), tensor.data_ptr(), BytesOf(value), /*from=*/0));
+    Moved(value).tensor = std::move(tensor);
+    return absl::OkStatus();
+  }
+
+  absl::Status SumOwners(const Instruction& instruction) {
+    const std::string name = absl::StrCat("gradient/", instruction.bucket);
+    TRAINCTL_RETURN_IF_ERROR(e_.CheckListed(name, layout::Axis::kPp));
+    return GroupOf(instruction.groups[0])
+        .AllReduce(name, e_.state_.gradient_part(instruction.bucket),
+                   ledger_.optimizer_numel(instruction.bucket), e_.state_.receive_buffer(),
+                   {.dtype = step_.types.sum});
   }
 
   absl::Status ReduceGradient(const Instruction& instruction) {
@@ -370,40 +405,44 @@ class Executor::Pass {
 
   // ---- scalars ------------------------------------------------------------------------------
 
-  absl::Status CountLossTokens(const Instruction&) {
+  absl::Status SumScalars(const Instruction& instruction, absl::string_view name, double& value) {
+    for (int id : instruction.groups) {
+      TRAINCTL_RETURN_IF_ERROR(e_.CheckListed(name, step_.groups[static_cast<size_t>(id)].axis));
+      TRAINCTL_RETURN_IF_ERROR(GroupOf(id).AllReduceScalars(name, absl::MakeSpan(&value, 1)));
+    }
+    return absl::OkStatus();
+  }
+
+  // Every class sees the same tokens.
+  absl::Status CountLossTokens(const Instruction& instruction) {
     int64_t local = 0;
     for (const nn::TokenView& view : host_micro_batches_)
       local += CountMasked(view.loss_mask, e_.options_.shape().tokens());
     double count = static_cast<double>(local);
-    TRAINCTL_RETURN_IF_ERROR(e_.ReduceOverData(layout::kLossTokensReduction, absl::MakeSpan(&count, 1)));
+    TRAINCTL_RETURN_IF_ERROR(SumScalars(instruction, layout::kLossTokensReduction, count));
     result.loss_tokens = static_cast<int64_t>(count);
     return absl::OkStatus();
   }
 
-  absl::Status ReduceLoss(const Instruction&) {
+  absl::Status ReduceLoss(const Instruction& instruction) {
     double loss = LocalLoss();
-    TRAINCTL_RETURN_IF_ERROR(e_.ReduceOverData(layout::kLossReduction, absl::MakeSpan(&loss, 1)));
+    TRAINCTL_RETURN_IF_ERROR(SumScalars(instruction, layout::kLossReduction, loss));
     result.loss = result.loss_tokens > 0 ? loss / static_cast<double>(result.loss_tokens) : 0.0;
     return absl::OkStatus();
   }
 
   absl::Status GradNorm(const Instruction& instruction) {
     e_.device_.Zero(e_.squares_, sizeof(double));
-    for (const layout::Bucket& bucket : ledger_.buckets()) {
-      const float* part = e_.state_.gradient_part(bucket.id);
-      for (const layout::ParameterRange& range : e_.state_.OwnRanges(bucket.id)) {
+    for (const int bucket : e_.state_.buckets()) {
+      const float* part = e_.state_.gradient_part(bucket);
+      for (const layout::ParameterRange& range : e_.state_.OwnRanges(bucket)) {
         if (!ledger_.CountsInNorm(range.parameter, e_.state_.rank())) continue;
         e_.device_.kernels().sum_of_squares(e_.squares_, part + range.offset, range.count);
       }
     }
     double squares = 0;
     e_.device_.CopyToHost(&squares, e_.squares_, sizeof(squares));
-    for (int id : instruction.groups) {
-      TRAINCTL_RETURN_IF_ERROR(
-          e_.CheckListed(layout::kGradNormReduction, step_.groups[static_cast<size_t>(id)].axis));
-      TRAINCTL_RETURN_IF_ERROR(
-          GroupOf(id).AllReduceScalars(layout::kGradNormReduction, absl::MakeSpan(&squares, 1)));
-    }
+    TRAINCTL_RETURN_IF_ERROR(SumScalars(instruction, layout::kGradNormReduction, squares));
     result.grad_norm = std::sqrt(squares);
     result.finite = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
     return absl::OkStatus();
@@ -444,6 +483,7 @@ class Executor::Pass {
   Executor& e_;
   const layout::Ledger& ledger_;
   const schedule::Step& step_;
+  const int class_;
   const schedule::Program& program_;
   absl::Span<const nn::TokenView> host_micro_batches_;
   std::vector<nn::DeviceTokens> micro_batches_;
@@ -477,8 +517,7 @@ Executor::Executor(const model::ModelSpec& spec, ShardedState& state, Groups& gr
                           static_cast<int>(options.setting.threads));
     if (device_.is_cpu()) runners_.back().MeasureInto(&operator_seconds_);
   }
-  streams_[schedule::kGatherStream] = std::make_unique<Stream>(device_, events_);
-  streams_[schedule::kReduceStream] = std::make_unique<Stream>(device_, events_);
+  streams_.push_back(nullptr);  // of computing: the caller's thread
 }
 
 Executor::~Executor() = default;
@@ -486,7 +525,6 @@ Executor::~Executor() = default;
 absl::StatusOr<StepResult> Executor::RunStep(const schedule::Step& step,
                                              absl::Span<const nn::TokenView> micro_batches,
                                              const UpdateOptions& update) {
-  slot_bucket_.assign(step.programs[0].parameter_slots.size(), -1);
   Pass pass(*this, step, micro_batches, &update);
   TRAINCTL_RETURN_IF_ERROR(pass.Run());
   return pass.result;
@@ -494,7 +532,6 @@ absl::StatusOr<StepResult> Executor::RunStep(const schedule::Step& step,
 
 absl::StatusOr<EvalSums> Executor::RunForward(const schedule::Step& step,
                                               absl::Span<const nn::TokenView> micro_batches) {
-  slot_bucket_.assign(step.programs[0].parameter_slots.size(), -1);
   Pass pass(*this, step, micro_batches, nullptr);
   TRAINCTL_RETURN_IF_ERROR(pass.Run());
   return EvalSums{pass.LocalLoss(), pass.local_loss_tokens};
@@ -518,17 +555,29 @@ absl::Status Executor::CheckListed(absl::string_view sum, layout::Axis axis) con
   return absl::OkStatus();
 }
 
-absl::Status Executor::ReduceOverData(absl::string_view name, absl::Span<double> values) {
-  for (layout::Axis axis : {layout::Axis::kDpShard, layout::Axis::kDpReplicate}) {
-    TRAINCTL_RETURN_IF_ERROR(CheckListed(name, axis));
-    TRAINCTL_RETURN_IF_ERROR(groups_.Of(axis, schedule::kComputeStream).AllReduceScalars(name, values));
+std::vector<schedule::Group> Executor::ScalarGroups() const {
+  const layout::Mesh& mesh = state_.ledger().mesh();
+  std::vector<schedule::Group> groups = {{layout::Axis::kDpShard, schedule::kComputeStream, {}},
+                                         {layout::Axis::kDpReplicate, schedule::kComputeStream, {}}};
+  if (mesh.pp > 1) {
+    std::vector<int> all(static_cast<size_t>(mesh.pp));
+    std::iota(all.begin(), all.end(), 0);
+    groups.push_back({layout::Axis::kPp, schedule::kComputeStream, std::move(all)});
+  }
+  return groups;
+}
+
+absl::Status Executor::SumOverRanks(absl::string_view name, absl::Span<double> values) {
+  for (const schedule::Group& group : ScalarGroups()) {
+    TRAINCTL_RETURN_IF_ERROR(CheckListed(name, group.axis));
+    TRAINCTL_RETURN_IF_ERROR(groups_.Of(group).AllReduceScalars(name, values));
   }
   return absl::OkStatus();
 }
 
 absl::Status Executor::CountVotes(absl::Span<double> votes) {
-  for (layout::Axis axis : {layout::Axis::kDpShard, layout::Axis::kDpReplicate})
-    TRAINCTL_RETURN_IF_ERROR(groups_.Of(axis, schedule::kComputeStream).AllReduceScalars("agree", votes));
+  for (const schedule::Group& group : ScalarGroups())
+    TRAINCTL_RETURN_IF_ERROR(groups_.Of(group).AllReduceScalars("agree", votes));
   return absl::OkStatus();
 }
 

@@ -1,9 +1,10 @@
 // The executor: runs a step's instructions on this rank. The compute stream is the calling thread; gathers
 // and reductions run on streams of their own and overlap it exactly as far as the step's waits allow. It
 // decides nothing: order, slots and lifetimes are the step's. Activations lie in a table by the step's value
-// ids, and are gone where it frees them. One class of ranks today.
+// ids, and are gone where it frees them. Of a step of several classes it runs the program of its own, and
+// messages to and from each other class have streams of their own.
 //
-// Every method is collective over the data axes. Errors: WorkerError with the instruction.
+// Every method is collective over the world. Errors: WorkerError with the instruction.
 #pragma once
 
 #include <array>
@@ -72,9 +73,9 @@ class Executor {
   absl::StatusOr<EvalSums> RunForward(const schedule::Step& step,
                                       absl::Span<const nn::TokenView> micro_batches);
 
-  // Sums over both data axes, in place. `name` as in ledger.h; InternalError: not among its reductions.
-  absl::Status ReduceOverData(absl::string_view name, absl::Span<double> values);
-  // Sums of votes, over both data axes: what the run does next, no part of what it computes.
+  // Sums over all ranks, in place. `name` as in ledger.h; InternalError: not among its reductions.
+  absl::Status SumOverRanks(absl::string_view name, absl::Span<double> values);
+  // Sums of votes, over all ranks: what the run does next, no part of what it computes.
   absl::Status CountVotes(absl::Span<double> votes);
 
   void SetHook(InstructionHook hook) { hook_ = std::move(hook); }
@@ -98,6 +99,7 @@ class Executor {
   friend class Pass;
 
   const model::ModelSpec& spec_;
+  std::vector<schedule::Group> ScalarGroups() const;
   // InternalError: the ledger does not list that sum of training over `axis`.
   absl::Status CheckListed(absl::string_view sum, layout::Axis axis) const;
 
@@ -108,7 +110,7 @@ class Executor {
   nn::RopeTables rope_;
   std::vector<nn::SegmentRunner> runners_;  // by block
   EventSet events_;
-  std::array<std::unique_ptr<Stream>, schedule::kNumDataStreams> streams_;
+  std::vector<std::unique_ptr<Stream>> streams_;  // by the program's; as many as any had so far
   InstructionHook hook_;
   SpanHook span_hook_;
   bool hash_next_ = false;

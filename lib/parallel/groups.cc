@@ -4,13 +4,35 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/status.h"
 
 namespace trainctl::parallel {
+namespace {
+
+std::string NameOfMessages(int from, int to) { return absl::StrCat("messages from ", from, " to ", to); }
+
+}  // namespace
+
+// Every rank makes as many, whether it is in them or not.
+absl::Status Groups::Add(comm::Communicator& communicator, std::string name, std::vector<int> ranks,
+                         layout::Axis axis) {
+  if (std::find(ranks.begin(), ranks.end(), communicator.rank()) == ranks.end()) {
+    communicator.SkipGroup();
+    return absl::OkStatus();
+  }
+  TRAINCTL_ASSIGN_OR_RETURN(comm::Group made,
+                            communicator.MakeGroup(std::move(ranks), std::string(layout::AxisName(axis))));
+  const bool is_new = by_name_.emplace(name, std::move(made)).second;
+  TRAINCTL_CHECK_MSG(is_new, "a step has the group '", name, "' twice");
+  names_.push_back(std::move(name));
+  return absl::OkStatus();
+}
 
 absl::StatusOr<Groups> Groups::Make(comm::Communicator& communicator, const layout::Mesh& mesh,
                                     const schedule::Step& step) {
   const int rank = communicator.rank();
+  const std::vector<int> stages = mesh.Group(rank, layout::Axis::kPp);
   Groups groups;
   for (const schedule::Group& group : step.groups) {
     std::vector<int> ranks = mesh.Group(rank, group.axis);
@@ -19,17 +41,15 @@ absl::StatusOr<Groups> Groups::Make(comm::Communicator& communicator, const layo
       for (const int place : group.classes) members.push_back(ranks[static_cast<size_t>(place)]);
       ranks = std::move(members);
     }
-    if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) {
-      communicator.SkipGroup();
-      continue;
+    TRAINCTL_RETURN_IF_ERROR(groups.Add(communicator, schedule::NameOf(group), std::move(ranks), group.axis));
+  }
+  for (size_t from = 0; from < step.programs.size(); ++from) {
+    for (const schedule::Stream& stream : step.programs[from].streams) {
+      if (stream.peer < 0 || !stream.sends) continue;
+      const size_t to = static_cast<size_t>(stream.peer);
+      TRAINCTL_RETURN_IF_ERROR(groups.Add(communicator, NameOfMessages(static_cast<int>(from), stream.peer),
+                                          {stages[from], stages[to]}, layout::Axis::kPp));
     }
-    const std::string name = schedule::NameOf(group);
-    TRAINCTL_ASSIGN_OR_RETURN(
-        comm::Group made,
-        communicator.MakeGroup(std::move(ranks), std::string(layout::AxisName(group.axis))));
-    const bool is_new = groups.by_name_.emplace(name, std::move(made)).second;
-    TRAINCTL_CHECK_MSG(is_new, "a step has the group '", name, "' twice");
-    groups.names_.push_back(name);
   }
   return groups;
 }
@@ -38,6 +58,12 @@ comm::Group& Groups::Of(const schedule::Group& group) {
   const std::string name = schedule::NameOf(group);
   const auto found = by_name_.find(name);
   TRAINCTL_CHECK_MSG(found != by_name_.end(), "this rank is in no group '", name, "'");
+  return found->second;
+}
+
+comm::Group& Groups::OfMessages(int from, int to) {
+  const auto found = by_name_.find(NameOfMessages(from, to));
+  TRAINCTL_CHECK_MSG(found != by_name_.end(), "this rank sends and receives no ", NameOfMessages(from, to));
   return found->second;
 }
 

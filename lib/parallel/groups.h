@@ -1,4 +1,5 @@
-// The communicators of one rank for the groups of a step, by their names.
+// The communicators of one rank for the groups of a step, by their names, and for the messages between its
+// classes: each direction has its own, so that the streams of both can be under way at once.
 #pragma once
 
 #include <string>
@@ -21,12 +22,17 @@ class Groups {
 
   // Of a group that this rank is in.
   comm::Group& Of(const schedule::Group& group);
+  // Of the messages of class `from` to class `to`, one of which is this rank's: ranks 0 and 1 of the group.
+  comm::Group& OfMessages(int from, int to);
   comm::Group& Of(layout::Axis axis, int stream) { return Of({axis, stream, {}}); }
 
   // Collective, at the end of a run that went well.
   absl::Status Close();
 
  private:
+  absl::Status Add(comm::Communicator& communicator, std::string name, std::vector<int> ranks,
+                   layout::Axis axis);
+
   absl::flat_hash_map<std::string, comm::Group> by_name_;
   std::vector<std::string> names_;  // in the order of the step, for what is collective
 };

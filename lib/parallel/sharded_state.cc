@@ -18,6 +18,7 @@ ShardedState::ShardedState(const device::Device& device, const layout::Ledger& l
       compute_dtype_(types.compute),
       rank_(rank),
       shard_index_(ledger.mesh().coordinate(rank, layout::Axis::kDpShard)),
+      buckets_(ledger.BucketsOfOwner(ledger.mesh().coordinate(rank, layout::Axis::kPp))),
       optimizer_(optimizer) {
   TRAINCTL_CHECK_MSG(!(optimizer.whole_matrix && ledger.optimizer_sharded()), optimizer.name,
                      " needs whole matrices, and shards cut them");
@@ -25,7 +26,8 @@ ShardedState::ShardedState(const device::Device& device, const layout::Ledger& l
                      "parameters are updated, and gradients summed, in fp32");
   const at::ScalarType aten_dtype = compute_dtype_ == DType::kBF16 ? at::kBFloat16 : at::kFloat;
   int64_t full = 0, shard = 0;
-  for (const layout::Bucket& bucket : ledger.buckets()) {
+  for (const int id : buckets_) {
+    const layout::Bucket& bucket = ledger.buckets()[index(id)];
     full += bucket.padded_numel;
     shard += bucket.shard_numel;
   }
@@ -50,18 +52,24 @@ ShardedState::ShardedState(const device::Device& device, const layout::Ledger& l
     states.push_back(own(shard * DTypeBytes(state.dtype), at::kByte, Category::kOptimizer));
   float* gradients = own_floats(ledger.gradients_sharded() ? shard : full, Category::kGradients);
 
+  const size_t num_buckets = ledger.buckets().size();
+  parts_.resize(num_buckets);
+  parameters_.resize(num_buckets);
+  full_gradient_.resize(num_buckets);
+  gradient_part_.resize(num_buckets);
   int64_t full_offset = 0, shard_offset = 0;
-  for (const layout::Bucket& bucket : ledger.buckets()) {
+  for (const int id : buckets_) {
+    const layout::Bucket& bucket = ledger.buckets()[index(id)];
     const int64_t own_offset = full_offset + shard_index_ * bucket.shard_numel;
-    parameters_.push_back(
-        whole_parameters == nullptr ? nullptr : whole_parameters + full_offset * DTypeBytes(compute_dtype_));
-    optim::Parts& parts = parts_.emplace_back();
+    if (whole_parameters != nullptr)
+      parameters_[index(id)] = whole_parameters + full_offset * DTypeBytes(compute_dtype_);
+    optim::Parts& parts = parts_[index(id)];
     parts.master =
         separate_master ? masters + shard_offset : reinterpret_cast<float*>(whole_parameters) + own_offset;
     for (size_t k = 0; k < states.size(); ++k)
       parts.states[k] = states[k] + shard_offset * DTypeBytes(optimizer.states[k].dtype);
-    full_gradient_.push_back(ledger.gradients_sharded() ? nullptr : gradients + full_offset);
-    gradient_part_.push_back(gradients + (ledger.gradients_sharded() ? shard_offset : own_offset));
+    if (!ledger.gradients_sharded()) full_gradient_[index(id)] = gradients + full_offset;
+    gradient_part_[index(id)] = gradients + (ledger.gradients_sharded() ? shard_offset : own_offset);
     full_offset += bucket.padded_numel;
     shard_offset += bucket.shard_numel;
   }
@@ -111,10 +119,11 @@ void ShardedState::CastMaster(int bucket, void* whole_bucket) const {
 
 absl::Status ShardedState::MaterializeParameters(comm::Group& dp_shard) const {
   if (ledger_.parameters_sharded()) return absl::OkStatus();
-  for (const layout::Bucket& bucket : ledger_.buckets()) {
-    CastMaster(bucket.id, parameters(bucket.id));
-    TRAINCTL_RETURN_IF_ERROR(dp_shard.AllGather(absl::StrCat("parameters/", bucket.id), parameters(bucket.id),
-                                                bucket.shard_numel * DTypeBytes(compute_dtype_)));
+  for (const int id : buckets_) {
+    CastMaster(id, parameters(id));
+    TRAINCTL_RETURN_IF_ERROR(
+        dp_shard.AllGather(absl::StrCat("parameters/", id), parameters(id),
+                           ledger_.buckets()[index(id)].shard_numel * DTypeBytes(compute_dtype_)));
   }
   return absl::OkStatus();
 }

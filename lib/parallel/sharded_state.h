@@ -35,6 +35,8 @@ class ShardedState {
 
   const layout::Ledger& ledger() const { return ledger_; }
   int rank() const { return rank_; }
+  // The buckets that this rank holds, ascending; there is nothing below of the others.
+  const std::vector<int>& buckets() const { return buckets_; }
   DType compute_dtype() const { return compute_dtype_; }
 
   const optim::Optimizer& optimizer() const { return optimizer_; }
@@ -71,6 +73,7 @@ class ShardedState {
   DType compute_dtype_;
   int rank_;
   int shard_index_;
+  std::vector<int> buckets_;
   const optim::Optimizer& optimizer_;
   std::vector<at::Tensor> storage_;  // owns everything below
   std::vector<at::Tensor> parameter_slot_tensors_;

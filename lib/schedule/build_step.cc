@@ -101,6 +101,26 @@ absl::Status BuildWithOrder(const model::ModelSpec& spec, const layout::Ledger& 
   return absl::OkStatus();
 }
 
+absl::Status CheckStages(const model::ModelSpec& spec, const BuildOptions& options,
+                         const PipelineSchedule& order, const std::vector<int>& stage_begin) {
+  const int num_blocks = model::HeadBlock(spec) + 1;
+  const size_t num_stages = static_cast<size_t>(order.placement.num_stages);
+  const bool ascends =
+      stage_begin.size() == num_stages + 1 && stage_begin.front() == 0 && stage_begin.back() == num_blocks &&
+      std::adjacent_find(stage_begin.begin(), stage_begin.end(), std::greater_equal<int>()) ==
+          stage_begin.end();
+  if (!ascends) {
+    return UsageError(absl::StrCat("the ", num_stages, " stages of pipeline schedule ", order.name,
+                                   " need at least a block each of the model's ", num_blocks));
+  }
+  if (options.num_micro_batches != order.placement.num_micro_batches) {
+    return UsageError(absl::StrCat("pipeline schedule ", order.name, " is for ",
+                                   order.placement.num_micro_batches, " micro-batches, the step has ",
+                                   options.num_micro_batches));
+  }
+  return absl::OkStatus();
+}
+
 // A step of an order's passes alone, without its programs: each stage is a block.
 Step ShapeOfPasses(const PipelineSchedule& order) {
   Step step;
@@ -146,24 +166,26 @@ Step BuildForwardOnly(const model::ModelSpec& spec, const layout::Ledger& ledger
 absl::StatusOr<Step> BuildStep(const model::ModelSpec& spec, const layout::Ledger& ledger,
                                const BuildOptions& options, const PipelineSchedule& order,
                                std::vector<int> stage_begin) {
-  const int num_blocks = model::HeadBlock(spec) + 1;
-  const size_t num_stages = static_cast<size_t>(order.placement.num_stages);
-  const bool ascends =
-      stage_begin.size() == num_stages + 1 && stage_begin.front() == 0 && stage_begin.back() == num_blocks &&
-      std::adjacent_find(stage_begin.begin(), stage_begin.end(), std::greater_equal<int>()) ==
-          stage_begin.end();
-  if (!ascends) {
-    return UsageError(absl::StrCat("the ", num_stages, " stages of pipeline schedule ", order.name,
-                                   " need at least a block each of the model's ", num_blocks));
-  }
-  if (options.num_micro_batches != order.placement.num_micro_batches) {
-    return UsageError(absl::StrCat("pipeline schedule ", order.name, " is for ",
-                                   order.placement.num_micro_batches, " micro-batches, the step has ",
-                                   options.num_micro_batches));
-  }
+  TRAINCTL_RETURN_IF_ERROR(CheckStages(spec, options, order, stage_begin));
   Step step;
   step.stage_begin = std::move(stage_begin);
   TRAINCTL_RETURN_IF_ERROR(BuildWithOrder(spec, ledger, options, order, step));
+  return step;
+}
+
+absl::StatusOr<Step> BuildForwardOnly(const model::ModelSpec& spec, const layout::Ledger& ledger,
+                                      const BuildOptions& options, const PipelineSchedule& order,
+                                      std::vector<int> stage_begin) {
+  TRAINCTL_RETURN_IF_ERROR(CheckStages(spec, options, order, stage_begin));
+  PipelineSchedule forwards = order;
+  for (std::vector<PipelineAction>& actions : forwards.actions) {
+    std::erase_if(actions, [](const PipelineAction& action) { return action.op != PipelineOp::kForward; });
+    for (PipelineAction& action : actions) action.joined = false;
+  }
+  Step step;
+  step.trains = step.has_update = false;
+  step.stage_begin = std::move(stage_begin);
+  TRAINCTL_RETURN_IF_ERROR(BuildWithOrder(spec, ledger, options, forwards, step));
   return step;
 }
 

@@ -75,6 +75,10 @@ std::vector<std::vector<int>> OwnersOf(const PipelineSchedule& order, const std:
 // Evaluation: forward and loss of every micro-batch, in the slots of the training step.
 Step BuildForwardOnly(const model::ModelSpec& spec, const layout::Ledger& ledger,
                       const BuildOptions& options);
+// With a pipeline: the forwards of its order. Errors as above.
+absl::StatusOr<Step> BuildForwardOnly(const model::ModelSpec& spec, const layout::Ledger& ledger,
+                                      const BuildOptions& options, const PipelineSchedule& order,
+                                      std::vector<int> stage_begin);
 
 // The passes and messages of an order alone: each stage is one block, values have no bytes, there are no
 // parameters. To time an order, to draw it, or to see whether it can run. Sends go beside the passes, or

@@ -76,6 +76,10 @@ void ProgramBuilder::AddReceiveBuffer() {
   } else {
     for (layout::Axis axis : {layout::Axis::kDpShard, layout::Axis::kDpReplicate})
       bytes = std::max(bytes, PieceBytes(largest, in_.ledger->mesh().degree(axis)));
+    for (int bucket : own_buckets_) {
+      const int num_owners = static_cast<int>(in_.ledger->owners(bucket).size());
+      bytes = std::max(bytes, PieceBytes(BucketAt(bucket).shard_numel, num_owners));
+    }
   }
   if (bytes > 0) {
     AddValue({.kind = ValueKind::kReceiveBuffer,

@@ -58,6 +58,10 @@ absl::string_view FaultPhase(schedule::Op op) {
       return "gather";
     case schedule::Op::kReduceGradient:
       return "reduce";
+    case schedule::Op::kSend:
+      return "send";
+    case schedule::Op::kReceive:
+      return "receive";
     case schedule::Op::kForward:
       return "forward";
     case schedule::Op::kBackward:
@@ -95,7 +99,7 @@ class Trainer {
         spec_(recipe_.model.spec),
         plan_(std::move(plan)),
         planned_(std::move(step)),
-        forward_(schedule::BuildForwardOnly(spec_, planned_.ledger, planned_.options)),
+        forward_(schedule::BuildLayoutForwards(spec_, plan_.layout, planned_)),
         fault_(deps.fault, deps.rank, deps.fault_mark_path) {}
 
   absl::StatusOr<RunOutcome> Run() {
@@ -418,13 +422,15 @@ class Trainer {
     const bool busy = saving && !saver_->IsDone();
     const bool failed = saving && !busy && !saver_->result().ok();
     const auto vote = [](bool yes) { return yes ? 1.0 : 0.0; };
+    // Every stage of a pipeline has the same sequences.
+    const bool counts_batch = plan_.layout.mesh.coordinate(d_.rank, layout::Axis::kPp) == 0;
     double votes[] = {vote(directive.kind == DirectiveKind::kStopAfterSave),
                       vote(first_rank() && time_is_up),
                       vote(busy),
                       vote(failed),
                       vote(first_rank() && directive.saves_asked > saves_made_),
-                      hash_low_,
-                      hash_high_};
+                      counts_batch ? hash_low_ : 0,
+                      counts_batch ? hash_high_ : 0};
     TRAINCTL_RETURN_IF_ERROR(executor_->CountVotes(votes));
     const bool stop = votes[0] > 0 || (d_.stop_after >= 0 && counters_.step >= d_.stop_after &&
                                        counters_.step < recipe_.train.steps);
@@ -500,7 +506,7 @@ class Trainer {
         sums[0] += part.loss;
         sums[1] += static_cast<double>(part.loss_tokens);
       }
-      TRAINCTL_RETURN_IF_ERROR(executor_->ReduceOverData(layout::kEvalReduction, sums));
+      TRAINCTL_RETURN_IF_ERROR(executor_->SumOverRanks(layout::kEvalReduction, sums));
       losses[set.name] = sums[1] > 0 ? sums[0] / sums[1] : 0;
     }
     return losses;

@@ -1,12 +1,12 @@
 // The equivalence matrix: real processes, every layout against one process, and the mutants that
 // prove that the matrix can fail. Prints one line per world size and a closing count.
 //
-//   equivalence [PLUGIN [LARGEST_WORLD [races|quick]]]
+//   equivalence [PLUGIN [LARGEST_WORLD [races|quick|pipeline]]]
 //
 // A few cells also update, each with every optimizer: the parameters after it are those of one process.
 //
 // `races`: only the cells in which streams have most to do with one another, and no mutants. `quick`: of each
-// mesh and stage the cell that has everything at once.
+// mesh and stage the cell that has everything at once. `pipeline`: the cells with a pipeline.
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -34,6 +34,7 @@
 #include "model/model_spec.h"
 #include "optim/optimizer.h"
 #include "parallel/executor.h"
+#include "schedule/pipeline.h"
 #include "simulate/memory.h"
 
 namespace trainctl {
@@ -59,13 +60,19 @@ struct Cell {
   bool tied = false;
   bool prefetch = false;
   const optim::Optimizer* update = nullptr;  // null: gradients alone
+  // Of a mesh with pp > 1.
+  schedule::PipelineKind order = schedule::PipelineKind::k1F1B;
+  int virtual_stages = 1;
 };
 
 std::string Name(const Cell& cell) {
   return absl::StrCat(cell.mesh.ToString(), " zero_stage=", cell.stage, " accumulation=", cell.accumulation,
                       cell.recompute == layout::Recompute::kFull ? " recompute=full" : "",
                       cell.tied ? " tied" : "", cell.prefetch ? " prefetch" : "",
-                      cell.update == nullptr ? "" : absl::StrCat(" update=", cell.update->name));
+                      cell.update == nullptr ? "" : absl::StrCat(" update=", cell.update->name),
+                      cell.mesh.pp == 1 ? ""
+                                        : absl::StrCat(" order=", schedule::PipelineKindName(cell.order),
+                                                       " virtual_stages=", cell.virtual_stages));
 }
 
 model::ModelSpec Spec(bool tied) {
@@ -121,8 +128,8 @@ struct Outcome {
   double grad_norm[kMaxWorld] = {};
   double eval_loss[kMaxWorld] = {};  // summed
   double eval_tokens[kMaxWorld] = {};
-  int64_t measured_peak = 0;
-  int64_t predicted_peak = 0;
+  int64_t measured_peak[kMaxWorld] = {};
+  int64_t predicted_peak[kMaxWorld] = {};
   float gradients[kMaxNumel];
   float parameters[kMaxNumel];  // masters, at the end
   float state[kMaxNumel];       // the optimizer's first
@@ -167,13 +174,36 @@ class Die {
 };
 constexpr Die kOrDie;
 
+// The steps of a cell, of training and of evaluation, and where they lie.
+struct Steps {
+  layout::Ledger ledger;
+  schedule::Step step, forward;
+};
+
+Steps BuildSteps(const Cell& cell, const model::ModelSpec& spec, const schedule::BuildOptions& options) {
+  if (cell.mesh.pp == 1) {
+    layout::Ledger ledger(model::Inventory(spec), cell.mesh, cell.stage);
+    schedule::Step step = schedule::BuildStep(spec, ledger, options);
+    schedule::Step forward = schedule::BuildForwardOnly(spec, ledger, options);
+    return {std::move(ledger), std::move(step), std::move(forward)};
+  }
+  const schedule::PipelineSchedule order = kOrDie(
+      schedule::BuildPipeline(cell.order, {cell.mesh.pp, options.num_micro_batches, cell.virtual_stages}));
+  std::vector<int> stages;
+  for (int stage = 0; stage <= order.placement.num_stages; ++stage)
+    stages.push_back(model::NumBlocks(spec) * stage / order.placement.num_stages);
+  layout::Ledger ledger(model::Inventory(spec), cell.mesh, cell.stage, schedule::OwnersOf(order, stages));
+  schedule::Step step = kOrDie(schedule::BuildStep(spec, ledger, options, order, stages));
+  schedule::Step forward = kOrDie(schedule::BuildForwardOnly(spec, ledger, options, order, stages));
+  return {std::move(ledger), std::move(step), std::move(forward)};
+}
+
 // Runs one step of a cell on this rank and leaves the gathered outcome in shared memory.
 void RunCell(const device::Device& device, const Cell& cell, comm::Communicator& communicator,
              comm::Group& world, int masked_parts, comm::FaultHook fault, bool drop_token, Outcome* outcome) {
   const model::ModelSpec spec = Spec(cell.tied);
   TestBatch batch(masked_parts);
   if (drop_token) *std::find(batch.mask.begin(), batch.mask.end(), 1) = 0;
-  const layout::Ledger ledger(model::Inventory(spec), cell.mesh, cell.stage);
   schedule::BuildOptions options;
   options.num_micro_batches = cell.accumulation;
   const int64_t per_rank = g_sequences / cell.mesh.data_degree();
@@ -183,14 +213,15 @@ void RunCell(const device::Device& device, const Cell& cell, comm::Communicator&
   options.setting.prefetch = cell.prefetch;
   options.setting.on_device = !device.is_cpu();
   if (cell.update != nullptr) options.setting.optimizer = cell.update;
-  const schedule::Step step = schedule::BuildStep(spec, ledger, options);
-  const schedule::Step forward = schedule::BuildForwardOnly(spec, ledger, options);
-  // CHECK
+  const auto [ledger, step, forward] = BuildSteps(cell, spec, options);
+  const schedule::Program& program =
+      step.programs[static_cast<size_t>(cell.mesh.coordinate(communicator.rank(), layout::Axis::kPp))];
+  for (const schedule::Step* each : {&step, &forward}) kOrDie(schedule::Check(*each, ledger).status());
 
   communicator.SetFaultHook(nullptr);
   device.ResetPeak();
   const int64_t live_before = device.memory().live;
-  parallel::ShardedState state(device, ledger, step.programs[0], options.setting.types, communicator.rank(),
+  parallel::ShardedState state(device, ledger, program, options.setting.types, communicator.rank(),
                                *options.setting.optimizer);
   parallel::Groups groups = kOrDie(parallel::Groups::Make(communicator, cell.mesh, step));
   state.Initialize(77);
@@ -219,13 +250,13 @@ void RunCell(const device::Device& device, const Cell& cell, comm::Communicator&
   }
   communicator.SetFaultHook(std::move(fault));
   const parallel::StepResult result = kOrDie(executor.RunStep(step, views, update));
-  outcome->measured_peak = device.memory().peak - live_before;
+  const int64_t measured_peak = device.memory().peak - live_before;
   const parallel::EvalSums sums = kOrDie(executor.RunForward(forward, views));
   double eval[2] = {sums.loss, static_cast<double>(sums.loss_tokens)};
-  kOrDie(executor.ReduceOverData(layout::kEvalReduction, eval));
+  kOrDie(executor.SumOverRanks(layout::kEvalReduction, eval));
   // Refused before anything is sent: a sum that the ledger does not list is one that no mutant leaves out.
   if (cell.mesh.world_size() > 1) {
-    TRAINCTL_CHECK_MSG(!executor.ReduceOverData("of nobody", eval).ok(), "a sum that is in no list was done");
+    TRAINCTL_CHECK_MSG(!executor.SumOverRanks("of nobody", eval).ok(), "a sum that is in no list was done");
   }
   communicator.SetFaultHook(nullptr);
 
@@ -239,15 +270,16 @@ void RunCell(const device::Device& device, const Cell& cell, comm::Communicator&
       base += parameter.numel;
     }
     TRAINCTL_CHECK(base <= kMaxNumel);
-    for (const layout::Bucket& bucket : ledger.buckets()) {
-      for (const layout::ParameterRange& range : state.OwnRanges(bucket.id)) {
+    for (const int bucket : state.buckets()) {
+      for (const layout::ParameterRange& range : state.OwnRanges(bucket)) {
+        if (!ledger.CountsInNorm(range.parameter, communicator.rank())) continue;
         const int64_t at = start[static_cast<size_t>(range.parameter)] + range.begin;
         const auto copy = [&](float* to, const float* from) {
           device.CopyToHost(to + at, from + range.offset, range.count * static_cast<int64_t>(sizeof(float)));
         };
-        copy(outcome->gradients, state.gradient_part(bucket.id));
-        copy(outcome->parameters, state.master(bucket.id));
-        copy(outcome->state, static_cast<const float*>(state.parts(bucket.id).states[0]));
+        copy(outcome->gradients, state.gradient_part(bucket));
+        copy(outcome->parameters, state.master(bucket));
+        copy(outcome->state, static_cast<const float*>(state.parts(bucket).states[0]));
       }
     }
   }
@@ -256,9 +288,8 @@ void RunCell(const device::Device& device, const Cell& cell, comm::Communicator&
   outcome->grad_norm[rank] = result.grad_norm;
   outcome->eval_loss[rank] = eval[0];
   outcome->eval_tokens[rank] = eval[1];
-  if (rank == 0) {
-    outcome->predicted_peak = simulate::SimulateMemory(step.programs[0]).peak_bytes;
-  }
+  outcome->measured_peak[rank] = measured_peak;
+  outcome->predicted_peak[rank] = simulate::SimulateMemory(program).peak_bytes;
   kOrDie(world.AllReduceScalars("written", absl::MakeSpan(&ready, 1)));
 }
 
@@ -334,6 +365,7 @@ enum class Which {
   kHalf,   // with every choice in it
   kRaces,  // that gather, compute and reduce at the same time
   kQuick,  // one of each kind
+  kPipeline,
 };
 
 bool Takes(Which which, const Cell& cell) {
@@ -347,8 +379,47 @@ bool Takes(Which which, const Cell& cell) {
     case Which::kQuick:
       return cell.tied && cell.prefetch && cell.accumulation > 1 &&
              cell.recompute == layout::Recompute::kFull;
+    case Which::kPipeline:
+      return cell.mesh.pp > 1;
   }
   return false;
+}
+
+// Each order on each mesh and stage, as far as the model has a block for each stage; what else a cell has
+// takes turns.
+std::vector<Cell> PipelineCellsFor(int world) {
+  std::vector<layout::Mesh> meshes;
+  if (world > 1) meshes.push_back({.pp = world});
+  if (world == 4) {
+    meshes.push_back({.pp = 2, .dp_replicate = 2});
+    meshes.push_back({.pp = 2, .dp_shard = 2});
+  }
+  std::vector<Cell> cells;
+  for (const layout::Mesh& mesh : meshes) {
+    for (int stage = 0; stage <= 3; ++stage) {
+      if ((stage == 0) != (mesh.dp_shard == 1)) continue;
+      for (int kind = 0; kind < schedule::kNumPipelineKinds; ++kind) {
+        const auto order = static_cast<schedule::PipelineKind>(kind);
+        const int virtual_stages = schedule::LimitsOf(order).min_virtual_stages;
+        constexpr int kMicroBatches = 8;
+        const bool is_possible =
+            schedule::CheckPipelineShape(order, {mesh.pp, kMicroBatches, virtual_stages}).ok() &&
+            mesh.pp * virtual_stages <= model::NumBlocks(Spec(false));
+        if (!is_possible) continue;
+        const size_t turn = cells.size();
+        cells.push_back({.mesh = mesh,
+                         .stage = stage,
+                         .accumulation = kMicroBatches,
+                         .recompute = turn % 3 == 1 ? layout::Recompute::kFull : layout::Recompute::kNone,
+                         .tied = turn % 2 == 1,
+                         .prefetch = turn % 4 < 2,
+                         .update = turn % 5 == 0 && turn % 2 == 0 ? &optim::kAdamW : nullptr,
+                         .order = order,
+                         .virtual_stages = virtual_stages});
+      }
+    }
+  }
+  return cells;
 }
 
 std::vector<Cell> CellsFor(int world, Which which) {
@@ -362,7 +433,7 @@ std::vector<Cell> CellsFor(int world, Which which) {
       for (const optim::Optimizer* optimizer : optim::All()) {
         const Cell cell{
             .mesh = mesh, .stage = stage, .accumulation = 4, .prefetch = true, .update = optimizer};
-        if (which != Which::kRaces) cells.push_back(cell);
+        if (which != Which::kRaces && which != Which::kPipeline) cells.push_back(cell);
       }
       for (int accumulation : {1, 4}) {
         for (auto recompute : {layout::Recompute::kNone, layout::Recompute::kFull}) {
@@ -376,13 +447,48 @@ std::vector<Cell> CellsFor(int world, Which which) {
       }
     }
   }
+  for (const Cell& cell : PipelineCellsFor(world)) {
+    if (which != Which::kRaces || cell.prefetch) cells.push_back(cell);
+  }
   return cells;
+}
+
+// What never came is zeros: each message of a cell.
+std::vector<std::string> ReceivesOf(const Cell& cell) {
+  std::vector<std::string> names;
+  for (const schedule::Program& program :
+       BuildSteps(cell, Spec(cell.tied), {.num_micro_batches = cell.accumulation}).step.programs) {
+    for (const schedule::Instruction& instruction : program.instructions) {
+      if (instruction.op != schedule::Op::kReceive) continue;
+      names.push_back(
+          absl::StrCat(schedule::Describe(instruction), "/", layout::AxisName(layout::Axis::kPp)));
+    }
+  }
+  return names;
+}
+
+bool HasMutants(const Cell& cell) {
+  if (cell.update != nullptr) return false;
+  if (cell.mesh.pp > 1) {
+    const bool is_chosen =
+        cell.order == schedule::PipelineKind::k1F1B || cell.order == schedule::PipelineKind::kDualPipeV;
+    return is_chosen && (cell.stage == 0 || cell.stage == 3);
+  }
+  // The plainest and the fullest cell of each mesh and stage.
+  const bool plainest =
+      cell.accumulation == 1 && cell.recompute == layout::Recompute::kNone && !cell.tied && !cell.prefetch;
+  const bool fullest =
+      cell.accumulation == 4 && cell.recompute == layout::Recompute::kFull && cell.tied && cell.prefetch;
+  return plainest || fullest;
 }
 
 void RunMutants(const device::Device& device, const Cell& cell, comm::Communicator& communicator,
                 comm::Group& world, int world_size) {
-  const layout::Ledger ledger(model::Inventory(Spec(cell.tied)), cell.mesh, cell.stage);
-  const Outcome& reference = ReferenceOf(cell, world_size);
+  const layout::Ledger ledger =
+      BuildSteps(cell, Spec(cell.tied), {.num_micro_batches = cell.accumulation}).ledger;
+  // The gradient of what is masked is zero, whether it comes or not.
+  const int masked_parts = cell.mesh.pp > 1 ? 1 : world_size;
+  const Outcome& reference = ReferenceOf(cell, masked_parts);
   const auto judge = [&](const std::string& name) {
     if (communicator.rank() != 0) return;
     ++g_shared->mutants;
@@ -395,11 +501,18 @@ void RunMutants(const device::Device& device, const Cell& cell, comm::Communicat
       const auto hook = [&reduction, fault](absl::string_view name) {
         return name == reduction.name ? fault : comm::Fault::kNone;
       };
-      RunCell(device, cell, communicator, world, world_size, hook, false, &g_shared->current);
+      RunCell(device, cell, communicator, world, masked_parts, hook, false, &g_shared->current);
       judge(absl::StrCat(fault == comm::Fault::kSkip ? "without " : "twice ", reduction.name));
     }
   }
-  RunCell(device, cell, communicator, world, world_size, nullptr, true, &g_shared->current);
+  for (const std::string& name : cell.mesh.pp > 1 ? ReceivesOf(cell) : std::vector<std::string>()) {
+    const auto hook = [&name](absl::string_view call) {
+      return call == name ? comm::Fault::kSkip : comm::Fault::kNone;
+    };
+    RunCell(device, cell, communicator, world, masked_parts, hook, false, &g_shared->current);
+    judge(absl::StrCat("zeros in the place of ", name));
+  }
+  RunCell(device, cell, communicator, world, masked_parts, nullptr, true, &g_shared->current);
   judge("one loss token dropped");
 }
 
@@ -448,24 +561,21 @@ void RunRank(int rank, int world_size, const std::string& plugin, Which which,
         Compare(g_shared->current, reference, world_size, cell.tied, &g_shared->worst_gradient);
     if (wrong.empty() && cell.update != nullptr)
       wrong = CompareUpdate(g_shared->current, reference, g_shared->reference[world_size][false]);
-    const int64_t off = g_shared->current.predicted_peak - g_shared->current.measured_peak;
-    g_shared->worst_memory = std::max(g_shared->worst_memory, std::abs(static_cast<double>(off)));
-    // On a device the library's own temporaries come on top of what is planned.
-    if (wrong.empty() && device.is_cpu() && std::abs(off) > kMemorySlackBytes) {
-      wrong = absl::StrCat("peak memory predicted ", g_shared->current.predicted_peak, ", measured ",
-                           g_shared->current.measured_peak);
+    for (int r = 0; r < world_size; ++r) {
+      const int64_t predicted = g_shared->current.predicted_peak[r];
+      const int64_t measured = g_shared->current.measured_peak[r];
+      const int64_t off = std::abs(predicted - measured);
+      g_shared->worst_memory = std::max(g_shared->worst_memory, static_cast<double>(off));
+      // On a device the library's own temporaries come on top of what is planned.
+      if (!wrong.empty() || !device.is_cpu() || off <= kMemorySlackBytes) continue;
+      wrong = absl::StrCat("peak memory of rank ", r, " predicted ", predicted, ", measured ", measured);
     }
     if (wrong.empty()) continue;
     ++g_shared->failures;
     std::printf("FAILED %s: %s\n", Name(cell).c_str(), wrong.c_str());
   }
   for (const Cell& cell : CellsFor(world_size, which)) {
-    // Mutants on the plainest and the fullest cell of each mesh and stage.
-    const bool plainest =
-        cell.accumulation == 1 && cell.recompute == layout::Recompute::kNone && !cell.tied && !cell.prefetch;
-    const bool fullest =
-        cell.accumulation == 4 && cell.recompute == layout::Recompute::kFull && cell.tied && cell.prefetch;
-    if (which != Which::kRaces && world_size > 1 && (plainest || fullest))
+    if (which != Which::kRaces && world_size > 1 && HasMutants(cell))
       RunMutants(device, cell, *communicator, world, world_size);
   }
   std::fflush(stdout);
@@ -528,11 +638,13 @@ int Main(const std::string& plugin, int largest_world, Which which) {
 int main(int argc, char** argv) {
   const std::string plugin = argc > 1 ? argv[1] : "";
   const std::string which = argc > 3 ? argv[3] : "all";
-  const std::map<std::string, trainctl::Which> kinds = {
-      {"all", trainctl::Which::kAll}, {"races", trainctl::Which::kRaces}, {"quick", trainctl::Which::kQuick}};
+  const std::map<std::string, trainctl::Which> kinds = {{"all", trainctl::Which::kAll},
+                                                        {"races", trainctl::Which::kRaces},
+                                                        {"quick", trainctl::Which::kQuick},
+                                                        {"pipeline", trainctl::Which::kPipeline}};
   const int largest_world = argc > 2 ? std::atoi(argv[2]) : trainctl::kMaxWorld;
   if (largest_world < 1 || largest_world > trainctl::kMaxWorld || kinds.count(which) == 0) {
-    std::fprintf(stderr, "usage: equivalence [PLUGIN [LARGEST_WORLD [races|quick]]]\n");
+    std::fprintf(stderr, "usage: equivalence [PLUGIN [LARGEST_WORLD [races|quick|pipeline]]]\n");
     return 2;
   }
   return trainctl::Main(plugin, largest_world, kinds.at(which));
