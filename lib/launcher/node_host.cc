@@ -168,7 +168,7 @@ void NodeHost::HandleExit(const KeeperEvent& event) {
   exited.worker = event.worker;
   exited.exit = event.exit;
   const rendezvous::Standing standing = workers_->at(event.worker).board.ReadStanding();
-  exited.last = {standing.step, standing.phase};
+  exited.last = {standing.step > 0 ? standing.step : -1, standing.phase};  // of none: it was starting
   exited.waited = standing.is_waiting;
   if (event.exit.signaled && event.exit.code == SIGKILL) {
     exited.killed_note = DescribeSigkill(oom_kills_before_, CountOomKills());

@@ -48,7 +48,7 @@ TABLE = {
     # It has nothing to do while its agent lives.
     "guard": dict.fromkeys(ENDS, UNMOVED),
     "worker": {"KILL": (0, "killed by SIGKILL"), "TERM": UNMOVED, "SEGV": (0, "killed by SIGSEGV"),
-               "STOP": (0, "restarting all workers"), "EXIT0": (0, "exited with code 0 before the end of the run"),
+               "STOP": (0, "restarting all workers"), "EXIT0": (0, "exited with code 0 before "),
                "EXIT3": (3, "exited with code 3"), "OOM": (0, "for lack of memory")},
     "orphan": dict.fromkeys(ENDS, UNMOVED),
     "orphan without environment": dict.fromkeys(ENDS, UNMOVED),
