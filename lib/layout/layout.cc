@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -35,6 +36,7 @@ class Finder {
           absl::StrCat(Factors(), " is not a number of workers from 1 to ", kMaxWorkers));
       return std::move(found_);
     }
+    if (!CheckPipeline()) return std::move(found_);
     CheckBatch();
     CheckDegrees();
     CheckSize();
@@ -47,7 +49,70 @@ class Finder {
   }
 
   std::string Factors() const {
-    return absl::StrCat("cluster.nodes ", r_.nodes, " x cluster.devices_per_node ", r_.devices_per_node);
+    return absl::StrCat("cluster.nodes ", r_.nodes, " x cluster.devices_per_node ", r_.devices_per_node,
+                        r_.pp.value_or(1) > 1 ? absl::StrCat(" / parallel.pp ", *r_.pp) : "");
+  }
+
+  std::string Who() const {
+    return absl::StrCat(Workers(workers_), r_.pp.value_or(1) > 1 ? " of each stage" : "");
+  }
+
+  // False: of the rest nothing can be said.
+  bool CheckPipeline() {
+    const int64_t pp = r_.pp.value_or(1);
+    const int64_t workers = r_.num_workers();
+    if (pp < 1 || workers % pp != 0) {
+      Add({"parallel.pp", "cluster.devices_per_node"},
+          absl::StrCat("parallel.pp (", pp, ") does not divide the ", Workers(workers), " (cluster.nodes ",
+                       r_.nodes, " x cluster.devices_per_node ", r_.devices_per_node, ")"));
+      return false;
+    }
+    if (pp == 1) {
+      std::vector<std::string> fields;
+      if (r_.pipeline_order.has_value()) fields.push_back("parallel.schedule");
+      if (r_.virtual_stages.value_or(1) > 1) fields.push_back("parallel.virtual_stages");
+      if (r_.stage_layers.has_value()) fields.push_back("parallel.stage_layers");
+      if (!fields.empty()) {
+        const std::string message =
+            absl::StrCat(absl::StrJoin(fields, ", "),
+                         ": there is no pipeline, parallel.pp is 1; set parallel.pp, or take ",
+                         fields.size() > 1 ? "them out" : "it out");
+        Add(std::move(fields), message);
+      }
+      return true;
+    }
+    if (r_.spec != nullptr) CheckStages(*r_.spec);
+    return true;
+  }
+
+  void CheckStages(const model::ModelSpec& spec) {
+    const int64_t stages = r_.num_stages();
+    const std::string what = absl::StrCat("parallel.pp ", r_.pp.value_or(1), " x parallel.virtual_stages ",
+                                          r_.virtual_stages.value_or(1));
+    // The first may be the embedding alone, the last the head.
+    if (stages < 1 || stages > spec.layers + 2) {
+      Add({"parallel.pp", "parallel.virtual_stages"},
+          absl::StrCat(what, " are more stages than the ", spec.layers + 2, " blocks of the model (",
+                       spec.layers, " layers, the embedding and the head); lower one of them"));
+      return;
+    }
+    if (!r_.stage_layers.has_value()) return;
+    const std::vector<int64_t>& layers = *r_.stage_layers;
+    const int64_t sum = std::accumulate(layers.begin(), layers.end(), int64_t{0});
+    if (static_cast<int64_t>(layers.size()) != stages || sum != spec.layers) {
+      Add({"parallel.stage_layers"},
+          absl::StrCat("parallel.stage_layers has ", sum, " layers in ", layers.size(),
+                       " stages, the model has ", spec.layers, ", and ", what, " are ", stages,
+                       " stages; as even as they come: [",
+                       absl::StrJoin(EvenStageLayers(spec.layers, stages), ", "), "]"));
+      return;
+    }
+    for (size_t s = 1; s + 1 < layers.size(); ++s) {
+      if (layers[s] > 0) continue;
+      Add({"parallel.stage_layers"},
+          absl::StrCat("parallel.stage_layers: stage ", s,
+                       " has no layer; only the first and the last stage have something else to do"));
+    }
   }
 
   std::string Batch() const { return absl::StrCat("train.batch_sequences (", r_.batch_sequences, ")"); }
@@ -55,7 +120,7 @@ class Finder {
   void CheckBatch() {
     if (r_.batch_sequences < 1 || r_.batch_sequences % workers_ != 0) {
       Add({"train.batch_sequences", "cluster.devices_per_node"},
-          absl::StrCat(Batch(), " is not a multiple of the ", Workers(workers_), " (", Factors(), ")",
+          absl::StrCat(Batch(), " is not a multiple of the ", Who(), " (", Factors(), ")",
                        Advice("", NearestBatches())));
       return;
     }
@@ -64,7 +129,7 @@ class Finder {
     if (*r_.micro_batch < 1 || share % *r_.micro_batch != 0) {
       Add({"train.micro_batch", "train.batch_sequences"},
           absl::StrCat("train.micro_batch (", *r_.micro_batch, ") does not divide the ", share,
-                       " sequences of each worker: ", Batch(), " / ", Workers(workers_),
+                       " sequences of each worker: ", Batch(), " / ", Who(),
                        Advice("", NearestDivisors(share, *r_.micro_batch, &Request::micro_batch))));
     }
   }
@@ -78,9 +143,8 @@ class Finder {
     const bool is_complete = r_.dp_replicate.has_value() && r_.dp_shard.has_value();
     if (product < 1 || (is_complete ? product != workers_ : workers_ % product != 0)) {
       Add({"parallel.dp_replicate", "parallel.dp_shard"},
-          absl::StrCat("parallel: ", Degrees(), is_complete ? " is not the " : " does not divide the ",
-                       Workers(workers_), " (", Factors(), ")",
-                       is_complete ? AdviceOnBothDegrees() : AdviceOnOneDegree()));
+          absl::StrCat("parallel: ", Degrees(), is_complete ? " is not the " : " does not divide the ", Who(),
+                       " (", Factors(), ")", is_complete ? AdviceOnBothDegrees() : AdviceOnOneDegree()));
       return;
     }
     if (r_.zero_stage.has_value()) CheckStage();
@@ -124,7 +188,7 @@ class Finder {
     const int64_t shard = r_.dp_shard.value_or(r_.dp_replicate.has_value() ? workers_ / *r_.dp_replicate
                                                : stage == 0                ? 1
                                                                            : workers_);
-    const std::string where = absl::StrCat(" (", Degrees(), ", ", Workers(workers_), ")");
+    const std::string where = absl::StrCat(" (", Degrees(), ", ", Who(), ")");
     if (stage == 0 && shard > 1) {
       Add({"parallel.zero_stage"},
           absl::StrCat("parallel.zero_stage = 0 shards nothing but dp_shard is ", shard, where, "; set ",
@@ -213,10 +277,10 @@ class Finder {
   }
 
   Finder(const Request& request, bool advises)
-      : r_(request), workers_(request.num_workers()), advises_(advises) {}
+      : r_(request), workers_(request.pp.value_or(1) > 0 ? request.data_workers() : 0), advises_(advises) {}
 
   const Request& r_;
-  const int64_t workers_;
+  const int64_t workers_;  // that see other sequences
   const bool advises_;
   std::vector<Violation> found_;
 };
@@ -248,9 +312,29 @@ absl::string_view StrategyName(int zero_stage) {
   return kNames[zero_stage];
 }
 
+std::vector<int64_t> EvenStageLayers(int64_t layers, int64_t num_stages) {
+  std::vector<int64_t> counts(static_cast<size_t>(num_stages), layers / num_stages);
+  for (int64_t i = 0; i < layers % num_stages; ++i) {
+    const int64_t stage = i + 1 < num_stages - 1 ? i + 1 : 0;
+    ++counts[static_cast<size_t>(stage)];
+  }
+  return counts;
+}
+
+std::vector<int> StageBegins(const std::vector<int64_t>& stage_layers) {
+  std::vector<int> begins = {0};
+  int block = 1;  // the embedding is before the layers
+  for (const int64_t layers : stage_layers) begins.push_back(block += static_cast<int>(layers));
+  ++begins.back();  // and the head behind
+  return begins;
+}
+
 std::string Layout::ToString() const {
-  return absl::StrCat(StrategyName(zero_stage), " ", mesh.ToString(), " micro_batch=", micro_batch,
-                      " recompute=", RecomputeName(recompute));
+  std::string text = absl::StrCat(StrategyName(zero_stage), " ", mesh.ToString());
+  if (!pipeline.order.empty()) absl::StrAppend(&text, " schedule=", pipeline.order);
+  if (pipeline.virtual_stages > 1) absl::StrAppend(&text, " virtual_stages=", pipeline.virtual_stages);
+  absl::StrAppend(&text, " micro_batch=", micro_batch, " recompute=", RecomputeName(recompute));
+  return text;
 }
 
 std::vector<Violation> FindViolations(const Request& request) { return Finder(request).Run(); }

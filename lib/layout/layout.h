@@ -21,8 +21,23 @@ std::optional<Recompute> ParseRecompute(absl::string_view name);
 
 absl::string_view StrategyName(int zero_stage);  // "DDP", "ZeRO-1", ...
 
+// Of a mesh with pp > 1.
+struct Pipeline {
+  std::string order;           // in which ranks run their passes: "1f1b"; empty: there is no pipeline
+  int64_t virtual_stages = 1;  // of each rank
+  // Of each stage, in the order of the model. The first has the embedding as well, the last the head.
+  std::vector<int64_t> stage_layers;
+  bool operator==(const Pipeline&) const = default;
+};
+
+// As even as they come: where some have one more, those in the middle, then the first.
+std::vector<int64_t> EvenStageLayers(int64_t layers, int64_t num_stages);
+// The first block of each stage, then the number of blocks.
+std::vector<int> StageBegins(const std::vector<int64_t>& stage_layers);
+
 struct Layout {
   Mesh mesh;
+  Pipeline pipeline;
   int zero_stage = 0;             // 1..3 shard over dp_shard: optimizer, + gradients, + parameters
   int64_t micro_batch = 1;        // sequences per worker at a time
   int64_t num_micro_batches = 1;  // accumulation: batch / (micro_batch * data degree)
@@ -40,7 +55,14 @@ struct Request {
   int64_t seq_len = 1;          // tokens
   std::optional<int64_t> dp_replicate, dp_shard, zero_stage, micro_batch;
   std::optional<Recompute> recompute;
+  std::optional<int64_t> pp;  // free: 1
+  std::optional<std::string> pipeline_order;
+  std::optional<int64_t> virtual_stages;
+  std::optional<std::vector<int64_t>> stage_layers;
   int64_t num_workers() const { return nodes * devices_per_node; }
+  int64_t num_stages() const { return pp.value_or(1) * virtual_stages.value_or(1); }
+  // That see other sequences than one another.
+  int64_t data_workers() const { return num_workers() / pp.value_or(1); }
 };
 
 // Workers that a layout can have, and blocks run forward and backward in one step: a step is a list in

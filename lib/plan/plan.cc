@@ -17,17 +17,18 @@ const Candidate& Chosen(const Plan& plan) {
 }
 
 PlannedStep BuildStep(const Plan& plan, const model::ModelSpec& spec) {
-  const schedule::BuildOptions options = schedule::OptionsOf(plan.layout, plan.setting);
-  layout::Ledger ledger(model::Inventory(spec), plan.layout.mesh, plan.layout.zero_stage);
-  schedule::Step step = schedule::BuildStep(spec, ledger, options);
-  return {options, std::move(ledger), std::move(step)};
+  absl::StatusOr<PlannedStep> planned =
+      schedule::BuildLayoutStep(spec, model::Inventory(spec), plan.layout, plan.setting);
+  TRAINCTL_CHECK_MSG(planned.ok(), planned.status().message());
+  return *std::move(planned);
 }
 
 absl::StatusOr<PlannedStep> RebuildStep(const Plan& plan, const model::ModelSpec& spec) {
   if (plan.step_hash.empty()) {
     return EnvironmentError("the plan has no step: it is of an earlier version; resume plans the run anew");
   }
-  PlannedStep planned = BuildStep(plan, spec);
+  TRAINCTL_ASSIGN_OR_RETURN(PlannedStep planned, schedule::BuildLayoutStep(spec, model::Inventory(spec),
+                                                                           plan.layout, plan.setting));
   const std::string hash = schedule::HashStep(planned.step, planned.ledger);
   if (hash != plan.step_hash) {
     return EnvironmentError(

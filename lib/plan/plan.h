@@ -19,6 +19,7 @@
 #include "layout/ledger.h"
 #include "model/model_spec.h"
 #include "schedule/build_step.h"
+#include "schedule/layout_step.h"
 #include "simulate/cost.h"
 #include "simulate/memory.h"
 
@@ -66,19 +67,9 @@ nlohmann::ordered_json PlanToJsonObject(const Plan& plan);
 // BadDataError naming `what` and the field; a newer schema version is refused with a clear word.
 absl::StatusOr<Plan> PlanFromJson(absl::string_view text, absl::string_view what);
 
-// What the workers run, and what it was built from.
-struct PlannedStep {
-  schedule::BuildOptions options;
-  layout::Ledger ledger;
-  schedule::Step step;
+using PlannedStep = schedule::LayoutStep;
 
-  // The program of a global rank.
-  const schedule::Program& ProgramOf(int rank) const {
-    return step.programs[static_cast<size_t>(ledger.mesh().coordinate(rank, layout::Axis::kPp))];
-  }
-};
-
-// The one place where a plan becomes a step.
+// The one place where a plan becomes a step. Of a plan that was made; one that was read is rebuilt.
 PlannedStep BuildStep(const Plan& plan, const model::ModelSpec& spec);
 // The same, held against plan.step_hash. EnvironmentError: this build makes another step than the one that
 // planned; InternalError: the step is not proven correct (schedule::Check).

@@ -24,17 +24,23 @@ constexpr char kSchemaPrefix[] = "trainctl.plan.v";
 constexpr int kSchemaVersion = 1;
 
 Json ToJson(const layout::Layout& layout) {
-  return {{"strategy", std::string(layout::StrategyName(layout.zero_stage))},
-          {"zero_stage", layout.zero_stage},
-          {"mesh",
-           {{"pp", layout.mesh.pp},
-            {"dp_replicate", layout.mesh.dp_replicate},
-            {"dp_shard", layout.mesh.dp_shard},
-            {"cp", layout.mesh.cp},
-            {"tp", layout.mesh.tp}}},
-          {"micro_batch", layout.micro_batch},
-          {"accumulation", layout.num_micro_batches},
-          {"recompute", std::string(layout::RecomputeName(layout.recompute))}};
+  Json json = {{"strategy", std::string(layout::StrategyName(layout.zero_stage))},
+               {"zero_stage", layout.zero_stage},
+               {"mesh",
+                {{"pp", layout.mesh.pp},
+                 {"dp_replicate", layout.mesh.dp_replicate},
+                 {"dp_shard", layout.mesh.dp_shard},
+                 {"cp", layout.mesh.cp},
+                 {"tp", layout.mesh.tp}}},
+               {"micro_batch", layout.micro_batch},
+               {"accumulation", layout.num_micro_batches},
+               {"recompute", std::string(layout::RecomputeName(layout.recompute))}};
+  if (layout.mesh.pp > 1) {
+    json["pipeline"] = {{"schedule", layout.pipeline.order},
+                        {"virtual_stages", layout.pipeline.virtual_stages},
+                        {"stage_layers", layout.pipeline.stage_layers}};
+  }
+  return json;
 }
 
 Json ToJson(const simulate::MemoryReport& memory) {
@@ -135,6 +141,22 @@ class Reader {
   absl::Status status_;
 };
 
+absl::Status FromJson(const Json& json, const std::string& what, layout::Pipeline* pipeline) {
+  Reader reader(json, what);
+  reader.String("schedule", &pipeline->order);
+  int stages = 1;
+  reader.Int("virtual_stages", &stages, 1);
+  pipeline->virtual_stages = stages;
+  const Json& layers = reader.Object("stage_layers");
+  TRAINCTL_RETURN_IF_ERROR(reader.status());
+  for (const Json& count : layers) {
+    if (!count.is_number_integer() || count.get<int64_t>() < 0 || count.get<int64_t>() > (1 << 20))
+      return BadDataError(absl::StrCat(what, ": field 'stage_layers' must hold numbers of layers"));
+    pipeline->stage_layers.push_back(count.get<int64_t>());
+  }
+  return absl::OkStatus();
+}
+
 absl::Status FromJson(const Json& json, const std::string& what, layout::Layout* layout) {
   Reader reader(json, what);
   reader.Int("zero_stage", &layout->zero_stage, 0);
@@ -157,10 +179,18 @@ absl::Status FromJson(const Json& json, const std::string& what, layout::Layout*
                   .tp = degree("tp")};
   TRAINCTL_RETURN_IF_ERROR(reader.status());
   TRAINCTL_RETURN_IF_ERROR(mesh.status());
-  if (layout->mesh.pp != 1 || layout->mesh.cp != 1 || layout->mesh.tp != 1 ||
-      layout->mesh.data_degree() > (1 << 20)) {
+  if (layout->mesh.cp != 1 || layout->mesh.tp != 1 || layout->mesh.pp > layout::kMaxWorkers ||
+      layout->mesh.data_degree() > layout::kMaxWorkers / layout->mesh.pp) {
     return BadDataError(
         absl::StrCat(what, ": mesh ", layout->mesh.ToString(), " is not one of this version"));
+  }
+  if (layout->mesh.pp > 1) {
+    TRAINCTL_RETURN_IF_ERROR(
+        FromJson(reader.Object("pipeline"), absl::StrCat(what, ": pipeline"), &layout->pipeline));
+    TRAINCTL_RETURN_IF_ERROR(reader.status());
+    const int64_t stages = layout->mesh.pp * layout->pipeline.virtual_stages;
+    if (static_cast<int64_t>(layout->pipeline.stage_layers.size()) != stages)
+      return BadDataError(absl::StrCat(what, ": field 'stage_layers' is not of ", stages, " stages"));
   }
   if (layout->micro_batch > (1 << 24) || layout->num_micro_batches > (1 << 20)) {
     return BadDataError(absl::StrCat(what, ": field 'micro_batch' or 'accumulation' is out of range: ",

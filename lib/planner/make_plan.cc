@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "base/units.h"
 #include "optim/optimizer.h"
@@ -141,6 +142,11 @@ void NoteChoices(const recipe::Recipe& recipe, const layout::Layout& layout,
   const auto note = [&](const char* name, bool is_auto, const std::string& value) {
     if (is_auto) notes.push_back(absl::StrCat(name, " = auto: ", value));
   };
+  if (layout.mesh.pp > 1) {
+    note("parallel.schedule", !recipe.parallel.schedule.has_value(), layout.pipeline.order);
+    note("parallel.stage_layers", !recipe.parallel.stage_layers.has_value(),
+         absl::StrCat("[", absl::StrJoin(layout.pipeline.stage_layers, ", "), "]"));
+  }
   note("parallel.zero_stage", !recipe.parallel.zero_stage.has_value(), absl::StrCat(layout.zero_stage));
   note("parallel.dp_replicate", !recipe.parallel.dp_replicate.has_value(),
        absl::StrCat(layout.mesh.dp_replicate));
@@ -228,7 +234,7 @@ absl::Status FixStep(const model::ModelSpec& spec, Plan& plan) {
   const plan::PlannedStep planned = plan::BuildStep(plan, spec);
   TRAINCTL_RETURN_IF_ERROR(schedule::Check(planned.step, planned.ledger).status());
   plan.step_hash = schedule::HashStep(planned.step, planned.ledger);
-  plan.predicted = simulate::SimulateMemory(planned.ProgramOf(0));
+  plan.predicted = simulate::SimulateMemory(planned.step);
   return absl::OkStatus();
 }
 
@@ -267,6 +273,12 @@ absl::StatusOr<Plan> MakePlan(const recipe::Recipe& recipe, const cluster::Host&
       .rates = plan.rates};
   Found found = Search(problem, Wanted::kAll);
   plan.candidates = std::move(found.candidates);
+  if (plan.candidates.empty()) {
+    return InfeasibleError(absl::StrCat(
+        "parallel.pp = ", recipe.parallel.pp.value_or(1),
+        ": no size of micro-batch makes a number of micro-batches that the pipeline's order takes; state "
+        "train.micro_batch, or another train.batch_sequences or parallel.schedule"));
+  }
   if (found.chosen < 0) {
     const Candidate& smallest = *std::min_element(
         plan.candidates.begin(), plan.candidates.end(),

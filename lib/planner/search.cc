@@ -5,7 +5,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 #include "planner/choose.h"
+#include "schedule/layout_step.h"
+#include "schedule/pipeline.h"
 #include "simulate/bounds.h"
 #include "simulate/fold.h"
 
@@ -16,16 +19,28 @@ using layout::Layout;
 using layout::Recompute;
 using plan::Candidate;
 
-// Every mesh and stage, in the order of stages and of growing dp_shard.
+// Every mesh and stage, in the order of stages and of growing dp_shard. A pipeline is as long as it was asked
+// for.
 template <typename Function>
-void ForEachStrategy(int world_size, const Function& visit) {
+void ForEachStrategy(const layout::Request& request, const Function& visit) {
+  const int64_t workers = request.data_workers();
   for (int stage = 0; stage <= 3; ++stage) {
-    for (int shard = 1; shard <= world_size; ++shard) {
+    for (int64_t shard = 1; shard <= workers; ++shard) {
       // Stage 0 shards nothing; the others shard over more than one worker.
-      if (world_size % shard != 0 || (stage == 0) != (shard == 1)) continue;
-      visit(layout::Mesh{.dp_replicate = world_size / shard, .dp_shard = shard}, stage);
+      if (workers % shard != 0 || (stage == 0) != (shard == 1)) continue;
+      visit(layout::Mesh{.pp = request.pp.value_or(1), .dp_replicate = workers / shard, .dp_shard = shard},
+            stage);
     }
   }
+}
+
+layout::Pipeline PipelineOf(const layout::Request& request) {
+  if (request.pp.value_or(1) == 1) return {};
+  return {.order = request.pipeline_order.value_or(
+              std::string(schedule::PipelineKindName(schedule::PipelineKind::k1F1B))),
+          .virtual_stages = request.virtual_stages.value_or(1),
+          .stage_layers = request.stage_layers.value_or(
+              layout::EvenStageLayers(request.spec->layers, request.num_stages()))};
 }
 
 // The setting of the recipe that rules a strategy out, or "".
@@ -42,6 +57,13 @@ std::string RulingSetting(const Problem& problem, const layout::Mesh& mesh, int 
   return "";
 }
 
+// A mesh and a stage. Those of data parallelism are priced from folded steps.
+struct Strategy {
+  layout::Mesh mesh;
+  int stage = 0;
+  std::optional<simulate::FoldedStrategy> folded = {};
+};
+
 // One search. A strategy's variants share its ledgers.
 class Searcher {
  public:
@@ -49,10 +71,10 @@ class Searcher {
       : problem_(problem), wanted_(wanted), passes_(passes), folded_(*problem.request.spec) {}
 
   Found Run() {
-    ForEachStrategy(NumWorkers(), [&](const layout::Mesh& mesh, int stage) {
+    ForEachStrategy(problem_.request, [&](const layout::Mesh& mesh, int stage) {
       if (!RulingSetting(problem_, mesh, stage).empty()) return;
       ++found_.counts.enumerated;
-      WeighVariants(simulate::FoldedStrategy(folded_, mesh, stage));
+      WeighVariants(MakeStrategy(mesh, stage));
     });
     if (passes_.play && wanted_ == Wanted::kAll) PlayFinalists();
     found_.chosen = Choose(problem_.memory_limit_bytes, found_.candidates);
@@ -60,29 +82,35 @@ class Searcher {
   }
 
   std::vector<Candidate> WeighRuledOut(const Layout& chosen) {
-    ForEachStrategy(NumWorkers(), [&](const layout::Mesh& mesh, int stage) {
+    ForEachStrategy(problem_.request, [&](const layout::Mesh& mesh, int stage) {
       const std::string setting = RulingSetting(problem_, mesh, stage);
       if (setting.empty()) return;
-      const simulate::FoldedStrategy strategy(folded_, mesh, stage);
-      Candidate candidate = Price(strategy, LayoutOf(strategy, chosen.micro_batch, chosen.recompute));
-      candidate.reason = absl::StrCat("the recipe says ", setting);
-      if (!candidate.fits) {
-        absl::StrAppend(&candidate.reason, "; ", WhyNotFits(candidate.memory, problem_.memory_limit_bytes));
+      const Strategy strategy = MakeStrategy(mesh, stage);
+      std::optional<Candidate> candidate =
+          Price(strategy, LayoutOf(strategy, chosen.micro_batch, chosen.recompute));
+      if (!candidate.has_value()) return;
+      candidate->reason = absl::StrCat("the recipe says ", setting);
+      if (!candidate->fits) {
+        absl::StrAppend(&candidate->reason, "; ", WhyNotFits(candidate->memory, problem_.memory_limit_bytes));
       }
-      found_.candidates.push_back(std::move(candidate));
+      found_.candidates.push_back(*std::move(candidate));
     });
     return std::move(found_.candidates);
   }
 
  private:
-  int NumWorkers() const { return static_cast<int>(problem_.request.num_workers()); }
+  Strategy MakeStrategy(const layout::Mesh& mesh, int stage) const {
+    Strategy strategy{mesh, stage};
+    if (mesh.pp == 1) strategy.folded.emplace(folded_, mesh, stage);
+    return strategy;
+  }
 
   // ---- enumerate
 
   // Powers of two up to the worker's share of the batch, and that share.
   std::vector<int64_t> MicroBatches() const {
     if (problem_.request.micro_batch.has_value()) return {*problem_.request.micro_batch};
-    const int64_t share = problem_.request.batch_sequences / problem_.request.num_workers();
+    const int64_t share = problem_.request.batch_sequences / problem_.request.data_workers();
     std::vector<int64_t> sizes;
     const std::optional<int64_t> least = layout::LeastMicroBatch(*problem_.request.spec, share);
     if (least.has_value() && *least > 1 && *least < share && (*least & (*least - 1)) != 0) {
@@ -96,7 +124,7 @@ class Searcher {
     return sizes;
   }
 
-  void WeighVariants(const simulate::FoldedStrategy& strategy) {
+  void WeighVariants(const Strategy& strategy) {
     const bool may_keep = problem_.request.recompute != Recompute::kFull;
     const bool may_recompute = problem_.request.recompute != Recompute::kNone;
     for (int64_t micro_batch : MicroBatches()) {
@@ -111,7 +139,7 @@ class Searcher {
   }
 
   // False: it does not fit.
-  bool WeighVariant(const simulate::FoldedStrategy& strategy, int64_t micro_batch, Recompute recompute) {
+  bool WeighVariant(const Strategy& strategy, int64_t micro_batch, Recompute recompute) {
     const Layout layout = LayoutOf(strategy, micro_batch, recompute);
     switch (Prune(strategy, layout)) {
       case Pruned::kMemory:
@@ -122,19 +150,22 @@ class Searcher {
       case Pruned::kNot:
         break;
     }
-    found_.candidates.push_back(Price(strategy, layout));
+    std::optional<Candidate> priced = Price(strategy, layout);
+    if (!priced.has_value()) return true;  // a larger micro-batch may make a number that the order takes
+    found_.candidates.push_back(*std::move(priced));
     const Candidate& candidate = found_.candidates.back();
     if (candidate.fits && (fastest_ < 0 || candidate.step_seconds < fastest_))
       fastest_ = candidate.step_seconds;
     return candidate.fits;
   }
 
-  Layout LayoutOf(const simulate::FoldedStrategy& strategy, int64_t micro_batch, Recompute recompute) const {
+  Layout LayoutOf(const Strategy& strategy, int64_t micro_batch, Recompute recompute) const {
     const layout::Request& request = problem_.request;
-    return {.mesh = strategy.ledger().mesh(),
-            .zero_stage = strategy.ledger().zero_stage(),
+    return {.mesh = strategy.mesh,
+            .pipeline = PipelineOf(request),
+            .zero_stage = strategy.stage,
             .micro_batch = micro_batch,
-            .num_micro_batches = request.batch_sequences / request.num_workers() / micro_batch,
+            .num_micro_batches = request.batch_sequences / request.data_workers() / micro_batch,
             .recompute = recompute};
   }
 
@@ -142,11 +173,13 @@ class Searcher {
 
   enum class Pruned { kNot, kMemory, kTime };
 
-  Pruned Prune(const simulate::FoldedStrategy& strategy, const Layout& layout) {
-    if (wanted_ == Wanted::kAll || !(passes_.prune_memory || passes_.prune_time)) return Pruned::kNot;
+  Pruned Prune(const Strategy& strategy, const Layout& layout) {
+    if (!strategy.folded.has_value() || wanted_ == Wanted::kAll ||
+        !(passes_.prune_memory || passes_.prune_time))
+      return Pruned::kNot;
     ++found_.counts.bounded;
     const simulate::StepBound bound =
-        strategy.Bound(OptionsOf(layout), layout.num_micro_batches, problem_.rates);
+        strategy.folded->Bound(OptionsOf(layout), layout.num_micro_batches, problem_.rates);
     const bool too_large = passes_.prune_memory && bound.peak_bytes > problem_.memory_limit_bytes;
     const bool too_slow = passes_.prune_time && fastest_ >= 0 && bound.seconds > fastest_ * kSameTime;
     if (!too_large && !too_slow) return Pruned::kNot;
@@ -161,10 +194,12 @@ class Searcher {
     return schedule::OptionsOf(layout, problem_.setting, simulate::kMicroBatchesToPrice);
   }
 
-  Candidate Price(const simulate::FoldedStrategy& strategy, const Layout& layout) {
-    if (passes_.fold) {
+  // nullopt: the order of its pipeline is not for this number of micro-batches.
+  std::optional<Candidate> Price(const Strategy& strategy, const Layout& layout) {
+    if (layout.mesh.pp > 1 && !schedule::CheckPipelineLayout(layout).ok()) return std::nullopt;
+    if (passes_.fold && strategy.folded.has_value()) {
       const std::optional<simulate::StepPrice> price =
-          strategy.Price(OptionsOf(layout), layout.num_micro_batches, problem_.rates);
+          strategy.folded->Price(OptionsOf(layout), layout.num_micro_batches, problem_.rates);
       if (price.has_value()) {
         ++found_.counts.folded;
         return CandidateOf(layout, *price);
@@ -189,10 +224,11 @@ class Searcher {
   Candidate PlayWhole(const Layout& layout) {
     const model::ModelSpec& spec = *problem_.request.spec;
     if (inventory_.empty()) inventory_ = model::Inventory(spec);
-    const layout::Ledger ledger(inventory_, layout.mesh, layout.zero_stage);
-    const schedule::BuildOptions options = OptionsOf(layout);
-    return CandidateOf(layout, simulate::PriceWhole(schedule::BuildStep(spec, ledger, options), spec, ledger,
-                                                    options, layout.num_micro_batches, problem_.rates));
+    const absl::StatusOr<schedule::LayoutStep> built =
+        schedule::BuildLayoutStep(spec, inventory_, layout, problem_.setting, simulate::kMicroBatchesToPrice);
+    TRAINCTL_CHECK_MSG(built.ok(), built.status().message());
+    return CandidateOf(layout, simulate::PriceWhole(built->step, spec, built->ledger, built->options,
+                                                    layout.num_micro_batches, problem_.rates));
   }
 
   // Those that may be chosen.

@@ -18,6 +18,7 @@
 #include "recipe/hosts.h"
 #include "recipe/timeouts.h"
 #include "recipe/values.h"
+#include "schedule/layout_step.h"
 
 namespace trainctl::recipe {
 namespace {
@@ -297,13 +298,33 @@ class Checker {
   void CheckLayout() {
     if (!Usable({"cluster.nodes", "cluster.devices_per_node", "train.batch_sequences", "train.batch_tokens",
                  "data.seq_len", "parallel.dp_replicate", "parallel.dp_shard", "parallel.zero_stage",
-                 "parallel.recompute", "train.micro_batch"}) ||
+                 "parallel.recompute", "train.micro_batch", "parallel.pp", "parallel.schedule",
+                 "parallel.virtual_stages", "parallel.stage_layers"}) ||
         issues_.IsBadBelow("model")) {
       return;
     }
-    for (const layout::Violation& violation : layout::FindViolations(LayoutRequest(recipe_))) {
+    const layout::Request request = LayoutRequest(recipe_);
+    const std::vector<layout::Violation> violations = layout::FindViolations(request);
+    for (const layout::Violation& violation : violations) {
       issues_.Add(PlaceOf(violation.fields), violation.message);
     }
+    if (violations.empty() && request.pp.value_or(1) > 1) CheckPipeline(request);
+  }
+
+  // Which orders take which shapes is known to lib/schedule. With micro-batches of any size there are at most
+  // as many as a worker has sequences.
+  void CheckPipeline(const layout::Request& request) {
+    layout::Layout layout;
+    layout.mesh.pp = *request.pp;
+    layout.pipeline.order = request.pipeline_order.value_or("1f1b");
+    layout.pipeline.virtual_stages = request.virtual_stages.value_or(1);
+    layout.num_micro_batches =
+        request.batch_sequences / request.data_workers() / request.micro_batch.value_or(1);
+    const absl::Status possible = schedule::CheckPipelineLayout(layout);
+    if (possible.ok()) return;
+    Fail({"parallel.schedule", "parallel.virtual_stages", "train.micro_batch", "parallel.pp"},
+         absl::StrCat("parallel.pp = ", *request.pp, " with ", layout.num_micro_batches, " micro-batches",
+                      request.micro_batch.has_value() ? "" : " at most", ": ", possible.message()));
   }
 
   // What another optimizer reads and this one does not: stated, it would change nothing.
@@ -572,6 +593,10 @@ layout::Request LayoutRequest(const Recipe& recipe) {
   request.dp_shard = recipe.parallel.dp_shard;
   request.zero_stage = recipe.parallel.zero_stage;
   request.micro_batch = recipe.train.micro_batch;
+  request.pp = recipe.parallel.pp;
+  request.pipeline_order = recipe.parallel.schedule;
+  request.virtual_stages = recipe.parallel.virtual_stages;
+  request.stage_layers = recipe.parallel.stage_layers;
   if (recipe.parallel.recompute.has_value())
     request.recompute = layout::ParseRecompute(*recipe.parallel.recompute);
   return request;

@@ -479,9 +479,12 @@ void AddParallel(Builder& b) {
   only_one(
       "parallel.cp", "Context parallelism.", "this version does not train with context parallelism",
       [](Recipe & r, size_t) -> auto& { return r.parallel.cp; });
-  only_one(
-      "parallel.pp", "Pipeline parallelism.", "this version does not train with pipeline parallelism",
-      [](Recipe & r, size_t) -> auto& { return r.parallel.pp; });
+  b.Add(
+       "parallel.pp", "Stages of the pipeline, each on workers of its own.",
+       [](Recipe & r, size_t) -> auto& { return r.parallel.pp; })
+      .Range(1, 1e6)
+      .AutoIs("auto: 1; in what-ifs of other trainers chosen by the planner")
+      .Free();
   only_one(
       "parallel.ep", "Expert parallelism.", "this version does not train with expert parallelism",
       [](Recipe & r, size_t) -> auto& { return r.parallel.ep; });
@@ -489,10 +492,12 @@ void AddParallel(Builder& b) {
       "parallel.etp", "Tensor parallelism of each expert.",
       "this version does not train with expert parallelism",
       [](Recipe & r, size_t) -> auto& { return r.parallel.etp; });
-  const char* no_pipeline = "this version does not train with pipeline parallelism";
-  only_one(
-      "parallel.virtual_stages", "Stages of the model on each pipeline rank.", no_pipeline,
-      [](Recipe & r, size_t) -> auto& { return r.parallel.virtual_stages; });
+  b.Add(
+       "parallel.virtual_stages", "Stages of the model on each rank of the pipeline.",
+       [](Recipe & r, size_t) -> auto& { return r.parallel.virtual_stages; })
+      .Range(1, 1e6)
+      .AutoIs("auto: 1; in what-ifs of other trainers chosen by the planner")
+      .Free();
   const auto planned = [&](const char* name, const char* doc, auto member) {
     return b.Add(name, doc, member).AutoIs("auto: chosen by the planner").Free();
   };
@@ -500,7 +505,7 @@ void AddParallel(Builder& b) {
       "parallel.schedule", "The order of the pipeline's passes; docs/design/schedules.md draws them.",
       [](Recipe & r, size_t) -> auto& { return r.parallel.schedule; })
       .Choices(schedule::PipelineKindNames())
-      .Refuse("*", no_pipeline);
+      .AutoIs("auto: 1f1b; in what-ifs of other trainers chosen by the planner");
   planned(
       "parallel.recomputed_layers",
       "With recompute = \"full\": layers of each pipeline rank that are recomputed, the others keep what "
@@ -513,8 +518,7 @@ void AddParallel(Builder& b) {
       "parallel.stage_layers", "Layers of each of the pp x virtual_stages stages, in the order of the model.",
       [](Recipe & r, size_t) -> auto& { return r.parallel.stage_layers; })
       .Range(0, 10000)
-      .AutoIs("auto: as even as they come")
-      .Refuse("*", no_pipeline);
+      .AutoIs("auto: as even as they come");
   planned(
       "parallel.context",
       "How context-parallel ranks see each other's keys and values: passed round in a ring, gathered first, "

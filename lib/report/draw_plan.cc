@@ -54,8 +54,7 @@ std::string Seconds(double seconds) {
 
 // One stream in `columns` columns.
 std::string Row(const schedule::Program& program, const simulate::Timeline& timeline, int stream,
-                size_t columns, bool color) {
-  const double width = timeline.end_s / static_cast<double>(columns);
+                size_t columns, double width, bool color) {
   std::vector<std::array<double, std::size(kMarks)>> seconds(columns);
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     if (program.instructions[i].stream != stream || width <= 0) continue;
@@ -95,81 +94,137 @@ std::string Quoted(absl::string_view text) {
 }
 
 simulate::Timeline Play(const plan::Plan& plan, const model::ModelSpec& spec,
-                        const plan::PlannedStep& planned) {
-  return simulate::PlayStep(planned.step, spec, planned.ledger, planned.options, plan.rates);
+                        const plan::PlannedStep& planned, int own_class = 0) {
+  return simulate::PlayStep(planned.step, spec, planned.ledger, planned.options, plan.rates, own_class);
 }
+
+// A drawing in the making.
+class Drawing {
+ public:
+  Drawing(size_t columns, double end_s, bool color)
+      : columns_(columns), width_(end_s / static_cast<double>(columns)), color_(color) {}
+
+  // Of a class of ranks; `prefix` before the names of its streams. Of a pipeline its passes alone: messages
+  // and sums are too short to be seen.
+  void Add(const schedule::Program& program, const simulate::Timeline& timeline, const std::string& prefix) {
+    std::vector<double> busy(program.streams.size(), 0);
+    for (size_t i = 0; i < program.instructions.size(); ++i) {
+      const schedule::Instruction& instruction = program.instructions[i];
+      busy[static_cast<size_t>(instruction.stream)] += timeline.times[i].seconds;
+      if (prefix.empty() || instruction.stream == schedule::kComputeStream)
+        used_[static_cast<size_t>(&MarkOf(instruction.op) - kMarks)] = true;
+    }
+    for (size_t s = 0; s < program.streams.size(); ++s) {
+      if (busy[s] <= 0 || (!prefix.empty() && s != schedule::kComputeStream)) continue;
+      absl::StrAppendFormat(&text_, "%-7s |%s\n", prefix.empty() ? program.streams[s].name : prefix,
+                            Row(program, timeline, static_cast<int>(s), columns_, width_, color_));
+    }
+    compute_.push_back(busy[schedule::kComputeStream]);
+  }
+
+  std::string text() const {
+    std::string legend;
+    for (size_t mark = 0; mark < std::size(kMarks); ++mark) {
+      const std::string entry = absl::StrCat(std::string(1, kMarks[mark].letter), " ", kMarks[mark].name);
+      if (!used_[mark] || absl::StrContains(legend, entry)) continue;
+      absl::StrAppend(&legend, legend.empty() ? "" : ", ", entry);
+    }
+    return absl::StrCat(text_, legend, ", . idle\n");
+  }
+  double width() const { return width_; }
+  const std::vector<double>& compute() const { return compute_; }  // seconds, by class
+
+ private:
+  const size_t columns_;
+  const double width_;
+  const bool color_;
+  std::string text_;
+  std::array<bool, std::size(kMarks)> used_ = {};
+  std::vector<double> compute_;
+};
 
 }  // namespace
 
 std::string DrawPlan(const plan::Plan& plan, const model::ModelSpec& spec, const DrawOptions& options) {
   const plan::PlannedStep planned = plan::BuildStep(plan, spec);
-  const schedule::Program& program = planned.ProgramOf(0);
-  const simulate::Timeline timeline = Play(plan, spec, planned);
+  const int num_classes = static_cast<int>(planned.step.programs.size());
+  std::vector<simulate::Timeline> timelines;
+  for (int c = 0; c < num_classes; ++c) timelines.push_back(Play(plan, spec, planned, c));
+  const simulate::Timeline& longest = *std::max_element(
+      timelines.begin(), timelines.end(),
+      [](const simulate::Timeline& a, const simulate::Timeline& b) { return a.end_s < b.end_s; });
   constexpr int kMargin = 9;
-  const size_t columns = static_cast<size_t>(std::max(10, options.width - kMargin - 1));
+  Drawing drawing(static_cast<size_t>(std::max(10, options.width - kMargin - 1)), longest.end_s,
+                  options.color);
+  for (int c = 0; c < num_classes; ++c) {
+    drawing.Add(planned.step.programs[static_cast<size_t>(c)], timelines[static_cast<size_t>(c)],
+                num_classes == 1 ? "" : absl::StrCat("pp ", c));
+  }
+  const std::vector<double>& compute = drawing.compute();
+  const auto [least, most] = std::minmax_element(compute.begin(), compute.end());
+  const auto idle = [&](double seconds) { return std::max(0.0, 1 - seconds / longest.step_seconds) * 100; };
+  const int64_t workers = plan.layout.mesh.world_size() / num_classes;
   std::string text =
-      absl::StrFormat("%s: %d workers do the same; a column is %s\n", plan.layout.ToString(),
-                      plan.layout.mesh.world_size(), Seconds(timeline.end_s / static_cast<double>(columns)));
-  std::vector<double> busy(program.streams.size(), 0);
-  std::array<bool, std::size(kMarks)> used = {};
-  for (size_t i = 0; i < program.instructions.size(); ++i) {
-    const schedule::Instruction& instruction = program.instructions[i];
-    busy[static_cast<size_t>(instruction.stream)] += timeline.times[i].seconds;
-    used[static_cast<size_t>(&MarkOf(instruction.op) - kMarks)] = true;
+      absl::StrFormat("%s: %d worker%s %s; a column is %s\n", plan.layout.ToString(), workers,
+                      workers == 1 && num_classes > 1 ? "" : "s",
+                      num_classes == 1 ? "do the same" : "in each row", Seconds(drawing.width()));
+  absl::StrAppend(&text, drawing.text());
+  if (num_classes == 1) {
+    absl::StrAppendFormat(&text, "A step of %s: compute %s, data and log %s, idle %.1f %% of it.\n",
+                          Seconds(longest.step_seconds), Seconds(*most),
+                          Seconds(longest.step_seconds - longest.end_s), idle(*most));
+  } else {
+    absl::StrAppendFormat(&text,
+                          "A step of %s: compute %s to %s, data and log %s, idle %.1f to %.1f %% of it.\n",
+                          Seconds(longest.step_seconds), Seconds(*least), Seconds(*most),
+                          Seconds(longest.step_seconds - longest.end_s), idle(*most), idle(*least));
   }
-  for (size_t s = 0; s < program.streams.size(); ++s) {
-    if (busy[s] <= 0) continue;
-    absl::StrAppendFormat(&text, "%-7s |%s\n", program.streams[s].name,
-                          Row(program, timeline, static_cast<int>(s), columns, options.color));
-  }
-  std::string legend;
-  for (size_t mark = 0; mark < std::size(kMarks); ++mark) {
-    const std::string entry = absl::StrCat(std::string(1, kMarks[mark].letter), " ", kMarks[mark].name);
-    if (!used[mark] || absl::StrContains(legend, entry)) continue;
-    absl::StrAppend(&legend, legend.empty() ? "" : ", ", entry);
-  }
-  absl::StrAppend(&text, legend, ", . idle\n");
-  const double compute = busy[schedule::kComputeStream];
-  absl::StrAppendFormat(&text, "A step of %s: compute %s, data and log %s, idle %.1f %% of it.\n",
-                        Seconds(timeline.step_seconds), Seconds(compute),
-                        Seconds(timeline.step_seconds - timeline.end_s),
-                        std::max(0.0, 1 - compute / timeline.step_seconds) * 100);
   return text;
 }
 
 std::string TraceOfPlan(const plan::Plan& plan, const model::ModelSpec& spec, absl::string_view title) {
   const plan::PlannedStep planned = plan::BuildStep(plan, spec);
-  const schedule::Program& program = planned.ProgramOf(0);
-  const simulate::Timeline timeline = Play(plan, spec, planned);
-  std::string text = absl::StrCat(
-      "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"title\":", Quoted(title), ",\"step_hash\":\"",
-      plan.step_hash, "\",\"step_us\":", Micros(timeline.step_seconds), "},\n\"traceEvents\":[\n");
-  absl::StrAppend(&text, "{\"ph\":\"M\",\"pid\":0,\"tid\":0,\"name\":\"process_name\",\"args\":{\"name\":",
-                  Quoted(absl::StrCat("each of ", plan.layout.mesh.world_size(), " workers")), "}}");
-  for (size_t s = 0; s < program.streams.size(); ++s) {
-    absl::StrAppend(&text, ",\n{\"ph\":\"M\",\"pid\":0,\"tid\":", s + 1,
-                    ",\"name\":\"thread_name\",\"args\":{\"name\":", Quoted(program.streams[s].name), "}}");
-  }
-  for (size_t i = 0; i < program.instructions.size(); ++i) {
-    const schedule::Instruction& instruction = program.instructions[i];
-    absl::StrAppend(&text, ",\n{\"ph\":\"X\",\"pid\":0,\"tid\":", instruction.stream + 1,
-                    ",\"ts\":", Micros(timeline.times[i].begin_s),
-                    ",\"dur\":", Micros(timeline.times[i].seconds),
-                    ",\"name\":", Quoted(schedule::Describe(instruction)),
-                    ",\"cat\":", Quoted(schedule::OpName(instruction.op)), "}");
-  }
-  for (const simulate::MemorySample& sample : timeline.memory) {
-    absl::StrAppend(&text,
-                    ",\n{\"ph\":\"C\",\"pid\":0,\"name\":\"memory, bytes\",\"ts\":", Micros(sample.time_s),
-                    ",\"args\":{");
-    for (int c = 0; c < schedule::kNumCategories; ++c) {
-      absl::StrAppend(&text, c == 0 ? "" : ",",
-                      Quoted(schedule::CategoryName(static_cast<schedule::Category>(c))), ":",
-                      sample.bytes[static_cast<size_t>(c)]);
+  const size_t num_classes = planned.step.programs.size();
+  std::string events;
+  double step_seconds = 0;
+  const auto add = [&](const std::string& event) {
+    absl::StrAppend(&events, events.empty() ? "" : ",\n", "{", event, "}");
+  };
+  for (size_t c = 0; c < num_classes; ++c) {
+    const schedule::Program& program = planned.step.programs[c];
+    const simulate::Timeline timeline = Play(plan, spec, planned, static_cast<int>(c));
+    step_seconds = std::max(step_seconds, timeline.step_seconds);
+    const size_t workers = static_cast<size_t>(plan.layout.mesh.world_size()) / num_classes;
+    const std::string who =
+        absl::StrCat("each of ", workers, " workers", num_classes > 1 ? absl::StrCat(", pp ", c) : "");
+    add(absl::StrCat("\"ph\":\"M\",\"pid\":", c,
+                     ",\"tid\":0,\"name\":\"process_name\",\"args\":{\"name\":", Quoted(who), "}"));
+    for (size_t s = 0; s < program.streams.size(); ++s) {
+      add(absl::StrCat("\"ph\":\"M\",\"pid\":", c, ",\"tid\":", s + 1,
+                       ",\"name\":\"thread_name\",\"args\":{\"name\":", Quoted(program.streams[s].name),
+                       "}"));
     }
-    absl::StrAppend(&text, "}}");
+    for (size_t i = 0; i < program.instructions.size(); ++i) {
+      const schedule::Instruction& instruction = program.instructions[i];
+      add(absl::StrCat("\"ph\":\"X\",\"pid\":", c, ",\"tid\":", instruction.stream + 1, ",\"ts\":",
+                       Micros(timeline.times[i].begin_s), ",\"dur\":", Micros(timeline.times[i].seconds),
+                       ",\"name\":", Quoted(schedule::Describe(instruction)),
+                       ",\"cat\":", Quoted(schedule::OpName(instruction.op))));
+    }
+    for (const simulate::MemorySample& sample : timeline.memory) {
+      std::string bytes;
+      for (int k = 0; k < schedule::kNumCategories; ++k) {
+        absl::StrAppend(&bytes, k == 0 ? "" : ",",
+                        Quoted(schedule::CategoryName(static_cast<schedule::Category>(k))), ":",
+                        sample.bytes[static_cast<size_t>(k)]);
+      }
+      add(absl::StrCat("\"ph\":\"C\",\"pid\":", c, ",\"name\":\"memory, bytes\",\"ts\":",
+                       Micros(sample.time_s), ",\"args\":{", bytes, "}"));
+    }
   }
-  return text + "\n]}\n";
+  return absl::StrCat("{\"displayTimeUnit\":\"ms\",\"otherData\":{\"title\":", Quoted(title),
+                      ",\"step_hash\":\"", plan.step_hash, "\",\"step_us\":", Micros(step_seconds),
+                      "},\n\"traceEvents\":[\n", events, "\n]}\n");
 }
 
 }  // namespace trainctl::report

@@ -41,7 +41,8 @@ std::string MemoryBinding(const plan::Plan& plan) {
 PlanExplanation ExplainPlan(const plan::Plan& plan, const model::ModelSpec& spec) {
   PlanExplanation explanation;
   const plan::PlannedStep planned = plan::BuildStep(plan, spec);
-  explanation.memory = simulate::LiveAtPeak(planned.ProgramOf(0), plan.predicted);
+  explanation.memory = simulate::LiveAtPeak(
+      planned.step.programs[static_cast<size_t>(simulate::ClassWithMost(planned.step))], plan.predicted);
   double sum = 0;
   for (const auto& [name, work] :
        simulate::WorkOfStep(planned.ProgramOf(0), spec, planned.ledger, planned.options)) {
@@ -49,6 +50,12 @@ PlanExplanation ExplainPlan(const plan::Plan& plan, const model::ModelSpec& spec
     if (seconds <= 0) continue;
     explanation.time.push_back({name, seconds});
     sum += seconds;
+  }
+  // Of a pipeline these are the first stage's.
+  const double waits = plan::Chosen(plan).step_seconds - sum;
+  if (plan.layout.mesh.pp > 1 && waits > 0) {
+    explanation.time.push_back({"waits for other stages", waits});
+    sum += waits;
   }
   std::stable_sort(explanation.time.begin(), explanation.time.end(),
                    [](const TimeTerm& a, const TimeTerm& b) { return a.seconds > b.seconds; });

@@ -54,11 +54,11 @@ double Sum(const std::array<int64_t, schedule::kNumCategories>& bytes) {
 }
 
 // Parts of memory as the page names them: our buffers are its "work".
-PeakMemory PeakOf(const plan::Plan& plan) {
-  const auto bytes = [&plan](schedule::Category category) {
-    return static_cast<double>(plan.predicted.at_peak[static_cast<size_t>(category)]);
+PeakMemory PeakOf(const simulate::MemoryReport& report) {
+  const auto bytes = [&report](schedule::Category category) {
+    return static_cast<double>(report.at_peak[static_cast<size_t>(category)]);
   };
-  const double peak = static_cast<double>(plan.predicted.peak_bytes);
+  const double peak = static_cast<double>(report.peak_bytes);
   return {.parameter_bytes = bytes(schedule::Category::kParameters),
           .gradient_bytes = bytes(schedule::Category::kGradients),
           .optimizer_bytes = bytes(schedule::Category::kOptimizer),
@@ -68,39 +68,23 @@ PeakMemory PeakOf(const plan::Plan& plan) {
           .upper_bytes = peak};
 }
 
-StepPicture PictureOf(const plan::Plan& plan, const plan::PlannedStep& step,
-                      const simulate::Timeline& played) {
-  const size_t num_blocks = static_cast<size_t>(step.ledger.num_blocks());
-  StepPicture picture;
-  picture.num_stages = static_cast<int64_t>(num_blocks);
-  picture.num_micro_batches = plan.layout.num_micro_batches;
-  picture.end_s = picture.step_s = played.step_seconds;
-  picture.stages.resize(num_blocks);
-  StepTerms& terms = picture.terms;
+RankPicture RankOf(const schedule::Program& program, const simulate::Timeline& played) {
   RankPicture rank;
-  for (const schedule::Stream& stream : step.ProgramOf(0).streams) {
-    const bool computes = rank.streams.empty();
-    rank.streams.push_back({computes ? StreamKind::kCompute : StreamKind::kData, stream.name, {}});
+  for (const schedule::Stream& stream : program.streams) {
+    const StreamKind kind = rank.streams.empty() ? StreamKind::kCompute
+                            : stream.peer < 0    ? StreamKind::kData
+                                                 : StreamKind::kSend;
+    rank.streams.push_back({kind, stream.name, {}});
   }
-  for (size_t i = 0; i < step.ProgramOf(0).instructions.size(); ++i) {
-    const schedule::Instruction& instruction = step.ProgramOf(0).instructions[i];
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    const schedule::Instruction& instruction = program.instructions[i];
     const simulate::InstructionTime& time = played.times[i];
-    const SpanKind kind = KindOf(instruction.op);
     const bool is_pass = RunsBlock(instruction.op);
     rank.streams[static_cast<size_t>(instruction.stream)].spans.push_back(
-        {time.begin_s, time.end_s(), kind, is_pass ? instruction.block : -1,
+        {time.begin_s, time.end_s(), KindOf(instruction.op), is_pass ? instruction.block : -1,
          is_pass ? instruction.micro_batch : -1});
-    if (instruction.op == Op::kRecompute) {
-      terms.recompute_s += time.seconds;
-    } else if (is_pass) {
-      terms.compute_s += time.seconds;
-    } else if (kind == SpanKind::kOptimizer) {
-      terms.optimizer_s += time.seconds;
-    }
   }
-  // What nothing covers of the collectives.
-  terms.data_s = std::max(0.0, picture.step_s - terms.compute_s - terms.recompute_s - terms.optimizer_s);
-  rank.peak = PeakOf(plan);
+  rank.peak = PeakOf(simulate::SimulateMemory(program));
   const auto& held = played.memory.front().bytes;
   const size_t activations = static_cast<size_t>(schedule::Category::kActivations);
   rank.state_bytes = Sum(held) - static_cast<double>(held[activations]);
@@ -108,7 +92,41 @@ StepPicture PictureOf(const plan::Plan& plan, const plan::PlannedStep& step,
     rank.samples.push_back(
         {.time_s = sample.time_s, .activation_bytes = static_cast<double>(sample.bytes[activations])});
   }
-  picture.ranks.push_back(std::move(rank));
+  return rank;
+}
+
+// Of the first class of ranks.
+StepTerms TermsOf(const schedule::Program& program, const simulate::Timeline& played) {
+  StepTerms terms;
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    const schedule::Op op = program.instructions[i].op;
+    const double seconds = played.times[i].seconds;
+    if (op == Op::kRecompute) {
+      terms.recompute_s += seconds;
+    } else if (RunsBlock(op)) {
+      terms.compute_s += seconds;
+    } else if (KindOf(op) == SpanKind::kOptimizer) {
+      terms.optimizer_s += seconds;
+    }
+  }
+  // What nothing covers of the collectives, and of the waits of a pipeline.
+  terms.data_s = std::max(0.0, played.step_seconds - terms.compute_s - terms.recompute_s - terms.optimizer_s);
+  return terms;
+}
+
+StepPicture PictureOf(const plan::Plan& plan, const model::ModelSpec& spec, const plan::PlannedStep& step) {
+  const size_t num_blocks = static_cast<size_t>(step.ledger.num_blocks());
+  StepPicture picture;
+  picture.num_stages = static_cast<int64_t>(num_blocks);
+  picture.num_micro_batches = plan.layout.num_micro_batches;
+  picture.stages.resize(num_blocks);
+  for (size_t c = 0; c < step.step.programs.size(); ++c) {
+    const simulate::Timeline played =
+        simulate::PlayStep(step.step, spec, step.ledger, step.options, plan.rates, static_cast<int>(c));
+    picture.end_s = picture.step_s = std::max(picture.step_s, played.step_seconds);
+    if (c == 0) picture.terms = TermsOf(step.step.programs[c], played);
+    picture.ranks.push_back(RankOf(step.step.programs[c], played));
+  }
   return picture;
 }
 
@@ -163,14 +181,12 @@ std::vector<PageConstant> RatesOf(const plan::Plan& plan) {
 PageInput PageOfPlan(const plan::Plan& plan, const recipe::Recipe& recipe) {
   const model::ModelSpec& spec = recipe.model.spec;
   const plan::PlannedStep step = plan::BuildStep(plan, spec);
-  const simulate::Timeline played =
-      simulate::PlayStep(step.step, spec, step.ledger, step.options, plan.rates);
   PageInput page;
   page.title = recipe.run.name;
   page.tokens_per_step = recipe.train.batch_sequences * recipe.data.seq_len;
   page.devices = plan.layout.mesh.world_size();
   page.memory_limit_bytes = static_cast<double>(plan.memory_limit_bytes);
-  page.step = PictureOf(plan, step, played);
+  page.step = PictureOf(plan, spec, step);
   page.what_if = OthersOf(plan);
   page.pareto = ChartOf(plan);
   page.constants = RatesOf(plan);
@@ -191,7 +207,7 @@ PageInput PageOfPlan(const plan::Plan& plan, const recipe::Recipe& recipe) {
   const double peak = plan::PeakTokensPerSecond(plan);
   if (peak > 0) {
     page.facts.push_back({"MFU", absl::StrFormat("%.1f %%", static_cast<double>(page.tokens_per_step) /
-                                                                played.step_seconds / peak * 100)});
+                                                                page.step.step_s / peak * 100)});
   }
   page.notes = plan.notes;
   page.notes.push_back(

@@ -145,15 +145,22 @@ Played PlayAtRates(const schedule::Step& step, const model::ModelSpec& spec, con
 
 StepCost PriceStep(const schedule::Step& step, const model::ModelSpec& spec, const layout::Ledger& ledger,
                    const schedule::BuildOptions& options, int64_t num_micro_batches, const Rates& rates) {
-  const schedule::Program& program = step.programs[0];
   const Played played = PlayAtRates(step, spec, ledger, options, rates);
-  CostSum sum(rates);
-  for (size_t i = 0; i < program.instructions.size(); ++i) {
-    const Instruction& instruction = program.instructions[i];
-    sum.Add(instruction.stream, instruction.micro_batch, played.classes[0].times[i],
-            SentBytes(program, instruction, ledger, options.setting.types));
+  StepCost cost;
+  for (size_t c = 0; c < step.programs.size(); ++c) {
+    const schedule::Program& program = step.programs[c];
+    CostSum sum(rates);
+    for (size_t i = 0; i < program.instructions.size(); ++i) {
+      const Instruction& instruction = program.instructions[i];
+      sum.Add(instruction.stream, instruction.micro_batch, played.classes[c].times[i],
+              SentBytes(program, instruction, ledger, options.setting.types));
+    }
+    const StepCost of_class = sum.Total(num_micro_batches - step.num_micro_batches);
+    cost.seconds = std::max(cost.seconds, of_class.seconds);
+    cost.compute_seconds = std::max(cost.compute_seconds, of_class.compute_seconds);
+    cost.sent_bytes = std::max(cost.sent_bytes, of_class.sent_bytes);
   }
-  return sum.Total(num_micro_batches - step.num_micro_batches);
+  return cost;
 }
 
 }  // namespace trainctl::simulate

@@ -55,11 +55,12 @@ Rates UnknownDeviceRates(DType compute_dtype);
 struct StepCost {
   double seconds = 0;          // of the step, streams overlapping as their waits allow
   double compute_seconds = 0;  // of the compute stream alone
-  int64_t sent_bytes = 0;      // by one worker, all collectives
+  int64_t sent_bytes = 0;      // by one worker, all collectives and messages
 };
 
-// Cost of a data-parallel step of `num_micro_batches`, from one of at most three: all but the first and the
-// last cost the same, so the middle one is repeated.
+// Cost of a step, of the class that has most of each. Of a data-parallel one of `num_micro_batches` from one
+// of at most three: all but the first and the last cost the same, so the middle one is repeated; of a
+// pipeline all are there.
 inline constexpr int kMicroBatchesToPrice = 3;
 StepCost PriceStep(const schedule::Step& step, const model::ModelSpec& spec, const layout::Ledger& ledger,
                    const schedule::BuildOptions& options, int64_t num_micro_batches, const Rates& rates);

@@ -18,14 +18,16 @@ class CostSum {
   explicit CostSum(const Rates& rates) : rates_(rates) {}
 
   void Add(int stream, int micro_batch, const InstructionTime& time, int64_t sent_bytes) {
-    double& stream_end = stream_end_[rates_.overlap ? static_cast<size_t>(stream) : 0];
+    // Of the others, which carry messages, the last place.
+    const size_t place = std::min(static_cast<size_t>(stream), stream_end_.size() - 1);
+    double& stream_end = stream_end_[rates_.overlap ? place : 0];
     const bool computes = stream == schedule::kComputeStream;
     if (computes && micro_batch > micro_batch_) {
       micro_batch_ = micro_batch;
       if (micro_batch == 1) middle_begin_ = {stream_end, sum_.compute_seconds, sum_.sent_bytes};
       if (micro_batch == 2) middle_end_ = {stream_end, sum_.compute_seconds, sum_.sent_bytes};
     }
-    stream_end = time.end_s();
+    stream_end = std::max(stream_end, time.end_s());
     if (computes) sum_.compute_seconds += time.seconds;
     sum_.sent_bytes += sent_bytes;
   }
@@ -44,7 +46,7 @@ class CostSum {
  private:
   const Rates& rates_;
   StepCost sum_;
-  std::array<double, schedule::kNumDataStreams> stream_end_ = {};
+  std::array<double, schedule::kNumDataStreams + 1> stream_end_ = {};
   StepCost middle_begin_, middle_end_;  // so far, where the second and the third micro-batch began
   int micro_batch_ = 0;
 };

@@ -229,7 +229,7 @@ class Unfolder {
 
 StepPrice PriceWhole(const schedule::Step& step, const model::ModelSpec& spec, const layout::Ledger& ledger,
                      const schedule::BuildOptions& options, int64_t num_micro_batches, const Rates& rates) {
-  return {SimulateMemory(step.programs[0]), PriceStep(step, spec, ledger, options, num_micro_batches, rates)};
+  return {SimulateMemory(step), PriceStep(step, spec, ledger, options, num_micro_batches, rates)};
 }
 
 FoldedModel::FoldedModel(const model::ModelSpec& spec, int64_t layers) {

@@ -28,6 +28,22 @@ MemoryReport SimulateMemory(const schedule::Program& program) {
   return report;
 }
 
+int ClassWithMost(const schedule::Step& step) {
+  int with_most = 0;
+  int64_t most = -1;
+  for (size_t c = 0; c < step.programs.size(); ++c) {
+    const int64_t peak_bytes = SimulateMemory(step.programs[c]).peak_bytes;
+    if (peak_bytes <= most) continue;
+    most = peak_bytes;
+    with_most = static_cast<int>(c);
+  }
+  return with_most;
+}
+
+MemoryReport SimulateMemory(const schedule::Step& step) {
+  return SimulateMemory(step.programs[static_cast<size_t>(ClassWithMost(step))]);
+}
+
 bool MeetsPeak(int64_t predicted_bytes, int64_t measured_bytes) {
   constexpr int64_t kSmallPeakBytes = int64_t{64} << 20;
   constexpr int64_t kSmallSlackBytes = int64_t{2} << 20;

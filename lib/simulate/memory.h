@@ -23,6 +23,9 @@ struct MemoryReport {
 // Persistent values always live. While an instruction runs, its peak_extra_bytes (activations) live
 // on top of what lived before it; at its end what it writes is added and what it frees is gone.
 MemoryReport SimulateMemory(const schedule::Program& program);
+// The class that needs most, and what it needs.
+int ClassWithMost(const schedule::Step& step);
+MemoryReport SimulateMemory(const schedule::Step& step);
 
 // The promise of a plan on a CPU, for a prediction that fits nothing: within 2 MiB of a measured peak below
 // 64 MiB, within 3 % of one above.

@@ -49,6 +49,34 @@ TEST(Violations, AllAreListedWithTheNearestThatWork) {
   EXPECT_THAT(more, HasSubstr("zero_stage = 0 shards nothing but dp_shard is 2"));
 }
 
+TEST(Violations, OfAPipelineWorkersAreThoseOfAStage) {
+  Request request = Asked(8);
+  request.pp = 4;
+  EXPECT_EQ(MessagesOf(request), "");
+  request.batch_sequences = 23;
+  EXPECT_THAT(MessagesOf(request), HasSubstr("is not a multiple of the 2 workers of each stage"));
+  EXPECT_THAT(MessagesOf(request), HasSubstr("/ parallel.pp 4"));
+  request = Asked(8);
+  request.pp = 4, request.dp_shard = 8;
+  EXPECT_THAT(MessagesOf(request), HasSubstr("dp_shard 8 does not divide the 2 workers of each stage"));
+  request = Asked(8);
+  request.pp = 2, request.virtual_stages = 3, request.stage_layers = {{0, 1, 1, 1, 1, 0}};
+  EXPECT_EQ(MessagesOf(request), "") << "the embedding alone, and the head alone";
+  request.stage_layers = {{1, 0, 1, 1, 1, 0}};
+  EXPECT_THAT(MessagesOf(request), HasSubstr("stage 1 has no layer"));
+}
+
+TEST(Stages, AreEvenWithTheRestInTheMiddle) {
+  using Layers = std::vector<int64_t>;
+  EXPECT_EQ(EvenStageLayers(8, 4), (Layers{2, 2, 2, 2}));
+  EXPECT_EQ(EvenStageLayers(9, 4), (Layers{2, 3, 2, 2}));
+  EXPECT_EQ(EvenStageLayers(11, 4), (Layers{3, 3, 3, 2}));
+  EXPECT_EQ(EvenStageLayers(3, 2), (Layers{2, 1}));
+  EXPECT_EQ(EvenStageLayers(5, 1), (Layers{5}));
+  EXPECT_EQ(StageBegins({2, 3, 2}), (std::vector<int>{0, 3, 6, 9})) << "7 layers, the embedding and the head";
+  EXPECT_EQ(StageBegins({0, 2, 0}), (std::vector<int>{0, 1, 3, 4}));
+}
+
 TEST(Violations, NumbersThatNothingHoldsAreRefused) {
   Request request = Asked(1);
   request.nodes = int64_t{1} << 40;

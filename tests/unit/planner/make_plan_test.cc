@@ -455,7 +455,8 @@ TEST(Plan, MistakesAreUsageErrorsThatNameTheField) {
       {"20 and 24", [](recipe::Recipe& r) { r.train.batch_sequences = 22; }},
       {"train.micro_batch", [](recipe::Recipe& r) { r.train.micro_batch = 4; }},
       {"parallel.tp", [](recipe::Recipe& r) { r.parallel.tp = 2; }},
-      {"parallel.pp", [](recipe::Recipe& r) { r.parallel.pp = 2; }},
+      {"parallel.pp (3)", [](recipe::Recipe& r) { r.parallel.pp = 3; }},
+      {"blocks of the model", [](recipe::Recipe& r) { r.parallel.pp = 4, r.parallel.virtual_stages = 40; }},
       {"dp_shard 3", [](recipe::Recipe& r) { r.parallel.dp_shard = 3; }},
       {"dp_replicate 2", [](recipe::Recipe& r) { r.parallel.dp_replicate = 2, r.parallel.dp_shard = 4; }},
       {"zero_stage", [](recipe::Recipe& r) { r.parallel.zero_stage = 0, r.parallel.dp_shard = 2; }},
@@ -479,6 +480,31 @@ TEST(Plan, MistakesAreUsageErrorsThatNameTheField) {
     EXPECT_EQ(ExitCodeFor(plan.status()), ExitCode::kUsage) << named << ": " << plan.status();
     EXPECT_THAT(MessageOf(plan), HasSubstr(named));
   }
+}
+
+TEST(Plan, APipelineIsPlannedAsItIsRebuilt) {
+  recipe::Recipe recipe = SmallRecipe(4);
+  recipe.train.batch_sequences = 32;
+  recipe.train.micro_batch = 2;
+  recipe.parallel.pp = 2;
+  recipe.parallel.zero_stage = 3;
+  recipe.parallel.schedule = "zb-h1";
+  const absl::StatusOr<Plan> plan = MakePlan(recipe, SomeHost());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->layout.mesh.pp, 2);
+  EXPECT_EQ(plan->layout.mesh.dp_shard, 2);
+  EXPECT_EQ(plan->layout.num_micro_batches, 8) << "32 sequences, of two pipelines, two at a time";
+  const absl::StatusOr<Plan> read = plan::PlanFromJson(plan::PlanToJson(*plan), "plan.json");
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->layout, plan->layout);
+  const absl::StatusOr<plan::PlannedStep> rebuilt = plan::RebuildStep(*read, recipe.model.spec);
+  ASSERT_TRUE(rebuilt.ok()) << rebuilt.status();
+  ASSERT_EQ(rebuilt->step.programs.size(), 2u);
+  int64_t most = 0;
+  for (const schedule::Program& program : rebuilt->step.programs)
+    most = std::max(most, simulate::SimulateMemory(program).peak_bytes);
+  EXPECT_EQ(plan->predicted.peak_bytes, most) << "of the stage that needs most";
+  EXPECT_LE(plan->predicted.peak_bytes, plan::Chosen(*plan).memory.peak_bytes);
 }
 
 TEST(Plan, AutomaticPrecisionFollowsTheCpuAndSaysSo) {

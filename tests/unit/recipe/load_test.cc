@@ -380,9 +380,9 @@ TEST(LoadRecipe, OurTrainerRefusesWhatIsForWhatIfs) {
   const std::string error = ErrorOf(kForPlanning);
   for (const char* word :
        {"this version cannot train the model: model.family = \"mixtral\"", "routed experts",
-        "the data is missing", "parallel.tp = 4: this version does not", "parallel.schedule = \"zbv\"",
-        "parallel.offload", "parallel.sequence_parallel", "parallel.stage_layers",
-        "train.precision = \"fp8\"", "the length of the run is missing",
+        "the data is missing", "parallel.tp = 4: this version does not",
+        "parallel.schedule, parallel.stage_layers: there is no pipeline", "parallel.offload",
+        "parallel.sequence_parallel", "train.precision = \"fp8\"", "the length of the run is missing",
         "plan.framework = \"megatron-core\": a what-if"}) {
     EXPECT_THAT(error, HasSubstr(word));
   }
@@ -398,7 +398,7 @@ TEST(LoadRecipe, APlanOfOursRefusesWhatALaunchRefuses) {
     ASSERT_FALSE(plan.ok());
     const std::string error(plan.status().message());
     EXPECT_THAT(error, HasSubstr("parallel.tp = 4: this version does not"));
-    EXPECT_THAT(error, HasSubstr("parallel.schedule = \"zbv\": this version does not"));
+    EXPECT_THAT(error, HasSubstr("parallel.schedule, parallel.stage_layers: there is no pipeline"));
     EXPECT_THAT(error, HasSubstr("train.batch_sequences (100) is not a multiple of the"));
     EXPECT_THAT(error, Not(HasSubstr("missing")));
     FakeWorld world;

@@ -1,0 +1,56 @@
+#include "schedule/layout_step.h"
+
+#include <utility>
+
+#include "base/status.h"
+#include "schedule/pipeline.h"
+
+namespace trainctl::schedule {
+namespace {
+
+PipelineShape ShapeOf(const layout::Layout& layout) {
+  return {layout.mesh.pp, layout.num_micro_batches, layout.pipeline.virtual_stages};
+}
+
+absl::StatusOr<PipelineSchedule> OrderOfLayout(const layout::Layout& layout) {
+  TRAINCTL_ASSIGN_OR_RETURN(const PipelineKind kind, ParsePipelineKind(layout.pipeline.order));
+  return BuildPipeline(kind, ShapeOf(layout));
+}
+
+}  // namespace
+
+absl::Status CheckPipelineLayout(const layout::Layout& layout) {
+  TRAINCTL_ASSIGN_OR_RETURN(const PipelineKind kind, ParsePipelineKind(layout.pipeline.order));
+  return CheckPipelineShape(kind, ShapeOf(layout));
+}
+
+absl::StatusOr<LayoutStep> BuildLayoutStep(const model::ModelSpec& spec,
+                                           std::vector<model::Parameter> inventory,
+                                           const layout::Layout& layout, const StepSetting& setting,
+                                           int64_t max_micro_batches) {
+  if (layout.mesh.pp == 1) {
+    const BuildOptions options = OptionsOf(layout, setting, max_micro_batches);
+    layout::Ledger ledger(std::move(inventory), layout.mesh, layout.zero_stage);
+    Step step = BuildStep(spec, ledger, options);
+    return LayoutStep{options, std::move(ledger), std::move(step)};
+  }
+  const BuildOptions options = OptionsOf(layout, setting);
+  TRAINCTL_ASSIGN_OR_RETURN(const PipelineSchedule order, OrderOfLayout(layout));
+  const std::vector<int> stages = layout::StageBegins(layout.pipeline.stage_layers);
+  layout::Ledger ledger(std::move(inventory), layout.mesh, layout.zero_stage, OwnersOf(order, stages));
+  TRAINCTL_ASSIGN_OR_RETURN(Step step, BuildStep(spec, ledger, options, order, stages));
+  return LayoutStep{options, std::move(ledger), std::move(step)};
+}
+
+Step BuildLayoutForwards(const model::ModelSpec& spec, const layout::Layout& layout,
+                         const LayoutStep& planned) {
+  if (layout.mesh.pp == 1) return BuildForwardOnly(spec, planned.ledger, planned.options);
+  const absl::StatusOr<PipelineSchedule> order = OrderOfLayout(layout);
+  TRAINCTL_CHECK_MSG(order.ok(), order.status().message());
+  absl::StatusOr<Step> step = BuildForwardOnly(spec, planned.ledger, planned.options, *order,
+                                               layout::StageBegins(layout.pipeline.stage_layers));
+  TRAINCTL_CHECK_MSG(step.ok(), step.status().message());
+  return *std::move(step);
+}
+
+}  // namespace trainctl::schedule

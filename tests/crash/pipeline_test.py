@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""Runs with pipelines: each computes what one worker computes, goes on under another layout, and loses nothing to a kill.
+
+    pipeline_test.py TRAINCTL [--kills 7] [--seed 1]
+
+Losses are held against those of one worker, relative to 1e-5: sums come in another order. A killed run is held against the
+undisturbed one of the same layout, byte for byte.
+"""
+
+import argparse
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import small_run
+from small_run import state_of, survivors
+
+STEPS, EVERY = 8, 2
+TOLERANCE = 1e-5
+PHASES = {"send": 40, "receive": 40, "forward": 30, "backward": 30, "save": 3, "before_commit_rename": 3}
+RANK0_ONLY = {"before_commit_rename"}
+
+
+def layout(workers, pp, **fields):
+    sets = {"cluster.devices_per_node": workers, "parallel.pp": pp, "parallel.dp_shard": 1,
+            "parallel.dp_replicate": workers // pp, "parallel.zero_stage": 0}
+    sets.update({name.replace("__", "."): value for name, value in fields.items()})
+    return [word for name, value in sets.items() for word in ("--set", "%s=%s" % (name, value))]
+
+
+ALONE = layout(1, 1)
+LAYOUTS = {
+    "1f1b, the head alone": layout(2, 2, parallel__stage_layers="[2,0]"),
+    "gpipe, recomputed": layout(2, 2, parallel__schedule="gpipe", parallel__recompute="full"),
+    "zbv": layout(2, 2, parallel__schedule="zbv", parallel__virtual_stages=2),
+    "dualpipev": layout(2, 2, parallel__schedule="dualpipev", parallel__virtual_stages=2),
+    "four stages": layout(4, 4, parallel__schedule="zb-h1"),
+    "ZeRO-3": layout(4, 2, parallel__dp_shard=2, parallel__dp_replicate=1, parallel__zero_stage=3, train__micro_batch=1,
+                     parallel__schedule="interleaved-1f1b", parallel__virtual_stages=2),
+    "replicated, ZeRO-0": layout(4, 2, train__micro_batch=1, checkpoint__async="true"),
+}
+
+
+class Failed(Exception):
+    pass
+
+
+class Runs:
+    def __init__(self, trainctl, work):
+        self.trainctl = trainctl
+        self.work = work
+        self.recipe = work + "/recipe.toml"
+        self.count = 0
+
+    def new_dir(self):
+        self.count += 1
+        return "%s/run-%d" % (self.work, self.count)
+
+    def run(self, *arguments, code=0, env=None):
+        ended = subprocess.run([self.trainctl, *arguments], env={**os.environ, **(env or {})}, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, text=True, errors="replace", timeout=180)
+        if ended.returncode != code:
+            raise Failed("exit code %d, not %d, of %s:\n%s" % (ended.returncode, code, " ".join(arguments), ended.stdout))
+        return ended.stdout
+
+    def launch(self, sets, *more, **how):
+        run_dir = self.new_dir()
+        self.run("launch", self.recipe, "--run-dir", run_dir, *sets, *more, **how)
+        return run_dir
+
+
+def metrics(run_dir):
+    with open(run_dir + "/metrics.jsonl") as file:
+        return [json.loads(line) for line in file]
+
+
+def expect_same_losses(run_dir, expected):
+    seen = metrics(run_dir)
+    if len(seen) != len(expected):
+        raise Failed("%d lines of metrics, not %d" % (len(seen), len(expected)))
+    for own, other in zip(seen, expected):
+        if own["batch_hash"] != other["batch_hash"]:
+            raise Failed("step %d is of other data" % own["step"])
+        for name in ("loss", "grad_norm"):
+            if not abs(own[name] - other[name]) <= TOLERANCE * max(abs(other[name]), 1e-30):
+                raise Failed("step %d: %s is %r, not %r" % (own["step"], name, own[name], other[name]))
+
+
+def check_layout(runs, sets, next_sets, expected, kills, chooser):
+    straight = runs.launch(sets)
+    expect_same_losses(straight, expected)
+    # Half of it alone, the rest with this layout, and the other way round: half with this, the rest with the next.
+    for first, second in ((ALONE, sets), (sets, next_sets)):
+        changed = runs.launch(first, "--stop-after", str(STEPS // 2), code=75)
+        # What only the first layout says is taken back.
+        gone = [word.split("=")[0] for word in first[1::2]]
+        said = [word.split("=")[0] for word in second[1::2]]
+        back = [word for name in gone if name not in said for word in ("--set", name + "=default")]
+        runs.run("resume", changed, *back, *second)
+        expect_same_losses(changed, expected)
+    wanted = state_of(straight)
+    workers = int(sets[1].split("=")[1])
+    for _ in range(kills):
+        phase = chooser.choice(sorted(PHASES))
+        rank = 0 if phase in RANK0_ONLY else chooser.randrange(workers)
+        fault = "%s:%d:worker:%d" % (phase, chooser.randint(1, PHASES[phase]), rank)
+        killed = runs.launch(sets, env={"TRAINCTL_FAULT": fault})
+        # Not every rank comes by as often: the first sends no gradient, the last no activation.
+        struck = os.path.exists(killed + "/fault-injected")
+        if state_of(killed) != wanted:
+            raise Failed("%s: the result differs from the undisturbed run" % fault)
+        if survivors(killed):
+            raise Failed("%s: processes are left: %s" % (fault, survivors(killed)))
+        print("  killed: %s%s" % (fault, "" if struck else " (not reached)"))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("trainctl")
+    parser.add_argument("--kills", type=int, default=7)
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    chooser = random.Random(args.seed)
+    work = tempfile.mkdtemp(prefix="trainctl-pipeline-")
+    runs = Runs(args.trainctl, work)
+    num_failed = 0
+    try:
+        with open(work + "/text.txt", "w") as text:
+            text.write(" ".join(str(chooser.randrange(1000)) for _ in range(4000)))
+        with open(runs.recipe, "w") as file:
+            file.write(small_run.recipe("text.txt", STEPS, EVERY, 1, train="eval_every = 4\neval_batches = 2",
+                                        more='keep = 9\n[[data.eval]]\nname = "held-out"\nholdout = 0.2\n'))
+        expected = metrics(runs.launch(ALONE))
+        names = list(LAYOUTS)
+        for i, name in enumerate(names):
+            kills = args.kills // len(names) + (1 if i < args.kills % len(names) else 0)
+            try:
+                check_layout(runs, LAYOUTS[name], LAYOUTS[names[(i + 1) % len(names)]], expected, kills, chooser)
+                print("%s: ok" % name, flush=True)
+            except Failed as failure:
+                num_failed += 1
+                print("%s: FAILED\n%s" % (name, failure), flush=True)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    sys.exit(1 if num_failed else 0)
+
+
+if __name__ == "__main__":
+    main()
