@@ -4,7 +4,7 @@
     hang_test.py TRAINCTL STAND_STILL_LIBRARY [--all]
 
 Cells: where it stands still (reading data, in a collective, writing a checkpoint, in its teardown), among how
-many workers, and how (the process is stopped, the main thread sleeps in a library call, it opens a FIFO that
+many workers, or in the middle of a pipeline of four, and how (the process is stopped, the main thread sleeps in a library call, it opens a FIFO that
 nobody writes to). A dozen of them, or all. The limits are LIMIT_S. Each must be noticed within
 twice the limit, the right rank named with its stack in its log, and the run must end as an undisturbed one does,
 bit for bit, with nothing left behind. A collective of one worker does not exist.
@@ -33,12 +33,15 @@ stop_timeout = "%ds"
 # Where: in which call it happens. The first checkpoint is there by then, but for the checkpoint's own cell.
 PLACES = {"data": 20, "collective": 60, "checkpoint": 2, "teardown": 1}
 WAYS = ["sleep", "stop", "fifo"]
-WORLDS = [1, 2, 4]
+PIPELINE = "4 staged"
+WORLDS = [1, 2, 4, PIPELINE]
 # Each place, way and number of workers several times, and all pairs that differ most.
 DOZEN = [("data", 1, "sleep"), ("data", 2, "stop"), ("data", 4, "fifo"), ("data", 2, "sleep"),
          ("collective", 2, "sleep"), ("collective", 4, "stop"), ("collective", 2, "fifo"),
          ("checkpoint", 1, "fifo"), ("checkpoint", 2, "sleep"), ("checkpoint", 4, "stop"),
-         ("teardown", 1, "sleep"), ("teardown", 2, "fifo")]
+         ("teardown", 1, "sleep"), ("teardown", 2, "fifo"),
+         # A stage that waits for one that waits is not the one.
+         ("collective", PIPELINE, "sleep"), ("data", PIPELINE, "fifo")]
 
 
 def cells():
@@ -53,7 +56,7 @@ def cells():
 def launch(trainctl, work, world, run_dir, env):
     """Runs to the end; returns the exit code, the output, and when each line of it came."""
     began = time.monotonic()
-    process = subprocess.Popen([trainctl, "launch", "%s/world-%d.toml" % (work, world), "--run-dir", run_dir],
+    process = subprocess.Popen([trainctl, "launch", "%s/world-%s.toml" % (work, world), "--run-dir", run_dir],
                                env={**os.environ, **env}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                text=True, errors="replace")
     lines = []
@@ -64,8 +67,8 @@ def launch(trainctl, work, world, run_dir, env):
 
 def check(trainctl, library, work, cell, wanted):
     place, world, way = cell
-    name = "%s-%d-%s" % cell
-    rank = world - 1
+    name = "%s-%s-%s" % cell
+    rank = 1 if world == PIPELINE else world - 1
     run_dir, mark, fifo = work + "/" + name, work + "/mark-" + name, work + "/fifo"
     env = {"LD_PRELOAD": library, "STAND_STILL_RANK": str(rank), "STAND_STILL_IN": place,
            "STAND_STILL_AT": str(PLACES[place]), "STAND_STILL_HOW": way, "STAND_STILL_MARK": mark,
@@ -115,16 +118,17 @@ def main():
                 text.write(" ".join(str((i + 1) * j * j % 1009) for j in range(150)))
         wanted = {}
         for world in WORLDS:
-            with open("%s/world-%d.toml" % (work, world), "w") as recipe:
-                recipe.write(small_run.recipe("text/*.txt", STEPS, 2, world, more=LIMITS))
-            code, lines = launch(trainctl, work, world, "%s/plain-%d" % (work, world), {})
+            with open("%s/world-%s.toml" % (work, world), "w") as recipe:
+                recipe.write(small_run.recipe("text/*.txt", STEPS, 2, 4, more=LIMITS, pp=4) if world == PIPELINE else
+                             small_run.recipe("text/*.txt", STEPS, 2, world, more=LIMITS))
+            code, lines = launch(trainctl, work, world, "%s/plain-%s" % (work, world), {})
             if code != 0:
                 sys.exit("the undisturbed run failed (%d):\n%s" % (code, "".join(line for _, line in lines)))
-            wanted[world] = state_of("%s/plain-%d" % (work, world))
+            wanted[world] = state_of("%s/plain-%s" % (work, world))
         for cell in chosen:
             began = time.monotonic()
             problem, log = check(trainctl, library, work, cell, wanted[cell[1]])
-            print("%-11s %d workers, %-5s %5.1f s  %s" % (*cell, time.monotonic() - began, problem or "ok"), flush=True)
+            print("%-11s %s workers, %-5s %5.1f s  %s" % (*cell, time.monotonic() - began, problem or "ok"), flush=True)
             if problem:
                 failures.append("%s: %s\n%s" % (cell, problem, log))
     finally:

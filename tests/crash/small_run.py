@@ -27,9 +27,10 @@ micro_batch = 2
 precision = "fp32"
 %(train)s
 [parallel]
-dp_shard = %(workers)d
+dp_shard = %(shards)d
 dp_replicate = 1
 zero_stage = %(zero_stage)d
+pp = %(pp)d
 recompute = "none"
 [cluster]
 devices_per_node = %(workers)d
@@ -39,10 +40,11 @@ every_steps = %(every)d
 """
 
 
-def recipe(files, steps, every, workers, train="", more=""):
+def recipe(files, steps, every, workers, train="", more="", pp=1):
     """`every`: steps between checkpoints. `train`: lines of [train]. `more`: lines of [checkpoint], then tables."""
-    return RECIPE % {"files": files, "steps": steps, "every": every, "workers": workers, "train": train,
-                     "zero_stage": 3 if workers > 1 else 0} + more
+    shards = workers // pp
+    return RECIPE % {"files": files, "steps": steps, "every": every, "workers": workers, "train": train, "pp": pp,
+                     "shards": shards, "zero_stage": 3 if shards > 1 else 0} + more
 
 
 def state_of(run_dir):
