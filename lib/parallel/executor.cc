@@ -50,6 +50,11 @@ class Executor::Pass {
         values_(program_.values.size()) {}
 
   absl::Status Run() {
+    if (step_.programs.size() > 1 && !e_.device_.is_cpu()) {
+      // A message that is queued still needs its memory, and the order in which streams queue is one for all
+      // ranks.
+      return InternalError("steps of several classes are executed on CPUs alone");
+    }
     if (static_cast<int>(host_micro_batches_.size()) != program_.num_micro_batches) {
       return InternalError(absl::StrCat("the step has ", program_.num_micro_batches,
                                         " micro-batches, the batch has ", host_micro_batches_.size()));

@@ -309,6 +309,12 @@ class Checker {
       issues_.Add(PlaceOf(violation.fields), violation.message);
     }
     if (violations.empty() && request.pp.value_or(1) > 1) CheckPipeline(request);
+    if (request.pp.value_or(1) > 1 && recipe_.cluster.device != "cpu") {
+      missing_.Add(PlaceOf(std::initializer_list<absl::string_view>{"parallel.pp"}),
+                   absl::StrCat("parallel.pp = ", *request.pp,
+                                " with cluster.device = ", QuoteToml(recipe_.cluster.device),
+                                ": this version runs pipelines on CPUs alone"));
+    }
   }
 
   // Which orders take which shapes is known to lib/schedule. With micro-batches of any size there are at most
