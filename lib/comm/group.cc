@@ -141,8 +141,13 @@ absl::Status Group::Receive(absl::string_view name, void* buffer, int64_t bytes,
 
 absl::Status Group::AllGather(absl::string_view name, void* buffer, int64_t shard_bytes) {
   if (size() == 1 || shard_bytes == 0) return absl::OkStatus();
-  return device_->is_cpu() ? GatherOnHost(name, buffer, shard_bytes)
-                           : GatherOnDevice(name, buffer, shard_bytes);
+  TRAINCTL_RETURN_IF_ERROR(device_->is_cpu() ? GatherOnHost(name, buffer, shard_bytes)
+                                             : GatherOnDevice(name, buffer, shard_bytes));
+  if (FaultOf(name) != Fault::kSkip) return absl::OkStatus();
+  for (int i = 0; i < size(); ++i) {
+    if (i != index_) device_->Zero(static_cast<char*>(buffer) + i * shard_bytes, shard_bytes);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Group::GatherOnHost(absl::string_view name, void* buffer, int64_t shard_bytes) {

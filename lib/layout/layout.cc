@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <numeric>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -36,7 +37,9 @@ class Finder {
           absl::StrCat(Factors(), " is not a number of workers from 1 to ", kMaxWorkers));
       return std::move(found_);
     }
-    if (!CheckPipeline()) return std::move(found_);
+    if (!CheckDivision()) return std::move(found_);
+    CheckPipeline();
+    CheckTensor();
     CheckBatch();
     CheckDegrees();
     CheckSize();
@@ -50,24 +53,80 @@ class Finder {
 
   std::string Factors() const {
     return absl::StrCat("cluster.nodes ", r_.nodes, " x cluster.devices_per_node ", r_.devices_per_node,
-                        r_.pp.value_or(1) > 1 ? absl::StrCat(" / parallel.pp ", *r_.pp) : "");
+                        r_.pp.value_or(1) > 1 ? absl::StrCat(" / parallel.pp ", *r_.pp) : "",
+                        r_.tp.value_or(1) > 1 ? absl::StrCat(" / parallel.tp ", *r_.tp) : "");
   }
 
   std::string Who() const {
-    return absl::StrCat(Workers(workers_), r_.pp.value_or(1) > 1 ? " of each stage" : "");
+    const std::string who = r_.tp.value_or(1) > 1
+                                ? absl::StrCat(workers_, workers_ == 1 ? " group of " : " groups of ", *r_.tp,
+                                               " tensor-parallel workers")
+                                : Workers(workers_);
+    return absl::StrCat(who, r_.pp.value_or(1) > 1 ? " of each stage" : "");
   }
 
   // False: of the rest nothing can be said.
-  bool CheckPipeline() {
-    const int64_t pp = r_.pp.value_or(1);
-    const int64_t workers = r_.num_workers();
-    if (pp < 1 || workers % pp != 0) {
-      Add({"parallel.pp", "cluster.devices_per_node"},
-          absl::StrCat("parallel.pp (", pp, ") does not divide the ", Workers(workers), " (cluster.nodes ",
-                       r_.nodes, " x cluster.devices_per_node ", r_.devices_per_node, ")"));
-      return false;
+  bool CheckDivision() {
+    int64_t workers = r_.num_workers();
+    for (const auto& [field, degree] :
+         {std::pair{"parallel.pp", r_.pp.value_or(1)}, std::pair{"parallel.tp", r_.tp.value_or(1)}}) {
+      if (degree < 1 || workers % degree != 0) {
+        Add({field, "cluster.devices_per_node"},
+            absl::StrCat(field, " (", degree, ") does not divide the ", Workers(workers),
+                         workers < r_.num_workers() ? " of each stage" : "", " (cluster.nodes ", r_.nodes,
+                         " x cluster.devices_per_node ", r_.devices_per_node, ")"));
+        return false;
+      }
+      workers /= degree;
     }
-    if (pp == 1) {
+    return true;
+  }
+
+  // What tensor parallelism deals out: heads and the MLP's width evenly, keys and values evenly or as copies,
+  // the sequence evenly; the vocabulary any way.
+  void CheckTensor() {
+    const int64_t tp = r_.tp.value_or(1);
+    if (tp == 1) {
+      if (r_.sequence_parallel.has_value()) {
+        Add({"parallel.sequence_parallel"},
+            "parallel.sequence_parallel: there is no tensor parallelism, parallel.tp is 1; set parallel.tp, "
+            "or "
+            "take it out");
+      }
+      return;
+    }
+    if (r_.spec == nullptr) return;
+    const auto divides = [&](int64_t degree) { return TensorObstacle(degree).empty(); };
+    const std::string obstacle = TensorObstacle(tp);
+    if (obstacle.empty()) return;
+    std::optional<int64_t> below, above;
+    for (int64_t degree = tp - 1; degree >= 1 && !below.has_value(); --degree) {
+      if (divides(degree)) below = degree;
+    }
+    for (int64_t degree = tp + 1; degree <= r_.spec->heads && !above.has_value(); ++degree) {
+      if (divides(degree)) above = degree;
+    }
+    Add({"parallel.tp"}, absl::StrCat("parallel.tp (", tp, ") ", obstacle,
+                                      Advice("that the model allows ", Nearest(below, above))));
+  }
+
+  // What of the model a degree does not divide; "": nothing.
+  std::string TensorObstacle(int64_t degree) const {
+    const model::ModelSpec& spec = *r_.spec;
+    std::vector<std::string> whole;
+    const auto check = [&](absl::string_view what, int64_t count) {
+      if (count % degree != 0) whole.push_back(absl::StrCat(what, " (", count, ")"));
+    };
+    check("model.heads", spec.heads);
+    if (degree < spec.kv_heads || degree % spec.kv_heads != 0) check("model.kv_heads", spec.kv_heads);
+    check("model.ffn", spec.ffn);
+    if (r_.sequence_parallel.value_or(true)) check("data.seq_len", r_.seq_len);
+    if (spec.vocab < degree) whole.push_back(absl::StrCat("model.vocab (", spec.vocab, ")"));
+    return whole.empty() ? "" : absl::StrCat("does not divide ", absl::StrJoin(whole, " and "));
+  }
+
+  void CheckPipeline() {
+    if (r_.pp.value_or(1) == 1) {
       std::vector<std::string> fields;
       if (r_.pipeline_order.has_value()) fields.push_back("parallel.schedule");
       if (r_.virtual_stages.value_or(1) > 1) fields.push_back("parallel.virtual_stages");
@@ -79,10 +138,9 @@ class Finder {
                          fields.size() > 1 ? "them out" : "it out");
         Add(std::move(fields), message);
       }
-      return true;
+      return;
     }
     if (r_.spec != nullptr) CheckStages(*r_.spec);
-    return true;
   }
 
   void CheckStages(const model::ModelSpec& spec) {
@@ -277,10 +335,12 @@ class Finder {
   }
 
   Finder(const Request& request, bool advises)
-      : r_(request), workers_(request.pp.value_or(1) > 0 ? request.data_workers() : 0), advises_(advises) {}
+      : r_(request),
+        workers_(request.pp.value_or(1) > 0 && request.tp.value_or(1) > 0 ? request.data_workers() : 0),
+        advises_(advises) {}
 
   const Request& r_;
-  const int64_t workers_;  // that see other sequences
+  const int64_t workers_;  // groups that see other sequences
   const bool advises_;
   std::vector<Violation> found_;
 };
@@ -333,6 +393,7 @@ std::string Layout::ToString() const {
   std::string text = absl::StrCat(StrategyName(zero_stage), " ", mesh.ToString());
   if (!pipeline.order.empty()) absl::StrAppend(&text, " schedule=", pipeline.order);
   if (pipeline.virtual_stages > 1) absl::StrAppend(&text, " virtual_stages=", pipeline.virtual_stages);
+  if (mesh.tp > 1 && !sequence_parallel) absl::StrAppend(&text, " sequence_parallel=false");
   absl::StrAppend(&text, " micro_batch=", micro_batch, " recompute=", RecomputeName(recompute));
   return text;
 }

@@ -38,6 +38,7 @@ std::vector<int> StageBegins(const std::vector<int64_t>& stage_layers);
 struct Layout {
   Mesh mesh;
   Pipeline pipeline;
+  bool sequence_parallel = true;  // with tp > 1: between its products each rank has a part of the tokens
   int zero_stage = 0;             // 1..3 shard over dp_shard: optimizer, + gradients, + parameters
   int64_t micro_batch = 1;        // sequences per worker at a time
   int64_t num_micro_batches = 1;  // accumulation: batch / (micro_batch * data degree)
@@ -55,14 +56,15 @@ struct Request {
   int64_t seq_len = 1;          // tokens
   std::optional<int64_t> dp_replicate, dp_shard, zero_stage, micro_batch;
   std::optional<Recompute> recompute;
-  std::optional<int64_t> pp;  // free: 1
+  std::optional<int64_t> pp, tp;          // free: 1
+  std::optional<bool> sequence_parallel;  // free: true
   std::optional<std::string> pipeline_order;
   std::optional<int64_t> virtual_stages;
   std::optional<std::vector<int64_t>> stage_layers;
   int64_t num_workers() const { return nodes * devices_per_node; }
   int64_t num_stages() const { return pp.value_or(1) * virtual_stages.value_or(1); }
-  // That see other sequences than one another.
-  int64_t data_workers() const { return num_workers() / pp.value_or(1); }
+  // Groups of workers that see other sequences than one another.
+  int64_t data_workers() const { return num_workers() / (pp.value_or(1) * tp.value_or(1)); }
 };
 
 // Workers that a layout can have, and blocks run forward and backward in one step: a step is a list in

@@ -1,6 +1,7 @@
 #include "layout/ledger.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,24 +12,21 @@ namespace {
 
 int64_t RoundUp(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
-// The indices of one coordinate.
-Interval PartOf(const Interval& all, const Cut& cut, int coordinate, int degree) {
-  const int64_t num_units = all.count() / cut.unit;
-  const int64_t each = num_units / degree, one_more = num_units % degree;
-  const auto begin_of = [&](int64_t c) { return all.begin + (c * each + std::min(c, one_more)) * cut.unit; };
-  return {begin_of(coordinate), begin_of(coordinate + 1)};
+// Units of a parameter that tp deals out; 0: it does not.
+int64_t UnitsOf(const model::Parameter& parameter) {
+  if (parameter.tensor_dim < 0) return 0;
+  const int64_t extent = parameter.shape[static_cast<size_t>(parameter.tensor_dim)];
+  TRAINCTL_CHECK_MSG(parameter.tensor_unit >= 1 && extent % parameter.tensor_unit == 0, parameter.name,
+                     ": dimension ", parameter.tensor_dim, " of ", extent, " is not whole units of ",
+                     parameter.tensor_unit);
+  return extent / parameter.tensor_unit;
 }
 
-void CheckCuts(const model::Parameter& parameter, const std::vector<Cut>& cuts) {
-  TRAINCTL_CHECK_MSG(cuts.size() <= 1, parameter.name, " is cut twice over tp");
-  for (const Cut& cut : cuts) {
-    TRAINCTL_CHECK_MSG(cut.axis == Axis::kTp, parameter.name, " is cut over ", AxisName(cut.axis));
-    TRAINCTL_CHECK_MSG(cut.dim >= 0 && cut.dim < static_cast<int>(parameter.shape.size()), parameter.name,
-                       " has no dimension ", cut.dim);
-    const int64_t extent = parameter.shape[static_cast<size_t>(cut.dim)];
-    TRAINCTL_CHECK_MSG(cut.unit >= 1 && extent % cut.unit == 0, parameter.name, ": dimension ", cut.dim,
-                       " of ", extent, " is not whole units of ", cut.unit);
-  }
+// Of `units` those of one of `parts`.
+Interval PartOf(int64_t units, int64_t part, int64_t parts) {
+  const int64_t each = units / parts, one_more = units % parts;
+  const auto begin_of = [&](int64_t p) { return p * each + std::min(p, one_more); };
+  return {begin_of(part), begin_of(part + 1)};
 }
 
 template <typename T>
@@ -39,11 +37,11 @@ bool HasElement(const std::vector<T>& list, const T& element) {
 }  // namespace
 
 Ledger::Ledger(std::vector<model::Parameter> inventory, Mesh mesh, int zero_stage,
-               std::vector<std::vector<int>> owners, std::vector<std::vector<Cut>> cuts)
-    : inventory_(std::move(inventory)), mesh_(mesh), zero_stage_(zero_stage), cuts_(std::move(cuts)) {
-  TRAINCTL_CHECK(cuts_.empty() || cuts_.size() == inventory_.size());
-  cuts_.resize(inventory_.size());
-  for (size_t i = 0; i < inventory_.size(); ++i) CheckCuts(inventory_[i], cuts_[i]);
+               std::vector<std::vector<int>> owners, bool sequence_parallel)
+    : inventory_(std::move(inventory)),
+      mesh_(mesh),
+      zero_stage_(zero_stage),
+      sequence_parallel_(sequence_parallel) {
   MakeBuckets();
   PlaceOn(owners);
 }
@@ -105,15 +103,52 @@ std::vector<int> Ledger::BucketsOfOwner(int coordinate) const {
   return buckets;
 }
 
-const std::vector<Cut>& Ledger::cuts(int parameter) const { return cuts_[static_cast<size_t>(parameter)]; }
-
 Box Ledger::LocalBox(int parameter, int rank) const {
-  Box box = WholeBox(inventory_[static_cast<size_t>(parameter)].shape);
-  for (const Cut& cut : cuts(parameter)) {
-    Interval& dim = box.dims[static_cast<size_t>(cut.dim)];
-    dim = PartOf(dim, cut, mesh_.coordinate(rank, cut.axis), mesh_.degree(cut.axis));
-  }
+  const model::Parameter& whole = inventory_[static_cast<size_t>(parameter)];
+  Box box = WholeBox(whole.shape);
+  const int64_t units = UnitsOf(whole);
+  if (units == 0 || mesh_.tp == 1) return box;
+  const int copies = Copies(parameter);
+  const Interval part = PartOf(units, mesh_.coordinate(rank, Axis::kTp) / copies, mesh_.tp / copies);
+  box.dims[static_cast<size_t>(whole.tensor_dim)] = {part.begin * whole.tensor_unit,
+                                                     part.end * whole.tensor_unit};
   return box;
+}
+
+int Ledger::Copies(int parameter) const {
+  const int64_t units = UnitsOf(inventory_[static_cast<size_t>(parameter)]);
+  if (units == 0) return static_cast<int>(mesh_.tp);
+  return units < mesh_.tp && mesh_.tp % units == 0 ? static_cast<int>(mesh_.tp / units) : 1;
+}
+
+int Ledger::GradientCopies(int parameter) const {
+  const bool is_cut = inventory_[static_cast<size_t>(parameter)].tensor_dim >= 0;
+  return is_cut || sequence_parallel_ ? Copies(parameter) : 1;
+}
+
+std::vector<int> Ledger::CopiesOfBucket(int bucket) const {
+  std::vector<int> all;
+  for (int parameter : buckets_[static_cast<size_t>(bucket)].parameters) {
+    const int copies = GradientCopies(parameter);
+    if (copies > 1 && !HasElement(all, copies)) all.push_back(copies);
+  }
+  std::sort(all.begin(), all.end(), std::greater<>());
+  return all;
+}
+
+int64_t Ledger::NumelOfCopies(int bucket, int copies) const {
+  int64_t numel = 0;
+  for (int parameter : buckets_[static_cast<size_t>(bucket)].parameters) {
+    if (GradientCopies(parameter) == copies) numel += LocalBox(parameter, 0).Count();
+  }
+  return std::min(numel, optimizer_numel(bucket));
+}
+
+std::vector<ParameterRange> Ledger::RangesOfCopies(int bucket, int rank, int copies) const {
+  std::vector<ParameterRange> ranges = OptimizerRanges(bucket, rank);
+  std::erase_if(ranges,
+                [&](const ParameterRange& range) { return GradientCopies(range.parameter) != copies; });
+  return ranges;
 }
 
 std::vector<ParameterRange> Ledger::OptimizerRanges(int bucket_id, int rank) const {
@@ -162,23 +197,19 @@ std::vector<HeldBox> Ledger::BoxesHeld(int rank) const {
   return held;
 }
 
-bool Ledger::IsCut(int parameter, Axis axis) const {
-  return std::any_of(cuts(parameter).begin(), cuts(parameter).end(),
-                     [&](const Cut& cut) { return cut.axis == axis; });
-}
-
 std::vector<Axis> Ledger::GradientAxes(int parameter) const {
   std::vector<Axis> axes;
   if (owners(bucket_of(parameter)).size() > 1) axes.push_back(Axis::kPp);
-  for (Axis axis : {Axis::kDpReplicate, Axis::kDpShard, Axis::kCp, Axis::kTp}) {
-    if (mesh_.degree(axis) > 1 && !IsCut(parameter, axis)) axes.push_back(axis);
+  for (Axis axis : {Axis::kDpReplicate, Axis::kDpShard, Axis::kCp}) {
+    if (mesh_.degree(axis) > 1) axes.push_back(axis);
   }
+  if (GradientCopies(parameter) > 1) axes.push_back(Axis::kTp);
   return axes;
 }
 
 bool Ledger::CountsInNorm(int parameter, int rank) const {
   return mesh_.coordinate(rank, Axis::kPp) == owners(bucket_of(parameter)).front() &&
-         (IsCut(parameter, Axis::kTp) || mesh_.coordinate(rank, Axis::kTp) == 0);
+         mesh_.coordinate(rank, Axis::kTp) % Copies(parameter) == 0;
 }
 
 int Ledger::WriterIndex(int rank) const {
@@ -207,8 +238,14 @@ std::vector<Reduction> Ledger::Reductions() const {
       reductions.push_back({absl::StrCat(name, "/", AxisName(axis)), axis});
     }
   }
-  if (mesh_.dp_shard > 1) {
-    reductions.push_back({absl::StrCat(kGradNormReduction, "/", AxisName(Axis::kDpShard)), Axis::kDpShard});
+  for (Axis axis : {Axis::kDpShard, Axis::kTp}) {
+    if (mesh_.degree(axis) > 1)
+      reductions.push_back({absl::StrCat(kGradNormReduction, "/", AxisName(axis)), axis});
+  }
+  for (const Bucket& bucket : buckets_) {
+    for (const int copies : CopiesOfBucket(bucket.id))
+      reductions.push_back(
+          {absl::StrCat("gradient/", bucket.id, "/", NameOfCopies(mesh_, copies)), Axis::kTp});
   }
   if (mesh_.pp > 1) {
     for (const Bucket& bucket : buckets_) {
@@ -221,6 +258,11 @@ std::vector<Reduction> Ledger::Reductions() const {
     }
   }
   return reductions;
+}
+
+std::string NameOfCopies(const Mesh& mesh, int copies) {
+  const absl::string_view axis = AxisName(Axis::kTp);
+  return copies == mesh.tp ? std::string(axis) : absl::StrCat(copies, " of ", axis);
 }
 
 std::string GradientReduction(int bucket, Axis axis) {

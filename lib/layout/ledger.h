@@ -15,14 +15,6 @@
 
 namespace trainctl::layout {
 
-// A dimension of a parameter is dealt out over an axis of the mesh (tp), in whole units (a head, say), in the
-// order of the coordinates. Where the axis does not divide the units, the first coordinates have one more.
-struct Cut {
-  Axis axis = Axis::kTp;
-  int dim = 0;
-  int64_t unit = 1;  // indices that stay together; divides the dimension
-};
-
 // A contiguous run of the elements of a rank's part of a parameter, and where it lies.
 struct ParameterRange {
   int parameter = 0;  // inventory index
@@ -64,9 +56,9 @@ class Ledger {
  public:
   // zero_stage: 0 = nothing sharded, 1 = optimizer, 2 = and gradients, 3 = and parameters.
   // owners: for each block the coordinates on pp that run it, ascending; empty: all of them lie on 0.
-  // cuts: for each parameter how tp cuts it, once or not at all; empty: nothing is cut.
+  // sequence_parallel: between its products each rank of tp runs on a part of the tokens.
   Ledger(std::vector<model::Parameter> inventory, Mesh mesh, int zero_stage,
-         std::vector<std::vector<int>> owners = {}, std::vector<std::vector<Cut>> cuts = {});
+         std::vector<std::vector<int>> owners = {}, bool sequence_parallel = true);
 
   const std::vector<model::Parameter>& inventory() const { return inventory_; }
   const Mesh& mesh() const { return mesh_; }
@@ -74,6 +66,7 @@ class Ledger {
   bool optimizer_sharded() const { return zero_stage_ >= 1; }
   bool gradients_sharded() const { return zero_stage_ >= 2; }
   bool parameters_sharded() const { return zero_stage_ >= 3; }
+  bool sequence_parallel() const { return sequence_parallel_; }
 
   const std::vector<Bucket>& buckets() const { return buckets_; }  // index = id
   int num_buckets() const { return static_cast<int>(buckets_.size()); }
@@ -93,9 +86,22 @@ class Ledger {
   // The buckets that a coordinate on pp holds, ascending.
   std::vector<int> BucketsOfOwner(int coordinate) const;
 
-  const std::vector<Cut>& cuts(int parameter) const;
-  // What the cuts leave of a parameter to a rank, all shards of its dp_shard group together. May be empty.
+  // What tp leaves of a parameter to a rank, all shards of its dp_shard group together: whole units in the
+  // order of the coordinates, of which the first have one more where tp does not divide them. Of fewer units
+  // than coordinates, which they divide, each neighbour has a copy (one head of keys for several of queries).
   Box LocalBox(int parameter, int rank) const;
+  // Neighbours on tp that have the same box of a parameter, from a multiple of their number on; 1: each has
+  // its own.
+  int Copies(int parameter) const;
+  // Of those that have a part of its gradient each: what is summed. Parts of the sequence are other tokens,
+  // queries of other heads give other gradients of their keys. Otherwise copies have the same gradient.
+  int GradientCopies(int parameter) const;
+  // What of a rank's part of a bucket is summed over so many neighbours on tp.
+  std::vector<ParameterRange> RangesOfCopies(int bucket, int rank, int copies) const;
+  // At most so many elements of any rank's part, then.
+  int64_t NumelOfCopies(int bucket, int copies) const;
+  // The numbers of neighbours of such sums of a bucket, descending.
+  std::vector<int> CopiesOfBucket(int bucket) const;
 
   // What a rank's optimizer state holds of a bucket, padding left out, by offset: its shard, which is all of
   // it where dp_shard = 1. For ranks that hold the bucket: see owners.
@@ -106,9 +112,7 @@ class Ledger {
   std::vector<HeldBox> BoxesHeld(int rank) const;
 
   // Axes, of more than one coordinate, over which a parameter's gradient is summed. Each coordinate of the
-  // data axes and of cp sees other tokens. So does each of tp between its products, where it runs on parts of
-  // the sequence: parameters that tp does not cut are summed over it. On pp the owners of the bucket take
-  // part.
+  // data axes and of cp sees other tokens. On tp the copies take part, on pp the owners of the bucket.
   std::vector<Axis> GradientAxes(int parameter) const;
   // Whether a rank adds the squares of its part of a parameter to the norm. The norm is summed over dp_shard,
   // tp and pp; every coordinate of the other axes computes the same one.
@@ -128,12 +132,11 @@ class Ledger {
   void MakeBuckets();
   void PlaceOn(const std::vector<std::vector<int>>& owners_of_block);
   bool IsHeld(int bucket, int rank) const;
-  bool IsCut(int parameter, Axis axis) const;
 
   std::vector<model::Parameter> inventory_;
   Mesh mesh_;
   int zero_stage_;
-  std::vector<std::vector<Cut>> cuts_;  // by parameter
+  bool sequence_parallel_;
   std::vector<Bucket> buckets_;
   std::vector<int> bucket_of_;    // by parameter
   std::vector<int64_t> offsets_;  // by parameter
@@ -143,6 +146,8 @@ class Ledger {
 
 // Names of the reductions, so that executor and ledger cannot drift apart.
 std::string GradientReduction(int bucket, Axis axis);
+// "tp", or of less than the whole axis "2 of tp".
+std::string NameOfCopies(const Mesh& mesh, int copies);
 inline constexpr char kLossTokensReduction[] = "loss_tokens";
 inline constexpr char kLossReduction[] = "loss";
 inline constexpr char kGradNormReduction[] = "grad_norm";

@@ -1,5 +1,6 @@
 // The tables of a Llama-like model: which operators a block is made of, and their sizes.
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -20,40 +21,48 @@ class SegmentBuilder {
     segment_.dtype = options.dtype;
     segment_.threads = options.threads;
     segment_.on_device = options.on_device;
+    segment_.tensor = options.tensor;
+    border_rows_ = options.border_rows();
   }
 
   Segment BuildEmbedding() {
-    segment_.outputs = {Add({.attributes = EmbeddingAttributes{.vocab = spec_.vocab, .hidden = spec_.hidden},
-                             .weights = {Find(absl::StrCat(names_.embedding, ".weight"))}},
-                            "hidden")};
+    const auto [first, vocab] = Vocabulary();
+    const int looked_up =
+        Add({.attributes = EmbeddingAttributes{.vocab = vocab, .hidden = spec_.hidden, .first = first},
+             .weights = {Find(absl::StrCat(names_.embedding, ".weight"))}},
+            "hidden");
+    segment_.outputs = {LeaveProducts(looked_up)};
     return std::move(segment_);
   }
 
   Segment BuildLayer() {
     const std::string prefix = absl::StrCat(names_.layers, segment_.block - 1, ".");
     const int input = AddInput();
-    const int normed = AddRmsNorm(input, prefix + names_.attention_norm, "attention_input");
+    const int normed = EnterProducts(AddRmsNorm(input, prefix + names_.attention_norm, "attention_input"));
     const int attended = AddAttention(normed, prefix);
-    const int projected = AddLinear(attended, prefix, {names_.attention_output}, spec_.attention_out_bias,
-                                    spec_.heads * spec_.head_dim, spec_.hidden, "attention_output");
+    const int projected = AddLastProduct(attended, prefix, names_.attention_output, spec_.attention_out_bias,
+                                         Share(spec_.heads) * spec_.head_dim, "attention_output");
     const int middle = AddResidual(input, projected, "middle");
-    const int mlp_input = AddRmsNorm(middle, prefix + names_.mlp_norm, "mlp_input");
+    const int mlp_input = EnterProducts(AddRmsNorm(middle, prefix + names_.mlp_norm, "mlp_input"));
+    const int64_t ffn = Share(spec_.ffn);
     const int gate_up = AddLinear(mlp_input, prefix, {names_.gate, names_.up}, spec_.mlp_bias, spec_.hidden,
-                                  2 * spec_.ffn, "gate_up");
-    const int activated =
-        Add({.attributes = SwiGluAttributes{.ffn = spec_.ffn}, .inputs = {gate_up}}, "activated");
-    const int down =
-        AddLinear(activated, prefix, {names_.down}, spec_.mlp_bias, spec_.ffn, spec_.hidden, "mlp_output");
+                                  2 * ffn, "gate_up");
+    const int activated = Add({.attributes = SwiGluAttributes{.ffn = ffn}, .inputs = {gate_up}}, "activated");
+    const int down = AddLastProduct(activated, prefix, names_.down, spec_.mlp_bias, ffn, "mlp_output");
     segment_.outputs = {AddResidual(middle, down, "output")};
     return std::move(segment_);
   }
 
   Segment BuildHead() {
-    const int normed = AddRmsNorm(AddInput(), names_.final_norm, "head_input");
+    const int normed = EnterProducts(AddRmsNorm(AddInput(), names_.final_norm, "head_input"));
+    const auto [first, vocab] = Vocabulary();
+    // The first rank has most rows of the matrix, and all ranks have as many of logits.
+    const int64_t most = (spec_.vocab + segment_.tensor.ranks - 1) / segment_.tensor.ranks;
     const LinearCrossEntropyAttributes attributes{
         .hidden = spec_.hidden,
-        .vocab = spec_.vocab,
-        .rows_at_once = LogitRowsAtOnce(segment_.shape, spec_.vocab, segment_.dtype, segment_.on_device)};
+        .vocab = vocab,
+        .rows_at_once = LogitRowsAtOnce(segment_.shape, most, segment_.dtype, segment_.on_device),
+        .first = first};
     Add({.attributes = attributes,
          .inputs = {normed},
          .weights = {Find(absl::StrCat(spec_.tie_embeddings ? names_.embedding : names_.head, ".weight"))}},
@@ -70,8 +79,25 @@ class SegmentBuilder {
     return -1;
   }
 
+  // Of what tensor parallelism divides.
+  int64_t Share(int64_t whole) const {
+    TRAINCTL_CHECK(whole % segment_.tensor.ranks == 0);
+    return whole / segment_.tensor.ranks;
+  }
+  // Each rank has one at least; of fewer than there are ranks several have the same.
+  int64_t ShareOfKvHeads() const {
+    return spec_.kv_heads < segment_.tensor.ranks ? 1 : Share(spec_.kv_heads);
+  }
+  // Tokens whose rows of the embedding and of the head are this rank's: the first, and how many. The first
+  // ranks have one more where they do not divide.
+  std::pair<int64_t, int64_t> Vocabulary() const {
+    const auto& [ranks, index, cuts_sequence] = segment_.tensor;
+    const int64_t each = spec_.vocab / ranks, one_more = spec_.vocab % ranks;
+    return {index * each + std::min(index, one_more), each + (index < one_more ? 1 : 0)};
+  }
+
   int AddInput() {
-    segment_.values.push_back({"input", segment_.dtype, segment_.shape.tokens(), spec_.hidden});
+    segment_.values.push_back({"input", segment_.dtype, border_rows_, spec_.hidden});
     segment_.inputs.push_back(static_cast<int>(segment_.values.size()) - 1);
     return segment_.inputs.back();
   }
@@ -92,6 +118,38 @@ class SegmentBuilder {
                name);
   }
 
+  int AddExchange(int input, TensorExchange way, const char* what) {
+    const std::string name = absl::StrCat(segment_.values[static_cast<size_t>(input)].name, what);
+    return Add(
+        {.attributes = TensorExchangeAttributes{.hidden = spec_.hidden, .way = way}, .inputs = {input}},
+        name);
+  }
+  // What the ranks' products are of, and what they add up to.
+  int EnterProducts(int input) {
+    if (segment_.tensor.ranks == 1) return input;
+    return segment_.tensor.cuts_sequence ? AddExchange(input, TensorExchange::kGatherRows, "_gathered")
+                                         : AddExchange(input, TensorExchange::kSumGradients, "_of_all");
+  }
+  int LeaveProducts(int input) {
+    if (segment_.tensor.ranks == 1) return input;
+    return AddExchange(
+        input, segment_.tensor.cuts_sequence ? TensorExchange::kScatterSums : TensorExchange::kSumParts,
+        "_summed");
+  }
+
+  // The product after which the ranks' parts are summed. Its bias is added to the sum.
+  int AddLastProduct(int input, const std::string& prefix, const char* matrix, bool bias, int64_t in,
+                     const std::string& name) {
+    const bool apart = bias && segment_.tensor.ranks > 1;
+    const int product = AddLinear(input, prefix, {matrix}, bias && !apart, in, spec_.hidden, name);
+    const int summed = LeaveProducts(product);
+    if (!apart) return summed;
+    return Add({.attributes = BiasAttributes{.hidden = spec_.hidden},
+                .inputs = {summed},
+                .biases = {Find(absl::StrCat(prefix, matrix, ".bias"))}},
+               name + "_biased");
+  }
+
   // One product by the matrices `prefix` + each of `names`, which lie side by side.
   int AddLinear(int input, const std::string& prefix, const std::vector<std::string>& names, bool bias,
                 int64_t in, int64_t out, const std::string& name) {
@@ -105,20 +163,20 @@ class SegmentBuilder {
 
   // Projections, rotary positions and attention, up to the output projection.
   int AddAttention(int input, const std::string& prefix) {
-    const int64_t row = (spec_.heads + 2 * spec_.kv_heads) * spec_.head_dim;
+    const int64_t heads = Share(spec_.heads), kv_heads = ShareOfKvHeads();
+    const int64_t row = (heads + 2 * kv_heads) * spec_.head_dim;
     const int qkv = AddLinear(input, prefix, {names_.query, names_.key, names_.value}, spec_.qkv_bias,
                               spec_.hidden, row, "qkv");
-    const int rotated = Add({.attributes = RopeAttributes{.rotated_heads = spec_.heads + spec_.kv_heads,
-                                                          .head_dim = spec_.head_dim,
-                                                          .row = row,
-                                                          .angle_table = 0},
-                             .inputs = {qkv}},
-                            "qkv_rotated");
-    return Add({.attributes =
-                    AttentionAttributes{
-                        .heads = spec_.heads, .kv_heads = spec_.kv_heads, .head_dim = spec_.head_dim},
-                .inputs = {rotated}},
-               "attended");
+    const int rotated = Add(
+        {.attributes =
+             RopeAttributes{
+                 .rotated_heads = heads + kv_heads, .head_dim = spec_.head_dim, .row = row, .angle_table = 0},
+         .inputs = {qkv}},
+        "qkv_rotated");
+    return Add(
+        {.attributes = AttentionAttributes{.heads = heads, .kv_heads = kv_heads, .head_dim = spec_.head_dim},
+         .inputs = {rotated}},
+        "attended");
   }
 
   int AddResidual(int stream, int update, const std::string& name) {
@@ -128,6 +186,7 @@ class SegmentBuilder {
   const ModelSpec& spec_;
   const ParameterNames& names_;
   const std::vector<Parameter>& inventory_;
+  int64_t border_rows_ = 0;
   Segment segment_;
 };
 

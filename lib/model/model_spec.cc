@@ -90,7 +90,10 @@ class InventoryBuilder {
  public:
   explicit InventoryBuilder(const ModelSpec& spec) : spec_(spec), names_(*FindParameterNames(spec.family)) {}
 
-  void Add(std::string name, std::vector<int64_t> shape, int block, Init init) {
+  // `tensor_dim` and `tensor_unit`: Megatron's cuts (Shoeybi et al. 2019, arXiv 1909.08053): products that
+  // widen by rows, those that narrow by columns, attention by whole heads, the vocabulary by tokens.
+  void Add(std::string name, std::vector<int64_t> shape, int block, Init init, int tensor_dim = -1,
+           int64_t tensor_unit = 1) {
     Parameter parameter;
     parameter.name = std::move(name);
     parameter.numel = 1;
@@ -100,6 +103,8 @@ class InventoryBuilder {
     parameter.used_by = {block};
     parameter.init = init;
     parameter.init_std = init == Init::kNormal ? spec_.init_std : 0.0;
+    parameter.tensor_dim = tensor_dim;
+    parameter.tensor_unit = tensor_unit;
     parameters_.push_back(std::move(parameter));
   }
 
@@ -109,43 +114,43 @@ class InventoryBuilder {
     const int64_t hidden = spec_.hidden;
     const int64_t q_rows = spec_.heads * spec_.head_dim;
     const int64_t kv_rows = spec_.kv_heads * spec_.head_dim;
-    const auto weight = [&](const char* name, int64_t out, int64_t in) {
-      Add(absl::StrCat(prefix, name, ".weight"), {out, in}, block, Init::kNormal);
+    const auto weight = [&](const char* name, int64_t out, int64_t in, int tensor_dim, int64_t unit = 1) {
+      Add(absl::StrCat(prefix, name, ".weight"), {out, in}, block, Init::kNormal, tensor_dim, unit);
     };
-    const auto bias = [&](const char* name, int64_t out) {
-      Add(absl::StrCat(prefix, name, ".bias"), {out}, block, Init::kZeros);
+    const auto bias = [&](const char* name, int64_t out, int tensor_dim = -1, int64_t unit = 1) {
+      Add(absl::StrCat(prefix, name, ".bias"), {out}, block, Init::kZeros, tensor_dim, unit);
     };
     Add(absl::StrCat(prefix, names_.attention_norm, ".weight"), {hidden}, block, Init::kOnes);
-    weight(names_.query, q_rows, hidden);
-    weight(names_.key, kv_rows, hidden);
-    weight(names_.value, kv_rows, hidden);
+    weight(names_.query, q_rows, hidden, 0, spec_.head_dim);
+    weight(names_.key, kv_rows, hidden, 0, spec_.head_dim);
+    weight(names_.value, kv_rows, hidden, 0, spec_.head_dim);
     if (spec_.qkv_bias) {
-      bias(names_.query, q_rows);
-      bias(names_.key, kv_rows);
-      bias(names_.value, kv_rows);
+      bias(names_.query, q_rows, 0, spec_.head_dim);
+      bias(names_.key, kv_rows, 0, spec_.head_dim);
+      bias(names_.value, kv_rows, 0, spec_.head_dim);
     }
-    weight(names_.attention_output, hidden, q_rows);
+    weight(names_.attention_output, hidden, q_rows, 1, spec_.head_dim);
     if (spec_.attention_out_bias) bias(names_.attention_output, hidden);
     Add(absl::StrCat(prefix, names_.mlp_norm, ".weight"), {hidden}, block, Init::kOnes);
-    weight(names_.gate, spec_.ffn, hidden);
-    weight(names_.up, spec_.ffn, hidden);
+    weight(names_.gate, spec_.ffn, hidden, 0);
+    weight(names_.up, spec_.ffn, hidden, 0);
     if (spec_.mlp_bias) {
-      bias(names_.gate, spec_.ffn);
-      bias(names_.up, spec_.ffn);
+      bias(names_.gate, spec_.ffn, 0);
+      bias(names_.up, spec_.ffn, 0);
     }
-    weight(names_.down, hidden, spec_.ffn);
+    weight(names_.down, hidden, spec_.ffn, 1);
     if (spec_.mlp_bias) bias(names_.down, hidden);
   }
 
   std::vector<Parameter> Build() && {
     const int head = HeadBlock(spec_);
     Add(absl::StrCat(names_.embedding, ".weight"), {spec_.vocab, spec_.hidden}, EmbeddingBlock(),
-        Init::kNormal);
+        Init::kNormal, 0);
     if (spec_.tie_embeddings) parameters_.back().used_by.push_back(head);
     for (int layer = 0; layer < spec_.layers; ++layer) AddLayer(layer);
     Add(absl::StrCat(names_.final_norm, ".weight"), {spec_.hidden}, head, Init::kOnes);
     if (!spec_.tie_embeddings) {
-      Add(absl::StrCat(names_.head, ".weight"), {spec_.vocab, spec_.hidden}, head, Init::kNormal);
+      Add(absl::StrCat(names_.head, ".weight"), {spec_.vocab, spec_.hidden}, head, Init::kNormal, 0);
     }
     return std::move(parameters_);
   }

@@ -136,6 +136,10 @@ struct Parameter {
   Init init = Init::kNormal;
   double init_std = 0.02;  // for kNormal
   int64_t numel = 0;
+  // Tensor parallelism deals out the indices of this dimension in whole units (a head, say); -1: every rank
+  // has all of them.
+  int tensor_dim = -1;
+  int64_t tensor_unit = 1;  // divides the dimension
 };
 
 // Exact and ordered by block. With tied embeddings the embedding is listed once (block 0) and used

@@ -7,13 +7,13 @@ namespace trainctl::model {
 namespace {
 
 void Complete(Segment& segment, Operator& op, const std::string& name) {
-  op.outputs = {AppendValue(segment, name, op.As<AddAttributes>().hidden)};
+  op.outputs = {AppendValue(segment, name, NumRows(segment, op), op.As<AddAttributes>().hidden)};
   op.in_place_of = op.inputs[1];
   op.input_gradient = InputGradient::kShareOutputGradient;
 }
 
 Work ForwardWork(const Segment& segment, const Operator& op) {
-  return PassOverTokens(segment, 3.0 * static_cast<double>(op.As<AddAttributes>().hidden));
+  return PassOverRows(segment, op, 3.0 * static_cast<double>(op.As<AddAttributes>().hidden));
 }
 
 Work GradientWork(const Segment& segment, const Operator& op, bool accumulate) { return {}; }

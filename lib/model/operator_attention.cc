@@ -51,7 +51,7 @@ int64_t TempBytes(const Segment& segment, const AttentionAttributes& attributes,
 
 void Complete(Segment& segment, Operator& op, const std::string& name) {
   const auto& attributes = op.As<AttentionAttributes>();
-  const int output = AppendValue(segment, name, attributes.heads * attributes.head_dim);
+  const int output = AppendValue(segment, name, NumRows(segment, op), attributes.heads * attributes.head_dim);
   const int lse = AppendValue(segment, name + "_lse", DType::kF32, attributes.heads, segment.shape.tokens());
   op.outputs = {output, lse};
   op.saved = {op.inputs[0], output, lse};

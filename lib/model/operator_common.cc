@@ -1,11 +1,12 @@
 #include "model/operator_common.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace trainctl::model {
 
-int AppendValue(Segment& segment, std::string name, int64_t cols) {
-  return AppendValue(segment, std::move(name), segment.dtype, segment.shape.tokens(), cols);
+int AppendValue(Segment& segment, std::string name, int64_t rows, int64_t cols) {
+  return AppendValue(segment, std::move(name), segment.dtype, rows, cols);
 }
 
 int AppendValue(Segment& segment, std::string name, DType dtype, int64_t rows, int64_t cols) {
@@ -13,11 +14,25 @@ int AppendValue(Segment& segment, std::string name, DType dtype, int64_t rows, i
   return static_cast<int>(segment.values.size()) - 1;
 }
 
-Work PassOverTokens(const Segment& segment, double elements) {
+Work PassOverRows(const Segment& segment, const Operator& op, double elements) {
   Work work;
   work[Resource::kOperators] = 1;
-  work[Resource::kMovedBytes] = Tokens(segment) * elements * ElementBytes(segment);
+  work[Resource::kMovedBytes] = static_cast<double>(NumRows(segment, op)) * elements * ElementBytes(segment);
   return work;
+}
+
+void AddExchange(Collective collective, double bytes, int64_t ranks, double count, Work& work) {
+  const double others = static_cast<double>(ranks - 1) / static_cast<double>(ranks);
+  const double passes = collective == Collective::kAllReduce ? 2 : 1;
+  work[Resource::kSentBytes] += count * passes * others * bytes;
+  work[Resource::kCollectives] += count;
+  work.exchanges.push_back(
+      {{.collective = collective, .bytes = bytes, .ranks = static_cast<int>(ranks)}, count});
+}
+
+int64_t SumScratchBytes(int64_t numel, int64_t element_bytes, int64_t ranks) {
+  if (ranks <= 1) return 0;
+  return (ranks - 1) * std::min((numel + ranks - 1) / ranks * element_bytes, kSumPieceBytes);
 }
 
 int64_t WeightGradientTempBytes(const Segment& segment, int64_t numel) {

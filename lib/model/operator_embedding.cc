@@ -6,18 +6,23 @@ namespace trainctl::model {
 namespace {
 
 void Complete(Segment& segment, Operator& op, const std::string& name) {
-  op.outputs = {AppendValue(segment, name, op.As<EmbeddingAttributes>().hidden)};
+  op.outputs = {AppendValue(segment, name, NumRows(segment, op), op.As<EmbeddingAttributes>().hidden)};
   op.input_gradient = InputGradient::kNone;
+  if (segment.tensor.ranks == 1) return;
+  // Ids in this rank's rows, which of them are elsewhere (with what this is found with), and of these the
+  // gradient cleared.
+  op.forward_temp_bytes = NumRows(segment, op) * kFp32Bytes * 2;
+  op.backward_temp_bytes = op.forward_temp_bytes + segment.values.back().bytes();
 }
 
 Work ForwardWork(const Segment& segment, const Operator& op) {
-  return PassOverTokens(segment, 2.0 * static_cast<double>(op.As<EmbeddingAttributes>().hidden));
+  return PassOverRows(segment, op, 2.0 * static_cast<double>(op.As<EmbeddingAttributes>().hidden));
 }
 
 Work GradientWork(const Segment& segment, const Operator& op, bool accumulate) {
-  const auto& [vocab, hidden] = op.As<EmbeddingAttributes>();
-  const double cols = static_cast<double>(hidden);
-  const double cleared = accumulate ? 0 : static_cast<double>(vocab) * cols * kFp32Bytes;
+  const auto& attributes = op.As<EmbeddingAttributes>();
+  const double cols = static_cast<double>(attributes.hidden);
+  const double cleared = accumulate ? 0 : static_cast<double>(attributes.vocab) * cols * kFp32Bytes;
   Work work;
   work[Resource::kOperators] = 1;
   work[Resource::kMovedBytes] = cleared + Tokens(segment) * cols * (ElementBytes(segment) + 2 * kFp32Bytes);

@@ -8,7 +8,7 @@ namespace {
 
 void Complete(Segment& segment, Operator& op, const std::string& name) {
   const auto& [in, out] = op.As<LinearAttributes>();
-  op.outputs = {AppendValue(segment, name, out)};
+  op.outputs = {AppendValue(segment, name, NumRows(segment, op), out)};
   op.weight_saved = {op.inputs[0]};
   op.weight_temp_bytes = WeightGradientTempBytes(segment, in * out);
 }
@@ -19,7 +19,7 @@ struct Sizes {
 
 Sizes SizesOf(const Segment& segment, const Operator& op) {
   const auto& [in, out] = op.As<LinearAttributes>();
-  return {Tokens(segment), static_cast<double>(in), static_cast<double>(out)};
+  return {static_cast<double>(NumRows(segment, op)), static_cast<double>(in), static_cast<double>(out)};
 }
 
 // One product, with `extra_bytes` to read and write beside its two activations.

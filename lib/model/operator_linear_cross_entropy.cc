@@ -17,10 +17,18 @@ constexpr int64_t kMaxLogitBytes = int64_t{32} << 20;
 constexpr int64_t kMaxLogitBytesOnDevice = int64_t{512} << 20;
 
 void Complete(Segment& segment, Operator& op, const std::string& name) {
-  const auto& [hidden, vocab, rows_at_once] = op.As<LinearCrossEntropyAttributes>();
+  const auto& attributes = op.As<LinearCrossEntropyAttributes>();
+  const int64_t logits = attributes.rows_at_once * attributes.vocab;
   op.input_gradient = InputGradient::kNewInForward;
-  op.forward_temp_bytes = rows_at_once * vocab * DTypeBytes(segment.dtype);
-  op.backward_temp_bytes = op.forward_temp_bytes + WeightGradientTempBytes(segment, vocab * hidden);
+  op.forward_temp_bytes = logits * DTypeBytes(segment.dtype);
+  op.backward_temp_bytes =
+      op.forward_temp_bytes + WeightGradientTempBytes(segment, attributes.vocab * attributes.hidden);
+  if (segment.tensor.ranks == 1) return;
+  // Statistics of each row, this rank's and all ranks', and the logits in fp32 if they are not.
+  const int64_t parts = attributes.rows_at_once * kLossStatistics * (segment.tensor.ranks + 1) * kFp32Bytes +
+                        (segment.dtype == DType::kF32 ? 0 : logits * kFp32Bytes);
+  op.forward_temp_bytes += parts;
+  op.backward_temp_bytes = std::max(op.backward_temp_bytes, op.forward_temp_bytes);
 }
 
 Work WorkOf(const Segment& segment, const Operator& op, bool gradient) {
@@ -45,6 +53,10 @@ Work WorkOf(const Segment& segment, const Operator& op, bool gradient) {
     work.products.push_back({{segment.dtype, vocab, rows, hidden, bytes / (hidden * vocab)}, pieces});
   }
   work[Resource::kOperators] = pieces * (products + 1);
+  if (segment.tensor.ranks > 1) {
+    const double bytes = n * static_cast<double>(kLossStatistics * segment.tensor.ranks * kFp32Bytes);
+    AddExchange(Collective::kAllGather, bytes / pieces, segment.tensor.ranks, pieces, work);
+  }
   return work;
 }
 

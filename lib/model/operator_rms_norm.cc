@@ -8,19 +8,19 @@ namespace {
 double Hidden(const Operator& op) { return static_cast<double>(op.As<RmsNormAttributes>().hidden); }
 
 void Complete(Segment& segment, Operator& op, const std::string& name) {
-  const int rstd = AppendValue(segment, name + "_rstd", DType::kF32, segment.shape.tokens(), 1);
-  const int output = AppendValue(segment, name, op.As<RmsNormAttributes>().hidden);
+  const int rstd = AppendValue(segment, name + "_rstd", DType::kF32, NumRows(segment, op), 1);
+  const int output = AppendValue(segment, name, NumRows(segment, op), op.As<RmsNormAttributes>().hidden);
   op.outputs = {output, rstd};
   op.saved = {op.inputs[0], rstd};
   op.input_gradient = InputGradient::kReuseOutputGradient;
 }
 
 Work ForwardWork(const Segment& segment, const Operator& op) {
-  return PassOverTokens(segment, 2 * Hidden(op));
+  return PassOverRows(segment, op, 2 * Hidden(op));
 }
 
 Work GradientWork(const Segment& segment, const Operator& op, bool accumulate) {
-  return PassOverTokens(segment, 4 * Hidden(op));
+  return PassOverRows(segment, op, 4 * Hidden(op));
 }
 
 }  // namespace

@@ -7,13 +7,13 @@ namespace trainctl::model {
 namespace {
 
 void Complete(Segment& segment, Operator& op, const std::string& name) {
-  op.outputs = {AppendValue(segment, name, op.As<RopeAttributes>().row)};
+  op.outputs = {AppendValue(segment, name, NumRows(segment, op), op.As<RopeAttributes>().row)};
   op.in_place_of = op.inputs[0];
   op.input_gradient = InputGradient::kReuseOutputGradient;
 }
 
 Work ForwardWork(const Segment& segment, const Operator& op) {
-  return PassOverTokens(segment, 2.0 * static_cast<double>(op.As<RopeAttributes>().row));
+  return PassOverRows(segment, op, 2.0 * static_cast<double>(op.As<RopeAttributes>().row));
 }
 
 Work GradientWork(const Segment& segment, const Operator& op, bool accumulate) {

@@ -8,15 +8,17 @@ namespace {
 double Ffn(const Operator& op) { return static_cast<double>(op.As<SwiGluAttributes>().ffn); }
 
 void Complete(Segment& segment, Operator& op, const std::string& name) {
-  op.outputs = {AppendValue(segment, name, op.As<SwiGluAttributes>().ffn)};
+  op.outputs = {AppendValue(segment, name, NumRows(segment, op), op.As<SwiGluAttributes>().ffn)};
   op.saved = {op.inputs[0]};
   op.input_gradient = InputGradient::kReuseSavedInput;
 }
 
-Work ForwardWork(const Segment& segment, const Operator& op) { return PassOverTokens(segment, 3 * Ffn(op)); }
+Work ForwardWork(const Segment& segment, const Operator& op) {
+  return PassOverRows(segment, op, 3 * Ffn(op));
+}
 
 Work GradientWork(const Segment& segment, const Operator& op, bool accumulate) {
-  return PassOverTokens(segment, 5 * Ffn(op));
+  return PassOverRows(segment, op, 5 * Ffn(op));
 }
 
 }  // namespace

@@ -31,14 +31,17 @@ enum class OpKind : uint8_t {
   kSwiGlu,              // [n, 2 ffn] -> [n, ffn]
   kAdd,                 // residual; in place of its second input
   kLinearCrossEntropy,  // [n, hidden] -> loss; its gradient is formed together with it
+  kBias,                // in place: of a sum over ranks, which would add it as often
+  kTensorExchange,      // between the ranks of tensor parallelism
 };
-inline constexpr int kNumOpKinds = 8;
+inline constexpr int kNumOpKinds = 10;
 
 // Sizes of one operator. Whoever runs or prices it reads these, never the model's: half of the heads are the
 // same operator with smaller numbers.
 struct EmbeddingAttributes {
   int64_t vocab = 0;  // rows of the table
   int64_t hidden = 0;
+  int64_t first = 0;  // token of its first row; rows of tokens elsewhere are zeros
 };
 struct RmsNormAttributes {
   int64_t hidden = 0;
@@ -66,11 +69,29 @@ struct LinearCrossEntropyAttributes {
   int64_t hidden = 0;
   int64_t vocab = 0;         // rows of the matrix
   int64_t rows_at_once = 0;  // of logits
+  int64_t first = 0;         // token of its first row; the other rows are those of other ranks
+};
+// Of a row, of each rank: the largest logit, the sum of exponentials below it, the target's logit.
+inline constexpr int64_t kLossStatistics = 3;
+struct BiasAttributes {
+  int64_t hidden = 0;
+};
+// What becomes of the rows of all ranks; the gradient goes the other way.
+enum class TensorExchange : uint8_t {
+  kGatherRows,    // each has some: all of them. Gradients are summed, and each rank has its rows' sums
+  kScatterSums,   // each has a part of every sum: the sums of its rows. Gradients are gathered
+  kSumParts,      // the same: all sums. The gradient is already that of every rank
+  kSumGradients,  // all have the same, which stays. Gradients are summed
+};
+struct TensorExchangeAttributes {
+  int64_t hidden = 0;
+  TensorExchange way = TensorExchange::kGatherRows;
 };
 // In the order of OpKind.
 using OperatorAttributes =
     std::variant<EmbeddingAttributes, RmsNormAttributes, LinearAttributes, RopeAttributes,
-                 AttentionAttributes, SwiGluAttributes, AddAttributes, LinearCrossEntropyAttributes>;
+                 AttentionAttributes, SwiGluAttributes, AddAttributes, LinearCrossEntropyAttributes,
+                 BiasAttributes, TensorExchangeAttributes>;
 static_assert(std::variant_size_v<OperatorAttributes> == kNumOpKinds);
 
 // What a kind is, apart from tensors. Work is that of one operator of `segment`; attention's is that of one
@@ -90,11 +111,13 @@ struct OperatorEntry {
   Work (*loss_and_gradient_work)(const Segment& segment, const Operator& op);
 };
 extern const OperatorEntry kEmbeddingOperator, kRmsNormOperator, kLinearOperator, kRopeOperator,
-    kAttentionOperator, kSwiGluOperator, kAddOperator, kLinearCrossEntropyOperator;
+    kAttentionOperator, kSwiGluOperator, kAddOperator, kLinearCrossEntropyOperator, kBiasOperator,
+    kTensorExchangeOperator;
 // In the order of OpKind.
 inline constexpr const OperatorEntry* kOperators[kNumOpKinds] = {
-    &kEmbeddingOperator, &kRmsNormOperator, &kLinearOperator, &kRopeOperator,
-    &kAttentionOperator, &kSwiGluOperator,  &kAddOperator,    &kLinearCrossEntropyOperator};
+    &kEmbeddingOperator, &kRmsNormOperator,       &kLinearOperator, &kRopeOperator,
+    &kAttentionOperator, &kSwiGluOperator,        &kAddOperator,    &kLinearCrossEntropyOperator,
+    &kBiasOperator,      &kTensorExchangeOperator};
 
 inline const OperatorEntry& EntryOf(OpKind kind) { return *kOperators[static_cast<size_t>(kind)]; }
 inline absl::string_view OpKindName(OpKind kind) { return EntryOf(kind).name; }
@@ -114,6 +137,12 @@ int64_t ScoresComputed(int64_t seq_len);
 // documents, so that no thread waits long for another one. Not in the backward, where a head's keys are
 // summed in order.
 int64_t AttentionCuts(int64_t num_heads, int64_t threads);
+
+// Bytes that one piece of a sum over CPUs moves at a time, per peer: it bounds what the sum needs beside its
+// result.
+inline constexpr int64_t kSumPieceBytes = int64_t{4} << 20;
+// What a rank receives into, of a sum of so many elements: a piece of its share from each peer.
+int64_t SumScratchBytes(int64_t numel, int64_t element_bytes, int64_t ranks);
 
 // Rows of logits that the head computes at once: it bounds the logits' memory, not the result.
 int64_t LogitRowsAtOnce(const MicroBatchShape& shape, int64_t vocab, DType dtype, bool on_device);

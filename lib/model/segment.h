@@ -69,9 +69,21 @@ struct Operator {
   }
 };
 
+// Which part of a block is a rank's (Shoeybi et al. 2019, arXiv 1909.08053): some of the heads, of the MLP's
+// inner width and of the vocabulary, of all tokens.
+struct TensorPart {
+  int64_t ranks = 1;
+  int64_t index = 0;  // of this rank among them
+  // Between its products a rank has an equal part of the rows (Korthikanti et al. 2022, arXiv 2205.05198).
+  // False: all of them, as all the others.
+  bool cuts_sequence = true;
+  bool operator==(const TensorPart&) const = default;
+};
+
 struct Segment {
   int block = 0;
   MicroBatchShape shape;
+  TensorPart tensor;
   DType dtype = DType::kF32;  // of activations
   int64_t threads = 1;
   bool on_device = false;
@@ -90,6 +102,12 @@ struct SegmentOptions {
   DType dtype = DType::kF32;  // kF32 or kBF16
   int64_t threads = 1;        // of one worker; scales the CPU attention kernel's workspace
   bool on_device = false;     // a device's kernels run it, which need other temporaries
+  TensorPart tensor;
+
+  // Of activations between the blocks.
+  int64_t border_rows() const {
+    return tensor.cuts_sequence ? shape.tokens() / tensor.ranks : shape.tokens();
+  }
 };
 
 // The table of `block`. `inventory` is Inventory(spec).

@@ -133,11 +133,16 @@ class MemoryPlayer {
 
   // A segment that ends in a loss: the gradient of the loss's input is formed together with it.
   void LossAndGradient() {
-    for (size_t i = 0; i + 1 < segment_.operators.size(); ++i) AllocateOutputs(segment_.operators[i]);
-    const Operator& loss = segment_.operators.back();
+    const size_t last = segment_.operators.size() - 1;
+    for (size_t i = 0; i < last; ++i) {
+      AllocateOutputs(segment_.operators[i]);
+      counter_.Temporary(segment_.operators[i].forward_temp_bytes);
+      Drop(lifetimes_.forward_drops[i]);
+    }
+    const Operator& loss = segment_.operators[last];
     gradients_.Flow(loss.inputs[0], -1, loss.input_gradient);
     counter_.Temporary(loss.backward_temp_bytes);
-    Drop(loss.inputs);
+    Drop(lifetimes_.forward_drops[last]);
     Backward();
   }
 

@@ -4,7 +4,7 @@ namespace trainctl::nn {
 namespace {
 
 void Forward(SegmentRun& run, const model::Operator& op) {
-  run.ForRows([&](int64_t begin, int64_t end, int) {
+  run.ForChunks(run.Value(op.outputs[0]).size(0), [&](int64_t begin, int64_t end, int) {
     run.typed().add(SegmentRun::Row(run.Value(op.outputs[0]), begin),
                     SegmentRun::Row(run.Value(op.inputs[0]), begin),
                     (end - begin) * op.As<model::AddAttributes>().hidden);

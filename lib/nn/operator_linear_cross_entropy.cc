@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "nn/loss_over_ranks.h"
 #include "nn/operators.h"
 
 namespace trainctl::nn {
@@ -29,7 +30,9 @@ void AddLossOfRows(SegmentRun& run, at::Tensor& logits, int64_t first, int64_t r
 
 // Logits in pieces of rows, loss, and where asked for the gradients.
 void Forward(SegmentRun& run, const model::Operator& op) {
-  const auto& [hidden, vocab, rows_at_once] = op.As<model::LinearCrossEntropyAttributes>();
+  const auto& attributes = op.As<model::LinearCrossEntropyAttributes>();
+  const auto& [hidden, vocab, rows_at_once, first] = attributes;
+  const bool is_whole = run.segment().tensor.ranks == 1;
   const bool want_gradient = run.loss().gradient;
   const int64_t n = run.num_tokens();
   const at::Tensor& x = run.Value(op.inputs[0]);
@@ -43,7 +46,11 @@ void Forward(SegmentRun& run, const model::Operator& op) {
     const at::Tensor x_rows = x.narrow(0, begin, rows);
     at::Tensor piece = logits.narrow(0, 0, rows);
     SegmentRun::Multiply(piece, x_rows, weight.t());
-    AddLossOfRows(run, piece, begin, rows);
+    if (is_whole) {
+      AddLossOfRows(run, piece, begin, rows);
+    } else {
+      AddLossOverRanks(run, attributes, piece, begin, rows);
+    }
     if (!want_gradient) continue;
     run.AddWeightGradient(op.weights, piece, x_rows, accumulate);
     accumulate = true;

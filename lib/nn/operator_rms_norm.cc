@@ -5,7 +5,7 @@ namespace {
 
 void Forward(SegmentRun& run, const model::Operator& op) {
   const auto& attributes = op.As<model::RmsNormAttributes>();
-  run.ForRows([&](int64_t begin, int64_t end, int) {
+  run.ForChunks(run.Value(op.inputs[0]).size(0), [&](int64_t begin, int64_t end, int) {
     run.typed().rms_norm(SegmentRun::Row(run.Value(op.outputs[0]), begin),
                          run.Value(op.outputs[1]).data_ptr<float>() + begin,
                          SegmentRun::Row(run.Value(op.inputs[0]), begin), run.Bound(op.weights[0]).data,
@@ -30,7 +30,7 @@ void InputGradient(SegmentRun& run, const model::Operator& op) {
   const int chunks = run.NumChunks();
   std::vector<float> partial;  // a sum per thread; a device adds where it belongs
   if (run.device().is_cpu()) partial.assign(static_cast<size_t>(chunks * hidden), 0.0f);
-  run.ForRows([&](int64_t begin, int64_t end, int chunk) {
+  run.ForChunks(dx.size(0), [&](int64_t begin, int64_t end, int chunk) {
     run.typed().rms_norm_backward(
         SegmentRun::Row(dx, begin), partial.empty() ? weight.gradient : partial.data() + chunk * hidden,
         SegmentRun::Row(dy, begin), SegmentRun::Row(run.Value(input), begin),

@@ -25,11 +25,12 @@ struct OperatorRunner {
   at::Tensor (*logits)(SegmentRun& run, const model::Operator& op, const std::vector<int64_t>& rows);
 };
 extern const OperatorRunner kEmbeddingRunner, kRmsNormRunner, kLinearRunner, kRopeRunner, kAttentionRunner,
-    kSwiGluRunner, kAddRunner, kLinearCrossEntropyRunner;
+    kSwiGluRunner, kAddRunner, kLinearCrossEntropyRunner, kBiasRunner, kTensorExchangeRunner;
 // In the order of OpKind.
 inline constexpr const OperatorRunner* kRunners[model::kNumOpKinds] = {
-    &kEmbeddingRunner, &kRmsNormRunner, &kLinearRunner, &kRopeRunner,
-    &kAttentionRunner, &kSwiGluRunner,  &kAddRunner,    &kLinearCrossEntropyRunner};
+    &kEmbeddingRunner, &kRmsNormRunner,       &kLinearRunner, &kRopeRunner,
+    &kAttentionRunner, &kSwiGluRunner,        &kAddRunner,    &kLinearCrossEntropyRunner,
+    &kBiasRunner,      &kTensorExchangeRunner};
 
 inline const OperatorRunner& RunnerOf(const model::Operator& op) {
   return *kRunners[static_cast<size_t>(op.kind)];

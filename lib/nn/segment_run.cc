@@ -16,6 +16,18 @@ at::Tensor SegmentRun::Matrix(const std::vector<int>& weights, int64_t rows, int
   return device_.View(Bound(weights[0]).data, {rows, cols}, dtype());
 }
 
+void SegmentRun::AddBias(at::Tensor& y, int bias) const {
+  ForChunks(y.size(0), [&](int64_t begin, int64_t end, int) {
+    typed().add_bias(Row(y, begin), Bound(bias).data, end - begin, y.size(1));
+  });
+}
+
+void SegmentRun::AddBiasGradient(int bias, const at::Tensor& dy) const {
+  const BoundParameter& bound = Bound(bias);
+  if (!bound.accumulate) device_.Zero(bound.gradient, dy.size(1) * kFloatBytes);
+  typed().bias_gradient(bound.gradient, dy.data_ptr(), dy.size(0), dy.size(1));
+}
+
 void SegmentRun::Receive(int value, at::Tensor gradient) {
   at::Tensor& sum = Gradient(value);
   if (!sum.defined()) {
@@ -23,7 +35,7 @@ void SegmentRun::Receive(int value, at::Tensor gradient) {
     return;
   }
   MakeExclusive(sum);
-  ForRows([&](int64_t begin, int64_t end, int) {
+  ForChunks(sum.size(0), [&](int64_t begin, int64_t end, int) {
     typed().add(Row(sum, begin), Row(gradient, begin), (end - begin) * sum.size(1));
   });
 }

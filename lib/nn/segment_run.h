@@ -15,6 +15,7 @@
 #include "nn/bound_parameters.h"
 #include "nn/key_value_cache.h"
 #include "nn/rope_tables.h"
+#include "nn/tensor_group.h"
 #include "nn/token_view.h"
 
 namespace trainctl::nn {
@@ -33,15 +34,17 @@ struct LossRequest {
 
 class SegmentRun {
  public:
-  // `rope` are the tables that RopeAttributes::angle_table counts. Borrows everything.
+  // `rope` are the tables that RopeAttributes::angle_table counts. `tensor`: null where the segment is whole.
+  // Borrows everything.
   SegmentRun(const device::Device& device, const model::Segment& segment, const RopeTables* rope, int threads,
-             const BoundParameters& parameters, const TokenView& view)
+             const BoundParameters& parameters, const TokenView& view, TensorGroup* tensor)
       : device_(device),
         segment_(segment),
         rope_(rope),
         threads_(threads),
         parameters_(parameters),
         view_(view),
+        tensor_(tensor),
         num_rows_(segment.shape.tokens()),
         values_(segment.values.size()),
         gradients_(segment.values.size()) {}
@@ -58,12 +61,16 @@ class SegmentRun {
   const model::Segment& segment() const { return segment_; }
   const TokenView& view() const { return view_; }
   const RopeTables& rope(size_t table) const { return rope_[table]; }
+  // Of a segment that tensor parallelism cuts.
+  TensorGroup& tensor() const { return *tensor_; }
   int64_t num_tokens() const { return num_rows_; }
-  // Of a segment whose rows are bounded: how many there are this time.
-  void SetRows(int64_t rows) {
-    TRAINCTL_CHECK_MSG(rows == num_rows_ || (segment_.rows_are_bounded && rows < num_rows_), "a segment of ",
-                       segment_.rows_are_bounded ? "at most " : "", num_rows_, " rows was given ", rows);
-    num_rows_ = rows;
+  // Of a segment whose rows are bounded: how many there are this time. Of another one `value` has as many as
+  // the table says.
+  void SetRows(int value, int64_t rows) {
+    const int64_t expected = segment_.values[static_cast<size_t>(value)].rows;
+    TRAINCTL_CHECK_MSG(rows == expected || (segment_.rows_are_bounded && rows < expected), "a segment of ",
+                       segment_.rows_are_bounded ? "at most " : "", expected, " rows was given ", rows);
+    if (segment_.rows_are_bounded) num_rows_ = rows;
   }
   at::ScalarType dtype() const { return ToAten(segment_.dtype); }
 
@@ -72,6 +79,9 @@ class SegmentRun {
   const BoundParameter& Bound(int parameter) const;
 
   at::Tensor Empty(at::IntArrayRef sizes) const { return at::empty(sizes, device_.Options(dtype())); }
+  // y += bias; gradient of the bias (+)= the sum of dy's rows.
+  void AddBias(at::Tensor& y, int bias) const;
+  void AddBiasGradient(int bias, const at::Tensor& dy) const;
   // Adjacent weights of one product seen as one matrix [rows, cols].
   at::Tensor Matrix(const std::vector<int>& weights, int64_t rows, int64_t cols) const;
   static void* Row(const at::Tensor& tensor, int64_t row) {
@@ -123,6 +133,7 @@ class SegmentRun {
   const int threads_;
   const BoundParameters& parameters_;
   const TokenView& view_;
+  TensorGroup* const tensor_;
   int64_t num_rows_;
   LossRequest loss_;
   KeyValueCache* cache_ = nullptr;

@@ -37,13 +37,15 @@ class ScopedSeconds {
 class SegmentRunner::Pass {
  public:
   Pass(const SegmentRunner& runner, const BoundParameters& parameters, const TokenView& view)
-      : r_(runner), run_(runner.device_, runner.segment_, runner.rope_, runner.threads_, parameters, view) {}
+      : r_(runner),
+        run_(runner.device_, runner.segment_, runner.rope_, runner.threads_, parameters, view,
+             runner.tensor_) {}
 
   SegmentRun& run() { return run_; }
 
   void SetInput(const at::Tensor& input) {
     if (r_.segment_.inputs.empty()) return;
-    run_.SetRows(input.size(0));
+    run_.SetRows(r_.segment_.inputs[0], input.size(0));
     run_.Value(r_.segment_.inputs[0]) = input;
   }
   // Undefined for a segment without input.
@@ -55,7 +57,7 @@ class SegmentRunner::Pass {
   }
   void SetGradients(Saved gradients) {
     for (auto& [value, tensor] : gradients) {
-      run_.SetRows(tensor.size(0));
+      run_.SetRows(value, tensor.size(0));
       run_.Gradient(value) = std::move(tensor);
     }
   }
@@ -161,13 +163,17 @@ class SegmentRunner::Pass {
 };
 
 SegmentRunner::SegmentRunner(const device::Device& device, model::Segment segment, const RopeTables* rope,
-                             int threads)
+                             int threads, TensorGroup* tensor)
     : device_(device),
       segment_(std::move(segment)),
       lifetimes_(model::ComputeLifetimes(segment_)),
       roots_(model::StorageRoots(segment_)),
       rope_(rope),
-      threads_(threads) {
+      threads_(threads),
+      tensor_(tensor) {
+  TRAINCTL_CHECK((segment_.tensor.ranks > 1) == (tensor != nullptr));
+  TRAINCTL_CHECK(tensor == nullptr ||
+                 (tensor->size() == segment_.tensor.ranks && tensor->index() == segment_.tensor.index));
   TRAINCTL_CHECK(segment_.inputs.size() <= 1 && segment_.outputs.size() <= 1);
   for (const model::Operator& op : segment_.operators) {
     TRAINCTL_CHECK((RunnerOf(op).weight_gradient != nullptr) == op.HasWeightGradient());

@@ -22,6 +22,7 @@
 #include "nn/bound_parameters.h"
 #include "nn/key_value_cache.h"
 #include "nn/rope_tables.h"
+#include "nn/tensor_group.h"
 #include "nn/token_view.h"
 
 namespace trainctl::nn {
@@ -44,8 +45,10 @@ struct OperatorSeconds {
 
 class SegmentRunner {
  public:
-  // `rope`: the tables of angles that the segment's operators count, usually one.
-  SegmentRunner(const device::Device& device, model::Segment segment, const RopeTables* rope, int threads);
+  // `rope`: the tables of angles that the segment's operators count, usually one. `tensor`: the ranks between
+  // which tensor parallelism cuts it; null: it is whole.
+  SegmentRunner(const device::Device& device, model::Segment segment, const RopeTables* rope, int threads,
+                TensorGroup* tensor = nullptr);
 
   const model::Segment& segment() const { return segment_; }
 
@@ -95,6 +98,7 @@ class SegmentRunner {
   std::vector<int> roots_;
   const RopeTables* rope_;
   int threads_;
+  TensorGroup* tensor_;
   OperatorSeconds* seconds_ = nullptr;
 };
 

@@ -168,7 +168,7 @@ class Executor::Pass {
         &Pass::Send,             // kSend
         &Pass::Receive,          // kReceive
         &Pass::ReduceGradient,   // kReduceGradient
-        &Pass::SumOwners,        // kSumOwners
+        &Pass::SumCopies,        // kSumCopies
         &Pass::CountLossTokens,  // kCountLossTokens
         &Pass::ReduceLoss,       // kReduceLoss
         &Pass::GradNorm,         // kGradNorm
@@ -186,8 +186,11 @@ class Executor::Pass {
   }
 
   absl::Status Compute(const Instruction& instruction) {
+    if (e_.tensor_ != nullptr) e_.tensor_->SetPlace(schedule::Describe(instruction));
     try {
       return Handle(instruction);
+    } catch (const nn::ExchangeFailed& failed) {
+      return failed.status;
     } catch (const std::exception& error) {
       return InternalError(device::ErrorText(error));
     }
@@ -264,8 +267,10 @@ class Executor::Pass {
 
   absl::Status Receive(const Instruction& i) {
     const int value = i.writes[0];
-    at::Tensor tensor = at::empty({e_.options_.shape().tokens(), e_.spec_.hidden},
-                                  e_.device_.Options(nn::ToAten(e_.state_.compute_dtype())));
+    const model::Segment& segment = Runner(i).segment();
+    const model::Value& input = segment.values[static_cast<size_t>(segment.inputs[0])];
+    at::Tensor tensor =
+        at::empty({input.rows, input.cols}, e_.device_.Options(nn::ToAten(e_.state_.compute_dtype())));
     TRAINCTL_CHECK(static_cast<int64_t>(tensor.nbytes()) == BytesOf(value));
     TRAINCTL_RETURN_IF_ERROR(
         e_.groups_.OfMessages(i.peer, class_)
@@ -274,13 +279,27 @@ class Executor::Pass {
     return absl::OkStatus();
   }
 
-  absl::Status SumOwners(const Instruction& instruction) {
-    const std::string name = absl::StrCat("gradient/", instruction.bucket);
-    TRAINCTL_RETURN_IF_ERROR(e_.CheckListed(name, layout::Axis::kPp));
-    return GroupOf(instruction.groups[0])
-        .AllReduce(name, e_.state_.gradient_part(instruction.bucket),
-                   ledger_.optimizer_numel(instruction.bucket), e_.state_.receive_buffer(),
-                   {.dtype = step_.types.sum});
+  absl::Status SumCopies(const Instruction& instruction) {
+    const int bucket = instruction.bucket;
+    const std::string name = absl::StrCat("gradient/", bucket);
+    float* const part = e_.state_.gradient_part(bucket);
+    for (const int id : instruction.groups) {
+      const schedule::Group& group = step_.groups[static_cast<size_t>(id)];
+      comm::Group& ranks = e_.groups_.Of(group);
+      TRAINCTL_RETURN_IF_ERROR(e_.CheckListed(name, ranks));
+      const auto sum = [&](int64_t offset, int64_t count) {
+        return ranks.AllReduce(name, part + offset, count, e_.state_.receive_buffer(),
+                               {.dtype = step_.types.sum});
+      };
+      if (group.axis == layout::Axis::kPp) {
+        TRAINCTL_RETURN_IF_ERROR(sum(0, ledger_.optimizer_numel(bucket)));
+        continue;
+      }
+      for (const layout::ParameterRange& range :
+           ledger_.RangesOfCopies(bucket, e_.state_.rank(), ranks.size()))
+        TRAINCTL_RETURN_IF_ERROR(sum(range.offset, range.count));
+    }
+    return absl::OkStatus();
   }
 
   absl::Status ReduceGradient(const Instruction& instruction) {
@@ -295,7 +314,7 @@ class Executor::Pass {
     const comm::Reduction how{.dtype = step_.types.sum};
     for (int id : instruction.groups) {
       const layout::Axis axis = step_.groups[static_cast<size_t>(id)].axis;
-      TRAINCTL_RETURN_IF_ERROR(e_.CheckListed(name, axis));
+      TRAINCTL_RETURN_IF_ERROR(e_.CheckListed(name, GroupOf(id)));
       TRAINCTL_RETURN_IF_ERROR(
           axis == layout::Axis::kDpShard
               ? GroupOf(id).ReduceScatter(name, whole, part, bucket.shard_numel, add, scratch, how)
@@ -412,7 +431,7 @@ class Executor::Pass {
 
   absl::Status SumScalars(const Instruction& instruction, absl::string_view name, double& value) {
     for (int id : instruction.groups) {
-      TRAINCTL_RETURN_IF_ERROR(e_.CheckListed(name, step_.groups[static_cast<size_t>(id)].axis));
+      TRAINCTL_RETURN_IF_ERROR(e_.CheckListed(name, GroupOf(id)));
       TRAINCTL_RETURN_IF_ERROR(GroupOf(id).AllReduceScalars(name, absl::MakeSpan(&value, 1)));
     }
     return absl::OkStatus();
@@ -516,10 +535,14 @@ Executor::Executor(const model::ModelSpec& spec, ShardedState& state, Groups& gr
     loss_ = device_sums_.data_ptr<double>();
   }
   squares_ = loss_ + 1;
-  const std::vector<model::Parameter>& inventory = state.ledger().inventory();
+  const layout::Ledger& ledger = state.ledger();
+  if (ledger.mesh().tp > 1)
+    tensor_ = std::make_unique<nn::TensorGroup>(groups.Of(layout::Axis::kTp, schedule::kComputeStream));
+  const model::SegmentOptions segment =
+      options.segment(ledger, ledger.mesh().coordinate(state.rank(), layout::Axis::kTp));
   for (int block = 0; block <= model::HeadBlock(spec); ++block) {
-    runners_.emplace_back(device_, model::BuildSegment(spec, inventory, block, options.segment()), &rope_,
-                          static_cast<int>(options.setting.threads));
+    runners_.emplace_back(device_, model::BuildSegment(spec, ledger.inventory(), block, segment), &rope_,
+                          static_cast<int>(options.setting.threads), tensor_.get());
     if (device_.is_cpu()) runners_.back().MeasureInto(&operator_seconds_);
   }
   streams_.push_back(nullptr);  // of computing: the caller's thread
@@ -552,14 +575,15 @@ std::map<std::string, double> Executor::operator_seconds() const {
   return seconds;
 }
 
-absl::Status Executor::CheckListed(absl::string_view sum, layout::Axis axis) const {
+absl::Status Executor::CheckListed(absl::string_view sum, const comm::Group& group) const {
   // Over one rank there is nothing to sum, and the ledger lists nothing.
-  const std::string name = absl::StrCat(sum, "/", layout::AxisName(axis));
-  if (state_.ledger().mesh().degree(axis) > 1 && !sums_.contains(name))
+  const std::string name = absl::StrCat(sum, "/", group.axis());
+  if (group.size() > 1 && !sums_.contains(name))
     return InternalError(absl::StrCat("the sum '", name, "' is not among the ledger's"));
   return absl::OkStatus();
 }
 
+// Of what each coordinate of the data axes and each stage has a part.
 std::vector<schedule::Group> Executor::ScalarGroups() const {
   const layout::Mesh& mesh = state_.ledger().mesh();
   std::vector<schedule::Group> groups = {{layout::Axis::kDpShard, schedule::kComputeStream, {}},
@@ -574,14 +598,17 @@ std::vector<schedule::Group> Executor::ScalarGroups() const {
 
 absl::Status Executor::SumOverRanks(absl::string_view name, absl::Span<double> values) {
   for (const schedule::Group& group : ScalarGroups()) {
-    TRAINCTL_RETURN_IF_ERROR(CheckListed(name, group.axis));
-    TRAINCTL_RETURN_IF_ERROR(groups_.Of(group).AllReduceScalars(name, values));
+    comm::Group& ranks = groups_.Of(group);
+    TRAINCTL_RETURN_IF_ERROR(CheckListed(name, ranks));
+    TRAINCTL_RETURN_IF_ERROR(ranks.AllReduceScalars(name, values));
   }
   return absl::OkStatus();
 }
 
 absl::Status Executor::CountVotes(absl::Span<double> votes) {
-  for (const schedule::Group& group : ScalarGroups())
+  std::vector<schedule::Group> groups = ScalarGroups();
+  if (state_.ledger().mesh().tp > 1) groups.push_back({layout::Axis::kTp, schedule::kComputeStream, {}});
+  for (const schedule::Group& group : groups)
     TRAINCTL_RETURN_IF_ERROR(groups_.Of(group).AllReduceScalars("agree", votes));
   return absl::OkStatus();
 }

@@ -100,15 +100,16 @@ class Executor {
 
   const model::ModelSpec& spec_;
   std::vector<schedule::Group> ScalarGroups() const;
-  // InternalError: the ledger does not list that sum of training over `axis`.
-  absl::Status CheckListed(absl::string_view sum, layout::Axis axis) const;
+  // InternalError: the ledger does not list that sum of training over that group's axis.
+  absl::Status CheckListed(absl::string_view sum, const comm::Group& group) const;
 
   const device::Device& device_;  // the state's
   ShardedState& state_;
   Groups& groups_;
   schedule::BuildOptions options_;
   nn::RopeTables rope_;
-  std::vector<nn::SegmentRunner> runners_;  // by block
+  std::unique_ptr<nn::TensorGroup> tensor_;  // of tensor parallelism
+  std::vector<nn::SegmentRunner> runners_;   // by block
   EventSet events_;
   std::vector<std::unique_ptr<Stream>> streams_;  // by the program's; as many as any had so far
   InstructionHook hook_;

@@ -16,13 +16,12 @@ std::string NameOfMessages(int from, int to) { return absl::StrCat("messages fro
 
 // Every rank makes as many, whether it is in them or not.
 absl::Status Groups::Add(comm::Communicator& communicator, std::string name, std::vector<int> ranks,
-                         layout::Axis axis) {
+                         std::string axis) {
   if (std::find(ranks.begin(), ranks.end(), communicator.rank()) == ranks.end()) {
     communicator.SkipGroup();
     return absl::OkStatus();
   }
-  TRAINCTL_ASSIGN_OR_RETURN(comm::Group made,
-                            communicator.MakeGroup(std::move(ranks), std::string(layout::AxisName(axis))));
+  TRAINCTL_ASSIGN_OR_RETURN(comm::Group made, communicator.MakeGroup(std::move(ranks), std::move(axis)));
   const bool is_new = by_name_.emplace(name, std::move(made)).second;
   TRAINCTL_CHECK_MSG(is_new, "a step has the group '", name, "' twice");
   names_.push_back(std::move(name));
@@ -41,14 +40,22 @@ absl::StatusOr<Groups> Groups::Make(comm::Communicator& communicator, const layo
       for (const int place : group.classes) members.push_back(ranks[static_cast<size_t>(place)]);
       ranks = std::move(members);
     }
-    TRAINCTL_RETURN_IF_ERROR(groups.Add(communicator, schedule::NameOf(group), std::move(ranks), group.axis));
+    std::string axis(layout::AxisName(group.axis));
+    if (group.copies > 0) {
+      const int first = mesh.coordinate(rank, group.axis) / group.copies * group.copies;
+      ranks = {ranks.begin() + first, ranks.begin() + first + group.copies};
+      axis = layout::NameOfCopies(mesh, group.copies);
+    }
+    TRAINCTL_RETURN_IF_ERROR(
+        groups.Add(communicator, schedule::NameOf(group), std::move(ranks), std::move(axis)));
   }
   for (size_t from = 0; from < step.programs.size(); ++from) {
     for (const schedule::Stream& stream : step.programs[from].streams) {
       if (stream.peer < 0 || !stream.sends) continue;
       const size_t to = static_cast<size_t>(stream.peer);
       TRAINCTL_RETURN_IF_ERROR(groups.Add(communicator, NameOfMessages(static_cast<int>(from), stream.peer),
-                                          {stages[from], stages[to]}, layout::Axis::kPp));
+                                          {stages[from], stages[to]},
+                                          std::string(layout::AxisName(layout::Axis::kPp))));
     }
   }
   return groups;

@@ -24,14 +24,14 @@ class Groups {
   comm::Group& Of(const schedule::Group& group);
   // Of the messages of class `from` to class `to`, one of which is this rank's: ranks 0 and 1 of the group.
   comm::Group& OfMessages(int from, int to);
-  comm::Group& Of(layout::Axis axis, int stream) { return Of({axis, stream, {}}); }
+  comm::Group& Of(layout::Axis axis, int stream) { return Of({axis, stream, {}, 0}); }
 
   // Collective, at the end of a run that went well.
   absl::Status Close();
 
  private:
   absl::Status Add(comm::Communicator& communicator, std::string name, std::vector<int> ranks,
-                   layout::Axis axis);
+                   std::string axis);
 
   absl::flat_hash_map<std::string, comm::Group> by_name_;
   std::vector<std::string> names_;  // in the order of the step, for what is collective

@@ -35,6 +35,7 @@ Json ToJson(const layout::Layout& layout) {
                {"micro_batch", layout.micro_batch},
                {"accumulation", layout.num_micro_batches},
                {"recompute", std::string(layout::RecomputeName(layout.recompute))}};
+  if (layout.mesh.tp > 1) json["sequence_parallel"] = layout.sequence_parallel;
   if (layout.mesh.pp > 1) {
     json["pipeline"] = {{"schedule", layout.pipeline.order},
                         {"virtual_stages", layout.pipeline.virtual_stages},
@@ -179,11 +180,13 @@ absl::Status FromJson(const Json& json, const std::string& what, layout::Layout*
                   .tp = degree("tp")};
   TRAINCTL_RETURN_IF_ERROR(reader.status());
   TRAINCTL_RETURN_IF_ERROR(mesh.status());
-  if (layout->mesh.cp != 1 || layout->mesh.tp != 1 || layout->mesh.pp > layout::kMaxWorkers ||
-      layout->mesh.data_degree() > layout::kMaxWorkers / layout->mesh.pp) {
+  const layout::Mesh& m = layout->mesh;
+  if (m.cp != 1 || m.pp > layout::kMaxWorkers || m.tp > layout::kMaxWorkers / m.pp ||
+      m.data_degree() > layout::kMaxWorkers / (m.pp * m.tp)) {
     return BadDataError(
         absl::StrCat(what, ": mesh ", layout->mesh.ToString(), " is not one of this version"));
   }
+  if (m.tp > 1) reader.Bool("sequence_parallel", &layout->sequence_parallel);
   if (layout->mesh.pp > 1) {
     TRAINCTL_RETURN_IF_ERROR(
         FromJson(reader.Object("pipeline"), absl::StrCat(what, ": pipeline"), &layout->pipeline));

@@ -147,6 +147,10 @@ void NoteChoices(const recipe::Recipe& recipe, const layout::Layout& layout,
     note("parallel.stage_layers", !recipe.parallel.stage_layers.has_value(),
          absl::StrCat("[", absl::StrJoin(layout.pipeline.stage_layers, ", "), "]"));
   }
+  if (layout.mesh.tp > 1) {
+    note("parallel.sequence_parallel", !recipe.parallel.sequence_parallel.has_value(),
+         layout.sequence_parallel ? "true" : "false");
+  }
   note("parallel.zero_stage", !recipe.parallel.zero_stage.has_value(), absl::StrCat(layout.zero_stage));
   note("parallel.dp_replicate", !recipe.parallel.dp_replicate.has_value(),
        absl::StrCat(layout.mesh.dp_replicate));

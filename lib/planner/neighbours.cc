@@ -75,7 +75,7 @@ std::string NearestThatFits(const Problem& asked, const SearchPasses& passes) {
   problem.request.micro_batch = 1;
   problem.request.recompute = Recompute::kFull;
   const int64_t asked_workers = asked.request.num_workers();
-  const int64_t pp = asked.request.pp.value_or(1);
+  const int64_t model_workers = asked.request.pp.value_or(1) * asked.request.tp.value_or(1);
   const int64_t per_worker_batch = asked.request.batch_sequences / asked.request.data_workers();
   for (int factor = 2; factor <= 1024 && asked_workers <= (1 << 14) / factor; factor *= 2) {
     const int64_t workers = asked_workers * factor;
@@ -84,8 +84,9 @@ std::string NearestThatFits(const Problem& asked, const SearchPasses& passes) {
     const bool on_nodes = asked.setting.on_device || asked.request.nodes > 1;
     problem.request.nodes = asked.request.nodes * (on_nodes ? factor : 1);
     problem.request.devices_per_node = asked.request.devices_per_node * (on_nodes ? 1 : factor);
-    problem.request.dp_shard = workers / pp;
-    problem.request.batch_sequences = std::max<int64_t>(per_worker_batch / factor, 1) * (workers / pp);
+    problem.request.dp_shard = workers / model_workers;
+    problem.request.batch_sequences =
+        std::max<int64_t>(per_worker_batch / factor, 1) * (workers / model_workers);
     if (asked.limit_is_shared && !on_nodes) {
       problem.memory_limit_bytes =
           (asked.memory_limit_bytes + kWorkerOverheadBytes) / factor - kWorkerOverheadBytes;

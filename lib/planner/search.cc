@@ -19,8 +19,8 @@ using layout::Layout;
 using layout::Recompute;
 using plan::Candidate;
 
-// Every mesh and stage, in the order of stages and of growing dp_shard. A pipeline is as long as it was asked
-// for.
+// Every mesh and stage, in the order of stages and of growing dp_shard. Pipeline and tensor parallelism are
+// as they were asked for.
 template <typename Function>
 void ForEachStrategy(const layout::Request& request, const Function& visit) {
   const int64_t workers = request.data_workers();
@@ -28,7 +28,10 @@ void ForEachStrategy(const layout::Request& request, const Function& visit) {
     for (int64_t shard = 1; shard <= workers; ++shard) {
       // Stage 0 shards nothing; the others shard over more than one worker.
       if (workers % shard != 0 || (stage == 0) != (shard == 1)) continue;
-      visit(layout::Mesh{.pp = request.pp.value_or(1), .dp_replicate = workers / shard, .dp_shard = shard},
+      visit(layout::Mesh{.pp = request.pp.value_or(1),
+                         .dp_replicate = workers / shard,
+                         .dp_shard = shard,
+                         .tp = request.tp.value_or(1)},
             stage);
     }
   }
@@ -101,9 +104,11 @@ class Searcher {
  private:
   Strategy MakeStrategy(const layout::Mesh& mesh, int stage) const {
     Strategy strategy{mesh, stage};
-    if (mesh.pp == 1) strategy.folded.emplace(folded_, mesh, stage);
+    if (mesh.pp == 1) strategy.folded.emplace(folded_, mesh, stage, SequenceParallel());
     return strategy;
   }
+
+  bool SequenceParallel() const { return problem_.request.sequence_parallel.value_or(true); }
 
   // ---- enumerate
 
@@ -163,6 +168,7 @@ class Searcher {
     const layout::Request& request = problem_.request;
     return {.mesh = strategy.mesh,
             .pipeline = PipelineOf(request),
+            .sequence_parallel = SequenceParallel(),
             .zero_stage = strategy.stage,
             .micro_batch = micro_batch,
             .num_micro_batches = request.batch_sequences / request.data_workers() / micro_batch,

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -299,7 +300,8 @@ class Checker {
     if (!Usable({"cluster.nodes", "cluster.devices_per_node", "train.batch_sequences", "train.batch_tokens",
                  "data.seq_len", "parallel.dp_replicate", "parallel.dp_shard", "parallel.zero_stage",
                  "parallel.recompute", "train.micro_batch", "parallel.pp", "parallel.schedule",
-                 "parallel.virtual_stages", "parallel.stage_layers"}) ||
+                 "parallel.virtual_stages", "parallel.stage_layers", "parallel.tp",
+                 "parallel.sequence_parallel"}) ||
         issues_.IsBadBelow("model")) {
       return;
     }
@@ -309,11 +311,14 @@ class Checker {
       issues_.Add(PlaceOf(violation.fields), violation.message);
     }
     if (violations.empty() && request.pp.value_or(1) > 1) CheckPipeline(request);
-    if (request.pp.value_or(1) > 1 && recipe_.cluster.device != "cpu") {
-      missing_.Add(PlaceOf(std::initializer_list<absl::string_view>{"parallel.pp"}),
-                   absl::StrCat("parallel.pp = ", *request.pp,
-                                " with cluster.device = ", QuoteToml(recipe_.cluster.device),
-                                ": this version runs pipelines on CPUs alone"));
+    if (recipe_.cluster.device == "cpu") return;
+    for (const auto& [field, degree, what] : {std::tuple{"parallel.pp", request.pp, "pipelines"},
+                                              std::tuple{"parallel.tp", request.tp, "tensor parallelism"}}) {
+      if (degree.value_or(1) == 1) continue;
+      missing_.Add(
+          PlaceOf(std::initializer_list<absl::string_view>{field}),
+          absl::StrCat(field, " = ", *degree, " with cluster.device = ", QuoteToml(recipe_.cluster.device),
+                       ": this version runs ", what, " on CPUs alone"));
     }
   }
 
@@ -600,6 +605,8 @@ layout::Request LayoutRequest(const Recipe& recipe) {
   request.zero_stage = recipe.parallel.zero_stage;
   request.micro_batch = recipe.train.micro_batch;
   request.pp = recipe.parallel.pp;
+  request.tp = recipe.parallel.tp;
+  request.sequence_parallel = recipe.parallel.sequence_parallel;
   request.pipeline_order = recipe.parallel.schedule;
   request.virtual_stages = recipe.parallel.virtual_stages;
   request.stage_layers = recipe.parallel.stage_layers;

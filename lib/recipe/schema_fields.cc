@@ -473,9 +473,12 @@ void AddParallel(Builder& b) {
   const auto only_one = [&](const char* name, const char* doc, const char* what, auto member) {
     degree(name, doc, member).Refuse(">1", what);
   };
-  only_one(
-      "parallel.tp", "Tensor parallelism.", "this version does not train with tensor parallelism",
-      [](Recipe & r, size_t) -> auto& { return r.parallel.tp; });
+  b.Add(
+       "parallel.tp", "Tensor parallelism: workers that share each product, each with some heads.",
+       [](Recipe & r, size_t) -> auto& { return r.parallel.tp; })
+      .Range(1, 1e6)
+      .AutoIs("auto: 1; in what-ifs of other trainers chosen by the planner")
+      .Free();
   only_one(
       "parallel.cp", "Context parallelism.", "this version does not train with context parallelism",
       [](Recipe & r, size_t) -> auto& { return r.parallel.cp; });
@@ -531,8 +534,7 @@ void AddParallel(Builder& b) {
       "parallel.sequence_parallel",
       "With tensor parallelism: norms and residuals are cut along the sequence too.",
       [](Recipe & r, size_t) -> auto& { return r.parallel.sequence_parallel; })
-      .AutoIs("auto: as the framework does it")
-      .Refuse("*", "this version does not train with tensor parallelism");
+      .AutoIs("auto: true with tp > 1; in what-ifs of other trainers as the framework does it");
   planned(
       "parallel.offload", "What waits in host memory: `\"optimizer\"`, `\"activations\"`; `[]` is nothing.",
       [](Recipe & r, size_t) -> auto& { return r.parallel.offload; })

@@ -34,7 +34,7 @@ constexpr Mark kMarks[] = {
     {Op::kReceive, 'P', 43, "pass on"},
     {Op::kGather, 'G', 43, "gather"},
     {Op::kReduceGradient, 'S', 41, "reduce"},
-    {Op::kSumOwners, 'S', 41, "reduce"},
+    {Op::kSumCopies, 'S', 41, "reduce"},
     {Op::kGradNorm, 'N', 47, "gradient norm"},
     {Op::kOptimizerStep, 'U', 43, "update"},
     {Op::kGatherUpdated, 'G', 43, "gather updated"},

@@ -36,7 +36,7 @@ SpanKind KindOf(Op op) {
     case Op::kGatherUpdated:
       return SpanKind::kGather;
     case Op::kReduceGradient:
-    case Op::kSumOwners:
+    case Op::kSumCopies:
     case Op::kCountLossTokens:
     case Op::kReduceLoss:
       return SpanKind::kReduce;

@@ -1,6 +1,7 @@
 #include "schedule/build_step.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -26,7 +27,7 @@ PipelineSchedule DataParallelOrder(int num_micro_batches, bool trains) {
 }
 
 BlockTable TableOf(const model::ModelSpec& spec, const layout::Ledger& ledger, const BuildOptions& options) {
-  const model::SegmentOptions segment = options.segment();
+  const model::SegmentOptions segment = options.segment(ledger);
   const int head = model::HeadBlock(spec);
   BlockTable table;
   for (int block = 0; block <= head; ++block) {
@@ -38,38 +39,57 @@ BlockTable TableOf(const model::ModelSpec& spec, const layout::Ledger& ledger, c
     table.memory.push_back(model::Analyze(model::BuildSegment(spec, ledger.inventory(), block, segment)));
   }
   table.hidden_gradient_bytes =
-      options.shape().tokens() * spec.hidden * DTypeBytes(options.setting.types.compute);
+      segment.border_rows() * spec.hidden * DTypeBytes(options.setting.types.compute);
   table.rotary_bytes =
       2 * options.setting.seq_len * (spec.head_dim / 2) * static_cast<int64_t>(sizeof(float));
   table.tied = spec.tie_embeddings;
   return table;
 }
 
-// The communicators of a step, and for each bucket that of the classes that share it.
-std::vector<int> AddGroups(const layout::Ledger& ledger, Step& step) {
-  using layout::Axis;
-  step.groups = {{Axis::kDpShard, kGatherStream, {}},
-                 {Axis::kDpShard, kReduceStream, {}},
-                 {Axis::kDpReplicate, kReduceStream, {}},
-                 {Axis::kDpShard, kComputeStream, {}},
-                 {Axis::kDpReplicate, kComputeStream, {}}};
-  std::vector<int> owner_group(ledger.buckets().size(), -1);
-  if (step.programs.size() == 1) return owner_group;
-  std::vector<int> all;
-  for (size_t c = 0; c < step.programs.size(); ++c) all.push_back(static_cast<int>(c));
-  step.groups.push_back({Axis::kPp, kComputeStream, all});
-  for (size_t b = 0; b < owner_group.size(); ++b) {
-    const std::vector<int>& owners = ledger.owners(static_cast<int>(b));
-    if (owners.size() < 2) continue;
-    for (size_t g = kScalarPipelineGroup + 1; g < step.groups.size(); ++g) {
-      if (step.groups[g].classes == owners) owner_group[b] = static_cast<int>(g);
+// The communicators of a step, and for each bucket those of the copies that are summed.
+class GroupAdder {
+ public:
+  GroupAdder(const layout::Ledger& ledger, Step& step) : ledger_(ledger), step_(step) {}
+
+  std::vector<Ids> Run() {
+    using layout::Axis;
+    step_.groups = {{Axis::kDpShard, kGatherStream, {}},
+                    {Axis::kDpShard, kReduceStream, {}},
+                    {Axis::kDpReplicate, kReduceStream, {}},
+                    {Axis::kDpShard, kComputeStream, {}},
+                    {Axis::kDpReplicate, kComputeStream, {}}};
+    if (step_.programs.size() > 1) {
+      std::vector<int> all(step_.programs.size());
+      std::iota(all.begin(), all.end(), 0);
+      Find({Axis::kPp, kComputeStream, all});
     }
-    if (owner_group[b] >= 0) continue;
-    owner_group[b] = static_cast<int>(step.groups.size());
-    step.groups.push_back({Axis::kPp, kReduceStream, owners});
+    if (ledger_.mesh().tp > 1) Find({Axis::kTp, kComputeStream, {}});
+    std::vector<Ids> of_bucket(ledger_.buckets().size());
+    for (const layout::Bucket& bucket : ledger_.buckets()) {
+      Ids& groups = of_bucket[static_cast<size_t>(bucket.id)];
+      const std::vector<int>& owners = ledger_.owners(bucket.id);
+      if (owners.size() > 1) groups.push_back(Find({Axis::kPp, kReduceStream, owners}));
+      for (const int copies : ledger_.CopiesOfBucket(bucket.id)) {
+        const bool is_whole_axis = copies == ledger_.mesh().tp;
+        groups.push_back(Find({Axis::kTp, kReduceStream, {}, is_whole_axis ? 0 : copies}));
+      }
+    }
+    return of_bucket;
   }
-  return owner_group;
-}
+
+ private:
+  // Added where it is not there yet.
+  int Find(const Group& wanted) {
+    for (size_t g = 0; g < step_.groups.size(); ++g) {
+      if (step_.groups[g] == wanted) return static_cast<int>(g);
+    }
+    step_.groups.push_back(wanted);
+    return static_cast<int>(step_.groups.size()) - 1;
+  }
+
+  const layout::Ledger& ledger_;
+  Step& step_;
+};
 
 absl::Status BuildWithOrder(const model::ModelSpec& spec, const layout::Ledger& ledger,
                             const BuildOptions& options, const PipelineSchedule& order, Step& step) {
@@ -87,14 +107,14 @@ absl::Status BuildWithOrder(const model::ModelSpec& spec, const layout::Ledger& 
   expand.join = !ledger.parameters_sharded();
   TRAINCTL_ASSIGN_OR_RETURN(const ExpandedOrder expanded, ExpandPasses(order, step, expand));
   step.programs.resize(order.actions.size());
-  const std::vector<int> owner_group = AddGroups(ledger, step);
+  const std::vector<Ids> copy_groups = GroupAdder(ledger, step).Run();
   for (size_t c = 0; c < step.programs.size(); ++c) {
     TRAINCTL_RETURN_IF_ERROR(ProgramBuilder({.step = &step,
                                              .blocks = &table,
                                              .ledger = &ledger,
                                              .options = &options,
                                              .order = &expanded,
-                                             .owner_group_of_bucket = &owner_group},
+                                             .copy_groups_of_bucket = &copy_groups},
                                             static_cast<int>(c), step.programs[c])
                                  .Build());
   }

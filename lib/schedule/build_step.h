@@ -46,18 +46,19 @@ struct BuildOptions {
   StepSetting setting;
 
   model::MicroBatchShape shape() const { return {micro_batch, setting.seq_len}; }
-  // Of the tables that its blocks are.
-  model::SegmentOptions segment() const {
-    return {shape(), setting.types.compute, setting.threads, setting.on_device};
+  // Of the tables that the blocks of a coordinate on tp are; those of the first are the largest.
+  model::SegmentOptions segment(const layout::Ledger& ledger, int tensor_index = 0) const {
+    return {shape(),
+            setting.types.compute,
+            setting.threads,
+            setting.on_device,
+            {ledger.mesh().tp, tensor_index, ledger.sequence_parallel()}};
   }
 };
 
 // The options of a layout's step, with at most `max_micro_batches`.
 BuildOptions OptionsOf(const layout::Layout& layout, const StepSetting& setting,
                        int64_t max_micro_batches = std::numeric_limits<int>::max());
-
-// Bytes that one piece of a collective moves at a time, per peer: it bounds the receive buffer.
-inline constexpr int64_t kReducePieceBytes = int64_t{4} << 20;
 
 // The step of a data-parallel layout: one class.
 Step BuildStep(const model::ModelSpec& spec, const layout::Ledger& ledger, const BuildOptions& options);

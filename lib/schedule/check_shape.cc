@@ -8,7 +8,7 @@ namespace trainctl::schedule {
 namespace {
 
 bool NamesBucket(Op op) {
-  return op == Op::kGather || op == Op::kReduceGradient || op == Op::kSumOwners || op == Op::kGatherUpdated ||
+  return op == Op::kGather || op == Op::kReduceGradient || op == Op::kSumCopies || op == Op::kGatherUpdated ||
          op == Op::kOptimizerStep;
 }
 
@@ -86,7 +86,7 @@ class ShapeChecker : private ProgramView {
     } else if (IsCompute(instruction.op)) {
       right = instruction.stream == kComputeStream;
     } else {
-      const bool reduces = instruction.op == Op::kReduceGradient || instruction.op == Op::kSumOwners;
+      const bool reduces = instruction.op == Op::kReduceGradient || instruction.op == Op::kSumCopies;
       right = instruction.stream == (reduces ? kReduceStream : kGatherStream);
     }
     return right ? absl::OkStatus() : Fail(i, "is on stream ", stream.name);
@@ -96,6 +96,8 @@ class ShapeChecker : private ProgramView {
   std::vector<layout::Axis> AxesOf(const Instruction& instruction) const {
     using layout::Axis;
     std::vector<Axis> axes;
+    const bool has_tensor = ledger_ != nullptr && ledger_->mesh().tp > 1;
+    if (RunsBlock(instruction.op) && instruction.op != Op::kBackwardWeight && has_tensor) return {Axis::kTp};
     switch (instruction.op) {
       case Op::kGather:
       case Op::kGatherUpdated:
@@ -104,8 +106,10 @@ class ShapeChecker : private ProgramView {
         axes = {Axis::kDpShard};
         if (instruction.groups.size() > 1) axes.push_back(Axis::kDpReplicate);  // CheckReduce says when
         return axes;
-      case Op::kSumOwners:
-        return {Axis::kPp};
+      case Op::kSumCopies:
+        if (ledger_->owners(instruction.bucket).size() > 1) axes.push_back(Axis::kPp);
+        axes.insert(axes.end(), ledger_->CopiesOfBucket(instruction.bucket).size(), Axis::kTp);
+        return axes;
       case Op::kCountLossTokens:
         return {Axis::kDpShard, Axis::kDpReplicate};
       case Op::kReduceLoss:
@@ -118,15 +122,12 @@ class ShapeChecker : private ProgramView {
         return {};
     }
     if (step_.programs.size() > 1) axes.push_back(Axis::kPp);
+    if (instruction.op == Op::kGradNorm && has_tensor) axes.push_back(Axis::kTp);
     return axes;
   }
 
   absl::Status CheckGroups(int i) const {
     const Instruction& instruction = At(i);
-    if (instruction.groups.empty() &&
-        (RunsBlock(instruction.op) || instruction.op == Op::kSend || instruction.op == Op::kReceive ||
-         instruction.op == Op::kOptimizerStep))
-      return absl::OkStatus();
     const std::vector<layout::Axis> axes = AxesOf(instruction);
     if (instruction.groups.size() != axes.size())
       return Fail(i, "works over ", instruction.groups.size(), " groups, not ", axes.size());
@@ -138,13 +139,25 @@ class ShapeChecker : private ProgramView {
         return Fail(i, "works over ", layout::AxisName(group.axis), " where ", layout::AxisName(axes[k]),
                     " belongs");
       if (group.stream != instruction.stream) return Fail(i, "works with a group of another stream");
+      if (group.axis == layout::Axis::kTp) {
+        if (group.copies != CopiesOf(instruction, k)) return Fail(i, "works with the wrong neighbours");
+        continue;
+      }
       if (group.axis != layout::Axis::kPp) continue;
-      const bool complete = instruction.op == Op::kSumOwners
+      const bool complete = instruction.op == Op::kSumCopies
                                 ? group.classes == ledger_->owners(instruction.bucket)
                                 : group.classes.size() == step_.programs.size();
       if (!complete || !Contains(group.classes, class_)) return Fail(i, "works with the wrong classes");
     }
     return absl::OkStatus();
+  }
+
+  // Of group `k` of an instruction, over tp: Group::copies.
+  int CopiesOf(const Instruction& instruction, size_t k) const {
+    if (instruction.op != Op::kSumCopies) return 0;
+    const size_t before = ledger_->owners(instruction.bucket).size() > 1 ? 1 : 0;
+    const int copies = ledger_->CopiesOfBucket(instruction.bucket)[k - before];
+    return copies == ledger_->mesh().tp ? 0 : copies;
   }
 
   absl::Status CheckSlotCounts(int i) const {

@@ -1,4 +1,4 @@
-// The end of a step: loss and norm are known when they are needed, each bucket is summed over its owners,
+// The end of a step: loss and norm are known when they are needed, each bucket is summed over its copies,
 // updated and gathered once, and nothing reads parameters of the next step.
 
 #include "base/status.h"
@@ -31,10 +31,10 @@ class UpdateChecker : private ProgramView {
         if (!Before(count, i)) return Fail(i, "does not know the number of loss tokens yet");
         if (!Before(i, loss)) return Fail(loss, "does not wait for ", Name(i));
       }
-      const bool sums = op == Op::kReduceGradient || op == Op::kSumOwners;
+      const bool sums = op == Op::kReduceGradient || op == Op::kSumCopies;
       if (sums && !Before(i, norm)) return Fail(norm, "does not wait for ", Name(i));
     }
-    TRAINCTL_RETURN_IF_ERROR(CheckOwners(last_reductions));
+    TRAINCTL_RETURN_IF_ERROR(CheckCopies(last_reductions));
     TRAINCTL_ASSIGN_OR_RETURN(const std::vector<int> update, OnePerBucket(Op::kOptimizerStep));
     TRAINCTL_ASSIGN_OR_RETURN(const std::vector<int> gathered, OnePerBucket(Op::kGatherUpdated));
     const bool gathers = ledger_->optimizer_sharded() && !ledger_->parameters_sharded();
@@ -77,15 +77,15 @@ class UpdateChecker : private ProgramView {
     return found;
   }
 
-  // What lies on several classes is summed over them once, when this class's part is complete.
-  absl::Status CheckOwners(const std::vector<int>& last_reductions) const {
-    TRAINCTL_ASSIGN_OR_RETURN(const std::vector<int> sums, OnePerBucket(Op::kSumOwners));
+  // What others hold as well is summed over them once, when this rank's part is complete.
+  absl::Status CheckCopies(const std::vector<int>& last_reductions) const {
+    TRAINCTL_ASSIGN_OR_RETURN(const std::vector<int> sums, OnePerBucket(Op::kSumCopies));
     for (int bucket : ledger_->BucketsOfOwner(class_)) {
       const size_t b = static_cast<size_t>(bucket);
-      const bool shared = ledger_->owners(bucket).size() > 1;
+      const bool shared = ledger_->owners(bucket).size() > 1 || !ledger_->CopiesOfBucket(bucket).empty();
       if (shared != (sums[b] >= 0)) {
         return FailWhole("bucket ", bucket,
-                         shared ? " is never summed over its owners" : " is summed over owners but has one");
+                         shared ? " is never summed over its copies" : " is summed over copies but has none");
       }
       if (shared && !Before(last_reductions[b], sums[b]))
         return Fail(sums[b], "does not wait for ", Name(last_reductions[b]));

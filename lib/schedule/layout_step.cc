@@ -30,14 +30,15 @@ absl::StatusOr<LayoutStep> BuildLayoutStep(const model::ModelSpec& spec,
                                            int64_t max_micro_batches) {
   if (layout.mesh.pp == 1) {
     const BuildOptions options = OptionsOf(layout, setting, max_micro_batches);
-    layout::Ledger ledger(std::move(inventory), layout.mesh, layout.zero_stage);
+    layout::Ledger ledger(std::move(inventory), layout.mesh, layout.zero_stage, {}, layout.sequence_parallel);
     Step step = BuildStep(spec, ledger, options);
     return LayoutStep{options, std::move(ledger), std::move(step)};
   }
   const BuildOptions options = OptionsOf(layout, setting);
   TRAINCTL_ASSIGN_OR_RETURN(const PipelineSchedule order, OrderOfLayout(layout));
   const std::vector<int> stages = layout::StageBegins(layout.pipeline.stage_layers);
-  layout::Ledger ledger(std::move(inventory), layout.mesh, layout.zero_stage, OwnersOf(order, stages));
+  layout::Ledger ledger(std::move(inventory), layout.mesh, layout.zero_stage, OwnersOf(order, stages),
+                        layout.sequence_parallel);
   TRAINCTL_ASSIGN_OR_RETURN(Step step, BuildStep(spec, ledger, options, order, stages));
   return LayoutStep{options, std::move(ledger), std::move(step)};
 }

@@ -188,6 +188,9 @@ absl::Status ProgramBuilder::BuildWork(size_t index) {
     default:
       TRAINCTL_RETURN_IF_ERROR(BuildBackward(work, instruction));
   }
+  // Weight gradients are each rank's own.
+  if (const int tensor = GroupOf(layout::Axis::kTp); tensor >= 0 && work.op != Op::kBackwardWeight)
+    instruction.groups.push_back(tensor);
   const int emitted = EmitCompute(std::move(instruction));
   SendAfter(work, emitted);
   ReduceAfter(index, emitted);
@@ -344,20 +347,29 @@ absl::Status ProgramBuilder::BuildBackwardWeight(const Work& work, Instruction& 
   return absl::OkStatus();
 }
 
+// The one over an axis on the compute stream; -1: none.
+int ProgramBuilder::GroupOf(layout::Axis axis) const {
+  for (size_t g = kNumDataGroups; g < in_.step->groups.size(); ++g) {
+    const Group& group = in_.step->groups[g];
+    if (group.axis == axis && group.stream == kComputeStream) return static_cast<int>(g);
+  }
+  return -1;
+}
+
 void ProgramBuilder::BuildUpdate() {
-  // A bucket that lies on several classes: each has a part of its gradient.
   for (int bucket : own_buckets_) {
-    const int group = in_.owner_group_of_bucket->at(static_cast<size_t>(bucket));
-    if (group < 0) continue;
-    last_reduce_ = Emit({.op = Op::kSumOwners, .stream = kReduceStream, .bucket = bucket, .groups = {group}});
+    const Ids& groups = in_.copy_groups_of_bucket->at(static_cast<size_t>(bucket));
+    if (groups.empty()) continue;
+    last_reduce_ = Emit({.op = Op::kSumCopies, .stream = kReduceStream, .bucket = bucket, .groups = groups});
   }
   Instruction loss{.op = Op::kReduceLoss, .groups = {kScalarShardGroup, kScalarReplicateGroup}};
   // Streams keep list order, so the last reduction stands for all of them.
   Instruction norm{.op = Op::kGradNorm, .waits = {last_reduce_}, .groups = {kScalarShardGroup}};
-  if (in_.step->programs.size() > 1) {
-    loss.groups.push_back(kScalarPipelineGroup);
-    norm.groups.push_back(kScalarPipelineGroup);
+  if (const int pipeline = GroupOf(layout::Axis::kPp); pipeline >= 0) {
+    loss.groups.push_back(pipeline);
+    norm.groups.push_back(pipeline);
   }
+  if (const int tensor = GroupOf(layout::Axis::kTp); tensor >= 0) norm.groups.push_back(tensor);
   Emit(std::move(loss));
   Emit(std::move(norm));
   for (int bucket : own_buckets_) {

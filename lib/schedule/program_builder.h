@@ -32,7 +32,8 @@ inline constexpr int kReduceShardGroup = 1;
 inline constexpr int kReduceReplicateGroup = 2;
 inline constexpr int kScalarShardGroup = 3;
 inline constexpr int kScalarReplicateGroup = 4;
-inline constexpr int kScalarPipelineGroup = 5;  // if there is a pipeline; the owners of shared buckets follow
+inline constexpr int kNumDataGroups = 5;
+// Then that of the pipeline, that of tensor parallelism, where there are any, and those of copies.
 
 class ProgramBuilder {
  public:
@@ -43,8 +44,8 @@ class ProgramBuilder {
     const layout::Ledger* ledger = nullptr;  // null: passes alone
     const BuildOptions* options = nullptr;
     const ExpandedOrder* order = nullptr;
-    // By bucket: the group of the classes that share it, or -1.
-    const std::vector<int>* owner_group_of_bucket = nullptr;
+    // By bucket: the groups over which copies of it are summed.
+    const std::vector<Ids>* copy_groups_of_bucket = nullptr;
     bool sends_on_compute = false;
   };
   ProgramBuilder(const Inputs& in, int own_class, Program& program);
@@ -135,6 +136,7 @@ class ProgramBuilder {
   void WriteInputGradient(const Work& work, Instruction& instruction);
   static void ReadAndFree(int& value, Instruction& instruction);
   void BuildUpdate();
+  int GroupOf(layout::Axis axis) const;
   template <typename... Args>
   absl::Status Fail(const Work& work, const Args&... reason) const;
 

@@ -79,6 +79,8 @@ void ProgramBuilder::AddReceiveBuffer() {
     for (int bucket : own_buckets_) {
       const int num_owners = static_cast<int>(in_.ledger->owners(bucket).size());
       bytes = std::max(bytes, PieceBytes(BucketAt(bucket).shard_numel, num_owners));
+      for (int copies : in_.ledger->CopiesOfBucket(bucket))
+        bytes = std::max(bytes, PieceBytes(BucketAt(bucket).shard_numel, copies));
     }
   }
   if (bytes > 0) {
@@ -91,9 +93,7 @@ void ProgramBuilder::AddReceiveBuffer() {
 
 // A rank-ordered sum of `numel` elements over `degree` ranks receives a piece from each peer at a time.
 int64_t ProgramBuilder::PieceBytes(int64_t numel, int degree) const {
-  if (degree <= 1) return 0;
-  const int64_t chunk_bytes = (numel + degree - 1) / degree * DTypeBytes(in_.options->setting.types.sum);
-  return (degree - 1) * std::min(chunk_bytes, kReducePieceBytes);
+  return model::SumScratchBytes(numel, DTypeBytes(in_.options->setting.types.sum), degree);
 }
 
 // A device's library overwrites its target, so what is to be added to a gradient shard arrives beside it.

@@ -17,7 +17,7 @@ constexpr std::array<absl::string_view, kNumOps> kOpNames = {"gather",
                                                              "send",
                                                              "receive",
                                                              "reduce gradient",
-                                                             "sum over owners",
+                                                             "sum copies",
                                                              "count tokens",
                                                              "reduce loss",
                                                              "gradient norm",
@@ -65,6 +65,7 @@ std::string NameOf(const Group& group) {
   constexpr std::array<absl::string_view, kNumDataStreams> kStreamNames = {"compute", "gather", "reduce"};
   std::string name(layout::AxisName(group.axis));
   if (!group.classes.empty()) absl::StrAppend(&name, " ", absl::StrJoin(group.classes, ","));
+  if (group.copies > 0) name = absl::StrCat(group.copies, " of ", name);
   return absl::StrCat(name, " of the ", kStreamNames[static_cast<size_t>(group.stream)], " stream");
 }
 

@@ -35,7 +35,7 @@ enum class Op : uint8_t {
   kSend,             // the value that it reads to the same rank of class `peer`
   kReceive,          // the value that it writes from the same rank of class `peer`
   kReduceGradient,   // sum the gradient of `bucket` over the data axes into the optimizer's part
-  kSumOwners,        // sum that part of a `bucket` over the classes that hold it
+  kSumCopies,        // sum that part of a `bucket` over those who hold it, or some of it, as well
   kCountLossTokens,  // global number of loss tokens of the step; seeds every backward
   kReduceLoss,       // global loss of the step
   kGradNorm,         // global gradient norm, finite or not: decided identically on all ranks
@@ -108,6 +108,8 @@ struct Group {
   layout::Axis axis = layout::Axis::kDpShard;
   int stream = kComputeStream;
   std::vector<int> classes;  // kPp: those that take part. Else empty: a class for itself
+  int copies = 0;            // kTp: so many neighbours (Ledger::Copies); 0: the whole axis
+  bool operator==(const Group&) const = default;
 };
 // What tells it from the other groups of a step: "dp_shard of the reduce stream".
 std::string NameOf(const Group& group);

@@ -98,8 +98,11 @@ void AddStepHead(const Step& step, const layout::Ledger& ledger, State& s) {
     s << reduction.name << static_cast<int64_t>(reduction.axis);
   }
   s << static_cast<int64_t>(step.groups.size());
-  for (const Group& group : step.groups)
+  for (const Group& group : step.groups) {
     s << static_cast<int64_t>(group.axis) << group.stream << group.classes;
+    if (group.axis == layout::Axis::kTp) s << group.copies;
+  }
+  if (ledger.mesh().tp > 1) s << ledger.sequence_parallel();
 }
 
 template <typename State>

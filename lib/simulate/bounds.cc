@@ -65,7 +65,7 @@ class Bounder {
     loss_s_ = Seconds(table, {.op = Op::kReduceLoss});
     norm_s_ = rates.Seconds(table.Communication({}, {.op = Op::kGradNorm}));
     hidden_gradient_bytes_ =
-        options.shape().tokens() * spec.hidden * DTypeBytes(options.setting.types.compute);
+        options.segment(ledger).border_rows() * spec.hidden * DTypeBytes(options.setting.types.compute);
     if (ledger.mesh().world_size() > 1) {
       const int64_t bytes = std::min(hidden_gradient_bytes_, blocks_[kLayer].memory.output_bytes);
       Work send;
@@ -189,7 +189,8 @@ class Bounder {
     const layout::Bucket& bucket = ledger_.buckets()[static_cast<size_t>(block)];
     cost.padded_numel = bucket.padded_numel;
     cost.shard_numel = bucket.shard_numel;
-    cost.memory = model::Analyze(model::BuildSegment(spec_, ledger_.inventory(), block, options_.segment()));
+    cost.memory =
+        model::Analyze(model::BuildSegment(spec_, ledger_.inventory(), block, options_.segment(ledger_)));
     return cost;
   }
 

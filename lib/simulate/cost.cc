@@ -96,8 +96,8 @@ int64_t SentBytes(const schedule::Program& program, const Instruction& instructi
   const int64_t to_shards = bucket.shard_numel * (ledger.mesh().dp_shard - 1);
   const int64_t sum_bytes = DTypeBytes(types.sum);
   // Where all end with the sum, each sums a part and sends the sum to the others.
-  const auto all_reduce = [&](int64_t ranks) {
-    return 2 * ((bucket.shard_numel + ranks - 1) / ranks) * (ranks - 1) * sum_bytes;
+  const auto all_reduce = [&](int64_t numel, int64_t ranks) {
+    return 2 * ((numel + ranks - 1) / ranks) * (ranks - 1) * sum_bytes;
   };
   switch (instruction.op) {
     case Op::kGather:
@@ -106,10 +106,16 @@ int64_t SentBytes(const schedule::Program& program, const Instruction& instructi
     case Op::kReduceGradient: {
       // Summed over the replicas once a step.
       const bool is_last = instruction.groups.size() > 1;
-      return to_shards * sum_bytes + (is_last ? all_reduce(ledger.mesh().dp_replicate) : 0);
+      return to_shards * sum_bytes +
+             (is_last ? all_reduce(bucket.shard_numel, ledger.mesh().dp_replicate) : 0);
     }
-    case Op::kSumOwners:
-      return all_reduce(static_cast<int64_t>(ledger.owners(instruction.bucket).size()));
+    case Op::kSumCopies: {
+      const int64_t num_owners = static_cast<int64_t>(ledger.owners(instruction.bucket).size());
+      int64_t bytes = all_reduce(bucket.shard_numel, num_owners);
+      for (const int copies : ledger.CopiesOfBucket(instruction.bucket))
+        bytes += all_reduce(ledger.NumelOfCopies(instruction.bucket, copies), copies);
+      return bytes;
+    }
     default:
       return 0;
   }

@@ -245,12 +245,14 @@ FoldedModel::FoldedModel(const model::ModelSpec& spec, int64_t layers) {
   if (repeats_ > 0) one_more_ = part(layers + 1);
 }
 
-FoldedStrategy::FoldedStrategy(const FoldedModel& model, const layout::Mesh& mesh, int zero_stage)
+FoldedStrategy::FoldedStrategy(const FoldedModel& model, const layout::Mesh& mesh, int zero_stage,
+                               bool sequence_parallel)
     : model_(model),
-      few_(model.few_.inventory, mesh, zero_stage),
-      one_more_(model.repeats_ == 0
-                    ? std::nullopt
-                    : std::make_optional<layout::Ledger>(model.one_more_.inventory, mesh, zero_stage)) {}
+      few_(model.few_.inventory, mesh, zero_stage, {}, sequence_parallel),
+      one_more_(model.repeats_ == 0 ? std::nullopt
+                                    : std::make_optional<layout::Ledger>(
+                                          model.one_more_.inventory, mesh, zero_stage,
+                                          std::vector<std::vector<int>>(), sequence_parallel)) {}
 
 StepBound FoldedStrategy::Bound(const schedule::BuildOptions& options, int64_t num_micro_batches,
                                 const Rates& rates) const {

@@ -53,10 +53,11 @@ class FoldedModel {
   int64_t repeats_ = 0;
 };
 
-// A mesh and a ZeRO stage; its variants share the ledgers. Borrows the model.
+// A mesh, a ZeRO stage, and what the ledger says of tp; its variants share the ledgers. Borrows the model.
 class FoldedStrategy {
  public:
-  FoldedStrategy(const FoldedModel& model, const layout::Mesh& mesh, int zero_stage);
+  FoldedStrategy(const FoldedModel& model, const layout::Mesh& mesh, int zero_stage,
+                 bool sequence_parallel = true);
 
   const layout::Ledger& ledger() const { return few_; }
 

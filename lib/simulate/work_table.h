@@ -43,7 +43,7 @@ class WorkTable {
         more_layers_(more_layers) {
     // The first layer stands for all.
     for (int block : {model::EmbeddingBlock(), model::EmbeddingBlock() + 1, model::HeadBlock(spec)}) {
-      segments_.push_back(model::BuildSegment(spec, ledger.inventory(), block, options.segment()));
+      segments_.push_back(model::BuildSegment(spec, ledger.inventory(), block, options.segment(ledger)));
     }
   }
 
@@ -144,6 +144,8 @@ class WorkTable {
         [[fallthrough]];
       case schedule::Op::kGradNorm:
         over_all(Axis::kDpShard, Collective::kAllReduce, kScalarBytes);
+        if (instruction.op == schedule::Op::kGradNorm)
+          over_all(Axis::kTp, Collective::kAllReduce, kScalarBytes);
         if (instruction.op != schedule::Op::kCountLossTokens)
           over_all(Axis::kPp, Collective::kAllReduce, kScalarBytes);
         return;
@@ -165,9 +167,14 @@ class WorkTable {
         if (instruction.groups.size() > 1)
           over_all(Axis::kDpReplicate, Collective::kAllReduce, numel * sum_bytes);
         return;
-      case schedule::Op::kSumOwners:
-        return over(Axis::kPp, Collective::kAllReduce, numel * sum_bytes,
-                    static_cast<int>(ledger_.owners(instruction.bucket).size()));
+      case schedule::Op::kSumCopies:
+        over(Axis::kPp, Collective::kAllReduce, numel * sum_bytes,
+             static_cast<int>(ledger_.owners(instruction.bucket).size()));
+        for (const int copies : ledger_.CopiesOfBucket(instruction.bucket)) {
+          over(Axis::kTp, Collective::kAllReduce,
+               ledger_.NumelOfCopies(instruction.bucket, copies) * sum_bytes, copies);
+        }
+        return;
       default:
         return;
     }

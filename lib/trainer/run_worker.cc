@@ -422,8 +422,10 @@ class Trainer {
     const bool busy = saving && !saver_->IsDone();
     const bool failed = saving && !busy && !saver_->result().ok();
     const auto vote = [](bool yes) { return yes ? 1.0 : 0.0; };
-    // Every stage of a pipeline has the same sequences.
-    const bool counts_batch = plan_.layout.mesh.coordinate(d_.rank, layout::Axis::kPp) == 0;
+    // Every stage of a pipeline has the same sequences, and so has every rank of tensor parallelism.
+    const layout::Mesh& mesh = plan_.layout.mesh;
+    const bool counts_batch =
+        mesh.coordinate(d_.rank, layout::Axis::kPp) == 0 && mesh.coordinate(d_.rank, layout::Axis::kTp) == 0;
     double votes[] = {vote(directive.kind == DirectiveKind::kStopAfterSave),
                       vote(first_rank() && time_is_up),
                       vote(busy),

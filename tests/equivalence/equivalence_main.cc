@@ -1,12 +1,12 @@
 // The equivalence matrix: real processes, every layout against one process, and the mutants that
 // prove that the matrix can fail. Prints one line per world size and a closing count.
 //
-//   equivalence [PLUGIN [LARGEST_WORLD [races|quick|pipeline]]]
+//   equivalence [PLUGIN [LARGEST_WORLD [races|quick|pipeline|tensor]]]
 //
 // A few cells also update, each with every optimizer: the parameters after it are those of one process.
 //
 // `races`: only the cells in which streams have most to do with one another, and no mutants. `quick`: of each
-// mesh and stage the cell that has everything at once. `pipeline`: the cells with a pipeline.
+// mesh and stage the cell that has everything at once. `pipeline`, `tensor`: the cells with such an axis.
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -63,6 +63,7 @@ struct Cell {
   // Of a mesh with pp > 1.
   schedule::PipelineKind order = schedule::PipelineKind::k1F1B;
   int virtual_stages = 1;
+  bool sequence_parallel = true;  // of a mesh with tp > 1
 };
 
 std::string Name(const Cell& cell) {
@@ -70,6 +71,7 @@ std::string Name(const Cell& cell) {
                       cell.recompute == layout::Recompute::kFull ? " recompute=full" : "",
                       cell.tied ? " tied" : "", cell.prefetch ? " prefetch" : "",
                       cell.update == nullptr ? "" : absl::StrCat(" update=", cell.update->name),
+                      cell.sequence_parallel ? "" : " sequence_parallel=false",
                       cell.mesh.pp == 1 ? ""
                                         : absl::StrCat(" order=", schedule::PipelineKindName(cell.order),
                                                        " virtual_stages=", cell.virtual_stages));
@@ -182,7 +184,7 @@ struct Steps {
 
 Steps BuildSteps(const Cell& cell, const model::ModelSpec& spec, const schedule::BuildOptions& options) {
   if (cell.mesh.pp == 1) {
-    layout::Ledger ledger(model::Inventory(spec), cell.mesh, cell.stage);
+    layout::Ledger ledger(model::Inventory(spec), cell.mesh, cell.stage, {}, cell.sequence_parallel);
     schedule::Step step = schedule::BuildStep(spec, ledger, options);
     schedule::Step forward = schedule::BuildForwardOnly(spec, ledger, options);
     return {std::move(ledger), std::move(step), std::move(forward)};
@@ -192,7 +194,8 @@ Steps BuildSteps(const Cell& cell, const model::ModelSpec& spec, const schedule:
   std::vector<int> stages;
   for (int stage = 0; stage <= order.placement.num_stages; ++stage)
     stages.push_back(model::NumBlocks(spec) * stage / order.placement.num_stages);
-  layout::Ledger ledger(model::Inventory(spec), cell.mesh, cell.stage, schedule::OwnersOf(order, stages));
+  layout::Ledger ledger(model::Inventory(spec), cell.mesh, cell.stage, schedule::OwnersOf(order, stages),
+                        cell.sequence_parallel);
   schedule::Step step = kOrDie(schedule::BuildStep(spec, ledger, options, order, stages));
   schedule::Step forward = kOrDie(schedule::BuildForwardOnly(spec, ledger, options, order, stages));
   return {std::move(ledger), std::move(step), std::move(forward)};
@@ -255,7 +258,7 @@ void RunCell(const device::Device& device, const Cell& cell, comm::Communicator&
   double eval[2] = {sums.loss, static_cast<double>(sums.loss_tokens)};
   kOrDie(executor.SumOverRanks(layout::kEvalReduction, eval));
   // Refused before anything is sent: a sum that the ledger does not list is one that no mutant leaves out.
-  if (cell.mesh.world_size() > 1) {
+  if (cell.mesh.world_size() > cell.mesh.tp) {
     TRAINCTL_CHECK_MSG(!executor.SumOverRanks("of nobody", eval).ok(), "a sum that is in no list was done");
   }
   communicator.SetFaultHook(nullptr);
@@ -270,16 +273,19 @@ void RunCell(const device::Device& device, const Cell& cell, comm::Communicator&
       base += parameter.numel;
     }
     TRAINCTL_CHECK(base <= kMaxNumel);
-    for (const int bucket : state.buckets()) {
-      for (const layout::ParameterRange& range : state.OwnRanges(bucket)) {
-        if (!ledger.CountsInNorm(range.parameter, communicator.rank())) continue;
-        const int64_t at = start[static_cast<size_t>(range.parameter)] + range.begin;
+    for (const layout::HeldBox& held : ledger.BoxesToWrite(communicator.rank())) {
+      const model::Parameter& parameter = ledger.inventory()[static_cast<size_t>(held.parameter)];
+      const layout::Runs runs(held.box, layout::WholeBox(parameter.shape), held.box);
+      for (int64_t r = 0; r < runs.size(); ++r) {
+        const layout::Run run = runs[r];
+        const int64_t at = start[static_cast<size_t>(held.parameter)] + run.from;
         const auto copy = [&](float* to, const float* from) {
-          device.CopyToHost(to + at, from + range.offset, range.count * static_cast<int64_t>(sizeof(float)));
+          device.CopyToHost(to + at, from + held.offset + run.to,
+                            run.count * static_cast<int64_t>(sizeof(float)));
         };
-        copy(outcome->gradients, state.gradient_part(bucket));
-        copy(outcome->parameters, state.master(bucket));
-        copy(outcome->state, static_cast<const float*>(state.parts(bucket).states[0]));
+        copy(outcome->gradients, state.gradient_part(held.bucket));
+        copy(outcome->parameters, state.master(held.bucket));
+        copy(outcome->state, static_cast<const float*>(state.parts(held.bucket).states[0]));
       }
     }
   }
@@ -366,6 +372,7 @@ enum class Which {
   kRaces,  // that gather, compute and reduce at the same time
   kQuick,  // one of each kind
   kPipeline,
+  kTensor,
 };
 
 bool Takes(Which which, const Cell& cell) {
@@ -381,6 +388,8 @@ bool Takes(Which which, const Cell& cell) {
              cell.recompute == layout::Recompute::kFull;
     case Which::kPipeline:
       return cell.mesh.pp > 1;
+    case Which::kTensor:
+      return cell.mesh.tp > 1;
   }
   return false;
 }
@@ -422,6 +431,48 @@ std::vector<Cell> PipelineCellsFor(int world) {
   return cells;
 }
 
+// Tensor parallelism alone and with each other axis, with and without parts of the sequence; what else a cell
+// has takes turns. Of four ranks two have the same head of keys each.
+std::vector<Cell> TensorCellsFor(int world) {
+  std::vector<layout::Mesh> meshes;
+  if (world > 1 && Spec(false).heads % world == 0) meshes.push_back({.tp = world});
+  if (world == 4) {
+    meshes.push_back({.dp_replicate = 2, .tp = 2});
+    meshes.push_back({.dp_shard = 2, .tp = 2});
+    meshes.push_back({.pp = 2, .tp = 2});
+  }
+  std::vector<Cell> cells;
+  for (const layout::Mesh& mesh : meshes) {
+    for (int stage = 0; stage <= 3; ++stage) {
+      if ((stage == 0) != (mesh.dp_shard == 1)) continue;
+      for (const schedule::PipelineKind order : {schedule::PipelineKind::k1F1B, schedule::PipelineKind::kZbv,
+                                                 schedule::PipelineKind::kDualPipeV}) {
+        if (mesh.pp == 1 && order != schedule::PipelineKind::k1F1B) continue;
+        for (const bool sequence_parallel : {true, false}) {
+          for (const int accumulation : {1, 8}) {
+            if (mesh.pp > 1 && accumulation == 1) continue;
+            for (const auto recompute : {layout::Recompute::kNone, layout::Recompute::kFull}) {
+              const size_t turn = cells.size();
+              cells.push_back({.mesh = mesh,
+                               .stage = stage,
+                               .accumulation = accumulation,
+                               .recompute = recompute,
+                               .tied = turn % 4 < 2,
+                               .prefetch = turn % 8 < 4,
+                               .update = turn % 5 == 4 ? &optim::kAdamW : nullptr,
+                               .order = order,
+                               .virtual_stages = schedule::LimitsOf(order).min_virtual_stages,
+                               .sequence_parallel = sequence_parallel});
+              if (cells.back().update != nullptr) cells.back().tied = false;
+            }
+          }
+        }
+      }
+    }
+  }
+  return cells;
+}
+
 std::vector<Cell> CellsFor(int world, Which which) {
   std::vector<layout::Mesh> meshes = {{.dp_replicate = world}};
   if (world > 1) meshes.push_back({.dp_shard = world});
@@ -433,7 +484,8 @@ std::vector<Cell> CellsFor(int world, Which which) {
       for (const optim::Optimizer* optimizer : optim::All()) {
         const Cell cell{
             .mesh = mesh, .stage = stage, .accumulation = 4, .prefetch = true, .update = optimizer};
-        if (which != Which::kRaces && which != Which::kPipeline) cells.push_back(cell);
+        if (Takes(which, cell) || which == Which::kAll || which == Which::kHalf || which == Which::kQuick)
+          cells.push_back(cell);
       }
       for (int accumulation : {1, 4}) {
         for (auto recompute : {layout::Recompute::kNone, layout::Recompute::kFull}) {
@@ -448,27 +500,91 @@ std::vector<Cell> CellsFor(int world, Which which) {
     }
   }
   for (const Cell& cell : PipelineCellsFor(world)) {
-    if (which != Which::kRaces || cell.prefetch) cells.push_back(cell);
+    if (which != Which::kTensor && (which != Which::kRaces || cell.prefetch)) cells.push_back(cell);
+  }
+  for (const Cell& cell : TensorCellsFor(world)) {
+    const bool is_left_out = which == Which::kPipeline && cell.mesh.pp == 1;
+    if (!is_left_out && (which != Which::kRaces || cell.prefetch)) cells.push_back(cell);
   }
   return cells;
 }
 
-// What never came is zeros: each message of a cell.
-std::vector<std::string> ReceivesOf(const Cell& cell) {
-  std::vector<std::string> names;
-  for (const schedule::Program& program :
-       BuildSteps(cell, Spec(cell.tied), {.num_micro_batches = cell.accumulation}).step.programs) {
+struct Mutant {
+  std::string call;  // of a group
+  comm::Fault fault = comm::Fault::kSkip;
+};
+
+// What tensor parallelism exchanges while an instruction runs: gathers hand over zeros, sums are left out or
+// done twice.
+void AddExchangesOf(const schedule::Instruction& instruction, const model::Segment& segment,
+                    std::vector<Mutant>& mutants) {
+  using model::TensorExchange;
+  using schedule::Op;
+  const Op pass = instruction.op;
+  const auto add = [&](const std::string& what, bool is_sum) {
+    const std::string call =
+        absl::StrCat(schedule::Describe(instruction), "/", what, "/", layout::AxisName(layout::Axis::kTp));
+    mutants.push_back({call, comm::Fault::kSkip});
+    if (is_sum) mutants.push_back({call, comm::Fault::kDouble});
+  };
+  for (const model::Operator& op : segment.operators) {
+    if (op.kind == model::OpKind::kLinearCrossEntropy) add("loss of row 0", /*is_sum=*/false);
+    if (op.kind != model::OpKind::kTensorExchange) continue;
+    const TensorExchange way = op.As<model::TensorExchangeAttributes>().way;
+    const std::string& name = segment.values[static_cast<size_t>(op.outputs[0])].name;
+    // Of a block that is computed again the last sum is dropped with the output.
+    const bool is_used =
+        pass != Op::kRecompute || &op + 2 < segment.operators.data() + segment.operators.size();
+    const bool forward =
+        (pass == Op::kForward || pass == Op::kRecompute || pass == Op::kLossAndGradient) && is_used;
+    const bool backward = pass == Op::kBackward || pass == Op::kBackwardInput || pass == Op::kLossAndGradient;
+    if (forward && way != TensorExchange::kSumGradients) add(name, way != TensorExchange::kGatherRows);
+    if (backward && way != TensorExchange::kSumParts)
+      add(absl::StrCat("gradient of ", name), way != TensorExchange::kScatterSums);
+  }
+}
+
+// What a step exchanges besides the ledger's sums: messages, of which zeros come, and the above.
+std::vector<Mutant> ExchangeMutantsOf(const Cell& cell) {
+  const model::ModelSpec spec = Spec(cell.tied);
+  schedule::BuildOptions options;
+  options.num_micro_batches = cell.accumulation;
+  options.recompute = cell.recompute;
+  const Steps steps = BuildSteps(cell, spec, options);
+  std::vector<Mutant> mutants;
+  for (const schedule::Program& program : steps.step.programs) {
     for (const schedule::Instruction& instruction : program.instructions) {
-      if (instruction.op != schedule::Op::kReceive) continue;
-      names.push_back(
-          absl::StrCat(schedule::Describe(instruction), "/", layout::AxisName(layout::Axis::kPp)));
+      // Each exchange of tensor parallelism stands for those of the other micro-batches.
+      if (cell.mesh.tp > 1 && instruction.micro_batch > 0) continue;
+      if (instruction.op == schedule::Op::kReceive) {
+        mutants.push_back(
+            {absl::StrCat(schedule::Describe(instruction), "/", layout::AxisName(layout::Axis::kPp))});
+      }
+      if (instruction.op == schedule::Op::kGather || instruction.op == schedule::Op::kGatherUpdated) {
+        const std::string call =
+            absl::StrCat("parameters/", instruction.bucket, "/", layout::AxisName(layout::Axis::kDpShard));
+        const bool is_new = std::none_of(mutants.begin(), mutants.end(),
+                                         [&](const Mutant& mutant) { return mutant.call == call; });
+        if (is_new) mutants.push_back({call});
+      }
+      if (!schedule::RunsBlock(instruction.op) || cell.mesh.tp == 1) continue;
+      AddExchangesOf(instruction,
+                     model::BuildSegment(spec, steps.ledger.inventory(), instruction.block,
+                                         options.segment(steps.ledger)),
+                     mutants);
     }
   }
-  return names;
+  return mutants;
 }
 
 bool HasMutants(const Cell& cell) {
   if (cell.update != nullptr) return false;
+  if (cell.mesh.tp > 1) {
+    const bool is_chosen = cell.mesh.pp > 1
+                               ? cell.order == schedule::PipelineKind::k1F1B && cell.sequence_parallel
+                               : cell.accumulation == 1 && cell.mesh.dp_replicate == 1;
+    return is_chosen && cell.recompute == layout::Recompute::kFull && (cell.stage == 0 || cell.stage == 3);
+  }
   if (cell.mesh.pp > 1) {
     const bool is_chosen =
         cell.order == schedule::PipelineKind::k1F1B || cell.order == schedule::PipelineKind::kDualPipeV;
@@ -487,7 +603,7 @@ void RunMutants(const device::Device& device, const Cell& cell, comm::Communicat
   const layout::Ledger ledger =
       BuildSteps(cell, Spec(cell.tied), {.num_micro_batches = cell.accumulation}).ledger;
   // The gradient of what is masked is zero, whether it comes or not.
-  const int masked_parts = cell.mesh.pp > 1 ? 1 : world_size;
+  const int masked_parts = cell.mesh.pp > 1 || cell.mesh.tp > 1 ? 1 : world_size;
   const Outcome& reference = ReferenceOf(cell, masked_parts);
   const auto judge = [&](const std::string& name) {
     if (communicator.rank() != 0) return;
@@ -505,12 +621,12 @@ void RunMutants(const device::Device& device, const Cell& cell, comm::Communicat
       judge(absl::StrCat(fault == comm::Fault::kSkip ? "without " : "twice ", reduction.name));
     }
   }
-  for (const std::string& name : cell.mesh.pp > 1 ? ReceivesOf(cell) : std::vector<std::string>()) {
-    const auto hook = [&name](absl::string_view call) {
-      return call == name ? comm::Fault::kSkip : comm::Fault::kNone;
+  for (const Mutant& mutant : ExchangeMutantsOf(cell)) {
+    const auto hook = [&mutant](absl::string_view call) {
+      return call == mutant.call ? mutant.fault : comm::Fault::kNone;
     };
     RunCell(device, cell, communicator, world, masked_parts, hook, false, &g_shared->current);
-    judge(absl::StrCat("zeros in the place of ", name));
+    judge(absl::StrCat(mutant.fault == comm::Fault::kSkip ? "without " : "twice ", mutant.call));
   }
   RunCell(device, cell, communicator, world, masked_parts, nullptr, true, &g_shared->current);
   judge("one loss token dropped");
@@ -578,7 +694,9 @@ void RunRank(int rank, int world_size, const std::string& plugin, Which which,
     std::printf("FAILED %s: %s\n", Name(cell).c_str(), wrong.c_str());
   }
   for (const Cell& cell : cells) {
-    if (which != Which::kRaces && world_size > 1 && HasMutants(cell))
+    // What tensor parallelism exchanges has the same names on every device.
+    const bool is_known = !device.is_cpu() && cell.mesh.tp > 1;
+    if (which != Which::kRaces && world_size > 1 && HasMutants(cell) && !is_known)
       RunMutants(device, cell, *communicator, world, world_size);
   }
   std::fflush(stdout);
@@ -644,10 +762,11 @@ int main(int argc, char** argv) {
   const std::map<std::string, trainctl::Which> kinds = {{"all", trainctl::Which::kAll},
                                                         {"races", trainctl::Which::kRaces},
                                                         {"quick", trainctl::Which::kQuick},
-                                                        {"pipeline", trainctl::Which::kPipeline}};
+                                                        {"pipeline", trainctl::Which::kPipeline},
+                                                        {"tensor", trainctl::Which::kTensor}};
   const int largest_world = argc > 2 ? std::atoi(argv[2]) : trainctl::kMaxWorld;
   if (largest_world < 1 || largest_world > trainctl::kMaxWorld || kinds.count(which) == 0) {
-    std::fprintf(stderr, "usage: equivalence [PLUGIN [LARGEST_WORLD [races|quick|pipeline]]]\n");
+    std::fprintf(stderr, "usage: equivalence [PLUGIN [LARGEST_WORLD [races|quick|pipeline|tensor]]]\n");
     return 2;
   }
   return trainctl::Main(plugin, largest_world, kinds.at(which));

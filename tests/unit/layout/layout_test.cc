@@ -11,6 +11,7 @@ namespace trainctl::layout {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string MessagesOf(const Request& request) {
   std::string text;
@@ -64,6 +65,39 @@ TEST(Violations, OfAPipelineWorkersAreThoseOfAStage) {
   EXPECT_EQ(MessagesOf(request), "") << "the embedding alone, and the head alone";
   request.stage_layers = {{1, 0, 1, 1, 1, 0}};
   EXPECT_THAT(MessagesOf(request), HasSubstr("stage 1 has no layer"));
+}
+
+TEST(Violations, TensorParallelismDealsOutHeadsWidthAndSequence) {
+  Request request = Asked(8);
+  request.seq_len = 64;
+  model::ModelSpec spec = *request.spec;
+  spec.heads = 12, spec.kv_heads = 4, spec.ffn = 96, spec.vocab = 101;
+  request.spec = &spec;
+  request.tp = 2;
+  EXPECT_EQ(MessagesOf(request), "") << "the vocabulary need not divide";
+  request.tp = 4;
+  EXPECT_EQ(MessagesOf(request), "");
+  request.tp = 8;
+  EXPECT_THAT(MessagesOf(request),
+              HasSubstr("parallel.tp (8) does not divide model.heads (12); the nearest that "
+                        "the model allows is 4"));
+  spec.heads = 16, spec.kv_heads = 2;
+  EXPECT_EQ(MessagesOf(request), "") << "each head of keys on four of the ranks";
+  spec.kv_heads = 16, spec.ffn = 100;
+  request.seq_len = 62;
+  const std::string both = MessagesOf(request);
+  EXPECT_THAT(both, HasSubstr("model.ffn (100) and data.seq_len (62)"));
+  request.sequence_parallel = false;
+  EXPECT_THAT(MessagesOf(request), Not(HasSubstr("seq_len")));
+  spec.ffn = 96;
+  request.batch_sequences = 23;
+  request.tp = 4;
+  EXPECT_THAT(MessagesOf(request), HasSubstr("not a multiple of the 2 groups of 4 tensor-parallel workers"));
+  request = Asked(8);
+  request.sequence_parallel = true;
+  EXPECT_THAT(MessagesOf(request), HasSubstr("there is no tensor parallelism, parallel.tp is 1"));
+  request.tp = 3;
+  EXPECT_THAT(MessagesOf(request), HasSubstr("parallel.tp (3) does not divide the 8 workers"));
 }
 
 TEST(Stages, AreEvenWithTheRestInTheMiddle) {

@@ -19,21 +19,6 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Megatron's cuts: products that widen by rows, those that narrow by columns, attention by whole heads.
-std::vector<std::vector<Cut>> TensorParallelCuts(const std::vector<model::Parameter>& inventory,
-                                                 int64_t head_dim) {
-  std::vector<std::vector<Cut>> cuts;
-  for (const model::Parameter& parameter : inventory) {
-    const auto is = [&](const char* part) { return absl::StrContains(parameter.name, part); };
-    std::vector<Cut>& own = cuts.emplace_back();
-    if (is("q_proj") || is("k_proj") || is("v_proj")) own = {{.dim = 0, .unit = head_dim}};
-    if (is("o_proj.weight")) own = {{.dim = 1, .unit = head_dim}};
-    if (is("gate_proj") || is("up_proj") || is("embed_tokens") || is("lm_head")) own = {{.dim = 0}};
-    if (is("down_proj")) own = {{.dim = 1}};
-  }
-  return cuts;
-}
-
 // A small model on a random mesh. Odd sizes, so that nothing divides.
 struct Case {
   explicit Case(uint64_t seed)
@@ -45,8 +30,7 @@ struct Case {
              .cp = 1 + Below(seed, 4, 2),
              .tp = 1 + Below(seed, 5, 4)},
         ledger(inventory, mesh, mesh.dp_shard > 1 ? 3 : 0, Owners(seed),
-               Below(seed, 6, 4) > 0 ? TensorParallelCuts(inventory, spec.head_dim)
-                                     : std::vector<std::vector<Cut>>{}) {}
+               /*sequence_parallel=*/Below(seed, 6, 4) > 0) {}
 
   static int Below(uint64_t seed, uint64_t draw, int bound) {
     return static_cast<int>(RandomBelow(seed, 21, draw, static_cast<uint64_t>(bound)));
@@ -120,7 +104,14 @@ class Placement : public ::testing::TestWithParam<uint64_t> {
   Placement() : case_(GetParam()) {}
   const Ledger& ledger() const { return case_.ledger; }
   const Mesh& mesh() const { return case_.mesh; }
-  bool IsCut(int parameter) const { return !ledger().cuts(parameter).empty(); }
+  bool IsCut(int parameter) const { return case_.inventory[static_cast<size_t>(parameter)].tensor_dim >= 0; }
+  // Ranks on tp that have `rank`'s box of a parameter, counted.
+  int CountCopies(int parameter, int rank) const {
+    int copies = 0;
+    for (const int other : mesh().Group(rank, Axis::kTp))
+      copies += ledger().LocalBox(parameter, other) == ledger().LocalBox(parameter, rank) ? 1 : 0;
+    return copies;
+  }
   const Case case_;
 };
 
@@ -140,7 +131,7 @@ TEST_P(Placement, EveryElementIsHeldOnceByEachReplica) {
     for (const HeldBox& held : ledger().BoxesHeld(rank)) counts.Add(held.parameter, held.box);
   }
   const auto expected = [&](int parameter) {
-    return mesh().dp_replicate * mesh().cp * (IsCut(parameter) ? 1 : mesh().tp) *
+    return mesh().dp_replicate * mesh().cp * ledger().Copies(parameter) *
            static_cast<int>(ledger().owners(ledger().bucket_of(parameter)).size());
   };
   EXPECT_EQ(counts.NotAll(expected), "") << case_.ToString();
@@ -196,13 +187,20 @@ TEST_P(Placement, GradientsAreSummedOverAllWhoHaveAPart) {
       for (int other = 0; other < mesh().world_size(); ++other) {
         const bool same_box = ledger().LocalBox(parameter, other) == ledger().LocalBox(parameter, rank);
         const bool same_tp = mesh().coordinate(other, Axis::kTp) == mesh().coordinate(rank, Axis::kTp);
-        if (is_owner(other) && same_box && (same_tp || !IsCut(parameter))) with_part.push_back(other);
+        // Where all see all tokens, copies of what is not cut have one gradient.
+        const bool has_own = IsCut(parameter) || ledger().sequence_parallel();
+        const bool is_empty = ledger().LocalBox(parameter, rank).Count() == 0;
+        if (is_owner(other) && same_box && (same_tp || (has_own && !is_empty))) with_part.push_back(other);
       }
       for (const Axis axis : axes) {
         std::vector<int> wider;
         for (const int r : reached) {
+          const int copies = ledger().GradientCopies(parameter);
+          const int first = mesh().coordinate(r, Axis::kTp) / copies * copies;
           for (const int other : mesh().Group(r, axis)) {
-            if (is_owner(other)) wider.push_back(other);
+            const int at = mesh().coordinate(other, Axis::kTp);
+            if (is_owner(other) && (axis != Axis::kTp || (at >= first && at < first + copies)))
+              wider.push_back(other);
           }
         }
         reached = std::move(wider);
@@ -213,8 +211,20 @@ TEST_P(Placement, GradientsAreSummedOverAllWhoHaveAPart) {
   }
 }
 
-// The sums that are executed today are those of the two data axes.
-TEST_P(Placement, SumsOverDataAxesAreListed) {
+TEST_P(Placement, CopiesAreNeighbours) {
+  for (int parameter = 0; parameter < static_cast<int>(case_.inventory.size()); ++parameter) {
+    const int copies = ledger().Copies(parameter);
+    for (int rank = 0; rank < mesh().world_size(); ++rank) {
+      if (ledger().LocalBox(parameter, rank).Count() == 0) continue;
+      EXPECT_EQ(CountCopies(parameter, rank), copies);
+      const std::vector<int> group = mesh().Group(rank, Axis::kTp);
+      const int first = group[static_cast<size_t>(mesh().coordinate(rank, Axis::kTp) / copies * copies)];
+      EXPECT_EQ(ledger().LocalBox(parameter, first), ledger().LocalBox(parameter, rank));
+    }
+  }
+}
+
+TEST_P(Placement, SumsOverDataAxesAndCopiesAreListed) {
   std::map<std::string, int> listed;
   for (const Reduction& reduction : ledger().Reductions()) ++listed[reduction.name];
   for (int parameter = 0; parameter < static_cast<int>(case_.inventory.size()); ++parameter) {
@@ -223,6 +233,11 @@ TEST_P(Placement, SumsOverDataAxesAreListed) {
       EXPECT_EQ(listed.count(GradientReduction(ledger().bucket_of(parameter), axis)),
                 static_cast<size_t>(std::count(axes.begin(), axes.end(), axis)));
     }
+    const int copies = ledger().GradientCopies(parameter);
+    const std::string sum =
+        absl::StrCat("gradient/", ledger().bucket_of(parameter), "/", NameOfCopies(mesh(), copies));
+    EXPECT_EQ(listed.count(sum) > 0, copies > 1) << sum;
+    EXPECT_EQ(std::count(axes.begin(), axes.end(), Axis::kTp) > 0, copies > 1);
   }
 }
 
@@ -230,7 +245,7 @@ INSTANTIATE_TEST_SUITE_P(RandomMeshes, Placement, ::testing::Range(uint64_t{0}, 
 
 TEST(Cuts, KeepUnitsTogetherAndGiveTheFirstCoordinatesMore) {
   const std::vector<model::Parameter> inventory = model::Inventory(Case::Spec(false));
-  const Ledger ledger(inventory, Mesh{.dp_shard = 2, .tp = 2}, 3, {}, TensorParallelCuts(inventory, 6));
+  const Ledger ledger(inventory, Mesh{.dp_shard = 2, .tp = 2}, 3);
   const auto local = [&](const std::string& part, int tp) {
     for (size_t i = 0; i < inventory.size(); ++i) {
       if (absl::StrContains(inventory[i].name, part)) return ledger.LocalBox(static_cast<int>(i), tp);
@@ -238,21 +253,48 @@ TEST(Cuts, KeepUnitsTogetherAndGiveTheFirstCoordinatesMore) {
     ADD_FAILURE() << part;
     return Box{};
   };
-  // Three heads of 6: two and one. One head of keys: one and none.
+  // Three heads of 6: two and one. One head of keys: both have it.
   EXPECT_THAT(local("q_proj.weight", 0).dims, ElementsAre(Interval{0, 12}, Interval{0, 10}));
   EXPECT_THAT(local("q_proj.weight", 1).dims, ElementsAre(Interval{12, 18}, Interval{0, 10}));
   EXPECT_THAT(local("k_proj.weight", 0).dims, ElementsAre(Interval{0, 6}, Interval{0, 10}));
-  EXPECT_EQ(local("k_proj.weight", 1).Count(), 0);
+  EXPECT_THAT(local("k_proj.weight", 1).dims, ElementsAre(Interval{0, 6}, Interval{0, 10}));
   EXPECT_THAT(local("o_proj.weight", 1).dims, ElementsAre(Interval{0, 10}, Interval{12, 18}));
   EXPECT_THAT(local("down_proj.weight", 0).dims, ElementsAre(Interval{0, 10}, Interval{0, 4}));
   EXPECT_THAT(local("down_proj.weight", 1).dims, ElementsAre(Interval{0, 10}, Interval{4, 7}));
   EXPECT_THAT(local("input_layernorm.weight", 1).dims, ElementsAre(Interval{0, 10}));
+  EXPECT_THAT(local("embed_tokens", 0).dims, ElementsAre(Interval{0, 7}, Interval{0, 10}));
+}
+
+// The heads of keys of neighbours, whose gradients are summed; norms are on every rank.
+TEST(Cuts, FewHeadsOfKeysHaveCopies) {
+  model::ModelSpec spec = Case::Spec(false);
+  spec.heads = 8;
+  spec.kv_heads = 2;
+  const std::vector<model::Parameter> inventory = model::Inventory(spec);
+  for (const bool sequence_parallel : {true, false}) {
+    const Ledger ledger(inventory, Mesh{.tp = 4}, 0, {}, sequence_parallel);
+    const auto find = [&](const std::string& part) {
+      int index = 0;
+      while (!absl::StrContains(inventory[static_cast<size_t>(index)].name, part)) ++index;
+      return index;
+    };
+    const int key = find("k_proj.bias"), norm = find("input_layernorm");
+    EXPECT_THAT(ledger.LocalBox(key, 1).dims, ElementsAre(Interval{0, 6}));
+    EXPECT_THAT(ledger.LocalBox(key, 2).dims, ElementsAre(Interval{6, 12}));
+    EXPECT_EQ(ledger.GradientCopies(key), 2);
+    EXPECT_EQ(ledger.GradientCopies(norm), sequence_parallel ? 4 : 1);
+    EXPECT_TRUE(ledger.CountsInNorm(key, 2));
+    EXPECT_FALSE(ledger.CountsInNorm(key, 3));
+    const std::vector<int> sums = ledger.CopiesOfBucket(ledger.bucket_of(key));
+    EXPECT_EQ(sums, sequence_parallel ? (std::vector<int>{4, 2}) : (std::vector<int>{2}));
+  }
 }
 
 // Columns of a matrix that two shards cut: what each rank holds is named in the indices of the whole matrix.
 TEST(Cuts, ARankHoldsBoxesOfItsColumns) {
-  const model::Parameter matrix{.name = "down", .shape = {40, 6}, .used_by = {0}, .numel = 240};
-  const Ledger ledger({matrix}, Mesh{.dp_shard = 2, .tp = 2}, 3, {}, {{{.dim = 1}}});
+  const model::Parameter matrix{
+      .name = "down", .shape = {40, 6}, .used_by = {0}, .numel = 240, .tensor_dim = 1};
+  const Ledger ledger({matrix}, Mesh{.dp_shard = 2, .tp = 2}, 3);
   // Of 120 elements in rows of 3, the first 64 (60 rounded up to kShardAlign) are the first shard's.
   std::vector<HeldBox> held = ledger.BoxesHeld(1);  // dp_shard 0, tp 1
   ASSERT_EQ(held.size(), 2u);

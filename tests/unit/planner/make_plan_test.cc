@@ -454,7 +454,7 @@ TEST(Plan, MistakesAreUsageErrorsThatNameTheField) {
       {"train.batch_sequences", [](recipe::Recipe& r) { r.train.batch_sequences = 22; }},
       {"20 and 24", [](recipe::Recipe& r) { r.train.batch_sequences = 22; }},
       {"train.micro_batch", [](recipe::Recipe& r) { r.train.micro_batch = 4; }},
-      {"parallel.tp", [](recipe::Recipe& r) { r.parallel.tp = 2; }},
+      {"parallel.tp (3)", [](recipe::Recipe& r) { r.parallel.tp = 3; }},
       {"parallel.pp (3)", [](recipe::Recipe& r) { r.parallel.pp = 3; }},
       {"blocks of the model", [](recipe::Recipe& r) { r.parallel.pp = 4, r.parallel.virtual_stages = 40; }},
       {"dp_shard 3", [](recipe::Recipe& r) { r.parallel.dp_shard = 3; }},
@@ -505,6 +505,27 @@ TEST(Plan, APipelineIsPlannedAsItIsRebuilt) {
     most = std::max(most, simulate::SimulateMemory(program).peak_bytes);
   EXPECT_EQ(plan->predicted.peak_bytes, most) << "of the stage that needs most";
   EXPECT_LE(plan->predicted.peak_bytes, plan::Chosen(*plan).memory.peak_bytes);
+}
+
+TEST(Plan, TensorParallelismIsPlannedAsItIsRebuilt) {
+  recipe::Recipe recipe = SmallRecipe(4);
+  recipe.parallel.tp = 2;
+  recipe.parallel.zero_stage = 3;
+  Plan plan = MustPlan(recipe);
+  EXPECT_EQ(plan.layout.mesh.ToString(), "dp_shard=2 tp=2");
+  EXPECT_TRUE(plan.layout.sequence_parallel);
+  EXPECT_THAT(plan.notes, Contains(HasSubstr("parallel.sequence_parallel = auto: true")));
+  const int64_t with_parts = plan.predicted.peak_bytes;
+  const std::string hash = plan.step_hash;
+  recipe.parallel.sequence_parallel = false;
+  recipe.train.micro_batch = plan.layout.micro_batch;
+  plan = MustPlan(recipe);
+  EXPECT_GT(plan.predicted.peak_bytes, with_parts) << "norms and residuals of all tokens";
+  EXPECT_NE(plan.step_hash, hash);
+  const absl::StatusOr<Plan> read = plan::PlanFromJson(plan::PlanToJson(plan), "plan.json");
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->layout, plan.layout);
+  EXPECT_TRUE(plan::RebuildStep(*read, recipe.model.spec).ok());
 }
 
 TEST(Plan, AutomaticPrecisionFollowsTheCpuAndSaysSo) {

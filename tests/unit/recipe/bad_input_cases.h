@@ -99,7 +99,8 @@ inline const BadInputCase kBadInputs[] = {
     {"ControlCharacter", "[run]\nname = \"a\\u0000b\"\n",
      "r.toml:12:1: run.name: \"a\\u0000b\" has a control character in it"},
     {"TensorParallel", "[parallel]\ntp = 2\n",
-     "r.toml:12:1: parallel.tp = 2: this version does not train with tensor parallelism"},
+     "r.toml:12:1: parallel.tp (2) does not divide the 1 worker (cluster.nodes 1 x cluster.devices_per_node "
+     "1)"},
     {"ContextParallel", "[parallel]\ncp = 2\n",
      "r.toml:12:1: parallel.cp = 2: this version does not train with context parallelism"},
     {"PipelineParallel", "[parallel]\npp = 4\n",
@@ -407,10 +408,10 @@ inline const BadInputCase kBadInputs[] = {
      "r.toml:1:1: extends: cannot open nope.toml: not there"},
     {"ExtendsItself", "!extends = 'r.toml'\n", "r.toml:1:1: extends r.toml, which extends this file in turn"},
     {"ExtendsANumber", "!extends = 3\n", "r.toml:1:1: extends: expected a path or a list of paths"},
-    {"SeveralAtOnce", "[optimizer]\nlr = 'x'\nbetaz = [1]\n[parallel]\ntp = 2\nzero_stage = 1\n",
+    {"SeveralAtOnce", "[optimizer]\nlr = 'x'\nbetaz = [1]\n[parallel]\ncp = 2\nzero_stage = 1\n",
      "4 errors in r.toml:\n  r.toml:12:1: optimizer.lr: expected a number from 0 to 1000, got \"x\"\n  "
-     "r.toml:13:1: unknown key optimizer.betaz; did you mean optimizer.betas?\n  r.toml:15:1: parallel.tp = "
-     "2: this version does not train with tensor parallelism\n  r.toml:16:1: parallel.zero_stage = 1 shards "
+     "r.toml:13:1: unknown key optimizer.betaz; did you mean optimizer.betas?\n  r.toml:15:1: parallel.cp = "
+     "2: this version does not train with context parallelism\n  r.toml:16:1: parallel.zero_stage = 1 shards "
      "over dp_shard but dp_shard is 1 (dp_replicate auto x dp_shard auto, 1 "
      "worker); use more workers, or set parallel.zero_stage = 0"},
 };

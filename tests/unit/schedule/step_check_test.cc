@@ -54,6 +54,7 @@ std::vector<Case> PipelineGrid(const std::vector<int>& ranks, const std::vector<
               layout::Mesh mesh;
               mesh.pp = p;
               (stage == 0 ? mesh.dp_replicate : mesh.dp_shard) = 2;
+              mesh.tp = stage % 2 == 1 ? 2 : 1;
               cases.push_back({stage, mesh, tied, m, recompute, true, 2 * p * v - 1, kind, v});
             }
           }
@@ -79,11 +80,16 @@ Outcome Reference(const Case& test) {
 }
 
 TEST(StepCheck, DataParallelStepsAreProvenAndComputeTheSameInEveryInterleaving) {
-  const std::vector<layout::Mesh> meshes = {
-      {.dp_replicate = 1, .dp_shard = 1}, {.dp_replicate = 2, .dp_shard = 1},
-      {.dp_replicate = 3, .dp_shard = 1}, {.dp_replicate = 4, .dp_shard = 1},
-      {.dp_replicate = 1, .dp_shard = 2}, {.dp_replicate = 1, .dp_shard = 3},
-      {.dp_replicate = 1, .dp_shard = 4}, {.dp_replicate = 2, .dp_shard = 2}};
+  const std::vector<layout::Mesh> meshes = {{.dp_replicate = 1, .dp_shard = 1},
+                                            {.dp_replicate = 2, .dp_shard = 1},
+                                            {.dp_replicate = 3, .dp_shard = 1},
+                                            {.dp_replicate = 4, .dp_shard = 1},
+                                            {.dp_replicate = 1, .dp_shard = 2},
+                                            {.dp_replicate = 1, .dp_shard = 3},
+                                            {.dp_replicate = 1, .dp_shard = 4},
+                                            {.dp_replicate = 2, .dp_shard = 2},
+                                            {.tp = 2},
+                                            {.dp_shard = 2, .tp = 4}};
   const std::vector<Policy> policies = Policies(2);
   int num_steps = 0;
   for (const Case& test : DataParallelGrid(meshes, {1, 2, 3, 8})) {

@@ -135,6 +135,12 @@ class StepMachine {
     return step_.groups[static_cast<size_t>(group)].classes;
   }
 
+  // The group of an instruction in which classes meet.
+  int Meeting(const Instruction& i) const {
+    return *std::find_if(i.groups.begin(), i.groups.end(),
+                         [&](int group) { return !Members(group).empty(); });
+  }
+
   void Fault(size_t c, int index, const std::string& what) {
     if (!outcome_.error.empty()) return;
     outcome_.error = absl::StrCat("class ", c, " ", Describe(At(c, index)), ": ", what);
@@ -187,7 +193,7 @@ class StepMachine {
       if (Members(group).empty()) continue;
       // All classes have given theirs.
       const uint64_t sum = meeting_sums_[{group, own.meetings[group] - 1}];
-      if (i.op == Op::kSumOwners) own.memory[{kPart, i.bucket}] = sum;
+      if (i.op == Op::kSumCopies) own.memory[{kPart, i.bucket}] = sum;
       if (i.op == Op::kReduceLoss) own.memory[{kScalar, kLoss}] = Mix(sum, Load(c, {kScalar, kTokens}));
       if (i.op == Op::kGradNorm) own.memory[{kScalar, kNorm}] = Mix(sum, 5);
     }
@@ -238,16 +244,19 @@ class StepMachine {
         store({kPart, i.bucket}, i.groups.size() > 1 ? sum * 77 : sum);
         break;
       }
-      case Op::kSumOwners:
-        access.given.push_back({i.groups[0], load({kPart, i.bucket})});
-        access.writes.push_back({{kPart, i.bucket}, 0});  // replaced at its end
+      case Op::kSumCopies: {
+        const uint64_t part = load({kPart, i.bucket});
+        // The numbers stand for all ranks of tp together. With other classes it is replaced at its end.
+        if (meets) access.given.push_back({Meeting(i), part});
+        access.writes.push_back({{kPart, i.bucket}, meets ? 0 : part});
         break;
+      }
       case Op::kCountLossTokens:
         store({kScalar, kTokens}, 1234567);
         break;
       case Op::kReduceLoss:
         if (meets) {
-          access.given.push_back({i.groups.back(), load({kScalar, kLossSum})});
+          access.given.push_back({Meeting(i), load({kScalar, kLossSum})});
           store({kScalar, kLoss}, 0);
         } else {
           store({kScalar, kLoss}, Mix(load({kScalar, kLossSum}), load({kScalar, kTokens})));
@@ -260,7 +269,7 @@ class StepMachine {
           if (ledger_->owners(bucket)[0] == static_cast<int>(c)) norm += Mix(part, 3);
         }
         load({kScalar, kLoss});
-        if (meets) access.given.push_back({i.groups.back(), norm});
+        if (meets) access.given.push_back({Meeting(i), norm});
         store({kScalar, kNorm}, meets ? 0 : Mix(norm, 5));
         break;
       }

@@ -99,6 +99,10 @@ class Mutants {
       Add("drop wait", i, [k](Instruction& x) { EraseAt(x.waits, k); });
     for (size_t k = 0; k < instruction.groups.size(); ++k)
       Add("drop group", i, [k](Instruction& x) { EraseAt(x.groups, k); });
+    const int num_groups = static_cast<int>(step_.groups.size());
+    for (size_t k = 0; k < instruction.groups.size(); ++k)
+      Add("other group", i,
+          [k, num_groups](Instruction& x) { x.groups[k] = (x.groups[k] + 1) % num_groups; });
   }
 
   void OfValues(size_t i) {
@@ -182,8 +186,9 @@ class Mutants {
   std::vector<Mutant> mutants_;
 };
 
-// Each ZeRO stage, recompute and tied embeddings; pipelines whose backward is whole, split, interleaved, a V,
-// and with two copies of the model.
+// Each ZeRO stage, recompute and tied embeddings, with and without tensor parallelism, of which two ranks
+// have copies of one head of keys; pipelines whose backward is whole, split, interleaved, a V, and with two
+// copies of the model.
 std::vector<Case> Cases() {
   std::vector<Case> cases;
   const auto recompute = [](int i) {
@@ -193,9 +198,11 @@ std::vector<Case> Cases() {
     layout::Mesh mesh;
     (stage == 0 ? mesh.dp_replicate : mesh.dp_shard) = 2;
     for (int i = 0; i < 4; ++i) {
+      mesh.tp = i == 1 ? 2 : i == 3 ? 4 : 1;
       cases.push_back({stage, mesh, i >= 2, 2, recompute(i), stage % 2 == 0, 1 + i, {}, 1});
     }
     mesh.pp = 2;
+    mesh.tp = 1 + stage % 2;
     int i = stage;
     for (PipelineKind kind : {PipelineKind::k1F1B, PipelineKind::kZbH1, PipelineKind::kInterleaved1F1B,
                               PipelineKind::kZbv, PipelineKind::kDualPipe}) {

@@ -62,9 +62,9 @@ struct Case {
     model::ModelSpec spec;
     spec.layers = layers;
     spec.hidden = 8;
-    spec.heads = 2;
-    spec.kv_heads = 1;
-    spec.head_dim = 4;
+    spec.heads = 4;
+    spec.kv_heads = 2;
+    spec.head_dim = 2;
     spec.ffn = 12;
     spec.vocab = 24;
     spec.tie_embeddings = tied;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Runs with pipelines: each computes what one worker computes, goes on under another layout, and loses nothing to a kill.
+"""Runs that cut the model: each computes what one worker computes, goes on under another layout, and loses nothing to a kill.
 
-    pipeline_test.py TRAINCTL [--kills 7] [--seed 1]
+    layouts_test.py TRAINCTL [--kills 11] [--seed 1]
 
 Losses are held against those of one worker, relative to 1e-5: sums come in another order. A killed run is held against the
 undisturbed one of the same layout, byte for byte.
@@ -25,14 +25,14 @@ PHASES = {"send": 40, "receive": 40, "forward": 30, "backward": 30, "save": 3, "
 RANK0_ONLY = {"before_commit_rename"}
 
 
-def layout(workers, pp, **fields):
-    sets = {"cluster.devices_per_node": workers, "parallel.pp": pp, "parallel.dp_shard": 1,
-            "parallel.dp_replicate": workers // pp, "parallel.zero_stage": 0}
+def layout(workers, pp=1, tp=1, **fields):
+    sets = {"cluster.devices_per_node": workers, "parallel.pp": pp, "parallel.tp": tp, "parallel.dp_shard": 1,
+            "parallel.dp_replicate": workers // (pp * tp), "parallel.zero_stage": 0}
     sets.update({name.replace("__", "."): value for name, value in fields.items()})
     return [word for name, value in sets.items() for word in ("--set", "%s=%s" % (name, value))]
 
 
-ALONE = layout(1, 1)
+ALONE = layout(1)
 LAYOUTS = {
     "1f1b, the head alone": layout(2, 2, parallel__stage_layers="[2,0]"),
     "gpipe, recomputed": layout(2, 2, parallel__schedule="gpipe", parallel__recompute="full"),
@@ -42,6 +42,11 @@ LAYOUTS = {
     "ZeRO-3": layout(4, 2, parallel__dp_shard=2, parallel__dp_replicate=1, parallel__zero_stage=3, train__micro_batch=1,
                      parallel__schedule="interleaved-1f1b", parallel__virtual_stages=2),
     "replicated, ZeRO-0": layout(4, 2, train__micro_batch=1, checkpoint__async="true"),
+    "tensor parallel": layout(2, tp=2),
+    "tensor parallel, whole sequences, recomputed": layout(4, tp=4, parallel__sequence_parallel="false",
+                                                           parallel__recompute="full"),
+    "tensor parallel, ZeRO-3": layout(4, tp=2, parallel__dp_shard=2, parallel__dp_replicate=1, parallel__zero_stage=3),
+    "tensor parallel, pipeline": layout(4, 2, 2, checkpoint__async="true"),
 }
 
 
@@ -121,11 +126,11 @@ def check_layout(runs, sets, next_sets, expected, kills, chooser):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("trainctl")
-    parser.add_argument("--kills", type=int, default=7)
+    parser.add_argument("--kills", type=int, default=11)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     chooser = random.Random(args.seed)
-    work = tempfile.mkdtemp(prefix="trainctl-pipeline-")
+    work = tempfile.mkdtemp(prefix="trainctl-layouts-")
     runs = Runs(args.trainctl, work)
     num_failed = 0
     try:
