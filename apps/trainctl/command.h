@@ -41,6 +41,7 @@ void AddSave(CLI::App& app, Action& action);
 void AddStop(CLI::App& app, Action& action);
 void AddAgent(CLI::App& app, Action& action);
 void AddPlan(CLI::App& app, Action& action);
+void AddVerify(CLI::App& app, Action& action);
 void AddScore(CLI::App& app, Action& action);
 void AddDoctor(CLI::App& app, Action& action);
 void AddCalibrate(CLI::App& app, Action& action);

@@ -26,13 +26,13 @@ namespace trainctl::cli {
 namespace {
 
 constexpr std::array kCommands = {
-    Command{AddNew},      Command{AddRecipe},      Command{AddTokenizer}, Command{AddData},
-    Command{AddPlan},     Command{AddLaunch},      Command{AddResume},    Command{AddRuns},
-    Command{AddStatus},   Command{AddLogs},        Command{AddEvents},    Command{AddSave},
-    Command{AddStop},     Command{AddCheckpoint},  Command{AddExport},    Command{AddTrace},
-    Command{AddGenerate}, Command{AddEval},        Command{AddScore},     Command{AddCalibrate},
-    Command{AddDoctor},   Command{AddCompletions}, Command{AddMan},       Command{AddAgent},
-    Command{AddVersion},
+    Command{AddNew},       Command{AddRecipe},   Command{AddTokenizer},   Command{AddData},
+    Command{AddPlan},      Command{AddVerify},   Command{AddLaunch},      Command{AddResume},
+    Command{AddRuns},      Command{AddStatus},   Command{AddLogs},        Command{AddEvents},
+    Command{AddSave},      Command{AddStop},     Command{AddCheckpoint},  Command{AddExport},
+    Command{AddTrace},     Command{AddGenerate}, Command{AddEval},        Command{AddScore},
+    Command{AddCalibrate}, Command{AddDoctor},   Command{AddCompletions}, Command{AddMan},
+    Command{AddAgent},     Command{AddVersion},
 };
 
 bool JsonRequested(const CLI::App& app) {

@@ -17,10 +17,12 @@
 #include "launcher/printable_text.h"
 #include "launcher/worker_contract.h"
 #include "launcher/worker_signals.h"
+#include "plan/plan.h"
 #include "recipe/recipe_json.h"
 #include "rpc/worker_client.h"
 #include "run/run_folder.h"
 #include "trainer/run_worker.h"
+#include "verify/verify.h"
 
 namespace trainctl {
 namespace {
@@ -171,6 +173,23 @@ absl::StatusOr<int> CheckDevice(const std::vector<std::string>& args) {
                               static_cast<int>(GetInt(options, "--device", 0)));
 }
 
+// What a plan's layout computes, held against one process; see `trainctl verify`.
+absl::StatusOr<int> VerifyPlan(const std::vector<std::string>& args) {
+  TRAINCTL_ASSIGN_OR_RETURN(const auto options, ParsePairs(args));
+  const std::string recipe_path = Get(options, "--recipe", ""), plan_path = Get(options, "--plan", "");
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string recipe_text, ReadFile(recipe_path));
+  TRAINCTL_ASSIGN_OR_RETURN(const recipe::Recipe recipe, recipe::RecipeFromJson(recipe_text, recipe_path));
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string plan_text, ReadFile(plan_path));
+  TRAINCTL_ASSIGN_OR_RETURN(const plan::Plan plan, plan::PlanFromJson(plan_text, plan_path));
+  const char* const fault = std::getenv("TRAINCTL_VERIFY_FAULT");
+  TRAINCTL_ASSIGN_OR_RETURN(
+      const verify::Report report,
+      verify::Verify({recipe.model.spec, plan.layout, plan.setting}, fault == nullptr ? "" : fault));
+  const bool as_json = Get(options, "--form", "text") == "json";
+  TRAINCTL_RETURN_IF_ERROR(Print(as_json ? verify::ReportToJson(report) : verify::ReportToText(report)));
+  return static_cast<int>(report.wrong.empty() ? ExitCode::kOk : ExitCode::kCheckFailed);
+}
+
 int Main(int argc, char** argv) {
   std::vector<std::string> args(argv + 1, argv + argc);
   if (args == std::vector<std::string>{"version"}) {
@@ -180,6 +199,11 @@ int Main(int argc, char** argv) {
   if (!args.empty() && args[0] == "check-device") {
     args.erase(args.begin());
     const absl::StatusOr<int> code = CheckDevice(args);
+    return code.ok() ? *code : Fail(code.status());
+  }
+  if (!args.empty() && args[0] == "verify") {
+    args.erase(args.begin());
+    const absl::StatusOr<int> code = VerifyPlan(args);
     return code.ok() ? *code : Fail(code.status());
   }
   if (!args.empty() && (args[0] == "generate" || args[0] == "eval" || args[0] == "export")) {

@@ -1,0 +1,83 @@
+#include "verify/exchanges.h"
+
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "model/segment.h"
+
+namespace trainctl::verify {
+namespace {
+
+using schedule::Instruction;
+using schedule::Op;
+
+class Lister {
+ public:
+  Lister(const schedule::LayoutStep& planned, const model::ModelSpec& spec)
+      : planned_(planned), spec_(spec) {}
+
+  std::vector<Exchange> Run() {
+    for (const layout::Reduction& reduction : planned_.ledger.Reductions())
+      Add(reduction.name, /*is_sum=*/true, reduction.axis, -1);
+    for (const schedule::Program& program : planned_.step.programs) {
+      for (const Instruction& instruction : program.instructions) AddThoseOf(instruction);
+    }
+    return std::move(exchanges_);
+  }
+
+ private:
+  void Add(std::string call, bool is_sum, layout::Axis axis, int micro_batch) {
+    if (known_.insert(call).second)
+      exchanges_.push_back({std::move(call), is_sum, std::string(layout::AxisName(axis)), micro_batch});
+  }
+
+  void AddThoseOf(const Instruction& instruction) {
+    const auto add = [&](const std::string& what, bool is_sum, layout::Axis axis) {
+      Add(absl::StrCat(what, "/", layout::AxisName(axis)), is_sum, axis, instruction.micro_batch);
+    };
+    if (instruction.op == Op::kReceive) add(schedule::Describe(instruction), false, layout::Axis::kPp);
+    const bool gathers = instruction.op == Op::kGather || instruction.op == Op::kGatherUpdated;
+    if (gathers && planned_.ledger.mesh().dp_shard > 1)
+      add(absl::StrCat("parameters/", instruction.bucket), false, layout::Axis::kDpShard);
+    if (!schedule::RunsBlock(instruction.op) || planned_.ledger.mesh().tp == 1) return;
+    const model::Segment segment = model::BuildSegment(spec_, planned_.ledger.inventory(), instruction.block,
+                                                       planned_.options.segment(planned_.ledger));
+    AddTensorExchanges(instruction.op, segment, [&](const std::string& value, bool is_sum) {
+      add(absl::StrCat(schedule::Describe(instruction), "/", value), is_sum, layout::Axis::kTp);
+    });
+  }
+
+  template <typename AddExchange>
+  static void AddTensorExchanges(Op pass, const model::Segment& segment, const AddExchange& add) {
+    using model::TensorExchange;
+    const bool forms_loss = pass == Op::kLossAndGradient || pass == Op::kLoss;
+    const bool backward = pass == Op::kBackward || pass == Op::kBackwardInput || pass == Op::kLossAndGradient;
+    for (size_t i = 0; i < segment.operators.size(); ++i) {
+      const model::Operator& op = segment.operators[i];
+      if (op.kind == model::OpKind::kLinearCrossEntropy && forms_loss) add("loss of row 0", /*is_sum=*/false);
+      if (op.kind != model::OpKind::kTensorExchange) continue;
+      const TensorExchange way = op.As<model::TensorExchangeAttributes>().way;
+      const std::string& name = segment.values[static_cast<size_t>(op.outputs[0])].name;
+      // Of a block that is computed again the last sum is dropped with the output.
+      const bool is_used = pass != Op::kRecompute || i + 2 < segment.operators.size();
+      const bool forward = (pass == Op::kForward || pass == Op::kRecompute || forms_loss) && is_used;
+      if (forward && way != TensorExchange::kSumGradients) add(name, way != TensorExchange::kGatherRows);
+      if (backward && way != TensorExchange::kSumParts)
+        add(absl::StrCat("gradient of ", name), way != TensorExchange::kScatterSums);
+    }
+  }
+
+  const schedule::LayoutStep& planned_;
+  const model::ModelSpec& spec_;
+  absl::flat_hash_set<std::string> known_;
+  std::vector<Exchange> exchanges_;
+};
+
+}  // namespace
+
+std::vector<Exchange> ExchangesOf(const schedule::LayoutStep& planned, const model::ModelSpec& spec) {
+  return Lister(planned, spec).Run();
+}
+
+}  // namespace trainctl::verify

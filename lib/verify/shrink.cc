@@ -1,0 +1,102 @@
+#include "verify/shrink.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "schedule/layout_step.h"
+
+namespace trainctl::verify {
+namespace {
+
+using layout::Mesh;
+
+// Axes by halves, the longest first, down to two.
+Mesh SmallMesh(Mesh mesh) {
+  while (mesh.world_size() > kMaxRanks) {
+    int64_t* longest = &mesh.dp_shard;
+    for (int64_t* degree : {&mesh.dp_replicate, &mesh.pp, &mesh.tp}) {
+      if (*degree > *longest) longest = degree;
+    }
+    *longest = std::max<int64_t>(2, *longest / 2);
+  }
+  return mesh;
+}
+
+int64_t RoundUp(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+// Heads that tp deals out as it deals out the model's: of keys each rank has some, or several have the same.
+void ShrinkHeads(int64_t tp_before, int64_t tp, model::ModelSpec& spec) {
+  const int64_t group = spec.heads / spec.kv_heads;
+  const bool has_copies = tp_before > spec.kv_heads;
+  // A divisor of tp below it where there were copies, else one or two for each rank.
+  if (has_copies) {
+    spec.kv_heads = std::gcd(spec.kv_heads, tp);
+    if (spec.kv_heads == tp && tp > 1) spec.kv_heads = tp / 2;
+  } else {
+    spec.kv_heads = spec.kv_heads % (2 * tp) == 0 ? 2 * tp : tp;
+  }
+  spec.heads = spec.kv_heads * std::min<int64_t>(group, 4);
+  if (spec.heads % tp != 0) spec.heads = RoundUp(spec.heads, std::lcm(spec.kv_heads, tp));
+  spec.head_dim = std::min<int64_t>(spec.head_dim, 8);
+}
+
+// One layer where there were fewest, two where there were more.
+void ShrinkStages(layout::Pipeline& pipeline, int64_t pp_before, int64_t pp) {
+  std::vector<int64_t>& layers = pipeline.stage_layers;
+  if (pp < pp_before) {
+    pipeline.virtual_stages = std::min<int64_t>(pipeline.virtual_stages, 2);
+    const size_t num_stages = static_cast<size_t>(pp * pipeline.virtual_stages);
+    // The ends stay, since they may be other than the rest.
+    const int64_t last = layers.back();
+    layers.resize(num_stages);
+    layers.back() = last;
+  }
+  int64_t fewest = 0;
+  for (const int64_t count : layers) {
+    if (count > 0) fewest = fewest == 0 ? count : std::min(fewest, count);
+  }
+  for (int64_t& count : layers) count = count == 0 ? 0 : count > fewest ? 2 : 1;
+}
+
+// Few micro-batches, at least two if there were any, that the order takes.
+absl::Status ShrinkMicroBatches(layout::Layout& layout) {
+  const int64_t most = layout.num_micro_batches;
+  layout.micro_batch = std::min<int64_t>(layout.micro_batch, 2);
+  layout.num_micro_batches = std::min<int64_t>(most, 2);
+  if (layout.mesh.pp == 1) return absl::OkStatus();
+  for (int64_t count = layout.num_micro_batches; count <= std::max<int64_t>(most, 64); ++count) {
+    layout.num_micro_batches = count;
+    // More than the stages, so that the order has its steady part.
+    if (count >= layout.mesh.pp && schedule::CheckPipelineLayout(layout).ok()) return absl::OkStatus();
+  }
+  return UsageError(absl::StrCat("pipeline schedule ", layout.pipeline.order, " has no small form with ",
+                                 layout.mesh.pp, " x ", layout.pipeline.virtual_stages, " stages"));
+}
+
+}  // namespace
+
+absl::StatusOr<SmallRun> Shrink(const model::ModelSpec& spec, const layout::Layout& layout, int64_t seq_len) {
+  SmallRun small{spec, layout, 0};
+  small.layout.mesh = SmallMesh(layout.mesh);
+  const int64_t tp = small.layout.mesh.tp;
+  ShrinkHeads(layout.mesh.tp, tp, small.spec);
+  small.spec.hidden = std::min<int64_t>(spec.hidden, 40);
+  small.spec.ffn = RoundUp(std::min<int64_t>(spec.ffn, 48), tp);
+  const bool divides = spec.vocab % layout.mesh.tp == 0;
+  small.spec.vocab = 32 * tp + (divides ? 0 : 1);
+  small.spec.layers = std::min<int64_t>(spec.layers, 3);
+  small.spec.init_std = 0.1;  // so that activations are as large as those of wide products
+  if (layout.mesh.pp > 1) {
+    ShrinkStages(small.layout.pipeline, layout.mesh.pp, small.layout.mesh.pp);
+    small.spec.layers = std::accumulate(small.layout.pipeline.stage_layers.begin(),
+                                        small.layout.pipeline.stage_layers.end(), int64_t{0});
+  }
+  TRAINCTL_RETURN_IF_ERROR(ShrinkMicroBatches(small.layout));
+  // Sequences of two tokens at least: each is two documents.
+  small.seq_len = RoundUp(std::clamp<int64_t>(seq_len, 2, 16), tp);
+  return small;
+}
+
+}  // namespace trainctl::verify
