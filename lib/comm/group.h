@@ -25,9 +25,10 @@
 
 namespace trainctl::comm {
 
-// For tests that prove that a missing or doubled reduction is noticed, or a message that never came: of one
-// that is skipped zeros are handed over.
-enum class Fault { kNone, kSkip, kDouble };
+// For tests that prove that a missing or doubled reduction is noticed, or a message that never came or was
+// taken for another: of one that is skipped zeros are handed over; instead of one that is stale the message
+// before it.
+enum class Fault { kNone, kSkip, kDouble, kStale };
 using FaultHook = std::function<Fault(absl::string_view collective)>;
 
 class Group {
@@ -107,6 +108,7 @@ class Group {
                                      bool accumulate, absl::Span<uint8_t> scratch, Reduction how);
   absl::Status AllReduceOnDevice(absl::string_view name, void* buffer, int64_t numel, Reduction how);
   Fault FaultOf(absl::string_view name) const;
+  void SpoilMessage(absl::string_view name, void* buffer, int64_t bytes);
 
   const device::Device* device_ = nullptr;
   c10::intrusive_ptr<c10d::Backend> backend_;  // of the world, between hosts
@@ -118,6 +120,7 @@ class Group {
   std::string axis_;
   absl::Duration timeout_;
   std::shared_ptr<FaultHook> fault_hook_;
+  std::vector<char> last_message_;  // with a fault hook, between hosts
 };
 
 }  // namespace trainctl::comm

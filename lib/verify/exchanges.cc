@@ -27,16 +27,22 @@ class Lister {
   }
 
  private:
-  void Add(std::string call, bool is_sum, layout::Axis axis, int micro_batch) {
-    if (known_.insert(call).second)
-      exchanges_.push_back({std::move(call), is_sum, std::string(layout::AxisName(axis)), micro_batch});
+  void Add(const std::string& call, bool is_sum, layout::Axis axis, int micro_batch) {
+    if (!known_.insert(call).second) return;
+    exchanges_.push_back({.call = call,
+                          .is_sum = is_sum,
+                          .axis = std::string(layout::AxisName(axis)),
+                          .micro_batch = micro_batch});
   }
 
   void AddThoseOf(const Instruction& instruction) {
     const auto add = [&](const std::string& what, bool is_sum, layout::Axis axis) {
       Add(absl::StrCat(what, "/", layout::AxisName(axis)), is_sum, axis, instruction.micro_batch);
     };
-    if (instruction.op == Op::kReceive) add(schedule::Describe(instruction), false, layout::Axis::kPp);
+    if (instruction.op == Op::kReceive) {
+      add(schedule::Describe(instruction), false, layout::Axis::kPp);
+      exchanges_.back().is_message = true;
+    }
     const bool gathers = instruction.op == Op::kGather || instruction.op == Op::kGatherUpdated;
     if (gathers && planned_.ledger.mesh().dp_shard > 1)
       add(absl::StrCat("parameters/", instruction.bucket), false, layout::Axis::kDpShard);

@@ -11,8 +11,9 @@
 namespace trainctl::verify {
 
 struct Exchange {
-  std::string call;     // "gradient/3/dp_shard", as comm::FaultHook is asked
-  bool is_sum = false;  // else a gather or a message
+  std::string call;  // "gradient/3/dp_shard", as comm::FaultHook is asked
+  bool is_sum = false;
+  bool is_message = false;  // neither: a gather
   std::string axis;
   int micro_batch = -1;  // -1: of the step
 };

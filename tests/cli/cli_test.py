@@ -140,7 +140,7 @@ def recipe_that_cannot_be_read(c):
 def values_that_make_no_sense(c):
     for setting, word in [("train.steps=99999999999999999999", "train.steps"), ("train.batch_sequences=7", "7"),
                           ("train.stepz=3", "train.steps"), ("nonsense", "nonsense"), ("=", "="),
-                          ("optimizer.lr=fast", "optimizer.lr"), ("parallel.tp=2", "tp"),
+                          ("optimizer.lr=fast", "optimizer.lr"), ("parallel.tp=3", "parallel.tp (3)"),
                           ("train.precision=fp8", "fp8"), ("model.vocab=100", "vocab"),
                           ("cluster.device=h1000", "h1000"), ("cluster.device=mi300x", "mi300x")]:
         c.expect(c.run("launch", "recipe.toml", "--set", setting), 2, word)

@@ -60,12 +60,11 @@ TABLE = {
 # A node that cannot be reached at the very first is a mistake to be told at once, or after two minutes of silence.
 AT_START = {"agent": (5, "node2: ")}
 MOMENTS = ("start", "joined", "step", "saving", "commit", "restart", "end")
-SAMPLE = [("launch", "TERM", "start"), ("launch", "EXIT0", "saving"),
-          ("agent", "KILL", "step"), ("agent", "TERM", "saving"), ("agent", "EXIT3", "joined"),
-          ("keeper", "KILL", "commit"), ("guard", "KILL", "step"),
+SAMPLE = [("launch", "TERM", "start"), ("agent", "KILL", "step"), ("agent", "TERM", "saving"), ("agent", "EXIT3", "joined"),
+          ("keeper", "EXIT0", "commit"), ("guard", "KILL", "step"),
           ("worker", "SEGV", "restart"), ("worker", "OOM", "step"), ("worker", "KILL", "end"),
-          ("orphan", "TERM", "saving"), ("orphan without environment", "KILL", "step"),
-          ("only launch", "STOP", "step"), ("only keeper", "KILL", "saving")]
+          ("orphan", "TERM", "saving"), ("orphan without environment", "KILL", "step"), ("only launch", "STOP", "step"),
+          ("only keeper", "KILL", "saving")]
 assert all({cell[i] for cell in SAMPLE} == set(whole) for i, whole in enumerate((TABLE, ENDS, MOMENTS)))
 ORPHAN = "sleep 98765"  # of tests/tools/orphan.cc
 

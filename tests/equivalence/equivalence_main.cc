@@ -354,13 +354,18 @@ void RunMutants(const device::Device& device, const Cell& cell, comm::Communicat
   for (const verify::Exchange& exchange : verify::ExchangesOf(planned, Spec(cell.tied))) {
     // What tensor parallelism exchanges in a micro-batch stands for the others.
     if (cell.mesh.tp > 1 && exchange.micro_batch > 0) continue;
-    for (comm::Fault fault : {comm::Fault::kSkip, comm::Fault::kDouble}) {
+    for (comm::Fault fault : {comm::Fault::kSkip, comm::Fault::kDouble, comm::Fault::kStale}) {
       if (fault == comm::Fault::kDouble && !exchange.is_sum) continue;
+      // Before the first micro-batch's message there is none.
+      if (fault == comm::Fault::kStale && !(exchange.is_message && exchange.micro_batch > 0)) continue;
       const auto hook = [&exchange, fault](absl::string_view call) {
         return call == exchange.call ? fault : comm::Fault::kNone;
       };
       RunCell(device, cell, communicator, world, masked_parts, hook, false, *g_current);
-      judge(absl::StrCat(fault == comm::Fault::kSkip ? "without " : "twice ", exchange.call));
+      const char* const what = fault == comm::Fault::kSkip     ? "without "
+                               : fault == comm::Fault::kDouble ? "twice "
+                                                               : "the one before in the place of ";
+      judge(absl::StrCat(what, exchange.call));
     }
   }
   RunCell(device, cell, communicator, world, masked_parts, nullptr, true, *g_current);
