@@ -90,24 +90,27 @@ class Finder {
       if (r_.sequence_parallel.has_value()) {
         Add({"parallel.sequence_parallel"},
             "parallel.sequence_parallel: there is no tensor parallelism, parallel.tp is 1; set parallel.tp, "
-            "or "
-            "take it out");
+            "or take it out");
       }
       return;
     }
     if (r_.spec == nullptr) return;
-    const auto divides = [&](int64_t degree) { return TensorObstacle(degree).empty(); };
     const std::string obstacle = TensorObstacle(tp);
     if (obstacle.empty()) return;
-    std::optional<int64_t> below, above;
-    for (int64_t degree = tp - 1; degree >= 1 && !below.has_value(); --degree) {
-      if (divides(degree)) below = degree;
-    }
-    for (int64_t degree = tp + 1; degree <= r_.spec->heads && !above.has_value(); ++degree) {
-      if (divides(degree)) above = degree;
-    }
     Add({"parallel.tp"}, absl::StrCat("parallel.tp (", tp, ") ", obstacle,
-                                      Advice("that the model allows ", Nearest(below, above))));
+                                      Advice("that the model allows ", NearestTensor(tp))));
+  }
+
+  std::string NearestTensor(int64_t wanted) const {
+    if (!advises_) return "";
+    const auto first_that_divides = [&](int64_t degree, int64_t by) -> std::optional<int64_t> {
+      for (; degree >= 1 && degree <= r_.spec->heads; degree += by) {
+        if (TensorObstacle(degree).empty()) return degree;
+      }
+      return std::nullopt;
+    };
+    return Nearest(first_that_divides(std::min(wanted - 1, r_.spec->heads), -1),
+                   first_that_divides(wanted + 1, 1));
   }
 
   // What of the model a degree does not divide; "": nothing.

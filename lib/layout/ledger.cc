@@ -12,23 +12,6 @@ namespace {
 
 int64_t RoundUp(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
-// Units of a parameter that tp deals out; 0: it does not.
-int64_t UnitsOf(const model::Parameter& parameter) {
-  if (parameter.tensor_dim < 0) return 0;
-  const int64_t extent = parameter.shape[static_cast<size_t>(parameter.tensor_dim)];
-  TRAINCTL_CHECK_MSG(parameter.tensor_unit >= 1 && extent % parameter.tensor_unit == 0, parameter.name,
-                     ": dimension ", parameter.tensor_dim, " of ", extent, " is not whole units of ",
-                     parameter.tensor_unit);
-  return extent / parameter.tensor_unit;
-}
-
-// Of `units` those of one of `parts`.
-Interval PartOf(int64_t units, int64_t part, int64_t parts) {
-  const int64_t each = units / parts, one_more = units % parts;
-  const auto begin_of = [&](int64_t p) { return p * each + std::min(p, one_more); };
-  return {begin_of(part), begin_of(part + 1)};
-}
-
 template <typename T>
 bool HasElement(const std::vector<T>& list, const T& element) {
   return std::find(list.begin(), list.end(), element) != list.end();
@@ -106,19 +89,15 @@ std::vector<int> Ledger::BucketsOfOwner(int coordinate) const {
 Box Ledger::LocalBox(int parameter, int rank) const {
   const model::Parameter& whole = inventory_[static_cast<size_t>(parameter)];
   Box box = WholeBox(whole.shape);
-  const int64_t units = UnitsOf(whole);
-  if (units == 0 || mesh_.tp == 1) return box;
-  const int copies = Copies(parameter);
-  const Interval part = PartOf(units, mesh_.coordinate(rank, Axis::kTp) / copies, mesh_.tp / copies);
-  box.dims[static_cast<size_t>(whole.tensor_dim)] = {part.begin * whole.tensor_unit,
-                                                     part.end * whole.tensor_unit};
+  if (whole.tensor_dim < 0) return box;
+  const model::TensorShare share = model::ShareOf(whole, mesh_.coordinate(rank, Axis::kTp), mesh_.tp);
+  box.dims[static_cast<size_t>(whole.tensor_dim)] = {share.begin, share.begin + share.count};
   return box;
 }
 
 int Ledger::Copies(int parameter) const {
-  const int64_t units = UnitsOf(inventory_[static_cast<size_t>(parameter)]);
-  if (units == 0) return static_cast<int>(mesh_.tp);
-  return units < mesh_.tp && mesh_.tp % units == 0 ? static_cast<int>(mesh_.tp / units) : 1;
+  const model::Parameter& whole = inventory_[static_cast<size_t>(parameter)];
+  return static_cast<int>(whole.tensor_dim < 0 ? mesh_.tp : model::ShareOf(whole, 0, mesh_.tp).copies);
 }
 
 int Ledger::GradientCopies(int parameter) const {
@@ -232,7 +211,7 @@ std::vector<Reduction> Ledger::Reductions() const {
   for (Axis axis : {Axis::kDpShard, Axis::kDpReplicate}) {
     if (mesh_.degree(axis) == 1) continue;
     for (const Bucket& bucket : buckets_) {
-      reductions.push_back({GradientReduction(bucket.id, axis), axis});
+      reductions.push_back({GradientReduction(bucket.id, AxisName(axis)), axis});
     }
     for (absl::string_view name : {kLossTokensReduction, kLossReduction, kEvalReduction}) {
       reductions.push_back({absl::StrCat(name, "/", AxisName(axis)), axis});
@@ -244,13 +223,12 @@ std::vector<Reduction> Ledger::Reductions() const {
   }
   for (const Bucket& bucket : buckets_) {
     for (const int copies : CopiesOfBucket(bucket.id))
-      reductions.push_back(
-          {absl::StrCat("gradient/", bucket.id, "/", NameOfCopies(mesh_, copies)), Axis::kTp});
+      reductions.push_back({GradientReduction(bucket.id, NameOfCopies(mesh_, copies)), Axis::kTp});
   }
   if (mesh_.pp > 1) {
     for (const Bucket& bucket : buckets_) {
       if (owners(bucket.id).size() > 1)
-        reductions.push_back({GradientReduction(bucket.id, Axis::kPp), Axis::kPp});
+        reductions.push_back({GradientReduction(bucket.id, AxisName(Axis::kPp)), Axis::kPp});
     }
     // The last stage alone knows the loss; every one has its part of the norm.
     for (absl::string_view name : {kLossReduction, kEvalReduction, kGradNormReduction}) {
@@ -265,8 +243,8 @@ std::string NameOfCopies(const Mesh& mesh, int copies) {
   return copies == mesh.tp ? std::string(axis) : absl::StrCat(copies, " of ", axis);
 }
 
-std::string GradientReduction(int bucket, Axis axis) {
-  return absl::StrCat("gradient/", bucket, "/", AxisName(axis));
+std::string GradientReduction(int bucket, absl::string_view over) {
+  return absl::StrCat("gradient/", bucket, "/", over);
 }
 
 }  // namespace trainctl::layout

@@ -86,9 +86,7 @@ class Ledger {
   // The buckets that a coordinate on pp holds, ascending.
   std::vector<int> BucketsOfOwner(int coordinate) const;
 
-  // What tp leaves of a parameter to a rank, all shards of its dp_shard group together: whole units in the
-  // order of the coordinates, of which the first have one more where tp does not divide them. Of fewer units
-  // than coordinates, which they divide, each neighbour has a copy (one head of keys for several of queries).
+  // What tp leaves of a parameter to a rank (model::ShareOf), all shards of its dp_shard group together.
   Box LocalBox(int parameter, int rank) const;
   // Neighbours on tp that have the same box of a parameter, from a multiple of their number on; 1: each has
   // its own.
@@ -145,7 +143,7 @@ class Ledger {
 };
 
 // Names of the reductions, so that executor and ledger cannot drift apart.
-std::string GradientReduction(int bucket, Axis axis);
+std::string GradientReduction(int bucket, absl::string_view over);  // the name of an axis, or NameOfCopies
 // "tp", or of less than the whole axis "2 of tp".
 std::string NameOfCopies(const Mesh& mesh, int copies);
 inline constexpr char kLossTokensReduction[] = "loss_tokens";

@@ -1,6 +1,5 @@
 // The tables of a Llama-like model: which operators a block is made of, and their sizes.
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -26,9 +25,10 @@ class SegmentBuilder {
   }
 
   Segment BuildEmbedding() {
-    const auto [first, vocab] = Vocabulary();
+    const TensorShare tokens = Share(names_.embedding);
     const int looked_up =
-        Add({.attributes = EmbeddingAttributes{.vocab = vocab, .hidden = spec_.hidden, .first = first},
+        Add({.attributes =
+                 EmbeddingAttributes{.vocab = tokens.count, .hidden = spec_.hidden, .first = tokens.begin},
              .weights = {Find(absl::StrCat(names_.embedding, ".weight"))}},
             "hidden");
     segment_.outputs = {LeaveProducts(looked_up)};
@@ -41,10 +41,10 @@ class SegmentBuilder {
     const int normed = EnterProducts(AddRmsNorm(input, prefix + names_.attention_norm, "attention_input"));
     const int attended = AddAttention(normed, prefix);
     const int projected = AddLastProduct(attended, prefix, names_.attention_output, spec_.attention_out_bias,
-                                         Share(spec_.heads) * spec_.head_dim, "attention_output");
+                                         EvenShare(prefix + names_.attention_output), "attention_output");
     const int middle = AddResidual(input, projected, "middle");
     const int mlp_input = EnterProducts(AddRmsNorm(middle, prefix + names_.mlp_norm, "mlp_input"));
-    const int64_t ffn = Share(spec_.ffn);
+    const int64_t ffn = EvenShare(prefix + names_.gate);
     const int gate_up = AddLinear(mlp_input, prefix, {names_.gate, names_.up}, spec_.mlp_bias, spec_.hidden,
                                   2 * ffn, "gate_up");
     const int activated = Add({.attributes = SwiGluAttributes{.ffn = ffn}, .inputs = {gate_up}}, "activated");
@@ -55,18 +55,17 @@ class SegmentBuilder {
 
   Segment BuildHead() {
     const int normed = EnterProducts(AddRmsNorm(AddInput(), names_.final_norm, "head_input"));
-    const auto [first, vocab] = Vocabulary();
+    const std::string matrix = spec_.tie_embeddings ? names_.embedding : names_.head;
+    const TensorShare tokens = Share(matrix);
     // The first rank has most rows of the matrix, and all ranks have as many of logits.
-    const int64_t most = (spec_.vocab + segment_.tensor.ranks - 1) / segment_.tensor.ranks;
+    const int64_t most =
+        ShareOf(inventory_[static_cast<size_t>(Find(matrix + ".weight"))], 0, segment_.tensor.ranks).count;
     const LinearCrossEntropyAttributes attributes{
         .hidden = spec_.hidden,
-        .vocab = vocab,
+        .vocab = tokens.count,
         .rows_at_once = LogitRowsAtOnce(segment_.shape, most, segment_.dtype, segment_.on_device),
-        .first = first};
-    Add({.attributes = attributes,
-         .inputs = {normed},
-         .weights = {Find(absl::StrCat(spec_.tie_embeddings ? names_.embedding : names_.head, ".weight"))}},
-        "loss");
+        .first = tokens.begin};
+    Add({.attributes = attributes, .inputs = {normed}, .weights = {Find(matrix + ".weight")}}, "loss");
     return std::move(segment_);
   }
 
@@ -79,21 +78,18 @@ class SegmentBuilder {
     return -1;
   }
 
-  // Of what tensor parallelism divides.
-  int64_t Share(int64_t whole) const {
-    TRAINCTL_CHECK(whole % segment_.tensor.ranks == 0);
-    return whole / segment_.tensor.ranks;
+  // Of what is dealt out of a matrix: this rank's indices.
+  TensorShare Share(const std::string& matrix) const {
+    const Parameter& parameter = inventory_[static_cast<size_t>(Find(matrix + ".weight"))];
+    return ShareOf(parameter, segment_.tensor.index, segment_.tensor.ranks);
   }
-  // Each rank has one at least; of fewer than there are ranks several have the same.
-  int64_t ShareOfKvHeads() const {
-    return spec_.kv_heads < segment_.tensor.ranks ? 1 : Share(spec_.kv_heads);
-  }
-  // Tokens whose rows of the embedding and of the head are this rank's: the first, and how many. The first
-  // ranks have one more where they do not divide.
-  std::pair<int64_t, int64_t> Vocabulary() const {
-    const auto& [ranks, index, cuts_sequence] = segment_.tensor;
-    const int64_t each = spec_.vocab / ranks, one_more = spec_.vocab % ranks;
-    return {index * each + std::min(index, one_more), each + (index < one_more ? 1 : 0)};
+  // Of matrices that lie side by side: as many on every rank, or one would not end where the next begins.
+  int64_t EvenShare(const std::string& matrix) const {
+    const Parameter& parameter = inventory_[static_cast<size_t>(Find(matrix + ".weight"))];
+    const auto [begin, count, copies] = Share(matrix);
+    TRAINCTL_CHECK(count * segment_.tensor.ranks ==
+                   parameter.shape[static_cast<size_t>(parameter.tensor_dim)] * copies);
+    return count;
   }
 
   int AddInput() {
@@ -163,7 +159,8 @@ class SegmentBuilder {
 
   // Projections, rotary positions and attention, up to the output projection.
   int AddAttention(int input, const std::string& prefix) {
-    const int64_t heads = Share(spec_.heads), kv_heads = ShareOfKvHeads();
+    const int64_t heads = EvenShare(prefix + names_.query) / spec_.head_dim;
+    const int64_t kv_heads = EvenShare(prefix + names_.key) / spec_.head_dim;
     const int64_t row = (heads + 2 * kv_heads) * spec_.head_dim;
     const int qkv = AddLinear(input, prefix, {names_.query, names_.key, names_.value}, spec_.qkv_bias,
                               spec_.hidden, row, "qkv");

@@ -243,6 +243,18 @@ absl::Status CheckTrainable(const ModelSpec& spec) {
   return absl::OkStatus();
 }
 
+TensorShare ShareOf(const Parameter& parameter, int64_t index, int64_t ranks) {
+  const int64_t extent = parameter.shape[static_cast<size_t>(parameter.tensor_dim)];
+  const int64_t unit = parameter.tensor_unit;
+  TRAINCTL_CHECK_MSG(unit >= 1 && extent % unit == 0, parameter.name, ": dimension ", parameter.tensor_dim,
+                     " of ", extent, " is not whole units of ", unit);
+  const int64_t units = extent / unit;
+  const int64_t copies = units < ranks && ranks % units == 0 ? ranks / units : 1;
+  const int64_t part = index / copies, parts = ranks / copies;
+  const int64_t each = units / parts, one_more = units % parts;
+  return {(part * each + std::min(part, one_more)) * unit, (each + (part < one_more ? 1 : 0)) * unit, copies};
+}
+
 std::vector<Parameter> Inventory(const ModelSpec& spec) {
   TRAINCTL_CHECK(WhyNotTrainable(spec).empty());
   return InventoryBuilder(spec).Build();

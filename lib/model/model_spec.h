@@ -142,6 +142,17 @@ struct Parameter {
   int64_t tensor_unit = 1;  // divides the dimension
 };
 
+// What one of `ranks` has of a parameter that tensor parallelism deals out: whole units in the order of the
+// ranks, of which the first have one more where the ranks do not divide them. Of fewer units than ranks,
+// which they divide, several neighbours have the same one (a head of keys for several of queries).
+struct TensorShare {
+  int64_t begin = 0;  // first index of tensor_dim
+  int64_t count = 0;  // indices
+  int64_t copies = 1;
+};
+// `parameter` has a tensor_dim.
+TensorShare ShareOf(const Parameter& parameter, int64_t index, int64_t ranks);
+
 // Exact and ordered by block. With tied embeddings the embedding is listed once (block 0) and used
 // by the head as well; "lm_head.weight" does not exist then. The model must be trainable.
 std::vector<Parameter> Inventory(const ModelSpec& spec);

@@ -82,17 +82,18 @@ struct OptimizerConfig {
 
 struct ParallelConfig {
   std::optional<int64_t> dp_replicate, dp_shard, tp, cp, pp, ep;
-  std::optional<int64_t> zero_stage;     // 0..3
-  std::optional<std::string> recompute;  // none | selective | full
-  bool prefetch = true;                  // two slots a kind: communicate beside the compute
-  // Of what the planner prices and this version's trainer does not run yet.
-  std::optional<int64_t> etp;
+  std::optional<int64_t> zero_stage;      // 0..3
+  std::optional<std::string> recompute;   // none | selective | full
+  bool prefetch = true;                   // two slots a kind: communicate beside the compute
+  std::optional<bool> sequence_parallel;  // with tp > 1
+  // With pp > 1.
   std::optional<std::string> schedule;  // a name of schedule::PipelineKindName
   std::optional<int64_t> virtual_stages;
-  std::optional<int64_t> recomputed_layers;          // with recompute = "full", of a pipeline rank
   std::optional<std::vector<int64_t>> stage_layers;  // of each stage, in the order of the model
-  std::optional<std::string> context;                // ring | all-gather | all-to-all
-  std::optional<bool> sequence_parallel;
+  // Of what the planner prices and this version's trainer does not run yet, with cp and ep.
+  std::optional<int64_t> etp;
+  std::optional<int64_t> recomputed_layers;         // with recompute = "full", of a pipeline rank
+  std::optional<std::string> context;               // ring | all-gather | all-to-all
   std::optional<std::vector<std::string>> offload;  // of optimizer, activations
 };
 

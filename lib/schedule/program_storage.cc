@@ -80,7 +80,7 @@ void ProgramBuilder::AddReceiveBuffer() {
       const int num_owners = static_cast<int>(in_.ledger->owners(bucket).size());
       bytes = std::max(bytes, PieceBytes(BucketAt(bucket).shard_numel, num_owners));
       for (int copies : in_.ledger->CopiesOfBucket(bucket))
-        bytes = std::max(bytes, PieceBytes(BucketAt(bucket).shard_numel, copies));
+        bytes = std::max(bytes, PieceBytes(in_.ledger->NumelOfCopies(bucket, copies), copies));
     }
   }
   if (bytes > 0) {

@@ -18,7 +18,12 @@ class Lister {
       : planned_(planned), spec_(spec) {}
 
   std::vector<Exchange> Run() {
-    for (const layout::Reduction& reduction : planned_.ledger.Reductions())
+    const layout::Ledger& ledger = planned_.ledger;
+    for (int block = 0; ledger.mesh().tp > 1 && block < planned_.step.num_blocks(); ++block) {
+      segments_.push_back(
+          model::BuildSegment(spec_, ledger.inventory(), block, planned_.options.segment(ledger)));
+    }
+    for (const layout::Reduction& reduction : ledger.Reductions())
       Add(reduction.name, /*is_sum=*/true, reduction.axis, -1);
     for (const schedule::Program& program : planned_.step.programs) {
       for (const Instruction& instruction : program.instructions) AddThoseOf(instruction);
@@ -47,8 +52,7 @@ class Lister {
     if (gathers && planned_.ledger.mesh().dp_shard > 1)
       add(absl::StrCat("parameters/", instruction.bucket), false, layout::Axis::kDpShard);
     if (!schedule::RunsBlock(instruction.op) || planned_.ledger.mesh().tp == 1) return;
-    const model::Segment segment = model::BuildSegment(spec_, planned_.ledger.inventory(), instruction.block,
-                                                       planned_.options.segment(planned_.ledger));
+    const model::Segment& segment = segments_[static_cast<size_t>(instruction.block)];
     AddTensorExchanges(instruction.op, segment, [&](const std::string& value, bool is_sum) {
       add(absl::StrCat(schedule::Describe(instruction), "/", value), is_sum, layout::Axis::kTp);
     });
@@ -76,6 +80,7 @@ class Lister {
 
   const schedule::LayoutStep& planned_;
   const model::ModelSpec& spec_;
+  std::vector<model::Segment> segments_;  // by block, with tensor parallelism
   absl::flat_hash_set<std::string> known_;
   std::vector<Exchange> exchanges_;
 };

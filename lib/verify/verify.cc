@@ -1,9 +1,10 @@
 #include "verify/verify.h"
 
-#include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <memory>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
@@ -12,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/files.h"
 #include "base/status.h"
 #include "device/counting_allocator.h"
 #include "schedule/layout_step.h"
@@ -34,23 +36,19 @@ int64_t NumelOf(const std::vector<model::Parameter>& inventory) {
   return numel;
 }
 
-// A place for the store of ranks that are about to be forked.
-class StoreFolder {
+// The file of a store that forked ranks share. It has no name, so that nothing is left of it, however they
+// end.
+class StoreFile {
  public:
-  StoreFolder() {
-    if (mkdtemp(path_) == nullptr) path_[0] = '\0';
-  }
-  ~StoreFolder() {
-    unlink(file().c_str());
-    rmdir(path_);
-  }
-  StoreFolder(const StoreFolder&) = delete;
-  StoreFolder& operator=(const StoreFolder&) = delete;
-  bool exists() const { return path_[0] != '\0'; }
-  std::string file() const { return absl::StrCat(path_, "/store"); }
+  StoreFile() : file_(memfd_create("store", 0)) {}
+  ~StoreFile() { close(file_); }
+  StoreFile(const StoreFile&) = delete;
+  StoreFile& operator=(const StoreFile&) = delete;
+  bool exists() const { return file_ >= 0; }
+  std::string path() const { return absl::StrCat("/proc/self/fd/", file_); }
 
  private:
-  char path_[64] = "/tmp/trainctl-verify-XXXXXX";
+  const int file_;
 };
 
 comm::FaultHook HookOf(const std::string& fault) {
@@ -71,13 +69,13 @@ struct Attempt {
 
 // On as many processes as their layout has ranks, one after another.
 absl::Status RunTrials(const std::vector<Attempt>& attempts, absl::Span<const Batch> batches) {
-  const StoreFolder store_folder;
-  if (!store_folder.exists()) return EnvironmentError("cannot make a folder in /tmp");
+  const StoreFile store_file;
+  if (!store_file.exists()) return ErrnoError("create", "a file for the ranks' store", errno);
   const int world_size = static_cast<int>(attempts[0].trial.layout.mesh.world_size());
   return RunRanks(world_size, [&](int rank) -> absl::Status {
     device::InstallCountingAllocator();
     const device::Device& cpu = device::Device::Cpu();
-    auto store = c10::make_intrusive<c10d::FileStore>(store_folder.file(), world_size);
+    auto store = c10::make_intrusive<c10d::FileStore>(store_file.path(), world_size);
     TRAINCTL_ASSIGN_OR_RETURN(const auto communicator,
                               comm::Communicator::Create(cpu, store, rank, world_size, absl::Seconds(60)));
     std::vector<int> everyone;

@@ -291,8 +291,7 @@ std::vector<Cell> CellsFor(int world, Which which) {
       for (const optim::Optimizer* optimizer : optim::All()) {
         const Cell cell{
             .mesh = mesh, .stage = stage, .accumulation = 4, .prefetch = true, .update = optimizer};
-        if (Takes(which, cell) || which == Which::kAll || which == Which::kHalf || which == Which::kQuick)
-          cells.push_back(cell);
+        if (which == Which::kAll || which == Which::kHalf || which == Which::kQuick) cells.push_back(cell);
       }
       for (int accumulation : {1, 4}) {
         for (auto recompute : {layout::Recompute::kNone, layout::Recompute::kFull}) {

@@ -230,12 +230,11 @@ TEST_P(Placement, SumsOverDataAxesAndCopiesAreListed) {
   for (int parameter = 0; parameter < static_cast<int>(case_.inventory.size()); ++parameter) {
     const std::vector<Axis> axes = ledger().GradientAxes(parameter);
     for (const Axis axis : {Axis::kDpReplicate, Axis::kDpShard}) {
-      EXPECT_EQ(listed.count(GradientReduction(ledger().bucket_of(parameter), axis)),
+      EXPECT_EQ(listed.count(GradientReduction(ledger().bucket_of(parameter), AxisName(axis))),
                 static_cast<size_t>(std::count(axes.begin(), axes.end(), axis)));
     }
     const int copies = ledger().GradientCopies(parameter);
-    const std::string sum =
-        absl::StrCat("gradient/", ledger().bucket_of(parameter), "/", NameOfCopies(mesh(), copies));
+    const std::string sum = GradientReduction(ledger().bucket_of(parameter), NameOfCopies(mesh(), copies));
     EXPECT_EQ(listed.count(sum) > 0, copies > 1) << sum;
     EXPECT_EQ(std::count(axes.begin(), axes.end(), Axis::kTp) > 0, copies > 1);
   }
