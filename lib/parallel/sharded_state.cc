@@ -1,6 +1,7 @@
 #include "parallel/sharded_state.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include <algorithm>
 
@@ -86,7 +87,8 @@ absl::Span<uint8_t> ShardedState::receive_buffer() const {
 }
 
 void ShardedState::Initialize(uint64_t seed) {
-  constexpr int64_t kAtOnce = int64_t{1} << 20;
+  constexpr int64_t kAtOnce = int64_t{1} << 22;
+  constexpr int64_t kOfOneThread = int64_t{1} << 14;
   std::vector<float> values;
   for (const layout::HeldBox& held : ledger_.BoxesHeld(rank_)) {
     const model::Parameter& parameter = ledger_.inventory()[static_cast<size_t>(held.parameter)];
@@ -99,10 +101,13 @@ void ShardedState::Initialize(uint64_t seed) {
         Beat();
         const int64_t count = std::min(kAtOnce, run.count - done);
         values.assign(static_cast<size_t>(count), parameter.init == model::Init::kOnes ? 1.0f : 0.0f);
-        for (int64_t i = 0; parameter.init == model::Init::kNormal && i < count; ++i) {
-          values[static_cast<size_t>(i)] =
-              std_dev * RandomNormal(seed, stream, static_cast<uint64_t>(run.from + done + i));
-        }
+        const auto draw = [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) {
+            values[static_cast<size_t>(i)] =
+                std_dev * RandomNormal(seed, stream, static_cast<uint64_t>(run.from + done + i));
+          }
+        };
+        if (parameter.init == model::Init::kNormal) at::parallel_for(0, count, kOfOneThread, draw);
         device_.CopyToDevice(master(held.bucket) + held.offset + run.to + done, values.data(),
                              count * static_cast<int64_t>(sizeof(float)));
       }
