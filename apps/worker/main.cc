@@ -96,6 +96,7 @@ absl::StatusOr<int> Train(std::vector<std::string> args) {
   deps.documents_path = folder.documents_path();
   deps.tensorboard_path = folder.tensorboard_path();
   deps.traces_path = folder.traces_path();
+  deps.profiles_path = folder.profiles_path();
   TRAINCTL_ASSIGN_OR_RETURN(deps.recipe_text, ReadFile(folder.recipe_path()));
   TRAINCTL_ASSIGN_OR_RETURN(const run::RunState state, folder.ReadState());
   deps.may_begin = folder.CheckMayBegin(state);

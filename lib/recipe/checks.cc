@@ -34,7 +34,8 @@ class Checker {
   void Run() {
     CheckSupport();
     CheckRequired();
-    CheckTraceSteps();
+    CheckNamedSteps("metrics.trace_steps", recipe_.metrics.trace_steps);
+    CheckNamedSteps("metrics.profile_steps", recipe_.metrics.profile_steps);
     CheckModel();
     CheckData();
     CheckDevice(/*is_ours=*/true);
@@ -118,16 +119,13 @@ class Checker {
   }
 
   // Steps are counted as in metrics.jsonl, from 1.
-  void CheckTraceSteps() {
-    if (!Usable({"metrics.trace_steps", "train.steps"})) return;
+  void CheckNamedSteps(absl::string_view path, const std::vector<int64_t>& steps) {
+    if (!Usable({path, "train.steps"})) return;
     std::set<int64_t> seen;
-    for (const int64_t step : recipe_.metrics.trace_steps) {
-      if (!seen.insert(step).second) {
-        Fail({"metrics.trace_steps"}, absl::StrCat("metrics.trace_steps: step ", step, " is there twice"));
-      }
+    for (const int64_t step : steps) {
+      if (!seen.insert(step).second) Fail({path}, absl::StrCat(path, ": step ", step, " is there twice"));
       if (step <= recipe_.train.steps) continue;
-      Fail({"metrics.trace_steps"}, absl::StrCat("metrics.trace_steps: step ", step,
-                                                 " is beyond train.steps (", recipe_.train.steps, ")"));
+      Fail({path}, absl::StrCat(path, ": step ", step, " is beyond train.steps (", recipe_.train.steps, ")"));
     }
   }
 

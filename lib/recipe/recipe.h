@@ -127,6 +127,7 @@ struct CheckpointConfig {
   std::optional<absl::Duration> every;
   int64_t keep = 3;
   int64_t keep_every_steps = 0;  // 0 = off
+  bool at_end = true;
   bool async = false;
   std::string when_busy = "wait";  // "wait", "skip"
 };
@@ -160,6 +161,7 @@ struct MetricsConfig {
   int64_t every_steps = 1;
   bool tensorboard = false;
   std::vector<int64_t> trace_steps;
+  std::vector<int64_t> profile_steps;
 };
 
 struct Recipe {

@@ -810,6 +810,12 @@ void AddRest(Builder& b) {
       .Range(0, 1e12)
       .Free();
   b.Add(
+       "checkpoint.at_end",
+       "Save when the last step is done. Without it a run keeps what `every_steps` and `every` saved; a stop "
+       "saves in any case.",
+       [](Recipe & r, size_t) -> auto& { return r.checkpoint.at_end; })
+      .Free();
+  b.Add(
        "checkpoint.async",
        "Copy the state in memory, which needs room for one copy of each worker's optimizer state, and "
        "write the copy while training goes on.",
@@ -915,6 +921,14 @@ void AddRest(Builder& b) {
        "Steps of which each worker records when its instructions ran, counted from 1; `trainctl trace` joins "
        "them.",
        [](Recipe & r, size_t) -> auto& { return r.metrics.trace_steps; })
+      .Default("none")
+      .AtLeast(1)
+      .Free();
+  b.Add(
+       "metrics.profile_steps",
+       "Steps of which each worker records its device's kernels and copies by name, counted from 1, into "
+       "`profiles/` of the run folder (for Perfetto).",
+       [](Recipe & r, size_t) -> auto& { return r.metrics.profile_steps; })
       .Default("none")
       .AtLeast(1)
       .Free();

@@ -186,10 +186,10 @@ std::string RunFolder::log_path(int rank) const {
 
 bool RunFolder::IsOwnFile(const std::string& path) const {
   static constexpr absl::string_view kOwn[] = {
-      "recipe.json",   "plan.json",    "data.json",      "report.json", "journal.jsonl", "metrics.jsonl",
-      "timings.jsonl", "lock",         "token",          "logs",        "traces",        "checkpoints",
-      "tensorboard",   "control.sock", "model-files",    "documents",   "admin.json",    "reader.json",
-      "launch-id",     "terms",        "batch-job.json", "slurm-job.sh"};
+      "recipe.json",   "plan.json",    "data.json",      "report.json",  "journal.jsonl", "metrics.jsonl",
+      "timings.jsonl", "lock",         "token",          "logs",         "traces",        "checkpoints",
+      "tensorboard",   "control.sock", "model-files",    "documents",    "admin.json",    "reader.json",
+      "launch-id",     "terms",        "batch-job.json", "slurm-job.sh", "profiles"};
   std::error_code error;
   const std::string full =
       std::filesystem::weakly_canonical(std::filesystem::absolute(path, error), error).string();

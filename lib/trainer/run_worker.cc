@@ -47,6 +47,7 @@
 #include "trainer/numerics.h"
 #include "trainer/restore.h"
 #include "trainer/run_report.h"
+#include "trainer/step_profile.h"
 
 namespace trainctl::trainer {
 namespace {
@@ -270,10 +271,11 @@ class Trainer {
       TRAINCTL_RETURN_IF_ERROR(LogStep(agreed.batch_hash, step_seconds, std::move(losses)));
       stop = agreed.stop;
       SaveKind save = agreed.save;
-      if (stop || counters_.step == recipe_.train.steps) save = SaveKind::kWanted;
+      if (stop || (IsLastStep() && recipe_.checkpoint.at_end)) save = SaveKind::kWanted;
       if (save != SaveKind::kNone) TRAINCTL_RETURN_IF_ERROR(Save(save));
     }
-    if (saved_step_ != counters_.step) TRAINCTL_RETURN_IF_ERROR(Save(SaveKind::kWanted));
+    if (saved_step_ != counters_.step && recipe_.checkpoint.at_end)
+      TRAINCTL_RETURN_IF_ERROR(Save(SaveKind::kWanted));
     TRAINCTL_RETURN_IF_ERROR(FinishSaving());
     TRAINCTL_RETURN_IF_ERROR(Report());
     return Close(counters_.step < recipe_.train.steps ? RunOutcome::kStoppedOnRequest
@@ -311,14 +313,25 @@ class Trainer {
     return views;
   }
 
-  // The schedule, and of the steps that the recipe names when each of its instructions ran.
+  // The schedule, and of the steps that the recipe names what ran and when.
   absl::Status RunStep(const data::Batch& batch, const parallel::UpdateOptions& update) {
-    const std::vector<int64_t>& traced = recipe_.metrics.trace_steps;
     const int64_t step = counters_.step + 1;  // as metrics.jsonl counts
-    if (std::count(traced.begin(), traced.end(), step) == 0) {
+    const auto names_it = [step](const std::vector<int64_t>& steps) {
+      return std::count(steps.begin(), steps.end(), step) > 0;
+    };
+    std::optional<StepProfile> profile;
+    if (names_it(recipe_.metrics.profile_steps)) profile.emplace(device_);
+    if (names_it(recipe_.metrics.trace_steps)) {
+      TRAINCTL_RETURN_IF_ERROR(RunTracedStep(batch, update, step));
+    } else {
       TRAINCTL_ASSIGN_OR_RETURN(result_, executor_->RunStep(planned_.step, Views(batch), update));
-      return absl::OkStatus();
     }
+    if (!profile.has_value()) return absl::OkStatus();
+    TRAINCTL_RETURN_IF_ERROR(CheckRunFolder());
+    return profile->Write(d_.profiles_path, step, d_.rank);
+  }
+
+  absl::Status RunTracedStep(const data::Batch& batch, const parallel::UpdateOptions& update, int64_t step) {
     std::vector<telemetry::TracedInstruction> instructions;
     for (const schedule::Instruction& instruction : planned_.ProgramOf(d_.rank).instructions) {
       instructions.push_back({schedule::Describe(instruction), instruction.stream});

@@ -37,7 +37,7 @@ inline const BadInputCase kBadInputs[] = {
      "r.toml:12:1: unknown key run.lr; did you mean optimizer.lr?"},
     {"KeyNearNothing", "[checkpoint]\nfrobnicate = 1\n",
      "r.toml:12:1: unknown key checkpoint.frobnicate; [checkpoint] has every_steps every keep "
-     "keep_every_steps async when_busy"},
+     "keep_every_steps at_end async when_busy"},
     {"KeyBelowNothing", "[a.b.c]\nd = 1\n",
      "r.toml:11:2: unknown key a; a recipe has recipe_version run model data train optimizer parallel "
      "cluster "
@@ -47,7 +47,7 @@ inline const BadInputCase kBadInputs[] = {
     {"ValueForATable", "checkpoint = 3\n",
      "r.toml:11:1: unknown key train.checkpoint; checkpoint is a table and takes no value; it has "
      "every_steps every "
-     "keep keep_every_steps async when_busy"},
+     "keep keep_every_steps at_end async when_busy"},
     {"StringForANumber", "[optimizer]\nlr = 'fast'\n",
      "r.toml:12:1: optimizer.lr: expected a number from 0 to 1000, got \"fast\""},
     {"FractionForACount", "[checkpoint]\nkeep = 2.5\n",
@@ -227,6 +227,8 @@ inline const BadInputCase kBadInputs[] = {
      "r.toml:12:1: launch.pass_env: \"RANK\" is a variable that trainctl sets itself"},
     {"PassedEnvThatIsSet", "[launch]\npass_env = ['A']\n[launch.env]\nA = '1'\n",
      "r.toml:12:1: launch.pass_env: \"A\" has its value in launch.env.A; take one of them out"},
+    {"ProfilesTwice", "[metrics]\nprofile_steps = [10, 10]\n",
+     "r.toml:12:1: metrics.profile_steps: step 10 is there twice"},
     {"TracesBeyondTheRun", "[metrics]\ntrace_steps = [10, 999_999_999]\n",
      "r.toml:12:1: metrics.trace_steps: step 999999999 is beyond train.steps (100)"},
     {"TwoNodes", "[cluster]\nnodes = 2\n",

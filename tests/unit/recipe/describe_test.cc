@@ -57,7 +57,7 @@ TEST(Explain, ATypoIsAnsweredWithTheNearestNames) {
 TEST(ExplainJson, HasEveryKeyOfATable) {
   const absl::StatusOr<Json> json = ParseJson(ExplainJson("metrics").value_or(""), "explain");
   ASSERT_TRUE(json.ok());
-  EXPECT_EQ((*json)["fields"].size(), 3u);
+  EXPECT_EQ((*json)["fields"].size(), 4u);
   EXPECT_EQ((*json)["fields"][0]["name"], "metrics.every_steps");
   EXPECT_EQ((*json)["fields"][0]["unit"], "steps");
 }

@@ -130,6 +130,7 @@ class RunWorkerTest : public ::testing::Test {
     deps.metrics_path = folder_ + "/metrics.jsonl";
     deps.timings_path = folder_ + "/timings.jsonl";
     deps.report_path = folder_ + "/report.json";
+    deps.profiles_path = folder_ + "/profiles";
     deps.check_run_folder = check_run_folder_;
     deps.may_begin = may_begin_;
     return RunWorker(deps);
@@ -167,6 +168,27 @@ TEST_F(RunWorkerTest, ALossThatIsNotFiniteLeavesTheSaveUnderWay) {
   const auto outcome = Run(sets);
   EXPECT_EQ(ExitCodeFor(outcome.status()), ExitCode::kCheckFailed) << outcome.status();
   EXPECT_TRUE(Saved(bad_step - 1)) << "the message says that the last checkpoint is good";
+}
+
+TEST_F(RunWorkerTest, WithoutACheckpointAtTheEndTheDueOnesStay) {
+  ASSERT_EQ(*Run({"checkpoint.at_end=false", "checkpoint.every_steps=2"}), RunOutcome::kFinished);
+  EXPECT_TRUE(Saved(2));
+  EXPECT_FALSE(Saved(3));
+  EXPECT_TRUE(PathExists(folder_ + "/report.json"));
+  // What is done again is done from there, and this time it is kept.
+  ASSERT_EQ(*Run({}), RunOutcome::kFinished);
+  EXPECT_TRUE(Saved(3));
+}
+
+TEST_F(RunWorkerTest, OfAProfiledStepTheOperatorsAreListed) {
+  ASSERT_EQ(*Run({"metrics.profile_steps=[2]"}), RunOutcome::kFinished);
+  EXPECT_FALSE(PathExists(folder_ + "/profiles/step-1-rank-0.json"));
+  const absl::StatusOr<std::string> text = ReadFile(folder_ + "/profiles/step-2-rank-0.json");
+  ASSERT_TRUE(text.ok()) << text.status();
+  const Json profile = Json::parse(*text);
+  int products = 0;
+  for (const Json& event : profile.at("traceEvents")) products += event.value("name", "") == "aten::mm";
+  EXPECT_GT(products, 0);
 }
 
 TEST_F(RunWorkerTest, AStepIsReportedAsLogsCountIt) {
