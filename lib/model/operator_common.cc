@@ -36,12 +36,13 @@ int64_t SumScratchBytes(int64_t numel, int64_t element_bytes, int64_t ranks) {
 }
 
 int64_t WeightGradientTempBytes(const Segment& segment, int64_t numel) {
-  return segment.dtype == DType::kF32 ? 0 : numel * DTypeBytes(segment.dtype);
+  return segment.dtype == DType::kF32 || segment.on_device ? 0 : numel * DTypeBytes(segment.dtype);
 }
 
 double WeightGradientBytes(const Segment& segment, double numel, bool accumulate) {
   const double sum = accumulate ? 8 : 4;
-  return segment.dtype == DType::kF32 ? numel * sum : numel * (sum + 2 * ElementBytes(segment));
+  const bool is_direct = segment.dtype == DType::kF32 || segment.on_device;
+  return is_direct ? numel * sum : numel * (sum + 2 * ElementBytes(segment));
 }
 
 }  // namespace trainctl::model

@@ -20,7 +20,8 @@ struct AttentionShape {
   int64_t head_dim = 0;
 };
 
-// Writes out [n, heads * head_dim] and lse [heads, n] (fp32), the log of each row's sum of exponentials.
+// Writes out [n, heads * head_dim] and lse [heads, n] (fp32), the log of each row's sum of exponentials. A
+// device may put other tensors of these sizes in their places, and lse in an order of its own.
 void AttentionForward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view,
                       at::Tensor& out, at::Tensor& lse);
 // Writes dqkv (the shape of qkv).
@@ -49,7 +50,14 @@ void ReferenceAttentionBackward(const AttentionShape& shape, const at::Tensor& q
                                 const at::Tensor& out, const at::Tensor& lse, const at::Tensor& dout,
                                 at::Tensor& dqkv, int64_t tile_bytes = model::kScoreTileBytes);
 
-// Flash attention (Dao 2023) over packed documents, bf16 on CUDA.
+// cuDNN's over sequences that hold one document each, bf16 on CUDA, except where the same bits are wanted
+// each time. `out` and `lse` become what it returns; lse is in its own order.
+bool CudnnServes(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view);
+void CudnnForward(const AttentionShape& shape, const at::Tensor& qkv, at::Tensor& out, at::Tensor& lse);
+void CudnnBackward(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& out,
+                   const at::Tensor& lse, const at::Tensor& dout, at::Tensor& dqkv);
+
+// Flash attention (Dao 2023) over packed documents, bf16 on CUDA. `out` and `lse` become what it returns.
 bool FlashServes(const AttentionShape& shape, const at::Tensor& qkv);
 void FlashForward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view, at::Tensor& out,
                   at::Tensor& lse);

@@ -39,8 +39,8 @@ void FlashForward(const AttentionShape& shape, const at::Tensor& qkv, const Toke
   const auto result = at::_flash_attention_forward(
       x.q, x.k, x.v, view.document_offsets, view.document_offsets, view.longest_document,
       view.longest_document, /*dropout_p=*/0.0, /*is_causal=*/true, /*return_debug_mask=*/false);
-  OutputHeads(shape, out).copy_(std::get<0>(result));
-  lse.copy_(std::get<1>(result).view_as(lse));  // [heads, n]
+  out = std::get<0>(result).view_as(out);
+  lse = std::get<1>(result).view_as(lse);  // [heads, n]
 }
 
 void FlashBackward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view,

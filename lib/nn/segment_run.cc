@@ -59,6 +59,15 @@ void SegmentRun::AddWeightGradient(const std::vector<int>& weights, const at::Te
     }
     return;
   }
+  if (!device_.is_cpu()) {
+    // A device's products have fp32 results of bf16 factors.
+    if (accumulate) {
+      at::addmm_out(gradient, gradient, dy.t(), x, at::kFloat);
+    } else {
+      at::mm_out(gradient, dy.t(), x, at::kFloat);
+    }
+    return;
+  }
   at::Tensor product = Empty({out, in});
   Multiply(product, dy.t(), x);
   const auto add_part = [&](int64_t begin, int64_t end) {
@@ -67,7 +76,6 @@ void SegmentRun::AddWeightGradient(const std::vector<int>& weights, const at::Te
                                                        end - begin);
   };
   const int64_t numel = out * in;
-  if (!device_.is_cpu()) return add_part(0, numel);
   at::parallel_for(0, numel, (numel + threads_ - 1) / threads_, add_part);
 }
 

@@ -3,10 +3,14 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cstring>
+#include <type_traits>
 #include <vector>
 
 namespace trainctl::nn {
 namespace {
+
+constexpr int64_t kWord = sizeof(int32_t);
 
 std::vector<int32_t> DocumentOffsets(const int32_t* document, const model::MicroBatchShape& shape) {
   std::vector<int32_t> offsets = {0};
@@ -25,26 +29,31 @@ DeviceTokens::DeviceTokens(const device::Device& device, const TokenView& host,
     : view_(host) {
   if (device.is_cpu()) return;
   const int64_t n = shape.tokens();
-  constexpr int64_t kWord = sizeof(int32_t);
-  storage_ = at::empty({3 * n * kWord + n}, device.Options(at::kByte));
-  char* at = static_cast<char*>(storage_.data_ptr());
-  const auto put = [&](const auto*& pointer, int64_t bytes) {
-    if (pointer != nullptr) {
-      device.CopyToDevice(at, pointer, bytes);
-      pointer = reinterpret_cast<std::remove_reference_t<decltype(pointer)>>(at);
-    }
-    at += bytes;
-  };
-  put(view_.tokens, n * kWord);
-  put(view_.targets, n * kWord);
-  put(view_.positions, n * kWord);
-  put(view_.loss_mask, n);
   const std::vector<int32_t> offsets = DocumentOffsets(host.document, shape);
+  const int64_t num_offsets = static_cast<int64_t>(offsets.size());
   for (size_t i = 1; i < offsets.size(); ++i)
     view_.longest_document = std::max<int64_t>(view_.longest_document, offsets[i] - offsets[i - 1]);
-  view_.document_offsets = at::empty({static_cast<int64_t>(offsets.size())}, device.Options(at::kInt));
-  device.CopyToDevice(view_.document_offsets.data_ptr(), offsets.data(),
-                      static_cast<int64_t>(offsets.size()) * kWord);
+  // One copy for all: each waits for the device.
+  std::vector<char> bytes(static_cast<size_t>((3 * n + num_offsets) * kWord + n));
+  storage_ = at::empty({static_cast<int64_t>(bytes.size())}, device.Options(at::kByte));
+  char* const target = static_cast<char*>(storage_.data_ptr());
+  int64_t at = 0;
+  const auto put = [&](const auto*& pointer, int64_t count) {
+    const int64_t size = count * static_cast<int64_t>(sizeof(*pointer));
+    if (pointer != nullptr) {
+      std::memcpy(&bytes[static_cast<size_t>(at)], pointer, static_cast<size_t>(size));
+      pointer = reinterpret_cast<std::remove_reference_t<decltype(pointer)>>(target + at);
+    }
+    at += size;
+  };
+  put(view_.tokens, n);
+  put(view_.targets, n);
+  put(view_.positions, n);
+  const int32_t* begins = offsets.data();
+  put(begins, num_offsets);
+  put(view_.loss_mask, n);
+  device.CopyToDevice(target, bytes.data(), at);
+  view_.document_offsets = device.View(const_cast<int32_t*>(begins), {num_offsets}, at::kInt);
 }
 
 }  // namespace trainctl::nn

@@ -455,13 +455,30 @@ class Executor::Pass {
     return absl::OkStatus();
   }
 
+  // This rank's ranges of a bucket; adjacent parameters that `is` says the same of are one, named after the
+  // first: a device's launch takes as long as a hundred thousand elements.
+  template <typename Property>
+  std::vector<layout::ParameterRange> MergedRanges(int bucket, const Property& is) const {
+    std::vector<layout::ParameterRange> merged;
+    for (const layout::ParameterRange& range : e_.state_.OwnRanges(bucket)) {
+      if (!merged.empty() && merged.back().offset + merged.back().count == range.offset &&
+          is(merged.back().parameter) == is(range.parameter)) {
+        merged.back().count += range.count;
+      } else {
+        merged.push_back(range);
+      }
+    }
+    return merged;
+  }
+
   absl::Status GradNorm(const Instruction& instruction) {
     e_.device_.Zero(e_.squares_, sizeof(double));
+    const auto counts = [this](int parameter) { return ledger_.CountsInNorm(parameter, e_.state_.rank()); };
     for (const int bucket : e_.state_.buckets()) {
       const float* part = e_.state_.gradient_part(bucket);
-      for (const layout::ParameterRange& range : e_.state_.OwnRanges(bucket)) {
-        if (!ledger_.CountsInNorm(range.parameter, e_.state_.rank())) continue;
-        e_.device_.kernels().sum_of_squares(e_.squares_, part + range.offset, range.count);
+      for (const layout::ParameterRange& range : MergedRanges(bucket, counts)) {
+        if (counts(range.parameter))
+          e_.device_.kernels().sum_of_squares(e_.squares_, part + range.offset, range.count);
       }
     }
     double squares = 0;
@@ -487,9 +504,11 @@ class Executor::Pass {
           static_cast<float>(std::min(1.0, update_->clip_norm / (result.grad_norm + 1e-6)));
     }
     const int64_t threads = e_.options_.setting.threads;
-    for (const layout::ParameterRange& range : e_.state_.OwnRanges(bucket)) {
-      options.weight_decay =
-          update_->decay[static_cast<size_t>(range.parameter)] ? update_->weight_decay : 0.0f;
+    const auto decays = [this](int parameter) -> bool {
+      return update_->decay[static_cast<size_t>(parameter)];
+    };
+    for (const layout::ParameterRange& range : MergedRanges(bucket, decays)) {
+      options.weight_decay = decays(range.parameter) ? update_->weight_decay : 0.0f;
       const auto update = [&](int64_t begin, int64_t end) {
         optim::Update(optimizer, e_.device_.kernels(), e_.state_.parts(bucket),
                       e_.state_.gradient_part(bucket), range.offset + begin, end - begin, options);
@@ -535,6 +554,7 @@ Executor::Executor(const model::ModelSpec& spec, ShardedState& state, Groups& gr
     loss_ = device_sums_.data_ptr<double>();
   }
   squares_ = loss_ + 1;
+  ReserveWorkspace();
   const layout::Ledger& ledger = state.ledger();
   if (ledger.mesh().tp > 1)
     tensor_ = std::make_unique<nn::TensorGroup>(groups.Of(layout::Axis::kTp, schedule::kComputeStream));
@@ -546,6 +566,15 @@ Executor::Executor(const model::ModelSpec& spec, ShardedState& state, Groups& gr
     if (device_.is_cpu()) runners_.back().MeasureInto(&operator_seconds_);
   }
   streams_.push_back(nullptr);  // of computing: the caller's thread
+}
+
+// LibTorch takes a device's workspace for products when the first one runs, and keeps it.
+void Executor::ReserveWorkspace() const {
+  if (device_.is_cpu()) return;
+  const device::ScopedMemoryTag tag(device_, MemoryTag(schedule::Category::kBuffers));
+  const at::Tensor factor = at::zeros({8, 8}, device_.Options(nn::ToAten(state_.compute_dtype())));
+  at::Tensor product = at::empty_like(factor);
+  at::mm_out(product, factor, factor);
 }
 
 Executor::~Executor() = default;

@@ -100,6 +100,7 @@ class Executor {
 
   const model::ModelSpec& spec_;
   std::vector<schedule::Group> ScalarGroups() const;
+  void ReserveWorkspace() const;
   // InternalError: the ledger does not list that sum of training over that group's axis.
   absl::Status CheckListed(absl::string_view sum, const comm::Group& group) const;
 

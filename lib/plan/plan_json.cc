@@ -344,6 +344,7 @@ Json PlanToJsonObject(const Plan& plan) {
                {"sum_dtype", std::string(DTypeName(plan.setting.types.sum))},
                {"prefetch", plan.setting.prefetch},
                {"checkpoint_copy", plan.setting.checkpoint_copy},
+               {"workspace_bytes", plan.setting.workspace_bytes},
                {"optimizer", std::string(plan.setting.optimizer->name)},
                {"threads_per_worker", plan.threads_per_worker},
                {"nodes", plan.nodes},
@@ -381,6 +382,7 @@ absl::StatusOr<Plan> PlanFromJson(absl::string_view text, absl::string_view what
   reader.Int("seq_len", &plan.setting.seq_len, 1);
   reader.Bool("prefetch", &plan.setting.prefetch);
   if (json.contains("checkpoint_copy")) reader.Bool("checkpoint_copy", &plan.setting.checkpoint_copy);
+  if (json.contains("workspace_bytes")) reader.Int("workspace_bytes", &plan.setting.workspace_bytes, 0);
   // Earlier versions had AdamW alone.
   std::string optimizer(optim::kAdamW.name);
   if (json.contains("optimizer")) reader.String("optimizer", &optimizer);

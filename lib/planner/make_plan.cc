@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -124,6 +125,28 @@ absl::StatusOr<int64_t> ResolveDeviceMemoryLimit(const recipe::ClusterConfig& cl
   return limit;
 }
 
+// What lib/nn runs: LibTorch's flash attention; the vendor's kernel, whose sums have no order, where every
+// sequence is one document.
+simulate::FusedAttention AttentionOf(const recipe::Recipe& recipe) {
+  const bool is_whole = recipe.data.packing == "continuous" && !recipe.run.deterministic;
+  return is_whole ? simulate::FusedAttention::kVendor : simulate::FusedAttention::kFlash2;
+}
+
+// What LibTorch takes for cuBLAS once, at its first product (pytorch 2.11 aten/src/ATen/cuda/
+// CublasHandlePool.cpp, parseChosenWorkspaceSize; seen on an H100).
+int64_t LibraryWorkspaceBytes(const cluster::Device& device) {
+  if (std::string_view(device.vendor) != "nvidia") return 0;
+  constexpr int64_t kKiB = 1024;
+  switch (device.silicon) {
+    case cluster::Silicon::kHopper:
+    case cluster::Silicon::kBlackwell:
+    case cluster::Silicon::kBlackwellUltra:
+      return 32 * kKiB * kKiB;
+    default:
+      return (4096 * 2 + 16 * 8) * kKiB;
+  }
+}
+
 int64_t ResolveThreads(const recipe::ClusterConfig& cluster, const cluster::Host& host,
                        std::vector<std::string>& notes) {
   if (cluster.threads_per_worker.has_value()) return *cluster.threads_per_worker;
@@ -208,7 +231,8 @@ absl::Status ResolveMachine(const recipe::Recipe& recipe, const cluster::Host& h
   if (machine != nullptr) {
     plan.hardware = machine->device->name;
     plan.notes.insert(plan.notes.end(), machine->notes.begin(), machine->notes.end());
-    plan.rates = simulate::DeviceRates(machine, plan.setting.types.compute);
+    plan.rates = simulate::DeviceRates(machine, plan.setting.types.compute, AttentionOf(recipe));
+    plan.setting.workspace_bytes = LibraryWorkspaceBytes(*machine->device);
   } else {
     plan.notes.push_back(absl::StrCat(
         host.accelerator.empty() ? "this machine's device is not known"

@@ -31,7 +31,8 @@ struct StepSetting {
   // The memory is a device's: its library sums in its own buffers, checkpoints are copied to the host, and
   // the step's tokens are copied from there.
   bool on_device = false;
-  int64_t threads = 1;  // of one worker on a CPU, whose kernels need memory for each; 1 on a device
+  int64_t workspace_bytes = 0;  // that a device's library keeps for products
+  int64_t threads = 1;          // of one worker on a CPU, whose kernels need memory for each; 1 on a device
   const optim::Optimizer* optimizer = &optim::kAdamW;
   bool operator==(const StepSetting&) const = default;
 };

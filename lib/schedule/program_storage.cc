@@ -63,6 +63,8 @@ void ProgramBuilder::AddPersistentValues() {
   if (options.setting.checkpoint_copy && !options.setting.on_device)
     add(ValueKind::kCheckpointCopy, Category::kBuffers, shard * (master_bytes + optimizer.StateBytes()));
   add(ValueKind::kRotaryTables, Category::kBuffers, in_.blocks->rotary_bytes);
+  if (options.setting.workspace_bytes > 0)
+    add(ValueKind::kWorkspace, Category::kBuffers, options.setting.workspace_bytes);
   AddReceiveBuffer();
   AddTokens();
 }

@@ -34,6 +34,7 @@ constexpr std::array<absl::string_view, kNumValueKinds> kValueKindNames = {"para
                                                                            "rotary tables",
                                                                            "receive buffer",
                                                                            "tokens",
+                                                                           "library's workspace",
                                                                            "gathered parameters",
                                                                            "gradient under way",
                                                                            "hidden",

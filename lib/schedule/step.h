@@ -64,6 +64,7 @@ enum class ValueKind : uint8_t {
   kRotaryTables,
   kReceiveBuffer,
   kTokens,
+  kWorkspace,
   kParameterSlot,  // micro_batch: the slot
   kGradientSlot,   // micro_batch: the slot
   // of a block and a micro-batch
@@ -72,7 +73,7 @@ enum class ValueKind : uint8_t {
   kSaved,           // by the forward for the backward
   kQueued,          // by the input gradient for the weight gradients
 };
-inline constexpr int kNumValueKinds = 15;
+inline constexpr int kNumValueKinds = 16;
 
 // Storage with a lifetime. Persistent values live through the whole run.
 struct Value {

@@ -28,16 +28,18 @@ double LogitBytes(DType compute_dtype) { return 3 * static_cast<double>(DTypeByt
 double Rates::Seconds(const Work& work) const {
   double seconds = 0;
   for (size_t i = 0; i < work.units.size(); ++i) seconds += work.units[i] * seconds_per_unit[i];
-  return machine == nullptr ? seconds : seconds + DeviceSeconds(*machine, work);
+  return machine == nullptr ? seconds : seconds + DeviceSeconds(*machine, attention, work);
 }
 
 bool Rates::operator==(const Rates& other) const {
   if ((machine == nullptr) != (other.machine == nullptr)) return false;
   if (machine != nullptr && machine->stated != other.machine->stated) return false;
-  return seconds_per_unit == other.seconds_per_unit && overlap == other.overlap && measured == other.measured;
+  return seconds_per_unit == other.seconds_per_unit && overlap == other.overlap &&
+         measured == other.measured && attention == other.attention;
 }
 
-Rates DeviceRates(std::shared_ptr<const cluster::Machine> machine, DType compute_dtype) {
+Rates DeviceRates(std::shared_ptr<const cluster::Machine> machine, DType compute_dtype,
+                  FusedAttention attention) {
   const double byte_seconds = 1 / BytesPerSecond(*machine->device);
   Rates rates;
   rates[Resource::kLogits] = LogitBytes(compute_dtype) * byte_seconds;
@@ -46,6 +48,7 @@ Rates DeviceRates(std::shared_ptr<const cluster::Machine> machine, DType compute
   rates[Resource::kOperators] = kKernelGapSeconds;
   rates[Resource::kSteps] = kStepSeconds;
   rates.machine = std::move(machine);
+  rates.attention = attention;
   return rates;
 }
 

@@ -17,6 +17,7 @@
 #include "model/model_spec.h"
 #include "model/work.h"
 #include "schedule/build_step.h"
+#include "simulate/device_attention.h"
 #include "simulate/play.h"
 
 namespace trainctl::simulate {
@@ -34,6 +35,7 @@ struct Rates {
   bool measured = false;  // by `trainctl calibrate`, on this machine
   // Null on a CPU. Else what it prices by shape costs nothing by units.
   std::shared_ptr<const cluster::Machine> machine;
+  FusedAttention attention = FusedAttention::kFlash2;  // of a device
   double& operator[](Resource resource) { return seconds_per_unit[static_cast<size_t>(resource)]; }
   double operator[](Resource resource) const { return seconds_per_unit[static_cast<size_t>(resource)]; }
   bool operator==(const Rates& other) const;
@@ -46,7 +48,8 @@ struct Rates {
 Rates CpuRates(int64_t threads, DType compute_dtype, bool native_bf16);
 
 // Of a machine of the catalogue: passes over memory by the bytes that they move, the rest by its operators.
-Rates DeviceRates(std::shared_ptr<const cluster::Machine> machine, DType compute_dtype);
+Rates DeviceRates(std::shared_ptr<const cluster::Machine> machine, DType compute_dtype,
+                  FusedAttention attention = FusedAttention::kFlash2);
 
 // Rates of a device that the catalogue does not know, in the proportions of the others: they put layouts in
 // order and predict no time.

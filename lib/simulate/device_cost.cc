@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "simulate/device_attention.h"
 #include "simulate/device_matmul.h"
 
 namespace trainctl::simulate {
@@ -18,9 +17,9 @@ double SecondsOf(const cluster::Machine& machine, const model::Product& product)
                         .result_bytes = product.result_bytes});
 }
 
-// LibTorch's kernel is FlashAttention-2, on every device (lib/nn runs no other).
-double SecondsOf(const cluster::Machine& machine, const model::AttentionKernel& kernel) {
-  const ForwardBackward seconds = AttentionSeconds(*machine.device, FusedAttention::kFlash2,
+double SecondsOf(const cluster::Machine& machine, FusedAttention fused,
+                 const model::AttentionKernel& kernel) {
+  const ForwardBackward seconds = AttentionSeconds(*machine.device, fused,
                                                    {.queries = kernel.tokens,
                                                     .keys = (kernel.seq_len + 1) / 2,
                                                     .heads = kernel.heads,
@@ -41,14 +40,11 @@ cluster::GroupPlacement PlacementOf(int ranks, int stride, const cluster::Node& 
   return {.ranks = ranks, .ranks_per_node = std::clamp(node.gpus / stride, 1, ranks)};
 }
 
-double DeviceSeconds(const cluster::Machine& machine, const model::Work& work) {
+double DeviceSeconds(const cluster::Machine& machine, FusedAttention attention, const model::Work& work) {
   double seconds = 0;
-  const auto add = [&](const auto& list) {
-    for (const auto& [what, count] : list) seconds += count * SecondsOf(machine, what);
-  };
-  add(work.products);
-  add(work.attention);
-  add(work.exchanges);
+  for (const auto& [product, count] : work.products) seconds += count * SecondsOf(machine, product);
+  for (const auto& [kernel, count] : work.attention) seconds += count * SecondsOf(machine, attention, kernel);
+  for (const auto& [exchange, count] : work.exchanges) seconds += count * SecondsOf(machine, exchange);
   return seconds;
 }
 

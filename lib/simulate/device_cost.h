@@ -6,11 +6,12 @@
 #include "cluster/collectives.h"
 #include "cluster/machine.h"
 #include "model/work.h"
+#include "simulate/device_attention.h"
 
 namespace trainctl::simulate {
 
 // Of the lists of `work`; its units are not looked at.
-double DeviceSeconds(const cluster::Machine& machine, const model::Work& work);
+double DeviceSeconds(const cluster::Machine& machine, FusedAttention attention, const model::Work& work);
 
 // Where the ranks of a group sit when ranks fill one node after the other.
 cluster::GroupPlacement PlacementOf(int ranks, int stride, const cluster::Node& node);

@@ -170,6 +170,7 @@ absl::StatusOr<Report> Verify(const Subject& subject, const std::string& fault) 
   gradients.setting.seq_len = small.seq_len;
   gradients.setting.types = {};
   gradients.setting.on_device = gradients.setting.checkpoint_copy = false;
+  gradients.setting.workspace_bytes = 0;
   gradients.setting.threads = 1;
   gradients.update.apply = false;
   gradients.update.z_loss = 1e-3f;

@@ -386,6 +386,24 @@ at::Tensor& AddProduct(at::Tensor& self, const at::Tensor& a, const at::Tensor& 
   return self;
 }
 
+// Of bf16 factors, with results in fp32, as devices have them and CPUs do not.
+at::Tensor& ProductInFp32(const at::Tensor& a, const at::Tensor& b, at::ScalarType dtype, at::Tensor& out) {
+  if (dtype != at::kFloat || out.scalar_type() != dtype) Die("a product whose result is not fp32");
+  OnStream([a = Touchable(a), b = Touchable(b), out = Touchable(out)]() mutable {
+    at::mm_out(out, a.to(at::kFloat), b.to(at::kFloat));
+  });
+  return out;
+}
+
+at::Tensor& AddProductInFp32(const at::Tensor& self, const at::Tensor& a, const at::Tensor& b,
+                             at::ScalarType dtype, const at::Scalar& beta, const at::Scalar& alpha,
+                             at::Tensor& out) {
+  if (dtype != at::kFloat || out.scalar_type() != dtype) Die("a product whose result is not fp32");
+  OnStream([self = Touchable(self), a = Touchable(a), b = Touchable(b), out = Touchable(out), beta,
+            alpha]() mutable { at::addmm_out(out, self, a.to(at::kFloat), b.to(at::kFloat), beta, alpha); });
+  return out;
+}
+
 // For results whose size an operator finds out; their old content is not kept.
 const at::Tensor& Resize(const at::Tensor& self, c10::IntArrayRef size, std::optional<at::MemoryFormat>) {
   at::TensorImpl* impl = self.unsafeGetTensorImpl();
@@ -420,6 +438,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("zero_", Zero);
   m.impl("mm.out", Product);
   m.impl("addmm_", AddProduct);
+  m.impl("mm.dtype_out", ProductInFp32);
+  m.impl("addmm.dtype_out", AddProductInFp32);
   m.impl("as_strided", at::native::as_strided_tensorimpl);
   m.impl("view", static_cast<at::Tensor (*)(const at::Tensor&, at::IntArrayRef)>(at::native::view));
   m.impl("_reshape_alias", [](const at::Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef stride) {
