@@ -10,7 +10,9 @@ whatever comes after. A step that cannot run says why; none begins without the t
     trainer_parity  the same recipe on both devices, fp32 and bf16: loss and gradient norm step by step
     layouts         the same recipe on several devices of a kind against one of them: NCCL, streams that overlap
     memory          bytes of tensors, predicted against measured
-    throughput      tokens/s beside Hugging Face's Llama under torch.compile, the sides taking turns
+    ceilings        copies, products and attention in our shapes, as fast as PyTorch has them on this device
+    profile         a step's kernels by name, and how long the device had nothing to do
+    throughput      tokens/s beside Hugging Face's Llama and a plain Llama in TorchTitan's manner, both compiled
 
 Exit 0: everything that ran passed; 1: something failed; 2: the command line; 5: there are no programs.
 """
@@ -42,8 +44,10 @@ SCHEMA = "trainctl.gpu_kit.v1"
 # is within 5e-5 and 8e-3 of fp32, and two devices in bf16 ought to be no further apart than several times that.
 PARITY = {"fp32": Bounds(first_loss=5e-6, loss=2e-5, first_norm=3e-5, norm=1e-3),
           "bf16": Bounds(first_loss=1e-4, loss=5e-4, first_norm=1e-2, norm=5e-2)}
-# Of bytes that tensors take. On the CPU 3 % is promised; a GPU's libraries have workspaces beside.
-MEMORY = 0.10
+# Of bytes that tensors take.
+MEMORY = 0.03
+
+PEERS = {"Hugging Face": "huggingface", "TorchTitan's manner": "torchtitan"}
 
 RECIPE = """recipe_version = 1
 [run]
@@ -75,6 +79,9 @@ devices_per_node = {workers}
 threads_per_worker = {threads}
 [checkpoint]
 every_steps = 1000000
+at_end = false
+[metrics]
+profile_steps = {profile_steps}
 [launch]
 max_restarts = 0
 """
@@ -98,11 +105,10 @@ def last_lines(text, count=12):
 
 def threads_of(device, side):
     """Threads of a worker: all cores where the CPU is the reference, one where it stands for the other device, so that
-    its sums have another order; two beside a GPU."""
-    cores = len(os.sched_getaffinity(0))
+    its sums have another order; the worker's own choice beside a GPU."""
     if device != "cpu":
-        return min(2, cores)
-    return cores if side == 0 else 1
+        return '"auto"'
+    return len(os.sched_getaffinity(0)) if side == 0 else 1
 
 
 class Kit:
@@ -175,12 +181,12 @@ class Kit:
         return prefix.with_suffix(".bin")
 
     def recipe(self, preset, device, *, steps, batch, micro_batch, seq_len, precision, recompute="none", threads=1, seed=1,
-               deterministic=False, workers=1, parallel="zero_stage = 0"):
+               deterministic=False, workers=1, parallel="zero_stage = 0", profile_steps=()):
         path = self.fresh(f"{preset}.toml")
         text = RECIPE.format(preset=preset, device=device, steps=steps, batch=batch, micro_batch=micro_batch,
                              seq_len=seq_len, precision=precision, recompute=recompute, threads=threads, seed=seed,
                              deterministic=str(deterministic).lower(), workers=workers, parallel=parallel,
-                             data=self.data(PEER_MODELS[preset]["vocab_size"]))
+                             profile_steps=list(profile_steps), data=self.data(PEER_MODELS[preset]["vocab_size"]))
         path.write_text(text)
         return path
 
@@ -192,8 +198,9 @@ class Kit:
             raise NotRun(f'cluster.device = "{device}" is refused: {last_lines(out + err, 3)}')
 
     def train(self, recipe, limit):
-        """A run: its metrics, timings and report."""
+        """A run: its metrics, timings and report, the seconds to the end of its first step, and its profile."""
         folder = self.fresh("run")
+        begin = time.time()
         try:
             code, out, err = self.execute([self.trainctl, "launch", recipe, "--run-dir", folder], limit)
             if code == 5:
@@ -202,7 +209,10 @@ class Kit:
                 raise Failed(f"trainctl launch: exit {code}: {last_lines(out + err)}")
             lines = {name: [json.loads(line) for line in (folder / f"{name}.jsonl").read_text().splitlines()]
                      for name in ("metrics", "timings")}
-            return {**lines, "report": json.loads((folder / "report.json").read_text())}
+            first_step = lines["timings"][0]["time"] - begin if lines["timings"] else None
+            profiles = [json.loads(path.read_text(errors="replace")) for path in sorted(folder.glob("profiles/*.json"))]
+            return {**lines, "report": json.loads((folder / "report.json").read_text()), "first_step_seconds": first_step,
+                    "profiles": profiles}
         finally:
             shutil.rmtree(folder, ignore_errors=True)  # a checkpoint of a billion parameters is in it
 
@@ -342,57 +352,83 @@ class Kit:
             except (NotRun, Failed) as error:
                 self.record("memory", f"memory, {label}", status_of(error), reason=str(error))
 
+    def ceilings(self):
+        if self.a.devices[1] != "cuda":
+            raise NotRun("for GPUs")
+        code, out, err = self.execute([self.a.python, HERE / "ceilings.py"], 90)
+        if code == 5:
+            raise NotRun(last_lines(err, 3))
+        if code != 0:
+            raise Failed(f"ceilings.py: exit {code}: {last_lines(err)}")
+        found = json.loads(out.splitlines()[-1])
+        self.record("ceilings", "ceilings", "measured", **found,
+                    value=f"copy {found['copies']['copy']:.2f} TB/s; 8192³ product {found['products']['8192^3']['forward']:.0f} TFLOP/s")
+
+    def profile(self):
+        device = self.a.devices[1]
+        self.need_device(device)
+        for preset, size in self.cells().items():
+            name = f"kernels of a step, {preset}, {device}"
+            steps = 4 if self.a.small else 7
+            recipe = self.recipe(preset, device, steps=steps, precision="bf16", threads=threads_of(device, 1),
+                                 profile_steps=(steps,), **size)
+            try:
+                run = self.train(recipe, 120)
+                found = kernels_of(run["profiles"][0])
+                # The profiled step is the last one; those before it say what it costs to profile.
+                plain = statistics.median(line["seconds"] for line in run["timings"][1:-1])
+                value = f"a step of {plain * 1e3:.1f} ms"
+                if found["kernels"]:
+                    value += (f"; profiled: {found['busy_ms']:.1f} ms of work in {found['span_ms']:.1f} ms, "
+                              f"{found['launches']} launches; {found['kernels'][0]['name'][:40]} {found['kernels'][0]['ms']:.1f} ms")
+                self.record("profile", name, "measured", step_seconds=plain, value=value, **found)
+            except (NotRun, Failed) as error:
+                self.record("profile", name, status_of(error), reason=str(error))
+
+    def cells(self):
+        """What is measured for speed: the presets, each with its batch."""
+        if self.a.small:
+            return {"toy-1m": dict(batch=4, micro_batch=2, seq_len=64)}
+        return {"llama-120m": dict(batch=16, micro_batch=16, seq_len=1024),
+                "llama-1b": dict(batch=8, micro_batch=4, seq_len=2048)}
+
     def throughput(self):
         device = self.a.devices[1]
         self.need_device(device)
-        if self.a.small:
-            cells = [("toy-1m", dict(batch=4, micro_batch=2, seq_len=64), 1, 2)]
-        else:
-            cells = [("llama-120m", dict(batch=16, micro_batch=16, seq_len=1024), 5, 20),
-                     ("llama-1b", dict(batch=8, micro_batch=4, seq_len=2048), 4, 10)]
-        for preset, size, warmup, steps in cells:
-            self.throughput_of(preset, device, size, warmup, steps)
+        for preset, size in self.cells().items():
+            self.throughput_of(preset, device, size, *((1, 2) if self.a.small else (4, 12)))
 
     def throughput_of(self, preset, device, size, warmup, steps):
-        """Rounds in which the sides take turns; each round gives one ratio, and the median counts."""
+        """Ours, a peer, ours, the other peer, ours: each peer is compiled once, and our median counts."""
         name = f"training {preset}, {device}"
         recipe = self.recipe(preset, device, steps=warmup + steps, precision="bf16", threads=threads_of(device, 1), **size)
-        rounds, problem, parameters = {"trainctl": [], "Hugging Face": []}, None, None
-        tokens = None
-        for number in range(self.a.rounds):
-            sides = list(rounds) if number % 2 == 0 else list(rounds)[::-1]
-            for side in sides:
-                try:
-                    if side == "trainctl":
-                        result = self.our_speed(recipe, size, warmup, steps)
-                        if number == 0:
-                            self.memory_result(f"{preset}, bf16, {device}", result.pop("report"), None if self.a.small else MEMORY)
-                    else:
-                        if tokens is None:
-                            tokens, parameters = self.batches(recipe, warmup + steps)
-                        result = self.peer_speed(preset, device, tokens, size, warmup)
-                        check_same_work(parameters, result, rounds["trainctl"])
-                    rounds[side].append(result)
-                except (NotRun, Failed) as error:
-                    problem = error
-                    break
-                self.throughput_result(name, rounds, size, problem)
-            if problem:
-                break
-        self.throughput_result(name, rounds, size, problem)
+        found, problem = {"trainctl": []}, None
+        try:
+            found["trainctl"].append(self.our_speed(recipe, size, warmup, steps))
+            self.memory_result(f"{preset}, bf16, {device}", found["trainctl"][0].pop("report"), None if self.a.small else MEMORY)
+            self.throughput_result(name, found, size)
+            tokens, parameters = self.batches(recipe, warmup + steps)
+            for peer in PEERS:
+                result = self.peer_speed(peer, preset, device, tokens, size, warmup)
+                check_same_work(parameters, result, found["trainctl"])
+                found[peer] = [result]
+                self.throughput_result(name, found, size)
+                found["trainctl"].append({**self.our_speed(recipe, size, warmup, steps), "report": None})
+        except (NotRun, Failed) as error:
+            problem = error
+        self.throughput_result(name, found, size, problem)
 
-    def throughput_result(self, name, rounds, size, problem):
-        medians = {side: statistics.median(r["tokens_per_second"] for r in results) for side, results in rounds.items() if results}
-        ratios = [a["tokens_per_second"] / b["tokens_per_second"] for a, b in zip(*rounds.values())]
+    def throughput_result(self, name, found, size, problem=None):
+        medians = {side: statistics.median(r["tokens_per_second"] for r in results) for side, results in found.items() if results}
+        ratios = {side: medians["trainctl"] / median for side, median in medians.items() if side != "trainctl"}
         if not medians:
             status = status_of(problem)
         else:
             status = "failed" if isinstance(problem, Failed) else "measured"
-        value = ", ".join(f"{side} {median:,.0f}" for side, median in medians.items())
-        self.record("throughput", name, status, unit="tokens/s", rounds=rounds, medians=medians,
-                    ratio=statistics.median(ratios) if ratios else None, **size,
-                    value=f"{value} tokens/s" + (f", {statistics.median(ratios):.2f}× ({len(ratios)} rounds)" if ratios else ""),
-                    reason=str(problem) if problem else "")
+        value = ", ".join(f"{side} {median:,.0f}" + (f" ({ratios[side]:.2f}×)" if side in ratios else "")
+                          for side, median in medians.items())
+        self.record("throughput", name, status, unit="tokens/s", rounds=found, medians=medians, ratios=ratios, **size,
+                    value=f"{value} tokens/s" if medians else "", reason=str(problem) if problem else "")
 
     def batches(self, recipe, steps):
         """(file with the very tokens of the recipe's steps, number of parameters)."""
@@ -411,22 +447,47 @@ class Kit:
 
     def our_speed(self, recipe, size, warmup, steps):
         run = self.train(recipe, 150)
-        timed = [line["seconds"] for line in run["timings"] if line["step"] > warmup]
-        if len(timed) != steps:
-            raise Failed(f"{len(timed)} timed steps, not {steps}")
-        return {"tokens_per_second": steps * size["batch"] * size["seq_len"] / sum(timed), "report": run["report"],
-                "first_loss": run["metrics"][0]["loss"], "peak_bytes": run["report"]["measured_peak_bytes"]}
+        ended = {line["step"]: line["time"] for line in run["timings"]}
+        if len(ended) != warmup + steps:
+            raise Failed(f"{len(ended)} timed steps, not {warmup + steps}")
+        # By the clock on the wall, as the peers are timed: what comes between steps counts.
+        seconds = ended[warmup + steps] - ended[warmup]
+        return {"tokens_per_second": steps * size["batch"] * size["seq_len"] / seconds, "report": run["report"],
+                "first_loss": run["metrics"][0]["loss"], "peak_bytes": run["report"]["measured_peak_bytes"],
+                "first_step_seconds": run["first_step_seconds"]}
 
-    def peer_speed(self, preset, device, tokens, size, warmup):
+    def peer_speed(self, peer, preset, device, tokens, size, warmup):
         model = {**PEER_MODELS[preset], "rms_norm_eps": 1e-5, "max_position_embeddings": size["seq_len"]}
-        command = [self.a.python, HERE / "train_hf.py", "--device", device, "--tokens", tokens, "--model", json.dumps(model),
-                   "--micro-batch", size["micro_batch"], "--warmup", warmup, "--precision", self.a.peer_precision]
+        command = [self.a.python, HERE / "train_peer.py", "--peer", PEERS[peer], "--device", device, "--tokens", tokens,
+                   "--model", json.dumps(model), "--micro-batch", size["micro_batch"], "--warmup", warmup,
+                   "--precision", self.a.peer_precision]
         if self.a.small:
             command.append("--no-compile")
         code, out, err = self.execute(command, 240)
         if code != 0:  # nothing is wrong with us then
             raise NotRun(f"the peer cannot run: exit {code}: {last_lines(err, 3 if code == 5 else 12)}")
         return json.loads(out.splitlines()[-1])
+
+
+def kernels_of(profile):
+    """What a device did in a profiled step: its kernels by name, the time in which one ran, and from first to last."""
+    work = sorted((e["ts"], e["ts"] + e["dur"], e["name"], e["cat"]) for e in profile["traceEvents"]
+                  if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset"))
+    if not work:
+        return {"kernels": [], "launches": 0, "busy_ms": 0, "span_ms": 0}
+    by_name, gaps, busy, end, before = {}, [], 0.0, work[0][0], ""
+    for begin, done, name, _ in work:
+        if begin > end:
+            gaps.append({"ms": (begin - end) / 1e3, "after": before[:60], "before": name[:60], "at_ms": (end - work[0][0]) / 1e3})
+        before = name
+        entry = by_name.setdefault(name, {"name": name, "ms": 0.0, "launches": 0})
+        entry["ms"] += (done - begin) / 1e3
+        entry["launches"] += 1
+        busy += max(0.0, done - max(begin, end))
+        end = max(end, done)
+    return {"kernels": sorted(by_name.values(), key=lambda entry: -entry["ms"]), "launches": len(work),
+            "longest_gaps": sorted(gaps, key=lambda gap: -gap["ms"])[:12],
+            "gap_ms_below_10us": sum(gap["ms"] for gap in gaps if gap["ms"] < 0.01), "busy_ms": busy / 1e3, "span_ms": (end - work[0][0]) / 1e3}
 
 
 def check_same_work(parameters, peer, ours):
@@ -442,7 +503,8 @@ def status_of(error):
 
 
 # The steps in order, with the seconds that one must have to begin.
-STEPS = {"doctor": 5, "kernels": 10, "trainer_parity": 20, "layouts": 30, "memory": 20, "throughput": 45}
+STEPS = {"doctor": 5, "kernels": 10, "trainer_parity": 20, "layouts": 30, "memory": 20, "ceilings": 30, "profile": 30,
+         "throughput": 45}
 
 
 # ---- report ------------------------------------------------------------------------------------------
@@ -486,7 +548,6 @@ def parse():
     parser.add_argument("--only", default=",".join(STEPS), help=f"a list of {', '.join(STEPS)} (default: all)")
     parser.add_argument("--devices", default="cpu,cuda", help="what is compared, and what is measured (default: cpu,cuda)")
     parser.add_argument("--small", action="store_true", help="micro-sizes, to see that the script works")
-    parser.add_argument("--rounds", type=int, default=3, help="of throughput (default: 3)")
     parser.add_argument("--peer-precision", choices=("autocast", "bf16"), default="autocast",
                         help="autocast keeps fp32 weights, as we do; bf16 has everything in bf16 (default: autocast)")
     parser.add_argument("--seeds", default="1,1", help="of the two sides of trainer_parity; different ones must fail")
@@ -508,8 +569,8 @@ def parse():
         arguments.seeds = []
     if len(arguments.seeds) != 2:
         parser.error("--seeds: two numbers, such as 1,1")
-    if arguments.seconds <= 0 or arguments.rounds < 1:
-        parser.error("--seconds and --rounds are above 0")
+    if arguments.seconds <= 0:
+        parser.error("--seconds is above 0")
     arguments.bin = arguments.bin.resolve()
     for program in ("trainctl", "trainctl-worker"):
         if not (arguments.bin / program).exists():
