@@ -30,6 +30,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import typing
 
 import token_file
 from parity import Bounds, compare
@@ -47,6 +48,7 @@ PARITY = {"fp32": Bounds(first_loss=5e-6, loss=2e-5, first_norm=3e-5, norm=1e-3)
 # Of bytes that tensors take.
 MEMORY = 0.03
 
+MOST_TOKENS = 32000  # that a token file of 16 bits is made of
 PEERS = {"Hugging Face": "huggingface", "TorchTitan's manner": "torchtitan"}
 
 RECIPE = """recipe_version = 1
@@ -56,6 +58,7 @@ seed = {seed}
 deterministic = {deterministic}
 [model]
 preset = "{preset}"
+{layers}
 [data]
 seq_len = {seq_len}
 packing = "continuous"
@@ -97,6 +100,19 @@ class NotRun(Exception):
 
 class Failed(Exception):
     """A step that ran and went wrong, and how."""
+
+
+class Cell(typing.NamedTuple):
+    """A model and a batch whose speed is measured."""
+    preset: str
+    layers: int | None  # of the preset's; None: all
+    size: dict          # batch, micro_batch, seq_len
+    warmup: int         # steps
+    steps: int
+
+    @property
+    def name(self):
+        return self.preset + (f" of {self.layers} layers" if self.layers else "")
 
 
 def last_lines(text, count=12):
@@ -181,12 +197,13 @@ class Kit:
         return prefix.with_suffix(".bin")
 
     def recipe(self, preset, device, *, steps, batch, micro_batch, seq_len, precision, recompute="none", threads=1, seed=1,
-               deterministic=False, workers=1, parallel="zero_stage = 0", profile_steps=()):
+               deterministic=False, workers=1, parallel="zero_stage = 0", profile_steps=(), layers=None):
         path = self.fresh(f"{preset}.toml")
         text = RECIPE.format(preset=preset, device=device, steps=steps, batch=batch, micro_batch=micro_batch,
                              seq_len=seq_len, precision=precision, recompute=recompute, threads=threads, seed=seed,
                              deterministic=str(deterministic).lower(), workers=workers, parallel=parallel,
-                             profile_steps=list(profile_steps), data=self.data(PEER_MODELS[preset]["vocab_size"]))
+                             profile_steps=list(profile_steps), layers=f"layers = {layers}" if layers else "",
+                             data=self.data(min(MOST_TOKENS, PEER_MODELS[preset]["vocab_size"])))
         path.write_text(text)
         return path
 
@@ -367,11 +384,11 @@ class Kit:
     def profile(self):
         device = self.a.devices[1]
         self.need_device(device)
-        for preset, size in self.cells().items():
-            name = f"kernels of a step, {preset}, {device}"
-            steps = 4 if self.a.small else 7
-            recipe = self.recipe(preset, device, steps=steps, precision="bf16", threads=threads_of(device, 1),
-                                 profile_steps=(steps,), **size)
+        for cell in self.cells():
+            name = f"kernels of a step, {cell.name}, {device}"
+            steps = 4
+            recipe = self.recipe(cell.preset, device, steps=steps, precision="bf16", threads=threads_of(device, 1),
+                                 profile_steps=(steps,), layers=cell.layers, **cell.size)
             try:
                 run = self.train(recipe, 120)
                 found = kernels_of(run["profiles"][0])
@@ -386,39 +403,47 @@ class Kit:
                 self.record("profile", name, status_of(error), reason=str(error))
 
     def cells(self):
-        """What is measured for speed: the presets, each with its batch."""
+        """What is measured for speed."""
         if self.a.small:
-            return {"toy-1m": dict(batch=4, micro_batch=2, seq_len=64)}
-        return {"llama-120m": dict(batch=16, micro_batch=16, seq_len=1024),
-                "llama-1b": dict(batch=8, micro_batch=4, seq_len=2048)}
+            return [Cell("toy-1m", None, dict(batch=4, micro_batch=2, seq_len=64), 1, 2)]
+        return [Cell("llama-1b", None, dict(batch=8, micro_batch=4, seq_len=2048), 4, 10),
+                # As many layers of its width as fit beside the peer's logits.
+                Cell("llama3.1-8b", 6, dict(batch=8, micro_batch=1, seq_len=8192), 2, 4),
+                Cell("llama-120m", None, dict(batch=16, micro_batch=16, seq_len=1024), 10, 30)]
 
     def throughput(self):
-        device = self.a.devices[1]
-        self.need_device(device)
-        for preset, size in self.cells().items():
-            self.throughput_of(preset, device, size, *((1, 2) if self.a.small else (4, 12)))
+        self.need_device(self.a.devices[1])
+        for cell in self.cells():
+            self.throughput_of(cell, self.a.devices[1])
 
-    def throughput_of(self, preset, device, size, warmup, steps):
+    def throughput_of(self, cell, device):
         """Ours, a peer, ours, the other peer, ours: each peer is compiled once, and our median counts."""
-        name = f"training {preset}, {device}"
-        recipe = self.recipe(preset, device, steps=warmup + steps, precision="bf16", threads=threads_of(device, 1), **size)
+        name = f"training {cell.name}, {device}"
+        recipe = self.recipe(cell.preset, device, steps=cell.warmup + cell.steps, precision="bf16",
+                             threads=threads_of(device, 1), layers=cell.layers, **cell.size)
         found, problem = {"trainctl": []}, None
         try:
-            found["trainctl"].append(self.our_speed(recipe, size, warmup, steps))
-            self.memory_result(f"{preset}, bf16, {device}", found["trainctl"][0].pop("report"), None if self.a.small else MEMORY)
-            self.throughput_result(name, found, size)
-            tokens, parameters = self.batches(recipe, warmup + steps)
-            for peer in PEERS:
-                result = self.peer_speed(peer, preset, device, tokens, size, warmup)
+            found["trainctl"].append(self.our_speed(recipe, cell))
+            self.memory_result(f"{cell.name}, bf16, {device}", found["trainctl"][0].pop("report"),
+                               None if self.a.small else MEMORY)
+            self.throughput_result(name, found, cell)
+            tokens, parameters = self.batches(recipe, cell.warmup + cell.steps)
+        except (NotRun, Failed) as error:
+            return self.throughput_result(name, found, cell, error)
+        for peer in PEERS:
+            try:
+                result = self.peer_speed(peer, cell, device, tokens)
                 check_same_work(parameters, result, found["trainctl"])
                 found[peer] = [result]
-                self.throughput_result(name, found, size)
-                found["trainctl"].append({**self.our_speed(recipe, size, warmup, steps), "report": None})
-        except (NotRun, Failed) as error:
-            problem = error
-        self.throughput_result(name, found, size, problem)
+                self.throughput_result(name, found, cell)
+                again = self.our_speed(recipe, cell)
+                del again["report"]
+                found["trainctl"].append(again)
+            except (NotRun, Failed) as error:
+                problem = problem if isinstance(problem, Failed) else error
+        self.throughput_result(name, found, cell, problem)
 
-    def throughput_result(self, name, found, size, problem=None):
+    def throughput_result(self, name, found, cell, problem=None):
         medians = {side: statistics.median(r["tokens_per_second"] for r in results) for side, results in found.items() if results}
         ratios = {side: medians["trainctl"] / median for side, median in medians.items() if side != "trainctl"}
         if not medians:
@@ -427,7 +452,7 @@ class Kit:
             status = "failed" if isinstance(problem, Failed) else "measured"
         value = ", ".join(f"{side} {median:,.0f}" + (f" ({ratios[side]:.2f}×)" if side in ratios else "")
                           for side, median in medians.items())
-        self.record("throughput", name, status, unit="tokens/s", rounds=found, medians=medians, ratios=ratios, **size,
+        self.record("throughput", name, status, unit="tokens/s", rounds=found, medians=medians, ratios=ratios, **cell.size,
                     value=f"{value} tokens/s" if medians else "", reason=str(problem) if problem else "")
 
     def batches(self, recipe, steps):
@@ -445,8 +470,9 @@ class Kit:
             raise Failed(f"trainctl plan: exit {code}: {last_lines(err)}")
         return path, json.loads(out)["num_parameters"]
 
-    def our_speed(self, recipe, size, warmup, steps):
+    def our_speed(self, recipe, cell):
         run = self.train(recipe, 150)
+        warmup, steps, size = cell.warmup, cell.steps, cell.size
         ended = {line["step"]: line["time"] for line in run["timings"]}
         if len(ended) != warmup + steps:
             raise Failed(f"{len(ended)} timed steps, not {warmup + steps}")
@@ -456,10 +482,12 @@ class Kit:
                 "first_loss": run["metrics"][0]["loss"], "peak_bytes": run["report"]["measured_peak_bytes"],
                 "first_step_seconds": run["first_step_seconds"]}
 
-    def peer_speed(self, peer, preset, device, tokens, size, warmup):
-        model = {**PEER_MODELS[preset], "rms_norm_eps": 1e-5, "max_position_embeddings": size["seq_len"]}
+    def peer_speed(self, peer, cell, device, tokens):
+        model = {**PEER_MODELS[cell.preset], "rms_norm_eps": 1e-5, "max_position_embeddings": cell.size["seq_len"]}
+        if cell.layers:
+            model["num_hidden_layers"] = cell.layers
         command = [self.a.python, HERE / "train_peer.py", "--peer", PEERS[peer], "--device", device, "--tokens", tokens,
-                   "--model", json.dumps(model), "--micro-batch", size["micro_batch"], "--warmup", warmup,
+                   "--model", json.dumps(model), "--micro-batch", cell.size["micro_batch"], "--warmup", cell.warmup,
                    "--precision", self.a.peer_precision]
         if self.a.small:
             command.append("--no-compile")

@@ -11,4 +11,6 @@ PEER_MODELS = {
                        num_key_value_heads=4, head_dim=64, vocab_size=32000),
     "llama-1b": dict(hidden_size=2048, intermediate_size=5632, num_hidden_layers=22, num_attention_heads=32,
                      num_key_value_heads=4, head_dim=64, vocab_size=32000),
+    "llama3.1-8b": dict(hidden_size=4096, intermediate_size=14336, num_hidden_layers=32, num_attention_heads=32,
+                        num_key_value_heads=8, head_dim=128, vocab_size=128256),
 }
