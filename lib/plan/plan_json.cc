@@ -71,7 +71,10 @@ Json ToJson(const simulate::Rates& rates) {
     const auto resource = static_cast<simulate::Resource>(i);
     json[absl::StrCat(simulate::ResourceName(resource), "_seconds")] = rates[resource];
   }
-  if (rates.machine != nullptr) json["machine"] = cluster::ToJson(rates.machine->stated);
+  if (rates.machine != nullptr) {
+    json["machine"] = cluster::ToJson(rates.machine->stated);
+    json["vendor_attention"] = rates.attention == simulate::FusedAttention::kVendor;
+  }
   return json;
 }
 
@@ -227,7 +230,10 @@ absl::Status FromJson(const Json& json, const std::string& what, simulate::Rates
   absl::StatusOr<std::shared_ptr<const cluster::Machine>> found = cluster::MachineOf(stated);
   if (!found.ok()) return BadDataError(absl::StrCat(where, ": ", found.status().message()));
   rates->machine = *std::move(found);
-  return absl::OkStatus();
+  bool vendor_attention = false;
+  if (json.contains("vendor_attention")) reader.Bool("vendor_attention", &vendor_attention);
+  rates->attention = vendor_attention ? simulate::FusedAttention::kVendor : simulate::FusedAttention::kFlash2;
+  return reader.status();
 }
 
 absl::Status FromJson(const Json& json, const std::string& what, cluster::Host* host) {

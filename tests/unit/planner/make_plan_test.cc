@@ -316,6 +316,31 @@ TEST(Plan, ADeviceIsPlannedWithWhatIsKnownOfIt) {
   EXPECT_THAT(plan->notes, Contains(HasSubstr("NVIDIA Z9000 is not in the catalogue")));
 }
 
+TEST(Plan, OfADeviceTheKernelOfAttentionAndTheWorkspaceAreThoseThatWillRun) {
+  recipe::Recipe recipe = SmallRecipe(1);
+  recipe.train.precision = "bf16";
+  recipe.cluster.memory_limit_bytes.reset();
+  recipe.cluster.device = "h100-sxm-80gb";
+  recipe.data.packing = "continuous";
+  const Plan whole = MustPlan(recipe);
+  EXPECT_EQ(whole.setting.workspace_bytes, int64_t{32} << 20);
+  const absl::StatusOr<Plan> read = PlanFromJson(PlanToJson(whole), "plan.json");
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_TRUE(read->rates == whole.rates);
+  EXPECT_EQ(read->setting, whole.setting);
+  // Packed documents, or bits that repeat, take the slower kernel; a step takes longer then.
+  recipe.run.deterministic = true;
+  const Plan ordered = MustPlan(recipe);
+  EXPECT_FALSE(ordered.rates == whole.rates);
+  EXPECT_GT(plan::Chosen(ordered).step_seconds, plan::Chosen(whole).step_seconds);
+  recipe.run.deterministic = false;
+  recipe.data.packing = "documents";
+  EXPECT_TRUE(MustPlan(recipe).rates == ordered.rates);
+  // An older device's library is content with less.
+  recipe.cluster.device = "a100-sxm-40gb";
+  EXPECT_EQ(MustPlan(recipe).setting.workspace_bytes, 8320 << 10);
+}
+
 TEST(Plan, WhatADeviceDoesNotHaveIsNotPlanned) {
   recipe::Recipe recipe = SmallRecipe(2);
   recipe.cluster.device = "v100-sxm2-32gb";
