@@ -23,8 +23,22 @@ LIBTORCH = os.path.abspath(sys.argv[2])
 FILTER = sys.argv[3] if len(sys.argv) > 3 else ""
 os.environ["XDG_CONFIG_HOME"] = "/nonexistent"  # no profile of this machine
 
+STEPS = 60
+STRAIGHT = []  # metrics of a run of one machine with four workers that nobody disturbed
+
+
 def Case(name, hosts):
     return cluster_case.Case(name, hosts, TRAINCTL)
+
+
+def straight(hosts):
+    if not STRAIGHT:
+        case = Case("straight", hosts)
+        recipe = case.recipe("one.toml", 1, 4, 1, 4, steps=STEPS)
+        expect_code(case.run("launch", recipe, "--run-dir", "one"), 0)
+        STRAIGHT.extend(case.metrics("one"))
+        expect(len(STRAIGHT) == STEPS, STRAIGHT)
+    return STRAIGHT
 
 
 def same_losses_as_one_machine(hosts):
@@ -44,9 +58,8 @@ def same_losses_as_one_machine(hosts):
 
 def stops_and_resumes(hosts):
     case = Case("stop", hosts)
-    straight = case.recipe("one.toml", 1, 4, 1, 4, steps=40)
-    expect_code(case.run("launch", straight, "--run-dir", "one"), 0)
-    recipe = case.recipe("two.toml", 2, 2, 1, 4, steps=40)
+    expected = straight(hosts)
+    recipe = case.recipe("two.toml", 2, 2, 1, 4, steps=STEPS)
     launch = case.popen("launch", recipe, "--run-dir", "run")
     case.wait("a few steps", lambda: case.steps("run") >= 3 or launch.poll() is not None)
     launch.send_signal(signal.SIGTERM)
@@ -55,15 +68,14 @@ def stops_and_resumes(hosts):
     expect_nothing_left(hosts)
     if code == 75:
         expect_code(case.run("resume", "run"), 0)
-    expect(case.metrics("run") == case.metrics("one"), "the resumed run differs from the straight one")
+    expect(case.metrics("run") == expected, "the resumed run differs from the straight one")
     expect_nothing_left(hosts)
 
 
 def restarts_after_a_killed_worker(hosts):
     case = Case("kill", hosts)
-    straight = case.recipe("one.toml", 1, 4, 1, 4, steps=60)
-    expect_code(case.run("launch", straight, "--run-dir", "one"), 0)
-    recipe = case.recipe("two.toml", 2, 2, 1, 4, steps=60, every=5)
+    expected = straight(hosts)
+    recipe = case.recipe("two.toml", 2, 2, 1, 4, steps=STEPS, every=5)
     launch = case.popen("launch", recipe, "--run-dir", "run")
     case.wait("a checkpoint", lambda: case.checkpoints("run"))
     victims = hosts["node2"].pids("trainctl-worker")
@@ -75,16 +87,15 @@ def restarts_after_a_killed_worker(hosts):
     expect("killed by SIGKILL" in out and "restarting all workers" in out, out)
     expect("rank 2 on node2 failed" in out or "rank 3 on node2 failed" in out, out)
     expect("\n[node1 rank 0] step " in out and "\n[rank " not in out, "lines do not name their node:\n" + out)
-    expect(case.metrics("run") == case.metrics("one"), "the restarted run differs from the straight one")
+    expect(case.metrics("run") == expected, "the restarted run differs from the straight one")
     expect_nothing_left(hosts)
 
 
 def goes_on_when_a_node_is_back(hosts):
     """A node loses its power in the middle of a run. The launcher names it, waits for it, and goes on."""
     case = Case("power", hosts)
-    straight = case.recipe("one.toml", 1, 4, 1, 4, steps=60)
-    expect_code(case.run("launch", straight, "--run-dir", "one"), 0)
-    recipe = case.recipe("two.toml", 2, 2, 1, 4, steps=60, every=5)
+    expected = straight(hosts)
+    recipe = case.recipe("two.toml", 2, 2, 1, 4, steps=STEPS, every=5)
     launch = case.popen("launch", recipe, "--run-dir", "run")
     case.wait("a checkpoint", lambda: case.checkpoints("run"))
     hosts["node2"].kill()
@@ -93,53 +104,7 @@ def goes_on_when_a_node_is_back(hosts):
     code = launch.wait(PATIENCE)
     expect(code == 0, "exit code %s:\n%s" % (code, case.output()))
     expect("lost with its node node2" in case.output(), case.output())
-    expect(case.metrics("run") == case.metrics("one"), "the restarted run differs from the straight one")
-    expect_nothing_left(hosts)
-
-
-def a_network_that_is_away_for_seconds_costs_seconds(hosts):
-    """Less than launch.detect_timeout: no node is given up, nothing starts again, no bit differs."""
-    case = Case("away", hosts)
-    straight = case.recipe("one.toml", 1, 4, 1, 4, steps=60)
-    expect_code(case.run("launch", straight, "--run-dir", "one"), 0)
-    recipe = case.recipe("two.toml", 2, 2, 1, 4, steps=60)
-    launch = case.popen("launch", recipe, "--run-dir", "run")
-    case.wait("a few steps", lambda: case.steps("run") >= 3 or launch.poll() is not None)
-    hosts.blackhole("node1", to="node2")
-    time.sleep(2.5)  # that is how long it is away: half of launch.detect_timeout
-    steps = case.steps("run")
-    hosts.heal()
-    code = launch.wait(PATIENCE)
-    expect(code == 0, "exit code %s:\n%s" % (code, case.output()))
-    expect(steps < 60, "the run was over before the network was back")
-    expect("restarting" not in case.output() and "lost" not in case.output(), case.output())
-    expect(case.metrics("run") == case.metrics("one"), "the run differs from one on a good network")
-    expect_nothing_left(hosts)
-
-
-def a_connection_that_breaks_costs_nothing(hosts):
-    """The agent of node2 loses its connection to the launcher again and again; the workers' own stay."""
-    case = Case("broken", hosts)
-    straight = case.recipe("one.toml", 1, 4, 1, 4, steps=60)
-    expect_code(case.run("launch", straight, "--run-dir", "one"), 0)
-    recipe = case.recipe("two.toml", 2, 2, 1, 4, steps=60, every=5)
-    launch = case.popen("launch", recipe, "--run-dir", "run")
-    case.wait("a few steps", lambda: case.steps("run") >= 3 or launch.poll() is not None)
-    with open(case.dir + "/run/admin.json") as file:
-        port = json.load(file)["endpoints"][0].rsplit(":", 1)[1]
-
-    def is_broken():
-        killed = hosts["node2"].run("ss", "--tcp", "--kill", "state", "established", "dport", "=", ":" + port)
-        return ":" + port in killed.stdout or launch.poll() is not None
-
-    for wanted in (10, 20, 30):
-        case.wait("a connection to break", is_broken)
-        case.wait("step %d" % wanted, lambda: case.steps("run") >= wanted or launch.poll() is not None)
-    expect(launch.poll() is None, "the run was over too soon")
-    code = launch.wait(PATIENCE)
-    expect(code == 0, "exit code %s:\n%s" % (code, case.output()))
-    expect("restarting" not in case.output() and "lost" not in case.output(), case.output())
-    expect(case.metrics("run") == case.metrics("one"), "the run differs from one on a good network")
+    expect(case.metrics("run") == expected, "the restarted run differs from the straight one")
     expect_nothing_left(hosts)
 
 
@@ -314,7 +279,6 @@ def is_not_called_interrupted_when_nobody_can_know(hosts):
 
 
 CASES = [same_losses_as_one_machine, stops_and_resumes, restarts_after_a_killed_worker,
-         a_network_that_is_away_for_seconds_costs_seconds, a_connection_that_breaks_costs_nothing,
          goes_on_when_a_node_is_back, nothing_outlives_a_killed_launcher, names_a_node_that_cannot_take_part,
          names_a_node_with_another_program,
          is_watched_and_stopped_from_a_login_node, is_not_called_interrupted_when_nobody_can_know]

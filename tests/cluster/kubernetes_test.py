@@ -44,6 +44,8 @@ mount = "{mount}"
 
 
 class Case(cluster_case.Case):
+    straight_metrics = {}  # by steps, replicas and shards
+
     def __init__(self, name, hosts):
         super().__init__(name, hosts, TRAINCTL)
         self.name = name
@@ -56,10 +58,12 @@ class Case(cluster_case.Case):
                            backend=BACKEND.format(name=self.name, mount=self.dir))
 
     def straight(self, steps, replicas=1, shards=4):
-        """The metrics of the same run on one machine."""
-        recipe = self.recipe("one.toml", 1, replicas * shards, replicas, shards, steps)
-        expect_code(self.run("launch", recipe, "--run-dir", "one"), 0)
-        return self.metrics("one")
+        """The metrics of the same run on one machine, which is run once."""
+        if (steps, replicas, shards) not in Case.straight_metrics:
+            recipe = self.recipe("one.toml", 1, replicas * shards, replicas, shards, steps)
+            expect_code(self.run("launch", recipe, "--run-dir", "one"), 0)
+            Case.straight_metrics[steps, replicas, shards] = self.metrics("one")
+        return Case.straight_metrics[steps, replicas, shards]
 
     def print(self, *arguments):
         """(exit code, standard output, standard error)"""
