@@ -132,6 +132,23 @@ void Title(const char* text, bool color) {
   std::printf("\n%s%s%s\n\n", color ? "\x1b[1m" : "", text, color ? "\x1b[0m" : "");
 }
 
+// "0, 2, 4, 6", "0, 8, ... 56".
+std::string RanksOf(const simulate::AxisVolume& axis) {
+  constexpr int kMostShown = 4;
+  std::string text = "0";
+  const int shown = axis.ranks <= kMostShown ? axis.ranks : 2;
+  for (int i = 1; i < shown; ++i) absl::StrAppend(&text, ", ", i * axis.stride);
+  if (shown < axis.ranks) absl::StrAppend(&text, ", ... ", (axis.ranks - 1) * axis.stride);
+  return text;
+}
+
+// Ranks fill one machine after the other.
+std::string PlaceOf(const simulate::AxisVolume& axis, const plan::Plan& plan) {
+  const int64_t span = static_cast<int64_t>(axis.ranks) * axis.stride;
+  if (span <= plan.devices_per_node) return "within a machine";
+  return axis.stride >= plan.devices_per_node ? "each on another machine" : "over several machines";
+}
+
 void PrintExplanation(const plan::Plan& plan, const report::PlanExplanation& explanation, bool color) {
   Title("Memory of one worker at the peak", color);
   TextTable memory({"value", "category", "MiB", "share"}, {0, 1});
@@ -143,6 +160,15 @@ void PrintExplanation(const plan::Plan& plan, const report::PlanExplanation& exp
   memory.Add({"peak", "", MiB(plan.predicted.peak_bytes), ""}, true);
   memory.Add({"limit", "", MiB(plan.memory_limit_bytes), ""});
   memory.Print(color);
+  if (!explanation.axes.empty()) {
+    Title("What a worker sends in a step, axis by axis", color);
+    TextTable axes({"axis", "ranks", "those of rank 0", "where", "MiB"}, {0, 2, 3});
+    for (const simulate::AxisVolume& axis : explanation.axes) {
+      axes.Add({std::string(layout::AxisName(axis.axis)), absl::StrCat(axis.ranks), RanksOf(axis),
+                PlaceOf(axis, plan), MiB(axis.sent_bytes)});
+    }
+    axes.Print(color);
+  }
   Title("Time of a step, part by part", color);
   TextTable time({"part", "ms"}, {0});
   for (const report::TimeTerm& term : explanation.time)
@@ -165,6 +191,7 @@ void PrintExplanation(const plan::Plan& plan, const report::PlanExplanation& exp
 
 Json ExplanationToJson(const report::PlanExplanation& explanation) {
   Json json = {{"memory", Json::array()},
+               {"axes", Json::array()},
                {"time", Json::array()},
                {"overlapped_seconds", explanation.overlapped_seconds},
                {"bindings", explanation.bindings},
@@ -173,6 +200,12 @@ Json ExplanationToJson(const report::PlanExplanation& explanation) {
     json["memory"].push_back({{"value", live.name},
                               {"category", std::string(schedule::CategoryName(live.category))},
                               {"bytes", live.bytes}});
+  }
+  for (const simulate::AxisVolume& axis : explanation.axes) {
+    json["axes"].push_back({{"axis", std::string(layout::AxisName(axis.axis))},
+                            {"ranks", axis.ranks},
+                            {"stride", axis.stride},
+                            {"sent_bytes", axis.sent_bytes}});
   }
   for (const report::TimeTerm& term : explanation.time) {
     json["time"].push_back({{"part", term.name}, {"seconds", term.seconds}});

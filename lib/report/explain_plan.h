@@ -21,6 +21,7 @@ struct PlanExplanation {
   std::vector<TimeTerm> time;               // of one step if nothing overlapped, longest first
   double step_seconds = 0;                  // with what overlaps
   double overlapped_seconds = 0;            // of the terms, hidden behind others
+  std::vector<simulate::AxisVolume> axes;   // what moves between workers
   std::vector<std::string> bindings;        // what keeps memory and time from being less
   std::vector<std::string> trust;           // how far to believe the numbers
 };

@@ -136,6 +136,38 @@ std::map<std::string, Work> WorkOfStep(const schedule::Program& program, const m
   return by_name;
 }
 
+namespace {
+
+double SentBytesOf(const model::Exchange& exchange) {
+  if (exchange.collective == Collective::kSendRecv) return exchange.bytes;
+  const double ranks = exchange.ranks;
+  const double passes = exchange.collective == Collective::kAllReduce ? 2 : 1;
+  return passes * (ranks - 1) / ranks * exchange.bytes;
+}
+
+}  // namespace
+
+std::vector<AxisVolume> VolumesOf(const schedule::Step& step, const model::ModelSpec& spec,
+                                  const layout::Ledger& ledger, const schedule::BuildOptions& options) {
+  const layout::Mesh& mesh = ledger.mesh();
+  std::vector<AxisVolume> volumes;
+  for (int a = layout::kNumAxes - 1; a >= 0; --a) {
+    const auto axis = static_cast<layout::Axis>(a);
+    if (mesh.degree(axis) > 1) volumes.push_back({axis, mesh.degree(axis), mesh.stride(axis), 0});
+  }
+  for (size_t c = 0; c < step.programs.size(); ++c) {
+    const WorkTable table(spec, ledger, options, static_cast<int>(c));
+    std::map<int, double> by_stride;  // no two axes of more than one rank have the same
+    for (const Instruction& instruction : step.programs[c].instructions) {
+      for (const auto& [exchange, count] : table.WorkOf(step.programs[c], instruction).exchanges)
+        by_stride[exchange.stride] += count * SentBytesOf(exchange);
+    }
+    for (AxisVolume& volume : volumes)
+      volume.sent_bytes = std::max(volume.sent_bytes, static_cast<int64_t>(by_stride[volume.stride]));
+  }
+  return volumes;
+}
+
 Played PlayAtRates(const schedule::Step& step, const model::ModelSpec& spec, const layout::Ledger& ledger,
                    const schedule::BuildOptions& options, const Rates& rates) {
   std::vector<WorkTable> tables;

@@ -68,6 +68,18 @@ inline constexpr int kMicroBatchesToPrice = 3;
 StepCost PriceStep(const schedule::Step& step, const model::ModelSpec& spec, const layout::Ledger& ledger,
                    const schedule::BuildOptions& options, int64_t num_micro_batches, const Rates& rates);
 
+// What one worker sends over an axis of the mesh in a step, of the class that sends most.
+struct AxisVolume {
+  layout::Axis axis = layout::Axis::kTp;
+  int ranks = 1;
+  int stride = 1;  // ranks between neighbours
+  int64_t sent_bytes = 0;
+};
+// Of the axes with more than one rank, those whose neighbours are closest first. Of a step with all its
+// micro-batches.
+std::vector<AxisVolume> VolumesOf(const schedule::Step& step, const model::ModelSpec& spec,
+                                  const layout::Ledger& ledger, const schedule::BuildOptions& options);
+
 // Every instruction at the rates of one worker: what PriceStep plays, of a step with all its micro-batches.
 Played PlayAtRates(const schedule::Step& step, const model::ModelSpec& spec, const layout::Ledger& ledger,
                    const schedule::BuildOptions& options, const Rates& rates);

@@ -280,7 +280,7 @@ class Kit:
             try:
                 sides = []
                 for side, device in enumerate(self.a.devices):
-                    recipe = self.recipe("toy-1m", device, steps=20, batch=8, micro_batch=4, seq_len=32 if self.a.small else 128,
+                    recipe = self.recipe("toy-1m", device, steps=8 if self.a.small else 20, batch=8, micro_batch=4, seq_len=32 if self.a.small else 128,
                                          precision=precision, threads=threads_of(device, side),
                                          seed=self.a.seeds[side], deterministic=True)
                     sides.append(self.train(recipe, 90))

@@ -4,6 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
+
+#include "base/status.h"
+#include "schedule/layout_step.h"
 
 namespace trainctl::simulate {
 namespace {
@@ -66,6 +70,75 @@ TEST(Cost, TheMiddleMicroBatchStandsForTheOthers) {
           << "stage " << stage;
     }
   }
+}
+
+// What a layout's axes carry, by formulae of the papers.
+std::vector<AxisVolume> VolumesOfLayout(const model::ModelSpec& spec, const layout::Layout& layout) {
+  schedule::StepSetting setting;
+  setting.seq_len = 64;
+  const absl::StatusOr<schedule::LayoutStep> built =
+      schedule::BuildLayoutStep(spec, model::Inventory(spec), layout, setting);
+  TRAINCTL_CHECK_MSG(built.ok(), built.status().message());
+  return VolumesOf(built->step, spec, built->ledger, built->options);
+}
+
+TEST(Volume, DataParallelAxesCarryWhatTheStepSends) {
+  const model::ModelSpec spec = *model::Preset("toy-5m");
+  layout::Layout layout;
+  layout.mesh = {.dp_replicate = 2, .dp_shard = 4};
+  layout.zero_stage = 1;
+  layout.micro_batch = 2;
+  layout.num_micro_batches = 1;
+  const std::vector<AxisVolume> volumes = VolumesOfLayout(spec, layout);
+  ASSERT_EQ(volumes.size(), 2u);
+  const auto bytes = static_cast<double>(4 * model::NumParameters(spec));
+  EXPECT_EQ(volumes[0].axis, layout::Axis::kDpShard);
+  EXPECT_EQ(volumes[0].stride, 1);
+  EXPECT_NEAR(static_cast<double>(volumes[0].sent_bytes), 2 * 0.75 * bytes, 0.01 * bytes)
+      << "gradients scattered, parameters gathered";
+  EXPECT_EQ(volumes[1].axis, layout::Axis::kDpReplicate);
+  EXPECT_EQ(volumes[1].stride, 4);
+  EXPECT_NEAR(static_cast<double>(volumes[1].sent_bytes), bytes / 4, 0.01 * bytes)
+      << "a quarter, summed over two";
+}
+
+// Narayanan et al. 2021 (arXiv 2104.04473), 3.2: for a layer and a micro-batch, two sums of activations
+// forward and two backward; with sequence parallelism (Korthikanti et al. 2022, arXiv 2205.05198) as many
+// bytes.
+TEST(Volume, ALayerOfTensorParallelismSendsFourSums) {
+  model::ModelSpec spec = *model::Preset("toy-5m");
+  layout::Layout layout;
+  layout.mesh = {.tp = 2};
+  layout.micro_batch = 2;
+  layout.num_micro_batches = 3;
+  layout.sequence_parallel = false;
+  const auto of_layers = [&](int64_t layers) {
+    spec.layers = layers;
+    const std::vector<AxisVolume> volumes = VolumesOfLayout(spec, layout);
+    TRAINCTL_CHECK(volumes.size() == 1 && volumes[0].axis == layout::Axis::kTp);
+    return volumes[0].sent_bytes;
+  };
+  const int64_t activation_bytes = 2 * 64 * spec.hidden * 4;
+  EXPECT_EQ(of_layers(5) - of_layers(4), 3 * 4 * activation_bytes) << "2 (n-1)/n is 1";
+  layout.sequence_parallel = true;
+  // What was gathered forward is kept, not gathered again; the norms' gradients are summed beside.
+  EXPECT_NEAR(static_cast<double>(of_layers(5) - of_layers(4)), static_cast<double>(3 * 4 * activation_bytes),
+              0.01 * static_cast<double>(3 * 4 * activation_bytes));
+}
+
+TEST(Volume, APipelinesMessagesAreActivationsAndTheirGradients) {
+  const model::ModelSpec spec = *model::Preset("toy-5m");
+  layout::Layout layout;
+  layout.mesh = {.pp = 3};
+  layout.pipeline = {.order = "1f1b", .stage_layers = layout::EvenStageLayers(spec.layers, 3)};
+  layout.micro_batch = 2;
+  layout.num_micro_batches = 6;
+  const std::vector<AxisVolume> volumes = VolumesOfLayout(spec, layout);
+  ASSERT_EQ(volumes.size(), 1u);
+  EXPECT_EQ(volumes[0].ranks, 3);
+  const int64_t activation_bytes = 2 * 64 * spec.hidden * 4;
+  EXPECT_NEAR(static_cast<double>(volumes[0].sent_bytes), static_cast<double>(6 * 2 * activation_bytes), 1e3)
+      << "the middle stage sends both ways; loss and norm are a few bytes";
 }
 
 TEST(Cost, OverlapHidesCollectivesAndNeverCompute) {
