@@ -22,12 +22,10 @@ Work PassOverRows(const Segment& segment, const Operator& op, double elements) {
 }
 
 void AddExchange(Collective collective, double bytes, int64_t ranks, double count, Work& work) {
-  const double others = static_cast<double>(ranks - 1) / static_cast<double>(ranks);
-  const double passes = collective == Collective::kAllReduce ? 2 : 1;
-  work[Resource::kSentBytes] += count * passes * others * bytes;
+  const Exchange exchange = {.collective = collective, .bytes = bytes, .ranks = static_cast<int>(ranks)};
+  work[Resource::kSentBytes] += count * SentBytes(exchange);
   work[Resource::kCollectives] += count;
-  work.exchanges.push_back(
-      {{.collective = collective, .bytes = bytes, .ranks = static_cast<int>(ranks)}, count});
+  work.exchanges.push_back({exchange, count});
 }
 
 int64_t SumScratchBytes(int64_t numel, int64_t element_bytes, int64_t ranks) {

@@ -45,4 +45,11 @@ absl::string_view ResourceName(Resource resource) {
   return kNames[static_cast<size_t>(resource)];
 }
 
+double SentBytes(const Exchange& exchange) {
+  if (exchange.collective == Collective::kSendRecv) return exchange.bytes;
+  const double others = static_cast<double>(exchange.ranks - 1) / static_cast<double>(exchange.ranks);
+  const double passes = exchange.collective == Collective::kAllReduce ? 2 : 1;
+  return passes * others * exchange.bytes;
+}
+
 }  // namespace trainctl::model

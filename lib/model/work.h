@@ -62,6 +62,8 @@ struct Exchange {
   bool operator==(const Exchange&) const = default;
 };
 
+double SentBytes(const Exchange& exchange);  // by one of its ranks
+
 template <typename T>
 struct Counted {
   T what;

@@ -136,17 +136,6 @@ std::map<std::string, Work> WorkOfStep(const schedule::Program& program, const m
   return by_name;
 }
 
-namespace {
-
-double SentBytesOf(const model::Exchange& exchange) {
-  if (exchange.collective == Collective::kSendRecv) return exchange.bytes;
-  const double ranks = exchange.ranks;
-  const double passes = exchange.collective == Collective::kAllReduce ? 2 : 1;
-  return passes * (ranks - 1) / ranks * exchange.bytes;
-}
-
-}  // namespace
-
 std::vector<AxisVolume> VolumesOf(const schedule::Step& step, const model::ModelSpec& spec,
                                   const layout::Ledger& ledger, const schedule::BuildOptions& options) {
   const layout::Mesh& mesh = ledger.mesh();
@@ -160,7 +149,7 @@ std::vector<AxisVolume> VolumesOf(const schedule::Step& step, const model::Model
     std::map<int, double> by_stride;  // no two axes of more than one rank have the same
     for (const Instruction& instruction : step.programs[c].instructions) {
       for (const auto& [exchange, count] : table.WorkOf(step.programs[c], instruction).exchanges)
-        by_stride[exchange.stride] += count * SentBytesOf(exchange);
+        by_stride[exchange.stride] += count * model::SentBytes(exchange);
     }
     for (AxisVolume& volume : volumes)
       volume.sent_bytes = std::max(volume.sent_bytes, static_cast<int64_t>(by_stride[volume.stride]));

@@ -2,6 +2,7 @@
 
 #include <torch/csrc/autograd/profiler_kineto.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <memory>
 #include <set>
