@@ -215,6 +215,7 @@ absl::StatusOr<ExitCode> RunWorkers(run::RunFolder& run, const recipe::Recipe& r
     TRAINCTL_RETURN_IF_ERROR(run.CheckInPlace());
     return CheckDataUnchanged(run, recipe);
   };
+  TRAINCTL_ASSIGN_OR_RETURN(const run::RunState before, run.ReadState());
   if (options.stop_after >= 0) job.worker_args = {"--stop-after", absl::StrCat(options.stop_after)};
   job.observer = IsDetached() ? MakeDetachedConsole(run) : MakeJobConsole(output.stderr_terminal);
   const absl::StatusOr<launcher::JobOutcome> ended = launcher::RunJob(job);
@@ -226,7 +227,8 @@ absl::StatusOr<ExitCode> RunWorkers(run::RunFolder& run, const recipe::Recipe& r
   }
   if (ended.ok()) PrintOutcome(*ended, run, output);
   // Slurm may end this process from then on.
-  if (const std::string next = GoOnInNextJob(run, recipe, ended); !next.empty()) Tell("trainctl: ", next);
+  if (const std::string next = GoOnInNextJob(run, recipe, before.num_launches, ended); !next.empty())
+    Tell("trainctl: ", next);
   TRAINCTL_ASSIGN_OR_RETURN(const launcher::JobOutcome outcome, ended);
   // A worker's own verdict on its input (a damaged file, a loss that is not finite) says more than
   // "a worker failed".

@@ -1,6 +1,7 @@
 #include "apps/trainctl/remote_nodes.h"
 
 #include <cstdlib>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -57,7 +58,8 @@ absl::Status FillFromSlurm(const recipe::Recipe& recipe, launcher::RemoteNodes& 
   std::vector<std::string> nodes = job->nodes;
   if (nodes.size() > 2) nodes = cluster::OrderBySwitch(nodes, SlurmTopology());
   nodes.resize(static_cast<size_t>(wanted));
-  for (const std::string& name : nodes) remote.nodes.push_back({name, name});
+  std::map<std::string, std::string> addresses = SlurmAddresses(job->node_list);
+  for (const std::string& name : nodes) remote.nodes.push_back({name, addresses[name]});
   return absl::OkStatus();
 }
 

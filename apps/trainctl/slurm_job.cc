@@ -148,15 +148,25 @@ std::optional<RunJob> FindRunJob(const run::RunFolder& run, bool asks) {
 
 std::string SlurmTopology() { return AskSlurm({"scontrol", "show", "topology"}, kToLookAt).value_or(""); }
 
+std::map<std::string, std::string> SlurmAddresses(const std::string& node_list) {
+  const auto shown = AskSlurm({"scontrol", "--oneliner", "show", "node", node_list}, kToLookAt);
+  return cluster::ParseNodeAddresses(shown.value_or(""));
+}
+
 absl::Status CancelJob(const std::string& id) { return AskSlurm({"scancel", id}).status(); }
 
-std::string GoOnInNextJob(const run::RunFolder& run, const recipe::Recipe& recipe,
+std::string GoOnInNextJob(const run::RunFolder& run, const recipe::Recipe& recipe, int64_t launches_before,
                           const absl::StatusOr<launcher::JobOutcome>& ended) {
   const std::optional<std::string> id = cluster::FindSubmittedJob(std::getenv);
   if (!id || !GoesOn(*id, ended)) return "";
   const absl::StatusOr<run::RunState> state = run.ReadState();
-  const int64_t in_vain = state.ok() ? state->launches_without_checkpoint : 0;
   const std::string job = absl::StrCat("job ", *id, " of Slurm");
+  // Jobs that nobody counts would follow each other for ever.
+  if (!state.ok() || state->num_launches <= launches_before) {
+    return absl::StrCat(job, " does not go back into the queue: ", run.journal_path(),
+                        " does not know of this launch");
+  }
+  const int64_t in_vain = state->launches_without_checkpoint;
   if (in_vain > recipe.launch.max_restarts) {
     return absl::StrCat(job, " does not go back into the queue: the last ", in_vain,
                         " launches have saved no checkpoint (launch.max_restarts is ",

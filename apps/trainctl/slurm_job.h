@@ -2,6 +2,7 @@
 // queue when its time is up. Asks Slurm by its own programs.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 
@@ -38,12 +39,16 @@ struct RunJob {
 std::optional<RunJob> FindRunJob(const run::RunFolder& run, bool asks = true);
 // What it prints of switches, for cluster::OrderBySwitch; empty where it knows none, or does not answer.
 std::string SlurmTopology();
+// By which address Slurm reaches each node of `node_list` (as Slurm writes it); what it does not tell is not
+// in it.
+std::map<std::string, std::string> SlurmAddresses(const std::string& node_list);
 // Takes a job out of the queue, or ends it. EnvironmentError: Slurm refuses.
 absl::Status CancelJob(const std::string& id);
 
 // At the end of a launch: if it is that of a submitted job and was ended by Slurm or for lack of a node, the
-// job goes on later. What it does about it, for people; empty: nothing.
-std::string GoOnInNextJob(const run::RunFolder& run, const recipe::Recipe& recipe,
+// job goes on later, as long as the launches in vain are counted. What it does about it, for people; empty:
+// nothing. `launches_before`: how many the journal knew before this one.
+std::string GoOnInNextJob(const run::RunFolder& run, const recipe::Recipe& recipe, int64_t launches_before,
                           const absl::StatusOr<launcher::JobOutcome>& ended);
 
 }  // namespace trainctl::cli

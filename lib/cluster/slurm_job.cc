@@ -150,6 +150,16 @@ std::optional<SlurmJobState> ParseJobState(absl::string_view output) {
   return std::nullopt;
 }
 
+std::map<std::string, std::string> ParseNodeAddresses(absl::string_view output) {
+  std::map<std::string, std::string> addresses;
+  for (const absl::string_view line : absl::StrSplit(output, '\n')) {
+    const std::string name(ValueOf(line, "NodeName"));
+    const std::string address = Known(ValueOf(line, "NodeAddr"));
+    if (!name.empty() && !address.empty()) addresses[name] = address;
+  }
+  return addresses;
+}
+
 bool IsWarning(absl::string_view reason) {
   const size_t at = reason.rfind(": ");
   if (at != absl::string_view::npos) reason.remove_prefix(at + 2);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -69,6 +70,10 @@ struct SlurmJobState {
 };
 // Of a line of `scontrol --oneliner show job`; nullopt: it shows none.
 std::optional<SlurmJobState> ParseJobState(absl::string_view output);
+
+// By which address Slurm reaches each node, of `scontrol --oneliner show node`. Its names need not be known
+// to anybody else.
+std::map<std::string, std::string> ParseNodeAddresses(absl::string_view output);
 
 // Whether a save that `reason` has asked for (a signal's name, behind "NODE: " where an agent got it) is one
 // after which the job goes on by itself.

@@ -64,7 +64,7 @@ absl::StatusOr<std::vector<std::string>> AddressesFor(const RemoteNodes& remote)
   std::vector<RouteToNode> routes;
   for (const RemoteNodes::Node& node : remote.nodes) {
     const bool is_of_ssh = remote.starter == RemoteNodes::Starter::kSsh;
-    const std::string host = is_of_ssh ? SshHostName(remote.starter_options, node.host) : node.name;
+    const std::string host = is_of_ssh ? SshHostName(remote.starter_options, node.host) : node.host;
     routes.push_back({node.name, LocalAddressTowards(host.empty() ? node.name : host, 1)});
   }
   return ListenAddresses(routes, interfaces);
@@ -95,6 +95,51 @@ absl::StatusOr<rendezvous::NetworkOptions> NetworkOf(const JobOptions& options, 
   setup.coordinator_timeout = remote.coordinator_timeout;
   setup.interface = remote.interface;
   return network;
+}
+
+struct Rendezvous {
+  rendezvous::ServiceOptions options;
+  std::unique_ptr<rendezvous::RendezvousService> service;
+};
+absl::StatusOr<Rendezvous> StartRendezvous(const JobOptions& options, const run::RunState& before) {
+  run::RunFolder& run = *options.run;
+  run.RemoveSocket(before.socket);  // left behind by a launcher that was killed
+  Rendezvous started;
+  TRAINCTL_ASSIGN_OR_RETURN(started.options.socket_path, run.MakeSocketPath());
+  started.options.token_path = run.token_path();
+  started.options.timeouts = rendezvous::Timeouts::FromDetect(options.detect_timeout);
+  TRAINCTL_ASSIGN_OR_RETURN(started.options.job, RandomHex(16));
+  started.options.term = run.term();
+  started.options.last_generation = before.generation;
+  if (options.remote) {
+    TRAINCTL_ASSIGN_OR_RETURN(started.options.network, NetworkOf(options, started.options.job));
+    started.options.timeouts.relay = started.options.timeouts.RelayOfAgents();
+  }
+  TRAINCTL_ASSIGN_OR_RETURN(started.service, options.rendezvous(started.options));
+  return started;
+}
+
+run::JournalEvent LaunchEvent(const JobOptions& options) {
+  run::JournalEvent launch{run::EventKind::kLaunch};
+  launch.world_size = options.num_workers;
+  launch.pid = ::getpid();
+  launch.host = HostName();
+  if (!options.remote) return launch;
+  launch.world_size *= static_cast<int>(options.remote->nodes.size());
+  for (const RemoteNodes::Node& node : options.remote->nodes) launch.nodes.push_back(node.name);
+  return launch;
+}
+
+run::JournalEvent EndEvent(const absl::StatusOr<JobOutcome>& outcome) {
+  run::JournalEvent end{run::EventKind::kEnd};
+  end.status = outcome.ok() ? StatusOf(outcome->kind) : run::RunStatus::kFailed;
+  end.message = outcome.ok() ? outcome->message : std::string(outcome.status().message());
+  if (outcome.ok() && outcome->kind == JobOutcome::Kind::kFailed) {
+    end.rank = outcome->rank;
+    end.step = outcome->step;
+    end.exit_code = outcome->worker_exit_code;
+  }
+  return end;
 }
 
 absl::StatusOr<JobRunner::LocalNode> LocalNodeOf(const JobOptions& options, const std::string& socket_path,
@@ -134,49 +179,30 @@ absl::StatusOr<JobOutcome> RunJob(const JobOptions& options) {
   }
   SignalPipe& signals = options.signals != nullptr ? *options.signals : *own_signals;
 
-  run.RemoveSocket(state.socket);  // left behind by a launcher that was killed
-  rendezvous::ServiceOptions service_options;
-  TRAINCTL_ASSIGN_OR_RETURN(service_options.socket_path, run.MakeSocketPath());
-  service_options.token_path = run.token_path();
-  service_options.timeouts = rendezvous::Timeouts::FromDetect(options.detect_timeout);
-  TRAINCTL_ASSIGN_OR_RETURN(service_options.job, RandomHex(16));
-  service_options.term = run.term();
-  service_options.last_generation = state.generation;
-  if (options.remote) {
-    TRAINCTL_ASSIGN_OR_RETURN(service_options.network, NetworkOf(options, service_options.job));
-    service_options.timeouts.relay = service_options.timeouts.RelayOfAgents();
+  absl::StatusOr<Rendezvous> started = StartRendezvous(options, state);
+  run::JournalEvent launch = LaunchEvent(options);
+  if (started.ok()) {
+    launch.socket = started->options.socket_path;
+    launch.token_file = started->options.token_path;
   }
-  TRAINCTL_ASSIGN_OR_RETURN(const std::unique_ptr<rendezvous::RendezvousService> service,
-                            options.rendezvous(service_options));
-
-  run::JournalEvent launch{run::EventKind::kLaunch};
-  launch.world_size =
-      options.num_workers * (options.remote ? static_cast<int>(options.remote->nodes.size()) : 1);
-  launch.pid = ::getpid();
-  launch.host = HostName();
-  if (service_options.network) launch.nodes = service_options.network->nodes;
-  launch.socket = service_options.socket_path;
-  launch.token_file = service_options.token_path;
+  // One that comes to nothing too: whoever tries again counts it.
   TRAINCTL_RETURN_IF_ERROR(journal->Append(std::move(launch)));
+  if (!started.ok()) {
+    TRAINCTL_RETURN_IF_ERROR(journal->Append(EndEvent(started.status())));
+    return started.status();
+  }
+  const std::string& socket_path = started->options.socket_path;
 
   DiskQueue disk;
   Console console(options.observer);
   std::optional<JobRunner::LocalNode> local;
   if (!options.remote) {
-    TRAINCTL_ASSIGN_OR_RETURN(local, LocalNodeOf(options, service_options.socket_path, *service));
+    TRAINCTL_ASSIGN_OR_RETURN(local, LocalNodeOf(options, socket_path, *started->service));
   }
-  JobRunner runner({options, clock, journal, disk, *service, console, signals}, std::move(local));
+  JobRunner runner({options, clock, journal, disk, *started->service, console, signals}, std::move(local));
   absl::StatusOr<JobOutcome> outcome = runner.Run();
-  run.RemoveSocket(service_options.socket_path);
-  run::JournalEvent end{run::EventKind::kEnd};
-  end.status = outcome.ok() ? StatusOf(outcome->kind) : run::RunStatus::kFailed;
-  end.message = outcome.ok() ? outcome->message : std::string(outcome.status().message());
-  if (outcome.ok() && outcome->kind == JobOutcome::Kind::kFailed) {
-    end.rank = outcome->rank;
-    end.step = outcome->step;
-    end.exit_code = outcome->worker_exit_code;
-  }
-  runner.Record(std::move(end));
+  run.RemoveSocket(socket_path);
+  runner.Record(EndEvent(outcome));
   if (!disk.Wait(options.disk_patience)) {
     console.Message(
         absl::StrCat("the disk of ", run.path(), " stands still: the journal does not tell how this ended"));

@@ -40,7 +40,7 @@ struct RemoteNodes {
   };
   struct Node {
     std::string name;  // unique: of its members
-    std::string host;  // for ssh: "name" or "user@name"
+    std::string host;  // where it is reached; for ssh "name" or "user@name"; empty: by its name
   };
   Starter starter = Starter::kSsh;
   std::vector<Node> nodes;                   // in the order of the ranks

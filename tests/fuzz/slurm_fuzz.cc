@@ -27,6 +27,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size_bytes) {
     TRAINCTL_CHECK(!job->IsWaiting() || job->WillLaunch());
     TRAINCTL_CHECK(!job->WillLaunch() || job->IsAlive());
   }
+  for (const auto& [node, address] : cluster::ParseNodeAddresses(text)) {
+    TRAINCTL_CHECK(!node.empty() && absl::StrContains(text, "NodeName=" + node));
+    TRAINCTL_CHECK(!address.empty() && absl::StrContains(text, "NodeAddr=" + address));
+  }
   (void)cluster::IsWarning(text);
   TRAINCTL_CHECK(absl::StrContains(text, launcher::ParseSshHostName(text)));
   return 0;

@@ -1,7 +1,7 @@
 """A Slurm of one's own for a test: a real slurmctld and real slurmds (as many nodes as wanted, all on this machine)
 with a munged between them, in a scratch folder and on ports that were free. Ends only what it started.
 
-    with SlurmCluster(nodes=4) as slurm:
+    with SlurmCluster({"all": 4, "other": 2}) as slurm:  # nodes of each partition
         slurm.run("srun", "--nodes=4", "hostname")
 """
 import glob
@@ -40,9 +40,11 @@ class CannotStart(RuntimeError):
 
 
 class SlurmCluster:
-    def __init__(self, nodes):
+    def __init__(self, partitions):
         self.dir = tempfile.mkdtemp(prefix="trainctl-slurm-")
-        self.nodes = ["n%d" % (i + 1) for i in range(nodes)]
+        names = iter("n%d" % (i + 1) for i in range(sum(partitions.values())))
+        self.partitions = {name: [next(names) for _ in range(count)] for name, count in partitions.items()}
+        self.nodes = sum(self.partitions.values(), [])
         self.processes = []
         self.env = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "SBATCH_"))}
         self.env["PATH"] = self.env.get("PATH", "") + ":/usr/sbin:/sbin"
@@ -104,11 +106,14 @@ class SlurmCluster:
         ]
         for node, port in zip(self.nodes, ports):
             lines.append("NodeName=%s NodeHostname=localhost NodeAddr=127.0.0.1 Port=%d CPUs=2 State=UNKNOWN" % (node, port))
-        lines += [
-            "PreemptType=preempt/partition_prio", "PreemptMode=REQUEUE",
-            "PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=60",
-            "PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=9",
-        ]
+        # The first one is the default, and makes room for what is urgent.
+        first = next(iter(self.partitions))
+        lines += ["PreemptType=preempt/partition_prio", "PreemptMode=REQUEUE"]
+        for name, nodes in self.partitions.items():
+            lines.append("PartitionName=%s Nodes=%s Default=%s MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=60"
+                         % (name, ",".join(nodes), "YES" if name == first else "NO"))
+        lines.append("PartitionName=urgent Nodes=%s MaxTime=INFINITE State=UP PriorityTier=9"
+                     % ",".join(self.partitions[first]))
         return "\n".join(lines) + "\n"
 
     def _spawn(self, output, *command):

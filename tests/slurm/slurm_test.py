@@ -13,6 +13,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -136,12 +137,15 @@ class Case:
             return [row["step"] for row in map(json.loads, file) if "loss" in row]
 
 
-CASES = []
+# What waits for Slurm's clock goes on beside the rest, in a partition of its own.
+LANES = {"all": [], "minute": [], "loss": []}
 
 
-def case(function):
+def case(function=None, partition="all"):
+    if function is None:
+        return lambda of_lane: case(of_lane, partition)
     if FILTER in function.__name__:
-        CASES.append(function)
+        LANES[partition].append(function)
     return function
 
 
@@ -258,14 +262,13 @@ echo "code $?" > done
 @case
 def several_nodes_save_when_they_are_warned(c):
     """The step's agents get the signal of the warning too, and none of them ends before the save."""
-    c.submit("""#!/bin/bash
+    job = c.submit("""#!/bin/bash
 #SBATCH --nodes=2 --output=job.out
 %s launch recipe.toml --run-dir run --set cluster.nodes=2 --set launch.backend=slurm &
 wait
 wait
 """ % TRAINCTL)
     c.wait("the first step", lambda: c.step() > 0)
-    job = c.run("squeue", "--noheader", "--format=%i").stdout.split()[0]
     c.run("scancel", "--signal=USR1", job)
     c.wait("the end of the run", lambda: "stopped after saving" in c.output())
     c.expect(c.saved_step() > 0, c.output())
@@ -320,8 +323,9 @@ save_before = "%s"
 """
 
 
-def submit(c, *arguments, nodes=2, options=(), save_before="60s"):
+def submit(c, *arguments, nodes=2, options=(), save_before="60s", partition="all"):
     """A run that `launch` itself submits; the number of its job."""
+    options = ["--partition=" + partition, *options]
     with open(c.dir + "/recipe.toml") as recipe:
         text = recipe.read().replace("[cluster]", "[cluster]\nnodes = %d" % nodes)
     with open(c.dir + "/several.toml", "w") as recipe:
@@ -415,10 +419,10 @@ def a_submitted_job_that_makes_room_saves_and_comes_back(c):
     c.expect(c.saved_step() > first and status(c)["status"] == "stopped", status(c), c.output())
 
 
-@case
+@case(partition="minute")
 def a_job_that_cannot_come_back_is_followed_by_another(c):
     """Its time is up after a minute; Slurm warns up to a minute before that is asked for."""
-    job = submit(c, options=["--no-requeue", "--time=1"], save_before="30s")
+    job = submit(c, options=["--no-requeue", "--time=1"], save_before="30s", partition="minute")
     c.wait("the warning", lambda: "stopped after saving step" in c.output())
     c.expect(end_of(c, job)[0] == "FAILED", c.slurm.job(job), c.output())
     c.wait("the next job", lambda: status(c)["batch_job"]["id"] != job)
@@ -432,9 +436,20 @@ def a_job_that_cannot_come_back_is_followed_by_another(c):
 
 
 @case
+def jobs_that_cannot_launch_are_followed_by_a_few(c):
+    """Each fails before there is a worker; the last says that no other follows."""
+    job = submit(c, "--set", 'launch.interface="nowhere0"', options=["--no-requeue"])
+    c.wait("the last job", lambda: "does not go back into the queue: the last 3 launches have saved no checkpoint" in c.output())
+    last = status(c)["batch_job"]["id"]
+    c.expect(int(last) == int(job) + 2, job, last, c.output())
+    c.expect(end_of(c, last) == ("FAILED", "5:0"), c.slurm.job(last))
+    c.expect(status(c)["status"] == "failed" and "nowhere0" in status(c)["message"], status(c))
+
+
+@case(partition="loss")
 def a_job_goes_on_with_other_nodes_when_one_is_down(c):
     expected = straight(c, 60)
-    job = submit(c, "--set", "train.steps=60", "--set", "checkpoint.every_steps=5")
+    job = submit(c, "--set", "train.steps=60", "--set", "checkpoint.every_steps=5", partition="loss")
     c.wait("a checkpoint", lambda: c.saved_step() > 0)
     nodes = status(c)["nodes"]
     c.expect(len(nodes) == 2, nodes)
@@ -473,8 +488,8 @@ def a_job_that_waits_is_taken_out_of_the_queue(c):
     c.expect(refused.returncode == 5 and "invalid partition specified: nowhere" in refused.stdout, refused.stdout)
 
 
-def run_cases(slurm):
-    for function in CASES:
+def run_cases(slurm, functions):
+    for function in functions:
         start = time.monotonic()
         c = Case(function.__name__, slurm)
         try:
@@ -491,8 +506,12 @@ def main():
         return 77
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # clears away first
     try:
-        with SlurmCluster(nodes=4) as slurm:
-            run_cases(slurm)
+        with SlurmCluster({"all": 4, "minute": 2, "loss": 4}) as slurm:
+            lanes = [threading.Thread(target=run_cases, args=(slurm, functions)) for functions in LANES.values()]
+            for lane in lanes:
+                lane.start()
+            for lane in lanes:
+                lane.join()
     except CannotStart as error:
         print("skipped: Slurm does not start on this machine: %s" % error)
         return 77

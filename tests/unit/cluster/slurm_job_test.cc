@@ -130,6 +130,15 @@ TEST(SlurmJobState, IsReadOfWhatSlurmShows) {
   EXPECT_EQ(ParseJobState(""), std::nullopt);
 }
 
+TEST(SlurmNodes, AreReachedByTheirAddresses) {
+  EXPECT_EQ(ParseNodeAddresses("NodeName=n1 Arch=x86_64 CPUAlloc=0 NodeAddr=10.1.0.1 NodeHostName=n1\n"
+                               "NodeName=n3 CPUTot=2 NodeAddr=n3-ib NodeHostName=n3\n\n"),
+            (std::map<std::string, std::string>{{"n1", "10.1.0.1"}, {"n3", "n3-ib"}}));
+  // One that is not there yet.
+  EXPECT_TRUE(ParseNodeAddresses("NodeName=cloud7 NodeAddr=(null)\nNodeName=cloud8").empty());
+  EXPECT_TRUE(ParseNodeAddresses("slurm_load_node error: Unable to contact slurm controller").empty());
+}
+
 TEST(SlurmWarning, IsTheSignalThatTheScriptAsksForWhoeverGotIt) {
   EXPECT_TRUE(IsWarning("SIGUSR1"));
   EXPECT_TRUE(IsWarning("node7: SIGUSR1"));

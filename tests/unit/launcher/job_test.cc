@@ -404,6 +404,16 @@ TEST_F(JobTest, AProgramThatCannotBeExecutedIsAnError) {
   EXPECT_THAT(std::string(outcome.status().message()), HasSubstr("rubbish: Exec format error"));
 }
 
+TEST_F(JobTest, ALaunchThatCannotMeetItsWorkersIsOneOfTheJournal) {
+  options_.rendezvous = [](const rendezvous::ServiceOptions&) { return EnvironmentError("no port is free"); };
+  for (int launches = 1; launches <= 2; ++launches) {
+    EXPECT_THAT(std::string(Run({}).status().message()), HasSubstr("no port is free"));
+    EXPECT_EQ(State().status, run::RunStatus::kFailed);
+    EXPECT_EQ(State().message, "no port is free");
+    EXPECT_EQ(State().launches_without_checkpoint, launches);
+  }
+}
+
 TEST_F(JobTest, LogsAreByteExactAndConsoleLinesAreSafe) {
   // "a\0b\r\n", an escape sequence, invalid UTF-8, a progress bar, no newline at the end.
   const auto outcome = Run({"0:raw:6100620d0a1b5b326aff0a3130250d3230250a656e64"});
