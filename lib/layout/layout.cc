@@ -12,7 +12,7 @@ namespace trainctl::layout {
 namespace {
 
 constexpr int64_t kMostTries = 4096;  // of values next to one that does not work
-constexpr absl::string_view kRecomputeNames[] = {"none", "full"};
+constexpr absl::string_view kRecomputeNames[] = {"none", "selective", "full"};
 
 std::string Text(const std::optional<int64_t>& degree) {
   return degree.has_value() ? absl::StrCat(*degree) : "auto";

@@ -15,8 +15,10 @@
 namespace trainctl::layout {
 
 // Activations that the backward pass computes again instead of keeping.
-enum class Recompute : uint8_t { kNone, kFull };
-absl::string_view RecomputeName(Recompute recompute);  // "none", "full": as in recipes
+// What a layer's backward computes again instead of keeping it: nothing; what takes no product (norms,
+// activation functions, gathered rows); everything, from the layer's input. From little to much.
+enum class Recompute : uint8_t { kNone, kSelective, kFull };
+absl::string_view RecomputeName(Recompute recompute);  // "none", "selective", "full": as in recipes
 std::optional<Recompute> ParseRecompute(absl::string_view name);
 
 absl::string_view StrategyName(int zero_stage);  // "DDP", "ZeRO-1", ...

@@ -22,6 +22,7 @@ class SegmentBuilder {
     segment_.on_device = options.on_device;
     segment_.tensor = options.tensor;
     border_rows_ = options.border_rows();
+    forms_again_ = options.forms_again;
   }
 
   Segment BuildEmbedding() {
@@ -47,13 +48,16 @@ class SegmentBuilder {
     const int64_t ffn = EvenShare(prefix + names_.gate);
     const int gate_up = AddLinear(mlp_input, prefix, {names_.gate, names_.up}, spec_.mlp_bias, spec_.hidden,
                                   2 * ffn, "gate_up");
-    const int activated = Add({.attributes = SwiGluAttributes{.ffn = ffn}, .inputs = {gate_up}}, "activated");
+    const int activated =
+        Add({.attributes = SwiGluAttributes{.ffn = ffn}, .inputs = {gate_up}, .formed_again = forms_again_},
+            "activated");
     const int down = AddLastProduct(activated, prefix, names_.down, spec_.mlp_bias, ffn, "mlp_output");
     segment_.outputs = {AddResidual(middle, down, "output")};
     return std::move(segment_);
   }
 
   Segment BuildHead() {
+    forms_again_ = false;  // nothing of it waits
     const int normed = EnterProducts(AddRmsNorm(AddInput(), names_.final_norm, "head_input"));
     const std::string matrix = spec_.tie_embeddings ? names_.embedding : names_.head;
     const TensorShare tokens = Share(matrix);
@@ -110,15 +114,18 @@ class SegmentBuilder {
   int AddRmsNorm(int input, const std::string& weight, const std::string& name) {
     return Add({.attributes = RmsNormAttributes{.hidden = spec_.hidden, .eps = spec_.norm_eps},
                 .inputs = {input},
-                .weights = {Find(weight + ".weight")}},
+                .weights = {Find(weight + ".weight")},
+                .formed_again = forms_again_},
                name);
   }
 
   int AddExchange(int input, TensorExchange way, const char* what) {
     const std::string name = absl::StrCat(segment_.values[static_cast<size_t>(input)].name, what);
-    return Add(
-        {.attributes = TensorExchangeAttributes{.hidden = spec_.hidden, .way = way}, .inputs = {input}},
-        name);
+    const bool enters = way == TensorExchange::kGatherRows || way == TensorExchange::kSumGradients;
+    return Add({.attributes = TensorExchangeAttributes{.hidden = spec_.hidden, .way = way},
+                .inputs = {input},
+                .formed_again = forms_again_ && enters},
+               name);
   }
   // What the ranks' products are of, and what they add up to.
   int EnterProducts(int input) {
@@ -184,6 +191,7 @@ class SegmentBuilder {
   const ParameterNames& names_;
   const std::vector<Parameter>& inventory_;
   int64_t border_rows_ = 0;
+  bool forms_again_ = false;
   Segment segment_;
 };
 

@@ -1,6 +1,7 @@
 #include "model/segment.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/status.h"
 
@@ -31,7 +32,51 @@ std::vector<int> LastUses(const Segment& segment, const std::vector<int>& root) 
   return last;
 }
 
+// Which operators each operator's backward has to run again first.
+class FormerAgain {
+ public:
+  FormerAgain(const Segment& segment, Lifetimes& lifetimes)
+      : segment_(segment), lifetimes_(lifetimes), maker_(segment.values.size(), -1) {
+    for (size_t i = 0; i < segment.operators.size(); ++i) {
+      if (!segment.operators[i].formed_again) continue;
+      for (int output : segment.operators[i].outputs)
+        maker_[static_cast<size_t>(output)] = static_cast<int>(i);
+    }
+  }
+
+  void Run() {
+    for (size_t i = segment_.operators.size(); i-- > 0;) {
+      const Operator& op = segment_.operators[i];
+      for (const std::vector<int>* read : {&op.weight_saved, &op.saved}) {
+        for (int value : *read) Need(value, lifetimes_.formed_again[i]);
+      }
+    }
+  }
+
+ private:
+  void Need(int value, std::vector<int>& formed) {
+    const int maker = std::exchange(maker_[static_cast<size_t>(value)], -1);
+    if (maker < 0) return;  // kept, or formed for a later operator
+    const Operator& op = segment_.operators[static_cast<size_t>(maker)];
+    for (int output : op.outputs) maker_[static_cast<size_t>(output)] = -1;
+    for (int input : op.inputs) Need(input, formed);
+    formed.push_back(maker);
+  }
+
+  const Segment& segment_;
+  Lifetimes& lifetimes_;
+  std::vector<int> maker_;  // by value, until it is formed
+};
+
 }  // namespace
+
+std::vector<bool> FormedAgain(const Segment& segment) {
+  std::vector<bool> formed(segment.values.size());
+  for (const Operator& op : segment.operators) {
+    for (int output : op.outputs) formed[static_cast<size_t>(output)] = op.formed_again;
+  }
+  return formed;
+}
 
 std::vector<int> StorageRoots(const Segment& segment) {
   std::vector<int> root(segment.values.size());
@@ -54,10 +99,13 @@ Lifetimes ComputeLifetimes(const Segment& segment) {
   const std::vector<int> weight_reader = FirstReaders(segment, root, &Operator::weight_saved);
 
   Lifetimes lifetimes;
-  for (auto* drops : {&lifetimes.forward_drops, &lifetimes.inference_drops, &lifetimes.weight_gradient_drops,
+  for (auto* lists : {&lifetimes.forward_drops, &lifetimes.inference_drops, &lifetimes.formed_again,
+                      &lifetimes.formed_again_drops, &lifetimes.weight_gradient_drops,
                       &lifetimes.backward_drops, &lifetimes.input_pass_drops, &lifetimes.weight_pass_drops}) {
-    drops->resize(segment.operators.size());
+    lists->resize(segment.operators.size());
   }
+  FormerAgain(segment, lifetimes).Run();
+  const std::vector<bool> is_formed = FormedAgain(segment);
   for (size_t v = 0; v < segment.values.size(); ++v) {
     const int value = static_cast<int>(v);
     if (root[v] != value || last_use[v] < 0) continue;
@@ -78,7 +126,11 @@ Lifetimes ComputeLifetimes(const Segment& segment) {
       continue;
     }
     TRAINCTL_CHECK_MSG(!is_output, "the output of a segment cannot be saved: ", segment.values[v].name);
-    lifetimes.saved.push_back(value);
+    if (is_formed[v]) {
+      drop(lifetimes.forward_drops, last_use[v]);
+    } else {
+      lifetimes.saved.push_back(value);
+    }
     // The backward runs from the last operator to the first, in each the weight gradient before the input's.
     if (by_input >= 0 && (by_weight < 0 || by_input <= by_weight)) {
       drop(lifetimes.backward_drops, by_input);
@@ -86,6 +138,15 @@ Lifetimes ComputeLifetimes(const Segment& segment) {
       drop(lifetimes.weight_gradient_drops, by_weight);
     }
     if (by_weight < 0) drop(lifetimes.input_pass_drops, by_input);
+  }
+  for (size_t i = 0; i < segment.operators.size(); ++i) {
+    for (int formed : lifetimes.formed_again[i]) {
+      for (int output : segment.operators[static_cast<size_t>(formed)].outputs) {
+        const auto v = static_cast<size_t>(output);
+        if (root[v] == output && input_reader[v] < 0 && weight_reader[v] < 0)
+          lifetimes.formed_again_drops[i].push_back(output);
+      }
+    }
   }
   for (const Operator& op : segment.operators) {
     if (op.input_gradient != InputGradient::kReuseSavedInput) continue;

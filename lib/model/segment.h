@@ -57,6 +57,8 @@ struct Operator {
   std::vector<int> weight_saved;  // value ids that its weight gradient reads
   int in_place_of = -1;           // value id whose storage outputs[0] takes over
   InputGradient input_gradient = InputGradient::kNew;
+  // Nothing of its outputs is kept for the backward, which forms them again from its inputs.
+  bool formed_again = false;
   int64_t forward_temp_bytes = 0;
   int64_t backward_temp_bytes = 0;  // of the input gradient; of a loss, of all that it does
   int64_t weight_temp_bytes = 0;    // of the weight gradient
@@ -103,6 +105,9 @@ struct SegmentOptions {
   int64_t threads = 1;        // of one worker; scales the CPU attention kernel's workspace
   bool on_device = false;     // a device's kernels run it, which need other temporaries
   TensorPart tensor;
+  // A layer's backward forms again what takes no product: norms, activation functions, and the rows that are
+  // gathered for tensor parallelism (Korthikanti et al. 2022, section 4.2.2, keep a part of them likewise).
+  bool forms_again = false;
 
   // Of activations between the blocks.
   int64_t border_rows() const {
@@ -118,16 +123,24 @@ Segment BuildSegment(const ModelSpec& spec, const std::vector<Parameter>& invent
 struct Lifetimes {
   std::vector<std::vector<int>> forward_drops;    // after this operator's forward, saving for backward
   std::vector<std::vector<int>> inference_drops;  // the same, nothing saved
-  // Saved values in a backward of one pass, which forms an operator's weight gradient before its input's.
+  // Operators whose forward runs again, in this order, before the backward of an operator that reads what
+  // they make (of two passes the first); and what of that is dropped at once.
+  std::vector<std::vector<int>> formed_again;
+  std::vector<std::vector<int>> formed_again_drops;
+  // Saved values and those formed again in a backward of one pass, which forms an operator's weight gradient
+  // before its input's.
   std::vector<std::vector<int>> weight_gradient_drops;  // between the two
   std::vector<std::vector<int>> backward_drops;         // after both
-  // Saved values in a backward of two passes.
+  // The same in a backward of two passes.
   std::vector<std::vector<int>> input_pass_drops;   // those that no weight gradient reads
   std::vector<std::vector<int>> weight_pass_drops;  // the others, after this operator's weight gradient
   std::vector<int> saved;                           // distinct, inputs of the segment excluded
   std::vector<int> queued;                          // distinct, those that weight gradients read
 };
 Lifetimes ComputeLifetimes(const Segment& segment);
+
+// Whether each value is one that the backward forms again.
+std::vector<bool> FormedAgain(const Segment& segment);
 
 // For each value, the value whose storage it uses (itself, or what in_place_of leads to).
 std::vector<int> StorageRoots(const Segment& segment);

@@ -150,6 +150,7 @@ class MemoryPlayer {
     for (size_t i = segment_.operators.size(); i-- > 0;) {
       const Operator& op = segment_.operators[i];
       if (op.input_gradient == InputGradient::kNewInForward) continue;
+      FormAgain(i);
       counter_.Temporary(op.weight_temp_bytes);
       Drop(lifetimes_.weight_gradient_drops[i]);
       InputGradientOf(op, lifetimes_.backward_drops[i]);
@@ -159,6 +160,7 @@ class MemoryPlayer {
   void BackwardInput() {
     for (size_t i = segment_.operators.size(); i-- > 0;) {
       const Operator& op = segment_.operators[i];
+      FormAgain(i);
       if (op.HasWeightGradient()) gradients_.Queue(op.outputs[0]);
       InputGradientOf(op, lifetimes_.input_pass_drops[i]);
     }
@@ -180,6 +182,15 @@ class MemoryPlayer {
       if (k == 0 && op.in_place_of >= 0) continue;
       counter_.Allocate(BytesOf(segment_, op.outputs[k]));
     }
+  }
+
+  void FormAgain(size_t reader) {
+    for (int formed : lifetimes_.formed_again[reader]) {
+      const Operator& op = segment_.operators[static_cast<size_t>(formed)];
+      AllocateOutputs(op);
+      counter_.Temporary(op.forward_temp_bytes);
+    }
+    Drop(lifetimes_.formed_again_drops[reader]);
   }
 
   void InputGradientOf(const Operator& op, const std::vector<int>& drops) {

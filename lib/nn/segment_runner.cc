@@ -78,7 +78,8 @@ class SegmentRunner::Pass {
     for (const model::Operator& op : r_.segment_.operators) {
       for (const std::vector<int>* values : {&op.saved, &op.weight_saved}) {
         for (int value : *values) {
-          if (!IsInput(value)) saved[value] = run_.Value(value);
+          if (!IsInput(value) && !r_.formed_again_[static_cast<size_t>(value)])
+            saved[value] = run_.Value(value);
         }
       }
     }
@@ -90,6 +91,7 @@ class SegmentRunner::Pass {
       const model::Operator& op = r_.segment_.operators[i];
       const OperatorRunner& runner = RunnerOf(op);
       if (runner.input_gradient == nullptr) continue;
+      FormAgain(i);
       const ScopedSeconds timer(SecondsOf(op, &OperatorSeconds::backward));
       if (runner.weight_gradient != nullptr) runner.weight_gradient(run_, op);
       Drop(r_.lifetimes_.weight_gradient_drops[i]);
@@ -100,6 +102,7 @@ class SegmentRunner::Pass {
   void BackwardInput(WeightQueue& queue) {
     for (size_t i = r_.segment_.operators.size(); i-- > 0;) {
       const model::Operator& op = r_.segment_.operators[i];
+      FormAgain(i);
       const ScopedSeconds timer(SecondsOf(op, &OperatorSeconds::backward));
       if (RunnerOf(op).weight_gradient != nullptr) {
         for (int value : op.weight_saved) queue.values[value] = run_.Value(value);
@@ -143,6 +146,17 @@ class SegmentRunner::Pass {
     }
   }
 
+  // What the backward of an operator reads and the forward has not kept.
+  void FormAgain(size_t reader) {
+    for (int formed : r_.lifetimes_.formed_again[reader]) {
+      const model::Operator& op = r_.segment_.operators[static_cast<size_t>(formed)];
+      const ScopedSeconds timer(SecondsOf(op, &OperatorSeconds::backward));
+      AllocateOutputs(op);
+      RunnerOf(op).forward(run_, op);
+    }
+    Drop(r_.lifetimes_.formed_again_drops[reader]);
+  }
+
   void RunInputGradient(const model::Operator& op, const std::vector<int>& drops) {
     RunnerOf(op).input_gradient(run_, op);
     Drop(drops);
@@ -168,6 +182,7 @@ SegmentRunner::SegmentRunner(const device::Device& device, model::Segment segmen
       segment_(std::move(segment)),
       lifetimes_(model::ComputeLifetimes(segment_)),
       roots_(model::StorageRoots(segment_)),
+      formed_again_(model::FormedAgain(segment_)),
       rope_(rope),
       threads_(threads),
       tensor_(tensor) {

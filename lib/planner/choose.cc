@@ -16,7 +16,7 @@ using plan::Candidate;
 
 bool Simpler(const Candidate& a, const Candidate& b) {
   const auto key = [](const Candidate& c) {
-    return std::make_tuple(c.layout.recompute != Recompute::kNone, c.layout.zero_stage, c.memory.peak_bytes,
+    return std::make_tuple(c.layout.recompute, c.layout.zero_stage, c.memory.peak_bytes,
                            c.layout.mesh.dp_shard);
   };
   return key(a) < key(b);
@@ -24,11 +24,16 @@ bool Simpler(const Candidate& a, const Candidate& b) {
 
 namespace {
 
+std::string WhatAgain(Recompute recompute) {
+  return recompute == Recompute::kFull ? "computes activations twice" : "forms norms and activations twice";
+}
+
 // Why a layout that fits was not taken.
 std::string WhySlower(const Candidate& candidate, const Candidate& chosen) {
   const double ratio = candidate.step_seconds / chosen.step_seconds;
   if (ratio <= kSameTime) {
-    if (candidate.layout.recompute != chosen.layout.recompute) return "fits, but computes activations twice";
+    if (candidate.layout.recompute != chosen.layout.recompute)
+      return absl::StrCat("fits, but ", WhatAgain(candidate.layout.recompute));
     if (candidate.layout.zero_stage != chosen.layout.zero_stage) {
       return "fits, but is no faster, and the chosen one shards less";
     }
@@ -43,9 +48,8 @@ std::string WhySlower(const Candidate& candidate, const Candidate& chosen) {
     causes.push_back(absl::StrFormat("moves %.1fx the bytes", static_cast<double>(candidate.sent_bytes) /
                                                                   static_cast<double>(chosen.sent_bytes)));
   }
-  if (candidate.layout.recompute == Recompute::kFull && chosen.layout.recompute == Recompute::kNone) {
-    causes.push_back("computes activations twice");
-  }
+  if (candidate.layout.recompute > chosen.layout.recompute)
+    causes.push_back(WhatAgain(candidate.layout.recompute));
   if (candidate.layout.micro_batch < chosen.layout.micro_batch) causes.push_back("smaller micro-batches");
   return absl::StrFormat("fits, but is about %.0f %% slower%s%s", (ratio - 1) * 100,
                          causes.empty() ? "" : ": ", absl::StrJoin(causes, ", "));

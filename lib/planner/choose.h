@@ -13,7 +13,7 @@ namespace trainctl::planner {
 // Two estimates closer than this are the same.
 inline constexpr double kSameTime = 1.03;
 
-// No recompute before recompute, then the lowest stage, then the least memory.
+// Little recompute before much, then the lowest stage, then the least memory.
 bool Simpler(const plan::Candidate& a, const plan::Candidate& b);
 
 // Marks the chosen candidate, the simplest of those within kSameTime of the fastest that fits, and writes

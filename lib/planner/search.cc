@@ -130,13 +130,14 @@ class Searcher {
   }
 
   void WeighVariants(const Strategy& strategy) {
-    const bool may_keep = problem_.request.recompute != Recompute::kFull;
-    const bool may_recompute = problem_.request.recompute != Recompute::kNone;
+    const std::optional<Recompute>& asked = problem_.request.recompute;
     for (int64_t micro_batch : MicroBatches()) {
       bool fits = false;
-      if (may_keep) fits = WeighVariant(strategy, micro_batch, Recompute::kNone);
-      // Computing again is worth a look only where keeping does not fit.
-      if (may_recompute && !fits) fits = WeighVariant(strategy, micro_batch, Recompute::kFull);
+      for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+        // Computing more again is worth a look only where less does not fit.
+        if (!fits && asked.value_or(recompute) == recompute)
+          fits = WeighVariant(strategy, micro_batch, recompute);
+      }
       // Larger ones fit even less. Their times are no reason to stop: one size may gain nothing and the next
       // one much, as it fills the threads or tiles.
       if (!fits) return;

@@ -550,11 +550,14 @@ void AddParallel(Builder& b) {
       .AutoIs("auto: chosen by the planner")
       .Free();
   b.Add(
-       "parallel.recompute", "Whether activations are kept or computed again in the backward pass.",
+       "parallel.recompute",
+       "Which activations the backward pass computes again instead of keeping them: none; \"selective\": "
+       "what "
+       "takes no product (norms, activation functions, rows gathered for tensor parallelism); \"full\": all "
+       "between the inputs of layers. In what-ifs of other trainers selective is what the framework selects.",
        [](Recipe & r, size_t) -> auto& { return r.parallel.recompute; })
       .Choices({"none", "selective", "full"})
       .AutoIs("auto: chosen by the planner")
-      .Refuse("selective", "this version knows \"none\" and \"full\"")
       .Free();
   b.Add(
        "parallel.prefetch",

@@ -17,9 +17,12 @@ std::string MemoryBinding(const plan::Plan& plan) {
   const char* lowers = "";
   switch (category) {
     case schedule::Category::kActivations:
-      lowers = plan.layout.recompute == layout::Recompute::kNone
-                   ? "parallel.recompute = \"full\" or a smaller train.micro_batch lowers them"
-                   : "a smaller train.micro_batch or data.seq_len lowers them";
+      lowers =
+          plan.layout.recompute == layout::Recompute::kNone
+              ? "parallel.recompute = \"selective\" or \"full\", or a smaller train.micro_batch lowers them"
+          : plan.layout.recompute == layout::Recompute::kSelective
+              ? "parallel.recompute = \"full\" or a smaller train.micro_batch lowers them"
+              : "a smaller train.micro_batch or data.seq_len lowers them";
       break;
     case schedule::Category::kOptimizer:
     case schedule::Category::kGradients:

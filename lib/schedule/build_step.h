@@ -53,7 +53,8 @@ struct BuildOptions {
             setting.types.compute,
             setting.threads,
             setting.on_device,
-            {ledger.mesh().tp, tensor_index, ledger.sequence_parallel()}};
+            {ledger.mesh().tp, tensor_index, ledger.sequence_parallel()},
+            recompute == layout::Recompute::kSelective};
   }
 };
 

@@ -115,6 +115,8 @@ class WorkTable {
           pass == schedule::Op::kLossAndGradient)
         add({entry.name}, entry.forward_work(segment, op));
       const Part backward{entry.name, /*backward=*/true};
+      if (op.formed_again && (pass == schedule::Op::kBackward || pass == schedule::Op::kBackwardInput))
+        add(backward, entry.forward_work(segment, op));
       if (pass == schedule::Op::kBackward || pass == schedule::Op::kLossAndGradient)
         add(backward, model::BackwardWork(segment, op, adds_vectors));
       if (pass == schedule::Op::kBackwardInput && entry.input_gradient_work != nullptr)

@@ -72,7 +72,8 @@ class Lister {
       // Of a block that is computed again the last sum is dropped with the output.
       const bool is_used = pass != Op::kRecompute || i + 2 < segment.operators.size();
       const bool forward = (pass == Op::kForward || pass == Op::kRecompute || forms_loss) && is_used;
-      if (forward && way != TensorExchange::kSumGradients) add(name, way != TensorExchange::kGatherRows);
+      const bool runs_forward = forward || (backward && op.formed_again);
+      if (runs_forward && way != TensorExchange::kSumGradients) add(name, way != TensorExchange::kGatherRows);
       if (backward && way != TensorExchange::kSumParts)
         add(absl::StrCat("gradient of ", name), way != TensorExchange::kScatterSums);
     }

@@ -59,7 +59,9 @@ struct Cell {
 
 std::string Name(const Cell& cell) {
   return absl::StrCat(cell.mesh.ToString(), " zero_stage=", cell.stage, " accumulation=", cell.accumulation,
-                      cell.recompute == layout::Recompute::kFull ? " recompute=full" : "",
+                      cell.recompute == layout::Recompute::kNone
+                          ? ""
+                          : absl::StrCat(" recompute=", layout::RecomputeName(cell.recompute)),
                       cell.tied ? " tied" : "", cell.prefetch ? " prefetch" : "",
                       cell.update == nullptr ? "" : absl::StrCat(" update=", cell.update->name),
                       cell.sequence_parallel ? "" : " sequence_parallel=false",
@@ -226,7 +228,7 @@ std::vector<Cell> PipelineCellsFor(int world) {
         cells.push_back({.mesh = mesh,
                          .stage = stage,
                          .accumulation = kMicroBatches,
-                         .recompute = turn % 3 == 1 ? layout::Recompute::kFull : layout::Recompute::kNone,
+                         .recompute = static_cast<layout::Recompute>(turn % 3),
                          .tied = turn % 2 == 1,
                          .prefetch = turn % 4 < 2,
                          .update = turn % 5 == 0 && turn % 2 == 0 ? &optim::kAdamW : nullptr,
@@ -258,8 +260,11 @@ std::vector<Cell> TensorCellsFor(int world) {
         for (const bool sequence_parallel : {true, false}) {
           for (const int accumulation : {1, 8}) {
             if (mesh.pp > 1 && accumulation == 1) continue;
-            for (const auto recompute : {layout::Recompute::kNone, layout::Recompute::kFull}) {
+            for (const bool all_again : {false, true}) {
               const size_t turn = cells.size();
+              const auto recompute = all_again       ? layout::Recompute::kFull
+                                     : turn % 4 == 0 ? layout::Recompute::kSelective
+                                                     : layout::Recompute::kNone;
               cells.push_back({.mesh = mesh,
                                .stage = stage,
                                .accumulation = accumulation,
@@ -297,7 +302,9 @@ std::vector<Cell> CellsFor(int world, Which which) {
         for (auto recompute : {layout::Recompute::kNone, layout::Recompute::kFull}) {
           for (bool tied : {false, true}) {
             for (bool prefetch : {false, true}) {
-              const Cell cell{mesh, stage, accumulation, recompute, tied, prefetch};
+              Cell cell{mesh, stage, accumulation, recompute, tied, prefetch};
+              if (tied && prefetch && recompute == layout::Recompute::kNone)
+                cell.recompute = layout::Recompute::kSelective;
               if (Takes(which, cell)) cells.push_back(cell);
             }
           }
@@ -321,7 +328,7 @@ bool HasMutants(const Cell& cell) {
     const bool is_chosen = cell.mesh.pp > 1
                                ? cell.order == schedule::PipelineKind::k1F1B && cell.sequence_parallel
                                : cell.accumulation == 1 && cell.mesh.dp_replicate == 1;
-    return is_chosen && cell.recompute == layout::Recompute::kFull && (cell.stage == 0 || cell.stage == 3);
+    return is_chosen && cell.recompute != layout::Recompute::kNone && (cell.stage == 0 || cell.stage == 3);
   }
   if (cell.mesh.pp > 1) {
     const bool is_chosen =

@@ -50,10 +50,12 @@ struct Bench {
   std::vector<uint8_t> mask;
 
   Bench(const model::ModelSpec& model, int block, model::MicroBatchShape shape, DType dtype,
-        int64_t documents)
+        int64_t documents, bool forms_again = false)
       : spec(model),
         inventory(model::Inventory(model)),
-        segment(model::BuildSegment(spec, inventory, block, {shape, dtype, 1})) {
+        segment(model::BuildSegment(
+            spec, inventory, block,
+            {.shape = shape, .dtype = dtype, .threads = 1, .tensor = {}, .forms_again = forms_again})) {
     rope = MakeRopeTables(device::Device::Cpu(), spec, shape.seq_len);
     int64_t numel = 0;
     for (const model::Parameter& parameter : inventory) numel += parameter.numel;
@@ -91,6 +93,7 @@ struct Case {
   model::MicroBatchShape shape;
   DType dtype;
   int64_t documents;
+  bool forms_again = false;
 };
 
 class SegmentMemoryTest : public ::testing::TestWithParam<Case> {};
@@ -113,7 +116,7 @@ int64_t PeakOf(const std::function<void()>& work) {
 TEST_P(SegmentMemoryTest, LayerUsesTheBytesThatAnalyzeSays) {
   const Case& c = GetParam();
   const model::ModelSpec spec = Spec(c.hidden, c.heads, c.kv_heads, 128);
-  const Bench bench(spec, 1, c.shape, c.dtype, c.documents);
+  const Bench bench(spec, 1, c.shape, c.dtype, c.documents, c.forms_again);
   const SegmentRunner runner = bench.Runner();
   const model::SegmentMemory memory = model::Analyze(bench.segment);
   const at::Tensor input =
@@ -155,7 +158,7 @@ int64_t BytesIn(const WeightQueue& queue) {
 TEST_P(SegmentMemoryTest, BackwardInTwoPassesUsesTheBytesThatAnalyzeSays) {
   const Case& c = GetParam();
   const model::ModelSpec spec = Spec(c.hidden, c.heads, c.kv_heads, 128);
-  const Bench bench(spec, 1, c.shape, c.dtype, c.documents);
+  const Bench bench(spec, 1, c.shape, c.dtype, c.documents, c.forms_again);
   const SegmentRunner runner = bench.Runner();
   const model::SegmentMemory memory = model::Analyze(bench.segment);
   const at::Tensor input =
@@ -209,13 +212,13 @@ TEST_P(SegmentMemoryTest, HeadUsesTheBytesThatAnalyzeSays) {
       << "measured " << measured << ", predicted " << predicted;
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, SegmentMemoryTest,
-                         ::testing::Values(Case{64, 4, 4, {2, 256}, DType::kF32, 1},
-                                           Case{64, 4, 2, {2, 256}, DType::kF32, 3},
-                                           Case{64, 4, 4, {2, 256}, DType::kBF16, 1},
-                                           Case{64, 4, 1, {1, 512}, DType::kBF16, 2},
-                                           Case{256, 4, 4, {1, 1024}, DType::kBF16, 1},
-                                           Case{256, 8, 2, {4, 128}, DType::kF32, 1}));
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, SegmentMemoryTest,
+    ::testing::Values(Case{64, 4, 4, {2, 256}, DType::kF32, 1}, Case{64, 4, 2, {2, 256}, DType::kF32, 3},
+                      Case{64, 4, 4, {2, 256}, DType::kBF16, 1}, Case{64, 4, 1, {1, 512}, DType::kBF16, 2},
+                      Case{256, 4, 4, {1, 1024}, DType::kBF16, 1}, Case{256, 8, 2, {4, 128}, DType::kF32, 1},
+                      Case{256, 8, 2, {4, 128}, DType::kF32, 1, true},
+                      Case{256, 4, 4, {1, 1024}, DType::kBF16, 1, true}));
 
 // Two passes, with the second later, are one pass bit by bit: gradients of inputs, matrices, norms, biases
 // and the embedding, added to what is there or written over it.
@@ -264,6 +267,43 @@ TEST(SegmentRunner, BackwardInTwoPassesIsBackwardInOne) {
         }
       }
     }
+  }
+}
+
+// What the backward forms again is what was there before, in one pass and in two: not a bit of a gradient
+// differs, though less is kept.
+TEST(SegmentRunner, WhatIsFormedAgainGivesTheSameBits) {
+  const model::MicroBatchShape shape{2, 24};
+  for (DType dtype : {DType::kF32, DType::kBF16}) {
+    const auto type = dtype == DType::kBF16 ? at::kBFloat16 : at::kFloat;
+    at::manual_seed(13);
+    const at::Tensor input = at::randn({shape.tokens(), 32}).to(type);
+    const at::Tensor output_gradient = at::randn({shape.tokens(), 32}).to(type);
+    std::vector<at::Tensor> inputs, gradients;
+    std::vector<size_t> kept;
+    for (const bool forms_again : {false, true}) {
+      for (const bool two_passes : {false, true}) {
+        at::manual_seed(17);
+        Bench bench(Spec(32, 4, 2, 64), 1, shape, dtype, 2, forms_again);
+        const SegmentRunner runner = bench.Runner();
+        Saved saved;
+        runner.Forward(bench.bound, input, bench.View(), &saved);
+        kept.push_back(saved.size());
+        WeightQueue queue;
+        inputs.push_back(two_passes ? runner.BackwardInput(bench.bound, input, bench.View(), std::move(saved),
+                                                           output_gradient.clone(), queue)
+                                    : runner.Backward(bench.bound, input, bench.View(), std::move(saved),
+                                                      output_gradient.clone()));
+        if (two_passes) runner.BackwardWeight(bench.bound, std::move(queue));
+        gradients.push_back(bench.gradients[0]);
+      }
+    }
+    for (size_t i = 1; i < inputs.size(); ++i) {
+      EXPECT_TRUE(at::equal(inputs[i], inputs[0])) << i;
+      EXPECT_TRUE(at::equal(gradients[i], gradients[0])) << i;
+    }
+    // Without the two norms' outputs and reciprocals, and the activated rows.
+    EXPECT_EQ(kept[0], kept[2] + 5);
   }
 }
 

@@ -178,18 +178,18 @@ TEST(Plan, ATighterLimitLeadsToMoreShardingAndThenToRecompute) {
   recipe.model.spec.layers = 24;  // states dominate
   int stage = 0;
   int64_t limit = MustPlan(recipe).predicted.peak_bytes;
-  bool recomputed = false;
+  std::set<Recompute> recomputed;
   while (true) {
     recipe.cluster.memory_limit_bytes = limit - 1;
     const absl::StatusOr<Plan> plan = MakePlan(recipe, SomeHost());
     if (!plan.ok()) break;
     ExpectSound(*plan, recipe);
     stage = std::max(stage, plan->layout.zero_stage);
-    recomputed |= plan->layout.recompute == Recompute::kFull;
+    recomputed.insert(plan->layout.recompute);
     limit = plan->predicted.peak_bytes;  // the next must be smaller
   }
   EXPECT_EQ(stage, 3);
-  EXPECT_TRUE(recomputed);
+  EXPECT_EQ(recomputed.size(), 3u);  // none, selective, full
 }
 
 TEST(Plan, EveryStrategyIsListedWithItsReason) {
@@ -489,7 +489,6 @@ TEST(Plan, MistakesAreUsageErrorsThatNameTheField) {
       {"train.precision", [](recipe::Recipe& r) { r.train.precision = "fp8"; }},
       {"cluster.device", [](recipe::Recipe& r) { r.cluster.device = "mi300x"; }},
       {"h100", [](recipe::Recipe& r) { r.cluster.device = "h1000"; }},
-      {"parallel.recompute", [](recipe::Recipe& r) { r.parallel.recompute = "selective"; }},
       {"cluster.nodes", [](recipe::Recipe& r) { r.cluster.nodes = int64_t{1} << 40; }},
       {"cluster.nodes", [](recipe::Recipe& r) { r.cluster.nodes = 0; }},
       {"model.heads", [](recipe::Recipe& r) { r.model.spec.heads = 0; }},

@@ -97,7 +97,7 @@ layout::Layout DrawLayout(Picker& pick) {
   layout.mesh.dp_replicate = static_cast<int>(pick({1, 1, 2, 5}));
   layout.micro_batch = pick({1, 2, 3});
   layout.num_micro_batches = pick({1, 2, 3, 4, 9, 100});
-  layout.recompute = pick({0, 1}) == 1 ? Recompute::kFull : Recompute::kNone;
+  layout.recompute = static_cast<Recompute>(pick({0, 1, 2}));
   return layout;
 }
 
@@ -229,7 +229,7 @@ void DrawSpace(Picker& pick, Space& space) {
   request.seq_len = problem.setting.seq_len;
   problem.rates = DrawRates(pick);
   if (pick({0, 0, 1}) == 1) request.micro_batch = 1;
-  if (pick({0, 0, 1}) == 1) request.recompute = pick({0, 1}) == 1 ? Recompute::kFull : Recompute::kNone;
+  if (pick({0, 0, 1}) == 1) request.recompute = static_cast<Recompute>(pick({0, 1, 2}));
   if (pick({0, 0, 0, 1}) == 1) request.zero_stage = request.devices_per_node == 1 ? 0 : pick({1, 2, 3});
   // Between what the smallest layout needs and what the largest does, or a little beside.
   problem.memory_limit_bytes = int64_t{1} << 60;

@@ -164,7 +164,8 @@ TEST(Memory, AHigherStageNeedsNoMoreStateAndMoreWorkersNeedLess) {
 TEST(Memory, ThePeakDoesNotDependOnTheNumberOfMicroBatches) {
   const model::ModelSpec spec = *model::Preset("toy-1m");
   for (int stage = 0; stage <= 3; ++stage) {
-    for (layout::Recompute recompute : {layout::Recompute::kNone, layout::Recompute::kFull}) {
+    for (layout::Recompute recompute :
+         {layout::Recompute::kNone, layout::Recompute::kSelective, layout::Recompute::kFull}) {
       for (bool prefetch : {false, true}) {
         Given given = Make(stage, 2, DType::kBF16);
         given.options.recompute = recompute;
@@ -182,7 +183,8 @@ TEST(Memory, ThePeakDoesNotDependOnTheNumberOfMicroBatches) {
 
 TEST(Memory, ActivationsAreLinearInTheMicroBatch) {
   const model::ModelSpec spec = *model::Preset("toy-1m");
-  for (layout::Recompute recompute : {layout::Recompute::kNone, layout::Recompute::kFull}) {
+  for (layout::Recompute recompute :
+       {layout::Recompute::kNone, layout::Recompute::kSelective, layout::Recompute::kFull}) {
     Given given = Make(3, 2);
     given.options.recompute = recompute;
     std::vector<int64_t> activations;

@@ -56,7 +56,7 @@ Case Draw(std::mt19937& random) {
   test.stage = below(4);
   (test.stage == 0 ? test.mesh.dp_replicate : test.mesh.dp_shard) = 2;
   test.tied = below(2) == 0;
-  test.recompute = below(2) == 0 ? layout::Recompute::kNone : layout::Recompute::kFull;
+  test.recompute = static_cast<layout::Recompute>(below(3));
   test.prefetch = below(2) == 0;
   return test;
 }
