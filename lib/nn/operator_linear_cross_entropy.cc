@@ -62,7 +62,9 @@ void Forward(SegmentRun& run, const model::Operator& op) {
 
 at::Tensor Logits(SegmentRun& run, const model::Operator& op, const std::vector<int64_t>& rows) {
   const at::Tensor index = at::tensor(at::ArrayRef<int64_t>(rows), at::kLong).to(run.device().torch());
-  return at::mm(run.Value(op.inputs[0]).index_select(0, index), Weight(run, op).t());
+  at::Tensor logits = run.Empty({index.size(0), op.As<model::LinearCrossEntropyAttributes>().vocab});
+  SegmentRun::Multiply(logits, run.Value(op.inputs[0]).index_select(0, index), Weight(run, op).t());
+  return logits;
 }
 
 }  // namespace

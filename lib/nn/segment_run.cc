@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "nn/bf16_product.h"
 
 namespace trainctl::nn {
 
@@ -41,6 +42,8 @@ void SegmentRun::Receive(int value, at::Tensor gradient) {
 }
 
 void SegmentRun::Multiply(at::Tensor& out, const at::Tensor& a, const at::Tensor& b) {
+  if (out.is_cpu() && out.scalar_type() == at::kBFloat16 && LacksFastBf16Products())
+    return MultiplyInTiles(out, a, b);
   const device::ScopedCpuMemoryTag tag(device::kScratchTag);
   at::mm_out(out, a, b);
 }

@@ -57,14 +57,15 @@ DType ResolvePrecision(const std::string& precision, const cluster::Host& host,
   if (precision == "fp32") return DType::kF32;
   if (precision == "bf16") {
     if (!host.native_bf16) {
-      notes.push_back("this CPU has no bf16 instructions: bf16 will be about five times slower than fp32");
+      notes.push_back(
+          "this CPU has no bf16 instructions: bf16 takes longer than fp32, and saves memory alone");
     }
     return DType::kBF16;
   }
   notes.push_back(host.native_bf16
                       ? "train.precision = auto: bf16 (the CPU has bf16 instructions)"
-                      : "train.precision = auto: fp32 (the CPU has no bf16 instructions; bf16 would be about "
-                        "five times slower)");
+                      : "train.precision = auto: fp32 (the CPU has no bf16 instructions; bf16 would take "
+                        "longer)");
   return host.native_bf16 ? DType::kBF16 : DType::kF32;
 }
 

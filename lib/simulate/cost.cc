@@ -73,7 +73,7 @@ Rates UnknownDeviceRates(DType compute_dtype) {
 Rates CpuRates(int64_t threads, DType compute_dtype, bool native_bf16) {
   Rates rates;
   const double cores = static_cast<double>(threads);
-  const double of_fp32 = compute_dtype != DType::kBF16 ? 1.0 : native_bf16 ? 1.5 : 0.2;
+  const double of_fp32 = compute_dtype != DType::kBF16 ? 1.0 : native_bf16 ? 1.5 : 0.8;
   const double flops = 40e9 * cores * of_fp32;
   rates[Resource::kMatmulFlops] = 1 / flops;
   rates[Resource::kAttentionFlops] = 1 / flops;

@@ -42,9 +42,9 @@ struct Rates {
   double Seconds(const Work& work) const;
 };
 
-// Rates of an uncalibrated CPU: a core does some 40 GFLOP/s in fp32 and half as much again in native bf16 (a
-// fifth where bf16 is emulated) and streams 8 GB/s; loopback moves 1.5 GB/s and costs 0.1 ms a collective.
-// The cores move the bytes as well, so nothing overlaps.
+// Rates of an uncalibrated CPU: a core does some 40 GFLOP/s in fp32 and half as much again in native bf16
+// (four fifths where bf16 is turned into fp32 first) and streams 8 GB/s; loopback moves 1.5 GB/s and costs
+// 0.1 ms a collective. The cores move the bytes as well, so nothing overlaps.
 Rates CpuRates(int64_t threads, DType compute_dtype, bool native_bf16);
 
 // Of a machine of the catalogue: passes over memory by the bytes that they move, the rest by its operators.

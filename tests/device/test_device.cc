@@ -374,7 +374,13 @@ at::Tensor& Zero(at::Tensor& self) {
 at::Tensor& Product(const at::Tensor& a, const at::Tensor& b, at::Tensor& out) {
   if (out.dim() != 2 || out.size(0) != a.size(0) || out.size(1) != b.size(1))
     Die("a product of another size");
-  OnStream([a = Touchable(a), b = Touchable(b), out = Touchable(out)]() mutable { at::mm_out(out, a, b); });
+  OnStream([a = Touchable(a), b = Touchable(b), out = Touchable(out)]() mutable {
+    if (out.scalar_type() == at::kBFloat16) {
+      out.copy_(at::mm(a.to(at::kFloat), b.to(at::kFloat)));  // many CPUs have no fast product of bf16
+    } else {
+      at::mm_out(out, a, b);
+    }
+  });
   return out;
 }
 

@@ -38,8 +38,7 @@ batch_sequences = 1  # WAYS
 devices_per_node = 2
 """
 
-# precision, seq_len, batch_sequences, micro_batch, prefetch, checkpoint.async. Few tokens in bf16: without
-# instructions for it, a CPU makes 3 GFLOP/s.
+# precision, seq_len, batch_sequences, micro_batch, prefetch, checkpoint.async.
 WAYS = (("fp32", 256, 8, 4, "true", "true"),
         ("bf16", 64, 4, 1, "false", "false"))
 RECOMPUTE = (("none", "selective"), ("none", "full"), ("selective", "full"), ("none", "full"))  # by stage
