@@ -28,6 +28,7 @@
 #include "apps/trainctl/planned_job.h"
 #include "apps/trainctl/remote_nodes.h"
 #include "apps/trainctl/slurm_job.h"
+#include "apps/trainctl/verify_plan.h"
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/json.h"
@@ -64,6 +65,7 @@ struct LaunchOptions {
   bool from_scratch = false;
   bool take_over = false;
   bool detach = false;
+  bool verify = false;
 };
 
 constexpr char kDataSchema[] = "trainctl.data.v1";
@@ -239,6 +241,12 @@ absl::StatusOr<ExitCode> RunWorkers(run::RunFolder& run, const recipe::Recipe& r
   return outcome.exit_code();
 }
 
+// What --verify asks for.
+absl::StatusOr<ExitCode> ProveFirst(const recipe::Recipe& recipe, const plan::Plan& plan,
+                                    const LaunchOptions& options) {
+  return options.verify ? VerifyPlan(recipe.model, plan) : ExitCode::kOk;
+}
+
 absl::Status LockToContinue(run::RunFolder& run, const LaunchOptions& options) {
   // Slurm puts no job back into the queue before its former processes are gone.
   const bool is_requeued = cluster::IsRequeued(std::getenv);
@@ -354,6 +362,9 @@ absl::StatusOr<ExitCode> DryRun(const LaunchOptions& options, const Output& outp
 // Hands the run to Slurm, which launches it later and elsewhere.
 absl::StatusOr<ExitCode> Submit(run::RunFolder& run, const recipe::Recipe& recipe,
                                 const LaunchOptions& options, const Output& output) {
+  if (options.verify) {
+    return UsageError("--verify is for a launch that begins now; before a job is submitted: trainctl verify");
+  }
   if (options.from_scratch || options.take_over) {
     return UsageError(absl::StrCat(options.from_scratch ? "--from-scratch" : "--take-over",
                                    " is for one launch, and a submitted job may become several; give it to a "
@@ -429,6 +440,8 @@ absl::StatusOr<ExitCode> Launch(const LaunchOptions& options, const Output& outp
   PrintChoice(plan, loaded.recipe);
   data::KeptDocuments kept;
   TRAINCTL_RETURN_IF_ERROR(AsOneError(FindMissing(loaded.recipe, host, options.run_dir, output, &kept)));
+  TRAINCTL_ASSIGN_OR_RETURN(const ExitCode proven, ProveFirst(loaded.recipe, plan, options));
+  if (proven != ExitCode::kOk) return proven;
   recipe::FreezeForRun(loaded.recipe);
   // What "auto" became stays: another machine must not change the numerics of a run.
   loaded.recipe.train.precision = plan.setting.types.compute == DType::kBF16 ? "bf16" : "fp32";
@@ -563,6 +576,8 @@ absl::StatusOr<ExitCode> Continue(run::RunFolder& run, const recipe::Recipe& bef
   TRAINCTL_RETURN_IF_ERROR(AsOneError(checks));
   data::KeptDocuments kept(run.documents_path());
   TRAINCTL_RETURN_IF_ERROR(ReadToKeep(recipe, output, kept));
+  TRAINCTL_ASSIGN_OR_RETURN(const ExitCode proven, ProveFirst(recipe, plan, options));
+  if (proven != ExitCode::kOk) return proven;
   TRAINCTL_ASSIGN_OR_RETURN(launcher::SignalPipe signals, TakeSignals());
   TRAINCTL_RETURN_IF_ERROR(PrepareStart(run, start));
   TRAINCTL_RETURN_IF_ERROR(WriteRunFiles(run, recipe, plan));
@@ -591,6 +606,10 @@ void AddCommon(CLI::App& verb, LaunchOptions& options) {
       ->type_name("N");
   verb.add_flag("--dry-run", options.dry_run)
       ->description("Plan, and list all that is missing on this machine (exit 2, 5 or 6); start nothing");
+  verb.add_flag("--verify", options.verify)
+      ->description(
+          "First prove the gradients of the layout on a small model (trainctl verify); exit 7: they are "
+          "wrong");
   verb.add_flag("--detach", options.detach)
       ->description("Return when the first step is done; the run goes on, away from this terminal");
   AddJsonFlag(verb);

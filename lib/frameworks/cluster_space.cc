@@ -103,6 +103,11 @@ absl::Status FixDataParallel(const LoadedRecipe& loaded, SearchSpace& space) {
 
 absl::Status FixLayout(const LoadedRecipe& loaded, SearchSpace& space) {
   const recipe::ParallelConfig& p = loaded.recipe.parallel;
+  if (!p.passes.empty()) {
+    return UsageError(AtField(loaded, "parallel.passes",
+                              "parallel.passes: other trainers are planned with orders that have a name; "
+                              "state parallel.schedule"));
+  }
   space.tp = Fixed(p.tp);
   space.pp = Fixed(p.pp);
   space.cp = Fixed(p.cp);

@@ -14,7 +14,6 @@
 
 namespace trainctl::layout {
 
-// Activations that the backward pass computes again instead of keeping.
 // What a layer's backward computes again instead of keeping it: nothing; what takes no product (norms,
 // activation functions, gathered rows); everything, from the layer's input. From little to much.
 enum class Recompute : uint8_t { kNone, kSelective, kFull };
@@ -23,10 +22,14 @@ std::optional<Recompute> ParseRecompute(absl::string_view name);
 
 absl::string_view StrategyName(int zero_stage);  // "DDP", "ZeRO-1", ...
 
+// The order of a pipeline whose passes are stated one by one.
+inline constexpr char kOwnPasses[] = "own passes";
+
 // Of a mesh with pp > 1.
 struct Pipeline {
-  std::string order;           // in which ranks run their passes: "1f1b"; empty: there is no pipeline
-  int64_t virtual_stages = 1;  // of each rank
+  std::string order;  // in which ranks run their passes: "1f1b", kOwnPasses; empty: there is no pipeline
+  std::vector<std::string> passes;  // of each rank (schedule/pipeline_file.h), with kOwnPasses
+  int64_t virtual_stages = 1;       // of each rank
   // Of each stage, in the order of the model. The first has the embedding as well, the last the head.
   std::vector<int64_t> stage_layers;
   bool operator==(const Pipeline&) const = default;
@@ -61,6 +64,7 @@ struct Request {
   std::optional<int64_t> pp, tp;          // free: 1
   std::optional<bool> sequence_parallel;  // free: true
   std::optional<std::string> pipeline_order;
+  std::vector<std::string> passes;  // the order, where it has no name
   std::optional<int64_t> virtual_stages;
   std::optional<std::vector<int64_t>> stage_layers;
   int64_t num_workers() const { return nodes * devices_per_node; }

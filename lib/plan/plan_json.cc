@@ -40,6 +40,7 @@ Json ToJson(const layout::Layout& layout) {
     json["pipeline"] = {{"schedule", layout.pipeline.order},
                         {"virtual_stages", layout.pipeline.virtual_stages},
                         {"stage_layers", layout.pipeline.stage_layers}};
+    if (!layout.pipeline.passes.empty()) json["pipeline"]["passes"] = layout.pipeline.passes;
   }
   return json;
 }
@@ -157,6 +158,13 @@ absl::Status FromJson(const Json& json, const std::string& what, layout::Pipelin
     if (!count.is_number_integer() || count.get<int64_t>() < 0 || count.get<int64_t>() > (1 << 20))
       return BadDataError(absl::StrCat(what, ": field 'stage_layers' must hold numbers of layers"));
     pipeline->stage_layers.push_back(count.get<int64_t>());
+  }
+  if (pipeline->order != layout::kOwnPasses) return absl::OkStatus();
+  const Json& passes = reader.Object("passes");
+  TRAINCTL_RETURN_IF_ERROR(reader.status());
+  for (const Json& line : passes) {
+    if (!line.is_string()) return BadDataError(absl::StrCat(what, ": field 'passes' must hold texts"));
+    pipeline->passes.push_back(line.get<std::string>());
   }
   return absl::OkStatus();
 }

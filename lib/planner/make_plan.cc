@@ -167,7 +167,8 @@ void NoteChoices(const recipe::Recipe& recipe, const layout::Layout& layout,
     if (is_auto) notes.push_back(absl::StrCat(name, " = auto: ", value));
   };
   if (layout.mesh.pp > 1) {
-    note("parallel.schedule", !recipe.parallel.schedule.has_value(), layout.pipeline.order);
+    note("parallel.schedule", !recipe.parallel.schedule.has_value() && recipe.parallel.passes.empty(),
+         layout.pipeline.order);
     note("parallel.stage_layers", !recipe.parallel.stage_layers.has_value(),
          absl::StrCat("[", absl::StrJoin(layout.pipeline.stage_layers, ", "), "]"));
   }

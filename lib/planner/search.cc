@@ -39,8 +39,10 @@ void ForEachStrategy(const layout::Request& request, const Function& visit) {
 
 layout::Pipeline PipelineOf(const layout::Request& request) {
   if (request.pp.value_or(1) == 1) return {};
-  return {.order = request.pipeline_order.value_or(
-              std::string(schedule::PipelineKindName(schedule::PipelineKind::k1F1B))),
+  const std::string named =
+      request.pipeline_order.value_or(std::string(schedule::PipelineKindName(schedule::PipelineKind::k1F1B)));
+  return {.order = request.passes.empty() ? named : layout::kOwnPasses,
+          .passes = request.passes,
           .virtual_stages = request.virtual_stages.value_or(1),
           .stage_layers = request.stage_layers.value_or(
               layout::EvenStageLayers(request.spec->layers, request.num_stages()))};

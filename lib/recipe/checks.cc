@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <vector>
@@ -20,6 +21,8 @@
 #include "recipe/timeouts.h"
 #include "recipe/values.h"
 #include "schedule/layout_step.h"
+#include "schedule/pipeline_file.h"
+#include "schedule/step.h"
 
 namespace trainctl::recipe {
 namespace {
@@ -298,17 +301,18 @@ class Checker {
     if (!Usable({"cluster.nodes", "cluster.devices_per_node", "train.batch_sequences", "train.batch_tokens",
                  "data.seq_len", "parallel.dp_replicate", "parallel.dp_shard", "parallel.zero_stage",
                  "parallel.recompute", "train.micro_batch", "parallel.pp", "parallel.schedule",
-                 "parallel.virtual_stages", "parallel.stage_layers", "parallel.tp",
-                 "parallel.sequence_parallel"}) ||
+                 "parallel.schedule_file", "parallel.passes", "parallel.virtual_stages",
+                 "parallel.stage_layers", "parallel.tp", "parallel.sequence_parallel"}) ||
         issues_.IsBadBelow("model")) {
       return;
     }
+    if (!recipe_.parallel.passes.empty() && !CheckPasses()) return;
     const layout::Request request = LayoutRequest(recipe_);
     const std::vector<layout::Violation> violations = layout::FindViolations(request);
     for (const layout::Violation& violation : violations) {
       issues_.Add(PlaceOf(violation.fields), violation.message);
     }
-    if (violations.empty() && request.pp.value_or(1) > 1) CheckPipeline(request);
+    if (violations.empty() && request.pp.value_or(1) > 1 && request.passes.empty()) CheckPipeline(request);
     if (recipe_.cluster.device == "cpu") return;
     for (const auto& [field, degree, what] : {std::tuple{"parallel.pp", request.pp, "pipelines"},
                                               std::tuple{"parallel.tp", request.tp, "tensor parallelism"}}) {
@@ -318,6 +322,48 @@ class Checker {
           absl::StrCat(field, " = ", *degree, " with cluster.device = ", QuoteToml(recipe_.cluster.device),
                        ": this version runs ", what, " on CPUs alone"));
     }
+  }
+
+  // An order of the recipe's own: what it is of, and that it comes to an end. False: something is wrong.
+  bool CheckPasses() {
+    const ParallelConfig& p = recipe_.parallel;
+    const auto fail = [&](const auto&... words) {
+      Fail({"parallel.passes", "parallel.schedule_file"}, absl::StrCat("parallel.passes: ", words...));
+      return false;
+    };
+    if (p.schedule.has_value() || p.virtual_stages.has_value())
+      return fail("they say the order and the stages; take parallel.schedule and virtual_stages out");
+    const absl::StatusOr<schedule::PipelineSchedule> order = schedule::ReadPasses(p.passes);
+    if (!order.ok()) return fail(order.status().message());
+    const schedule::PipelinePlacement& place = order->placement;
+    if (p.pp.value_or(1) != place.num_ranks) {
+      return fail("they have ", place.num_ranks, " lines, one for each rank, and parallel.pp is ",
+                  p.pp.value_or(1), "; set parallel.pp = ", place.num_ranks);
+    }
+    if (place.num_stages % place.num_ranks != 0) {
+      return fail("they have ", place.num_stages, " stages, not as many for each of ", place.num_ranks,
+                  " ranks");
+    }
+    const absl::StatusOr<schedule::Step> step = schedule::ExpandOrder(*order);
+    if (!step.ok()) return fail(step.status().message());
+    const absl::Status proven = schedule::Check(*step).status();
+    if (!proven.ok())
+      return fail("they come to no end (class: the line, from 0; block: the stage): ", proven.message());
+    return CheckMicroBatches(place.num_micro_batches, fail);
+  }
+
+  template <typename Fail>
+  bool CheckMicroBatches(int64_t num_micro_batches, const Fail& fail) const {
+    const std::optional<int64_t> size = recipe_.train.micro_batch;
+    const int64_t data_workers = LayoutRequest(recipe_).data_workers();
+    const int64_t least = data_workers * num_micro_batches * size.value_or(1);
+    const int64_t batch = recipe_.train.batch_sequences;
+    if (data_workers < 1 || (size ? batch == least : batch % least == 0)) return true;
+    const int64_t nearest = size ? least : std::max<int64_t>(1, batch / least) * least;
+    return fail("they are of ", num_micro_batches, " micro-batches", size ? " of " : "",
+                size ? absl::StrCat(*size) : "", " for each of ", data_workers,
+                " data-parallel worker(s), and train.batch_sequences is ", batch,
+                "; set train.batch_sequences = ", nearest);
   }
 
   // Which orders take which shapes is known to lib/schedule. With micro-batches of any size there are at most
@@ -608,6 +654,13 @@ layout::Request LayoutRequest(const Recipe& recipe) {
   request.pipeline_order = recipe.parallel.schedule;
   request.virtual_stages = recipe.parallel.virtual_stages;
   request.stage_layers = recipe.parallel.stage_layers;
+  request.passes = recipe.parallel.passes;
+  if (const auto order = schedule::ReadPasses(request.passes); !request.passes.empty() && order.ok()) {
+    const schedule::PipelinePlacement& place = order->placement;
+    request.virtual_stages = place.num_stages / place.num_ranks;
+    const int64_t sequences = request.batch_sequences / std::max<int64_t>(1, request.data_workers());
+    if (!request.micro_batch) request.micro_batch = std::max<int64_t>(1, sequences / place.num_micro_batches);
+  }
   if (recipe.parallel.recompute.has_value())
     request.recompute = layout::ParseRecompute(*recipe.parallel.recompute);
   return request;

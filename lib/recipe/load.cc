@@ -6,10 +6,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "base/files.h"
 #include "base/status.h"
 #include "cluster/catalogue.h"
@@ -20,6 +23,7 @@
 #include "recipe/hosts.h"
 #include "recipe/toml_reader.h"
 #include "recipe/values.h"
+#include "schedule/pipeline_file.h"
 
 namespace trainctl::recipe {
 namespace {
@@ -50,6 +54,7 @@ class Resolver {
     ResolveDevicesPerNode();
     ResolveRoot();
     CheckHostsFile();
+    ReadScheduleFile();
     ResolveSources();
     ResolveBatchAndLength();
     ResolveCheckpoint(recipe());
@@ -220,6 +225,24 @@ class Resolver {
     if (issues_.IsBad("cluster.nodes")) return;
     const absl::Status enough = CheckEnoughHosts(*hosts, recipe().cluster.nodes, file);
     if (!enough.ok()) missing_.Add(Where(kPath), enough.message());
+  }
+
+  void ReadScheduleFile() {
+    constexpr absl::string_view kPath = "parallel.schedule_file";
+    ParallelConfig& parallel = recipe().parallel;
+    const std::string file = std::exchange(parallel.schedule_file, "");
+    if (file.empty() || issues_.IsBad(kPath)) return;
+    const auto fail = [&](absl::string_view message) {
+      issues_.Add(Where(kPath), absl::StrCat(kPath, ": ", message));
+      issues_.MarkBad(kPath);
+    };
+    if (!parallel.passes.empty()) return fail("parallel.passes are stated too; give one of them");
+    const absl::StatusOr<std::string> text = access_.read_file(file);
+    if (!text.ok()) return fail(text.status().message());
+    const absl::StatusOr<schedule::PipelineSchedule> order = schedule::ReadPipeline(*text, file);
+    if (!order.ok()) return fail(order.status().message());
+    parallel.passes = absl::StrSplit(absl::StripSuffix(schedule::WritePipeline(*order), "\n"), '\n');
+    loaded_.origin["parallel.passes"] = absl::StrCat(Where(kPath), " (", kPath, ")");
   }
 
   void ResolveSources() {

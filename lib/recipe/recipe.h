@@ -88,6 +88,8 @@ struct ParallelConfig {
   std::optional<bool> sequence_parallel;  // with tp > 1
   // With pp > 1.
   std::optional<std::string> schedule;  // a name of schedule::PipelineKindName
+  std::string schedule_file;            // is read into `passes`, and empty from then on
+  std::vector<std::string> passes;      // of each rank (schedule/pipeline_file.h), instead of `schedule`
   std::optional<int64_t> virtual_stages;
   std::optional<std::vector<int64_t>> stage_layers;  // of each stage, in the order of the model
   // Of what the planner prices and this version's trainer does not run yet, with cp and ep.

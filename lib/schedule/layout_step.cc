@@ -2,8 +2,10 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "schedule/pipeline.h"
+#include "schedule/pipeline_file.h"
 
 namespace trainctl::schedule {
 namespace {
@@ -12,7 +14,19 @@ PipelineShape ShapeOf(const layout::Layout& layout) {
   return {layout.mesh.pp, layout.num_micro_batches, layout.pipeline.virtual_stages};
 }
 
+absl::Status CheckOwnPasses(const PipelineSchedule& order, const PipelineShape& shape) {
+  const PipelinePlacement& place = order.placement;
+  if (place.num_ranks != shape.ranks || place.num_stages != shape.ranks * shape.virtual_stages) {
+    return UsageError(absl::StrCat("these passes are of ", place.num_ranks, " ranks and ", place.num_stages,
+                                   " stages, not of ", shape.ranks, " and ",
+                                   shape.ranks * shape.virtual_stages));
+  }
+  if (place.num_micro_batches == shape.num_micro_batches) return absl::OkStatus();
+  return UsageError(absl::StrCat("these passes are of ", place.num_micro_batches, " micro-batches"));
+}
+
 absl::StatusOr<PipelineSchedule> OrderOfLayout(const layout::Layout& layout) {
+  if (layout.pipeline.order == layout::kOwnPasses) return ReadPasses(layout.pipeline.passes);
   TRAINCTL_ASSIGN_OR_RETURN(const PipelineKind kind, ParsePipelineKind(layout.pipeline.order));
   return BuildPipeline(kind, ShapeOf(layout));
 }
@@ -20,6 +34,10 @@ absl::StatusOr<PipelineSchedule> OrderOfLayout(const layout::Layout& layout) {
 }  // namespace
 
 absl::Status CheckPipelineLayout(const layout::Layout& layout) {
+  if (layout.pipeline.order == layout::kOwnPasses) {
+    TRAINCTL_ASSIGN_OR_RETURN(const PipelineSchedule order, ReadPasses(layout.pipeline.passes));
+    return CheckOwnPasses(order, ShapeOf(layout));
+  }
   TRAINCTL_ASSIGN_OR_RETURN(const PipelineKind kind, ParsePipelineKind(layout.pipeline.order));
   return CheckPipelineShape(kind, ShapeOf(layout));
 }

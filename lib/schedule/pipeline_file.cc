@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/status.h"
 
@@ -224,6 +225,10 @@ void Append(std::string& text, const PipelineAction& action) {
 
 absl::StatusOr<PipelineSchedule> ReadPipeline(absl::string_view text, absl::string_view name) {
   return Reader(text, name).Run();
+}
+
+absl::StatusOr<PipelineSchedule> ReadPasses(const std::vector<std::string>& lines) {
+  return ReadPipeline(absl::StrJoin(lines, "\n"), "passes");
 }
 
 std::string WritePipeline(const PipelineSchedule& schedule) {

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -21,6 +22,9 @@ namespace trainctl::schedule {
 // twice, and where forwards are missing. Whether the order works is for ExpandOrder (build_step.h)
 // and Check (step.h) to say.
 absl::StatusOr<PipelineSchedule> ReadPipeline(absl::string_view text, absl::string_view name);
+
+// From its lines, one for each rank.
+absl::StatusOr<PipelineSchedule> ReadPasses(const std::vector<std::string>& lines);
 
 std::string WritePipeline(const PipelineSchedule& schedule);
 

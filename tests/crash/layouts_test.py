@@ -33,8 +33,10 @@ def layout(workers, pp=1, tp=1, **fields):
 
 
 ALONE = layout(1)
+# None of the orders that have a name: backwards whole and in two passes.
+PASSES = ["0F0,0F1,0F2,0B0,0F3,0I1,0B2,0W1,0B3", "1F0,1B0,1F1,1I1,1F2,1W1,1B2,1F3,1B3"]
 LAYOUTS = {
-    "1f1b, the head alone": layout(2, 2, parallel__stage_layers="[2,0]"),
+    "own passes, the head alone": layout(2, 2, parallel__stage_layers="[2,0]", parallel__passes=json.dumps(PASSES)),
     "gpipe, recomputed": layout(2, 2, parallel__schedule="gpipe", parallel__recompute="full"),
     "zbv": layout(2, 2, parallel__schedule="zbv", parallel__virtual_stages=2),
     "dualpipev": layout(2, 2, parallel__schedule="dualpipev", parallel__virtual_stages=2),
@@ -45,7 +47,8 @@ LAYOUTS = {
     "tensor parallel": layout(2, tp=2),
     "tensor parallel, whole sequences, recomputed": layout(4, tp=4, parallel__sequence_parallel="false",
                                                            parallel__recompute="full"),
-    "tensor parallel, ZeRO-3": layout(4, tp=2, parallel__dp_shard=2, parallel__dp_replicate=1, parallel__zero_stage=3),
+    "tensor parallel, ZeRO-3": layout(4, tp=2, parallel__dp_shard=2, parallel__dp_replicate=1, parallel__zero_stage=3,
+                                      parallel__recompute="selective"),
     "tensor parallel, pipeline": layout(4, 2, 2, checkpoint__async="true"),
 }
 

@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 
 TRAINCTL, RECIPES = sys.argv[1:3]
 BASE = RECIPES + "/toy_1m_cpu.toml"
@@ -32,6 +33,11 @@ LAYOUTS = {
         ("backward block 1 micro-batch 0/gradient of mlp_input_gathered/tp", False, None, "model.layers.0."),
         ("backward block 1 micro-batch 0/gradient of attention_input_gathered/tp", True, None, "layernorm"),
         ("grad_norm/tp", False, None, None)]),
+    # Rows are gathered a second time by the backward; passes in an order of no name.
+    "tp=2, forms again": (2, ["tp=2", "dp_replicate=1", "recompute=selective"], [
+        ("backward block 1 micro-batch 0/mlp_input_gathered/tp", False, None, "model.layers.0.mlp.")]),
+    "own passes": (2, ["pp=2", "dp_replicate=1", 'passes=["0F0,0F1,0B0,0F2,0I1,0B2,0W1", "1F0,1F1,1B0,1I1,1F2,1W1,1B2"]'], [
+        ("loss/pp", False, None, None)]),
     "pp=2 tp=2": (4, ["pp=2", "tp=2", "dp_replicate=1"], [
         ("loss/pp", False, None, None),
         ("grad_norm/pp", True, None, None),
@@ -68,6 +74,19 @@ def verify(recipe, sets, code, fault=None):
     return json.loads(ended.stdout)
 
 
+def check_launch():
+    """It proves what it is about to run, and runs nothing where that is wrong."""
+    with tempfile.TemporaryDirectory() as work:
+        for fault, code in (("gradient/1/tp=skip", 7), (None, 0)):
+            words = [TRAINCTL, "launch", BASE, "--verify", "--run-dir", work + "/run", "--set", "train.steps=2", "--set",
+                     "optimizer.warmup_steps=1", "--set", "cluster.devices_per_node=2", "--set", "parallel.tp=2"]
+            env = dict(os.environ, **({"TRAINCTL_VERIFY_FAULT": fault} if fault else {}))
+            ended = subprocess.run(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120)
+            assert ended.returncode == code, (ended.returncode, ended.stderr)
+            assert os.path.exists(work + "/run") == (code == 0), ended.stderr
+            assert ("WRONG: " if fault else "Right: the gradient of this layout") in ended.stderr, ended.stderr
+
+
 def main():
     planted = named = 0
     for name, (workers, parallel, faults) in LAYOUTS.items():
@@ -88,6 +107,7 @@ def main():
         print("%s: ok" % name, flush=True)
     text = subprocess.run([TRAINCTL, "verify", BASE], stdout=subprocess.PIPE, text=True, timeout=120, check=True).stdout
     assert "Right: the gradient of this layout is that of one process." in text, text
+    check_launch()
     assert planted >= 20 and named >= 18, (planted, named)
     for recipe in sorted(glob.glob(RECIPES + "/*.toml") + glob.glob(RECIPES + "/plan/*.toml")):
         reason = NOT_RUN.get(os.path.basename(recipe))

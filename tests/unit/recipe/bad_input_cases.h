@@ -119,6 +119,33 @@ inline const BadInputCase kBadInputs[] = {
     {"OrderForAnotherShape", "[parallel]\npp = 2\nschedule = 'zbv'\n[cluster]\ndevices_per_node = 2\n",
      "r.toml:13:1: parallel.pp = 2 with 12 micro-batches at most: the zbv schedule has exactly 2 stages per "
      "rank, not 1"},
+    {"PassesTwice",
+     "[parallel]\npp = 2\npasses = ['0F0,0B0', '1F0,1B0,1B0']\n[cluster]\ndevices_per_node = 2\n",
+     "r.toml:13:1: parallel.passes: passes:2:9: backward of stage 1, micro-batch 0 is there a second time"},
+    {"PassesForgotten", "[parallel]\npp = 2\npasses = ['0F0,0B0', '1F0']\n[cluster]\ndevices_per_node = 2\n",
+     "r.toml:13:1: parallel.passes: pipeline schedule passes: rank 0, action 1 (backward block 0 micro-batch "
+     "0) "
+     "waits for a gradient that rank 1 does not send (again)"},
+    {"PassesThatWaitForEachOther",
+     "[parallel]\npp = 2\npasses = ['0F0,0B0,0F1,0B1', '1F1,1B1,1F0,1B0']\n[cluster]\ndevices_per_node = 2\n",
+     "r.toml:13:1: parallel.passes: they come to no end (class: the line, from 0; block: the stage): step "
+     "'passes': class 0, instruction 2 (receive block 1 micro-batch 1 from 1): waits for ever"},
+    {"PassesOfOtherRanks", "[parallel]\npasses = ['0F0,0B0', '1F0,1B0']\n[cluster]\ndevices_per_node = 2\n",
+     "r.toml:12:1: parallel.passes: they have 2 lines, one for each rank, and parallel.pp is 1; set "
+     "parallel.pp "
+     "= 2"},
+    {"PassesBesideAnOrder",
+     "[parallel]\npp = 2\nschedule = 'gpipe'\npasses = ['0F0,0B0', '1F0,1B0']\n[cluster]\ndevices_per_node = "
+     "2\n",
+     "r.toml:14:1: parallel.passes: they say the order and the stages; take parallel.schedule and "
+     "virtual_stages out"},
+    {"PassesOfOtherMicroBatches",
+     "[parallel]\npp = 2\npasses = ['0F0,0F1,0F2,0F3,0F4,0B0,0B1,0B2,0B3,0B4', "
+     "'1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3,1F4,1B4']\n[cluster]\ndevices_per_node = 2\n",
+     "r.toml:13:1: parallel.passes: they are of 5 micro-batches for each of 1 data-parallel worker(s), and "
+     "train.batch_sequences is 12; set train.batch_sequences = 10"},
+    {"NoScheduleFile", "[parallel]\npp = 2\nschedule_file = 'my.csv'\n[cluster]\ndevices_per_node = 2\n",
+     "r.toml:13:1: parallel.schedule_file: cannot open /cwd/my.csv: not there"},
     {"ExpertParallel", "[parallel]\nep = 8\n",
      "r.toml:12:1: parallel.ep = 8: this version does not train with expert parallelism"},
     {"Fp8",

@@ -6,6 +6,7 @@
 #include "base/wildcard.h"
 #include "model/config_json.h"
 #include "model/parameter_names.h"
+#include "recipe/recipe_json.h"
 #include "recipe_test_util.h"
 
 namespace trainctl::recipe {
@@ -52,6 +53,25 @@ TEST(LoadRecipe, AShortRunDoesNotSaveAtEveryStep) {
   EXPECT_EQ(interval("100"), 10);
   EXPECT_EQ(interval("120"), 12);
   EXPECT_EQ(interval("50_000"), 1000);
+}
+
+// A stored run has the passes, whatever becomes of the file.
+TEST(LoadRecipe, AScheduleFileBecomesThePassesOfEachRank) {
+  FakeWorld world;
+  world.files["/cwd/my.csv"] = "0F0,0F1,,0B0,0B1\r\n,1F0,1B0,1F1,1B1\n";
+  const std::vector<std::string> sets = {"parallel.pp=2", "cluster.devices_per_node=2",
+                                         "parallel.schedule_file=my.csv"};
+  const absl::StatusOr<LoadedRecipe> loaded = world.Load(kMinimal, sets);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_THAT(loaded->recipe.parallel.passes, ElementsAre("0F0,0F1,0B0,0B1", "1F0,1B0,1F1,1B1"));
+  EXPECT_EQ(loaded->recipe.parallel.schedule_file, "");
+  EXPECT_EQ(loaded->origin.at("parallel.passes"), "--set (parallel.schedule_file)");
+  const absl::StatusOr<Recipe> again = RecipeFromJson(ToJson(loaded->recipe), "recipe.json");
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->parallel.passes, loaded->recipe.parallel.passes);
+  world.files["/cwd/my.csv"] = "0F0,0B0\n1F0,1X0\n";
+  EXPECT_THAT(world.Load(kMinimal, sets).status().message(),
+              HasSubstr("--set: parallel.schedule_file: /cwd/my.csv:2:5: '1X0' is not a pass"));
 }
 
 // lr, weight decay and what else an optimizer reads have its own defaults unless the recipe states them.

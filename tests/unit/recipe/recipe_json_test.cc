@@ -149,6 +149,8 @@ bool HasOneValueOnly(const std::string& name) {
                                        "plan.framework",
                                        "model.rope_scaling",
                                        "parallel.schedule",
+                                       "parallel.schedule_file",
+                                       "parallel.passes",
                                        "parallel.recomputed_layers",
                                        "parallel.context",
                                        "parallel.stage_layers",
