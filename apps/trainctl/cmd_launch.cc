@@ -608,8 +608,7 @@ void AddCommon(CLI::App& verb, LaunchOptions& options) {
       ->description("Plan, and list all that is missing on this machine (exit 2, 5 or 6); start nothing");
   verb.add_flag("--verify", options.verify)
       ->description(
-          "First prove the gradients of the layout on a small model (trainctl verify); exit 7: they are "
-          "wrong");
+          "Prove the gradients of the layout first, as trainctl verify does; exit code 7: they are wrong");
   verb.add_flag("--detach", options.detach)
       ->description("Return when the first step is done; the run goes on, away from this terminal");
   AddJsonFlag(verb);
@@ -621,6 +620,9 @@ Action Detachable(std::shared_ptr<LaunchOptions> options,
   return [options, verb](const Output& output) -> absl::StatusOr<ExitCode> {
     // Whoever reads the output may leave, the terminal may close: the job goes on and ends as it would.
     std::signal(SIGPIPE, SIG_IGN);
+    if (options->dry_run && options->verify) {
+      return UsageError("--dry-run launches nothing that --verify could prove first; see: trainctl verify");
+    }
     if (options->dry_run) EndAsUsualOnSignals();
     const bool detach = options->detach && !options->dry_run;
     const bool is_detached = BeginAsDetached(detach);

@@ -336,6 +336,7 @@ class Checker {
     const absl::StatusOr<schedule::PipelineSchedule> order = schedule::ReadPasses(p.passes);
     if (!order.ok()) return fail(order.status().message());
     const schedule::PipelinePlacement& place = order->placement;
+    if (place.num_ranks == 1) return fail("they are of one rank, which is no pipeline; take them out");
     if (p.pp.value_or(1) != place.num_ranks) {
       return fail("they have ", place.num_ranks, " lines, one for each rank, and parallel.pp is ",
                   p.pp.value_or(1), "; set parallel.pp = ", place.num_ranks);

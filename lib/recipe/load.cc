@@ -6,13 +6,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <system_error>
-#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "base/files.h"
 #include "base/status.h"
 #include "cluster/catalogue.h"
@@ -21,9 +18,9 @@
 #include "recipe/checks.h"
 #include "recipe/derive.h"
 #include "recipe/hosts.h"
+#include "recipe/schedule_file.h"
 #include "recipe/toml_reader.h"
 #include "recipe/values.h"
-#include "schedule/pipeline_file.h"
 
 namespace trainctl::recipe {
 namespace {
@@ -54,7 +51,7 @@ class Resolver {
     ResolveDevicesPerNode();
     ResolveRoot();
     CheckHostsFile();
-    ReadScheduleFile();
+    ResolveScheduleFile();
     ResolveSources();
     ResolveBatchAndLength();
     ResolveCheckpoint(recipe());
@@ -227,22 +224,16 @@ class Resolver {
     if (!enough.ok()) missing_.Add(Where(kPath), enough.message());
   }
 
-  void ReadScheduleFile() {
+  void ResolveScheduleFile() {
     constexpr absl::string_view kPath = "parallel.schedule_file";
-    ParallelConfig& parallel = recipe().parallel;
-    const std::string file = std::exchange(parallel.schedule_file, "");
-    if (file.empty() || issues_.IsBad(kPath)) return;
-    const auto fail = [&](absl::string_view message) {
-      issues_.Add(Where(kPath), absl::StrCat(kPath, ": ", message));
-      issues_.MarkBad(kPath);
-    };
-    if (!parallel.passes.empty()) return fail("parallel.passes are stated too; give one of them");
-    const absl::StatusOr<std::string> text = access_.read_file(file);
-    if (!text.ok()) return fail(text.status().message());
-    const absl::StatusOr<schedule::PipelineSchedule> order = schedule::ReadPipeline(*text, file);
-    if (!order.ok()) return fail(order.status().message());
-    parallel.passes = absl::StrSplit(absl::StripSuffix(schedule::WritePipeline(*order), "\n"), '\n');
-    loaded_.origin["parallel.passes"] = absl::StrCat(Where(kPath), " (", kPath, ")");
+    if (recipe().parallel.schedule_file.empty() || issues_.IsBad(kPath)) return;
+    const absl::Status status = ReadScheduleFile(access_, recipe());
+    if (status.ok()) {
+      loaded_.origin["parallel.passes"] = absl::StrCat(Where(kPath), " (", kPath, ")");
+      return;
+    }
+    issues_.Add(Where(kPath), absl::StrCat(kPath, ": ", status.message()));
+    issues_.MarkBad(kPath);
   }
 
   void ResolveSources() {

@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "recipe/checks.h"
 #include "recipe/derive.h"
+#include "recipe/schedule_file.h"
 #include "recipe/values.h"
 
 namespace trainctl::recipe {
@@ -135,6 +136,15 @@ absl::StatusOr<LoadedRecipe> ApplyResumeSets(const Recipe& stored, absl::Span<co
   // What is set replaces the stored alternative.
   if (draft.Find("launch.ssh.hosts") != nullptr) recipe.launch.ssh.hosts_file.clear();
   if (draft.Find("launch.ssh.hosts_file") != nullptr) recipe.launch.ssh.hosts.clear();
+  if (draft.Find("parallel.schedule") != nullptr) recipe.parallel.passes.clear();
+  const bool has_file = draft.Find("parallel.schedule_file") != nullptr;
+  if (has_file || draft.Find("parallel.passes") != nullptr) {
+    if (draft.Find("parallel.schedule") == nullptr) recipe.parallel.schedule.reset();
+    if (draft.Find("parallel.virtual_stages") == nullptr) recipe.parallel.virtual_stages.reset();
+  }
+  if (has_file && draft.Find("parallel.passes") == nullptr) recipe.parallel.passes.clear();
+  if (const absl::Status read = ReadScheduleFile(access, recipe); !read.ok())
+    issues.Add("--set parallel.schedule_file", read.message());
   if (const Entry* tokens = draft.Find("train.tokens"); tokens != nullptr) {
     recipe.train.steps = StepsForTokens(recipe, std::get<int64_t>(tokens->value));
     loaded.origin["train.steps"] = "--set (train.tokens)";

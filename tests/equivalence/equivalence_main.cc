@@ -328,7 +328,10 @@ bool HasMutants(const Cell& cell) {
     const bool is_chosen = cell.mesh.pp > 1
                                ? cell.order == schedule::PipelineKind::k1F1B && cell.sequence_parallel
                                : cell.accumulation == 1 && cell.mesh.dp_replicate == 1;
-    return is_chosen && cell.recompute != layout::Recompute::kNone && (cell.stage == 0 || cell.stage == 3);
+    // What the backward forms again is exchanged alike on any mesh.
+    const bool forms_again = cell.recompute == layout::Recompute::kSelective && cell.mesh.world_size() == 2;
+    return is_chosen && (cell.recompute == layout::Recompute::kFull || forms_again) &&
+           (cell.stage == 0 || cell.stage == 3);
   }
   if (cell.mesh.pp > 1) {
     const bool is_chosen =

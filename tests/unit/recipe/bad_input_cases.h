@@ -134,6 +134,8 @@ inline const BadInputCase kBadInputs[] = {
      "r.toml:12:1: parallel.passes: they have 2 lines, one for each rank, and parallel.pp is 1; set "
      "parallel.pp "
      "= 2"},
+    {"PassesOfOneRank", "[parallel]\npasses = ['0F0,0B0']\n",
+     "r.toml:12:1: parallel.passes: they are of one rank, which is no pipeline; take them out"},
     {"PassesBesideAnOrder",
      "[parallel]\npp = 2\nschedule = 'gpipe'\npasses = ['0F0,0B0', '1F0,1B0']\n[cluster]\ndevices_per_node = "
      "2\n",

@@ -55,6 +55,24 @@ TEST(Resume, TheLayoutMayChange) {
   EXPECT_EQ(loaded->origin.at("parallel.zero_stage"), "--set");
 }
 
+TEST(Resume, AnOrderOfOnesOwnGivesWayToOneWithANameAndTheOtherWayRound) {
+  FakeWorld world;
+  world.files["/cwd/my.csv"] = "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n";
+  const Recipe stored =
+      Stored({"parallel.pp=2", "cluster.devices_per_node=2", "parallel.passes=[\"0F0,0B0\", \"1F0,1B0\"]"});
+  ASSERT_EQ(stored.parallel.passes.size(), 2u);
+  auto loaded = ApplyResumeSets(stored, std::vector<std::string>{"parallel.schedule=gpipe"}, world.access());
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_TRUE(loaded->recipe.parallel.passes.empty());
+  loaded = ApplyResumeSets(loaded->recipe, std::vector<std::string>{"parallel.schedule_file=my.csv"},
+                           world.access());
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_FALSE(loaded->recipe.parallel.schedule.has_value());
+  EXPECT_EQ(loaded->recipe.parallel.passes, (std::vector<std::string>{"0F0,0F1,0B0,0B1", "1F0,1B0,1F1,1B1"}));
+  loaded = ApplyResumeSets(stored, std::vector<std::string>{"parallel.schedule_file=no.csv"}, world.access());
+  EXPECT_THAT(std::string(loaded.status().message()), HasSubstr("parallel.schedule_file: cannot open"));
+}
+
 TEST(Resume, DefaultTakesAStoredValueBack) {
   const Recipe stored = Stored({"cluster.devices_per_node=4", "parallel.zero_stage=3", "launch.env.A=1",
                                 "launch.env.B=2", "checkpoint.every_steps=7"});
