@@ -97,6 +97,8 @@ struct Kernels {
 
 // The fastest table that this processor runs.
 const Kernels& Cpu();
+// As far as oneDNN, LibTorch's library for products, asks for it.
+bool HasAvx512();
 // All that this processor runs, slowest first: tests compare them.
 int NumCpuTables();
 const Kernels& CpuTable(int index);

@@ -359,9 +359,8 @@ absl::StatusOr<ExitCode> DryRun(const LaunchOptions& options, const Output& outp
                      output);
 }
 
-// Hands the run to Slurm, which launches it later and elsewhere.
-absl::StatusOr<ExitCode> Submit(run::RunFolder& run, const recipe::Recipe& recipe,
-                                const LaunchOptions& options, const Output& output) {
+// What a launch that Slurm makes later cannot do.
+absl::Status CheckForLater(const LaunchOptions& options) {
   if (options.verify) {
     return UsageError("--verify is for a launch that begins now; before a job is submitted: trainctl verify");
   }
@@ -370,6 +369,12 @@ absl::StatusOr<ExitCode> Submit(run::RunFolder& run, const recipe::Recipe& recip
                                    " is for one launch, and a submitted job may become several; give it to a "
                                    "resume in an allocation (salloc)"));
   }
+  return absl::OkStatus();
+}
+
+// Hands the run to Slurm, which launches it later and elsewhere.
+absl::StatusOr<ExitCode> Submit(run::RunFolder& run, const recipe::Recipe& recipe,
+                                const LaunchOptions& options, const Output& output) {
   TRAINCTL_ASSIGN_OR_RETURN(const std::string job, SubmitRun(run, recipe, ToPrint(options, run.path())));
   const std::string quoted = ShellQuote(run.path());
   if (output.json) {
@@ -389,6 +394,7 @@ absl::StatusOr<ExitCode> Submit(run::RunFolder& run, const recipe::Recipe& recip
 // The nodes of the job make their own plan; this one tells of what no machine could run.
 absl::StatusOr<ExitCode> LaunchLater(const recipe::LoadedRecipe& loaded, const LaunchOptions& options,
                                      const Output& output) {
+  TRAINCTL_RETURN_IF_ERROR(CheckForLater(options));
   const recipe::Recipe& recipe = loaded.recipe;
   const bool continues = HoldsARun(options.run_dir);
   if (continues && !options.or_resume) return AlreadyHoldsARun(options.run_dir);
@@ -472,6 +478,7 @@ absl::StatusOr<ExitCode> Resume(const LaunchOptions& options, const Output& outp
   TRAINCTL_ASSIGN_OR_RETURN(const recipe::LoadedRecipe loaded,
                             recipe::ApplyResumeSets(before, options.sets, MachineAccess()));
   if (IsSubmitted(loaded.recipe) && !options.dry_run) {
+    TRAINCTL_RETURN_IF_ERROR(CheckForLater(options));
     TRAINCTL_RETURN_IF_ERROR(CheckCanSubmit());
     return Submit(run, loaded.recipe, options, output);
   }

@@ -164,7 +164,8 @@ std::string GoOnInNextJob(const run::RunFolder& run, const recipe::Recipe& recip
   // Jobs that nobody counts would follow each other for ever.
   if (!state.ok() || state->num_launches <= launches_before) {
     return absl::StrCat(job, " does not go back into the queue: ", run.journal_path(),
-                        " does not know of this launch");
+                        " does not know of this launch; when its error is mended, go on with: sbatch ",
+                        ShellQuote(ScriptPath(run)));
   }
   const int64_t in_vain = state->launches_without_checkpoint;
   if (in_vain > recipe.launch.max_restarts) {

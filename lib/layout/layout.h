@@ -22,16 +22,18 @@ std::optional<Recompute> ParseRecompute(absl::string_view name);
 
 absl::string_view StrategyName(int zero_stage);  // "DDP", "ZeRO-1", ...
 
-// The order of a pipeline whose passes are stated one by one.
+// How the order of a pipeline is called whose passes are stated one by one.
 inline constexpr char kOwnPasses[] = "own passes";
 
 // Of a mesh with pp > 1.
 struct Pipeline {
   std::string order;  // in which ranks run their passes: "1f1b", kOwnPasses; empty: there is no pipeline
-  std::vector<std::string> passes;  // of each rank (schedule/pipeline_file.h), with kOwnPasses
+  std::vector<std::string> passes;  // of each rank (schedule/pipeline_file.h), if the order has no name
   int64_t virtual_stages = 1;       // of each rank
   // Of each stage, in the order of the model. The first has the embedding as well, the last the head.
   std::vector<int64_t> stage_layers;
+
+  bool HasOwnPasses() const { return !passes.empty(); }
   bool operator==(const Pipeline&) const = default;
 };
 

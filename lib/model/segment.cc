@@ -32,6 +32,15 @@ std::vector<int> LastUses(const Segment& segment, const std::vector<int>& root) 
   return last;
 }
 
+// Whether each value is one that the backward forms again.
+std::vector<bool> FormedAgain(const Segment& segment) {
+  std::vector<bool> formed(segment.values.size());
+  for (const Operator& op : segment.operators) {
+    for (int output : op.outputs) formed[static_cast<size_t>(output)] = op.formed_again;
+  }
+  return formed;
+}
+
 // Which operators each operator's backward has to run again first.
 class FormerAgain {
  public:
@@ -69,14 +78,6 @@ class FormerAgain {
 };
 
 }  // namespace
-
-std::vector<bool> FormedAgain(const Segment& segment) {
-  std::vector<bool> formed(segment.values.size());
-  for (const Operator& op : segment.operators) {
-    for (int output : op.outputs) formed[static_cast<size_t>(output)] = op.formed_again;
-  }
-  return formed;
-}
 
 std::vector<int> StorageRoots(const Segment& segment) {
   std::vector<int> root(segment.values.size());

@@ -139,9 +139,6 @@ struct Lifetimes {
 };
 Lifetimes ComputeLifetimes(const Segment& segment);
 
-// Whether each value is one that the backward forms again.
-std::vector<bool> FormedAgain(const Segment& segment);
-
 // For each value, the value whose storage it uses (itself, or what in_place_of leads to).
 std::vector<int> StorageRoots(const Segment& segment);
 

@@ -7,7 +7,7 @@
 
 #include "base/status.h"
 #include "device/counting_allocator.h"
-#include "device/device.h"
+#include "kernels/kernels.h"
 
 namespace trainctl::nn {
 namespace {
@@ -27,8 +27,7 @@ at::Tensor InFp32(const at::Tensor& part, const at::Tensor& scratch) {
 
 bool LacksFastBf16Products() {
 #if defined(__x86_64__)
-  static const bool lacks = !(__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-                              __builtin_cpu_supports("avx512dq"));
+  static const bool lacks = !kernels::HasAvx512();
   return lacks;
 #else
   return false;

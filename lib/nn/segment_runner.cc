@@ -78,8 +78,7 @@ class SegmentRunner::Pass {
     for (const model::Operator& op : r_.segment_.operators) {
       for (const std::vector<int>* values : {&op.saved, &op.weight_saved}) {
         for (int value : *values) {
-          if (!IsInput(value) && !r_.formed_again_[static_cast<size_t>(value)])
-            saved[value] = run_.Value(value);
+          if (IsKept(r_.roots_[static_cast<size_t>(value)])) saved[value] = run_.Value(value);
         }
       }
     }
@@ -124,9 +123,9 @@ class SegmentRunner::Pass {
   }
 
  private:
-  bool IsInput(int value) const {
-    const std::vector<int>& inputs = r_.segment_.inputs;
-    return std::find(inputs.begin(), inputs.end(), value) != inputs.end();
+  bool IsKept(int root) const {
+    const std::vector<int>& saved = r_.lifetimes_.saved;
+    return std::find(saved.begin(), saved.end(), root) != saved.end();
   }
 
   double* SecondsOf(const model::Operator& op,
@@ -182,7 +181,6 @@ SegmentRunner::SegmentRunner(const device::Device& device, model::Segment segmen
       segment_(std::move(segment)),
       lifetimes_(model::ComputeLifetimes(segment_)),
       roots_(model::StorageRoots(segment_)),
-      formed_again_(model::FormedAgain(segment_)),
       rope_(rope),
       threads_(threads),
       tensor_(tensor) {

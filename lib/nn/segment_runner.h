@@ -96,7 +96,6 @@ class SegmentRunner {
   model::Segment segment_;
   model::Lifetimes lifetimes_;
   std::vector<int> roots_;
-  std::vector<bool> formed_again_;
   const RopeTables* rope_;
   int threads_;
   TensorGroup* tensor_;

@@ -40,7 +40,7 @@ Json ToJson(const layout::Layout& layout) {
     json["pipeline"] = {{"schedule", layout.pipeline.order},
                         {"virtual_stages", layout.pipeline.virtual_stages},
                         {"stage_layers", layout.pipeline.stage_layers}};
-    if (!layout.pipeline.passes.empty()) json["pipeline"]["passes"] = layout.pipeline.passes;
+    if (layout.pipeline.HasOwnPasses()) json["pipeline"]["passes"] = layout.pipeline.passes;
   }
   return json;
 }
@@ -159,7 +159,7 @@ absl::Status FromJson(const Json& json, const std::string& what, layout::Pipelin
       return BadDataError(absl::StrCat(what, ": field 'stage_layers' must hold numbers of layers"));
     pipeline->stage_layers.push_back(count.get<int64_t>());
   }
-  if (pipeline->order != layout::kOwnPasses) return absl::OkStatus();
+  if (!json.contains("passes")) return absl::OkStatus();
   const Json& passes = reader.Object("passes");
   TRAINCTL_RETURN_IF_ERROR(reader.status());
   for (const Json& line : passes) {

@@ -331,8 +331,8 @@ class Checker {
       Fail({"parallel.passes", "parallel.schedule_file"}, absl::StrCat("parallel.passes: ", words...));
       return false;
     };
-    if (p.schedule.has_value() || p.virtual_stages.has_value())
-      return fail("they say the order and the stages; take parallel.schedule and virtual_stages out");
+    if (p.virtual_stages.has_value())
+      return fail("they say how many stages each rank has; take parallel.virtual_stages out");
     const absl::StatusOr<schedule::PipelineSchedule> order = schedule::ReadPasses(p.passes);
     if (!order.ok()) return fail(order.status().message());
     const schedule::PipelinePlacement& place = order->placement;

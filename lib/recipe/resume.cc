@@ -137,12 +137,10 @@ absl::StatusOr<LoadedRecipe> ApplyResumeSets(const Recipe& stored, absl::Span<co
   if (draft.Find("launch.ssh.hosts") != nullptr) recipe.launch.ssh.hosts_file.clear();
   if (draft.Find("launch.ssh.hosts_file") != nullptr) recipe.launch.ssh.hosts.clear();
   if (draft.Find("parallel.schedule") != nullptr) recipe.parallel.passes.clear();
-  const bool has_file = draft.Find("parallel.schedule_file") != nullptr;
-  if (has_file || draft.Find("parallel.passes") != nullptr) {
-    if (draft.Find("parallel.schedule") == nullptr) recipe.parallel.schedule.reset();
+  if (draft.Find("parallel.schedule_file") != nullptr || draft.Find("parallel.passes") != nullptr) {
+    recipe.parallel.schedule.reset();
     if (draft.Find("parallel.virtual_stages") == nullptr) recipe.parallel.virtual_stages.reset();
   }
-  if (has_file && draft.Find("parallel.passes") == nullptr) recipe.parallel.passes.clear();
   if (const absl::Status read = ReadScheduleFile(access, recipe); !read.ok())
     issues.Add("--set parallel.schedule_file", read.message());
   if (const Entry* tokens = draft.Find("train.tokens"); tokens != nullptr) {

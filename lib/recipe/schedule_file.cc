@@ -14,7 +14,6 @@ absl::Status ReadScheduleFile(const Access& access, Recipe& recipe) {
   ParallelConfig& parallel = recipe.parallel;
   const std::string file = std::exchange(parallel.schedule_file, "");
   if (file.empty()) return absl::OkStatus();
-  if (!parallel.passes.empty()) return UsageError("parallel.passes are stated too; give one of them");
   TRAINCTL_ASSIGN_OR_RETURN(const std::string text, access.read_file(file));
   TRAINCTL_ASSIGN_OR_RETURN(const schedule::PipelineSchedule order, schedule::ReadPipeline(text, file));
   const std::string passes = schedule::WritePipeline(order);

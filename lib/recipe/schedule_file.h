@@ -8,7 +8,7 @@
 namespace trainctl::recipe {
 
 // Reads the file, if one is named, into parallel.passes, and forgets its name: what a run keeps is what it
-// runs. UsageError: passes are stated too; another one: it cannot be read, or is none (with line and column).
+// runs. An error: it cannot be read, or is none (with line and column).
 absl::Status ReadScheduleFile(const Access& access, Recipe& recipe);
 
 }  // namespace trainctl::recipe

@@ -508,21 +508,24 @@ void AddParallel(Builder& b) {
       "parallel.schedule", "The order of the pipeline's passes; docs/design/schedules.md draws them.",
       [](Recipe & r, size_t) -> auto& { return r.parallel.schedule; })
       .Choices(schedule::PipelineKindNames())
-      .AutoIs("auto: 1f1b; in what-ifs of other trainers chosen by the planner");
+      .AutoIs("auto: 1f1b; in what-ifs of other trainers chosen by the planner")
+      .Group("order", "schedule");
   b.Add(
        "parallel.schedule_file",
        "A file with an order of your own, instead of `schedule`: a line per rank, its passes in order "
-       "(docs/design/schedules.md has the form). It is proven before it runs, and kept with the run.",
+       "(docs/reference/formats.md has the form). It is proven before it runs, and kept with the run.",
        [](Recipe & r, size_t) -> auto& { return r.parallel.schedule_file; })
       .Path()
       .OmitEmpty()
       .Default("none")
+      .Group("order", "schedule_file")
       .Free();
   b.Add(
        "parallel.passes", "The lines of `schedule_file`, where they stand in the recipe itself.",
        [](Recipe & r, size_t) -> auto& { return r.parallel.passes; })
       .OmitEmpty()
       .Default("none")
+      .Group("order", "passes")
       .Free();
   planned(
       "parallel.recomputed_layers",

@@ -14,19 +14,22 @@ PipelineShape ShapeOf(const layout::Layout& layout) {
   return {layout.mesh.pp, layout.num_micro_batches, layout.pipeline.virtual_stages};
 }
 
-absl::Status CheckOwnPasses(const PipelineSchedule& order, const PipelineShape& shape) {
+absl::StatusOr<PipelineSchedule> OwnPasses(const layout::Layout& layout) {
+  TRAINCTL_ASSIGN_OR_RETURN(PipelineSchedule order, ReadPasses(layout.pipeline.passes));
+  const PipelineShape shape = ShapeOf(layout);
   const PipelinePlacement& place = order.placement;
-  if (place.num_ranks != shape.ranks || place.num_stages != shape.ranks * shape.virtual_stages) {
-    return UsageError(absl::StrCat("these passes are of ", place.num_ranks, " ranks and ", place.num_stages,
-                                   " stages, not of ", shape.ranks, " and ",
-                                   shape.ranks * shape.virtual_stages));
+  if (place.num_ranks != shape.ranks || place.num_stages != shape.ranks * shape.virtual_stages ||
+      place.num_micro_batches != shape.num_micro_batches) {
+    return UsageError(absl::StrCat("these passes are of ", place.num_ranks, " ranks, ", place.num_stages,
+                                   " stages and ", place.num_micro_batches, " micro-batches, not of ",
+                                   shape.ranks, ", ", shape.ranks * shape.virtual_stages, " and ",
+                                   shape.num_micro_batches));
   }
-  if (place.num_micro_batches == shape.num_micro_batches) return absl::OkStatus();
-  return UsageError(absl::StrCat("these passes are of ", place.num_micro_batches, " micro-batches"));
+  return order;
 }
 
 absl::StatusOr<PipelineSchedule> OrderOfLayout(const layout::Layout& layout) {
-  if (layout.pipeline.order == layout::kOwnPasses) return ReadPasses(layout.pipeline.passes);
+  if (layout.pipeline.HasOwnPasses()) return OwnPasses(layout);
   TRAINCTL_ASSIGN_OR_RETURN(const PipelineKind kind, ParsePipelineKind(layout.pipeline.order));
   return BuildPipeline(kind, ShapeOf(layout));
 }
@@ -34,10 +37,7 @@ absl::StatusOr<PipelineSchedule> OrderOfLayout(const layout::Layout& layout) {
 }  // namespace
 
 absl::Status CheckPipelineLayout(const layout::Layout& layout) {
-  if (layout.pipeline.order == layout::kOwnPasses) {
-    TRAINCTL_ASSIGN_OR_RETURN(const PipelineSchedule order, ReadPasses(layout.pipeline.passes));
-    return CheckOwnPasses(order, ShapeOf(layout));
-  }
+  if (layout.pipeline.HasOwnPasses()) return OwnPasses(layout).status();
   TRAINCTL_ASSIGN_OR_RETURN(const PipelineKind kind, ParsePipelineKind(layout.pipeline.order));
   return CheckPipelineShape(kind, ShapeOf(layout));
 }

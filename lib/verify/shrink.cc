@@ -60,13 +60,11 @@ void ShrinkStages(layout::Pipeline& pipeline, int64_t pp_before, int64_t pp) {
   for (int64_t& count : layers) count = count == 0 ? 0 : count > fewest ? 2 : 1;
 }
 
-bool HasOwnPasses(const layout::Layout& layout) { return layout.pipeline.order == layout::kOwnPasses; }
-
 // Few micro-batches, at least two if there were any, that the order takes.
 absl::Status ShrinkMicroBatches(layout::Layout& layout) {
   const int64_t most = layout.num_micro_batches;
   layout.micro_batch = std::min<int64_t>(layout.micro_batch, 2);
-  if (HasOwnPasses(layout)) return absl::OkStatus();  // they are of as many as they are
+  if (layout.pipeline.HasOwnPasses()) return absl::OkStatus();  // they are of as many as they are
   layout.num_micro_batches = std::min<int64_t>(most, 2);
   if (layout.mesh.pp == 1) return absl::OkStatus();
   for (int64_t count = layout.num_micro_batches; count <= std::max<int64_t>(most, 64); ++count) {
@@ -83,7 +81,7 @@ absl::Status ShrinkMicroBatches(layout::Layout& layout) {
 absl::StatusOr<SmallRun> Shrink(const model::ModelSpec& spec, const layout::Layout& layout, int64_t seq_len) {
   SmallRun small{spec, layout, 0};
   small.layout.mesh = SmallMesh(layout.mesh);
-  if (HasOwnPasses(layout)) small.layout.mesh.pp = layout.mesh.pp;
+  if (layout.pipeline.HasOwnPasses()) small.layout.mesh.pp = layout.mesh.pp;
   const int64_t tp = small.layout.mesh.tp;
   ShrinkHeads(layout.mesh.tp, tp, small.spec);
   small.spec.hidden = std::min<int64_t>(spec.hidden, 40);

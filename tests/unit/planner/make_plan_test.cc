@@ -706,11 +706,12 @@ TEST(Plan, ARecipeWithEverythingFixedPlansToTheSame) {
   access.expand_glob = [](const std::string& pattern) -> absl::StatusOr<std::vector<std::string>> {
     return std::vector<std::string>{pattern};
   };
+  access.read_file = [](const std::string&) { return "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n"; };
   const auto load = [&](const std::string& text) {
     return recipe::LoadRecipeText(text, "r.toml", {}, access);
   };
-  for (const char* cluster :
-       {"devices_per_node = 2\n", "devices_per_node = 4\nmemory_limit = \"180MiB\"\n"}) {
+  for (const char* cluster : {"devices_per_node = 2\n", "devices_per_node = 4\nmemory_limit = \"180MiB\"\n",
+                              "devices_per_node = 2\n[parallel]\npp = 2\nschedule_file = \"order.csv\"\n"}) {
     const absl::StatusOr<recipe::LoadedRecipe> loaded = load(absl::StrCat(kOpen, cluster));
     ASSERT_TRUE(loaded.ok()) << loaded.status();
     const Plan plan = MustPlan(loaded->recipe);

@@ -139,8 +139,12 @@ inline const BadInputCase kBadInputs[] = {
     {"PassesBesideAnOrder",
      "[parallel]\npp = 2\nschedule = 'gpipe'\npasses = ['0F0,0B0', '1F0,1B0']\n[cluster]\ndevices_per_node = "
      "2\n",
-     "r.toml:14:1: parallel.passes: they say the order and the stages; take parallel.schedule and "
-     "virtual_stages out"},
+     "r.toml:14:1: parallel.passes and parallel.schedule (r.toml:13:1) exclude each other; give one of them"},
+    {"PassesBesideTheirStages",
+     "[parallel]\npp = 2\nvirtual_stages = 1\npasses = ['0F0,0B0', '1F0,1B0']\n[cluster]\n"
+     "devices_per_node = 2\n",
+     "r.toml:14:1: parallel.passes: they say how many stages each rank has; take parallel.virtual_stages "
+     "out"},
     {"PassesOfOtherMicroBatches",
      "[parallel]\npp = 2\npasses = ['0F0,0F1,0F2,0F3,0F4,0B0,0B1,0B2,0B3,0B4', "
      "'1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3,1F4,1B4']\n[cluster]\ndevices_per_node = 2\n",
