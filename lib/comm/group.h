@@ -68,6 +68,10 @@ class Group {
   absl::Status AllReduce(absl::string_view name, void* buffer, int64_t numel, absl::Span<uint8_t> scratch,
                          Reduction how = {});
 
+  // Of two ranks, collective: what the first message from rank 0 to 1 would else wait for, on devices with
+  // the host.
+  absl::Status ConnectMessages();
+
   // Few scalars of the host, combined in rank order in fp64.
   absl::Status AllReduceScalars(absl::string_view name, absl::Span<double> values,
                                 Combine combine = Combine::kSum);

@@ -40,6 +40,16 @@ absl::Status Group::ReceiveOnDevice(absl::string_view name, void* buffer, int64_
   });
 }
 
+absl::Status Group::ConnectMessages() {
+  TRAINCTL_CHECK(size() == 2);
+  if (device_->is_cpu()) return absl::OkStatus();
+  at::Tensor byte;
+  TRAINCTL_RETURN_IF_ERROR(Exchange("connect", [&] { byte = at::zeros({1}, device_->Options(at::kByte)); }));
+  TRAINCTL_RETURN_IF_ERROR(index_ == 0 ? SendOnDevice("connect", byte.data_ptr(), 1, /*to=*/1)
+                                       : ReceiveOnDevice("connect", byte.data_ptr(), 1, /*from=*/0));
+  return device_->Synchronize();
+}
+
 absl::Status Group::GatherOnDevice(absl::string_view name, void* buffer, int64_t shard_bytes) {
   return Exchange(name, [&] {
     at::Tensor whole = device_->View(buffer, {size() * shard_bytes}, at::kByte);

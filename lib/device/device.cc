@@ -82,6 +82,12 @@ void Device::UseNewStream() const {
   guard.exchangeStream(guard.getStreamFromGlobalPool(torch_, /*isHighPriority=*/false));
 }
 
+void Device::UseHere(const at::Tensor& tensor) const {
+  if (is_cpu()) return;
+  const c10::impl::VirtualGuardImpl guard(torch_.type());
+  guard.recordDataPtrOnStream(tensor.storage().data_ptr(), guard.getStream(torch_));
+}
+
 absl::Status Device::Synchronize() const {
   if (is_cpu()) return absl::OkStatus();
   const WaitingForOthers waiting;

@@ -54,6 +54,9 @@ class Device {
 
   // From here on the calling thread works on a stream of its own.
   void UseNewStream() const;
+  // The calling thread's stream works on a tensor that another one may have allocated: nobody is given its
+  // memory before that work is done.
+  void UseHere(const at::Tensor& tensor) const;
   // Waits for the calling thread's stream. Errors: WorkerError with what a kernel reported.
   absl::Status Synchronize() const;
 

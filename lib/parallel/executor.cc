@@ -50,11 +50,6 @@ class Executor::Pass {
         values_(program_.values.size()) {}
 
   absl::Status Run() {
-    if (step_.programs.size() > 1 && !e_.device_.is_cpu()) {
-      // A message that is queued still needs its memory, and the order in which streams queue is one for all
-      // ranks.
-      return InternalError("steps of several classes are executed on CPUs alone");
-    }
     if (static_cast<int>(host_micro_batches_.size()) != program_.num_micro_batches) {
       return InternalError(absl::StrCat("the step has ", program_.num_micro_batches,
                                         " micro-batches, the batch has ", host_micro_batches_.size()));
@@ -68,7 +63,10 @@ class Executor::Pass {
       e_.streams_.push_back(std::make_unique<Stream>(e_.device_, e_.events_));
     std::optional<schedule::StepHasher> hasher;
     if (std::exchange(e_.hash_next_, false)) hasher.emplace(step_, ledger_, class_);
-    int last_communication = Stream::kNoEvent;
+    // A device's library must hear of the exchanges of all groups in one order on every rank, the list's, or
+    // ranks can wait for one another for ever. On the CPU recorded is done: streams would not overlap.
+    int last_exchange = Stream::kNoEvent;
+    const bool in_turn = !e_.device_.is_cpu();
     for (size_t i = 0; i < program_.instructions.size(); ++i) {
       const Instruction& instruction = program_.instructions[i];
       const int event = static_cast<int>(i);
@@ -82,15 +80,16 @@ class Executor::Pass {
               TRAINCTL_RETURN_IF_ERROR(Annotated(instruction, Communicate(instruction)));
               return EndSpan(i, begin_ns);
             },
-            last_communication);
-        // A device's library must hear of the collectives of all groups in one order on every rank, the
-        // list's, or ranks can wait for one another for ever. On the CPU recorded is done: streams would not
-        // overlap.
-        if (!e_.device_.is_cpu()) last_communication = event;
+            last_exchange);
+        if (in_turn) last_exchange = event;
         continue;
       }
       const double wait_begin = Now();
       absl::Status status = e_.events_.Wait(instruction.waits);
+      const bool exchanges = in_turn && e_.tensor_ != nullptr && instruction.block >= 0;
+      if (status.ok() && exchanges && last_exchange != Stream::kNoEvent)
+        status = e_.events_.WaitUntilRecorded(last_exchange);
+      if (exchanges) last_exchange = event;
       const double begin = Now();
       e_.phase_seconds_["wait"] += begin - wait_begin;
       if (status.ok()) {
@@ -178,8 +177,18 @@ class Executor::Pass {
     return (this->*kHandlers[static_cast<size_t>(instruction.op)])(instruction);
   }
 
+  // What classes send one another is used by other streams than the one that allocated it.
+  void UseHere(const Instruction& instruction) {
+    if (step_.programs.size() == 1) return;
+    for (const int value : instruction.reads) {
+      const at::Tensor& tensor = values_[static_cast<size_t>(value)].tensor;
+      if (tensor.defined()) e_.device_.UseHere(tensor);
+    }
+  }
+
   absl::Status Communicate(const Instruction& instruction) {
     if (e_.hook_) e_.hook_(instruction);
+    UseHere(instruction);
     const absl::Status status = Handle(instruction);
     FreeValues(instruction);
     return status;
@@ -188,6 +197,7 @@ class Executor::Pass {
   absl::Status Compute(const Instruction& instruction) {
     if (e_.tensor_ != nullptr) e_.tensor_->SetPlace(schedule::Describe(instruction));
     try {
+      UseHere(instruction);
       return Handle(instruction);
     } catch (const nn::ExchangeFailed& failed) {
       return failed.status;

@@ -53,9 +53,12 @@ absl::StatusOr<Groups> Groups::Make(comm::Communicator& communicator, const layo
     for (const schedule::Stream& stream : step.programs[from].streams) {
       if (stream.peer < 0 || !stream.sends) continue;
       const size_t to = static_cast<size_t>(stream.peer);
-      TRAINCTL_RETURN_IF_ERROR(groups.Add(communicator, NameOfMessages(static_cast<int>(from), stream.peer),
-                                          {stages[from], stages[to]},
+      const std::string name = NameOfMessages(static_cast<int>(from), stream.peer);
+      TRAINCTL_RETURN_IF_ERROR(groups.Add(communicator, name, {stages[from], stages[to]},
                                           std::string(layout::AxisName(layout::Axis::kPp))));
+      // In this order on every rank: in that of their programs, ranks could wait for one another for ever.
+      const auto made = groups.by_name_.find(name);
+      if (made != groups.by_name_.end()) TRAINCTL_RETURN_IF_ERROR(made->second.ConnectMessages());
     }
   }
   return groups;

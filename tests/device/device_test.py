@@ -106,6 +106,21 @@ class DeviceTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assert_same_training(run, cpu, 5e-5)
 
+    def test_a_model_that_is_cut_trains_as_on_the_cpu(self):
+        for workers, parallel in ((2, "tp = 2"), (2, "pp = 2\nschedule = \"zb-h1\""),
+                                  (4, "tp = 2\ndp_shard = 2\nzero_stage = 3"),
+                                  (4, "pp = 2\ntp = 2\nrecompute = \"selective\"")):
+            with self.subTest(parallel=parallel):
+                name = "-".join(parallel.split())
+                options = dict(workers=workers, parallel=parallel)
+                device, done = self.launch("cuda", name="cuda-" + name.replace('"', ""), **options)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                cpu, done = self.launch("cpu", name="cpu-" + name.replace('"', ""), **options)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assert_same_training(device, cpu, 5e-5)
+                report = json.loads((device / "report.json").read_text())
+                self.assertLess(abs(report["predicted_peak_bytes"] / report["measured_peak_bytes"] - 1), 0.03, report)
+
     def test_a_kernel_that_fails_ends_the_run_in_words(self):
         # In the first step; which thread asks the device for something next, and hears of it, is chance.
         for operator in map(str, range(52, 76, 3)):

@@ -8,8 +8,8 @@
 // Work is done by the streams' own threads, behind the caller's back (late_streams.h).
 // TRAINCTL_TEST_DEVICE_LATE is "compute" or "communication": those streams do nothing before somebody waits
 // for them. Freed memory is given again to the stream that it was allocated on, as LibTorch's allocator for
-// GPUs does, whether or not another one is done with it. Operators that have no function below wait for their
-// stream and run at once.
+// GPUs does, whether or not another one is done with it that was not named. Operators that have no function
+// below wait for their stream and run at once.
 
 #include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
@@ -31,9 +31,11 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "comm/gloo_backend.h"
 #include "device/error_text.h"
@@ -173,29 +175,28 @@ class Memory {
     return device_ + (host - host_);
   }
 
+  // Of memory at or behind the begin of what was allocated.
+  void UsedBy(const void* data, c10::StreamId stream) {
+    if (data == nullptr) return;
+    std::lock_guard lock(mutex_);
+    const auto behind = used_.upper_bound(static_cast<size_t>(static_cast<const char*>(data) - device_));
+    if (behind == used_.begin()) Die("a stream uses what is free");
+    Block& block = std::prev(behind)->second;
+    if (block.stream != stream) block.users.insert(stream);
+  }
+
   void Free(void* data) {
     if (data == nullptr) return;
     std::lock_guard lock(mutex_);
-    size_t offset = static_cast<size_t>(static_cast<char*>(data) - device_);
+    const size_t offset = static_cast<size_t>(static_cast<char*>(data) - device_);
     const auto used = used_.find(offset);
     if (used == used_.end()) Die("freed twice");
-    size_t size = used->second.size;
-    std::map<size_t, size_t>& free = free_[used->second.stream];
-    live_ -= static_cast<int64_t>(used->second.bytes);
+    const Block block = std::move(used->second);
+    live_ -= static_cast<int64_t>(block.bytes);
     used_.erase(used);
-    auto next = free.lower_bound(offset);
-    if (next != free.end() && next->first == offset + size) {
-      size += next->second;
-      next = free.erase(next);
-    }
-    if (next != free.begin()) {
-      const auto before = std::prev(next);
-      if (before->first + before->second == offset) {
-        before->second += size;
-        return;
-      }
-    }
-    free[offset] = size;
+    if (block.users.empty()) return GiveBack(block.stream, offset, block.size);
+    Leaving& leaving = leaving_.emplace_back(Leaving{block.stream, offset, block.size, {}});
+    for (const c10::StreamId user : block.users) leaving.until.push_back(Mark::BehindAllOf(QueueOf(user)));
   }
 
   std::pair<int64_t, int64_t> LiveAndPeak() {
@@ -212,10 +213,45 @@ class Memory {
     size_t size = 0;  // rounded
     size_t bytes = 0;
     c10::StreamId stream = 0;
+    std::set<c10::StreamId> users = {};  // others
   };
+  // Free, but others than its stream are at work on it.
+  struct Leaving {
+    c10::StreamId stream = 0;
+    size_t offset = 0, size = 0;
+    std::vector<Mark> until;
+  };
+
+  void GiveBack(c10::StreamId stream, size_t offset, size_t size) {
+    std::map<size_t, size_t>& free = free_[stream];
+    auto next = free.lower_bound(offset);
+    if (next != free.end() && next->first == offset + size) {
+      size += next->second;
+      next = free.erase(next);
+    }
+    if (next != free.begin()) {
+      const auto before = std::prev(next);
+      if (before->first + before->second == offset) {
+        before->second += size;
+        return;
+      }
+    }
+    free[offset] = size;
+  }
+
+  void GiveBackWhatHasLeft() {
+    std::erase_if(leaving_, [this](const Leaving& leaving) {
+      for (const Mark& mark : leaving.until) {
+        if (!mark.queue->IsDone(mark.position)) return false;
+      }
+      GiveBack(leaving.stream, leaving.offset, leaving.size);
+      return true;
+    });
+  }
 
   // Where `size` bytes are free for a stream: of what it has given back, else never used.
   size_t Take(c10::StreamId stream, size_t size) {
+    GiveBackWhatHasLeft();
     std::map<size_t, size_t>& free = free_[stream];
     for (auto it = free.begin(); it != free.end(); ++it) {
       const auto [offset, room] = *it;
@@ -233,7 +269,8 @@ class Memory {
   std::mutex mutex_;
   std::map<c10::StreamId, std::map<size_t, size_t>> free_;
   std::map<size_t, Block> used_;  // by offset
-  size_t unused_ = 0;             // from here on
+  std::vector<Leaving> leaving_;
+  size_t unused_ = 0;  // from here on
   int64_t live_ = 0, peak_ = 0;
 };
 
@@ -258,7 +295,9 @@ class Allocator final : public c10::DeviceAllocator {
   }
   bool initialized() override { return true; }
   void emptyCache(c10::MempoolId_t) override {}
-  void recordStream(const c10::DataPtr&, c10::Stream) override {}
+  void recordStream(const c10::DataPtr& data, c10::Stream stream) override {
+    TheMemory().UsedBy(data.get(), stream.id());
+  }
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex) override {
     c10::CachingDeviceAllocator::DeviceStats stats;
     const auto [live, peak] = TheMemory().LiveAndPeak();
@@ -315,6 +354,9 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   bool queryEvent(void* event) const override {
     const auto* mark = static_cast<Mark*>(event);
     return mark == nullptr || mark->queue->IsDone(mark->position);
+  }
+  void recordDataPtrOnStream(const c10::DataPtr& data, const c10::Stream& stream) const override {
+    g_allocator.recordStream(data, stream);
   }
   void synchronizeStream(const c10::Stream& stream) const override {
     Mark::BehindAllOf(QueueOf(stream.id())).Reach();
@@ -610,31 +652,23 @@ class Backend final : public c10d::Backend {
   }
 
  private:
+  // One after the other, in the order in which this process calls them, whatever their groups: a device may
+  // have no room for more. Ranks that call them in different orders wait for one another for ever.
   c10::intrusive_ptr<c10d::Work> OnOwnStream(std::function<void()> collective) {
-    // Counted as the process calls them, on any group.
-    static std::atomic<int64_t> calls{0};
-    return BetweenTwo([gloo = gloo_, number = calls++, collective = std::move(collective)] {
-      RequireSameOrder(*gloo, number);
-      collective();
-    });
+    static std::mutex& mutex = *new std::mutex;
+    static Mark& last = *new Mark;
+    std::lock_guard lock(mutex);
+    if (last.queue != nullptr) last.Hold(*queue_);
+    c10::intrusive_ptr<c10d::Work> work = BetweenTwo(std::move(collective));
+    last = Mark::BehindAllOf(queue_);
+    return work;
   }
 
-  // What not all ranks take part in has no order among them.
+  // Messages have an order of their own.
   c10::intrusive_ptr<c10d::Work> BetweenTwo(std::function<void()> exchange) {
     Mark::BehindAllOf(Current()).Hold(*queue_);
     queue_->Add(Guarded(std::move(exchange)));
     return c10::make_intrusive<Work>(Mark::BehindAllOf(queue_));
-  }
-
-  // Groups whose collectives are called in one order here and in another order on another rank can wait for
-  // one another for ever, on a device that runs them as they were called.
-  static void RequireSameOrder(c10d::Backend& gloo, int64_t number) {
-    std::vector<at::Tensor> range = {at::tensor({number, -number}, at::kLong)};
-    c10d::AllreduceOptions largest;
-    largest.reduceOp = c10d::ReduceOp::MAX;
-    gloo.allreduce(range, largest)->wait();
-    const int64_t* most = range[0].data_ptr<int64_t>();
-    if (most[0] != -most[1]) Die("ranks call their collectives in different orders");
   }
 
   c10::intrusive_ptr<c10d::Backend> gloo_;

@@ -1,12 +1,13 @@
 // The equivalence matrix: real processes, every layout against one process, and the mutants that
 // prove that the matrix can fail. Prints one line per world size and a closing count.
 //
-//   equivalence [PLUGIN [LARGEST_WORLD [races|quick|pipeline|tensor]]]
+//   equivalence [PLUGIN [LARGEST_WORLD [races|quick|pipeline|tensor|four]]]
 //
 // A few cells also update, each with every optimizer: the parameters after it are those of one process.
 //
 // `races`: only the cells in which streams have most to do with one another, and no mutants. `quick`: of each
 // mesh and stage the cell that has everything at once. `pipeline`, `tensor`: the cells with such an axis.
+// `four`: a few of those on four workers, whose groups cross.
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -182,6 +183,7 @@ enum class Which {
   kQuick,  // one of each kind
   kPipeline,
   kTensor,
+  kFour,  // workers, of which two share each axis
 };
 
 bool Takes(Which which, const Cell& cell) {
@@ -199,6 +201,10 @@ bool Takes(Which which, const Cell& cell) {
       return cell.mesh.pp > 1;
     case Which::kTensor:
       return cell.mesh.tp > 1;
+    case Which::kFour:
+      return cell.mesh.world_size() == 4 && std::max(cell.mesh.pp, cell.mesh.tp) == 2 &&
+             cell.order == schedule::PipelineKind::k1F1B && cell.accumulation > 1 && cell.sequence_parallel &&
+             cell.recompute == layout::Recompute::kFull;
   }
   return false;
 }
@@ -313,10 +319,13 @@ std::vector<Cell> CellsFor(int world, Which which) {
     }
   }
   for (const Cell& cell : PipelineCellsFor(world)) {
-    if (which != Which::kTensor && (which != Which::kRaces || cell.prefetch)) cells.push_back(cell);
+    if (which == Which::kFour ? Takes(which, cell)
+                              : which != Which::kTensor && (which != Which::kRaces || cell.prefetch))
+      cells.push_back(cell);
   }
   for (const Cell& cell : TensorCellsFor(world)) {
-    const bool is_left_out = which == Which::kPipeline && cell.mesh.pp == 1;
+    const bool is_left_out =
+        (which == Which::kPipeline && cell.mesh.pp == 1) || (which == Which::kFour && !Takes(which, cell));
     if (!is_left_out && (which != Which::kRaces || cell.prefetch)) cells.push_back(cell);
   }
   return cells;
@@ -416,8 +425,10 @@ void RunRank(int rank, int world_size, const std::string& plugin, Which which,
 
   if (which == Which::kAll && !device.is_cpu()) which = Which::kHalf;
   std::vector<Cell> cells = CellsFor(world_size, which);
-  // Pipelines run on CPUs alone.
-  if (!device.is_cpu()) std::erase_if(cells, [](const Cell& cell) { return cell.mesh.pp > 1; });
+  // A peer waits for a message that nobody here waits for: late streams must be those that compute.
+  const char* const late = std::getenv("TRAINCTL_TEST_DEVICE_LATE");
+  if (late != nullptr && std::string(late) == "communication")
+    std::erase_if(cells, [](const Cell& cell) { return cell.mesh.pp > 1; });
   for (const Cell& cell : cells) {
     RunCell(device, cell, *communicator, world, world_size, nullptr, false, *g_current);
     if (rank != 0) continue;
@@ -443,8 +454,8 @@ void RunRank(int rank, int world_size, const std::string& plugin, Which which,
     std::printf("FAILED %s: %s\n", Name(cell).c_str(), wrong.c_str());
   }
   for (const Cell& cell : cells) {
-    // What tensor parallelism exchanges has the same names on every device.
-    const bool is_known = !device.is_cpu() && cell.mesh.tp > 1;
+    // What parts of the model exchange has the same names on every device.
+    const bool is_known = !device.is_cpu() && cell.mesh.tp * cell.mesh.pp > 1;
     if (which != Which::kRaces && world_size > 1 && HasMutants(cell) && !is_known)
       RunMutants(device, cell, *communicator, world, world_size);
   }
@@ -502,14 +513,13 @@ int Main(const std::string& plugin, int largest_world, Which which) {
 int main(int argc, char** argv) {
   const std::string plugin = argc > 1 ? argv[1] : "";
   const std::string which = argc > 3 ? argv[3] : "all";
-  const std::map<std::string, trainctl::Which> kinds = {{"all", trainctl::Which::kAll},
-                                                        {"races", trainctl::Which::kRaces},
-                                                        {"quick", trainctl::Which::kQuick},
-                                                        {"pipeline", trainctl::Which::kPipeline},
-                                                        {"tensor", trainctl::Which::kTensor}};
+  const std::map<std::string, trainctl::Which> kinds = {
+      {"all", trainctl::Which::kAll},       {"races", trainctl::Which::kRaces},
+      {"quick", trainctl::Which::kQuick},   {"pipeline", trainctl::Which::kPipeline},
+      {"tensor", trainctl::Which::kTensor}, {"four", trainctl::Which::kFour}};
   const int largest_world = argc > 2 ? std::atoi(argv[2]) : trainctl::kMaxWorld;
   if (largest_world < 1 || largest_world > trainctl::kMaxWorld || kinds.count(which) == 0) {
-    std::fprintf(stderr, "usage: equivalence [PLUGIN [LARGEST_WORLD [races|quick|pipeline|tensor]]]\n");
+    std::fprintf(stderr, "usage: equivalence [PLUGIN [LARGEST_WORLD [races|quick|pipeline|tensor|four]]]\n");
     return 2;
   }
   return trainctl::Main(plugin, largest_world, kinds.at(which));
