@@ -29,7 +29,10 @@ std::string Nearest(const std::optional<int64_t>& below, const std::optional<int
 
 class Finder {
  public:
-  explicit Finder(const Request& request) : Finder(request, /*advises=*/true) {}
+  explicit Finder(const Request& request, bool advises = true)
+      : r_(request),
+        workers_(request.pp.value_or(1) > 0 && request.tp.value_or(1) > 0 ? request.data_workers() : 0),
+        advises_(advises) {}
 
   std::vector<Violation> Run() {
     if (r_.nodes < 1 || r_.devices_per_node < 1 || r_.nodes > kMaxWorkers / r_.devices_per_node) {
@@ -182,7 +185,7 @@ class Finder {
     if (r_.batch_sequences < 1 || r_.batch_sequences % workers_ != 0) {
       Add({"train.batch_sequences", "cluster.devices_per_node"},
           absl::StrCat(Batch(), " is not a multiple of the ", Who(), " (", Factors(), ")",
-                       Advice("", NearestBatches())));
+                       Advice("", NearestBatches()), CutThatHelps()));
       return;
     }
     const int64_t share = r_.batch_sequences / workers_;
@@ -298,6 +301,33 @@ class Finder {
     return nearest.empty() ? "" : absl::StrCat("; the nearest ", field, nearest);
   }
 
+  // The fewest parts of the model with which everything is met: fewer groups see other sequences then.
+  std::string CutThatHelps() const {
+    if (!advises_ || r_.spec == nullptr || (r_.pp.has_value() && r_.tp.has_value())) return "";
+    const auto last = [](const std::optional<int64_t>& degree, int64_t most) {
+      return degree.value_or(most);
+    };
+    std::optional<std::pair<int64_t, int64_t>> best;
+    const auto parts = [](const std::pair<int64_t, int64_t>& cut) { return cut.first * cut.second; };
+    for (int64_t tp = r_.tp.value_or(1); tp <= last(r_.tp, std::min(r_.devices_per_node, r_.spec->heads));
+         ++tp) {
+      for (int64_t pp = r_.pp.value_or(1); pp <= last(r_.pp, r_.spec->layers); ++pp) {
+        if (r_.devices_per_node % tp != 0 || (best.has_value() && parts({tp, pp}) >= parts(*best))) continue;
+        Request cut = r_;
+        cut.tp = tp;
+        cut.pp = pp;
+        if (IsPossible(cut)) best = {tp, pp};
+      }
+    }
+    if (!best.has_value()) return "";
+    std::vector<std::string> settings;
+    if (!r_.tp.has_value() && best->first > 1)
+      settings.push_back(absl::StrCat("parallel.tp = ", best->first));
+    if (!r_.pp.has_value() && best->second > 1)
+      settings.push_back(absl::StrCat("parallel.pp = ", best->second));
+    return absl::StrCat("; or cut the model: ", absl::StrJoin(settings, ", "));
+  }
+
   // Batches next to the one that was asked for.
   std::string NearestBatches() const {
     if (!advises_) return "";
@@ -337,11 +367,6 @@ class Finder {
                    start < whole ? first_that_helps(start + 1, 1, whole) : std::nullopt);
   }
 
-  Finder(const Request& request, bool advises)
-      : r_(request),
-        workers_(request.pp.value_or(1) > 0 && request.tp.value_or(1) > 0 ? request.data_workers() : 0),
-        advises_(advises) {}
-
   const Request& r_;
   const int64_t workers_;  // groups that see other sequences
   const bool advises_;
@@ -375,13 +400,26 @@ absl::string_view StrategyName(int zero_stage) {
   return kNames[zero_stage];
 }
 
-std::vector<int64_t> EvenStageLayers(int64_t layers, int64_t num_stages) {
-  std::vector<int64_t> counts(static_cast<size_t>(num_stages), layers / num_stages);
-  for (int64_t i = 0; i < layers % num_stages; ++i) {
-    const int64_t stage = i + 1 < num_stages - 1 ? i + 1 : 0;
-    ++counts[static_cast<size_t>(stage)];
+std::vector<int64_t> BalancedStageLayers(int64_t layers, int64_t num_stages, double embedding, double head) {
+  std::vector<int64_t> counts(static_cast<size_t>(num_stages), 0);
+  std::vector<double> work(counts.size(), 0);
+  work.front() += embedding;
+  work.back() += head;
+  // Those in the middle, the first, the last.
+  std::vector<size_t> stages(counts.size());
+  std::iota(stages.begin(), stages.end(), 0);
+  if (stages.size() > 2) std::rotate(stages.begin(), stages.begin() + 1, stages.end() - 1);
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    const size_t stage = *std::min_element(stages.begin(), stages.end(),
+                                           [&](size_t a, size_t b) { return work[a] < work[b]; });
+    ++counts[stage];
+    ++work[stage];
   }
   return counts;
+}
+
+std::vector<int64_t> EvenStageLayers(int64_t layers, int64_t num_stages) {
+  return BalancedStageLayers(layers, num_stages, 0, 0);
 }
 
 std::vector<int> StageBegins(const std::vector<int64_t>& stage_layers) {
@@ -402,5 +440,7 @@ std::string Layout::ToString() const {
 }
 
 std::vector<Violation> FindViolations(const Request& request) { return Finder(request).Run(); }
+
+bool IsPossible(const Request& request) { return Finder(request, /*advises=*/false).Run().empty(); }
 
 }  // namespace trainctl::layout

@@ -37,7 +37,11 @@ struct Pipeline {
   bool operator==(const Pipeline&) const = default;
 };
 
-// As even as they come: where some have one more, those in the middle, then the first.
+// Of each stage so many that the one with most to do has least. The embedding of the first and the head of
+// the last count as so many layers. Of stages with as much to do those in the middle take more, then the
+// first.
+std::vector<int64_t> BalancedStageLayers(int64_t layers, int64_t num_stages, double embedding, double head);
+// As even as they come.
 std::vector<int64_t> EvenStageLayers(int64_t layers, int64_t num_stages);
 // The first block of each stage, then the number of blocks.
 std::vector<int> StageBegins(const std::vector<int64_t>& stage_layers);
@@ -63,7 +67,7 @@ struct Request {
   int64_t seq_len = 1;          // tokens
   std::optional<int64_t> dp_replicate, dp_shard, zero_stage, micro_batch;
   std::optional<Recompute> recompute;
-  std::optional<int64_t> pp, tp;          // free: 1
+  std::optional<int64_t> pp, tp;          // free: 1 for what is derived from them
   std::optional<bool> sequence_parallel;  // free: true
   std::optional<std::string> pipeline_order;
   std::vector<std::string> passes;  // the order, where it has no name
@@ -91,5 +95,7 @@ struct Violation {
 
 // Every constraint that the request violates, whatever else is wrong; empty: some layout satisfies it.
 std::vector<Violation> FindViolations(const Request& request);
+// Whether there is none.
+bool IsPossible(const Request& request);
 
 }  // namespace trainctl::layout

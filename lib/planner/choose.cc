@@ -14,9 +14,16 @@ namespace trainctl::planner {
 using layout::Recompute;
 using plan::Candidate;
 
+namespace {
+
+// That pipeline and tensor parallelism cut the model in.
+int64_t NumParts(const Candidate& candidate) { return candidate.layout.mesh.pp * candidate.layout.mesh.tp; }
+
+}  // namespace
+
 bool Simpler(const Candidate& a, const Candidate& b) {
   const auto key = [](const Candidate& c) {
-    return std::make_tuple(c.layout.recompute, c.layout.zero_stage, c.memory.peak_bytes,
+    return std::make_tuple(NumParts(c), c.layout.recompute, c.layout.zero_stage, c.memory.peak_bytes,
                            c.layout.mesh.dp_shard);
   };
   return key(a) < key(b);
@@ -32,6 +39,11 @@ std::string WhatAgain(Recompute recompute) {
 std::string WhySlower(const Candidate& candidate, const Candidate& chosen) {
   const double ratio = candidate.step_seconds / chosen.step_seconds;
   if (ratio <= kSameTime) {
+    if (NumParts(candidate) > NumParts(chosen)) {
+      return ratio >= 1
+                 ? "fits, but is no faster and cuts the model"
+                 : absl::StrFormat("fits, but cuts the model for %.0f %% of a step", (1 - ratio) * 100);
+    }
     if (candidate.layout.recompute != chosen.layout.recompute)
       return absl::StrCat("fits, but ", WhatAgain(candidate.layout.recompute));
     if (candidate.layout.zero_stage != chosen.layout.zero_stage) {
@@ -57,14 +69,24 @@ std::string WhySlower(const Candidate& candidate, const Candidate& chosen) {
 
 }  // namespace
 
-int Choose(int64_t memory_limit_bytes, std::vector<Candidate>& candidates) {
-  double fastest = -1;
-  for (const Candidate& candidate : candidates) {
-    if (candidate.fits && (fastest < 0 || candidate.step_seconds < fastest)) fastest = candidate.step_seconds;
-  }
+int Choose(int64_t memory_limit_bytes, int64_t asked_parts, std::vector<Candidate>& candidates) {
+  const auto fastest_of = [&](const auto& takes_part) {
+    double fastest = -1;
+    for (const Candidate& candidate : candidates) {
+      if (candidate.fits && takes_part(candidate) && (fastest < 0 || candidate.step_seconds < fastest))
+        fastest = candidate.step_seconds;
+    }
+    return fastest;
+  };
+  const double uncut = fastest_of([&](const Candidate& c) { return NumParts(c) <= asked_parts; });
+  const auto takes_part = [&](const Candidate& c) {
+    return NumParts(c) <= asked_parts || uncut < 0 || c.step_seconds * kWorthCutting <= uncut;
+  };
+  const double fastest = fastest_of(takes_part);
   int chosen = -1;
   for (size_t i = 0; i < candidates.size(); ++i) {
-    if (!candidates[i].fits || candidates[i].step_seconds > fastest * kSameTime) continue;
+    if (!candidates[i].fits || !takes_part(candidates[i]) || candidates[i].step_seconds > fastest * kSameTime)
+      continue;
     if (chosen < 0 || Simpler(candidates[i], candidates[static_cast<size_t>(chosen)])) {
       chosen = static_cast<int>(i);
     }

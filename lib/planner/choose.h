@@ -13,12 +13,18 @@ namespace trainctl::planner {
 // Two estimates closer than this are the same.
 inline constexpr double kSameTime = 1.03;
 
-// Little recompute before much, then the lowest stage, then the least memory.
+// Prices of layouts that cut the model, with exchanges in every layer, are less sure than those of one that
+// does not: what they save at least.
+inline constexpr double kWorthCutting = 1.1;
+
+// The model cut in few parts before many, little recompute before much, then the lowest stage, then the least
+// memory.
 bool Simpler(const plan::Candidate& a, const plan::Candidate& b);
 
 // Marks the chosen candidate, the simplest of those within kSameTime of the fastest that fits, and writes
-// every reason. Returns its index, -1 when nothing fits.
-int Choose(int64_t memory_limit_bytes, std::vector<plan::Candidate>& candidates);
+// every reason. Those that cut the model in more than `asked_parts` take part if they are worth it beside
+// those that do not. Returns its index, -1 when nothing fits.
+int Choose(int64_t memory_limit_bytes, int64_t asked_parts, std::vector<plan::Candidate>& candidates);
 
 // "needs 3.10 GiB of 2.00 GiB: optimizer 1.20 GiB, ..."
 std::string WhyNotFits(const simulate::MemoryReport& memory, int64_t limit_bytes);

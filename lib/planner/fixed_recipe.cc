@@ -13,6 +13,15 @@ recipe::Recipe Frozen(const recipe::Recipe& recipe, const plan::Plan& plan) {
   p.dp_replicate = plan.layout.mesh.dp_replicate;
   p.dp_shard = plan.layout.mesh.dp_shard;
   p.zero_stage = plan.layout.zero_stage;
+  p.pp = plan.layout.mesh.pp;
+  p.tp = plan.layout.mesh.tp;
+  if (plan.layout.mesh.pp > 1) {
+    p.stage_layers = plan.layout.pipeline.stage_layers;
+    if (!plan.layout.pipeline.HasOwnPasses()) {
+      p.schedule = plan.layout.pipeline.order;
+      p.virtual_stages = plan.layout.pipeline.virtual_stages;
+    }
+  }
   p.recompute = std::string(layout::RecomputeName(plan.layout.recompute));
   frozen.cluster.memory_limit_bytes = plan.memory_limit_bytes;
   // Another machine's threads are its own.
@@ -26,8 +35,13 @@ std::string FixedRecipe(const recipe::LoadedRecipe& loaded, const plan::Plan& pl
   const recipe::Recipe frozen = Frozen(loaded.recipe, plan);
   recipe::FixedFields fixed(loaded, plan.layout.micro_batch, frozen.train.precision);
   fixed.recipe() = frozen;
-  fixed.Decided({"parallel.dp_replicate", "parallel.dp_shard", "parallel.zero_stage", "parallel.recompute",
-                 "cluster.devices_per_node", "cluster.memory_limit"});
+  if (plan.layout.mesh.pp > 1) {
+    fixed.Decided({"parallel.stage_layers"});
+    if (!plan.layout.pipeline.HasOwnPasses()) fixed.Decided({"parallel.schedule", "parallel.virtual_stages"});
+  }
+  fixed.Decided({"parallel.pp", "parallel.tp", "parallel.dp_replicate", "parallel.dp_shard",
+                 "parallel.zero_stage", "parallel.recompute", "cluster.devices_per_node",
+                 "cluster.memory_limit"});
   if (frozen.cluster.threads_per_worker.has_value()) fixed.Decided({"cluster.threads_per_worker"});
   return fixed.ToToml();
 }

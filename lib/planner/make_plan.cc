@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -167,12 +168,14 @@ void NoteChoices(const recipe::Recipe& recipe, const layout::Layout& layout,
     if (is_auto) notes.push_back(absl::StrCat(name, " = auto: ", value));
   };
   if (layout.mesh.pp > 1) {
+    note("parallel.pp", !recipe.parallel.pp.has_value(), absl::StrCat(layout.mesh.pp));
     note("parallel.schedule", !recipe.parallel.schedule.has_value() && recipe.parallel.passes.empty(),
          layout.pipeline.order);
     note("parallel.stage_layers", !recipe.parallel.stage_layers.has_value(),
          absl::StrCat("[", absl::StrJoin(layout.pipeline.stage_layers, ", "), "]"));
   }
   if (layout.mesh.tp > 1) {
+    note("parallel.tp", !recipe.parallel.tp.has_value(), absl::StrCat(layout.mesh.tp));
     note("parallel.sequence_parallel", !recipe.parallel.sequence_parallel.has_value(),
          layout.sequence_parallel ? "true" : "false");
   }
@@ -322,11 +325,13 @@ absl::StatusOr<Plan> MakePlan(const recipe::Recipe& recipe, const cluster::Host&
   NoteChoices(recipe, plan.layout, plan.notes);
   const std::vector<Candidate> ruled_out = RuledOut(problem, plan.layout);
   plan.candidates.insert(plan.candidates.end(), ruled_out.begin(), ruled_out.end());
-  std::stable_sort(plan.candidates.begin(), plan.candidates.end(),
-                   [](const Candidate& a, const Candidate& b) {
-                     return std::make_pair(a.layout.zero_stage, a.layout.mesh.dp_shard) <
-                            std::make_pair(b.layout.zero_stage, b.layout.mesh.dp_shard);
-                   });
+  std::stable_sort(
+      plan.candidates.begin(), plan.candidates.end(), [](const Candidate& a, const Candidate& b) {
+        const auto key = [](const layout::Layout& l) {
+          return std::make_tuple(l.mesh.pp * l.mesh.tp, l.mesh.tp, l.zero_stage, l.mesh.dp_shard);
+        };
+        return key(a.layout) < key(b.layout);
+      });
   return plan;
 }
 

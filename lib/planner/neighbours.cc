@@ -20,6 +20,8 @@ std::string SettingsOf(const Problem& asked, const Candidate& candidate) {
   const auto set = [&](const char* name, const std::string& value) {
     settings.push_back(absl::StrCat(name, " = ", value));
   };
+  if (!asked.request.pp.has_value() && layout.mesh.pp > 1) set("parallel.pp", absl::StrCat(layout.mesh.pp));
+  if (!asked.request.tp.has_value() && layout.mesh.tp > 1) set("parallel.tp", absl::StrCat(layout.mesh.tp));
   if (asked.request.zero_stage.has_value() && *asked.request.zero_stage != layout.zero_stage) {
     set("parallel.zero_stage", absl::StrCat(layout.zero_stage));
   }
@@ -74,8 +76,10 @@ std::string NearestThatFits(const Problem& asked, const SearchPasses& passes) {
   problem.request.zero_stage = 3;
   problem.request.micro_batch = 1;
   problem.request.recompute = Recompute::kFull;
+  problem.request.pp = asked.request.pp.value_or(1);
+  problem.request.tp = asked.request.tp.value_or(1);
   const int64_t asked_workers = asked.request.num_workers();
-  const int64_t model_workers = asked.request.pp.value_or(1) * asked.request.tp.value_or(1);
+  const int64_t model_workers = *problem.request.pp * *problem.request.tp;
   const int64_t per_worker_batch = asked.request.batch_sequences / asked.request.data_workers();
   for (int factor = 2; factor <= 1024 && asked_workers <= (1 << 14) / factor; factor *= 2) {
     const int64_t workers = asked_workers * factor;

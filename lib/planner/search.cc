@@ -1,6 +1,7 @@
 #include "planner/search.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -19,8 +20,8 @@ using layout::Layout;
 using layout::Recompute;
 using plan::Candidate;
 
-// Every mesh and stage, in the order of stages and of growing dp_shard. Pipeline and tensor parallelism are
-// as they were asked for.
+// Every mesh and stage, in the order of stages and of growing dp_shard, with these degrees of pipeline and
+// tensor parallelism.
 template <typename Function>
 void ForEachStrategy(const layout::Request& request, const Function& visit) {
   const int64_t workers = request.data_workers();
@@ -37,15 +38,13 @@ void ForEachStrategy(const layout::Request& request, const Function& visit) {
   }
 }
 
-layout::Pipeline PipelineOf(const layout::Request& request) {
-  if (request.pp.value_or(1) == 1) return {};
-  const std::string named =
-      request.pipeline_order.value_or(std::string(schedule::PipelineKindName(schedule::PipelineKind::k1F1B)));
-  return {.order = request.passes.empty() ? named : layout::kOwnPasses,
-          .passes = request.passes,
-          .virtual_stages = request.virtual_stages.value_or(1),
-          .stage_layers = request.stage_layers.value_or(
-              layout::EvenStageLayers(request.spec->layers, request.num_stages()))};
+// Degrees that divide.
+std::vector<int64_t> DivisorsOf(int64_t count) {
+  std::vector<int64_t> divisors;
+  for (int64_t degree = 1; degree <= count; ++degree) {
+    if (count % degree == 0) divisors.push_back(degree);
+  }
+  return divisors;
 }
 
 // The setting of the recipe that rules a strategy out, or "".
@@ -62,11 +61,18 @@ std::string RulingSetting(const Problem& problem, const layout::Mesh& mesh, int 
   return "";
 }
 
-// A mesh and a stage. Those of data parallelism are priced from folded steps.
+// A mesh and a stage.
 struct Strategy {
   layout::Mesh mesh;
   int stage = 0;
-  std::optional<simulate::FoldedStrategy> folded = {};
+  simulate::FoldedStrategy folded;  // a pipeline has its bounds alone
+};
+
+// A layout with pipeline or tensor parallelism that was not asked for.
+struct Proposal {
+  int strategy = 0;
+  Layout layout;
+  double least_seconds = 0;
 };
 
 // One search. A strategy's variants share its ledgers.
@@ -81,18 +87,24 @@ class Searcher {
       ++found_.counts.enumerated;
       WeighVariants(MakeStrategy(mesh, stage));
     });
+    WeighProposals();
     if (passes_.play && wanted_ == Wanted::kAll) PlayFinalists();
-    found_.chosen = Choose(problem_.memory_limit_bytes, found_.candidates);
+    const int64_t asked_parts = problem_.request.pp.value_or(1) * problem_.request.tp.value_or(1);
+    found_.chosen = Choose(problem_.memory_limit_bytes, asked_parts, found_.candidates);
     return std::move(found_);
   }
 
   std::vector<Candidate> WeighRuledOut(const Layout& chosen) {
-    ForEachStrategy(problem_.request, [&](const layout::Mesh& mesh, int stage) {
+    layout::Request request = problem_.request;
+    request.pp = chosen.mesh.pp;
+    request.tp = chosen.mesh.tp;
+    ForEachStrategy(request, [&](const layout::Mesh& mesh, int stage) {
       const std::string setting = RulingSetting(problem_, mesh, stage);
       if (setting.empty()) return;
       const Strategy strategy = MakeStrategy(mesh, stage);
-      std::optional<Candidate> candidate =
-          Price(strategy, LayoutOf(strategy, chosen.micro_batch, chosen.recompute));
+      Layout layout = LayoutOf(strategy, chosen.micro_batch, chosen.recompute);
+      layout.pipeline = chosen.pipeline;
+      std::optional<Candidate> candidate = Price(strategy, layout);
       if (!candidate.has_value()) return;
       candidate->reason = absl::StrCat("the recipe says ", setting);
       if (!candidate->fits) {
@@ -105,9 +117,7 @@ class Searcher {
 
  private:
   Strategy MakeStrategy(const layout::Mesh& mesh, int stage) const {
-    Strategy strategy{mesh, stage};
-    if (mesh.pp == 1) strategy.folded.emplace(folded_, mesh, stage, SequenceParallel());
-    return strategy;
+    return {mesh, stage, simulate::FoldedStrategy(folded_, mesh, stage, SequenceParallel())};
   }
 
   bool SequenceParallel() const { return problem_.request.sequence_parallel.value_or(true); }
@@ -115,9 +125,9 @@ class Searcher {
   // ---- enumerate
 
   // Powers of two up to the worker's share of the batch, and that share.
-  std::vector<int64_t> MicroBatches() const {
+  std::vector<int64_t> MicroBatches(const layout::Mesh& mesh) const {
     if (problem_.request.micro_batch.has_value()) return {*problem_.request.micro_batch};
-    const int64_t share = problem_.request.batch_sequences / problem_.request.data_workers();
+    const int64_t share = problem_.request.batch_sequences / mesh.data_degree();
     std::vector<int64_t> sizes;
     const std::optional<int64_t> least = layout::LeastMicroBatch(*problem_.request.spec, share);
     if (least.has_value() && *least > 1 && *least < share && (*least & (*least - 1)) != 0) {
@@ -133,7 +143,7 @@ class Searcher {
 
   void WeighVariants(const Strategy& strategy) {
     const std::optional<Recompute>& asked = problem_.request.recompute;
-    for (int64_t micro_batch : MicroBatches()) {
+    for (int64_t micro_batch : MicroBatches(strategy.mesh)) {
       bool fits = false;
       for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
         // Computing more again is worth a look only where less does not fit.
@@ -169,13 +179,102 @@ class Searcher {
 
   Layout LayoutOf(const Strategy& strategy, int64_t micro_batch, Recompute recompute) const {
     const layout::Request& request = problem_.request;
-    return {.mesh = strategy.mesh,
-            .pipeline = PipelineOf(request),
-            .sequence_parallel = SequenceParallel(),
-            .zero_stage = strategy.stage,
-            .micro_batch = micro_batch,
-            .num_micro_batches = request.batch_sequences / request.data_workers() / micro_batch,
-            .recompute = recompute};
+    Layout layout{.mesh = strategy.mesh,
+                  .sequence_parallel = SequenceParallel(),
+                  .zero_stage = strategy.stage,
+                  .micro_batch = micro_batch,
+                  .num_micro_batches = request.batch_sequences / strategy.mesh.data_degree() / micro_batch,
+                  .recompute = recompute};
+    if (strategy.mesh.pp == 1) return layout;
+    const std::string named = request.pipeline_order.value_or(
+        std::string(schedule::PipelineKindName(schedule::PipelineKind::k1F1B)));
+    layout.pipeline = {.order = request.passes.empty() ? named : layout::kOwnPasses,
+                       .passes = request.passes,
+                       .virtual_stages = request.virtual_stages.value_or(1)};
+    layout.pipeline.stage_layers = request.stage_layers.value_or(BalancedStages(strategy, layout));
+    return layout;
+  }
+
+  std::vector<int64_t> BalancedStages(const Strategy& strategy, const Layout& layout) const {
+    const simulate::BlockSeconds seconds = strategy.folded.SecondsOfBlocks(OptionsOf(layout), problem_.rates);
+    return layout::BalancedStageLayers(problem_.request.spec->layers,
+                                       layout.mesh.pp * layout.pipeline.virtual_stages,
+                                       seconds.embedding / seconds.layer, seconds.head / seconds.layer);
+  }
+
+  // ---- propose
+
+  // Where the degrees of pipeline or tensor parallelism are free, all others than 1; over the data one group
+  // of shards. From the one that might be fastest on, as long as one might be chosen.
+  void WeighProposals() {
+    std::vector<Strategy> strategies;
+    std::vector<Proposal> proposals;
+    ForEachCut([&](const layout::Request& cut) {
+      ForEachStrategy(cut, [&](const layout::Mesh& mesh, int stage) {
+        if (mesh.dp_shard > 1 && mesh.dp_replicate > 1) return;
+        if (!RulingSetting(problem_, mesh, stage).empty()) return;
+        ++found_.counts.enumerated;
+        strategies.push_back(MakeStrategy(mesh, stage));
+        Propose(static_cast<int>(strategies.size()) - 1, strategies.back(), proposals);
+      });
+    });
+    std::stable_sort(proposals.begin(), proposals.end(),
+                     [](const Proposal& a, const Proposal& b) { return a.least_seconds < b.least_seconds; });
+    const double uncut = fastest_;
+    double fastest_cut = -1;
+    for (const Proposal& proposal : proposals) {
+      const bool is_slower = (uncut >= 0 && proposal.least_seconds * kWorthCutting > uncut) ||
+                             (fastest_cut >= 0 && proposal.least_seconds > fastest_cut * kSameTime);
+      if (passes_.prune_time && is_slower) {
+        ++found_.counts.pruned;
+        continue;
+      }
+      std::optional<Candidate> priced =
+          Price(strategies[static_cast<size_t>(proposal.strategy)], proposal.layout);
+      if (!priced.has_value()) continue;
+      found_.candidates.push_back(*std::move(priced));
+      const Candidate& candidate = found_.candidates.back();
+      if (candidate.fits && (fastest_cut < 0 || candidate.step_seconds < fastest_cut))
+        fastest_cut = candidate.step_seconds;
+    }
+    if (fastest_ < 0 || (fastest_cut >= 0 && fastest_cut < fastest_)) fastest_ = fastest_cut;
+  }
+
+  // Requests that differ from this one in such degrees and can be met.
+  template <typename Function>
+  void ForEachCut(const Function& visit) const {
+    const layout::Request& request = problem_.request;
+    const auto degrees = [](const std::optional<int64_t>& asked, int64_t count) {
+      return asked.has_value() ? std::vector<int64_t>{*asked} : DivisorsOf(count);
+    };
+    for (const int64_t tp : degrees(request.tp, request.devices_per_node)) {
+      for (const int64_t pp : degrees(request.pp, request.num_workers() / tp)) {
+        if (pp == request.pp.value_or(1) && tp == request.tp.value_or(1)) continue;
+        if (pp > request.spec->layers) continue;
+        layout::Request cut = request;
+        cut.pp = pp;
+        cut.tp = tp;
+        if (layout::IsPossible(cut)) visit(cut);
+      }
+    }
+  }
+
+  void Propose(int index, const Strategy& strategy, std::vector<Proposal>& proposals) {
+    const std::optional<Recompute>& asked = problem_.request.recompute;
+    for (const int64_t micro_batch : MicroBatches(strategy.mesh)) {
+      for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+        if (asked.value_or(recompute) != recompute) continue;
+        const Layout layout = LayoutOf(strategy, micro_batch, recompute);
+        if (layout.mesh.pp > 1 && !schedule::CheckPipelineLayout(layout).ok()) continue;
+        const simulate::StepBound bound = BoundOf(strategy, layout);
+        ++found_.counts.bounded;
+        if (passes_.prune_memory && bound.peak_bytes > problem_.memory_limit_bytes) {
+          ++found_.counts.pruned;
+          continue;
+        }
+        proposals.push_back({index, layout, bound.seconds});
+      }
+    }
   }
 
   // ---- bound, prune
@@ -183,17 +282,30 @@ class Searcher {
   enum class Pruned { kNot, kMemory, kTime };
 
   Pruned Prune(const Strategy& strategy, const Layout& layout) {
-    if (!strategy.folded.has_value() || wanted_ == Wanted::kAll ||
-        !(passes_.prune_memory || passes_.prune_time))
+    if (strategy.mesh.pp > 1 || wanted_ == Wanted::kAll || !(passes_.prune_memory || passes_.prune_time))
       return Pruned::kNot;
     ++found_.counts.bounded;
-    const simulate::StepBound bound =
-        strategy.folded->Bound(OptionsOf(layout), layout.num_micro_batches, problem_.rates);
+    const simulate::StepBound bound = BoundOf(strategy, layout);
     const bool too_large = passes_.prune_memory && bound.peak_bytes > problem_.memory_limit_bytes;
     const bool too_slow = passes_.prune_time && fastest_ >= 0 && bound.seconds > fastest_ * kSameTime;
     if (!too_large && !too_slow) return Pruned::kNot;
     ++found_.counts.pruned;
     return too_large ? Pruned::kMemory : Pruned::kTime;
+  }
+
+  simulate::StepBound BoundOf(const Strategy& strategy, const Layout& layout) const {
+    if (layout.mesh.pp == 1)
+      return strategy.folded.Bound(OptionsOf(layout), layout.num_micro_batches, problem_.rates);
+    const auto [known, is_new] = shapes_.try_emplace({layout.mesh.pp, layout.num_micro_batches});
+    simulate::StepShape& shape = known->second;
+    if (is_new) {
+      const absl::StatusOr<schedule::PipelineSchedule> order = schedule::OrderOfLayout(layout);
+      TRAINCTL_CHECK_MSG(order.ok(), order.status().message());
+      shape = simulate::ShapeOf(*order, {});
+    }
+    shape.stage_begin = layout::StageBegins(layout.pipeline.stage_layers);
+    return strategy.folded.BoundPipeline(schedule::OptionsOf(layout, problem_.setting), shape,
+                                         problem_.rates);
   }
 
   // ---- fold
@@ -206,9 +318,9 @@ class Searcher {
   // nullopt: the order of its pipeline is not for this number of micro-batches.
   std::optional<Candidate> Price(const Strategy& strategy, const Layout& layout) {
     if (layout.mesh.pp > 1 && !schedule::CheckPipelineLayout(layout).ok()) return std::nullopt;
-    if (passes_.fold && strategy.folded.has_value()) {
+    if (passes_.fold && layout.mesh.pp == 1) {
       const std::optional<simulate::StepPrice> price =
-          strategy.folded->Price(OptionsOf(layout), layout.num_micro_batches, problem_.rates);
+          strategy.folded.Price(OptionsOf(layout), layout.num_micro_batches, problem_.rates);
       if (price.has_value()) {
         ++found_.counts.folded;
         return CandidateOf(layout, *price);
@@ -245,7 +357,9 @@ class Searcher {
     if (fastest_ < 0 || !passes_.fold) return;
     std::vector<Candidate*> finalists;
     for (Candidate& candidate : found_.candidates) {
-      if (candidate.fits && candidate.step_seconds <= fastest_ * kSameTime) finalists.push_back(&candidate);
+      const bool is_folded = candidate.layout.mesh.pp == 1;
+      if (is_folded && candidate.fits && candidate.step_seconds <= fastest_ * kSameTime)
+        finalists.push_back(&candidate);
     }
     std::stable_sort(finalists.begin(), finalists.end(),
                      [](const Candidate* a, const Candidate* b) { return Simpler(*a, *b); });
@@ -261,7 +375,9 @@ class Searcher {
   const SearchPasses passes_;
   const simulate::FoldedModel folded_;
   std::vector<model::Parameter> inventory_;  // of the whole model, when it is needed
-  double fastest_ = -1;                      // of those that fit, so far
+  // Of the order that was asked for, by degree and number of micro-batches.
+  mutable std::map<std::pair<int64_t, int64_t>, simulate::StepShape> shapes_;
+  double fastest_ = -1;  // of those that fit, so far
   Found found_;
 };
 

@@ -313,15 +313,6 @@ class Checker {
       issues_.Add(PlaceOf(violation.fields), violation.message);
     }
     if (violations.empty() && request.pp.value_or(1) > 1 && request.passes.empty()) CheckPipeline(request);
-    if (recipe_.cluster.device == "cpu") return;
-    for (const auto& [field, degree, what] : {std::tuple{"parallel.pp", request.pp, "pipelines"},
-                                              std::tuple{"parallel.tp", request.tp, "tensor parallelism"}}) {
-      if (degree.value_or(1) == 1) continue;
-      missing_.Add(
-          PlaceOf(std::initializer_list<absl::string_view>{field}),
-          absl::StrCat(field, " = ", *degree, " with cluster.device = ", QuoteToml(recipe_.cluster.device),
-                       ": this version runs ", what, " on CPUs alone"));
-    }
   }
 
   // An order of the recipe's own: what it is of, and that it comes to an end. False: something is wrong.

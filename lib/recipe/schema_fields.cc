@@ -477,7 +477,7 @@ void AddParallel(Builder& b) {
        "parallel.tp", "Tensor parallelism: workers that share each product, each with some heads.",
        [](Recipe & r, size_t) -> auto& { return r.parallel.tp; })
       .Range(1, 1e6)
-      .AutoIs("auto: 1; in what-ifs of other trainers chosen by the planner")
+      .AutoIs("auto: chosen by the planner")
       .Free();
   only_one(
       "parallel.cp", "Context parallelism.", "this version does not train with context parallelism",
@@ -486,7 +486,7 @@ void AddParallel(Builder& b) {
        "parallel.pp", "Stages of the pipeline, each on workers of its own.",
        [](Recipe & r, size_t) -> auto& { return r.parallel.pp; })
       .Range(1, 1e6)
-      .AutoIs("auto: 1; in what-ifs of other trainers chosen by the planner")
+      .AutoIs("auto: chosen by the planner")
       .Free();
   only_one(
       "parallel.ep", "Expert parallelism.", "this version does not train with expert parallelism",
@@ -539,7 +539,7 @@ void AddParallel(Builder& b) {
       "parallel.stage_layers", "Layers of each of the pp x virtual_stages stages, in the order of the model.",
       [](Recipe & r, size_t) -> auto& { return r.parallel.stage_layers; })
       .Range(0, 10000)
-      .AutoIs("auto: as even as they come");
+      .AutoIs("auto: balanced; the embedding and the head count by the time that they take");
   planned(
       "parallel.context",
       "How context-parallel ranks see each other's keys and values: passed round in a ring, gathered first, "

@@ -28,13 +28,13 @@ absl::StatusOr<PipelineSchedule> OwnPasses(const layout::Layout& layout) {
   return order;
 }
 
+}  // namespace
+
 absl::StatusOr<PipelineSchedule> OrderOfLayout(const layout::Layout& layout) {
   if (layout.pipeline.HasOwnPasses()) return OwnPasses(layout);
   TRAINCTL_ASSIGN_OR_RETURN(const PipelineKind kind, ParsePipelineKind(layout.pipeline.order));
   return BuildPipeline(kind, ShapeOf(layout));
 }
-
-}  // namespace
 
 absl::Status CheckPipelineLayout(const layout::Layout& layout) {
   if (layout.pipeline.HasOwnPasses()) return OwnPasses(layout).status();

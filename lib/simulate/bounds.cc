@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "model/segment.h"
 #include "simulate/work_table.h"
@@ -116,11 +117,16 @@ class Bounder {
         const double begin = forward_chain + blocks_[kHead].backward_s[0];
         bound.seconds = std::max(bound.seconds, begin + seconds.reduces + seconds.norm + After(seconds));
       }
-      bound.peak_bytes =
-          std::max(bound.peak_bytes, PersistentBytes(classes[c]) + LeastActivations(classes[c]));
+      bound.peak_bytes = std::max(
+          bound.peak_bytes,
+          PersistentBytes(classes[c]) + LeastActivations(classes[c], shape.held.empty() ? 1 : shape.held[c]));
     }
     bound.seconds = (bound.seconds + rates_[Resource::kSteps]) * kRounding;
     return bound;
+  }
+
+  BlockSeconds OfBlocks() const {
+    return {PassSeconds(kEmbedding, true), PassSeconds(kLayer, true), PassSeconds(kHead, true)};
   }
 
   // Of a micro-batch in the middle of a data-parallel step, from its begin to that of the next.
@@ -292,16 +298,24 @@ class Bounder {
     return parameters + gradients + states + slots * slot_bytes * blocks_[kLayer].padded_numel;
   }
 
-  // One micro-batch in one stage, when its backward begins there.
-  int64_t LeastActivations(const std::vector<Stage>& stages) const {
-    int64_t most = 0;
+  // What a pass keeps in a stage from its forward to its backward.
+  int64_t KeptBytes(const Stage& stage) const {
+    int64_t kept = 0;
+    for (const Kind kind : {kEmbedding, kLayer}) {
+      const model::SegmentMemory& memory = blocks_[static_cast<size_t>(kind)].memory;
+      const int64_t input = kind == kLayer ? blocks_[kEmbedding].memory.output_bytes : 0;
+      kept += stage.Count(kind) * (input + (Recomputes(kind) ? 0 : memory.saved_bytes));
+    }
+    return kept;
+  }
+
+  // All passes that lie there at once, or one micro-batch in one stage when its backward begins there.
+  int64_t LeastActivations(const std::vector<Stage>& stages, int num_held) const {
+    int64_t most = stages.empty() ? 0 : KeptBytes(stages[0]);
+    for (const Stage& stage : stages) most = std::min(most, KeptBytes(stage));
+    most *= num_held;
     for (const Stage& stage : stages) {
-      int64_t held = 0;
-      for (const Kind kind : {kEmbedding, kLayer}) {
-        const model::SegmentMemory& memory = blocks_[static_cast<size_t>(kind)].memory;
-        const int64_t input = kind == kLayer ? blocks_[kEmbedding].memory.output_bytes : 0;
-        held += stage.Count(kind) * (input + (Recomputes(kind) ? 0 : memory.saved_bytes));
-      }
+      const int64_t held = KeptBytes(stage);
       if (stage.has[kHead]) {
         const int64_t input = blocks_[kEmbedding].memory.output_bytes;
         most = std::max(most, held + input + blocks_[kHead].memory.loss_peak);
@@ -339,9 +353,26 @@ StepShape DataParallelShape(int64_t layers, int64_t num_micro_batches) {
           .stage_begin = {0, static_cast<int>(layers) + 2}};
 }
 
+StepShape ShapeOf(const schedule::PipelineSchedule& order, std::vector<int> stage_begin) {
+  StepShape shape{.placement = order.placement, .stage_begin = std::move(stage_begin)};
+  // Of a backward in two passes the first gives back a part of what the forward kept.
+  for (const std::vector<schedule::PipelineAction>& actions : order.actions) {
+    for (const schedule::PipelineAction& action : actions) {
+      if (action.op == schedule::PipelineOp::kBackwardInput) return shape;
+    }
+  }
+  shape.held = schedule::PeaksInFlight(order);
+  return shape;
+}
+
 StepBound BoundStep(const model::ModelSpec& spec, const layout::Ledger& ledger,
                     const schedule::BuildOptions& options, const StepShape& shape, const Rates& rates) {
   return Bounder(spec, ledger, options, rates).Bound(shape);
+}
+
+BlockSeconds SecondsOfBlocks(const model::ModelSpec& spec, const layout::Ledger& ledger,
+                             const schedule::BuildOptions& options, const Rates& rates) {
+  return Bounder(spec, ledger, options, rates).OfBlocks();
 }
 
 StepBound BoundPrice(const model::ModelSpec& spec, const layout::Ledger& ledger,

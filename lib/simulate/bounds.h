@@ -22,13 +22,23 @@ struct StepBound {
 struct StepShape {
   schedule::PipelinePlacement placement;
   std::vector<int> stage_begin;  // first block of each stage, then the number of blocks
+  // By class: passes whose activations lie there whole at once, at least. Empty: one.
+  std::vector<int> held = {};
 };
 StepShape DataParallelShape(int64_t layers, int64_t num_micro_batches);
+StepShape ShapeOf(const schedule::PipelineSchedule& order, std::vector<int> stage_begin);
 
 // Of a step of this shape, whatever its order. Of the ledger and the spec only the sizes of a layer, the
 // embedding and the head count, so that those of a folded model do for the whole one.
 StepBound BoundStep(const model::ModelSpec& spec, const layout::Ledger& ledger,
                     const schedule::BuildOptions& options, const StepShape& shape, const Rates& rates);
+
+// A micro-batch through a block, forward and backward, the third one of a step.
+struct BlockSeconds {
+  double embedding = 0, layer = 0, head = 0;
+};
+BlockSeconds SecondsOfBlocks(const model::ModelSpec& spec, const layout::Ledger& ledger,
+                             const schedule::BuildOptions& options, const Rates& rates);
 
 // Of what PriceStep says of a data-parallel step of `layers` and `num_micro_batches`.
 StepBound BoundPrice(const model::ModelSpec& spec, const layout::Ledger& ledger,

@@ -157,18 +157,43 @@ std::vector<AxisVolume> VolumesOf(const schedule::Step& step, const model::Model
   return volumes;
 }
 
+namespace {
+
+// Seconds of the instructions of a class. There are few kinds of passes, and many of each.
+class SecondsOfClass {
+ public:
+  SecondsOfClass(const model::ModelSpec& spec, const layout::Ledger& ledger,
+                 const schedule::BuildOptions& options, int own_class)
+      : table_(spec, ledger, options, own_class) {
+    known_.fill(-1);
+  }
+
+  double operator()(const schedule::Program& program, const Instruction& instruction, const Rates& rates) {
+    const int variant = table_.VariantOf(instruction);
+    if (variant < 0) return rates.Seconds(table_.WorkOf(program, instruction));
+    double& seconds = known_[static_cast<size_t>(variant)];
+    if (seconds < 0) seconds = rates.Seconds(table_.WorkOf(program, instruction));
+    return seconds;
+  }
+
+ private:
+  WorkTable table_;
+  std::array<double, WorkTable::kNumVariants> known_;
+};
+
+}  // namespace
+
 Played PlayAtRates(const schedule::Step& step, const model::ModelSpec& spec, const layout::Ledger& ledger,
                    const schedule::BuildOptions& options, const Rates& rates) {
-  std::vector<WorkTable> tables;
+  std::vector<SecondsOfClass> seconds;
   for (size_t c = 0; c < step.programs.size(); ++c)
-    tables.emplace_back(spec, ledger, options, static_cast<int>(c));
-  absl::StatusOr<Played> played =
-      Play(step,
-           [&](int own_class, const Instruction& instruction) {
-             const size_t c = static_cast<size_t>(own_class);
-             return rates.Seconds(tables[c].WorkOf(step.programs[c], instruction));
-           },
-           {.overlap = rates.overlap});
+    seconds.emplace_back(spec, ledger, options, static_cast<int>(c));
+  absl::StatusOr<Played> played = Play(step,
+                                       [&](int own_class, const Instruction& instruction) {
+                                         const size_t c = static_cast<size_t>(own_class);
+                                         return seconds[c](step.programs[c], instruction, rates);
+                                       },
+                                       {.overlap = rates.overlap});
   TRAINCTL_CHECK_MSG(played.ok(), played.status().message());
   return *std::move(played);
 }

@@ -260,6 +260,16 @@ StepBound FoldedStrategy::Bound(const schedule::BuildOptions& options, int64_t n
   return BoundPrice(spec, few_, options, spec.layers + model_.repeats(), num_micro_batches, rates);
 }
 
+StepBound FoldedStrategy::BoundPipeline(const schedule::BuildOptions& options, const StepShape& shape,
+                                        const Rates& rates) const {
+  return BoundStep(model_.few_.spec, few_, options, shape, rates);
+}
+
+BlockSeconds FoldedStrategy::SecondsOfBlocks(const schedule::BuildOptions& options,
+                                             const Rates& rates) const {
+  return simulate::SecondsOfBlocks(model_.few_.spec, few_, options, rates);
+}
+
 std::optional<StepPrice> FoldedStrategy::Price(const schedule::BuildOptions& options,
                                                int64_t num_micro_batches, const Rates& rates) const {
   const int64_t repeats = model_.repeats();

@@ -64,7 +64,13 @@ class FoldedStrategy {
   // Lower bounds of what Price says (bounds.h).
   StepBound Bound(const schedule::BuildOptions& options, int64_t num_micro_batches, const Rates& rates) const;
 
-  // `options` as for the whole model. std::nullopt: the layers in the middle are not alike.
+  // The same of a pipeline on this mesh.
+  StepBound BoundPipeline(const schedule::BuildOptions& options, const StepShape& shape,
+                          const Rates& rates) const;
+  BlockSeconds SecondsOfBlocks(const schedule::BuildOptions& options, const Rates& rates) const;
+
+  // Of a mesh without a pipeline; `options` as for the whole model. std::nullopt: the layers in the middle
+  // are not alike.
   std::optional<StepPrice> Price(const schedule::BuildOptions& options, int64_t num_micro_batches,
                                  const Rates& rates) const;
 

@@ -77,6 +77,15 @@ class WorkTable {
     return sum;
   }
 
+  // Instructions that run a block and have the same one ask for the same; -1: it runs none.
+  static constexpr int kNumVariants = schedule::kNumOps * 3 * 4;
+  int VariantOf(const schedule::Instruction& instruction) const {
+    if (!RunsBlock(instruction.op)) return -1;
+    const Adds adds = AddsOf(instruction);
+    return (static_cast<int>(instruction.op) * 3 + KindOf(instruction.block)) * 4 + (adds.vectors ? 2 : 0) +
+           (adds.matrices ? 1 : 0);
+  }
+
   // Between one worker and itself nothing is exchanged.
   Work Communication(const schedule::Program& program, const schedule::Instruction& instruction) const {
     Work work;
@@ -93,17 +102,28 @@ class WorkTable {
   }
 
  private:
+  // Of `segments_`.
+  int KindOf(int block) const {
+    return block == model::EmbeddingBlock() ? 0 : block == model::HeadBlock(spec_) ? 2 : 1;
+  }
+
+  // Whether gradients are added to what is there.
+  struct Adds {
+    bool vectors = true, matrices = true;
+  };
+  static Adds AddsOf(const schedule::Instruction& instruction) {
+    Adds adds;
+    for (const schedule::GradientWrite& write : instruction.gradients) {
+      adds.vectors = adds.vectors && write.accumulate;
+      adds.matrices = adds.matrices && write.accumulate_weights;
+    }
+    return adds;
+  }
+
   template <typename Add>
   void VisitBlock(const schedule::Instruction& instruction, const Add& add) const {
-    const int block = instruction.block;
-    const model::Segment& segment = block == model::EmbeddingBlock()   ? segments_.front()
-                                    : block == model::HeadBlock(spec_) ? segments_.back()
-                                                                       : segments_[1];
-    bool adds_vectors = true, adds_matrices = true;
-    for (const schedule::GradientWrite& write : instruction.gradients) {
-      adds_vectors = adds_vectors && write.accumulate;
-      adds_matrices = adds_matrices && write.accumulate_weights;
-    }
+    const model::Segment& segment = segments_[static_cast<size_t>(KindOf(instruction.block))];
+    const auto [adds_vectors, adds_matrices] = AddsOf(instruction);
     const schedule::Op pass = instruction.op;
     for (const model::Operator& op : segment.operators) {
       const model::OperatorEntry& entry = model::EntryOf(op.kind);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/counter_rng.h"
 
@@ -100,6 +101,29 @@ TEST(Violations, TensorParallelismDealsOutHeadsWidthAndSequence) {
   EXPECT_THAT(MessagesOf(request), HasSubstr("parallel.tp (3) does not divide the 8 workers"));
 }
 
+// No other cut has a largest stage that is smaller: all of them are looked at.
+TEST(Stages, AreBalancedWithTheEmbeddingAndTheHead) {
+  using Layers = std::vector<int64_t>;
+  EXPECT_EQ(BalancedStageLayers(8, 2, 0, 2), (Layers{5, 3}));
+  EXPECT_EQ(BalancedStageLayers(8, 4, 0.1, 2.5), (Layers{2, 3, 3, 0}));
+  for (const double head : {0.0, 0.4, 1.0, 2.7, 6.0}) {
+    for (int64_t layers = 1; layers <= 9; ++layers) {
+      const auto largest = [&](const Layers& stages) {
+        return std::max({static_cast<double>(stages[0]) + 0.2, static_cast<double>(stages[1]),
+                         static_cast<double>(stages[2]) + head});
+      };
+      double least = largest({layers, 0, 0});
+      for (int64_t a = 0; a <= layers; ++a) {
+        for (int64_t b = 0; a + b <= layers; ++b) least = std::min(least, largest({a, b, layers - a - b}));
+      }
+      const Layers stages = BalancedStageLayers(layers, 3, 0.2, head);
+      EXPECT_EQ(std::accumulate(stages.begin(), stages.end(), int64_t{0}), layers);
+      EXPECT_GE(stages[1], 1) << "one without a layer has nothing to do";
+      EXPECT_EQ(largest(stages), least) << layers << " layers, a head of " << head;
+    }
+  }
+}
+
 TEST(Stages, AreEvenWithTheRestInTheMiddle) {
   using Layers = std::vector<int64_t>;
   EXPECT_EQ(EvenStageLayers(8, 4), (Layers{2, 2, 2, 2}));
@@ -107,6 +131,7 @@ TEST(Stages, AreEvenWithTheRestInTheMiddle) {
   EXPECT_EQ(EvenStageLayers(11, 4), (Layers{3, 3, 3, 2}));
   EXPECT_EQ(EvenStageLayers(3, 2), (Layers{2, 1}));
   EXPECT_EQ(EvenStageLayers(5, 1), (Layers{5}));
+  EXPECT_EQ(EvenStageLayers(2, 4), (Layers{0, 1, 1, 0})) << "the ends have the embedding and the head";
   EXPECT_EQ(StageBegins({2, 3, 2}), (std::vector<int>{0, 3, 6, 9})) << "7 layers, the embedding and the head";
   EXPECT_EQ(StageBegins({0, 2, 0}), (std::vector<int>{0, 1, 3, 4}));
 }

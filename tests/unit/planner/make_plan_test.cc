@@ -59,7 +59,10 @@ void ExpectSound(const Plan& plan, const recipe::Recipe& recipe) {
   const Layout& layout = plan.layout;
   const int64_t workers = recipe.cluster.nodes * recipe.cluster.devices_per_node;
   EXPECT_EQ(layout.mesh.world_size(), workers);
-  EXPECT_EQ(layout.micro_batch * layout.num_micro_batches * workers, recipe.train.batch_sequences);
+  EXPECT_EQ(layout.micro_batch * layout.num_micro_batches * layout.mesh.data_degree(),
+            recipe.train.batch_sequences);
+  EXPECT_EQ(layout.mesh.pp, recipe.parallel.pp.value_or(layout.mesh.pp));
+  EXPECT_EQ(layout.mesh.tp, recipe.parallel.tp.value_or(layout.mesh.tp));
   EXPECT_EQ(layout.zero_stage == 0, layout.mesh.dp_shard == 1);
   EXPECT_LE(plan.predicted.peak_bytes, plan.memory_limit_bytes);
   EXPECT_EQ(layout.zero_stage, recipe.parallel.zero_stage.value_or(layout.zero_stage));
@@ -80,7 +83,7 @@ void ExpectSound(const Plan& plan, const recipe::Recipe& recipe) {
   // What the workers will run is correct, and needs what was predicted.
   const plan::PlannedStep step = plan::BuildStep(plan, recipe.model.spec);
   EXPECT_TRUE(Check(step.step, step.ledger).ok()) << Check(step.step, step.ledger).status();
-  EXPECT_EQ(simulate::SimulateMemory(step.ProgramOf(0)), plan.predicted);
+  EXPECT_EQ(simulate::SimulateMemory(step.step), plan.predicted);
 }
 
 TEST(Plan, RandomRecipesGetSoundPlansOrAReason) {
@@ -175,6 +178,7 @@ TEST(Plan, WithMemoryToSpareNothingIsShardedAndNothingComputedTwice) {
 TEST(Plan, ATighterLimitLeadsToMoreShardingAndThenToRecompute) {
   recipe::Recipe recipe = SmallRecipe(4);
   recipe.train.batch_sequences = 4;
+  recipe.parallel.pp = recipe.parallel.tp = 1;
   recipe.model.spec.layers = 24;  // states dominate
   int stage = 0;
   int64_t limit = MustPlan(recipe).predicted.peak_bytes;
@@ -190,6 +194,45 @@ TEST(Plan, ATighterLimitLeadsToMoreShardingAndThenToRecompute) {
   }
   EXPECT_EQ(stage, 3);
   EXPECT_EQ(recomputed.size(), 3u);  // none, selective, full
+}
+
+// Two workers, nothing of data parallelism sharded: what does not fit on one is cut.
+TEST(Plan, AModelThatNoDataParallelLayoutHoldsIsCut) {
+  recipe::Recipe recipe = SmallRecipe(2);
+  recipe.parallel.zero_stage = 0;
+  recipe.model.spec.layers = 24;
+  recipe.parallel.pp = recipe.parallel.tp = 1;
+  recipe.train.micro_batch = 1;
+  recipe.parallel.recompute = "full";
+  recipe.cluster.memory_limit_bytes = MustPlan(recipe).predicted.peak_bytes * 3 / 4;
+  EXPECT_EQ(ExitCodeFor(MakePlan(recipe, SomeHost()).status()), ExitCode::kInfeasible);
+  // Either way halves the parameters; a recipe may rule one out.
+  recipe.parallel.pp.reset();
+  EXPECT_EQ(MustPlan(recipe).layout.mesh.pp, 2);
+  ExpectSound(MustPlan(recipe), recipe);
+  recipe.parallel.pp = 1;
+  recipe.parallel.tp.reset();
+  EXPECT_EQ(MustPlan(recipe).layout.mesh.tp, 2);
+  ExpectSound(MustPlan(recipe), recipe);
+}
+
+// A slow link between four machines, each with four fast ones: what goes over it is least with a pipeline.
+// The notes say what was chosen.
+TEST(Plan, APipelineIsProposedWhereGradientsWouldTakeLong) {
+  recipe::Recipe recipe = SmallRecipe(1);
+  recipe.model.spec = *model::Preset("llama3.1-70b");
+  recipe.data.seq_len = 8192;
+  recipe.cluster.device = "h100-sxm-80gb";
+  recipe.cluster.nodes = 256;
+  recipe.cluster.devices_per_node = 8;
+  recipe.train.batch_sequences = 2048;
+  recipe.train.precision = "bf16";
+  recipe.cluster.memory_limit_bytes.reset();
+  const Plan plan = MustPlan(recipe);
+  ExpectSound(plan, recipe);
+  recipe.parallel.pp = recipe.parallel.tp = 1;
+  const Plan uncut = MustPlan(recipe);
+  EXPECT_LT(Chosen(plan).step_seconds * 1.1, Chosen(uncut).step_seconds);
 }
 
 TEST(Plan, EveryStrategyIsListedWithItsReason) {
@@ -229,6 +272,7 @@ TEST(Plan, AnOptimizerNeedsWhatItKeepsAndMoves) {
 
 TEST(Plan, WhatDoesNotFitSaysWhichCategoryAndWhatWouldFit) {
   recipe::Recipe recipe = SmallRecipe(4);
+  recipe.parallel.pp = recipe.parallel.tp = 1;
   recipe.parallel.zero_stage = 0;
   recipe.parallel.recompute = "none";
   recipe.train.micro_batch = 1;
