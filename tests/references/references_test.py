@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+"""Twenty steps of each kind of layout, held against transformers and torch.optim.AdamW in one process.
+
+    references_test.py TRAINCTL
+
+Both begin with the same weights, which transformers made, and read the same tokens; which these are this script works
+out itself, from the documents and docs/guide/data.md. run.sh has the packages.
+"""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+from safetensors.numpy import load_file
+
+import stub_libraries
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TRAINCTL = os.path.abspath(sys.argv[1])
+STEPS, BATCH, SEQ_LEN = 20, 8, 24
+END_OF_TEXT, IGNORED = 256, -100
+# Relative; LAST_WEIGHTS to what the steps have changed in a parameter. Ten times what rounding does here, because sums
+# come in another order; an epsilon of a thousandth of the gradients keeps AdamW from amplifying it.
+LOSS, GRAD_NORM, LAST_WEIGHTS = 2e-6, 1e-5, 5e-5
+
+# Two workers share 257 rows of the embedding and of the head, and two heads of keys for six of queries.
+CONFIG = {"vocab_size": 257, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 4, "num_attention_heads": 6,
+          "num_key_value_heads": 2, "max_position_embeddings": 64, "rms_norm_eps": 1e-5}
+# A tied embedding gets gradients from both ends of a pipeline.
+MODELS = {"untied": {**CONFIG, "tie_word_embeddings": False}, "tied": {**CONFIG, "tie_word_embeddings": True}}
+OPTIMIZER = {"lr": 3e-3, "betas": [0.9, 0.95], "eps": 1e-5, "weight_decay": 0.5, "clip_norm": 2.0,
+             "no_decay": ["*norm.weight", "*.bias", "*embed_tokens.weight"]}
+RECIPE = """recipe_version = 1
+[run]
+name = "references"
+[model]
+from = "{model}"
+weights = "from"
+[data]
+tokenizer = "byte"
+seq_len = {seq_len}
+packing = "continuous"
+shuffle = false
+[[data.train]]
+files = ["documents.jsonl"]
+prompt_field = "prompt"
+[train]
+steps = {steps}
+batch_sequences = {batch}
+precision = "fp32"
+[optimizer]
+{optimizer}
+lr_schedule = "constant"
+[cluster]
+threads_per_worker = 1
+[checkpoint]
+every_steps = 1000
+"""
+LAYOUTS = {
+    "one worker": dict(workers=1, micro_batch=4),
+    "tp 2": dict(workers=2, tp=2, micro_batch=4),
+    "pp 2, 1F1B, 4 micro-batches": dict(workers=2, pp=2, micro_batch=2),
+    "tp 2 x pp 2 x ZeRO-1 over 2": dict(workers=8, tp=2, pp=2, dp_shard=2, zero_stage=1, micro_batch=1),
+}
+
+
+def documents():
+    """Prompts, which are read but not trained on, and texts: micro-batches have unlike numbers of targets that count."""
+    words = ("a", "model", "learns", "what", "it", "reads", "and", "forgets", "nothing", "naïve", "42")
+    made = []
+    for i in range(60):
+        text = " ".join(words[(i * i + 3 * j) % len(words)] for j in range(4 + i % 9))
+        made.append({"prompt": text[:(i * 7) % 23], "text": text})
+    return made
+
+
+def batches(made):
+    """The documents as one endless stream: the tokens of each sequence, and for each of them the next as its target."""
+    tokens, counts = [], []
+    while len(tokens) <= STEPS * BATCH * SEQ_LEN:
+        for document in made:
+            prompt, text = document["prompt"].encode(), document["text"].encode()
+            tokens += [*prompt, *text, END_OF_TEXT]
+            counts += [False] * len(prompt) + [True] * (len(text) + 1)
+    targets = [token if count else IGNORED for token, count in zip(tokens, counts)]
+
+    def batch(step):
+        starts = [(step * BATCH + i) * SEQ_LEN for i in range(BATCH)]
+        return {"tokens": [tokens[start:start + SEQ_LEN] for start in starts],
+                "targets": [targets[start + 1:start + SEQ_LEN + 1] for start in starts]}
+
+    return [batch(step) for step in range(STEPS)]
+
+
+def execute(command, **how):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=300, **how)
+    if done.returncode != 0:
+        sys.exit("exit code %d of %s:\n%s" % (done.returncode, " ".join(command), done.stderr))
+    return done.stdout
+
+
+def run_peer(made, stubs):
+    """By model: loss and gradient norm of each step."""
+    with open("job.json", "w", encoding="utf-8") as file:
+        json.dump({"models": MODELS, "seed": 1, "init_std": 0.1, "batches": batches(made), "optimizer": OPTIMIZER}, file)
+    said = execute([sys.executable, HERE + "/llama_peer.py", "job.json"], env={**os.environ, "LD_LIBRARY_PATH": stubs})
+    return json.loads(said)
+
+
+def run_layout(name, recipe, layout):
+    sets = {"cluster.devices_per_node": layout["workers"], "train.micro_batch": layout["micro_batch"],
+            "parallel.tp": layout.get("tp", 1), "parallel.pp": layout.get("pp", 1),
+            "parallel.dp_shard": layout.get("dp_shard", 1), "parallel.dp_replicate": 1,
+            "parallel.zero_stage": layout.get("zero_stage", 0), "parallel.recompute": "none"}
+    if "pp" in layout:
+        sets["parallel.schedule"] = "1f1b"
+    execute([TRAINCTL, "launch", recipe, "--run-dir", name,
+             *(word for key, value in sets.items() for word in ("--set", "%s=%s" % (key, value)))])
+    execute([TRAINCTL, "checkpoint", "export", name, "--out", name + "-model"])
+    with open(name + "/metrics.jsonl", encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+def weights_apart(ours, theirs, first):
+    """By parameter: |ours - theirs| / |theirs - first|."""
+    ours, theirs, first = (load_file(folder + "/model.safetensors") for folder in (ours, theirs, first))
+    if set(ours) != set(theirs):
+        sys.exit("parameters: %s is not %s" % (sorted(ours), sorted(theirs)))
+
+    def apart(name):
+        own, other, begin = (weights[name].astype(np.float64) for weights in (ours, theirs, first))
+        return float(np.linalg.norm(own - other) / np.linalg.norm(other - begin))
+
+    return {name: apart(name) for name in theirs}
+
+
+def compare(ours, peer, weights):
+    """The largest differences in words, and those beyond their bounds as sentences."""
+    found, worst = [], {"loss": 0.0, "grad_norm": 0.0, "weights": 0.0}
+
+    def hold(what, apart, bound, sentence):
+        worst[what] = max(worst[what], apart)
+        if not apart <= bound:  # NaN too
+            found.append("%s: %.1e apart, bound %g" % (sentence, apart, bound))
+
+    if not len(ours) == len(peer) == STEPS:
+        found.append("%d steps against %d" % (len(ours), len(peer)))
+    for own, other in zip(ours, peer):
+        for field, bound in (("loss", LOSS), ("grad_norm", GRAD_NORM)):
+            hold(field, abs(own[field] - other[field]) / abs(other[field]), bound,
+                 "step %d: %s is %.9g, and %.9g by PyTorch" % (own["step"], field, own[field], other[field]))
+    for name, apart in weights.items():
+        hold("weights", apart, LAST_WEIGHTS, "last " + name)
+    return "loss %(loss).1e, gradient norm %(grad_norm).1e, last weights %(weights).1e" % worst, found
+
+
+def check_peer(lines):
+    """A peer that learns nothing, or clips never or always, would prove little."""
+    norms = [line["grad_norm"] for line in lines]
+    if not lines[-1]["loss"] < 0.9 * lines[0]["loss"] or not min(norms) < OPTIMIZER["clip_norm"] < max(norms):
+        sys.exit("the steps say too little: %s" % lines)
+
+
+def main():
+    site = os.path.dirname(importlib.util.find_spec("torch").submodule_search_locations[0])
+    failed = False
+    with tempfile.TemporaryDirectory(prefix="trainctl-references-") as folder:
+        os.chdir(folder)
+        stub_libraries.write(site, folder + "/stubs")
+        made = documents()
+        with open("documents.jsonl", "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(document) + "\n" for document in made)
+        peers = run_peer(made, folder + "/stubs")
+        options = "\n".join("%s = %s" % (key, json.dumps(value)) for key, value in OPTIMIZER.items())
+        for model, lines in peers.items():
+            check_peer(lines)
+            recipe = model + ".toml"
+            with open(recipe, "w", encoding="utf-8") as file:
+                file.write(RECIPE.format(model=model + "/first", seq_len=SEQ_LEN, steps=STEPS, batch=BATCH,
+                                         optimizer=options))
+            for number, (name, layout) in enumerate(LAYOUTS.items()):
+                run = "%s-%d" % (model, number)
+                ours = run_layout(run, recipe, layout)
+                weights = weights_apart(run + "-model", model + "/last", model + "/first")
+                worst, found = compare(ours, lines, weights)
+                print("%s, %s: %s (%s)" % (model, name, "FAILED" if found else "ok", worst))
+                for sentence in found[:4]:
+                    print("  " + sentence)
+                if len(found) > 4:
+                    print("  and %d more" % (len(found) - 4))
+                sys.stdout.flush()
+                failed = failed or bool(found)
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
