@@ -67,6 +67,7 @@ dp_replicate = {dp_replicate}
 dp_shard = {dp_shard}
 zero_stage = {zero_stage}
 recompute = "none"
+{parallel}
 [cluster]
 devices_per_node = {workers}
 threads_per_worker = {threads}
@@ -117,11 +118,23 @@ class Model(typing.NamedTuple):
         return Model(name, "\n".join(f"{key} = {value}" for key, value in recipe.items()), config)
 
     @property
-    def parameters(self):
+    def layer_parameters(self):
         c = self.config
         heads, kv_heads = (c[key] * c["head_dim"] for key in ("num_attention_heads", "num_key_value_heads"))
-        layer = c["hidden_size"] * (2 * heads + 2 * kv_heads + 3 * c["intermediate_size"] + 2)
-        return c["num_hidden_layers"] * layer + c["hidden_size"] * (2 * c["vocab_size"] + 1)
+        return c["hidden_size"] * (2 * heads + 2 * kv_heads + 3 * c["intermediate_size"] + 2)
+
+    @property
+    def parameters(self):
+        c = self.config
+        return c["num_hidden_layers"] * self.layer_parameters + c["hidden_size"] * (2 * c["vocab_size"] + 1)
+
+    @property
+    def two_stages(self):
+        """Layers of each of two stages that multiply by as many weights; the output projection is the second's."""
+        c = self.config
+        layers = c["num_hidden_layers"]
+        first = round((layers + c["hidden_size"] * c["vocab_size"] / self.layer_parameters) / 2)
+        return [min(first, layers - 1), max(layers - first, 1)]
 
     @property
     def is_small(self):
@@ -145,6 +158,23 @@ PEERS = {"eager": Peer("autocast", "autocast", compiled=False, counts=True),
 LAYOUTS = {"one": ("eager", "Hugging Face", "1 worker"), "ddp": ("ddp", "DDP", "2 workers, DDP"),
            "zero3": ("fsdp2", "FSDP2", "2 workers, ZeRO-3")}
 
+# What waits on the compute stream of a trace.
+WAITS = ("count tokens", "reduce loss")
+
+
+class Cut(typing.NamedTuple):
+    """A layout that cuts the model itself, one thread a rank."""
+    label: str
+    tp: int
+    pp: int
+
+    @property
+    def ranks(self):
+        return self.tp * self.pp
+
+
+CUTS = [Cut("TP 2", 2, 1), Cut("PP 2, 1F1B", 1, 2), Cut("TP 2, PP 2, 1F1B", 2, 2)]
+
 
 def training_target(model, layout):
     """Least ratio to the better peer."""
@@ -154,6 +184,16 @@ def training_target(model, layout):
 def median_ratio(results, peer):
     """Of ours to the peer's; each round gives one ratio."""
     return statistics.median(a["value"] / b["value"] for a, b in zip(results["trainctl"], results[peer]))
+
+
+def bubble(trace):
+    """Share of a step that its ranks do not compute, of a trace in Chrome's format."""
+    spans = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+    step = max(span["ts"] + span["dur"] for span in spans) - min(span["ts"] for span in spans)
+    compute = {(event["pid"], event["tid"]) for event in trace["traceEvents"]
+               if event["name"] == "thread_name" and event["args"]["name"] == "compute"}
+    busy = sum(span["dur"] for span in spans if (span["pid"], span["tid"]) in compute and not span["name"].startswith(WAITS))
+    return 1 - busy / (step * len(compute))
 
 
 def failure(rounds):
@@ -266,14 +306,15 @@ class Bench:
         return self.a.threads if layout == "one" else 1
 
     def recipe(self, model, steps, layout="one", seq_len=None, batch=None, micro_batch=None, precision="bf16",
-               workers=None):
+               workers=None, parallel=""):
+        """`parallel`: more lines of [parallel], and tables that follow it."""
         workers = workers or (1 if layout == "one" else 2)
         path = self.fresh(f"{layout}.toml")
         path.write_text(RECIPE.format(
             model=model.recipe, steps=steps, data=self.dataset(model.config["vocab_size"]), precision=precision,
             seq_len=seq_len or self.a.seq_len, batch=batch or self.a.batch, micro_batch=micro_batch or self.a.micro_batch,
             workers=workers, threads=self.threads(layout), dp_replicate=workers if layout == "ddp" else 1,
-            dp_shard=workers if layout == "zero3" else 1, zero_stage=3 if layout == "zero3" else 0))
+            dp_shard=workers if layout == "zero3" else 1, zero_stage=3 if layout == "zero3" else 0, parallel=parallel))
         return path
 
     def batches(self, recipe, steps):
@@ -333,10 +374,24 @@ class Bench:
         lines = [json.loads(line) for line in (run_dir / "timings.jsonl").read_text().splitlines()]
         timed = [line["seconds"] for line in lines if line["step"] > self.a.warmup]
         losses = [json.loads(line).get("loss") for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+        bubbles = self.bubbles(run_dir) if (run_dir / "traces").exists() else {}
         shutil.rmtree(run_dir)
         if len(timed) != steps:
             raise BenchError(f"{run_dir}/timings.jsonl has {len(timed)} timed steps, not {steps}")
-        return {"value": steps * self.a.batch * self.a.seq_len / sum(timed), "losses": losses}
+        return {"value": steps * self.a.batch * self.a.seq_len / sum(timed), "losses": losses, **bubbles}
+
+    def bubbles(self, run_dir):
+        """Of the steps that a run traced, with their median."""
+        found = []
+        for path in sorted((run_dir / "traces").glob("step-*-rank-0.json")):
+            # The joined file has all ranks on one clock, and a process with the prediction.
+            out = self.fresh("trace.json")
+            run([self.trainctl, "trace", run_dir, "--out", out, "--step", path.name.split("-")[1]])
+            trace = json.loads(out.read_text())
+            ranks = {event["pid"] for event in trace["traceEvents"]
+                     if event["name"] == "process_name" and event["args"]["name"].startswith("rank ")}
+            found.append(bubble({"traceEvents": [event for event in trace["traceEvents"] if event["pid"] in ranks]}))
+        return {"bubbles": found, "bubble": statistics.median(found)}
 
     def torch_folder(self, threads):
         """Where torch.compile keeps what it builds, from round to round. Its loops have a number of threads, which is no
@@ -360,12 +415,20 @@ class Bench:
         report = json.loads(out.splitlines()[-1])
         return {"value": report.pop("tokens_per_second"), **report}
 
+    def train_torch_layout(self, cut, options, model, tokens, micro_batch):
+        stages = ["--pp", cut.pp, "--stage-layers", ",".join(map(str, model.two_stages))] if cut.pp > 1 else []
+        out = run([self.torchrun, "--standalone", "--nproc_per_node", cut.ranks, HERE / "train_torch_layouts.py", "--tp",
+                   cut.tp, *stages, *options, "--tokens", tokens, "--model", json.dumps(model.config), "--micro-batch",
+                   micro_batch, "--warmup", self.a.warmup], env=self.environment)
+        report = json.loads(out.splitlines()[-1])
+        return {"value": report.pop("tokens_per_second"), **report}
+
     def bytes_run(self, preset):
         """A run of one step whose tokens are bytes, none of which ends a text: both sides write as much as is asked."""
         recipe = self.fresh(f"{preset}-bytes.toml")
         recipe.write_text(RECIPE.format(
             model=Model.of(f"{preset}:vocab=256").recipe, steps=1, data=self.dataset(256), precision="fp32", seq_len=256,
-            batch=2, micro_batch=2, workers=1, threads=1, dp_replicate=1, dp_shard=1, zero_stage=0))
+            batch=2, micro_batch=2, workers=1, threads=1, dp_replicate=1, dp_shard=1, zero_stage=0, parallel=""))
         run_dir = self.fresh("run")
         run([self.trainctl, "launch", recipe, "--run-dir", run_dir], env=self.environment)
         return run_dir
@@ -428,7 +491,8 @@ class Bench:
         return result if isinstance(result, dict) else {"value": result}
 
     def row(self, name, unit, results, peer, target):
-        """`target`: (sense, bound) on the median of ours / peer, or on ours alone without a peer; or why there is none."""
+        """`target`: (sense, bound) on the median of ours / peer, or on ours alone without a peer; or why there is none.
+        Sense "1 ±": at most so far from 1."""
         ours = statistics.median(r["value"] for r in results["trainctl"])
         row = {"name": name, "unit": unit, "peer": peer, "ours": ours, "theirs": None, "ratio": None, "target": target,
                "met": None, "rounds": results}
@@ -441,8 +505,12 @@ class Bench:
             sense, bound = target
             value = row["ratio"] if peer else ours
             row["target"] = f"{sense} {bound:g}" + ("×" if peer else f" {unit}")
-            row["met"] = value <= bound if sense == "≤" else value >= bound
+            row["met"] = {"≤": value <= bound, "≥": value >= bound, "1 ±": abs(value - 1) <= bound}[sense]
         return row
+
+    def skipped(self, name, unit, why):
+        return {"name": name, "unit": unit, "peer": None, "ours": None, "theirs": None, "ratio": None,
+                "target": f"(skipped: {why})", "met": None, "rounds": {}}
 
     def against(self, name, unit, measure, sense="≥"):
         """The row of another build: `measure(programs)` of either."""
@@ -522,6 +590,62 @@ class Bench:
             if side == better:
                 target = ("≥", training_target(model, layout))
             yield self.row(f"training {name}", "tokens/s", results, side, target)
+
+    def bench_layouts(self):
+        cores = len(os.sched_getaffinity(0))
+        model = Model.of(self.a.preset_of_runs)
+        for cut in CUTS:
+            # A pipeline takes the smallest micro-batches, for as many of them as there can be.
+            micro_batch = 1 if cut.pp > 1 else self.a.micro_batch
+            name = (f"{model.name} ({number(model.parameters / 1e6)} M), {cut.label}, fp32, "
+                    f"{self.a.batch // micro_batch} micro-batches")
+            if cores < cut.ranks:
+                yield self.skipped(f"training {name}", "tokens/s", f"{cut.ranks} ranks, {cores} core{'s' * (cores > 1)}")
+            else:
+                yield from self.layout_rows(cut, model, name, micro_batch)
+
+    def layout_rows(self, cut, model, name, micro_batch):
+        steps = self.a.warmup + self.a.steps
+        parallel = f"tp = {cut.tp}\npp = {cut.pp}"
+        if cut.pp > 1:
+            parallel += (f'\nschedule = "1f1b"\nstage_layers = {model.two_stages}\n[metrics]\n'
+                         f"trace_steps = {list(range(self.a.warmup + 1, steps + 1))}")
+        recipe = self.recipe(model, steps, cut.label.replace(" ", ""), micro_batch=micro_batch, precision="fp32",
+                             workers=cut.ranks, parallel=parallel)
+        if self.a.against:
+            yield self.against(f"training {name}", "tokens/s",
+                               lambda programs: self.train_ours(recipe, self.a.steps, programs))
+            return
+        tokens = self.batches(recipe, steps)
+        peers = {"PyTorch": []}
+        if cut.tp > 1:
+            peers["PyTorch, sequence parallel"] = ["--sequence-parallel"]
+        sides = {"trainctl": lambda: self.train_ours(recipe, self.a.steps)}
+        for side, options in peers.items():
+            sides[side] = lambda options=options: self.train_torch_layout(cut, options, model, tokens, micro_batch)
+        results = self.rounds(name, sides)
+        self.check_same_work(recipe, results)
+        better = better_peer(results, peers)
+        for side in peers:
+            yield self.row(f"training {name}", "tokens/s", results, side,
+                           ("≥", 1.1) if side == better else "(the slower peer)")
+        if cut.pp > 1:
+            yield self.bubble_row(recipe, name, results["trainctl"], cut)
+
+    def bubble_row(self, recipe, name, rounds, cut):
+        """What the ranks did not compute in the steps that ran, and in the step as planned."""
+        environment, target = self.environment, "(rates not measured)"
+        if not self.a.smoke:
+            # Idle shares follow from how long blocks take beside one another.
+            environment, target = {**environment, "XDG_CONFIG_HOME": str(self.fresh("config"))}, ("1 ±", 0.1)
+            say(f"{name}: calibrating")
+            run([self.trainctl, "calibrate", "--precision", "fp32", "--workers", cut.ranks, "--threads", 1], env=environment)
+        out = self.fresh("plan.json")
+        run([self.trainctl, "plan", recipe, "--trace", out], env=environment)
+        simulated = bubble(json.loads(out.read_text()))
+        results = {"trainctl": [{"value": result["bubble"], "steps": result["bubbles"]} for result in rounds],
+                   "simulated": [{"value": simulated} for _ in rounds]}
+        return self.row(f"bubble of {name}", "of a step", results, "simulated", target)
 
     def check_same_work(self, recipe, results):
         ours = json.loads(run([self.trainctl, "plan", recipe, "--json"]))["num_parameters"]
@@ -683,7 +807,7 @@ def write_between_markers(path, text):
 
 BENCHES = {"start": Bench.bench_start, "kill": Bench.bench_kill, "latency": Bench.bench_latency, "plan": Bench.bench_plan,
            "checkpoint": Bench.bench_checkpoint, "async": Bench.bench_async, "generate": Bench.bench_generate,
-           "train": Bench.bench_train}
+           "train": Bench.bench_train, "layouts": Bench.bench_layouts}
 SMOKE = dict(presets="toy-1m", preset_of_runs="toy-1m", layouts="one,ddp,zero3", threads=2, seq_len=64, batch=4,
              micro_batch=2, steps=2, warmup=1, repeat=1, latency_runs=2, checkpoint_mib=16, generate_tokens=100, documents=4,
              peers="eager")
@@ -692,10 +816,10 @@ FULL = dict(presets="toy-1m:vocab=256,toy-5m:vocab=6144,llama-25m,llama-120m", p
             threads=2, seq_len=512, batch=8, micro_batch=4, steps=5, warmup=1, repeat=5, latency_runs=20, checkpoint_mib=1024,
             generate_tokens=200, documents=64, peers="eager,compile,bf16")
 MEANINGS = dict(presets="models that train: presets, with other dimensions as in toy-5m:vocab=6144:layers=4",
-                preset_of_runs="the model of generate and async",
+                preset_of_runs="the model of generate, async and layouts",
                 layouts=f"of train: a list of {', '.join(LAYOUTS)}; auto: all, for small models one alone",
                 threads="of one worker alone; of two each has one",
-                steps="timed ones; small models take more",
+                steps="timed ones; of train, small models take more",
                 peers=f"of train: a list of {', '.join(PEERS)}")
 
 

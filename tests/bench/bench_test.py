@@ -159,6 +159,69 @@ class Commands(unittest.TestCase):
                 self.bench.check_same_work("recipe", results)
 
 
+def trace(spans, streams=("compute", "send to 1")):
+    """Of (rank, stream, begin, end, name)."""
+    names = [{"ph": "M", "pid": rank, "tid": tid, "name": "thread_name", "args": {"name": stream}}
+             for rank in (0, 1) for tid, stream in enumerate(streams, 1)]
+    return {"traceEvents": names + [{"ph": "X", "pid": rank, "tid": streams.index(stream) + 1, "ts": begin,
+                                     "dur": end - begin, "name": name} for rank, stream, begin, end, name in spans]}
+
+
+class Layouts(unittest.TestCase):
+    def bench(self, **changes):
+        """One whose sides are not run: ours takes 100 tokens a second, PyTorch 80, with sequence parallelism 95."""
+        ours = Bench.__new__(Bench)
+        ours.a = types.SimpleNamespace(**{**bench.FULL, **dict(against=None, smoke=True, repeat=1), **changes})
+        ours.recipe = lambda *_, **options: self.recipes.append(options) or "recipe"
+        ours.batches = ours.check_same_work = lambda *_: None
+        ours.train_ours = lambda *_: {"value": 100, "losses": [7.0], "bubble": 0.1, "bubbles": [0.1]}
+        ours.train_torch_layout = lambda cut, options, *_: {"value": 95 if options else 80, "losses": [7.0]}
+        ours.bubble_row = lambda recipe, name, rounds, cut: ours.row(
+            "bubble", "of a step", {"trainctl": [{"value": rounds[0]["bubble"]}], "simulated": [{"value": 0.112}]},
+            "simulated", ("1 ±", 0.1))
+        self.recipes = []
+        return ours
+
+    def rows(self, cores, **changes):
+        with unittest.mock.patch.object(bench.os, "sched_getaffinity", return_value=range(cores)), \
+                contextlib.redirect_stderr(io.StringIO()):
+            return list(self.bench(**changes).bench_layouts())
+
+    def test_a_layout_needs_a_core_for_each_rank(self):
+        for cores, skipped in ((1, 3), (2, 1), (4, 0)):
+            reasons = [row["target"] for row in self.rows(cores) if row["target"].startswith("(skipped")]
+            self.assertEqual(len(reasons), skipped, cores)
+        self.assertIn("(skipped: 4 ranks, 2 cores)", bench.table_line(self.rows(2)[-1]))
+
+    def test_the_target_is_held_to_the_faster_way_of_pytorch(self):
+        plain, sequence = self.rows(2)[:2]
+        self.assertEqual((sequence["target"], sequence["met"]), ("≥ 1.1×", False))
+        self.assertEqual((plain["target"], plain["met"]), ("(the slower peer)", None))
+
+    def test_a_pipeline_has_eight_micro_batches_and_its_timed_steps_are_traced(self):
+        self.rows(2, steps=3, warmup=1)
+        tensor, pipeline = self.recipes
+        self.assertEqual((tensor["micro_batch"], pipeline["micro_batch"]), (4, 1))
+        self.assertIn("stage_layers = [6, 2]", pipeline["parallel"])
+        self.assertIn("trace_steps = [2, 3, 4]", pipeline["parallel"])
+
+    def test_a_bubble_may_be_larger_or_smaller_than_simulated_by_a_tenth(self):
+        for simulated, met in ((0.112, False), (0.109, True), (0.092, True), (0.088, False)):
+            row = self.bench().row("bubble", "", {"trainctl": [{"value": 0.1}], "simulated": [{"value": simulated}]},
+                                   "simulated", ("1 ±", 0.1))
+            self.assertEqual((row["target"], row["met"]), ("1 ± 0.1×", met), simulated)
+
+    def test_who_waits_does_not_compute(self):
+        spans = [(0, "compute", 0, 40, "forward block 0 micro-batch 0"), (0, "send to 1", 40, 80, "send block 1"),
+                 (0, "compute", 80, 100, "optimizer step bucket 0"), (1, "compute", 50, 80, "forward block 1 micro-batch 0"),
+                 (1, "compute", 80, 90, "reduce loss"), (1, "compute", 90, 100, "optimizer step bucket 1")]
+        self.assertAlmostEqual(bench.bubble(trace(spans)), 0.5)
+
+    def test_stages_multiply_by_as_many_weights(self):
+        for name, stages in (("llama-25m", [6, 2]), ("toy-1m", [2, 2]), ("llama-25m:layers=2", [1, 1])):
+            self.assertEqual(Model.of(name).two_stages, stages, name)
+
+
 class Models(unittest.TestCase):
     def test_dimensions_of_a_preset_may_be_others(self):
         model = Model.of("toy-5m:vocab=6144:layers=4")
