@@ -27,7 +27,7 @@ struct TraceOptions {
 };
 
 struct Prediction {
-  std::vector<telemetry::PredictedSpan> spans;
+  std::vector<telemetry::PredictedRanks> ranks;
   double seconds = 0;
   bool measured = false;  // from rates that were measured on this machine
 };
@@ -40,17 +40,22 @@ absl::StatusOr<Prediction> PredictStep(const run::RunFolder& run) {
   TRAINCTL_ASSIGN_OR_RETURN(const recipe::Recipe recipe,
                             recipe::RecipeFromJson(recipe_text, run.recipe_path()));
   const plan::PlannedStep planned = plan::BuildStep(plan, recipe.model.spec);
-  const std::vector<simulate::InstructionTime> times =
-      simulate::PlayAtRates(planned.step, recipe.model.spec, planned.ledger, planned.options, plan.rates)
-          .classes[0]
-          .times;
+  const simulate::Played played =
+      simulate::PlayAtRates(planned.step, recipe.model.spec, planned.ledger, planned.options, plan.rates);
   Prediction prediction;
   prediction.measured = plan.rates.measured;
-  for (size_t i = 0; i < times.size(); ++i) {
-    const schedule::Instruction& instruction = planned.ProgramOf(0).instructions[i];
-    prediction.spans.push_back(
-        {schedule::Describe(instruction), instruction.stream, times[i].begin_s, times[i].end_s()});
-    prediction.seconds = std::max(prediction.seconds, times[i].end_s());
+  prediction.seconds = played.end_s;
+  for (size_t c = 0; c < played.classes.size(); ++c) {
+    const schedule::Program& program = planned.step.programs[c];
+    telemetry::PredictedRanks& ranks = prediction.ranks.emplace_back();
+    ranks.ranks = played.classes.size() == 1 ? "each rank" : absl::StrCat("pp ", c);
+    for (const schedule::Stream& stream : program.streams) ranks.streams.push_back(stream.name);
+    for (size_t i = 0; i < program.instructions.size(); ++i) {
+      const schedule::Instruction& instruction = program.instructions[i];
+      const simulate::InstructionTime& time = played.classes[c].times[i];
+      ranks.spans.push_back(
+          {schedule::Describe(instruction), instruction.stream, time.begin_s, time.end_s()});
+    }
   }
   return prediction;
 }
@@ -109,7 +114,7 @@ absl::StatusOr<ExitCode> Trace(const TraceOptions& options, const Output& output
   TRAINCTL_ASSIGN_OR_RETURN(const Prediction prediction, PredictStep(run));
   TRAINCTL_ASSIGN_OR_RETURN(
       const telemetry::MergedTrace trace,
-      telemetry::MergeTraces(run.traces_path(), options.step, prediction.spans, run.path()));
+      telemetry::MergeTraces(run.traces_path(), options.step, prediction.ranks, run.path()));
   for (const std::string& note : trace.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
   if (options.out == "-") {
     std::fputs(trace.json.c_str(), stdout);

@@ -281,7 +281,7 @@ absl::Status StepRecorder::Write(const std::string& folder, int64_t step) const 
 }
 
 absl::StatusOr<MergedTrace> MergeTraces(const std::string& folder, int64_t step,
-                                        const std::vector<PredictedSpan>& predicted,
+                                        const std::vector<PredictedRanks>& predicted,
                                         absl::string_view title) {
   TRAINCTL_ASSIGN_OR_RETURN(auto steps, ReadTraces(folder, step));
   MergedTrace merged;
@@ -321,13 +321,13 @@ absl::StatusOr<MergedTrace> MergeTraces(const std::string& folder, int64_t step,
         events.Span(rank, span.stream, shift + span.begin_ns, shift + span.end_ns, span.name);
       }
     }
-    if (!predicted.empty()) {
-      if (!std::exchange(introduced[kPredictedProcess], true)) {
-        events.Process(kPredictedProcess, "predicted, each rank", ranks.begin()->second.streams);
-      }
-      for (const PredictedSpan& span : predicted) {
+    for (size_t i = 0; i < predicted.size(); ++i) {
+      const int process = kPredictedProcess + static_cast<int>(i);
+      if (!std::exchange(introduced[process], true))
+        events.Process(process, absl::StrCat("predicted, ", predicted[i].ranks), predicted[i].streams);
+      for (const PredictedSpan& span : predicted[i].spans) {
         const int64_t begin_ns = first_ns - *zero_ns;
-        events.Span(kPredictedProcess, span.stream, begin_ns + static_cast<int64_t>(span.begin_s * 1e9),
+        events.Span(process, span.stream, begin_ns + static_cast<int64_t>(span.begin_s * 1e9),
                     begin_ns + static_cast<int64_t>(span.end_s * 1e9), span.name);
       }
     }

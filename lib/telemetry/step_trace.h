@@ -64,6 +64,13 @@ struct PredictedSpan {
   double end_s = 0;
 };
 
+// Of the ranks that run one program.
+struct PredictedRanks {
+  std::string ranks;  // "each rank", "pp 1"
+  std::vector<std::string> streams;
+  std::vector<PredictedSpan> spans;
+};
+
 // How the clock of a rank was set beside that of the first rank. Ranks of one machine share one clock; else
 // wall clocks say how far apart they are, as well as the machines keep time.
 struct ClockOffset {
@@ -86,9 +93,10 @@ struct MergedTrace {
 };
 
 // The traces in `folder`, of one step or (-1) of all, on one time axis: a process for each rank, a thread for
-// each of its streams, and one process more with what was predicted, begun anew with each step. BadDataError:
-// none is there, or a file is not a trace.
+// each of its streams, and one process more for each program with what was predicted, begun anew with each
+// step. BadDataError: none is there, or a file is not a trace.
 absl::StatusOr<MergedTrace> MergeTraces(const std::string& folder, int64_t step,
-                                        const std::vector<PredictedSpan>& predicted, absl::string_view title);
+                                        const std::vector<PredictedRanks>& predicted,
+                                        absl::string_view title);
 
 }  // namespace trainctl::telemetry

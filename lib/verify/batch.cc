@@ -10,8 +10,11 @@ Batch::Batch(const BatchShape& shape, uint64_t seed) : seq_len_(shape.seq_len) {
   enum Stream : uint64_t { kBorder = 1, kToken, kTarget, kMask };
   const auto vocab = static_cast<uint64_t>(shape.vocab);
   for (int64_t s = 0; s < shape.sequences; ++s) {
-    const int64_t border = 1 + static_cast<int64_t>(RandomBelow(seed, kBorder, static_cast<uint64_t>(s),
-                                                                static_cast<uint64_t>(shape.seq_len - 1)));
+    const auto inner = static_cast<uint64_t>(shape.seq_len - 1);
+    const int64_t border =
+        shape.is_packed
+            ? 1 + static_cast<int64_t>(RandomBelow(seed, kBorder, static_cast<uint64_t>(s), inner))
+            : shape.seq_len;
     const double share = 0.1 + 0.8 * static_cast<double>(s) / static_cast<double>(shape.sequences);
     const bool masked = shape.masked_parts > 1 && s >= shape.sequences - shape.sequences / shape.masked_parts;
     for (int64_t t = 0; t < shape.seq_len; ++t) {

@@ -15,11 +15,11 @@ struct BatchShape {
   int64_t vocab = 1;
   // Of so many equal parts of the sequences the last has no loss token; 1: all may have some.
   int masked_parts = 1;
+  bool is_packed = true;  // each sequence is two documents
 };
 
 class Batch {
  public:
-  // Each sequence is two documents.
   Batch(const BatchShape& shape, uint64_t seed);
 
   // The sequences from one on.

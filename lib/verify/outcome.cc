@@ -75,6 +75,7 @@ Comparison Compare(const Outcome& outcome, const Outcome& reference, int world_s
     all += static_cast<double>(reference.gradients()[i]) * reference.gradients()[i];
   all = std::sqrt(all);
   int64_t base = 0;
+  double all_off = 0;
   for (size_t p = 0; p < inventory.size(); ++p) {
     double squares = 0, difference = 0, product = 0;
     for (int64_t i = base; i < base + inventory[p].numel; ++i) {
@@ -84,12 +85,35 @@ Comparison Compare(const Outcome& outcome, const Outcome& reference, int world_s
       difference += (own - r) * (own - r);
     }
     base += inventory[p].numel;
+    all_off += difference;
     const double error = std::sqrt(difference) / std::max(std::sqrt(squares), tolerances.floor * all);
     result.parameters.push_back({static_cast<int>(p), error, squares > 0 ? product / squares : 1});
     if (!(error <= tolerances.gradient))
       complain(absl::StrCat("gradient of ", inventory[p].name, " off by ", error));
   }
+  result.gradient_error = std::sqrt(all_off) / std::max(all, 1e-30);
   return result;
+}
+
+std::string CompareRounding(const Comparison& layout, const Comparison& one_process,
+                            absl::Span<const model::Parameter> inventory) {
+  constexpr double kOfAll = 1.5, kOfOne = 2;
+  const auto is_within = [](double error, double alone, double times) {
+    constexpr double kFloor = 2e-3;
+    return error <= times * std::max(alone, kFloor);
+  };
+  if (!is_within(layout.gradient_error, one_process.gradient_error, kOfAll)) {
+    return absl::StrCat("gradients off by ", layout.gradient_error, ", those of one process by ",
+                        one_process.gradient_error);
+  }
+  for (size_t p = 0; p < inventory.size(); ++p) {
+    const double error = layout.parameters[p].error, alone = one_process.parameters[p].error;
+    if (!is_within(error, alone, kOfOne)) {
+      return absl::StrCat("gradient of ", inventory[p].name, " off by ", error, ", that of one process by ",
+                          alone);
+    }
+  }
+  return "";
 }
 
 std::string CompareUpdate(const Outcome& outcome, const Outcome& reference, const Outcome& initial,

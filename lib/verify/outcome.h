@@ -65,10 +65,18 @@ struct Comparison {
   std::string wrong;                           // the first difference beyond tolerance, in words; "": none
   double loss_error = 0, grad_norm_error = 0;  // the worst rank's
   std::vector<ParameterError> parameters;
+  double gradient_error = 0;  // of all gradients as one vector
   double WorstGradient() const;
 };
 Comparison Compare(const Outcome& outcome, const Outcome& reference, int world_size,
                    absl::Span<const model::Parameter> inventory, const Tolerances& tolerances = {});
+
+// In a precision in which layouts round elsewhere: the error of a layout beside that of one process, both
+// against the same reference in fp32. Of all gradients together it may be 1.5 times as large; of a parameter
+// alone, which may be a few dozen numbers, twice, with a floor. (Tensor parallelism rounds each rank's part
+// of a product before their sum.) "" or what is wrong.
+std::string CompareRounding(const Comparison& layout, const Comparison& one_process,
+                            absl::Span<const model::Parameter> inventory);
 
 // Likewise of an update: the parameters' way from `initial` (an outcome without update), and the state that
 // it left. "" or what is wrong. Steps of Lion, and the first of AdamW, follow a gradient's sign; where a

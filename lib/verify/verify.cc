@@ -26,9 +26,6 @@ namespace {
 
 constexpr int kUpdates = 3;
 constexpr uint64_t kSeed = 1;
-// In bf16 a layout rounds elsewhere; its error may be so much of that of one process, which has a floor.
-constexpr double kBf16Ratio = 1.5;
-constexpr double kBf16Floor = 2e-3;
 
 int64_t NumelOf(const std::vector<model::Parameter>& inventory) {
   int64_t numel = 0;
@@ -249,12 +246,7 @@ absl::StatusOr<Report> Verify(const Subject& subject, const std::string& fault) 
   const Comparison one = Compare(alone.bf16, alone.gradients, 1, inventory, any);
   report.bf16_error = own.WorstGradient();
   report.bf16_alone_error = one.WorstGradient();
-  for (size_t p = 0; p < own.parameters.size() && report.bf16_wrong.empty(); ++p) {
-    const double allowed = kBf16Ratio * std::max(one.parameters[p].error, kBf16Floor);
-    if (own.parameters[p].error <= allowed) continue;
-    report.bf16_wrong = absl::StrCat("gradient of ", inventory[p].name, " off by ", own.parameters[p].error,
-                                     ", that of one process by ", one.parameters[p].error);
-  }
+  report.bf16_wrong = CompareRounding(own, one, inventory);
   if (report.wrong.empty() && !report.bf16_wrong.empty())
     report.wrong = absl::StrCat("in bf16: ", report.bf16_wrong);
   return report;

@@ -2,6 +2,7 @@
 // prove that the matrix can fail. Prints one line per world size and a closing count.
 //
 //   equivalence [PLUGIN [LARGEST_WORLD [races|quick|pipeline|tensor|four]]]
+//   equivalence --pairwise [--workers N]
 //
 // A few cells also update, each with every optimizer: the parameters after it are those of one process.
 //
@@ -29,6 +30,7 @@
 #include "optim/optimizer.h"
 #include "schedule/layout_step.h"
 #include "schedule/pipeline.h"
+#include "tests/equivalence/pairwise.h"
 #include "verify/exchanges.h"
 #include "verify/ranks.h"
 #include "verify/run_layout.h"
@@ -511,6 +513,10 @@ int Main(const std::string& plugin, int largest_world, Which which) {
 
 // Without arguments on the CPU; otherwise on the device of a plugin, with at most so many workers.
 int main(int argc, char** argv) {
+  if (argc > 1 && std::string(argv[1]) == "--pairwise") {
+    const bool has_workers = argc == 4 && std::string(argv[2]) == "--workers";
+    return trainctl::equivalence::RunPairwise(has_workers ? std::atoi(argv[3]) : 8);
+  }
   const std::string plugin = argc > 1 ? argv[1] : "";
   const std::string which = argc > 3 ? argv[3] : "all";
   const std::map<std::string, trainctl::Which> kinds = {

@@ -73,6 +73,28 @@ class Trace(unittest.TestCase):
         self.assertAlmostEqual(max(ends) / 1e6, report["predicted_seconds"], places=6)
         self.assertGreater(report["predicted_seconds"], 0)
 
+    def test_each_stage_has_its_prediction(self):
+        sets = ["--set", "cluster.devices_per_node=2", "--set", "train.batch_sequences=4", "--set", "train.micro_batch=2",
+                "--set", "parallel.pp=2"]
+        recipe = json.loads(run("recipe", "show", RECIPE, "--json", *sets).stdout)["recipe"]
+        self.write("recipe.json", json.dumps(recipe))
+        self.write("plan.json", run("launch", RECIPE, "--dry-run", "--json", *sets).stdout)
+        for rank in (0, 1):
+            self.record(3, rank, 0, [(0, 100, "forward block 0 micro-batch 0")])
+        report = json.loads(run("trace", self.folder, "--out", self.out, "--json").stdout)
+        with open(self.out, encoding="utf-8") as file:
+            trace = json.load(file)
+        names = {event["args"]["name"]: event["pid"] for event in trace["traceEvents"] if event["name"] == "process_name"}
+        self.assertEqual(set(names), {"rank 0 on here", "rank 1 on here", "predicted, pp 0", "predicted, pp 1"})
+        of_stage = [{span["name"] for span in spans(trace, names[f"predicted, pp {stage}"])} for stage in (0, 1)]
+        self.assertIn("forward block 0 micro-batch 1", of_stage[0] - of_stage[1])
+        self.assertTrue(any(name.startswith("send ") for name in of_stage[0]), of_stage[0])
+        self.assertTrue(any(name.startswith("loss and gradient ") for name in of_stage[1]), of_stage[1])
+        threads = {(event["pid"], event["args"]["name"]) for event in trace["traceEvents"] if event["name"] == "thread_name"}
+        self.assertIn((names["predicted, pp 1"], "receive from 0"), threads)
+        ends = [span["ts"] + span["dur"] for stage in (0, 1) for span in spans(trace, names[f"predicted, pp {stage}"])]
+        self.assertAlmostEqual(max(ends) / 1e6, report["predicted_seconds"], places=6)
+
     def test_one_step_and_what_is_missing(self):
         self.record(3, 0, 0, [(0, 1, "x")])
         self.record(4, 0, 0, [(0, 1, "x")])

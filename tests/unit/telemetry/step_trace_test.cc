@@ -118,7 +118,9 @@ TEST_F(StepTraceTest, MachinesAreSetByTheirWallClocks) {
 TEST_F(StepTraceTest, ThePredictionBeginsWithEachStep) {
   Write(1, 0, 1, "a", 1000000, 0, Event(1, 0, 100, "x"));
   Write(2, 0, 1, "a", 2000000, 0, Event(1, 50, 100, "x"));
-  const auto merged = MergeTraces(folder_, -1, {{"x", 0, 0, 80e-6}, {"z", 1, 10e-6, 90e-6}}, "t");
+  const PredictedRanks prediction{
+      "each rank", {"compute", "gather"}, {{"x", 0, 0, 80e-6}, {"z", 1, 10e-6, 90e-6}}};
+  const auto merged = MergeTraces(folder_, -1, {prediction}, "t");
   ASSERT_TRUE(merged.ok()) << merged.status();
   const std::vector<Span> spans = SpansOf(merged->json);
   ASSERT_EQ(spans.size(), 6u);
