@@ -69,7 +69,8 @@ std::string WhySlower(const Candidate& candidate, const Candidate& chosen) {
 
 }  // namespace
 
-int Choose(int64_t memory_limit_bytes, int64_t asked_parts, std::vector<Candidate>& candidates) {
+int Choose(int64_t memory_limit_bytes, int64_t asked_parts, bool is_asked,
+           std::vector<Candidate>& candidates) {
   const auto fastest_of = [&](const auto& takes_part) {
     double fastest = -1;
     for (const Candidate& candidate : candidates) {
@@ -95,12 +96,7 @@ int Choose(int64_t memory_limit_bytes, int64_t asked_parts, std::vector<Candidat
     Candidate& candidate = candidates[i];
     if (static_cast<int>(i) == chosen) {
       candidate.chosen = true;
-      const bool one_strategy =
-          std::all_of(candidates.begin(), candidates.end(), [&](const Candidate& other) {
-            return other.layout.mesh == candidate.layout.mesh &&
-                   other.layout.zero_stage == candidate.layout.zero_stage;
-          });
-      candidate.reason = one_strategy ? "what the recipe asks for" : "the simplest of the fastest that fit";
+      candidate.reason = is_asked ? "what the recipe asks for" : "the simplest of the fastest that fit";
     } else if (!candidate.fits) {
       candidate.reason = WhyNotFits(candidate.memory, memory_limit_bytes);
     } else {

@@ -23,8 +23,10 @@ bool Simpler(const plan::Candidate& a, const plan::Candidate& b);
 
 // Marks the chosen candidate, the simplest of those within kSameTime of the fastest that fits, and writes
 // every reason. Those that cut the model in more than `asked_parts` take part if they are worth it beside
-// those that do not. Returns its index, -1 when nothing fits.
-int Choose(int64_t memory_limit_bytes, int64_t asked_parts, std::vector<plan::Candidate>& candidates);
+// those that do not. `is_asked`: all are of the one strategy that the recipe allows. Returns its index, -1
+// when nothing fits.
+int Choose(int64_t memory_limit_bytes, int64_t asked_parts, bool is_asked,
+           std::vector<plan::Candidate>& candidates);
 
 // "needs 3.10 GiB of 2.00 GiB: optimizer 1.20 GiB, ..."
 std::string WhyNotFits(const simulate::MemoryReport& memory, int64_t limit_bytes);

@@ -314,9 +314,16 @@ absl::StatusOr<Plan> MakePlan(const recipe::Recipe& recipe, const cluster::Host&
   }
   if (found.chosen < 0) {
     const Candidate& smallest = *std::min_element(
-        plan.candidates.begin(), plan.candidates.end(),
-        [](const Candidate& a, const Candidate& b) { return a.memory.peak_bytes < b.memory.peak_bytes; });
-    return InfeasibleError(absl::StrCat("no layout fits. The smallest, ", smallest.layout.ToString(), ", ",
+        plan.candidates.begin(), plan.candidates.end(), [](const Candidate& a, const Candidate& b) {
+          const auto key = [](const Candidate& c) {
+            return std::make_pair(c.layout.mesh.pp * c.layout.mesh.tp, c.memory.peak_bytes);
+          };
+          return key(a) < key(b);
+        });
+    const bool could_cut = recipe.cluster.nodes * recipe.cluster.devices_per_node > 1 &&
+                           !(recipe.parallel.pp.has_value() && recipe.parallel.tp.has_value());
+    return InfeasibleError(absl::StrCat("no layout fits. The smallest", could_cut ? " without a cut" : "",
+                                        ", ", smallest.layout.ToString(), ", ",
                                         WhyNotFits(smallest.memory, plan.memory_limit_bytes), " (in ",
                                         smallest.memory.peak_where, "); ", NearestThatFits(problem)));
   }

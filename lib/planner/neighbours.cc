@@ -112,14 +112,17 @@ std::string NearestThatFits(const Problem& asked, const SearchPasses& passes) {
                             : "");
   }
   problem = asked;
+  problem.request.pp = asked.request.pp.value_or(1);
+  problem.request.tp = asked.request.tp.value_or(1);
   problem.request.dp_replicate.reset(), problem.request.dp_shard.reset(), problem.request.zero_stage.reset();
   problem.request.micro_batch = 1;
   problem.request.recompute.reset();
   const Found found = Search(problem, Wanted::kAll, passes);
   const Candidate* smallest = Smallest(found.candidates);
   if (smallest == nullptr) return "no layout is possible";
-  return absl::StrCat("no layout fits even on more workers; the least is ",
-                      FormatBytes(smallest->memory.peak_bytes), " with ", smallest->layout.ToString(),
+  const bool is_cut_free = !asked.request.pp.has_value() || !asked.request.tp.has_value();
+  return absl::StrCat("no layout fits even on more workers; the least", is_cut_free ? " without a cut" : "",
+                      " is ", FormatBytes(smallest->memory.peak_bytes), " with ", smallest->layout.ToString(),
                       ": raise cluster.memory_limit, or lower data.seq_len or the model's size");
 }
 

@@ -90,7 +90,8 @@ class Searcher {
     WeighProposals();
     if (passes_.play && wanted_ == Wanted::kAll) PlayFinalists();
     const int64_t asked_parts = problem_.request.pp.value_or(1) * problem_.request.tp.value_or(1);
-    found_.chosen = Choose(problem_.memory_limit_bytes, asked_parts, found_.candidates);
+    found_.chosen =
+        Choose(problem_.memory_limit_bytes, asked_parts, found_.counts.enumerated == 1, found_.candidates);
     return std::move(found_);
   }
 

@@ -80,7 +80,8 @@ class Unfolder {
       const Body& body = bodies_[b];
       if (body.pass >= 0 && body.position == kSteady - 1 && !AreAlike(body, bodies_[b + 1])) return false;
     }
-    return std::all_of(bodies_.begin(), bodies_.end(), [this](const Body& b) { return WaitsAreNear(b); });
+    return std::all_of(bodies_.begin(), bodies_.end(),
+                       [this](const Body& b) { return WaitsAreNear(b) && !SumsLayers(b); });
   }
 
   // `live`: what lives throughout.
@@ -157,6 +158,17 @@ class Unfolder {
   const Body& BodyOf(int instruction) const {
     return *std::partition_point(bodies_.begin(), bodies_.end(),
                                  [&](const Body& body) { return body.end <= instruction; });
+  }
+
+  // Sums of copies follow one another, one for each layer, before something that is of none: as many as there
+  // are layers here, not as in the whole step.
+  bool SumsLayers(const Body& body) const {
+    for (int i = body.begin; i < body.end && body.pass < 0; ++i) {
+      const Instruction& instruction = program_.instructions[static_cast<size_t>(i)];
+      if (instruction.op == Op::kSumCopies && instruction.bucket >= 1 && instruction.bucket <= num_layers_)
+        return true;
+    }
+    return false;
   }
 
   // From where the steady part begins a pass waits for its own neighbours, or, later, for what was before it.

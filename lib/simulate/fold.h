@@ -70,7 +70,7 @@ class FoldedStrategy {
   BlockSeconds SecondsOfBlocks(const schedule::BuildOptions& options, const Rates& rates) const;
 
   // Of a mesh without a pipeline; `options` as for the whole model. std::nullopt: the layers in the middle
-  // are not alike.
+  // are not alike, or sums of copies over tp come in a row.
   std::optional<StepPrice> Price(const schedule::BuildOptions& options, int64_t num_micro_batches,
                                  const Rates& rates) const;
 

@@ -267,6 +267,12 @@ const plan::Candidate* ChosenOf(const Found& found) {
   return found.chosen < 0 ? nullptr : &found.candidates[static_cast<size_t>(found.chosen)];
 }
 
+std::string NameOf(const plan::Candidate* candidate) {
+  if (candidate == nullptr) return "none";
+  return absl::StrCat(candidate->layout.ToString(), " (", candidate->step_seconds, " s, ",
+                      candidate->memory.peak_bytes, " bytes, ", candidate->reason, ")");
+}
+
 // "" or what differs.
 std::string CompareSearches(const Problem& problem, SpaceTally& tally) {
   const Found everything = Search(problem, Wanted::kAll, kNoPasses);
@@ -283,7 +289,7 @@ std::string CompareSearches(const Problem& problem, SpaceTally& tally) {
     }
     const plan::Candidate* const chosen = ChosenOf(shown);
     if (chosen == nullptr ? expected != nullptr : expected == nullptr || *chosen != *expected)
-      return "another one is chosen";
+      return absl::StrCat("another one is chosen: ", NameOf(chosen), ", not ", NameOf(expected));
     tally.cut += chosen != nullptr && chosen->layout.mesh.pp * chosen->layout.mesh.tp > 1 ? 1 : 0;
   }
   for (int off = 0; off < 16; ++off) {
