@@ -249,6 +249,7 @@ TEST(Advice, OfWhatDoesNotFitLeadsToAPlan) {
     const int64_t nodes = below(3) == 0 ? 1 + below(3) : 0;  // 0: this machine
     set("train.batch_sequences", workers * std::max<int64_t>(1, nodes) * (1 + below(12)));
     set("cluster.memory_limit", absl::StrCat(6 + below(50), "MiB"));
+    if (below(3) > 0) set("parallel.pp", 1), set("parallel.tp", 1);
     if (nodes > 0) set("cluster.device", "h100-sxm-80gb"), set("cluster.nodes", nodes);
     if (below(2) == 0) set("parallel.zero_stage", workers == 1 ? 0 : below(4));
     if (below(3) == 0) set("parallel.recompute", "none");

@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "cluster/catalogue.h"
 #include "optim/optimizer.h"
+#include "tests/unit/num_cases.h"
 
 namespace trainctl::planner {
 namespace {
@@ -88,7 +89,7 @@ void ExpectSound(const Plan& plan, const recipe::Recipe& recipe) {
 
 TEST(Plan, RandomRecipesGetSoundPlansOrAReason) {
   int num_planned = 0, num_infeasible = 0;
-  for (uint64_t seed = 0; seed < 300; ++seed) {
+  for (uint64_t seed = 0; seed < NumCases<uint64_t>(300); ++seed) {
     uint64_t draws = 0;
     const auto below = [&](uint64_t bound) { return RandomBelow(seed, 1, draws++, bound); };
     recipe::Recipe recipe = SmallRecipe(1 + static_cast<int64_t>(below(8)));
@@ -115,8 +116,8 @@ TEST(Plan, RandomRecipesGetSoundPlansOrAReason) {
     }
     if (HasFailure()) FAIL() << "seed " << seed;
   }
-  EXPECT_GT(num_planned, 50);
-  EXPECT_GT(num_infeasible, 20);
+  EXPECT_GT(num_planned, NumCases(50));
+  EXPECT_GT(num_infeasible, NumCases(20));
 }
 
 // A micro-batch that gains nothing may come before one that gains much.
@@ -138,6 +139,7 @@ TEST(Plan, NoStatedMicroBatchIsFasterThanTheChosenOne) {
     recipe.model.spec.ffn = pick({128, 1024});
     recipe.model.spec.layers = pick({1, 2, 8});
     recipe.model.spec.vocab = pick({257, 8000});
+    recipe.parallel.pp = recipe.parallel.tp = 1;
     recipe.data.seq_len = pick({16, 64, 256, 1024});
     recipe.train.batch_sequences = workers * pick({4, 6, 8, 16, 32});
     recipe.train.precision = pick({0, 1}) == 0 ? "fp32" : "bf16";
