@@ -192,7 +192,8 @@ class Searcher {
     layout.pipeline = {.order = request.passes.empty() ? named : layout::kOwnPasses,
                        .passes = request.passes,
                        .virtual_stages = request.virtual_stages.value_or(1)};
-    layout.pipeline.stage_layers = request.stage_layers.value_or(BalancedStages(strategy, layout));
+    layout.pipeline.stage_layers =
+        request.stage_layers.has_value() ? *request.stage_layers : BalancedStages(strategy, layout);
     return layout;
   }
 

@@ -13,11 +13,14 @@
 #include <cstring>
 #include <exception>
 #include <string>
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
 #include "base/status.h"
+#include "device/counting_allocator.h"
+#include "device/device.h"
 #include "device/error_text.h"
 
 namespace trainctl::verify {
@@ -41,6 +44,21 @@ std::string HowItEnded(int status) {
   return WIFSIGNALED(status) ? absl::StrCat("was killed by signal ", WTERMSIG(status))
                              : absl::StrCat("ended with ", WEXITSTATUS(status));
 }
+
+// The file of a store that forked ranks share. It has no name, so that nothing is left of it, however they
+// end.
+class StoreFile {
+ public:
+  StoreFile() : file_(memfd_create("store", 0)) {}
+  ~StoreFile() { close(file_); }
+  StoreFile(const StoreFile&) = delete;
+  StoreFile& operator=(const StoreFile&) = delete;
+  bool exists() const { return file_ >= 0; }
+  std::string path() const { return absl::StrCat("/proc/self/fd/", file_); }
+
+ private:
+  const int file_;
+};
 
 }  // namespace
 
@@ -92,6 +110,22 @@ absl::Status RunRanks(int world_size, absl::FunctionRef<absl::Status(int rank)> 
   }
   munmap(memory, bytes);
   return failure;
+}
+
+absl::Status RunTogether(int world_size, TogetherBody body) {
+  const StoreFile store_file;
+  if (!store_file.exists()) return ErrnoError("create", "a file for the ranks' store", errno);
+  return RunRanks(world_size, [&](int rank) -> absl::Status {
+    device::InstallCountingAllocator();
+    auto store = c10::make_intrusive<c10d::FileStore>(store_file.path(), world_size);
+    TRAINCTL_ASSIGN_OR_RETURN(
+        const auto communicator,
+        comm::Communicator::Create(device::Device::Cpu(), store, rank, world_size, absl::Seconds(60)));
+    std::vector<int> everyone;
+    for (int r = 0; r < world_size; ++r) everyone.push_back(r);
+    comm::Group world = communicator->MakeHostGroup(everyone, "world");
+    return body(*communicator, world);
+  });
 }
 
 }  // namespace trainctl::verify

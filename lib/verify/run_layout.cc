@@ -1,5 +1,7 @@
 #include "verify/run_layout.h"
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/status.h"
@@ -62,6 +64,15 @@ parallel::UpdateOptions UpdateOf(const optim::Optimizer& optimizer, size_t num_p
   update.decay.assign(num_parameters, true);
   update.clip_norm = 0.1;
   return update;
+}
+
+float EpsAboveRounding(float least, const Outcome& alone, int64_t numel) {
+  double squares = 0;
+  for (int64_t i = 0; i < numel; ++i) {
+    const double g = alone.gradients()[i];
+    squares += g * g;
+  }
+  return std::max(least, static_cast<float>(1e-3 * std::sqrt(squares / static_cast<double>(numel))));
 }
 
 Trial OnOneProcess(const Trial& trial) {

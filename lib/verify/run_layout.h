@@ -31,6 +31,10 @@ struct Trial {
 // rounding is small beside the update.
 parallel::UpdateOptions UpdateOf(const optim::Optimizer& optimizer, size_t num_parameters);
 
+// An epsilon of AdamW, `least` or more, beside which gradients that are rounding alone are nothing: the first
+// updates would be rounding, too. `alone`: what one process came to.
+float EpsAboveRounding(float least, const Outcome& alone, int64_t numel);
+
 // Collective over `world`, all ranks of the communicator. `batches`: one a step, the same on every rank.
 // `fault`: what befalls the collectives of the steps. Rank 0's outcome is complete when it returns.
 absl::Status RunTrial(const Trial& trial, const device::Device& device, comm::Communicator& communicator,

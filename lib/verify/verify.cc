@@ -1,21 +1,13 @@
 #include "verify/verify.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cmath>
 #include <memory>
-#include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "base/files.h"
 #include "base/status.h"
-#include "device/counting_allocator.h"
 #include "schedule/layout_step.h"
 #include "verify/exchanges.h"
 #include "verify/ranks.h"
@@ -32,21 +24,6 @@ int64_t NumelOf(const std::vector<model::Parameter>& inventory) {
   for (const model::Parameter& parameter : inventory) numel += parameter.numel;
   return numel;
 }
-
-// The file of a store that forked ranks share. It has no name, so that nothing is left of it, however they
-// end.
-class StoreFile {
- public:
-  StoreFile() : file_(memfd_create("store", 0)) {}
-  ~StoreFile() { close(file_); }
-  StoreFile(const StoreFile&) = delete;
-  StoreFile& operator=(const StoreFile&) = delete;
-  bool exists() const { return file_ >= 0; }
-  std::string path() const { return absl::StrCat("/proc/self/fd/", file_); }
-
- private:
-  const int file_;
-};
 
 comm::FaultHook HookOf(const std::string& fault) {
   if (fault.empty()) return nullptr;
@@ -66,21 +43,11 @@ struct Attempt {
 
 // On as many processes as their layout has ranks, one after another.
 absl::Status RunTrials(const std::vector<Attempt>& attempts, absl::Span<const Batch> batches) {
-  const StoreFile store_file;
-  if (!store_file.exists()) return ErrnoError("create", "a file for the ranks' store", errno);
   const int world_size = static_cast<int>(attempts[0].trial.layout.mesh.world_size());
-  return RunRanks(world_size, [&](int rank) -> absl::Status {
-    device::InstallCountingAllocator();
-    const device::Device& cpu = device::Device::Cpu();
-    auto store = c10::make_intrusive<c10d::FileStore>(store_file.path(), world_size);
-    TRAINCTL_ASSIGN_OR_RETURN(const auto communicator,
-                              comm::Communicator::Create(cpu, store, rank, world_size, absl::Seconds(60)));
-    std::vector<int> everyone;
-    for (int r = 0; r < world_size; ++r) everyone.push_back(r);
-    comm::Group world = communicator->MakeHostGroup(everyone, "world");
+  return RunTogether(world_size, [&](comm::Communicator& communicator, comm::Group& world) -> absl::Status {
     for (const Attempt& attempt : attempts) {
       const auto num_steps = static_cast<size_t>(attempt.trial.num_steps);
-      TRAINCTL_RETURN_IF_ERROR(RunTrial(attempt.trial, cpu, *communicator, world,
+      TRAINCTL_RETURN_IF_ERROR(RunTrial(attempt.trial, device::Device::Cpu(), communicator, world,
                                         batches.subspan(0, num_steps), attempt.fault, *attempt.outcome));
     }
     return absl::OkStatus();
@@ -189,14 +156,7 @@ absl::StatusOr<Report> Verify(const Subject& subject, const std::string& fault) 
   Trial bf16_alone = OnOneProcess(bf16);
   bf16_alone.setting.types.compute = DType::kBF16;
   TRAINCTL_RETURN_IF_ERROR(RunTrials({{OnOneProcess(gradients), &alone.gradients}}, batches));
-  double squares = 0;
-  for (int64_t i = 0; i < NumelOf(inventory); ++i) {
-    const double g = alone.gradients.gradients()[i];
-    squares += g * g;
-  }
-  // Where gradients are rounding alone the first updates of AdamW would be, too.
-  const double rms = std::sqrt(squares / static_cast<double>(NumelOf(inventory)));
-  updates.update.eps = std::max(updates.update.eps, static_cast<float>(1e-3 * rms));
+  updates.update.eps = EpsAboveRounding(updates.update.eps, alone.gradients, NumelOf(inventory));
   const comm::FaultHook planted = HookOf(fault);
   std::vector<Attempt> of_one = {{OnOneProcess(updates), &alone.updated}};
   std::vector<Attempt> of_all = {{gradients, &together.gradients, planted},

@@ -31,6 +31,7 @@
 #include "schedule/layout_step.h"
 #include "schedule/pipeline.h"
 #include "tests/equivalence/pairwise.h"
+#include "tests/equivalence/small_model.h"
 #include "verify/exchanges.h"
 #include "verify/ranks.h"
 #include "verify/run_layout.h"
@@ -73,20 +74,7 @@ std::string Name(const Cell& cell) {
                                                        " virtual_stages=", cell.virtual_stages));
 }
 
-model::ModelSpec Spec(bool tied) {
-  model::ModelSpec spec;
-  spec.layers = 3;
-  spec.hidden = 40;
-  spec.heads = 4;
-  spec.kv_heads = 2;
-  spec.head_dim = 10;
-  spec.ffn = 56;
-  spec.vocab = 211;  // divides by nothing
-  spec.tie_embeddings = tied;
-  spec.qkv_bias = true;
-  spec.init_std = 0.1;
-  return spec;
-}
+model::ModelSpec Spec(bool tied) { return equivalence::SmallModel(/*layers=*/3, tied); }
 
 // What all processes share.
 struct Shared {

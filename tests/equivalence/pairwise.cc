@@ -1,21 +1,14 @@
 #include "tests/equivalence/pairwise.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
-#include <cstdlib>
-#include <functional>
 #include <map>
 #include <memory>
-#include <torch/csrc/distributed/c10d/FileStore.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
-#include "comm/communicator.h"
-#include "device/counting_allocator.h"
 #include "optim/optimizer.h"
+#include "tests/equivalence/small_model.h"
 #include "verify/ranks.h"
 #include "verify/run_layout.h"
 
@@ -27,22 +20,8 @@ constexpr int64_t kSeqLen = 24;
 constexpr int kUpdates = 3;
 constexpr int64_t kMemorySlackBytes = int64_t{2} << 20;
 
-// Heads of keys on several ranks each, a vocabulary that divides by nothing, as many layers as eight stages
-// want.
-model::ModelSpec Spec(bool tied) {
-  model::ModelSpec spec;
-  spec.layers = 7;
-  spec.hidden = 40;
-  spec.heads = 4;
-  spec.kv_heads = 2;
-  spec.head_dim = 10;
-  spec.ffn = 56;
-  spec.vocab = 211;
-  spec.tie_embeddings = tied;
-  spec.qkv_bias = true;
-  spec.init_std = 0.1;
-  return spec;
-}
+// As many layers as eight stages want.
+model::ModelSpec Spec(bool tied) { return SmallModel(/*layers=*/7, tied); }
 
 // One step for each update; of eight parts of the sequences the last has no loss token.
 std::vector<verify::Batch> BatchesOf(bool packed) {
@@ -89,60 +68,47 @@ class Pairwise {
   }
 
   absl::Status Run() {
-    TRAINCTL_RETURN_IF_ERROR(OnRanks(1, [&](comm::Communicator& communicator, comm::Group& world) {
-      return RunAlone(communicator, world, /*updates=*/false);
-    }));
-    for (auto& [key, reference] : references_) reference->eps = EpsOf(reference->initial, key.second);
-    TRAINCTL_RETURN_IF_ERROR(OnRanks(1, [&](comm::Communicator& communicator, comm::Group& world) {
-      return RunAlone(communicator, world, /*updates=*/true);
-    }));
-    return OnRanks(workers_, [&](comm::Communicator& communicator, comm::Group& world) -> absl::Status {
-      int num_failed = 0;
-      for (const PairCell& cell : cover_.cells) {
-        verify::Trial trial = TrialOf(cell);
-        const Reference& reference = *references_.at({cell.is_packed, cell.is_tied});
-        trial.update.eps = reference.eps;
-        TRAINCTL_RETURN_IF_ERROR(RunOne(trial, cell.is_packed, communicator, world, *outcome_));
-        if (communicator.rank() != 0) continue;
-        const std::string wrong = Judge(cell, trial, reference);
-        if (wrong.empty()) continue;
-        ++num_failed;
-        std::printf("FAILED %s: %s\n", cell.ToString().c_str(), wrong.c_str());
-      }
-      if (communicator.rank() != 0) return absl::OkStatus();
-      std::printf(
-          "%d cells on %d workers with every pair of %d choices, %d pairs: %d failed; worst gradient error "
-          "%.1e "
-          "in fp32, in bf16 %.2f times that of one process\n",
-          static_cast<int>(cover_.cells.size()), workers_, cover_.num_choices, cover_.num_pairs, num_failed,
-          worst_gradient_, worst_rounding_);
-      std::fflush(stdout);
-      return num_failed == 0 ? absl::OkStatus() : InternalError("cells failed");
-    });
+    TRAINCTL_RETURN_IF_ERROR(
+        verify::RunTogether(1, [&](comm::Communicator& communicator, comm::Group& world) {
+          return RunAlone(communicator, world, /*updates=*/false);
+        }));
+    const auto least = static_cast<float>(optim::kAdamW.defaults.eps);
+    for (auto& [key, reference] : references_) {
+      int64_t numel = 0;
+      for (const model::Parameter& parameter : model::Inventory(Spec(key.second))) numel += parameter.numel;
+      reference->eps = verify::EpsAboveRounding(least, reference->initial, numel);
+    }
+    TRAINCTL_RETURN_IF_ERROR(
+        verify::RunTogether(1, [&](comm::Communicator& communicator, comm::Group& world) {
+          return RunAlone(communicator, world, /*updates=*/true);
+        }));
+    return verify::RunTogether(
+        workers_, [&](comm::Communicator& communicator, comm::Group& world) -> absl::Status {
+          int num_failed = 0;
+          for (const PairCell& cell : cover_.cells) {
+            verify::Trial trial = TrialOf(cell);
+            const Reference& reference = *references_.at({cell.is_packed, cell.is_tied});
+            trial.update.eps = reference.eps;
+            TRAINCTL_RETURN_IF_ERROR(RunOne(trial, cell.is_packed, communicator, world, *outcome_));
+            if (communicator.rank() != 0) continue;
+            const std::string wrong = Judge(cell, trial, reference);
+            if (wrong.empty()) continue;
+            ++num_failed;
+            std::printf("FAILED %s: %s\n", cell.ToString().c_str(), wrong.c_str());
+          }
+          if (communicator.rank() != 0) return absl::OkStatus();
+          std::printf(
+              "%d cells on %d workers with every pair of %d choices, %d pairs: %d failed; worst gradient "
+              "error "
+              "%.1e in fp32, in bf16 %.2f times that of one process\n",
+              static_cast<int>(cover_.cells.size()), workers_, cover_.num_choices, cover_.num_pairs,
+              num_failed, worst_gradient_, worst_rounding_);
+          std::fflush(stdout);
+          return num_failed == 0 ? absl::OkStatus() : InternalError("cells failed");
+        });
   }
 
  private:
-  static absl::Status OnRanks(int world_size,
-                              const std::function<absl::Status(comm::Communicator&, comm::Group&)>& body) {
-    char folder[] = "/tmp/trainctl-pairwise-XXXXXX";
-    if (mkdtemp(folder) == nullptr) return InternalError("no folder for the ranks' store");
-    const std::string store_path = absl::StrCat(folder, "/store");
-    const absl::Status status = verify::RunRanks(world_size, [&](int rank) -> absl::Status {
-      device::InstallCountingAllocator();
-      auto store = c10::make_intrusive<c10d::FileStore>(store_path, world_size);
-      TRAINCTL_ASSIGN_OR_RETURN(
-          const auto communicator,
-          comm::Communicator::Create(device::Device::Cpu(), store, rank, world_size, absl::Seconds(120)));
-      std::vector<int> everyone;
-      for (int r = 0; r < world_size; ++r) everyone.push_back(r);
-      comm::Group world = communicator->MakeHostGroup(everyone, "world");
-      return body(*communicator, world);
-    });
-    unlink(store_path.c_str());
-    rmdir(folder);
-    return status;
-  }
-
   absl::Status RunOne(const verify::Trial& trial, bool packed, comm::Communicator& communicator,
                       comm::Group& world, verify::Outcome& outcome) const {
     const absl::Span<const verify::Batch> batches(batches_[packed ? 1 : 0]);
@@ -167,13 +133,6 @@ class Pairwise {
       TRAINCTL_RETURN_IF_ERROR(RunOne(trial, packed, communicator, world, reference->bf16));
     }
     return absl::OkStatus();
-  }
-
-  float EpsOf(const verify::Outcome& outcome, bool tied) const {
-    int64_t numel = 0;
-    for (const model::Parameter& parameter : model::Inventory(Spec(tied))) numel += parameter.numel;
-    const double rms = outcome.rank(0).grad_norm / std::sqrt(static_cast<double>(numel));
-    return std::max(static_cast<float>(optim::kAdamW.defaults.eps), static_cast<float>(1e-3 * rms));
   }
 
   std::string Judge(const PairCell& cell, const verify::Trial& trial, const Reference& reference) {
