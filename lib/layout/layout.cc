@@ -303,28 +303,15 @@ class Finder {
 
   // The fewest parts of the model with which everything is met: fewer groups see other sequences then.
   std::string CutThatHelps() const {
-    if (!advises_ || r_.spec == nullptr || (r_.pp.has_value() && r_.tp.has_value())) return "";
-    const auto last = [](const std::optional<int64_t>& degree, int64_t most) {
-      return degree.value_or(most);
-    };
-    std::optional<std::pair<int64_t, int64_t>> best;
-    const auto parts = [](const std::pair<int64_t, int64_t>& cut) { return cut.first * cut.second; };
-    for (int64_t tp = r_.tp.value_or(1); tp <= last(r_.tp, std::min(r_.devices_per_node, r_.spec->heads));
-         ++tp) {
-      for (int64_t pp = r_.pp.value_or(1); pp <= last(r_.pp, r_.spec->layers); ++pp) {
-        if (r_.devices_per_node % tp != 0 || (best.has_value() && parts({tp, pp}) >= parts(*best))) continue;
-        Request cut = r_;
-        cut.tp = tp;
-        cut.pp = pp;
-        if (IsPossible(cut)) best = {tp, pp};
-      }
-    }
-    if (!best.has_value()) return "";
+    if (!advises_ || r_.spec == nullptr) return "";
+    const std::vector<Request> cuts = PossibleCuts(r_);
+    const auto best = std::min_element(cuts.begin(), cuts.end(), [](const Request& a, const Request& b) {
+      return *a.pp * *a.tp < *b.pp * *b.tp;
+    });
+    if (best == cuts.end()) return "";
     std::vector<std::string> settings;
-    if (!r_.tp.has_value() && best->first > 1)
-      settings.push_back(absl::StrCat("parallel.tp = ", best->first));
-    if (!r_.pp.has_value() && best->second > 1)
-      settings.push_back(absl::StrCat("parallel.pp = ", best->second));
+    if (!r_.tp.has_value() && *best->tp > 1) settings.push_back(absl::StrCat("parallel.tp = ", *best->tp));
+    if (!r_.pp.has_value() && *best->pp > 1) settings.push_back(absl::StrCat("parallel.pp = ", *best->pp));
     return absl::StrCat("; or cut the model: ", absl::StrJoin(settings, ", "));
   }
 
@@ -441,6 +428,26 @@ std::string Layout::ToString() const {
 
 std::vector<Violation> FindViolations(const Request& request) { return Finder(request).Run(); }
 
-bool IsPossible(const Request& request) { return Finder(request, /*advises=*/false).Run().empty(); }
+std::vector<Request> PossibleCuts(const Request& request) {
+  const auto degrees = [](const std::optional<int64_t>& asked, int64_t whole, int64_t most) {
+    std::vector<int64_t> divisors;
+    for (int64_t degree = 1; degree <= std::min(whole, most); ++degree) {
+      if (whole % degree == 0) divisors.push_back(degree);
+    }
+    return asked.has_value() ? std::vector<int64_t>{*asked} : divisors;
+  };
+  std::vector<Request> cuts;
+  for (const int64_t tp : degrees(request.tp, request.devices_per_node, request.spec->heads)) {
+    if (tp < 1) continue;
+    for (const int64_t pp : degrees(request.pp, request.num_workers() / tp, request.spec->layers)) {
+      if (pp == request.pp.value_or(1) && tp == request.tp.value_or(1)) continue;
+      Request cut = request;
+      cut.pp = pp;
+      cut.tp = tp;
+      if (Finder(cut, /*advises=*/false).Run().empty()) cuts.push_back(std::move(cut));
+    }
+  }
+  return cuts;
+}
 
 }  // namespace trainctl::layout

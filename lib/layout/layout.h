@@ -95,7 +95,9 @@ struct Violation {
 
 // Every constraint that the request violates, whatever else is wrong; empty: some layout satisfies it.
 std::vector<Violation> FindViolations(const Request& request);
-// Whether there is none.
-bool IsPossible(const Request& request);
+
+// The requests without violations that differ from this one in pp or tp, where these are free: tp within a
+// node, a layer for each stage at least; of growing tp, then pp.
+std::vector<Request> PossibleCuts(const Request& request);
 
 }  // namespace trainctl::layout

@@ -38,15 +38,6 @@ void ForEachStrategy(const layout::Request& request, const Function& visit) {
   }
 }
 
-// Degrees that divide.
-std::vector<int64_t> DivisorsOf(int64_t count) {
-  std::vector<int64_t> divisors;
-  for (int64_t degree = 1; degree <= count; ++degree) {
-    if (count % degree == 0) divisors.push_back(degree);
-  }
-  return divisors;
-}
-
 // The setting of the recipe that rules a strategy out, or "".
 std::string RulingSetting(const Problem& problem, const layout::Mesh& mesh, int stage) {
   if (problem.request.zero_stage.has_value() && *problem.request.zero_stage != stage) {
@@ -211,7 +202,7 @@ class Searcher {
   void WeighProposals() {
     std::vector<Strategy> strategies;
     std::vector<Proposal> proposals;
-    ForEachCut([&](const layout::Request& cut) {
+    for (const layout::Request& cut : layout::PossibleCuts(problem_.request)) {
       ForEachStrategy(cut, [&](const layout::Mesh& mesh, int stage) {
         if (mesh.dp_shard > 1 && mesh.dp_replicate > 1) return;
         if (!RulingSetting(problem_, mesh, stage).empty()) return;
@@ -219,7 +210,7 @@ class Searcher {
         strategies.push_back(MakeStrategy(mesh, stage));
         Propose(static_cast<int>(strategies.size()) - 1, strategies.back(), proposals);
       });
-    });
+    }
     std::stable_sort(proposals.begin(), proposals.end(),
                      [](const Proposal& a, const Proposal& b) { return a.least_seconds < b.least_seconds; });
     const double uncut = fastest_;
@@ -240,25 +231,6 @@ class Searcher {
         fastest_cut = candidate.step_seconds;
     }
     if (fastest_ < 0 || (fastest_cut >= 0 && fastest_cut < fastest_)) fastest_ = fastest_cut;
-  }
-
-  // Requests that differ from this one in such degrees and can be met.
-  template <typename Function>
-  void ForEachCut(const Function& visit) const {
-    const layout::Request& request = problem_.request;
-    const auto degrees = [](const std::optional<int64_t>& asked, int64_t count) {
-      return asked.has_value() ? std::vector<int64_t>{*asked} : DivisorsOf(count);
-    };
-    for (const int64_t tp : degrees(request.tp, request.devices_per_node)) {
-      for (const int64_t pp : degrees(request.pp, request.num_workers() / tp)) {
-        if (pp == request.pp.value_or(1) && tp == request.tp.value_or(1)) continue;
-        if (pp > request.spec->layers) continue;
-        layout::Request cut = request;
-        cut.pp = pp;
-        cut.tp = tp;
-        if (layout::IsPossible(cut)) visit(cut);
-      }
-    }
   }
 
   void Propose(int index, const Strategy& strategy, std::vector<Proposal>& proposals) {
