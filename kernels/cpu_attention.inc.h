@@ -140,7 +140,7 @@ void PutAcross(float* to, const T* from, int64_t stride, int64_t tokens, int64_t
     const int64_t count = std::clamp<int64_t>(tokens - first, 0, kAttentionLanes);
     for (int64_t d = 0; d < head_dim; ++d) {
       float* row = to + d * padded + first;
-      for (int64_t t = 0; t < count; ++t) row[t] = ToFloat(from[(first + t) * stride + d]);
+      for (int64_t t = 0; t < count; ++t) row[t] = Widen(from[(first + t) * stride + d]);
       for (int64_t t = count; t < kAttentionLanes; ++t) row[t] = 0;
     }
   }
@@ -152,7 +152,7 @@ void PutAlong(float* to, const T* from, int64_t stride, int64_t tokens, int64_t 
   const int64_t padded = WholeLanes(head_dim);
   for (int64_t t = 0; t < tokens; ++t) {
 #pragma omp simd
-    for (int64_t d = 0; d < head_dim; ++d) to[t * padded + d] = ToFloat(from[t * stride + d]) * scale;
+    for (int64_t d = 0; d < head_dim; ++d) to[t * padded + d] = Widen(from[t * stride + d]) * scale;
     for (int64_t d = head_dim; d < padded; ++d) to[t * padded + d] = 0;
   }
 }
@@ -162,7 +162,7 @@ void TakeAlong(T* to, int64_t stride, const float* from, int64_t tokens, int64_t
   const int64_t padded = WholeLanes(head_dim);
   for (int64_t t = 0; t < tokens; ++t) {
 #pragma omp simd
-    for (int64_t d = 0; d < head_dim; ++d) to[t * stride + d] = FromFloat<T>(from[t * padded + d] * scale);
+    for (int64_t d = 0; d < head_dim; ++d) to[t * stride + d] = Round<T>(from[t * padded + d] * scale);
   }
 }
 
@@ -370,7 +370,7 @@ void AttentionBackward(const AttentionHeads& x, const void* out_raw, const float
         const T* out = static_cast<const T*>(out_raw) + out_offset + row * x.out_stride;
         float product = 0;
 #pragma omp simd reduction(+ : product)
-        for (int64_t i = 0; i < d; ++i) product += dout[row * padded + i] * ToFloat(out[i]);
+        for (int64_t i = 0; i < d; ++i) product += dout[row * padded + i] * Widen(out[i]);
         dot[row] = product;
       }
       std::fill(dqueries, dqueries + rows * padded, 0.0f);

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "kernels/kernels.h"
@@ -19,8 +20,13 @@ struct BF16 {
   uint16_t bits;
 };
 
-inline float ToFloat(float x) { return x; }
-inline float ToFloat(BF16 x) {
+// What is computed in with elements of type T, and what sums over them are (AccumulatorOf).
+template <typename T>
+using RealOf = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+inline double Widen(double x) { return x; }
+inline float Widen(float x) { return x; }
+inline float Widen(BF16 x) {
   const uint32_t bits = uint32_t{x.bits} << 16;
   float value;
   std::memcpy(&value, &bits, sizeof(value));
@@ -28,13 +34,11 @@ inline float ToFloat(BF16 x) {
 }
 
 template <typename T>
-T FromFloat(float x);
-template <>
-inline float FromFloat<float>(float x) {
+T Round(RealOf<T> x) {
   return x;
 }
 template <>
-inline BF16 FromFloat<BF16>(float x) {  // round to nearest even; NaN stays NaN
+inline BF16 Round<BF16>(float x) {  // round to nearest even; NaN stays NaN
   uint32_t bits;
   std::memcpy(&bits, &x, sizeof(bits));
   const uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
@@ -75,12 +79,17 @@ inline Value Exp(Value x) {
   return p * scale;
 }
 
+// In fp64 speed is not asked for.
+inline double Exp(double x) { return std::exp(x); }
+
 #include "kernels/cpu_attention.inc.h"
 
 // ---- part one: the functions --------------------------------------------------------------------
 
 template <typename T>
 struct Functions {
+  using Real = RealOf<T>;
+
   static void Embedding(void* out_raw, const void* table_raw, const int32_t* tokens, int64_t n, int64_t h) {
     T* out = static_cast<T*>(out_raw);
     const T* table = static_cast<const T*>(table_raw);
@@ -88,58 +97,58 @@ struct Functions {
       std::memcpy(out + i * h, table + tokens[i] * h, static_cast<size_t>(h) * sizeof(T));
   }
 
-  static void EmbeddingBackward(float* gradient, const void* dout_raw, const int32_t* tokens, int64_t n,
+  static void EmbeddingBackward(void* gradient, const void* dout_raw, const int32_t* tokens, int64_t n,
                                 int64_t h) {
     const T* dout = static_cast<const T*>(dout_raw);
     for (int64_t i = 0; i < n; ++i) {
-      float* row = gradient + tokens[i] * h;
+      Real* row = static_cast<Real*>(gradient) + tokens[i] * h;
 #pragma omp simd
-      for (int64_t j = 0; j < h; ++j) row[j] += ToFloat(dout[i * h + j]);
+      for (int64_t j = 0; j < h; ++j) row[j] += Widen(dout[i * h + j]);
     }
   }
 
-  static void RmsNorm(void* y_raw, float* rstd, const void* x_raw, const void* w_raw, float eps, int64_t n,
+  static void RmsNorm(void* y_raw, void* rstd, const void* x_raw, const void* w_raw, float eps, int64_t n,
                       int64_t h) {
     T* y = static_cast<T*>(y_raw);
     const T* w = static_cast<const T*>(w_raw);
     for (int64_t i = 0; i < n; ++i) {
       const T* x = static_cast<const T*>(x_raw) + i * h;
-      float sum = 0;
+      Real sum = 0;
 #pragma omp simd reduction(+ : sum)
-      for (int64_t j = 0; j < h; ++j) sum += ToFloat(x[j]) * ToFloat(x[j]);
-      const float r = 1.0f / std::sqrt(sum / static_cast<float>(h) + eps);
-      rstd[i] = r;
+      for (int64_t j = 0; j < h; ++j) sum += Widen(x[j]) * Widen(x[j]);
+      const Real r = Real{1} / std::sqrt(sum / static_cast<Real>(h) + eps);
+      static_cast<Real*>(rstd)[i] = r;
 #pragma omp simd
-      for (int64_t j = 0; j < h; ++j) y[i * h + j] = FromFloat<T>(ToFloat(x[j]) * r * ToFloat(w[j]));
+      for (int64_t j = 0; j < h; ++j) y[i * h + j] = Round<T>(Widen(x[j]) * r * Widen(w[j]));
     }
   }
 
-  static void RmsNormBackward(void* dx_raw, float* dw, const void* dy_raw, const void* x_raw,
-                              const float* rstd, const void* w_raw, bool accumulate, int64_t n, int64_t h) {
+  static void RmsNormBackward(void* dx_raw, void* dw_raw, const void* dy_raw, const void* x_raw,
+                              const void* rstd, const void* w_raw, bool accumulate, int64_t n, int64_t h) {
+    Real* dw = static_cast<Real*>(dw_raw);
     const T* w = static_cast<const T*>(w_raw);
     for (int64_t i = 0; i < n; ++i) {
       const T* x = static_cast<const T*>(x_raw) + i * h;
       const T* dy = static_cast<const T*>(dy_raw) + i * h;
       T* dx = static_cast<T*>(dx_raw) + i * h;
-      const float r = rstd[i];
-      float dot = 0;
+      const Real r = static_cast<const Real*>(rstd)[i];
+      Real dot = 0;
 #pragma omp simd reduction(+ : dot)
       for (int64_t j = 0; j < h; ++j) {
-        const float scaled = ToFloat(dy[j]) * ToFloat(x[j]);
-        dot += scaled * ToFloat(w[j]);
+        const Real scaled = Widen(dy[j]) * Widen(x[j]);
+        dot += scaled * Widen(w[j]);
       }
-      const float c = dot * r * r / static_cast<float>(h);
+      const Real c = dot * r * r / static_cast<Real>(h);
 #pragma omp simd
-      for (int64_t j = 0; j < h; ++j) dw[j] += ToFloat(dy[j]) * ToFloat(x[j]) * r;
+      for (int64_t j = 0; j < h; ++j) dw[j] += Widen(dy[j]) * Widen(x[j]) * r;
       if (accumulate) {
 #pragma omp simd
         for (int64_t j = 0; j < h; ++j) {
-          dx[j] = FromFloat<T>(ToFloat(dx[j]) + r * (ToFloat(dy[j]) * ToFloat(w[j]) - ToFloat(x[j]) * c));
+          dx[j] = Round<T>(Widen(dx[j]) + r * (Widen(dy[j]) * Widen(w[j]) - Widen(x[j]) * c));
         }
       } else {
 #pragma omp simd
-        for (int64_t j = 0; j < h; ++j)
-          dx[j] = FromFloat<T>(r * (ToFloat(dy[j]) * ToFloat(w[j]) - ToFloat(x[j]) * c));
+        for (int64_t j = 0; j < h; ++j) dx[j] = Round<T>(r * (Widen(dy[j]) * Widen(w[j]) - Widen(x[j]) * c));
       }
     }
   }
@@ -156,10 +165,10 @@ struct Functions {
         T* high = low + half;
 #pragma omp simd
         for (int64_t j = 0; j < half; ++j) {
-          const float a = ToFloat(low[j]);
-          const float b = ToFloat(high[j]);
-          low[j] = FromFloat<T>(a * c[j] - sign * b * s[j]);
-          high[j] = FromFloat<T>(b * c[j] + sign * a * s[j]);
+          const Real a = Widen(low[j]);
+          const Real b = Widen(high[j]);
+          low[j] = Round<T>(a * c[j] - sign * b * s[j]);
+          high[j] = Round<T>(b * c[j] + sign * a * s[j]);
         }
       }
     }
@@ -172,8 +181,8 @@ struct Functions {
       const T* up = gate + f;
 #pragma omp simd
       for (int64_t j = 0; j < f; ++j) {
-        const float g = ToFloat(gate[j]);
-        out[j] = FromFloat<T>(g / (1.0f + Exp(-g)) * ToFloat(up[j]));
+        const Real g = Widen(gate[j]);
+        out[j] = Round<T>(g / (Real{1} + Exp(-g)) * Widen(up[j]));
       }
     }
   }
@@ -188,12 +197,12 @@ struct Functions {
       T* dup = dgate + f;
 #pragma omp simd
       for (int64_t j = 0; j < f; ++j) {
-        const float g = ToFloat(gate[j]);
-        const float u = ToFloat(up[j]);
-        const float dy = ToFloat(dout[j]);
-        const float sigmoid = 1.0f / (1.0f + Exp(-g));
-        dgate[j] = FromFloat<T>(dy * u * sigmoid * (1.0f + g * (1.0f - sigmoid)));
-        dup[j] = FromFloat<T>(dy * g * sigmoid);
+        const Real g = Widen(gate[j]);
+        const Real u = Widen(up[j]);
+        const Real dy = Widen(dout[j]);
+        const Real sigmoid = Real{1} / (Real{1} + Exp(-g));
+        dgate[j] = Round<T>(dy * u * sigmoid * (Real{1} + g * (Real{1} - sigmoid)));
+        dup[j] = Round<T>(dy * g * sigmoid);
       }
     }
   }
@@ -202,7 +211,7 @@ struct Functions {
     T* y = static_cast<T*>(y_raw);
     const T* x = static_cast<const T*>(x_raw);
 #pragma omp simd
-    for (int64_t i = 0; i < count; ++i) y[i] = FromFloat<T>(ToFloat(y[i]) + ToFloat(x[i]));
+    for (int64_t i = 0; i < count; ++i) y[i] = Round<T>(Widen(y[i]) + Widen(x[i]));
   }
 
   static void AddBias(void* y_raw, const void* bias_raw, int64_t n, int64_t cols) {
@@ -210,30 +219,33 @@ struct Functions {
     for (int64_t i = 0; i < n; ++i) {
       T* y = static_cast<T*>(y_raw) + i * cols;
 #pragma omp simd
-      for (int64_t j = 0; j < cols; ++j) y[j] = FromFloat<T>(ToFloat(y[j]) + ToFloat(bias[j]));
+      for (int64_t j = 0; j < cols; ++j) y[j] = Round<T>(Widen(y[j]) + Widen(bias[j]));
     }
   }
 
-  static void BiasGradient(float* gradient, const void* dy_raw, int64_t n, int64_t cols) {
+  static void BiasGradient(void* gradient, const void* dy_raw, int64_t n, int64_t cols) {
     for (int64_t i = 0; i < n; ++i) Accumulate(gradient, static_cast<const T*>(dy_raw) + i * cols, cols);
   }
 
-  static void Accumulate(float* sum, const void* x_raw, int64_t count) {
+  static void Accumulate(void* sum_raw, const void* x_raw, int64_t count) {
+    Real* sum = static_cast<Real*>(sum_raw);
     const T* x = static_cast<const T*>(x_raw);
 #pragma omp simd
-    for (int64_t i = 0; i < count; ++i) sum[i] += ToFloat(x[i]);
+    for (int64_t i = 0; i < count; ++i) sum[i] += Widen(x[i]);
   }
 
-  static void Assign(float* out, const void* x_raw, int64_t count) {
+  static void Assign(void* out_raw, const void* x_raw, int64_t count) {
+    Real* out = static_cast<Real*>(out_raw);
     const T* x = static_cast<const T*>(x_raw);
 #pragma omp simd
-    for (int64_t i = 0; i < count; ++i) out[i] = ToFloat(x[i]);
+    for (int64_t i = 0; i < count; ++i) out[i] = Widen(x[i]);
   }
 
-  static void FromFloats(void* out_raw, const float* x, int64_t count) {
+  static void RoundAll(void* out_raw, const void* x_raw, int64_t count) {
     T* out = static_cast<T*>(out_raw);
+    const Real* x = static_cast<const Real*>(x_raw);
 #pragma omp simd
-    for (int64_t i = 0; i < count; ++i) out[i] = FromFloat<T>(x[i]);
+    for (int64_t i = 0; i < count; ++i) out[i] = Round<T>(x[i]);
   }
 
   static void CrossEntropy(double* loss, void* logits_raw, const int32_t* targets, const uint8_t* mask,
@@ -244,23 +256,36 @@ struct Functions {
         if (want_gradient) std::memset(static_cast<void*>(row), 0, static_cast<size_t>(vocab) * sizeof(T));
         continue;
       }
-      float maximum = -INFINITY;
+      Real maximum = -INFINITY;
 #pragma omp simd reduction(max : maximum)
-      for (int64_t j = 0; j < vocab; ++j) maximum = ToFloat(row[j]) > maximum ? ToFloat(row[j]) : maximum;
-      float sum = 0;
+      for (int64_t j = 0; j < vocab; ++j) maximum = Widen(row[j]) > maximum ? Widen(row[j]) : maximum;
+      Real sum = 0;
 #pragma omp simd reduction(+ : sum)
-      for (int64_t j = 0; j < vocab; ++j) sum += Exp(ToFloat(row[j]) - maximum);
-      const float lse = maximum + std::log(sum);
-      const float target_logit = ToFloat(row[targets[i]]);
+      for (int64_t j = 0; j < vocab; ++j) sum += Exp(Widen(row[j]) - maximum);
+      const Real lse = maximum + std::log(sum);
+      const Real target_logit = Widen(row[targets[i]]);
       // A maximum that skipped a NaN must not hide it.
       *loss += static_cast<double>(lse - target_logit) + static_cast<double>(z_loss * lse * lse);
       if (!want_gradient) continue;
-      const float factor = scale * (1.0f + 2.0f * z_loss * lse);
+      const Real factor = scale * (Real{1} + Real{2} * z_loss * lse);
 #pragma omp simd
-      for (int64_t j = 0; j < vocab; ++j) row[j] = FromFloat<T>(Exp(ToFloat(row[j]) - lse) * factor);
+      for (int64_t j = 0; j < vocab; ++j) row[j] = Round<T>(Exp(Widen(row[j]) - lse) * factor);
       // p - 1 for the target, from the unrounded logit.
-      row[targets[i]] = FromFloat<T>(Exp(target_logit - lse) * factor - scale);
+      row[targets[i]] = Round<T>(Exp(target_logit - lse) * factor - scale);
     }
+  }
+
+  static constexpr auto FusedAttention() -> decltype(TypedKernels::attention) {
+    if constexpr (std::is_same_v<T, double>)
+      return nullptr;
+    else
+      return Attention<T>;
+  }
+  static constexpr auto FusedAttentionBackward() -> decltype(TypedKernels::attention_backward) {
+    if constexpr (std::is_same_v<T, double>)
+      return nullptr;
+    else
+      return AttentionBackward<T>;
   }
 
   static constexpr TypedKernels Table() {
@@ -276,10 +301,10 @@ struct Functions {
             .bias_gradient = BiasGradient,
             .accumulate = Accumulate,
             .assign = Assign,
-            .from_float = FromFloats,
+            .round = RoundAll,
             .cross_entropy = CrossEntropy,
-            .attention = Attention<T>,
-            .attention_backward = AttentionBackward<T>};
+            .attention = FusedAttention(),
+            .attention_backward = FusedAttentionBackward()};
   }
 };
 
@@ -293,25 +318,35 @@ struct Functions {
 
 template <typename Rule>
 struct Update {
-  static void Run(float* master, float* const* states, const float* gradient, const UpdateOptions& options,
+  using Real = typename Rule::Element;
+
+  static void Run(void* master, void* const* states, const void* gradient, const UpdateOptions& options,
                   int64_t count) {
-    RunOver(master, states, gradient, Rule(options), count, std::make_index_sequence<Rule::kNumStates>());
+    RunOver(static_cast<Real*>(master), states, static_cast<const Real*>(gradient), Rule(options), count,
+            std::make_index_sequence<Rule::kNumStates>());
   }
 
   template <size_t... kStates>
-  static void RunOver(float* master, float* const* states, const float* gradient, const Rule rule,
-                      int64_t count, std::index_sequence<kStates...>) {
-    float* const state[] = {states[kStates]...};
+  static void RunOver(Real* master, void* const* states, const Real* gradient, const Rule rule, int64_t count,
+                      std::index_sequence<kStates...>) {
+    Real* const state[] = {static_cast<Real*>(states[kStates])...};
 #pragma omp simd
     for (int64_t i = 0; i < count; ++i) rule(master[i], gradient[i], state[kStates][i]...);
   }
 };
 
-void SumOfSquares(double* total, const float* x, int64_t count) {
+template <typename Real>
+void SumOfSquares(double* total, const void* x_raw, int64_t count) {
+  const Real* x = static_cast<const Real*>(x_raw);
   double sum = 0;
 #pragma omp simd reduction(+ : sum)
   for (int64_t i = 0; i < count; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
   *total += sum;
+}
+
+template <typename Real>
+constexpr MasterKernels MasterTable() {
+  return {.update = AllUpdates<Update, Real>(), .sum_of_squares = SumOfSquares<Real>};
 }
 
 void SumInOrder(float* out, const float* const* inputs, int num_inputs, int64_t count) {
@@ -339,8 +374,9 @@ const Kernels& Table() {
   static constexpr Kernels kTable = {.name = TRAINCTL_STRINGIFY(TRAINCTL_ISA),
                                      .f32 = Functions<float>::Table(),
                                      .bf16 = Functions<BF16>::Table(),
-                                     .update = AllUpdates<Update>(),
-                                     .sum_of_squares = SumOfSquares,
+                                     .f64 = Functions<double>::Table(),
+                                     .masters_f32 = MasterTable<float>(),
+                                     .masters_f64 = MasterTable<double>(),
                                      .sum_in_order = SumInOrder};
   return kTable;
 }

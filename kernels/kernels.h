@@ -2,8 +2,9 @@
 // the instruction set found at run time; a GPU brings its own (device_api.h). No LibTorch here.
 //
 // Shapes: n rows (tokens), h columns (hidden). Memory rule: activations are written (=), gradients
-// of parameters and sums are added to (+=) unless the name says otherwise. fp32 accumulates inside
-// every kernel, whatever the element type. All pointers are memory of the table's device of at least
+// of parameters and sums are added to (+=) unless the name says otherwise. Accumulators (AccumulatorOf) are
+// fp32, of fp64 elements fp64: those inside of every kernel, and those behind void* that are called so below.
+// All pointers are memory of the table's device of at least
 // the stated extent; row-major, no overlap unless stated. Deterministic: the same call gives the same
 // bits. On the CPU a call uses one thread and has ended when it returns; on a GPU it is launched on the
 // calling thread's current stream.
@@ -18,16 +19,17 @@
 
 namespace trainctl::kernels {
 
-// For one element type T (fp32 or bf16), behind void*.
+// For one element type T (fp32, bf16 or fp64), behind void*. fp64 proves gradients: it is there on the CPU
+// alone, where it has no attention.
 struct TypedKernels {
   // out[i] = table[tokens[i]]; rows of h elements.
   void (*embedding)(void* out, const void* table, const int32_t* tokens, int64_t n, int64_t h);
-  // gradient[tokens[i]] += dout[i]
-  void (*embedding_backward)(float* gradient, const void* dout, const int32_t* tokens, int64_t n, int64_t h);
-  // y = x * rstd * w, rstd[i] = 1 / sqrt(mean(x_i^2) + eps) (Zhang & Sennrich 2019)
-  void (*rms_norm)(void* y, float* rstd, const void* x, const void* w, float eps, int64_t n, int64_t h);
-  // dx = (accumulate ? dx : 0) + ...; dx may be dy's storage when not accumulating. dw is fp32 [h].
-  void (*rms_norm_backward)(void* dx, float* dw, const void* dy, const void* x, const float* rstd,
+  // gradient[tokens[i]] += dout[i]; accumulators.
+  void (*embedding_backward)(void* gradient, const void* dout, const int32_t* tokens, int64_t n, int64_t h);
+  // y = x * rstd * w, rstd[i] = 1 / sqrt(mean(x_i^2) + eps) (Zhang & Sennrich 2019), an accumulator
+  void (*rms_norm)(void* y, void* rstd, const void* x, const void* w, float eps, int64_t n, int64_t h);
+  // dx = (accumulate ? dx : 0) + ...; dx may be dy's storage when not accumulating. dw [h]: accumulators.
+  void (*rms_norm_backward)(void* dx, void* dw, const void* dy, const void* x, const void* rstd,
                             const void* w, bool accumulate, int64_t n, int64_t h);
   // In place on the first `heads` heads of each row of x [n, row_stride]: pairs (i, i + d/2) turn by
   // the angle of positions[row]; sign -1 turns back. cos and sin are [max_position, d/2].
@@ -39,18 +41,20 @@ struct TypedKernels {
   void (*swiglu_backward)(void* dgate_up, const void* dout, const void* gate_up, int64_t n, int64_t f);
   void (*add)(void* y, const void* x, int64_t count);                    // y += x
   void (*add_bias)(void* y, const void* bias, int64_t n, int64_t cols);  // y[i] += bias
-  void (*bias_gradient)(float* gradient, const void* dy, int64_t n, int64_t cols);
-  void (*accumulate)(float* sum, const void* x, int64_t count);  // sum += x
-  void (*assign)(float* out, const void* x, int64_t count);      // out = x
-  void (*from_float)(void* out, const float* x, int64_t count);  // round to nearest even
+  // Accumulators: gradient, sum, out of assign, x of round.
+  void (*bias_gradient)(void* gradient, const void* dy, int64_t n, int64_t cols);
+  void (*accumulate)(void* sum, const void* x, int64_t count);  // sum += x
+  void (*assign)(void* out, const void* x, int64_t count);      // out = x
+  void (*round)(void* out, const void* x, int64_t count);       // out = x, to nearest even
   // Softmax cross-entropy over rows of logits [n, vocab]; rows with mask 0 count nothing. Adds to
   // *loss the sum of (lse - logit[target]) + z_loss * lse^2. With want_gradient the logits become
   // their gradient times scale; the gradient of a masked row is 0.
   void (*cross_entropy)(double* loss, void* logits, const int32_t* targets, const uint8_t* mask, float z_loss,
                         bool want_gradient, float scale, int64_t n, int64_t vocab);
-  // Null on a GPU. Queries [first_query, first_query + num_queries) of each head, which begin at a multiple
-  // of kAttentionQueries and end at one or with the tokens. Writes out, of the strides of `heads`, and lse,
-  // the log of each row's sum of exponentials. `workspace`: AttentionWorkspace of the tokens or of more.
+  // Null on a GPU and for fp64. Queries [first_query, first_query + num_queries) of each head, which begin at
+  // a multiple of kAttentionQueries and end at one or with the tokens. Writes out, of the strides of `heads`,
+  // and lse, the log of each row's sum of exponentials. `workspace`: AttentionWorkspace of the tokens or of
+  // more.
   void (*attention)(const AttentionHeads& heads, void* out, float* lse, int64_t first_query,
                     int64_t num_queries, float* workspace);
   // Of all queries: `out` and `lse` are the forward's.
@@ -78,21 +82,33 @@ struct UpdateOptions {
 
 // `states`: kMaxUpdateStates arrays, null beyond those that the rule keeps; the list itself is host memory.
 // `count` elements of each.
-using UpdateFunction = void (*)(float* master, float* const* states, const float* gradient,
+using UpdateFunction = void (*)(void* master, void* const* states, const void* gradient,
                                 const UpdateOptions& options, int64_t count);
+
+// For parameters as they are updated, with their gradients and state, of one type (fp32 or fp64), behind
+// void*.
+struct MasterKernels {
+  std::array<UpdateFunction, kNumUpdateRules> update;                 // by UpdateRule
+  void (*sum_of_squares)(double* sum, const void* x, int64_t count);  // *sum += x . x, in fp64
+
+  UpdateFunction For(UpdateRule rule) const { return update[static_cast<size_t>(rule)]; }
+};
 
 struct Kernels {
   const char* name;  // "avx512", "avx2", "baseline", "cuda"
   TypedKernels f32;
   TypedKernels bf16;
-  std::array<UpdateFunction, kNumUpdateRules> update;                  // by UpdateRule
-  void (*sum_of_squares)(double* sum, const float* x, int64_t count);  // *sum += x . x, in fp64
+  TypedKernels f64;  // null on a GPU
+  MasterKernels masters_f32;
+  MasterKernels masters_f64;  // null on a GPU
   // out[i] = inputs[0][i] + inputs[1][i] + ... in that order; out may be one of the inputs. The list of
   // inputs itself is host memory.
   void (*sum_in_order)(float* out, const float* const* inputs, int num_inputs, int64_t count);
 
-  const TypedKernels& For(DType dtype) const { return dtype == DType::kBF16 ? bf16 : f32; }
-  UpdateFunction For(UpdateRule rule) const { return update[static_cast<size_t>(rule)]; }
+  const TypedKernels& For(DType dtype) const {
+    return dtype == DType::kF64 ? f64 : dtype == DType::kBF16 ? bf16 : f32;
+  }
+  const MasterKernels& Masters(DType dtype) const { return dtype == DType::kF64 ? masters_f64 : masters_f32; }
 };
 
 // The fastest table that this processor runs.

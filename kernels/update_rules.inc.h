@@ -1,6 +1,6 @@
-// The arithmetic of each optimizer's update, for one element, in fp32: the CPU's and CUDA's tables are made
-// from this one place. Included inside an unnamed namespace, after <array>, <cmath> and kernels.h: each
-// instruction set has functions of its own. The including file defines
+// The arithmetic of each optimizer's update, for one element, in Real: fp32, and on CPUs fp64 too. The CPU's
+// and CUDA's tables are made from this one place. Included inside an unnamed namespace, after <array>,
+// <cmath> and kernels.h: each instruction set has functions of its own. The including file defines
 //   TRAINCTL_RULE              what stands in front of a function that runs on the table's device
 //   TRAINCTL_MUL_ADD(a, b, c)  a * b + c, on a GPU rounded once, whatever its compiler would make of the rest
 //   TRAINCTL_ADD_MUL(c, a, b)  c + a * b, likewise: a CPU's compiler may round either product or none
@@ -9,23 +9,25 @@
 // gradient and kNumStates elements of state.
 
 // Decoupled weight decay (Loshchilov & Hutter 2019), in the order of torch.optim.AdamW.
+template <typename Real>
 struct AdamWRule {
+  using Element = Real;
   static constexpr int kNumStates = 2;
-  float decay, step, inverse_root2, beta1, beta2, eps, gradient_scale;
+  Real decay, step, inverse_root2, beta1, beta2, eps, gradient_scale;
 
   explicit AdamWRule(const UpdateOptions& o)
-      : decay(1.0f - o.lr * o.weight_decay),
-        step(o.lr / o.bias_correction1),
-        inverse_root2(1.0f / std::sqrt(o.bias_correction2)),
+      : decay(Real{1} - Real{o.lr} * o.weight_decay),
+        step(Real{o.lr} / o.bias_correction1),
+        inverse_root2(Real{1} / std::sqrt(Real{o.bias_correction2})),
         beta1(o.beta1),
         beta2(o.beta2),
         eps(o.eps),
         gradient_scale(o.gradient_scale) {}
 
-  TRAINCTL_RULE void operator()(float& master, float gradient, float& exp_avg, float& exp_avg_sq) const {
-    const float g = gradient * gradient_scale;
-    const float m = TRAINCTL_MUL_ADD(beta1, exp_avg, (1.0f - beta1) * g);
-    const float v = TRAINCTL_ADD_MUL(beta2 * exp_avg_sq, (1.0f - beta2) * g, g);
+  TRAINCTL_RULE void operator()(Real& master, Real gradient, Real& exp_avg, Real& exp_avg_sq) const {
+    const Real g = gradient * gradient_scale;
+    const Real m = TRAINCTL_MUL_ADD(beta1, exp_avg, (Real{1} - beta1) * g);
+    const Real v = TRAINCTL_ADD_MUL(beta2 * exp_avg_sq, (Real{1} - beta2) * g, g);
     exp_avg = m;
     exp_avg_sq = v;
     master = master * decay - step * m / TRAINCTL_MUL_ADD(std::sqrt(v), inverse_root2, eps);
@@ -33,44 +35,48 @@ struct AdamWRule {
 };
 
 // Chen et al. 2023, arXiv 2302.06675, algorithm 2: the sign of an average steps, decoupled weight decay.
+template <typename Real>
 struct LionRule {
+  using Element = Real;
   static constexpr int kNumStates = 1;
-  float decay, lr, beta1, beta2, gradient_scale;
+  Real decay, lr, beta1, beta2, gradient_scale;
 
   explicit LionRule(const UpdateOptions& o)
-      : decay(1.0f - o.lr * o.weight_decay),
+      : decay(Real{1} - Real{o.lr} * o.weight_decay),
         lr(o.lr),
         beta1(o.beta1),
         beta2(o.beta2),
         gradient_scale(o.gradient_scale) {}
 
-  TRAINCTL_RULE void operator()(float& master, float gradient, float& exp_avg) const {
-    const float g = gradient * gradient_scale;
-    const float average = TRAINCTL_MUL_ADD(beta1, exp_avg, (1.0f - beta1) * g);
-    const float sign = (average > 0.0f ? 1.0f : 0.0f) - (average < 0.0f ? 1.0f : 0.0f);
-    exp_avg = TRAINCTL_MUL_ADD(beta2, exp_avg, (1.0f - beta2) * g);
+  TRAINCTL_RULE void operator()(Real& master, Real gradient, Real& exp_avg) const {
+    const Real g = gradient * gradient_scale;
+    const Real average = TRAINCTL_MUL_ADD(beta1, exp_avg, (Real{1} - beta1) * g);
+    const Real sign = static_cast<Real>((average > 0) - (average < 0));
+    exp_avg = TRAINCTL_MUL_ADD(beta2, exp_avg, (Real{1} - beta2) * g);
     master = TRAINCTL_MUL_ADD(master, decay, -lr * sign);
   }
 };
 
 // torch.optim.SGD with momentum, without dampening or Nesterov: weight decay is part of the gradient.
+template <typename Real>
 struct SgdRule {
+  using Element = Real;
   static constexpr int kNumStates = 1;
-  float lr, momentum, weight_decay, gradient_scale;
+  Real lr, momentum, weight_decay, gradient_scale;
 
   explicit SgdRule(const UpdateOptions& o)
       : lr(o.lr), momentum(o.momentum), weight_decay(o.weight_decay), gradient_scale(o.gradient_scale) {}
 
-  TRAINCTL_RULE void operator()(float& master, float gradient, float& momentum_buffer) const {
-    const float g = TRAINCTL_MUL_ADD(weight_decay, master, gradient * gradient_scale);
-    const float velocity = TRAINCTL_MUL_ADD(momentum, momentum_buffer, g);
+  TRAINCTL_RULE void operator()(Real& master, Real gradient, Real& momentum_buffer) const {
+    const Real g = TRAINCTL_MUL_ADD(weight_decay, master, gradient * gradient_scale);
+    const Real velocity = TRAINCTL_MUL_ADD(momentum, momentum_buffer, g);
     momentum_buffer = velocity;
     master = TRAINCTL_MUL_ADD(-lr, velocity, master);
   }
 };
 
 // In the order of UpdateRule; Kernel<Rule>::Run is the table's function.
-template <template <typename> typename Kernel>
+template <template <typename> typename Kernel, typename Real>
 constexpr std::array<UpdateFunction, kNumUpdateRules> AllUpdates() {
-  return {Kernel<AdamWRule>::Run, Kernel<LionRule>::Run, Kernel<SgdRule>::Run};
+  return {Kernel<AdamWRule<Real>>::Run, Kernel<LionRule<Real>>::Run, Kernel<SgdRule<Real>>::Run};
 }

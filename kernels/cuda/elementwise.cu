@@ -1,4 +1,4 @@
-// add, accumulate, assign, from_float. Each thread takes units of one flat array, a grid apart.
+// add, accumulate, assign, round. Each thread takes units of one flat array, a grid apart.
 
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/operators.cuh"
@@ -63,18 +63,18 @@ void Add(void* y, const void* x, int64_t count) {
 }
 
 template <typename T>
-void Accumulate(float* sum, const void* x, int64_t count) {
-  AddTo("accumulate", sum, static_cast<const T*>(x), count);
+void Accumulate(void* sum, const void* x, int64_t count) {
+  AddTo("accumulate", static_cast<float*>(sum), static_cast<const T*>(x), count);
 }
 
 template <typename T>
-void Assign(float* out, const void* x, int64_t count) {
-  Convert("assign", out, static_cast<const T*>(x), count);
+void Assign(void* out, const void* x, int64_t count) {
+  Convert("assign", static_cast<float*>(out), static_cast<const T*>(x), count);
 }
 
 template <typename T>
-void FromFloat(void* out, const float* x, int64_t count) {
-  Convert("from_float", static_cast<T*>(out), x, count);
+void Round(void* out, const void* x, int64_t count) {
+  Convert("round", static_cast<T*>(out), static_cast<const float*>(x), count);
 }
 
 template <typename T>
@@ -82,7 +82,7 @@ void FillElementwiseOf(TypedKernels* table) {
   table->add = Add<T>;
   table->accumulate = Accumulate<T>;
   table->assign = Assign<T>;
-  table->from_float = FromFloat<T>;
+  table->round = Round<T>;
 }
 
 }  // namespace

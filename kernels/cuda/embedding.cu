@@ -88,13 +88,13 @@ void Embedding(void* out, const void* table, const int32_t* tokens, int64_t n, i
 }
 
 template <typename T>
-void EmbeddingBackward(float* gradient, const void* dout, const int32_t* tokens, int64_t n, int64_t h) {
+void EmbeddingBackward(void* gradient, const void* dout, const int32_t* tokens, int64_t n, int64_t h) {
   if (n <= 0 || h <= 0) return;
   const bool aligned = AreAligned(gradient, dout) && h % kWidth<T> == 0;
   const Shape shape = {
       .blocks_x = n, .blocks_y = CeilDiv(h, kGradientThreads * kWidth<T>), .threads = kGradientThreads};
   Launch("embedding_backward", aligned ? EmbeddingBackwardKernel<T, true> : EmbeddingBackwardKernel<T, false>,
-         shape, gradient, static_cast<const T*>(dout), tokens, n, h);
+         shape, static_cast<float*>(gradient), static_cast<const T*>(dout), tokens, n, h);
 }
 
 template <typename T>

@@ -111,27 +111,28 @@ __global__ void __launch_bounds__(kFlatThreads)
 
 template <typename Rule>
 struct Update {
-  static void Run(float* master, float* const* states, const float* gradient, const UpdateOptions& options,
+  static void Run(void* master, void* const* states, const void* gradient, const UpdateOptions& options,
                   int64_t count) {
     if (count <= 0) return;
     States<Rule::kNumStates> listed;
     bool aligned = AreAligned(master, gradient);
     for (int k = 0; k < Rule::kNumStates; ++k) {
-      listed.at[k] = states[k];
+      listed.at[k] = static_cast<float*>(states[k]);
       aligned = aligned && IsAligned(states[k]);
     }
     Launch("update", aligned ? UpdateKernel<Rule, true> : UpdateKernel<Rule, false>,
-           FlatShape(CeilDiv(count, W)), master, listed, gradient, Rule(options), count);
+           FlatShape(CeilDiv(count, W)), static_cast<float*>(master), listed,
+           static_cast<const float*>(gradient), Rule(options), count);
   }
 };
 
-void SumOfSquares(double* sum, const float* x, int64_t count) {
+void SumOfSquares(double* sum, const void* x, int64_t count) {
   if (count <= 0) return;
   const Workspace workspace;
   double* block_sums = static_cast<double*>(workspace.data());
   const int64_t blocks = Clamp(CeilDiv(count, int64_t{W} * kFlatThreads), 1, kMostSquareBlocks);
   Launch("sum_of_squares", AreAligned(x) ? SumOfSquaresKernel<true> : SumOfSquaresKernel<false>,
-         {.blocks_x = blocks, .threads = kFlatThreads}, block_sums, x, count);
+         {.blocks_x = blocks, .threads = kFlatThreads}, block_sums, static_cast<const float*>(x), count);
   Launch("sum_of_squares", AddBlockSumsKernel<void>, {.threads = kFlatThreads}, sum, block_sums, blocks);
 }
 
@@ -170,8 +171,7 @@ void SumInOrder(float* out, const float* const* inputs, int num_inputs, int64_t 
 }  // namespace
 
 void FillOptimizer(Kernels* table) {
-  table->update = AllUpdates<Update>();
-  table->sum_of_squares = SumOfSquares;
+  table->masters_f32 = {.update = AllUpdates<Update, float>(), .sum_of_squares = SumOfSquares};
   table->sum_in_order = SumInOrder;
 }
 

@@ -156,24 +156,25 @@ Shape NormShape(int64_t n, int64_t h) {
 }
 
 template <typename T>
-void RmsNorm(void* y, float* rstd, const void* x, const void* w, float eps, int64_t n, int64_t h) {
+void RmsNorm(void* y, void* rstd, const void* x, const void* w, float eps, int64_t n, int64_t h) {
   if (n <= 0 || h <= 0) return;
   const bool aligned = AreAligned(y, x, w) && h % kWidth<T> == 0;
   Launch("rms_norm", aligned ? RmsNormKernel<T, true> : RmsNormKernel<T, false>, NormShape<T>(n, h),
-         static_cast<T*>(y), rstd, static_cast<const T*>(x), static_cast<const T*>(w), eps, n, h);
+         static_cast<T*>(y), static_cast<float*>(rstd), static_cast<const T*>(x), static_cast<const T*>(w),
+         eps, n, h);
 }
 
 template <typename T>
-void RmsNormBackward(void* dx, float* dw, const void* dy, const void* x, const float* rstd, const void* w,
+void RmsNormBackward(void* dx, void* dw, const void* dy, const void* x, const void* rstd, const void* w,
                      bool accumulate, int64_t n, int64_t h) {
   if (n <= 0 || h <= 0) return;
   // First, while dy is still there.
-  AddColumnSums<T, true>("rms_norm_backward", dw, static_cast<const T*>(dy), static_cast<const T*>(x), rstd,
-                         n, h);
+  AddColumnSums<T, true>("rms_norm_backward", static_cast<float*>(dw), static_cast<const T*>(dy),
+                         static_cast<const T*>(x), static_cast<const float*>(rstd), n, h);
   const bool aligned = AreAligned(dx, dy, x, w) && h % kWidth<T> == 0;
   Launch("rms_norm_backward", aligned ? RmsNormBackwardKernel<T, true> : RmsNormBackwardKernel<T, false>,
-         NormShape<T>(n, h), static_cast<T*>(dx), static_cast<const T*>(dy), static_cast<const T*>(x), rstd,
-         static_cast<const T*>(w), accumulate, n, h);
+         NormShape<T>(n, h), static_cast<T*>(dx), static_cast<const T*>(dy), static_cast<const T*>(x),
+         static_cast<const float*>(rstd), static_cast<const T*>(w), accumulate, n, h);
 }
 
 template <typename T>

@@ -24,4 +24,7 @@ constexpr int64_t DTypeBytes(DType dtype) {
   }
 }
 
+// In which sums over elements of a type are formed, and gradients of parameters are kept.
+constexpr DType AccumulatorOf(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
+
 }  // namespace trainctl

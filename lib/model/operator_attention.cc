@@ -34,17 +34,18 @@ int64_t FlashTemp(const Segment& segment, const AttentionAttributes& a, bool bac
   return query_bytes + 2 * key_bytes + expanded + rows * a.heads * (head_dim + 1) * kFp32Bytes;
 }
 
-// lib/nn/attention_reference.cc, one kv head at a time: keys and values in fp32 (in the backward their
-// gradients too), and three tiles of scores.
+// lib/nn/attention_reference.cc, one kv head at a time: keys and values as accumulators (in the backward
+// their gradients too), and three tiles of scores.
 int64_t ScoreTilesTemp(const Segment& segment, const AttentionAttributes& a, bool backward) {
   const int64_t n = segment.shape.tokens();
   const int64_t group = a.heads / a.kv_heads;
-  const int64_t scores = std::min(kScoreTileBytes, n * segment.shape.seq_len * group * kFp32Bytes);
-  return (backward ? 4 : 2) * n * a.head_dim * kFp32Bytes + 3 * scores;
+  const int64_t scores =
+      std::min(kScoreTileBytes, n * segment.shape.seq_len * group * AccumulatorBytes(segment));
+  return (backward ? 4 : 2) * n * a.head_dim * AccumulatorBytes(segment) + 3 * scores;
 }
 
 int64_t TempBytes(const Segment& segment, const AttentionAttributes& attributes, bool backward) {
-  if (!segment.on_device) return CpuTemp(segment, attributes, backward);
+  if (!segment.on_device && segment.dtype != DType::kF64) return CpuTemp(segment, attributes, backward);
   return FlashServes(segment.dtype, attributes.head_dim) ? FlashTemp(segment, attributes, backward)
                                                          : ScoreTilesTemp(segment, attributes, backward);
 }
@@ -52,7 +53,8 @@ int64_t TempBytes(const Segment& segment, const AttentionAttributes& attributes,
 void Complete(Segment& segment, Operator& op, const std::string& name) {
   const auto& attributes = op.As<AttentionAttributes>();
   const int output = AppendValue(segment, name, NumRows(segment, op), attributes.heads * attributes.head_dim);
-  const int lse = AppendValue(segment, name + "_lse", DType::kF32, attributes.heads, segment.shape.tokens());
+  const int lse = AppendValue(segment, name + "_lse", AccumulatorOf(segment.dtype), attributes.heads,
+                              segment.shape.tokens());
   op.outputs = {output, lse};
   op.saved = {op.inputs[0], output, lse};
   op.forward_temp_bytes = TempBytes(segment, attributes, /*backward=*/false);

@@ -4,6 +4,14 @@
 #include <utility>
 
 namespace trainctl::model {
+namespace {
+
+// Whether products add to gradients of weights themselves; else what they make is rounded, then added.
+bool IsDirect(const Segment& segment) {
+  return segment.dtype == AccumulatorOf(segment.dtype) || segment.on_device;
+}
+
+}  // namespace
 
 int AppendValue(Segment& segment, std::string name, int64_t rows, int64_t cols) {
   return AppendValue(segment, std::move(name), segment.dtype, rows, cols);
@@ -34,13 +42,12 @@ int64_t SumScratchBytes(int64_t numel, int64_t element_bytes, int64_t ranks) {
 }
 
 int64_t WeightGradientTempBytes(const Segment& segment, int64_t numel) {
-  return segment.dtype == DType::kF32 || segment.on_device ? 0 : numel * DTypeBytes(segment.dtype);
+  return IsDirect(segment) ? 0 : numel * DTypeBytes(segment.dtype);
 }
 
 double WeightGradientBytes(const Segment& segment, double numel, bool accumulate) {
-  const double sum = accumulate ? 8 : 4;
-  const bool is_direct = segment.dtype == DType::kF32 || segment.on_device;
-  return is_direct ? numel * sum : numel * (sum + 2 * ElementBytes(segment));
+  const double sum = static_cast<double>((accumulate ? 2 : 1) * AccumulatorBytes(segment));
+  return IsDirect(segment) ? numel * sum : numel * (sum + 2 * ElementBytes(segment));
 }
 
 }  // namespace trainctl::model

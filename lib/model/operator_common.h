@@ -9,6 +9,7 @@ namespace trainctl::model {
 inline constexpr int64_t kFp32Bytes = 4;
 
 inline double Tokens(const Segment& segment) { return static_cast<double>(segment.shape.tokens()); }
+inline int64_t AccumulatorBytes(const Segment& segment) { return DTypeBytes(AccumulatorOf(segment.dtype)); }
 inline double ElementBytes(const Segment& segment) { return static_cast<double>(DTypeBytes(segment.dtype)); }
 
 // Of an operator: those of its input, or the tokens.

@@ -22,10 +22,13 @@ Work ForwardWork(const Segment& segment, const Operator& op) {
 Work GradientWork(const Segment& segment, const Operator& op, bool accumulate) {
   const auto& attributes = op.As<EmbeddingAttributes>();
   const double cols = static_cast<double>(attributes.hidden);
-  const double cleared = accumulate ? 0 : static_cast<double>(attributes.vocab) * cols * kFp32Bytes;
+  const double cleared =
+      accumulate ? 0 : static_cast<double>(attributes.vocab * AccumulatorBytes(segment)) * cols;
   Work work;
   work[Resource::kOperators] = 1;
-  work[Resource::kMovedBytes] = cleared + Tokens(segment) * cols * (ElementBytes(segment) + 2 * kFp32Bytes);
+  work[Resource::kMovedBytes] =
+      cleared +
+      Tokens(segment) * cols * (ElementBytes(segment) + static_cast<double>(2 * AccumulatorBytes(segment)));
   return work;
 }
 

@@ -24,9 +24,10 @@ void Complete(Segment& segment, Operator& op, const std::string& name) {
   op.backward_temp_bytes =
       op.forward_temp_bytes + WeightGradientTempBytes(segment, attributes.vocab * attributes.hidden);
   if (segment.tensor.ranks == 1) return;
-  // Statistics of each row, this rank's and all ranks', and the logits in fp32 if they are not.
-  const int64_t parts = attributes.rows_at_once * kLossStatistics * (segment.tensor.ranks + 1) * kFp32Bytes +
-                        (segment.dtype == DType::kF32 ? 0 : logits * kFp32Bytes);
+  // Statistics of each row, this rank's and all ranks', and the logits as accumulators if they are none.
+  const int64_t bytes = AccumulatorBytes(segment);
+  const int64_t parts = attributes.rows_at_once * kLossStatistics * (segment.tensor.ranks + 1) * bytes +
+                        (segment.dtype == AccumulatorOf(segment.dtype) ? 0 : logits * bytes);
   op.forward_temp_bytes += parts;
   op.backward_temp_bytes = std::max(op.backward_temp_bytes, op.forward_temp_bytes);
 }
@@ -54,7 +55,8 @@ Work WorkOf(const Segment& segment, const Operator& op, bool gradient) {
   }
   work[Resource::kOperators] = pieces * (products + 1);
   if (segment.tensor.ranks > 1) {
-    const double bytes = n * static_cast<double>(kLossStatistics * segment.tensor.ranks * kFp32Bytes);
+    const double bytes =
+        n * static_cast<double>(kLossStatistics * segment.tensor.ranks * AccumulatorBytes(segment));
     AddExchange(Collective::kAllGather, bytes / pieces, segment.tensor.ranks, pieces, work);
   }
   return work;

@@ -8,7 +8,8 @@ namespace {
 double Hidden(const Operator& op) { return static_cast<double>(op.As<RmsNormAttributes>().hidden); }
 
 void Complete(Segment& segment, Operator& op, const std::string& name) {
-  const int rstd = AppendValue(segment, name + "_rstd", DType::kF32, NumRows(segment, op), 1);
+  const int rstd =
+      AppendValue(segment, name + "_rstd", AccumulatorOf(segment.dtype), NumRows(segment, op), 1);
   const int output = AppendValue(segment, name, NumRows(segment, op), op.As<RmsNormAttributes>().hidden);
   op.outputs = {output, rstd};
   op.saved = {op.inputs[0], rstd};

@@ -101,7 +101,7 @@ struct Segment {
 
 struct SegmentOptions {
   MicroBatchShape shape;
-  DType dtype = DType::kF32;  // kF32 or kBF16
+  DType dtype = DType::kF32;  // kF32, kBF16 or kF64
   int64_t threads = 1;        // of one worker; scales the CPU attention kernel's workspace
   bool on_device = false;     // a device's kernels run it, which need other temporaries
   TensorPart tensor;

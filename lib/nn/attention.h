@@ -20,8 +20,9 @@ struct AttentionShape {
   int64_t head_dim = 0;
 };
 
-// Writes out [n, heads * head_dim] and lse [heads, n] (fp32), the log of each row's sum of exponentials. A
-// device may put other tensors of these sizes in their places, and lse in an order of its own.
+// Writes out [n, heads * head_dim] and lse [heads, n] (accumulators), the log of each row's sum of
+// exponentials. A device may put other tensors of these sizes in their places, and lse in an order of its
+// own.
 void AttentionForward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view,
                       at::Tensor& out, at::Tensor& lse);
 // Writes dqkv (the shape of qkv).
@@ -35,6 +36,7 @@ void CachedAttentionForward(const AttentionShape& shape, const at::Tensor& qkv, 
                             KeyValueCache& cache, at::Tensor& out, at::Tensor& lse);
 
 // Our own for CPUs, in fp32 or bf16.
+bool CpuServes(const at::Tensor& qkv);
 void CpuAttentionForward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view,
                          at::Tensor& out, at::Tensor& lse);
 void CpuAttentionBackward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view,
@@ -42,7 +44,7 @@ void CpuAttentionBackward(const AttentionShape& shape, const at::Tensor& qkv, co
                           at::Tensor& dqkv);
 
 // The same by matrices of scores, for devices and element types that no fused attention serves, and as the
-// reference of tests. Of the scores of one kv head a tile of `tile_bytes` in fp32 is there at a time, or
+// reference of tests. Of the scores of one kv head a tile of `tile_bytes` is there at a time, or
 // those of one query where that is more; two more of its size come and go.
 void ReferenceAttentionForward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view,
                                at::Tensor& out, at::Tensor& lse, int64_t tile_bytes = model::kScoreTileBytes);

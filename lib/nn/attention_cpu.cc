@@ -124,6 +124,8 @@ const kernels::TypedKernels& KernelsFor(const at::Tensor& qkv) {
 
 }  // namespace
 
+bool CpuServes(const at::Tensor& qkv) { return qkv.is_cpu() && qkv.scalar_type() != at::kDouble; }
+
 void CpuAttentionForward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view,
                          at::Tensor& out, at::Tensor& lse) {
   const Heads heads(shape, qkv);

@@ -7,6 +7,7 @@
 
 #include "nn/attention.h"
 #include "nn/attention_views.h"
+#include "nn/segment_run.h"
 
 namespace trainctl::nn {
 namespace {
@@ -23,10 +24,12 @@ struct Tile {
   at::Tensor Seen(const at::Tensor& heads) const { return heads.narrow(2, 0, num_keys()); }
 };
 
-// Tiles whose scores of one kv head in fp32 have at most `tile_bytes`, or one query each.
-std::vector<Tile> CutQueries(const AttentionShape& shape, const Piece& piece, int64_t tile_bytes) {
+// Tiles whose scores of one kv head have at most `tile_bytes`, or one query each.
+std::vector<Tile> CutQueries(const AttentionShape& shape, const Piece& piece, const at::Tensor& qkv,
+                             int64_t tile_bytes) {
   const int64_t group = shape.heads / shape.kv_heads;
-  const int64_t bytes_per_query = piece.num_sequences * group * piece.count * int64_t{sizeof(float)};
+  const int64_t accumulator_bytes = qkv.scalar_type() == at::kDouble ? 8 : 4;
+  const int64_t bytes_per_query = piece.num_sequences * group * piece.count * accumulator_bytes;
   const int64_t queries = std::clamp<int64_t>(tile_bytes / bytes_per_query, 1, piece.count);
   std::vector<Tile> tiles;
   for (int64_t begin = 0; begin < piece.count; begin += queries) {
@@ -35,7 +38,7 @@ std::vector<Tile> CutQueries(const AttentionShape& shape, const Piece& piece, in
   return tiles;
 }
 
-// Scaled scores [sequences, group, queries, keys] in fp32; a key after the query has -infinity.
+// Scaled scores [sequences, group, queries, keys]; a key after the query has -infinity.
 at::Tensor MaskedScores(const AttentionShape& shape, const Tile& tile, const at::Tensor& q,
                         const at::Tensor& k) {
   at::Tensor scores = at::matmul(q, k.transpose(2, 3)).mul_(ScaleOf(shape));
@@ -51,10 +54,10 @@ void ReferenceAttentionForward(const AttentionShape& shape, const at::Tensor& qk
   for (const Piece& piece : CutDocuments(shape, view.document)) {
     for (int64_t head = 0; head < shape.kv_heads; ++head) {
       const HeadViews views(shape, piece, head);
-      const at::Tensor keys = views.Shared(views.Keys(qkv).to(at::kFloat));
-      const at::Tensor values = views.Shared(views.Values(qkv).to(at::kFloat));
-      for (const Tile& tile : CutQueries(shape, piece, tile_bytes)) {
-        const at::Tensor q = tile.Rows(views.Queries(qkv)).to(at::kFloat);
+      const at::Tensor keys = views.Shared(views.Keys(qkv).to(AccumulatorOf(qkv.scalar_type())));
+      const at::Tensor values = views.Shared(views.Values(qkv).to(AccumulatorOf(qkv.scalar_type())));
+      for (const Tile& tile : CutQueries(shape, piece, qkv, tile_bytes)) {
+        const at::Tensor q = tile.Rows(views.Queries(qkv)).to(AccumulatorOf(qkv.scalar_type()));
         const at::Tensor scores = MaskedScores(shape, tile, q, tile.Seen(keys));
         const at::Tensor row_lse = scores.logsumexp(/*dim=*/{3}, /*keepdim=*/true);
         const at::Tensor weights = scores.sub_(row_lse).exp_();
@@ -71,15 +74,15 @@ void ReferenceAttentionBackward(const AttentionShape& shape, const at::Tensor& q
   for (const Piece& piece : CutDocuments(shape, view.document)) {
     for (int64_t head = 0; head < shape.kv_heads; ++head) {
       const HeadViews views(shape, piece, head);
-      const at::Tensor keys = views.Keys(qkv).to(at::kFloat);
-      const at::Tensor values = views.Values(qkv).to(at::kFloat);
+      const at::Tensor keys = views.Keys(qkv).to(AccumulatorOf(qkv.scalar_type()));
+      const at::Tensor values = views.Values(qkv).to(AccumulatorOf(qkv.scalar_type()));
       at::Tensor dkeys = at::zeros(keys.sizes(), keys.options());
       at::Tensor dvalues = at::zeros(values.sizes(), values.options());
-      for (const Tile& tile : CutQueries(shape, piece, tile_bytes)) {
-        const at::Tensor q = tile.Rows(views.Queries(qkv)).to(at::kFloat);
+      for (const Tile& tile : CutQueries(shape, piece, qkv, tile_bytes)) {
+        const at::Tensor q = tile.Rows(views.Queries(qkv)).to(AccumulatorOf(qkv.scalar_type()));
         const at::Tensor k = tile.Seen(views.Shared(keys));
         const at::Tensor v = tile.Seen(views.Shared(values));
-        const at::Tensor dy = tile.Rows(views.Output(dout)).to(at::kFloat);
+        const at::Tensor dy = tile.Rows(views.Output(dout)).to(AccumulatorOf(qkv.scalar_type()));
         const at::Tensor row_lse = tile.Rows(views.Lse(lse)).unsqueeze(3);
         const at::Tensor weights = MaskedScores(shape, tile, q, k).sub_(row_lse).exp_();
         const at::Tensor row_dot = dy.mul(tile.Rows(views.Output(out))).sum(/*dim=*/{3}, /*keepdim=*/true);

@@ -38,7 +38,8 @@ void AddLossOverRanks(SegmentRun& run, const model::LinearCrossEntropyAttributes
   const auto view = [&](const auto* data, at::ScalarType dtype) {
     return device.View(const_cast<void*>(static_cast<const void*>(data + first)), {rows}, dtype);
   };
-  at::Tensor values = logits.to(at::kFloat);  // the logits themselves where that is their type
+  at::Tensor values =
+      logits.to(AccumulatorOf(logits.scalar_type()));  // the logits themselves where that is their type
   at::Tensor target = view(run.view().targets, at::kInt).to(at::kLong) - attributes.first;
   const at::Tensor elsewhere = target.lt(0).logical_or_(target.ge(attributes.vocab));
   target = target.clamp_(0, attributes.vocab - 1).unsqueeze(1);

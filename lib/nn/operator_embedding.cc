@@ -39,7 +39,7 @@ void Forward(SegmentRun& run, const model::Operator& op) {
 void InputGradient(SegmentRun& run, const model::Operator& op) {
   const auto& [vocab, hidden, first] = op.As<model::EmbeddingAttributes>();
   const BoundParameter& table = run.Bound(op.weights[0]);
-  if (!table.accumulate) run.device().Zero(table.gradient, vocab * hidden * kFloatBytes);
+  if (!table.accumulate) run.device().Zero(table.gradient, vocab * hidden * run.accumulator_bytes());
   const LookUp look_up = LookUpOf(run, op);
   if (look_up.rows.defined()) {
     const at::Tensor gradient = run.Gradient(op.outputs[0]).masked_fill(look_up.elsewhere, 0);

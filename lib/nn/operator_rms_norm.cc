@@ -7,7 +7,7 @@ void Forward(SegmentRun& run, const model::Operator& op) {
   const auto& attributes = op.As<model::RmsNormAttributes>();
   run.ForChunks(run.Value(op.inputs[0]).size(0), [&](int64_t begin, int64_t end, int) {
     run.typed().rms_norm(SegmentRun::Row(run.Value(op.outputs[0]), begin),
-                         run.Value(op.outputs[1]).data_ptr<float>() + begin,
+                         SegmentRun::Row(run.Value(op.outputs[1]), begin),
                          SegmentRun::Row(run.Value(op.inputs[0]), begin), run.Bound(op.weights[0]).data,
                          static_cast<float>(attributes.eps), end - begin, attributes.hidden);
   });
@@ -26,18 +26,19 @@ void InputGradient(SegmentRun& run, const model::Operator& op) {
     dx = output_gradient.use_count() > 1 ? at::empty_like(output_gradient) : output_gradient;
   }
   const at::Tensor dy = run.Gradient(op.outputs[0]);
-  if (!weight.accumulate) run.device().Zero(weight.gradient, hidden * kFloatBytes);
+  const int64_t sum_bytes = hidden * run.accumulator_bytes();
+  if (!weight.accumulate) run.device().Zero(weight.gradient, sum_bytes);
   const int chunks = run.NumChunks();
-  std::vector<float> partial;  // a sum per thread; a device adds where it belongs
-  if (run.device().is_cpu()) partial.assign(static_cast<size_t>(chunks * hidden), 0.0f);
+  std::vector<char> partial;  // a sum per thread; a device adds where it belongs
+  if (run.device().is_cpu()) partial.assign(static_cast<size_t>(chunks * sum_bytes), 0);
   run.ForChunks(dx.size(0), [&](int64_t begin, int64_t end, int chunk) {
     run.typed().rms_norm_backward(
-        SegmentRun::Row(dx, begin), partial.empty() ? weight.gradient : partial.data() + chunk * hidden,
+        SegmentRun::Row(dx, begin), partial.empty() ? weight.gradient : partial.data() + chunk * sum_bytes,
         SegmentRun::Row(dy, begin), SegmentRun::Row(run.Value(input), begin),
-        run.Value(op.outputs[1]).data_ptr<float>() + begin, weight.data, add, end - begin, hidden);
+        SegmentRun::Row(run.Value(op.outputs[1]), begin), weight.data, add, end - begin, hidden);
   });
   for (int chunk = 0; chunk < chunks && !partial.empty(); ++chunk)
-    run.device().kernels().f32.accumulate(weight.gradient, partial.data() + chunk * hidden, hidden);
+    run.sums().accumulate(weight.gradient, partial.data() + chunk * sum_bytes, hidden);
 }
 
 }  // namespace

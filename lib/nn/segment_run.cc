@@ -25,7 +25,7 @@ void SegmentRun::AddBias(at::Tensor& y, int bias) const {
 
 void SegmentRun::AddBiasGradient(int bias, const at::Tensor& dy) const {
   const BoundParameter& bound = Bound(bias);
-  if (!bound.accumulate) device_.Zero(bound.gradient, dy.size(1) * kFloatBytes);
+  if (!bound.accumulate) device_.Zero(bound.gradient, dy.size(1) * accumulator_bytes());
   typed().bias_gradient(bound.gradient, dy.data_ptr(), dy.size(0), dy.size(1));
 }
 
@@ -52,8 +52,8 @@ void SegmentRun::AddWeightGradient(const std::vector<int>& weights, const at::Te
                                    bool accumulate) const {
   const int64_t out = dy.size(1);
   const int64_t in = x.size(1);
-  at::Tensor gradient = device_.View(Bound(weights[0]).gradient, {out, in}, at::kFloat);
-  if (dtype() == at::kFloat) {
+  at::Tensor gradient = device_.View(Bound(weights[0]).gradient, {out, in}, AccumulatorOf(dtype()));
+  if (dtype() == gradient.scalar_type()) {
     if (accumulate) {
       const device::ScopedCpuMemoryTag tag(device::kScratchTag);
       gradient.addmm_(dy.t(), x);

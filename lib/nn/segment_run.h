@@ -20,9 +20,13 @@
 
 namespace trainctl::nn {
 
-inline constexpr int64_t kFloatBytes = sizeof(float);
-
-inline at::ScalarType ToAten(DType dtype) { return dtype == DType::kBF16 ? at::kBFloat16 : at::kFloat; }
+inline at::ScalarType ToAten(DType dtype) {
+  return dtype == DType::kF64 ? at::kDouble : dtype == DType::kBF16 ? at::kBFloat16 : at::kFloat;
+}
+// In which sums over elements of a type are formed.
+inline at::ScalarType AccumulatorOf(at::ScalarType dtype) {
+  return dtype == at::kDouble ? at::kDouble : at::kFloat;
+}
 
 // What a loss is asked for. `sum` is memory of the device and is added to.
 struct LossRequest {
@@ -58,6 +62,10 @@ class SegmentRun {
 
   const device::Device& device() const { return device_; }
   const kernels::TypedKernels& typed() const { return device_.kernels().For(segment_.dtype); }
+  // For accumulators.
+  const kernels::TypedKernels& sums() const {
+    return device_.kernels().For(trainctl::AccumulatorOf(segment_.dtype));
+  }
   const model::Segment& segment() const { return segment_; }
   const TokenView& view() const { return view_; }
   const RopeTables& rope(size_t table) const { return rope_[table]; }
@@ -73,6 +81,7 @@ class SegmentRun {
     if (segment_.rows_are_bounded) num_rows_ = rows;
   }
   at::ScalarType dtype() const { return ToAten(segment_.dtype); }
+  int64_t accumulator_bytes() const { return DTypeBytes(trainctl::AccumulatorOf(segment_.dtype)); }
 
   at::Tensor& Value(int value) { return values_[static_cast<size_t>(value)]; }
   at::Tensor& Gradient(int value) { return gradients_[static_cast<size_t>(value)]; }

@@ -14,7 +14,8 @@ void ThrowUnlessOk(const absl::Status& status) {
 }
 
 DType TypeOf(const at::Tensor& tensor) {
-  return tensor.scalar_type() == at::kBFloat16 ? DType::kBF16 : DType::kF32;
+  const at::ScalarType dtype = tensor.scalar_type();
+  return dtype == at::kDouble ? DType::kF64 : dtype == at::kBFloat16 ? DType::kBF16 : DType::kF32;
 }
 
 // What a sum of `tensor` receives into.

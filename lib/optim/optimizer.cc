@@ -48,14 +48,17 @@ int64_t Optimizer::MovedBytes() const {
   return fp32_bytes + 2 * (fp32_bytes + StateBytes());  // the gradient is read, the rest is written too
 }
 
-void Update(const Optimizer& optimizer, const kernels::Kernels& kernels, const Parts& parts,
-            const float* gradient, int64_t first, int64_t count, const kernels::UpdateOptions& options) {
-  std::array<float*, kMaxStates> states = {};
+void Update(const Optimizer& optimizer, const kernels::Kernels& kernels, DType dtype, const Parts& parts,
+            const void* gradient, int64_t first, int64_t count, const kernels::UpdateOptions& options) {
+  const int64_t offset = first * DTypeBytes(dtype);
+  std::array<void*, kMaxStates> states = {};
   for (size_t k = 0; k < optimizer.states.size(); ++k) {
-    TRAINCTL_CHECK_MSG(optimizer.states[k].dtype == DType::kF32, "the kernels' states are fp32");
-    states[k] = static_cast<float*>(parts.states[k]) + first;
+    TRAINCTL_CHECK_MSG(optimizer.states[k].dtype == DType::kF32,
+                       "the kernels' states are of the master's type");
+    states[k] = static_cast<char*>(parts.states[k]) + offset;
   }
-  kernels.For(optimizer.rule)(parts.master + first, states.data(), gradient + first, options, count);
+  kernels.Masters(dtype).For(optimizer.rule)(static_cast<char*>(parts.master) + offset, states.data(),
+                                             static_cast<const char*>(gradient) + offset, options, count);
 }
 
 }  // namespace trainctl::optim

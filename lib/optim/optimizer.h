@@ -22,8 +22,10 @@ namespace trainctl::optim {
 struct StateKind {
   absl::string_view name;     // in checkpoints: optimizer.<name>/<parameter>
   absl::string_view meaning;  // in plans: "first moments"
-  DType dtype = DType::kF32;
+  DType dtype = DType::kF32;  // beside an fp32 master
 
+  // fp32 becomes as wide as the master.
+  DType TypeFor(DType master) const { return dtype == DType::kF32 ? master : dtype; }
   std::string TensorPrefix() const;  // "optimizer.exp_avg/"
 };
 inline constexpr size_t kMaxStates = kernels::kMaxUpdateStates;
@@ -61,13 +63,14 @@ std::vector<std::string> Names();
 
 // What lies of a bucket on one rank, or in a copy of it.
 struct Parts {
-  float* master = nullptr;
+  void* master = nullptr;                     // fp32, or fp64 as the state then is
   std::array<void*, kMaxStates> states = {};  // in the order of Optimizer::states
 };
 
 // Updates `count` elements from `first` on, of memory that `kernels` works on. `gradient` begins where
-// `parts` do. One thread's call; calls over other elements may run at the same time.
-void Update(const Optimizer& optimizer, const kernels::Kernels& kernels, const Parts& parts,
-            const float* gradient, int64_t first, int64_t count, const kernels::UpdateOptions& options);
+// `parts` do, and is of the master's type `dtype`. One thread's call; calls over other elements may run at
+// the same time.
+void Update(const Optimizer& optimizer, const kernels::Kernels& kernels, DType dtype, const Parts& parts,
+            const void* gradient, int64_t first, int64_t count, const kernels::UpdateOptions& options);
 
 }  // namespace trainctl::optim

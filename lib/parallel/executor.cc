@@ -243,6 +243,11 @@ class Executor::Pass {
     return ledger_.buckets()[static_cast<size_t>(bucket)].shard_numel * DTypeBytes(e_.state_.compute_dtype());
   }
 
+  // Element `offset` of a master or of what is as wide.
+  void* MasterAt(void* first, int64_t offset) const {
+    return static_cast<char*>(first) + offset * DTypeBytes(e_.state_.master_dtype());
+  }
+
   comm::Group& GroupOf(int id) { return e_.groups_.Of(step_.groups[static_cast<size_t>(id)]); }
 
   absl::Status AllGather(const Instruction& instruction, void* whole) {
@@ -292,13 +297,13 @@ class Executor::Pass {
   absl::Status SumCopies(const Instruction& instruction) {
     const int bucket = instruction.bucket;
     const std::string name = absl::StrCat("gradient/", bucket);
-    float* const part = e_.state_.gradient_part(bucket);
+    void* const part = e_.state_.gradient_part(bucket);
     for (const int id : instruction.groups) {
       const schedule::Group& group = step_.groups[static_cast<size_t>(id)];
       comm::Group& ranks = e_.groups_.Of(group);
       TRAINCTL_RETURN_IF_ERROR(e_.CheckListed(name, ranks));
       const auto sum = [&](int64_t offset, int64_t count) {
-        return ranks.AllReduce(name, part + offset, count, e_.state_.receive_buffer(),
+        return ranks.AllReduce(name, MasterAt(part, offset), count, e_.state_.receive_buffer(),
                                {.dtype = step_.types.sum});
       };
       if (group.axis == layout::Axis::kPp) {
@@ -315,9 +320,9 @@ class Executor::Pass {
   absl::Status ReduceGradient(const Instruction& instruction) {
     const layout::Bucket& bucket = ledger_.buckets()[static_cast<size_t>(instruction.bucket)];
     const std::string name = absl::StrCat("gradient/", instruction.bucket);
-    float* part = e_.state_.gradient_part(instruction.bucket);
+    void* part = e_.state_.gradient_part(instruction.bucket);
     const bool in_slot = instruction.slot >= 0;
-    const float* whole =
+    const void* whole =
         in_slot ? e_.state_.gradient_slot(instruction.slot) : e_.state_.full_gradient(instruction.bucket);
     const bool add = in_slot && !instruction.first;
     const absl::Span<uint8_t> scratch = e_.state_.receive_buffer();
@@ -350,7 +355,7 @@ class Executor::Pass {
       } else if (!ledger_.parameters_sharded()) {
         data = static_cast<char*>(e_.state_.parameters(bucket.id));
       }
-      float* gradient = nullptr;
+      void* gradient = nullptr;
       bool accumulate = true;
       if (!instruction.gradients.empty()) {
         const schedule::GradientWrite& write = instruction.gradients[i];
@@ -362,7 +367,7 @@ class Executor::Pass {
       }
       for (size_t k = 0; k < bucket.parameters.size(); ++k) {
         bound[bucket.parameters[k]] = {data == nullptr ? nullptr : data + bucket.offsets[k] * element_bytes,
-                                       gradient == nullptr ? nullptr : gradient + bucket.offsets[k],
+                                       gradient == nullptr ? nullptr : MasterAt(gradient, bucket.offsets[k]),
                                        accumulate};
       }
     }
@@ -483,12 +488,13 @@ class Executor::Pass {
 
   absl::Status GradNorm(const Instruction& instruction) {
     e_.device_.Zero(e_.squares_, sizeof(double));
+    const kernels::MasterKernels& masters = e_.device_.kernels().Masters(e_.state_.master_dtype());
     const auto counts = [this](int parameter) { return ledger_.CountsInNorm(parameter, e_.state_.rank()); };
     for (const int bucket : e_.state_.buckets()) {
-      const float* part = e_.state_.gradient_part(bucket);
+      void* const part = e_.state_.gradient_part(bucket);
       for (const layout::ParameterRange& range : MergedRanges(bucket, counts)) {
         if (counts(range.parameter))
-          e_.device_.kernels().sum_of_squares(e_.squares_, part + range.offset, range.count);
+          masters.sum_of_squares(e_.squares_, MasterAt(part, range.offset), range.count);
       }
     }
     double squares = 0;
@@ -520,7 +526,7 @@ class Executor::Pass {
     for (const layout::ParameterRange& range : MergedRanges(bucket, decays)) {
       options.weight_decay = decays(range.parameter) ? update_->weight_decay : 0.0f;
       const auto update = [&](int64_t begin, int64_t end) {
-        optim::Update(optimizer, e_.device_.kernels(), e_.state_.parts(bucket),
+        optim::Update(optimizer, e_.device_.kernels(), e_.state_.master_dtype(), e_.state_.parts(bucket),
                       e_.state_.gradient_part(bucket), range.offset + begin, end - begin, options);
       };
       if (e_.device_.is_cpu()) {

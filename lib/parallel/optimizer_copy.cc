@@ -19,7 +19,7 @@ OptimizerCopy::OptimizerCopy(const ShardedState& state) : state_(state) {
   for (const int bucket : state.buckets()) {
     const int64_t shard_numel = state.ledger().optimizer_numel(bucket);
     optim::Parts& parts = parts_[static_cast<size_t>(bucket)];
-    parts.master = reinterpret_cast<float*>(at);
+    parts.master = at;
     at += shard_numel * static_cast<int64_t>(sizeof(float));
     for (size_t k = 0; k < optimizer.states.size(); ++k) {
       parts.states[k] = at;

@@ -8,6 +8,7 @@
 #include "base/counter_rng.h"
 #include "base/life_signs.h"
 #include "base/status.h"
+#include "nn/segment_run.h"
 
 namespace trainctl::parallel {
 
@@ -17,15 +18,18 @@ ShardedState::ShardedState(const device::Device& device, const layout::Ledger& l
     : device_(device),
       ledger_(ledger),
       compute_dtype_(types.compute),
+      master_dtype_(types.master),
       rank_(rank),
       shard_index_(ledger.mesh().coordinate(rank, layout::Axis::kDpShard)),
       buckets_(ledger.BucketsOfOwner(ledger.mesh().coordinate(rank, layout::Axis::kPp))),
       optimizer_(optimizer) {
   TRAINCTL_CHECK_MSG(!(optimizer.whole_matrix && ledger.optimizer_sharded()), optimizer.name,
                      " needs whole matrices, and shards cut them");
-  TRAINCTL_CHECK_MSG(types.master == DType::kF32 && types.gradient == DType::kF32 && types.sum == DType::kF32,
-                     "parameters are updated, and gradients summed, in fp32");
-  const at::ScalarType aten_dtype = compute_dtype_ == DType::kBF16 ? at::kBFloat16 : at::kFloat;
+  TRAINCTL_CHECK_MSG(types.master == AccumulatorOf(types.compute) && types.gradient == types.master &&
+                         types.sum == types.master,
+                     "parameters are updated, and gradients summed, in fp32, or all is fp64");
+  const at::ScalarType aten_dtype = nn::ToAten(compute_dtype_), aten_master = nn::ToAten(master_dtype_);
+  const int64_t master_bytes = DTypeBytes(master_dtype_);
   int64_t full = 0, shard = 0;
   for (const int id : buckets_) {
     const layout::Bucket& bucket = ledger.buckets()[index(id)];
@@ -42,16 +46,13 @@ ShardedState::ShardedState(const device::Device& device, const layout::Ledger& l
       ledger.parameters_sharded() ? nullptr : own(full, aten_dtype, Category::kParameters);
   // Of one type the whole parameters contain the master: it is this rank's part of them.
   const bool separate_master = ledger.parameters_sharded() || types.compute != types.master;
-  const auto own_floats = [&](int64_t numel, Category category) {
-    return reinterpret_cast<float*>(own(numel, at::kFloat, category));
-  };
   // Stage 3 has no other parameters than the master shard.
   const Category master_category = ledger.parameters_sharded() ? Category::kParameters : Category::kOptimizer;
-  float* masters = separate_master ? own_floats(shard, master_category) : nullptr;
+  char* masters = separate_master ? own(shard, aten_master, master_category) : nullptr;
   std::vector<char*> states;
   for (const optim::StateKind& state : optimizer.states)
-    states.push_back(own(shard * DTypeBytes(state.dtype), at::kByte, Category::kOptimizer));
-  float* gradients = own_floats(ledger.gradients_sharded() ? shard : full, Category::kGradients);
+    states.push_back(own(shard * DTypeBytes(state.TypeFor(master_dtype_)), at::kByte, Category::kOptimizer));
+  char* gradients = own(ledger.gradients_sharded() ? shard : full, aten_master, Category::kGradients);
 
   const size_t num_buckets = ledger.buckets().size();
   parts_.resize(num_buckets);
@@ -65,12 +66,13 @@ ShardedState::ShardedState(const device::Device& device, const layout::Ledger& l
     if (whole_parameters != nullptr)
       parameters_[index(id)] = whole_parameters + full_offset * DTypeBytes(compute_dtype_);
     optim::Parts& parts = parts_[index(id)];
-    parts.master =
-        separate_master ? masters + shard_offset : reinterpret_cast<float*>(whole_parameters) + own_offset;
+    parts.master = separate_master ? masters + shard_offset * master_bytes
+                                   : whole_parameters + own_offset * master_bytes;
     for (size_t k = 0; k < states.size(); ++k)
-      parts.states[k] = states[k] + shard_offset * DTypeBytes(optimizer.states[k].dtype);
-    if (!ledger.gradients_sharded()) full_gradient_[index(id)] = gradients + full_offset;
-    gradient_part_[index(id)] = gradients + (ledger.gradients_sharded() ? shard_offset : own_offset);
+      parts.states[k] = states[k] + shard_offset * DTypeBytes(optimizer.states[k].TypeFor(master_dtype_));
+    if (!ledger.gradients_sharded()) full_gradient_[index(id)] = gradients + full_offset * master_bytes;
+    gradient_part_[index(id)] =
+        gradients + (ledger.gradients_sharded() ? shard_offset : own_offset) * master_bytes;
     full_offset += bucket.padded_numel;
     shard_offset += bucket.shard_numel;
   }
@@ -78,8 +80,13 @@ ShardedState::ShardedState(const device::Device& device, const layout::Ledger& l
   for (const schedule::Slot& slot : program.parameter_slots)
     parameter_slot_tensors_.push_back(at::zeros({slot.numel}, device_.Options(aten_dtype)));
   for (const schedule::Slot& slot : program.gradient_slots)
-    gradient_slot_tensors_.push_back(at::zeros({slot.numel}, device_.Options(at::kFloat)));
+    gradient_slot_tensors_.push_back(at::zeros({slot.numel}, device_.Options(aten_master)));
   receive_buffer_ = at::zeros({program.receive_buffer_bytes}, device_.Options(at::kByte));
+}
+
+float* ShardedState::master(int bucket) const {
+  TRAINCTL_CHECK(master_dtype_ == DType::kF32);
+  return static_cast<float*>(parts(bucket).master);
 }
 
 absl::Span<uint8_t> ShardedState::receive_buffer() const {
@@ -108,7 +115,12 @@ void ShardedState::Initialize(uint64_t seed) {
           }
         };
         if (parameter.init == model::Init::kNormal) at::parallel_for(0, count, kOfOneThread, draw);
-        device_.CopyToDevice(master(held.bucket) + held.offset + run.to + done, values.data(),
+        const int64_t first = held.offset + run.to + done;
+        if (master_dtype_ == DType::kF64) {
+          std::copy(values.begin(), values.end(), static_cast<double*>(parts(held.bucket).master) + first);
+          continue;
+        }
+        device_.CopyToDevice(master(held.bucket) + first, values.data(),
                              count * static_cast<int64_t>(sizeof(float)));
       }
     }
@@ -118,8 +130,9 @@ void ShardedState::Initialize(uint64_t seed) {
 void ShardedState::CastMaster(int bucket, void* whole_bucket) const {
   const int64_t numel = ledger_.buckets()[index(bucket)].shard_numel;
   char* target = static_cast<char*>(whole_bucket) + shard_index_ * numel * DTypeBytes(compute_dtype_);
-  if (target == reinterpret_cast<char*>(master(bucket))) return;
-  device_.kernels().For(compute_dtype_).from_float(target, master(bucket), numel);
+  const void* const master = parts(bucket).master;
+  if (target == master) return;
+  device_.kernels().For(compute_dtype_).round(target, master, numel);
 }
 
 absl::Status ShardedState::MaterializeParameters(comm::Group& dp_shard) const {

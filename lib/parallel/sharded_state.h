@@ -27,7 +27,7 @@ class ShardedState {
  public:
   // Allocates everything that `program` lists as persistent. `rank` is the global rank.
   // All pointers below are memory of `device`, which must outlive this.
-  // Of `types` only that of computing can be another than fp32 today.
+  // Of `types` only that of computing can be another than fp32, or all are fp64.
   ShardedState(const device::Device& device, const layout::Ledger& ledger, const schedule::Program& program,
                const schedule::Types& types, int rank, const optim::Optimizer& optimizer);
 
@@ -42,15 +42,18 @@ class ShardedState {
   const optim::Optimizer& optimizer() const { return optimizer_; }
   // The optimizer's part of a bucket: its shard (stages 1-3) or all of it, ledger().optimizer_numel elements.
   const optim::Parts& parts(int bucket) const { return parts_[index(bucket)]; }
-  float* master(int bucket) const { return parts(bucket).master; }
-  float* gradient_part(int bucket) const { return gradient_part_[index(bucket)]; }
+  void* gradient_part(int bucket) const { return gradient_part_[index(bucket)]; }
+  // Of masters, gradients and what is summed of them.
+  DType master_dtype() const { return master_dtype_; }
+  // For those to whom it is fp32: what is saved, exported and generated from.
+  float* master(int bucket) const;
 
   // Stages 0-2: the whole bucket in the compute dtype. Stages 0-1: the whole gradient.
   void* parameters(int bucket) const { return parameters_[index(bucket)]; }
-  float* full_gradient(int bucket) const { return full_gradient_[index(bucket)]; }
+  void* full_gradient(int bucket) const { return full_gradient_[index(bucket)]; }
 
   void* parameter_slot(int slot) const { return parameter_slot_tensors_[index(slot)].data_ptr(); }
-  float* gradient_slot(int slot) const { return gradient_slot_tensors_[index(slot)].data_ptr<float>(); }
+  void* gradient_slot(int slot) const { return gradient_slot_tensors_[index(slot)].data_ptr(); }
   absl::Span<uint8_t> receive_buffer() const;
 
   std::vector<layout::ParameterRange> OwnRanges(int bucket) const {
@@ -71,6 +74,7 @@ class ShardedState {
   const device::Device& device_;
   const layout::Ledger& ledger_;
   DType compute_dtype_;
+  DType master_dtype_;
   int rank_;
   int shard_index_;
   std::vector<int> buckets_;
@@ -80,8 +84,7 @@ class ShardedState {
   std::vector<at::Tensor> gradient_slot_tensors_;
   at::Tensor receive_buffer_;
   std::vector<optim::Parts> parts_;
-  std::vector<float*> gradient_part_, full_gradient_;
-  std::vector<void*> parameters_;
+  std::vector<void*> gradient_part_, full_gradient_, parameters_;
 };
 
 }  // namespace trainctl::parallel

@@ -58,7 +58,7 @@ void ProgramBuilder::AddPersistentValues() {
               .category = Category::kOptimizer,
               .persistent = true,
               .micro_batch = static_cast<int>(k),
-              .bytes = shard * DTypeBytes(optimizer.states[k].dtype)});
+              .bytes = shard * DTypeBytes(optimizer.states[k].TypeFor(types.master))});
   }
   if (options.setting.checkpoint_copy && !options.setting.on_device)
     add(ValueKind::kCheckpointCopy, Category::kBuffers, shard * (master_bytes + optimizer.StateBytes()));

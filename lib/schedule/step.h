@@ -122,6 +122,9 @@ struct Types {
   DType gradient = DType::kF32;  // gradients of parameters: their accumulators
   DType sum = DType::kF32;       // the same on their way to other ranks
   bool operator==(const Types&) const = default;
+
+  // What proves the rest: on the CPU.
+  static constexpr Types AllDouble() { return {DType::kF64, DType::kF64, DType::kF64, DType::kF64}; }
 };
 
 using Ids = absl::InlinedVector<int, 4>;

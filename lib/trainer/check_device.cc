@@ -235,9 +235,9 @@ class Operators {
         },
         0);
     Add(
-        "from_float", {make_.Values({n, h}), make_.Floats({n, h})}, {0},
+        "round", {make_.Values({n, h}), make_.Floats({n, h})}, {0},
         [=](const device::Device&, const TypedKernels& k, Tensors& t) {
-          k.from_float(t[0].data_ptr(), t[1].data_ptr<float>(), count);
+          k.round(t[0].data_ptr(), t[1].data_ptr<float>(), count);
         },
         0);
   }
@@ -306,14 +306,14 @@ class Operators {
       Add(optimizer->name.data(),
           {make_.Floats({count}), make_.Floats({count}), make_.Floats({count}).abs_(), make_.Floats({count})},
           {0, 1, 2}, [=](const device::Device& device, const TypedKernels&, Tensors& t) {
-            optim::Update(*optimizer, device.kernels(),
-                          {t[0].data_ptr<float>(), {t[1].data_ptr(), t[2].data_ptr()}},
-                          t[3].data_ptr<float>(), 0, count, options);
+            optim::Update(*optimizer, device.kernels(), DType::kF32,
+                          {t[0].data_ptr(), {t[1].data_ptr(), t[2].data_ptr()}}, t[3].data_ptr(), 0, count,
+                          options);
           });
     }
     Add("sum_of_squares", {make_.Floats({1}).to(at::kDouble), make_.Floats({count})}, {0},
         [=](const device::Device& device, const TypedKernels&, Tensors& t) {
-          device.kernels().sum_of_squares(t[0].data_ptr<double>(), t[1].data_ptr<float>(), count);
+          device.kernels().masters_f32.sum_of_squares(t[0].data_ptr<double>(), t[1].data_ptr<float>(), count);
         });
     Add(
         "sum_in_order", {make_.Floats({count}), make_.Floats({count}), make_.Floats({count})}, {0},

@@ -38,8 +38,8 @@ absl::Status WriteWeights(InferenceModel& model, DType dtype, const std::string&
       [&](const checkpoint::ModelTensorSpec& tensor, int64_t begin_bytes, absl::Span<std::byte> bytes) {
         const int64_t element_bytes = DTypeBytes(dtype);
         const float* source = data.at(tensor.name) + begin_bytes / element_bytes;
-        kernels::Cpu().For(dtype).from_float(bytes.data(), source,
-                                             static_cast<int64_t>(bytes.size()) / element_bytes);
+        kernels::Cpu().For(dtype).round(bytes.data(), source,
+                                        static_cast<int64_t>(bytes.size()) / element_bytes);
         return absl::OkStatus();
       },
       kMaxShardBytes);

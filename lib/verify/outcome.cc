@@ -35,11 +35,11 @@ int64_t Numel(absl::Span<const model::Parameter> inventory) {
 
 Outcome::Outcome(int max_ranks, int64_t numel) : numel_(numel) {
   const size_t head = static_cast<size_t>(max_ranks) * sizeof(RankOutcome);
-  bytes_ = head + 3 * static_cast<size_t>(numel) * sizeof(float);
+  bytes_ = head + 3 * static_cast<size_t>(numel) * sizeof(double);
   void* const memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   TRAINCTL_CHECK_MSG(memory != MAP_FAILED, "no memory to share for ", bytes_, " bytes");
   ranks_ = new (memory) RankOutcome[static_cast<size_t>(max_ranks)];
-  floats_ = reinterpret_cast<float*>(static_cast<char*>(memory) + head);
+  numbers_ = reinterpret_cast<double*>(static_cast<char*>(memory) + head);
 }
 
 Outcome::~Outcome() { munmap(ranks_, bytes_); }
@@ -71,8 +71,7 @@ Comparison Compare(const Outcome& outcome, const Outcome& reference, int world_s
           absl::StrCat("gradient norm ", own.grad_norm, " of rank ", r, " against ", expected.grad_norm));
   }
   double all = 0;
-  for (int64_t i = 0; i < Numel(inventory); ++i)
-    all += static_cast<double>(reference.gradients()[i]) * reference.gradients()[i];
+  for (int64_t i = 0; i < Numel(inventory); ++i) all += reference.gradients()[i] * reference.gradients()[i];
   all = std::sqrt(all);
   int64_t base = 0;
   double all_off = 0;
@@ -95,12 +94,12 @@ Comparison Compare(const Outcome& outcome, const Outcome& reference, int world_s
   return result;
 }
 
-std::string CompareRounding(const Comparison& layout, const Comparison& one_process,
+std::string CompareRounding(DType precision, const Comparison& layout, const Comparison& one_process,
                             absl::Span<const model::Parameter> inventory) {
   constexpr double kOfAll = 1.5, kOfOne = 2;
-  const auto is_within = [](double error, double alone, double times) {
-    constexpr double kFloor = 2e-3;
-    return error <= times * std::max(alone, kFloor);
+  const double floor = precision == DType::kBF16 ? 2e-3 : 5e-6;
+  const auto is_within = [floor](double error, double alone, double times) {
+    return error <= times * std::max(alone, floor);
   };
   if (!is_within(layout.gradient_error, one_process.gradient_error, kOfAll)) {
     return absl::StrCat("gradients off by ", layout.gradient_error, ", those of one process by ",

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "base/dtype_id.h"
 #include "model/model_spec.h"
 
 namespace trainctl::verify {
@@ -22,7 +23,8 @@ struct RankOutcome {
   int64_t predicted_peak = 0;
 };
 
-// Elements of all parameters, one parameter after another in the order of the inventory.
+// Elements of all parameters, one parameter after another in the order of the inventory, whatever they were
+// computed in.
 class Outcome {
  public:
   // Made before the processes that share it; lives until they and this one have ended.
@@ -33,18 +35,18 @@ class Outcome {
 
   RankOutcome& rank(int rank) { return ranks_[static_cast<size_t>(rank)]; }
   const RankOutcome& rank(int rank) const { return ranks_[static_cast<size_t>(rank)]; }
-  float* gradients() { return floats_; }  // of the first step
-  const float* gradients() const { return floats_; }
-  float* parameters() { return floats_ + numel_; }  // masters, after the last step
-  const float* parameters() const { return floats_ + numel_; }
-  float* state() { return floats_ + 2 * numel_; }  // the optimizer's first, likewise
-  const float* state() const { return floats_ + 2 * numel_; }
+  double* gradients() { return numbers_; }  // of the first step
+  const double* gradients() const { return numbers_; }
+  double* parameters() { return numbers_ + numel_; }  // masters, after the last step
+  const double* parameters() const { return numbers_ + numel_; }
+  double* state() { return numbers_ + 2 * numel_; }  // the optimizer's first, likewise
+  const double* state() const { return numbers_ + 2 * numel_; }
 
  private:
   int64_t numel_;
   size_t bytes_;
   RankOutcome* ranks_;
-  float* floats_;
+  double* numbers_;
 };
 
 // How far from what one process yields. The norm-wise error of a gradient is relative to its own norm, or to
@@ -54,6 +56,9 @@ struct Tolerances {
   double grad_norm = 1e-5;
   double gradient = 1e-5;
   double floor = 1e-3;
+
+  // Of fp64, where what is not rounding stands out by orders of magnitude.
+  static constexpr Tolerances OfDouble() { return {.loss = 1e-13, .grad_norm = 1e-12, .gradient = 1e-11}; }
 };
 
 struct ParameterError {
@@ -71,11 +76,11 @@ struct Comparison {
 Comparison Compare(const Outcome& outcome, const Outcome& reference, int world_size,
                    absl::Span<const model::Parameter> inventory, const Tolerances& tolerances = {});
 
-// In a precision in which layouts round elsewhere: the error of a layout beside that of one process, both
-// against the same reference in fp32. Of all gradients together it may be 1.5 times as large; of a parameter
-// alone, which may be a few dozen numbers, twice, with a floor. (Tensor parallelism rounds each rank's part
-// of a product before their sum.) "" or what is wrong.
-std::string CompareRounding(const Comparison& layout, const Comparison& one_process,
+// In a precision in which layouts round elsewhere, `precision`: the error of a layout beside that of one
+// process, both against the same reference in a higher one. Of all gradients together it may be 1.5 times as
+// large; of a parameter alone, which may be a few dozen numbers, twice, with a floor. (Tensor parallelism
+// rounds each rank's part of a product before their sum.) "" or what is wrong.
+std::string CompareRounding(DType precision, const Comparison& layout, const Comparison& one_process,
                             absl::Span<const model::Parameter> inventory);
 
 // Likewise of an update: the parameters' way from `initial` (an outcome without update), and the state that

@@ -13,6 +13,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr size_t kShownFindings = 12;
 
+const char* PrecisionName(DType dtype) { return dtype == DType::kBF16 ? "bf16" : "fp32"; }
+
 std::string Sizes(const Report& report) {
   const model::ModelSpec& spec = report.small.spec;
   const layout::Layout& layout = report.small.layout;
@@ -38,18 +40,17 @@ std::string ReportToText(const Report& report) {
   std::string text = absl::StrCat(report.small.layout.ToString(), ", ", report.num_ranks,
                                   report.num_ranks == 1 ? " process" : " processes", " on CPUs\n",
                                   "Shrunk to ", Sizes(report), ".\n");
-  absl::StrAppend(&text, absl::StrFormat("fp32 against one process: loss %.1e, gradient norm %.1e, worst of "
+  absl::StrAppend(&text, absl::StrFormat("fp64 against one process: loss %.1e, gradient norm %.1e, worst of "
                                          "%d gradients %.1e (%s).\n",
                                          report.loss_error, report.grad_norm_error, report.num_parameters,
                                          report.gradient_error, report.worst_parameter));
   absl::StrAppend(&text, "After three updates: ",
-                  report.update_wrong.empty() ? "parameters and optimizer state are the same within 1e-5"
+                  report.update_wrong.empty() ? "parameters and optimizer state are the same within 1e-11"
                                               : report.update_wrong,
                   ".\n");
-  if (report.has_bf16) {
-    absl::StrAppend(&text, absl::StrFormat("bf16 against fp32: worst gradient %.1e, of one process %.1e.\n",
-                                           report.bf16_error, report.bf16_alone_error));
-  }
+  absl::StrAppend(&text, absl::StrFormat("%s against fp64: worst gradient %.1e, of one process %.1e.\n",
+                                         PrecisionName(report.precision), report.rounding_error,
+                                         report.rounding_error_alone));
   if (report.wrong.empty())
     return absl::StrCat(text, "Right: the gradient of this layout is that of one process.\n");
   absl::StrAppend(&text, "WRONG: ", report.wrong, ".\n");
@@ -64,7 +65,7 @@ std::string ReportToText(const Report& report) {
 
 std::string ReportToJson(const Report& report) {
   const model::ModelSpec& spec = report.small.spec;
-  Json json = {{"schema", "trainctl.verify.v1"},
+  Json json = {{"schema", "trainctl.verify.v2"},
                {"right", report.wrong.empty()},
                {"wrong", report.wrong},
                {"layout", report.small.layout.ToString()},
@@ -83,11 +84,10 @@ std::string ReportToJson(const Report& report) {
                {"gradient_error", report.gradient_error},
                {"worst_parameter", report.worst_parameter},
                {"update_wrong", report.update_wrong}};
-  if (report.has_bf16) {
-    json["bf16"] = {{"gradient_error", report.bf16_error},
-                    {"one_process_error", report.bf16_alone_error},
-                    {"wrong", report.bf16_wrong}};
-  }
+  json["rounding"] = {{"precision", PrecisionName(report.precision)},
+                      {"gradient_error", report.rounding_error},
+                      {"one_process_error", report.rounding_error_alone},
+                      {"wrong", report.rounding_wrong}};
   json["findings"] = Json::array();
   for (const Finding& finding : report.findings) {
     json["findings"].push_back({{"parameter", finding.parameter},

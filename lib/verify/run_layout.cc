@@ -24,19 +24,29 @@ std::vector<int64_t> StartsOf(const std::vector<model::Parameter>& inventory) {
   return starts;
 }
 
-// Copies what this rank would write into a checkpoint, float by float, from where its shards lie.
-template <typename SourceOf>  // const float*(bucket)
+// Copies `count` elements of a master's type.
+void CopyOut(const device::Device& device, DType dtype, const void* from, int64_t count, double* to) {
+  if (dtype == DType::kF64) return device.CopyToHost(to, from, count * DTypeBytes(dtype));
+  TRAINCTL_CHECK(dtype == DType::kF32);
+  std::vector<float> values(static_cast<size_t>(count));
+  device.CopyToHost(values.data(), from, count * DTypeBytes(dtype));
+  std::copy(values.begin(), values.end(), to);
+}
+
+// Copies what this rank would write into a checkpoint, run by run, from where its shards lie.
+template <typename SourceOf>  // const void*(bucket)
 void Gather(const parallel::ShardedState& state, const device::Device& device, const layout::Ledger& ledger,
-            const SourceOf& source_of, float* target) {
+            const SourceOf& source_of, double* target) {
+  const DType dtype = state.master_dtype();
   const std::vector<int64_t> starts = StartsOf(ledger.inventory());
   for (const layout::HeldBox& held : ledger.BoxesToWrite(state.rank())) {
     const model::Parameter& parameter = ledger.inventory()[static_cast<size_t>(held.parameter)];
     const layout::Runs runs(held.box, layout::WholeBox(parameter.shape), held.box);
     for (int64_t r = 0; r < runs.size(); ++r) {
       const layout::Run run = runs[r];
-      device.CopyToHost(target + starts[static_cast<size_t>(held.parameter)] + run.from,
-                        source_of(held.bucket) + held.offset + run.to,
-                        run.count * static_cast<int64_t>(sizeof(float)));
+      const char* const source = static_cast<const char*>(source_of(held.bucket));
+      CopyOut(device, dtype, source + (held.offset + run.to) * DTypeBytes(dtype), run.count,
+              target + starts[static_cast<size_t>(held.parameter)] + run.from);
     }
   }
 }
@@ -79,7 +89,6 @@ Trial OnOneProcess(const Trial& trial) {
   Trial alone = trial;
   const layout::Layout& layout = trial.layout;
   alone.layout = {.micro_batch = layout.micro_batch * layout.num_micro_batches * layout.mesh.data_degree()};
-  alone.setting.types = {};
   return alone;
 }
 
@@ -146,10 +155,9 @@ absl::Status RunTrial(const Trial& trial, const device::Device& device, comm::Co
   own.eval_tokens = eval[1];
   own.predicted_peak = simulate::SimulateMemory(program).peak_bytes;
   Gather(
-      state, device, ledger, [&](int bucket) { return state.master(bucket); }, outcome.parameters());
+      state, device, ledger, [&](int bucket) { return state.parts(bucket).master; }, outcome.parameters());
   Gather(
-      state, device, ledger,
-      [&](int bucket) { return static_cast<const float*>(state.parts(bucket).states[0]); }, outcome.state());
+      state, device, ledger, [&](int bucket) { return state.parts(bucket).states[0]; }, outcome.state());
   return world.AllReduceScalars("written", absl::MakeSpan(&ready, 1));
 }
 

@@ -41,7 +41,7 @@ absl::Status RunTrial(const Trial& trial, const device::Device& device, comm::Co
                       comm::Group& world, absl::Span<const Batch> batches, comm::FaultHook fault,
                       Outcome& outcome);
 
-// The same trial on one process: all sequences of a step at once, nothing sharded, in fp32.
+// The same trial on one process: all sequences of a step at once, nothing sharded.
 Trial OnOneProcess(const Trial& trial);
 
 }  // namespace trainctl::verify

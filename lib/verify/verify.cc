@@ -54,10 +54,11 @@ absl::Status RunTrials(const std::vector<Attempt>& attempts, absl::Span<const Ba
   });
 }
 
-// What `Trial`s come to, before, and after updates, and in bf16.
+// What `Trial`s come to: in fp64 before and after updates, and in the precision of the run.
 struct Outcomes {
-  Outcomes(int ranks, int64_t numel) : gradients(ranks, numel), updated(ranks, numel), bf16(ranks, numel) {}
-  Outcome gradients, updated, bf16;
+  Outcomes(int ranks, int64_t numel)
+      : gradients(ranks, numel), updated(ranks, numel), rounded(ranks, numel) {}
+  Outcome gradients, updated, rounded;
 };
 
 // Where a parameter lies, and what becomes of its gradient.
@@ -132,7 +133,7 @@ absl::StatusOr<Report> Verify(const Subject& subject, const std::string& fault) 
   Trial gradients{.spec = small.spec, .layout = small.layout};
   gradients.setting = subject.setting;
   gradients.setting.seq_len = small.seq_len;
-  gradients.setting.types = {};
+  gradients.setting.types = schedule::Types::AllDouble();
   gradients.setting.on_device = gradients.setting.checkpoint_copy = false;
   gradients.setting.workspace_bytes = 0;
   gradients.setting.threads = 1;
@@ -142,9 +143,9 @@ absl::StatusOr<Report> Verify(const Subject& subject, const std::string& fault) 
   updates.update = UpdateOf(*subject.setting.optimizer, inventory.size());
   updates.update.z_loss = gradients.update.z_loss;
   updates.num_steps = kUpdates;
-  Trial bf16 = gradients;
-  bf16.setting.types.compute = DType::kBF16;
-  report.has_bf16 = subject.setting.types.compute == DType::kBF16;
+  Trial rounded = gradients;
+  rounded.setting.types = subject.setting.types;
+  report.precision = rounded.setting.types.compute;
 
   const layout::Layout& layout = small.layout;
   const int64_t sequences = layout.micro_batch * layout.num_micro_batches * layout.mesh.data_degree();
@@ -153,37 +154,32 @@ absl::StatusOr<Report> Verify(const Subject& subject, const std::string& fault) 
     batches.emplace_back(BatchShape{sequences, small.seq_len, small.spec.vocab, 1}, kSeed + step);
 
   Outcomes alone(1, NumelOf(inventory)), together(report.num_ranks, NumelOf(inventory));
-  Trial bf16_alone = OnOneProcess(bf16);
-  bf16_alone.setting.types.compute = DType::kBF16;
-  TRAINCTL_RETURN_IF_ERROR(RunTrials({{OnOneProcess(gradients), &alone.gradients}}, batches));
-  updates.update.eps = EpsAboveRounding(updates.update.eps, alone.gradients, NumelOf(inventory));
   const comm::FaultHook planted = HookOf(fault);
-  std::vector<Attempt> of_one = {{OnOneProcess(updates), &alone.updated}};
-  std::vector<Attempt> of_all = {{gradients, &together.gradients, planted},
-                                 {updates, &together.updated, planted}};
-  if (report.has_bf16) {
-    of_one.push_back({bf16_alone, &alone.bf16});
-    of_all.push_back({bf16, &together.bf16, planted});
-  }
-  TRAINCTL_RETURN_IF_ERROR(RunTrials(of_one, batches));
-  TRAINCTL_RETURN_IF_ERROR(RunTrials(of_all, batches));
+  TRAINCTL_RETURN_IF_ERROR(RunTrials({{OnOneProcess(gradients), &alone.gradients},
+                                      {OnOneProcess(updates), &alone.updated},
+                                      {OnOneProcess(rounded), &alone.rounded}},
+                                     batches));
+  TRAINCTL_RETURN_IF_ERROR(RunTrials({{gradients, &together.gradients, planted},
+                                      {updates, &together.updated, planted},
+                                      {rounded, &together.rounded, planted}},
+                                     batches));
 
-  const Tolerances tolerances;
-  const Comparison fp32 =
-      Compare(together.gradients, alone.gradients, report.num_ranks, inventory, tolerances);
-  report.wrong = fp32.wrong;
-  report.loss_error = fp32.loss_error;
-  report.grad_norm_error = fp32.grad_norm_error;
-  report.gradient_error = fp32.WorstGradient();
+  constexpr Tolerances kTolerances = Tolerances::OfDouble();
+  const Comparison exact =
+      Compare(together.gradients, alone.gradients, report.num_ranks, inventory, kTolerances);
+  report.wrong = exact.wrong;
+  report.loss_error = exact.loss_error;
+  report.grad_norm_error = exact.grad_norm_error;
+  report.gradient_error = exact.WorstGradient();
   const auto worst =
-      std::max_element(fp32.parameters.begin(), fp32.parameters.end(),
+      std::max_element(exact.parameters.begin(), exact.parameters.end(),
                        [](const ParameterError& a, const ParameterError& b) { return a.error < b.error; });
   report.worst_parameter = inventory[static_cast<size_t>(worst->parameter)].name;
   TRAINCTL_ASSIGN_OR_RETURN(
       const schedule::LayoutStep planned,
       schedule::BuildLayoutStep(small.spec, inventory, small.layout, gradients.setting));
-  for (const ParameterError& error : fp32.parameters) {
-    if (error.error <= tolerances.gradient) continue;
+  for (const ParameterError& error : exact.parameters) {
+    if (error.error <= kTolerances.gradient) continue;
     Finding finding;
     finding.parameter = inventory[static_cast<size_t>(error.parameter)].name;
     finding.error = error.error;
@@ -191,24 +187,23 @@ absl::StatusOr<Report> Verify(const Subject& subject, const std::string& fault) 
     Locate(planned.ledger, error.parameter, finding);
     report.findings.push_back(std::move(finding));
   }
-  if (!fp32.wrong.empty()) {
+  if (!exact.wrong.empty()) {
     TRAINCTL_RETURN_IF_ERROR(
         FindMissing(gradients, planned, batches[0], together.gradients, planted, report));
   }
 
   report.update_wrong =
-      CompareUpdate(together.updated, alone.updated, alone.gradients, inventory, tolerances);
+      CompareUpdate(together.updated, alone.updated, alone.gradients, inventory, kTolerances);
   if (report.wrong.empty() && !report.update_wrong.empty())
     report.wrong = absl::StrCat("after ", kUpdates, " updates: ", report.update_wrong);
-  if (!report.has_bf16) return report;
   const Tolerances any{.loss = 1, .grad_norm = 1, .gradient = 1};
-  const Comparison own = Compare(together.bf16, alone.gradients, report.num_ranks, inventory, any);
-  const Comparison one = Compare(alone.bf16, alone.gradients, 1, inventory, any);
-  report.bf16_error = own.WorstGradient();
-  report.bf16_alone_error = one.WorstGradient();
-  report.bf16_wrong = CompareRounding(own, one, inventory);
-  if (report.wrong.empty() && !report.bf16_wrong.empty())
-    report.wrong = absl::StrCat("in bf16: ", report.bf16_wrong);
+  const Comparison own = Compare(together.rounded, alone.gradients, report.num_ranks, inventory, any);
+  const Comparison one = Compare(alone.rounded, alone.gradients, 1, inventory, any);
+  report.rounding_error = own.WorstGradient();
+  report.rounding_error_alone = one.WorstGradient();
+  report.rounding_wrong = CompareRounding(report.precision, own, one, inventory);
+  if (report.wrong.empty() && !report.rounding_wrong.empty())
+    report.wrong = absl::StrCat("in the precision of the run: ", report.rounding_wrong);
   return report;
 }
 

@@ -1,5 +1,5 @@
 // Proves the gradient of a layout: on a small model that keeps what the layout needs, its processes on this
-// machine's CPU against one process, in fp32 and in the precision of the run.
+// machine's CPU against one process, in fp64 and in the precision of the run.
 #pragma once
 
 #include <cstdint>
@@ -41,16 +41,16 @@ struct Report {
   SmallRun small;
   int num_ranks = 1;
   int64_t num_parameters = 0;  // tensors
-  // In fp32.
+  // In fp64: kernels, accumulators, sums and state.
   double loss_error = 0, grad_norm_error = 0, gradient_error = 0;  // relative; the last the worst parameter's
   std::string worst_parameter;
   std::string update_wrong;  // parameters and optimizer after three steps; "": right
-  // In bf16, where the run is: the worst parameter's error against fp32, over that of one process.
-  bool has_bf16 = false;
-  double bf16_error = 0, bf16_alone_error = 0;
-  std::string bf16_wrong;
+  // In the precision of the run, against fp64: the worst parameter's error, and that of one process.
+  DType precision = DType::kF32;
+  double rounding_error = 0, rounding_error_alone = 0;
+  std::string rounding_wrong;
   std::vector<Finding> findings;
-  std::vector<MissingExchange> missing;  // looked for where something is wrong in fp32
+  std::vector<MissingExchange> missing;  // looked for where something is wrong in fp64
   std::string wrong;                     // the first thing that is wrong, in words; "": nothing is
 };
 

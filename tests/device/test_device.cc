@@ -48,6 +48,7 @@ using trainctl::kernels::DeviceApi;
 using trainctl::kernels::DeviceProperties;
 using trainctl::kernels::Kernels;
 using trainctl::kernels::kNumUpdateRules;
+using trainctl::kernels::MasterKernels;
 using trainctl::kernels::TypedKernels;
 using trainctl::kernels::UpdateFunction;
 using trainctl::kernels::UpdateOptions;
@@ -521,6 +522,7 @@ constexpr auto kOnDevice = OnDevice<kTable, kMember, std::remove_cvref_t<decltyp
 
 const TypedKernels& CpuFloats() { return trainctl::kernels::Cpu().f32; }
 const TypedKernels& CpuBf16() { return trainctl::kernels::Cpu().bf16; }
+const MasterKernels& CpuMasters() { return trainctl::kernels::Cpu().masters_f32; }
 
 template <auto kTable>
 constexpr TypedKernels Typed() {
@@ -536,17 +538,17 @@ constexpr TypedKernels Typed() {
           .bias_gradient = kOnDevice<kTable, &TypedKernels::bias_gradient>,
           .accumulate = kOnDevice<kTable, &TypedKernels::accumulate>,
           .assign = kOnDevice<kTable, &TypedKernels::assign>,
-          .from_float = kOnDevice<kTable, &TypedKernels::from_float>,
+          .round = kOnDevice<kTable, &TypedKernels::round>,
           .cross_entropy = kOnDevice<kTable, &TypedKernels::cross_entropy>};
 }
 
 template <size_t kRule>
-void Update(float* master, float* const* states, const float* gradient, const UpdateOptions& options,
+void Update(void* master, void* const* states, const void* gradient, const UpdateOptions& options,
             int64_t count) {
-  std::array<float*, trainctl::kernels::kMaxUpdateStates> translated = {};
+  std::array<void*, trainctl::kernels::kMaxUpdateStates> translated = {};
   for (size_t k = 0; k < translated.size(); ++k) translated[k] = Translated(states[k]);
   OnStream([master = Translated(master), translated, gradient = Translated(gradient), options, count] {
-    trainctl::kernels::Cpu().update[kRule](master, translated.data(), gradient, options, count);
+    trainctl::kernels::Cpu().masters_f32.update[kRule](master, translated.data(), gradient, options, count);
   });
 }
 
@@ -563,12 +565,13 @@ void SumInOrder(float* out, const float* const* inputs, int num_inputs, int64_t 
   });
 }
 
-constexpr Kernels kKernels = {.name = "test",
-                              .f32 = Typed<CpuFloats>(),
-                              .bf16 = Typed<CpuBf16>(),
-                              .update = Updates(std::make_index_sequence<kNumUpdateRules>()),
-                              .sum_of_squares = kOnDevice<trainctl::kernels::Cpu, &Kernels::sum_of_squares>,
-                              .sum_in_order = SumInOrder};
+constexpr Kernels kKernels = {
+    .name = "test",
+    .f32 = Typed<CpuFloats>(),
+    .bf16 = Typed<CpuBf16>(),
+    .masters_f32 = {.update = Updates(std::make_index_sequence<kNumUpdateRules>()),
+                    .sum_of_squares = kOnDevice<CpuMasters, &MasterKernels::sum_of_squares>},
+    .sum_in_order = SumInOrder};
 
 // ---- collectives ----------------------------------------------------------------------------------
 

@@ -161,7 +161,7 @@ class Pairwise {
     const verify::Comparison one = verify::Compare(reference.bf16, reference.initial, 1, inventory, any);
     if (!own.wrong.empty()) return own.wrong;
     worst_rounding_ = std::max(worst_rounding_, own.gradient_error / one.gradient_error);
-    return verify::CompareRounding(own, one, inventory);
+    return verify::CompareRounding(DType::kBF16, own, one, inventory);
   }
 
   const int workers_;

@@ -93,7 +93,8 @@ def main():
         sets = ["cluster.devices_per_node=%d" % workers] + ["parallel." + one for one in parallel]
         report = verify(BASE, sets, 0)
         assert report["right"] and not report["findings"], report
-        assert report["processes"] == workers and report["gradient_error"] < 1e-5, report
+        assert report["processes"] == workers and report["gradient_error"] < 1e-11, report
+        assert report["rounding"]["precision"] == "fp32" and 1e-8 < report["rounding"]["gradient_error"] < 1e-5, report
         for call, doubles, axis, parameter in faults:
             report = verify(BASE, sets, 7, "%s=%s" % (call, "double" if doubles else "skip"))
             assert not report["right"] and report["wrong"], call
@@ -120,7 +121,7 @@ def main():
     report = verify(RECIPES + "/plan/llama3.1-8b_8xh100.toml", [
         "cluster.nodes=64", "train.batch_sequences=512", "train.micro_batch=1", "parallel.tp=8", "parallel.pp=4",
         "parallel.dp_replicate=2", "parallel.zero_stage=1"], 0)
-    assert report["processes"] == 16 and report["bf16"]["gradient_error"] > 1e-3, report
+    assert report["processes"] == 16 and report["rounding"]["precision"] == "bf16" and report["rounding"]["gradient_error"] > 1e-3, report
     assert "pp=2 dp_replicate=2 dp_shard=2 tp=2" in report["layout"], report
     print("%d errors planted, all found; %d of them are all that was named" % (planted, named))
 

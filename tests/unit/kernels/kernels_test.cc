@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -113,14 +114,16 @@ TEST_P(KernelsTest, RopeTurnsPairsAndBack) {
   for (size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(x[i], before[i], 1e-5);
 }
 
-TEST_P(KernelsTest, CrossEntropyWithMaskAndZLoss) {
-  auto logits = Random(kRows * kCols, 1, 4);
+template <typename T>
+void CheckCrossEntropy(const TypedKernels& kernels, double tolerance) {
+  const auto random = Random(kRows * kCols, 1, 4);
+  std::vector<T> logits(random.begin(), random.end());
   const auto before = logits;
   const std::vector<int32_t> targets = {0, 36, 5, 7, 9};
   const std::vector<uint8_t> mask = {1, 1, 0, 1, 1};
-  const double z = 1e-2, scale = 0.125;
+  const double z = 0.0078125, scale = 0.125;  // exact as floats, too
   double loss = 1, expected = 1;
-  k().f32.cross_entropy(&loss, logits.data(), targets.data(), mask.data(), float(z), true, float(scale),
+  kernels.cross_entropy(&loss, logits.data(), targets.data(), mask.data(), float(z), true, float(scale),
                         kRows, kCols);
   for (int64_t i = 0; i < kRows; ++i) {
     double sum = 0;
@@ -130,10 +133,16 @@ TEST_P(KernelsTest, CrossEntropyWithMaskAndZLoss) {
     for (int64_t j = 0; j < kCols; ++j) {
       const double p = std::exp(before[i * kCols + j] - lse);
       const double gradient = mask[i] == 0 ? 0 : scale * (p * (1 + 2 * z * lse) - (j == targets[i] ? 1 : 0));
-      EXPECT_NEAR(logits[i * kCols + j], gradient, 1e-6);
+      EXPECT_NEAR(logits[i * kCols + j], gradient, tolerance);
     }
   }
-  EXPECT_NEAR(loss, expected, 1e-5);
+  EXPECT_NEAR(loss, expected, 10 * tolerance);
+}
+
+TEST_P(KernelsTest, CrossEntropyWithMaskAndZLoss) { CheckCrossEntropy<float>(k().f32, 1e-6); }
+
+TEST(KernelsInDouble, CrossEntropyWithMaskAndZLoss) {
+  for (int index = 0; index < NumCpuTables(); ++index) CheckCrossEntropy<double>(CpuTable(index).f64, 1e-14);
 }
 
 TEST_P(KernelsTest, CrossEntropyShowsNonFiniteLogits) {
@@ -158,10 +167,46 @@ struct UpdateOperands {
     for (float& x : v) x *= x;
   }
   void Update(const Kernels& kernels, UpdateRule rule, const UpdateOptions& options, int num_states) {
-    float* const states[kMaxUpdateStates] = {m.data(), num_states > 1 ? v.data() : nullptr};
-    kernels.For(rule)(master.data(), states, g.data(), options, kCount);
+    void* const states[kMaxUpdateStates] = {m.data(), num_states > 1 ? v.data() : nullptr};
+    kernels.masters_f32.For(rule)(master.data(), states, g.data(), options, kCount);
   }
 };
+
+// fp64's table has the same rules: they are held against their definitions below, in fp32.
+TEST(KernelsInDouble, UpdatesAreThoseOfFloats) {
+  const UpdateOptions options{.lr = 1e-2f,
+                              .beta1 = 0.9f,
+                              .beta2 = 0.95f,
+                              .eps = 1e-8f,
+                              .momentum = 0.9f,
+                              .weight_decay = 0.1f,
+                              .gradient_scale = 0.5f,
+                              .bias_correction1 = 0.271f,
+                              .bias_correction2 = 0.142625f};
+  for (int rule = 0; rule < kNumUpdateRules; ++rule) {
+    UpdateOperands floats;
+    const auto doubles = [](const std::vector<float>& values) {
+      return std::vector<double>(values.begin(), values.end());
+    };
+    std::vector<double> master = doubles(floats.master), m = doubles(floats.m), v = doubles(floats.v);
+    const std::vector<double> g = doubles(floats.g);
+    void* const states[kMaxUpdateStates] = {m.data(), v.data()};
+    Cpu().masters_f64.For(static_cast<UpdateRule>(rule))(master.data(), states, g.data(), options,
+                                                         UpdateOperands::kCount);
+    floats.Update(Cpu(), static_cast<UpdateRule>(rule), options, 2);
+    double difference = 0;
+    for (size_t i = 0; i < master.size(); ++i) {
+      EXPECT_NEAR(master[i], floats.master[i], 1e-6) << rule;
+      EXPECT_NEAR(m[i], floats.m[i], 1e-6) << rule;
+      difference = std::max(difference, std::abs(master[i] - floats.master[i]));
+    }
+    EXPECT_GT(difference, 0) << rule;  // not rounded on the way
+    double squares = 0, expected = 0;
+    Cpu().masters_f64.sum_of_squares(&squares, g.data(), UpdateOperands::kCount);
+    Cpu().masters_f32.sum_of_squares(&expected, floats.g.data(), UpdateOperands::kCount);
+    EXPECT_DOUBLE_EQ(squares, expected);
+  }
+}
 
 TEST_P(KernelsTest, AdamWFollowsItsDefinition) {
   const UpdateOperands before;
@@ -218,11 +263,11 @@ TEST_P(KernelsTest, BF16RoundsToNearestEven) {
   const std::vector<uint16_t> expected = {0x3f80, 0x3f80, 0x3f82, 0xbf80,
                                           0x7f80, 0x0000, 0x7f80};  // 1 + 2^-8 and 1 + 3 * 2^-8 are ties
   std::vector<uint16_t> rounded(values.size());
-  k().bf16.from_float(rounded.data(), values.data(), static_cast<int64_t>(values.size()));
+  k().bf16.round(rounded.data(), values.data(), static_cast<int64_t>(values.size()));
   EXPECT_EQ(rounded, expected);
   const float nan = std::numeric_limits<float>::quiet_NaN();
   uint16_t bits = 0;
-  k().bf16.from_float(&bits, &nan, 1);
+  k().bf16.round(&bits, &nan, 1);
   EXPECT_EQ(bits & 0x7f80, 0x7f80);
   EXPECT_NE(bits & 0x007f, 0);
 }

@@ -12,6 +12,7 @@
 
 #include "base/counter_rng.h"
 #include "device/counting_allocator.h"
+#include "nn/segment_run.h"
 
 namespace trainctl::nn {
 namespace {
@@ -59,14 +60,15 @@ struct Bench {
     rope = MakeRopeTables(device::Device::Cpu(), spec, shape.seq_len);
     int64_t numel = 0;
     for (const model::Parameter& parameter : inventory) numel += parameter.numel;
-    at::Tensor flat = (at::randn({numel}) * 0.05).to(dtype == DType::kBF16 ? at::kBFloat16 : at::kFloat);
-    at::Tensor gradient = at::zeros({numel}, at::kFloat);
+    at::Tensor flat = (at::randn({numel}) * 0.05).to(ToAten(dtype));
+    at::Tensor gradient = at::zeros({numel}, ToAten(trainctl::AccumulatorOf(dtype)));
     weights.push_back(flat);
     gradients.push_back(gradient);
     int64_t offset = 0;
     for (size_t i = 0; i < inventory.size(); ++i) {
-      bound[static_cast<int>(i)] = {static_cast<char*>(flat.data_ptr()) + offset * DTypeBytes(dtype),
-                                    gradient.data_ptr<float>() + offset, true};
+      bound[static_cast<int>(i)] = {
+          static_cast<char*>(flat.data_ptr()) + offset * DTypeBytes(dtype),
+          static_cast<char*>(gradient.data_ptr()) + offset * static_cast<int64_t>(gradient.itemsize()), true};
       offset += inventory[i].numel;
     }
     for (int64_t i = 0; i < shape.tokens(); ++i) {
@@ -119,8 +121,7 @@ TEST_P(SegmentMemoryTest, LayerUsesTheBytesThatAnalyzeSays) {
   const Bench bench(spec, 1, c.shape, c.dtype, c.documents, c.forms_again);
   const SegmentRunner runner = bench.Runner();
   const model::SegmentMemory memory = model::Analyze(bench.segment);
-  const at::Tensor input =
-      at::randn({c.shape.tokens(), c.hidden}).to(c.dtype == DType::kBF16 ? at::kBFloat16 : at::kFloat);
+  const at::Tensor input = at::randn({c.shape.tokens(), c.hidden}).to(ToAten(c.dtype));
   const TokenView view = bench.View();
   Saved saved;
   at::Tensor output;
@@ -161,8 +162,7 @@ TEST_P(SegmentMemoryTest, BackwardInTwoPassesUsesTheBytesThatAnalyzeSays) {
   const Bench bench(spec, 1, c.shape, c.dtype, c.documents, c.forms_again);
   const SegmentRunner runner = bench.Runner();
   const model::SegmentMemory memory = model::Analyze(bench.segment);
-  const at::Tensor input =
-      at::randn({c.shape.tokens(), c.hidden}).to(c.dtype == DType::kBF16 ? at::kBFloat16 : at::kFloat);
+  const at::Tensor input = at::randn({c.shape.tokens(), c.hidden}).to(ToAten(c.dtype));
   const TokenView view = bench.View();
   const int64_t before = device::LiveTensorBytes();
   WeightQueue queue;
@@ -201,8 +201,7 @@ TEST_P(SegmentMemoryTest, HeadUsesTheBytesThatAnalyzeSays) {
   const model::ModelSpec spec = Spec(c.hidden, c.heads, c.kv_heads, 3000);
   const Bench bench(spec, 2, c.shape, c.dtype, c.documents);
   const SegmentRunner runner = bench.Runner();
-  const at::Tensor input =
-      at::randn({c.shape.tokens(), c.hidden}).to(c.dtype == DType::kBF16 ? at::kBFloat16 : at::kFloat);
+  const at::Tensor input = at::randn({c.shape.tokens(), c.hidden}).to(ToAten(c.dtype));
   double loss = 0;
   runner.LossAndGradient(bench.bound, input, bench.View(), 0, 1.0f, &loss);
   const int64_t measured =
@@ -218,6 +217,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{64, 4, 4, {2, 256}, DType::kBF16, 1}, Case{64, 4, 1, {1, 512}, DType::kBF16, 2},
                       Case{256, 4, 4, {1, 1024}, DType::kBF16, 1}, Case{256, 8, 2, {4, 128}, DType::kF32, 1},
                       Case{256, 8, 2, {4, 128}, DType::kF32, 1, true},
+
                       Case{256, 4, 4, {1, 1024}, DType::kBF16, 1, true}));
 
 // Two passes, with the second later, are one pass bit by bit: gradients of inputs, matrices, norms, biases
@@ -231,7 +231,7 @@ TEST(SegmentRunner, BackwardInTwoPassesIsBackwardInOne) {
         Bench bench(Spec(32, 4, 2, 64), block, shape, dtype, 2);
         for (auto& [index, parameter] : bench.bound) parameter.accumulate = accumulate;
         const SegmentRunner runner = bench.Runner();
-        const auto type = dtype == DType::kBF16 ? at::kBFloat16 : at::kFloat;
+        const auto type = ToAten(dtype);
         const at::Tensor output_gradient = at::randn({shape.tokens(), 32}).to(type);
         const at::Tensor input = block == 0 ? at::Tensor() : at::randn({shape.tokens(), 32}).to(type);
         const at::Tensor initial = at::randn_like(bench.gradients[0]);
@@ -275,7 +275,7 @@ TEST(SegmentRunner, BackwardInTwoPassesIsBackwardInOne) {
 TEST(SegmentRunner, WhatIsFormedAgainGivesTheSameBits) {
   const model::MicroBatchShape shape{2, 24};
   for (DType dtype : {DType::kF32, DType::kBF16}) {
-    const auto type = dtype == DType::kBF16 ? at::kBFloat16 : at::kFloat;
+    const auto type = ToAten(dtype);
     at::manual_seed(13);
     const at::Tensor input = at::randn({shape.tokens(), 32}).to(type);
     const at::Tensor output_gradient = at::randn({shape.tokens(), 32}).to(type);
@@ -426,17 +426,17 @@ TEST(SegmentRunner, RowsCanBeFewerThanTheirBound) {
 }
 
 // The gradient of a layer against differences of its own forward: independent of any autograd. Compared as
-// a vector over several directions, because a single one may lie across the gradient and show only fp32's
-// noise, which is another on another CPU; the extrapolated difference (error of order step^4) allows a step
-// that is large against that noise.
-TEST(SegmentRunner, LayerGradientMatchesFiniteDifferences) {
+// a vector over several directions, because a single one may lie across the gradient and show only rounding,
+// which in fp32 is another on another CPU; the extrapolated difference (error of order step^4) allows a step
+// that is large against it.
+void HoldAgainstDifferences(DType dtype, double step, double tolerance) {
   at::manual_seed(7);
   const model::ModelSpec spec = Spec(16, 4, 2, 64);
   const model::MicroBatchShape shape{2, 12};
-  Bench bench(spec, 1, shape, DType::kF32, 2);
+  Bench bench(spec, 1, shape, dtype, 2);
   const SegmentRunner runner = bench.Runner();
-  const at::Tensor input = at::randn({shape.tokens(), 16});
-  const at::Tensor direction = at::randn({shape.tokens(), 16});
+  const at::Tensor input = at::randn({shape.tokens(), 16}).to(ToAten(dtype));
+  const at::Tensor direction = at::randn({shape.tokens(), 16}).to(ToAten(dtype));
   at::Tensor x = input.clone();
   const auto value = [&] {
     return (runner.Forward(bench.bound, x, bench.View(), nullptr).to(at::kDouble) * direction.to(at::kDouble))
@@ -459,15 +459,20 @@ TEST(SegmentRunner, LayerGradientMatchesFiniteDifferences) {
     double norm = 0;
     for (int i = 0; i < 16; ++i) {
       const at::Tensor along = at::randn_like(origin) * spread;
-      const double difference = (4 * central(along, 0.02) - central(along, 0.04)) / 3;
+      const double difference = (4 * central(along, step) - central(along, 2 * step)) / 3;
       error += std::pow((gradient * along).sum().item<double>() - difference, 2);
       norm += difference * difference;
     }
     variable.copy_(origin);
-    EXPECT_LE(std::sqrt(error / norm), 1e-3);
+    EXPECT_LE(std::sqrt(error / norm), tolerance);
   };
   expect_gradient(x, dx, 1);
   expect_gradient(bench.weights[0], bench.gradients[0], 0.2);
+}
+
+TEST(SegmentRunner, LayerGradientMatchesFiniteDifferences) {
+  HoldAgainstDifferences(DType::kF32, 0.02, 1e-3);
+  HoldAgainstDifferences(DType::kF64, 1e-3, 1e-9);
 }
 
 // A step without any loss token has no gradient: the logits themselves must not pass for one.
@@ -476,7 +481,7 @@ TEST(SegmentRunner, NothingToLearnIsNoGradient) {
     const model::ModelSpec spec = Spec(16, 4, 2, 64);
     Bench bench(spec, 2, {1, 12}, dtype, 1);
     std::fill(bench.mask.begin(), bench.mask.end(), 0);
-    const at::Tensor input = at::randn({12, 16}).to(dtype == DType::kBF16 ? at::kBFloat16 : at::kFloat);
+    const at::Tensor input = at::randn({12, 16}).to(ToAten(dtype));
     double loss = 0;
     for (float scale : {0.0f, 1.0f}) {
       const at::Tensor dx = bench.Runner().LossAndGradient(bench.bound, input, bench.View(), 0, scale, &loss);

@@ -63,8 +63,8 @@ TEST(Optimizers, AnUpdateOfAPartLeavesTheRest) {
   for (const Optimizer* optimizer : All()) {
     Floats master(8, 1.0f), a(8, 0.5f), b(8, 0.25f);
     const Floats gradient(8, 2.0f);
-    Update(*optimizer, kernels::Cpu(), {master.data(), {a.data(), b.data()}}, gradient.data(), 3, 2,
-           {.lr = 0.5f, .beta1 = 0.5f, .beta2 = 0.5f, .eps = 1, .momentum = 0.5f});
+    Update(*optimizer, kernels::Cpu(), DType::kF32, {master.data(), {a.data(), b.data()}}, gradient.data(), 3,
+           2, {.lr = 0.5f, .beta1 = 0.5f, .beta2 = 0.5f, .eps = 1, .momentum = 0.5f});
     for (size_t i = 0; i < 8; ++i) {
       const bool inside = i == 3 || i == 4;
       EXPECT_EQ(master[i] != 1.0f, inside) << optimizer->name << " " << i;
@@ -115,9 +115,9 @@ TEST_P(AgainstPyTorch, TwentyUpdates) {
     kernels::UpdateOptions options =
         Options(expected["options"], static_cast<int64_t>(step), std::sqrt(squares));
     options.weight_decay = expected["options"]["weight_decay"];
-    Update(optimizer, kernels::Cpu(), parts, gradient.data(), 0, numel / 2, options);
+    Update(optimizer, kernels::Cpu(), DType::kF32, parts, gradient.data(), 0, numel / 2, options);
     options.weight_decay = 0;
-    Update(optimizer, kernels::Cpu(), parts, gradient.data(), numel / 2, numel / 2, options);
+    Update(optimizer, kernels::Cpu(), DType::kF32, parts, gradient.data(), numel / 2, numel / 2, options);
     for (size_t i = 0; i < master.size(); ++i) {
       const double wanted = expected["parameters"][step][i];
       EXPECT_NEAR(master[i], wanted, kTolerance) << "step " << step << ", element " << i;

@@ -37,7 +37,7 @@ struct Rank {
   void ForEach(F f) {
     for (const layout::Bucket& bucket : ledger.buckets()) {
       const optim::Parts& parts = state.parts(bucket.id);
-      std::vector<float*> kinds = {parts.master};
+      std::vector<float*> kinds = {static_cast<float*>(parts.master)};
       for (size_t k = 0; k < state.optimizer().states.size(); ++k)
         kinds.push_back(static_cast<float*>(parts.states[k]));
       for (const layout::ParameterRange& range : state.OwnRanges(bucket.id)) {

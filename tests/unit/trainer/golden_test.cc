@@ -146,7 +146,8 @@ class Trainer {
 
   std::vector<float> Gradient(int parameter) const {
     const model::Parameter& p = ledger_.inventory()[static_cast<size_t>(parameter)];
-    const float* gradient = state_.full_gradient(ledger_.bucket_of(parameter)) + ledger_.offset_of(parameter);
+    const float* gradient = static_cast<float*>(state_.full_gradient(ledger_.bucket_of(parameter))) +
+                            ledger_.offset_of(parameter);
     return {gradient, gradient + p.numel};
   }
 

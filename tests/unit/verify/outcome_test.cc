@@ -23,7 +23,7 @@ class OutcomeTest : public ::testing::Test {
     Fill(reference_, {3, 0, 4, 0.3f, 0, 0.4f});
   }
 
-  static void Fill(Outcome& outcome, const std::vector<float>& gradients) {
+  static void Fill(Outcome& outcome, const std::vector<double>& gradients) {
     std::copy(gradients.begin(), gradients.end(), outcome.gradients());
   }
   Comparison Off(float large, float small) const {
@@ -45,12 +45,14 @@ TEST_F(OutcomeTest, ErrorsAreRelativeToTheParametersOwnNorm) {
 
 TEST_F(OutcomeTest, RoundingMayBeHalfAsMuchAgainInAllAndTwiceInOne) {
   const Comparison alone = Off(0.5f, 0.1f);
-  EXPECT_EQ(CompareRounding(Off(0.7f, 0.19f), alone, inventory_), "");
-  EXPECT_THAT(CompareRounding(Off(0.8f, 0.1f), alone, inventory_), HasSubstr("gradients off by"));
-  EXPECT_THAT(CompareRounding(Off(0.5f, 0.21f), alone, inventory_), HasSubstr("gradient of small off by"));
-  EXPECT_THAT(CompareRounding(Off(NAN, 0.1f), alone, inventory_), HasSubstr("off by nan"));
+  EXPECT_EQ(CompareRounding(DType::kBF16, Off(0.7f, 0.19f), alone, inventory_), "");
+  EXPECT_THAT(CompareRounding(DType::kBF16, Off(0.8f, 0.1f), alone, inventory_),
+              HasSubstr("gradients off by"));
+  EXPECT_THAT(CompareRounding(DType::kBF16, Off(0.5f, 0.21f), alone, inventory_),
+              HasSubstr("gradient of small off by"));
+  EXPECT_THAT(CompareRounding(DType::kBF16, Off(NAN, 0.1f), alone, inventory_), HasSubstr("off by nan"));
   // Where one process is nearly exact there is a floor.
-  EXPECT_EQ(CompareRounding(Off(0.01f, 0.001f), Off(0, 0), inventory_), "");
+  EXPECT_EQ(CompareRounding(DType::kBF16, Off(0.01f, 0.001f), Off(0, 0), inventory_), "");
 }
 
 }  // namespace
