@@ -30,6 +30,7 @@ struct CalibrateOptions {
   std::string precision;
   int64_t workers = 0;
   int64_t threads = 0;
+  int64_t rounds = 0;
   OutputRules output_rules;
 };
 
@@ -128,10 +129,10 @@ absl::StatusOr<ExitCode> CalibrateMachine(const CalibrateOptions& options, const
   TRAINCTL_RETURN_IF_ERROR(MakeFolderOf(path));
   TRAINCTL_ASSIGN_OR_RETURN(const OutputTarget target, FindOutput(path, rules));
   std::fprintf(stderr, "measuring this machine; other work on it spoils the result\n");
-  TRAINCTL_ASSIGN_OR_RETURN(const MachineMeasurement measurement,
-                            MeasureMachine(host, loads, [](const std::string& what) {
-                              std::fprintf(stderr, "  %s\n", what.c_str());
-                            }));
+  TRAINCTL_ASSIGN_OR_RETURN(
+      const MachineMeasurement measurement,
+      MeasureMachine(host, loads, options.rounds > 0 ? options.rounds : kUsualRounds,
+                     [](const std::string& what) { std::fprintf(stderr, "  %s\n", what.c_str()); }));
   TRAINCTL_ASSIGN_OR_RETURN(const simulate::MachineProfile profile,
                             Merged(target, host, measurement.profile));
   const std::string json = simulate::MachineToJson(profile);
@@ -147,9 +148,9 @@ absl::StatusOr<ExitCode> CalibrateMachine(const CalibrateOptions& options, const
 
 absl::StatusOr<ExitCode> RunCalibrate(const CalibrateOptions& options, const Output& output) {
   if (options.file.empty()) return CalibrateMachine(options, output);
-  if (!options.precision.empty() || options.workers > 0 || options.threads > 0) {
+  if (!options.precision.empty() || options.workers > 0 || options.threads > 0 || options.rounds > 0) {
     return UsageError(
-        "--precision, --workers and --threads are of this machine; runs of a file state their own");
+        "--precision, --workers, --threads and --rounds are of this machine; runs of a file state their own");
   }
   return CalibrateToRuns(options.file, options.out, options.output_rules, output);
 }
@@ -176,6 +177,11 @@ void AddCalibrate(CLI::App& app, Action& action) {
   verb->add_option("--threads", options->threads,
                    "Only with so many threads a worker (default: its share of the cores)")
       ->check(WholeNumber(1, 1024));
+  verb->add_option(
+          "--rounds", options->rounds,
+          "How often everything is measured (default: 3); fewer take less time, and a machine that is "
+          "slow for a while spoils more")
+      ->check(WholeNumber(1, 100));
   AddJsonFlag(*verb);
   SetExample(*verb, "trainctl calibrate && trainctl plan recipes/toy_1m_cpu.toml");
   verb->callback([&action, options] {

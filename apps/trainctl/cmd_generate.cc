@@ -12,6 +12,7 @@
 #include "apps/trainctl/command.h"
 #include "apps/trainctl/option_checks.h"
 #include "apps/trainctl/worker_program.h"
+#include "base/units.h"
 #include "launcher/printable_text.h"
 
 namespace trainctl::cli {
@@ -23,10 +24,28 @@ struct OnRunOptions {
   int64_t max_tokens = 200;
   double temperature = 0.8;
   int64_t seed = 0;
+  std::string memory;
 };
 
+absl::StatusOr<std::vector<std::string>> ArgsOf(const std::string& verb, const OnRunOptions& options) {
+  TRAINCTL_ASSIGN_OR_RETURN(std::vector<std::string> args, OneProcessArgs(verb, options.run));
+  if (options.memory.empty()) return args;
+  TRAINCTL_ASSIGN_OR_RETURN(const int64_t bytes, ParseBytes(options.memory));
+  if (bytes <= 0) return UsageError("--memory must be more than nothing");
+  args.insert(args.end(), {"--weight-bytes", absl::StrCat(bytes)});
+  return args;
+}
+
+void AddMemory(CLI::App& verb, OnRunOptions& options) {
+  verb.add_option(
+          "--memory", options.memory,
+          "Weights that may be in memory at a time (\"8GiB\"; default: seven tenths of what is free); "
+          "where they are more, blocks are read anew each time that they are needed")
+      ->type_name("SIZE");
+}
+
 absl::StatusOr<ExitCode> Generate(const OnRunOptions& options) {
-  TRAINCTL_ASSIGN_OR_RETURN(std::vector<std::string> args, OneProcessArgs("generate", options.run));
+  TRAINCTL_ASSIGN_OR_RETURN(std::vector<std::string> args, ArgsOf("generate", options));
   for (const auto& [name, value] :
        std::vector<std::pair<std::string, std::string>>{{"--prompt", options.prompt},
                                                         {"--max-tokens", absl::StrCat(options.max_tokens)},
@@ -39,7 +58,7 @@ absl::StatusOr<ExitCode> Generate(const OnRunOptions& options) {
 }
 
 absl::StatusOr<ExitCode> Eval(const OnRunOptions& options) {
-  TRAINCTL_ASSIGN_OR_RETURN(const std::vector<std::string> args, OneProcessArgs("eval", options.run));
+  TRAINCTL_ASSIGN_OR_RETURN(const std::vector<std::string> args, ArgsOf("eval", options));
   // The worker says nothing before all batches are done, which may take a minute.
   const std::string& checkpoint = *std::next(std::find(args.begin(), args.end(), "--checkpoint"));
   std::fprintf(stderr, "evaluating %s\n", launcher::PrintableText(checkpoint).c_str());
@@ -69,6 +88,7 @@ void AddGenerate(CLI::App& app, Action& action) {
       ->check(WholeNumber(0))
       ->type_name("N")
       ->capture_default_str();
+  AddMemory(*verb, *options);
   SetExample(*verb, "trainctl generate runs/latest --prompt '#include <'");
   verb->callback([&action, options] { action = [options](const Output&) { return Generate(*options); }; });
 }
@@ -77,6 +97,7 @@ void AddEval(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand("eval", "Held-out loss of a run's newest checkpoint, as JSON");
   auto options = std::make_shared<OnRunOptions>();
   verb->add_option("RUN", options->run, "The run folder (default: runs/latest)");
+  AddMemory(*verb, *options);
   AddJsonFlag(*verb);
   SetExample(*verb, "trainctl eval runs/latest");
   verb->callback([&action, options] { action = [options](const Output&) { return Eval(*options); }; });

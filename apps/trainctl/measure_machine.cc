@@ -28,9 +28,6 @@ constexpr ProbeShape kShapes[] = {
     {2, 512, 1408, 8, 4, 1024, 256, 4, 1, 3}, {1, 768, 2048, 12, 12, 8192, 128, 8, 1, 0},
     {2, 256, 1024, 4, 2, 512, 1024, 2, 1, 3}, {3, 384, 1024, 6, 6, 2048, 256, 6, 2, 0},
 };
-// All shapes under all loads, so often: a machine that is slow for half a minute does not make one load look
-// slow.
-constexpr int kRounds = 3;
 constexpr int kSteps = 7;        // of a run
 constexpr int kWarmUpSteps = 3;  // pages are touched, libraries choose their kernels
 
@@ -135,14 +132,14 @@ absl::StatusOr<std::string> MakeTemporaryFolder() {
   return path;
 }
 
-absl::Status MeasureLoads(const cluster::Host& host, const std::vector<Load>& loads,
+absl::Status MeasureLoads(const cluster::Host& host, const std::vector<Load>& loads, int64_t rounds,
                           const std::string& folder, const std::function<void(const std::string&)>& progress,
                           MachineMeasurement& measurement) {
   TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(folder + "/text.txt", ProbeText()));
   std::vector<std::vector<Trial>> trials(loads.size(), std::vector<Trial>(std::size(kShapes)));
-  for (int round = 1; round <= kRounds; ++round) {
+  for (int64_t round = 1; round <= rounds; ++round) {
     for (size_t i = 0; i < loads.size(); ++i) {
-      progress(absl::StrCat("round ", round, " of ", kRounds, ": ", loads[i].ToString()));
+      progress(absl::StrCat("round ", round, " of ", rounds, ": ", loads[i].ToString()));
       for (size_t shape = 0; shape < std::size(kShapes); ++shape) {
         TRAINCTL_RETURN_IF_ERROR(RunTrial(kShapes[shape], loads[i], host, folder, trials[i][shape]));
       }
@@ -186,12 +183,13 @@ std::vector<Load> UsualLoads(const cluster::Host& host) {
 }
 
 absl::StatusOr<MachineMeasurement> MeasureMachine(const cluster::Host& host, const std::vector<Load>& loads,
+                                                  int64_t rounds,
                                                   const std::function<void(const std::string&)>& progress) {
   MachineMeasurement measurement;
   measurement.profile.cpu = host.cpu;
   measurement.profile.cores = host.allowed_cores;
   TRAINCTL_ASSIGN_OR_RETURN(const std::string folder, MakeTemporaryFolder());
-  const absl::Status status = MeasureLoads(host, loads, folder, progress, measurement);
+  const absl::Status status = MeasureLoads(host, loads, rounds, folder, progress, measurement);
   const absl::Status removed = RemoveAll(folder);
   TRAINCTL_RETURN_IF_ERROR(status);
   TRAINCTL_RETURN_IF_ERROR(removed);

@@ -35,8 +35,13 @@ struct MachineMeasurement {
   std::vector<Fit> fits;  // one for each entry of profile.measured
 };
 
-// A minute or two a load. `progress` is told what runs now. EnvironmentError: a probe could not be run.
+inline constexpr int64_t kUsualRounds = 3;
+
+// All loads `rounds` times one after another: with three a machine that is slow for half a minute does not
+// make one load look slow. A minute or two a load. `progress` is told what runs now. EnvironmentError: a
+// probe could not be run.
 absl::StatusOr<MachineMeasurement> MeasureMachine(const cluster::Host& host, const std::vector<Load>& loads,
+                                                  int64_t rounds,
                                                   const std::function<void(const std::string&)>& progress);
 
 }  // namespace trainctl::cli

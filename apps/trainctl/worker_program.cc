@@ -51,7 +51,9 @@ absl::StatusOr<std::vector<std::string>> OneProcessArgs(const std::string& verb,
                                   "--checkpoint",
                                   newest->path,
                                   "--threads",
-                                  absl::StrCat(host.allowed_cores)};
+                                  absl::StrCat(host.allowed_cores),
+                                  "--weight-bytes",
+                                  absl::StrCat(host.memory_available_bytes / 10 * 7)};
 }
 
 absl::Status ExecWorker(const std::vector<std::string>& args) {

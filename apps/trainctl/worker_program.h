@@ -14,7 +14,8 @@ namespace trainctl::cli {
 absl::StatusOr<std::string> OwnProgram();
 absl::StatusOr<std::string> FindWorkerProgram();
 
-// The arguments of a one-process job on the newest good checkpoint of a run (empty: the latest run).
+// The arguments of a one-process job on the newest good checkpoint of a run (empty: the latest run). Of its
+// weights it has seven tenths of the memory that is free; another --weight-bytes behind them holds instead.
 absl::StatusOr<std::vector<std::string>> OneProcessArgs(const std::string& verb, const std::string& run_path);
 
 // Replaces this process by the worker program; returns only when that fails.

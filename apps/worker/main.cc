@@ -143,6 +143,7 @@ absl::StatusOr<int> OnRun(const std::string& verb, const std::vector<std::string
   deps.recipe = &recipe;
   deps.checkpoint_path = Get(options, "--checkpoint", "");
   deps.threads = static_cast<int>(GetInt(options, "--threads", 1));
+  deps.weight_bytes = GetInt(options, "--weight-bytes", 0);
   deps.model_files_path = folder.model_files_path();
   if (verb == "generate") {
     TRAINCTL_RETURN_IF_ERROR(Generate(deps, options));

@@ -12,6 +12,21 @@
 
 namespace trainctl::parallel {
 
+void DrawInitial(const model::Parameter& parameter, uint64_t seed, int64_t begin, absl::Span<float> values) {
+  if (parameter.init != model::Init::kNormal) {
+    std::fill(values.begin(), values.end(), parameter.init == model::Init::kOnes ? 1.0f : 0.0f);
+    return;
+  }
+  constexpr int64_t kOfOneThread = int64_t{1} << 14;
+  const uint64_t stream = StreamOf(parameter.name);
+  const float std_dev = static_cast<float>(parameter.init_std);
+  at::parallel_for(0, static_cast<int64_t>(values.size()), kOfOneThread, [&](int64_t first, int64_t end) {
+    for (int64_t i = first; i < end; ++i) {
+      values[static_cast<size_t>(i)] = std_dev * RandomNormal(seed, stream, static_cast<uint64_t>(begin + i));
+    }
+  });
+}
+
 ShardedState::ShardedState(const device::Device& device, const layout::Ledger& ledger,
                            const schedule::Program& program, const schedule::Types& types, int rank,
                            const optim::Optimizer& optimizer)
@@ -95,26 +110,17 @@ absl::Span<uint8_t> ShardedState::receive_buffer() const {
 
 void ShardedState::Initialize(uint64_t seed) {
   constexpr int64_t kAtOnce = int64_t{1} << 22;
-  constexpr int64_t kOfOneThread = int64_t{1} << 14;
   std::vector<float> values;
   for (const layout::HeldBox& held : ledger_.BoxesHeld(rank_)) {
     const model::Parameter& parameter = ledger_.inventory()[static_cast<size_t>(held.parameter)];
-    const uint64_t stream = StreamOf(parameter.name);
-    const float std_dev = static_cast<float>(parameter.init_std);
     const layout::Runs runs(held.box, layout::WholeBox(parameter.shape), held.box);
     for (int64_t r = 0; r < runs.size(); ++r) {
       const layout::Run run = runs[r];
       for (int64_t done = 0; done < run.count; done += kAtOnce) {
         Beat();
         const int64_t count = std::min(kAtOnce, run.count - done);
-        values.assign(static_cast<size_t>(count), parameter.init == model::Init::kOnes ? 1.0f : 0.0f);
-        const auto draw = [&](int64_t begin, int64_t end) {
-          for (int64_t i = begin; i < end; ++i) {
-            values[static_cast<size_t>(i)] =
-                std_dev * RandomNormal(seed, stream, static_cast<uint64_t>(run.from + done + i));
-          }
-        };
-        if (parameter.init == model::Init::kNormal) at::parallel_for(0, count, kOfOneThread, draw);
+        values.resize(static_cast<size_t>(count));
+        DrawInitial(parameter, seed, run.from + done, absl::MakeSpan(values));
         const int64_t first = held.offset + run.to + done;
         if (master_dtype_ == DType::kF64) {
           std::copy(values.begin(), values.end(), static_cast<double*>(parts(held.bucket).master) + first);

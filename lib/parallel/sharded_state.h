@@ -23,6 +23,10 @@ namespace trainctl::parallel {
 // nobody tags, is activations.
 constexpr int MemoryTag(schedule::Category category) { return 1 + static_cast<int>(category); }
 
+// A parameter's elements from its `begin`-th on, as they are before the first step, from the counter-based
+// generator: the same for every layout.
+void DrawInitial(const model::Parameter& parameter, uint64_t seed, int64_t begin, absl::Span<float> values);
+
 class ShardedState {
  public:
   // Allocates everything that `program` lists as persistent. `rank` is the global rank.
@@ -60,7 +64,7 @@ class ShardedState {
     return ledger_.OptimizerRanges(bucket, rank_);
   }
 
-  // Fills the master from the counter-based generator: the same model for every layout. State is 0.
+  // Fills the master (DrawInitial). State is 0.
   void Initialize(uint64_t seed);
 
   // Rounds the master into this rank's part of the whole bucket (stages 0-2), or of `slot` (stage 3).

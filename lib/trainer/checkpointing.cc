@@ -266,18 +266,14 @@ void ConvertToFloat(DType dtype, const std::byte* raw, absl::Span<float> values)
 absl::Status LoadBox(const checkpoint::ModelFolder& folder, const checkpoint::ModelTensor& tensor,
                      const layout::Box& box, const device::Device& device, float* target) {
   constexpr int64_t kAtOnce = int64_t{1} << 20;
-  const int64_t element_bytes = DTypeBytes(tensor.dtype);
-  std::vector<std::byte> raw;
   std::vector<float> values;
   const layout::Runs runs(box, layout::WholeBox(tensor.shape), box);
   for (int64_t r = 0; r < runs.size(); ++r) {
     const layout::Run run = runs[r];
     for (int64_t done = 0; done < run.count; done += kAtOnce) {
       const int64_t count = std::min(kAtOnce, run.count - done);
-      raw.resize(static_cast<size_t>(count * element_bytes));
       values.resize(static_cast<size_t>(count));
-      TRAINCTL_RETURN_IF_ERROR(folder.Read(tensor, (run.from + done) * element_bytes, absl::MakeSpan(raw)));
-      ConvertToFloat(tensor.dtype, raw.data(), absl::MakeSpan(values));
+      TRAINCTL_RETURN_IF_ERROR(ReadFloats(folder, tensor, run.from + done, absl::MakeSpan(values)));
       device.CopyToDevice(target + run.to + done, values.data(), count * static_cast<int64_t>(sizeof(float)));
     }
   }
@@ -285,6 +281,21 @@ absl::Status LoadBox(const checkpoint::ModelFolder& folder, const checkpoint::Mo
 }
 
 }  // namespace
+
+absl::Status ReadFloats(const checkpoint::ModelFolder& folder, const checkpoint::ModelTensor& tensor,
+                        int64_t begin, absl::Span<float> values) {
+  constexpr size_t kAtOnce = size_t{1} << 20;
+  const int64_t element_bytes = DTypeBytes(tensor.dtype);
+  std::vector<std::byte> raw;
+  for (size_t done = 0; done < values.size(); done += kAtOnce) {
+    const absl::Span<float> part = values.subspan(done, kAtOnce);
+    raw.resize(part.size() * static_cast<size_t>(element_bytes));
+    TRAINCTL_RETURN_IF_ERROR(
+        folder.Read(tensor, (begin + static_cast<int64_t>(done)) * element_bytes, absl::MakeSpan(raw)));
+    ConvertToFloat(tensor.dtype, raw.data(), part);
+  }
+  return absl::OkStatus();
+}
 
 absl::Status LoadModelFolder(const std::string& path, parallel::ShardedState& state) {
   TRAINCTL_ASSIGN_OR_RETURN(const checkpoint::ModelFolder folder, checkpoint::ModelFolder::Open(path));

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "checkpoint/checkpoint_io.h"
+#include "checkpoint/model_folder.h"
 #include "comm/communicator.h"
 #include "parallel/sharded_state.h"
 #include "recipe/recipe.h"
@@ -122,7 +123,10 @@ class StoredState {
 absl::StatusOr<RunCounters> LoadCheckpoint(const std::string& path, parallel::ShardedState& state,
                                            bool weights_only);
 
-// Local. Fills the masters from a Hugging Face folder.
+// Local. Elements of a tensor of a Hugging Face folder from the `begin`-th on, as floats.
+absl::Status ReadFloats(const checkpoint::ModelFolder& folder, const checkpoint::ModelTensor& tensor,
+                        int64_t begin, absl::Span<float> values);
+// Local. Fills the masters from such a folder.
 absl::Status LoadModelFolder(const std::string& path, parallel::ShardedState& state);
 
 }  // namespace trainctl::trainer

@@ -21,11 +21,11 @@ int ThreadsOfOneToken(const model::ModelSpec& spec, int threads) {
 
 }  // namespace
 
-ContextReader::ContextReader(const model::ModelSpec& spec, nn::BoundParameters parameters, int64_t window,
+ContextReader::ContextReader(const model::ModelSpec& spec, ParametersOf parameters_of, int64_t window,
                              int threads)
     : spec_(spec),
       inventory_(model::Inventory(spec)),
-      parameters_(std::move(parameters)),
+      parameters_of_(std::move(parameters_of)),
       rope_(nn::MakeRopeTables(device::Device::Cpu(), spec, window)),
       window_(window),
       threads_(threads),
@@ -44,7 +44,7 @@ std::vector<nn::SegmentRunner> ContextReader::MakeRunners(int64_t num_tokens) co
   return runners;
 }
 
-at::Tensor ContextReader::Read(absl::Span<const int32_t> text) {
+absl::StatusOr<at::Tensor> ContextReader::Read(absl::Span<const int32_t> text) {
   const auto length = static_cast<int64_t>(text.size());
   TRAINCTL_CHECK(length > begin_ + num_tokens_);
   if (length - begin_ > window_) {
@@ -55,7 +55,7 @@ at::Tensor ContextReader::Read(absl::Span<const int32_t> text) {
   return ReadMore(text.subspan(static_cast<size_t>(begin_ + num_tokens_)));
 }
 
-at::Tensor ContextReader::ReadMore(absl::Span<const int32_t> tokens) {
+absl::StatusOr<at::Tensor> ContextReader::ReadMore(absl::Span<const int32_t> tokens) {
   const auto n = static_cast<int64_t>(tokens.size());
   const std::vector<int32_t> one_document(tokens.size(), 0);
   std::vector<int32_t> positions(tokens.size());
@@ -64,13 +64,20 @@ at::Tensor ContextReader::ReadMore(absl::Span<const int32_t> tokens) {
   const std::vector<nn::SegmentRunner> several = n > 1 ? MakeRunners(n) : std::vector<nn::SegmentRunner>{};
   const std::vector<nn::SegmentRunner>& runners = n > 1 ? several : one_token_;
   at::set_num_threads(n > 1 ? threads_ : threads_of_one_token_);
-  const auto head = static_cast<size_t>(model::HeadBlock(spec_));
-  at::Tensor hidden = runners[0].Forward(parameters_, at::Tensor(), view, nullptr);
-  for (size_t block = 1; block < head; ++block) {
-    hidden = runners[block].Continue(parameters_, hidden, view, caches_[block]);
+  at::Tensor hidden, logits;
+  for (int block = 0; block < model::NumBlocks(spec_); ++block) {
+    TRAINCTL_ASSIGN_OR_RETURN(const nn::BoundParameters* const parameters, parameters_of_(block));
+    const nn::SegmentRunner& runner = runners[static_cast<size_t>(block)];
+    if (block == model::EmbeddingBlock()) {
+      hidden = runner.Forward(*parameters, at::Tensor(), view, nullptr);
+    } else if (block == model::HeadBlock(spec_)) {
+      logits = runner.Logits(*parameters, hidden, {n - 1});
+    } else {
+      hidden = runner.Continue(*parameters, hidden, view, caches_[static_cast<size_t>(block)]);
+    }
   }
   num_tokens_ += n;
-  return runners[head].Logits(parameters_, hidden, {n - 1});
+  return logits;
 }
 
 }  // namespace trainctl::trainer

@@ -9,8 +9,10 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "model/model_spec.h"
 #include "nn/bound_parameters.h"
@@ -22,23 +24,24 @@ namespace trainctl::trainer {
 
 class ContextReader {
  public:
-  // `parameters`: of the whole model, in fp32; they stay where they are.
-  ContextReader(const model::ModelSpec& spec, nn::BoundParameters parameters, int64_t window, int threads);
+  // What a block computes with, in fp32; it stays where it is until another is asked for.
+  using ParametersOf = std::function<absl::StatusOr<const nn::BoundParameters*>(int block)>;
+  ContextReader(const model::ModelSpec& spec, ParametersOf parameters_of, int64_t window, int threads);
 
   // Logits [1, vocab] of the token after `text`, which is that of the last call with more tokens (at least
   // one) at its end.
-  at::Tensor Read(absl::Span<const int32_t> text);
+  absl::StatusOr<at::Tensor> Read(absl::Span<const int32_t> text);
 
   // What is left of a full window.
   static int64_t KeptOf(int64_t window) { return window > 1 ? window / 2 : 1; }
 
  private:
   std::vector<nn::SegmentRunner> MakeRunners(int64_t num_tokens) const;
-  at::Tensor ReadMore(absl::Span<const int32_t> tokens);
+  absl::StatusOr<at::Tensor> ReadMore(absl::Span<const int32_t> tokens);
 
   const model::ModelSpec& spec_;
   const std::vector<model::Parameter> inventory_;
-  const nn::BoundParameters parameters_;
+  const ParametersOf parameters_of_;
   const nn::RopeTables rope_;
   const int64_t window_;
   const int threads_;

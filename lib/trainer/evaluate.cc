@@ -1,39 +1,113 @@
 // Held-out loss of a checkpoint, in one process.
 
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
 #include "base/json.h"
 #include "data/batch_source.h"
-#include "parallel/executor.h"
-#include "trainer/inference_model.h"
+#include "nn/rope_tables.h"
+#include "nn/segment_runner.h"
+#include "trainer/block_weights.h"
 
 namespace trainctl::trainer {
 namespace {
 
+// A sequence on its way through the blocks.
+struct Sequence {
+  data::Batch batch;
+  at::Tensor hidden;
+  double loss = 0;  // summed over its loss tokens
+
+  nn::TokenView View() const {
+    return {batch.tokens.data(), batch.targets.data(), batch.positions.data(), batch.document.data(),
+            batch.loss_mask.data()};
+  }
+};
+
+struct Sums {
+  double loss = 0;
+  int64_t loss_tokens = 0;
+};
+
+class Evaluator {
+ public:
+  Evaluator(const InferenceDeps& deps, BlockWeights& weights)
+      : recipe_(*deps.recipe),
+        weights_(weights),
+        rope_(nn::MakeRopeTables(device::Device::Cpu(), weights.spec(), recipe_.data.seq_len)) {
+    const model::MicroBatchShape shape{1, recipe_.data.seq_len};
+    for (int block = 0; block < model::NumBlocks(weights.spec()); ++block) {
+      runners_.emplace_back(
+          device::Device::Cpu(),
+          model::BuildSegment(weights.spec(), weights.inventory(), block, {shape, DType::kF32, deps.threads}),
+          &rope_, deps.threads);
+    }
+  }
+
+  absl::StatusOr<Sums> Run(const data::EvalSet& set) {
+    Sums sums;
+    const int64_t total = set.num_batches * recipe_.train.batch_sequences;
+    for (int64_t first = 0; first < total; first += AtOnce()) {
+      std::vector<Sequence> sequences;
+      for (int64_t i = first; i < std::min(total, first + AtOnce()); ++i) {
+        const int64_t batch = i / recipe_.train.batch_sequences;
+        TRAINCTL_ASSIGN_OR_RETURN(data::Batch one,
+                                  set.source->Get(batch, {i % recipe_.train.batch_sequences, 1}));
+        sequences.push_back({std::move(one), at::Tensor(), 0});
+      }
+      TRAINCTL_RETURN_IF_ERROR(Advance(sequences));
+      for (const Sequence& sequence : sequences) {
+        sums.loss += sequence.loss;
+        for (const uint8_t counts : sequence.batch.loss_mask) sums.loss_tokens += counts != 0 ? 1 : 0;
+      }
+    }
+    return sums;
+  }
+
+ private:
+  // So many that what a block made of them is not large, and each block is read once for all of them.
+  int64_t AtOnce() const {
+    constexpr int64_t kHiddenBytes = int64_t{256} << 20;
+    const int64_t bytes = recipe_.data.seq_len * weights_.spec().hidden * int64_t{sizeof(float)};
+    return std::max<int64_t>(1, kHiddenBytes / bytes);
+  }
+
+  // Through all blocks.
+  absl::Status Advance(std::vector<Sequence>& sequences) {
+    const int head = model::HeadBlock(weights_.spec());
+    for (int block = 0; block <= head; ++block) {
+      TRAINCTL_ASSIGN_OR_RETURN(const nn::BoundParameters* const parameters, weights_.Of(block));
+      const nn::SegmentRunner& runner = runners_[static_cast<size_t>(block)];
+      for (Sequence& sequence : sequences) {
+        if (block == head) {
+          runner.Loss(*parameters, sequence.hidden, sequence.View(), &sequence.loss);
+        } else {
+          sequence.hidden = runner.Forward(*parameters, sequence.hidden, sequence.View(), nullptr);
+        }
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  const recipe::Recipe& recipe_;
+  BlockWeights& weights_;
+  const nn::RopeTables rope_;
+  std::vector<nn::SegmentRunner> runners_;  // by block
+};
+
 absl::StatusOr<std::string> Eval(const InferenceDeps& deps) {
   TRAINCTL_ASSIGN_OR_RETURN(const std::vector<data::EvalSet> sets, data::OpenEvalSets(*deps.recipe));
   if (sets.empty()) return UsageError("the recipe has no evaluation set; give data.eval or a holdout");
-  InferenceModel model(deps, {1, deps.recipe->data.seq_len});
-  TRAINCTL_RETURN_IF_ERROR(model.Load(deps));
-  TRAINCTL_ASSIGN_OR_RETURN(
-      const auto communicator,
-      comm::Communicator::Create(device::Device::Cpu(), nullptr, 0, 1, absl::Minutes(1)));
-  TRAINCTL_ASSIGN_OR_RETURN(parallel::Groups groups,
-                            parallel::Groups::Make(*communicator, layout::Mesh{}, model.forward()));
-  parallel::Executor executor(model.spec(), model.state(), groups, model.options());
+  TRAINCTL_ASSIGN_OR_RETURN(const std::unique_ptr<BlockWeights> weights, BlockWeights::Open(deps));
+  Evaluator evaluator(deps, *weights);
   Json report = {
       {"schema", "trainctl.eval.v1"}, {"checkpoint", deps.checkpoint_path}, {"sets", Json::array()}};
   for (const data::EvalSet& set : sets) {
-    parallel::EvalSums sums;
-    for (int64_t i = 0; i < set.num_batches; ++i) {
-      for (int64_t s = 0; s < deps.recipe->train.batch_sequences; ++s) {
-        TRAINCTL_ASSIGN_OR_RETURN(const data::Batch batch, set.source->Get(i, {s, 1}));
-        const nn::TokenView view{batch.tokens.data(), batch.targets.data(), batch.positions.data(),
-                                 batch.document.data(), batch.loss_mask.data()};
-        TRAINCTL_ASSIGN_OR_RETURN(const parallel::EvalSums part,
-                                  executor.RunForward(model.forward(), {&view, 1}));
-        sums.loss += part.loss;
-        sums.loss_tokens += part.loss_tokens;
-      }
-    }
+    TRAINCTL_ASSIGN_OR_RETURN(const Sums sums, evaluator.Run(set));
     report["sets"].push_back(
         {{"name", set.name},
          {"loss", sums.loss_tokens > 0 ? sums.loss / static_cast<double>(sums.loss_tokens) : 0.0},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,8 +15,8 @@
 #include "checkpoint/model_folder.h"
 #include "kernels/kernels.h"
 #include "model/config_json.h"
+#include "trainer/block_weights.h"
 #include "trainer/codec.h"
-#include "trainer/inference_model.h"
 
 namespace trainctl::trainer {
 namespace {
@@ -23,24 +24,49 @@ namespace {
 constexpr int64_t kMaxShardBytes = int64_t{5} << 30;
 constexpr char kTokenizerConfig[] = "tokenizer_config.json";
 
-absl::Status WriteWeights(InferenceModel& model, DType dtype, const std::string& out_folder) {
-  std::vector<checkpoint::ModelTensorSpec> tensors;
-  std::map<std::string, const float*> data;
-  for (size_t i = 0; i < model.ledger().inventory().size(); ++i) {
-    const model::Parameter& parameter = model.ledger().inventory()[i];
-    tensors.push_back({parameter.name, dtype, parameter.shape});
-    const int index = static_cast<int>(i);
-    data[parameter.name] =
-        model.state().master(model.ledger().bucket_of(index)) + model.ledger().offset_of(index);
+// Hands out elements of parameters, most of them from a buffer that is filled by long reads.
+class BufferedReader {
+ public:
+  explicit BufferedReader(const BlockWeights& weights) : weights_(weights) {}
+
+  // `count` elements of a parameter from its `begin`-th on.
+  absl::StatusOr<const float*> At(int parameter, int64_t begin, int64_t count) {
+    const auto end = [this] { return begin_ + static_cast<int64_t>(values_.size()); };
+    if (parameter != parameter_ || begin < begin_ || begin + count > end()) {
+      constexpr int64_t kAtOnce = int64_t{16} << 20;
+      const int64_t left = weights_.inventory()[static_cast<size_t>(parameter)].numel - begin;
+      parameter_ = parameter;
+      begin_ = begin;
+      values_.resize(static_cast<size_t>(std::min(left, std::max(count, kAtOnce))));
+      TRAINCTL_RETURN_IF_ERROR(weights_.Read(parameter, begin, absl::MakeSpan(values_)));
+    }
+    return values_.data() + (begin - begin_);
   }
+
+ private:
+  const BlockWeights& weights_;
+  int parameter_ = -1;
+  int64_t begin_ = 0;
+  std::vector<float> values_;
+};
+
+absl::Status WriteWeights(const BlockWeights& weights, DType dtype, const std::string& out_folder) {
+  std::vector<checkpoint::ModelTensorSpec> tensors;
+  std::map<std::string, int> parameters;
+  for (const model::Parameter& parameter : weights.inventory()) {
+    parameters[parameter.name] = static_cast<int>(tensors.size());
+    tensors.push_back({parameter.name, dtype, parameter.shape});
+  }
+  BufferedReader reader(weights);
   return checkpoint::WriteModelFolder(
       out_folder, tensors,
       [&](const checkpoint::ModelTensorSpec& tensor, int64_t begin_bytes, absl::Span<std::byte> bytes) {
         const int64_t element_bytes = DTypeBytes(dtype);
-        const float* source = data.at(tensor.name) + begin_bytes / element_bytes;
-        kernels::Cpu().For(dtype).round(bytes.data(), source,
-                                        static_cast<int64_t>(bytes.size()) / element_bytes);
-        return absl::OkStatus();
+        const int64_t count = static_cast<int64_t>(bytes.size()) / element_bytes;
+        const absl::StatusOr<const float*> source =
+            reader.At(parameters.at(tensor.name), begin_bytes / element_bytes, count);
+        if (source.ok()) kernels::Cpu().For(dtype).round(bytes.data(), *source, count);
+        return source.status();
       },
       kMaxShardBytes);
 }
@@ -78,16 +104,16 @@ absl::StatusOr<std::string> DescribeNewFiles(const std::string& folder,
 
 absl::StatusOr<std::string> Export(const InferenceDeps& deps, const std::string& out_folder, bool bf16) {
   TRAINCTL_ASSIGN_OR_RETURN(const Codec codec, Codec::Open(deps));
-  InferenceModel model(deps, {1, 1});
-  TRAINCTL_RETURN_IF_ERROR(model.Load(deps));
+  TRAINCTL_ASSIGN_OR_RETURN(const std::unique_ptr<BlockWeights> weights, BlockWeights::Open(deps));
   const DType dtype = bf16 ? DType::kBF16 : DType::kF32;
   TRAINCTL_RETURN_IF_ERROR(MakeDirs(out_folder));
   const std::vector<std::string> before = FolderEntries(out_folder);
-  TRAINCTL_RETURN_IF_ERROR(WriteWeights(model, dtype, out_folder));
+  TRAINCTL_RETURN_IF_ERROR(WriteWeights(*weights, dtype, out_folder));
   TRAINCTL_RETURN_IF_ERROR(CopyModelFiles(deps.model_files_path, out_folder));
   TRAINCTL_RETURN_IF_ERROR(WriteTokenizerConfig(codec, out_folder));
-  TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(
-      out_folder + "/config.json", model::ToHuggingFaceConfig(model.spec(), dtype, codec.special_tokens())));
+  TRAINCTL_RETURN_IF_ERROR(
+      WriteFileAtomic(out_folder + "/config.json",
+                      model::ToHuggingFaceConfig(weights->spec(), dtype, codec.special_tokens())));
   TRAINCTL_ASSIGN_OR_RETURN(const std::string files, DescribeNewFiles(out_folder, before));
   return absl::StrCat("Wrote ", deps.checkpoint_path, " as a model to ", out_folder, ", ",
                       bf16 ? "bf16" : "fp32", ":\n", files,

@@ -4,14 +4,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/counter_rng.h"
 #include "tokenizer/text_stream.h"
+#include "trainer/block_weights.h"
 #include "trainer/codec.h"
 #include "trainer/context_reader.h"
-#include "trainer/inference_model.h"
 
 namespace trainctl::trainer {
 namespace {
@@ -35,17 +36,6 @@ int32_t Sample(const at::Tensor& logits, const GenerateOptions& options, int64_t
   return static_cast<int32_t>(best);
 }
 
-// Where the parameters lie that `model` computes with.
-nn::BoundParameters ParametersOf(InferenceModel& model) {
-  nn::BoundParameters bound;
-  for (const layout::Bucket& bucket : model.ledger().buckets()) {
-    for (size_t k = 0; k < bucket.parameters.size(); ++k) {
-      bound[bucket.parameters[k]].data = model.state().master(bucket.id) + bucket.offsets[k];
-    }
-  }
-  return bound;
-}
-
 std::string NoteOfWindow(int64_t window) {
   return absl::StrCat("the model reads at most ", window,
                       " tokens (max_position_embeddings): a text that is ", "longer goes on from its newest ",
@@ -56,17 +46,22 @@ absl::Status Generate(const InferenceDeps& deps, const GenerateOptions& options,
                       const GenerateOutput& output) {
   TRAINCTL_ASSIGN_OR_RETURN(const Codec codec, Codec::Open(deps));
   TRAINCTL_ASSIGN_OR_RETURN(std::vector<int32_t> tokens, codec.Encode(options.prompt));
-  InferenceModel model(deps, {1, 1});
-  TRAINCTL_RETURN_IF_ERROR(model.Load(deps));
-  const int64_t window = model.spec().max_position;
+  TRAINCTL_ASSIGN_OR_RETURN(const std::unique_ptr<BlockWeights> weights, BlockWeights::Open(deps));
+  const model::ModelSpec& spec = weights->spec();
+  // What is damaged is told before any text.
+  for (int block = 0; weights->all_stay() && block < model::NumBlocks(spec); ++block)
+    TRAINCTL_RETURN_IF_ERROR(weights->Of(block).status());
+  const int64_t window = spec.max_position;
   const int64_t most_tokens = static_cast<int64_t>(tokens.size()) + options.max_tokens;
   if (most_tokens > window) output.note(NoteOfWindow(window));
-  ContextReader reader(model.spec(), ParametersOf(model), std::min(window, most_tokens), deps.threads);
+  ContextReader reader(
+      spec, [&](int block) { return weights->Of(block); }, std::min(window, most_tokens), deps.threads);
   tokenizer::TextStream text([&](absl::Span<const int32_t> ids) { return codec.Decode(ids); });
   TRAINCTL_RETURN_IF_ERROR(text.Begin(tokens));
   TRAINCTL_RETURN_IF_ERROR(output.write(options.prompt));
   for (int64_t i = 0; i < options.max_tokens; ++i) {
-    const int32_t next = Sample(reader.Read(tokens), options, i);
+    TRAINCTL_ASSIGN_OR_RETURN(const at::Tensor logits, reader.Read(tokens));
+    const int32_t next = Sample(logits, options, i);
     if (codec.Ends(next)) break;
     tokens.push_back(next);
     TRAINCTL_ASSIGN_OR_RETURN(const std::string known, text.Add(next));

@@ -64,6 +64,7 @@ struct InferenceDeps {
   std::string checkpoint_path;   // empty: initial weights
   std::string model_files_path;  // what the run keeps of its model's folder (run/model_files.h), if anything
   int threads = 1;
+  int64_t weight_bytes = 0;  // of weights that may be in memory at a time; 0: all
 };
 
 struct GenerateOptions {

@@ -948,6 +948,12 @@ def exported_weights_and_a_loss_that_is_not_finite(c):
     if evaluated.stderr != "evaluating %s/run/checkpoints/step-00000002\n" % c.dir or \
             abs(json.loads(evaluated.stdout)["sets"][0]["loss"] - logged) > 1e-6:
         c.fail("eval says %s%s, and the run's own held-out loss was %r" % (evaluated.stderr, evaluated.stdout, logged))
+    # The same where a block at a time is there.
+    for verb in (["eval", "run"], ["generate", "run", "--prompt", "the", "--max-tokens", "20", "--temperature", "0"]):
+        whole, blocks = (c.run(*verb, *memory) for memory in ([], ["--memory", "1KiB"]))
+        if whole.stdout != blocks.stdout or whole.returncode or blocks.returncode:
+            c.fail("%s with little memory: %s%s, with all: %s" % (verb, blocks.stdout, blocks.stderr, whole.stdout))
+        c.expect(c.run(*verb, "--memory", "much"), 2, "much")
     c.expect(c.run("checkpoint", "export", "run", "--out", "model"), 0)
     c.expect(c.run("checkpoint", "export", "run", "--out", "model"), 2, "model")
     family = 'family = "llama"\nlayers = 2\nhidden = 32\nheads = 4\nkv_heads = 2\nffn = 64\nvocab = 257\n'
@@ -1207,7 +1213,7 @@ def calibrate_measures_and_plans_and_reports_say_so(c):
     env = {"XDG_CONFIG_HOME": c.dir + "/config"}
     one = ["--set", "cluster.devices_per_node=1", "--set", "cluster.threads_per_worker=1", "--set", "parallel.zero_stage=0"]
     c.expect(c.run("launch", "recipe.toml", "--run-dir", "rough", *one, env=env), 0, "trainctl calibrate")
-    c.expect(c.run("calibrate", "--precision", "fp32", "--workers", "1", "--threads", "1", env=env, timeout=600), 0,
+    c.expect(c.run("calibrate", "--precision", "fp32", "--workers", "1", "--threads", "1", "--rounds", "1", env=env, timeout=600), 0,
              "fp32, 1 worker x 1 thread", "matmul_flops", "config/trainctl/machine.json")
     rates = json.loads(c.run("plan", "recipe.toml", "--json", *one, env=env).stdout)["rates"]
     profile = json.load(open(c.dir + "/config/trainctl/machine.json"))["measured"][0]["seconds_per_unit"]

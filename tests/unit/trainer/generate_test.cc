@@ -6,6 +6,8 @@
 #include <stdlib.h>
 
 #include <algorithm>
+#include <cstring>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,10 +16,11 @@
 #include "base/files.h"
 #include "base/folder_entries.h"
 #include "base/json.h"
+#include "device/counting_allocator.h"
 #include "model/special_tokens.h"
 #include "tokenizer/utf8.h"
+#include "trainer/block_weights.h"
 #include "trainer/context_reader.h"
-#include "trainer/inference_model.h"
 #include "trainer/run_worker.h"
 
 namespace trainctl::trainer {
@@ -69,21 +72,17 @@ class GenerateTest : public testing::Test {
 
   // The most likely bytes after `prompt`, each from a whole forward over all that the model may see.
   std::vector<int32_t> LikelyBytes(const std::string& prompt, int count) {
-    InferenceModel model(deps_, {1, 1});
-    EXPECT_TRUE(model.Load(deps_).ok());
-    nn::BoundParameters bound;
-    for (const layout::Bucket& bucket : model.ledger().buckets()) {
-      for (size_t k = 0; k < bucket.parameters.size(); ++k)
-        bound[bucket.parameters[k]].data = model.state().master(bucket.id) + bucket.offsets[k];
-    }
+    const std::unique_ptr<BlockWeights> weights = *BlockWeights::Open(deps_);
     std::vector<int32_t> text;
     for (const char c : prompt) text.push_back(static_cast<unsigned char>(c));
-    const auto window = static_cast<size_t>(model.spec().max_position);
+    const auto window = static_cast<size_t>(weights->spec().max_position);
     size_t begin = 0;
     for (int i = 0; i < count; ++i) {
       if (text.size() - begin > window) begin = text.size() - window / 2;
-      ContextReader reader(model.spec(), bound, model.spec().max_position, /*threads=*/1);
-      const at::Tensor logits = reader.Read(absl::MakeConstSpan(text).subspan(begin));
+      ContextReader reader(
+          weights->spec(), [&](int block) { return weights->Of(block); }, weights->spec().max_position,
+          /*threads=*/1);
+      const at::Tensor logits = *reader.Read(absl::MakeConstSpan(text).subspan(begin));
       const float* values = logits.data_ptr<float>();
       text.push_back(static_cast<int32_t>(std::max_element(values, values + 256) - values));
     }
@@ -113,6 +112,49 @@ TEST_F(GenerateTest, WritesWhatAWholeForwardForEachTokenWouldFarBeyondTheWindow)
   EXPECT_THAT(notes_, ElementsAre(HasSubstr("at most 16 tokens")));
   // As it comes: more than one piece long before the end.
   EXPECT_GT(std::count_if(pieces.begin(), pieces.end(), [](const auto& p) { return !p.empty(); }), 3);
+}
+
+// Of a model that is larger than the memory for it no more than a block and what stays is there at a time.
+TEST_F(GenerateTest, WeightsForWhichThereIsNoRoomAreReadAnew) {
+  device::InstallCountingAllocator();
+  recipe_.model.spec.layers = 6;
+  const std::string whole = Together(Pieces("int ", 20));
+  const std::unique_ptr<BlockWeights> all = *BlockWeights::Open(deps_);
+  EXPECT_TRUE(all->all_stay());
+  int64_t total = 0;
+  for (const model::Parameter& parameter : all->inventory())
+    total += parameter.numel * int64_t{sizeof(float)};
+  for (const bool tied : {false, true}) {
+    recipe_.model.spec.tie_embeddings = tied;
+    const std::unique_ptr<BlockWeights> every = *BlockWeights::Open(deps_);
+    for (int block = 0; block < model::NumBlocks(recipe_.model.spec); ++block)
+      ASSERT_TRUE(every->Of(block).ok());
+    for (const int64_t bytes : {total / 2, int64_t{1}}) {
+      deps_.weight_bytes = bytes;
+      const std::unique_ptr<BlockWeights> some = *BlockWeights::Open(deps_);
+      EXPECT_FALSE(some->all_stay());
+      const int64_t before = device::LiveTensorBytes();
+      int64_t most = 0;
+      for (int round = 0; round < 2; ++round) {
+        for (int block = 0; block < model::NumBlocks(recipe_.model.spec); ++block) {
+          const nn::BoundParameters& bound = **some->Of(block);
+          for (const auto& [parameter, expected] : **every->Of(block)) {
+            const int64_t numel = some->inventory()[static_cast<size_t>(parameter)].numel;
+            EXPECT_EQ(std::memcmp(bound.at(parameter).data, expected.data,
+                                  static_cast<size_t>(numel) * sizeof(float)),
+                      0);
+          }
+          if (round > 0) most = std::max(most, device::LiveTensorBytes() - before);
+        }
+      }
+      EXPECT_LE(most, bytes > 1 ? bytes + total / 100 : total / 3);
+      EXPECT_GT(most, 0);
+    }
+    deps_.weight_bytes = 0;
+  }
+  recipe_.model.spec.tie_embeddings = false;
+  deps_.weight_bytes = 1;
+  EXPECT_EQ(Together(Pieces("int ", 20)), whole);
 }
 
 TEST_F(GenerateTest, APromptLongerThanTheWindowIsContinuedFromItsEnd) {

@@ -194,6 +194,12 @@ double Norm(const std::vector<float>& values) {
   return std::sqrt(squares);
 }
 
+// All of it, whatever block is asked for.
+trainer::ContextReader::ParametersOf WholeModel(const Trainer& trainer) {
+  const auto bound = std::make_shared<nn::BoundParameters>(trainer.Bound());
+  return [bound](int) -> absl::StatusOr<const nn::BoundParameters*> { return bound.get(); };
+}
+
 class GoldenTest : public testing::TestWithParam<const char*> {
  protected:
   static void SetUpTestSuite() { at::set_num_threads(1); }
@@ -226,11 +232,11 @@ TEST_P(GoldenTest, LogitsOfAGrowingTextAreThoseOfTransformers) {
       const auto end = static_cast<size_t>(stored_rows[i]) + 1;
       size_t begin = end - 1;
       while (golden_.positions[begin] > 0) --begin;
-      trainer::ContextReader reader(golden_.spec, trainer.Bound(), golden_.seq_len, /*threads=*/1);
+      trainer::ContextReader reader(golden_.spec, WholeModel(trainer), golden_.seq_len, /*threads=*/1);
       at::Tensor logits;
       for (size_t read = begin; read < end;) {
         read = std::min(end, read + static_cast<size_t>(chunk));
-        logits = reader.Read({&golden_.tokens[begin], read - begin});
+        logits = *reader.Read({&golden_.tokens[begin], read - begin});
       }
       const int64_t vocab = golden_.spec.vocab;
       for (int64_t v = 0; v < vocab; ++v) {
@@ -247,13 +253,13 @@ TEST_P(GoldenTest, LogitsOfAGrowingTextAreThoseOfTransformers) {
 TEST_P(GoldenTest, ATextBeyondTheWindowGoesOnFromItsNewerHalf) {
   const Trainer trainer(golden_, 1, layout::Recompute::kNone);
   const absl::Span<const int32_t> text(golden_.tokens.data(), 30);
-  trainer::ContextReader reader(golden_.spec, trainer.Bound(), /*window=*/8, /*threads=*/1);
+  trainer::ContextReader reader(golden_.spec, WholeModel(trainer), /*window=*/8, /*threads=*/1);
   size_t begin = 0;
   for (size_t end = 1; end <= text.size(); ++end) {
     if (end - begin > 8) begin = end - 4;
-    const at::Tensor logits = reader.Read(text.first(end));
-    trainer::ContextReader anew(golden_.spec, trainer.Bound(), /*window=*/8, /*threads=*/1);
-    const at::Tensor whole = anew.Read(text.subspan(begin, end - begin));
+    const at::Tensor logits = *reader.Read(text.first(end));
+    trainer::ContextReader anew(golden_.spec, WholeModel(trainer), /*window=*/8, /*threads=*/1);
+    const at::Tensor whole = *anew.Read(text.subspan(begin, end - begin));
     EXPECT_LE(logits.sub(whole).abs().max().item<double>(), kLogitTolerance) << end;
   }
 }
