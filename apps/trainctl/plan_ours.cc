@@ -50,6 +50,13 @@ std::vector<const plan::Candidate*> RowsOf(const plan::Plan& plan) {
 
 std::string MiB(int64_t bytes) { return absl::StrFormat("%.1f", static_cast<double>(bytes) / (1 << 20)); }
 
+// "full", "full 3,1": layers of each stage.
+std::string WhatAgain(const layout::Layout& layout) {
+  const absl::string_view name = layout::RecomputeName(layout.recompute);
+  if (layout.recomputed_layers.empty()) return std::string(name);
+  return absl::StrCat(name, " ", absl::StrJoin(layout.recomputed_layers, ","));
+}
+
 std::vector<std::string> Cells(const plan::Candidate& candidate) {
   const layout::Layout& layout = candidate.layout;
   std::vector<std::string> cells = {candidate.chosen ? "*" : "",
@@ -57,7 +64,7 @@ std::vector<std::string> Cells(const plan::Candidate& candidate) {
                                     absl::StrCat(layout.mesh.dp_replicate),
                                     absl::StrCat(layout.mesh.dp_shard),
                                     absl::StrCat(layout.micro_batch),
-                                    std::string(layout::RecomputeName(layout.recompute))};
+                                    WhatAgain(layout)};
   for (int64_t bytes : candidate.memory.at_peak) cells.push_back(MiB(bytes));
   cells.push_back(MiB(candidate.memory.peak_bytes));
   cells.push_back(candidate.reason);

@@ -120,8 +120,13 @@ absl::Status FixLayout(const LoadedRecipe& loaded, SearchSpace& space) {
     if (p.recompute == std::string(RecomputeName(kind))) space.recompute = {kind};
   }
   if (p.recomputed_layers.has_value()) {
-    const bool all = *p.recomputed_layers >= space.base.model.layers;
-    space.recomputed_layers = {all ? -1 : *p.recomputed_layers};
+    if (p.recomputed_layers->size() != 1) {
+      return UsageError(AtField(loaded, "parallel.recomputed_layers",
+                                "parallel.recomputed_layers: other trainers recompute as many layers of each "
+                                "pipeline rank; state one number"));
+    }
+    const int64_t layers = p.recomputed_layers->front();
+    space.recomputed_layers = {layers >= space.base.model.layers ? -1 : layers};
   }
   for (const auto kind : {ContextKind::kRing, ContextKind::kAllGather, ContextKind::kAllToAll}) {
     if (p.context == std::string(ContextName(kind))) space.context = {kind};

@@ -42,6 +42,7 @@ class Finder {
     }
     if (!CheckDivision()) return std::move(found_);
     CheckPipeline();
+    CheckRecompute();
     CheckTensor();
     CheckBatch();
     CheckDegrees();
@@ -177,6 +178,52 @@ class Finder {
           absl::StrCat("parallel.stage_layers: stage ", s,
                        " has no layer; only the first and the last stage have something else to do"));
     }
+  }
+
+  // One number may be more than some stage has: it is then all of that stage.
+  void CheckRecompute() {
+    if (!r_.recomputed_layers.has_value()) return;
+    const std::vector<int64_t>& asked = *r_.recomputed_layers;
+    const auto fail = [this](const auto&... words) {
+      Add({"parallel.recomputed_layers"}, absl::StrCat("parallel.recomputed_layers", words...));
+    };
+    if (r_.recompute.has_value() && *r_.recompute != Recompute::kFull) {
+      fail(" is of parallel.recompute = \"full\", which is \"", RecomputeName(*r_.recompute),
+           "\"; set that, or take the number out");
+      return;
+    }
+    if (r_.spec == nullptr || r_.num_stages() < 1) return;
+    const int64_t layers = r_.spec->layers, stages = r_.num_stages();
+    if (asked.size() == 1) {
+      if (asked[0] >= 0 && asked[0] <= layers) return;
+      fail(" (", asked[0], "): the model has ", layers, " layers; the nearest is ",
+           asked[0] < 0 ? 0 : layers);
+      return;
+    }
+    if (static_cast<int64_t>(asked.size()) != stages) {
+      fail(" has ", asked.size(), " numbers, parallel.pp ", r_.pp.value_or(1), " x parallel.virtual_stages ",
+           r_.virtual_stages.value_or(1), stages == 1 ? " is " : " are ", stages,
+           stages == 1 ? " stage; state one number" : " stages; state one number for all, or one for each");
+      return;
+    }
+    if (!r_.stage_layers.has_value()) {
+      fail(
+          " is stated stage by stage, and the stages' layers are not; state parallel.stage_layers as well, "
+          "or "
+          "one number for all");
+      return;
+    }
+    const std::vector<int64_t>& has = *r_.stage_layers;
+    if (has.size() != asked.size()) return;  // CheckStages has said so
+    std::vector<std::string> more;
+    std::vector<int64_t> nearest = asked;
+    for (size_t s = 0; s < has.size(); ++s) {
+      nearest[s] = std::clamp<int64_t>(asked[s], 0, std::max<int64_t>(0, has[s]));
+      if (nearest[s] != asked[s])
+        more.push_back(absl::StrCat(asked[s], " of the ", has[s], " layers of stage ", s));
+    }
+    if (!more.empty())
+      fail(": ", absl::StrJoin(more, ", "), "; the nearest is [", absl::StrJoin(nearest, ", "), "]");
   }
 
   std::string Batch() const { return absl::StrCat("train.batch_sequences (", r_.batch_sequences, ")"); }
@@ -382,6 +429,15 @@ std::optional<Recompute> ParseRecompute(absl::string_view name) {
   return static_cast<Recompute>(found - std::begin(kRecomputeNames));
 }
 
+std::vector<int64_t> RecomputedLayers(const std::vector<int64_t>& asked,
+                                      const std::vector<int64_t>& stage_layers) {
+  if (asked.empty()) return {};
+  std::vector<int64_t> layers = asked;
+  if (layers.size() == 1) layers.resize(stage_layers.size(), asked[0]);
+  for (size_t s = 0; s < layers.size(); ++s) layers[s] = std::min(layers[s], stage_layers[s]);
+  return layers == stage_layers ? std::vector<int64_t>() : layers;
+}
+
 absl::string_view StrategyName(int zero_stage) {
   constexpr absl::string_view kNames[] = {"DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3"};
   return kNames[zero_stage];
@@ -423,6 +479,8 @@ std::string Layout::ToString() const {
   if (pipeline.virtual_stages > 1) absl::StrAppend(&text, " virtual_stages=", pipeline.virtual_stages);
   if (mesh.tp > 1 && !sequence_parallel) absl::StrAppend(&text, " sequence_parallel=false");
   absl::StrAppend(&text, " micro_batch=", micro_batch, " recompute=", RecomputeName(recompute));
+  if (!recomputed_layers.empty())
+    absl::StrAppend(&text, " recomputed_layers=", absl::StrJoin(recomputed_layers, ","));
   return text;
 }
 

@@ -20,6 +20,11 @@ enum class Recompute : uint8_t { kNone, kSelective, kFull };
 absl::string_view RecomputeName(Recompute recompute);  // "none", "selective", "full": as in recipes
 std::optional<Recompute> ParseRecompute(absl::string_view name);
 
+// What a layout has of them, for stages of so many layers each: what `asked` says of each stage or, with one
+// number, of all, and no more than a stage has. Empty: all.
+std::vector<int64_t> RecomputedLayers(const std::vector<int64_t>& asked,
+                                      const std::vector<int64_t>& stage_layers);
+
 absl::string_view StrategyName(int zero_stage);  // "DDP", "ZeRO-1", ...
 
 // How the order of a pipeline is called whose passes are stated one by one.
@@ -54,6 +59,10 @@ struct Layout {
   int64_t micro_batch = 1;        // sequences per worker at a time
   int64_t num_micro_batches = 1;  // accumulation: batch / (micro_batch * data degree)
   Recompute recompute = Recompute::kNone;
+  // With kFull: so many of each stage's layers, in the order of the model, the first ones; the others keep
+  // what their backward reads. Empty: all. The backward comes to the first layers last, when the others have
+  // given back what they kept: any other choice of as many layers has a higher peak.
+  std::vector<int64_t> recomputed_layers;
   std::string ToString() const;  // "ZeRO-3 dp_shard=2 micro_batch=4 recompute=full"
   bool operator==(const Layout&) const = default;
 };
@@ -67,8 +76,9 @@ struct Request {
   int64_t seq_len = 1;          // tokens
   std::optional<int64_t> dp_replicate, dp_shard, zero_stage, micro_batch;
   std::optional<Recompute> recompute;
-  std::optional<int64_t> pp, tp;          // free: 1 for what is derived from them
-  std::optional<bool> sequence_parallel;  // free: true
+  std::optional<std::vector<int64_t>> recomputed_layers;  // of each stage; one number: of every stage
+  std::optional<int64_t> pp, tp;                          // free: 1 for what is derived from them
+  std::optional<bool> sequence_parallel;                  // free: true
   std::optional<std::string> pipeline_order;
   std::vector<std::string> passes;  // the order, where it has no name
   std::optional<int64_t> virtual_stages;

@@ -35,6 +35,7 @@ Json ToJson(const layout::Layout& layout) {
                {"micro_batch", layout.micro_batch},
                {"accumulation", layout.num_micro_batches},
                {"recompute", std::string(layout::RecomputeName(layout.recompute))}};
+  if (!layout.recomputed_layers.empty()) json["recomputed_layers"] = layout.recomputed_layers;
   if (layout.mesh.tp > 1) json["sequence_parallel"] = layout.sequence_parallel;
   if (layout.mesh.pp > 1) {
     json["pipeline"] = {{"schedule", layout.pipeline.order},
@@ -146,19 +147,25 @@ class Reader {
   absl::Status status_;
 };
 
+// Of each stage.
+absl::Status ReadLayers(Reader& reader, const char* key, std::vector<int64_t>* layers) {
+  const Json& list = reader.Object(key);
+  TRAINCTL_RETURN_IF_ERROR(reader.status());
+  for (const Json& count : list) {
+    if (!count.is_number_integer() || count.get<int64_t>() < 0 || count.get<int64_t>() > (1 << 20))
+      return BadDataError(absl::StrCat(reader.what(), ": field '", key, "' must hold numbers of layers"));
+    layers->push_back(count.get<int64_t>());
+  }
+  return absl::OkStatus();
+}
+
 absl::Status FromJson(const Json& json, const std::string& what, layout::Pipeline* pipeline) {
   Reader reader(json, what);
   reader.String("schedule", &pipeline->order);
   int stages = 1;
   reader.Int("virtual_stages", &stages, 1);
   pipeline->virtual_stages = stages;
-  const Json& layers = reader.Object("stage_layers");
-  TRAINCTL_RETURN_IF_ERROR(reader.status());
-  for (const Json& count : layers) {
-    if (!count.is_number_integer() || count.get<int64_t>() < 0 || count.get<int64_t>() > (1 << 20))
-      return BadDataError(absl::StrCat(what, ": field 'stage_layers' must hold numbers of layers"));
-    pipeline->stage_layers.push_back(count.get<int64_t>());
-  }
+  TRAINCTL_RETURN_IF_ERROR(ReadLayers(reader, "stage_layers", &pipeline->stage_layers));
   if (!json.contains("passes")) return absl::OkStatus();
   const Json& passes = reader.Object("passes");
   TRAINCTL_RETURN_IF_ERROR(reader.status());
@@ -219,6 +226,15 @@ absl::Status FromJson(const Json& json, const std::string& what, layout::Layout*
         absl::StrCat(what, ": field 'recompute' is \"", recompute, "\", not none, selective or full"));
   }
   layout->recompute = *known;
+  if (!json.contains("recomputed_layers")) return absl::OkStatus();
+  TRAINCTL_RETURN_IF_ERROR(ReadLayers(reader, "recomputed_layers", &layout->recomputed_layers));
+  const int64_t stages = layout->mesh.pp * layout->pipeline.virtual_stages;
+  const int64_t named = static_cast<int64_t>(layout->recomputed_layers.size());
+  if (layout->recompute != layout::Recompute::kFull || named != stages) {
+    return BadDataError(absl::StrCat(what, ": field 'recomputed_layers' is of ", named,
+                                     " stages with recompute ", recompute, ", not of ", stages,
+                                     " with full"));
+  }
   return absl::OkStatus();
 }
 

@@ -23,6 +23,7 @@ recipe::Recipe Frozen(const recipe::Recipe& recipe, const plan::Plan& plan) {
     }
   }
   p.recompute = std::string(layout::RecomputeName(plan.layout.recompute));
+  if (!plan.layout.recomputed_layers.empty()) p.recomputed_layers = plan.layout.recomputed_layers;
   frozen.cluster.memory_limit_bytes = plan.memory_limit_bytes;
   // Another machine's threads are its own.
   if (recipe.cluster.device == "cpu" || recipe.cluster.device == recipe::kCudaDevice) {
@@ -39,6 +40,7 @@ std::string FixedRecipe(const recipe::LoadedRecipe& loaded, const plan::Plan& pl
     fixed.Decided({"parallel.stage_layers"});
     if (!plan.layout.pipeline.HasOwnPasses()) fixed.Decided({"parallel.schedule", "parallel.virtual_stages"});
   }
+  if (!plan.layout.recomputed_layers.empty()) fixed.Decided({"parallel.recomputed_layers"});
   fixed.Decided({"parallel.pp", "parallel.tp", "parallel.dp_replicate", "parallel.dp_shard",
                  "parallel.zero_stage", "parallel.recompute", "cluster.devices_per_node",
                  "cluster.memory_limit"});

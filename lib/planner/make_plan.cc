@@ -186,6 +186,10 @@ void NoteChoices(const recipe::Recipe& recipe, const layout::Layout& layout,
   note("train.micro_batch", !recipe.train.micro_batch.has_value(), absl::StrCat(layout.micro_batch));
   note("parallel.recompute", !recipe.parallel.recompute.has_value(),
        std::string(layout::RecomputeName(layout.recompute)));
+  if (!layout.recomputed_layers.empty()) {
+    note("parallel.recomputed_layers", !recipe.parallel.recomputed_layers.has_value(),
+         absl::StrCat("[", absl::StrJoin(layout.recomputed_layers, ", "), "]"));
+  }
 }
 
 simulate::Rates CpuRatesOf(const schedule::StepSetting& setting, const cluster::Host& host,

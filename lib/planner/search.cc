@@ -96,6 +96,7 @@ class Searcher {
       const Strategy strategy = MakeStrategy(mesh, stage);
       Layout layout = LayoutOf(strategy, chosen.micro_batch, chosen.recompute);
       layout.pipeline = chosen.pipeline;
+      layout.recomputed_layers = chosen.recomputed_layers;
       std::optional<Candidate> candidate = Price(strategy, layout);
       if (!candidate.has_value()) return;
       candidate->reason = absl::StrCat("the recipe says ", setting);
@@ -177,7 +178,19 @@ class Searcher {
                   .micro_batch = micro_batch,
                   .num_micro_batches = request.batch_sequences / strategy.mesh.data_degree() / micro_batch,
                   .recompute = recompute};
-    if (strategy.mesh.pp == 1) return layout;
+    if (strategy.mesh.pp > 1) AddPipeline(strategy, layout);
+    if (recompute == Recompute::kFull && request.recomputed_layers.has_value())
+      layout.recomputed_layers = layout::RecomputedLayers(*request.recomputed_layers, StageLayers(layout));
+    return layout;
+  }
+
+  std::vector<int64_t> StageLayers(const Layout& layout) const {
+    return layout.mesh.pp > 1 ? layout.pipeline.stage_layers
+                              : std::vector<int64_t>{problem_.request.spec->layers};
+  }
+
+  void AddPipeline(const Strategy& strategy, Layout& layout) const {
+    const layout::Request& request = problem_.request;
     const std::string named = request.pipeline_order.value_or(
         std::string(schedule::PipelineKindName(schedule::PipelineKind::k1F1B)));
     layout.pipeline = {.order = request.passes.empty() ? named : layout::kOwnPasses,
@@ -185,7 +198,6 @@ class Searcher {
                        .virtual_stages = request.virtual_stages.value_or(1)};
     layout.pipeline.stage_layers =
         request.stage_layers.has_value() ? *request.stage_layers : BalancedStages(strategy, layout);
-    return layout;
   }
 
   std::vector<int64_t> BalancedStages(const Strategy& strategy, const Layout& layout) const {

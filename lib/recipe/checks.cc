@@ -300,8 +300,8 @@ class Checker {
   void CheckLayout() {
     if (!Usable({"cluster.nodes", "cluster.devices_per_node", "train.batch_sequences", "train.batch_tokens",
                  "data.seq_len", "parallel.dp_replicate", "parallel.dp_shard", "parallel.zero_stage",
-                 "parallel.recompute", "train.micro_batch", "parallel.pp", "parallel.schedule",
-                 "parallel.schedule_file", "parallel.passes", "parallel.virtual_stages",
+                 "parallel.recompute", "parallel.recomputed_layers", "train.micro_batch", "parallel.pp",
+                 "parallel.schedule", "parallel.schedule_file", "parallel.passes", "parallel.virtual_stages",
                  "parallel.stage_layers", "parallel.tp", "parallel.sequence_parallel"}) ||
         issues_.IsBadBelow("model")) {
       return;
@@ -655,6 +655,10 @@ layout::Request LayoutRequest(const Recipe& recipe) {
   }
   if (recipe.parallel.recompute.has_value())
     request.recompute = layout::ParseRecompute(*recipe.parallel.recompute);
+  request.recomputed_layers = recipe.parallel.recomputed_layers;
+  // Their number says what is done with them.
+  if (request.recomputed_layers.has_value() && !request.recompute.has_value())
+    request.recompute = layout::Recompute::kFull;
   return request;
 }
 

@@ -92,9 +92,10 @@ struct ParallelConfig {
   std::vector<std::string> passes;      // of each rank (schedule/pipeline_file.h), instead of `schedule`
   std::optional<int64_t> virtual_stages;
   std::optional<std::vector<int64_t>> stage_layers;  // of each stage, in the order of the model
+  std::optional<std::vector<int64_t>>
+      recomputed_layers;  // with recompute = "full": of every stage, or of each
   // Of what the planner prices and this version's trainer does not run yet, with cp and ep.
   std::optional<int64_t> etp;
-  std::optional<int64_t> recomputed_layers;         // with recompute = "full", of a pipeline rank
   std::optional<std::string> context;               // ring | all-gather | all-to-all
   std::optional<std::vector<std::string>> offload;  // of optimizer, activations
 };

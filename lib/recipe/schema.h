@@ -83,6 +83,7 @@ struct Field {
   std::vector<std::string> choices;   // of a string: one of these
   std::vector<std::string> keywords;  // of a path: words that are not paths
   int list_length = 0;                // exact; 0 = any
+  bool takes_one = false;             // a list of one may be written as its item, and is shown so
   bool allow_auto = false;
   bool from_working_dir = false;  // a path relative to the working directory, wherever it is stated
   bool is_required = false;

@@ -81,6 +81,7 @@ class Row {
     return OfKind(Kind::kPath);
   }
   Row& Length(int num_items) { return field_.list_length = num_items, *this; }
+  Row& OrOne() { return field_.takes_one = true, *this; }
   Row& FromWorkingDir() { return field_.from_working_dir = true, *this; }
   Row& AutoIs(const char* rule) { return field_.allow_auto = true, Default(rule); }
   Row& Default(std::string rule) { return field_.default_text = std::move(rule), *this; }

@@ -529,12 +529,13 @@ void AddParallel(Builder& b) {
       .Free();
   planned(
       "parallel.recomputed_layers",
-      "With recompute = \"full\": layers of each pipeline rank that are recomputed, the others keep what "
-      "they "
-      "need; as many as the model has are all.",
+      "With recompute = \"full\": so many layers of each stage are recomputed, the first ones, and the "
+      "others keep what they need; as many as the model has are all. A list is of the pp x virtual_stages "
+      "stages, in the order of the model. In what-ifs of other trainers one number, of each pipeline rank.",
       [](Recipe & r, size_t) -> auto& { return r.parallel.recomputed_layers; })
       .Range(0, 10000)
-      .Refuse("*", "this version recomputes all blocks or none");
+      .OrOne()
+      .AutoIs("auto: all; in what-ifs of other trainers chosen by the planner");
   planned(
       "parallel.stage_layers", "Layers of each of the pp x virtual_stages stages, in the order of the model.",
       [](Recipe & r, size_t) -> auto& { return r.parallel.stage_layers; })

@@ -215,7 +215,15 @@ class Conversion {
   template <typename T>
   absl::StatusOr<Value> List(const RawValue& raw,
                              absl::StatusOr<T> (Conversion::*convert)(const RawValue&) const) const {
+    if (field_.takes_one && raw.type != RawValue::Type::kList) {
+      if (raw.type == RawValue::Type::kTable) return Expected(raw);
+      TRAINCTL_ASSIGN_OR_RETURN(T value, (this->*convert)(raw));
+      return absl::StatusOr<Value>(absl::in_place, std::vector<T>{std::move(value)});
+    }
     if (raw.type != RawValue::Type::kList) return Expected(raw);
+    if (field_.takes_one && raw.items.empty()) {
+      return UsageError(absl::StrCat(path_, ": expected ", Describe(field_), ", got an empty list"));
+    }
     if (field_.list_length > 0 && raw.items.size() != static_cast<size_t>(field_.list_length)) {
       return UsageError(
           absl::StrCat(path_, ": expected ", Describe(field_), ", got a list of ", raw.items.size()));
@@ -356,6 +364,7 @@ std::string ToTomlText(const Field& field, const Value& value) {
     std::string operator()(const std::string& text) const { return QuoteToml(text); }
     std::string operator()(absl::Duration duration) const { return QuoteToml(DurationText(duration)); }
     std::string operator()(const std::vector<int64_t>& list) const {
+      if (field.takes_one && list.size() == 1) return absl::StrCat(list[0]);
       return FormatList(list, [](int64_t number) { return absl::StrCat(number); });
     }
     std::string operator()(const std::vector<double>& list) const { return FormatList(list, FormatDouble); }
@@ -411,7 +420,8 @@ std::string Describe(const Field& field) {
       }
       break;
     case Kind::kIntList:
-      text = absl::StrCat("a list of whole numbers", RangeText(field));
+      text = absl::StrCat(field.takes_one ? "a whole number or a list of them," : "a list of whole numbers",
+                          RangeText(field));
       break;
     case Kind::kDoubleList:
       text = absl::StrCat("a list of ", field.list_length > 0 ? absl::StrCat(field.list_length, " ") : "",

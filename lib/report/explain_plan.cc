@@ -22,6 +22,8 @@ std::string MemoryBinding(const plan::Plan& plan) {
               ? "parallel.recompute = \"selective\" or \"full\", or a smaller train.micro_batch lowers them"
           : plan.layout.recompute == layout::Recompute::kSelective
               ? "parallel.recompute = \"full\" or a smaller train.micro_batch lowers them"
+          : !plan.layout.recomputed_layers.empty()
+              ? "more parallel.recomputed_layers or a smaller train.micro_batch lowers them"
               : "a smaller train.micro_batch or data.seq_len lowers them";
       break;
     case schedule::Category::kOptimizer:

@@ -46,6 +46,19 @@ BlockTable TableOf(const model::ModelSpec& spec, const layout::Ledger& ledger, c
   return table;
 }
 
+std::vector<bool> RecomputedBlocks(const BuildOptions& options, const std::vector<int>& stage_begin) {
+  const int num_blocks = stage_begin.back();
+  std::vector<bool> recomputed(static_cast<size_t>(num_blocks), false);
+  for (size_t s = 0; s + 1 < stage_begin.size(); ++s) {
+    const int first = std::max(stage_begin[s], model::EmbeddingBlock() + 1);
+    const int end = std::min(stage_begin[s + 1], num_blocks - 1);  // the last is the head
+    const int64_t num_layers = std::max(0, end - first);
+    const auto num = static_cast<std::ptrdiff_t>(NumRecomputed(options, s, num_layers));
+    std::fill_n(recomputed.begin() + first, num, true);
+  }
+  return recomputed;
+}
+
 // The communicators of a step, and for each bucket those of the copies that are summed.
 class GroupAdder {
  public:
@@ -99,9 +112,10 @@ absl::Status BuildWithOrder(const model::ModelSpec& spec, const layout::Ledger& 
   step.zero_stage = ledger.zero_stage();
   step.num_micro_batches = options.num_micro_batches;
   step.placement = order.placement;
-  const BlockTable table = TableOf(spec, ledger, options);
+  BlockTable table = TableOf(spec, ledger, options);
+  table.recomputed = RecomputedBlocks(options, step.stage_begin);
   ExpandOptions expand;
-  expand.recompute = options.recompute == layout::Recompute::kFull;
+  expand.recomputed = table.recomputed;
   expand.forward_only = !step.trains;
   // A gather for the backward may have to wait for the forward's slot.
   expand.join = !ledger.parameters_sharded();
@@ -155,11 +169,19 @@ Step ShapeOfPasses(const PipelineSchedule& order) {
 
 }  // namespace
 
+int64_t NumRecomputed(const BuildOptions& options, size_t stage, int64_t num_layers) {
+  if (options.recompute != layout::Recompute::kFull) return 0;
+  if (options.recomputed_layers.empty()) return num_layers;
+  TRAINCTL_CHECK(stage < options.recomputed_layers.size());
+  return std::min(options.recomputed_layers[stage], num_layers);
+}
+
 BuildOptions OptionsOf(const layout::Layout& layout, const StepSetting& setting, int64_t max_micro_batches) {
   return {.micro_batch = layout.micro_batch,
           .num_micro_batches = static_cast<int>(std::min(layout.num_micro_batches, max_micro_batches)),
           .micro_batches_of_step = layout.num_micro_batches,
           .recompute = layout.recompute,
+          .recomputed_layers = layout.recomputed_layers,
           .setting = setting};
 }
 

@@ -44,6 +44,7 @@ struct BuildOptions {
   // all. 0: as num_micro_batches.
   int64_t micro_batches_of_step = 0;
   layout::Recompute recompute = layout::Recompute::kNone;
+  std::vector<int64_t> recomputed_layers;  // as the layout's
   StepSetting setting;
 
   model::MicroBatchShape shape() const { return {micro_batch, setting.seq_len}; }
@@ -57,6 +58,9 @@ struct BuildOptions {
             recompute == layout::Recompute::kSelective};
   }
 };
+
+// Layers of a stage of `num_layers` whose forward runs again: its first.
+int64_t NumRecomputed(const BuildOptions& options, size_t stage, int64_t num_layers);
 
 // The options of a layout's step, with at most `max_micro_batches`.
 BuildOptions OptionsOf(const layout::Layout& layout, const StepSetting& setting,

@@ -137,7 +137,8 @@ class Expander {
 
   void AddBackward(PipelineOp pass, int block, int m, int index) {
     if (block == shape_.head()) return Add(Op::kLossAndGradient, block, m, index);
-    if (options_.recompute && block > 0) Add(Op::kRecompute, block, m, index);
+    if (!options_.recomputed.empty() && options_.recomputed[static_cast<size_t>(block)])
+      Add(Op::kRecompute, block, m, index);
     const bool split = pass == PipelineOp::kBackwardInput && Splits(block);
     Add(split ? Op::kBackwardInput : Op::kBackward, block, m, index);
   }

@@ -47,7 +47,7 @@ struct ExpandedOrder {
 int ConsumerOf(const Step& shape, int own_class, const Work& work, Message& message);
 
 struct ExpandOptions {
-  bool recompute = false;
+  std::vector<bool> recomputed;  // by block: its forward runs again before its backward; empty: none
   bool forward_only = false;
   // Micro-batches of different passes may take turns block by block where the order joins them.
   bool join = true;

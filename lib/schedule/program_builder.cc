@@ -236,7 +236,7 @@ absl::Status ProgramBuilder::BuildForward(const Work& work, Instruction& instruc
   const model::SegmentMemory& memory = MemoryOf(work.block);
   const bool forward_only = !in_.step->trains;
   if (At(work.block, work.micro_batch).forward) return Fail(work, "runs again before its backward");
-  instruction.keep = !forward_only && !(in_.options->recompute == layout::Recompute::kFull && work.block > 0);
+  instruction.keep = !forward_only && !in_.blocks->IsRecomputed(work.block);
   TRAINCTL_RETURN_IF_ERROR(NeedHidden(work, instruction));
   NeedParameters(instruction);
   if (work.block > 0) {

@@ -23,7 +23,10 @@ struct BlockTable {
   std::vector<model::SegmentMemory> memory;  // of each block
   int64_t hidden_gradient_bytes = 0;
   int64_t rotary_bytes = 0;
-  bool tied = false;  // the head reads the embedding's table
+  bool tied = false;             // the head reads the embedding's table
+  std::vector<bool> recomputed;  // by block: its forward keeps its input alone, and runs again; empty: none
+
+  bool IsRecomputed(int block) const { return !recomputed.empty() && recomputed[static_cast<size_t>(block)]; }
 };
 
 // Where the groups of a step are in Step::groups.

@@ -39,6 +39,7 @@ struct BlockCost {
 struct Stage {
   bool has[kNumKinds] = {false, false, false};
   int64_t num_layers = 0;
+  int64_t num_recomputed = 0;  // of them
   int64_t num_micro_batches = 0;
 
   int64_t Count(int kind) const { return kind == kLayer ? num_layers : has[kind] ? 1 : 0; }
@@ -95,10 +96,11 @@ class Bounder {
         const double count = static_cast<double>(stage.Count(kind));
         if (kind != kHead) forward_chain += count * block.forward_s;
         backward_chain += count * block.input_backward_s;
-        // That of the block that a message comes to may be done while it is on its way.
-        const double recomputed = stage.has[kHead] ? count : std::max(0.0, count - 1);
-        if (Recomputes(kind)) backward_chain += recomputed * block.forward_s;
       }
+      // That of the block that a message comes to, a stage's last, may be done while it is on its way.
+      const bool may_be_early = !stage.has[kHead] && stage.num_recomputed == stage.num_layers;
+      const int64_t recomputed = std::max<int64_t>(0, stage.num_recomputed - (may_be_early ? 1 : 0));
+      backward_chain += static_cast<double>(recomputed) * blocks_[kLayer].forward_s;
       if (s + 1 < place.num_stages && place.RankOf(s, 0) != place.RankOf(s + 1, 0)) {
         forward_chain += send_s_;
         backward_chain += send_s_;
@@ -126,7 +128,8 @@ class Bounder {
   }
 
   BlockSeconds OfBlocks() const {
-    return {PassSeconds(kEmbedding, true), PassSeconds(kLayer, true), PassSeconds(kHead, true)};
+    const bool again = options_.recompute == layout::Recompute::kFull;
+    return {PassSeconds(kEmbedding, true), PassSeconds(kLayer, true, again), PassSeconds(kHead, true)};
   }
 
   // Of a micro-batch in the middle of a data-parallel step, from its begin to that of the next.
@@ -135,7 +138,9 @@ class Bounder {
     stage.has[kEmbedding] = stage.has[kHead] = true;
     stage.num_layers = layers;
     const double later_layers = static_cast<double>(std::max<int64_t>(0, layers - kLayerSlots));
-    double passes = 0, reduces = 0;
+    double passes =
+        static_cast<double>(schedule::NumRecomputed(options_, 0, layers)) * blocks_[kLayer].forward_s;
+    double reduces = 0;
     for (int kind = 0; kind < kNumKinds; ++kind) {
       const BlockCost& block = blocks_[static_cast<size_t>(kind)];
       const double count = static_cast<double>(stage.Count(kind));
@@ -207,15 +212,14 @@ class Bounder {
     stage.has[kEmbedding] = begin == 0;
     stage.has[kHead] = end == shape.stage_begin.back();
     stage.num_layers = end - begin - stage.Count(kEmbedding) - stage.Count(kHead);
+    stage.num_recomputed = schedule::NumRecomputed(options_, static_cast<size_t>(s), stage.num_layers);
     stage.num_micro_batches = shape.placement.num_micro_batches / shape.placement.num_copies;
     return stage;
   }
 
-  bool Recomputes(int kind) const { return kind == kLayer && options_.recompute == layout::Recompute::kFull; }
-
-  double PassSeconds(int kind, bool adds) const {
+  double PassSeconds(int kind, bool adds, bool again = false) const {
     const BlockCost& block = blocks_[static_cast<size_t>(kind)];
-    return block.forward_s * (Recomputes(kind) ? 2 : 1) + block.backward_s[adds ? 1 : 0];
+    return block.forward_s * (again ? 2 : 1) + block.backward_s[adds ? 1 : 0];
   }
 
   // Buckets of a kind that a class has.
@@ -251,6 +255,8 @@ class Bounder {
   void AddPasses(const Stage& stage, ClassSeconds& seconds) const {
     const double others = static_cast<double>(stage.num_micro_batches - 1);
     const bool adds = !ledger_.gradients_sharded();
+    seconds.passes +=
+        static_cast<double>(stage.num_recomputed * stage.num_micro_batches) * blocks_[kLayer].forward_s;
     for (int kind = 0; kind < kNumKinds; ++kind) {
       const double count = static_cast<double>(stage.Count(kind));
       seconds.passes += count * (PassSeconds(kind, false) + others * PassSeconds(kind, adds));
@@ -304,7 +310,8 @@ class Bounder {
     for (const Kind kind : {kEmbedding, kLayer}) {
       const model::SegmentMemory& memory = blocks_[static_cast<size_t>(kind)].memory;
       const int64_t input = kind == kLayer ? blocks_[kEmbedding].memory.output_bytes : 0;
-      kept += stage.Count(kind) * (input + (Recomputes(kind) ? 0 : memory.saved_bytes));
+      const int64_t recomputed = kind == kLayer ? stage.num_recomputed : 0;
+      kept += stage.Count(kind) * input + (stage.Count(kind) - recomputed) * memory.saved_bytes;
     }
     return kept;
   }
@@ -323,7 +330,8 @@ class Bounder {
       if (stage.num_layers == 0) continue;
       const model::SegmentMemory& layer = blocks_[kLayer].memory;
       int64_t backward = std::min(layer.backward_peak, layer.input_backward_peak);
-      if (Recomputes(kLayer)) {
+      // The backward's first layer is the stage's last.
+      if (stage.num_recomputed == stage.num_layers) {
         // It may be done before the gradient comes from another class.
         most = std::max(most, held + (stage.has[kHead] ? hidden_gradient_bytes_ : 0) + layer.forward_peak);
         backward += layer.saved_bytes;

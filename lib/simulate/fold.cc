@@ -16,10 +16,16 @@ using schedule::Instruction;
 using schedule::Op;
 using schedule::Program;
 
-// Positions in a pass over the layers: those before kSteady come once, kSteady as often as layers are left
-// out and once more. What is there may look back kReach positions, no farther.
+// Positions in a pass over a run of equal layers: those before kSteady come once, kSteady as often as layers
+// are left out and once more. What is there may look back kReach positions, no farther.
 constexpr int kSteady = 3;
 constexpr int kReach = 2;
+
+// Layers that are alike, one after the other: the recomputed ones, the others.
+struct Run {
+  int num_layers = 0;   // of the folded step
+  int64_t repeats = 0;  // that it leaves out
+};
 
 // What playing needs to know of an instruction.
 struct Fact {
@@ -40,6 +46,9 @@ struct Body {
   int layer = -1;
   int pass = -1;  // over all layers, in either direction
   int position = 0;
+  int64_t repeats = 0;     // layers left out that do the same, before this one
+  bool is_steady = false;  // it stands for them, or would if there were any
+  int64_t shift = 0;       // of the whole step's layer of the first to come here, against this one
 };
 
 std::vector<Fact> FactsOf(const Program& program, const WorkTable& table, const layout::Ledger& ledger,
@@ -67,8 +76,9 @@ std::vector<Fact> FactsOf(const Program& program, const WorkTable& table, const 
 
 class Unfolder {
  public:
-  Unfolder(const Program& program, std::vector<Fact> facts, int num_layers, int64_t repeats)
-      : program_(program), facts_(std::move(facts)), num_layers_(num_layers), repeats_(repeats) {
+  Unfolder(const Program& program, std::vector<Fact> facts, std::vector<Run> runs)
+      : program_(program), facts_(std::move(facts)), runs_(std::move(runs)) {
+    for (const Run& run : runs_) num_layers_ += run.num_layers, repeats_ += run.repeats;
     Cut();
   }
 
@@ -76,9 +86,8 @@ class Unfolder {
   bool Check() {
     if (repeats_ == 0) return true;
     if (!FindPasses()) return false;
-    for (size_t b = 0; b + 1 < bodies_.size(); ++b) {
-      const Body& body = bodies_[b];
-      if (body.pass >= 0 && body.position == kSteady - 1 && !AreAlike(body, bodies_[b + 1])) return false;
+    for (size_t b = 1; b < bodies_.size(); ++b) {
+      if (bodies_[b].is_steady && !AreAlike(bodies_[b - 1], bodies_[b])) return false;
     }
     return std::all_of(bodies_.begin(), bodies_.end(),
                        [this](const Body& b) { return WaitsAreNear(b) && !SumsLayers(b); });
@@ -92,12 +101,8 @@ class Unfolder {
     peak_.Observe(-1, live_);
     whole_index_.resize(facts_.size());
     for (const Body& body : bodies_) {
-      const bool descends = body.pass >= 0 && descends_[static_cast<size_t>(body.pass)];
-      if (body.pass >= 0 && body.position == kSteady) {
-        for (int64_t k = 0; k < repeats_; ++k) PlayBody(body, descends ? repeats_ - k : k, sum);
-      }
-      const bool is_behind = body.pass < 0 || (body.position >= kSteady) != descends;
-      PlayBody(body, is_behind ? repeats_ : 0, sum);
+      const int64_t by = body.pass >= 0 && descends_[static_cast<size_t>(body.pass)] ? -1 : 1;
+      for (int64_t k = 0; k <= body.repeats; ++k) PlayBody(body, body.shift + by * k, sum);
     }
     StepPrice price{peak_.report(), sum.Total(micro_batches_left_out)};
     price.memory.peak_where = where_;
@@ -114,6 +119,7 @@ class Unfolder {
       if (!ends && i + 1 < list.size()) continue;
       const int layer = list[i].op == Op::kOptimizerStep ? list[i].bucket : list[i].block;
       body.layer = ends && layer >= 1 && layer <= num_layers_ ? layer : -1;
+      body.shift = repeats_;
       bodies_.push_back(body);
       body.begin = body.end;
     }
@@ -132,10 +138,31 @@ class Unfolder {
         if (bodies_[b].layer != (descends ? num_layers_ - position : 1 + position)) return false;
         bodies_[b].pass = static_cast<int>(descends_.size());
         bodies_[b].position = position;
+        FindRun(bodies_[b], descends);
       }
       descends_.push_back(descends);
     }
     return true;
+  }
+
+  // Where in its run of equal layers a body of a pass is.
+  void FindRun(Body& body, bool descends) const {
+    int first = 1;
+    int64_t left_out_before = 0;
+    for (const Run& run : runs_) {
+      const int end = first + run.num_layers;
+      if (body.layer >= first && body.layer < end) {
+        const int position = descends ? end - 1 - body.layer : body.layer - first;
+        body.is_steady = run.repeats > 0 && position == kSteady;
+        body.repeats = body.is_steady ? run.repeats : 0;
+        // Of a pass downwards the first to come is the last of the model.
+        const bool is_behind = descends ? position <= kSteady : position > kSteady;
+        body.shift = left_out_before + (is_behind ? run.repeats : 0);
+        return;
+      }
+      first = end;
+      left_out_before += run.repeats;
+    }
   }
 
   bool AreAlike(const Body& a, const Body& b) const {
@@ -178,7 +205,7 @@ class Unfolder {
       for (int wait : facts_[static_cast<size_t>(i)].waits) {
         const Body& other = BodyOf(wait);
         const bool is_own = other.pass == body.pass;
-        if (is_own ? other.position < body.position - kReach : body.position == kSteady) return false;
+        if (is_own ? other.position < body.position - kReach : body.is_steady) return false;
       }
     }
     return true;
@@ -224,8 +251,9 @@ class Unfolder {
 
   const Program& program_;
   const std::vector<Fact> facts_;
-  const int num_layers_;
-  const int64_t repeats_;
+  const std::vector<Run> runs_;  // in the order of the model
+  int num_layers_ = 0;           // of the folded step
+  int64_t repeats_ = 0;
   std::vector<Body> bodies_;
   std::vector<bool> descends_;    // by pass
   std::vector<int> whole_index_;  // of a folded instruction, where it came last
@@ -237,6 +265,15 @@ class Unfolder {
   std::string where_;
 };
 
+// Before the first instruction. Neither the number of micro-batches built nor what is recomputed counts.
+LiveMemory::Bytes StorageOf(const model::ModelSpec& spec, const layout::Ledger& ledger,
+                            const schedule::BuildOptions& options) {
+  schedule::BuildOptions one = options;
+  one.num_micro_batches = 1;
+  one.micro_batches_of_step = std::max<int64_t>(options.num_micro_batches, options.micro_batches_of_step);
+  return LiveMemory(schedule::BuildStep(spec, ledger, one).programs[0]).bytes();
+}
+
 }  // namespace
 
 StepPrice PriceWhole(const schedule::Step& step, const model::ModelSpec& spec, const layout::Ledger& ledger,
@@ -244,17 +281,19 @@ StepPrice PriceWhole(const schedule::Step& step, const model::ModelSpec& spec, c
   return {SimulateMemory(step), PriceStep(step, spec, ledger, options, num_micro_batches, rates)};
 }
 
-FoldedModel::FoldedModel(const model::ModelSpec& spec, int64_t layers) {
-  const auto part = [&](int64_t num_layers) {
-    Part part{.spec = spec, .inventory = {}};
-    part.spec.layers = num_layers;
-    part.inventory = model::Inventory(part.spec);
-    return part;
-  };
+FoldedModel::FoldedModel(const model::ModelSpec& spec, int64_t layers) : folded_layers_(layers) {
   layers = std::min(layers, spec.layers);
   repeats_ = spec.layers - layers;
-  few_ = part(layers);
-  if (repeats_ > 0) one_more_ = part(layers + 1);
+  few_ = {.spec = spec, .inventory = {}};
+  few_ = WithLayers(layers);
+  if (repeats_ > 0) one_more_ = WithLayers(layers + 1);
+}
+
+FoldedModel::Part FoldedModel::WithLayers(int64_t layers) const {
+  Part part{.spec = few_.spec, .inventory = {}};
+  part.spec.layers = layers;
+  part.inventory = model::Inventory(part.spec);
+  return part;
 }
 
 FoldedStrategy::FoldedStrategy(const FoldedModel& model, const layout::Mesh& mesh, int zero_stage,
@@ -284,23 +323,42 @@ BlockSeconds FoldedStrategy::SecondsOfBlocks(const schedule::BuildOptions& optio
 
 std::optional<StepPrice> FoldedStrategy::Price(const schedule::BuildOptions& options,
                                                int64_t num_micro_batches, const Rates& rates) const {
-  const int64_t repeats = model_.repeats();
-  const model::ModelSpec& spec = model_.few_.spec;
-  const schedule::Step step = schedule::BuildStep(spec, few_, options);
+  const int64_t layers = model_.few_.spec.layers + model_.repeats();
+  const int64_t recomputed = schedule::NumRecomputed(options, 0, layers);
+  if (model_.repeats() == 0 || recomputed == 0 || recomputed == layers)
+    return PriceRuns(options, model_.few_, few_, {layers}, num_micro_batches, rates);
+  const int64_t few =
+      std::min(recomputed, model_.folded_layers_) + std::min(layers - recomputed, model_.folded_layers_);
+  const FoldedModel::Part part = model_.WithLayers(few);
+  const layout::Ledger ledger(part.inventory, few_.mesh(), few_.zero_stage(), {}, few_.sequence_parallel());
+  schedule::BuildOptions folded = options;
+  folded.recomputed_layers = {std::min(recomputed, model_.folded_layers_)};
+  return PriceRuns(folded, part, ledger, {recomputed, layers - recomputed}, num_micro_batches, rates);
+}
+
+std::optional<StepPrice> FoldedStrategy::PriceRuns(const schedule::BuildOptions& options,
+                                                   const FoldedModel::Part& part,
+                                                   const layout::Ledger& ledger,
+                                                   const std::vector<int64_t>& whole_runs,
+                                                   int64_t num_micro_batches, const Rates& rates) const {
+  std::vector<Run> runs;
+  int64_t repeats = 0;
+  for (const int64_t layers : whole_runs) {
+    const int64_t few = std::min(layers, model_.folded_layers_);
+    runs.push_back({static_cast<int>(few), layers - few});
+    repeats += layers - few;
+  }
+  const schedule::Step step = schedule::BuildStep(part.spec, ledger, options);
   const Program& program = step.programs[0];
-  const WorkTable table(spec, few_, options, /*own_class=*/0, repeats);
-  Unfolder unfolder(program, FactsOf(program, table, few_, options, rates), static_cast<int>(spec.layers),
-                    repeats);
+  const WorkTable table(part.spec, ledger, options, /*own_class=*/0, repeats);
+  Unfolder unfolder(program, FactsOf(program, table, ledger, options, rates), std::move(runs));
   if (!unfolder.Check()) return std::nullopt;
   LiveMemory::Bytes live = LiveMemory(program).bytes();
   if (repeats > 0) {
-    // What lives throughout does not depend on the number of micro-batches built.
-    schedule::BuildOptions one = options;
-    one.num_micro_batches = 1;
-    one.micro_batches_of_step = std::max<int64_t>(options.num_micro_batches, options.micro_batches_of_step);
-    const schedule::Step longer = schedule::BuildStep(model_.one_more_.spec, *one_more_, one);
-    const LiveMemory::Bytes more = LiveMemory(longer.programs[0]).bytes();
-    for (size_t c = 0; c < live.size(); ++c) live[c] += repeats * (more[c] - live[c]);
+    const model::ModelSpec& few_spec = model_.few_.spec;
+    const LiveMemory::Bytes few = part.spec == few_spec ? live : StorageOf(few_spec, few_, options);
+    const LiveMemory::Bytes more = StorageOf(model_.one_more_.spec, *one_more_, options);
+    for (size_t c = 0; c < live.size(); ++c) live[c] += repeats * (more[c] - few[c]);
   }
   return unfolder.Play(live, num_micro_batches - step.num_micro_batches, rates);
 }

@@ -1,7 +1,8 @@
-// Prices a data-parallel step from one with few layers: the layers are alike, so what the builder does in the
-// middle repeats. The instructions of the whole step are played one by one, each with the seconds, bytes and
-// waits of the one that it repeats; nothing is extrapolated but the storage that lives throughout. The result
-// equals that of the whole step, built with the same micro-batches, to the bit. Pure; thread safe.
+// Prices a data-parallel step from one with few layers: the layers are alike, or the recomputed ones and the
+// others are, so what the builder does in the middle of each repeats. The instructions of the whole step are
+// played one by one, each with the seconds, bytes and waits of the one that it repeats; nothing is
+// extrapolated but the storage that lives throughout. The result equals that of the whole step, built with
+// the same micro-batches, to the bit. Pure; thread safe.
 //
 //   FoldedModel model(spec);
 //   FoldedStrategy strategy(model, mesh, zero_stage);
@@ -31,7 +32,8 @@ struct StepPrice {
 StepPrice PriceWhole(const schedule::Step& step, const model::ModelSpec& spec, const layout::Ledger& ledger,
                      const schedule::BuildOptions& options, int64_t num_micro_batches, const Rates& rates);
 
-// Layers of a folded step: three at each end, where slots and prefetch are not yet steady, or no longer.
+// Layers of a folded step, of each kind: three at each end, where slots and prefetch are not yet steady, or
+// no longer.
 inline constexpr int64_t kFoldedLayers = 6;
 
 // What the strategies of a model share.
@@ -48,6 +50,9 @@ class FoldedModel {
     model::ModelSpec spec;
     std::vector<model::Parameter> inventory;
   };
+  Part WithLayers(int64_t layers) const;
+
+  int64_t folded_layers_ = 0;  // of a kind, at most
   Part few_;
   Part one_more_;  // with a layer more; empty where nothing repeats
   int64_t repeats_ = 0;
@@ -75,6 +80,11 @@ class FoldedStrategy {
                                  const Rates& rates) const;
 
  private:
+  // From a step of `part`, whose runs of equal layers are those of the whole model, folded.
+  std::optional<StepPrice> PriceRuns(const schedule::BuildOptions& options, const FoldedModel::Part& part,
+                                     const layout::Ledger& ledger, const std::vector<int64_t>& whole_runs,
+                                     int64_t num_micro_batches, const Rates& rates) const;
+
   const FoldedModel& model_;
   const layout::Ledger few_;
   const std::optional<layout::Ledger> one_more_;

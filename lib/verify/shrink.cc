@@ -60,6 +60,21 @@ void ShrinkStages(layout::Pipeline& pipeline, int64_t pp_before, int64_t pp) {
   for (int64_t& count : layers) count = count == 0 ? 0 : count > fewest ? 2 : 1;
 }
 
+// Where some of a stage's layers were recomputed, all but one are, or its one layer.
+std::vector<int64_t> ShrinkRecomputed(const layout::Layout& layout, const std::vector<int64_t>& layers_before,
+                                      const std::vector<int64_t>& layers) {
+  if (layout.recomputed_layers.empty()) return {};
+  std::vector<int64_t> recomputed;
+  for (size_t s = 0; s < layers.size(); ++s) {
+    // ShrinkStages keeps the first stages and the last.
+    const size_t before = s + 1 == layers.size() ? layers_before.size() - 1 : s;
+    const int64_t was = layout.recomputed_layers[before];
+    const bool is_whole = was == layers_before[before];
+    recomputed.push_back(was == 0 ? 0 : is_whole ? layers[s] : std::max<int64_t>(1, layers[s] - 1));
+  }
+  return layout::RecomputedLayers(recomputed, layers);
+}
+
 // Few micro-batches, at least two if there were any, that the order takes.
 absl::Status ShrinkMicroBatches(layout::Layout& layout) {
   const int64_t most = layout.num_micro_batches;
@@ -95,6 +110,11 @@ absl::StatusOr<SmallRun> Shrink(const model::ModelSpec& spec, const layout::Layo
     small.spec.layers = std::accumulate(small.layout.pipeline.stage_layers.begin(),
                                         small.layout.pipeline.stage_layers.end(), int64_t{0});
   }
+  const auto stages_of = [](const model::ModelSpec& of, const layout::Layout& cut) {
+    return cut.mesh.pp > 1 ? cut.pipeline.stage_layers : std::vector<int64_t>{of.layers};
+  };
+  small.layout.recomputed_layers =
+      ShrinkRecomputed(layout, stages_of(spec, layout), stages_of(small.spec, small.layout));
   TRAINCTL_RETURN_IF_ERROR(ShrinkMicroBatches(small.layout));
   // Sequences of two tokens at least: each is two documents.
   small.seq_len = RoundUp(std::clamp<int64_t>(seq_len, 2, 16), tp);

@@ -11,6 +11,7 @@
 #include "schedule/layout_step.h"
 #include "schedule/pipeline.h"
 #include "tests/equivalence/pairwise.h"
+#include "tests/equivalence/small_model.h"
 
 namespace trainctl::equivalence {
 namespace {
@@ -37,7 +38,7 @@ constexpr int kNone = -1;  // there is nothing to choose: an order without a pip
 using Levels = std::array<int, kNumFactors>;
 
 constexpr std::array<int64_t, kNumFactors> kNumLevels = {4, 4, 4, 3, 2, 3, schedule::kNumPipelineKinds, 2, 2,
-                                                         3, 3, 2, 2, 2, 2};
+                                                         3, 4, 2, 2, 2, 2};
 constexpr int64_t kAccumulations[] = {1, 2, 8};
 
 // A layer of the largest stage goes to the smallest that may have one more.
@@ -81,11 +82,14 @@ class Drawer {
       return std::nullopt;
     layout.sequence_parallel = levels[kSequence] != 0;
     layout.num_micro_batches = kAccumulations[levels[kAccumulation]];
-    layout.recompute = static_cast<layout::Recompute>(levels[kRecompute]);
+    const bool some_layers = levels[kRecompute] > static_cast<int>(layout::Recompute::kFull);
+    layout.recompute =
+        some_layers ? layout::Recompute::kFull : static_cast<layout::Recompute>(levels[kRecompute]);
     const int64_t shares = layout.mesh.data_degree() * layout.num_micro_batches;
     if (sequences_ % shares != 0) return std::nullopt;
     layout.micro_batch = sequences_ / shares;
     if (layout.mesh.pp > 1 && !AddPipeline(levels, layout)) return std::nullopt;
+    if (some_layers) layout.recomputed_layers = SomeLayers(spec_, layout);
     return cell;
   }
 

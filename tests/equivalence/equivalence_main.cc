@@ -59,13 +59,15 @@ struct Cell {
   schedule::PipelineKind order = schedule::PipelineKind::k1F1B;
   int virtual_stages = 1;
   bool sequence_parallel = true;  // of a mesh with tp > 1
+  bool some_layers = false;       // of each stage are recomputed, not all
 };
 
 std::string Name(const Cell& cell) {
   return absl::StrCat(cell.mesh.ToString(), " zero_stage=", cell.stage, " accumulation=", cell.accumulation,
                       cell.recompute == layout::Recompute::kNone
                           ? ""
-                          : absl::StrCat(" recompute=", layout::RecomputeName(cell.recompute)),
+                          : absl::StrCat(" recompute=", layout::RecomputeName(cell.recompute),
+                                         cell.some_layers ? " of some layers" : ""),
                       cell.tied ? " tied" : "", cell.prefetch ? " prefetch" : "",
                       cell.update == nullptr ? "" : absl::StrCat(" update=", cell.update->name),
                       cell.sequence_parallel ? "" : " sequence_parallel=false",
@@ -138,6 +140,7 @@ verify::Trial TrialOf(const Cell& cell, bool on_device) {
                              .virtual_stages = cell.virtual_stages,
                              .stage_layers = layers};
   }
+  if (cell.some_layers) trial.layout.recomputed_layers = equivalence::SomeLayers(trial.spec, trial.layout);
   trial.setting.seq_len = kSeqLen;
   trial.setting.prefetch = cell.prefetch;
   trial.setting.on_device = on_device;
@@ -229,7 +232,8 @@ std::vector<Cell> PipelineCellsFor(int world) {
                          .prefetch = turn % 4 < 2,
                          .update = turn % 5 == 0 && turn % 2 == 0 ? &optim::kAdamW : nullptr,
                          .order = order,
-                         .virtual_stages = virtual_stages});
+                         .virtual_stages = virtual_stages,
+                         .some_layers = turn % 3 == 2 && turn % 2 == 1});
       }
     }
   }
@@ -301,6 +305,7 @@ std::vector<Cell> CellsFor(int world, Which which) {
               Cell cell{mesh, stage, accumulation, recompute, tied, prefetch};
               if (tied && prefetch && recompute == layout::Recompute::kNone)
                 cell.recompute = layout::Recompute::kSelective;
+              cell.some_layers = recompute == layout::Recompute::kFull && tied != prefetch;
               // Each choice with each other is in the cover of pairs; all of them together on two workers at
               // most.
               const bool is_thinned = which == Which::kAll && world > 2;

@@ -2,6 +2,7 @@
 // nothing.
 #pragma once
 
+#include "layout/layout.h"
 #include "model/model_spec.h"
 
 namespace trainctl::equivalence {
@@ -19,6 +20,15 @@ inline model::ModelSpec SmallModel(int64_t layers, bool tied) {
   spec.qkv_bias = true;
   spec.init_std = 0.1;
   return spec;
+}
+
+// Of each stage about half, and of stages with one layer every other's.
+inline std::vector<int64_t> SomeLayers(const model::ModelSpec& spec, const layout::Layout& layout) {
+  if (layout.mesh.pp == 1) return {spec.layers / 2};
+  std::vector<int64_t> layers;
+  for (const int64_t count : layout.pipeline.stage_layers)
+    layers.push_back((count + static_cast<int64_t>(layers.size() % 2)) / 2);
+  return layers;
 }
 
 }  // namespace trainctl::equivalence

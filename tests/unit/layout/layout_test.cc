@@ -68,6 +68,43 @@ TEST(Violations, OfAPipelineWorkersAreThoseOfAStage) {
   EXPECT_THAT(MessagesOf(request), HasSubstr("stage 1 has no layer"));
 }
 
+TEST(Violations, NoMoreLayersAreRecomputedThanThereAre) {
+  Request request = Asked(2);  // four layers
+  request.recomputed_layers = {{4}};
+  EXPECT_EQ(MessagesOf(request), "");
+  request.recomputed_layers = {{5}};
+  EXPECT_THAT(MessagesOf(request),
+              HasSubstr("recomputed_layers (5): the model has 4 layers; the nearest is 4"));
+  request.recomputed_layers = {{1, 2}};
+  EXPECT_THAT(MessagesOf(request),
+              HasSubstr("has 2 numbers, parallel.pp 1 x parallel.virtual_stages 1 is 1 stage"));
+  request.pp = 2;
+  EXPECT_THAT(MessagesOf(request), HasSubstr("state parallel.stage_layers as well, or one number for all"));
+  request.stage_layers = {{3, 1}};
+  EXPECT_THAT(MessagesOf(request), HasSubstr(": 2 of the 1 layers of stage 1; the nearest is [1, 1]"));
+  request.recomputed_layers = {{3, 0}};
+  EXPECT_EQ(MessagesOf(request), "");
+  request.recomputed_layers = {{2}};
+  EXPECT_EQ(MessagesOf(request), "") << "of the second stage all";
+  for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective}) {
+    request.recompute = recompute;
+    EXPECT_THAT(MessagesOf(request), HasSubstr("recomputed_layers is of parallel.recompute = \"full\""));
+  }
+  request.recompute = Recompute::kFull;
+  EXPECT_EQ(MessagesOf(request), "");
+}
+
+TEST(RecomputedLayers, AreThoseOfEachStageAndAllOfThemHaveNoNumber) {
+  using Layers = std::vector<int64_t>;
+  EXPECT_EQ(RecomputedLayers({2}, {3, 1}), (Layers{2, 1}));
+  EXPECT_EQ(RecomputedLayers({3}, {3, 1}), Layers());
+  EXPECT_EQ(RecomputedLayers({3, 1}, {3, 1}), Layers());
+  EXPECT_EQ(RecomputedLayers({0, 1}, {3, 1}), (Layers{0, 1}));
+  EXPECT_EQ(RecomputedLayers({0}, {4}), Layers{0});
+  Layout layout{.recompute = Recompute::kFull, .recomputed_layers = {2, 1}};
+  EXPECT_THAT(layout.ToString(), HasSubstr("recompute=full recomputed_layers=2,1"));
+}
+
 TEST(Violations, TensorParallelismDealsOutHeadsWidthAndSequence) {
   Request request = Asked(8);
   request.seq_len = 64;

@@ -577,6 +577,41 @@ TEST(Plan, APipelineIsPlannedAsItIsRebuilt) {
   EXPECT_LE(plan->predicted.peak_bytes, plan::Chosen(*plan).memory.peak_bytes);
 }
 
+TEST(Plan, StatedRecomputedLayersAreHonoured) {
+  recipe::Recipe recipe = SmallRecipe(2);
+  recipe.parallel.pp = 2;
+  recipe.parallel.stage_layers = {5, 1};
+  recipe.train.micro_batch = 1;
+  const auto peak_of = [&](const char* recompute, std::optional<std::vector<int64_t>> layers) {
+    recipe.parallel.recompute = recompute;
+    recipe.parallel.recomputed_layers = std::move(layers);
+    return MustPlan(recipe).predicted.peak_bytes;
+  };
+  const int64_t none = peak_of("none", {}), all = peak_of("full", {});
+  const int64_t one = peak_of("full", {{1, 0}}), two = peak_of("full", {{2, 0}});
+  EXPECT_GT(none, one);
+  EXPECT_GT(one, two);
+  EXPECT_GE(two, all);
+  const Plan plan = MustPlan(recipe);
+  EXPECT_EQ(plan.layout.recomputed_layers, (std::vector<int64_t>{2, 0}));
+  const absl::StatusOr<Plan> read = PlanFromJson(PlanToJson(plan), "plan.json");
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(*read, plan);
+  EXPECT_TRUE(plan::RebuildStep(*read, recipe.model.spec).ok());
+  EXPECT_EQ(MustPlan(Frozen(recipe, plan)).step_hash, plan.step_hash) << "what plan --write writes";
+
+  // One number is of both stages, and all of a stage that has fewer; it says what is done with them, too.
+  recipe.parallel.recompute.reset();
+  recipe.parallel.recomputed_layers = {{2}};
+  EXPECT_EQ(MustPlan(recipe).layout.recompute, Recompute::kFull);
+  EXPECT_EQ(MustPlan(recipe).layout.recomputed_layers, (std::vector<int64_t>{2, 1}));
+  // As many as there are: the layout, and the step, that have no number.
+  const std::string hash = (recipe.parallel.recomputed_layers = {{6}}, MustPlan(recipe).step_hash);
+  EXPECT_TRUE(MustPlan(recipe).layout.recomputed_layers.empty());
+  peak_of("full", {});
+  EXPECT_EQ(MustPlan(recipe).step_hash, hash);
+}
+
 TEST(Plan, TensorParallelismIsPlannedAsItIsRebuilt) {
   recipe::Recipe recipe = SmallRecipe(4);
   recipe.parallel.tp = 2;

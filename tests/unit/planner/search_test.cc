@@ -113,6 +113,13 @@ layout::Layout DrawLayout(Picker& pick) {
   return layout;
 }
 
+// Of the layers of each stage, where all would be.
+void DrawRecomputed(Picker& pick, size_t num_stages, layout::Layout& layout) {
+  if (layout.recompute != Recompute::kFull || pick({0, 1}) == 0) return;
+  layout.recomputed_layers.clear();
+  for (size_t s = 0; s < num_stages; ++s) layout.recomputed_layers.push_back(pick({0, 1, 2, 3, 7}));
+}
+
 struct Held {
   int64_t num_cases = 0;
   double seconds_share = 0;  // sums of bound / price
@@ -133,7 +140,8 @@ struct Held {
 
 void CompareDataParallel(Picker& pick, Held& held) {
   const model::ModelSpec spec = DrawModel(pick, pick({1, 2, 3, 5, 8, 12}));
-  const layout::Layout layout = DrawLayout(pick);
+  layout::Layout layout = DrawLayout(pick);
+  DrawRecomputed(pick, 1, layout);
   const schedule::StepSetting setting = DrawSetting(pick);
   const Rates rates = DrawRates(pick);
   const schedule::BuildOptions options = schedule::OptionsOf(layout, setting, simulate::kMicroBatchesToPrice);
@@ -165,6 +173,7 @@ void ComparePipeline(Picker& pick, schedule::PipelineKind kind, Held& held) {
   layout::Layout layout = DrawLayout(pick);
   layout.mesh.pp = shape.ranks;
   layout.num_micro_batches = shape.num_micro_batches;
+  DrawRecomputed(pick, static_cast<size_t>(num_stages), layout);
   const Rates rates = DrawRates(pick);
   const schedule::BuildOptions options = schedule::OptionsOf(layout, DrawSetting(pick));
   const layout::Ledger ledger(model::Inventory(spec), layout.mesh, layout.zero_stage,

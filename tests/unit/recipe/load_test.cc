@@ -108,11 +108,12 @@ TEST(LoadRecipe, NormsAndEmbeddingsOfEveryFamilyAreSparedDecayByDefault) {
 
 TEST(LoadRecipe, SetIsReadByTheTypeOfTheField) {
   const Recipe recipe =
-      MustLoad(kMinimal, {"train.steps=1_000", "optimizer.lr=1e-2", "optimizer.betas=[0.8, 0.99]",
-                          "run.name=a b=c", "optimizer.name='adamw'", "data.shuffle=false",
-                          "data.train[0].weight=0.5", "checkpoint.every=90s", "cluster.memory_limit=1.5GiB",
-                          "launch.env.LEVEL=3", "launch.env={OTHER=\"x\"}", "parallel.recompute=full",
-                          "parallel.dp_shard=auto", "optimizer.warmup_steps=0.02K"})
+      MustLoad(kMinimal,
+               {"train.steps=1_000", "optimizer.lr=1e-2", "optimizer.betas=[0.8, 0.99]", "run.name=a b=c",
+                "optimizer.name='adamw'", "data.shuffle=false", "data.train[0].weight=0.5",
+                "checkpoint.every=90s", "cluster.memory_limit=1.5GiB", "launch.env.LEVEL=3",
+                "parallel.recomputed_layers=2", "launch.env={OTHER=\"x\"}", "parallel.recompute=full",
+                "parallel.dp_shard=auto", "optimizer.warmup_steps=0.02K"})
           .recipe;
   EXPECT_EQ(recipe.train.steps, 1000);
   EXPECT_EQ(recipe.optimizer.lr, 0.01);
@@ -126,6 +127,7 @@ TEST(LoadRecipe, SetIsReadByTheTypeOfTheField) {
   EXPECT_EQ(recipe.cluster.memory_limit_bytes, int64_t{3} << 29);
   EXPECT_EQ(recipe.launch.env, (StringMap{{"LEVEL", "3"}, {"OTHER", "x"}}));
   EXPECT_EQ(recipe.parallel.recompute, "full");
+  EXPECT_EQ(recipe.parallel.recomputed_layers, std::vector<int64_t>{2}) << "a number is a list of one";
   EXPECT_FALSE(recipe.parallel.dp_shard.has_value());
   EXPECT_EQ(recipe.optimizer.warmup_steps, 20);
 }

@@ -30,6 +30,9 @@ std::vector<Case> DataParallelGrid(const std::vector<layout::Mesh>& meshes,
             for (bool prefetch : {false, true}) {
               for (int layers : layer_counts) {
                 cases.push_back({stage, mesh, tied, num_micro_batches, recompute, prefetch, layers, {}, 1});
+                if (recompute != layout::Recompute::kFull || layers == 1 || num_micro_batches == 4) continue;
+                cases.push_back(cases.back());
+                cases.back().recomputed_layers = {1 + layers / 3};
               }
             }
           }
@@ -57,6 +60,10 @@ std::vector<Case> PipelineGrid(const std::vector<int>& ranks, const std::vector<
               mesh.tp = stage % 2 == 1 ? 2 : 1;
               cases.push_back({stage, mesh, tied, m, recompute, true, 2 * p * v - 1, kind, v});
             }
+            // Every other stage recomputes its first layer alone, which is its only one at the ends.
+            if (tied) continue;
+            cases.push_back(cases.back());
+            for (int s = 0; s < p * v; ++s) cases.back().recomputed_layers.push_back((s + m) % 2);
           }
         }
       }

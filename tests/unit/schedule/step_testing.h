@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "model/model_spec.h"
 #include "schedule/build_step.h"
 
@@ -49,12 +50,14 @@ struct Case {
   int layers = 1;
   std::optional<PipelineKind> pipeline;  // none: mesh.pp is 1
   int virtual_stages = 1;
+  std::vector<int64_t> recomputed_layers = {};  // of each stage; empty: all
 
   std::string Name() const {
     return absl::StrCat(
         "stage ", stage, " ", mesh.ToString(), tied ? " tied" : "", " micro-batches ", num_micro_batches,
-        recompute == layout::Recompute::kFull ? " recompute" : "", prefetch ? " prefetch" : "", " layers ",
-        layers,
+        recompute == layout::Recompute::kFull ? " recompute" : "",
+        recomputed_layers.empty() ? "" : absl::StrCat(" of ", absl::StrJoin(recomputed_layers, ",")),
+        prefetch ? " prefetch" : "", " layers ", layers,
         pipeline ? absl::StrCat(" ", PipelineKindName(*pipeline), " of ", mesh.pp, " x ", virtual_stages)
                  : "");
   }
@@ -74,6 +77,7 @@ struct Case {
     return {.micro_batch = 2,
             .num_micro_batches = num_micro_batches,
             .recompute = recompute,
+            .recomputed_layers = recomputed_layers,
             .setting = {.seq_len = 4, .prefetch = prefetch}};
   }
 };

@@ -40,7 +40,10 @@ FoldCase Draw(std::mt19937& random) {
   test.layout.mesh.dp_replicate = static_cast<int>(pick({1, 1, 2, 5}));
   test.layout.micro_batch = pick({1, 2, 3});
   test.layout.num_micro_batches = pick({1, 2, 3, 4, 9, 100});
-  test.layout.recompute = static_cast<layout::Recompute>(pick({0, 1, 2}));
+  test.layout.recompute = static_cast<layout::Recompute>(pick({0, 1, 2, 2}));
+  // The first layers and the others are folded each.
+  if (test.layout.recompute == layout::Recompute::kFull && pick({0, 1, 1}) == 1)
+    test.layout.recomputed_layers = {std::min(test.spec.layers, pick({0, 1, 3, 6, 7, 9, 20}))};
   test.setting.seq_len = pick({3, 16, 200});
   test.setting.types.compute = pick({0, 1}) == 1 ? DType::kBF16 : DType::kF32;
   test.setting.prefetch = pick({0, 1}) == 1;

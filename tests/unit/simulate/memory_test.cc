@@ -215,6 +215,31 @@ TEST(Memory, RecomputeKeepsOnlyTheInputsOfTheLayers) {
   EXPECT_GT(kept, 5 * recomputed);
 }
 
+// The peak is at the end of the model, where nothing is formed again yet: each recomputed layer is there with
+// its input alone, whichever ZeRO stage moves its parameters.
+TEST(Memory, EachRecomputedLayerKeepsItsInputAlone) {
+  model::ModelSpec spec = *model::Preset("llama-25m");
+  spec.layers = 12;
+  for (const int stage : {0, 3}) {
+    Given given = Make(stage, stage == 0 ? 1 : 2);
+    const auto activations = [&] { return Of(Simulate(spec, given), Category::kActivations); };
+    const int64_t kept = activations();
+    const layout::Ledger ledger(model::Inventory(spec), given.mesh, stage);
+    const int64_t saved_bytes =
+        model::Analyze(model::BuildSegment(spec, ledger.inventory(), 1, given.options.segment(ledger)))
+            .saved_bytes;
+    given.options.recompute = layout::Recompute::kFull;
+    for (int64_t recomputed = 0; recomputed < 12; ++recomputed) {
+      given.options.recomputed_layers = {recomputed};
+      EXPECT_EQ(activations(), kept - recomputed * saved_bytes) << recomputed;
+    }
+    given.options.recomputed_layers = {12};
+    const int64_t all = activations();
+    given.options.recomputed_layers = {};
+    EXPECT_EQ(activations(), all);
+  }
+}
+
 TEST(Memory, PrefetchCostsOneMoreSlotOfEachKind) {
   const model::ModelSpec spec = *model::Preset("llama-25m");
   Given given = Make(3, 2);

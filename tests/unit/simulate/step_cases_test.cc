@@ -57,6 +57,9 @@ Case Draw(std::mt19937& random) {
   (test.stage == 0 ? test.mesh.dp_replicate : test.mesh.dp_shard) = 2;
   test.tied = below(2) == 0;
   test.recompute = static_cast<layout::Recompute>(below(3));
+  if (test.recompute == layout::Recompute::kFull && below(2) == 0) {
+    for (int s = 0; s < p * v; ++s) test.recomputed_layers.push_back(below(3));
+  }
   test.prefetch = below(2) == 0;
   return test;
 }
