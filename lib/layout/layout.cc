@@ -188,8 +188,8 @@ class Finder {
       Add({"parallel.recomputed_layers"}, absl::StrCat("parallel.recomputed_layers", words...));
     };
     if (r_.recompute.has_value() && *r_.recompute != Recompute::kFull) {
-      fail(" is of parallel.recompute = \"full\", which is \"", RecomputeName(*r_.recompute),
-           "\"; set that, or take the number out");
+      fail(": parallel.recompute is \"", RecomputeName(*r_.recompute),
+           "\"; set it to \"full\", or take the layers out");
       return;
     }
     if (r_.spec == nullptr || r_.num_stages() < 1) return;

@@ -1,8 +1,10 @@
 #include "planner/choose.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <tuple>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -11,6 +13,7 @@
 
 namespace trainctl::planner {
 
+using layout::Layout;
 using layout::Recompute;
 using plan::Candidate;
 
@@ -19,20 +22,35 @@ namespace {
 // That pipeline and tensor parallelism cut the model in.
 int64_t NumParts(const Candidate& candidate) { return candidate.layout.mesh.pp * candidate.layout.mesh.tp; }
 
+// That are computed again, over all stages.
+int64_t NumRecomputed(const Layout& layout) {
+  const std::vector<int64_t>& layers = layout.recomputed_layers;
+  if (layout.recompute != Recompute::kFull) return 0;
+  if (layers.empty()) return std::numeric_limits<int64_t>::max();
+  return std::accumulate(layers.begin(), layers.end(), int64_t{0});
+}
+
+bool ComputesMoreAgain(const Layout& a, const Layout& b) {
+  return std::make_pair(a.recompute, NumRecomputed(a)) > std::make_pair(b.recompute, NumRecomputed(b));
+}
+
 }  // namespace
 
 bool Simpler(const Candidate& a, const Candidate& b) {
   const auto key = [](const Candidate& c) {
-    return std::make_tuple(NumParts(c), c.layout.recompute, c.layout.zero_stage, c.memory.peak_bytes,
-                           c.layout.mesh.dp_shard);
+    return std::make_tuple(NumParts(c), c.layout.recompute, c.layout.zero_stage, NumRecomputed(c.layout),
+                           c.memory.peak_bytes, c.layout.mesh.dp_shard);
   };
   return key(a) < key(b);
 }
 
 namespace {
 
-std::string WhatAgain(Recompute recompute) {
-  return recompute == Recompute::kFull ? "computes activations twice" : "forms norms and activations twice";
+std::string WhatAgain(const Layout& layout) {
+  if (layout.recompute != Recompute::kFull) return "forms norms and activations twice";
+  if (layout.recomputed_layers.empty()) return "computes activations twice";
+  const int64_t count = NumRecomputed(layout);
+  return absl::StrCat("computes the activations of ", count, count == 1 ? " layer twice" : " layers twice");
 }
 
 // Why a layout that fits was not taken.
@@ -44,11 +62,13 @@ std::string WhySlower(const Candidate& candidate, const Candidate& chosen) {
                  ? "fits, but is no faster and cuts the model"
                  : absl::StrFormat("fits, but cuts the model for %.0f %% of a step", (1 - ratio) * 100);
     }
-    if (candidate.layout.recompute != chosen.layout.recompute)
-      return absl::StrCat("fits, but ", WhatAgain(candidate.layout.recompute));
+    if (candidate.layout.recompute > chosen.layout.recompute)
+      return absl::StrCat("fits, but ", WhatAgain(candidate.layout));
     if (candidate.layout.zero_stage != chosen.layout.zero_stage) {
       return "fits, but is no faster, and the chosen one shards less";
     }
+    if (ComputesMoreAgain(candidate.layout, chosen.layout))
+      return absl::StrCat("fits, but ", WhatAgain(candidate.layout));
     return candidate.memory.peak_bytes >= chosen.memory.peak_bytes
                ? "fits, but is no faster and needs more memory"
                : "fits, but is no faster";
@@ -60,8 +80,7 @@ std::string WhySlower(const Candidate& candidate, const Candidate& chosen) {
     causes.push_back(absl::StrFormat("moves %.1fx the bytes", static_cast<double>(candidate.sent_bytes) /
                                                                   static_cast<double>(chosen.sent_bytes)));
   }
-  if (candidate.layout.recompute > chosen.layout.recompute)
-    causes.push_back(WhatAgain(candidate.layout.recompute));
+  if (ComputesMoreAgain(candidate.layout, chosen.layout)) causes.push_back(WhatAgain(candidate.layout));
   if (candidate.layout.micro_batch < chosen.layout.micro_batch) causes.push_back("smaller micro-batches");
   return absl::StrFormat("fits, but is about %.0f %% slower%s%s", (ratio - 1) * 100,
                          causes.empty() ? "" : ": ", absl::StrJoin(causes, ", "));

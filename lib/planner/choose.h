@@ -17,8 +17,8 @@ inline constexpr double kSameTime = 1.03;
 // does not: what they save at least.
 inline constexpr double kWorthCutting = 1.1;
 
-// The model cut in few parts before many, little recompute before much, then the lowest stage, then the least
-// memory.
+// The model cut in few parts before many, little recompute before much, then the lowest stage, then few
+// recomputed layers, then the least memory.
 bool Simpler(const plan::Candidate& a, const plan::Candidate& b);
 
 // Marks the chosen candidate, the simplest of those within kSameTime of the fastest that fits, and writes

@@ -14,7 +14,8 @@ using layout::Layout;
 using layout::Recompute;
 using plan::Candidate;
 
-std::string SettingsOf(const Problem& asked, const Candidate& candidate) {
+// `relaxed`: what was asked with what may be other.
+std::string SettingsOf(const Problem& asked, const Problem& relaxed, const Candidate& candidate) {
   std::vector<std::string> settings;
   const Layout& layout = candidate.layout;
   const auto set = [&](const char* name, const std::string& value) {
@@ -34,8 +35,13 @@ std::string SettingsOf(const Problem& asked, const Candidate& candidate) {
   if (asked.request.micro_batch.has_value() && *asked.request.micro_batch != layout.micro_batch) {
     set("train.micro_batch", absl::StrCat(layout.micro_batch));
   }
-  if (asked.request.recompute.has_value() && *asked.request.recompute != layout.recompute) {
-    set("parallel.recompute", absl::StrCat("\"", layout::RecomputeName(layout.recompute), "\""));
+  if (asked.request.recompute.has_value() && !relaxed.request.recompute.has_value()) {
+    // Of its own accord "full" is all layers.
+    const bool is_chosen = !layout.recomputed_layers.empty();
+    const absl::string_view name = is_chosen ? "auto" : layout::RecomputeName(layout.recompute);
+    if (is_chosen || *asked.request.recompute != layout.recompute)
+      set("parallel.recompute", absl::StrCat("\"", name, "\""));
+    if (asked.request.recomputed_layers.has_value()) set("parallel.recomputed_layers", "\"auto\"");
   }
   return absl::StrJoin(settings, ", ");
 }
@@ -60,7 +66,7 @@ std::string NearestThatFits(const Problem& asked, const SearchPasses& passes) {
         Relaxation{false, false, true}, Relaxation{true, true, true}}) {
     Problem problem = asked;
     if (free.micro_batch) problem.request.micro_batch.reset();
-    if (free.recompute) problem.request.recompute.reset();
+    if (free.recompute) problem.request.recompute.reset(), problem.request.recomputed_layers.reset();
     if (free.layout)
       problem.request.dp_replicate.reset(), problem.request.dp_shard.reset(),
           problem.request.zero_stage.reset();
@@ -68,7 +74,7 @@ std::string NearestThatFits(const Problem& asked, const SearchPasses& passes) {
     if (found.chosen < 0) continue;
     const Candidate& candidate = found.candidates[static_cast<size_t>(found.chosen)];
     return absl::StrCat("this fits (", FormatBytes(candidate.memory.peak_bytes),
-                        "): ", SettingsOf(asked, candidate));
+                        "): ", SettingsOf(asked, problem, candidate));
   }
   // Nothing on these workers: more of them, everything sharded.
   Problem problem = asked;
@@ -116,7 +122,7 @@ std::string NearestThatFits(const Problem& asked, const SearchPasses& passes) {
   problem.request.tp = asked.request.tp.value_or(1);
   problem.request.dp_replicate.reset(), problem.request.dp_shard.reset(), problem.request.zero_stage.reset();
   problem.request.micro_batch = 1;
-  problem.request.recompute.reset();
+  problem.request.recompute.reset(), problem.request.recomputed_layers.reset();
   const Found found = Search(problem, Wanted::kAll, passes);
   const Candidate* smallest = Smallest(found.candidates);
   if (smallest == nullptr) return "no layout is possible";

@@ -63,7 +63,37 @@ struct Strategy {
 struct Proposal {
   int strategy = 0;
   Layout layout;
+  std::optional<Layout> least;  // of it, by bound
   double least_seconds = 0;
+};
+
+// The least number from `low` + 1 to `most` that fits; none: `low` is `most` in the end. Near low: bounds
+// seldom leave much.
+class LeastNumber {
+ public:
+  LeastNumber(int64_t low, int64_t most, bool halves)
+      : low_(low), high_(most + 1), most_(most), halves_(halves) {}
+
+  bool IsKnown() const { return high_ - low_ == 1; }
+  bool Fits() const { return high_ <= most_; }
+  int64_t number() const { return std::min(high_, most_); }
+  // The next to try; once it is known, that.
+  int64_t Next() const {
+    if (IsKnown()) return number();
+    if (!halves_) return low_ + 1;
+    return Fits() ? (low_ + high_) / 2 : std::min(low_ + step_, most_);
+  }
+  void Tell(bool fits) {
+    if (IsKnown()) return;
+    (fits ? high_ : low_) = Next();
+    step_ *= 2;
+  }
+
+ private:
+  int64_t low_, high_;  // does not fit; fits
+  const int64_t most_;
+  const bool halves_;
+  int64_t step_ = 1;
 };
 
 // One search. A strategy's variants share its ledgers.
@@ -139,9 +169,11 @@ class Searcher {
     for (int64_t micro_batch : MicroBatches(strategy.mesh)) {
       bool fits = false;
       for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
-        // Computing more again is worth a look only where less does not fit.
-        if (!fits && asked.value_or(recompute) == recompute)
-          fits = WeighVariant(strategy, micro_batch, recompute);
+        if (asked.value_or(recompute) == recompute)
+          fits = WeighVariant(strategy, micro_batch, recompute) || fits;
+        // Computing anything again is worth a look only where keeping it does not fit. A few layers may then
+        // take less than what is selected of all.
+        if (fits && recompute == Recompute::kNone) break;
       }
       // Larger ones fit even less. Their times are no reason to stop: one size may gain nothing and the next
       // one much, as it fills the threads or tiles.
@@ -152,7 +184,8 @@ class Searcher {
   // False: it does not fit.
   bool WeighVariant(const Strategy& strategy, int64_t micro_batch, Recompute recompute) {
     const Layout layout = LayoutOf(strategy, micro_batch, recompute);
-    switch (Prune(strategy, layout)) {
+    const std::optional<Layout> least = LeastByBound(strategy, layout);
+    switch (Prune(strategy, layout, least)) {
       case Pruned::kMemory:
         return false;
       case Pruned::kTime:
@@ -161,7 +194,7 @@ class Searcher {
       case Pruned::kNot:
         break;
     }
-    std::optional<Candidate> priced = Price(strategy, layout);
+    std::optional<Candidate> priced = PriceLeast(strategy, layout, least);
     if (!priced.has_value()) return true;  // a larger micro-batch may make a number that the order takes
     found_.candidates.push_back(*std::move(priced));
     const Candidate& candidate = found_.candidates.back();
@@ -207,6 +240,98 @@ class Searcher {
                                        seconds.embedding / seconds.layer, seconds.head / seconds.layer);
   }
 
+  // ---- recompute no more layers than must be
+
+  // Where full recompute was not asked for, nor how many layers, as few of them as fit are recomputed.
+  bool ChoosesLayers(const Layout& layout) const {
+    return layout.recompute == Recompute::kFull && !problem_.request.recompute.has_value() &&
+           !problem_.request.recomputed_layers.has_value();
+  }
+
+  // The layout with the fewest recomputed layers that fit by their bound; nullopt: none do. None but full
+  // recompute has a choice.
+  std::optional<Layout> LeastByBound(const Strategy& strategy, const Layout& layout) const {
+    if (!ChoosesLayers(layout)) return layout;
+    Layout least = layout;
+    least.recomputed_layers.assign(StageLayers(layout).size(), 0);
+    if (!passes_.prune_memory || (layout.mesh.pp > 1 && !schedule::CheckPipelineLayout(layout).ok()))
+      return least;
+    const std::optional<std::vector<int64_t>> layers = strategy.folded.LeastRecomputed(
+        OptionsOf(layout),
+        layout.mesh.pp > 1 ? ShapeOf(layout) : strategy.folded.Shape(layout.num_micro_batches),
+        problem_.memory_limit_bytes);
+    if (!layers.has_value()) return std::nullopt;
+    least.recomputed_layers = *layers;
+    return least;
+  }
+
+  // Of `layout`, or where its layers are free with the fewest that fit, which are not below `least`; all of
+  // them where nothing fits. nullopt: as Price, and where nothing needs to be recomputed.
+  std::optional<Candidate> PriceLeast(const Strategy& strategy, const Layout& layout,
+                                      const std::optional<Layout>& least) {
+    if (!ChoosesLayers(layout) || !least.has_value()) return Price(strategy, layout);
+    if (layout.mesh.pp > 1 && !schedule::CheckPipelineLayout(layout).ok()) return std::nullopt;
+    const std::vector<int64_t> stage_layers = StageLayers(layout);
+    // Classes with the same stages have one number.
+    const std::vector<std::vector<int>> stages_of_class = StagesOfClasses(layout);
+    std::map<std::vector<int>, LeastNumber> numbers;
+    for (const std::vector<int>& stages : stages_of_class) {
+      int64_t low = -1, most = 0;
+      for (const int stage : stages) {
+        low += least->recomputed_layers[static_cast<size_t>(stage)];
+        most += stage_layers[static_cast<size_t>(stage)];
+      }
+      numbers.try_emplace(stages, low, most, passes_.halve);
+    }
+    const auto is_known = [](const auto& number) { return number.second.IsKnown(); };
+    Layout tried = layout;
+    const auto take = [&] {
+      tried.recomputed_layers.assign(stage_layers.size(), 0);
+      for (const auto& [stages, number] : numbers) {
+        const std::optional<std::vector<int64_t>> dealt =
+            simulate::DealFirst(number.Next(), stages, stage_layers);
+        for (size_t k = 0; k < stages.size(); ++k)
+          tried.recomputed_layers[static_cast<size_t>(stages[k])] = dealt->at(k);
+      }
+    };
+    while (!std::all_of(numbers.begin(), numbers.end(), is_known)) {
+      take();
+      ++found_.counts.tried;
+      const std::vector<bool> fits = ClassesThatFit(strategy, tried);
+      std::map<std::vector<int>, bool> all_fit;
+      for (size_t c = 0; c < fits.size(); ++c) {
+        const auto [known, is_new] = all_fit.try_emplace(stages_of_class[c], fits[c]);
+        known->second = known->second && fits[c];
+      }
+      for (auto& [stages, number] : numbers) number.Tell(all_fit.at(stages));
+    }
+    const bool all_fit =
+        std::all_of(numbers.begin(), numbers.end(), [](const auto& number) { return number.second.Fits(); });
+    if (!all_fit) return Price(strategy, layout);
+    take();
+    const bool is_none = std::all_of(tried.recomputed_layers.begin(), tried.recomputed_layers.end(),
+                                     [](int64_t count) { return count == 0; });
+    if (is_none) return std::nullopt;
+    tried.recomputed_layers = layout::RecomputedLayers(tried.recomputed_layers, stage_layers);
+    return Price(strategy, tried);
+  }
+
+  std::vector<std::vector<int>> StagesOfClasses(const Layout& layout) const {
+    if (layout.mesh.pp == 1) return {{0}};
+    std::vector<std::vector<int>> stages;
+    const schedule::PipelinePlacement& placement = ShapeOf(layout).placement;
+    for (int c = 0; c < placement.num_ranks; ++c) stages.push_back(placement.StagesOf(c));
+    return stages;
+  }
+
+  std::vector<bool> ClassesThatFit(const Strategy& strategy, const Layout& layout) {
+    if (layout.mesh.pp == 1) return {Price(strategy, layout)->fits};
+    std::vector<bool> fits;
+    for (const schedule::Program& program : BuildWhole(layout).step.programs)
+      fits.push_back(simulate::SimulateMemory(program).peak_bytes <= problem_.memory_limit_bytes);
+    return fits;
+  }
+
   // ---- propose
 
   // Where the degrees of pipeline or tensor parallelism are free, all others than 1; over the data one group
@@ -235,7 +360,7 @@ class Searcher {
         continue;
       }
       std::optional<Candidate> priced =
-          Price(strategies[static_cast<size_t>(proposal.strategy)], proposal.layout);
+          PriceLeast(strategies[static_cast<size_t>(proposal.strategy)], proposal.layout, proposal.least);
       if (!priced.has_value()) continue;
       found_.candidates.push_back(*std::move(priced));
       const Candidate& candidate = found_.candidates.back();
@@ -252,13 +377,14 @@ class Searcher {
         if (asked.value_or(recompute) != recompute) continue;
         const Layout layout = LayoutOf(strategy, micro_batch, recompute);
         if (layout.mesh.pp > 1 && !schedule::CheckPipelineLayout(layout).ok()) continue;
-        const simulate::StepBound bound = BoundOf(strategy, layout);
+        const std::optional<Layout> least = LeastByBound(strategy, layout);
+        const simulate::StepBound bound = BoundOf(strategy, least.value_or(layout));
         ++found_.counts.bounded;
         if (passes_.prune_memory && bound.peak_bytes > problem_.memory_limit_bytes) {
           ++found_.counts.pruned;
           continue;
         }
-        proposals.push_back({index, layout, bound.seconds});
+        proposals.push_back({index, layout, least, bound.seconds});
       }
     }
   }
@@ -267,11 +393,12 @@ class Searcher {
 
   enum class Pruned { kNot, kMemory, kTime };
 
-  Pruned Prune(const Strategy& strategy, const Layout& layout) {
+  // `least`: of it, by bound.
+  Pruned Prune(const Strategy& strategy, const Layout& layout, const std::optional<Layout>& least) {
     if (strategy.mesh.pp > 1 || wanted_ == Wanted::kAll || !(passes_.prune_memory || passes_.prune_time))
       return Pruned::kNot;
     ++found_.counts.bounded;
-    const simulate::StepBound bound = BoundOf(strategy, layout);
+    const simulate::StepBound bound = BoundOf(strategy, least.value_or(layout));
     const bool too_large = passes_.prune_memory && bound.peak_bytes > problem_.memory_limit_bytes;
     const bool too_slow = passes_.prune_time && fastest_ >= 0 && bound.seconds > fastest_ * kSameTime;
     if (!too_large && !too_slow) return Pruned::kNot;
@@ -282,6 +409,12 @@ class Searcher {
   simulate::StepBound BoundOf(const Strategy& strategy, const Layout& layout) const {
     if (layout.mesh.pp == 1)
       return strategy.folded.Bound(OptionsOf(layout), layout.num_micro_batches, problem_.rates);
+    return strategy.folded.BoundPipeline(schedule::OptionsOf(layout, problem_.setting), ShapeOf(layout),
+                                         problem_.rates);
+  }
+
+  // Of a pipeline.
+  const simulate::StepShape& ShapeOf(const Layout& layout) const {
     const auto [known, is_new] = shapes_.try_emplace({layout.mesh.pp, layout.num_micro_batches});
     simulate::StepShape& shape = known->second;
     if (is_new) {
@@ -290,8 +423,7 @@ class Searcher {
       shape = simulate::ShapeOf(*order, {});
     }
     shape.stage_begin = layout::StageBegins(layout.pipeline.stage_layers);
-    return strategy.folded.BoundPipeline(schedule::OptionsOf(layout, problem_.setting), shape,
-                                         problem_.rates);
+    return shape;
   }
 
   // ---- fold
@@ -329,13 +461,18 @@ class Searcher {
   // ---- play
 
   Candidate PlayWhole(const Layout& layout) {
+    const schedule::LayoutStep built = BuildWhole(layout);
+    return CandidateOf(layout, simulate::PriceWhole(built.step, *problem_.request.spec, built.ledger,
+                                                    built.options, layout.num_micro_batches, problem_.rates));
+  }
+
+  schedule::LayoutStep BuildWhole(const Layout& layout) {
     const model::ModelSpec& spec = *problem_.request.spec;
     if (inventory_.empty()) inventory_ = model::Inventory(spec);
-    const absl::StatusOr<schedule::LayoutStep> built =
+    absl::StatusOr<schedule::LayoutStep> built =
         schedule::BuildLayoutStep(spec, inventory_, layout, problem_.setting, simulate::kMicroBatchesToPrice);
     TRAINCTL_CHECK_MSG(built.ok(), built.status().message());
-    return CandidateOf(layout, simulate::PriceWhole(built->step, spec, built->ledger, built->options,
-                                                    layout.num_micro_batches, problem_.rates));
+    return *std::move(built);
   }
 
   // Those that may be chosen.

@@ -31,6 +31,7 @@ struct SearchPasses {
   bool prune_time = true;    // nor what is slower by its bound than what was found
   bool fold = true;          // prices come from steps with few layers, not from whole ones
   bool play = true;          // the steps of those that may be chosen are built whole and played
+  bool halve = true;         // how many layers must be recomputed is found by halving, not one by one
 };
 
 // Candidates that the last pass plays, the simplest of those that may be chosen.
@@ -44,6 +45,7 @@ struct SearchCounts {
   int64_t folded = 0;
   int64_t whole = 0;  // priced from whole steps where folding is off or does not work
   int64_t played = 0;
+  int64_t tried = 0;  // numbers of recomputed layers, to find the least that fit
 };
 
 enum class Wanted {
@@ -54,7 +56,7 @@ enum class Wanted {
 struct Found {
   // Every strategy (mesh and stage) that the problem allows, in the order DDP, ZeRO-1, 2, 3 and of growing
   // dp_shard, each with the variants (micro-batch, recompute) that were worth looking at: the smallest one
-  // alone where that does not fit.
+  // alone where that does not fit. Full recompute is of as few layers as fit, where their number is free.
   std::vector<plan::Candidate> candidates;
   int chosen = -1;  // -1: nothing fits
   SearchCounts counts;

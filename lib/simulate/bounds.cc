@@ -127,6 +127,37 @@ class Bounder {
     return bound;
   }
 
+  std::optional<std::vector<int64_t>> LeastRecomputed(const StepShape& shape, int64_t limit_bytes) const {
+    std::vector<int64_t> stage_layers;
+    for (int s = 0; s < shape.placement.num_stages; ++s) stage_layers.push_back(StageOf(shape, s).num_layers);
+    std::vector<int64_t> least(stage_layers.size(), 0);
+    for (int c = 0; c < shape.placement.num_ranks; ++c) {
+      const std::vector<int> own = shape.placement.StagesOf(c);
+      const int held = shape.held.empty() ? 1 : shape.held[static_cast<size_t>(c)];
+      int64_t count = 0;
+      for (bool fits = false; !fits; ++count) {
+        const std::optional<std::vector<int64_t>> dealt = simulate::DealFirst(count, own, stage_layers);
+        if (!dealt.has_value()) return std::nullopt;
+        std::vector<Stage> stages;
+        // Of a stage with two copies on a class each is its own.
+        for (int copy = 0; copy < shape.placement.num_copies; ++copy) {
+          for (size_t k = 0; k < own.size(); ++k) {
+            if (shape.placement.HolderOf(copy, own[k]) != c) continue;
+            stages.push_back(StageOf(shape, own[k]));
+            stages.back().num_recomputed = (*dealt)[k];
+          }
+        }
+        fits = PersistentBytes(stages) + LeastActivations(stages, held) <= limit_bytes;
+        if (!fits) continue;
+        for (size_t k = 0; k < own.size(); ++k) {
+          int64_t& of_stage = least[static_cast<size_t>(own[k])];
+          of_stage = std::max(of_stage, (*dealt)[k]);
+        }
+      }
+    }
+    return least;
+  }
+
   BlockSeconds OfBlocks() const {
     const bool again = options_.recompute == layout::Recompute::kFull;
     return {PassSeconds(kEmbedding, true), PassSeconds(kLayer, true, again), PassSeconds(kHead, true)};
@@ -376,6 +407,25 @@ StepShape ShapeOf(const schedule::PipelineSchedule& order, std::vector<int> stag
 StepBound BoundStep(const model::ModelSpec& spec, const layout::Ledger& ledger,
                     const schedule::BuildOptions& options, const StepShape& shape, const Rates& rates) {
   return Bounder(spec, ledger, options, rates).Bound(shape);
+}
+
+std::optional<std::vector<int64_t>> DealFirst(int64_t count, const std::vector<int>& stages,
+                                              const std::vector<int64_t>& stage_layers) {
+  std::vector<int64_t> dealt;
+  for (const int stage : stages) {
+    dealt.push_back(std::min(count, stage_layers[static_cast<size_t>(stage)]));
+    count -= dealt.back();
+  }
+  if (count > 0) return std::nullopt;
+  return dealt;
+}
+
+std::optional<std::vector<int64_t>> LeastRecomputed(const model::ModelSpec& spec,
+                                                    const layout::Ledger& ledger,
+                                                    const schedule::BuildOptions& options,
+                                                    const StepShape& shape, int64_t limit_bytes) {
+  // Memory has no prices.
+  return Bounder(spec, ledger, options, Rates()).LeastRecomputed(shape, limit_bytes);
 }
 
 BlockSeconds SecondsOfBlocks(const model::ModelSpec& spec, const layout::Ledger& ledger,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "layout/ledger.h"
@@ -32,6 +33,19 @@ StepShape ShapeOf(const schedule::PipelineSchedule& order, std::vector<int> stag
 // embedding and the head count, so that those of a folded model do for the whole one.
 StepBound BoundStep(const model::ModelSpec& spec, const layout::Ledger& ledger,
                     const schedule::BuildOptions& options, const StepShape& shape, const Rates& rates);
+
+// `count` layers dealt out to `stages`, in the order of the model: all of the first, then of the next. By
+// position in `stages`; nullopt: there are fewer.
+std::optional<std::vector<int64_t>> DealFirst(int64_t count, const std::vector<int>& stages,
+                                              const std::vector<int64_t>& stage_layers);
+
+// The fewest layers of each stage without whose recomputation the peak's bound of some class is above
+// `limit_bytes`; of a class with several stages those of the first stages first. nullopt: all are not enough.
+// Of options that recompute layers.
+std::optional<std::vector<int64_t>> LeastRecomputed(const model::ModelSpec& spec,
+                                                    const layout::Ledger& ledger,
+                                                    const schedule::BuildOptions& options,
+                                                    const StepShape& shape, int64_t limit_bytes);
 
 // A micro-batch through a block, forward and backward, the third one of a step.
 struct BlockSeconds {

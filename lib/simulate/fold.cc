@@ -316,6 +316,16 @@ StepBound FoldedStrategy::BoundPipeline(const schedule::BuildOptions& options, c
   return BoundStep(model_.few_.spec, few_, options, shape, rates);
 }
 
+std::optional<std::vector<int64_t>> FoldedStrategy::LeastRecomputed(const schedule::BuildOptions& options,
+                                                                    const StepShape& shape,
+                                                                    int64_t limit_bytes) const {
+  return simulate::LeastRecomputed(model_.few_.spec, few_, options, shape, limit_bytes);
+}
+
+StepShape FoldedStrategy::Shape(int64_t num_micro_batches) const {
+  return DataParallelShape(model_.few_.spec.layers + model_.repeats(), num_micro_batches);
+}
+
 BlockSeconds FoldedStrategy::SecondsOfBlocks(const schedule::BuildOptions& options,
                                              const Rates& rates) const {
   return simulate::SecondsOfBlocks(model_.few_.spec, few_, options, rates);

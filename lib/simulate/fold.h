@@ -72,6 +72,11 @@ class FoldedStrategy {
   // The same of a pipeline on this mesh.
   StepBound BoundPipeline(const schedule::BuildOptions& options, const StepShape& shape,
                           const Rates& rates) const;
+  // Of either (bounds.h).
+  std::optional<std::vector<int64_t>> LeastRecomputed(const schedule::BuildOptions& options,
+                                                      const StepShape& shape, int64_t limit_bytes) const;
+  // Of the whole model on a mesh without a pipeline.
+  StepShape Shape(int64_t num_micro_batches) const;
   BlockSeconds SecondsOfBlocks(const schedule::BuildOptions& options, const Rates& rates) const;
 
   // Of a mesh without a pipeline; `options` as for the whole model. std::nullopt: the layers in the middle

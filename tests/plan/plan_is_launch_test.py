@@ -90,6 +90,8 @@ def recipe_text(draw):
         lines.append("%s = %d" % (draw.choice(["tp", "pp", "cp", "ep"]), draw.choice([1, 1, 2, 8])))
     if some() < 0.3:
         lines.append('recompute = "%s"' % draw.choice(["none", "none", "full", "full", "full", "selective"]))
+        if lines[-1].endswith('"full"') and some() < 0.4:
+            lines.append("recomputed_layers = %d" % draw.choice([0, 1, 2, 5]))
     if some() < 0.2:
         lines.append("prefetch = false")
     lines += ["[cluster]", 'device = "%s"' % device, "nodes = %d" % nodes]

@@ -88,7 +88,7 @@ TEST(Violations, NoMoreLayersAreRecomputedThanThereAre) {
   EXPECT_EQ(MessagesOf(request), "") << "of the second stage all";
   for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective}) {
     request.recompute = recompute;
-    EXPECT_THAT(MessagesOf(request), HasSubstr("recomputed_layers is of parallel.recompute = \"full\""));
+    EXPECT_THAT(MessagesOf(request), HasSubstr("; set it to \"full\", or take the layers out"));
   }
   request.recompute = Recompute::kFull;
   EXPECT_EQ(MessagesOf(request), "");

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "planner/neighbours.h"
+#include "schedule/layout_step.h"
 #include "simulate/bounds.h"
 #include "simulate/fold.h"
 #include "simulate/play.h"
@@ -264,7 +265,8 @@ void DrawSpace(Picker& pick, Space& space) {
       static_cast<int64_t>(pick.Between(0.7 * static_cast<double>(*least), 1.1 * static_cast<double>(*most)));
 }
 
-constexpr SearchPasses kNoPasses{.prune_memory = false, .prune_time = false, .fold = false, .play = false};
+constexpr SearchPasses kNoPasses{
+    .prune_memory = false, .prune_time = false, .fold = false, .play = false, .halve = false};
 
 struct SpaceTally {
   int64_t feasible = 0, most_played = 0, cut = 0;
@@ -301,11 +303,11 @@ std::string CompareSearches(const Problem& problem, SpaceTally& tally) {
       return absl::StrCat("another one is chosen: ", NameOf(chosen), ", not ", NameOf(expected));
     tally.cut += chosen != nullptr && chosen->layout.mesh.pp * chosen->layout.mesh.tp > 1 ? 1 : 0;
   }
-  for (int off = 0; off < 16; ++off) {
+  // Where the choice alone is wanted nothing is played.
+  for (int off = 0; off < 8; ++off) {
     const SearchPasses passes{.prune_memory = (off & 1) == 0,
                               .prune_time = (off & 2) == 0,
-                              .fold = (off & 4) == 0,
-                              .play = (off & 8) == 0};
+                              .fold = (off & 4) == 0};
     const Found found = Search(problem, Wanted::kChoice, passes);
     const plan::Candidate* const chosen = ChosenOf(found);
     if ((chosen == nullptr) != (expected == nullptr))
@@ -357,6 +359,60 @@ TEST(Search, FindsWhatPricingEverythingFinds) {
       static_cast<int>(std::max(a.most_played, b.most_played)), Since(start));
 }
 
+// A pipeline whose first stages have most micro-batches in flight, on a limit that neither all layers nor
+// none decide: of each stage as few are recomputed as fit, one fewer does not.
+TEST(Search, EachStageRecomputesAsFewLayersAsFit) {
+  model::ModelSpec spec = *model::Preset("toy-1m");
+  spec.layers = 24;
+  Problem problem;
+  layout::Request& request = problem.request;
+  request = {.spec = &spec, .devices_per_node = 4, .batch_sequences = 8, .seq_len = 128};
+  request.pp = 4, request.tp = 1, request.micro_batch = 1;
+  request.stage_layers = {{6, 6, 6, 6}};
+  problem.setting.seq_len = 128;
+  const auto peaks_of = [&](const layout::Layout& layout) {
+    const auto built = schedule::BuildLayoutStep(spec, model::Inventory(spec), layout, problem.setting);
+    TRAINCTL_CHECK_MSG(built.ok(), built.status().message());
+    std::vector<int64_t> peaks;
+    for (const schedule::Program& program : built->step.programs)
+      peaks.push_back(simulate::SimulateMemory(program).peak_bytes);
+    return peaks;
+  };
+  problem.memory_limit_bytes = int64_t{1} << 40;
+  layout::Layout layout = ChosenOf(Search(problem, Wanted::kAll))->layout;
+  EXPECT_EQ(layout.recompute, Recompute::kNone);
+  const int64_t none = peaks_of(layout)[0];
+  layout.recompute = Recompute::kFull;
+  const int64_t all = peaks_of(layout)[0];
+  ASSERT_LT(all, none);
+  problem.memory_limit_bytes = all + (none - all) / 4;
+  const Found found = Search(problem, Wanted::kAll);
+  ASSERT_GE(found.chosen, 0);
+  const auto full = std::find_if(
+      found.candidates.begin(), found.candidates.end(),
+      [](const plan::Candidate& candidate) { return candidate.layout.recompute == Recompute::kFull; });
+  ASSERT_NE(full, found.candidates.end());
+  EXPECT_TRUE(full->fits);
+  const std::vector<int64_t>& layers = full->layout.recomputed_layers;
+  ASSERT_EQ(layers.size(), 4u);
+  EXPECT_GT(layers[0], 0);
+  EXPECT_LT(layers[3], layers[0]);
+  EXPECT_TRUE(std::is_sorted(layers.rbegin(), layers.rend()));
+  for (size_t s = 0; s < layers.size(); ++s) {
+    EXPECT_LE(peaks_of(full->layout)[s], problem.memory_limit_bytes);
+    if (layers[s] == 0) continue;
+    layout::Layout fewer = full->layout;
+    --fewer.recomputed_layers[s];
+    EXPECT_GT(peaks_of(fewer)[s], problem.memory_limit_bytes) << "stage " << s;
+  }
+  // Asked for all, all are.
+  request.recompute = Recompute::kFull;
+  EXPECT_TRUE(Search(problem, Wanted::kAll).candidates.front().layout.recomputed_layers.empty());
+  request.recomputed_layers = {{2}};
+  EXPECT_EQ(Search(problem, Wanted::kAll).candidates.front().layout.recomputed_layers,
+            (std::vector<int64_t>{2, 2, 2, 2}));
+}
+
 // 16,384 workers and 126 layers, nothing fixed.
 TEST(Search, ALargeSpaceIsSearchedAtOnce) {
   const model::ModelSpec spec = *model::Preset("llama3.1-405b");
@@ -378,6 +434,7 @@ TEST(Search, ALargeSpaceIsSearchedAtOnce) {
   std::printf("%d strategies, %d layouts folded, %d whole, %d played: %.3f s\n",
               static_cast<int>(found.counts.enumerated), static_cast<int>(found.counts.folded),
               static_cast<int>(found.counts.whole), static_cast<int>(found.counts.played), seconds);
+  EXPECT_LE(found.counts.tried, 2000);
 }
 
 }  // namespace
