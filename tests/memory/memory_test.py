@@ -93,6 +93,8 @@ CUTS = {
     "tp=4 recomputed": cut(4, "full", tp=4, micro_batch=4),
     "pp=2 1f1b": cut(2, "none", pp=2, schedule="1f1b"),
     "pp=2 gpipe": cut(2, "full", pp=2, schedule="gpipe"),
+    "pp=2 some recomputed": cut(2, "full", pp=2, schedule="1f1b", recomputed_layers=3),
+    "tp=2 some recomputed": cut(2, "full", tp=2, micro_batch=4, recomputed_layers=9),
     "pp=2 zb-h2": cut(2, "selective", pp=2, schedule="zb-h2"),
     "pp=2 zbv": cut(2, "none", pp=2, schedule="zbv", virtual_stages=2),
     "pp=2 interleaved": cut(2, "selective", pp=2, schedule="interleaved-1f1b", virtual_stages=2),
