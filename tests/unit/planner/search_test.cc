@@ -305,9 +305,8 @@ std::string CompareSearches(const Problem& problem, SpaceTally& tally) {
   }
   // Where the choice alone is wanted nothing is played.
   for (int off = 0; off < 8; ++off) {
-    const SearchPasses passes{.prune_memory = (off & 1) == 0,
-                              .prune_time = (off & 2) == 0,
-                              .fold = (off & 4) == 0};
+    const SearchPasses passes{
+        .prune_memory = (off & 1) == 0, .prune_time = (off & 2) == 0, .fold = (off & 4) == 0};
     const Found found = Search(problem, Wanted::kChoice, passes);
     const plan::Candidate* const chosen = ChosenOf(found);
     if ((chosen == nullptr) != (expected == nullptr))
