@@ -535,7 +535,7 @@ void AddParallel(Builder& b) {
       [](Recipe & r, size_t) -> auto& { return r.parallel.recomputed_layers; })
       .Range(0, 10000)
       .OrOne()
-      .AutoIs("auto: all; in what-ifs of other trainers chosen by the planner");
+      .AutoIs("auto: all; where recompute is \"auto\" too, as few of each stage as fit");
   planned(
       "parallel.stage_layers", "Layers of each of the pp x virtual_stages stages, in the order of the model.",
       [](Recipe & r, size_t) -> auto& { return r.parallel.stage_layers; })
