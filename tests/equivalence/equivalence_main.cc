@@ -452,9 +452,11 @@ void RunRank(int rank, int world_size, const std::string& plugin, Which which,
     std::printf("FAILED %s: %s\n", Name(cell).c_str(), wrong.c_str());
   }
   for (const Cell& cell : cells) {
-    // What parts of the model exchange has the same names on every device. Three workers exchange nothing
-    // that two and four do not.
-    const bool is_known = (!device.is_cpu() && cell.mesh.tp * cell.mesh.pp > 1) || world_size == 3;
+    // What parts of the model exchange has the same names on every device. Along one axis three and four
+    // workers exchange nothing that two do not, but for a stage between others.
+    const int longest = std::max({cell.mesh.pp, cell.mesh.dp_replicate, cell.mesh.dp_shard, cell.mesh.tp});
+    const bool is_one_axis = world_size > 2 && longest == world_size && cell.mesh.pp == 1;
+    const bool is_known = (!device.is_cpu() && cell.mesh.tp * cell.mesh.pp > 1) || is_one_axis;
     if (which != Which::kRaces && world_size > 1 && HasMutants(cell) && !is_known)
       RunMutants(device, cell, *communicator, world, world_size);
   }
