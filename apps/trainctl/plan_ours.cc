@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "apps/trainctl/host_of_run.h"
 #include "apps/trainctl/plan_outputs.h"
 #include "apps/trainctl/text_table.h"
