@@ -61,7 +61,7 @@ struct Layout {
   Recompute recompute = Recompute::kNone;
   // With kFull: so many of each stage's layers, in the order of the model, the first ones; the others keep
   // what their backward reads. Empty: all. The backward comes to the first layers last, when the others have
-  // given back what they kept: any other choice of as many layers has a higher peak.
+  // given back what they kept: no other choice of as many layers has a lower peak.
   std::vector<int64_t> recomputed_layers;
   std::string ToString() const;  // "ZeRO-3 dp_shard=2 micro_batch=4 recompute=full"
   bool operator==(const Layout&) const = default;
