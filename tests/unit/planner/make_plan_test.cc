@@ -123,7 +123,7 @@ TEST(Plan, RandomRecipesGetSoundPlansOrAReason) {
 // A micro-batch that gains nothing may come before one that gains much.
 TEST(Plan, NoStatedMicroBatchIsFasterThanTheChosenOne) {
   int compared = 0;
-  for (uint64_t i = 0; compared < 400; ++i) {
+  for (uint64_t i = 0; compared < NumCases(400); ++i) {
     ASSERT_LT(i, 2000u);
     uint64_t draws = 0;
     const auto pick = [&](std::initializer_list<int64_t> values) {
