@@ -28,7 +28,7 @@ struct Tile {
 std::vector<Tile> CutQueries(const AttentionShape& shape, const Piece& piece, const at::Tensor& qkv,
                              int64_t tile_bytes) {
   const int64_t group = shape.heads / shape.kv_heads;
-  const int64_t accumulator_bytes = qkv.scalar_type() == at::kDouble ? 8 : 4;
+  const auto accumulator_bytes = static_cast<int64_t>(c10::elementSize(AccumulatorOf(qkv.scalar_type())));
   const int64_t bytes_per_query = piece.num_sequences * group * piece.count * accumulator_bytes;
   const int64_t queries = std::clamp<int64_t>(tile_bytes / bytes_per_query, 1, piece.count);
   std::vector<Tile> tiles;

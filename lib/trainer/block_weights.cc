@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "checkpoint/examine.h"
 #include "checkpoint/finite_values.h"
@@ -84,14 +85,15 @@ absl::Status BlockWeights::Read(int parameter, int64_t begin, absl::Span<float> 
 
 absl::Status BlockWeights::ReadBucket(int bucket) {
   const layout::Bucket& read = ledger_.buckets()[static_cast<size_t>(bucket)];
-  at::Tensor& data = buckets_[static_cast<size_t>(bucket)];
-  if (data.defined()) return absl::OkStatus();
-  data = at::empty({read.numel}, at::kFloat);
+  at::Tensor& kept = buckets_[static_cast<size_t>(bucket)];
+  if (kept.defined()) return absl::OkStatus();
+  at::Tensor data = at::empty({read.numel}, at::kFloat);
   for (size_t k = 0; k < read.parameters.size(); ++k) {
     const int64_t numel = inventory()[static_cast<size_t>(read.parameters[k])].numel;
     TRAINCTL_RETURN_IF_ERROR(
         Read(read.parameters[k], 0, {data.data_ptr<float>() + read.offsets[k], static_cast<size_t>(numel)}));
   }
+  kept = std::move(data);  // what could not be read is not there
   return absl::OkStatus();
 }
 

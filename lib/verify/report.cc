@@ -45,8 +45,10 @@ std::string ReportToText(const Report& report) {
                                          report.loss_error, report.grad_norm_error, report.num_parameters,
                                          report.gradient_error, report.worst_parameter));
   absl::StrAppend(&text, "After three updates: ",
-                  report.update_wrong.empty() ? "parameters and optimizer state are the same within 1e-11"
-                                              : report.update_wrong,
+                  report.update_wrong.empty()
+                      ? absl::StrFormat("parameters and optimizer state are the same within %.0e",
+                                        Tolerances::OfDouble().gradient)
+                      : report.update_wrong,
                   ".\n");
   absl::StrAppend(&text, absl::StrFormat("%s against fp64: worst gradient %.1e, of one process %.1e.\n",
                                          PrecisionName(report.precision), report.rounding_error,
