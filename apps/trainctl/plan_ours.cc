@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -38,12 +39,14 @@ bool IsBetter(const plan::Candidate* a, const plan::Candidate* b) {
 std::vector<const plan::Candidate*> RowsOf(const plan::Plan& plan) {
   std::vector<const plan::Candidate*> rows;
   for (const plan::Candidate& candidate : plan.candidates) {
-    const bool same_strategy = !rows.empty() && rows.back()->layout.mesh == candidate.layout.mesh &&
-                               rows.back()->layout.zero_stage == candidate.layout.zero_stage;
-    if (!same_strategy) {
+    const auto row = std::find_if(rows.begin(), rows.end(), [&](const plan::Candidate* other) {
+      return other->layout.mesh == candidate.layout.mesh &&
+             other->layout.zero_stage == candidate.layout.zero_stage;
+    });
+    if (row == rows.end()) {
       rows.push_back(&candidate);
-    } else if (IsBetter(&candidate, rows.back())) {
-      rows.back() = &candidate;
+    } else if (IsBetter(&candidate, *row)) {
+      *row = &candidate;
     }
   }
   return rows;
@@ -51,21 +54,35 @@ std::vector<const plan::Candidate*> RowsOf(const plan::Plan& plan) {
 
 std::string MiB(int64_t bytes) { return absl::StrFormat("%.1f", static_cast<double>(bytes) / (1 << 20)); }
 
-// "full", "full 3,1": layers of each stage.
+// "full", "full 3,1": layers of each stage; of many stages "full of 40".
 std::string WhatAgain(const layout::Layout& layout) {
+  constexpr size_t kMostShown = 4;
+  const std::vector<int64_t>& layers = layout.recomputed_layers;
   const absl::string_view name = layout::RecomputeName(layout.recompute);
-  if (layout.recomputed_layers.empty()) return std::string(name);
-  return absl::StrCat(name, " ", absl::StrJoin(layout.recomputed_layers, ","));
+  if (layers.empty()) return std::string(name);
+  if (layers.size() <= kMostShown) return absl::StrCat(name, " ", absl::StrJoin(layers, ","));
+  return absl::StrCat(name, " of ", std::accumulate(layers.begin(), layers.end(), int64_t{0}));
 }
 
-std::vector<std::string> Cells(const plan::Candidate& candidate) {
+// "1f1b", "interleaved-1f1b x4": stages of each rank.
+std::string OrderOf(const layout::Pipeline& pipeline) {
+  return pipeline.virtual_stages == 1 ? pipeline.order
+                                      : absl::StrCat(pipeline.order, " x", pipeline.virtual_stages);
+}
+
+// `cuts`: some layout cuts the model.
+std::vector<std::string> Cells(const plan::Candidate& candidate, bool cuts) {
   const layout::Layout& layout = candidate.layout;
   std::vector<std::string> cells = {candidate.chosen ? "*" : "",
-                                    std::string(layout::StrategyName(layout.zero_stage)),
-                                    absl::StrCat(layout.mesh.dp_replicate),
-                                    absl::StrCat(layout.mesh.dp_shard),
-                                    absl::StrCat(layout.micro_batch),
-                                    WhatAgain(layout)};
+                                    std::string(layout::StrategyName(layout.zero_stage))};
+  if (cuts) {
+    cells.insert(cells.end(),
+                 {OrderOf(layout.pipeline), absl::StrCat(layout.mesh.pp), absl::StrCat(layout.mesh.tp)});
+  }
+  for (const int64_t count :
+       {int64_t{layout.mesh.dp_replicate}, int64_t{layout.mesh.dp_shard}, layout.micro_batch})
+    cells.push_back(absl::StrCat(count));
+  cells.push_back(WhatAgain(layout));
   for (int64_t bytes : candidate.memory.at_peak) cells.push_back(MiB(bytes));
   cells.push_back(MiB(candidate.memory.peak_bytes));
   cells.push_back(candidate.reason);
@@ -88,12 +105,22 @@ std::vector<const plan::Candidate*> Shown(const plan::Plan& plan, size_t most) {
 }
 
 void PrintTable(const plan::Plan& plan, size_t most, bool color) {
-  std::vector<std::vector<std::string>> table = {{"", "strategy", "replicate", "shard", "micro", "recompute",
-                                                  "parameters", "gradients", "optimizer", "activations",
-                                                  "buffers", "total", ""}};
+  const std::vector<const plan::Candidate*> rows = Shown(plan, most);
+  const bool cuts = std::any_of(rows.begin(), rows.end(), [](const plan::Candidate* row) {
+    return row->layout.mesh.pp * row->layout.mesh.tp > 1;
+  });
+  std::vector<std::string> head = {"", "strategy"};
+  if (cuts) head.insert(head.end(), {"schedule", "pp", "tp"});
+  head.insert(head.end(), {"replicate", "shard", "micro", "recompute", "parameters", "gradients", "optimizer",
+                           "activations", "buffers", "total", ""});
+  const auto is_name = [&](size_t column) {
+    return head[column].empty() || head[column] == "strategy" || head[column] == "schedule" ||
+           head[column] == "recompute";
+  };
+  std::vector<std::vector<std::string>> table = {head};
   std::vector<bool> chosen = {false};
-  for (const plan::Candidate* row : Shown(plan, most)) {
-    table.push_back(Cells(*row));
+  for (const plan::Candidate* row : rows) {
+    table.push_back(Cells(*row, cuts));
     chosen.push_back(row->chosen);
   }
   std::vector<size_t> widths(table[0].size(), 0);
@@ -104,7 +131,7 @@ void PrintTable(const plan::Plan& plan, size_t most, bool color) {
     std::string line;
     for (size_t i = 0; i < table[r].size(); ++i) {
       const std::string pad(widths[i] - std::min(widths[i], table[r][i].size()), ' ');
-      const bool left = i < 2 || i == 5 || i + 1 == table[r].size();
+      const bool left = is_name(i);
       absl::StrAppend(&line, i == 0 ? "" : "  ", left ? table[r][i] : pad, left ? pad : table[r][i]);
     }
     while (!line.empty() && line.back() == ' ') line.pop_back();

@@ -119,6 +119,11 @@ absl::Status FixLayout(const LoadedRecipe& loaded, SearchSpace& space) {
   for (const auto kind : {RecomputeKind::kNone, RecomputeKind::kSelective, RecomputeKind::kFull}) {
     if (p.recompute == std::string(RecomputeName(kind))) space.recompute = {kind};
   }
+  if (p.recompute == std::string(layout::RecomputeName(layout::Recompute::kAttention))) {
+    return UsageError(AtField(loaded, "parallel.recompute",
+                              "parallel.recompute: other trainers choose by themselves what of a layer they "
+                              "compute again; state \"selective\" or \"full\""));
+  }
   if (p.recomputed_layers.has_value()) {
     if (p.recomputed_layers->size() != 1) {
       return UsageError(AtField(loaded, "parallel.recomputed_layers",

@@ -12,7 +12,7 @@ namespace trainctl::layout {
 namespace {
 
 constexpr int64_t kMostTries = 4096;  // of values next to one that does not work
-constexpr absl::string_view kRecomputeNames[] = {"none", "selective", "full"};
+constexpr absl::string_view kRecomputeNames[] = {"none", "selective", "attention", "full"};
 
 std::string Text(const std::optional<int64_t>& degree) {
   return degree.has_value() ? absl::StrCat(*degree) : "auto";
@@ -40,10 +40,11 @@ class Finder {
           absl::StrCat(Factors(), " is not a number of workers from 1 to ", kMaxWorkers));
       return std::move(found_);
     }
-    if (!CheckDivision()) return std::move(found_);
+    const bool divides = CheckDivision();
     CheckPipeline();
     CheckRecompute();
     CheckTensor();
+    if (!divides) return std::move(found_);  // how many see other sequences is not known
     CheckBatch();
     CheckDegrees();
     CheckSize();
@@ -69,21 +70,25 @@ class Finder {
     return absl::StrCat(who, r_.pp.value_or(1) > 1 ? " of each stage" : "");
   }
 
-  // False: of the rest nothing can be said.
+  // Whether the workers can be dealt out.
   bool CheckDivision() {
     int64_t workers = r_.num_workers();
-    for (const auto& [field, degree] :
-         {std::pair{"parallel.pp", r_.pp.value_or(1)}, std::pair{"parallel.tp", r_.tp.value_or(1)}}) {
-      if (degree < 1 || workers % degree != 0) {
-        Add({field, "cluster.devices_per_node"},
-            absl::StrCat(field, " (", degree, ") does not divide the ", Workers(workers),
-                         workers < r_.num_workers() ? " of each stage" : "", " (cluster.nodes ", r_.nodes,
-                         " x cluster.devices_per_node ", r_.devices_per_node, ")"));
-        return false;
+    bool divides = true;
+    for (const auto& [field, asked] :
+         {std::pair{"parallel.pp", &Request::pp}, std::pair{"parallel.tp", &Request::tp}}) {
+      const int64_t degree = (r_.*asked).value_or(1);
+      if (degree >= 1 && workers % degree == 0) {
+        workers /= degree;
+        continue;
       }
-      workers /= degree;
+      divides = false;
+      Add({field, "cluster.devices_per_node"},
+          absl::StrCat(field, " (", degree, ") does not divide the ", Workers(workers),
+                       workers < r_.num_workers() ? " of each stage" : "", " (cluster.nodes ", r_.nodes,
+                       " x cluster.devices_per_node ", r_.devices_per_node, ")",
+                       Advice("", NearestDivisors(workers, degree, asked))));
     }
-    return true;
+    return divides;
   }
 
   // What tensor parallelism deals out: heads and the MLP's width evenly, keys and values evenly or as copies,
@@ -98,7 +103,7 @@ class Finder {
       }
       return;
     }
-    if (r_.spec == nullptr) return;
+    if (r_.spec == nullptr || tp < 1) return;
     const std::string obstacle = TensorObstacle(tp);
     if (obstacle.empty()) return;
     Add({"parallel.tp"}, absl::StrCat("parallel.tp (", tp, ") ", obstacle,

@@ -15,9 +15,12 @@
 namespace trainctl::layout {
 
 // What a layer's backward computes again instead of keeping it: nothing; what takes no product (norms,
-// activation functions, gathered rows); everything, from the layer's input. From little to much.
-enum class Recompute : uint8_t { kNone, kSelective, kFull };
-absl::string_view RecomputeName(Recompute recompute);  // "none", "selective", "full": as in recipes
+// activation functions, gathered rows); attention as well; everything, from the layer's input.
+enum class Recompute : uint8_t { kNone, kSelective, kAttention, kFull };
+// From little to much.
+inline constexpr Recompute kRecomputes[] = {Recompute::kNone, Recompute::kSelective, Recompute::kAttention,
+                                            Recompute::kFull};
+absl::string_view RecomputeName(Recompute recompute);  // "none", "selective", ...: as in recipes
 std::optional<Recompute> ParseRecompute(absl::string_view name);
 
 // What a layout has of them, for stages of so many layers each: what `asked` says of each stage or, with one

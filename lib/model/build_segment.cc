@@ -23,6 +23,7 @@ class SegmentBuilder {
     segment_.tensor = options.tensor;
     border_rows_ = options.border_rows();
     forms_again_ = options.forms_again;
+    forms_attention_again_ = options.forms_attention_again;
   }
 
   Segment BuildEmbedding() {
@@ -179,7 +180,8 @@ class SegmentBuilder {
         "qkv_rotated");
     return Add(
         {.attributes = AttentionAttributes{.heads = heads, .kv_heads = kv_heads, .head_dim = spec_.head_dim},
-         .inputs = {rotated}},
+         .inputs = {rotated},
+         .formed_again = forms_attention_again_},
         "attended");
   }
 
@@ -192,6 +194,7 @@ class SegmentBuilder {
   const std::vector<Parameter>& inventory_;
   int64_t border_rows_ = 0;
   bool forms_again_ = false;
+  bool forms_attention_again_ = false;
   Segment segment_;
 };
 

@@ -108,6 +108,7 @@ struct SegmentOptions {
   // A layer's backward forms again what takes no product: norms, activation functions, and the rows that are
   // gathered for tensor parallelism (Korthikanti et al. 2022, section 4.2.2, keep a part of them likewise).
   bool forms_again = false;
+  bool forms_attention_again = false;  // from queries, keys and values, which stay
 
   // Of activations between the blocks.
   int64_t border_rows() const {

@@ -222,8 +222,8 @@ absl::Status FromJson(const Json& json, const std::string& what, layout::Layout*
   }
   const std::optional<layout::Recompute> known = layout::ParseRecompute(recompute);
   if (!known.has_value()) {
-    return BadDataError(
-        absl::StrCat(what, ": field 'recompute' is \"", recompute, "\", not none, selective or full"));
+    return BadDataError(absl::StrCat(what, ": field 'recompute' is \"", recompute,
+                                     "\", not none, selective, attention or full"));
   }
   layout->recompute = *known;
   if (!json.contains("recomputed_layers")) return absl::OkStatus();

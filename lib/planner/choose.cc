@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/units.h"
+#include "schedule/pipeline.h"
 
 namespace trainctl::planner {
 
@@ -20,7 +21,15 @@ using plan::Candidate;
 namespace {
 
 // That pipeline and tensor parallelism cut the model in.
-int64_t NumParts(const Candidate& candidate) { return candidate.layout.mesh.pp * candidate.layout.mesh.tp; }
+int64_t NumParts(const Layout& layout) { return layout.mesh.pp * layout.mesh.tp; }
+int64_t NumParts(const Candidate& candidate) { return NumParts(candidate.layout); }
+
+// 1F1B, or there is no pipeline: 0; the others as they are listed, with few stages of a rank before many.
+std::pair<int, int64_t> OrderKey(const Layout& layout) {
+  const absl::StatusOr<schedule::PipelineKind> kind = schedule::ParsePipelineKind(layout.pipeline.order);
+  if (!kind.ok() || *kind == schedule::PipelineKind::k1F1B) return {0, 0};
+  return {1 + static_cast<int>(*kind), layout.pipeline.virtual_stages};
+}
 
 // That are computed again, over all stages.
 int64_t NumRecomputed(const Layout& layout) {
@@ -36,10 +45,14 @@ bool ComputesMoreAgain(const Layout& a, const Layout& b) {
 
 }  // namespace
 
+LayoutKey KeyOf(const Layout& layout) {
+  return {NumParts(layout), OrderKey(layout), layout.recompute, layout.zero_stage};
+}
+
 bool Simpler(const Candidate& a, const Candidate& b) {
   const auto key = [](const Candidate& c) {
-    return std::make_tuple(NumParts(c), c.layout.recompute, c.layout.zero_stage, NumRecomputed(c.layout),
-                           c.memory.peak_bytes, c.layout.mesh.dp_shard);
+    return std::tuple_cat(KeyOf(c.layout), std::make_tuple(NumRecomputed(c.layout), c.memory.peak_bytes,
+                                                           c.layout.mesh.dp_shard));
   };
   return key(a) < key(b);
 }
@@ -47,7 +60,8 @@ bool Simpler(const Candidate& a, const Candidate& b) {
 namespace {
 
 std::string WhatAgain(const Layout& layout) {
-  if (layout.recompute != Recompute::kFull) return "forms norms and activations twice";
+  if (layout.recompute == Recompute::kSelective) return "forms norms and activations twice";
+  if (layout.recompute == Recompute::kAttention) return "forms norms, activations and attention twice";
   if (layout.recomputed_layers.empty()) return "computes activations twice";
   const int64_t count = NumRecomputed(layout);
   return absl::StrCat("computes the activations of ", count, count == 1 ? " layer twice" : " layers twice");
@@ -62,6 +76,8 @@ std::string WhySlower(const Candidate& candidate, const Candidate& chosen) {
                  ? "fits, but is no faster and cuts the model"
                  : absl::StrFormat("fits, but cuts the model for %.0f %% of a step", (1 - ratio) * 100);
     }
+    if (OrderKey(candidate.layout) > OrderKey(chosen.layout))
+      return absl::StrCat("fits, but is no faster than with ", chosen.layout.pipeline.order);
     if (candidate.layout.recompute > chosen.layout.recompute)
       return absl::StrCat("fits, but ", WhatAgain(candidate.layout));
     if (candidate.layout.zero_stage != chosen.layout.zero_stage) {

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "plan/plan.h"
@@ -17,8 +19,11 @@ inline constexpr double kSameTime = 1.03;
 // does not: what they save at least.
 inline constexpr double kWorthCutting = 1.1;
 
-// The model cut in few parts before many, little recompute before much, then the lowest stage, then few
-// recomputed layers, then the least memory.
+// The model cut in few parts before many, 1F1B before other orders, little recompute before much, then the
+// lowest stage. Of two layouts the one with the lower key is simpler, whatever they need.
+using LayoutKey = std::tuple<int64_t, std::pair<int, int64_t>, layout::Recompute, int>;
+LayoutKey KeyOf(const layout::Layout& layout);
+// By their keys, then few recomputed layers before many, then the least memory.
 bool Simpler(const plan::Candidate& a, const plan::Candidate& b);
 
 // Marks the chosen candidate, the simplest of those within kSameTime of the fastest that fits, and writes

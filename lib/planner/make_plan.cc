@@ -171,6 +171,9 @@ void NoteChoices(const recipe::Recipe& recipe, const layout::Layout& layout,
     note("parallel.pp", !recipe.parallel.pp.has_value(), absl::StrCat(layout.mesh.pp));
     note("parallel.schedule", !recipe.parallel.schedule.has_value() && recipe.parallel.passes.empty(),
          layout.pipeline.order);
+    note("parallel.virtual_stages",
+         !recipe.parallel.virtual_stages.has_value() && layout.pipeline.virtual_stages > 1,
+         absl::StrCat(layout.pipeline.virtual_stages));
     note("parallel.stage_layers", !recipe.parallel.stage_layers.has_value(),
          absl::StrCat("[", absl::StrJoin(layout.pipeline.stage_layers, ", "), "]"));
   }

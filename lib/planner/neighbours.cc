@@ -104,18 +104,18 @@ std::string NearestThatFits(const Problem& asked, const SearchPasses& passes) {
     if (!layout::FindViolations(problem.request).empty()) continue;
     const Found found = Search(problem, Wanted::kChoice, passes);
     if (found.chosen < 0) continue;
-    return absl::StrCat("this fits (", FormatBytes(found.candidates.front().memory.peak_bytes), "), on ",
-                        workers, " workers: ",
-                        on_nodes
-                            ? absl::StrCat("cluster.nodes = ", problem.request.nodes)
-                            : absl::StrCat("cluster.devices_per_node = ", problem.request.devices_per_node),
-                        ", parallel.zero_stage = 3, parallel.recompute = \"full\", train.micro_batch = 1",
-                        problem.request.batch_sequences == asked.request.batch_sequences
-                            ? ""
-                            : absl::StrCat(", train.batch_sequences = ", problem.request.batch_sequences),
-                        asked.request.dp_replicate.has_value() || asked.request.dp_shard.has_value()
-                            ? ", parallel.dp_replicate = \"auto\", parallel.dp_shard = \"auto\""
-                            : "");
+    return absl::StrCat(
+        "this fits (", FormatBytes(found.candidates[static_cast<size_t>(found.chosen)].memory.peak_bytes),
+        "), on ", workers, " workers: ",
+        on_nodes ? absl::StrCat("cluster.nodes = ", problem.request.nodes)
+                 : absl::StrCat("cluster.devices_per_node = ", problem.request.devices_per_node),
+        ", parallel.zero_stage = 3, parallel.recompute = \"full\", train.micro_batch = 1",
+        problem.request.batch_sequences == asked.request.batch_sequences
+            ? ""
+            : absl::StrCat(", train.batch_sequences = ", problem.request.batch_sequences),
+        asked.request.dp_replicate.has_value() || asked.request.dp_shard.has_value()
+            ? ", parallel.dp_replicate = \"auto\", parallel.dp_shard = \"auto\""
+            : "");
   }
   problem = asked;
   problem.request.pp = asked.request.pp.value_or(1);

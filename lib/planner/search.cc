@@ -1,8 +1,12 @@
 #include "planner/search.h"
 
 #include <algorithm>
+#include <array>
+#include <deque>
 #include <map>
 #include <optional>
+#include <set>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -59,13 +63,22 @@ struct Strategy {
   simulate::FoldedStrategy folded;  // a pipeline has its bounds alone
 };
 
-// A layout with pipeline or tensor parallelism that was not asked for.
+// How a pipeline's ranks go through their stages.
+struct Order {
+  std::string name;
+  int64_t virtual_stages = 1;
+};
+
+// A layout whose cut of the model, or the order of whose pipeline, was not asked for.
 struct Proposal {
   int strategy = 0;
   Layout layout;
   std::optional<Layout> least;  // of it, by bound
-  double least_seconds = 0;
+  bool knows_order = false;     // the bound is of its order, not of any
 };
+
+// Stages of a rank that are weighed: with more of them the bubble is smaller, and there are more messages.
+constexpr int64_t kVirtualStages[] = {1, 2, 4};
 
 // The least number from `low` + 1 to `most` that fits; none: `low` is `most` in the end. Near low: bounds
 // seldom leave much.
@@ -168,7 +181,7 @@ class Searcher {
     const std::optional<Recompute>& asked = problem_.request.recompute;
     for (int64_t micro_batch : MicroBatches(strategy.mesh)) {
       bool fits = false;
-      for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+      for (const Recompute recompute : layout::kRecomputes) {
         if (asked.value_or(recompute) == recompute)
           fits = WeighVariant(strategy, micro_batch, recompute) || fits;
         // Computing anything again is worth a look only where keeping it does not fit. A few layers may then
@@ -204,6 +217,10 @@ class Searcher {
   }
 
   Layout LayoutOf(const Strategy& strategy, int64_t micro_batch, Recompute recompute) const {
+    return LayoutOf(strategy, micro_batch, recompute, UsualOrder());
+  }
+  Layout LayoutOf(const Strategy& strategy, int64_t micro_batch, Recompute recompute,
+                  const Order& order) const {
     const layout::Request& request = problem_.request;
     Layout layout{.mesh = strategy.mesh,
                   .sequence_parallel = SequenceParallel(),
@@ -211,7 +228,7 @@ class Searcher {
                   .micro_batch = micro_batch,
                   .num_micro_batches = request.batch_sequences / strategy.mesh.data_degree() / micro_batch,
                   .recompute = recompute};
-    if (strategy.mesh.pp > 1) AddPipeline(strategy, layout);
+    if (strategy.mesh.pp > 1) AddPipeline(strategy, order, layout);
     if (recompute == Recompute::kFull && request.recomputed_layers.has_value())
       layout.recomputed_layers = layout::RecomputedLayers(*request.recomputed_layers, StageLayers(layout));
     return layout;
@@ -222,19 +239,18 @@ class Searcher {
                               : std::vector<int64_t>{problem_.request.spec->layers};
   }
 
-  void AddPipeline(const Strategy& strategy, Layout& layout) const {
+  void AddPipeline(const Strategy& strategy, const Order& order, Layout& layout) const {
     const layout::Request& request = problem_.request;
-    const std::string named = request.pipeline_order.value_or(
-        std::string(schedule::PipelineKindName(schedule::PipelineKind::k1F1B)));
-    layout.pipeline = {.order = request.passes.empty() ? named : layout::kOwnPasses,
-                       .passes = request.passes,
-                       .virtual_stages = request.virtual_stages.value_or(1)};
+    layout.pipeline = {.order = order.name, .passes = request.passes, .virtual_stages = order.virtual_stages};
     layout.pipeline.stage_layers =
         request.stage_layers.has_value() ? *request.stage_layers : BalancedStages(strategy, layout);
   }
 
   std::vector<int64_t> BalancedStages(const Strategy& strategy, const Layout& layout) const {
-    const simulate::BlockSeconds seconds = strategy.folded.SecondsOfBlocks(OptionsOf(layout), problem_.rates);
+    const auto key = std::make_tuple(layout.mesh, layout.zero_stage, layout.micro_batch, layout.recompute);
+    if (!last_seconds_.has_value() || last_seconds_->first != key)
+      last_seconds_ = {key, strategy.folded.SecondsOfBlocks(OptionsOf(layout), problem_.rates)};
+    const simulate::BlockSeconds& seconds = last_seconds_->second;
     return layout::BalancedStageLayers(problem_.request.spec->layers,
                                        layout.mesh.pp * layout.pipeline.virtual_stages,
                                        seconds.embedding / seconds.layer, seconds.head / seconds.layer);
@@ -335,58 +351,173 @@ class Searcher {
   // ---- propose
 
   // Where the degrees of pipeline or tensor parallelism are free, all others than 1; over the data one group
-  // of shards. From the one that might be fastest on, as long as one might be chosen.
+  // of shards. Where the order of a pipeline is free, those that are often the best. From the one that might
+  // be fastest on, as long as one might be chosen.
   void WeighProposals() {
-    std::vector<Strategy> strategies;
-    std::vector<Proposal> proposals;
-    for (const layout::Request& cut : layout::PossibleCuts(problem_.request)) {
+    const layout::Request& asked = problem_.request;
+    if (asked.pp.value_or(1) > 1) {
+      ForEachStrategy(asked, [&](const layout::Mesh& mesh, int stage) {
+        if (RulingSetting(problem_, mesh, stage).empty()) Propose(MakeStrategy(mesh, stage), OtherOrders());
+      });
+    }
+    std::vector<Order> orders = {UsualOrder()};
+    for (const Order& other : OtherOrders()) orders.push_back(other);
+    for (const layout::Request& cut : layout::PossibleCuts(asked)) {
       ForEachStrategy(cut, [&](const layout::Mesh& mesh, int stage) {
         if (mesh.dp_shard > 1 && mesh.dp_replicate > 1) return;
         if (!RulingSetting(problem_, mesh, stage).empty()) return;
         ++found_.counts.enumerated;
-        strategies.push_back(MakeStrategy(mesh, stage));
-        Propose(static_cast<int>(strategies.size()) - 1, strategies.back(), proposals);
+        Propose(MakeStrategy(mesh, stage), mesh.pp > 1 ? orders : std::vector<Order>{Order()});
       });
     }
-    std::stable_sort(proposals.begin(), proposals.end(),
-                     [](const Proposal& a, const Proposal& b) { return a.least_seconds < b.least_seconds; });
-    const double uncut = fastest_;
-    double fastest_cut = -1;
-    for (const Proposal& proposal : proposals) {
-      const bool is_slower = (uncut >= 0 && proposal.least_seconds * kWorthCutting > uncut) ||
-                             (fastest_cut >= 0 && proposal.least_seconds > fastest_cut * kSameTime);
-      if (passes_.prune_time && is_slower) {
+    double fastest_asked = fastest_, fastest_cut = -1;
+    for (const Candidate& candidate : found_.candidates) NoteTime(candidate, /*is_asked=*/true);
+    const auto is_above = [](double seconds, double bar) { return bar >= 0 && seconds > bar; };
+    while (!waiting_.empty()) {
+      const auto [least_seconds, index] = *waiting_.begin();
+      waiting_.erase(waiting_.begin());
+      Proposal& proposal = proposals_[static_cast<size_t>(index)];
+      const layout::Mesh& mesh = proposal.layout.mesh;
+      const bool is_asked = mesh.pp == asked.pp.value_or(1) && mesh.tp == asked.tp.value_or(1);
+      const bool is_slower = is_asked ? is_above(least_seconds / kSameTime, fastest_asked)
+                                      : is_above(least_seconds * kWorthCutting, fastest_asked) ||
+                                            is_above(least_seconds / kSameTime, fastest_cut);
+      if (passes_.prune_time && (is_slower || IsNeverTaken(proposal.layout, is_asked, least_seconds))) {
         ++found_.counts.pruned;
         continue;
       }
-      std::optional<Candidate> priced =
-          PriceLeast(strategies[static_cast<size_t>(proposal.strategy)], proposal.layout, proposal.least);
+      const Strategy& strategy = strategies_[static_cast<size_t>(proposal.strategy)];
+      if (!proposal.knows_order) {
+        BoundOrder(strategy, index, proposal);
+        continue;
+      }
+      std::optional<Candidate> priced = PriceLeast(strategy, proposal.layout, proposal.least);
       if (!priced.has_value()) continue;
       found_.candidates.push_back(*std::move(priced));
       const Candidate& candidate = found_.candidates.back();
-      if (candidate.fits && (fastest_cut < 0 || candidate.step_seconds < fastest_cut))
-        fastest_cut = candidate.step_seconds;
+      NoteTime(candidate, is_asked);
+      double& fastest = is_asked ? fastest_asked : fastest_cut;
+      if (candidate.fits && (fastest < 0 || candidate.step_seconds < fastest))
+        fastest = candidate.step_seconds;
     }
-    if (fastest_ < 0 || (fastest_cut >= 0 && fastest_cut < fastest_)) fastest_ = fastest_cut;
+    fastest_ = fastest_asked < 0 || is_above(fastest_asked, fastest_cut) ? fastest_cut : fastest_asked;
   }
 
-  void Propose(int index, const Strategy& strategy, std::vector<Proposal>& proposals) {
-    const std::optional<Recompute>& asked = problem_.request.recompute;
-    for (const int64_t micro_batch : MicroBatches(strategy.mesh)) {
-      for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
-        if (asked.value_or(recompute) != recompute) continue;
-        const Layout layout = LayoutOf(strategy, micro_batch, recompute);
-        if (layout.mesh.pp > 1 && !schedule::CheckPipelineLayout(layout).ok()) continue;
-        const std::optional<Layout> least = LeastByBound(strategy, layout);
-        const simulate::StepBound bound = BoundOf(strategy, least.value_or(layout));
-        ++found_.counts.bounded;
-        if (passes_.prune_memory && bound.peak_bytes > problem_.memory_limit_bytes) {
-          ++found_.counts.pruned;
-          continue;
-        }
-        proposals.push_back({index, layout, least, bound.seconds});
+  void NoteTime(const Candidate& candidate, bool is_asked) {
+    if (!candidate.fits) return;
+    const auto [known, is_new] =
+        times_[is_asked ? 1 : 0].try_emplace(KeyOf(candidate.layout), candidate.step_seconds);
+    if (!is_new) known->second = std::min(known->second, candidate.step_seconds);
+  }
+
+  // A simpler one that fits is no slower, and may be chosen if this one may.
+  bool IsNeverTaken(const Layout& layout, bool is_asked, double least_seconds) const {
+    const LayoutKey key = KeyOf(layout);
+    for (const bool of_asked : {true, false}) {
+      if (is_asked && !of_asked) continue;  // it may not be worth its cut
+      for (const auto& [simpler, seconds] : times_[of_asked ? 1 : 0]) {
+        if (!(simpler < key)) break;
+        if (seconds <= least_seconds) return true;
       }
     }
+    return false;
+  }
+
+  // First by a bound for which no order is built.
+  void Propose(Strategy made, const std::vector<Order>& orders) {
+    if (orders.empty()) return;
+    strategies_.push_back(std::move(made));
+    const Strategy& strategy = strategies_.back();
+    const int own_index = static_cast<int>(strategies_.size()) - 1;
+    const std::optional<Recompute>& asked = problem_.request.recompute;
+    for (const int64_t micro_batch : MicroBatches(strategy.mesh)) {
+      for (const Recompute recompute : layout::kRecomputes) {
+        if (asked.value_or(recompute) != recompute) continue;
+        if (strategy.mesh.pp > 1) {
+          ProposePipelines(strategy, micro_batch, recompute, orders);
+        } else {
+          proposals_.push_back({own_index, LayoutOf(strategy, micro_batch, recompute)});
+          BoundOrder(strategy, static_cast<int>(proposals_.size()) - 1, proposals_.back());
+        }
+      }
+    }
+  }
+
+  // Whether an order that was not asked for may cut the model in so many.
+  bool TakesStages(int64_t num_stages) const {
+    const layout::Request& request = problem_.request;
+    const auto is_other = [&](const std::optional<std::vector<int64_t>>& stated) {
+      return stated.has_value() && stated->size() > 1 && static_cast<int64_t>(stated->size()) != num_stages;
+    };
+    return num_stages <= request.spec->layers && !is_other(request.stage_layers) &&
+           !is_other(request.recomputed_layers);
+  }
+
+  // Of the strategy that was added last.
+  void ProposePipelines(const Strategy& strategy, int64_t micro_batch, Recompute recompute,
+                        const std::vector<Order>& orders) {
+    const size_t first = proposals_.size();
+    std::vector<simulate::StepShape> shapes;
+    for (const Order& order : orders) {
+      if (!TakesStages(strategy.mesh.pp * order.virtual_stages)) continue;
+      Layout layout = LayoutOf(strategy, micro_batch, recompute, order);
+      absl::StatusOr<schedule::PipelinePlacement> placement = schedule::PlacementOfLayout(layout);
+      if (!placement.ok()) continue;  // not for so many ranks or micro-batches
+      shapes.push_back({*std::move(placement), layout::StageBegins(layout.pipeline.stage_layers)});
+      proposals_.push_back({static_cast<int>(strategies_.size()) - 1, std::move(layout)});
+    }
+    if (shapes.empty()) return;
+    schedule::BuildOptions options = schedule::OptionsOf(proposals_.back().layout, problem_.setting);
+    // How many layers are recomputed may differ from order to order.
+    if (ChoosesLayers(proposals_.back().layout) || problem_.request.recomputed_layers.has_value())
+      options.recompute = Recompute::kNone;
+    const std::vector<simulate::StepBound> bounds =
+        strategy.folded.BoundPipelines(options, shapes, problem_.rates);
+    for (size_t i = 0; i < bounds.size(); ++i) Wait(static_cast<int>(first + i), bounds[i]);
+  }
+
+  void BoundOrder(const Strategy& strategy, int index, Proposal& proposal) {
+    proposal.knows_order = true;
+    proposal.least = LeastByBound(strategy, proposal.layout);
+    Wait(index, BoundOf(strategy, proposal.least.value_or(proposal.layout)));
+  }
+
+  void Wait(int index, const simulate::StepBound& bound) {
+    ++found_.counts.bounded;
+    if (passes_.prune_memory && bound.peak_bytes > problem_.memory_limit_bytes) {
+      ++found_.counts.pruned;
+    } else {
+      waiting_.insert({bound.seconds, index});
+    }
+  }
+
+  // ---- orders of pipelines
+
+  Order UsualOrder() const {
+    const layout::Request& request = problem_.request;
+    if (!request.passes.empty()) return {layout::kOwnPasses, request.virtual_stages.value_or(1)};
+    const std::string usual(schedule::PipelineKindName(schedule::PipelineKind::k1F1B));
+    return {request.pipeline_order.value_or(usual), request.virtual_stages.value_or(1)};
+  }
+
+  // That are weighed besides: of those that hold every micro-batch at once each has a faster one that needs
+  // less.
+  std::vector<Order> OtherOrders() const {
+    const layout::Request& request = problem_.request;
+    if (request.pipeline_order.has_value() || !request.passes.empty()) return {};
+    const Order usual = UsualOrder();
+    std::vector<Order> orders;
+    for (const schedule::PipelineOrder* order : schedule::kPipelineOrders) {
+      if (order->num_copies() > 1 || order->forwards_first) continue;
+      for (const int64_t virtual_stages : kVirtualStages) {
+        const bool is_possible = virtual_stages >= order->limits.min_virtual_stages &&
+                                 virtual_stages <= order->limits.max_virtual_stages &&
+                                 virtual_stages == request.virtual_stages.value_or(virtual_stages);
+        if (is_possible && (order->name != usual.name || virtual_stages != usual.virtual_stages))
+          orders.push_back({std::string(order->name), virtual_stages});
+      }
+    }
+    return orders;
   }
 
   // ---- bound, prune
@@ -415,7 +546,8 @@ class Searcher {
 
   // Of a pipeline.
   const simulate::StepShape& ShapeOf(const Layout& layout) const {
-    const auto [known, is_new] = shapes_.try_emplace({layout.mesh.pp, layout.num_micro_batches});
+    const auto [known, is_new] = shapes_.try_emplace(
+        {layout.pipeline.order, layout.pipeline.virtual_stages, layout.mesh.pp, layout.num_micro_batches});
     simulate::StepShape& shape = known->second;
     if (is_new) {
       const absl::StatusOr<schedule::PipelineSchedule> order = schedule::OrderOfLayout(layout);
@@ -498,8 +630,16 @@ class Searcher {
   const SearchPasses passes_;
   const simulate::FoldedModel folded_;
   std::vector<model::Parameter> inventory_;  // of the whole model, when it is needed
-  // Of the order that was asked for, by degree and number of micro-batches.
-  mutable std::map<std::pair<int64_t, int64_t>, simulate::StepShape> shapes_;
+  // By order, virtual stages, degree and number of micro-batches.
+  mutable std::map<std::tuple<std::string, int64_t, int64_t, int64_t>, simulate::StepShape> shapes_;
+  // Of the last layout whose stages were balanced: several orders ask for the same.
+  mutable std::optional<std::pair<std::tuple<layout::Mesh, int, int64_t, Recompute>, simulate::BlockSeconds>>
+      last_seconds_;
+  std::deque<Strategy> strategies_;  // of the proposals
+  std::vector<Proposal> proposals_;
+  std::set<std::pair<double, int>> waiting_;  // proposals, by the least that they take
+  // The fastest priced so far of each key: [1] of what was asked for, [0] of other cuts.
+  std::array<std::map<LayoutKey, double>, 2> times_;
   double fastest_ = -1;  // of those that fit, so far
   Found found_;
 };

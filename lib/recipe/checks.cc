@@ -645,6 +645,9 @@ layout::Request LayoutRequest(const Recipe& recipe) {
   request.sequence_parallel = recipe.parallel.sequence_parallel;
   request.pipeline_order = recipe.parallel.schedule;
   request.virtual_stages = recipe.parallel.virtual_stages;
+  if (const auto kind = schedule::ParsePipelineKind(request.pipeline_order.value_or(""));
+      kind.ok() && request.pp.value_or(1) > 1 && !request.virtual_stages.has_value())
+    request.virtual_stages = schedule::LimitsOf(*kind).min_virtual_stages;
   request.stage_layers = recipe.parallel.stage_layers;
   request.passes = recipe.parallel.passes;
   if (const auto order = schedule::ReadPasses(request.passes); !request.passes.empty() && order.ok()) {

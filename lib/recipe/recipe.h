@@ -83,7 +83,7 @@ struct OptimizerConfig {
 struct ParallelConfig {
   std::optional<int64_t> dp_replicate, dp_shard, tp, cp, pp, ep;
   std::optional<int64_t> zero_stage;      // 0..3
-  std::optional<std::string> recompute;   // none | selective | full
+  std::optional<std::string> recompute;   // none | selective | attention | full
   bool prefetch = true;                   // two slots a kind: communicate beside the compute
   std::optional<bool> sequence_parallel;  // with tp > 1
   // With pp > 1.

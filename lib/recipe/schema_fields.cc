@@ -499,7 +499,7 @@ void AddParallel(Builder& b) {
        "parallel.virtual_stages", "Stages of the model on each rank of the pipeline.",
        [](Recipe & r, size_t) -> auto& { return r.parallel.virtual_stages; })
       .Range(1, 1e6)
-      .AutoIs("auto: 1; in what-ifs of other trainers chosen by the planner")
+      .AutoIs("auto: chosen by the planner, with `schedule` stated the fewest that it takes")
       .Free();
   const auto planned = [&](const char* name, const char* doc, auto member) {
     return b.Add(name, doc, member).AutoIs("auto: chosen by the planner").Free();
@@ -508,7 +508,7 @@ void AddParallel(Builder& b) {
       "parallel.schedule", "The order of the pipeline's passes; docs/design/schedules.md draws them.",
       [](Recipe & r, size_t) -> auto& { return r.parallel.schedule; })
       .Choices(schedule::PipelineKindNames())
-      .AutoIs("auto: 1f1b; in what-ifs of other trainers chosen by the planner")
+      .AutoIs("auto: chosen by the planner; 1f1b if no other gains 3 %")
       .Group("order", "schedule");
   b.Add(
        "parallel.schedule_file",
@@ -572,10 +572,11 @@ void AddParallel(Builder& b) {
        "parallel.recompute",
        "Which activations the backward pass computes again instead of keeping them: none; \"selective\": "
        "what "
-       "takes no product (norms, activation functions, rows gathered for tensor parallelism); \"full\": all "
-       "between the inputs of layers. In what-ifs of other trainers selective is what the framework selects.",
+       "takes no product (norms, activation functions, rows gathered for tensor parallelism); \"attention\": "
+       "attention as well; \"full\": all between the inputs of layers. In what-ifs of other trainers "
+       "selective is what the framework selects.",
        [](Recipe & r, size_t) -> auto& { return r.parallel.recompute; })
-      .Choices({"none", "selective", "full"})
+      .Choices({"none", "selective", "attention", "full"})
       .AutoIs("auto: chosen by the planner")
       .Free();
   b.Add(

@@ -20,7 +20,7 @@ std::string MemoryBinding(const plan::Plan& plan) {
       lowers =
           plan.layout.recompute == layout::Recompute::kNone
               ? "parallel.recompute = \"selective\" or \"full\", or a smaller train.micro_batch lowers them"
-          : plan.layout.recompute == layout::Recompute::kSelective
+          : plan.layout.recompute != layout::Recompute::kFull
               ? "parallel.recompute = \"full\" or a smaller train.micro_batch lowers them"
           : !plan.layout.recomputed_layers.empty()
               ? "more parallel.recomputed_layers or a smaller train.micro_batch lowers them"

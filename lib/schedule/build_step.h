@@ -55,7 +55,8 @@ struct BuildOptions {
             setting.threads,
             setting.on_device,
             {ledger.mesh().tp, tensor_index, ledger.sequence_parallel()},
-            recompute == layout::Recompute::kSelective};
+            recompute == layout::Recompute::kSelective || recompute == layout::Recompute::kAttention,
+            recompute == layout::Recompute::kAttention};
   }
 };
 

@@ -36,6 +36,15 @@ absl::StatusOr<PipelineSchedule> OrderOfLayout(const layout::Layout& layout) {
   return BuildPipeline(kind, ShapeOf(layout));
 }
 
+absl::StatusOr<PipelinePlacement> PlacementOfLayout(const layout::Layout& layout) {
+  if (layout.pipeline.HasOwnPasses()) {
+    TRAINCTL_ASSIGN_OR_RETURN(PipelineSchedule order, OwnPasses(layout));
+    return std::move(order.placement);
+  }
+  TRAINCTL_ASSIGN_OR_RETURN(const PipelineKind kind, ParsePipelineKind(layout.pipeline.order));
+  return PlacePipeline(kind, ShapeOf(layout));
+}
+
 absl::Status CheckPipelineLayout(const layout::Layout& layout) {
   if (layout.pipeline.HasOwnPasses()) return OwnPasses(layout).status();
   TRAINCTL_ASSIGN_OR_RETURN(const PipelineKind kind, ParsePipelineKind(layout.pipeline.order));

@@ -28,6 +28,7 @@ struct LayoutStep {
 
 // The order of a layout with a pipeline. UsageError as below.
 absl::StatusOr<PipelineSchedule> OrderOfLayout(const layout::Layout& layout);
+absl::StatusOr<PipelinePlacement> PlacementOfLayout(const layout::Layout& layout);
 
 // `inventory`: that of `spec`. Of data parallelism at most `max_micro_batches` are built; a pipeline has them
 // all. UsageError: the order of the layout's pipeline cannot be built for its shape.

@@ -33,7 +33,8 @@ absl::Status CheckVirtualStages(const PipelineOrder& order, int64_t virtual_stag
       virtual_stages, virtual_stages == 1 ? absl::StrCat("; with 1 it is ", order.with_one_stage) : ""));
 }
 
-void Place(const PipelineOrder& order, const PipelineShape& shape, PipelinePlacement& placement) {
+PipelinePlacement Place(const PipelineOrder& order, const PipelineShape& shape) {
+  PipelinePlacement placement;
   placement.num_ranks = static_cast<int>(shape.ranks);
   placement.num_stages = static_cast<int>(shape.ranks * shape.virtual_stages);
   placement.num_micro_batches = static_cast<int>(shape.num_micro_batches);
@@ -42,6 +43,7 @@ void Place(const PipelineOrder& order, const PipelineShape& shape, PipelinePlace
     for (int stage = 0; stage < placement.num_stages; ++stage)
       placement.stage_ranks.push_back(static_cast<int>(order.RankOf(copy, stage, shape.ranks)));
   }
+  return placement;
 }
 
 constexpr std::array<absl::string_view, kNumPipelineOps> kOpNames = {"forward", "backward", "input backward",
@@ -119,7 +121,7 @@ absl::StatusOr<PipelineSchedule> BuildPipeline(PipelineKind kind, const Pipeline
   const PipelineOrder& order = OrderOf(kind);
   PipelineSchedule schedule;
   schedule.name = std::string(order.name);
-  Place(order, shape, schedule.placement);
+  schedule.placement = Place(order, shape);
   schedule.actions.resize(static_cast<size_t>(shape.ranks));
   // Two copies share the micro-batches, so a rank has the same number of passes either way.
   const size_t passes =
@@ -129,6 +131,11 @@ absl::StatusOr<PipelineSchedule> BuildPipeline(PipelineKind kind, const Pipeline
   }
   order.build(schedule);
   return schedule;
+}
+
+absl::StatusOr<PipelinePlacement> PlacePipeline(PipelineKind kind, const PipelineShape& shape) {
+  TRAINCTL_RETURN_IF_ERROR(CheckPipelineShape(kind, shape));
+  return Place(OrderOf(kind), shape);
 }
 
 std::vector<int> PeaksInFlight(const PipelineSchedule& schedule) {

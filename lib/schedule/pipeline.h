@@ -76,6 +76,8 @@ struct PipelineSchedule {
 
 // The schedule of one step. UsageError as CheckPipelineShape.
 absl::StatusOr<PipelineSchedule> BuildPipeline(PipelineKind kind, const PipelineShape& shape);
+// Where its stages lie alone.
+absl::StatusOr<PipelinePlacement> PlacePipeline(PipelineKind kind, const PipelineShape& shape);
 
 // By rank: passes held at once, from the forward to the last backward of a stage and micro-batch.
 std::vector<int> PeaksInFlight(const PipelineSchedule& schedule);

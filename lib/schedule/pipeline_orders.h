@@ -60,6 +60,7 @@ struct PipelineOrder {
   absl::string_view with_one_stage = "";  // which order it is with one stage per rank, where that is refused
   StageLayout layout = StageLayout::kLooped;
   bool splits_backward = false;       // has weight backwards of their own
+  bool forwards_first = false;        // all forwards, then all backwards: each micro-batch is held
   bool sends_between_passes = false;  // a rank waits for its sends (Megatron-LM); else beside its passes
   // Fills `actions`; the placement is in place.
   void (*build)(PipelineSchedule& schedule) = nullptr;

@@ -103,6 +103,7 @@ constexpr PipelineLimits kSeveralStages = {.min_virtual_stages = 2, .max_virtual
 // Megatron-LM sends between the passes under plain 1F1B and GPipe, beside them under its other orders.
 constinit const PipelineOrder kGPipeOrder = {
     .name = "gpipe",
+    .forwards_first = true,
     .sends_between_passes = true,
     .build = BuildLoopedBreadthFirst,
     .in_flight = AllInFlight,
@@ -127,6 +128,7 @@ constinit const PipelineOrder kLoopedBreadthFirstOrder = {
     .name = "looped-bfs",
     .limits = kSeveralStages,
     .with_one_stage = "gpipe",
+    .forwards_first = true,
     .build = BuildLoopedBreadthFirst,
     .in_flight = AllInFlight,
 };

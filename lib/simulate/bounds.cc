@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "absl/types/span.h"
+#include "base/status.h"
 #include "model/segment.h"
 #include "simulate/work_table.h"
 
@@ -25,6 +27,7 @@ struct BlockCost {
   double forward_s = 0;
   double backward_s[2] = {0, 0};  // both gradients and, of the head, the loss; [1]: added to what is there
   double input_backward_s = 0;    // at least, until the block before has its gradient
+  double weight_backward_s = 0;   // at least, where that is a pass of its own
   double gather_s = 0;
   double reduce_s = 0;
   double last_reduce_s = 0;  // over the replicas as well
@@ -120,9 +123,12 @@ class Bounder {
         bound.seconds = std::max(bound.seconds, begin + seconds.reduces + seconds.norm + After(seconds));
       }
       bound.peak_bytes = std::max(
-          bound.peak_bytes,
-          PersistentBytes(classes[c]) + LeastActivations(classes[c], shape.held.empty() ? 1 : shape.held[c]));
+          bound.peak_bytes, PersistentBytes(classes[c]) + LeastActivations(classes[c], HeldOf(shape, c)));
     }
+    // A head alone has nothing to do forward, and need not wait for its turn.
+    const Stage last = StageOf(shape, place.num_stages - 1);
+    if (shape.passes.has_value() && (last.num_layers > 0 || last.has[kEmbedding]))
+      bound.seconds = std::max(bound.seconds, OfPasses(shape, classes));
     bound.seconds = (bound.seconds + rates_[Resource::kSteps]) * kRounding;
     return bound;
   }
@@ -133,7 +139,7 @@ class Bounder {
     std::vector<int64_t> least(stage_layers.size(), 0);
     for (int c = 0; c < shape.placement.num_ranks; ++c) {
       const std::vector<int> own = shape.placement.StagesOf(c);
-      const int held = shape.held.empty() ? 1 : shape.held[static_cast<size_t>(c)];
+      const absl::Span<const HeldPasses> held = HeldOf(shape, static_cast<size_t>(c));
       int64_t count = 0;
       for (bool fits = false; !fits; ++count) {
         const std::optional<std::vector<int64_t>> dealt = simulate::DealFirst(count, own, stage_layers);
@@ -193,6 +199,39 @@ class Bounder {
   }
 
  private:
+  // The passes in their order, and what the class with least to do does after the last of all.
+  double OfPasses(const StepShape& shape, const std::vector<std::vector<Stage>>& classes) const {
+    PipelineCosts costs{.send_s = send_s_};
+    for (int s = 0; s < shape.placement.num_stages; ++s) costs.stages.push_back(CostsOf(StageOf(shape, s)));
+    const absl::StatusOr<double> end = PlayPassesToEnd(*shape.passes, costs);
+    TRAINCTL_CHECK_MSG(end.ok(), end.status().message());
+    double after = -1;
+    for (const std::vector<Stage>& stages : classes) {
+      const ClassSeconds seconds = SecondsOf(stages);
+      const double own = seconds.norm + After(seconds);
+      if (after < 0 || own < after) after = own;
+    }
+    return count_s_ + *end + loss_s_ + std::max(0.0, after);
+  }
+
+  StageCosts CostsOf(const Stage& stage) const {
+    // Of the layer that a gradient comes to first the forward may have run again by then.
+    const bool may_be_early = !stage.has[kHead] && stage.num_recomputed == stage.num_layers;
+    const int64_t recomputed = std::max<int64_t>(0, stage.num_recomputed - (may_be_early ? 1 : 0));
+    const double again = static_cast<double>(recomputed) * blocks_[kLayer].forward_s;
+    StageCosts costs{.input_backward_s = again, .backward_s = again};
+    for (int kind = 0; kind < kNumKinds; ++kind) {
+      const BlockCost& block = blocks_[static_cast<size_t>(kind)];
+      const double count = static_cast<double>(stage.Count(kind));
+      const double backward = std::min(block.backward_s[0], block.backward_s[1]);
+      costs.forward_s += count * block.forward_s;
+      costs.backward_s += count * backward;
+      costs.input_backward_s += count * std::min(backward, block.input_backward_s);
+      costs.weight_backward_s += count * block.weight_backward_s;
+    }
+    return costs;
+  }
+
   double Seconds(const WorkTable& table, const Instruction& instruction) const {
     return rates_.Seconds(table.WorkOf({}, instruction));
   }
@@ -218,7 +257,10 @@ class Bounder {
     if (kind == kEmbedding && spec_.tie_embeddings)
       cost.backward_s[0] = std::min(cost.backward_s[0], cost.backward_s[1]);
     cost.input_backward_s = cost.backward_s[0];
-    if (kind == kLayer) cost.input_backward_s = std::min(cost.backward_s[0], pass(Op::kBackwardInput, false));
+    if (kind == kLayer) {
+      cost.input_backward_s = std::min(cost.backward_s[0], pass(Op::kBackwardInput, false));
+      cost.weight_backward_s = std::min(pass(Op::kBackwardWeight, false), pass(Op::kBackwardWeight, true));
+    }
     const auto exchange = [&](Op op, schedule::Ids groups) {
       return Seconds(table, {.op = op, .bucket = block, .groups = std::move(groups)});
     };
@@ -347,11 +389,23 @@ class Bounder {
     return kept;
   }
 
+  static absl::Span<const HeldPasses> HeldOf(const StepShape& shape, size_t own_class) {
+    static constexpr HeldPasses kOne{.whole = 1};
+    if (shape.held.empty()) return {&kOne, 1};
+    return shape.held[own_class];
+  }
+
   // All passes that lie there at once, or one micro-batch in one stage when its backward begins there.
-  int64_t LeastActivations(const std::vector<Stage>& stages, int num_held) const {
-    int64_t most = stages.empty() ? 0 : KeptBytes(stages[0]);
-    for (const Stage& stage : stages) most = std::min(most, KeptBytes(stage));
-    most *= num_held;
+  int64_t LeastActivations(const std::vector<Stage>& stages, absl::Span<const HeldPasses> moments) const {
+    int64_t kept = 0, queued = 0;  // of a pass, whatever its stage
+    for (const Stage& stage : stages) {
+      const int64_t own_queue = stage.num_layers * blocks_[kLayer].memory.queued_bytes;
+      const bool is_first = &stage == stages.data();
+      kept = is_first ? KeptBytes(stage) : std::min(kept, KeptBytes(stage));
+      queued = is_first ? own_queue : std::min(queued, own_queue);
+    }
+    int64_t most = 0;
+    for (const auto& [whole, waiting] : moments) most = std::max(most, whole * kept + waiting * queued);
     for (const Stage& stage : stages) {
       const int64_t held = KeptBytes(stage);
       if (stage.has[kHead]) {
@@ -392,21 +446,69 @@ StepShape DataParallelShape(int64_t layers, int64_t num_micro_batches) {
           .stage_begin = {0, static_cast<int>(layers) + 2}};
 }
 
+namespace {
+
+// Those moments of a class at which no other holds as much of either.
+std::vector<HeldPasses> MostHeld(const std::vector<schedule::PipelineAction>& actions) {
+  std::vector<HeldPasses> most;
+  HeldPasses now;
+  for (const schedule::PipelineAction& action : actions) {
+    switch (action.op) {
+      case schedule::PipelineOp::kForward:
+        ++now.whole;
+        break;
+      case schedule::PipelineOp::kBackward:
+        --now.whole;
+        break;
+      case schedule::PipelineOp::kBackwardInput:
+        --now.whole, ++now.waiting;
+        break;
+      case schedule::PipelineOp::kBackwardWeight:
+        --now.waiting;
+        break;
+    }
+    const auto covers = [](const HeldPasses& a, const HeldPasses& b) {
+      return a.whole >= b.whole && a.waiting >= b.waiting;
+    };
+    if (std::any_of(most.begin(), most.end(), [&](const HeldPasses& other) { return covers(other, now); }))
+      continue;
+    std::erase_if(most, [&](const HeldPasses& other) { return covers(now, other); });
+    most.push_back(now);
+  }
+  return most;
+}
+
+}  // namespace
+
 StepShape ShapeOf(const schedule::PipelineSchedule& order, std::vector<int> stage_begin) {
   StepShape shape{.placement = order.placement, .stage_begin = std::move(stage_begin)};
-  // Of a backward in two passes the first gives back a part of what the forward kept.
+  bool joins = false;
+  size_t num_passes = 0;
   for (const std::vector<schedule::PipelineAction>& actions : order.actions) {
-    for (const schedule::PipelineAction& action : actions) {
-      if (action.op == schedule::PipelineOp::kBackwardInput) return shape;
-    }
+    num_passes += actions.size();
+    for (const schedule::PipelineAction& action : actions) joins = joins || action.joined;
+    shape.held.push_back(MostHeld(actions));
   }
-  shape.held = schedule::PeaksInFlight(order);
+  // Of two joined passes the blocks take turns, and the shorter one ends first.
+  if (!joins && num_passes <= kMaxPassesPlayed) {
+    absl::StatusOr<PassList> passes = MakePassList(order, /*sends_on_compute=*/false);
+    if (passes.ok()) shape.passes = *std::move(passes);
+  }
   return shape;
 }
 
 StepBound BoundStep(const model::ModelSpec& spec, const layout::Ledger& ledger,
                     const schedule::BuildOptions& options, const StepShape& shape, const Rates& rates) {
   return Bounder(spec, ledger, options, rates).Bound(shape);
+}
+
+std::vector<StepBound> BoundSteps(const model::ModelSpec& spec, const layout::Ledger& ledger,
+                                  const schedule::BuildOptions& options, const std::vector<StepShape>& shapes,
+                                  const Rates& rates) {
+  const Bounder bounder(spec, ledger, options, rates);
+  std::vector<StepBound> bounds;
+  for (const StepShape& shape : shapes) bounds.push_back(bounder.Bound(shape));
+  return bounds;
 }
 
 std::optional<std::vector<int64_t>> DealFirst(int64_t count, const std::vector<int>& stages,

@@ -316,6 +316,12 @@ StepBound FoldedStrategy::BoundPipeline(const schedule::BuildOptions& options, c
   return BoundStep(model_.few_.spec, few_, options, shape, rates);
 }
 
+std::vector<StepBound> FoldedStrategy::BoundPipelines(const schedule::BuildOptions& options,
+                                                      const std::vector<StepShape>& shapes,
+                                                      const Rates& rates) const {
+  return BoundSteps(model_.few_.spec, few_, options, shapes, rates);
+}
+
 std::optional<std::vector<int64_t>> FoldedStrategy::LeastRecomputed(const schedule::BuildOptions& options,
                                                                     const StepShape& shape,
                                                                     int64_t limit_bytes) const {

@@ -72,6 +72,8 @@ class FoldedStrategy {
   // The same of a pipeline on this mesh.
   StepBound BoundPipeline(const schedule::BuildOptions& options, const StepShape& shape,
                           const Rates& rates) const;
+  std::vector<StepBound> BoundPipelines(const schedule::BuildOptions& options,
+                                        const std::vector<StepShape>& shapes, const Rates& rates) const;
   // Of either (bounds.h).
   std::optional<std::vector<int64_t>> LeastRecomputed(const schedule::BuildOptions& options,
                                                       const StepShape& shape, int64_t limit_bytes) const;

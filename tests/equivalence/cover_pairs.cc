@@ -37,9 +37,12 @@ enum Factor {
 constexpr int kNone = -1;  // there is nothing to choose: an order without a pipeline
 using Levels = std::array<int, kNumFactors>;
 
-constexpr std::array<int64_t, kNumFactors> kNumLevels = {4, 4, 4, 3, 2, 3, schedule::kNumPipelineKinds, 2, 2,
-                                                         3, 4, 2, 2, 2, 2};
 constexpr int64_t kAccumulations[] = {1, 2, 8};
+// Everything of some layers is one more.
+constexpr int64_t kNumRecomputes = std::ssize(layout::kRecomputes) + 1;
+constexpr std::array<int64_t, kNumFactors> kNumLevels = {
+    4, 4, 4, 3, 2, 3, schedule::kNumPipelineKinds, 2, 2, std::ssize(kAccumulations), kNumRecomputes,
+    2, 2, 2, 2};
 
 // A layer of the largest stage goes to the smallest that may have one more.
 void CutUnevenly(std::vector<int64_t>& layers) {

@@ -224,16 +224,17 @@ std::vector<Cell> PipelineCellsFor(int world) {
             mesh.pp * virtual_stages <= model::NumBlocks(Spec(false));
         if (!is_possible) continue;
         const size_t turn = cells.size();
+        const layout::Recompute recompute = layout::kRecomputes[turn / 2 % std::size(layout::kRecomputes)];
         cells.push_back({.mesh = mesh,
                          .stage = stage,
                          .accumulation = kMicroBatches,
-                         .recompute = static_cast<layout::Recompute>(turn % 3),
+                         .recompute = recompute,
                          .tied = turn % 2 == 1,
-                         .prefetch = turn % 4 < 2,
+                         .prefetch = turn % 3 < 2,
                          .update = turn % 5 == 0 && turn % 2 == 0 ? &optim::kAdamW : nullptr,
                          .order = order,
                          .virtual_stages = virtual_stages,
-                         .some_layers = turn % 3 == 2 && turn % 2 == 1});
+                         .some_layers = recompute == layout::Recompute::kFull && turn % 2 == 1});
       }
     }
   }
@@ -304,7 +305,8 @@ std::vector<Cell> CellsFor(int world, Which which) {
             for (bool prefetch : {false, true}) {
               Cell cell{mesh, stage, accumulation, recompute, tied, prefetch};
               if (tied && prefetch && recompute == layout::Recompute::kNone)
-                cell.recompute = layout::Recompute::kSelective;
+                cell.recompute =
+                    accumulation == 1 ? layout::Recompute::kSelective : layout::Recompute::kAttention;
               cell.some_layers = recompute == layout::Recompute::kFull && tied != prefetch;
               // Each choice with each other is in the cover of pairs; all of them together on two workers at
               // most.
@@ -452,11 +454,14 @@ void RunRank(int rank, int world_size, const std::string& plugin, Which which,
     std::printf("FAILED %s: %s\n", Name(cell).c_str(), wrong.c_str());
   }
   for (const Cell& cell : cells) {
-    // What parts of the model exchange has the same names on every device. Along one axis three and four
+    // What parts of the model exchange has the same names on every device, and stages 1 and 2 exchange what 0
+    // and 3 do. Along one axis three and four
     // workers exchange nothing that two do not, but for a stage between others.
     const int longest = std::max({cell.mesh.pp, cell.mesh.dp_replicate, cell.mesh.dp_shard, cell.mesh.tp});
     const bool is_one_axis = world_size > 2 && longest == world_size && cell.mesh.pp == 1;
-    const bool is_known = (!device.is_cpu() && cell.mesh.tp * cell.mesh.pp > 1) || is_one_axis;
+    const bool is_between = cell.stage == 1 || cell.stage == 2;
+    const bool is_known =
+        (!device.is_cpu() && (cell.mesh.tp * cell.mesh.pp > 1 || is_between)) || is_one_axis;
     if (which != Which::kRaces && world_size > 1 && HasMutants(cell) && !is_known)
       RunMutants(device, cell, *communicator, world, world_size);
   }

@@ -50,7 +50,7 @@ devices_per_node = 2
 # precision, seq_len, batch_sequences, micro_batch, prefetch, checkpoint.async.
 WAYS = (("fp32", 256, 8, 4, "true", "true"),
         ("bf16", 64, 4, 1, "false", "false"))
-RECOMPUTE = (("none", "selective"), ("none", "full"), ("selective", "full"), ("none", "full"))  # by stage
+RECOMPUTE = (("none", "selective"), ("attention", "full"), ("selective", "full"), ("none", "full"))  # by stage
 
 # Far more steps than there will be: it is stopped.
 CUT_RECIPE = """
@@ -95,14 +95,14 @@ CUTS = {
     "pp=2 gpipe": cut(2, "full", pp=2, schedule="gpipe"),
     "pp=2 some recomputed": cut(2, "full", pp=2, schedule="1f1b", recomputed_layers=3),
     "tp=2 some recomputed": cut(2, "full", tp=2, micro_batch=4, recomputed_layers=9),
-    "pp=2 zb-h2": cut(2, "selective", pp=2, schedule="zb-h2"),
+    "pp=2 zb-h2": cut(2, "attention", pp=2, schedule="zb-h2"),
     "pp=2 zbv": cut(2, "none", pp=2, schedule="zbv", virtual_stages=2),
     "pp=2 interleaved": cut(2, "selective", pp=2, schedule="interleaved-1f1b", virtual_stages=2),
     "pp=4 1f1b": cut(4, "none", pp=4, schedule="1f1b"),
     "pp=4 zb-h1": cut(4, "selective", pp=4, schedule="zb-h1"),
     "pp=4 looped": cut(4, "full", pp=4, schedule="looped-bfs", virtual_stages=2),
     "pp=2 ZeRO-1": cut(4, "none", pp=2, dp_shard=2, zero_stage=1),
-    "pp=2 ZeRO-2": cut(4, "selective", pp=2, dp_shard=2, zero_stage=2),
+    "pp=2 ZeRO-2": cut(4, "attention", pp=2, dp_shard=2, zero_stage=2),
     "pp=2 ZeRO-3": cut(4, "full", pp=2, dp_shard=2, zero_stage=3),
     "tp=2 ZeRO-3": cut(4, "none", tp=2, dp_shard=2, zero_stage=3, micro_batch=4),
     "tp=2 pp=2": cut(4, "none", pp=2, tp=2, schedule="1f1b"),

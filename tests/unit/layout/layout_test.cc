@@ -86,7 +86,7 @@ TEST(Violations, NoMoreLayersAreRecomputedThanThereAre) {
   EXPECT_EQ(MessagesOf(request), "");
   request.recomputed_layers = {{2}};
   EXPECT_EQ(MessagesOf(request), "") << "of the second stage all";
-  for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective}) {
+  for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kAttention}) {
     request.recompute = recompute;
     EXPECT_THAT(MessagesOf(request), HasSubstr("; set it to \"full\", or take the layers out"));
   }
@@ -136,6 +136,29 @@ TEST(Violations, TensorParallelismDealsOutHeadsWidthAndSequence) {
   EXPECT_THAT(MessagesOf(request), HasSubstr("there is no tensor parallelism, parallel.tp is 1"));
   request.tp = 3;
   EXPECT_THAT(MessagesOf(request), HasSubstr("parallel.tp (3) does not divide the 8 workers"));
+}
+
+// One that does not divide the workers does not hide the others.
+TEST(Violations, DegreesThatDoNotDivideAreListedWithTheRest) {
+  Request request = Asked(8);
+  request.pp = 3;
+  request.tp = 5;
+  request.stage_layers = {{1, 1}};
+  request.recompute = Recompute::kNone;
+  request.recomputed_layers = {{1}};
+  std::vector<std::string> fields;
+  for (const Violation& violation : FindViolations(request)) fields.push_back(violation.fields.front());
+  EXPECT_THAT(fields, ::testing::ElementsAre("parallel.pp", "parallel.tp", "parallel.stage_layers",
+                                             "parallel.recomputed_layers", "parallel.tp"));
+  request.stage_layers.reset();
+  request.recomputed_layers.reset();
+  EXPECT_THAT(MessagesOf(request),
+              HasSubstr("parallel.pp (3) does not divide the 8 workers (cluster.nodes 1 x "
+                        "cluster.devices_per_node 8); the nearest are 2 and 4"));
+  EXPECT_THAT(MessagesOf(request), HasSubstr("; the nearest are 4 and 8"));
+  EXPECT_THAT(MessagesOf(request), HasSubstr("parallel.tp (5) does not divide model.heads"));
+  request.tp = 0;
+  EXPECT_THAT(MessagesOf(request), HasSubstr("parallel.tp (0) does not divide the 8 workers"));
 }
 
 // No other cut has a largest stage that is smaller: all of them are looked at.
@@ -218,7 +241,7 @@ TEST(Violations, WhatHasNoneHasALayout) {
 }
 
 TEST(Layout, NamesReadBack) {
-  for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
+  for (const Recompute recompute : kRecomputes) {
     EXPECT_EQ(ParseRecompute(RecomputeName(recompute)), recompute);
   }
   EXPECT_FALSE(ParseRecompute("some").has_value());

@@ -58,6 +58,29 @@ TEST(Segment, ALayerThatFormsAgainSavesWhatProductsMake) {
   }
 }
 
+// What attention has made, as wide as the heads, and the logarithms of its sums are formed again where they
+// are read: once, for the weight gradient of the product by which it leaves, the later operator.
+TEST(Segment, AttentionIsFormedAgainFromQueriesKeysAndValues) {
+  const ModelSpec spec = *Preset("llama3.1-8b");
+  const SegmentOptions kept{.shape = {2, 64}, .dtype = DType::kBF16, .forms_again = true};
+  SegmentOptions again = kept;
+  again.forms_attention_again = true;
+  const Segment segment = BuildSegment(spec, Inventory(spec), 1, again);
+  EXPECT_EQ(Analyze(segment).saved_bytes + (2 * spec.hidden + 4 * spec.heads) * kept.shape.tokens(),
+            Analyze(BuildSegment(spec, Inventory(spec), 1, kept)).saved_bytes);
+  const Lifetimes lifetimes = ComputeLifetimes(segment);
+  int64_t times = 0;
+  for (size_t i = 0; i < segment.operators.size(); ++i) {
+    for (int formed : lifetimes.formed_again[i]) {
+      if (segment.operators[static_cast<size_t>(formed)].kind != OpKind::kAttention) continue;
+      ++times;
+      EXPECT_EQ(formed + 1, static_cast<int>(i));
+      EXPECT_EQ(segment.operators[i].kind, OpKind::kLinear);
+    }
+  }
+  EXPECT_EQ(times, 1);
+}
+
 // By hand, the gathered rows of two ranks: neither they nor what they are gathered from is kept, each norm
 // runs again before its gather, and what it made is dropped when the rows are there.
 TEST(Segment, GatheredRowsAreFormedAgainFromTheirNorms) {

@@ -39,6 +39,9 @@ model::ModelSpec Spec(int64_t hidden, int64_t heads, int64_t kv_heads, int64_t v
   return spec;
 }
 
+// What the backward forms again.
+enum class Again { kNothing, kPasses, kAttentionToo };
+
 // One block with random weights and tokens, everything that a segment needs.
 struct Bench {
   model::ModelSpec spec;
@@ -51,12 +54,16 @@ struct Bench {
   std::vector<uint8_t> mask;
 
   Bench(const model::ModelSpec& model, int block, model::MicroBatchShape shape, DType dtype,
-        int64_t documents, bool forms_again = false)
+        int64_t documents, Again again = Again::kNothing)
       : spec(model),
         inventory(model::Inventory(model)),
-        segment(model::BuildSegment(
-            spec, inventory, block,
-            {.shape = shape, .dtype = dtype, .threads = 1, .tensor = {}, .forms_again = forms_again})) {
+        segment(model::BuildSegment(spec, inventory, block,
+                                    {.shape = shape,
+                                     .dtype = dtype,
+                                     .threads = 1,
+                                     .tensor = {},
+                                     .forms_again = again != Again::kNothing,
+                                     .forms_attention_again = again == Again::kAttentionToo})) {
     rope = MakeRopeTables(device::Device::Cpu(), spec, shape.seq_len);
     int64_t numel = 0;
     for (const model::Parameter& parameter : inventory) numel += parameter.numel;
@@ -95,7 +102,7 @@ struct Case {
   model::MicroBatchShape shape;
   DType dtype;
   int64_t documents;
-  bool forms_again = false;
+  Again again = Again::kNothing;
 };
 
 class SegmentMemoryTest : public ::testing::TestWithParam<Case> {};
@@ -118,7 +125,7 @@ int64_t PeakOf(const std::function<void()>& work) {
 TEST_P(SegmentMemoryTest, LayerUsesTheBytesThatAnalyzeSays) {
   const Case& c = GetParam();
   const model::ModelSpec spec = Spec(c.hidden, c.heads, c.kv_heads, 128);
-  const Bench bench(spec, 1, c.shape, c.dtype, c.documents, c.forms_again);
+  const Bench bench(spec, 1, c.shape, c.dtype, c.documents, c.again);
   const SegmentRunner runner = bench.Runner();
   const model::SegmentMemory memory = model::Analyze(bench.segment);
   const at::Tensor input = at::randn({c.shape.tokens(), c.hidden}).to(ToAten(c.dtype));
@@ -159,7 +166,7 @@ int64_t BytesIn(const WeightQueue& queue) {
 TEST_P(SegmentMemoryTest, BackwardInTwoPassesUsesTheBytesThatAnalyzeSays) {
   const Case& c = GetParam();
   const model::ModelSpec spec = Spec(c.hidden, c.heads, c.kv_heads, 128);
-  const Bench bench(spec, 1, c.shape, c.dtype, c.documents, c.forms_again);
+  const Bench bench(spec, 1, c.shape, c.dtype, c.documents, c.again);
   const SegmentRunner runner = bench.Runner();
   const model::SegmentMemory memory = model::Analyze(bench.segment);
   const at::Tensor input = at::randn({c.shape.tokens(), c.hidden}).to(ToAten(c.dtype));
@@ -216,9 +223,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Case{64, 4, 4, {2, 256}, DType::kF32, 1}, Case{64, 4, 2, {2, 256}, DType::kF32, 3},
                       Case{64, 4, 4, {2, 256}, DType::kBF16, 1}, Case{64, 4, 1, {1, 512}, DType::kBF16, 2},
                       Case{256, 4, 4, {1, 1024}, DType::kBF16, 1}, Case{256, 8, 2, {4, 128}, DType::kF32, 1},
-                      Case{256, 8, 2, {4, 128}, DType::kF32, 1, true},
-
-                      Case{256, 4, 4, {1, 1024}, DType::kBF16, 1, true}));
+                      Case{256, 8, 2, {4, 128}, DType::kF32, 1, Again::kPasses},
+                      Case{256, 4, 4, {1, 1024}, DType::kBF16, 1, Again::kAttentionToo}));
 
 // Two passes, with the second later, are one pass bit by bit: gradients of inputs, matrices, norms, biases
 // and the embedding, added to what is there or written over it.
@@ -281,10 +287,10 @@ TEST(SegmentRunner, WhatIsFormedAgainGivesTheSameBits) {
     const at::Tensor output_gradient = at::randn({shape.tokens(), 32}).to(type);
     std::vector<at::Tensor> inputs, gradients;
     std::vector<size_t> kept;
-    for (const bool forms_again : {false, true}) {
+    for (const Again again : {Again::kNothing, Again::kPasses, Again::kAttentionToo}) {
       for (const bool two_passes : {false, true}) {
         at::manual_seed(17);
-        Bench bench(Spec(32, 4, 2, 64), 1, shape, dtype, 2, forms_again);
+        Bench bench(Spec(32, 4, 2, 64), 1, shape, dtype, 2, again);
         const SegmentRunner runner = bench.Runner();
         Saved saved;
         runner.Forward(bench.bound, input, bench.View(), &saved);
@@ -304,6 +310,8 @@ TEST(SegmentRunner, WhatIsFormedAgainGivesTheSameBits) {
     }
     // Without the two norms' outputs and reciprocals, and the activated rows.
     EXPECT_EQ(kept[0], kept[2] + 5);
+    // Without what attention made and the logarithms of its sums.
+    EXPECT_EQ(kept[2], kept[4] + 2);
   }
 }
 

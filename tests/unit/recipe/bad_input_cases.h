@@ -100,12 +100,12 @@ inline const BadInputCase kBadInputs[] = {
      "r.toml:12:1: run.name: \"a\\u0000b\" has a control character in it"},
     {"TensorParallel", "[parallel]\ntp = 2\n",
      "r.toml:12:1: parallel.tp (2) does not divide the 1 worker (cluster.nodes 1 x cluster.devices_per_node "
-     "1)"},
+     "1); the nearest is 1"},
     {"ContextParallel", "[parallel]\ncp = 2\n",
      "r.toml:12:1: parallel.cp = 2: this version does not train with context parallelism"},
     {"PipelineParallel", "[parallel]\npp = 4\n",
      "r.toml:12:1: parallel.pp (4) does not divide the 1 worker (cluster.nodes 1 x cluster.devices_per_node "
-     "1)"},
+     "1); the nearest is 1"},
     {"PipelineOfTooManyStages", "[parallel]\npp = 8\n[cluster]\ndevices_per_node = 8\n",
      "r.toml:12:1: parallel.pp 8 x parallel.virtual_stages 1 are more stages than the 6 blocks of the model "
      "(4 layers, "
@@ -116,7 +116,8 @@ inline const BadInputCase kBadInputs[] = {
     {"StagesOfAnotherModel", "[parallel]\npp = 2\nstage_layers = [1, 2]\n[cluster]\ndevices_per_node = 2\n",
      "r.toml:13:1: parallel.stage_layers has 3 layers in 2 stages, the model has 4, and parallel.pp 2 x "
      "parallel.virtual_stages 1 are 2 stages; as even as they come: [2, 2]"},
-    {"OrderForAnotherShape", "[parallel]\npp = 2\nschedule = 'zbv'\n[cluster]\ndevices_per_node = 2\n",
+    {"OrderForAnotherShape",
+     "[parallel]\npp = 2\nschedule = 'zbv'\nvirtual_stages = 1\n[cluster]\ndevices_per_node = 2\n",
      "r.toml:13:1: parallel.pp = 2 with 12 micro-batches at most: the zbv schedule has exactly 2 stages per "
      "rank, not 1"},
     {"PassesTwice",

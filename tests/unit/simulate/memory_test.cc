@@ -165,8 +165,7 @@ TEST(Memory, AHigherStageNeedsNoMoreStateAndMoreWorkersNeedLess) {
 TEST(Memory, ThePeakDoesNotDependOnTheNumberOfMicroBatches) {
   const model::ModelSpec spec = *model::Preset("toy-1m");
   for (int stage = 0; stage <= 3; ++stage) {
-    for (layout::Recompute recompute :
-         {layout::Recompute::kNone, layout::Recompute::kSelective, layout::Recompute::kFull}) {
+    for (layout::Recompute recompute : layout::kRecomputes) {
       for (bool prefetch : {false, true}) {
         Given given = Make(stage, 2, DType::kBF16);
         given.options.recompute = recompute;
@@ -184,8 +183,7 @@ TEST(Memory, ThePeakDoesNotDependOnTheNumberOfMicroBatches) {
 
 TEST(Memory, ActivationsAreLinearInTheMicroBatch) {
   const model::ModelSpec spec = *model::Preset("toy-1m");
-  for (layout::Recompute recompute :
-       {layout::Recompute::kNone, layout::Recompute::kSelective, layout::Recompute::kFull}) {
+  for (layout::Recompute recompute : layout::kRecomputes) {
     Given given = Make(3, 2);
     given.options.recompute = recompute;
     std::vector<int64_t> activations;

@@ -34,8 +34,7 @@ Step Build(int stage, layout::Recompute recompute, bool on_device) {
 
 TEST(Timeline, PeaksWhereTheMemoryReportSays) {
   for (int stage = 0; stage <= 3; ++stage) {
-    for (const layout::Recompute recompute :
-         {layout::Recompute::kNone, layout::Recompute::kSelective, layout::Recompute::kFull}) {
+    for (const layout::Recompute recompute : layout::kRecomputes) {
       for (const bool on_device : {false, true}) {
         const Step step = Build(stage, recompute, on_device);
         Rates rates = CpuRates(1, DType::kF32, false);
