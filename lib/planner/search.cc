@@ -350,9 +350,9 @@ class Searcher {
 
   // ---- propose
 
-  // Where the degrees of pipeline or tensor parallelism are free, all others than 1; over the data one group
-  // of shards. Where the order of a pipeline is free, those that are often the best. From the one that might
-  // be fastest on, as long as one might be chosen.
+  // Where the degrees of pipeline or tensor parallelism are free, all others than 1. Where the order of a
+  // pipeline is free, those that are often the best. From the one that might be fastest on, as long as one
+  // might be chosen.
   void WeighProposals() {
     const layout::Request& asked = problem_.request;
     if (asked.pp.value_or(1) > 1) {
@@ -364,8 +364,7 @@ class Searcher {
     for (const Order& other : OtherOrders()) orders.push_back(other);
     for (const layout::Request& cut : layout::PossibleCuts(asked)) {
       ForEachStrategy(cut, [&](const layout::Mesh& mesh, int stage) {
-        if (mesh.dp_shard > 1 && mesh.dp_replicate > 1) return;
-        if (!RulingSetting(problem_, mesh, stage).empty()) return;
+        if (!IsProposed(mesh) || !RulingSetting(problem_, mesh, stage).empty()) return;
         ++found_.counts.enumerated;
         Propose(MakeStrategy(mesh, stage), mesh.pp > 1 ? orders : std::vector<Order>{Order()});
       });
@@ -401,6 +400,14 @@ class Searcher {
         fastest = candidate.step_seconds;
     }
     fastest_ = fastest_asked < 0 || is_above(fastest_asked, fastest_cut) ? fastest_cut : fastest_asked;
+  }
+
+  // Over the data: one group of shards, none, those of a node, or what was asked for.
+  bool IsProposed(const layout::Mesh& mesh) const {
+    const layout::Request& request = problem_.request;
+    const bool fills_node = mesh.dp_shard * mesh.tp == request.devices_per_node;
+    return mesh.dp_shard == 1 || mesh.dp_replicate == 1 || fills_node || request.dp_shard.has_value() ||
+           request.dp_replicate.has_value();
   }
 
   void NoteTime(const Candidate& candidate, bool is_asked) {

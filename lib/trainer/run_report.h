@@ -41,13 +41,13 @@ class StepTimes {
   std::map<std::string, double> sums_;
 };
 
-// Writes the report to `path` and returns the lines for people. `measured_memory` is of the rank that
-// needed most, `times` of this one; `executed_hash` is empty where no step ran.
+// Writes the report to `path` and returns the lines for people. `measured_memory` is of each rank, `times` of
+// this one; `executed_hash` is empty where no step ran.
 absl::StatusOr<std::vector<std::string>> WriteReport(const std::string& path, const plan::Plan& plan,
                                                      const model::ModelSpec& spec,
                                                      const plan::PlannedStep& planned,
                                                      const std::string& executed_hash,
-                                                     const MeasuredMemory& measured_memory,
+                                                     const std::vector<MeasuredMemory>& measured_memory,
                                                      const StepTimes& times);
 
 }  // namespace trainctl::trainer

@@ -594,7 +594,7 @@ class Trainer {
         absl::ToDoubleSeconds(save_wait_), FormatBytes(written.bytes), absl::ToDoubleSeconds(written.time)));
   }
 
-  // Predicted against measured, of the rank that needed most.
+  // Predicted against measured.
   absl::Status Report() {
     ReportPhase("report");
     constexpr size_t kScratch = schedule::kNumCategories, kNumbers = kScratch + 1;
@@ -610,18 +610,17 @@ class Trainer {
     TRAINCTL_RETURN_IF_ERROR(world_->AllReduceScalars("report", absl::MakeSpan(measured)));
     if (!first_rank()) return absl::OkStatus();
     TRAINCTL_RETURN_IF_ERROR(CheckRunFolder());
-    MeasuredMemory largest;
-    for (size_t rank = 0; rank < static_cast<size_t>(d_.world_size); ++rank) {
+    std::vector<MeasuredMemory> by_rank(static_cast<size_t>(d_.world_size));
+    for (size_t rank = 0; rank < by_rank.size(); ++rank) {
       const double* const numbers = &measured[rank * kNumbers];
-      MeasuredMemory of_rank;
+      MeasuredMemory& of_rank = by_rank[rank];
       for (size_t c = 0; c < of_rank.at_peak.size(); ++c)
         of_rank.at_peak[c] = static_cast<int64_t>(numbers[c]);
       of_rank.library_scratch_bytes = static_cast<int64_t>(numbers[kScratch]);
-      if (of_rank.peak_bytes() > largest.peak_bytes()) largest = of_rank;
     }
     TRAINCTL_ASSIGN_OR_RETURN(
         const std::vector<std::string> lines,
-        WriteReport(d_.report_path, plan_, spec_, planned_, executor_->executed_hash(), largest, times_));
+        WriteReport(d_.report_path, plan_, spec_, planned_, executor_->executed_hash(), by_rank, times_));
     for (const std::string& line : lines) Say(line);
     return absl::OkStatus();
   }

@@ -372,6 +372,9 @@ void RunMutants(const device::Device& device, const Cell& cell, comm::Communicat
   for (const verify::Exchange& exchange : verify::ExchangesOf(planned, Spec(cell.tied))) {
     // What tensor parallelism exchanges in a micro-batch stands for the others.
     if (cell.mesh.tp > 1 && exchange.micro_batch > 0) continue;
+    // Of long pipelines the first two and the last do; of two workers each has its turn.
+    const bool is_last = exchange.micro_batch + 1 == cell.accumulation;
+    if (world_size > 2 && exchange.micro_batch > 1 && !is_last) continue;
     for (comm::Fault fault : {comm::Fault::kSkip, comm::Fault::kDouble, comm::Fault::kStale}) {
       if (fault == comm::Fault::kDouble && !exchange.is_sum) continue;
       // Before the first micro-batch's message there is none.

@@ -38,7 +38,7 @@ LAYOUTS = {
         ("backward block 1 micro-batch 0/mlp_input_gathered/tp", False, None, "model.layers.0.mlp.")]),
     "own passes": (2, ["pp=2", "dp_replicate=1", 'passes=["0F0,0F1,0B0,0F2,0I1,0B2,0W1", "1F0,1F1,1B0,1I1,1F2,1W1,1B2"]'], [
         ("loss/pp", False, None, None)]),
-    "pp=2 tp=2": (4, ["pp=2", "tp=2", "dp_replicate=1"], [
+    "pp=2 tp=2": (4, ["pp=2", "tp=2", "dp_replicate=1", 'schedule="1f1b"'], [
         ("loss/pp", False, None, None),
         ("grad_norm/pp", True, None, None),
         ("gradient/3/tp", False, "tp", "model.norm.")]),

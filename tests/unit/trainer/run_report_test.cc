@@ -58,7 +58,7 @@ TEST(RunReport, ComparesMemoryAndEveryPartOfTheStep) {
   ASSERT_GE(fd, 0);
   close(fd);
   const MeasuredMemory memory{.at_peak = {5, 4, 3, 2, 1}, .library_scratch_bytes = 7};
-  const auto lines = WriteReport(path, plan, recipe.model.spec, planned, plan.step_hash, memory, times);
+  const auto lines = WriteReport(path, plan, recipe.model.spec, planned, plan.step_hash, {memory}, times);
   ASSERT_TRUE(lines.ok()) << lines.status();
   const Json report = *ParseJson(*ReadFile(path), path);
   ASSERT_TRUE(RemoveAll(path).ok());
@@ -66,6 +66,7 @@ TEST(RunReport, ComparesMemoryAndEveryPartOfTheStep) {
   EXPECT_EQ(report["step_hash"], plan.step_hash);
   EXPECT_EQ(report["measured_peak_bytes"], 15);
   EXPECT_EQ(report["library_scratch_bytes"], 7);
+  EXPECT_EQ(report["ranks"].size(), 1u);
   EXPECT_EQ(report["measured_step_seconds"], 1.0);
   const Json& measured = report["measured_seconds"];
   EXPECT_DOUBLE_EQ(measured["linear layers"].get<double>(), 0.5);
@@ -76,6 +77,37 @@ TEST(RunReport, ComparesMemoryAndEveryPartOfTheStep) {
   for (const auto& [part, seconds] : report["predicted_seconds"].items()) predicted += seconds.get<double>();
   EXPECT_NEAR(predicted, report["predicted_step_seconds"].get<double>(), 1e-9);
   EXPECT_THAT(*lines, ::testing::Contains(HasSubstr("trainctl calibrate")));
+}
+
+// Of a pipeline each rank is held against what was predicted of its own stages.
+TEST(RunReport, EachRankOfAPipelineHasItsOwnPrediction) {
+  recipe::Recipe recipe;
+  recipe.cluster.devices_per_node = 2;
+  recipe.parallel.pp = 2, recipe.parallel.tp = 1;
+  recipe.parallel.stage_layers = {{3, 1}};
+  recipe.train.micro_batch = 1;
+  const plan::Plan plan = SomePlan(recipe);
+  const plan::PlannedStep planned = plan::BuildStep(plan, recipe.model.spec);
+  std::vector<int64_t> peaks;
+  std::vector<MeasuredMemory> measured(2);
+  for (size_t rank = 0; rank < 2; ++rank) {
+    peaks.push_back(simulate::SimulateMemory(planned.ProgramOf(static_cast<int>(rank))).peak_bytes);
+    measured[rank].at_peak[0] = peaks[rank] + 1;
+  }
+  ASSERT_GT(std::abs(peaks[0] - peaks[1]), int64_t{2} << 20);
+  const std::string path = ::testing::TempDir() + "pipeline-report";
+  for (const bool is_met : {true, false}) {
+    if (!is_met) std::swap(measured[0], measured[1]);  // the largest is as predicted, no rank is
+    const auto lines =
+        WriteReport(path, plan, recipe.model.spec, planned, plan.step_hash, measured, StepTimes());
+    ASSERT_TRUE(lines.ok()) << lines.status();
+    const Json report = *ParseJson(*ReadFile(path), path);
+    EXPECT_EQ(report["peak_is_met"], is_met);
+    EXPECT_EQ(report["ranks"][1]["predicted_peak_bytes"], peaks[1]);
+    EXPECT_EQ(report["ranks"][1]["measured_peak_bytes"], peaks[is_met ? 1 : 0] + 1);
+    EXPECT_THAT(*lines, ::testing::Contains(HasSubstr("tensor memory of pipeline rank 1: predicted")));
+  }
+  ASSERT_TRUE(RemoveAll(path).ok());
 }
 
 // One step of five waited for the machine: the parts still add up to what they are parts of.
@@ -92,7 +124,8 @@ TEST(RunReport, ThePartsAddUpThoughOneStepWasSlow) {
   const int fd = mkstemp(path.data());
   ASSERT_GE(fd, 0);
   close(fd);
-  ASSERT_TRUE(WriteReport(path, plan, recipe.model.spec, planned, plan.step_hash, {}, times).ok());
+  ASSERT_TRUE(
+      WriteReport(path, plan, recipe.model.spec, planned, plan.step_hash, {MeasuredMemory()}, times).ok());
   const Json report = *ParseJson(*ReadFile(path), path);
   ASSERT_TRUE(RemoveAll(path).ok());
   EXPECT_EQ(report["measured_step_seconds"], 1.0);
@@ -111,7 +144,8 @@ TEST(RunReport, ARunTooShortToTimeTellsItsMemoryAlone) {
   const int fd = mkstemp(path.data());
   ASSERT_GE(fd, 0);
   close(fd);
-  const auto lines = WriteReport(path, plan, recipe.model.spec, planned, plan.step_hash, {}, StepTimes());
+  const auto lines =
+      WriteReport(path, plan, recipe.model.spec, planned, plan.step_hash, {MeasuredMemory()}, StepTimes());
   ASSERT_TRUE(lines.ok()) << lines.status();
   const Json report = *ParseJson(*ReadFile(path), path);
   ASSERT_TRUE(RemoveAll(path).ok());
