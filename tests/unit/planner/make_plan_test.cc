@@ -477,6 +477,7 @@ TEST(Plan, SlowLinksBetweenNodesAreSlowerThanFastOnes) {
     recipe.cluster.device = "h100-sxm-80gb";
     recipe.cluster.nodes = nodes;
     recipe.cluster.scale_out_bandwidth = bandwidth;
+    recipe.parallel.pp = recipe.parallel.tp = 1;
     recipe.train.batch_sequences = 8 * nodes;
     recipe.train.precision = "bf16";
     recipe.cluster.memory_limit_bytes.reset();
