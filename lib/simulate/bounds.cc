@@ -100,10 +100,7 @@ class Bounder {
         if (kind != kHead) forward_chain += count * block.forward_s;
         backward_chain += count * block.input_backward_s;
       }
-      // That of the block that a message comes to, a stage's last, may be done while it is on its way.
-      const bool may_be_early = !stage.has[kHead] && stage.num_recomputed == stage.num_layers;
-      const int64_t recomputed = std::max<int64_t>(0, stage.num_recomputed - (may_be_early ? 1 : 0));
-      backward_chain += static_cast<double>(recomputed) * blocks_[kLayer].forward_s;
+      backward_chain += SecondsAgain(stage);
       if (s + 1 < place.num_stages && place.RankOf(s, 0) != place.RankOf(s + 1, 0)) {
         forward_chain += send_s_;
         backward_chain += send_s_;
@@ -214,11 +211,16 @@ class Bounder {
     return count_s_ + *end + loss_s_ + std::max(0.0, after);
   }
 
-  StageCosts CostsOf(const Stage& stage) const {
-    // Of the layer that a gradient comes to first the forward may have run again by then.
+  // What a backward that waits for its gradient computes again, at least: that of the block that the message
+  // comes to, a stage's last, may be done while it is on its way.
+  double SecondsAgain(const Stage& stage) const {
     const bool may_be_early = !stage.has[kHead] && stage.num_recomputed == stage.num_layers;
     const int64_t recomputed = std::max<int64_t>(0, stage.num_recomputed - (may_be_early ? 1 : 0));
-    const double again = static_cast<double>(recomputed) * blocks_[kLayer].forward_s;
+    return static_cast<double>(recomputed) * blocks_[kLayer].forward_s;
+  }
+
+  StageCosts CostsOf(const Stage& stage) const {
+    const double again = SecondsAgain(stage);
     StageCosts costs{.input_backward_s = again, .backward_s = again};
     for (int kind = 0; kind < kNumKinds; ++kind) {
       const BlockCost& block = blocks_[static_cast<size_t>(kind)];
