@@ -214,6 +214,11 @@ TEST(ClusterPlan, GivenStagesArePriced) {
   }
 }
 
+TEST(ClusterPlan, RecomputeThatOtherTrainersDoNotOfferIsRefused) {
+  const absl::Status refused = PlanOf(kSmall, {"parallel.recompute=attention"}).status();
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("state \"selective\" or \"full\""));
+}
+
 TEST(ClusterPlan, AlternativesDifferInMoreThanSharding) {
   const absl::StatusOr<ClusterPlan> plan = PlanOf(kSmall, {"cluster.nodes=2"});
   ASSERT_TRUE(plan.ok()) << plan.status();
