@@ -110,6 +110,29 @@ TEST(RunReport, EachRankOfAPipelineHasItsOwnPrediction) {
   ASSERT_TRUE(RemoveAll(path).ok());
 }
 
+// The first of two replicas writes the checkpoint and has room for a copy of what it writes: master weights
+// and AdamW's two moments.
+TEST(RunReport, ARankThatWritesNoCheckpointNeedsNoCopyForIt) {
+  recipe::Recipe recipe;
+  recipe.cluster.devices_per_node = 2;
+  recipe.parallel.dp_shard = 1, recipe.parallel.zero_stage = 0;
+  recipe.checkpoint.async = true;
+  const plan::Plan plan = SomePlan(recipe);
+  const plan::PlannedStep planned = plan::BuildStep(plan, recipe.model.spec);
+  std::vector<MeasuredMemory> measured(2);
+  measured[0].at_peak[0] = plan.predicted.peak_bytes;
+  measured[1].at_peak[0] = plan.predicted.peak_bytes - 3 * 4 * model::NumParameters(recipe.model.spec);
+  const std::string path = ::testing::TempDir() + "replicas-report";
+  for (const bool is_met : {true, false}) {
+    if (!is_met) measured[1] = measured[0];
+    ASSERT_TRUE(
+        WriteReport(path, plan, recipe.model.spec, planned, plan.step_hash, measured, StepTimes()).ok());
+    const Json report = *ParseJson(*ReadFile(path), path);
+    EXPECT_EQ(report["peak_is_met"], is_met) << report.dump(2);
+  }
+  ASSERT_TRUE(RemoveAll(path).ok());
+}
+
 // One step of five waited for the machine: the parts still add up to what they are parts of.
 TEST(RunReport, ThePartsAddUpThoughOneStepWasSlow) {
   recipe::Recipe recipe;
