@@ -375,6 +375,8 @@ void RunMutants(const device::Device& device, const Cell& cell, comm::Communicat
     // Of long pipelines the first two and the last do; of two workers each has its turn.
     const bool is_last = exchange.micro_batch + 1 == cell.accumulation;
     if (world_size > 2 && exchange.micro_batch > 1 && !is_last) continue;
+    // Beside replicas or shards two stages hand over what they do alone.
+    if (exchange.is_message && cell.mesh.pp == 2 && cell.mesh.data_degree() > 1) continue;
     for (comm::Fault fault : {comm::Fault::kSkip, comm::Fault::kDouble, comm::Fault::kStale}) {
       if (fault == comm::Fault::kDouble && !exchange.is_sum) continue;
       // Before the first micro-batch's message there is none.
