@@ -320,16 +320,27 @@ template <typename Rule>
 struct Update {
   using Real = typename Rule::Element;
 
-  static void Run(void* master, void* const* states, const void* gradient, const UpdateOptions& options,
-                  int64_t count) {
-    RunOver(static_cast<Real*>(master), states, static_cast<const Real*>(gradient), Rule(options), count,
-            std::make_index_sequence<Rule::kNumStates>());
+  static void Run(void* master_raw, void* const* states, const void* gradient_raw, void* copy,
+                  const UpdateOptions& options, int64_t count) {
+    Real* const master = static_cast<Real*>(master_raw);
+    const Real* const gradient = static_cast<const Real*>(gradient_raw);
+    const Rule rule(options);
+    // With a copy by pieces that a cache holds.
+    const int64_t piece = copy == nullptr ? count : kPiece;
+    for (int64_t begin = 0; begin < count; begin += piece) {
+      const int64_t numel = count - begin < piece ? count - begin : piece;
+      RunOver(master + begin, states, begin, gradient + begin, rule, numel,
+              std::make_index_sequence<Rule::kNumStates>());
+      if (copy != nullptr) Functions<BF16>::RoundAll(static_cast<BF16*>(copy) + begin, master + begin, numel);
+    }
   }
 
+  static constexpr int64_t kPiece = 4096;
+
   template <size_t... kStates>
-  static void RunOver(Real* master, void* const* states, const Real* gradient, const Rule rule, int64_t count,
-                      std::index_sequence<kStates...>) {
-    Real* const state[] = {static_cast<Real*>(states[kStates])...};
+  static void RunOver(Real* master, void* const* states, int64_t begin, const Real* gradient, const Rule rule,
+                      int64_t count, std::index_sequence<kStates...>) {
+    Real* const state[] = {static_cast<Real*>(states[kStates]) + begin...};
 #pragma omp simd
     for (int64_t i = 0; i < count; ++i) rule(master[i], gradient[i], state[kStates][i]...);
   }

@@ -81,8 +81,8 @@ struct UpdateOptions {
 };
 
 // `states`: kMaxUpdateStates arrays, null beyond those that the rule keeps; the list itself is host memory.
-// `count` elements of each.
-using UpdateFunction = void (*)(void* master, void* const* states, const void* gradient,
+// `copy`: bf16, what TypedKernels::round makes of the updated master; null: none. `count` elements of each.
+using UpdateFunction = void (*)(void* master, void* const* states, const void* gradient, void* copy,
                                 const UpdateOptions& options, int64_t count);
 
 // For parameters as they are updated, with their gradients and state, of one type (fp32 or fp64), behind

@@ -11,6 +11,7 @@ namespace trainctl::kernels::cuda {
 namespace {
 
 constexpr int W = kWidth<float>;
+constexpr int kWidthWithCopy = kWidth<BF16>;
 
 // ---- kernels ------------------------------------------------------------------------------------
 
@@ -28,16 +29,24 @@ struct States {
 };
 
 // The rule on element i of each array.
-template <typename Rule, size_t... kStates>
+template <typename Rule, int W, size_t... kStates>
 __device__ void Apply(const Rule& rule, int i, float (&master)[W], const float (&gradient)[W],
                       float (&state)[Rule::kNumStates][W], std::index_sequence<kStates...>) {
   rule(master[i], gradient[i], state[kStates][i]...);
 }
 
-template <typename Rule, bool kAligned>
+// The masters once more as bf16: with a copy a unit is one of bf16, without one of fp32.
+template <bool kAligned>
+__device__ void StoreCopy(BF16* copy, int64_t at, int64_t left, const float (&values)[kWidthWithCopy]) {
+  StoreFloats<kAligned>(copy + at, left, values);
+}
+template <bool kAligned>
+__device__ void StoreCopy(BF16*, int64_t, int64_t, const float (&)[kWidth<float>]) {}
+
+template <typename Rule, int W, bool kAligned>
 __global__ void __launch_bounds__(kFlatThreads)
     UpdateKernel(float* __restrict__ master, States<Rule::kNumStates> states,
-                 const float* __restrict__ gradient, Rule rule, int64_t count) {
+                 const float* __restrict__ gradient, BF16* __restrict__ copy, Rule rule, int64_t count) {
   const int64_t step = int64_t{gridDim.x} * blockDim.x * W;
   for (int64_t at = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * W; at < count; at += step) {
     const int64_t left = count - at;
@@ -52,6 +61,7 @@ __global__ void __launch_bounds__(kFlatThreads)
     TRAINCTL_UNROLL
     for (int k = 0; k < Rule::kNumStates; ++k) StoreFloats<kAligned>(states.at[k] + at, left, state[k]);
     StoreFloats<kAligned>(master + at, left, weight);
+    StoreCopy<kAligned>(copy, at, left, weight);
   }
 }
 
@@ -111,18 +121,28 @@ __global__ void __launch_bounds__(kFlatThreads)
 
 template <typename Rule>
 struct Update {
-  static void Run(void* master, void* const* states, const void* gradient, const UpdateOptions& options,
-                  int64_t count) {
+  static void Run(void* master, void* const* states, const void* gradient, void* copy,
+                  const UpdateOptions& options, int64_t count) {
+    if (copy != nullptr) {
+      RunWith<kWidthWithCopy>(master, states, gradient, copy, options, count);
+    } else {
+      RunWith<W>(master, states, gradient, copy, options, count);
+    }
+  }
+
+  template <int kUnit>
+  static void RunWith(void* master, void* const* states, const void* gradient, void* copy,
+                      const UpdateOptions& options, int64_t count) {
     if (count <= 0) return;
     States<Rule::kNumStates> listed;
-    bool aligned = AreAligned(master, gradient);
+    bool aligned = AreAligned(master, gradient) && IsAligned(copy);
     for (int k = 0; k < Rule::kNumStates; ++k) {
       listed.at[k] = static_cast<float*>(states[k]);
       aligned = aligned && IsAligned(states[k]);
     }
-    Launch("update", aligned ? UpdateKernel<Rule, true> : UpdateKernel<Rule, false>,
-           FlatShape(CeilDiv(count, W)), static_cast<float*>(master), listed,
-           static_cast<const float*>(gradient), Rule(options), count);
+    Launch("update", aligned ? UpdateKernel<Rule, kUnit, true> : UpdateKernel<Rule, kUnit, false>,
+           FlatShape(CeilDiv(count, kUnit)), static_cast<float*>(master), listed,
+           static_cast<const float*>(gradient), static_cast<BF16*>(copy), Rule(options), count);
   }
 };
 

@@ -2,6 +2,7 @@
 // they begin, so nothing is padded; query heads share key and value heads within the kernel.
 
 #include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 
 #include "nn/attention.h"
 #include "nn/attention_views.h"
@@ -13,11 +14,20 @@ at::Tensor OutputHeads(const AttentionShape& shape, const at::Tensor& out) {
   return out.view({shape.batch * shape.seq_len, shape.heads, shape.head_dim});
 }
 
+// Whether LibTorch, or a plugin, brings it for the tensor's device; where it does it brings cuDNN's too.
+bool IsThereFor(const at::Tensor& x) {
+  static const c10::OperatorHandle attention =
+      c10::Dispatcher::singleton().findSchemaOrThrow("aten::_flash_attention_forward", "");
+  return attention.hasKernelForDispatchKey(x.key_set().highestBackendKey() == c10::BackendComponent::CUDABit
+                                               ? c10::DispatchKey::CUDA
+                                               : c10::DispatchKey::PrivateUse1);
+}
+
 }  // namespace
 
 bool FlashServes(const AttentionShape& shape, const at::Tensor& qkv) {
   const DType dtype = qkv.scalar_type() == at::kBFloat16 ? DType::kBF16 : DType::kF32;
-  return qkv.is_cuda() && model::FlashServes(dtype, shape.head_dim);
+  return !qkv.is_cpu() && model::FlashServes(dtype, shape.head_dim) && IsThereFor(qkv);
 }
 
 void FlashForward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view, at::Tensor& out,

@@ -57,8 +57,11 @@ void Update(const Optimizer& optimizer, const kernels::Kernels& kernels, DType d
                        "the kernels' states are of the master's type");
     states[k] = static_cast<char*>(parts.states[k]) + offset;
   }
+  void* const copy =
+      parts.copy == nullptr ? nullptr : static_cast<char*>(parts.copy) + first * DTypeBytes(DType::kBF16);
   kernels.Masters(dtype).For(optimizer.rule)(static_cast<char*>(parts.master) + offset, states.data(),
-                                             static_cast<const char*>(gradient) + offset, options, count);
+                                             static_cast<const char*>(gradient) + offset, copy, options,
+                                             count);
 }
 
 }  // namespace trainctl::optim

@@ -65,6 +65,7 @@ std::vector<std::string> Names();
 struct Parts {
   void* master = nullptr;                     // fp32, or fp64 as the state then is
   std::array<void*, kMaxStates> states = {};  // in the order of Optimizer::states
+  void* copy = nullptr;                       // bf16 of the master, made by each update; null: none
 };
 
 // Updates `count` elements from `first` on, of memory that `kernels` works on. `gradient` begins where

@@ -535,7 +535,6 @@ class Executor::Pass {
         update(0, range.count);
       }
     }
-    if (!ledger_.parameters_sharded()) e_.state_.CastMaster(bucket, e_.state_.parameters(bucket));
     return absl::OkStatus();
   }
 

@@ -83,6 +83,8 @@ ShardedState::ShardedState(const device::Device& device, const layout::Ledger& l
     optim::Parts& parts = parts_[index(id)];
     parts.master = separate_master ? masters + shard_offset * master_bytes
                                    : whole_parameters + own_offset * master_bytes;
+    if (separate_master && whole_parameters != nullptr && compute_dtype_ == DType::kBF16)
+      parts.copy = whole_parameters + own_offset * DTypeBytes(compute_dtype_);
     for (size_t k = 0; k < states.size(); ++k)
       parts.states[k] = states[k] + shard_offset * DTypeBytes(optimizer.states[k].TypeFor(master_dtype_));
     if (!ledger.gradients_sharded()) full_gradient_[index(id)] = gradients + full_offset * master_bytes;

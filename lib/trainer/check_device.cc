@@ -310,6 +310,17 @@ class Operators {
                           {t[0].data_ptr(), {t[1].data_ptr(), t[2].data_ptr()}}, t[3].data_ptr(), 0, count,
                           options);
           });
+      Add(
+          absl::StrCat(optimizer->name, "_with_copy").c_str(),
+          {make_.Floats({count}), make_.Floats({count}), make_.Floats({count}).abs_(), make_.Floats({count}),
+           make_.Floats({count}).to(at::kBFloat16)},
+          {0, 1, 2, 4},
+          [=](const device::Device& device, const TypedKernels&, Tensors& t) {
+            optim::Update(*optimizer, device.kernels(), DType::kF32,
+                          {t[0].data_ptr(), {t[1].data_ptr(), t[2].data_ptr()}, t[4].data_ptr()},
+                          t[3].data_ptr(), 0, count, options);
+          },
+          kBf16Bound);
     }
     Add("sum_of_squares", {make_.Floats({1}).to(at::kDouble), make_.Floats({count})}, {0},
         [=](const device::Device& device, const TypedKernels&, Tensors& t) {

@@ -543,12 +543,14 @@ constexpr TypedKernels Typed() {
 }
 
 template <size_t kRule>
-void Update(void* master, void* const* states, const void* gradient, const UpdateOptions& options,
+void Update(void* master, void* const* states, const void* gradient, void* copy, const UpdateOptions& options,
             int64_t count) {
   std::array<void*, trainctl::kernels::kMaxUpdateStates> translated = {};
   for (size_t k = 0; k < translated.size(); ++k) translated[k] = Translated(states[k]);
-  OnStream([master = Translated(master), translated, gradient = Translated(gradient), options, count] {
-    trainctl::kernels::Cpu().masters_f32.update[kRule](master, translated.data(), gradient, options, count);
+  OnStream([master = Translated(master), translated, gradient = Translated(gradient), copy = Translated(copy),
+            options, count] {
+    trainctl::kernels::Cpu().masters_f32.update[kRule](master, translated.data(), gradient, copy, options,
+                                                       count);
   });
 }
 

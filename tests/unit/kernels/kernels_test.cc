@@ -168,7 +168,7 @@ struct UpdateOperands {
   }
   void Update(const Kernels& kernels, UpdateRule rule, const UpdateOptions& options, int num_states) {
     void* const states[kMaxUpdateStates] = {m.data(), num_states > 1 ? v.data() : nullptr};
-    kernels.masters_f32.For(rule)(master.data(), states, g.data(), options, kCount);
+    kernels.masters_f32.For(rule)(master.data(), states, g.data(), nullptr, options, kCount);
   }
 };
 
@@ -191,7 +191,7 @@ TEST(KernelsInDouble, UpdatesAreThoseOfFloats) {
     std::vector<double> master = doubles(floats.master), m = doubles(floats.m), v = doubles(floats.v);
     const std::vector<double> g = doubles(floats.g);
     void* const states[kMaxUpdateStates] = {m.data(), v.data()};
-    Cpu().masters_f64.For(static_cast<UpdateRule>(rule))(master.data(), states, g.data(), options,
+    Cpu().masters_f64.For(static_cast<UpdateRule>(rule))(master.data(), states, g.data(), nullptr, options,
                                                          UpdateOperands::kCount);
     floats.Update(Cpu(), static_cast<UpdateRule>(rule), options, 2);
     double difference = 0;
@@ -205,6 +205,37 @@ TEST(KernelsInDouble, UpdatesAreThoseOfFloats) {
     Cpu().masters_f64.sum_of_squares(&squares, g.data(), UpdateOperands::kCount);
     Cpu().masters_f32.sum_of_squares(&expected, floats.g.data(), UpdateOperands::kCount);
     EXPECT_DOUBLE_EQ(squares, expected);
+  }
+}
+
+// One pass that leaves a bf16 copy of the masters is the update and a rounding after it, bit for bit.
+TEST_P(KernelsTest, AnUpdateWithACopyIsTwoPasses) {
+  const UpdateOptions options{.lr = 1e-2f,
+                              .beta1 = 0.9f,
+                              .beta2 = 0.95f,
+                              .eps = 1e-8f,
+                              .momentum = 0.9f,
+                              .weight_decay = 0.1f,
+                              .gradient_scale = 0.5f,
+                              .bias_correction1 = 0.271f,
+                              .bias_correction2 = 0.142625f};
+  for (int rule = 0; rule < kNumUpdateRules; ++rule) {
+    for (const int64_t count : {1, 41, 4096, 10007}) {  // one piece, and more
+      std::vector<float> v = Random(count, 3, 0.1f);
+      for (float& x : v) x *= x;
+      std::vector<float> one[3] = {Random(count, 1), Random(count, 2, 0.1f), v};
+      std::vector<float> two[3] = {one[0], one[1], one[2]};
+      const std::vector<float> g = Random(count, 4);
+      std::vector<uint16_t> copy(static_cast<size_t>(count), 7), rounded(static_cast<size_t>(count), 9);
+      void* const of_one[kMaxUpdateStates] = {one[1].data(), one[2].data()};
+      void* const of_two[kMaxUpdateStates] = {two[1].data(), two[2].data()};
+      const UpdateFunction update = k().masters_f32.For(static_cast<UpdateRule>(rule));
+      update(one[0].data(), of_one, g.data(), copy.data(), options, count);
+      update(two[0].data(), of_two, g.data(), nullptr, options, count);
+      k().bf16.round(rounded.data(), two[0].data(), count);
+      for (int array = 0; array < 3; ++array) EXPECT_EQ(one[array], two[array]) << rule << ' ' << count;
+      EXPECT_EQ(copy, rounded) << rule << ' ' << count;
+    }
   }
 }
 
