@@ -34,6 +34,7 @@ endif()
 if(TRAINCTL_CUDA_MISSING)
   message(STATUS "CUDA plugin: not built: ${TRAINCTL_CUDA_MISSING}")
 else()
+  set(TRAINCTL_CUDA_NVCC ${nvcc})
   message(STATUS "CUDA operators: nvcc ${TRAINCTL_CUDA_VERSION} (${nvcc})")
   set(nvcc_flags -std=c++20 -O3 -lineinfo -I${PROJECT_SOURCE_DIR} -I${PROJECT_SOURCE_DIR}/lib
                  -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90a,code=sm_90a
@@ -48,8 +49,10 @@ else()
   foreach(source IN LISTS cuda_sources)
     get_filename_component(file ${source} NAME)
     set(object ${CMAKE_BINARY_DIR}/cuda/${file}.o)
-    add_custom_command(OUTPUT ${object}
-      COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${nvcc} ${nvcc_flags} -MD -MF ${object}.d -c ${source} -o ${object}
+    # What ptxas says of each kernel is kept beside the object, for the test cuda/report.
+    add_custom_command(OUTPUT ${object} BYPRODUCTS ${CMAKE_BINARY_DIR}/cuda/${file}.ptxas
+      COMMAND ${PROJECT_SOURCE_DIR}/cmake/with_report.sh ${CMAKE_BINARY_DIR}/cuda/${file}.ptxas
+              ${CMAKE_CXX_COMPILER_LAUNCHER} ${nvcc} ${nvcc_flags} -Xptxas -v -MD -MF ${object}.d -c ${source} -o ${object}
       DEPENDS ${source} DEPFILE ${object}.d COMMENT "nvcc kernels/cuda/${file}" VERBATIM)
     list(APPEND cuda_objects ${object})
   endforeach()
