@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <type_traits>
 #include <vector>
 
 namespace trainctl::nn {
@@ -22,38 +21,60 @@ std::vector<int32_t> DocumentOffsets(const int32_t* document, const model::Micro
   return offsets;
 }
 
+// Where the arrays of one micro-batch lie among those of all, and their bytes.
+class Packer {
+ public:
+  Packer(std::vector<char>& bytes, const char* target) : bytes_(bytes), target_(target) {}
+
+  // Appends what `pointer` borrows, which then points to where it will be on the device. Null stays null.
+  template <typename T>
+  void Put(const T*& pointer, int64_t count) {
+    if (pointer == nullptr) return;
+    const size_t size = static_cast<size_t>(count) * sizeof(T);
+    at_ = (at_ + sizeof(T) - 1) / sizeof(T) * sizeof(T);
+    std::memcpy(&bytes_[at_], pointer, size);
+    pointer = reinterpret_cast<const T*>(target_ + at_);
+    at_ += size;
+  }
+
+ private:
+  std::vector<char>& bytes_;
+  const char* const target_;
+  size_t at_ = 0;
+};
+
 }  // namespace
 
-DeviceTokens::DeviceTokens(const device::Device& device, const TokenView& host,
+DeviceTokens::DeviceTokens(const device::Device& device, absl::Span<const TokenView> host,
                            const model::MicroBatchShape& shape)
-    : view_(host) {
+    : views_(host.begin(), host.end()) {
   if (device.is_cpu()) return;
   const int64_t n = shape.tokens();
-  const std::vector<int32_t> offsets = DocumentOffsets(host.document, shape);
-  const int64_t num_offsets = static_cast<int64_t>(offsets.size());
-  for (size_t i = 1; i < offsets.size(); ++i)
-    view_.longest_document = std::max<int64_t>(view_.longest_document, offsets[i] - offsets[i - 1]);
-  // One copy for all: each waits for the device.
-  std::vector<char> bytes(static_cast<size_t>((3 * n + num_offsets) * kWord + n));
-  storage_ = at::empty({static_cast<int64_t>(bytes.size())}, device.Options(at::kByte));
+  std::vector<std::vector<int32_t>> offsets;
+  int64_t most = 0;
+  for (TokenView& view : views_) {
+    const std::vector<int32_t>& of_view = offsets.emplace_back(DocumentOffsets(view.document, shape));
+    for (size_t i = 1; i < of_view.size(); ++i)
+      view.longest_document = std::max<int64_t>(view.longest_document, of_view[i] - of_view[i - 1]);
+    const auto words = 3 * n + static_cast<int64_t>(of_view.size());
+    most += words * kWord + (n + kWord - 1) / kWord * kWord;
+  }
+  std::vector<char> bytes(static_cast<size_t>(most));
+  storage_ = at::empty({most}, device.Options(at::kByte));
   char* const target = static_cast<char*>(storage_.data_ptr());
-  int64_t at = 0;
-  const auto put = [&](const auto*& pointer, int64_t count) {
-    const int64_t size = count * static_cast<int64_t>(sizeof(*pointer));
-    if (pointer != nullptr) {
-      std::memcpy(&bytes[static_cast<size_t>(at)], pointer, static_cast<size_t>(size));
-      pointer = reinterpret_cast<std::remove_reference_t<decltype(pointer)>>(target + at);
-    }
-    at += size;
-  };
-  put(view_.tokens, n);
-  put(view_.targets, n);
-  put(view_.positions, n);
-  const int32_t* begins = offsets.data();
-  put(begins, num_offsets);
-  put(view_.loss_mask, n);
-  device.CopyToDevice(target, bytes.data(), at);
-  view_.document_offsets = device.View(const_cast<int32_t*>(begins), {num_offsets}, at::kInt);
+  Packer packer(bytes, target);
+  for (size_t i = 0; i < views_.size(); ++i) {
+    TokenView& view = views_[i];
+    const int32_t* begins = offsets[i].data();
+    const auto num_offsets = static_cast<int64_t>(offsets[i].size());
+    packer.Put(view.tokens, n);
+    packer.Put(view.targets, n);
+    packer.Put(view.positions, n);
+    packer.Put(begins, num_offsets);
+    packer.Put(view.loss_mask, n);
+    view.document_offsets = device.View(const_cast<int32_t*>(begins), {num_offsets}, at::kInt);
+  }
+  device.CopyToDevice(target, bytes.data(), most);
 }
 
 }  // namespace trainctl::nn

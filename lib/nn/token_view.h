@@ -1,10 +1,12 @@
-// The token side of one micro-batch, as the operators take it.
+// The token side of micro-batches, as the operators take it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <vector>
 
+#include "absl/types/span.h"
 #include "device/device.h"
 #include "model/segment.h"
 
@@ -23,16 +25,19 @@ struct TokenView {
   int64_t longest_document = 0;  // tokens
 };
 
-// Owns on a device what a view on it borrows.
+// Owns on a device what views on it borrow.
 class DeviceTokens {
  public:
-  // Copies `host`, a view of host memory, to the device. On the CPU it borrows what `host` borrows.
-  DeviceTokens(const device::Device& device, const TokenView& host, const model::MicroBatchShape& shape);
-  const TokenView& view() const { return view_; }
+  DeviceTokens() = default;
+  // Copies `host`, views of host memory of one shape, to the device; once for all, for the host waits. On the
+  // CPU it borrows what `host` borrows.
+  DeviceTokens(const device::Device& device, absl::Span<const TokenView> host,
+               const model::MicroBatchShape& shape);
+  const TokenView& view(size_t micro_batch) const { return views_[micro_batch]; }
 
  private:
   at::Tensor storage_;
-  TokenView view_;
+  std::vector<TokenView> views_;
 };
 
 }  // namespace trainctl::nn

@@ -148,8 +148,7 @@ class Executor::Pass {
 
   void Upload() {
     e_.device_.Zero(e_.loss_, sizeof(double));
-    for (const nn::TokenView& view : host_micro_batches_)
-      micro_batches_.emplace_back(e_.device_, view, e_.options_.shape());
+    micro_batches_ = nn::DeviceTokens(e_.device_, host_micro_batches_, e_.options_.shape());
   }
 
   // What each operation does, in the order of Op.
@@ -378,7 +377,7 @@ class Executor::Pass {
     return e_.runners_[static_cast<size_t>(i.block)];
   }
   const nn::TokenView& View(const Instruction& i) const {
-    return micro_batches_[static_cast<size_t>(i.micro_batch)].view();
+    return micro_batches_.view(static_cast<size_t>(i.micro_batch));
   }
 
   absl::Status Forward(const Instruction& i) {
@@ -544,7 +543,7 @@ class Executor::Pass {
   const int class_;
   const schedule::Program& program_;
   absl::Span<const nn::TokenView> host_micro_batches_;
-  std::vector<nn::DeviceTokens> micro_batches_;
+  nn::DeviceTokens micro_batches_;
   const UpdateOptions* update_;
   std::vector<Stored> values_;  // by the step's value ids
 };

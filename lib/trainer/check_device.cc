@@ -282,10 +282,11 @@ class Operators {
     Add(
         name, std::move(inputs), std::move(results),
         [=](const device::Device& device, const TypedKernels&, Tensors& t) {
-          const nn::DeviceTokens on_device(device, {.document = document.data()},
-                                           {shape.batch, shape.seq_len});
-          nn::AttentionForward(shape, t[2], on_device.view(), t[0], t[1]);
-          nn::AttentionBackward(shape, t[2], on_device.view(), t[0], t[1], t[3], t[4]);
+          const nn::TokenView host{.document = document.data()};
+          const nn::DeviceTokens on_device(device, {&host, 1}, {shape.batch, shape.seq_len});
+          const nn::TokenView& view = on_device.view(0);
+          nn::AttentionForward(shape, t[2], view, t[0], t[1]);
+          nn::AttentionBackward(shape, t[2], view, t[0], t[1], t[3], t[4]);
         },
         dtype_ == DType::kBF16 ? 2 * kBf16Bound : kFloatBound);
   }

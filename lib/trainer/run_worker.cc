@@ -11,9 +11,11 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <future>
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -302,6 +304,21 @@ class Trainer {
     return source.Get(step, {plan_.layout.mesh.data_index(d_.rank) * per_rank, per_rank});
   }
 
+  // While a device computes a step the host reads the next one's batch. On the CPU that would take a core
+  // from it.
+  absl::StatusOr<data::Batch> TrainBatch(int64_t step) {
+    absl::StatusOr<data::Batch> batch =
+        next_batch_.valid() ? next_batch_.get() : LocalBatch(*data_.train, step);
+    if (device_.is_cpu() || step + 1 >= recipe_.train.steps) return batch;
+    try {
+      next_batch_ =
+          std::async(std::launch::async, [this, step] { return LocalBatch(*data_.train, step + 1); });
+    } catch (const std::system_error&) {
+      // No thread can be had: it is read when its turn comes.
+    }
+    return batch;
+  }
+
   std::vector<nn::TokenView> Views(const data::Batch& batch) const {
     std::vector<nn::TokenView> views;
     const int64_t tokens = planned_.options.shape().tokens();
@@ -355,7 +372,7 @@ class Trainer {
     const int64_t step = counters_.step;
     const int64_t peak_bytes = device_.memory().peak;
     d_.control->Report({step + 1, "data", peak_bytes});
-    TRAINCTL_ASSIGN_OR_RETURN(const data::Batch batch, LocalBatch(*data_.train, step));
+    TRAINCTL_ASSIGN_OR_RETURN(const data::Batch batch, TrainBatch(step));
     const double data_seconds = absl::ToDoubleSeconds(d_.clock->Monotonic() - step_begin_);
     d_.control->Report({step + 1, "step", peak_bytes});
 
@@ -654,6 +671,7 @@ class Trainer {
   parallel::Groups groups_;
   std::optional<data::FileStamps> data_stamps_;  // of rank 0, from before they were opened
   data::DataSets data_;
+  std::future<absl::StatusOr<data::Batch>> next_batch_;  // of the step after the one under way
   std::unique_ptr<parallel::ShardedState> state_;
   std::unique_ptr<parallel::Executor> executor_;
   std::unique_ptr<telemetry::RunLog> log_;
