@@ -15,6 +15,7 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -349,17 +350,22 @@ void Update(void*, void* const* states, const void*, void* copy, const UpdateOpt
   Add("update", count * (kFp32 * (3 + 2 * kept) + bf16));  // gradient; master and states read and written
 }
 
+constexpr std::array<UpdateFunction, kNumUpdateRules> UpdateForEachRule() {
+  std::array<UpdateFunction, kNumUpdateRules> updates = {};
+  updates.fill(Update);
+  return updates;
+}
+
 constexpr Kernels kKernels = {
     .name = "counting",
     .f32 = Typed<4>(),
     .bf16 = Typed<2>(),
-    .masters_f32 = {.update = {Update, Update, Update},
+    .masters_f32 = {.update = UpdateForEachRule(),
                     .sum_of_squares = [](double*, const void*,
                                          int64_t count) { Add("sum_of_squares", count * kFp32); }},
     .sum_in_order = [](float*, const float* const*, int num_inputs, int64_t count) {
       Add("sum_in_order", (num_inputs + 1) * count * kFp32);
     }};
-static_assert(kNumUpdateRules == 3);
 
 // ---- the table ------------------------------------------------------------------------------------
 
