@@ -8,6 +8,8 @@ undisturbed one of the same layout, byte for byte.
 """
 
 import argparse
+import concurrent.futures
+import itertools
 import json
 import os
 import random
@@ -62,11 +64,10 @@ class Runs:
         self.trainctl = trainctl
         self.work = work
         self.recipe = work + "/recipe.toml"
-        self.count = 0
+        self.numbers = itertools.count(1)
 
     def new_dir(self):
-        self.count += 1
-        return "%s/run-%d" % (self.work, self.count)
+        return "%s/run-%d" % (self.work, next(self.numbers))
 
     def run(self, *arguments, code=0, env=None):
         ended = subprocess.run([self.trainctl, *arguments], env={**os.environ, **(env or {})}, stdout=subprocess.PIPE,
@@ -99,6 +100,7 @@ def expect_same_losses(run_dir, expected):
 
 
 def check_layout(runs, sets, next_sets, expected, kills, chooser):
+    """What its kills were, a line each."""
     straight = runs.launch(sets)
     expect_same_losses(straight, expected)
     # Half of it alone, the rest with this layout, and the other way round: half with this, the rest with the next.
@@ -112,6 +114,7 @@ def check_layout(runs, sets, next_sets, expected, kills, chooser):
         expect_same_losses(changed, expected)
     wanted = state_of(straight)
     workers = int(sets[1].split("=")[1])
+    lines = []
     for _ in range(kills):
         phase = chooser.choice(sorted(PHASES))
         rank = 0 if phase in RANK0_ONLY else chooser.randrange(workers)
@@ -123,7 +126,8 @@ def check_layout(runs, sets, next_sets, expected, kills, chooser):
             raise Failed("%s: the result differs from the undisturbed run" % fault)
         if survivors(killed):
             raise Failed("%s: processes are left: %s" % (fault, survivors(killed)))
-        print("  killed: %s%s" % (fault, "" if struck else " (not reached)"))
+        lines.append("  killed: %s%s" % (fault, "" if struck else " (not reached)"))
+    return lines
 
 
 def main():
@@ -144,14 +148,21 @@ def main():
                                         more='keep = 9\n[[data.eval]]\nname = "held-out"\nholdout = 0.2\n'))
         expected = metrics(runs.launch(ALONE))
         names = list(LAYOUTS)
-        for i, name in enumerate(names):
+
+        def check(i):
             kills = args.kills // len(names) + (1 if i < args.kills % len(names) else 0)
-            try:
-                check_layout(runs, LAYOUTS[name], LAYOUTS[names[(i + 1) % len(names)]], expected, kills, chooser)
-                print("%s: ok" % name, flush=True)
-            except Failed as failure:
-                num_failed += 1
-                print("%s: FAILED\n%s" % (name, failure), flush=True)
+            return check_layout(runs, LAYOUTS[names[i]], LAYOUTS[names[(i + 1) % len(names)]], expected, kills,
+                                random.Random("%d %s" % (args.seed, names[i])))
+
+        # Two at a time, for processes of one wait for each other.
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            checks = [pool.submit(check, i) for i in range(len(names))]
+            for name, one in zip(names, checks):
+                try:
+                    print("\n".join([*one.result(), "%s: ok" % name]), flush=True)
+                except Failed as failure:
+                    num_failed += 1
+                    print("%s: FAILED\n%s" % (name, failure), flush=True)
     finally:
         shutil.rmtree(work, ignore_errors=True)
     sys.exit(1 if num_failed else 0)

@@ -6,6 +6,7 @@
 Errors are planted through a variable of the worker's: a collective of the layout's steps is left out or done twice.
 """
 
+import concurrent.futures
 import glob
 import json
 import os
@@ -87,36 +88,50 @@ def check_launch():
             assert ("WRONG: " if fault else "Right: the gradient of this layout") in ended.stderr, ended.stderr
 
 
+def check_right(sets, workers):
+    report = verify(BASE, sets, 0)
+    assert report["right"] and not report["findings"], report
+    assert report["processes"] == workers and report["gradient_error"] < 1e-11, report
+    assert report["rounding"]["precision"] == "fp32" and 1e-8 < report["rounding"]["gradient_error"] < 1e-5, report
+
+
+def check_fault(sets, call, doubles, axis, parameter):
+    """Whether what was done wrong is all that is named."""
+    report = verify(BASE, sets, 7, "%s=%s" % (call, "double" if doubles else "skip"))
+    assert not report["right"] and report["wrong"], call
+    if parameter:
+        wrong = [one["parameter"] for one in report["findings"]]
+        assert wrong and any(parameter in one for one in wrong), (call, wrong)
+    missing = [one for one in report["missing"] if one["call"] == call]
+    assert missing, (call, report["missing"])
+    return len(report["missing"]) == 1 and (axis or missing[0]["axis"]) == missing[0]["axis"]
+
+
+def check_recipe(recipe):
+    reason = NOT_RUN.get(os.path.basename(recipe))
+    words = [TRAINCTL, "verify", recipe, "--json"]
+    ended = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120)
+    # Where there is memory enough a recipe for the CPU is one that runs.
+    assert ended.returncode == 0 or (reason and reason in ended.stderr), (recipe, ended.returncode, ended.stderr)
+    assert not reason or ended.returncode != 0 or reason == "no layout fits", recipe
+
+
 def main():
     planted = named = 0
-    for name, (workers, parallel, faults) in LAYOUTS.items():
-        sets = ["cluster.devices_per_node=%d" % workers] + ["parallel." + one for one in parallel]
-        report = verify(BASE, sets, 0)
-        assert report["right"] and not report["findings"], report
-        assert report["processes"] == workers and report["gradient_error"] < 1e-11, report
-        assert report["rounding"]["precision"] == "fp32" and 1e-8 < report["rounding"]["gradient_error"] < 1e-5, report
-        for call, doubles, axis, parameter in faults:
-            report = verify(BASE, sets, 7, "%s=%s" % (call, "double" if doubles else "skip"))
-            assert not report["right"] and report["wrong"], call
-            planted += 1
-            if parameter:
-                wrong = [one["parameter"] for one in report["findings"]]
-                assert wrong and any(parameter in one for one in wrong), (call, wrong)
-            missing = [one for one in report["missing"] if one["call"] == call]
-            assert missing, (call, report["missing"])
-            named += len(report["missing"]) == 1 and (axis or missing[0]["axis"]) == missing[0]["axis"]
-        print("%s: ok" % name, flush=True)
+    # Two at a time, for processes of one wait for each other.
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        for name, (workers, parallel, faults) in LAYOUTS.items():
+            sets = ["cluster.devices_per_node=%d" % workers] + ["parallel." + one for one in parallel]
+            right = pool.submit(check_right, sets, workers)
+            named += sum(pool.map(lambda fault, sets=sets: check_fault(sets, *fault), faults))
+            planted += len(faults)
+            right.result()
+            print("%s: ok" % name, flush=True)
+        list(pool.map(check_recipe, sorted(glob.glob(RECIPES + "/*.toml") + glob.glob(RECIPES + "/plan/*.toml"))))
     text = subprocess.run([TRAINCTL, "verify", BASE], stdout=subprocess.PIPE, text=True, timeout=120, check=True).stdout
     assert "Right: the gradient of this layout is that of one process." in text, text
     check_launch()
     assert planted >= 20 and named >= 18, (planted, named)
-    for recipe in sorted(glob.glob(RECIPES + "/*.toml") + glob.glob(RECIPES + "/plan/*.toml")):
-        reason = NOT_RUN.get(os.path.basename(recipe))
-        words = [TRAINCTL, "verify", recipe, "--json"]
-        ended = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120)
-        # Where there is memory enough a recipe for the CPU is one that runs.
-        assert ended.returncode == 0 or (reason and reason in ended.stderr), (recipe, ended.returncode, ended.stderr)
-        assert not reason or ended.returncode != 0 or reason == "no layout fits", recipe
     # A plan for many GPUs: each axis is kept, in as few ranks as can be.
     report = verify(RECIPES + "/plan/llama3.1-8b_8xh100.toml", [
         "cluster.nodes=64", "train.batch_sequences=512", "train.micro_batch=1", "parallel.tp=8", "parallel.pp=4",
