@@ -6,7 +6,6 @@
 // the process: it would be a launch that nobody counts.
 
 #include <ATen/ATen.h>
-#include <ATen/EmptyTensor.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
@@ -27,6 +26,7 @@
 
 #include "kernels/device_api.h"
 #include "tests/device/counts.h"
+#include "tests/device/plugin_tensors.h"
 
 namespace {
 
@@ -171,20 +171,6 @@ class Hooks final : public at::PrivateUse1HooksInterface {
 
 // ---- ATen -----------------------------------------------------------------------------------------
 
-at::Tensor EmptyMemoryFormat(c10::IntArrayRef size, std::optional<at::ScalarType> dtype,
-                             std::optional<at::Layout>, std::optional<at::Device>, std::optional<bool>,
-                             std::optional<at::MemoryFormat> format) {
-  return at::detail::empty_generic(size, &g_allocator, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
-                                   c10::dtype_or_default(dtype), format);
-}
-
-at::Tensor EmptyStrided(c10::IntArrayRef size, c10::IntArrayRef stride, std::optional<at::ScalarType> dtype,
-                        std::optional<at::Layout>, std::optional<at::Device>, std::optional<bool>) {
-  return at::detail::empty_strided_generic(size, stride, &g_allocator,
-                                           c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
-                                           c10::dtype_or_default(dtype));
-}
-
 // Between host and device memory that is not pinned both ways wait.
 at::Tensor CopyFrom(const at::Tensor& from, const at::Tensor& to, bool) {
   if (to.numel() == 0) return to;
@@ -279,8 +265,7 @@ void Uncounted(const c10::OperatorHandle& op, torch::jit::Stack*) {
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&Uncounted>()); }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("empty.memory_format", EmptyMemoryFormat);
-  m.impl("empty_strided", EmptyStrided);
+  trainctl::test_device::RegisterTensors(m);
   m.impl("_copy_from", CopyFrom);
   m.impl("zero_", Zero);
   m.impl("mm.out", Product);
@@ -291,11 +276,6 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_flash_attention_backward", FlashBackward);
   m.impl("_scaled_dot_product_cudnn_attention", CudnnForward);
   m.impl("_cudnn_attention_backward", CudnnBackward);
-  m.impl("as_strided", at::native::as_strided_tensorimpl);
-  m.impl("view", static_cast<at::Tensor (*)(const at::Tensor&, at::IntArrayRef)>(at::native::view));
-  m.impl("_reshape_alias", [](const at::Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef stride) {
-    return at::native::_reshape_alias(self, C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride));
-  });
 }
 
 // ---- operators ------------------------------------------------------------------------------------

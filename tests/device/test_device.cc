@@ -12,7 +12,6 @@
 // below wait for their stream and run at once.
 
 #include <ATen/ATen.h>
-#include <ATen/EmptyTensor.h>
 #include <ATen/Parallel.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <ATen/native/CPUFallback.h>
@@ -41,6 +40,7 @@
 #include "device/error_text.h"
 #include "kernels/device_api.h"
 #include "tests/device/late_streams.h"
+#include "tests/device/plugin_tensors.h"
 
 namespace {
 
@@ -376,20 +376,6 @@ class Hooks final : public at::PrivateUse1HooksInterface {
 
 // ---- ATen -----------------------------------------------------------------------------------------
 
-at::Tensor EmptyMemoryFormat(c10::IntArrayRef size, std::optional<at::ScalarType> dtype,
-                             std::optional<at::Layout>, std::optional<at::Device>, std::optional<bool>,
-                             std::optional<at::MemoryFormat> format) {
-  return at::detail::empty_generic(size, &g_allocator, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
-                                   c10::dtype_or_default(dtype), format);
-}
-
-at::Tensor EmptyStrided(c10::IntArrayRef size, c10::IntArrayRef stride, std::optional<at::ScalarType> dtype,
-                        std::optional<at::Layout>, std::optional<at::Device>, std::optional<bool>) {
-  return at::detail::empty_strided_generic(size, stride, &g_allocator,
-                                           c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
-                                           c10::dtype_or_default(dtype));
-}
-
 // The same elements, where a CPU operator can touch them.
 at::Tensor Touchable(const at::Tensor& x) {
   if (x.is_cpu() || x.numel() == 0) return x;
@@ -479,8 +465,7 @@ void OnTheCpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&OnTheCpu>()); }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("empty.memory_format", EmptyMemoryFormat);
-  m.impl("empty_strided", EmptyStrided);
+  trainctl::test_device::RegisterTensors(m);
   m.impl("_copy_from", CopyFrom);
   m.impl("_copy_from_and_resize", CopyFromAndResize);
   m.impl("resize_", Resize);
@@ -489,11 +474,6 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("addmm_", AddProduct);
   m.impl("mm.dtype_out", ProductInFp32);
   m.impl("addmm.dtype_out", AddProductInFp32);
-  m.impl("as_strided", at::native::as_strided_tensorimpl);
-  m.impl("view", static_cast<at::Tensor (*)(const at::Tensor&, at::IntArrayRef)>(at::native::view));
-  m.impl("_reshape_alias", [](const at::Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef stride) {
-    return at::native::_reshape_alias(self, C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride));
-  });
 }
 
 // ---- operators ------------------------------------------------------------------------------------

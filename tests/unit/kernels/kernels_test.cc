@@ -172,17 +172,19 @@ struct UpdateOperands {
   }
 };
 
+// What any rule reads.
+constexpr UpdateOptions kEveryOption{.lr = 1e-2f,
+                                     .beta1 = 0.9f,
+                                     .beta2 = 0.95f,
+                                     .eps = 1e-8f,
+                                     .momentum = 0.9f,
+                                     .weight_decay = 0.1f,
+                                     .gradient_scale = 0.5f,
+                                     .bias_correction1 = 0.271f,
+                                     .bias_correction2 = 0.142625f};
+
 // fp64's table has the same rules: they are held against their definitions below, in fp32.
 TEST(KernelsInDouble, UpdatesAreThoseOfFloats) {
-  const UpdateOptions options{.lr = 1e-2f,
-                              .beta1 = 0.9f,
-                              .beta2 = 0.95f,
-                              .eps = 1e-8f,
-                              .momentum = 0.9f,
-                              .weight_decay = 0.1f,
-                              .gradient_scale = 0.5f,
-                              .bias_correction1 = 0.271f,
-                              .bias_correction2 = 0.142625f};
   for (int rule = 0; rule < kNumUpdateRules; ++rule) {
     UpdateOperands floats;
     const auto doubles = [](const std::vector<float>& values) {
@@ -191,9 +193,9 @@ TEST(KernelsInDouble, UpdatesAreThoseOfFloats) {
     std::vector<double> master = doubles(floats.master), m = doubles(floats.m), v = doubles(floats.v);
     const std::vector<double> g = doubles(floats.g);
     void* const states[kMaxUpdateStates] = {m.data(), v.data()};
-    Cpu().masters_f64.For(static_cast<UpdateRule>(rule))(master.data(), states, g.data(), nullptr, options,
-                                                         UpdateOperands::kCount);
-    floats.Update(Cpu(), static_cast<UpdateRule>(rule), options, 2);
+    Cpu().masters_f64.For(static_cast<UpdateRule>(rule))(master.data(), states, g.data(), nullptr,
+                                                         kEveryOption, UpdateOperands::kCount);
+    floats.Update(Cpu(), static_cast<UpdateRule>(rule), kEveryOption, 2);
     double difference = 0;
     for (size_t i = 0; i < master.size(); ++i) {
       EXPECT_NEAR(master[i], floats.master[i], 1e-6) << rule;
@@ -210,15 +212,6 @@ TEST(KernelsInDouble, UpdatesAreThoseOfFloats) {
 
 // One pass that leaves a bf16 copy of the masters is the update and a rounding after it, bit for bit.
 TEST_P(KernelsTest, AnUpdateWithACopyIsTwoPasses) {
-  const UpdateOptions options{.lr = 1e-2f,
-                              .beta1 = 0.9f,
-                              .beta2 = 0.95f,
-                              .eps = 1e-8f,
-                              .momentum = 0.9f,
-                              .weight_decay = 0.1f,
-                              .gradient_scale = 0.5f,
-                              .bias_correction1 = 0.271f,
-                              .bias_correction2 = 0.142625f};
   for (int rule = 0; rule < kNumUpdateRules; ++rule) {
     for (const int64_t count : {1, 41, 4096, 10007}) {  // one piece, and more
       std::vector<float> v = Random(count, 3, 0.1f);
@@ -230,8 +223,8 @@ TEST_P(KernelsTest, AnUpdateWithACopyIsTwoPasses) {
       void* const of_one[kMaxUpdateStates] = {one[1].data(), one[2].data()};
       void* const of_two[kMaxUpdateStates] = {two[1].data(), two[2].data()};
       const UpdateFunction update = k().masters_f32.For(static_cast<UpdateRule>(rule));
-      update(one[0].data(), of_one, g.data(), copy.data(), options, count);
-      update(two[0].data(), of_two, g.data(), nullptr, options, count);
+      update(one[0].data(), of_one, g.data(), copy.data(), kEveryOption, count);
+      update(two[0].data(), of_two, g.data(), nullptr, kEveryOption, count);
       k().bf16.round(rounded.data(), two[0].data(), count);
       for (int array = 0; array < 3; ++array) EXPECT_EQ(one[array], two[array]) << rule << ' ' << count;
       EXPECT_EQ(copy, rounded) << rule << ' ' << count;
