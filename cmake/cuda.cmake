@@ -75,7 +75,8 @@ if(NOT TRAINCTL_CUDA_MISSING)
 endif()
 if(NOT TRAINCTL_CUDA_MISSING)
   add_library(trainctl_cuda MODULE ${PROJECT_SOURCE_DIR}/kernels/cuda/plugin.cc
-                                   ${PROJECT_SOURCE_DIR}/kernels/cuda/nccl_backend.cc)
+                                   ${PROJECT_SOURCE_DIR}/kernels/cuda/nccl_backend.cc
+                                   ${PROJECT_SOURCE_DIR}/kernels/cuda/graph.cc)
   target_include_directories(trainctl_cuda SYSTEM PRIVATE ${toolkit}/include ${TRAINCTL_NCCL_INCLUDE})
   target_compile_definitions(trainctl_cuda PRIVATE TRAINCTL_CUDA_VERSION=${TRAINCTL_CUDA_VERSION})
   target_link_libraries(trainctl_cuda PRIVATE trainctl_cuda_kernels ${TRAINCTL_LIBTORCH}/lib/libtorch_cuda.so

@@ -123,6 +123,12 @@ struct Functions {
     }
   }
 
+  static void AddRmsNorm(void* sum, void* y, void* rstd, const void* x, const void* w, float eps, int64_t n,
+                         int64_t h) {
+    Add(sum, x, n * h);
+    RmsNorm(y, rstd, sum, w, eps, n, h);
+  }
+
   static void RmsNormBackward(void* dx_raw, void* dw_raw, const void* dy_raw, const void* x_raw,
                               const void* rstd, const void* w_raw, bool accumulate, int64_t n, int64_t h) {
     Real* dw = static_cast<Real*>(dw_raw);
@@ -172,6 +178,23 @@ struct Functions {
         }
       }
     }
+  }
+
+  static void JoinHeads(void* out, const void* dq, const void* dk, const void* dv, const int32_t* positions,
+                        const float* cos, const float* sin, int64_t n, int64_t heads, int64_t kv_heads,
+                        int64_t d) {
+    const int64_t row = (heads + 2 * kv_heads) * d;
+    for (int64_t i = 0; i < n; ++i) {
+      T* to = static_cast<T*>(out) + i * row;
+      const auto put = [&](const void* part, int64_t width) {
+        std::memcpy(to, static_cast<const T*>(part) + i * width, static_cast<size_t>(width) * sizeof(T));
+        to += width;
+      };
+      put(dq, heads * d);
+      put(dk, kv_heads * d);
+      put(dv, kv_heads * d);
+    }
+    Rope(out, positions, cos, sin, -1, n, heads + kv_heads, d, row);
   }
 
   static void SwiGlu(void* out_raw, const void* gate_up_raw, int64_t n, int64_t f) {
@@ -249,7 +272,9 @@ struct Functions {
   }
 
   static void CrossEntropy(double* loss, void* logits_raw, const int32_t* targets, const uint8_t* mask,
-                           float z_loss, bool want_gradient, float scale, int64_t n, int64_t vocab) {
+                           float z_loss, const float* scale_of_gradient, int64_t n, int64_t vocab) {
+    const bool want_gradient = scale_of_gradient != nullptr;
+    const float scale = want_gradient ? *scale_of_gradient : 0;
     for (int64_t i = 0; i < n; ++i) {
       T* row = static_cast<T*>(logits_raw) + i * vocab;
       if (mask[i] == 0) {
@@ -292,8 +317,10 @@ struct Functions {
     return {.embedding = Embedding,
             .embedding_backward = EmbeddingBackward,
             .rms_norm = RmsNorm,
+            .add_rms_norm = AddRmsNorm,
             .rms_norm_backward = RmsNormBackward,
             .rope = Rope,
+            .join_heads = JoinHeads,
             .swiglu = SwiGlu,
             .swiglu_backward = SwiGluBackward,
             .add = Add,
@@ -320,18 +347,23 @@ template <typename Rule>
 struct Update {
   using Real = typename Rule::Element;
 
-  static void Run(void* master_raw, void* const* states, const void* gradient_raw, void* copy,
-                  const UpdateOptions& options, int64_t count) {
-    Real* const master = static_cast<Real*>(master_raw);
-    const Real* const gradient = static_cast<const Real*>(gradient_raw);
-    const Rule rule(options);
+  static void Run(const UpdateRange* ranges, int num_ranges, const UpdateOptions* options) {
+    if (std::isnan(options->factor)) return;
+    for (int i = 0; i < num_ranges; ++i)
+      RunOver(ranges[i], Rule(*options, ranges[i].decays), Real{options->factor});
+  }
+
+  static void RunOver(const UpdateRange& range, const Rule rule, const Real factor) {
+    Real* const master = static_cast<Real*>(range.master);
+    const Real* const gradient = static_cast<const Real*>(range.gradient);
     // With a copy by pieces that a cache holds.
-    const int64_t piece = copy == nullptr ? count : kPiece;
-    for (int64_t begin = 0; begin < count; begin += piece) {
-      const int64_t numel = count - begin < piece ? count - begin : piece;
-      RunOver(master + begin, states, begin, gradient + begin, rule, numel,
+    const int64_t piece = range.copy == nullptr ? range.count : kPiece;
+    for (int64_t begin = 0; begin < range.count; begin += piece) {
+      const int64_t numel = range.count - begin < piece ? range.count - begin : piece;
+      RunOver(master + begin, range.states.data(), begin, gradient + begin, rule, factor, numel,
               std::make_index_sequence<Rule::kNumStates>());
-      if (copy != nullptr) Functions<BF16>::RoundAll(static_cast<BF16*>(copy) + begin, master + begin, numel);
+      if (range.copy != nullptr)
+        Functions<BF16>::RoundAll(static_cast<BF16*>(range.copy) + begin, master + begin, numel);
     }
   }
 
@@ -339,25 +371,36 @@ struct Update {
 
   template <size_t... kStates>
   static void RunOver(Real* master, void* const* states, int64_t begin, const Real* gradient, const Rule rule,
-                      int64_t count, std::index_sequence<kStates...>) {
+                      const Real factor, int64_t count, std::index_sequence<kStates...>) {
     Real* const state[] = {static_cast<Real*>(states[kStates]) + begin...};
 #pragma omp simd
-    for (int64_t i = 0; i < count; ++i) rule(master[i], gradient[i], state[kStates][i]...);
+    for (int64_t i = 0; i < count; ++i) rule(master[i], gradient[i], factor, state[kStates][i]...);
   }
 };
 
 template <typename Real>
-void SumOfSquares(double* total, const void* x_raw, int64_t count) {
-  const Real* x = static_cast<const Real*>(x_raw);
+double SquaresOf(const Real* x, int64_t count) {
   double sum = 0;
 #pragma omp simd reduction(+ : sum)
   for (int64_t i = 0; i < count; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
-  *total += sum;
+  return sum;
+}
+
+template <typename Real>
+void SumOfSquares(double* sum, const UpdateRange* ranges, int num_ranges) {
+  for (int i = 0; i < num_ranges; ++i)
+    *sum += SquaresOf(static_cast<const Real*>(ranges[i].gradient), ranges[i].count);
+}
+
+void SetClipFactor(float* factor, const double* loss, const double* squares, double clip_norm) {
+  *factor = ClipFactor(*loss, *squares, clip_norm);
 }
 
 template <typename Real>
 constexpr MasterKernels MasterTable() {
-  return {.update = AllUpdates<Update, Real>(), .sum_of_squares = SumOfSquares<Real>};
+  return {.update = AllUpdates<Update, Real>(),
+          .sum_of_squares = SumOfSquares<Real>,
+          .clip_factor = SetClipFactor};
 }
 
 void SumInOrder(float* out, const float* const* inputs, int num_inputs, int64_t count) {

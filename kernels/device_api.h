@@ -14,7 +14,7 @@
 namespace trainctl::kernels {
 
 // Raised with every change of what follows or of kernels.h.
-inline constexpr uint32_t kDeviceAbi = 5;
+inline constexpr uint32_t kDeviceAbi = 6;
 inline constexpr char kDeviceApiSymbol[] = "trainctl_device_api";
 
 struct DeviceProperties {
@@ -48,6 +48,14 @@ struct DeviceApi {
   // caller's, null on failure. Collective.
   void* (*make_backend)(void* store, int rank, int world_size, int64_t timeout_ms, char* reason,
                         size_t reason_bytes);
+
+  // Graphs (device/graph.h). Between begin and end what is launched on the calling thread's stream is kept,
+  // and what that thread allocates is the graph's. begin returns null on failure; end and free follow
+  // whatever happened in between. begin is null: the device has no graphs.
+  void* (*begin_graph)(char* reason, size_t reason_bytes);
+  int (*end_graph)(void* graph, char* reason, size_t reason_bytes);
+  int (*launch_graph)(void* graph, char* reason, size_t reason_bytes);
+  void (*free_graph)(void* graph);
 };
 
 using DeviceApiFunction = const DeviceApi* (*)();

@@ -28,6 +28,9 @@ struct TypedKernels {
   void (*embedding_backward)(void* gradient, const void* dout, const int32_t* tokens, int64_t n, int64_t h);
   // y = x * rstd * w, rstd[i] = 1 / sqrt(mean(x_i^2) + eps) (Zhang & Sennrich 2019), an accumulator
   void (*rms_norm)(void* y, void* rstd, const void* x, const void* w, float eps, int64_t n, int64_t h);
+  // sum += x, then y and rstd as rms_norm makes them of sum.
+  void (*add_rms_norm)(void* sum, void* y, void* rstd, const void* x, const void* w, float eps, int64_t n,
+                       int64_t h);
   // dx = (accumulate ? dx : 0) + ...; dx may be dy's storage when not accumulating. dw [h]: accumulators.
   void (*rms_norm_backward)(void* dx, void* dw, const void* dy, const void* x, const void* rstd,
                             const void* w, bool accumulate, int64_t n, int64_t h);
@@ -35,6 +38,11 @@ struct TypedKernels {
   // the angle of positions[row]; sign -1 turns back. cos and sin are [max_position, d/2].
   void (*rope)(void* x, const int32_t* positions, const float* cos, const float* sin, float sign, int64_t n,
                int64_t heads, int64_t d, int64_t row_stride);
+  // out [n, (heads + 2 kv_heads) d] = dq [n, heads d], dk and dv [n, kv_heads d] side by side, the heads of
+  // dq and dk turned back as rope turns them with sign -1. d is even.
+  void (*join_heads)(void* out, const void* dq, const void* dk, const void* dv, const int32_t* positions,
+                     const float* cos, const float* sin, int64_t n, int64_t heads, int64_t kv_heads,
+                     int64_t d);
   // out [n, f] = silu(gate_up[:, :f]) * gate_up[:, f:]
   void (*swiglu)(void* out, const void* gate_up, int64_t n, int64_t f);
   // dgate_up may be gate_up's storage.
@@ -47,10 +55,10 @@ struct TypedKernels {
   void (*assign)(void* out, const void* x, int64_t count);      // out = x
   void (*round)(void* out, const void* x, int64_t count);       // out = x, to nearest even
   // Softmax cross-entropy over rows of logits [n, vocab]; rows with mask 0 count nothing. Adds to
-  // *loss the sum of (lse - logit[target]) + z_loss * lse^2. With want_gradient the logits become
-  // their gradient times scale; the gradient of a masked row is 0.
+  // *loss the sum of (lse - logit[target]) + z_loss * lse^2. Unless `scale` is null the logits become their
+  // gradient times *scale; the gradient of a masked row is 0.
   void (*cross_entropy)(double* loss, void* logits, const int32_t* targets, const uint8_t* mask, float z_loss,
-                        bool want_gradient, float scale, int64_t n, int64_t vocab);
+                        const float* scale, int64_t n, int64_t vocab);
   // Null on a GPU and for fp64. Queries [first_query, first_query + num_queries) of each head, which begin at
   // a multiple of kAttentionQueries and end at one or with the tokens. Writes out, of the strides of `heads`,
   // and lse, the log of each row's sum of exponentials. `workspace`: AttentionWorkspace of the tokens or of
@@ -67,7 +75,7 @@ enum class UpdateRule : uint8_t { kAdamW, kLion, kSgd };
 inline constexpr int kNumUpdateRules = 3;
 inline constexpr int kMaxUpdateStates = 2;
 
-// Each rule takes what it needs of it.
+// Each rule takes what it needs of it. Whatever changes from step to step is here, in the device's memory.
 struct UpdateOptions {
   float lr = 0;
   float beta1 = 0;
@@ -75,21 +83,33 @@ struct UpdateOptions {
   float eps = 0;
   float momentum = 0;
   float weight_decay = 0;
-  float gradient_scale = 1;    // clipping
+  float factor = 1;            // of gradients; not a number: nothing is touched
   float bias_correction1 = 1;  // 1 - beta1^t
   float bias_correction2 = 1;  // 1 - beta2^t
 };
 
-// `states`: kMaxUpdateStates arrays, null beyond those that the rule keeps; the list itself is host memory.
-// `copy`: bf16, what TypedKernels::round makes of the updated master; null: none. `count` elements of each.
-using UpdateFunction = void (*)(void* master, void* const* states, const void* gradient, void* copy,
-                                const UpdateOptions& options, int64_t count);
+// Elements that lie one behind another in each array, and that an update treats alike.
+struct UpdateRange {
+  void* master = nullptr;
+  std::array<void*, kMaxUpdateStates> states = {};  // null beyond those that the rule keeps
+  const void* gradient = nullptr;
+  void* copy = nullptr;  // bf16, what TypedKernels::round makes of the updated master; null: none
+  int64_t count = 0;
+  bool decays = false;  // by UpdateOptions::weight_decay
+};
+
+// The list of ranges itself is host memory; either all of them have a copy or none has.
+using UpdateFunction = void (*)(const UpdateRange* ranges, int num_ranges, const UpdateOptions* options);
 
 // For parameters as they are updated, with their gradients and state, of one type (fp32 or fp64), behind
 // void*.
 struct MasterKernels {
-  std::array<UpdateFunction, kNumUpdateRules> update;                 // by UpdateRule
-  void (*sum_of_squares)(double* sum, const void* x, int64_t count);  // *sum += x . x, in fp64
+  std::array<UpdateFunction, kNumUpdateRules> update;  // by UpdateRule
+  // *sum += x . x of the gradient of each range, in fp64. Of the ranges it reads nothing else.
+  void (*sum_of_squares)(double* sum, const UpdateRange* ranges, int num_ranges);
+  // *factor = what makes a norm of sqrt(*squares) one of at most clip_norm, and not a number where *loss or
+  // *squares is not finite. clip_norm 0: 1.
+  void (*clip_factor)(float* factor, const double* loss, const double* squares, double clip_norm);
 
   UpdateFunction For(UpdateRule rule) const { return update[static_cast<size_t>(rule)]; }
 };

@@ -5,27 +5,34 @@
 //   TRAINCTL_MUL_ADD(a, b, c)  a * b + c, on a GPU rounded once, whatever its compiler would make of the rest
 //   TRAINCTL_ADD_MUL(c, a, b)  c + a * b, likewise: a CPU's compiler may round either product or none
 //
-// A rule is made from UpdateOptions on the host, then called for each element with the parameter, its
-// gradient and kNumStates elements of state.
+// A rule is made from UpdateOptions, for parameters that decay or do not, then called for each element with
+// the parameter, its gradient, the factor and kNumStates elements of state.
+
+// Likewise what gradients are multiplied by.
+TRAINCTL_RULE float ClipFactor(double loss, double squares, double clip_norm) {
+  if (!std::isfinite(loss) || !std::isfinite(squares)) return NAN;
+  const double factor = clip_norm / (std::sqrt(squares) + 1e-6);
+  return clip_norm > 0 && factor < 1 ? static_cast<float>(factor) : 1.0f;
+}
 
 // Decoupled weight decay (Loshchilov & Hutter 2019), in the order of torch.optim.AdamW.
 template <typename Real>
 struct AdamWRule {
   using Element = Real;
   static constexpr int kNumStates = 2;
-  Real decay, step, inverse_root2, beta1, beta2, eps, gradient_scale;
+  Real decay, step, inverse_root2, beta1, beta2, eps;
 
-  explicit AdamWRule(const UpdateOptions& o)
-      : decay(Real{1} - Real{o.lr} * o.weight_decay),
+  TRAINCTL_RULE AdamWRule(const UpdateOptions& o, bool decays)
+      : decay(Real{1} - Real{o.lr} * (decays ? o.weight_decay : 0.0f)),
         step(Real{o.lr} / o.bias_correction1),
         inverse_root2(Real{1} / std::sqrt(Real{o.bias_correction2})),
         beta1(o.beta1),
         beta2(o.beta2),
-        eps(o.eps),
-        gradient_scale(o.gradient_scale) {}
+        eps(o.eps) {}
 
-  TRAINCTL_RULE void operator()(Real& master, Real gradient, Real& exp_avg, Real& exp_avg_sq) const {
-    const Real g = gradient * gradient_scale;
+  TRAINCTL_RULE void operator()(Real& master, Real gradient, Real factor, Real& exp_avg,
+                                Real& exp_avg_sq) const {
+    const Real g = gradient * factor;
     const Real m = TRAINCTL_MUL_ADD(beta1, exp_avg, (Real{1} - beta1) * g);
     const Real v = TRAINCTL_ADD_MUL(beta2 * exp_avg_sq, (Real{1} - beta2) * g, g);
     exp_avg = m;
@@ -39,17 +46,16 @@ template <typename Real>
 struct LionRule {
   using Element = Real;
   static constexpr int kNumStates = 1;
-  Real decay, lr, beta1, beta2, gradient_scale;
+  Real decay, lr, beta1, beta2;
 
-  explicit LionRule(const UpdateOptions& o)
-      : decay(Real{1} - Real{o.lr} * o.weight_decay),
+  TRAINCTL_RULE LionRule(const UpdateOptions& o, bool decays)
+      : decay(Real{1} - Real{o.lr} * (decays ? o.weight_decay : 0.0f)),
         lr(o.lr),
         beta1(o.beta1),
-        beta2(o.beta2),
-        gradient_scale(o.gradient_scale) {}
+        beta2(o.beta2) {}
 
-  TRAINCTL_RULE void operator()(Real& master, Real gradient, Real& exp_avg) const {
-    const Real g = gradient * gradient_scale;
+  TRAINCTL_RULE void operator()(Real& master, Real gradient, Real factor, Real& exp_avg) const {
+    const Real g = gradient * factor;
     const Real average = TRAINCTL_MUL_ADD(beta1, exp_avg, (Real{1} - beta1) * g);
     const Real sign = static_cast<Real>((average > 0) - (average < 0));
     exp_avg = TRAINCTL_MUL_ADD(beta2, exp_avg, (Real{1} - beta2) * g);
@@ -62,13 +68,13 @@ template <typename Real>
 struct SgdRule {
   using Element = Real;
   static constexpr int kNumStates = 1;
-  Real lr, momentum, weight_decay, gradient_scale;
+  Real lr, momentum, weight_decay;
 
-  explicit SgdRule(const UpdateOptions& o)
-      : lr(o.lr), momentum(o.momentum), weight_decay(o.weight_decay), gradient_scale(o.gradient_scale) {}
+  TRAINCTL_RULE SgdRule(const UpdateOptions& o, bool decays)
+      : lr(o.lr), momentum(o.momentum), weight_decay(decays ? o.weight_decay : 0.0f) {}
 
-  TRAINCTL_RULE void operator()(Real& master, Real gradient, Real& momentum_buffer) const {
-    const Real g = TRAINCTL_MUL_ADD(weight_decay, master, gradient * gradient_scale);
+  TRAINCTL_RULE void operator()(Real& master, Real gradient, Real factor, Real& momentum_buffer) const {
+    const Real g = TRAINCTL_MUL_ADD(weight_decay, master, gradient * factor);
     const Real velocity = TRAINCTL_MUL_ADD(momentum, momentum_buffer, g);
     momentum_buffer = velocity;
     master = TRAINCTL_MUL_ADD(-lr, velocity, master);

@@ -21,7 +21,9 @@ template <typename T, bool kAligned>
 __global__ void __launch_bounds__(kRowThreads)
     CrossEntropyKernel(double* __restrict__ row_loss, T* __restrict__ logits,
                        const int32_t* __restrict__ targets, const uint8_t* __restrict__ mask, float z_loss,
-                       bool want_gradient, float scale, int64_t n, int64_t vocab) {
+                       const float* __restrict__ scale_of_gradient, int64_t n, int64_t vocab) {
+  const bool want_gradient = scale_of_gradient != nullptr;
+  const float scale = want_gradient ? *scale_of_gradient : 0;
   constexpr int W = kWidth<T>;
   const int64_t step = int64_t{blockDim.x} * W;
   const int64_t begin = int64_t{threadIdx.x} * W;
@@ -91,7 +93,7 @@ __global__ void __launch_bounds__(kLossThreads)
 
 template <typename T>
 void CrossEntropy(double* loss, void* logits_raw, const int32_t* targets, const uint8_t* mask, float z_loss,
-                  bool want_gradient, float scale, int64_t n, int64_t vocab) {
+                  const float* scale, int64_t n, int64_t vocab) {
   if (n <= 0 || vocab <= 0) return;
   T* logits = static_cast<T*>(logits_raw);
   const bool aligned = AreAligned(logits) && vocab % kWidth<T> == 0;
@@ -102,7 +104,7 @@ void CrossEntropy(double* loss, void* logits_raw, const int32_t* targets, const 
     const int64_t rows = n - first < fitting ? n - first : fitting;
     Launch("cross_entropy", aligned ? CrossEntropyKernel<T, true> : CrossEntropyKernel<T, false>,
            RowShape(rows, CeilDiv(vocab, kWidth<T>), kRowThreads), row_loss, logits + first * vocab,
-           targets + first, mask + first, z_loss, want_gradient, scale, rows, vocab);
+           targets + first, mask + first, z_loss, scale, rows, vocab);
     Launch("cross_entropy", AddLossesKernel<void>, {.threads = kLossThreads}, loss, row_loss, rows);
   }
 }

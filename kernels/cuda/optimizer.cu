@@ -1,4 +1,5 @@
-// What the optimizer and the reductions of gradients use, in fp32: updates, sum_of_squares, sum_in_order.
+// What the optimizer and the reductions of gradients use, in fp32: updates, sum_of_squares, clip_factor,
+// sum_in_order.
 
 #include <array>
 #include <cmath>
@@ -23,16 +24,44 @@ constexpr int kWidthWithCopy = kWidth<BF16>;
 #undef TRAINCTL_MUL_ADD
 #undef TRAINCTL_RULE
 
-template <int kNumStates>
-struct States {
-  float* at[kNumStates];
+// The ranges of one launch, cut into pieces that blocks take in turn: which blocks come to work on a range
+// has no part in what becomes of its elements.
+constexpr int kMostRanges = 128;
+struct Pieces {
+  int num_ranges;
+  int64_t first_piece[kMostRanges + 1];  // of each range; behind the last one, how many there are
+
+  __device__ int RangeOf(int64_t piece) const {
+    int low = 0, high = num_ranges;  // the range is among [low, high)
+    while (high - low > 1) {
+      const int middle = (low + high) / 2;
+      (first_piece[middle] <= piece ? low : high) = middle;
+    }
+    return low;
+  }
 };
 
+template <typename Rule>
+struct Updates {
+  struct Range {
+    float* master;
+    float* states[Rule::kNumStates];
+    const float* gradient;
+    BF16* copy;
+    int64_t count;
+    bool decays;
+  };
+  Range ranges[kMostRanges];
+  Pieces pieces;
+};
+
+constexpr int64_t kUnitsOfAPiece = 4 * kFlatThreads;
+
 // The rule on element i of each array.
-template <typename Rule, int W, size_t... kStates>
-__device__ void Apply(const Rule& rule, int i, float (&master)[W], const float (&gradient)[W],
+template <typename Rule, size_t... kStates>
+__device__ void Apply(const Rule& rule, int i, float (&master)[W], float gradient, float factor,
                       float (&state)[Rule::kNumStates][W], std::index_sequence<kStates...>) {
-  rule(master[i], gradient[i], state[kStates][i]...);
+  rule(master[i], gradient, factor, state[kStates][i]...);
 }
 
 // The masters once more as bf16: with a copy a unit is one of bf16, without one of fp32.
@@ -43,41 +72,74 @@ __device__ void StoreCopy(BF16* copy, int64_t at, int64_t left, const float (&va
 template <bool kAligned>
 __device__ void StoreCopy(BF16*, int64_t, int64_t, const float (&)[kWidth<float>]) {}
 
-template <typename Rule, int W, bool kAligned>
+// kUnit elements a thread, one unit of fp32 after the other.
+template <typename Rule, int kUnit, bool kAligned>
 __global__ void __launch_bounds__(kFlatThreads)
-    UpdateKernel(float* __restrict__ master, States<Rule::kNumStates> states,
-                 const float* __restrict__ gradient, BF16* __restrict__ copy, Rule rule, int64_t count) {
-  const int64_t step = int64_t{gridDim.x} * blockDim.x * W;
-  for (int64_t at = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * W; at < count; at += step) {
-    const int64_t left = count - at;
-    float weight[W], g[W], state[Rule::kNumStates][W];
-    LoadFloats<kAligned>(gradient + at, left, g);
-    TRAINCTL_UNROLL
-    for (int k = 0; k < Rule::kNumStates; ++k) LoadFloats<kAligned>(states.at[k] + at, left, state[k]);
-    LoadFloats<kAligned>(master + at, left, weight);
-    TRAINCTL_UNROLL
-    for (int i = 0; i < W; ++i)
-      Apply(rule, i, weight, g, state, std::make_index_sequence<Rule::kNumStates>());
-    TRAINCTL_UNROLL
-    for (int k = 0; k < Rule::kNumStates; ++k) StoreFloats<kAligned>(states.at[k] + at, left, state[k]);
-    StoreFloats<kAligned>(master + at, left, weight);
-    StoreCopy<kAligned>(copy, at, left, weight);
+    UpdateKernel(const __grid_constant__ Updates<Rule> updates, const UpdateOptions* __restrict__ options) {
+  const float factor = options->factor;
+  if (std::isnan(factor)) return;
+  const int64_t num_pieces = updates.pieces.first_piece[updates.pieces.num_ranges];
+  for (int64_t piece = blockIdx.x; piece < num_pieces; piece += gridDim.x) {
+    const int r = updates.pieces.RangeOf(piece);
+    const typename Updates<Rule>::Range& range = updates.ranges[r];
+    const Rule rule(*options, range.decays);
+    const int64_t begin = (piece - updates.pieces.first_piece[r]) * kUnitsOfAPiece * kUnit;
+    const int64_t end =
+        begin + kUnitsOfAPiece * kUnit < range.count ? begin + kUnitsOfAPiece * kUnit : range.count;
+    for (int64_t at = begin + int64_t{threadIdx.x} * kUnit; at < end; at += int64_t{kFlatThreads} * kUnit) {
+      float updated[kUnit];
+      TRAINCTL_UNROLL
+      for (int first = 0; first < kUnit; first += W) {
+        const int64_t left = end - at - first;
+        float weight[W], g[W], state[Rule::kNumStates][W];
+        LoadFloats<kAligned>(range.gradient + at + first, left, g);
+        TRAINCTL_UNROLL
+        for (int k = 0; k < Rule::kNumStates; ++k)
+          LoadFloats<kAligned>(range.states[k] + at + first, left, state[k]);
+        LoadFloats<kAligned>(range.master + at + first, left, weight);
+        TRAINCTL_UNROLL
+        for (int i = 0; i < W; ++i) {
+          Apply(rule, i, weight, g[i], factor, state, std::make_index_sequence<Rule::kNumStates>());
+          updated[first + i] = weight[i];
+        }
+        TRAINCTL_UNROLL
+        for (int k = 0; k < Rule::kNumStates; ++k)
+          StoreFloats<kAligned>(range.states[k] + at + first, left, state[k]);
+        StoreFloats<kAligned>(range.master + at + first, left, weight);
+      }
+      StoreCopy<kAligned>(range.copy, at, end - at, updated);
+    }
   }
 }
 
-// How many blocks share a sum of squares is a matter of `count` alone, so that devices agree.
+struct Squares {
+  struct Range {
+    const float* x;
+    int64_t count;
+  };
+  Range ranges[kMostRanges];
+  Pieces pieces;
+};
+
+// How many blocks share a sum of squares is a matter of the ranges alone, so that devices agree.
 constexpr int64_t kMostSquareBlocks = 1024;
 
 template <bool kAligned>
 __global__ void __launch_bounds__(kFlatThreads)
-    SumOfSquaresKernel(double* __restrict__ block_sums, const float* __restrict__ x, int64_t count) {
-  const int64_t step = int64_t{gridDim.x} * blockDim.x * W;
+    SumOfSquaresKernel(double* __restrict__ block_sums, const __grid_constant__ Squares squares) {
+  const int64_t num_pieces = squares.pieces.first_piece[squares.pieces.num_ranges];
   double sum = 0;
-  for (int64_t at = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * W; at < count; at += step) {
-    float values[W];
-    LoadFloats<kAligned>(x + at, count - at, values);
-    TRAINCTL_UNROLL
-    for (int i = 0; i < W; ++i) sum += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+  for (int64_t piece = blockIdx.x; piece < num_pieces; piece += gridDim.x) {
+    const int r = squares.pieces.RangeOf(piece);
+    const Squares::Range& range = squares.ranges[r];
+    const int64_t begin = (piece - squares.pieces.first_piece[r]) * kUnitsOfAPiece * W;
+    const int64_t end = begin + kUnitsOfAPiece * W < range.count ? begin + kUnitsOfAPiece * W : range.count;
+    for (int64_t at = begin + int64_t{threadIdx.x} * W; at < end; at += int64_t{kFlatThreads} * W) {
+      float values[W];
+      LoadFloats<kAligned>(range.x + at, end - at, values);
+      TRAINCTL_UNROLL
+      for (int i = 0; i < W; ++i) sum += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+    }
   }
   sum = BlockSum(sum);
   if (threadIdx.x == 0) block_sums[blockIdx.x] = sum;
@@ -91,6 +153,14 @@ __global__ void __launch_bounds__(kFlatThreads)
   for (int64_t i = threadIdx.x; i < blocks; i += blockDim.x) total += block_sums[i];
   total = BlockSum(total);
   if (threadIdx.x == 0) *sum += total;
+}
+
+// One thread.
+template <typename Unused>
+__global__ void __launch_bounds__(kWarp)
+    ClipFactorKernel(float* __restrict__ factor, const double* __restrict__ loss,
+                     const double* __restrict__ squares, double clip_norm) {
+  if (threadIdx.x == 0) *factor = ClipFactor(*loss, *squares, clip_norm);
 }
 
 // As many as one launch takes (a kernel's arguments have 4 KiB).
@@ -119,41 +189,82 @@ __global__ void __launch_bounds__(kFlatThreads)
 
 // ---- launchers ----------------------------------------------------------------------------------
 
+// Fills `pieces` with the first ranges of a list, as many as a launch takes; returns how many it took. Calls
+// add(range, its place) for each.
+template <typename Add>
+int TakeRanges(const UpdateRange* ranges, int num_ranges, int width, Pieces* pieces, const Add& add) {
+  int taken = 0, listed = 0;
+  int64_t num_pieces = 0;
+  for (; taken < num_ranges && listed < kMostRanges; ++taken) {
+    if (ranges[taken].count <= 0) continue;
+    pieces->first_piece[listed] = num_pieces;
+    num_pieces += CeilDiv(ranges[taken].count, kUnitsOfAPiece * width);
+    add(ranges[taken], listed++);
+  }
+  pieces->num_ranges = listed;
+  pieces->first_piece[listed] = num_pieces;
+  return taken;
+}
+
 template <typename Rule>
 struct Update {
-  static void Run(void* master, void* const* states, const void* gradient, void* copy,
-                  const UpdateOptions& options, int64_t count) {
-    if (copy != nullptr) {
-      RunWith<kWidthWithCopy>(master, states, gradient, copy, options, count);
+  static void Run(const UpdateRange* ranges, int num_ranges, const UpdateOptions* options) {
+    if (num_ranges > 0 && ranges[0].copy != nullptr) {
+      RunWith<kWidthWithCopy>(ranges, num_ranges, options);
     } else {
-      RunWith<W>(master, states, gradient, copy, options, count);
+      RunWith<W>(ranges, num_ranges, options);
     }
   }
 
   template <int kUnit>
-  static void RunWith(void* master, void* const* states, const void* gradient, void* copy,
-                      const UpdateOptions& options, int64_t count) {
-    if (count <= 0) return;
-    States<Rule::kNumStates> listed;
-    bool aligned = AreAligned(master, gradient) && IsAligned(copy);
-    for (int k = 0; k < Rule::kNumStates; ++k) {
-      listed.at[k] = static_cast<float*>(states[k]);
-      aligned = aligned && IsAligned(states[k]);
+  static void RunWith(const UpdateRange* ranges, int num_ranges, const UpdateOptions* options) {
+    for (int taken = 0; taken < num_ranges;) {
+      Updates<Rule> updates = {};
+      bool aligned = true;
+      taken += TakeRanges(ranges + taken, num_ranges - taken, kUnit, &updates.pieces,
+                          [&](const UpdateRange& range, int place) {
+                            typename Updates<Rule>::Range& listed = updates.ranges[place];
+                            listed.master = static_cast<float*>(range.master);
+                            listed.gradient = static_cast<const float*>(range.gradient);
+                            listed.copy = static_cast<BF16*>(range.copy);
+                            listed.count = range.count;
+                            listed.decays = range.decays;
+                            aligned = aligned && AreAligned(range.master, range.gradient, range.copy);
+                            for (int k = 0; k < Rule::kNumStates; ++k) {
+                              listed.states[k] = static_cast<float*>(range.states[k]);
+                              aligned = aligned && IsAligned(range.states[k]);
+                            }
+                          });
+      const int64_t num_pieces = updates.pieces.first_piece[updates.pieces.num_ranges];
+      if (num_pieces == 0) return;
+      Launch("update", aligned ? UpdateKernel<Rule, kUnit, true> : UpdateKernel<Rule, kUnit, false>,
+             FlatShape(num_pieces * kFlatThreads), updates, options);
     }
-    Launch("update", aligned ? UpdateKernel<Rule, kUnit, true> : UpdateKernel<Rule, kUnit, false>,
-           FlatShape(CeilDiv(count, kUnit)), static_cast<float*>(master), listed,
-           static_cast<const float*>(gradient), static_cast<BF16*>(copy), Rule(options), count);
   }
 };
 
-void SumOfSquares(double* sum, const void* x, int64_t count) {
-  if (count <= 0) return;
-  const Workspace workspace;
-  double* block_sums = static_cast<double*>(workspace.data());
-  const int64_t blocks = Clamp(CeilDiv(count, int64_t{W} * kFlatThreads), 1, kMostSquareBlocks);
-  Launch("sum_of_squares", AreAligned(x) ? SumOfSquaresKernel<true> : SumOfSquaresKernel<false>,
-         {.blocks_x = blocks, .threads = kFlatThreads}, block_sums, static_cast<const float*>(x), count);
-  Launch("sum_of_squares", AddBlockSumsKernel<void>, {.threads = kFlatThreads}, sum, block_sums, blocks);
+void SumOfSquares(double* sum, const UpdateRange* ranges, int num_ranges) {
+  for (int taken = 0; taken < num_ranges;) {
+    Squares squares = {};
+    bool aligned = true;
+    taken += TakeRanges(ranges + taken, num_ranges - taken, W, &squares.pieces,
+                        [&](const UpdateRange& range, int place) {
+                          squares.ranges[place] = {static_cast<const float*>(range.gradient), range.count};
+                          aligned = aligned && IsAligned(range.gradient);
+                        });
+    const int64_t num_pieces = squares.pieces.first_piece[squares.pieces.num_ranges];
+    if (num_pieces == 0) return;
+    const Workspace workspace;
+    double* block_sums = static_cast<double*>(workspace.data());
+    const int64_t blocks = Clamp(num_pieces, 1, kMostSquareBlocks);
+    Launch("sum_of_squares", aligned ? SumOfSquaresKernel<true> : SumOfSquaresKernel<false>,
+           {.blocks_x = blocks, .threads = kFlatThreads}, block_sums, squares);
+    Launch("sum_of_squares", AddBlockSumsKernel<void>, {.threads = kFlatThreads}, sum, block_sums, blocks);
+  }
+}
+
+void SetClipFactor(float* factor, const double* loss, const double* squares, double clip_norm) {
+  Launch("clip_factor", ClipFactorKernel<void>, {.threads = kWarp}, factor, loss, squares, clip_norm);
 }
 
 void LaunchSum(float* out, const Inputs& inputs, int num_inputs, int64_t count) {
@@ -191,7 +302,8 @@ void SumInOrder(float* out, const float* const* inputs, int num_inputs, int64_t 
 }  // namespace
 
 void FillOptimizer(Kernels* table) {
-  table->masters_f32 = {.update = AllUpdates<Update, float>(), .sum_of_squares = SumOfSquares};
+  table->masters_f32 = {
+      .update = AllUpdates<Update, float>(), .sum_of_squares = SumOfSquares, .clip_factor = SetClipFactor};
   table->sum_in_order = SumInOrder;
 }
 

@@ -1,5 +1,5 @@
-// libtrainctl_cuda.so: CUDA behind the table of kernels/device_api.h. With nccl_backend.cc the one place that
-// includes LibTorch's CUDA headers.
+// libtrainctl_cuda.so: CUDA behind the table of kernels/device_api.h. With nccl_backend.cc and graph.cc the
+// one place that includes LibTorch's CUDA headers.
 
 #include <ATen/Context.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -12,6 +12,7 @@
 #include <exception>
 
 #include "kernels/cuda/cuda_kernels.h"
+#include "kernels/cuda/graph.h"
 #include "kernels/cuda/nccl_backend.h"
 #include "kernels/device_api.h"
 
@@ -96,6 +97,10 @@ extern "C" __attribute__((visibility("default"))) const trainctl::kernels::Devic
       .kernels = CudaKernels(),
       .take_error = TakeCudaError,
       .make_backend = MakeNcclBackend,
+      .begin_graph = BeginCudaGraph,
+      .end_graph = EndCudaGraph,
+      .launch_graph = LaunchCudaGraph,
+      .free_graph = FreeCudaGraph,
   };
   return &api;
 }

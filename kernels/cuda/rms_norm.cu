@@ -1,6 +1,6 @@
-// rms_norm and its gradient. One block a row; what a thread read for the sum over the row it keeps in
-// registers for the result, kKept units of each input; what is beyond (rows of more than 16384 bf16 or 8192
-// fp32 elements) is read again.
+// rms_norm, add_rms_norm and the gradient of either. One block a row; what a thread read for the sum over the
+// row it keeps in registers for the result, kKept units of each input; what is beyond (rows of more than
+// 16384 bf16 or 8192 fp32 elements) is read again.
 
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/launch.cuh"
@@ -34,29 +34,49 @@ __device__ inline void StoreScaled(T* y, const Unit<T>& unit, const T* w, float 
   StoreFloats<kAligned>(y, count, values);
 }
 
-template <typename T, bool kAligned>
+// A unit of the row, to which that of `added` is added first where there is one.
+template <typename T, bool kAdds, bool kAligned>
+__device__ inline Unit<T> LoadSummed(T* row, const T* added, int64_t count) {
+  Unit<T> unit = LoadUnit<kAligned>(row, count);
+  if (kAdds) {
+    float values[kWidth<T>], summands[kWidth<T>];
+    ToFloats(unit, values);
+    LoadFloats<kAligned>(added, count, summands);
+    TRAINCTL_UNROLL
+    for (int i = 0; i < kWidth<T>; ++i) values[i] += summands[i];
+    unit = ToUnit(values);
+    StoreUnit<kAligned>(row, unit, count);
+  }
+  return unit;
+}
+
+// Without kAdds x is only read, and there is no `added`.
+template <typename T, bool kAdds, bool kAligned>
 __global__ void __launch_bounds__(kNormThreads)
-    RmsNormKernel(T* __restrict__ y, float* __restrict__ rstd, const T* __restrict__ x,
+    RmsNormKernel(T* __restrict__ y, float* __restrict__ rstd, T* __restrict__ x, const T* __restrict__ added,
                   const T* __restrict__ w, float eps, int64_t n, int64_t h) {
   constexpr int W = kWidth<T>;
   const int64_t step = int64_t{blockDim.x} * W;
   const int64_t begin = int64_t{threadIdx.x} * W;
   for (int64_t row = blockIdx.x; row < n; row += gridDim.x) {
-    const T* from = x + row * h;
+    T* from = x + row * h;
+    const T* added_row = added + (kAdds ? row * h : 0);
     T* to = y + row * h;
     Unit<T> kept[kKept];
     float sum = 0;
     TRAINCTL_UNROLL
     for (int k = 0; k < kKept; ++k) {
       const int64_t at = begin + k * step;
-      if (at < h) kept[k] = LoadUnit<kAligned>(from + at, Left<kAligned, T>(h, at));
+      if (at < h)
+        kept[k] = LoadSummed<T, kAdds, kAligned>(from + at, added_row + at, Left<kAligned, T>(h, at));
     }
     TRAINCTL_UNROLL
     for (int k = 0; k < kKept; ++k) {
       if (begin + k * step < h) sum += UnitSquares<T>(kept[k]);
     }
     for (int64_t at = begin + kKept * step; at < h; at += step) {
-      sum += UnitSquares<T>(LoadUnit<kAligned>(from + at, Left<kAligned, T>(h, at)));
+      sum +=
+          UnitSquares<T>(LoadSummed<T, kAdds, kAligned>(from + at, added_row + at, Left<kAligned, T>(h, at)));
     }
     const float r = 1.0f / sqrtf(BlockSum(sum) / static_cast<float>(h) + eps);
     if (threadIdx.x == 0) rstd[row] = r;
@@ -159,9 +179,20 @@ template <typename T>
 void RmsNorm(void* y, void* rstd, const void* x, const void* w, float eps, int64_t n, int64_t h) {
   if (n <= 0 || h <= 0) return;
   const bool aligned = AreAligned(y, x, w) && h % kWidth<T> == 0;
-  Launch("rms_norm", aligned ? RmsNormKernel<T, true> : RmsNormKernel<T, false>, NormShape<T>(n, h),
-         static_cast<T*>(y), static_cast<float*>(rstd), static_cast<const T*>(x), static_cast<const T*>(w),
+  Launch("rms_norm", aligned ? RmsNormKernel<T, false, true> : RmsNormKernel<T, false, false>,
+         NormShape<T>(n, h), static_cast<T*>(y), static_cast<float*>(rstd),
+         const_cast<T*>(static_cast<const T*>(x)), static_cast<const T*>(nullptr), static_cast<const T*>(w),
          eps, n, h);
+}
+
+template <typename T>
+void AddRmsNorm(void* sum, void* y, void* rstd, const void* x, const void* w, float eps, int64_t n,
+                int64_t h) {
+  if (n <= 0 || h <= 0) return;
+  const bool aligned = AreAligned(sum, y, x, w) && h % kWidth<T> == 0;
+  Launch("add_rms_norm", aligned ? RmsNormKernel<T, true, true> : RmsNormKernel<T, true, false>,
+         NormShape<T>(n, h), static_cast<T*>(y), static_cast<float*>(rstd), static_cast<T*>(sum),
+         static_cast<const T*>(x), static_cast<const T*>(w), eps, n, h);
 }
 
 template <typename T>
@@ -180,6 +211,7 @@ void RmsNormBackward(void* dx, void* dw, const void* dy, const void* x, const vo
 template <typename T>
 void FillRmsNormOf(TypedKernels* table) {
   table->rms_norm = RmsNorm<T>;
+  table->add_rms_norm = AddRmsNorm<T>;
   table->rms_norm_backward = RmsNormBackward<T>;
 }
 

@@ -1,5 +1,5 @@
-// rope. Blocks step over rows; a thread turns one unit of a head's lower half with the same of its upper
-// half.
+// rope, and join_heads with it. Blocks step over rows; a thread turns one unit of a head's lower half with
+// the same of its upper half.
 
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/operators.cuh"
@@ -8,6 +8,18 @@ namespace trainctl::kernels::cuda {
 namespace {
 
 constexpr int kRopeThreads = 256;
+
+// W pairs by their angles, `sign` of them.
+template <int W>
+__device__ inline void Turn(float (&low)[W], float (&high)[W], const float (&cos)[W], const float (&sin)[W],
+                            float sign) {
+  TRAINCTL_UNROLL
+  for (int i = 0; i < W; ++i) {
+    const float turned = low[i] * cos[i] - sign * high[i] * sin[i];
+    high[i] = high[i] * cos[i] + sign * low[i] * sin[i];
+    low[i] = turned;
+  }
+}
 
 template <typename T, bool kAligned>
 __global__ void __launch_bounds__(kRopeThreads)
@@ -29,14 +41,43 @@ __global__ void __launch_bounds__(kRopeThreads)
       LoadFloats<kAligned>(high, Left<kAligned, T>(half, at), b);
       LoadFloats<kAligned>(cos + angles + at, Left<kAligned, T>(half, at), c);
       LoadFloats<kAligned>(sin + angles + at, Left<kAligned, T>(half, at), s);
-      TRAINCTL_UNROLL
-      for (int i = 0; i < W; ++i) {
-        const float turned = a[i] * c[i] - sign * b[i] * s[i];
-        b[i] = b[i] * c[i] + sign * a[i] * s[i];
-        a[i] = turned;
-      }
+      Turn<W>(a, b, c, s, sign);
       StoreFloats<kAligned>(low, Left<kAligned, T>(half, at), a);
       StoreFloats<kAligned>(high, Left<kAligned, T>(half, at), b);
+    }
+  }
+}
+
+template <typename T, bool kAligned>
+__global__ void __launch_bounds__(kRopeThreads)
+    JoinHeadsKernel(T* __restrict__ out, const T* __restrict__ dq, const T* __restrict__ dk,
+                    const T* __restrict__ dv, const int32_t* __restrict__ positions,
+                    const float* __restrict__ cos, const float* __restrict__ sin, int64_t n, int64_t heads,
+                    int64_t kv_heads, int64_t d) {
+  constexpr int W = kWidth<T>;
+  const int half = static_cast<int>(d / 2);
+  const int units_per_half = (half + W - 1) / W;
+  const int units = static_cast<int>(heads + 2 * kv_heads) * units_per_half;
+  for (int64_t row = blockIdx.x; row < n; row += gridDim.x) {
+    const int64_t angles = int64_t{positions[row]} * half;
+    for (int unit = static_cast<int>(threadIdx.x); unit < units; unit += static_cast<int>(blockDim.x)) {
+      const int64_t head = unit / units_per_half;
+      const int at = unit % units_per_half * W;
+      const bool is_query = head < heads, is_value = head >= heads + kv_heads;
+      const T* from = is_query ? dq + (row * heads + head) * d
+                               : (is_value ? dv - kv_heads * d : dk) + (row * kv_heads + head - heads) * d;
+      T* to = out + (row * (heads + 2 * kv_heads) + head) * d + at;
+      float a[W], b[W];
+      LoadFloats<kAligned>(from + at, Left<kAligned, T>(half, at), a);
+      LoadFloats<kAligned>(from + at + half, Left<kAligned, T>(half, at), b);
+      if (!is_value) {
+        float c[W], s[W];
+        LoadFloats<kAligned>(cos + angles + at, Left<kAligned, T>(half, at), c);
+        LoadFloats<kAligned>(sin + angles + at, Left<kAligned, T>(half, at), s);
+        Turn<W>(a, b, c, s, -1.0f);
+      }
+      StoreFloats<kAligned>(to, Left<kAligned, T>(half, at), a);
+      StoreFloats<kAligned>(to + half, Left<kAligned, T>(half, at), b);
     }
   }
 }
@@ -53,11 +94,29 @@ void Rope(void* x, const int32_t* positions, const float* cos, const float* sin,
          sign, n, heads, d, row_stride);
 }
 
+template <typename T>
+void JoinHeads(void* out, const void* dq, const void* dk, const void* dv, const int32_t* positions,
+               const float* cos, const float* sin, int64_t n, int64_t heads, int64_t kv_heads, int64_t d) {
+  const int64_t half = d / 2;
+  if (n <= 0 || heads <= 0 || half <= 0) return;
+  const bool aligned = AreAligned(out, dq, dk, dv, cos, sin) && half % kWidth<T> == 0;
+  Launch("join_heads", aligned ? JoinHeadsKernel<T, true> : JoinHeadsKernel<T, false>,
+         RowShape(n, (heads + 2 * kv_heads) * CeilDiv(half, kWidth<T>), kRopeThreads), static_cast<T*>(out),
+         static_cast<const T*>(dq), static_cast<const T*>(dk), static_cast<const T*>(dv), positions, cos, sin,
+         n, heads, kv_heads, d);
+}
+
+template <typename T>
+void FillRopeOf(TypedKernels* table) {
+  table->rope = Rope<T>;
+  table->join_heads = JoinHeads<T>;
+}
+
 }  // namespace
 
 void FillRope(Kernels* table) {
-  table->f32.rope = Rope<float>;
-  table->bf16.rope = Rope<BF16>;
+  FillRopeOf<float>(&table->f32);
+  FillRopeOf<BF16>(&table->bf16);
 }
 
 }  // namespace trainctl::kernels::cuda

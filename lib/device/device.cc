@@ -75,6 +75,18 @@ void Device::CopyToHost(void* to, const void* from, int64_t bytes) const {
   if (bytes > 0) Bytes(Cpu(), to, bytes).copy_(Bytes(*this, from, bytes));
 }
 
+at::Tensor Device::PinnedBytes(int64_t bytes) const {
+  return at::empty({bytes}, at::TensorOptions(at::kByte).pinned_memory(!is_cpu()));
+}
+
+void Device::CopyPinnedToDevice(void* to, const at::Tensor& pinned) const {
+  if (pinned.numel() > 0) Bytes(*this, to, pinned.numel()).copy_(pinned, /*non_blocking=*/true);
+}
+
+void Device::CopyToPinned(at::Tensor& pinned, const void* from) const {
+  if (pinned.numel() > 0) pinned.copy_(Bytes(*this, from, pinned.numel()), /*non_blocking=*/true);
+}
+
 void Device::UseNewStream() const {
   if (is_cpu()) return;
   const c10::impl::VirtualGuardImpl guard(torch_.type());

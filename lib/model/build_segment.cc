@@ -45,6 +45,7 @@ class SegmentBuilder {
     const int projected = AddLastProduct(attended, prefix, names_.attention_output, spec_.attention_out_bias,
                                          EvenShare(prefix + names_.attention_output), "attention_output");
     const int middle = AddResidual(input, projected, "middle");
+    segment_.operators.back().is_one_pass_with_next = segment_.on_device;
     const int mlp_input = EnterProducts(AddRmsNorm(middle, prefix + names_.mlp_norm, "mlp_input"));
     const int64_t ffn = EvenShare(prefix + names_.gate);
     const int gate_up = AddLinear(mlp_input, prefix, {names_.gate, names_.up}, spec_.mlp_bias, spec_.hidden,

@@ -13,7 +13,13 @@ void Complete(Segment& segment, Operator& op, const std::string& name) {
 }
 
 Work ForwardWork(const Segment& segment, const Operator& op) {
-  return PassOverRows(segment, op, 3.0 * static_cast<double>(op.As<AddAttributes>().hidden));
+  const auto hidden = static_cast<double>(op.As<AddAttributes>().hidden);
+  Work work = PassOverRows(segment, op, 3 * hidden);
+  if (op.is_one_pass_with_next) {  // which counts the launch, and reads the sum
+    work[Resource::kOperators] = 0;
+    work[Resource::kMovedBytes] -= PassOverRows(segment, op, hidden)[Resource::kMovedBytes];
+  }
+  return work;
 }
 
 Work GradientWork(const Segment& segment, const Operator& op, bool accumulate) { return {}; }

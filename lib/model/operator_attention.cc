@@ -1,6 +1,7 @@
 // Causal attention inside documents, grouped-query heads included (Ainslie et al. 2023, arXiv 2305.13245),
-// over a fused qkv activation. Saves qkv, the output and the log of each row's sum of exponentials; the
-// backward computes the scores again.
+// over a fused qkv activation whose queries and keys are rotated. Saves qkv, the output and the log of each
+// row's sum of exponentials; the backward computes the scores again, and turns the gradients of queries and
+// keys back: a device does so as it puts them beside those of the values.
 
 #include <algorithm>
 
@@ -90,7 +91,7 @@ void AddDeviceKernels(const Segment& segment, const AttentionAttributes& a, bool
 // What the CPU's kernel does: `products` over all scores that it computes. Heads and, forward, parts of their
 // queries are dealt to the threads whole: all wait for the one that has most.
 Work WorkOf(const Segment& segment, const Operator& op, bool backward) {
-  const auto& [num_heads, kv_heads, head_dim] = op.As<AttentionAttributes>();
+  const auto& [num_heads, kv_heads, head_dim, angle_table] = op.As<AttentionAttributes>();
   const MicroBatchShape& shape = segment.shape;
   const int64_t threads = segment.threads;
   const int64_t dealt = shape.batch * kv_heads;
@@ -105,7 +106,8 @@ Work WorkOf(const Segment& segment, const Operator& op, bool backward) {
       heads * 2 * scores * static_cast<double>(head_dim);
   work[Resource::kAttentionTiles] =
       heads * scores / static_cast<double>(kernels::kAttentionQueries * kernels::kAttentionKeys);
-  work[Resource::kOperators] = segment.on_device ? static_cast<double>(kv_heads) : 1;
+  const bool by_head = segment.on_device && !FlashServes(segment.dtype, head_dim);
+  work[Resource::kOperators] = by_head ? static_cast<double>(kv_heads) : 1;
   if (segment.on_device) AddDeviceKernels(segment, op.As<AttentionAttributes>(), backward, work);
   return work;
 }
@@ -115,7 +117,10 @@ Work ForwardWork(const Segment& segment, const Operator& op) {
 }
 
 Work GradientWork(const Segment& segment, const Operator& op, bool accumulate) {
-  return WorkOf(segment, op, /*backward=*/true);
+  const auto& [heads, kv_heads, head_dim, angle_table] = op.As<AttentionAttributes>();
+  Work work = WorkOf(segment, op, /*backward=*/true);
+  work += PassOverRows(segment, op, 2 * static_cast<double>((heads + 2 * kv_heads) * head_dim));
+  return work;
 }
 
 }  // namespace

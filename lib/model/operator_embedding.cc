@@ -25,7 +25,7 @@ Work GradientWork(const Segment& segment, const Operator& op, bool accumulate) {
   const double cleared =
       accumulate ? 0 : static_cast<double>(attributes.vocab * AccumulatorBytes(segment)) * cols;
   Work work;
-  work[Resource::kOperators] = 1;
+  work[Resource::kOperators] = segment.on_device && !accumulate ? 2 : 1;
   work[Resource::kMovedBytes] =
       cleared +
       Tokens(segment) * cols * (ElementBytes(segment) + static_cast<double>(2 * AccumulatorBytes(segment)));

@@ -21,7 +21,9 @@ Work ForwardWork(const Segment& segment, const Operator& op) {
 }
 
 Work GradientWork(const Segment& segment, const Operator& op, bool accumulate) {
-  return PassOverRows(segment, op, 4 * Hidden(op));
+  Work work = PassOverRows(segment, op, 4 * Hidden(op));
+  if (segment.on_device && !accumulate) work[Resource::kOperators] += 1;  // the weight's gradient is cleared
+  return work;
 }
 
 }  // namespace

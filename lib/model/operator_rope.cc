@@ -1,5 +1,5 @@
 // Rotary positions (Su et al. 2021, arXiv 2104.09864), in place over a fused qkv activation. The gradient
-// turns back by the same angles, so nothing is saved.
+// arrives turned back by the same angles, from attention, so nothing is saved or done.
 
 #include "model/operator_common.h"
 
@@ -9,16 +9,14 @@ namespace {
 void Complete(Segment& segment, Operator& op, const std::string& name) {
   op.outputs = {AppendValue(segment, name, NumRows(segment, op), op.As<RopeAttributes>().row)};
   op.in_place_of = op.inputs[0];
-  op.input_gradient = InputGradient::kReuseOutputGradient;
+  op.input_gradient = InputGradient::kShareOutputGradient;
 }
 
 Work ForwardWork(const Segment& segment, const Operator& op) {
   return PassOverRows(segment, op, 2.0 * static_cast<double>(op.As<RopeAttributes>().row));
 }
 
-Work GradientWork(const Segment& segment, const Operator& op, bool accumulate) {
-  return ForwardWork(segment, op);
-}
+Work GradientWork(const Segment& segment, const Operator& op, bool accumulate) { return {}; }
 
 }  // namespace
 

@@ -27,7 +27,8 @@ enum class OpKind : uint8_t {
   kRmsNorm,             // [n, hidden] -> [n, hidden], rstd [n]
   kLinear,              // [n, in] -> [n, out]; several adjacent weights count as one
   kRope,                // [n, (heads + 2 kv_heads) head_dim], in place: rotates q and k
-  kAttention,           // [n, (heads + 2 kv_heads) head_dim] -> [n, heads head_dim], lse [heads, n]
+  kAttention,           // [n, (heads + 2 kv_heads) head_dim] -> [n, heads head_dim], lse [heads, n]; its
+                        // gradient is of q and k before they were rotated
   kSwiGlu,              // [n, 2 ffn] -> [n, ffn]
   kAdd,                 // residual; in place of its second input
   kLinearCrossEntropy,  // [n, hidden] -> loss; its gradient is formed together with it
@@ -58,6 +59,7 @@ struct RopeAttributes {
 };
 struct AttentionAttributes {
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
+  size_t angle_table = 0;  // by which queries and keys are rotated
 };
 struct SwiGluAttributes {
   int64_t ffn = 0;

@@ -57,6 +57,9 @@ struct Operator {
   std::vector<int> weight_saved;  // value ids that its weight gradient reads
   int in_place_of = -1;           // value id whose storage outputs[0] takes over
   InputGradient input_gradient = InputGradient::kNew;
+  // Its forward and the next one's, of what it makes, are one pass over memory. Formed again, each is by
+  // itself.
+  bool is_one_pass_with_next = false;
   // Nothing of its outputs is kept for the backward, which forms them again from its inputs.
   bool formed_again = false;
   int64_t forward_temp_bytes = 0;

@@ -6,8 +6,10 @@
 
 #include <cstdint>
 
+#include "kernels/kernels.h"
 #include "model/segment.h"
 #include "nn/key_value_cache.h"
+#include "nn/rope_tables.h"
 #include "nn/token_view.h"
 
 namespace trainctl::nn {
@@ -20,20 +22,34 @@ struct AttentionShape {
   int64_t head_dim = 0;
 };
 
+// Each [n, heads, head_dim].
+struct QueryKeyValue {
+  at::Tensor q, k, v;
+};
+
+// How queries and keys were rotated before attention saw them, and what turns their gradients back.
+struct Rotation {
+  const kernels::TypedKernels& kernels;
+  const int32_t* positions;  // [n], of the device
+  const RopeTables& angles;
+};
+
 // Writes out [n, heads * head_dim] and lse [heads, n] (accumulators), the log of each row's sum of
 // exponentials. A device may put other tensors of these sizes in their places, and lse in an order of its
 // own.
 void AttentionForward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view,
                       at::Tensor& out, at::Tensor& lse);
-// Writes dqkv (the shape of qkv).
+// Writes dqkv (the shape of qkv), of queries and keys as they were before their rotation.
 void AttentionBackward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view,
                        const at::Tensor& out, const at::Tensor& lse, const at::Tensor& dout,
-                       at::Tensor& dqkv);
+                       const Rotation& rotation, at::Tensor& dqkv);
 
 // Of the tokens of one sequence that follow those of `cache`, which gets theirs; shape.seq_len counts the new
 // ones alone. Writes out; lse only where the cache was empty.
 void CachedAttentionForward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view,
                             KeyValueCache& cache, at::Tensor& out, at::Tensor& lse);
+
+// What serves it. Gradients of all of these are of queries and keys as they are given.
 
 // Our own for CPUs, in fp32 or bf16.
 bool CpuServes(const at::Tensor& qkv);
@@ -56,14 +72,14 @@ void ReferenceAttentionBackward(const AttentionShape& shape, const at::Tensor& q
 // each time. `out` and `lse` become what it returns; lse is in its own order.
 bool CudnnServes(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view);
 void CudnnForward(const AttentionShape& shape, const at::Tensor& qkv, at::Tensor& out, at::Tensor& lse);
-void CudnnBackward(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& out,
-                   const at::Tensor& lse, const at::Tensor& dout, at::Tensor& dqkv);
+QueryKeyValue CudnnBackward(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& out,
+                            const at::Tensor& lse, const at::Tensor& dout);
 
 // Flash attention (Dao 2023) over packed documents, bf16 on CUDA. `out` and `lse` become what it returns.
 bool FlashServes(const AttentionShape& shape, const at::Tensor& qkv);
 void FlashForward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view, at::Tensor& out,
                   at::Tensor& lse);
-void FlashBackward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view,
-                   const at::Tensor& out, const at::Tensor& lse, const at::Tensor& dout, at::Tensor& dqkv);
+QueryKeyValue FlashBackward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view,
+                            const at::Tensor& out, const at::Tensor& lse, const at::Tensor& dout);
 
 }  // namespace trainctl::nn

@@ -40,8 +40,8 @@ void CudnnForward(const AttentionShape& shape, const at::Tensor& qkv, at::Tensor
   lse = std::get<1>(result).view_as(lse);  // [batch, heads, seq, 1]
 }
 
-void CudnnBackward(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& out,
-                   const at::Tensor& lse, const at::Tensor& dout, at::Tensor& dqkv) {
+QueryKeyValue CudnnBackward(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& out,
+                            const at::Tensor& lse, const at::Tensor& dout) {
   const QueryKeyValue x = SplitHeads(shape, qkv);
   // Without dropout no random state is read; the call wants tensors all the same.
   const at::Tensor unused = at::empty({}, qkv.options().dtype(at::kLong));
@@ -50,7 +50,7 @@ void CudnnBackward(const AttentionShape& shape, const at::Tensor& qkv, const at:
       BySequence(shape, out), lse.view({shape.batch, shape.heads, shape.seq_len, 1}), unused, unused,
       /*attn_bias=*/{}, /*cum_seq_q=*/{}, /*cum_seq_k=*/{}, shape.seq_len, shape.seq_len,
       /*dropout_p=*/0.0, /*is_causal=*/true);
-  PutHeads(shape, {ByToken(shape, dq), ByToken(shape, dk), ByToken(shape, dv)}, dqkv);
+  return {ByToken(shape, dq), ByToken(shape, dk), ByToken(shape, dv)};
 }
 
 }  // namespace trainctl::nn

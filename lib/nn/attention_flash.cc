@@ -40,8 +40,8 @@ void FlashForward(const AttentionShape& shape, const at::Tensor& qkv, const Toke
   lse = std::get<1>(result).view_as(lse);  // [heads, n]
 }
 
-void FlashBackward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view,
-                   const at::Tensor& out, const at::Tensor& lse, const at::Tensor& dout, at::Tensor& dqkv) {
+QueryKeyValue FlashBackward(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view,
+                            const at::Tensor& out, const at::Tensor& lse, const at::Tensor& dout) {
   const QueryKeyValue x = SplitHeads(shape, qkv);
   // Without dropout no random state is read; the call wants tensors all the same.
   const at::Tensor unused = at::empty({2}, qkv.options().dtype(at::kUInt64));
@@ -49,7 +49,7 @@ void FlashBackward(const AttentionShape& shape, const at::Tensor& qkv, const Tok
       OutputHeads(shape, dout), x.q, x.k, x.v, OutputHeads(shape, out), lse, view.document_offsets,
       view.document_offsets, view.longest_document, view.longest_document, /*dropout_p=*/0.0,
       /*is_causal=*/true, unused, unused);
-  PutHeads(shape, {dq, dk, dv}, dqkv);
+  return {dq, dk, dv};
 }
 
 }  // namespace trainctl::nn

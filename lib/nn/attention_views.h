@@ -58,23 +58,11 @@ class HeadViews {
   int64_t group_;
 };
 
-// Each [n, heads, head_dim].
-struct QueryKeyValue {
-  at::Tensor q, k, v;
-};
-
 // Views of qkv [n, (heads + 2 kv_heads) * head_dim].
 inline QueryKeyValue SplitHeads(const AttentionShape& shape, const at::Tensor& qkv) {
   const at::Tensor heads = qkv.view({shape.batch * shape.seq_len, -1, shape.head_dim});
   return {heads.narrow(1, 0, shape.heads), heads.narrow(1, shape.heads, shape.kv_heads),
           heads.narrow(1, shape.heads + shape.kv_heads, shape.kv_heads)};
-}
-
-inline void PutHeads(const AttentionShape& shape, const QueryKeyValue& parts, at::Tensor& qkv) {
-  const QueryKeyValue target = SplitHeads(shape, qkv);
-  target.q.copy_(parts.q);
-  target.k.copy_(parts.k);
-  target.v.copy_(parts.v);
 }
 
 }  // namespace trainctl::nn

@@ -54,11 +54,11 @@ void AddLossOverRanks(SegmentRun& run, const model::LinearCrossEntropyAttributes
   const at::Tensor lse = whole.maximum + whole.sum.log();
   const at::Tensor of_rows = (lse - whole.target).to(at::kDouble) + (lse * lse * loss.z_loss).to(at::kDouble);
   device.View(loss.sum, {1}, at::kDouble).add_(of_rows.masked_fill(ignored, 0).sum());
-  if (!loss.gradient) return;
-  const at::Tensor factor =
-      (own.maximum - lse).exp_().mul_(lse.mul(2 * loss.z_loss).add_(1).mul_(loss.scale));
+  if (loss.scale == nullptr) return;
+  const at::Tensor scale = device.View(const_cast<float*>(loss.scale), {1}, at::kFloat);
+  const at::Tensor factor = (own.maximum - lse).exp_().mul_(lse.mul(2 * loss.z_loss).add_(1).mul_(scale));
   values.mul_(factor.unsqueeze(1));
-  const at::Tensor at_target = at::full_like(lse, -loss.scale).masked_fill_(elsewhere, 0).unsqueeze(1);
+  const at::Tensor at_target = at::zeros_like(lse).sub_(scale).masked_fill_(elsewhere, 0).unsqueeze(1);
   values.scatter_add_(1, target, at_target);
   values.masked_fill_(ignored.unsqueeze(1), 0);
   if (!values.is_same(logits)) logits.copy_(values);

@@ -7,7 +7,7 @@ namespace trainctl::nn {
 namespace {
 
 AttentionShape ShapeOf(const SegmentRun& run, const model::Operator& op) {
-  const auto& [heads, kv_heads, head_dim] = op.As<model::AttentionAttributes>();
+  const auto& [heads, kv_heads, head_dim, angle_table] = op.As<model::AttentionAttributes>();
   const model::MicroBatchShape& shape = run.segment().shape;
   return {shape.batch, shape.seq_len, heads, kv_heads, head_dim};
 }
@@ -25,8 +25,11 @@ void Forward(SegmentRun& run, const model::Operator& op) {
 
 void InputGradient(SegmentRun& run, const model::Operator& op) {
   at::Tensor dqkv = at::empty_like(run.Value(op.inputs[0]));
+  const Rotation rotation = {.kernels = run.typed(),
+                             .positions = run.view().positions,
+                             .angles = run.rope(op.As<model::AttentionAttributes>().angle_table)};
   AttentionBackward(ShapeOf(run, op), run.Value(op.inputs[0]), run.view(), run.Value(op.outputs[0]),
-                    run.Value(op.outputs[1]), run.Gradient(op.outputs[0]), dqkv);
+                    run.Value(op.outputs[1]), run.Gradient(op.outputs[0]), rotation, dqkv);
   run.Receive(op.inputs[0], std::move(dqkv));
 }
 

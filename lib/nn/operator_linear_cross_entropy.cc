@@ -17,8 +17,8 @@ void AddLossOfRows(SegmentRun& run, at::Tensor& logits, int64_t first, int64_t r
   const LossRequest& loss = run.loss();
   const auto add = [&](double* sum, int64_t begin, int64_t end) {
     run.typed().cross_entropy(sum, SegmentRun::Row(logits, begin), run.view().targets + first + begin,
-                              run.view().loss_mask + first + begin, loss.z_loss, loss.gradient, loss.scale,
-                              end - begin, logits.size(1));
+                              run.view().loss_mask + first + begin, loss.z_loss, loss.scale, end - begin,
+                              logits.size(1));
   };
   if (!run.device().is_cpu()) return add(loss.sum, 0, rows);
   std::vector<double> partial(static_cast<size_t>(run.NumChunks()), 0.0);
@@ -33,7 +33,7 @@ void Forward(SegmentRun& run, const model::Operator& op) {
   const auto& attributes = op.As<model::LinearCrossEntropyAttributes>();
   const auto& [hidden, vocab, rows_at_once, first] = attributes;
   const bool is_whole = run.segment().tensor.ranks == 1;
-  const bool want_gradient = run.loss().gradient;
+  const bool want_gradient = run.loss().scale != nullptr;
   const int64_t n = run.num_tokens();
   const at::Tensor& x = run.Value(op.inputs[0]);
   const at::Tensor weight = Weight(run, op);

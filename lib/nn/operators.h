@@ -14,6 +14,9 @@ struct OperatorRunner {
   // Writes the outputs, which are allocated. A loss adds to what run.loss() says and, where asked for, forms
   // all gradients.
   void (*forward)(SegmentRun& run, const model::Operator& op);
+  // The same of an operator that is one pass with the next one. Null where none is.
+  void (*forward_with_next)(SegmentRun& run, const model::Operator& op,
+                            const model::Operator& next) = nullptr;
   // Reads the gradients of the outputs, which may be written over where nothing else refers to them; leaves
   // the gradients of the inputs. Adds the gradients of norms, biases and the embedding. Null: formed by the
   // forward.

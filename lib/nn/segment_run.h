@@ -28,12 +28,11 @@ inline at::ScalarType AccumulatorOf(at::ScalarType dtype) {
   return dtype == at::kDouble ? at::kDouble : at::kFloat;
 }
 
-// What a loss is asked for. `sum` is memory of the device and is added to.
+// What a loss is asked for. Pointers are memory of the device.
 struct LossRequest {
-  double* sum = nullptr;
+  double* sum = nullptr;  // is added to
   float z_loss = 0;
-  bool gradient = false;
-  float scale = 0;  // of gradients
+  const float* scale = nullptr;  // of gradients; null: none are wanted
 };
 
 class SegmentRun {

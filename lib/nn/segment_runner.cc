@@ -67,7 +67,13 @@ class SegmentRunner::Pass {
       const model::Operator& op = r_.segment_.operators[i];
       const ScopedSeconds timer(SecondsOf(op, &OperatorSeconds::forward));
       AllocateOutputs(op);
-      RunnerOf(op).forward(run_, op);
+      if (op.is_one_pass_with_next) {
+        const model::Operator& next = r_.segment_.operators[++i];
+        AllocateOutputs(next);
+        RunnerOf(op).forward_with_next(run_, op, next);
+      } else {
+        RunnerOf(op).forward(run_, op);
+      }
       Drop(drops[i]);
     }
   }
@@ -191,6 +197,13 @@ SegmentRunner::SegmentRunner(const device::Device& device, model::Segment segmen
   for (const model::Operator& op : segment_.operators) {
     TRAINCTL_CHECK((RunnerOf(op).weight_gradient != nullptr) == op.HasWeightGradient());
   }
+  for (size_t i = 0; i < segment_.operators.size(); ++i) {
+    if (!segment_.operators[i].is_one_pass_with_next) continue;
+    // Whatever it drops would live longer than the table counts.
+    TRAINCTL_CHECK(lifetimes_.forward_drops[i].empty() && lifetimes_.inference_drops[i].empty());
+    TRAINCTL_CHECK(segment_.operators[i + 1].inputs == segment_.operators[i].outputs);
+    TRAINCTL_CHECK(segment_.operators[i + 1].kind == model::OpKind::kRmsNorm);
+  }
 }
 
 at::Tensor SegmentRunner::Forward(const BoundParameters& parameters, const at::Tensor& input,
@@ -244,11 +257,11 @@ void SegmentRunner::BackwardWeight(const BoundParameters& parameters, WeightQueu
 }
 
 at::Tensor SegmentRunner::LossAndGradient(const BoundParameters& parameters, const at::Tensor& input,
-                                          const TokenView& view, float z_loss, float scale,
+                                          const TokenView& view, float z_loss, const float* scale,
                                           double* loss) const {
   Pass pass(*this, parameters, view);
   pass.SetInput(input);
-  pass.run().AskForLoss({.sum = loss, .z_loss = z_loss, .gradient = true, .scale = scale});
+  pass.run().AskForLoss({.sum = loss, .z_loss = z_loss, .scale = scale});
   pass.Forward(segment_.operators.size(), lifetimes_.forward_drops);
   pass.Backward();
   return pass.InputGradient();

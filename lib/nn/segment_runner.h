@@ -79,10 +79,10 @@ class SegmentRunner {
                            Saved saved, at::Tensor output_gradient, WeightQueue& queue) const;
   void BackwardWeight(const BoundParameters& parameters, WeightQueue queue) const;
 
-  // Head only. Adds the summed loss over unmasked targets to *loss, which is memory of the device; gradients
-  // are scaled by `scale` (1 / global loss tokens). Returns the input's gradient.
+  // Head only. Adds the summed loss over unmasked targets to *loss; gradients are scaled by *scale (1 /
+  // global loss tokens). Both are memory of the device. Returns the input's gradient.
   at::Tensor LossAndGradient(const BoundParameters& parameters, const at::Tensor& input,
-                             const TokenView& view, float z_loss, float scale, double* loss) const;
+                             const TokenView& view, float z_loss, const float* scale, double* loss) const;
   // Head only, no gradient. Adds to *loss likewise.
   void Loss(const BoundParameters& parameters, const at::Tensor& input, const TokenView& view,
             double* loss) const;

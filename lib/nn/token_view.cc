@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 #include <vector>
+
+#include "base/status.h"
 
 namespace trainctl::nn {
 namespace {
@@ -24,7 +27,7 @@ std::vector<int32_t> DocumentOffsets(const int32_t* document, const model::Micro
 // Where the arrays of one micro-batch lie among those of all, and their bytes.
 class Packer {
  public:
-  Packer(std::vector<char>& bytes, const char* target) : bytes_(bytes), target_(target) {}
+  Packer(char* bytes, const char* target) : bytes_(bytes), target_(target) {}
 
   // Appends what `pointer` borrows, which then points to where it will be on the device. Null stays null.
   template <typename T>
@@ -32,37 +35,52 @@ class Packer {
     if (pointer == nullptr) return;
     const size_t size = static_cast<size_t>(count) * sizeof(T);
     at_ = (at_ + sizeof(T) - 1) / sizeof(T) * sizeof(T);
-    std::memcpy(&bytes_[at_], pointer, size);
+    std::memcpy(bytes_ + at_, pointer, size);
     pointer = reinterpret_cast<const T*>(target_ + at_);
     at_ += size;
   }
 
  private:
-  std::vector<char>& bytes_;
+  char* const bytes_;
   const char* const target_;
   size_t at_ = 0;
 };
 
 }  // namespace
 
+bool AreWholeSequences(absl::Span<const TokenView> views, const model::MicroBatchShape& shape) {
+  return std::all_of(views.begin(), views.end(), [&](const TokenView& view) {
+    return std::cmp_equal(DocumentOffsets(view.document, shape).size(), shape.batch + 1);
+  });
+}
+
 DeviceTokens::DeviceTokens(const device::Device& device, absl::Span<const TokenView> host,
-                           const model::MicroBatchShape& shape)
-    : views_(host.begin(), host.end()) {
-  if (device.is_cpu()) return;
+                           const model::MicroBatchShape& shape) {
+  if (device.is_cpu()) {
+    views_.assign(host.begin(), host.end());
+  } else {
+    Replace(device, host, shape);
+  }
+}
+
+void DeviceTokens::Replace(const device::Device& device, absl::Span<const TokenView> host,
+                           const model::MicroBatchShape& shape) {
+  views_.assign(host.begin(), host.end());
   const int64_t n = shape.tokens();
   std::vector<std::vector<int32_t>> offsets;
-  int64_t most = 0;
+  int64_t bytes = 0;
   for (TokenView& view : views_) {
     const std::vector<int32_t>& of_view = offsets.emplace_back(DocumentOffsets(view.document, shape));
     for (size_t i = 1; i < of_view.size(); ++i)
       view.longest_document = std::max<int64_t>(view.longest_document, of_view[i] - of_view[i - 1]);
     const auto words = 3 * n + static_cast<int64_t>(of_view.size());
-    most += words * kWord + (n + kWord - 1) / kWord * kWord;
+    bytes += words * kWord + (n + kWord - 1) / kWord * kWord;
   }
-  std::vector<char> bytes(static_cast<size_t>(most));
-  storage_ = at::empty({most}, device.Options(at::kByte));
+  const at::Tensor here = device.PinnedBytes(bytes);
+  if (!storage_.defined()) storage_ = at::empty({bytes}, device.Options(at::kByte));
+  TRAINCTL_CHECK(storage_.numel() == bytes);
   char* const target = static_cast<char*>(storage_.data_ptr());
-  Packer packer(bytes, target);
+  Packer packer(static_cast<char*>(here.data_ptr()), target);
   for (size_t i = 0; i < views_.size(); ++i) {
     TokenView& view = views_[i];
     const int32_t* begins = offsets[i].data();
@@ -74,7 +92,7 @@ DeviceTokens::DeviceTokens(const device::Device& device, absl::Span<const TokenV
     packer.Put(view.loss_mask, n);
     view.document_offsets = device.View(const_cast<int32_t*>(begins), {num_offsets}, at::kInt);
   }
-  device.CopyToDevice(target, bytes.data(), most);
+  device.CopyPinnedToDevice(target, here);
 }
 
 }  // namespace trainctl::nn

@@ -25,15 +25,23 @@ struct TokenView {
   int64_t longest_document = 0;  // tokens
 };
 
+// Whether each sequence is one document.
+bool AreWholeSequences(absl::Span<const TokenView> views, const model::MicroBatchShape& shape);
+
 // Owns on a device what views on it borrow.
 class DeviceTokens {
  public:
   DeviceTokens() = default;
-  // Copies `host`, views of host memory of one shape, to the device; once for all, for the host waits. On the
-  // CPU it borrows what `host` borrows.
+  // Copies `host`, views of host memory of one shape that may be reused at once, to the device, in its turn
+  // on the stream. On the CPU it borrows what `host` borrows.
   DeviceTokens(const device::Device& device, absl::Span<const TokenView> host,
                const model::MicroBatchShape& shape);
   const TokenView& view(size_t micro_batch) const { return views_[micro_batch]; }
+
+  // Copies others to where these are, on a device: work that was told of these then works on those. Of both
+  // each sequence is one document, and there are as many.
+  void Replace(const device::Device& device, absl::Span<const TokenView> host,
+               const model::MicroBatchShape& shape);
 
  private:
   at::Tensor storage_;

@@ -48,20 +48,19 @@ int64_t Optimizer::MovedBytes() const {
   return fp32_bytes + 2 * (fp32_bytes + StateBytes());  // the gradient is read, the rest is written too
 }
 
-void Update(const Optimizer& optimizer, const kernels::Kernels& kernels, DType dtype, const Parts& parts,
-            const void* gradient, int64_t first, int64_t count, const kernels::UpdateOptions& options) {
+kernels::UpdateRange RangeOf(const Optimizer& optimizer, DType dtype, const Parts& parts,
+                             const void* gradient, int64_t first, int64_t count) {
   const int64_t offset = first * DTypeBytes(dtype);
-  std::array<void*, kMaxStates> states = {};
+  kernels::UpdateRange range = {.master = static_cast<char*>(parts.master) + offset,
+                                .gradient = static_cast<const char*>(gradient) + offset,
+                                .count = count};
   for (size_t k = 0; k < optimizer.states.size(); ++k) {
     TRAINCTL_CHECK_MSG(optimizer.states[k].dtype == DType::kF32,
                        "the kernels' states are of the master's type");
-    states[k] = static_cast<char*>(parts.states[k]) + offset;
+    range.states[k] = static_cast<char*>(parts.states[k]) + offset;
   }
-  void* const copy =
-      parts.copy == nullptr ? nullptr : static_cast<char*>(parts.copy) + first * DTypeBytes(DType::kBF16);
-  kernels.Masters(dtype).For(optimizer.rule)(static_cast<char*>(parts.master) + offset, states.data(),
-                                             static_cast<const char*>(gradient) + offset, copy, options,
-                                             count);
+  if (parts.copy != nullptr) range.copy = static_cast<char*>(parts.copy) + first * DTypeBytes(DType::kBF16);
+  return range;
 }
 
 }  // namespace trainctl::optim

@@ -68,10 +68,9 @@ struct Parts {
   void* copy = nullptr;                       // bf16 of the master, made by each update; null: none
 };
 
-// Updates `count` elements from `first` on, of memory that `kernels` works on. `gradient` begins where
-// `parts` do, and is of the master's type `dtype`. One thread's call; calls over other elements may run at
-// the same time.
-void Update(const Optimizer& optimizer, const kernels::Kernels& kernels, DType dtype, const Parts& parts,
-            const void* gradient, int64_t first, int64_t count, const kernels::UpdateOptions& options);
+// `count` elements from `first` on, as the kernels take them. `gradient` begins where `parts` do, and is of
+// the master's type `dtype`.
+kernels::UpdateRange RangeOf(const Optimizer& optimizer, DType dtype, const Parts& parts,
+                             const void* gradient, int64_t first, int64_t count);
 
 }  // namespace trainctl::optim

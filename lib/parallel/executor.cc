@@ -50,6 +50,37 @@ class Executor::Pass {
         values_(program_.values.size()) {}
 
   absl::Status Run() {
+    TRAINCTL_RETURN_IF_ERROR(Begin());
+    RunInstructions();
+    return End();
+  }
+
+  // By the graph, which is made of this pass where there is none; where it cannot be made nothing has been
+  // done.
+  absl::Status RunGraph() {
+    tokens_ = &e_.graph_tokens_;
+    TRAINCTL_RETURN_IF_ERROR(Begin());
+    if (e_.graph_ == nullptr) {
+      TRAINCTL_ASSIGN_OR_RETURN(e_.graph_, device::Graph::Capture(e_.device_, [this] {
+                                  RunInstructions();
+                                  return e_.events_.status();
+                                }));
+    }
+    const double begin = Now();
+    e_.events_.Fail(e_.graph_->Launch());
+    Beat();
+    e_.phase_seconds_["graph"] += Now() - begin;
+    return End();
+  }
+
+  // The sum over this rank's unmasked targets, when the pass is done.
+  double LocalLoss() const { return OnHost().loss; }
+
+  StepResult result;
+  int64_t local_loss_tokens = 0;
+
+ private:
+  absl::Status Begin() {
     if (static_cast<int>(host_micro_batches_.size()) != program_.num_micro_batches) {
       return InternalError(absl::StrCat("the step has ", program_.num_micro_batches,
                                         " micro-batches, the batch has ", host_micro_batches_.size()));
@@ -59,78 +90,139 @@ class Executor::Pass {
     e_.operator_seconds_ = {};
     Upload();
     e_.slot_bucket_.assign(program_.parameter_slots.size(), -1);
+    ends_.assign(program_.streams.size(), Stream::kNoEvent);
     for (size_t stream = e_.streams_.size(); stream < program_.streams.size(); ++stream)
       e_.streams_.push_back(std::make_unique<Stream>(e_.device_, e_.events_));
+    return absl::OkStatus();
+  }
+
+  void RunInstructions() {
     std::optional<schedule::StepHasher> hasher;
     if (std::exchange(e_.hash_next_, false)) hasher.emplace(step_, ledger_, class_);
-    // A device's library must hear of the exchanges of all groups in one order on every rank, the list's, or
-    // ranks can wait for one another for ever. On the CPU recorded is done: streams would not overlap.
-    int last_exchange = Stream::kNoEvent;
-    const bool in_turn = !e_.device_.is_cpu();
-    for (size_t i = 0; i < program_.instructions.size(); ++i) {
+    for (size_t i = 0; i < program_.instructions.size() && e_.events_.status().ok(); ++i) {
       const Instruction& instruction = program_.instructions[i];
-      const int event = static_cast<int>(i);
       if (hasher.has_value()) hasher->Add(instruction);
-      if (instruction.stream != schedule::kComputeStream) {
-        Stream& stream = *e_.streams_[static_cast<size_t>(instruction.stream)];
-        stream.Launch(
-            {instruction.waits.begin(), instruction.waits.end()}, event,
-            [this, &instruction, i] {
-              const int64_t begin_ns = SpanClock();
-              TRAINCTL_RETURN_IF_ERROR(Annotated(instruction, Communicate(instruction)));
-              return EndSpan(i, begin_ns);
-            },
-            last_exchange);
-        if (in_turn) last_exchange = event;
-        continue;
+      // Between a rank and itself nothing is exchanged, so nothing would go on beside it.
+      if (instruction.stream == schedule::kComputeStream || IsAlone()) {
+        e_.events_.Fail(RunHere(i));
+      } else {
+        Launch(i);
       }
-      const double wait_begin = Now();
-      absl::Status status = e_.events_.Wait(instruction.waits);
-      const bool exchanges = in_turn && e_.tensor_ != nullptr && instruction.block >= 0;
-      if (status.ok() && exchanges && last_exchange != Stream::kNoEvent)
-        status = e_.events_.WaitUntilRecorded(last_exchange);
-      if (exchanges) last_exchange = event;
-      const double begin = Now();
-      e_.phase_seconds_["wait"] += begin - wait_begin;
-      if (status.ok()) {
-        const int64_t begin_ns = SpanClock();
-        if (e_.hook_) e_.hook_(instruction);
-        status = Annotated(instruction, Compute(instruction));
-        Beat();
-        FreeValues(instruction);
-        if (status.ok()) status = EndSpan(i, begin_ns);
-      }
-      e_.phase_seconds_[std::string(schedule::OpName(instruction.op))] += Now() - begin;
-      if (!status.ok()) {
-        e_.events_.Fail(status);
-        break;
-      }
-      e_.events_.Record(event);
     }
     if (hasher.has_value()) e_.executed_hash_ = hasher->Finish();
-    const double drain_begin = Now();
-    for (auto& stream : e_.streams_) {
-      if (stream) stream->Drain();
+  }
+
+  void Launch(size_t i) {
+    const Instruction& instruction = program_.instructions[i];
+    const int event = static_cast<int>(i);
+    e_.streams_[static_cast<size_t>(instruction.stream)]->Launch(
+        {instruction.waits.begin(), instruction.waits.end()}, event,
+        [this, &instruction, i] { return Timed(i, [&] { return Communicate(instruction); }); },
+        last_exchange_);
+    if (in_turn()) last_exchange_ = event;
+    ends_[static_cast<size_t>(instruction.stream)] = event;
+  }
+
+  // On the compute stream.
+  absl::Status RunHere(size_t i) {
+    const Instruction& instruction = program_.instructions[i];
+    const int event = static_cast<int>(i);
+    const double wait_begin = Now();
+    if (!IsAlone()) {
+      TRAINCTL_RETURN_IF_ERROR(e_.events_.Wait(instruction.waits));
+      const bool exchanges = in_turn() && e_.tensor_ != nullptr && instruction.block >= 0;
+      if (exchanges && last_exchange_ != Stream::kNoEvent)
+        TRAINCTL_RETURN_IF_ERROR(e_.events_.WaitUntilRecorded(last_exchange_));
+      if (exchanges) last_exchange_ = event;
     }
-    // What the next pass launches on other streams, and what the host does with the state, comes after this.
-    if (e_.events_.status().ok()) e_.events_.Fail(e_.device_.Synchronize());
-    e_.phase_seconds_["wait"] += Now() - drain_begin;
+    const double begin = Now();
+    e_.phase_seconds_["wait"] += begin - wait_begin;
+    const absl::Status status = Timed(i, [&] {
+      if (e_.hook_) e_.hook_(instruction);
+      const absl::Status computed = Compute(instruction);
+      Beat();
+      FreeValues(instruction);
+      return computed;
+    });
+    e_.phase_seconds_[std::string(schedule::OpName(instruction.op))] += Now() - begin;
+    TRAINCTL_RETURN_IF_ERROR(status);
+    queued_.push_back(event);
+    if (!IsLaunchedWithNext(i)) Record();
+    return absl::OkStatus();
+  }
+
+  // A device's library must hear of the exchanges of all groups in one order on every rank, the list's, or
+  // ranks can wait for one another for ever. On the CPU recorded is done: streams would not overlap.
+  bool in_turn() const { return !e_.device_.is_cpu(); }
+
+  absl::Status End() {
+    const double begin = Now();
+    e_.events_.Fail(Finish());
+    e_.phase_seconds_["wait"] += Now() - begin;
     return e_.events_.status();
   }
 
-  // Of the loss over this rank's unmasked targets so far. Waits for the device.
-  double LocalLoss() const {
-    double loss = 0;
-    e_.device_.CopyToHost(&loss, e_.loss_, sizeof(loss));
-    return loss;
+  // Waits for all that was launched, on the device once, and reads the sums. What the next pass launches on
+  // other streams, and what the host does with the state, comes after this.
+  absl::Status Finish() {
+    for (auto& stream : e_.streams_) {
+      if (stream) stream->Drain();
+    }
+    std::erase(ends_, Stream::kNoEvent);
+    TRAINCTL_RETURN_IF_ERROR(e_.events_.Wait(ends_));
+    if (!e_.device_.is_cpu()) {
+      try {
+        e_.device_.CopyToPinned(e_.pinned_scalars_, e_.scalars_);
+      } catch (const std::exception& error) {
+        return InternalError(device::ErrorText(error));
+      }
+      TRAINCTL_RETURN_IF_ERROR(e_.device_.Synchronize());
+    }
+    if (update_ != nullptr && IsAlone()) TakeSums(OnHost().loss, OnHost().squares);
+    return absl::OkStatus();
   }
 
-  StepResult result;
-  int64_t local_loss_tokens = 0;
+  PassScalars& OnHost() const {
+    return e_.device_.is_cpu() ? e_.cpu_scalars_ : *static_cast<PassScalars*>(e_.pinned_scalars_.data_ptr());
+  }
 
- private:
+  // A rank that is alone has nobody to add its sums to: it reads them with the end of the pass.
+  bool IsAlone() const { return ledger_.mesh().world_size() == 1; }
+
+  void TakeSums(double loss, double squares) {
+    result.loss = result.loss_tokens > 0 ? loss / static_cast<double>(result.loss_tokens) : 0.0;
+    result.grad_norm = std::sqrt(squares);
+    result.finite = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
+  }
+
+  // Updates that follow one another are one launch on a device; who traces them wants each by itself.
+  bool IsLaunchedWithNext(size_t instruction) const {
+    const auto& list = program_.instructions;
+    return !e_.device_.is_cpu() && !e_.span_hook_ && list[instruction].op == Op::kOptimizerStep &&
+           instruction + 1 < list.size() && list[instruction + 1].op == Op::kOptimizerStep;
+  }
+
+  // What the compute stream has been given, for the other streams.
+  void Record() {
+    for (const int event : queued_) {
+      if (!IsAlone()) e_.events_.Record(event);
+    }
+    queued_.clear();
+  }
+
   static absl::Status Annotated(const Instruction& instruction, const absl::Status& status) {
     return status.ok() ? status : Annotate(status, schedule::Describe(instruction));
+  }
+
+  // What an instruction does, told to who traces it. A traced one is done when its work on the device is.
+  template <typename Work>
+  absl::Status Timed(size_t i, const Work& work) const {
+    const int64_t begin_ns = SpanClock();
+    TRAINCTL_RETURN_IF_ERROR(Annotated(program_.instructions[i], work()));
+    if (!e_.span_hook_) return absl::OkStatus();
+    TRAINCTL_RETURN_IF_ERROR(e_.device_.Synchronize());
+    e_.span_hook_(i, begin_ns, SpanClock());
+    return absl::OkStatus();
   }
 
   // steady_clock is CLOCK_MONOTONIC.
@@ -138,17 +230,21 @@ class Executor::Pass {
     if (!e_.span_hook_) return 0;
     return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
   }
-  // A traced instruction is done when its work on the device is.
-  absl::Status EndSpan(size_t instruction, int64_t begin_ns) const {
-    if (!e_.span_hook_) return absl::OkStatus();
-    TRAINCTL_RETURN_IF_ERROR(e_.device_.Synchronize());
-    e_.span_hook_(instruction, begin_ns, SpanClock());
-    return absl::OkStatus();
-  }
 
   void Upload() {
-    e_.device_.Zero(e_.loss_, sizeof(double));
-    micro_batches_ = nn::DeviceTokens(e_.device_, host_micro_batches_, e_.options_.shape());
+    OnHost() = {};
+    if (update_ != nullptr) {
+      OnHost().update = OptionsOfUpdate();
+      result.loss_tokens = CountLocalTokens();
+      OnHost().scale = ScaleOfGradients();
+    }
+    if (!e_.device_.is_cpu()) e_.device_.CopyPinnedToDevice(e_.scalars_, e_.pinned_scalars_);
+    const model::MicroBatchShape shape = e_.options_.shape();
+    if (e_.graph_ != nullptr && tokens_ == &e_.graph_tokens_) {
+      tokens_->Replace(e_.device_, host_micro_batches_, shape);
+    } else {
+      *tokens_ = nn::DeviceTokens(e_.device_, host_micro_batches_, shape);
+    }
   }
 
   // What each operation does, in the order of Op.
@@ -377,7 +473,7 @@ class Executor::Pass {
     return e_.runners_[static_cast<size_t>(i.block)];
   }
   const nn::TokenView& View(const Instruction& i) const {
-    return micro_batches_.view(static_cast<size_t>(i.micro_batch));
+    return tokens_->view(static_cast<size_t>(i.micro_batch));
   }
 
   absl::Status Forward(const Instruction& i) {
@@ -395,7 +491,7 @@ class Executor::Pass {
 
   absl::Status Loss(const Instruction& i) {
     const at::Tensor input = Take(i, ValueKind::kHidden);
-    Runner(i).Loss(Bind(i), input, View(i), e_.loss_);
+    Runner(i).Loss(Bind(i), input, View(i), &e_.scalars_->loss);
     local_loss_tokens += CountMasked(host_micro_batches_[static_cast<size_t>(i.micro_batch)].loss_mask,
                                      e_.options_.shape().tokens());
     return absl::OkStatus();
@@ -403,11 +499,10 @@ class Executor::Pass {
 
   absl::Status LossAndGradient(const Instruction& i) {
     const nn::BoundParameters bound = Bind(i);
-    const float scale =
-        result.loss_tokens > 0 ? static_cast<float>(1.0 / static_cast<double>(result.loss_tokens)) : 0.0f;
     const at::Tensor input = Take(i, ValueKind::kHidden);
     Put(i, ValueKind::kHiddenGradient,
-        Runner(i).LossAndGradient(bound, input, View(i), update_->z_loss, scale, e_.loss_));
+        Runner(i).LossAndGradient(bound, input, View(i), update_->z_loss, &e_.scalars_->scale,
+                                  &e_.scalars_->loss));
     return absl::OkStatus();
   }
 
@@ -453,20 +548,30 @@ class Executor::Pass {
 
   // Every class sees the same tokens.
   absl::Status CountLossTokens(const Instruction& instruction) {
-    int64_t local = 0;
-    for (const nn::TokenView& view : host_micro_batches_)
-      local += CountMasked(view.loss_mask, e_.options_.shape().tokens());
-    double count = static_cast<double>(local);
+    if (IsAlone()) return absl::OkStatus();
+    double count = static_cast<double>(result.loss_tokens);
     TRAINCTL_RETURN_IF_ERROR(SumScalars(instruction, layout::kLossTokensReduction, count));
     result.loss_tokens = static_cast<int64_t>(count);
+    const float scale = ScaleOfGradients();
+    e_.device_.CopyToDevice(&e_.scalars_->scale, &scale, sizeof(scale));
     return absl::OkStatus();
   }
 
+  int64_t CountLocalTokens() const {
+    int64_t count = 0;
+    for (const nn::TokenView& view : host_micro_batches_)
+      count += CountMasked(view.loss_mask, e_.options_.shape().tokens());
+    return count;
+  }
+
+  float ScaleOfGradients() const {
+    return result.loss_tokens > 0 ? static_cast<float>(1.0 / static_cast<double>(result.loss_tokens)) : 0.0f;
+  }
+
   absl::Status ReduceLoss(const Instruction& instruction) {
-    double loss = LocalLoss();
-    TRAINCTL_RETURN_IF_ERROR(SumScalars(instruction, layout::kLossReduction, loss));
-    result.loss = result.loss_tokens > 0 ? loss / static_cast<double>(result.loss_tokens) : 0.0;
-    return absl::OkStatus();
+    if (IsAlone()) return absl::OkStatus();
+    e_.device_.CopyToHost(&loss_, &e_.scalars_->loss, sizeof(loss_));
+    return SumScalars(instruction, layout::kLossReduction, loss_);
   }
 
   // This rank's ranges of a bucket; adjacent parameters that `is` says the same of are one, named after the
@@ -486,55 +591,91 @@ class Executor::Pass {
   }
 
   absl::Status GradNorm(const Instruction& instruction) {
-    e_.device_.Zero(e_.squares_, sizeof(double));
-    const kernels::MasterKernels& masters = e_.device_.kernels().Masters(e_.state_.master_dtype());
     const auto counts = [this](int parameter) { return ledger_.CountsInNorm(parameter, e_.state_.rank()); };
+    std::vector<kernels::UpdateRange> counted;
     for (const int bucket : e_.state_.buckets()) {
-      void* const part = e_.state_.gradient_part(bucket);
       for (const layout::ParameterRange& range : MergedRanges(bucket, counts)) {
-        if (counts(range.parameter))
-          masters.sum_of_squares(e_.squares_, MasterAt(part, range.offset), range.count);
+        if (counts(range.parameter)) counted.push_back(RangeOf({bucket, range}, 0, range.count));
       }
     }
+    const kernels::MasterKernels& masters = Masters();
+    PassScalars* const scalars = e_.scalars_;
+    float* const factor_there = &scalars->update.factor;
+    masters.sum_of_squares(&scalars->squares, counted.data(), static_cast<int>(counted.size()));
+    if (IsAlone()) {
+      masters.clip_factor(factor_there, &scalars->loss, &scalars->squares, update_->clip_norm);
+      return absl::OkStatus();
+    }
     double squares = 0;
-    e_.device_.CopyToHost(&squares, e_.squares_, sizeof(squares));
+    e_.device_.CopyToHost(&squares, &scalars->squares, sizeof(squares));
     TRAINCTL_RETURN_IF_ERROR(SumScalars(instruction, layout::kGradNormReduction, squares));
-    result.grad_norm = std::sqrt(squares);
-    result.finite = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
+    TakeSums(loss_, squares);
+    float factor = 0;
+    kernels::Cpu().masters_f32.clip_factor(&factor, &loss_, &squares, update_->clip_norm);
+    e_.device_.CopyToDevice(factor_there, &factor, sizeof(factor));
     return absl::OkStatus();
   }
 
-  absl::Status OptimizerStep(const Instruction& instruction) {
-    if (!update_->apply || !result.finite) return absl::OkStatus();
-    const int bucket = instruction.bucket;
-    const optim::Optimizer& optimizer = *e_.options_.setting.optimizer;
+  const kernels::MasterKernels& Masters() const {
+    return e_.device_.kernels().Masters(e_.state_.master_dtype());
+  }
+
+  struct BucketRange {
+    int bucket;
+    layout::ParameterRange range;
+  };
+  // Elements [begin, end) of it.
+  kernels::UpdateRange RangeOf(const BucketRange& of, int64_t begin, int64_t end) const {
+    return optim::RangeOf(*e_.options_.setting.optimizer, e_.state_.master_dtype(),
+                          e_.state_.parts(of.bucket), e_.state_.gradient_part(of.bucket),
+                          of.range.offset + begin, end - begin);
+  }
+
+  kernels::UpdateOptions OptionsOfUpdate() const {
     kernels::UpdateOptions options{.lr = update_->lr,
                                    .beta1 = update_->beta1,
                                    .beta2 = update_->beta2,
                                    .eps = update_->eps,
-                                   .momentum = update_->momentum};
+                                   .momentum = update_->momentum,
+                                   .weight_decay = update_->weight_decay};
+    const optim::Optimizer& optimizer = *e_.options_.setting.optimizer;
     if (optimizer.prepare != nullptr) optimizer.prepare(update_->update_number, options);
-    if (update_->clip_norm > 0) {
-      options.gradient_scale =
-          static_cast<float>(std::min(1.0, update_->clip_norm / (result.grad_norm + 1e-6)));
-    }
-    const int64_t threads = e_.options_.setting.threads;
-    const auto decays = [this](int parameter) -> bool {
-      return update_->decay[static_cast<size_t>(parameter)];
-    };
-    for (const layout::ParameterRange& range : MergedRanges(bucket, decays)) {
-      options.weight_decay = decays(range.parameter) ? update_->weight_decay : 0.0f;
-      const auto update = [&](int64_t begin, int64_t end) {
-        optim::Update(optimizer, e_.device_.kernels(), e_.state_.master_dtype(), e_.state_.parts(bucket),
-                      e_.state_.gradient_part(bucket), range.offset + begin, end - begin, options);
-      };
-      if (e_.device_.is_cpu()) {
-        at::parallel_for(0, range.count, (range.count + threads - 1) / threads, update);
-      } else {
-        update(0, range.count);
-      }
-    }
+    return options;
+  }
+
+  absl::Status OptimizerStep(const Instruction& instruction) {
+    if (!update_->apply) return absl::OkStatus();
+    for (const layout::ParameterRange& range :
+         MergedRanges(instruction.bucket, [this](int parameter) { return Decays(parameter); }))
+      updates_.push_back({instruction.bucket, range});
+    const auto index = static_cast<size_t>(&instruction - program_.instructions.data());
+    if (!IsLaunchedWithNext(index)) Update(std::exchange(updates_, {}));
     return absl::OkStatus();
+  }
+
+  bool Decays(int parameter) const { return update_->decay[static_cast<size_t>(parameter)]; }
+
+  void Update(const std::vector<BucketRange>& ranges) const {
+    const kernels::UpdateFunction function = Masters().For(e_.options_.setting.optimizer->rule);
+    const kernels::UpdateOptions* const options = &e_.scalars_->update;
+    std::vector<kernels::UpdateRange> on_device;
+    for (const BucketRange& updated : ranges) {
+      const auto part = [&](int64_t begin, int64_t end) {
+        kernels::UpdateRange range = RangeOf(updated, begin, end);
+        range.decays = Decays(updated.range.parameter);
+        return range;
+      };
+      const int64_t count = updated.range.count, threads = e_.options_.setting.threads;
+      if (!e_.device_.is_cpu()) {
+        on_device.push_back(part(0, count));
+        continue;
+      }
+      at::parallel_for(0, count, (count + threads - 1) / threads, [&](int64_t begin, int64_t end) {
+        const kernels::UpdateRange range = part(begin, end);
+        function(&range, 1, options);
+      });
+    }
+    if (!on_device.empty()) function(on_device.data(), static_cast<int>(on_device.size()), options);
   }
 
   Executor& e_;
@@ -543,9 +684,15 @@ class Executor::Pass {
   const int class_;
   const schedule::Program& program_;
   absl::Span<const nn::TokenView> host_micro_batches_;
-  nn::DeviceTokens micro_batches_;
+  nn::DeviceTokens own_tokens_;
+  nn::DeviceTokens* tokens_ = &own_tokens_;
   const UpdateOptions* update_;
   std::vector<Stored> values_;  // by the step's value ids
+  int last_exchange_ = Stream::kNoEvent;
+  std::vector<int> ends_;             // the last event of each stream but that of computing
+  std::vector<int> queued_;           // events of computing that are not recorded yet
+  double loss_ = 0;                   // over all ranks
+  std::vector<BucketRange> updates_;  // that wait for the next one
 };
 
 Executor::Executor(const model::ModelSpec& spec, ShardedState& state, Groups& groups,
@@ -561,13 +708,13 @@ Executor::Executor(const model::ModelSpec& spec, ShardedState& state, Groups& gr
     const device::ScopedMemoryTag tag(device_, MemoryTag(schedule::Category::kBuffers));
     rope_ = nn::MakeRopeTables(device_, spec, options.setting.seq_len);
   }
-  if (device_.is_cpu()) {
-    loss_ = host_sums_.data();
-  } else {
-    device_sums_ = at::zeros({2}, device_.Options(at::kDouble));
-    loss_ = device_sums_.data_ptr<double>();
+  scalars_ = &cpu_scalars_;
+  if (!device_.is_cpu()) {
+    constexpr int64_t kBytes = sizeof(PassScalars);
+    pinned_scalars_ = device_.PinnedBytes(kBytes);
+    device_scalars_ = at::zeros({kBytes}, device_.Options(at::kByte));
+    scalars_ = static_cast<PassScalars*>(device_scalars_.data_ptr());
   }
-  squares_ = loss_ + 1;
   ReserveWorkspace();
   const layout::Ledger& ledger = state.ledger();
   if (ledger.mesh().tp > 1)
@@ -596,9 +743,54 @@ Executor::~Executor() = default;
 absl::StatusOr<StepResult> Executor::RunStep(const schedule::Step& step,
                                              absl::Span<const nn::TokenView> micro_batches,
                                              const UpdateOptions& update) {
+  if (MayUseGraph(micro_batches, update)) return RunGraph(step, micro_batches, update);
   Pass pass(*this, step, micro_batches, &update);
   TRAINCTL_RETURN_IF_ERROR(pass.Run());
   return pass.result;
+}
+
+bool Executor::MayUseGraph(absl::Span<const nn::TokenView> micro_batches, const UpdateOptions& update) const {
+  return told_of_graphs_ != nullptr && update.apply && !hook_ && !span_hook_ && !hash_next_ &&
+         state_.ledger().mesh().world_size() == 1 && device::Graph::IsThereFor(device_) &&
+         model::FlashServes(state_.compute_dtype(), spec_.head_dim) &&
+         nn::AreWholeSequences(micro_batches, options_.shape());
+}
+
+absl::StatusOr<StepResult> Executor::RunGraph(const schedule::Step& step,
+                                              absl::Span<const nn::TokenView> micro_batches,
+                                              const UpdateOptions& update) {
+  const Graphed wanted{&step, update.clip_norm, update.z_loss, update.decay};
+  std::optional<StepResult> eager;
+  if (graphed_ != wanted) {
+    graph_.reset();
+    UpdateOptions none = update;
+    none.apply = false;
+    Pass pass(*this, step, micro_batches, &none);
+    TRAINCTL_RETURN_IF_ERROR(pass.Run());
+    eager = pass.result;
+  }
+  Pass pass(*this, step, micro_batches, &update);
+  const absl::Status status = pass.RunGraph();
+  if (graph_ == nullptr) {
+    std::exchange(told_of_graphs_, nullptr)(std::string(status.message()));
+    return RunStep(step, micro_batches, update);
+  }
+  TRAINCTL_RETURN_IF_ERROR(status);
+  graphed_ = wanted;
+  if (eager.has_value()) TRAINCTL_RETURN_IF_ERROR(HoldAgainst(*eager, pass.result));
+  return pass.result;
+}
+
+absl::Status Executor::HoldAgainst(const StepResult& eager, const StepResult& graph) {
+  // Some attention kernels sum gradients in any order.
+  constexpr double kRounding = 1e-4;
+  const auto near = [](double a, double b) {
+    return std::isfinite(a) ? std::abs(a - b) <= kRounding * std::abs(a) : !std::isfinite(b);
+  };
+  if (near(eager.loss, graph.loss) && near(eager.grad_norm, graph.grad_norm)) return absl::OkStatus();
+  return InternalError(absl::StrCat("a step has loss ", graph.loss, " and gradient norm ", graph.grad_norm,
+                                    " by its graph, ", eager.loss, " and ", eager.grad_norm,
+                                    " without it; run.graphs = false trains without"));
 }
 
 absl::StatusOr<EvalSums> Executor::RunForward(const schedule::Step& step,

@@ -11,11 +11,13 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
+#include "device/graph.h"
 #include "nn/segment_runner.h"
 #include "parallel/groups.h"
 #include "parallel/sharded_state.h"
@@ -87,6 +89,12 @@ class Executor {
   // Between passes; null: none.
   void SetSpanHook(SpanHook hook) { span_hook_ = std::move(hook); }
 
+  // From now on a rank that is alone on a device with graphs does its steps by one launch each, where
+  // attention is one kernel, nobody looks at its instructions and every sequence is one document. `told`
+  // hears why not, once, where a graph cannot be made. The first such step is done without its update before
+  // it is done by the graph; RunStep fails where the two differ.
+  void UseGraphs(std::function<void(const std::string& why_not)> told) { told_of_graphs_ = std::move(told); }
+
   // Seconds of the last pass spent on the compute thread per instruction kind, and waiting. On a device: to
   // queue them, and most of the step in waiting; with a span hook every instruction waits for its own work.
   const std::map<std::string, double>& phase_seconds() const { return phase_seconds_; }
@@ -98,9 +106,24 @@ class Executor {
   class Pass;
   friend class Pass;
 
+  // What a graph was made of, its arguments that are the host's.
+  struct Graphed {
+    const schedule::Step* step;
+    double clip_norm;
+    float z_loss;
+    std::vector<bool> decay;
+    bool operator==(const Graphed&) const = default;
+  };
+
   const model::ModelSpec& spec_;
   std::vector<schedule::Group> ScalarGroups() const;
   void ReserveWorkspace() const;
+  bool MayUseGraph(absl::Span<const nn::TokenView> micro_batches, const UpdateOptions& update) const;
+  // What a step has by the graph and without it.
+  static absl::Status HoldAgainst(const StepResult& eager, const StepResult& graph);
+  absl::StatusOr<StepResult> RunGraph(const schedule::Step& step,
+                                      absl::Span<const nn::TokenView> micro_batches,
+                                      const UpdateOptions& update);
   // InternalError: the ledger does not list that sum of training over that group's axis.
   absl::Status CheckListed(absl::string_view sum, const comm::Group& group) const;
 
@@ -119,11 +142,21 @@ class Executor {
   std::string executed_hash_;
   std::map<std::string, double> phase_seconds_;
   nn::OperatorSeconds operator_seconds_;
-  // Sums of a pass, in the device's memory: of losses, and of the gradients' squares.
-  std::array<double, 2> host_sums_ = {};
-  at::Tensor device_sums_;
-  double* loss_ = nullptr;
-  double* squares_ = nullptr;
+  // What a pass is told and what it sums up, in the device's memory.
+  struct PassScalars {
+    double loss = 0;     // the sum over unmasked targets
+    double squares = 0;  // of gradients
+    float scale = 0;     // of gradients: 1 / loss tokens of all ranks
+    kernels::UpdateOptions update;
+  };
+  PassScalars* scalars_ = nullptr;
+  // On the CPU they are the host's, which otherwise writes and reads a copy before and after a pass.
+  PassScalars cpu_scalars_;
+  at::Tensor device_scalars_, pinned_scalars_;
+  std::function<void(const std::string&)> told_of_graphs_;  // null: there are to be none
+  std::optional<Graphed> graphed_;                          // what graph_ was made of
+  nn::DeviceTokens graph_tokens_;
+  std::unique_ptr<device::Graph> graph_;
   absl::flat_hash_set<std::string> sums_;  // that the ledger lists
   std::vector<int> slot_bucket_;           // what each parameter slot holds, to catch a stale one
 };

@@ -96,7 +96,6 @@ void Stream::Launch(std::vector<int> waits, int event, std::function<absl::Statu
 }
 
 void Stream::Drain() {
-  if (!device_.is_cpu()) Launch({}, kNoEvent, [this] { return device_.Synchronize(); });
   const WaitingForOthers waiting;
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return tasks_.empty() && !busy_; });

@@ -55,7 +55,7 @@ class Stream {
   // until it is recorded `work` is not called either, but does not wait for what it stands for: on a device
   // it says in which order streams queue, and no more.
   void Launch(std::vector<int> waits, int event, std::function<absl::Status()> work, int turn = kNoEvent);
-  // Blocks until everything launched has ended, on the device too.
+  // Blocks until everything launched has been called; on a device its work is queued then.
   void Drain();
 
  private:

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
@@ -38,6 +39,13 @@ struct Candidate {
   bool operator==(const Candidate&) const = default;
 };
 
+// What a step asks of a device, beside the products and attention themselves.
+struct PlannedWork {
+  int64_t launches = 0;
+  int64_t moved_bytes = 0;  // by passes over memory
+  bool operator==(const PlannedWork&) const = default;
+};
+
 struct Plan {
   layout::Layout layout;
   schedule::StepSetting setting;
@@ -50,10 +58,12 @@ struct Plan {
   cluster::Host host;    // the machine as it was read, once, for this plan
   int64_t num_parameters = 0;
   double flops_per_token = 0;
-  double peak_flops = 0;              // of a worker's device, for the MFU (utilization.h); 0: unknown
-  simulate::Rates rates;              // that the candidates' times are made of
-  int64_t memory_limit_bytes = 0;     // tensor memory per worker
-  simulate::MemoryReport predicted;   // of the chosen layout
+  double peak_flops = 0;             // of a worker's device, for the MFU (utilization.h); 0: unknown
+  simulate::Rates rates;             // that the candidates' times are made of
+  int64_t memory_limit_bytes = 0;    // tensor memory per worker
+  simulate::MemoryReport predicted;  // of the chosen layout
+  // On a device, of the first stage and by the names of timings.jsonl: "rms norm backward".
+  std::map<std::string, PlannedWork> work;
   std::vector<Candidate> candidates;  // in the order of strategies; the chosen one among them
   std::vector<std::string> notes;     // what each "auto" became, and warnings
   bool operator==(const Plan&) const = default;

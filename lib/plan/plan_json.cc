@@ -313,6 +313,19 @@ absl::Status CheckSchema(const Json& json, const std::string& what) {
   return absl::OkStatus();
 }
 
+absl::Status ReadWork(Reader& reader, Plan* plan) {
+  const Json& by_name = reader.Object("work");
+  TRAINCTL_RETURN_IF_ERROR(reader.status());
+  if (!by_name.is_object()) return BadDataError(absl::StrCat(reader.what(), ": 'work' must be an object"));
+  for (const auto& [name, json] : by_name.items()) {
+    Reader work(json, absl::StrCat(reader.what(), ": work of '", name, "'"));
+    work.Int("launches", &plan->work[name].launches, 0);
+    work.Int("moved_bytes", &plan->work[name].moved_bytes, 0);
+    TRAINCTL_RETURN_IF_ERROR(work.status());
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ReadLists(Reader& reader, Plan* plan) {
   const Json& candidates = reader.Object("candidates");
   const Json& notes = reader.Object("notes");
@@ -392,6 +405,8 @@ Json PlanToJsonObject(const Plan& plan) {
                {"notes", plan.notes},
                {"candidates", Json::array()}};
   for (const Candidate& candidate : plan.candidates) json["candidates"].push_back(ToJson(candidate));
+  for (const auto& [name, work] : plan.work)
+    json["work"][name] = {{"launches", work.launches}, {"moved_bytes", work.moved_bytes}};
   return json;
 }
 
@@ -433,6 +448,7 @@ absl::StatusOr<Plan> PlanFromJson(absl::string_view text, absl::string_view what
   if (json.contains("peak_flops")) reader.Double("peak_flops", &plan.peak_flops);
   reader.Int("memory_limit_bytes", &plan.memory_limit_bytes, 0);
   TRAINCTL_RETURN_IF_ERROR(ReadLists(reader, &plan));
+  if (json.contains("work")) TRAINCTL_RETURN_IF_ERROR(ReadWork(reader, &plan));
   TRAINCTL_RETURN_IF_ERROR(reader.status());
   TRAINCTL_RETURN_IF_ERROR(ReadTypes(json, where, plan.setting.types));
   plan.setting.optimizer = optim::Find(optimizer);

@@ -275,6 +275,13 @@ absl::Status FixStep(const model::ModelSpec& spec, Plan& plan) {
   TRAINCTL_RETURN_IF_ERROR(schedule::Check(planned.step, planned.ledger).status());
   plan.step_hash = schedule::HashStep(planned.step, planned.ledger);
   plan.predicted = simulate::SimulateMemory(planned.step);
+  if (!planned.options.setting.on_device) return absl::OkStatus();
+  using simulate::Resource;
+  for (const auto& [name, work] :
+       simulate::WorkOfStep(planned.step.programs[0], spec, planned.ledger, planned.options)) {
+    const auto launches = static_cast<int64_t>(work[Resource::kOperators]);
+    if (launches > 0) plan.work[name] = {launches, static_cast<int64_t>(work[Resource::kMovedBytes])};
+  }
   return absl::OkStatus();
 }
 

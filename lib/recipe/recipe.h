@@ -21,6 +21,7 @@ struct RunConfig {
   std::string root = "runs";
   uint64_t seed = 1234;
   bool deterministic = false;
+  bool graphs = true;
 };
 
 // "random", "from" (the Hugging Face folder of model.from) or the path of a checkpoint folder.

@@ -42,6 +42,11 @@ void AddRun(Builder& b) {
       "Use only algorithms that give the same bits each time. On a CPU every run does, so there it makes "
       "no difference.",
       [](Recipe & r, size_t) -> auto& { return r.run.deterministic; });
+  b.Add(
+      "run.graphs",
+      "On one GPU in bf16, launch a step as a whole, from a graph that is made of the second step and held "
+      "against it. Steps with packed documents are launched kernel by kernel.",
+      [](Recipe & r, size_t) -> auto& { return r.run.graphs; });
 }
 
 void AddModel(Builder& b) {

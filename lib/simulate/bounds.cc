@@ -258,9 +258,11 @@ class Bounder {
     // The first to write overwrites, which costs the embedding a pass over its table: the head may have been.
     if (kind == kEmbedding && spec_.tie_embeddings)
       cost.backward_s[0] = std::min(cost.backward_s[0], cost.backward_s[1]);
-    cost.input_backward_s = cost.backward_s[0];
+    cost.input_backward_s = std::min(cost.backward_s[0], cost.backward_s[1]);
     if (kind == kLayer) {
-      cost.input_backward_s = std::min(cost.backward_s[0], pass(Op::kBackwardInput, false));
+      // The first has less to add, and on a device more to clear.
+      for (const bool adds : {false, true})
+        cost.input_backward_s = std::min(cost.input_backward_s, pass(Op::kBackwardInput, adds));
       cost.weight_backward_s = std::min(pass(Op::kBackwardWeight, false), pass(Op::kBackwardWeight, true));
     }
     const auto exchange = [&](Op op, schedule::Ids groups) {

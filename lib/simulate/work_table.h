@@ -57,12 +57,13 @@ class WorkTable {
         work[Resource::kOptimizerElements] =
             static_cast<double>(ledger_.optimizer_numel(instruction.bucket)) *
             static_cast<double>(options_.setting.optimizer->MovedBytes()) / AdamWBytes();
-        work[Resource::kOperators] = 1;
+        work[Resource::kOperators] = IsLaunched(instruction) ? 1 : 0;
         return add({"optimizer step"}, work);
       }
       case schedule::Op::kGradNorm: {
         Work work;
         work[Resource::kMovedBytes] = GradientPartBytes();
+        if (options_.setting.on_device) work[Resource::kOperators] = 2;  // the sum, and what is clipped by it
         add({"gradient norm"}, work);
         return add({kCommunication}, Communication(program, instruction));
       }
@@ -102,6 +103,12 @@ class WorkTable {
   }
 
  private:
+  // A device is given updates that follow one another with the first: all, where none is gathered meanwhile.
+  bool IsLaunched(const schedule::Instruction& update) const {
+    const bool is_gathered = ledger_.optimizer_sharded() && !ledger_.parameters_sharded();
+    return !options_.setting.on_device || is_gathered || update.bucket == own_buckets_.front();
+  }
+
   // Of `segments_`.
   int KindOf(int block) const {
     return block == model::EmbeddingBlock() ? 0 : block == model::HeadBlock(spec_) ? 2 : 1;

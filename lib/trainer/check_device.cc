@@ -128,6 +128,7 @@ class Operators {
     Embedding();
     RmsNorm();
     Rope();
+    JoinHeads();
     SwiGlu();
     Elementwise();
     CrossEntropy();
@@ -170,6 +171,13 @@ class Operators {
         {0, 1}, [n, h](const device::Device&, const TypedKernels& k, Tensors& t) {
           k.rms_norm(t[0].data_ptr(), t[1].data_ptr<float>(), t[2].data_ptr(), t[3].data_ptr(), 1e-5f, n, h);
         });
+    Add("add_rms_norm",
+        {make_.Values({n, h}), make_.Floats({n}), make_.Values({n, h}), make_.Values({h}),
+         make_.Values({n, h})},
+        {0, 1, 4}, [n, h](const device::Device&, const TypedKernels& k, Tensors& t) {
+          k.add_rms_norm(t[4].data_ptr(), t[0].data_ptr(), t[1].data_ptr(), t[2].data_ptr(), t[3].data_ptr(),
+                         1e-5f, n, h);
+        });
     for (bool accumulate : {false, true}) {
       Add(accumulate ? "rms_norm_backward added" : "rms_norm_backward",
           {make_.Values({n, h}), make_.Floats({h}), make_.Values({n, h}), make_.Values({n, h}),
@@ -192,6 +200,18 @@ class Operators {
                    heads, d, stride);
           });
     }
+  }
+
+  void JoinHeads() {
+    const int64_t n = n_, d = 64, heads = 6, kv_heads = 2;
+    Add("join_heads",
+        {make_.Values({n, (heads + 2 * kv_heads) * d}), make_.Values({n, heads * d}),
+         make_.Values({n, kv_heads * d}), make_.Values({n, kv_heads * d}), make_.Words(n, 128),
+         make_.Floats({128, d / 2}).cos_(), make_.Floats({128, d / 2}).sin_()},
+        {0}, [=](const device::Device&, const TypedKernels& k, Tensors& t) {
+          k.join_heads(t[0].data_ptr(), t[1].data_ptr(), t[2].data_ptr(), t[3].data_ptr(), Words(t[4]),
+                       t[5].data_ptr<float>(), t[6].data_ptr<float>(), n, heads, kv_heads, d);
+        });
   }
 
   void SwiGlu() {
@@ -247,11 +267,11 @@ class Operators {
     for (bool want_gradient : {false, true}) {
       Add(want_gradient ? "cross_entropy with gradient" : "cross_entropy",
           {make_.Floats({1}).to(at::kDouble), make_.Values({n, vocab}, 3), make_.Words(n, vocab),
-           make_.Words(n, 4).ne(0).to(at::kByte)},
+           make_.Words(n, 4).ne(0).to(at::kByte), at::full({1}, 0.01f)},
           want_gradient ? std::vector<size_t>{0, 1} : std::vector<size_t>{0},
           [=](const device::Device&, const TypedKernels& k, Tensors& t) {
             k.cross_entropy(t[0].data_ptr<double>(), t[1].data_ptr(), Words(t[2]), t[3].data_ptr<uint8_t>(),
-                            1e-4f, want_gradient, 0.01f, n, vocab);
+                            1e-4f, want_gradient ? t[4].data_ptr<float>() : nullptr, n, vocab);
           });
     }
   }
@@ -276,17 +296,23 @@ class Operators {
                  std::vector<size_t> results) {
     const int64_t tokens = shape.batch * shape.seq_len, width = shape.heads * shape.head_dim;
     const int64_t fused = (shape.heads + 2 * shape.kv_heads) * shape.head_dim;
-    Tensors inputs = {make_.Values({tokens, width}), make_.Floats({shape.heads, tokens}),
-                      make_.Values({tokens, fused}), make_.Values({tokens, width}),
-                      make_.Values({tokens, fused})};
+    Tensors inputs = {make_.Values({tokens, width}),
+                      make_.Floats({shape.heads, tokens}),
+                      make_.Values({tokens, fused}),
+                      make_.Values({tokens, width}),
+                      make_.Values({tokens, fused}),
+                      make_.Words(tokens, shape.seq_len),
+                      make_.Floats({shape.seq_len, shape.head_dim / 2}).cos_(),
+                      make_.Floats({shape.seq_len, shape.head_dim / 2}).sin_()};
     Add(
         name, std::move(inputs), std::move(results),
-        [=](const device::Device& device, const TypedKernels&, Tensors& t) {
+        [=](const device::Device& device, const TypedKernels& k, Tensors& t) {
           const nn::TokenView host{.document = document.data()};
           const nn::DeviceTokens on_device(device, {&host, 1}, {shape.batch, shape.seq_len});
           const nn::TokenView& view = on_device.view(0);
           nn::AttentionForward(shape, t[2], view, t[0], t[1]);
-          nn::AttentionBackward(shape, t[2], view, t[0], t[1], t[3], t[4]);
+          const nn::RopeTables angles = {t[6], t[7]};
+          nn::AttentionBackward(shape, t[2], view, t[0], t[1], t[3], {k, Words(t[5]), angles}, t[4]);
         },
         dtype_ == DType::kBF16 ? 2 * kBf16Bound : kFloatBound);
   }
@@ -299,33 +325,52 @@ class Operators {
                                          .eps = 1e-8f,
                                          .momentum = 0.9f,
                                          .weight_decay = 0.1f,
-                                         .gradient_scale = 0.5f,
+                                         .factor = 0.5f,
                                          .bias_correction1 = 0.2f,
                                          .bias_correction2 = 0.1f};
     for (const optim::Optimizer* optimizer : optim::All()) {
       // The second moments are not negative.
+      // In two ranges, of which the second does not decay.
+      const auto update = [=](const device::Device& device, Tensors& t, void* copy) {
+        const optim::Parts parts = {t[0].data_ptr(), {t[1].data_ptr(), t[2].data_ptr()}, copy};
+        const int64_t first = count / 4 * 3;
+        kernels::UpdateRange ranges[2] = {
+            optim::RangeOf(*optimizer, DType::kF32, parts, t[3].data_ptr(), 0, first),
+            optim::RangeOf(*optimizer, DType::kF32, parts, t[3].data_ptr(), first, count - first)};
+        ranges[0].decays = true;
+        device.kernels().masters_f32.For(optimizer->rule)(
+            ranges, 2, static_cast<const kernels::UpdateOptions*>(t[4].data_ptr()));
+      };
+      at::Tensor given = at::empty({sizeof(options)}, at::kByte);
+      std::memcpy(given.data_ptr(), &options, sizeof(options));
       Add(optimizer->name.data(),
-          {make_.Floats({count}), make_.Floats({count}), make_.Floats({count}).abs_(), make_.Floats({count})},
-          {0, 1, 2}, [=](const device::Device& device, const TypedKernels&, Tensors& t) {
-            optim::Update(*optimizer, device.kernels(), DType::kF32,
-                          {t[0].data_ptr(), {t[1].data_ptr(), t[2].data_ptr()}}, t[3].data_ptr(), 0, count,
-                          options);
+          {make_.Floats({count}), make_.Floats({count}), make_.Floats({count}).abs_(), make_.Floats({count}),
+           given},
+          {0, 1, 2}, [update](const device::Device& device, const TypedKernels&, Tensors& t) {
+            update(device, t, nullptr);
           });
       Add(
           absl::StrCat(optimizer->name, "_with_copy").c_str(),
           {make_.Floats({count}), make_.Floats({count}), make_.Floats({count}).abs_(), make_.Floats({count}),
-           make_.Floats({count}).to(at::kBFloat16)},
-          {0, 1, 2, 4},
-          [=](const device::Device& device, const TypedKernels&, Tensors& t) {
-            optim::Update(*optimizer, device.kernels(), DType::kF32,
-                          {t[0].data_ptr(), {t[1].data_ptr(), t[2].data_ptr()}, t[4].data_ptr()},
-                          t[3].data_ptr(), 0, count, options);
+           given, make_.Floats({count}).to(at::kBFloat16)},
+          {0, 1, 2, 5},
+          [update](const device::Device& device, const TypedKernels&, Tensors& t) {
+            update(device, t, t[5].data_ptr());
           },
           kBf16Bound);
     }
     Add("sum_of_squares", {make_.Floats({1}).to(at::kDouble), make_.Floats({count})}, {0},
         [=](const device::Device& device, const TypedKernels&, Tensors& t) {
-          device.kernels().masters_f32.sum_of_squares(t[0].data_ptr<double>(), t[1].data_ptr<float>(), count);
+          const auto* const x = t[1].data_ptr<float>();
+          const kernels::UpdateRange ranges[2] = {{.gradient = x, .count = count / 2},
+                                                  {.gradient = x + count / 2, .count = count - count / 2}};
+          device.kernels().masters_f32.sum_of_squares(t[0].data_ptr<double>(), ranges, 2);
+        });
+    Add("clip_factor",
+        {make_.Floats({1}), make_.Floats({1}).to(at::kDouble), make_.Floats({1}).abs_().to(at::kDouble)}, {0},
+        [](const device::Device& device, const TypedKernels&, Tensors& t) {
+          device.kernels().masters_f32.clip_factor(t[0].data_ptr<float>(), t[1].data_ptr<double>(),
+                                                   t[2].data_ptr<double>(), /*clip_norm=*/0.1);
         });
     Add(
         "sum_in_order", {make_.Floats({count}), make_.Floats({count}), make_.Floats({count})}, {0},

@@ -177,6 +177,13 @@ class Trainer {
           [this](const schedule::Instruction& instruction) { fault_.Reach(FaultPhase(instruction.op)); });
       checkpoint::SetPhaseHook([this](const char* phase) { fault_.Reach(phase); });
     }
+    // A profile shows what is launched.
+    if (recipe_.run.graphs && recipe_.metrics.profile_steps.empty()) {
+      executor_->UseGraphs([](const std::string& why_not) {
+        std::fprintf(stderr, "no graph can be made of a step, so its kernels are launched one by one: %s\n",
+                     why_not.c_str());
+      });
+    }
     if (plan_.setting.checkpoint_copy) {
       saver_ = std::make_unique<BackgroundSaver>(*state_);
     }

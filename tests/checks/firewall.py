@@ -32,7 +32,7 @@ LIBTORCH = re.compile(r"/include/(?:ATen|c10|torch)/|/trainctl_torch_pch\.dir/cm
 
 
 # The device plugin, which nothing links with; the operators beside it are free of LibTorch.
-PLUGIN = ("kernels/cuda/plugin.cc", "kernels/cuda/nccl_backend.cc")
+PLUGIN = ("kernels/cuda/plugin.cc", "kernels/cuda/nccl_backend.cc", "kernels/cuda/graph.cc")
 
 
 def may_see_libtorch(path, above):

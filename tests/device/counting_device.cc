@@ -38,10 +38,13 @@ using trainctl::kernels::MasterKernels;
 using trainctl::kernels::TypedKernels;
 using trainctl::kernels::UpdateFunction;
 using trainctl::kernels::UpdateOptions;
+using trainctl::kernels::UpdateRange;
+using trainctl::test_device::IsPinned;
 using trainctl::test_device::kAllocation;
 using trainctl::test_device::kAttention;
 using trainctl::test_device::kBlocking;
 using trainctl::test_device::kProduct;
+using trainctl::test_device::PinnedMemory;
 
 constexpr at::DeviceType kType = at::DeviceType::PrivateUse1;
 constexpr int64_t kMemoryBytes = int64_t{80} << 30;
@@ -165,18 +168,19 @@ class Hooks final : public at::PrivateUse1HooksInterface {
  public:
   bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
   bool isAvailable() const override { return true; }
-  at::Allocator* getPinnedMemoryAllocator() const override { return c10::GetAllocator(c10::kCPU); }
-  bool isPinnedPtr(const void*) const override { return false; }
+  at::Allocator* getPinnedMemoryAllocator() const override { return PinnedMemory(); }
+  bool isPinnedPtr(const void* data) const override { return IsPinned(data); }
 };
 
 // ---- ATen -----------------------------------------------------------------------------------------
 
-// Between host and device memory that is not pinned both ways wait.
-at::Tensor CopyFrom(const at::Tensor& from, const at::Tensor& to, bool) {
+// Between the device and memory of the host both ways wait, unless that is pinned and the host asked not to.
+at::Tensor CopyFrom(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
   if (to.numel() == 0) return to;
   const bool leaves = to.is_cpu(), arrives = from.is_cpu();
   if (leaves) std::memset(to.data_ptr(), 0, static_cast<size_t>(BytesOf(to)));
-  if (leaves || arrives) Add(kBlocking, 0);
+  if ((leaves || arrives) && !(non_blocking && IsPinned((leaves ? to : from).const_data_ptr())))
+    Add(kBlocking, 0);
   Add(leaves ? "copy to host" : arrives ? "copy to device" : "copy", BytesOf(from) + BytesOf(to));
   return to;
 }
@@ -280,7 +284,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 
 // ---- operators ------------------------------------------------------------------------------------
 
-constexpr int64_t kFp32 = 4, kInt32 = 4;
+constexpr int64_t kFp64 = 8, kFp32 = 4, kInt32 = 4;
 
 // Bytes of each operand once; kElement: of an activation.
 template <int64_t kElement>
@@ -294,6 +298,8 @@ constexpr TypedKernels Typed() {
           },
       .rms_norm = [](void*, void*, const void*, const void*, float, int64_t n,
                      int64_t h) { Add("rms_norm", (2 * n + 1) * h * kElement + n * kFp32); },
+      .add_rms_norm = [](void*, void*, void*, const void*, const void*, float, int64_t n,
+                         int64_t h) { Add("add_rms_norm", (4 * n + 1) * h * kElement + n * kFp32); },
       .rms_norm_backward =
           [](void*, void*, const void*, const void*, const void*, const void*, bool accumulate, int64_t n,
              int64_t h) {
@@ -303,6 +309,11 @@ constexpr TypedKernels Typed() {
       .rope = [](void*, const int32_t*, const float*, const float*, float, int64_t n, int64_t heads,
                  int64_t d,
                  int64_t) { Add("rope", 2 * n * heads * d * kElement + n * (kInt32 + d * kFp32)); },
+      .join_heads =
+          [](void*, const void*, const void*, const void*, const int32_t*, const float*, const float*,
+             int64_t n, int64_t heads, int64_t kv_heads, int64_t d) {
+            Add("join_heads", 2 * n * (heads + 2 * kv_heads) * d * kElement + n * (kInt32 + d * kFp32));
+          },
       .swiglu = [](void*, const void*, int64_t n, int64_t f) { Add("swiglu", 3 * n * f * kElement); },
       .swiglu_backward = [](void*, const void*, const void*, int64_t n,
                             int64_t f) { Add("swiglu_backward", 5 * n * f * kElement); },
@@ -316,18 +327,29 @@ constexpr TypedKernels Typed() {
       .assign = [](void*, const void*, int64_t count) { Add("assign", count * (kElement + kFp32)); },
       .round = [](void*, const void*, int64_t count) { Add("round", count * (kElement + kFp32)); },
       .cross_entropy =
-          [](double*, void*, const int32_t*, const uint8_t*, float, bool want_gradient, float, int64_t n,
+          [](double*, void*, const int32_t*, const uint8_t*, float, const float* scale, int64_t n,
              int64_t vocab) {
-            Add("cross_entropy", (want_gradient ? 2 : 1) * n * vocab * kElement + n * (kInt32 + 1));
+            Add("cross_entropy", (scale != nullptr ? 2 : 1) * n * vocab * kElement + n * (kInt32 + 1));
           },
   };
 }
 
-void Update(void*, void* const* states, const void*, void* copy, const UpdateOptions&, int64_t count) {
-  int64_t kept = 0;
-  for (int k = 0; k < trainctl::kernels::kMaxUpdateStates; ++k) kept += states[k] != nullptr;
-  const int64_t bf16 = copy != nullptr ? 2 : 0;
-  Add("update", count * (kFp32 * (3 + 2 * kept) + bf16));  // gradient; master and states read and written
+void Update(const UpdateRange* ranges, int num_ranges, const UpdateOptions*) {
+  int64_t bytes = sizeof(UpdateOptions);
+  for (int i = 0; i < num_ranges; ++i) {
+    int64_t kept = 0;
+    for (const void* state : ranges[i].states) kept += state != nullptr;
+    const int64_t bf16 = ranges[i].copy != nullptr ? 2 : 0;
+    bytes +=
+        ranges[i].count * (kFp32 * (3 + 2 * kept) + bf16);  // gradient; master and states read and written
+  }
+  Add("update", bytes);
+}
+
+void SumOfSquares(double*, const UpdateRange* ranges, int num_ranges) {
+  int64_t bytes = 0;
+  for (int i = 0; i < num_ranges; ++i) bytes += ranges[i].count * kFp32;
+  Add("sum_of_squares", bytes);
 }
 
 constexpr std::array<UpdateFunction, kNumUpdateRules> UpdateForEachRule() {
@@ -341,8 +363,9 @@ constexpr Kernels kKernels = {
     .f32 = Typed<4>(),
     .bf16 = Typed<2>(),
     .masters_f32 = {.update = UpdateForEachRule(),
-                    .sum_of_squares = [](double*, const void*,
-                                         int64_t count) { Add("sum_of_squares", count * kFp32); }},
+                    .sum_of_squares = SumOfSquares,
+                    .clip_factor = [](float*, const double*, const double*,
+                                      double) { Add("clip_factor", kFp32 + 2 * kFp64); }},
     .sum_in_order = [](float*, const float* const*, int num_inputs, int64_t count) {
       Add("sum_in_order", (num_inputs + 1) * count * kFp32);
     }};

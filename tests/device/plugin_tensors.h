@@ -1,14 +1,55 @@
 // What a device of tests tells LibTorch of its tensors: how they are made of the memory of the allocator that
-// it registers, and that their views are as everywhere.
+// it registers, that their views are as everywhere, and which memory of the host is pinned.
 #pragma once
 
 #include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
 #include <torch/library.h>
 
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
 #include <optional>
+#include <set>
 
 namespace trainctl::test_device {
+
+// Memory of the host, of which it knows what it gave.
+class PinnedAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) override {
+    void* const data = std::malloc(bytes);
+    TORCH_CHECK(data != nullptr || bytes == 0, "no memory");
+    std::lock_guard lock(mutex_);
+    given_.insert(data);
+    return {data, data, &Delete, c10::Device(c10::kCPU)};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &Delete; }
+  void copy_data(void* to, const void* from, size_t bytes) const override { std::memcpy(to, from, bytes); }
+
+  static bool Gave(const void* data) {
+    std::lock_guard lock(mutex_);
+    return given_.count(data) > 0;
+  }
+
+ private:
+  static void Delete(void* data) {
+    {
+      std::lock_guard lock(mutex_);
+      given_.erase(data);
+    }
+    std::free(data);
+  }
+  static inline std::mutex mutex_;
+  static inline std::set<const void*> given_;
+};
+
+inline c10::Allocator* PinnedMemory() {
+  static auto& allocator = *new PinnedAllocator;
+  return &allocator;
+}
+// Of the beginning of a piece of it.
+inline bool IsPinned(const void* data) { return PinnedAllocator::Gave(data); }
 
 inline at::Tensor EmptyMemoryFormat(c10::IntArrayRef size, std::optional<at::ScalarType> dtype,
                                     std::optional<at::Layout>, std::optional<at::Device>, std::optional<bool>,

@@ -39,6 +39,7 @@
 #include "comm/gloo_backend.h"
 #include "device/error_text.h"
 #include "kernels/device_api.h"
+#include "tests/device/flash_attention.h"
 #include "tests/device/late_streams.h"
 #include "tests/device/plugin_tensors.h"
 
@@ -52,7 +53,11 @@ using trainctl::kernels::MasterKernels;
 using trainctl::kernels::TypedKernels;
 using trainctl::kernels::UpdateFunction;
 using trainctl::kernels::UpdateOptions;
+using trainctl::kernels::UpdateRange;
+using trainctl::test_device::ForFlashDocuments;
+using trainctl::test_device::IsPinned;
 using trainctl::test_device::Mark;
+using trainctl::test_device::PinnedMemory;
 using trainctl::test_device::Queue;
 
 constexpr at::DeviceType kType = at::DeviceType::PrivateUse1;
@@ -119,14 +124,31 @@ std::shared_ptr<Queue> QueueOf(c10::StreamId stream) {
 thread_local c10::StreamId t_stream = 0;
 
 std::shared_ptr<Queue> Current() { return QueueOf(t_stream); }
+
+// What a graph does; its memory is given to nobody else.
+struct Graph {
+  std::vector<std::function<void()>> work;
+  c10::StreamId pool;
+};
+// That which the thread is making.
+thread_local Graph* t_graph = nullptr;
+
+// In a graph there is work of one stream alone, and nobody can wait for what is only kept.
+void RequireNoGraph(const char* what) {
+  if (t_graph != nullptr) Die(what);
+}
+
 void OnStream(std::function<void()> work) {
-  Current()->Add(Guarded([work = std::move(work)] {
+  std::function<void()> guarded = Guarded([work = std::move(work)] {
     if (FailsNow()) g_is_broken = true;
     RequireWhole();
     work();
-  }));
+  });
+  if (t_graph != nullptr) return t_graph->work.push_back(std::move(guarded));
+  Current()->Add(std::move(guarded));
 }
 void FinishStream() {
+  RequireNoGraph("the host waits for a stream while a graph is made of it");
   const std::shared_ptr<Queue> queue = Current();
   queue->Reach(queue->End());
 }
@@ -159,8 +181,9 @@ class Memory {
     char* host = nullptr;
     {
       std::lock_guard lock(mutex_);
-      const size_t offset = Take(t_stream, size);
-      used_[offset] = {size, bytes, t_stream};
+      const c10::StreamId owner = t_graph != nullptr ? t_graph->pool : t_stream;
+      const size_t offset = Take(owner, size);
+      used_[offset] = {size, bytes, owner};
       live_ += static_cast<int64_t>(bytes);
       peak_ = std::max(peak_, live_);
       host = host_ + offset;
@@ -168,7 +191,7 @@ class Memory {
     // NaN: what is read before it is written shows. In its turn: what had this memory before may still be at
     // it.
     const std::shared_ptr<Queue> queue = Current();
-    if (queue->IsDone(queue->End())) {
+    if (t_graph == nullptr && queue->IsDone(queue->End())) {
       std::memset(host, 0xff, size);
     } else {
       OnStream([host, size] { std::memset(host, 0xff, size); });
@@ -198,6 +221,13 @@ class Memory {
     if (block.users.empty()) return GiveBack(block.stream, offset, block.size);
     Leaving& leaving = leaving_.emplace_back(Leaving{block.stream, offset, block.size, {}});
     for (const c10::StreamId user : block.users) leaving.until.push_back(Mark::BehindAllOf(QueueOf(user)));
+  }
+
+  // Whether all that was allocated for a stream, or a graph, is free.
+  bool IsFree(c10::StreamId owner) {
+    std::lock_guard lock(mutex_);
+    return std::none_of(used_.begin(), used_.end(),
+                        [&](const auto& used) { return used.second.stream == owner; });
   }
 
   std::pair<int64_t, int64_t> LiveAndPeak() {
@@ -344,11 +374,13 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   }
   void record(void** event, const c10::Stream& stream, c10::DeviceIndex, c10::EventFlag) const override {
     RequireWhole();
+    RequireNoGraph("an event is recorded while a graph is made");
     if (*event == nullptr) *event = new Mark;
     *static_cast<Mark*>(*event) = Mark::BehindAllOf(QueueOf(stream.id()));
   }
   void block(void* event, const c10::Stream& stream) const override {
     if (event == nullptr) Die("a stream waits for an event that was never recorded");
+    RequireNoGraph("a stream waits for another one while a graph is made");
     RequireWhole();
     static_cast<Mark*>(event)->Hold(*QueueOf(stream.id()));
   }
@@ -360,6 +392,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     g_allocator.recordStream(data, stream);
   }
   void synchronizeStream(const c10::Stream& stream) const override {
+    RequireNoGraph("the host waits for a stream while a graph is made");
     Mark::BehindAllOf(QueueOf(stream.id())).Reach();
     RequireWhole();
   }
@@ -370,8 +403,8 @@ class Hooks final : public at::PrivateUse1HooksInterface {
  public:
   bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
   bool isAvailable() const override { return true; }
-  at::Allocator* getPinnedMemoryAllocator() const override { return c10::GetAllocator(c10::kCPU); }
-  bool isPinnedPtr(const void*) const override { return true; }
+  at::Allocator* getPinnedMemoryAllocator() const override { return PinnedMemory(); }
+  bool isPinnedPtr(const void* data) const override { return IsPinned(data); }
 };
 
 // ---- ATen -----------------------------------------------------------------------------------------
@@ -382,10 +415,12 @@ at::Tensor Touchable(const at::Tensor& x) {
   return at::from_blob(TheMemory().Touch(x.data_ptr()), x.sizes(), x.strides(), at::TensorOptions(x.dtype()));
 }
 
-// The host waits for a copy from or to its memory.
-at::Tensor CopyFrom(const at::Tensor& from, const at::Tensor& to, bool) {
+// The host waits for a copy from or to its memory, unless that is pinned and the host asked not to.
+at::Tensor CopyFrom(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
   if (to.numel() == 0) return to;
-  if (from.is_cpu() || to.is_cpu()) {
+  const at::Tensor& host = from.is_cpu() ? from : to;
+  if (host.is_cpu()) RequireNoGraph("a graph would copy from or to memory of the host");
+  if (host.is_cpu() && !(non_blocking && IsPinned(host.const_data_ptr()))) {
     FinishStream();
     RequireWhole();
     Touchable(to).copy_(Touchable(from));
@@ -439,6 +474,76 @@ at::Tensor& AddProductInFp32(const at::Tensor& self, const at::Tensor& a, const 
   return out;
 }
 
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor> FlashForward(
+    const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const std::optional<at::Tensor>& offsets,
+    const std::optional<at::Tensor>&, c10::SymInt, c10::SymInt, double, bool, bool, std::optional<double>,
+    std::optional<c10::SymInt>, std::optional<c10::SymInt>, const std::optional<at::Tensor>&,
+    const std::optional<at::Tensor>&) {
+  at::Tensor out = at::empty_like(q, at::MemoryFormat::Contiguous);
+  at::Tensor lse = at::empty({q.size(1), q.size(0)}, q.options().dtype(at::kFloat));
+  OnStream([q = Touchable(q), k = Touchable(k), v = Touchable(v), offsets = Touchable(*offsets),
+            out = Touchable(out), lse = Touchable(lse)] {
+    ForFlashDocuments(q, k, v, offsets, [&](const auto& document) { document.Forward(out, lse); });
+  });
+  return {out, lse, at::Tensor(), at::Tensor(), at::Tensor()};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> FlashBackward(
+    const at::Tensor& dout, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+    const at::Tensor& out, const at::Tensor& lse, const at::Tensor& offsets, const at::Tensor&, c10::SymInt,
+    c10::SymInt, double, bool, const at::Tensor&, const at::Tensor&, std::optional<double>,
+    std::optional<c10::SymInt>, std::optional<c10::SymInt>) {
+  at::Tensor dq = at::empty_like(q), dk = at::empty_like(k), dv = at::empty_like(v);
+  OnStream([dout = Touchable(dout), q = Touchable(q), k = Touchable(k), v = Touchable(v),
+            out = Touchable(out), lse = Touchable(lse), offsets = Touchable(offsets), dq = Touchable(dq),
+            dk = Touchable(dk), dv = Touchable(dv)] {
+    ForFlashDocuments(q, k, v, offsets,
+                      [&](const auto& document) { document.Backward(dout, out, lse, dq, dk, dv); });
+  });
+  return {dq, dk, dv};
+}
+
+// cuDNN's has [batch, heads, seq, head_dim], a document for each sequence, and lse [batch, heads, seq, 1].
+at::Tensor ByToken(const at::Tensor& x) { return x.transpose(1, 2).reshape({-1, x.size(1), x.size(3)}); }
+at::Tensor EmptyBySequence(const at::Tensor& x) {
+  return at::empty({x.size(0), x.size(2), x.size(1), x.size(3)}, x.options()).transpose(1, 2);
+}
+at::Tensor SequenceOffsets(const at::Tensor& q) {
+  return at::arange(q.size(0) + 1, at::kInt).mul_(q.size(2));
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt, at::Tensor, at::Tensor,
+           at::Tensor>
+CudnnForward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const std::optional<at::Tensor>&,
+             bool, double, bool, bool, std::optional<double>) {
+  at::Tensor out = EmptyBySequence(q);
+  at::Tensor lse = at::empty({q.size(0), q.size(1), q.size(2), 1}, q.options().dtype(at::kFloat));
+  OnStream(
+      [q = Touchable(q), k = Touchable(k), v = Touchable(v), out = Touchable(out), lse = Touchable(lse)] {
+        const at::Tensor lse_by_head = at::empty({q.size(1), q.size(0) * q.size(2)});
+        ForFlashDocuments(ByToken(q), ByToken(k), ByToken(v), SequenceOffsets(q),
+                          [&](const auto& document) { document.Forward(ByToken(out), lse_by_head); });
+        lse.copy_(lse_by_head.view({q.size(1), q.size(0), q.size(2), 1}).transpose(0, 1));
+      });
+  return {out, lse, at::Tensor(), at::Tensor(), 0, 0, at::Tensor(), at::Tensor(), at::Tensor()};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> CudnnBackward(
+    const at::Tensor& dout, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+    const at::Tensor& out, const at::Tensor& lse, const at::Tensor&, const at::Tensor&, const at::Tensor&,
+    const at::Tensor&, const at::Tensor&, c10::SymInt, c10::SymInt, double, bool, std::optional<double>) {
+  at::Tensor dq = EmptyBySequence(q), dk = EmptyBySequence(k), dv = EmptyBySequence(v);
+  OnStream([dout = Touchable(dout), q = Touchable(q), k = Touchable(k), v = Touchable(v),
+            out = Touchable(out), lse = Touchable(lse), dq = Touchable(dq), dk = Touchable(dk),
+            dv = Touchable(dv)] {
+    const at::Tensor lse_by_head = lse.squeeze(3).transpose(0, 1).reshape({q.size(1), -1});
+    ForFlashDocuments(ByToken(q), ByToken(k), ByToken(v), SequenceOffsets(q), [&](const auto& document) {
+      document.Backward(ByToken(dout), ByToken(out), lse_by_head, ByToken(dq), ByToken(dk), ByToken(dv));
+    });
+  });
+  return {dq, dk, dv};
+}
+
 // For results whose size an operator finds out; their old content is not kept.
 const at::Tensor& Resize(const at::Tensor& self, c10::IntArrayRef size, std::optional<at::MemoryFormat>) {
   at::TensorImpl* impl = self.unsafeGetTensorImpl();
@@ -474,6 +579,10 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("addmm_", AddProduct);
   m.impl("mm.dtype_out", ProductInFp32);
   m.impl("addmm.dtype_out", AddProductInFp32);
+  m.impl("_flash_attention_forward", FlashForward);
+  m.impl("_flash_attention_backward", FlashBackward);
+  m.impl("_scaled_dot_product_cudnn_attention", CudnnForward);
+  m.impl("_cudnn_attention_backward", CudnnBackward);
 }
 
 // ---- operators ------------------------------------------------------------------------------------
@@ -509,8 +618,10 @@ constexpr TypedKernels Typed() {
   return {.embedding = kOnDevice<kTable, &TypedKernels::embedding>,
           .embedding_backward = kOnDevice<kTable, &TypedKernels::embedding_backward>,
           .rms_norm = kOnDevice<kTable, &TypedKernels::rms_norm>,
+          .add_rms_norm = kOnDevice<kTable, &TypedKernels::add_rms_norm>,
           .rms_norm_backward = kOnDevice<kTable, &TypedKernels::rms_norm_backward>,
           .rope = kOnDevice<kTable, &TypedKernels::rope>,
+          .join_heads = kOnDevice<kTable, &TypedKernels::join_heads>,
           .swiglu = kOnDevice<kTable, &TypedKernels::swiglu>,
           .swiglu_backward = kOnDevice<kTable, &TypedKernels::swiglu_backward>,
           .add = kOnDevice<kTable, &TypedKernels::add>,
@@ -522,21 +633,33 @@ constexpr TypedKernels Typed() {
           .cross_entropy = kOnDevice<kTable, &TypedKernels::cross_entropy>};
 }
 
+std::vector<UpdateRange> TranslatedRanges(const UpdateRange* ranges, int num_ranges) {
+  std::vector<UpdateRange> translated(ranges, ranges + num_ranges);
+  for (UpdateRange& range : translated) {
+    range.master = Translated(range.master);
+    for (void*& state : range.states) state = Translated(state);
+    range.gradient = Translated(range.gradient);
+    range.copy = Translated(range.copy);
+  }
+  return translated;
+}
+
 template <size_t kRule>
-void Update(void* master, void* const* states, const void* gradient, void* copy, const UpdateOptions& options,
-            int64_t count) {
-  std::array<void*, trainctl::kernels::kMaxUpdateStates> translated = {};
-  for (size_t k = 0; k < translated.size(); ++k) translated[k] = Translated(states[k]);
-  OnStream([master = Translated(master), translated, gradient = Translated(gradient), copy = Translated(copy),
-            options, count] {
-    trainctl::kernels::Cpu().masters_f32.update[kRule](master, translated.data(), gradient, copy, options,
-                                                       count);
+void Update(const UpdateRange* ranges, int num_ranges, const UpdateOptions* options) {
+  OnStream([translated = TranslatedRanges(ranges, num_ranges), options = Translated(options)] {
+    CpuMasters().update[kRule](translated.data(), static_cast<int>(translated.size()), options);
   });
 }
 
 template <size_t... kRules>
 constexpr std::array<UpdateFunction, sizeof...(kRules)> Updates(std::index_sequence<kRules...>) {
   return {Update<kRules>...};
+}
+
+void SumOfSquares(double* sum, const UpdateRange* ranges, int num_ranges) {
+  OnStream([sum = Translated(sum), translated = TranslatedRanges(ranges, num_ranges)] {
+    CpuMasters().sum_of_squares(sum, translated.data(), static_cast<int>(translated.size()));
+  });
 }
 
 void SumInOrder(float* out, const float* const* inputs, int num_inputs, int64_t count) {
@@ -552,7 +675,8 @@ constexpr Kernels kKernels = {
     .f32 = Typed<CpuFloats>(),
     .bf16 = Typed<CpuBf16>(),
     .masters_f32 = {.update = Updates(std::make_index_sequence<kNumUpdateRules>()),
-                    .sum_of_squares = kOnDevice<CpuMasters, &MasterKernels::sum_of_squares>},
+                    .sum_of_squares = SumOfSquares,
+                    .clip_factor = kOnDevice<CpuMasters, &MasterKernels::clip_factor>},
     .sum_in_order = SumInOrder};
 
 // ---- collectives ----------------------------------------------------------------------------------
@@ -675,6 +799,28 @@ void* MakeBackend(void* store, int rank, int world_size, int64_t timeout_ms, cha
   }
 }
 
+// ---- graphs ---------------------------------------------------------------------------------------
+
+void* BeginGraph(char*, size_t) {
+  static std::atomic<c10::StreamId> pool{kStreams};
+  RequireNoGraph("a graph within a graph");
+  return t_graph = new Graph{{}, pool++};
+}
+
+int EndGraph(void* graph, char* reason, size_t reason_bytes) {
+  t_graph = nullptr;
+  if (TheMemory().IsFree(static_cast<Graph*>(graph)->pool)) return 0;
+  std::snprintf(reason, reason_bytes, "what was allocated while a graph was made outlives that");
+  return 1;
+}
+
+int LaunchGraph(void* graph, char*, size_t) {
+  for (const std::function<void()>& work : static_cast<Graph*>(graph)->work) Current()->Add(work);
+  return 0;
+}
+
+void FreeGraph(void* graph) { delete static_cast<Graph*>(graph); }
+
 // ---- the table ------------------------------------------------------------------------------------
 
 int CountDevices(int* count, char* reason, size_t reason_bytes) {
@@ -717,6 +863,10 @@ extern "C" __attribute__((visibility("default"))) const DeviceApi* trainctl_devi
                                 .open = Open,
                                 .kernels = &kKernels,
                                 .take_error = TakeError,
-                                .make_backend = MakeBackend};
+                                .make_backend = MakeBackend,
+                                .begin_graph = BeginGraph,
+                                .end_graph = EndGraph,
+                                .launch_graph = LaunchGraph,
+                                .free_graph = FreeGraph};
   return &api;
 }

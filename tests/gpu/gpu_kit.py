@@ -8,6 +8,7 @@ whatever comes after. A step that cannot run says why; none begins without the t
     doctor          what trainctl sees of the machine
     kernels         each kernel of the CUDA plugin against the CPU's (trainctl-worker check-device)
     trainer_parity  the same recipe on both devices, fp32 and bf16: loss and gradient norm step by step
+    graphs          steps by graphs against steps launched kernel by kernel: the same bits, and how fast each is
     layouts         the same recipe on several devices of a kind against one of them: NCCL, streams that overlap
     memory          bytes of tensors, predicted against measured
     ceilings        copies, products and attention in our shapes, as fast as PyTorch has them on this device
@@ -56,6 +57,7 @@ RECIPE = """recipe_version = 1
 name = "kit"
 seed = {seed}
 deterministic = {deterministic}
+graphs = {graphs}
 [model]
 preset = "{preset}"
 {layers}
@@ -197,11 +199,11 @@ class Kit:
         return prefix.with_suffix(".bin")
 
     def recipe(self, preset, device, *, steps, batch, micro_batch, seq_len, precision, recompute="none", threads=1, seed=1,
-               deterministic=False, workers=1, parallel="zero_stage = 0", profile_steps=(), layers=None):
+               deterministic=False, graphs=True, workers=1, parallel="zero_stage = 0", profile_steps=(), layers=None):
         path = self.fresh(f"{preset}.toml")
         text = RECIPE.format(preset=preset, device=device, steps=steps, batch=batch, micro_batch=micro_batch,
                              seq_len=seq_len, precision=precision, recompute=recompute, threads=threads, seed=seed,
-                             deterministic=str(deterministic).lower(), workers=workers, parallel=parallel,
+                             deterministic=str(deterministic).lower(), graphs=str(graphs).lower(), workers=workers, parallel=parallel,
                              profile_steps=list(profile_steps), layers=f"layers = {layers}" if layers else "",
                              data=self.data(min(MOST_TOKENS, PEER_MODELS[preset]["vocab_size"])))
         path.write_text(text)
@@ -302,6 +304,38 @@ class Kit:
                             reason="; ".join(again["differences"][:4]))
             except (NotRun, Failed) as error:
                 self.record("trainer_parity", name, status_of(error), reason=str(error))
+
+    def graphs(self):
+        device = self.a.devices[1]
+        self.need_device(device)
+        for precision in PARITY:
+            name = f"by graph and launched, {precision}"
+            try:
+                by_graph, launched = (
+                    self.train(self.recipe("toy-1m", device, steps=8 if self.a.small else 20, batch=8, micro_batch=4,
+                                           seq_len=32 if self.a.small else 128, precision=precision, deterministic=True,
+                                           graphs=graphs), 90) for graphs in (True, False))
+                found = compare(by_graph["metrics"], launched["metrics"], Bounds(0, 0, 0, 0))
+                steps = sum("graph" in line["phases"] for line in by_graph["timings"])
+                missing = steps == 0 and device != "cpu" and precision == "bf16"
+                self.record("graphs", name, "failed" if found["differences"] or missing else "passed", **found,
+                            steps_by_graph=steps, value=f"{steps} of {found['steps']} steps by graph",
+                            target="no difference", reason="; ".join(found["differences"][:4]) or
+                            ("no step was done by a graph" if missing else ""))
+            except (NotRun, Failed) as error:
+                self.record("graphs", name, status_of(error), reason=str(error))
+        for cell in [cell for cell in self.cells() if cell.layers is None]:
+            name = f"speed of graphs, {cell.name}, {device}"
+            try:
+                speed = {graphs: self.our_speed(self.recipe(cell.preset, device, steps=cell.warmup + cell.steps,
+                                                            precision="bf16", threads=threads_of(device, 1), graphs=graphs,
+                                                            **cell.size), cell)["tokens_per_second"]
+                         for graphs in (True, False)}
+                self.record("graphs", name, "measured", by_graph=speed[True], launched=speed[False],
+                            value=f"{speed[True]:,.0f} tokens/s, {speed[False]:,.0f} launched "
+                                  f"({speed[True] / speed[False]:.2f}×)")
+            except (NotRun, Failed) as error:
+                self.record("graphs", name, status_of(error), reason=str(error))
 
     def layouts(self):
         device = self.a.devices[1]
@@ -531,7 +565,7 @@ def status_of(error):
 
 
 # The steps in order, with the seconds that one must have to begin.
-STEPS = {"doctor": 5, "kernels": 10, "trainer_parity": 20, "layouts": 30, "memory": 20, "ceilings": 30, "profile": 30,
+STEPS = {"doctor": 5, "kernels": 10, "trainer_parity": 20, "graphs": 30, "layouts": 30, "memory": 20, "ceilings": 30, "profile": 30,
          "throughput": 45}
 
 

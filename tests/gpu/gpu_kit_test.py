@@ -94,17 +94,20 @@ class Script(unittest.TestCase):
         return folder
 
     def test_the_cpu_agrees_with_itself_at_another_number_of_threads(self):
-        code, report, words = self.kit("--small", "--seconds", 300, "--only", "doctor,trainer_parity,memory", "--devices", "cpu")
+        code, report, words = self.kit("--small", "--seconds", 300, "--only", "doctor,trainer_parity,graphs,memory",
+                                       "--devices", "cpu")
         self.assertEqual(code, 0, words)
         found = {result["name"]: result for result in report["results"]}
         for name in ("doctor", "trainer parity, fp32", "trainer parity, bf16", "same bits twice, fp32",
-                     "same bits twice, bf16"):
+                     "same bits twice, bf16", "by graph and launched, fp32", "by graph and launched, bf16"):
             self.assertEqual(found[name]["status"], "passed", found[name])
         for name in ("trainer parity, fp32", "trainer parity, bf16"):
             self.assertEqual(found[name]["steps"], 8)
             ours, theirs = found[name]["losses"]
             self.assertEqual(len(theirs), 8)
             self.assertLess(ours[-1], ours[0])  # it learns
+        self.assertEqual(found["by graph and launched, fp32"]["steps_by_graph"], 0)  # a CPU has none
+        self.assertEqual(found["speed of graphs, toy-1m, cpu"]["status"], "measured")
         memory = found["memory, toy-1m, bf16, recompute full, cpu"]
         self.assertLess(memory["measured_bytes"], found["memory, toy-1m, bf16, recompute none, cpu"]["measured_bytes"])
         self.assertIn("| trainer parity, fp32 | passed | loss within ", words)

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "device/graph.h"
 
 namespace trainctl::device {
 namespace {
@@ -126,6 +127,66 @@ TEST(DeviceDeathTest, TheHostCannotTouchItsMemory) {
   EXPECT_DEATH(*there.data_ptr<float>() = 1, "");
   float here = 0;
   EXPECT_DEATH(TestDevice().kernels().f32.add(there.data_ptr(), &here, 1), "memory of the host");
+}
+
+// A graph does its work when it is launched, each time, with what memory holds by then.
+TEST(Graph, DoesItsWorkAtEachLaunch) {
+  const Device& device = TestDevice();
+  ASSERT_TRUE(Graph::IsThereFor(device));
+  EXPECT_FALSE(Graph::IsThereFor(Device::Cpu()));
+  at::Tensor sum = at::zeros({1}, device.Options(at::kFloat));
+  const at::Tensor summand = at::ones({1}, device.Options(at::kFloat));
+  const auto value = [&] {
+    float here = -1;
+    device.CopyToHost(&here, sum.data_ptr(), sizeof(here));
+    return here;
+  };
+  const auto graph = Graph::Capture(device, [&] {
+    at::Tensor twice = at::empty({1}, device.Options(at::kFloat));
+    device.Copy(twice.data_ptr(), summand.data_ptr(), sizeof(float));
+    device.kernels().f32.add(twice.data_ptr(), summand.data_ptr(), 1);
+    device.kernels().f32.add(sum.data_ptr(), twice.data_ptr(), 1);
+    return absl::OkStatus();
+  });
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  EXPECT_EQ(value(), 0);
+  EXPECT_TRUE((*graph)->Launch().ok());
+  EXPECT_EQ(value(), 2);
+  const float three = 3;
+  device.CopyToDevice(summand.data_ptr(), &three, sizeof(three));
+  EXPECT_TRUE((*graph)->Launch().ok());
+  EXPECT_EQ(value(), 8);
+}
+
+TEST(Graph, WhatItAllocatedDoesNotOutliveIt) {
+  const Device& device = TestDevice();
+  at::Tensor outlives;
+  const auto graph = Graph::Capture(device, [&] {
+    outlives = at::empty({1}, device.Options(at::kFloat));
+    return absl::OkStatus();
+  });
+  EXPECT_THAT(std::string(graph.status().message()), HasSubstr("outlives"));
+  const auto failed = Graph::Capture(device, [] { return absl::InternalError("of its work"); });
+  EXPECT_EQ(failed.status().message(), "of its work");
+}
+
+TEST(GraphDeathTest, NobodyWaitsWhileItIsMade) {
+  const Device& device = TestDevice();
+  const at::Tensor there = at::zeros({1}, device.Options(at::kFloat));
+  const auto while_made = [&](const std::function<void()>& work) {
+    (void)Graph::Capture(device, [&] {
+      work();
+      return absl::OkStatus();
+    });
+  };
+  float here = 0;
+  EXPECT_DEATH(while_made([&] { (void)device.Synchronize(); }), "the host waits");
+  EXPECT_DEATH(while_made([&] { device.CopyToHost(&here, there.data_ptr(), sizeof(here)); }),
+               "memory of the host");
+  EXPECT_DEATH(while_made([&] { device.CopyToDevice(there.data_ptr(), &here, sizeof(here)); }),
+               "memory of the host");
+  Event event(device);
+  EXPECT_DEATH(while_made([&] { event.Record(); }), "an event");
 }
 
 TEST(Device, MemoryIsCountedByTag) {

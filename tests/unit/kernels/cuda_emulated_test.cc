@@ -244,8 +244,10 @@ TYPED_TEST(CudaEmulated, EmptyCallsLaunchNothing) {
   k.embedding(&t, &t, &token, 0, 1);
   k.embedding_backward(&f, &t, &token, 0, 1);
   k.rms_norm(&t, &f, &t, &t, 1e-5f, 0, 1);
+  k.add_rms_norm(&t, &t, &f, &t, &t, 1e-5f, 0, 1);
   k.rms_norm_backward(&t, &f, &t, &t, &f, &t, true, 0, 1);
   k.rope(&t, &token, &f, &f, 1, 0, 1, 2, 2);
+  k.join_heads(&t, &t, &t, &t, &token, &f, &f, 0, 1, 1, 2);
   k.swiglu(&t, &t, 0, 1);
   k.swiglu_backward(&t, &t, &t, 0, 1);
   k.add(&t, &t, 0);
@@ -254,7 +256,7 @@ TYPED_TEST(CudaEmulated, EmptyCallsLaunchNothing) {
   k.accumulate(&f, &t, 0);
   k.assign(&f, &t, 0);
   k.round(&t, &f, 0);
-  k.cross_entropy(&loss, &t, &token, &mask, 0, true, 1, 0, 1);
+  k.cross_entropy(&loss, &t, &token, &mask, 0, &f, 0, 1);
   EXPECT_EQ(Emulator::Get().launches(), before);
   EXPECT_EQ(f, 3);
   EXPECT_EQ(loss, 5);
@@ -270,6 +272,11 @@ TYPED_TEST(CudaEmulated, RmsNorm) {
     Check([&](const Kernels& k, Operands& o) {
       this->Of(k).rms_norm(o.Add(y, Near<T>()), o.Add(rstd, kNearFloat), o.Add(x), o.Add(w), 1e-5f, rows,
                            cols);
+    });
+    Check([&](const Kernels& k, Operands& o) {
+      T* const sum = o.Add(y);
+      this->Of(k).add_rms_norm(sum, o.Add(y, Near<T>()), o.Add(rstd, kNearFloat), o.Add(x), o.Add(w), 1e-5f,
+                               rows, cols);
     });
   }
 }
@@ -304,6 +311,11 @@ TYPED_TEST(CudaEmulated, NormsOfRowsThatDoNotFitInRegisters) {
   const std::vector<float> rstd = {0.5f, 2.0f}, dw = Random<float>(h, 6);
   Check([&](const Kernels& k, Operands& o) {
     this->Of(k).rms_norm(o.Add(dy, Near<T>()), o.Add(rstd, kNearFloat), o.Add(x), o.Add(w), 1e-5f, n, h);
+  });
+  Check([&](const Kernels& k, Operands& o) {
+    T* const sum = o.Add(dx);
+    this->Of(k).add_rms_norm(sum, o.Add(dy, Near<T>()), o.Add(rstd, kNearFloat), o.Add(x), o.Add(w), 1e-5f, n,
+                             h);
   });
   Check([&](const Kernels& k, Operands& o) {
     this->Of(k).rms_norm_backward(o.Add(dx, Near<T>(1e-4)), o.Add(dw, kNearFloat), o.Add(dy), o.Add(x),
@@ -364,6 +376,29 @@ TYPED_TEST(CudaEmulated, Rope) {
                          shape.d, shape.stride);
       });
     }
+  }
+}
+
+TYPED_TEST(CudaEmulated, JoinHeads) {
+  using T = TypeParam;
+  struct HeadsShape {
+    int64_t n, heads, kv_heads, d;
+  };
+  const int64_t positions = 9;
+  for (const HeadsShape& s :
+       {HeadsShape{1, 1, 1, 2}, HeadsShape{3, 2, 1, 8}, HeadsShape{5, 4, 2, 16}, HeadsShape{140, 1, 1, 6},
+        HeadsShape{2, 6, 3, 80}, HeadsShape{2, 33, 11, 128}}) {
+    SCOPED_TRACE(::testing::Message()
+                 << s.n << " rows, " << s.heads << " and " << s.kv_heads << " heads of " << s.d);
+    const auto dq = Random<T>(s.n * s.heads * s.d, 1), dk = Random<T>(s.n * s.kv_heads * s.d, 2),
+               dv = Random<T>(s.n * s.kv_heads * s.d, 3);
+    const auto cos = Random<float>(positions * (s.d / 2), 4), sin = Random<float>(positions * (s.d / 2), 5);
+    const std::vector<T> out(static_cast<size_t>(s.n * (s.heads + 2 * s.kv_heads) * s.d));
+    const auto at = RandomIndices(s.n, 6, positions);
+    Check([&](const Kernels& k, Operands& o) {
+      this->Of(k).join_heads(o.Add(out, Near<T>()), o.Add(dq), o.Add(dk), o.Add(dv), o.Add(at), o.Add(cos),
+                             o.Add(sin), s.n, s.heads, s.kv_heads, s.d);
+    });
   }
 }
 
@@ -443,7 +478,8 @@ TYPED_TEST(CudaEmulated, CrossEntropy) {
         const Tolerance near = gradient ? Near<T>(1e-6) : kExact;
         Check([&](const Kernels& k, Operands& o) {
           this->Of(k).cross_entropy(o.Add(std::vector<double>{0.25}, {1e-5, 2e-6}), o.Add(logits, near),
-                                    o.Add(targets), o.Add(mask), 1e-2f, gradient, 0.125f, rows, cols);
+                                    o.Add(targets), o.Add(mask), 1e-2f,
+                                    gradient ? o.Add(std::vector<float>{0.125f}) : nullptr, rows, cols);
         });
       }
     }
@@ -471,9 +507,10 @@ TYPED_TEST(CudaEmulated, CrossEntropyOfExtremeLogits) {
     std::vector<T> logits(vocab);
     this->Of(CpuTable(0)).round(logits.data(), values.data(), vocab);
     const int32_t target = 40;
+    const float kOne = 1;
     const uint8_t mask = 1;
     double loss = 0;
-    this->Of(EmulatedCudaTable()).cross_entropy(&loss, logits.data(), &target, &mask, 0, true, 1, 1, vocab);
+    this->Of(EmulatedCudaTable()).cross_entropy(&loss, logits.data(), &target, &mask, 0, &kOne, 1, vocab);
     if (std::isnan(row.loss)) {
       EXPECT_TRUE(std::isnan(loss)) << loss;
     } else {
@@ -490,12 +527,12 @@ TEST(CudaEmulatedF32, Updates) {
                                    .eps = 1e-8f,
                                    .momentum = 0.9f,
                                    .weight_decay = 0.1f,
-                                   .gradient_scale = 0.5f,
+                                   .factor = 0.5f,
                                    .bias_correction1 = 0.19f,
                                    .bias_correction2 = 0.0975f};
   constexpr Tolerance kNear = {1e-6, 1e-6}, kNearCopy = {1e-6, 1e-2};  // an fp32 bit may round the other way
   for (int rule = 0; rule < kNumUpdateRules; ++rule) {
-    for (const int64_t count : {1, 7, 1024, 5001}) {
+    for (const int64_t count : {1, 7, 1024, 5001, 12 * 1024}) {
       SCOPED_TRACE(testing::Message() << "rule " << rule << ", " << count << " elements");
       const auto master = Random<float>(count, 1), m = Random<float>(count, 2, 0.1f),
                  g = Random<float>(count, 4);
@@ -504,9 +541,26 @@ TEST(CudaEmulatedF32, Updates) {
       for (const bool copies : {false, true}) {
         Check([&](const Kernels& k, Operands& o) {
           float* const weights = o.Add(master, kNear);
-          void* const states[kMaxUpdateStates] = {o.Add(m, kNear), o.Add(v, kNear)};
-          void* const copy = copies ? o.Add(std::vector<Bf>(static_cast<size_t>(count)), kNearCopy) : nullptr;
-          k.masters_f32.For(static_cast<UpdateRule>(rule))(weights, states, o.Add(g), copy, kOptions, count);
+          UpdateRange ranges[2] = {{.master = weights,
+                                    .states = {o.Add(m, kNear), o.Add(v, kNear)},
+                                    .gradient = o.Add(g),
+                                    .count = count / 3,
+                                    .decays = true}};
+          if (copies) ranges[0].copy = o.Add(std::vector<Bf>(static_cast<size_t>(count)), kNearCopy);
+          // The rest begins where a unit does not.
+          ranges[1] = ranges[0];
+          ranges[1].count = count - ranges[0].count;
+          ranges[1].decays = false;
+          const auto skip = [&](void* data, size_t bytes) -> void* {
+            return data == nullptr ? nullptr
+                                   : static_cast<char*>(data) + static_cast<size_t>(ranges[0].count) * bytes;
+          };
+          ranges[1].master = skip(weights, sizeof(float));
+          for (void*& state : ranges[1].states) state = skip(state, sizeof(float));
+          ranges[1].gradient = static_cast<const float*>(ranges[0].gradient) + ranges[0].count;
+          ranges[1].copy = skip(ranges[0].copy, sizeof(Bf));
+          const UpdateOptions* const options = o.Add(std::vector<UpdateOptions>{kOptions});
+          k.masters_f32.For(static_cast<UpdateRule>(rule))(ranges, 2, options);
         });
       }
     }
@@ -515,19 +569,24 @@ TEST(CudaEmulatedF32, Updates) {
 
 TEST(CudaEmulatedF32, SumOfSquares) {
   for (const int64_t count :
-       {1, 5, 1000, 70001, 1100000}) {  // the last: more than the blocks take in one step
+       {1, 5, 1000, 70001, 4300000}) {  // the last: more than the blocks take in one step
     SCOPED_TRACE(count);
     const auto x = Random<float>(count, 1);
     const auto call = [&](const Kernels& k, Operands& o) {
-      k.masters_f32.sum_of_squares(o.Add(std::vector<double>{0.5}, {1e-12, 1e-7}), o.Add(x), count);
+      double* const sum = o.Add(std::vector<double>{0.5}, {1e-12, 1e-7});
+      const float* const gradient = o.Add(x);
+      const UpdateRange ranges[2] = {{.gradient = gradient, .count = count / 3},
+                                     {.gradient = gradient + count / 3, .count = count - count / 3}};
+      k.masters_f32.sum_of_squares(sum, ranges, 2);
     };
     if (count < 100000) {
       Check(call);
       continue;
     }
     double sum = 0.5, expected = 0.5;
-    EmulatedCudaTable().masters_f32.sum_of_squares(&sum, x.data(), count);
-    CpuTable(0).masters_f32.sum_of_squares(&expected, x.data(), count);
+    const UpdateRange range{.gradient = x.data(), .count = count};
+    EmulatedCudaTable().masters_f32.sum_of_squares(&sum, &range, 1);
+    CpuTable(0).masters_f32.sum_of_squares(&expected, &range, 1);
     EXPECT_NEAR(sum / expected, 1, 1e-12);
   }
 }

@@ -348,6 +348,7 @@ inline uint32_t Ballot(unsigned mask, bool value, const char* file = __builtin_F
 #define __global__
 #define __device__
 #define __launch_bounds__(...)
+#define __grid_constant__
 #define threadIdx (::trainctl::cuda_emulator::Emulator::Get().thread_index())
 #define blockIdx (::trainctl::cuda_emulator::Emulator::Get().block_index())
 #define blockDim (::trainctl::cuda_emulator::Emulator::Get().block_dim())

@@ -114,6 +114,25 @@ TEST_P(KernelsTest, RopeTurnsPairsAndBack) {
   for (size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(x[i], before[i], 1e-5);
 }
 
+// Three parts put side by side and turned back are what rope makes of them when they are there.
+TEST_P(KernelsTest, HeadsAreJoinedAndTurnedBack) {
+  const int64_t n = 5, heads = 4, kv_heads = 2, d = 8, row = (heads + 2 * kv_heads) * d, positions = 7;
+  const auto dq = Random(n * heads * d, 1), dk = Random(n * kv_heads * d, 2),
+             dv = Random(n * kv_heads * d, 3);
+  const auto cos = Random(positions * d / 2, 4), sin = Random(positions * d / 2, 5);
+  const std::vector<int32_t> at = {0, 6, 2, 3, 6};
+  std::vector<float> joined(n * row), expected;
+  k().f32.join_heads(joined.data(), dq.data(), dk.data(), dv.data(), at.data(), cos.data(), sin.data(), n,
+                     heads, kv_heads, d);
+  for (int64_t i = 0; i < n; ++i) {
+    expected.insert(expected.end(), &dq[i * heads * d], &dq[i * heads * d] + heads * d);
+    expected.insert(expected.end(), &dk[i * kv_heads * d], &dk[i * kv_heads * d] + kv_heads * d);
+    expected.insert(expected.end(), &dv[i * kv_heads * d], &dv[i * kv_heads * d] + kv_heads * d);
+  }
+  k().f32.rope(expected.data(), at.data(), cos.data(), sin.data(), -1, n, heads + kv_heads, d, row);
+  EXPECT_EQ(joined, expected);
+}
+
 template <typename T>
 void CheckCrossEntropy(const TypedKernels& kernels, double tolerance) {
   const auto random = Random(kRows * kCols, 1, 4);
@@ -121,10 +140,10 @@ void CheckCrossEntropy(const TypedKernels& kernels, double tolerance) {
   const auto before = logits;
   const std::vector<int32_t> targets = {0, 36, 5, 7, 9};
   const std::vector<uint8_t> mask = {1, 1, 0, 1, 1};
-  const double z = 0.0078125, scale = 0.125;  // exact as floats, too
+  const double z = 0.0078125;  // exact as a float, too
+  const float scale = 0.125f;
   double loss = 1, expected = 1;
-  kernels.cross_entropy(&loss, logits.data(), targets.data(), mask.data(), float(z), true, float(scale),
-                        kRows, kCols);
+  kernels.cross_entropy(&loss, logits.data(), targets.data(), mask.data(), float(z), &scale, kRows, kCols);
   for (int64_t i = 0; i < kRows; ++i) {
     double sum = 0;
     for (int64_t j = 0; j < kCols; ++j) sum += std::exp(double(before[i * kCols + j]));
@@ -152,7 +171,7 @@ TEST_P(KernelsTest, CrossEntropyShowsNonFiniteLogits) {
     const int32_t target = 1;
     const uint8_t mask = 1;
     double loss = 0;
-    k().f32.cross_entropy(&loss, logits.data(), &target, &mask, 0, false, 0, 1, kCols);
+    k().f32.cross_entropy(&loss, logits.data(), &target, &mask, 0, nullptr, 1, kCols);
     EXPECT_FALSE(std::isfinite(loss)) << bad;
   }
 }
@@ -167,8 +186,12 @@ struct UpdateOperands {
     for (float& x : v) x *= x;
   }
   void Update(const Kernels& kernels, UpdateRule rule, const UpdateOptions& options, int num_states) {
-    void* const states[kMaxUpdateStates] = {m.data(), num_states > 1 ? v.data() : nullptr};
-    kernels.masters_f32.For(rule)(master.data(), states, g.data(), nullptr, options, kCount);
+    const UpdateRange range{.master = master.data(),
+                            .states = {m.data(), num_states > 1 ? v.data() : nullptr},
+                            .gradient = g.data(),
+                            .count = kCount,
+                            .decays = true};
+    kernels.masters_f32.For(rule)(&range, 1, &options);
   }
 };
 
@@ -179,7 +202,7 @@ constexpr UpdateOptions kEveryOption{.lr = 1e-2f,
                                      .eps = 1e-8f,
                                      .momentum = 0.9f,
                                      .weight_decay = 0.1f,
-                                     .gradient_scale = 0.5f,
+                                     .factor = 0.5f,
                                      .bias_correction1 = 0.271f,
                                      .bias_correction2 = 0.142625f};
 
@@ -192,9 +215,12 @@ TEST(KernelsInDouble, UpdatesAreThoseOfFloats) {
     };
     std::vector<double> master = doubles(floats.master), m = doubles(floats.m), v = doubles(floats.v);
     const std::vector<double> g = doubles(floats.g);
-    void* const states[kMaxUpdateStates] = {m.data(), v.data()};
-    Cpu().masters_f64.For(static_cast<UpdateRule>(rule))(master.data(), states, g.data(), nullptr,
-                                                         kEveryOption, UpdateOperands::kCount);
+    const UpdateRange range{.master = master.data(),
+                            .states = {m.data(), v.data()},
+                            .gradient = g.data(),
+                            .count = UpdateOperands::kCount,
+                            .decays = true};
+    Cpu().masters_f64.For(static_cast<UpdateRule>(rule))(&range, 1, &kEveryOption);
     floats.Update(Cpu(), static_cast<UpdateRule>(rule), kEveryOption, 2);
     double difference = 0;
     for (size_t i = 0; i < master.size(); ++i) {
@@ -204,8 +230,9 @@ TEST(KernelsInDouble, UpdatesAreThoseOfFloats) {
     }
     EXPECT_GT(difference, 0) << rule;  // not rounded on the way
     double squares = 0, expected = 0;
-    Cpu().masters_f64.sum_of_squares(&squares, g.data(), UpdateOperands::kCount);
-    Cpu().masters_f32.sum_of_squares(&expected, floats.g.data(), UpdateOperands::kCount);
+    Cpu().masters_f64.sum_of_squares(&squares, &range, 1);
+    const UpdateRange of_floats{.gradient = floats.g.data(), .count = UpdateOperands::kCount};
+    Cpu().masters_f32.sum_of_squares(&expected, &of_floats, 1);
     EXPECT_DOUBLE_EQ(squares, expected);
   }
 }
@@ -220,15 +247,89 @@ TEST_P(KernelsTest, AnUpdateWithACopyIsTwoPasses) {
       std::vector<float> two[3] = {one[0], one[1], one[2]};
       const std::vector<float> g = Random(count, 4);
       std::vector<uint16_t> copy(static_cast<size_t>(count), 7), rounded(static_cast<size_t>(count), 9);
-      void* const of_one[kMaxUpdateStates] = {one[1].data(), one[2].data()};
-      void* const of_two[kMaxUpdateStates] = {two[1].data(), two[2].data()};
+      const auto range = [&](std::vector<float>(&arrays)[3], void* copied) {
+        return UpdateRange{.master = arrays[0].data(),
+                           .states = {arrays[1].data(), arrays[2].data()},
+                           .gradient = g.data(),
+                           .copy = copied,
+                           .count = count,
+                           .decays = true};
+      };
+      const UpdateRange of_one = range(one, copy.data()), of_two = range(two, nullptr);
       const UpdateFunction update = k().masters_f32.For(static_cast<UpdateRule>(rule));
-      update(one[0].data(), of_one, g.data(), copy.data(), kEveryOption, count);
-      update(two[0].data(), of_two, g.data(), nullptr, kEveryOption, count);
+      update(&of_one, 1, &kEveryOption);
+      update(&of_two, 1, &kEveryOption);
       k().bf16.round(rounded.data(), two[0].data(), count);
       for (int array = 0; array < 3; ++array) EXPECT_EQ(one[array], two[array]) << rule << ' ' << count;
       EXPECT_EQ(copy, rounded) << rule << ' ' << count;
     }
+  }
+}
+
+// More ranges than one launch takes on a GPU, empty ones among them, of which every other one decays: each is
+// updated as by a call of its own.
+TEST_P(KernelsTest, RangesOfOneCallAreUpdatedAsAlone) {
+  constexpr int kRanges = 300;
+  for (int rule = 0; rule < kNumUpdateRules; ++rule) {
+    std::vector<UpdateOperands> together(kRanges), alone(kRanges);
+    std::vector<UpdateRange> list;
+    const UpdateFunction update = k().masters_f32.For(static_cast<UpdateRule>(rule));
+    double squares = 0.5, expected = 0.5;
+    for (int i = 0; i < kRanges; ++i) {
+      const auto range = [i](UpdateOperands& o) {
+        return UpdateRange{.master = o.master.data(),
+                           .states = {o.m.data(), o.v.data()},
+                           .gradient = o.g.data(),
+                           .count = i % (UpdateOperands::kCount + 1),
+                           .decays = i % 2 == 0};
+      };
+      list.push_back(range(together[i]));
+      const UpdateRange one = range(alone[i]);
+      update(&one, 1, &kEveryOption);
+      k().masters_f32.sum_of_squares(&expected, &one, 1);
+    }
+    update(list.data(), kRanges, &kEveryOption);
+    k().masters_f32.sum_of_squares(&squares, list.data(), kRanges);
+    EXPECT_NEAR(squares / expected, 1, 1e-12);
+    for (size_t i = 0; i < kRanges; ++i) {
+      EXPECT_EQ(together[i].master, alone[i].master) << rule << ' ' << i;
+      EXPECT_EQ(together[i].m, alone[i].m) << rule << ' ' << i;
+      EXPECT_EQ(together[i].v, alone[i].v) << rule << ' ' << i;
+    }
+  }
+}
+
+TEST_P(KernelsTest, WhatIsNotFiniteIsNotAppliedAndWhatIsLongIsClipped) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const auto factor_of = [this](double loss, double squares, double clip_norm) {
+    float factor = 7;
+    k().masters_f32.clip_factor(&factor, &loss, &squares, clip_norm);
+    return factor;
+  };
+  EXPECT_EQ(factor_of(3, 25, 0), 1.0f);   // no clipping
+  EXPECT_EQ(factor_of(3, 25, 10), 1.0f);  // shorter than that
+  EXPECT_EQ(factor_of(3, 25, 2), static_cast<float>(2 / (5 + 1e-6)));
+  for (const double clip_norm : {0.0, 1.0}) {
+    for (const double bad : {infinity, -infinity, nan}) {
+      EXPECT_TRUE(std::isnan(factor_of(bad, 25, clip_norm))) << bad;
+      EXPECT_TRUE(std::isnan(factor_of(3, bad, clip_norm))) << bad;
+    }
+  }
+  const UpdateOperands before;
+  UpdateOptions options = kEveryOption;
+  options.factor = factor_of(nan, 1, 1);
+  for (int rule = 0; rule < kNumUpdateRules; ++rule) {
+    UpdateOperands after;
+    const UpdateRange range{.master = after.master.data(),
+                            .states = {after.m.data(), after.v.data()},
+                            .gradient = after.g.data(),
+                            .count = UpdateOperands::kCount,
+                            .decays = true};
+    k().masters_f32.For(static_cast<UpdateRule>(rule))(&range, 1, &options);
+    EXPECT_EQ(after.master, before.master);
+    EXPECT_EQ(after.m, before.m);
+    EXPECT_EQ(after.v, before.v);
   }
 }
 
@@ -240,7 +341,7 @@ TEST_P(KernelsTest, AdamWFollowsItsDefinition) {
                         .beta2 = 0.95f,
                         .eps = 1e-8f,
                         .weight_decay = 0.1f,
-                        .gradient_scale = 0.5f,
+                        .factor = 0.5f,
                         .bias_correction1 = 1 - 0.9f * 0.9f,
                         .bias_correction2 = 1 - 0.95f * 0.95f};
   after.Update(k(), UpdateRule::kAdamW, o, 2);
@@ -258,8 +359,7 @@ TEST_P(KernelsTest, LionFollowsItsDefinition) {
   UpdateOperands before;
   before.g[5] = before.m[5] = 0;  // of nothing the sign is 0
   UpdateOperands after = before;
-  const UpdateOptions o{
-      .lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.99f, .weight_decay = 0.1f, .gradient_scale = 0.5f};
+  const UpdateOptions o{.lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.99f, .weight_decay = 0.1f, .factor = 0.5f};
   after.Update(k(), UpdateRule::kLion, o, 1);
   for (size_t i = 0; i < after.m.size(); ++i) {
     const double gradient = 0.5 * before.g[i], average = 0.9 * before.m[i] + 0.1 * gradient;
@@ -272,7 +372,7 @@ TEST_P(KernelsTest, LionFollowsItsDefinition) {
 TEST_P(KernelsTest, SgdFollowsItsDefinition) {
   const UpdateOperands before;
   UpdateOperands after;
-  const UpdateOptions o{.lr = 1e-2f, .momentum = 0.9f, .weight_decay = 0.1f, .gradient_scale = 0.5f};
+  const UpdateOptions o{.lr = 1e-2f, .momentum = 0.9f, .weight_decay = 0.1f, .factor = 0.5f};
   after.Update(k(), UpdateRule::kSgd, o, 1);
   for (size_t i = 0; i < after.m.size(); ++i) {
     const double velocity = 0.9 * before.m[i] + (0.5 * before.g[i] + 0.1 * before.master[i]);

@@ -35,6 +35,11 @@ struct Example {
     return x;
   }
   TokenView view() const { return {.document = document.data()}; }
+
+  // The gradients are of queries and keys as they are given.
+  Rotation rotation() const { return {kernels::Cpu().f32, positions.data(), angles}; }
+  std::vector<int32_t> positions = std::vector<int32_t>(static_cast<size_t>(shape.batch * shape.seq_len), 0);
+  RopeTables angles = {at::ones({1, shape.head_dim / 2}), at::zeros({1, shape.head_dim / 2})};
 };
 
 struct Answer {
@@ -57,7 +62,8 @@ Answer Fused(const Example& e) {
   return Ask(
       e, [&](Answer& a) { AttentionForward(e.shape, e.qkv, e.view(), a.out, a.lse); },
       [&](Answer& a) {
-        AttentionBackward(e.shape, e.qkv, e.view(), a.out, a.lse, e.dout.view_as(a.out), a.dqkv);
+        AttentionBackward(e.shape, e.qkv, e.view(), a.out, a.lse, e.dout.view_as(a.out), e.rotation(),
+                          a.dqkv);
       });
 }
 
@@ -195,7 +201,7 @@ TEST(CpuAttention, HoldsForAMomentWhatTheTableSays) {
     const at::Tensor dout = example.dout.view_as(answer.out);
     EXPECT_EQ(peak_of([&] {
                 AttentionBackward(shape, example.qkv, example.view(), answer.out, answer.lse, dout,
-                                  answer.dqkv);
+                                  example.rotation(), answer.dqkv);
               }),
               op->backward_temp_bytes)
         << shape.seq_len;

@@ -210,9 +210,10 @@ TEST_P(SegmentMemoryTest, HeadUsesTheBytesThatAnalyzeSays) {
   const SegmentRunner runner = bench.Runner();
   const at::Tensor input = at::randn({c.shape.tokens(), c.hidden}).to(ToAten(c.dtype));
   double loss = 0;
-  runner.LossAndGradient(bench.bound, input, bench.View(), 0, 1.0f, &loss);
+  const float scale = 1;
+  runner.LossAndGradient(bench.bound, input, bench.View(), 0, &scale, &loss);
   const int64_t measured =
-      PeakOf([&] { runner.LossAndGradient(bench.bound, input, bench.View(), 0, 1.0f, &loss); });
+      PeakOf([&] { runner.LossAndGradient(bench.bound, input, bench.View(), 0, &scale, &loss); });
   const int64_t predicted = model::Analyze(bench.segment).loss_peak;
   EXPECT_LE(std::abs(measured - predicted), SlackOf(predicted, c.dtype))
       << "measured " << measured << ", predicted " << predicted;
@@ -492,7 +493,8 @@ TEST(SegmentRunner, NothingToLearnIsNoGradient) {
     const at::Tensor input = at::randn({12, 16}).to(ToAten(dtype));
     double loss = 0;
     for (float scale : {0.0f, 1.0f}) {
-      const at::Tensor dx = bench.Runner().LossAndGradient(bench.bound, input, bench.View(), 0, scale, &loss);
+      const at::Tensor dx =
+          bench.Runner().LossAndGradient(bench.bound, input, bench.View(), 0, &scale, &loss);
       EXPECT_EQ(loss, 0);
       EXPECT_EQ(dx.abs().max().item<float>(), 0);
       EXPECT_EQ(bench.gradients[0].abs().max().item<float>(), 0);

@@ -63,8 +63,11 @@ TEST(Optimizers, AnUpdateOfAPartLeavesTheRest) {
   for (const Optimizer* optimizer : All()) {
     Floats master(8, 1.0f), a(8, 0.5f), b(8, 0.25f);
     const Floats gradient(8, 2.0f);
-    Update(*optimizer, kernels::Cpu(), DType::kF32, {master.data(), {a.data(), b.data()}}, gradient.data(), 3,
-           2, {.lr = 0.5f, .beta1 = 0.5f, .beta2 = 0.5f, .eps = 1, .momentum = 0.5f});
+    const Parts parts = {master.data(), {a.data(), b.data()}};
+    const kernels::UpdateRange range = RangeOf(*optimizer, DType::kF32, parts, gradient.data(), 3, 2);
+    const kernels::UpdateOptions options = {
+        .lr = 0.5f, .beta1 = 0.5f, .beta2 = 0.5f, .eps = 1, .momentum = 0.5f};
+    kernels::Cpu().masters_f32.For(optimizer->rule)(&range, 1, &options);
     for (size_t i = 0; i < 8; ++i) {
       const bool inside = i == 3 || i == 4;
       EXPECT_EQ(master[i] != 1.0f, inside) << optimizer->name << " " << i;
@@ -82,7 +85,7 @@ class AgainstPyTorch : public ::testing::TestWithParam<const Optimizer*> {
     golden_ = *ParseJson(*ReadFile(path), path);
   }
 
-  kernels::UpdateOptions Options(const Json& options, int64_t step, double norm) const {
+  kernels::UpdateOptions Options(const Json& options, int64_t step) const {
     kernels::UpdateOptions o{.lr = golden_["lr"][static_cast<size_t>(step)]};
     if (options.contains("betas")) {
       o.beta1 = options["betas"][0];
@@ -90,7 +93,6 @@ class AgainstPyTorch : public ::testing::TestWithParam<const Optimizer*> {
     }
     if (options.contains("eps")) o.eps = options["eps"];
     if (options.contains("momentum")) o.momentum = options["momentum"];
-    o.gradient_scale = static_cast<float>(std::min(1.0, golden_["clip_norm"].get<double>() / (norm + 1e-6)));
     if (GetParam()->prepare != nullptr) GetParam()->prepare(step + 1, o);
     return o;
   }
@@ -110,14 +112,20 @@ TEST_P(AgainstPyTorch, TwentyUpdates) {
   double moved = 0;
   for (size_t step = 0; step < golden_["lr"].size(); ++step) {
     const Floats gradient = golden_["gradients"][step];
-    double squares = 0;
-    for (const float g : gradient) squares += static_cast<double>(g) * g;
-    kernels::UpdateOptions options =
-        Options(expected["options"], static_cast<int64_t>(step), std::sqrt(squares));
+    kernels::UpdateOptions options = Options(expected["options"], static_cast<int64_t>(step));
     options.weight_decay = expected["options"]["weight_decay"];
-    Update(optimizer, kernels::Cpu(), DType::kF32, parts, gradient.data(), 0, numel / 2, options);
-    options.weight_decay = 0;
-    Update(optimizer, kernels::Cpu(), DType::kF32, parts, gradient.data(), numel / 2, numel / 2, options);
+    kernels::UpdateRange ranges[2];
+    for (size_t half = 0; half < 2; ++half) {
+      ranges[half] = RangeOf(optimizer, DType::kF32, parts, gradient.data(),
+                             static_cast<int64_t>(half) * numel / 2, numel / 2);
+      ranges[half].decays = half == 0;
+    }
+    const kernels::MasterKernels& masters = kernels::Cpu().masters_f32;
+    double squares = 0;
+    const double loss = 0;
+    masters.sum_of_squares(&squares, ranges, 2);
+    masters.clip_factor(&options.factor, &loss, &squares, golden_["clip_norm"]);
+    masters.For(optimizer.rule)(ranges, 2, &options);
     for (size_t i = 0; i < master.size(); ++i) {
       const double wanted = expected["parameters"][step][i];
       EXPECT_NEAR(master[i], wanted, kTolerance) << "step " << step << ", element " << i;

@@ -19,6 +19,7 @@ const std::vector<std::string>& ManySets() {
       "run.root=out",
       "run.seed=9223372036854775807",
       "run.deterministic=true",
+      "run.graphs=false",
       "model.layers=3",
       "model.hidden=96",
       "model.heads=6",

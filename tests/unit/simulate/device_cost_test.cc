@@ -81,7 +81,9 @@ TEST(DeviceCost, ProductsAndAttentionArePricedByTheirShapes) {
       AttentionSeconds(device, FusedAttention::kFlash2,
                        {.queries = n, .keys = 4097.0 / 2, .heads = 32, .head_dim = 64, .seq_len = 4096});
   EXPECT_NEAR(seconds("attention"), layers * attention.forward, 1e-9);
-  EXPECT_NEAR(seconds("attention backward"), layers * attention.backward, 1e-9);
+  // And a pass over the gradients, which puts them side by side and turns them back.
+  const double joined = 2 * n * (q + 2 * kv) * 2 * priced.rates[Resource::kMovedBytes];
+  EXPECT_NEAR(seconds("attention backward"), layers * (attention.backward + joined), 1e-9);
 }
 
 // The FLOPs of the lists are those of the units: nothing is left out of either.

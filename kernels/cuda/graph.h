@@ -1,0 +1,13 @@
+// DeviceApi's graphs for CUDA.
+#pragma once
+
+#include <cstddef>
+
+namespace trainctl::kernels {
+
+void* BeginCudaGraph(char* reason, size_t reason_bytes);
+int EndCudaGraph(void* graph, char* reason, size_t reason_bytes);
+int LaunchCudaGraph(void* graph, char* reason, size_t reason_bytes);
+void FreeCudaGraph(void* graph);
+
+}  // namespace trainctl::kernels

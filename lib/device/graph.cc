@@ -1,0 +1,34 @@
+#include "device/graph.h"
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+
+namespace trainctl::device {
+
+bool Graph::IsThereFor(const Device& device) {
+  return !device.is_cpu() && device.api()->begin_graph != nullptr;
+}
+
+absl::StatusOr<std::unique_ptr<Graph>> Graph::Capture(const Device& device,
+                                                      const std::function<absl::Status()>& work) {
+  char reason[512] = "";
+  const auto failure = [&](const char* what) { return InternalError(absl::StrCat(what, ": ", reason)); };
+  void* const begun = device.api()->begin_graph(reason, sizeof(reason));
+  if (begun == nullptr) return failure("a graph cannot be begun");
+  std::unique_ptr<Graph> graph(new Graph(device, begun));
+  const absl::Status status = work();
+  const bool ended = device.api()->end_graph(begun, reason, sizeof(reason)) == 0;
+  TRAINCTL_RETURN_IF_ERROR(status);
+  if (!ended) return failure("a graph cannot be made");
+  return graph;
+}
+
+Graph::~Graph() { device_.api()->free_graph(graph_); }
+
+absl::Status Graph::Launch() const {
+  char reason[512] = "";
+  if (device_.api()->launch_graph(graph_, reason, sizeof(reason)) == 0) return absl::OkStatus();
+  return InternalError(absl::StrCat("a graph cannot be launched: ", reason));
+}
+
+}  // namespace trainctl::device
