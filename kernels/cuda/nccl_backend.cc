@@ -1,14 +1,32 @@
 #include "kernels/cuda/nccl_backend.h"
 
 #define USE_C10D_NCCL
+#include <dlfcn.h>
+
 #include <chrono>
 #include <cstdio>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
+#include "kernels/cuda/nccl_version.h"
+
 namespace trainctl::kernels {
+namespace {
+
+// Of the library that LibTorch has loaded; 0: not known.
+int LoadedNccl() {
+  const auto get_version = reinterpret_cast<decltype(&ncclGetVersion)>(dlsym(RTLD_DEFAULT, "ncclGetVersion"));
+  int version = 0;
+  return get_version != nullptr && get_version(&version) == ncclSuccess ? version : 0;
+}
+
+}  // namespace
 
 void* MakeNcclBackend(void* store, int rank, int world_size, int64_t timeout_ms, char* reason,
                       size_t reason_bytes) {
+  if (const std::string why = WhyNotNccl(NCCL_VERSION_CODE, LoadedNccl()); !why.empty()) {
+    std::snprintf(reason, reason_bytes, "%s", why.c_str());
+    return nullptr;
+  }
   try {
     auto options = c10d::ProcessGroupNCCL::Options::create(/*is_high_priority_stream=*/true);
     options->timeout = std::chrono::milliseconds(timeout_ms);

@@ -6,7 +6,9 @@
 #include <chrono>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "nn/operator_failed.h"
 #include "nn/operators.h"
 #include "nn/segment_run.h"
 
@@ -74,6 +76,7 @@ class SegmentRunner::Pass {
       } else {
         RunnerOf(op).forward(run_, op);
       }
+      Check(op, "");
       Drop(drops[i]);
     }
   }
@@ -98,7 +101,7 @@ class SegmentRunner::Pass {
       if (runner.input_gradient == nullptr) continue;
       FormAgain(i);
       const ScopedSeconds timer(SecondsOf(op, &OperatorSeconds::backward));
-      if (runner.weight_gradient != nullptr) runner.weight_gradient(run_, op);
+      if (runner.weight_gradient != nullptr) WeightGradient(op);
       Drop(r_.lifetimes_.weight_gradient_drops[i]);
       RunInputGradient(op, r_.lifetimes_.backward_drops[i]);
     }
@@ -122,7 +125,7 @@ class SegmentRunner::Pass {
       const model::Operator& op = r_.segment_.operators[i];
       if (RunnerOf(op).weight_gradient == nullptr) continue;
       const ScopedSeconds timer(SecondsOf(op, &OperatorSeconds::backward));
-      RunnerOf(op).weight_gradient(run_, op);
+      WeightGradient(op);
       Drop(r_.lifetimes_.weight_pass_drops[i]);
       run_.Gradient(op.outputs[0]).reset();
     }
@@ -158,14 +161,28 @@ class SegmentRunner::Pass {
       const ScopedSeconds timer(SecondsOf(op, &OperatorSeconds::backward));
       AllocateOutputs(op);
       RunnerOf(op).forward(run_, op);
+      Check(op, ", formed again");
     }
     Drop(r_.lifetimes_.formed_again_drops[reader]);
   }
 
+  void WeightGradient(const model::Operator& op) {
+    RunnerOf(op).weight_gradient(run_, op);
+    Check(op, ", gradient of its matrix");
+  }
+
   void RunInputGradient(const model::Operator& op, const std::vector<int>& drops) {
     RunnerOf(op).input_gradient(run_, op);
+    Check(op, ", gradient");
     Drop(drops);
     for (int output : op.outputs) run_.Gradient(output).reset();
+  }
+
+  // Where it is asked for.
+  void Check(const model::Operator& op, const char* part) const {
+    if (!r_.checks_) return;
+    const absl::Status status = r_.device_.Synchronize();
+    if (!status.ok()) throw OperatorFailed(Annotate(status, absl::StrCat(model::OpKindName(op.kind), part)));
   }
 
   // Storage lives under its root's id; an in-place output is another name for it.

@@ -56,6 +56,10 @@ class SegmentRunner {
   // elsewhere it would be the time to queue them.
   void MeasureInto(OperatorSeconds* seconds) { seconds_ = seconds; }
 
+  // From now on every operator waits for its work, so that a kernel that fails is told with its operator, by
+  // OperatorFailed.
+  void CheckOperators() { checks_ = true; }
+
   // Returns the output. `saved` receives what backward needs; null: nothing is kept.
   at::Tensor Forward(const BoundParameters& parameters, const at::Tensor& input, const TokenView& view,
                      Saved* saved) const;
@@ -100,6 +104,7 @@ class SegmentRunner {
   int threads_;
   TensorGroup* tensor_;
   OperatorSeconds* seconds_ = nullptr;
+  bool checks_ = false;
 };
 
 }  // namespace trainctl::nn

@@ -5,12 +5,13 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "model/operators.h"
+#include "nn/operator_failed.h"
 
 namespace trainctl::nn {
 namespace {
 
 void ThrowUnlessOk(const absl::Status& status) {
-  if (!status.ok()) throw ExchangeFailed(status);
+  if (!status.ok()) throw OperatorFailed(status);
 }
 
 DType TypeOf(const at::Tensor& tensor) {

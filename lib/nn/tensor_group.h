@@ -14,12 +14,6 @@
 
 namespace trainctl::nn {
 
-struct ExchangeFailed : std::runtime_error {
-  explicit ExchangeFailed(absl::Status what)
-      : std::runtime_error(std::string(what.message())), status(std::move(what)) {}
-  absl::Status status;
-};
-
 class TensorGroup {
  public:
   explicit TensorGroup(comm::Group& group) : group_(group) {}

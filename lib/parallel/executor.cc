@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "device/device.h"
 #include "device/error_text.h"
+#include "nn/operator_failed.h"
 #include "nn/segment_run.h"
 #include "optim/optimizer.h"
 #include "schedule/step_hash.h"
@@ -46,8 +47,10 @@ class Executor::Pass {
         class_(ledger_.mesh().coordinate(executor.state_.rank(), layout::Axis::kPp)),
         program_(step.programs[static_cast<size_t>(class_)]),
         host_micro_batches_(micro_batches),
-        update_(update),
-        values_(program_.values.size()) {}
+        values_(program_.values.size()) {
+    if (update != nullptr)
+      update_.emplace(e_.state_, *e_.options_.setting.optimizer, e_.options_.setting.threads, *update);
+  }
 
   absl::Status Run() {
     TRAINCTL_RETURN_IF_ERROR(Begin());
@@ -178,7 +181,7 @@ class Executor::Pass {
       }
       TRAINCTL_RETURN_IF_ERROR(e_.device_.Synchronize());
     }
-    if (update_ != nullptr && IsAlone()) TakeSums(OnHost().loss, OnHost().squares);
+    if (update_.has_value() && IsAlone()) TakeSums(OnHost().loss, OnHost().squares);
     return absl::OkStatus();
   }
 
@@ -198,8 +201,9 @@ class Executor::Pass {
   // Updates that follow one another are one launch on a device; who traces them wants each by itself.
   bool IsLaunchedWithNext(size_t instruction) const {
     const auto& list = program_.instructions;
-    return !e_.device_.is_cpu() && !e_.span_hook_ && list[instruction].op == Op::kOptimizerStep &&
-           instruction + 1 < list.size() && list[instruction + 1].op == Op::kOptimizerStep;
+    return !e_.device_.is_cpu() && !e_.span_hook_ && !e_.checks_ &&
+           list[instruction].op == Op::kOptimizerStep && instruction + 1 < list.size() &&
+           list[instruction + 1].op == Op::kOptimizerStep;
   }
 
   // What the compute stream has been given, for the other streams.
@@ -214,14 +218,16 @@ class Executor::Pass {
     return status.ok() ? status : Annotate(status, schedule::Describe(instruction));
   }
 
-  // What an instruction does, told to who traces it. A traced one is done when its work on the device is.
+  // What an instruction does, told to who traces it. One that is traced or checked is done when its work on
+  // the device is.
   template <typename Work>
   absl::Status Timed(size_t i, const Work& work) const {
     const int64_t begin_ns = SpanClock();
-    TRAINCTL_RETURN_IF_ERROR(Annotated(program_.instructions[i], work()));
-    if (!e_.span_hook_) return absl::OkStatus();
-    TRAINCTL_RETURN_IF_ERROR(e_.device_.Synchronize());
-    e_.span_hook_(i, begin_ns, SpanClock());
+    const Instruction& instruction = program_.instructions[i];
+    TRAINCTL_RETURN_IF_ERROR(Annotated(instruction, work()));
+    if (!e_.span_hook_ && !e_.checks_) return absl::OkStatus();
+    TRAINCTL_RETURN_IF_ERROR(Annotated(instruction, e_.device_.Synchronize()));
+    if (e_.span_hook_) e_.span_hook_(i, begin_ns, SpanClock());
     return absl::OkStatus();
   }
 
@@ -233,8 +239,8 @@ class Executor::Pass {
 
   void Upload() {
     OnHost() = {};
-    if (update_ != nullptr) {
-      OnHost().update = OptionsOfUpdate();
+    if (update_.has_value()) {
+      OnHost().update = update_->KernelOptions();
       result.loss_tokens = CountLocalTokens();
       OnHost().scale = ScaleOfGradients();
     }
@@ -294,7 +300,7 @@ class Executor::Pass {
     try {
       UseHere(instruction);
       return Handle(instruction);
-    } catch (const nn::ExchangeFailed& failed) {
+    } catch (const nn::OperatorFailed& failed) {
       return failed.status;
     } catch (const std::exception& error) {
       return InternalError(device::ErrorText(error));
@@ -501,7 +507,7 @@ class Executor::Pass {
     const nn::BoundParameters bound = Bind(i);
     const at::Tensor input = Take(i, ValueKind::kHidden);
     Put(i, ValueKind::kHiddenGradient,
-        Runner(i).LossAndGradient(bound, input, View(i), update_->z_loss, &e_.scalars_->scale,
+        Runner(i).LossAndGradient(bound, input, View(i), update_->options().z_loss, &e_.scalars_->scale,
                                   &e_.scalars_->loss));
     return absl::OkStatus();
   }
@@ -574,36 +580,15 @@ class Executor::Pass {
     return SumScalars(instruction, layout::kLossReduction, loss_);
   }
 
-  // This rank's ranges of a bucket; adjacent parameters that `is` says the same of are one, named after the
-  // first: a device's launch takes as long as a hundred thousand elements.
-  template <typename Property>
-  std::vector<layout::ParameterRange> MergedRanges(int bucket, const Property& is) const {
-    std::vector<layout::ParameterRange> merged;
-    for (const layout::ParameterRange& range : e_.state_.OwnRanges(bucket)) {
-      if (!merged.empty() && merged.back().offset + merged.back().count == range.offset &&
-          is(merged.back().parameter) == is(range.parameter)) {
-        merged.back().count += range.count;
-      } else {
-        merged.push_back(range);
-      }
-    }
-    return merged;
-  }
-
   absl::Status GradNorm(const Instruction& instruction) {
-    const auto counts = [this](int parameter) { return ledger_.CountsInNorm(parameter, e_.state_.rank()); };
-    std::vector<kernels::UpdateRange> counted;
-    for (const int bucket : e_.state_.buckets()) {
-      for (const layout::ParameterRange& range : MergedRanges(bucket, counts)) {
-        if (counts(range.parameter)) counted.push_back(RangeOf({bucket, range}, 0, range.count));
-      }
-    }
-    const kernels::MasterKernels& masters = Masters();
     PassScalars* const scalars = e_.scalars_;
     float* const factor_there = &scalars->update.factor;
-    masters.sum_of_squares(&scalars->squares, counted.data(), static_cast<int>(counted.size()));
+    update_->AddSquares(&scalars->squares);
+    const double clip_norm = update_->options().clip_norm;
     if (IsAlone()) {
-      masters.clip_factor(factor_there, &scalars->loss, &scalars->squares, update_->clip_norm);
+      e_.device_.kernels()
+          .Masters(e_.state_.master_dtype())
+          .clip_factor(factor_there, &scalars->loss, &scalars->squares, clip_norm);
       return absl::OkStatus();
     }
     double squares = 0;
@@ -611,71 +596,17 @@ class Executor::Pass {
     TRAINCTL_RETURN_IF_ERROR(SumScalars(instruction, layout::kGradNormReduction, squares));
     TakeSums(loss_, squares);
     float factor = 0;
-    kernels::Cpu().masters_f32.clip_factor(&factor, &loss_, &squares, update_->clip_norm);
+    kernels::Cpu().masters_f32.clip_factor(&factor, &loss_, &squares, clip_norm);
     e_.device_.CopyToDevice(factor_there, &factor, sizeof(factor));
     return absl::OkStatus();
   }
 
-  const kernels::MasterKernels& Masters() const {
-    return e_.device_.kernels().Masters(e_.state_.master_dtype());
-  }
-
-  struct BucketRange {
-    int bucket;
-    layout::ParameterRange range;
-  };
-  // Elements [begin, end) of it.
-  kernels::UpdateRange RangeOf(const BucketRange& of, int64_t begin, int64_t end) const {
-    return optim::RangeOf(*e_.options_.setting.optimizer, e_.state_.master_dtype(),
-                          e_.state_.parts(of.bucket), e_.state_.gradient_part(of.bucket),
-                          of.range.offset + begin, end - begin);
-  }
-
-  kernels::UpdateOptions OptionsOfUpdate() const {
-    kernels::UpdateOptions options{.lr = update_->lr,
-                                   .beta1 = update_->beta1,
-                                   .beta2 = update_->beta2,
-                                   .eps = update_->eps,
-                                   .momentum = update_->momentum,
-                                   .weight_decay = update_->weight_decay};
-    const optim::Optimizer& optimizer = *e_.options_.setting.optimizer;
-    if (optimizer.prepare != nullptr) optimizer.prepare(update_->update_number, options);
-    return options;
-  }
-
   absl::Status OptimizerStep(const Instruction& instruction) {
-    if (!update_->apply) return absl::OkStatus();
-    for (const layout::ParameterRange& range :
-         MergedRanges(instruction.bucket, [this](int parameter) { return Decays(parameter); }))
-      updates_.push_back({instruction.bucket, range});
+    if (!update_->options().apply) return absl::OkStatus();
+    update_->Add(instruction.bucket);
     const auto index = static_cast<size_t>(&instruction - program_.instructions.data());
-    if (!IsLaunchedWithNext(index)) Update(std::exchange(updates_, {}));
+    if (!IsLaunchedWithNext(index)) update_->Launch(&e_.scalars_->update);
     return absl::OkStatus();
-  }
-
-  bool Decays(int parameter) const { return update_->decay[static_cast<size_t>(parameter)]; }
-
-  void Update(const std::vector<BucketRange>& ranges) const {
-    const kernels::UpdateFunction function = Masters().For(e_.options_.setting.optimizer->rule);
-    const kernels::UpdateOptions* const options = &e_.scalars_->update;
-    std::vector<kernels::UpdateRange> on_device;
-    for (const BucketRange& updated : ranges) {
-      const auto part = [&](int64_t begin, int64_t end) {
-        kernels::UpdateRange range = RangeOf(updated, begin, end);
-        range.decays = Decays(updated.range.parameter);
-        return range;
-      };
-      const int64_t count = updated.range.count, threads = e_.options_.setting.threads;
-      if (!e_.device_.is_cpu()) {
-        on_device.push_back(part(0, count));
-        continue;
-      }
-      at::parallel_for(0, count, (count + threads - 1) / threads, [&](int64_t begin, int64_t end) {
-        const kernels::UpdateRange range = part(begin, end);
-        function(&range, 1, options);
-      });
-    }
-    if (!on_device.empty()) function(on_device.data(), static_cast<int>(on_device.size()), options);
   }
 
   Executor& e_;
@@ -686,13 +617,12 @@ class Executor::Pass {
   absl::Span<const nn::TokenView> host_micro_batches_;
   nn::DeviceTokens own_tokens_;
   nn::DeviceTokens* tokens_ = &own_tokens_;
-  const UpdateOptions* update_;
-  std::vector<Stored> values_;  // by the step's value ids
+  std::optional<ParameterUpdate> update_;  // none: of an evaluation
+  std::vector<Stored> values_;             // by the step's value ids
   int last_exchange_ = Stream::kNoEvent;
-  std::vector<int> ends_;             // the last event of each stream but that of computing
-  std::vector<int> queued_;           // events of computing that are not recorded yet
-  double loss_ = 0;                   // over all ranks
-  std::vector<BucketRange> updates_;  // that wait for the next one
+  std::vector<int> ends_;    // the last event of each stream but that of computing
+  std::vector<int> queued_;  // events of computing that are not recorded yet
+  double loss_ = 0;          // over all ranks
 };
 
 Executor::Executor(const model::ModelSpec& spec, ShardedState& state, Groups& groups,
@@ -740,6 +670,11 @@ void Executor::ReserveWorkspace() const {
 
 Executor::~Executor() = default;
 
+void Executor::CheckOperators() {
+  checks_ = true;
+  for (nn::SegmentRunner& runner : runners_) runner.CheckOperators();
+}
+
 absl::StatusOr<StepResult> Executor::RunStep(const schedule::Step& step,
                                              absl::Span<const nn::TokenView> micro_batches,
                                              const UpdateOptions& update) {
@@ -750,7 +685,7 @@ absl::StatusOr<StepResult> Executor::RunStep(const schedule::Step& step,
 }
 
 bool Executor::MayUseGraph(absl::Span<const nn::TokenView> micro_batches, const UpdateOptions& update) const {
-  return told_of_graphs_ != nullptr && update.apply && !hook_ && !span_hook_ && !hash_next_ &&
+  return told_of_graphs_ != nullptr && update.apply && !hook_ && !span_hook_ && !checks_ && !hash_next_ &&
          state_.ledger().mesh().world_size() == 1 && device::Graph::IsThereFor(device_) &&
          model::FlashServes(state_.compute_dtype(), spec_.head_dim) &&
          nn::AreWholeSequences(micro_batches, options_.shape());

@@ -20,26 +20,12 @@
 #include "device/graph.h"
 #include "nn/segment_runner.h"
 #include "parallel/groups.h"
+#include "parallel/parameter_update.h"
 #include "parallel/sharded_state.h"
 #include "parallel/stream.h"
 #include "schedule/build_step.h"
 
 namespace trainctl::parallel {
-
-// What the optimizer needs to know of one step.
-struct UpdateOptions {
-  float lr = 0;
-  float beta1 = 0.9f;
-  float beta2 = 0.95f;
-  float eps = 1e-8f;
-  float momentum = 0.9f;
-  float weight_decay = 0;
-  std::vector<bool> decay;    // by inventory index: weight decay applies
-  double clip_norm = 0;       // 0 = off
-  int64_t update_number = 1;  // 1-based count of applied updates, for bias correction
-  float z_loss = 0;
-  bool apply = true;  // false: gradients only (verify, tests)
-};
 
 struct StepResult {
   double loss = 0;          // mean over the global number of loss tokens
@@ -88,6 +74,10 @@ class Executor {
 
   // Between passes; null: none.
   void SetSpanHook(SpanHook hook) { span_hook_ = std::move(hook); }
+
+  // From now on every instruction and operator waits for its work on the device, so that a kernel that fails
+  // is told with what it was part of.
+  void CheckOperators();
 
   // From now on a rank that is alone on a device with graphs does its steps by one launch each, where
   // attention is one kernel, nobody looks at its instructions and every sequence is one document. `told`
@@ -138,6 +128,7 @@ class Executor {
   std::vector<std::unique_ptr<Stream>> streams_;  // by the program's; as many as any had so far
   InstructionHook hook_;
   SpanHook span_hook_;
+  bool checks_ = false;
   bool hash_next_ = false;
   std::string executed_hash_;
   std::map<std::string, double> phase_seconds_;

@@ -689,6 +689,8 @@ std::vector<std::string> FindNotes(const Recipe& recipe, const std::map<std::str
   note("train.eval_batches", recipe.data.eval.empty(), "there is no [[data.eval]]");
   note("run.deterministic", recipe.run.deterministic && recipe.cluster.device == "cpu",
        "every run on a CPU is deterministic");
+  note("run.check_kernels", recipe.run.check_kernels && recipe.cluster.device == "cpu",
+       "an operator on a CPU has ended when the next one begins");
   note("run.graphs", recipe.cluster.device == "cpu", "a CPU is given its work as it comes");
   note("parallel.prefetch", recipe.parallel.zero_stage.has_value() && *recipe.parallel.zero_stage < 2,
        "parallel.zero_stage 0 and 1 move no block beside the compute");

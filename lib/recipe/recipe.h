@@ -22,6 +22,7 @@ struct RunConfig {
   uint64_t seed = 1234;
   bool deterministic = false;
   bool graphs = true;
+  bool check_kernels = false;
 };
 
 // "random", "from" (the Hugging Face folder of model.from) or the path of a checkpoint folder.

@@ -43,10 +43,17 @@ void AddRun(Builder& b) {
       "no difference.",
       [](Recipe & r, size_t) -> auto& { return r.run.deterministic; });
   b.Add(
-      "run.graphs",
-      "On one GPU in bf16, launch a step as a whole, from a graph that is made of the second step and held "
-      "against it. Steps with packed documents are launched kernel by kernel.",
-      [](Recipe & r, size_t) -> auto& { return r.run.graphs; });
+       "run.graphs",
+       "On one GPU in bf16, launch a step as a whole, from a graph that is made of the second step and held "
+       "against it. Steps with packed documents are launched kernel by kernel.",
+       [](Recipe & r, size_t) -> auto& { return r.run.graphs; })
+      .Free();
+  b.Add(
+       "run.check_kernels",
+       "On a GPU, wait after each operator, so that a kernel that fails is told with its operator, block and "
+       "micro-batch. Slow: to find out what failed.",
+       [](Recipe & r, size_t) -> auto& { return r.run.check_kernels; })
+      .Free();
 }
 
 void AddModel(Builder& b) {

@@ -177,6 +177,7 @@ class Trainer {
           [this](const schedule::Instruction& instruction) { fault_.Reach(FaultPhase(instruction.op)); });
       checkpoint::SetPhaseHook([this](const char* phase) { fault_.Reach(phase); });
     }
+    if (recipe_.run.check_kernels) executor_->CheckOperators();
     // A profile shows what is launched.
     if (recipe_.run.graphs && recipe_.metrics.profile_steps.empty()) {
       executor_->UseGraphs([](const std::string& why_not) {

@@ -10,6 +10,7 @@ plugin ("" where it was not built): on a machine without a GPU it must say so, i
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -130,6 +131,19 @@ class DeviceTest(unittest.TestCase):
                 self.assertIn(done.returncode, (1, 4), done.stderr)
                 self.assertIn("a kernel failed", done.stderr)
                 self.assertNotIn("SIG", done.stderr)
+
+    def test_a_kernel_that_fails_is_named_where_it_is_asked_for(self):
+        named = []
+        for operator in map(str, [*range(30, 350, 40), 190]):
+            run, done = self.launch("cuda", "--set", "run.check_kernels=true", precision="bf16", name=f"cuda-{len(named)}",
+                                    more_env={"TRAINCTL_TEST_DEVICE_FAILS_AT": operator})
+            self.assertIn(done.returncode, (1, 4), done.stderr)
+            found = re.search(r"failed in step 1: (.* block \d+ micro-batch \d+: [a-z ,]+): test device: a kernel failed",
+                              done.stderr)
+            self.assertTrue(found, done.stderr)
+            named.append(found[1])
+        self.assertGreater(len({name.split(": ")[1] for name in named}), 4, named)  # operators of several kinds
+        self.assertEqual(named[-1], named[4])  # the 190th twice
 
     def test_memory_of_the_device_is_predicted_and_reported(self):
         run, done = self.launch("cuda", workers=2, parallel="zero_stage = 2\ndp_shard = 2")

@@ -13,6 +13,7 @@
 
 #include "base/counter_rng.h"
 #include "emulated_table.h"
+#include "kernels/cuda/nccl_version.h"
 
 namespace trainctl::kernels {
 namespace {
@@ -394,6 +395,16 @@ TEST_P(KernelsTest, BF16RoundsToNearestEven) {
   k().bf16.round(&bits, &nan, 1);
   EXPECT_EQ(bits & 0x7f80, 0x7f80);
   EXPECT_NE(bits & 0x007f, 0);
+}
+
+TEST(NcclVersion, AnOlderLibraryThanTheHeaderIsRefusedWithBoth) {
+  EXPECT_EQ(WhyNotNccl(/*built=*/22703, /*loaded=*/22703), "");
+  EXPECT_EQ(WhyNotNccl(22703, 22701), "");  // patches have one layout of options
+  EXPECT_EQ(WhyNotNccl(22703, 22809), "");
+  EXPECT_NE(WhyNotNccl(22809, 22703).find("NCCL 2.27.3 is loaded, and this plugin was built for 2.28.9"),
+            std::string::npos);
+  EXPECT_NE(WhyNotNccl(22809, 30001), "");
+  EXPECT_NE(WhyNotNccl(22809, 0).find("no NCCL is loaded"), std::string::npos);
 }
 
 TEST_P(KernelsTest, SumsKeepTheOrderOfTheirInputs) {

@@ -20,6 +20,7 @@ const std::vector<std::string>& ManySets() {
       "run.seed=9223372036854775807",
       "run.deterministic=true",
       "run.graphs=false",
+      "run.check_kernels=true",
       "model.layers=3",
       "model.hidden=96",
       "model.heads=6",

@@ -104,7 +104,9 @@ std::string ResumeError(const std::vector<std::string>& sets) {
 
 TEST(Resume, WhatMakesTheRunCannotChange) {
   const std::string can =
-      "; it can change train.steps, train.tokens, train.micro_batch, train.z_loss, train.eval_every, "
+      "; it can change run.graphs, run.check_kernels, train.steps, train.tokens, train.micro_batch, "
+      "train.z_loss, "
+      "train.eval_every, "
       "train.eval_batches, train.on_nonfinite, optimizer.* (but name, betas, momentum), parallel.*, "
       "cluster.*, checkpoint.*, launch.*, metrics.*, plan.*";
   const auto refused = [&](const std::string& set, const std::string& what) {
