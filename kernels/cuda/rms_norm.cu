@@ -50,7 +50,7 @@ __device__ inline Unit<T> LoadSummed(T* row, const T* added, int64_t count) {
   return unit;
 }
 
-// Without kAdds x is only read, and there is no `added`.
+// Without kAdds x is only read, and `added` is not.
 template <typename T, bool kAdds, bool kAligned>
 __global__ void __launch_bounds__(kNormThreads)
     RmsNormKernel(T* __restrict__ y, float* __restrict__ rstd, T* __restrict__ x, const T* __restrict__ added,
@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(kNormThreads)
   const int64_t begin = int64_t{threadIdx.x} * W;
   for (int64_t row = blockIdx.x; row < n; row += gridDim.x) {
     T* from = x + row * h;
-    const T* added_row = added + (kAdds ? row * h : 0);
+    const T* added_row = added + row * h;
     T* to = y + row * h;
     Unit<T> kept[kKept];
     float sum = 0;
@@ -181,8 +181,8 @@ void RmsNorm(void* y, void* rstd, const void* x, const void* w, float eps, int64
   const bool aligned = AreAligned(y, x, w) && h % kWidth<T> == 0;
   Launch("rms_norm", aligned ? RmsNormKernel<T, false, true> : RmsNormKernel<T, false, false>,
          NormShape<T>(n, h), static_cast<T*>(y), static_cast<float*>(rstd),
-         const_cast<T*>(static_cast<const T*>(x)), static_cast<const T*>(nullptr), static_cast<const T*>(w),
-         eps, n, h);
+         const_cast<T*>(static_cast<const T*>(x)), static_cast<const T*>(x), static_cast<const T*>(w), eps, n,
+         h);
 }
 
 template <typename T>
