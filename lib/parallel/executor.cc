@@ -91,7 +91,11 @@ class Executor::Pass {
     e_.events_.Reset(program_.instructions.size());
     e_.phase_seconds_.clear();
     e_.operator_seconds_ = {};
-    Upload();
+    try {
+      Upload();
+    } catch (const std::exception& error) {
+      return InternalError(device::ErrorText(error));
+    }
     e_.slot_bucket_.assign(program_.parameter_slots.size(), -1);
     ends_.assign(program_.streams.size(), Stream::kNoEvent);
     for (size_t stream = e_.streams_.size(); stream < program_.streams.size(); ++stream)
@@ -679,9 +683,15 @@ absl::StatusOr<StepResult> Executor::RunStep(const schedule::Step& step,
                                              absl::Span<const nn::TokenView> micro_batches,
                                              const UpdateOptions& update) {
   if (MayUseGraph(micro_batches, update)) return RunGraph(step, micro_batches, update);
+  DropGraph();
   Pass pass(*this, step, micro_batches, &update);
   TRAINCTL_RETURN_IF_ERROR(pass.Run());
   return pass.result;
+}
+
+bool Executor::DropGraph() {
+  graphed_.reset();
+  return std::exchange(graph_, nullptr) != nullptr;
 }
 
 bool Executor::MayUseGraph(absl::Span<const nn::TokenView> micro_batches, const UpdateOptions& update) const {
@@ -697,7 +707,7 @@ absl::StatusOr<StepResult> Executor::RunGraph(const schedule::Step& step,
   const Graphed wanted{&step, update.clip_norm, update.z_loss, update.decay};
   std::optional<StepResult> eager;
   if (graphed_ != wanted) {
-    graph_.reset();
+    DropGraph();
     UpdateOptions none = update;
     none.apply = false;
     Pass pass(*this, step, micro_batches, &none);
@@ -730,9 +740,14 @@ absl::Status Executor::HoldAgainst(const StepResult& eager, const StepResult& gr
 
 absl::StatusOr<EvalSums> Executor::RunForward(const schedule::Step& step,
                                               absl::Span<const nn::TokenView> micro_batches) {
-  Pass pass(*this, step, micro_batches, nullptr);
-  TRAINCTL_RETURN_IF_ERROR(pass.Run());
-  return EvalSums{pass.LocalLoss(), pass.local_loss_tokens};
+  const auto run = [&]() -> absl::StatusOr<EvalSums> {
+    Pass pass(*this, step, micro_batches, nullptr);
+    TRAINCTL_RETURN_IF_ERROR(pass.Run());
+    return EvalSums{pass.LocalLoss(), pass.local_loss_tokens};
+  };
+  absl::StatusOr<EvalSums> sums = run();
+  if (!sums.ok() && DropGraph()) sums = run();
+  return sums;
 }
 
 std::map<std::string, double> Executor::operator_seconds() const {

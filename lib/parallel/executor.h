@@ -108,6 +108,8 @@ class Executor {
   const model::ModelSpec& spec_;
   std::vector<schedule::Group> ScalarGroups() const;
   void ReserveWorkspace() const;
+  // Its memory is its own, and may be what others lack. False: there is none.
+  bool DropGraph();
   bool MayUseGraph(absl::Span<const nn::TokenView> micro_batches, const UpdateOptions& update) const;
   // What a step has by the graph and without it.
   static absl::Status HoldAgainst(const StepResult& eager, const StepResult& graph);

@@ -51,6 +51,8 @@ devices_per_node = 1
 memory_limit = "500 MiB"
 [checkpoint]
 every_steps = 5
+[metrics]
+trace_steps = [{traced}]
 [launch]
 max_restarts = 0
 """
@@ -72,9 +74,9 @@ class CaptureTest(unittest.TestCase):
                               env={**os.environ, "TRAINCTL_DEVICE_PLUGIN": TEST_DEVICE, "NO_COLOR": "1"})
         return done
 
-    def launch(self, graphs, *more, packing="continuous", expected=0):
+    def launch(self, graphs, *more, packing="continuous", traced="", expected=0):
         recipe = self.folder / f"{packing}-{graphs}.toml"
-        recipe.write_text(RECIPE.format(graphs=graphs, packing=packing))
+        recipe.write_text(RECIPE.format(graphs=graphs, packing=packing, traced=traced))
         run = recipe.with_suffix("")
         done = self.run_command("launch", recipe, "--run-dir", run, *more)
         self.assertEqual(done.returncode, expected, done.stdout + done.stderr)
@@ -113,6 +115,11 @@ class CaptureTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assert_same(run, self.launch("false"))
         self.assertEqual(self.steps_by_graph(run), {2, 3, 4, 6, 7, 8})
+
+    def test_a_traced_step_is_launched_and_the_graph_is_made_anew(self):
+        run = self.launch("true", traced="4")
+        self.assert_same(run, self.launch("false"))
+        self.assertEqual(self.steps_by_graph(run), {2, 3, 5, 6, 7, 8})
 
     def test_packed_documents_are_launched(self):
         run, reference = (self.launch(graphs, packing="documents") for graphs in ("true", "false"))

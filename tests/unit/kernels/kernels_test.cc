@@ -270,7 +270,7 @@ TEST_P(KernelsTest, AnUpdateWithACopyIsTwoPasses) {
 // More ranges than one launch takes on a GPU, empty ones among them, of which every other one decays: each is
 // updated as by a call of its own.
 TEST_P(KernelsTest, RangesOfOneCallAreUpdatedAsAlone) {
-  constexpr int kRanges = 300;
+  constexpr int kRanges = 140;
   for (int rule = 0; rule < kNumUpdateRules; ++rule) {
     std::vector<UpdateOperands> together(kRanges), alone(kRanges);
     std::vector<UpdateRange> list;
