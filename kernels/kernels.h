@@ -88,7 +88,7 @@ struct UpdateOptions {
   float bias_correction2 = 1;  // 1 - beta2^t
 };
 
-// Elements that lie one behind another in each array, and that an update treats alike.
+// Consecutive elements of each array that an update treats alike.
 struct UpdateRange {
   void* master = nullptr;
   std::array<void*, kMaxUpdateStates> states = {};  // null beyond those that the rule keeps

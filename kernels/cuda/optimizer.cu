@@ -29,7 +29,7 @@ constexpr int kWidthWithCopy = kWidth<BF16>;
 constexpr int kMostRanges = 128;
 struct Pieces {
   int num_ranges;
-  int64_t first_piece[kMostRanges + 1];  // of each range; behind the last one, how many there are
+  int64_t first_piece[kMostRanges + 1];  // of each range; then the total
 
   __device__ int RangeOf(int64_t piece) const {
     int low = 0, high = num_ranges;  // the range is among [low, high)

@@ -49,7 +49,7 @@ class Device {
   void Copy(void* to, const void* from, int64_t bytes) const;          // both on the device
   void CopyToDevice(void* to, const void* from, int64_t bytes) const;  // `from` may be reused at once
   void CopyToHost(void* to, const void* from, int64_t bytes) const;    // waits
-  // Memory of the host that a device copies from and to by itself; on the CPU like any other.
+  // Host memory that a device copies from and to without the host; ordinary memory on the CPU.
   at::Tensor PinnedBytes(int64_t bytes) const;
   // Queued like other work: all of `pinned`, which nobody else touches before the stream has come there.
   void CopyPinnedToDevice(void* to, const at::Tensor& pinned) const;

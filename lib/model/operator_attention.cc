@@ -1,7 +1,7 @@
 // Causal attention inside documents, grouped-query heads included (Ainslie et al. 2023, arXiv 2305.13245),
 // over a fused qkv activation whose queries and keys are rotated. Saves qkv, the output and the log of each
 // row's sum of exponentials; the backward computes the scores again, and turns the gradients of queries and
-// keys back: a device does so as it puts them beside those of the values.
+// keys back; a device does so in the pass that joins them with those of the values.
 
 #include <algorithm>
 

@@ -56,8 +56,8 @@ class SegmentRunner {
   // elsewhere it would be the time to queue them.
   void MeasureInto(OperatorSeconds* seconds) { seconds_ = seconds; }
 
-  // From now on every operator waits for its work, so that a kernel that fails is told with its operator, by
-  // OperatorFailed.
+  // From now on every operator waits for its work, so that OperatorFailed names the operator of a
+  // failing kernel.
   void CheckOperators() { checks_ = true; }
 
   // Returns the output. `saved` receives what backward needs; null: nothing is kept.

@@ -38,7 +38,7 @@ class DeviceTokens {
                const model::MicroBatchShape& shape);
   const TokenView& view(size_t micro_batch) const { return views_[micro_batch]; }
 
-  // Copies others to where these are, on a device: work that was told of these then works on those. Of both
+  // Copies others to where these are, on a device: work that holds these pointers then sees those. Of both
   // each sequence is one document, and there are as many.
   void Replace(const device::Device& device, absl::Span<const TokenView> host,
                const model::MicroBatchShape& shape);

@@ -109,7 +109,7 @@ class Executor::Pass {
     for (size_t i = 0; i < program_.instructions.size() && e_.events_.status().ok(); ++i) {
       const Instruction& instruction = program_.instructions[i];
       if (hasher.has_value()) hasher->Add(instruction);
-      // Between a rank and itself nothing is exchanged, so nothing would go on beside it.
+      // One rank exchanges nothing, so there is nothing to overlap.
       if (instruction.stream == schedule::kComputeStream || IsAlone()) {
         e_.events_.Fail(RunHere(i));
       } else {
@@ -202,7 +202,7 @@ class Executor::Pass {
     result.finite = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
   }
 
-  // Updates that follow one another are one launch on a device; who traces them wants each by itself.
+  // Consecutive updates are one launch on a device, unless a trace or a check wants each one.
   bool IsLaunchedWithNext(size_t instruction) const {
     const auto& list = program_.instructions;
     return !e_.device_.is_cpu() && !e_.span_hook_ && !e_.checks_ &&
@@ -222,8 +222,8 @@ class Executor::Pass {
     return status.ok() ? status : Annotate(status, schedule::Describe(instruction));
   }
 
-  // What an instruction does, told to who traces it. One that is traced or checked is done when its work on
-  // the device is.
+  // Does an instruction, and reports its span to a trace. One that is traced or checked is done when its work
+  // on the device is.
   template <typename Work>
   absl::Status Timed(size_t i, const Work& work) const {
     const int64_t begin_ns = SpanClock();
@@ -695,7 +695,7 @@ bool Executor::DropGraph() {
 }
 
 bool Executor::MayUseGraph(absl::Span<const nn::TokenView> micro_batches, const UpdateOptions& update) const {
-  return told_of_graphs_ != nullptr && update.apply && !hook_ && !span_hook_ && !checks_ && !hash_next_ &&
+  return report_no_graph_ != nullptr && update.apply && !hook_ && !span_hook_ && !checks_ && !hash_next_ &&
          state_.ledger().mesh().world_size() == 1 && device::Graph::IsThereFor(device_) &&
          model::FlashServes(state_.compute_dtype(), spec_.head_dim) &&
          nn::AreWholeSequences(micro_batches, options_.shape());
@@ -717,7 +717,7 @@ absl::StatusOr<StepResult> Executor::RunGraph(const schedule::Step& step,
   Pass pass(*this, step, micro_batches, &update);
   const absl::Status status = pass.RunGraph();
   if (graph_ == nullptr) {
-    std::exchange(told_of_graphs_, nullptr)(std::string(status.message()));
+    std::exchange(report_no_graph_, nullptr)(std::string(status.message()));
     return RunStep(step, micro_batches, update);
   }
   TRAINCTL_RETURN_IF_ERROR(status);

@@ -75,15 +75,17 @@ class Executor {
   // Between passes; null: none.
   void SetSpanHook(SpanHook hook) { span_hook_ = std::move(hook); }
 
-  // From now on every instruction and operator waits for its work on the device, so that a kernel that fails
-  // is told with what it was part of.
+  // From now on every instruction and operator waits for its work on the device, so that the error of a
+  // failing kernel names them.
   void CheckOperators();
 
   // From now on a rank that is alone on a device with graphs does its steps by one launch each, where
-  // attention is one kernel, nobody looks at its instructions and every sequence is one document. `told`
+  // attention is one kernel, nobody looks at its instructions and every sequence is one document. `report`
   // hears why not, once, where a graph cannot be made. The first such step is done without its update before
   // it is done by the graph; RunStep fails where the two differ.
-  void UseGraphs(std::function<void(const std::string& why_not)> told) { told_of_graphs_ = std::move(told); }
+  void UseGraphs(std::function<void(const std::string& why_not)> report) {
+    report_no_graph_ = std::move(report);
+  }
 
   // Seconds of the last pass spent on the compute thread per instruction kind, and waiting. On a device: to
   // queue them, and most of the step in waiting; with a span hook every instruction waits for its own work.
@@ -135,7 +137,7 @@ class Executor {
   std::string executed_hash_;
   std::map<std::string, double> phase_seconds_;
   nn::OperatorSeconds operator_seconds_;
-  // What a pass is told and what it sums up, in the device's memory.
+  // Inputs and sums of a pass, in the device's memory.
   struct PassScalars {
     double loss = 0;     // the sum over unmasked targets
     double squares = 0;  // of gradients
@@ -146,8 +148,8 @@ class Executor {
   // On the CPU they are the host's, which otherwise writes and reads a copy before and after a pass.
   PassScalars cpu_scalars_;
   at::Tensor device_scalars_, pinned_scalars_;
-  std::function<void(const std::string&)> told_of_graphs_;  // null: there are to be none
-  std::optional<Graphed> graphed_;                          // what graph_ was made of
+  std::function<void(const std::string&)> report_no_graph_;  // null: there are to be none
+  std::optional<Graphed> graphed_;                           // what graph_ was made of
   nn::DeviceTokens graph_tokens_;
   std::unique_ptr<device::Graph> graph_;
   absl::flat_hash_set<std::string> sums_;  // that the ledger lists

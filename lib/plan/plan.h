@@ -39,7 +39,7 @@ struct Candidate {
   bool operator==(const Candidate&) const = default;
 };
 
-// What a step asks of a device, beside the products and attention themselves.
+// What a step asks of a device, products and attention themselves left out.
 struct PlannedWork {
   int64_t launches = 0;
   int64_t moved_bytes = 0;  // by passes over memory

@@ -50,8 +50,8 @@ void AddRun(Builder& b) {
       .Free();
   b.Add(
        "run.check_kernels",
-       "On a GPU, wait after each operator, so that a kernel that fails is told with its operator, block and "
-       "micro-batch. Slow: to find out what failed.",
+       "On a GPU, wait after each operator, so that the error of a failing kernel names its operator, block "
+       "and micro-batch. Slow: for debugging.",
        [](Recipe & r, size_t) -> auto& { return r.run.check_kernels; })
       .Free();
 }

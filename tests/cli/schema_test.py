@@ -108,8 +108,8 @@ def main():
         fail("only %d keys" % len(keys))
     compared = 0
     with tempfile.TemporaryDirectory(prefix="trainctl-schema-") as folder:
-        # The program tells some twenty mistakes of one file. Keys that exclude each other are neighbours, and would be
-        # told for that alone.
+        # The program tells some twenty mistakes of one file. Keys that exclude each other are neighbours: in one
+        # file that error would hide the others.
         chunks = -(-len(keys) // 12)
         for value, chunk in [(value, keys[i::chunks]) for value in VALUES for i in range(chunks)]:
             text, where = recipe_with(chunk, value)

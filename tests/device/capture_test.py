@@ -4,7 +4,7 @@ rates, clipping, evaluation and a resume.
     python3 capture_test.py TRAINCTL TEST_DEVICE
 
 The device is tests/device/test_device.cc. It ends the worker where a wait, a copy from the host or an event comes
-between what a graph is made of, and its graphs do again what they were told, with the host's values of that time.
+between what a graph is made of, and its graphs replay host values as they were when the graph was made.
 """
 
 import json
