@@ -25,13 +25,16 @@
 
 #include <array>
 #include <atomic>
+#include <cctype>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <set>
+#include <source_location>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -80,11 +83,25 @@ std::string g_error;
 std::atomic<bool> g_is_broken{false};
 void RequireWhole() { TORCH_CHECK(!g_is_broken, "a kernel failed"); }
 
-// TRAINCTL_TEST_DEVICE_FAILS_AT=N: the N-th operator of the process fails so.
-bool FailsNow() {
+// Whether a function is that name's, or of a template that was given it.
+bool Names(std::string_view function, std::string_view name) {
+  const auto is_part = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+  for (size_t at = function.find(name); at != std::string_view::npos; at = function.find(name, at + 1)) {
+    const size_t end = at + name.size();
+    if ((at == 0 || !is_part(function[at - 1])) && (end == function.size() || !is_part(function[end])))
+      return true;
+  }
+  return false;
+}
+
+// TRAINCTL_TEST_DEVICE_FAILS_AT=N: the N-th kernel of the process fails so; NAME:N: the N-th of that name.
+bool FailsNow(std::string_view function) {
   static const char* const chosen = std::getenv("TRAINCTL_TEST_DEVICE_FAILS_AT");
-  static std::atomic<int64_t> left{chosen == nullptr ? 0 : std::atoll(chosen)};
-  return chosen != nullptr && --left == 0;
+  if (chosen == nullptr) return false;
+  static const std::string_view text = chosen;
+  static const size_t colon = text.find(':');
+  static std::atomic<int64_t> left{std::atoll(chosen + (colon == std::string_view::npos ? 0 : colon + 1))};
+  return (colon == std::string_view::npos || Names(function, text.substr(0, colon))) && --left == 0;
 }
 
 std::function<void()> Guarded(std::function<void()> work) {
@@ -138,9 +155,9 @@ void RequireNoGraph(const char* what) {
   if (t_graph != nullptr) Die(what);
 }
 
-void OnStream(std::function<void()> work) {
-  std::function<void()> guarded = Guarded([work = std::move(work)] {
-    if (FailsNow()) g_is_broken = true;
+void OnStream(std::function<void()> work, std::source_location caller = std::source_location::current()) {
+  std::function<void()> guarded = Guarded([work = std::move(work), caller] {
+    if (FailsNow(caller.function_name())) g_is_broken = true;
     RequireWhole();
     work();
   });
