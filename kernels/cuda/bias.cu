@@ -39,8 +39,7 @@ void AddBias(void* y, const void* bias, int64_t n, int64_t cols) {
 template <typename T>
 void BiasGradient(void* gradient, const void* dy, int64_t n, int64_t cols) {
   if (n <= 0 || cols <= 0) return;
-  AddColumnSums<T, false>("bias_gradient", static_cast<float*>(gradient), static_cast<const T*>(dy), nullptr,
-                          nullptr, n, cols);
+  AddColumnSums("bias_gradient", static_cast<float*>(gradient), static_cast<const T*>(dy), n, cols);
 }
 
 template <typename T>

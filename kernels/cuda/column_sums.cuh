@@ -1,7 +1,7 @@
-// out[column] += the sum over the rows of dy, or of dy * x * rstd: the gradients of a bias and of a norm's
-// weight. Rows are cut into slices, which depend on their number alone. A block sums 32 units of columns over
-// one slice: each of its warps every eighth row, then the warps in order. A second kernel adds the slices in
-// order. Fixed trees, no atomics.
+// out[column] += the sum over the rows: the gradient of a bias. Rows are cut into slices, which depend on
+// their number alone. A block sums 32 units of columns over one slice: each of its warps every eighth row,
+// then the warps in order. A second kernel adds the slices in the same way; it serves the gradient of a
+// norm's weight too. Fixed trees, no atomics.
 #pragma once
 
 #include "kernels/cuda/launch.cuh"
@@ -14,11 +14,10 @@ inline constexpr int64_t kMostSlices = 64;
 inline constexpr int64_t kLeastRowsPerSlice = 256;
 
 // The columns [first, first + cols) of rows of `stride` elements, into sums [slices, cols].
-template <typename T, bool kNorm, bool kAligned>
+template <typename T, bool kAligned>
 __global__ void __launch_bounds__(kColumnThreads, 4)
-    SliceSumsKernel(float* __restrict__ sums, const T* __restrict__ dy, const T* __restrict__ x,
-                    const float* __restrict__ rstd, int64_t n, int64_t stride, int64_t first, int64_t cols,
-                    int64_t rows_per_slice) {
+    SliceSumsKernel(float* __restrict__ sums, const T* __restrict__ dy, int64_t n, int64_t stride,
+                    int64_t first, int64_t cols, int64_t rows_per_slice) {
   constexpr int W = kWidth<T>;
   constexpr int kColumns = kWarp * W;
   // Element i of lane l at i * 32 + l: no two lanes of a warp in one bank.
@@ -36,13 +35,6 @@ __global__ void __launch_bounds__(kColumnThreads, 4)
     for (int64_t row = begin + warp; row < end; row += kColumnWarps, at += kColumnWarps * stride) {
       float values[W];
       LoadFloats<kAligned>(dy + at, Left<kAligned, T>(cols, column), values);
-      if (kNorm) {
-        const float scale = rstd[row];
-        float inputs[W];
-        LoadFloats<kAligned>(x + at, Left<kAligned, T>(cols, column), inputs);
-        TRAINCTL_UNROLL
-        for (int i = 0; i < W; ++i) values[i] *= inputs[i] * scale;
-      }
       TRAINCTL_UNROLL
       for (int i = 0; i < W; ++i) sum[i] += values[i];
     }
@@ -57,36 +49,49 @@ __global__ void __launch_bounds__(kColumnThreads, 4)
   }
 }
 
+// A block adds 32 columns of all slices: each of its warps every eighth slice, then the warps in order.
 template <typename Unused>
 __global__ void __launch_bounds__(kColumnThreads)
     AddSlicesKernel(float* __restrict__ out, const float* __restrict__ sums, int64_t cols, int64_t slices) {
-  const int64_t column = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (column >= cols) return;
+  TRAINCTL_SHARED(float, warp_sums, kColumnThreads);
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int64_t column = int64_t{blockIdx.x} * kWarp + lane;
+  float sum = 0;
+  if (column < cols) {
+    TRAINCTL_UNROLL_BY_4
+    for (int64_t slice = warp; slice < slices; slice += kColumnWarps) sum += sums[slice * cols + column];
+  }
+  warp_sums[threadIdx.x] = sum;
+  __syncthreads();
+  if (warp > 0 || column >= cols) return;
   float total = 0;
-  for (int64_t slice = 0; slice < slices; ++slice) total += sums[slice * cols + column];
+  for (int w = 0; w < kColumnWarps; ++w) total += warp_sums[w * kWarp + lane];
   out[column] += total;
 }
 
-template <typename T, bool kNorm>
-void AddColumnSums(const char* name, float* out, const T* dy, const T* x, const float* rstd, int64_t n,
-                   int64_t cols) {
+inline void AddSlices(const char* name, float* out, const float* sums, int64_t cols, int64_t slices) {
+  Launch(name, AddSlicesKernel<void>, {.blocks_x = CeilDiv(cols, kWarp), .threads = kColumnThreads}, out,
+         sums, cols, slices);
+}
+
+template <typename T>
+void AddColumnSums(const char* name, float* out, const T* dy, int64_t n, int64_t cols) {
   constexpr int64_t kColumns = kWarp * kWidth<T>;
   const int64_t rows_per_slice =
       CeilDiv(n, kMostSlices) > kLeastRowsPerSlice ? CeilDiv(n, kMostSlices) : kLeastRowsPerSlice;
   const int64_t slices = CeilDiv(n, rows_per_slice);
-  const bool aligned = AreAligned(dy) && (!kNorm || AreAligned(x)) && cols % kWidth<T> == 0;
+  const bool aligned = AreAligned(dy) && cols % kWidth<T> == 0;
   const Workspace workspace;
   float* sums = static_cast<float*>(workspace.data());
   const int64_t fitting =
       workspace.bytes() / static_cast<int64_t>(sizeof(float)) / slices / kColumns * kColumns;
   for (int64_t first = 0; first < cols; first += fitting) {
     const int64_t piece = cols - first < fitting ? cols - first : fitting;
-    Launch(name, aligned ? SliceSumsKernel<T, kNorm, true> : SliceSumsKernel<T, kNorm, false>,
-           {.blocks_x = CeilDiv(piece, kColumns), .blocks_y = slices, .threads = kColumnThreads}, sums, dy, x,
-           rstd, n, cols, first, piece, rows_per_slice);
-    Launch(name, AddSlicesKernel<void>,
-           {.blocks_x = CeilDiv(piece, kColumnThreads), .threads = kColumnThreads}, out + first, sums, piece,
-           slices);
+    Launch(name, aligned ? SliceSumsKernel<T, true> : SliceSumsKernel<T, false>,
+           {.blocks_x = CeilDiv(piece, kColumns), .blocks_y = slices, .threads = kColumnThreads}, sums, dy, n,
+           cols, first, piece, rows_per_slice);
+    AddSlices(name, out + first, sums, piece, slices);
   }
 }
 

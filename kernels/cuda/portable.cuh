@@ -13,6 +13,7 @@
 
 #define TRAINCTL_UNROLL _Pragma("unroll")
 #define TRAINCTL_UNROLL_BY_4 _Pragma("unroll 4")
+#define TRAINCTL_NO_UNROLL _Pragma("unroll 1")
 // An array in the memory that a block's threads share.
 #define TRAINCTL_SHARED(type, name, count) __shared__ type name[count]
 
@@ -28,6 +29,7 @@ __device__ inline void Store128(void* p, const Bits128& bits) { *static_cast<Bit
 
 #define TRAINCTL_UNROLL
 #define TRAINCTL_UNROLL_BY_4
+#define TRAINCTL_NO_UNROLL
 #define TRAINCTL_SHARED(type, name, count) \
   type* const name = ::trainctl::cuda_emulator::SharedArray<type>(count, __FILE__, __LINE__)
 

@@ -1,6 +1,10 @@
-// rms_norm, add_rms_norm and the gradient of either. One block a row; what a thread read for the sum over the
-// row it keeps in registers for the result, kKept units of each input; what is beyond (rows of more than
-// 16384 bf16 or 8192 fp32 elements) is read again.
+// rms_norm, add_rms_norm and the gradient of either. A block has a row at a time; what a thread read for the
+// sum over the row it keeps in registers for the result, kKept units of each input; what is beyond (rows of
+// more than 16384 bf16 or 8192 fp32 elements) is read again.
+//
+// The gradient is one pass: a block has a slice of rows, and its threads keep the sums of the weight's
+// gradient over the slice, each those of its own columns, kSummed units. A second kernel adds the slices in
+// order. Slices depend on rows and columns alone, so the bits do too.
 
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/launch.cuh"
@@ -11,6 +15,10 @@ namespace {
 
 constexpr int kKept = 4;
 constexpr int kNormThreads = 512;
+
+constexpr int kSummed = 2;
+constexpr int64_t kMostNormSlices = 512;
+constexpr int64_t kLeastRowsPerNormSlice = 8;
 
 // ---- kernels ------------------------------------------------------------------------------------
 
@@ -92,79 +100,137 @@ __global__ void __launch_bounds__(kNormThreads)
   }
 }
 
-template <typename T, bool kAligned>
-__device__ inline float UnitDot(const Unit<T>& dy_unit, const Unit<T>& x_unit, const T* w, int64_t count) {
+template <typename T>
+__device__ inline float UnitDot(const Unit<T>& dy_unit, const Unit<T>& x_unit, const Unit<T>& w_unit) {
   float dy[kWidth<T>], x[kWidth<T>], weights[kWidth<T>];
   ToFloats(dy_unit, dy);
   ToFloats(x_unit, x);
-  LoadFloats<kAligned>(w, count, weights);
+  ToFloats(w_unit, weights);
   float dot = 0;
   TRAINCTL_UNROLL
   for (int i = 0; i < kWidth<T>; ++i) dot += dy[i] * x[i] * weights[i];
   return dot;
 }
 
-template <typename T, bool kAligned>
-__device__ inline void StoreGradient(T* dx, const Unit<T>& dy_unit, const Unit<T>& x_unit, const T* w,
-                                     float r, float c, bool accumulate, int64_t count) {
-  float dy[kWidth<T>], x[kWidth<T>], weights[kWidth<T>], sum[kWidth<T>] = {};
+template <typename T>
+__device__ inline void AddWeightGradient(const Unit<T>& dy_unit, const Unit<T>& x_unit, float r,
+                                         float (&sums)[kWidth<T>]) {
+  float dy[kWidth<T>], x[kWidth<T>];
   ToFloats(dy_unit, dy);
   ToFloats(x_unit, x);
-  LoadFloats<kAligned>(w, count, weights);
-  if (accumulate) LoadFloats<kAligned>(dx, count, sum);
   TRAINCTL_UNROLL
-  for (int i = 0; i < kWidth<T>; ++i) sum[i] += r * (dy[i] * weights[i] - x[i] * c);
-  StoreFloats<kAligned>(dx, count, sum);
+  for (int i = 0; i < kWidth<T>; ++i) sums[i] += dy[i] * x[i] * r;
 }
 
-// dx may be dy: a thread writes where it alone has read before. (So no __restrict__ on these two.)
+// sum + r * (dy * w - x * c)
+template <typename T>
+__device__ inline Unit<T> InputGradient(const Unit<T>& sum_unit, const Unit<T>& dy_unit,
+                                        const Unit<T>& x_unit, const Unit<T>& w_unit, float r, float c) {
+  float sum[kWidth<T>], dy[kWidth<T>], x[kWidth<T>], weights[kWidth<T>];
+  ToFloats(sum_unit, sum);
+  ToFloats(dy_unit, dy);
+  ToFloats(x_unit, x);
+  ToFloats(w_unit, weights);
+  TRAINCTL_UNROLL
+  for (int i = 0; i < kWidth<T>; ++i) sum[i] += r * (dy[i] * weights[i] - x[i] * c);
+  return ToUnit(sum);
+}
+
+// What a thread keeps of a row. dx may be dy: a thread writes where it alone has read before. (So no
+// __restrict__ on these two.)
+template <typename T>
+struct NormRow {
+  Unit<T> dy[kSummed], x[kSummed], sum[kSummed];
+};
+
+template <typename T, bool kAligned>
+__device__ inline void LoadRow(NormRow<T>& to, const T* dx, const T* dy, const T* x, bool accumulate,
+                               int64_t begin, int64_t step, int64_t h) {
+  TRAINCTL_UNROLL
+  for (int k = 0; k < kSummed; ++k) {
+    const int64_t at = begin + k * step;
+    to.sum[k] = {{0, 0, 0, 0}};
+    if (at < h) {
+      to.dy[k] = LoadUnit<kAligned>(dy + at, Left<kAligned, T>(h, at));
+      to.x[k] = LoadUnit<kAligned>(x + at, Left<kAligned, T>(h, at));
+      if (accumulate) to.sum[k] = LoadUnit<kAligned>(dx + at, Left<kAligned, T>(h, at));
+    }
+  }
+}
+
+// The sums of a slice into sums [slices, h], which is written in full.
 template <typename T, bool kAligned>
 __global__ void __launch_bounds__(kNormThreads)
-    RmsNormBackwardKernel(T* dx, const T* dy, const T* __restrict__ x, const float* __restrict__ rstd,
-                          const T* __restrict__ w, bool accumulate, int64_t n, int64_t h) {
+    RmsNormBackwardKernel(T* dx, float* __restrict__ sums, const T* dy, const T* __restrict__ x,
+                          const float* __restrict__ rstd, const T* __restrict__ w, bool accumulate, int64_t n,
+                          int64_t h, int64_t rows_per_slice) {
   constexpr int W = kWidth<T>;
   const int64_t step = int64_t{blockDim.x} * W;
   const int64_t begin = int64_t{threadIdx.x} * W;
-  for (int64_t row = blockIdx.x; row < n; row += gridDim.x) {
-    const T* dy_row = dy + row * h;
-    const T* x_row = x + row * h;
-    T* dx_row = dx + row * h;
-    Unit<T> dy_kept[kKept], x_kept[kKept];
+  const int64_t first = int64_t{blockIdx.x} * rows_per_slice;
+  const int64_t end = first + rows_per_slice < n ? first + rows_per_slice : n;
+  float* const slice_sums = sums + int64_t{blockIdx.x} * h;
+  float kept_sums[kSummed][W] = {};
+  NormRow<T> next;
+  LoadRow<T, kAligned>(next, dx + first * h, dy + first * h, x + first * h, accumulate, begin, step, h);
+  TRAINCTL_NO_UNROLL
+  for (int64_t row = first; row < end; ++row) {
+    const T* const dy_row = dy + row * h;
+    const T* const x_row = x + row * h;
+    T* const dx_row = dx + row * h;
+    const NormRow<T> kept = next;
+    // On its way while the threads wait for each other.
+    if (row + 1 < end) {
+      LoadRow<T, kAligned>(next, dx_row + h, dy_row + h, x_row + h, accumulate, begin, step, h);
+    }
     float dot = 0;
     TRAINCTL_UNROLL
-    for (int k = 0; k < kKept; ++k) {
+    for (int k = 0; k < kSummed; ++k) {
       const int64_t at = begin + k * step;
-      if (at < h) {
-        dy_kept[k] = LoadUnit<kAligned>(dy_row + at, Left<kAligned, T>(h, at));
-        x_kept[k] = LoadUnit<kAligned>(x_row + at, Left<kAligned, T>(h, at));
-      }
+      if (at < h)
+        dot += UnitDot<T>(kept.dy[k], kept.x[k], LoadUnit<kAligned>(w + at, Left<kAligned, T>(h, at)));
     }
-    TRAINCTL_UNROLL
-    for (int k = 0; k < kKept; ++k) {
-      const int64_t at = begin + k * step;
-      if (at < h) dot += UnitDot<T, kAligned>(dy_kept[k], x_kept[k], w + at, Left<kAligned, T>(h, at));
-    }
-    for (int64_t at = begin + kKept * step; at < h; at += step) {
-      dot += UnitDot<T, kAligned>(LoadUnit<kAligned>(dy_row + at, Left<kAligned, T>(h, at)),
-                                  LoadUnit<kAligned>(x_row + at, Left<kAligned, T>(h, at)), w + at,
-                                  Left<kAligned, T>(h, at));
+    TRAINCTL_NO_UNROLL
+    for (int64_t at = begin + kSummed * step; at < h; at += step) {
+      const int64_t count = Left<kAligned, T>(h, at);
+      dot += UnitDot<T>(LoadUnit<kAligned>(dy_row + at, count), LoadUnit<kAligned>(x_row + at, count),
+                        LoadUnit<kAligned>(w + at, count));
     }
     const float r = rstd[row];
     const float c = BlockSum(dot) * r * r / static_cast<float>(h);
     TRAINCTL_UNROLL
-    for (int k = 0; k < kKept; ++k) {
+    for (int k = 0; k < kSummed; ++k) {
       const int64_t at = begin + k * step;
       if (at < h) {
-        StoreGradient<T, kAligned>(dx_row + at, dy_kept[k], x_kept[k], w + at, r, c, accumulate,
-                                   Left<kAligned, T>(h, at));
+        const int64_t count = Left<kAligned, T>(h, at);
+        AddWeightGradient<T>(kept.dy[k], kept.x[k], r, kept_sums[k]);
+        StoreUnit<kAligned>(
+            dx_row + at,
+            InputGradient<T>(kept.sum[k], kept.dy[k], kept.x[k], LoadUnit<kAligned>(w + at, count), r, c),
+            count);
       }
     }
-    for (int64_t at = begin + kKept * step; at < h; at += step) {
-      const Unit<T> dy_unit = LoadUnit<kAligned>(dy_row + at, Left<kAligned, T>(h, at));
-      StoreGradient<T, kAligned>(dx_row + at, dy_unit,
-                                 LoadUnit<kAligned>(x_row + at, Left<kAligned, T>(h, at)), w + at, r, c,
-                                 accumulate, Left<kAligned, T>(h, at));
+    TRAINCTL_NO_UNROLL
+    for (int64_t at = begin + kSummed * step; at < h; at += step) {
+      const int64_t count = Left<kAligned, T>(h, at);
+      const Unit<T> dy_unit = LoadUnit<kAligned>(dy_row + at, count);
+      const Unit<T> x_unit = LoadUnit<kAligned>(x_row + at, count);
+      Unit<T> sum = {{0, 0, 0, 0}};
+      if (accumulate) sum = LoadUnit<kAligned>(dx_row + at, count);
+      float gradient[W] = {};
+      AddWeightGradient<T>(dy_unit, x_unit, r, gradient);
+      for (int i = 0; i < W && at + i < h; ++i) {
+        slice_sums[at + i] = row == first ? gradient[i] : slice_sums[at + i] + gradient[i];
+      }
+      StoreUnit<kAligned>(dx_row + at,
+                          InputGradient<T>(sum, dy_unit, x_unit, LoadUnit<kAligned>(w + at, count), r, c),
+                          count);
     }
+  }
+  TRAINCTL_UNROLL
+  for (int k = 0; k < kSummed; ++k) {
+    const int64_t at = begin + k * step;
+    if (at < h) StoreFloats<kAligned>(slice_sums + at, Left<kAligned, T>(h, at), kept_sums[k]);
   }
 }
 
@@ -195,17 +261,28 @@ void AddRmsNorm(void* sum, void* y, void* rstd, const void* x, const void* w, fl
          static_cast<const T*>(x), static_cast<const T*>(w), eps, n, h);
 }
 
+// As many slices as keep the device busy, and as have their sums in the workspace.
+int64_t RowsPerNormSlice(int64_t n, int64_t h, int64_t workspace_bytes) {
+  const int64_t fitting = workspace_bytes / static_cast<int64_t>(sizeof(float)) / h;
+  const int64_t slices = Clamp(fitting, 1, kMostNormSlices);
+  return CeilDiv(n, slices) > kLeastRowsPerNormSlice ? CeilDiv(n, slices) : kLeastRowsPerNormSlice;
+}
+
 template <typename T>
 void RmsNormBackward(void* dx, void* dw, const void* dy, const void* x, const void* rstd, const void* w,
                      bool accumulate, int64_t n, int64_t h) {
   if (n <= 0 || h <= 0) return;
-  // First, while dy is still there.
-  AddColumnSums<T, true>("rms_norm_backward", static_cast<float*>(dw), static_cast<const T*>(dy),
-                         static_cast<const T*>(x), static_cast<const float*>(rstd), n, h);
   const bool aligned = AreAligned(dx, dy, x, w) && h % kWidth<T> == 0;
+  const int threads = ThreadsFor(CeilDiv(h, kWidth<T> * kSummed), kNormThreads);
+  const Workspace workspace;
+  float* const sums = static_cast<float*>(workspace.data());
+  const int64_t rows_per_slice = RowsPerNormSlice(n, h, workspace.bytes());
+  const int64_t slices = CeilDiv(n, rows_per_slice);
   Launch("rms_norm_backward", aligned ? RmsNormBackwardKernel<T, true> : RmsNormBackwardKernel<T, false>,
-         NormShape<T>(n, h), static_cast<T*>(dx), static_cast<const T*>(dy), static_cast<const T*>(x),
-         static_cast<const float*>(rstd), static_cast<const T*>(w), accumulate, n, h);
+         {.blocks_x = slices, .threads = threads}, static_cast<T*>(dx), sums, static_cast<const T*>(dy),
+         static_cast<const T*>(x), static_cast<const float*>(rstd), static_cast<const T*>(w), accumulate, n,
+         h, rows_per_slice);
+  AddSlices("rms_norm_backward", static_cast<float*>(dw), sums, h, slices);
 }
 
 template <typename T>
