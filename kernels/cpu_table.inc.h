@@ -378,6 +378,38 @@ struct Update {
   }
 };
 
+// Of bf16 masters: by pieces, which are floats meanwhile.
+template <typename Rule>
+struct UpdateByChance {
+  using Floats = Update<Rule>;
+
+  static void Run(const UpdateRange* ranges, int num_ranges, const UpdateOptions* options) {
+    if (std::isnan(options->factor)) return;
+    for (int i = 0; i < num_ranges; ++i) RunOver(ranges[i], *options);
+  }
+
+  static void RunOver(const UpdateRange& range, const UpdateOptions& options) {
+    const Rule rule(options, range.decays);
+    BF16* const master = static_cast<BF16*>(range.master);
+    const float* const gradient = static_cast<const float*>(range.gradient);
+    float piece[Floats::kPiece];
+    for (int64_t begin = 0; begin < range.count; begin += Floats::kPiece) {
+      const int64_t left = range.count - begin, numel = left < Floats::kPiece ? left : Floats::kPiece;
+      Functions<BF16>::Assign(piece, master + begin, numel);
+      Floats::RunOver(piece, range.states.data(), begin, gradient + begin, rule, options.factor, numel,
+                      std::make_index_sequence<Rule::kNumStates>());
+      const uint64_t number = range.number + static_cast<uint64_t>(begin);
+#pragma omp simd
+      for (int64_t i = 0; i < numel; ++i) {
+        uint32_t bits;
+        std::memcpy(&bits, &piece[i], sizeof(bits));
+        const uint32_t chance = RoundingBits(options.rounding_key, number + static_cast<uint64_t>(i));
+        master[begin + i].bits = static_cast<uint16_t>(RoundByChance(bits, chance));
+      }
+    }
+  }
+};
+
 template <typename Real>
 double SquaresOf(const Real* x, int64_t count) {
   double sum = 0;
@@ -396,9 +428,9 @@ void SetClipFactor(float* factor, const double* loss, const double* squares, dou
   *factor = ClipFactor(*loss, *squares, clip_norm);
 }
 
-template <typename Real>
+template <template <typename> typename UpdateBy, typename Real>
 constexpr MasterKernels MasterTable() {
-  return {.update = AllUpdates<Update, Real>(),
+  return {.update = AllUpdates<UpdateBy, Real>(),
           .sum_of_squares = SumOfSquares<Real>,
           .clip_factor = SetClipFactor};
 }
@@ -429,8 +461,9 @@ const Kernels& Table() {
                                      .f32 = Functions<float>::Table(),
                                      .bf16 = Functions<BF16>::Table(),
                                      .f64 = Functions<double>::Table(),
-                                     .masters_f32 = MasterTable<float>(),
-                                     .masters_f64 = MasterTable<double>(),
+                                     .masters_f32 = MasterTable<Update, float>(),
+                                     .masters_bf16 = MasterTable<UpdateByChance, float>(),
+                                     .masters_f64 = MasterTable<Update, double>(),
                                      .sum_in_order = SumInOrder};
   return kTable;
 }

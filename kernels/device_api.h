@@ -14,7 +14,7 @@
 namespace trainctl::kernels {
 
 // Raised with every change of what follows or of kernels.h.
-inline constexpr uint32_t kDeviceAbi = 6;
+inline constexpr uint32_t kDeviceAbi = 7;
 inline constexpr char kDeviceApiSymbol[] = "trainctl_device_api";
 
 struct DeviceProperties {

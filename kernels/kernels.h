@@ -86,6 +86,7 @@ struct UpdateOptions {
   float factor = 1;            // of gradients; not a number: nothing is touched
   float bias_correction1 = 1;  // 1 - beta1^t
   float bias_correction2 = 1;  // 1 - beta2^t
+  uint32_t rounding_key = 0;   // of this update's roundings to a bf16 master
 };
 
 // Consecutive elements of each array that an update treats alike.
@@ -95,14 +96,15 @@ struct UpdateRange {
   const void* gradient = nullptr;
   void* copy = nullptr;  // bf16, what TypedKernels::round makes of the updated master; null: none
   int64_t count = 0;
+  uint64_t number = 0;  // of the first element, for its rounding to a bf16 master; then one by one
   bool decays = false;  // by UpdateOptions::weight_decay
 };
 
 // The list of ranges itself is host memory; either all of them have a copy or none has.
 using UpdateFunction = void (*)(const UpdateRange* ranges, int num_ranges, const UpdateOptions* options);
 
-// For parameters as they are updated, with their gradients and state, of one type (fp32 or fp64), behind
-// void*.
+// For parameters as they are updated, behind void*. Gradients and state are accumulators of the masters'
+// type.
 struct MasterKernels {
   std::array<UpdateFunction, kNumUpdateRules> update;  // by UpdateRule
   // *sum += x . x of the gradient of each range, in fp64. Of the ranges it reads nothing else.
@@ -120,6 +122,10 @@ struct Kernels {
   TypedKernels bf16;
   TypedKernels f64;  // null on a GPU
   MasterKernels masters_f32;
+  // There is no fp32 master: an updated parameter is rounded up or down by chance, so that on average it is
+  // what it would be in fp32 (Zamirai et al. 2020, arXiv 2010.06192). Chance is a function of UpdateOptions'
+  // rounding_key and the element's number.
+  MasterKernels masters_bf16;
   MasterKernels masters_f64;  // null on a GPU
   // out[i] = inputs[0][i] + inputs[1][i] + ... in that order; out may be one of the inputs. The list of
   // inputs itself is host memory.
@@ -128,7 +134,9 @@ struct Kernels {
   const TypedKernels& For(DType dtype) const {
     return dtype == DType::kF64 ? f64 : dtype == DType::kBF16 ? bf16 : f32;
   }
-  const MasterKernels& Masters(DType dtype) const { return dtype == DType::kF64 ? masters_f64 : masters_f32; }
+  const MasterKernels& Masters(DType dtype) const {
+    return dtype == DType::kF64 ? masters_f64 : dtype == DType::kBF16 ? masters_bf16 : masters_f32;
+  }
 };
 
 // The fastest table that this processor runs.

@@ -15,6 +15,25 @@ TRAINCTL_RULE float ClipFactor(double loss, double squares, double clip_norm) {
   return clip_norm > 0 && factor < 1 ? static_cast<float>(factor) : 1.0f;
 }
 
+// Chris Wellons' lowbias32: of the functions of this form that were searched, one with the least bias.
+TRAINCTL_RULE uint32_t Mix(uint32_t x) {
+  x = (x ^ (x >> 16)) * 0x7feb352du;
+  x = (x ^ (x >> 15)) * 0x846ca68bu;
+  return x ^ (x >> 16);
+}
+
+// 16 random bits for each key and number.
+TRAINCTL_RULE uint32_t RoundingBits(uint32_t key, uint64_t number) {
+  return Mix(static_cast<uint32_t>(number) + Mix(key + static_cast<uint32_t>(number >> 32))) >> 16;
+}
+
+// The bf16 above or below that fp32, each as likely as it is near; what is a bf16 stays, and so does NaN.
+TRAINCTL_RULE uint32_t RoundByChance(uint32_t bits, uint32_t chance) {
+  const uint32_t quiet = (bits >> 16) | 0x40;
+  const uint32_t rounded = (bits + ((bits & 0x7f800000) == 0x7f800000 ? 0 : chance)) >> 16;
+  return (bits & 0x7fffffff) > 0x7f800000 ? quiet : rounded;
+}
+
 // Decoupled weight decay (Loshchilov & Hutter 2019), in the order of torch.optim.AdamW.
 template <typename Real>
 struct AdamWRule {

@@ -1,5 +1,5 @@
-// What the optimizer and the reductions of gradients use, in fp32: updates, sum_of_squares, clip_factor,
-// sum_in_order.
+// What the optimizer and the reductions of gradients use, in fp32, also where masters are bf16: updates,
+// sum_of_squares, clip_factor, sum_in_order.
 
 #include <array>
 #include <cmath>
@@ -12,7 +12,7 @@ namespace trainctl::kernels::cuda {
 namespace {
 
 constexpr int W = kWidth<float>;
-constexpr int kWidthWithCopy = kWidth<BF16>;
+constexpr int kWidthOfBF16 = kWidth<BF16>;
 
 // ---- kernels ------------------------------------------------------------------------------------
 
@@ -41,14 +41,15 @@ struct Pieces {
   }
 };
 
-template <typename Rule>
+template <typename Rule, typename Master>
 struct Updates {
   struct Range {
-    float* master;
+    Master* master;
     float* states[Rule::kNumStates];
     const float* gradient;
     BF16* copy;
     int64_t count;
+    uint64_t number;
     bool decays;
   };
   Range ranges[kMostRanges];
@@ -57,57 +58,73 @@ struct Updates {
 
 constexpr int64_t kUnitsOfAPiece = 4 * kFlatThreads;
 
-// The rule on element i of each array.
+// The rule on element i of states and gradient.
 template <typename Rule, size_t... kStates>
-__device__ void Apply(const Rule& rule, int i, float (&master)[W], float gradient, float factor,
+__device__ void Apply(const Rule& rule, int i, float& master, float gradient, float factor,
                       float (&state)[Rule::kNumStates][W], std::index_sequence<kStates...>) {
-  rule(master[i], gradient, factor, state[kStates][i]...);
+  rule(master, gradient, factor, state[kStates][i]...);
 }
 
-// The masters once more as bf16: with a copy a unit is one of bf16, without one of fp32.
+// With a copy in bf16 a unit is one of bf16, without one of fp32.
 template <bool kAligned>
-__device__ void StoreCopy(BF16* copy, int64_t at, int64_t left, const float (&values)[kWidthWithCopy]) {
+__device__ void Store(float* master, BF16*, int64_t at, int64_t left, const float (&values)[kWidth<float>],
+                      uint32_t, uint64_t) {
+  StoreFloats<kAligned>(master + at, left, values);
+}
+template <bool kAligned>
+__device__ void Store(float* master, BF16* copy, int64_t at, int64_t left,
+                      const float (&values)[kWidthOfBF16], uint32_t, uint64_t) {
+  StoreFloats<kAligned>(master + at, left, values);
   StoreFloats<kAligned>(copy + at, left, values);
 }
+// A master in bf16 is its own copy.
 template <bool kAligned>
-__device__ void StoreCopy(BF16*, int64_t, int64_t, const float (&)[kWidth<float>]) {}
+__device__ void Store(BF16* master, BF16*, int64_t at, int64_t left, const float (&values)[kWidthOfBF16],
+                      uint32_t key, uint64_t number) {
+  Unit<BF16> unit = {{0, 0, 0, 0}};
+  TRAINCTL_UNROLL
+  for (int i = 0; i < kWidthOfBF16; ++i) {
+    const uint32_t chance = RoundingBits(key, number + static_cast<uint64_t>(at + i));
+    SetRaw(unit, i, BF16{static_cast<uint16_t>(RoundByChance(__float_as_uint(values[i]), chance))});
+  }
+  StoreUnit<kAligned>(master + at, unit, left);
+}
 
-// kUnit elements a thread, one unit of fp32 after the other.
-template <typename Rule, int kUnit, bool kAligned>
+// kUnit elements a thread, one unit of fp32 states after the other.
+template <typename Rule, typename Master, int kUnit, bool kAligned>
 __global__ void __launch_bounds__(kFlatThreads)
-    UpdateKernel(const __grid_constant__ Updates<Rule> updates, const UpdateOptions* __restrict__ options) {
+    UpdateKernel(const __grid_constant__ Updates<Rule, Master> updates,
+                 const UpdateOptions* __restrict__ options) {
   const float factor = options->factor;
   if (std::isnan(factor)) return;
   const int64_t num_pieces = updates.pieces.first_piece[updates.pieces.num_ranges];
   for (int64_t piece = blockIdx.x; piece < num_pieces; piece += gridDim.x) {
     const int r = updates.pieces.RangeOf(piece);
-    const typename Updates<Rule>::Range& range = updates.ranges[r];
+    const typename Updates<Rule, Master>::Range& range = updates.ranges[r];
     const Rule rule(*options, range.decays);
     const int64_t begin = (piece - updates.pieces.first_piece[r]) * kUnitsOfAPiece * kUnit;
     const int64_t end =
         begin + kUnitsOfAPiece * kUnit < range.count ? begin + kUnitsOfAPiece * kUnit : range.count;
     for (int64_t at = begin + int64_t{threadIdx.x} * kUnit; at < end; at += int64_t{kFlatThreads} * kUnit) {
-      float updated[kUnit];
+      float weight[kUnit];
+      LoadFloats<kAligned>(range.master + at, end - at, weight);
       TRAINCTL_UNROLL
       for (int first = 0; first < kUnit; first += W) {
         const int64_t left = end - at - first;
-        float weight[W], g[W], state[Rule::kNumStates][W];
+        float g[W], state[Rule::kNumStates][W];
         LoadFloats<kAligned>(range.gradient + at + first, left, g);
         TRAINCTL_UNROLL
         for (int k = 0; k < Rule::kNumStates; ++k)
           LoadFloats<kAligned>(range.states[k] + at + first, left, state[k]);
-        LoadFloats<kAligned>(range.master + at + first, left, weight);
         TRAINCTL_UNROLL
-        for (int i = 0; i < W; ++i) {
-          Apply(rule, i, weight, g[i], factor, state, std::make_index_sequence<Rule::kNumStates>());
-          updated[first + i] = weight[i];
-        }
+        for (int i = 0; i < W; ++i)
+          Apply(rule, i, weight[first + i], g[i], factor, state,
+                std::make_index_sequence<Rule::kNumStates>());
         TRAINCTL_UNROLL
         for (int k = 0; k < Rule::kNumStates; ++k)
           StoreFloats<kAligned>(range.states[k] + at + first, left, state[k]);
-        StoreFloats<kAligned>(range.master + at + first, left, weight);
       }
-      StoreCopy<kAligned>(range.copy, at, end - at, updated);
+      Store<kAligned>(range.master, range.copy, at, end - at, weight, options->rounding_key, range.number);
     }
   }
 }
@@ -206,40 +223,49 @@ int TakeRanges(const UpdateRange* ranges, int num_ranges, int width, Pieces* pie
   return taken;
 }
 
+template <typename Rule, typename Master, int kUnit>
+void UpdateAll(const UpdateRange* ranges, int num_ranges, const UpdateOptions* options) {
+  for (int taken = 0; taken < num_ranges;) {
+    Updates<Rule, Master> updates = {};
+    bool aligned = true;
+    taken += TakeRanges(ranges + taken, num_ranges - taken, kUnit, &updates.pieces,
+                        [&](const UpdateRange& range, int place) {
+                          typename Updates<Rule, Master>::Range& listed = updates.ranges[place];
+                          listed.master = static_cast<Master*>(range.master);
+                          listed.gradient = static_cast<const float*>(range.gradient);
+                          listed.copy = static_cast<BF16*>(range.copy);
+                          listed.count = range.count;
+                          listed.number = range.number;
+                          listed.decays = range.decays;
+                          aligned = aligned && AreAligned(range.master, range.gradient, range.copy);
+                          for (int k = 0; k < Rule::kNumStates; ++k) {
+                            listed.states[k] = static_cast<float*>(range.states[k]);
+                            aligned = aligned && IsAligned(range.states[k]);
+                          }
+                        });
+    const int64_t num_pieces = updates.pieces.first_piece[updates.pieces.num_ranges];
+    if (num_pieces == 0) return;
+    Launch("update",
+           aligned ? UpdateKernel<Rule, Master, kUnit, true> : UpdateKernel<Rule, Master, kUnit, false>,
+           FlatShape(num_pieces * kFlatThreads), updates, options);
+  }
+}
+
 template <typename Rule>
 struct Update {
   static void Run(const UpdateRange* ranges, int num_ranges, const UpdateOptions* options) {
     if (num_ranges > 0 && ranges[0].copy != nullptr) {
-      RunWith<kWidthWithCopy>(ranges, num_ranges, options);
+      UpdateAll<Rule, float, kWidthOfBF16>(ranges, num_ranges, options);
     } else {
-      RunWith<W>(ranges, num_ranges, options);
+      UpdateAll<Rule, float, W>(ranges, num_ranges, options);
     }
   }
+};
 
-  template <int kUnit>
-  static void RunWith(const UpdateRange* ranges, int num_ranges, const UpdateOptions* options) {
-    for (int taken = 0; taken < num_ranges;) {
-      Updates<Rule> updates = {};
-      bool aligned = true;
-      taken += TakeRanges(ranges + taken, num_ranges - taken, kUnit, &updates.pieces,
-                          [&](const UpdateRange& range, int place) {
-                            typename Updates<Rule>::Range& listed = updates.ranges[place];
-                            listed.master = static_cast<float*>(range.master);
-                            listed.gradient = static_cast<const float*>(range.gradient);
-                            listed.copy = static_cast<BF16*>(range.copy);
-                            listed.count = range.count;
-                            listed.decays = range.decays;
-                            aligned = aligned && AreAligned(range.master, range.gradient, range.copy);
-                            for (int k = 0; k < Rule::kNumStates; ++k) {
-                              listed.states[k] = static_cast<float*>(range.states[k]);
-                              aligned = aligned && IsAligned(range.states[k]);
-                            }
-                          });
-      const int64_t num_pieces = updates.pieces.first_piece[updates.pieces.num_ranges];
-      if (num_pieces == 0) return;
-      Launch("update", aligned ? UpdateKernel<Rule, kUnit, true> : UpdateKernel<Rule, kUnit, false>,
-             FlatShape(num_pieces * kFlatThreads), updates, options);
-    }
+template <typename Rule>
+struct UpdateByChance {
+  static void Run(const UpdateRange* ranges, int num_ranges, const UpdateOptions* options) {
+    UpdateAll<Rule, BF16, kWidthOfBF16>(ranges, num_ranges, options);
   }
 };
 
@@ -304,6 +330,8 @@ void SumInOrder(float* out, const float* const* inputs, int num_inputs, int64_t 
 void FillOptimizer(Kernels* table) {
   table->masters_f32 = {
       .update = AllUpdates<Update, float>(), .sum_of_squares = SumOfSquares, .clip_factor = SetClipFactor};
+  table->masters_bf16 = table->masters_f32;
+  table->masters_bf16.update = AllUpdates<UpdateByChance, float>();
   table->sum_in_order = SumInOrder;
 }
 

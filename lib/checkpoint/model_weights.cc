@@ -84,7 +84,7 @@ absl::Status CheckWeights(const std::string& path, const CheckpointReader& reade
   Comparison comparison(parameters);
   for (const Slice& tensor : reader.tensors()) {
     if (IsOptimizerState(tensor)) continue;
-    comparison.See(tensor.name, tensor.dtype, tensor.shape, tensor.dtype == DType::kF32);
+    comparison.See(tensor.name, tensor.dtype, tensor.shape, IsLoadable(tensor.dtype));
   }
   return comparison.Result(path);
 }

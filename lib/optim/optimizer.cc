@@ -43,20 +43,19 @@ int64_t Optimizer::StateBytes() const {
   return bytes;
 }
 
-int64_t Optimizer::MovedBytes() const {
-  const int64_t fp32_bytes = DTypeBytes(DType::kF32);
-  return fp32_bytes + 2 * (fp32_bytes + StateBytes());  // the gradient is read, the rest is written too
+int64_t Optimizer::MovedBytes(DType master) const {
+  // The gradient is read, the rest is written too.
+  return DTypeBytes(DType::kF32) + 2 * (DTypeBytes(master) + StateBytes());
 }
 
-kernels::UpdateRange RangeOf(const Optimizer& optimizer, DType dtype, const Parts& parts,
+kernels::UpdateRange RangeOf(const Optimizer& optimizer, DType master, const Parts& parts,
                              const void* gradient, int64_t first, int64_t count) {
-  const int64_t offset = first * DTypeBytes(dtype);
-  kernels::UpdateRange range = {.master = static_cast<char*>(parts.master) + offset,
+  const int64_t offset = first * DTypeBytes(AccumulatorOf(master));
+  kernels::UpdateRange range = {.master = static_cast<char*>(parts.master) + first * DTypeBytes(master),
                                 .gradient = static_cast<const char*>(gradient) + offset,
                                 .count = count};
   for (size_t k = 0; k < optimizer.states.size(); ++k) {
-    TRAINCTL_CHECK_MSG(optimizer.states[k].dtype == DType::kF32,
-                       "the kernels' states are of the master's type");
+    TRAINCTL_CHECK_MSG(optimizer.states[k].dtype == DType::kF32, "the kernels' states are accumulators");
     range.states[k] = static_cast<char*>(parts.states[k]) + offset;
   }
   if (parts.copy != nullptr) range.copy = static_cast<char*>(parts.copy) + first * DTypeBytes(DType::kBF16);

@@ -22,10 +22,10 @@ namespace trainctl::optim {
 struct StateKind {
   absl::string_view name;     // in checkpoints: optimizer.<name>/<parameter>
   absl::string_view meaning;  // in plans: "first moments"
-  DType dtype = DType::kF32;  // beside an fp32 master
+  DType dtype = DType::kF32;
 
-  // fp32 becomes as wide as the master.
-  DType TypeFor(DType master) const { return dtype == DType::kF32 ? master : dtype; }
+  // fp32 means the accumulators of a master.
+  DType TypeFor(DType master) const { return dtype == DType::kF32 ? AccumulatorOf(master) : dtype; }
   std::string TensorPrefix() const;  // "optimizer.exp_avg/"
 };
 inline constexpr size_t kMaxStates = kernels::kMaxUpdateStates;
@@ -53,7 +53,7 @@ struct Optimizer {
   bool Reads(absl::string_view field) const;
   // Of one element of a parameter: state, and what an update reads and writes of state, master and gradient.
   int64_t StateBytes() const;
-  int64_t MovedBytes() const;
+  int64_t MovedBytes(DType master) const;
 };
 
 extern const Optimizer kAdamW;  // the default
@@ -63,14 +63,13 @@ std::vector<std::string> Names();
 
 // What lies of a bucket on one rank, or in a copy of it.
 struct Parts {
-  void* master = nullptr;                     // fp32, or fp64 as the state then is
+  void* master = nullptr;                     // fp32 or bf16; fp64 as the state then is
   std::array<void*, kMaxStates> states = {};  // in the order of Optimizer::states
   void* copy = nullptr;                       // bf16 of the master, made by each update; null: none
 };
 
-// `count` elements from `first` on, as the kernels take them. `gradient` begins where `parts` do, and is of
-// the master's type `dtype`.
-kernels::UpdateRange RangeOf(const Optimizer& optimizer, DType dtype, const Parts& parts,
+// `count` elements from `first` on, as the kernels take them. `gradient` begins where `parts` do.
+kernels::UpdateRange RangeOf(const Optimizer& optimizer, DType master, const Parts& parts,
                              const void* gradient, int64_t first, int64_t count);
 
 }  // namespace trainctl::optim

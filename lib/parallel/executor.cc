@@ -348,9 +348,9 @@ class Executor::Pass {
     return ledger_.buckets()[static_cast<size_t>(bucket)].shard_numel * DTypeBytes(e_.state_.compute_dtype());
   }
 
-  // Element `offset` of a master or of what is as wide.
-  void* MasterAt(void* first, int64_t offset) const {
-    return static_cast<char*>(first) + offset * DTypeBytes(e_.state_.master_dtype());
+  // Element `offset` of a gradient.
+  void* GradientAt(void* first, int64_t offset) const {
+    return static_cast<char*>(first) + offset * DTypeBytes(e_.state_.gradient_dtype());
   }
 
   comm::Group& GroupOf(int id) { return e_.groups_.Of(step_.groups[static_cast<size_t>(id)]); }
@@ -408,7 +408,7 @@ class Executor::Pass {
       comm::Group& ranks = e_.groups_.Of(group);
       TRAINCTL_RETURN_IF_ERROR(e_.CheckListed(name, ranks));
       const auto sum = [&](int64_t offset, int64_t count) {
-        return ranks.AllReduce(name, MasterAt(part, offset), count, e_.state_.receive_buffer(),
+        return ranks.AllReduce(name, GradientAt(part, offset), count, e_.state_.receive_buffer(),
                                {.dtype = step_.types.sum});
       };
       if (group.axis == layout::Axis::kPp) {
@@ -471,9 +471,9 @@ class Executor::Pass {
         accumulate = instruction.op == Op::kBackwardWeight ? write.accumulate_weights : write.accumulate;
       }
       for (size_t k = 0; k < bucket.parameters.size(); ++k) {
-        bound[bucket.parameters[k]] = {data == nullptr ? nullptr : data + bucket.offsets[k] * element_bytes,
-                                       gradient == nullptr ? nullptr : MasterAt(gradient, bucket.offsets[k]),
-                                       accumulate};
+        bound[bucket.parameters[k]] = {
+            data == nullptr ? nullptr : data + bucket.offsets[k] * element_bytes,
+            gradient == nullptr ? nullptr : GradientAt(gradient, bucket.offsets[k]), accumulate};
       }
     }
     return bound;

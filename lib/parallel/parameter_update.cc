@@ -4,7 +4,14 @@
 
 #include <utility>
 
+#include "base/counter_rng.h"
+
 namespace trainctl::parallel {
+namespace {
+
+constexpr int kBucketShift = 40;  // a bucket has fewer elements than 2^40
+
+}  // namespace
 
 kernels::UpdateOptions ParameterUpdate::KernelOptions() const {
   kernels::UpdateOptions options{.lr = options_.lr,
@@ -13,6 +20,8 @@ kernels::UpdateOptions ParameterUpdate::KernelOptions() const {
                                  .eps = options_.eps,
                                  .momentum = options_.momentum,
                                  .weight_decay = options_.weight_decay};
+  options.rounding_key = static_cast<uint32_t>(RandomBits(options_.seed, StreamOf("rounding of masters"),
+                                                          static_cast<uint64_t>(options_.update_number)));
   if (optimizer_.prepare != nullptr) optimizer_.prepare(options_.update_number, options);
   return options;
 }
@@ -33,8 +42,12 @@ std::vector<layout::ParameterRange> ParameterUpdate::MergedRanges(int bucket, co
 }
 
 kernels::UpdateRange ParameterUpdate::RangeOf(const BucketRange& of, int64_t begin, int64_t end) const {
-  return optim::RangeOf(optimizer_, state_.master_dtype(), state_.parts(of.bucket),
-                        state_.gradient_part(of.bucket), of.range.offset + begin, end - begin);
+  kernels::UpdateRange range =
+      optim::RangeOf(optimizer_, state_.master_dtype(), state_.parts(of.bucket),
+                     state_.gradient_part(of.bucket), of.range.offset + begin, end - begin);
+  range.number = (static_cast<uint64_t>(of.bucket) << kBucketShift) +
+                 static_cast<uint64_t>(state_.first_element(of.bucket) + of.range.offset + begin);
+  return range;
 }
 
 void ParameterUpdate::AddSquares(double* squares) const {

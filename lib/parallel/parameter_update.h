@@ -20,7 +20,8 @@ struct UpdateOptions {
   float weight_decay = 0;
   std::vector<bool> decay;    // by inventory index: weight decay applies
   double clip_norm = 0;       // 0 = off
-  int64_t update_number = 1;  // 1-based count of applied updates, for bias correction
+  int64_t update_number = 1;  // 1-based count of applied updates, for bias correction and rounding
+  uint64_t seed = 0;          // of roundings to bf16 masters
   float z_loss = 0;
   bool apply = true;  // false: gradients only (verify, tests)
 };
@@ -52,7 +53,8 @@ class ParameterUpdate {
   };
   template <typename Property>
   std::vector<layout::ParameterRange> MergedRanges(int bucket, const Property& is) const;
-  // Its elements [begin, end).
+  // Its elements [begin, end). Elements of all ranks and buckets have numbers of their own, so that copies of
+  // a parameter are rounded alike.
   kernels::UpdateRange RangeOf(const BucketRange& of, int64_t begin, int64_t end) const;
   const kernels::MasterKernels& Masters() const {
     return state_.device().kernels().Masters(state_.master_dtype());

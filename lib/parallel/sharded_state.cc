@@ -40,11 +40,12 @@ ShardedState::ShardedState(const device::Device& device, const layout::Ledger& l
       optimizer_(optimizer) {
   TRAINCTL_CHECK_MSG(!(optimizer.whole_matrix && ledger.optimizer_sharded()), optimizer.name,
                      " needs whole matrices, and shards cut them");
-  TRAINCTL_CHECK_MSG(types.master == AccumulatorOf(types.compute) && types.gradient == types.master &&
-                         types.sum == types.master,
-                     "parameters are updated, and gradients summed, in fp32, or all is fp64");
-  const at::ScalarType aten_dtype = nn::ToAten(compute_dtype_), aten_master = nn::ToAten(master_dtype_);
-  const int64_t master_bytes = DTypeBytes(master_dtype_);
+  TRAINCTL_CHECK_MSG((types.master == AccumulatorOf(types.compute) || types.master == types.compute) &&
+                         types.gradient == AccumulatorOf(types.compute) && types.sum == types.gradient,
+                     "gradients are summed in fp32, or all is fp64");
+  const at::ScalarType aten_dtype = nn::ToAten(compute_dtype_), aten_master = nn::ToAten(master_dtype_),
+                       aten_gradient = nn::ToAten(types.gradient);
+  const int64_t master_bytes = DTypeBytes(master_dtype_), gradient_bytes = DTypeBytes(types.gradient);
   int64_t full = 0, shard = 0;
   for (const int id : buckets_) {
     const layout::Bucket& bucket = ledger.buckets()[index(id)];
@@ -67,7 +68,7 @@ ShardedState::ShardedState(const device::Device& device, const layout::Ledger& l
   std::vector<char*> states;
   for (const optim::StateKind& state : optimizer.states)
     states.push_back(own(shard * DTypeBytes(state.TypeFor(master_dtype_)), at::kByte, Category::kOptimizer));
-  char* gradients = own(ledger.gradients_sharded() ? shard : full, aten_master, Category::kGradients);
+  char* gradients = own(ledger.gradients_sharded() ? shard : full, aten_gradient, Category::kGradients);
 
   const size_t num_buckets = ledger.buckets().size();
   parts_.resize(num_buckets);
@@ -87,9 +88,9 @@ ShardedState::ShardedState(const device::Device& device, const layout::Ledger& l
       parts.copy = whole_parameters + own_offset * DTypeBytes(compute_dtype_);
     for (size_t k = 0; k < states.size(); ++k)
       parts.states[k] = states[k] + shard_offset * DTypeBytes(optimizer.states[k].TypeFor(master_dtype_));
-    if (!ledger.gradients_sharded()) full_gradient_[index(id)] = gradients + full_offset * master_bytes;
+    if (!ledger.gradients_sharded()) full_gradient_[index(id)] = gradients + full_offset * gradient_bytes;
     gradient_part_[index(id)] =
-        gradients + (ledger.gradients_sharded() ? shard_offset : own_offset) * master_bytes;
+        gradients + (ledger.gradients_sharded() ? shard_offset : own_offset) * gradient_bytes;
     full_offset += bucket.padded_numel;
     shard_offset += bucket.shard_numel;
   }
@@ -97,13 +98,22 @@ ShardedState::ShardedState(const device::Device& device, const layout::Ledger& l
   for (const schedule::Slot& slot : program.parameter_slots)
     parameter_slot_tensors_.push_back(at::zeros({slot.numel}, device_.Options(aten_dtype)));
   for (const schedule::Slot& slot : program.gradient_slots)
-    gradient_slot_tensors_.push_back(at::zeros({slot.numel}, device_.Options(aten_master)));
+    gradient_slot_tensors_.push_back(at::zeros({slot.numel}, device_.Options(aten_gradient)));
   receive_buffer_ = at::zeros({program.receive_buffer_bytes}, device_.Options(at::kByte));
 }
 
-float* ShardedState::master(int bucket) const {
-  TRAINCTL_CHECK(master_dtype_ == DType::kF32);
-  return static_cast<float*>(parts(bucket).master);
+void ShardedState::SetMaster(int bucket, int64_t element, absl::Span<const float> values) {
+  const auto count = static_cast<int64_t>(values.size());
+  const int64_t bytes = count * DTypeBytes(master_dtype_);
+  char* const target = static_cast<char*>(parts(bucket).master) + element * DTypeBytes(master_dtype_);
+  if (master_dtype_ == DType::kF32) return device_.CopyToDevice(target, values.data(), bytes);
+  if (master_dtype_ == DType::kF64) {
+    const std::vector<double> wide(values.begin(), values.end());
+    return device_.CopyToDevice(target, wide.data(), bytes);
+  }
+  std::vector<uint16_t> rounded(values.size());
+  kernels::Cpu().bf16.round(rounded.data(), values.data(), count);
+  device_.CopyToDevice(target, rounded.data(), bytes);
 }
 
 absl::Span<uint8_t> ShardedState::receive_buffer() const {
@@ -123,13 +133,7 @@ void ShardedState::Initialize(uint64_t seed) {
         const int64_t count = std::min(kAtOnce, run.count - done);
         values.resize(static_cast<size_t>(count));
         DrawInitial(parameter, seed, run.from + done, absl::MakeSpan(values));
-        const int64_t first = held.offset + run.to + done;
-        if (master_dtype_ == DType::kF64) {
-          std::copy(values.begin(), values.end(), static_cast<double*>(parts(held.bucket).master) + first);
-          continue;
-        }
-        device_.CopyToDevice(master(held.bucket) + first, values.data(),
-                             count * static_cast<int64_t>(sizeof(float)));
+        SetMaster(held.bucket, held.offset + run.to + done, values);
       }
     }
   }
@@ -140,6 +144,7 @@ void ShardedState::CastMaster(int bucket, void* whole_bucket) const {
   char* target = static_cast<char*>(whole_bucket) + shard_index_ * numel * DTypeBytes(compute_dtype_);
   const void* const master = parts(bucket).master;
   if (target == master) return;
+  if (compute_dtype_ == master_dtype_) return device_.Copy(target, master, numel * DTypeBytes(master_dtype_));
   device_.kernels().For(compute_dtype_).round(target, master, numel);
 }
 

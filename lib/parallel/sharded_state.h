@@ -31,7 +31,7 @@ class ShardedState {
  public:
   // Allocates everything that `program` lists as persistent. `rank` is the global rank.
   // All pointers below are memory of `device`, which must outlive this.
-  // Of `types` only that of computing can be another than fp32, or all are fp64.
+  // Of `types` that of computing can be another than fp32, and with it that of masters; or all are fp64.
   ShardedState(const device::Device& device, const layout::Ledger& ledger, const schedule::Program& program,
                const schedule::Types& types, int rank, const optim::Optimizer& optimizer);
 
@@ -46,11 +46,17 @@ class ShardedState {
   const optim::Optimizer& optimizer() const { return optimizer_; }
   // The optimizer's part of a bucket: its shard (stages 1-3) or all of it, ledger().optimizer_numel elements.
   const optim::Parts& parts(int bucket) const { return parts_[index(bucket)]; }
+  // Of the bucket, where that part begins.
+  int64_t first_element(int bucket) const {
+    return shard_index_ * ledger_.buckets()[index(bucket)].shard_numel;
+  }
   void* gradient_part(int bucket) const { return gradient_part_[index(bucket)]; }
-  // Of masters, gradients and what is summed of them.
   DType master_dtype() const { return master_dtype_; }
-  // For those to whom it is fp32: what is saved, exported and generated from.
-  float* master(int bucket) const;
+  // Of gradients, and of what is summed of them.
+  DType gradient_dtype() const { return AccumulatorOf(master_dtype_); }
+  // Element `element` of the optimizer's part of a bucket = values[0], and so on: rounded to nearest where
+  // the master is bf16. Waits.
+  void SetMaster(int bucket, int64_t element, absl::Span<const float> values);
 
   // Stages 0-2: the whole bucket in the compute dtype. Stages 0-1: the whole gradient.
   void* parameters(int bucket) const { return parameters_[index(bucket)]; }

@@ -354,7 +354,7 @@ absl::Status ReadTypes(const Json& json, const std::string& where, schedule::Typ
     std::vector<DType> known;
   };
   for (const Field& field : {Field{"compute_dtype", &types.compute, {DType::kF32, DType::kBF16}},
-                             Field{"master_dtype", &types.master, {DType::kF32}},
+                             Field{"master_dtype", &types.master, {DType::kF32, DType::kBF16}},
                              Field{"gradient_dtype", &types.gradient, {DType::kF32}},
                              Field{"sum_dtype", &types.sum, {DType::kF32}}}) {
     if (field.type != &types.compute && !json.contains(field.name)) continue;
@@ -372,6 +372,8 @@ absl::Status ReadTypes(const Json& json, const std::string& where, schedule::Typ
                                        absl::StrAppend(out, DTypeName(type));
                                      })));
   }
+  if (types.master == DType::kBF16 && types.compute != DType::kBF16)
+    return BadDataError(absl::StrCat(where, ": master_dtype is BF16 and compute_dtype is not"));
   return absl::OkStatus();
 }
 

@@ -212,6 +212,11 @@ absl::Status CheckAll(const recipe::Recipe& recipe) {
   return issues.ToStatus("the recipe");
 }
 
+schedule::Types TypesOf(const recipe::Recipe& recipe, DType compute) {
+  const bool is_alone = recipe.train.master_dtype == "bf16" && compute == DType::kBF16;
+  return {.compute = compute, .master = is_alone ? DType::kBF16 : DType::kF32};
+}
+
 // What workers compute on, what of it may be filled, and how fast it is.
 absl::Status ResolveMachine(const recipe::Recipe& recipe, const cluster::Host& host,
                             const simulate::MachineProfile* measured, Plan& plan) {
@@ -224,7 +229,7 @@ absl::Status ResolveMachine(const recipe::Recipe& recipe, const cluster::Host& h
   plan.threads_per_worker = ResolveThreads(cluster, host, is_elsewhere ? ignored : plan.notes);
   if (cluster.device == "cpu") {
     plan.setting.threads = plan.threads_per_worker;
-    plan.setting.types.compute = ResolvePrecision(recipe.train.precision, host, plan.notes);
+    plan.setting.types = TypesOf(recipe, ResolvePrecision(recipe.train.precision, host, plan.notes));
     plan.memory_limit_bytes = ResolveMemoryLimit(cluster, host, plan.notes);
     plan.rates = CpuRatesOf(plan.setting, host, measured, plan.devices_per_node);
     if (cluster.nodes > 1) {
@@ -239,7 +244,8 @@ absl::Status ResolveMachine(const recipe::Recipe& recipe, const cluster::Host& h
   plan.setting.on_device = true;
   TRAINCTL_ASSIGN_OR_RETURN(const std::shared_ptr<const cluster::Machine> machine,
                             recipe::MachineFor(cluster, host));
-  plan.setting.types.compute = ResolveDevicePrecision(recipe.train.precision, machine.get(), plan.notes);
+  plan.setting.types =
+      TypesOf(recipe, ResolveDevicePrecision(recipe.train.precision, machine.get(), plan.notes));
   if (machine != nullptr) {
     plan.hardware = machine->device->name;
     plan.notes.insert(plan.notes.end(), machine->notes.begin(), machine->notes.end());

@@ -54,6 +54,31 @@ const Candidate* Smallest(const std::vector<Candidate>& candidates) {
   return smallest == candidates.end() ? nullptr : &*smallest;
 }
 
+void FreeLayout(Problem& problem) {
+  problem.request.dp_replicate.reset(), problem.request.dp_shard.reset(), problem.request.zero_stage.reset();
+}
+void FreeRecompute(Problem& problem) {
+  problem.request.recompute.reset(), problem.request.recomputed_layers.reset();
+}
+
+// What fits on these workers without an fp32 copy of the weights: "; or ..."; empty where nothing does.
+std::string WithWeightsInBf16Alone(const Problem& asked, const SearchPasses& passes) {
+  const schedule::Types& types = asked.setting.types;
+  if (types.compute != DType::kBF16 || types.master == DType::kBF16) return "";
+  Problem problem = asked;
+  problem.setting.types.master = DType::kBF16;
+  problem.request.micro_batch.reset();
+  FreeRecompute(problem);
+  FreeLayout(problem);
+  const Found found = Search(problem, Wanted::kChoice, passes);
+  if (found.chosen < 0) return "";
+  const Candidate& candidate = found.candidates[static_cast<size_t>(found.chosen)];
+  const std::string settings = SettingsOf(asked, problem, candidate);
+  return absl::StrCat("; or, with weights in bf16 alone (", FormatBytes(candidate.memory.peak_bytes),
+                      "): train.precision = \"bf16\", train.master_dtype = \"bf16\"",
+                      settings.empty() ? "" : ", ", settings);
+}
+
 }  // namespace
 
 std::string NearestThatFits(const Problem& asked, const SearchPasses& passes) {
@@ -66,16 +91,15 @@ std::string NearestThatFits(const Problem& asked, const SearchPasses& passes) {
         Relaxation{false, false, true}, Relaxation{true, true, true}}) {
     Problem problem = asked;
     if (free.micro_batch) problem.request.micro_batch.reset();
-    if (free.recompute) problem.request.recompute.reset(), problem.request.recomputed_layers.reset();
-    if (free.layout)
-      problem.request.dp_replicate.reset(), problem.request.dp_shard.reset(),
-          problem.request.zero_stage.reset();
+    if (free.recompute) FreeRecompute(problem);
+    if (free.layout) FreeLayout(problem);
     const Found found = Search(problem, Wanted::kChoice, passes);
     if (found.chosen < 0) continue;
     const Candidate& candidate = found.candidates[static_cast<size_t>(found.chosen)];
     return absl::StrCat("this fits (", FormatBytes(candidate.memory.peak_bytes),
                         "): ", SettingsOf(asked, problem, candidate));
   }
+  const std::string alone = WithWeightsInBf16Alone(asked, passes);
   // Nothing on these workers: more of them, everything sharded.
   Problem problem = asked;
   problem.request.dp_replicate.reset(), problem.request.dp_shard.reset();
@@ -115,21 +139,22 @@ std::string NearestThatFits(const Problem& asked, const SearchPasses& passes) {
             : absl::StrCat(", train.batch_sequences = ", problem.request.batch_sequences),
         asked.request.dp_replicate.has_value() || asked.request.dp_shard.has_value()
             ? ", parallel.dp_replicate = \"auto\", parallel.dp_shard = \"auto\""
-            : "");
+            : "",
+        alone);
   }
   problem = asked;
   problem.request.pp = asked.request.pp.value_or(1);
   problem.request.tp = asked.request.tp.value_or(1);
-  problem.request.dp_replicate.reset(), problem.request.dp_shard.reset(), problem.request.zero_stage.reset();
+  FreeLayout(problem);
   problem.request.micro_batch = 1;
-  problem.request.recompute.reset(), problem.request.recomputed_layers.reset();
+  FreeRecompute(problem);
   const Found found = Search(problem, Wanted::kAll, passes);
   const Candidate* smallest = Smallest(found.candidates);
   if (smallest == nullptr) return "no layout is possible";
   const bool is_cut_free = !asked.request.pp.has_value() || !asked.request.tp.has_value();
   return absl::StrCat("no layout fits even on more workers; the least", is_cut_free ? " without a cut" : "",
                       " is ", FormatBytes(smallest->memory.peak_bytes), " with ", smallest->layout.ToString(),
-                      ": raise cluster.memory_limit, or lower data.seq_len or the model's size");
+                      ": raise cluster.memory_limit, or lower data.seq_len or the model's size", alone);
 }
 
 }  // namespace trainctl::planner

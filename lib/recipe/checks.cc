@@ -401,6 +401,14 @@ class Checker {
 
   void CheckOptimizer() {
     CheckOptimizerFields();
+    const TrainConfig& train = recipe_.train;
+    if (train.master_dtype == "bf16" && train.precision != "bf16" &&
+        Usable({"train.master_dtype", "train.precision"})) {
+      Fail({"train.master_dtype", "train.precision"},
+           absl::StrCat(
+               "train.master_dtype = \"bf16\" keeps the weights in bf16 alone, and train.precision is ",
+               QuoteToml(train.precision), "; state train.precision = \"bf16\""));
+    }
     const OptimizerConfig& optimizer = recipe_.optimizer;
     if (optimizer.eps > 0 && static_cast<float>(optimizer.eps) == 0 && Usable({"optimizer.eps"})) {
       Fail({"optimizer.eps"},
@@ -705,6 +713,7 @@ std::vector<std::string> FindNotes(const Recipe& recipe, const std::map<std::str
        {"plan.objective", "plan.price_per_gpu_hour", "plan.deadline", "plan.gpu_mtbf", "plan.restart_time"}) {
     note(path, is_ours, "it is for what-ifs of other trainers (plan.framework)");
   }
+  note("train.master_dtype", !is_ours, "plan.framework is another trainer's, with masters of its own");
   note("cluster.threads_per_worker", !is_ours, "plan.framework is another trainer's");
   if (recipe.launch.backend == "local") {
     for (const char* path : {"launch.coordinator_timeout", "launch.interface", "launch.pass_env"}) {

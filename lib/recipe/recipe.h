@@ -57,6 +57,7 @@ struct TrainConfig {
   int64_t batch_sequences = 0;         // resolved from batch_sequences or batch_tokens
   std::optional<int64_t> micro_batch;  // sequences
   std::string precision = "bf16";      // fp32 | bf16 | fp8 | auto
+  std::string master_dtype = "fp32";
   std::string gradient_dtype = "fp32";
   double z_loss = 0.0;
   int64_t eval_every = 0;  // steps; 0 = only at the end

@@ -56,7 +56,7 @@ std::string WhyFixed(absl::string_view path) {
   }
   if (is_in("model")) return ", which decides the model";
   if (is_in("optimizer")) return ", on which the optimizer's stored state depends";
-  if (path == "train.precision" || path == "train.gradient_dtype") {
+  if (path == "train.precision" || path == "train.master_dtype" || path == "train.gradient_dtype") {
     return ", which decides how every step is computed";
   }
   return "";

@@ -14,7 +14,7 @@
 namespace trainctl::simulate {
 
 // An update is bound by memory, so the elements of another optimizer count by what they move beside AdamW's.
-inline double AdamWBytes() { return static_cast<double>(optim::kAdamW.MovedBytes()); }
+inline double AdamWBytes() { return static_cast<double>(optim::kAdamW.MovedBytes(DType::kF32)); }
 
 // Between two stages.
 inline model::Exchange Message(const layout::Mesh& mesh, int64_t bytes) {
@@ -56,7 +56,8 @@ class WorkTable {
         Work work;
         work[Resource::kOptimizerElements] =
             static_cast<double>(ledger_.optimizer_numel(instruction.bucket)) *
-            static_cast<double>(options_.setting.optimizer->MovedBytes()) / AdamWBytes();
+            static_cast<double>(options_.setting.optimizer->MovedBytes(options_.setting.types.master)) /
+            AdamWBytes();
         work[Resource::kOperators] = IsLaunched(instruction) ? 1 : 0;
         return add({"optimizer step"}, work);
       }

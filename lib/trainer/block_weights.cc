@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "checkpoint/examine.h"
@@ -56,20 +55,22 @@ absl::StatusOr<std::unique_ptr<BlockWeights>> BlockWeights::Open(const Inference
 
 absl::Status BlockWeights::ReadCheckpoint(const model::Parameter& parameter, int64_t begin,
                                           absl::Span<float> values) const {
+  const DType dtype = reader_->Find(parameter.name)->dtype;
   std::vector<checkpoint::Slice> slices;
   std::vector<float*> targets;
   float* next = values.data();
   for (const layout::Box& box :
        layout::BoxesOfRange(parameter.shape, begin, static_cast<int64_t>(values.size()))) {
-    slices.push_back({parameter.name, DType::kF32, parameter.shape, box});
+    slices.push_back({parameter.name, dtype, parameter.shape, box});
     targets.push_back(next);
     next += box.Count();
   }
   bool is_finite = true;
   TRAINCTL_RETURN_IF_ERROR(
       reader_->Read(slices, [&](size_t slice, int64_t first, absl::Span<const std::byte> bytes) {
-        is_finite = is_finite && checkpoint::AllFinite(DType::kF32, bytes);
-        std::memcpy(targets[slice] + first, bytes.data(), bytes.size());
+        is_finite = is_finite && checkpoint::AllFinite(dtype, bytes);
+        ConvertToFloat(dtype, bytes.data(),
+                       {targets[slice] + first, bytes.size() / static_cast<size_t>(DTypeBytes(dtype))});
         return absl::OkStatus();
       }));
   return is_finite ? absl::OkStatus() : checkpoint::NonFiniteError(deps_.checkpoint_path, {parameter.name});

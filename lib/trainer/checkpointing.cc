@@ -30,6 +30,7 @@ namespace {
 struct OwnSlices {
   std::vector<checkpoint::Slice> slices;
   std::vector<std::byte*> data;  // of slices[i], row-major and without gaps
+  std::vector<layout::HeldBox> boxes;
 
   // Where the element `begin` of a slice lies.
   std::byte* At(size_t slice, int64_t begin) const {
@@ -37,20 +38,23 @@ struct OwnSlices {
   }
 };
 
+// `stored` names the type of a parameter in the checkpoint.
+template <typename StoredType>
 OwnSlices SlicesOf(const parallel::ShardedState& state, const std::vector<layout::HeldBox>& boxes,
-                   const PartsOf& parts_of, bool weights_only) {
+                   const PartsOf& parts_of, bool weights_only, const StoredType& stored) {
   OwnSlices own;
   const absl::Span<const optim::StateKind> kinds = state.optimizer().states;
   for (const layout::HeldBox& held : boxes) {
     const optim::Parts& parts = parts_of(held.bucket);
     const model::Parameter& parameter = state.ledger().inventory()[static_cast<size_t>(held.parameter)];
-    const auto add = [&](const std::string& name, DType dtype, void* shard) {
+    const auto add = [&](const std::string& name, DType dtype, DType dtype_here, void* shard) {
       own.slices.push_back({name, dtype, parameter.shape, held.box});
-      own.data.push_back(static_cast<std::byte*>(shard) + held.offset * DTypeBytes(dtype));
+      own.data.push_back(static_cast<std::byte*>(shard) + held.offset * DTypeBytes(dtype_here));
+      own.boxes.push_back(held);
     };
-    add(parameter.name, DType::kF32, parts.master);
+    add(parameter.name, stored(parameter.name), state.master_dtype(), parts.master);
     for (size_t k = 0; k < kinds.size() && !weights_only; ++k)
-      add(kinds[k].TensorPrefix() + parameter.name, kinds[k].dtype, parts.states[k]);
+      add(kinds[k].TensorPrefix() + parameter.name, kinds[k].dtype, kinds[k].dtype, parts.states[k]);
   }
   return own;
 }
@@ -163,7 +167,8 @@ absl::Status RankSave::AdvanceTogether(comm::Group& world, const absl::Status& o
 absl::Status RankSave::Write(const std::atomic<bool>* cancelled) {
   if (!writer_.has_value()) return absl::OkStatus();
   const OwnSlices own =
-      SlicesOf(state_, state_.ledger().BoxesToWrite(state_.rank()), parts_, /*weights_only=*/false);
+      SlicesOf(state_, state_.ledger().BoxesToWrite(state_.rank()), parts_, /*weights_only=*/false,
+               [this](const std::string&) { return state_.master_dtype(); });
   const RealClock clock;  // of the disk, also where a test has its own time
   const absl::Duration begin = clock.Monotonic();
   const auto read = [&](size_t slice, int64_t element, absl::Span<std::byte> bytes) {
@@ -226,13 +231,22 @@ absl::StatusOr<StoredState> StoredState::Open(const std::string& path, const par
 
 absl::Status StoredState::Read(parallel::ShardedState& state, bool* non_finite) const {
   const OwnSlices own =
-      SlicesOf(state, state.ledger().BoxesHeld(state.rank()), OwnParts(state), weights_only_);
+      SlicesOf(state, state.ledger().BoxesHeld(state.rank()), OwnParts(state), weights_only_,
+               [this](const std::string& name) { return reader_.Find(name)->dtype; });
   std::set<std::string> bad;
+  std::vector<float> values;
   TRAINCTL_RETURN_IF_ERROR(
       reader_.Read(own.slices, [&](size_t slice, int64_t begin, absl::Span<const std::byte> bytes) {
         const checkpoint::Slice& tensor = own.slices[slice];
         if (!checkpoint::IsOptimizerState(tensor) && !checkpoint::AllFinite(tensor.dtype, bytes)) {
           bad.insert(tensor.name);
+        }
+        if (!checkpoint::IsOptimizerState(tensor) && tensor.dtype != state.master_dtype()) {
+          values.resize(bytes.size() / static_cast<size_t>(DTypeBytes(tensor.dtype)));
+          ConvertToFloat(tensor.dtype, bytes.data(), absl::MakeSpan(values));
+          const layout::HeldBox& held = own.boxes[slice];
+          state.SetMaster(held.bucket, held.offset + begin, values);
+          return absl::OkStatus();
         }
         state.device().CopyToDevice(own.At(slice, begin), bytes.data(), static_cast<int64_t>(bytes.size()));
         return absl::OkStatus();
@@ -249,9 +263,6 @@ absl::StatusOr<RunCounters> LoadCheckpoint(const std::string& path, parallel::Sh
   return stored.counters();
 }
 
-namespace {
-
-// Exact: every F16 has its value as a float.
 void ConvertToFloat(DType dtype, const std::byte* raw, absl::Span<float> values) {
   const int64_t count = static_cast<int64_t>(values.size());
   if (dtype != DType::kF16) return kernels::Cpu().For(dtype).assign(values.data(), raw, count);
@@ -262,19 +273,21 @@ void ConvertToFloat(DType dtype, const std::byte* raw, absl::Span<float> values)
   }
 }
 
-// One box of a tensor, as floats to memory of the device.
+namespace {
+
+// What this rank holds of a tensor.
 absl::Status LoadBox(const checkpoint::ModelFolder& folder, const checkpoint::ModelTensor& tensor,
-                     const layout::Box& box, const device::Device& device, float* target) {
+                     const layout::HeldBox& held, parallel::ShardedState& state) {
   constexpr int64_t kAtOnce = int64_t{1} << 20;
   std::vector<float> values;
-  const layout::Runs runs(box, layout::WholeBox(tensor.shape), box);
+  const layout::Runs runs(held.box, layout::WholeBox(tensor.shape), held.box);
   for (int64_t r = 0; r < runs.size(); ++r) {
     const layout::Run run = runs[r];
     for (int64_t done = 0; done < run.count; done += kAtOnce) {
       const int64_t count = std::min(kAtOnce, run.count - done);
       values.resize(static_cast<size_t>(count));
       TRAINCTL_RETURN_IF_ERROR(ReadFloats(folder, tensor, run.from + done, absl::MakeSpan(values)));
-      device.CopyToDevice(target + run.to + done, values.data(), count * static_cast<int64_t>(sizeof(float)));
+      state.SetMaster(held.bucket, held.offset + run.to + done, values);
     }
   }
   return absl::OkStatus();
@@ -303,8 +316,7 @@ absl::Status LoadModelFolder(const std::string& path, parallel::ShardedState& st
   TRAINCTL_RETURN_IF_ERROR(checkpoint::CheckWeights(path, folder, inventory));
   for (const layout::HeldBox& held : state.ledger().BoxesHeld(state.rank())) {
     const model::Parameter& parameter = inventory[static_cast<size_t>(held.parameter)];
-    TRAINCTL_RETURN_IF_ERROR(LoadBox(folder, *folder.Find(parameter.name), held.box, state.device(),
-                                     state.master(held.bucket) + held.offset));
+    TRAINCTL_RETURN_IF_ERROR(LoadBox(folder, *folder.Find(parameter.name), held, state));
   }
   return absl::OkStatus();
 }

@@ -123,6 +123,8 @@ class StoredState {
 absl::StatusOr<RunCounters> LoadCheckpoint(const std::string& path, parallel::ShardedState& state,
                                            bool weights_only);
 
+// Elements of a type that can be loaded, as floats: exact.
+void ConvertToFloat(DType dtype, const std::byte* raw, absl::Span<float> values);
 // Local. Elements of a tensor of a Hugging Face folder from the `begin`-th on, as floats.
 absl::Status ReadFloats(const checkpoint::ModelFolder& folder, const checkpoint::ModelTensor& tensor,
                         int64_t begin, absl::Span<float> values);

@@ -394,6 +394,7 @@ class Trainer {
     update.decay = decay_;
     update.clip_norm = recipe_.optimizer.clip_norm;
     update.update_number = counters_.updates + 1;
+    update.seed = recipe_.run.seed;
     update.z_loss = static_cast<float>(recipe_.train.z_loss);
     const bool is_first = executor_->executed_hash().empty();
     if (is_first) executor_->HashNextPass();

@@ -24,20 +24,19 @@ std::vector<int64_t> StartsOf(const std::vector<model::Parameter>& inventory) {
   return starts;
 }
 
-// Copies `count` elements of a master's type.
 void CopyOut(const device::Device& device, DType dtype, const void* from, int64_t count, double* to) {
   if (dtype == DType::kF64) return device.CopyToHost(to, from, count * DTypeBytes(dtype));
-  TRAINCTL_CHECK(dtype == DType::kF32);
+  std::vector<std::byte> bytes(static_cast<size_t>(count * DTypeBytes(dtype)));
+  device.CopyToHost(bytes.data(), from, count * DTypeBytes(dtype));
   std::vector<float> values(static_cast<size_t>(count));
-  device.CopyToHost(values.data(), from, count * DTypeBytes(dtype));
+  kernels::Cpu().For(dtype).assign(values.data(), bytes.data(), count);
   std::copy(values.begin(), values.end(), to);
 }
 
 // Copies what this rank would write into a checkpoint, run by run, from where its shards lie.
 template <typename SourceOf>  // const void*(bucket)
 void Gather(const parallel::ShardedState& state, const device::Device& device, const layout::Ledger& ledger,
-            const SourceOf& source_of, double* target) {
-  const DType dtype = state.master_dtype();
+            DType dtype, const SourceOf& source_of, double* target) {
   const std::vector<int64_t> starts = StartsOf(ledger.inventory());
   for (const layout::HeldBox& held : ledger.BoxesToWrite(state.rank())) {
     const model::Parameter& parameter = ledger.inventory()[static_cast<size_t>(held.parameter)];
@@ -143,7 +142,8 @@ absl::Status RunTrial(const Trial& trial, const device::Device& device, comm::Co
     own.grad_norm = result.grad_norm;
     TRAINCTL_RETURN_IF_ERROR(evaluate());
     Gather(
-        state, device, ledger, [&](int bucket) { return state.gradient_part(bucket); }, outcome.gradients());
+        state, device, ledger, state.gradient_dtype(),
+        [&](int bucket) { return state.gradient_part(bucket); }, outcome.gradients());
   }
   // Refused before anything is sent: a sum that the ledger does not list is one that no mutant leaves out.
   if (trial.layout.mesh.world_size() > trial.layout.mesh.tp &&
@@ -155,9 +155,11 @@ absl::Status RunTrial(const Trial& trial, const device::Device& device, comm::Co
   own.eval_tokens = eval[1];
   own.predicted_peak = simulate::SimulateMemory(program).peak_bytes;
   Gather(
-      state, device, ledger, [&](int bucket) { return state.parts(bucket).master; }, outcome.parameters());
+      state, device, ledger, state.master_dtype(), [&](int bucket) { return state.parts(bucket).master; },
+      outcome.parameters());
   Gather(
-      state, device, ledger, [&](int bucket) { return state.parts(bucket).states[0]; }, outcome.state());
+      state, device, ledger, state.gradient_dtype(),
+      [&](int bucket) { return state.parts(bucket).states[0]; }, outcome.state());
   return world.AllReduceScalars("written", absl::MakeSpan(&ready, 1));
 }
 

@@ -8,8 +8,8 @@ decay of 1000 make the loss NaN within a few updates, and with on_nonfinite = "s
 A resume under another layout then does one step, skips its update, and saves what it has loaded. Each resume of a chain loads
 what the one before saved. tests/tools/read_checkpoint.py assembles the tensors, and shares no code with the trainer.
 
-Each layout loads what three others saved, once with tied embeddings and twice without. With --all: what all others saved,
-both ways. That a layout also computes with what it loaded is tested by layouts_test.py.
+Each layout loads what three others saved: once in fp32, once with weights in bf16 alone, once with tied embeddings. With
+--all: what all others saved, each way. That a layout also computes with what it loaded is tested by layouts_test.py.
 """
 
 import argparse
@@ -49,7 +49,8 @@ files = ["text.txt"]
 [train]
 steps = %(steps)d
 batch_sequences = 12
-precision = "fp32"
+precision = "%(dtype)s"
+master_dtype = "%(dtype)s"
 on_nonfinite = "skip"
 [optimizer]
 lr = 1000
@@ -127,14 +128,14 @@ def find_differences(first, second):
 class Chain:
     """One run, resumed again and again, each time under another layout."""
 
-    def __init__(self, trainctl, work, number, tied):
+    def __init__(self, trainctl, work, number, tied, dtype):
         self.trainctl = trainctl
         self.folder = "%s/chain-%d" % (work, number)
         self.recipe = "%s.toml" % self.folder
-        self.words = "tied" if tied else "untied"
+        self.words = "%s, %s" % ("tied" if tied else "untied", dtype)
         self.step = FIRST_STEPS
         with open(self.recipe, "w") as file:
-            file.write(RECIPE % {"tied": "true" if tied else "false", "steps": self.step})
+            file.write(RECIPE % {"tied": "true" if tied else "false", "dtype": dtype, "steps": self.step})
 
     def run(self, *arguments):
         ended = subprocess.run([self.trainctl, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -173,7 +174,7 @@ class Chain:
         return manifest["state"]["updates"], tensors
 
 
-def expect_worth_comparing(tensors, tied):
+def expect_worth_comparing(tensors, tied, dtype):
     """Elements that are alike could change places unseen."""
     parameters = [name for name in tensors if not name.startswith("optimizer.")]
     # Embedding, norm and 12 tensors of each of 3 layers; the head, unless it is the embedding.
@@ -183,8 +184,10 @@ def expect_worth_comparing(tensors, tied):
     if sorted(tensors) != expected:
         raise Failed("tensors: %s" % sorted(tensors))
     for name, tensor in tensors.items():
-        elements = [element for (element,) in struct.iter_unpack("<I", tensor.data)]
-        if tensor.dtype != "F32" or len(set(elements)) < len(elements) / 4:
+        is_half = dtype == "bf16" and not name.startswith("optimizer.")
+        elements = [element for (element,) in struct.iter_unpack("<H" if is_half else "<I", tensor.data)]
+        # Steps of 1000 leave few bf16 to choose from.
+        if tensor.dtype != ("BF16" if is_half else "F32") or len(set(elements)) < min(len(elements), 8 if is_half else 1e9) / 4:
             raise Failed("%s is %s and has %d values in %d elements" % (name, tensor.dtype, len(set(elements)), len(elements)))
 
 
@@ -203,13 +206,13 @@ def expect_a_flipped_bit_is_found(path, tensors, chooser):
             raise Failed("a flipped bit in %s is not one difference" % name)
 
 
-def check_chain(trainctl, work, number, tied, pairs, seed):
+def check_chain(trainctl, work, number, tied, dtype, pairs, seed):
     """(pairs that failed, lines about them)."""
-    chain, chooser, told, num_failed = Chain(trainctl, work, number, tied), random.Random(seed + number), [], 0
+    chain, chooser, told, num_failed = Chain(trainctl, work, number, tied, dtype), random.Random(seed + number), [], 0
     circuit = make_circuit(4 * number, pairs)  # each chain is trained by another layout
     try:
         updates, saved = chain.launch(NAMES[circuit[0]])
-        expect_worth_comparing(saved, tied)
+        expect_worth_comparing(saved, tied, dtype)
         for count, loads in enumerate(circuit[1:]):
             what = "%s: saved by %s, loaded by %s" % (chain.words, NAMES[circuit[count]], NAMES[loads])
             try:
@@ -238,10 +241,10 @@ def main():
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
-    chains = [(False, pairs_at(1)), (False, pairs_at(5)), (True, pairs_at(7))]
+    chains = [(False, "fp32", pairs_at(1)), (False, "bf16", pairs_at(5)), (True, "fp32", pairs_at(7))]
     if args.all:
         every = pairs_at(*range(1, len(NAMES)))
-        chains = [(False, every), (True, every)]
+        chains = [(False, "fp32", every), (True, "bf16", every)]
     num_failed = 0
     trainctl = os.path.abspath(args.trainctl)
     work = tempfile.mkdtemp(prefix="trainctl-checkpoints-")
@@ -252,13 +255,13 @@ def main():
             # Characters of two bytes, so that most rows of the embedding have a gradient.
             text.write("".join(chr(chooser.randrange(32, 0x800)) for _ in range(20000)))
         with concurrent.futures.ThreadPoolExecutor(3) as pool:
-            checks = [pool.submit(check_chain, trainctl, work, number, tied, pairs, args.seed)
-                      for number, (tied, pairs) in enumerate(chains)]
-            for (tied, pairs), check in zip(chains, checks):
+            checks = [pool.submit(check_chain, trainctl, work, number, tied, dtype, pairs, args.seed)
+                      for number, (tied, dtype, pairs) in enumerate(chains)]
+            for (tied, dtype, pairs), check in zip(chains, checks):
                 failed, told = check.result()
                 num_failed += failed
-                print("\n".join(told + ["%s: %d pairs of %d layouts, %d failed" % (
-                    "tied" if tied else "untied", len(pairs), len(NAMES), failed)]), flush=True)
+                print("\n".join(told + ["%s, %s: %d pairs of %d layouts, %d failed" % (
+                    "tied" if tied else "untied", dtype, len(pairs), len(NAMES), failed)]), flush=True)
     finally:
         shutil.rmtree(work, ignore_errors=True)
     sys.exit(1 if num_failed else 0)

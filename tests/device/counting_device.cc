@@ -334,14 +334,15 @@ constexpr TypedKernels Typed() {
   };
 }
 
+template <int kMasterBytes>
 void Update(const UpdateRange* ranges, int num_ranges, const UpdateOptions*) {
   int64_t bytes = sizeof(UpdateOptions);
   for (int i = 0; i < num_ranges; ++i) {
     int64_t kept = 0;
     for (const void* state : ranges[i].states) kept += state != nullptr;
     const int64_t bf16 = ranges[i].copy != nullptr ? 2 : 0;
-    bytes +=
-        ranges[i].count * (kFp32 * (3 + 2 * kept) + bf16);  // gradient; master and states read and written
+    // The gradient is read, master and states are written too.
+    bytes += ranges[i].count * (kFp32 * (1 + 2 * kept) + 2 * kMasterBytes + bf16);
   }
   Add("update", bytes);
 }
@@ -352,23 +353,24 @@ void SumOfSquares(double*, const UpdateRange* ranges, int num_ranges) {
   Add("sum_of_squares", bytes);
 }
 
-constexpr std::array<UpdateFunction, kNumUpdateRules> UpdateForEachRule() {
-  std::array<UpdateFunction, kNumUpdateRules> updates = {};
-  updates.fill(Update);
-  return updates;
+template <int kMasterBytes>
+constexpr MasterKernels Masters() {
+  MasterKernels masters = {.sum_of_squares = SumOfSquares,
+                           .clip_factor = [](float*, const double*, const double*, double) {
+                             Add("clip_factor", kFp32 + 2 * kFp64);
+                           }};
+  masters.update.fill(Update<kMasterBytes>);
+  return masters;
 }
 
-constexpr Kernels kKernels = {
-    .name = "counting",
-    .f32 = Typed<4>(),
-    .bf16 = Typed<2>(),
-    .masters_f32 = {.update = UpdateForEachRule(),
-                    .sum_of_squares = SumOfSquares,
-                    .clip_factor = [](float*, const double*, const double*,
-                                      double) { Add("clip_factor", kFp32 + 2 * kFp64); }},
-    .sum_in_order = [](float*, const float* const*, int num_inputs, int64_t count) {
-      Add("sum_in_order", (num_inputs + 1) * count * kFp32);
-    }};
+constexpr Kernels kKernels = {.name = "counting",
+                              .f32 = Typed<4>(),
+                              .bf16 = Typed<2>(),
+                              .masters_f32 = Masters<4>(),
+                              .masters_bf16 = Masters<2>(),
+                              .sum_in_order = [](float*, const float* const*, int num_inputs, int64_t count) {
+                                Add("sum_in_order", (num_inputs + 1) * count * kFp32);
+                              }};
 
 // ---- the table ------------------------------------------------------------------------------------
 

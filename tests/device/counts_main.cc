@@ -89,13 +89,12 @@ struct Model {
   int64_t layers;  // 0: all
   int64_t seq_len;
   int64_t micro_batch;
+  const char* masters = "fp32";
 };
 
 constexpr Model kModels[] = {
-    {"llama-120m", 0, 2048, 8},
-    {"llama-1b", 0, 2048, 4},
-    {"llama3.2-1b", 0, 8192, 1},
-    {"llama3.1-8b", 8, 8192, 1},
+    {"llama-120m", 0, 2048, 8},  {"llama-1b", 0, 2048, 4},         {"llama3.2-1b", 0, 8192, 1},
+    {"llama3.1-8b", 8, 8192, 1}, {"llama-1b", 0, 2048, 4, "bf16"},
 };
 constexpr int kMicroBatches = 4;
 
@@ -130,6 +129,7 @@ class Step {
     recipe.train.batch_sequences = m.micro_batch * kMicroBatches;
     recipe.train.micro_batch = m.micro_batch;
     recipe.train.precision = "bf16";
+    recipe.train.master_dtype = m.masters;
     plan_ = OrDie(planner::MakePlan(recipe, cluster::Host()));
     spec_ = recipe.model.spec;
     Run(device);
@@ -143,9 +143,10 @@ class Step {
                   static_cast<long long>(allowed));
       if (counted > allowed) wrong.push_back(absl::StrCat(model_.preset, ": ", what, ": ", counted));
     };
-    std::printf("%s, %lld x %lld tokens, %d micro-batches, recompute %s\n", model_.preset,
-                static_cast<long long>(model_.micro_batch), static_cast<long long>(model_.seq_len),
-                kMicroBatches, std::string(layout::RecomputeName(plan_.layout.recompute)).c_str());
+    std::printf("%s, masters in %s, %lld x %lld tokens, %d micro-batches, recompute %s\n", model_.preset,
+                model_.masters, static_cast<long long>(model_.micro_batch),
+                static_cast<long long>(model_.seq_len), kMicroBatches,
+                std::string(layout::RecomputeName(plan_.layout.recompute)).c_str());
     hold("launches of a layer in a micro-batch", most_of_a_layer_, kLaunchesOfALayer);
     const int64_t pieces = CallsOf(by_part_.at("loss"), "cross_entropy") / kMicroBatches;
     hold("pieces of the head", pieces, kPiecesOfTheHead);

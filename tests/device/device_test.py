@@ -85,11 +85,12 @@ class DeviceTest(unittest.TestCase):
                     self.assertLess(abs(a[key] - b[key]) / abs(b[key]), tolerance, (key, a, b))
 
     def test_a_device_trains_as_the_cpu_does(self):
-        for precision, tolerance in (("fp32", 2e-5), ("bf16", 2e-2)):
-            with self.subTest(precision=precision):
-                device, done = self.launch("cuda", precision=precision, name=f"cuda-{precision}")
+        for precision, masters, tolerance in (("fp32", "fp32", 2e-5), ("bf16", "fp32", 2e-2), ("bf16", "bf16", 2e-2)):
+            with self.subTest(precision=precision, masters=masters):
+                more = ("--set", f"train.master_dtype={masters}")
+                device, done = self.launch("cuda", *more, precision=precision, name=f"cuda-{precision}-{masters}")
                 self.assertEqual(done.returncode, 0, done.stderr)
-                cpu, done = self.launch("cpu", precision=precision, name=f"cpu-{precision}")
+                cpu, done = self.launch("cpu", *more, precision=precision, name=f"cpu-{precision}-{masters}")
                 self.assertEqual(done.returncode, 0, done.stderr)
                 self.assert_same_training(device, cpu, tolerance)
 

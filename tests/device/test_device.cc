@@ -629,6 +629,7 @@ constexpr auto kOnDevice = OnDevice<kTable, kMember, std::remove_cvref_t<decltyp
 const TypedKernels& CpuFloats() { return trainctl::kernels::Cpu().f32; }
 const TypedKernels& CpuBf16() { return trainctl::kernels::Cpu().bf16; }
 const MasterKernels& CpuMasters() { return trainctl::kernels::Cpu().masters_f32; }
+const MasterKernels& CpuBf16Masters() { return trainctl::kernels::Cpu().masters_bf16; }
 
 template <auto kTable>
 constexpr TypedKernels Typed() {
@@ -661,16 +662,11 @@ std::vector<UpdateRange> TranslatedRanges(const UpdateRange* ranges, int num_ran
   return translated;
 }
 
-template <size_t kRule>
+template <auto kTable, size_t kRule>
 void Update(const UpdateRange* ranges, int num_ranges, const UpdateOptions* options) {
   OnStream([translated = TranslatedRanges(ranges, num_ranges), options = Translated(options)] {
-    CpuMasters().update[kRule](translated.data(), static_cast<int>(translated.size()), options);
+    kTable().update[kRule](translated.data(), static_cast<int>(translated.size()), options);
   });
-}
-
-template <size_t... kRules>
-constexpr std::array<UpdateFunction, sizeof...(kRules)> Updates(std::index_sequence<kRules...>) {
-  return {Update<kRules>...};
 }
 
 void SumOfSquares(double* sum, const UpdateRange* ranges, int num_ranges) {
@@ -687,13 +683,19 @@ void SumInOrder(float* out, const float* const* inputs, int num_inputs, int64_t 
   });
 }
 
+template <auto kTable, size_t... kRules>
+constexpr MasterKernels Masters(std::index_sequence<kRules...>) {
+  return {.update = {Update<kTable, kRules>...},
+          .sum_of_squares = SumOfSquares,
+          .clip_factor = kOnDevice<kTable, &MasterKernels::clip_factor>};
+}
+
 constexpr Kernels kKernels = {
     .name = "test",
     .f32 = Typed<CpuFloats>(),
     .bf16 = Typed<CpuBf16>(),
-    .masters_f32 = {.update = Updates(std::make_index_sequence<kNumUpdateRules>()),
-                    .sum_of_squares = SumOfSquares,
-                    .clip_factor = kOnDevice<CpuMasters, &MasterKernels::clip_factor>},
+    .masters_f32 = Masters<CpuMasters>(std::make_index_sequence<kNumUpdateRules>()),
+    .masters_bf16 = Masters<CpuBf16Masters>(std::make_index_sequence<kNumUpdateRules>()),
     .sum_in_order = SumInOrder};
 
 // ---- collectives ----------------------------------------------------------------------------------

@@ -156,8 +156,10 @@ class Table:
 
 def check_strategy(table, folder, stage, recompute, way):
     precision, seq_len, batch, micro_batch, prefetch, beside = way
-    name = "zero_stage=%d recompute=%-9s %s" % (stage, recompute, precision)
+    masters = "bf16" if precision == "bf16" and stage % 2 == 1 else "fp32"
+    name = "zero_stage=%d recompute=%-9s %s, masters in %s" % (stage, recompute, precision, masters)
     sets = ["parallel.zero_stage=%d" % stage, "parallel.recompute=" + recompute, "train.precision=" + precision,
+            "train.master_dtype=" + masters,
             "train.micro_batch=%d" % micro_batch, "data.seq_len=%d" % seq_len, "train.batch_sequences=%d" % batch,
             "parallel.prefetch=" + prefetch, "checkpoint.async=" + beside]
     try:

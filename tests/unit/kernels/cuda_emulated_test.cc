@@ -520,17 +520,19 @@ TYPED_TEST(CudaEmulated, CrossEntropyOfExtremeLogits) {
   }
 }
 
+constexpr UpdateOptions kOptions{.lr = 1e-2f,
+                                 .beta1 = 0.9f,
+                                 .beta2 = 0.95f,
+                                 .eps = 1e-8f,
+                                 .momentum = 0.9f,
+                                 .weight_decay = 0.1f,
+                                 .factor = 0.5f,
+                                 .bias_correction1 = 0.19f,
+                                 .bias_correction2 = 0.0975f};
+
+constexpr Tolerance kNear = {1e-6, 1e-6}, kNearCopy = {1e-6, 1e-2};  // an fp32 bit may round the other way
+
 TEST(CudaEmulatedF32, Updates) {
-  constexpr UpdateOptions kOptions{.lr = 1e-2f,
-                                   .beta1 = 0.9f,
-                                   .beta2 = 0.95f,
-                                   .eps = 1e-8f,
-                                   .momentum = 0.9f,
-                                   .weight_decay = 0.1f,
-                                   .factor = 0.5f,
-                                   .bias_correction1 = 0.19f,
-                                   .bias_correction2 = 0.0975f};
-  constexpr Tolerance kNear = {1e-6, 1e-6}, kNearCopy = {1e-6, 1e-2};  // an fp32 bit may round the other way
   for (int rule = 0; rule < kNumUpdateRules; ++rule) {
     for (const int64_t count : {1, 7, 1024, 5001, 12 * 1024}) {
       SCOPED_TRACE(testing::Message() << "rule " << rule << ", " << count << " elements");
@@ -563,6 +565,31 @@ TEST(CudaEmulatedF32, Updates) {
           k.masters_f32.For(static_cast<UpdateRule>(rule))(ranges, 2, options);
         });
       }
+    }
+  }
+}
+
+// A result that the two compute with another last bit can fall on the other side of a chance.
+TEST(CudaEmulatedF32, UpdatesOfMastersInBf16) {
+  for (int rule = 0; rule < kNumUpdateRules; ++rule) {
+    for (const int64_t count : {1, 7, 1024, 5001, 12 * 1024}) {
+      SCOPED_TRACE(testing::Message() << "rule " << rule << ", " << count << " elements");
+      const auto master = Random<Bf>(count, 1);
+      const auto m = Random<float>(count, 2, 0.1f), g = Random<float>(count, 4);
+      std::vector<float> v;
+      for (float x : Random<float>(count, 3, 0.1f)) v.push_back(x * x);
+      Check([&](const Kernels& k, Operands& o) {
+        const UpdateRange range{.master = o.Add(master, kNearCopy),
+                                .states = {o.Add(m, kNear), o.Add(v, kNear)},
+                                .gradient = o.Add(g),
+                                .count = count,
+                                .number = 3,
+                                .decays = true};
+        UpdateOptions options = kOptions;
+        options.rounding_key = 5;
+        k.masters_bf16.For(static_cast<UpdateRule>(rule))(&range, 1,
+                                                          o.Add(std::vector<UpdateOptions>{options}));
+      });
     }
   }
 }

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -265,6 +266,123 @@ TEST_P(KernelsTest, AnUpdateWithACopyIsTwoPasses) {
       EXPECT_EQ(copy, rounded) << rule << ' ' << count;
     }
   }
+}
+
+// A million masters a of one value, of which an update leaves a + fraction of the distance to the next bf16.
+struct ByChance {
+  static constexpr int64_t kCount = 1000000;
+  static constexpr float kStep = 0x1p-7f;  // from 1 to the next bf16
+  std::vector<uint16_t> master;
+  std::vector<float> velocity = std::vector<float>(kCount), gradient;
+
+  ByChance(float value, float fraction)
+      : master(kCount, static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16)),
+        gradient(kCount, -fraction * kStep * value) {}
+
+  void Update(const Kernels& kernels, uint32_t key, uint64_t number, int64_t begin, int64_t end) {
+    const UpdateOptions options{.lr = 1, .rounding_key = key};
+    const UpdateRange range{.master = master.data() + begin,
+                            .states = {velocity.data() + begin},
+                            .gradient = gradient.data() + begin,
+                            .count = end - begin,
+                            .number = number + static_cast<uint64_t>(begin)};
+    kernels.masters_bf16.For(UpdateRule::kSgd)(&range, 1, &options);
+  }
+};
+
+TEST_P(KernelsTest, MastersInBf16AreRoundedByChanceWithoutBias) {
+  for (const float value : {1.0f, -1.0f}) {
+    for (const float fraction : {0.0f, 0.001f, 0.25f, 0.5f, 0.93f}) {
+      for (const uint32_t key : {0u, 1u, 0xdeadbeefu}) {
+        SCOPED_TRACE(::testing::Message() << value << " and " << fraction << " of a step, key " << key);
+        ByChance weights(value, fraction);
+        const uint16_t below = weights.master[0];
+        weights.Update(k(), key, /*number=*/uint64_t{5} << 40, 0, ByChance::kCount);
+        int64_t up = 0, changes = 0;
+        for (size_t i = 0; i < weights.master.size(); ++i) {
+          ASSERT_TRUE(weights.master[i] == below || weights.master[i] == below + 1);
+          up += weights.master[i] != below;
+          changes += i > 0 && weights.master[i] != weights.master[i - 1];
+        }
+        constexpr double kCount = ByChance::kCount;
+        const double variance = fraction * (1 - fraction);
+        EXPECT_NEAR(static_cast<double>(up) / kCount, fraction, 4 * std::sqrt(variance / kCount));
+        // One does not follow from the other: they differ as often as two draws do.
+        EXPECT_NEAR(static_cast<double>(changes) / kCount, 2 * variance,
+                    4 * std::sqrt(2 * variance / kCount));
+      }
+    }
+  }
+}
+
+// What rounding to nearest would lose altogether: 2,000 updates, each a fiftieth of the distance to the next
+// bf16.
+TEST_P(KernelsTest, AMasterInBf16MovesByUpdatesThatAreSmallerThanItsLastBit) {
+  constexpr int64_t kWeights = 2000, kUpdates = 2000;
+  ByChance weights(1.0f, -0.02f);
+  for (uint32_t update = 0; update < kUpdates; ++update) weights.Update(k(), update, 0, 0, kWeights);
+  double mean = 0;
+  for (size_t i = 0; i < kWeights; ++i)
+    mean += std::bit_cast<float>(uint32_t{weights.master[i]} << 16) / static_cast<double>(kWeights);
+  // Downwards a step is half as long, and below 0.5 a quarter: what the sum of updates comes to stays the
+  // same.
+  EXPECT_NEAR(mean, 1 - kUpdates * 0.02 * ByChance::kStep, 0.005);
+}
+
+TEST_P(KernelsTest, ChanceIsAMatterOfKeyAndNumber) {
+  ByChance whole(1.0f, 0.4f), parts(1.0f, 0.4f), other_key(1.0f, 0.4f), other_number(1.0f, 0.4f);
+  constexpr int64_t kCount = 20000;  // more than one piece
+  whole.Update(k(), 3, 7, 0, kCount);
+  for (const auto& [begin, end] : {std::pair<int64_t, int64_t>{0, 1}, {1, 5003}, {5003, kCount}})
+    parts.Update(k(), 3, 7, begin, end);
+  other_key.Update(k(), 4, 7, 0, kCount);
+  other_number.Update(k(), 3, 8, 0, kCount);
+  EXPECT_EQ(whole.master, parts.master);
+  EXPECT_NE(whole.master, other_key.master);
+  EXPECT_NE(whole.master, other_number.master);
+}
+
+// By every rule: states as of an fp32 master, and the master one of the two bf16 around what that becomes.
+TEST_P(KernelsTest, AnUpdateOfBf16MastersIsThatOfFloatsAndOneRounding) {
+  for (int rule = 0; rule < kNumUpdateRules; ++rule) {
+    for (const int64_t count : {1, 41, 4096, 10007}) {
+      std::vector<float> v = Random(count, 3, 0.1f);
+      for (float& x : v) x *= x;
+      std::vector<float> master = Random(count, 1), m = Random(count, 2, 0.1f), m_of_bf16 = m, v_of_bf16 = v;
+      const std::vector<float> g = Random(count, 4);
+      std::vector<uint16_t> in_bf16(master.size());
+      k().bf16.round(in_bf16.data(), master.data(), count);
+      k().bf16.assign(master.data(), in_bf16.data(), count);
+      UpdateRange range{.master = master.data(),
+                        .states = {m.data(), v.data()},
+                        .gradient = g.data(),
+                        .count = count,
+                        .decays = true};
+      k().masters_f32.For(static_cast<UpdateRule>(rule))(&range, 1, &kEveryOption);
+      range.master = in_bf16.data();
+      range.states = {m_of_bf16.data(), v_of_bf16.data()};
+      k().masters_bf16.For(static_cast<UpdateRule>(rule))(&range, 1, &kEveryOption);
+      EXPECT_EQ(m, m_of_bf16) << rule << ' ' << count;
+      EXPECT_EQ(v, v_of_bf16) << rule << ' ' << count;
+      for (size_t i = 0; i < master.size(); ++i) {
+        const uint32_t below = std::bit_cast<uint32_t>(master[i]) >> 16;
+        ASSERT_TRUE(in_bf16[i] == below || in_bf16[i] == below + 1) << rule << ' ' << i;
+      }
+    }
+  }
+}
+
+TEST_P(KernelsTest, WhatIsNoNumberIsNotRoundedIntoOne) {
+  ByChance weights(1.0f, 0.5f);
+  const float infinity = std::numeric_limits<float>::infinity();
+  weights.gradient[0] = infinity;
+  weights.gradient[1] = -infinity;
+  weights.gradient[2] = std::numeric_limits<float>::quiet_NaN();
+  weights.gradient[3] = std::bit_cast<float>(0x7fffffffu);  // NaN: rounding must not turn it into -0
+  weights.Update(k(), 1, 0, 0, 5);
+  EXPECT_EQ(weights.master[0], 0xff80);
+  EXPECT_EQ(weights.master[1], 0x7f80);
+  for (const size_t nan : {2, 3}) EXPECT_GT(weights.master[nan] & 0x7fff, 0x7f80) << nan;
 }
 
 // More ranges than one launch takes on a GPU, empty ones among them, of which every other one decays: each is

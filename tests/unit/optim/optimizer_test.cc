@@ -46,10 +46,11 @@ TEST(Optimizers, NoTwoKeepStatesOfTheSameNames) {
 // AdamW reads gradient, parameter and two moments and writes the last three, of 4 bytes each.
 TEST(Optimizers, BytesOfAnElement) {
   EXPECT_EQ(kAdamW.StateBytes(), 2 * 4);
-  EXPECT_EQ(kAdamW.MovedBytes(), (4 + 3) * 4);
+  EXPECT_EQ(kAdamW.MovedBytes(DType::kF32), (4 + 3) * 4);
+  EXPECT_EQ(kAdamW.MovedBytes(DType::kBF16), (4 + 1) * 4 + 2 * 2);
   for (const char* name : {"lion", "sgd"}) {
     EXPECT_EQ(Find(name)->StateBytes(), 4) << name;
-    EXPECT_EQ(Find(name)->MovedBytes(), (3 + 2) * 4) << name;
+    EXPECT_EQ(Find(name)->MovedBytes(DType::kF32), (3 + 2) * 4) << name;
   }
 }
 

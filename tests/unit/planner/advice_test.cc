@@ -146,7 +146,9 @@ std::vector<Recipe> WaysOut(const Recipe& recipe, const std::string& mistake) {
       line = absl::StrCat(key, " = ", match[1].str());
     }));
   }
-  if (std::regex_search(mistake, match, std::regex("this fits \\([^)]*\\)[^:]*: (.*)$"))) {
+  for (const char* fits : {"this fits \\([^)]*\\)[^:]*: ([^;]*)(?:; or, with|$)",
+                           "with weights in bf16 alone \\([^)]*\\): (.*)$"}) {
+    if (!std::regex_search(mistake, match, std::regex(fits))) continue;
     std::vector<std::string> all;  // of one change all of it
     for (const std::vector<std::string>& one : AssignmentsIn(match[1])) {
       all.insert(all.end(), one.begin(), one.end());
@@ -254,10 +256,15 @@ TEST(Advice, OfWhatDoesNotFitLeadsToAPlan) {
     if (below(2) == 0) set("parallel.zero_stage", workers == 1 ? 0 : below(4));
     if (below(3) == 0) set("parallel.recompute", "none");
     if (below(3) == 0) set("train.micro_batch", 1);
+    if (below(2) == 0) set("train.precision", "bf16");
     num_followed += FollowAll(recipe, recipe::Purpose::kPlan);
     if (HasFailure()) FAIL() << "seed " << seed;
   }
   EXPECT_GE(num_followed, NumCases(2));
+  // Between what weights in bf16 alone leave room for and what a copy of them does.
+  EXPECT_EQ(FollowAll({recipe::kMinimal, {"train.precision=bf16", "cluster.memory_limit=16MiB"}},
+                      recipe::Purpose::kPlan),
+            2);
 }
 
 }  // namespace

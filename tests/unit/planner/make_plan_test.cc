@@ -771,6 +771,7 @@ TEST(PlanJson, DamageIsAnErrorThatNamesTheFieldAndNothingWorse) {
       {{"\"micro_batch\": ", "\"micro_batch\": -"}, "micro_batch"},
       {{"\"recompute\": \"none\"", "\"recompute\": \"some\""}, "recompute"},
       {{"\"compute_dtype\": \"F32\"", "\"compute_dtype\": \"I32\""}, "compute_dtype"},
+      {{"\"master_dtype\": \"F32\"", "\"master_dtype\": \"BF16\""}, "master_dtype is BF16"},
       {{"\"gradient_dtype\": \"F32\"", "\"gradient_dtype\": \"F64\""}, "not F32"},
       {{"\"prefetch\": true", "\"prefetch\": 1"}, "prefetch"},
       {{"\"fits\": true", "\"fits\": null"}, "fits"},

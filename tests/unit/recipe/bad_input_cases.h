@@ -163,6 +163,11 @@ inline const BadInputCase kBadInputs[] = {
      "!recipe_version = 1\n[model]\npreset = 'toy-1m'\n[data]\nseq_len = 128\n[[data.train]]\nfiles = "
      "['a']\n[train]\nsteps = 1\nbatch_sequences = 1\ngradient_dtype = 'bf16'\n",
      "r.toml:11:1: train.gradient_dtype = \"bf16\": this version accumulates and reduces gradients in fp32"},
+    {"MastersInBf16AloneWithFp32",
+     "!recipe_version = 1\n[model]\npreset = 'toy-1m'\n[data]\nseq_len = 128\n[[data.train]]\nfiles = "
+     "['a']\n[train]\nsteps = 1\nbatch_sequences = 1\nmaster_dtype = 'bf16'\nprecision = 'fp32'\n",
+     "r.toml:11:1: train.master_dtype = \"bf16\" keeps the weights in bf16 alone, and train.precision is "
+     "\"fp32\"; state train.precision = \"bf16\""},
     {"SlurmJobsNumberOfNodes",
      "[launch]\nbackend = 'slurm'\n[launch.slurm]\nsubmit_options = ['--nodes=4']\n",
      "r.toml:14:1: launch.slurm.submit_options: '--nodes=4' is set by trainctl: nodes come from "

@@ -135,6 +135,7 @@ bool HasOneValueOnly(const std::string& name) {
                                        "model.from",
                                        "model.family",
                                        "data.tokenizer",
+                                       "train.master_dtype",
                                        "train.gradient_dtype",
                                        "optimizer.name",
                                        "optimizer.momentum",

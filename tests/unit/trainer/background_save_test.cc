@@ -43,7 +43,7 @@ using ::testing::HasSubstr;
 
 // Master and states of a bucket.
 std::vector<float*> PartsOf(const parallel::ShardedState& state, int bucket) {
-  std::vector<float*> parts = {state.master(bucket)};
+  std::vector<float*> parts = {static_cast<float*>(state.parts(bucket).master)};
   for (size_t k = 0; k < state.optimizer().states.size(); ++k)
     parts.push_back(static_cast<float*>(state.parts(bucket).states[k]));
   return parts;
@@ -260,7 +260,7 @@ TEST_F(BackgroundSaveOfTwo, OthersWriteWhenTheFirstHasBegun) {
   parallel::ShardedState loaded(device::Device::Cpu(), halves_, step_of_halves_.programs[0],
                                 step_of_halves_.types, 1, optim::kAdamW);
   ASSERT_TRUE(LoadCheckpoint(options_.root + "/step-00000004", loaded, false).ok());
-  EXPECT_EQ(loaded.master(0)[0], states_[1]->master(0)[0]);
+  EXPECT_EQ(PartsOf(loaded, 0)[0][0], PartsOf(*states_[1], 0)[0][0]);
 }
 
 TEST_F(BackgroundSaveOfTwo, ABeginningThatFailsIsKnownToTheFirstAndHoldsNobody) {

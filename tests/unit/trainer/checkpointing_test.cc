@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <memory>
 #include <string>
@@ -27,9 +28,10 @@ using ::testing::HasSubstr;
 // A rank's state of a layout, with numbers that say which tensor and element they are of.
 struct Rank {
   Rank(const model::ModelSpec& spec, const optim::Optimizer& optimizer, layout::Mesh mesh, int stage,
-       int rank)
+       int rank, schedule::Types types = {})
       : ledger(model::Inventory(spec), mesh, stage),
-        step(schedule::BuildStep(spec, ledger, {.setting = {.seq_len = 16, .optimizer = &optimizer}})),
+        step(schedule::BuildStep(spec, ledger,
+                                 {.setting = {.seq_len = 16, .types = types, .optimizer = &optimizer}})),
         state(device::Device::Cpu(), ledger, step.programs[0], step.types, rank, optimizer) {}
 
   // f(value, tensor, element): of master and states, 0, 1, 2, and of every parameter.
@@ -78,6 +80,9 @@ class Checkpointing : public ::testing::TestWithParam<const optim::Optimizer*> {
   std::string Save(const optim::Optimizer& optimizer) {
     Rank whole(spec_, optimizer, {}, 0, 0);
     whole.MarkAll();
+    return Save(whole);
+  }
+  std::string Save(Rank& whole) {
     const auto communicator =
         *comm::Communicator::Create(device::Device::Cpu(), nullptr, 0, 1, absl::Seconds(1));
     comm::Group world = communicator->MakeHostGroup({0}, "world");
@@ -128,6 +133,39 @@ TEST_P(Checkpointing, WhatManyRanksSaveOneRankLoads) {
   const auto counters = LoadCheckpoint(folder_ + "/step-00000007", whole.state, false);
   ASSERT_TRUE(counters.ok()) << counters.status();
   EXPECT_EQ(whole.NumWrong(), 0);
+}
+
+// Weights that were trained in bf16 alone start a run with masters in fp32, and the other way round, whatever
+// the layout.
+TEST_P(Checkpointing, WeightsOfEitherTypeAreLoadedAsTheMastersAre) {
+  constexpr schedule::Types kAlone = {.compute = DType::kBF16, .master = DType::kBF16};
+  Rank alone(spec_, *GetParam(), {}, 0, 0, kAlone);
+  alone.state.Initialize(5);
+  Rank in_fp32(spec_, *GetParam(), {}, 0, 0);
+  ASSERT_TRUE(LoadCheckpoint(Save(alone), in_fp32.state, /*weights_only=*/true).ok());
+  for (const layout::Bucket& bucket : alone.ledger.buckets()) {
+    const auto* narrow = static_cast<const uint16_t*>(alone.state.parts(bucket.id).master);
+    const auto* wide = static_cast<const float*>(in_fp32.state.parts(bucket.id).master);
+    for (int64_t i = 0; i < bucket.numel; ++i)
+      ASSERT_EQ(std::bit_cast<uint32_t>(wide[i]), uint32_t{narrow[i]} << 16) << bucket.id << ' ' << i;
+  }
+  in_fp32.state.SetMaster(1, 3, {1.00390625f});  // half-way from 1 to the next bf16: to even
+  const std::string path = Save(in_fp32);
+  for (int rank = 0; rank < 2; ++rank) {
+    Rank half(spec_, *GetParam(), {.dp_shard = 2}, /*stage=*/3, rank, kAlone);
+    ASSERT_TRUE(LoadCheckpoint(path, half.state, /*weights_only=*/true).ok());
+    for (const layout::Bucket& bucket : half.ledger.buckets()) {
+      const int64_t first = half.state.first_element(bucket.id);
+      const auto* here = static_cast<const uint16_t*>(half.state.parts(bucket.id).master);
+      const auto* whole = static_cast<const uint16_t*>(alone.state.parts(bucket.id).master) + first;
+      for (const layout::ParameterRange& range : half.state.OwnRanges(bucket.id)) {
+        for (int64_t i = range.offset; i < range.offset + range.count; ++i) {
+          const bool is_set = bucket.id == 1 && first + i == 3;
+          ASSERT_EQ(here[i], is_set ? 0x3f80 : whole[i]) << bucket.id << ' ' << i;
+        }
+      }
+    }
+  }
 }
 
 TEST_P(Checkpointing, AnotherOptimizersStateIsRefusedAndItsParametersAreTaken) {

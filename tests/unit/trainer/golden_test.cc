@@ -399,7 +399,7 @@ TEST(LoadModelFolderTest, F16WeightsHaveTheirValuesAsFloats) {
   OrDie(trainer::LoadModelFolder(folder, state));
   int64_t wrong = 0;
   for (const layout::HeldBox& held : ledger.BoxesHeld(0)) {
-    const float* values = state.master(held.bucket) + held.offset;
+    const float* values = static_cast<float*>(state.parts(held.bucket).master) + held.offset;
     for (int64_t i = 0; i < held.box.Count(); ++i) {
       const double expected = ValueOfHalf(static_cast<uint16_t>(i));
       const auto value = static_cast<double>(values[i]);
