@@ -461,6 +461,26 @@ TYPED_TEST(CudaEmulated, Embedding) {
   }
 }
 
+// Chunks of 1024 tokens, most of which have a given token not at all; in one piece, and in pieces of two
+// chunks.
+TYPED_TEST(CudaEmulated, GradientOfAnEmbeddingOverManyChunks) {
+  using T = TypeParam;
+  const int64_t n = 4097, vocab = 3000;
+  const auto rows = Random<T>(n, 2);
+  const auto gradient = Random<float>(vocab, 3);
+  const auto tokens = RandomIndices(n, 4, static_cast<uint64_t>(vocab));
+  std::vector<float> expected = gradient;
+  this->Of(CpuTable(0)).embedding_backward(expected.data(), rows.data(), tokens.data(), n, 1);
+  const std::vector<double> workspace = cuda::emulated_workspace;
+  for (const size_t doubles : {workspace.size(), 2 * 2048 / sizeof(double)}) {
+    cuda::emulated_workspace.resize(doubles);
+    std::vector<float> sums = gradient;
+    this->Of(EmulatedCudaTable()).embedding_backward(sums.data(), rows.data(), tokens.data(), n, 1);
+    EXPECT_EQ(sums, expected) << "workspace of " << doubles;
+  }
+  cuda::emulated_workspace = workspace;
+}
+
 TYPED_TEST(CudaEmulated, CrossEntropy) {
   using T = TypeParam;
   const std::vector<double> workspace = cuda::emulated_workspace;

@@ -359,6 +359,8 @@ inline uint32_t Ballot(unsigned mask, bool value, const char* file = __builtin_F
 #define __shfl_xor_sync ::trainctl::cuda_emulator::ShuffleXor
 #define __ballot_sync ::trainctl::cuda_emulator::Ballot
 #define __ffs(value) (__builtin_ffs(value))
+// Fibers do not interrupt one another.
+inline uint32_t atomicOr(uint32_t* at, uint32_t bits) { return std::exchange(*at, *at | bits); }
 
 inline float __uint_as_float(uint32_t bits) {
   float value;
