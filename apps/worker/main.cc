@@ -97,6 +97,7 @@ absl::StatusOr<int> Train(std::vector<std::string> args) {
   deps.tensorboard_path = folder.tensorboard_path();
   deps.traces_path = folder.traces_path();
   deps.profiles_path = folder.profiles_path();
+  deps.attention_path = folder.attention_path();
   TRAINCTL_ASSIGN_OR_RETURN(deps.recipe_text, ReadFile(folder.recipe_path()));
   TRAINCTL_ASSIGN_OR_RETURN(const run::RunState state, folder.ReadState());
   deps.may_begin = folder.CheckMayBegin(state);

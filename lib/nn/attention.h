@@ -69,7 +69,8 @@ void ReferenceAttentionBackward(const AttentionShape& shape, const at::Tensor& q
                                 at::Tensor& dqkv, int64_t tile_bytes = model::kScoreTileBytes);
 
 // cuDNN's over sequences that hold one document each, bf16 on CUDA, except where the same bits are wanted
-// each time. `out` and `lse` become what it returns; lse is in its own order.
+// each time, or flash attention is (time_attention.h). `out` and `lse` become what it returns; lse is in its
+// own order.
 bool CudnnServes(const AttentionShape& shape, const at::Tensor& qkv, const TokenView& view);
 void CudnnForward(const AttentionShape& shape, const at::Tensor& qkv, at::Tensor& out, at::Tensor& lse);
 QueryKeyValue CudnnBackward(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& out,

@@ -1,6 +1,7 @@
 // cuDNN's attention as LibTorch brings it for CUDA. On Hopper it takes half to two thirds of the time that
-// flash attention takes there (docs/reference/benchmarks.md). Its form for packed documents is left alone:
-// with LibTorch 2.11 it makes a new plan in every call, and its backward touches memory that is not there.
+// flash attention takes there (docs/reference/benchmarks.md); time_attention.h finds out elsewhere. Its form
+// for packed documents is left alone: with LibTorch 2.11 it makes a new plan in every call, and its backward
+// touches memory that is not there.
 
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
@@ -27,7 +28,7 @@ bool CudnnServes(const AttentionShape& shape, const at::Tensor& qkv, const Token
   constexpr int64_t kLargestHead = 128, kTokensOfTile = 64;
   return FlashServes(shape, qkv) && shape.head_dim <= kLargestHead && shape.seq_len % kTokensOfTile == 0 &&
          view.longest_document == shape.seq_len && view.document_offsets.size(0) == shape.batch + 1 &&
-         !at::globalContext().deterministicAlgorithms();
+         !at::globalContext().deterministicAlgorithms() && at::globalContext().userEnabledCuDNNSDP();
 }
 
 void CudnnForward(const AttentionShape& shape, const at::Tensor& qkv, at::Tensor& out, at::Tensor& lse) {

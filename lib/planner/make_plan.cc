@@ -130,7 +130,8 @@ absl::StatusOr<int64_t> ResolveDeviceMemoryLimit(const recipe::ClusterConfig& cl
 // What lib/nn runs: LibTorch's flash attention; the vendor's kernel, whose sums have no order, where every
 // sequence is one document.
 simulate::FusedAttention AttentionOf(const recipe::Recipe& recipe) {
-  const bool is_whole = recipe.data.packing == "continuous" && !recipe.run.deterministic;
+  const bool is_whole =
+      recipe.data.packing == "continuous" && !recipe.run.deterministic && recipe.run.attention != "flash";
   return is_whole ? simulate::FusedAttention::kVendor : simulate::FusedAttention::kFlash2;
 }
 

@@ -401,6 +401,12 @@ class Checker {
 
   void CheckOptimizer() {
     CheckOptimizerFields();
+    if (recipe_.run.attention == "cudnn" && recipe_.run.deterministic &&
+        Usable({"run.attention", "run.deterministic"})) {
+      Fail({"run.attention", "run.deterministic"},
+           "run.attention = \"cudnn\": its gradients differ in their last bits from run to run, and "
+           "run.deterministic is true; set run.attention = \"flash\"");
+    }
     const TrainConfig& train = recipe_.train;
     if (train.master_dtype == "bf16" && train.precision != "bf16" &&
         Usable({"train.master_dtype", "train.precision"})) {
@@ -699,6 +705,7 @@ std::vector<std::string> FindNotes(const Recipe& recipe, const std::map<std::str
        "every run on a CPU is deterministic");
   note("run.check_kernels", recipe.run.check_kernels && recipe.cluster.device == "cpu",
        "an operator on a CPU has ended when the next one begins");
+  note("run.attention", recipe.cluster.device == "cpu", "a CPU has one kernel for attention");
   note("run.graphs", recipe.cluster.device == "cpu", "a CPU is given its work as it comes");
   note("parallel.prefetch", recipe.parallel.zero_stage.has_value() && *recipe.parallel.zero_stage < 2,
        "parallel.zero_stage 0 and 1 move no block beside the compute");

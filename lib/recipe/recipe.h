@@ -21,6 +21,7 @@ struct RunConfig {
   std::string root = "runs";
   uint64_t seed = 1234;
   bool deterministic = false;
+  std::string attention = "auto";
   bool graphs = true;
   bool check_kernels = false;
 };

@@ -43,6 +43,15 @@ void AddRun(Builder& b) {
       "no difference.",
       [](Recipe & r, size_t) -> auto& { return r.run.deterministic; });
   b.Add(
+       "run.attention",
+       "On a GPU, the kernel for sequences that are one document each (data.packing = \"continuous\"): "
+       "cuDNN's or "
+       "flash attention. `auto` times both at the first start and keeps the faster one, in attention.json of "
+       "the "
+       "run folder.",
+       [](Recipe & r, size_t) -> auto& { return r.run.attention; })
+      .Choices({"auto", "cudnn", "flash"});
+  b.Add(
        "run.graphs",
        "On one GPU in bf16, launch a step as a whole, from a graph that is made of the second step and held "
        "against it. Steps with packed documents are launched kernel by kernel.",

@@ -62,6 +62,7 @@ class RunFolder {
   std::string tensorboard_path() const { return path_ + "/tensorboard"; }
   std::string traces_path() const { return path_ + "/traces"; }
   std::string profiles_path() const { return path_ + "/profiles"; }
+  std::string attention_path() const { return path_ + "/attention.json"; }
   // What the model's folder says besides weights (model_files.h); there is none where it says nothing.
   std::string model_files_path() const { return path_ + "/model-files"; }
   // Documents that took long to read, while the run is not finished (data/kept_documents.h).

@@ -45,6 +45,7 @@
 #include "telemetry/step_trace.h"
 #include "trainer/background_save.h"
 #include "trainer/checkpointing.h"
+#include "trainer/choose_attention.h"
 #include "trainer/fault_injector.h"
 #include "trainer/numerics.h"
 #include "trainer/restore.h"
@@ -118,6 +119,7 @@ class Trainer {
     fault_.Reach("startup");
     TRAINCTL_RETURN_IF_ERROR(Connect());
     TRAINCTL_RETURN_IF_ERROR(OpenData());
+    TRAINCTL_RETURN_IF_ERROR(ChooseAttention());
     TRAINCTL_RETURN_IF_ERROR(MakeState());
     TRAINCTL_RETURN_IF_ERROR(Restore());
     TRAINCTL_RETURN_IF_ERROR(OpenLogs());
@@ -166,6 +168,19 @@ class Trainer {
     data::KeptDocuments kept(d_.documents_path);
     TRAINCTL_ASSIGN_OR_RETURN(data_, data::OpenData(recipe_, {.kept = &kept}));
     return absl::OkStatus();
+  }
+
+  // Heads of this rank; rank 0 has as many as any.
+  absl::Status ChooseAttention() {
+    const layout::Mesh& mesh = plan_.layout.mesh;
+    const model::MicroBatchShape shape = planned_.options.shape();
+    return trainer::ChooseAttention(recipe_, device_,
+                                    {.batch = shape.batch,
+                                     .seq_len = shape.seq_len,
+                                     .heads = spec_.heads / mesh.tp,
+                                     .kv_heads = std::max<int64_t>(1, spec_.kv_heads / mesh.tp),
+                                     .head_dim = spec_.head_dim},
+                                    d_.attention_path, *world_, [](const std::string& text) { Say(text); });
   }
 
   absl::Status MakeState() {

@@ -42,6 +42,7 @@ struct WorkerDeps {
   std::string tensorboard_path;               // folder for events, where metrics.tensorboard asks for them
   std::string traces_path;                    // folder for what metrics.trace_steps asks for
   std::string profiles_path;                  // folder for what metrics.profile_steps asks for
+  std::string attention_path;                 // what was chosen of a device's attention kernels
   std::string recipe_text;                    // as stored with the run; shown beside the events
   std::string report_path;                    // what was predicted and measured, written at the end by rank 0
   std::vector<telemetry::RunChange> changes;  // all that resumes have changed of the run; for its curves

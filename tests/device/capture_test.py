@@ -22,6 +22,7 @@ RECIPE = """recipe_version = 1
 [run]
 name = "capture"
 graphs = {graphs}
+attention = "cudnn"
 [model]
 preset = "toy-1m"
 [data]

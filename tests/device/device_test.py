@@ -23,6 +23,7 @@ CUDA_PLUGIN = sys.argv[3]
 RECIPE = """recipe_version = 1
 [run]
 name = "device"
+attention = "cudnn"
 [model]
 preset = "toy-1m"
 [data]
@@ -147,6 +148,25 @@ class DeviceTest(unittest.TestCase):
                                         more_env={"TRAINCTL_TEST_DEVICE_FAILS_AT": kernel})
                 self.assertIn(done.returncode, (1, 4), done.stderr)
                 self.assertIn(f"failed in step 1: {name}: test device: a kernel failed", done.stderr)
+
+    # By time at the first start, and then by what that has come to.
+    def test_attention_is_chosen_once_and_kept(self):
+        for slow, kept, other in (("CudnnForward", "flash", "FlashBackward"), ("FlashBackward", "cudnn", "CudnnForward")):
+            with self.subTest(slow=slow):
+                run, done = self.launch("cuda", "--set", "run.attention=auto", "--set", "data.packing=continuous",
+                                        "--stop-after", "2", workers=2, parallel="dp_replicate = 2", precision="bf16", name=kept,
+                                        more_env={"TRAINCTL_TEST_DEVICE_SLOW": slow})
+                self.assertEqual(done.returncode, 75, done.stderr)
+                chosen = json.loads((run / "attention.json").read_text())
+                self.assertEqual(chosen["kernel"], kept)
+                self.assertGreater(chosen["cudnn_seconds" if kept == "flash" else "flash_seconds"], 0.02)
+                # Not timed again: the first kernel of the one that was left would end the run, as would a choice by these times.
+                done = subprocess.run([TRAINCTL, "resume", run], capture_output=True, text=True,
+                                      env={**os.environ, "TRAINCTL_DEVICE_PLUGIN": TEST_DEVICE,
+                                           "TRAINCTL_TEST_DEVICE_SLOW": other,
+                                           "TRAINCTL_TEST_DEVICE_FAILS_AT": ("Cudnn" if kept == "flash" else "Flash") + "Forward:1"})
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(json.loads((run / "attention.json").read_text()), chosen)
 
     def test_memory_of_the_device_is_predicted_and_reported(self):
         run, done = self.launch("cuda", workers=2, parallel="zero_stage = 2\ndp_shard = 2")

@@ -26,6 +26,7 @@
 #include <array>
 #include <atomic>
 #include <cctype>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -35,6 +36,7 @@
 #include <source_location>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -155,10 +157,17 @@ void RequireNoGraph(const char* what) {
   if (t_graph != nullptr) Die(what);
 }
 
+// TRAINCTL_TEST_DEVICE_SLOW=NAME: each kernel of that name takes 20 ms more.
+void TakeTime(std::string_view function) {
+  static const char* const slow = std::getenv("TRAINCTL_TEST_DEVICE_SLOW");
+  if (slow != nullptr && Names(function, slow)) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+}
+
 void OnStream(std::function<void()> work, std::source_location caller = std::source_location::current()) {
   std::function<void()> guarded = Guarded([work = std::move(work), caller] {
     if (FailsNow(caller.function_name())) g_is_broken = true;
     RequireWhole();
+    TakeTime(caller.function_name());
     work();
   });
   if (t_graph != nullptr) return t_graph->work.push_back(std::move(guarded));

@@ -163,6 +163,12 @@ inline const BadInputCase kBadInputs[] = {
      "!recipe_version = 1\n[model]\npreset = 'toy-1m'\n[data]\nseq_len = 128\n[[data.train]]\nfiles = "
      "['a']\n[train]\nsteps = 1\nbatch_sequences = 1\ngradient_dtype = 'bf16'\n",
      "r.toml:11:1: train.gradient_dtype = \"bf16\": this version accumulates and reduces gradients in fp32"},
+    {"AttentionWhoseBitsDiffer",
+     "!recipe_version = 1\n[run]\nattention = 'cudnn'\ndeterministic = true\n[model]\npreset = "
+     "'toy-1m'\n[data]\nseq_len = "
+     "128\n[[data.train]]\nfiles = ['a']\n[train]\nsteps = 1\nbatch_sequences = 1\n",
+     "r.toml:3:1: run.attention = \"cudnn\": its gradients differ in their last bits from run to run, and "
+     "run.deterministic is true; set run.attention = \"flash\""},
     {"MastersInBf16AloneWithFp32",
      "!recipe_version = 1\n[model]\npreset = 'toy-1m'\n[data]\nseq_len = 128\n[[data.train]]\nfiles = "
      "['a']\n[train]\nsteps = 1\nbatch_sequences = 1\nmaster_dtype = 'bf16'\nprecision = 'fp32'\n",

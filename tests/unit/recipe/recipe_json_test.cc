@@ -21,6 +21,7 @@ const std::vector<std::string>& ManySets() {
       "run.deterministic=true",
       "run.graphs=false",
       "run.check_kernels=true",
+      "run.attention=flash",
       "model.layers=3",
       "model.hidden=96",
       "model.heads=6",
