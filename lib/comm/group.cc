@@ -174,6 +174,29 @@ absl::Status Group::GatherOnHost(absl::string_view name, void* buffer, int64_t s
   });
 }
 
+// Bruck et al. 1997: in each round a rank knows the values of twice as many ranks that follow it, so that
+// many ranks have all in log2(size) messages each. Few ranks send one to everyone at once: that is one round.
+absl::Status Group::GatherScalars(absl::string_view name, double* values, int64_t count) {
+  constexpr int kFewRanks = 16;
+  const int64_t bytes = count * static_cast<int64_t>(sizeof(double));
+  if (size() <= kFewRanks) return GatherOnHost(name, values, bytes);
+  // Place k is of the k-th rank after this one.
+  std::vector<double> known(static_cast<size_t>(count * size()));
+  std::copy_n(values + index_ * count, count, known.data());
+  TRAINCTL_RETURN_IF_ERROR(Exchange(name, [&] {
+    for (int distance = 1; distance < size(); distance *= 2) {
+      const int num_ranks = std::min(distance, size() - distance);
+      Pending pending;
+      StartReceive(pending, known.data() + distance * count, num_ranks * bytes, (index_ + distance) % size());
+      StartSend(pending, known.data(), num_ranks * bytes, (index_ + size() - distance) % size());
+      Finish(pending);
+    }
+  }));
+  for (int k = 0; k < size(); ++k)
+    std::copy_n(known.data() + k * count, count, values + (index_ + k) % size() * count);
+  return absl::OkStatus();
+}
+
 absl::Status Group::Broadcast(absl::string_view name, void* buffer, int64_t bytes, int root) {
   if (size() == 1 || bytes == 0) return absl::OkStatus();
   if (!device_->is_cpu()) return BroadcastOnDevice(name, buffer, bytes, root);
@@ -312,7 +335,7 @@ absl::Status Group::AllReduceScalars(absl::string_view name, absl::Span<double> 
   std::vector<double> all(count * static_cast<size_t>(size()));
   const auto of = [&](int rank) { return all.data() + count * static_cast<size_t>(rank); };
   std::copy(values.begin(), values.end(), of(index_));
-  TRAINCTL_RETURN_IF_ERROR(GatherOnHost(name, all.data(), static_cast<int64_t>(count * sizeof(double))));
+  TRAINCTL_RETURN_IF_ERROR(GatherScalars(name, all.data(), static_cast<int64_t>(count)));
   const Fault fault = FaultOf(name);
   if (fault == Fault::kSkip) return absl::OkStatus();
   std::vector<const void*> inputs;

@@ -72,7 +72,7 @@ class Group {
   // the host.
   absl::Status ConnectMessages();
 
-  // Few scalars of the host, combined in rank order in fp64.
+  // Few scalars of the host, combined in rank order in fp64. Many ranks send log2(size()) messages each.
   absl::Status AllReduceScalars(absl::string_view name, absl::Span<double> values,
                                 Combine combine = Combine::kSum);
 
@@ -99,6 +99,7 @@ class Group {
   absl::Status SendOnHost(absl::string_view name, const void* buffer, int64_t bytes, int to);
   absl::Status ReceiveOnHost(absl::string_view name, void* buffer, int64_t bytes, int from);
   absl::Status GatherOnHost(absl::string_view name, void* buffer, int64_t shard_bytes);
+  absl::Status GatherScalars(absl::string_view name, double* values, int64_t count);
   absl::Status CombineChunks(absl::string_view name, const void* in, void* out,
                              const std::vector<Chunk>& chunks, bool accumulate, absl::Span<uint8_t> scratch,
                              Reduction how);

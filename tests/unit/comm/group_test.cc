@@ -240,6 +240,34 @@ TEST_P(OfWorld, ScalarsAreSummedAndCompared) {
   });
 }
 
+// More ranks than send to everyone: the order of the sum is still that of the ranks, to the bit, whatever
+// their number, and one sum does not take the next one's messages.
+TEST(ManyRanks, ScalarsAreSummedInRankOrder) {
+  for (const int world : {17, 24, 31}) {
+    OnEveryRank(world, /*on_device=*/false, [](Rank& rank) {
+      Group group = GroupOf(rank, rank.Everyone());
+      const auto of = [](int index, int round) {
+        return std::ldexp(1.0 + index / 3.0, 7 * index % 40 - round);
+      };
+      for (int round = 0; round < 20; ++round) {
+        std::vector<double> values = {of(rank.index, round), -of(rank.index, round)};
+        double sum = of(0, round);
+        for (int i = 1; i < rank.world; ++i) sum += of(i, round);
+        Require(group.AllReduceScalars("scalars", absl::MakeSpan(values)));
+        EXPECT_THAT(values, ElementsAre(sum, -sum)) << rank.world << ' ' << round;
+        values = {of(rank.index, round), -of(rank.index, round)};
+        Require(group.AllReduceScalars("scalars", absl::MakeSpan(values), Combine::kMax));
+        double largest = 0, smallest = 1e300;
+        for (int i = 0; i < rank.world; ++i) {
+          largest = std::max(largest, of(i, round));
+          smallest = std::min(smallest, of(i, round));
+        }
+        EXPECT_THAT(values, ElementsAre(largest, -smallest)) << rank.world << ' ' << round;
+      }
+    });
+  }
+}
+
 TEST_P(OfWorld, PlantedFaultsLeaveOutAndDouble) {
   Run([](Rank& rank) {
     if (rank.world == 1) return;
