@@ -44,6 +44,7 @@
 #include "launcher/printable_text.h"
 #include "optim/lr_schedule.h"
 #include "plan/plan.h"
+#include "plan/precision_text.h"
 #include "planner/make_plan.h"
 #include "recipe/derive.h"
 #include "recipe/load.h"
@@ -111,12 +112,11 @@ void Tell(const char* what, absl::string_view text) {
 }
 
 void PrintChoice(const plan::Plan& plan, const recipe::Recipe& recipe) {
-  std::fprintf(stderr,
-               "%s: %s parameters, %s, %s, %d x %d thread(s), predicted tensor memory %s per worker\n",
-               recipe.run.name.c_str(), FormatCount(plan.num_parameters).c_str(),
-               plan.layout.ToString().c_str(), plan.setting.types.compute == DType::kBF16 ? "bf16" : "fp32",
-               static_cast<int>(plan.layout.mesh.world_size()), static_cast<int>(plan.threads_per_worker),
-               FormatBytes(plan.predicted.peak_bytes).c_str());
+  std::fprintf(
+      stderr, "%s: %s parameters, %s, %s, %d x %d thread(s), predicted tensor memory %s per worker\n",
+      recipe.run.name.c_str(), FormatCount(plan.num_parameters).c_str(), plan.layout.ToString().c_str(),
+      plan::PrecisionText(plan.setting.types), static_cast<int>(plan.layout.mesh.world_size()),
+      static_cast<int>(plan.threads_per_worker), FormatBytes(plan.predicted.peak_bytes).c_str());
   for (const std::string& note : plan.notes) Tell("  ", note);
   std::fprintf(stderr, "  step %s\n", plan.step_hash.c_str());
 }

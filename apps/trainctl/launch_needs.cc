@@ -78,8 +78,9 @@ data::OpenOptions OpenShowing(ProgressView& view, data::KeptDocuments* kept) {
 
 int64_t CheckpointBytes(const recipe::Recipe& recipe) {
   const optim::Optimizer* optimizer = optim::Find(recipe.optimizer.name);
+  const DType master = recipe.train.master_dtype == "bf16" ? DType::kBF16 : DType::kF32;
   const int64_t state_bytes = optimizer == nullptr ? 0 : optimizer->StateBytes();
-  return model::NumParameters(recipe.model.spec) * (DTypeBytes(DType::kF32) + state_bytes);
+  return model::NumParameters(recipe.model.spec) * (DTypeBytes(master) + state_bytes);
 }
 
 absl::Status ReadToKeep(const recipe::Recipe& recipe, const Output& output, data::KeptDocuments& kept) {

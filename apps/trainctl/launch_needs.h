@@ -30,8 +30,8 @@ std::vector<absl::Status> FindMissingToContinue(const recipe::Recipe& recipe, co
 // Reads large data that the run does not keep, or not as it is now, for `kept`.
 absl::Status ReadToKeep(const recipe::Recipe& recipe, const Output& output, data::KeptDocuments& kept);
 
-// What a checkpoint takes: the parameters as fp32 masters, and the optimizer's state. Manifests take a few
-// KiB more.
+// What a checkpoint takes: the parameters in train.master_dtype, and the optimizer's state. Manifests take a
+// few KiB more.
 int64_t CheckpointBytes(const recipe::Recipe& recipe);
 // What the checkpoints of a run may come to take, in bytes.
 int64_t CheckpointRoomBytes(const recipe::Recipe& recipe);

@@ -18,6 +18,7 @@
 #include "base/units.h"
 #include "cluster/host.h"
 #include "launcher/printable_text.h"
+#include "plan/precision_text.h"
 #include "planner/make_plan.h"
 #include "report/draw_plan.h"
 #include "report/explain_plan.h"
@@ -144,9 +145,9 @@ void Print(const plan::Plan& plan, const recipe::LoadedRecipe& loaded, size_t mo
   const recipe::Recipe& recipe = loaded.recipe;
   std::printf("%s: %s parameters, %s, %d worker%s, %d sequences of %d tokens a step\n",
               recipe.run.name.c_str(), FormatCount(plan.num_parameters).c_str(),
-              plan.setting.types.compute == DType::kBF16 ? "bf16" : "fp32",
-              static_cast<int>(plan.layout.mesh.world_size()), plan.layout.mesh.world_size() == 1 ? "" : "s",
-              static_cast<int>(recipe.train.batch_sequences), static_cast<int>(plan.setting.seq_len));
+              plan::PrecisionText(plan.setting.types), static_cast<int>(plan.layout.mesh.world_size()),
+              plan.layout.mesh.world_size() == 1 ? "" : "s", static_cast<int>(recipe.train.batch_sequences),
+              static_cast<int>(plan.setting.seq_len));
   std::printf("Tensor memory of one worker at its peak, in MiB (limit %s):\n\n",
               MiB(plan.memory_limit_bytes).c_str());
   PrintTable(plan, most, color);

@@ -34,7 +34,7 @@ constexpr int kGradientWarps = kGradientThreads / kWarp;
 constexpr int kRounds = 8;  // tokens that a thread looks at between two barriers
 constexpr int kChunk = kRounds * kGradientThreads;
 constexpr int kMaskWords = kRounds * kGradientWarps;
-constexpr int kSignatureWords = 512;  // 16 bits a token: one other token in thirty looks as if it were there
+constexpr int kSignatureWords = 512;  // 16 bits a token: one absent token in 16 looks as if it were there
 
 // Which word of a signature, and which bit of it.
 __device__ inline int SignatureWord(int32_t token) {

@@ -3,8 +3,9 @@
 // more than 16384 bf16 or 8192 fp32 elements) is read again.
 //
 // The gradient is one pass: a block has a slice of rows, and its threads keep the sums of the weight's
-// gradient over the slice, each those of its own columns, kSummed units. A second kernel adds the slices in
-// order. Slices depend on rows and columns alone, so the bits do too.
+// gradient over the slice, each those of its own columns, kSummed units; of wider rows (8192 bf16 or 4096
+// fp32 elements) the workspace keeps the rest. A second kernel adds the slices. Slices depend on rows and
+// columns alone, and so do the bits.
 
 #include "kernels/cuda/column_sums.cuh"
 #include "kernels/cuda/launch.cuh"

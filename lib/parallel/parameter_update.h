@@ -53,8 +53,8 @@ class ParameterUpdate {
   };
   template <typename Property>
   std::vector<layout::ParameterRange> MergedRanges(int bucket, const Property& is) const;
-  // Its elements [begin, end). Elements of all ranks and buckets have numbers of their own, so that copies of
-  // a parameter are rounded alike.
+  // Its elements [begin, end). An element's number follows from its bucket and its place there, so that
+  // copies of a parameter are rounded alike.
   kernels::UpdateRange RangeOf(const BucketRange& of, int64_t begin, int64_t end) const;
   const kernels::MasterKernels& Masters() const {
     return state_.device().kernels().Masters(state_.master_dtype());

@@ -61,7 +61,8 @@ void FreeRecompute(Problem& problem) {
   problem.request.recompute.reset(), problem.request.recomputed_layers.reset();
 }
 
-// What fits on these workers without an fp32 copy of the weights: "; or ..."; empty where nothing does.
+// What fits on these workers without fp32 masters: "; or ..."; empty where nothing does. A run that goes on
+// keeps its type of masters.
 std::string WithWeightsInBf16Alone(const Problem& asked, const SearchPasses& passes) {
   const schedule::Types& types = asked.setting.types;
   if (types.compute != DType::kBF16 || types.master == DType::kBF16) return "";
@@ -74,9 +75,9 @@ std::string WithWeightsInBf16Alone(const Problem& asked, const SearchPasses& pas
   if (found.chosen < 0) return "";
   const Candidate& candidate = found.candidates[static_cast<size_t>(found.chosen)];
   const std::string settings = SettingsOf(asked, problem, candidate);
-  return absl::StrCat("; or, with weights in bf16 alone (", FormatBytes(candidate.memory.peak_bytes),
-                      "): train.precision = \"bf16\", train.master_dtype = \"bf16\"",
-                      settings.empty() ? "" : ", ", settings);
+  return absl::StrCat(
+      "; or, in a new run with weights in bf16 alone (", FormatBytes(candidate.memory.peak_bytes),
+      "): train.precision = \"bf16\", train.master_dtype = \"bf16\"", settings.empty() ? "" : ", ", settings);
 }
 
 }  // namespace

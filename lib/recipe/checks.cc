@@ -44,6 +44,7 @@ class Checker {
     CheckDevice(/*is_ours=*/true);
     CheckLayout();
     CheckTokens();
+    CheckNumerics();
     CheckOptimizer();
     CheckBackend();
     CheckRest();
@@ -399,8 +400,7 @@ class Checker {
                                           ": what-ifs of other trainers (plan.framework) are of adamw"));
   }
 
-  void CheckOptimizer() {
-    CheckOptimizerFields();
+  void CheckNumerics() {
     if (recipe_.run.attention == "cudnn" && recipe_.run.deterministic &&
         Usable({"run.attention", "run.deterministic"})) {
       Fail({"run.attention", "run.deterministic"},
@@ -413,8 +413,12 @@ class Checker {
       Fail({"train.master_dtype", "train.precision"},
            absl::StrCat(
                "train.master_dtype = \"bf16\" keeps the weights in bf16 alone, and train.precision is ",
-               QuoteToml(train.precision), "; state train.precision = \"bf16\""));
+               QuoteToml(train.precision), "; set train.precision = \"bf16\""));
     }
+  }
+
+  void CheckOptimizer() {
+    CheckOptimizerFields();
     const OptimizerConfig& optimizer = recipe_.optimizer;
     if (optimizer.eps > 0 && static_cast<float>(optimizer.eps) == 0 && Usable({"optimizer.eps"})) {
       Fail({"optimizer.eps"},
@@ -705,7 +709,14 @@ std::vector<std::string> FindNotes(const Recipe& recipe, const std::map<std::str
        "every run on a CPU is deterministic");
   note("run.check_kernels", recipe.run.check_kernels && recipe.cluster.device == "cpu",
        "an operator on a CPU has ended when the next one begins");
+  const bool has_cudnn = recipe.model.spec.head_dim <= 128 && recipe.data.seq_len % 64 == 0;
   note("run.attention", recipe.cluster.device == "cpu", "a CPU has one kernel for attention");
+  if (recipe.cluster.device != "cpu") {
+    note("run.attention", recipe.data.packing != "continuous", "packed documents have flash attention");
+    note("run.attention", recipe.train.precision == "fp32", "fp32 has neither kernel");
+    note("run.attention", recipe.run.attention == "cudnn" && !has_cudnn,
+         "cuDNN serves heads of up to 128 and sequences of a multiple of 64 tokens; flash attention is used");
+  }
   note("run.graphs", recipe.cluster.device == "cpu", "a CPU is given its work as it comes");
   note("parallel.prefetch", recipe.parallel.zero_stage.has_value() && *recipe.parallel.zero_stage < 2,
        "parallel.zero_stage 0 and 1 move no block beside the compute");

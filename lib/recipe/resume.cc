@@ -56,7 +56,8 @@ std::string WhyFixed(absl::string_view path) {
   }
   if (is_in("model")) return ", which decides the model";
   if (is_in("optimizer")) return ", on which the optimizer's stored state depends";
-  if (path == "train.precision" || path == "train.master_dtype" || path == "train.gradient_dtype") {
+  if (path == "train.precision" || path == "train.master_dtype" || path == "train.gradient_dtype" ||
+      path == "run.attention" || path == "run.deterministic") {
     return ", which decides how every step is computed";
   }
   return "";

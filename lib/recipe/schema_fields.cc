@@ -327,11 +327,11 @@ void AddTrain(Builder& b) {
       .Refuse("nvfp4", "this version trains in fp32 and bf16");
   b.Add(
        "train.master_dtype",
-       "Type of the weights as the optimizer updates them. `bf16` takes 4 bytes a parameter less: there is "
-       "no "
-       "fp32 copy, and an updated weight is rounded up or down by chance, so that small updates are not "
-       "lost. For "
-       "`train.precision = \"bf16\"`.",
+       "Type of the weights as the optimizer updates them. `bf16` takes less memory (docs/guide/train.md): "
+       "there are "
+       "no fp32 masters, and an updated weight is rounded up or down by chance (stochastic rounding), so "
+       "that "
+       "small updates are not lost. For `train.precision = \"bf16\"`.",
        [](Recipe & r, size_t) -> auto& { return r.train.master_dtype; })
       .Choices({"fp32", "bf16"});
   b.Add(

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/units.h"
+#include "plan/precision_text.h"
 #include "plan/utilization.h"
 #include "report/explain_plan.h"
 #include "report/machine_constants.h"
@@ -200,7 +201,7 @@ PageInput PageOfPlan(const plan::Plan& plan, const recipe::Recipe& recipe) {
                              plan.layout.num_micro_batches,
                              plan.layout.num_micro_batches == 1 ? " micro-batch of " : " micro-batches of ",
                              plan.layout.micro_batch)},
-      {"Precision", plan.setting.types.compute == DType::kBF16 ? "bf16" : "fp32"},
+      {"Precision", plan::PrecisionText(plan.setting.types)},
       {"Step", plan.step_hash},
       {"Run as", "trainctl: this is the step that `trainctl launch` runs"},
   };

@@ -327,18 +327,20 @@ class Operators {
                                          .weight_decay = 0.1f,
                                          .factor = 0.5f,
                                          .bias_correction1 = 0.2f,
-                                         .bias_correction2 = 0.1f};
+                                         .bias_correction2 = 0.1f,
+                                         .rounding_key = 7};
     for (const optim::Optimizer* optimizer : optim::All()) {
       // The second moments are not negative.
       // In two ranges, of which the second does not decay.
-      const auto update = [=](const device::Device& device, Tensors& t, void* copy) {
+      const auto update = [=](const device::Device& device, Tensors& t, DType master, void* copy) {
         const optim::Parts parts = {t[0].data_ptr(), {t[1].data_ptr(), t[2].data_ptr()}, copy};
         const int64_t first = count / 4 * 3;
         kernels::UpdateRange ranges[2] = {
-            optim::RangeOf(*optimizer, DType::kF32, parts, t[3].data_ptr(), 0, first),
-            optim::RangeOf(*optimizer, DType::kF32, parts, t[3].data_ptr(), first, count - first)};
+            optim::RangeOf(*optimizer, master, parts, t[3].data_ptr(), 0, first),
+            optim::RangeOf(*optimizer, master, parts, t[3].data_ptr(), first, count - first)};
         ranges[0].decays = true;
-        device.kernels().masters_f32.For(optimizer->rule)(
+        ranges[1].number = static_cast<uint64_t>(first);
+        device.kernels().Masters(master).For(optimizer->rule)(
             ranges, 2, static_cast<const kernels::UpdateOptions*>(t[4].data_ptr()));
       };
       at::Tensor given = at::empty({sizeof(options)}, at::kByte);
@@ -347,15 +349,25 @@ class Operators {
           {make_.Floats({count}), make_.Floats({count}), make_.Floats({count}).abs_(), make_.Floats({count}),
            given},
           {0, 1, 2}, [update](const device::Device& device, const TypedKernels&, Tensors& t) {
-            update(device, t, nullptr);
+            update(device, t, DType::kF32, nullptr);
           });
+      // A last bit in fp32 can turn a chance.
+      Add(
+          absl::StrCat(optimizer->name, "_of_bf16").c_str(),
+          {make_.Floats({count}).to(at::kBFloat16), make_.Floats({count}), make_.Floats({count}).abs_(),
+           make_.Floats({count}), given},
+          {0, 1, 2},
+          [update](const device::Device& device, const TypedKernels&, Tensors& t) {
+            update(device, t, DType::kBF16, nullptr);
+          },
+          kBf16Bound);
       Add(
           absl::StrCat(optimizer->name, "_with_copy").c_str(),
           {make_.Floats({count}), make_.Floats({count}), make_.Floats({count}).abs_(), make_.Floats({count}),
            given, make_.Floats({count}).to(at::kBFloat16)},
           {0, 1, 2, 5},
           [update](const device::Device& device, const TypedKernels&, Tensors& t) {
-            update(device, t, t[5].data_ptr());
+            update(device, t, DType::kF32, t[5].data_ptr());
           },
           kBf16Bound);
     }

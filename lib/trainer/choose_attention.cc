@@ -17,31 +17,43 @@ namespace {
 
 constexpr char kSchema[] = "trainctl.attention.v1";
 
+// A near tie must not be decided by noise.
+constexpr double kNoise = 1.02;
+
 Json DescribeShape(const device::Device& device, const nn::AttentionShape& shape) {
-  return {{"schema", kSchema},         {"device", device.description()}, {"batch", shape.batch},
-          {"seq_len", shape.seq_len},  {"heads", shape.heads},           {"kv_heads", shape.kv_heads},
-          {"head_dim", shape.head_dim}};
+  return {{"device", device.description()}, {"batch", shape.batch},       {"seq_len", shape.seq_len},
+          {"heads", shape.heads},           {"kv_heads", shape.kv_heads}, {"head_dim", shape.head_dim}};
 }
 
-// What the file says, if it is of this shape and device. A damaged one is as none: it is measured again.
-std::optional<bool> ReadChoice(const std::string& path, const Json& shape) {
+// What was chosen so far. A damaged file is as none: it is measured again.
+Json ReadChoices(const std::string& path) {
   const absl::StatusOr<std::string> text = ReadFile(path);
-  if (!text.ok()) return std::nullopt;
+  if (!text.ok()) return Json::array();
   const absl::StatusOr<Json> json = ParseJson(*text, path);
-  if (!json.ok() || !json->is_object()) return std::nullopt;
-  for (const auto& [name, value] : shape.items()) {
-    if (!json->contains(name) || (*json)[name] != value) return std::nullopt;
+  if (!json.ok() || !json->is_object() || !json->contains("choices") || !(*json)["choices"].is_array())
+    return Json::array();
+  return (*json)["choices"];
+}
+
+// Whether cuDNN's is used for this shape on this device.
+std::optional<bool> FindChoice(const Json& choices, const Json& shape) {
+  for (const Json& choice : choices) {
+    if (!choice.is_object()) continue;
+    bool is_of_shape = true;
+    for (const auto& [name, value] : shape.items())
+      is_of_shape = is_of_shape && choice.contains(name) && choice[name] == value;
+    if (!is_of_shape || !choice.contains("kernel")) continue;
+    if (choice["kernel"] == "cudnn") return true;
+    if (choice["kernel"] == "flash") return false;
   }
-  const absl::StatusOr<std::string> kernel = JsonString(*json, "kernel", path);
-  if (!kernel.ok() || (*kernel != "cudnn" && *kernel != "flash")) return std::nullopt;
-  return *kernel == "cudnn";
+  return std::nullopt;
 }
 
 absl::StatusOr<bool> MeasureChoice(const device::Device& device, const nn::AttentionShape& shape,
                                    const std::string& path,
                                    const std::function<void(const std::string&)>& say) {
-  Json json = DescribeShape(device, shape);
-  if (const std::optional<bool> known = ReadChoice(path, json); known.has_value()) return *known;
+  Json choice = DescribeShape(device, shape), choices = ReadChoices(path);
+  if (const std::optional<bool> known = FindChoice(choices, choice); known.has_value()) return *known;
   std::optional<nn::AttentionSeconds> seconds;
   try {
     seconds = nn::TimeAttention(device, shape);
@@ -49,16 +61,17 @@ absl::StatusOr<bool> MeasureChoice(const device::Device& device, const nn::Atten
     return WorkerError(absl::StrCat("attention could not be timed: ", device::ErrorText(error)));
   }
   if (!seconds.has_value()) return true;  // what serves is used: there is nothing to choose
-  const bool is_cudnn = seconds->cudnn <= seconds->flash;
-  json["cudnn_seconds"] = std::isfinite(seconds->cudnn) ? Json(seconds->cudnn) : Json();
-  json["flash_seconds"] = seconds->flash;
-  json["kernel"] = is_cudnn ? "cudnn" : "flash";
-  TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(path, json.dump(2) + "\n"));
-  const std::string cudnn = std::isfinite(seconds->cudnn) ? absl::StrFormat("%.3g ms", 1e3 * seconds->cudnn)
-                                                          : "none for this shape";
-  say(absl::StrCat("attention of a layer and micro-batch: cuDNN ", cudnn, ", flash ",
-                   absl::StrFormat("%.3g ms", 1e3 * seconds->flash), "; ", is_cudnn ? "cuDNN" : "flash",
-                   " is used"));
+  const bool has_cudnn = std::isfinite(seconds->cudnn), is_cudnn = seconds->cudnn <= kNoise * seconds->flash;
+  choice["cudnn_seconds"] = has_cudnn ? Json(seconds->cudnn) : Json();
+  choice["flash_seconds"] = seconds->flash;
+  choice["kernel"] = is_cudnn ? "cudnn" : "flash";
+  choices.push_back(choice);
+  const Json file = {{"schema", kSchema}, {"choices", choices}};
+  TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(path, file.dump(2) + "\n"));
+  const auto text = [](double s) { return absl::StrFormat("%.3g ms", 1e3 * s); };
+  say(absl::StrCat("attention of a layer and micro-batch: flash takes ", text(seconds->flash), ", cuDNN ",
+                   has_cudnn ? text(seconds->cudnn) : "has no kernel for this shape", "; ",
+                   is_cudnn ? "cuDNN" : "flash", " is used"));
   return is_cudnn;
 }
 

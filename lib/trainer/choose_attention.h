@@ -1,5 +1,5 @@
-// Which attention kernel of a device computes a run, where there are two: decided once, by time, and kept in
-// the run folder, so that a resumed run has the same bits.
+// Which attention kernel of a device computes a run, where there are two: decided once a shape, by time, and
+// kept in the run folder, so that a resumed run has the same bits.
 #pragma once
 
 #include <functional>

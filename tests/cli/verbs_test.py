@@ -172,6 +172,12 @@ def what_a_launch_lacks_is_listed_in_one_go(c):
             "--set", "model.ffn=65536"]
     expect(6, [*from_folder, *wide], "mlp.up_proj.weight is [12, 8]; the model's is [65536, 8]", " free; 1000001 checkpoints of ")
     expect(5, wide, "lower checkpoint.keep, or put run.root on another disk")
+    # Of each parameter a checkpoint has the two moments, in fp32, and the weight.
+    alone = ["--set", "train.precision=\"bf16\"", "--set", "train.master_dtype=\"bf16\""]
+    of_each = [float(re.search(r"1000001 checkpoints of ([0-9.]+) MiB", c.expect(5, [*checks[0], *wide, *sets]))[1])
+               for sets in ([], alone)]
+    if abs(of_each[1] / of_each[0] - (2 + 8) / (4 + 8)) > 0.001:
+        c.fail("checkpoints with masters in fp32 and in bf16 take %s MiB" % of_each)
     for command in checks:
         c.expect(2, [*command, *from_folder, "--set", 'data.train[0].files=["no/*.txt"]', "--set", 'data.tokenizer="t.json"'],
                  "no file matches", "t.json: no such tokenizer file", "lm_head.weight is missing")

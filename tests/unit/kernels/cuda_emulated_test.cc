@@ -323,6 +323,35 @@ TYPED_TEST(CudaEmulated, NormsOfRowsThatDoNotFitInRegisters) {
   });
 }
 
+// Several slices of wide rows, and slices that the workspace alone limits: once each, for an emulated thread
+// is slow.
+TYPED_TEST(CudaEmulated, WeightGradientOfANormOverManySlices) {
+  using T = TypeParam;
+  const std::vector<double> workspace = cuda::emulated_workspace;
+  const int64_t wide = 2 * 512 * (16 / static_cast<int64_t>(sizeof(T))) + 24;
+  struct Case {
+    int64_t n, h;
+    size_t doubles;  // of the workspace
+  };
+  for (const auto& [n, h, doubles] :
+       {Case{19, wide, workspace.size()}, Case{70, 37, workspace.size()}, Case{70, 37, 37}}) {  // two slices
+    cuda::emulated_workspace.resize(doubles);
+    const auto x = Random<T>(n * h, 1), w = Random<T>(h, 2), dy = Random<T>(n * h, 3);
+    const auto rstd = Random<float>(n, 5);
+    std::vector<T> dx(dy.size()), expected_dx(dy.size());
+    std::vector<float> dw = Random<float>(h, 6), expected_dw = dw;
+    this->Of(EmulatedCudaTable())
+        .rms_norm_backward(dx.data(), dw.data(), dy.data(), x.data(), rstd.data(), w.data(), false, n, h);
+    this->Of(CpuTable(0))
+        .rms_norm_backward(expected_dx.data(), expected_dw.data(), dy.data(), x.data(), rstd.data(), w.data(),
+                           false, n, h);
+    for (size_t i = 0; i < dw.size(); ++i)
+      ASSERT_NEAR(dw[i], expected_dw[i], 1e-4) << n << " x " << h << ", " << doubles << ", column " << i;
+    for (size_t i = 0; i < dx.size(); ++i) ASSERT_NEAR(AsFloat(dx[i]), AsFloat(expected_dx[i]), 0.05) << i;
+  }
+  cuda::emulated_workspace = workspace;
+}
+
 // Sums over rows: several slices, the most slices, columns in pieces where the workspace is small.
 TYPED_TEST(CudaEmulated, BiasAndItsGradient) {
   using T = TypeParam;

@@ -146,8 +146,8 @@ std::vector<Recipe> WaysOut(const Recipe& recipe, const std::string& mistake) {
       line = absl::StrCat(key, " = ", match[1].str());
     }));
   }
-  for (const char* fits : {"this fits \\([^)]*\\)[^:]*: ([^;]*)(?:; or, with|$)",
-                           "with weights in bf16 alone \\([^)]*\\): (.*)$"}) {
+  for (const char* fits : {"this fits \\([^)]*\\)[^:]*: ([^;]*)(?:; or, in a new run|$)",
+                           "in a new run with weights in bf16 alone \\([^)]*\\): (.*)$"}) {
     if (!std::regex_search(mistake, match, std::regex(fits))) continue;
     std::vector<std::string> all;  // of one change all of it
     for (const std::vector<std::string>& one : AssignmentsIn(match[1])) {

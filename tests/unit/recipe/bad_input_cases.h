@@ -173,7 +173,7 @@ inline const BadInputCase kBadInputs[] = {
      "!recipe_version = 1\n[model]\npreset = 'toy-1m'\n[data]\nseq_len = 128\n[[data.train]]\nfiles = "
      "['a']\n[train]\nsteps = 1\nbatch_sequences = 1\nmaster_dtype = 'bf16'\nprecision = 'fp32'\n",
      "r.toml:11:1: train.master_dtype = \"bf16\" keeps the weights in bf16 alone, and train.precision is "
-     "\"fp32\"; state train.precision = \"bf16\""},
+     "\"fp32\"; set train.precision = \"bf16\""},
     {"SlurmJobsNumberOfNodes",
      "[launch]\nbackend = 'slurm'\n[launch.slurm]\nsubmit_options = ['--nodes=4']\n",
      "r.toml:14:1: launch.slurm.submit_options: '--nodes=4' is set by trainctl: nodes come from "
