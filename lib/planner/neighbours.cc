@@ -62,12 +62,14 @@ void FreeRecompute(Problem& problem) {
 }
 
 // What fits on these workers without fp32 masters: "; or ..."; empty where nothing does. A run that goes on
-// keeps its type of masters.
+// keeps its type of masters. Degrees that cut the model are left as they were asked for, or 1.
 std::string WithWeightsInBf16Alone(const Problem& asked, const SearchPasses& passes) {
   const schedule::Types& types = asked.setting.types;
   if (types.compute != DType::kBF16 || types.master == DType::kBF16) return "";
   Problem problem = asked;
   problem.setting.types.master = DType::kBF16;
+  problem.request.pp = asked.request.pp.value_or(1);
+  problem.request.tp = asked.request.tp.value_or(1);
   problem.request.micro_batch.reset();
   FreeRecompute(problem);
   FreeLayout(problem);

@@ -72,6 +72,7 @@ steps = {steps}
 batch_sequences = {batch}
 micro_batch = {micro_batch}
 precision = "{precision}"
+master_dtype = "{masters}"
 [optimizer]
 lr = 1e-3
 lr_schedule = "constant"
@@ -198,11 +199,11 @@ class Kit:
             token_file.write(prefix, vocab, documents=4 if self.a.small else 96)
         return prefix.with_suffix(".bin")
 
-    def recipe(self, preset, device, *, steps, batch, micro_batch, seq_len, precision, recompute="none", threads=1, seed=1,
+    def recipe(self, preset, device, *, steps, batch, micro_batch, seq_len, precision, masters="fp32", recompute="none", threads=1, seed=1,
                deterministic=False, graphs=True, workers=1, parallel="zero_stage = 0", profile_steps=(), layers=None):
         path = self.fresh(f"{preset}.toml")
         text = RECIPE.format(preset=preset, device=device, steps=steps, batch=batch, micro_batch=micro_batch,
-                             seq_len=seq_len, precision=precision, recompute=recompute, threads=threads, seed=seed,
+                             seq_len=seq_len, precision=precision, masters=masters, recompute=recompute, threads=threads, seed=seed,
                              deterministic=str(deterministic).lower(), graphs=str(graphs).lower(), workers=workers, parallel=parallel,
                              profile_steps=list(profile_steps), layers=f"layers = {layers}" if layers else "",
                              data=self.data(min(MOST_TOKENS, PEER_MODELS[preset]["vocab_size"])))
@@ -395,10 +396,10 @@ class Kit:
         self.need_device(device)
         size = dict(steps=2, batch=8, micro_batch=4, seq_len=64 if self.a.small else 1024)
         preset = "toy-1m" if self.a.small else "llama-120m"
-        for recompute in ("none", "full"):
-            label = f"{preset}, bf16, recompute {recompute}, {device}"
+        for recompute, masters in (("none", "fp32"), ("full", "fp32"), ("none", "bf16")):
+            label = f"{preset}, bf16{' alone' if masters == 'bf16' else ''}, recompute {recompute}, {device}"
             try:
-                recipe = self.recipe(preset, device, precision="bf16", recompute=recompute, threads=threads_of(device, 1), **size)
+                recipe = self.recipe(preset, device, precision="bf16", masters=masters, recompute=recompute, threads=threads_of(device, 1), **size)
                 self.memory_result(label, self.train(recipe, 120)["report"], None if self.a.small else MEMORY)
             except (NotRun, Failed) as error:
                 self.record("memory", f"memory, {label}", status_of(error), reason=str(error))

@@ -494,7 +494,7 @@ TYPED_TEST(CudaEmulated, Embedding) {
 // chunks.
 TYPED_TEST(CudaEmulated, GradientOfAnEmbeddingOverManyChunks) {
   using T = TypeParam;
-  const int64_t n = 4097, vocab = 3000;
+  const int64_t n = 2100, vocab = 1500;
   const auto rows = Random<T>(n, 2);
   const auto gradient = Random<float>(vocab, 3);
   const auto tokens = RandomIndices(n, 4, static_cast<uint64_t>(vocab));

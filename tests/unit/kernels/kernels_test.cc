@@ -292,8 +292,8 @@ struct ByChance {
 
 TEST_P(KernelsTest, MastersInBf16AreRoundedByChanceWithoutBias) {
   for (const float value : {1.0f, -1.0f}) {
-    for (const float fraction : {0.0f, 0.001f, 0.25f, 0.5f, 0.93f}) {
-      for (const uint32_t key : {0u, 1u, 0xdeadbeefu}) {
+    for (const float fraction : {0.0f, 0.001f, 0.5f, 0.93f}) {
+      for (const uint32_t key : {1u, 0xdeadbeefu}) {
         SCOPED_TRACE(::testing::Message() << value << " and " << fraction << " of a step, key " << key);
         ByChance weights(value, fraction);
         const uint16_t below = weights.master[0];
