@@ -460,6 +460,8 @@ std::vector<HeldPasses> MostHeld(const std::vector<schedule::PipelineAction>& ac
     switch (action.op) {
       case schedule::PipelineOp::kForward:
         ++now.whole;
+        // The backward that it takes turns with frees before it has kept everything.
+        if (action.joined) continue;
         break;
       case schedule::PipelineOp::kBackward:
         --now.whole;

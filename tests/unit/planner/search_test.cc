@@ -95,6 +95,7 @@ schedule::StepSetting DrawSetting(Picker& pick) {
   schedule::StepSetting setting;
   setting.seq_len = pick({3, 16, 100});
   setting.types.compute = pick({0, 1}) == 1 ? DType::kBF16 : DType::kF32;
+  if (setting.types.compute == DType::kBF16 && pick({0, 1}) == 1) setting.types.master = DType::kBF16;
   setting.prefetch = pick({0, 1}) == 1;
   setting.checkpoint_copy = pick({0, 1}) == 1;
   setting.on_device = pick({0, 1}) == 1;
