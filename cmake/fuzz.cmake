@@ -24,7 +24,7 @@ foreach(source IN LISTS sources)
     set(seeds)
   endif()
   add_test(NAME fuzz/${subject}
-           COMMAND ${name} -max_total_time=${TRAINCTL_FUZZ_SECONDS} -timeout=10 -rss_limit_mb=2048 -print_final_stats=1
+           COMMAND ${name} -max_total_time=${TRAINCTL_FUZZ_SECONDS} -timeout=25 -rss_limit_mb=2048 -print_final_stats=1
                    -artifact_prefix=${CMAKE_BINARY_DIR}/${subject}- ${found} ${seeds})
   math(EXPR limit "${TRAINCTL_FUZZ_SECONDS} * 10 + 60")
   set_tests_properties(fuzz/${subject} PROPERTIES TIMEOUT ${limit})

@@ -33,7 +33,7 @@ endif()
 # out some programs so that they do not start (.tbss at the end of a page), and runs for ever on others.
 
 # What tests spend their time in; the others only read, write and decide.
-set(TRAINCTL_COMPUTING_MODULES base kernels optim layout schedule simulate plan planner frameworks published tokenizer
+set(TRAINCTL_COMPUTING_MODULES base kernels optim model layout schedule simulate plan planner frameworks published tokenizer
     data checkpoint rendezvous)
 
 # Packages that a module needs beside Abseil and nlohmann-json.

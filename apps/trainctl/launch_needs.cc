@@ -20,6 +20,7 @@
 #include "launcher/worker_environment.h"
 #include "model/model_spec.h"
 #include "optim/optimizer.h"
+#include "recipe/derive.h"
 
 namespace trainctl::cli {
 namespace {
@@ -78,9 +79,9 @@ data::OpenOptions OpenShowing(ProgressView& view, data::KeptDocuments* kept) {
 
 int64_t CheckpointBytes(const recipe::Recipe& recipe) {
   const optim::Optimizer* optimizer = optim::Find(recipe.optimizer.name);
-  const DType master = recipe.train.master_dtype == "bf16" ? DType::kBF16 : DType::kF32;
   const int64_t state_bytes = optimizer == nullptr ? 0 : optimizer->StateBytes();
-  return model::NumParameters(recipe.model.spec) * (DTypeBytes(master) + state_bytes);
+  return model::NumParameters(recipe.model.spec) *
+         (DTypeBytes(recipe::MasterType(recipe.train)) + state_bytes);
 }
 
 absl::Status ReadToKeep(const recipe::Recipe& recipe, const Output& output, data::KeptDocuments& kept) {

@@ -126,15 +126,20 @@ Work GradientWork(const Segment& segment, const Operator& op, bool accumulate) {
 }  // namespace
 
 int64_t ScoresComputed(int64_t seq_len) {
-  int64_t scores = 0;
-  for (int64_t tile = 0; tile < seq_len; tile += kernels::kAttentionQueries) {
-    const int64_t tile_end = std::min(tile + kernels::kAttentionQueries, seq_len);
-    for (int64_t first = tile; first < tile_end; first += kernels::kAttentionStrip) {
-      const int64_t end = std::min(first + kernels::kAttentionStrip, tile_end);
-      scores += (end - first) * kernels::WholeLanes(end);
+  constexpr int64_t kTile = kernels::kAttentionQueries;
+  static_assert(kernels::WholeLanes(kTile) == kTile);
+  // Of one tile's first `rows` queries; `before` keys, a whole number of tiles, are seen by all of them.
+  const auto of_tile = [](int64_t before, int64_t rows) {
+    int64_t scores = 0;
+    for (int64_t first = 0; first < rows; first += kernels::kAttentionStrip) {
+      const int64_t end = std::min(first + kernels::kAttentionStrip, rows);
+      scores += (end - first) * (before + kernels::WholeLanes(end));
     }
-  }
-  return scores;
+    return scores;
+  };
+  const int64_t tiles = seq_len / kTile;
+  return tiles * of_tile(0, kTile) + kTile * kTile * (tiles * (tiles - 1) / 2) +
+         of_tile(tiles * kTile, seq_len % kTile);
 }
 
 int64_t AttentionCuts(int64_t num_heads, int64_t threads) {

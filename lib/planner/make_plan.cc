@@ -19,6 +19,7 @@
 #include "planner/neighbours.h"
 #include "planner/search.h"
 #include "recipe/checks.h"
+#include "recipe/derive.h"
 #include "recipe/machine.h"
 #include "schedule/step_hash.h"
 
@@ -213,11 +214,6 @@ absl::Status CheckAll(const recipe::Recipe& recipe) {
   return issues.ToStatus("the recipe");
 }
 
-schedule::Types TypesOf(const recipe::Recipe& recipe, DType compute) {
-  const bool is_alone = recipe.train.master_dtype == "bf16" && compute == DType::kBF16;
-  return {.compute = compute, .master = is_alone ? DType::kBF16 : DType::kF32};
-}
-
 // What workers compute on, what of it may be filled, and how fast it is.
 absl::Status ResolveMachine(const recipe::Recipe& recipe, const cluster::Host& host,
                             const simulate::MachineProfile* measured, Plan& plan) {
@@ -228,9 +224,11 @@ absl::Status ResolveMachine(const recipe::Recipe& recipe, const cluster::Host& h
   const bool is_elsewhere = cluster.device != "cpu" && cluster.device != recipe::kCudaDevice;
   std::vector<std::string> ignored;
   plan.threads_per_worker = ResolveThreads(cluster, host, is_elsewhere ? ignored : plan.notes);
+  schedule::Types& types = plan.setting.types;
+  types.master = recipe::MasterType(recipe.train);
   if (cluster.device == "cpu") {
     plan.setting.threads = plan.threads_per_worker;
-    plan.setting.types = TypesOf(recipe, ResolvePrecision(recipe.train.precision, host, plan.notes));
+    types.compute = ResolvePrecision(recipe.train.precision, host, plan.notes);
     plan.memory_limit_bytes = ResolveMemoryLimit(cluster, host, plan.notes);
     plan.rates = CpuRatesOf(plan.setting, host, measured, plan.devices_per_node);
     if (cluster.nodes > 1) {
@@ -245,8 +243,7 @@ absl::Status ResolveMachine(const recipe::Recipe& recipe, const cluster::Host& h
   plan.setting.on_device = true;
   TRAINCTL_ASSIGN_OR_RETURN(const std::shared_ptr<const cluster::Machine> machine,
                             recipe::MachineFor(cluster, host));
-  plan.setting.types =
-      TypesOf(recipe, ResolveDevicePrecision(recipe.train.precision, machine.get(), plan.notes));
+  types.compute = ResolveDevicePrecision(recipe.train.precision, machine.get(), plan.notes);
   if (machine != nullptr) {
     plan.hardware = machine->device->name;
     plan.notes.insert(plan.notes.end(), machine->notes.begin(), machine->notes.end());

@@ -30,6 +30,10 @@ void ApplyOptimizerDefaults(Recipe& recipe, const std::function<bool(absl::strin
   if (!is_stated("optimizer.momentum")) config.momentum = defaults.momentum;
 }
 
+DType MasterType(const TrainConfig& train) {
+  return train.master_dtype == "bf16" ? DType::kBF16 : DType::kF32;
+}
+
 optim::LrSchedule LearningRates(const Recipe& recipe) {
   const OptimizerConfig& o = recipe.optimizer;
   return {o.lr_schedule,   o.lr, o.min_lr, o.warmup_steps, o.decay_steps.value_or(recipe.train.steps),

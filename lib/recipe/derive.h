@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "absl/strings/string_view.h"
+#include "base/dtype.h"
 #include "optim/lr_schedule.h"
 #include "recipe/recipe.h"
 
@@ -18,6 +19,9 @@ void DeriveHoldout(Recipe& recipe);
 
 // Gives the fields of [optimizer] that are not stated ("optimizer.lr") the defaults of optimizer.name.
 void ApplyOptimizerDefaults(Recipe& recipe, const std::function<bool(absl::string_view)>& is_stated);
+
+// Of what train.master_dtype asks for.
+DType MasterType(const TrainConfig& train);
 
 // Its rate of each step.
 optim::LrSchedule LearningRates(const Recipe& recipe);

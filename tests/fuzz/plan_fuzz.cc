@@ -1,6 +1,7 @@
 // Fuzzes recipes for planning: what loads gets a plan or one clear error, and what a plan fixes plans to the
 // same layout again. Large searches are left out: they would only make the fuzzing slow.
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -16,6 +17,9 @@ namespace {
 constexpr int64_t kMostDevices = 64;
 constexpr int64_t kMostLayers = 64;
 constexpr int64_t kMostSequences = 64;  // of a worker and step
+// What a search is cut to where the recipe leaves it free.
+constexpr int64_t kLayers = 6;
+constexpr int64_t kSequences = 8;  // of a worker and step
 
 recipe::Access NoFiles() {
   recipe::Access access;
@@ -31,6 +35,24 @@ recipe::Access NoFiles() {
   return access;
 }
 
+// The same choices with fewer layers: a search of 16 takes 10 s when each comparison is instrumented.
+void CutLayers(recipe::Recipe& recipe) {
+  const recipe::ParallelConfig& parallel = recipe.parallel;
+  if (!parallel.passes.empty() || parallel.stage_layers.has_value() ||
+      parallel.recomputed_layers.has_value()) {
+    return;
+  }
+  model::ModelSpec& spec = recipe.model.spec;
+  const int64_t dense_layers = spec.experts.has_value() ? spec.experts->dense_layers : 0;
+  spec.layers = std::min(spec.layers, dense_layers + kLayers);
+}
+
+void CutSequences(recipe::Recipe& recipe) {
+  const int64_t most = recipe.cluster.nodes * recipe.cluster.devices_per_node * kSequences;
+  int64_t& sequences = recipe.train.batch_sequences;
+  if (!recipe.train.micro_batch.has_value() && sequences % most == 0) sequences = most;
+}
+
 absl::StatusOr<recipe::LoadedRecipe> Load(const std::string& text) {
   return recipe::LoadRecipeText(text, "fuzz.toml", {}, NoFiles(), recipe::Purpose::kWhatIf);
 }
@@ -43,7 +65,8 @@ bool IsSmall(const recipe::LoadedRecipe& loaded) {
 }
 
 // A plan of our own trainer has a step that is proven, and what is frozen plans to that step.
-void FuzzOurs(const recipe::Recipe& recipe) {
+void FuzzOurs(recipe::Recipe recipe) {
+  CutSequences(recipe);
   const int64_t share =
       recipe.train.batch_sequences / (recipe.cluster.nodes * recipe.cluster.devices_per_node);
   if (recipe.model.spec.layers > kMostLayers || share > kMostSequences) return;
@@ -63,11 +86,12 @@ void FuzzOurs(const recipe::Recipe& recipe) {
 }
 
 void FuzzOne(const std::string& input) {
-  const absl::StatusOr<recipe::LoadedRecipe> loaded = Load(input);
+  absl::StatusOr<recipe::LoadedRecipe> loaded = Load(input);
   if (!loaded.ok()) {
     TRAINCTL_CHECK(ExitCodeFor(loaded.status()) == ExitCode::kUsage && !loaded.status().message().empty());
     return;
   }
+  CutLayers(loaded->recipe);
   if (loaded->purpose == recipe::Purpose::kPlan) return FuzzOurs(loaded->recipe);
   if (!IsSmall(*loaded)) return;
   ClusterPlanOptions options;
@@ -81,8 +105,9 @@ void FuzzOne(const std::string& input) {
   }
   TRAINCTL_CHECK(plan->chosen.fits && plan->chosen.time.step_seconds > 0);
   const std::string fixed = FixedRecipe(*loaded, *plan, plan->chosen);
-  const absl::StatusOr<recipe::LoadedRecipe> reloaded = Load(fixed);
+  absl::StatusOr<recipe::LoadedRecipe> reloaded = Load(fixed);
   TRAINCTL_CHECK_MSG(reloaded.ok(), reloaded.status().ToString(), "\n", fixed);
+  reloaded->recipe.model.spec.layers = loaded->recipe.model.spec.layers;
   const absl::StatusOr<ClusterPlan> again = MakeClusterPlan(*reloaded, options);
   TRAINCTL_CHECK_MSG(again.ok(), again.status().ToString(), "\n", fixed);
   TRAINCTL_CHECK_MSG(DescribeLayout(again->chosen.workload) == DescribeLayout(plan->chosen.workload), fixed);

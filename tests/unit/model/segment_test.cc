@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 namespace trainctl::model {
@@ -161,6 +162,18 @@ TEST(Segment, ScoresAreComputedInStrips) {
   EXPECT_EQ(ScoresComputed(1), 16);
   EXPECT_EQ(ScoresComputed(48), 12 * (16 + 32 + 48 + 48));
   EXPECT_EQ(ScoresComputed(64), 12 * (16 + 32 + 48 + 48) + 12 * 64 + 4 * 64);
+}
+
+// Each query sees the keys up to the end of its strip, in whole vectors.
+TEST(Segment, ScoresComputedAreThoseOfEachQuery) {
+  for (int64_t seq_len = 1; seq_len <= 500; ++seq_len) {
+    int64_t scores = 0;
+    for (int64_t query = 0; query < seq_len; ++query) {
+      const int64_t strip = query - query % 48 % 12;  // strips of 12 in tiles of 48
+      scores += (std::min(strip + 12, seq_len) + 15) / 16 * 16;
+    }
+    EXPECT_EQ(ScoresComputed(seq_len), scores) << seq_len;
+  }
 }
 
 TEST(Segment, AttentionIsCutUntilEachThreadHasFourParts) {
