@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "apps/trainctl/calibrate_runs.h"
 #include "apps/trainctl/command.h"
+#include "apps/trainctl/measure_device.h"
 #include "apps/trainctl/measure_machine.h"
 #include "apps/trainctl/option_checks.h"
 #include "apps/trainctl/output_options.h"
@@ -19,20 +20,35 @@
 #include "base/json.h"
 #include "base/output_file.h"
 #include "cluster/host.h"
+#include "doctor/detect_device.h"
 #include "simulate/machine.h"
 
 namespace trainctl::cli {
 namespace {
 
 struct CalibrateOptions {
-  std::string file;  // empty: this machine
+  std::string file;    // empty: this machine
+  std::string device;  // "cpu" or "cuda"; empty: what is there
   std::string out;
   std::string precision;
   int64_t workers = 0;
   int64_t threads = 0;
   int64_t rounds = 0;
   OutputRules output_rules;
+
+  // They are of CPUs.
+  bool HasLoad() const { return !precision.empty() || workers > 0 || threads > 0 || rounds > 0; }
 };
+
+// The device to measure, as its driver shows it; empty: the CPU.
+absl::StatusOr<std::string> DeviceOf(const CalibrateOptions& options) {
+  if (options.device == "cpu" || (options.device.empty() && options.HasLoad())) return "";
+  const absl::StatusOr<doctor::ShownDevices> shown = doctor::FindShownDevices();
+  if (shown.ok() && !shown->models.empty()) return shown->models.front();
+  // A container may have the device without the library that shows it; then the worker finds out.
+  if (options.device == "cuda") return "cuda";
+  return "";
+}
 
 // The loads that were asked for, of the usual ones or one of its own.
 absl::StatusOr<std::vector<Load>> LoadsOf(const CalibrateOptions& options, const cluster::Host& host) {
@@ -62,7 +78,7 @@ absl::StatusOr<std::vector<Load>> LoadsOf(const CalibrateOptions& options, const
   return loads;
 }
 
-// What is measured now replaces what was; other loads of this machine stay.
+// What is measured now replaces what was; other loads and devices of this machine stay.
 absl::StatusOr<simulate::MachineProfile> Merged(const OutputTarget& target, const cluster::Host& host,
                                                 const simulate::MachineProfile& measured) {
   simulate::MachineProfile merged = measured;
@@ -77,15 +93,10 @@ absl::StatusOr<simulate::MachineProfile> Merged(const OutputTarget& target, cons
         });
     if (!replaced) merged.measured.push_back(old);
   }
+  for (const simulate::MeasuredDevice& old : before->devices) {
+    if (measured.FindDevice(old.name) == nullptr) merged.devices.push_back(old);
+  }
   return merged;
-}
-
-std::string Rate(double seconds_per_unit, const char* unit) {
-  if (seconds_per_unit <= 0) return "free";
-  const double rate = 1 / seconds_per_unit;
-  if (rate >= 1e9) return absl::StrFormat("%.3g G%s/s", rate / 1e9, unit);
-  if (rate >= 1e6) return absl::StrFormat("%.3g M%s/s", rate / 1e6, unit);
-  return absl::StrFormat("%.3g us each", seconds_per_unit * 1e6);
 }
 
 void Print(const MachineMeasurement& measurement) {
@@ -109,9 +120,25 @@ void Print(const MachineMeasurement& measurement) {
                 fit.load.c_str(), fit.num_probes, 100 * fit.mean_error, 100 * fit.worst_error);
     for (const auto& [resource, unit] : kUnits) {
       std::printf("  %-26s %s\n", std::string(simulate::ResourceName(resource)).c_str(),
-                  Rate(measurement.profile.measured[i].rates[resource], unit).c_str());
+                  RateText(measurement.profile.measured[i].rates[resource], unit).c_str());
     }
   }
+}
+
+absl::StatusOr<MachineMeasurement> MeasureCpu(const cluster::Host& host, const std::vector<Load>& loads,
+                                              const CalibrateOptions& options) {
+  return MeasureMachine(host, loads, options.rounds > 0 ? options.rounds : kUsualRounds,
+                        [](const std::string& what) { std::fprintf(stderr, "  %s\n", what.c_str()); });
+}
+
+absl::StatusOr<MachineMeasurement> MeasureDeviceOf(const cluster::Host& host, const std::string& name) {
+  MachineMeasurement measurement;
+  measurement.profile.cpu = host.cpu;
+  measurement.profile.cores = host.allowed_cores;
+  TRAINCTL_ASSIGN_OR_RETURN(simulate::MeasuredDevice device, MeasureDevice());
+  if (name != "cuda") device.name = name;  // as plans look for it
+  measurement.profile.devices.push_back(std::move(device));
+  return measurement;
 }
 
 absl::Status MakeFolderOf(const std::string& path) {
@@ -125,14 +152,15 @@ absl::StatusOr<ExitCode> CalibrateMachine(const CalibrateOptions& options, const
   OutputRules rules = options.output_rules;
   rules.overwrite |= options.out.empty();  // the user's configuration is there to be kept up to date
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, cluster::DetectHost());
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string device, DeviceOf(options));
   TRAINCTL_ASSIGN_OR_RETURN(const std::vector<Load> loads, LoadsOf(options, host));
   TRAINCTL_RETURN_IF_ERROR(MakeFolderOf(path));
   TRAINCTL_ASSIGN_OR_RETURN(const OutputTarget target, FindOutput(path, rules));
-  std::fprintf(stderr, "measuring this machine; other work on it spoils the result\n");
-  TRAINCTL_ASSIGN_OR_RETURN(
-      const MachineMeasurement measurement,
-      MeasureMachine(host, loads, options.rounds > 0 ? options.rounds : kUsualRounds,
-                     [](const std::string& what) { std::fprintf(stderr, "  %s\n", what.c_str()); }));
+  std::fprintf(stderr, "measuring this machine%s; other work on it spoils the result\n",
+               device.empty() ? "" : "'s device");
+  TRAINCTL_ASSIGN_OR_RETURN(const MachineMeasurement measurement, device.empty()
+                                                                      ? MeasureCpu(host, loads, options)
+                                                                      : MeasureDeviceOf(host, device));
   TRAINCTL_ASSIGN_OR_RETURN(const simulate::MachineProfile profile,
                             Merged(target, host, measurement.profile));
   const std::string json = simulate::MachineToJson(profile);
@@ -140,17 +168,28 @@ absl::StatusOr<ExitCode> CalibrateMachine(const CalibrateOptions& options, const
   if (output.json) {
     std::fputs(json.c_str(), stdout);
   } else {
-    Print(measurement);
+    if (device.empty()) {
+      Print(measurement);
+    } else {
+      PrintMeasured(measurement.profile.devices.front());
+    }
     std::printf("\nwritten: %s\n", path.c_str());
   }
   return ExitCode::kOk;
 }
 
 absl::StatusOr<ExitCode> RunCalibrate(const CalibrateOptions& options, const Output& output) {
-  if (options.file.empty()) return CalibrateMachine(options, output);
-  if (!options.precision.empty() || options.workers > 0 || options.threads > 0 || options.rounds > 0) {
+  if (options.file.empty()) {
+    if (options.device == "cuda" && options.HasLoad()) {
+      return UsageError(
+          "--precision, --workers, --threads and --rounds are of a CPU; a device is measured alone");
+    }
+    return CalibrateMachine(options, output);
+  }
+  if (!options.device.empty() || options.HasLoad()) {
     return UsageError(
-        "--precision, --workers, --threads and --rounds are of this machine; runs of a file state their own");
+        "--device, --precision, --workers, --threads and --rounds are of this machine; runs of a file state "
+        "their own");
   }
   return CalibrateToRuns(options.file, options.out, options.output_rules, output);
 }
@@ -168,6 +207,10 @@ void AddCalibrate(CLI::App& app, Action& action) {
                    "Where to write the profile (default: the user's configuration; with FILE: nowhere)")
       ->type_name("FILE");
   AddForceFlag(*verb, options->output_rules.overwrite);
+  verb->add_option("--device", options->device,
+                   "What to measure (default: cuda where a driver shows a device and no load of a CPU is "
+                   "asked for, else cpu)")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
   verb->add_option("--precision", options->precision,
                    "Only this type (default: both, where the CPU has bf16 instructions)")
       ->check(CLI::IsMember({"fp32", "bf16"}));

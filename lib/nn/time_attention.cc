@@ -5,12 +5,12 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <chrono>
 #include <exception>
 #include <functional>
 #include <limits>
-#include <stdexcept>
 #include <vector>
+
+#include "device/timing.h"
 
 namespace trainctl::nn {
 namespace {
@@ -20,19 +20,20 @@ constexpr int kWarmUpPasses = 2, kTimedPasses = 3;
 
 using Pass = std::function<void()>;
 
-double Seconds(const device::Device& device, const Pass& pass) {
-  using Clock = std::chrono::steady_clock;
-  const Clock::time_point begin = Clock::now();
-  pass();
-  if (const absl::Status status = device.Synchronize(); !status.ok())
-    throw std::runtime_error(std::string(status.message()));
-  return std::chrono::duration<double>(Clock::now() - begin).count();
+// The passes of one kernel.
+struct Kernel {
+  Pass forward, backward;
+};
+
+ForwardBackward Seconds(const device::Device& device, const Kernel& kernel) {
+  const double forward = device::PassSeconds(device, kernel.forward);
+  return {forward, device::PassSeconds(device, kernel.backward)};
 }
 
 // Whether there is a kernel. Lack of memory says nothing of that.
-bool Runs(const device::Device& device, const Pass& pass) {
+bool Runs(const device::Device& device, const Kernel& kernel) {
   try {
-    for (int i = 0; i < kWarmUpPasses; ++i) Seconds(device, pass);
+    for (int i = 0; i < kWarmUpPasses; ++i) Seconds(device, kernel);
     return true;
   } catch (const c10::OutOfMemoryError&) {
     throw;
@@ -41,14 +42,8 @@ bool Runs(const device::Device& device, const Pass& pass) {
   }
 }
 
-// Of few rows, repeated: drawing them takes the host's time.
-at::Tensor Random(const device::Device& device, int64_t rows, int64_t columns) {
-  constexpr int64_t kDrawnRows = 512;
-  const at::Tensor drawn = at::randn({std::min(rows, kDrawnRows), columns}, at::kBFloat16);
-  return drawn.repeat({(rows + kDrawnRows - 1) / kDrawnRows, 1})
-      .narrow(0, 0, rows)
-      .contiguous()
-      .to(device.torch());
+void KeepLess(const ForwardBackward& seconds, ForwardBackward& best) {
+  best = {std::min(best.forward, seconds.forward), std::min(best.backward, seconds.backward)};
 }
 
 }  // namespace
@@ -56,7 +51,8 @@ at::Tensor Random(const device::Device& device, int64_t rows, int64_t columns) {
 std::optional<AttentionSeconds> TimeAttention(const device::Device& device, const AttentionShape& shape) {
   const int64_t n = shape.batch * shape.seq_len, width = shape.heads * shape.head_dim;
   const int64_t fused = (shape.heads + 2 * shape.kv_heads) * shape.head_dim;
-  const at::Tensor qkv = Random(device, n, fused), dout = Random(device, n, width);
+  const at::Tensor qkv = device::RandomRows(device, n, fused, at::kBFloat16);
+  const at::Tensor dout = device::RandomRows(device, n, width, at::kBFloat16);
   std::vector<int32_t> offsets;
   for (int64_t i = 0; i <= shape.batch; ++i) offsets.push_back(static_cast<int32_t>(i * shape.seq_len));
   TokenView view;
@@ -72,21 +68,17 @@ std::optional<AttentionSeconds> TimeAttention(const device::Device& device, cons
     return Results{at::empty_like(dout), at::empty({shape.heads, n}, device.Options(at::kFloat))};
   };
   Results of_cudnn = make_results(), of_flash = make_results();
-  const Pass cudnn = [&] {
-    CudnnForward(shape, qkv, of_cudnn.out, of_cudnn.lse);
-    CudnnBackward(shape, qkv, of_cudnn.out, of_cudnn.lse, dout);
-  };
-  const Pass flash = [&] {
-    FlashForward(shape, qkv, view, of_flash.out, of_flash.lse);
-    FlashBackward(shape, qkv, view, of_flash.out, of_flash.lse, dout);
-  };
+  const Kernel cudnn = {[&] { CudnnForward(shape, qkv, of_cudnn.out, of_cudnn.lse); },
+                        [&] { CudnnBackward(shape, qkv, of_cudnn.out, of_cudnn.lse, dout); }};
+  const Kernel flash = {[&] { FlashForward(shape, qkv, view, of_flash.out, of_flash.lse); },
+                        [&] { FlashBackward(shape, qkv, view, of_flash.out, of_flash.lse, dout); }};
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const bool has_cudnn = Runs(device, cudnn);
   for (int i = 0; i < kWarmUpPasses; ++i) Seconds(device, flash);
-  AttentionSeconds best{kInfinity, kInfinity};
+  AttentionSeconds best{{kInfinity, kInfinity}, {kInfinity, kInfinity}};
   for (int i = 0; i < kTimedPasses; ++i) {
-    if (has_cudnn) best.cudnn = std::min(best.cudnn, Seconds(device, cudnn));
-    best.flash = std::min(best.flash, Seconds(device, flash));
+    if (has_cudnn) KeepLess(Seconds(device, cudnn), best.cudnn);
+    KeepLess(Seconds(device, flash), best.flash);
   }
   return best;
 }

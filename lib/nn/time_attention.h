@@ -9,10 +9,16 @@
 
 namespace trainctl::nn {
 
-// Seconds of a forward and a backward pass over the micro-batch.
+// Seconds of the passes over a micro-batch.
+struct ForwardBackward {
+  double forward = 0;
+  double backward = 0;
+  double both() const { return forward + backward; }
+};
+
 struct AttentionSeconds {
-  double cudnn = 0;  // infinite: cuDNN has no kernel for the shape
-  double flash = 0;
+  ForwardBackward cudnn;  // infinite: cuDNN has no kernel for the shape
+  ForwardBackward flash;
 };
 
 // Of random values in bf16, the best of a few passes of each, which have the device to themselves. nullopt:

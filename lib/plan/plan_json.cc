@@ -67,6 +67,12 @@ Json ToJson(const Candidate& candidate) {
           {"reason", candidate.reason}};
 }
 
+// Of a device, under these names.
+constexpr std::pair<const char*, double simulate::ShapeScales::*> kScales[] = {
+    {"products_scale", &simulate::ShapeScales::products},
+    {"attention_scale", &simulate::ShapeScales::attention},
+    {"attention_backward_scale", &simulate::ShapeScales::attention_backward}};
+
 Json ToJson(const simulate::Rates& rates) {
   Json json = {{"measured", rates.measured}, {"overlap", rates.overlap}};
   for (int i = 0; i < simulate::kNumResources; ++i) {
@@ -76,6 +82,9 @@ Json ToJson(const simulate::Rates& rates) {
   if (rates.machine != nullptr) {
     json["machine"] = cluster::ToJson(rates.machine->stated);
     json["vendor_attention"] = rates.attention == simulate::FusedAttention::kVendor;
+    if (rates.measured) {
+      for (const auto& [name, scale] : kScales) json[name] = rates.scales.*scale;
+    }
   }
   return json;
 }
@@ -258,6 +267,9 @@ absl::Status FromJson(const Json& json, const std::string& what, simulate::Rates
   bool vendor_attention = false;
   if (json.contains("vendor_attention")) reader.Bool("vendor_attention", &vendor_attention);
   rates->attention = vendor_attention ? simulate::FusedAttention::kVendor : simulate::FusedAttention::kFlash2;
+  if (rates->measured) {
+    for (const auto& [name, scale] : kScales) reader.Double(name, &(rates->scales.*scale));
+  }
   return reader.status();
 }
 

@@ -6,13 +6,12 @@
 namespace trainctl::plan {
 
 Peak PeakOfWorker(absl::string_view device, DType compute_dtype, const simulate::Rates& rates) {
-  if (device == "cpu") {
+  const absl::StatusOr<cluster::DeviceMatch> match = cluster::FindDevice(device);
+  if (!match.ok()) {
     const double seconds_per_flop = rates[simulate::Resource::kMatmulFlops];
     if (!rates.measured || seconds_per_flop <= 0) return {};
     return {1 / seconds_per_flop, "the rate of matrix products that trainctl calibrate measured"};
   }
-  const absl::StatusOr<cluster::DeviceMatch> match = cluster::FindDevice(device);
-  if (!match.ok()) return {};
   const cluster::Device& found = *match->device;
   const bool is_half = compute_dtype == DType::kBF16;
   const double flops = is_half ? found.half_flops.value : found.single_flops.value;

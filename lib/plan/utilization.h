@@ -21,8 +21,8 @@ struct Peak {
   std::string source;  // "h100-sxm-80gb, dense bf16, of the catalogue"; empty: unknown
 };
 
-// `device`: as in a recipe. Of the catalogue where it names one; of a CPU the rate of matrix products that
-// `trainctl calibrate` measured under this load; else unknown.
+// `device`: as in a recipe. Of the catalogue where it names one; of a CPU, or of a device that it does not
+// name, the rate of matrix products that `trainctl calibrate` measured; else unknown.
 Peak PeakOfWorker(absl::string_view device, DType compute_dtype, const simulate::Rates& rates);
 
 // Tokens per second at which the MFU of the plan would be 1; 0: its peak is unknown.

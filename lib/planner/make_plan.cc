@@ -22,6 +22,7 @@
 #include "recipe/derive.h"
 #include "recipe/machine.h"
 #include "schedule/step_hash.h"
+#include "simulate/device_rates.h"
 
 namespace trainctl::planner {
 namespace {
@@ -244,17 +245,22 @@ absl::Status ResolveMachine(const recipe::Recipe& recipe, const cluster::Host& h
   TRAINCTL_ASSIGN_OR_RETURN(const std::shared_ptr<const cluster::Machine> machine,
                             recipe::MachineFor(cluster, host));
   types.compute = ResolveDevicePrecision(recipe.train.precision, machine.get(), plan.notes);
+  // What was measured is of the device that is here.
+  const simulate::MeasuredDevice* const timed =
+      measured != nullptr && !is_elsewhere ? measured->FindDevice(host.accelerator) : nullptr;
   if (machine != nullptr) {
     plan.hardware = machine->device->name;
     plan.notes.insert(plan.notes.end(), machine->notes.begin(), machine->notes.end());
-    plan.rates = simulate::DeviceRates(machine, plan.setting.types.compute, AttentionOf(recipe));
+    plan.rates = simulate::DeviceRates(machine, types.compute, AttentionOf(recipe), timed);
     plan.setting.workspace_bytes = LibraryWorkspaceBytes(*machine->device);
   } else {
     plan.notes.push_back(absl::StrCat(
         host.accelerator.empty() ? "this machine's device is not known"
                                  : host.accelerator + " is not in the catalogue",
-        ": layouts are compared with the rates of no particular device, and no time is predicted"));
-    plan.rates = simulate::UnknownDeviceRates(plan.setting.types.compute);
+        timed == nullptr
+            ? ": layouts are compared with the rates of no particular device, and no time is predicted"
+            : ": its rates are those that `trainctl calibrate` measured, and what workers send is guessed"));
+    plan.rates = simulate::UnknownDeviceRates(types.compute, AttentionOf(recipe), timed);
   }
   TRAINCTL_ASSIGN_OR_RETURN(plan.memory_limit_bytes,
                             ResolveDeviceMemoryLimit(cluster, machine.get(), host, plan.notes));

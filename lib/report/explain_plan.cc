@@ -79,7 +79,12 @@ PlanExplanation ExplainPlan(const plan::Plan& plan, const model::ModelSpec& spec
             "was met "
             "within 1 %. NCCL's buffers are not in it: cluster.memory_limit = auto leaves a tenth for them");
   if (plan.rates.measured) {
-    explanation.trust.push_back("time: from rates that `trainctl calibrate` measured on this machine");
+    explanation.trust.push_back(absl::StrCat("time: from rates that `trainctl calibrate` measured on this ",
+                                             plan.device == "cpu"                 ? "machine"
+                                             : plan.layout.mesh.world_size() == 1 ? "device"
+                                             : plan.rates.machine == nullptr
+                                                 ? "device; what workers send is guessed"
+                                                 : "device; what workers send is of published rates"));
   } else if (plan.device == "cpu") {
     explanation.trust.push_back(
         "time: orders of magnitude, good for comparing layouts; `trainctl calibrate` measures this machine");

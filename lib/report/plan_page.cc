@@ -163,11 +163,23 @@ ParetoChart ChartOf(const plan::Plan& plan) {
 }  // namespace
 
 std::vector<PageConstant> RatesOf(const plan::Plan& plan) {
-  if (plan.rates.machine != nullptr)
-    return ConstantsOf(*plan.rates.machine->device, *plan.rates.machine->node);
+  const char* const calibrated = "trainctl calibrate, on this machine";
+  if (plan.rates.machine != nullptr) {
+    std::vector<PageConstant> constants = ConstantsOf(*plan.rates.machine->device, *plan.rates.machine->node);
+    if (!plan.rates.measured) return constants;
+    const auto add = [&](const char* name, double value) {
+      constants.push_back({name, absl::StrFormat("%.3g", value), calibrated, "measured"});
+    };
+    add("products, measured over that", plan.rates.scales.products);
+    add("attention, measured over that", plan.rates.scales.attention);
+    add("its backward, measured over that", plan.rates.scales.attention_backward);
+    add("seconds a byte of memory", plan.rates[simulate::Resource::kMovedBytes]);
+    add("seconds a launch", plan.rates[simulate::Resource::kOperators]);
+    return constants;
+  }
   std::vector<PageConstant> constants;
   const char* origin = plan.rates.measured ? "measured" : "inferred";
-  const char* source = plan.rates.measured    ? "trainctl calibrate, on this machine"
+  const char* source = plan.rates.measured    ? calibrated
                        : plan.device == "cpu" ? "orders of magnitude of a CPU (lib/simulate/cost.h)"
                                               : "of no particular device (lib/simulate/cost.h)";
   for (int i = 0; i < simulate::kNumResources; ++i) {

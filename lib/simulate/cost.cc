@@ -7,8 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "simulate/cost_sum.h"
-#include "simulate/device_cost.h"
-#include "simulate/device_kernels.h"
 #include "simulate/work_table.h"
 
 namespace trainctl::simulate {
@@ -16,58 +14,17 @@ namespace trainctl::simulate {
 using schedule::Instruction;
 using schedule::Op;
 
-namespace {
-
-// Of a step on a device: data, log, what the host does between two.
-constexpr double kStepSeconds = 1e-3;
-// Logits are read for their row's sum, and again where the gradient takes their place.
-double LogitBytes(DType compute_dtype) { return 3 * static_cast<double>(DTypeBytes(compute_dtype)); }
-
-}  // namespace
-
 double Rates::Seconds(const Work& work) const {
   double seconds = 0;
   for (size_t i = 0; i < work.units.size(); ++i) seconds += work.units[i] * seconds_per_unit[i];
-  return machine == nullptr ? seconds : seconds + DeviceSeconds(*machine, attention, work);
+  return machine == nullptr ? seconds : seconds + DeviceSeconds(*machine, attention, scales, work);
 }
 
 bool Rates::operator==(const Rates& other) const {
   if ((machine == nullptr) != (other.machine == nullptr)) return false;
   if (machine != nullptr && machine->stated != other.machine->stated) return false;
   return seconds_per_unit == other.seconds_per_unit && overlap == other.overlap &&
-         measured == other.measured && attention == other.attention;
-}
-
-Rates DeviceRates(std::shared_ptr<const cluster::Machine> machine, DType compute_dtype,
-                  FusedAttention attention) {
-  const double byte_seconds = 1 / BytesPerSecond(*machine->device);
-  Rates rates;
-  rates[Resource::kLogits] = LogitBytes(compute_dtype) * byte_seconds;
-  rates[Resource::kMovedBytes] = byte_seconds;
-  rates[Resource::kOptimizerElements] = AdamWBytes() * byte_seconds;
-  rates[Resource::kOperators] = kKernelGapSeconds;
-  rates[Resource::kSteps] = kStepSeconds;
-  rates.machine = std::move(machine);
-  rates.attention = attention;
-  return rates;
-}
-
-Rates UnknownDeviceRates(DType compute_dtype) {
-  const double flops = compute_dtype == DType::kBF16 ? 100e12 : 50e12;
-  constexpr double kBytesPerSecond = 1e12, kSentBytesPerSecond = 50e9;
-  Rates rates;
-  rates[Resource::kMatmulFlops] = 1 / flops;
-  rates[Resource::kAttentionFlops] = 2 / flops;  // flash attention: about half of a product's rate
-  rates[Resource::kAttentionBackwardFlops] = 2.5 / flops;
-  rates[Resource::kLogits] = LogitBytes(compute_dtype) / kBytesPerSecond;
-  rates[Resource::kOperandBytes] = 1 / kBytesPerSecond;
-  rates[Resource::kMovedBytes] = 1 / kBytesPerSecond;
-  rates[Resource::kOptimizerElements] = AdamWBytes() / kBytesPerSecond;
-  rates[Resource::kOperators] = kKernelGapSeconds;
-  rates[Resource::kSentBytes] = 1 / kSentBytesPerSecond;
-  rates[Resource::kCollectives] = 2e-5;
-  rates[Resource::kSteps] = kStepSeconds;
-  return rates;
+         measured == other.measured && attention == other.attention && scales == other.scales;
 }
 
 Rates CpuRates(int64_t threads, DType compute_dtype, bool native_bf16) {

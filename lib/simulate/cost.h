@@ -1,8 +1,8 @@
 // Time of a step: what each instruction asks of the machine, times what that costs there. The work follows
 // from the operator tables that the executor runs. On a CPU each unit of a resource has its seconds, orders
 // of magnitude until `trainctl calibrate` has measured them (machine.h); on a device of the catalogue
-// products, attention and collectives are priced by shape and group instead (device_cost.h). Pure; thread
-// safe.
+// products, attention and collectives are priced by shape and group instead (device_cost.h); device_rates.h
+// has its rates. Pure; thread safe.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@
 #include "model/model_spec.h"
 #include "model/work.h"
 #include "schedule/build_step.h"
-#include "simulate/device_attention.h"
+#include "simulate/device_cost.h"
 #include "simulate/play.h"
 
 namespace trainctl::simulate {
@@ -32,10 +32,11 @@ using model::Work;
 struct Rates {
   std::array<double, kNumResources> seconds_per_unit = {};
   bool overlap = true;    // collectives run beside compute; false: they take its time
-  bool measured = false;  // by `trainctl calibrate`, on this machine
+  bool measured = false;  // by `trainctl calibrate`, on this machine or device
   // Null on a CPU. Else what it prices by shape costs nothing by units.
   std::shared_ptr<const cluster::Machine> machine;
   FusedAttention attention = FusedAttention::kFlash2;  // of a device
+  ShapeScales scales;                                  // of `machine`
   double& operator[](Resource resource) { return seconds_per_unit[static_cast<size_t>(resource)]; }
   double operator[](Resource resource) const { return seconds_per_unit[static_cast<size_t>(resource)]; }
   bool operator==(const Rates& other) const;
@@ -46,14 +47,6 @@ struct Rates {
 // (four fifths where bf16 is turned into fp32 first) and streams 8 GB/s; loopback moves 1.5 GB/s and costs
 // 0.1 ms a collective. The cores move the bytes as well, so nothing overlaps.
 Rates CpuRates(int64_t threads, DType compute_dtype, bool native_bf16);
-
-// Of a machine of the catalogue: passes over memory by the bytes that they move, the rest by its operators.
-Rates DeviceRates(std::shared_ptr<const cluster::Machine> machine, DType compute_dtype,
-                  FusedAttention attention = FusedAttention::kFlash2);
-
-// Rates of a device that the catalogue does not know, in the proportions of the others: they put layouts in
-// order and predict no time.
-Rates UnknownDeviceRates(DType compute_dtype);
 
 struct StepCost {
   double seconds = 0;          // of the step, streams overlapping as their waits allow

@@ -40,10 +40,15 @@ cluster::GroupPlacement PlacementOf(int ranks, int stride, const cluster::Node& 
   return {.ranks = ranks, .ranks_per_node = std::clamp(node.gpus / stride, 1, ranks)};
 }
 
-double DeviceSeconds(const cluster::Machine& machine, FusedAttention attention, const model::Work& work) {
+double DeviceSeconds(const cluster::Machine& machine, FusedAttention attention, const ShapeScales& scales,
+                     const model::Work& work) {
   double seconds = 0;
-  for (const auto& [product, count] : work.products) seconds += count * SecondsOf(machine, product);
-  for (const auto& [kernel, count] : work.attention) seconds += count * SecondsOf(machine, attention, kernel);
+  for (const auto& [product, count] : work.products)
+    seconds += count * scales.products * SecondsOf(machine, product);
+  for (const auto& [kernel, count] : work.attention) {
+    seconds += count * (kernel.backward ? scales.attention_backward : scales.attention) *
+               SecondsOf(machine, attention, kernel);
+  }
   for (const auto& [exchange, count] : work.exchanges) seconds += count * SecondsOf(machine, exchange);
   return seconds;
 }

@@ -73,6 +73,12 @@ std::optional<Rates> MachineProfile::RatesFor(DType dtype, int64_t workers, int6
   return rates;
 }
 
+const MeasuredDevice* MachineProfile::FindDevice(absl::string_view name) const {
+  const auto found = std::find_if(devices.begin(), devices.end(),
+                                  [&](const MeasuredDevice& device) { return device.name == name; });
+  return found == devices.end() ? nullptr : &*found;
+}
+
 std::string MachineToJson(const MachineProfile& profile) {
   Json json = {{"schema", kMachineSchema},
                {"cpu", profile.cpu},
@@ -89,6 +95,8 @@ std::string MachineToJson(const MachineProfile& profile) {
                                 {"threads", measured.threads},
                                 {"seconds_per_unit", seconds}});
   }
+  if (!profile.devices.empty()) json["devices"] = Json::array();
+  for (const MeasuredDevice& device : profile.devices) json["devices"].push_back(ToJson(device));
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -113,6 +121,14 @@ absl::StatusOr<MachineProfile> MachineFromJson(absl::string_view text, absl::str
     TRAINCTL_ASSIGN_OR_RETURN(MeasuredRates rates,
                               ReadRates((*measured)[i], absl::StrCat(where, ": measured[", i, "]")));
     profile.measured.push_back(std::move(rates));
+  }
+  const auto devices = json.find("devices");  // of a profile of a CPU alone there are none
+  if (devices == json.end()) return profile;
+  if (!devices->is_array()) return BadDataError(absl::StrCat(where, ": field 'devices' must be a list"));
+  for (size_t i = 0; i < devices->size(); ++i) {
+    TRAINCTL_ASSIGN_OR_RETURN(
+        profile.devices.emplace_back(),
+        MeasuredDeviceFromJson((*devices)[i], absl::StrCat(where, ": devices[", i, "]")));
   }
   return profile;
 }

@@ -12,6 +12,7 @@
 #include "base/dtype.h"
 #include "cluster/host.h"
 #include "simulate/cost.h"
+#include "simulate/measured_device.h"
 
 namespace trainctl::simulate {
 
@@ -28,7 +29,8 @@ struct MeasuredRates {
 struct MachineProfile {
   std::string cpu;  // as cluster::Host tells it
   int64_t cores = 1;
-  std::vector<MeasuredRates> measured;
+  std::vector<MeasuredRates> measured;  // of its CPU
+  std::vector<MeasuredDevice> devices;  // each of another name
 
   // Another machine's profile says nothing of this one.
   bool IsOf(const cluster::Host& host) const { return cpu == host.cpu && cores == host.allowed_cores; }
@@ -37,6 +39,8 @@ struct MachineProfile {
   // it really has, cores over workers where there are more threads than cores. Empty: this type was not
   // measured.
   std::optional<Rates> RatesFor(DType dtype, int64_t workers, int64_t threads) const;
+  // Null: this one was not measured.
+  const MeasuredDevice* FindDevice(absl::string_view name) const;
 };
 
 std::string MachineToJson(const MachineProfile& profile);

@@ -61,16 +61,17 @@ absl::StatusOr<bool> MeasureChoice(const device::Device& device, const nn::Atten
     return WorkerError(absl::StrCat("attention could not be timed: ", device::ErrorText(error)));
   }
   if (!seconds.has_value()) return true;  // what serves is used: there is nothing to choose
-  const bool has_cudnn = std::isfinite(seconds->cudnn), is_cudnn = seconds->cudnn <= kNoise * seconds->flash;
-  choice["cudnn_seconds"] = has_cudnn ? Json(seconds->cudnn) : Json();
-  choice["flash_seconds"] = seconds->flash;
+  const double cudnn = seconds->cudnn.both(), flash = seconds->flash.both();
+  const bool has_cudnn = std::isfinite(cudnn), is_cudnn = cudnn <= kNoise * flash;
+  choice["cudnn_seconds"] = has_cudnn ? Json(cudnn) : Json();
+  choice["flash_seconds"] = flash;
   choice["kernel"] = is_cudnn ? "cudnn" : "flash";
   choices.push_back(choice);
   const Json file = {{"schema", kSchema}, {"choices", choices}};
   TRAINCTL_RETURN_IF_ERROR(WriteFileAtomic(path, file.dump(2) + "\n"));
   const auto text = [](double s) { return absl::StrFormat("%.3g ms", 1e3 * s); };
-  say(absl::StrCat("attention of a layer and micro-batch: flash takes ", text(seconds->flash), ", cuDNN ",
-                   has_cudnn ? text(seconds->cudnn) : "has no kernel for this shape", "; ",
+  say(absl::StrCat("attention of a layer and micro-batch: flash takes ", text(flash), ", cuDNN ",
+                   has_cudnn ? text(cudnn) : "has no kernel for this shape", "; ",
                    is_cudnn ? "cuDNN" : "flash", " is used"));
   return is_cudnn;
 }

@@ -95,6 +95,17 @@ absl::StatusOr<std::string> RunExport(const InferenceDeps& deps, const std::stri
 // 0: all agree, 1: not. EnvironmentError: the device cannot be used.
 absl::StatusOr<int> CheckDevice(const std::string& plugin_path, int ordinal);
 
+// One process. How fast device `ordinal` runs each kernel that passes over memory, of those whose names have
+// `only` in them, over `rows` rows of 4,096 elements: a line of JSON each on stdout, a copy's first.
+// EnvironmentError: the device cannot be used, or lacks the memory.
+absl::Status TimeOperators(const std::string& plugin_path, int ordinal, int64_t rows,
+                           const std::string& only);
+
+// One process. What device `ordinal` of a plugin takes for a copy, launches, products and attention
+// (simulate/measured_device.h), as a line of JSON. EnvironmentError: the device cannot be used, or lacks the
+// memory.
+absl::StatusOr<std::string> MeasureDevice(const std::string& plugin_path, int ordinal);
+
 // Of the headers that this was built with; programs and library are installed together.
 const char* LibTorchVersion();
 

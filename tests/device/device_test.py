@@ -199,6 +199,59 @@ class DeviceTest(unittest.TestCase):
         self.assertGreater(len(lines), 60)
         self.assertTrue(all(line["ok"] for line in lines))
 
+    def trainctl(self, *arguments, **more_env):
+        return subprocess.run([TRAINCTL, *arguments], capture_output=True, text=True,
+                              env={**os.environ, "TRAINCTL_DEVICE_PLUGIN": TEST_DEVICE, "NO_COLOR": "1",
+                                   "XDG_CONFIG_HOME": str(self.folder / "config"), **more_env})
+
+    def test_a_device_is_measured_and_plans_price_with_it(self):
+        done = self.trainctl("calibrate", "--device", "cuda")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        for named in ("memory, read and written by a copy", "launches", "bf16 product", "added in fp32",
+                      "flash attention backward", "cuDNN's attention"):
+            self.assertIn(named, done.stdout)
+        path = self.folder / "config" / "trainctl" / "machine.json"
+        profile = json.loads(path.read_text())
+        [device] = profile["devices"]
+        self.assertEqual({p["dtype"] for p in device["products"]}, {"F32", "BF16"})
+        self.assertEqual({(a["kernel"], a["backward"], a["head_dim"]) for a in device["attention"]},
+                         {(k, b, d) for k in ("flash", "vendor") for b in (False, True) for d in (64, 128)})
+        # It computes on this CPU: no product is faster than a few hundred GFLOP/s for each core.
+        for product in device["products"]:
+            flops = 2 * product["rows"] * product["inner"] * product["columns"]
+            self.assertLess(flops / product["seconds"], 1e12 * os.cpu_count(), product)
+
+        host = self.folder / "host.json"
+        host.write_text(json.dumps({"cpu": profile["cpu"], "allowed_cores": profile["cores"],
+                                    "memory_available_bytes": 8 << 30, "native_bf16": False,
+                                    "accelerator": device["name"], "accelerator_memory_bytes": 8 << 30}))
+        recipe = self.folder / "recipe.toml"
+        recipe.write_text(RECIPE.format(device="cuda", workers=1, precision="bf16", parallel="zero_stage = 0",
+                                        is_async="false"))
+        planned = self.trainctl("plan", recipe, "--json", TRAINCTL_TEST_HOST=str(host))
+        self.assertEqual(planned.returncode, 0, planned.stderr)
+        rates = json.loads(planned.stdout)["rates"]
+        self.assertTrue(rates["measured"])
+        self.assertEqual(rates["operators_seconds"], device["launch_seconds"])
+        self.assertLess(abs(rates["moved_bytes_seconds"] * device["bytes_per_second"] - 1), 1e-12)
+
+        # What was measured of the CPU stays, and the other way round.
+        path.write_text(json.dumps({**profile, "devices": [{**device, "name": "another"}]}))
+        again = self.trainctl("calibrate", "--device", "cuda", "--json")
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertEqual({d["name"] for d in json.loads(path.read_text())["devices"]}, {"another", device["name"]})
+        self.assertEqual(json.loads(again.stdout), json.loads(path.read_text()))
+
+    def test_a_device_that_is_not_there_is_not_measured(self):
+        done = self.trainctl("calibrate", "--device", "cuda",
+                             TRAINCTL_DEVICE_PLUGIN=str(self.folder / "no-such-plugin.so"))
+        self.assertEqual(done.returncode, 5, done.stdout + done.stderr)
+        self.assertIn("no-such-plugin.so", done.stderr)
+        self.assertFalse((self.folder / "config" / "trainctl" / "machine.json").exists())
+        done = self.trainctl("calibrate", "--device", "cuda", "--workers", "2")
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("--workers", done.stderr)
+
 
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1])

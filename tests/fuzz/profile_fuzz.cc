@@ -1,10 +1,12 @@
-// Fuzzes the reader of hardware profiles: what it takes is in range and is written and read as the same.
+// Fuzzes the readers of what `trainctl calibrate` writes, of other machines and of this one: what they take
+// is in range and is written and read as the same.
 
 #include <cstdint>
 #include <string>
 
 #include "base/status.h"
 #include "frameworks/hardware_profile.h"
+#include "simulate/machine.h"
 
 namespace trainctl::frameworks {
 namespace {
@@ -25,10 +27,25 @@ void FuzzOne(const std::string& input) {
   TRAINCTL_CHECK(ProfileToJson(*again) == text);
 }
 
+void FuzzMachine(const std::string& input) {
+  const auto machine = simulate::MachineFromJson(input, "fuzz.json");
+  if (!machine.ok()) {
+    TRAINCTL_CHECK(ExitCodeFor(machine.status()) == ExitCode::kBadData &&
+                   !machine.status().message().empty());
+    return;
+  }
+  const std::string text = simulate::MachineToJson(*machine);
+  const auto again = simulate::MachineFromJson(text, "again.json");
+  TRAINCTL_CHECK_MSG(again.ok(), again.status().message());
+  TRAINCTL_CHECK(simulate::MachineToJson(*again) == text);
+}
+
 }  // namespace
 }  // namespace trainctl::frameworks
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size_bytes) {
-  trainctl::frameworks::FuzzOne(std::string(reinterpret_cast<const char*>(data), size_bytes));
+  const std::string input(reinterpret_cast<const char*>(data), size_bytes);
+  trainctl::frameworks::FuzzOne(input);
+  trainctl::frameworks::FuzzMachine(input);
   return 0;
 }

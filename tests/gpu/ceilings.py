@@ -64,6 +64,18 @@ def product(device, tokens, into, out):
     return {name: flops / seconds(call) / 1e12 for name, call in calls.items()}
 
 
+def libraries(device, tokens, into, out):
+    """The same product by each of the two libraries that PyTorch has: which one the trainer should ask for."""
+    found = {}
+    try:
+        for library in ("cublas", "cublaslt"):
+            torch.backends.cuda.preferred_blas_library(library)
+            found[library] = product(device, tokens, into, out)
+    finally:
+        torch.backends.cuda.preferred_blas_library("default")
+    return found
+
+
 def products(device):
     found = {"8192^3": product(device, 8192, 8192, 8192)}
     for model, (tokens, width, inner, heads, kv_heads, head_dim, vocab) in MODELS.items():
@@ -96,7 +108,10 @@ def main():
         print("torch sees no CUDA device", file=sys.stderr)
         return 5
     device = torch.device("cuda")
-    print(json.dumps({"copies": copies(device, 1 << 30), "products": products(device), "attention": attention(device)}))
+    by_library = {name: libraries(device, *shape) for name, shape in
+                  {"llama-1b, gate and up": (8192, 2048, 11264), "8 B, down": (8192, 14336, 4096)}.items()}
+    print(json.dumps({"copies": copies(device, 1 << 30), "products": products(device), "by_library": by_library,
+                      "attention": attention(device)}))
     return 0
 
 

@@ -6,30 +6,41 @@ Writes results.json anew after every measurement and results.md from it, so that
 whatever comes after. A step that cannot run says why; none begins without the time that it needs.
 
     doctor          what trainctl sees of the machine
-    kernels         each kernel of the CUDA plugin against the CPU's (trainctl-worker check-device)
+    kernels         each kernel of the CUDA plugin against the CPU's, and NCCL with one rank (trainctl-worker check-device)
+    smoke           three steps, each kernel waited for; where this or `kernels` fails, the same under
+                    compute-sanitizer, and nothing else
+    ceilings        copies, products and attention in our shapes, as fast as PyTorch has them on this device
+    calibrate       what trainctl calibrate measures of the device; plans after it price with it
+    kernel_speed    each kernel that passes over memory, as a share of a copy's rate
+    profile         a step's kernels by name, and how long the device had nothing to do
     trainer_parity  the same recipe on both devices, fp32 and bf16: loss and gradient norm step by step
     graphs          steps by graphs against steps launched kernel by kernel: the same bits, and how fast each is
     layouts         the same recipe on several devices of a kind against one of them: NCCL, streams that overlap
     memory          bytes of tensors, predicted against measured
-    ceilings        copies, products and attention in our shapes, as fast as PyTorch has them on this device
-    profile         a step's kernels by name, and how long the device had nothing to do
     throughput      tokens/s beside Hugging Face's Llama and a plain Llama in TorchTitan's manner, both compiled
+    sanitizers      each kernel under compute-sanitizer's memcheck, racecheck and initcheck, and steps under memcheck
+    counters        what Nsight Compute counts of the three slowest kernels of kernel_speed
+    autotune        the peer from Hugging Face compiled with max-autotune, where minutes are left
 
 Exit 0: everything that ran passed; 1: something failed; 2: the command line; 5: there are no programs.
 """
 
 import argparse
+import csv
 import datetime
+import io
 import json
 import os
 import pathlib
 import platform
+import re
 import shutil
 import signal
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import typing
 
@@ -48,9 +59,12 @@ PARITY = {"fp32": Bounds(first_loss=5e-6, loss=2e-5, first_norm=3e-5, norm=1e-3)
           "bf16": Bounds(first_loss=1e-4, loss=5e-4, first_norm=1e-2, norm=5e-2)}
 # Of bytes that tensors take.
 MEMORY = 0.03
+# Of the rate of a copy, what a kernel that passes over memory reaches.
+KERNEL_SPEED = 0.85
 
 MOST_TOKENS = 32000  # that a token file of 16 bits is made of
 PEERS = {"Hugging Face": "huggingface", "TorchTitan's manner": "torchtitan"}
+AUTOTUNED = "Hugging Face, max-autotune"
 
 RECIPE = """recipe_version = 1
 [run]
@@ -58,6 +72,7 @@ name = "kit"
 seed = {seed}
 deterministic = {deterministic}
 graphs = {graphs}
+check_kernels = {check_kernels}
 [model]
 preset = "{preset}"
 {layers}
@@ -136,10 +151,11 @@ class Kit:
         self.work = work
         self.deadline = time.monotonic() + arguments.seconds
         self.num_files = 0
+        self.raced = []  # what throughput measured: its cell, its name, its results, and the tokens
         self.trainctl = arguments.bin / "trainctl"
         self.worker = arguments.bin / "trainctl-worker"
         # What somebody measured or configured on this machine must not decide anything here.
-        self.environment = {**os.environ, "NO_COLOR": "1", "XDG_CONFIG_HOME": str(work / "no-config"),
+        self.environment = {**os.environ, "NO_COLOR": "1", "XDG_CONFIG_HOME": str(work / "config"),
                             "HF_HUB_OFFLINE": "1", "TORCHINDUCTOR_CACHE_DIR": str(work / "inductor")}
         self.report = {"schema": SCHEMA, "date": f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC",
                        "devices": arguments.devices, "small": arguments.small, "seconds": arguments.seconds,
@@ -200,11 +216,12 @@ class Kit:
         return prefix.with_suffix(".bin")
 
     def recipe(self, preset, device, *, steps, batch, micro_batch, seq_len, precision, masters="fp32", recompute="none", threads=1, seed=1,
-               deterministic=False, graphs=True, workers=1, parallel="zero_stage = 0", profile_steps=(), layers=None):
+               deterministic=False, graphs=True, check_kernels=False, workers=1, parallel="zero_stage = 0", profile_steps=(), layers=None):
         path = self.fresh(f"{preset}.toml")
         text = RECIPE.format(preset=preset, device=device, steps=steps, batch=batch, micro_batch=micro_batch,
                              seq_len=seq_len, precision=precision, masters=masters, recompute=recompute, threads=threads, seed=seed,
-                             deterministic=str(deterministic).lower(), graphs=str(graphs).lower(), workers=workers, parallel=parallel,
+                             deterministic=str(deterministic).lower(), graphs=str(graphs).lower(),
+                             check_kernels=str(check_kernels).lower(), workers=workers, parallel=parallel,
                              profile_steps=list(profile_steps), layers=f"layers = {layers}" if layers else "",
                              data=self.data(min(MOST_TOKENS, PEER_MODELS[preset]["vocab_size"])))
         path.write_text(text)
@@ -274,6 +291,94 @@ class Kit:
         self.record("kernels", "kernels", status, exit_code=code, checks=lines,
                     value=f"{len(lines) - len(wrong)} of {len(lines)} checks passed",
                     reason="" if status == "passed" else last_lines(err) or json.dumps(wrong[:3]))
+
+    def smoke(self):
+        device = self.a.devices[1]
+        self.need_device(device)
+        run = self.train(self.smoke_recipe(device), 60)
+        losses = [line["loss"] for line in run["metrics"]]
+        self.record("smoke", "smoke", "passed" if len(losses) == 3 else "failed", losses=losses, value=f"{len(losses)} steps, each kernel waited for")
+
+    def smoke_recipe(self, device):
+        return self.recipe("toy-1m", device, steps=3, batch=4, micro_batch=2, seq_len=64, precision="bf16", check_kernels=True)
+
+    def kernel_speed(self):
+        if self.a.devices[1] == "cpu":
+            raise NotRun("both devices are the CPU")
+        code, out, err = self.execute([self.worker, "time-kernels", *(["--rows", 64] if self.a.small else [])], 120)
+        if code != 0:
+            raise (NotRun if code == 5 else Failed)(f"time-kernels: exit {code}: {last_lines(err, 3)}")
+        copy, *lines = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+        for line in lines:
+            line["share_of_copy"] = line["bytes_per_second"] / copy["bytes_per_second"]
+        # Scalars pass over nothing.
+        lines = sorted((line for line in lines if line["bytes"] > 1 << 16), key=lambda line: line["share_of_copy"])
+        slow = [line for line in lines if line["share_of_copy"] < KERNEL_SPEED]
+        status = "measured" if self.a.small else "failed" if slow else "passed"
+        self.record("kernel_speed", "kernels beside a copy", status, copy_bytes_per_second=copy["bytes_per_second"], kernels=lines,
+                    value=f"copy {copy['bytes_per_second'] / 1e12:.2f} TB/s; {len(lines) - len(slow)} of {len(lines)} kernels at {KERNEL_SPEED:.0%} of it",
+                    target=f"{KERNEL_SPEED:.0%} of a copy",
+                    reason="; ".join(f"{line['operator']} {line['share_of_copy']:.0%}" for line in slow[:6]))
+
+    def sanitize(self, step, tool, name, command, limit):
+        """A command under compute-sanitizer."""
+        program = shutil.which("compute-sanitizer")
+        if program is None:
+            raise NotRun("compute-sanitizer is not in PATH")
+        code, out, err = self.execute([program, "--tool", tool, "--target-processes", "all", "--error-exitcode", 99, *command], limit)
+        errors = re.findall(r"ERROR SUMMARY: (\d+) error", out + err)
+        if not errors:
+            raise NotRun(f"compute-sanitizer said nothing of errors: exit {code}: {last_lines(out + err, 4)}")
+        count = sum(map(int, errors))
+        found = [line.strip("= ") for line in (out + err).splitlines() if line.startswith("=========") and line.strip("= ")]
+        self.record(step, name, "failed" if count or code else "passed", errors=count, exit_code=code, output=found[:200],
+                    value=f"{count} errors", target="none", reason="; ".join(found[:3]) if count else "" if code == 0 else last_lines(err, 3))
+
+    def sanitizers(self):
+        device = self.a.devices[1]
+        if device == "cpu":
+            raise NotRun("both devices are the CPU")
+        commands = [(tool, "every kernel", [self.worker, "check-device"]) for tool in ("memcheck", "racecheck", "initcheck")]
+        commands.insert(1, ("memcheck", "three steps", [self.trainctl, "launch", self.smoke_recipe(device), "--run-dir", self.fresh("run")]))
+        for tool, what, command in commands:
+            name = f"{tool}, {what}"
+            try:
+                self.sanitize("sanitizers", tool, name, command, 150)
+            except (NotRun, Failed) as error:
+                self.record("sanitizers", name, status_of(error), reason=str(error))
+
+    def after_failure(self, step):
+        """The same as a step that failed, under the sanitizer: what it says is all that counts then."""
+        command = ([self.worker, "check-device"] if step == "kernels" else
+                   [self.trainctl, "launch", self.smoke_recipe(self.a.devices[1]), "--run-dir", self.fresh("run")])
+        try:
+            self.sanitize("sanitizers", "memcheck", f"memcheck, after {step} failed", command, 240)
+        except (NotRun, Failed) as error:
+            self.record("sanitizers", f"memcheck, after {step} failed", status_of(error), reason=str(error))
+
+    def counters(self):
+        program = shutil.which("ncu")
+        if program is None:
+            raise NotRun("ncu is not in PATH")
+        speeds = next((r for r in self.report["results"] if r["step"] == "kernel_speed" and "kernels" in r), None)
+        if speeds is None:
+            raise NotRun("kernel_speed was not measured")
+        for line in speeds["kernels"][:3]:
+            name = f"counters, {line['operator']}"
+            try:
+                # Clocks stay as they are.
+                code, out, err = self.execute([program, "--clock-control", "none", "--csv", "--section", "SpeedOfLight", "--section", "Occupancy",
+                                               "--launch-count", 2, self.worker, "time-kernels", "--only", line["operator"],
+                                               *(["--rows", 64] if self.a.small else [])], 90)
+                kernels = counters_of(out)
+                if not kernels:
+                    raise NotRun(f"ncu counted nothing: exit {code}: {last_lines(out + err, 4)}")
+                first = next(iter(kernels.values()))
+                self.record("counters", name, "measured", kernels=kernels,
+                            value=", ".join(f"{metric} {first[metric]}" for metric in ("DRAM Throughput", "Achieved Occupancy", "Duration")
+                                            if metric in first))
+            except (NotRun, Failed) as error:
+                self.record("counters", name, status_of(error), reason=str(error))
 
     def trainer_parity(self):
         for device in self.a.devices:
@@ -416,6 +521,20 @@ class Kit:
         self.record("ceilings", "ceilings", "measured", **found,
                     value=f"copy {found['copies']['copy']:.2f} TB/s; 8192³ product {found['products']['8192^3']['forward']:.0f} TFLOP/s")
 
+    def calibrate(self):
+        if self.a.devices[1] != "cuda":
+            raise NotRun("for GPUs")
+        code, out, err = self.execute([self.trainctl, "calibrate", "--device", "cuda", "--json"], 90)
+        if code == 5:
+            raise NotRun(last_lines(err, 3))
+        if code != 0:
+            raise Failed(f"trainctl calibrate: exit {code}: {last_lines(err)}")
+        device = json.loads(out)["devices"][0]
+        best = max(2 * p["rows"] * p["inner"] * p["columns"] / p["seconds"] for p in device["products"] if p["dtype"] == "BF16")
+        self.record("calibrate", "calibrate", "measured", device=device,
+                    value=f"copy {device['bytes_per_second'] / 1e12:.2f} TB/s; best bf16 product {best / 1e12:.0f} TFLOP/s; "
+                          f"a launch {device['launch_seconds'] * 1e6:.1f} us")
+
     def profile(self):
         device = self.a.devices[1]
         self.need_device(device)
@@ -433,6 +552,8 @@ class Kit:
                 if found["kernels"]:
                     value += (f"; profiled: {found['busy_ms']:.1f} ms of work in {found['span_ms']:.1f} ms, "
                               f"{found['launches']} launches; {found['kernels'][0]['name'][:40]} {found['kernels'][0]['ms']:.1f} ms")
+                if found["product_ms"]:
+                    value += f"; a step takes {plain * 1e3 / found['product_ms']:.2f}× its products and attention"
                 self.record("profile", name, "measured", step_seconds=plain, value=value, **found)
             except (NotRun, Failed) as error:
                 self.record("profile", name, status_of(error), reason=str(error))
@@ -450,6 +571,15 @@ class Kit:
         self.need_device(self.a.devices[1])
         for cell in self.cells():
             self.throughput_of(cell, self.a.devices[1])
+
+    def autotune(self):
+        if not self.raced:
+            raise NotRun("throughput was not measured")
+        for cell, name, found, tokens in self.raced:
+            if self.left() < STEPS["autotune"]:
+                raise NotRun(f"no time was left for {cell.name}")
+            found[AUTOTUNED] = [self.peer_speed("Hugging Face", cell, self.a.devices[1], tokens, ["--max-autotune"])]
+            self.throughput_result(name, found, cell)
 
     def throughput_of(self, cell, device):
         """Ours, a peer, ours, the other peer, ours: each peer is compiled once, and our median counts."""
@@ -477,6 +607,7 @@ class Kit:
             except (NotRun, Failed) as error:
                 problem = problem if isinstance(problem, Failed) else error
         self.throughput_result(name, found, cell, problem)
+        self.raced.append((cell, name, found, tokens))
 
     def throughput_result(self, name, found, cell, problem=None):
         medians = {side: statistics.median(r["tokens_per_second"] for r in results) for side, results in found.items() if results}
@@ -487,8 +618,11 @@ class Kit:
             status = "failed" if isinstance(problem, Failed) else "measured"
         value = ", ".join(f"{side} {median:,.0f}" + (f" ({ratios[side]:.2f}×)" if side in ratios else "")
                           for side, median in medians.items())
+        value += " tokens/s" if medians else ""
+        if found["trainctl"] and (predicted := found["trainctl"][-1]["predicted_over_measured"]):
+            value += f"; a step was predicted at {predicted:.2f} of what it took"
         self.record("throughput", name, status, unit="tokens/s", rounds=found, medians=medians, ratios=ratios, **cell.size,
-                    value=f"{value} tokens/s" if medians else "", reason=str(problem) if problem else "")
+                    value=value, reason=str(problem) if problem else "")
 
     def batches(self, recipe, steps):
         """(file with the very tokens of the recipe's steps, number of parameters)."""
@@ -514,16 +648,19 @@ class Kit:
         # By the clock on the wall, as the peers are timed: what comes between steps counts.
         seconds = ended[warmup + steps] - ended[warmup]
         return {"tokens_per_second": steps * size["batch"] * size["seq_len"] / seconds, "report": run["report"],
+                # None of a run whose steps were all taken for warming up.
+                "predicted_over_measured": run["report"]["predicted_step_seconds"] / run["report"]["measured_step_seconds"]
+                                           if "measured_step_seconds" in run["report"] else None,
                 "first_loss": run["metrics"][0]["loss"], "peak_bytes": run["report"]["measured_peak_bytes"],
                 "first_step_seconds": run["first_step_seconds"]}
 
-    def peer_speed(self, peer, cell, device, tokens):
+    def peer_speed(self, peer, cell, device, tokens, more=()):
         model = {**PEER_MODELS[cell.preset], "rms_norm_eps": 1e-5, "max_position_embeddings": cell.size["seq_len"]}
         if cell.layers:
             model["num_hidden_layers"] = cell.layers
         command = [self.a.python, HERE / "train_peer.py", "--peer", PEERS[peer], "--device", device, "--tokens", tokens,
                    "--model", json.dumps(model), "--micro-batch", cell.size["micro_batch"], "--warmup", cell.warmup,
-                   "--precision", self.a.peer_precision]
+                   "--precision", self.a.peer_precision, *more]
         if self.a.small:
             command.append("--no-compile")
         code, out, err = self.execute(command, 240)
@@ -532,12 +669,26 @@ class Kit:
         return json.loads(out.splitlines()[-1])
 
 
+def counters_of(text):
+    """Of ncu's CSV: the metrics of each kernel, with their units, by the kernel's name."""
+    begin = text.find('"ID"')
+    kernels = {}
+    for row in csv.DictReader(io.StringIO(text[begin:] if begin >= 0 else "")):
+        if row.get("Metric Name"):
+            kernels.setdefault(row["Kernel Name"], {})[row["Metric Name"]] = f"{row['Metric Value']} {row['Metric Unit']}".strip()
+    return kernels
+
+
+# Kernels of cuBLAS, cuDNN and flash attention, by their names.
+PRODUCTS = re.compile(r"gemm|nvjet|cutlass|xmma|cudnn|fmha|flash", re.IGNORECASE)
+
+
 def kernels_of(profile):
     """What a device did in a profiled step: its kernels by name, the time in which one ran, and from first to last."""
     work = sorted((e["ts"], e["ts"] + e["dur"], e["name"], e["cat"]) for e in profile["traceEvents"]
                   if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset"))
     if not work:
-        return {"kernels": [], "launches": 0, "busy_ms": 0, "span_ms": 0}
+        return {"kernels": [], "launches": 0, "busy_ms": 0, "span_ms": 0, "product_ms": 0}
     by_name, gaps, busy, end, before = {}, [], 0.0, work[0][0], ""
     for begin, done, name, _ in work:
         if begin > end:
@@ -548,7 +699,8 @@ def kernels_of(profile):
         entry["launches"] += 1
         busy += max(0.0, done - max(begin, end))
         end = max(end, done)
-    return {"kernels": sorted(by_name.values(), key=lambda entry: -entry["ms"]), "launches": len(work),
+    product_ms = sum(entry["ms"] for entry in by_name.values() if PRODUCTS.search(entry["name"]))
+    return {"kernels": sorted(by_name.values(), key=lambda entry: -entry["ms"]), "launches": len(work), "product_ms": product_ms,
             "longest_gaps": sorted(gaps, key=lambda gap: -gap["ms"])[:12],
             "gap_ms_below_10us": sum(gap["ms"] for gap in gaps if gap["ms"] < 0.01), "busy_ms": busy / 1e3, "span_ms": (end - work[0][0]) / 1e3}
 
@@ -566,8 +718,47 @@ def status_of(error):
 
 
 # The steps in order, with the seconds that one must have to begin.
-STEPS = {"doctor": 5, "kernels": 10, "trainer_parity": 20, "graphs": 30, "layouts": 30, "memory": 20, "ceilings": 30, "profile": 30,
-         "throughput": 45}
+STEPS = {"doctor": 5, "kernels": 10, "smoke": 10, "ceilings": 30, "calibrate": 20, "kernel_speed": 30, "profile": 30, "trainer_parity": 20,
+         "graphs": 30, "layouts": 30, "memory": 20, "throughput": 45, "sanitizers": 30, "counters": 30, "autotune": 200}
+# Where one of these fails nothing that follows means anything.
+FIRST = ("kernels", "smoke")
+
+
+class Monitor:
+    """Clock, power and temperature of the first GPU, every second, while the kit runs."""
+
+    FIELDS = ("clock_mhz", "power_w", "temperature_c")
+
+    def __init__(self):
+        self.samples, self.process = [], None
+        if program := shutil.which("nvidia-smi"):
+            self.process = subprocess.Popen([program, "-i", "0", "--query-gpu=clocks.sm,power.draw,temperature.gpu",
+                                             "--format=csv,noheader,nounits", "-l", "1"], stdin=subprocess.DEVNULL,
+                                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            self.thread = threading.Thread(target=self.read)
+            self.thread.start()
+
+    def read(self):
+        for line in self.process.stdout:
+            try:
+                values = [float(value) for value in line.split(",")]
+            except ValueError:
+                continue  # "[N/A]"
+            if len(values) == len(self.FIELDS):
+                self.samples.append((time.monotonic(), values))
+
+    def summary(self, begin):
+        """Least, median and most since `begin`; nothing where nothing was sampled."""
+        samples = [values for at, values in self.samples if at >= begin]
+        return {field: [min(column), statistics.median(column), max(column)]
+                for field, column in zip(self.FIELDS, zip(*samples))}
+
+    def stop(self):
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.thread.join()
+            self.process.stdout.close()
 
 
 # ---- report ------------------------------------------------------------------------------------------
@@ -580,7 +771,10 @@ def table(report):
              f"{machine.get('cores') or '?'} cores; driver {machine.get('driver') or 'none'}",
              f"- date: {report['date']}; devices: {' and '.join(report['devices'])}"
              + ("; micro-sizes, the numbers mean nothing" if report["small"] else ""),
-             f"- versions: {machine.get('versions', 'unknown')}", "",
+             f"- versions: {machine.get('versions', 'unknown')}",
+             *(f"- during {step}: " + ", ".join(f"{field.replace('_', ' ')} {low:g} to {high:g}, median {median:g}"
+                                                for field, (low, median, high) in gpu.items())
+               for step, gpu in report.get("step_gpu", {}).items()), "",
              "| what | result | found | bound |", "|---|---|---|---|"]
     for result in report["results"]:
         found = "; ".join(text for text in (result.get("value", ""), result.get("reason", "")) if text)
@@ -609,6 +803,7 @@ def parse():
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path(os.environ.get("OUT") or "gpu-results"),
                         help="folder for results.json and results.md (default: $OUT, else gpu-results)")
     parser.add_argument("--only", default=",".join(STEPS), help=f"a list of {', '.join(STEPS)} (default: all)")
+    parser.add_argument("--again", action="store_true", help="only the steps of which something failed in the results that are in --out")
     parser.add_argument("--devices", default="cpu,cuda", help="what is compared, and what is measured (default: cpu,cuda)")
     parser.add_argument("--small", action="store_true", help="micro-sizes, to see that the script works")
     parser.add_argument("--peer-precision", choices=("autocast", "bf16"), default="autocast",
@@ -651,12 +846,28 @@ def keep_earlier(out):
                 os.replace(out / f"results.{suffix}", out / f"results-{number}.{suffix}")
 
 
+def failed_steps(out, only):
+    """Of `only`, the steps of which the results there have a failure."""
+    path = out / "results.json"
+    if not path.exists():
+        say(f"--again: {path} does not exist")
+        sys.exit(2)
+    failed = {result["step"] for result in json.loads(path.read_text())["results"] if result["status"] == "failed"}
+    return [step for step in only if step in failed]
+
+
 def main():
     arguments = parse()
     arguments.out.mkdir(parents=True, exist_ok=True)
     arguments.out = arguments.out.resolve()
+    if arguments.again:
+        arguments.only = failed_steps(arguments.out, arguments.only)
+        if not arguments.only:
+            say(f"nothing failed in {arguments.out / 'results.json'}")
+            return 0
     keep_earlier(arguments.out)
     work = pathlib.Path(tempfile.mkdtemp(prefix="trainctl-gpu-kit-", dir=arguments.work))
+    monitor = Monitor()
     try:
         kit = Kit(arguments, work)
         kit.report["machine"]["versions"] = versions(kit)
@@ -674,8 +885,15 @@ def main():
             except Exception as error:  # a mistake of this script must not cost the steps that follow
                 kit.record(step, step.replace("_", " "), "failed", reason=f"{type(error).__name__}: {error}")
             kit.report.setdefault("step_seconds", {})[step] = round(time.monotonic() - begin, 1)
+            if gpu := monitor.summary(begin):
+                kit.report.setdefault("step_gpu", {})[step] = gpu
             kit.save()
+            if step in FIRST and any(r["step"] == step and r["status"] == "failed" for r in kit.report["results"]):
+                say(f"{step} failed: nothing that follows would mean anything")
+                kit.after_failure(step)
+                break
     finally:
+        monitor.stop()
         shutil.rmtree(work, ignore_errors=True)
     print((arguments.out / "results.md").read_text(), end="")
     return 1 if any(result["status"] == "failed" for result in kit.report["results"]) else 0

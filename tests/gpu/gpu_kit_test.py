@@ -17,6 +17,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
 from gpu_kit import PARITY, kernels_of  # noqa: E402
+from merge_results import BEGIN, END, merge  # noqa: E402
 from parity import compare  # noqa: E402
 
 
@@ -73,11 +74,12 @@ class Script(unittest.TestCase):
         self.work = pathlib.Path(tempfile.mkdtemp(prefix="trainctl-gpu-kit-test-"))
         self.addCleanup(shutil.rmtree, self.work)
 
-    def kit(self, *arguments, bin_dir=None):
+    def kit(self, *arguments, bin_dir=None, tools=None, **more_env):
         """(exit code, results.json, all that was printed)."""
         done = subprocess.run([HERE / "run.sh", "--bin", bin_dir or self.bin_dir, "--out", self.work / "out",
                                "--work", self.work, *map(str, arguments)], capture_output=True, text=True, timeout=400,
-                              env={**os.environ, "TRAINCTL_PYTHON": sys.executable})
+                              env={**os.environ, "TRAINCTL_PYTHON": sys.executable, **more_env,
+                                   "PATH": f"{tools}:{os.environ['PATH']}" if tools else os.environ["PATH"]})
         report = self.work / "out" / "results.json"
         self.assertTrue(report.exists(), done.stderr)
         left = [path.name for path in self.work.iterdir() if path.name.startswith("trainctl-gpu-kit-")]
@@ -92,6 +94,21 @@ class Script(unittest.TestCase):
             (folder / name).write_text(f'#!/bin/sh\n[ "$1" = version ] && exit 0\n{script}\n')
             (folder / name).chmod(0o755)
         return folder
+
+    def tool(self, name, script):
+        """A program of NVIDIA's that is this shell script; its folder."""
+        folder = self.work / "tools"
+        folder.mkdir(exist_ok=True)
+        (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+        (folder / name).chmod(0o755)
+        return folder
+
+    @property
+    def plugin(self):
+        plugin = pathlib.Path(self.bin_dir) / "test_device.so"
+        if not plugin.exists():
+            self.skipTest("there is no test device among these programs")
+        return {"TRAINCTL_DEVICE_PLUGIN": str(plugin)}
 
     def test_the_cpu_agrees_with_itself_at_another_number_of_threads(self):
         code, report, words = self.kit("--small", "--seconds", 300, "--only", "doctor,trainer_parity,graphs,memory",
@@ -139,6 +156,88 @@ class Script(unittest.TestCase):
                 self.assertEqual(code, 0, words)
                 self.assertIn("cuda", result["reason"])
 
+    def test_a_device_is_looked_at_timed_and_run_under_nvidias_tools(self):
+        self.tool("compute-sanitizer", """echo "$@" >> "$0.calls"
+while [ "$1" != "${1#--}" ]; do shift 2; done
+"$@" > "$0.output" 2>&1 || exit 99
+echo "========= ERROR SUMMARY: 0 errors" """)
+        self.tool("nvidia-smi", "while echo '1980, 650.5, 61'; do sleep 0.1; done")
+        tools = self.tool("ncu", """echo '==PROF== noise'
+echo '"ID","Kernel Name","Section Name","Metric Name","Metric Unit","Metric Value"'
+echo '"0","Pass","GPU Speed Of Light Throughput","DRAM Throughput","%","81.5"'
+echo '"0","Pass","GPU Speed Of Light Throughput","Duration","us","103.2"' """)
+        # No driver shows the stand-in; plans must know its memory all the same.
+        host = self.work / "host.json"
+        host.write_text(json.dumps({"cpu": "a cpu", "allowed_cores": 2, "memory_available_bytes": 8 << 30, "native_bf16": False,
+                                    "accelerator": "test device", "accelerator_memory_bytes": 8 << 30}))
+        steps = "kernels,smoke,calibrate,kernel_speed,sanitizers,counters"
+        code, report, words = self.kit("--small", "--seconds", 300, "--only", steps, "--devices", "cpu,cuda", tools=tools,
+                                       TRAINCTL_TEST_HOST=str(host), **self.plugin)
+        self.assertEqual(code, 0, words)
+        found = {}
+        for result in report["results"]:
+            found.setdefault(result["step"], []).append(result)
+        self.assertEqual({step: [r["status"] for r in results] for step, results in found.items()},
+                         {"kernels": ["passed"], "smoke": ["passed"], "calibrate": ["measured"], "kernel_speed": ["measured"],
+                          "sanitizers": 4 * ["passed"], "counters": 3 * ["measured"]}, words)
+        self.assertIn("all-reduce of one rank", [check["operator"] for check in found["kernels"][0]["checks"]])
+        self.assertGreater(len(found["calibrate"][0]["device"]["products"]), 4)
+        kernels = found["kernel_speed"][0]["kernels"]
+        self.assertGreater(len(kernels), 25)
+        self.assertEqual([k["share_of_copy"] for k in kernels], sorted(k["share_of_copy"] for k in kernels))
+        # By hand: 64 rows of 4,096 bf16 elements; an addition reads two tensors and writes one.
+        (add,) = [k for k in kernels if k["operator"].startswith("add BF16")]
+        self.assertEqual(add["bytes"], 3 * 64 * 4096 * 2)
+        # AdamW of as many elements: master, gradient and two moments are read, all but the gradient written, in fp32.
+        (adamw,) = [k for k in kernels if k["operator"].startswith("adamw F32")]
+        self.assertLess(abs(adamw["bytes"] - 7 * 64 * 4096 * 4), 1024)
+        self.assertIn("DRAM Throughput 81.5 %, Duration 103.2 us", words)
+        calls = (tools / "compute-sanitizer.calls").read_text()
+        for tool in ("memcheck", "racecheck", "initcheck"):
+            self.assertIn(f"--tool {tool}", calls)
+        self.assertEqual(report["step_gpu"]["sanitizers"]["power_w"], [650.5, 650.5, 650.5])
+        self.assertIn("during smoke: clock mhz 1980 to 1980", words)
+
+    def test_where_the_first_steps_fail_the_sanitizer_has_the_last_word(self):
+        tools = self.tool("compute-sanitizer", 'echo "========= Invalid __global__ write of size 4 bytes"\n'
+                                               'echo "========= ERROR SUMMARY: 7 errors"; exit 99')
+        code, report, words = self.kit("--small", "--seconds", 120, "--only", "kernels,smoke,memory", "--devices", "cpu,cuda", tools=tools,
+                                       TRAINCTL_TEST_DEVICE_FAILS_AT="swiglu:2", **self.plugin)
+        self.assertEqual(code, 1, words)
+        self.assertEqual([(r["step"], r["status"]) for r in report["results"]], [("kernels", "failed"), ("sanitizers", "failed")], words)
+        self.assertEqual(report["results"][1]["errors"], 7)
+        self.assertIn("Invalid __global__ write", report["results"][1]["reason"])
+
+    def test_a_second_call_can_take_what_failed_alone(self):
+        out = self.work / "out"
+        out.mkdir()
+        results = [{"step": "memory", "name": "a", "status": "failed"}, {"step": "smoke", "name": "b", "status": "passed"}]
+        (out / "results.json").write_text(json.dumps({"results": results}))
+        code, report, words = self.kit("--small", "--seconds", 120, "--again", "--devices", "cpu")
+        self.assertEqual(code, 0, words)
+        self.assertEqual({r["step"] for r in report["results"]}, {"memory"})
+        self.kit("--again", "--devices", "cpu")
+        self.assertEqual(json.loads((out / "results.json").read_text()), report)  # nothing failed, so nothing was run
+
+    def test_results_go_into_the_page(self):
+        code, report, words = self.kit("--small", "--seconds", 60, "--only", "doctor", "--devices", "cpu")
+        page = self.work / "page.md"
+        page.write_text(f"# Page\n\n{BEGIN}\nold\n{END}\nmore\n")
+        merged = merge(report, page.read_text())
+        self.assertTrue(merged.startswith(f"# Page\n\n{BEGIN}\n") and merged.endswith(f"{END}\nmore\n"), merged)
+        self.assertIn("| doctor | passed |", merged)
+        self.assertNotIn("old", merged)
+        self.assertEqual(merge(report, merged), merged)
+        with self.assertRaisesRegex(ValueError, "no place for results"):
+            merge(report, "# Page\n")
+        program = [sys.executable, HERE / "merge_results.py", self.work / "out" / "results.json", page]
+        done = subprocess.run(program, capture_output=True, text=True)
+        self.assertEqual((done.returncode, "micro-sizes" in done.stderr), (2, True), done.stderr)
+        whole = self.work / "whole.json"
+        whole.write_text(json.dumps({**report, "small": False}))
+        self.assertEqual(subprocess.run([*program[:2], whole, page], capture_output=True, text=True).returncode, 0)
+        self.assertIn("| doctor | passed |", page.read_text())
+
     def test_what_takes_too_long_is_ended_and_told(self):
         pid_file = self.work / "pid"
         programs = self.fake(f"echo $$ > '{pid_file}'; exec sleep 1000")
@@ -166,11 +265,12 @@ class Script(unittest.TestCase):
         self.assertTrue((self.work / "out" / "results-1.md").exists())
 
     def test_kernels_of_a_profile_are_summed_by_name_and_gaps_are_found(self):
-        events = [{"cat": "kernel", "name": "a", "ts": 100.0, "dur": 50.0}, {"cat": "kernel", "name": "b", "ts": 120.0, "dur": 50.0},
+        events = [{"cat": "kernel", "name": "a", "ts": 100.0, "dur": 50.0}, {"cat": "kernel", "name": "nvjet_hsh_b", "ts": 120.0, "dur": 50.0},
                   {"cat": "gpu_memcpy", "name": "c", "ts": 270.0, "dur": 30.0}, {"cat": "kernel", "name": "a", "ts": 305.0, "dur": 95.0},
                   {"cat": "cpu_op", "name": "aten::mm", "ts": 0.0, "dur": 1000.0}, {"ph": "M"}]
         found = kernels_of({"traceEvents": events})
-        self.assertEqual([(k["name"], k["launches"]) for k in found["kernels"]], [("a", 2), ("b", 1), ("c", 1)])
+        self.assertEqual([(k["name"], k["launches"]) for k in found["kernels"]], [("a", 2), ("nvjet_hsh_b", 1), ("c", 1)])
+        self.assertAlmostEqual(found["product_ms"], 0.05)
         self.assertAlmostEqual(found["busy_ms"], 0.195)  # 100 to 170, 270 to 300, 305 to 400
         self.assertAlmostEqual(found["span_ms"], 0.3)
         self.assertEqual([round(gap["ms"], 6) for gap in found["longest_gaps"]], [0.1, 0.005])

@@ -72,7 +72,7 @@ class Block(nn.Module):
 
 
 class PlainLlama(nn.Module):
-    def __init__(self, config, compiled):
+    def __init__(self, config, mode):
         super().__init__()
         hidden, vocab = config["hidden_size"], config["vocab_size"]
         self.embedding = nn.Embedding(vocab, hidden)
@@ -87,10 +87,10 @@ class PlainLlama(nn.Module):
         self.register_buffer("cos", angles.cos()[:, None], persistent=False)
         self.register_buffer("sin", angles.sin()[:, None], persistent=False)
         self.loss_of_chunk = self.chunk_loss
-        if compiled:
+        if mode:
             for layer in self.layers:
-                layer.compile(fullgraph=True, dynamic=False)
-            self.loss_of_chunk = torch.compile(self.chunk_loss, dynamic=False)
+                layer.compile(fullgraph=True, dynamic=False, mode=mode)
+            self.loss_of_chunk = torch.compile(self.chunk_loss, dynamic=False, mode=mode)
 
     def chunk_loss(self, hidden, targets):
         return F.cross_entropy(self.output(hidden).float(), targets, reduction="sum", ignore_index=-100)
@@ -115,14 +115,15 @@ class PlainLlama(nn.Module):
         return total
 
 
-def huggingface(config, compiled):
+# Each takes the mode of torch.compile, None: not compiled.
+def huggingface(config, mode):
     try:
         from transformers import LlamaConfig, LlamaForCausalLM
     except ImportError as error:
         print(f"{sys.executable}: {error}", file=sys.stderr)
         sys.exit(5)
     model = LlamaForCausalLM(LlamaConfig(**config, attn_implementation="sdpa")).train()
-    forward = torch.compile(model, dynamic=False) if compiled else model
+    forward = torch.compile(model, dynamic=False, mode=mode) if mode else model
 
     def train_step(ids, autocast, scale):
         with autocast:
@@ -133,8 +134,8 @@ def huggingface(config, compiled):
     return model, train_step
 
 
-def torchtitan(config, compiled):
-    model = PlainLlama(config, compiled).train()
+def torchtitan(config, mode):
+    model = PlainLlama(config, mode).train()
     return model, model.train_step
 
 
@@ -151,6 +152,7 @@ def main():
     parser.add_argument("--warmup", type=int, default=4, help="steps that are not timed; compiling is in the first")
     parser.add_argument("--precision", choices=("autocast", "bf16"), default="autocast")
     parser.add_argument("--no-compile", action="store_true")
+    parser.add_argument("--max-autotune", action="store_true", help="compiling takes minutes, and products may be faster")
     arguments = parser.parse_args()
     if arguments.device == "cuda" and not torch.cuda.is_available():
         print("torch sees no CUDA device", file=sys.stderr)
@@ -161,7 +163,8 @@ def main():
     torch.manual_seed(0)
     torch.set_float32_matmul_precision("high")  # TF32 for what is left in fp32: the peer at its best
     with device:
-        model, train_step = PEERS[arguments.peer](arguments.model, not arguments.no_compile)
+        mode = "max-autotune-no-cudagraphs" if arguments.max_autotune else "default"
+        model, train_step = PEERS[arguments.peer](arguments.model, None if arguments.no_compile else mode)
     parameters = sum(p.numel() for p in model.parameters())
     if arguments.precision == "bf16":
         model.to(torch.bfloat16)

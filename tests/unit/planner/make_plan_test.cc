@@ -386,6 +386,55 @@ TEST(Plan, ADeviceIsPlannedWithWhatIsKnownOfIt) {
   EXPECT_THAT(plan->notes, Contains(HasSubstr("NVIDIA Z9000 is not in the catalogue")));
 }
 
+TEST(Plan, WhatWasMeasuredOfADeviceIsOfTheOneThatIsHere) {
+  recipe::Recipe recipe = SmallRecipe(1);
+  recipe.cluster.memory_limit_bytes.reset();
+  recipe.cluster.device = "cuda";
+  recipe.train.precision = "bf16";
+  cluster::Host host = SomeHost();
+  host.accelerator = "NVIDIA A100-SXM4-40GB";
+  host.accelerator_memory_bytes = int64_t{40} << 30;
+  // Half as fast as the catalogue has it, whatever that is.
+  const Plan usual = *MakePlan(recipe, host);
+  simulate::MachineProfile profile;
+  const model::Product product{DType::kBF16, 4096, 4096, 4096, 2};
+  simulate::Work work;
+  work.products = {{product}};
+  profile.devices.push_back({.name = host.accelerator,
+                             .bytes_per_second = 0.5 / usual.rates[simulate::Resource::kMovedBytes],
+                             .launch_seconds = 2 * usual.rates[simulate::Resource::kOperators],
+                             .products = {{product, 2 * usual.rates.Seconds(work)}}});
+  const absl::StatusOr<Plan> plan = MakePlan(recipe, host, &profile);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_TRUE(plan->rates.measured);
+  EXPECT_NEAR(plan->rates.scales.products, 2, 1e-9);
+  const auto step_seconds = [](const Plan& of) {
+    return std::find_if(of.candidates.begin(), of.candidates.end(),
+                        [](const Candidate& c) { return c.chosen; })
+        ->step_seconds;
+  };
+  EXPECT_GT(step_seconds(*plan), step_seconds(usual));
+  const absl::StatusOr<Plan> read = PlanFromJson(PlanToJson(*plan), "plan.json");
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_TRUE(read->rates == plan->rates);
+
+  // Another device, and one that the recipe names, are priced by the catalogue.
+  profile.devices[0].name = "NVIDIA H100 80GB HBM3";
+  EXPECT_TRUE(MakePlan(recipe, host, &profile)->rates == usual.rates);
+  profile.devices[0].name = host.accelerator;
+  recipe.cluster.device = "a100-sxm-40gb";
+  EXPECT_FALSE(MakePlan(recipe, host, &profile)->rates.measured);
+
+  // Of a device that nobody knows it is all there is.
+  recipe.cluster.device = "cuda";
+  host.accelerator = profile.devices[0].name = "NVIDIA Z9000";
+  const absl::StatusOr<Plan> unknown = MakePlan(recipe, host, &profile);
+  ASSERT_TRUE(unknown.ok()) << unknown.status();
+  EXPECT_TRUE(unknown->rates.measured);
+  EXPECT_GT(unknown->peak_flops, 0);
+  EXPECT_THAT(unknown->notes, Contains(HasSubstr("that `trainctl calibrate` measured")));
+}
+
 TEST(Plan, OfADeviceTheKernelOfAttentionAndTheWorkspaceAreThoseThatWillRun) {
   recipe::Recipe recipe = SmallRecipe(1);
   recipe.train.precision = "bf16";

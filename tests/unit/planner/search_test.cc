@@ -15,6 +15,7 @@
 #include "planner/neighbours.h"
 #include "schedule/layout_step.h"
 #include "simulate/bounds.h"
+#include "simulate/device_rates.h"
 #include "simulate/fold.h"
 #include "simulate/play.h"
 #include "tests/unit/schedule/step_testing.h"

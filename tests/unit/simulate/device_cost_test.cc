@@ -5,6 +5,7 @@
 #include "simulate/cost.h"
 #include "simulate/device_attention.h"
 #include "simulate/device_matmul.h"
+#include "simulate/device_rates.h"
 
 namespace trainctl::simulate {
 namespace {

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "cluster/catalogue.h"
+#include "simulate/device_rates.h"
 #include "tests/unit/num_cases.h"
 
 namespace trainctl::simulate {

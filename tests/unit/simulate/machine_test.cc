@@ -25,6 +25,16 @@ MachineProfile SomeProfile() {
     measured.rates.measured = true;
     profile.measured.push_back(measured);
   }
+  profile.devices.push_back(
+      {.name = "NVIDIA Z9000",
+       .bytes_per_second = 3e12,
+       .launch_seconds = 2e-6,
+       .products = {{{DType::kBF16, 8192, 4096, 1024, 8}, 1e-3}},
+       .attention = {
+           {FusedAttention::kVendor,
+            {.tokens = 512, .seq_len = 256, .heads = 7, .head_dim = 64, .backward = true},
+            2e-3},
+           {FusedAttention::kFlash2, {.tokens = 512, .seq_len = 512, .heads = 7, .head_dim = 64}, 4e-3}}});
   return profile;
 }
 
@@ -40,6 +50,30 @@ TEST(MachineProfile, SurvivesTheRoundTrip) {
     EXPECT_EQ(read->measured[i].threads, profile.measured[i].threads);
     EXPECT_EQ(read->measured[i].rates, profile.measured[i].rates);
   }
+  const MeasuredDevice* device = read->FindDevice("NVIDIA Z9000");
+  ASSERT_NE(device, nullptr);
+  EXPECT_EQ(read->FindDevice("NVIDIA"), nullptr);
+  EXPECT_EQ(device->bytes_per_second, 3e12);
+  EXPECT_EQ(device->launch_seconds, 2e-6);
+  ASSERT_EQ(device->products.size(), 1);
+  EXPECT_EQ(device->products[0].product, profile.devices[0].products[0].product);
+  EXPECT_EQ(device->products[0].seconds, 1e-3);
+  ASSERT_EQ(device->attention.size(), 2);
+  for (size_t i : {0, 1}) {
+    EXPECT_EQ(device->attention[i].fused, profile.devices[0].attention[i].fused);
+    EXPECT_EQ(device->attention[i].kernel, profile.devices[0].attention[i].kernel);
+    EXPECT_EQ(device->attention[i].seconds, profile.devices[0].attention[i].seconds);
+  }
+}
+
+TEST(MachineProfile, OneOfACpuAloneHasNoDevices) {
+  MachineProfile profile = SomeProfile();
+  profile.devices.clear();
+  const std::string text = MachineToJson(profile);
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("devices")));
+  const auto read = MachineFromJson(text, "m.json");
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_TRUE(read->devices.empty());
 }
 
 TEST(MachineProfile, DamageIsAnErrorThatNamesTheField) {
@@ -51,6 +85,12 @@ TEST(MachineProfile, DamageIsAnErrorThatNamesTheField) {
       {{"\"workers\": 8", "\"workers\": -8"}, "workers"},
       {{"\"matmul_flops\": 1.0", "\"matmul_flops\": -1.0"}, "matmul_flops"},
       {{"\"steps\"", "\"stepz\""}, "steps"},
+      {{"\"devices\": [", "\"devices\": 3, \"x\": ["}, "devices"},
+      {{"\"launch_seconds\": 2e-06", "\"launch_seconds\": 0"}, "devices[0]: field 'launch_seconds'"},
+      {{"\"products\": [", "\"products\": [1, "}, "products[0]: must be an object"},
+      {{"\"rows\": 8192.0", "\"rows\": -1"}, "products[0]: field 'rows'"},
+      {{"\"vendor\"", "\"sdpa\""}, "attention[0]: field 'kernel'"},
+      {{"\"seconds\": 0.004", "\"seconds\": 1e999"}, "m.json"},
   };
   for (const auto& [replacement, named] : damages) {
     const std::string damaged = absl::StrReplaceAll(text, {replacement});

@@ -1,0 +1,115 @@
+#include "simulate/measured_device.h"
+
+#include <cmath>
+#include <functional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/dtype.h"
+#include "base/json.h"
+#include "base/status.h"
+
+namespace trainctl::simulate {
+namespace {
+
+// Of a time or a size, which is never 0.
+absl::StatusOr<double> ReadPositive(const Json& json, absl::string_view key, const std::string& what) {
+  TRAINCTL_ASSIGN_OR_RETURN(const double value, JsonDouble(json, key, what));
+  if (!std::isfinite(value) || value <= 0)
+    return BadDataError(absl::StrCat(what, ": field '", key, "' must be above 0"));
+  return value;
+}
+
+Json ToJson(const TimedProduct& timed) {
+  const model::Product& product = timed.product;
+  return {{"dtype", std::string(DTypeName(product.dtype))},
+          {"rows", product.rows},
+          {"inner", product.inner},
+          {"columns", product.columns},
+          {"result_bytes", product.result_bytes},
+          {"seconds", timed.seconds}};
+}
+
+absl::StatusOr<TimedProduct> ReadProduct(const Json& json, const std::string& what) {
+  TimedProduct timed;
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string dtype, JsonString(json, "dtype", what));
+  TRAINCTL_ASSIGN_OR_RETURN(timed.product.dtype, ParseDType(dtype));
+  for (const auto& [key, value] : {std::pair<const char*, double*>{"rows", &timed.product.rows},
+                                   {"inner", &timed.product.inner},
+                                   {"columns", &timed.product.columns},
+                                   {"result_bytes", &timed.product.result_bytes},
+                                   {"seconds", &timed.seconds}}) {
+    TRAINCTL_ASSIGN_OR_RETURN(*value, ReadPositive(json, key, what));
+  }
+  return timed;
+}
+
+Json ToJson(const TimedAttention& timed) {
+  const model::AttentionKernel& kernel = timed.kernel;
+  return {{"kernel", timed.fused == FusedAttention::kVendor ? "vendor" : "flash"},
+          {"tokens", kernel.tokens},
+          {"seq_len", kernel.seq_len},
+          {"heads", kernel.heads},
+          {"head_dim", kernel.head_dim},
+          {"backward", kernel.backward},
+          {"seconds", timed.seconds}};
+}
+
+absl::StatusOr<TimedAttention> ReadAttention(const Json& json, const std::string& what) {
+  TimedAttention timed;
+  TRAINCTL_ASSIGN_OR_RETURN(const std::string kernel, JsonString(json, "kernel", what));
+  if (kernel != "vendor" && kernel != "flash")
+    return BadDataError(absl::StrCat(what, ": field 'kernel' must be \"flash\" or \"vendor\""));
+  timed.fused = kernel == "vendor" ? FusedAttention::kVendor : FusedAttention::kFlash2;
+  TRAINCTL_ASSIGN_OR_RETURN(timed.kernel.backward, JsonBool(json, "backward", what));
+  for (const auto& [key, value] : {std::pair<const char*, double*>{"tokens", &timed.kernel.tokens},
+                                   {"seq_len", &timed.kernel.seq_len},
+                                   {"heads", &timed.kernel.heads},
+                                   {"head_dim", &timed.kernel.head_dim},
+                                   {"seconds", &timed.seconds}}) {
+    TRAINCTL_ASSIGN_OR_RETURN(*value, ReadPositive(json, key, what));
+  }
+  return timed;
+}
+
+template <typename Timed>
+absl::Status ReadList(const Json& json, const char* key, const std::string& what,
+                      absl::StatusOr<Timed> (*read)(const Json&, const std::string&),
+                      std::vector<Timed>& list) {
+  const auto found = json.find(key);
+  if (found == json.end() || !found->is_array())
+    return BadDataError(absl::StrCat(what, ": field '", key, "' must be a list"));
+  for (size_t i = 0; i < found->size(); ++i) {
+    const std::string where = absl::StrCat(what, ": ", key, "[", i, "]");
+    if (!(*found)[i].is_object()) return BadDataError(absl::StrCat(where, ": must be an object"));
+    TRAINCTL_ASSIGN_OR_RETURN(list.emplace_back(), read((*found)[i], where));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Json ToJson(const MeasuredDevice& device) {
+  Json products = Json::array(), attention = Json::array();
+  for (const TimedProduct& timed : device.products) products.push_back(ToJson(timed));
+  for (const TimedAttention& timed : device.attention) attention.push_back(ToJson(timed));
+  return {{"name", device.name},
+          {"bytes_per_second", device.bytes_per_second},
+          {"launch_seconds", device.launch_seconds},
+          {"products", products},
+          {"attention", attention}};
+}
+
+absl::StatusOr<MeasuredDevice> MeasuredDeviceFromJson(const Json& json, absl::string_view what) {
+  const std::string where(what);
+  if (!json.is_object()) return BadDataError(absl::StrCat(where, ": must be an object"));
+  MeasuredDevice device;
+  TRAINCTL_ASSIGN_OR_RETURN(device.name, JsonString(json, "name", where));
+  TRAINCTL_ASSIGN_OR_RETURN(device.bytes_per_second, ReadPositive(json, "bytes_per_second", where));
+  TRAINCTL_ASSIGN_OR_RETURN(device.launch_seconds, ReadPositive(json, "launch_seconds", where));
+  TRAINCTL_RETURN_IF_ERROR(ReadList(json, "products", where, ReadProduct, device.products));
+  TRAINCTL_RETURN_IF_ERROR(ReadList(json, "attention", where, ReadAttention, device.attention));
+  return device;
+}
+
+}  // namespace trainctl::simulate

@@ -1,0 +1,144 @@
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/json.h"
+#include "base/status.h"
+#include "device/error_text.h"
+#include "device/timing.h"
+#include "kernels/kernels.h"
+#include "nn/time_attention.h"
+#include "simulate/measured_device.h"
+#include "trainer/run_worker.h"
+
+namespace trainctl::trainer {
+namespace {
+
+using simulate::FusedAttention;
+using simulate::MeasuredDevice;
+
+// Sizes double until one pass takes this long, so that a slow device is measured in seconds as well.
+constexpr double kLongEnough = 1e-3;
+
+double LaunchSeconds(const device::Device& device) {
+  constexpr int kLaunches = 1000;
+  const at::Tensor x = at::zeros({1}, device.Options(at::kFloat));
+  at::Tensor y = at::zeros({1}, device.Options(at::kFloat));
+  return device::BestPassSeconds(device,
+                                 [&] {
+                                   for (int i = 0; i < kLaunches; ++i)
+                                     device.kernels().f32.add(y.data_ptr(), x.data_ptr(), 1);
+                                 }) /
+         kLaunches;
+}
+
+// y = x W^T, and the gradient of W that is added to what is there: the products of a linear operator, in the
+// calls of lib/nn.
+class Products {
+ public:
+  Products(const device::Device& device, DType dtype, MeasuredDevice& measured)
+      : device_(device), dtype_(dtype), measured_(measured) {}
+
+  void Measure(int64_t rows, int64_t in, int64_t out) {
+    constexpr int64_t kLeastShare = 16;
+    for (int64_t share = kLeastShare; share >= 1; share /= 2) {
+      const std::vector<simulate::TimedProduct> timed = Time(rows / share, in / share, out / share);
+      if (share > 1 && timed.front().seconds < kLongEnough) continue;
+      measured_.products.insert(measured_.products.end(), timed.begin(), timed.end());
+      return;
+    }
+  }
+
+ private:
+  std::vector<simulate::TimedProduct> Time(int64_t rows, int64_t in, int64_t out) const {
+    const bool is_half = dtype_ == DType::kBF16;
+    const at::ScalarType type = is_half ? at::kBFloat16 : at::kFloat;
+    const at::Tensor x = device::RandomRows(device_, rows, in, type);
+    const at::Tensor w = device::RandomRows(device_, out, in, type);
+    at::Tensor y = device::RandomRows(device_, rows, out, type);
+    at::Tensor gradient = at::zeros({out, in}, device_.Options(at::kFloat));
+    const double backward_s = device::BestPassSeconds(device_, [&] {
+      if (is_half) {
+        at::addmm_out(gradient, gradient, y.t(), x, at::kFloat);
+      } else {
+        gradient.addmm_(y.t(), x);
+      }
+    });
+    const double forward_s = device::BestPassSeconds(device_, [&] { at::mm_out(y, x, w.t()); });
+    const auto product = [&](int64_t left, int64_t inner, int64_t right, double result_bytes) {
+      return model::Product{dtype_, static_cast<double>(left), static_cast<double>(inner),
+                            static_cast<double>(right), result_bytes};
+    };
+    constexpr double kReadAndWritten = 2 * sizeof(float);
+    return {{product(rows, in, out, static_cast<double>(DTypeBytes(dtype_))), forward_s},
+            {product(out, rows, in, kReadAndWritten), backward_s}};
+  }
+
+  const device::Device& device_;
+  const DType dtype_;
+  MeasuredDevice& measured_;
+};
+
+void MeasureAttention(const device::Device& device, int64_t head_dim, MeasuredDevice& measured) {
+  constexpr int64_t kLeastTokens = 256, kMostTokens = 8192;
+  nn::AttentionShape shape{.batch = 1, .seq_len = 0, .heads = 32, .kv_heads = 8, .head_dim = head_dim};
+  std::optional<nn::AttentionSeconds> seconds;
+  for (shape.seq_len = kLeastTokens;; shape.seq_len *= 2) {
+    seconds = nn::TimeAttention(device, shape);
+    if (!seconds.has_value()) return;
+    if (seconds->flash.both() >= kLongEnough || shape.seq_len == kMostTokens) break;
+  }
+  const auto add = [&](FusedAttention fused, const nn::ForwardBackward& of_kernel) {
+    for (bool backward : {false, true}) {
+      const double pass_s = backward ? of_kernel.backward : of_kernel.forward;
+      if (!std::isfinite(pass_s)) continue;
+      const auto tokens = static_cast<double>(shape.seq_len);
+      measured.attention.push_back({fused,
+                                    {.tokens = tokens,
+                                     .seq_len = tokens,
+                                     .heads = static_cast<double>(shape.heads),
+                                     .head_dim = static_cast<double>(head_dim),
+                                     .backward = backward},
+                                    pass_s});
+    }
+  };
+  add(FusedAttention::kFlash2, seconds->flash);
+  add(FusedAttention::kVendor, seconds->cudnn);
+}
+
+MeasuredDevice Measure(const device::Device& device) {
+  MeasuredDevice measured{.name = device.description()};
+  measured.bytes_per_second = device::CopyBytesPerSecond(device);
+  measured.launch_seconds = LaunchSeconds(device);
+  // Of models of 1 and 8 B parameters, and a square one.
+  Products half(device, DType::kBF16, measured);
+  half.Measure(8192, 8192, 8192);
+  half.Measure(8192, 4096, 14336);
+  half.Measure(8192, 14336, 4096);
+  half.Measure(8192, 2048, 11264);
+  Products whole(device, DType::kF32, measured);
+  whole.Measure(4096, 4096, 4096);
+  whole.Measure(4096, 2048, 11264);
+  for (int64_t head_dim : {64, 128}) MeasureAttention(device, head_dim, measured);
+  return measured;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> MeasureDevice(const std::string& plugin_path, int ordinal) {
+  try {
+    TRAINCTL_ASSIGN_OR_RETURN(const auto device,
+                              device::Device::Open(plugin_path, ordinal, /*deterministic=*/false));
+    device->UseNewStream();
+    return simulate::ToJson(Measure(*device)).dump();
+  } catch (const std::exception& error) {
+    return EnvironmentError(device::ErrorText(error));
+  }
+}
+
+}  // namespace trainctl::trainer
