@@ -40,14 +40,15 @@ struct CalibrateOptions {
   bool HasLoad() const { return !precision.empty() || workers > 0 || threads > 0 || rounds > 0; }
 };
 
-// The device to measure, as its driver shows it; empty: the CPU.
-absl::StatusOr<std::string> DeviceOf(const CalibrateOptions& options) {
-  if (options.device == "cpu" || (options.device.empty() && options.HasLoad())) return "";
+// Those that a driver shows; none where it does not say.
+std::vector<std::string> ShownModels() {
   const absl::StatusOr<doctor::ShownDevices> shown = doctor::FindShownDevices();
-  if (shown.ok() && !shown->models.empty()) return shown->models.front();
-  // A container may have the device without the library that shows it; then the worker finds out.
-  if (options.device == "cuda") return "cuda";
-  return "";
+  return shown.ok() ? shown->models : std::vector<std::string>();
+}
+
+bool MeasuresDevice(const CalibrateOptions& options) {
+  if (!options.device.empty()) return options.device == "cuda";
+  return !options.HasLoad() && !ShownModels().empty();
 }
 
 // The loads that were asked for, of the usual ones or one of its own.
@@ -78,23 +79,30 @@ absl::StatusOr<std::vector<Load>> LoadsOf(const CalibrateOptions& options, const
   return loads;
 }
 
-// What is measured now replaces what was; other loads and devices of this machine stay.
+// What is measured now replaces what was. Other loads stay where they are of this CPU, and other devices
+// whatever it is.
 absl::StatusOr<simulate::MachineProfile> Merged(const OutputTarget& target, const cluster::Host& host,
                                                 const simulate::MachineProfile& measured) {
   simulate::MachineProfile merged = measured;
   if (target.kind != OutputKind::kRegularFile) return merged;
   TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFile(target.path));
   const absl::StatusOr<simulate::MachineProfile> before = simulate::MachineFromJson(text, target.path);
-  if (!before.ok() || !before->IsOf(host)) return merged;
+  if (!before.ok()) return merged;
+  for (const simulate::MeasuredDevice& old : before->devices) {
+    if (measured.FindDevice(old.name) == nullptr) merged.devices.push_back(old);
+  }
+  if (measured.measured.empty()) {  // a device was measured: nothing is known better of the CPU
+    merged.cpu = before->cpu;
+    merged.cores = before->cores;
+  } else if (!before->IsOf(host)) {
+    return merged;
+  }
   for (const simulate::MeasuredRates& old : before->measured) {
     const bool replaced = std::any_of(
         measured.measured.begin(), measured.measured.end(), [&](const simulate::MeasuredRates& rates) {
           return rates.dtype == old.dtype && rates.workers == old.workers && rates.threads == old.threads;
         });
     if (!replaced) merged.measured.push_back(old);
-  }
-  for (const simulate::MeasuredDevice& old : before->devices) {
-    if (measured.FindDevice(old.name) == nullptr) merged.devices.push_back(old);
   }
   return merged;
 }
@@ -131,14 +139,27 @@ absl::StatusOr<MachineMeasurement> MeasureCpu(const cluster::Host& host, const s
                         [](const std::string& what) { std::fprintf(stderr, "  %s\n", what.c_str()); });
 }
 
-absl::StatusOr<MachineMeasurement> MeasureDeviceOf(const cluster::Host& host, const std::string& name) {
+absl::StatusOr<MachineMeasurement> MeasureDeviceOf(const cluster::Host& host) {
   MachineMeasurement measurement;
   measurement.profile.cpu = host.cpu;
   measurement.profile.cores = host.allowed_cores;
-  TRAINCTL_ASSIGN_OR_RETURN(simulate::MeasuredDevice device, MeasureDevice());
-  if (name != "cuda") device.name = name;  // as plans look for it
-  measurement.profile.devices.push_back(std::move(device));
+  const absl::StatusOr<simulate::MeasuredDevice> device = MeasureDevice();
+  if (!device.ok()) {
+    return absl::Status(device.status().code(),
+                        absl::StrCat(device.status().message(),
+                                     "; `trainctl calibrate --device cpu` measures the CPU instead"));
+  }
+  measurement.profile.devices.push_back(*device);
   return measurement;
+}
+
+// Plans take what was measured of the device that the driver shows first.
+void WarnOfAnotherName(const std::string& measured) {
+  const std::vector<std::string> models = ShownModels();
+  if (!models.empty() && models.front() == measured) return;
+  std::fprintf(stderr,
+               "note: plans on this machine are of %s, and this was measured of %s: they do not use it\n",
+               models.empty() ? "no device that a driver shows" : models.front().c_str(), measured.c_str());
 }
 
 absl::Status MakeFolderOf(const std::string& path) {
@@ -152,15 +173,14 @@ absl::StatusOr<ExitCode> CalibrateMachine(const CalibrateOptions& options, const
   OutputRules rules = options.output_rules;
   rules.overwrite |= options.out.empty();  // the user's configuration is there to be kept up to date
   TRAINCTL_ASSIGN_OR_RETURN(const cluster::Host host, cluster::DetectHost());
-  TRAINCTL_ASSIGN_OR_RETURN(const std::string device, DeviceOf(options));
+  const bool of_device = MeasuresDevice(options);
   TRAINCTL_ASSIGN_OR_RETURN(const std::vector<Load> loads, LoadsOf(options, host));
   TRAINCTL_RETURN_IF_ERROR(MakeFolderOf(path));
   TRAINCTL_ASSIGN_OR_RETURN(const OutputTarget target, FindOutput(path, rules));
   std::fprintf(stderr, "measuring this machine%s; other work on it spoils the result\n",
-               device.empty() ? "" : "'s device");
-  TRAINCTL_ASSIGN_OR_RETURN(const MachineMeasurement measurement, device.empty()
-                                                                      ? MeasureCpu(host, loads, options)
-                                                                      : MeasureDeviceOf(host, device));
+               of_device ? "'s device" : "");
+  TRAINCTL_ASSIGN_OR_RETURN(const MachineMeasurement measurement,
+                            of_device ? MeasureDeviceOf(host) : MeasureCpu(host, loads, options));
   TRAINCTL_ASSIGN_OR_RETURN(const simulate::MachineProfile profile,
                             Merged(target, host, measurement.profile));
   const std::string json = simulate::MachineToJson(profile);
@@ -168,21 +188,21 @@ absl::StatusOr<ExitCode> CalibrateMachine(const CalibrateOptions& options, const
   if (output.json) {
     std::fputs(json.c_str(), stdout);
   } else {
-    if (device.empty()) {
-      Print(measurement);
-    } else {
+    if (of_device) {
       PrintMeasured(measurement.profile.devices.front());
+    } else {
+      Print(measurement);
     }
     std::printf("\nwritten: %s\n", path.c_str());
   }
+  if (of_device) WarnOfAnotherName(measurement.profile.devices.front().name);
   return ExitCode::kOk;
 }
 
 absl::StatusOr<ExitCode> RunCalibrate(const CalibrateOptions& options, const Output& output) {
   if (options.file.empty()) {
     if (options.device == "cuda" && options.HasLoad()) {
-      return UsageError(
-          "--precision, --workers, --threads and --rounds are of a CPU; a device is measured alone");
+      return UsageError("--precision, --workers, --threads and --rounds apply to the CPU only");
     }
     return CalibrateMachine(options, output);
   }
@@ -226,7 +246,7 @@ void AddCalibrate(CLI::App& app, Action& action) {
           "slow for a while spoils more")
       ->check(WholeNumber(1, 100));
   AddJsonFlag(*verb);
-  SetExample(*verb, "trainctl calibrate && trainctl plan recipes/toy_1m_cpu.toml");
+  SetExample(*verb, "trainctl calibrate --device cpu && trainctl plan recipes/toy_1m_cpu.toml");
   verb->callback([&action, options] {
     action = [options](const Output& output) { return RunCalibrate(*options, output); };
   });

@@ -21,7 +21,7 @@ constexpr absl::Duration kPatience = absl::Minutes(10);
 constexpr size_t kMostBytes = 1 << 20;
 
 void PrintRow(const std::string& name, const std::string& value) {
-  std::printf("  %-54s %s\n", name.c_str(), value.c_str());
+  std::printf("  %-58s %s\n", name.c_str(), value.c_str());
 }
 
 std::string DescribeProduct(const model::Product& product) {
@@ -47,15 +47,15 @@ void PrintScales(const std::string& device, const simulate::MeasuredDevice& meas
   stated.device = device;
   const absl::StatusOr<std::shared_ptr<const cluster::Machine>> machine = cluster::MachineOf(stated);
   if (!machine.ok()) return;
-  std::printf("\nover what the catalogue has of %s:\n", (*machine)->device->name);
+  std::printf("\nmeasured time / catalogue time on %s:\n", (*machine)->device->name);
   for (const auto& [name, fused] :
        {std::pair<const char*, simulate::FusedAttention>{"flash", simulate::FusedAttention::kFlash2},
         {"cuDNN's", simulate::FusedAttention::kVendor}}) {
     const simulate::ShapeScales scales =
         simulate::DeviceRates(*machine, DType::kBF16, fused, &measured).scales;
     if (fused == simulate::FusedAttention::kFlash2)
-      PrintRow("bf16 products take", absl::StrFormat("%.2f", scales.products));
-    PrintRow(absl::StrCat(name, " attention takes, forward and backward"),
+      PrintRow("bf16 products", absl::StrFormat("%.2f", scales.products));
+    PrintRow(absl::StrCat(name, " attention, forward and backward"),
              absl::StrFormat("%.2f, %.2f", scales.attention, scales.attention_backward));
   }
 }

@@ -166,7 +166,8 @@ constexpr char kDeviceHelp[] =
     "       trainctl-worker time-kernels [--device N] [--plugin FILE] [--rows N] [--only NAME]\n\n"
     "check-device runs every operator of the trainer on a device and on the CPU and compares them: a line "
     "of\n"
-    "JSON for each, and exit code 0 when all agree, 1 when one does not, 5 when the device cannot be used.\n"
+    "JSON for each, and exit code 0 when all agree, 1 when one does not, 4 when a kernel fails, 5 when the\n"
+    "device cannot be used.\n"
     "time-kernels says how fast each kernel that passes over memory is, over rows of 4,096 elements\n"
     "(default: 16,384 of them), beside a copy; NAME is a part of the names of those to time.\n";
 

@@ -131,10 +131,13 @@ absl::StatusOr<int64_t> ResolveDeviceMemoryLimit(const recipe::ClusterConfig& cl
 
 // What lib/nn runs: LibTorch's flash attention; the vendor's kernel, whose sums have no order, where every
 // sequence is one document.
-simulate::FusedAttention AttentionOf(const recipe::Recipe& recipe) {
+simulate::FusedAttention AttentionOf(const recipe::Recipe& recipe, const simulate::MeasuredDevice* timed) {
   const bool is_whole =
       recipe.data.packing == "continuous" && !recipe.run.deterministic && recipe.run.attention != "flash";
-  return is_whole ? simulate::FusedAttention::kVendor : simulate::FusedAttention::kFlash2;
+  if (!is_whole) return simulate::FusedAttention::kFlash2;
+  if (timed == nullptr || timed->attention.empty() || recipe.run.attention == "cudnn")
+    return simulate::FusedAttention::kVendor;
+  return simulate::FasterAttention(*timed);
 }
 
 // What LibTorch takes for cuBLAS once, at its first product (pytorch 2.11 aten/src/ATen/cuda/
@@ -251,7 +254,7 @@ absl::Status ResolveMachine(const recipe::Recipe& recipe, const cluster::Host& h
   if (machine != nullptr) {
     plan.hardware = machine->device->name;
     plan.notes.insert(plan.notes.end(), machine->notes.begin(), machine->notes.end());
-    plan.rates = simulate::DeviceRates(machine, types.compute, AttentionOf(recipe), timed);
+    plan.rates = simulate::DeviceRates(machine, types.compute, AttentionOf(recipe, timed), timed);
     plan.setting.workspace_bytes = LibraryWorkspaceBytes(*machine->device);
   } else {
     plan.notes.push_back(absl::StrCat(
@@ -259,8 +262,8 @@ absl::Status ResolveMachine(const recipe::Recipe& recipe, const cluster::Host& h
                                  : host.accelerator + " is not in the catalogue",
         timed == nullptr
             ? ": layouts are compared with the rates of no particular device, and no time is predicted"
-            : ": its rates are those that `trainctl calibrate` measured, and what workers send is guessed"));
-    plan.rates = simulate::UnknownDeviceRates(types.compute, AttentionOf(recipe), timed);
+            : ": its rates are those that `trainctl calibrate` measured, and communication is guessed"));
+    plan.rates = simulate::UnknownDeviceRates(types.compute, AttentionOf(recipe, timed), timed);
   }
   TRAINCTL_ASSIGN_OR_RETURN(plan.memory_limit_bytes,
                             ResolveDeviceMemoryLimit(cluster, machine.get(), host, plan.notes));

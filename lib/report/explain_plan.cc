@@ -83,11 +83,13 @@ PlanExplanation ExplainPlan(const plan::Plan& plan, const model::ModelSpec& spec
                                              plan.device == "cpu"                 ? "machine"
                                              : plan.layout.mesh.world_size() == 1 ? "device"
                                              : plan.rates.machine == nullptr
-                                                 ? "device; what workers send is guessed"
-                                                 : "device; what workers send is of published rates"));
+                                                 ? "device; communication is guessed"
+                                                 : "device; communication uses published rates"));
   } else if (plan.device == "cpu") {
     explanation.trust.push_back(
-        "time: orders of magnitude, good for comparing layouts; `trainctl calibrate` measures this machine");
+        "time: orders of magnitude, good for comparing layouts; `trainctl calibrate --device cpu` measures "
+        "this "
+        "machine");
   } else if (!plan.hardware.empty()) {
     explanation.trust.push_back(absl::StrCat(
         "time: from published rates of ", plan.hardware,

@@ -170,9 +170,9 @@ std::vector<PageConstant> RatesOf(const plan::Plan& plan) {
     const auto add = [&](const char* name, double value) {
       constants.push_back({name, absl::StrFormat("%.3g", value), calibrated, "measured"});
     };
-    add("products, measured over that", plan.rates.scales.products);
-    add("attention, measured over that", plan.rates.scales.attention);
-    add("its backward, measured over that", plan.rates.scales.attention_backward);
+    add("products, measured/catalogue", plan.rates.scales.products);
+    add("attention, measured/catalogue", plan.rates.scales.attention);
+    add("attention backward, measured/catalogue", plan.rates.scales.attention_backward);
     add("seconds a byte of memory", plan.rates[simulate::Resource::kMovedBytes]);
     add("seconds a launch", plan.rates[simulate::Resource::kOperators]);
     return constants;

@@ -51,6 +51,13 @@ Work WorkOf(const TimedAttention& timed) {
   return work;
 }
 
+// Seconds of the shapes that were timed; 0: none was.
+double TimedSeconds(const MeasuredDevice& measured, FusedAttention fused) {
+  double seconds = 0;
+  for (const TimedAttention& timed : measured.attention) seconds += timed.fused == fused ? timed.seconds : 0;
+  return seconds;
+}
+
 // The geometric mean of what was measured over what the catalogue gives; 1 of nothing.
 class Ratio {
  public:
@@ -90,12 +97,21 @@ std::vector<Probe> ProbesOf(const MeasuredDevice& measured, DType compute_dtype,
     if (timed.product.dtype == compute_dtype) add("product", WorkOf(timed), timed.seconds);
   }
   for (const TimedAttention& timed : measured.attention) {
-    if (timed.fused == attention) add("attention", WorkOf(timed), timed.seconds);
+    // It is of bf16 alone.
+    if (timed.fused == attention && compute_dtype == DType::kBF16) {
+      add("attention", WorkOf(timed), timed.seconds);
+    }
   }
   return probes;
 }
 
 }  // namespace
+
+FusedAttention FasterAttention(const MeasuredDevice& measured) {
+  const double vendor = TimedSeconds(measured, FusedAttention::kVendor);
+  const double flash = TimedSeconds(measured, FusedAttention::kFlash2);
+  return vendor > 0 && (flash == 0 || vendor <= flash) ? FusedAttention::kVendor : FusedAttention::kFlash2;
+}
 
 Rates DeviceRates(std::shared_ptr<const cluster::Machine> machine, DType compute_dtype,
                   FusedAttention attention, const MeasuredDevice* measured) {

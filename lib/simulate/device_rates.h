@@ -9,6 +9,10 @@
 
 namespace trainctl::simulate {
 
+// What a run takes that chooses by time (run.attention = "auto"). All shapes were timed with both, or with
+// flash attention alone where the vendor has no kernel.
+FusedAttention FasterAttention(const MeasuredDevice& measured);
+
 // Of a machine of the catalogue: passes over memory by the bytes that they move, the rest by its operators.
 // `measured` (may be null) has passes and launches instead, and scales what the catalogue gives for products
 // and attention by the mean of its shapes.

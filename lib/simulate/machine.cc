@@ -148,9 +148,12 @@ absl::StatusOr<std::optional<MachineProfile>> LoadMachineProfile(const cluster::
   TRAINCTL_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   TRAINCTL_ASSIGN_OR_RETURN(MachineProfile profile, MachineFromJson(text, path));
   if (!profile.IsOf(host)) {
-    notes.push_back(absl::StrCat(path, " was measured on ", profile.cpu, " with ", profile.cores,
-                                 " cores, not on this machine; measure anew with: trainctl calibrate"));
-    return std::nullopt;
+    if (!profile.measured.empty()) {
+      notes.push_back(absl::StrCat(path, " was measured on ", profile.cpu, " with ", profile.cores,
+                                   " cores, not on this machine; measure anew with: trainctl calibrate"));
+      profile.measured.clear();
+    }
+    if (profile.devices.empty()) return std::nullopt;  // devices are what their names say, whatever the CPU
   }
   return profile;
 }

@@ -32,7 +32,7 @@ struct MachineProfile {
   std::vector<MeasuredRates> measured;  // of its CPU
   std::vector<MeasuredDevice> devices;  // each of another name
 
-  // Another machine's profile says nothing of this one.
+  // Another machine's CPU says nothing of this one.
   bool IsOf(const cluster::Host& host) const { return cpu == host.cpu && cores == host.allowed_cores; }
 
   // From the nearest load that was measured: what a worker computes and streams scales with the threads that
@@ -49,8 +49,8 @@ absl::StatusOr<MachineProfile> MachineFromJson(absl::string_view text, absl::str
 
 // $XDG_CONFIG_HOME/trainctl/machine.json, or below ~/.config; empty when neither is known.
 std::string MachineProfilePath();
-// The profile of `host` at MachineProfilePath(). Empty when there is none, or it is of another machine;
-// `notes` then says so. A damaged file is an error.
+// The profile at MachineProfilePath(), without the rates of a CPU that is not `host`'s; `notes` then says so.
+// Empty when nothing is left, or there is none. A damaged file is an error.
 absl::StatusOr<std::optional<MachineProfile>> LoadMachineProfile(const cluster::Host& host,
                                                                  std::vector<std::string>& notes);
 

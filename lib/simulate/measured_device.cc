@@ -1,7 +1,6 @@
 #include "simulate/measured_device.h"
 
-#include <cmath>
-#include <functional>
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,11 +11,19 @@
 namespace trainctl::simulate {
 namespace {
 
-// Of a time or a size, which is never 0.
-absl::StatusOr<double> ReadPositive(const Json& json, absl::string_view key, const std::string& what) {
+// What a time, a size and a rate may be, so that whatever follows from them is a number.
+struct Range {
+  double least = 0, most = 0;
+};
+constexpr Range kSeconds = {1e-9, 1e4}, kSizes = {1, 1e9}, kRates = {1e6, 1e15};
+
+absl::StatusOr<double> ReadWithin(const Json& json, absl::string_view key, const Range& range,
+                                  const std::string& what) {
   TRAINCTL_ASSIGN_OR_RETURN(const double value, JsonDouble(json, key, what));
-  if (!std::isfinite(value) || value <= 0)
-    return BadDataError(absl::StrCat(what, ": field '", key, "' must be above 0"));
+  if (!(value >= range.least && value <= range.most)) {
+    return BadDataError(
+        absl::StrCat(what, ": field '", key, "' must be from ", range.least, " to ", range.most));
+  }
   return value;
 }
 
@@ -37,10 +44,10 @@ absl::StatusOr<TimedProduct> ReadProduct(const Json& json, const std::string& wh
   for (const auto& [key, value] : {std::pair<const char*, double*>{"rows", &timed.product.rows},
                                    {"inner", &timed.product.inner},
                                    {"columns", &timed.product.columns},
-                                   {"result_bytes", &timed.product.result_bytes},
-                                   {"seconds", &timed.seconds}}) {
-    TRAINCTL_ASSIGN_OR_RETURN(*value, ReadPositive(json, key, what));
+                                   {"result_bytes", &timed.product.result_bytes}}) {
+    TRAINCTL_ASSIGN_OR_RETURN(*value, ReadWithin(json, key, kSizes, what));
   }
+  TRAINCTL_ASSIGN_OR_RETURN(timed.seconds, ReadWithin(json, "seconds", kSeconds, what));
   return timed;
 }
 
@@ -65,10 +72,10 @@ absl::StatusOr<TimedAttention> ReadAttention(const Json& json, const std::string
   for (const auto& [key, value] : {std::pair<const char*, double*>{"tokens", &timed.kernel.tokens},
                                    {"seq_len", &timed.kernel.seq_len},
                                    {"heads", &timed.kernel.heads},
-                                   {"head_dim", &timed.kernel.head_dim},
-                                   {"seconds", &timed.seconds}}) {
-    TRAINCTL_ASSIGN_OR_RETURN(*value, ReadPositive(json, key, what));
+                                   {"head_dim", &timed.kernel.head_dim}}) {
+    TRAINCTL_ASSIGN_OR_RETURN(*value, ReadWithin(json, key, kSizes, what));
   }
+  TRAINCTL_ASSIGN_OR_RETURN(timed.seconds, ReadWithin(json, "seconds", kSeconds, what));
   return timed;
 }
 
@@ -105,10 +112,15 @@ absl::StatusOr<MeasuredDevice> MeasuredDeviceFromJson(const Json& json, absl::st
   if (!json.is_object()) return BadDataError(absl::StrCat(where, ": must be an object"));
   MeasuredDevice device;
   TRAINCTL_ASSIGN_OR_RETURN(device.name, JsonString(json, "name", where));
-  TRAINCTL_ASSIGN_OR_RETURN(device.bytes_per_second, ReadPositive(json, "bytes_per_second", where));
-  TRAINCTL_ASSIGN_OR_RETURN(device.launch_seconds, ReadPositive(json, "launch_seconds", where));
+  TRAINCTL_ASSIGN_OR_RETURN(device.bytes_per_second, ReadWithin(json, "bytes_per_second", kRates, where));
+  TRAINCTL_ASSIGN_OR_RETURN(device.launch_seconds, ReadWithin(json, "launch_seconds", kSeconds, where));
   TRAINCTL_RETURN_IF_ERROR(ReadList(json, "products", where, ReadProduct, device.products));
   TRAINCTL_RETURN_IF_ERROR(ReadList(json, "attention", where, ReadAttention, device.attention));
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const auto is_of = [&](const TimedProduct& timed) { return timed.product.dtype == dtype; };
+    if (std::none_of(device.products.begin(), device.products.end(), is_of))
+      return BadDataError(absl::StrCat(where, ": products: none is of ", DTypeName(dtype)));
+  }
   return device;
 }
 

@@ -239,7 +239,8 @@ class Operators {
   }
 
   void Rope() {
-    const int64_t n = n_, d = 64, heads = 3 * sizes_.heads, stride = 4 * sizes_.heads * d;
+    const int64_t n = n_, d = 64, heads = 3 * sizes_.heads;
+    const int64_t stride = (sizes_.is_dense ? 3 : 4) * sizes_.heads * d;
     for (float sign : {1.0f, -1.0f}) {
       Add(sign > 0 ? "rope" : "rope backward",
           {make_.Values({n, stride}), make_.Words(n, 128), make_.Floats({128, d / 2}).cos_(),
@@ -313,10 +314,12 @@ class Operators {
 
   void CrossEntropy() {
     const int64_t n = n_, vocab = h_;
+    const at::Tensor mask =
+        sizes_.is_dense ? at::ones({n}, at::kByte) : make_.Words(n, 4).ne(0).to(at::kByte);
     for (bool want_gradient : {false, true}) {
       Add(want_gradient ? "cross_entropy with gradient" : "cross_entropy",
-          {make_.Floats({1}).to(at::kDouble), make_.Values({n, vocab}, 3), make_.Words(n, vocab),
-           make_.Words(n, 4).ne(0).to(at::kByte), at::full({1}, 0.01f)},
+          {make_.Floats({1}).to(at::kDouble), make_.Values({n, vocab}, 3), make_.Words(n, vocab), mask,
+           at::full({1}, 0.01f)},
           want_gradient ? Results{{0, 1}, {}} : Results{{0}, {}},
           [=](const device::Device&, const TypedKernels& k, Tensors& t) {
             k.cross_entropy(t[0].data_ptr<double>(), t[1].data_ptr(), Words(t[2]), t[3].data_ptr<uint8_t>(),

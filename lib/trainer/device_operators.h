@@ -34,6 +34,8 @@ struct OperatorSizes {
   int64_t width = 0;   // of a row; the vocabulary, of logits
   int64_t words = 64;  // rows of the embedding's table
   int64_t heads = 1;   // groups of heads, of 64 elements each
+  // All of every operand is used: no gaps between rows, no masked tokens. moved_bytes is exact then.
+  bool is_dense = false;
 };
 
 using OperatorVisitor = std::function<void(const DeviceOperator&)>;

@@ -1,4 +1,5 @@
 #include <ATen/ATen.h>
+#include <c10/util/Exception.h>
 
 #include <cmath>
 #include <cstdio>
@@ -136,8 +137,10 @@ absl::StatusOr<std::string> MeasureDevice(const std::string& plugin_path, int or
                               device::Device::Open(plugin_path, ordinal, /*deterministic=*/false));
     device->UseNewStream();
     return simulate::ToJson(Measure(*device)).dump();
-  } catch (const std::exception& error) {
+  } catch (const c10::OutOfMemoryError& error) {
     return EnvironmentError(device::ErrorText(error));
+  } catch (const std::exception& error) {
+    return WorkerError(device::ErrorText(error));
   }
 }
 

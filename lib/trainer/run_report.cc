@@ -108,12 +108,14 @@ void TellMemory(const plan::Plan& plan, const std::vector<PlacePeaks>& places, c
 
 void TellTime(const plan::Plan& plan, const StepTimes& times, const SecondsByPart& predicted,
               const SecondsByPart& measured, std::vector<std::string>& lines) {
-  lines.push_back(
-      absl::StrFormat("step time: predicted %.4g s%s, measured %.4g s (median of %d steps; on average %.4g "
-                      "s); of the average:",
-                      plan::Chosen(plan).step_seconds,
-                      plan.rates.measured ? "" : " (roughly; `trainctl calibrate` measures this machine)",
-                      times.MedianSeconds(), times.count(), times.MeanSeconds()));
+  lines.push_back(absl::StrFormat(
+      "step time: predicted %.4g s%s, measured %.4g s (median of %d steps; on average %.4g "
+      "s); of the average:",
+      plan::Chosen(plan).step_seconds,
+      plan.rates.measured
+          ? ""
+          : absl::StrCat(" (roughly; `trainctl calibrate --device ", plan.device, "` measures this machine)"),
+      times.MedianSeconds(), times.count(), times.MeanSeconds()));
   for (size_t part = 0; part < measured.size(); ++part) {
     lines.push_back(absl::StrFormat("  %-22s predicted %8.4g s, measured %8.4g s", kPartNames[part],
                                     predicted[part], measured[part]));

@@ -92,18 +92,19 @@ absl::StatusOr<std::string> RunEval(const InferenceDeps& deps);
 absl::StatusOr<std::string> RunExport(const InferenceDeps& deps, const std::string& out_folder, bool bf16);
 
 // One process. Every operator on device `ordinal` of a plugin and on the CPU, a line of JSON each on stdout.
-// 0: all agree, 1: not. EnvironmentError: the device cannot be used.
+// 0: all agree, 1: not. EnvironmentError: the device cannot be used. WorkerError: a kernel ended it.
 absl::StatusOr<int> CheckDevice(const std::string& plugin_path, int ordinal);
 
 // One process. How fast device `ordinal` runs each kernel that passes over memory, of those whose names have
-// `only` in them, over `rows` rows of 4,096 elements: a line of JSON each on stdout, a copy's first.
-// EnvironmentError: the device cannot be used, or lacks the memory.
+// `only` in them, over `rows` rows of 4,096 elements: a line of JSON each on stdout, a copy's first unless
+// `only` is stated. EnvironmentError: the device cannot be used, or lacks the memory. UsageError: `only`
+// names none. WorkerError: a kernel failed.
 absl::Status TimeOperators(const std::string& plugin_path, int ordinal, int64_t rows,
                            const std::string& only);
 
 // One process. What device `ordinal` of a plugin takes for a copy, launches, products and attention
 // (simulate/measured_device.h), as a line of JSON. EnvironmentError: the device cannot be used, or lacks the
-// memory.
+// memory. WorkerError: a kernel failed.
 absl::StatusOr<std::string> MeasureDevice(const std::string& plugin_path, int ordinal);
 
 // Of the headers that this was built with; programs and library are installed together.

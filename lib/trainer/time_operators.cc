@@ -1,9 +1,12 @@
+#include <c10/util/Exception.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "device/error_text.h"
@@ -27,14 +30,16 @@ absl::Status TimeOperators(const std::string& plugin_path, int ordinal, int64_t 
                            const std::string& only) {
   // 128 MiB of bf16 at 16,384 rows. A word comes up four times.
   const OperatorSizes passes = {
-      .rows = rows, .width = 4096, .words = std::max<int64_t>(rows / 4, 1), .heads = 16};
+      .rows = rows, .width = 4096, .words = std::max<int64_t>(rows / 4, 1), .heads = 16, .is_dense = true};
   const OperatorSizes updates = {.rows = rows, .width = 4096};
   try {
     TRAINCTL_ASSIGN_OR_RETURN(const auto device,
                               device::Device::Open(plugin_path, ordinal, /*deterministic=*/true));
     device->UseNewStream();
+    bool any = false;
     const OperatorVisitor visit = [&](const DeviceOperator& op) {
       if (op.name.find(only) == std::string::npos) return;
+      any = true;
       std::vector<at::Tensor> tensors = CopiesOn(*device, op.inputs);
       const double seconds = device::BestPassSeconds(*device, [&] { op.run(*device, tensors); });
       Print(op.name, static_cast<double>(op.moved_bytes()), seconds);
@@ -45,9 +50,12 @@ absl::Status TimeOperators(const std::string& plugin_path, int ordinal, int64_t 
     }
     ForEachPass(DType::kBF16, passes, visit);
     ForEachUpdate(updates, visit);
+    if (!any) return UsageError(absl::StrCat("--only ", only, ": no kernel has that in its name"));
     return device->Synchronize();
-  } catch (const std::exception& error) {
+  } catch (const c10::OutOfMemoryError& error) {
     return EnvironmentError(device::ErrorText(error));
+  } catch (const std::exception& error) {
+    return WorkerError(device::ErrorText(error));
   }
 }
 

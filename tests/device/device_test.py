@@ -235,12 +235,18 @@ class DeviceTest(unittest.TestCase):
         self.assertEqual(rates["operators_seconds"], device["launch_seconds"])
         self.assertLess(abs(rates["moved_bytes_seconds"] * device["bytes_per_second"] - 1), 1e-12)
 
-        # What was measured of the CPU stays, and the other way round.
-        path.write_text(json.dumps({**profile, "devices": [{**device, "name": "another"}]}))
+        # Other devices stay, and what was measured of the CPU, also of one with more cores.
+        load = {"dtype": "F32", "workers": 1, "threads": 1,
+                "seconds_per_unit": {name.removesuffix("_seconds"): 1e-9 for name in rates if name.endswith("_seconds")}}
+        path.write_text(json.dumps({**profile, "cores": profile["cores"] + 1, "measured": [load],
+                                    "devices": [{**device, "name": "another"}]}))
         again = self.trainctl("calibrate", "--device", "cuda", "--json")
         self.assertEqual(again.returncode, 0, again.stderr)
         self.assertEqual({d["name"] for d in json.loads(path.read_text())["devices"]}, {"another", device["name"]})
         self.assertEqual(json.loads(again.stdout), json.loads(path.read_text()))
+        self.assertEqual(json.loads(path.read_text())["measured"], [load])
+        self.assertEqual(json.loads(path.read_text())["cores"], profile["cores"] + 1)
+        self.assertIn("they do not use it", again.stderr)  # no driver shows the stand-in
 
     def test_a_device_that_is_not_there_is_not_measured(self):
         done = self.trainctl("calibrate", "--device", "cuda",

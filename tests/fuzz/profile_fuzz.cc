@@ -1,11 +1,13 @@
 // Fuzzes the readers of what `trainctl calibrate` writes, of other machines and of this one: what they take
 // is in range and is written and read as the same.
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 
 #include "base/status.h"
 #include "frameworks/hardware_profile.h"
+#include "simulate/device_rates.h"
 #include "simulate/machine.h"
 
 namespace trainctl::frameworks {
@@ -38,6 +40,16 @@ void FuzzMachine(const std::string& input) {
   const auto again = simulate::MachineFromJson(text, "again.json");
   TRAINCTL_CHECK_MSG(again.ok(), again.status().message());
   TRAINCTL_CHECK(simulate::MachineToJson(*again) == text);
+  const auto h100 = *cluster::MachineOf({.device = "h100-sxm-80gb"});
+  for (const simulate::MeasuredDevice& device : machine->devices) {
+    for (const simulate::Rates& rates :
+         {simulate::DeviceRates(h100, DType::kBF16, simulate::FasterAttention(device), &device),
+          simulate::UnknownDeviceRates(DType::kF32, simulate::FasterAttention(device), &device)}) {
+      for (const double seconds : rates.seconds_per_unit)
+        TRAINCTL_CHECK(std::isfinite(seconds) && seconds >= 0);
+      TRAINCTL_CHECK(std::isfinite(rates.scales.products) && rates.scales.products > 0);
+    }
+  }
 }
 
 }  // namespace

@@ -8,7 +8,7 @@ whatever comes after. A step that cannot run says why; none begins without the t
     doctor          what trainctl sees of the machine
     kernels         each kernel of the CUDA plugin against the CPU's, and NCCL with one rank (trainctl-worker check-device)
     smoke           three steps, each kernel waited for; where this or `kernels` fails, the same under
-                    compute-sanitizer, and nothing else
+                    compute-sanitizer, and nothing else (of `kernels`, where one of them ends the check)
     ceilings        copies, products and attention in our shapes, as fast as PyTorch has them on this device
     calibrate       what trainctl calibrate measures of the device; plans after it price with it
     kernel_speed    each kernel that passes over memory, as a share of a copy's rate
@@ -151,6 +151,7 @@ class Kit:
         self.work = work
         self.deadline = time.monotonic() + arguments.seconds
         self.num_files = 0
+        self.current = None  # the step that is being done; it may have results of others
         self.raced = []  # what throughput measured: its cell, its name, its results, and the tokens
         self.trainctl = arguments.bin / "trainctl"
         self.worker = arguments.bin / "trainctl-worker"
@@ -171,7 +172,7 @@ class Kit:
 
     def record(self, step, name, status, **fields):
         """Adds a result, or replaces the one of the same name, and writes all of them."""
-        entry = {"step": step, "name": name, "status": status, **fields}
+        entry = {"step": step, "name": name, "status": status, "measured_by": self.current or step, **fields}
         others = [r for r in self.report["results"] if (r["step"], r["name"]) != (step, name)]
         self.report["results"] = sorted([*others, entry], key=lambda r: list(STEPS).index(r["step"]))
         self.save()
@@ -186,7 +187,7 @@ class Kit:
         self.num_files += 1
         return self.work / f"{self.num_files:03d}-{name}"
 
-    def execute(self, command, limit):
+    def execute(self, command, limit, more_env=None):
         """(exit code, stdout, stderr) of a command that is given `limit` seconds, and never more than are left."""
         seconds = min(limit, self.left())
         if seconds <= 0:
@@ -194,7 +195,7 @@ class Kit:
         command = [str(c) for c in command]
         # A session of its own, so that ending it ends what it started.
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
-                              text=True, errors="replace", env=self.environment, start_new_session=True) as process:
+                              text=True, errors="replace", env={**self.environment, **(more_env or {})}, start_new_session=True) as process:
             try:
                 out, err = process.communicate(timeout=seconds)
             except subprocess.TimeoutExpired:
@@ -322,30 +323,41 @@ class Kit:
 
     def sanitize(self, step, tool, name, command, limit):
         """A command under compute-sanitizer."""
-        program = shutil.which("compute-sanitizer")
-        if program is None:
-            raise NotRun("compute-sanitizer is not in PATH")
-        code, out, err = self.execute([program, "--tool", tool, "--target-processes", "all", "--error-exitcode", 99, *command], limit)
-        errors = re.findall(r"ERROR SUMMARY: (\d+) error", out + err)
-        if not errors:
+        # LibTorch asks the driver for what it may not have; that is no error. Each tensor gets memory of its own, or
+        # overruns would stay within what LibTorch caches.
+        options = ["--padding", 64] if tool == "memcheck" else []
+        code, out, err = self.execute([nvidia_tool("compute-sanitizer"), "--tool", tool, *options, "--report-api-errors", "no",
+                                       "--target-processes", "all", "--error-exitcode", 99, *command], limit,
+                                      {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"})
+        counts = [int(count) for count in SANITIZER_SUMMARY.findall(out + err)]
+        if not counts and code != 99:
             raise NotRun(f"compute-sanitizer said nothing of errors: exit {code}: {last_lines(out + err, 4)}")
-        count = sum(map(int, errors))
         found = [line.strip("= ") for line in (out + err).splitlines() if line.startswith("=========") and line.strip("= ")]
-        self.record(step, name, "failed" if count or code else "passed", errors=count, exit_code=code, output=found[:200],
-                    value=f"{count} errors", target="none", reason="; ".join(found[:3]) if count else "" if code == 0 else last_lines(err, 3))
+        worst = [line for line in found if re.match("Invalid|Uninitialized|Error: |Potential|Race|Misaligned", line)]
+        self.record(step, name, "failed" if sum(counts) or code else "passed", errors=sum(counts), exit_code=code, output=found[:200],
+                    value=f"{sum(counts)} errors", target="none",
+                    reason="" if code == 0 and not sum(counts) else "; ".join((worst or found)[:3]) or last_lines(err, 3))
 
     def sanitizers(self):
         device = self.a.devices[1]
         if device == "cpu":
             raise NotRun("both devices are the CPU")
-        commands = [(tool, "every kernel", [self.worker, "check-device"]) for tool in ("memcheck", "racecheck", "initcheck")]
-        commands.insert(1, ("memcheck", "three steps", [self.trainctl, "launch", self.smoke_recipe(device), "--run-dir", self.fresh("run")]))
+        # Without those of libraries, which are known for findings that are none.
+        our_kernels = [self.worker, "time-kernels", "--rows", 64, "--only", " n="]
+        commands = [("memcheck", "every kernel", [self.worker, "check-device"]),
+                    ("memcheck", "three steps", [self.trainctl, "launch", self.smoke_recipe(device), "--run-dir", self.fresh("run")]),
+                    ("racecheck", "our kernels", our_kernels), ("initcheck", "our kernels", our_kernels)]
         for tool, what, command in commands:
             name = f"{tool}, {what}"
             try:
                 self.sanitize("sanitizers", tool, name, command, 150)
             except (NotRun, Failed) as error:
                 self.record("sanitizers", name, status_of(error), reason=str(error))
+
+    def is_broken(self, step):
+        """Whether nothing that follows would mean anything: steps do not run, or the check of kernels was ended by one."""
+        return any(r["step"] == step and r["status"] == "failed" and (step == "smoke" or r.get("exit_code") not in (0, 1))
+                   for r in self.report["results"] if step in ("kernels", "smoke"))
 
     def after_failure(self, step):
         """The same as a step that failed, under the sanitizer: what it says is all that counts then."""
@@ -357,9 +369,7 @@ class Kit:
             self.record("sanitizers", f"memcheck, after {step} failed", status_of(error), reason=str(error))
 
     def counters(self):
-        program = shutil.which("ncu")
-        if program is None:
-            raise NotRun("ncu is not in PATH")
+        program = nvidia_tool("ncu")
         speeds = next((r for r in self.report["results"] if r["step"] == "kernel_speed" and "kernels" in r), None)
         if speeds is None:
             raise NotRun("kernel_speed was not measured")
@@ -373,10 +383,10 @@ class Kit:
                 kernels = counters_of(out)
                 if not kernels:
                     raise NotRun(f"ncu counted nothing: exit {code}: {last_lines(out + err, 4)}")
-                first = next(iter(kernels.values()))
+                longest = max(kernels.values(), key=lambda metrics: microseconds(metrics.get("Duration", "0 us")))
                 self.record("counters", name, "measured", kernels=kernels,
-                            value=", ".join(f"{metric} {first[metric]}" for metric in ("DRAM Throughput", "Achieved Occupancy", "Duration")
-                                            if metric in first))
+                            value=", ".join(f"{metric} {longest[metric]}" for metric in ("DRAM Throughput", "Achieved Occupancy", "Duration")
+                                            if metric in longest))
             except (NotRun, Failed) as error:
                 self.record("counters", name, status_of(error), reason=str(error))
 
@@ -578,8 +588,11 @@ class Kit:
         for cell, name, found, tokens in self.raced:
             if self.left() < STEPS["autotune"]:
                 raise NotRun(f"no time was left for {cell.name}")
-            found[AUTOTUNED] = [self.peer_speed("Hugging Face", cell, self.a.devices[1], tokens, ["--max-autotune"])]
-            self.throughput_result(name, found, cell)
+            try:
+                found[AUTOTUNED] = [self.peer_speed("Hugging Face", cell, self.a.devices[1], tokens, ["--max-autotune"])]
+                self.throughput_result(name, found, cell)
+            except NotRun as error:
+                self.record("autotune", f"max-autotune of {cell.name}", "not run", reason=str(error))
 
     def throughput_of(self, cell, device):
         """Ours, a peer, ours, the other peer, ours: each peer is compiled once, and our median counts."""
@@ -663,10 +676,30 @@ class Kit:
                    "--precision", self.a.peer_precision, *more]
         if self.a.small:
             command.append("--no-compile")
-        code, out, err = self.execute(command, 240)
+        try:
+            code, out, err = self.execute(command, 240)
+        except Failed as error:
+            raise NotRun(f"the peer takes too long: {error}") from None
         if code != 0:  # nothing is wrong with us then
             raise NotRun(f"the peer cannot run: exit {code}: {last_lines(err, 3 if code == 5 else 12)}")
         return json.loads(out.splitlines()[-1])
+
+
+SANITIZER_SUMMARY = re.compile(r"(?:ERROR SUMMARY: (?=\d+ errors?\s*$)|RACECHECK SUMMARY: \d+ hazards? displayed \()(\d+) errors?", re.MULTILINE)
+
+
+def nvidia_tool(name):
+    """A program of CUDA's toolkit, which is often not in PATH."""
+    program = shutil.which(name) or shutil.which(name, path="/usr/local/cuda/bin")
+    if program is None:
+        raise NotRun(f"{name} is neither in PATH nor in /usr/local/cuda/bin")
+    return program
+
+
+def microseconds(duration):
+    """Of "103.2 us"."""
+    value, unit = duration.split()
+    return float(value.replace(",", "")) * {"ns": 1e-3, "us": 1, "ms": 1e3, "s": 1e6}.get(unit.removesuffix("econd"), 1)
 
 
 def counters_of(text):
@@ -720,8 +753,6 @@ def status_of(error):
 # The steps in order, with the seconds that one must have to begin.
 STEPS = {"doctor": 5, "kernels": 10, "smoke": 10, "ceilings": 30, "calibrate": 20, "kernel_speed": 30, "profile": 30, "trainer_parity": 20,
          "graphs": 30, "layouts": 30, "memory": 20, "throughput": 45, "sanitizers": 30, "counters": 30, "autotune": 200}
-# Where one of these fails nothing that follows means anything.
-FIRST = ("kernels", "smoke")
 
 
 class Monitor:
@@ -735,7 +766,7 @@ class Monitor:
             self.process = subprocess.Popen([program, "-i", "0", "--query-gpu=clocks.sm,power.draw,temperature.gpu",
                                              "--format=csv,noheader,nounits", "-l", "1"], stdin=subprocess.DEVNULL,
                                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-            self.thread = threading.Thread(target=self.read)
+            self.thread = threading.Thread(target=self.read, daemon=True)
             self.thread.start()
 
     def read(self):
@@ -756,9 +787,11 @@ class Monitor:
     def stop(self):
         if self.process is not None:
             self.process.kill()
-            self.process.wait()
-            self.thread.join()
-            self.process.stdout.close()
+            # Where the driver hangs, so does nvidia-smi, and not even killing ends it.
+            self.thread.join(timeout=5)
+            if not self.thread.is_alive():
+                self.process.wait()
+                self.process.stdout.close()
 
 
 # ---- report ------------------------------------------------------------------------------------------
@@ -847,13 +880,15 @@ def keep_earlier(out):
 
 
 def failed_steps(out, only):
-    """Of `only`, the steps of which the results there have a failure."""
+    """Of `only`, the steps of which the results there have a failure, and the results of the others."""
     path = out / "results.json"
     if not path.exists():
         say(f"--again: {path} does not exist")
         sys.exit(2)
-    failed = {result["step"] for result in json.loads(path.read_text())["results"] if result["status"] == "failed"}
-    return [step for step in only if step in failed]
+    results = json.loads(path.read_text())["results"]
+    failed = {result.get("measured_by", result["step"]) for result in results if result["status"] == "failed"}
+    again = [step for step in only if step in failed]
+    return again, [result for result in results if result.get("measured_by", result["step"]) not in again]
 
 
 def main():
@@ -861,21 +896,25 @@ def main():
     arguments.out.mkdir(parents=True, exist_ok=True)
     arguments.out = arguments.out.resolve()
     if arguments.again:
-        arguments.only = failed_steps(arguments.out, arguments.only)
+        arguments.only, kept = failed_steps(arguments.out, arguments.only)
         if not arguments.only:
             say(f"nothing failed in {arguments.out / 'results.json'}")
             return 0
+    else:
+        kept = []
     keep_earlier(arguments.out)
     work = pathlib.Path(tempfile.mkdtemp(prefix="trainctl-gpu-kit-", dir=arguments.work))
     monitor = Monitor()
     try:
         kit = Kit(arguments, work)
+        kit.report["results"] = kept
         kit.report["machine"]["versions"] = versions(kit)
         kit.save()
         for step, needed in STEPS.items():
             if step not in arguments.only:
                 continue
             begin = time.monotonic()
+            kit.current = step
             try:
                 if kit.left() < needed:
                     raise NotRun(f"{max(0, kit.left()):.0f} s were left of {arguments.seconds:.0f}, and it needs {needed}")
@@ -888,7 +927,7 @@ def main():
             if gpu := monitor.summary(begin):
                 kit.report.setdefault("step_gpu", {})[step] = gpu
             kit.save()
-            if step in FIRST and any(r["step"] == step and r["status"] == "failed" for r in kit.report["results"]):
+            if kit.is_broken(step):
                 say(f"{step} failed: nothing that follows would mean anything")
                 kit.after_failure(step)
                 break

@@ -157,13 +157,18 @@ class Script(unittest.TestCase):
                 self.assertIn("cuda", result["reason"])
 
     def test_a_device_is_looked_at_timed_and_run_under_nvidias_tools(self):
-        self.tool("compute-sanitizer", """echo "$@" >> "$0.calls"
+        self.tool("compute-sanitizer", """echo "$PYTORCH_NO_CUDA_MEMORY_CACHING $@" >> "$0.calls"
+tool=$2
 while [ "$1" != "${1#--}" ]; do shift 2; done
 "$@" > "$0.output" 2>&1 || exit 99
-echo "========= ERROR SUMMARY: 0 errors" """)
+case $tool in
+racecheck) echo "========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)";;
+*) echo "========= ERROR SUMMARY: 0 errors";;
+esac""")
         self.tool("nvidia-smi", "while echo '1980, 650.5, 61'; do sleep 0.1; done")
         tools = self.tool("ncu", """echo '==PROF== noise'
 echo '"ID","Kernel Name","Section Name","Metric Name","Metric Unit","Metric Value"'
+echo '"0","Signatures","GPU Speed Of Light Throughput","Duration","ns","990"'
 echo '"0","Pass","GPU Speed Of Light Throughput","DRAM Throughput","%","81.5"'
 echo '"0","Pass","GPU Speed Of Light Throughput","Duration","us","103.2"' """)
         # No driver shows the stand-in; plans must know its memory all the same.
@@ -194,19 +199,36 @@ echo '"0","Pass","GPU Speed Of Light Throughput","Duration","us","103.2"' """)
         self.assertIn("DRAM Throughput 81.5 %, Duration 103.2 us", words)
         calls = (tools / "compute-sanitizer.calls").read_text()
         for tool in ("memcheck", "racecheck", "initcheck"):
-            self.assertIn(f"--tool {tool}", calls)
+            self.assertIn(f"1 --tool {tool} ", calls)
         self.assertEqual(report["step_gpu"]["sanitizers"]["power_w"], [650.5, 650.5, 650.5])
         self.assertIn("during smoke: clock mhz 1980 to 1980", words)
 
     def test_where_the_first_steps_fail_the_sanitizer_has_the_last_word(self):
-        tools = self.tool("compute-sanitizer", 'echo "========= Invalid __global__ write of size 4 bytes"\n'
-                                               'echo "========= ERROR SUMMARY: 7 errors"; exit 99')
+        tools = self.tool("compute-sanitizer", 'echo "========= COMPUTE-SANITIZER"\n'
+                                               'echo "========= Invalid __global__ write of size 4 bytes"\n'
+                                               'echo "========= ERROR SUMMARY: 7 errors"\n'
+                                               'echo "========= ERROR SUMMARY: 924 errors were not printed. Use --print-limit"; exit 99')
         code, report, words = self.kit("--small", "--seconds", 120, "--only", "kernels,smoke,memory", "--devices", "cpu,cuda", tools=tools,
                                        TRAINCTL_TEST_DEVICE_FAILS_AT="swiglu:2", **self.plugin)
         self.assertEqual(code, 1, words)
         self.assertEqual([(r["step"], r["status"]) for r in report["results"]], [("kernels", "failed"), ("sanitizers", "failed")], words)
         self.assertEqual(report["results"][1]["errors"], 7)
-        self.assertIn("Invalid __global__ write", report["results"][1]["reason"])
+        self.assertTrue(report["results"][1]["reason"].startswith("Invalid __global__ write"), report["results"][1])
+
+    def test_races_are_counted_and_a_kernel_that_fails_while_it_is_timed_is_a_failure(self):
+        tools = self.tool("compute-sanitizer", """[ "$2" = racecheck ] || exit 3
+echo "========= Error: Race reported between Write access at 0x70 and Read access at 0x80"
+echo "========= RACECHECK SUMMARY: 3 hazards displayed (2 errors, 1 warning)"
+exit 99""")
+        code, report, words = self.kit("--small", "--seconds", 120, "--only", "kernel_speed,sanitizers", "--devices", "cpu,cuda", tools=tools,
+                                       TRAINCTL_TEST_DEVICE_FAILS_AT="swiglu:2", **self.plugin)
+        self.assertEqual(code, 1, words)
+        found = {result["name"]: result for result in report["results"]}
+        self.assertEqual(found["kernel speed"]["status"], "failed", found)
+        race = found["racecheck, our kernels"]
+        self.assertEqual((race["status"], race["errors"]), ("failed", 2), race)
+        self.assertIn("Race reported", race["reason"])
+        self.assertEqual(found["memcheck, every kernel"]["status"], "not run")
 
     def test_a_second_call_can_take_what_failed_alone(self):
         out = self.work / "out"
@@ -215,7 +237,8 @@ echo '"0","Pass","GPU Speed Of Light Throughput","Duration","us","103.2"' """)
         (out / "results.json").write_text(json.dumps({"results": results}))
         code, report, words = self.kit("--small", "--seconds", 120, "--again", "--devices", "cpu")
         self.assertEqual(code, 0, words)
-        self.assertEqual({r["step"] for r in report["results"]}, {"memory"})
+        self.assertEqual({r["measured_by"] for r in report["results"] if r["step"] == "memory"}, {"memory"})
+        self.assertIn(results[1], report["results"])  # what did not fail stays
         self.kit("--again", "--devices", "cpu")
         self.assertEqual(json.loads((out / "results.json").read_text()), report)  # nothing failed, so nothing was run
 

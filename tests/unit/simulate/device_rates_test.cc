@@ -64,6 +64,8 @@ TEST(DeviceRates, WhatWasMeasuredScalesWhatTheCatalogueGives) {
   Work sent;
   sent.exchanges = {{{.collective = Collective::kAllReduce, .bytes = 1e9, .ranks = 8}}};
   EXPECT_DOUBLE_EQ(ratio(sent), 1);
+  EXPECT_EQ(FasterAttention(measured),
+            FusedAttention::kFlash2);  // the vendor's is three times the catalogue's
   // Each kernel of its own.
   EXPECT_NEAR(DeviceRates(H100(), DType::kBF16, FusedAttention::kVendor, &measured).scales.attention, 3,
               1e-9);

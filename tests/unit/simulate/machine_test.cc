@@ -29,7 +29,7 @@ MachineProfile SomeProfile() {
       {.name = "NVIDIA Z9000",
        .bytes_per_second = 3e12,
        .launch_seconds = 2e-6,
-       .products = {{{DType::kBF16, 8192, 4096, 1024, 8}, 1e-3}},
+       .products = {{{DType::kBF16, 8192, 4096, 1024, 8}, 1e-3}, {{DType::kF32, 512, 512, 512, 4}, 5e-3}},
        .attention = {
            {FusedAttention::kVendor,
             {.tokens = 512, .seq_len = 256, .heads = 7, .head_dim = 64, .backward = true},
@@ -55,7 +55,7 @@ TEST(MachineProfile, SurvivesTheRoundTrip) {
   EXPECT_EQ(read->FindDevice("NVIDIA"), nullptr);
   EXPECT_EQ(device->bytes_per_second, 3e12);
   EXPECT_EQ(device->launch_seconds, 2e-6);
-  ASSERT_EQ(device->products.size(), 1);
+  ASSERT_EQ(device->products.size(), 2);
   EXPECT_EQ(device->products[0].product, profile.devices[0].products[0].product);
   EXPECT_EQ(device->products[0].seconds, 1e-3);
   ASSERT_EQ(device->attention.size(), 2);
@@ -90,7 +90,10 @@ TEST(MachineProfile, DamageIsAnErrorThatNamesTheField) {
       {{"\"products\": [", "\"products\": [1, "}, "products[0]: must be an object"},
       {{"\"rows\": 8192.0", "\"rows\": -1"}, "products[0]: field 'rows'"},
       {{"\"vendor\"", "\"sdpa\""}, "attention[0]: field 'kernel'"},
+      {{"\"dtype\": \"BF16\"", "\"dtype\": \"F32\""}, "products: none is of BF16"},
       {{"\"seconds\": 0.004", "\"seconds\": 1e999"}, "m.json"},
+      {{"\"seconds\": 0.004", "\"seconds\": 1e308"}, "attention[1]: field 'seconds'"},
+      {{"\"seq_len\": 256.0", "\"seq_len\": 0.2"}, "attention[0]: field 'seq_len'"},
   };
   for (const auto& [replacement, named] : damages) {
     const std::string damaged = absl::StrReplaceAll(text, {replacement});
@@ -154,12 +157,21 @@ TEST_F(MachineProfileFile, IsTakenWhereItWasMeasured) {
   ASSERT_TRUE(loaded.ok() && loaded->has_value());
   EXPECT_TRUE(notes_.empty());
 
+  // A device is what its name says, whatever the CPU.
   host_.allowed_cores = 4;
+  loaded = LoadMachineProfile(host_, notes_);
+  ASSERT_TRUE(loaded.ok() && loaded->has_value());
+  EXPECT_TRUE((*loaded)->measured.empty());
+  EXPECT_EQ((*loaded)->devices.size(), 1);
+  ASSERT_EQ(notes_.size(), 1);
+  EXPECT_THAT(notes_[0], HasSubstr("calibrate"));
+
+  MachineProfile of_cpu = SomeProfile();
+  of_cpu.devices.clear();
+  ASSERT_TRUE(WriteFileAtomic(MachineProfilePath(), MachineToJson(of_cpu)).ok());
   loaded = LoadMachineProfile(host_, notes_);
   ASSERT_TRUE(loaded.ok());
   EXPECT_FALSE(loaded->has_value());
-  ASSERT_EQ(notes_.size(), 1);
-  EXPECT_THAT(notes_[0], HasSubstr("calibrate"));
 }
 
 TEST_F(MachineProfileFile, DamageIsNotPassedOver) {
