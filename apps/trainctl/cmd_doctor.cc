@@ -33,13 +33,22 @@ std::vector<std::string> NcclFolders() {
   return folders;
 }
 
-Finding Profile(const cluster::Host& host) {
+// Whether `trainctl calibrate` has measured what runs here would use: the first accelerator, else the CPU.
+Finding Profile(const doctor::Machine& machine) {
   std::vector<std::string> notes;
-  const auto profile = simulate::LoadMachineProfile(host, notes);
+  const auto profile = simulate::LoadMachineProfile(machine.host, notes);
   if (!profile.ok()) {
     return {"measured rates", "cannot be read", Health::kWarning, std::string(profile.status().message())};
   }
-  if (profile->has_value()) return {"measured rates", simulate::MachineProfilePath(), Health::kGood, ""};
+  const bool has_accelerator = !machine.accelerators.empty();
+  const bool is_measured = profile->has_value() &&
+                           (has_accelerator ? (*profile)->FindDevice(machine.accelerators.front()) != nullptr
+                                            : !(*profile)->measured.empty());
+  if (is_measured) return {"measured rates", simulate::MachineProfilePath(), Health::kGood, ""};
+  if (has_accelerator) {
+    return {"measured rates", "none of " + machine.accelerators.front(), Health::kNote,
+            "`trainctl calibrate --device cuda` measures it, so that plans predict its times"};
+  }
   return {"measured rates", "none of this machine", Health::kNote,
           notes.empty() ? "`trainctl calibrate` measures it, so that plans predict its times" : notes[0]};
 }
@@ -88,7 +97,7 @@ absl::StatusOr<ExitCode> RunDoctor(const Output& output) {
   sources.nccl_folders = NcclFolders();
   TRAINCTL_ASSIGN_OR_RETURN(doctor::Machine machine, doctor::InspectMachine(sources));
   machine.findings.push_back(doctor::InspectWorker(FindWorkerProgram()));
-  machine.findings.push_back(Profile(machine.host));
+  machine.findings.push_back(Profile(machine));
   output.json ? PrintJson(machine) : Print(machine);
   for (const Finding& finding : machine.findings) {
     if (finding.health == Health::kBad) return ExitCode::kEnvironment;
