@@ -89,11 +89,14 @@ absl::StatusOr<simulate::MeasuredDevice> MeasureDevice() {
   TRAINCTL_ASSIGN_OR_RETURN(const ProgramEnd end,
                             RunProgram({worker, "measure-device"}, kPatience, kMostBytes));
   if (!end.exit.Success()) {
-    return EnvironmentError(
+    const std::string text =
         absl::StrCat("the device cannot be measured: ",
                      end.output.empty() || end.is_late
                          ? absl::StrCat("trainctl-worker ", end.is_late ? "did not end" : end.exit.Describe())
-                         : launcher::PrintableText(end.output, /*keep_newlines=*/true)));
+                         : launcher::PrintableText(end.output, /*keep_newlines=*/true));
+    const bool lacks_something =
+        !end.exit.signaled && end.exit.code == static_cast<int>(ExitCode::kEnvironment);
+    return lacks_something ? EnvironmentError(text) : WorkerError(text);
   }
   // What libraries have to say comes first.
   const size_t line_end = end.output.rfind('\n');

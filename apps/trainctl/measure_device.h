@@ -4,13 +4,13 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "cluster/host.h"
 #include "simulate/measured_device.h"
 
 namespace trainctl::cli {
 
 // Of the first device, measured by a worker's process; seconds on an accelerator, a minute on a slow one.
-// EnvironmentError: there is none that can be used, with the worker's reason.
+// EnvironmentError: there is none that can be used, with the worker's reason. WorkerError: a kernel failed
+// there.
 absl::StatusOr<simulate::MeasuredDevice> MeasureDevice();
 
 // On stdout: rates, and how they compare with the catalogue's where it has the device.

@@ -37,13 +37,12 @@ double BestPassSeconds(const Device& device, const std::function<void()>& pass) 
 
 double CopyBytesPerSecond(const Device& device) {
   constexpr int64_t kLeastBytes = int64_t{16} << 20, kMostBytes = int64_t{1} << 30;
-  constexpr double kLongEnough = 1e-3;
   for (int64_t bytes = kLeastBytes;; bytes *= 2) {
     const at::Tensor from = at::zeros({bytes}, device.Options(at::kByte));
     at::Tensor to = at::empty_like(from);
     const double seconds =
         BestPassSeconds(device, [&] { device.Copy(to.data_ptr(), from.data_ptr(), bytes); });
-    if (seconds >= kLongEnough || bytes >= kMostBytes) return 2 * static_cast<double>(bytes) / seconds;
+    if (seconds >= kLongPassSeconds || bytes >= kMostBytes) return 2 * static_cast<double>(bytes) / seconds;
   }
 }
 

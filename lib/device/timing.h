@@ -17,8 +17,11 @@ double PassSeconds(const Device& device, const std::function<void()>& pass);
 // for nothing: libraries choose their kernels in the first.
 double BestPassSeconds(const Device& device, const std::function<void()>& pass);
 
-// That a copy within the device's memory reads and writes, together. Sizes double to 1 GiB, or until a copy
-// takes a millisecond.
+// A pass as long as this is timed well: sizes that double until one is keep a slow device for seconds only.
+inline constexpr double kLongPassSeconds = 1e-3;
+
+// That a copy within the device's memory reads and writes, together: of 1 GiB, or less where that is long
+// enough.
 double CopyBytesPerSecond(const Device& device);
 
 // [rows, columns] of the standard normal distribution: products of zeros draw less power, so that a device

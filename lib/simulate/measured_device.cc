@@ -27,39 +27,41 @@ absl::StatusOr<double> ReadWithin(const Json& json, absl::string_view key, const
   return value;
 }
 
+constexpr std::pair<const char*, double model::Product::*> kProductSizes[] = {
+    {"rows", &model::Product::rows},
+    {"inner", &model::Product::inner},
+    {"columns", &model::Product::columns},
+    {"result_bytes", &model::Product::result_bytes}};
+constexpr std::pair<const char*, double model::AttentionKernel::*> kAttentionSizes[] = {
+    {"tokens", &model::AttentionKernel::tokens},
+    {"seq_len", &model::AttentionKernel::seq_len},
+    {"heads", &model::AttentionKernel::heads},
+    {"head_dim", &model::AttentionKernel::head_dim}};
+
 Json ToJson(const TimedProduct& timed) {
-  const model::Product& product = timed.product;
-  return {{"dtype", std::string(DTypeName(product.dtype))},
-          {"rows", product.rows},
-          {"inner", product.inner},
-          {"columns", product.columns},
-          {"result_bytes", product.result_bytes},
-          {"seconds", timed.seconds}};
+  Json json = {{"dtype", std::string(DTypeName(timed.product.dtype))}};
+  for (const auto& [key, size] : kProductSizes) json[key] = timed.product.*size;
+  json["seconds"] = timed.seconds;
+  return json;
 }
 
 absl::StatusOr<TimedProduct> ReadProduct(const Json& json, const std::string& what) {
   TimedProduct timed;
   TRAINCTL_ASSIGN_OR_RETURN(const std::string dtype, JsonString(json, "dtype", what));
   TRAINCTL_ASSIGN_OR_RETURN(timed.product.dtype, ParseDType(dtype));
-  for (const auto& [key, value] : {std::pair<const char*, double*>{"rows", &timed.product.rows},
-                                   {"inner", &timed.product.inner},
-                                   {"columns", &timed.product.columns},
-                                   {"result_bytes", &timed.product.result_bytes}}) {
-    TRAINCTL_ASSIGN_OR_RETURN(*value, ReadWithin(json, key, kSizes, what));
+  for (const auto& [key, size] : kProductSizes) {
+    TRAINCTL_ASSIGN_OR_RETURN(timed.product.*size, ReadWithin(json, key, kSizes, what));
   }
   TRAINCTL_ASSIGN_OR_RETURN(timed.seconds, ReadWithin(json, "seconds", kSeconds, what));
   return timed;
 }
 
 Json ToJson(const TimedAttention& timed) {
-  const model::AttentionKernel& kernel = timed.kernel;
-  return {{"kernel", timed.fused == FusedAttention::kVendor ? "vendor" : "flash"},
-          {"tokens", kernel.tokens},
-          {"seq_len", kernel.seq_len},
-          {"heads", kernel.heads},
-          {"head_dim", kernel.head_dim},
-          {"backward", kernel.backward},
-          {"seconds", timed.seconds}};
+  Json json = {{"kernel", timed.fused == FusedAttention::kVendor ? "vendor" : "flash"}};
+  for (const auto& [key, size] : kAttentionSizes) json[key] = timed.kernel.*size;
+  json["backward"] = timed.kernel.backward;
+  json["seconds"] = timed.seconds;
+  return json;
 }
 
 absl::StatusOr<TimedAttention> ReadAttention(const Json& json, const std::string& what) {
@@ -69,11 +71,8 @@ absl::StatusOr<TimedAttention> ReadAttention(const Json& json, const std::string
     return BadDataError(absl::StrCat(what, ": field 'kernel' must be \"flash\" or \"vendor\""));
   timed.fused = kernel == "vendor" ? FusedAttention::kVendor : FusedAttention::kFlash2;
   TRAINCTL_ASSIGN_OR_RETURN(timed.kernel.backward, JsonBool(json, "backward", what));
-  for (const auto& [key, value] : {std::pair<const char*, double*>{"tokens", &timed.kernel.tokens},
-                                   {"seq_len", &timed.kernel.seq_len},
-                                   {"heads", &timed.kernel.heads},
-                                   {"head_dim", &timed.kernel.head_dim}}) {
-    TRAINCTL_ASSIGN_OR_RETURN(*value, ReadWithin(json, key, kSizes, what));
+  for (const auto& [key, size] : kAttentionSizes) {
+    TRAINCTL_ASSIGN_OR_RETURN(timed.kernel.*size, ReadWithin(json, key, kSizes, what));
   }
   TRAINCTL_ASSIGN_OR_RETURN(timed.seconds, ReadWithin(json, "seconds", kSeconds, what));
   return timed;

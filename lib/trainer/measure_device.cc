@@ -2,7 +2,6 @@
 #include <c10/util/Exception.h>
 
 #include <cmath>
-#include <cstdio>
 #include <exception>
 #include <memory>
 #include <vector>
@@ -22,9 +21,6 @@ namespace {
 
 using simulate::FusedAttention;
 using simulate::MeasuredDevice;
-
-// Sizes double until one pass takes this long, so that a slow device is measured in seconds as well.
-constexpr double kLongEnough = 1e-3;
 
 double LaunchSeconds(const device::Device& device) {
   constexpr int kLaunches = 1000;
@@ -49,7 +45,7 @@ class Products {
     constexpr int64_t kLeastShare = 16;
     for (int64_t share = kLeastShare; share >= 1; share /= 2) {
       const std::vector<simulate::TimedProduct> timed = Time(rows / share, in / share, out / share);
-      if (share > 1 && timed.front().seconds < kLongEnough) continue;
+      if (share > 1 && timed.front().seconds < device::kLongPassSeconds) continue;
       measured_.products.insert(measured_.products.end(), timed.begin(), timed.end());
       return;
     }
@@ -92,7 +88,7 @@ void MeasureAttention(const device::Device& device, int64_t head_dim, MeasuredDe
   for (shape.seq_len = kLeastTokens;; shape.seq_len *= 2) {
     seconds = nn::TimeAttention(device, shape);
     if (!seconds.has_value()) return;
-    if (seconds->flash.both() >= kLongEnough || shape.seq_len == kMostTokens) break;
+    if (seconds->flash.both() >= device::kLongPassSeconds || shape.seq_len == kMostTokens) break;
   }
   const auto add = [&](FusedAttention fused, const nn::ForwardBackward& of_kernel) {
     for (bool backward : {false, true}) {

@@ -254,6 +254,11 @@ class DeviceTest(unittest.TestCase):
         self.assertEqual(done.returncode, 5, done.stdout + done.stderr)
         self.assertIn("no-such-plugin.so", done.stderr)
         self.assertFalse((self.folder / "config" / "trainctl" / "machine.json").exists())
+        # A device that fails is not one that is missing.
+        done = self.trainctl("calibrate", "--device", "cuda", TRAINCTL_TEST_DEVICE_FAILS_AT="add:2")
+        self.assertEqual(done.returncode, 4, done.stdout + done.stderr)
+        self.assertIn("a kernel failed", done.stderr)
+        self.assertIn("--device cpu", done.stderr)
         done = self.trainctl("calibrate", "--device", "cuda", "--workers", "2")
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn("--workers", done.stderr)
